@@ -1,0 +1,172 @@
+// Package archtest holds what must stay true of the tree as a whole: which package may
+// import which, and that every package says what it is for.
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "firstlight.dev/firstlight"
+
+// source is one package of the module, by its folder below the root.
+type source struct {
+	dir     string
+	name    string
+	docs    []string            // package comments of its files
+	imports map[string][]string // of this module, by folder: the files that do
+}
+
+// sources reads every package of the module; files of tests are left out.
+func sources(t *testing.T) []source {
+	root := "../.."
+	require.FileExists(t, filepath.Join(root, "go.mod"))
+	all := map[string]*source{}
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, p)
+		if d.IsDir() {
+			_, nested := os.Stat(filepath.Join(p, "go.mod"))
+			if rel != "." && (nested == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || rel == "bin" || rel == "build") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir := path.Dir(filepath.ToSlash(rel))
+		s := all[dir]
+		if s == nil {
+			s = &source{dir: dir, name: f.Name.Name, imports: map[string][]string{}}
+			all[dir] = s
+		}
+		if f.Doc != nil {
+			s.docs = append(s.docs, f.Doc.Text())
+		}
+		for _, i := range imported(f) {
+			s.imports[i] = append(s.imports[i], rel)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Contains(t, all, "daemon/bringup", "the tree was not read")
+	var list []source
+	for _, dir := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, *all[dir])
+	}
+	return list
+}
+
+func imported(f *ast.File) []string {
+	var dirs []string
+	for _, i := range f.Imports {
+		p, _ := strconv.Unquote(i.Path.Value)
+		if rest, ok := strings.CutPrefix(p, module+"/"); ok {
+			dirs = append(dirs, rest)
+		}
+	}
+	return dirs
+}
+
+// forbidden says why package from may not import package to; "" if it may.
+func forbidden(from, to string) string {
+	room, target := first(from), first(to)
+	switch {
+	case room == "image" && target == "daemon", room == "daemon" && target == "image":
+		return "the builder and the daemon share only assets"
+	case room == "pxe" && (target == "image" || target == "daemon"):
+		return "policy enters the protocol servers through pxe.Booter alone"
+	case room == "assets" && target != "assets":
+		return "the contract depends on neither of its sides"
+	case target == "cmd":
+		return "commands are imported by nobody"
+	case room == "daemon" && target == "daemon" && from != "daemon" && sibling(from) != sibling(to):
+		if isTool(sibling(from)) {
+			return "the engine and the tools of the stages know no stage"
+		}
+		if !isTool(sibling(to)) {
+			return "siblings of the daemon meet in plan.go and daemon.go; they share only bringup's words and apply"
+		}
+	}
+	return ""
+}
+
+func first(dir string) string { s, _, _ := strings.Cut(dir, "/"); return s }
+
+func sibling(dir string) string { return first(strings.TrimPrefix(dir, "daemon/")) }
+
+// isTool tells the two packages that stages may use, and that use none of them: the
+// engine's words, and server-side apply.
+func isTool(sibling string) bool { return sibling == "bringup" || sibling == "apply" }
+
+func TestForbiddenKnowsTheArrows(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		allowed  bool
+	}{
+		{"image/disk", "daemon/host", false},
+		{"daemon", "image/lab", false},
+		{"daemon/host", "assets/site", true},
+		{"image", "assets", true},
+		{"pxe/dhcp", "daemon", false},
+		{"pxe/dhcp", "pxe", true},
+		{"daemon", "pxe/dhcp", true},
+		{"daemon", "daemon/host", true},
+		{"daemon/host", "daemon/bringup", true},
+		{"daemon/bringup", "daemon/host", false},
+		{"daemon/bringup", "daemon/apply", false},
+		{"daemon/kube", "daemon/apply", true},
+		{"daemon/apply", "daemon/kube", false},
+		{"daemon/bringup", "assets/status", true},
+		{"daemon/host", "daemon/host/timeserver", true},
+		{"daemon/host", "daemon/kube", false},
+		{"assets/site", "image/recipe", false},
+		{"daemon/host", "cmd/firstlightd", false},
+		{"cmd/firstlightd", "daemon", true},
+	} {
+		assert.Equal(t, c.allowed, forbidden(c.from, c.to) == "", "%s imports %s", c.from, c.to)
+	}
+}
+
+func TestImports(t *testing.T) {
+	for _, s := range sources(t) {
+		for to, files := range s.imports {
+			if why := forbidden(s.dir, to); why != "" {
+				t.Errorf("%s imports %s: %s", files[0], to, why)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	for _, s := range sources(t) {
+		want := "Package " + s.name + " "
+		if s.name == "main" {
+			want = "Command " + path.Base(s.dir) + " "
+		}
+		if assert.NotEmpty(t, s.docs, "%s has no package comment", s.dir) {
+			assert.Len(t, s.docs, 1, "%s says it in several files", s.dir)
+			assert.True(t, strings.HasPrefix(s.docs[0], want), "the comment of %s does not begin with %q", s.dir, want)
+		}
+	}
+}

@@ -1,0 +1,12 @@
+// Package assets is the contract between the builder, which runs on a workstation,
+// and the daemon, which runs on the appliance: the version, names and paths both
+// sides must agree on. It imports neither of them.
+package assets
+
+// Version is the product's version: `firstlight version`, IMAGE_VERSION in the
+// image's os-release, and the first line of the console.
+const Version = "0.1.0"
+
+// ImageDomain prefixes every container image built by this project. The .internal
+// top-level domain is reserved for private use, so no such name resolves anywhere.
+const ImageDomain = "firstlight.internal"

@@ -1,0 +1,3 @@
+module firstlight.dev/firstlight/assets/build/pause
+
+go 1.26.0

@@ -1,0 +1,94 @@
+package site
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// BMCAddress is the address of a BMC in the form BareMetalHost takes.
+type BMCAddress string
+
+func (a BMCAddress) String() string { return string(a) }
+
+// Scheme is ipmi, redfish, redfish+http or redfish+https.
+func (a BMCAddress) Scheme() string {
+	scheme, _, _ := strings.Cut(string(a), "://")
+	return scheme
+}
+
+// Host is the host name or address without port.
+func (a BMCAddress) Host() string {
+	u, err := url.Parse(string(a))
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// Port is the port given or the usual one: 623 for ipmi, 80 for redfish+http, else 443.
+func (a BMCAddress) Port() int {
+	u, err := url.Parse(string(a))
+	if err != nil {
+		return 0
+	}
+	if port, err := strconv.Atoi(u.Port()); err == nil {
+		return port
+	}
+	switch u.Scheme {
+	case "ipmi":
+		return 623
+	case "redfish+http":
+		return 80
+	}
+	return 443
+}
+
+// system identifies the server behind the address, whatever its spelling.
+func (a BMCAddress) system() string {
+	u, err := url.Parse(string(a))
+	if err != nil {
+		return string(a)
+	}
+	return fmt.Sprintf("%s:%d%s", strings.ToLower(a.Host()), a.Port(), strings.TrimRight(u.Path, "/"))
+}
+
+func (a *BMCAddress) parse(s string) error {
+	const example = "; write ipmi://10.0.0.5 or redfish://10.0.0.5/redfish/v1/Systems/1"
+	if !strings.Contains(s, "://") {
+		return fmt.Errorf("%s has no scheme%s", quote(withoutUser(s)), example)
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return errors.New("this is not an address of a BMC" + example)
+	}
+	switch scheme, _, _ := strings.Cut(s, "://"); scheme {
+	case "ipmi", "redfish", "redfish+http", "redfish+https":
+	default:
+		return fmt.Errorf("scheme %s is not a BMC; use redfish:// or ipmi://", quote(scheme))
+	}
+	port, err := strconv.Atoi(u.Port())
+	switch {
+	case u.User != nil:
+		return errors.New("credentials do not belong into the address; use bmc.username and bmc.password")
+	case !isHost(u.Hostname()):
+		return fmt.Errorf("%s is neither a host name nor an address%s", quote(u.Hostname()), example)
+	case u.Port() != "" && (err != nil || port < 1 || port > 65535):
+		return fmt.Errorf("port %s is out of bounds; use 1 to 65535", quote(u.Port()))
+	case u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("a BMC address ends with its path; remove what follows '?' or '#'")
+	case u.Scheme == "ipmi" && strings.Trim(u.Path, "/") != "":
+		return fmt.Errorf("path %s has no meaning with ipmi; remove it", quote(u.Path))
+	case u.Scheme != "ipmi" && !strings.HasPrefix(u.Path, "/redfish/v1/Systems/"):
+		return fmt.Errorf("path %s names no system; write redfish://%s/redfish/v1/Systems/ID with the ID that the BMC lists", quote(u.Path), u.Host)
+	}
+	*a = BMCAddress(s)
+	return nil
+}
+
+// withoutUser drops what stands before an '@', which may be a password.
+func withoutUser(s string) string {
+	return s[strings.LastIndex(s, "@")+1:]
+}

@@ -1,0 +1,158 @@
+package site
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// clusters checks that a name and a server are used by one cluster, and there by each
+// role, once, and that there are servers enough.
+func (r *reader) clusters(s *Site) {
+	nodes := map[Name]bool{}
+	owner := map[MAC]Name{}
+	for _, n := range s.Nodes {
+		nodes[n.Name] = true
+		for _, m := range n.macs() {
+			owner[m] = n.Name
+		}
+	}
+	names := map[Name]string{}
+	used := map[string]string{} // server -> path of the cluster that has it
+	asked := 0
+	for i := range s.Clusters {
+		c, path := &s.Clusters[i], fmt.Sprintf("clusters[%d]", i)
+		if first, ok := names[c.Name]; ok && c.Name != "" {
+			r.at(path+".name", "name %s is already that of %s; each must be given once", quote(string(c.Name)), first)
+		}
+		names[c.Name] = path
+		asked += r.cluster(c, path, nodes, owner, used)
+		listed := map[string]bool{}
+		for j, a := range c.AddOns {
+			if listed[a] && a != "" {
+				r.at(fmt.Sprintf("%s.addOns[%d]", path, j), "%s is given twice; keep one", quote(a))
+			}
+			listed[a] = true
+		}
+	}
+	if len(s.Nodes) > 0 && asked > len(s.Nodes) {
+		r.at("clusters", "the clusters need %d nodes, this file lists %d; add nodes or lower the counts", asked, len(s.Nodes))
+	}
+}
+
+// macs are all MACs by which the node is known.
+func (n Node) macs() []MAC {
+	all := append([]MAC{n.BootMAC}, n.MACs...)
+	for _, l := range n.Links {
+		all = append(all, l.nics()...)
+	}
+	return all
+}
+
+// cluster checks one cluster and returns how many servers it needs.
+func (r *reader) cluster(c *Cluster, path string, nodes map[Name]bool, owner map[MAC]Name, used map[string]string) int {
+	both := r.inventory(c, path, owner)
+	asked := 0
+	role := func(key string, members []Member) {
+		inRole := map[string]string{}
+		for i, m := range members {
+			at := fmt.Sprintf("%s.%s[%d]", path, key, i)
+			r.member(m, at, nodes)
+			server := m.server(owner)
+			if server == "" {
+				if key != "workers" || !both[i] {
+					asked += max(m.Count, 1)
+				}
+				continue
+			}
+			if other, ok := inRole[server]; ok {
+				r.at(at, "this is the same server as %s; name each once", other)
+			}
+			inRole[server] = at
+			if other, ok := used[server]; ok && other != path {
+				r.at(at, "this server is already claimed by %s; a server belongs to one cluster", other)
+			} else if !ok {
+				asked++
+			}
+			used[server] = path
+		}
+	}
+	role("controlPlane", c.controlPlane())
+	role("workers", c.Workers)
+	return asked
+}
+
+// inventory checks that each name of a cluster stands for one server. It returns which
+// entries of workers only repeat the name of a control-plane node: that has both roles.
+func (r *reader) inventory(c *Cluster, path string, owner map[MAC]Name) map[int]bool {
+	type entry struct {
+		Member
+		path string
+	}
+	seen, both := map[Name]entry{}, map[int]bool{}
+	add := func(key string, members []Member, stem string) {
+		all, from := expanded(members, stem)
+		for i, m := range all {
+			at := fmt.Sprintf("%s.%s[%d]", path, key, from[i])
+			first, ok := seen[m.Name]
+			if !ok {
+				seen[m.Name] = entry{m, at}
+				continue
+			}
+			if key == "workers" && strings.HasPrefix(first.path, path+".controlPlane") {
+				if m == (Member{Name: m.Name, Count: 1}) {
+					both[from[i]] = true
+					continue
+				}
+				if s := m.server(owner); s != "" && s == first.server(owner) {
+					continue
+				}
+			}
+			if first.path != at {
+				r.at(at+".name", "name %s is already that of %s; use another", quote(string(m.Name)), first.path)
+			}
+		}
+	}
+	add("controlPlane", c.controlPlane(), "master")
+	add("workers", c.Workers, "worker")
+	return both
+}
+
+// server identifies the server that a member pins, empty if it pins none.
+func (m Member) server(owner map[MAC]Name) string {
+	if m.Node != "" {
+		return "node " + string(m.Node)
+	}
+	if name, ok := owner[m.MAC]; ok && m.MAC != "" {
+		return "node " + string(name)
+	}
+	return string(m.MAC)
+}
+
+func (r *reader) member(m Member, path string, nodes map[Name]bool) {
+	if m.Node != "" && m.MAC != "" {
+		r.at(path+".mac", "node is given as well; keep one of the two")
+	}
+	if m.Node != "" && !nodes[m.Node] {
+		var known []string
+		for n := range nodes {
+			known = append(known, string(n))
+		}
+		r.at(path+".node", "no node is called %s; use the name of one in nodes%s", quote(string(m.Node)), nearest(string(m.Node), known))
+	}
+	if m.Count > 1 && (m.Node != "" || m.MAC != "") {
+		r.at(path+".count", "one server is named, it cannot be %d; remove count, node or mac", m.Count)
+	}
+}
+
+// nearest suggests the known name that is nearest to name, if one is near.
+func nearest(name string, known []string) string {
+	if len(known) == 0 {
+		return ""
+	}
+	sort.Strings(known)
+	if s := suggest(name, known); strings.HasPrefix(s, "did you mean") {
+		return "; " + s
+	}
+	return ""
+}

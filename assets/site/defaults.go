@@ -1,0 +1,203 @@
+package site
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// WithDefaults is a deep enough copy of the site in which everything has its value that
+// follows from the document alone. What only the appliance can find out stays empty: the
+// interface of a network whose role is to be detected, an address that comes by DHCP.
+// Provisioning and Baremetal are never nil in it.
+func (s *Site) WithDefaults() *Site {
+	d := *s
+	d.Name = cmp.Or(d.Name, "firstlight")
+	d.Appliance.Hostname = cmp.Or(d.Appliance.Hostname, d.Name)
+	d.Appliance.PodCIDR = cmp.Or(d.Appliance.PodCIDR, netip.MustParsePrefix("10.244.0.0/16"))
+	d.Appliance.ServiceCIDR = cmp.Or(d.Appliance.ServiceCIDR, netip.MustParsePrefix("10.96.0.0/16"))
+	d.Access.Console = cmp.Or(d.Access.Console, "status")
+	d.Verification.Timeout = cmp.Or(d.Verification.Timeout, Duration(time.Hour))
+	d.Networks = d.Networks.withDefaults()
+	d.Nodes = slices.Clone(d.Nodes)
+	for i := range d.Nodes {
+		d.Nodes[i] = d.Nodes[i].withDefaults(d.Networks)
+	}
+	d.Clusters = slices.Clone(d.Clusters)
+	for i := range d.Clusters {
+		d.Clusters[i] = d.Clusters[i].withDefaults()
+	}
+	return &d
+}
+
+func (ns Networks) withDefaults() Networks {
+	p := copied(ns.Provisioning)
+	p.CIDR = cmp.Or(p.CIDR, netip.MustParsePrefix("172.22.0.0/24"))
+	p.Address = cmp.Or(p.Address, p.CIDR.Addr().Next())
+	p.DHCP.Mode = cmp.Or(p.DHCP.Mode, "server")
+	if p.DHCP.Range.IsZero() && p.DHCP.Mode == "server" {
+		p.DHCP.Range = usualRange(p.CIDR)
+	}
+	if len(p.NTP) == 0 {
+		p.NTP = []Host{Host(p.Address.String())}
+	}
+	ns.Provisioning, ns.Baremetal = p, copied(ns.Baremetal)
+	if ns.BMC != nil {
+		ns.BMC = copied(ns.BMC)
+	}
+	for _, role := range Roles() {
+		n := ns.Role(role)
+		if n == nil {
+			continue
+		}
+		n.MTU = cmp.Or(n.MTU, 1500)
+		if n.Bond != nil {
+			n.Bond = copied(n.Bond)
+			n.Bond.Mode = cmp.Or(n.Bond.Mode, "active-backup")
+		}
+		if n.DHCP.Mode == "" {
+			n.DHCP.Mode = "none"
+			if !n.DHCP.Range.IsZero() {
+				n.DHCP.Mode = "server"
+			}
+		}
+		if n.DHCP.Mode == "server" {
+			n.DHCP.Lease = cmp.Or(n.DHCP.Lease, Duration(time.Hour))
+		}
+	}
+	return ns
+}
+
+// usualRange is the 10th to the 100th address of cidr, or in a network too small for
+// that its upper half without the broadcast address.
+func usualRange(cidr netip.Prefix) Range {
+	size := 1 << min(cidr.Addr().BitLen()-cidr.Bits(), 16)
+	if size >= 128 {
+		return Range{nth(cidr, 10), nth(cidr, 100)}
+	}
+	return Range{nth(cidr, size/2), nth(cidr, max(size-2, size/2))}
+}
+
+func nth(cidr netip.Prefix, n int) netip.Addr {
+	a := cidr.Addr()
+	for range n {
+		a = a.Next()
+	}
+	return a
+}
+
+// Roles lists the roles a network can have, in the order of the document.
+func Roles() []string { return []string{"provisioning", "bmc", "baremetal"} }
+
+// Role is the network with that role, nil if it was not given.
+func (ns Networks) Role(role string) *Network {
+	switch role {
+	case "provisioning":
+		return ns.Provisioning
+	case "bmc":
+		return ns.BMC
+	case "baremetal":
+		return ns.Baremetal
+	}
+	return nil
+}
+
+func (n Node) withDefaults(networks Networks) Node {
+	if n.BootMAC == "" && len(n.MACs) > 0 {
+		n.BootMAC = n.MACs[0]
+	}
+	n.BootMode = cmp.Or(n.BootMode, "UEFI")
+	if n.OS.URL == "" {
+		n.OS.Image = cmp.Or(n.OS.Image, "debian-13")
+	} else {
+		n.OS.Format = cmp.Or(n.OS.Format, "qcow2")
+	}
+	n.OS.Username = cmp.Or(n.OS.Username, "firstlight")
+	n.Links = slices.Clone(n.Links)
+	for i := range n.Links {
+		n.Links[i] = n.Links[i].withDefaults(networks)
+	}
+	return n
+}
+
+func (l Link) withDefaults(networks Networks) Link {
+	if l.Bond != nil {
+		l.Bond = copied(l.Bond)
+		l.Bond.Mode = cmp.Or(l.Bond.Mode, "active-backup")
+	}
+	n := networks.Role(l.Network)
+	if n != nil {
+		l.MTU = cmp.Or(l.MTU, n.MTU)
+	}
+	l.MTU = cmp.Or(l.MTU, 1500)
+	if l.Address.IsZero() {
+		l.Address.Method = "dhcp"
+		if l.Network == "data" {
+			l.Address.Method = "none"
+		}
+	}
+	if n == nil || l.Address.Method != "static" {
+		return l
+	}
+	if l.Network == "baremetal" && n.CIDR.IsValid() && n.CIDR.Contains(l.Address.Prefix.Addr()) {
+		l.Gateway = cmp.Or(l.Gateway, n.Gateway)
+	}
+	if len(l.DNS) == 0 {
+		l.DNS = slices.Clone(n.DNS)
+	}
+	return l
+}
+
+func (c Cluster) withDefaults() Cluster {
+	c.PodCIDR = cmp.Or(c.PodCIDR, netip.MustParsePrefix("10.244.64.0/18"))
+	c.ServiceCIDR = cmp.Or(c.ServiceCIDR, netip.MustParsePrefix("10.244.0.0/18"))
+	c.ControlPlane, _ = expanded(c.controlPlane(), "master")
+	c.Workers, _ = expanded(c.Workers, "worker")
+	for i, w := range c.Workers {
+		for _, m := range c.ControlPlane {
+			if w == (Member{Name: m.Name, Count: 1}) {
+				c.Workers[i] = m // both roles
+			}
+		}
+	}
+	return c
+}
+
+// controlPlane is what is asked for, or any one node.
+func (c Cluster) controlPlane() []Member {
+	if len(c.ControlPlane) == 0 {
+		return []Member{{}}
+	}
+	return c.ControlPlane
+}
+
+// expanded makes one member of count 1 of each node that is asked for; from is the entry
+// it came from. Those without a name are numbered from 1 in list order; those of a named
+// entry with a count get its name and a number.
+func expanded(members []Member, stem string) (all []Member, from []int) {
+	for i, m := range members {
+		count, name := cmp.Or(m.Count, 1), m.Name
+		m.Count = 1
+		for k := range count {
+			switch {
+			case name == "":
+				m.Name = Name(fmt.Sprintf("%s-%d", stem, len(all)+1))
+			case count > 1:
+				m.Name = Name(fmt.Sprintf("%s-%d", name, k+1))
+			}
+			all, from = append(all, m), append(from, i)
+		}
+	}
+	return all, from
+}
+
+// copied is a copy of *p, or a zero value if p is nil.
+func copied[T any](p *T) *T {
+	var c T
+	if p != nil {
+		c = *p
+	}
+	return &c
+}

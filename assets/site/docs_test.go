@@ -1,0 +1,93 @@
+package site
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const docsFile = "../../docs/site.md"
+
+func mustRead(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return data
+}
+
+// TestDocs keeps the parts of docs/site.md between begin and end equal to what the code
+// says; -update writes them. The part called import is kept by package icn.
+func TestDocs(t *testing.T) {
+	text := string(mustRead(t, docsFile))
+	parts := regexp.MustCompile(`(?s)<!-- begin (.*?) -->\n(.*?)<!-- end -->`)
+	require.Len(t, parts.FindAllString(text, -1), 5)
+	got := parts.ReplaceAllStringFunc(text, func(part string) string {
+		m := parts.FindStringSubmatch(part)
+		body := m[2]
+		switch name := m[1]; {
+		case name == "reference":
+			body = reference()
+		case name == "wrong":
+			body = wrong(t)
+		case strings.HasPrefix(name, "file "):
+			body = "```yaml\n" + string(mustRead(t, filepath.Join("../..", strings.TrimPrefix(name, "file ")))) + "```\n"
+		}
+		return "<!-- begin " + m[1] + " -->\n" + body + "<!-- end -->"
+	})
+	if updating() {
+		require.NoError(t, os.WriteFile(docsFile, []byte(got), 0o644))
+		return
+	}
+	assert.Equal(t, got, text, "run go test -p 1 ./assets/site/... -update")
+}
+
+func reference() string {
+	var b strings.Builder
+	b.WriteString("| field | type | default | meaning |\n|---|---|---|---|\n")
+	cell := strings.NewReplacer("|", "\\|")
+	for _, f := range Fields() {
+		if same := alike(f.Path)[0]; same != f.Path {
+			continue // the same struct is in the table already
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Path, cell.Replace(f.Type), cell.Replace(f.Default), cell.Replace(f.Meaning))
+	}
+	return b.String()
+}
+
+func wrong(t *testing.T) string {
+	var b strings.Builder
+	for i, file := range wrongFiles(t) {
+		_, problems := Load("site.yaml", mustRead(t, file))
+		title := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(file)[3:], ".yaml"), "-", " ")
+		fmt.Fprintf(&b, "%d. %s\n\n```yaml\n%s```\n\n```\n%s\n```\n\n", i+1, title, mustRead(t, file), problems)
+	}
+	return b.String()
+}
+
+// TestPure holds that the document knows neither side it connects and reads nothing by itself.
+func TestPure(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, spec := range f.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			require.NoError(t, err)
+			assert.NotContains(t, path, "firstlight.dev/firstlight/", file)
+			assert.NotContains(t, []string{"os", "os/exec", "net/http", "io/ioutil", "syscall"}, path, file)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+// Package site is the one input document of an appliance: what the owner wants of the
+// rack. It reads site.yaml strictly, names every mistake at once with its line, fills in
+// defaults, publishes a JSON Schema and writes the document back with its secrets hidden.
+//
+// The structs of this file are the single source: the parser, the schema and the
+// reference table of docs/site.md are made from their tags.
+//
+// The package does no input or output of its own; it reads bytes and returns values.
+package site
+
+import (
+	"net/netip"
+)
+
+// MaxSize is the largest document that is read, in bytes.
+const MaxSize = 1 << 20
+
+// Site is the whole document. The zero value is a valid site: an appliance that detects
+// its networks and inspects whatever boots from it.
+type Site struct {
+	Name         Name         `yaml:"name" default:"firstlight" doc:"Name of the site, shown on the console and in every report."`
+	Appliance    Appliance    `yaml:"appliance" doc:"The bootstrap box itself."`
+	Networks     Networks     `yaml:"networks" doc:"The networks of the rack by role. A role that is left out is detected or not used."`
+	Access       Access       `yaml:"access" doc:"Who may log in."`
+	Nodes        []Node       `yaml:"nodes" doc:"The servers to provision. A server that is not listed is inspected at most, never written to."`
+	Clusters     []Cluster    `yaml:"clusters" doc:"The workload clusters to install on the nodes."`
+	Verification Verification `yaml:"verification" doc:"The proof that each node works."`
+}
+
+// Appliance is what the bootstrap box may be told about itself.
+type Appliance struct {
+	Hostname    Name         `yaml:"hostname" default:"the site's name" doc:"Host name of the appliance."`
+	PodCIDR     netip.Prefix `yaml:"podCIDR" default:"10.244.0.0/16" doc:"Pod network of the bootstrap cluster."`
+	ServiceCIDR netip.Prefix `yaml:"serviceCIDR" default:"10.96.0.0/16" doc:"Service network of the bootstrap cluster."`
+}
+
+// Networks are the three roles a network of the rack can have. A nil role was not given.
+type Networks struct {
+	Provisioning *Network `yaml:"provisioning" doc:"Where the appliance answers DHCP and serves boot files; isolated."`
+	BMC          *Network `yaml:"bmc" doc:"Where the BMCs are. Left out: they are reached through baremetal."`
+	Baremetal    *Network `yaml:"baremetal" doc:"The network of the owner: log-in, the clusters' API, the way out."`
+}
+
+// Network is one network of the rack as the appliance is attached to it.
+type Network struct {
+	Interface Interface    `yaml:"interface" default:"detected" doc:"NIC of the appliance: name (eno2), MAC (52:54:00:12:34:56) or PCI address (0000:3b:00.0)."`
+	Bond      *Bond        `yaml:"bond" doc:"Several NICs as one, in place of interface."`
+	VLAN      int          `yaml:"vlan" min:"1" max:"4094" default:"untagged" doc:"VLAN tag of this network on that NIC or bond."`
+	MTU       int          `yaml:"mtu" min:"576" max:"9216" default:"1500" doc:"Largest packet in bytes."`
+	CIDR      netip.Prefix `yaml:"cidr" default:"provisioning: 172.22.0.0/24" doc:"The network's addresses."`
+	Address   netip.Addr   `yaml:"address" default:"provisioning: first address of cidr; others: by DHCP" doc:"Address of the appliance on this network."`
+	DHCP      DHCP         `yaml:"dhcp" doc:"Whether and what the appliance answers to DHCP here."`
+	Gateway   netip.Addr   `yaml:"gateway" doc:"Router of this network."`
+	DNS       []netip.Addr `yaml:"dns" doc:"Resolvers for nodes and appliance."`
+	NTP       []Host       `yaml:"ntp" default:"provisioning: the appliance" doc:"Time servers for nodes and appliance."`
+}
+
+// Bond is several NICs used as one.
+type Bond struct {
+	Interfaces []Interface `yaml:"interfaces" required:"true" doc:"The NICs: names, MACs or PCI addresses; at least two."`
+	Mode       string      `yaml:"mode" enum:"active-backup|802.3ad|balance-rr|balance-xor|balance-tlb|balance-alb" default:"active-backup" doc:"How the NICs share the traffic."`
+}
+
+// DHCP is what the appliance's DHCP server does on one network.
+type DHCP struct {
+	Mode  string   `yaml:"mode" enum:"server|proxy|none" default:"provisioning: server; others: server with a range, else none" doc:"server gives addresses; proxy only tells machines what to boot, beside a server that is already there; none is silent."`
+	Range Range    `yaml:"range" default:"provisioning: the 10th to the 100th address" doc:"Addresses to give, first-last (172.22.0.10-172.22.0.100)."`
+	Lease Duration `yaml:"lease" default:"1h" doc:"How long an address is given for."`
+}
+
+// Access is who may log in to the appliance and the nodes.
+type Access struct {
+	SSHKeys []SSHKey `yaml:"sshKeys" doc:"Public keys, as in authorized_keys, for the appliance and every node. Without one nobody can log in over the network."`
+	Console string   `yaml:"console" enum:"status|shell|none" default:"status" doc:"What screen and serial line show: the status, the status and a root shell on the second screen, or nothing."`
+}
+
+// Node is one server to provision.
+type Node struct {
+	Name       Name              `yaml:"name" required:"true" doc:"Host name; also the name of its BareMetalHost."`
+	MACs       []MAC             `yaml:"macs" doc:"MACs by which the server is known, any NICs of it."`
+	BootMAC    MAC               `yaml:"bootMAC" default:"the first of macs" doc:"MAC of the NIC that boots on the provisioning network."`
+	BootMode   string            `yaml:"bootMode" enum:"UEFI|UEFISecureBoot|legacy" default:"UEFI" doc:"How the firmware starts the installed system."`
+	BMC        *BMC              `yaml:"bmc" doc:"The server's BMC. Left out: somebody must power the server on."`
+	OS         OS                `yaml:"os" doc:"What is installed and who may log in to it."`
+	RootDevice *RootDevice       `yaml:"rootDevice" default:"the only disk" doc:"The disk to install on. All hints given must hold, and for exactly one disk; otherwise nothing is written."`
+	Overwrite  bool              `yaml:"overwrite" default:"false" doc:"Consent: the disk may be overwritten although it holds data that the appliance did not write."`
+	Links      []Link            `yaml:"links" default:"DHCP on every NIC" doc:"Network configuration of the installed system."`
+	Labels     map[string]string `yaml:"labels" doc:"Labels of its BareMetalHost."`
+}
+
+// BMC is how a server's management controller is reached.
+type BMC struct {
+	Address           BMCAddress `yaml:"address" required:"true" doc:"ipmi://HOST[:PORT], or redfish://HOST[:PORT]/redfish/v1/Systems/ID; redfish+http:// and redfish+https:// name the transport (https unless said)."`
+	Username          string     `yaml:"username" doc:"User of the BMC."`
+	Password          Secret     `yaml:"password" doc:"Password of that user."`
+	VerifyCertificate bool       `yaml:"verifyCertificate" default:"false" doc:"Refuse a BMC whose TLS certificate no known CA has signed."`
+}
+
+// OS is what a node is installed with.
+type OS struct {
+	Image    string `yaml:"image" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" hint:"a file name of letters, digits, '-', '_' and '.'" default:"debian-13" doc:"Name of an image on the stick or of one uploaded later."`
+	URL      URL    `yaml:"url" doc:"http(s) address of an image, in place of image; needs sha256."`
+	SHA256   SHA256 `yaml:"sha256" doc:"SHA-256 of the image at url, 64 hexadecimal digits."`
+	Format   string `yaml:"format" enum:"qcow2|raw" default:"qcow2" doc:"Format of the image at url."`
+	Username string `yaml:"username" pattern:"^[a-z_][a-z0-9_-]{0,31}$" hint:"up to 32 of a-z, 0-9, '-' and '_', beginning with a letter" default:"firstlight" doc:"User made on the node; may use sudo."`
+	Password Secret `yaml:"password" default:"none: SSH keys only" doc:"Password of that user, in clear or as a crypt hash ($6$… or $y$…). Only a hash ever leaves the appliance."`
+}
+
+// RootDevice names the disk to install on; the names are those of Metal3's root device hints.
+type RootDevice struct {
+	DeviceName         string `yaml:"deviceName" pattern:"^/dev/[!-~]{1,250}$" hint:"a path such as /dev/disk/by-path/pci-0000:00:1f.2-ata-1" doc:"Path such as /dev/disk/by-path/pci-0000:00:1f.2-ata-1."`
+	HCTL               string `yaml:"hctl" pattern:"^[0-9]{1,5}(:[0-9]{1,5}){2}:[0-9]{1,20}$" hint:"four numbers such as 0:0:0:0" doc:"SCSI address host:channel:target:lun, such as \"0:0:0:0\"."`
+	Model              string `yaml:"model" doc:"Model, or a part of it."`
+	Vendor             string `yaml:"vendor" doc:"Vendor, or a part of it."`
+	SerialNumber       string `yaml:"serialNumber" doc:"Serial number, whole."`
+	MinSizeGigabytes   int    `yaml:"minSizeGigabytes" min:"1" max:"1000000" doc:"Smallest size in GiB."`
+	WWN                string `yaml:"wwn" doc:"World wide name."`
+	WWNWithExtension   string `yaml:"wwnWithExtension" doc:"World wide name with the vendor's extension."`
+	WWNVendorExtension string `yaml:"wwnVendorExtension" doc:"The vendor's extension alone."`
+	Rotational         *bool  `yaml:"rotational" doc:"true: a turning disk; false: flash."`
+}
+
+// Link is one network attachment of an installed node.
+type Link struct {
+	Network string       `yaml:"network" enum:"provisioning|baremetal|data" required:"true" doc:"Role of the network on this link; data is a plane the appliance does not use, such as SR-IOV."`
+	MAC     MAC          `yaml:"mac" doc:"The NIC."`
+	Bond    *NodeBond    `yaml:"bond" doc:"Several NICs as one, in place of mac."`
+	VLAN    int          `yaml:"vlan" min:"1" max:"4094" default:"untagged" doc:"VLAN tag."`
+	MTU     int          `yaml:"mtu" min:"576" max:"9216" default:"that of the network" doc:"Largest packet in bytes."`
+	Address LinkAddress  `yaml:"address" default:"dhcp; on data: none" doc:"dhcp, none, or a static address with its length (10.10.110.21/24)."`
+	Gateway netip.Addr   `yaml:"gateway" default:"static on baremetal: that of the network" doc:"Default router through this link."`
+	DNS     []netip.Addr `yaml:"dns" default:"static: those of the network" doc:"Resolvers on this link."`
+}
+
+// NodeBond is several NICs of a node used as one.
+type NodeBond struct {
+	MACs []MAC  `yaml:"macs" required:"true" doc:"MACs of the NICs; at least two."`
+	Mode string `yaml:"mode" enum:"active-backup|802.3ad|balance-rr|balance-xor|balance-tlb|balance-alb" default:"active-backup" doc:"How the NICs share the traffic."`
+}
+
+// Cluster is one workload cluster.
+type Cluster struct {
+	Name         Name         `yaml:"name" required:"true" doc:"Name of the cluster."`
+	ControlPlane []Member     `yaml:"controlPlane" default:"one node" doc:"The nodes that run the control plane. Without workers they run the workload as well."`
+	Workers      []Member     `yaml:"workers" doc:"The nodes that run the workload. A node may be in both lists; the name of a control-plane entry alone means that node."`
+	PodCIDR      netip.Prefix `yaml:"podCIDR" default:"10.244.64.0/18" doc:"Addresses of the pods."`
+	ServiceCIDR  netip.Prefix `yaml:"serviceCIDR" default:"10.244.0.0/18" doc:"Addresses of the services."`
+	AddOns       []string     `yaml:"addOns" enum:"cmk|emco|istio|kata|kata-webhook|multus|nfd|onap4k8s|optane|ovn|ovn4nfv|qat|sriov|virtlet" doc:"Plugins to install, in this order (KUDPlugins of a Provisioning)."`
+}
+
+// Member chooses one node, or count of them, for a role in a cluster: by name, by MAC, by
+// resources, or by MAC and resources, which must then both hold.
+type Member struct {
+	Name   Name   `yaml:"name" default:"master-N, worker-N" doc:"Name of the node in the cluster's inventory; with a count the nodes are NAME-1, NAME-2 and so on."`
+	Node   Name   `yaml:"node" doc:"A node of this file by its name."`
+	MAC    MAC    `yaml:"mac" doc:"A node by the MAC of any of its NICs."`
+	Count  int    `yaml:"count" min:"1" max:"1000" default:"1" doc:"How many nodes of this description."`
+	CPU    int    `yaml:"cpu" min:"1" max:"100000" doc:"Fewest CPUs."`
+	Memory Memory `yaml:"memory" doc:"Least memory, such as 16Gi."`
+	SRIOV  bool   `yaml:"sriov" default:"false" doc:"Needs a NIC with SR-IOV."`
+	QAT    bool   `yaml:"qat" default:"false" doc:"Needs a QuickAssist device."`
+}
+
+// Verification is the proof that each provisioned node works.
+type Verification struct {
+	Timeout Duration `yaml:"timeout" default:"60m" doc:"How long all nodes together may take from power-on to proven."`
+}
+
+// Load reads the document data, called name in messages. It returns every problem found,
+// sorted by line, and a nil Site if there is one. Absent, empty and comment-only data is
+// the zero Site. Load fills in no defaults.
+func Load(name string, data []byte) (*Site, Problems) {
+	r := &reader{file: name, lines: map[string]int{}}
+	s := r.load(data)
+	if len(r.problems) > 0 {
+		return nil, r.sorted()
+	}
+	return s, nil
+}

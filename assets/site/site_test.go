@@ -1,0 +1,232 @@
+package site
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return data
+}
+
+func validFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/valid/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	return append(files, "../../overlays/site/site.example.yaml")
+}
+
+func wrongFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/wrong/*.yaml")
+	require.NoError(t, err)
+	require.Len(t, files, 10)
+	return files
+}
+
+func TestValidSitesRoundTrip(t *testing.T) {
+	for _, file := range validFiles(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			s, problems := Load(file, readFile(t, file))
+			require.Empty(t, problems.String())
+			for name, s := range map[string]*Site{"as written": s, "with defaults": s.WithDefaults()} {
+				text, err := s.RevealedYAML()
+				require.NoError(t, err)
+				again, problems := Load(name, text)
+				require.Empty(t, problems.String(), "%s:\n%s", name, text)
+				assert.Equal(t, s, again, name)
+			}
+		})
+	}
+}
+
+func TestNothingIsASite(t *testing.T) {
+	for _, data := range []string{"", "\n", "# remark\n", "---\n", "{}", "\ufeff", "null\n", "~"} {
+		s, problems := Load("site.yaml", []byte(data))
+		require.Empty(t, problems.String(), "%q", data)
+		assert.Equal(t, &Site{}, s, "%q", data)
+	}
+}
+
+func TestDefaultsOfNothing(t *testing.T) {
+	s := (&Site{}).WithDefaults()
+	p := s.Networks.Provisioning
+	assert.Equal(t, netip.MustParseAddr("172.22.0.1"), p.Address)
+	assert.Equal(t, netip.MustParsePrefix("172.22.0.0/24"), p.CIDR)
+	assert.Equal(t, "172.22.0.10-172.22.0.100", p.DHCP.Range.String())
+	assert.Equal(t, "server", p.DHCP.Mode)
+	assert.Equal(t, Duration(time.Hour), s.Verification.Timeout)
+	assert.True(t, p.Interface.IsZero(), "the interface is detected on the appliance")
+	assert.Equal(t, "none", s.Networks.Baremetal.DHCP.Mode)
+	assert.False(t, s.Networks.Baremetal.Address.IsValid())
+	assert.Nil(t, s.Networks.BMC)
+}
+
+func TestDefaultsLeaveTheSiteAlone(t *testing.T) {
+	data := readFile(t, "testdata/valid/full.yaml")
+	s, _ := Load("site.yaml", data)
+	untouched, _ := Load("site.yaml", data)
+	s.WithDefaults()
+	assert.Equal(t, untouched, s)
+	assert.Equal(t, s.WithDefaults(), s.WithDefaults().WithDefaults())
+}
+
+func TestDefaultRangeFitsItsNetwork(t *testing.T) {
+	for cidr, want := range map[string]string{
+		"172.16.0.0/12": "172.16.0.10-172.16.0.100", "192.168.7.0/25": "192.168.7.10-192.168.7.100",
+		"192.168.7.64/26": "192.168.7.96-192.168.7.126", "192.168.7.8/29": "192.168.7.12-192.168.7.14",
+	} {
+		s, problems := Load("site.yaml", []byte("networks: {provisioning: {cidr: "+cidr+"}}"))
+		require.Empty(t, problems.String())
+		assert.Equal(t, want, s.WithDefaults().Networks.Provisioning.DHCP.Range.String(), cidr)
+	}
+}
+
+func TestMembersAreExpandedAndNamed(t *testing.T) {
+	s, problems := Load("site.yaml", []byte(`
+clusters:
+  - name: edge
+    controlPlane: [{count: 3}]
+    workers: [{name: master-2, cpu: 64}, {name: worker-3}, {count: 2}]
+`))
+	assert.Nil(t, s)
+	assert.Equal(t, `site.yaml:5: clusters[0].workers[0].name: name "master-2" is already that of clusters[0].controlPlane[0]; use another
+site.yaml:5: clusters[0].workers[2].name: name "worker-3" is already that of clusters[0].workers[1]; use another`, problems.String())
+	s, problems = Load("site.yaml", []byte(`
+clusters:
+  - name: edge
+    controlPlane: [{name: cp, memory: 8Gi}, {count: 2}]
+    workers: [{name: big, count: 2, cpu: 64}, {cpu: 8}, {name: cp}]
+`))
+	require.Empty(t, problems.String())
+	c := s.WithDefaults().Clusters[0]
+	assert.Equal(t, []Member{{Name: "cp", Memory: 8 << 30, Count: 1}, {Name: "master-2", Count: 1}, {Name: "master-3", Count: 1}}, c.ControlPlane)
+	assert.Equal(t, []Member{
+		{Name: "big-1", CPU: 64, Count: 1}, {Name: "big-2", CPU: 64, Count: 1}, {Name: "worker-3", CPU: 8, Count: 1},
+		{Name: "cp", Memory: 8 << 30, Count: 1},
+	}, c.Workers)
+}
+
+func TestTenWrongFiles(t *testing.T) {
+	for _, file := range wrongFiles(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			s, problems := Load("site.yaml", readFile(t, file))
+			assert.Nil(t, s)
+			require.NotEmpty(t, problems)
+			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", problems.String()+"\n")
+			for i, p := range problems {
+				assert.NotContains(t, p.String(), "\n")
+				assert.Positive(t, p.Line)
+				assert.NotContains(t, p.String(), "hunter2")
+				if i > 0 {
+					assert.LessOrEqual(t, problems[i-1].Line, p.Line)
+				}
+			}
+		})
+	}
+}
+
+func TestHostileFiles(t *testing.T) {
+	bomb := "a: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := range 12 {
+		bomb += fmt.Sprintf("k%d: &a%d [%s*a%d]\n", i, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
+	}
+	for name, c := range map[string]struct{ data, want string }{
+		"10 MB":               {strings.Repeat("rubbish\x00\xff", 10<<20/9), "site.yaml: the file has 10485756 bytes; a site file has at most 1048576 (1 MiB)"},
+		"binary":              {"name: a\n\xff\xfe", "site.yaml:2: this is not UTF-8 text; save the file as UTF-8"},
+		"NUL":                 {"name: a\x00", "site.yaml:1: this is not YAML: control characters are not allowed; look at indentation, colons and quotes here and in the line above"},
+		"a list":              {"- a", "site.yaml:1: this is a list, want a map; write KEY: VALUE lines indented below it"},
+		"a word":              {"hello", "site.yaml:1: this is text, want a map; write KEY: VALUE lines indented below it"},
+		"alias of itself":     {"nodes: &n\n  - links: *n\n", "nodes[0].links[0].links: unknown key"},
+		"alias in itself":     {"clusters: &c\n  - workers: *c\n    name: a", "clusters[0].workers[0].workers: unknown key"},
+		"bomb":                {bomb, "site.yaml:1: a: unknown key"},
+		"bomb of nodes":       {wideBomb(), "aliases make this file larger than 200000 values; write the values out"},
+		"deep":                {strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "site.yaml:1: this is a list, want a map"},
+		"key is a map":        {"{a: b}: c", "site.yaml:1: a key must be one word; write KEY: VALUE"},
+		"key with a newline":  {"\"a\\nb\": 1", `site.yaml:1: "a\nb": unknown key`},
+		"nothing given":       {"nodes:\n", "site.yaml:1: nodes: nothing is given here, want a list; give it or remove the line"},
+		"null in a list":      {"nodes:\n  -\n", "site.yaml:2: nodes[0]: nothing is given here, want a map; give it or remove the line"},
+		"hidden secret":       {"nodes: [{name: a, bmc: {address: 'ipmi://h', username: u, password: '[redacted]'}}]", "put the secret itself here"},
+		"secret of two lines": {"nodes: [{name: a, bmc: {address: 'ipmi://h', username: u, password: \"8642\\n\"}}]", "nodes[0].bmc.password: a secret is one line of printable characters; look at its quotes"},
+		"number as secret":    {"nodes: [{name: a, bmc: {address: 'ipmi://h', username: u, password: 8642}}]", "nodes[0].bmc.password: this is a number, want text; put it in quotes"},
+		"IPv6 provisioning":   {"networks: {provisioning: {cidr: '2001:db8::/64'}}", "provisioning is IPv4 only"},
+		"zone":                {"networks: {baremetal: {address: 'fe80::1%eno1'}}", "is not an address"},
+		"default range":       {"networks: {provisioning: {address: 172.22.0.50}}", "172.22.0.50 lies in the default DHCP range"},
+		"default pods":        {"networks: {baremetal: {cidr: 10.0.0.0/8}}", "10.0.0.0/8 overlaps 10.244.0.0/16, the default of appliance.podCIDR; use another network here or there"},
+		"node as appliance":   {"nodes: [{name: firstlight, macs: ['52:54:00:00:00:01']}]", `name "firstlight" is already that of appliance.hostname`},
+		"proxy with range":    {"networks: {provisioning: {dhcp: {mode: proxy, range: 172.22.0.10-172.22.0.20}}}", "with mode proxy no addresses are given; remove the range"},
+		"server elsewhere":    {"networks: {bmc: {cidr: 10.0.0.0/24, address: 10.0.0.1, dhcp: {mode: server}}}", "networks.bmc.dhcp.mode: a server needs addresses to give; add dhcp.range"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, problems := Load("site.yaml", []byte(c.data))
+			assert.Nil(t, s)
+			assert.Contains(t, problems.String(), c.want)
+			assert.NotContains(t, problems.String(), "8642")
+			assert.LessOrEqual(t, len(problems), maxProblems+1)
+			require.Error(t, problems.Err())
+		})
+	}
+}
+
+// wideBomb is a valid shape whose aliases expand to a million values.
+func wideBomb() string {
+	var b strings.Builder
+	b.WriteString("nodes:\n  - name: a\n    links: &l\n")
+	for range 1000 {
+		b.WriteString("      - {network: data}\n")
+	}
+	for i := range 1000 {
+		fmt.Fprintf(&b, "  - {name: n%d, macs: [], links: *l}\n", i)
+	}
+	return b.String()
+}
+
+func TestManyProblemsEndWithAWord(t *testing.T) {
+	_, problems := Load("site.yaml", []byte(strings.Repeat("- a\n", 3)+"x: 1\n"))
+	require.Len(t, problems, 1)
+	var b strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&b, "key%d: 1\n", i)
+	}
+	_, problems = Load("site.yaml", []byte(b.String()))
+	require.Len(t, problems, maxProblems+1)
+	assert.Equal(t, "and more problems; correct these first", problems[maxProblems].Message)
+}
+
+func TestProblemsErr(t *testing.T) {
+	assert.NoError(t, Problems(nil).Err())
+	assert.EqualError(t, Problems{{"f", 3, "a.b", "m"}, {"f", 0, "", "n"}}.Err(), "f:3: a.b: m\nf: n")
+}
+
+func updating() bool {
+	f := flag.Lookup("update")
+	return f != nil && f.Value.String() == "true"
+}
+
+// golden compares got with a file, or writes it with -update.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if updating() {
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	assert.Equal(t, string(readFile(t, file)), got, "run go test -update and look at what changed")
+}
+
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "rewrite the golden files")
+	flag.Parse()
+	os.Exit(m.Run())
+}
