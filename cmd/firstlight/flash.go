@@ -1,0 +1,168 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"firstlight.dev/firstlight/image/flash"
+	"firstlight.dev/firstlight/image/media"
+)
+
+func newFlashCommand() *cobra.Command {
+	var f flasher
+	var list bool
+	cmd := &cobra.Command{
+		Use:   "flash IMAGE DEVICE",
+		Short: "Write an image to a stick and read it back",
+		Long: `Write an image (.img or .img.zst) to a stick.
+
+Refused is what is not removable, is mounted or in use, holds the running system, or is
+too small. --force-device NAME, which must repeat the device's name, overrides only the
+first of these. Every stick gets GUIDs of its own. The partition table is written last: a
+stick that was pulled too early does not boot.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			want := 2
+			if list {
+				want = 0
+			}
+			if err := cobra.ExactArgs(want)(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.output != "" && f.output != "json" {
+				return usageError{fmt.Errorf("unknown output %q; use json", f.output)}
+			}
+			f.out, f.world = cmd.OutOrStdout(), flash.Here()
+			if list {
+				return f.list()
+			}
+			return f.run(cmd, args[0], args[1])
+		},
+	}
+	cmd.Flags().BoolVar(&list, "list", false, "list the disks of this machine and whether they could be written")
+	cmd.Flags().StringVar(&f.forced, "force-device", "", "the device's name again, to write it although it is not removable")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "json for a list that programs read")
+	return cmd
+}
+
+type flasher struct {
+	out    io.Writer
+	world  flash.World
+	forced string
+	output string
+}
+
+func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
+	ctx := cmd.Context()
+	device, err := f.world.Find(devicePath)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(f.out, describe(device))
+	image, err := media.Open(ctx, imagePath)
+	if err != nil {
+		return err
+	}
+	defer image.Close()
+	if err := flash.Allow(device, flash.Refuse(device, flash.Image{Bytes: image.Size}), f.forced); err != nil {
+		return fmt.Errorf("refused: %w", err)
+	}
+	plan, err := flash.NewPlan(ctx, image, device.Bytes, rand.Reader)
+	if err != nil {
+		return err
+	}
+	medium, drop, err := flash.Open(device.Path)
+	if err != nil {
+		return err
+	}
+	defer medium.Close()
+	fmt.Fprintf(f.out, "writing %s of %s, disk GUID %s\n", size(plan.Bytes()), size(image.Size), plan.Table.GUID)
+	if err := plan.Write(ctx, medium, drop, newMeter(f.out)); err != nil {
+		return fmt.Errorf("%w; %s has no valid table now and does not boot", err, device.Path)
+	}
+	flash.Reread(medium)
+	if err := medium.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", device.Path, err)
+	}
+	_, err = fmt.Fprintf(f.out, "%s is written and read back; it may be pulled\n", device.Path)
+	return err
+}
+
+// newMeter draws a bar on a terminal and writes a line for every tenth elsewhere.
+func newMeter(w io.Writer) flash.Progress {
+	file, ok := w.(*os.File)
+	terminal := ok && term.IsTerminal(int(file.Fd()))
+	shown := map[string]int64{}
+	return func(phase string, done, total int64) {
+		const width = 40
+		steps := int64(10)
+		if terminal {
+			steps = 1000
+		}
+		part := steps * done / max(total, 1)
+		if last, ok := shown[phase]; ok && part == last {
+			return
+		}
+		shown[phase] = part
+		if !terminal {
+			fmt.Fprintf(w, "%s %3d %% of %s\n", phase, 100*done/max(total, 1), size(total))
+			return
+		}
+		full := int(width * done / max(total, 1))
+		fmt.Fprintf(w, "\r\x1b[K  %-6s [%-*s] %3d %% of %s", phase, width, bar(full), 100*done/max(total, 1), size(total))
+		if done == total {
+			fmt.Fprintln(w)
+		}
+	}
+}
+
+func bar(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = '#'
+	}
+	return string(b)
+}
+
+func size(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+func describe(d flash.Device) string {
+	s := fmt.Sprintf("%s: %s", d.Path, size(d.Bytes))
+	if d.Model != "" {
+		s += ", " + d.Model
+	}
+	if d.Serial != "" {
+		s += ", serial " + d.Serial
+	}
+	return s
+}
+
+func (f *flasher) list() error {
+	devices, err := f.world.List()
+	if err != nil {
+		return err
+	}
+	if f.output == "json" {
+		encoder := json.NewEncoder(f.out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(devices)
+	}
+	for _, d := range devices {
+		state := "may be written"
+		if reasons := flash.Refuse(d, flash.Image{}); len(reasons) > 0 {
+			state = reasons[0].Text
+		}
+		if _, err := fmt.Fprintf(f.out, "%s; %s\n", describe(d), state); err != nil {
+			return err
+		}
+	}
+	return nil
+}

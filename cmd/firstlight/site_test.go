@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const siteData = "../../assets/site/"
+
+// command runs one command line and returns what it printed.
+func command(t *testing.T, stdin string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, problems bytes.Buffer
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&out)
+	root.SetErr(&problems)
+	err = root.Execute()
+	return out.String(), problems.String(), err
+}
+
+func TestSiteValidate(t *testing.T) {
+	out, _, err := command(t, "", "site", "validate", siteData+"testdata/valid/full.yaml", siteData+"testdata/valid/small.yaml")
+	require.NoError(t, err)
+	assert.Empty(t, out)
+
+	wrong := siteData + "testdata/wrong/05-bmc.yaml"
+	out, _, err = command(t, "", "site", "validate", wrong)
+	require.EqualError(t, err, "check 1 site files: 7 problems")
+	assert.Contains(t, out, wrong+`:4: nodes[0].bmc.address: scheme "http" is not a BMC; use redfish:// or ipmi://`+"\n")
+	assert.Equal(t, 7, strings.Count(out, "\n"))
+
+	out, _, err = command(t, "nam: x", "site", "validate", "-o", "json", "-")
+	require.Error(t, err)
+	var problems []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(out), &problems))
+	assert.Equal(t, []map[string]any{{"file": "stdin", "line": 1.0, "path": "nam", "message": "unknown key; did you mean name?"}}, problems)
+
+	out, _, err = command(t, "", "site", "validate", "-o", "json", "-")
+	require.NoError(t, err)
+	assert.JSONEq(t, "[]", out)
+}
+
+func TestSiteValidateTenMegabytes(t *testing.T) {
+	out, _, err := command(t, strings.Repeat("rubbish: {", 1<<20), "site", "validate", "-")
+	require.Error(t, err)
+	assert.Equal(t, "stdin: the file has 10485760 bytes; a site file has at most 1048576 (1 MiB)\n", out)
+}
+
+func TestSiteShowHidesSecrets(t *testing.T) {
+	for _, format := range []string{"yaml", "json"} {
+		out, _, err := command(t, "", "site", "show", siteData+"testdata/valid/full.yaml", "-o", format)
+		require.NoError(t, err)
+		assert.NotContains(t, out, "change me")
+		assert.NotContains(t, out, "$6$")
+		assert.Contains(t, out, "[redacted]")
+	}
+	out, _, err := command(t, "", "site", "show", "-o", "json")
+	require.NoError(t, err)
+	var shown struct {
+		Networks struct{ Provisioning struct{ Address string } }
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &shown))
+	assert.Equal(t, "172.22.0.1", shown.Networks.Provisioning.Address)
+}
+
+func TestSiteSchemaIsThePublishedOne(t *testing.T) {
+	out, _, err := command(t, "", "site", "schema")
+	require.NoError(t, err)
+	published, err := os.ReadFile("../../docs/site.schema.json")
+	require.NoError(t, err)
+	assert.Equal(t, string(published), out)
+}
+
+func TestSiteImport(t *testing.T) {
+	icn := siteData + "icn/testdata/2019."
+	out, notes, err := command(t, "", "site", "import", "--user-config", icn+"user_config.sh", "--nodes", icn+"nodes.json")
+	require.NoError(t, err)
+	assert.Contains(t, notes, icn+"user_config.sh:6: BS_DHCP_INTERFACE: ")
+	_, _, err = command(t, out, "site", "validate", "-")
+	require.NoError(t, err)
+
+	file := filepath.Join(t.TempDir(), "site.yaml")
+	_, _, err = command(t, "", "site", "import", "--nodes", icn+"nodes.json", "--out", file)
+	require.NoError(t, err)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "the file holds passwords")
+	_, _, err = command(t, "", "site", "import", "--nodes", icn+"nodes.json", "--out", file)
+	require.ErrorIs(t, err, os.ErrExist, "no file is overwritten")
+
+	bad := filepath.Join(t.TempDir(), "nodes.json")
+	require.NoError(t, os.WriteFile(bad, []byte(`{"nodes":[{"name":"a","ipmi_driver_info":{"address":"10.0.0.300:99999"}}]}`), 0o600))
+	out, notes, err = command(t, "", "site", "import", "--nodes", bad)
+	require.ErrorContains(t, err, "check imported site: 1 problems")
+	assert.Contains(t, out, "ipmi://10.0.0.300:99999")
+	assert.Contains(t, notes, "site.yaml:5: nodes[0].bmc.address: ")
+}
+
+func TestSiteUsage(t *testing.T) {
+	for _, args := range [][]string{{"site", "validate"}, {"site", "import"}, {"site", "show", "a", "b"}, {"site", "show", "-o", "xml"}, {"site", "validate", "-o", "xml", "-"}, {"site", "schema", "x"}} {
+		_, _, err := command(t, "", args...)
+		var usage usageError
+		require.ErrorAs(t, err, &usage, "%v", args)
+	}
+}

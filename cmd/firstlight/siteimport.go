@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/site/icn"
+)
+
+func newSiteImportCommand() *cobra.Command {
+	var userConfig, nodes, out string
+	cmd := &cobra.Command{
+		Use:   "import [--user-config FILE] [--nodes FILE] [--out FILE]",
+		Short: "Make a site file of ICN's user_config.sh and nodes.json",
+		Long: `Make a site file of ICN's user_config.sh and nodes.json and print it.
+The shell file is parsed, never executed. What could not be carried over is told
+on standard error, one line each, with the reason. The site file holds the
+passwords of BMCs in clear and those of users as hashes.
+Exit code 1 if the site that results has problems; it is written nevertheless.`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if userConfig == "" && nodes == "" {
+				return usageError{errors.New("nothing to import; give --user-config, --nodes or both")}
+			}
+			config, err := importFile(userConfig)
+			if err != nil {
+				return err
+			}
+			servers, err := importFile(nodes)
+			if err != nil {
+				return err
+			}
+			text, notes, err := icn.Import(config, servers)
+			if err != nil {
+				return err
+			}
+			name := "site.yaml"
+			if out == "" {
+				_, err = cmd.OutOrStdout().Write(text)
+			} else {
+				name = out
+				err = writeNew(out, text)
+			}
+			if err != nil {
+				return err
+			}
+			for _, n := range notes {
+				fmt.Fprintln(cmd.ErrOrStderr(), n)
+			}
+			if _, problems := site.Load(name, text); len(problems) > 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), problems)
+				return fmt.Errorf("check imported site: %d problems, correct them in the file that was written", len(problems))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&userConfig, "user-config", "", "ICN's user_config.sh, of any generation")
+	cmd.Flags().StringVar(&nodes, "nodes", "", "ICN's nodes.json")
+	cmd.Flags().StringVar(&out, "out", "", "write the site to this new file instead of standard output")
+	return cmd
+}
+
+func importFile(name string) (*icn.File, error) {
+	if name == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("import: %w", err)
+	}
+	return &icn.File{Name: name, Data: data}, nil
+}
+
+// writeNew writes a file that only its owner can read, and replaces none.
+func writeNew(name string, data []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("write site: %w", err)
+	}
+	if _, err := f.Write(data); err != nil {
+		f.Close()
+		return fmt.Errorf("write site: %w", err)
+	}
+	return f.Close()
+}

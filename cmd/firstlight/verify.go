@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/image/verify"
+)
+
+func newVerifyCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "verify IMAGE",
+		Short: "Check an image: tables, file systems, digests, and that nothing it names is missing",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "" && output != "json" {
+				return usageError{fmt.Errorf("unknown output %q; use json", output)}
+			}
+			report, err := verify.Run(cmd.Context(), args[0], verify.Options{})
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder.SetIndent("", "  ")
+				err = encoder.Encode(report)
+			} else {
+				err = printReport(cmd.OutOrStdout(), report)
+			}
+			if err == nil && len(report.Findings) > 0 {
+				err = fmt.Errorf("%s: %d findings", args[0], len(report.Findings))
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json for a report that programs read")
+	return cmd
+}
+
+func printReport(w io.Writer, report verify.Report) error {
+	for _, s := range report.Steps {
+		if _, err := fmt.Fprintf(w, "%-8s %6.1f s  %s\n", s.Check, s.Time.Seconds(), s.Text); err != nil {
+			return err
+		}
+	}
+	for _, f := range report.Findings {
+		if _, err := fmt.Fprintln(w, f); err != nil {
+			return err
+		}
+	}
+	if len(report.Findings) > 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "%s is sound: %d bytes, no finding\n", report.Image, report.Size)
+	return err
+}

@@ -1,0 +1,147 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/image/cache"
+	"firstlight.dev/firstlight/image/gobuild"
+	"firstlight.dev/firstlight/image/lock"
+	"firstlight.dev/firstlight/image/recipe"
+	"firstlight.dev/firstlight/image/sbom"
+	"firstlight.dev/firstlight/image/tree"
+)
+
+// shipped says whether anything of a root gets into the image: the tools stay here.
+func (b *build) shipped(root string) bool { return root != b.r.Stick.Tools }
+
+// billOfMaterials lists what the image is made of. Reading licences takes seconds, so
+// they are kept in the cache by what they were read from.
+func (b *build) billOfMaterials(ctx context.Context, imageDigest string) ([]byte, error) {
+	debian, err := b.debianParts()
+	if err != nil {
+		return nil, err
+	}
+	modules, err := b.moduleParts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	about := sbom.Image{Name: b.r.Stick.Name, Version: assets.Version, SHA256: imageDigest, Epoch: b.l.Epoch}
+	return sbom.Encode(about, append(debian, modules...))
+}
+
+func (b *build) debianParts() ([]sbom.Package, error) {
+	licenses := map[string]string{} // by package
+	for i := range b.r.Roots {
+		root := &b.r.Roots[i]
+		if !b.shipped(root.Name) {
+			continue
+		}
+		key := cache.Key("1", root.Name, b.packages[root.Name].Digest, fmt.Sprint(b.l.Root(root.Name)))
+		item, err := b.store.Do("licenses", key, func(out string) error { return b.readLicenses(root, out) })
+		if err != nil {
+			return nil, err
+		}
+		text, err := os.ReadFile(item.Path)
+		if err != nil {
+			return nil, fmt.Errorf("read licences: %w", err)
+		}
+		if err := json.Unmarshal(text, &licenses); err != nil {
+			return nil, fmt.Errorf("read licences %s: %w", item.Path, err)
+		}
+	}
+	var parts []sbom.Package
+	for _, p := range b.l.All() {
+		roots := slices.DeleteFunc(slices.Clone(b.l.Debs[p.Name].Roots), func(root string) bool { return !b.shipped(root) })
+		if len(roots) > 0 {
+			parts = append(parts, sbom.Debian(p.Name, p.Version, p.Arch, p.SHA256, licenses[p.Name], "in "+strings.Join(roots, ", ")))
+		}
+	}
+	return parts, nil
+}
+
+// readLicenses writes a root's packages and their licences as JSON.
+func (b *build) readLicenses(root *recipe.Root, out string) error {
+	item := b.packages[root.Name]
+	read := func(p string) ([]byte, error) { return os.ReadFile(filepath.Join(item.Path, p)) }
+	if root.Name != b.r.Stick.Boot { // an archive; the boot loaders are a directory
+		t := tree.New(b.l.Epoch)
+		if err := t.AddTar(item.Path, "packages"); err != nil {
+			return err
+		}
+		for _, archive := range b.alone[root.Name] {
+			if err := t.UnpackTar(archive.Path, "package"); err != nil {
+				return err
+			}
+		}
+		read = func(p string) ([]byte, error) {
+			if n := t.Get(path.Dir(p)); n != nil && n.Type == tree.Symlink { // the documentation of a sibling
+				p = path.Join(path.Dir(path.Dir(p)), n.Target, path.Base(p))
+			}
+			return t.ReadFile(p)
+		}
+	}
+	licenses := map[string]string{}
+	for _, p := range b.l.Root(root.Name) {
+		licenses[p.Name] = sbom.NoAssertion
+		if text, err := read("/usr/share/doc/" + p.Name + "/copyright"); err == nil {
+			licenses[p.Name] = sbom.DebianLicense(text)
+		}
+	}
+	text, err := json.Marshal(licenses)
+	if err != nil {
+		return fmt.Errorf("keep licences: %w", err)
+	}
+	return os.WriteFile(out, text, 0o644)
+}
+
+// moduleParts lists what the programs say of themselves that they are made of.
+func (b *build) moduleParts(ctx context.Context) ([]sbom.Package, error) {
+	builder := b.gobuild(b.l.Toolchain)
+	parts := []sbom.Package{sbom.Module("std", strings.TrimPrefix(b.l.Toolchain, "go"), "BSD-3-Clause", "in every program")}
+	at := map[lock.Module][]string{}
+	for i := range b.r.Programs {
+		p := &b.r.Programs[i]
+		modules, err := gobuild.Contents(b.programs[p.Name].Path)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range modules {
+			at[m] = append(at[m], p.Name)
+		}
+	}
+	for m, programs := range at {
+		license, err := b.moduleLicense(ctx, builder, b.r.Program(programs[0]), m)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, sbom.Module(m.Path, m.Version, license, "in "+strings.Join(programs, ", ")))
+	}
+	return parts, nil
+}
+
+// moduleLicense recognises a module's licence once and keeps it.
+func (b *build) moduleLicense(ctx context.Context, builder gobuild.Builder, p *recipe.Program, m lock.Module) (string, error) {
+	item, err := b.store.Do("license", cache.Key("1", m.Path, m.Version, m.Sum), func(out string) error {
+		dir, err := builder.ModuleDir(ctx, p, m)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(out, []byte(sbom.ModuleLicense(os.DirFS(dir))), 0o644)
+	})
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(item.Path)
+	if err != nil {
+		return "", fmt.Errorf("read licence of %s: %w", m.Path, err)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,302 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/cache"
+	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/recipe"
+	"firstlight.dev/firstlight/image/tree"
+)
+
+// Plan says what a build would make and why, without making it.
+func (b *Builder) Plan(ctx context.Context) ([]Step, error) {
+	result, err := b.run(ctx, PlanOnly)
+	if err != nil {
+		return nil, err
+	}
+	return result.Steps, nil
+}
+
+// Build makes the stick and what belongs beside it.
+func (b *Builder) Build(ctx context.Context, mode Mode) (*Result, error) { return b.run(ctx, mode) }
+
+func (b *Builder) run(ctx context.Context, mode Mode) (*Result, error) {
+	r, l, err := b.resolved(ctx, mode)
+	if err != nil {
+		return nil, err
+	}
+	run := &build{
+		Builder: b, r: r, l: l,
+		session:  &session{store: b.Store, planOnly: mode == PlanOnly, progress: b.Progress},
+		programs: map[string]cache.Item{}, packages: map[string]cache.Item{}, alone: map[string][]cache.Item{},
+		layers: map[string]cache.Item{}, files: map[string]cache.Item{},
+	}
+	run.load(b.Top)
+	result, err := run.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if mode != PlanOnly {
+		if err := run.save(b.Top); err != nil {
+			return nil, err
+		}
+	}
+	result.Steps = run.steps
+	return result, nil
+}
+
+// all makes the parts in the order in which they need each other.
+func (b *build) all(ctx context.Context) (*Result, error) {
+	if err := b.buildPrograms(ctx); err != nil {
+		return nil, err
+	}
+	for i := range b.r.Roots {
+		if err := b.installPackages(ctx, &b.r.Roots[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.buildLayers(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.buildArtifacts(ctx); err != nil {
+		return nil, err
+	}
+	kernel, err := b.buildKernel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	root, err := b.buildRoot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.buildStick(ctx, kernel, root)
+}
+
+// stickInputs are what the disk image is made from.
+func (b *build) stickInputs(kernel, root cache.Item) (Inputs, error) {
+	s := b.r.Stick
+	s.Pos = recipe.Pos{}
+	settings, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	code, err := b.code(codeOfDisk)
+	if err != nil {
+		return nil, err
+	}
+	in := Inputs{
+		"the builder's code":   code,
+		"kernel and initramfs": kernel.Digest, "root file system": root.Digest, "tools": b.packages[s.Tools].Digest,
+		"boot loaders": b.packages[s.Boot].Digest, "settings of the stick": cache.Key(string(settings)),
+	}
+	for _, dir := range []string{s.ESP, s.Site} {
+		digest, err := tree.DirDigest(b.path(dir))
+		if err != nil {
+			return nil, err
+		}
+		in["overlay "+dir] = digest
+	}
+	if b.Site != "" {
+		if in["the site document"], err = cache.FileDigest(b.Site); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+// layout describes the disk.
+func (b *build) layout(ctx context.Context, kernel, root cache.Item) (disk.Layout, error) {
+	hash, err := os.ReadFile(filepath.Join(root.Path, hashFile))
+	if err != nil {
+		return disk.Layout{}, fmt.Errorf("lay out stick: %w", err)
+	}
+	esp, err := dirFiles(b.path(b.r.Stick.ESP))
+	if err != nil {
+		return disk.Layout{}, err
+	}
+	if err := fillVerity(esp, string(hash)); err != nil {
+		return disk.Layout{}, err
+	}
+	esp = append(esp, b.bootFiles()...)
+	esp = append(esp, hostFile(stick.KernelPath, filepath.Join(kernel.Path, kernelFile)), hostFile(stick.InitramfsPath, filepath.Join(kernel.Path, initramfsFile)))
+	site, err := dirFiles(b.path(b.r.Stick.Site))
+	if err != nil {
+		return disk.Layout{}, err
+	}
+	if b.Site != "" {
+		site = append(site, hostFile("site.yaml", b.Site))
+	}
+	bootImage, core, err := b.biosGrub(ctx)
+	if err != nil {
+		return disk.Layout{}, err
+	}
+	sizes := map[string]int64{}
+	for name, size := range b.r.Stick.Sizes {
+		if sizes[name], err = recipe.Bytes(size); err != nil {
+			return disk.Layout{}, err
+		}
+	}
+	return disk.Stick{ESP: esp, Site: site, Root: filepath.Join(root.Path, rootFile), Boot: bootImage, Core: core, Sizes: sizes}.Layout()
+}
+
+// bootFiles are the boot loaders for UEFI, as Debian signed them: the firmware starts
+// shim, shim starts GRUB, and Secure Boot can stay on.
+func (b *build) bootFiles() []disk.File {
+	boot := b.packages[b.r.Stick.Boot].Path
+	return []disk.File{
+		hostFile("EFI/BOOT/BOOTX64.EFI", filepath.Join(boot, "usr/lib/shim/shimx64.efi.signed")),
+		hostFile("EFI/BOOT/mmx64.efi", filepath.Join(boot, "usr/lib/shim/mmx64.efi.signed")),
+		hostFile("EFI/BOOT/grubx64.efi", filepath.Join(boot, "usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed")),
+	}
+}
+
+// biosGrub makes GRUB's two stages for BIOS machines.
+func (b *build) biosGrub(ctx context.Context) (boot, core []byte, err error) {
+	modules := filepath.Join(b.packages[b.r.Stick.Boot].Path, "usr/lib/grub/i386-pc")
+	tools := disk.GrubTools{Mkimage: b.tool("bin/grub-mkimage"), Modules: modules}
+	if core, err = disk.GrubCore(ctx, tools, disk.GrubModules(), disk.GrubPrefix); err != nil {
+		return nil, nil, err
+	}
+	if boot, err = os.ReadFile(filepath.Join(modules, "boot.img")); err != nil {
+		return nil, nil, fmt.Errorf("read boot loader: %w", err)
+	}
+	return boot, core, nil
+}
+
+func hostFile(at, file string) disk.File {
+	return disk.File{Path: strings.TrimPrefix(at, "/"), Open: func() (io.ReadCloser, error) { return os.Open(file) }}
+}
+
+// dirFiles are the files below a directory, for a FAT file system.
+func dirFiles(dir string) ([]disk.File, error) {
+	var files []disk.File
+	err := fs.WalkDir(os.DirFS(dir), ".", func(rel string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			files = append(files, hostFile(rel, filepath.Join(dir, filepath.FromSlash(rel))))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", dir, err)
+	}
+	return files, nil
+}
+
+// fillVerity puts the root hash into the boot loader's configuration: what GRUB hands to
+// the kernel decides which root it may run.
+func fillVerity(esp []disk.File, hash string) error {
+	for i, file := range esp {
+		if "/"+file.Path != path.Clean(stick.GrubConfigPath) {
+			continue
+		}
+		r, err := file.Open()
+		if err != nil {
+			return fmt.Errorf("fill in %s: %w", file.Path, err)
+		}
+		text, err := io.ReadAll(r)
+		r.Close()
+		if err != nil {
+			return fmt.Errorf("fill in %s: %w", file.Path, err)
+		}
+		if n := bytes.Count(text, []byte(stick.VerityPlaceholder)); n != 1 {
+			return fmt.Errorf("fill in %s: %s is there %d times and not once", file.Path, stick.VerityPlaceholder, n)
+		}
+		text = bytes.Replace(text, []byte(stick.VerityPlaceholder), []byte(hash), 1)
+		esp[i].Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+		return nil
+	}
+	return fmt.Errorf("fill in %s: overlays/esp has no such file", stick.GrubConfigPath)
+}
+
+// stamp remembers what the outputs were made from; they are not kept in the cache.
+type stamp struct {
+	Key   string
+	Files []File
+	Times []time.Time
+}
+
+func (b *build) stampPath() string {
+	return filepath.Join(filepath.Dir(b.Out), "."+filepath.Base(b.Out)+".stamp")
+}
+
+// unchanged returns the outputs of an earlier build if they are still what they were.
+func (b *build) unchanged(key string) ([]File, bool) {
+	text, err := os.ReadFile(b.stampPath())
+	if err != nil {
+		return nil, false
+	}
+	var s stamp
+	if json.Unmarshal(text, &s) != nil || s.Key != key || len(s.Files) != len(s.Times) {
+		return nil, false
+	}
+	for i, file := range s.Files {
+		info, err := os.Stat(filepath.Join(filepath.Dir(b.Out), filepath.Base(file.Path)))
+		if err != nil || info.Size() != file.Bytes || !info.ModTime().Equal(s.Times[i]) {
+			return nil, false
+		}
+	}
+	return s.Files, true
+}
+
+func (b *build) buildStick(ctx context.Context, kernel, root cache.Item) (*Result, error) {
+	in, err := b.stickInputs(kernel, root)
+	if err != nil {
+		return nil, err
+	}
+	const title = "stick"
+	key := in.key(title, b.Out)
+	if files, ok := b.unchanged(key); ok {
+		b.note(title, in, Step{Part: title, Action: "kept"})
+		return &Result{Files: files}, nil
+	}
+	why := b.why(title, in)
+	if b.planOnly {
+		b.note(title, in, Step{Part: title, Action: "build", Why: why})
+		return &Result{}, nil
+	}
+	start := time.Now()
+	b.progress.Begin(title, why)
+	if err := os.MkdirAll(filepath.Dir(b.Out), 0o755); err != nil {
+		return nil, fmt.Errorf("write stick: %w", err)
+	}
+	layout, err := b.layout(ctx, kernel, root)
+	if err != nil {
+		return nil, err
+	}
+	files, err := b.writeOutputs(ctx, layout)
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(start)
+	b.progress.End(title, took)
+	b.note(title, in, Step{Part: title, Action: "build", Why: why, Took: took})
+	return &Result{Files: files, Fresh: true}, b.writeStamp(key, files)
+}
+
+func (b *build) writeStamp(key string, files []File) error {
+	s := stamp{Key: key, Files: files}
+	for _, file := range files {
+		info, err := os.Stat(file.Path)
+		if err != nil {
+			return fmt.Errorf("write stamp: %w", err)
+		}
+		s.Times = append(s.Times, info.ModTime())
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("write stamp: %w", err)
+	}
+	return os.WriteFile(b.stampPath(), text, 0o644)
+}

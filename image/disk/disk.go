@@ -1,0 +1,121 @@
+// Package disk turns a layout, which is data, into a disk image: a GUID partition table,
+// FAT32 file systems, a root and GRUB for BIOS machines. It needs no root, no loop device
+// and no mount, and the same inputs give the same bytes. docs/disk.md says what lies where
+// and why.
+package disk
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"firstlight.dev/firstlight/image/disk/gpt"
+)
+
+// Align is what partitions start and end on, in bytes.
+const Align = 1 << 20
+
+// Layout is a whole disk: boot code and partitions in their order.
+type Layout struct {
+	GUID       string // of the disk
+	BootCode   []byte // at most 440 bytes, for sector 0; nil for none
+	Partitions []Partition
+}
+
+// Partition is one entry and what is written into it. Partitions follow each other without
+// gaps, from Align on.
+type Partition struct {
+	Name       string
+	Type       string // one of the gpt.Type constants
+	GUID       string
+	Attributes uint64
+	Size       int64 // bytes, a multiple of Align
+	Content    Content
+}
+
+// Content is what fills a partition: Empty, Bytes, Image or FAT.
+type Content interface {
+	// least is the smallest partition that the content fits into, in bytes.
+	least() (int64, error)
+	// write puts the content into the image file, which reads as zeros there.
+	write(ctx context.Context, image *os.File, at, size int64) error
+}
+
+// Empty leaves a partition as a hole.
+type Empty struct{}
+
+func (Empty) least() (int64, error)                               { return 0, nil }
+func (Empty) write(context.Context, *os.File, int64, int64) error { return nil }
+
+// Bytes is written at the partition's start.
+type Bytes []byte
+
+func (b Bytes) least() (int64, error) { return int64(len(b)), nil }
+
+func (b Bytes) write(_ context.Context, image *os.File, at, _ int64) error {
+	_, err := image.WriteAt(b, at)
+	return err
+}
+
+// Image is the path of a file that is copied to the partition's start; blocks of zeros
+// stay holes.
+type Image string
+
+func (i Image) least() (int64, error) {
+	info, err := os.Stat(string(i))
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func (i Image) write(ctx context.Context, image *os.File, at, _ int64) error {
+	f, err := os.Open(string(i))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return copySparse(ctx, io.NewOffsetWriter(image, at), f)
+}
+
+// File is one file of a FAT file system. Directories come into being with the files in
+// them; a Path that ends in a slash is a directory of its own.
+type File struct {
+	Path string // slash-separated, without a leading slash
+	Open func() (io.ReadCloser, error)
+}
+
+// FAT is a FAT32 file system.
+type FAT struct {
+	Label    string // at most 11 characters, upper case
+	VolumeID uint32
+	Files    []File // in any order; equal names ignoring case are an error
+}
+
+// Tool is a program of the pinned Debian suite with the arguments that start it, such as
+// that suite's ld.so with --library-path and the program's path.
+type Tool []string
+
+// End is the size of the finished image in bytes: the partitions and one Align each for
+// the tables at both ends.
+func (l Layout) End() int64 {
+	n := int64(2 * Align)
+	for _, p := range l.Partitions {
+		n += p.Size
+	}
+	return n
+}
+
+// Text shows the table of a layout, one line for each partition, for people and golden
+// files.
+func Text(t *gpt.Table) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "disk %s sectors %d-%d\n", t.GUID, t.FirstLBA, t.LastLBA)
+	for _, p := range t.Partitions {
+		fmt.Fprintf(&b, "%d %-7s first %8d sectors %8d type %s guid %s attributes %016x\n",
+			p.Index, p.Name, p.First, p.Last-p.First+1, p.Type, p.GUID, p.Attributes)
+	}
+	return b.String()
+}

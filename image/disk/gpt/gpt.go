@@ -1,0 +1,305 @@
+// Package gpt reads and writes GUID partition tables byte by byte: both copies, every
+// checksum. Verify needs to look at each copy on its own, and flash needs the bytes of a
+// table in its hands to write them in a chosen order and to move the backup to the end of
+// a larger medium. Source: UEFI specification 2.10, section 5.
+package gpt
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+	"unicode/utf16"
+)
+
+// Partition types that occur on our disks.
+const (
+	TypeBIOSBoot   = "21686148-6449-6e6f-744e-656564454649"
+	TypeESP        = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
+	TypeBasicData  = "ebd0a0a2-b9e5-4433-87c0-68b6b72699c7"
+	TypeLinux      = "0fc63daf-8483-4772-8e79-3d69d8477de4"
+	TypeLinuxRoot  = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709" // root file system, x86-64
+	TypeUnusedSlot = "00000000-0000-0000-0000-000000000000"
+)
+
+// SectorSize is the logical sector size of the disks we write, in bytes.
+const SectorSize = 512
+
+const (
+	headerSize   = 92
+	entrySize    = 128
+	entryCount   = 128
+	arraySectors = entryCount * entrySize / SectorSize
+	maxEntries   = 1024 // refuse larger arrays when reading: nobody writes them
+)
+
+// PrimarySectors is how many sectors at the start of a disk belong to the protective MBR
+// and the primary table; BackupSectors how many at its end belong to the backup.
+const (
+	PrimarySectors = 2 + arraySectors
+	BackupSectors  = 1 + arraySectors
+)
+
+var signature = []byte("EFI PART")
+
+// GUID is a GUID in its on-disk byte order.
+type GUID [16]byte
+
+// ParseGUID reads the text form, in either case.
+func ParseGUID(text string) (GUID, error) {
+	var g GUID
+	parts := strings.Split(text, "-")
+	if len(text) != 36 || len(parts) != 5 || len(parts[0]) != 8 || len(parts[1]) != 4 || len(parts[2]) != 4 || len(parts[3]) != 4 {
+		return g, fmt.Errorf("parse GUID %q: want 8-4-4-4-12 hexadecimal digits", text)
+	}
+	raw, err := hex.DecodeString(strings.Join(parts, ""))
+	if err != nil {
+		return g, fmt.Errorf("parse GUID %q: %w", text, err)
+	}
+	copy(g[:], raw)
+	g.swap()
+	return g, nil
+}
+
+// String gives the text form in lower case.
+func (g GUID) String() string {
+	g.swap()
+	return fmt.Sprintf("%x-%x-%x-%x-%x", g[0:4], g[4:6], g[6:8], g[8:10], g[10:16])
+}
+
+// swap exchanges the mixed-endian disk order and the text order.
+func (g *GUID) swap() {
+	g[0], g[1], g[2], g[3] = g[3], g[2], g[1], g[0]
+	g[4], g[5] = g[5], g[4]
+	g[6], g[7] = g[7], g[6]
+}
+
+// Table is one copy of a partition table.
+type Table struct {
+	GUID       GUID
+	MyLBA      uint64 // sector of this copy's header
+	OtherLBA   uint64 // sector of the other copy's header
+	EntriesLBA uint64 // first sector of this copy's entries
+	FirstLBA   uint64 // first sector that partitions may use
+	LastLBA    uint64 // last sector that partitions may use
+	Slots      int    // length of the array, used or not
+	Partitions []Partition
+}
+
+// Partition is one used entry.
+type Partition struct {
+	Index      int // from 1
+	Type       GUID
+	GUID       GUID
+	First      uint64 // sector
+	Last       uint64 // sector, inclusive
+	Attributes uint64
+	Name       string
+}
+
+// Offset is where the partition starts, in bytes from the start of the disk.
+func (p Partition) Offset() int64 { return int64(p.First) * SectorSize }
+
+// Size is the partition's size in bytes.
+func (p Partition) Size() int64 { return int64(p.Last-p.First+1) * SectorSize }
+
+// ErrNoTable says that a sector holds no GPT header at all.
+var ErrNoTable = errors.New("no GPT header")
+
+// ReadPrimary reads the copy at the start of a disk.
+func ReadPrimary(r io.ReaderAt) (*Table, error) { return readAt(r, 1) }
+
+// ReadBackup reads the copy in the last sectors of a disk of size bytes.
+func ReadBackup(r io.ReaderAt, size int64) (*Table, error) {
+	if size < (PrimarySectors+BackupSectors)*SectorSize {
+		return nil, fmt.Errorf("read backup GPT: a disk of %d bytes has no room for one", size)
+	}
+	return readAt(r, uint64(size/SectorSize)-1)
+}
+
+func readAt(r io.ReaderAt, lba uint64) (*Table, error) {
+	header := make([]byte, SectorSize)
+	if _, err := r.ReadAt(header, int64(lba)*SectorSize); err != nil {
+		return nil, fmt.Errorf("read GPT header at sector %d: %w", lba, err)
+	}
+	t, arrayCRC, err := parseHeader(header, lba)
+	if err != nil {
+		return nil, fmt.Errorf("GPT header at sector %d: %w", lba, err)
+	}
+	array := make([]byte, t.Slots*entrySize)
+	if t.EntriesLBA > 1<<54 {
+		return nil, fmt.Errorf("GPT header at sector %d: entries at sector %d are beyond any disk", lba, t.EntriesLBA)
+	}
+	if _, err := r.ReadAt(array, int64(t.EntriesLBA)*SectorSize); err != nil {
+		return nil, fmt.Errorf("read GPT entries at sector %d: %w", t.EntriesLBA, err)
+	}
+	if got := crc32.ChecksumIEEE(array); got != arrayCRC {
+		return nil, fmt.Errorf("GPT entries at sector %d: checksum is %08x, header says %08x", t.EntriesLBA, got, arrayCRC)
+	}
+	return t, t.parseEntries(array)
+}
+
+func parseHeader(h []byte, lba uint64) (*Table, uint32, error) {
+	le := binary.LittleEndian
+	if !bytes.Equal(h[:8], signature) {
+		return nil, 0, ErrNoTable
+	}
+	size := le.Uint32(h[12:])
+	if size < headerSize || size > SectorSize {
+		return nil, 0, fmt.Errorf("header size %d is not within %d and %d", size, headerSize, SectorSize)
+	}
+	sum := bytes.Clone(h[:size])
+	clear(sum[16:20])
+	if got, want := crc32.ChecksumIEEE(sum), le.Uint32(h[16:]); got != want {
+		return nil, 0, fmt.Errorf("checksum is %08x, header says %08x", got, want)
+	}
+	t := &Table{
+		MyLBA: le.Uint64(h[24:]), OtherLBA: le.Uint64(h[32:]),
+		FirstLBA: le.Uint64(h[40:]), LastLBA: le.Uint64(h[48:]),
+		EntriesLBA: le.Uint64(h[72:]),
+	}
+	copy(t.GUID[:], h[56:72])
+	count, each := le.Uint32(h[80:]), le.Uint32(h[84:])
+	switch {
+	case t.MyLBA != lba:
+		return nil, 0, fmt.Errorf("it says it is at sector %d", t.MyLBA)
+	case each != entrySize:
+		return nil, 0, fmt.Errorf("entries of %d bytes; only %d are in use anywhere", each, entrySize)
+	case count == 0 || count > maxEntries:
+		return nil, 0, fmt.Errorf("%d entries are not within 1 and %d", count, maxEntries)
+	case t.FirstLBA > t.LastLBA:
+		return nil, 0, fmt.Errorf("usable sectors %d to %d", t.FirstLBA, t.LastLBA)
+	}
+	t.Slots = int(count)
+	return t, le.Uint32(h[88:]), nil
+}
+
+func (t *Table) parseEntries(array []byte) error {
+	le := binary.LittleEndian
+	for i := range t.Slots {
+		e := array[i*entrySize : (i+1)*entrySize]
+		p := Partition{Index: i + 1, First: le.Uint64(e[32:]), Last: le.Uint64(e[40:]), Attributes: le.Uint64(e[48:])}
+		copy(p.Type[:], e[0:16])
+		copy(p.GUID[:], e[16:32])
+		if p.Type == (GUID{}) {
+			continue
+		}
+		name := make([]uint16, 0, 36)
+		for c := e[56:]; len(c) > 0; c = c[2:] {
+			u := le.Uint16(c)
+			if u == 0 {
+				break
+			}
+			name = append(name, u)
+		}
+		p.Name = string(utf16.Decode(name))
+		t.Partitions = append(t.Partitions, p)
+	}
+	return t.check()
+}
+
+// check refuses partitions that leave the usable sectors or overlap.
+func (t *Table) check() error {
+	for i, p := range t.Partitions {
+		if p.First > p.Last || p.First < t.FirstLBA || p.Last > t.LastLBA {
+			return fmt.Errorf("partition %d: sectors %d to %d are not within the usable %d to %d", p.Index, p.First, p.Last, t.FirstLBA, t.LastLBA)
+		}
+		for _, q := range t.Partitions[:i] {
+			if p.First <= q.Last && q.First <= p.Last {
+				return fmt.Errorf("partitions %d and %d overlap", q.Index, p.Index)
+			}
+			if p.GUID == q.GUID {
+				return fmt.Errorf("partitions %d and %d have the same GUID %s", q.Index, p.Index, p.GUID)
+			}
+		}
+	}
+	return nil
+}
+
+// Named returns the partition with this name.
+func (t *Table) Named(name string) (Partition, bool) {
+	for _, p := range t.Partitions {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Partition{}, false
+}
+
+// Fit returns the table for a disk of size bytes: the same partitions, the backup at that
+// disk's end, all space usable. Partitions that do not fit are an error.
+func (t *Table) Fit(size int64) (*Table, error) {
+	sectors := uint64(size / SectorSize)
+	if sectors < PrimarySectors+BackupSectors {
+		return nil, fmt.Errorf("a disk of %d bytes has no room for a GPT", size)
+	}
+	fit := *t
+	fit.MyLBA, fit.OtherLBA, fit.EntriesLBA = 1, sectors-1, 2
+	fit.FirstLBA, fit.LastLBA = PrimarySectors, sectors-1-BackupSectors
+	fit.Slots = entryCount
+	fit.Partitions = append([]Partition(nil), t.Partitions...)
+	return &fit, fit.check()
+}
+
+// Encode gives the bytes of both copies of a table made by Fit: start belongs at sector 1
+// (after the protective MBR), end in the last BackupSectors sectors.
+func (t *Table) Encode() (start, end []byte, err error) {
+	array := make([]byte, entryCount*entrySize)
+	le := binary.LittleEndian
+	for _, p := range t.Partitions {
+		name := utf16.Encode([]rune(p.Name))
+		if p.Index < 1 || p.Index > entryCount || len(name) > 36 {
+			return nil, nil, fmt.Errorf("encode partition %d %q: the index must be within 1 and %d, the name at most 36 characters", p.Index, p.Name, entryCount)
+		}
+		e := array[(p.Index-1)*entrySize:]
+		copy(e[0:16], p.Type[:])
+		copy(e[16:32], p.GUID[:])
+		le.PutUint64(e[32:], p.First)
+		le.PutUint64(e[40:], p.Last)
+		le.PutUint64(e[48:], p.Attributes)
+		for i, u := range name {
+			le.PutUint16(e[56+2*i:], u)
+		}
+	}
+	last := max(t.MyLBA, t.OtherLBA)
+	sum := crc32.ChecksumIEEE(array)
+	start = append(t.header(1, last, 2, sum), array...)
+	end = append(array, t.header(last, 1, last-arraySectors, sum)...)
+	return start, end, nil
+}
+
+func (t *Table) header(my, other, entries uint64, arrayCRC uint32) []byte {
+	h := make([]byte, SectorSize)
+	le := binary.LittleEndian
+	copy(h, signature)
+	le.PutUint32(h[8:], 0x00010000)
+	le.PutUint32(h[12:], headerSize)
+	le.PutUint64(h[24:], my)
+	le.PutUint64(h[32:], other)
+	le.PutUint64(h[40:], t.FirstLBA)
+	le.PutUint64(h[48:], t.LastLBA)
+	copy(h[56:72], t.GUID[:])
+	le.PutUint64(h[72:], entries)
+	le.PutUint32(h[80:], entryCount)
+	le.PutUint32(h[84:], entrySize)
+	le.PutUint32(h[88:], arrayCRC)
+	le.PutUint32(h[16:], crc32.ChecksumIEEE(h[:headerSize]))
+	return h
+}
+
+// ProtectiveMBR returns sector 0 for a disk of size bytes: the given boot code (at most
+// 440 bytes are used) and one entry that covers the disk, as UEFI 5.2.3 wants it.
+func ProtectiveMBR(bootCode []byte, size int64) []byte {
+	b := make([]byte, SectorSize)
+	copy(b[:440], bootCode)
+	copy(b[446:], []byte{0x00, 0x00, 0x02, 0x00, 0xee, 0xff, 0xff, 0xff})
+	le := binary.LittleEndian
+	le.PutUint32(b[454:], 1)
+	le.PutUint32(b[458:], uint32(min(size/SectorSize-1, 0xffffffff)))
+	b[510], b[511] = 0x55, 0xaa
+	return b
+}

@@ -1,0 +1,122 @@
+package disk
+
+import (
+	"fmt"
+
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/disk/gpt"
+)
+
+// GUIDs of an image. They are the same in every build so that equal inputs give equal
+// bytes; flash gives every stick its own. Nothing finds a disk by them.
+const (
+	stickGUID     = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c100"
+	stickBIOSGUID = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c101"
+	stickESPGUID  = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c102"
+	stickSiteGUID = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c103"
+	stickAGUID    = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c104"
+	stickBGUID    = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c105"
+
+	nodeGUID     = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c200"
+	nodeBIOSGUID = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c201"
+	nodeESPGUID  = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c202"
+	nodeRootGUID = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c203"
+
+	stickESPVolume  = 0xF125_0E50
+	stickSiteVolume = 0xF125_51E0
+	nodeESPVolume   = 0xF125_0E51
+)
+
+// attributeReadOnly is bit 60 of the Discoverable Partitions Specification;
+// attributeNoAuto, bit 63, keeps systemd from mounting a partition on its own.
+const (
+	attributeReadOnly = 1 << 60
+	attributeNoAuto   = 1 << 63
+)
+
+// Stick is what the appliance's disk is made of.
+type Stick struct {
+	ESP   []File           // shim, GRUB, its configuration, kernel, initramfs
+	Site  []File           // what people see who put the stick into a laptop
+	Root  string           // path of the squashfs with its verity tree, by Squashfs and Seal
+	Boot  []byte           // GRUB's boot.img as it is in the package
+	Core  []byte           // from GrubCore
+	Sizes map[string]int64 // least bytes for a partition by name; the content may need more
+}
+
+// Layout is the appliance's disk. ROOT-B is an empty slot as large as ROOT-A. DATA is not
+// there: the appliance makes it at first boot in what the medium has left.
+func (s Stick) Layout() (Layout, error) {
+	boot, core, err := PatchGrub(s.Boot, s.Core, Align/gpt.SectorSize)
+	if err != nil {
+		return Layout{}, err
+	}
+	l := Layout{GUID: stickGUID, BootCode: boot, Partitions: []Partition{
+		{Name: stick.PartitionBIOS, Type: gpt.TypeBIOSBoot, GUID: stickBIOSGUID, Content: Bytes(core)},
+		{Name: stick.PartitionESP, Type: gpt.TypeESP, GUID: stickESPGUID,
+			Content: FAT{Label: "ESP", VolumeID: stickESPVolume, Files: s.ESP}},
+		{Name: stick.PartitionSite, Type: gpt.TypeBasicData, GUID: stickSiteGUID,
+			Content: FAT{Label: "SITE", VolumeID: stickSiteVolume, Files: s.Site}},
+		{Name: stick.PartitionRootA, Type: gpt.TypeLinuxRoot, GUID: stickAGUID,
+			Attributes: attributeReadOnly | attributeNoAuto, Content: Image(s.Root)},
+		{Name: stick.PartitionRootB, Type: gpt.TypeLinuxRoot, GUID: stickBGUID,
+			Attributes: attributeReadOnly | attributeNoAuto, Content: Empty{}},
+	}}
+	if err := l.fit(s.Sizes); err != nil {
+		return Layout{}, err
+	}
+	l.Partitions[4].Size = max(l.Partitions[3].Size, l.Partitions[4].Size)
+	return l, nil
+}
+
+// Node is what a compute server's disk image is made of.
+type Node struct {
+	ESP  []File // shim, GRUB and a configuration that finds the root by its UUID
+	Root string // path of the ext4 file system, by Ext4
+	Boot []byte // GRUB's boot.img as it is in the package
+	Core []byte // from GrubCore
+	Size int64  // least bytes for the whole disk
+}
+
+// Layout is a node's disk: the root is last so that growpart can extend it.
+func (n Node) Layout() (Layout, error) {
+	boot, core, err := PatchGrub(n.Boot, n.Core, Align/gpt.SectorSize)
+	if err != nil {
+		return Layout{}, err
+	}
+	l := Layout{GUID: nodeGUID, BootCode: boot, Partitions: []Partition{
+		{Name: "BIOS", Type: gpt.TypeBIOSBoot, GUID: nodeBIOSGUID, Content: Bytes(core)},
+		{Name: "ESP", Type: gpt.TypeESP, GUID: nodeESPGUID,
+			Content: FAT{Label: "ESP", VolumeID: nodeESPVolume, Files: n.ESP}},
+		{Name: "ROOT", Type: gpt.TypeLinuxRoot, GUID: nodeRootGUID, Content: Image(n.Root)},
+	}}
+	if err := l.fit(nil); err != nil {
+		return Layout{}, err
+	}
+	if missing := n.Size - l.End(); missing > 0 {
+		l.Partitions[2].Size += roundUp(missing, Align)
+	}
+	return l, nil
+}
+
+// fit gives every partition the size its content needs, at least what is asked.
+func (l *Layout) fit(asked map[string]int64) error {
+	known := map[string]bool{}
+	for i := range l.Partitions {
+		p := &l.Partitions[i]
+		known[p.Name] = true
+		least, err := p.Content.least()
+		if err != nil {
+			return fmt.Errorf("size partition %s: %w", p.Name, err)
+		}
+		p.Size = max(roundUp(least, Align), roundUp(asked[p.Name], Align), Align)
+	}
+	for name := range asked {
+		if !known[name] {
+			return fmt.Errorf("size partition %s: the layout has no partition of that name", name)
+		}
+	}
+	return nil
+}
+
+func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }

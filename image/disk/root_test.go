@@ -1,0 +1,131 @@
+package disk_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"os/exec"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/verity"
+)
+
+var stamp = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func someTar(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range []tar.Header{
+		{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "etc/", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "etc/shadow", Typeflag: tar.TypeReg, Mode: 0o640, Gid: 42, Size: 1000},
+		{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "etc/shadow", Mode: 0o777},
+		{Name: "null", Typeflag: tar.TypeChar, Mode: 0o666, Devmajor: 1, Devminor: 3},
+	} {
+		h.ModTime = stamp
+		require.NoError(t, w.WriteHeader(&h))
+		_, err := w.Write(make([]byte, h.Size))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return b.Bytes()
+}
+
+func TestSquashfsKeepsOwnersAndIsReproducible(t *testing.T) {
+	tool := disk.Tool{program(t, "mksquashfs")}
+	dir := t.TempDir()
+	made := func(name string) []byte {
+		path := filepath.Join(dir, name)
+		require.NoError(t, disk.Squashfs(context.Background(), tool, bytes.NewReader(someTar(t)), path, stamp))
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		return b
+	}
+	first := made("a")
+	t.Setenv("SOURCE_DATE_EPOCH", "999")
+	t.Setenv("TZ", "Asia/Tokyo")
+	assert.True(t, bytes.Equal(first, made("b")), "time zone and environment must not matter")
+	listing := output(t, program(t, "unsquashfs"), "-lln", filepath.Join(dir, "a"))
+	assert.Regexp(t, `-rw-r-----\s+0/42\s+1000 2025-01-01 00:00 squashfs-root/etc/shadow`, listing)
+	assert.Regexp(t, `crw-rw-rw-\s+0/0\s+1,\s+3 2025-01-01 00:00 squashfs-root/null`, listing)
+	assert.Contains(t, listing, "squashfs-root/link -> etc/shadow")
+}
+
+func TestSealAppendsTheTree(t *testing.T) {
+	path := rootFile(t, 9999)
+	first, err := disk.Seal(context.Background(), path)
+	require.NoError(t, err)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	damage, err := verity.Check(context.Background(), bytes.NewReader(b), 3*verity.BlockSize, first)
+	require.NoError(t, err)
+	assert.Empty(t, damage)
+	again, err := disk.Seal(context.Background(), rootFile(t, 9999))
+	require.NoError(t, err)
+	assert.Equal(t, first, again)
+}
+
+func TestToolErrorsSayWhatRan(t *testing.T) {
+	err := disk.Squashfs(context.Background(), disk.Tool{"/bin/sh", "-c", "echo no such option; exit 3"}, nil, filepath.Join(t.TempDir(), "x"), stamp)
+	assert.ErrorContains(t, err, "exit status 3: no such option")
+	assert.ErrorContains(t, err, "make squashfs: run /bin/sh -c")
+	err = disk.Squashfs(context.Background(), nil, nil, filepath.Join(t.TempDir(), "x"), stamp)
+	assert.ErrorContains(t, err, "no program given")
+}
+
+func TestExt4FromTar(t *testing.T) {
+	tool := program(t, "mke2fs")
+	said, err := exec.Command(tool, "-V").CombinedOutput()
+	require.NoError(t, err)
+	m := regexp.MustCompile(`mke2fs 1\.(\d+)(?:\.(\d+))?`).FindStringSubmatch(string(said))
+	require.NotNil(t, m, "%s", said)
+	minor, _ := strconv.Atoi(m[1])
+	patch, _ := strconv.Atoi(m[2])
+	if minor < 47 || minor == 47 && patch < 1 {
+		t.Skipf("%s: a tar needs 1.47.1 or later", strings.SplitN(string(said), "\n", 2)[0])
+	}
+	dir := t.TempDir()
+	tarPath := filepath.Join(dir, "tar")
+	require.NoError(t, os.WriteFile(tarPath, someTar(t), 0o644))
+	o := disk.Ext4Options{Label: "ROOT", UUID: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c2ff", HashSeed: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c2fe", Size: 16 << 20, Stamp: stamp}
+	var made [2][]byte
+	for i := range made {
+		path := filepath.Join(dir, strconv.Itoa(i))
+		require.NoError(t, disk.Ext4(context.Background(), disk.Tool{tool}, tarPath, path, o))
+		made[i], err = os.ReadFile(path)
+		require.NoError(t, err)
+	}
+	assert.True(t, bytes.Equal(made[0], made[1]))
+	output(t, program(t, "e2fsck"), "-fn", filepath.Join(dir, "0"))
+}
+
+func TestGrubCoreOfRealModules(t *testing.T) {
+	const modules = "/usr/lib/grub/i386-pc"
+	tools := disk.GrubTools{Mkimage: disk.Tool{program(t, "grub-mkimage")}, Modules: modules}
+	boot, err := os.ReadFile(modules + "/boot.img")
+	if err != nil {
+		t.Skipf("grub-pc-bin is not installed: %v", err)
+	}
+	core, err := disk.GrubCore(context.Background(), tools, disk.GrubModules(), disk.GrubPrefix)
+	require.NoError(t, err)
+	assert.Less(t, len(core), disk.Align, "it must fit the BIOS partition")
+	again, err := disk.GrubCore(context.Background(), tools, disk.GrubModules(), disk.GrubPrefix)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(core, again))
+	code, image, err := disk.PatchGrub(boot, core, 2048)
+	require.NoError(t, err)
+	golden(t, "grub-boot-code.txt", changes(boot, code))
+	assert.NotEmpty(t, changes(core, image))
+}

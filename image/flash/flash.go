@@ -1,0 +1,291 @@
+// Package flash writes an image to a stick so that it either boots as it should or not at
+// all. What must not be overwritten is refused by a pure function; the table comes last,
+// so that a power cut leaves nothing that looks like a system; every stick gets GUIDs of
+// its own; and what was written is read back from the medium.
+package flash
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/image/disk/gpt"
+	"firstlight.dev/firstlight/image/media"
+)
+
+// Medium is an opened device or file.
+type Medium interface {
+	io.ReaderAt
+	io.WriterAt
+	Sync() error
+}
+
+// Progress is told how far a phase is, in bytes.
+type Progress func(phase string, done, total int64)
+
+// Phases in their order.
+const (
+	PhaseWrite  = "write"
+	PhaseVerify = "verify"
+)
+
+// Plan is everything that is decided before the first byte is written.
+type Plan struct {
+	Map   media.Bmap // what of the image must be on the medium, without the tables
+	Table *gpt.Table // for this medium, with its own GUIDs
+	head  []byte     // sectors 0 to PrimarySectors of the medium
+	tail  []byte     // its last BackupSectors
+	size  int64      // of the medium, bytes
+	image *media.Image
+}
+
+// edge is how much is cleared at both ends of the medium first: an old table or boot
+// sector must not win while the new one is not there yet.
+const edge = 1 << 20
+
+// NewPlan reads the image and draws GUIDs from random. size is the medium's, in bytes. A
+// block map beside the image must agree with it.
+func NewPlan(ctx context.Context, image *media.Image, size int64, random io.Reader) (*Plan, error) {
+	table, err := gpt.ReadPrimary(image)
+	if err != nil {
+		return nil, fmt.Errorf("plan %s: %w", image.Path, err)
+	}
+	b, err := media.MakeBmap(ctx, image.File, image.Size)
+	if err != nil {
+		return nil, fmt.Errorf("plan %s: %w", image.Path, err)
+	}
+	if err := agrees(ctx, image); err != nil {
+		return nil, err
+	}
+	p := &Plan{image: image, size: size / gpt.SectorSize * gpt.SectorSize}
+	if p.Table, err = table.Fit(size); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", image.Path, err)
+	}
+	if err := p.newGUIDs(random); err != nil {
+		return nil, err
+	}
+	if err := p.encode(); err != nil {
+		return nil, err
+	}
+	first, last := size, int64(0)
+	for _, part := range p.Table.Partitions {
+		first, last = min(first, part.Offset()), max(last, part.Offset()+part.Size())
+	}
+	if first < edge {
+		return nil, fmt.Errorf("plan %s: its first partition starts at byte %d, before %d", image.Path, first, edge)
+	}
+	p.Map = media.Bmap{ImageSize: b.ImageSize, BlockSize: b.BlockSize}
+	for _, r := range b.Ranges {
+		if e := b.Extent(r); e.Start >= first && e.End <= last {
+			p.Map.Ranges = append(p.Map.Ranges, r)
+		}
+	}
+	return p, nil
+}
+
+// agrees holds the image against the block map beside it, if there is one: whoever made
+// it, with ranges of any length.
+func agrees(ctx context.Context, image *media.Image) error {
+	name := media.RawPath(image.Path) + media.SuffixBmap
+	text, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	listed, err := media.ParseBmap(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	var bad []media.Range
+	if listed.ImageSize == image.Size {
+		if bad, err = listed.Check(ctx, image); err != nil {
+			return err
+		}
+	}
+	if listed.ImageSize != image.Size || len(bad) > 0 {
+		return fmt.Errorf("%s differs from its block map %s: one of them is damaged or of another build; firstlight verify says what", image.Path, name)
+	}
+	return nil
+}
+
+func (p *Plan) newGUIDs(random io.Reader) error {
+	draw := func(g *gpt.GUID) error {
+		if _, err := io.ReadFull(random, g[:]); err != nil {
+			return fmt.Errorf("draw GUID: %w", err)
+		}
+		g[7] = g[7]&0x0f | 0x40 // version 4; the third field is little-endian on disk
+		g[8] = g[8]&0x3f | 0x80 // RFC 9562 variant
+		return nil
+	}
+	if err := draw(&p.Table.GUID); err != nil {
+		return err
+	}
+	for i := range p.Table.Partitions {
+		if err := draw(&p.Table.Partitions[i].GUID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encode makes the bytes of both ends: the image's boot code, the medium's own table.
+func (p *Plan) encode() error {
+	sector := make([]byte, gpt.SectorSize)
+	if _, err := p.image.ReadAt(sector, 0); err != nil {
+		return fmt.Errorf("read boot code: %w", err)
+	}
+	start, end, err := p.Table.Encode()
+	if err != nil {
+		return err
+	}
+	p.head = append(gpt.ProtectiveMBR(sector, p.size), start...)
+	p.tail = end
+	return nil
+}
+
+// Bytes is how much will be written, without the tables.
+func (p *Plan) Bytes() int64 {
+	n := int64(0)
+	for _, r := range p.Map.Ranges {
+		e := p.Map.Extent(r)
+		n += e.End - e.Start
+	}
+	return n
+}
+
+// Write carries the plan out. On an error, or when power fails, the medium has no
+// partition table. drop makes later reads come from the medium, not from memory.
+func (p *Plan) Write(ctx context.Context, m Medium, drop func() error, progress Progress) error {
+	zeros := make([]byte, edge)
+	for _, at := range []int64{0, p.size - edge} {
+		if err := writeSync(m, zeros, at); err != nil {
+			return fmt.Errorf("clear the old table at %d: %w", at, err)
+		}
+	}
+	if err := p.copy(ctx, m, progress); err != nil {
+		return err
+	}
+	if err := drop(); err != nil {
+		return fmt.Errorf("drop caches: %w", err)
+	}
+	if err := p.verify(ctx, m, progress); err != nil {
+		return err
+	}
+	// Last: backup, primary, and only then the sector that firmware reads first.
+	for _, part := range []struct {
+		data []byte
+		at   int64
+	}{
+		{p.tail, p.size - int64(len(p.tail))},
+		{p.head[gpt.SectorSize:], gpt.SectorSize},
+		{p.head[:gpt.SectorSize], 0},
+	} {
+		if err := writeSync(m, part.data, part.at); err != nil {
+			return fmt.Errorf("write table at %d: %w", part.at, err)
+		}
+	}
+	if err := drop(); err != nil {
+		return fmt.Errorf("drop caches: %w", err)
+	}
+	for at, want := range map[int64][]byte{0: p.head, p.size - int64(len(p.tail)): p.tail} {
+		got := make([]byte, len(want))
+		if _, err := m.ReadAt(got, at); err != nil {
+			return fmt.Errorf("read back table at %d: %w", at, err)
+		}
+		if !bytes.Equal(got, want) {
+			return fmt.Errorf("read back table at %d: it differs from what was written; the medium is faulty", at)
+		}
+	}
+	return nil
+}
+
+// syncEvery bounds how much is only in memory, so that progress is that of the medium.
+const syncEvery = 64 << 20
+
+func (p *Plan) copy(ctx context.Context, m Medium, progress Progress) error {
+	buf := make([]byte, 1<<20)
+	total, done, since := p.Bytes(), int64(0), 0
+	for _, r := range p.Map.Ranges {
+		e := p.Map.Extent(r)
+		for at := e.Start; at < e.End; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n := min(int64(len(buf)), e.End-at)
+			if _, err := p.image.ReadAt(buf[:n], at); err != nil {
+				return fmt.Errorf("read image at %d: %w", at, err)
+			}
+			if _, err := m.WriteAt(buf[:n], at); err != nil {
+				return fmt.Errorf("write at %d: %w", at, err)
+			}
+			at, done, since = at+n, done+n, since+int(n)
+			if since >= syncEvery || done == total {
+				if err := m.Sync(); err != nil {
+					return fmt.Errorf("write before %d: %w", at, err)
+				}
+				since = 0
+			}
+			progress(PhaseWrite, done, total)
+		}
+	}
+	return nil
+}
+
+// verify reads back range by range.
+func (p *Plan) verify(ctx context.Context, m Medium, progress Progress) error {
+	total, done := p.Bytes(), int64(0)
+	one := p.Map
+	for i, r := range p.Map.Ranges {
+		one.Ranges = p.Map.Ranges[i : i+1]
+		bad, err := one.Check(ctx, m)
+		if err != nil {
+			return fmt.Errorf("read back: %w", err)
+		}
+		e := p.Map.Extent(r)
+		if len(bad) > 0 {
+			return fmt.Errorf("read back bytes %d to %d: they differ from what was written; the medium is faulty", e.Start, e.End)
+		}
+		done += e.End - e.Start
+		progress(PhaseVerify, done, total)
+	}
+	return nil
+}
+
+func writeSync(m Medium, data []byte, at int64) error {
+	if _, err := m.WriteAt(data, at); err != nil {
+		return err
+	}
+	return m.Sync()
+}
+
+// Open opens a device for itself alone: the kernel refuses when it is mounted or part of
+// something. The returned function drops what is cached of it.
+func Open(path string) (f *os.File, drop func() error, err error) {
+	f, err = os.OpenFile(path, os.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open device: %w", err)
+	}
+	drop = func() error {
+		if err := f.Sync(); err != nil {
+			return err
+		}
+		if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil && !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EACCES) {
+			return err
+		}
+		return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	}
+	return f, drop, nil
+}
+
+// Reread asks the kernel to look at the new table. It may refuse; the table is there all
+// the same at the next insertion.
+func Reread(f *os.File) {
+	_ = unix.IoctlSetInt(int(f.Fd()), unix.BLKRRPART, 0)
+}

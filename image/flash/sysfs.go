@@ -1,0 +1,224 @@
+package flash
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// World is where the kernel tells about devices: /sys and /proc. Sys must implement
+// fs.ReadLinkFS for serial numbers of USB devices.
+type World struct {
+	Sys, Proc fs.FS
+}
+
+const blockDir = "class/block"
+
+// List returns the whole disks that an image may be written to or that a person would
+// look for here: no loop, memory or optical devices, none without a medium.
+func (w World) List() ([]Device, error) {
+	entries, err := fs.ReadDir(w.Sys, blockDir)
+	if err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	var out []Device
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasPrefix(name, "loop") || strings.HasPrefix(name, "ram") || strings.HasPrefix(name, "zram") ||
+			strings.HasPrefix(name, "sr") || strings.HasPrefix(name, "dm-") || strings.HasPrefix(name, "md") {
+			continue
+		}
+		d, err := w.Device(name)
+		if err != nil {
+			return nil, err
+		}
+		if d.Parent == "" && d.Bytes > 0 {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// Device reads what the kernel says about a block device; name is as in /sys/class/block.
+func (w World) Device(name string) (Device, error) {
+	dir := path.Join(blockDir, name)
+	if _, err := fs.Stat(w.Sys, dir); err != nil {
+		return Device{}, fmt.Errorf("read device %s: it is no block device: %w", name, err)
+	}
+	sectors, err := strconv.ParseInt(w.text(dir, "size"), 10, 64)
+	if err != nil {
+		return Device{}, fmt.Errorf("read size of %s: %w", name, err)
+	}
+	d := Device{
+		Name: name, Path: "/dev/" + strings.ReplaceAll(name, "!", "/"),
+		Bytes:     sectors * 512, // sysfs counts 512-byte sectors whatever the device has
+		Removable: w.text(dir, "removable") == "1",
+		ReadOnly:  w.text(dir, "ro") == "1",
+		Model:     strings.TrimSpace(w.text(dir, "device/vendor") + " " + w.text(dir, "device/model")),
+		Serial:    w.serial(dir),
+		Sector:    512,
+	}
+	if strings.HasPrefix(w.text(dir, "device/vendor"), "0x") {
+		d.Model = w.text(dir, "device/model") // virtio has a number there
+	}
+	if n, err := strconv.ParseInt(w.text(dir, "queue/logical_block_size"), 10, 64); err == nil {
+		d.Sector = n
+	}
+	if w.text(dir, "partition") != "" {
+		d.Parent = "/dev/" + w.parent(dir)
+	}
+	return d, w.uses(&d)
+}
+
+func (w World) text(dir, name string) string {
+	b, err := fs.ReadFile(w.Sys, path.Join(dir, name))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(strings.Trim(string(b), "\x00"))
+}
+
+// real is the directory of devices/ that a class entry links to.
+func (w World) real(dir string) string {
+	to, err := fs.ReadLink(w.Sys, dir)
+	if err != nil {
+		return dir
+	}
+	return path.Join(path.Dir(dir), to)
+}
+
+// parent is the disk of a partition: the directory above it.
+func (w World) parent(dir string) string { return path.Base(path.Dir(w.real(dir))) }
+
+// serial looks at the device and then, for USB, at what it hangs on.
+func (w World) serial(dir string) string {
+	for _, name := range []string{"serial", "device/serial"} {
+		if s := w.text(dir, name); s != "" {
+			return s
+		}
+	}
+	for up := w.real(dir); strings.Contains(up, "/usb"); up = path.Dir(up) {
+		if s := w.text(up, "serial"); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// systemMounts are where the running system is, apart from the root.
+var systemMounts = [...]string{"/", "/usr", "/boot", "/boot/efi", "/efi", "/var", "/run/firstlight", "/var/lib/firstlight"}
+
+// uses notes what is mounted, swapped to, or built on the device or its partitions, also
+// through device mapper and RAID.
+func (w World) uses(d *Device) error {
+	parts, err := w.parts(d.Name)
+	if err != nil {
+		return err
+	}
+	names := map[string]string{} // everything that lies on the device, and what of the device it lies on
+	for _, part := range append([]string{d.Name}, parts...) {
+		if err := w.stack(part, part, names); err != nil {
+			return err
+		}
+	}
+	numbers := map[string]string{}
+	for name := range names {
+		if dev := w.text(path.Join(blockDir, name), "dev"); dev != "" {
+			numbers[dev] = name
+		}
+	}
+	mounts, err := fs.ReadFile(w.Proc, "self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("read mounts: %w", err)
+	}
+	for _, line := range strings.Split(string(mounts), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) < 7 {
+			continue
+		}
+		name, ok := numbers[fields[2]]
+		if !ok { // btrfs and others show numbers of their own: look at the source
+			name, ok = w.source(fields, names)
+		}
+		if !ok {
+			continue
+		}
+		at := unescape(fields[4])
+		for _, system := range systemMounts {
+			d.System = d.System || at == system || system != "/" && strings.HasPrefix(at, system+"/")
+		}
+		d.Uses = append(d.Uses, fmt.Sprintf("/dev/%s is mounted on %s", name, at))
+	}
+	swaps, err := fs.ReadFile(w.Proc, "swaps")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read swaps: %w", err)
+	}
+	for _, line := range strings.Split(string(swaps), "\n") {
+		if fields := strings.Fields(line); len(fields) > 0 {
+			if name, ok := strings.CutPrefix(fields[0], "/dev/"); ok && names[name] != "" {
+				d.Uses = append(d.Uses, fmt.Sprintf("/dev/%s is swap", name))
+			}
+		}
+	}
+	for name, below := range names {
+		if name != below {
+			d.Uses = append(d.Uses, fmt.Sprintf("/dev/%s is part of /dev/%s", below, name))
+		}
+	}
+	sort.Strings(d.Uses)
+	return nil
+}
+
+// source finds the name in the mount's source field, which follows the " - " separator.
+func (w World) source(fields []string, names map[string]string) (string, bool) {
+	for i, f := range fields {
+		if f == "-" && i+2 < len(fields) {
+			name := filepath.Base(fields[i+2])
+			return name, strings.HasPrefix(fields[i+2], "/dev/") && names[name] != ""
+		}
+	}
+	return "", false
+}
+
+// parts lists the partitions of a disk.
+func (w World) parts(name string) ([]string, error) {
+	entries, err := fs.ReadDir(w.Sys, path.Join(blockDir, name))
+	if err != nil {
+		return nil, fmt.Errorf("list partitions of %s: %w", name, err)
+	}
+	var out []string
+	for _, e := range entries {
+		if w.text(path.Join(blockDir, name, e.Name()), "partition") != "" {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
+}
+
+// stack follows holders upwards.
+func (w World) stack(name, below string, names map[string]string) error {
+	if names[name] != "" {
+		return nil
+	}
+	names[name] = below
+	holders, err := fs.ReadDir(w.Sys, path.Join(blockDir, name, "holders"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("list holders of %s: %w", name, err)
+	}
+	for _, h := range holders {
+		if err := w.stack(h.Name(), below, names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unescape undoes the octal escapes of mountinfo (proc_pid_mountinfo(5)).
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}

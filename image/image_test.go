@@ -1,0 +1,179 @@
+package image_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image"
+	"firstlight.dev/firstlight/image/cache"
+	"firstlight.dev/firstlight/image/debian"
+	"firstlight.dev/firstlight/image/lock"
+	"firstlight.dev/firstlight/image/recipe"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+type silent struct{}
+
+func (silent) Begin(string, []string)    {}
+func (silent) Advance(string, int, int)  {}
+func (silent) End(string, time.Duration) {}
+
+const smallRecipe = `debian: {suite: trixie, components: [main]}
+programs:
+  - {name: init, package: .}
+roots:
+  - {name: box, packages: [systemd], overlays: [{dir: overlays/box}], programs: {init: /usr/bin/init}}
+  - {name: tools, variant: unpacked, packages: [e2fsprogs]}
+  - {name: boot, variant: unpacked, packages: [shim-signed]}
+images:
+  - {name: probe, tags: [v1], programs: {init: /probe}}
+  - {name: other, tags: [v1], layer: probe}
+artifacts:
+  - {name: ramdisk, kind: initramfs, root: box, to: /usr/share/firstlight/ramdisk}
+  - {name: note, kind: file, file: note.txt, to: /usr/share/firstlight/note}
+stick: {name: small, root: box, boot: boot, tools: tools, init: init, kernel: /boot/vmlinuz-*, esp: overlays/esp, site: overlays/site}
+`
+
+// repository makes a small repository with recipe and lock, and a builder for it.
+func repository(t *testing.T) *image.Builder {
+	t.Helper()
+	top := t.TempDir()
+	files := map[string]string{
+		"go.mod": "module example.org/small\n\ngo 1.24\n", "main.go": "package main\n\nfunc main() {}\n",
+		"note.txt": "note", "overlays/box/etc/motd": "box", "overlays/esp/x": "x", "overlays/site/README.txt": "read", image.RecipePath: smallRecipe,
+	}
+	for _, dir := range []string{"debian", "tree", "oci", "initramfs", "disk", "disk/fat", "disk/gpt", "disk/verity", "media", "sbom"} {
+		files["image/"+dir+"/code.go"] = "package code\n"
+	}
+	for _, file := range []string{"roots.go", "parts.go", "artifacts.go", "machine.go", "build.go", "outputs.go", "bill.go"} {
+		files["image/"+file] = "package code\n"
+	}
+	for name, text := range files {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(top, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(top, name), []byte(text), 0o644))
+	}
+	r, err := recipe.ReadFile(filepath.Join(top, image.RecipePath))
+	require.NoError(t, err)
+	l := &lock.Lock{Epoch: 1700000000, Toolchain: toolchain(t, top)}
+	for i := range r.Roots {
+		p := debian.Package{Name: r.Roots[i].Packages[0], Version: "1", Arch: "amd64", Section: "admin", Size: 1, SHA256: strings.Repeat(fmt.Sprint(i), 64), Path: "debian/pool/x.deb"}
+		require.NoError(t, l.AddRoot(r.Roots[i].Name, lock.Asked(r, &r.Roots[i]), []debian.Package{p}))
+	}
+	require.NoError(t, l.WriteFile(filepath.Join(top, image.LockPath)))
+	return &image.Builder{Top: top, Store: cache.Store{Dir: t.TempDir()}, Mirror: "http://127.0.0.1:1/debian", Out: filepath.Join(top, "build", "small.img"), Log: io.Discard, Progress: silent{}}
+}
+
+func toolchain(t *testing.T, dir string) string {
+	t.Helper()
+	cmd := exec.Command("go", "env", "GOVERSION")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	return strings.Fields(string(out))[0]
+}
+
+func TestPlanNamesEveryPartAndWhy(t *testing.T) {
+	b := repository(t)
+	steps, err := b.Plan(context.Background())
+	require.NoError(t, err)
+	var got strings.Builder
+	for _, step := range steps {
+		fmt.Fprintf(&got, "%s %s: %s\n", step.Action, step.Part, strings.Join(step.Why, ", "))
+	}
+	golden := filepath.Join("testdata", "plan.txt")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err, "run with -update to write it")
+	assert.Equal(t, string(want), got.String())
+	entries, err := os.ReadDir(b.Store.Dir)
+	require.NoError(t, err)
+	assert.Empty(t, entries, "a plan makes nothing")
+}
+
+func TestLockedRefusesAndNamesEachDifference(t *testing.T) {
+	b := repository(t)
+	path := filepath.Join(b.Top, image.LockPath)
+	l, err := lock.ReadFile(path)
+	require.NoError(t, err)
+	l.Toolchain = "go1.1"
+	l.Modules = []lock.Module{{Dir: ".", Path: "example.org/gone", Version: "v1.0.0", Sum: "h1:x="}}
+	require.NoError(t, l.WriteFile(path))
+	text := strings.Replace(smallRecipe, "packages: [systemd]", "packages: [systemd, udev]", 1)
+	require.NoError(t, os.WriteFile(filepath.Join(b.Top, image.RecipePath), []byte(text), 0o644))
+
+	_, err = b.Build(context.Background(), image.Locked)
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), "build locked: 3 differences from assets/recipe.lock: root box asks for other packages; toolchain go1.1 -> go")
+	assert.Contains(t, err.Error(), "module example.org/gone (./go.mod) v1.0.0 removed; run `firstlight lock` and commit it")
+	assert.NotContains(t, err.Error(), "\n")
+
+	require.NoError(t, os.Remove(path))
+	_, err = b.Build(context.Background(), image.Locked)
+	assert.EqualError(t, err, "read assets/recipe.lock: it is missing; run `firstlight lock`")
+	_, err = b.Plan(context.Background())
+	assert.ErrorContains(t, err, "run `firstlight lock` first")
+}
+
+func TestFindTop(t *testing.T) {
+	b := repository(t)
+	top, err := image.FindTop(filepath.Join(b.Top, "overlays", "box"))
+	require.NoError(t, err)
+	assert.Equal(t, b.Top, top)
+	_, err = image.FindTop(t.TempDir())
+	assert.ErrorContains(t, err, "run this inside the Firstlight repository")
+}
+
+// TestTwoBuildsAreEqual builds the stick from nothing but the fetched .debs and Go's own
+// caches, in another directory, time zone, locale and umask, and compares every output.
+func TestTwoBuildsAreEqual(t *testing.T) {
+	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ",build,") {
+		t.Skip("builds the whole image twice, which takes minutes: set FIRSTLIGHT_TEST=build")
+	}
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	top, err := image.FindTop(dir)
+	require.NoError(t, err)
+	store, err := cache.Default()
+	require.NoError(t, err)
+	command := filepath.Join(t.TempDir(), "firstlight")
+	run(t, top, nil, "go", "build", "-o", command, "./cmd/firstlight")
+	run(t, top, nil, command, "build")
+	other, scratch := filepath.Join(t.TempDir(), "a b"), t.TempDir()
+	run(t, top, nil, "git", "clone", "--quiet", ".", other)
+	if dirty := run(t, top, nil, "git", "status", "--porcelain"); dirty != "" {
+		t.Skipf("the working tree has changes that a clone does not: %s", dirty)
+	}
+	require.NoError(t, os.Symlink(filepath.Join(store.Dir, "deb"), filepath.Join(scratch, "deb")))
+	run(t, other, []string{"FIRSTLIGHT_CACHE=" + scratch, "TZ=Asia/Kathmandu", "LC_ALL=tr_TR.UTF-8"}, "sh", "-c", "umask 077; exec "+command+" build")
+	for _, name := range []string{"firstlight.img", "firstlight.img.zst", "firstlight.img.bmap", "firstlight.spdx.json"} {
+		first, err := cache.FileDigest(filepath.Join(top, "build", name))
+		require.NoError(t, err)
+		second, err := cache.FileDigest(filepath.Join(other, "build", name))
+		require.NoError(t, err)
+		assert.Equal(t, first, second, name)
+	}
+}
+
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s %v: %s", name, args, out)
+	return string(out)
+}

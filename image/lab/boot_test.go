@@ -1,0 +1,267 @@
+package lab_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab"
+)
+
+// Lines by which a boot is followed; the programs that print them have golden tests.
+const (
+	lineInit    = ": looking for the stick"          // firstlight-init runs
+	lineStarts  = ": starts from "                   // the root is found, checked and mounted
+	lineSystemd = "Welcome to "                      // systemd runs
+	lineDecided = "storage decided"                  // firstlight-storage.service runs
+	lineWritten = "partition table written"          // systemd-repart has ended
+	lineData    = "storage: data on /dev/"           // DATA is mounted
+	lineNoRoom  = "storage: volatile: "              // and why
+	lineRefused = "bad shim signature"               // GRUB, Secure Boot
+	lineNoStart = "cannot start from it"             // firstlight-init's screen
+	lineDamaged = "THE STICK IS DAMAGED: "           // the watcher's screen
+	lineUp      = "Reached target multi-user.target" // all is started
+)
+
+const gib = 1 << 30
+
+// TestFirstBoots starts the stick on UEFI as USB with a second disk in the machine, and
+// once more: DATA is made on the stick alone, and the second boot is the same appliance.
+func TestFirstBoots(t *testing.T) {
+	image := needImage(t, "qemu")
+	foreign, before := foreignDisk(t)
+	m := newMachine(t, lab.Config{Firmware: lab.UEFI, Disks: []lab.Disk{
+		{Image: image, Bus: lab.USB, Bytes: 4 * gib},
+		{Image: foreign, Bus: lab.Virtio, Direct: true},
+	}})
+	first := startsFrom(t, m)
+	assert.Equal(t, "minted", first.idSource)
+	assert.Regexp(t, `action=make`, see(t, m, lineDecided))
+	see(t, m, lineData)
+	see(t, m, lineUp)
+	powerOff(t, m)
+
+	second := startsFrom(t, m)
+	assert.Equal(t, "data", second.idSource)
+	assert.Equal(t, first.id, second.id, "machine-id of the second boot")
+	assert.Equal(t, first.disk, second.disk)
+	assert.Regexp(t, `action=keep`, see(t, m, lineDecided))
+	see(t, m, lineData)
+	powerOff(t, m)
+	assert.Equal(t, before, digest(t, foreign), "the other disk has been written to")
+}
+
+// TestKilledDuringFirstBoot cuts the power at five moments of the first boot of one
+// stick, each later than the one before, and once more when DATA is in use.
+func TestKilledDuringFirstBoot(t *testing.T) {
+	image := needImage(t, "qemu")
+	m := newMachine(t, lab.Config{Disks: []lab.Disk{{Image: image, Bus: lab.USB, Bytes: 4 * gib}}})
+	for _, moment := range []struct {
+		name, line string
+		later      time.Duration
+	}{
+		{"initramfs", lineInit, 0},
+		{"systemd started", lineSystemd, 0},
+		{"before DATA is made", lineDecided, 0},
+		{"while DATA is formatted", lineDecided, 1500 * time.Millisecond},
+		{"partition table written, not mounted", lineWritten, 0},
+		{"DATA in use", lineData, 2 * time.Second},
+	} {
+		require.NoError(t, m.Start(t.Context()), moment.name)
+		see(t, m, moment.line)
+		time.Sleep(moment.later)
+		require.NoError(t, m.Kill())
+		t.Logf("power cut: %s", moment.name)
+	}
+	last := startsFrom(t, m)
+	assert.Equal(t, "data", last.idSource, "machine-id after power cuts")
+	assert.Regexp(t, `action=keep`, see(t, m, lineDecided))
+	see(t, m, lineData)
+	see(t, m, lineUp)
+}
+
+// TestSecureBootAndNoRoom starts a stick that is exactly as large as the image with
+// Secure Boot enforced: it runs, and says that nothing will be kept.
+func TestSecureBootAndNoRoom(t *testing.T) {
+	image := needImage(t, "qemu")
+	m := newMachine(t, lab.Config{Firmware: lab.SecureBoot, Disks: []lab.Disk{{Image: image, Bus: lab.USB}}})
+	startsFrom(t, m)
+	assert.Regexp(t, `action=no-room`, see(t, m, lineDecided))
+	assert.Contains(t, see(t, m, lineNoRoom), "use a larger stick")
+	see(t, m, lineUp)
+	powerOff(t, m)
+}
+
+// TestSecureBootRefusesChangedKernel changes one byte of the kernel.
+func TestSecureBootRefusesChangedKernel(t *testing.T) {
+	image := copyImage(t, needImage(t, "qemu"))
+	flipByte(t, image, kernelOffset(t, image)+1<<20)
+	m := newMachine(t, lab.Config{Firmware: lab.SecureBoot, Disks: []lab.Disk{{Image: image, Bus: lab.USB}}})
+	require.NoError(t, m.Start(t.Context()))
+	see(t, m, lineRefused)
+	see(t, m, "Write it again with: firstlight flash")
+	for _, line := range m.Console().Lines() {
+		assert.NotContains(t, line, lineInit)
+	}
+}
+
+// TestDamagedRoot changes one byte of the root where every mount reads it.
+func TestDamagedRoot(t *testing.T) {
+	pristine := needImage(t, "qemu")
+	image := copyImage(t, pristine)
+	at, size := rootData(t, image)
+	flipByte(t, image, at+size-16) // the last table of a squashfs, read at mount
+	m := newMachine(t, lab.Config{Disks: []lab.Disk{{Image: image, Bus: lab.Virtio}}})
+	require.NoError(t, m.Start(t.Context()))
+	see(t, m, lineNoStart)
+	see(t, m, "firstlight flash")
+	see(t, m, lineNoStart) // and again: it keeps trying
+}
+
+// TestTwoSticks puts two sticks with the same content and their own GUIDs into one
+// machine, as NVMe and as virtio disks, and starts each of them.
+func TestTwoSticks(t *testing.T) {
+	a := needImage(t, "qemu-all")
+	b := copyImage(t, a)
+	giveOwnGUIDs(t, b)
+	disks := []lab.Disk{{Image: a, Bus: lab.NVMe, Bytes: 2 * gib}, {Image: b, Bus: lab.Virtio, Bytes: 2 * gib}}
+	m := newMachine(t, lab.Config{Name: "from-nvme", Disks: disks})
+	first := startsFrom(t, m)
+	assert.Contains(t, first.line, "/dev/nvme0n1")
+	assert.Contains(t, see(t, m, lineData), "/dev/nvme0n1p6")
+	disks[0], disks[1] = disks[1], disks[0]
+	m = newMachine(t, lab.Config{Name: "from-virtio", Disks: disks})
+	second := startsFrom(t, m)
+	assert.Contains(t, second.line, "/dev/vda")
+	assert.Contains(t, see(t, m, lineData), "/dev/vda6")
+	assert.NotEqual(t, first.disk, second.disk)
+}
+
+// TestTwins puts two byte-identical sticks into one machine: nobody can tell which one
+// the firmware started, so nothing is started and the screen says what to do.
+func TestTwins(t *testing.T) {
+	image := needImage(t, "qemu-all")
+	m := newMachine(t, lab.Config{Disks: []lab.Disk{{Image: image, Bus: lab.Virtio}, {Image: image, Bus: lab.Virtio}}})
+	require.NoError(t, m.Start(t.Context()))
+	see(t, m, "two disks hold an ESP with the same GUID")
+	see(t, m, "pull one of the two sticks")
+}
+
+// BenchmarkBoot measures a second boot, by BIOS from USB, to the daemon's start: wall
+// time as the console shows it and QEMU's processor time.
+func BenchmarkBoot(b *testing.B) {
+	image := needImage(b, "qemu-all")
+	m := newMachine(b, lab.Config{Disks: []lab.Disk{{Image: image, Bus: lab.USB, Bytes: 4 * gib}}})
+	require.NoError(b, m.Start(b.Context()))
+	see(b, m, lineUp)
+	powerOff(b, m)
+	first := m.CPU()
+	stages := map[string]time.Duration{}
+	for b.Loop() {
+		began := time.Now()
+		require.NoError(b, m.Start(b.Context()))
+		for _, line := range []string{lineInit, lineStarts, lineSystemd, lineData, lineUp} {
+			see(b, m, line)
+			stages[line] += time.Since(began)
+		}
+		require.NoError(b, m.Kill())
+	}
+	n := float64(b.N)
+	b.ReportMetric(stages[lineInit].Seconds()/n, "s-to-init")
+	b.ReportMetric(stages[lineStarts].Seconds()/n, "s-to-root")
+	b.ReportMetric(stages[lineSystemd].Seconds()/n, "s-to-systemd")
+	b.ReportMetric(stages[lineData].Seconds()/n, "s-to-data")
+	b.ReportMetric(stages[lineUp].Seconds()/n, "s-to-up")
+	b.ReportMetric((m.CPU()-first).Seconds()/n, "cpu-s/boot")
+}
+
+// needImage skips unless tests of this kind are asked for and gives the image's path.
+func needImage(t testing.TB, kind string) string {
+	needKind(t, kind)
+	path := os.Getenv("FIRSTLIGHT_IMAGE")
+	if path == "" {
+		path = "../../build/firstlight.img"
+	}
+	_, err := os.Stat(path)
+	require.NoError(t, err, "no image to boot; `firstlight build` makes it")
+	return path
+}
+
+// newMachine ends with the test; a failure prints how to start it by hand.
+func newMachine(t testing.TB, c lab.Config) *lab.Machine {
+	c.Dir = t.TempDir()
+	c.MiB = 2048
+	m, err := lab.New(c)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("QEMU: %s\nconsole:\n%s", m.CommandLine(), m.Console().Tail(200))
+		}
+		assert.NoError(t, m.Close())
+	})
+	return m
+}
+
+// see waits for a console line and logs it.
+func see(t testing.TB, m *lab.Machine, text string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), lab.BootDeadline)
+	defer cancel()
+	line, err := m.Console().Wait(ctx, text)
+	require.NoError(t, err)
+	t.Logf("console: %s", line)
+	return line
+}
+
+type identity struct{ line, disk, id, idSource string }
+
+var startsForm = regexp.MustCompile(`\(disk ([0-9a-f-]{36})\), root [0-9a-f]{12}, machine-id ([0-9a-f]{32}) \((\w+)\)`)
+
+// startsFrom powers on and returns what firstlight-init says before it hands over.
+func startsFrom(t *testing.T, m *lab.Machine) identity {
+	t.Helper()
+	require.NoError(t, m.Start(t.Context()))
+	see(t, m, lineInit)
+	line := see(t, m, lineStarts)
+	f := startsForm.FindStringSubmatch(line)
+	require.NotNil(t, f, line)
+	return identity{line, f[1], f[2], f[3]}
+}
+
+// powerOff presses the button until the guest listens: before logind runs nobody does.
+func powerOff(t testing.TB, m *lab.Machine) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), lab.BootDeadline)
+	defer cancel()
+	for m.Running() {
+		if err := m.Power(ctx, lab.PowerButton); err != nil && m.Running() {
+			require.NoError(t, err)
+		}
+		pressed, release := context.WithTimeout(ctx, 5*time.Second)
+		err := m.Wait(pressed)
+		release()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			require.NoError(t, err)
+		}
+		require.NoError(t, ctx.Err())
+	}
+}
+
+func digest(t *testing.T, path string) string {
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	require.NoError(t, err)
+	return fmt.Sprintf("%x", h.Sum(nil))
+}

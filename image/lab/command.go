@@ -1,0 +1,127 @@
+package lab
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// firmwareFiles are the images QEMU is given for UEFI. Vars is this machine's own copy.
+type firmwareFiles struct{ Code, Vars string }
+
+// command returns QEMU's arguments for a machine whose disks were prepared: drives[i]
+// is the file and format behind c.Disks[i]. Pure, so that it can be compared.
+func command(c Config, fw firmwareFiles, drives []drive) []string {
+	machine := "q35"
+	if c.Firmware == SecureBoot {
+		machine = "q35,smm=on"
+	}
+	args := []string{
+		"-name", c.Name,
+		"-machine", machine,
+		"-accel", "tcg,thread=multi",
+		// A CPU without AVX costs less to emulate; QEMU 7.2's cmpxchg16b crashes Linux 6.12.
+		"-cpu", "Nehalem,-cx16,+aes,+pclmulqdq,+rdrand",
+		"-smp", fmt.Sprint(c.CPUs),
+		"-m", fmt.Sprint(c.MiB),
+		"-display", "none",
+		"-monitor", "none",
+		"-no-user-config", "-nodefaults", "-vga", "std",
+		"-qmp", "unix:" + filepath.Join(c.Dir, qmpSocket) + ",server=on,wait=off",
+		"-chardev", "stdio,id=console,signal=off",
+		"-serial", "chardev:console",
+		"-device", "virtio-rng-pci",
+	}
+	if c.Firmware != BIOS {
+		if c.Firmware == SecureBoot {
+			args = append(args, "-global", "driver=cfi.pflash01,property=secure,value=on")
+		}
+		args = append(args,
+			"-drive", "if=pflash,format=raw,readonly=on,file="+escape(fw.Code),
+			"-drive", "if=pflash,format=raw,file="+escape(fw.Vars))
+	}
+	buses := map[Bus]string{}
+	for i, d := range c.Disks {
+		args = append(args, "-drive", fmt.Sprintf("if=none,id=drive%d,format=%s,cache=writeback,discard=unmap,file=%s",
+			i, drives[i].format, escape(drives[i].path)))
+		args = append(args, diskDevices(d, i, buses)...)
+	}
+	for i, n := range c.NICs {
+		args = append(args, nicArgs(n, i)...)
+	}
+	if len(c.NICs) == 0 {
+		args = append(args, "-nic", "none")
+	}
+	if c.Kernel != "" {
+		args = append(args, "-kernel", c.Kernel, "-initrd", c.Initrd, "-append", c.Append)
+	}
+	return append(args, c.Extra...)
+}
+
+// diskDevices adds the disk and, once, the controller it hangs on.
+func diskDevices(d Disk, i int, buses map[Bus]string) []string {
+	var args []string
+	controller := func(device string) string {
+		id, ok := buses[d.Bus]
+		if !ok {
+			id = string(d.Bus)
+			buses[d.Bus] = id
+			args = append(args, "-device", device+",id="+id)
+		}
+		return id
+	}
+	tail := fmt.Sprintf("drive=drive%d,serial=%s,bootindex=%d", i, d.Serial, i+1)
+	switch d.Bus {
+	case NVMe:
+		return append(args, "-device", "nvme,"+tail)
+	case Virtio:
+		return append(args, "-device", "virtio-blk-pci,"+tail)
+	case AHCI:
+		return append(args, "-device", "ide-hd,"+tail) // q35 has the controller
+	case EHCI:
+		bus := controller("usb-ehci")
+		return append(args, "-device", "usb-storage,bus="+bus+".0,removable=on,"+tail)
+	default:
+		bus := controller("qemu-xhci")
+		return append(args, "-device", "usb-storage,bus="+bus+".0,removable=on,"+tail)
+	}
+}
+
+func nicArgs(n NIC, i int) []string {
+	id := fmt.Sprintf("net%d", i)
+	device := fmt.Sprintf("%s,mac=%s", n.Model, n.MAC)
+	var args []string
+	switch {
+	case n.User:
+		args = append(args, "-netdev", "user,id="+id)
+		device += ",netdev=" + id
+	case n.Peer != "":
+		args = append(args, "-netdev", fmt.Sprintf("dgram,id=%s,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s",
+			id, escape(n.Local), escape(n.Peer)))
+		device += ",netdev=" + id
+	}
+	if n.NoROM {
+		device += ",romfile="
+	}
+	if n.BootIx > 0 {
+		device += fmt.Sprintf(",bootindex=%d", n.BootIx)
+	}
+	return append(args, "-device", device)
+}
+
+// escape doubles commas: QEMU splits its option strings at single ones.
+func escape(s string) string { return strings.ReplaceAll(s, ",", ",,") }
+
+// shellLine is the command as a person can paste it.
+func shellLine(name string, args []string) string {
+	var b strings.Builder
+	b.WriteString(name)
+	for _, a := range args {
+		b.WriteByte(' ')
+		if a == "" || strings.ContainsAny(a, " '\"$&|;<>()*?!\\`") {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		b.WriteString(a)
+	}
+	return b.String()
+}

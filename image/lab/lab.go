@@ -1,0 +1,113 @@
+// Package lab starts machines in QEMU, reads their consoles, acts on them over QMP, cuts
+// their power and keeps their disks. `firstlight boot` and every test that boots the
+// image stand on it; the virtual rack is built from its machines.
+//
+// Guests run under TCG: it is there on every machine, with or without KVM.
+package lab
+
+import (
+	"fmt"
+	"net"
+	"time"
+)
+
+// Firmware is what starts the boot loader.
+type Firmware string
+
+const (
+	BIOS       Firmware = "bios"        // SeaBIOS
+	UEFI       Firmware = "uefi"        // OVMF, Secure Boot absent
+	SecureBoot Firmware = "secure-boot" // OVMF with Microsoft's and Debian's keys enrolled and enforced
+)
+
+// Bus is what a disk is plugged into.
+type Bus string
+
+const (
+	USB    Bus = "usb"  // a stick on xHCI, removable
+	EHCI   Bus = "ehci" // a stick on USB 2
+	NVMe   Bus = "nvme"
+	Virtio Bus = "virtio"
+	AHCI   Bus = "ahci"
+)
+
+// Disk is one drive. Its Image is never written unless Direct is set: the machine writes
+// to an overlay in its directory, which stays between starts, as a real disk would.
+type Disk struct {
+	Image  string // raw file; "" for an empty drive of Bytes
+	Bus    Bus    // "" means USB
+	Bytes  int64  // size the guest sees; 0: as large as Image
+	Direct bool   // write to Image itself
+	Serial string // shown to the guest; "" gives "disk0", "disk1", …
+}
+
+// NIC is one network card. With neither Socket nor User it has no cable.
+type NIC struct {
+	MAC    net.HardwareAddr // nil: 52:54:00:00:00:01 counted up
+	Model  string           // QEMU device; "" means virtio-net-pci
+	Peer   string           // unix datagram socket of the virtual switch that frames are sent to
+	Local  string           // unix datagram socket on which this card receives; needed with Peer
+	User   bool             // QEMU's own NAT with its DHCP server
+	NoROM  bool             // leave out QEMU's iPXE: the firmware's own PXE speaks
+	BootIx int              // boot order; 0: not booted from
+}
+
+// Config describes a machine. The zero value of every field but Dir is usable.
+type Config struct {
+	Name     string   // "" means "machine"
+	Dir      string   // for overlays, firmware variables, sockets and the console log; made if absent
+	Firmware Firmware // "" means BIOS
+	CPUs     int      // 0 means 2
+	MiB      int      // memory; 0 means 2048
+	Disks    []Disk   // booted in this order
+	NICs     []NIC
+	Kernel   string   // boot this kernel instead of the disks
+	Initrd   string   // with Kernel
+	Append   string   // with Kernel
+	Extra    []string // further QEMU arguments, at the end
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Dir == "" {
+		return c, fmt.Errorf("start machine %s: no directory for its files", c.Name)
+	}
+	if c.Name == "" {
+		c.Name = "machine"
+	}
+	if c.Firmware == "" {
+		c.Firmware = BIOS
+	}
+	if c.CPUs == 0 {
+		c.CPUs = 2
+	}
+	if c.MiB == 0 {
+		c.MiB = 2048
+	}
+	disks := make([]Disk, len(c.Disks))
+	for i, d := range c.Disks {
+		if d.Bus == "" {
+			d.Bus = USB
+		}
+		if d.Serial == "" {
+			d.Serial = fmt.Sprintf("disk%d", i)
+		}
+		disks[i] = d
+	}
+	c.Disks = disks
+	nics := make([]NIC, len(c.NICs))
+	for i, n := range c.NICs {
+		if n.Model == "" {
+			n.Model = "virtio-net-pci"
+		}
+		if n.MAC == nil {
+			n.MAC = net.HardwareAddr{0x52, 0x54, 0, 0, 0, byte(i + 1)}
+		}
+		nics[i] = n
+	}
+	c.NICs = nics
+	return c, nil
+}
+
+// BootDeadline is how long a test may wait for one boot: it only ends hung runs. Under
+// TCG on two busy cores a boot takes several times what it takes alone.
+const BootDeadline = 10 * time.Minute

@@ -1,0 +1,142 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+func TestCommandLine(t *testing.T) {
+	for name, c := range map[string]Config{
+		"bios-usb":       {Disks: []Disk{{Image: "a.img"}}},
+		"secure-boot":    {Firmware: SecureBoot, CPUs: 1, MiB: 1024, Disks: []Disk{{Bus: NVMe, Serial: "S1"}}},
+		"two-usb-sticks": {Firmware: UEFI, Disks: []Disk{{Bus: USB}, {Bus: USB}, {Bus: AHCI}, {Bus: EHCI}}},
+		"switch":         {NICs: []NIC{{Peer: "/s/0,a", Local: "/s/1", NoROM: true, BootIx: 1}, {User: true, Model: "e1000e"}, {}}},
+		"kernel":         {Kernel: "vmlinuz", Initrd: "initrd", Append: "console=ttyS0 x='y'", Disks: []Disk{{Bus: Virtio, Direct: true}}, Extra: []string{"-snapshot"}},
+	} {
+		c.Dir = "/lab"
+		c, err := c.withDefaults()
+		require.NoError(t, err)
+		drives := make([]drive, len(c.Disks))
+		for i := range drives {
+			drives[i] = drive{"/lab/disk,0.qcow2", "qcow2"}
+		}
+		got := strings.ReplaceAll(shellLine(qemu, command(c, firmwareFiles{"/fw/code.fd", "/lab/vars.fd"}, drives)), " -", " \\\n  -") + "\n"
+		path := filepath.Join("testdata", name+".txt")
+		if *update {
+			require.NoError(t, os.MkdirAll("testdata", 0o755))
+			require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+		}
+		want, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, string(want), got, name)
+	}
+}
+
+func TestConfigNeedsADirectory(t *testing.T) {
+	_, err := New(Config{Name: "x"})
+	assert.ErrorContains(t, err, "no directory")
+}
+
+func TestConsole(t *testing.T) {
+	var log bytes.Buffer
+	c := newConsole(&log)
+	c.begin(io.Discard)
+	c.Write([]byte("\x1b[2J\x1b[1;1Hfirst\r\n[  \x1b[0;32mOK\x1b[0m  ] sec"))
+	line, err := c.Wait(t.Context(), "first")
+	require.NoError(t, err)
+	assert.Equal(t, "first", line)
+
+	go c.Write([]byte("ond\r\n\r\nthird"))
+	line, err = c.Wait(t.Context(), "second")
+	require.NoError(t, err)
+	assert.Equal(t, "[  OK  ] second", line, "a line may come in parts")
+
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = c.Wait(short, "first")
+	assert.ErrorIs(t, err, context.DeadlineExceeded, "what was passed is not seen again")
+	assert.ErrorContains(t, err, "    third", "the error quotes what there is")
+
+	c.end()
+	_, err = c.Wait(t.Context(), "third")
+	require.NoError(t, err, "an unfinished line counts once the machine is off")
+	_, err = c.Wait(t.Context(), "fourth")
+	assert.ErrorContains(t, err, "the machine ended")
+	assert.Equal(t, []string{"first", "[  OK  ] second", "third"}, c.Lines())
+	assert.Regexp(t, `^ +\d+\.\d\d first\n +\d+\.\d\d \[  OK  \] second\n`, log.String())
+	assert.Error(t, c.Type("x"), "the machine is off")
+}
+
+// fakeQMP answers as QEMU does: a greeting, then each command, with an event in between.
+func fakeQMP(t *testing.T) (path string) {
+	path = filepath.Join(t.TempDir(), "qmp")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, `{"QMP": {"version": {}, "capabilities": []}}`+"\r\n")
+		dec := json.NewDecoder(conn)
+		for {
+			var m struct {
+				Execute string `json:"execute"`
+			}
+			if dec.Decode(&m) != nil {
+				return
+			}
+			switch m.Execute {
+			case "qmp_capabilities":
+				io.WriteString(conn, `{"return": {}}`+"\r\n")
+			case "query-status":
+				io.WriteString(conn, `{"event": "RESET", "data": {"guest": true}, "timestamp": {}}`+"\r\n"+`{"return": {"status": "running"}}`+"\r\n")
+			case "quit":
+				return
+			default:
+				io.WriteString(conn, `{"error": {"class": "CommandNotFound", "desc": "no such thing"}}`+"\r\n")
+			}
+		}
+	}()
+	return path
+}
+
+func TestQMP(t *testing.T) {
+	q, err := dialQMP(t.Context(), fakeQMP(t))
+	require.NoError(t, err)
+	defer q.Close()
+	var status struct {
+		Status string `json:"status"`
+	}
+	require.NoError(t, q.Execute(t.Context(), "query-status", nil, &status))
+	assert.Equal(t, "running", status.Status)
+	event := <-q.Events()
+	assert.Equal(t, "RESET", event.Name)
+	assert.EqualError(t, q.Execute(t.Context(), "nonsense", nil, nil), "qmp nonsense: CommandNotFound: no such thing")
+	assert.ErrorContains(t, q.Execute(t.Context(), "quit", nil, nil), "the machine ended")
+	_, open := <-q.Events()
+	assert.False(t, open)
+}
+
+func TestQMPGivesUpWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, err := dialQMP(ctx, filepath.Join(t.TempDir(), "none"))
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}

@@ -1,0 +1,224 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	qemu       = "qemu-system-x86_64"
+	qmpSocket  = "qmp"
+	consoleLog = "console.log"
+)
+
+// Machine is one computer: off at first, started and cut as often as one likes. Its
+// disks and firmware variables stay in its directory.
+type Machine struct {
+	config  Config
+	console *Console
+	logFile *os.File
+
+	mu  sync.Mutex
+	run *running // nil while off
+	cpu time.Duration
+}
+
+// running is one power-on period.
+type running struct {
+	cmd    *exec.Cmd
+	line   string
+	stderr bytes.Buffer
+	ended  chan struct{}
+	err    error // set before ended is closed
+	stdin  io.Closer
+}
+
+// New makes a machine, off. Close it when done.
+func New(c Config) (*Machine, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make machine %s: %w", c.Name, err)
+	}
+	f, err := os.OpenFile(filepath.Join(c.Dir, consoleLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("make machine %s: %w", c.Name, err)
+	}
+	return &Machine{config: c, console: newConsole(f), logFile: f}, nil
+}
+
+// Console is the serial port; it stays the same across starts.
+func (m *Machine) Console() *Console { return m.console }
+
+// Config returns what the machine was made from, defaults filled in.
+func (m *Machine) Config() Config { return m.config }
+
+// Prepare makes disks and firmware variables ready and returns QEMU's command line
+// without starting it: for callers that want the console on their own terminal.
+func (m *Machine) Prepare() (name string, args []string, err error) {
+	fw, err := prepareFirmware(m.config.Dir, m.config.Firmware)
+	if err != nil {
+		return "", nil, err
+	}
+	var drives []drive
+	for i, d := range m.config.Disks {
+		v, err := prepareDisk(m.config.Dir, i, d)
+		if err != nil {
+			return "", nil, err
+		}
+		drives = append(drives, v)
+	}
+	return qemu, command(m.config, fw, drives), nil
+}
+
+// Start powers the machine on. It runs until it powers itself off, Kill, Close, or the
+// end of ctx.
+func (m *Machine) Start(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.run != nil {
+		return fmt.Errorf("start machine %s: it is running", m.config.Name)
+	}
+	name, args, err := m.Prepare()
+	if err != nil {
+		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
+	}
+	r := &running{cmd: exec.CommandContext(ctx, name, args...), line: shellLine(name, args), ended: make(chan struct{})}
+	r.cmd.Stdout, r.cmd.Stderr = m.console, &r.stderr
+	// A guest must not outlive the test that was killed.
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stdin, err := r.cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
+	}
+	r.stdin = stdin
+	m.console.begin(stdin)
+	started := make(chan error, 1)
+	go m.attend(r, started)
+	if err := <-started; err != nil {
+		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
+	}
+	m.run = r
+	return nil
+}
+
+// attend starts QEMU, waits for its end and marks the machine off. The kernel sends the
+// parent-death signal when the starting thread ends, so this goroutine keeps its thread.
+func (m *Machine) attend(r *running, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := r.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	if err := r.cmd.Wait(); err != nil {
+		r.err = fmt.Errorf("run machine %s: %w: %s\n%s", m.config.Name, err, bytes.TrimSpace(r.stderr.Bytes()), r.line)
+	}
+	m.console.end()
+	m.mu.Lock()
+	m.run = nil
+	m.cpu += r.cmd.ProcessState.UserTime() + r.cmd.ProcessState.SystemTime()
+	m.mu.Unlock()
+	close(r.ended)
+}
+
+func (m *Machine) current() *running {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.run
+}
+
+// Running reports whether the machine has power.
+func (m *Machine) Running() bool { return m.current() != nil }
+
+// CPU is the processor time that QEMU has taken in all finished power-on periods: the
+// honest price of a boot on a machine that does other things as well.
+func (m *Machine) CPU() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cpu
+}
+
+// CommandLine is QEMU's command of this power-on period, to be pasted into a shell.
+func (m *Machine) CommandLine() string {
+	if r := m.current(); r != nil {
+		return r.line
+	}
+	name, args, err := m.Prepare()
+	if err != nil {
+		return err.Error()
+	}
+	return shellLine(name, args)
+}
+
+// Wait returns when the machine is off: nil if the guest powered off.
+func (m *Machine) Wait(ctx context.Context) error {
+	r := m.current()
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.ended:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Kill cuts the power: what the guest had not flushed is lost. It returns when the
+// machine is off; a machine that is off already is no error.
+func (m *Machine) Kill() error {
+	r := m.current()
+	if r == nil {
+		return nil
+	}
+	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill machine %s: %w", m.config.Name, err)
+	}
+	<-r.ended
+	return nil
+}
+
+// QMP connects to the running machine.
+func (m *Machine) QMP(ctx context.Context) (*QMP, error) {
+	if !m.Running() {
+		return nil, fmt.Errorf("connect QMP: machine %s is off", m.config.Name)
+	}
+	return dialQMP(ctx, filepath.Join(m.config.Dir, qmpSocket))
+}
+
+// PowerAction is a button.
+type PowerAction string
+
+const (
+	PowerButton PowerAction = "system_powerdown" // ACPI: the guest shuts down by itself
+	PowerReset  PowerAction = "system_reset"
+)
+
+// Power presses a button; Start and Kill are the plug.
+func (m *Machine) Power(ctx context.Context, a PowerAction) error {
+	q, err := m.QMP(ctx)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	return q.Execute(ctx, string(a), nil, nil)
+}
+
+// Close cuts the power and closes the log; the files stay.
+func (m *Machine) Close() error {
+	return errors.Join(m.Kill(), m.logFile.Close())
+}

@@ -1,0 +1,197 @@
+// Command bench measures the bring-up natively: a bed from nothing to a node that is Ready and to system
+// pods that run, five times, each with a second run of the plan; and the memory of every process of
+// Kubernetes. It prints a row per figure and writes build/bench/kube.json.
+//
+// The peer of the bring-up is the bar itself: no other way to a Kubernetes from this image exists on
+// this machine. Other load on the machine makes every figure worse; the load is in the note.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/image/lab/native"
+)
+
+const runs = 5
+
+// row is one figure beside its bar; ratio is how many times better than the bar it is.
+type row struct {
+	Name  string  `json:"name"`
+	Unit  string  `json:"unit"`
+	Ours  float64 `json:"ours"`
+	Peer  string  `json:"peer,omitempty"`
+	Value float64 `json:"peer_value,omitempty"`
+	Ratio float64 `json:"ratio,omitempty"`
+	Bar   float64 `json:"bar,omitempty"`
+	Note  string  `json:"note"`
+}
+
+func (r row) String() string {
+	if r.Peer == "" {
+		return fmt.Sprintf("%s ours=%.4g %s\n  note: %s", r.Name, r.Ours, r.Unit, r.Note)
+	}
+	verdict := "ok"
+	if r.Ratio < r.Bar {
+		verdict = "short"
+	}
+	return fmt.Sprintf("%s ours=%.4g %s peer=%s:%.4g %s ratio=%.2f bar=>=%g %s\n  note: %s",
+		r.Name, r.Ours, r.Unit, r.Peer, r.Value, r.Unit, r.Ratio, r.Bar, verdict, r.Note)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// figures collects the measurements of all runs by name.
+type figures struct {
+	seconds map[string][]float64
+	memory  map[string][]float64
+	order   []string
+}
+
+func (f *figures) add(to map[string][]float64, name string, v float64) {
+	if !slices.Contains(f.order, name) {
+		f.order = append(f.order, name)
+	}
+	to[name] = append(to[name], v)
+}
+
+func run(ctx context.Context) error {
+	root, err := native.Root()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "firstlight-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	programs, err := native.BuildPrograms(ctx, dir)
+	if err != nil {
+		return err
+	}
+	f := &figures{seconds: map[string][]float64{}, memory: map[string][]float64{}}
+	for i := range runs {
+		if err := one(ctx, f, root, programs, filepath.Join(dir, strconv.Itoa(i))); err != nil {
+			return err
+		}
+	}
+	return report(f)
+}
+
+// one brings up a bed from nothing, runs the plan again, and measures memory.
+func one(ctx context.Context, f *figures, root string, p native.Programs, dir string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	bed, err := native.Start(ctx, native.Config{Name: "bench", Root: root, Dir: dir, Manager: p.Manager, Log: os.Stderr,
+		Add: map[string]string{"/usr/bin/firstlightd": p.Daemon}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bed.Close()) }()
+	for _, again := range []string{"", "again-"} {
+		verb := "start"
+		if again != "" {
+			verb = "restart"
+		}
+		if _, err := bed.Run(ctx, "systemctl", verb, "firstlightd"); err != nil {
+			return err
+		}
+		if _, err := bed.Await(ctx, "system-pods", nil); err != nil {
+			return err
+		}
+		d, err := bed.Status(ctx)
+		if err != nil {
+			return err
+		}
+		sum := 0.0
+		for _, s := range d.Stages {
+			sum += s.Seconds
+			f.add(f.seconds, again+s.Name, s.Seconds)
+			if s.Name == "node-ready" || s.Name == "system-pods" {
+				f.add(f.seconds, again+"plan-to-"+s.Name, sum)
+			}
+		}
+	}
+	return memory(ctx, f, bed)
+}
+
+// memory reads the resident memory of the processes of Kubernetes and of the daemon, summed by name.
+func memory(ctx context.Context, f *figures, bed *native.Bed) error {
+	out, err := bed.Run(ctx, "ps", "-eo", "rss=,comm=")
+	if err != nil {
+		return err
+	}
+	sums := map[string]float64{}
+	for line := range strings.Lines(out) {
+		words := strings.Fields(line)
+		if len(words) < 2 {
+			continue
+		}
+		if kib, err := strconv.ParseFloat(words[0], 64); err == nil {
+			sums[words[1]] += kib / 1024
+		}
+	}
+	for _, name := range []string{"firstlightd", "containerd", "containerd-shim", "kubelet", "etcd", "kube-apiserver", "kube-controller", "kube-scheduler", "kube-proxy", "coredns", "pause"} {
+		if v, there := sums[name]; there {
+			f.add(f.memory, "memory-"+name, v)
+		}
+	}
+	return nil
+}
+
+func report(f *figures) error {
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return err
+	}
+	note := fmt.Sprintf("median of %d; native, in namespaces; etcd syncs; load of the machine at the end %s", runs, strings.Fields(string(load))[0])
+	bars := map[string]float64{"plan-to-node-ready": 15, "again-plan-to-system-pods": 1}
+	var rows []row
+	for _, name := range f.order {
+		if v := f.seconds[name]; v != nil {
+			r := row{Name: "kube/" + name, Unit: "s", Ours: median(v), Note: note}
+			if bar := bars[name]; bar > 0 {
+				r.Peer, r.Value, r.Ratio, r.Bar = "bar", bar, bar/r.Ours, 1
+			}
+			rows = append(rows, r)
+			continue
+		}
+		rows = append(rows, row{Name: "kube/" + name, Unit: "MiB", Ours: median(f.memory[name]), Note: "resident right after the second run; pages of the shared program count in each"})
+	}
+	for _, r := range rows {
+		fmt.Println(r)
+	}
+	text, err := json.MarshalIndent(rows, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll("build/bench", 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile("build/bench/kube.json", append(text, '\n'), 0o644)
+}
+
+// median of a non-empty list.
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}

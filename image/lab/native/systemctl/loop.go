@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountLoop mounts the squashfs that begins at offset in file. The loop device frees itself with the mount.
+func mountLoop(file string, offset int64, target string) error {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("open loop control: %w", err)
+	}
+	defer control.Close()
+	backing, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer backing.Close()
+	for range 16 { // another process may take the free one first
+		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return fmt.Errorf("find free loop device: %w", err)
+		}
+		name := fmt.Sprintf("/dev/loop%d", n)
+		loop, err := os.OpenFile(name, os.O_RDONLY, 0)
+		if err != nil {
+			return fmt.Errorf("open loop device: %w", err)
+		}
+		config := unix.LoopConfig{Fd: uint32(backing.Fd()), Info: unix.LoopInfo64{
+			Offset: uint64(offset), Flags: unix.LO_FLAGS_READ_ONLY | unix.LO_FLAGS_AUTOCLEAR}}
+		if err := unix.IoctlLoopConfigure(int(loop.Fd()), &config); err != nil {
+			loop.Close()
+			if err == unix.EBUSY {
+				continue
+			}
+			return fmt.Errorf("set up %s: %w", name, err)
+		}
+		err = unix.Mount(name, target, "squashfs", unix.MS_RDONLY, "")
+		loop.Close()
+		if err != nil {
+			return fmt.Errorf("mount %s: %w", file, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("find free loop device: all were taken at once")
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// credential is who a unit's User= is.
+func credential(name string) (*syscall.Credential, error) {
+	who, err := user.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.ParseUint(who.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(who.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+func exitCode(s syscall.WaitStatus) int {
+	if s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return s.ExitStatus()
+}
+
+// descendants are all processes below pid, found in /proc.
+func descendants(pid int) []int {
+	children := map[int][]int{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		after := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if len(after) > 1 {
+			parent, _ := strconv.Atoi(after[1])
+			children[parent] = append(children[parent], child)
+		}
+	}
+	var all []int
+	for todo := []int{pid}; len(todo) > 0; todo = todo[1:] {
+		all = append(all, children[todo[0]]...)
+		todo = append(todo, children[todo[0]]...)
+	}
+	return all
+}

@@ -1,0 +1,216 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/gpt"
+	"firstlight.dev/firstlight/image/media"
+)
+
+// image makes a disk with a FAT file system that ends in zeros, a squashfs that has zeros
+// in its middle, an unknown content, and an empty slot.
+func image(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	root := make([]byte, 5<<20)
+	rand.New(rand.NewSource(2)).Read(root)
+	copy(root, "hsqs")
+	copy(root[28:], []byte{4, 0, 0, 0})
+	clear(root[1<<20 : 2<<20])
+	copy(root[40:48], []byte{0, 0, 0x50, 0, 0, 0, 0, 0})
+	squash := filepath.Join(dir, "root")
+	require.NoError(t, os.WriteFile(squash, root, 0o644))
+	_, err := disk.Seal(context.Background(), squash)
+	require.NoError(t, err)
+	guid := func(n int) string { return fmt.Sprintf("6f1f5d0e-94a1-4c54-9c6a-3b1f52a0fe%02d", n) }
+	files := []disk.File{
+		{Path: "a", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("a")), nil }},
+		{Path: "zeros", Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(make([]byte, 3<<20))), nil }},
+	}
+	l := disk.Layout{GUID: guid(0), BootCode: []byte("boot"), Partitions: []disk.Partition{
+		{Name: "ESP", Type: gpt.TypeESP, GUID: guid(1), Size: 64 << 20, Content: disk.FAT{Label: "ESP", Files: files}},
+		{Name: "ROOT-A", Type: gpt.TypeLinuxRoot, GUID: guid(2), Size: 8 << 20, Content: disk.Image(squash)},
+		{Name: "OTHER", Type: gpt.TypeLinux, GUID: guid(3), Size: 1 << 20, Content: disk.Bytes("x")},
+		{Name: "ROOT-B", Type: gpt.TypeLinuxRoot, GUID: guid(4), Size: 8 << 20, Content: disk.Empty{}},
+	}}
+	path := filepath.Join(dir, "x.img")
+	require.NoError(t, disk.Write(context.Background(), path, l))
+	return path
+}
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return b
+}
+
+func TestCompressedOpensAsTheSameImage(t *testing.T) {
+	path := image(t)
+	require.NoError(t, media.Compress(context.Background(), path, path+media.SuffixZstd))
+	for _, p := range []string{path, path + media.SuffixZstd} {
+		m, err := media.Open(context.Background(), p)
+		require.NoError(t, err)
+		defer m.Close()
+		got, err := io.ReadAll(io.NewSectionReader(m, 0, m.Size))
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(read(t, path), got), p)
+	}
+	info, err := os.Stat(path + media.SuffixZstd)
+	require.NoError(t, err)
+	assert.Less(t, info.Size(), int64(6<<20))
+	if zstd, err := exec.LookPath("zstd"); err == nil {
+		out, err := exec.Command(zstd, "-dc", path+media.SuffixZstd).Output()
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(read(t, path), out), "zstd must read it too")
+	}
+}
+
+func TestBytesDoNotDependOnProcessors(t *testing.T) {
+	path := image(t)
+	was := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(was)
+	require.NoError(t, media.Compress(context.Background(), path, path+".1"))
+	require.NoError(t, media.WriteBmap(context.Background(), path, path+".b1"))
+	runtime.GOMAXPROCS(7)
+	require.NoError(t, media.Compress(context.Background(), path, path+".7"))
+	require.NoError(t, media.WriteBmap(context.Background(), path, path+".b7"))
+	assert.True(t, bytes.Equal(read(t, path+".1"), read(t, path+".7")))
+	assert.Equal(t, string(read(t, path+".b1")), string(read(t, path+".b7")))
+}
+
+func TestCompressStopsWithItsContext(t *testing.T) {
+	path := image(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	assert.ErrorIs(t, media.Compress(ctx, path, path+".zst"), context.Canceled)
+	_, err := os.Stat(path + ".zst")
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestMappedBlocksAreEnough writes only the mapped blocks over old content and looks at
+// every file system's bytes.
+func TestMappedBlocksAreEnough(t *testing.T) {
+	path := image(t)
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	want := read(t, path)
+	b, err := media.MakeBmap(context.Background(), f, int64(len(want)))
+	require.NoError(t, err)
+	got := bytes.Repeat([]byte{0xff}, len(want))
+	for _, r := range b.Ranges {
+		e := b.Extent(r)
+		copy(got[e.Start:e.End], want[e.Start:e.End])
+	}
+	assert.True(t, bytes.Equal(want[:34*512], got[:34*512]), "primary table")
+	assert.True(t, bytes.Equal(want[len(want)-33*512:], got[len(got)-33*512:]), "backup table")
+	assert.True(t, bytes.Equal(want[1<<20:5<<20], got[1<<20:5<<20]), "FAT: tables and the file of zeros")
+	assert.True(t, bytes.Equal(want[65<<20:70<<20], got[65<<20:70<<20]), "squashfs with zeros in its middle")
+	assert.True(t, bytes.Equal(want[73<<20:74<<20], got[73<<20:74<<20]), "unknown content")
+	assert.EqualValues(t, 0xff, got[30<<20], "free clusters need not be written")
+	assert.EqualValues(t, 0xff, got[75<<20], "an empty slot need not be written")
+}
+
+func TestBmapRoundTripAndCheck(t *testing.T) {
+	path := image(t)
+	require.NoError(t, media.WriteBmap(context.Background(), path, path+media.SuffixBmap))
+	b, err := media.ParseBmap(read(t, path+media.SuffixBmap))
+	require.NoError(t, err)
+	assert.Equal(t, string(read(t, path+media.SuffixBmap)), string(b.Encode()[:]))
+	data := read(t, path)
+	bad, err := b.Check(context.Background(), bytes.NewReader(data))
+	require.NoError(t, err)
+	assert.Empty(t, bad)
+	data[66<<20] ^= 1
+	bad, err = b.Check(context.Background(), bytes.NewReader(data))
+	require.NoError(t, err)
+	require.Len(t, bad, 1)
+	e := b.Extent(bad[0])
+	assert.True(t, e.Start <= 66<<20 && 66<<20 < e.End)
+}
+
+func TestBmaptoolAccepts(t *testing.T) {
+	tool, err := exec.LookPath("bmaptool")
+	if err != nil {
+		t.Skip("bmaptool is not installed; it is the reference reader of block maps")
+	}
+	path := image(t)
+	require.NoError(t, media.WriteBmap(context.Background(), path, path+media.SuffixBmap))
+	require.NoError(t, media.Compress(context.Background(), path, path+media.SuffixZstd))
+	out, err := exec.Command(tool, "copy", "--bmap", path+media.SuffixBmap, path, path+".out").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.True(t, bytes.Equal(read(t, path), read(t, path+".out")))
+	corrupt := read(t, path)
+	corrupt[66<<20] ^= 1
+	require.NoError(t, os.WriteFile(path, corrupt, 0o644))
+	out, err = exec.Command(tool, "copy", "--bmap", path+media.SuffixBmap, path, path+".out").CombinedOutput()
+	assert.Error(t, err, "bmaptool checks our digests: %s", out)
+}
+
+func TestParseBmapRefusals(t *testing.T) {
+	b := media.Bmap{ImageSize: 10000, BlockSize: 4096, Ranges: []media.Range{{First: 0, Last: 1, SHA256: strings.Repeat("ab", 32)}}}
+	_, err := media.ParseBmap(b.Encode())
+	require.NoError(t, err)
+	flipped := bytes.Replace(b.Encode(), []byte("10000"), []byte("10001"), 1)
+	_, err = media.ParseBmap(flipped)
+	assert.EqualError(t, err, "read block map: its own checksum is wrong")
+	for _, c := range []struct {
+		change func(*media.Bmap)
+		want   string
+	}{
+		{func(b *media.Bmap) { b.Ranges[0].Last = 3 }, `range "0-3" is not in order within 3 blocks`},
+		{func(b *media.Bmap) { b.Ranges = append(b.Ranges, b.Ranges[0]) }, "is not in order"},
+		{func(b *media.Bmap) { b.Ranges[0].SHA256 = "12" }, "has no sha256"},
+		{func(b *media.Bmap) { b.ImageSize = 0 }, `ImageSize "0" is not a positive number`},
+	} {
+		bad := media.Bmap{ImageSize: 10000, BlockSize: 4096, Ranges: []media.Range{b.Ranges[0]}}
+		c.change(&bad)
+		_, err := media.ParseBmap(bad.Encode())
+		assert.ErrorContains(t, err, c.want)
+	}
+}
+
+func TestSums(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("abc"), 0o644))
+	_, err := media.WriteSums(context.Background(), dir, "a")
+	require.NoError(t, err)
+	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // FIPS 180-2, B.1
+	assert.Equal(t, abc+"  a\n", string(read(t, filepath.Join(dir, "SHA256SUMS"))))
+	sums, err := media.ParseSums(abc + "  a\n")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"a": abc}, sums)
+	_, err = media.ParseSums("abc  a\n")
+	assert.ErrorContains(t, err, "SHA256SUMS:1: want 64 hexadecimal digits")
+}
+
+func FuzzParseBmap(f *testing.F) {
+	f.Add(media.Bmap{ImageSize: 10000, BlockSize: 4096, Ranges: []media.Range{{First: 0, Last: 1, SHA256: strings.Repeat("ab", 32)}}}.Encode())
+	f.Add([]byte("<bmap version=\"2.0\"/>"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		b, err := media.ParseBmap(text)
+		if err != nil {
+			return
+		}
+		for _, r := range b.Ranges {
+			if e := b.Extent(r); e.Start < 0 || e.End > b.ImageSize || e.Start >= e.End {
+				t.Fatalf("accepted %+v in an image of %d bytes", e, b.ImageSize)
+			}
+		}
+	})
+}

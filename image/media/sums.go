@@ -1,0 +1,53 @@
+package media
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// DigestFile gives the sha256 of a file in hexadecimal digits.
+func DigestFile(ctx context.Context, path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return digest(ctx, f)
+}
+
+// digest reads r to its end.
+func digest(ctx context.Context, r io.Reader) (string, error) {
+	h := sha256.New()
+	buf := make([]byte, 1<<20)
+	for {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		n, err := r.Read(buf)
+		h.Write(buf[:n])
+		if err == io.EOF {
+			return hex.EncodeToString(h.Sum(nil)), nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+// ParseSums reads sha256sum's format and returns the digests by file name.
+func ParseSums(text string) (map[string]string, error) {
+	sums := map[string]string{}
+	for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		digest, name, ok := strings.Cut(line, "  ")
+		if raw, err := hex.DecodeString(digest); !ok || err != nil || len(raw) != sha256.Size || name == "" {
+			return nil, fmt.Errorf("%s:%d: want 64 hexadecimal digits, two blanks and a file name", SumsName, i+1)
+		}
+		sums[name] = digest
+	}
+	return sums, nil
+}

@@ -1,0 +1,110 @@
+package oci_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/oci"
+	"firstlight.dev/firstlight/image/tree"
+)
+
+const epoch = 1700000000
+
+// layer writes a layer of one program and returns file and digest.
+func layer(t *testing.T, text string) (string, string) {
+	t.Helper()
+	tr := tree.New(epoch)
+	require.NoError(t, tr.File("/bin/program", 0o755, tree.Bytes(text), "test"))
+	file := filepath.Join(t.TempDir(), "layer.tar")
+	require.NoError(t, oci.Layer(tr, file))
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return file, fmt.Sprintf("%x", sha256.Sum256(content))
+}
+
+// onDisk writes a layout's tree to a directory.
+func onDisk(t *testing.T, l *oci.Layout) string {
+	t.Helper()
+	tr := tree.New(epoch)
+	require.NoError(t, l.Into(tr, "/images"))
+	dir := t.TempDir()
+	require.NoError(t, tr.Walk(func(p string, n *tree.Node) error {
+		if n.Type == tree.Dir {
+			return os.MkdirAll(filepath.Join(dir, p), 0o755)
+		}
+		r, err := n.Content.Open()
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		text, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, p), text, 0o644)
+	}))
+	return filepath.Join(dir, "images")
+}
+
+func TestLayoutIsReadByOthersAndSharesLayers(t *testing.T) {
+	file, digest := layer(t, "kubernetes")
+	make := func() string {
+		l := oci.New(epoch)
+		first, err := l.Add(file, digest, oci.Config{Entrypoint: []string{"/bin/program"}, User: "1:1", Env: map[string]string{"B": "2", "A": "1"}},
+			[]string{"firstlight.internal/a:v1", "firstlight.internal/a:v2"})
+		require.NoError(t, err)
+		second, err := l.Add(file, digest, oci.Config{Entrypoint: []string{"/bin/other"}}, []string{"firstlight.internal/b:v1"})
+		require.NoError(t, err)
+		assert.NotEqual(t, first, second)
+		assert.Equal(t, map[string]string{"firstlight.internal/a:v1": first, "firstlight.internal/a:v2": first, "firstlight.internal/b:v1": second}, l.Names())
+		_, err = l.Add(file, digest, oci.Config{}, []string{"firstlight.internal/b:v1"})
+		assert.ErrorContains(t, err, "firstlight.internal/b:v1 is there already")
+		return onDisk(t, l)
+	}
+	dir := make()
+	index, err := layout.ImageIndexFromPath(dir)
+	require.NoError(t, err)
+	require.NoError(t, validate.Index(index, validate.Fast)) // its slow half takes every layer for gzip
+	manifest, err := index.IndexManifest()
+	require.NoError(t, err)
+	require.Len(t, manifest.Manifests, 3)
+	assert.Equal(t, "firstlight.internal/a:v1", manifest.Manifests[0].Annotations["io.containerd.image.name"])
+	assert.Equal(t, "firstlight.internal/a:v1", manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"])
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	require.NoError(t, err)
+	config, err := image.ConfigFile()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"A=1", "B=2"}, config.Config.Env)
+	assert.Equal(t, "1:1", config.Config.User)
+	assert.Equal(t, int64(epoch), config.Created.Unix())
+
+	blobs, err := os.ReadDir(filepath.Join(dir, "blobs", "sha256"))
+	require.NoError(t, err)
+	assert.Len(t, blobs, 1+2*2, "one shared layer, two configurations, two manifests")
+
+	for _, blob := range blobs {
+		content, err := os.ReadFile(filepath.Join(dir, "blobs", "sha256", blob.Name()))
+		require.NoError(t, err)
+		assert.Equal(t, blob.Name(), fmt.Sprintf("%x", sha256.Sum256(content)))
+	}
+
+	first, err := os.ReadFile(filepath.Join(dir, "index.json"))
+	require.NoError(t, err)
+	second, err := os.ReadFile(filepath.Join(make(), "index.json"))
+	require.NoError(t, err)
+	assert.Equal(t, string(first), string(second))
+}
+
+func TestPullWantsADigest(t *testing.T) {
+	err := oci.Pull(t.Context(), "registry.example/name:tag", filepath.Join(t.TempDir(), "x"))
+	assert.ErrorContains(t, err, "pull image")
+}

@@ -1,0 +1,162 @@
+package recipe_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/recipe"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+const inGit = "../../assets/recipe.yaml"
+
+func TestTheRecipeInGitIsValid(t *testing.T) {
+	r, err := recipe.ReadFile(inGit)
+	require.NoError(t, err)
+	require.NotNil(t, r.Root(r.Stick.Root))
+	require.NotNil(t, r.Program(r.Stick.Init))
+	for _, root := range r.Roots {
+		for _, overlay := range root.Overlays {
+			assert.DirExists(t, filepath.Join("../..", overlay.Dir), "root %s", root.Name)
+		}
+	}
+	for _, program := range r.Programs {
+		assert.FileExists(t, filepath.Join("../..", program.Module, "go.mod"), "program %s", program.Name)
+	}
+}
+
+// whole is the least recipe that is valid; each mistake below is one change to it.
+const whole = `debian: {suite: trixie, components: [main]}
+programs:
+  - {name: init, package: ./cmd/init}
+roots:
+  - {name: box, packages: [systemd]}
+  - {name: tools, variant: unpacked, packages: [e2fsprogs]}
+images:
+  - {name: pause, tags: ["3.8"], programs: {init: /pause}}
+artifacts:
+  - {name: kernel, kind: extract, to: /usr/share/firstlight/k, root: box, path: /boot/vmlinuz-*}
+stick:
+  name: stick
+  root: box
+  boot: tools
+  tools: tools
+  init: init
+  kernel: /boot/vmlinuz-*
+  esp: overlays/esp
+  site: overlays/site
+`
+
+func TestMistakesAreNamedInOneLine(t *testing.T) {
+	_, err := recipe.Parse("recipe.yaml", []byte(whole))
+	require.NoError(t, err)
+	mistakes := []struct{ find, with string }{
+		{"suite: trixie", "suit: trixie"},
+		{"suite: trixie, ", ""},
+		{"suite: trixie", "suite: Debian 13"},
+		{"components: [main]", "components: main"},
+		{"components: [main]", "components: [non free]"},
+		{"debian: {suite: trixie, components: [main]}", "debian: trixie"},
+		{"{name: init, package: ./cmd/init}", "{name: init, package: -o}"},
+		{"{name: init, package: ./cmd/init}", "{name: init, package: ./cmd/init, module: ../elsewhere}"},
+		{"{name: init, package: ./cmd/init}", "{name: Init, package: ./cmd/init}"},
+		{"{name: init, package: ./cmd/init}", "{name: init, name: init, package: ./cmd/init}"},
+		{"{name: tools, variant: unpacked", "{name: box, variant: unpacked"},
+		{"variant: unpacked", "variant: minbase"},
+		{"packages: [systemd]", "packages: [systemd=257]"},
+		{"packages: [systemd]", "packages: {systemd: 1}"},
+		{"packages: [systemd]", "overlays: [{dir: /etc}]"},
+		{"packages: [systemd]", "overlays: [{dir: overlays/x, replaces: [etc/issue]}]"},
+		{"packages: [systemd]", "programs: {daemon: /usr/bin/d}"},
+		{"packages: [systemd]", "links: {bin/sh: dash}"},
+		{"packages: [systemd]", "replace: [{path: /a, find: x, with: x}]"},
+		{"packages: [systemd]", "hooks: [../x.sh]"},
+		{`tags: ["3.8"]`, "tags: []"},
+		{`tags: ["3.8"]`, `tags: ["3 8"]`},
+		{"programs: {init: /pause}", "root: none"},
+		{"programs: {init: /pause}", "programs: {init: /pause}, root: box"},
+		{"programs: {init: /pause}", "layer: later"},
+		{"programs: {init: /pause}", "reference: host/name:tag"},
+		{"programs: {init: /pause}", "programs: {init: pause}"},
+		{"to: /usr/share/firstlight/k", "to: /boot/k"},
+		{"kind: extract", "kind: copy"},
+		{"kind: extract", "kind: file"},
+		{"kind: extract", "kind: disk"},
+		{"root: box, path: /boot/vmlinuz-*", "root: box"},
+		{"root: box, path: /boot/vmlinuz-*", "root: tools, path: /x"},
+		{"  root: box\n", "  root: tools\n"},
+		{"  boot: tools", "  boot: box"},
+		{"  init: init", "  init: systemd"},
+		{"  site: overlays/site", "  site: overlays/site\n  sizes: {ESP: 64}"},
+		{"  site: overlays/site", "  site: &anchor overlays/site"},
+		{"  site: overlays/site", "  site:"},
+		{"  site: overlays/site", "\tsite: x"},
+		{"  site: overlays/site\n", "  site: overlays/site\n---\n{}\n"},
+		{whole, ""},
+		{whole, "[]"},
+	}
+	var got strings.Builder
+	for _, m := range mistakes {
+		require.Contains(t, whole, m.find)
+		_, err := recipe.Parse("recipe.yaml", []byte(strings.Replace(whole, m.find, m.with, 1)))
+		require.Error(t, err, m.with)
+		assert.NotContains(t, err.Error(), "\n", "one line")
+		shown := m.with
+		if len(m.find) == len(whole) {
+			shown = fmt.Sprintf("the whole is %q", m.with)
+		}
+		fmt.Fprintf(&got, "%s\n    %v\n", strings.ReplaceAll(strings.TrimSpace(shown), "\n", "\\n"), err)
+	}
+	golden := filepath.Join("testdata", "mistakes.txt")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err, "run with -update to write it")
+	assert.Equal(t, string(want), got.String())
+}
+
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]int64{"1KiB": 1024, "64MiB": 64 << 20, "2GiB": 2 << 30} {
+		got, err := recipe.Bytes(text)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	for _, text := range []string{"", "64", "64MB", "-1MiB", "0MiB", "1.5GiB", "99999999999999GiB", "MiB"} {
+		_, err := recipe.Bytes(text)
+		assert.Error(t, err, text)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(whole))
+	if text, err := os.ReadFile(inGit); err == nil {
+		f.Add(text)
+	}
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte("!!binary x"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := recipe.Parse("recipe.yaml", text)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") && !strings.Contains(string(text), "\n") {
+				t.Errorf("an error of several lines: %q", err)
+			}
+			if !strings.HasPrefix(err.Error(), "recipe.yaml:") {
+				t.Errorf("an error without a place: %q", err)
+			}
+			return
+		}
+		if r.Root(r.Stick.Root) == nil || r.Program(r.Stick.Init) == nil {
+			t.Error("a valid recipe names what is not there")
+		}
+	})
+}

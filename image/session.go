@@ -1,0 +1,156 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"firstlight.dev/firstlight/image/cache"
+)
+
+// pending stands for the digest of a part that will change once it is built.
+const pending = "to be built"
+
+// Inputs are what a part is made from: a readable name and a digest of each.
+type Inputs map[string]string
+
+func (in Inputs) key(kind, name string) string {
+	parts := []string{kind, name}
+	for _, input := range slices.Sorted(maps.Keys(in)) {
+		parts = append(parts, input, in[input])
+	}
+	return cache.Key(parts...)
+}
+
+// Step says what became, or would become, of one part of the image.
+type Step struct {
+	Part   string        `json:"part"`   // such as "root appliance"
+	Action string        `json:"action"` // "kept" or "build"
+	Why    []string      `json:"why,omitempty"`
+	Took   time.Duration `json:"took,omitempty"` // nanoseconds
+}
+
+// Progress is told how a build goes on.
+type Progress interface {
+	Begin(part string, why []string)
+	Advance(part string, done, all int)
+	End(part string, took time.Duration)
+}
+
+// session is one build or plan: it remembers what every part was made from, so that
+// the next one can say what changed.
+type session struct {
+	store    cache.Store
+	planOnly bool
+	progress Progress
+
+	mu    sync.Mutex
+	last  map[string]Inputs // part to inputs of the last build
+	now   map[string]Inputs
+	steps []Step
+}
+
+func (s *session) memory(top string) string {
+	return filepath.Join(s.store.Dir, "last", cache.Key(top)[:16]+".json")
+}
+
+func (s *session) load(top string) {
+	s.last, s.now = map[string]Inputs{}, map[string]Inputs{}
+	if text, err := os.ReadFile(s.memory(top)); err == nil {
+		_ = json.Unmarshal(text, &s.last) // only explains; a damaged one explains less
+	}
+}
+
+func (s *session) save(top string) error {
+	path := s.memory(top)
+	text, err := json.Marshal(s.now)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(path+".new", text, 0o644)
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		return fmt.Errorf("remember build: %w", err)
+	}
+	return nil
+}
+
+// part returns one part, building it when the cache has none of these inputs.
+func (s *session) part(ctx context.Context, kind, name string, in Inputs, build func(path string) error) (cache.Item, error) {
+	if err := ctx.Err(); err != nil {
+		return cache.Item{}, err
+	}
+	title := strings.TrimSpace(kind + " " + name)
+	waits := slices.Contains(slices.Collect(maps.Values(in)), pending)
+	key := in.key(kind, name)
+	if !waits {
+		if item, ok := s.store.Lookup(dirOf(kind), key); ok {
+			s.note(title, in, Step{Part: title, Action: "kept"})
+			return item, nil
+		}
+	}
+	why := s.why(title, in)
+	if s.planOnly {
+		s.note(title, in, Step{Part: title, Action: "build", Why: why})
+		return cache.Item{Digest: pending}, nil
+	}
+	start := time.Now()
+	s.progress.Begin(title, why)
+	item, err := s.store.Do(dirOf(kind), key, build)
+	if err != nil {
+		return cache.Item{}, err
+	}
+	took := time.Since(start)
+	s.progress.End(title, took)
+	s.note(title, in, Step{Part: title, Action: "build", Why: why, Took: took})
+	return item, nil
+}
+
+func dirOf(kind string) string { return strings.ReplaceAll(kind, " ", "-") }
+
+func (s *session) note(title string, in Inputs, step Step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now[title] = in
+	s.steps = append(s.steps, step)
+}
+
+// why names the inputs that differ from the last build's.
+func (s *session) why(title string, in Inputs) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, there := s.last[title]
+	if !there {
+		return []string{"not built before from this directory"}
+	}
+	names := maps.Clone(in)
+	maps.Copy(names, was)
+	var why []string
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		before, had := was[name]
+		after, has := in[name]
+		switch {
+		case !had:
+			why = append(why, name+" is new")
+		case !has:
+			why = append(why, name+" is gone")
+		case before != after:
+			why = append(why, name+" changed")
+		}
+	}
+	if len(why) == 0 {
+		why = []string{"no longer in the cache"}
+	}
+	return why
+}

@@ -1,0 +1,51 @@
+package tree
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Paths lists the paths that match a glob, sorted; the root directory never does.
+func (t *Tree) Paths(glob string) []string {
+	glob = clean(glob)
+	if !strings.ContainsAny(glob, `*?[\`) {
+		if _, there := t.nodes[glob]; there && glob != "" {
+			return []string{glob}
+		}
+		return nil
+	}
+	pattern := strings.Split(glob, "/")
+	var found []string
+	for p := range maps.Keys(t.nodes) {
+		if p != "" && match(pattern, strings.Split(p, "/")) {
+			found = append(found, p)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func match(pattern, parts []string) bool {
+	for i, piece := range pattern {
+		if piece == "**" && i == len(pattern)-1 {
+			return len(parts) > i // all that is below, not the directory
+		}
+		if piece == "**" {
+			for skip := min(i, len(parts)); skip <= len(parts); skip++ {
+				if match(pattern[i+1:], parts[skip:]) {
+					return true
+				}
+			}
+			return false
+		}
+		if i >= len(parts) {
+			return false
+		}
+		if ok, err := path.Match(piece, parts[i]); err != nil || !ok {
+			return false
+		}
+	}
+	return len(pattern) == len(parts)
+}
