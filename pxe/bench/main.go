@@ -1,0 +1,70 @@
+// Command bench measures the boot servers beside others, in one run on one machine, and
+// prints a row per figure. It measures and does not judge: it exits 0 unless it could not
+// measure. It needs root, for network namespaces.
+//
+//	go run ./pxe/bench [NAME...]    all figures, or those named
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+)
+
+// benches is all there is to measure, in the order of the rows.
+func benches() []bench {
+	return []bench{
+		{"dhcp", benchDHCP},
+		{"http", benchHTTP},
+		{"tftp", benchTFTP},
+		{"memory", benchMemory},
+	}
+}
+
+// bench measures something and returns its rows. The context ends when the user does.
+type bench struct {
+	name string
+	run  func(context.Context) ([]Row, error)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if len(os.Args) == 3 && os.Args[1] == serveDHCPArg {
+		exit(serveDHCP(ctx, os.Args[2]))
+	}
+	if len(os.Args) == 3 && os.Args[1] == serveFilesArg {
+		exit(serveFiles(ctx, os.Args[2]))
+	}
+	exit(measure(ctx, os.Args[1:]))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func measure(ctx context.Context, names []string) error {
+	for _, b := range benches() {
+		if len(names) > 0 && !slices.Contains(names, b.name) {
+			continue
+		}
+		rows, err := b.run(ctx)
+		if err != nil {
+			return fmt.Errorf("measure %s: %w", b.name, err)
+		}
+		for _, r := range rows {
+			fmt.Println(r)
+		}
+		if err := writeRows("build/bench", b.name, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+// Package bootserver is the HTTP server of the provisioning network: boot programs, one
+// iPXE script per machine, kernels, ramdisks and OS images, with ranges and sendfile.
+// It serves files read-only through os.Root and redirects nobody: UEFI HTTP boot gives
+// up on a 301, so "//file" is answered like "/file".
+package bootserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"firstlight.dev/firstlight/pxe"
+	"firstlight.dev/firstlight/pxe/bootfile"
+	"firstlight.dev/firstlight/pxe/metrics"
+	"firstlight.dev/firstlight/pxe/record"
+)
+
+// Server answers GET and HEAD. Addr, Base, Files, Booter, Metrics and Log are required.
+type Server struct {
+	Addr   netip.AddrPort
+	Device string // if set, the socket is bound to this interface (SO_BINDTODEVICE)
+	Base   string // how clients reach the server, e.g. http://172.22.0.1:8080, no slash at the end
+
+	Files  *bootfile.Set // boot programs, at pxe.BootPath
+	Mounts []Mount       // the longest matching path serves
+
+	Booter   pxe.Booter
+	Machines pxe.Machines // nil: no client is known by its address
+	Record   *record.Book // may be nil
+	Metrics  *metrics.Metrics
+	Log      *slog.Logger
+
+	Stall          time.Duration // a client that takes no megabyte in this time is cut off; 0: 1 minute
+	MaxConnections int           // at once; 0: 1024
+}
+
+// Mount is a directory at a path. The one at "/" is where scripts named by pxe.Boot are.
+type Mount struct {
+	Path string // begins and ends with "/"
+	Root *os.Root
+	// Digest knows the SHA-256 (hex) of a file by its name below Root; "" if not. It
+	// becomes the ETag and Repr-Digest (RFC 9530). May be nil.
+	Digest func(name string) string
+}
+
+const (
+	defaultStall       = time.Minute
+	defaultConnections = 1024
+	headerWait         = 10 * time.Second
+	idleWait           = time.Minute
+	maxHeader          = 16 << 10
+)
+
+// Listen opens the socket. Run does it too; a caller that must know the port first
+// passes the listener to Serve.
+func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
+	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		if s.Device == "" {
+			return nil
+		}
+		var bindErr error
+		err := raw.Control(func(fd uintptr) { bindErr = syscall.BindToDevice(int(fd), s.Device) })
+		return errors.Join(err, bindErr)
+	}}
+	listener, err := lc.Listen(ctx, "tcp4", s.Addr.String())
+	if err != nil {
+		return nil, fmt.Errorf("listen for HTTP on %s: %w", s.Addr, err)
+	}
+	return listener, nil
+}
+
+// Run listens and serves until ctx ends; downloads under way are cut then.
+func (s *Server) Run(ctx context.Context) error {
+	listener, err := s.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Serve(ctx, listener)
+}
+
+// Serve answers on listener until ctx ends. It closes listener.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	connections := s.MaxConnections
+	if connections <= 0 {
+		connections = defaultConnections
+	}
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: headerWait,
+		IdleTimeout:       idleWait,
+		MaxHeaderBytes:    maxHeader,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		// No WriteTimeout: two gigabytes to a slow management network take an hour.
+		// Instead each megabyte must move within Stall; see body.
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	err := server.Serve(limit(listener, connections))
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serve HTTP: %w", err)
+}
+
+// ServeHTTP answers one request, counts it and logs it with the machine that asked.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	begun := time.Now()
+	s.Metrics.HTTPActive.Inc()
+	defer s.Metrics.HTTPActive.Dec()
+	b := &body{ResponseWriter: w, control: http.NewResponseController(w), stall: s.Stall}
+	if b.stall <= 0 {
+		b.stall = defaultStall
+	}
+	machine := s.machine(r)
+	defer func() {
+		if fault := recover(); fault != nil {
+			s.Metrics.Panics.WithLabelValues("http").Inc()
+			s.Log.Error("http: handler panicked", "path", r.URL.Path, "panic", fault)
+			if b.status == 0 {
+				http.Error(b, "the server failed; its log says why", http.StatusInternalServerError)
+			}
+		}
+		s.Metrics.HTTPRequests.WithLabelValues(fmt.Sprintf("%dxx", max(b.status, 200)/100)).Inc()
+		s.Metrics.HTTPBytes.Add(float64(b.bytes))
+		s.Log.Info("http: request", "mac", machine.MAC.String(), "client", r.RemoteAddr, "method", r.Method, "path", shown(r.URL.Path),
+			"range", shown(r.Header.Get("Range")), "status", b.status, "bytes", b.bytes, "seconds", time.Since(begun).Seconds())
+	}()
+	s.route(b, r, machine)
+}
+
+// route finds what a path means.
+func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "this server is read only: it answers GET and HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	name, err := bootfile.Clean(r.URL.Path)
+	if err != nil {
+		http.Error(w, "refused: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	if id, ok := strings.CutPrefix("/"+name, pxe.ScriptPath); ok {
+		s.script(w, r, machine, id)
+		return
+	}
+	if file, ok := strings.CutPrefix("/"+name, pxe.BootPath); ok && s.Files != nil {
+		s.bootProgram(w, r, machine, file)
+		return
+	}
+	var best *Mount
+	for i, m := range s.Mounts {
+		if strings.HasPrefix("/"+name, m.Path) && (best == nil || len(m.Path) > len(best.Path)) {
+			best = &s.Mounts[i]
+		}
+	}
+	if best == nil {
+		http.Error(w, bootfile.ErrNotFound.Error(), http.StatusNotFound)
+		return
+	}
+	below := strings.TrimPrefix("/"+name, best.Path)
+	file, info, err := bootfile.OpenRegular(best.Root, below)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	defer file.Close()
+	digest := ""
+	if best.Digest != nil {
+		digest = best.Digest(below)
+	}
+	s.send(w, r, machine, s.step(r.Context(), machine, name), name, file, info, digest)
+}
+
+// machine finds who asks, by the lease of the address.
+func (s *Server) machine(r *http.Request) pxe.Machine {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return pxe.Machine{}
+	}
+	addr := from.Addr().Unmap()
+	if s.Machines != nil {
+		if machine, ok := s.Machines.MachineAt(addr); ok {
+			return machine
+		}
+	}
+	return pxe.Machine{Addr: addr}
+}
+
+// bootProgram sends a file of the fixed set, unless the machine may not boot.
+func (s *Server) bootProgram(w *body, r *http.Request, machine pxe.Machine, name string) {
+	if len(machine.MAC) > 0 {
+		if boot := s.Booter.Boot(r.Context(), machine); boot.Action == pxe.ActionRefuse {
+			reason := machine.MAC.String() + " may not boot from here: " + boot.Reason
+			s.Record.Note(record.Event{MAC: machine.MAC, Addr: machine.Addr, Step: record.StepBootFile, Detail: name, Refused: boot.Reason})
+			http.Error(w, reason, http.StatusForbidden)
+			return
+		}
+	}
+	file, info, err := s.Files.Open(name)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	defer file.Close()
+	s.send(w, r, machine, record.StepBootFile, name, file, info, "")
+}
+
+// refuse answers with the sentence of a bootfile error.
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusNotFound
+	switch {
+	case errors.Is(err, bootfile.ErrName):
+		status = http.StatusBadRequest
+	case errors.Is(err, bootfile.ErrNotFile):
+		status = http.StatusForbidden
+	case errors.Is(err, bootfile.ErrRead):
+		status = http.StatusInternalServerError
+	}
+	http.Error(w, err.Error(), status)
+}
+
+// shown cuts what a client sent to what a log line can hold; slog quotes the rest.
+func shown(text string) string { return text[:min(len(text), 200)] }

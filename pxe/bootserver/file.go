@@ -1,0 +1,155 @@
+package bootserver
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/pxe"
+	"firstlight.dev/firstlight/pxe/record"
+)
+
+// maxRanges is how many ranges one request may ask for; firmware and agents ask for one.
+const maxRanges = 8
+
+// send sends a file with ranges and conditions (RFC 9110, 13 and 14).
+func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record.Step, name string, file *os.File, info fs.FileInfo, digest string) {
+	header := w.Header()
+	header.Set("Content-Type", "application/octet-stream") // named, so that nothing is sniffed and sendfile stays possible
+	header.Set("ETag", etag(info, digest))
+	if raw, err := hex.DecodeString(digest); err == nil && len(raw) == 32 {
+		header.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(raw)+":")
+	}
+	if strings.Count(r.Header.Get("Range"), ",") >= maxRanges {
+		r.Header.Del("Range") // a server may always send the whole (RFC 9110, 14.2)
+	}
+	note := record.Event{MAC: machine.MAC, Addr: machine.Addr, Step: step, Detail: name, Total: info.Size()}
+	if r.Method == http.MethodGet {
+		s.Record.Note(note)
+	}
+	http.ServeContent(w, r, "", info.ModTime(), file)
+	if r.Method != http.MethodGet {
+		return
+	}
+	note.Bytes = w.bytes
+	if w.err != nil {
+		note.Error = "the client went away or stalled before the end"
+		s.Log.Warn("http: download cut", "mac", machine.MAC.String(), "client", r.RemoteAddr, "path", shown(name), "bytes", w.bytes, "size", info.Size(), "error", w.err)
+	}
+	s.Record.Note(note)
+}
+
+// etag is the digest where it is known, else what changes when the file does.
+func etag(info fs.FileInfo, digest string) string {
+	if digest != "" {
+		return `"sha256-` + digest + `"`
+	}
+	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
+}
+
+// step tells what a file is to a machine: by what it was told to boot, else by the names
+// that the deploy ramdisk's files have.
+func (s *Server) step(ctx context.Context, machine pxe.Machine, name string) record.Step {
+	if len(machine.MAC) > 0 {
+		boot := s.Booter.Boot(ctx, machine)
+		if boot.Kernel != "" && strings.Trim(boot.Kernel, "/") == name {
+			return record.StepKernel
+		}
+		for _, initrd := range boot.Initrd {
+			if strings.Trim(initrd, "/") == name {
+				return record.StepRamdisk
+			}
+		}
+		if boot.Script != "" && strings.Trim(boot.Script, "/") == name {
+			return record.StepScript
+		}
+	}
+	switch base := path.Base(name); {
+	case strings.HasSuffix(base, "_kernel") || strings.HasPrefix(base, "vmlinuz"):
+		return record.StepKernel
+	case strings.HasSuffix(base, "_ramdisk") || strings.HasPrefix(base, "initrd"):
+		return record.StepRamdisk
+	case base == "boot.ipxe" || strings.HasPrefix(name, "pxelinux.cfg/"):
+		return record.StepScript
+	default:
+		return record.StepImage
+	}
+}
+
+// body counts what is sent and moves the write deadline on with every piece of it. It
+// hands files on to the connection, so that the kernel copies them (sendfile).
+type body struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	stall   time.Duration
+	status  int
+	bytes   int64
+	err     error
+}
+
+// piece must move within the stall time: below 17 kB/s, at one minute, nothing boots.
+const piece = 1 << 20
+
+func (b *body) WriteHeader(status int) {
+	if b.status == 0 && status >= 200 {
+		b.status = status
+	}
+	b.deadline()
+	b.ResponseWriter.WriteHeader(status)
+}
+
+func (b *body) Write(p []byte) (int, error) {
+	if b.status == 0 {
+		b.status = http.StatusOK
+	}
+	b.deadline()
+	n, err := b.ResponseWriter.Write(p)
+	b.bytes += int64(n)
+	b.fail(err)
+	return n, err
+}
+
+// ReadFrom implements io.ReaderFrom for http.ServeContent.
+func (b *body) ReadFrom(src io.Reader) (int64, error) {
+	from, ok := b.ResponseWriter.(io.ReaderFrom)
+	rest, limited := src.(*io.LimitedReader)
+	if !ok || !limited {
+		return io.Copy(struct{ io.Writer }{b}, src)
+	}
+	if b.status == 0 {
+		b.status = http.StatusOK
+	}
+	var sent int64
+	for rest.N > 0 {
+		b.deadline()
+		want := min(rest.N, piece)
+		n, err := from.ReadFrom(&io.LimitedReader{R: rest.R, N: want})
+		sent, rest.N, b.bytes = sent+n, rest.N-n, b.bytes+n
+		if err != nil || n < want {
+			b.fail(err)
+			return sent, err
+		}
+	}
+	return sent, nil
+}
+
+// deadline gives the next piece its time. Where there is no connection below (a test's
+// recorder) there is nothing to stall either.
+func (b *body) deadline() { _ = b.control.SetWriteDeadline(time.Now().Add(b.stall)) }
+
+func (b *body) fail(err error) {
+	if err != nil && b.err == nil {
+		b.err = err
+	}
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (b *body) Unwrap() http.ResponseWriter { return b.ResponseWriter }

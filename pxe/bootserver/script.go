@@ -1,0 +1,102 @@
+package bootserver
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"firstlight.dev/firstlight/pxe"
+	"firstlight.dev/firstlight/pxe/bootfile"
+	"firstlight.dev/firstlight/pxe/ipxe"
+	"firstlight.dev/firstlight/pxe/record"
+)
+
+// maxScript is more than any script a conductor writes.
+const maxScript = 64 << 10
+
+// script answers pxe.ScriptPath + id. A machine that has got this far understands
+// scripts, not status codes: whatever is wrong is told to it in one, with status 200.
+func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string) {
+	mac, err := net.ParseMAC(id)
+	if err != nil || len(mac) != 6 {
+		http.Error(w, "ask for "+pxe.ScriptPath+"MAC, e.g. "+pxe.ScriptPath+"52-54-00-00-00-01", http.StatusNotFound)
+		return
+	}
+	machine := caller
+	if !bytes.Equal(caller.MAC, mac) {
+		machine = pxe.Machine{MAC: mac, Addr: caller.Addr}
+	}
+	machine.Firmware = pxe.FirmwareIPXE
+	boot := s.Booter.Boot(r.Context(), machine)
+	note := record.Event{MAC: mac, Addr: caller.Addr, Step: record.StepScript, Detail: boot.Action.String()}
+	var text []byte
+	switch {
+	case boot.Token != "" && s.Machines != nil && !bytes.Equal(caller.MAC, mac):
+		// The token proves a machine to the services behind: nobody else may read it.
+		note.Refused = "a script with a token goes to the machine's own address only"
+		text, err = ipxe.Render(s.Base, mac, pxe.Boot{Action: pxe.ActionRefuse, Reason: note.Refused})
+	case boot.Script != "" && boot.Action != pxe.ActionRefuse:
+		note.Detail = boot.Script
+		text, err = s.finished(boot.Script)
+		if err != nil {
+			note.Error = err.Error()
+			text, err = ipxe.Retry(s.Base, mac, note.Error)
+		}
+	default:
+		text, err = ipxe.Render(s.Base, mac, boot)
+		if boot.Action == pxe.ActionRefuse {
+			note.Refused = boot.Reason
+		}
+	}
+	if err != nil {
+		// A fault of whoever filled in Boot. The machine waits with the reason on its screen.
+		s.Log.Error("ipxe: script", "mac", mac.String(), "error", err)
+		note.Error = err.Error()
+		if text, err = ipxe.Retry(s.Base, mac, note.Error); err != nil {
+			http.Error(w, "no script can be written", http.StatusInternalServerError)
+			return
+		}
+	}
+	s.Record.Note(note)
+	s.Metrics.Scripts.WithLabelValues(boot.Action.String()).Inc()
+	s.Log.Info("ipxe: script", "mac", mac.String(), "client", r.RemoteAddr, "action", boot.Action.String(), "script", boot.Script, "refused", note.Refused)
+	w.Header().Set("Content-Type", "text/plain; charset=us-ascii")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Length", fmt.Sprint(len(text)))
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(text)
+	}
+}
+
+// finished reads a script that somebody else wrote below the HTTP root. The error is
+// shown to the machine.
+func (s *Server) finished(name string) ([]byte, error) {
+	for _, mount := range s.Mounts {
+		if mount.Path != "/" {
+			continue
+		}
+		clean, err := bootfile.Clean(name)
+		if err != nil {
+			return nil, err
+		}
+		file, info, err := bootfile.OpenRegular(mount.Root, clean)
+		if err != nil {
+			return nil, fmt.Errorf("its script is not written yet: %w", err)
+		}
+		defer file.Close()
+		text, err := io.ReadAll(io.LimitReader(file, maxScript+1))
+		switch {
+		case err != nil:
+			return nil, bootfile.ErrRead
+		case len(text) > maxScript:
+			return nil, fmt.Errorf("its script is longer than %d bytes", maxScript)
+		case !strings.HasPrefix(string(text), "#!ipxe") || int64(len(text)) != info.Size():
+			return nil, fmt.Errorf("its script is not complete yet")
+		}
+		return text, nil
+	}
+	return nil, fmt.Errorf("this server has no directory for finished scripts")
+}

@@ -1,0 +1,101 @@
+package bootserver_test
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/pxe"
+	"firstlight.dev/firstlight/pxe/record"
+)
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+var (
+	mac1  = net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}
+	here  = netip.MustParseAddr("192.0.2.1") // httptest's client
+	token = pxe.Secret("s3cret-t0ken")
+)
+
+// TestTokenGoesToItsMachineOnly, and into no log, record or refusal.
+func TestTokenGoesToItsMachineOnly(t *testing.T) {
+	b := newBed(t)
+	b.rack.boots[mac1.String()] = pxe.Boot{Action: pxe.ActionRamdisk, Kernel: "k", Args: []string{"agent=${token}"}, Token: token}
+	for _, mac := range []net.HardwareAddr{nil, {0x52, 0x54, 0, 0, 0, 2}} {
+		if mac != nil {
+			b.rack.leases[here] = mac
+		}
+		stolen := b.get("/ipxe/52-54-00-00-00-01")
+		assert.NotContains(t, stolen.Body.String(), token.Reveal())
+		assert.Contains(t, stolen.Body.String(), "a script with a token goes to the machine`s own address only")
+	}
+	b.rack.leases[here] = mac1
+	own := b.get("/ipxe/52-54-00-00-00-01")
+	assert.Contains(t, own.Body.String(), " agent=s3cret-t0ken ")
+	assert.Equal(t, "no-store", own.Header().Get("Cache-Control"))
+	assert.NotContains(t, b.log.String(), token.Reveal())
+	kept, ok := b.Record.Get(mac1)
+	require.True(t, ok)
+	assert.Equal(t, record.StepScript, kept.Last.Step)
+}
+
+// TestFinishedScript: the conductor's file is sent as it is; until it is there, and
+// whole, the machine waits and says for what.
+func TestFinishedScript(t *testing.T) {
+	b := newBed(t)
+	b.rack.boots[mac1.String()] = pxe.Boot{Action: pxe.ActionRamdisk, Script: "pxelinux.cfg/52-54-00-00-00-01"}
+	assert.Contains(t, b.get("/ipxe/52-54-00-00-00-01").Body.String(), "waits: its script is not written yet: there is no such file here")
+	b.write(t, "pxelinux.cfg/52-54-00-00-00-01", []byte(""))
+	assert.Contains(t, b.get("/ipxe/52-54-00-00-00-01").Body.String(), "waits: its script is not complete yet")
+	b.write(t, "pxelinux.cfg/52-54-00-00-00-01", []byte("#!ipxe\nboot\n"))
+	assert.Equal(t, "#!ipxe\nboot\n", b.get("/ipxe/52-54-00-00-00-01").Body.String())
+}
+
+// TestBootProgramOfRefusedMachine: the reason is the body.
+func TestBootProgramOfRefusedMachine(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, os.WriteFile(filepath.Join(b.boot, "snponly.efi"), []byte("efi"), 0o644))
+	b.rack.leases[here] = mac1
+	b.rack.boots[mac1.String()] = pxe.Boot{Action: pxe.ActionRefuse, Reason: "two machines use this address"}
+	answer := b.get("/boot/snponly.efi")
+	assert.Equal(t, 403, answer.Code)
+	assert.Equal(t, "52:54:00:00:00:01 may not boot from here: two machines use this address\n", answer.Body.String())
+	assert.Equal(t, 404, b.get("/ipxe/nobody").Code)
+}
+
+// TestUnfitBootIsShown: what cannot be put in a script is named to the machine, not sent to it.
+func TestUnfitBootIsShown(t *testing.T) {
+	b := newBed(t)
+	b.rack.boots[mac1.String()] = pxe.Boot{Action: pxe.ActionInspect, Kernel: "k", Args: []string{"a=b ; shell"}}
+	text := b.get("/ipxe/52-54-00-00-00-01").Body.String()
+	assert.Contains(t, text, "waits: ")
+	assert.NotContains(t, text, "; shell")
+	assert.NotContains(t, text, "kernel --name")
+}
+
+// TestStepsAndDigest: kernel and ramdisk are told apart from images; a known digest is the ETag.
+func TestStepsAndDigest(t *testing.T) {
+	b := newBed(t)
+	b.rack.leases[here] = mac1
+	b.rack.boots[mac1.String()] = pxe.Boot{Action: pxe.ActionInspect, Kernel: "/agent/k", Initrd: []string{"agent/r"}}
+	digest := "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+	b.Mounts[0].Digest = func(name string) string { return map[string]string{"agent/k": digest}[name] }
+	for name, step := range map[string]record.Step{"agent/k": record.StepKernel, "agent/r": record.StepRamdisk, "node.raw": record.StepImage, "1-2/deploy_kernel": record.StepKernel} {
+		b.write(t, name, []byte("hello"))
+		answer := b.get("/" + name)
+		require.Equal(t, 200, answer.Code)
+		kept, _ := b.Record.Get(mac1)
+		assert.Equal(t, step, kept.Last.Step, name)
+		assert.EqualValues(t, 5, kept.Last.Bytes)
+		if name == "agent/k" {
+			assert.Equal(t, `"sha256-`+digest+`"`, answer.Header().Get("ETag"))
+			assert.Equal(t, "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:", answer.Header().Get("Repr-Digest"))
+		}
+	}
+}

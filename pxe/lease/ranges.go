@@ -1,0 +1,74 @@
+package lease
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// maxRange bounds the memory of a range: a /16.
+const maxRange = 1 << 16
+
+// Range is First to Last, both included; the zero Range holds nothing.
+type Range struct {
+	First, Last netip.Addr
+}
+
+// IsZero tells whether r holds nothing.
+func (r Range) IsZero() bool { return !r.First.IsValid() && !r.Last.IsValid() }
+
+// String is FIRST-LAST.
+func (r Range) String() string { return r.First.String() + "-" + r.Last.String() }
+
+// Contains tells whether a lies in r.
+func (r Range) Contains(a netip.Addr) bool {
+	return !r.IsZero() && r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
+}
+
+// Overlaps tells whether r and o share an address.
+func (r Range) Overlaps(o Range) bool {
+	return !r.IsZero() && !o.IsZero() && r.First.Compare(o.Last) <= 0 && o.First.Compare(r.Last) <= 0
+}
+
+// Len is the number of addresses.
+func (r Range) Len() int {
+	if r.IsZero() {
+		return 0
+	}
+	return int(number(r.Last)) - int(number(r.First)) + 1
+}
+
+// Check returns what is wrong with r as a range of p.
+func (r Range) Check(p netip.Prefix) error {
+	switch {
+	case !r.First.Is4() || !r.Last.Is4():
+		return fmt.Errorf("%v is not a range of IPv4 addresses; give first and last", r)
+	case r.Last.Less(r.First):
+		return fmt.Errorf("%v ends before it begins; swap the two", r)
+	case !IsHost(r.First, p) || !IsHost(r.Last, p):
+		return fmt.Errorf("%v is not inside %v; leave out the network and broadcast addresses", r, p)
+	case r.Len() > maxRange:
+		return fmt.Errorf("%v has %d addresses; at most %d are kept", r, r.Len(), maxRange)
+	}
+	return nil
+}
+
+// IsHost tells whether a may be a machine's address in p: not the network, not its broadcast.
+func IsHost(a netip.Addr, p netip.Prefix) bool {
+	if !p.Contains(a) {
+		return false
+	}
+	last := number(p.Masked().Addr()) | uint32(uint64(1)<<(32-p.Bits())-1)
+	return a != p.Masked().Addr() && number(a) != last
+}
+
+func number(a netip.Addr) uint32 {
+	b := a.As4()
+	return binary.BigEndian.Uint32(b[:])
+}
+
+func address(n uint32) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], n)
+	return netip.AddrFrom4(b)
+}

@@ -1,0 +1,213 @@
+// Package record remembers, per machine, where it last was on its way from firmware to
+// kernel: the first answer to "why is this node stuck". It lives in memory only: the
+// machines themselves repeat the way, and nothing decides by it.
+package record
+
+import (
+	"cmp"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Step is a place on the way, in the order of the way.
+type Step string
+
+// The steps. A machine that stops at one of them stopped after it.
+const (
+	StepDiscover Step = "discover" // it asked by DHCP
+	StepOffer    Step = "offer"    // it was offered an address
+	StepLease    Step = "lease"    // its address was acknowledged
+	StepTFTP     Step = "tftp"     // it loads a boot program by TFTP
+	StepBootFile Step = "bootfile" // it loads a boot program by HTTP
+	StepScript   Step = "script"   // it was given an iPXE script
+	StepKernel   Step = "kernel"   // it loads a kernel
+	StepRamdisk  Step = "ramdisk"  // it loads a ramdisk
+	StepImage    Step = "image"    // it loads any other file: an OS image
+)
+
+// Event is one thing a machine did. Bytes of Total were sent when it was noted; Total
+// is 0 when unknown. Refused, if set, is the sentence the machine was refused with;
+// Error what cut the step short.
+type Event struct {
+	MAC     net.HardwareAddr
+	Addr    netip.Addr // may be invalid
+	Step    Step
+	Detail  string // file name, script kind, offered address
+	Bytes   int64
+	Total   int64
+	Refused string
+	Error   string
+}
+
+// Record is the state of one machine. Times are of the server's clock.
+type Record struct {
+	MAC     string     `json:"mac"`
+	Addr    netip.Addr `json:"addr,omitzero"`
+	First   time.Time  `json:"first"` // first event ever noted
+	Since   time.Time  `json:"since"` // begin of this boot: the last DISCOVER
+	Last    Mark       `json:"last"`
+	Marks   []Mark     `json:"marks"` // one per step of this boot, in order of time
+	Boots   int        `json:"boots"` // DISCOVERs after a quiet minute or more
+	Refused string     `json:"refused,omitempty"`
+}
+
+// Mark is what is kept of an event.
+type Mark struct {
+	Step    Step      `json:"step"`
+	Time    time.Time `json:"time"`
+	Count   int       `json:"count"` // how often in this boot
+	Detail  string    `json:"detail,omitempty"`
+	Bytes   int64     `json:"bytes,omitempty"`
+	Total   int64     `json:"total,omitempty"`
+	Refused string    `json:"refused,omitempty"`
+	Error   string    `json:"error,omitempty"`
+}
+
+// Book holds the records. The zero value is ready to use and keeps DefaultLimit machines.
+// All methods may be called from many goroutines; a nil *Book takes notes and forgets them.
+type Book struct {
+	Limit int              // most machines kept; the longest silent one goes first
+	Now   func() time.Time // nil: time.Now
+
+	mu       sync.Mutex
+	machines map[string]*Record
+}
+
+// DefaultLimit is how many machines a Book keeps: some racks, not a flood of made-up addresses.
+const DefaultLimit = 2048
+
+// quiet is how long a machine is silent before a new DISCOVER counts as a new boot:
+// firmware, iPXE and the ramdisk each send their own within one boot.
+const quiet = time.Minute
+
+// Note adds an event. Events without a MAC are dropped.
+func (b *Book) Note(e Event) {
+	if b == nil || len(e.MAC) == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if b.Now != nil {
+		now = b.Now()
+	}
+	r := b.record(e.MAC.String(), now)
+	if e.Addr.IsValid() {
+		r.Addr = e.Addr
+	}
+	if e.Step == StepDiscover && now.Sub(r.Last.Time) >= quiet {
+		r.Boots, r.Since, r.Marks, r.Refused = r.Boots+1, now, nil, ""
+	}
+	m := Mark{Step: e.Step, Time: now, Count: 1, Detail: e.Detail, Bytes: e.Bytes, Total: e.Total, Refused: e.Refused, Error: e.Error}
+	if i := slices.IndexFunc(r.Marks, func(old Mark) bool { return old.Step == e.Step }); i >= 0 {
+		m.Count += r.Marks[i].Count
+		r.Marks = slices.Delete(r.Marks, i, i+1)
+	}
+	r.Marks = append(r.Marks, m)
+	r.Last, r.Refused = m, e.Refused
+}
+
+func (b *Book) record(mac string, now time.Time) *Record {
+	if r, ok := b.machines[mac]; ok {
+		return r
+	}
+	limit := b.Limit
+	if limit <= 0 {
+		limit = DefaultLimit
+	}
+	if len(b.machines) >= limit {
+		b.evict()
+	}
+	if b.machines == nil {
+		b.machines = map[string]*Record{}
+	}
+	r := &Record{MAC: mac, First: now, Since: now}
+	b.machines[mac] = r
+	return r
+}
+
+// evict forgets the machine that got least far, and among those the longest silent:
+// a flood of made-up addresses never gets past DISCOVER.
+func (b *Book) evict() {
+	var victim *Record
+	far := func(r *Record) int { return min(len(r.Marks), 3) }
+	for _, r := range b.machines {
+		if victim == nil || far(r) < far(victim) || far(r) == far(victim) && r.Last.Time.Before(victim.Last.Time) {
+			victim = r
+		}
+	}
+	delete(b.machines, victim.MAC)
+}
+
+// Get returns the record of one machine.
+func (b *Book) Get(mac net.HardwareAddr) (Record, bool) {
+	if b == nil {
+		return Record{}, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, ok := b.machines[mac.String()]
+	if !ok {
+		return Record{}, false
+	}
+	return r.copied(), true
+}
+
+// List returns all records, sorted by MAC.
+func (b *Book) List() []Record {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := make([]Record, 0, len(b.machines))
+	for _, r := range b.machines {
+		all = append(all, r.copied())
+	}
+	slices.SortFunc(all, func(x, y Record) int { return cmp.Compare(x.MAC, y.MAC) })
+	return all
+}
+
+func (r *Record) copied() Record {
+	c := *r
+	c.Marks = slices.Clone(r.Marks)
+	return c
+}
+
+// ServeHTTP answers GET with all records as a JSON array, or with one when the path ends
+// in a MAC address. Whoever mounts it decides who may read it.
+func (b *Book) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "records are read only", http.StatusMethodNotAllowed)
+		return
+	}
+	var answer any = b.List()
+	if mac, err := net.ParseMAC(r.URL.Path[lastSlash(r.URL.Path):]); err == nil {
+		one, ok := b.Get(mac)
+		if !ok {
+			http.Error(w, "no record of "+mac.String()+": it was never heard of on this network", http.StatusNotFound)
+			return
+		}
+		answer = one
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(answer) // a client that went away is its own business
+}
+
+func lastSlash(path string) int {
+	for i := len(path) - 1; i >= 0; i-- {
+		if path[i] == '/' {
+			return i + 1
+		}
+	}
+	return 0
+}

@@ -1,0 +1,78 @@
+package record_test
+
+import (
+	"encoding/json"
+	"net"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/pxe/record"
+)
+
+func mac(i int) net.HardwareAddr { return net.HardwareAddr{0x52, 0x54, 0, 0, byte(i >> 8), byte(i)} }
+
+func TestOneBoot(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	b := &record.Book{Now: func() time.Time { return now }}
+	for _, step := range []record.Step{record.StepDiscover, record.StepLease, record.StepTFTP, record.StepTFTP, record.StepDiscover, record.StepScript} {
+		now = now.Add(time.Second)
+		b.Note(record.Event{MAC: mac(1), Step: step, Detail: string(step)})
+	}
+	r, ok := b.Get(mac(1))
+	require.True(t, ok)
+	assert.Equal(t, 1, r.Boots, "iPXE's own DISCOVER is of the same boot")
+	assert.Equal(t, record.StepScript, r.Last.Step)
+	var steps []record.Step
+	for _, m := range r.Marks {
+		steps = append(steps, m.Step)
+	}
+	assert.Equal(t, []record.Step{record.StepLease, record.StepTFTP, record.StepDiscover, record.StepScript}, steps)
+	assert.Equal(t, 2, r.Marks[1].Count)
+
+	now = now.Add(time.Hour)
+	b.Note(record.Event{MAC: mac(1), Step: record.StepDiscover, Refused: "no"})
+	r, _ = b.Get(mac(1))
+	assert.Equal(t, 2, r.Boots)
+	assert.Len(t, r.Marks, 1)
+	assert.Equal(t, "no", r.Refused)
+}
+
+// TestFloodForgetsStrangersFirst: made-up machines do not push out one that boots.
+func TestFloodForgetsStrangersFirst(t *testing.T) {
+	b := &record.Book{Limit: 10}
+	for _, step := range []record.Step{record.StepDiscover, record.StepLease, record.StepTFTP} {
+		b.Note(record.Event{MAC: mac(1), Step: step})
+	}
+	for i := range 1000 {
+		b.Note(record.Event{MAC: mac(100 + i), Step: record.StepDiscover})
+	}
+	assert.Len(t, b.List(), 10)
+	_, ok := b.Get(mac(1))
+	assert.True(t, ok)
+}
+
+func TestServeHTTP(t *testing.T) {
+	b := &record.Book{}
+	b.Note(record.Event{MAC: mac(1), Step: record.StepKernel, Bytes: 5, Total: 9})
+	w := httptest.NewRecorder()
+	b.ServeHTTP(w, httptest.NewRequest("GET", "/machines", nil))
+	var all []record.Record
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &all))
+	require.Len(t, all, 1)
+	assert.EqualValues(t, 9, all[0].Last.Total)
+	for path, code := range map[string]int{"/machines/52:54:00:00:00:01": 200, "/machines/52-54-00-00-00-02": 404} {
+		w = httptest.NewRecorder()
+		b.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		assert.Equal(t, code, w.Code, path)
+	}
+	w = httptest.NewRecorder()
+	b.ServeHTTP(w, httptest.NewRequest("DELETE", "/machines", nil))
+	assert.Equal(t, 405, w.Code)
+	var none *record.Book
+	none.Note(record.Event{MAC: mac(1)})
+	assert.Empty(t, none.List())
+}

@@ -1,0 +1,203 @@
+// Package server runs the boot services of one provisioning network together: DHCP, TFTP
+// and HTTP on one interface, with one Booter, one record of machines, one set of metrics.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"firstlight.dev/firstlight/pxe"
+	"firstlight.dev/firstlight/pxe/bootfile"
+	"firstlight.dev/firstlight/pxe/bootserver"
+	"firstlight.dev/firstlight/pxe/dhcp"
+	"firstlight.dev/firstlight/pxe/metrics"
+	"firstlight.dev/firstlight/pxe/record"
+	"firstlight.dev/firstlight/pxe/tftp"
+)
+
+// DefaultHTTPPort is where HTTP is served unless Config says otherwise: 80 is left to
+// whatever else the machine shows to people.
+const DefaultHTTPPort = 8080
+
+// Config says what is served where. Booter and Log are required.
+type Config struct {
+	Interface string     // the provisioning interface; DHCP and TFTP are bound to it
+	Addr      netip.Addr // our IPv4 address there
+	HTTPPort  uint16     // 0: DefaultHTTPPort
+	TFTPPort  uint16     // 0: 69
+
+	// DHCP is how addresses are given; nil: DHCP is somebody else's. Interface, Server and
+	// HTTP are filled in from here.
+	DHCP *dhcp.Config
+
+	BootDirs []string // directories with the boot programs, searched in order
+	Mounts   []Mount  // further files by HTTP; the one at "/" holds the conductor's scripts
+
+	Booter   pxe.Booter
+	Machines pxe.Machines          // who has an address, when DHCP is nil; may be nil
+	Registry prometheus.Registerer // nil: metrics are counted and not shown
+	Log      *slog.Logger
+}
+
+// Mount is a directory shown at a path, which begins and ends with "/".
+type Mount struct {
+	Path   string
+	Dir    string
+	Digest func(name string) string // see bootserver.Mount; may be nil
+}
+
+// Server is the services, ready to Run.
+type Server struct {
+	conf  Config
+	book  *record.Book
+	files *bootfile.Set
+	roots []*os.Root
+	dhcp  *dhcp.Server
+	tftp  *tftp.Server
+	http  *bootserver.Server
+}
+
+// New opens the directories and the leases. What it opened is closed when Run returns;
+// a Server that is never run is Closed.
+func New(c Config) (*Server, error) {
+	s := &Server{conf: c, book: &record.Book{}}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Server) open() error {
+	c := &s.conf
+	if !c.Addr.Is4() {
+		return fmt.Errorf("address %v is not an IPv4 address; give this machine's address on %s", c.Addr, c.Interface)
+	}
+	if c.HTTPPort == 0 {
+		c.HTTPPort = DefaultHTTPPort
+	}
+	if c.Registry == nil {
+		c.Registry = prometheus.NewRegistry()
+	}
+	counters := metrics.New(c.Registry)
+	base := "http://" + netip.AddrPortFrom(c.Addr, c.HTTPPort).String()
+	var err error
+	if s.files, err = bootfile.OpenSet(c.BootDirs, s.bootNames()); err != nil {
+		return err
+	}
+	if missing := s.files.Missing(); len(missing) > 0 {
+		c.Log.Warn("boot programs are missing: machines that need them will not boot", "files", missing)
+	}
+	machines := c.Machines
+	if c.DHCP != nil {
+		d := *c.DHCP
+		d.Interface, d.Server, d.HTTP = c.Interface, c.Addr, base
+		s.dhcp, err = dhcp.New(d, dhcp.Deps{Booter: c.Booter, Events: dhcp.Seen{Metrics: counters, Book: s.book, Log: c.Log}, Log: c.Log})
+		if err != nil {
+			return fmt.Errorf("prepare DHCP: %w", err)
+		}
+		machines = s.dhcp
+	}
+	s.tftp = &tftp.Server{
+		Addr: netip.AddrPortFrom(c.Addr, c.TFTPPort), Device: c.Interface, Files: s.files,
+		Machines: machines, Booter: c.Booter, Record: s.book, Metrics: counters, Log: c.Log,
+	}
+	// HTTP is bound to the address, not to the interface: the conductor on this very
+	// machine looks at the images it hands out, and its packets go through lo.
+	s.http = &bootserver.Server{
+		Addr: netip.AddrPortFrom(c.Addr, c.HTTPPort), Base: base, Files: s.files,
+		Machines: machines, Booter: c.Booter, Record: s.book, Metrics: counters, Log: c.Log,
+	}
+	for _, m := range c.Mounts {
+		if !strings.HasPrefix(m.Path, "/") || !strings.HasSuffix(m.Path, "/") {
+			return fmt.Errorf("mount path %q does not begin and end with a slash", m.Path)
+		}
+		root, err := os.OpenRoot(m.Dir)
+		if err != nil {
+			return fmt.Errorf("open directory for %s: %w", m.Path, err)
+		}
+		s.roots = append(s.roots, root)
+		s.http.Mounts = append(s.http.Mounts, bootserver.Mount{Path: m.Path, Root: root, Digest: m.Digest})
+	}
+	return nil
+}
+
+// bootNames are the files any DHCP answer can name: nothing else is served as a boot program.
+func (s *Server) bootNames() []string {
+	list := dhcp.DefaultFiles()
+	if s.conf.DHCP != nil && s.conf.DHCP.Files != nil {
+		list = s.conf.DHCP.Files
+	}
+	var names []string
+	for _, f := range list {
+		for _, name := range []string{f.Name, f.Shim} {
+			if name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// Run serves until ctx ends, or until one of the services cannot go on: then all end
+// and the error names it.
+func (s *Server) Run(ctx context.Context) error {
+	defer func() { _ = s.closeFiles() }()
+	services := []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"http", s.http.Run}, // before DHCP sends anybody there
+		{"tftp", s.tftp.Run},
+	}
+	if s.dhcp != nil {
+		services = append(services, struct {
+			name string
+			run  func(context.Context) error
+		}{"dhcp", s.dhcp.Run})
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, service := range services {
+		group.Go(func() error {
+			if err := service.run(ctx); err != nil {
+				return fmt.Errorf("serve %s: %w", service.name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// Close closes what New opened; only for a Server that never ran.
+func (s *Server) Close() error {
+	var err error
+	if s.dhcp != nil {
+		err = s.dhcp.Close()
+	}
+	return errors.Join(err, s.closeFiles())
+}
+
+func (s *Server) closeFiles() error {
+	var errs []error
+	for _, root := range s.roots {
+		errs = append(errs, root.Close())
+	}
+	if s.files != nil {
+		errs = append(errs, s.files.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Records is where each machine last was; it is also an http.Handler.
+func (s *Server) Records() *record.Book { return s.book }
+
+// DHCP is the running DHCP server: its status, its leases, its reservations. Nil without DHCP.
+func (s *Server) DHCP() *dhcp.Server { return s.dhcp }
