@@ -1,0 +1,62 @@
+// Command firstlightd is the daemon of the appliance. Without a subcommand it makes
+// the appliance's facts true and then serves; its subcommands are the managers that
+// run as pods, and the tools for whoever looks inside.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+// run executes one command line. Exit codes: 0 done, 1 refused or failed (one line says why), 2 usage.
+func run(ctx context.Context, args []string) int {
+	root := newRootCommand()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.CommandPath(), err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "firstlightd",
+		Short:         "The daemon of the Firstlight appliance",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd.Context()) },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(
+		newPXECommand(),
+		newRunCommand(),
+		newStatusCommand(),
+		newReloadCommand(),
+		newStorageCommand(),
+	)
+	return root
+}
+
+// usageError marks a wrong command line: exit code 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestPXEAlone runs the command in one network namespace and asks from another, with
+// clients that are not ours: udhcpc, curl by TFTP and HTTP, atftp with windows.
+func TestPXEAlone(t *testing.T) {
+	if !strings.Contains(os.Getenv("FIRSTLIGHT_TEST"), "ns") || os.Getuid() != 0 {
+		t.Skip("needs root and FIRSTLIGHT_TEST=ns: makes network namespaces")
+	}
+	dir := t.TempDir()
+	program, web, out := filepath.Join(dir, "firstlightd"), filepath.Join(dir, "web"), filepath.Join(dir, "out")
+	text, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.NoError(t, os.Mkdir(web, 0o755))
+	data := make([]byte, 40<<20) // 81,920 blocks of 512 bytes: their numbers wrap
+	_, err = rand.Read(data)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(web, "snponly.efi"), data, 0o644))
+
+	server, client := fmt.Sprintf("netboot-s%d", os.Getpid()), fmt.Sprintf("netboot-c%d", os.Getpid())
+	t.Cleanup(func() {
+		for _, ns := range []string{server, client} {
+			assert.NoError(t, exec.Command("ip", "netns", "del", ns).Run())
+		}
+	})
+	script := fmt.Sprintf(`set -e
+ip netns add %[1]s; ip netns add %[2]s
+ip -n %[1]s link add srv0 type veth peer name cli0 netns %[2]s
+ip -n %[2]s link set cli0 address 52:54:00:00:00:01
+ip -n %[1]s addr add 172.22.0.1/24 dev srv0; ip -n %[2]s addr add 172.22.0.100/24 dev cli0
+ip -n %[1]s link set lo up; ip -n %[1]s link set srv0 up; ip -n %[2]s link set cli0 up`, server, client)
+	text, err = exec.Command("sh", "-c", script).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+
+	config := filepath.Join(dir, "pxe.yaml")
+	require.NoError(t, os.WriteFile(config, []byte(fmt.Sprintf(`interface: srv0
+address: 172.22.0.1
+admin: 127.0.0.1:9100
+boot: [%[1]s]
+mounts: [{path: /images/, dir: %[1]s}]
+dhcp:
+  leases: %[2]s/leases
+  subnets: [{prefix: 172.22.0.0/24, pool: 172.22.0.100-172.22.0.100}]
+machines: {"52:54:00:00:00:01": {action: inspect, kernel: k}}
+`, web, dir)), 0o600))
+	ctx, cancel := context.WithCancel(context.Background())
+	var log bytes.Buffer
+	daemon := exec.CommandContext(ctx, "ip", "netns", "exec", server, program, "pxe", "--config", config)
+	daemon.Cancel = func() error { return daemon.Process.Signal(os.Interrupt) }
+	daemon.Stderr = &log
+	require.NoError(t, daemon.Start())
+	t.Cleanup(func() {
+		cancel()
+		_ = daemon.Wait() // its end is asked for
+		if t.Failed() {
+			t.Logf("daemon:\n%s", log.String())
+		}
+	})
+	ask := func(args ...string) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // ends a hung run
+		defer cancel()
+		text, err := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", client}, args...)...).CombinedOutput()
+		return string(text), err
+	}
+	require.Eventually(t, func() bool {
+		text, err := ask("udhcpc", "-i", "cli0", "-n", "-q", "-t", "2", "-T", "1", "-s", "/bin/true")
+		return err == nil && strings.Contains(text, "172.22.0.100")
+	}, time.Minute, 100*time.Millisecond)
+
+	for _, load := range [][]string{
+		{"curl", "-sS", "-o", out, "tftp://172.22.0.1/snponly.efi"},
+		{"curl", "-sS", "--tftp-blksize", "1468", "-o", out, "tftp://172.22.0.1//snponly.efi"},
+		{"atftp", "--option", "blksize 512", "--option", "windowsize 16", "-g", "-r", "snponly.efi", "-l", out, "172.22.0.1"},
+		{"curl", "-sSf", "-o", out, "http://172.22.0.1:8080//images//snponly.efi"},
+		{"curl", "-sSf", "-o", out, "http://172.22.0.1:8080/boot/snponly.efi"},
+	} {
+		_ = os.Remove(out) // from the load before
+		text, err := ask(load...)
+		require.NoError(t, err, "%v: %s", load, text)
+		got, err := os.ReadFile(out)
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(data, got), "%v: got %d bytes", load, len(got))
+	}
+	text1, err := ask("curl", "-sS", "-o", out, "-T", config, "tftp://172.22.0.1/new")
+	assert.Error(t, err, "an upload went through: %s", text1)
+	text1, err = ask("curl", "-sS", "--path-as-is", "http://172.22.0.1:8080/images/%2e%2e/pxe.yaml")
+	require.NoError(t, err)
+	assert.Contains(t, text1, `it has ".." in it`)
+	text1, err = ask("curl", "-sS", "http://172.22.0.1:8080/ipxe/52-54-00-00-00-01")
+	require.NoError(t, err)
+	assert.Contains(t, text1, "BOOTIF=01-52-54-00-00-00-01")
+
+	seen, err := exec.Command("ip", "netns", "exec", server, "curl", "-sS", "http://127.0.0.1:9100/machines/52:54:00:00:00:01").Output()
+	require.NoError(t, err)
+	for _, step := range []string{"lease", "tftp", "bootfile", "script"} {
+		assert.Contains(t, string(seen), `"step": "`+step+`"`)
+	}
+	counters, err := exec.Command("ip", "netns", "exec", server, "curl", "-sS", "http://127.0.0.1:9100/metrics").Output()
+	require.NoError(t, err)
+	assert.Contains(t, string(counters), `firstlight_pxe_tftp_transfers_total{result="done"} 3`)
+	assert.Contains(t, string(counters), "firstlight_pxe_dhcp_acks_total 1")
+}

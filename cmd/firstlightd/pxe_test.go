@@ -1,0 +1,53 @@
+package main
+
+import (
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/pxe"
+)
+
+func TestParsePXE(t *testing.T) {
+	parsed, err := parsePXE("pxe.yaml", []byte(`interface: eth1
+address: 172.22.0.1
+boot: [/usr/lib/ipxe]
+mounts:
+- {path: /, dir: /srv}
+dhcp:
+  leases: /var/lib/leases
+  subnets:
+  - {prefix: 172.22.0.0/24, pool: 172.22.0.100-172.22.0.199, lease: 10m}
+machines:
+  "52:54:00:00:00:01": {action: ramdisk, kernel: k, initrd: [r], args: [a=b], address: 172.22.0.10, hostname: node1}
+default: {action: refuse, reason: not ours}
+`))
+	require.NoError(t, err)
+	mac := net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}
+	assert.Equal(t, pxe.ActionRamdisk, parsed.conf.Booter.Boot(t.Context(), pxe.Machine{MAC: mac}).Action)
+	other := parsed.conf.Booter.Boot(t.Context(), pxe.Machine{MAC: net.HardwareAddr{0, 1, 2, 3, 4, 5}})
+	assert.Equal(t, pxe.Boot{Action: pxe.ActionRefuse, Reason: "not ours"}, other)
+	assert.Equal(t, other, parsed.conf.Booter.Boot(t.Context(), pxe.Machine{}))
+	require.Len(t, parsed.conf.DHCP.Reservations, 1)
+	assert.Equal(t, mac, parsed.conf.DHCP.Reservations[0].MAC)
+}
+
+func TestParsePXEErrors(t *testing.T) {
+	const head = "interface: eth1\naddress: 172.22.0.1\n"
+	for text, want := range map[string]string{
+		"":                                    "pxe.yaml: interface and address are required; name the provisioning interface and this machine's address on it",
+		head + "bot: [x]\n":                   "pxe.yaml:3: field bot not found; docs/pxe.md lists the fields",
+		"interface: eth1\naddress: here\n":    `pxe.yaml:2: "here" is not an IPv4 address; write it like 172.22.0.1`,
+		head + "default: {action: wipe}\n":    `pxe.yaml:3: action "wipe" is unknown; use refuse, disk, inspect or ramdisk`,
+		head + "default: {action: inspect}\n": "pxe.yaml: default: action inspect boots nothing; give kernel and initrd, or script",
+		head + "machines:\n  nobody: {action: disk}\n":     `pxe.yaml:4: "nobody" is not a MAC address; write it like "52:54:00:12:34:56"`,
+		head + "dhcp:\n  subnets:\n  - {pool: 1.2.3.4}\n":  `pxe.yaml:5: "1.2.3.4" is not a range; write it like 172.22.0.100-172.22.0.199`,
+		head + "dhcp: {foreign: fight}\n":                  `pxe.yaml: dhcp.foreign: "fight" is unknown; use silent or proxy`,
+		head + "default: {action: disk}\n---\nsecond: 1\n": "pxe.yaml: holds a second document; keep one",
+	} {
+		_, err := parsePXE("pxe.yaml", []byte(text))
+		assert.EqualError(t, err, want)
+	}
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/api"
+)
+
+// daemonSays serves a document and returns the socket.
+func daemonSays(t *testing.T, d status.Document) string {
+	socket := filepath.Join(t.TempDir(), "s")
+	ready, ended := make(chan struct{}), make(chan error)
+	s := &api.Server{Socket: socket, Document: func() status.Document { return d }, Reload: func() {}, Ready: func() { close(ready) }, Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() { cancel(); assert.NoError(t, <-ended) })
+	<-ready
+	return socket
+}
+
+func TestStatusCommand(t *testing.T) {
+	ready := status.Document{Version: "0.1.0", Name: "firstlight-ab12", State: status.StateReady}
+	failed := status.Document{Version: "0.1.0", State: status.StateFailed, Summary: "site-read: site.yaml:2: unknown key"}
+	for _, c := range []struct {
+		name string
+		d    status.Document
+		args []string
+		code int
+	}{
+		{"text", ready, nil, 0},
+		{"json", ready, []string{"-o", "json"}, 0},
+		{"wait for what is ready", ready, []string{"--wait"}, 0},
+		{"wait for what stopped", failed, []string{"--wait"}, 1},
+		{"only asking is no failure", failed, nil, 0},
+		{"unknown format", ready, []string{"-o", "xml"}, 2},
+		{"unknown flag", ready, []string{"--nonsense"}, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := append([]string{"status", "--socket", daemonSays(t, c.d)}, c.args...)
+			assert.Equal(t, c.code, run(t.Context(), args))
+		})
+	}
+}
+
+func TestStatusJSONIsTheDocument(t *testing.T) {
+	want := status.Document{Version: "0.1.0", Name: "firstlight-ab12", State: status.StateReady, Stages: []status.Stage{{Name: "links-up"}}}
+	cmd := newStatusCommand()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"-o", "json", "--socket", daemonSays(t, want)})
+	require.NoError(t, cmd.ExecuteContext(t.Context()))
+	var got status.Document
+	require.NoError(t, json.Unmarshal(out.Bytes(), &got))
+	assert.Equal(t, want, got)
+}
+
+func TestNoDaemonIsOneLine(t *testing.T) {
+	for _, command := range []string{"status", "reload"} {
+		assert.Equal(t, 1, run(t.Context(), []string{command, "--socket", filepath.Join(t.TempDir(), "none")}))
+	}
+}

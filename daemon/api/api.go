@@ -1,0 +1,154 @@
+// Package api serves the appliance's status on a unix socket, and asks for it. Whoever
+// may open the socket is root on the appliance; it is no network service.
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+// Server answers GET /v1/status and POST /v1/reload.
+type Server struct {
+	Socket   string                 // path; status.SocketPath on the appliance
+	Document func() status.Document // must not block
+	Reload   func()                 // read the site again and look at every stage anew
+	Ready    func()                 // called when the socket answers; may be nil
+	Log      *slog.Logger
+}
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	if err := os.MkdirAll(filepath.Dir(s.Socket), 0o755); err != nil {
+		return fmt.Errorf("make folder of %s: %w", s.Socket, err)
+	}
+	// A socket that a killed daemon left answers nobody and keeps the name taken.
+	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove old socket: %w", err)
+	}
+	l, err := net.Listen("unix", s.Socket)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", s.Socket, err)
+	}
+	if err := os.Chmod(s.Socket, 0o600); err != nil {
+		l.Close()
+		return fmt.Errorf("close %s to others: %w", s.Socket, err)
+	}
+	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if s.Ready != nil {
+		s.Ready()
+	}
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", s.Socket, err)
+	}
+	return nil
+}
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetIndent("", "  ")
+		if err := e.Encode(s.Document()); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(b.Bytes())
+	})
+	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, _ *http.Request) {
+		s.Log.Info("reload asked")
+		s.Reload()
+		w.WriteHeader(http.StatusAccepted)
+	})
+	return mux
+}
+
+// Client asks the daemon behind Socket.
+type Client struct {
+	Socket string
+}
+
+// Status asks for the document.
+func (c Client) Status(ctx context.Context) (status.Document, error) {
+	var d status.Document
+	body, err := c.do(ctx, http.MethodGet, "/v1/status")
+	if err != nil {
+		return d, err
+	}
+	if err := json.Unmarshal(body, &d); err != nil {
+		return d, fmt.Errorf("read status: %w", err)
+	}
+	return d, nil
+}
+
+// Reload makes the daemon read the site again. It returns before the site is read.
+func (c Client) Reload(ctx context.Context) error {
+	_, err := c.do(ctx, http.MethodPost, "/v1/reload")
+	return err
+}
+
+// Wait asks until the appliance is ready, and returns the last document. It ends with an
+// error when ctx does, or when the appliance says that only a person can mend it.
+func (c Client) Wait(ctx context.Context) (status.Document, error) {
+	var last status.Document
+	for {
+		d, err := c.Status(ctx)
+		switch {
+		case err == nil && d.State == status.StateReady:
+			return d, nil
+		case err == nil && d.State == status.StateFailed:
+			return d, fmt.Errorf("the appliance stopped: %s", d.Summary)
+		case err == nil:
+			last = d
+		}
+		select {
+		case <-ctx.Done():
+			if err != nil && last.Version == "" {
+				return last, err
+			}
+			return last, fmt.Errorf("not ready in time: %s", last.Summary)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (c Client) do(ctx context.Context, method, path string) ([]byte, error) {
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", c.Socket)
+		}}}
+	req, err := http.NewRequestWithContext(ctx, method, "http://firstlight"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the daemon at %s: %w", c.Socket, errors.Unwrap(err))
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	if err != nil {
+		return nil, fmt.Errorf("read answer of %s: %w", c.Socket, err)
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("ask the daemon at %s: %s: %s", c.Socket, resp.Status, bytes.TrimSpace(body))
+	}
+	return body, nil
+}

@@ -1,0 +1,109 @@
+// Package apply keeps sets of objects in a Kubernetes API as they are wanted: by
+// server-side apply, each set under the name of its owner. Which fields are whose is the
+// API server's knowledge (metadata.managedFields), not ours.
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Annotation holds the digest of what was applied last. It tells a set that is current
+// from one that must be applied again; it is no lock and holds nothing secret.
+const Annotation = "firstlight.dev/applied"
+
+// Set is objects that belong together, in the order in which they are applied.
+type Set struct {
+	Owner   string // field manager
+	Objects []*unstructured.Unstructured
+}
+
+// New makes a set of typed or unstructured objects. What only the server may say (status,
+// creationTimestamp) is left out, and every object carries the digest of the rest.
+func New(owner string, objects ...client.Object) (Set, error) {
+	s := Set{Owner: owner}
+	for _, o := range objects {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			return Set{}, fmt.Errorf("convert %s: %w", name(o), err)
+		}
+		u := &unstructured.Unstructured{Object: content}
+		if u.GetKind() == "" || u.GetAPIVersion() == "" {
+			return Set{}, fmt.Errorf("object %q says neither kind nor API version", o.GetName())
+		}
+		unstructured.RemoveNestedField(u.Object, "status")
+		unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+		unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "creationTimestamp")
+		digest, err := digestOf(u)
+		if err != nil {
+			return Set{}, err
+		}
+		annotations := u.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[Annotation] = digest
+		u.SetAnnotations(annotations)
+		s.Objects = append(s.Objects, u)
+	}
+	return s, nil
+}
+
+// Current is nil if every object is there as it was last applied from this set. Otherwise
+// it says which is not.
+func (s Set) Current(ctx context.Context, c client.Client) error {
+	for _, want := range s.Objects {
+		have := &unstructured.Unstructured{}
+		have.SetGroupVersionKind(want.GroupVersionKind())
+		err := c.Get(ctx, client.ObjectKeyFromObject(want), have)
+		switch {
+		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+			return fmt.Errorf("%s does not exist", name(want))
+		case err != nil:
+			return fmt.Errorf("read %s: %w", name(want), err)
+		case have.GetAnnotations()[Annotation] != want.GetAnnotations()[Annotation]:
+			return fmt.Errorf("%s is not as wanted", name(want))
+		}
+	}
+	return nil
+}
+
+// Apply writes every object of the set and goes on after a refusal, so that one bad
+// object keeps none of the others back. It returns all refusals.
+func (s Set) Apply(ctx context.Context, c client.Client) error {
+	var all []error
+	for _, o := range s.Objects {
+		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), client.FieldOwner(s.Owner), client.ForceOwnership)
+		if err != nil {
+			all = append(all, fmt.Errorf("apply %s: %w", name(o), err))
+		}
+	}
+	return errors.Join(all...)
+}
+
+func digestOf(u *unstructured.Unstructured) (string, error) {
+	text, err := json.Marshal(u.Object) // keys are sorted
+	if err != nil {
+		return "", fmt.Errorf("encode %s: %w", name(u), err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+func name(o client.Object) string {
+	kind := o.GetObjectKind().GroupVersionKind().Kind
+	if o.GetNamespace() == "" {
+		return fmt.Sprintf("%s %s", kind, o.GetName())
+	}
+	return fmt.Sprintf("%s %s/%s", kind, o.GetNamespace(), o.GetName())
+}

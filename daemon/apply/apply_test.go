@@ -1,0 +1,67 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+func configMap(name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: name},
+		Data:       map[string]string{"key": value},
+	}
+}
+
+func TestSetIsCurrentOnlyAsItWasApplied(t *testing.T) {
+	ctx, c := context.Background(), fake.NewClientBuilder().Build()
+	set, err := New("test", configMap("a", "1"), configMap("b", "1"))
+	require.NoError(t, err)
+	assert.EqualError(t, set.Current(ctx, c), "ConfigMap metal3/a does not exist")
+	require.NoError(t, set.Apply(ctx, c))
+	require.NoError(t, set.Current(ctx, c))
+	require.NoError(t, set.Apply(ctx, c), "applying again is harmless")
+
+	changed, err := New("test", configMap("a", "1"), configMap("b", "2"))
+	require.NoError(t, err)
+	assert.EqualError(t, changed.Current(ctx, c), "ConfigMap metal3/b is not as wanted")
+	require.NoError(t, changed.Apply(ctx, c))
+	require.NoError(t, changed.Current(ctx, c))
+	var b corev1.ConfigMap
+	require.NoError(t, c.Get(ctx, client.ObjectKey{Namespace: "metal3", Name: "b"}, &b))
+	assert.Equal(t, "2", b.Data["key"])
+}
+
+func TestARefusalKeepsNoOtherObjectBack(t *testing.T) {
+	ctx, calls := context.Background(), 0
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if calls++; calls == 1 {
+				return errors.New("refused by policy")
+			}
+			return c.Apply(ctx, o, opts...)
+		},
+	}).Build()
+	set, err := New("test", configMap("a", "1"), configMap("b", "1"))
+	require.NoError(t, err)
+	assert.EqualError(t, set.Apply(ctx, c), "apply ConfigMap metal3/a: refused by policy")
+	assert.EqualError(t, set.Current(ctx, c), "ConfigMap metal3/a does not exist")
+	require.NoError(t, c.Get(ctx, client.ObjectKey{Namespace: "metal3", Name: "b"}, &corev1.ConfigMap{}))
+}
+
+func TestNewRefusesAnObjectWithoutKind(t *testing.T) {
+	o := configMap("a", "1")
+	o.TypeMeta = metav1.TypeMeta{}
+	_, err := New("test", o)
+	assert.EqualError(t, err, `object "a" says neither kind nor API version`)
+}

@@ -1,0 +1,65 @@
+// Package bringup makes facts true, one after the other, and keeps them so. It knows
+// what a stage is and nothing of what any stage does: not of networks, not of Kubernetes.
+//
+// A stage asks the world whether its fact holds and only acts when it does not. There is
+// no first-boot flag and no list of what was done: the plan runs from its beginning at
+// every boot, and a power cut is the ordinary path.
+package bringup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Stage is a fact and the way to make it true.
+type Stage struct {
+	Name string // a fact: links-up
+	Fact string // the same as a sentence
+	Why  string // why it is a stage, and why it stands where it does
+
+	// Done asks the world, at every boot and again while serving. Nil says that the fact
+	// holds. Any other answer says what is missing, in words fit for the console: Wait for
+	// what will come by itself, Permanent for what only a person can mend, any other error
+	// for what Do may mend. It must return soon and change nothing.
+	Done func(ctx context.Context) error
+
+	// Do makes the fact true, or starts what will; Done is asked again afterwards. It may
+	// be cut off anywhere and is then called again. It tells report what it is doing.
+	// Nil when the stage only waits.
+	Do func(ctx context.Context, report Report) error
+
+	// Recheck is how long an answer of Done is believed once it was nil; zero: 10 s.
+	Recheck time.Duration
+}
+
+// Report shows what a stage is doing: "importing image 3 of 7".
+type Report func(doing string)
+
+// Wait is the error of a fact that will become true by itself.
+func Wait(format string, args ...any) error { return &waitError{fmt.Sprintf(format, args...)} }
+
+type waitError struct{ what string }
+
+func (e *waitError) Error() string { return e.what }
+
+// Waits tells whether err was made by Wait.
+func Waits(err error) bool { var w *waitError; return errors.As(err, &w) }
+
+// Permanent marks an error that retrying cannot mend: the plan stops there until it is
+// told to look again (Runner.Again) or the next boot.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+// IsPermanent tells whether err was marked by Permanent.
+func IsPermanent(err error) bool { var p *permanentError; return errors.As(err, &p) }

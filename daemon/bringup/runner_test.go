@@ -1,0 +1,322 @@
+package bringup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// world is what a plan acts on: it outlives every runner, as a machine outlives a power cut.
+type world struct {
+	facts []int // parts of each fact that are true; a fact holds with partsOfFact
+	dos   []int // times each stage acted
+	budge int   // acts left before the power goes; negative: it stays
+	mu    sync.Mutex
+}
+
+const partsOfFact = 3
+
+func newWorld(stages int) *world {
+	return &world{facts: make([]int, stages), dos: make([]int, stages), budge: -1}
+}
+
+// cell is a variable that a test changes under a running plan.
+type cell[T any] struct {
+	mu sync.Mutex
+	v  T
+}
+
+func (c *cell[T]) set(v T) { c.mu.Lock(); defer c.mu.Unlock(); c.v = v }
+func (c *cell[T]) get() T  { c.mu.Lock(); defer c.mu.Unlock(); return c.v }
+
+// cut ends the goroutine that runs the plan when the budget of acts is used up.
+func (w *world) cut() {
+	if w.budge == 0 {
+		runtime.Goexit()
+	}
+	w.budge--
+}
+
+func (w *world) lose(fact int) { w.mu.Lock(); defer w.mu.Unlock(); w.facts[fact] = 0 }
+
+func (w *world) plan(t *testing.T) []Stage {
+	var plan []Stage
+	for i := range w.facts {
+		plan = append(plan, Stage{
+			Name: fmt.Sprintf("fact-%d", i),
+			Done: func(context.Context) error {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.cut()
+				if w.facts[i] < partsOfFact {
+					return fmt.Errorf("%d of %d parts", w.facts[i], partsOfFact)
+				}
+				return nil
+			},
+			Do: func(_ context.Context, report Report) error {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				for j := range i {
+					assert.Equal(t, partsOfFact, w.facts[j], "stage %d acts before fact %d holds", i, j)
+				}
+				assert.Less(t, w.facts[i], partsOfFact, "stage %d acts although its fact holds", i)
+				w.dos[i]++
+				for w.facts[i] < partsOfFact {
+					w.cut()
+					report(fmt.Sprintf("part %d", w.facts[i]))
+					w.facts[i]++
+				}
+				w.cut()
+				return nil
+			},
+		})
+	}
+	return plan
+}
+
+// boot runs the plan until it is ready or the power goes, and tells which.
+func boot(t *testing.T, w *world) (ready bool) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := &Runner{Plan: w.plan(t), Log: quiet, Changed: func(s Snapshot) {
+			if s.State == status.StateReady {
+				ready = true
+				cancel()
+			}
+		}}
+		go func() {
+			defer cancel()
+			_ = r.Run(ctx)
+		}()
+		<-ctx.Done()
+		synctest.Wait()
+	})
+	return ready
+}
+
+func TestPowerCutAtEveryPoint(t *testing.T) {
+	const stages = 4
+	whole := newWorld(stages)
+	whole.budge = 1 << 20
+	require.True(t, boot(t, whole))
+	acts := 1<<20 - whole.budge
+	require.Greater(t, acts, stages*partsOfFact)
+	for at := range acts {
+		w := newWorld(stages)
+		w.budge = at
+		require.False(t, boot(t, w), "cut after %d acts", at)
+		w.budge = -1
+		require.True(t, boot(t, w), "boot after a cut after %d acts", at)
+		before := slices.Clone(w.dos)
+		require.True(t, boot(t, w))
+		assert.Equal(t, before, w.dos, "the third boot acted although all was true")
+	}
+}
+
+func TestManyPowerCuts(t *testing.T) {
+	for seed := range uint64(50) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		w := newWorld(1 + rnd.IntN(8))
+		for range 200 {
+			w.budge = rnd.IntN(4 * len(w.facts))
+			if boot(t, w) {
+				break
+			}
+			if rnd.IntN(3) == 0 { // and something else breaks meanwhile
+				w.facts[rnd.IntN(len(w.facts))] = 0
+			}
+		}
+		w.budge = -1
+		require.True(t, boot(t, w), "seed %d", seed)
+		for i, parts := range w.facts {
+			assert.Equal(t, partsOfFact, parts, "fact %d, seed %d", i, seed)
+		}
+	}
+}
+
+// start runs a runner inside a synctest bubble and ends it with the test.
+func start(t *testing.T, plan []Stage) *Runner {
+	r := &Runner{Plan: plan, Log: quiet}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+	synctest.Wait()
+	return r
+}
+
+func TestAFallenFactIsNoticedAndMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		r := start(t, w.plan(t))
+		require.Equal(t, status.StateReady, r.Snapshot().State)
+		w.lose(1)
+		time.Sleep(recheckDefault + time.Second)
+		synctest.Wait()
+		assert.Equal(t, []int{1, 2, 1}, w.dos)
+		assert.Equal(t, status.StateReady, r.Snapshot().State)
+		assert.Equal(t, 2, r.Snapshot().Stages[1].Attempts)
+	})
+}
+
+func TestAFallenFactIsNoticedWhileALaterStageWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		plan := append(w.plan(t), Stage{Name: "never", Done: func(context.Context) error { return Wait("a link") }})
+		r := start(t, plan)
+		require.Equal(t, status.StateWorking, r.Snapshot().State)
+		w.lose(0)
+		time.Sleep(recheckDefault + retryWaitCap + time.Second)
+		synctest.Wait()
+		assert.Equal(t, []int{2}, w.dos)
+		assert.Equal(t, "a link", r.Snapshot().Stages[1].Waiting)
+	})
+}
+
+func TestDegradedWhileAFactThatHeldIsBroken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken cell[error]
+		r := start(t, []Stage{{Name: "a", Done: func(context.Context) error { return broken.get() }}})
+		require.Equal(t, status.StateReady, r.Snapshot().State)
+		broken.set(errors.New("gone"))
+		time.Sleep(recheckDefault + time.Second)
+		s := r.Snapshot()
+		assert.Equal(t, status.StateDegraded, s.State)
+		assert.Equal(t, status.StateDegraded, s.Stages[0].State)
+		assert.Equal(t, "gone", s.Stages[0].Error)
+	})
+}
+
+func TestPermanentErrorStopsUntilAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, later := 0, 0
+		bad := cell[error]{v: Permanent(errors.New("site.yaml:3: unknown key"))}
+		r := start(t, []Stage{
+			{Name: "site-read", Done: func(context.Context) error { asked++; return bad.get() }, Do: func(context.Context, Report) error {
+				t.Error("acted on what only a person can mend")
+				return nil
+			}},
+			{Name: "later", Done: func(context.Context) error { later++; return nil }},
+		})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		s := r.Snapshot()
+		assert.Equal(t, status.StateFailed, s.State)
+		assert.Equal(t, "site.yaml:3: unknown key", s.Stages[0].Error)
+		assert.Equal(t, status.StateWaiting, s.Stages[1].State)
+		assert.Equal(t, 1, asked)
+		assert.Zero(t, later)
+		bad.set(nil)
+		r.Again()
+		synctest.Wait()
+		assert.Equal(t, status.StateReady, r.Snapshot().State)
+		assert.Empty(t, r.Snapshot().Stages[0].Error)
+	})
+}
+
+func TestPaceOfRetries(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		err        error
+		limit      time.Duration
+		doesItself bool
+	}{
+		{"what comes by itself is looked at often", Wait("node"), retryWaitCap, false},
+		{"what went wrong is tried more and more rarely", errors.New("broken"), retryErrorCap, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked []time.Time
+				acted := 0
+				start(t, []Stage{{Name: "a",
+					Done: func(context.Context) error { asked = append(asked, time.Now()); return c.err },
+					Do:   func(context.Context, Report) error { acted++; return c.err },
+				}})
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				require.Greater(t, len(asked), 10)
+				var pauses []time.Duration
+				for i := 1; i < len(asked); i++ {
+					pauses = append(pauses, asked[i].Sub(asked[i-1]))
+				}
+				assert.Equal(t, retryFirst, pauses[0])
+				assert.True(t, slices.IsSorted(pauses), "pauses shrink: %v", pauses)
+				assert.Equal(t, c.limit, slices.Max(pauses))
+				if c.doesItself {
+					assert.Equal(t, len(asked), acted)
+				} else {
+					assert.Zero(t, acted, "acted on what comes by itself")
+				}
+			})
+		})
+	}
+}
+
+func TestTheErrorStaysVisibleThroughRetriesAndGoesWhenTrue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("import pause: no space left")
+		fail := cell[error]{v: full}
+		release := make(chan struct{})
+		done := false
+		r := start(t, []Stage{{Name: "images-present",
+			Done: func(context.Context) error {
+				if done {
+					return nil
+				}
+				return errors.New("pause is missing")
+			},
+			Do: func(ctx context.Context, report Report) error {
+				if err := fail.get(); err != nil {
+					return err
+				}
+				report("importing pause")
+				<-release
+				done = true
+				return nil
+			}}})
+		assert.Equal(t, full.Error(), r.Snapshot().Stages[0].Error)
+		fail.set(nil)
+		time.Sleep(time.Second)
+		s := r.Snapshot().Stages[0]
+		assert.Equal(t, "import pause: no space left", s.Error)
+		assert.Equal(t, "importing pause", s.Waiting)
+		assert.Equal(t, 2, s.Attempts)
+		close(release)
+		synctest.Wait()
+		s = r.Snapshot().Stages[0]
+		assert.Equal(t, status.StateReady, s.State)
+		assert.Empty(t, s.Error+s.Waiting)
+	})
+}
+
+func TestRunEndsInTheMiddleOfAStage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Runner{Log: quiet, Plan: []Stage{{Name: "a",
+			Done: func(context.Context) error { return errors.New("missing") },
+			Do:   func(ctx context.Context, _ Report) error { <-ctx.Done(); return ctx.Err() },
+		}}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, r.Run(ctx))
+		s := r.Snapshot().Stages[0]
+		assert.Empty(t, s.Error, "being told to stop is not an error of the stage")
+	})
+}

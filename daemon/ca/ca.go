@@ -1,0 +1,273 @@
+// Package ca is the appliance's own certificate authority: minted on the box at its
+// first boot, kept on DATA, never part of an image. Every TLS server of the appliance
+// that Kubernetes does not look after (Ironic, the registry, the REST API) has its
+// certificate from here, and every node and ramdisk is given its root.
+package ca
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Lifetimes. A site may have no clock worth the name, on the appliance or on a node whose
+// battery is empty: certificates are valid from long ago, so that only a clock decades off
+// refuses them, and the root outlives the hardware.
+const (
+	rootLife  = 30 * 365 * 24 * time.Hour
+	leafLife  = 365 * 24 * time.Hour
+	renewLeft = leafLife / 3 // a leaf with less than this left is replaced
+)
+
+// notBefore is the start of every certificate: older than any firmware's default clock
+// that is not zero, and the same everywhere so that nothing depends on the clock.
+var notBefore = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Authority signs certificates. Its zero value is not usable; see Open.
+type Authority struct {
+	dir  string
+	cert *x509.Certificate
+	key  crypto.Signer
+	now  func() time.Time
+}
+
+// Open reads the authority in dir (ca.crt, ca.key), minting it if there is none. The key
+// is written first and the certificate last, both by rename, so that a power cut leaves
+// either no authority or a whole one. A certificate that does not belong to its key is an
+// error: something else wrote there, and replacing it would cut off every node that
+// trusts it.
+func Open(dir string, now func() time.Time) (*Authority, error) {
+	a := &Authority{dir: dir, now: now}
+	certPEM, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return a, a.mint()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read certificate authority: %w", err)
+	}
+	keyPEM, err := os.ReadFile(filepath.Join(dir, "ca.key"))
+	if err != nil {
+		return nil, fmt.Errorf("read key of certificate authority: %w", err)
+	}
+	if a.cert, a.key, err = parsePair(certPEM, keyPEM); err != nil {
+		return nil, fmt.Errorf("certificate authority in %s: %w", dir, err)
+	}
+	return a, nil
+}
+
+// PEM is the root certificate, for clients.
+func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.cert.Raw) }
+
+// Pool is the root certificate, for clients in this process.
+func (a *Authority) Pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+// Names are what a certificate is valid for.
+type Names struct {
+	CommonName string
+	DNS        []string
+	Addrs      []netip.Addr
+}
+
+// Pair is a certificate and its key, both PEM.
+type Pair struct{ Cert, Key []byte }
+
+// Issue returns a pair for a server (and client) with these names. What lies in dir as
+// FILE.crt and FILE.key is returned as it is while it has these names, belongs to this
+// root and a third of its life is left; otherwise a new pair takes its place. fresh tells
+// which: who serves it must then read it again.
+func (a *Authority) Issue(file string, n Names) (pair Pair, fresh bool, err error) {
+	crt, key := filepath.Join(a.dir, file+".crt"), filepath.Join(a.dir, file+".key")
+	pair.Cert, _ = os.ReadFile(crt)
+	pair.Key, _ = os.ReadFile(key)
+	if a.serves(pair, n) {
+		return pair, false, nil
+	}
+	if pair, err = a.sign(n); err != nil {
+		return Pair{}, false, fmt.Errorf("issue certificate %s: %w", file, err)
+	}
+	if err := writeFile(key, pair.Key, 0o600); err != nil {
+		return Pair{}, false, err
+	}
+	if err := writeFile(crt, pair.Cert, 0o644); err != nil {
+		return Pair{}, false, err
+	}
+	return pair, true, nil
+}
+
+// serves tells whether a pair read from disk can be used for n.
+func (a *Authority) serves(p Pair, n Names) bool {
+	cert, _, err := parsePair(p.Cert, p.Key)
+	if err != nil || cert.CheckSignatureFrom(a.cert) != nil || cert.Subject.CommonName != n.CommonName {
+		return false
+	}
+	for _, name := range n.DNS {
+		if cert.VerifyHostname(name) != nil {
+			return false
+		}
+	}
+	for _, addr := range n.Addrs {
+		if cert.VerifyHostname(addr.String()) != nil {
+			return false
+		}
+	}
+	// A clock set back must not make every certificate look forged: only the end counts.
+	return cert.NotAfter.Sub(a.now()) > renewLeft
+}
+
+func (a *Authority) mint() error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("mint key of certificate authority: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serial(),
+		Subject:               pkix.Name{CommonName: "Firstlight appliance " + serial().Text(16)[:8]},
+		NotBefore:             notBefore,
+		NotAfter:              later(a.now(), notBefore).Add(rootLife),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return fmt.Errorf("mint certificate authority: %w", err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		return err
+	}
+	a.key = key
+	keyPEM, err := encodeKey(key)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(a.dir, 0o700); err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(a.dir, "ca.key"), keyPEM, 0o600); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(a.dir, "ca.crt"), a.PEM(), 0o644)
+}
+
+func (a *Authority) sign(n Names) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial(),
+		Subject:      pkix.Name{CommonName: n.CommonName},
+		NotBefore:    notBefore,
+		NotAfter:     later(a.now(), notBefore).Add(leafLife),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:     n.DNS,
+	}
+	for _, addr := range n.Addrs {
+		template.IPAddresses = append(template.IPAddresses, addr.AsSlice())
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return Pair{}, err
+	}
+	keyPEM, err := encodeKey(key)
+	if err != nil {
+		return Pair{}, err
+	}
+	return Pair{Cert: encode("CERTIFICATE", der), Key: keyPEM}, nil
+}
+
+func parsePair(certPEM, keyPEM []byte) (*x509.Certificate, crypto.Signer, error) {
+	cb, _ := pem.Decode(certPEM)
+	kb, _ := pem.Decode(keyPEM)
+	if cb == nil || kb == nil {
+		return nil, nil, errors.New("certificate or key is not PEM")
+	}
+	cert, err := x509.ParseCertificate(cb.Bytes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("parse certificate: %w", err)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(kb.Bytes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("parse key: %w", err)
+	}
+	signer, ok := key.(*ecdsa.PrivateKey)
+	if !ok || !signer.PublicKey.Equal(cert.PublicKey) {
+		return nil, nil, errors.New("certificate and key do not belong together")
+	}
+	return cert, signer, nil
+}
+
+func encodeKey(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode key: %w", err)
+	}
+	return encode("PRIVATE KEY", der), nil
+}
+
+func encode(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// serial is 128 random bits (RFC 5280 4.1.2.2 asks for a positive number of at most 20 octets).
+func serial() *big.Int {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, crypto/rand
+	b[0] = b[0]&0x7f | 0x40
+	return new(big.Int).SetBytes(b[:])
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// writeFile replaces path whole: temporary file, fsync, rename, fsync of the folder.
+func writeFile(path string, data []byte, mode fs.FileMode) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	if _, err = tmp.Write(data); err == nil {
+		err = tmp.Chmod(mode)
+	}
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if cerr := tmp.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}

@@ -1,0 +1,128 @@
+package console
+
+import (
+	"context"
+	"flag"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+func documents() map[string]status.Document {
+	first := status.Document{Version: "0.1.0", Name: "firstlight", BootID: "b007", State: status.StateWorking, Next: "Nothing to do: it comes up by itself.",
+		Stages: []status.Stage{{Name: "data-mounted", State: status.StateWorking, Since: now}, {Name: "links-up", State: status.StateWaiting, Since: now}}}
+	waiting := first
+	waiting.Name = "firstlight-ab12"
+	waiting.Addresses = []status.Address{
+		{Role: "provisioning", Interface: "provisioning", Addresses: []string{"172.22.0.1/24"}, NICs: []status.NIC{{Name: "eno1", MAC: "52:54:00:00:00:01", Link: true}}},
+		{Role: "baremetal", Interface: "baremetal", NICs: []status.NIC{{Name: "eno2", MAC: "52:54:00:00:00:02"}}},
+		{Role: "bmc", Interface: "bmc", Addresses: []string{"10.0.0.9/24"}},
+	}
+	waiting.Stages = []status.Stage{
+		{Name: "data-mounted", State: status.StateReady, Seconds: 2.34, Attempts: 1},
+		{Name: "links-up", State: status.StateReady},
+		{Name: "images-present", State: status.StateWorking, Since: now.Add(-75 * time.Second), Attempts: 3, Waiting: "importing image 3 of 7", Error: "import coredns: no space left on device"},
+		{Name: "node-ready", State: status.StateWaiting},
+	}
+	waiting.Notes = []string{"eno3 has a link and no role; name it in site.yaml to use it"}
+	stopped := first
+	stopped.State = status.StateFailed
+	stopped.Stages = []status.Stage{{Name: "site-read", State: status.StateFailed, Since: now,
+		Error: "site.yaml:3: nam: unknown key; did you mean name?\nsite.yaml:9: nodes[0].bmc: \x1b[2Jscheme; use ipmi://"}}
+	stopped.Next = "Correct site.yaml on the stick's SITE partition."
+	ready := waiting
+	ready.State, ready.Notes = status.StateReady, nil
+	ready.Next = "Log in: ssh root@172.22.0.1"
+	ready.Stages = []status.Stage{{Name: "data-mounted", State: status.StateReady}, {Name: "node-ready", State: status.StateReady, Attempts: 1, Seconds: 11.5}}
+	ready.Nodes = []status.Node{{Name: "node-1", State: "provisioned"}, {Name: "node-2", State: "error", Error: "BMC: wrong password"}}
+	ready.Clusters = []status.Cluster{{Name: "edge", State: "installing"}}
+	broken := ready
+	broken.State = status.StateDegraded
+	broken.Stages = []status.Stage{{Name: "container-runtime", State: status.StateDegraded, Since: now.Add(-2 * time.Hour), Attempts: 1, Error: "containerd.service is failed"}}
+	return map[string]status.Document{"1-first": first, "2-waiting": waiting, "3-stopped": stopped, "4-ready": ready, "5-broken": broken}
+}
+
+func golden(t *testing.T, name, got string) {
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got)
+}
+
+func TestText(t *testing.T) {
+	for name, d := range documents() {
+		t.Run(name, func(t *testing.T) { golden(t, name+".screen", Text(d, now)) })
+	}
+}
+
+func TestChanges(t *testing.T) {
+	ds := documents()
+	var all strings.Builder
+	var last status.Document
+	for _, name := range []string{"1-first", "2-waiting", "3-stopped", "2-waiting", "4-ready", "5-broken", "4-ready"} {
+		all.WriteString("--- " + name + "\n" + Changes(last, ds[name]))
+		assert.Empty(t, Changes(ds[name], ds[name]), "%s told twice", name)
+		last = ds[name]
+	}
+	golden(t, "serial", all.String())
+}
+
+func TestFrameFitsAndNeverClears(t *testing.T) {
+	text := strings.Repeat("a line that is longer than the screen\n", 40)
+	got := frame(text, 20, 10)
+	assert.NotContains(t, got, "\x1b[2J", "clearing first flickers")
+	lines := strings.Split(got, "\r\n")
+	require.Len(t, lines, 10)
+	assert.Contains(t, lines[9], "31 more lines")
+	for _, l := range lines[1:9] {
+		assert.LessOrEqual(t, len([]rune(strings.TrimSuffix(l, "\x1b[K"))), 20)
+	}
+}
+
+func TestKernelConsoles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "active")
+	require.NoError(t, os.WriteFile(path, []byte("tty0 ttyS0 hvc0 ttyAMA1\n"), 0o644))
+	assert.Equal(t, []string{"/dev/ttyS0", "/dev/hvc0", "/dev/ttyAMA1"}, kernelConsoles(path))
+}
+
+func TestRunWritesTheFirstLineAtOnceAndOnlyChangesLater(t *testing.T) {
+	dir := t.TempDir()
+	screen, serial := filepath.Join(dir, "screen"), filepath.Join(dir, "serial")
+	for _, p := range []string{screen, serial} {
+		require.NoError(t, os.WriteFile(p, nil, 0o644))
+	}
+	drawn := make(chan struct{}, 8)
+	changed := make(chan struct{})
+	c := &Console{Changed: changed, Screens: []string{screen, filepath.Join(dir, "missing")}, Lines: []string{serial}, Log: slog.New(slog.DiscardHandler),
+		Document: func() status.Document { drawn <- struct{}{}; return documents()["1-first"] }}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	<-drawn
+	changed <- struct{}{} // taken only after the first drawing is written
+	<-drawn
+	cancel()
+	require.NoError(t, <-ended)
+	text, err := os.ReadFile(serial)
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(string(text), "firstlight 0.1.0"), "told again though nothing changed:\n%s", text)
+	text, err = os.ReadFile(screen)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "Firstlight 0.1.0")
+}

@@ -1,0 +1,198 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+// mark stands before a stage; plain ASCII, for a serial line and a text-mode font.
+func mark(s status.State) string {
+	switch s {
+	case status.StateReady:
+		return " ok "
+	case status.StateWorking:
+		return " .. "
+	case status.StateDegraded:
+		return " !! "
+	case status.StateFailed:
+		return "STOP"
+	default:
+		return "    "
+	}
+}
+
+// Text is the whole status for a person at a screen, at the moment now.
+func Text(d status.Document, now time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Firstlight %s   %s   %s\n\n", d.Version, d.Name, headline(d.State))
+	for _, a := range d.Addresses {
+		writeAddress(&b, a)
+	}
+	if len(d.Addresses) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, s := range d.Stages {
+		writeStage(&b, s, now)
+	}
+	for _, n := range d.Nodes {
+		fmt.Fprintf(&b, "node %-17s %s%s\n", n.Name, n.State, prefixed(": ", n.Error))
+	}
+	for _, c := range d.Clusters {
+		fmt.Fprintf(&b, "cluster %-14s %s%s\n", c.Name, c.State, prefixed(": ", c.Error))
+	}
+	if len(d.Notes) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, n := range d.Notes {
+		fmt.Fprintf(&b, "Note: %s\n", n)
+	}
+	if d.Next != "" {
+		fmt.Fprintf(&b, "\n%s\n", d.Next)
+	}
+	return b.String()
+}
+
+func headline(s status.State) string {
+	switch s {
+	case status.StateReady:
+		return "Ready"
+	case status.StateDegraded:
+		return "Something broke and is being mended"
+	case status.StateFailed:
+		return "Stopped: needs you"
+	default:
+		return "Coming up"
+	}
+}
+
+func writeAddress(b *strings.Builder, a status.Address) {
+	addresses := strings.Join(a.Addresses, " ")
+	if addresses == "" {
+		addresses = "no address yet"
+	}
+	var nics []string
+	for _, n := range a.NICs {
+		link := "link"
+		if !n.Link {
+			link = "no link"
+		}
+		nics = append(nics, fmt.Sprintf("%s %s, %s", n.Name, n.MAC, link))
+	}
+	if len(nics) == 0 {
+		nics = []string{"no NIC"}
+	}
+	fmt.Fprintf(b, "%-13s %-18s (%s)\n", a.Role, addresses, strings.Join(nics, "; "))
+}
+
+func writeStage(b *strings.Builder, s status.Stage, now time.Time) {
+	fmt.Fprintf(b, "[%s] %s", mark(s.State), s.Name)
+	indent := "\n         "
+	switch s.State {
+	case status.StateWaiting:
+	case status.StateReady:
+		if s.Attempts > 0 {
+			fmt.Fprintf(b, ", %s", seconds(s.Seconds))
+		}
+	default:
+		if s.State != status.StateFailed {
+			fmt.Fprintf(b, ", for %s", since(now.Sub(s.Since)))
+		}
+		if s.Waiting != "" {
+			b.WriteString(indent + oneBlock(s.Waiting, indent))
+		}
+		if s.Error != "" {
+			b.WriteString(indent + oneBlock(s.Error, indent))
+		}
+	}
+	b.WriteByte('\n')
+}
+
+// Changes is what a serial console is told when the status goes from before to after: one
+// line per stage that moved, nothing when nothing did.
+func Changes(before, after status.Document) string {
+	var b strings.Builder
+	old := map[string]status.Stage{}
+	for _, s := range before.Stages {
+		old[s.Name] = s
+	}
+	if before.Version == "" || before.Name != after.Name {
+		fmt.Fprintf(&b, "firstlight %s: %s, boot %s\n", after.Version, after.Name, after.BootID)
+	}
+	for _, s := range after.Stages {
+		o := old[s.Name]
+		switch {
+		case s.State == status.StateWaiting:
+		case s.State == status.StateReady:
+			if o.State == status.StateReady && o.Attempts == s.Attempts {
+				continue
+			}
+			fmt.Fprintf(&b, "firstlight: %s: ok, %s\n", s.Name, seconds(s.Seconds))
+		case s.Error != "" && (s.Error != o.Error || s.State != o.State):
+			fmt.Fprintf(&b, "firstlight: %s: %s\n", s.Name, oneBlock(s.Error, "\nfirstlight: "+s.Name+": "))
+		case s.Waiting != "" && s.Waiting != o.Waiting:
+			fmt.Fprintf(&b, "firstlight: %s: %s\n", s.Name, oneBlock(s.Waiting, "\nfirstlight: "+s.Name+": "))
+		}
+	}
+	for _, a := range after.Addresses {
+		if line := addressLine(a); !contains(before.Addresses, line) {
+			fmt.Fprintf(&b, "firstlight: %s\n", line)
+		}
+	}
+	for _, n := range after.Notes {
+		if !slices.Contains(before.Notes, n) {
+			fmt.Fprintf(&b, "firstlight: note: %s\n", n)
+		}
+	}
+	if before.State != after.State {
+		fmt.Fprintf(&b, "firstlight: %s. %s\n", headline(after.State), after.Next)
+	}
+	return b.String()
+}
+
+func addressLine(a status.Address) string {
+	var b strings.Builder
+	writeAddress(&b, a)
+	return strings.Join(strings.Fields(b.String()), " ")
+}
+
+func contains(as []status.Address, line string) bool {
+	return slices.ContainsFunc(as, func(a status.Address) bool { return addressLine(a) == line })
+}
+
+// oneBlock keeps the lines of a text that has several (all mistakes of a site) under each
+// other, and takes out what could move the cursor.
+func oneBlock(s, separator string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r != '\n' && (r < ' ' || r >= 0x7f && r < 0xa0) {
+			return '?'
+		}
+		return r
+	}, strings.TrimRight(s, "\n"))
+	return strings.ReplaceAll(clean, "\n", separator)
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + oneBlock(s, " ")
+}
+
+func seconds(s float64) string { return fmt.Sprintf("%.1f s", s) }
+
+func since(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 s" // the clock was set back meanwhile
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	default:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+}

@@ -1,0 +1,309 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/api"
+	"firstlight.dev/firstlight/daemon/bringup"
+	"firstlight.dev/firstlight/daemon/console"
+	"firstlight.dev/firstlight/daemon/host"
+	"firstlight.dev/firstlight/daemon/host/timeserver"
+	"firstlight.dev/firstlight/daemon/kube"
+)
+
+// JournalName is the history of the plan, on DATA.
+const JournalName = "journal.json"
+
+// Daemon is everything that runs on the appliance under one name.
+type Daemon struct {
+	log     *slog.Logger
+	host    *host.Host
+	kube    *kube.Cluster
+	metal   *metal
+	runner  *bringup.Runner
+	journal *bringup.Journal
+	started time.Time
+	bootID  string
+
+	drawn    chan struct{} // kicks the console
+	notified chan struct{} // kicks sd_notify
+}
+
+// New wires the daemon.
+func New(log *slog.Logger) *Daemon {
+	d := &Daemon{log: log, host: &host.Host{Log: log}, kube: kube.New(kube.Defaults()), started: time.Now(), bootID: bootID(),
+		drawn: make(chan struct{}, 1), notified: make(chan struct{}, 1)}
+	d.journal = &bringup.Journal{Path: filepath.Join(stick.DataDir, JournalName), Log: log, Ready: d.stands("data-mounted")}
+	d.host.OnSite = d.take
+	d.metal = newMetal(log, d.host.Site, d.host.MachineID, d.kube)
+	d.journal.Begin(d.bootID, assets.Version, d.started)
+	d.runner = &bringup.Runner{Plan: Plan(d.host, d.kube, d.metal), Log: log, Changed: d.changed}
+	return d
+}
+
+// take hands the site to the parts that follow it. It runs within the stage site-read, so
+// that no later stage sees half of it.
+func (d *Daemon) take(s *site.Site) {
+	c := kube.Defaults()
+	c.Address = s.Networks.Provisioning.Address
+	c.PodCIDR, c.ServiceCIDR = s.Appliance.PodCIDR, s.Appliance.ServiceCIDR
+	for _, role := range []string{host.Baremetal, host.Provisioning, host.BMC} {
+		if n := s.Networks.Role(role); n != nil {
+			c.Nameservers = append(c.Nameservers, n.DNS...)
+		}
+	}
+	c.Nameservers = c.Nameservers[:min(len(c.Nameservers), 3)] // resolv.conf(5): at most three
+	d.kube.Config = c
+}
+
+// Run brings the appliance up and serves until ctx ends. What only shows or serves is
+// started again when it fails; it never takes the plan down with it.
+func (d *Daemon) Run(ctx context.Context) error {
+	lock, err := only(filepath.Join(stick.RunDir, "firstlightd.lock"))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	parts := []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"console", (&console.Console{Document: d.Document, Changed: d.drawn, Hidden: d.hidden, Log: d.log}).Run},
+		{"api", (&api.Server{Socket: status.SocketPath, Document: d.Document, Reload: d.reload, Ready: d.ready, Log: d.log}).Run},
+		{"systemd", d.notify},
+		{"journal", d.journal.Run},
+		{"plan", d.runner.Run},
+		{"lease", d.host.Lease},
+		{"time", d.serveTime},
+		{"pxe", func(ctx context.Context) error { return d.metal.serve(ctx, d.stands("links-up")) }},
+		{"hosts", func(ctx context.Context) error { return d.metal.watch(ctx, d.stands("metal3-ready")) }},
+		{"handover", func(ctx context.Context) error { return d.metal.lead(ctx, d.stands("site-handed-over")) }},
+	}
+	var wg sync.WaitGroup
+	for _, p := range parts {
+		wg.Go(func() { d.keep(ctx, p.name, p.run) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// only takes a lock that ends with the process: a second daemon, started by hand beside the
+// unit's, would fight it for every fact.
+func only(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make folder of %s: %w", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w: the daemon runs already; see firstlightd status", path, err)
+	}
+	return f, nil
+}
+
+// keep runs a part until ctx ends, again after each failure.
+func (d *Daemon) keep(ctx context.Context, name string, run func(context.Context) error) {
+	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+		err := run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		d.log.Error("part ended", "part", name, "error", err, "again", pause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Document is the appliance's status at this moment.
+func (d *Daemon) Document() status.Document {
+	s := d.runner.Snapshot()
+	doc := status.Document{
+		Name: d.host.Hostname(), Version: assets.Version, BootID: d.bootID, MachineID: d.host.MachineID(),
+		State: s.State, Since: s.Since, Started: d.started, Stages: s.Stages,
+		Addresses: d.host.Addresses(), Notes: d.host.Notes(),
+		Nodes: d.metal.Nodes(), Clusters: []status.Cluster{},
+	}
+	if doc.State == "" {
+		doc.State, doc.Since = status.StateWorking, d.started
+	}
+	doc.Summary, doc.Next = summary(doc), next(doc, len(d.host.Site().Access.SSHKeys) > 0)
+	return doc
+}
+
+// summary is what the appliance does or waits for, in one sentence.
+func summary(d status.Document) string {
+	for _, s := range d.Stages {
+		if s.State == status.StateReady {
+			continue
+		}
+		what := s.Waiting
+		if what == "" {
+			what = s.Error
+		}
+		if what == "" {
+			what = "looking"
+		}
+		first, _, _ := strings.Cut(what, "\n")
+		return s.Name + ": " + first
+	}
+	return "Ready"
+}
+
+// next is what a person can do now.
+func next(d status.Document, hasKeys bool) string {
+	switch d.State {
+	case status.StateFailed:
+		for _, s := range d.Stages {
+			if s.State == status.StateFailed && s.Name == "site-read" {
+				return "Correct site.yaml on the stick's SITE partition, then restart this machine."
+			}
+		}
+		return "Mend what is named above, then restart this machine."
+	case status.StateReady:
+		if hasKeys {
+			for _, a := range slices.Backward(d.Addresses) { // baremetal, the owner's network, is the last
+				if len(a.Addresses) > 0 {
+					addr, _, _ := strings.Cut(a.Addresses[0], "/")
+					return "Log in: ssh root@" + addr
+				}
+			}
+		}
+		return "Power on the servers on the provisioning network."
+	default:
+		return "Nothing to do: it comes up by itself."
+	}
+}
+
+func (d *Daemon) changed(s bringup.Snapshot) {
+	d.journal.Note(s)
+	for _, c := range []chan struct{}{d.drawn, d.notified} {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// reload takes up an edited site and whatever a person has mended.
+func (d *Daemon) reload() {
+	d.host.Reload()
+	d.runner.Again()
+}
+
+func (d *Daemon) hidden() bool { return d.host.Site().Access.Console == "none" }
+
+// stands tells whether a stage's fact holds.
+func (d *Daemon) stands(name string) func() bool {
+	return func() bool {
+		for _, s := range d.runner.Snapshot().Stages {
+			if s.Name == name {
+				return s.State == status.StateReady
+			}
+		}
+		return false
+	}
+}
+
+// ready tells systemd that the status can be asked for: what waits for this unit waits for
+// a daemon that answers, not for the end of the plan.
+func (d *Daemon) ready() {
+	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
+		d.log.Warn("systemd not told", "error", err)
+	}
+}
+
+// notify keeps systemd's STATUS= and its watchdog up to date. The watchdog is fed only
+// when a document could be made: a daemon whose locks are stuck is restarted.
+func (d *Daemon) notify(ctx context.Context) error {
+	every, err := sd.SdWatchdogEnabled(false)
+	if err != nil {
+		return fmt.Errorf("read watchdog interval: %w", err)
+	}
+	if every == 0 {
+		every = time.Minute
+	}
+	tick := time.NewTicker(every / 3)
+	defer tick.Stop()
+	for last := ""; ; {
+		text := sd.SdNotifyWatchdog
+		if s := d.Document().Summary; s != last {
+			last, text = s, text+"\nSTATUS="+s
+		}
+		if _, err := sd.SdNotify(false, text); err != nil {
+			d.log.Warn("systemd not told", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
+			return nil
+		case <-tick.C:
+		case <-d.notified:
+		}
+	}
+}
+
+// serveTime answers time requests on the provisioning address, once it is there, and moves
+// with it when the site is edited.
+func (d *Daemon) serveTime(ctx context.Context) error {
+	up := d.stands("links-up")
+	for ctx.Err() == nil {
+		addr := d.host.Site().Networks.Provisioning.Address
+		if up() {
+			serving, stop := context.WithCancel(ctx)
+			go d.watchAddress(serving, stop, addr)
+			s := &timeserver.Server{Addr: netip.AddrPortFrom(addr, 123), Source: d.host.TimeSource, Log: d.log}
+			err := s.Run(serving)
+			stop()
+			if err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	return nil
+}
+
+// watchAddress calls stop when the provisioning address is not addr any more.
+func (d *Daemon) watchAddress(ctx context.Context, stop func(), addr netip.Addr) {
+	for ctx.Err() == nil {
+		if d.host.Site().Networks.Provisioning.Address != addr {
+			stop()
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Second):
+		}
+	}
+}
+
+// bootID tells one boot from another; "" on a system without one.
+func bootID() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+}

@@ -1,0 +1,150 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	leaseLook = 2 * time.Second  // between two looks at what is due
+	leaseTry  = 15 * time.Second // after a server did not answer
+)
+
+// lease is an address that a DHCP server gave us.
+type lease struct {
+	server string
+	given  *nclient4.Lease
+	dns    []string
+	due    time.Time // renew, or ask again
+}
+
+// Lease keeps an address from the owner's DHCP server on every network that has no static
+// one, until ctx ends. Nothing waits for it: the appliance works without.
+func (h *Host) Lease(ctx context.Context) error {
+	tick := time.NewTicker(leaseLook)
+	defer tick.Stop()
+	for {
+		for _, l := range h.layout() {
+			if l.Kind == KindBridge && l.DHCP {
+				h.keepLease(ctx, l.Name)
+			}
+		}
+		h.writeResolvers()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (h *Host) keepLease(ctx context.Context, bridge string) {
+	h.mu.Lock()
+	have := h.nets.leases[bridge]
+	h.mu.Unlock()
+	link, err := netlink.LinkByName(bridge)
+	if err != nil || link.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 || time.Now().Before(have.due) {
+		return
+	}
+	next, err := h.ask(ctx, bridge, have)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		h.Log.Debug("no lease", "network", bridge, "error", err)
+		next = lease{due: time.Now().Add(leaseTry)} // the old address runs out by its lifetime
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nets.leases == nil {
+		h.nets.leases = map[string]lease{}
+	}
+	h.nets.leases[bridge] = next
+}
+
+// ask gets a lease, or the one we have again (RFC 2131 4.4.5), and puts it on the bridge.
+func (h *Host) ask(ctx context.Context, bridge string, have lease) (lease, error) {
+	c, err := nclient4.New(bridge, nclient4.WithTimeout(2*time.Second), nclient4.WithRetry(2))
+	if err != nil {
+		return lease{}, fmt.Errorf("open %s for DHCP: %w", bridge, err)
+	}
+	defer c.Close()
+	name := dhcpv4.WithOption(dhcpv4.OptHostName(h.Hostname()))
+	var got *nclient4.Lease
+	if have.given != nil {
+		got, err = c.Renew(ctx, have.given, name)
+	}
+	if got == nil {
+		got, err = c.Request(ctx, name, dhcpv4.WithRequestedOptions(dhcpv4.OptionNTPServers))
+	}
+	if err != nil {
+		return lease{}, fmt.Errorf("ask for a lease on %s: %w", bridge, err)
+	}
+	return h.take(bridge, got)
+}
+
+func (h *Host) take(bridge string, got *nclient4.Lease) (lease, error) {
+	ack := got.ACK
+	addr, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
+	mask := ack.SubnetMask()
+	bits, _ := mask.Size()
+	if !ok || mask == nil || bits == 0 {
+		return lease{}, fmt.Errorf("lease on %s without address or mask", bridge)
+	}
+	life := ack.IPAddressLeaseTime(time.Hour)
+	if err := addAddress(bridge, netip.PrefixFrom(addr, bits), int(life.Seconds())); err != nil {
+		return lease{}, err
+	}
+	if routers := ack.Router(); len(routers) > 0 {
+		if gw, ok := netip.AddrFromSlice(routers[0].To4()); ok {
+			if err := addRoute(bridge, gw); err != nil {
+				return lease{}, err
+			}
+		}
+	}
+	l := lease{given: got, due: time.Now().Add(max(ack.IPAddressRenewalTime(life/2), 30*time.Second))}
+	if id := ack.ServerIdentifier(); id != nil {
+		l.server = id.String()
+	}
+	for _, d := range ack.DNS() {
+		l.dns = append(l.dns, d.String())
+	}
+	h.Log.Info("address leased", "network", bridge, "address", addr, "server", l.server, "for", life)
+	return l, nil
+}
+
+// writeResolvers names the site's resolvers, or those that came with a lease.
+func (h *Host) writeResolvers() {
+	networks := h.Site().Networks
+	var servers []string
+	for _, role := range []string{Baremetal, Provisioning, BMC} {
+		if n := networks.Role(role); n != nil {
+			for _, a := range n.DNS {
+				servers = append(servers, a.String())
+			}
+		}
+	}
+	h.mu.Lock()
+	if len(servers) == 0 {
+		for _, role := range []string{Baremetal, BMC} {
+			servers = append(servers, h.nets.leases[role].dns...)
+		}
+	}
+	h.mu.Unlock()
+	var b strings.Builder
+	b.WriteString("# Written by firstlightd: the site's resolvers, or those of a lease.\n")
+	for _, s := range servers[:min(len(servers), 3)] { // resolv.conf(5): at most three
+		b.WriteString("nameserver " + s + "\n")
+	}
+	if err := writeIfNew(h.path("/etc/resolv.conf"), b.String()); err != nil {
+		h.Log.Warn("resolvers not written", "error", err)
+	}
+}

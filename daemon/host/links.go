@@ -1,0 +1,303 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// routeMetric leaves room below for a route that a person adds.
+const routeMetric = 100
+
+// change is one difference between a link as it is and as it shall be.
+type change struct {
+	text string
+	do   func() error
+}
+
+// readNICs lists the physical interfaces: devices of the kernel's own making that speak
+// Ethernet. In a namespace a veth named like a NIC (eth0) is one; those of pods are not.
+func readNICs() ([]NIC, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	var nics []NIC
+	for _, l := range links {
+		a := l.Attrs()
+		isVeth := l.Type() == "veth" && strings.HasPrefix(a.Name, "e")
+		if l.Type() != "device" && !isVeth || a.EncapType != "ether" || a.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		mac := a.HardwareAddr
+		if len(a.PermHWAddr) == 6 && !bytes.Equal(a.PermHWAddr, make([]byte, 6)) {
+			mac = a.PermHWAddr // a member of a bond wears the bond's
+		}
+		if len(mac) != 6 {
+			continue
+		}
+		nics = append(nics, NIC{Name: a.Name, MAC: mac.String(), PCI: pciAddress(a.Name), Link: a.Flags&net.FlagUp != 0 && a.RawFlags&unix.IFF_LOWER_UP != 0})
+	}
+	return nics, nil
+}
+
+// pciAddress is the PCI function a NIC sits on, "" if none.
+func pciAddress(name string) string {
+	target, err := os.Readlink(filepath.Join("/sys/class/net", name, "device"))
+	if err != nil {
+		return ""
+	}
+	base := filepath.Base(target)
+	if strings.Count(base, ":") != 2 || !strings.Contains(base, ".") {
+		return ""
+	}
+	return base
+}
+
+// differences lists what to change, in order, so that the links are as wanted. NICs
+// without a role are taken out of our bridges, links of ours that nobody wants are removed.
+func differences(wanted []Link, nics []NIC) ([]change, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	byName, byIndex := map[string]netlink.Link{}, map[int]string{}
+	for _, l := range links {
+		byName[l.Attrs().Name], byIndex[l.Attrs().Index] = l, l.Attrs().Name
+	}
+	isWanted := func(name string) bool {
+		return slices.ContainsFunc(wanted, func(w Link) bool { return w.Name == name })
+	}
+	var all []change
+	for _, name := range []string{"vlan-prov", "vlan-bmc", "vlan-baremetal", "bond-prov", "bond-bmc", "bond-baremetal", BMC, Baremetal} {
+		if l, there := byName[name]; there && !isWanted(name) {
+			all = append(all, change{name + " is not wanted any more", func() error { return netlink.LinkDel(l) }})
+		}
+	}
+	for _, n := range nics {
+		l := byName[n.Name]
+		if l == nil {
+			continue
+		}
+		if !isWanted(n.Name) && l.Attrs().MasterIndex != 0 && ours(byIndex[l.Attrs().MasterIndex]) {
+			all = append(all, change{n.Name + " has no role any more", func() error { return netlink.LinkSetNoMaster(l) }})
+		}
+		if l.Attrs().Flags&net.FlagUp == 0 { // also those without a role: a link shows only on one that is up
+			all = append(all, change{n.Name + " is down", func() error { return netlink.LinkSetUp(l) }})
+		}
+	}
+	for _, w := range wanted {
+		l := byName[w.Name]
+		if l == nil || !same(l, w, byName) {
+			all = append(all, change{fmt.Sprintf("%s %s is missing", w.Kind, w.Name), func() error { return create(w) }})
+			l = nil
+		}
+		all = append(all, settings(w, l, byIndex)...)
+	}
+	return all, nil
+}
+
+// ours tells bridges and bonds of Layout from a pod network's.
+func ours(name string) bool {
+	return name == Provisioning || name == BMC || name == Baremetal || strings.HasPrefix(name, "bond-")
+}
+
+// same tells whether an existing link can become the wanted one without being made anew.
+func same(l netlink.Link, w Link, byName map[string]netlink.Link) bool {
+	switch w.Kind {
+	case KindNIC:
+		return true
+	case KindVLAN:
+		v, ok := l.(*netlink.Vlan)
+		parent := byName[w.Parent]
+		return ok && v.VlanId == w.VLAN && parent != nil && v.ParentIndex == parent.Attrs().Index
+	case KindBond:
+		b, ok := l.(*netlink.Bond)
+		return ok && b.Mode == netlink.StringToBondMode(w.Mode)
+	default:
+		return l.Type() == string(w.Kind)
+	}
+}
+
+func create(w Link) error {
+	if old, err := netlink.LinkByName(w.Name); err == nil && w.Kind != KindNIC {
+		if err := netlink.LinkDel(old); err != nil {
+			return fmt.Errorf("remove old %s: %w", w.Name, err)
+		}
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = w.Name
+	var l netlink.Link
+	switch w.Kind {
+	case KindBridge:
+		l = &netlink.Bridge{LinkAttrs: attrs}
+	case KindBond:
+		b := netlink.NewLinkBond(attrs)
+		b.Mode, b.Miimon = netlink.StringToBondMode(w.Mode), 100
+		l = b
+	case KindVLAN:
+		parent, err := netlink.LinkByName(w.Parent)
+		if err != nil {
+			return fmt.Errorf("find %s below %s: %w", w.Parent, w.Name, err)
+		}
+		attrs.ParentIndex = parent.Attrs().Index
+		l = &netlink.Vlan{LinkAttrs: attrs, VlanId: w.VLAN}
+	default:
+		return fmt.Errorf("NIC %s is gone", w.Name)
+	}
+	if err := netlink.LinkAdd(l); err != nil {
+		return fmt.Errorf("make %s %s: %w", w.Kind, w.Name, err)
+	}
+	return nil
+}
+
+// settings compares one link. l is nil when it is still to be made: then all is to be set.
+func settings(w Link, l netlink.Link, byIndex map[int]string) []change {
+	var all []change
+	add := func(text string, do func(netlink.Link) error) {
+		all = append(all, change{text, func() error {
+			l, err := netlink.LinkByName(w.Name)
+			if err != nil {
+				return fmt.Errorf("find %s: %w", w.Name, err)
+			}
+			return do(l)
+		}})
+	}
+	var have netlink.LinkAttrs
+	if l != nil {
+		have = *l.Attrs()
+	}
+	if w.MTU != 0 && have.MTU != w.MTU {
+		add(fmt.Sprintf("%s has MTU %d, not %d", w.Name, have.MTU, w.MTU), func(l netlink.Link) error { return netlink.LinkSetMTU(l, w.MTU) })
+	}
+	if w.MAC != "" && have.HardwareAddr.String() != w.MAC {
+		mac, _ := net.ParseMAC(w.MAC)
+		add(w.Name+" has another MAC than its NIC", func(l netlink.Link) error { return netlink.LinkSetHardwareAddr(l, mac) })
+	}
+	if master := byIndex[have.MasterIndex]; w.Master != master {
+		add(fmt.Sprintf("%s belongs to %q, not %q", w.Name, master, w.Master), func(l netlink.Link) error { return enslave(l, w.Master) })
+	}
+	if have.Flags&net.FlagUp == 0 {
+		add(w.Name+" is down", netlink.LinkSetUp)
+	}
+	if w.Kind == KindBridge {
+		all = append(all, addresses(w, l)...)
+	}
+	return all
+}
+
+func enslave(l netlink.Link, master string) error {
+	if master == "" {
+		return netlink.LinkSetNoMaster(l)
+	}
+	m, err := netlink.LinkByName(master)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", master, err)
+	}
+	if m.Type() == string(KindBond) { // the kernel takes a bond's member only while it is down
+		if err := netlink.LinkSetDown(l); err != nil {
+			return err
+		}
+	}
+	if err := netlink.LinkSetMaster(l, m); err != nil {
+		return fmt.Errorf("put %s into %s: %w", l.Attrs().Name, master, err)
+	}
+	return netlink.LinkSetUp(l)
+}
+
+// addresses compares a bridge's static addresses and default route. Leased ones have a
+// lifetime and are left to run out.
+func addresses(w Link, l netlink.Link) []change {
+	var have []netlink.Addr
+	if l != nil {
+		have, _ = netlink.AddrList(l, netlink.FAMILY_V4)
+	}
+	var all []change
+	found := false
+	for _, a := range have {
+		switch {
+		case w.Address.IsValid() && a.IPNet.String() == w.Address.String():
+			found = true
+		case a.Flags&unix.IFA_F_PERMANENT != 0:
+			all = append(all, change{fmt.Sprintf("%s has address %s", w.Name, a.IPNet), func() error { return netlink.AddrDel(l, &a) }})
+		}
+	}
+	if w.Address.IsValid() && !found {
+		all = append(all, change{fmt.Sprintf("%s has no address %s", w.Name, w.Address), func() error { return addAddress(w.Name, w.Address, 0) }})
+	}
+	if w.Gateway.IsValid() && (l == nil || !hasRoute(l, w.Gateway)) {
+		all = append(all, change{fmt.Sprintf("no default route by %s", w.Gateway), func() error { return addRoute(w.Name, w.Gateway) }})
+	}
+	return all
+}
+
+// addAddress puts an address on a link for seconds, or for ever if 0.
+func addAddress(name string, p netip.Prefix, seconds int) error {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", name, err)
+	}
+	ip := &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+	if err := netlink.AddrReplace(l, &netlink.Addr{IPNet: ip, ValidLft: seconds, PreferedLft: seconds}); err != nil {
+		return fmt.Errorf("give %s to %s: %w", p, name, err)
+	}
+	return nil
+}
+
+func addRoute(name string, gateway netip.Addr) error {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", name, err)
+	}
+	// On-link, since the gateway of a bridge without a link cannot be looked up.
+	r := &netlink.Route{LinkIndex: l.Attrs().Index, Gw: gateway.AsSlice(), Priority: routeMetric, Flags: int(netlink.FLAG_ONLINK)}
+	if err := netlink.RouteReplace(r); err != nil {
+		return fmt.Errorf("route by %s: %w", gateway, err)
+	}
+	return nil
+}
+
+func hasRoute(l netlink.Link, gateway netip.Addr) bool {
+	routes, err := netlink.RouteList(l, netlink.FAMILY_V4)
+	return err == nil && slices.ContainsFunc(routes, func(r netlink.Route) bool {
+		return (r.Dst == nil || r.Dst.IP.IsUnspecified()) && r.Gw.Equal(gateway.AsSlice())
+	})
+}
+
+// linkUp brings NICs up: only then they tell whether there is a link.
+func linkUp(nics []NIC) error {
+	var errs []error
+	for _, n := range nics {
+		l, err := netlink.LinkByName(n.Name)
+		if err == nil {
+			err = netlink.LinkSetUp(l)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("bring up %s: %w", n.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// apply makes the changes, stopping at the first that fails.
+func apply(ctx context.Context, all []change) error {
+	for _, c := range all {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := c.do(); err != nil {
+			return fmt.Errorf("%s: %w", c.text, err)
+		}
+	}
+	return nil
+}

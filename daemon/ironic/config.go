@@ -1,0 +1,195 @@
+// Package ironic runs OpenStack Ironic on the appliance: it renders the service's
+// configuration, keeps its credentials and certificate, and describes its pod. Ironic
+// itself is Debian's, one process, without a message queue; the only DHCP and TFTP on
+// the provisioning network is the appliance's own (package pxe), so Ironic is told to
+// leave both alone.
+package ironic
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// Config is what the rendered ironic.conf depends on.
+type Config struct {
+	Addr     netip.Addr    // of the appliance on the provisioning network: the API listens there only
+	HTTPPort int           // of package pxe's HTTP server, which serves HTTPRoot
+	Boot     time.Duration // longest time a machine may need from power on to its agent's first call
+
+	// KernelArgs are appended to every ramdisk's kernel command line (console, debugging).
+	// White space separates them; a line break is refused.
+	KernelArgs string
+}
+
+// Paths inside the pod. The appliance mounts its own folders there.
+const (
+	StateDir = "/var/lib/ironic"  // database; on DATA
+	HTTPRoot = "/srv/http"        // what the conductor writes for machines that boot
+	ConfDir  = "/etc/ironic-conf" // ironic.conf, htpasswd
+	TLSDir   = "/etc/ironic-tls"  // tls.crt, tls.key, ca.crt
+	Port     = 6385               // of the API
+	hostName = "firstlight"       // conductor's name in the database: never the box's, which may change
+	archive  = "/var/log/ironic/deploy"
+)
+
+// Endpoint is the API's address as everybody else uses it.
+func (c Config) Endpoint() string {
+	return fmt.Sprintf("https://%s", netip.AddrPortFrom(c.Addr, Port))
+}
+
+// Files is the URL below which HTTPRoot is served.
+func (c Config) Files() string {
+	return fmt.Sprintf("http://%s", netip.AddrPortFrom(c.Addr, uint16(c.HTTPPort)))
+}
+
+// Render returns ironic.conf (oslo.config's INI). Every value that is not Ironic's default
+// stands there with the reason.
+func (c Config) Render() ([]byte, error) {
+	if strings.ContainsAny(c.KernelArgs, "\n\r\x00") {
+		return nil, fmt.Errorf("kernel arguments %q hold a line break", c.KernelArgs)
+	}
+	if !c.Addr.IsValid() || c.HTTPPort <= 0 || c.HTTPPort > 0xffff {
+		return nil, fmt.Errorf("ironic needs the address and HTTP port of the provisioning network, has %v and %d", c.Addr, c.HTTPPort)
+	}
+	var out bytes.Buffer
+	err := conf.Execute(&out, map[string]any{
+		"Endpoint": c.Endpoint(), "Files": c.Files(), "Addr": c.Addr, "Port": Port,
+		"Args": c.KernelArgs, "Boot": int(c.Boot.Seconds()),
+		"StateDir": StateDir, "HTTPRoot": HTTPRoot, "ConfDir": ConfDir, "TLSDir": TLSDir,
+		"Host": hostName, "Archive": archive,
+	})
+	return out.Bytes(), err
+}
+
+var conf = template.Must(template.New("ironic.conf").Option("missingkey=error").Parse(`[DEFAULT]
+auth_strategy = http_basic
+http_basic_auth_user_file = {{.ConfDir}}/htpasswd
+host = {{.Host}}
+my_ip = {{.Addr}}
+# One process is API and conductor: no message queue.
+rpc_transport = none
+use_stderr = true
+state_path = {{.StateDir}}
+pybasedir = /usr/lib/python3/dist-packages/ironic
+enabled_hardware_types = ipmi,redfish
+enabled_bios_interfaces = no-bios
+enabled_boot_interfaces = ipxe
+enabled_console_interfaces = no-console
+enabled_deploy_interfaces = direct,ramdisk,custom-agent
+enabled_firmware_interfaces = no-firmware,redfish
+enabled_inspect_interfaces = agent,no-inspect
+enabled_management_interfaces = ipmitool,redfish,noop
+enabled_network_interfaces = noop
+enabled_power_interfaces = ipmitool,redfish
+enabled_raid_interfaces = no-raid,agent,redfish
+enabled_rescue_interfaces = no-rescue
+enabled_storage_interfaces = noop
+enabled_vendor_interfaces = no-vendor,ipmitool,redfish
+default_boot_interface = ipxe
+default_deploy_interface = direct
+default_inspect_interface = agent
+default_network_interface = noop
+
+[agent]
+image_download_source = http
+# The agent makes a certificate at each boot and sends it with its first heartbeat; from
+# then on it is pinned.
+require_tls = true
+deploy_logs_collect = on_failure
+deploy_logs_local_path = {{.Archive}}
+
+[api]
+host_ip = {{.Addr}}
+port = {{.Port}}
+public_endpoint = {{.Endpoint}}
+enable_ssl_api = true
+api_workers = 1
+ramdisk_heartbeat_timeout = 60
+
+[conductor]
+automated_clean = true
+# An agent gets its token once per boot. One that lost it calls in vain until these end.
+deploy_callback_timeout = {{.Boot}}
+clean_callback_timeout = {{.Boot}}
+inspect_timeout = {{.Boot}}
+sync_power_state_interval = 30
+check_provision_state_interval = 15
+# A server that somebody switched off stays off until its owner says otherwise.
+force_power_state_during_sync = false
+power_state_change_timeout = 60
+soft_power_off_timeout = 60
+send_sensor_data = false
+
+[database]
+connection = sqlite:///{{.StateDir}}/ironic.sqlite
+
+[deploy]
+http_url = {{.Files}}
+http_root = {{.HTTPRoot}}
+default_boot_option = local
+default_boot_mode = uefi
+# An agent that is up goes on to the next step without another boot.
+fast_track = true
+fast_track_timeout = 300
+# Cleaning removes partition tables and file system signatures, it does not overwrite disks.
+erase_devices_priority = 0
+erase_devices_metadata_priority = 10
+
+[dhcp]
+# The appliance's own DHCP server is the only one on the provisioning network.
+dhcp_provider = none
+
+[inspector]
+require_managed_boot = true
+power_off = false
+extra_kernel_params = ipa-inspection-collectors=default
+callback_endpoint_override = {{.Endpoint}}
+hooks = $default_hooks,parse-lldp
+
+[inventory]
+data_backend = database
+
+[ipmi]
+# ipmitool's own retries: one login per try. Ironic's would be 28 with a wrong password,
+# enough to lock an account.
+use_ipmitool_retries = true
+min_command_interval = 1
+command_retry_timeout = 30
+cipher_suite_versions = 3,17
+
+[redfish]
+# One BMC that hangs must not stall the power states of all.
+connection_attempts = 2
+
+[json_rpc]
+auth_strategy = http_basic
+http_basic_auth_user_file = {{.ConfDir}}/htpasswd
+host_ip = 127.0.0.1
+port = 8089
+
+[oslo_messaging_notifications]
+driver = noop
+
+[pxe]
+tftp_server = {{.Addr}}
+tftp_root = {{.StateDir}}/tftp
+# Beside what is served, because a machine's kernel and ramdisk are hard links to it.
+tftp_master_path = {{.HTTPRoot}}/master
+images_path = {{.StateDir}}/images
+instance_master_path = {{.StateDir}}/master_images
+ipxe_timeout = 0
+# An image with a wrong digest is fetched twice, not nine times.
+kernel_append_params = ipa-image-download-connection-retries=2{{with .Args}} {{.}}{{end}}
+
+[service_catalog]
+auth_type = none
+endpoint_override = {{.Endpoint}}
+
+[ssl]
+cert_file = {{.TLSDir}}/tls.crt
+key_file = {{.TLSDir}}/tls.key
+`))

@@ -1,0 +1,83 @@
+package ironic
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func sample() Config {
+	return Config{Addr: netip.MustParseAddr("172.22.0.1"), HTTPPort: 6180, Boot: 30 * time.Minute, KernelArgs: "console=tty0 console=ttyS0,115200"}
+}
+
+func TestRender(t *testing.T) {
+	got, err := sample().Render()
+	require.NoError(t, err)
+	const golden = "testdata/ironic.conf"
+	if *update {
+		require.NoError(t, os.WriteFile(golden, got, 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), string(got))
+}
+
+func TestRenderRefusesWhatWouldAddALine(t *testing.T) {
+	c := sample()
+	c.KernelArgs = "quiet\n[api]\nenable_ssl_api = false"
+	_, err := c.Render()
+	assert.ErrorContains(t, err, "line break")
+}
+
+func TestCredentialsAreKeptAndATornFileIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	first, err := OpenCredentials(dir)
+	require.NoError(t, err)
+	again, err := OpenCredentials(dir)
+	require.NoError(t, err)
+	assert.Equal(t, first, again)
+	assert.NotContains(t, fmt.Sprint(first), first.Password)
+
+	path := filepath.Join(dir, "ironic.credentials")
+	require.NoError(t, os.Truncate(path, 60))
+	other, err := OpenCredentials(dir)
+	require.NoError(t, err)
+	assert.NotEqual(t, first.Password, other.Password)
+	assert.NoError(t, bcrypt.CompareHashAndPassword([]byte(strings.TrimPrefix(other.HTPasswd, User+":")), []byte(other.Password)))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+func TestPodRestartsWhenItsConfigurationChanges(t *testing.T) {
+	p := Pod{Namespace: "metal3", Image: "firstlight.internal/ironic:29", Config: sample(), Credentials: Credentials{User, "p", "firstlight:hash"}, Cert: []byte("cert"), Key: []byte("key"), CA: []byte("ca"), StateDir: "/var/lib/ironic", FilesDir: "/var/lib/firstlight/http"}
+	mark := func() string {
+		objects, err := p.Objects()
+		require.NoError(t, err)
+		deployment := objects[len(objects)-1].(*appsv1.Deployment)
+		for _, c := range append(deployment.Spec.Template.Spec.Containers, deployment.Spec.Template.Spec.InitContainers...) {
+			assert.NotContains(t, strings.Join(c.Command, " "), p.Credentials.Password+" ", "no secret on a command line")
+			assert.Empty(t, c.Env)
+		}
+		return deployment.Spec.Template.Annotations["firstlight.dev/config"]
+	}
+	was := mark()
+	assert.Equal(t, was, mark())
+	p.Config.KernelArgs = "quiet"
+	assert.NotEqual(t, was, mark())
+	was = mark()
+	p.Cert = []byte("renewed")
+	assert.NotEqual(t, was, mark())
+}

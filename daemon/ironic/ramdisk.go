@@ -1,0 +1,105 @@
+package ironic
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/u-root/u-root/pkg/cpio"
+)
+
+// agentDir is where the agent in the ramdisk looks for further configuration.
+const agentDir = "etc/ironic-python-agent.d"
+
+// RamdiskTrust is an uncompressed cpio archive that teaches the deploy ramdisk to trust a
+// root certificate (PEM): appended to the ramdisk it is unpacked over it (Linux,
+// Documentation/driver-api/early-userspace/buffer-format.rst). A ramdisk is the same in
+// every image; the authority is minted on each appliance.
+func RamdiskTrust(root []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w := cpio.Newc.Writer(&out)
+	records := []cpio.Record{
+		cpio.Directory("etc", 0o755), cpio.Directory(agentDir, 0o755),
+		cpio.StaticFile(agentDir+"/ca.pem", string(root), 0o644),
+		cpio.StaticFile(agentDir+"/tls.conf", "[DEFAULT]\ncafile = /"+agentDir+"/ca.pem\n", 0o644),
+	}
+	for i, r := range records {
+		r.Ino = uint64(i + 1)
+		if err := w.WriteRecord(r); err != nil {
+			return nil, fmt.Errorf("encode the ramdisk's trust: %w", err)
+		}
+	}
+	if err := cpio.WriteTrailer(w); err != nil {
+		return nil, fmt.Errorf("encode the ramdisk's trust: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// padding is what part of a ramdisk another one may be appended to: the kernel wants 4,
+// other boot programs 512.
+const padding = 512
+
+// WriteRamdisk makes out from the kernel's or ramdisk's file with more appended, unless it
+// is that already, byte for byte. It is replaced whole.
+func WriteRamdisk(file string, more []byte, out string) error {
+	src, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("read ramdisk: %w", err)
+	}
+	defer src.Close()
+	info, err := src.Stat()
+	if err != nil {
+		return fmt.Errorf("read ramdisk: %w", err)
+	}
+	want := func() io.Reader {
+		if len(more) == 0 {
+			return io.NewSectionReader(src, 0, info.Size())
+		}
+		fill := (padding - info.Size()%padding) % padding
+		return io.MultiReader(io.NewSectionReader(src, 0, info.Size()), strings.NewReader(strings.Repeat("\x00", int(fill))), bytes.NewReader(more))
+	}
+	if have, err := os.Open(out); err == nil {
+		same := equal(have, want())
+		have.Close()
+		if same {
+			return nil
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return fmt.Errorf("write ramdisk: %w", err)
+	}
+	tmp := out + ".new"
+	dst, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		return fmt.Errorf("write ramdisk: %w", err)
+	}
+	_, err = io.Copy(dst, want())
+	if err == nil {
+		err = dst.Sync()
+	}
+	if err := errors.Join(err, dst.Close()); err != nil {
+		return fmt.Errorf("write ramdisk: %w", err)
+	}
+	return os.Rename(tmp, out)
+}
+
+// equal compares two streams.
+func equal(a, b io.Reader) bool {
+	bufA, bufB := make([]byte, 1<<16), make([]byte, 1<<16)
+	for {
+		n, errA := io.ReadFull(a, bufA)
+		m, errB := io.ReadFull(b, bufB)
+		if n != m || !bytes.Equal(bufA[:n], bufB[:m]) {
+			return false
+		}
+		if errA != nil || errB != nil {
+			return ended(errA) && ended(errB)
+		}
+	}
+}
+
+func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }

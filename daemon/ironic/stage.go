@@ -1,0 +1,115 @@
+package ironic
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/daemon/apply"
+	"firstlight.dev/firstlight/daemon/bringup"
+)
+
+const owner = "firstlight-ironic" // field manager
+
+// Stage is the fact that Ironic answers, with the certificate and the configuration that it
+// ought to have. pod is asked at every look, so that a renewed certificate or an edited
+// site is a difference like any other.
+func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.Stage {
+	s := stage{pod, api}
+	return bringup.Stage{
+		Name:    "ironic-ready",
+		Fact:    "Ironic answers on the provisioning network, by TLS and with a password",
+		Why:     "It drives the BMCs and the deploy ramdisk; the operator that comes next speaks to nothing else.",
+		Done:    s.done,
+		Do:      s.do,
+		Recheck: 30 * time.Second,
+	}
+}
+
+type stage struct {
+	pod func() (Pod, error)
+	api func() (client.Client, error)
+}
+
+func (s stage) set() (Pod, apply.Set, error) {
+	p, err := s.pod()
+	if err != nil {
+		return Pod{}, apply.Set{}, err
+	}
+	objects, err := p.Objects()
+	if err != nil {
+		return Pod{}, apply.Set{}, err
+	}
+	set, err := apply.New(owner, objects...)
+	return p, set, err
+}
+
+func (s stage) done(ctx context.Context) error {
+	p, set, err := s.set()
+	if err != nil {
+		return err
+	}
+	api, err := s.api()
+	if err != nil {
+		return err
+	}
+	if err := set.Current(ctx, api); err != nil {
+		return err
+	}
+	if err := Answers(ctx, p.Config.Endpoint(), p.CA); err != nil {
+		return bringup.Wait("Ironic to answer at %s: %v", p.Config.Endpoint(), err)
+	}
+	return nil
+}
+
+func (s stage) do(ctx context.Context, report bringup.Report) error {
+	p, set, err := s.set()
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{p.StateDir, filepath.Join(p.StateDir, "log"), p.FilesDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	api, err := s.api()
+	if err != nil {
+		return err
+	}
+	report("applying Ironic's pod")
+	return set.Apply(ctx, api)
+}
+
+// Answers is nil if an Ironic with a certificate of this root says its versions (GET /v1,
+// which needs no password).
+func Answers(ctx context.Context, endpoint string, root []byte) error {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(root) {
+		return fmt.Errorf("no root certificate to check it with")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/v1", nil)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("it says %s", resp.Status)
+	}
+	return nil
+}

@@ -1,0 +1,322 @@
+package kube
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+)
+
+// Lifetimes. The appliance may lie on a shelf for years and its clock may be decades off: every
+// certificate begins in 2000, authorities outlive the hardware, and leaves are replaced at every
+// look (each boot, each recheck) that finds less than a third of their year left. kubeadm and the
+// signer of the controller manager would begin them at the present time, which is why the
+// certificates are minted here; names and subjects are kubeadm's.
+const (
+	authorityLife = 30 * 365 * 24 * time.Hour
+	leafLife      = 365 * 24 * time.Hour
+)
+
+var notBefore = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Paths of certificates without their extension.
+const (
+	pkiDir     = "/etc/kubernetes/pki"
+	caPath     = pkiDir + "/ca"
+	etcdCA     = pkiDir + "/etcd/ca"
+	frontCA    = pkiDir + "/front-proxy-ca"
+	accountKey = pkiDir + "/sa" // .key and .pub: signs service account tokens
+	nodeClient = pkiDir + "/kubelet-client"
+	nodeServer = pkiDir + "/kubelet-server"
+)
+
+// leaf is a certificate that is wanted.
+type leaf struct {
+	path      string // without .crt and .key
+	authority string // likewise
+	cn, org   string
+	usages    []x509.ExtKeyUsage
+	dns       []string
+	addrs     []netip.Addr
+}
+
+func authorities() []string { return []string{caPath, etcdCA, frontCA} }
+
+// leaves lists every certificate below the authorities, as kubeadm's documentation of its PKI
+// requires them.
+func leaves(c Config) []leaf {
+	server, user := x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth
+	local := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}
+	return []leaf{
+		{
+			path: pkiDir + "/apiserver", authority: caPath, cn: "kube-apiserver", usages: []x509.ExtKeyUsage{server},
+			dns: []string{NodeName, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+				"kubernetes.default.svc.cluster.local"},
+			addrs: append([]netip.Addr{c.Address, nth(c.ServiceCIDR, 1)}, local...),
+		},
+		{path: pkiDir + "/apiserver-kubelet-client", authority: caPath, cn: "kube-apiserver-kubelet-client",
+			org: "kubeadm:cluster-admins", usages: []x509.ExtKeyUsage{user}},
+		{path: pkiDir + "/front-proxy-client", authority: frontCA, cn: "front-proxy-client", usages: []x509.ExtKeyUsage{user}},
+		{path: pkiDir + "/etcd/server", authority: etcdCA, cn: NodeName, usages: []x509.ExtKeyUsage{server, user},
+			dns: []string{NodeName, "localhost"}, addrs: local},
+		{path: pkiDir + "/etcd/peer", authority: etcdCA, cn: NodeName, usages: []x509.ExtKeyUsage{server, user},
+			dns: []string{NodeName, "localhost"}, addrs: local},
+		{path: pkiDir + "/etcd/healthcheck-client", authority: etcdCA, cn: "kube-etcd-healthcheck-client", usages: []x509.ExtKeyUsage{user}},
+		{path: pkiDir + "/apiserver-etcd-client", authority: etcdCA, cn: "kube-apiserver-etcd-client", usages: []x509.ExtKeyUsage{user}},
+		{path: pkiDir + "/admin", authority: caPath, cn: "kubernetes-admin", org: "system:masters", usages: []x509.ExtKeyUsage{user}},
+		{path: pkiDir + "/controller-manager", authority: caPath, cn: "system:kube-controller-manager", usages: []x509.ExtKeyUsage{user}},
+		{path: pkiDir + "/scheduler", authority: caPath, cn: "system:kube-scheduler", usages: []x509.ExtKeyUsage{user}},
+		{path: nodeClient, authority: caPath, cn: "system:node:" + NodeName, org: "system:nodes", usages: []x509.ExtKeyUsage{user}},
+		{path: nodeServer, authority: caPath, cn: "system:node:" + NodeName, org: "system:nodes", usages: []x509.ExtKeyUsage{server},
+			dns: []string{NodeName}, addrs: append([]netip.Addr{c.Address}, local...)},
+	}
+}
+
+// nth is the nth address of a network.
+func nth(p netip.Prefix, n int) netip.Addr {
+	a := p.Masked().Addr()
+	for range n {
+		a = a.Next()
+	}
+	return a
+}
+
+// verdict says why a certificate must be replaced; "" keeps it. A clock set back must not make a
+// certificate look forged: only its end counts, never its beginning.
+func verdict(cert, authority *x509.Certificate, want leaf, now time.Time) string {
+	switch {
+	case cert.CheckSignatureFrom(authority) != nil:
+		return "is of another authority"
+	case cert.Subject.CommonName != want.cn || !slices.Equal(cert.Subject.Organization, organization(want.org)):
+		return "is for another name"
+	case !slices.Equal(cert.ExtKeyUsage, want.usages) || !slices.Equal(cert.DNSNames, want.dns):
+		return "is for another use"
+	case !slices.EqualFunc(cert.IPAddresses, want.addrs, func(ip net.IP, a netip.Addr) bool { return ip.Equal(a.AsSlice()) }):
+		return "is for another address"
+	case cert.NotAfter.Sub(now) < leafLife/3:
+		return "ends soon"
+	}
+	return ""
+}
+
+// certificatesDone says which certificate is missing or must be replaced.
+func (c *Cluster) certificatesDone() error {
+	for _, a := range authorities() {
+		if _, _, err := c.readPair(a); err != nil {
+			return err
+		}
+	}
+	if _, err := readKey(c.path(accountKey + ".key")); err != nil {
+		return err
+	}
+	if _, err := os.Stat(c.path(accountKey + ".pub")); err != nil {
+		return err
+	}
+	for _, l := range leaves(c.Config) {
+		if err := c.leafDone(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) leafDone(l leaf) error {
+	authority, _, err := c.readPair(l.authority)
+	if err != nil {
+		return err
+	}
+	cert, _, err := c.readPair(l.path)
+	if err != nil {
+		return err
+	}
+	if why := verdict(cert, authority, l, c.Now()); why != "" {
+		return fmt.Errorf("certificate %s.crt %s", l.path, why)
+	}
+	return nil
+}
+
+// mint writes what certificatesDone misses and nothing else. An authority that is damaged is an
+// error: to replace it would orphan everything that trusts it. It returns the paths replaced.
+func (c *Cluster) mint() (fresh []string, err error) {
+	for _, path := range authorities() {
+		_, _, err := c.readPair(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = c.mintAuthority(path)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := c.mintAccountKey(); err != nil {
+		return nil, err
+	}
+	for _, l := range leaves(c.Config) {
+		if c.leafDone(l) == nil {
+			continue
+		}
+		if err := c.mintLeaf(l); err != nil {
+			return nil, err
+		}
+		fresh = append(fresh, l.path)
+	}
+	return fresh, nil
+}
+
+func (c *Cluster) mintAuthority(path string) error {
+	names := map[string]string{caPath: "kubernetes", etcdCA: "etcd-ca", frontCA: "front-proxy-ca"}
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: names[path]},
+		DNSNames:              []string{names[path]},
+		NotBefore:             notBefore,
+		NotAfter:              later(c.Now()).Add(authorityLife),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
+	return c.write(path, template, nil, nil)
+}
+
+func (c *Cluster) mintLeaf(l leaf) error {
+	authority, signer, err := c.readPair(l.authority)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: l.cn, Organization: organization(l.org)},
+		DNSNames:    l.dns,
+		NotBefore:   notBefore,
+		NotAfter:    later(c.Now()).Add(leafLife),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: l.usages,
+	}
+	for _, a := range l.addrs {
+		template.IPAddresses = append(template.IPAddresses, a.AsSlice())
+	}
+	return c.write(l.path, template, authority, signer)
+}
+
+// write signs and stores: key first, certificate last, each by rename. A cut between leaves a pair
+// that does not match, which readPair of a leaf reports and mint mends. An authority's key without
+// its certificate is no authority yet: nothing was signed with it.
+func (c *Cluster) write(path string, template, parent *x509.Certificate, signer crypto.Signer) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("make key %s: %w", path, err)
+	}
+	if parent == nil {
+		parent, signer = template, key
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return fmt.Errorf("make serial number: %w", err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		return fmt.Errorf("sign certificate %s: %w", path, err)
+	}
+	text, err := keyPEM(key)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(c.path(path+".key"), text, 0o600); err != nil {
+		return err
+	}
+	return writeFile(c.path(path+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
+}
+
+func (c *Cluster) mintAccountKey() error {
+	key, err := readKey(c.path(accountKey + ".key"))
+	if errors.Is(err, fs.ErrNotExist) {
+		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			return fmt.Errorf("make service account key: %w", err)
+		}
+		text, err := keyPEM(key)
+		if err != nil {
+			return err
+		}
+		if err := writeFile(c.path(accountKey+".key"), text, 0o600); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return fmt.Errorf("encode service account key: %w", err)
+	}
+	return keep(c.path(accountKey+".pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o644)
+}
+
+// readPair reads PATH.crt and PATH.key and holds that they belong together.
+func (c *Cluster) readPair(path string) (*x509.Certificate, crypto.Signer, error) {
+	text, err := os.ReadFile(c.path(path + ".crt"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read certificate: %w", err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, nil, fmt.Errorf("read certificate %s.crt: no PEM block in it", path)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read certificate %s.crt: %w", path, err)
+	}
+	key, err := readKey(c.path(path + ".key"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if public, ok := cert.PublicKey.(*ecdsa.PublicKey); !ok || !public.Equal(key.Public()) {
+		return nil, nil, fmt.Errorf("certificate %s.crt does not belong to its key", path)
+	}
+	return cert, key, nil
+}
+
+func readKey(path string) (*ecdsa.PrivateKey, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("read key %s: no PEM block in it", path)
+	}
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read key %s: %w", path, err)
+	}
+	return key, nil
+}
+
+func keyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+// later is the clock, or the beginning of all certificates if the clock is before it.
+func later(now time.Time) time.Time {
+	if now.Before(notBefore) {
+		return notBefore
+	}
+	return now
+}
+
+func organization(org string) []string {
+	if org == "" {
+		return nil
+	}
+	return []string{org}
+}

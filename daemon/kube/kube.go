@@ -1,0 +1,177 @@
+// Package kube is the appliance's own Kubernetes: one node, made by kubeadm from what the image
+// carries, without a network. Its stages follow one another in the plan:
+//
+//	container-runtime   containerd runs with our configuration
+//	images-present      the control plane's images are in containerd, whole and on the disk
+//	control-plane       certificates, static pods and the kubelet are as wanted; the API answers
+//	node-ready          pods can be given addresses, the node says Ready
+//	system-pods         kube-proxy and CoreDNS run
+//	bundle-present      so are all further images of the bundle
+//
+// What is written is decided by pure functions of Config and World (render.go, certificates.go,
+// objects.go); every Done compares the world with them, so that a changed site, a new image and a
+// power cut are all the same thing: a difference.
+package kube
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/daemon/bringup"
+)
+
+// Versions of what assets/build pins; a test compares them with the recipe.
+const (
+	Version        = "v1.36.3"
+	EtcdVersion    = "v3.6.16"
+	CoreDNSVersion = "v1.14.2"
+	PauseVersion   = "3.10.2"
+)
+
+// NodeName is the node's name for ever: a site may change the host's name, and a node renamed is a
+// node lost with all its pods.
+const NodeName = "appliance"
+
+// AdminConfig is where kubectl on the appliance finds the cluster.
+const AdminConfig = "/etc/kubernetes/admin.conf"
+
+// Config is what a site may decide.
+type Config struct {
+	Address     netip.Addr   // where the API server listens: an address of this box that needs no link
+	PodCIDR     netip.Prefix // pods' addresses
+	ServiceCIDR netip.Prefix // Services' addresses; the tenth is the name server
+	Nameservers []netip.Addr // asked for names that are not the cluster's; none: such names do not exist
+	Images      string       // OCI layout with all images
+}
+
+// Defaults is the cluster of an appliance whose site says nothing.
+func Defaults() Config {
+	return Config{
+		Address:     netip.MustParseAddr("172.22.0.1"),
+		PodCIDR:     netip.MustParsePrefix("10.244.0.0/16"),
+		ServiceCIDR: netip.MustParsePrefix("10.96.0.0/16"),
+		Images:      "/usr/share/firstlight/images",
+	}
+}
+
+// Command runs a program and returns what it printed; stdin may be nil. Its error holds the command
+// and the end of what it said.
+type Command func(ctx context.Context, stdin io.Reader, name string, args ...string) (string, error)
+
+// Cluster makes the stages. Its zero value but for Config is the real box; tests give the rest.
+type Cluster struct {
+	Config Config
+	Root   string           // where the file system begins: "" on the box
+	Run    Command          // runs systemctl, ctr, kubeadm
+	Now    func() time.Time // the clock that certificates are judged by
+	World  func() World     // what kind of box this is
+
+	mu  sync.Mutex
+	api *apiClient
+}
+
+// New returns the appliance's cluster as it is on the box.
+func New(c Config) *Cluster {
+	return &Cluster{Config: c, Run: runCommand, Now: time.Now, World: askWorld}
+}
+
+// Stages are the cluster's part of the plan, in order.
+func (c *Cluster) Stages() []bringup.Stage {
+	return []bringup.Stage{
+		{
+			Name: "container-runtime",
+			Fact: "containerd runs with the appliance's configuration",
+			Why:  "The kubelet does not start without it, and images are given to it.",
+			Done: c.runtimeDone,
+			Do:   c.runtimeDo,
+		},
+		{
+			Name:    "images-present",
+			Fact:    "the control plane's container images are in containerd, whole",
+			Why:     "Nothing is ever pulled: an image that is not there now will not come. Before the control plane, whose pods are made from them.",
+			Done:    imageStage{c, isControlPlane}.done,
+			Do:      imageStage{c, isControlPlane}.do,
+			Recheck: time.Minute,
+		},
+		{
+			Name: "control-plane",
+			Fact: "certificates are valid, the kubelet runs the control plane, its API answers",
+			Why:  "After the links, because the API server listens on the provisioning bridge's address.",
+			Done: c.controlPlaneDone,
+			Do:   c.controlPlaneDo,
+		},
+		{
+			Name: "node-ready",
+			Fact: "pods can be given addresses and the node says Ready",
+			Why:  "The pods' network follows from the node object, which the control plane makes.",
+			Done: c.nodeDone,
+			Do:   c.nodeDo,
+		},
+		{
+			Name: "system-pods",
+			Fact: "the control plane's pods, kube-proxy and CoreDNS are Running and ready",
+			Why:  "Services and names are what every later pod relies on.",
+			Done: c.podsDone,
+			Do:   c.podsDo,
+		},
+		{
+			Name:    "bundle-present",
+			Fact:    "every further container image of the bundle is in containerd, whole",
+			Why:     "After the control plane, because they are large and it needs none of them; before the parts that are made from them.",
+			Done:    imageStage{c, isFurther}.done,
+			Do:      imageStage{c, isFurther}.do,
+			Recheck: time.Minute,
+		},
+	}
+}
+
+// Client is a client of the cluster's API with the administrator's rights, for the stages that
+// follow. It is made anew when the administrator's certificate was.
+func (c *Cluster) Client() (client.Client, error) {
+	api, err := c.connect()
+	if err != nil {
+		return nil, err
+	}
+	return api.client, nil
+}
+
+// REST is how the cluster's API is reached with the administrator's rights. It is another
+// one after the administrator's certificate was made anew.
+func (c *Cluster) REST() (*rest.Config, error) {
+	api, err := c.connect()
+	if err != nil {
+		return nil, err
+	}
+	return api.config, nil
+}
+
+func (c *Cluster) path(p string) string { return c.Root + p }
+
+func runCommand(ctx context.Context, stdin io.Reader, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var out bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &out
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), err, tail(out.String()))
+	}
+	return out.String(), nil
+}
+
+// tail is the end of a program's output on one line.
+func tail(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > 400 {
+		s = "… " + s[len(s)-400:]
+	}
+	return s
+}

@@ -1,0 +1,307 @@
+package kube
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"firstlight.dev/firstlight/daemon/bringup"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// other is a site that says everything that Config can hold.
+func other() Config {
+	return Config{Address: netip.MustParseAddr("10.1.2.3"), PodCIDR: netip.MustParsePrefix("10.9.0.0/16"),
+		ServiceCIDR: netip.MustParsePrefix("10.8.0.0/20"), Nameservers: []netip.Addr{netip.MustParseAddr("10.1.2.53")},
+		Images: "/usr/share/firstlight/images"}
+}
+
+func TestWrittenFiles(t *testing.T) {
+	for name, in := range map[string]struct {
+		config Config
+		world  World
+	}{
+		"defaults": {Defaults(), World{Systemd: true, Unified: true}},
+		"other":    {other(), World{Systemd: true, Unified: true}},
+		"bed":      {Defaults(), World{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			runtime, err := runtimeFiles(in.config, in.world)
+			require.NoError(t, err)
+			node, err := nodeFiles(in.config, in.world)
+			require.NoError(t, err)
+			network, err := networkFile([]string{"10.244.0.0/24"})
+			require.NoError(t, err)
+			require.True(t, json.Valid(network.data))
+			for _, f := range append(append(runtime, node...), network) {
+				fmt.Fprintf(&b, "=== %s %o\n%s", f.path, f.mode, f.data)
+			}
+			for _, name := range []string{"kubeadm.yaml", "kube-proxy.yaml", "coredns.yaml"} {
+				text, err := render(name, newValues(in.config, in.world))
+				require.NoError(t, err)
+				fmt.Fprintf(&b, "=== %s\n%s", name, text)
+			}
+			golden(t, filepath.Join("testdata", name+".golden"), b.String())
+			_, err = systemObjects(in.config, in.world)
+			require.NoError(t, err, "objects are not YAML")
+		})
+	}
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got)
+}
+
+func TestDriver(t *testing.T) {
+	assert.Equal(t, "systemd", World{Systemd: true, Unified: true}.Driver())
+	assert.Equal(t, "cgroupfs", World{Systemd: true}.Driver(), "systemd does not delegate version 1 safely")
+	assert.Equal(t, "cgroupfs", World{Unified: true}.Driver())
+}
+
+// cluster is a cluster in a directory, with a clock that can be set and no programs.
+func cluster(t *testing.T) (*Cluster, *time.Time) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	return &Cluster{Config: Defaults(), Root: t.TempDir(), Now: func() time.Time { return now }, World: func() World { return World{} },
+		Run: func(context.Context, io.Reader, string, ...string) (string, error) {
+			return "", errors.New("no programs here")
+		}}, &now
+}
+
+func TestCertificatesFollowTheClock(t *testing.T) {
+	year := 365 * 24 * time.Hour
+	for name, in := range map[string]struct {
+		move  time.Duration
+		fresh bool
+	}{
+		"same day":                {0, false},
+		"ten years back":          {-10 * year, false},
+		"before 2000":             {-30 * year, false},
+		"seven months on":         {7 * 30 * 24 * time.Hour, false},
+		"nine months on":          {9 * 30 * 24 * time.Hour, true},
+		"ten years on":            {10 * year, true},
+		"shelf and then ten more": {20 * year, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, now := cluster(t)
+			first, err := c.mint()
+			require.NoError(t, err)
+			assert.Len(t, first, len(leaves(c.Config)))
+			require.NoError(t, c.certificatesDone())
+			*now = now.Add(in.move)
+			assert.Equal(t, in.fresh, c.certificatesDone() != nil)
+			again, err := c.mint()
+			require.NoError(t, err)
+			assert.Equal(t, in.fresh, len(again) > 0)
+			require.NoError(t, c.certificatesDone())
+			for _, l := range leaves(c.Config) {
+				cert, _, err := c.readPair(l.path)
+				require.NoError(t, err)
+				ca, _, err := c.readPair(l.authority)
+				require.NoError(t, err)
+				pool := x509.NewCertPool()
+				pool.AddCert(ca)
+				// What a peer with the same clock does. Before 2000 nothing of ours is valid, nor is anybody's.
+				_, err = cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: later(*now), KeyUsages: l.usages})
+				assert.NoError(t, err, l.path)
+			}
+		})
+	}
+}
+
+func TestCertificatesFollowTheSite(t *testing.T) {
+	c, _ := cluster(t)
+	_, err := c.mint()
+	require.NoError(t, err)
+	c.Config = other()
+	require.ErrorContains(t, c.certificatesDone(), "is for another address")
+	fresh, err := c.mint()
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{pkiDir + "/apiserver", nodeServer}, fresh)
+}
+
+func TestTornCertificates(t *testing.T) {
+	for name, harm := range map[string]func(dir string) error{
+		"leaf without key":    func(d string) error { return os.Remove(d + "/apiserver.key") },
+		"leaf empty":          func(d string) error { return os.Truncate(d+"/apiserver.crt", 0) },
+		"leaf of another key": func(d string) error { return os.Rename(d+"/admin.key", d+"/apiserver.key") },
+		"authority key only":  func(d string) error { return os.Remove(d + "/front-proxy-ca.crt") },
+		"no account key":      func(d string) error { return os.Remove(d + "/sa.pub") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := cluster(t)
+			_, err := c.mint()
+			require.NoError(t, err)
+			require.NoError(t, harm(c.path(pkiDir)))
+			require.Error(t, c.certificatesDone())
+			_, err = c.mint()
+			require.NoError(t, err)
+			require.NoError(t, c.certificatesDone())
+		})
+	}
+	c, _ := cluster(t)
+	_, err := c.mint()
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(c.path(caPath+".key"), 10))
+	_, err = c.mint()
+	require.Error(t, err, "a damaged authority was replaced: everything that trusts it is cut off")
+}
+
+func TestManifestsAreSealed(t *testing.T) {
+	c, _ := cluster(t)
+	c.Run = func(_ context.Context, _ io.Reader, name string, args ...string) (string, error) {
+		require.Equal(t, "kubeadm", name)
+		for _, pod := range staticPods() {
+			require.NoError(t, writeFile(c.path(manifestDir+"/"+pod+".yaml"), []byte("kind: Pod # "+pod+"\n"), 0o600))
+		}
+		return "", nil
+	}
+	require.Error(t, c.manifestsDone())
+	require.NoError(t, c.writeManifests(t.Context()))
+	require.NoError(t, c.manifestsDone())
+	require.NoError(t, os.Truncate(c.path(manifestDir+"/etcd.yaml"), 3))
+	require.Error(t, c.manifestsDone(), "a torn manifest counts as written")
+	require.NoError(t, c.writeManifests(t.Context()))
+	c.Config = other()
+	require.Error(t, c.manifestsDone(), "manifests of another address count as written")
+}
+
+func TestMissingImages(t *testing.T) {
+	have := parseImages(`REF TYPE DIGEST SIZE PLATFORMS LABELS
+firstlight.internal/etcd:v3 application/vnd.oci.image.manifest.v1+json sha256:aa 26.0 MiB linux/amd64 firstlight.dev/synced=true,io.cri-containerd.image=managed
+firstlight.internal/torn:v1 application/vnd.oci.image.manifest.v1+json sha256:bb 26.0 MiB linux/amd64 io.cri-containerd.image=managed
+firstlight.internal/old:v1 application/vnd.oci.image.manifest.v1+json sha256:cc 26.0 MiB linux/amd64 firstlight.dev/synced=true
+`)
+	image := func(name, digest string) descriptor {
+		return descriptor{Digest: digest, Annotations: map[string]string{"org.opencontainers.image.ref.name": "firstlight.internal/" + name}}
+	}
+	todo := missing([]descriptor{image("etcd:v3", "sha256:aa"), image("torn:v1", "sha256:bb"), image("old:v1", "sha256:dd"), image("new:v1", "sha256:ee")}, have)
+	var names []string
+	for _, d := range todo {
+		names = append(names, strings.TrimPrefix(d.name(), "firstlight.internal/"))
+	}
+	assert.Equal(t, []string{"torn:v1", "old:v1", "new:v1"}, names)
+}
+
+func TestArchiveHoldsEveryBlobOnce(t *testing.T) {
+	dir := t.TempDir()
+	put := func(digest, text string) {
+		require.NoError(t, writeFile(blobPath(dir, digest), []byte(text), 0o644))
+	}
+	put("sha256:c1", "config one")
+	put("sha256:c2", "config two")
+	put("sha256:l", "layer")
+	put("sha256:m1", `{"config":{"digest":"sha256:c1"},"layers":[{"digest":"sha256:l"}]}`)
+	put("sha256:m2", `{"config":{"digest":"sha256:c2"},"layers":[{"digest":"sha256:l"}]}`)
+	var b bytes.Buffer
+	require.NoError(t, writeArchive(&b, dir, []descriptor{{Digest: "sha256:m1"}, {Digest: "sha256:m2"}}))
+	var names []string
+	for r := tar.NewReader(&b); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		names = append(names, h.Name)
+	}
+	assert.Equal(t, []string{"oci-layout", "index.json", "blobs/sha256/m1", "blobs/sha256/c1", "blobs/sha256/l",
+		"blobs/sha256/m2", "blobs/sha256/c2"}, names)
+	require.NoError(t, os.Remove(blobPath(dir, "sha256:l")))
+	require.Error(t, writeArchive(io.Discard, dir, []descriptor{{Digest: "sha256:m1"}}))
+}
+
+func TestBundleProblemsArePermanent(t *testing.T) {
+	dir := t.TempDir()
+	_, err := bundle(dir)
+	assert.True(t, bringup.IsPermanent(err), "no bundle will come by waiting")
+	require.NoError(t, os.WriteFile(dir+"/index.json", []byte(`{"manifests":[{"digest":"sha256:aa"}]}`), 0o644))
+	_, err = bundle(dir)
+	assert.ErrorContains(t, err, "has no name")
+}
+
+func TestPodsVerdict(t *testing.T) {
+	pod := func(name string, ready corev1.ConditionStatus) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+	}
+	var pods []corev1.Pod
+	for _, name := range append(staticPods(), "kube-proxy", "coredns") {
+		pods = append(pods, pod(name+"-x", corev1.ConditionTrue))
+	}
+	dns := &appsv1.Deployment{Status: appsv1.DeploymentStatus{UpdatedReplicas: 1}}
+	require.NoError(t, podsVerdict(pods, dns))
+	require.ErrorContains(t, podsVerdict(pods[1:], dns), "pod of etcd is not there")
+	pods[5] = pod("coredns-x", corev1.ConditionFalse)
+	require.ErrorContains(t, podsVerdict(pods, dns), "pod of coredns is Running but not ready")
+	// The old pod of a rollout may be gone while the new one is ready.
+	require.NoError(t, podsVerdict(append(pods, pod("coredns-y", corev1.ConditionTrue)), dns))
+	require.ErrorContains(t, podsVerdict(append(pods, pod("coredns-y", corev1.ConditionTrue)), &appsv1.Deployment{}), "rolled out")
+}
+
+func TestNodeState(t *testing.T) {
+	c, _ := cluster(t)
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	require.NoError(t, err)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: NodeName, Labels: map[string]string{roleLabel: ""}}}
+	node.Status.NodeInfo.BootID = strings.TrimSpace(string(boot))
+	require.ErrorContains(t, c.nodeState(node), "no addresses for pods")
+	node.Spec.PodCIDRs = []string{c.expectedPodCIDR()}
+	require.ErrorContains(t, c.nodeState(node), "conflist is not as wanted")
+	require.NoError(t, c.expectNetwork())
+	require.ErrorContains(t, c.nodeState(node), "has not said how it is")
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	require.NoError(t, c.nodeState(node))
+	node.Spec.PodCIDRs = []string{"10.244.7.0/24"}
+	require.Error(t, c.nodeState(node), "pods would get addresses that are another node's")
+	node.Spec.PodCIDRs = []string{c.expectedPodCIDR()}
+	node.Status.NodeInfo.BootID = "of the boot before"
+	require.ErrorContains(t, c.nodeState(node), "since this boot")
+}
+
+// What is pinned for the build and what is asked for at run time are one.
+func TestVersionsAreTheRecipes(t *testing.T) {
+	recipe, err := os.ReadFile("../../assets/recipe.yaml")
+	require.NoError(t, err)
+	for _, text := range []string{"version.gitVersion=" + Version, "tags: [" + EtcdVersion + "]", "tags: [" + CoreDNSVersion + "]",
+		`tags: ["` + PauseVersion + `"]`} {
+		assert.Contains(t, string(recipe), text)
+	}
+	for module, version := range map[string]string{"kubernetes": "k8s.io/kubernetes " + Version, "etcd": "go.etcd.io/etcd/server/v3 " + EtcdVersion,
+		"coredns": "github.com/coredns/coredns " + CoreDNSVersion} {
+		mod, err := os.ReadFile("../../assets/build/" + module + "/go.mod")
+		require.NoError(t, err)
+		assert.Contains(t, string(mod), version)
+	}
+}
+
+func TestNotReadyNamesTheChecksThatFail(t *testing.T) {
+	const report = "[+]ping ok\n[+]etcd ok\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\n[-]shutdown failed: reason withheld\nreadyz check failed"
+	assert.Equal(t, []string{"rbac/bootstrap-roles", "shutdown"}, notReady(report))
+	assert.Empty(t, notReady("ok"))
+}

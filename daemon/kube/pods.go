@@ -1,0 +1,144 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"firstlight.dev/firstlight/daemon/apply"
+	"firstlight.dev/firstlight/daemon/bringup"
+)
+
+const system = "kube-system"
+
+// systemObjects are kube-proxy's and CoreDNS's.
+func systemObjects(c Config, w World) (apply.Set, error) {
+	var objects []client.Object
+	for _, name := range []string{"kubelet-api.yaml", "kube-proxy.yaml", "coredns.yaml"} {
+		text, err := render(name, newValues(c, w))
+		if err != nil {
+			return apply.Set{}, err
+		}
+		for _, document := range documents(text) {
+			u := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict([]byte(document), &u.Object); err != nil {
+				return apply.Set{}, fmt.Errorf("read template %s: %w", name, err)
+			}
+			objects = append(objects, u)
+		}
+	}
+	return apply.New("firstlight-kube", objects...)
+}
+
+func (c *Cluster) podsDone(ctx context.Context) error {
+	set, err := systemObjects(c.Config, c.World())
+	if err != nil {
+		return bringup.Permanent(err)
+	}
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	if err := c.routeState(ctx); err != nil {
+		return err
+	}
+	if err := set.Current(ctx, api.client); err != nil {
+		return err
+	}
+	return c.podsState(ctx, api)
+}
+
+// podsState says which of the system's pods is not ready.
+func (c *Cluster) podsState(ctx context.Context, api *apiClient) error {
+	pods, err := api.set.CoreV1().Pods(system).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	deployment, err := api.set.AppsV1().Deployments(system).Get(ctx, "coredns", metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read deployment: %w", err)
+	}
+	return podsVerdict(pods.Items, deployment)
+}
+
+// podsVerdict holds that a pod of every part is there and that all of them are ready.
+func podsVerdict(pods []corev1.Pod, dns *appsv1.Deployment) error {
+	for _, name := range append(staticPods(), "kube-proxy", "coredns") {
+		state := "not there"
+		for i := range pods {
+			if !strings.HasPrefix(pods[i].Name, name+"-") || pods[i].DeletionTimestamp != nil {
+				continue
+			}
+			if state = podState(&pods[i]); state == "" {
+				break
+			}
+		}
+		if state != "" {
+			return fmt.Errorf("pod of %s is %s", name, state)
+		}
+	}
+	if dns.Status.ObservedGeneration != dns.Generation || dns.Status.UpdatedReplicas < 1 {
+		return fmt.Errorf("deployment coredns is being rolled out")
+	}
+	return nil
+}
+
+// podState is "" for a ready pod, else a few words.
+func podState(p *corev1.Pod) string {
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	for _, container := range p.Status.ContainerStatuses {
+		if w := container.State.Waiting; w != nil && w.Reason != "" {
+			return strings.TrimSpace("waiting: " + w.Reason + " " + w.Message)
+		}
+	}
+	if p.Status.Phase == corev1.PodRunning {
+		return "Running but not ready"
+	}
+	return strings.ToLower(string(p.Status.Phase))
+}
+
+func (c *Cluster) podsDo(ctx context.Context, report bringup.Report) error {
+	set, err := systemObjects(c.Config, c.World())
+	if err != nil {
+		return bringup.Permanent(err)
+	}
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	if c.routeState(ctx) != nil {
+		if err := c.addRoute(ctx); err != nil {
+			return err
+		}
+	}
+	if set.Current(ctx, api.client) != nil {
+		report("writing kube-proxy and CoreDNS")
+		if err := set.Apply(ctx, api.client); err != nil {
+			return err
+		}
+	}
+	return follow(ctx, 5*time.Minute,
+		func(ctx context.Context) (watch.Interface, error) {
+			return api.set.CoreV1().Pods(system).Watch(ctx, metav1.ListOptions{})
+		},
+		func(ctx context.Context) error {
+			err := c.podsState(ctx, api)
+			if err != nil {
+				report(err.Error())
+			}
+			return err
+		})
+}

@@ -1,0 +1,152 @@
+package kube
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"text/template"
+
+	"firstlight.dev/firstlight/assets"
+)
+
+//go:embed templates/*
+var templates embed.FS
+
+// World is what kind of box this is, as far as Kubernetes cares.
+type World struct {
+	Systemd bool // PID 1 is systemd
+	Unified bool // cgroup version 2
+}
+
+// Driver is who makes pods' cgroups: systemd where it rules a unified tree, else the kubelet itself.
+func (w World) Driver() string {
+	if w.Systemd && w.Unified {
+		return "systemd"
+	}
+	return "cgroupfs"
+}
+
+func askWorld() World {
+	_, noSystemd := os.Stat("/run/systemd/system") // sd_booted(3)
+	_, noUnified := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	return World{Systemd: noSystemd == nil, Unified: noUnified == nil}
+}
+
+// file is a text that must be somewhere, as it is.
+type file struct {
+	path string
+	mode os.FileMode
+	data []byte
+}
+
+// values are what the templates may use.
+type values struct {
+	Config
+	World
+	Domain, Node, Version, Etcd, CoreDNS, Pause string
+	Authority, Admin, Client, Server            string
+	APIService, DNSService                      netip.Addr
+}
+
+func newValues(c Config, w World) values {
+	return values{
+		Config: c, World: w,
+		Domain: assets.ImageDomain, Node: NodeName, Version: Version, Etcd: EtcdVersion, CoreDNS: CoreDNSVersion, Pause: PauseVersion,
+		Authority: caPath, Admin: pkiDir + "/admin", Client: nodeClient, Server: nodeServer,
+		APIService: nth(c.ServiceCIDR, 1), DNSService: nth(c.ServiceCIDR, 10),
+	}
+}
+
+// render fills one of the templates.
+func render(name string, v any) ([]byte, error) {
+	t, err := template.ParseFS(templates, "templates/"+name)
+	if err != nil {
+		return nil, fmt.Errorf("parse template %s: %w", name, err)
+	}
+	var b bytes.Buffer
+	if err := t.Option("missingkey=error").Execute(&b, v); err != nil {
+		return nil, fmt.Errorf("fill template %s: %w", name, err)
+	}
+	return b.Bytes(), nil
+}
+
+// runtimeFiles configure containerd.
+func runtimeFiles(c Config, w World) ([]file, error) {
+	text, err := render("containerd.toml", newValues(c, w))
+	return []file{{"/etc/containerd/config.toml", 0o644, text}}, err
+}
+
+// nodeFiles configure the kubelet and the clients of the API. The kubeconfigs name their
+// certificates instead of holding them, so that a renewed one is used without a restart.
+func nodeFiles(c Config, w World) ([]file, error) {
+	v := newValues(c, w)
+	list := []struct {
+		path, template string
+		mode           os.FileMode
+		user           string
+	}{
+		{"/var/lib/kubelet/config.yaml", "kubelet.yaml", 0o644, ""},
+		{"/var/lib/kubelet/firstlight.env", "kubelet.env", 0o644, ""},
+		{"/var/lib/kubelet/resolv.conf", "resolv.conf", 0o644, ""},
+		{"/etc/kubernetes/kubelet.conf", "kubeconfig.yaml", 0o600, nodeClient},
+		{AdminConfig, "kubeconfig.yaml", 0o600, pkiDir + "/admin"},
+		{"/etc/kubernetes/controller-manager.conf", "kubeconfig.yaml", 0o600, pkiDir + "/controller-manager"},
+		{"/etc/kubernetes/scheduler.conf", "kubeconfig.yaml", 0o600, pkiDir + "/scheduler"},
+	}
+	var files []file
+	for _, l := range list {
+		text, err := render(l.template, struct {
+			values
+			User string
+		}{v, l.user})
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{l.path, l.mode, text})
+	}
+	return files, nil
+}
+
+// networkFile is the pods' network on this node, from the addresses the control plane gave the node.
+func networkFile(podCIDRs []string) (file, error) {
+	text, err := render("cni.json", podCIDRs)
+	return file{"/etc/cni/net.d/10-firstlight.conflist", 0o644, text}, err
+}
+
+// difference says which of the files is not as it should be; "" if none.
+func (c *Cluster) difference(files []file) string {
+	for _, f := range files {
+		if !fileIs(c.path(f.path), f.data) {
+			return f.path
+		}
+	}
+	return ""
+}
+
+// put writes those of the files that differ and returns their paths.
+func (c *Cluster) put(files []file) (changed []string, err error) {
+	for _, f := range files {
+		if fileIs(c.path(f.path), f.data) {
+			continue
+		}
+		if err := writeFile(c.path(f.path), f.data, f.mode); err != nil {
+			return changed, err
+		}
+		changed = append(changed, f.path)
+	}
+	return changed, nil
+}
+
+// documents splits a YAML stream.
+func documents(stream []byte) []string {
+	var all []string
+	for _, d := range strings.Split(string(stream), "\n---\n") {
+		if strings.TrimSpace(d) != "" {
+			all = append(all, d)
+		}
+	}
+	return all
+}

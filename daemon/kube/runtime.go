@@ -1,0 +1,71 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"firstlight.dev/firstlight/daemon/bringup"
+)
+
+const containerdSocket = "/run/containerd/containerd.sock"
+
+func (c *Cluster) runtimeDone(ctx context.Context) error {
+	files, err := runtimeFiles(c.Config, c.World())
+	if err != nil {
+		return bringup.Permanent(err)
+	}
+	if path := c.difference(files); path != "" {
+		return fmt.Errorf("%s is not as wanted", path)
+	}
+	if err := c.active(ctx, "containerd.service"); err != nil {
+		return err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.path(containerdSocket))
+	if err != nil {
+		return fmt.Errorf("ask containerd: %w", err)
+	}
+	return conn.Close()
+}
+
+func (c *Cluster) runtimeDo(ctx context.Context, report bringup.Report) error {
+	files, err := runtimeFiles(c.Config, c.World())
+	if err != nil {
+		return bringup.Permanent(err)
+	}
+	changed, err := c.put(files)
+	if err != nil {
+		return err
+	}
+	report("starting containerd")
+	return c.start(ctx, "containerd.service", len(changed))
+}
+
+// active is nil if systemd says that a unit runs.
+func (c *Cluster) active(ctx context.Context, unit string) error {
+	out, err := c.Run(ctx, nil, "systemctl", "is-active", unit)
+	if state := strings.TrimSpace(out); err != nil || state != "active" {
+		return errors.Join(fmt.Errorf("%s is %s", unit, state), ctx.Err())
+	}
+	return nil
+}
+
+// start starts a unit, or restarts it if files it reads only at its start were changed. Both wait for
+// the unit to say that it is ready.
+func (c *Cluster) start(ctx context.Context, unit string, changed int) error {
+	verb := "start"
+	if changed > 0 {
+		verb = "restart"
+	}
+	_, err := c.Run(ctx, nil, "systemctl", verb, unit)
+	return err
+}
+
+// exists tells whether a path is there at all.
+func (c *Cluster) exists(path string) bool {
+	_, err := os.Lstat(c.path(path))
+	return err == nil
+}

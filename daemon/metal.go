@@ -1,0 +1,341 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/bringup"
+	"firstlight.dev/firstlight/daemon/ca"
+	"firstlight.dev/firstlight/daemon/ironic"
+	"firstlight.dev/firstlight/daemon/kube"
+	"firstlight.dev/firstlight/daemon/metal3"
+)
+
+// What the image carries for nodes.
+const (
+	ironicImage   = assets.ImageDomain + "/ironic:29.0.5"
+	operatorImage = assets.ImageDomain + "/baremetal-operator:v0.6.0"
+	operatorFile  = "/usr/share/firstlight/metal3/operator.yaml"
+	ramdiskDir    = "/usr/share/firstlight/ramdisk"
+	nodeImages    = "/usr/share/firstlight/images/os"
+	ironicState   = "/var/lib/ironic"
+)
+
+// Where things are kept on DATA.
+const (
+	authorityDir = stick.DataDir + "/ca"
+	secretDir    = stick.DataDir + "/secret"
+	recordDir    = stick.DataDir + "/hosts"
+	sshDir       = stick.DataDir + "/ssh"
+	leaseDir     = stick.DataDir + "/dhcp"
+	httpRoot     = stick.DataDir + "/http" // what machines load; Ironic's conductor writes there
+)
+
+const httpPort = 6180 // of the boot server
+
+// metal is what provisions nodes: the part of the plan after Kubernetes.
+type metal struct {
+	log  *slog.Logger
+	site func() *site.Site
+	salt func() string // the same for ever on one appliance
+	kube *kube.Cluster
+
+	hosts   *metal3.Hosts
+	keys    *metal3.Keys
+	changed chan struct{} // a host did
+
+	mu        sync.Mutex
+	authority *ca.Authority
+	hashes    map[string]string // of passwords; a hash costs a tenth of a second
+	api       client.Client
+	apiConfig *rest.Config // that api was made from
+	progress  []metal3.Progress
+	ready     netip.Addr // the address that the ramdisk was written for
+}
+
+func newMetal(log *slog.Logger, s func() *site.Site, salt func() string, k *kube.Cluster) *metal {
+	records := metal3.Records{Dir: recordDir, Log: log}
+	return &metal{
+		log: log, site: s, salt: salt, kube: k, hashes: map[string]string{}, changed: make(chan struct{}, 1),
+		hosts: &metal3.Hosts{Files: httpRoot, Records: records, Log: log},
+		keys:  &metal3.Keys{Dir: sshDir},
+	}
+}
+
+// stages are metal's part of the plan.
+func (m *metal) stages() []bringup.Stage {
+	return []bringup.Stage{
+		{
+			Name: "wire-serving",
+			Fact: "DHCP, TFTP and HTTP answer on the provisioning network, with a ramdisk that trusts this appliance",
+			Why:  "Ironic hands out what is served here. It is served from early on, whatever becomes of Kubernetes: a server in service that boots from the network must be told to boot its disk.",
+			Done: m.wireDone,
+			Do:   m.wireDo,
+		},
+		ironic.Stage(m.pod, m.client),
+		metal3.OperatorStage(m.operator, m.client),
+		metal3.GuardStage(m.client),
+		metal3.HandoverStage(m.nodes, m.handover),
+	}
+}
+
+func (m *metal) addr() netip.Addr { return m.site().Networks.Provisioning.Address }
+
+func (m *metal) files() string { return "http://" + netip.AddrPortFrom(m.addr(), httpPort).String() }
+
+// ca is the appliance's authority, opened or minted when it is first asked for.
+func (m *metal) ca() (*ca.Authority, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.authority == nil {
+		a, err := ca.Open(authorityDir, time.Now)
+		if err != nil {
+			return nil, err
+		}
+		m.authority = a
+	}
+	return m.authority, nil
+}
+
+// client speaks to the API and knows Metal3's kinds.
+func (m *metal) client() (client.Client, error) {
+	config, err := m.kube.REST()
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.api != nil && m.apiConfig == config {
+		return m.api, nil
+	}
+	scheme, err := metal3.Scheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	m.api, m.apiConfig = c, config
+	return c, nil
+}
+
+func (m *metal) ironic() ironic.Config {
+	return ironic.Config{Addr: m.addr(), HTTPPort: httpPort, Boot: 30 * time.Minute, KernelArgs: "console=tty0 console=ttyS0,115200"}
+}
+
+func (m *metal) pod() (ironic.Pod, error) {
+	authority, err := m.ca()
+	if err != nil {
+		return ironic.Pod{}, err
+	}
+	pair, _, err := authority.Issue("ironic", ca.Names{CommonName: "ironic", Addrs: []netip.Addr{m.addr()}})
+	if err != nil {
+		return ironic.Pod{}, err
+	}
+	credentials, err := ironic.OpenCredentials(secretDir)
+	if err != nil {
+		return ironic.Pod{}, err
+	}
+	return ironic.Pod{
+		Namespace: metal3.Namespace, Image: ironicImage, Config: m.ironic(), Credentials: credentials,
+		Cert: pair.Cert, Key: pair.Key, CA: authority.PEM(), StateDir: ironicState, FilesDir: httpRoot,
+	}, nil
+}
+
+func (m *metal) operator() (metal3.Operator, error) {
+	authority, err := m.ca()
+	if err != nil {
+		return metal3.Operator{}, err
+	}
+	hook, _, err := authority.Issue("operator-webhook", ca.Names{CommonName: metal3.WebhookService, DNS: metal3.WebhookNames()})
+	if err != nil {
+		return metal3.Operator{}, err
+	}
+	credentials, err := ironic.OpenCredentials(secretDir)
+	if err != nil {
+		return metal3.Operator{}, err
+	}
+	manifest, err := os.ReadFile(operatorFile)
+	if err != nil {
+		return metal3.Operator{}, fmt.Errorf("read the operator's manifest: %w", err)
+	}
+	return metal3.Operator{
+		Manifest: manifest, Image: operatorImage, IronicEndpoint: m.ironic().Endpoint(),
+		KernelURL: m.files() + "/ramdisk/kernel", RamdiskURL: m.files() + "/ramdisk/initramfs",
+		Username: credentials.Username, Password: credentials.Password, CA: authority.PEM(),
+		WebhookCert: hook.Cert, WebhookKey: hook.Key, Limit: 100,
+	}, nil
+}
+
+// nodes are the objects that the site's nodes become.
+func (m *metal) nodes() ([]metal3.Handover, error) {
+	authority, err := m.ca()
+	if err != nil {
+		return nil, err
+	}
+	access, err := m.keys.Access()
+	if err != nil {
+		return nil, err
+	}
+	images, err := m.images()
+	if err != nil {
+		return nil, err
+	}
+	a := metal3.Appliance{Addr: m.addr(), Images: images, Key: access, HostKey: m.keys.Host, Hash: m.hash, CA: authority.PEM()}
+	s := m.site()
+	var all []metal3.Handover
+	for _, n := range s.Nodes {
+		h, err := metal3.Node(s, n, a)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}
+
+// images are the operating systems on the stick, each with its digest beside it.
+func (m *metal) images() (map[string]metal3.Image, error) {
+	sums, err := filepath.Glob(nodeImages + "/*.sha256")
+	if err != nil {
+		return nil, err
+	}
+	images := map[string]metal3.Image{}
+	for _, path := range sums {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read image digest: %w", err)
+		}
+		digest, _, _ := strings.Cut(string(text), " ")
+		file := strings.TrimSuffix(filepath.Base(path), ".sha256")
+		format := strings.TrimPrefix(filepath.Ext(file), ".")
+		images[strings.TrimSuffix(file, "."+format)] = metal3.Image{URL: m.files() + "/images/" + file, SHA256: digest, Format: format}
+	}
+	return images, nil
+}
+
+func (m *metal) hash(password string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h, ok := m.hashes[password]; ok {
+		return h, nil
+	}
+	h, err := site.NewSecret(password).Crypt(m.salt())
+	if err == nil {
+		m.hashes[password] = h
+	}
+	return h, err
+}
+
+func (m *metal) handover() (metal3.Site, error) {
+	c, err := m.client()
+	return metal3.Site{Client: c, Records: m.hosts.Records, Log: m.log}, err
+}
+
+// ramdisk is what a machine that nobody named boots, to be looked at.
+func (m *metal) ramdisk() metal3.Ramdisk {
+	return metal3.Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: []string{
+		"ipa-inspection-callback-url=" + m.ironic().Endpoint() + "/v1/continue_inspection", "ipa-inspection-collectors=default",
+		"console=tty0", "console=ttyS0,115200",
+	}}
+}
+
+// writeRamdisk puts kernel and ramdisk where they are served, with this appliance's root in
+// the latter. It compares every byte, so it is asked once per daemon and address.
+func (m *metal) writeRamdisk() error {
+	authority, err := m.ca()
+	if err != nil {
+		return err
+	}
+	trust, err := ironic.RamdiskTrust(authority.PEM())
+	if err != nil {
+		return err
+	}
+	if err := ironic.WriteRamdisk(ramdiskDir+"/kernel", nil, httpRoot+"/ramdisk/kernel"); err != nil {
+		return err
+	}
+	return ironic.WriteRamdisk(ramdiskDir+"/initramfs", trust, httpRoot+"/ramdisk/initramfs")
+}
+
+func (m *metal) wireDo(_ context.Context, report bringup.Report) error {
+	report("writing the ramdisk")
+	if err := m.writeRamdisk(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ready = m.addr()
+	return nil
+}
+
+func (m *metal) wireDone(ctx context.Context) error {
+	m.mu.Lock()
+	ready := m.ready
+	m.mu.Unlock()
+	if ready != m.addr() {
+		return fmt.Errorf("the ramdisk was not looked at yet")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, name := range []string{"kernel", "initramfs"} {
+		url := m.files() + "/ramdisk/" + name
+		request, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return bringup.Wait("the boot server to answer: %v", err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s is answered with %s", url, response.Status)
+		}
+	}
+	return nil
+}
+
+// seen keeps how the hand-over stands, for the status.
+func (m *metal) seen(all []metal3.Progress) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.progress = all
+}
+
+// Nodes are the site's nodes and the API's hosts, each with what it waits for.
+func (m *metal) Nodes() []status.Node {
+	nodes := m.hosts.Nodes()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.progress {
+		for i := range nodes {
+			if nodes[i].Name != p.Node {
+				continue
+			}
+			switch {
+			case nodes[i].Error != "":
+			case p.Err != nil:
+				nodes[i].Error = p.Err.Error()
+			case p.Step == metal3.StepHold:
+				nodes[i].Error = p.Sentence
+			}
+		}
+	}
+	return nodes
+}

@@ -1,0 +1,77 @@
+package metal3
+
+import (
+	"fmt"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/pxe"
+)
+
+// View is all that is known of a machine that asks what to boot.
+type View struct {
+	Host    *metal3api.BareMetalHost // nil: no host has this MAC
+	Live    bool                     // the last record on DATA says that it is in service
+	Current bool                     // the hosts were read from the API since the daemon started
+	Script  string                   // what Ironic's conductor wrote for this MAC, below the HTTP root; "" if nothing
+}
+
+// Ramdisk is where package pxe serves the deploy ramdisk, and what it is told when it is
+// booted only to look at a machine.
+type Ramdisk struct {
+	Kernel string
+	Initrd []string
+	Args   []string
+}
+
+// Decide is the one place that says what a machine boots; nobody else does. In this order:
+//
+//   - a host in service boots its disk, whatever else is known, also when it netboots by
+//     mistake, also when an old script of Ironic's is still there;
+//   - while the hosts are not known yet, everybody else waits;
+//   - an unknown machine is looked at and never written to: its ramdisk is told no
+//     deployment, and Ironic has no node for it;
+//   - a host that Ironic works on gets what Ironic prepared, and waits until it has.
+func Decide(v View, r Ramdisk) pxe.Boot {
+	if v.Host != nil && InService(v.Host) {
+		return pxe.Boot{Action: pxe.ActionDisk}
+	}
+	if !v.Current {
+		if v.Live {
+			return pxe.Boot{Action: pxe.ActionDisk}
+		}
+		return refuse("the appliance is still starting and does not know its hosts yet")
+	}
+	if v.Host == nil {
+		return pxe.Boot{Action: pxe.ActionInspect, Kernel: r.Kernel, Initrd: r.Initrd, Args: r.Args}
+	}
+	name, state := v.Host.Name, v.Host.Status.Provisioning.State
+	if v.Script != "" {
+		if state == metal3api.StateInspecting {
+			return pxe.Boot{Action: pxe.ActionInspect, Script: v.Script}
+		}
+		return pxe.Boot{Action: pxe.ActionRamdisk, Script: v.Script}
+	}
+	switch state {
+	case metal3api.StateInspecting, metal3api.StatePreparing, metal3api.StateProvisioning, metal3api.StateDeprovisioning:
+		return refuse("host %s is %s, but Ironic has not prepared its boot yet", name, state)
+	case metal3api.StateReady, metal3api.StateAvailable:
+		return refuse("host %s waits for an image; give it one in site.yaml", name)
+	case metal3api.StateDeleting, metal3api.StatePoweringOffBeforeDelete:
+		return refuse("host %s is being removed", name)
+	}
+	return refuse("host %s is not registered yet", name)
+}
+
+// InService tells whether a host runs an operating system that must not be touched.
+func InService(h *metal3api.BareMetalHost) bool {
+	switch h.Status.Provisioning.State {
+	case metal3api.StateProvisioned, metal3api.StateExternallyProvisioned:
+		return true
+	}
+	return false
+}
+
+func refuse(format string, args ...any) pxe.Boot {
+	return pxe.Boot{Action: pxe.ActionRefuse, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,65 @@
+package metal3
+
+import (
+	"testing"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"firstlight.dev/firstlight/pxe"
+)
+
+func in(state metal3api.ProvisioningState) *metal3api.BareMetalHost {
+	h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+	h.Status.Provisioning.State = state
+	return h
+}
+
+func TestDecide(t *testing.T) {
+	const script = "pxelinux.cfg/52-54-00-00-00-01"
+	ramdisk := Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: []string{"quiet"}}
+	look := pxe.Boot{Action: pxe.ActionInspect, Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: []string{"quiet"}}
+	disk := pxe.Boot{Action: pxe.ActionDisk}
+	for _, c := range []struct {
+		name string
+		view View
+		want pxe.Boot
+	}{
+		{"unknown machine", View{Current: true}, look},
+		{"unknown machine with a script of somebody's", View{Current: true, Script: script}, look},
+		{"starting, never seen", View{}, refuse("the appliance is still starting and does not know its hosts yet")},
+		{"starting, prepared", View{Script: script}, refuse("the appliance is still starting and does not know its hosts yet")},
+		{"starting, was in service", View{Live: true}, disk},
+		{"starting, was in service, old script", View{Live: true, Script: script}, disk},
+		{"provisioned", View{Current: true, Host: in(metal3api.StateProvisioned)}, disk},
+		{"provisioned, old script", View{Current: true, Host: in(metal3api.StateProvisioned), Script: script}, disk},
+		{"externally provisioned", View{Current: true, Host: in(metal3api.StateExternallyProvisioned), Script: script}, disk},
+		{"new", View{Current: true, Host: in("")}, refuse("host node-1 is not registered yet")},
+		{"registering", View{Current: true, Host: in(metal3api.StateRegistering)}, refuse("host node-1 is not registered yet")},
+		{"without a BMC", View{Current: true, Host: in(metal3api.StateUnmanaged)}, refuse("host node-1 is not registered yet")},
+		{"inspecting", View{Current: true, Host: in(metal3api.StateInspecting), Script: script}, pxe.Boot{Action: pxe.ActionInspect, Script: script}},
+		{"inspecting, too early", View{Current: true, Host: in(metal3api.StateInspecting)}, refuse("host node-1 is inspecting, but Ironic has not prepared its boot yet")},
+		{"cleaning", View{Current: true, Host: in(metal3api.StatePreparing), Script: script}, pxe.Boot{Action: pxe.ActionRamdisk, Script: script}},
+		{"deploying", View{Current: true, Host: in(metal3api.StateProvisioning), Script: script}, pxe.Boot{Action: pxe.ActionRamdisk, Script: script}},
+		{"deploying, too early", View{Current: true, Host: in(metal3api.StateProvisioning)}, refuse("host node-1 is provisioning, but Ironic has not prepared its boot yet")},
+		{"being cleaned up", View{Current: true, Host: in(metal3api.StateDeprovisioning), Script: script}, pxe.Boot{Action: pxe.ActionRamdisk, Script: script}},
+		{"available", View{Current: true, Host: in(metal3api.StateAvailable)}, refuse("host node-1 waits for an image; give it one in site.yaml")},
+		{"being removed", View{Current: true, Host: in(metal3api.StateDeleting)}, refuse("host node-1 is being removed")},
+	} {
+		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, Decide(c.view, ramdisk)) })
+	}
+}
+
+// Whatever else is known, a host in service is never given a ramdisk.
+func TestNothingButItsDiskBootsInAHostInService(t *testing.T) {
+	for _, state := range []metal3api.ProvisioningState{metal3api.StateProvisioned, metal3api.StateExternallyProvisioned} {
+		for bits := range 8 {
+			v := View{Host: in(state), Live: bits&1 != 0, Current: bits&2 != 0}
+			if bits&4 != 0 {
+				v.Script = "pxelinux.cfg/x"
+			}
+			assert.Equal(t, pxe.ActionDisk, Decide(v, Ramdisk{}).Action, "%+v", v)
+		}
+	}
+}

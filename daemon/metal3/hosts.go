@@ -1,0 +1,132 @@
+package metal3
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/pxe"
+)
+
+// Hosts is the live picture of all hosts: fed by a watch, asked by package pxe for every
+// packet, so it answers from memory.
+type Hosts struct {
+	Ramdisk Ramdisk
+	Files   string // folder below which the conductor writes pxelinux.cfg/MAC
+	Records Records
+	Log     *slog.Logger
+
+	mu      sync.RWMutex
+	current bool
+	hosts   []metal3api.BareMetalHost
+	byMAC   map[string]*metal3api.BareMetalHost
+	live    map[string]bool // MACs of recorded hosts in service; until current
+}
+
+var _ pxe.Booter = (*Hosts)(nil)
+
+// Recall reads the records, so that hosts in service boot their disks before the API
+// answers, and even if it never does.
+func (h *Hosts) Recall() error {
+	records, err := h.Records.Read()
+	if err != nil {
+		return err
+	}
+	live := map[string]bool{}
+	for _, r := range records {
+		if r.Live() {
+			for _, mac := range macs(&r.Host) {
+				live[mac] = true
+			}
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.live = live
+	return nil
+}
+
+// Set replaces the picture by what the API says now, and keeps the records. A record that
+// cannot be written is an error worth stopping for: later it may be all there is.
+func (h *Hosts) Set(hosts []metal3api.BareMetalHost) error {
+	slices.SortFunc(hosts, func(a, b metal3api.BareMetalHost) int { return strings.Compare(a.Name, b.Name) })
+	byMAC := map[string]*metal3api.BareMetalHost{}
+	var failed error
+	for i := range hosts {
+		for _, mac := range macs(&hosts[i]) {
+			byMAC[mac] = &hosts[i]
+		}
+		if err := h.Records.Keep(&hosts[i]); err != nil {
+			failed = err
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hosts, h.byMAC, h.current = hosts, byMAC, true
+	return failed
+}
+
+// Boot answers what a machine boots; see Decide.
+func (h *Hosts) Boot(_ context.Context, m pxe.Machine) pxe.Boot {
+	mac := m.MAC.String()
+	h.mu.RLock()
+	v := View{Host: h.byMAC[mac], Current: h.current, Live: h.live[mac]}
+	h.mu.RUnlock()
+	if v.Host == nil && v.Current && v.Live {
+		// The API has lost a host that was in service: it boots its disk while it is restored.
+		v.Current = false
+	}
+	v.Script = h.script(m.MAC)
+	return Decide(v, h.Ramdisk)
+}
+
+// script is the conductor's file for a MAC (Ironic's ipxe boot interface writes it when it
+// prepares a boot and removes it afterwards).
+func (h *Hosts) script(mac net.HardwareAddr) string {
+	name := filepath.Join("pxelinux.cfg", strings.ReplaceAll(mac.String(), ":", "-"))
+	if info, err := os.Stat(filepath.Join(h.Files, name)); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return filepath.ToSlash(name)
+}
+
+// Nodes is the picture for people.
+func (h *Hosts) Nodes() []status.Node {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	nodes := make([]status.Node, 0, len(h.hosts))
+	for i := range h.hosts {
+		b := &h.hosts[i]
+		state := string(b.Status.Provisioning.State)
+		if state == "" {
+			state = "new"
+		}
+		nodes = append(nodes, status.Node{Name: b.Name, State: state, Error: b.Status.ErrorMessage})
+	}
+	return nodes
+}
+
+// macs are all by which a host is known, lower case: the one it boots from and, once it
+// was inspected, every NIC's.
+func macs(b *metal3api.BareMetalHost) []string {
+	var out []string
+	if b.Spec.BootMACAddress != "" {
+		out = append(out, strings.ToLower(b.Spec.BootMACAddress))
+	}
+	if b.Status.HardwareDetails != nil {
+		for _, nic := range b.Status.HardwareDetails.NIC {
+			if mac := strings.ToLower(nic.MAC); mac != "" && !slices.Contains(out, mac) {
+				out = append(out, mac)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,100 @@
+package metal3
+
+import (
+	"fmt"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+)
+
+// Step is the next thing to do with one node of the site.
+type Step string
+
+const (
+	StepCreate  Step = "create"  // the host without its image: it is registered and inspected
+	StepWait    Step = "wait"    // something is going on that comes to its end by itself
+	StepHold    Step = "hold"    // a person must decide; nothing is written until then
+	StepImage   Step = "image"   // give it its image: it is installed
+	StepApply   Step = "apply"   // keep its image, apply the rest: addresses, credentials, labels
+	StepRestore Step = "restore" // the API has lost a host in service: create it from its record, paused
+	StepResume  Step = "resume"  // it came back as it was: give it to the operator again
+)
+
+// Next decides the step for a node: want is the host that the site describes, have the one
+// in the API or nil, rec what the appliance remembers. The sentence says what is waited for
+// or held back and is empty otherwise.
+//
+// A host is first created without an image, because only after inspection it is known
+// whether its hints name exactly one disk.
+func Next(want, have *metal3api.BareMetalHost, rec Record) (Step, string) {
+	if have == nil {
+		if rec.Live() {
+			return StepRestore, ""
+		}
+		return StepCreate, ""
+	}
+	state := have.Status.Provisioning.State
+	if have.Annotations[annotationPaused] == pausedBy {
+		if err := Resumable(have, rec); err != nil {
+			return StepWait, err.Error()
+		}
+		return StepResume, ""
+	}
+	if have.DeletionTimestamp != nil {
+		return StepWait, "its owner is removing it; afterwards it is created again, because it is still in site.yaml"
+	}
+	wipe := have.Annotations[AllowWipe] == "true"
+	switch {
+	case imageURL(have.Spec.Image) == imageURL(want.Spec.Image):
+		return StepApply, ""
+	case InService(have) && !wipe:
+		return StepHold, fmt.Sprintf("it is in service with image %q, site.yaml names %q; to install that and lose what is on its disk, run: kubectl -n %s annotate bmh %s %s=true",
+			imageURL(have.Spec.Image), imageURL(want.Spec.Image), Namespace, have.Name, AllowWipe)
+	case have.Spec.Image != nil && !wipe:
+		return StepHold, fmt.Sprintf("it is being installed with image %q, site.yaml names %q now; wait until it is provisioned, or set the annotation %s=true on it",
+			imageURL(have.Spec.Image), imageURL(want.Spec.Image), AllowWipe)
+	}
+	switch state {
+	case metal3api.StateReady, metal3api.StateAvailable, metal3api.StateProvisioned:
+	case metal3api.StateExternallyProvisioned:
+		return StepHold, "it is externally provisioned: the appliance never installs it"
+	case metal3api.StateUnmanaged:
+		return StepHold, "it has no BMC in site.yaml: the appliance cannot switch it on"
+	default:
+		return StepWait, "it is " + stateName(state)
+	}
+	if have.Status.HardwareDetails == nil {
+		return StepWait, "it is not inspected yet"
+	}
+	if _, err := OneDisk(want.Spec.RootDeviceHints, have.Status.HardwareDetails.Storage); err != nil {
+		return StepHold, err.Error()
+	}
+	return StepImage, ""
+}
+
+// Shape is the object to apply for a step. Only StepImage gives an image that the host does
+// not have yet, and a host in service keeps the very image object it has.
+func Shape(step Step, want, have *metal3api.BareMetalHost) *metal3api.BareMetalHost {
+	h := want.DeepCopy()
+	if h.Spec.RootDeviceHints == nil && have != nil {
+		// Without hints the operator means /dev/sda. The only disk is named by what it is.
+		h.Spec.RootDeviceHints = have.Spec.RootDeviceHints.DeepCopy()
+		if step == StepImage && have.Status.HardwareDetails != nil {
+			h.Spec.RootDeviceHints = onlyDisk(have.Status.HardwareDetails.Storage)
+		}
+	}
+	switch {
+	case step == StepImage:
+	case have == nil:
+		h.Spec.Image = nil
+	default:
+		h.Spec.Image = have.Spec.Image.DeepCopy()
+	}
+	return h
+}
+
+func stateName(s metal3api.ProvisioningState) string {
+	if s == metal3api.StateNone {
+		return "not registered yet"
+	}
+	return string(s)
+}

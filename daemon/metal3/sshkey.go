@@ -1,0 +1,86 @@
+package metal3
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+
+	"firstlight.dev/firstlight/assets/site"
+)
+
+// Keys are the SSH keys of nodes, minted on the appliance and kept in Dir: one by which the
+// appliance logs in everywhere, and each node's host key.
+type Keys struct {
+	Dir string
+	mu  sync.Mutex
+}
+
+// AccessFile is the private key of the appliance's log-in to nodes, as ssh -i takes it.
+func (k *Keys) AccessFile() string { return filepath.Join(k.Dir, "id_ed25519") }
+
+// Access is the public half of the appliance's log-in, as in authorized_keys.
+func (k *Keys) Access() (string, error) {
+	pair, err := k.pair(k.AccessFile(), "appliance")
+	return pair.Public, err
+}
+
+// Host is a node's host key. A node that is installed again keeps it, so that who knows the
+// node goes on knowing it.
+func (k *Keys) Host(node site.Name) (SSHHostKey, error) {
+	return k.pair(filepath.Join(k.Dir, "hosts", string(node)), string(node))
+}
+
+func (k *Keys) pair(path, comment string) (SSHHostKey, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return SSHHostKey{}, fmt.Errorf("read SSH key: %w", err)
+	}
+	if signer, err := ssh.ParsePrivateKey(text); err == nil {
+		return SSHHostKey{string(text), public(signer.PublicKey(), comment)}, nil
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return SSHHostKey{}, fmt.Errorf("mint SSH key: %w", err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, comment)
+	if err != nil {
+		return SSHHostKey{}, fmt.Errorf("mint SSH key: %w", err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		return SSHHostKey{}, fmt.Errorf("mint SSH key: %w", err)
+	}
+	private := pem.EncodeToMemory(block)
+	return SSHHostKey{string(private), public(signer.PublicKey(), comment)}, keep(path, private)
+}
+
+func public(key ssh.PublicKey, comment string) string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " " + comment
+}
+
+// keep writes a secret file by rename, synced.
+func keep(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("keep SSH key: %w", err)
+	}
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("keep SSH key: %w", err)
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("keep SSH key: %w", err)
+	}
+	return os.Rename(path+".new", path)
+}

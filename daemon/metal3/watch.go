@@ -1,0 +1,84 @@
+package metal3
+
+import (
+	"context"
+	"fmt"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Scheme knows the kinds that are handed over.
+func Scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(s); err != nil {
+		return nil, err
+	}
+	return s, metal3api.AddToScheme(s)
+}
+
+// Watch keeps the picture as the API has it until ctx ends; changed is told (without
+// waiting for it) after every update. It returns an error if the watch cannot be set up,
+// for instance while the API has no such kind; call it again then.
+func (h *Hosts) Watch(ctx context.Context, config *rest.Config, changed chan<- struct{}) error {
+	scheme, err := Scheme()
+	if err != nil {
+		return err
+	}
+	store, err := cache.New(config, cache.Options{
+		Scheme:            scheme,
+		DefaultNamespaces: map[string]cache.Config{Namespace: {}},
+	})
+	if err != nil {
+		return fmt.Errorf("watch hosts: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	informer, err := store.GetInformer(ctx, &metal3api.BareMetalHost{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch hosts: %w", err)
+	}
+	stale := make(chan struct{}, 1)
+	poke := func() {
+		select {
+		case stale <- struct{}{}:
+		default:
+		}
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { poke() },
+		UpdateFunc: func(any, any) { poke() },
+		DeleteFunc: func(any) { poke() },
+	}); err != nil {
+		return fmt.Errorf("watch hosts: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- store.Start(ctx) }()
+	if !store.WaitForCacheSync(ctx) {
+		return fmt.Errorf("watch hosts: %w", context.Cause(ctx))
+	}
+	poke() // no host at all is news too
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-stale:
+		}
+		var list metal3api.BareMetalHostList
+		if err := store.List(ctx, &list, client.InNamespace(Namespace)); err != nil {
+			return fmt.Errorf("list hosts: %w", err)
+		}
+		if err := h.Set(list.Items); err != nil {
+			h.Log.Error("host record cannot be written", "error", err)
+		}
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/api"
+	"firstlight.dev/firstlight/daemon/bringup"
+	"firstlight.dev/firstlight/daemon/host"
+)
+
+// box says which part this process plays: "" the test itself, "test" inside the
+// namespaces, "daemon" the daemon inside them.
+const box = "FIRSTLIGHT_BOX"
+
+func inBox(part, run string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "-test.run=^"+run+"$", "-test.v")
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, box+"=") }), box+"="+part)
+	return cmd
+}
+
+// TestDaemonInNamespaces runs the whole daemon, without systemd and without Kubernetes, on
+// this machine's files seen through overlays: it must come as far as ssh-ready, again
+// after being killed at any moment, and take up an edited and refuse a wrong site.
+func TestDaemonInNamespaces(t *testing.T) {
+	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), "ns") {
+		t.Skip("needs root and namespaces: set FIRSTLIGHT_TEST=ns")
+	}
+	inner := inBox("test", "TestBox")
+	cmd := exec.Command("unshare", append([]string{"-n", "-u", "-m"}, inner.Args...)...)
+	cmd.Env = inner.Env
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	require.NoError(t, err)
+	require.Contains(t, string(out), "--- PASS: TestBox")
+}
+
+// TestDaemonOfBox is the daemon's process: it is killed by its signal.
+func TestDaemonOfBox(t *testing.T) {
+	if os.Getenv(box) != "daemon" {
+		t.Skip("run by TestBox in namespaces of its own")
+	}
+	_ = New(slog.New(slog.NewTextHandler(os.Stderr, nil))).Run(context.Background())
+}
+
+type boxed struct {
+	t      *testing.T
+	dir    string
+	serial string
+	cmd    *exec.Cmd
+	client api.Client
+}
+
+func TestBox(t *testing.T) {
+	if os.Getenv(box) != "test" {
+		t.Skip("run by TestDaemonInNamespaces in namespaces of its own")
+	}
+	b := &boxed{t: t, dir: t.TempDir(), client: api.Client{Socket: status.SocketPath}}
+	b.mounts()
+	t.Cleanup(b.kill)
+	b.comesUp()
+	b.isKilledAtAnyMoment()
+	b.takesUpAnEdit()
+	b.refusesAWrongSite()
+}
+
+// mounts hides this machine's state; the namespace's end takes it all away.
+func (b *boxed) mounts() {
+	require.NoError(b.t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	mem := filepath.Join(b.dir, "mem")
+	require.NoError(b.t, os.MkdirAll(mem, 0o755))
+	require.NoError(b.t, unix.Mount("tmpfs", mem, "tmpfs", 0, ""))
+	b.t.Cleanup(func() {
+		for _, dir := range []string{"/etc", "/var/lib", mem} {
+			_ = unix.Unmount(dir, unix.MNT_DETACH)
+		}
+	})
+	for _, dir := range []string{"/etc", "/var/lib"} {
+		upper, work := filepath.Join(mem, dir, "upper"), filepath.Join(mem, dir, "work")
+		require.NoError(b.t, os.MkdirAll(upper, 0o755))
+		require.NoError(b.t, os.MkdirAll(work, 0o755))
+		require.NoError(b.t, unix.Mount("overlay", dir, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", dir, upper, work)))
+	}
+	require.NoError(b.t, unix.Mount("tmpfs", "/run", "tmpfs", 0, ""))
+	// The kernel's only console is a file of ours.
+	b.serial = filepath.Join(b.dir, "serial")
+	active := filepath.Join(b.dir, "active")
+	require.NoError(b.t, os.WriteFile(b.serial, nil, 0o644))
+	require.NoError(b.t, os.WriteFile(active, []byte(".."+b.serial+"\n"), 0o644))
+	require.NoError(b.t, unix.Mount(active, "/sys/class/tty/console/active", "", unix.MS_BIND, ""))
+}
+
+func (b *boxed) start() {
+	b.cmd = inBox("daemon", "TestDaemonOfBox")
+	log, err := os.OpenFile(filepath.Join(b.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	require.NoError(b.t, err)
+	defer log.Close()
+	b.cmd.Stdout, b.cmd.Stderr = log, log
+	require.NoError(b.t, b.cmd.Start())
+}
+
+func (b *boxed) kill() {
+	if b.cmd != nil {
+		_ = b.cmd.Process.Kill()
+		_ = b.cmd.Wait()
+		b.cmd = nil
+	}
+}
+
+// until asks until the status is as wanted.
+func (b *boxed) until(what string, ok func(status.Document) bool) status.Document {
+	var last status.Document
+	var err error
+	for range 600 {
+		if last, err = b.client.Status(b.t.Context()); err == nil && ok(last) {
+			return last
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	log, _ := os.ReadFile(filepath.Join(b.dir, "log"))
+	require.Fail(b.t, what, "last: %+v %v\n%s", last, err, log)
+	return last
+}
+
+// told waits until the serial line has a text.
+func (b *boxed) told(text string) {
+	require.Eventually(b.t, func() bool {
+		all, _ := os.ReadFile(b.serial)
+		return strings.Contains(string(all), text)
+	}, time.Minute, 20*time.Millisecond, "the serial line does not say %q", text)
+}
+
+func stage(d status.Document, name string) status.Stage {
+	for _, s := range d.Stages {
+		if s.Name == name {
+			return s
+		}
+	}
+	return status.Stage{}
+}
+
+func isReady(name string) func(status.Document) bool {
+	return func(d status.Document) bool { return stage(d, name).State == status.StateReady }
+}
+
+func (b *boxed) comesUp() {
+	b.start()
+	d := b.until("ssh-ready", isReady("ssh-ready"))
+	assert.Equal(b.t, "firstlight-"+d.MachineID[:4], d.Name)
+	require.Len(b.t, d.Addresses, 1)
+	assert.Equal(b.t, []string{"172.22.0.1/24"}, d.Addresses[0].Addresses)
+	b.told("firstlight: links-up: ok")
+	require.Eventually(b.t, func() bool {
+		h, err := bringup.ReadHistory(filepath.Join(stick.DataDir, JournalName))
+		return err == nil && len(h.Runs) == 1 && h.Runs[0].BootID == d.BootID
+	}, time.Minute, 50*time.Millisecond, "no journal")
+}
+
+func (b *boxed) isKilledAtAnyMoment() {
+	first := b.until("ssh-ready", isReady("ssh-ready"))
+	for n := range 8 {
+		b.kill()
+		b.start()
+		time.Sleep(time.Duration(n*n) * 5 * time.Millisecond)
+	}
+	b.kill()
+	b.start()
+	d := b.until("ssh-ready after kills", isReady("ssh-ready"))
+	assert.Equal(b.t, first.MachineID, d.MachineID)
+	for _, name := range []string{"data-mounted", "identity", "links-up", "clock-set", "ssh-ready"} {
+		assert.Zero(b.t, stage(d, name).Attempts, "%s was done again though it was true", name)
+	}
+}
+
+func (b *boxed) site(text string) {
+	require.NoError(b.t, os.MkdirAll(stick.SiteDir, 0o755))
+	require.NoError(b.t, os.WriteFile(filepath.Join(stick.SiteDir, host.SiteName), []byte(text), 0o644))
+	require.NoError(b.t, b.client.Reload(b.t.Context()))
+}
+
+func (b *boxed) takesUpAnEdit() {
+	b.site("name: rack-7\nnetworks: {provisioning: {cidr: 10.7.0.0/24, address: 10.7.0.1}}\n")
+	d := b.until("the edit", func(d status.Document) bool {
+		return d.Name == "rack-7" && len(d.Addresses) == 1 && slices.Equal(d.Addresses[0].Addresses, []string{"10.7.0.1/24"})
+	})
+	assert.NotEqual(b.t, status.StateFailed, d.State)
+}
+
+func (b *boxed) refusesAWrongSite() {
+	b.site("name: rack-7\nnmae: wrong\nclusterz: 3\n")
+	d := b.until("the refusal", func(d status.Document) bool { return d.State == status.StateFailed })
+	assert.Len(b.t, strings.Split(stage(d, "site-read").Error, "\n"), 2, "not every mistake is named")
+	assert.Contains(b.t, d.Next, "site.yaml")
+	_, err := b.client.Wait(b.t.Context())
+	assert.ErrorContains(b.t, err, "site.yaml:2: ")
+	b.told("firstlight: site-read: site.yaml:3: ")
+	assert.Equal(b.t, "rack-7", d.Name, "the last good site is gone")
+	b.site("name: rack-8\n")
+	b.until("the correction", func(d status.Document) bool { return d.Name == "rack-8" && isReady("ssh-ready")(d) })
+}

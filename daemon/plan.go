@@ -1,0 +1,40 @@
+// Package daemon is the appliance's plan and its wiring: the one place where the parts
+// below it meet.
+package daemon
+
+import (
+	"slices"
+	"time"
+
+	"firstlight.dev/firstlight/daemon/bringup"
+	"firstlight.dev/firstlight/daemon/host"
+	"firstlight.dev/firstlight/daemon/kube"
+)
+
+// Plan is all that happens between power and serving, in order. docs/bringup.md walks
+// through it; a test holds the two together.
+func Plan(h *host.Host, k *kube.Cluster, m *metal) []bringup.Stage {
+	return slices.Concat([]bringup.Stage{
+		{Name: "data-mounted", Fact: "State has its place, and what is written there reaches the medium.",
+			Why:  "First: every secret and decision below is kept there, and SITE is mounted with it.",
+			Done: h.DataDone, Recheck: 5 * time.Minute}, // each look is a write to the stick
+		{Name: "site-read", Fact: "What the owner wants is known: the site document, or its absence.",
+			Why:  "Before all that it can change. A wrong one stops here, before anything is done by it.",
+			Done: h.SiteDone, Do: h.SiteDo},
+		{Name: "identity", Fact: "The machine-id is the one kept on DATA, the host name is the site's.",
+			Why:  "Before a lease is asked for or a certificate minted: both carry the name.",
+			Done: h.IdentityDone, Do: h.IdentityDo},
+		{Name: "links-up", Fact: "Every network role has a bridge with its address, and its NIC if there is one.",
+			Why:  "Before the clock, which may come over the network, and before whatever listens.",
+			Done: h.LinksDone, Do: h.LinksDo},
+		{Name: "clock-set", Fact: "The clock is not before the image was made, and the site's time servers were asked.",
+			Why:  "Before the first certificate: one minted in the wrong year is refused in the right one.",
+			Done: h.ClockDone, Do: h.ClockDo, Recheck: time.Minute},
+		{Name: "ssh-ready", Fact: "Root can log in with the site's SSH keys, and on the second screen if the site says so; nobody else can.",
+			Why:  "Before Kubernetes, so that a person can look while it comes up.",
+			Done: h.SSHDone, Do: h.SSHDo, Recheck: time.Minute},
+	},
+		k.Stages(), // container-runtime, images-present, control-plane, node-ready, system-pods, bundle-present
+		m.stages(), // wire-serving, ironic-ready, metal3-ready, hosts-guarded, site-handed-over
+	)
+}

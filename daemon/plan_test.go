@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+// section is what docs/bringup.md says of one stage.
+type section struct {
+	name   string
+	points map[string]string // Fact, Done, Why
+}
+
+func readDocs(t *testing.T) []section {
+	b, err := os.ReadFile("../docs/bringup.md")
+	require.NoError(t, err)
+	_, stages, found := strings.Cut(string(b), "\n## The stages\n")
+	require.True(t, found)
+	var all []section
+	point := regexp.MustCompile(`(?m)^- (Fact|Done|Why): ((?:.+\n)(?:  .+\n)*)`)
+	for _, text := range strings.Split(stages, "\n### ")[1:] {
+		name, rest, _ := strings.Cut(text, "\n")
+		s := section{name: name, points: map[string]string{}}
+		for _, m := range point.FindAllStringSubmatch(rest, -1) {
+			s.points[m[1]] = strings.Join(strings.Fields(m[2]), " ")
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func TestDocsWalkThroughThePlan(t *testing.T) {
+	docs := readDocs(t)
+	d := New(slog.New(slog.DiscardHandler))
+	var planned, documented []string
+	for _, s := range d.runner.Plan {
+		planned = append(planned, s.Name)
+	}
+	for _, s := range docs {
+		documented = append(documented, s.name)
+	}
+	require.Equal(t, planned, documented, "docs/bringup.md and plan.go name different stages, or in another order")
+	for i, s := range d.runner.Plan {
+		assert.Equal(t, s.Fact, docs[i].points["Fact"], "fact of %s", s.Name)
+		assert.Equal(t, s.Why, docs[i].points["Why"], "why of %s", s.Name)
+		assert.NotEmpty(t, docs[i].points["Done"], "%s: the page does not say when it is done", s.Name)
+	}
+}
+
+func TestStagesAreFacts(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range New(slog.New(slog.DiscardHandler)).runner.Plan {
+		assert.Regexp(t, `^[a-z][a-z0-9]*(-[a-z]+)*$`, s.Name)
+		assert.False(t, seen[s.Name], "%s is there twice", s.Name)
+		seen[s.Name] = true
+		assert.NotNil(t, s.Done, "%s never asks the world", s.Name)
+		assert.NotEmpty(t, s.Fact, s.Name)
+		assert.NotEmpty(t, s.Why, s.Name)
+	}
+}
+
+func TestSecondDaemonIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run", "lock")
+	first, err := only(path)
+	require.NoError(t, err)
+	_, err = only(path)
+	require.ErrorContains(t, err, "runs already")
+	require.NoError(t, first.Close())
+	again, err := only(path)
+	require.NoError(t, err, "the lock outlived its daemon")
+	require.NoError(t, again.Close())
+}
+
+func TestSummaryAndNext(t *testing.T) {
+	failed := status.Stage{Name: "site-read", State: status.StateFailed, Error: "site.yaml:2: a\nsite.yaml:3: b"}
+	ready := status.Stage{Name: "links-up", State: status.StateReady}
+	address := []status.Address{{Role: "provisioning", Addresses: []string{"172.22.0.1/24"}}, {Role: "baremetal", Addresses: []string{"10.0.0.7/24"}}}
+	for _, c := range []struct {
+		name          string
+		d             status.Document
+		hasKeys       bool
+		summary, next string
+	}{
+		{"first moment", status.Document{State: status.StateWorking, Stages: []status.Stage{{Name: "data-mounted", State: status.StateWorking}}}, false,
+			"data-mounted: looking", "Nothing to do: it comes up by itself."},
+		{"what it does comes before what went wrong", status.Document{State: status.StateWorking, Stages: []status.Stage{ready, {Name: "images-present", State: status.StateWorking, Waiting: "importing", Error: "no space"}}}, false,
+			"images-present: importing", "Nothing to do: it comes up by itself."},
+		{"wrong site", status.Document{State: status.StateFailed, Stages: []status.Stage{failed}}, false,
+			"site-read: site.yaml:2: a", "Correct site.yaml on the stick's SITE partition, then restart this machine."},
+		{"ready, with keys: the owner's network comes first", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address}, true,
+			"Ready", "Log in: ssh root@10.0.0.7"},
+		{"ready, without keys", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address}, false,
+			"Ready", "Power on the servers on the provisioning network."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			assert.Equal(t, c.summary, summary(c.d))
+			assert.Equal(t, c.next, next(c.d, c.hasKeys))
+		})
+	}
+}

@@ -1,0 +1,46 @@
+package storage
+
+import "firstlight.dev/firstlight/assets/stick"
+
+// Action is what is done about the DATA partition.
+type Action string
+
+const (
+	Keep   Action = "keep"    // there is one, and it fills the disk
+	Make   Action = "make"    // there is none, and there is room
+	Grow   Action = "grow"    // there is one, and the disk has become larger (a stick copied to a larger one)
+	NoRoom Action = "no-room" // there is none, and no room
+)
+
+// leastData is the smallest DATA worth making; repart.d says the same.
+const leastData = 256 << 20
+
+// growFrom is the free space that is worth a change of the partition table.
+const growFrom = 64 << 20
+
+// align is what systemd-repart rounds partitions to, and more than the second copy of
+// the table takes at the end of the disk.
+const align = 1 << 20
+
+// Decision is an action and the free bytes behind the last partition that led to it.
+type Decision struct {
+	Action Action
+	Room   int64
+}
+
+// Decide looks at the boot disk's table and size.
+func Decide(t stick.Table, diskBytes int64) Decision {
+	end := (t.End() + align - 1) / align * align
+	room := max(0, (diskBytes-align)/align*align-end)
+	data, ok := t.Entry(stick.PartitionData)
+	switch {
+	case !ok && room >= leastData:
+		return Decision{Make, room}
+	case !ok:
+		return Decision{NoRoom, room}
+	case room >= growFrom && data.Start+data.Bytes == t.End():
+		return Decision{Grow, room}
+	default:
+		return Decision{Keep, room}
+	}
+}

@@ -1,0 +1,116 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"time"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/pxe/dhcp"
+	"firstlight.dev/firstlight/pxe/server"
+)
+
+// bootDirs hold the boot programs that nodes load first.
+func bootDirs() []string { return []string{"/usr/lib/ipxe"} }
+
+// serve answers nodes on the provisioning network from the moment that it has its address,
+// and begins anew when the site changes it.
+func (m *metal) serve(ctx context.Context, up func() bool) error {
+	if !await(ctx, up) {
+		return nil
+	}
+	for _, dir := range []string{httpRoot, leaseDir, nodeImages} {
+		if err := os.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			m.log.Warn("directory cannot be made", "dir", dir, "error", err)
+		}
+	}
+	if err := m.hosts.Recall(); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		network := *m.site().Networks.Provisioning
+		m.hosts.Ramdisk = m.ramdisk()
+		s, err := server.New(m.wire(network))
+		if err != nil {
+			return err
+		}
+		serving, stop := context.WithCancel(ctx)
+		go func() {
+			defer stop()
+			await(serving, func() bool { return !reflect.DeepEqual(network, *m.site().Networks.Provisioning) })
+		}()
+		err = s.Run(serving)
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wire is what the services on the provisioning network do for a site.
+func (m *metal) wire(n site.Network) server.Config {
+	c := server.Config{
+		Interface: "provisioning", Addr: n.Address, HTTPPort: httpPort, BootDirs: bootDirs(),
+		Mounts: []server.Mount{{Path: "/images/", Dir: nodeImages}, {Path: "/", Dir: httpRoot}},
+		Booter: m.hosts, Log: m.log.With("part", "pxe"),
+	}
+	if n.DHCP.Mode == "none" {
+		return c
+	}
+	c.DHCP = &dhcp.Config{LeaseDir: leaseDir}
+	if n.DHCP.Mode == "proxy" {
+		c.DHCP.Mode = dhcp.ModeProxy
+		return c
+	}
+	local := dhcp.Subnet{Prefix: n.CIDR, Lease: time.Duration(n.DHCP.Lease), Router: n.Gateway, DNS: n.DNS}
+	local.NTP = append(local.NTP, n.Address)
+	local.Pool = dhcp.Range{First: n.DHCP.Range.First, Last: n.DHCP.Range.Last}
+	if n.MTU != 1500 {
+		local.MTU = uint16(n.MTU)
+	}
+	c.DHCP.Subnets = []dhcp.Subnet{local}
+	return c
+}
+
+// watch keeps the picture of the hosts as the API has it, once there are such kinds.
+func (m *metal) watch(ctx context.Context, up func() bool) error {
+	if !await(ctx, up) {
+		return nil
+	}
+	config, err := m.kube.REST()
+	if err != nil {
+		return err
+	}
+	if err := m.hosts.Watch(ctx, config, m.changed); err != nil {
+		return fmt.Errorf("watch hosts: %w", err)
+	}
+	return nil
+}
+
+// lead takes every node from step to step.
+func (m *metal) lead(ctx context.Context, up func() bool) error {
+	if !await(ctx, up) {
+		return nil
+	}
+	s, err := m.handover()
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx, m.changed, m.nodes, m.seen)
+}
+
+// await returns true when something holds, false when ctx has ended.
+func await(ctx context.Context, what func() bool) bool {
+	for !what() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(time.Second):
+		}
+	}
+	return true
+}
