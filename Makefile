@@ -1,0 +1,58 @@
+# Targets that people and scripts rely on; `make help` lists them.
+SHELL := /bin/bash
+GO    ?= go
+export CGO_ENABLED := 0
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
+
+.PHONY: build
+build: ## Compile the workstation command to bin/
+	@mkdir -p bin
+	$(GO) build -trimpath -o bin/ ./cmd/firstlight
+
+.PHONY: check
+check: ## What a developer runs: format, vet, unit tests, fuzz seeds (seconds)
+	@test -z "$$(gofmt -l cmd image daemon pxe assets)" || { gofmt -l cmd image daemon pxe assets; exit 1; }
+	$(GO) vet ./...
+	$(GO) test ./...
+
+.PHONY: test
+test: deps build ## All that CI runs: installs what it needs, builds the image, tests it (needs root for namespaces)
+	$(MAKE) check
+	bin/firstlight build
+	bin/firstlight verify build/firstlight.img
+	FIRSTLIGHT_TEST=ns,native,qemu $(GO) test -count=1 -p 1 -timeout 60m ./...
+
+.PHONY: e2e
+e2e: ## What `make test` leaves out: rarer boots, a server installed, two equal builds (needs build/firstlight.img; an hour)
+	FIRSTLIGHT_TEST=native,qemu,qemu-all,rack $(GO) test -count=1 -p 1 -timeout 90m -v ./image/lab ./image/lab/rack
+	FIRSTLIGHT_TEST=build $(GO) test -count=1 -timeout 90m -v ./image
+
+.PHONY: usb-image
+usb-image: ## Build build/firstlight.img; SITE=site.yaml OUT=file.img MIRROR=url as wanted
+	@scripts/deps build
+	@$(MAKE) --no-print-directory build
+	@SITE='$(SITE)' OUT='$(OUT)' MIRROR='$(MIRROR)' bin/firstlight build
+
+
+.PHONY: bench-pxe
+bench-pxe: ## Measure DHCP, TFTP and HTTP beside other servers (needs root; minutes)
+	@scripts/deps test bench
+	$(GO) run ./pxe/bench
+
+.PHONY: bench-kube
+bench-kube: ## Measure the bring-up of Kubernetes natively, and its memory (needs root and a built image; minutes)
+	$(GO) run ./image/lab/native/bench
+
+.PHONY: bench
+bench: bench-pxe bench-kube ## All measurements; rows to the screen and to build/bench
+
+.PHONY: deps
+deps: ## Install the Debian packages that building and testing need
+	scripts/deps build test
+
+.PHONY: clean
+clean: ## Remove bin/ and build/ (the cache stays)
+	rm -rf bin build
