@@ -199,7 +199,7 @@ func needImage(t testing.TB, kind string) string {
 // newMachine ends with the test; a failure prints how to start it by hand.
 func newMachine(t testing.TB, c lab.Config) *lab.Machine {
 	c.Dir = t.TempDir()
-	c.MiB = 2048
+	c.MiB = max(c.MiB, 2048)
 	m, err := lab.New(c)
 	require.NoError(t, err)
 	t.Cleanup(func() {

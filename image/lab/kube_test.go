@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"firstlight.dev/firstlight/image/lab"
 )
 
@@ -31,31 +29,5 @@ func TestBringsUpKubernetes(t *testing.T) {
 		see(t, m, line)
 		t.Logf("after %s of CPU time", m.CPU().Round(time.Second))
 	}
-	powerOff(t, m)
-}
-
-// TestKilledDuringBringUp cuts the power of one stick at moments spread over the bring-up, each later
-// than the one before; then it comes up as if nothing had happened.
-func TestKilledDuringBringUp(t *testing.T) {
-	m := kubeMachine(t, "qemu-all")
-	for _, moment := range []struct {
-		name, line string
-		later      time.Duration
-	}{
-		{"while images are imported", "firstlight: ssh-ready: ok", 10 * time.Second},
-		{"images are there", lineImages, 0},
-		{"while the control plane starts", lineImages, 20 * time.Second},
-		{"the API answers", lineControlPlane, 0},
-		{"the node is Ready", lineNode, 0},
-		{"all runs", linePods, 5 * time.Second},
-	} {
-		require.NoError(t, m.Start(t.Context()), moment.name)
-		see(t, m, moment.line)
-		time.Sleep(moment.later)
-		require.NoError(t, m.Kill())
-		t.Logf("power cut: %s", moment.name)
-	}
-	startsFrom(t, m)
-	see(t, m, linePods)
 	powerOff(t, m)
 }

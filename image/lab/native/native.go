@@ -163,8 +163,7 @@ func (b *Bed) Kept(inside string) string { return filepath.Join(b.config.Dir, "d
 func (b *Bed) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	enter := []string{"--target", strconv.Itoa(b.PID()), "--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--root", "--wd=/", "--", name}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
-		"KUBECONFIG=/etc/kubernetes/admin.conf"}
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
 	return cmd
 }
 
