@@ -198,7 +198,9 @@ func needImage(t testing.TB, kind string) string {
 
 // newMachine ends with the test; a failure prints how to start it by hand.
 func newMachine(t testing.TB, c lab.Config) *lab.Machine {
-	c.Dir = t.TempDir()
+	if c.Dir == "" {
+		c.Dir = t.TempDir()
+	}
 	c.MiB = max(c.MiB, 2048)
 	m, err := lab.New(c)
 	require.NoError(t, err)

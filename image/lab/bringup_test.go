@@ -30,6 +30,7 @@ const lineReady = "firstlight: site-handed-over: ok"
 type networked struct {
 	*lab.Machine
 	t     *testing.T
+	conf  lab.Config
 	ssh   string // where its SSH is on this machine
 	login *ssh.ClientConfig
 	dumps []string
@@ -64,7 +65,8 @@ func newNetworked(t *testing.T, kind string, mib int) *networked {
 			"-device", fmt.Sprintf("virtio-net-pci,netdev=net%d,mac=52:54:00:fe:01:%02x", i, i),
 			"-object", fmt.Sprintf("filter-dump,id=dump%d,netdev=net%d,file=%s", i, i, dump))
 	}
-	n.Machine = newMachine(t, lab.Config{MiB: mib, Disks: []lab.Disk{{Image: image, Bus: lab.USB, Bytes: 8 * gib}}, Extra: extra})
+	n.conf = lab.Config{Dir: filepath.Join(dir, "machine"), MiB: mib, Disks: []lab.Disk{{Image: image, Bus: lab.USB, Bytes: 8 * gib}}, Extra: extra}
+	n.Machine = newMachine(t, n.conf)
 	return n
 }
 
@@ -201,4 +203,29 @@ func TestCutsLoseNoObject(t *testing.T) {
 	}
 	t.Logf("after all cuts:\n%s%s", n.shell("kubectl get nodes,pods -A"), objects)
 	powerOff(t, n.Machine)
+}
+
+// TestClockYearsOff boots one stick with the right time, then ten years ahead, then ten years
+// back: every certificate is out of date then, and the appliance mends that by itself.
+func TestClockYearsOff(t *testing.T) {
+	n := newNetworked(t, "qemu-all", 6144)
+	now := time.Now().UTC()
+	for _, boot := range []struct {
+		name  string
+		clock time.Time
+	}{
+		{"the right time", now},
+		{"ten years ahead", now.AddDate(10, 0, 0)},
+		{"the right time again", now},
+		{"ten years back, before the image was made", now.AddDate(-10, 0, 0)},
+	} {
+		c := n.conf
+		c.Extra = append(slices.Clone(c.Extra), "-rtc", "base="+boot.clock.Format("2006-01-02T15:04:05"))
+		n.Machine = newMachine(t, c)
+		startsFrom(t, n.Machine)
+		see(t, n.Machine, lineReady)
+		t.Logf("%s: %s%s", boot.name, n.shell("date -u"), n.shell("kubectl get nodes,pods -A"))
+		n.shell("kubectl -n default create configmap kept --dry-run=client -o yaml | kubectl apply -f -")
+		powerOff(t, n.Machine)
+	}
 }
