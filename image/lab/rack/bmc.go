@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -41,7 +42,7 @@ func (b *Box) startBMC() error {
 	script := fmt.Sprintf("#!/bin/sh\nexec curl -sf --unix-socket '%s' --data-urlencode \"do=$*\" http://bmc/\n", at("buttons"))
 	files := map[string]string{
 		"chassis": script, "sim.emu": controller,
-		"lan.conf": fmt.Sprintf(simulated, b.Name, BMCAddr, b.Port, at("chassis"), User, Password),
+		"lan.conf": fmt.Sprintf(simulated, b.Name, "127.0.0.1", b.Port, at("chassis"), User, Password),
 	}
 	for name, text := range files {
 		if err := os.WriteFile(at(name), []byte(text), 0o755); err != nil {
@@ -64,6 +65,12 @@ func (b *Box) startBMC() error {
 	if err := b.bmc.Start(); err != nil {
 		return fmt.Errorf("start BMC of %s: %w", b.Name, err)
 	}
+	port := strconv.Itoa(b.Port)
+	b.relay, err = newRelay(b.bed.PID(), net.JoinHostPort(BMCAddr, port), net.JoinHostPort("127.0.0.1", port))
+	if err != nil {
+		return err
+	}
+	go b.relay.run()
 	return nil
 }
 

@@ -42,8 +42,9 @@ type Server struct {
 // Box is a server with its BMC.
 type Box struct {
 	Server
-	bed *native.Bed
-	bmc *exec.Cmd
+	bed   *native.Bed
+	bmc   *exec.Cmd
+	relay *relay
 
 	mu     sync.Mutex
 	qemu   *exec.Cmd
@@ -189,6 +190,9 @@ func (b *Box) Unplug() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stop()
+	if b.relay != nil {
+		b.relay.close()
+	}
 	if b.bmc != nil && b.bmc.Process != nil {
 		syscall.Kill(-b.bmc.Process.Pid, syscall.SIGKILL)
 		b.bmc.Wait()
