@@ -1,0 +1,274 @@
+// Package bmc gives a machine of the lab its management controller. IPMI is spoken by
+// OpenIPMI's ipmi_sim, so that Ironic meets what it meets at a real server; the buttons act
+// on whatever Machine is behind it.
+package bmc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"firstlight.dev/firstlight/image/lab/process"
+)
+
+// Machine is what the buttons act on. Calls come one at a time.
+type Machine interface {
+	On() bool
+	SwitchOn(device string) error // and boot from the device that the BMC was told last
+	SwitchOff() error             // cuts the power
+	ShutDown() error              // asks the system to end; may return before it has
+}
+
+// Devices of "chassis bootdev" as ipmi_sim names them.
+const (
+	BootNone    = "none" // as the firmware likes: the disk first
+	BootNetwork = "pxe"
+)
+
+// Config describes one BMC.
+type Config struct {
+	Name     string // of the server
+	Dir      string // for its files; made if absent
+	User     string
+	Password string
+	Device   string         // it boots from; "": BootNone
+	Front    net.PacketConn // where it is asked; closed with the BMC
+	Changed  func(device string)
+}
+
+// BMC is a controller that answers.
+type BMC struct {
+	config  Config
+	machine Machine
+	child   *process.Child
+	server  *http.Server
+	relay   *relay
+
+	mu     sync.Mutex
+	device string
+	writes []string
+}
+
+// simulated is ipmi_sim's configuration (ipmi_lan(5)): one BMC, one user, buttons that are a
+// program.
+const simulated = `name %q
+set_working_mc 0x20
+  startlan 1
+    addr 127.0.0.1 %d
+    priv_limit admin
+    allowed_auths_callback none md2 md5 straight
+    allowed_auths_user none md2 md5 straight
+    allowed_auths_operator none md2 md5 straight
+    allowed_auths_admin none md2 md5 straight
+    guid a123456789abcdefa123456789abcdef
+  endlan
+  chassis_control %q
+  user 1 true "" "" user 10 none md2 md5 straight
+  user 2 true %q %q admin 10 none md2 md5 straight
+`
+
+// controller is what the simulator emulates (ipmi_sim_cmd(5)): a management controller and
+// an event log.
+const controller = `mc_setbmc 0x20
+mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
+sel_enable 0x20 1000 0x0a
+mc_enable 0x20
+`
+
+// Program is the simulator, of Debian's package openipmi.
+const Program = "ipmi_sim"
+
+// Start makes the BMC answer.
+func Start(c Config, m Machine) (*BMC, error) {
+	if c.Device == "" {
+		c.Device = BootNone
+	}
+	b := &BMC{config: c, machine: m, device: c.Device}
+	if err := b.start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start BMC of %s: %w", c.Name, err), b.Close())
+	}
+	return b, nil
+}
+
+func (b *BMC) start() error {
+	dir, err := filepath.Abs(b.config.Dir)
+	if err != nil {
+		return err
+	}
+	// The simulator keeps its users there, and they would win over those given.
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "state")), os.MkdirAll(dir, 0o755)); err != nil {
+		return err
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	script := fmt.Sprintf("#!/bin/sh\ncd '%s' && exec curl -sf --unix-socket buttons --data-urlencode \"do=$*\" http://bmc/\n", dir)
+	for name, text := range map[string]string{
+		"chassis": script, "sim.emu": controller,
+		"lan.conf": fmt.Sprintf(simulated, b.config.Name, port, filepath.Join(dir, "chassis"), b.config.User, b.config.Password),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := b.listen(dir); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(dir, "bmc.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(Program, "-n", "-c", filepath.Join(dir, "lan.conf"), "-f", filepath.Join(dir, "sim.emu"), "-s", filepath.Join(dir, "state"))
+	cmd.Stdout, cmd.Stderr = log, log
+	if b.child, err = process.Start(cmd); err != nil {
+		return err
+	}
+	b.relay = &relay{front: b.config.Front, back: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}}
+	go b.relay.run()
+	return nil
+}
+
+// listen answers the simulator's chassis program.
+func (b *BMC) listen(dir string) error {
+	path := filepath.Join(dir, "buttons")
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	// The name of a socket is at most 107 bytes; that of a directory's descriptor is short.
+	at, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	listener, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/buttons", at.Fd()))
+	if err != nil {
+		return err
+	}
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	b.server = &http.Server{Handler: http.HandlerFunc(b.press), ReadHeaderTimeout: time.Minute}
+	go func() { _ = b.server.Serve(listener) }() // until it is closed
+	return nil
+}
+
+// freePort finds a UDP port of loopback that nobody has.
+func freePort() (int, error) {
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return 0, fmt.Errorf("find a port: %w", err)
+	}
+	defer conn.Close()
+	return conn.LocalAddr().(*net.UDPAddr).Port, nil
+}
+
+// press answers one call of the chassis program (ipmi_lan(5), chassis_control): "get power
+// boot", "set power 1", "check power".
+func (b *BMC) press(w http.ResponseWriter, r *http.Request) {
+	words := strings.Fields(r.FormValue("do"))
+	if len(words) == 0 {
+		http.Error(w, "nothing said", http.StatusBadRequest)
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch op, words := words[0], words[1:]; op {
+	case "get":
+		for _, what := range words {
+			switch what {
+			case "power":
+				fmt.Fprintf(w, "power:%d\n", map[bool]int{true: 1}[b.machine.On()])
+			case "boot":
+				fmt.Fprintf(w, "boot:%s\n", b.device)
+			}
+		}
+	case "set":
+		for i := 0; i+1 < len(words); i += 2 {
+			b.writes = append(b.writes, words[i]+" "+words[i+1])
+			if err := b.set(words[i], words[i+1]); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+		}
+	}
+}
+
+func (b *BMC) set(what, value string) error {
+	switch what {
+	case "power":
+		if value == "1" {
+			return b.machine.SwitchOn(b.device)
+		}
+		return b.machine.SwitchOff()
+	case "shutdown":
+		return b.machine.ShutDown()
+	case "reset":
+		if err := b.machine.SwitchOff(); err != nil {
+			return err
+		}
+		return b.machine.SwitchOn(b.device)
+	case "boot":
+		b.device = value
+		if b.config.Changed != nil {
+			b.config.Changed(value)
+		}
+	}
+	return nil
+}
+
+// Device is what the machine boots from next.
+func (b *BMC) Device() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.device
+}
+
+// Writes is every order the BMC was given, oldest first: "power 1", "boot pxe".
+func (b *BMC) Writes() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.writes...)
+}
+
+// Press does what a person at the server's front would, in line with what the BMC is told.
+func (b *BMC) Press(what, value string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.set(what, value)
+}
+
+// Process is the simulator's.
+func (b *BMC) Process() process.ID { return b.child.ID }
+
+// Wait returns when the simulator has ended: nobody else tells of it.
+func (b *BMC) Wait(ctx context.Context) error {
+	select {
+	case <-b.child.Ended():
+		return fmt.Errorf("BMC of %s ended: %v; see %s", b.config.Name, b.child.Err(), filepath.Join(b.config.Dir, "bmc.log"))
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close ends the BMC, not the machine.
+func (b *BMC) Close() error {
+	var err error
+	if b.child != nil {
+		b.child.Kill()
+	}
+	if b.server != nil {
+		err = b.server.Close()
+	}
+	if e := b.config.Front.Close(); !errors.Is(e, net.ErrClosed) {
+		err = errors.Join(err, e)
+	}
+	return err
+}
