@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 
+	"firstlight.dev/firstlight/image/lab/bmc"
 	"firstlight.dev/firstlight/image/lab/native"
 )
 
@@ -42,15 +44,12 @@ type Server struct {
 // Box is a server with its BMC.
 type Box struct {
 	Server
-	bed   *native.Bed
-	bmc   *exec.Cmd
-	relay *relay
+	bed *native.Bed
+	bmc *bmc.BMC
 
-	mu     sync.Mutex
-	qemu   *exec.Cmd
-	ended  chan struct{}
-	device string // that it boots from: what the BMC was told last
-	Writes []string
+	mu    sync.Mutex
+	qemu  *exec.Cmd
+	ended chan struct{}
 }
 
 // Cable makes the bed's provisioning NIC, eth0, and the switch that servers are plugged into.
@@ -71,7 +70,7 @@ func Cable(ctx context.Context, bed *native.Bed) error {
 
 // Plug puts a server into the rack: switched off, its BMC alive.
 func Plug(ctx context.Context, bed *native.Bed, s Server) (*Box, error) {
-	b := &Box{Server: s, bed: bed, device: "none"}
+	b := &Box{Server: s, bed: bed}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
 	}
@@ -89,8 +88,20 @@ func Plug(ctx context.Context, bed *native.Bed, s Server) (*Box, error) {
 			return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
 		}
 	}
-	return b, b.startBMC()
+	var front net.PacketConn
+	at := net.JoinHostPort(BMCAddr, strconv.Itoa(s.Port))
+	if err := within(bed.PID(), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
+		return nil, fmt.Errorf("plug server %s: listen for its BMC: %w", s.Name, err)
+	}
+	b.bmc, err = bmc.Start(bmc.Config{Name: s.Name, Dir: filepath.Join(s.Dir, "bmc"), User: User, Password: Password, Front: front}, b)
+	if err != nil {
+		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
+	}
+	return b, nil
 }
+
+// BMC is the server's controller.
+func (b *Box) BMC() *bmc.BMC { return b.bmc }
 
 func (b *Box) tap() string { return "tap" + strconv.Itoa(b.Port) }
 
@@ -132,12 +143,15 @@ func (b *Box) enter(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (b *Box) start() error {
+// SwitchOn starts the server from the device that its BMC was told last.
+func (b *Box) SwitchOn(device string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.on() {
 		return nil
 	}
 	disk, nic := 1, 2
-	if b.device == "pxe" {
+	if device == bmc.BootNetwork {
 		disk, nic = 2, 1
 	}
 	args := []string{
@@ -178,6 +192,17 @@ func (b *Box) start() error {
 	return nil
 }
 
+// SwitchOff cuts the server's power.
+func (b *Box) SwitchOff() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stop()
+	return nil
+}
+
+// ShutDown cuts the power as well: no system waits for a button here.
+func (b *Box) ShutDown() error { return b.SwitchOff() }
+
 func (b *Box) stop() {
 	if b.on() {
 		syscall.Kill(-b.qemu.Process.Pid, syscall.SIGKILL)
@@ -185,16 +210,7 @@ func (b *Box) stop() {
 	}
 }
 
-// Unplug cuts the power and ends the BMC. The disk stays.
-func (b *Box) Unplug() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stop()
-	if b.relay != nil {
-		b.relay.close()
-	}
-	if b.bmc != nil && b.bmc.Process != nil {
-		syscall.Kill(-b.bmc.Process.Pid, syscall.SIGKILL)
-		b.bmc.Wait()
-	}
+// Unplug ends the BMC and cuts the power. The disk stays.
+func (b *Box) Unplug() error {
+	return errors.Join(b.bmc.Close(), b.SwitchOff())
 }

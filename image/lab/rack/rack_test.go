@@ -64,7 +64,7 @@ func install(t *testing.T, s rack.Server, mode string) {
 	s.Dir, s.MAC, s.Port, s.Disk, s.MiB = t.TempDir(), "52:54:00:00:00:01", 6230, 4<<30, 2048
 	box, err := rack.Plug(ctx, bed, s)
 	require.NoError(t, err)
-	t.Cleanup(box.Unplug)
+	t.Cleanup(func() { assert.NoError(t, box.Unplug()) })
 	t.Cleanup(func() {
 		if text := box.Console(); t.Failed() {
 			t.Logf("the end of the server's console:\n%s", text[max(0, len(text)-6000):])
