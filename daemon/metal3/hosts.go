@@ -98,6 +98,17 @@ func (h *Hosts) script(mac net.HardwareAddr) string {
 	return filepath.ToSlash(name)
 }
 
+// List is a copy of the picture, and whether it was read from the API since the daemon
+// started: until then an absent host means nothing.
+func (h *Hosts) List() (hosts []metal3api.BareMetalHost, current bool) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for i := range h.hosts {
+		hosts = append(hosts, *h.hosts[i].DeepCopy())
+	}
+	return hosts, h.current
+}
+
 // Nodes is the picture for people.
 func (h *Hosts) Nodes() []status.Node {
 	h.mu.RLock()

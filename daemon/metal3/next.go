@@ -10,9 +10,12 @@ import (
 type Step string
 
 const (
-	StepCreate  Step = "create"  // the host without its image: it is registered and inspected
-	StepWait    Step = "wait"    // something is going on that comes to its end by itself
-	StepHold    Step = "hold"    // a person must decide; nothing is written until then
+	StepCreate Step = "create" // the host without its image: it is registered and inspected
+	StepWait   Step = "wait"   // something is going on that comes to its end by itself
+	StepHold   Step = "hold"   // a person must decide; nothing is written until then
+	// StepPreflight stands in for create and image while Site.Gate says no.
+	StepPreflight Step = "preflight"
+
 	StepImage   Step = "image"   // give it its image: it is installed
 	StepApply   Step = "apply"   // keep its image, apply the rest: addresses, credentials, labels
 	StepRestore Step = "restore" // the API has lost a host in service: create it from its record, paused

@@ -21,6 +21,11 @@ type Site struct {
 	Client  client.Client
 	Records Records
 	Log     *slog.Logger
+
+	// Gate is asked before the first power action on a node, that is before its host is
+	// created and before it is given its image; a host in service is never asked for. A no
+	// comes with the reason. Nil: always yes.
+	Gate func(node string) (ok bool, reason string)
 }
 
 // Progress is how far the hand-over of one node is.
@@ -105,10 +110,18 @@ func (s Site) next(ctx context.Context, n Handover, rec Record) (*metal3api.Bare
 		return nil, p
 	}
 	p.Step, p.Sentence = Next(n.Host, have, rec)
+	if s.Gate != nil && (p.Step == StepCreate || p.Step == StepImage) {
+		if ok, reason := s.Gate(p.Node); !ok {
+			p.Step, p.Sentence = StepPreflight, reason
+		}
+	}
 	return have, p
 }
 
 func (s Site) act(ctx context.Context, step Step, n Handover, have *metal3api.BareMetalHost, rec Record) error {
+	if step == StepPreflight {
+		return nil
+	}
 	// Secrets first: a host whose credentials are missing is an error on the host.
 	secrets := []client.Object{n.User, n.Network}
 	if n.BMC != nil {

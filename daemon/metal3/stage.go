@@ -89,7 +89,7 @@ func HandoverStage(nodes func() ([]Handover, error), site func() (Site, error)) 
 	}
 	return bringup.Stage{
 		Name:    "site-handed-over",
-		Fact:    "every node of the site is a BareMetalHost, with its credentials and configuration",
+		Fact:    "every node of the site that passed its pre-flight is a BareMetalHost, with its credentials and configuration",
 		Why:     "From here on Metal3's controllers own the nodes; the daemon only does each node's next step.",
 		Recheck: 30 * time.Second,
 		Done: func(ctx context.Context) error {

@@ -1,0 +1,77 @@
+package metal3
+
+import (
+	"log/slog"
+	"sync"
+	"testing"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// TestGateComesBeforeThePower: a node whose pre-flight did not pass has no host, and one that
+// is inspected gets no image; a host in service is never asked for.
+func TestGateComesBeforeThePower(t *testing.T) {
+	node := func(name string) Handover {
+		image := &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}
+		secret := func(suffix string) *corev1.Secret {
+			return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Name: name + suffix, Namespace: Namespace}}
+		}
+		return Handover{BMC: secret("-bmc-secret"), User: secret("-user-data"), Network: secret("-network-data"), Host: &metal3api.BareMetalHost{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace}, Spec: metal3api.BareMetalHostSpec{Image: image}}}
+	}
+	nodes := []Handover{node("new"), node("inspected"), node("live")}
+	inspected, live := nodes[1].Host.DeepCopy(), nodes[2].Host.DeepCopy()
+	inspected.Spec.Image = nil
+	inspected.Status.Provisioning.State = metal3api.StateAvailable
+	inspected.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/vda", SizeBytes: 1 << 34, SerialNumber: "x"}}}
+	live.Status.Provisioning.State = metal3api.StateProvisioned
+	scheme, err := Scheme()
+	require.NoError(t, err)
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(inspected, live).WithReturnManagedFields().Build()
+
+	var asked sync.Map
+	open := false
+	s := Site{Client: api, Records: Records{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, Log: slog.New(slog.DiscardHandler),
+		Gate: func(node string) (bool, string) { asked.Store(node, true); return open, "its BMC does not answer" }}
+	look := func() map[string]Progress {
+		all := map[string]Progress{}
+		list, err := s.Reconcile(t.Context(), nodes)
+		require.NoError(t, err)
+		for _, p := range list {
+			require.NoError(t, p.Err, p.Node)
+			all[p.Node] = p
+		}
+		return all
+	}
+	exists := func(o client.Object, name string) bool {
+		return api.Get(t.Context(), client.ObjectKey{Namespace: Namespace, Name: name}, o) == nil
+	}
+	all := look()
+	for _, name := range []string{"new", "inspected"} {
+		assert.Equal(t, Progress{Node: name, Step: StepPreflight, Sentence: "its BMC does not answer"}, all[name])
+	}
+	assert.Equal(t, StepApply, all["live"].Step)
+	_, ok := asked.Load("live")
+	assert.False(t, ok, "a host in service was asked for")
+	assert.False(t, exists(&metal3api.BareMetalHost{}, "new"), "a host was made before its pre-flight passed")
+	assert.False(t, exists(&corev1.Secret{}, "new-bmc-secret"))
+	var h metal3api.BareMetalHost
+	require.True(t, exists(&h, "inspected"))
+	assert.Nil(t, h.Spec.Image, "an image was given before the pre-flight passed")
+
+	open = true // what was mended is seen in the next round
+	all = look()
+	assert.Equal(t, StepCreate, all["new"].Step)
+	assert.Equal(t, StepImage, all["inspected"].Step)
+	assert.True(t, exists(&h, "new"))
+	assert.Nil(t, h.Spec.Image)
+	require.True(t, exists(&h, "inspected"))
+	assert.Equal(t, "http://172.22.0.1:6180/images/debian-13.raw", h.Spec.Image.URL)
+}
