@@ -34,6 +34,7 @@ type Document struct {
 	Addresses []Address `json:"addresses"`
 	Notes     []string  `json:"notes,omitempty"` // what a person should know though nothing waits for it
 	Nodes     []Node    `json:"nodes"`
+	Launch    Launch    `json:"launch"` // whether the site's nodes are proven
 	Clusters  []Cluster `json:"clusters"`
 }
 
@@ -68,10 +69,57 @@ type NIC struct {
 
 // Node is one compute server.
 type Node struct {
-	Name  string `json:"name"`
-	State string `json:"state"`
-	Error string `json:"error,omitempty"`
+	Name      string    `json:"name"`
+	State     string    `json:"state"`               // of its BareMetalHost; "absent" without one
+	Situation string    `json:"situation,omitempty"` // one word of docs/why.md's table
+	Why       string    `json:"why,omitempty"`       // one sentence: what it does or waits for
+	Since     time.Time `json:"since,omitzero"`      // Situation has been so since
+	Next      string    `json:"next,omitempty"`      // what a person can do; "" while nothing is needed
+	Percent   int       `json:"percent,omitempty"`   // of the way to proven, 0 to 100
+	Proven    bool      `json:"proven,omitempty"`    // every check of the launch held
+	Address   string    `json:"address,omitempty"`   // by which the appliance logs in to it
+	Error     string    `json:"error,omitempty"`     // what went wrong last
+	Preflight []Check   `json:"preflight,omitempty"` // before it was first switched on
+	Checks    []Check   `json:"checks,omitempty"`    // of the installed system
 }
+
+// Check is one question asked of a node and its answer.
+type Check struct {
+	Name  string     `json:"name"` // docs/verify.md lists them
+	State CheckState `json:"state"`
+	Text  string     `json:"text,omitempty"` // what was found
+	Fix   string     `json:"fix,omitempty"`  // what a person can do, if it failed
+}
+
+// CheckState is how a check came out.
+type CheckState string
+
+const (
+	CheckOK      CheckState = "ok"
+	CheckFailed  CheckState = "failed"
+	CheckWaiting CheckState = "waiting" // not asked yet, or no answer yet
+	CheckSkipped CheckState = "skipped" // there is nothing to ask, or it cannot be asked from here
+)
+
+// Launch is the promise that every node of the site works, and how it stands.
+type Launch struct {
+	State   LaunchState `json:"state"`
+	Text    string      `json:"text"` // one sentence; every node that is not proven is named with its reason
+	Proven  int         `json:"proven"`
+	Nodes   int         `json:"nodes"`   // of the site
+	Elapsed float64     `json:"elapsed"` // seconds since the nodes were handed over, counted while the appliance ran
+	Limit   float64     `json:"limit"`   // seconds that all nodes together may take
+}
+
+// LaunchState is one word for the launch.
+type LaunchState string
+
+const (
+	LaunchNothing  LaunchState = "nothing"  // the site names no node: nothing to launch
+	LaunchRunning  LaunchState = "running"  // nodes are on their way
+	LaunchFailed   LaunchState = "failed"   // a node needs a person, or the time is up
+	LaunchLaunched LaunchState = "launched" // every node is proven
+)
 
 // Cluster is one workload Kubernetes.
 type Cluster struct {

@@ -46,7 +46,12 @@ func documents() map[string]status.Document {
 	ready.State, ready.Notes = status.StateReady, nil
 	ready.Next = "Log in: ssh root@172.22.0.1"
 	ready.Stages = []status.Stage{{Name: "data-mounted", State: status.StateReady}, {Name: "node-ready", State: status.StateReady, Attempts: 1, Seconds: 11.5}}
-	ready.Nodes = []status.Node{{Name: "node-1", State: "provisioned"}, {Name: "node-2", State: "error", Error: "BMC: wrong password"}}
+	ready.Nodes = []status.Node{
+		{Name: "node-1", State: "provisioned", Situation: "proven", Why: "is installed and proven", Since: now.Add(-time.Hour), Proven: true},
+		{Name: "node-2", State: "absent", Situation: "preflight", Why: "is not switched on: the BMC refuses\nuser \x1badmin", Since: now.Add(-90 * time.Second), Next: "correct bmc.password of node-2 in site.yaml"},
+		{Name: "node-3", State: "error", Error: "BMC: wrong password"},
+	}
+	ready.Launch = status.Launch{State: status.LaunchFailed, Text: "1 of 3 nodes proven; not launched: node-2, node-3", Proven: 1, Nodes: 3, Elapsed: 720, Limit: 3600}
 	ready.Clusters = []status.Cluster{{Name: "edge", State: "installing"}}
 	broken := ready
 	broken.State = status.StateDegraded

@@ -38,8 +38,11 @@ func Text(d status.Document, now time.Time) string {
 	for _, s := range d.Stages {
 		writeStage(&b, s, now)
 	}
+	if d.Launch.Nodes > 0 {
+		fmt.Fprintf(&b, "launch                 %s\n", launchLine(d.Launch))
+	}
 	for _, n := range d.Nodes {
-		fmt.Fprintf(&b, "node %-17s %s%s\n", n.Name, n.State, prefixed(": ", n.Error))
+		writeNode(&b, n, now)
 	}
 	for _, c := range d.Clusters {
 		fmt.Fprintf(&b, "cluster %-14s %s%s\n", c.Name, c.State, prefixed(": ", c.Error))
@@ -111,6 +114,30 @@ func writeStage(b *strings.Builder, s status.Stage, now time.Time) {
 	b.WriteByte('\n')
 }
 
+// launchLine is the launch with the time it took, or has left.
+func launchLine(l status.Launch) string {
+	return fmt.Sprintf("%s; %s of %s", oneBlock(l.Text, " "), since(time.Duration(l.Elapsed*float64(time.Second))), since(time.Duration(l.Limit*float64(time.Second))))
+}
+
+// writeNode says what a node does, for how long, and below it what a person can do.
+func writeNode(b *strings.Builder, n status.Node, now time.Time) {
+	fmt.Fprintf(b, "node %-17s %s", n.Name, nodeText(n))
+	if !n.Since.IsZero() && !n.Proven {
+		fmt.Fprintf(b, ", for %s", since(now.Sub(n.Since)))
+	}
+	b.WriteByte('\n')
+	if n.Next != "" {
+		fmt.Fprintf(b, "%23s-> %s\n", "", oneBlock(n.Next, " "))
+	}
+}
+
+func nodeText(n status.Node) string {
+	if n.Why != "" {
+		return oneBlock(n.Why, " ")
+	}
+	return n.State + prefixed(": ", n.Error)
+}
+
 // Changes is what a serial console is told when the status goes from before to after: one
 // line per stage that moved, nothing when nothing did.
 func Changes(before, after status.Document) string {
@@ -147,10 +174,33 @@ func Changes(before, after status.Document) string {
 			fmt.Fprintf(&b, "firstlight: note: %s\n", n)
 		}
 	}
+	nodeChanges(&b, before.Nodes, after.Nodes)
+	if after.Launch.Nodes > 0 && (before.Launch.State != after.Launch.State || before.Launch.Text != after.Launch.Text) {
+		fmt.Fprintf(&b, "firstlight: launch: %s\n", oneBlock(after.Launch.Text, " "))
+	}
 	if before.State != after.State {
 		fmt.Fprintf(&b, "firstlight: %s. %s\n", headline(after.State), after.Next)
 	}
 	return b.String()
+}
+
+// nodeChanges tells of nodes whose situation or error is another one. What a sentence says
+// of progress (42 %) passes by too often for a serial line.
+func nodeChanges(b *strings.Builder, before, after []status.Node) {
+	old := map[string]status.Node{}
+	for _, n := range before {
+		old[n.Name] = n
+	}
+	for _, n := range after {
+		o, known := old[n.Name]
+		if known && o.Situation == n.Situation && o.State == n.State && o.Error == n.Error && o.Next == n.Next {
+			continue
+		}
+		fmt.Fprintf(b, "firstlight: node %s: %s\n", n.Name, nodeText(n))
+		if n.Next != "" {
+			fmt.Fprintf(b, "firstlight: node %s: -> %s\n", n.Name, oneBlock(n.Next, " "))
+		}
+	}
 }
 
 func addressLine(a status.Address) string {
