@@ -237,7 +237,7 @@ func (t *transfer) agree(ctx context.Context) error {
 	oack := appendOACK(nil, t.request.asked, map[string]int64{
 		"blksize": int64(t.block), "windowsize": int64(t.win), "timeout": int64(t.request.timeout), "tsize": t.size,
 	})
-	for {
+	for sent, tries := time.Now(), 1; ; tries++ {
 		t.send(oack)
 		ack, err := t.receive(ctx, false)
 		for err == nil && ack != 0 {
@@ -246,6 +246,10 @@ func (t *transfer) agree(ctx context.Context) error {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			t.resent++
 			continue
+		}
+		if err == nil && tries == 1 { // else nobody can tell which OACK was confirmed
+			t.measure(time.Since(sent))
+			t.settle()
 		}
 		return err
 	}
