@@ -1,0 +1,233 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// Statuses of a command (ironic-python-agent, extensions/base.py).
+const (
+	commandRunning   = "RUNNING"
+	commandSucceeded = "SUCCEEDED"
+	commandFailed    = "FAILED"
+)
+
+// command is what the conductor asked for and what became of it.
+type command struct {
+	ID     string  `json:"id"`
+	Name   string  `json:"command_name"`
+	Status string  `json:"command_status"`
+	Error  *failed `json:"command_error"`
+	Result any     `json:"command_result"`
+}
+
+// failed is an error of the agent (errors.py, RESTError).
+type failed struct {
+	Type    string `json:"type"`
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Details string `json:"details"`
+}
+
+func (f *failed) Error() string { return f.Message + ": " + f.Details }
+
+// asked is a command's parameters, those of all commands together.
+type asked struct {
+	Node  json.RawMessage
+	Step  json.RawMessage
+	Image imageInfo       `json:"image_info"`
+	Drive json.RawMessage `json:"configdrive"`
+}
+
+// ability is one command: it may answer later.
+type ability struct {
+	async bool
+	do    func(context.Context, asked) (any, *failed)
+}
+
+// abilities are the commands that a conductor with direct deploys and cleaning gives.
+func (a *agent) abilities() map[string]ability {
+	steps := func(kind string, list ...object) ability {
+		return ability{false, func(context.Context, asked) (any, *failed) {
+			return object{kind: object{"GenericHardwareManager": list}, "hardware_manager_version": version()}, nil
+		}}
+	}
+	nothing := func(context.Context, asked) (any, *failed) { return nil, nil }
+	end := func(again bool) ability {
+		return ability{true, func(ctx context.Context, _ asked) (any, *failed) {
+			a.host.halt(a.run, again)
+			return nil, nil
+		}}
+	}
+	return map[string]ability{
+		"clean.get_clean_steps":      steps("clean_steps", step("erase_devices_metadata", 99), step("erase_devices", 10), step("erase_devices_express", 0)),
+		"deploy.get_deploy_steps":    steps("deploy_steps", step("erase_devices_metadata", 0), step("write_image", 0), step("inject_files", 0)),
+		"service.get_service_steps":  steps("service_steps"),
+		"clean.execute_clean_step":   {true, a.stepped("clean")},
+		"deploy.execute_deploy_step": {true, a.stepped("deploy")},
+		"standby.prepare_image":      {true, a.prepareImage},
+		"standby.get_partition_uuids": {false, func(context.Context, asked) (any, *failed) {
+			return object{"root uuid": "0x46494e45"}, nil
+		}},
+		"standby.sync":             {false, nothing},
+		"standby.power_off":        end(false),
+		"standby.run_image":        end(true),
+		"image.install_bootloader": {true, nothing},
+		"system.lockdown":          {true, nothing},
+		"log.collect_system_logs": {false, func(context.Context, asked) (any, *failed) {
+			return object{"system_logs": ""}, nil
+		}},
+	}
+}
+
+func version() object { return object{"generic_hardware_manager": "1.2"} }
+
+func step(name string, priority int) object {
+	return object{"step": name, "priority": priority, "interface": "deploy", "reboot_requested": false, "abortable": true}
+}
+
+// stepped runs a step of cleaning or deployment; those that erase are written down as writes.
+func (a *agent) stepped(kind string) func(context.Context, asked) (any, *failed) {
+	return func(_ context.Context, p asked) (any, *failed) {
+		var s struct{ Step string }
+		if err := json.Unmarshal(p.Step, &s); err != nil {
+			return nil, &failed{"InvalidContentError", 400, "Invalid request body", err.Error()}
+		}
+		if strings.HasPrefix(s.Step, "erase_devices") {
+			a.host.erase()
+		}
+		return object{kind + "_result": nil, kind + "_step": p.Step}, nil
+	}
+}
+
+// serve is the agent's own API, for the conductor.
+func (a *agent) serve(w http.ResponseWriter, r *http.Request) {
+	path := strings.Trim(strings.TrimPrefix(r.URL.Path, "/v1"), "/")
+	if path == "status" {
+		answer(w, http.StatusOK, object{"started_at": 0, "version": agentVersion})
+		return
+	}
+	a.mu.Lock()
+	trusted := a.token != "" && r.URL.Query().Get("agent_token") == a.token
+	a.mu.Unlock()
+	if !trusted {
+		a.host.note("agent: refuses %s %s: wrong token", r.Method, r.URL.Path)
+		fault(w, http.StatusUnauthorized, "401 Unauthorized: Token invalid.")
+		return
+	}
+	id, one := strings.CutPrefix(path, "commands/")
+	switch {
+	case r.Method == http.MethodGet && path == "commands":
+		answer(w, http.StatusOK, object{"commands": a.results()})
+	case r.Method == http.MethodGet && one:
+		for _, c := range a.results() {
+			if c.ID == id {
+				answer(w, http.StatusOK, c)
+				return
+			}
+		}
+		fault(w, http.StatusNotFound, "Not found: Command Result with id "+id+" not found.")
+	case r.Method == http.MethodPost && path == "commands":
+		a.start(w, r)
+	default:
+		a.host.note("agent: has no %s %s", r.Method, r.URL.Path)
+		fault(w, http.StatusNotFound, "404 Not Found: The requested URL was not found.")
+	}
+}
+
+// results are copies of all commands, oldest first.
+func (a *agent) results() []command {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := make([]command, len(a.commands))
+	for i, c := range a.commands {
+		all[i] = *c
+	}
+	return all
+}
+
+// start begins a command, one at a time.
+func (a *agent) start(w http.ResponseWriter, r *http.Request) {
+	var ask struct {
+		Name   string
+		Params asked
+	}
+	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
+		fault(w, http.StatusBadRequest, "Invalid request body: "+err.Error())
+		return
+	}
+	can, known := a.abilities()[ask.Name]
+	if !known {
+		a.host.note("agent: does not know %s", ask.Name)
+		fault(w, http.StatusBadRequest, "Invalid command: Unknown command: "+ask.Name)
+		return
+	}
+	_, short, _ := strings.Cut(ask.Name, ".")
+	a.mu.Lock()
+	if n := len(a.commands); n > 0 && a.commands[n-1].Status == commandRunning {
+		last := a.commands[n-1].Name
+		a.mu.Unlock()
+		fault(w, http.StatusConflict, "Agent is busy: executing command "+last)
+		return
+	}
+	c := &command{ID: random(), Name: short, Status: commandRunning}
+	a.commands = append(a.commands, c)
+	if ask.Params.Node != nil {
+		a.node = ask.Params.Node
+	}
+	a.mu.Unlock()
+	a.host.note("agent: %s %s", ask.Name, name(ask.Params.Step))
+	if can.async {
+		a.host.fleet.work.Go(func() {
+			if sleep(a.run.ctx, a.host.fleet.config.WorkTime) {
+				a.finish(c, can, ask.Params)
+			}
+		})
+	} else {
+		a.finish(c, can, ask.Params)
+	}
+	a.mu.Lock()
+	now := *c
+	a.mu.Unlock()
+	answer(w, http.StatusOK, now)
+}
+
+// finish does the work and tells how it ended; an asynchronous one is told to Ironic, too.
+func (a *agent) finish(c *command, can ability, p asked) {
+	result, err := can.do(a.run.ctx, p)
+	a.mu.Lock()
+	c.Result, c.Error, c.Status = result, err, commandSucceeded
+	if err != nil {
+		c.Status = commandFailed
+	}
+	a.mu.Unlock()
+	if err != nil {
+		a.host.note("agent: %s failed: %v", c.Name, err)
+	}
+	if can.async {
+		select {
+		case a.force <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// fault answers with an error as the agent does (the format of WSME).
+func fault(w http.ResponseWriter, code int, text string) {
+	kind := "Client"
+	if code >= 500 {
+		kind = "Server"
+	}
+	answer(w, code, object{"faultcode": kind, "faultstring": text})
+}
+
+// name is a step's, "" without one.
+func name(step json.RawMessage) string {
+	var s struct{ Step string }
+	if json.Unmarshal(step, &s) != nil {
+		return ""
+	}
+	return s.Step
+}
