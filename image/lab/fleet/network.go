@@ -17,42 +17,25 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"runtime"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"firstlight.dev/firstlight/image/lab/netns"
 )
 
-// network makes sockets in a namespace. A socket stays in the namespace it was made in, so only the
-// making needs a thread that is there.
+// network is where the hosts' sockets are made, and the services that listen there.
 type network struct {
 	mu        sync.Mutex
 	namespace string
 	open      map[*service]bool
 }
 
-// within runs do in the namespace at path, "" for this one's.
+// within makes what do makes in the namespace at path, "" for this one's.
 func within(path string, do func() error) error {
 	if path == "" {
 		return do()
 	}
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // for ever: the thread ends with this goroutine
-		ns, err := os.Open(path)
-		if err == nil {
-			defer ns.Close()
-			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-		}
-		if err != nil {
-			done <- fmt.Errorf("enter network namespace: %w", err)
-			return
-		}
-		done <- do()
-	}()
-	return <-done
+	return netns.Within(path, do)
 }
 
 func (n *network) path() string {

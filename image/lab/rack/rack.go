@@ -18,6 +18,7 @@ import (
 
 	"firstlight.dev/firstlight/image/lab/bmc"
 	"firstlight.dev/firstlight/image/lab/native"
+	"firstlight.dev/firstlight/image/lab/netns"
 )
 
 // BMCAddr is where the BMCs of a bed are: an address of the bed's own, one port per server.
@@ -90,7 +91,7 @@ func Plug(ctx context.Context, bed *native.Bed, s Server) (*Box, error) {
 	}
 	var front net.PacketConn
 	at := net.JoinHostPort(BMCAddr, strconv.Itoa(s.Port))
-	if err := within(bed.PID(), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
+	if err := netns.Within(netns.Of(bed.PID()), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
 		return nil, fmt.Errorf("plug server %s: listen for its BMC: %w", s.Name, err)
 	}
 	b.bmc, err = bmc.Start(bmc.Config{Name: s.Name, Dir: filepath.Join(s.Dir, "bmc"), User: User, Password: Password, Front: front}, b)

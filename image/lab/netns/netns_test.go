@@ -1,4 +1,4 @@
-package rack
+package netns_test
 
 import (
 	"os"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab/netns"
 )
 
 func TestWithinRunsInAnotherNetwork(t *testing.T) {
@@ -25,9 +27,9 @@ func TestWithinRunsInAnotherNetwork(t *testing.T) {
 	here, err := network()
 	require.NoError(t, err)
 	var there string
-	require.NoError(t, within(other.Process.Pid, func() (err error) { there, err = network(); return err }))
+	require.NoError(t, netns.Within(netns.Of(other.Process.Pid), func() (err error) { there, err = network(); return err }))
 	assert.NotEqual(t, here, there)
-	assert.ErrorIs(t, within(-1, func() error { return nil }), os.ErrNotExist)
+	assert.ErrorIs(t, netns.Within(netns.Of(-1), func() error { return nil }), os.ErrNotExist)
 	after, err := network()
 	require.NoError(t, err)
 	assert.Equal(t, here, after)
