@@ -42,8 +42,12 @@ func command(c Config, fw firmwareFiles, drives []drive) []string {
 	}
 	buses := map[Bus]string{}
 	for i, d := range c.Disks {
-		args = append(args, "-drive", fmt.Sprintf("if=none,id=drive%d,format=%s,cache=writeback,discard=unmap,file=%s",
-			i, drives[i].format, escape(drives[i].path)))
+		cache := "writeback"
+		if d.Quick {
+			cache = "unsafe"
+		}
+		args = append(args, "-drive", fmt.Sprintf("if=none,id=drive%d,format=%s,cache=%s,discard=unmap,file=%s",
+			i, drives[i].format, cache, escape(drives[i].path)))
 		args = append(args, diskDevices(d, i, buses)...)
 	}
 	for i, n := range c.NICs {
@@ -70,7 +74,7 @@ func diskDevices(d Disk, i int, buses map[Bus]string) []string {
 		}
 		return id
 	}
-	tail := fmt.Sprintf("drive=drive%d,serial=%s,bootindex=%d", i, d.Serial, i+1)
+	tail := fmt.Sprintf("drive=drive%d,serial=%s,bootindex=%d", i, d.Serial, d.BootIx)
 	switch d.Bus {
 	case NVMe:
 		return append(args, "-device", "nvme,"+tail)
@@ -95,9 +99,8 @@ func nicArgs(n NIC, i int) []string {
 	case n.User:
 		args = append(args, "-netdev", "user,id="+id)
 		device += ",netdev=" + id
-	case n.Peer != "":
-		args = append(args, "-netdev", fmt.Sprintf("dgram,id=%s,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s",
-			id, escape(n.Local), escape(n.Peer)))
+	case n.Port != "":
+		args = append(args, "-netdev", fmt.Sprintf("stream,id=%s,server=off,addr.type=unix,addr.path=%s", id, escape(n.Port)))
 		device += ",netdev=" + id
 	}
 	if n.NoROM {

@@ -14,8 +14,7 @@ import (
 // Console is a machine's serial port: everything it printed since the machine was made,
 // as lines, across restarts.
 type Console struct {
-	log   io.Writer // each line with its time; may be nil
-	start time.Time
+	log io.Writer // each line with the time of day; may be nil
 
 	mu      sync.Mutex
 	lines   []string
@@ -27,7 +26,7 @@ type Console struct {
 }
 
 func newConsole(log io.Writer) *Console {
-	return &Console{log: log, start: time.Now(), changed: make(chan struct{})}
+	return &Console{log: log, changed: make(chan struct{})}
 }
 
 // escapes matches what terminals are told besides text: colours, cursor moves, OSC and charsets.
@@ -57,7 +56,7 @@ func (c *Console) addLine(raw []byte) {
 	}
 	c.lines = append(c.lines, line)
 	if c.log != nil {
-		fmt.Fprintf(c.log, "%8.2f %s\n", time.Since(c.start).Seconds(), line)
+		fmt.Fprintf(c.log, "%s %s\n", time.Now().Format("15:04:05.00"), line)
 	}
 }
 
@@ -86,6 +85,13 @@ func (c *Console) Lines() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.lines...)
+}
+
+// From returns the lines after the first n.
+func (c *Console) From(n int) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.lines[min(n, len(c.lines)):]...)
 }
 
 // Wait returns the next line that contains text, after those earlier Waits have passed.

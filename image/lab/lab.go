@@ -39,14 +39,17 @@ type Disk struct {
 	Bytes  int64  // size the guest sees; 0: as large as Image
 	Direct bool   // write to Image itself
 	Serial string // shown to the guest; "" gives "disk0", "disk1", …
+	BootIx int    // boot order, with that of the NICs; 0: its place in the list, from 1
+	// Quick leaves the guest's flushes to this machine's memory. What the guest has written
+	// outlives its QEMU all the same, but not a power cut of this machine.
+	Quick bool
 }
 
-// NIC is one network card. With neither Socket nor User it has no cable.
+// NIC is one network card. With neither Port nor User it has no cable.
 type NIC struct {
 	MAC    net.HardwareAddr // nil: 52:54:00:00:00:01 counted up
 	Model  string           // QEMU device; "" means virtio-net-pci
-	Peer   string           // unix datagram socket of the virtual switch that frames are sent to
-	Local  string           // unix datagram socket on which this card receives; needed with Peer
+	Port   string           // unix socket of the virtual switch, see package wire
 	User   bool             // QEMU's own NAT with its DHCP server
 	NoROM  bool             // leave out QEMU's iPXE: the firmware's own PXE speaks
 	BootIx int              // boot order; 0: not booted from
@@ -90,6 +93,9 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		if d.Serial == "" {
 			d.Serial = fmt.Sprintf("disk%d", i)
+		}
+		if d.BootIx == 0 {
+			d.BootIx = i + 1
 		}
 		disks[i] = d
 	}

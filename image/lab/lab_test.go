@@ -24,7 +24,7 @@ func TestCommandLine(t *testing.T) {
 		"bios-usb":       {Disks: []Disk{{Image: "a.img"}}},
 		"secure-boot":    {Firmware: SecureBoot, CPUs: 1, MiB: 1024, Disks: []Disk{{Bus: NVMe, Serial: "S1"}}},
 		"two-usb-sticks": {Firmware: UEFI, Disks: []Disk{{Bus: USB}, {Bus: USB}, {Bus: AHCI}, {Bus: EHCI}}},
-		"switch":         {NICs: []NIC{{Peer: "/s/0,a", Local: "/s/1", NoROM: true, BootIx: 1}, {User: true, Model: "e1000e"}, {}}},
+		"switch":         {NICs: []NIC{{Port: "/s/0,a", NoROM: true, BootIx: 1}, {User: true, Model: "e1000e"}, {}}},
 		"kernel":         {Kernel: "vmlinuz", Initrd: "initrd", Append: "console=ttyS0 x='y'", Disks: []Disk{{Bus: Virtio, Direct: true}}, Extra: []string{"-snapshot"}},
 	} {
 		c.Dir = "/lab"
@@ -77,7 +77,9 @@ func TestConsole(t *testing.T) {
 	_, err = c.Wait(t.Context(), "fourth")
 	assert.ErrorContains(t, err, "the machine ended")
 	assert.Equal(t, []string{"first", "[  OK  ] second", "third"}, c.Lines())
-	assert.Regexp(t, `^ +\d+\.\d\d first\n +\d+\.\d\d \[  OK  \] second\n`, log.String())
+	assert.Regexp(t, `^\d\d:\d\d:\d\d\.\d\d first\n\d\d:\d\d:\d\d\.\d\d \[  OK  \] second\n`, log.String())
+	assert.Equal(t, []string{"third"}, c.From(2))
+	assert.Empty(t, c.From(3))
 	assert.Error(t, c.Type("x"), "the machine is off")
 }
 

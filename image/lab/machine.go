@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"firstlight.dev/firstlight/image/lab/process"
 )
 
 const (
@@ -63,7 +65,11 @@ func New(c Config) (*Machine, error) {
 func (m *Machine) Console() *Console { return m.console }
 
 // Config returns what the machine was made from, defaults filled in.
-func (m *Machine) Config() Config { return m.config }
+func (m *Machine) Config() Config {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.config
+}
 
 // Prepare makes disks and firmware variables ready and returns QEMU's command line
 // without starting it: for callers that want the console on their own terminal.
@@ -144,12 +150,31 @@ func (m *Machine) current() *running {
 // Running reports whether the machine has power.
 func (m *Machine) Running() bool { return m.current() != nil }
 
-// CPU is the processor time that QEMU has taken in all finished power-on periods: the
-// honest price of a boot on a machine that does other things as well.
+// CPU is the processor time that QEMU has taken in all power-on periods so far: the honest
+// price of a boot on a machine that does other things as well.
 func (m *Machine) CPU() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.cpu
+	if m.run == nil {
+		return m.cpu
+	}
+	return m.cpu + process.CPU(m.run.cmd.Process.Pid)
+}
+
+// PID is QEMU's process number, 0 while the machine is off.
+func (m *Machine) PID() int {
+	if r := m.current(); r != nil {
+		return r.cmd.Process.Pid
+	}
+	return 0
+}
+
+// Change alters what the machine is made of, from its next start on. Disks that are there
+// already keep their content.
+func (m *Machine) Change(alter func(*Config)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	alter(&m.config)
 }
 
 // CommandLine is QEMU's command of this power-on period, to be pasted into a shell.

@@ -38,15 +38,9 @@ func Of(pid int) (ID, error) {
 
 // started is the start time of a process that is not a zombie.
 func started(pid int) (uint64, error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	fields, err := stat(pid)
 	if err != nil {
 		return 0, err
-	}
-	// The second field is the program's name in brackets; it may hold anything.
-	_, rest, ok := cutLast(string(text), ") ")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 20 {
-		return 0, fmt.Errorf("read stat of process %d: %q is not understood", pid, text)
 	}
 	if fields[0] == "Z" || fields[0] == "X" {
 		return 0, os.ErrProcessDone
@@ -54,12 +48,31 @@ func started(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
+// stat is proc(5)'s line of a process from its third field on.
+func stat(pid int) ([]string, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil, err
 	}
-	return s[:i], s[i+len(sep):], true
+	// The second field is the program's name in brackets; it may hold anything.
+	i := strings.LastIndex(string(text), ") ")
+	fields := strings.Fields(string(text[i+1:]))
+	if i < 0 || len(fields) < 20 {
+		return nil, fmt.Errorf("read stat of process %d: %q is not understood", pid, text)
+	}
+	return fields, nil
+}
+
+// CPU is the processor time that a process has taken, 0 if it is gone.
+func CPU(pid int) time.Duration {
+	fields, err := stat(pid)
+	if err != nil {
+		return 0
+	}
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go runs on
+	return time.Duration(user+system) * tick
 }
 
 // Alive tells whether this very process still runs.

@@ -82,3 +82,11 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	_ = parent.Wait()
 	assert.Eventually(t, func() bool { return !child.Alive() }, time.Minute, 10*time.Millisecond)
 }
+
+func TestCPU(t *testing.T) {
+	c, err := Start(exec.Command("sh", "-c", "while :; do :; done"))
+	require.NoError(t, err)
+	defer c.Kill()
+	assert.Eventually(t, func() bool { return CPU(c.ID.PID) > 0 }, time.Minute, 10*time.Millisecond)
+	assert.Zero(t, CPU(0))
+}
