@@ -32,7 +32,7 @@ func (s *Server) check(ctx context.Context, w *wire, r Request, a Answer, proxy 
 	s.checked.Go(func() {
 		defer func() { <-s.checks }()
 		for range maxRetries {
-			user, err := arpProbe(ctx, s.conf.Interface, a.Hold, s.conf.ConflictWait)
+			user, err := InUse(ctx, s.conf.Interface, a.Hold, s.conf.ConflictWait)
 			if err != nil {
 				s.deps.Log.Warn("check address", "addr", a.Hold, "err", err)
 			}
@@ -67,9 +67,10 @@ func (s *Server) quarantine(ctx context.Context, r Request, a Answer, user net.H
 	return a
 }
 
-// arpProbe asks who uses addr (RFC 5227 2.1.1) and returns the answering MAC, nil if there
-// is none within wait.
-func arpProbe(ctx context.Context, ifname string, addr netip.Addr, wait time.Duration) (net.HardwareAddr, error) {
+// InUse asks once on an interface who uses an IPv4 address (ARP probe, RFC 5227 2.1.1) and
+// returns the answering MAC, nil if nobody answers within wait. The interface needs no
+// address, the caller CAP_NET_RAW.
+func InUse(ctx context.Context, ifname string, addr netip.Addr, wait time.Duration) (net.HardwareAddr, error) {
 	ifi, err := net.InterfaceByName(ifname)
 	if err != nil {
 		return nil, fmt.Errorf("probe %v: %w", addr, err)

@@ -1,0 +1,147 @@
+package bmc
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/assets/site"
+)
+
+// redfish asks the service root, which needs no password (DSP0266, 9.4.1), and then for the
+// one system that the address names, with the password: that is the only login.
+func redfish(ctx context.Context, b site.BMC) Answer {
+	system, err := url.Parse(string(b.Address))
+	if err != nil {
+		return Answer{Verdict: Unfit, Text: "bmc.address cannot be read", Fix: "correct bmc.address of this node in site.yaml"}
+	}
+	system.Scheme = "https"
+	if b.Address.Scheme() == "redfish+http" {
+		system.Scheme = "http"
+	}
+	c := webClient(b)
+	defer c.CloseIdleConnections()
+	root := *system
+	root.Path = "/redfish/v1/"
+	response, err := get(ctx, c, root.String(), site.BMC{})
+	if err != nil {
+		return trouble(b, err)
+	}
+	if response.status != http.StatusOK && response.status != http.StatusUnauthorized && response.status != http.StatusForbidden {
+		return answered(b, response, "/redfish/v1/")
+	}
+	response, err = get(ctx, c, system.String(), b)
+	if err != nil {
+		return trouble(b, err)
+	}
+	if response.status != http.StatusOK {
+		return answered(b, response, system.Path)
+	}
+	var power struct{ PowerState string }
+	if err := json.Unmarshal(response.body, &power); err != nil {
+		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s answers %s with something that is no Redfish", at(b), system.Path), Fix: "correct bmc.address of this node in site.yaml"}
+	}
+	return Answer{Verdict: OK, Text: fmt.Sprintf("%s takes the password by Redfish", at(b)), On: power.PowerState == "On"}
+}
+
+type reply struct {
+	status   int
+	body     []byte
+	location string // of a redirect that was not followed
+}
+
+// elsewhere is a redirect to another machine: the password is not taken there.
+var elsewhere = errors.New("redirect to another machine")
+
+func webClient(b site.BMC) *http.Client {
+	return &http.Client{
+		Timeout: 20 * time.Second, // for one answer; some BMCs take ten seconds
+		Transport: &http.Transport{
+			DialContext:     (&net.Dialer{Timeout: 8 * time.Second}).DialContext,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: !b.VerifyCertificate}, // as the site says of this BMC, and as Ironic will
+		},
+		CheckRedirect: func(next *http.Request, via []*http.Request) error {
+			if first := via[0].URL; next.URL.Host != first.Host || next.URL.Scheme != first.Scheme || len(via) > 3 {
+				return elsewhere
+			}
+			return nil
+		},
+	}
+}
+
+// get asks with the credentials of b, if it has any.
+func get(ctx context.Context, c *http.Client, address string, b site.BMC) (reply, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return reply{}, err
+	}
+	if b.Username != "" {
+		request.SetBasicAuth(b.Username, b.Password.Reveal())
+	}
+	request.Header.Set("OData-Version", "4.0")
+	request.Header.Set("Accept", "application/json")
+	response, err := c.Do(request)
+	if errors.Is(err, elsewhere) {
+		return reply{status: response.StatusCode, location: response.Header.Get("Location")}, nil
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	return reply{status: response.StatusCode, body: body}, err
+}
+
+// answered says what a status other than 200 means.
+func answered(b site.BMC, r reply, path string) Answer {
+	switch {
+	case r.status == http.StatusUnauthorized:
+		return refused(b, fmt.Sprintf("the password of user %q (it says 401)", b.Username))
+	case r.status == http.StatusForbidden:
+		return refused(b, fmt.Sprintf("user %q the system (it says 403)", b.Username))
+	case r.location != "":
+		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s sends %s on to %s, where the password is not taken", at(b), path, printable(r.location)),
+			Fix: "write the address that it names into bmc.address, if it is a BMC of yours"}
+	case r.status == http.StatusNotFound:
+		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s has no %s", at(b), path),
+			Fix: "correct the path of bmc.address: /redfish/v1/Systems/ followed by the ID that the BMC lists"}
+	case r.status == http.StatusServiceUnavailable, r.status == http.StatusTooManyRequests:
+		return Answer{Verdict: Busy, Text: fmt.Sprintf("the BMC %s is busy (it says %d)", at(b), r.status), Fix: "wait: it is asked again by itself"}
+	}
+	return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s answers %s with %d", at(b), path, r.status), Fix: "restart the BMC, or look into its own log"}
+}
+
+// trouble says what an error without an answer means.
+func trouble(b site.BMC, err error) Answer {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
+		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the certificate of the BMC %s is not to be trusted: %s", at(b), line(errors.Unwrap(err))),
+			Fix: "give the BMC a certificate of a known authority for the name in bmc.address, or remove bmc.verifyCertificate"}
+	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s does not speak TLS there", at(b)), Fix: "write redfish+http:// into bmc.address, or correct the port"}
+	}
+	return unreachable(b, "Redfish", err)
+}
+
+// printable keeps what a stranger sent fit for a console.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s[:min(len(s), 200)])
+}
