@@ -56,11 +56,8 @@ func bed(stage, file string) error {
 	if err := unix.Sethostname([]byte(p.Name)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
-	if err := unix.Chroot(root); err != nil {
+	if err := enter(root); err != nil {
 		return fmt.Errorf("change root to %s: %w", root, err)
-	}
-	if err := os.Chdir("/"); err != nil {
-		return err
 	}
 	setSysctls()
 	// The parent holds the other end: when it is gone, so is the bed.
@@ -69,6 +66,25 @@ func bed(stage, file string) error {
 		os.Exit(0)
 	}()
 	return serve()
+}
+
+// enter makes root the root of the mount namespace and lets go of the old one. A chroot would leave
+// that below it, and what enters a container's namespace (kubectl exec) would land there.
+func enter(root string) error {
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return err
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return err
+	}
+	// Volumes of pods are seen by containers that run already. No root that is shared can be pivoted.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
+		return err
+	}
+	return os.Chdir("/")
 }
 
 // hierarchies reads how this machine's cgroups are mounted: mount point to options, and which of them is unified.
@@ -161,9 +177,6 @@ func (p plan) mount() (string, error) {
 		if err := unix.Mount(m.source, m.target, m.fs, 0, m.data); err != nil {
 			return "", fmt.Errorf("mount %s on %s: %w", m.fs, m.target, err)
 		}
-	}
-	if err := unix.Mount("", root, "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
-		return "", fmt.Errorf("share mounts: %w", err)
 	}
 	if err := unix.Mount("/dev", root+"/dev", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return "", fmt.Errorf("bind /dev: %w", err)
