@@ -136,7 +136,7 @@ func (m *metal) client() (client.Client, error) {
 }
 
 func (m *metal) ironic() ironic.Config {
-	return ironic.Config{Addr: m.addr(), HTTPPort: httpPort, Boot: 30 * time.Minute, KernelArgs: "console=tty0 console=ttyS0,115200"}
+	return ironic.Config{Addr: m.addr(), HTTPPort: httpPort, Boot: 15 * time.Minute, KernelArgs: "console=tty0 console=ttyS0,115200"}
 }
 
 func (m *metal) pod() (ironic.Pod, error) {
@@ -245,13 +245,26 @@ func (m *metal) hash(password string) (string, error) {
 
 func (m *metal) handover() (metal3.Site, error) {
 	c, err := m.client()
-	return metal3.Site{Client: c, Records: m.hosts.Records, Log: m.log}, err
+	return metal3.Site{Client: c, Records: m.hosts.Records, Log: m.log, Contents: m.contents}, err
+}
+
+// contents asks Ironic what a node's inspection found on its disks.
+func (m *metal) contents(ctx context.Context, node string) (metal3.Contents, error) {
+	authority, err := m.ca()
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := ironic.OpenCredentials(secretDir)
+	if err != nil {
+		return nil, err
+	}
+	return ironic.API{Endpoint: m.ironic().Endpoint(), Credentials: credentials, CA: authority.PEM()}.DiskContents(ctx, node)
 }
 
 // ramdisk is what a machine that nobody named boots, to be looked at.
 func (m *metal) ramdisk() metal3.Ramdisk {
 	return metal3.Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: []string{
-		"ipa-inspection-callback-url=" + m.ironic().Endpoint() + "/v1/continue_inspection", "ipa-inspection-collectors=default",
+		"ipa-inspection-callback-url=" + m.ironic().Endpoint() + "/v1/continue_inspection", "ipa-inspection-collectors=default,contents",
 		"console=tty0", "console=ttyS0,115200",
 	}}
 }

@@ -146,7 +146,8 @@ dhcp_provider = none
 [inspector]
 require_managed_boot = true
 power_off = false
-extra_kernel_params = ipa-inspection-collectors=default
+# The second is the appliance's own: it tells which disks hold data.
+extra_kernel_params = ipa-inspection-collectors=default,contents
 callback_endpoint_override = {{.Endpoint}}
 hooks = $default_hooks,parse-lldp
 

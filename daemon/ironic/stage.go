@@ -2,8 +2,6 @@ package ironic
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -91,9 +89,9 @@ func (s stage) do(ctx context.Context, report bringup.Report) error {
 // Answers is nil if an Ironic with a certificate of this root says its versions (GET /v1,
 // which needs no password).
 func Answers(ctx context.Context, endpoint string, root []byte) error {
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(root) {
-		return fmt.Errorf("no root certificate to check it with")
+	client, err := trusting(root)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -101,8 +99,7 @@ func Answers(ctx context.Context, endpoint string, root []byte) error {
 	if err != nil {
 		return err
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
-	resp, err := (&http.Client{Transport: transport}).Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}

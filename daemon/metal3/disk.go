@@ -7,31 +7,48 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 )
 
-// OneDisk returns the one disk that all hints hold for, by its device name. None or
-// several is an error that lists what is there: Ironic would take the first that fits, and
-// an installation on the wrong disk cannot be undone. No hints stand for the only disk.
+// OneDisk returns the one disk that all hints hold for. None or several is an error that
+// lists what is there: Ironic would take the first that fits, and an installation on the wrong disk cannot be undone. No hints stand for the only disk.
 //
 // Hints mean what Metal3 says (RootDeviceHints): model and vendor are parts, everything
 // else is whole; minSizeGigabytes is in units of 2^30 bytes.
-func OneDisk(hints *metal3api.RootDeviceHints, disks []metal3api.Storage) (string, error) {
+func OneDisk(hints *metal3api.RootDeviceHints, disks []metal3api.Storage) (metal3api.Storage, error) {
 	if hints == nil {
 		hints = &metal3api.RootDeviceHints{}
 	}
+	var one metal3api.Storage
 	var fit []string
 	for _, d := range disks {
 		if fits(hints, d) {
-			fit = append(fit, d.Name)
+			one, fit = d, append(fit, d.Name)
 		}
 	}
 	switch {
 	case len(fit) == 1:
-		return fit[0], nil
+		return one, nil
 	case len(disks) == 0:
-		return "", fmt.Errorf("inspection found no disk")
+		return metal3api.Storage{}, fmt.Errorf("inspection found no disk")
 	case len(fit) == 0:
-		return "", fmt.Errorf("rootDevice fits none of its disks: %s", describe(disks))
+		return metal3api.Storage{}, fmt.Errorf("rootDevice fits none of its disks: %s", describe(disks))
 	}
-	return "", fmt.Errorf("rootDevice fits %d disks (%s); name one of: %s", len(fit), strings.Join(fit, ", "), describe(disks))
+	return metal3api.Storage{}, fmt.Errorf("rootDevice fits %d disks (%s); name one of: %s", len(fit), strings.Join(fit, ", "), describe(disks))
+}
+
+// Contents is what inspection found on each disk, by device name: kinds of partition tables,
+// file systems and volume managers (libblkid's names), or why it could not be read. A blank
+// disk has an empty list. It comes from overlays/ramdisk.
+type Contents map[string][]string
+
+// Empty is nil if a disk is known to hold nothing.
+func (c Contents) Empty(d metal3api.Storage) error {
+	for _, name := range append([]string{d.Name}, d.AlternateNames...) {
+		if kinds, ok := c[name]; ok && len(kinds) > 0 {
+			return fmt.Errorf("its disk %s is not empty, it holds: %s", name, strings.Join(kinds, ", "))
+		} else if ok {
+			return nil
+		}
+	}
+	return fmt.Errorf("it is not known what its disk %s holds", d.Name)
 }
 
 // onlyDisk is the hints that fit the only disk, by what does not change when it is found

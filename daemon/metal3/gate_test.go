@@ -1,6 +1,7 @@
 package metal3
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"testing"
@@ -39,7 +40,8 @@ func TestGateComesBeforeThePower(t *testing.T) {
 	var asked sync.Map
 	open := false
 	s := Site{Client: api, Records: Records{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, Log: slog.New(slog.DiscardHandler),
-		Gate: func(node string) (bool, string) { asked.Store(node, true); return open, "its BMC does not answer" }}
+		Gate:     func(node string) (bool, string) { asked.Store(node, true); return open, "its BMC does not answer" },
+		Contents: func(context.Context, string) (Contents, error) { return Contents{"/dev/vda": {}}, nil }}
 	look := func() map[string]Progress {
 		all := map[string]Progress{}
 		list, err := s.Reconcile(t.Context(), nodes)

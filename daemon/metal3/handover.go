@@ -24,6 +24,7 @@ const (
 	LabelSite    = "firstlight.dev/site"       // name of the site
 	LabelNode    = "firstlight.dev/node"       // on Secrets: the node they are for
 	AllowWipe    = "firstlight.dev/allow-wipe" // annotation by which an owner gives up a live host's disk
+	Overwrite    = "firstlight.dev/overwrite"  // annotation, from the site: a disk that holds data may be installed on
 	FieldManager = "firstlight-site"           // of server-side apply: what the site says
 )
 
@@ -94,6 +95,9 @@ func Node(s *site.Site, n site.Node, a Appliance) (Handover, error) {
 			},
 		},
 	}
+	if n.Overwrite {
+		h.Host.Annotations = map[string]string{Overwrite: "true"}
+	}
 	if n.BMC != nil {
 		h.BMC = secret(s, name, "-bmc-secret", map[string]string{
 			"username": n.BMC.Username, "password": n.BMC.Password.Reveal(),
@@ -135,7 +139,7 @@ func imageOf(n site.Node, images map[string]Image) (Image, error) {
 }
 
 // hints copies the site's description of the disk. Metal3 takes the first disk that fits;
-// that it is the only one is checked before anything is written (see overlays/ramdisk).
+// that it is the only one is checked before anything is written (OneDisk).
 func hints(d *site.RootDevice) *metal3api.RootDeviceHints {
 	if d == nil {
 		return nil

@@ -2,6 +2,7 @@ package metal3
 
 import (
 	"fmt"
+	"reflect"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 )
@@ -23,12 +24,13 @@ const (
 )
 
 // Next decides the step for a node: want is the host that the site describes, have the one
-// in the API or nil, rec what the appliance remembers. The sentence says what is waited for
-// or held back and is empty otherwise.
+// in the API or nil, rec what the appliance remembers, found what inspection found on its
+// disks, nil if that is not known. The sentence says what is waited for or held back and is
+// empty otherwise.
 //
 // A host is first created without an image, because only after inspection it is known
-// whether its hints name exactly one disk.
-func Next(want, have *metal3api.BareMetalHost, rec Record) (Step, string) {
+// whether its hints name exactly one disk, and whether that disk is empty.
+func Next(want, have *metal3api.BareMetalHost, rec Record, found Contents) (Step, string) {
 	if have == nil {
 		if rec.Live() {
 			return StepRestore, ""
@@ -46,9 +48,12 @@ func Next(want, have *metal3api.BareMetalHost, rec Record) (Step, string) {
 		return StepWait, "its owner is removing it; afterwards it is created again, because it is still in site.yaml"
 	}
 	wipe := have.Annotations[AllowWipe] == "true"
+	failed := have.Spec.Image != nil && !InService(have) && have.Status.ErrorMessage != ""
 	switch {
-	case imageURL(have.Spec.Image) == imageURL(want.Spec.Image):
+	case imageURL(have.Spec.Image) == imageURL(want.Spec.Image) && !(failed && !reflect.DeepEqual(have.Spec.Image, want.Spec.Image)):
 		return StepApply, ""
+	case failed:
+		return StepImage, "" // its owner has mended the image in the site, or its digest
 	case InService(have) && !wipe:
 		return StepHold, fmt.Sprintf("it is in service with image %q, site.yaml names %q; to install that and lose what is on its disk, run: kubectl -n %s annotate bmh %s %s=true",
 			imageURL(have.Spec.Image), imageURL(want.Spec.Image), Namespace, have.Name, AllowWipe)
@@ -68,8 +73,15 @@ func Next(want, have *metal3api.BareMetalHost, rec Record) (Step, string) {
 	if have.Status.HardwareDetails == nil {
 		return StepWait, "it is not inspected yet"
 	}
-	if _, err := OneDisk(want.Spec.RootDeviceHints, have.Status.HardwareDetails.Storage); err != nil {
+	disk, err := OneDisk(want.Spec.RootDeviceHints, have.Status.HardwareDetails.Storage)
+	if err != nil {
 		return StepHold, err.Error()
+	}
+	if wipe || want.Annotations[Overwrite] == "true" {
+		return StepImage, ""
+	}
+	if err := found.Empty(disk); err != nil {
+		return StepHold, err.Error() + "; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"
 	}
 	return StepImage, ""
 }

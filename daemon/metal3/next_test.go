@@ -6,18 +6,19 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 func TestNext(t *testing.T) {
 	const image, other = "http://172.22.0.1:6180/images/debian-13.raw", "http://172.22.0.1:6180/images/other.raw"
 	want := in("")
-	want.Spec.Image = &metal3api.Image{URL: image}
+	want.Spec.Image = &metal3api.Image{URL: image, DiskFormat: ptr.To("raw")}
 	disk := &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/sda"}}}
 	has := func(state metal3api.ProvisioningState, url string, change ...func(*metal3api.BareMetalHost)) *metal3api.BareMetalHost {
 		h := in(state)
 		h.Status.HardwareDetails = disk
 		if url != "" {
-			h.Spec.Image = &metal3api.Image{URL: url}
+			h.Spec.Image = &metal3api.Image{URL: url, DiskFormat: ptr.To("raw")}
 		}
 		for _, f := range change {
 			f(h)
@@ -27,43 +28,55 @@ func TestNext(t *testing.T) {
 	note := func(key, value string) func(*metal3api.BareMetalHost) {
 		return func(h *metal3api.BareMetalHost) { h.Annotations = map[string]string{key: value} }
 	}
+	failed := func(h *metal3api.BareMetalHost) { h.Status.ErrorMessage = "Image provisioning failed" }
+	blank := Contents{"/dev/sda": {}}
 	live := Record{Host: *has(metal3api.StateProvisioned, image)}
 	for _, c := range []struct {
 		name     string
 		have     *metal3api.BareMetalHost
 		rec      Record
+		found    Contents
 		step     Step
 		sentence string
 	}{
-		{"new", nil, Record{}, StepCreate, ""},
-		{"lost by the API", nil, live, StepRestore, ""},
-		{"lost by the API, removed before", nil, Record{Host: live.Host, Gone: true}, StepCreate, ""},
-		{"restored, not looked at", has("", image, note(annotationPaused, pausedBy)), live, StepWait, `host node-1 is "" in the API, "provisioned" in its record`},
-		{"restored", has(metal3api.StateProvisioned, image, note(annotationPaused, pausedBy)), live, StepResume, ""},
-		{"paused by its owner", has(metal3api.StateProvisioned, image, note(annotationPaused, "me")), live, StepApply, ""},
-		{"created", has("", ""), Record{}, StepWait, "it is not registered yet"},
-		{"registering", has(metal3api.StateRegistering, ""), Record{}, StepWait, "it is registering"},
-		{"inspecting", has(metal3api.StateInspecting, ""), Record{}, StepWait, "it is inspecting"},
-		{"available", has(metal3api.StateAvailable, ""), Record{}, StepImage, ""},
+		{"new", nil, Record{}, nil, StepCreate, ""},
+		{"lost by the API", nil, live, nil, StepRestore, ""},
+		{"lost by the API, removed before", nil, Record{Host: live.Host, Gone: true}, nil, StepCreate, ""},
+		{"restored, not looked at", has("", image, note(annotationPaused, pausedBy)), live, nil, StepWait, `host node-1 is "" in the API, "provisioned" in its record`},
+		{"restored", has(metal3api.StateProvisioned, image, note(annotationPaused, pausedBy)), live, nil, StepResume, ""},
+		{"paused by its owner", has(metal3api.StateProvisioned, image, note(annotationPaused, "me")), live, nil, StepApply, ""},
+		{"created", has("", ""), Record{}, nil, StepWait, "it is not registered yet"},
+		{"registering", has(metal3api.StateRegistering, ""), Record{}, nil, StepWait, "it is registering"},
+		{"inspecting", has(metal3api.StateInspecting, ""), Record{}, nil, StepWait, "it is inspecting"},
+		{"available", has(metal3api.StateAvailable, ""), Record{}, blank, StepImage, ""},
+		{"available, data on the disk", has(metal3api.StateAvailable, ""), Record{}, Contents{"/dev/sda": {"gpt", "ext4"}}, StepHold,
+			"its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"},
+		{"available, unknown data", has(metal3api.StateAvailable, ""), Record{}, Contents{"/dev/sdb": {}}, StepHold,
+			"it is not known what its disk /dev/sda holds; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"},
+		{"available, data on the disk, given up", has(metal3api.StateAvailable, "", note(AllowWipe, "true")), Record{}, Contents{"/dev/sda": {"gpt"}}, StepImage, ""},
 		{"available, ambiguous disk", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) {
 			h.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/sda"}, {Name: "/dev/sdb"}}}
-		}), Record{}, StepHold, "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: /dev/sda 0 GiB; /dev/sdb 0 GiB"},
-		{"available, not inspected", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) { h.Status.HardwareDetails = nil }), Record{}, StepWait, "it is not inspected yet"},
-		{"being installed", has(metal3api.StateProvisioning, image), Record{}, StepApply, ""},
-		{"in service", has(metal3api.StateProvisioned, image), live, StepApply, ""},
-		{"in service, the site names another image", has(metal3api.StateProvisioned, other), live, StepHold,
+		}), Record{}, nil, StepHold, "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: /dev/sda 0 GiB; /dev/sdb 0 GiB"},
+		{"available, not inspected", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) { h.Status.HardwareDetails = nil }), Record{}, nil, StepWait, "it is not inspected yet"},
+		{"being installed", has(metal3api.StateProvisioning, image), Record{}, nil, StepApply, ""},
+		{"in service", has(metal3api.StateProvisioned, image), live, nil, StepApply, ""},
+		{"in service, the site names another image", has(metal3api.StateProvisioned, other), live, nil, StepHold,
 			`it is in service with image "` + other + `", site.yaml names "` + image + `"; to install that and lose what is on its disk, run: kubectl -n metal3 annotate bmh node-1 firstlight.dev/allow-wipe=true`},
-		{"in service, given up", has(metal3api.StateProvisioned, other, note(AllowWipe, "true")), live, StepImage, ""},
-		{"being installed, the site names another image", has(metal3api.StateProvisioning, other), Record{}, StepHold,
+		{"in service, given up", has(metal3api.StateProvisioned, other, note(AllowWipe, "true")), live, nil, StepImage, ""},
+		{"being installed, the site names another image", has(metal3api.StateProvisioning, other), Record{}, nil, StepHold,
 			`it is being installed with image "` + other + `", site.yaml names "` + image + `" now; wait until it is provisioned, or set the annotation firstlight.dev/allow-wipe=true on it`},
-		{"somebody else's", has(metal3api.StateExternallyProvisioned, image), Record{}, StepApply, ""},
-		{"somebody else's without image", has(metal3api.StateExternallyProvisioned, "", note(AllowWipe, "true")), Record{}, StepHold, "it is externally provisioned: the appliance never installs it"},
-		{"without a BMC", has(metal3api.StateUnmanaged, ""), Record{}, StepHold, "it has no BMC in site.yaml: the appliance cannot switch it on"},
-		{"being removed", has(metal3api.StateProvisioned, image, func(h *metal3api.BareMetalHost) { h.DeletionTimestamp = &metav1.Time{} }), live, StepWait,
+		{"its installation failed", has(metal3api.StateProvisioning, image, failed), Record{}, nil, StepApply, ""},
+		{"its installation failed, the site names another image", has(metal3api.StateProvisioning, other, failed), Record{}, nil, StepImage, ""},
+		{"its installation failed, the site names another digest", has(metal3api.StateProvisioning, image, failed, func(h *metal3api.BareMetalHost) { h.Spec.Image.Checksum = "1" }), Record{}, nil, StepImage, ""},
+		{"in service with an error, the site names another digest", has(metal3api.StateProvisioned, image, failed, func(h *metal3api.BareMetalHost) { h.Spec.Image.Checksum = "1" }), live, nil, StepApply, ""},
+		{"somebody else's", has(metal3api.StateExternallyProvisioned, image), Record{}, nil, StepApply, ""},
+		{"somebody else's without image", has(metal3api.StateExternallyProvisioned, "", note(AllowWipe, "true")), Record{}, nil, StepHold, "it is externally provisioned: the appliance never installs it"},
+		{"without a BMC", has(metal3api.StateUnmanaged, ""), Record{}, nil, StepHold, "it has no BMC in site.yaml: the appliance cannot switch it on"},
+		{"being removed", has(metal3api.StateProvisioned, image, func(h *metal3api.BareMetalHost) { h.DeletionTimestamp = &metav1.Time{} }), live, nil, StepWait,
 			"its owner is removing it; afterwards it is created again, because it is still in site.yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			step, sentence := Next(want, c.have, c.rec)
+			step, sentence := Next(want, c.have, c.rec, c.found)
 			assert.Equal(t, c.step, step)
 			assert.Equal(t, c.sentence, sentence)
 			if got := Shape(step, want, c.have); step != StepImage && step != StepRestore {
@@ -75,4 +88,21 @@ func TestNext(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestConsentIsTheSites(t *testing.T) {
+	want, have := in(""), in(metal3api.StateAvailable)
+	want.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}
+	have.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/disk/by-path/pci-1", AlternateNames: []string{"/dev/sda", "/dev/disk/by-path/pci-1"}}}}
+	full := Contents{"/dev/sda": {"LVM2_member"}}
+	step, sentence := Next(want, have, Record{}, full)
+	assert.Equal(t, StepHold, step)
+	assert.Contains(t, sentence, "LVM2_member")
+	want.Annotations = map[string]string{Overwrite: "true"}
+	step, _ = Next(want, have, Record{}, full)
+	assert.Equal(t, StepImage, step)
+
+	have.Status.HardwareDetails.Storage = append(have.Status.HardwareDetails.Storage, metal3api.Storage{Name: "/dev/sdb"})
+	step, _ = Next(want, have, Record{}, full)
+	assert.Equal(t, StepHold, step, "consent to lose data is no choice of a disk")
 }

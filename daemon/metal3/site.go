@@ -26,6 +26,9 @@ type Site struct {
 	// created and before it is given its image; a host in service is never asked for. A no
 	// comes with the reason. Nil: always yes.
 	Gate func(node string) (ok bool, reason string)
+	// Contents asks Ironic what the inspection of one of its nodes found on the disks; nil
+	// if it found nothing out.
+	Contents func(ctx context.Context, node string) (Contents, error)
 }
 
 // Progress is how far the hand-over of one node is.
@@ -109,7 +112,14 @@ func (s Site) next(ctx context.Context, n Handover, rec Record) (*metal3api.Bare
 		p.Err = fmt.Errorf("read host %s: %w", p.Node, err)
 		return nil, p
 	}
-	p.Step, p.Sentence = Next(n.Host, have, rec)
+	var found Contents
+	if have != nil && have.Spec.Image == nil && have.Status.HardwareDetails != nil {
+		if found, err = s.Contents(ctx, have.Status.Provisioning.ID); err != nil {
+			p.Err = fmt.Errorf("ask what is on the disks of %s: %w", p.Node, err)
+			return have, p
+		}
+	}
+	p.Step, p.Sentence = Next(n.Host, have, rec, found)
 	if s.Gate != nil && (p.Step == StepCreate || p.Step == StepImage) {
 		if ok, reason := s.Gate(p.Node); !ok {
 			p.Step, p.Sentence = StepPreflight, reason
