@@ -1,6 +1,7 @@
-// Package rack is servers for the appliance to provision: QEMU machines on the provisioning
-// network of a bed (package native), each with a BMC that switches it on and off. The BMC is
-// OpenIPMI's ipmi_sim, so that Ironic speaks to it as it does to a real one.
+// Package rack is servers for the appliance to provision: QEMU machines on one switch, each with
+// a BMC that turns it on and off. The BMC is OpenIPMI's ipmi_sim, so that Ironic speaks to it as
+// it does to a real one. The rack has a network of its own, to which beds (package native) are
+// connected: an appliance may be cut off and started again, and the servers go on running.
 package rack
 
 import (
@@ -19,10 +20,12 @@ import (
 	"firstlight.dev/firstlight/image/lab/bmc"
 	"firstlight.dev/firstlight/image/lab/native"
 	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/process"
 )
 
-// BMCAddr is where the BMCs of a bed are: an address of the bed's own, one port per server.
-const BMCAddr = "10.55.0.1"
+// BMCAddr is where the BMCs are: an address of the rack's own on the provisioning network, one
+// port per server.
+const BMCAddr = "172.22.0.2"
 
 // Credentials of every BMC.
 const (
@@ -45,33 +48,74 @@ type Server struct {
 // Box is a server with its BMC.
 type Box struct {
 	Server
-	bed *native.Bed
-	bmc *bmc.BMC
+	rack *Rack
+	bmc  *bmc.BMC
 
-	mu    sync.Mutex
-	qemu  *exec.Cmd
-	ended chan struct{}
+	mu   sync.Mutex
+	qemu *process.Child
 }
 
-// Cable makes the bed's provisioning NIC, eth0, and the switch that servers are plugged into.
-// It must be called before the daemon starts.
-func Cable(ctx context.Context, bed *native.Bed) error {
-	for _, args := range []string{
-		"addr add " + BMCAddr + "/32 dev lo",
-		"link add rack type bridge",
-		"link add eth0 type veth peer name port0",
-		"link set port0 master rack", "link set port0 up", "link set rack up", "link set eth0 up",
-	} {
-		if _, err := bed.Run(ctx, "ip", strings.Fields(args)...); err != nil {
-			return fmt.Errorf("cable the rack: %w", err)
+// Rack is a switch.
+type Rack struct {
+	holder *process.Child // whose network it is
+}
+
+// New makes a rack without servers. Close it.
+func New(ctx context.Context) (*Rack, error) {
+	cmd := exec.Command("sleep", "infinity")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	holder, err := process.Start(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("make rack: %w", err)
+	}
+	r := &Rack{holder}
+	if err := r.ip(ctx, "link set lo up", "link add rack type bridge", "link set rack up", "addr add "+BMCAddr+"/24 dev rack"); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("make rack: %w", err)
+	}
+	return r, nil
+}
+
+// Close ends the rack's network. Unplug its servers before.
+func (r *Rack) Close() { r.holder.Kill() }
+
+// Connect gives a bed its provisioning NIC, eth0. It must be called before the daemon starts. The
+// cable goes with the bed.
+func (r *Rack) Connect(ctx context.Context, bed *native.Bed) error {
+	err := ip(ctx, bed.PID(), "link add eth0 type veth peer name port0", "link set port0 netns "+strconv.Itoa(r.holder.ID.PID))
+	if err == nil {
+		err = r.ip(ctx, "link set port0 master rack", "link set port0 up")
+	}
+	if err == nil {
+		err = ip(ctx, bed.PID(), "link set eth0 up")
+	}
+	if err != nil {
+		return fmt.Errorf("connect bed %s to the rack: %w", bed.Name(), err)
+	}
+	return nil
+}
+
+func (r *Rack) ip(ctx context.Context, all ...string) error { return ip(ctx, r.holder.ID.PID, all...) }
+
+// ip runs this machine's ip in the network of a process, once for each of all.
+func ip(ctx context.Context, pid int, all ...string) error {
+	for _, args := range all {
+		if out, err := inside(ctx, pid, "ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", args, err, out)
 		}
 	}
 	return nil
 }
 
-// Plug puts a server into the rack: switched off, its BMC alive.
-func Plug(ctx context.Context, bed *native.Bed, s Server) (*Box, error) {
-	b := &Box{Server: s, bed: bed}
+// inside is a program of this machine in the network of a process.
+func inside(ctx context.Context, pid int, name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + netns.Of(pid), "--", name}, args...)...)
+}
+
+// Plug puts a server into the rack: switched off, its BMC alive. A disk that is there already
+// is kept.
+func (r *Rack) Plug(ctx context.Context, s Server) (*Box, error) {
+	b := &Box{Server: s, rack: r}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
 	}
@@ -82,16 +126,12 @@ func Plug(ctx context.Context, bed *native.Bed, s Server) (*Box, error) {
 	if err := errors.Join(disk.Truncate(s.Disk), disk.Close()); err != nil {
 		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
 	}
-	for _, args := range []string{
-		"tuntap add " + b.tap() + " mode tap", "link set " + b.tap() + " master rack", "link set " + b.tap() + " up",
-	} {
-		if _, err := bed.Run(ctx, "ip", strings.Fields(args)...); err != nil {
-			return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
-		}
+	if err := r.ip(ctx, "tuntap add "+b.tap()+" mode tap", "link set "+b.tap()+" master rack", "link set "+b.tap()+" up"); err != nil {
+		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
 	}
 	var front net.PacketConn
 	at := net.JoinHostPort(BMCAddr, strconv.Itoa(s.Port))
-	if err := netns.Within(netns.Of(bed.PID()), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
+	if err := netns.Within(netns.Of(r.holder.ID.PID), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
 		return nil, fmt.Errorf("plug server %s: listen for its BMC: %w", s.Name, err)
 	}
 	b.bmc, err = bmc.Start(bmc.Config{Name: s.Name, Dir: filepath.Join(s.Dir, "bmc"), User: User, Password: Password, Front: front}, b)
@@ -125,24 +165,7 @@ func (b *Box) On() bool {
 	return b.on()
 }
 
-func (b *Box) on() bool {
-	if b.qemu == nil {
-		return false
-	}
-	select {
-	case <-b.ended:
-		return false
-	default:
-		return true
-	}
-}
-
-// enter runs a program of this machine in the bed's network.
-func (b *Box) enter(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command("nsenter", append([]string{"--net=/proc/" + strconv.Itoa(b.bed.PID()) + "/ns/net", "--", name}, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return cmd
-}
+func (b *Box) on() bool { return b.qemu != nil && b.qemu.Running() }
 
 // SwitchOn starts the server from the device that its BMC was told last.
 func (b *Box) SwitchOn(device string) error {
@@ -177,19 +200,16 @@ func (b *Box) SwitchOn(device string) error {
 		}
 		args = append(args, "-drive", "if=pflash,format=raw,readonly=on,file="+b.Code, "-drive", "if=pflash,format=raw,file="+vars)
 	}
-	cmd := b.enter("qemu-system-x86_64", args...)
 	said, err := os.OpenFile(filepath.Join(b.Dir, "qemu.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("start server %s: %w", b.Name, err)
 	}
 	defer said.Close()
+	cmd := inside(context.Background(), b.rack.holder.ID.PID, "qemu-system-x86_64", args...)
 	cmd.Stdout, cmd.Stderr = said, said
-	if err := cmd.Start(); err != nil {
+	if b.qemu, err = process.Start(cmd); err != nil {
 		return fmt.Errorf("start server %s: %w", b.Name, err)
 	}
-	ended := make(chan struct{})
-	go func() { cmd.Wait(); close(ended) }()
-	b.qemu, b.ended = cmd, ended
 	return nil
 }
 
@@ -205,9 +225,8 @@ func (b *Box) SwitchOff() error {
 func (b *Box) ShutDown() error { return b.SwitchOff() }
 
 func (b *Box) stop() {
-	if b.on() {
-		syscall.Kill(-b.qemu.Process.Pid, syscall.SIGKILL)
-		<-b.ended
+	if b.qemu != nil {
+		b.qemu.Kill()
 	}
 }
 
