@@ -1,0 +1,105 @@
+// Package kud is the contract with the installer of a cluster, docs/kud.md as code: the
+// inventory that it reads, the Job that it runs in, what a run did, and which run is needed
+// next. It decides and describes; nothing here talks to anything.
+package kud
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Member is one node of a cluster with the host that it is.
+type Member struct {
+	Label   string     `json:"label"`
+	Master  bool       `json:"master,omitempty"`
+	Worker  bool       `json:"worker,omitempty"`
+	Host    string     `json:"host"` // namespace/name of the BareMetalHost, or of a virtual machine's pod
+	MAC     string     `json:"mac,omitempty"`
+	Address netip.Addr `json:"address"`
+	From    string     `json:"from,omitempty"` // where the address is known from
+}
+
+// Roles are ICN's words for what a member is.
+func (m Member) Roles() []string {
+	var all []string
+	if m.Master {
+		all = append(all, "master")
+	}
+	if m.Worker {
+		all = append(all, "worker")
+	}
+	return all
+}
+
+// Inventory is hosts.ini: ICN's groups, which KUD and kubespray up to 2.16 read, and those of
+// kubespray today as groups of these. The same members give the same bytes. Virtual
+// machines are logged in to with ICN's password and have no groups of network add-ons.
+func Inventory(members []Member, virtlet bool) []byte {
+	var b bytes.Buffer
+	login := ""
+	if virtlet {
+		login = " ansible_ssh_user=root ansible_ssh_pass=root"
+	}
+	b.WriteString("[all]\n")
+	var masters, workers []string
+	for _, m := range members {
+		fmt.Fprintf(&b, "%s  ansible_ssh_host=%s ansible_ssh_port=22%s\n", m.Label, m.Address, login)
+		if m.Master {
+			masters = append(masters, m.Label)
+		}
+		if m.Worker {
+			workers = append(workers, m.Label)
+		}
+	}
+	group := func(name string, lines ...string) {
+		fmt.Fprintf(&b, "\n[%s]\n", name)
+		for _, l := range lines {
+			b.WriteString(l + "\n")
+		}
+	}
+	group("kube-master", masters...)
+	group("kube-node", workers...)
+	group("etcd", masters...)
+	if !virtlet {
+		group("ovn-central", masters...)
+		group("ovn-controller", workers...)
+		group("virtlet", workers...)
+	}
+	group("k8s-cluster:children", "kube-node", "kube-master")
+	group("kube_control_plane:children", "kube-master")
+	group("kube_node:children", "kube-node")
+	group("k8s_cluster:children", "kube_control_plane", "kube_node")
+	return b.Bytes()
+}
+
+// KnownHosts is a file for ssh's UserKnownHostsFile (sshd(8)): host keys, each as in
+// authorized_keys, by address.
+func KnownHosts(keys map[netip.Addr]string) []byte {
+	var b bytes.Buffer
+	for _, addr := range slices.SortedFunc(maps.Keys(keys), netip.Addr.Compare) {
+		fields := strings.Fields(keys[addr])
+		if len(fields) >= 2 {
+			fmt.Fprintf(&b, "%s %s %s\n", addr, fields[0], fields[1])
+		}
+	}
+	return b.Bytes()
+}
+
+// ReadKnownHosts reads what KnownHosts wrote; other lines are passed over.
+func ReadKnownHosts(text []byte) map[netip.Addr]string {
+	keys := map[netip.Addr]string{}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 {
+			continue
+		}
+		if addr, err := netip.ParseAddr(fields[0]); err == nil {
+			keys[addr] = fields[1] + " " + fields[2]
+		}
+	}
+	return keys
+}

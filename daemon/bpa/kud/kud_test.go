@@ -1,0 +1,281 @@
+package kud
+
+import (
+	"flag"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), string(got))
+}
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+func three() []Member {
+	return []Member{
+		{Label: "master-1", Master: true, Host: "metal3/node-1", MAC: "52:54:00:00:00:01", Address: addr("172.22.0.11")},
+		{Label: "both", Master: true, Worker: true, Host: "metal3/node-2", Address: addr("172.22.0.12")},
+		{Label: "worker-1", Worker: true, Host: "metal3/node-3", Address: addr("2001:db8::13")},
+	}
+}
+
+func TestInventoryGolden(t *testing.T) {
+	golden(t, "bare.ini", Inventory(three(), false))
+	golden(t, "virtlet.ini", Inventory(three(), true))
+}
+
+func TestInventoryOfTheContract(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/kud.md")
+	require.NoError(t, err)
+	members := three()[:2]
+	members[1] = Member{Label: "worker-1", Worker: true, Address: addr("172.22.0.12")}
+	assert.Contains(t, string(text), "```\n"+string(Inventory(members, false))+"```\n", "docs/kud.md shows another inventory")
+}
+
+// TestICNReadsTheInventory compares with ICN's sections as sets.
+func TestICNReadsTheInventory(t *testing.T) {
+	sections := map[string][]string{}
+	name := ""
+	for line := range strings.Lines(string(Inventory(three(), false))) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "[") {
+			name = line
+		} else if line != "" {
+			sections[name] = append(sections[name], line)
+		}
+	}
+	masters, workers := []string{"master-1", "both"}, []string{"both", "worker-1"}
+	for group, want := range map[string][]string{
+		"[all]":         {"master-1  ansible_ssh_host=172.22.0.11 ansible_ssh_port=22", "both  ansible_ssh_host=172.22.0.12 ansible_ssh_port=22", "worker-1  ansible_ssh_host=2001:db8::13 ansible_ssh_port=22"},
+		"[kube-master]": masters, "[kube-node]": workers, "[etcd]": masters, "[ovn-central]": masters, "[ovn-controller]": workers, "[virtlet]": workers,
+		"[k8s-cluster:children]": {"kube-node", "kube-master"},
+	} {
+		assert.ElementsMatch(t, want, sections[group], group)
+	}
+}
+
+func TestKnownHosts(t *testing.T) {
+	keys := map[netip.Addr]string{addr("10.0.0.2"): "ssh-ed25519 BBBB node-2", addr("10.0.0.1"): "ssh-ed25519 AAAA", addr("10.0.0.3"): ""}
+	text := KnownHosts(keys)
+	assert.Equal(t, "10.0.0.1 ssh-ed25519 AAAA\n10.0.0.2 ssh-ed25519 BBBB\n", string(text))
+	assert.Equal(t, map[netip.Addr]string{addr("10.0.0.1"): "ssh-ed25519 AAAA", addr("10.0.0.2"): "ssh-ed25519 BBBB"}, ReadKnownHosts(append(text, "# x\nhost key\n"...)))
+}
+
+func TestJobGolden(t *testing.T) {
+	w := Want{Members: three(), Plugins: []string{"emco", "nfd"}, PodSubnet: "10.244.64.0/18", ServiceSubnet: "10.244.0.0/18", Image: "example/installer:1"}
+	owner := metav1.OwnerReference{APIVersion: "bpa.akraino.org/v1alpha1", Kind: "Provisioning", Name: "edge", UID: "u-1"}
+	for _, r := range []Run{
+		{Want: w, Action: Install, Generation: 1, Attempt: 1},
+		{Want: w, Action: Remove, Nodes: []string{"worker-1"}, Generation: 4, Attempt: 2},
+	} {
+		job, err := r.Job("default", "edge", owner)
+		require.NoError(t, err)
+		text, err := yaml.Marshal(job)
+		require.NoError(t, err)
+		golden(t, "job-"+r.Action+".yaml", text)
+		back, ours := RunOf(job)
+		assert.True(t, ours)
+		assert.Equal(t, r, back)
+	}
+	_, ours := RunOf(&batchv1.Job{})
+	assert.False(t, ours)
+}
+
+// TestCommand is ICN's command line to the letter.
+func TestCommand(t *testing.T) {
+	const head = "cp -r /.ssh /root/; chmod -R 600 /root/.ssh; ./installer --cluster c"
+	for want, r := range map[string]Run{
+		head:                           {Action: Install},
+		head + " --network 10.0.0.0/8": {Action: Install, Want: Want{PodSubnet: "10.0.0.0/8"}},
+		head + " --plugins a b":        {Action: Add, Nodes: []string{"w"}, Want: Want{Plugins: []string{"a", "b"}}},
+		head + " --network 10.0.0.0/8 --plugins emco": {Action: Install, Want: Want{PodSubnet: "10.0.0.0/8", Plugins: []string{"emco"}}},
+		head + " --remove w1 w2":                      {Action: Remove, Nodes: []string{"w1", "w2"}, Want: Want{PodSubnet: "10.0.0.0/8", Plugins: []string{"emco"}}},
+	} {
+		assert.Equal(t, want, r.Command("c"))
+	}
+}
+
+func edit(m []Member, i int, f func(*Member)) []Member {
+	m = append([]Member(nil), m...)
+	f(&m[i])
+	return m
+}
+
+func TestNext(t *testing.T) {
+	record := Record{Provisioning: "default/c", Job: "j", Members: three(), Plugins: []string{"a"}, PodSubnet: "10.0.0.0/8"}
+	want := func(members []Member) Want {
+		return Want{Members: members, Plugins: []string{"a"}, PodSubnet: "10.0.0.0/8"}
+	}
+	fourth := Member{Label: "worker-2", Worker: true, Host: "metal3/node-4", Address: addr("172.22.0.14")}
+	for _, c := range []struct {
+		name   string
+		have   *Record
+		want   Want
+		action string
+		nodes  []string
+		reason string
+	}{
+		{"never installed", nil, want(three()), Install, nil, ""},
+		{"as asked", &record, want(three()), "", nil, ""},
+		{"another order is the same cluster", &record, want([]Member{three()[2], three()[0], three()[1]}), "", nil, ""},
+		{"a worker more", &record, want(append(three(), fourth)), Add, []string{"worker-2"}, ""},
+		{"a worker less", &record, want(three()[:2]), Remove, []string{"worker-1"}, ""},
+		{"a worker on another host goes first", &record, want(edit(three(), 2, func(m *Member) { m.Host = "metal3/node-4" })), Remove, []string{"worker-1"}, ""},
+		{"one more and one less: the one less goes first", &record, want(append(three()[:2:2], fourth)), Remove, []string{"worker-1"}, ""},
+		{"another address", &record, want(edit(three(), 0, func(m *Member) { m.Address = addr("172.22.0.99") })), Install, nil, ""},
+		{"a master works as well now", &record, want(edit(three(), 0, func(m *Member) { m.Worker = true })), Install, nil, ""},
+		{"more plugins", &record, Want{Members: three(), Plugins: []string{"a", "b"}, PodSubnet: "10.0.0.0/8"}, Install, nil, ""},
+		{"a master more", &record, want(append(three(), Member{Label: "m3", Master: true, Host: "x"})), "", nil, ControlPlaneFixed},
+		{"a master less", &record, want(three()[1:]), "", nil, ControlPlaneFixed},
+		{"a master on another host", &record, want(edit(three(), 0, func(m *Member) { m.Host = "x" })), "", nil, ControlPlaneFixed},
+		{"a worker becomes a master", &record, want(edit(three(), 2, func(m *Member) { m.Master = true })), "", nil, ControlPlaneFixed},
+		{"another pod network", &record, Want{Members: three(), Plugins: []string{"a"}, PodSubnet: "10.1.0.0/16"}, "", nil, SubnetFixed},
+		{"another service network", &record, Want{Members: three(), Plugins: []string{"a"}, PodSubnet: "10.0.0.0/8", ServiceSubnet: "10.1.0.0/16"}, "", nil, SubnetFixed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			run, err := Next(c.have, c.want)
+			if c.reason != "" {
+				var f *Fixed
+				require.ErrorAs(t, err, &f)
+				assert.Equal(t, c.reason, f.Reason)
+				return
+			}
+			require.NoError(t, err)
+			if c.action == "" {
+				assert.Nil(t, run)
+				return
+			}
+			require.NotNil(t, run)
+			assert.Equal(t, c.action, run.Action)
+			assert.Equal(t, c.nodes, run.Nodes)
+		})
+	}
+}
+
+// TestRunsConverge: from any cluster to any other with the same control plane, each run
+// ending well, the next one in the end is none and the record is what was asked.
+func TestRunsConverge(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	random := func() Want {
+		w := Want{Members: three()[:1]}
+		for i := range 5 {
+			if r.IntN(2) == 0 {
+				w.Members = append(w.Members, Member{Label: string(rune('a' + i)), Worker: true, Host: string(rune('h' + r.IntN(8))), Address: addr("10.0.0.1")})
+			}
+		}
+		if r.IntN(2) == 0 {
+			w.Plugins = []string{"p"}
+		}
+		return w
+	}
+	for range 2000 {
+		first, then := random(), random()
+		run, err := Next(nil, first)
+		require.NoError(t, err)
+		record := run.Done("default/c", "0")
+		steps := 0
+		for ; ; steps++ {
+			require.Less(t, steps, 4, "%+v to %+v does not end", first, then)
+			run, err = Next(&record, then)
+			require.NoError(t, err)
+			if run == nil {
+				break
+			}
+			record = run.Done("default/c", "0")
+		}
+		assert.ElementsMatch(t, then.Members, record.Members)
+		assert.Equal(t, then.Plugins, record.Plugins)
+	}
+}
+
+func TestRecordOnDisk(t *testing.T) {
+	record := Record{Provisioning: "default/c", Job: "j", Members: three(), Plugins: []string{"a"}, PodSubnet: "10.0.0.0/8"}
+	back, err := ReadRecord(record.Bytes())
+	require.NoError(t, err)
+	assert.Equal(t, record, *back)
+	for _, text := range []string{"", "{}", string(record.Bytes()[:40]), `{"Provisioning":"default/c"}`} {
+		_, err := ReadRecord([]byte(text))
+		assert.ErrorContains(t, err, "read record of cluster", text)
+	}
+}
+
+func TestOutcome(t *testing.T) {
+	ended := func(kind batchv1.JobConditionType) batchv1.JobStatus {
+		return batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue, Message: "said the Job", LastTransitionTime: metav1.Unix(7, 0)}}}
+	}
+	pod := func(s corev1.ContainerState) []corev1.Pod {
+		return []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: s}}}}}
+	}
+	exit := func(code int32, text string) []corev1.Pod {
+		return pod(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: text}})
+	}
+	at := time.Unix(7, 0)
+	for _, c := range []struct {
+		name   string
+		status batchv1.JobStatus
+		pods   []corev1.Pod
+		want   Outcome
+	}{
+		{"new", batchv1.JobStatus{}, nil, Outcome{}},
+		{"its image is not there", batchv1.JobStatus{}, pod(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}), Outcome{Message: "ErrImagePull no such image"}},
+		{"running", batchv1.JobStatus{}, pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), Outcome{Started: true}},
+		{"a condition that is not true", batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionFalse}}}, nil, Outcome{}},
+		{"done", ended(batchv1.JobComplete), exit(0, ""), Outcome{Ended: true, Started: true, Succeeded: true, At: at, Message: "said the Job"}},
+		{"failed", ended(batchv1.JobFailed), exit(1, "a\nb\n\nc\nfatal: no route\n"), Outcome{Ended: true, Started: true, At: at, Message: "exit code 1: b / c / fatal: no route"}},
+		{"refused", ended(batchv1.JobFailed), exit(2, "usage\n"), Outcome{Ended: true, Started: true, Refused: true, At: at, Message: "exit code 2: usage"}},
+		{"failed, its pod is gone", ended(batchv1.JobFailed), nil, Outcome{Ended: true, Started: true, At: at, Message: "said the Job"}},
+	} {
+		assert.Equal(t, c.want, OutcomeOf(&batchv1.Job{Status: c.status}, c.pods), c.name)
+	}
+}
+
+func TestPause(t *testing.T) {
+	var got []time.Duration
+	for _, n := range []int32{0, 1, 2, 3, 7, 100} {
+		got = append(got, Pause(n))
+	}
+	assert.Equal(t, []time.Duration{10 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 10 * time.Minute, 10 * time.Minute}, got)
+}
+
+func TestProgress(t *testing.T) {
+	assert.Equal(t, Progress{40, "joining", map[string]string{"w": "joining"}}, ReadProgress([]byte(`{"percent":40,"doing":"joining","nodes":{"w":"joining"},"more":1}`)))
+	assert.Equal(t, Progress{Percent: 100}, ReadProgress([]byte(`{"percent":4000}`)))
+	assert.Equal(t, Progress{}, ReadProgress([]byte(`{"percent":4`)))
+}
+
+func FuzzProgressAndRecord(f *testing.F) {
+	f.Add([]byte(`{"percent":40,"nodes":{"w":"x"}}`))
+	f.Add(Record{Provisioning: "a/b", Members: three()}.Bytes())
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if p := ReadProgress(text); p.Percent < 0 || p.Percent > 100 {
+			t.Error(p)
+		}
+		if r, err := ReadRecord(text); err == nil {
+			if _, err := Next(r, Want{Members: r.Members, Plugins: r.Plugins, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet}); err != nil {
+				t.Error(err)
+			}
+		}
+		ReadKnownHosts(text)
+	})
+}

@@ -1,0 +1,158 @@
+package kud
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Actions of a run.
+const (
+	Install = "install" // make the inventory true
+	Add     = "add"     // the same; Nodes are new in it
+	Remove  = "remove"  // take Nodes out; they are still in the inventory
+)
+
+// Want is a cluster as it is asked for, with its hosts found.
+type Want struct {
+	Members       []Member
+	Plugins       []string
+	PodSubnet     string
+	ServiceSubnet string
+	Image         string
+	Virtlet       bool
+}
+
+// Run is one start of the installer. It is kept on the Job, so that what a run did is known
+// however the Provisioning was edited meanwhile.
+type Run struct {
+	Want
+	Action     string
+	Nodes      []string // labels that are added or removed
+	Generation int64    // of the Provisioning that it was made for
+	Attempt    int32    // from 1
+}
+
+// Record is what a cluster is made of since its last run that ended well: installed.json
+// beside its inventory.
+type Record struct {
+	Provisioning  string   // namespace/name
+	Job           string   // UID of the Job that made it so
+	Members       []Member // in the order of the inventory
+	Plugins       []string
+	PodSubnet     string
+	ServiceSubnet string
+	Virtlet       bool
+}
+
+// ReadRecord reads what Bytes wrote.
+func ReadRecord(text []byte) (*Record, error) {
+	var r Record
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("read record of cluster: %w", err)
+	}
+	if r.Provisioning == "" || len(r.Members) == 0 {
+		return nil, fmt.Errorf("read record of cluster: it names no Provisioning or no nodes")
+	}
+	return &r, nil
+}
+
+// Bytes is the record as a file.
+func (r Record) Bytes() []byte {
+	text, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		panic(err) // plain data
+	}
+	return append(text, '\n')
+}
+
+// Done is the record after a run ended well.
+func (r Run) Done(provisioning, job string) Record {
+	members := r.Members
+	if r.Action == Remove {
+		members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return slices.Contains(r.Nodes, m.Label) })
+	}
+	return Record{Provisioning: provisioning, Job: job, Members: members, Plugins: r.Plugins, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet, Virtlet: r.Virtlet}
+}
+
+// Reasons why an installed cluster is not changed as asked.
+const (
+	ControlPlaneFixed = "ControlPlaneFixed"
+	SubnetFixed       = "SubnetFixed"
+)
+
+// Fixed says that something of an installed cluster cannot be changed.
+type Fixed struct{ Reason, Sentence string }
+
+func (f *Fixed) Error() string { return f.Sentence }
+
+// Next is the run that brings a cluster nearer to what is asked; nil if it is so already. A
+// cluster that was never installed has no record. Nodes are taken out before others are
+// added, each by a run of its own: a host may be moved from one label to another.
+func Next(have *Record, want Want) (*Run, error) {
+	if have == nil {
+		return &Run{Want: want, Action: Install}, nil
+	}
+	if have.PodSubnet != want.PodSubnet || have.ServiceSubnet != want.ServiceSubnet {
+		return nil, &Fixed{SubnetFixed, fmt.Sprintf("the networks of an installed cluster cannot be changed: it has PodSubnet %q and ServiceSubnet %q; write these again, "+
+			"or delete this Provisioning and create it anew", have.PodSubnet, have.ServiceSubnet)}
+	}
+	if was, is := masters(have.Members), masters(want.Members); was != is {
+		return nil, &Fixed{ControlPlaneFixed, fmt.Sprintf("the control plane of an installed cluster is not changed: it is %s, asked for is %s; write the old masters again, "+
+			"or delete this Provisioning and create it anew", was, is)}
+	}
+	var removed, added []string
+	changed := !slices.Equal(have.Plugins, want.Plugins)
+	for _, old := range have.Members {
+		if now := find(want.Members, old.Label); now == nil || now.Host != old.Host {
+			removed = append(removed, old.Label)
+		}
+	}
+	for _, now := range want.Members {
+		old := find(have.Members, now.Label)
+		switch {
+		case old == nil || old.Host != now.Host:
+			added = append(added, now.Label)
+		case old.Address != now.Address || old.Master != now.Master || old.Worker != now.Worker:
+			changed = true
+		}
+	}
+	switch {
+	case len(removed) > 0:
+		before := want
+		before.Members, before.Plugins = have.Members, have.Plugins
+		return &Run{Want: before, Action: Remove, Nodes: removed}, nil
+	case len(added) > 0:
+		return &Run{Want: want, Action: Add, Nodes: added}, nil
+	case changed:
+		return &Run{Want: want, Action: Install}, nil
+	}
+	return nil, nil
+}
+
+func find(members []Member, label string) *Member {
+	i := slices.IndexFunc(members, func(m Member) bool { return m.Label == label })
+	if i < 0 {
+		return nil
+	}
+	return &members[i]
+}
+
+// masters names the control plane: label=host, sorted.
+func masters(members []Member) string {
+	var all []string
+	for _, m := range members {
+		if m.Master {
+			all = append(all, m.Label+"="+m.Host)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// Pause is how long to wait after a failed attempt.
+func Pause(attempt int32) time.Duration {
+	return min(10*time.Second<<min(max(attempt, 1)-1, 10), 10*time.Minute)
+}

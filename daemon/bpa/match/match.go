@@ -1,0 +1,360 @@
+package match
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Host is what is known of a server, or of a virtual machine.
+type Host struct {
+	Name       string // namespace/name, unique
+	MACs       []string
+	CPU        int
+	Memory     int64 // bytes
+	SRIOV, QAT bool
+	Unfit      string // why it cannot be used yet; "" if it can
+	Claim      Claim  // who has it
+	PinnedBy   string // the other cluster that names its MAC or the host itself; "" if none does
+	Former     string // the cluster that was installed on its disk; "" if none is
+}
+
+// Claim is one cluster's hold of a host.
+type Claim struct {
+	Owner string // "Provisioning NAMESPACE/NAME", or what else has the host; "" if nobody has
+	Node  string // label of the node that the host is
+}
+
+// Want is one cluster as it is asked for.
+type Want struct {
+	Owner     string // "Provisioning NAMESPACE/NAME"
+	Cluster   string
+	Nodes     []Node
+	Installed bool // its hosts are in service: whether they are fit is not asked any more
+}
+
+// Rejected is a host that was looked at for a node without MAC, and why it was not taken.
+type Rejected struct{ Host, Reason string }
+
+// Result is the choice. If there is a problem it may be incomplete, and nothing of it is to
+// be claimed.
+type Result struct {
+	Hosts    map[string]int // node's label to index in the list of hosts
+	Problems []Problem
+	Rejected []Rejected // by nearness: what a change could make fit comes first
+}
+
+// Hosts are all hosts in an order that makes choices reproducible, with an index by MAC.
+type Hosts struct {
+	All     []Host // smallest first: CPUs, memory, name
+	byMAC   map[string][]int
+	byClaim map[Claim][]int
+}
+
+// NewHosts sorts a copy of the list.
+func NewHosts(all []Host) *Hosts {
+	h := &Hosts{All: slices.Clone(all), byMAC: map[string][]int{}, byClaim: map[Claim][]int{}}
+	slices.SortFunc(h.All, func(a, b Host) int {
+		return cmp.Or(cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory), cmp.Compare(a.Name, b.Name))
+	})
+	for i := range h.All {
+		if c := h.All[i].Claim; c.Owner != "" {
+			h.byClaim[c] = append(h.byClaim[c], i)
+		}
+		for _, mac := range h.All[i].MACs {
+			if at := h.byMAC[mac]; len(at) == 0 || at[len(at)-1] != i {
+				h.byMAC[mac] = append(at, i)
+			}
+		}
+	}
+	return h
+}
+
+// Match chooses a host for each node: first those that name their host, then, for the
+// others in their order, the smallest that fits, moving earlier ones to a larger host where
+// a later one would otherwise have none. What the cluster holds already it keeps, as long
+// as that fits.
+func (h *Hosts) Match(w Want) Result {
+	m := matching{Hosts: h, Want: w, of: map[int]int{}, firm: map[int]bool{}, Result: Result{Hosts: map[string]int{}}}
+	for i, n := range w.Nodes {
+		if n.pinned() {
+			m.pin(i)
+		}
+	}
+	var open []int
+	for i, n := range w.Nodes {
+		if n.pinned() {
+			continue
+		}
+		if !m.keep(i) {
+			open = append(open, i)
+		}
+	}
+	for _, i := range open {
+		if !m.place(i, map[int]bool{}) {
+			m.unplaced(i)
+		}
+	}
+	for host, node := range m.of {
+		m.Result.Hosts[w.Nodes[node].Label] = host
+	}
+	m.reject(open)
+	return m.Result
+}
+
+type matching struct {
+	*Hosts
+	Want
+	Result Result
+	of     map[int]int  // host to node
+	firm   map[int]bool // nodes that keep what they hold
+}
+
+func (m *matching) problem(reason string, waits bool, format string, args ...any) {
+	m.Result.Problems = append(m.Result.Problems, Problem{Reason: reason, Sentence: fmt.Sprintf(format, args...), Waits: waits})
+}
+
+// find returns the hosts that a node names.
+func (m *matching) find(n Node) []int {
+	var found []int
+	if n.MAC != "" {
+		found = m.byMAC[n.MAC]
+	} else {
+		for i := range m.All {
+			found = append(found, i)
+		}
+	}
+	if n.Host == "" {
+		return found
+	}
+	return slices.DeleteFunc(slices.Clone(found), func(i int) bool {
+		_, name, _ := strings.Cut(m.All[i].Name, "/")
+		return name != n.Host
+	})
+}
+
+// pin gives a node the host that it names, or says why not.
+func (m *matching) pin(i int) {
+	n := m.Nodes[i]
+	found := m.find(n)
+	if len(found) == 0 {
+		m.missing(n)
+		return
+	}
+	if len(found) > 1 {
+		names := make([]string, len(found))
+		for k, at := range found {
+			names[k] = m.All[at].Name
+		}
+		slices.Sort(names)
+		m.problem(HostAmbiguous, false, "node %s: %d hosts have the %s: %s; correct the BareMetalHost that is wrong", n.Label, len(found), who(n), strings.Join(names, ", "))
+		return
+	}
+	at := found[0]
+	host := &m.All[at]
+	if other, twice := m.of[at]; twice {
+		m.problem(HostTwice, false, "node %s: host %s, which has the %s, is node %s already; name another host, or give one label both roles",
+			n.Label, host.Name, who(n), m.Nodes[other].Label)
+		return
+	}
+	switch small := tooSmall(n, host); {
+	case host.Claim.Owner != "" && host.Claim.Owner != m.Owner:
+		m.problem(HostClaimed, false, "%s: node %s: host %s belongs to %s, as its node %s; name another host, or take it out there",
+			already(n), n.Label, host.Name, host.Claim.Owner, host.Claim.Node)
+	case small != "":
+		m.problem(HostTooSmall, false, "node %s: host %s, which has the %s, %s; ask for less, or name another host", n.Label, host.Name, who(n), small)
+	case host.Unfit != "" && !m.inService(host, n):
+		m.problem(HostNotReady, true, "node %s: host %s, which has the %s, %s", n.Label, host.Name, who(n), host.Unfit)
+	default:
+		m.of[at] = i
+	}
+}
+
+// inService tells whether a host is that node of an installed cluster.
+func (m *matching) inService(h *Host, n Node) bool {
+	return m.Installed && h.Claim == (Claim{m.Owner, n.Label})
+}
+
+func (m *matching) missing(n Node) {
+	if n.MAC == "" {
+		m.problem(HostNotFound, true, "Host %s not found: node %s: there is no such BareMetalHost among %d; see kubectl get bmh -A", n.Host, n.Label, len(m.All))
+		return
+	}
+	if at := m.byMAC[n.MAC]; n.Host != "" && len(at) > 0 {
+		m.problem(HostNotFound, false, "Host with MAC Address %s not found: node %s: that NIC is in host %s, not in %s; correct one of the two", n.MAC, n.Label, m.All[at[0]].Name, n.Host)
+		return
+	}
+	m.problem(HostNotFound, true, "Host with MAC Address %s not found: node %s: none of %d hosts has this NIC; correct the MAC, or wait until its server was inspected (kubectl get bmh -A)",
+		n.MAC, n.Label, len(m.All))
+}
+
+func already(n Node) string {
+	if n.MAC == "" {
+		return "Host " + n.Host + " has already been used, check and update provisioning CR"
+	}
+	return "MAC address " + n.MAC + " has already been used, check and update provisioning CR"
+}
+
+func who(n Node) string {
+	if n.MAC == "" {
+		return "name " + n.Host
+	}
+	return "MAC " + n.MAC
+}
+
+// tooSmall says what a host lacks of what a node needs; "" if it fits.
+func tooSmall(n Node, h *Host) string {
+	switch {
+	case h.CPU < n.CPU:
+		return fmt.Sprintf("has %d CPUs, %d are asked for", h.CPU, n.CPU)
+	case h.Memory < n.Memory:
+		return fmt.Sprintf("has %s of memory, %s is asked for", size(h.Memory), size(n.Memory))
+	case n.SRIOV && !h.SRIOV:
+		return "has no SR-IOV, which is asked for"
+	case n.QAT && !h.QAT:
+		return "has no QAT, which is asked for"
+	}
+	return ""
+}
+
+// takes tells whether a host may be given to a node that does not name it.
+func (m *matching) takes(n Node, at int) bool {
+	h := &m.All[at]
+	return h.CPU >= n.CPU && h.Memory >= n.Memory && (h.SRIOV || !n.SRIOV) && (h.QAT || !n.QAT) &&
+		(h.Claim.Owner == "" || h.Claim.Owner == m.Owner) && h.PinnedBy == "" && (h.Former == "" || h.Former == m.Cluster) &&
+		(h.Unfit == "" || m.inService(h, n))
+}
+
+// refuses says why takes does not hold; "" if it does.
+func (m *matching) refuses(n Node, at int) string {
+	h := &m.All[at]
+	switch small := tooSmall(n, h); {
+	case small != "":
+		return small
+	case h.Claim.Owner != "" && h.Claim.Owner != m.Owner:
+		return "belongs to " + h.Claim.Owner
+	case h.PinnedBy != "":
+		return "is named in " + h.PinnedBy
+	case h.Former != "" && h.Former != m.Cluster:
+		return "still holds the cluster " + h.Former + "; name it by its MAC to use it all the same"
+	case h.Unfit != "" && !m.inService(h, n):
+		return h.Unfit
+	}
+	return ""
+}
+
+// keep gives a node the host that it holds, if that still fits.
+func (m *matching) keep(i int) bool {
+	n := m.Nodes[i]
+	for _, at := range m.byClaim[Claim{m.Owner, n.Label}] {
+		if _, used := m.of[at]; !used && m.takes(n, at) {
+			m.of[at], m.firm[i] = i, true
+			return true
+		}
+	}
+	return false
+}
+
+// place finds a host for a node, smallest first, and moves others if it must (augmenting
+// paths, H. W. Kuhn 1955). Nodes that name a host or hold one are not moved.
+func (m *matching) place(i int, tried map[int]bool) bool {
+	n := m.Nodes[i]
+	for at := range m.All {
+		if _, used := m.of[at]; !used && m.takes(n, at) {
+			m.of[at] = i
+			return true
+		}
+	}
+	for at := range m.All {
+		other, used := m.of[at]
+		if !used || tried[at] || m.Nodes[other].pinned() || m.firm[other] || !m.takes(n, at) {
+			continue
+		}
+		tried[at] = true
+		if m.place(other, tried) {
+			m.of[at] = i
+			return true
+		}
+	}
+	return false
+}
+
+// unplaced says why there is no host for a node: how many hosts there are for each reason.
+func (m *matching) unplaced(i int) {
+	n := m.Nodes[i]
+	counts, waits := map[string]int{}, false
+	for at := range m.All {
+		why := m.refuses(n, at)
+		if _, used := m.of[at]; used && why == "" {
+			why = "is another node of this cluster"
+		}
+		waits = waits || why == m.All[at].Unfit && why != ""
+		counts[kindOf(why, &m.All[at])]++
+	}
+	var parts []string
+	for _, kind := range []string{"are too small", "belong to other clusters", "hold a former cluster", "are not ready", "are other nodes of this cluster"} {
+		if counts[kind] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[kind], kind))
+		}
+	}
+	of := "there are no hosts"
+	if len(m.All) > 0 {
+		of = fmt.Sprintf("of %d hosts %s", len(m.All), strings.Join(parts, ", "))
+	}
+	m.problem(NoHostFits, waits, "node %s: no host is left with %s: %s; ask for less, add a server, or see status.rejected", n.Label, n.needs(), of)
+}
+
+func kindOf(why string, h *Host) string {
+	switch {
+	case why == h.Unfit && why != "":
+		return "are not ready"
+	case strings.HasPrefix(why, "has "):
+		return "are too small"
+	case strings.HasPrefix(why, "still "):
+		return "hold a former cluster"
+	case strings.HasPrefix(why, "is another "):
+		return "are other nodes of this cluster"
+	}
+	return "belong to other clusters"
+}
+
+// MaxRejected is how many hosts are listed; the rest is counted.
+const MaxRejected = 32
+
+// reject lists the hosts that no node got, if one was to be chosen.
+func (m *matching) reject(open []int) {
+	if len(open) == 0 {
+		return
+	}
+	type rejection struct {
+		Rejected
+		far int
+	}
+	var all []rejection
+	for at := range m.All {
+		if _, used := m.of[at]; used {
+			continue
+		}
+		why, far := "fits, but a smaller one was taken", 0
+		for _, i := range open {
+			if r := m.refuses(m.Nodes[i], at); r != "" {
+				why, far = "for "+m.Nodes[i].Label+": "+r, distance(kindOf(r, &m.All[at]))
+				break
+			}
+		}
+		all = append(all, rejection{Rejected{m.All[at].Name, why}, far})
+	}
+	slices.SortFunc(all, func(a, b rejection) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(a.Host, b.Host)) })
+	for i, r := range all {
+		if i == MaxRejected {
+			m.Result.Rejected = append(m.Result.Rejected, Rejected{fmt.Sprintf("%d more", len(all)-i), "not listed"})
+			break
+		}
+		m.Result.Rejected = append(m.Result.Rejected, r.Rejected)
+	}
+}
+
+func distance(kind string) int {
+	return slices.Index([]string{"", "are not ready", "are too small", "hold a former cluster", "belong to other clusters"}, kind)
+}

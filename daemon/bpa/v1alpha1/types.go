@@ -1,0 +1,241 @@
+// Package v1alpha1 is the group bpa.akraino.org as Go sees it: the kinds Provisioning and
+// Software with the names, spellings and odd shapes that Akraino ICN gave them. The API
+// server knows them by assets/crd; a test holds the two together.
+package v1alpha1
+
+import (
+	"encoding/json"
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Group and version of both kinds.
+var GroupVersion = schema.GroupVersion{Group: "bpa.akraino.org", Version: "v1alpha1"}
+
+// Labels of both kinds, ICN's.
+const (
+	LabelCluster     = "cluster"      // name of the cluster; without it the resource's own
+	LabelClusterType = "cluster-type" // virtlet-vm, or bare metal
+	VirtletVM        = "virtlet-vm"
+)
+
+// Provisioning asks for a cluster.
+type Provisioning struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              ProvisioningSpec   `json:"spec,omitempty"`
+	Status            ProvisioningStatus `json:"status,omitempty"`
+}
+
+// ProvisioningSpec is what the owner asks for. Each item of Masters and Workers maps labels,
+// normally one, to what is asked of that node; a nil body repeats a label of Masters.
+type ProvisioningSpec struct {
+	Masters    []map[string]*Body `json:"masters,omitempty"`
+	Workers    []map[string]*Body `json:"workers,omitempty"`
+	KUDPlugins []string           `json:"KUDPlugins,omitempty"`
+	PodSubnet  string             `json:"PodSubnet,omitempty"`
+
+	// Ours.
+	ServiceSubnet     string `json:"ServiceSubnet,omitempty"`
+	InstallerImage    string `json:"installerImage,omitempty"`
+	CredentialsSecret string `json:"credentialsSecret,omitempty"`
+
+	// Of older versions of ICN; they do nothing.
+	HostFile         string `json:"hostfile,omitempty"`
+	KUDInstallerPath string `json:"kudInstallerPath,omitempty"`
+	DHCPLeaseFile    string `json:"dhcpLeaseFile,omitempty"`
+	MultiClusterDir  string `json:"multiClusterDir,omitempty"`
+}
+
+// Body is what is asked of one node.
+type Body struct {
+	MACAddress string `json:"mac-address,omitempty"`
+	CPU        int32  `json:"cpu,omitempty"`    // fewest
+	Memory     string `json:"memory,omitempty"` // least, a quantity
+	SRIOV      bool   `json:"sriov,omitempty"`
+	QAT        bool   `json:"qat,omitempty"`
+	Host       string `json:"host,omitempty"` // ours: the BareMetalHost by name
+}
+
+// Phases of a Provisioning and of a Software.
+const (
+	PhaseWaiting    = "Waiting"    // for what comes by itself
+	PhaseRefused    = "Refused"    // until somebody edits something
+	PhaseInstalling = "Installing" // hosts are claimed
+	PhaseChanging   = "Changing"   // installed, and being changed
+	PhaseFailed     = "Failed"     // to be tried again
+	PhaseReady      = "Ready"
+	PhaseDeleting   = "Deleting"
+)
+
+// Conditions of a Provisioning. Ready repeats the first of the others that is not true.
+const (
+	ConditionAccepted  = "Accepted"
+	ConditionClaimed   = "HostsClaimed"
+	ConditionInstalled = "Installed"
+	ConditionReady     = "Ready"
+)
+
+// ProvisioningStatus is what the operator says. It only reports: nothing is decided by it
+// but how long to wait before the next attempt.
+type ProvisioningStatus struct {
+	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
+	Cluster            string             `json:"cluster,omitempty"`
+	Phase              string             `json:"phase,omitempty"`
+	Percent            int32              `json:"percent"`
+	Message            string             `json:"message,omitempty"` // Ready's, in one line
+	NodesReady         string             `json:"nodesReady,omitempty"`
+	Conditions         []metav1.Condition `json:"conditions,omitempty"`
+	Nodes              []NodeStatus       `json:"nodes,omitempty"`
+	Rejected           []Rejected         `json:"rejected,omitempty"`
+	Job                *JobStatus         `json:"job,omitempty"`
+	Kubeconfig         string             `json:"kubeconfig,omitempty"` // name of the Secret
+	Warnings           []string           `json:"warnings,omitempty"`
+}
+
+// States of a node.
+const (
+	NodeWaiting    = "waiting"
+	NodeClaimed    = "claimed"
+	NodeInstalling = "installing"
+	NodeInstalled  = "installed"
+	NodeRemoving   = "removing"
+	NodeFailed     = "failed"
+)
+
+// NodeStatus is one node of the cluster.
+type NodeStatus struct {
+	Name        string   `json:"name"`
+	Roles       []string `json:"roles"`          // master, worker
+	Host        string   `json:"host,omitempty"` // BareMetalHost, or pod of a virtual machine, namespace/name
+	MAC         string   `json:"mac,omitempty"`
+	Address     string   `json:"address,omitempty"`
+	AddressFrom string   `json:"addressFrom,omitempty"` // site, lease, inspection, pod
+	State       string   `json:"state"`
+	Reason      string   `json:"reason,omitempty"`
+	Login       string   `json:"login,omitempty"` // how the appliance came by its log-in, if not from the site
+}
+
+// Rejected is a host that was not taken, and why.
+type Rejected struct {
+	Host   string `json:"host"`
+	Reason string `json:"reason"`
+}
+
+// JobStatus is the last run of the installer.
+type JobStatus struct {
+	Name       string       `json:"name"`
+	Action     string       `json:"action"`
+	Attempt    int32        `json:"attempt"`
+	Generation int64        `json:"generation"` // of the Provisioning it was made for
+	State      string       `json:"state"`      // Running, Succeeded, Failed
+	Started    metav1.Time  `json:"started"`
+	Next       *metav1.Time `json:"next,omitempty"` // when it is tried again
+	Log        string       `json:"log"`            // on the appliance
+}
+
+// Software asks for packages on the nodes of a cluster.
+type Software struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              SoftwareSpec   `json:"spec,omitempty"`
+	Status            SoftwareStatus `json:"status,omitempty"`
+}
+
+// SoftwareSpec lists packages by the role of the node.
+type SoftwareSpec struct {
+	MasterSoftware []Packages `json:"masterSoftware,omitempty"`
+	WorkerSoftware []Packages `json:"workerSoftware,omitempty"`
+}
+
+// Packages is one item of a list: a name alone, or names with what is asked of each.
+type Packages struct {
+	Name   string
+	Asked  map[string]*Version
+	Single bool // it was written as a name alone
+}
+
+// Version is what is asked of a package; nil or empty means any.
+type Version struct {
+	Version string `json:"version,omitempty"`
+}
+
+// UnmarshalJSON reads both ways of writing an item.
+func (p *Packages) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, &p.Name) == nil {
+		p.Single = true
+		return nil
+	}
+	if err := json.Unmarshal(b, &p.Asked); err != nil {
+		return errors.New("an item of masterSoftware or workerSoftware is neither a name nor NAME: {version: VERSION}")
+	}
+	return nil
+}
+
+// MarshalJSON writes it as it was read.
+func (p Packages) MarshalJSON() ([]byte, error) {
+	if p.Single {
+		return json.Marshal(p.Name)
+	}
+	return json.Marshal(p.Asked)
+}
+
+// SoftwareStatus is what the operator says.
+type SoftwareStatus struct {
+	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
+	Cluster            string             `json:"cluster,omitempty"`
+	Phase              string             `json:"phase,omitempty"`
+	Message            string             `json:"message,omitempty"`
+	NodesReady         string             `json:"nodesReady,omitempty"`
+	Attempt            int32              `json:"attempt,omitempty"`
+	Next               *metav1.Time       `json:"next,omitempty"`
+	Conditions         []metav1.Condition `json:"conditions,omitempty"`
+	Nodes              []SoftwareNode     `json:"nodes,omitempty"`
+}
+
+// SoftwareNode is how one node stands.
+type SoftwareNode struct {
+	Name     string          `json:"name"`
+	Address  string          `json:"address"`
+	Packages []PackageStatus `json:"packages,omitempty"`
+	Error    string          `json:"error,omitempty"`
+}
+
+// PackageStatus is one package on one node.
+type PackageStatus struct {
+	Name      string `json:"name"`
+	Installed string `json:"installed,omitempty"` // version
+	Error     string `json:"error,omitempty"`
+}
+
+// ProvisioningList and SoftwareList are what a list request returns.
+type (
+	ProvisioningList struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata,omitempty"`
+		Items           []Provisioning `json:"items"`
+	}
+	SoftwareList struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata,omitempty"`
+		Items           []Software `json:"items"`
+	}
+)
+
+// AddToScheme makes the kinds known.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &Provisioning{}, &ProvisioningList{}, &Software{}, &SoftwareList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// ClusterOf is the name of the cluster that a resource is about.
+func ClusterOf(o metav1.Object) string {
+	if name := o.GetLabels()[LabelCluster]; name != "" {
+		return name
+	}
+	return o.GetName()
+}
