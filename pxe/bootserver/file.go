@@ -34,6 +34,10 @@ func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record
 	note := record.Event{MAC: machine.MAC, Addr: machine.Addr, Step: step, Detail: name, Total: info.Size()}
 	if r.Method == http.MethodGet {
 		s.Record.Note(note)
+		w.moved = func() {
+			note.Bytes = w.bytes
+			s.Record.Progress(note)
+		}
 	}
 	http.ServeContent(w, r, "", info.ModTime(), file)
 	if r.Method != http.MethodGet {
@@ -93,6 +97,8 @@ type body struct {
 	status  int
 	bytes   int64
 	err     error
+	moved   func() // told about once a second how it goes; may be nil
+	told    time.Time
 }
 
 // piece must move within the stall time: below 17 kB/s, at one minute, nothing boots.
@@ -143,7 +149,14 @@ func (b *body) ReadFrom(src io.Reader) (int64, error) {
 
 // deadline gives the next piece its time. Where there is no connection below (a test's
 // recorder) there is nothing to stall either.
-func (b *body) deadline() { _ = b.control.SetWriteDeadline(time.Now().Add(b.stall)) }
+func (b *body) deadline() {
+	now := time.Now()
+	_ = b.control.SetWriteDeadline(now.Add(b.stall))
+	if b.moved != nil && now.Sub(b.told) >= time.Second {
+		b.told = now
+		b.moved()
+	}
+}
 
 func (b *body) fail(err error) {
 	if err != nil && b.err == nil {

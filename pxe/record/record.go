@@ -112,6 +112,32 @@ func (b *Book) Note(e Event) {
 	r.Last, r.Refused = m, e.Refused
 }
 
+// Progress says how far a step that was noted has come: Bytes, and that it moved just now.
+// It counts as no event, and is forgotten if the step was not noted.
+func (b *Book) Progress(e Event) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, ok := b.machines[e.MAC.String()]
+	if !ok {
+		return
+	}
+	now := time.Now()
+	if b.Now != nil {
+		now = b.Now()
+	}
+	for i := range r.Marks {
+		if m := &r.Marks[i]; m.Step == e.Step && m.Detail == e.Detail {
+			m.Bytes, m.Time = e.Bytes, now
+			if r.Last.Step == m.Step && r.Last.Detail == m.Detail {
+				r.Last = *m
+			}
+		}
+	}
+}
+
 func (b *Book) record(mac string, now time.Time) *Record {
 	if r, ok := b.machines[mac]; ok {
 		return r

@@ -76,3 +76,24 @@ func TestServeHTTP(t *testing.T) {
 	none.Note(record.Event{MAC: mac(1)})
 	assert.Empty(t, none.List())
 }
+
+func TestProgressMovesAStepWithoutCountingIt(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := &record.Book{Now: func() time.Time { return now }}
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	image := record.Event{MAC: mac, Step: record.StepImage, Detail: "images/debian", Total: 100}
+	b.Progress(image) // nobody noted it
+	_, known := b.Get(mac)
+	assert.False(t, known)
+	b.Note(image)
+	now = now.Add(10 * time.Second)
+	image.Bytes = 40
+	b.Progress(image)
+	r, _ := b.Get(mac)
+	want := record.Mark{Step: record.StepImage, Time: now, Count: 1, Detail: "images/debian", Bytes: 40, Total: 100}
+	assert.Equal(t, want, r.Last)
+	assert.Equal(t, []record.Mark{want}, r.Marks)
+	b.Progress(record.Event{MAC: mac, Step: record.StepKernel, Detail: "vmlinuz", Bytes: 7})
+	r, _ = b.Get(mac)
+	assert.Equal(t, []record.Mark{want}, r.Marks)
+}
