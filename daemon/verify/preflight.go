@@ -177,9 +177,9 @@ func clockSane(f Facts) status.Check {
 	const fix = "set the appliance's clock in its firmware, or give the site a time server (networks.*.ntp)"
 	switch {
 	case c.Now.Before(c.Built):
-		return failed(fix, "it says %s, before this image was made (%s)", now, c.Built.UTC().Format(time.DateTime))
+		return failed(fix, "the appliance's clock says %s, before this image was made (%s)", now, c.Built.UTC().Format(time.DateTime))
 	case c.Now.After(c.Built.Add(shelfLife)):
-		return failed(fix, "it says %s, %d years after this image was made", now, int(c.Now.Sub(c.Built).Hours()/24/365))
+		return failed(fix, "the appliance's clock says %s, %d years after this image was made", now, int(c.Now.Sub(c.Built).Hours()/24/365))
 	case c.Server:
 		return ok("it says %s, as a time server does", now)
 	case c.Asked:

@@ -1,0 +1,256 @@
+// Package why says of every node, in one sentence for people, what it is doing, since when,
+// what it waits for and what to do about it. What is known comes from six witnesses (the
+// site, the pre-flight, BareMetalHost, Ironic, the wire, the installed system); a list of
+// situations in order turns it into one answer: the first that fits. docs/why.md shows the
+// list.
+package why
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/verify/bmc"
+	"firstlight.dev/firstlight/daemon/verify/fact"
+	"firstlight.dev/firstlight/daemon/verify/shell"
+	"firstlight.dev/firstlight/pxe/record"
+)
+
+// View is all that is known of one node.
+type View struct {
+	Now       time.Time
+	Name      string
+	Node      *site.Node // nil: the site does not name it
+	Appliance string     // what the appliance still waits for before it knows and hands over nodes; "": nothing
+
+	Preflight []status.Check // before it was switched on; none: not asked
+	Passed    bool           // all of them hold
+	Asked     time.Time      // Passed, or the failure, has been so since
+	BMC       bmc.Verdict
+
+	Held      string     // what the hand-over holds it back for; "": nothing
+	Host      *fact.Host // nil: there is none
+	LastError string     // of the host since its last success: the operator clears an error at each new try
+	Ironic    *fact.Ironic
+
+	Wire     *record.Record // where its boot NIC last was; nil: never heard of
+	OtherNIC string         // another NIC of it that was heard on the provisioning network instead
+	Foreign  string         // what the DHCP server says of a foreign one; "": there is none
+	Log      string         // the last error in the log of its ramdisk
+
+	Answer shell.Verdict  // of the installed system
+	Checks []status.Check // of the installed system
+	Proven bool
+}
+
+// Reason is the answer.
+type Reason struct {
+	Situation string
+	Sentence  string    // without the node's name: "loads its ramdisk, 12 of 80 MB"; of what fails it stays the same while it does
+	Next      string    // what a person can do; "" if nothing is needed
+	Since     time.Time // zero if nobody knows
+	Percent   int       // of the way to proven
+	Fails     bool      // it needs a person, or will not become better by itself
+}
+
+// situation is one row of the list.
+type situation struct {
+	name    string
+	means   string // what is seen, for docs/why.md
+	when    func(View) bool
+	say     func(View) string
+	next    func(View) string // nil: nothing is needed
+	since   func(View) time.Time
+	percent int
+	fails   bool
+}
+
+// Explain finds the first situation that fits. The last one fits everything.
+func Explain(v View) Reason {
+	for _, s := range situations {
+		if !s.when(v) {
+			continue
+		}
+		r := Reason{Situation: s.name, Sentence: printable(s.say(v)), Percent: s.percent, Fails: s.fails}
+		if s.next != nil {
+			r.Next = printable(s.next(v))
+		}
+		if s.since != nil {
+			r.Since = s.since(v)
+		}
+		if s.name == "writing" || s.name == "loading" {
+			r.Percent += moved(v, s.name)
+		}
+		return r
+	}
+	return Reason{Situation: "unknown", Sentence: "nothing is known of it"}
+}
+
+// moved is how many of a step's own per cent are done.
+func moved(v View, name string) int {
+	share := map[string]int{"writing": 35, "loading": 5}[name]
+	m := far(v)
+	if m.Total <= 0 {
+		return 0
+	}
+	return int(int64(share) * min(m.Bytes, m.Total) / m.Total)
+}
+
+// fix puts a fixed sentence into next.
+func fix(text string) func(View) string { return func(View) string { return text } }
+
+func say(text string) func(View) string { return func(View) string { return text } }
+
+// printable keeps to one line what came from elsewhere.
+func printable(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > 400 {
+		s = s[:strings.LastIndex(s[:400], " ")+1] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// problem is the check that stands in the way: a failed one before one that waits.
+func problem(checks []status.Check) (c status.Check, failed bool) {
+	for _, state := range []status.CheckState{status.CheckFailed, status.CheckWaiting} {
+		for _, c := range checks {
+			if c.State == state {
+				return c, state == status.CheckFailed
+			}
+		}
+	}
+	return status.Check{}, false
+}
+
+// What the host is.
+
+func hostState(v View, states ...string) bool {
+	return v.Host != nil && slices.Contains(states, v.Host.State)
+}
+
+// hostError is the error that stands, or the last one while the operator tries again.
+func hostError(v View) string {
+	switch {
+	case v.Host == nil:
+		return ""
+	case v.Host.Error == "" && v.Host.Errors > 0:
+		return v.LastError
+	}
+	return v.Host.Error
+}
+
+// says tells whether the error, or what Ironic or the ramdisk say about it, has one of the words.
+func says(v View, words ...string) bool {
+	text := hostError(v)
+	if text == "" {
+		return false
+	}
+	if v.Ironic != nil {
+		text += "\n" + v.Ironic.LastError
+	}
+	text = strings.ToLower(text + "\n" + v.Log)
+	for _, w := range words {
+		if strings.Contains(text, strings.ToLower(w)) {
+			return true
+		}
+	}
+	return false
+}
+
+// booting tells whether the host is at something for which it must boot the ramdisk.
+func booting(v View) bool {
+	return hostState(v, "inspecting", "preparing", "provisioning", "deprovisioning")
+}
+
+// begun is when what the host is at began, as far as anybody knows.
+func begun(v View) time.Time {
+	switch {
+	case v.Host == nil:
+		return time.Time{}
+	case v.Host.State == "inspecting" && v.Ironic != nil && v.Ironic.Inspecting.After(v.Host.Since):
+		return v.Ironic.Inspecting
+	case v.Host.Since.IsZero() && v.Ironic != nil:
+		return v.Ironic.Since
+	}
+	return v.Host.Since
+}
+
+// alive tells whether the agent in the ramdisk called lately.
+func alive(v View) bool {
+	return v.Ironic != nil && !v.Ironic.Heartbeat.IsZero() && v.Now.Sub(v.Ironic.Heartbeat) < 4*time.Minute
+}
+
+// boot is the record of the boot that belongs to what the host is at; nil if the machine was
+// not heard of since then. Ironic may be quicker with the power than the operator with its
+// history: a minute is forgiven.
+func boot(v View) *record.Record {
+	if v.Wire == nil || v.Wire.Last.Time.Before(begun(v).Add(-time.Minute)) {
+		return nil
+	}
+	return v.Wire
+}
+
+// stepSystem stands for what the ramdisk does by itself: it asks for its address once more.
+const stepSystem record.Step = "system"
+
+// way is the order of the steps of a boot.
+var way = []record.Step{record.StepDiscover, record.StepOffer, record.StepLease, record.StepTFTP, record.StepBootFile,
+	record.StepScript, record.StepKernel, record.StepRamdisk, stepSystem, record.StepImage}
+
+// far is the step furthest on the way that the boot came to. Firmware, iPXE and ramdisk each
+// ask for an address anew, so the last step heard of is not it. A lease without any word on
+// boot files was asked for by an operating system: the ramdisk.
+func far(v View) record.Mark {
+	r := boot(v)
+	if r == nil {
+		return record.Mark{}
+	}
+	var best record.Mark
+	for _, m := range r.Marks {
+		if m.Step == record.StepLease && m.Detail == "" {
+			m.Step = stepSystem
+		}
+		if best.Step == "" || slices.Index(way, m.Step) > slices.Index(way, best.Step) {
+			best = m
+		}
+	}
+	return best
+}
+
+// at tells whether the boot came as far as one of steps and no further, and nothing was
+// heard for at least that long.
+func at(v View, least time.Duration, steps ...record.Step) bool {
+	return booting(v) && slices.Contains(steps, far(v).Step) && v.Now.Sub(v.Wire.Last.Time) >= least
+}
+
+func lastSeen(v View) time.Time { return v.Wire.Last.Time }
+
+func hostSince(v View) time.Time { return begun(v) }
+
+func asked(v View) time.Time { return v.Asked }
+
+func deployed(v View) time.Time { return v.Host.Deployed }
+
+func megabytes(m record.Mark) string {
+	if m.Total <= 0 {
+		return fmt.Sprintf("%d MB", m.Bytes/1e6)
+	}
+	return fmt.Sprintf("%d of %d MB", m.Bytes/1e6, m.Total/1e6)
+}
+
+// text is an error cut to what people can read: the first sentence or so.
+func text(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if i := strings.Index(s, "Traceback"); i > 0 {
+		s = s[:i]
+	}
+	return s
+}
