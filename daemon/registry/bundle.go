@@ -1,0 +1,179 @@
+package registry
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"firstlight.dev/firstlight/assets"
+)
+
+// Where the registry library keeps things (its package storage, "pathFor").
+const (
+	blobsRoot        = "/docker/registry/v2/blobs"
+	repositoriesRoot = "/docker/registry/v2/repositories"
+)
+
+// entry is a file or directory of the bundle as the registry library would have stored it.
+type entry struct {
+	children []string // of a directory: their whole paths, sorted
+	file     string   // the blob in the layout, or
+	content  []byte   // the text of a link
+	size     int64
+}
+
+func (e *entry) isDir() bool { return e.file == "" && e.content == nil }
+
+// bundle shows the OCI layout of the stick in the registry library's own storage format, so that
+// nothing of it is stored twice. It is read once: the layout lies on a read-only file system.
+type bundle struct {
+	dir     string
+	made    time.Time
+	entries map[string]*entry
+	images  map[string]digest.Digest // repository:tag
+}
+
+// openBundle reads the layout in dir. A layout that is not there is an empty bundle: the appliance may
+// carry none, and still store what is pushed.
+func openBundle(dir string) (*bundle, error) {
+	b := &bundle{dir: dir, entries: map[string]*entry{}, images: map[string]digest.Digest{}}
+	b.directory(blobsRoot)
+	b.directory(repositoriesRoot)
+	name := filepath.Join(dir, "index.json")
+	text, err := os.ReadFile(name)
+	if os.IsNotExist(err) {
+		return b, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read image bundle: %w", err)
+	}
+	if info, err := os.Stat(name); err == nil {
+		b.made = info.ModTime()
+	}
+	var index imagespec.Index
+	if err := json.Unmarshal(text, &index); err != nil {
+		return nil, fmt.Errorf("read image bundle %s: %w", dir, err)
+	}
+	for _, d := range index.Manifests {
+		full := d.Annotations[imagespec.AnnotationRefName]
+		repository, tag, err := split(full)
+		if err != nil {
+			return nil, fmt.Errorf("read image bundle %s: %w", dir, err)
+		}
+		if err := b.image(repository, d); err != nil {
+			return nil, fmt.Errorf("read image %s: %w", full, err)
+		}
+		tags := path.Join(repositoriesRoot, repository, "_manifests/tags", tag)
+		b.link(path.Join(tags, "current"), d.Digest)
+		b.link(path.Join(tags, "index/sha256", d.Digest.Encoded()), d.Digest)
+		b.images[repository+":"+tag] = d.Digest
+	}
+	for _, e := range b.entries {
+		slices.Sort(e.children)
+	}
+	return b, nil
+}
+
+// split takes firstlight.internal/NAME:TAG apart.
+func split(full string) (repository, tag string, err error) {
+	rest, ours := strings.CutPrefix(full, assets.ImageDomain+"/")
+	repository, tag, tagged := strings.Cut(rest, ":")
+	if !ours || !tagged || repository == "" || tag == "" {
+		return "", "", fmt.Errorf("image name %q is not %s/NAME:TAG", full, assets.ImageDomain)
+	}
+	return repository, tag, nil
+}
+
+// image adds a manifest, or an index with its manifests, and all that they name.
+func (b *bundle) image(repository string, d imagespec.Descriptor) error {
+	if err := b.blob(d); err != nil {
+		return err
+	}
+	b.link(path.Join(repositoriesRoot, repository, "_manifests/revisions/sha256", d.Digest.Encoded()), d.Digest)
+	text, err := os.ReadFile(b.blobFile(d.Digest))
+	if err != nil {
+		return err
+	}
+	var m struct {
+		Config    *imagespec.Descriptor  `json:"config"`
+		Layers    []imagespec.Descriptor `json:"layers"`
+		Manifests []imagespec.Descriptor `json:"manifests"`
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return fmt.Errorf("read manifest %s: %w", d.Digest, err)
+	}
+	for _, inner := range m.Manifests {
+		if err := b.image(repository, inner); err != nil {
+			return err
+		}
+	}
+	if m.Config != nil {
+		m.Layers = append(m.Layers, *m.Config)
+	}
+	for _, layer := range m.Layers {
+		if err := b.blob(layer); err != nil {
+			return err
+		}
+		b.link(path.Join(repositoriesRoot, repository, "_layers/sha256", layer.Digest.Encoded()), layer.Digest)
+	}
+	return nil
+}
+
+// blob adds a blob of the layout; its size is the file's, which the image's hash tree vouches for.
+func (b *bundle) blob(d imagespec.Descriptor) error {
+	if err := d.Digest.Validate(); err != nil {
+		return fmt.Errorf("digest %q: %w", d.Digest, err)
+	}
+	file := b.blobFile(d.Digest)
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	hex := d.Digest.Encoded()
+	b.add(path.Join(blobsRoot, d.Digest.Algorithm().String(), hex[:2], hex, "data"), &entry{file: file, size: info.Size()})
+	return nil
+}
+
+func (b *bundle) blobFile(d digest.Digest) string {
+	return filepath.Join(b.dir, "blobs", d.Algorithm().String(), d.Encoded())
+}
+
+func (b *bundle) link(dir string, d digest.Digest) {
+	b.add(path.Join(dir, "link"), &entry{content: []byte(d), size: int64(len(d))})
+}
+
+func (b *bundle) add(name string, e *entry) {
+	if _, there := b.entries[name]; there {
+		return
+	}
+	b.entries[name] = e
+	parent := b.directory(path.Dir(name))
+	parent.children = append(parent.children, name)
+}
+
+// directory returns a directory, made with those above it.
+func (b *bundle) directory(name string) *entry {
+	if e := b.entries[name]; e != nil {
+		return e
+	}
+	e := &entry{}
+	b.entries[name] = e
+	if name != "/" {
+		parent := b.directory(path.Dir(name))
+		parent.children = append(parent.children, name)
+	}
+	return e
+}
+
+// holds tells whether a repository is the bundle's.
+func (b *bundle) holds(repository string) bool {
+	return b.entries[path.Join(repositoriesRoot, repository, "_manifests")] != nil
+}

@@ -1,0 +1,227 @@
+// Package registry serves container images to the nodes on the provisioning network: those of the
+// stick, straight from their OCI layout, and those that were pushed to the appliance. The protocol is
+// the registry library's (distribution); what is ours is where its bytes come from and who may write.
+//
+//	GET, HEAD    everybody on the network
+//	the rest     a client certificate of the appliance's authority with the name Writer; 401 or 403 else
+//	             and nobody for a repository of the stick: 403
+//
+// Names: firstlight.internal/NAME of the stick is the repository NAME. containerd asks its mirrors with
+// the registry's name beside the path (?ns=docker.io); here that is the repository docker.io/NAME, so
+// that an image of any registry can be pushed and pulled under its own name.
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distribution/distribution/v3/configuration"
+	"github.com/distribution/distribution/v3/registry/handlers"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"firstlight.dev/firstlight/assets"
+)
+
+// Writer is the common name of the client certificate that may push and delete.
+const Writer = "registry-writer"
+
+// Config is what is served and where.
+type Config struct {
+	Addr   netip.AddrPort
+	Bundle string // OCI layout; may be absent
+	Store  string // directory for what is pushed; made when something is
+
+	// Certificate is asked for at every connection, so that a renewed one is used at once.
+	Certificate func() (tls.Certificate, error)
+	Writers     *x509.CertPool // signed the writers' certificates
+
+	Registry prometheus.Registerer // may be nil
+	Log      *slog.Logger
+}
+
+// Server serves one registry.
+type Server struct {
+	config  Config
+	bundle  *bundle
+	handler http.Handler
+}
+
+var registered = sync.OnceFunc(register)
+
+// New reads the bundle. Nothing is listened on before Run.
+func New(c Config) (*Server, error) {
+	b, err := openBundle(c.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	store, err := newStorage(b, c.Store)
+	if err != nil {
+		return nil, err
+	}
+	registered()
+	conf := &configuration.Configuration{Version: "0.1", Storage: configuration.Storage{
+		"firstlight": {driverParameter: store},
+		"delete":     {"enabled": true},
+		"redirect":   {"disable": true},
+	}}
+	conf.Catalog.MaxEntries = 1000
+	conf.Validation.Disabled = true // an image for one platform out of several is welcome
+	s := &Server{config: c, bundle: b}
+	s.handler = s.count(s.guard(handlers.NewApp(context.Background(), conf)))
+	return s, nil
+}
+
+// Images are the names of the stick's images, without the domain.
+func (s *Server) Images() []string {
+	var all []string
+	for name := range s.bundle.images {
+		all = append(all, name)
+	}
+	return all
+}
+
+// ServeHTTP answers one request; TLS has been done.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.Addr.String())
+	if err != nil {
+		return fmt.Errorf("listen for container images: %w", err)
+	}
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: 30 * time.Second,
+		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
+		TLSConfig: &tls.Config{
+			MinVersion: tls.VersionTLS12,
+			ClientAuth: tls.VerifyClientCertIfGiven,
+			ClientCAs:  s.config.Writers,
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				c, err := s.config.Certificate()
+				return &c, err
+			},
+		},
+	}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.ServeTLS(listener, "", ""); ctx.Err() == nil {
+		return fmt.Errorf("serve container images: %w", err)
+	}
+	return nil
+}
+
+// guard decides who may do what, and under which name.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		place(r.URL)
+		code, why := s.refusal(r)
+		if code != 0 {
+			s.config.Log.Info("registry request refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "why", why)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			fmt.Fprintf(w, `{"errors":[{"code":"DENIED","message":%q}]}`+"\n", why)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// place gives a repository of another registry its name here.
+func place(u *url.URL) {
+	query := u.Query()
+	from := query.Get("ns")
+	rest, ours := strings.CutPrefix(u.Path, "/v2/")
+	if from == "" || from == assets.ImageDomain || !ours || rest == "" {
+		return
+	}
+	u.Path = "/v2/" + from + "/" + rest
+	query.Del("ns")
+	u.RawPath, u.RawQuery = "", query.Encode()
+}
+
+// refusal says why a request is not answered; 0 lets it pass.
+func (s *Server) refusal(r *http.Request) (code int, why string) {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return 0, ""
+	}
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return http.StatusUnauthorized, "only the appliance itself pushes images here; use firstlight artifact push"
+	}
+	if name := r.TLS.VerifiedChains[0][0].Subject.CommonName; name != Writer {
+		return http.StatusForbidden, fmt.Sprintf("certificate of %q may not push images", name)
+	}
+	if repository := repositoryOf(r.URL.Path); s.bundle.holds(repository) {
+		return http.StatusForbidden, fmt.Sprintf("image %s is the stick's own and stays as it is; use another name", repository)
+	}
+	return 0, ""
+}
+
+// repositoryOf is NAME of /v2/NAME/{manifests,blobs,tags}/…; "" if there is none.
+func repositoryOf(path string) string {
+	rest, _ := strings.CutPrefix(path, "/v2/")
+	for _, part := range []string{"/manifests/", "/blobs/", "/tags/"} {
+		if i := strings.LastIndex(rest, part); i > 0 {
+			return rest[:i]
+		}
+	}
+	return ""
+}
+
+// count keeps the number of requests and of bytes sent, by outcome, and logs what went wrong here.
+func (s *Server) count(next http.Handler) http.Handler {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "firstlight_registry_requests_total",
+		Help: "Requests for container images, by method and status."}, []string{"method", "code"})
+	sent := prometheus.NewCounter(prometheus.CounterOpts{Name: "firstlight_registry_sent_bytes_total", Help: "Bytes of container images sent."})
+	if s.config.Registry != nil {
+		s.config.Registry.MustRegister(requests, sent)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &counted{ResponseWriter: w, code: http.StatusOK}
+		next.ServeHTTP(c, r)
+		requests.WithLabelValues(method(r.Method), strconv.Itoa(c.code)).Inc()
+		sent.Add(float64(c.bytes))
+		if c.code >= http.StatusInternalServerError {
+			s.config.Log.Error("registry request went wrong", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "status", c.code)
+		}
+	})
+}
+
+// method is one of the few that are, so that nobody can fill the metrics with names.
+func method(m string) string {
+	switch m {
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodPatch, http.MethodDelete:
+		return m
+	}
+	return "other"
+}
+
+type counted struct {
+	http.ResponseWriter
+	code  int
+	bytes int64
+}
+
+func (c *counted) WriteHeader(code int) {
+	c.code = code
+	c.ResponseWriter.WriteHeader(code)
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(p)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }

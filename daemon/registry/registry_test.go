@@ -1,0 +1,271 @@
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/daemon/ca"
+)
+
+// bed is a registry of a test with one image on the stick.
+type bed struct {
+	t       *testing.T
+	stick   v1.Image
+	config  Config
+	ca      authority
+	metrics *prometheus.Registry
+}
+
+func newBed(t *testing.T) *bed {
+	dir := t.TempDir()
+	stick, err := random.Image(3000, 2)
+	require.NoError(t, err)
+	l, err := layout.Write(filepath.Join(dir, "bundle"), empty.Index)
+	require.NoError(t, err)
+	require.NoError(t, l.AppendImage(stick, layout.WithAnnotations(map[string]string{
+		"org.opencontainers.image.ref.name": "firstlight.internal/pause:3.10.2"})))
+	own := newAuthority(t)
+	return &bed{t: t, stick: stick, ca: own, metrics: prometheus.NewRegistry(),
+		config: Config{Bundle: filepath.Join(dir, "bundle"), Store: filepath.Join(dir, "store"), Log: slog.New(slog.DiscardHandler)}}
+}
+
+// authority is the appliance's, with what a test wants of it.
+type authority struct {
+	*ca.Authority
+	t *testing.T
+}
+
+func newAuthority(t *testing.T) authority {
+	a, err := ca.Open(t.TempDir(), time.Now)
+	require.NoError(t, err)
+	return authority{a, t}
+}
+
+// certificate has a common name and maybe addresses.
+func (a authority) certificate(commonName string, addrs ...netip.Addr) tls.Certificate {
+	pair, _, err := a.Issue(commonName, ca.Names{CommonName: commonName, Addrs: addrs})
+	require.NoError(a.t, err)
+	c, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	require.NoError(a.t, err)
+	return c
+}
+
+// start serves the registry as Run would, on a port of the test's, and returns its host:port.
+func (b *bed) start() string {
+	b.t.Helper()
+	s, err := New(b.config)
+	require.NoError(b.t, err)
+	web := httptest.NewUnstartedServer(s)
+	web.TLS = &tls.Config{ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: b.ca.Pool(),
+		Certificates: []tls.Certificate{b.ca.certificate("registry", netip.MustParseAddr("127.0.0.1"))}}
+	web.StartTLS()
+	b.t.Cleanup(web.Close)
+	u, err := url.Parse(web.URL)
+	require.NoError(b.t, err)
+	return u.Host
+}
+
+// client has a certificate with a common name, or none.
+func (b *bed) client(commonName string) http.RoundTripper {
+	c := &tls.Config{RootCAs: b.ca.Pool()}
+	if commonName != "" {
+		c.Certificates = []tls.Certificate{b.ca.certificate(commonName)}
+	}
+	return &http.Transport{TLSClientConfig: c}
+}
+
+func reference(t *testing.T, text string) name.Reference {
+	r, err := name.ParseReference(text)
+	require.NoError(t, err)
+	return r
+}
+
+func digestOf(t *testing.T, i v1.Image) string {
+	d, err := i.Digest()
+	require.NoError(t, err)
+	return d.String()
+}
+
+func TestTheSticksImagesArePulledByAnybody(t *testing.T) {
+	b := newBed(t)
+	b.config.Registry = b.metrics
+	host := b.start()
+	for _, ref := range []string{host + "/pause:3.10.2", host + "/pause@" + digestOf(t, b.stick)} {
+		image, err := remote.Image(reference(t, ref), remote.WithTransport(b.client("")))
+		require.NoError(t, err, ref)
+		assert.Equal(t, digestOf(t, b.stick), digestOf(t, image))
+		layers, err := image.Layers()
+		require.NoError(t, err)
+		require.Len(t, layers, 2)
+		for _, layer := range layers {
+			r, err := layer.Compressed() // checked against its digest while it is read
+			require.NoError(t, err)
+			_, err = io.Copy(io.Discard, r)
+			require.NoError(t, err)
+		}
+	}
+	catalog, err := remote.Catalog(t.Context(), reference(t, host+"/pause").Context().Registry, remote.WithTransport(b.client("")))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"pause"}, catalog)
+	tags, err := remote.List(reference(t, host+"/pause").Context(), remote.WithTransport(b.client("")))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"3.10.2"}, tags)
+	assert.NoDirExists(t, b.config.Store, "the stick's images were stored again")
+
+	counted, err := testutil.GatherAndCount(b.metrics, "firstlight_registry_requests_total")
+	require.NoError(t, err)
+	assert.NotZero(t, counted)
+}
+
+// A download that was cut off goes on where it ended.
+func TestABlobIsServedFromItsMiddle(t *testing.T) {
+	b := newBed(t)
+	host := b.start()
+	layers, err := b.stick.Layers()
+	require.NoError(t, err)
+	digest, err := layers[0].Digest()
+	require.NoError(t, err)
+	whole, err := os.ReadFile(filepath.Join(b.config.Bundle, "blobs/sha256", digest.Hex))
+	require.NoError(t, err)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/v2/pause/blobs/"+digest.String(), nil)
+	require.NoError(t, err)
+	request.Header.Set("Range", "bytes=1000-")
+	response, err := b.client("").RoundTrip(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	rest, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusPartialContent, response.StatusCode)
+	assert.Equal(t, whole[1000:], rest)
+}
+
+func TestWhatIsPushedIsKeptUnderItsOwnName(t *testing.T) {
+	b := newBed(t)
+	pushed, err := random.Image(2000, 1)
+	require.NoError(t, err)
+	ref := "/docker.io/library/hello:v1"
+	require.NoError(t, remote.Write(reference(t, b.start()+ref), pushed, remote.WithTransport(b.client(Writer))))
+
+	host := b.start() // another process, as after a restart
+	image, err := remote.Image(reference(t, host+ref), remote.WithTransport(b.client("")))
+	require.NoError(t, err)
+	assert.Equal(t, digestOf(t, pushed), digestOf(t, image))
+
+	// As containerd asks a mirror for docker.io/library/hello:v1.
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/v2/library/hello/manifests/v1?ns=docker.io", nil)
+	require.NoError(t, err)
+	response, err := b.client("").RoundTrip(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	assert.Equal(t, http.StatusOK, response.StatusCode)
+	assert.Equal(t, digestOf(t, pushed), response.Header.Get("Docker-Content-Digest"))
+
+	require.NoError(t, remote.Delete(reference(t, host+"/docker.io/library/hello@"+digestOf(t, pushed)), remote.WithTransport(b.client(Writer))))
+	_, err = remote.Image(reference(t, host+"/docker.io/library/hello@"+digestOf(t, pushed)), remote.WithTransport(b.client("")))
+	assert.Error(t, err)
+}
+
+func TestWhoMayNotPush(t *testing.T) {
+	b := newBed(t)
+	host := b.start()
+	other, err := random.Image(100, 1)
+	require.NoError(t, err)
+	forged := newAuthority(t).certificate(Writer)
+	for _, c := range []struct {
+		what, ref, says string
+		with            http.RoundTripper
+	}{
+		{"nobody", "/new:v1", "only the appliance itself pushes images here", b.client("")},
+		{"a node", "/new:v1", `certificate of "node-1" may not push`, b.client("node-1")},
+		{"a writer of another authority", "/new:v1", "tls: ", &http.Transport{TLSClientConfig: &tls.Config{
+			RootCAs: b.ca.Pool(), GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &forged, nil }}}},
+		{"over the stick's", "/pause:3.10.2", "stays as it is", b.client(Writer)},
+		{"beside the stick's", "/pause:latest", "stays as it is", b.client(Writer)},
+	} {
+		err := remote.Write(reference(t, host+c.ref), other, remote.WithTransport(c.with))
+		assert.ErrorContains(t, err, c.says, c.what)
+	}
+	image, err := remote.Image(reference(t, host+"/pause:3.10.2"), remote.WithTransport(b.client("")))
+	require.NoError(t, err)
+	assert.Equal(t, digestOf(t, b.stick), digestOf(t, image))
+}
+
+func TestPlaceAndRepository(t *testing.T) {
+	for _, c := range []struct{ asked, path, repository string }{
+		{"/v2/pause/manifests/3.10.2?ns=firstlight.internal", "/v2/pause/manifests/3.10.2", "pause"},
+		{"/v2/library/nginx/blobs/sha256:00?ns=docker.io", "/v2/docker.io/library/nginx/blobs/sha256:00", "docker.io/library/nginx"},
+		{"/v2/?ns=docker.io", "/v2/", ""},
+		{"/v2/a/blobs/uploads/7?ns=", "/v2/a/blobs/uploads/7", "a"},
+		{"/v2/manifests/manifests/v1", "/v2/manifests/manifests/v1", "manifests"},
+		{"/metrics?ns=docker.io", "/metrics", ""},
+	} {
+		u, err := url.Parse(c.asked)
+		require.NoError(t, err)
+		place(u)
+		assert.Equal(t, c.path, u.Path, c.asked)
+		assert.Equal(t, c.repository, repositoryOf(u.Path), c.asked)
+	}
+}
+
+func TestBundleThatIsNone(t *testing.T) {
+	dir := t.TempDir()
+	_, err := New(Config{Bundle: filepath.Join(dir, "absent"), Store: dir, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	for text, says := range map[string]string{
+		`{`: "read image bundle",
+		`{"manifests":[{"digest":"sha256:00","annotations":{"org.opencontainers.image.ref.name":"docker.io/x:1"}}]}`:                  `image name "docker.io/x:1" is not firstlight.internal/NAME:TAG`,
+		`{"manifests":[{"digest":"../../etc/passwd","annotations":{"org.opencontainers.image.ref.name":"firstlight.internal/x:1"}}]}`: "read image firstlight.internal/x:1",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "index.json"), []byte(text), 0o644))
+		_, err := New(Config{Bundle: dir, Store: dir, Log: slog.New(slog.DiscardHandler)})
+		assert.ErrorContains(t, err, says)
+	}
+}
+
+func TestRunServesByTLSUntilItsContextEnds(t *testing.T) {
+	b := newBed(t)
+	// An address of its own and a port below the range the kernel hands out: nobody else has them.
+	addr := netip.MustParseAddrPort("127.38.81.1:15000")
+	b.config.Addr, b.config.Writers = addr, b.ca.Pool()
+	pair := b.ca.certificate("registry", addr.Addr())
+	b.config.Certificate = func() (tls.Certificate, error) { return pair, nil }
+	s, err := New(b.config)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		image, err := remote.Image(reference(t, addr.String()+"/pause:3.10.2"), remote.WithTransport(b.client("")))
+		if assert.NoError(c, err) {
+			_, err = image.Digest()
+			assert.NoError(c, err)
+		}
+	}, time.Minute, 20*time.Millisecond)
+	var unknown x509.UnknownAuthorityError
+	_, err = remote.Image(reference(t, addr.String()+"/pause:3.10.2"), remote.WithTransport(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: newAuthority(t).Pool()}}))
+	assert.ErrorAs(t, err, &unknown, "a client that knows another authority got an answer")
+	cancel()
+	require.NoError(t, <-ended)
+}
