@@ -36,6 +36,18 @@ usb-image: ## Build build/firstlight.img; SITE=site.yaml OUT=file.img MIRROR=url
 	@$(MAKE) --no-print-directory build
 	@SITE='$(SITE)' OUT='$(OUT)' MIRROR='$(MIRROR)' bin/firstlight build
 
+N ?= 2
+.PHONY: demo
+demo: ## A rack in QEMU, without root: N=2 blank nodes to installed; interrupted, it continues
+	@scripts/deps build lab
+	@$(MAKE) --no-print-directory build
+	@bin/firstlight build
+	@bin/firstlight lab up --nodes $(N) --wait
+
+.PHONY: demo-down
+demo-down: ## End the rack of make demo and remove what it left
+	@$(MAKE) --no-print-directory build
+	@bin/firstlight lab down --remove
 
 .PHONY: bench-pxe
 bench-pxe: ## Measure DHCP, TFTP and HTTP beside other servers (needs root; minutes)

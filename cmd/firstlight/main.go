@@ -48,6 +48,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(
 		newSiteCommand(),
 		newBootCommand(),
+		newLabCommand(),
 		newBuildCommand(),
 		newLockCommand(),
 		newPlanCommand(),

@@ -94,6 +94,16 @@ func (c *Console) From(n int) []string {
 	return append([]string(nil), c.lines[min(n, len(c.lines)):]...)
 }
 
+// Last returns the newest line, "" if there is none.
+func (c *Console) Last() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.lines) == 0 {
+		return ""
+	}
+	return c.lines[len(c.lines)-1]
+}
+
 // Wait returns the next line that contains text, after those earlier Waits have passed.
 // It ends with an error when the machine ends first or ctx does; the error quotes the
 // last lines, since they tell why.

@@ -80,6 +80,7 @@ func TestConsole(t *testing.T) {
 	assert.Regexp(t, `^\d\d:\d\d:\d\d\.\d\d first\n\d\d:\d\d:\d\d\.\d\d \[  OK  \] second\n`, log.String())
 	assert.Equal(t, []string{"third"}, c.From(2))
 	assert.Empty(t, c.From(3))
+	assert.Equal(t, "third", c.Last())
 	assert.Error(t, c.Type("x"), "the machine is off")
 }
 

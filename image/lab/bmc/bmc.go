@@ -4,7 +4,6 @@
 package bmc
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -248,15 +247,8 @@ func (b *BMC) Press(what, value string) error {
 // Process is the simulator's.
 func (b *BMC) Process() process.ID { return b.child.ID }
 
-// Wait returns when the simulator has ended: nobody else tells of it.
-func (b *BMC) Wait(ctx context.Context) error {
-	select {
-	case <-b.child.Ended():
-		return fmt.Errorf("BMC of %s ended: %v; see %s", b.config.Name, b.child.Err(), filepath.Join(b.config.Dir, "bmc.log"))
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// Running tells whether the simulator has not ended by itself.
+func (b *BMC) Running() bool { return b.child.Running() }
 
 // Close ends the BMC, not the machine.
 func (b *BMC) Close() error {

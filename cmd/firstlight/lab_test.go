@@ -1,0 +1,59 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab/desk"
+	"firstlight.dev/firstlight/image/lab/wire"
+)
+
+func TestLabOrder(t *testing.T) {
+	want := desk.Defaults()
+	want.Image = "/some.img"
+	got, err := labOrder(t.TempDir(), want, func(string) bool { return false })
+	require.NoError(t, err)
+	assert.Equal(t, want, got, "a new rack is as the defaults")
+}
+
+func TestLabWithoutARack(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{{"status"}, {"status", "-o", "json"}, {"why"}, {"why", "node-1"}, {"console", "node-1"}, {"ssh", "node-1"}, {"kubectl", "--dir", dir, "get", "bmh"},
+		{"power", "node-1", "on"}, {"cable", "node-1"}, {"dial", "appliance", "22"}, {"supervise"}} {
+		command := append([]string{"lab"}, args...)
+		if args[0] != "kubectl" {
+			command = append([]string{"lab", "--dir", dir}, args...)
+		}
+		assert.Equal(t, 1, run(t.Context(), command), "%v", args)
+	}
+	assert.Equal(t, 0, run(t.Context(), []string{"lab", "--dir", dir, "down", "--remove"}), "there is nothing to end")
+	assert.DirExists(t, dir)
+	for _, args := range [][]string{{"up", "--nodes", "0"}, {"up", "--firmware", "efi"}, {"status", "-o", "xml"}, {"console"}, {"power", "node-1"}, {"cable", "node-1", "--loss", "101"}} {
+		assert.Equal(t, 2, run(t.Context(), append([]string{"lab", "--dir", dir}, args...)), "%v", args)
+	}
+}
+
+func TestWhyLab(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	since := now.Add(-90 * time.Second)
+	for want, m := range map[string]desk.Machine{
+		"node-1: inspecting for 1m30s; the ramdisk looks; have patience":                               {Name: "node-1", On: true, Phase: "inspecting", Since: since, Why: "the ramdisk looks", Next: "have patience"},
+		"node-1: waiting for 1m30s; it has no power, and the appliance has not spoken of it":           {Name: "node-1", Phase: desk.PhaseWaiting, Since: since, Last: "old"},
+		"node-1: waiting for 1m30s; the appliance has not spoken of it; its console says: iPXE":        {Name: "node-1", On: true, Phase: desk.PhaseWaiting, Since: since, Last: "iPXE"},
+		"node-1: new for 1m30s; its cable to provisioning is {Loss:0.1 Delay:0s Cut:false Side:0}":     {Name: "node-1", On: true, Phase: "new", Since: since, Cables: []desk.Cable{{Network: "provisioning", Fault: wire.Fault{Loss: 0.1}}, {Network: "data"}}},
+		"appliance: control-plane for 1m30s; control-plane: the API server answers with 503; it comes": {Name: "appliance", On: true, Phase: "control-plane", Since: since, Error: "control-plane: the API server answers with 503", Next: "it comes"},
+	} {
+		assert.Equal(t, want, whyLab(m, now))
+	}
+}
+
+func TestQuoted(t *testing.T) {
+	assert.Equal(t, []string{"'get'", `'it'\''s'`, "'-o'", "'{.items[*].name}'"}, quoted([]string{"get", "it's", "-o", "{.items[*].name}"}))
+}
+
+func TestOverdraw(t *testing.T) {
+	assert.Equal(t, "a\x1b[K\nb\x1b[K\n\x1b[J", overdraw("a\nb\n"))
+}

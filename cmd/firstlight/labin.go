@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/image/lab/desk"
+	"firstlight.dev/firstlight/image/lab/wire"
+)
+
+func newLabConsoleCommand(f *labFlags) *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "console NAME",
+		Short: "Print what a machine said on its serial line, all its lives",
+		Args:  usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			path, err := c.Console(args[0])
+			if err != nil {
+				return err
+			}
+			log, err := os.Open(path)
+			if err != nil {
+				return fmt.Errorf("read console: %w", err)
+			}
+			defer log.Close()
+			for {
+				if _, err := io.Copy(cmd.OutOrStdout(), log); err != nil || !follow {
+					return err
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(200 * time.Millisecond):
+				}
+			}
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as it says more")
+	return cmd
+}
+
+func newLabSSHCommand(f *labFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ssh NAME [COMMAND...]",
+		Short: "Log in to the appliance, or through it to a node, or run a command there",
+		Args:  usageArgs(cobra.MinimumNArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return labSSH(f, args[0], args[1:])
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+func newLabKubectlCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:                "kubectl ARGUMENTS...",
+		Short:              "Run kubectl on the appliance",
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
+				return cmd.Help()
+			}
+			if dir, rest, ok := leadingDir(args); ok { // the one flag that is ours
+				f.dir, args = dir, rest
+			}
+			return labSSH(f, desk.Appliance, append([]string{"kubectl"}, quoted(args)...))
+		},
+	}
+}
+
+// leadingDir takes --dir from the front of arguments that are kubectl's otherwise.
+func leadingDir(args []string) (dir string, rest []string, ok bool) {
+	if len(args) > 1 && args[0] == "--dir" {
+		return args[1], args[2:], true
+	}
+	if dir, ok := strings.CutPrefix(args[0], "--dir="); ok {
+		return dir, args[1:], true
+	}
+	return "", args, false
+}
+
+// quoted makes arguments pass the shell that sshd starts.
+func quoted(args []string) []string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+	}
+	return out
+}
+
+// labSSH becomes ssh, so that its exit code and its terminal are ssh's own.
+func labSSH(f *labFlags, machine string, command []string) error {
+	c, err := f.client()
+	if err != nil {
+		return err
+	}
+	args, err := c.SSH(machine)
+	if err != nil {
+		return err
+	}
+	if _, err := c.Status(context.Background()); err != nil {
+		return err
+	}
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return fmt.Errorf("find ssh: %w; `scripts/deps lab` installs it", err)
+	}
+	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, append(args, command...), os.Environ()))
+}
+
+// newLabDialCommand is ssh's way to the machines: standard input and output of a TCP port.
+func newLabDialCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "dial HOST PORT", Hidden: true, Args: usageArgs(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			conn, err := c.Dial(cmd.Context(), args[0], args[1])
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			done := make(chan error, 2)
+			go func() { _, err := io.Copy(conn, cmd.InOrStdin()); done <- err }()
+			go func() { _, err := io.Copy(cmd.OutOrStdout(), conn); done <- err }()
+			select {
+			case err = <-done:
+			case <-cmd.Context().Done():
+			}
+			return err
+		},
+	}
+}
+
+func newLabPowerCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "power NAME on|off|reset|button",
+		Short: "Press a button of a machine; off is the plug, button asks its system to end",
+		Args:  usageArgs(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			return c.Press(cmd.Context(), args[0], args[1])
+		},
+	}
+}
+
+func newLabCableCommand(f *labFlags) *cobra.Command {
+	var fault wire.Fault
+	var network string
+	var percent float64
+	cmd := &cobra.Command{
+		Use:   "cable NAME",
+		Short: "Spoil a machine's cables; without flags they are good again",
+		Args:  usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if percent < 0 || percent > 100 {
+				return usageError{errors.New("--loss is 0 to 100")}
+			}
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			fault.Loss = percent / 100
+			return c.SetFault(cmd.Context(), args[0], network, fault)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&network, "network", "", "only that to provisioning, bmc, baremetal or data")
+	flags.Float64Var(&percent, "loss", 0, "percent of the frames that are lost")
+	flags.DurationVar(&fault.Delay, "delay", 0, "of every frame")
+	flags.BoolVar(&fault.Cut, "cut", false, "nothing passes")
+	flags.IntVar(&fault.Side, "side", 0, "only machines of the same side hear each other")
+	return cmd
+}

@@ -1,0 +1,74 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"firstlight.dev/firstlight/image/disk/fat"
+	"firstlight.dev/firstlight/image/disk/gpt"
+)
+
+// CopyFAT writes one FAT partition of an image to the file out, as large as it is, with a
+// file put into it or replaced: what an owner does who opens the stick on a laptop. The image
+// is only read. It returns where on the disk the partition begins.
+func CopyFAT(ctx context.Context, image, partition, out string, put File) (at int64, err error) {
+	in, err := os.Open(image)
+	if err != nil {
+		return 0, fmt.Errorf("copy partition %s: %w", partition, err)
+	}
+	defer in.Close()
+	table, err := gpt.ReadPrimary(in)
+	if err != nil {
+		return 0, fmt.Errorf("copy partition %s of %s: %w", partition, image, err)
+	}
+	p, ok := table.Named(partition)
+	if !ok {
+		return 0, fmt.Errorf("copy partition %s: %s has none of that name", partition, image)
+	}
+	files, err := filesOf(io.NewSectionReader(in, p.Offset(), p.Size()), put)
+	if err != nil {
+		return 0, fmt.Errorf("copy partition %s of %s: %w", partition, image, err)
+	}
+	to, err := os.Create(out)
+	if err != nil {
+		return 0, fmt.Errorf("copy partition %s: %w", partition, err)
+	}
+	defer to.Close()
+	if err := to.Truncate(p.Size()); err != nil {
+		return 0, fmt.Errorf("copy partition %s: %w", partition, err)
+	}
+	if err := (FAT{Label: partition, VolumeID: stickSiteVolume, Files: files}).write(ctx, to, 0, p.Size()); err != nil {
+		return 0, fmt.Errorf("copy partition %s: %w", partition, err)
+	}
+	return p.Offset(), to.Close()
+}
+
+// filesOf lists what a FAT file system holds, with put in the place of a file of its name.
+func filesOf(r io.ReaderAt, put File) ([]File, error) {
+	volume, err := fat.Open(r)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := volume.List()
+	if err != nil {
+		return nil, err
+	}
+	files := []File{put}
+	for _, e := range entries {
+		switch {
+		case e.Dir:
+			files = append(files, File{Path: e.Path + "/"})
+		case !strings.EqualFold(e.Path, put.Path):
+			content, err := volume.ReadFile(e.Path)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, File{Path: e.Path, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }})
+		}
+	}
+	return files, nil
+}

@@ -1,0 +1,244 @@
+package desk
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/gpt"
+	"firstlight.dev/firstlight/image/lab/wire"
+)
+
+// superviseDir makes the test's own program a supervisor.
+const superviseDir = "DESK_TEST_SUPERVISE"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(superviseDir); dir != "" {
+		if err := Supervise(context.Background(), dir, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// fakes are programs that look like those of a rack and only wait.
+var fakes = map[string]string{
+	"qemu-system-x86_64": `case "$*" in *"-name appliance"*)
+	echo "Firstlight 0.1.0: looking for the stick"; echo "Welcome to Debian"; echo "firstlight: data-mounted: ok, 0.1 s";; *) echo "a node";; esac
+exec sleep 1000`,
+	"qemu-img": `for last; do :; done; case $last in *[!0-9]*) : >"$last";; *) for f; do case $f in *.qcow2) : >"$f";; esac; done;; esac`,
+	"qemu-io":  `echo "$*" >>qemu-io.log`,
+	"ipmi_sim": `exec sleep 1000`,
+	"curl":     ``, "ssh": ``,
+}
+
+// newRack is a directory with a rack of fakes, not started.
+func newRack(t *testing.T) Client {
+	bin := t.TempDir()
+	for name, script := range fakes {
+		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	o := Defaults()
+	o.Image = filepath.Join(bin, "stick.img")
+	readme := disk.File{Path: "README.txt", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("hello")), nil }}
+	require.NoError(t, disk.Write(t.Context(), o.Image, disk.Layout{GUID: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c100", Partitions: []disk.Partition{{
+		Name: "SITE", Type: gpt.TypeBasicData, GUID: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c103", Size: 34 << 20,
+		Content: disk.FAT{Label: "SITE", Files: []disk.File{readme}},
+	}}}))
+	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 25), "rack") // longer than a socket's name may be
+	require.NoError(t, Make(dir, "/bin/firstlight", o))
+	t.Setenv(superviseDir, dir)
+	t.Cleanup(func() {
+		_, err := Down(dir)
+		assert.NoError(t, err)
+	})
+	return Client{Dir: dir}
+}
+
+func (c Client) mustStart(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	fresh, err := Start(ctx, c.Dir, os.Args[0])
+	require.NoError(t, err)
+	require.True(t, fresh)
+}
+
+// becomes waits until a machine is as told.
+func (c Client) becomes(t *testing.T, machine int, what string, is func(Machine) bool) Machine {
+	t.Helper()
+	var last Machine
+	require.Eventually(t, func() bool {
+		s, err := c.Status(t.Context())
+		require.NoError(t, err)
+		last = s.Machines[machine]
+		return is(last)
+	}, 2*time.Minute, 50*time.Millisecond, what)
+	return last
+}
+
+func (c Client) processes(t *testing.T) running {
+	var r running
+	require.NoError(t, readJSON(filepath.Join(c.Dir, runningFile), &r))
+	return r
+}
+
+func TestARackLives(t *testing.T) {
+	c := newRack(t)
+	_, err := c.Status(t.Context())
+	require.ErrorIs(t, err, NotRunning)
+	c.mustStart(t)
+	m := c.becomes(t, 0, "the appliance is followed", func(m Machine) bool { return m.Phase == "data-mounted" })
+	assert.True(t, m.On)
+	assert.Equal(t, "firstlight: data-mounted: ok, 0.1 s", m.Last)
+	assert.Contains(t, m.Command, "serial=stick")
+	orders, err := os.ReadFile(filepath.Join(c.Dir, "qemu-io.log"))
+	require.NoError(t, err)
+	assert.Equal(t, "-f qcow2 -c write -q -s machines/appliance/site.fat 1048576 35651584 machines/appliance/disk0.qcow2\n", string(orders))
+	node := c.becomes(t, 1, "a node waits", func(m Machine) bool { return m.Phase == PhaseWaiting })
+	assert.False(t, node.On)
+
+	fresh, err := Start(t.Context(), c.Dir, os.Args[0])
+	require.NoError(t, err)
+	assert.False(t, fresh, "it is on already")
+
+	require.NoError(t, c.Press(t.Context(), "node-1", "on"))
+	c.becomes(t, 1, "a node is on", func(m Machine) bool { return m.On && m.Last == "a node" })
+	assert.ErrorContains(t, c.Press(t.Context(), "node-1", "eject"), `button "eject" is not there`)
+	assert.ErrorContains(t, c.Press(t.Context(), "node-9", "on"), "it has appliance, node-1, node-2")
+
+	fault := wire.Fault{Loss: 0.1, Delay: time.Millisecond}
+	require.NoError(t, c.SetFault(t.Context(), "node-1", "", fault))
+	c.becomes(t, 1, "its cable is bad", func(m Machine) bool { return m.Cables[0].Fault == fault })
+	assert.ErrorContains(t, c.SetFault(t.Context(), "node-1", "bmc", fault), "no cable")
+	assert.ErrorContains(t, c.SetFault(t.Context(), "node-1", "", wire.Fault{Loss: 10}), "want 0 to 1")
+
+	_, err = c.Dial(t.Context(), "node-3", "22")
+	assert.ErrorContains(t, err, "not in the rack")
+	_, err = c.Dial(t.Context(), "8.8.8.8", "53")
+	assert.ErrorContains(t, err, "in none of the rack's networks")
+
+	// The supervisor is killed as nothing can be caught: the rack is off, not half there.
+	r := c.processes(t)
+	require.Len(t, r.Children, 4) // two machines, two BMCs
+	require.NoError(t, r.Supervisor.Signal(syscall.SIGKILL))
+	for _, p := range r.Children {
+		assert.Eventually(t, func() bool { return !p.Alive() }, time.Minute, 10*time.Millisecond, p.Name)
+	}
+	_, err = c.Status(t.Context())
+	assert.ErrorIs(t, err, NotRunning)
+
+	// The next one puts the power back to what was on, and writes no second stick.
+	c.mustStart(t)
+	c.becomes(t, 0, "the appliance is on again", func(m Machine) bool { return m.On })
+	c.becomes(t, 1, "the node is on again", func(m Machine) bool { return m.On })
+	c.becomes(t, 2, "the other one is not", func(m Machine) bool { return !m.On && m.Phase == PhaseWaiting })
+	again, err := os.ReadFile(filepath.Join(c.Dir, "qemu-io.log"))
+	require.NoError(t, err)
+	assert.Equal(t, orders, again)
+	require.NoError(t, c.Press(t.Context(), "appliance", "off"))
+	c.becomes(t, 0, "its power is cut", func(m Machine) bool { return m.Phase == PhaseOff })
+
+	r = c.processes(t)
+	ended, err := Down(c.Dir)
+	require.NoError(t, err)
+	assert.NotEmpty(t, ended)
+	for _, p := range append(r.Children, started{"supervisor", r.Supervisor}) {
+		assert.False(t, p.Alive(), p.Name)
+	}
+	events, err := ReadEvents(c.Dir)
+	require.NoError(t, err)
+	assert.Equal(t, "appliance", events[0].Machine)
+	require.NoError(t, Remove(c.Dir))
+}
+
+func TestAnotherRackIsNotOverwritten(t *testing.T) {
+	c := newRack(t)
+	o, ok, err := Ordered(c.Dir)
+	require.NoError(t, err)
+	require.True(t, ok)
+	site, err := os.ReadFile(filepath.Join(c.Dir, siteFile))
+	require.NoError(t, err)
+	require.NoError(t, Make(c.Dir, "/bin/firstlight", o))
+	other := o
+	other.Nodes = 3
+	assert.ErrorContains(t, Make(c.Dir, "/bin/firstlight", other), "nodes is 2, asked is 3; `firstlight lab down --remove`")
+	now, err := os.ReadFile(filepath.Join(c.Dir, siteFile))
+	require.NoError(t, err)
+	assert.Equal(t, string(site), string(now))
+	o.Image = "/nonexistent"
+	assert.ErrorContains(t, Make(t.TempDir(), "/bin/firstlight", o), "`firstlight build` makes the image")
+}
+
+func TestStartSaysWhy(t *testing.T) {
+	c := newRack(t)
+	require.NoError(t, os.Remove(filepath.Join(c.Dir, siteFile)))
+	_, err := Start(t.Context(), c.Dir, os.Args[0])
+	assert.ErrorContains(t, err, "its supervisor ended")
+	assert.ErrorContains(t, err, "open site.yaml: no such file")
+	assert.NoFileExists(t, filepath.Join(c.Dir, runningFile))
+	t.Setenv("PATH", "")
+	_, err = Start(t.Context(), c.Dir, os.Args[0])
+	assert.ErrorContains(t, err, "`scripts/deps lab` installs it (package qemu-system-x86)")
+}
+
+func TestAnswerName(t *testing.T) {
+	ask := func(name string, kind dnsmessage.Type) dnsmessage.Message {
+		q := dnsmessage.Message{Header: dnsmessage.Header{ID: 7}, Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET}}}
+		query, err := q.Pack()
+		require.NoError(t, err)
+		var m dnsmessage.Message
+		require.NoError(t, m.Unpack(answerName(query, netip.MustParseAddr("172.24.0.253"))))
+		assert.Equal(t, uint16(7), m.ID)
+		return m
+	}
+	m := ask("Gateway.lab.", dnsmessage.TypeA)
+	require.Len(t, m.Answers, 1)
+	assert.Equal(t, [4]byte{172, 24, 0, 253}, m.Answers[0].Body.(*dnsmessage.AResource).A)
+	assert.Empty(t, ask("lab.", dnsmessage.TypeAAAA).Answers)
+	assert.Equal(t, dnsmessage.RCodeNameError, ask("example.org.", dnsmessage.TypeA).RCode)
+	assert.Nil(t, answerName([]byte("nonsense"), netip.Addr{}))
+}
+
+func FuzzAnswerName(f *testing.F) {
+	f.Add([]byte{0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3, 'l', 'a', 'b', 0, 0, 1, 0, 1})
+	f.Fuzz(func(t *testing.T, query []byte) {
+		if a := answerName(query, netip.MustParseAddr("172.24.0.253")); a != nil {
+			assert.True(t, bytes.Equal(a[:2], query[:2]))
+		}
+	})
+}
+
+func TestJoin(t *testing.T) {
+	far, farEnd := net.Pipe()
+	near, nearEnd := net.Pipe()
+	done := make(chan struct{})
+	go func() { join(far, near, near); close(done) }()
+	go func() { _, _ = io.WriteString(nearEnd, "ping") }()
+	buf := make([]byte, 4)
+	_, err := io.ReadFull(farEnd, buf)
+	require.NoError(t, err)
+	assert.Equal(t, "ping", string(buf))
+	farEnd.Close()
+	<-done
+	_, err = nearEnd.Read(buf)
+	assert.ErrorIs(t, err, io.EOF)
+}

@@ -1,0 +1,201 @@
+package desk
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+// Phases that are not the appliance's own words for its stages and hosts.
+const (
+	PhaseOff       = "off"
+	PhaseFirmware  = "firmware"  // power is on, nothing of ours has spoken
+	PhaseInitramfs = "initramfs" // firstlight-init looks for the stick
+	PhaseSystemd   = "systemd"
+	PhaseReady     = "ready"   // the appliance: every stage holds
+	PhaseWaiting   = "waiting" // a node that the appliance has not spoken of
+	PhaseInstalled = "provisioned"
+	PhaseProven    = "proven"
+)
+
+// Lines of the serial console that begin a phase; the programs that print them have tests.
+const (
+	lineInit    = ": looking for the stick"
+	lineSystemd = "Welcome to "
+	lineDaemon  = "firstlight: "
+	lineReady   = "firstlight: Ready."
+)
+
+// stageForm is a stage's name as it stands before its news.
+var stageForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$`)
+
+// console follows the appliance by what it prints, until it can be asked.
+type console struct {
+	phase string
+	done  map[string]bool // stages
+}
+
+func (c *console) powerOn() { c.phase, c.done = PhaseFirmware, map[string]bool{} }
+
+// hear takes one line.
+func (c *console) hear(line string) {
+	switch {
+	case strings.Contains(line, lineReady):
+		c.phase = PhaseReady
+	case strings.Contains(line, lineInit):
+		c.powerOn() // it may have restarted by itself
+		c.phase = PhaseInitramfs
+	case strings.Contains(line, lineSystemd) && c.phase == PhaseInitramfs:
+		c.phase = PhaseSystemd
+	case strings.HasPrefix(line, lineDaemon):
+		name, news, ok := strings.Cut(strings.TrimPrefix(line, lineDaemon), ": ")
+		if !ok || !stageForm.MatchString(name) {
+			return
+		}
+		c.phase, c.done[name] = name, strings.HasPrefix(news, "ok,")
+	}
+}
+
+// bootSteps are the phases before the first stage, as shares of the way.
+const bootSteps = 3
+
+// usualStages is how many there are until the appliance says it.
+const usualStages = 17
+
+// applianceNow is the appliance's phase and how far it is, in percent: from what it says if
+// it can be asked, else from its console.
+func applianceNow(on bool, c console, doc *status.Document) (phase string, percent int) {
+	switch {
+	case !on:
+		return PhaseOff, 0
+	case doc == nil || len(doc.Stages) == 0:
+		done := 0
+		for _, ok := range c.done {
+			if ok {
+				done++
+			}
+		}
+		steps := map[string]int{PhaseInitramfs: 1, PhaseSystemd: 2}[c.phase]
+		if len(c.done) > 0 {
+			steps = bootSteps
+		}
+		if c.phase == PhaseReady {
+			return PhaseReady, 100
+		}
+		return c.phase, min(99, 100*(steps+done)/(bootSteps+usualStages))
+	}
+	done, first := 0, ""
+	for _, s := range doc.Stages {
+		switch {
+		case s.State == status.StateReady:
+			done++
+		case first == "":
+			first = s.Name
+		}
+	}
+	if first == "" {
+		return PhaseReady, 100
+	}
+	return first, 100 * (bootSteps + done) / (bootSteps + len(doc.Stages))
+}
+
+// stateShare is how far a node is by the state of its BareMetalHost, in percent, where the
+// appliance itself does not say it.
+var stateShare = map[string]int{
+	"new": 2, "registering": 5, "inspecting": 15, "match profile": 45, "preparing": 45, "ready": 48, "available": 50,
+	"provisioning": 55, PhaseInstalled: 90,
+}
+
+// nodeNow is a node's phase and how far it is.
+func nodeNow(name string, doc *status.Document) (phase string, percent int, n status.Node) {
+	if doc != nil {
+		for _, n := range doc.Nodes {
+			if n.Name != name {
+				continue
+			}
+			switch {
+			case n.Proven:
+				return PhaseProven, 100, n
+			case n.State == "" || n.State == "absent":
+				return PhaseWaiting, n.Percent, n
+			case n.Percent > 0:
+				return n.State, n.Percent, n
+			}
+			return n.State, stateShare[n.State], n
+		}
+	}
+	return PhaseWaiting, 0, status.Node{}
+}
+
+// settled tells whether a rack has come to its end: text says how, failed that it is not the
+// one wanted. Without a word about the launch it is over when all nodes are installed.
+func settled(doc *status.Document, nodes int) (over, failed bool, text string) {
+	if doc == nil {
+		return false, false, ""
+	}
+	if doc.State == status.StateFailed {
+		return true, true, doc.Summary
+	}
+	switch doc.Launch.State {
+	case status.LaunchLaunched:
+		return true, false, doc.Launch.Text
+	case status.LaunchFailed:
+		return true, true, doc.Launch.Text
+	case status.LaunchRunning, status.LaunchNothing:
+		return false, false, ""
+	}
+	installed := 0
+	for _, n := range doc.Nodes {
+		if n.State == PhaseInstalled {
+			installed++
+		}
+	}
+	return installed >= nodes, false, "every node is installed"
+}
+
+// Event is a change of a machine's phase.
+type Event struct {
+	At      time.Time `json:"at"`
+	Machine string    `json:"machine"`
+	Phase   string    `json:"phase"`
+	CPU     float64   `json:"cpu"` // seconds of processor time that the machine had used
+}
+
+// Span is a phase that a machine was in.
+type Span struct {
+	Machine string  `json:"machine"`
+	Phase   string  `json:"phase"`
+	Seconds float64 `json:"seconds"`
+	CPU     float64 `json:"cpu"` // seconds
+	Open    bool    `json:"open,omitempty"`
+}
+
+// Spans are the phases of each machine, machine by machine in the order in which they first
+// appear. The last phase of each is open: it goes on, until now.
+func Spans(events []Event, now time.Time, cpu map[string]float64) []Span {
+	var order []string
+	by := map[string][]Event{}
+	for _, e := range events {
+		if _, known := by[e.Machine]; !known {
+			order = append(order, e.Machine)
+		}
+		by[e.Machine] = append(by[e.Machine], e)
+	}
+	var all []Span
+	for _, machine := range order {
+		for i, e := range by[machine] {
+			s := Span{Machine: machine, Phase: e.Phase}
+			if i+1 < len(by[machine]) {
+				next := by[machine][i+1]
+				// A supervisor that starts again counts from nothing.
+				s.Seconds, s.CPU = next.At.Sub(e.At).Seconds(), max(0, next.CPU-e.CPU)
+			} else {
+				s.Seconds, s.CPU, s.Open = now.Sub(e.At).Seconds(), max(0, cpu[machine]-e.CPU), true
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}

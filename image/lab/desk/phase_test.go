@@ -1,0 +1,113 @@
+package desk
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+func TestConsoleFollowsTheAppliance(t *testing.T) {
+	var c console
+	c.powerOn()
+	for _, step := range []struct {
+		line, phase string
+		percent     int
+	}{
+		{"SeaBIOS (version 1.16.2)", PhaseFirmware, 0},
+		{"Firstlight 0.1.0: looking for the stick", PhaseInitramfs, 5},
+		{"Welcome to Debian GNU/Linux 13 (trixie)!", PhaseSystemd, 10},
+		{"firstlight 0.1.0: lab, boot 5b1a", PhaseSystemd, 10},
+		{"firstlight: data-mounted: ok, 0.1 s", "data-mounted", 20},
+		{"firstlight: provisioning 172.22.0.1/24 (ens3 52:54:00:f1:00:01, link)", "data-mounted", 20},
+		{"firstlight: images-present: importing 7 images", "images-present", 20},
+		{"firstlight: note: NIC ens9 is not used", "images-present", 20},
+		{"firstlight: images-present: ok, 65.3 s", "images-present", 25},
+		{"firstlight: node node-1: it is inspecting", "images-present", 25},
+		{"kernel: something else", "images-present", 25},
+		{"firstlight: images-present: the image is gone", "images-present", 20},
+		{"firstlight: Ready. Log in: ssh root@172.22.0.1", PhaseReady, 100},
+		{"Firstlight 0.1.0: looking for the stick", PhaseInitramfs, 5},
+	} {
+		c.hear(step.line)
+		phase, percent := applianceNow(true, c, nil)
+		assert.Equal(t, step.phase, phase, step.line)
+		assert.Equal(t, step.percent, percent, step.line)
+	}
+	phase, _ := applianceNow(false, c, nil)
+	assert.Equal(t, PhaseOff, phase)
+}
+
+func TestTheAppliancesOwnWordCounts(t *testing.T) {
+	doc := &status.Document{Stages: []status.Stage{
+		{Name: "links-up", State: status.StateReady}, {Name: "control-plane", State: status.StateWorking}, {Name: "node-ready", State: status.StateWaiting},
+	}}
+	phase, percent := applianceNow(true, console{phase: PhaseSystemd}, doc)
+	assert.Equal(t, "control-plane", phase)
+	assert.Equal(t, 66, percent)
+	for i := range doc.Stages {
+		doc.Stages[i].State = status.StateReady
+	}
+	phase, percent = applianceNow(true, console{}, doc)
+	assert.Equal(t, PhaseReady, phase)
+	assert.Equal(t, 100, percent)
+}
+
+func TestNodeNow(t *testing.T) {
+	doc := &status.Document{Nodes: []status.Node{
+		{Name: "new", State: "absent", Why: "its BMC does not answer"},
+		{Name: "old", State: "inspecting"},
+		{Name: "far", State: "provisioning", Percent: 77},
+		{Name: "done", State: "provisioned", Proven: true},
+	}}
+	for name, want := range map[string]struct {
+		phase   string
+		percent int
+	}{"new": {PhaseWaiting, 0}, "old": {"inspecting", 15}, "far": {"provisioning", 77}, "done": {PhaseProven, 100}, "unknown": {PhaseWaiting, 0}} {
+		phase, percent, _ := nodeNow(name, doc)
+		assert.Equal(t, want.phase, phase, name)
+		assert.Equal(t, want.percent, percent, name)
+	}
+	phase, _, _ := nodeNow("old", nil)
+	assert.Equal(t, PhaseWaiting, phase)
+}
+
+func TestSettled(t *testing.T) {
+	nodes := func(states ...string) (all []status.Node) {
+		for _, s := range states {
+			all = append(all, status.Node{State: s})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		doc          *status.Document
+		over, failed bool
+	}{
+		"not to be asked":     {nil, false, false},
+		"stopped":             {&status.Document{State: status.StateFailed}, true, true},
+		"on their way":        {&status.Document{Nodes: nodes("provisioned", "provisioned"), Launch: status.Launch{State: status.LaunchRunning}}, false, false},
+		"launched":            {&status.Document{Launch: status.Launch{State: status.LaunchLaunched}}, true, false},
+		"launch failed":       {&status.Document{Launch: status.Launch{State: status.LaunchFailed}}, true, true},
+		"no word, one is not": {&status.Document{Nodes: nodes("provisioned", "provisioning")}, false, false},
+		"no word, all are":    {&status.Document{Nodes: nodes("provisioned", "provisioned")}, true, false},
+	} {
+		over, failed, _ := settled(c.doc, 2)
+		assert.Equal(t, c.over, over, name)
+		assert.Equal(t, c.failed, failed, name)
+	}
+}
+
+func TestSpans(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	got := Spans([]Event{
+		{at(0), "appliance", "firmware", 0}, {at(0), "node-1", "waiting", 0}, {at(4), "appliance", "initramfs", 3},
+		{at(100), "node-1", "inspecting", 0}, {at(110), "appliance", "ready", 90},
+		{at(200), "appliance", "off", 0}, // a supervisor that started again
+	}, at(300), map[string]float64{"node-1": 50, "appliance": 5})
+	assert.Equal(t, []Span{
+		{"appliance", "firmware", 4, 3, false}, {"appliance", "initramfs", 106, 87, false}, {"appliance", "ready", 90, 0, false}, {"appliance", "off", 100, 5, true},
+		{"node-1", "waiting", 100, 0, false}, {"node-1", "inspecting", 200, 50, true},
+	}, got)
+}

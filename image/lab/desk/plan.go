@@ -1,0 +1,224 @@
+// Package desk is a whole rack on one machine: an appliance booted from the stick image and
+// blank nodes, all in QEMU, on a switch of this process, each node with a BMC. docs/lab.md
+// walks through it. A supervisor process holds the rack; everything about it lies in one
+// directory, and whoever asks (Client) or ends it (Down) needs nothing but that.
+package desk
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"firstlight.dev/firstlight/image/lab"
+)
+
+// Order is what a rack is asked to be.
+type Order struct {
+	Image     string   `json:"image"`     // of the stick; absolute
+	Nodes     int      `json:"nodes"`     // 1 to MaxNodes
+	Firmware  Firmware `json:"firmware"`  // of the nodes
+	MiB       int      `json:"mib"`       // memory of a node
+	DiskGiB   int      `json:"diskGiB"`   // of each disk of a node
+	Disks     int      `json:"disks"`     // of a node; 1 or more
+	NICs      int      `json:"nics"`      // of a node; the second and further ones are on a network of their own
+	Gateway   bool     `json:"gateway"`   // a network of the owner, with a gateway and a resolver that lead nowhere
+	Appliance int      `json:"appliance"` // memory of the appliance, MiB
+	StickGiB  int      `json:"stickGiB"`
+	Capture   bool     `json:"capture"` // everything on the wire, to files
+}
+
+// Firmware says what the nodes' firmware is.
+type Firmware string
+
+const (
+	AllBIOS Firmware = "bios"
+	AllUEFI Firmware = "uefi"
+	Mixed   Firmware = "mixed" // node 1 BIOS, node 2 UEFI, and so on
+)
+
+// MaxNodes is how many nodes the rack's address plan has room for.
+const MaxNodes = 99
+
+// Defaults is a rack of two nodes.
+func Defaults() Order {
+	return Order{Nodes: 2, Firmware: AllBIOS, MiB: 2048, DiskGiB: 8, Disks: 1, NICs: 1, Appliance: 6144, StickGiB: 8}
+}
+
+// Check names what is wrong with an order.
+func (o Order) Check() error {
+	for _, c := range []struct {
+		what             string
+		value, low, high int
+	}{
+		{"nodes", o.Nodes, 1, MaxNodes},
+		{"MiB of memory for a node", o.MiB, 1024, 1 << 20},
+		{"GiB for a disk", o.DiskGiB, 3, 1 << 20},
+		{"disks for a node", o.Disks, 1, 8},
+		{"NICs for a node", o.NICs, 1, 8},
+		{"MiB of memory for the appliance", o.Appliance, 2048, 1 << 20},
+		{"GiB for the stick", o.StickGiB, 4, 1 << 20},
+	} {
+		if c.value < c.low || c.value > c.high {
+			return fmt.Errorf("%d %s; want %d to %d", c.value, c.what, c.low, c.high)
+		}
+	}
+	switch o.Firmware {
+	case AllBIOS, AllUEFI, Mixed:
+		return nil
+	}
+	return fmt.Errorf("firmware %q; want %s, %s or %s", o.Firmware, AllBIOS, AllUEFI, Mixed)
+}
+
+// The rack's networks, by the role that the site gives them.
+const (
+	provisioning = "provisioning"
+	bmcs         = "bmc"
+	baremetal    = "baremetal"
+	data         = "data" // the further NICs of nodes; nobody else is on it
+)
+
+// networks is the address plan.
+var networks = map[string]netip.Prefix{
+	provisioning: netip.MustParsePrefix("172.22.0.0/24"),
+	bmcs:         netip.MustParsePrefix("172.23.0.0/24"),
+	baremetal:    netip.MustParsePrefix("172.24.0.0/24"),
+}
+
+// Last bytes of addresses within those networks.
+const (
+	applianceHost = 1
+	firstNode     = 101 // node-1; its BMC on the bmc network
+	gatewayHost   = 253 // on baremetal
+	stationHost   = 254 // this process
+)
+
+// at is an address of the plan.
+func at(network string, host int) netip.Addr {
+	b := networks[network].Addr().As4()
+	b[3] = byte(host)
+	return netip.AddrFrom4(b)
+}
+
+// cidr is at with the length of its network.
+func cidr(network string, host int) netip.Prefix {
+	return netip.PrefixFrom(at(network, host), networks[network].Bits())
+}
+
+// Appliance is the appliance's name.
+const Appliance = "appliance"
+
+// Card is a NIC and the network that it is on.
+type Card struct {
+	MAC     net.HardwareAddr
+	Network string
+}
+
+// Computer is one machine of a rack.
+type Computer struct {
+	Name     string
+	Firmware lab.Firmware
+	Cards    []Card     // the first boots
+	BMC      netip.Addr // of a node
+	Address  netip.Addr // on the provisioning network
+}
+
+// Rack is an order worked out. It depends on nothing else: the same order gives the same.
+type Rack struct {
+	Order     Order
+	Appliance Computer
+	Nodes     []Computer
+	Networks  []string // that have a switch
+}
+
+// Plan works out an order.
+func Plan(o Order) Rack {
+	r := Rack{Order: o, Networks: []string{provisioning, bmcs}}
+	r.Appliance = Computer{Name: Appliance, Firmware: lab.BIOS, Address: at(provisioning, applianceHost),
+		Cards: []Card{{mac(0, 1), provisioning}, {mac(0, 2), bmcs}}}
+	if o.Gateway {
+		r.Networks = append(r.Networks, baremetal)
+		r.Appliance.Cards = append(r.Appliance.Cards, Card{mac(0, 3), baremetal})
+	}
+	if o.NICs > 1 {
+		r.Networks = append(r.Networks, data)
+	}
+	for i := range o.Nodes {
+		n := Computer{Name: fmt.Sprintf("node-%d", i+1), Firmware: lab.BIOS, Address: at(provisioning, firstNode+i), BMC: at(bmcs, firstNode+i),
+			Cards: []Card{{mac(i+1, 1), provisioning}}}
+		if o.Firmware == AllUEFI || o.Firmware == Mixed && i%2 == 1 {
+			n.Firmware = lab.UEFI
+		}
+		if o.Gateway {
+			n.Cards = append(n.Cards, Card{mac(i+1, 2), baremetal})
+		}
+		for j := 1; j < o.NICs; j++ {
+			n.Cards = append(n.Cards, Card{mac(i+1, 2+j), data})
+		}
+		r.Nodes = append(r.Nodes, n)
+	}
+	return r
+}
+
+// mac is a locally administered address: machine 0 is the appliance.
+func mac(machine, card int) net.HardwareAddr {
+	return net.HardwareAddr{0x52, 0x54, 0x00, 0xf1, byte(machine), byte(card)}
+}
+
+// Computers are the appliance and the nodes.
+func (r Rack) Computers() []Computer { return append([]Computer{r.Appliance}, r.Nodes...) }
+
+// Find is a computer by its name.
+func (r Rack) Find(name string) (Computer, error) {
+	var names []string
+	for _, c := range r.Computers() {
+		if c.Name == name {
+			return c, nil
+		}
+		names = append(names, c.Name)
+	}
+	return Computer{}, fmt.Errorf("machine %q is not in the rack; it has %s", name, strings.Join(names, ", "))
+}
+
+// disks of a node, and the stick: the firmware begins with the one that boots.
+func (r Rack) disks(c Computer) []lab.Disk {
+	const gib = 1 << 30
+	if c.Name == Appliance {
+		return []lab.Disk{{Image: r.Order.Image, Bus: lab.USB, Serial: "stick", Bytes: int64(r.Order.StickGiB) * gib, Quick: true}}
+	}
+	var all []lab.Disk
+	for i := range r.Order.Disks {
+		all = append(all, lab.Disk{Bus: lab.Virtio, Serial: fmt.Sprintf("%s-disk%d", c.Name, i), Bytes: int64(r.Order.DiskGiB) * gib, Quick: true})
+	}
+	return all
+}
+
+// config is the machine, off, with its files below dir and its ports in ports.
+func (r Rack) config(c Computer, dir string, port func(computer string, card int) string) lab.Config {
+	m := lab.Config{Name: c.Name, Dir: dir, Firmware: c.Firmware, CPUs: 2, MiB: r.Order.MiB, Disks: r.disks(c)}
+	if c.Name == Appliance {
+		m.MiB = r.Order.Appliance
+	}
+	for i, card := range c.Cards {
+		m.NICs = append(m.NICs, lab.NIC{MAC: card.MAC, Port: port(c.Name, i), NoROM: i > 0})
+	}
+	return m
+}
+
+// bootFrom orders a machine's devices as a BMC wants them: disks first, the network after
+// them, or the other way round. Blank disks lead to the network either way.
+func bootFrom(m *lab.Config, network bool) {
+	disks, nics := append([]lab.Disk(nil), m.Disks...), append([]lab.NIC(nil), m.NICs...)
+	first := 1
+	if network {
+		first = 2
+	}
+	for i := range disks {
+		disks[i].BootIx = first + i
+	}
+	nics[0].BootIx = 1
+	if !network {
+		nics[0].BootIx = len(disks) + 1
+	}
+	m.Disks, m.NICs = disks, nics
+}

@@ -1,0 +1,93 @@
+package desk
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/image/lab"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+const someKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGZpcnN0bGlnaHQgZXhhbXBsZSBrZXksIG5vIHVzZSEh lab"
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got, name)
+}
+
+func TestDocument(t *testing.T) {
+	large := Defaults()
+	large.Nodes, large.Firmware, large.Disks, large.NICs, large.Gateway = 3, Mixed, 2, 2, true
+	for name, o := range map[string]Order{"two.yaml": Defaults(), "mixed.yaml": large} {
+		require.NoError(t, o.Check())
+		text, err := Plan(o).Document("a secret", someKey)
+		require.NoError(t, err)
+		golden(t, name, text)
+	}
+	full := Defaults()
+	full.Nodes, full.Gateway, full.NICs = MaxNodes, true, 8
+	text, err := Plan(full).Document("a secret", someKey)
+	require.NoError(t, err, "the plan has room for as many nodes as it says")
+	s, problems := site.Load("site.yaml", []byte(text))
+	require.NoError(t, problems.Err())
+	assert.Len(t, s.Nodes, MaxNodes)
+}
+
+func TestOrdersAreChecked(t *testing.T) {
+	for want, spoil := range map[string]func(*Order){
+		"0 nodes; want 1 to 99":                              func(o *Order) { o.Nodes = 0 },
+		"100 nodes; want 1 to 99":                            func(o *Order) { o.Nodes = 100 },
+		`firmware "efi"; want bios, uefi or mixed`:           func(o *Order) { o.Firmware = "efi" },
+		"512 MiB of memory for a node; want 1024 to 1048576": func(o *Order) { o.MiB = 512 },
+		"0 disks for a node; want 1 to 8":                    func(o *Order) { o.Disks = 0 },
+	} {
+		o := Defaults()
+		spoil(&o)
+		assert.EqualError(t, o.Check(), want)
+	}
+}
+
+func TestFind(t *testing.T) {
+	c, err := Plan(Defaults()).Find("node-2")
+	require.NoError(t, err)
+	assert.Equal(t, "172.23.0.102", c.BMC.String())
+	_, err = Plan(Defaults()).Find("node-3")
+	assert.EqualError(t, err, `machine "node-3" is not in the rack; it has appliance, node-1, node-2`)
+}
+
+func TestBootOrder(t *testing.T) {
+	o := Defaults()
+	o.Disks, o.Gateway = 2, true
+	r := Plan(o)
+	m := r.config(r.Nodes[0], "dir", func(computer string, card int) string { return "port" })
+	bootFrom(&m, true)
+	assert.Equal(t, []int{1, 0, 2, 3}, order(m))
+	bootFrom(&m, false)
+	assert.Equal(t, []int{3, 0, 1, 2}, order(m))
+}
+
+// order is the place of each NIC and disk.
+func order(m lab.Config) []int {
+	var all []int
+	for _, n := range m.NICs {
+		all = append(all, n.BootIx)
+	}
+	for _, d := range m.Disks {
+		all = append(all, d.BootIx)
+	}
+	return all
+}

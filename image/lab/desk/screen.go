@@ -1,0 +1,160 @@
+package desk
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Screen is a rack as one screen of at most width columns and height lines, at the moment now.
+func Screen(s Status, width, height int, now time.Time) string {
+	width, height = max(width, 60), max(height, 4)
+	lines := []string{fmt.Sprintf("Rack in %s, on for %s.  %s", s.Dir, took(now.Sub(s.Since)), s.Text), "",
+		fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s %s", "MACHINE", "", "PHASE", "", "FOR", "")}
+	roomy := len(lines)+2*len(s.Machines)+len(s.Faults)+3 <= height
+	for _, m := range s.Machines {
+		row := fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s ", m.Name, map[bool]string{true: "on", false: "off"}[m.On], m.Phase, bar(m.Percent), took(now.Sub(m.Since)))
+		if !roomy {
+			lines = append(lines, row+sentence(m))
+			continue
+		}
+		lines = append(lines, row+cmp.Or(m.Next, m.Why), "           "+m.Last)
+	}
+	if len(s.Outside) > 0 || len(s.Faults) > 0 {
+		lines = append(lines, "")
+	}
+	lines = append(lines, s.Faults...)
+	if text := outside(s.Outside); text != "" {
+		lines = append(lines, text)
+	}
+	if over := len(lines) - height; over > 0 {
+		lines = append(lines[:height-1:height-1], fmt.Sprintf("… %d more lines: firstlight lab status", over+1))
+	}
+	for i, line := range lines {
+		lines[i] = clip(line, width)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// sentence is the most telling text there is of a machine.
+func sentence(m Machine) string { return cmp.Or(m.Error, m.Next, m.Why, m.Last) }
+
+// outside tells of frames that had no destination in the rack.
+func outside(all map[string]int) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var names []string
+	for a, n := range all {
+		names = append(names, fmt.Sprintf("%s (%d)", a, n))
+	}
+	slices.Sort(names)
+	return "Asked for outside the rack, and not reached: " + strings.Join(names, ", ")
+}
+
+// bar is a progress bar of 15 columns.
+func bar(percent int) string {
+	const columns = 15
+	full := columns * min(max(percent, 0), 100) / 100
+	return "[" + strings.Repeat("#", full) + strings.Repeat("-", columns-full) + "]"
+}
+
+// clip keeps a line on its line, and takes out what could move the cursor.
+func clip(line string, width int) string {
+	r := []rune(strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, line))
+	if len(r) > width {
+		r = append(r[:width-1], '…')
+	}
+	return strings.TrimRight(string(r), " ")
+}
+
+// took is a duration as people say it.
+func took(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d:%02d min", int(d.Minutes()), int(d.Seconds())%60)
+	default:
+		return fmt.Sprintf("%d:%02d h", int(d.Hours()), int(d.Minutes())%60)
+	}
+}
+
+// News are the lines to print when a rack goes from before to after, where a screen cannot be
+// drawn over: one for each machine whose phase or sentence for people changed.
+func News(before, after Status, now time.Time) string {
+	var b strings.Builder
+	old := map[string]Machine{}
+	for _, m := range before.Machines {
+		old[m.Name] = m
+	}
+	for _, m := range after.Machines {
+		o := old[m.Name]
+		if o.Phase == m.Phase && o.Next == m.Next && o.Error == m.Error {
+			continue
+		}
+		line := fmt.Sprintf("%s %s: %s", now.Format("15:04:05"), m.Name, m.Phase)
+		if o.Phase != "" && o.Phase != m.Phase {
+			line += fmt.Sprintf(" (after %s of %s)", took(m.Since.Sub(o.Since)), o.Phase)
+		}
+		if text := cmp.Or(m.Error, m.Why); text != "" {
+			line += "; " + text
+		}
+		if m.Next != "" && m.Next != o.Next {
+			line += "; " + m.Next
+		}
+		fmt.Fprintln(&b, clip(line, 400))
+	}
+	for _, f := range after.Faults {
+		if !slices.Contains(before.Faults, f) {
+			fmt.Fprintf(&b, "%s %s\n", now.Format("15:04:05"), f)
+		}
+	}
+	if a, o := outside(after.Outside), outside(before.Outside); len(after.Outside) != len(before.Outside) && a != o {
+		fmt.Fprintf(&b, "%s %s\n", now.Format("15:04:05"), a)
+	}
+	return b.String()
+}
+
+// PhaseTable shows how long each phase of each machine took, and the processor time that the
+// machine used in it. Phases of less than half a second are left out.
+func PhaseTable(spans []Span) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-10s %-20s %10s %10s\n", "MACHINE", "PHASE", "TOOK", "CPU")
+	machine := ""
+	var seconds, cpu float64
+	total := func() {
+		if machine != "" {
+			fmt.Fprintf(&b, "%-10s %-20s %8.0f s %8.0f s\n", "", "total", seconds, cpu)
+		}
+	}
+	for _, s := range spans {
+		if s.Machine != machine {
+			total()
+			machine, seconds, cpu = s.Machine, 0, 0
+			fmt.Fprintf(&b, "%s\n", machine)
+		}
+		if s.Open && (s.Phase == PhaseReady || s.Phase == PhaseProven || s.Phase == PhaseInstalled) {
+			continue // it is where it was to come
+		}
+		seconds, cpu = seconds+s.Seconds, cpu+s.CPU
+		if s.Seconds < 0.5 {
+			continue
+		}
+		note := ""
+		if s.Open {
+			note = "  so far"
+		}
+		fmt.Fprintf(&b, "%-10s %-20s %8.0f s %8.0f s%s\n", "", s.Phase, s.Seconds, s.CPU, note)
+	}
+	total()
+	return b.String()
+}

@@ -1,0 +1,60 @@
+package desk
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func someStatus(now time.Time) Status {
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	return Status{Dir: "build/lab", Since: ago(724 * time.Second), Text: "0 of 2 nodes proven", Machines: []Machine{
+		{Name: "appliance", On: true, Phase: PhaseReady, Percent: 100, Since: ago(5 * time.Minute), Last: "firstlight: Ready. Log in: ssh root@172.22.0.1"},
+		{Name: "node-1", On: true, Phase: "inspecting", Percent: 15, Since: ago(61 * time.Second), Why: "the ramdisk looks at its hardware", Last: "\x1b[2JiPXE 1.21.1\tinitialising devices...ok"},
+		{Name: "node-2", Phase: PhaseWaiting, Since: ago(2 * time.Hour), Error: "the BMC refuses the password", Next: "correct nodes[1].bmc.password in site.yaml"},
+	}}
+}
+
+func TestScreen(t *testing.T) {
+	now := time.Unix(1e9, 0).UTC()
+	s := someStatus(now)
+	golden(t, "roomy.screen", Screen(s, 120, 40, now))
+	s.Outside, s.Faults = map[string]int{"8.8.8.8": 3, "1.1.1.1": 1}, []string{"BMC of node-2 has ended"}
+	golden(t, "narrow.screen", Screen(s, 60, 8, now))
+	for _, size := range [][2]int{{0, 0}, {10, 3}, {80, 5}, {80, 25}} {
+		text := Screen(s, size[0], size[1], now)
+		assert.LessOrEqual(t, strings.Count(text, "\n"), max(4, size[1]))
+		for line := range strings.SplitSeq(text, "\n") {
+			assert.LessOrEqual(t, len([]rune(line)), max(60, size[0]))
+		}
+	}
+}
+
+func TestNews(t *testing.T) {
+	now := time.Unix(1e9, 0).UTC()
+	before := someStatus(now)
+	assert.Empty(t, News(before, before, now))
+	golden(t, "first.news", News(Status{}, before, now))
+	after := someStatus(now)
+	after.Machines[1].Phase, after.Machines[1].Since = "provisioning", now
+	after.Machines[1].Last = "a line of the console is no news"
+	after.Machines[2].Error, after.Machines[2].Next = "", ""
+	after.Outside = map[string]int{"8.8.8.8": 3}
+	after.Faults = []string{"BMC of node-2 has ended"}
+	golden(t, "second.news", News(before, after, now))
+}
+
+func TestPhaseTable(t *testing.T) {
+	golden(t, "phases", PhaseTable([]Span{
+		{"appliance", "firmware", 4, 3, false}, {"appliance", "site-read", 0.2, 0.1, false}, {"appliance", "control-plane", 126, 240, false}, {"appliance", "ready", 500, 90, true},
+		{"node-1", "waiting", 100, 0, false}, {"node-1", "inspecting", 200, 150, true},
+	}))
+}
+
+func TestTook(t *testing.T) {
+	for d, want := range map[time.Duration]string{-time.Second: "0 s", 59 * time.Second: "59 s", 61 * time.Second: "1:01 min", 62 * time.Minute: "1:02 h"} {
+		assert.Equal(t, want, took(d))
+	}
+}

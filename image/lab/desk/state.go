@@ -1,0 +1,132 @@
+package desk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"firstlight.dev/firstlight/image/lab/process"
+)
+
+// Files of a rack's directory.
+const (
+	rackFile      = "rack.json"    // what the rack is
+	runningFile   = "running.json" // which processes it is at present
+	eventsFile    = "events.jsonl" // what happened
+	siteFile      = "site.yaml"
+	lockFile      = "lock"    // held by the supervisor
+	controlSocket = "control" // where it answers
+	supervisorLog = "supervisor.log"
+	machinesDir   = "machines"
+	portsDir      = "ports"
+	sshDir        = "ssh"
+)
+
+// made is rack.json: an order and the secrets that were minted for it.
+type made struct {
+	Order    Order     `json:"order"`
+	Password string    `json:"password"` // of the BMCs
+	Made     time.Time `json:"made"`
+}
+
+// started is a process that the rack has started.
+type started struct {
+	Name string `json:"name"`
+	process.ID
+}
+
+// running is running.json.
+type running struct {
+	Supervisor process.ID `json:"supervisor"`
+	Children   []started  `json:"children"`
+}
+
+// NoRack says that a directory holds none.
+var NoRack = errors.New("there is no rack; `firstlight lab up` makes one")
+
+func readMade(dir string) (made, error) {
+	var m made
+	err := readJSON(filepath.Join(dir, rackFile), &m)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, fmt.Errorf("%s: %w", dir, NoRack)
+	}
+	return m, err
+}
+
+func readJSON(path string, into any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}
+
+// writeJSON replaces the file as a whole: whoever is killed leaves the old one.
+func writeJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.WriteFile(path+".new", append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// patience is how long a supervisor may take to end when it is asked.
+const patience = 30 * time.Second
+
+// Down ends what the rack in dir has started and nothing else, also what a crash left behind.
+// It says what it ended. Nothing running is no error.
+func Down(dir string) (ended []string, err error) {
+	var r running
+	if err := readJSON(filepath.Join(dir, runningFile), &r); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("end rack: %w", err)
+	}
+	if r.Supervisor.Alive() {
+		ended = append(ended, fmt.Sprintf("supervisor (%d)", r.Supervisor.PID))
+	}
+	for _, c := range r.Children {
+		if c.Alive() {
+			ended = append(ended, fmt.Sprintf("%s (%d)", c.Name, c.PID))
+		}
+	}
+	// The supervisor first: it would start nothing anew, but it can end the rest in order.
+	if err := r.Supervisor.End(patience); err != nil {
+		return ended, fmt.Errorf("end rack: %w", err)
+	}
+	for _, c := range r.Children {
+		if err := c.End(0); err != nil {
+			return ended, fmt.Errorf("end rack: %s: %w", c.Name, err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, runningFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return ended, fmt.Errorf("end rack: %w", err)
+	}
+	return ended, nil
+}
+
+// Remove deletes a rack that is down, with its disks. It deletes no directory in which there
+// is none.
+func Remove(dir string) error {
+	if _, err := readMade(dir); err != nil {
+		return err
+	}
+	var r running
+	if err := readJSON(filepath.Join(dir, runningFile), &r); err == nil {
+		return fmt.Errorf("remove rack in %s: it is not down", dir)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove rack: %w", err)
+	}
+	return nil
+}

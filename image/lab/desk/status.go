@@ -1,0 +1,50 @@
+package desk
+
+import (
+	"time"
+
+	"firstlight.dev/firstlight/image/lab/wire"
+)
+
+// Status is how a rack stands.
+type Status struct {
+	Dir      string         `json:"dir"`
+	Since    time.Time      `json:"since"` // its supervisor has started
+	Machines []Machine      `json:"machines"`
+	Over     bool           `json:"over"`   // nothing more is to come: every node is proven, or the launch has failed
+	Failed   bool           `json:"failed"` // with Over
+	Text     string         `json:"text,omitempty"`
+	Outside  map[string]int `json:"outside"` // addresses outside the rack, with the frames that were for them
+	Faults   []string       `json:"faults,omitempty"`
+}
+
+// Machine is how one machine of a rack stands.
+type Machine struct {
+	Name    string     `json:"name"`
+	On      bool       `json:"on"`
+	Phase   string     `json:"phase"`
+	Since   time.Time  `json:"since"` // in this phase
+	Percent int        `json:"percent"`
+	Why     string     `json:"why,omitempty"`  // what it does or waits for, in the appliance's words
+	Next    string     `json:"next,omitempty"` // what a person can do
+	Error   string     `json:"error,omitempty"`
+	Last    string     `json:"last,omitempty"` // line of its serial console
+	CPU     float64    `json:"cpu"`            // seconds
+	Cables  []Cable    `json:"cables"`
+	Boot    string     `json:"boot,omitempty"`    // device that its BMC was told last
+	Command string     `json:"command,omitempty"` // QEMU's, to be pasted into a shell in Dir
+	Stages  []Duration `json:"stages,omitempty"`
+}
+
+// Cable is a NIC's port of the switch.
+type Cable struct {
+	Network string     `json:"network"`
+	Fault   wire.Fault `json:"fault"`
+	wire.Stats
+}
+
+// Duration is how long a stage of the appliance took, as it says itself.
+type Duration struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+}

@@ -1,0 +1,289 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/image/lab"
+	"firstlight.dev/firstlight/image/lab/bmc"
+	"firstlight.dev/firstlight/image/lab/process"
+	"firstlight.dev/firstlight/image/lab/station"
+	"firstlight.dev/firstlight/image/lab/wire"
+)
+
+// supervisor holds a rack. Its working directory is the rack's: sockets have short names then.
+type supervisor struct {
+	made     made
+	rack     Rack
+	dir      string // absolute, for people
+	log      *slog.Logger
+	begun    time.Time
+	switches map[string]*wire.Switch
+	stations map[string]*station.Station
+	captures []*wire.Capture
+	all      []*computer // the appliance first
+	asker    *asker
+
+	mu     sync.Mutex
+	doc    *status.Document // the appliance's last word; nil: it cannot be asked
+	phases map[string]Event // of each machine
+	faults map[string]string
+	watch  follower
+	writes sync.Mutex // of running.json
+}
+
+// Supervise brings the rack in dir to life and holds it until ctx ends. What was on when it
+// ended is switched on again.
+func Supervise(ctx context.Context, dir string, log *slog.Logger) error {
+	m, err := readMade(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.Chdir(dir); err != nil {
+		return fmt.Errorf("hold rack: %w", err)
+	}
+	lock, err := takeLock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	s := &supervisor{made: m, rack: Plan(m.Order), dir: dir, log: log, begun: time.Now(), phases: map[string]Event{}, faults: map[string]string{},
+		switches: map[string]*wire.Switch{}, stations: map[string]*station.Station{}}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err = errors.Join(s.build(ctx), s.noteProcesses())
+	if err == nil {
+		err = s.run(ctx, cancel)
+	}
+	return errors.Join(err, s.end())
+}
+
+// takeLock keeps a second supervisor out; it ends with the process.
+func takeLock() (*os.File, error) {
+	f, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("hold rack: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("hold rack: %w: another process holds it", err)
+	}
+	return f, nil
+}
+
+// build makes everything, switched off.
+func (s *supervisor) build(ctx context.Context) error {
+	for _, d := range []string{portsDir, machinesDir} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return fmt.Errorf("build rack: %w", err)
+		}
+	}
+	if err := s.cable(); err != nil {
+		return err
+	}
+	for _, c := range s.rack.Computers() {
+		if err := s.place(ctx, c); err != nil {
+			return fmt.Errorf("build rack: %s: %w", c.Name, err)
+		}
+	}
+	document, err := os.ReadFile(siteFile)
+	if err != nil {
+		return fmt.Errorf("build rack: %w", err)
+	}
+	if err := writeStick(ctx, s.all[0].machine, string(document)); err != nil {
+		return err
+	}
+	s.asker = &asker{dir: sshDir, dial: func(ctx context.Context) (net.Conn, error) {
+		return s.stations[bmcs].Dial(ctx, netip.AddrPortFrom(at(bmcs, applianceHost), 22))
+	}}
+	return s.remembered()
+}
+
+// cable makes the switches and this process's place on them.
+func (s *supervisor) cable() error {
+	var inside []netip.Prefix
+	for _, p := range networks {
+		inside = append(inside, p)
+	}
+	inside = append(inside, s.rack.inner()...)
+	for i, name := range s.rack.Networks {
+		sw := wire.New(name, inside...)
+		s.switches[name] = sw
+		if s.made.Order.Capture {
+			capture, err := wire.CaptureTo(fmt.Sprintf("%s-%s.pcap", name, s.begun.Format("20060102-150405")))
+			if err != nil {
+				return err
+			}
+			s.captures = append(s.captures, capture)
+			sw.Capture(capture)
+		}
+		if name == data {
+			continue
+		}
+		var also []netip.Addr
+		switch name {
+		case bmcs:
+			for _, n := range s.rack.Nodes {
+				also = append(also, n.BMC)
+			}
+		case baremetal:
+			also = append(also, at(baremetal, gatewayHost))
+		}
+		st, err := station.Plug(sw, "workstation", net.HardwareAddr{0x52, 0x54, 0, 0xf1, 0xff, byte(i)}, cidr(name, stationHost), also...)
+		if err != nil {
+			return err
+		}
+		s.stations[name] = st
+	}
+	if st := s.stations[baremetal]; st != nil {
+		return serveNames(st, netip.AddrPortFrom(at(baremetal, gatewayHost), 53))
+	}
+	return nil
+}
+
+// place puts one machine into the rack, with its cables and its BMC.
+func (s *supervisor) place(ctx context.Context, what Computer) error {
+	c := &computer{Computer: what, ctx: ctx, dir: filepath.Join(machinesDir, what.Name), changed: func() { s.report(s.noteProcesses()) }}
+	if err := errors.Join(c.makeDir(), c.recall()); err != nil {
+		return err
+	}
+	port := func(computer string, card int) string {
+		return filepath.Join(portsDir, fmt.Sprintf("%s-%d", computer, card))
+	}
+	for i, card := range what.Cards {
+		p, err := s.switches[card.Network].Listen(what.Name, port(what.Name, i))
+		if err != nil {
+			return err
+		}
+		c.ports = append(c.ports, p)
+	}
+	var err error
+	if c.machine, err = lab.New(s.rack.config(what, c.dir, port)); err != nil {
+		return err
+	}
+	s.all = append(s.all, c)
+	if !what.BMC.IsValid() {
+		return nil
+	}
+	front, err := s.stations[bmcs].ListenPacket(netip.AddrPortFrom(what.BMC, 623))
+	if err != nil {
+		return err
+	}
+	c.bmc, err = bmc.Start(bmc.Config{Name: what.Name, Dir: filepath.Join(c.dir, "bmc"), User: bmcUser, Password: s.made.Password, Front: front, Device: c.power.Device,
+		Changed: func(device string) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			s.report(c.remember(power{On: c.power.On, Device: device}))
+		}}, c)
+	return err
+}
+
+// run switches on what was on and watches until ctx ends.
+func (s *supervisor) run(ctx context.Context, cancel context.CancelFunc) error {
+	closeControl, err := s.serve(cancel)
+	if err != nil {
+		return err
+	}
+	defer closeControl()
+	appliance := s.all[0]
+	if _, err := os.Stat(filepath.Join(appliance.dir, powerFile)); err != nil {
+		appliance.power.On = true // a new rack begins with the appliance
+	}
+	for _, c := range s.all {
+		if c.power.On {
+			s.log.Info("switched on", "machine", c.Name)
+			if err := c.SwitchOn(c.power.Device); err != nil {
+				return err
+			}
+		}
+	}
+	go s.ask(ctx)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			s.look(time.Now())
+		}
+	}
+}
+
+// ask keeps the appliance's last word.
+func (s *supervisor) ask(ctx context.Context) {
+	defer s.asker.close()
+	for ctx.Err() == nil {
+		pause := 2 * time.Second
+		doc, err := (*status.Document)(nil), error(nil)
+		if s.all[0].On() {
+			if doc, err = s.asker.status(ctx); err != nil {
+				s.log.Debug("appliance not asked", "error", err)
+				pause = 5 * time.Second
+			}
+		}
+		s.mu.Lock()
+		s.doc = doc
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// report logs what nobody waits for.
+func (s *supervisor) report(err error) {
+	if err != nil {
+		s.log.Error("rack", "error", err)
+	}
+}
+
+// noteProcesses writes down what runs, for whoever ends it after a crash.
+func (s *supervisor) noteProcesses() error {
+	s.writes.Lock()
+	defer s.writes.Unlock()
+	self, err := process.Of(os.Getpid())
+	if err != nil {
+		return err
+	}
+	r := running{Supervisor: self}
+	for _, c := range s.all {
+		r.Children = append(r.Children, c.processes()...)
+	}
+	return writeJSON(runningFile, r)
+}
+
+// end ends everything.
+func (s *supervisor) end() error {
+	var errs []error
+	for _, c := range s.all {
+		errs = append(errs, c.end())
+	}
+	for _, st := range s.stations {
+		errs = append(errs, st.Close())
+	}
+	for _, sw := range s.switches {
+		sw.Capture(nil)
+		errs = append(errs, sw.Close())
+	}
+	for _, c := range s.captures {
+		errs = append(errs, c.Close())
+	}
+	if err := os.Remove(runningFile); !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

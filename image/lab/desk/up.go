@@ -1,0 +1,150 @@
+package desk
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// programs that a rack is made of, with the package of Debian that has them.
+var programs = []struct{ name, from string }{
+	{"qemu-system-x86_64", "qemu-system-x86"}, {"qemu-img", "qemu-utils"}, {"qemu-io", "qemu-utils"},
+	{"ipmi_sim", "openipmi"}, {"curl", "curl"}, {"ssh", "openssh-client"},
+}
+
+// Make writes a new rack into dir: what it is, its secrets, its site. A rack that is there is
+// kept; it must be the one that is ordered. program is the firstlight command, for ssh.
+func Make(dir, program string, o Order) error {
+	if err := o.Check(); err != nil {
+		return fmt.Errorf("make rack: %w", err)
+	}
+	have, err := readMade(dir)
+	switch {
+	case err == nil && have.Order != o:
+		return fmt.Errorf("make rack: there is another one in %s: %s; `firstlight lab down --remove` removes it", dir, differences(have.Order, o))
+	case err == nil:
+		return writeSSHConfig(dir, program, o) // the program may have moved
+	case !errors.Is(err, NoRack):
+		return err
+	}
+	if _, err := os.Stat(o.Image); err != nil {
+		return fmt.Errorf("make rack: %w; `firstlight build` makes the image", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make rack: %w", err)
+	}
+	key, err := mintKey(filepath.Join(dir, sshDir))
+	if err != nil {
+		return err
+	}
+	password := make([]byte, 8) // IPMI takes 16 or 20 characters
+	if _, err := rand.Read(password); err != nil {
+		return fmt.Errorf("make rack: %w", err)
+	}
+	m := made{Order: o, Password: hex.EncodeToString(password), Made: time.Now()}
+	text, err := Plan(o).Document(m.Password, key)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, siteFile), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("make rack: %w", err)
+	}
+	// Last: what was cut off before is made anew.
+	return errors.Join(writeSSHConfig(dir, program, o), writeJSON(filepath.Join(dir, rackFile), m))
+}
+
+func writeSSHConfig(dir, program string, o Order) error {
+	return os.WriteFile(filepath.Join(dir, sshDir, configFile), []byte(sshConfig(Plan(o), dir, program)), 0o600)
+}
+
+// differences says in which way two orders are not the same.
+func differences(have, want Order) string {
+	var all []string
+	for _, d := range []struct {
+		what       string
+		have, want any
+	}{
+		{"image", have.Image, want.Image}, {"nodes", have.Nodes, want.Nodes}, {"firmware", have.Firmware, want.Firmware}, {"memory", have.MiB, want.MiB},
+		{"disk", have.DiskGiB, want.DiskGiB}, {"disks", have.Disks, want.Disks}, {"nics", have.NICs, want.NICs}, {"gateway", have.Gateway, want.Gateway},
+		{"appliance memory", have.Appliance, want.Appliance}, {"stick", have.StickGiB, want.StickGiB}, {"capture", have.Capture, want.Capture},
+	} {
+		if d.have != d.want {
+			all = append(all, fmt.Sprintf("%s is %v, asked is %v", d.what, d.have, d.want))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// Ordered is the order of the rack in dir; ok is false if there is none.
+func Ordered(dir string) (o Order, ok bool, err error) {
+	m, err := readMade(dir)
+	if errors.Is(err, NoRack) {
+		return Order{}, false, nil
+	}
+	return m.Order, err == nil, err
+}
+
+// Start switches the rack in dir on, in a process of its own that outlives this one: argv, which
+// must call Supervise. fresh is false if it was on already.
+func Start(ctx context.Context, dir string, argv ...string) (fresh bool, err error) {
+	c := Client{Dir: dir}
+	if _, err := c.Status(ctx); err == nil || !errors.Is(err, NotRunning) {
+		return false, err
+	}
+	for _, p := range programs {
+		if _, err := exec.LookPath(p.name); err != nil {
+			return false, fmt.Errorf("start rack: %s is not installed; `scripts/deps lab` installs it (package %s)", p.name, p.from)
+		}
+	}
+	if _, err := Down(dir); err != nil { // what a crash has left
+		return false, err
+	}
+	logPath := filepath.Join(dir, supervisorLog)
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return false, fmt.Errorf("start rack: %w", err)
+	}
+	defer log.Close()
+	info, err := log.Stat()
+	if err != nil {
+		return false, fmt.Errorf("start rack: %w", err)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return false, fmt.Errorf("start rack: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		if _, err := c.Status(ctx); err == nil {
+			return true, nil
+		}
+		select {
+		case err := <-ended:
+			return false, fmt.Errorf("start rack: its supervisor ended: %v: %s", err, tail(logPath, info.Size()))
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// tail is what a log has gained since it had from bytes.
+func tail(path string, from int64) string {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || int64(len(text)) < from {
+		return "it said nothing"
+	}
+	return strings.TrimSpace(string(text[from:]))
+}

@@ -1,0 +1,163 @@
+package desk
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+)
+
+// follower follows the appliance's console.
+type follower struct {
+	console
+	pid   int // of the power-on period that is followed
+	heard int // lines
+}
+
+// listen takes what the console has said since.
+func (s *supervisor) listen() {
+	a := s.all[0]
+	if pid := a.machine.PID(); pid != 0 && pid != s.watch.pid {
+		s.watch.pid = pid
+		s.watch.powerOn()
+	}
+	lines := a.machine.Console().From(s.watch.heard)
+	s.watch.heard += len(lines)
+	for _, line := range lines {
+		s.watch.hear(line)
+	}
+}
+
+// look notes every change of phase.
+func (s *supervisor) look(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listen()
+	for i, c := range s.all {
+		if !c.On() {
+			s.report(c.noticeEnd())
+		}
+		phase := ""
+		if i == 0 {
+			phase, _ = applianceNow(c.On(), s.watch.console, s.doc)
+		} else {
+			if s.doc == nil && s.phases[c.Name].Phase != "" {
+				continue // nothing new is known of it
+			}
+			phase, _, _ = nodeNow(c.Name, s.doc)
+		}
+		if phase == s.phases[c.Name].Phase {
+			continue
+		}
+		e := Event{At: now, Machine: c.Name, Phase: phase, CPU: c.machine.CPU().Seconds()}
+		s.phases[c.Name] = e
+		s.report(appendEvent(e))
+	}
+	for _, c := range s.all {
+		if c.bmc != nil && !c.bmc.Running() {
+			s.faults["BMC of "+c.Name] = "has ended; its log says why; `firstlight lab down` and `up` start it again"
+		}
+	}
+}
+
+// remembered goes on with the phases of an earlier supervisor.
+func (s *supervisor) remembered() error {
+	events, err := ReadEvents(".")
+	for _, e := range events {
+		s.phases[e.Machine] = e
+	}
+	return err
+}
+
+func appendEvent(e Event) error {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(eventsFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(b, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// ReadEvents returns every change of phase of the rack in dir, oldest first. A last line that a
+// power cut has torn is left out.
+func ReadEvents(dir string) ([]Event, error) {
+	f, err := os.Open(dir + "/" + eventsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	defer f.Close()
+	var all []Event
+	for in := bufio.NewScanner(f); in.Scan(); {
+		var e Event
+		if json.Unmarshal(in.Bytes(), &e) == nil {
+			all = append(all, e)
+		}
+	}
+	return all, nil
+}
+
+// status is how everything stands now.
+func (s *supervisor) status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Status{Dir: s.dir, Since: s.begun, Outside: map[string]int{}}
+	st.Over, st.Failed, st.Text = settled(s.doc, len(s.rack.Nodes))
+	if st.Text == "" && s.doc != nil {
+		st.Text = s.doc.Launch.Text
+	}
+	for _, c := range s.all {
+		st.Machines = append(st.Machines, s.machine(c))
+	}
+	for _, sw := range s.switches {
+		for a, n := range sw.Outside() {
+			st.Outside[a.String()] += n
+		}
+	}
+	for who, what := range s.faults {
+		st.Faults = append(st.Faults, who+" "+what)
+	}
+	slices.Sort(st.Faults)
+	return st
+}
+
+func (s *supervisor) machine(c *computer) Machine {
+	e := s.phases[c.Name]
+	m := Machine{Name: c.Name, On: c.On(), Phase: e.Phase, Since: e.At, CPU: c.machine.CPU().Seconds(), Last: c.machine.Console().Last(),
+		Cables: c.cables()}
+	if m.On {
+		m.Command = c.machine.CommandLine()
+	}
+	if c.bmc != nil {
+		m.Boot = c.bmc.Device()
+		_, percent, n := nodeNow(c.Name, s.doc)
+		m.Percent, m.Why, m.Next, m.Error = percent, n.Why, n.Next, n.Error
+		return m
+	}
+	_, m.Percent = applianceNow(m.On, s.watch.console, s.doc)
+	if s.doc != nil {
+		m.Why, m.Next = s.doc.Summary, s.doc.Next
+		for _, st := range s.doc.Stages {
+			m.Stages = append(m.Stages, Duration{st.Name, st.Seconds})
+			m.Error = cmp.Or(m.Error, st.Error)
+		}
+	}
+	return m
+}
+
+// inner are the addresses of the pods and services within the appliance; they are no way out.
+func (r Rack) inner() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.96.0.0/12")}
+}
