@@ -4,6 +4,7 @@
 package apply
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 )
 
 // Annotation holds the digest of what was applied last. It tells a set that is current
@@ -57,6 +59,21 @@ func New(owner string, objects ...client.Object) (Set, error) {
 		s.Objects = append(s.Objects, u)
 	}
 	return s, nil
+}
+
+// Read makes a set of a YAML stream.
+func Read(owner string, stream []byte) (Set, error) {
+	var objects []client.Object
+	for i, document := range bytes.Split(stream, []byte("\n---\n")) {
+		u := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict(document, &u.Object); err != nil {
+			return Set{}, fmt.Errorf("read object %d of %s: %w", i+1, owner, err)
+		}
+		if len(u.Object) > 0 {
+			objects = append(objects, u)
+		}
+	}
+	return New(owner, objects...)
 }
 
 // Current is nil if every object is there as it was last applied from this set. Otherwise

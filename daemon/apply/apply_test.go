@@ -65,3 +65,15 @@ func TestNewRefusesAnObjectWithoutKind(t *testing.T) {
 	_, err := New("test", o)
 	assert.EqualError(t, err, `object "a" says neither kind nor API version`)
 }
+
+func TestRead(t *testing.T) {
+	set, err := Read("test", []byte("# nothing yet\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: b}\n---\n\n"))
+	require.NoError(t, err)
+	require.Len(t, set.Objects, 2)
+	assert.Equal(t, "Service", set.Objects[1].GetKind())
+	assert.NotEmpty(t, set.Objects[0].GetAnnotations()[Annotation])
+	_, err = Read("test", []byte("kind: ConfigMap\n---\nkind: [\n"))
+	assert.ErrorContains(t, err, "read object 2 of test")
+	_, err = Read("test", []byte("metadata: {name: a}\n"))
+	assert.ErrorContains(t, err, "says neither kind nor API version")
+}

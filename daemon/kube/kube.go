@@ -30,14 +30,6 @@ import (
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
-// Versions of what assets/build pins; a test compares them with the recipe.
-const (
-	Version        = "v1.36.3"
-	EtcdVersion    = "v3.6.16"
-	CoreDNSVersion = "v1.14.2"
-	PauseVersion   = "3.10.2"
-)
-
 // NodeName is the node's name for ever: a site may change the host's name, and a node renamed is a
 // node lost with all its pods.
 const NodeName = "appliance"

@@ -24,6 +24,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
@@ -58,7 +59,7 @@ func TestWrittenFiles(t *testing.T) {
 				fmt.Fprintf(&b, "=== %s %o\n%s", f.path, f.mode, f.data)
 			}
 			for _, name := range []string{"kubeadm.yaml", "kube-proxy.yaml", "coredns.yaml"} {
-				text, err := render(name, newValues(in.config, in.world))
+				text, err := manifestOf(name, in.config, in.world)
 				require.NoError(t, err)
 				fmt.Fprintf(&b, "=== %s\n%s", name, text)
 			}
@@ -288,12 +289,12 @@ func TestNodeState(t *testing.T) {
 func TestVersionsAreTheRecipes(t *testing.T) {
 	recipe, err := os.ReadFile("../../assets/recipe.yaml")
 	require.NoError(t, err)
-	for _, text := range []string{"version.gitVersion=" + Version, "tags: [" + EtcdVersion + "]", "tags: [" + CoreDNSVersion + "]",
-		`tags: ["` + PauseVersion + `"]`} {
+	for _, text := range []string{"version.gitVersion=" + assets.KubernetesVersion, "tags: [" + assets.EtcdVersion + "]", "tags: [" + assets.CoreDNSVersion + "]",
+		`tags: ["` + assets.PauseVersion + `"]`} {
 		assert.Contains(t, string(recipe), text)
 	}
-	for module, version := range map[string]string{"kubernetes": "k8s.io/kubernetes " + Version, "etcd": "go.etcd.io/etcd/server/v3 " + EtcdVersion,
-		"coredns": "github.com/coredns/coredns " + CoreDNSVersion} {
+	for module, version := range map[string]string{"kubernetes": "k8s.io/kubernetes " + assets.KubernetesVersion, "etcd": "go.etcd.io/etcd/server/v3 " + assets.EtcdVersion,
+		"coredns": "github.com/coredns/coredns " + assets.CoreDNSVersion} {
 		mod, err := os.ReadFile("../../assets/build/" + module + "/go.mod")
 		require.NoError(t, err)
 		assert.Contains(t, string(mod), version)

@@ -3,17 +3,16 @@ package kube
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon/apply"
 	"firstlight.dev/firstlight/daemon/bringup"
 )
@@ -22,21 +21,24 @@ const system = "kube-system"
 
 // systemObjects are kube-proxy's and CoreDNS's.
 func systemObjects(c Config, w World) (apply.Set, error) {
-	var objects []client.Object
+	var stream []byte
 	for _, name := range []string{"kubelet-api.yaml", "kube-proxy.yaml", "coredns.yaml"} {
-		text, err := render(name, newValues(c, w))
+		text, err := manifestOf(name, c, w)
 		if err != nil {
 			return apply.Set{}, err
 		}
-		for _, document := range documents(text) {
-			u := &unstructured.Unstructured{}
-			if err := yaml.UnmarshalStrict([]byte(document), &u.Object); err != nil {
-				return apply.Set{}, fmt.Errorf("read template %s: %w", name, err)
-			}
-			objects = append(objects, u)
-		}
+		stream = append(append(stream, text...), "\n---\n"...)
 	}
-	return apply.New("firstlight-kube", objects...)
+	return apply.Read("firstlight-kube", stream)
+}
+
+// manifestOf fills one of the templates, or CoreDNS's, which clusters of nodes have as well.
+func manifestOf(name string, c Config, w World) ([]byte, error) {
+	if name != "coredns.yaml" {
+		return render(name, newValues(c, w))
+	}
+	return manifest.CoreDNS{Address: nth(c.ServiceCIDR, 10), Nameservers: c.Nameservers, API: netip.AddrPortFrom(c.Address, 6443),
+		Replicas: 1, PullPolicy: "Never"}.YAML()
 }
 
 func (c *Cluster) podsDone(ctx context.Context) error {

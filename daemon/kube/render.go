@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"strings"
 	"text/template"
 
 	"firstlight.dev/firstlight/assets"
@@ -46,15 +45,16 @@ type file struct {
 type values struct {
 	Config
 	World
-	Domain, Node, Version, Etcd, CoreDNS, Pause string
-	Authority, Admin, Client, Server            string
-	APIService, DNSService                      netip.Addr
+	Domain, Node, Version, Etcd, Pause string
+	Authority, Admin, Client, Server   string
+	APIService, DNSService             netip.Addr
 }
 
 func newValues(c Config, w World) values {
 	return values{
 		Config: c, World: w,
-		Domain: assets.ImageDomain, Node: NodeName, Version: Version, Etcd: EtcdVersion, CoreDNS: CoreDNSVersion, Pause: PauseVersion,
+		Domain: assets.ImageDomain, Node: NodeName, Version: assets.KubernetesVersion,
+		Etcd: assets.EtcdVersion, Pause: assets.PauseVersion,
 		Authority: caPath, Admin: pkiDir + "/admin", Client: nodeClient, Server: nodeServer,
 		APIService: nth(c.ServiceCIDR, 1), DNSService: nth(c.ServiceCIDR, 10),
 	}
@@ -138,15 +138,4 @@ func (c *Cluster) put(files []file) (changed []string, err error) {
 		changed = append(changed, f.path)
 	}
 	return changed, nil
-}
-
-// documents splits a YAML stream.
-func documents(stream []byte) []string {
-	var all []string
-	for _, d := range strings.Split(string(stream), "\n---\n") {
-		if strings.TrimSpace(d) != "" {
-			all = append(all, d)
-		}
-	}
-	return all
 }

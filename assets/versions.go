@@ -1,0 +1,10 @@
+package assets
+
+// Versions of what assets/build pins, which are also the tags of its container images; a test
+// compares them with the recipe.
+const (
+	KubernetesVersion = "v1.36.3"
+	EtcdVersion       = "v3.6.16"
+	CoreDNSVersion    = "v1.14.2"
+	PauseVersion      = "3.10.2"
+)
