@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -57,7 +58,15 @@ func newNetworked(t *testing.T, kind string, mib int) *networked {
 	n := &networked{t: t, ssh: fmt.Sprint("127.0.0.1:", port), login: &ssh.ClientConfig{User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
 		HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: time.Minute}} // the key is minted by this very machine, on loopback
 	var extra []string
-	for i, backend := range []string{fmt.Sprintf("user,restrict=on,hostfwd=tcp:%s-:22", n.ssh), "hubport,hubid=0"} {
+	silent := filepath.Join(dir, "silent") // takes every frame and answers none
+	frames, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: silent, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = frames.Close() })
+	go func() { _, _ = io.Copy(io.Discard, frames) }()
+	for i, backend := range []string{
+		fmt.Sprintf("user,restrict=on,hostfwd=tcp:%s-:22", n.ssh),
+		fmt.Sprintf("dgram,local.type=unix,local.path=%s.nic,remote.type=unix,remote.path=%s", silent, silent),
+	} {
 		kind, rest, _ := strings.Cut(backend, ",")
 		dump := filepath.Join(dir, fmt.Sprintf("net%d.pcap", i))
 		n.dumps = append(n.dumps, dump)
