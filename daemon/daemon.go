@@ -94,6 +94,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"pxe", func(ctx context.Context) error { return d.metal.serve(ctx, d.stands("links-up")) }},
 		{"hosts", func(ctx context.Context) error { return d.metal.watch(ctx, d.stands("metal3-ready")) }},
 		{"handover", func(ctx context.Context) error { return d.metal.lead(ctx, d.stands("site-handed-over")) }},
+		{"tidy", d.metal.tidy},
 	}
 	var wg sync.WaitGroup
 	for _, p := range parts {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"time"
 
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/ironic"
 	"firstlight.dev/firstlight/pxe/dhcp"
 	"firstlight.dev/firstlight/pxe/server"
 )
@@ -101,6 +103,20 @@ func (m *metal) lead(ctx context.Context, up func() bool) error {
 		return err
 	}
 	return s.Run(ctx, m.changed, m.nodes, m.seen)
+}
+
+// tidy keeps the logs of failed deployments from filling DATA.
+func (m *metal) tidy(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := ironic.KeepNewest(filepath.Join(ironicState, ironic.LogDir), 100); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Minute):
+		}
+	}
+	return nil
 }
 
 // await returns true when something holds, false when ctx has ended.

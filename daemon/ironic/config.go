@@ -27,13 +27,13 @@ type Config struct {
 
 // Paths inside the pod. The appliance mounts its own folders there.
 const (
-	StateDir = "/var/lib/ironic"  // database; on DATA
-	HTTPRoot = "/srv/http"        // what the conductor writes for machines that boot
-	ConfDir  = "/etc/ironic-conf" // ironic.conf, htpasswd
-	TLSDir   = "/etc/ironic-tls"  // tls.crt, tls.key, ca.crt
-	Port     = 6385               // of the API
-	hostName = "firstlight"       // conductor's name in the database: never the box's, which may change
-	archive  = "/var/log/ironic/deploy"
+	StateDir = "/var/lib/ironic"        // database; on DATA
+	HTTPRoot = "/srv/http"              // what the conductor writes for machines that boot
+	ConfDir  = "/etc/ironic-conf"       // ironic.conf, htpasswd
+	TLSDir   = "/etc/ironic-tls"        // tls.crt, tls.key, ca.crt
+	Port     = 6385                     // of the API
+	hostName = "firstlight"             // conductor's name in the database: never the box's, which may change
+	archive  = "/var/log/ironic/deploy" // LogDir
 )
 
 // Endpoint is the API's address as everybody else uses it.
