@@ -225,7 +225,11 @@ func (m *metal) images() (map[string]metal3.Image, error) {
 		digest, _, _ := strings.Cut(string(text), " ")
 		file := strings.TrimSuffix(filepath.Base(path), ".sha256")
 		format := strings.TrimPrefix(filepath.Ext(file), ".")
-		images[strings.TrimSuffix(file, "."+format)] = metal3.Image{URL: m.files() + "/images/" + file, SHA256: digest, Format: format}
+		image := metal3.Image{URL: m.files() + "/images/" + file, SHA256: digest, Format: format}
+		if info, err := os.Stat(strings.TrimSuffix(path, ".sha256")); err == nil && format == "raw" {
+			image.Size = info.Size()
+		}
+		images[strings.TrimSuffix(file, "."+format)] = image
 	}
 	return images, nil
 }

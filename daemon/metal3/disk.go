@@ -20,7 +20,7 @@ func OneDisk(hints *metal3api.RootDeviceHints, disks []metal3api.Storage) (metal
 	var fit []string
 	for _, d := range disks {
 		if fits(hints, d) {
-			one, fit = d, append(fit, d.Name)
+			one, fit = d, append(fit, short(d))
 		}
 	}
 	switch {
@@ -48,7 +48,7 @@ func (c Contents) Empty(d metal3api.Storage) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("it is not known what its disk %s holds", d.Name)
+	return fmt.Errorf("it is not known what its disk %s holds", short(d))
 }
 
 // onlyDisk is the hints that fit the only disk, by what does not change when it is found
@@ -81,10 +81,24 @@ func fits(h *metal3api.RootDeviceHints, d metal3api.Storage) bool {
 		(h.Rotational == nil || *h.Rotational == d.Rotational)
 }
 
+// short is the shortest name of a disk: /dev/sda, where the operator prefers a path.
+func short(d metal3api.Storage) string {
+	name := d.Name
+	for _, other := range d.AlternateNames {
+		if len(other) < len(name) {
+			name = other
+		}
+	}
+	return name
+}
+
 func describe(disks []metal3api.Storage) string {
 	var out []string
 	for _, d := range disks {
-		text := fmt.Sprintf("%s %d GiB", d.Name, int64(d.SizeBytes)>>30)
+		text := fmt.Sprintf("%s %d GiB", short(d), int64(d.SizeBytes)>>30)
+		if d.SizeBytes < 1<<30 {
+			text = fmt.Sprintf("%s %d MiB", short(d), int64(d.SizeBytes)>>20)
+		}
 		if d.SerialNumber != "" {
 			text += " serialNumber " + d.SerialNumber
 		}

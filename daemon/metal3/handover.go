@@ -33,6 +33,7 @@ type Image struct {
 	URL    string
 	SHA256 string
 	Format string // raw or qcow2
+	Size   int64  // bytes it takes on a disk; 0: not known
 }
 
 // Appliance is what the hand-over needs to know of the box it runs on.
@@ -54,6 +55,7 @@ type Handover struct {
 	User    *corev1.Secret // <name>-user-data: cloud-init's user data
 	Network *corev1.Secret // <name>-network-data: OpenStack network data
 	Host    *metal3api.BareMetalHost
+	Need    int64 // bytes of the image on the disk; 0: not known
 }
 
 // Node turns one node of a site with its defaults filled in into objects. The error names
@@ -76,6 +78,7 @@ func Node(s *site.Site, n site.Node, a Appliance) (Handover, error) {
 	maps.Copy(labels, n.Labels)
 	labels[LabelSite] = string(s.Name)
 	h := Handover{
+		Need:    image.Size,
 		User:    secret(s, name, "-user-data", map[string]string{"userData": user}),
 		Network: secret(s, name, "-network-data", map[string]string{"networkData": network}),
 		Host: &metal3api.BareMetalHost{

@@ -23,14 +23,15 @@ const (
 	StepResume  Step = "resume"  // it came back as it was: give it to the operator again
 )
 
-// Next decides the step for a node: want is the host that the site describes, have the one
-// in the API or nil, rec what the appliance remembers, found what inspection found on its
+// Next decides the step for a node: n is what the site describes, have the host in the API
+// or nil, rec what the appliance remembers, found what inspection found on its
 // disks, nil if that is not known. The sentence says what is waited for or held back and is
 // empty otherwise.
 //
 // A host is first created without an image, because only after inspection it is known
 // whether its hints name exactly one disk, and whether that disk is empty.
-func Next(want, have *metal3api.BareMetalHost, rec Record, found Contents) (Step, string) {
+func Next(n Handover, have *metal3api.BareMetalHost, rec Record, found Contents) (Step, string) {
+	want := n.Host
 	if have == nil {
 		if rec.Live() {
 			return StepRestore, ""
@@ -76,6 +77,9 @@ func Next(want, have *metal3api.BareMetalHost, rec Record, found Contents) (Step
 	disk, err := OneDisk(want.Spec.RootDeviceHints, have.Status.HardwareDetails.Storage)
 	if err != nil {
 		return StepHold, err.Error()
+	}
+	if size := int64(disk.SizeBytes); size < n.Need {
+		return StepHold, fmt.Sprintf("its disk %s has %d MiB, the image needs %d; name a larger disk with rootDevice in site.yaml", short(disk), size>>20, n.Need>>20)
 	}
 	if wipe || want.Annotations[Overwrite] == "true" {
 		return StepImage, ""

@@ -56,7 +56,7 @@ func TestNext(t *testing.T) {
 		{"available, data on the disk, given up", has(metal3api.StateAvailable, "", note(AllowWipe, "true")), Record{}, Contents{"/dev/sda": {"gpt"}}, StepImage, ""},
 		{"available, ambiguous disk", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) {
 			h.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/sda"}, {Name: "/dev/sdb"}}}
-		}), Record{}, nil, StepHold, "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: /dev/sda 0 GiB; /dev/sdb 0 GiB"},
+		}), Record{}, nil, StepHold, "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: /dev/sda 0 MiB; /dev/sdb 0 MiB"},
 		{"available, not inspected", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) { h.Status.HardwareDetails = nil }), Record{}, nil, StepWait, "it is not inspected yet"},
 		{"being installed", has(metal3api.StateProvisioning, image), Record{}, nil, StepApply, ""},
 		{"in service", has(metal3api.StateProvisioned, image), live, nil, StepApply, ""},
@@ -76,7 +76,7 @@ func TestNext(t *testing.T) {
 			"its owner is removing it; afterwards it is created again, because it is still in site.yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			step, sentence := Next(want, c.have, c.rec, c.found)
+			step, sentence := Next(Handover{Host: want}, c.have, c.rec, c.found)
 			assert.Equal(t, c.step, step)
 			assert.Equal(t, c.sentence, sentence)
 			if got := Shape(step, want, c.have); step != StepImage && step != StepRestore {
@@ -95,14 +95,27 @@ func TestConsentIsTheSites(t *testing.T) {
 	want.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}
 	have.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/disk/by-path/pci-1", AlternateNames: []string{"/dev/sda", "/dev/disk/by-path/pci-1"}}}}
 	full := Contents{"/dev/sda": {"LVM2_member"}}
-	step, sentence := Next(want, have, Record{}, full)
+	step, sentence := Next(Handover{Host: want}, have, Record{}, full)
 	assert.Equal(t, StepHold, step)
 	assert.Contains(t, sentence, "LVM2_member")
 	want.Annotations = map[string]string{Overwrite: "true"}
-	step, _ = Next(want, have, Record{}, full)
+	step, _ = Next(Handover{Host: want}, have, Record{}, full)
 	assert.Equal(t, StepImage, step)
 
 	have.Status.HardwareDetails.Storage = append(have.Status.HardwareDetails.Storage, metal3api.Storage{Name: "/dev/sdb"})
-	step, _ = Next(want, have, Record{}, full)
+	step, _ = Next(Handover{Host: want}, have, Record{}, full)
 	assert.Equal(t, StepHold, step, "consent to lose data is no choice of a disk")
+}
+
+func TestADiskMustBeLargeEnoughForItsImage(t *testing.T) {
+	want, have := in(""), in(metal3api.StateAvailable)
+	want.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}
+	have.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/sda", SizeBytes: 640 << 20}}}
+	for need, step := range map[int64]Step{0: StepImage, 640 << 20: StepImage, 641 << 20: StepHold} {
+		got, sentence := Next(Handover{Host: want, Need: need}, have, Record{}, Contents{"/dev/sda": {}})
+		assert.Equal(t, step, got, need)
+		if step == StepHold {
+			assert.Equal(t, "its disk /dev/sda has 640 MiB, the image needs 641; name a larger disk with rootDevice in site.yaml", sentence)
+		}
+	}
 }

@@ -119,7 +119,7 @@ func (s Site) next(ctx context.Context, n Handover, rec Record) (*metal3api.Bare
 			return have, p
 		}
 	}
-	p.Step, p.Sentence = Next(n.Host, have, rec, found)
+	p.Step, p.Sentence = Next(n, have, rec, found)
 	if s.Gate != nil && (p.Step == StepCreate || p.Step == StepImage) {
 		if ok, reason := s.Gate(p.Node); !ok {
 			p.Step, p.Sentence = StepPreflight, reason
