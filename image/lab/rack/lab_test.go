@@ -82,9 +82,9 @@ func (r *room) plug(s rack.Server) *rack.Box {
 	return box
 }
 
-// node1 plugs in the server that the site names.
-func (r *room) node1() *rack.Box {
-	s := rack.Server{Name: "node1", MAC: "52:54:00:00:00:01", Port: 6230, Disk: 4 << 30, MiB: 2048}
+// node1 plugs in the server that the site names, with the file of a second disk or "".
+func (r *room) node1(data string) *rack.Box {
+	s := rack.Server{Name: "node1", MAC: "52:54:00:00:00:01", Port: 6230, Disk: 4 << 30, Data: data, MiB: 2048}
 	if r.mode == "UEFI" {
 		s.Code, s.Vars = "/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"
 	}
@@ -220,10 +220,10 @@ func (r *room) agree() {
 	assert.Equal(r.t, r.host("status.provisioning.ID"), strings.TrimSpace(r.run("baremetal", "node", "show", "metal3~node1", "-f", "value", "-c", "uuid")))
 }
 
-// sum is a digest of a server's disk.
-func sum(t *testing.T, box *rack.Box) string {
+// sum is the sha256 of a file: a disk, an image.
+func sum(t *testing.T, file string) string {
 	t.Helper()
-	f, err := os.Open(box.DiskFile())
+	f, err := os.Open(file)
 	require.NoError(t, err)
 	defer f.Close()
 	h := sha256.New()

@@ -18,7 +18,7 @@ import (
 func TestServerInServiceStaysInService(t *testing.T) {
 	need(t, "rack-all")
 	r := newRoom(t, "legacy", 60*time.Minute)
-	box := r.node1()
+	box := r.node1("")
 	r.power()
 	r.installed(box)
 
@@ -79,7 +79,7 @@ func TestUnknownMachineIsInspectedAtMost(t *testing.T) {
 	box := r.plug(rack.Server{Name: "stranger", MAC: "52:54:00:00:00:77", Port: 6277, Disk: 256 << 20, MiB: 2048})
 	data := []byte(strings.Repeat("somebody's data ", 1<<20))
 	require.NoError(t, os.WriteFile(box.DiskFile(), data, 0o644))
-	before := sum(t, box)
+	before := sum(t, box.DiskFile())
 	r.power()
 	require.NoError(t, box.BMC().Press("boot", "pxe"))
 	require.NoError(t, box.BMC().Press("power", "1"))
@@ -87,7 +87,7 @@ func TestUnknownMachineIsInspectedAtMost(t *testing.T) {
 	time.Sleep(20 * time.Second) // whatever an agent does next that nobody answered
 	require.True(t, box.On(), "it was switched off")
 	require.NoError(t, box.BMC().Press("power", "0"))
-	assert.Equal(t, before, sum(t, box))
+	assert.Equal(t, before, sum(t, box.DiskFile()))
 	assert.NotContains(t, r.run("baremetal", "node", "list"), "52:54:00:00:00:77")
 	assert.Contains(t, r.run("kubectl", "get", "bmh", "-A"), "node1")
 }
@@ -108,7 +108,7 @@ func last(console, word string) string {
 func TestPowerCutWhileTheDiskIsWritten(t *testing.T) {
 	need(t, "rack-all")
 	r := newRoom(t, "legacy", 80*time.Minute)
-	box := r.node1()
+	box := r.node1("")
 	r.power()
 	r.until("bytes on the disk", func() string { return mebibytes(written(t, box)) }, func(string) bool { return written(t, box) > 100<<20 })
 	require.NoError(t, box.BMC().Press("power", "0"))

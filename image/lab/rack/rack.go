@@ -39,7 +39,8 @@ type Server struct {
 	Dir  string // disk, console log, BMC's state
 	MAC  string
 	Port int    // of the BMC, UDP
-	Disk int64  // bytes; blank at first
+	Disk int64  // bytes; blank at first; serial number: Name
+	Data string // file of a second disk, serial number Name-data; "": none
 	MiB  int    // memory
 	Code string // UEFI firmware (OVMF_CODE); "": BIOS
 	Vars string // its variables, copied; with Code
@@ -186,6 +187,10 @@ func (b *Box) SwitchOn(device string) error {
 		"-device", fmt.Sprintf("virtio-blk-pci,drive=disk0,serial=%s,bootindex=%d", b.Name, disk),
 		"-netdev", "tap,id=net0,script=no,downscript=no,ifname=" + b.tap(),
 		"-device", fmt.Sprintf("virtio-net-pci,netdev=net0,mac=%s,bootindex=%d", b.MAC, nic),
+	}
+	if b.Data != "" {
+		args = append(args, "-drive", "if=none,id=disk1,format=raw,cache=unsafe,file="+b.Data,
+			"-device", "virtio-blk-pci,drive=disk1,serial="+b.Name+"-data")
 	}
 	if b.Code != "" {
 		vars := filepath.Join(b.Dir, "vars.fd")

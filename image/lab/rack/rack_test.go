@@ -2,7 +2,9 @@ package rack_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,15 +20,15 @@ import (
 func TestServerIsInstalledWithConsentBIOS(t *testing.T) {
 	need(t, "rack")
 	r := newRoom(t, "legacy", 40*time.Minute)
-	box := r.node1()
+	box := r.node1("")
 	out, err := exec.Command("sh", "-c", `printf 'label: gpt\nsize=1GiB\n' | sfdisk -q "$0"`, box.DiskFile()).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	before := sum(t, box)
+	before := sum(t, box.DiskFile())
 	r.power()
 
 	held := r.until("node1", r.status, func(s string) bool { return strings.Contains(s, "overwrite: true") })
 	assert.Contains(t, held, "is not empty, it holds: gpt")
-	assert.Equal(t, before, sum(t, box), "inspection wrote to the disk")
+	assert.Equal(t, before, sum(t, box.DiskFile()), "inspection wrote to the disk")
 	r.extra = "    overwrite: true\n"
 	r.site()
 	r.run("firstlightd", "reload")
@@ -34,12 +36,26 @@ func TestServerIsInstalledWithConsentBIOS(t *testing.T) {
 	r.refuses()
 }
 
-func TestBlankServerIsInstalledUEFI(t *testing.T) {
+// A server with two disks is held until its owner says which; the other one is left as it was.
+func TestServerIsInstalledOnTheDiskThatIsNamedUEFI(t *testing.T) {
 	need(t, "rack-all")
 	r := newRoom(t, "UEFI", 40*time.Minute)
-	box := r.node1()
+	data := filepath.Join(t.TempDir(), "data.raw")
+	require.NoError(t, os.WriteFile(data, []byte(strings.Repeat("somebody's data ", 1<<20)), 0o644))
+	before := sum(t, data)
+	box := r.node1(data)
 	r.power()
+
+	held := r.until("node1", r.status, func(s string) bool { return strings.Contains(s, "rootDevice fits 2 disks") })
+	assert.Contains(t, held, "serialNumber node1;")
+	assert.Contains(t, held, "serialNumber node1-data")
+	assert.Zero(t, written(t, box), "something was written to a disk that nobody named")
+	r.extra = "    rootDevice: {serialNumber: node1}\n"
+	r.site()
+	r.run("firstlightd", "reload")
 	r.installed(box)
+	assert.Contains(t, r.ssh("ls /sys/firmware"), "efi")
+	assert.Equal(t, before, sum(t, data), "the disk that was not named was changed")
 }
 
 // installed waits until node1 is in service and shows what it is then.
