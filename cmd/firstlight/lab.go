@@ -86,6 +86,9 @@ again at any time.`,
 				say = "The rack was on already"
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: an appliance and %d nodes, in %s.\n", say, order.Nodes, shorten(c.Dir))
+			if desk.Outdated(c.Dir, order) {
+				fmt.Fprintf(cmd.OutOrStdout(), "It keeps the stick it was made with; %s was built anew since. For the new one: down --remove, then up.\n", shorten(order.Image))
+			}
 			if w.wait {
 				return w.run(cmd, c)
 			}

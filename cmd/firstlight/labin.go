@@ -151,9 +151,12 @@ func newLabDialCommand(f *labFlags) *cobra.Command {
 
 func newLabPowerCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "power NAME on|off|reset|button",
+		Use:   "power NAME|all on|off|reset|button|pause|resume",
 		Short: "Press a button of a machine; off is the plug, button asks its system to end",
-		Args:  usageArgs(cobra.ExactArgs(2)),
+		Long: `Press a button of a machine, or of all: off is the plug, button asks the system to end.
+pause stops a machine and its time, so that this computer is free for something else;
+resume lets it go on as if nothing had happened.`,
+		Args: usageArgs(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {

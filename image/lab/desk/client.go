@@ -87,8 +87,11 @@ func (c Client) Status(ctx context.Context) (Status, error) {
 	return s, c.do(ctx, http.MethodGet, "/v1/status", nil, nil, &s)
 }
 
-// Press presses a button of a machine: on, off (cuts the power), reset, or button (asks the
-// system to end).
+// All stands for every machine of a rack where a button is pressed.
+const All = "all"
+
+// Press presses a button of a machine, or of All: on, off (cuts the power), reset, button (asks
+// the system to end), pause and resume (stop its time, and let it go on).
 func (c Client) Press(ctx context.Context, machine, button string) error {
 	return c.do(ctx, http.MethodPost, "/v1/power", url.Values{"machine": {machine}, "button": {button}}, nil, nil)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/bmc"
@@ -103,8 +104,28 @@ func (c *computer) press(button string) error {
 		return errors.Join(c.SwitchOff(), c.SwitchOn(device))
 	case "button":
 		return c.ShutDown()
+	case "pause":
+		return c.clock("stop")
+	case "resume":
+		return c.clock("cont")
 	}
-	return fmt.Errorf("button %q is not there; on, off, reset and button are", button)
+	return fmt.Errorf("button %q is not there; on, off, reset, button, pause and resume are", button)
+}
+
+// clock stops a machine and its time, or lets both go on: it does not notice. A machine that
+// is off has none.
+func (c *computer) clock(order string) error {
+	if !c.machine.Running() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, time.Minute)
+	defer cancel()
+	q, err := c.machine.QMP(ctx)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	return q.Execute(ctx, order, nil, nil)
 }
 
 // noticeEnd remembers that the system has switched itself off.

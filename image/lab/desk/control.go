@@ -59,12 +59,20 @@ func (s *supervisor) find(name string) (*computer, error) {
 }
 
 func (s *supervisor) pressed(r *http.Request) error {
-	c, err := s.find(r.FormValue("machine"))
-	if err != nil {
-		return err
+	machines := s.all
+	if name := r.FormValue("machine"); name != All {
+		c, err := s.find(name)
+		if err != nil {
+			return err
+		}
+		machines = []*computer{c}
 	}
-	s.log.Info("button pressed", "machine", c.Name, "button", r.FormValue("button"))
-	return c.press(r.FormValue("button"))
+	var errs []error
+	for _, c := range machines {
+		s.log.Info("button pressed", "machine", c.Name, "button", r.FormValue("button"))
+		errs = append(errs, c.press(r.FormValue("button")))
+	}
+	return errors.Join(errs...)
 }
 
 // cabled changes the cables of a machine, or that of one of its networks.

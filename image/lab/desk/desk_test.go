@@ -178,6 +178,16 @@ func TestAnotherRackIsNotOverwritten(t *testing.T) {
 	site, err := os.ReadFile(filepath.Join(c.Dir, siteFile))
 	require.NoError(t, err)
 	require.NoError(t, Make(c.Dir, "/bin/firstlight", o))
+	assert.False(t, Outdated(c.Dir, o))
+	old, err := os.ReadFile(o.Image)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(o.Image+".new", old[:len(old)-512], 0o644))
+	require.NoError(t, os.Rename(o.Image+".new", o.Image)) // as a build does
+	assert.True(t, Outdated(c.Dir, o))
+	own, err := os.ReadFile(filepath.Join(c.Dir, stickImage))
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(old, own), "the stick's overlay has lost what lies below it")
+
 	other := o
 	other.Nodes = 3
 	assert.ErrorContains(t, Make(c.Dir, "/bin/firstlight", other), "nodes is 2, asked is 3; `firstlight lab down --remove`")

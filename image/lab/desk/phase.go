@@ -152,7 +152,10 @@ func settled(doc *status.Document, nodes int) (over, failed bool, text string) {
 			installed++
 		}
 	}
-	return installed >= nodes, false, "every node is installed"
+	if installed < nodes {
+		return false, false, ""
+	}
+	return true, false, "every node is installed"
 }
 
 // Event is a change of a machine's phase.

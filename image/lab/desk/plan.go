@@ -180,11 +180,14 @@ func (r Rack) Find(name string) (Computer, error) {
 	return Computer{}, fmt.Errorf("machine %q is not in the rack; it has %s", name, strings.Join(names, ", "))
 }
 
+// stickImage is the rack's own name for the image, in its directory.
+const stickImage = "stick.img"
+
 // disks of a node, and the stick: the firmware begins with the one that boots.
 func (r Rack) disks(c Computer) []lab.Disk {
 	const gib = 1 << 30
 	if c.Name == Appliance {
-		return []lab.Disk{{Image: r.Order.Image, Bus: lab.USB, Serial: "stick", Bytes: int64(r.Order.StickGiB) * gib, Quick: true}}
+		return []lab.Disk{{Image: stickImage, Bus: lab.USB, Serial: "stick", Bytes: int64(r.Order.StickGiB) * gib, Quick: true}}
 	}
 	var all []lab.Disk
 	for i := range r.Order.Disks {

@@ -42,6 +42,9 @@ func Make(dir, program string, o Order) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
+	if err := keepImage(o.Image, filepath.Join(dir, stickImage)); err != nil {
+		return fmt.Errorf("make rack: %w", err)
+	}
 	key, err := mintKey(filepath.Join(dir, sshDir))
 	if err != nil {
 		return err
@@ -60,6 +63,33 @@ func Make(dir, program string, o Order) error {
 	}
 	// Last: what was cut off before is made anew.
 	return errors.Join(writeSSHConfig(dir, program, o), writeJSON(filepath.Join(dir, rackFile), m))
+}
+
+// keepImage gives the rack the image under a name of its own: a build puts a new file in the
+// place of the old one, and the stick is an overlay of the very image that it was made from.
+func keepImage(image, own string) error {
+	if err := os.Remove(own); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if os.Link(image, own) == nil {
+		return nil
+	}
+	// Another file system, or somebody else's file.
+	if out, err := exec.Command("cp", "--sparse=always", "--reflink=auto", image, own).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy image: %w: %s", err, out)
+	}
+	return nil
+}
+
+// Outdated tells whether the image was built anew since the rack in dir was made of it. A copy
+// is compared by its size only.
+func Outdated(dir string, o Order) bool {
+	own, err := os.Stat(filepath.Join(dir, stickImage))
+	now, err2 := os.Stat(o.Image)
+	if err != nil || err2 != nil || os.SameFile(own, now) {
+		return false
+	}
+	return own.Size() != now.Size() || now.ModTime().After(own.ModTime())
 }
 
 func writeSSHConfig(dir, program string, o Order) error {

@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"firstlight.dev/firstlight/assets/status"
 )
 
 // follower follows the appliance's console.
@@ -148,7 +150,10 @@ func (s *supervisor) machine(c *computer) Machine {
 	}
 	_, m.Percent = applianceNow(m.On, s.watch.console, s.doc)
 	if s.doc != nil {
-		m.Why, m.Next = s.doc.Summary, s.doc.Next
+		m.Why = s.doc.Summary
+		if s.doc.State != status.StateWorking { // until then there is nothing to do
+			m.Next = s.doc.Next
+		}
 		for _, st := range s.doc.Stages {
 			m.Stages = append(m.Stages, Duration{st.Name, st.Seconds})
 			m.Error = cmp.Or(m.Error, st.Error)

@@ -1,0 +1,141 @@
+package desk
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// nobody is the user that a rack is run as when the test is root: it needs no rights at all.
+const nobody = 65534
+
+// command is the firstlight command as a person without rights calls it.
+type command struct {
+	t    *testing.T
+	path string
+	dir  string // the rack's
+}
+
+// newCommand builds the command.
+func newCommand(t *testing.T) command {
+	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), "qemu-all") {
+		t.Skip("installs nodes in QEMU, for half an hour; run with FIRSTLIGHT_TEST=qemu-all")
+	}
+	tmp := t.TempDir()
+	c := command{t: t, path: filepath.Join(tmp, "firstlight"), dir: filepath.Join(tmp, "rack")}
+	out, err := exec.Command("go", "build", "-o", c.path, "../../../cmd/firstlight").CombinedOutput()
+	require.NoError(t, err, string(out))
+	if os.Getuid() == 0 {
+		require.NoError(t, os.Chown(tmp, nobody, nobody))
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("why:\n" + c.try("why"))
+			for _, m := range []string{"appliance", "node-1", "node-2"} {
+				text := c.try("console", m)
+				t.Logf("the end of %s:\n%s", m, text[max(0, len(text)-5000):])
+			}
+			log, _ := os.ReadFile(filepath.Join(c.dir, supervisorLog))
+			t.Logf("the end of %s:\n%s", supervisorLog, log[max(0, len(log)-5000):])
+		}
+		_, err := Down(c.dir)
+		assert.NoError(t, err)
+	})
+	return c
+}
+
+func (c command) exec(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.path, append([]string{"lab", "--dir", c.dir}, args...)...)
+	cmd.Dir = "/"
+	if os.Getuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	return cmd
+}
+
+func (c command) try(args ...string) string {
+	out, err := c.exec(context.Background(), args...).CombinedOutput()
+	if err != nil {
+		return string(out) + err.Error()
+	}
+	return string(out)
+}
+
+func (c command) run(args ...string) string {
+	c.t.Helper()
+	cmd := c.exec(c.t.Context(), args...)
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	require.NoError(c.t, err, "firstlight lab %s: %s%s", strings.Join(args, " "), out, complaints.String())
+	return string(out)
+}
+
+// up waits until the rack has come to its end; what it prints goes to the test's log. The
+// deadline only ends a hung run.
+func (c command) up(args ...string) {
+	c.t.Helper()
+	image := os.Getenv("FIRSTLIGHT_IMAGE")
+	if image == "" {
+		image = "../../../build/firstlight.img"
+	}
+	// Where nobody can read it. The rack only reads it.
+	near := filepath.Join(filepath.Dir(c.path), "stick.img")
+	if os.Link(image, near) != nil {
+		out, err := exec.Command("cp", "--sparse=always", "--reflink=auto", image, near).CombinedOutput()
+		require.NoError(c.t, err, string(out))
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), 100*time.Minute)
+	defer cancel()
+	cmd := c.exec(ctx, append([]string{"up", "--image", near, "--wait"}, args...)...)
+	cmd.Stdout, cmd.Stderr = c.t.Output(), c.t.Output()
+	require.NoError(c.t, cmd.Run())
+}
+
+func (c command) status() Status {
+	var s Status
+	require.NoError(c.t, json.Unmarshal([]byte(c.run("status", "-o", "json")), &s))
+	return s
+}
+
+// TestOneNode is the whole product on the smallest rack: power on, and a blank server answers
+// with its installed system.
+func TestOneNode(t *testing.T) {
+	c := newCommand(t)
+	c.up("--nodes", "1")
+
+	assert.Equal(t, "node-1\n", c.run("ssh", "node-1", "hostname"))
+	assert.Contains(t, c.run("kubectl", "get", "bmh", "-A"), "provisioned")
+	for _, m := range []string{"appliance", "node-1"} {
+		assert.Empty(t, c.run("ssh", m, "ip", "route", "show", "default"), "%s has a way out", m)
+	}
+	s := c.status()
+	assert.Empty(t, s.Outside, "frames were addressed to the world outside")
+	assert.Empty(t, s.Faults)
+
+	var r running
+	require.NoError(t, readJSON(filepath.Join(c.dir, runningFile), &r))
+	require.Len(t, r.Children, 3) // two machines, one BMC
+	for _, p := range append(r.Children, started{"supervisor", r.Supervisor}) {
+		info, err := os.Stat(filepath.Join("/proc", strconv.Itoa(p.PID)))
+		require.NoError(t, err)
+		assert.NotZero(t, info.Sys().(*syscall.Stat_t).Uid, "%s runs as root", p.Name)
+	}
+	t.Log(c.run("down", "--remove"))
+	for _, p := range append(r.Children, started{"supervisor", r.Supervisor}) {
+		assert.False(t, p.Alive(), "%s is left", p.Name)
+	}
+	assert.NoDirExists(t, c.dir)
+}
