@@ -22,9 +22,9 @@ import (
 // shipped says whether anything of a root gets into the image: the tools stay here.
 func (b *build) shipped(root string) bool { return root != b.r.Stick.Tools }
 
-// billOfMaterials lists what the image is made of. Reading licences takes seconds, so
-// they are kept in the cache by what they were read from.
-func (b *build) billOfMaterials(ctx context.Context, imageDigest string) ([]byte, error) {
+// materials lists what the image is made of. Reading licences takes seconds, so they are
+// kept in the cache by what they were read from.
+func (b *build) materials(ctx context.Context) ([]sbom.Package, error) {
 	debian, err := b.debianParts()
 	if err != nil {
 		return nil, err
@@ -33,8 +33,13 @@ func (b *build) billOfMaterials(ctx context.Context, imageDigest string) ([]byte
 	if err != nil {
 		return nil, err
 	}
+	return append(debian, modules...), nil
+}
+
+// billOfMaterials is the list as SPDX, for the image with this sha256.
+func (b *build) billOfMaterials(parts []sbom.Package, imageDigest string) ([]byte, error) {
 	about := sbom.Image{Name: b.r.Stick.Name, Version: assets.Version, SHA256: imageDigest, Epoch: b.l.Epoch}
-	return sbom.Encode(about, append(debian, modules...))
+	return sbom.Encode(about, parts)
 }
 
 func (b *build) debianParts() ([]sbom.Package, error) {

@@ -77,29 +77,33 @@ func (b *build) all(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := b.buildRoot(ctx)
+	base, err := b.buildBase(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return b.buildStick(ctx, kernel, root)
+	return b.buildStick(ctx, kernel, base)
 }
 
 // stickInputs are what the disk image is made from.
-func (b *build) stickInputs(kernel, root cache.Item) (Inputs, error) {
+func (b *build) stickInputs(kernel, base cache.Item) (Inputs, error) {
 	s := b.r.Stick
 	s.Pos = recipe.Pos{}
 	settings, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
-	code, err := b.code(codeOfDisk)
+	code, err := b.code(codeOfStick)
 	if err != nil {
 		return nil, err
 	}
 	in := Inputs{
 		"the builder's code":   code,
-		"kernel and initramfs": kernel.Digest, "root file system": root.Digest, "tools": b.packages[s.Tools].Digest,
-		"boot loaders": b.packages[s.Boot].Digest, "settings of the stick": cache.Key(string(settings)),
+		"kernel and initramfs": kernel.Digest, "root file system": base.Digest, "tools": b.packages[s.Tools].Digest,
+		"boot loaders": b.packages[s.Boot].Digest, "settings of the stick": cache.Key(string(settings)), "the lock's epoch": fmt.Sprint(b.l.Epoch),
+	}
+	_, appended := b.splitRoot()
+	for name, at := range appended {
+		in["program "+name], in["path of "+name] = b.programs[name].Digest, at
 	}
 	for _, dir := range []string{s.ESP, s.Site} {
 		digest, err := tree.DirDigest(b.path(dir))
@@ -116,39 +120,32 @@ func (b *build) stickInputs(kernel, root cache.Item) (Inputs, error) {
 	return in, nil
 }
 
-// layout describes the disk.
-func (b *build) layout(ctx context.Context, kernel, root cache.Item) (disk.Layout, error) {
-	hash, err := os.ReadFile(filepath.Join(root.Path, hashFile))
-	if err != nil {
-		return disk.Layout{}, fmt.Errorf("lay out stick: %w", err)
-	}
+// stick is what the disk is made of, without the root file system and its hash.
+func (b *build) stick(ctx context.Context, kernel cache.Item) (disk.Stick, error) {
 	esp, err := dirFiles(b.path(b.r.Stick.ESP))
 	if err != nil {
-		return disk.Layout{}, err
-	}
-	if err := fillVerity(esp, string(hash)); err != nil {
-		return disk.Layout{}, err
+		return disk.Stick{}, err
 	}
 	esp = append(esp, b.bootFiles()...)
 	esp = append(esp, hostFile(stick.KernelPath, filepath.Join(kernel.Path, kernelFile)), hostFile(stick.InitramfsPath, filepath.Join(kernel.Path, initramfsFile)))
 	site, err := dirFiles(b.path(b.r.Stick.Site))
 	if err != nil {
-		return disk.Layout{}, err
+		return disk.Stick{}, err
 	}
 	if b.Site != "" {
 		site = append(site, hostFile("site.yaml", b.Site))
 	}
 	bootImage, core, err := b.biosGrub(ctx)
 	if err != nil {
-		return disk.Layout{}, err
+		return disk.Stick{}, err
 	}
 	sizes := map[string]int64{}
 	for name, size := range b.r.Stick.Sizes {
 		if sizes[name], err = recipe.Bytes(size); err != nil {
-			return disk.Layout{}, err
+			return disk.Stick{}, err
 		}
 	}
-	return disk.Stick{ESP: esp, Site: site, Root: filepath.Join(root.Path, rootFile), Boot: bootImage, Core: core, Sizes: sizes}.Layout()
+	return disk.Stick{ESP: esp, Site: site, Boot: bootImage, Core: core, Sizes: sizes}, nil
 }
 
 // bootFiles are the boot loaders for UEFI, as Debian signed them: the firmware starts
@@ -250,8 +247,8 @@ func (b *build) unchanged(key string) ([]File, bool) {
 	return s.Files, true
 }
 
-func (b *build) buildStick(ctx context.Context, kernel, root cache.Item) (*Result, error) {
-	in, err := b.stickInputs(kernel, root)
+func (b *build) buildStick(ctx context.Context, kernel, base cache.Item) (*Result, error) {
+	in, err := b.stickInputs(kernel, base)
 	if err != nil {
 		return nil, err
 	}
@@ -271,11 +268,7 @@ func (b *build) buildStick(ctx context.Context, kernel, root cache.Item) (*Resul
 	if err := os.MkdirAll(filepath.Dir(b.Out), 0o755); err != nil {
 		return nil, fmt.Errorf("write stick: %w", err)
 	}
-	layout, err := b.layout(ctx, kernel, root)
-	if err != nil {
-		return nil, err
-	}
-	files, err := b.writeOutputs(ctx, layout)
+	files, err := b.writeOutputs(ctx, kernel, base)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,9 @@ var (
 	codeOfPackages  = []string{"image/debian"}
 	codeOfTrees     = []string{"image/tree", "image/oci", "image/roots.go", "image/parts.go", "image/artifacts.go", "image/machine.go"}
 	codeOfInitramfs = []string{"image/initramfs"}
-	codeOfDisk      = []string{"image/disk", "image/disk/fat", "image/disk/gpt", "image/disk/verity", "image/media", "image/sbom", "image/build.go", "image/outputs.go", "image/bill.go"}
+	codeOfDisks     = []string{"image/disk", "image/disk/fat", "assets/gpt", "image/disk/verity"}
+	codeOfRoot      = []string{"image/rootfs.go", "image/disk/root.go"}
+	codeOfStick     = append([]string{"image/media", "image/sbom", "image/build.go", "image/outputs.go", "image/bill.go", "image/rootfs.go"}, codeOfDisks...)
 )
 
 // code digests Go files: each name is a file or a directory of them.

@@ -58,7 +58,7 @@ func (b *build) diskArtifact(ctx context.Context, a *recipe.Artifact) (cache.Ite
 	if err != nil {
 		return cache.Item{}, err
 	}
-	code, err := b.code(codeOfDisk)
+	code, err := b.code(codeOfDisks)
 	if err != nil {
 		return cache.Item{}, err
 	}

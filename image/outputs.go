@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,37 +10,74 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/media"
+	"firstlight.dev/firstlight/image/sbom"
 )
 
 // writeOutputs writes the image and what belongs beside it: compressed image, block map,
-// bill of materials, digests.
-func (b *build) writeOutputs(ctx context.Context, layout disk.Layout) ([]File, error) {
-	if err := disk.Write(ctx, b.Out, layout); err != nil {
+// bill of materials, digests. Each step says how long it took.
+func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) ([]File, error) {
+	dir, name := filepath.Split(b.Out)
+	part := disk.Part(b.Out)
+	defer os.Remove(part)
+	s, err := b.stick(ctx, kernel)
+	if err != nil {
 		return nil, err
 	}
-	dir, name := filepath.Split(b.Out)
-	bill := strings.TrimSuffix(name, ".img") + ".spdx.json"
-	var digest string
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return media.Compress(groupCtx, b.Out, b.Out+media.SuffixZstd) })
-	group.Go(func() error { return media.WriteBmap(groupCtx, b.Out, b.Out+media.SuffixBmap) })
-	group.Go(func() (err error) {
-		if digest, err = media.DigestFile(groupCtx, b.Out); err != nil {
-			return err
-		}
-		text, err := b.billOfMaterials(groupCtx, digest)
+	err = b.timed("stick, root", func() error {
+		at, err := s.RootOffset()
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(dir, bill), text, 0o644)
+		hash, size, err := b.placeRoot(ctx, base.Path, part, at)
+		if err != nil {
+			return err
+		}
+		s.Root = disk.Placed(size)
+		return fillVerity(s.ESP, hash)
 	})
-	if err := group.Wait(); err != nil {
+	if err != nil {
 		return nil, err
 	}
+	err = b.timed("stick, disk", func() error {
+		layout, err := s.Layout()
+		if err != nil {
+			return err
+		}
+		return disk.Finish(ctx, b.Out, layout)
+	})
+	if err != nil {
+		return nil, err
+	}
+	bill := strings.TrimSuffix(name, ".img") + ".spdx.json"
 	names := []string{name, name + media.SuffixZstd, name + media.SuffixBmap, bill}
-	sums, err := media.WriteSums(ctx, dir, names...)
+	var sums map[string]string
+	err = b.timed("stick, what lies beside it", func() error {
+		var parts []sbom.Package
+		group, groupCtx := errgroup.WithContext(ctx)
+		group.Go(func() (err error) {
+			sums, err = media.Publish(groupCtx, b.Out)
+			return err
+		})
+		group.Go(func() (err error) {
+			parts, err = b.materials(groupCtx)
+			return err
+		})
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		text, err := b.billOfMaterials(parts, sums[name])
+		if err != nil {
+			return err
+		}
+		sums[bill] = fmt.Sprintf("%x", sha256.Sum256(text))
+		if err := os.WriteFile(filepath.Join(dir, bill), text, 0o644); err != nil {
+			return fmt.Errorf("write bill of materials: %w", err)
+		}
+		return media.WriteSums(dir, names, sums)
+	})
 	if err != nil {
 		return nil, err
 	}

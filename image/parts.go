@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/image/cache"
@@ -116,90 +114,6 @@ func (b *build) addImages(t *tree.Tree) error {
 
 func (b *build) tool(program string) disk.Tool {
 	return debian.Tool(b.packages[b.r.Stick.Tools].Path, program)
-}
-
-// applianceInputs are what the appliance's root file system is made from.
-func (b *build) applianceInputs() (Inputs, error) {
-	in, err := b.rootInputs(b.r.Root(b.r.Stick.Root))
-	if err != nil {
-		return nil, err
-	}
-	in["tools"] = b.packages[b.r.Stick.Tools].Digest
-	for i := range b.r.Images {
-		image := b.r.Images[i]
-		image.Pos = recipe.Pos{}
-		config, err := json.Marshal(image)
-		if err != nil {
-			return nil, err
-		}
-		in["layer of image "+image.Name] = b.layers[image.Name].Digest
-		in["settings of image "+image.Name] = cache.Key(string(config))
-	}
-	for _, a := range b.r.Artifacts {
-		in["artifact "+a.Name] = b.files[a.Name].Digest
-		in["path of artifact "+a.Name] = a.To
-	}
-	return in, nil
-}
-
-// applianceTree is everything on the appliance's root file system.
-func (b *build) applianceTree() (*tree.Tree, error) {
-	t, err := b.rootTree(b.r.Root(b.r.Stick.Root))
-	if err != nil {
-		return nil, err
-	}
-	if err := nameVersion(t); err != nil {
-		return nil, err
-	}
-	if err := b.addImages(t); err != nil {
-		return nil, err
-	}
-	for _, a := range b.r.Artifacts {
-		if err := t.HostFile(a.To, 0o644, b.files[a.Name].Path, "artifact "+a.Name); err != nil {
-			return nil, err
-		}
-		if a.Kind == recipe.KindDisk {
-			sum := fmt.Appendf(nil, "%s  %s\n", b.files[a.Name].Digest, path.Base(a.To))
-			if err := t.File(a.To+".sha256", 0o644, tree.Bytes(sum), "artifact "+a.Name); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return t, nil
-}
-
-// Names within the root file system's cache entry.
-const (
-	rootFile = "root.img"  // squashfs, dm-verity superblock and hash tree
-	hashFile = "root.hash" // 64 hex digits
-)
-
-func (b *build) buildRoot(ctx context.Context) (cache.Item, error) {
-	in, err := b.applianceInputs()
-	if err != nil {
-		return cache.Item{}, err
-	}
-	return b.part(ctx, "root file system", "", in, func(out string) error {
-		t, err := b.applianceTree()
-		if err != nil {
-			return err
-		}
-		if err := os.Mkdir(out, 0o755); err != nil {
-			return fmt.Errorf("make root file system: %w", err)
-		}
-		r, w := io.Pipe()
-		go func() { w.CloseWithError(t.WriteTar(w)) }()
-		defer r.Close()
-		file := filepath.Join(out, rootFile)
-		if err := disk.Squashfs(ctx, b.tool("bin/mksquashfs"), r, file, time.Unix(b.l.Epoch, 0)); err != nil {
-			return err
-		}
-		hash, err := disk.Seal(ctx, file)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(out, hashFile), []byte(hash), 0o644)
-	})
 }
 
 // packagesTree is a root as its packages left it.

@@ -117,6 +117,20 @@ func (s *session) part(ctx context.Context, kind, name string, in Inputs, build 
 	return item, nil
 }
 
+// timed does one step of a part that is not kept, and says how long it took.
+func (s *session) timed(title string, do func() error) error {
+	start := time.Now()
+	if err := do(); err != nil {
+		return err
+	}
+	took := time.Since(start)
+	s.progress.End(title, took)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steps = append(s.steps, Step{Part: title, Action: "build", Took: took})
+	return nil
+}
+
 func dirOf(kind string) string { return strings.ReplaceAll(kind, " ", "-") }
 
 func (s *session) note(title string, in Inputs, step Step) {

@@ -57,7 +57,7 @@ func tableText(d disk, esp string) string {
 	case d.reading:
 		return "is being read"
 	case errors.Is(d.err, stick.ErrNoTable):
-		return d.err.Error()
+		return stick.ErrNoTable.Error() // without the details: lines are short
 	case d.err != nil:
 		return "cannot be read: " + d.err.Error()
 	}

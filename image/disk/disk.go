@@ -11,7 +11,7 @@ import (
 	"os"
 	"strings"
 
-	"firstlight.dev/firstlight/image/disk/gpt"
+	"firstlight.dev/firstlight/assets/gpt"
 )
 
 // Align is what partitions start and end on, in bytes.
@@ -79,6 +79,12 @@ func (i Image) write(ctx context.Context, image *os.File, at, _ int64) error {
 	defer f.Close()
 	return copySparse(ctx, io.NewOffsetWriter(image, at), f)
 }
+
+// Placed is content of so many bytes that Finish finds in its place already.
+type Placed int64
+
+func (p Placed) least() (int64, error)                             { return int64(p), nil }
+func (Placed) write(context.Context, *os.File, int64, int64) error { return nil }
 
 // File is one file of a FAT file system. Directories come into being with the files in
 // them; a Path that ends in a slash is a directory of its own.

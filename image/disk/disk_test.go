@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/disk/fat"
-	"firstlight.dev/firstlight/image/disk/gpt"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -102,7 +102,7 @@ func someStick(t *testing.T) disk.Stick {
 			text("loader/entries/", ""),
 		},
 		Site: []disk.File{text("README.txt", "hello"), text("site.example.yaml", "a: b\n")},
-		Root: rootFile(t, 3<<20+5), Boot: bootImg(), Core: coreImg(20),
+		Root: disk.Image(rootFile(t, 3<<20+5)), Boot: bootImg(), Core: coreImg(20),
 		Sizes: map[string]int64{"ESP": 64 << 20},
 	}
 }
@@ -120,6 +120,32 @@ func opened(t *testing.T, path string) *os.File {
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
+}
+
+// TestFinishAroundARootInItsPlace makes the root where it belongs before the rest is there: the
+// bytes are those of a layout that copies it.
+func TestFinishAroundARootInItsPlace(t *testing.T) {
+	s := someStick(t)
+	l, err := s.Layout()
+	require.NoError(t, err)
+	copied, _ := written(t, l)
+	root, err := os.ReadFile(string(s.Root.(disk.Image)))
+	require.NoError(t, err)
+	at, err := s.RootOffset()
+	require.NoError(t, err)
+
+	path := filepath.Join(t.TempDir(), "image")
+	require.NoError(t, os.WriteFile(disk.Part(path), append(make([]byte, at), root...), 0o644))
+	s.Root = disk.Placed(len(root))
+	l, err = s.Layout()
+	require.NoError(t, err)
+	require.NoError(t, disk.Finish(context.Background(), path, l))
+	want, err := os.ReadFile(copied)
+	require.NoError(t, err)
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(want, got))
+	assert.NoFileExists(t, disk.Part(path))
 }
 
 func TestStickLayout(t *testing.T) {
@@ -182,7 +208,7 @@ func TestContentIsInItsPartition(t *testing.T) {
 
 	root, ok := table.Named("ROOT-A")
 	require.True(t, ok)
-	want, err := os.ReadFile(s.Root)
+	want, err := os.ReadFile(string(s.Root.(disk.Image)))
 	require.NoError(t, err)
 	got := make([]byte, len(want))
 	_, err = f.ReadAt(got, root.Offset())
@@ -220,7 +246,7 @@ func TestLayoutRefusals(t *testing.T) {
 	}{
 		{"boot.img", func(s *disk.Stick) { s.Boot = s.Boot[:500] }, "patch boot.img: 500 bytes are not a boot sector"},
 		{"core.img", func(s *disk.Stick) { s.Core = s.Core[:2000] }, "patch core.img: its block list says 19 sectors, the file has 3"},
-		{"no root", func(s *disk.Stick) { s.Root = "/nonexistent" }, "size partition ROOT-A: stat /nonexistent"},
+		{"no root", func(s *disk.Stick) { s.Root = disk.Image("/nonexistent") }, "size partition ROOT-A: stat /nonexistent"},
 		{"unknown partition", func(s *disk.Stick) { s.Sizes = map[string]int64{"ROOT-C": 1} }, "size partition ROOT-C: the layout has no partition of that name"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk/fat"
-	"firstlight.dev/firstlight/image/disk/gpt"
 )
 
 // CopyFAT writes one FAT partition of an image to the file out, as large as it is, with a

@@ -3,8 +3,8 @@ package disk
 import (
 	"fmt"
 
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/image/disk/gpt"
 )
 
 // GUIDs of an image. They are the same in every build so that equal inputs give equal
@@ -38,7 +38,7 @@ const (
 type Stick struct {
 	ESP   []File           // shim, GRUB, its configuration, kernel, initramfs
 	Site  []File           // what people see who put the stick into a laptop
-	Root  string           // path of the squashfs with its verity tree, by Squashfs and Seal
+	Root  Content          // the squashfs with its verity tree
 	Boot  []byte           // GRUB's boot.img as it is in the package
 	Core  []byte           // from GrubCore
 	Sizes map[string]int64 // least bytes for a partition by name; the content may need more
@@ -58,7 +58,7 @@ func (s Stick) Layout() (Layout, error) {
 		{Name: stick.PartitionSite, Type: gpt.TypeBasicData, GUID: stickSiteGUID,
 			Content: FAT{Label: "SITE", VolumeID: stickSiteVolume, Files: s.Site}},
 		{Name: stick.PartitionRootA, Type: gpt.TypeLinuxRoot, GUID: stickAGUID,
-			Attributes: attributeReadOnly | attributeNoAuto, Content: Image(s.Root)},
+			Attributes: attributeReadOnly | attributeNoAuto, Content: s.Root},
 		{Name: stick.PartitionRootB, Type: gpt.TypeLinuxRoot, GUID: stickBGUID,
 			Attributes: attributeReadOnly | attributeNoAuto, Content: Empty{}},
 	}}
@@ -67,6 +67,24 @@ func (s Stick) Layout() (Layout, error) {
 	}
 	l.Partitions[4].Size = max(l.Partitions[3].Size, l.Partitions[4].Size)
 	return l, nil
+}
+
+// RootOffset is where ROOT-A begins, in bytes, whatever the root is: it can be made in its
+// place before the rest is known.
+func (s Stick) RootOffset() (int64, error) {
+	s.Root = Empty{}
+	l, err := s.Layout()
+	if err != nil {
+		return 0, err
+	}
+	at := int64(Align)
+	for _, p := range l.Partitions {
+		if p.Name == stick.PartitionRootA {
+			break
+		}
+		at += p.Size
+	}
+	return at, nil
 }
 
 // Node is what a compute server's disk image is made of.

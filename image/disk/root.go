@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
@@ -52,28 +53,50 @@ func Squashfs(ctx context.Context, mksquashfs Tool, tar io.Reader, out string, s
 	return nil
 }
 
-// Seal rounds the file up to verity.BlockSize and appends its dm-verity superblock and
-// hash tree, with fixed salt and UUID. It returns the root hash in hexadecimal digits,
-// which belongs on the kernel command line.
-func Seal(ctx context.Context, path string) (rootHash string, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+// Append adds a directory, under its own name, to the top of the squashfs that is all there
+// is in file from byte at on, and that has no such name there. All below is root's and as old as stamp; modes are those of the directory.
+// The blocks of the file system stay as they are; its tables are written anew behind the new
+// blocks. Equal bytes before and an equal directory give equal bytes.
+func Append(ctx context.Context, mksquashfs Tool, dir, file string, at int64, stamp time.Time) error {
+	then := fmt.Sprint(stamp.Unix())
+	err := mksquashfs.run(ctx, time.Time{}, nil, dir, file, "-offset", fmt.Sprint(at), "-keep-as-directory", "-no-recovery", "-no-progress", "-quiet",
+		"-all-root", "-all-time", then, "-mkfs-time", then,
+		"-root-mode", "0755", "-root-uid", "0", "-root-gid", "0", "-root-time", then)
 	if err != nil {
-		return "", fmt.Errorf("seal root: %w", err)
+		return fmt.Errorf("append %s to squashfs: %w", dir, err)
+	}
+	return nil
+}
+
+// Seal takes what file holds from byte at on for a file system, rounds it up to
+// verity.BlockSize and appends its dm-verity superblock and hash tree, with fixed salt and
+// UUID. It returns the root hash in hexadecimal digits, which belongs on the kernel command
+// line, and the size of it all in bytes.
+func Seal(ctx context.Context, file string, at int64) (rootHash string, size int64, err error) {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return "", 0, fmt.Errorf("seal root: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return "", fmt.Errorf("seal root: %w", err)
+		return "", 0, fmt.Errorf("seal root: %w", err)
 	}
-	size := roundUp(info.Size(), verity.BlockSize)
-	if err := f.Truncate(size); err != nil {
-		return "", fmt.Errorf("seal root: %w", err)
+	size = roundUp(info.Size()-at, verity.BlockSize)
+	if err := f.Truncate(at + size); err != nil {
+		return "", 0, fmt.Errorf("seal root: %w", err)
 	}
-	root, err := verity.Append(ctx, f, size, rootSalt, rootUUID)
-	if err != nil {
-		return "", fmt.Errorf("seal root %s: %w", path, err)
+	region := struct {
+		io.ReaderAt
+		io.WriterAt
+	}{io.NewSectionReader(f, at, math.MaxInt64-at), io.NewOffsetWriter(f, at)}
+	if rootHash, err = verity.Append(ctx, region, size, rootSalt, rootUUID); err != nil {
+		return "", 0, fmt.Errorf("seal root %s: %w", file, err)
 	}
-	return root, f.Close()
+	if info, err = f.Stat(); err != nil {
+		return "", 0, fmt.Errorf("seal root: %w", err)
+	}
+	return rootHash, info.Size() - at, f.Close()
 }
 
 // The salt keeps precomputed collisions for unsalted blocks useless; it is no secret.

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"math/rand"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -63,18 +64,61 @@ func TestSquashfsKeepsOwnersAndIsReproducible(t *testing.T) {
 	assert.Contains(t, listing, "squashfs-root/link -> etc/shadow")
 }
 
+// TestAppend holds what a build relies on: what was there stays, what is added is root's and of
+// the given age, and the bytes depend on nothing else.
+func TestAppend(t *testing.T) {
+	tool := disk.Tool{program(t, "mksquashfs")}
+	dir := t.TempDir()
+	base := filepath.Join(dir, "base")
+	require.NoError(t, disk.Squashfs(context.Background(), tool, bytes.NewReader(someTar(t)), base, stamp))
+	before, err := os.ReadFile(base)
+	require.NoError(t, err)
+	made := func(name string) []byte {
+		path, own := filepath.Join(dir, name), filepath.Join(dir, name+".d", "own")
+		require.NoError(t, os.WriteFile(path, append(make([]byte, 1<<20), before...), 0o644))
+		require.NoError(t, os.MkdirAll(filepath.Join(own, "bin"), 0o755))
+		noise := make([]byte, 300<<10)
+		rand.New(rand.NewSource(1)).Read(noise)
+		require.NoError(t, os.WriteFile(filepath.Join(own, "bin", "daemon"), noise, 0o755))
+		require.NoError(t, disk.Append(context.Background(), tool, own, path, 1<<20, stamp))
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, make([]byte, 1<<20), b[:1<<20], "what lies before it")
+		return b
+	}
+	first := made("a")
+	time.Sleep(1100 * time.Millisecond) // squashfs counts whole seconds
+	t.Setenv("TZ", "Asia/Tokyo")
+	assert.True(t, bytes.Equal(first, made("b")), "time and time zone must not matter")
+	listing := output(t, program(t, "unsquashfs"), "-offset", "1M", "-lln", filepath.Join(dir, "a"))
+	assert.Regexp(t, `drwxr-xr-x\s+0/0\s+\d+ 2025-01-01 00:00 squashfs-root\n`, listing)
+	assert.Regexp(t, `-rwxr-xr-x\s+0/0\s+307200 2025-01-01 00:00 squashfs-root/own/bin/daemon`, listing)
+	assert.Regexp(t, `-rw-r-----\s+0/42\s+1000 2025-01-01 00:00 squashfs-root/etc/shadow`, listing)
+	assert.Regexp(t, `crw-rw-rw-\s+0/0\s+1,\s+3 2025-01-01 00:00 squashfs-root/null`, listing)
+}
+
 func TestSealAppendsTheTree(t *testing.T) {
 	path := rootFile(t, 9999)
-	first, err := disk.Seal(context.Background(), path)
+	first, size, err := disk.Seal(context.Background(), path, 0)
 	require.NoError(t, err)
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
+	assert.EqualValues(t, len(b), size)
 	damage, err := verity.Check(context.Background(), bytes.NewReader(b), 3*verity.BlockSize, first)
 	require.NoError(t, err)
 	assert.Empty(t, damage)
-	again, err := disk.Seal(context.Background(), rootFile(t, 9999))
+
+	within := rootFile(t, 9999)
+	text, err := os.ReadFile(within)
 	require.NoError(t, err)
-	assert.Equal(t, first, again)
+	require.NoError(t, os.WriteFile(within, append(make([]byte, 1000), text...), 0o644))
+	again, size, err := disk.Seal(context.Background(), within, 1000)
+	require.NoError(t, err)
+	assert.Equal(t, first, again, "wherever it lies")
+	text, err = os.ReadFile(within)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(b, text[1000:]))
+	assert.EqualValues(t, len(b), size)
 }
 
 func TestToolErrorsSayWhatRan(t *testing.T) {

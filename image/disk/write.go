@@ -13,18 +13,25 @@ import (
 	diskgpt "github.com/diskfs/go-diskfs/partition/gpt"
 )
 
+// Part is the file in which an image comes into being, until it is complete.
+func Part(path string) string { return path + ".part" }
+
 // Write makes the image file at path, sparse. A file that is there already is replaced
 // only when the new one is complete.
 func Write(ctx context.Context, path string, l Layout) error {
-	part := path + ".part"
-	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(Part(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("write image: %w", err)
 	}
-	image, err := os.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
+	return Finish(ctx, path, l)
+}
+
+// Finish is Write around the content that Part(path) holds already.
+func Finish(ctx context.Context, path string, l Layout) error {
+	image, err := os.OpenFile(Part(path), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return fmt.Errorf("write image: %w", err)
 	}
-	defer os.Remove(part)
+	defer os.Remove(Part(path))
 	defer image.Close()
 	if err := l.write(ctx, image); err != nil {
 		return fmt.Errorf("write image %s: %w", path, err)
@@ -32,7 +39,7 @@ func Write(ctx context.Context, path string, l Layout) error {
 	if err := image.Close(); err != nil {
 		return fmt.Errorf("write image: %w", err)
 	}
-	if err := os.Rename(part, path); err != nil {
+	if err := os.Rename(Part(path), path); err != nil {
 		return fmt.Errorf("write image: %w", err)
 	}
 	return nil

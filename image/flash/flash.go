@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"firstlight.dev/firstlight/image/disk/gpt"
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/media"
 )
 

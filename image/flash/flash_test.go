@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/disk/fat"
-	"firstlight.dev/firstlight/image/disk/gpt"
 	"firstlight.dev/firstlight/image/flash"
 	"firstlight.dev/firstlight/image/media"
 )
@@ -160,7 +160,8 @@ func TestPlanRefusals(t *testing.T) {
 	_, err := flash.NewPlan(context.Background(), image(t), 20<<20, rand.New(rand.NewSource(1)))
 	assert.ErrorContains(t, err, "are not within the usable")
 	m := image(t)
-	require.NoError(t, media.WriteBmap(context.Background(), m.Path, m.Path+".bmap"))
+	_, err = media.Publish(context.Background(), m.Path)
+	require.NoError(t, err)
 	_, err = flash.NewPlan(context.Background(), m, mediumSize, rand.New(rand.NewSource(1)))
 	require.NoError(t, err)
 	f, err := os.OpenFile(m.Path, os.O_WRONLY, 0)

@@ -52,8 +52,9 @@ func (b Bmap) Mapped() int64 {
 	return n
 }
 
-// MakeBmap reads an image and maps what Used lists.
-func MakeBmap(ctx context.Context, f *os.File, size int64) (Bmap, error) {
+// mapUsed cuts what Used lists into ranges, without their digests. No range crosses a
+// multiple of rangeBlocks.
+func mapUsed(f *os.File, size int64) (Bmap, error) {
 	used, err := Used(f, size)
 	if err != nil {
 		return Bmap{}, err
@@ -61,11 +62,20 @@ func MakeBmap(ctx context.Context, f *os.File, size int64) (Bmap, error) {
 	b := Bmap{ImageSize: size, BlockSize: BlockSize}
 	next := int64(0)
 	for _, e := range used {
-		last := (e.End - 1) / BlockSize
-		for first := max(e.Start/BlockSize, next); first <= last; first += rangeBlocks {
-			b.Ranges = append(b.Ranges, Range{First: first, Last: min(first+rangeBlocks-1, last)})
+		end := (e.End + BlockSize - 1) / BlockSize
+		for first := max(e.Start/BlockSize, next); first < end; first = next {
+			next = min((first/rangeBlocks+1)*rangeBlocks, end)
+			b.Ranges = append(b.Ranges, Range{First: first, Last: next - 1})
 		}
-		next = last + 1
+	}
+	return b, nil
+}
+
+// MakeBmap reads an image and maps what Used lists.
+func MakeBmap(ctx context.Context, f *os.File, size int64) (Bmap, error) {
+	b, err := mapUsed(f, size)
+	if err != nil {
+		return Bmap{}, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -79,31 +89,6 @@ func MakeBmap(ctx context.Context, f *os.File, size int64) (Bmap, error) {
 		})
 	}
 	return b, g.Wait()
-}
-
-// WriteBmap writes the block map of an image file to out.
-func WriteBmap(ctx context.Context, image, out string) error {
-	f, err := os.Open(image)
-	if err != nil {
-		return fmt.Errorf("write block map: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("write block map: %w", err)
-	}
-	b, err := MakeBmap(ctx, f, info.Size())
-	if err != nil {
-		return fmt.Errorf("write block map of %s: %w", image, err)
-	}
-	err = replace(out, func(w io.Writer) error {
-		_, err := w.Write(b.Encode())
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("write block map: %w", err)
-	}
-	return nil
 }
 
 var noSum = strings.Repeat("0", 2*sha256.Size)

@@ -10,17 +10,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-	"golang.org/x/sync/errgroup"
 )
-
-// chunkSize is what one zstd frame holds, in bytes. Frames do not depend on each other, so
-// that processors share the work and the bytes do not tell how many there were.
-const chunkSize = 8 << 20
 
 // Suffixes of the files beside the raw image.
 const (
@@ -28,86 +21,6 @@ const (
 	SuffixBmap = ".bmap"
 	SumsName   = "SHA256SUMS"
 )
-
-// Compress writes image as zstd to out. A file that is there already is replaced only
-// when the new one is complete.
-func Compress(ctx context.Context, image, out string) error {
-	in, err := os.Open(image)
-	if err != nil {
-		return fmt.Errorf("compress image: %w", err)
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return fmt.Errorf("compress image: %w", err)
-	}
-	err = replace(out, func(w io.Writer) error { return compress(ctx, in, info.Size(), w) })
-	if err != nil {
-		return fmt.Errorf("compress image %s: %w", image, err)
-	}
-	return nil
-}
-
-func compress(ctx context.Context, in io.ReaderAt, size int64, w io.Writer) error {
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithEncoderCRC(true))
-	if err != nil {
-		return err
-	}
-	defer encoder.Close()
-	zeros := make([]byte, chunkSize)
-	zeroFrame := encoder.EncodeAll(zeros, nil)
-
-	type slot chan []byte
-	queue := make(chan slot, 2*runtime.GOMAXPROCS(0)) // bounds how many chunks are in memory
-	g, running := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		defer close(queue)
-		workers, working := errgroup.WithContext(running)
-		workers.SetLimit(runtime.GOMAXPROCS(0))
-		for at := int64(0); at < size; at += chunkSize {
-			done := make(slot, 1)
-			select {
-			case queue <- done:
-			case <-working.Done():
-				return workers.Wait()
-			}
-			workers.Go(func() error {
-				defer close(done)
-				b := make([]byte, min(chunkSize, size-at))
-				if _, err := in.ReadAt(b, at); err != nil && !errors.Is(err, io.EOF) {
-					return err
-				}
-				if len(b) == chunkSize && bytes.Equal(b, zeros) {
-					done <- zeroFrame
-				} else {
-					done <- encoder.EncodeAll(b, nil)
-				}
-				return nil
-			})
-		}
-		return workers.Wait()
-	})
-	g.Go(func() error {
-		for done := range queue {
-			select {
-			case frame := <-done:
-				if frame == nil {
-					return nil // its worker failed and says why
-				}
-				if _, err := w.Write(frame); err != nil {
-					return err
-				}
-			case <-running.Done():
-				return running.Err()
-			}
-		}
-		return nil
-	})
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	return ctx.Err()
-}
 
 // replace writes a file beside path and renames it when write has succeeded.
 func replace(path string, write func(io.Writer) error) error {
@@ -207,27 +120,4 @@ func sparse(ctx context.Context, w io.WriterAt, r io.Reader) (int64, error) {
 			return 0, err
 		}
 	}
-}
-
-// WriteSums writes SHA256SUMS into dir for the named files of dir, in sha256sum's format,
-// and returns the digests in hexadecimal digits by name.
-func WriteSums(ctx context.Context, dir string, names ...string) (map[string]string, error) {
-	sums := map[string]string{}
-	var list strings.Builder
-	for _, name := range names {
-		digest, err := DigestFile(ctx, filepath.Join(dir, name))
-		if err != nil {
-			return nil, fmt.Errorf("write %s: %w", SumsName, err)
-		}
-		sums[name] = digest
-		fmt.Fprintf(&list, "%s  %s\n", digest, name)
-	}
-	err := replace(filepath.Join(dir, SumsName), func(w io.Writer) error {
-		_, err := io.WriteString(w, list.String())
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", SumsName, err)
-	}
-	return sums, nil
 }

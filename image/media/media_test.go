@@ -3,6 +3,7 @@ package media_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"math/rand"
@@ -16,8 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
-	"firstlight.dev/firstlight/image/disk/gpt"
 	"firstlight.dev/firstlight/image/media"
 )
 
@@ -34,7 +35,7 @@ func image(t testing.TB) string {
 	copy(root[40:48], []byte{0, 0, 0x50, 0, 0, 0, 0, 0})
 	squash := filepath.Join(dir, "root")
 	require.NoError(t, os.WriteFile(squash, root, 0o644))
-	_, err := disk.Seal(context.Background(), squash)
+	_, _, err := disk.Seal(context.Background(), squash, 0)
 	require.NoError(t, err)
 	guid := func(n int) string { return fmt.Sprintf("6f1f5d0e-94a1-4c54-9c6a-3b1f52a0fe%02d", n) }
 	files := []disk.File{
@@ -59,9 +60,32 @@ func read(t testing.TB, path string) []byte {
 	return b
 }
 
+// published makes an image and what lies beside it.
+func published(t testing.TB) (path string, sums map[string]string) {
+	path = image(t)
+	sums, err := media.Publish(context.Background(), path)
+	require.NoError(t, err)
+	return path, sums
+}
+
+// TestPublish holds what one pass writes to other readers: the block map to the one that is
+// made from the file alone, digests to the files.
+func TestPublish(t *testing.T) {
+	path, sums := published(t)
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	b, err := media.MakeBmap(context.Background(), f, int64(len(read(t, path))))
+	require.NoError(t, err)
+	assert.Equal(t, string(b.Encode()), string(read(t, path+media.SuffixBmap)))
+	require.Len(t, sums, 3)
+	for name, sum := range sums {
+		assert.Equal(t, fmt.Sprintf("%x", sha256.Sum256(read(t, filepath.Join(filepath.Dir(path), name)))), sum, name)
+	}
+}
+
 func TestCompressedOpensAsTheSameImage(t *testing.T) {
-	path := image(t)
-	require.NoError(t, media.Compress(context.Background(), path, path+media.SuffixZstd))
+	path, _ := published(t)
 	for _, p := range []string{path, path + media.SuffixZstd} {
 		m, err := media.Open(context.Background(), p)
 		require.NoError(t, err)
@@ -81,24 +105,23 @@ func TestCompressedOpensAsTheSameImage(t *testing.T) {
 }
 
 func TestBytesDoNotDependOnProcessors(t *testing.T) {
-	path := image(t)
 	was := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(was)
-	require.NoError(t, media.Compress(context.Background(), path, path+".1"))
-	require.NoError(t, media.WriteBmap(context.Background(), path, path+".b1"))
+	one, first := published(t)
 	runtime.GOMAXPROCS(7)
-	require.NoError(t, media.Compress(context.Background(), path, path+".7"))
-	require.NoError(t, media.WriteBmap(context.Background(), path, path+".b7"))
-	assert.True(t, bytes.Equal(read(t, path+".1"), read(t, path+".7")))
-	assert.Equal(t, string(read(t, path+".b1")), string(read(t, path+".b7")))
+	seven, second := published(t)
+	assert.Equal(t, first, second)
+	assert.True(t, bytes.Equal(read(t, one+media.SuffixZstd), read(t, seven+media.SuffixZstd)))
+	assert.Equal(t, string(read(t, one+media.SuffixBmap)), string(read(t, seven+media.SuffixBmap)))
 }
 
-func TestCompressStopsWithItsContext(t *testing.T) {
+func TestPublishStopsWithItsContext(t *testing.T) {
 	path := image(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	assert.ErrorIs(t, media.Compress(ctx, path, path+".zst"), context.Canceled)
-	_, err := os.Stat(path + ".zst")
+	_, err := media.Publish(ctx, path)
+	assert.ErrorIs(t, err, context.Canceled)
+	_, err = os.Stat(path + ".zst")
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -127,8 +150,7 @@ func TestMappedBlocksAreEnough(t *testing.T) {
 }
 
 func TestBmapRoundTripAndCheck(t *testing.T) {
-	path := image(t)
-	require.NoError(t, media.WriteBmap(context.Background(), path, path+media.SuffixBmap))
+	path, _ := published(t)
 	b, err := media.ParseBmap(read(t, path+media.SuffixBmap))
 	require.NoError(t, err)
 	assert.Equal(t, string(read(t, path+media.SuffixBmap)), string(b.Encode()[:]))
@@ -149,9 +171,7 @@ func TestBmaptoolAccepts(t *testing.T) {
 	if err != nil {
 		t.Skip("bmaptool is not installed; it is the reference reader of block maps")
 	}
-	path := image(t)
-	require.NoError(t, media.WriteBmap(context.Background(), path, path+media.SuffixBmap))
-	require.NoError(t, media.Compress(context.Background(), path, path+media.SuffixZstd))
+	path, _ := published(t)
 	out, err := exec.Command(tool, "copy", "--bmap", path+media.SuffixBmap, path, path+".out").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.True(t, bytes.Equal(read(t, path), read(t, path+".out")))
@@ -187,11 +207,13 @@ func TestParseBmapRefusals(t *testing.T) {
 
 func TestSums(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("abc"), 0o644))
-	_, err := media.WriteSums(context.Background(), dir, "a")
-	require.NoError(t, err)
 	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // FIPS 180-2, B.1
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("abc"), 0o644))
+	sum, err := media.DigestFile(context.Background(), filepath.Join(dir, "a"))
+	require.NoError(t, err)
+	require.NoError(t, media.WriteSums(dir, []string{"a"}, map[string]string{"a": sum}))
 	assert.Equal(t, abc+"  a\n", string(read(t, filepath.Join(dir, "SHA256SUMS"))))
+	assert.EqualError(t, media.WriteSums(dir, []string{"b"}, map[string]string{"a": sum}), "write SHA256SUMS: b has no digest")
 	sums, err := media.ParseSums(abc + "  a\n")
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"a": abc}, sums)

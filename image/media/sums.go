@@ -7,8 +7,29 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 )
+
+// WriteSums writes SHA256SUMS into dir, in sha256sum's format: the named digests in
+// hexadecimal digits, in the order of names.
+func WriteSums(dir string, names []string, sums map[string]string) error {
+	var list strings.Builder
+	for _, name := range names {
+		if len(sums[name]) != 2*sha256.Size {
+			return fmt.Errorf("write %s: %s has no digest", SumsName, name)
+		}
+		fmt.Fprintf(&list, "%s  %s\n", sums[name], name)
+	}
+	err := replace(filepath.Join(dir, SumsName), func(w io.Writer) error {
+		_, err := io.WriteString(w, list.String())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write %s: %w", SumsName, err)
+	}
+	return nil
+}
 
 // DigestFile gives the sha256 of a file in hexadecimal digits.
 func DigestFile(ctx context.Context, path string) (string, error) {

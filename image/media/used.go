@@ -9,8 +9,8 @@ import (
 	"os"
 	"syscall"
 
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk/fat"
-	"firstlight.dev/firstlight/image/disk/gpt"
 	"firstlight.dev/firstlight/image/disk/verity"
 )
 

@@ -269,7 +269,28 @@ func (r *Recipe) checkStick() error {
 	if err := inside(s.Pos, "esp", s.ESP); err != nil {
 		return err
 	}
+	if err := r.checkAppended(); err != nil {
+		return err
+	}
 	return inside(s.Pos, "site", s.Site)
+}
+
+// checkAppended: a directory can only be appended at the top, and only as a whole.
+func (r *Recipe) checkAppended() error {
+	s := &r.Stick
+	if s.Appended == "" {
+		return nil
+	}
+	if path.Dir(s.Appended) != "/" || s.Appended != path.Clean(s.Appended) || s.Appended == "/" {
+		return s.Errorf("appended %q is not a directory at the top, such as /firstlight", s.Appended)
+	}
+	root := r.Root(s.Root)
+	for _, p := range slices.Concat(root.Dirs, slices.Collect(maps.Keys(root.Links))) {
+		if p == s.Appended || strings.HasPrefix(p, s.Appended+"/") {
+			return root.Errorf("%s is in stick.appended, which only programs can be", p)
+		}
+	}
+	return nil
 }
 
 // inside holds that a path of the repository does not leave it.

@@ -146,6 +146,10 @@ type Stick struct {
 	ESP    string            `yaml:"esp" need:"the directory copied to the EFI system partition"`
 	Site   string            `yaml:"site" need:"the directory that becomes the SITE partition"`
 	Sizes  map[string]string `yaml:"sizes"` // least size of a partition by name, such as 64MiB
+
+	// Appended is a directory at the top of the root. The root's programs in it are appended to the
+	// file system of everything else, which then need not be made anew when they change.
+	Appended string `yaml:"appended"`
 }
 
 // ReadFile reads and checks a recipe. Every error is one line that says where, what

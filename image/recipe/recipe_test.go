@@ -77,6 +77,7 @@ func TestMistakesAreNamedInOneLine(t *testing.T) {
 		{"packages: [systemd]", "overlays: [{dir: overlays/x, replaces: [etc/issue]}]"},
 		{"packages: [systemd]", "programs: {daemon: /usr/bin/d}"},
 		{"packages: [systemd]", "links: {bin/sh: dash}"},
+		{"site: overlays/site", "site: overlays/site\n  appended: /usr/ours"},
 		{"packages: [systemd]", "replace: [{path: /a, find: x, with: x}]"},
 		{"packages: [systemd]", "hooks: [../x.sh]"},
 		{`tags: ["3.8"]`, "tags: []"},

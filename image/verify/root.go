@@ -11,9 +11,9 @@ import (
 	"regexp"
 	"strings"
 
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/disk"
-	"firstlight.dev/firstlight/image/disk/gpt"
 	"firstlight.dev/firstlight/image/disk/verity"
 	"firstlight.dev/firstlight/image/media"
 	"firstlight.dev/firstlight/image/verify/closure"

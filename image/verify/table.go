@@ -11,9 +11,9 @@ import (
 	"reflect"
 	"strings"
 
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/disk/fat"
-	"firstlight.dev/firstlight/image/disk/gpt"
 	"firstlight.dev/firstlight/image/media"
 )
 

@@ -11,7 +11,7 @@ import (
 	"log/slog"
 	"time"
 
-	"firstlight.dev/firstlight/image/disk/gpt"
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/media"
 )
 

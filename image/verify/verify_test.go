@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
-	"firstlight.dev/firstlight/image/disk/gpt"
 	"firstlight.dev/firstlight/image/media"
 	"firstlight.dev/firstlight/image/verify"
 )
@@ -62,7 +62,7 @@ func made(t *testing.T, program string, change func(*disk.Stick)) string {
 	dir := t.TempDir()
 	root := filepath.Join(dir, "root")
 	require.NoError(t, disk.Squashfs(context.Background(), disk.Tool{tool}, rootTar(t, program), root, time.Unix(1, 0)))
-	hash, err := disk.Seal(context.Background(), root)
+	hash, _, err := disk.Seal(context.Background(), root, 0)
 	require.NoError(t, err)
 	boot := bytes.Repeat([]byte{0xcc}, 512)
 	boot[510], boot[511] = 0x55, 0xaa
@@ -78,7 +78,7 @@ func made(t *testing.T, program string, change func(*disk.Stick)) string {
 			file("firstlight/vmlinuz", strings.Repeat("kernel", 200_000)), file("firstlight/initramfs.img", "initramfs"),
 		},
 		Site: []disk.File{file("README.txt", "hello")},
-		Root: root, Boot: boot, Core: core,
+		Root: disk.Image(root), Boot: boot, Core: core,
 	}
 	if change != nil {
 		change(&s)
@@ -102,11 +102,9 @@ func run(t *testing.T, path string) []verify.Finding {
 
 func handOut(t *testing.T, path string) {
 	t.Helper()
-	ctx := context.Background()
-	require.NoError(t, media.Compress(ctx, path, path+media.SuffixZstd))
-	require.NoError(t, media.WriteBmap(ctx, path, path+media.SuffixBmap))
-	_, err := media.WriteSums(ctx, filepath.Dir(path), "x.img", "x.img.zst", "x.img.bmap")
+	sums, err := media.Publish(context.Background(), path)
 	require.NoError(t, err)
+	require.NoError(t, media.WriteSums(filepath.Dir(path), []string{"x.img", "x.img.zst", "x.img.bmap"}, sums))
 }
 
 func TestSoundImageHasNoFinding(t *testing.T) {
@@ -189,7 +187,9 @@ func TestFlippedByteIsNamed(t *testing.T) {
 // TestAnyByteThatMattersIsFoundByTheBlockMap flips bytes at random places in use.
 func TestAnyByteThatMattersIsFoundByTheBlockMap(t *testing.T) {
 	path := made(t, "/usr/bin/firstlightd", nil)
-	require.NoError(t, media.WriteBmap(context.Background(), path, path+media.SuffixBmap))
+	_, err := media.Publish(context.Background(), path)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(path+media.SuffixZstd))
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer f.Close()

@@ -1,17 +1,15 @@
 // Package gpt reads and writes GUID partition tables byte by byte: both copies, every
-// checksum. Verify needs to look at each copy on its own, and flash needs the bytes of a
+// checksum. Verify needs to look at each copy on its own, flash needs the bytes of a
 // table in its hands to write them in a chosen order and to move the backup to the end of
-// a larger medium. Source: UEFI specification 2.10, section 5.
+// a larger medium, and the boot reads the tables of whatever disks the machine has.
+// Source: UEFI specification 2.10, section 5.
 package gpt
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"strings"
 	"unicode/utf16"
 )
@@ -34,7 +32,6 @@ const (
 	entrySize    = 128
 	entryCount   = 128
 	arraySectors = entryCount * entrySize / SectorSize
-	maxEntries   = 1024 // refuse larger arrays when reading: nobody writes them
 )
 
 // PrimarySectors is how many sectors at the start of a disk belong to the protective MBR
@@ -44,7 +41,7 @@ const (
 	BackupSectors  = 1 + arraySectors
 )
 
-var signature = []byte("EFI PART")
+const signature = "EFI PART"
 
 // GUID is a GUID in its on-disk byte order.
 type GUID [16]byte
@@ -87,6 +84,7 @@ type Table struct {
 	FirstLBA   uint64 // first sector that partitions may use
 	LastLBA    uint64 // last sector that partitions may use
 	Slots      int    // length of the array, used or not
+	EntrySize  int    // bytes of an entry
 	Partitions []Partition
 }
 
@@ -107,103 +105,11 @@ func (p Partition) Offset() int64 { return int64(p.First) * SectorSize }
 // Size is the partition's size in bytes.
 func (p Partition) Size() int64 { return int64(p.Last-p.First+1) * SectorSize }
 
-// ErrNoTable says that a sector holds no GPT header at all.
-var ErrNoTable = errors.New("no GPT header")
-
-// ReadPrimary reads the copy at the start of a disk.
-func ReadPrimary(r io.ReaderAt) (*Table, error) { return readAt(r, 1) }
-
-// ReadBackup reads the copy in the last sectors of a disk of size bytes.
-func ReadBackup(r io.ReaderAt, size int64) (*Table, error) {
-	if size < (PrimarySectors+BackupSectors)*SectorSize {
-		return nil, fmt.Errorf("read backup GPT: a disk of %d bytes has no room for one", size)
-	}
-	return readAt(r, uint64(size/SectorSize)-1)
-}
-
-func readAt(r io.ReaderAt, lba uint64) (*Table, error) {
-	header := make([]byte, SectorSize)
-	if _, err := r.ReadAt(header, int64(lba)*SectorSize); err != nil {
-		return nil, fmt.Errorf("read GPT header at sector %d: %w", lba, err)
-	}
-	t, arrayCRC, err := parseHeader(header, lba)
-	if err != nil {
-		return nil, fmt.Errorf("GPT header at sector %d: %w", lba, err)
-	}
-	array := make([]byte, t.Slots*entrySize)
-	if t.EntriesLBA > 1<<54 {
-		return nil, fmt.Errorf("GPT header at sector %d: entries at sector %d are beyond any disk", lba, t.EntriesLBA)
-	}
-	if _, err := r.ReadAt(array, int64(t.EntriesLBA)*SectorSize); err != nil {
-		return nil, fmt.Errorf("read GPT entries at sector %d: %w", t.EntriesLBA, err)
-	}
-	if got := crc32.ChecksumIEEE(array); got != arrayCRC {
-		return nil, fmt.Errorf("GPT entries at sector %d: checksum is %08x, header says %08x", t.EntriesLBA, got, arrayCRC)
-	}
-	return t, t.parseEntries(array)
-}
-
-func parseHeader(h []byte, lba uint64) (*Table, uint32, error) {
-	le := binary.LittleEndian
-	if !bytes.Equal(h[:8], signature) {
-		return nil, 0, ErrNoTable
-	}
-	size := le.Uint32(h[12:])
-	if size < headerSize || size > SectorSize {
-		return nil, 0, fmt.Errorf("header size %d is not within %d and %d", size, headerSize, SectorSize)
-	}
-	sum := bytes.Clone(h[:size])
-	clear(sum[16:20])
-	if got, want := crc32.ChecksumIEEE(sum), le.Uint32(h[16:]); got != want {
-		return nil, 0, fmt.Errorf("checksum is %08x, header says %08x", got, want)
-	}
-	t := &Table{
-		MyLBA: le.Uint64(h[24:]), OtherLBA: le.Uint64(h[32:]),
-		FirstLBA: le.Uint64(h[40:]), LastLBA: le.Uint64(h[48:]),
-		EntriesLBA: le.Uint64(h[72:]),
-	}
-	copy(t.GUID[:], h[56:72])
-	count, each := le.Uint32(h[80:]), le.Uint32(h[84:])
-	switch {
-	case t.MyLBA != lba:
-		return nil, 0, fmt.Errorf("it says it is at sector %d", t.MyLBA)
-	case each != entrySize:
-		return nil, 0, fmt.Errorf("entries of %d bytes; only %d are in use anywhere", each, entrySize)
-	case count == 0 || count > maxEntries:
-		return nil, 0, fmt.Errorf("%d entries are not within 1 and %d", count, maxEntries)
-	case t.FirstLBA > t.LastLBA:
-		return nil, 0, fmt.Errorf("usable sectors %d to %d", t.FirstLBA, t.LastLBA)
-	}
-	t.Slots = int(count)
-	return t, le.Uint32(h[88:]), nil
-}
-
-func (t *Table) parseEntries(array []byte) error {
-	le := binary.LittleEndian
-	for i := range t.Slots {
-		e := array[i*entrySize : (i+1)*entrySize]
-		p := Partition{Index: i + 1, First: le.Uint64(e[32:]), Last: le.Uint64(e[40:]), Attributes: le.Uint64(e[48:])}
-		copy(p.Type[:], e[0:16])
-		copy(p.GUID[:], e[16:32])
-		if p.Type == (GUID{}) {
-			continue
-		}
-		name := make([]uint16, 0, 36)
-		for c := e[56:]; len(c) > 0; c = c[2:] {
-			u := le.Uint16(c)
-			if u == 0 {
-				break
-			}
-			name = append(name, u)
-		}
-		p.Name = string(utf16.Decode(name))
-		t.Partitions = append(t.Partitions, p)
-	}
-	return t.check()
-}
-
 // check refuses partitions that leave the usable sectors or overlap.
 func (t *Table) check() error {
+	if t.FirstLBA > t.LastLBA {
+		return fmt.Errorf("usable sectors %d to %d", t.FirstLBA, t.LastLBA)
+	}
 	for i, p := range t.Partitions {
 		if p.First > p.Last || p.First < t.FirstLBA || p.Last > t.LastLBA {
 			return fmt.Errorf("partition %d: sectors %d to %d are not within the usable %d to %d", p.Index, p.First, p.Last, t.FirstLBA, t.LastLBA)
@@ -240,7 +146,7 @@ func (t *Table) Fit(size int64) (*Table, error) {
 	fit := *t
 	fit.MyLBA, fit.OtherLBA, fit.EntriesLBA = 1, sectors-1, 2
 	fit.FirstLBA, fit.LastLBA = PrimarySectors, sectors-1-BackupSectors
-	fit.Slots = entryCount
+	fit.Slots, fit.EntrySize = entryCount, entrySize
 	fit.Partitions = append([]Partition(nil), t.Partitions...)
 	return &fit, fit.check()
 }

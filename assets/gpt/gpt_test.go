@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/image/disk/gpt"
+	"firstlight.dev/firstlight/assets/gpt"
 )
 
 const size = 8 << 20

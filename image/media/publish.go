@@ -1,0 +1,195 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/errgroup"
+)
+
+// chunkSize is what is read at once and what one zstd frame holds, in bytes. Frames do not
+// depend on each other, so that processors share the work and the bytes do not tell how
+// many there were. A multiple of what a range of the block map may have.
+const chunkSize = 8 * rangeBlocks * BlockSize
+
+// Publish writes, beside an image, the compressed image and the block map, and returns
+// the sha256 of all three in hexadecimal digits by file name. The image is read once and
+// nothing that is written is read again. Files that are there already are replaced only
+// when the new ones are complete.
+func Publish(ctx context.Context, image string) (map[string]string, error) {
+	sums, err := publish(ctx, image)
+	if err != nil {
+		return nil, fmt.Errorf("publish image %s: %w", image, err)
+	}
+	return sums, nil
+}
+
+func publish(ctx context.Context, image string) (map[string]string, error) {
+	f, err := os.Open(image)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	b, err := mapUsed(f, info.Size())
+	if err != nil {
+		return nil, err
+	}
+	raw, packed := sha256.New(), sha256.New()
+	err = replace(image+SuffixZstd, func(w io.Writer) error {
+		return pass(ctx, f, b, raw, io.MultiWriter(w, packed))
+	})
+	if err != nil {
+		return nil, err
+	}
+	text := b.Encode()
+	err = replace(image+SuffixBmap, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	name, mapped := filepath.Base(image), sha256.Sum256(text)
+	return map[string]string{
+		name:              hex.EncodeToString(raw.Sum(nil)),
+		name + SuffixZstd: hex.EncodeToString(packed.Sum(nil)),
+		name + SuffixBmap: hex.EncodeToString(mapped[:]),
+	}, nil
+}
+
+// chunk is a stretch of the image on its way through a pass. Its memory is used again.
+type chunk struct {
+	at    int64
+	buf   []byte
+	data  []byte        // of buf, or zeros
+	frame []byte        // data compressed
+	ready chan struct{} // gets a value when frame is there
+}
+
+// pass reads the image of b once: it fills in the digests of b's ranges, feeds the whole
+// image to raw, and writes it compressed to w. Reading, the ranges and compression are
+// shared by all processors; the two running digests are in the order of the image, each
+// with a goroutine of its own.
+func pass(ctx context.Context, f *os.File, b Bmap, raw hash.Hash, w io.Writer) error {
+	// What is in use is compressed already, all but a few tables: a slow level would find nothing.
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithEncoderCRC(true))
+	if err != nil {
+		return err
+	}
+	defer encoder.Close()
+	zeros := make([]byte, chunkSize)
+	zeroFrame := encoder.EncodeAll(zeros, nil)
+
+	ahead := 2 * runtime.GOMAXPROCS(0) // how many chunks are in memory
+	free, work, toHash, toWrite := make(chan *chunk, ahead), make(chan *chunk, ahead), make(chan *chunk, ahead), make(chan *chunk, ahead)
+	for range ahead {
+		free <- &chunk{buf: make([]byte, chunkSize), frame: make([]byte, 0, chunkSize+chunkSize/64), ready: make(chan struct{}, 1)}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { // hands out the image
+		defer close(work)
+		defer close(toHash)
+		for at := int64(0); at < b.ImageSize; at += chunkSize {
+			c, err := receive(ctx, free)
+			if err != nil {
+				return err
+			}
+			c.at, c.data = at, c.buf[:min(chunkSize, b.ImageSize-at)]
+			toHash <- c // there is room for all chunks
+			work <- c
+		}
+		return nil
+	})
+	for range runtime.GOMAXPROCS(0) {
+		g.Go(func() error { // reads, fills in ranges, compresses
+			for c := range work {
+				if err := c.read(f, zeros); err != nil {
+					return err
+				}
+				b.digestIn(c.at, c.data)
+				if len(c.data) == chunkSize && bytes.Equal(c.data, zeros) {
+					c.frame = append(c.frame[:0], zeroFrame...)
+				} else {
+					c.frame = encoder.EncodeAll(c.data, c.frame[:0])
+				}
+				c.ready <- struct{}{}
+			}
+			return nil
+		})
+	}
+	g.Go(func() error { // digests the image
+		defer close(toWrite)
+		for c := range toHash {
+			if _, err := receive(ctx, c.ready); err != nil {
+				return err
+			}
+			raw.Write(c.data)
+			toWrite <- c
+		}
+		return nil
+	})
+	g.Go(func() error {
+		for c := range toWrite {
+			if _, err := w.Write(c.frame); err != nil {
+				return err
+			}
+			free <- c
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// receive waits for a value no longer than ctx lasts.
+func receive[T any](ctx context.Context, from <-chan T) (value T, err error) {
+	if err := ctx.Err(); err != nil {
+		return value, err
+	}
+	select {
+	case value = <-from:
+		return value, nil
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
+}
+
+// read fills the chunk; what is a hole of the file is not read.
+func (c *chunk) read(f *os.File, zeros []byte) error {
+	const seekData = 3 // SEEK_DATA of lseek(2)
+	data, err := f.Seek(c.at, seekData)
+	if errors.Is(err, syscall.ENXIO) || err == nil && data >= c.at+int64(len(c.data)) {
+		c.data = zeros[:len(c.data)]
+		return nil
+	}
+	_, err = f.ReadAt(c.data, c.at) // also where the file system knows no holes
+	return err
+}
+
+// digestIn fills in the digests of the ranges that lie in the image's stretch data at at.
+func (b Bmap) digestIn(at int64, data []byte) {
+	i, _ := slices.BinarySearchFunc(b.Ranges, at, func(r Range, at int64) int { return int(r.First*b.BlockSize - at) })
+	for ; i < len(b.Ranges); i++ {
+		e := b.Extent(b.Ranges[i])
+		if e.Start >= at+int64(len(data)) {
+			return
+		}
+		sum := sha256.Sum256(data[e.Start-at : e.End-at])
+		b.Ranges[i].SHA256 = hex.EncodeToString(sum[:])
+	}
+}

@@ -1,0 +1,171 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/image/cache"
+	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/recipe"
+	"firstlight.dev/firstlight/image/tree"
+)
+
+// The appliance's root file system is made in two steps. Its base is everything but the
+// programs that change with every commit: compressing it takes most of a build, so it is kept
+// in the cache. Those programs are appended to a copy of it; the result is one squashfs with
+// one hash tree, and a boot sees no difference.
+
+// splitRoot is the appliance's root without the programs that are appended, and these: program to path.
+func (b *build) splitRoot() (base *recipe.Root, appended map[string]string) {
+	whole := b.r.Root(b.r.Stick.Root)
+	root := *whole
+	root.Programs, appended = map[string]string{}, map[string]string{}
+	for name, at := range whole.Programs {
+		if b.r.Stick.Appended != "" && strings.HasPrefix(at, b.r.Stick.Appended+"/") {
+			appended[name] = at
+		} else {
+			root.Programs[name] = at
+		}
+	}
+	return &root, appended
+}
+
+// baseInputs are what the base of the root file system is made from.
+func (b *build) baseInputs() (Inputs, error) {
+	root, _ := b.splitRoot()
+	in, err := b.rootInputs(root)
+	if err != nil {
+		return nil, err
+	}
+	if in["the code that makes it"], err = b.code(codeOfRoot); err != nil {
+		return nil, err
+	}
+	in["tools"] = b.packages[b.r.Stick.Tools].Digest
+	for i := range b.r.Images {
+		image := b.r.Images[i]
+		image.Pos = recipe.Pos{}
+		config, err := json.Marshal(image)
+		if err != nil {
+			return nil, err
+		}
+		in["layer of image "+image.Name] = b.layers[image.Name].Digest
+		in["settings of image "+image.Name] = cache.Key(string(config))
+	}
+	for _, a := range b.r.Artifacts {
+		in["artifact "+a.Name] = b.files[a.Name].Digest
+		in["path of artifact "+a.Name] = a.To
+	}
+	return in, nil
+}
+
+// baseTree is everything on the appliance's root file system but what is appended.
+func (b *build) baseTree() (*tree.Tree, error) {
+	root, appended := b.splitRoot()
+	t, err := b.rootTree(root)
+	if err != nil {
+		return nil, err
+	}
+	if err := nameVersion(t); err != nil {
+		return nil, err
+	}
+	if err := b.addImages(t); err != nil {
+		return nil, err
+	}
+	for _, a := range b.r.Artifacts {
+		if err := t.HostFile(a.To, 0o644, b.files[a.Name].Path, "artifact "+a.Name); err != nil {
+			return nil, err
+		}
+		if a.Kind == recipe.KindDisk {
+			sum := fmt.Appendf(nil, "%s  %s\n", b.files[a.Name].Digest, path.Base(a.To))
+			if err := t.File(a.To+".sha256", 0o644, tree.Bytes(sum), "artifact "+a.Name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if n := t.Get(b.r.Stick.Appended); len(appended) > 0 && n != nil {
+		return nil, fmt.Errorf("make root file system: %s is appended and comes from %s as well; choose another name", b.r.Stick.Appended, n.From)
+	}
+	return t, nil
+}
+
+func (b *build) buildBase(ctx context.Context) (cache.Item, error) {
+	in, err := b.baseInputs()
+	if err != nil {
+		return cache.Item{}, err
+	}
+	return b.part(ctx, "root file system", "", in, func(out string) error {
+		t, err := b.baseTree()
+		if err != nil {
+			return err
+		}
+		r, w := io.Pipe()
+		go func() { w.CloseWithError(t.WriteTar(w)) }()
+		defer r.Close()
+		return disk.Squashfs(ctx, b.tool("bin/mksquashfs"), r, out, time.Unix(b.l.Epoch, 0))
+	})
+}
+
+// placeRoot makes the whole root file system in file from byte at on, where file ends: the base,
+// what is appended, and the hash tree, whose root hash it returns with the size of it all. It is
+// not kept in the cache: it is made in seconds and differs with every commit.
+func (b *build) placeRoot(ctx context.Context, base, file string, at int64) (rootHash string, size int64, err error) {
+	if err := copyFile(base, file, at, 0o644); err != nil {
+		return "", 0, fmt.Errorf("make root file system: %w", err)
+	}
+	if _, appended := b.splitRoot(); len(appended) > 0 {
+		if err := b.appendPrograms(ctx, appended, file, at); err != nil {
+			return "", 0, err
+		}
+	}
+	return disk.Seal(ctx, file, at)
+}
+
+// appendPrograms appends programs to the file system that file holds from byte at on.
+func (b *build) appendPrograms(ctx context.Context, programs map[string]string, file string, at int64) error {
+	dir, err := os.MkdirTemp(filepath.Dir(file), ".appended-")
+	if err != nil {
+		return fmt.Errorf("append programs: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	for name, path := range programs {
+		to := filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return fmt.Errorf("append program %s: %w", name, err)
+		}
+		if err := copyFile(b.programs[name].Path, to, 0, 0o755); err != nil {
+			return fmt.Errorf("append program %s: %w", name, err)
+		}
+		for made := to; made != dir; made = filepath.Dir(made) { // whatever the umask is
+			if err := os.Chmod(made, 0o755); err != nil {
+				return fmt.Errorf("append program %s: %w", name, err)
+			}
+		}
+	}
+	return disk.Append(ctx, b.tool("bin/mksquashfs"), filepath.Join(dir, b.r.Stick.Appended), file, at, time.Unix(b.l.Epoch, 0))
+}
+
+// copyFile makes a file whose content begins at byte at, behind a hole. Go leaves copying to
+// the kernel (copy_file_range).
+func copyFile(from, to string, at int64, perm os.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, perm)
+	if err != nil {
+		return err
+	}
+	if _, err = out.Seek(at, io.SeekStart); err == nil {
+		_, err = io.Copy(out, in)
+	}
+	return errors.Join(err, out.Close())
+}
