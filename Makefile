@@ -58,8 +58,13 @@ bench-pxe: ## Measure DHCP, TFTP and HTTP beside other servers (needs root; minu
 bench-kube: ## Measure the bring-up of Kubernetes natively, and its memory (needs root and a built image; minutes)
 	$(GO) run ./image/lab/native/bench
 
+.PHONY: bench-image
+bench-image: ## Measure rebuilds, sizes and a boot (needs a built image; minutes; COLD=1: also a build from nothing)
+	@scripts/deps build test
+	$(GO) run ./image/bench $(if $(COLD),-cold)
+
 .PHONY: bench
-bench: bench-pxe bench-kube ## All measurements; rows to the screen and to build/bench
+bench: bench-pxe bench-kube bench-image ## All measurements; rows to the screen and to build/bench
 
 .PHONY: deps
 deps: ## Install the Debian packages that building and testing need

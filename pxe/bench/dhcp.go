@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/pxe/dhcp"
 )
 
@@ -43,7 +44,7 @@ func dhcpServers() []dhcpServer {
 // benchDHCP finds, for each server, the rate of DISCOVER-OFFER-REQUEST-ACK exchanges it
 // keeps up with at no more than dhcpDrops per cent lost on either leg. The servers take
 // turns, so that other load on the machine hits all of them.
-func benchDHCP(ctx context.Context) ([]Row, error) {
+func benchDHCP(ctx context.Context) ([]bench.Row, error) {
 	for _, tool := range []string{"perfdhcp", "dnsmasq", "kea-dhcp4"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, fmt.Errorf("find %s: %w; run make deps", tool, err)
@@ -69,11 +70,11 @@ func benchDHCP(ctx context.Context) ([]Row, error) {
 			rates[i] = append(rates[i], rate)
 		}
 	}
-	ours := median(rates[0])
-	var rows []Row
+	ours := bench.Median(rates[0])
+	var rows []bench.Row
 	for i, s := range servers[1:] {
-		peer := median(rates[i+1])
-		rows = append(rows, Row{
+		peer := bench.Median(rates[i+1])
+		rows = append(rows, bench.Row{
 			Name: "dhcp-exchanges", Unit: "exchanges/s", Ours: ours, Peer: s.name, Value: peer, Ratio: ours / peer, Bar: []float64{10, 1}[i],
 			Note: fmt.Sprintf("medians of %d runs of %d s at <= %g %% drops, %d machines; ours: %s; %s: %s", dhcpRuns, dhcpSeconds, dhcpDrops, dhcpClients, servers[0].note, s.name, s.note),
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
 	"firstlight.dev/firstlight/pxe/bootserver"
@@ -76,7 +77,7 @@ type fileBed struct {
 }
 
 // withFiles makes a fileBed for measure and removes it afterwards.
-func withFiles(ctx context.Context, tag string, measure func(context.Context, fileBed) ([]Row, error)) (rows []Row, err error) {
+func withFiles(ctx context.Context, tag string, measure func(context.Context, fileBed) ([]bench.Row, error)) (rows []bench.Row, err error) {
 	dir, err := os.MkdirTemp("", "firstlight-bench-")
 	if err != nil {
 		return nil, err
@@ -115,8 +116,8 @@ func withFiles(ctx context.Context, tag string, measure func(context.Context, fi
 }
 
 // benchHTTP compares with nginx: sendfile on both sides, one and eight streams.
-func benchHTTP(ctx context.Context) ([]Row, error) {
-	return withFiles(ctx, "http", func(ctx context.Context, b fileBed) ([]Row, error) {
+func benchHTTP(ctx context.Context) ([]bench.Row, error) {
+	return withFiles(ctx, "http", func(ctx context.Context, b fileBed) ([]bench.Row, error) {
 		conf := filepath.Join(b.dir, "nginx.conf")
 		text := fmt.Sprintf("daemon off; worker_processes auto; pid %[1]s/nginx.pid; error_log %[1]s/nginx.err; events {}\nhttp { access_log %[1]s/nginx.log; sendfile on; tcp_nopush on; server { listen 172.22.0.1:8081; root %[1]s/web; } }\n", b.dir)
 		if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
@@ -127,7 +128,7 @@ func benchHTTP(ctx context.Context) ([]Row, error) {
 			return nil, err
 		}
 		defer stop()
-		var rows []Row
+		var rows []bench.Row
 		for _, streams := range []int{1, 8} {
 			values, err := turns(ctx, func(ctx context.Context, server int) (float64, error) {
 				return httpSpeed(ctx, b.p, []string{ourHTTP, "172.22.0.1:8081"}[server], streams)
@@ -135,7 +136,7 @@ func benchHTTP(ctx context.Context) ([]Row, error) {
 			if err != nil {
 				return nil, err
 			}
-			rows = append(rows, Row{Name: fmt.Sprintf("http-1GiB-x%d", streams), Unit: "MB/s", Ours: values[0], Peer: "nginx", Value: values[1],
+			rows = append(rows, bench.Row{Name: fmt.Sprintf("http-1GiB-x%d", streams), Unit: "MB/s", Ours: values[0], Peer: "nginx", Value: values[1],
 				Ratio: values[0] / values[1], Bar: 0.9, Note: "both by sendfile from the page cache, with an access log; ours also keeps a deadline per MiB"})
 		}
 		return rows, nil
@@ -161,8 +162,8 @@ func httpSpeed(ctx context.Context, p pair, server string, streams int) (float64
 }
 
 // benchTFTP compares with dnsmasq and, if it is installed, atftpd; the client is atftp.
-func benchTFTP(ctx context.Context) ([]Row, error) {
-	return withFiles(ctx, "tftp", func(ctx context.Context, b fileBed) ([]Row, error) {
+func benchTFTP(ctx context.Context) ([]bench.Row, error) {
+	return withFiles(ctx, "tftp", func(ctx context.Context, b fileBed) ([]bench.Row, error) {
 		web := filepath.Join(b.dir, "web")
 		peers := []struct {
 			name, addr string
@@ -187,7 +188,7 @@ func benchTFTP(ctx context.Context) ([]Row, error) {
 			defer stop()
 			addrs, names = append(addrs, peer.addr), append(names, peer.name)
 		}
-		var rows []Row
+		var rows []bench.Row
 		for _, block := range []int{512, 1468} {
 			values, err := turns(ctx, func(ctx context.Context, server int) (float64, error) {
 				return tftpSpeed(ctx, b.p, addrs[server], block)
@@ -200,7 +201,7 @@ func benchTFTP(ctx context.Context) ([]Row, error) {
 				if names[i] == "dnsmasq" {
 					bar = 1
 				}
-				rows = append(rows, Row{Name: fmt.Sprintf("tftp-%d-%s", block, names[i]), Unit: "MB/s", Ours: values[0], Peer: names[i], Value: values[i],
+				rows = append(rows, bench.Row{Name: fmt.Sprintf("tftp-%d-%s", block, names[i]), Unit: "MB/s", Ours: values[0], Peer: names[i], Value: values[i],
 					Ratio: values[0] / values[i], Bar: bar, Note: "one client, atftp, one block per ACK"})
 			}
 		}
@@ -233,8 +234,8 @@ func tftpSpeed(ctx context.Context, p pair, server string, block int) (float64, 
 
 // benchMemory loads us with 64 machines at once, half by TFTP and half by HTTP, and reads
 // the most memory that was ever resident.
-func benchMemory(ctx context.Context) ([]Row, error) {
-	return withFiles(ctx, "mem", func(ctx context.Context, b fileBed) ([]Row, error) {
+func benchMemory(ctx context.Context) ([]bench.Row, error) {
+	return withFiles(ctx, "mem", func(ctx context.Context, b fileBed) ([]bench.Row, error) {
 		var all sync.WaitGroup
 		errs := make(chan error, memoryClients)
 		for i := range memoryClients {
@@ -267,7 +268,7 @@ func benchMemory(ctx context.Context) ([]Row, error) {
 			return nil, fmt.Errorf("read VmHWM: %w", err)
 		}
 		mb := kb * 1024 / 1e6
-		return []Row{{Name: "memory-64-clients", Unit: "MB", Ours: mb, Peer: "limit", Value: memoryLimit, Ratio: memoryLimit / mb, Bar: 1,
+		return []bench.Row{{Name: "memory-64-clients", Unit: "MB", Ours: mb, Peer: "limit", Value: memoryLimit, Ratio: memoryLimit / mb, Bar: 1,
 			Note: "most ever resident (VmHWM) of TFTP and HTTP with 32 clients each at once; DHCP is not in this process"}}, nil
 	})
 }
@@ -287,7 +288,7 @@ func turns(ctx context.Context, one func(ctx context.Context, server int) (float
 	}
 	var medians []float64
 	for _, v := range values {
-		medians = append(medians, median(v))
+		medians = append(medians, bench.Median(v))
 	}
 	return medians, nil
 }

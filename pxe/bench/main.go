@@ -12,11 +12,13 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+
+	"firstlight.dev/firstlight/assets/bench"
 )
 
 // benches is all there is to measure, in the order of the rows.
-func benches() []bench {
-	return []bench{
+func benches() []subject {
+	return []subject{
 		{"dhcp", benchDHCP},
 		{"http", benchHTTP},
 		{"tftp", benchTFTP},
@@ -24,10 +26,10 @@ func benches() []bench {
 	}
 }
 
-// bench measures something and returns its rows. The context ends when the user does.
-type bench struct {
+// subject is something to measure. The context ends when the user does.
+type subject struct {
 	name string
-	run  func(context.Context) ([]Row, error)
+	run  func(context.Context) ([]bench.Row, error)
 }
 
 func main() {
@@ -59,10 +61,7 @@ func measure(ctx context.Context, names []string) error {
 		if err != nil {
 			return fmt.Errorf("measure %s: %w", b.name, err)
 		}
-		for _, r := range rows {
-			fmt.Println(r)
-		}
-		if err := writeRows("build/bench", b.name, rows); err != nil {
+		if err := bench.Write(os.Stdout, bench.Dir, b.name, rows); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/image/lab/native"
 )
 
@@ -26,30 +26,6 @@ const runs = 5
 
 // last is the stage after which Kubernetes can be used.
 const last = "system-pods"
-
-// row is one figure beside its bar; ratio is how many times better than the bar it is.
-type row struct {
-	Name  string  `json:"name"`
-	Unit  string  `json:"unit"`
-	Ours  float64 `json:"ours"`
-	Peer  string  `json:"peer,omitempty"`
-	Value float64 `json:"peer_value,omitempty"`
-	Ratio float64 `json:"ratio,omitempty"`
-	Bar   float64 `json:"bar,omitempty"`
-	Note  string  `json:"note"`
-}
-
-func (r row) String() string {
-	if r.Peer == "" {
-		return fmt.Sprintf("%s ours=%.4g %s\n  note: %s", r.Name, r.Ours, r.Unit, r.Note)
-	}
-	verdict := "ok"
-	if r.Ratio < r.Bar {
-		verdict = "short"
-	}
-	return fmt.Sprintf("%s ours=%.4g %s peer=%s:%.4g %s ratio=%.2f bar=>=%g %s\n  note: %s",
-		r.Name, r.Ours, r.Unit, r.Peer, r.Value, r.Unit, r.Ratio, r.Bar, verdict, r.Note)
-}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -171,33 +147,17 @@ func report(f *figures) error {
 	}
 	note := fmt.Sprintf("median of %d; native, in namespaces; etcd syncs; load of the machine at the end %s", runs, strings.Fields(string(load))[0])
 	bars := map[string]float64{"plan-to-node-ready": 15, "again-plan-to-" + last: 1}
-	var rows []row
+	var rows []bench.Row
 	for _, name := range f.order {
 		if v := f.seconds[name]; v != nil {
-			r := row{Name: "kube/" + name, Unit: "s", Ours: median(v), Note: note}
+			r := bench.Row{Name: "kube/" + name, Unit: "s", Ours: bench.Median(v), Note: note}
 			if bar := bars[name]; bar > 0 {
-				r.Peer, r.Value, r.Ratio, r.Bar = "bar", bar, bar/r.Ours, 1
+				r = r.Less("bar", bar, 1)
 			}
 			rows = append(rows, r)
 			continue
 		}
-		rows = append(rows, row{Name: "kube/" + name, Unit: "MiB", Ours: median(f.memory[name]), Note: "resident right after the second run; pages of the shared program count in each"})
+		rows = append(rows, bench.Row{Name: "kube/" + name, Unit: "MiB", Ours: bench.Median(f.memory[name]), Note: "resident right after the second run; pages of the shared program count in each"})
 	}
-	for _, r := range rows {
-		fmt.Println(r)
-	}
-	text, err := json.MarshalIndent(rows, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll("build/bench", 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile("build/bench/kube.json", append(text, '\n'), 0o644)
-}
-
-// median of a non-empty list.
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+	return bench.Write(os.Stdout, bench.Dir, "kube", rows)
 }
