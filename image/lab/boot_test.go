@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,6 +130,80 @@ func TestDamagedRoot(t *testing.T) {
 	see(t, m, lineNoStart) // and again: it keeps trying
 }
 
+// TestDamageWhileRunning changes one byte that nothing reads before the system runs: in the
+// daemon's program. The screen says so again and again, and the machine still obeys.
+func TestDamageWhileRunning(t *testing.T) {
+	image := copyImage(t, needImage(t, "qemu-all"))
+	flipByte(t, image, appendedData(t, image))
+	m := newMachine(t, lab.Config{Disks: []lab.Disk{{Image: image, Bus: lab.USB, Bytes: 4 * gib}}})
+	startsFrom(t, m)
+	see(t, m, lineDamaged)
+	see(t, m, "write the stick again with `firstlight flash`")
+	see(t, m, lineDamaged)
+	powerOff(t, m)
+}
+
+// TestBuses starts the stick from every other bus and firmware than the tests above do.
+func TestBuses(t *testing.T) {
+	image := needImage(t, "qemu-all")
+	for _, c := range []struct {
+		name     string
+		firmware lab.Firmware
+		bus      lab.Bus
+		device   string
+	}{
+		{"bios-ahci", lab.BIOS, lab.AHCI, "/dev/sda"},
+		{"uefi-ahci", lab.UEFI, lab.AHCI, "/dev/sda"},
+		{"uefi-nvme", lab.UEFI, lab.NVMe, "/dev/nvme0n1"},
+		{"uefi-virtio", lab.UEFI, lab.Virtio, "/dev/vda"},
+		{"bios-usb2", lab.BIOS, lab.EHCI, "/dev/sda"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMachine(t, lab.Config{Firmware: c.firmware, Disks: []lab.Disk{{Image: image, Bus: c.bus, Bytes: 4 * gib}}})
+			assert.Contains(t, startsFrom(t, m).line, c.device)
+			assert.Contains(t, see(t, m, lineData), c.device)
+			see(t, m, lineUp)
+			powerOff(t, m)
+			t.Logf("%s of processor time", m.CPU().Round(time.Second))
+		})
+	}
+}
+
+// TestFlashed writes a stick with `firstlight flash`, larger than the image, and starts it
+// and a stick that is exactly as large as the image, by BIOS.
+func TestFlashed(t *testing.T) {
+	image := needImage(t, "qemu-all")
+	dir := t.TempDir()
+	command := filepath.Join(dir, "firstlight")
+	out, err := exec.Command("go", "build", "-o", command, "../../cmd/firstlight").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	info, err := os.Stat(image)
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, c := range []struct {
+		name, storage string
+		bytes         int64
+	}{{"larger", lineData, 4 * gib}, {"exactly as large", lineNoRoom, info.Size()}} {
+		t.Run(c.name, func(t *testing.T) {
+			medium := filepath.Join(t.TempDir(), "medium")
+			f, err := os.Create(medium)
+			require.NoError(t, err)
+			require.NoError(t, errors.Join(f.Truncate(c.bytes), f.Close()))
+			out, err := exec.Command(command, "flash", image, medium, "--force-device", medium).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			t.Logf("flash: %s", lines[len(lines)-1])
+			m := newMachine(t, lab.Config{Disks: []lab.Disk{{Image: medium, Bus: lab.USB, Direct: true}}})
+			id := startsFrom(t, m)
+			assert.False(t, seen[id.disk], "two sticks of one image have one GUID")
+			seen[id.disk] = true
+			see(t, m, c.storage)
+			see(t, m, lineUp)
+			powerOff(t, m)
+		})
+	}
+}
+
 // TestTwoSticks puts two sticks with the same content and their own GUIDs into one
 // machine, as NVMe and as virtio disks, and starts each of them.
 func TestTwoSticks(t *testing.T) {
@@ -154,34 +231,6 @@ func TestTwins(t *testing.T) {
 	require.NoError(t, m.Start(t.Context()))
 	see(t, m, "two disks hold an ESP with the same GUID")
 	see(t, m, "pull one of the two sticks")
-}
-
-// BenchmarkBoot measures a second boot, by BIOS from USB, to the daemon's start: wall
-// time as the console shows it and QEMU's processor time.
-func BenchmarkBoot(b *testing.B) {
-	image := needImage(b, "qemu-all")
-	m := newMachine(b, lab.Config{Disks: []lab.Disk{{Image: image, Bus: lab.USB, Bytes: 4 * gib}}})
-	require.NoError(b, m.Start(b.Context()))
-	see(b, m, lineUp)
-	powerOff(b, m)
-	first := m.CPU()
-	stages := map[string]time.Duration{}
-	for b.Loop() {
-		began := time.Now()
-		require.NoError(b, m.Start(b.Context()))
-		for _, line := range []string{lineInit, lineStarts, lineSystemd, lineData, lineUp} {
-			see(b, m, line)
-			stages[line] += time.Since(began)
-		}
-		require.NoError(b, m.Kill())
-	}
-	n := float64(b.N)
-	b.ReportMetric(stages[lineInit].Seconds()/n, "s-to-init")
-	b.ReportMetric(stages[lineStarts].Seconds()/n, "s-to-root")
-	b.ReportMetric(stages[lineSystemd].Seconds()/n, "s-to-systemd")
-	b.ReportMetric(stages[lineData].Seconds()/n, "s-to-data")
-	b.ReportMetric(stages[lineUp].Seconds()/n, "s-to-up")
-	b.ReportMetric((m.CPU()-first).Seconds()/n, "cpu-s/boot")
 }
 
 // needImage skips unless tests of this kind are asked for and gives the image's path.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/image/disk/gpt"
 )
 
 // What tests do to an image before they boot it.
@@ -73,6 +73,20 @@ func rootData(t *testing.T, image string) (at, size int64) {
 	require.NoError(t, err)
 	require.Equal(t, "hsqs", string(head[:4]))
 	return p.Offset(), int64(binary.LittleEndian.Uint64(head[40:]))
+}
+
+// appendedData is a place in the daemon's program, in the image: what was appended to the
+// squashfs lies right before its inode table (byte 64 of the superblock says where), and a
+// file's last bytes, the program's variables, come last.
+func appendedData(t *testing.T, image string) int64 {
+	p := partition(t, image, stick.PartitionRootA)
+	f, err := os.Open(image)
+	require.NoError(t, err)
+	defer f.Close()
+	head := make([]byte, 96)
+	_, err = f.ReadAt(head, p.Offset())
+	require.NoError(t, err)
+	return p.Offset() + int64(binary.LittleEndian.Uint64(head[64:])) - 1024
 }
 
 // inESP returns the image's offset of text on the ESP, where is agrees; files there are
