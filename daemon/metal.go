@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -198,6 +199,13 @@ func (m *metal) nodes() ([]metal3.Handover, error) {
 		return nil, err
 	}
 	a := metal3.Appliance{Addr: m.addr(), Images: images, Key: access, HostKey: m.keys.Host, Hash: m.hash, CA: authority.PEM()}
+	nics, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list this machine's NICs: %w", err)
+	}
+	for _, nic := range nics {
+		a.MACs = append(a.MACs, nic.HardwareAddr.String())
+	}
 	s := m.site()
 	var all []metal3.Handover
 	for _, n := range s.Nodes {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +46,7 @@ type Appliance struct {
 	HostKey func(node site.Name) (SSHHostKey, error)       // minted per node and kept, so that the first contact is verified
 	Hash    func(password string) (hash string, err error) // crypt(5) hash; passes a hash through
 	CA      []byte                                         // PEM of the appliance's authority, trusted by every node
+	MACs    []string                                       // of its own NICs, lower case
 }
 
 // SSHHostKey is an ed25519 pair: OpenSSH private key and authorized_keys form.
@@ -55,7 +58,8 @@ type Handover struct {
 	User    *corev1.Secret // <name>-user-data: cloud-init's user data
 	Network *corev1.Secret // <name>-network-data: OpenStack network data
 	Host    *metal3api.BareMetalHost
-	Need    int64 // bytes of the image on the disk; 0: not known
+	Need    int64  // bytes of the image on the disk; 0: not known
+	Own     string // a MAC of the node that is one of the appliance's; "": none
 }
 
 // Node turns one node of a site with its defaults filled in into objects. The error names
@@ -79,6 +83,7 @@ func Node(s *site.Site, n site.Node, a Appliance) (Handover, error) {
 	labels[LabelSite] = string(s.Name)
 	h := Handover{
 		Need:    image.Size,
+		Own:     own(n, a.MACs),
 		User:    secret(s, name, "-user-data", map[string]string{"userData": user}),
 		Network: secret(s, name, "-network-data", map[string]string{"networkData": network}),
 		Host: &metal3api.BareMetalHost{
@@ -112,6 +117,16 @@ func Node(s *site.Site, n site.Node, a Appliance) (Handover, error) {
 		}
 	}
 	return h, nil
+}
+
+// own is the first MAC of a node that the appliance has itself.
+func own(n site.Node, macs []string) string {
+	for _, mac := range withBoot(n) {
+		if slices.Contains(macs, strings.ToLower(string(mac))) {
+			return string(mac)
+		}
+	}
+	return ""
 }
 
 func secret(s *site.Site, node, suffix string, data map[string]string) *corev1.Secret {

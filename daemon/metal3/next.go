@@ -32,6 +32,9 @@ const (
 // whether its hints name exactly one disk, and whether that disk is empty.
 func Next(n Handover, have *metal3api.BareMetalHost, rec Record, found Contents) (Step, string) {
 	want := n.Host
+	if n.Own != "" {
+		return StepHold, fmt.Sprintf("its MAC %s is one of this appliance's own, which never installs itself; take the node out of site.yaml or correct its MAC", n.Own)
+	}
 	if have == nil {
 		if rec.Live() {
 			return StepRestore, ""

@@ -5,6 +5,7 @@ import (
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -117,5 +118,22 @@ func TestADiskMustBeLargeEnoughForItsImage(t *testing.T) {
 		if step == StepHold {
 			assert.Equal(t, "its disk /dev/sda has 640 MiB, the image needs 641; name a larger disk with rootDevice in site.yaml", sentence)
 		}
+	}
+}
+
+func TestTheApplianceNeverInstallsItself(t *testing.T) {
+	want := in("")
+	for _, have := range []*metal3api.BareMetalHost{nil, in(metal3api.StateAvailable), in(metal3api.StateProvisioned)} {
+		step, sentence := Next(Handover{Host: want, Own: "52:54:00:00:00:01"}, have, Record{}, Contents{"/dev/sda": {}})
+		assert.Equal(t, StepHold, step)
+		assert.Equal(t, "its MAC 52:54:00:00:00:01 is one of this appliance's own, which never installs itself; take the node out of site.yaml or correct its MAC", sentence)
+	}
+	s := loadSite(t, []byte(`nodes: [{name: a, macs: ["52:54:00:AA:00:01"]}, {name: b, macs: ["52:54:00:aa:00:02"]}]`))
+	appliance := testAppliance()
+	appliance.MACs = []string{"52:54:00:aa:00:01"}
+	for i, want := range []string{"52:54:00:aa:00:01", ""} {
+		h, err := Node(s, s.Nodes[i], appliance)
+		require.NoError(t, err)
+		assert.Equal(t, want, h.Own)
 	}
 }

@@ -65,11 +65,12 @@ func (r *room) installed(box *rack.Box) {
 	r.provisioned()
 	r.agree()
 	assert.Contains(r.t, r.run("openstack", "baremetal", "node", "show", "metal3~node1", "-f", "json", "-c", "parent_node"), `"parent_node": null`, "a PATCH made the node its own parent")
-	log := r.ssh("hostname; uname -r; cloud-init status --wait; ip -br addr; df -h /; timedatectl show -p NTP")
+	log := r.ssh("hostname; uname -r; cloud-init status --wait; ip -br addr; df -h /; sudo cloud-init schema --system; cat /var/lib/cloud/data/result.json")
 	r.t.Logf("logged in after %s:\n%s", time.Since(began).Round(time.Second), log)
 	assert.Contains(r.t, log, "node1\n")
 	assert.Contains(r.t, log, "status: done")
 	assert.Contains(r.t, log, "172.22.0.150/24")
+	assert.NotContains(r.t, log, "Invalid", "cloud-init does not know all that it was told")
 	r.t.Logf("what its BMC was told: %s", strings.Join(box.BMC().Writes(), ", "))
 }
 
