@@ -88,17 +88,26 @@ func step(name string, priority int) object {
 	return object{"step": name, "priority": priority, "interface": "deploy", "reboot_requested": false, "abortable": true}
 }
 
-// stepped runs a step of cleaning or deployment; those that erase are written down as writes.
+// stepped runs a step of cleaning or deployment. Since the conductor's own step write_image is carried
+// out by the agent's of the same name, the image and its config drive are that step's arguments.
 func (a *agent) stepped(kind string) func(context.Context, asked) (any, *failed) {
-	return func(_ context.Context, p asked) (any, *failed) {
-		var s struct{ Step string }
+	return func(ctx context.Context, p asked) (any, *failed) {
+		var s struct {
+			Step string
+			Args asked
+		}
 		if err := json.Unmarshal(p.Step, &s); err != nil {
 			return nil, &failed{"InvalidContentError", 400, "Invalid request body", err.Error()}
 		}
-		if strings.HasPrefix(s.Step, "erase_devices") {
+		var result any
+		var err *failed
+		switch {
+		case s.Step == "write_image":
+			result, err = a.prepareImage(ctx, s.Args)
+		case strings.HasPrefix(s.Step, "erase_devices"):
 			a.host.erase()
 		}
-		return object{kind + "_result": nil, kind + "_step": p.Step}, nil
+		return object{kind + "_result": result, kind + "_step": p.Step}, err
 	}
 }
 

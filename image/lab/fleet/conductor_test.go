@@ -224,11 +224,13 @@ func (a *appliance) command(t *testing.T, h *fleet.Host, name string, params any
 	return last
 }
 
-// imageInfo is what the conductor says of the appliance's image.
-func (a *appliance) imageInfo(sum string) map[string]any {
-	return map[string]any{"image_info": map[string]any{
-		"id": "1", "urls": []string{a.boot.URL + "/image.raw"}, "os_hash_algo": "sha256", "os_hash_value": sum, "disk_format": "raw",
-	}, "configdrive": "H4sI"}
+// write gives the command by which a conductor has an image written.
+func (a *appliance) write(t *testing.T, h *fleet.Host, id, sum string) answer {
+	t.Helper()
+	return a.command(t, h, "deploy.execute_deploy_step", map[string]any{"step": map[string]any{"step": "write_image", "interface": "deploy", "args": map[string]any{
+		"image_info": map[string]any{
+			"id": id, "urls": []string{a.boot.URL + "/image.raw"}, "os_hash_algo": "sha256", "os_hash_value": sum, "disk_format": "raw",
+		}, "configdrive": "H4sI"}}})
 }
 
 func (a *appliance) sum() string {

@@ -34,7 +34,7 @@ func TestAHostIsInspectedAndInstalled(t *testing.T) {
 	assert.Contains(t, a.posted[0]["inventory"].(map[string]any)["interfaces"].([]any)[0], "mac_address")
 	assert.Zero(t, h.Counters().DiskWrites, "a disk was written before anybody asked for it")
 
-	assert.Equal(t, "SUCCEEDED", a.command(t, h, "standby.prepare_image", a.imageInfo(a.sum())).Status)
+	assert.Equal(t, "SUCCEEDED", a.write(t, h, "1", a.sum()).Status)
 	assert.Contains(t, a.command(t, h, "standby.get_partition_uuids", map[string]any{}).Result, "root uuid")
 	assert.Equal(t, []fleet.Disk{{Name: "/dev/sda", Serial: "DISK1", Size: 480 << 30, Image: a.sum(), Drive: true, Writes: 1}}, h.Disks())
 
@@ -76,15 +76,13 @@ func TestTheDiskThatTheHintsNameIsWritten(t *testing.T) {
 	netboot(t, h)
 	hints := map[string]any{"properties": map[string]any{"root_device": map[string]any{"serial": "s== B"}}}
 	a.command(t, h, "deploy.get_deploy_steps", map[string]any{"node": hints})
-	assert.Equal(t, "SUCCEEDED", a.command(t, h, "standby.prepare_image", a.imageInfo(a.sum())).Status)
+	assert.Equal(t, "SUCCEEDED", a.write(t, h, "1", a.sum()).Status)
 	assert.Equal(t, "data", h.Disks()[0].Image)
 	assert.Equal(t, a.sum(), h.Disks()[1].Image)
 
 	hints["properties"] = map[string]any{"root_device": map[string]any{"serial": "s== C"}}
 	a.command(t, h, "deploy.get_deploy_steps", map[string]any{"node": hints})
-	info := a.imageInfo(a.sum())
-	info["image_info"].(map[string]any)["id"] = "2"
-	none := a.command(t, h, "standby.prepare_image", info)
+	none := a.write(t, h, "2", a.sum())
 	assert.Equal(t, "FAILED", none.Status)
 	assert.Contains(t, none.Error.Details, "no suitable device")
 }
@@ -107,7 +105,7 @@ func TestAnImageOfAnotherDigestIsNotInstalled(t *testing.T) {
 			if sum == "" {
 				sum = a.sum()
 			}
-			failed := a.command(t, h, "standby.prepare_image", a.imageInfo(sum))
+			failed := a.write(t, h, "1", sum)
 			assert.Equal(t, "FAILED", failed.Status)
 			assert.Equal(t, "ImageChecksumError", failed.Error.Type)
 			assert.Contains(t, failed.Error.Details, "Image failed to verify against checksum")

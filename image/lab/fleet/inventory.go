@@ -1,5 +1,7 @@
 package fleet
 
+import "fmt"
+
 // inventory is what the agent finds in the host (ironic-python-agent, collectors "default").
 func (h *Host) inventory() object {
 	disks := []object{}
@@ -14,7 +16,8 @@ func (h *Host) inventory() object {
 		first = disks[0]
 	}
 	nic := object{
-		"name": "eth0", "mac_address": h.MAC, "ipv4_address": h.address.String(), "ipv6_address": nil, "has_carrier": true, "lldp": nil,
+		// Ironic passes over NICs with a loopback address, so it is told another one (RFC 5737).
+		"name": "eth0", "mac_address": h.MAC, "ipv4_address": fmt.Sprintf("198.51.100.%d", h.index%256), "ipv6_address": nil, "has_carrier": true, "lldp": nil,
 		"vendor": "0x8086", "product": "0x1572", "client_id": nil, "biosdevname": nil, "speed_mbps": 10000,
 	}
 	return object{

@@ -1,0 +1,118 @@
+package drill_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab/drill"
+	"firstlight.dev/firstlight/image/lab/fleet"
+	"firstlight.dev/firstlight/image/lab/native"
+)
+
+// Kind is what FIRSTLIGHT_TEST must contain, beside native, for the drills that take minutes.
+const kind = "fleet"
+
+func need(t *testing.T) {
+	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), kind) {
+		t.Skip("provisions fake servers for minutes; set FIRSTLIGHT_TEST=native," + kind)
+	}
+}
+
+// start makes an appliance with n servers, as they are plugged in.
+func start(t *testing.T, name string, n int, patience time.Duration) (context.Context, *drill.Drill) {
+	t.Helper()
+	root := native.Need(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	programs, err := native.BuildPrograms(ctx, t.TempDir())
+	require.NoError(t, err)
+	d, err := drill.Start(ctx, drill.Config{Name: name, Dir: t.TempDir(), Root: root, Programs: programs, Log: t.Output(), Fleet: fleet.Config{Hosts: n}})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("firstlightd, the end of its log:\n%s", end(d.Bed.Log("firstlightd.service"), 8000))
+			t.Logf("operator:\n%s", d.Logs("manager", 6000))
+			t.Logf("ironic:\n%s", d.Logs("ironic", 8000))
+			for _, h := range d.Fleet.Hosts()[:min(n, 8)] {
+				t.Logf("%s: %s %+v\n%s", h.Name, h.State(), h.Counters(), events(h))
+			}
+		}
+		assert.NoError(t, d.Close())
+	})
+	return ctx, d
+}
+
+func end(s string, n int) string { return s[max(0, len(s)-n):] }
+
+func events(h *fleet.Host) string {
+	var out strings.Builder
+	for _, e := range h.Events() {
+		fmt.Fprintf(&out, "  %s %s\n", e.At.Format("15:04:05"), e.What)
+	}
+	return out.String()
+}
+
+// follow waits until the hosts are as wanted and prints when the last was first seen in each state.
+func follow(t *testing.T, ctx context.Context, d *drill.Drill, began time.Time, wanted func(map[string]metal3api.BareMetalHost) bool) map[string]time.Duration {
+	t.Helper()
+	phases, err := d.Follow(ctx, began, wanted)
+	require.NoError(t, err)
+	return phases
+}
+
+// run runs a command on the appliance's shell.
+func run(t *testing.T, ctx context.Context, d *drill.Drill, name string, args ...string) string {
+	t.Helper()
+	out, err := d.Bed.Run(ctx, name, args...)
+	require.NoError(t, err)
+	return out
+}
+
+// provision brings n hosts into service.
+func provision(t *testing.T, ctx context.Context, d *drill.Drill, n int) {
+	t.Helper()
+	began := time.Now()
+	require.NoError(t, d.Begin(ctx, d.Fleet.Site("eth0", drill.OS(drill.ImageA, drill.Sum(drill.ImageA)))))
+	_, err := d.Bed.Await(ctx, "site-handed-over", t.Output())
+	require.NoError(t, err)
+	t.Logf("site handed over after %.0f s", time.Since(began).Seconds())
+	handed := time.Now()
+	phases := follow(t, ctx, d, handed, drill.All(n, metal3api.StateProvisioned))
+	t.Logf("%d hosts provisioned %.0f s after they were handed over; last host in each phase: %v", n, time.Since(handed).Seconds(), phases)
+	onDisk(t, d, drill.ImageA)
+}
+
+// onDisk checks that every host has the image on its disk and runs it.
+func onDisk(t *testing.T, d *drill.Drill, image string) {
+	t.Helper()
+	for _, h := range d.Fleet.Hosts() {
+		disk := h.Disks()[0]
+		assert.Equal(t, drill.Sum(image), disk.Image, h.Name)
+		assert.True(t, disk.Drive, "%s has no config drive", h.Name)
+		assert.Equal(t, fleet.OnDisk, h.State(), h.Name)
+	}
+}
+
+func TestOneHost(t *testing.T) {
+	need(t)
+	ctx, d := start(t, "one", 1, 20*time.Minute)
+	provision(t, ctx, d, 1)
+	t.Log("\n" + run(t, ctx, d, "kubectl", "get", "bmh", "-A"))
+	t.Logf("%+v\n%s", d.Fleet.Total(), events(d.Fleet.Hosts()[0]))
+}
+
+func TestTenHosts(t *testing.T) {
+	need(t)
+	ctx, d := start(t, "ten", 10, 30*time.Minute)
+	provision(t, ctx, d, 10)
+	t.Logf("%+v", d.Fleet.Total())
+}

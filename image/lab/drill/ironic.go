@@ -1,0 +1,63 @@
+package drill
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// Node is what Ironic thinks of a host.
+type Node struct {
+	UUID  string `json:"uuid"`
+	Name  string `json:"name"` // metal3~NAME, as the operator names it
+	State string `json:"provision_state"`
+	Power string `json:"power_state"`
+	Error string `json:"last_error"`
+}
+
+// Nodes asks Ironic for its nodes, with the appliance's own password and root; by the host's name.
+func (d *Drill) Nodes(ctx context.Context) (map[string]Node, error) {
+	root, err := os.ReadFile(d.Bed.Kept("/var/lib/firstlight/ca/ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	credentials, err := os.ReadFile(d.Bed.Kept("/var/lib/firstlight/secret/ironic.credentials"))
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	password, _, _ := strings.Cut(string(credentials), "\n")
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(root)
+	c := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		DialContext: dial(d.Bed.PID()), DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+Address+":6385/v1/nodes?fields=uuid,name,provision_state,power_state,last_error", nil)
+	if err != nil {
+		return nil, err
+	}
+	request.SetBasicAuth("firstlight", password)
+	request.Header.Set("X-OpenStack-Ironic-API-Version", "1.81")
+	response, err := c.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("list nodes: %s", response.Status)
+	}
+	var list struct{ Nodes []Node }
+	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	nodes := map[string]Node{}
+	for _, n := range list.Nodes {
+		nodes[strings.TrimPrefix(n.Name, "metal3~")] = n
+	}
+	return nodes, nil
+}
