@@ -18,7 +18,6 @@ import (
 	"firstlight.dev/firstlight/image/lab/fleet"
 	"firstlight.dev/firstlight/image/lab/native"
 	"firstlight.dev/firstlight/image/lab/netns"
-	"firstlight.dev/firstlight/image/lab/rack"
 )
 
 // The appliance's address and what it serves.
@@ -79,8 +78,12 @@ func (d *Drill) power(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := rack.Cable(ctx, bed); err != nil {
-		return errors.Join(err, bed.Close())
+	// The provisioning NIC needs a cable with something at its other end. The servers are not there: they
+	// have addresses of their own in the bed's network, because fifty of them shall cost little.
+	for _, args := range []string{"link add eth0 type veth peer name far0", "link set far0 up", "link set eth0 up"} {
+		if _, err := bed.Run(ctx, "ip", strings.Fields(args)...); err != nil {
+			return errors.Join(err, bed.Close())
+		}
 	}
 	d.Bed, d.api = bed, newAPI(bed)
 	return nil

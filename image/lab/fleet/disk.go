@@ -132,7 +132,27 @@ func (h *Host) choose(node json.RawMessage) (string, error) {
 }
 
 // begin is the first byte that is written to a disk: what was on it is gone.
-func (h *Host) begin(disk string) { h.change(disk, Disk{}) }
+func (h *Host) begin(disk string) { h.change(disk, []string{"data of an unknown kind"}) }
+
+// erase wipes every disk.
+func (h *Host) erase() {
+	for _, d := range h.Disks() {
+		h.change(d.Name, nil)
+	}
+}
+
+// change writes to a disk, so that no image is whole on it any more.
+func (h *Host) change(disk string, holds []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.disks {
+		if h.disks[i].Name == disk {
+			h.disks[i].Image, h.disks[i].Drive, h.disks[i].Holds = "", false, holds
+			h.disks[i].Writes++
+			h.seen.DiskWrites++
+		}
+	}
+}
 
 // wrote is the end of a whole image.
 func (h *Host) wrote(disk, sum string, drive bool) {
@@ -140,26 +160,7 @@ func (h *Host) wrote(disk, sum string, drive bool) {
 	defer h.mu.Unlock()
 	for i := range h.disks {
 		if h.disks[i].Name == disk {
-			h.disks[i].Image, h.disks[i].Drive = sum, drive
-		}
-	}
-}
-
-// erase wipes every disk.
-func (h *Host) erase() {
-	for _, d := range h.Disks() {
-		h.change(d.Name, Disk{})
-	}
-}
-
-func (h *Host) change(disk string, to Disk) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for i := range h.disks {
-		if h.disks[i].Name == disk {
-			h.disks[i].Image, h.disks[i].Drive = to.Image, to.Drive
-			h.disks[i].Writes++
-			h.seen.DiskWrites++
+			h.disks[i].Image, h.disks[i].Drive, h.disks[i].Holds = sum, drive, []string{"gpt", "vfat", "ext4"}
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestAHostIsInspectedAndInstalled(t *testing.T) {
 
 	assert.Equal(t, "SUCCEEDED", a.write(t, h, "1", a.sum()).Status)
 	assert.Contains(t, a.command(t, h, "standby.get_partition_uuids", map[string]any{}).Result, "root uuid")
-	assert.Equal(t, []fleet.Disk{{Name: "/dev/sda", Serial: "DISK1", Size: 480 << 30, Image: a.sum(), Drive: true, Writes: 1}}, h.Disks())
+	assert.Equal(t, []fleet.Disk{{Name: "/dev/sda", Serial: "DISK1", Size: 480 << 30, Image: a.sum(), Drive: true, Holds: []string{"gpt", "vfat", "ext4"}, Writes: 1}}, h.Disks())
 
 	a.command(t, h, "standby.power_off", map[string]any{})
 	eventually(t, h, "still on", func() bool { return h.State() == fleet.Off })

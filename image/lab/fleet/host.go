@@ -84,9 +84,10 @@ func (c Counters) plus(o Counters) Counters {
 type Disk struct {
 	Name   string // /dev/sda
 	Serial string
-	Size   int64  // bytes
-	Image  string // sha256 of the whole image that was written last; "" if none was, or not to its end
-	Drive  bool   // a config drive is beside it
+	Size   int64    // bytes
+	Image  string   // sha256 of the whole image that was written last; "" if none was, or not to its end
+	Drive  bool     // a config drive is beside it
+	Holds  []string // what the collector sees on it: tables, file systems (libblkid's names); nil: blank
 	Writes int
 }
 

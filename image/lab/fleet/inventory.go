@@ -2,10 +2,12 @@ package fleet
 
 import "fmt"
 
-// inventory is what the agent finds in the host (ironic-python-agent, collectors "default").
+// inventory is what the agent finds in the host: what ironic-python-agent's collector "default" tells, and
+// the appliance's own (overlays/ramdisk) of what lies on the disks.
 func (h *Host) inventory() object {
-	disks := []object{}
+	disks, contents := []object{}, object{}
 	for _, d := range h.Disks() {
+		contents[d.Name] = append([]string{}, d.Holds...)
 		disks = append(disks, object{
 			"name": d.Name, "model": "IMAGINARY DISK", "size": d.Size, "rotational": false, "serial": d.Serial, "vendor": "FIRSTLIT",
 			"wwn": nil, "wwn_with_extension": nil, "wwn_vendor_extension": nil, "hctl": "0:0:0:0", "by_path": nil, "logical_sectors": 512, "physical_sectors": 4096,
@@ -27,7 +29,7 @@ func (h *Host) inventory() object {
 			"system_vendor": object{"manufacturer": manufacturer, "product_name": model, "serial_number": h.serial(), "firmware": object{"vendor": manufacturer, "version": "1.0", "build_date": "01/01/2026"}},
 			"boot":          object{"current_boot_mode": "uefi", "pxe_interface": h.MAC}, "hostname": h.Name, "bmc_address": "0.0.0.0", "bmc_v6address": "::/0", "bmc_mac": nil,
 		},
-		"root_disk": first, "boot_interface": h.MAC, "error": nil,
-		"configuration": object{"collectors": []string{"default"}, "managers": []object{{"name": "generic_hardware_manager", "version": "1.2"}}},
+		"firstlight_disks": contents, "root_disk": first, "boot_interface": h.MAC, "error": nil,
+		"configuration": object{"collectors": []string{"default", "contents"}, "managers": []object{{"name": "generic_hardware_manager", "version": "1.2"}}},
 	}
 }
