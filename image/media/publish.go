@@ -12,7 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
+	"sort"
 	"syscall"
 
 	"github.com/klauspost/compress/zstd"
@@ -181,15 +181,18 @@ func (c *chunk) read(f *os.File, zeros []byte) error {
 	return err
 }
 
-// digestIn fills in the digests of the ranges that lie in the image's stretch data at at.
+// digestIn fills in the digests of the ranges that lie in the image's stretch data at at. Of
+// other ranges it looks at what nobody writes.
 func (b Bmap) digestIn(at int64, data []byte) {
-	i, _ := slices.BinarySearchFunc(b.Ranges, at, func(r Range, at int64) int { return int(r.First*b.BlockSize - at) })
-	for ; i < len(b.Ranges); i++ {
-		e := b.Extent(b.Ranges[i])
-		if e.Start >= at+int64(len(data)) {
+	first := sort.Search(len(b.Ranges), func(i int) bool { return b.Ranges[i].First*b.BlockSize >= at })
+	for i := first; i < len(b.Ranges); i++ {
+		r := &b.Ranges[i]
+		start := r.First*b.BlockSize - at
+		if start >= int64(len(data)) {
 			return
 		}
-		sum := sha256.Sum256(data[e.Start-at : e.End-at])
-		b.Ranges[i].SHA256 = hex.EncodeToString(sum[:])
+		end := min((r.Last+1)*b.BlockSize-at, int64(len(data)))
+		sum := sha256.Sum256(data[start:end])
+		r.SHA256 = hex.EncodeToString(sum[:])
 	}
 }
