@@ -63,8 +63,14 @@ bench-image: ## Measure rebuilds, sizes and a boot (needs a built image; minutes
 	@scripts/deps build test
 	$(GO) run ./image/bench $(if $(COLD),-cold)
 
+.PHONY: bench-rack
+bench-rack: ## Measure a rack of one, two and three nodes from power on to its end (needs a built image; hours)
+	@scripts/deps lab
+	@$(MAKE) --no-print-directory build
+	$(GO) run ./image/lab/desk/bench
+
 .PHONY: bench
-bench: bench-pxe bench-kube bench-image ## All measurements; rows to the screen and to build/bench
+bench: bench-pxe bench-kube bench-image bench-rack ## All measurements; rows to the screen and to build/bench
 
 .PHONY: deps
 deps: ## Install the Debian packages that building and testing need

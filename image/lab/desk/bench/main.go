@@ -1,0 +1,113 @@
+// Command bench measures the rack: one, two and three blank nodes, each rack from power on to
+// its end, with the command that people use. It prints how long each phase took and a row per
+// figure, and writes build/bench/rack.json. It takes hours.
+//
+// The bar for two and three nodes is what the same machine needs for one: whatever they take
+// longer than that, beyond the processor time of their emulation, is waited for somewhere.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+
+	"firstlight.dev/firstlight/assets/bench"
+	"firstlight.dev/firstlight/image/lab/desk"
+)
+
+const program = "bin/firstlight"
+
+// most is how many nodes the largest rack has.
+const most = 3
+
+// bar is how much longer than one node any number of them may take.
+const bar = 1.4
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	var rows []bench.Row
+	var one, oneCPU float64
+	for n := 1; n <= most; n++ {
+		spans, err := measure(ctx, n)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("\n%d nodes\n%s\n", n, desk.PhaseTable(spans))
+		whole, cpu := sums(spans)
+		load, err := os.ReadFile("/proc/loadavg")
+		if err != nil {
+			return err
+		}
+		note := "one run; all under emulation on this machine; its load at the end: " + strings.Fields(string(load))[0]
+		name := fmt.Sprintf("rack/%d-nodes", n)
+		wall := bench.Row{Name: name + "-to-end", Unit: "s", Ours: whole, Note: note}
+		if n == 1 {
+			one, oneCPU = whole, cpu
+		} else {
+			wall = wall.Less(fmt.Sprintf("%.1f-times-one-node", bar), bar*one, 1)
+			wall.Note += fmt.Sprintf("; the emulation took %.1f times the processor time of one node", cpu/oneCPU)
+		}
+		rows = append(rows, wall, bench.Row{Name: name + "-cpu", Unit: "s", Ours: cpu, Note: "processor time of all machines of the rack"})
+	}
+	return bench.Write(os.Stdout, bench.Dir, "rack", rows)
+}
+
+// measure brings up a rack, waits for its end, and removes it.
+func measure(ctx context.Context, nodes int) (spans []desk.Span, err error) {
+	dir := fmt.Sprintf("build/bench/rack-%d", nodes)
+	lab := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, program, append([]string{"lab", "--dir", dir}, args...)...)
+		cmd.Stderr = os.Stderr
+		return cmd
+	}
+	defer func() {
+		down := exec.Command(program, "lab", "--dir", dir, "down", "--remove")
+		down.Stderr = os.Stderr
+		err = errors.Join(err, down.Run())
+	}()
+	up := lab("up", "--nodes", fmt.Sprint(nodes), "--wait")
+	up.Stdout = os.Stdout
+	if err := up.Run(); err != nil {
+		return nil, fmt.Errorf("rack of %d nodes: %w", nodes, err)
+	}
+	text, err := lab("status", "-o", "json").Output()
+	if err != nil {
+		return nil, fmt.Errorf("rack of %d nodes: %w", nodes, err)
+	}
+	var s struct {
+		Phases []desk.Span `json:"phases"`
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, fmt.Errorf("rack of %d nodes: read status: %w", nodes, err)
+	}
+	return s.Phases, nil
+}
+
+// sums are the time from power on to the end of the slowest machine, and the processor time of
+// all of them, in seconds.
+func sums(spans []desk.Span) (whole, cpu float64) {
+	each := map[string]float64{}
+	for _, s := range spans {
+		if !s.Open {
+			each[s.Machine] += s.Seconds
+		}
+		cpu += s.CPU
+	}
+	for _, seconds := range each {
+		whole = max(whole, seconds)
+	}
+	return whole, cpu
+}
