@@ -27,6 +27,7 @@ test: deps build ## All that CI runs: installs what it needs, builds the image, 
 
 .PHONY: e2e
 e2e: ## What `make test` leaves out: rarer boots, a server installed, two equal builds (needs build/firstlight.img; an hour)
+	FIRSTLIGHT_TEST=native,fleet $(GO) test -count=1 -timeout 180m -v ./image/lab/drill
 	FIRSTLIGHT_TEST=native,qemu,qemu-all,rack $(GO) test -count=1 -p 1 -timeout 90m -v ./image/lab ./image/lab/rack
 	FIRSTLIGHT_TEST=build $(GO) test -count=1 -timeout 90m -v ./image
 
@@ -63,6 +64,10 @@ bench-image: ## Measure rebuilds, sizes and a boot (needs a built image; minutes
 	@scripts/deps build test
 	$(GO) run ./image/bench $(if $(COLD),-cold)
 
+.PHONY: bench-metal
+bench-metal: ## Measure 1, 10 and 50 fake hosts provisioned by Ironic and Metal3 (needs root and a built image; a quarter of an hour)
+	$(GO) run ./image/lab/drill/bench
+
 .PHONY: bench-rack
 bench-rack: ## Measure a rack of one, two and three nodes from power on to its end (needs a built image; hours)
 	@scripts/deps lab
@@ -70,7 +75,7 @@ bench-rack: ## Measure a rack of one, two and three nodes from power on to its e
 	$(GO) run ./image/lab/desk/bench
 
 .PHONY: bench
-bench: bench-pxe bench-kube bench-image bench-rack ## All measurements; rows to the screen and to build/bench
+bench: bench-pxe bench-kube bench-metal bench-image bench-rack ## All measurements; rows to the screen and to build/bench
 
 .PHONY: deps
 deps: ## Install the Debian packages that building and testing need

@@ -88,6 +88,9 @@ func provision(t *testing.T, ctx context.Context, d *drill.Drill, n int) {
 	handed := time.Now()
 	phases := follow(t, ctx, d, handed, drill.All(n, metal3api.StateProvisioned))
 	t.Logf("%d hosts provisioned %.0f s after they were handed over; last host in each phase: %v", n, time.Since(handed).Seconds(), phases)
+	usage, err := d.Usage(ctx)
+	require.NoError(t, err)
+	t.Logf("since the appliance was switched on: %+v", usage)
 	onDisk(t, d, drill.ImageA)
 }
 
