@@ -19,7 +19,7 @@ const (
 
 	StepImage   Step = "image"   // give it its image: it is installed
 	StepApply   Step = "apply"   // keep its image, apply the rest: addresses, credentials, labels
-	StepRestore Step = "restore" // the API has lost a host in service: create it from its record, paused
+	StepRestore Step = "restore" // the API has lost a host in service: create it from its record, paused, with its status
 	StepResume  Step = "resume"  // it came back as it was: give it to the operator again
 )
 
@@ -43,6 +43,9 @@ func Next(n Handover, have *metal3api.BareMetalHost, rec Record, found Contents)
 	}
 	state := have.Status.Provisioning.State
 	if have.Annotations[annotationPaused] == pausedBy {
+		if state == metal3api.StateNone && rec.Live() {
+			return StepRestore, "" // it was created, and its status not written yet
+		}
 		if err := Resumable(have, rec); err != nil {
 			return StepWait, err.Error()
 		}

@@ -151,6 +151,9 @@ func (s Site) act(ctx context.Context, step Step, n Handover, have *metal3api.Ba
 		if err := s.Client.Create(ctx, h, client.FieldOwner(FieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("restore host %s: %w", n.Host.Name, err)
 		}
+		if err := s.remember(ctx, rec); err != nil {
+			return fmt.Errorf("restore host %s: %w", n.Host.Name, err)
+		}
 	case StepResume:
 		patch := []byte(`{"metadata":{"annotations":{"` + annotationPaused + `":null,"` + annotationStatus + `":null}}}`)
 		if err := s.Client.Patch(ctx, have, client.RawPatch(types.MergePatchType, patch)); err != nil {
@@ -158,6 +161,21 @@ func (s Site) act(ctx context.Context, step Step, n Handover, have *metal3api.Ba
 		}
 	}
 	return nil
+}
+
+// remember writes the status of a host that was just restored. The operator would take it from the
+// annotation, but it looks at no annotation of a paused host; and the host stays paused until the API
+// shows it as it was.
+func (s Site) remember(ctx context.Context, rec Record) error {
+	h := &metal3api.BareMetalHost{}
+	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(&rec.Host), h); err != nil {
+		return err
+	}
+	if h.Annotations[annotationPaused] != pausedBy || h.Status.Provisioning.State != metal3api.StateNone {
+		return nil
+	}
+	h.Status = *rec.Host.Status.DeepCopy()
+	return s.Client.Status().Update(ctx, h)
 }
 
 // keep applies what is not current.
