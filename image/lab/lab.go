@@ -116,4 +116,4 @@ func (c Config) withDefaults() (Config, error) {
 
 // BootDeadline is how long a test may wait for one boot: it only ends hung runs. Under
 // TCG on two busy cores a boot takes several times what it takes alone.
-const BootDeadline = 10 * time.Minute
+const BootDeadline = 30 * time.Minute
