@@ -1,0 +1,142 @@
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"firstlight.dev/firstlight/assets/site"
+)
+
+// collected are files and folders, below the root, that are taken as they are.
+var collected = []string{
+	"/run/firstlight/boot.json", "/run/firstlight/storage.json", "/run/firstlight/damage", "/run/firstlight/wire.json",
+	"/var/lib/firstlight/journal.json", "/var/lib/firstlight/journal.json.unreadable", "/var/lib/firstlight/networks.json",
+	"/var/lib/firstlight/hosts", "/var/lib/firstlight/dhcp",
+	"/var/lib/ironic/log", "/var/log/pods", "/var/log/units",
+	"/etc/os-release", "/etc/machine-id", "/etc/resolv.conf", "/etc/kubernetes/manifests", "/var/lib/kubelet/config.yaml",
+	"/proc/cmdline", "/proc/meminfo", "/proc/mounts", "/proc/uptime", "/proc/loadavg", "/proc/version",
+}
+
+func (c *Collector) files(context.Context) error {
+	for _, place := range collected {
+		top := c.path(place)
+		if _, err := os.Lstat(top); err != nil {
+			c.note("files"+place, "missing: "+err.Error())
+			continue
+		}
+		err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return nil
+			}
+			name := "files/" + strings.TrimPrefix(strings.TrimPrefix(path, c.path("/")), "/")
+			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+				return nil // a link of the kubelet's to a pod that is gone, a socket
+			}
+			return c.file(name, path)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file adds one file; archives are unpacked, because nothing could be hidden inside them.
+func (c *Collector) file(name, path string) error {
+	switch {
+	case strings.HasSuffix(path, ".tar.gz"):
+		return c.archive(name, path)
+	case strings.HasSuffix(path, ".gz"):
+		text, err := unzipped(path)
+		return c.add(strings.TrimSuffix(name, ".gz"), text, err)
+	}
+	text, err := tail(path)
+	if err == nil && !isText(text) {
+		c.note(name, "left out: it is no text")
+		return nil
+	}
+	return c.add(name, text, err)
+}
+
+func unzipped(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(z, fileLimit))
+}
+
+// archive adds the files of a ramdisk's log.
+func (c *Collector) archive(name, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		c.note(name, "missing: "+err.Error())
+		return nil
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		c.note(name, "torn: "+err.Error())
+		return nil
+	}
+	for r := tar.NewReader(z); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			c.note(name, "torn: "+err.Error())
+			return nil
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		// The name comes from a ramdisk: no way out of the folder, nothing that is not printable.
+		inside := strings.Map(func(r rune) rune {
+			if r < ' ' || r > '~' {
+				return '_'
+			}
+			return r
+		}, filepath.Clean("/"+header.Name))
+		text, err := io.ReadAll(io.LimitReader(r, fileLimit))
+		if !isText(text) {
+			c.note(name+inside, "left out: it is no text")
+			continue
+		}
+		if err := c.add(strings.TrimSuffix(name, ".tar.gz")+inside, text, err); err != nil {
+			return err
+		}
+	}
+}
+
+func isText(b []byte) bool { return bytes.IndexByte(b[:min(len(b), 8192)], 0) < 0 }
+
+// site adds the documents with their secrets hidden. One that has mistakes is added as it
+// is, less what a word announces as secret.
+func (c *Collector) site(context.Context) error {
+	for _, path := range sites {
+		text, err := tail(c.path(path))
+		if err == nil {
+			if s, problems := site.Load("site.yaml", text); len(problems) == 0 {
+				text, err = s.YAML()
+			}
+		}
+		if err := c.add("files"+path, text, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
