@@ -25,6 +25,7 @@ import (
 	"firstlight.dev/firstlight/daemon/host"
 	"firstlight.dev/firstlight/daemon/host/timeserver"
 	"firstlight.dev/firstlight/daemon/kube"
+	"firstlight.dev/firstlight/daemon/verify"
 )
 
 // JournalName is the history of the plan, on DATA.
@@ -36,6 +37,7 @@ type Daemon struct {
 	host    *host.Host
 	kube    *kube.Cluster
 	metal   *metal
+	prove   *verify.Engine
 	runner  *bringup.Runner
 	journal *bringup.Journal
 	started time.Time
@@ -52,6 +54,8 @@ func New(log *slog.Logger) *Daemon {
 	d.journal = &bringup.Journal{Path: filepath.Join(stick.DataDir, JournalName), Log: log, Ready: d.stands("data-mounted")}
 	d.host.OnSite = d.take
 	d.metal = newMetal(log, d.host.Site, d.host.MachineID, d.kube)
+	d.prove = d.engine()
+	d.metal.gate = d.prove.Gate
 	d.journal.Begin(d.bootID, assets.Version, d.started)
 	d.runner = &bringup.Runner{Plan: Plan(d.host, d.kube, d.metal), Log: log, Changed: d.changed}
 	return d
@@ -85,7 +89,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 		run  func(context.Context) error
 	}{
 		{"console", (&console.Console{Document: d.Document, Changed: d.drawn, Hidden: d.hidden, Log: d.log}).Run},
-		{"api", (&api.Server{Socket: status.SocketPath, Document: d.Document, Reload: d.reload, Ready: d.ready, Log: d.log}).Run},
+		{"api", (&api.Server{Socket: status.SocketPath, Document: d.Document, Reload: d.reload, Ready: d.ready, Log: d.log,
+			Why: d.prove.Why, Records: d.metal.records}).Run},
 		{"systemd", d.notify},
 		{"journal", d.journal.Run},
 		{"plan", d.runner.Run},
@@ -93,6 +98,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"time", d.serveTime},
 		{"pxe", func(ctx context.Context) error { return d.metal.serve(ctx, d.stands("links-up")) }},
 		{"hosts", func(ctx context.Context) error { return d.metal.watch(ctx, d.stands("metal3-ready")) }},
+		{"verify", d.prove.Run},
+		{"records", d.keepRecords},
 		{"handover", func(ctx context.Context) error { return d.metal.lead(ctx, d.stands("site-handed-over")) }},
 		{"tidy", d.metal.tidy},
 	}
@@ -144,7 +151,7 @@ func (d *Daemon) Document() status.Document {
 		Name: d.host.Hostname(), Version: assets.Version, BootID: d.bootID, MachineID: d.host.MachineID(),
 		State: s.State, Since: s.Since, Started: d.started, Stages: s.Stages,
 		Addresses: d.host.Addresses(), Notes: d.host.Notes(),
-		Nodes: d.metal.Nodes(), Clusters: []status.Cluster{},
+		Nodes: append([]status.Node{}, d.prove.Nodes()...), Launch: d.prove.Launch(), Clusters: []status.Cluster{},
 	}
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started
@@ -191,6 +198,14 @@ func next(d status.Document, hasKeys bool) string {
 				}
 			}
 		}
+		switch d.Launch.State {
+		case status.LaunchFailed:
+			return "Do what stands beside the nodes; firstlightd why NODE tells more."
+		case status.LaunchRunning:
+			return "Nothing to do: the nodes come up by themselves."
+		case status.LaunchLaunched:
+			return "All nodes of the site are proven."
+		}
 		return "Power on the servers on the provisioning network."
 	default:
 		return "Nothing to do: it comes up by itself."
@@ -211,6 +226,7 @@ func (d *Daemon) changed(s bringup.Snapshot) {
 func (d *Daemon) reload() {
 	d.host.Reload()
 	d.runner.Again()
+	d.prove.Again()
 }
 
 func (d *Daemon) hidden() bool { return d.host.Site().Access.Console == "none" }

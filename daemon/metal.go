@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -18,13 +19,14 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/bringup"
 	"firstlight.dev/firstlight/daemon/ca"
 	"firstlight.dev/firstlight/daemon/ironic"
 	"firstlight.dev/firstlight/daemon/kube"
 	"firstlight.dev/firstlight/daemon/metal3"
+	"firstlight.dev/firstlight/daemon/verify"
+	"firstlight.dev/firstlight/pxe/server"
 )
 
 // What the image carries for nodes.
@@ -66,7 +68,11 @@ type metal struct {
 	api       client.Client
 	apiConfig *rest.Config // that api was made from
 	progress  []metal3.Progress
-	ready     netip.Addr // the address that the ramdisk was written for
+	ready     netip.Addr       // the address that the ramdisk was written for
+	unfit     map[string]error // nodes of the site that cannot become objects
+
+	serving atomic.Pointer[server.Server]              // what answers on the wire now
+	gate    func(node string) (ok bool, reason string) // asked before a node is first switched on
 }
 
 func newMetal(log *slog.Logger, s func() *site.Site, salt func() string, k *kube.Cluster) *metal {
@@ -91,6 +97,7 @@ func (m *metal) stages() []bringup.Stage {
 		ironic.Stage(m.pod, m.client),
 		metal3.OperatorStage(m.operator, m.client),
 		metal3.GuardStage(m.client),
+		verify.Stage(m.site, m.client),
 		metal3.HandoverStage(m.nodes, m.handover),
 	}
 }
@@ -208,13 +215,18 @@ func (m *metal) nodes() ([]metal3.Handover, error) {
 	}
 	s := m.site()
 	var all []metal3.Handover
+	unfit := map[string]error{}
 	for _, n := range s.Nodes {
 		h, err := metal3.Node(s, n, a)
 		if err != nil {
-			return nil, err
+			unfit[string(n.Name)] = err // it is told per node; the others go on
+			continue
 		}
 		all = append(all, h)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unfit = unfit
 	return all, nil
 }
 
@@ -257,7 +269,7 @@ func (m *metal) hash(password string) (string, error) {
 
 func (m *metal) handover() (metal3.Site, error) {
 	c, err := m.client()
-	return metal3.Site{Client: c, Records: m.hosts.Records, Log: m.log, Contents: m.contents}, err
+	return metal3.Site{Client: c, Records: m.hosts.Records, Log: m.log, Contents: m.contents, Gate: m.gate}, err
 }
 
 // contents asks Ironic what a node's inspection found on its disks.
@@ -341,26 +353,4 @@ func (m *metal) seen(all []metal3.Progress) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.progress = all
-}
-
-// Nodes are the site's nodes and the API's hosts, each with what it waits for.
-func (m *metal) Nodes() []status.Node {
-	nodes := m.hosts.Nodes()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, p := range m.progress {
-		for i := range nodes {
-			if nodes[i].Name != p.Node {
-				continue
-			}
-			switch {
-			case nodes[i].Error != "":
-			case p.Err != nil:
-				nodes[i].Error = p.Err.Error()
-			case p.Step == metal3.StepHold:
-				nodes[i].Error = p.Sentence
-			}
-		}
-	}
-	return nodes
 }

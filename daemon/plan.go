@@ -35,6 +35,6 @@ func Plan(h *host.Host, k *kube.Cluster, m *metal) []bringup.Stage {
 			Done: h.SSHDone, Do: h.SSHDo, Recheck: time.Minute},
 	},
 		k.Stages(), // container-runtime, images-present, control-plane, node-ready, system-pods, bundle-present
-		m.stages(), // wire-serving, ironic-ready, metal3-ready, hosts-guarded, site-handed-over
+		m.stages(), // wire-serving, ironic-ready, metal3-ready, hosts-guarded, launch-declared, site-handed-over
 	)
 }

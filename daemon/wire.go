@@ -39,6 +39,7 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 		if err != nil {
 			return err
 		}
+		m.serving.Store(s)
 		serving, stop := context.WithCancel(ctx)
 		go func() {
 			defer stop()

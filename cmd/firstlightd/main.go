@@ -50,6 +50,8 @@ func newRootCommand() *cobra.Command {
 		newPXECommand(),
 		newRunCommand(),
 		newStatusCommand(),
+		newWhyCommand(),
+		newBundleCommand(),
 		newReloadCommand(),
 		newStorageCommand(),
 	)

@@ -16,7 +16,7 @@ import (
 
 func newStatusCommand() *cobra.Command {
 	var output, socket string
-	var wait bool
+	var wait string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -26,6 +26,10 @@ func newStatusCommand() *cobra.Command {
 			if output != "" && output != "json" {
 				return usageError{fmt.Errorf("output %q is unknown; use json", output)}
 			}
+			until := map[string]func(status.Document) (bool, error){"launch": api.Launched, "appliance": api.Ready}[wait]
+			if until == nil && wait != "" {
+				return usageError{fmt.Errorf("wait %q is unknown; use launch or appliance", wait)}
+			}
 			ctx := cmd.Context()
 			if timeout > 0 {
 				var cancel context.CancelFunc
@@ -33,8 +37,8 @@ func newStatusCommand() *cobra.Command {
 				defer cancel()
 			}
 			ask := api.Client{Socket: socket}.Status
-			if wait {
-				ask = api.Client{Socket: socket}.Wait
+			if until != nil {
+				ask = func(ctx context.Context) (status.Document, error) { return api.Client{Socket: socket}.Wait(ctx, until) }
 			}
 			d, err := ask(ctx)
 			if d.Version == "" {
@@ -54,7 +58,8 @@ func newStatusCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json: print the whole document")
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
-	cmd.Flags().BoolVar(&wait, "wait", false, "return when the appliance is ready")
+	cmd.Flags().StringVar(&wait, "wait", "", "return when the appliance is ready and every node of the site proven, or as soon as that fails; --wait=appliance: when the appliance is ready")
+	cmd.Flags().Lookup("wait").NoOptDefVal = "launch"
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this long (0: never)")
 	return cmd
 }

@@ -28,7 +28,10 @@ func daemonSays(t *testing.T, d status.Document) string {
 }
 
 func TestStatusCommand(t *testing.T) {
-	ready := status.Document{Version: "0.1.0", Name: "firstlight-ab12", State: status.StateReady}
+	ready := status.Document{Version: "0.1.0", Name: "firstlight-ab12", State: status.StateReady, Launch: status.Launch{State: status.LaunchNothing}}
+	launched, unlaunched := ready, ready
+	launched.Launch.State = status.LaunchLaunched
+	unlaunched.Launch = status.Launch{State: status.LaunchFailed, Text: "not launched, 1 of 2 nodes proven: node-2 is not switched on"}
 	failed := status.Document{Version: "0.1.0", State: status.StateFailed, Summary: "site-read: site.yaml:2: unknown key"}
 	for _, c := range []struct {
 		name string
@@ -39,6 +42,10 @@ func TestStatusCommand(t *testing.T) {
 		{"text", ready, nil, 0},
 		{"json", ready, []string{"-o", "json"}, 0},
 		{"wait for what is ready", ready, []string{"--wait"}, 0},
+		{"wait for a launch", launched, []string{"--wait"}, 0},
+		{"wait for a launch that failed", unlaunched, []string{"--wait"}, 1},
+		{"wait for the appliance alone", unlaunched, []string{"--wait=appliance"}, 0},
+		{"wait for nonsense", ready, []string{"--wait=nonsense"}, 2},
 		{"wait for what stopped", failed, []string{"--wait"}, 1},
 		{"only asking is no failure", failed, nil, 0},
 		{"unknown format", ready, []string{"-o", "xml"}, 2},

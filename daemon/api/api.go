@@ -17,15 +17,19 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/pxe/record"
 )
 
-// Server answers GET /v1/status and POST /v1/reload.
+// Server answers GET /v1/status, GET /v1/why, GET /v1/records and POST /v1/reload.
 type Server struct {
 	Socket   string                 // path; status.SocketPath on the appliance
 	Document func() status.Document // must not block
 	Reload   func()                 // read the site again and look at every stage anew
 	Ready    func()                 // called when the socket answers; may be nil
 	Log      *slog.Logger
+
+	Why     func() []status.Node   // every node, and machines that nobody named; must not block
+	Records func() []record.Record // what was heard on the wire
 }
 
 // Run serves until ctx ends.
@@ -59,16 +63,20 @@ func (s *Server) Run(ctx context.Context) error {
 
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetIndent("", "  ")
-		if err := e.Encode(s.Document()); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.Document()) })
+	mux.HandleFunc("GET /v1/why", func(w http.ResponseWriter, _ *http.Request) {
+		nodes := []status.Node{}
+		if s.Why != nil {
+			nodes = append(nodes, s.Why()...)
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(b.Bytes())
+		answer(w, nodes)
+	})
+	mux.HandleFunc("GET /v1/records", func(w http.ResponseWriter, _ *http.Request) {
+		records := []record.Record{}
+		if s.Records != nil {
+			records = append(records, s.Records()...)
+		}
+		answer(w, records)
 	})
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, _ *http.Request) {
 		s.Log.Info("reload asked")
@@ -76,6 +84,18 @@ func (s *Server) handler() http.Handler {
 		w.WriteHeader(http.StatusAccepted)
 	})
 	return mux
+}
+
+func answer(w http.ResponseWriter, what any) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	if err := e.Encode(what); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(b.Bytes())
 }
 
 // Client asks the daemon behind Socket.
@@ -96,32 +116,76 @@ func (c Client) Status(ctx context.Context) (status.Document, error) {
 	return d, nil
 }
 
+// Why asks how every node stands.
+func (c Client) Why(ctx context.Context) ([]status.Node, error) {
+	body, err := c.do(ctx, http.MethodGet, "/v1/why")
+	if err != nil {
+		return nil, err
+	}
+	var nodes []status.Node
+	if err := json.Unmarshal(body, &nodes); err != nil {
+		return nil, fmt.Errorf("read what the daemon says of nodes: %w", err)
+	}
+	return nodes, nil
+}
+
+// Raw asks for one of the paths that Server answers and returns what it says.
+func (c Client) Raw(ctx context.Context, path string) ([]byte, error) {
+	return c.do(ctx, http.MethodGet, path)
+}
+
 // Reload makes the daemon read the site again. It returns before the site is read.
 func (c Client) Reload(ctx context.Context) error {
 	_, err := c.do(ctx, http.MethodPost, "/v1/reload")
 	return err
 }
 
-// Wait asks until the appliance is ready, and returns the last document. It ends with an
-// error when ctx does, or when the appliance says that only a person can mend it.
-func (c Client) Wait(ctx context.Context) (status.Document, error) {
+// Ready is what Wait waits for when only the appliance itself matters.
+func Ready(d status.Document) (done bool, err error) {
+	switch d.State {
+	case status.StateReady:
+		return true, nil
+	case status.StateFailed:
+		return true, fmt.Errorf("the appliance stopped: %s", d.Summary)
+	}
+	return false, fmt.Errorf("not ready in time: %s", d.Summary)
+}
+
+// Launched is what Wait waits for when the site's nodes matter too: all of them proven, or
+// none named. A launch that failed ends the wait at once.
+func Launched(d status.Document) (done bool, err error) {
+	if done, err := Ready(d); !done || err != nil {
+		return done, err
+	}
+	switch d.Launch.State {
+	case status.LaunchLaunched, status.LaunchNothing:
+		return true, nil
+	case status.LaunchFailed:
+		return true, errors.New(d.Launch.Text)
+	}
+	return false, fmt.Errorf("not launched in time: %s", d.Launch.Text)
+}
+
+// Wait asks until what is done, and returns the last document. It ends with an error when
+// ctx does, or when what will not come by itself.
+func (c Client) Wait(ctx context.Context, what func(status.Document) (done bool, err error)) (status.Document, error) {
 	var last status.Document
 	for {
 		d, err := c.Status(ctx)
-		switch {
-		case err == nil && d.State == status.StateReady:
-			return d, nil
-		case err == nil && d.State == status.StateFailed:
-			return d, fmt.Errorf("the appliance stopped: %s", d.Summary)
-		case err == nil:
+		missing := err
+		if err == nil {
+			var done bool
+			if done, missing = what(d); done {
+				return d, missing
+			}
 			last = d
 		}
 		select {
 		case <-ctx.Done():
-			if err != nil && last.Version == "" {
-				return last, err
+			if last.Version != "" {
+				_, missing = what(last)
 			}
-			return last, fmt.Errorf("not ready in time: %s", last.Summary)
+			return last, missing
 		case <-time.After(time.Second):
 		}
 	}

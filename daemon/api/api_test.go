@@ -66,7 +66,7 @@ func TestWait(t *testing.T) {
 				}
 				return status.Document{Version: "1", State: c.end, Summary: "site.yaml:3: unknown key"}
 			}, nil)
-			_, err := client.Wait(t.Context())
+			_, err := client.Wait(t.Context(), Ready)
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {
@@ -83,8 +83,34 @@ func TestWaitSaysWhatWasMissingWhenTimeIsUp(t *testing.T) {
 	}, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	_, err := c.Wait(ctx)
+	_, err := c.Wait(ctx, Ready)
 	assert.EqualError(t, err, "not ready in time: links-up: a link")
+}
+
+func TestWaitForTheLaunch(t *testing.T) {
+	ready := status.Document{Version: "1", State: status.StateReady}
+	with := func(l status.Launch) status.Document { d := ready; d.Launch = l; return d }
+	for _, c := range []struct {
+		name string
+		d    status.Document
+		done bool
+		err  string
+	}{
+		{"appliance comes up", status.Document{Version: "1", State: status.StateWorking, Summary: "links-up: a link"}, false, "not ready in time: links-up: a link"},
+		{"appliance stopped", status.Document{Version: "1", State: status.StateFailed, Summary: "wrong site"}, true, "the appliance stopped: wrong site"},
+		{"nothing to launch", with(status.Launch{State: status.LaunchNothing}), true, ""},
+		{"nodes on their way", with(status.Launch{State: status.LaunchRunning, Text: "1 of 2 nodes proven"}), false, "not launched in time: 1 of 2 nodes proven"},
+		{"a node failed", with(status.Launch{State: status.LaunchFailed, Text: "not launched: node-2 …"}), true, "not launched: node-2 …"},
+		{"launched", with(status.Launch{State: status.LaunchLaunched}), true, ""},
+	} {
+		done, err := Launched(c.d)
+		assert.Equal(t, c.done, done, c.name)
+		if c.err == "" {
+			assert.NoError(t, err, c.name)
+		} else {
+			assert.EqualError(t, err, c.err, c.name)
+		}
+	}
 }
 
 func TestNoDaemon(t *testing.T) {

@@ -102,7 +102,7 @@ func writeStage(b *strings.Builder, s status.Stage, now time.Time) {
 		}
 	default:
 		if s.State != status.StateFailed {
-			fmt.Fprintf(b, ", for %s", since(now.Sub(s.Since)))
+			fmt.Fprintf(b, ", for %s", Since(now.Sub(s.Since)))
 		}
 		if s.Waiting != "" {
 			b.WriteString(indent + oneBlock(s.Waiting, indent))
@@ -116,14 +116,14 @@ func writeStage(b *strings.Builder, s status.Stage, now time.Time) {
 
 // launchLine is the launch with the time it took, or has left.
 func launchLine(l status.Launch) string {
-	return fmt.Sprintf("%s; %s of %s", oneBlock(l.Text, " "), since(time.Duration(l.Elapsed*float64(time.Second))), since(time.Duration(l.Limit*float64(time.Second))))
+	return fmt.Sprintf("%s; %s of %s", oneBlock(l.Text, " "), Since(time.Duration(l.Elapsed*float64(time.Second))), Since(time.Duration(l.Limit*float64(time.Second))))
 }
 
 // writeNode says what a node does, for how long, and below it what a person can do.
 func writeNode(b *strings.Builder, n status.Node, now time.Time) {
 	fmt.Fprintf(b, "node %-17s %s", n.Name, nodeText(n))
 	if !n.Since.IsZero() && !n.Proven {
-		fmt.Fprintf(b, ", for %s", since(now.Sub(n.Since)))
+		fmt.Fprintf(b, ", for %s", Since(now.Sub(n.Since)))
 	}
 	b.WriteByte('\n')
 	if n.Next != "" {
@@ -234,7 +234,8 @@ func prefixed(prefix, s string) string {
 
 func seconds(s float64) string { return fmt.Sprintf("%.1f s", s) }
 
-func since(d time.Duration) string {
+// Since is a length of time as people say it.
+func Since(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0 s" // the clock was set back meanwhile

@@ -102,6 +102,15 @@ func (h *Host) TimeSource() timeserver.Source {
 	return h.clock.source
 }
 
+// Clock is what vouches for the time: when the image was made, whether the site names time
+// servers, and whether one of them answered.
+func (h *Host) Clock() (built time.Time, asked, answered bool) {
+	h.mu.Lock()
+	answered = h.clock.synced
+	h.mu.Unlock()
+	return h.built(), len(h.timeServers()) > 0, answered
+}
+
 // timeServers are those of the site that are not this appliance.
 func (h *Host) timeServers() []string {
 	s := h.Site()

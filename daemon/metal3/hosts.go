@@ -12,7 +12,6 @@ import (
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
-	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/pxe"
 )
 
@@ -107,22 +106,6 @@ func (h *Hosts) List() (hosts []metal3api.BareMetalHost, current bool) {
 		hosts = append(hosts, *h.hosts[i].DeepCopy())
 	}
 	return hosts, h.current
-}
-
-// Nodes is the picture for people.
-func (h *Hosts) Nodes() []status.Node {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	nodes := make([]status.Node, 0, len(h.hosts))
-	for i := range h.hosts {
-		b := &h.hosts[i]
-		state := string(b.Status.Provisioning.State)
-		if state == "" {
-			state = "new"
-		}
-		nodes = append(nodes, status.Node{Name: b.Name, State: state, Error: b.Status.ErrorMessage})
-	}
-	return nodes
 }
 
 // macs are all by which a host is known, lower case: the one it boots from and, once it

@@ -29,14 +29,23 @@ func (k *Keys) AccessFile() string { return filepath.Join(k.Dir, "id_ed25519") }
 
 // Access is the public half of the appliance's log-in, as in authorized_keys.
 func (k *Keys) Access() (string, error) {
-	pair, err := k.pair(k.AccessFile(), "appliance")
+	pair, err := k.Pair()
 	return pair.Public, err
 }
+
+// Pair is the appliance's log-in.
+func (k *Keys) Pair() (SSHHostKey, error) { return k.pair(k.AccessFile(), "appliance") }
 
 // Host is a node's host key. A node that is installed again keeps it, so that who knows the
 // node goes on knowing it.
 func (k *Keys) Host(node site.Name) (SSHHostKey, error) {
 	return k.pair(filepath.Join(k.Dir, "hosts", string(node)), string(node))
+}
+
+// Minted tells whether a node was given its host key already.
+func (k *Keys) Minted(node site.Name) bool {
+	_, err := os.Stat(filepath.Join(k.Dir, "hosts", string(node)))
+	return err == nil
 }
 
 func (k *Keys) pair(path, comment string) (SSHHostKey, error) {

@@ -55,10 +55,12 @@ func at(b site.BMC) string {
 	return net.JoinHostPort(b.Address.Host(), fmt.Sprint(b.Address.Port()))
 }
 
+// FixRefused is the way out of a refusal.
+const FixRefused = "correct bmc.username and bmc.password of this node in site.yaml, or the BMC's own, then run firstlightd reload; until then the password is not tried again, so that the account is not locked"
+
 // refused is the answer after which nobody may try again with the same password.
 func refused(b site.BMC, why string) Answer {
-	return Answer{Verdict: Refused, Text: fmt.Sprintf("the BMC %s refuses %s", at(b), why),
-		Fix: "correct bmc.username and bmc.password of this node in site.yaml, then run firstlightd reload; until then the password is not tried again, so that the account is not locked"}
+	return Answer{Verdict: Refused, Text: fmt.Sprintf("the BMC %s refuses %s", at(b), why), Fix: FixRefused}
 }
 
 // unreachable says what an error of the network means.

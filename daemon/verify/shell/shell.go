@@ -74,13 +74,13 @@ func Ask(ctx context.Context, t Target) Answer {
 
 	// The clock first and alone, so that little time passes between question and answer.
 	begun := time.Now()
-	if _, err := run(conn, "true"); err != nil {
+	if _, err := run(conn, "true", ""); err != nil {
 		return odd(a, err)
 	}
 	trip := time.Since(begun)
 	sent := time.Now()
 	a.Question = ask.NewQuestion()
-	text, err := run(conn, command(t, a.Question))
+	text, err := run(conn, command(t, a.Question), script)
 	if err != nil && text == "" {
 		return odd(a, err)
 	}
@@ -90,6 +90,21 @@ func Ask(ctx context.Context, t Target) Answer {
 	a.Verdict, a.Asked, a.Doubt = Reached, sent.Add(trip/2), trip
 	a.overTCP(conn)
 	return a
+}
+
+// Output logs in once and returns what a POSIX shell script printed there, a megabyte at most.
+func Output(ctx context.Context, t Target, script string) ([]byte, error) {
+	conn, a := login(ctx, t)
+	if conn == nil {
+		return nil, errors.New(a.Text)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	watch := time.AfterFunc(askLimit, func() { conn.Close() })
+	defer watch.Stop()
+	text, err := run(conn, "sh", script)
+	return []byte(text), err
 }
 
 func odd(a Answer, err error) Answer {
@@ -110,15 +125,15 @@ func command(t Target, q ask.Question) string {
 	return strings.Join(words, " ")
 }
 
-// run runs a command in a session of its own, with the script on its standard input.
-func run(conn *ssh.Client, command string) (string, error) {
+// run runs a command in a session of its own, with input on its standard input.
+func run(conn *ssh.Client, command, input string) (string, error) {
 	session, err := conn.NewSession()
 	if err != nil {
 		return "", fmt.Errorf("open session: %w", err)
 	}
 	defer session.Close()
 	var out, said bytes.Buffer
-	session.Stdin, session.Stdout, session.Stderr = strings.NewReader(script), limited{&out}, limited{&said}
+	session.Stdin, session.Stdout, session.Stderr = strings.NewReader(input), limited{&out}, limited{&said}
 	if err := session.Run(command); err != nil {
 		return out.String(), fmt.Errorf("%w: %s", err, tail(said.String(), 200))
 	}

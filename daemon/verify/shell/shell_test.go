@@ -274,6 +274,17 @@ func TestAskEndsWithItsContext(t *testing.T) {
 	assert.Equal(t, Silent, a.Verdict)
 }
 
+func TestOutput(t *testing.T) {
+	access, host := key(t), key(t)
+	to := target(t, machine(t, host, access.PublicKey()), access, host.PublicKey())
+	text, err := Output(t.Context(), to, "echo one\necho two\n")
+	require.NoError(t, err)
+	assert.Equal(t, "one\ntwo\n", string(text))
+	to.HostKey = key(t).PublicKey()
+	_, err = Output(t.Context(), to, "echo one")
+	assert.ErrorContains(t, err, "another machine answers")
+}
+
 func TestOctal(t *testing.T) {
 	packet := []byte{0, 1, '%', '\\', 0xff}
 	out, err := exec.Command("bash", "-c", `printf "$0" | od -An -v -tu1`, octal(packet)).Output()

@@ -87,13 +87,21 @@ var before = []situation{
 			return "is not switched on yet: its pre-flight is being asked"
 		}},
 	{name: "held", means: "the hand-over holds it back: a person must decide", fails: true, percent: 10, since: asked,
-		when: func(v View) bool { return v.Held != "" && !disks(v) && (v.Host == nil || !v.Host.Paused) },
+		when: func(v View) bool {
+			return v.Held != "" && !disks(v) && !containsAny(v.Held, "is not empty", "is not known what its disk") && (v.Host == nil || !v.Host.Paused)
+		},
 		say:  func(v View) string { return "is held back: " + v.Held },
 		next: fix("mend what is named, in site.yaml or on the server")},
 	{name: "disk-ambiguous", means: "inspection found none or several disks that rootDevice fits", fails: true, percent: 40,
 		when: disks,
 		say:  func(v View) string { return "is not written to: " + v.Held },
 		next: fix("name exactly one disk in rootDevice, best by its serialNumber or wwn, then run firstlightd reload")},
+	{name: "disk-not-empty", means: "the disk holds data, and site.yaml gives no consent", fails: true, percent: 40,
+		when: func(v View) bool {
+			return v.Host != nil && containsAny(v.Held, "is not empty", "is not known what its disk")
+		},
+		say:  func(v View) string { return "is not written to: " + v.Held },
+		next: fix("look at what is on that disk; set overwrite: true for this node in site.yaml if it may be lost, then run firstlightd reload")},
 	{name: "absent", means: "pre-flight passed, and there is still no BareMetalHost", fails: true, percent: 2, since: asked,
 		when: func(v View) bool { return v.Host == nil && v.Now.Sub(v.Asked) >= handing },
 		say:  say("is in site.yaml and has no BareMetalHost"),
@@ -140,7 +148,7 @@ var service = []situation{
 			m := diskScript(v)
 			return silent(v) && m.Count > 2 && m.Time.After(v.Host.Deployed)
 		},
-		say: say("is installed, but its firmware does not start the disk: it asks the network again and again what to boot"),
+		say:  say("is installed, but its firmware does not start the disk: it asks the network again and again what to boot"),
 		next: fix("look at bootMode in site.yaml (UEFI or legacy must be what the firmware does) and at the firmware's boot order")},
 	{name: "booted-silent", means: "installed, and for ten minutes nobody answers SSH", percent: 92, fails: true, since: deployed,
 		when: func(v View) bool { return silent(v) && v.Now.Sub(v.Host.Deployed) >= starting },
@@ -195,7 +203,10 @@ func power(v View) string {
 }
 
 func answers(verdict string) func(View) bool {
-	return func(v View) bool { return v.Host.InService() && string(v.Answer) == verdict }
+	return func(v View) bool {
+		_, failed := problem(v.Checks)
+		return v.Host.InService() && failed && string(v.Answer) == verdict
+	}
 }
 
 func failing(checks ...string) func(View) bool {

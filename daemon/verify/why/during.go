@@ -174,7 +174,7 @@ var onTheWire = []situation{
 		say:  say("is switched on and has not asked for an address yet: its firmware starts")},
 	{name: "never-seen", means: "switched on, and for ten minutes nothing was heard on the wire", percent: 12, fails: true, since: hostSince,
 		when: func(v View) bool { return booting(v) && boot(v) == nil },
-		say: say("was switched on and never heard on the provisioning network"),
+		say:  say("was switched on and never heard on the provisioning network"),
 		next: fix("look at the cable of its boot NIC and the switch port's VLAN, at bootMAC in site.yaml, and whether its firmware boots from the network (IPv4)")},
 	{name: "dhcp-refused", means: "it asks for an address and is refused", percent: 14, fails: true, since: lastSeen,
 		when: func(v View) bool { return at(v, 0, record.StepDiscover) && far(v).Refused != "" },

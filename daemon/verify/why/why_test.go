@@ -117,6 +117,9 @@ func cases() map[string]View {
 		"disk-ambiguous": change(host("available", 5), func(v *View) {
 			v.Held = "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: …"
 		}),
+		"disk-not-empty": change(host("available", 5), func(v *View) {
+			v.Held = "its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"
+		}),
 		"absent":       change(base(), func(v *View) { v.Asked = ago(3) }),
 		"handing-over": change(base(), func(v *View) { v.Asked = ago(1) }),
 		"restoring":    change(host("provisioned", 5), func(v *View) { v.Host.Paused, v.Held = true, `host node-1 is "" in the API` }),

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon"
+)
+
+func newBundleCommand() *cobra.Command {
+	var socket string
+	cmd := &cobra.Command{
+		Use:   "bundle [FILE]",
+		Short: "Collect status, journal, resources, logs, leases and boot records into one archive, without secrets",
+		Long: `Collect into one archive (.tar.gz) what is needed to find out what is wrong: status, journals, resources, logs of pods
+and nodes, leases, what was heard of each machine's boot. Secrets are taken out of every text. It works with Kubernetes
+down and with the daemon dead. FILE is firstlight-TIME.tar.gz here unless given; - is standard output:
+
+  ssh root@APPLIANCE firstlightd bundle - > bundle.tar.gz`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c := daemon.Collector(cmd.Context(), socket)
+			if len(args) == 1 && args[0] == "-" {
+				return c.Write(cmd.Context(), cmd.OutOrStdout())
+			}
+			name := fmt.Sprintf("firstlight-%s.tar.gz", time.Now().UTC().Format("20060102T150405Z"))
+			if len(args) == 1 {
+				name = args[0]
+			}
+			size, err := writeWhole(name, func(w io.Writer) error { return c.Write(cmd.Context(), w) })
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s, %d KiB; INDEX in it lists what is there and what is missing\n", name, (size+1023)/1024)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
+	return cmd
+}
+
+// writeWhole writes a file for its owner's eyes, whole or not at all.
+func writeWhole(name string, write func(io.Writer) error) (int64, error) {
+	f, err := os.CreateTemp(filepath.Dir(name), ".bundle-*")
+	if err != nil {
+		return 0, fmt.Errorf("write %s: %w", name, err)
+	}
+	defer os.Remove(f.Name())
+	err = write(f)
+	info, serr := f.Stat()
+	if err := errors.Join(err, serr, f.Close()); err != nil {
+		return 0, fmt.Errorf("write %s: %w", name, err)
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return 0, fmt.Errorf("write %s: %w", name, err)
+	}
+	return info.Size(), nil
+}

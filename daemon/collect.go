@@ -1,0 +1,95 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/api"
+	"firstlight.dev/firstlight/daemon/bundle"
+	"firstlight.dev/firstlight/daemon/console"
+	"firstlight.dev/firstlight/daemon/host"
+	"firstlight.dev/firstlight/daemon/kube"
+	"firstlight.dev/firstlight/daemon/verify/shell"
+)
+
+// askLog is what a node is asked for the support bundle: any Linux answers most of it.
+const askLog = `exec 2>&1; export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+for c in date uptime "df -h" "ip -details addr" "ip route" "ip -6 route" "cat /etc/resolv.conf" "systemctl --failed --no-pager" "cloud-init status --long" \
+	"tail -n 300 /var/log/cloud-init-output.log" "sudo -n journalctl --boot --no-pager --output=short-precise --lines=5000"; do
+	echo "== $c"; $c
+done
+`
+
+// Collector collects a support bundle on this machine. The daemon behind socket, and
+// Kubernetes, are asked and may be dead.
+func Collector(ctx context.Context, socket string) *bundle.Collector {
+	client := api.Client{Socket: socket}
+	asking, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	document, err := client.Status(asking)
+	raw := func(path string) func(context.Context) ([]byte, error) {
+		return func(ctx context.Context) ([]byte, error) {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			return client.Raw(ctx, path)
+		}
+	}
+	c := &bundle.Collector{Kubeconfig: kube.AdminConfig, Sources: []bundle.Source{
+		{Name: "status.json", Get: raw("/v1/status")},
+		{Name: "status.txt", Get: func(context.Context) ([]byte, error) { return []byte(console.Text(document, time.Now())), err }},
+		{Name: "why.json", Get: raw("/v1/why")},
+		{Name: "wire.json", Get: raw("/v1/records")},
+	}}
+	h := &host.Host{Log: slog.New(slog.DiscardHandler)}
+	if err := h.SiteDo(ctx, func(string) {}); err != nil {
+		c.Sources = append(c.Sources, bundle.Source{Name: "nodes", Get: func(context.Context) ([]byte, error) { return nil, err }})
+		return c
+	}
+	m := newMetal(h.Log, h.Site, h.MachineID, kube.New(kube.Defaults()))
+	c.Sources = append(c.Sources, bundle.Source{Name: "ironic.json", Get: func(ctx context.Context) ([]byte, error) {
+		nodes, err := m.conductor(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return json.MarshalIndent(nodes, "", "  ")
+	}})
+	for _, n := range h.Site().Nodes {
+		c.Sources = append(c.Sources, bundle.Source{Name: fmt.Sprintf("nodes/%s.log", n.Name), Get: func(ctx context.Context) ([]byte, error) {
+			return m.nodeLog(ctx, n, document)
+		}})
+	}
+	return c
+}
+
+// nodeLog asks an installed node for its log. One that was never installed has no host key, and
+// none is minted for it here.
+func (m *metal) nodeLog(ctx context.Context, n site.Node, document status.Document) ([]byte, error) {
+	t := shell.Target{Name: string(n.Name), User: n.OS.Username}
+	for _, known := range document.Nodes {
+		if a, err := netip.ParseAddr(known.Address); err == nil && known.Name == t.Name {
+			t.Addresses = append(t.Addresses, a)
+		}
+	}
+	for _, l := range n.Links {
+		if l.Address.Method == "static" {
+			t.Addresses = append(t.Addresses, l.Address.Prefix.Addr())
+		}
+	}
+	if !m.keys.Minted(n.Name) {
+		return nil, fmt.Errorf("it was never handed over")
+	}
+	var err error
+	if t.Key, err = m.access(); err != nil {
+		return nil, err
+	}
+	if t.HostKey, err = m.hostKey(n.Name); err != nil {
+		return nil, err
+	}
+	return shell.Output(ctx, t, askLog)
+}

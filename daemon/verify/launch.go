@@ -1,0 +1,57 @@
+package verify
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+// Stand is how one node of the site stands.
+type Stand struct {
+	Name      string
+	Proven    bool
+	Fails     bool   // it needs a person; the launch has failed as long as that is so
+	Situation string // of docs/why.md
+	Sentence  string
+}
+
+// Judge says how the launch of all nodes stands after elapsed. An error is told at once, and
+// taken back when it is mended; after limit every node that is not proven is an error. A site
+// without nodes is no success.
+func Judge(nodes []Stand, elapsed, limit time.Duration) status.Launch {
+	l := status.Launch{State: status.LaunchRunning, Nodes: len(nodes), Elapsed: elapsed.Seconds(), Limit: limit.Seconds()}
+	late := elapsed > limit
+	var bad []string
+	for _, n := range nodes {
+		switch {
+		case n.Proven:
+			l.Proven++
+		case n.Fails:
+			bad = append(bad, n.Name+" "+n.Sentence)
+		case late:
+			bad = append(bad, fmt.Sprintf("%s is not proven yet (%s)", n.Name, n.Situation))
+		}
+	}
+	switch {
+	case len(nodes) == 0:
+		l.State, l.Text = status.LaunchNothing, "nothing to launch: site.yaml names no nodes"
+	case l.Proven == len(nodes) && late:
+		l.State, l.Text = status.LaunchLaunched, fmt.Sprintf("launched, later than promised: %s proven", count(l.Proven, len(nodes)))
+	case l.Proven == len(nodes):
+		l.State, l.Text = status.LaunchLaunched, fmt.Sprintf("launched: %s proven", count(l.Proven, len(nodes)))
+	case len(bad) > 0:
+		l.State, l.Text = status.LaunchFailed, fmt.Sprintf("not launched, %s proven: %s", count(l.Proven, len(nodes)), strings.Join(bad, "; "))
+	default:
+		l.Text = count(l.Proven, len(nodes)) + " proven"
+	}
+	return l
+}
+
+func count(n, of int) string {
+	if of == 1 {
+		return fmt.Sprintf("%d of 1 node", n)
+	}
+	return fmt.Sprintf("%d of %d nodes", n, of)
+}

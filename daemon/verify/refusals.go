@@ -1,0 +1,122 @@
+package verify
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"firstlight.dev/firstlight/assets/site"
+)
+
+// Refusals remembers, also across restarts, which BMC refused which password: a daemon that
+// starts over and over must not lock an account. It is the one note in this package that
+// decides something, and all it decides is to ask nobody. The passwords themselves are not
+// in it, only a keyed digest.
+type Refusals struct {
+	Path string // on DATA
+	Log  *slog.Logger
+
+	mu   sync.Mutex
+	file *refusals
+}
+
+type refusals struct {
+	Salt  string             `json:"salt"`
+	Nodes map[string]refusal `json:"nodes"`
+}
+
+type refusal struct {
+	Key  string `json:"key"`
+	Text string `json:"text"` // what the BMC was found to say
+}
+
+// Key stands for what a BMC is asked with.
+func (r *Refusals) Key(b site.BMC) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	mac := hmac.New(sha256.New, []byte(r.read().Salt))
+	fmt.Fprintf(mac, "%q %q %q", string(b.Address), b.Username, b.Password.Reveal())
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// Stands tells whether a node's BMC refused just that, and what it said.
+func (r *Refusals) Stands(node, key string) (text string, is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n, is := r.read().Nodes[node]
+	return n.Text, is && n.Key == key
+}
+
+// Note keeps a refusal. It is on the medium when Note returns without an error; it stands in
+// memory in any case.
+func (r *Refusals) Note(node, key, text string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.read().Nodes[node] = refusal{key, text}
+	return r.write()
+}
+
+// Forget lets every BMC be asked again.
+func (r *Refusals) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.read().Nodes) == 0 {
+		return
+	}
+	r.file.Nodes = map[string]refusal{}
+	if err := r.write(); err != nil {
+		r.Log.Error("refusals of BMCs not forgotten", "error", err)
+	}
+}
+
+// read is the file, or a new one if it is absent or torn.
+func (r *Refusals) read() *refusals {
+	if r.file != nil {
+		return r.file
+	}
+	r.file = &refusals{}
+	text, err := os.ReadFile(r.Path)
+	if err == nil {
+		err = json.Unmarshal(text, r.file)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.Log.Warn("refusals of BMCs not read", "error", err)
+	}
+	if r.file.Salt == "" {
+		salt := make([]byte, 32)
+		rand.Read(salt)
+		r.file.Salt = hex.EncodeToString(salt)
+	}
+	if r.file.Nodes == nil {
+		r.file.Nodes = map[string]refusal{}
+	}
+	return r.file
+}
+
+func (r *Refusals) write() error {
+	text, err := json.Marshal(r.file)
+	if err != nil {
+		return fmt.Errorf("encode refusals: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(r.Path), 0o700); err != nil {
+		return fmt.Errorf("write refusals: %w", err)
+	}
+	f, err := os.OpenFile(r.Path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("write refusals: %w", err)
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("write refusals: %w", err)
+	}
+	return os.Rename(r.Path+".new", r.Path)
+}

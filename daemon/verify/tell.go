@@ -1,0 +1,219 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/verify/fact"
+	"firstlight.dev/firstlight/daemon/verify/why"
+	"firstlight.dev/firstlight/pxe/record"
+)
+
+// installation identifies what is on a node's disk: another image, or the same one written
+// anew, must be proven anew.
+func installation(h fact.Host) string {
+	return fmt.Sprintf("%s@%s", h.Installed, h.Deployed.UTC().Format(time.RFC3339))
+}
+
+// tell says how every node and the launch stand. It returns whether anything is other than
+// it was that somebody waits for. e.mu is held.
+func (e *Engine) tell(s *site.Site, hosts map[string]metal3api.BareMetalHost, waits string, now time.Time) (changed bool) {
+	records := map[string]record.Record{}
+	for _, r := range e.Records() {
+		records[r.MAC] = r
+	}
+	held := e.Held()
+	var all []status.Node
+	var stands []Stand
+	known := map[string]bool{}
+	for _, n := range s.Nodes {
+		st := e.nodes[n.Name]
+		v := e.view(st, n, hosts, records, held, waits, now)
+		for _, m := range macs(n) {
+			known[string(m)] = true
+		}
+		node, reason := e.node(st, v, now)
+		changed = changed || st.situation != reason.Situation
+		all = append(all, node)
+		if !reason.Fails {
+			st.failing = time.Time{}
+		} else if st.failing.IsZero() {
+			st.failing = now
+		}
+		stands = append(stands, Stand{Name: string(n.Name), Proven: v.Proven, Situation: reason.Situation, Sentence: reason.Sentence,
+			Fails: reason.Fails && now.Sub(st.failing) >= settled})
+		st.situation, st.begun = reason.Situation, node.Since
+	}
+	for _, name := range sorted(hosts) {
+		h := fact.HostOf(new(hosts[name]))
+		for _, m := range h.MACs {
+			known[m] = true
+		}
+		if slices.ContainsFunc(s.Nodes, func(n site.Node) bool { return string(n.Name) == name }) {
+			continue
+		}
+		r := why.Explain(why.View{Now: now, Name: name, Host: &h, Appliance: waits})
+		all = append(all, status.Node{Name: name, State: stateName(&h), Situation: r.Situation, Why: r.Sentence, Next: r.Next, Since: r.Since, Error: h.Error})
+	}
+	e.strangers = nil
+	for _, mac := range sorted(records) {
+		if !known[mac] {
+			r := why.Explain(why.View{Now: now, Name: mac, Wire: new(records[mac])})
+			e.strangers = append(e.strangers, status.Node{Name: mac, State: "absent", Situation: r.Situation, Why: r.Sentence, Next: r.Next, Since: r.Since})
+		}
+	}
+	if waits == "" && e.loaded != "" && e.launch.State != status.LaunchLaunched {
+		e.elapsed += now.Sub(e.ticked)
+	}
+	e.ticked = now
+	launch := Judge(stands, e.elapsed, time.Duration(s.Verification.Timeout))
+	changed = changed || launch.State != e.launch.State || launch.Text != e.launch.Text
+	e.all, e.launch = all, launch
+	return changed
+}
+
+// Why is Nodes, and the machines that neither site nor API name.
+func (e *Engine) Why() []status.Node {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Concat(e.all, e.strangers)
+}
+
+func sorted[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for n := range m {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func stateName(h *fact.Host) string {
+	switch {
+	case h == nil:
+		return "absent"
+	case h.State == "":
+		return "new"
+	}
+	return h.State
+}
+
+// view is all that is known of a node. It keeps what the operator forgets: since when a
+// state is, and the last error.
+func (e *Engine) view(st *state, n site.Node, hosts map[string]metal3api.BareMetalHost, records map[string]record.Record, held map[string]string, waits string, now time.Time) why.View {
+	name := string(n.Name)
+	v := why.View{Now: now, Name: name, Node: &n, Appliance: waits, Preflight: st.preflight, Passed: st.passed, Asked: st.since, BMC: st.bmc.Verdict,
+		Held: held[name], Answer: st.answer.Verdict, Checks: st.checks}
+	if api, ok := hosts[name]; ok {
+		h := fact.HostOf(&api)
+		if h.State != st.hostState {
+			st.hostState, st.hostSince, st.lastError = h.State, now, ""
+		}
+		if h.Since.IsZero() {
+			h.Since = st.hostSince
+		}
+		if h.Error != "" {
+			st.lastError = h.Error
+		}
+		v.Host, v.LastError = &h, st.lastError
+		v.Proven = h.InService() && st.installed == installation(h)
+		if h.Error != "" && e.Log != nil {
+			v.Log = e.Log(name)
+		}
+	} else {
+		st.hostState, st.lastError = "", ""
+	}
+	if i, ok := e.ironic[name]; ok {
+		v.Ironic = &i
+	}
+	if r, ok := records[string(n.BootMAC)]; ok {
+		v.Wire = &r
+	}
+	for _, m := range macs(n) {
+		if r, ok := records[string(m)]; ok && m != n.BootMAC && v.Host != nil && r.Last.Time.After(v.Host.Since) {
+			v.OtherNIC = string(m)
+		}
+	}
+	if d := e.DHCP(); d.Given && d.Phase == "silent" {
+		v.Foreign = d.Text
+	}
+	return v
+}
+
+// node is the view for people.
+func (e *Engine) node(st *state, v why.View, now time.Time) (status.Node, why.Reason) {
+	r := why.Explain(v)
+	n := status.Node{Name: v.Name, State: stateName(v.Host), Situation: r.Situation, Why: r.Sentence, Next: r.Next, Since: r.Since, Percent: r.Percent,
+		Proven: v.Proven, Preflight: slices.Clone(v.Preflight), Checks: slices.Clone(v.Checks)}
+	if v.Host != nil {
+		n.Error = v.Host.Error
+	}
+	if n.Error == "" {
+		n.Error = v.Held
+	}
+	if st.answer.Address.IsValid() {
+		n.Address = st.answer.Address.String()
+	}
+	if n.Since.IsZero() {
+		n.Since = st.begun
+		if st.situation != r.Situation {
+			n.Since = now
+		}
+	}
+	return n, r
+}
+
+// outcome is what the API is to be told, and whether it is due. e.mu is held.
+func (e *Engine) outcome(now time.Time) (Outcome, bool) {
+	if e.loaded == "" || e.saving {
+		return Outcome{}, false
+	}
+	l := e.launch
+	out := Outcome{State: l.State, Message: l.Text, Proven: fmt.Sprintf("%d/%d", l.Proven, l.Nodes), ElapsedSeconds: int64(l.Elapsed)}
+	for _, n := range e.all {
+		st := e.nodes[site.Name(n.Name)]
+		if st == nil {
+			continue // not of the site
+		}
+		o := NodeOutcome{Name: n.Name, Proven: n.Proven, Situation: n.Situation, Checks: n.Checks}
+		if n.Proven {
+			o.Installed = st.installed
+		}
+		if n.Next != "" {
+			o.Message = n.Why
+		}
+		out.Nodes = append(out.Nodes, o)
+	}
+	same := out
+	same.ElapsedSeconds = e.saved.ElapsedSeconds
+	if reflect.DeepEqual(same, e.saved) && (now.Sub(e.savedAt) < saveEvery || out.ElapsedSeconds == e.saved.ElapsedSeconds) {
+		return Outcome{}, false
+	}
+	e.saving = true
+	return out, true
+}
+
+func (e *Engine) save(ctx context.Context, name string, out Outcome) {
+	saving, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	err := e.Outcomes.Save(saving, name, out)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.saving = false
+	if err != nil {
+		e.Logger.Debug("launch not written", "error", err) // the API is away; the next look tries again
+		return
+	}
+	if out.State != e.saved.State || out.Message != e.saved.Message {
+		e.Logger.Info("launch", "state", string(out.State), "proven", out.Proven, "message", strings.TrimSpace(out.Message))
+	}
+	e.saved, e.savedAt = out, time.Now()
+}
