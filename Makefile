@@ -28,7 +28,7 @@ test: deps build ## All that CI runs: installs what it needs, builds the image, 
 .PHONY: e2e
 e2e: ## What `make test` leaves out: rarer boots, a server installed, two equal builds (needs build/firstlight.img; an hour)
 	FIRSTLIGHT_TEST=native,fleet $(GO) test -count=1 -timeout 180m -v ./image/lab/drill
-	FIRSTLIGHT_TEST=native,qemu,qemu-all,rack $(GO) test -count=1 -p 1 -timeout 90m -v ./image/lab ./image/lab/rack
+	FIRSTLIGHT_TEST=native,qemu,qemu-all,rack,rack-all $(GO) test -count=1 -p 1 -timeout 240m -v ./image/lab ./image/lab/rack
 	FIRSTLIGHT_TEST=build $(GO) test -count=1 -timeout 90m -v ./image
 
 .PHONY: usb-image

@@ -3,6 +3,7 @@ package rack_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -30,10 +31,10 @@ func TestServerInServiceStaysInService(t *testing.T) {
 	r.agree()
 
 	told, was := box.BMC().Writes(), r.bootID()
+	r.guarded()
 	r.run("kubectl", "delete", "pods", "--all-namespaces", "--all", "--wait=false")
-	for _, part := range []string{"etcd", "kube-apiserver", "kube-controller", "kube-scheduler"} {
-		r.run("pkill", "-KILL", "-f", "^"+part)
-	}
+	// Pods of the node itself are not ended by that.
+	r.run("sh", "-c", "pkill -KILL -x etcd; pkill -KILL -f '^kube-(apiserver|controller-manager|scheduler)'")
 	r.run("systemctl", "restart", "firstlightd")
 	r.served()
 	t.Log("every pod and the daemon were started again")
@@ -54,6 +55,34 @@ func TestServerInServiceStaysInService(t *testing.T) {
 	r.agree()
 	assert.Equal(t, was, r.bootID(), "the server was started again")
 	assert.Equal(t, told, box.BMC().Writes(), "the BMC was told something")
+}
+
+// guarded tries what would erase node1 or switch it off: by the API, and by the site.
+func (r *room) guarded() {
+	r.t.Helper()
+	for _, c := range []struct{ what, command string }{
+		{"deleting it would switch it off", "kubectl -n metal3 delete bmh node1"},
+		{"changing or removing its image would erase its disk", `kubectl -n metal3 patch bmh node1 --type=json -p [{"op":"remove","path":"/spec/image"}]`},
+		{"changing or removing its image would erase its disk", `kubectl -n metal3 patch bmh node1 --type=merge -p {"spec":{"image":{"url":"http://172.22.0.1:6180/images/other.raw"}}}`},
+		{"changing externallyProvisioned would erase its disk", `kubectl -n metal3 patch bmh node1 --type=merge -p {"spec":{"externallyProvisioned":true}}`},
+	} {
+		words := strings.Fields(c.command)
+		_, err := r.bed.Run(r.ctx, words[0], words[1:]...)
+		if assert.Error(r.t, err, c.command) {
+			r.t.Logf("refused: %s", err)
+			assert.ErrorContains(r.t, err, c.what)
+			assert.ErrorContains(r.t, err, "firstlight.dev/allow-wipe=true")
+		}
+	}
+	was := r.extra
+	r.extra = "    os: {url: \"http://172.22.0.1:6180/images/other.raw\", sha256: " + strings.Repeat("0", 64) + ", format: raw}\n"
+	r.site()
+	r.run("firstlightd", "reload")
+	r.until("node1", r.status, func(s string) bool { return strings.Contains(s, "site.yaml names") })
+	r.extra = was
+	r.site()
+	r.run("firstlightd", "reload")
+	r.until("node1", r.status, func(s string) bool { return !strings.Contains(s, "site.yaml names") })
 }
 
 // served waits until node1 is known as in service, by Ironic too.
@@ -84,7 +113,14 @@ func TestUnknownMachineIsInspectedAtMost(t *testing.T) {
 	require.NoError(t, box.BMC().Press("boot", "pxe"))
 	require.NoError(t, box.BMC().Press("power", "1"))
 	r.until("the stranger's agent", func() string { return last(box.Console(), "inspect") }, func(s string) bool { return strings.Contains(s, "404") })
-	time.Sleep(20 * time.Second) // whatever an agent does next that nobody answered
+	// Its agent goes on and listens, but it was told no token: it takes no orders, from nobody.
+	at := regexp.MustCompile(`addresses: \S+ \S+ ([0-9.]+)/`).FindStringSubmatch(box.Console())
+	require.NotEmpty(t, at, "the stranger has no address")
+	order := func() string {
+		return r.curl("-k", "-H", "Content-Type: application/json", "-d", `{"name": "standby.power_off", "params": {}}`, "https://"+at[1]+":9999/v1/commands/")
+	}
+	said := r.until("the stranger's agent", order, func(s string) bool { return strings.Contains(s, "HTTP/") })
+	assert.Contains(t, said, " 401 ")
 	require.True(t, box.On(), "it was switched off")
 	require.NoError(t, box.BMC().Press("power", "0"))
 	assert.Equal(t, before, sum(t, box.DiskFile()))

@@ -77,12 +77,16 @@ func (r *room) installed(box *rack.Box) {
 // refuses asks Ironic without a password and without TLS.
 func (r *room) refuses() {
 	r.t.Helper()
-	ask := func(url string) string {
-		out, _ := exec.CommandContext(r.ctx, "nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", r.bed.PID()), "curl", "-sSi", "-m", "60",
-			"--cacert", r.bed.Path("/var/lib/firstlight/ca/ca.crt"), url).CombinedOutput()
-		r.t.Logf("curl %s\n%s", url, out)
-		return string(out)
-	}
-	assert.Contains(r.t, ask("https://172.22.0.1:6385/v1/nodes"), " 401 ", "Ironic answers without a password")
-	assert.NotContains(r.t, ask("http://172.22.0.1:6385/v1/nodes"), "HTTP/1", "Ironic answers without TLS")
+	ca := r.bed.Path("/var/lib/firstlight/ca/ca.crt")
+	assert.Contains(r.t, r.curl("--cacert", ca, "https://172.22.0.1:6385/v1/nodes"), " 401 ", "Ironic answers without a password")
+	assert.NotContains(r.t, r.curl("http://172.22.0.1:6385/v1/nodes"), "HTTP/1", "Ironic answers without TLS")
+}
+
+// curl asks from the appliance's network, and logs the answer or why there is none.
+func (r *room) curl(args ...string) string {
+	r.t.Helper()
+	words := append([]string{fmt.Sprintf("--net=/proc/%d/ns/net", r.bed.PID()), "curl", "-sSi", "-m", "60"}, args...)
+	out, _ := exec.CommandContext(r.ctx, "nsenter", words...).CombinedOutput()
+	r.t.Logf("curl %s\n%s", strings.Join(args, " "), out)
+	return string(out)
 }
