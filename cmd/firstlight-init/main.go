@@ -126,6 +126,9 @@ func start(b stick.Boot, p params, screen io.Writer) error {
 		if err := checkInit(newRoot); err != nil {
 			return err
 		}
+		if err := checkMountPoints(newRoot); err != nil {
+			return err
+		}
 		if err := identify(&b, newRoot); err != nil {
 			return err
 		}

@@ -72,9 +72,20 @@ func buildRoot(b *stick.Boot, rootHash string) error {
 // tearDown undoes what buildRoot has done, however far it came.
 func tearDown() {
 	for _, dir := range []string{newRoot, overlayDir, stick.LowerDir} {
-		_ = mount.Unmount(dir, true, true) // not mounted is fine
+		_ = mount.Unmount(dir, false, true) // not mounted is fine; u-root refuses force with lazy
 	}
 	unmap()
+}
+
+// checkMountPoints looks at the directories that switch_root moves this system's mounts to, one
+// after the other: it could not be undone halfway.
+func checkMountPoints(root string) error {
+	for _, m := range early {
+		if _, err := os.Stat(filepath.Join(root, m.dir)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // libraryDirs is where Debian keeps what systemd is linked against.

@@ -75,10 +75,10 @@ func rootData(t *testing.T, image string) (at, size int64) {
 	return p.Offset(), int64(binary.LittleEndian.Uint64(head[40:]))
 }
 
-// appendedData is a place in the daemon's program, in the image: what was appended to the
-// squashfs lies right before its inode table (byte 64 of the superblock says where), and a
-// file's last bytes, the program's variables, come last.
-func appendedData(t *testing.T, image string) int64 {
+// inodeTable is where a squashfs's inodes begin, in the image (byte 64 of the superblock says
+// where). Right before it lie the last bytes of the file that was appended last: the variables
+// of the daemon's program.
+func inodeTable(t *testing.T, image string) int64 {
 	p := partition(t, image, stick.PartitionRootA)
 	f, err := os.Open(image)
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func appendedData(t *testing.T, image string) int64 {
 	head := make([]byte, 96)
 	_, err = f.ReadAt(head, p.Offset())
 	require.NoError(t, err)
-	return p.Offset() + int64(binary.LittleEndian.Uint64(head[64:])) - 1024
+	return p.Offset() + int64(binary.LittleEndian.Uint64(head[64:]))
 }
 
 // inESP returns the image's offset of text on the ESP, where is agrees; files there are
