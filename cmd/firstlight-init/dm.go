@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -58,11 +60,19 @@ func mapVerity(v verity, device, rootHash string) (string, error) {
 	return fmt.Sprintf("/dev/dm-%d", dev&0xff|dev>>12&0xfff00), nil
 }
 
-// unmap takes the device away again, if it is there.
+// unmap takes the device away again, if it is there. What was unmounted just now may hold it
+// for a moment.
 func unmap() {
-	if c, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0); err == nil {
-		_, _ = dmCall(c, dmRemove, 0, nil) // there is none before the first try
-		c.Close()
+	c, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	for range 20 {
+		if _, err := dmCall(c, dmRemove, 0, nil); !errors.Is(err, unix.EBUSY) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 
