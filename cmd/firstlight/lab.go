@@ -222,6 +222,22 @@ func (w *waiting) bind(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "with --wait: give up looking after this long (0: never); the rack goes on")
 }
 
+// ended tells when a rack has come to its end: at once when all is well, but a failure must
+// have stood for a minute, since much of what fails is mended by the next try.
+func ended(now func() time.Time) func(desk.Status) bool {
+	var failed time.Time
+	return func(s desk.Status) bool {
+		if !s.Over || !s.Failed {
+			failed = time.Time{}
+			return s.Over
+		}
+		if failed.IsZero() {
+			failed = now()
+		}
+		return now().Sub(failed) >= time.Minute
+	}
+}
+
 // run shows the rack until it has come to its end, then how long everything took.
 func (w *waiting) run(cmd *cobra.Command, c desk.Client) error {
 	ctx, cancel := cmd.Context(), context.CancelFunc(func() {})
@@ -229,7 +245,7 @@ func (w *waiting) run(cmd *cobra.Command, c desk.Client) error {
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
 	}
 	defer cancel()
-	last, err := watchLab(ctx, cmd.OutOrStdout(), c, func(s desk.Status) bool { return s.Over })
+	last, err := watchLab(ctx, cmd.OutOrStdout(), c, ended(time.Now))
 	out := cmd.OutOrStdout()
 	if err != nil {
 		if ctx.Err() != nil {

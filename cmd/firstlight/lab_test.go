@@ -57,3 +57,18 @@ func TestQuoted(t *testing.T) {
 func TestOverdraw(t *testing.T) {
 	assert.Equal(t, "a\x1b[K\nb\x1b[K\n\x1b[J", overdraw("a\nb\n"))
 }
+
+func TestAFailureMustStand(t *testing.T) {
+	at := time.Unix(0, 0)
+	end := ended(func() time.Time { return at })
+	fails, works := desk.Status{Over: true, Failed: true}, desk.Status{}
+	for _, step := range []struct {
+		second int64
+		status desk.Status
+		want   bool
+	}{{0, works, false}, {1, fails, false}, {60, fails, false}, {61, works, false}, {62, fails, false}, {121, fails, false}, {122, fails, true}} {
+		at = time.Unix(step.second, 0)
+		assert.Equal(t, step.want, end(step.status), "%d s", step.second)
+	}
+	assert.True(t, end(desk.Status{Over: true}), "what went well is over at once")
+}

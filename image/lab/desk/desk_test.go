@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
@@ -105,7 +106,20 @@ func TestARackLives(t *testing.T) {
 	c := newRack(t)
 	_, err := c.Status(t.Context())
 	require.ErrorIs(t, err, NotRunning)
+	// A lock that the caller holds in a way that children inherit, as flock(1) does.
+	lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))
+	require.NoError(t, err)
+	defer lock.Close()
+	_, err = unix.FcntlInt(lock.Fd(), unix.F_SETFD, 0)
+	require.NoError(t, err)
 	c.mustStart(t)
+	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", c.processes(t).Supervisor.PID))
+	require.NoError(t, err)
+	require.NotEmpty(t, open)
+	for _, fd := range open {
+		file, _ := os.Readlink(fd) // it may be closed by now
+		assert.NotEqual(t, lock.Name(), file, "the rack keeps the caller's lock")
+	}
 	m := c.becomes(t, 0, "the appliance is followed", func(m Machine) bool { return m.Phase == "data-mounted" })
 	assert.True(t, m.On)
 	assert.Equal(t, "firstlight: data-mounted: ok, 0.1 s", m.Last)

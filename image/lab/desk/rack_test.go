@@ -83,23 +83,29 @@ func (c command) run(args ...string) string {
 	return string(out)
 }
 
-// up waits until the rack has come to its end; what it prints goes to the test's log. The
-// deadline only ends a hung run.
-func (c command) up(args ...string) {
+// image is the stick's image under a name that nobody can read, too.
+func (c command) image() string {
 	c.t.Helper()
 	image := os.Getenv("FIRSTLIGHT_IMAGE")
 	if image == "" {
 		image = "../../../build/firstlight.img"
 	}
-	// Where nobody can read it. The rack only reads it.
 	near := filepath.Join(filepath.Dir(c.path), "stick.img")
-	if os.Link(image, near) != nil {
-		out, err := exec.Command("cp", "--sparse=always", "--reflink=auto", image, near).CombinedOutput()
-		require.NoError(c.t, err, string(out))
+	if _, err := os.Stat(near); err == nil || os.Link(image, near) == nil {
+		return near
 	}
+	out, err := exec.Command("cp", "--sparse=always", "--reflink=auto", image, near).CombinedOutput()
+	require.NoError(c.t, err, string(out))
+	return near
+}
+
+// up waits until the rack has come to its end; what it prints goes to the test's log. The
+// deadline only ends a hung run.
+func (c command) up(args ...string) {
+	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 100*time.Minute)
 	defer cancel()
-	cmd := c.exec(ctx, append([]string{"up", "--image", near, "--wait"}, args...)...)
+	cmd := c.exec(ctx, append([]string{"up", "--image", c.image(), "--wait"}, args...)...)
 	cmd.Stdout, cmd.Stderr = c.t.Output(), c.t.Output()
 	require.NoError(c.t, cmd.Run())
 }

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // programs that a rack is made of, with the package of Debian that has them.
@@ -147,6 +150,10 @@ func Start(ctx context.Context, dir string, argv ...string) (fresh bool, err err
 	info, err := log.Stat()
 	if err != nil {
 		return false, fmt.Errorf("start rack: %w", err)
+	}
+	// What the caller has open, such as a lock, must not stay open as long as the rack is on.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return false, fmt.Errorf("start rack: keep open files from it: %w", err)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
