@@ -59,7 +59,7 @@ const (
 	bmcFresh    = 5 * time.Minute  // how long a login is believed
 	ironicEvery = 10 * time.Second
 	settled     = 20 * time.Second // a failure that passes sooner is none of the launch's
-	saveEvery   = time.Minute // if only time went by
+	saveEvery   = time.Minute      // if only time went by
 )
 
 // Engine asks every node of the site what must be asked, all at once, and tells how each
