@@ -74,8 +74,13 @@ bench-rack: ## Measure a rack of one, two and three nodes from power on to its e
 	@$(MAKE) --no-print-directory build
 	$(GO) run ./image/lab/desk/bench
 
+.PHONY: bench-bpa
+bench-bpa: ## Measure the operator of clusters: matching, and its memory with 1,000 hosts and 100 clusters (minutes)
+	$(GO) run ./daemon/bpa/bench
+	$(GO) run ./image/lab/native/bench/operator
+
 .PHONY: bench
-bench: bench-pxe bench-kube bench-metal bench-image bench-rack ## All measurements; rows to the screen and to build/bench
+bench: bench-pxe bench-kube bench-metal bench-bpa bench-image bench-rack ## All measurements; rows to the screen and to build/bench
 
 .PHONY: deps
 deps: ## Install the Debian packages that building and testing need

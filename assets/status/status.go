@@ -123,7 +123,10 @@ const (
 
 // Cluster is one workload Kubernetes.
 type Cluster struct {
-	Name  string `json:"name"`
-	State string `json:"state"`
-	Error string `json:"error,omitempty"`
+	Name    string `json:"name"`
+	State   string `json:"state"`             // phase of its Provisioning, in lower case
+	Percent int    `json:"percent,omitempty"` // of its installation
+	Nodes   string `json:"nodes,omitempty"`   // installed of all, 2/3
+	Text    string `json:"text,omitempty"`    // one sentence: what it does or waits for
+	Error   string `json:"error,omitempty"`   // what went wrong, or why it is refused
 }

@@ -47,6 +47,8 @@ func newRootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
+		newBPACommand(),
+		newKubeconfigCommand(),
 		newPXECommand(),
 		newRunCommand(),
 		newStatusCommand(),

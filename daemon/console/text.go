@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func Text(d status.Document, now time.Time) string {
 		writeNode(&b, n, now)
 	}
 	for _, c := range d.Clusters {
-		fmt.Fprintf(&b, "cluster %-14s %s%s\n", c.Name, c.State, prefixed(": ", c.Error))
+		fmt.Fprintf(&b, "cluster %-14s %s%s%s\n", c.Name, c.State, prefixed(", nodes ", c.Nodes), prefixed(": ", cmp.Or(c.Error, c.Text)))
 	}
 	if len(d.Notes) > 0 {
 		b.WriteByte('\n')

@@ -20,6 +20,17 @@ type Host struct {
 	Former     string // the cluster that was installed on its disk; "" if none is
 }
 
+// devices counts what not every host has: of two alike the plainer one is taken first.
+func (h Host) devices() int {
+	n := 0
+	for _, has := range []bool{h.SRIOV, h.QAT} {
+		if has {
+			n++
+		}
+	}
+	return n
+}
+
 // Claim is one cluster's hold of a host.
 type Claim struct {
 	Owner string // "Provisioning NAMESPACE/NAME", or what else has the host; "" if nobody has
@@ -47,7 +58,7 @@ type Result struct {
 
 // Hosts are all hosts in an order that makes choices reproducible, with an index by MAC.
 type Hosts struct {
-	All     []Host // smallest first: CPUs, memory, name
+	All     []Host // smallest first: CPUs, memory, devices, name
 	byMAC   map[string][]int
 	byClaim map[Claim][]int
 }
@@ -56,7 +67,7 @@ type Hosts struct {
 func NewHosts(all []Host) *Hosts {
 	h := &Hosts{All: slices.Clone(all), byMAC: map[string][]int{}, byClaim: map[Claim][]int{}}
 	slices.SortFunc(h.All, func(a, b Host) int {
-		return cmp.Or(cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory), a.devices()-b.devices(), cmp.Compare(a.Name, b.Name))
 	})
 	for i := range h.All {
 		if c := h.All[i].Claim; c.Owner != "" {
@@ -82,24 +93,32 @@ func (h *Hosts) Match(w Want) Result {
 			m.pin(i)
 		}
 	}
-	var open []int
+	var open, chosen []int
 	for i, n := range w.Nodes {
 		if n.pinned() {
 			continue
 		}
-		if !m.keep(i) {
+		held := m.keep(i)
+		if !held {
 			open = append(open, i)
 		}
+		if !held || !w.Installed {
+			chosen = append(chosen, i)
+		}
 	}
+	var without []int
 	for _, i := range open {
 		if !m.place(i, map[int]bool{}) {
-			m.unplaced(i)
+			without = append(without, i)
 		}
+	}
+	for _, i := range without {
+		m.unplaced(i)
 	}
 	for host, node := range m.of {
 		m.Result.Hosts[w.Nodes[node].Label] = host
 	}
-	m.reject(open)
+	m.reject(chosen, without)
 	return m.Result
 }
 
@@ -111,8 +130,8 @@ type matching struct {
 	firm   map[int]bool // nodes that keep what they hold
 }
 
-func (m *matching) problem(reason string, waits bool, format string, args ...any) {
-	m.Result.Problems = append(m.Result.Problems, Problem{Reason: reason, Sentence: fmt.Sprintf(format, args...), Waits: waits})
+func (m *matching) problem(n Node, reason string, waits bool, format string, args ...any) {
+	m.Result.Problems = append(m.Result.Problems, Problem{Reason: reason, Sentence: fmt.Sprintf(format, args...), Waits: waits, Node: n})
 }
 
 // find returns the hosts that a node names.
@@ -148,24 +167,24 @@ func (m *matching) pin(i int) {
 			names[k] = m.All[at].Name
 		}
 		slices.Sort(names)
-		m.problem(HostAmbiguous, false, "node %s: %d hosts have the %s: %s; correct the BareMetalHost that is wrong", n.Label, len(found), who(n), strings.Join(names, ", "))
+		m.problem(n, HostAmbiguous, false, "node %s: %d hosts have the %s: %s; correct the BareMetalHost that is wrong", n.Label, len(found), who(n), strings.Join(names, ", "))
 		return
 	}
 	at := found[0]
 	host := &m.All[at]
 	if other, twice := m.of[at]; twice {
-		m.problem(HostTwice, false, "node %s: host %s, which has the %s, is node %s already; name another host, or give one label both roles",
+		m.problem(n, HostTwice, false, "node %s: host %s, which has the %s, is node %s already; name another host, or give one label both roles",
 			n.Label, host.Name, who(n), m.Nodes[other].Label)
 		return
 	}
 	switch small := tooSmall(n, host); {
 	case host.Claim.Owner != "" && host.Claim.Owner != m.Owner:
-		m.problem(HostClaimed, false, "%s: node %s: host %s belongs to %s, as its node %s; name another host, or take it out there",
+		m.problem(n, HostClaimed, false, "%s: node %s: host %s belongs to %s, as its node %s; name another host, or take it out there",
 			already(n), n.Label, host.Name, host.Claim.Owner, host.Claim.Node)
 	case small != "":
-		m.problem(HostTooSmall, false, "node %s: host %s, which has the %s, %s; ask for less, or name another host", n.Label, host.Name, who(n), small)
+		m.problem(n, HostTooSmall, false, "node %s: host %s, which has the %s, %s; ask for less, or name another host", n.Label, host.Name, who(n), small)
 	case host.Unfit != "" && !m.inService(host, n):
-		m.problem(HostNotReady, true, "node %s: host %s, which has the %s, %s", n.Label, host.Name, who(n), host.Unfit)
+		m.problem(n, HostNotReady, true, "node %s: host %s, which has the %s, %s", n.Label, host.Name, who(n), host.Unfit)
 	default:
 		m.of[at] = i
 	}
@@ -178,14 +197,14 @@ func (m *matching) inService(h *Host, n Node) bool {
 
 func (m *matching) missing(n Node) {
 	if n.MAC == "" {
-		m.problem(HostNotFound, true, "Host %s not found: node %s: there is no such BareMetalHost among %d; see kubectl get bmh -A", n.Host, n.Label, len(m.All))
+		m.problem(n, HostNotFound, true, "Host %s not found: node %s: there is no such BareMetalHost among %d; see kubectl get bmh -A", n.Host, n.Label, len(m.All))
 		return
 	}
 	if at := m.byMAC[n.MAC]; n.Host != "" && len(at) > 0 {
-		m.problem(HostNotFound, false, "Host with MAC Address %s not found: node %s: that NIC is in host %s, not in %s; correct one of the two", n.MAC, n.Label, m.All[at[0]].Name, n.Host)
+		m.problem(n, HostNotFound, false, "Host with MAC Address %s not found: node %s: that NIC is in host %s, not in %s; correct one of the two", n.MAC, n.Label, m.All[at[0]].Name, n.Host)
 		return
 	}
-	m.problem(HostNotFound, true, "Host with MAC Address %s not found: node %s: none of %d hosts has this NIC; correct the MAC, or wait until its server was inspected (kubectl get bmh -A)",
+	m.problem(n, HostNotFound, true, "Host with MAC Address %s not found: node %s: none of %d hosts has this NIC; correct the MAC, or wait until its server was inspected (kubectl get bmh -A)",
 		n.MAC, n.Label, len(m.All))
 }
 
@@ -218,27 +237,49 @@ func tooSmall(n Node, h *Host) string {
 	return ""
 }
 
-// takes tells whether a host may be given to a node that does not name it.
-func (m *matching) takes(n Node, at int) bool {
+// verdict is how a host suits a node that does not name it, by nearness: what a change could
+// make fit comes first.
+type verdict int
+
+const (
+	fits verdict = iota
+	unready
+	small
+	former
+	others // belongs to others, or is named by them
+)
+
+// verdicts say of how many hosts each is true.
+var verdicts = map[verdict]string{unready: "are not ready", small: "are too small", former: "hold a former cluster", others: "belong to other clusters"}
+
+func (m *matching) judge(n Node, at int) verdict {
 	h := &m.All[at]
-	return h.CPU >= n.CPU && h.Memory >= n.Memory && (h.SRIOV || !n.SRIOV) && (h.QAT || !n.QAT) &&
-		(h.Claim.Owner == "" || h.Claim.Owner == m.Owner) && h.PinnedBy == "" && (h.Former == "" || h.Former == m.Cluster) &&
-		(h.Unfit == "" || m.inService(h, n))
+	switch {
+	case h.CPU < n.CPU || h.Memory < n.Memory || n.SRIOV && !h.SRIOV || n.QAT && !h.QAT:
+		return small
+	case h.Claim.Owner != "" && h.Claim.Owner != m.Owner || h.PinnedBy != "":
+		return others
+	case h.Former != "" && h.Former != m.Cluster:
+		return former
+	case h.Unfit != "" && !m.inService(h, n):
+		return unready
+	}
+	return fits
 }
 
-// refuses says why takes does not hold; "" if it does.
-func (m *matching) refuses(n Node, at int) string {
+// why is a verdict in words; "" if the host fits.
+func (m *matching) why(n Node, at int) string {
 	h := &m.All[at]
-	switch small := tooSmall(n, h); {
-	case small != "":
-		return small
-	case h.Claim.Owner != "" && h.Claim.Owner != m.Owner:
+	switch v := m.judge(n, at); {
+	case v == small:
+		return tooSmall(n, h)
+	case v == others && h.Claim.Owner != "" && h.Claim.Owner != m.Owner:
 		return "belongs to " + h.Claim.Owner
-	case h.PinnedBy != "":
+	case v == others:
 		return "is named in " + h.PinnedBy
-	case h.Former != "" && h.Former != m.Cluster:
+	case v == former:
 		return "still holds the cluster " + h.Former + "; name it by its MAC to use it all the same"
-	case h.Unfit != "" && !m.inService(h, n):
+	case v == unready:
 		return h.Unfit
 	}
 	return ""
@@ -248,7 +289,7 @@ func (m *matching) refuses(n Node, at int) string {
 func (m *matching) keep(i int) bool {
 	n := m.Nodes[i]
 	for _, at := range m.byClaim[Claim{m.Owner, n.Label}] {
-		if _, used := m.of[at]; !used && m.takes(n, at) {
+		if _, used := m.of[at]; !used && m.judge(n, at) == fits {
 			m.of[at], m.firm[i] = i, true
 			return true
 		}
@@ -261,14 +302,14 @@ func (m *matching) keep(i int) bool {
 func (m *matching) place(i int, tried map[int]bool) bool {
 	n := m.Nodes[i]
 	for at := range m.All {
-		if _, used := m.of[at]; !used && m.takes(n, at) {
+		if _, used := m.of[at]; !used && m.judge(n, at) == fits {
 			m.of[at] = i
 			return true
 		}
 	}
 	for at := range m.All {
 		other, used := m.of[at]
-		if !used || tried[at] || m.Nodes[other].pinned() || m.firm[other] || !m.takes(n, at) {
+		if !used || tried[at] || m.Nodes[other].pinned() || m.firm[other] || m.judge(n, at) != fits {
 			continue
 		}
 		tried[at] = true
@@ -283,78 +324,76 @@ func (m *matching) place(i int, tried map[int]bool) bool {
 // unplaced says why there is no host for a node: how many hosts there are for each reason.
 func (m *matching) unplaced(i int) {
 	n := m.Nodes[i]
-	counts, waits := map[string]int{}, false
+	counts, own := map[verdict]int{}, 0
 	for at := range m.All {
-		why := m.refuses(n, at)
-		if _, used := m.of[at]; used && why == "" {
-			why = "is another node of this cluster"
+		if v := m.judge(n, at); v == fits {
+			own++ // another node has it
+		} else {
+			counts[v]++
 		}
-		waits = waits || why == m.All[at].Unfit && why != ""
-		counts[kindOf(why, &m.All[at])]++
 	}
 	var parts []string
-	for _, kind := range []string{"are too small", "belong to other clusters", "hold a former cluster", "are not ready", "are other nodes of this cluster"} {
-		if counts[kind] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", counts[kind], kind))
+	for _, v := range []verdict{small, others, former, unready} {
+		if counts[v] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[v], verdicts[v]))
 		}
+	}
+	if own > 0 {
+		parts = append(parts, fmt.Sprintf("%d are other nodes of this cluster", own))
 	}
 	of := "there are no hosts"
 	if len(m.All) > 0 {
 		of = fmt.Sprintf("of %d hosts %s", len(m.All), strings.Join(parts, ", "))
 	}
-	m.problem(NoHostFits, waits, "node %s: no host is left with %s: %s; ask for less, add a server, or see status.rejected", n.Label, n.needs(), of)
-}
-
-func kindOf(why string, h *Host) string {
-	switch {
-	case why == h.Unfit && why != "":
-		return "are not ready"
-	case strings.HasPrefix(why, "has "):
-		return "are too small"
-	case strings.HasPrefix(why, "still "):
-		return "hold a former cluster"
-	case strings.HasPrefix(why, "is another "):
-		return "are other nodes of this cluster"
-	}
-	return "belong to other clusters"
+	m.problem(n, NoHostFits, counts[unready] > 0, "node %s: no host is left with %s: %s; ask for less, add a server, or see status.rejected", n.Label, n.needs(), of)
 }
 
 // MaxRejected is how many hosts are listed; the rest is counted.
 const MaxRejected = 32
 
-// reject lists the hosts that no node got, if one was to be chosen.
-func (m *matching) reject(open []int) {
-	if len(open) == 0 {
+// reject lists the hosts that none of the nodes got, for which one was to be chosen, each
+// with what the first of these nodes that it does not suit has against it. If some are
+// without a host, it is about them alone, and every host is listed.
+func (m *matching) reject(chosen, without []int) {
+	if len(chosen) == 0 {
 		return
 	}
+	if len(without) > 0 {
+		chosen = without
+	}
 	type rejection struct {
-		Rejected
-		far int
+		at, node int
+		verdict  verdict
 	}
 	var all []rejection
 	for at := range m.All {
-		if _, used := m.of[at]; used {
+		if _, used := m.of[at]; used && len(without) == 0 {
 			continue
 		}
-		why, far := "fits, but a smaller one was taken", 0
-		for _, i := range open {
-			if r := m.refuses(m.Nodes[i], at); r != "" {
-				why, far = "for "+m.Nodes[i].Label+": "+r, distance(kindOf(r, &m.All[at]))
+		r := rejection{at: at}
+		for _, i := range chosen {
+			if v := m.judge(m.Nodes[i], at); v != fits {
+				r.node, r.verdict = i, v
 				break
 			}
 		}
-		all = append(all, rejection{Rejected{m.All[at].Name, why}, far})
+		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b rejection) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(a.Host, b.Host)) })
+	slices.SortFunc(all, func(a, b rejection) int {
+		return cmp.Or(cmp.Compare(a.verdict, b.verdict), cmp.Compare(m.All[a.at].Name, m.All[b.at].Name))
+	})
 	for i, r := range all {
-		if i == MaxRejected {
+		name, n := m.All[r.at].Name, m.Nodes[r.node]
+		switch {
+		case i == MaxRejected:
 			m.Result.Rejected = append(m.Result.Rejected, Rejected{fmt.Sprintf("%d more", len(all)-i), "not listed"})
-			break
+			return
+		case r.verdict == fits && len(without) > 0:
+			m.Result.Rejected = append(m.Result.Rejected, Rejected{name, "is another node of this cluster"})
+		case r.verdict == fits:
+			m.Result.Rejected = append(m.Result.Rejected, Rejected{name, "fits, but a smaller one was taken"})
+		default:
+			m.Result.Rejected = append(m.Result.Rejected, Rejected{name, "for " + n.Label + ": " + m.why(n, r.at)})
 		}
-		m.Result.Rejected = append(m.Result.Rejected, r.Rejected)
 	}
-}
-
-func distance(kind string) int {
-	return slices.Index([]string{"", "are not ready", "are too small", "hold a former cluster", "belong to other clusters"}, kind)
 }

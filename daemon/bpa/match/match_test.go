@@ -39,6 +39,7 @@ func TestMatch(t *testing.T) {
 	}{
 		{"by MAC of the second NIC", []Node{{Label: "m", MAC: big.MACs[1]}}, []Host{small, big}, map[string]string{"m": big.Name}},
 		{"smallest that fits", []Node{{Label: "m", CPU: 3}}, []Host{big, small, mid}, map[string]string{"m": mid.Name}},
+		{"of two alike the one without devices", []Node{{Label: "m", CPU: 3}}, []Host{changed(mid, func(h *Host) { h.Name, h.SRIOV = "metal3/a", true }), mid}, map[string]string{"m": mid.Name}},
 		{"by name", []Node{{Label: "m", Host: "h4"}}, []Host{small, big}, map[string]string{"m": big.Name}},
 		{"pinned first: a later node's host is not taken", []Node{{Label: "any", CPU: 1}, {Label: "pin", MAC: small.MACs[0]}}, []Host{small, mid}, map[string]string{"any": mid.Name, "pin": small.Name}},
 		{"by MAC and resources", []Node{{Label: "m", MAC: nic.MACs[0], CPU: 6, SRIOV: true}}, []Host{nic, big}, map[string]string{"m": nic.Name}},
@@ -117,6 +118,8 @@ func TestRejectedHostsAreListedNearestFirst(t *testing.T) {
 		{"metal3/h1", "for w: has 2 CPUs, 4 are asked for"},
 		{"metal3/h5", "for w: belongs to default/o"},
 	}, r.Rejected)
+	r = NewHosts(hosts[:2]).Match(Want{Owner: "default/c", Nodes: []Node{{Label: "m", CPU: 2}, {Label: "w", CPU: 2}}})
+	assert.Equal(t, []Rejected{{"metal3/h1", "is another node of this cluster"}, {"metal3/h5", "for w: belongs to default/o"}}, r.Rejected, "it is about the node that has no host")
 	var many []Host
 	for n := range 100 {
 		many = append(many, host(n))
@@ -165,7 +168,7 @@ func possible(m *matching, i int, used map[int]bool) bool {
 		return possible(m, i+1, used)
 	}
 	for at := range m.All {
-		if !used[at] && m.takes(m.Nodes[i], at) {
+		if !used[at] && m.judge(m.Nodes[i], at) == fits {
 			used[at] = true
 			if possible(m, i+1, used) {
 				return true
@@ -204,12 +207,12 @@ func TestMatchProperties(t *testing.T) {
 				require.Contains(t, h.All[at].MACs, n.MAC, "seed %d", seed)
 				kept[at] = true
 			} else {
-				require.True(t, m.takes(n, at), "seed %d: node %s got %s", seed, n.Label, h.All[at].Name)
+				require.True(t, m.judge(n, at) == fits, "seed %d: node %s got %s", seed, n.Label, h.All[at].Name)
 			}
 		}
 		for at := range h.All {
 			for _, n := range w.Nodes {
-				require.Equal(t, m.refuses(n, at) == "", m.takes(n, at), "seed %d: %s", seed, m.refuses(n, at))
+				require.Equal(t, m.why(n, at) == "", m.judge(n, at) == fits, "seed %d: %s", seed, m.why(n, at))
 			}
 		}
 		holds := slices.ContainsFunc(hosts, func(h Host) bool { return h.Claim.Owner == w.Owner })

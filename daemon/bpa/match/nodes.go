@@ -66,6 +66,7 @@ type Problem struct {
 	Reason   string
 	Sentence string
 	Waits    bool // it may go away by itself
+	Node     Node // of a problem with finding a host
 }
 
 // Reasons of problems with what is asked, and with finding it.

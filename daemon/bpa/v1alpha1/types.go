@@ -125,13 +125,20 @@ type Rejected struct {
 	Reason string `json:"reason"`
 }
 
+// States of a run.
+const (
+	JobRunning   = "Running"
+	JobSucceeded = "Succeeded"
+	JobFailed    = "Failed"
+)
+
 // JobStatus is the last run of the installer.
 type JobStatus struct {
 	Name       string       `json:"name"`
 	Action     string       `json:"action"`
 	Attempt    int32        `json:"attempt"`
 	Generation int64        `json:"generation"` // of the Provisioning it was made for
-	State      string       `json:"state"`      // Running, Succeeded, Failed
+	State      string       `json:"state"`
 	Started    metav1.Time  `json:"started"`
 	Next       *metav1.Time `json:"next,omitempty"` // when it is tried again
 	Log        string       `json:"log"`            // on the appliance

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -48,14 +49,32 @@ func APIServer(t testing.TB) *API {
 	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+Kind+",") {
 		t.Skip("compiles and runs etcd and kube-apiserver; set FIRSTLIGHT_TEST=" + Kind)
 	}
-	api, err := startAPI(t.Context(), t.TempDir())
-	if api != nil {
-		t.Cleanup(api.apiserver.end)
-	}
+	api, err := StartAPI(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(api.Close)
 	return api
+}
+
+// HostDefinition is the CustomResourceDefinition of BareMetalHosts, of the very module that the
+// appliance's operator is compiled from.
+func HostDefinition(ctx context.Context) ([]byte, error) {
+	top, err := Top()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/metal3-io/baremetal-operator")
+	cmd.Dir = filepath.Join(top, "assets", "build", "metal3")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("find module of BareMetalHost: %w", err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return nil, fmt.Errorf("find module of BareMetalHost: %w", err)
+	}
+	return os.ReadFile(filepath.Join(module.Dir, "config/base/crds/bases/metal3.io_baremetalhosts.yaml"))
 }
 
 // Program compiles one of the recipe's programs, with the recipe's flags, and keeps it in
@@ -90,7 +109,8 @@ func Program(ctx context.Context, name string) (string, error) {
 	return item.Path, err
 }
 
-func startAPI(ctx context.Context, dir string) (*API, error) {
+// StartAPI starts an API whose files are in dir, and returns when it serves.
+func StartAPI(ctx context.Context, dir string) (*API, error) {
 	etcd, err := Program(ctx, "etcd")
 	if err != nil {
 		return nil, err
@@ -116,7 +136,7 @@ func startAPI(ctx context.Context, dir string) (*API, error) {
 		return nil, err
 	}
 	a.apiserver, err = begin(ctx, dir+"/apiserver.log", kubernetes, "kube-apiserver", "--etcd-servers", "http://"+at(0),
-		"--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[2]), "--endpoint-reconciler-type", "none",
+		"--allow-privileged", "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[2]), "--endpoint-reconciler-type", "none",
 		"--service-cluster-ip-range", "10.96.0.0/16", "--client-ca-file", a.CAFile, "--authorization-mode", "RBAC",
 		"--tls-cert-file", dir+"/server.crt", "--tls-private-key-file", dir+"/server.key",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", dir+"/admin.key",
@@ -126,8 +146,15 @@ func startAPI(ctx context.Context, dir string) (*API, error) {
 		return nil, err
 	}
 	a.apiserver.needs = store
-	return a, a.await(ctx)
+	if err := a.await(ctx); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
 }
+
+// Close ends it; what it kept is lost.
+func (a *API) Close() { a.apiserver.end() }
 
 // await asks until the server says that it is ready.
 func (a *API) await(ctx context.Context) error {

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"firstlight.dev/firstlight/daemon/bpa/kud"
+	"firstlight.dev/firstlight/daemon/bpa/operator"
+)
+
+func newBPACommand() *cobra.Command {
+	c := operator.Config{Elect: true}
+	var kubeconfig string
+	cmd := &cobra.Command{
+		Use:   "bpa",
+		Short: "Run the operator of clusters (what its pod runs)",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch c.Proposal {
+			case operator.ProposalOff, operator.ProposalShow, operator.ProposalApply:
+			default:
+				return usageError{fmt.Errorf("proposal %q is unknown; use %s, %s or %s", c.Proposal, operator.ProposalOff, operator.ProposalShow, operator.ProposalApply)}
+			}
+			api, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+			if err != nil {
+				return fmt.Errorf("find the API: %w", err)
+			}
+			api.QPS, api.Burst = 100, 200
+			return operator.Run(cmd.Context(), api, c, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API; in a pod nothing is needed")
+	f.StringVar(&c.Namespace, "namespace", "bpa", "the operator's own namespace, with the log-in to nodes and the lock")
+	f.StringVar(&c.Dir, "dir", kud.Dir, "directory of clusters")
+	f.StringVar(&c.LeaseFile, "lease-file", "", "leases in the format of ISC's dhcpd")
+	f.StringVar(&c.Installer, "installer-image", "", "installer of Provisionings that name none")
+	f.StringSliceVar(&c.Plugins, "plugins", operator.Plugins(), "names that KUDPlugins may have")
+	f.StringVar(&c.Site, "site", "firstlight", "name of proposed clusters")
+	f.StringVar(&c.Proposal, "proposal", operator.ProposalOff, "what to do with clusters for hosts that nobody asked for: off, show or apply")
+	f.BoolVar(&c.Elect, "elect", true, "wait until no other operator runs")
+	f.StringVar(&c.Metrics, "metrics", "0", "address to serve metrics at; 0 for none")
+	f.StringVar(&c.Health, "health", "0", "address to serve /readyz at; 0 for none")
+	return cmd
+}
+
+func newKubeconfigCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "kubeconfig CLUSTER",
+		Short: "Print the kubeconfig of a workload cluster",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := readKubeconfig(dir, args[0])
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", kud.Dir, "directory of clusters")
+	return cmd
+}
+
+// readKubeconfig reads what the installer of a cluster left. For a cluster that is not there
+// it names those that are.
+func readKubeconfig(dir, cluster string) ([]byte, error) {
+	if !fs.ValidPath(cluster) || strings.Contains(cluster, "/") {
+		return nil, usageError{fmt.Errorf("%q is not the name of a cluster", cluster)}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, cluster, kud.FileKubeconfig))
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return text, err
+	}
+	all, _ := filepath.Glob(filepath.Join(dir, "*", kud.FileKubeconfig))
+	names := make([]string, len(all))
+	for i, path := range all {
+		names[i] = filepath.Base(strings.TrimSuffix(path, "/"+kud.FileKubeconfig))
+	}
+	if len(names) == 0 {
+		names = []string{"none"}
+	}
+	return nil, fmt.Errorf("cluster %s has no kubeconfig yet (see kubectl get bpa -A); installed are: %s", cluster, strings.Join(names, ", "))
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestKubeconfig(t *testing.T) {
+	dir := t.TempDir()
+	_, err := readKubeconfig(dir, "edge")
+	assert.ErrorContains(t, err, "cluster edge has no kubeconfig yet (see kubectl get bpa -A); installed are: none")
+	for _, name := range []string{"edge", "rim"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "artifacts"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name, "artifacts", "admin.conf"), []byte("of "+name), 0o600))
+	}
+	text, err := readKubeconfig(dir, "edge")
+	require.NoError(t, err)
+	assert.Equal(t, "of edge", string(text))
+	_, err = readKubeconfig(dir, "egde")
+	assert.ErrorContains(t, err, "installed are: edge, rim")
+	for _, name := range []string{"../edge", "/edge", "a/b", ""} {
+		_, err = readKubeconfig(dir, name)
+		assert.ErrorAs(t, err, new(usageError), name)
+	}
+}
+
+func TestBPACommandLine(t *testing.T) {
+	assert.Equal(t, 2, run(t.Context(), []string{"bpa", "--proposal", "perhaps"}))
+	assert.Equal(t, 2, run(t.Context(), []string{"kubeconfig"}))
+	assert.Equal(t, 1, run(t.Context(), []string{"bpa", "--kubeconfig", filepath.Join(t.TempDir(), "none")}))
+}
