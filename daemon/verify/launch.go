@@ -12,7 +12,8 @@ import (
 type Stand struct {
 	Name      string
 	Proven    bool
-	Fails     bool   // it needs a person; the launch has failed as long as that is so
+	Fails     bool   // it needs a person
+	Lasts     bool   // and has done so for a while: the launch has failed as long as that is so
 	Situation string // of docs/why.md
 	Sentence  string
 }
@@ -24,14 +25,16 @@ func Judge(nodes []Stand, elapsed, limit time.Duration) status.Launch {
 	l := status.Launch{State: status.LaunchRunning, Nodes: len(nodes), Elapsed: elapsed.Seconds(), Limit: limit.Seconds()}
 	late := elapsed > limit
 	var bad []string
+	failed := false
 	for _, n := range nodes {
 		switch {
 		case n.Proven:
 			l.Proven++
 		case n.Fails:
 			bad = append(bad, n.Name+" "+n.Sentence)
+			failed = failed || n.Lasts || late
 		case late:
-			bad = append(bad, fmt.Sprintf("%s is not proven yet (%s)", n.Name, n.Situation))
+			bad, failed = append(bad, fmt.Sprintf("%s is not proven yet (%s)", n.Name, n.Situation)), true
 		}
 	}
 	switch {
@@ -41,7 +44,7 @@ func Judge(nodes []Stand, elapsed, limit time.Duration) status.Launch {
 		l.State, l.Text = status.LaunchLaunched, fmt.Sprintf("launched, later than promised: %s proven", count(l.Proven, len(nodes)))
 	case l.Proven == len(nodes):
 		l.State, l.Text = status.LaunchLaunched, fmt.Sprintf("launched: %s proven", count(l.Proven, len(nodes)))
-	case len(bad) > 0:
+	case failed:
 		l.State, l.Text = status.LaunchFailed, fmt.Sprintf("not launched, %s proven: %s", count(l.Proven, len(nodes)), strings.Join(bad, "; "))
 	default:
 		l.Text = count(l.Proven, len(nodes)) + " proven"

@@ -20,9 +20,10 @@ func stands(n int, more ...Stand) []Stand {
 }
 
 func TestJudge(t *testing.T) {
-	dead := Stand{Name: "node-a", Fails: true, Situation: "bmc-silent", Sentence: "is not switched on: the BMC does not answer"}
-	absent := Stand{Name: "node-b", Fails: true, Situation: "absent", Sentence: "is in site.yaml and has no BareMetalHost"}
+	dead := Stand{Name: "node-a", Fails: true, Lasts: true, Situation: "bmc-silent", Sentence: "is not switched on: the BMC does not answer"}
+	absent := Stand{Name: "node-b", Fails: true, Lasts: true, Situation: "absent", Sentence: "is in site.yaml and has no BareMetalHost"}
 	writing := Stand{Name: "node-c", Situation: "writing", Sentence: "writes its image to disk, 500 of 1000 MB"}
+	blinks := Stand{Name: "node-d", Fails: true, Situation: "error", Sentence: "failed while registering: …"}
 	for _, c := range []struct {
 		name    string
 		nodes   []Stand
@@ -38,6 +39,9 @@ func TestJudge(t *testing.T) {
 		{"on their way", stands(8, writing), 59, status.LaunchRunning, "8 of 9 nodes proven"},
 		{"8 of 10: both are named", stands(8, dead, absent), 1, status.LaunchFailed,
 			"not launched, 8 of 10 nodes proven: node-a is not switched on: the BMC does not answer; node-b is in site.yaml and has no BareMetalHost"},
+		{"what has just begun may pass", stands(1, blinks), 1, status.LaunchRunning, "1 of 2 nodes proven"},
+		{"but is named with what lasts", stands(0, blinks, dead), 1, status.LaunchFailed,
+			"not launched, 0 of 2 nodes proven: node-d failed while registering: …; node-a is not switched on: the BMC does not answer"},
 		{"an error is told at once, beside what goes on", stands(0, dead, writing), 0, status.LaunchFailed, "not launched, 0 of 2 nodes proven: node-a is not switched on: the BMC does not answer"},
 		{"absent is a failure", stands(1, absent), 3, status.LaunchFailed, "not launched, 1 of 2 nodes proven: node-b is in site.yaml and has no BareMetalHost"},
 		{"the time is up: whoever is not proven is named", stands(1, writing, dead), 61, status.LaunchFailed,

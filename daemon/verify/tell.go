@@ -49,7 +49,7 @@ func (e *Engine) tell(s *site.Site, hosts map[string]metal3api.BareMetalHost, wa
 			st.failing = now
 		}
 		stands = append(stands, Stand{Name: string(n.Name), Proven: v.Proven, Situation: reason.Situation, Sentence: reason.Sentence,
-			Fails: reason.Fails && now.Sub(st.failing) >= settled})
+			Fails: reason.Fails, Lasts: reason.Fails && now.Sub(st.failing) >= settled})
 		st.situation, st.begun = reason.Situation, node.Since
 	}
 	for _, name := range sorted(hosts) {

@@ -40,8 +40,9 @@ func (q Question) Packet() []byte {
 	return packet
 }
 
-// Answered is nil if packet is a resolver's answer to q, whatever it knows. A refusal, and a
-// packet that is no answer, are errors.
+// Answered is nil if packet is a resolver's answer to q, whatever it knows: dnsmasq without
+// anybody to ask says REFUSED to every name that it does not know, and is right for a rack
+// without a way out. A packet that is no answer is an error.
 func (q Question) Answered(packet []byte) error {
 	var p dnsmessage.Parser
 	h, err := p.Start(packet)
@@ -50,8 +51,6 @@ func (q Question) Answered(packet []byte) error {
 		return fmt.Errorf("what answers is no resolver: %w", err)
 	case h.ID != q.id || !h.Response:
 		return errors.New("what answers is no resolver")
-	case h.RCode == dnsmessage.RCodeRefused:
-		return errors.New("it refuses to answer (REFUSED)")
 	case h.RCode == dnsmessage.RCodeNotImplemented || h.RCode == dnsmessage.RCodeFormatError:
 		return fmt.Errorf("it cannot answer (%s)", h.RCode)
 	}
