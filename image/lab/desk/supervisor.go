@@ -222,20 +222,37 @@ func (s *supervisor) run(ctx context.Context, cancel context.CancelFunc) error {
 	}
 }
 
+// keepWord is how long the appliance's last word counts when it does not answer: under
+// emulation it may be busy with something else.
+const keepWord = 90 * time.Second
+
 // ask keeps the appliance's last word.
 func (s *supervisor) ask(ctx context.Context) {
 	defer s.asker.close()
+	var heard time.Time
+	pid := 0
 	for ctx.Err() == nil {
 		pause := 2 * time.Second
-		doc, err := (*status.Document)(nil), error(nil)
-		if s.all[0].On() {
-			if doc, err = s.asker.status(ctx); err != nil {
-				s.log.Debug("appliance not asked", "error", err)
-				pause = 5 * time.Second
-			}
+		var doc *status.Document
+		var err error
+		if pid != s.all[0].machine.PID() { // it was switched off or on since
+			s.asker.close()
+			pid, heard = s.all[0].machine.PID(), time.Time{}
+		}
+		if pid != 0 {
+			doc, err = s.asker.status(ctx)
+		}
+		if err != nil {
+			s.log.Debug("appliance not asked", "error", err)
+			pause = 5 * time.Second
 		}
 		s.mu.Lock()
-		s.doc = doc
+		switch {
+		case doc != nil:
+			s.doc, heard = doc, time.Now()
+		case time.Since(heard) > keepWord:
+			s.doc = nil
+		}
 		s.mu.Unlock()
 		select {
 		case <-ctx.Done():

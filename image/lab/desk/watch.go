@@ -28,6 +28,7 @@ func (s *supervisor) listen() {
 	if pid := a.machine.PID(); pid != 0 && pid != s.watch.pid {
 		s.watch.pid = pid
 		s.watch.powerOn()
+		s.doc = nil // said before
 	}
 	lines := a.machine.Console().From(s.watch.heard)
 	s.watch.heard += len(lines)
