@@ -55,7 +55,7 @@ func (d *Daemon) nodesChanged() {
 
 // beforeNodes is what the appliance still waits for before it knows of nodes.
 func (d *Daemon) beforeNodes() string {
-	if _, current := d.metal.hosts.List(); current {
+	if d.metal.hosts.Current() {
 		return ""
 	}
 	stages := d.runner.Snapshot().Stages

@@ -108,6 +108,13 @@ func (h *Hosts) List() (hosts []metal3api.BareMetalHost, current bool) {
 	return hosts, h.current
 }
 
+// Current tells whether the hosts were read from the API since the daemon started.
+func (h *Hosts) Current() bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.current
+}
+
 // macs are all by which a host is known, lower case: the one it boots from and, once it
 // was inspected, every NIC's.
 func macs(b *metal3api.BareMetalHost) []string {

@@ -59,12 +59,11 @@ func powers(h metal3api.BareMetalHost, has bool) bool {
 }
 
 // prepare begins a node's pre-flight when it is due: whenever the gate may be asked. e.mu is held.
-func (e *Engine) prepare(ctx context.Context, st *state, h metal3api.BareMetalHost, has bool, now time.Time) {
+func (e *Engine) prepare(ctx context.Context, st *state, h metal3api.BareMetalHost, has bool, hosts []metal3api.BareMetalHost, now time.Time) {
 	if !powers(h, has) || st.busy || now.Before(st.due) {
 		return
 	}
 	st.busy = true
-	hosts, _ := e.Hosts()
 	e.asking.Go(func() {
 		f := e.gather(ctx, st, h, has, hosts)
 		checks := Preflight(f)

@@ -221,7 +221,7 @@ func (e *Engine) step(ctx context.Context) {
 		if waits != "" {
 			continue
 		}
-		e.prepare(ctx, st, h, has, now)
+		e.prepare(ctx, st, h, has, list, now)
 		e.prove(ctx, st, h, has, now)
 	}
 	for name := range e.nodes {
