@@ -27,8 +27,8 @@ import (
 
 const (
 	serveFilesArg = "serve-files" // this program as the TFTP and HTTP server, in its namespace
-	httpRuns      = 25 // half a second each, and which core a process is put on decides much
-	tftpRuns      = 15 // a second each, and the scheduler has much to say
+	httpRuns      = 25            // half a second each, and which core a process is put on decides much
+	tftpRuns      = 15            // a second each, and the scheduler has much to say
 	imageBytes    = 1 << 30
 	programBytes  = 16 << 20
 	memoryClients = 64
