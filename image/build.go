@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,7 +60,9 @@ func (b *Builder) run(ctx context.Context, mode Mode) (*Result, error) {
 
 // all makes the parts in the order in which they need each other.
 func (b *build) all(ctx context.Context) (*Result, error) {
-	if err := b.buildPrograms(ctx); err != nil {
+	late := b.latePrograms()
+	early := func(name string) bool { return !slices.Contains(late, name) }
+	if err := b.buildPrograms(ctx, early); err != nil {
 		return nil, err
 	}
 	for i := range b.r.Roots {
@@ -81,6 +84,10 @@ func (b *build) all(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.buildLate(ctx, late, kernel, base); err != nil {
+		return nil, err
+	}
+	defer os.Remove(disk.Part(b.Out))
 	return b.buildStick(ctx, kernel, base)
 }
 

@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/disk"
@@ -113,12 +117,78 @@ func (b *build) buildBase(ctx context.Context) (cache.Item, error) {
 	})
 }
 
+// latePrograms are the programs that nothing but the end of the root file system needs.
+func (b *build) latePrograms() []string {
+	_, appended := b.splitRoot()
+	uses := map[string]int{b.r.Stick.Init: 1}
+	for _, root := range b.r.Roots {
+		for name := range root.Programs {
+			uses[name]++
+		}
+	}
+	for _, image := range b.r.Images {
+		for name := range image.Programs {
+			uses[name]++
+		}
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(appended)), func(name string) bool { return uses[name] > 1 })
+}
+
+// buildLate compiles the late programs. The compiler's last step, linking, keeps one
+// processor busy: if there is something to compile, the base is meanwhile copied to where
+// the stick will come into being.
+func (b *build) buildLate(ctx context.Context, late []string, kernel, base cache.Item) error {
+	group, ctx := errgroup.WithContext(ctx)
+	if !b.planOnly && b.compiles(late) {
+		if err := os.MkdirAll(filepath.Dir(b.Out), 0o755); err != nil {
+			return fmt.Errorf("write stick: %w", err)
+		}
+		s, err := b.stick(ctx, kernel)
+		if err != nil {
+			return err
+		}
+		at, err := s.RootOffset()
+		if err != nil {
+			return err
+		}
+		b.basePlaced = true
+		group.Go(func() error { return b.placeBase(base.Path, disk.Part(b.Out), at) })
+	}
+	group.Go(func() error {
+		return b.buildPrograms(ctx, func(name string) bool { return slices.Contains(late, name) })
+	})
+	return group.Wait()
+}
+
+// compiles tells whether one of the programs is not in the cache. One whose key cannot be
+// told is: buildPrograms says what is wrong with it.
+func (b *build) compiles(names []string) bool {
+	builder := b.gobuild(b.l.Toolchain)
+	return slices.ContainsFunc(names, func(name string) bool {
+		key, err := builder.Key(b.r.Program(name))
+		if err != nil {
+			return true
+		}
+		_, ok := b.store.Lookup(dirOf(kindProgram), programInputs(key).key(kindProgram, name))
+		return !ok
+	})
+}
+
+func (b *build) placeBase(base, file string, at int64) error {
+	if err := copyFile(base, file, at, 0o644); err != nil {
+		return fmt.Errorf("make root file system: %w", err)
+	}
+	return nil
+}
+
 // placeRoot makes the whole root file system in file from byte at on, where file ends: the base,
 // what is appended, and the hash tree, whose root hash it returns with the size of it all. It is
 // not kept in the cache: it is made in seconds and differs with every commit.
 func (b *build) placeRoot(ctx context.Context, base, file string, at int64) (rootHash string, size int64, err error) {
-	if err := copyFile(base, file, at, 0o644); err != nil {
-		return "", 0, fmt.Errorf("make root file system: %w", err)
+	if !b.basePlaced {
+		if err := b.placeBase(base, file, at); err != nil {
+			return "", 0, err
+		}
 	}
 	if _, appended := b.splitRoot(); len(appended) > 0 {
 		if err := b.appendPrograms(ctx, appended, file, at); err != nil {

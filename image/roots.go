@@ -30,6 +30,8 @@ type build struct {
 	alone    map[string][]cache.Item // packages unpacked over a root, as tar
 	layers   map[string]cache.Item   // of images
 	files    map[string]cache.Item   // of artifacts
+
+	basePlaced bool // the base of the root lies in disk.Part(Out) already
 }
 
 // alwaysRemoved is what mmdebstrap, dpkg and maintainer scripts leave of this machine
@@ -40,15 +42,23 @@ var alwaysRemoved = []string{
 	"/var/cache/apt/**", "/var/cache/debconf/*-old", "/var/lib/dpkg/*-old", "/var/log/*.log", "/var/log/apt/**", "/run/**", "/tmp/**",
 }
 
-func (b *build) buildPrograms(ctx context.Context) error {
+const kindProgram = "program"
+
+func programInputs(key string) Inputs { return Inputs{"its sources": key} }
+
+// buildPrograms compiles those programs of the recipe that wanted says yes to.
+func (b *build) buildPrograms(ctx context.Context, wanted func(name string) bool) error {
 	builder := b.gobuild(b.l.Toolchain)
 	for i := range b.r.Programs {
 		p := &b.r.Programs[i]
+		if !wanted(p.Name) {
+			continue
+		}
 		key, err := builder.Key(p)
 		if err != nil {
 			return err
 		}
-		item, err := b.part(ctx, "program", p.Name, Inputs{"its sources": key}, func(out string) error { return builder.Build(ctx, p, out) })
+		item, err := b.part(ctx, kindProgram, p.Name, programInputs(key), func(out string) error { return builder.Build(ctx, p, out) })
 		if err != nil {
 			return err
 		}
