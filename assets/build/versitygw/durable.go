@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/versity/versitygw/backend/posix"
+	"github.com/versity/versitygw/s3err"
+	"github.com/versity/versitygw/s3response"
+)
+
+// durable is the folder with its writes synced before they are answered: first the data,
+// then the name. A part that is torn by a power cut was never answered for, so its name
+// may come first.
+type durable struct{ *posix.Posix }
+
+// PutObject syncs the data before the object takes its name, so that the object of that
+// name is always whole: the old one or the new one.
+func (d durable) PutObject(ctx context.Context, in s3response.PutObjectInput) (s3response.PutObjectOutput, error) {
+	out, err := d.PutObjectWithPostFunc(ctx, in, func(f *os.File) error { return f.Sync() })
+	if err == nil {
+		err = syncFolder(filepath.Join(*in.Bucket, *in.Key))
+	}
+	return out, err
+}
+
+func (d durable) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.UploadPartOutput, error) {
+	out, err := d.UploadPartWithPostFunc(ctx, in, func(f *os.File) error { return f.Sync() })
+	if err == nil {
+		err = syncFolder(filepath.Join(uploadFolder(*in.Bucket, *in.Key, *in.UploadId), strconv.Itoa(int(*in.PartNumber))))
+	}
+	return out, err
+}
+
+// CreateMultipartUpload syncs the folder that the parts will lie in.
+func (d durable) CreateMultipartUpload(ctx context.Context, in s3response.CreateMultipartUploadInput) (s3response.InitiateMultipartUploadResult, error) {
+	out, err := d.Posix.CreateMultipartUpload(ctx, in)
+	if err == nil {
+		err = syncFolder(uploadFolder(*in.Bucket, *in.Key, out.UploadId))
+	}
+	return out, err
+}
+
+// CompleteMultipartUpload syncs the whole object before it takes its name: the parts are
+// gone once it has. The module (v1.8.0) forgets an error of the copy and goes on with an
+// object that is too short; leaving by a panic is the way to have it keep the parts.
+func (d durable) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMultipartUploadInput) (out s3response.CompleteMultipartUploadResult, version string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			failed, ours := r.(copyError)
+			if !ours {
+				panic(r)
+			}
+			err = failed.err
+			if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+				err = s3err.GetAPIError(s3err.ErrNoSpaceLeftOnDevice)
+			}
+		}
+	}()
+	parts := 0
+	if in.MultipartUpload != nil {
+		parts = len(in.MultipartUpload.Parts)
+	}
+	out, version, err = d.CompleteMultipartUploadWithCopy(ctx, in, func(from, to *os.File) (bool, error) {
+		_, err := io.Copy(to, from) // copy_file_range
+		if parts--; err == nil && parts == 0 {
+			err = to.Sync()
+		}
+		if err != nil {
+			panic(copyError{err})
+		}
+		return true, nil
+	})
+	if err == nil {
+		err = syncFolder(filepath.Join(*in.Bucket, *in.Key))
+	}
+	return out, version, err
+}
+
+type copyError struct{ err error }
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// uploadFolder is where the module keeps the parts of an upload.
+func uploadFolder(bucket, key, id string) string {
+	return filepath.Join(bucket, posix.MetaTmpMultipartDir, fmt.Sprintf("%x", sha256.Sum256([]byte(key))), id)
+}
+
+// syncFolder makes the name of a file durable, and those of its folders: any of them may
+// be new. They end at the bucket, a first name of a relative path.
+func syncFolder(file string) error {
+	for dir := filepath.Dir(file); dir != "."; dir = filepath.Dir(dir) {
+		if err := syncFile(dir); err != nil {
+			return fmt.Errorf("sync folder of %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// reopen gives uploads back their names whose completion was cut off. The module renames
+// the folder of an upload ID to ID.ETAG.inprogress while it completes it, and answers
+// "done" to whoever asks again for as long as that is there, which after a kill is for
+// ever. Nothing runs yet when this is called.
+func reopen(dir string) error {
+	found, err := filepath.Glob(filepath.Join(dir, "*", posix.MetaTmpMultipartDir, "*", "*.inprogress"))
+	if err != nil {
+		return fmt.Errorf("look for uploads cut off: %w", err)
+	}
+	for _, old := range found {
+		id, _, _ := strings.Cut(filepath.Base(old), ".")
+		if err := os.Rename(old, filepath.Join(filepath.Dir(old), id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("reopen upload: %w", err)
+		}
+		fmt.Fprintln(os.Stderr, "versitygw: reopened upload", id)
+	}
+	return nil
+}
