@@ -23,13 +23,14 @@ test: deps build ## All that CI runs: installs what it needs, builds the image, 
 	$(MAKE) check
 	bin/firstlight build
 	bin/firstlight verify build/firstlight.img
-	FIRSTLIGHT_TEST=ns,native,qemu $(GO) test -count=1 -p 1 -timeout 60m ./...
+	FIRSTLIGHT_TEST=ns,native,qemu,store $(GO) test -count=1 -p 1 -timeout 60m ./...
 
 .PHONY: e2e
 e2e: ## What `make test` leaves out: rarer boots, a server installed, two equal builds (needs build/firstlight.img; an hour)
 	FIRSTLIGHT_TEST=native,fleet $(GO) test -count=1 -timeout 180m -v ./image/lab/drill
 	FIRSTLIGHT_TEST=native,qemu,qemu-all,rack,rack-all $(GO) test -count=1 -p 1 -timeout 240m -v ./image/lab ./image/lab/rack
 	FIRSTLIGHT_TEST=build $(GO) test -count=1 -timeout 90m -v ./image
+	FIRSTLIGHT_TEST=store-all $(GO) test -count=1 -timeout 60m -v ./daemon/artifact
 
 .PHONY: usb-image
 usb-image: ## Build build/firstlight.img; SITE=site.yaml OUT=file.img MIRROR=url as wanted
@@ -79,8 +80,13 @@ bench-bpa: ## Measure the operator of clusters: matching, and its memory with 1,
 	$(GO) run ./daemon/bpa/bench
 	$(GO) run ./image/lab/native/bench/operator
 
+.PHONY: bench-artifact
+bench-artifact: ## Measure uploads and downloads beside the store alone and nginx, and memory (10 GiB of disk; minutes)
+	@scripts/deps test bench
+	$(GO) run ./daemon/artifact/bench
+
 .PHONY: bench
-bench: bench-pxe bench-kube bench-metal bench-bpa bench-image bench-rack ## All measurements; rows to the screen and to build/bench
+bench: bench-pxe bench-kube bench-metal bench-bpa bench-artifact bench-image bench-rack ## All measurements; rows to the screen and to build/bench
 
 .PHONY: deps
 deps: ## Install the Debian packages that building and testing need

@@ -1,0 +1,108 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+)
+
+// How long an answer of the API server is good for. A right that is taken away is gone after
+// so long; a token that was revoked, too. A wrong one is asked for anew each time.
+const answerLife = 10 * time.Second
+
+// askTime bounds one question.
+const askTime = 15 * time.Second
+
+// maxToken is in octets; tokens of service accounts have about a thousand.
+const maxToken = 16 << 10
+
+// Kubernetes is the API server as authenticator and authorizer. Requests for both need the
+// rights of the ClusterRole system:auth-delegator.
+type Kubernetes struct {
+	tokens authenticationclient.TokenReviewInterface
+	rights authorizationclient.SubjectAccessReviewInterface
+	users  *memory[[sha256.Size]byte, User]
+	may    *memory[string, bool]
+}
+
+// NewKubernetes returns a client; no request is made.
+func NewKubernetes(c *rest.Config) (*Kubernetes, error) {
+	tokens, err := authenticationclient.NewForConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("make client for token reviews: %w", err)
+	}
+	rights, err := authorizationclient.NewForConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("make client for access reviews: %w", err)
+	}
+	return &Kubernetes{tokens.TokenReviews(), rights.SubjectAccessReviews(),
+		newMemory[[sha256.Size]byte, User](answerLife), newMemory[string, bool](answerLife)}, nil
+}
+
+// Authenticate has the request's bearer token reviewed.
+func (k *Kubernetes) Authenticate(ctx context.Context, r *http.Request) (User, error) {
+	token := bearer(r)
+	if token == "" {
+		return User{}, errNone
+	}
+	if len(token) > maxToken {
+		return User{}, fmt.Errorf("%w: the token has %d octets", ErrAnonymous, len(token))
+	}
+	key := sha256.Sum256([]byte(token))
+	if u, known := k.users.get(key); known {
+		return u, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	review, err := k.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil {
+		return User{}, fmt.Errorf("have the token reviewed: %w", err)
+	}
+	if !review.Status.Authenticated {
+		return User{}, fmt.Errorf("%w: the API server does not know the token, or it has expired", ErrAnonymous)
+	}
+	said := review.Status.User
+	u := User{Name: said.Username, UID: said.UID, Groups: said.Groups, Extra: map[string][]string{}}
+	for name, values := range said.Extra {
+		u.Extra[name] = values
+	}
+	k.users.put(key, u)
+	return u, nil
+}
+
+// Authorize asks whether RBAC allows it.
+func (k *Kubernetes) Authorize(ctx context.Context, u User, r Request) (bool, error) {
+	key := fmt.Sprintf("%q", []any{u.Name, u.UID, u.Groups, u.Extra, r.Verb, r.Group, r.Resource, r.Namespace, r.Name, r.Path})
+	if may, known := k.may.get(key); known {
+		return may, nil
+	}
+	spec := authorizationv1.SubjectAccessReviewSpec{User: u.Name, UID: u.UID, Groups: u.Groups, Extra: map[string]authorizationv1.ExtraValue{}}
+	for name, values := range u.Extra {
+		spec.Extra[name] = values
+	}
+	if r.Path != "" {
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.Path, Verb: r.Verb}
+	} else {
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: r.Resource, Namespace: r.Namespace, Name: r.Name}
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	review, err := k.rights.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask whether %s may %s: %w", u.Name, r, err)
+	}
+	may := review.Status.Allowed && !review.Status.Denied
+	if may {
+		k.may.put(key, may)
+	}
+	return may, nil
+}

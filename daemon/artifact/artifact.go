@@ -1,0 +1,136 @@
+// Package artifact is the appliance's REST API for uploads: that of ICN's BPA, with what it
+// lacked. It says who may, speaks the upload protocol and describes itself as OpenAPI; what
+// is uploaded is the depot's to keep. docs/artifacts.md walks through it.
+package artifact
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/netutil"
+
+	"firstlight.dev/firstlight/daemon/artifact/access"
+	"firstlight.dev/firstlight/daemon/artifact/depot"
+)
+
+// Bounds on what clients can hold: memory stays flat whatever they send.
+const (
+	maxConnections = 512
+	maxTransfers   = 64               // uploads and downloads at a time
+	headTime       = 10 * time.Second // for TLS and the request's head
+	idleTime       = 2 * time.Minute  // between requests
+	silence        = time.Minute      // within a body
+	maxHead        = 64 << 10         // octets
+	stopTime       = 30 * time.Second // for requests under way, when the agent is stopped
+)
+
+// Config is what an agent is made of.
+type Config struct {
+	Listen  string // HOST:PORT
+	TLS     Files
+	Depot   depot.Config
+	Who     access.Authenticator
+	May     access.Authorizer
+	Silence time.Duration // how long a body may say nothing; 0 is a minute
+	Log     *slog.Logger
+}
+
+// Agent serves the API.
+type Agent struct {
+	Config
+	depot     atomic.Pointer[depot.Depot] // nil until the store was read
+	transfers chan struct{}
+	metrics   *counters
+	document  []byte
+	handler   http.Handler
+}
+
+// New returns an agent. Nothing is asked or opened.
+func New(c Config) (*Agent, error) {
+	if c.Silence == 0 {
+		c.Silence = silence
+	}
+	a := &Agent{Config: c, transfers: make(chan struct{}, maxTransfers), metrics: newCounters(prometheus.NewRegistry())}
+	document, err := document()
+	if err != nil {
+		return nil, err
+	}
+	a.document = document
+	a.handler = a.routes()
+	a.metrics.registry.MustRegister(usage{a})
+	return a, nil
+}
+
+// Run serves until ctx ends. ready, which may be nil, is told the address as soon as
+// connections are taken; requests are answered 503 until the store was read.
+func (a *Agent) Run(ctx context.Context, ready func(net.Addr)) error {
+	config, err := a.TLS.config()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", a.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", a.Listen, err)
+	}
+	server := &http.Server{Handler: a.handler, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead,
+		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug), Protocols: new(http.Protocols)}
+	// One upload fills a connection: HTTP/2 would only add a second flow control.
+	server.Protocols.SetHTTP1(true)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	go func() { defer close(done); a.keep(ctx) }()
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		end, cancel := context.WithTimeout(context.Background(), stopTime)
+		defer cancel()
+		err := server.Shutdown(end)
+		if err != nil {
+			err = server.Close() // what was received is settled; the rest goes on later
+		}
+		stopped <- err
+	})
+	if ready != nil {
+		ready(listener.Addr())
+	}
+	err = server.Serve(tls.NewListener(netutil.LimitListener(listener, maxConnections), config))
+	if !stop() {
+		err = errors.Join(<-stopped, ignoreClosed(err))
+	}
+	cancel()
+	<-done
+	return err
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// keep opens the depot, however long that takes, and looks after it.
+func (a *Agent) keep(ctx context.Context) {
+	for pause := time.Second; ctx.Err() == nil; pause = min(2*pause, 30*time.Second) {
+		d, err := depot.Open(ctx, a.Config.Depot)
+		if err == nil {
+			a.depot.Store(d)
+			a.Log.Info("store read", "artifacts", len(d.Usage()))
+			_ = d.Run(ctx) // ends with ctx, without error
+			return
+		}
+		a.Log.Error("store cannot be read", "error", err, "again", pause)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,307 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"firstlight.dev/firstlight/assets/artifact"
+)
+
+// Progress is told how far a phase (hash, send, fetch) has come, in octets.
+type Progress func(phase string, done, total int64)
+
+// Push sends a file and returns the record once the appliance has all of it and found the
+// same sha256. An upload of the same content that was begun before is gone on with. Content
+// of the same name that differs is replaced only if that is asked for; r says what else the
+// record holds.
+func (c Client) Push(ctx context.Context, k artifact.Key, path string, r artifact.Record, replace bool, progress Progress) (artifact.Record, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return r, fmt.Errorf("open file: %w", err)
+	}
+	defer file.Close()
+	progress = one(progress)
+	sum, length, err := hashFile(file, progress)
+	if err != nil {
+		return r, err
+	}
+	if length == 0 {
+		return r, fmt.Errorf("%s is empty", path)
+	}
+	r.Owner, r.ClusterName, r.ImageName, r.ImageLength, r.SHA256 = k.Owner, k.Cluster, k.Name, length, sum
+	have, err := c.begin(ctx, k, r, replace)
+	if err != nil || have.Complete {
+		return have, err
+	}
+	at := have.ImageOffset
+	err = c.persist(ctx, func() int64 { return at }, func(ctx context.Context) (bool, error) {
+		return c.sendRest(ctx, k, file, &at, length, progress)
+	})
+	if err != nil {
+		return have, err
+	}
+	have, err = c.Show(ctx, k)
+	if err == nil && (!have.Complete || have.SHA256 != sum) {
+		err = fmt.Errorf("the appliance has %d of %d octets with sha256 %q, not %s", have.ImageOffset, length, have.SHA256, sum)
+	}
+	return have, err
+}
+
+// one lets a request that ends and the next one tell their progress one after the other.
+func one(progress Progress) Progress {
+	var mu sync.Mutex
+	return func(phase string, done, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		progress(phase, done, total)
+	}
+}
+
+func hashFile(f *os.File, progress Progress) (sum string, length int64, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return "", 0, fmt.Errorf("look at file: %w", err)
+	}
+	h := sha256.New()
+	length, err = io.Copy(h, &watched{from: f, moved: func(n int64) { progress("hash", n, info.Size()) }})
+	if err != nil {
+		return "", 0, fmt.Errorf("read file: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), length, nil
+}
+
+// begin announces, or finds what was announced before.
+func (c Client) begin(ctx context.Context, k artifact.Key, r artifact.Record, replace bool) (artifact.Record, error) {
+	have, err := c.Show(ctx, k)
+	var p artifact.Problem
+	switch {
+	case errors.As(err, &p) && p.Status == http.StatusNotFound:
+		return c.announce(ctx, k, r, false)
+	case err != nil:
+		return have, err
+	case have.ImageLength == r.ImageLength && have.SHA256 == r.SHA256:
+		return have, nil
+	case have.ImageLength == r.ImageLength && have.SHA256 == "" && !have.Complete:
+		return c.announce(ctx, k, r, true) // the same, and now with its digest
+	case !replace:
+		return have, fmt.Errorf("there is another %s already, of %d octets with sha256 %s; replace it or use another name", k.Name, have.ImageLength, have.SHA256)
+	}
+	return c.announce(ctx, k, r, true)
+}
+
+// sendRest sends what remains in one request. It asks first where to go on, if a request was
+// cut before.
+func (c Client) sendRest(ctx context.Context, k artifact.Key, file *os.File, at *int64, length int64, progress Progress) (done bool, err error) {
+	begun := *at
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	body := &watched{from: io.NewSectionReader(file, begun, length-begun), moved: func(n int64) { progress("send", begun+n, length) }}
+	r, err := c.request(ctx, http.MethodPatch, k.Path(), body)
+	if err != nil {
+		return false, err
+	}
+	r.ContentLength = length - begun
+	r.Header.Set(artifact.HeaderOffset, fmt.Sprint(begun))
+	r.Header.Set("Expect", "100-continue") // a refusal comes before the octets go
+	r.Header.Set("Content-Type", "application/octet-stream")
+	stop := body.guard(cancel, r.ContentLength)
+	defer stop()
+	response, err := c.HTTP.Do(r)
+	if err == nil {
+		defer response.Body.Close()
+		if response.StatusCode == http.StatusNoContent {
+			*at = length
+			return true, nil
+		}
+		err = refusal(response)
+	} else if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	} else {
+		err = reason(err)
+	}
+	if !passes(err) {
+		return false, err
+	}
+	have, failed := c.Show(ctx, k)
+	if failed != nil {
+		return false, errors.Join(err, failed)
+	}
+	*at = have.ImageOffset
+	return have.Complete, err
+}
+
+// Fetch reads an artifact into a file, which appears under its name only when it is whole
+// and its sha256 is the record's. What was fetched before a cut lies beside it as
+// PATH.part and is gone on with.
+func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress Progress) (artifact.Record, error) {
+	have, err := c.Show(ctx, k)
+	if err != nil {
+		return have, err
+	}
+	if !have.Complete {
+		return have, fmt.Errorf("%s is not complete: %d of %d octets are there", k.Name, have.ImageOffset, have.ImageLength)
+	}
+	if have.SHA256 == "" {
+		return have, fmt.Errorf("the appliance still computes the sha256 of %s; try again", k.Name)
+	}
+	partial := path + ".part"
+	file, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return have, fmt.Errorf("open file: %w", err)
+	}
+	defer file.Close()
+	var at int64
+	err = c.persist(ctx, func() int64 { return at }, func(ctx context.Context) (bool, error) {
+		return c.fetchRest(ctx, k, have, file, &at, progress)
+	})
+	if err != nil {
+		return have, err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return have, fmt.Errorf("read file: %w", err)
+	}
+	sum, _, err := hashFile(file, progress)
+	if err != nil {
+		return have, err
+	}
+	if sum != have.SHA256 {
+		return have, errors.Join(fmt.Errorf("what was fetched has sha256 %s, not %s", sum, have.SHA256), os.Remove(partial))
+	}
+	if err := file.Sync(); err != nil {
+		return have, fmt.Errorf("write file: %w", err)
+	}
+	return have, os.Rename(partial, path)
+}
+
+func (c Client) fetchRest(ctx context.Context, k artifact.Key, have artifact.Record, file *os.File, at *int64, progress Progress) (done bool, err error) {
+	begun, err := file.Seek(0, io.SeekEnd)
+	if err == nil && begun > have.ImageLength {
+		begun, err = 0, file.Truncate(0)
+	}
+	if err == nil {
+		_, err = file.Seek(begun, io.SeekStart)
+	}
+	if err != nil {
+		return false, localError{fmt.Errorf("look at file: %w", err)}
+	}
+	if *at = begun; begun == have.ImageLength {
+		return true, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r, err := c.request(ctx, http.MethodGet, k.ContentPath(), nil)
+	if err != nil {
+		return false, err
+	}
+	r.Header.Set("Range", fmt.Sprintf("bytes=%d-", begun))
+	r.Header.Set("If-Match", `"sha256:`+have.SHA256+`"`)
+	response, err := c.HTTP.Do(r)
+	if err != nil {
+		return false, reason(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusPartialContent {
+		return false, refusal(response)
+	}
+	body := &watched{from: response.Body, moved: func(n int64) { *at = begun + n; progress("fetch", *at, have.ImageLength) }}
+	defer body.guard(cancel, have.ImageLength-begun)()
+	if _, err := io.Copy(local{file}, body); err != nil {
+		return false, fmt.Errorf("fetch: %w", err)
+	}
+	return *at == have.ImageLength, io.ErrUnexpectedEOF
+}
+
+// localError is this machine's matter: trying again does not help.
+type localError struct{ error }
+
+func (e localError) Unwrap() error { return e.error }
+
+// local makes its writer's failures local ones.
+type local struct{ io.Writer }
+
+func (l local) Write(p []byte) (int, error) {
+	n, err := l.Writer.Write(p)
+	if err != nil {
+		err = localError{fmt.Errorf("write file: %w", err)}
+	}
+	return n, err
+}
+
+// persist tries until it is done, or nothing moved for as long as Patience.
+func (c Client) persist(ctx context.Context, at func() int64, try func(context.Context) (bool, error)) error {
+	limit := c.Patience
+	if limit == 0 {
+		limit = patience
+	}
+	last, moved := at(), time.Now()
+	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
+		done, err := try(ctx)
+		if done {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if now := at(); now != last {
+			last, moved, pause = now, time.Now(), 200*time.Millisecond
+		}
+		if !passes(err) || time.Since(moved) > limit {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// watched is a reader that tells how much was read, and can be guarded against a stall.
+type watched struct {
+	from  io.Reader
+	moved func(sum int64)
+	sum   atomic.Int64
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.from.Read(p)
+	w.moved(w.sum.Add(int64(n)))
+	return n, err
+}
+
+var errStalled = errors.New("nothing moved for a while")
+
+// guard cancels a transfer of which nothing moves before all of it was read.
+func (w *watched) guard(cancel context.CancelCauseFunc, length int64) (stop func()) {
+	tick := time.NewTicker(stall)
+	ended := make(chan struct{})
+	go func() {
+		defer tick.Stop()
+		for last := int64(-1); ; {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+			}
+			now := w.sum.Load()
+			if now == length {
+				return
+			}
+			if now == last {
+				cancel(errStalled)
+				return
+			}
+			last = now
+		}
+	}()
+	return func() { close(ended) }
+}

@@ -1,0 +1,234 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sync"
+
+	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/artifact/diskimage"
+	"firstlight.dev/firstlight/daemon/artifact/store"
+)
+
+// Body is what a request sends. Interrupt makes a Read that waits return an error, from
+// another goroutine, and every later one.
+type Body interface {
+	io.Reader
+	Interrupt()
+}
+
+// AnyLength is the length of a body that ends where it ends.
+const AnyLength = -1
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
+
+// Append receives a piece of an artifact, which must begin at offset, and returns the offset
+// after it. What came in before an error is kept unless the error says otherwise: the next
+// piece begins where Get says. ctx only bounds the reading; what was read is brought into
+// the store also after it has ended.
+func (d *Depot) Append(ctx context.Context, k artifact.Key, offset, length int64, body Body) (int64, error) {
+	e, err := d.take(ctx, k, turnWait)
+	if err != nil {
+		return 0, err
+	}
+	defer e.give()
+	if r := e.record(); r.Complete {
+		return 0, &Error{Kind: Completed, Text: "Upload already completed", Offset: r.ImageOffset}
+	}
+	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	s, err := d.resume(settling, e)
+	if err != nil {
+		return 0, blame("resume "+k.Name, err, e.state().Record.ImageOffset)
+	}
+	if offset != s.offset {
+		return 0, &Error{Kind: WrongOffset, Text: fmt.Sprintf("Expected Offset %d, actual offset %d", s.offset, offset), Offset: s.offset}
+	}
+	if rest := s.length - s.offset; length > rest {
+		return 0, &Error{Kind: WrongLength, Text: fmt.Sprintf("Content length doesn't match upload length. Expected content length %d got %d", rest, length), Offset: s.offset}
+	}
+	if s.offset < s.length {
+		if err := d.receive(ctx, e, s, length, body); err != nil {
+			return 0, err
+		}
+	}
+	if s.offset == s.length {
+		finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		if err := d.finish(finishing, e); err != nil {
+			return 0, err
+		}
+	}
+	return s.offset, nil
+}
+
+// receive reads the body and settles what came in.
+func (d *Depot) receive(ctx context.Context, e *entry, s *session, length int64, body Body) error {
+	reading, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	e.mu.Lock()
+	e.cancel = cancel
+	e.mu.Unlock()
+	stop := context.AfterFunc(reading, body.Interrupt)
+	storing := context.WithoutCancel(ctx)
+	err := d.read(storing, e, s, length, body)
+	stop()
+	e.mu.Lock()
+	e.cancel = nil
+	e.mu.Unlock()
+	if cause := context.Cause(reading); errors.Is(cause, errRemoved) || errors.Is(cause, errReplaced) {
+		d.abandon(e)
+		return &Error{Kind: Interrupted, Text: e.key.Name + " is not received further", Err: cause}
+	}
+	var cut *cutError
+	if err != nil && !errors.As(err, &cut) {
+		return d.giveUp(storing, e, err)
+	}
+	settling, done := context.WithTimeout(storing, settleTime)
+	defer done()
+	if failed := d.settle(settling, e, s); failed != nil {
+		return d.giveUp(settling, e, failed)
+	}
+	if cut != nil {
+		return &Error{Kind: Cut, Text: fmt.Sprintf("the request ended early; go on from %d", s.offset), Offset: s.offset, Err: cut.err}
+	}
+	return nil
+}
+
+// cutError is a body that did not come to its end.
+type cutError struct{ err error }
+
+func (c *cutError) Error() string { return "receive: " + c.err.Error() }
+func (c *cutError) Unwrap() error { return c.err }
+
+// abandon closes the session; the next one begins with what the store has.
+func (d *Depot) abandon(e *entry) {
+	e.session.close()
+	e.session = nil
+	e.setLive(e.state().Record.ImageOffset)
+}
+
+// giveUp abandons the session after a failure. Content that is refused is given up too.
+func (d *Depot) giveUp(ctx context.Context, e *entry, err error) error {
+	var known *Error
+	if errors.As(err, &known) && known.Kind == Refused {
+		if _, failed := d.restart(ctx, e); failed != nil {
+			d.Log.Warn("refused content is still there", "artifact", e.key.String(), "error", failed)
+		}
+		return err
+	}
+	d.keepSent(ctx, e, err)
+	d.abandon(e)
+	at := e.record().ImageOffset
+	if errors.As(err, &known) {
+		known.Offset = at
+		return err
+	}
+	return blame("store "+e.key.Name, err, at)
+}
+
+// keepSent writes the state after the last part that reached a store that is full now: a
+// few octets may still find room.
+func (d *Depot) keepSent(ctx context.Context, e *entry, why error) {
+	s := e.session
+	_ = d.wait(s) // one failure is enough
+	if !errors.Is(why, store.ErrFull) || s.stored.offset <= e.state().Record.ImageOffset {
+		return
+	}
+	if err := d.write(ctx, e, s, s.stored); err != nil {
+		d.Log.Warn("parts that are in the store must be sent again", "artifact", e.key.String(), "error", err)
+	}
+}
+
+// read takes the body into the scratch file, part by part, and sends each whole part.
+func (d *Depot) read(ctx context.Context, e *entry, s *session, length int64, body Body) error {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	for s.offset < s.length {
+		file, err := s.file(d.Scratch)
+		if err != nil {
+			return err
+		}
+		end := min(s.part+s.upload.PartSize, s.length)
+		// A piece of the buffer's length, or what comes before the body ends: either is
+		// taken in before the error is looked at.
+		n, failed := fill(body, (*buffer)[:min(int64(len(*buffer)), end-s.offset)])
+		piece := (*buffer)[:n]
+		if _, err := file.WriteAt(piece, s.offset-s.part); err != nil {
+			return fullError(fmt.Errorf("write scratch file: %w", err))
+		}
+		s.hash.Write(piece)
+		s.sum = crc32.Update(s.sum, castagnoli, piece)
+		s.offset += int64(n)
+		e.setLive(s.offset)
+		if err := s.look(e.key.Collection); err != nil {
+			return err
+		}
+		if s.offset == s.length && length == AnyLength && failed == nil {
+			if n, _ := fill(body, (*buffer)[:1]); n > 0 {
+				return d.tooMuch(ctx, e, s)
+			}
+		}
+		if s.offset == end {
+			if err := d.send(ctx, e, s); err != nil {
+				return err
+			}
+		}
+		switch {
+		case failed == nil:
+		case errors.Is(failed, io.EOF):
+			return nil
+		default:
+			return &cutError{failed}
+		}
+	}
+	return nil
+}
+
+// fill reads until a piece is full or the body ends, and returns the body's own error.
+func fill(body Body, piece []byte) (n int, err error) {
+	for n < len(piece) && err == nil {
+		var k int
+		k, err = body.Read(piece[n:])
+		n += k
+	}
+	return n, err
+}
+
+// tooMuch gives up the part under way of a body that goes on after the end.
+func (d *Depot) tooMuch(ctx context.Context, e *entry, s *session) error {
+	rest := s.length - s.part
+	err := d.wait(s)
+	if err == nil {
+		err = d.rewind(ctx, e, s)
+	}
+	if err != nil {
+		return err
+	}
+	return &Error{Kind: WrongLength, Text: fmt.Sprintf("Content length doesn't match upload length. Expected content length %d got more", rest), Offset: s.part}
+}
+
+// look checks the head of an OS image once it is there.
+func (s *session) look(c artifact.Collection) error {
+	head := min(diskimage.HeadLength, s.length)
+	if s.checked || s.offset < head {
+		return nil
+	}
+	s.checked = true
+	if c != artifact.OS {
+		return nil
+	}
+	b := make([]byte, head)
+	if _, err := s.files[s.now].ReadAt(b, 0); err != nil {
+		return fmt.Errorf("read scratch file: %w", err)
+	}
+	info, err := diskimage.Check(b, s.length)
+	if err != nil {
+		return &Error{Kind: Refused, Text: "this is no OS image that can be installed: " + err.Error() + "; nothing is kept"}
+	}
+	s.image = info
+	return nil
+}

@@ -1,0 +1,232 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets/artifact"
+)
+
+var (
+	errRemoved  = errors.New("it was removed meanwhile")
+	errReplaced = errors.New("it was replaced meanwhile")
+)
+
+// Create announces an artifact. Names, length and digest were checked by the caller. What
+// the record says of offset and completeness is passed over.
+func (d *Depot) Create(ctx context.Context, k artifact.Key, r artifact.Record) (artifact.Record, error) {
+	if err := d.room(k, r.ImageLength, 0); err != nil {
+		return artifact.Record{}, err
+	}
+	now := d.Now().UTC()
+	r.ImageOffset, r.Complete, r.Format, r.VirtualSize, r.Created, r.Updated = 0, false, "", 0, now, now
+	e := newEntry(k, kept{Record: r, Upload: newUpload(r.ImageLength, d.PartSize, now)})
+	<-e.turn
+	defer e.give()
+	// The name is taken before the store is asked, so that of two only one goes on, and the
+	// quota counts both.
+	d.mu.Lock()
+	if d.entries[k] != nil {
+		d.mu.Unlock()
+		return artifact.Record{}, &Error{Kind: Exists, Text: "Image already exists: " + k.Name + "; PUT replaces it"}
+	}
+	if err := d.withinQuota(k.Owner, r.ImageLength, 0); err != nil {
+		d.mu.Unlock()
+		return artifact.Record{}, err
+	}
+	d.entries[k] = e
+	d.mu.Unlock()
+	if err := d.save(ctx, k, e.kept); err != nil {
+		d.forget(e)
+		return artifact.Record{}, blame("announce "+k.Name, err, 0)
+	}
+	return r, nil
+}
+
+// Replace takes a new record for an artifact. With the same length and digest, or no digest,
+// it is the same content and only the description changes; otherwise the content is given up
+// and the upload begins anew.
+func (d *Depot) Replace(ctx context.Context, k artifact.Key, r artifact.Record) (artifact.Record, error) {
+	e := d.find(k)
+	if e == nil {
+		return artifact.Record{}, unknown(k)
+	}
+	if same(e.record(), r) {
+		return d.redescribe(ctx, k, r)
+	}
+	if err := d.unused(ctx, k, "replace"); err != nil {
+		return artifact.Record{}, err
+	}
+	if err := d.room(k, r.ImageLength, e.record().ImageLength); err != nil {
+		return artifact.Record{}, err
+	}
+	e, err := d.seize(ctx, k, errReplaced)
+	if err != nil {
+		return artifact.Record{}, err
+	}
+	defer e.give()
+	d.mu.Lock()
+	err = d.withinQuota(k.Owner, r.ImageLength, e.record().ImageLength)
+	d.mu.Unlock()
+	if err != nil {
+		return artifact.Record{}, err
+	}
+	old := e.state()
+	now := d.Now().UTC()
+	r.ImageOffset, r.Complete, r.Format, r.VirtualSize, r.Created, r.Updated = 0, false, "", 0, old.Record.Created, now
+	e.session.close()
+	e.session = nil
+	if err := d.change(ctx, e, func(kp *kept) { *kp = kept{Record: r, Upload: newUpload(r.ImageLength, d.PartSize, now)} }); err != nil {
+		return artifact.Record{}, blame("replace "+k.Name, err, 0)
+	}
+	e.setLive(0)
+	d.drop(ctx, k, old)
+	return r, nil
+}
+
+// same tells whether a record is of the content that another has.
+func same(have, want artifact.Record) bool {
+	return have.ImageLength == want.ImageLength && (want.SHA256 == "" || have.SHA256 == want.SHA256 || have.SHA256 == "" && !have.Complete)
+}
+
+func (d *Depot) redescribe(ctx context.Context, k artifact.Key, r artifact.Record) (artifact.Record, error) {
+	e, err := d.take(ctx, k, turnWait)
+	if err != nil {
+		return artifact.Record{}, err
+	}
+	defer e.give()
+	err = d.change(ctx, e, func(kp *kept) {
+		kp.Record.Type, kp.Record.Description, kp.Record.Updated = r.Type, r.Description, d.Now().UTC()
+		if kp.Record.SHA256 == "" {
+			kp.Record.SHA256 = r.SHA256
+		}
+	})
+	return e.record(), blame("describe "+k.Name, err, 0)
+}
+
+// Remove removes an artifact, its record and its upload, and ends a request that writes it.
+func (d *Depot) Remove(ctx context.Context, k artifact.Key) error {
+	if err := d.unused(ctx, k, "remove"); err != nil {
+		return err
+	}
+	e, err := d.seize(ctx, k, errRemoved)
+	if err != nil {
+		return err
+	}
+	defer e.give()
+	return d.remove(ctx, e)
+}
+
+// remove does it; the caller has the turn. The record says so first: a kill in between must
+// not leave bytes from which a record would be made again.
+func (d *Depot) remove(ctx context.Context, e *entry) error {
+	old := e.state()
+	if err := d.change(ctx, e, func(kp *kept) { kp.Removed = true }); err != nil {
+		return blame("remove "+e.key.Name, err, 0)
+	}
+	e.session.close()
+	e.session = nil
+	err := d.erase(ctx, e.key, old)
+	if err == nil {
+		err = d.Store.Remove(ctx, e.key.Collection.Bucket(), recordPrefix+e.key.Object())
+	}
+	if err != nil {
+		// The record says that it is to go; the next start finishes.
+		d.Log.Warn("removed artifact leaves something in the store", "artifact", e.key.String(), "error", err)
+	}
+	d.forget(e)
+	return nil
+}
+
+// erase removes the bytes of what was kept, wherever they are.
+func (d *Depot) erase(ctx context.Context, k artifact.Key, old kept) error {
+	bucket := k.Collection.Bucket()
+	errs := []error{d.Store.Remove(ctx, bucket, k.Object())}
+	if u := old.Upload; u != nil {
+		if u.ID != "" {
+			errs = append(errs, d.Store.Abort(ctx, bucket, k.Object(), u.ID))
+		}
+		for _, f := range u.Tail {
+			errs = append(errs, d.Store.Remove(ctx, bucket, u.fragment(f.Offset)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// drop is erase for what nobody refers to any more; what remains is swept later.
+func (d *Depot) drop(ctx context.Context, k artifact.Key, old kept) {
+	if err := d.erase(ctx, k, old); err != nil {
+		d.Log.Warn("given up content leaves something in the store", "artifact", k.String(), "error", err)
+	}
+}
+
+func (d *Depot) forget(e *entry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e.gone = true
+	delete(d.entries, e.key)
+}
+
+// unused refuses what would take an artifact away from who uses it.
+func (d *Depot) unused(ctx context.Context, k artifact.Key, what string) error {
+	if d.InUse == nil || d.find(k) == nil {
+		return nil
+	}
+	users, err := d.InUse(ctx, k)
+	if err != nil {
+		return &Error{Kind: Down, Text: "ask who uses " + k.Name, Err: err}
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	text := users[0]
+	if len(users) > 1 {
+		text = fmt.Sprintf("%s and %d more", users[0], len(users)-1)
+	}
+	return &Error{Kind: InUse, Text: fmt.Sprintf("%s is in use by %s; it cannot be %sd", k.Name, text, what)}
+}
+
+// withinQuota is asked under d.mu. given up is what goes in its place.
+func (d *Depot) withinQuota(owner string, length, givenUp int64) error {
+	if d.Quota == nil || d.Quota(owner) == 0 {
+		return nil
+	}
+	sum, quota := -givenUp, d.Quota(owner)
+	for k, e := range d.entries {
+		if k.Owner == owner {
+			sum += e.record().ImageLength
+		}
+	}
+	if sum+length > quota {
+		return &Error{Kind: TooLarge, Text: fmt.Sprintf("owner %s may have %d octets and has %d; %d more are too many", owner, quota, sum, length)}
+	}
+	return nil
+}
+
+// room refuses what the disk cannot hold. An upload needs its remaining octets, and while it
+// is completed its length once more; uploads are seldom completed at the same time, so the
+// longest counts twice.
+func (d *Depot) room(k artifact.Key, length, givenUp int64) error {
+	if !d.Local {
+		return nil
+	}
+	var s unix.Statfs_t
+	if err := unix.Statfs(d.Scratch, &s); err != nil {
+		return fmt.Errorf("ask for room in %s: %w", d.Scratch, err)
+	}
+	free := int64(s.Bavail)*s.Bsize + givenUp
+	need, longest := length, length
+	for _, e := range d.all() {
+		if r := e.record(); !r.Complete {
+			need += r.ImageLength - r.ImageOffset
+			longest = max(longest, r.ImageLength)
+		}
+	}
+	if need+longest > free {
+		return &Error{Kind: Full, Text: fmt.Sprintf("the disk has room for %d octets; %s needs %d, twice while it is completed, and unfinished uploads need %d", free, k.Name, length, need-length)}
+	}
+	return nil
+}

@@ -1,0 +1,282 @@
+// Package depot keeps artifacts in an object store: their records, their unfinished uploads
+// and their bytes. It holds nothing that the store does not hold as well, except what came in
+// during the last second of an upload; a depot that is opened on an empty machine goes on
+// where another one was killed.
+//
+// In the bucket of a collection lie
+//
+//	OWNER/CLUSTER/NAME                       the bytes, once they are all there
+//	.firstlight/records/OWNER/CLUSTER/NAME   the record and the state of its upload, JSON
+//	.firstlight/fragments/SERIAL/OFFSET      received bytes that do not fill a part yet
+//
+// and S3's own multipart uploads. docs/artifacts.md walks through an upload.
+package depot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/artifact/store"
+)
+
+// PartSize is what a part has unless the artifact would need more than S3's 10,000 of them.
+const PartSize = 16 << 20
+
+// Times, unless Config says otherwise.
+const (
+	Expiry      = 72 * time.Hour   // an upload that nobody continued for so long is removed
+	sessionLife = 5 * time.Minute  // scratch files of an upload that nobody continues are closed
+	SaveEvery   = time.Second      // a long request writes its state so often, at the end of a part
+	settleTime  = 10 * time.Minute // to bring what was received into the store when a request ends
+	turnWait    = 5 * time.Second  // for another request that ends
+)
+
+// Config is what a depot is made of.
+type Config struct {
+	Store     *store.Store
+	Scratch   string                                                // folder for unnamed files of one or two parts for each upload at work
+	Local     bool                                                  // the store is on the file system of Scratch: its room is asked before an upload is announced
+	Quota     func(owner string) int64                              // octets that an owner may announce in all; 0, or nil: any
+	InUse     func(context.Context, artifact.Key) ([]string, error) // who uses an artifact now; nil: nobody
+	Expiry    time.Duration                                         // 0 is Expiry
+	SaveEvery time.Duration                                         // 0 is SaveEvery
+	PartSize  int64                                                 // 0 is PartSize; at least store.MinPart
+	Now       func() time.Time                                      // nil is time.Now
+	Log       *slog.Logger
+}
+
+// Depot keeps artifacts. Its methods may be called from anywhere; they return *Error for
+// whatever is the caller's or the store's matter.
+type Depot struct {
+	Config
+
+	mu      sync.Mutex
+	entries map[artifact.Key]*entry
+}
+
+// entry is one artifact. Whoever changes it has its turn; kept and live are guarded by mu so
+// that others may look meanwhile.
+type entry struct {
+	key  artifact.Key
+	turn chan struct{} // holds one token
+
+	mu     sync.Mutex
+	kept   kept
+	live   int64                   // octets received, kept or not
+	cancel context.CancelCauseFunc // of the request that has the turn and may be interrupted
+	gone   bool
+
+	session *session // under the turn
+}
+
+// Open reads what the store holds. It waits for a store that is down as long as the store
+// was told to, and removes what a kill left behind.
+func Open(ctx context.Context, c Config) (*Depot, error) {
+	d := &Depot{Config: c, entries: map[artifact.Key]*entry{}}
+	if d.Expiry == 0 {
+		d.Expiry = Expiry
+	}
+	if d.SaveEvery == 0 {
+		d.SaveEvery = SaveEvery
+	}
+	if d.PartSize == 0 {
+		d.PartSize = PartSize
+	}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	return d, d.load(ctx)
+}
+
+// Get returns a record. The offset is what was received, which during a request may be more
+// than what a kill would leave.
+func (d *Depot) Get(k artifact.Key) (artifact.Record, error) {
+	e := d.find(k)
+	if e == nil {
+		return artifact.Record{}, unknown(k)
+	}
+	return e.record(), nil
+}
+
+// List returns up to limit records of a collection whose names come after a name, and whether
+// there are more.
+func (d *Depot) List(c artifact.Collection, owner, cluster, after string, limit int) (page []artifact.Record, more bool) {
+	var found []*entry
+	d.mu.Lock()
+	for k, e := range d.entries {
+		if k.Collection == c && k.Owner == owner && k.Cluster == cluster && k.Name > after {
+			found = append(found, e)
+		}
+	}
+	d.mu.Unlock()
+	slices.SortFunc(found, func(a, b *entry) int { return cmp.Compare(a.key.Name, b.key.Name) })
+	more = len(found) > limit
+	for _, e := range found[:min(limit, len(found))] {
+		page = append(page, e.record())
+	}
+	return page, more
+}
+
+// Usage is what one collection holds, for metrics and the status.
+type Usage struct {
+	Artifacts int
+	Complete  int
+	Octets    int64 // received, of both complete and unfinished ones
+	Announced int64
+}
+
+// Usage sums up all collections.
+func (d *Depot) Usage() map[artifact.Collection]Usage {
+	sums := map[artifact.Collection]Usage{}
+	for _, e := range d.all() {
+		r, u := e.record(), sums[e.key.Collection]
+		u.Artifacts++
+		u.Octets += r.ImageOffset
+		u.Announced += r.ImageLength
+		if r.Complete {
+			u.Complete++
+		}
+		sums[e.key.Collection] = u
+	}
+	return sums
+}
+
+func (d *Depot) find(k artifact.Key) *entry {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.entries[k]
+}
+
+func (d *Depot) all() []*entry {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Values(d.entries))
+}
+
+func newEntry(k artifact.Key, kp kept) *entry {
+	e := &entry{key: k, turn: make(chan struct{}, 1), kept: kp, live: kp.Record.ImageOffset}
+	e.turn <- struct{}{}
+	return e
+}
+
+// record is what others see.
+func (e *entry) record() artifact.Record {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.kept.Record
+	r.ImageOffset = e.live
+	return r
+}
+
+func (e *entry) setLive(n int64) {
+	e.mu.Lock()
+	e.live = n
+	e.mu.Unlock()
+}
+
+// take waits for the turn of an artifact that exists; the caller gives it back.
+func (d *Depot) take(ctx context.Context, k artifact.Key, wait time.Duration) (*entry, error) {
+	e := d.find(k)
+	if e == nil {
+		return nil, unknown(k)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-e.turn:
+	case <-timer.C:
+		return nil, &Error{Kind: Busy, Offset: e.record().ImageOffset, Text: "another request is writing " + k.Name + "; wait for its end, or a minute after it fell silent"}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if e.gone {
+		e.give()
+		return nil, unknown(k)
+	}
+	return e, nil
+}
+
+func (e *entry) give() { e.turn <- struct{}{} }
+
+// seize interrupts the request that has the turn, for good, and takes it.
+func (d *Depot) seize(ctx context.Context, k artifact.Key, why error) (*entry, error) {
+	e := d.find(k)
+	if e == nil {
+		return nil, unknown(k)
+	}
+	for {
+		e.mu.Lock()
+		if e.cancel != nil {
+			e.cancel(why)
+		}
+		e.mu.Unlock()
+		got, err := d.take(ctx, k, time.Second)
+		var busy *Error
+		if errors.As(err, &busy) && busy.Kind == Busy {
+			continue // it settles what it received
+		}
+		return got, err
+	}
+}
+
+// Kind says what is wrong, so that a caller can choose a status.
+type Kind int
+
+const (
+	NotFound    Kind = iota
+	Exists           // there is one of that name
+	WrongOffset      // an upload goes on elsewhere; see Offset
+	WrongLength      // more is sent than remains
+	Completed        // an upload is complete
+	Unfinished       // an upload is not complete
+	Busy             // another request writes
+	InUse            // somebody uses it
+	Refused          // the content is not what it must be
+	TooLarge         // over a limit or quota
+	Full             // no room
+	Down             // the store does not answer
+	Interrupted      // another request removed or replaced it
+	Cut              // the body did not come to its end
+)
+
+// Error is a refusal in one sentence.
+type Error struct {
+	Kind   Kind
+	Text   string
+	Offset int64 // where an upload may go on, if that is the matter
+	Err    error
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Text + ": " + e.Err.Error()
+	}
+	return e.Text
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+func unknown(k artifact.Key) error {
+	return &Error{Kind: NotFound, Text: "there is no " + k.Name + " in " + string(k.Collection) + " of " + k.Owner + "/" + k.Cluster}
+}
+
+// blame makes an Error of what the store said; offset is where the upload may go on then.
+func blame(what string, err error, offset int64) error {
+	var known *Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, store.ErrFull):
+		return &Error{Kind: Full, Text: what + ": there is no room left; what was stored before is kept", Offset: offset, Err: err}
+	}
+	return &Error{Kind: Down, Text: what, Offset: offset, Err: err}
+}

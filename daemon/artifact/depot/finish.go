@@ -1,0 +1,116 @@
+package depot
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"firstlight.dev/firstlight/daemon/artifact/store"
+)
+
+// finish makes one object of an upload whose last byte is in the store. It may be called
+// again after any failure or kill; the caller has the turn.
+func (d *Depot) finish(ctx context.Context, e *entry) error {
+	e.session.close()
+	e.session = nil
+	kp := e.state()
+	r, u := kp.Record, kp.Upload
+	h, err := hashFrom(u.Hash)
+	if err != nil {
+		return err
+	}
+	sum := hex.EncodeToString(h.Sum(nil))
+	if r.SHA256 != "" && r.SHA256 != sum {
+		if _, err := d.restart(ctx, e); err != nil {
+			return blame("give up "+r.ImageName, err, r.ImageOffset)
+		}
+		return &Error{Kind: Refused, Text: fmt.Sprintf("the sha256 is %s, not %s as announced; nothing is kept", sum, r.SHA256)}
+	}
+	lost, err := d.assemble(ctx, e, *u, r.ImageLength)
+	if err != nil {
+		return blame("complete "+r.ImageName, err, r.ImageOffset)
+	}
+	if lost != "" {
+		if _, err := d.restart(ctx, e); err != nil {
+			return blame("give up "+r.ImageName, err, r.ImageOffset)
+		}
+		return &Error{Kind: Down, Text: "the store lost what it had of " + r.ImageName + " (" + lost + "); send it again"}
+	}
+	err = d.change(ctx, e, func(kp *kept) {
+		kp.Record.Complete, kp.Record.SHA256, kp.Record.Updated, kp.Upload = true, sum, d.Now().UTC(), nil
+	})
+	if err != nil {
+		return blame("complete "+r.ImageName, err, r.ImageOffset)
+	}
+	d.Log.Info("artifact complete", "artifact", e.key.String(), "octets", r.ImageLength, "sha256", sum)
+	return nil
+}
+
+// assemble completes the parts, or finds that it was done before. It believes the store only
+// when the object is there with its length and serial.
+func (d *Depot) assemble(ctx context.Context, e *entry, u upload, length int64) (lost string, err error) {
+	bucket, object := e.key.Collection.Bucket(), e.key.Object()
+	there, err := d.isThere(ctx, e, u, length)
+	if there || err != nil {
+		return "", err
+	}
+	parts, err := d.Store.Parts(ctx, bucket, object, u.ID)
+	if err != nil && !errors.Is(err, store.ErrNotExist) {
+		return "", err
+	}
+	parts, lost = whole(parts, u, length, u.parts(length, length))
+	if lost != "" {
+		return lost, nil
+	}
+	completed := d.Store.Complete(ctx, bucket, object, u.ID, parts)
+	there, err = d.isThere(ctx, e, u, length)
+	switch {
+	case there:
+		return "", nil
+	case completed != nil:
+		return "", completed
+	case err != nil:
+		return "", err
+	}
+	return "", fmt.Errorf("%w with what it says it completed", store.ErrDown)
+}
+
+// isThere tells whether the object of an upload exists.
+func (d *Depot) isThere(ctx context.Context, e *entry, u upload, length int64) (bool, error) {
+	o, err := d.Store.Stat(ctx, e.key.Collection.Bucket(), e.key.Object())
+	if errors.Is(err, store.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && o.Size == length && o.Meta[metaSerial] == u.Serial, err
+}
+
+// hashStored finds the sha256 of an object that came into the store without us.
+func (d *Depot) hashStored(ctx context.Context, e *entry) error {
+	r := e.record()
+	body, err := d.Store.Open(ctx, e.key.Collection.Bucket(), e.key.Object(), 0, r.ImageLength)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	h, err := hashFrom(nil)
+	if err != nil {
+		return err
+	}
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	n, err := io.CopyBuffer(h, struct{ io.Reader }{io.LimitReader(body, r.ImageLength)}, *buffer)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", e.key, err)
+	}
+	e, err = d.take(ctx, e.key, turnWait)
+	if err != nil {
+		return err
+	}
+	defer e.give()
+	if now := e.record(); !now.Complete || now.SHA256 != "" || now.ImageLength != n || !now.Updated.Equal(r.Updated) {
+		return nil // it is another one by now
+	}
+	return d.change(ctx, e, func(kp *kept) { kp.Record.SHA256 = hex.EncodeToString(h.Sum(nil)) })
+}

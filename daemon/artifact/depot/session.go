@@ -1,0 +1,202 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"os"
+	"time"
+
+	"firstlight.dev/firstlight/daemon/artifact/diskimage"
+	"firstlight.dev/firstlight/daemon/artifact/store"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// session is an upload at work: where it is, and the part under way in a scratch file. It is
+// used under the entry's turn and may outlive a request. One part is gathered while the one
+// before it is sent to the store.
+type session struct {
+	upload upload // as it was when the session began, with ID
+	length int64
+
+	hash     hash.Hash
+	offset   int64      // received
+	part     int64      // offset at which the part under way begins
+	partHash []byte     // state of the hash there
+	sum      uint32     // CRC-32C of what there is of the part
+	saved    []fragment // of the part, in the store
+	savedTo  int64      // offset up to which they reach
+	checked  bool
+	image    diskimage.Info
+
+	files   [2]*os.File // the part under way, and the one being sent
+	now     int         // which of them is which
+	sending chan error  // one result, nil if nothing is sent
+	stored  mark        // after the last part that was sent
+	written time.Time   // when the state was last written
+}
+
+// close gives the scratch files back. A nil session is closed.
+func (s *session) close() {
+	if s == nil {
+		return
+	}
+	if s.sending != nil {
+		<-s.sending
+	}
+	for _, f := range s.files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// resume makes the entry's session, of what the store has if there is none. What the store
+// lost is given up: the session begins where nothing is missing, which the caller sees by
+// its offset.
+func (d *Depot) resume(ctx context.Context, e *entry) (*session, error) {
+	if e.session != nil {
+		return e.session, nil
+	}
+	kp := e.state()
+	s := &session{upload: *kp.Upload, length: kp.Record.ImageLength, offset: kp.Record.ImageOffset, written: d.Now()}
+	s.checked, s.image = s.upload.Checked, diskimage.Info{Format: kp.Record.Format, VirtualSize: kp.Record.VirtualSize}
+	lost, err := d.partsLost(ctx, e, s)
+	if err != nil {
+		return nil, err
+	}
+	if lost != "" {
+		d.Log.Error("store lost parts; the upload begins anew", "artifact", e.key.String(), "lost", lost)
+		return d.restart(ctx, e)
+	}
+	if s.hash, err = hashFrom(s.upload.Hash); err != nil {
+		return nil, err
+	}
+	s.part = min(s.upload.parts(s.offset, s.length)*s.upload.PartSize, s.length)
+	s.savedTo = s.part
+	s.partHash = s.upload.PartHash
+	for _, f := range s.upload.Tail {
+		if err := d.reload(ctx, e, s, f); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	if s.savedTo != s.offset || s.sum != s.upload.TailSum {
+		d.Log.Error("store damaged what was received of a part; the upload goes on before it", "artifact", e.key.String(), "offset", s.part)
+		if err := d.rewind(ctx, e, s); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	e.session = s
+	e.setLive(s.offset)
+	return s, nil
+}
+
+// partsLost says which parts that must be there are not; "" if all are.
+func (d *Depot) partsLost(ctx context.Context, e *entry, s *session) (string, error) {
+	want := s.upload.parts(s.offset, s.length)
+	if want == 0 {
+		return "", nil
+	}
+	parts, err := d.Store.Parts(ctx, e.key.Collection.Bucket(), e.key.Object(), s.upload.ID)
+	if err != nil && !errors.Is(err, store.ErrNotExist) {
+		return "", err
+	}
+	_, lost := whole(parts, s.upload, s.length, want)
+	return lost, nil
+}
+
+// whole chooses the first n parts, and says what is not right with them; "" if nothing is.
+func whole(parts []store.Part, u upload, length, n int64) ([]store.Part, string) {
+	if int64(len(parts)) < n {
+		return nil, fmt.Sprintf("%d of %d parts are there", len(parts), n)
+	}
+	parts = parts[:n]
+	for i, p := range parts {
+		if size := min(u.PartSize, length-int64(i)*u.PartSize); p.Number != i+1 || p.Size != size {
+			return nil, fmt.Sprintf("part %d has %d octets, not %d", p.Number, p.Size, size)
+		}
+	}
+	return parts, ""
+}
+
+// reload brings a fragment back into the scratch file; one that is lost or torn is left out.
+func (d *Depot) reload(ctx context.Context, e *entry, s *session, f fragment) error {
+	body, err := d.Store.Open(ctx, e.key.Collection.Bucket(), s.upload.fragment(f.Offset), 0, f.Length)
+	if errors.Is(err, store.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	file, err := s.file(d.Scratch)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(io.NewOffsetWriter(file, f.Offset-s.part), body)
+	if err != nil {
+		return fullError(fmt.Errorf("read fragment %d: %w", f.Offset, err))
+	}
+	if n == f.Length {
+		s.sum = sumFile(s.sum, file, f.Offset-s.part, n)
+		s.saved, s.savedTo = append(s.saved, f), f.Offset+n
+	}
+	return nil
+}
+
+// sumFile goes on with a checksum over a piece of a file; one that cannot be read gives a
+// wrong sum, which is what the caller looks for.
+func sumFile(sum uint32, f *os.File, from, n int64) uint32 {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	for n > 0 {
+		k, err := f.ReadAt((*buffer)[:min(n, int64(len(*buffer)))], from)
+		sum = crc32.Update(sum, castagnoli, (*buffer)[:k])
+		if err != nil {
+			return sum
+		}
+		from, n = from+int64(k), n-int64(k)
+	}
+	return sum
+}
+
+// rewind gives up the part under way.
+func (d *Depot) rewind(ctx context.Context, e *entry, s *session) (err error) {
+	if s.hash, err = hashFrom(s.partHash); err != nil {
+		return err
+	}
+	s.offset, s.sum, s.saved, s.savedTo = s.part, 0, nil, s.part
+	e.setLive(s.part)
+	return d.write(ctx, e, s, mark{offset: s.part, hash: s.partHash, partHash: s.partHash})
+}
+
+// restart gives up all that was received.
+func (d *Depot) restart(ctx context.Context, e *entry) (*session, error) {
+	old := e.state()
+	e.session.close()
+	e.session = nil
+	err := d.change(ctx, e, func(kp *kept) {
+		kp.Upload = newUpload(kp.Record.ImageLength, d.PartSize, d.Now().UTC())
+		kp.Record.ImageOffset, kp.Record.Complete, kp.Record.Format, kp.Record.VirtualSize = 0, false, "", 0
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.setLive(0)
+	d.drop(ctx, e.key, old)
+	return d.resume(ctx, e)
+}
+
+// file is the scratch file of the part under way.
+func (s *session) file(dir string) (f *os.File, err error) {
+	if s.files[s.now] == nil {
+		s.files[s.now], err = openScratch(dir)
+	}
+	return s.files[s.now], err
+}

@@ -1,0 +1,107 @@
+package artifact
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/artifact/depot"
+)
+
+// refuse is a problem of the request itself.
+func refuse(status int, format string, args ...any) error {
+	return artifact.Problem{Status: status, Detail: fmt.Sprintf(format, args...)}
+}
+
+// statuses are what the depot's refusals become.
+func statuses() map[depot.Kind]int {
+	return map[depot.Kind]int{
+		depot.NotFound:    http.StatusNotFound,
+		depot.Exists:      http.StatusConflict,
+		depot.WrongOffset: http.StatusConflict,
+		depot.Busy:        http.StatusConflict,
+		depot.InUse:       http.StatusConflict,
+		depot.Unfinished:  http.StatusConflict,
+		depot.Interrupted: http.StatusConflict,
+		depot.WrongLength: http.StatusBadRequest,
+		depot.Completed:   http.StatusUnprocessableEntity,
+		depot.Refused:     http.StatusUnprocessableEntity,
+		depot.TooLarge:    http.StatusRequestEntityTooLarge,
+		depot.Full:        http.StatusInsufficientStorage,
+		depot.Down:        http.StatusServiceUnavailable,
+		depot.Cut:         http.StatusRequestTimeout,
+	}
+}
+
+// withOffset tells for which refusals the offset is what the client needs next.
+func withOffset(k depot.Kind) bool {
+	switch k {
+	case depot.WrongOffset, depot.WrongLength, depot.Busy, depot.Refused, depot.Full, depot.Down, depot.Cut, depot.Completed, depot.Unfinished:
+		return true
+	}
+	return false
+}
+
+// problem is what a client is told of an error. What is nobody's to know is not in it.
+func problem(err error) artifact.Problem {
+	var p artifact.Problem
+	var refused *depot.Error
+	switch {
+	case errors.As(err, &p):
+	case errors.As(err, &refused):
+		p = artifact.Problem{Status: statuses()[refused.Kind], Detail: refused.Text}
+		if withOffset(refused.Kind) {
+			p.Offset = &refused.Offset
+		}
+		if refused.Kind == depot.Interrupted {
+			p.Detail = refused.Error()
+		}
+	case errors.Is(err, context.Canceled):
+		p = artifact.Problem{Status: http.StatusRequestTimeout, Detail: "the request was given up"}
+	default:
+		p = artifact.Problem{Status: http.StatusInternalServerError, Detail: "the agent failed; its log says how"}
+	}
+	p.Title = http.StatusText(p.Status)
+	return p
+}
+
+// answer writes a problem.
+func (a *Agent) answer(w http.ResponseWriter, r *http.Request, err error) {
+	p := problem(err)
+	if p.Status >= 500 {
+		a.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
+	}
+	h := w.Header()
+	switch p.Status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", `Bearer realm="firstlight artifacts"`)
+	case http.StatusServiceUnavailable:
+		h.Set("Retry-After", "5")
+	case http.StatusRequestTimeout:
+		h.Set("Connection", "close")
+	}
+	if p.Offset != nil {
+		h.Set(artifact.HeaderOffset, strconv.FormatInt(*p.Offset, 10))
+	}
+	h.Set("Content-Type", artifact.ProblemType)
+	w.WriteHeader(p.Status)
+	if r.Method != http.MethodHead {
+		_ = json.NewEncoder(w).Encode(p) // a client that is gone
+	}
+}
+
+// reply writes JSON.
+func reply(w http.ResponseWriter, status int, what any) error {
+	text, err := json.Marshal(what)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // a client that is gone
+	return nil
+}

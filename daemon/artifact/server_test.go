@@ -1,0 +1,189 @@
+package artifact_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	contract "firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/artifact"
+	"firstlight.dev/firstlight/daemon/artifact/access"
+	"firstlight.dev/firstlight/daemon/artifact/storelab"
+	"firstlight.dev/firstlight/daemon/ca"
+)
+
+func TestWhoMayWhat(t *testing.T) {
+	l := newLab(t, storelab.Memory(t, nil), nil)
+	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("tool", 10, nil)).status)
+	l.token = "reader"
+	assert.Equal(t, http.StatusOK, l.do("GET", base+"binary_images/tool", nil).status)
+	assert.Equal(t, http.StatusOK, l.do("GET", base+"binary_images", nil).status)
+	refused := l.patch(base+"binary_images/tool", 0, []byte("ten octets"))
+	assert.Equal(t, http.StatusForbidden, refused.status)
+	assert.Contains(t, refused.problem(t).Detail, "reader may not patch binary_images/tool in alpha")
+	assert.Equal(t, http.StatusForbidden, l.announce("binary_images", sample("other", 10, nil)).status)
+	assert.Equal(t, http.StatusForbidden, l.do("DELETE", base+"binary_images/none", nil).status, "nobody is told what exists")
+	assert.Equal(t, http.StatusForbidden, l.do("GET", contract.Base+"/delta/beta/binary_images", nil).status, "another's")
+	assert.Equal(t, http.StatusForbidden, l.do("GET", "/metrics", nil).status)
+	l.token = "outage"
+	got := l.do("GET", base+"binary_images/tool", nil)
+	assert.Equal(t, http.StatusServiceUnavailable, got.status, "not knowing is neither yes nor no")
+	assert.NotEmpty(t, got.header.Get("Retry-After"))
+	l.token = "admin"
+	metrics := l.do("GET", "/metrics", nil)
+	assert.Contains(t, metrics.body, `firstlight_artifacts{collection="binary_images"} 1`)
+	assert.Contains(t, metrics.body, `firstlight_artifact_requests_total{method="PATCH",status="403"} 1`)
+}
+
+func TestTLS(t *testing.T) {
+	l := newLab(t, storelab.Memory(t, nil), func(c *artifact.Config) { c.Who = access.Chain{certificatesFirst{}, people{}} })
+	l.token = ""
+	pki := filepath.Dir(l.config.TLS.Cert)
+	authority, err := ca.Open(pki, time.Now)
+	require.NoError(t, err)
+	stranger, err := ca.Open(t.TempDir(), time.Now)
+	require.NoError(t, err)
+	ask := func(by *ca.Authority, name string) (int, error) {
+		c := &tls.Config{RootCAs: authority.Pool()}
+		if by != nil {
+			pair, _, err := by.Issue(name, ca.Names{CommonName: name})
+			require.NoError(t, err)
+			own, err := tls.X509KeyPair(pair.Cert, pair.Key)
+			require.NoError(t, err)
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil } // whomever the server trusts
+		}
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: c}}
+		defer client.CloseIdleConnections()
+		r, err := client.Get(l.url + base + "os_images")
+		if err != nil {
+			return 0, err
+		}
+		r.Body.Close()
+		return r.StatusCode, nil
+	}
+	status, err := ask(authority, "admin")
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, status)
+	status, err = ask(authority, "nobody")
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusForbidden, status)
+	status, err = ask(nil, "")
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusUnauthorized, status)
+	_, err = ask(stranger, "admin")
+	assert.Error(t, err, "another authority's certificates are refused before any request")
+
+	plain, err := http.Get(strings.Replace(l.url, "https", "http", 1) + base + "os_images")
+	require.NoError(t, err)
+	plain.Body.Close()
+	assert.Equal(t, http.StatusBadRequest, plain.StatusCode)
+	_, err = tls.Dial("tcp", strings.TrimPrefix(l.url, "https://"), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
+	assert.ErrorContains(t, err, "protocol version")
+
+	// A new certificate is served without a restart.
+	serial := func() string {
+		c, err := tls.Dial("tcp", strings.TrimPrefix(l.url, "https://"), &tls.Config{RootCAs: authority.Pool()})
+		require.NoError(t, err)
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	before := serial()
+	require.NoError(t, os.Remove(l.config.TLS.Cert))
+	_, fresh, err := authority.Issue("artifacts", ca.Names{CommonName: "artifacts", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
+	require.NoError(t, err)
+	require.True(t, fresh)
+	assert.Eventually(t, func() bool { return serial() != before }, time.Minute, 100*time.Millisecond)
+}
+
+func TestFullStore(t *testing.T) {
+	full := make(chan bool, 1)
+	full <- false
+	set := func(v bool) { <-full; full <- v }
+	refuse := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			is := <-full
+			full <- is
+			if is && r.Method == http.MethodPut {
+				w.Header().Set("Content-Type", "application/xml")
+				w.WriteHeader(http.StatusInsufficientStorage)
+				_, _ = w.Write([]byte(`<Error><Code>InsufficientStorage</Code><Message>No space left on device.</Message></Error>`))
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	l := newLab(t, storelab.Memory(t, refuse), smallParts)
+	image, path := noise(12<<20, 59), base+"binary_images/big"
+	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("big", len(image), nil)).status)
+	require.Equal(t, http.StatusNoContent, l.patch(path, 0, image[:6<<20]).status)
+	set(true)
+	got := l.patch(path, 6<<20, image[6<<20:])
+	assert.Equal(t, http.StatusInsufficientStorage, got.status, got.body)
+	assert.Equal(t, fmt.Sprint(6<<20), got.header.Get("Upload-Offset"))
+	assert.Equal(t, http.StatusInsufficientStorage, l.announce("binary_images", sample("more", 10, nil)).status)
+	assert.Equal(t, http.StatusNotFound, l.do("GET", base+"binary_images/more", nil).status, "what could not be written does not exist")
+	set(false)
+	assert.Equal(t, 6<<20, l.offset(path))
+	assert.Equal(t, http.StatusNoContent, l.patch(path, 6<<20, image[6<<20:]).status)
+	assert.True(t, bytes.Equal(image, []byte(l.do("GET", path+"/content", nil).body)))
+}
+
+// The same with a disk that is full indeed, while parts come and while they are made one.
+func TestFullDisk(t *testing.T) {
+	if !storelab.Asked(storelab.Kind) || os.Getuid() != 0 {
+		t.Skip("mounts a small file system, which needs root, and runs the appliance's store; set FIRSTLIGHT_TEST=" + storelab.Kind)
+	}
+	small := filepath.Join(t.TempDir(), "small")
+	require.NoError(t, os.Mkdir(small, 0o755))
+	require.NoError(t, unix.Mount("tmpfs", small, "tmpfs", 0, "size=32m"))
+	t.Cleanup(func() { assert.NoError(t, unix.Unmount(small, unix.MNT_DETACH)) })
+	g := storelab.NewGatewayIn(t, filepath.Join(small, "store"))
+	ballast := filepath.Join(small, "ballast")
+	fill := func(n int) { require.NoError(t, os.WriteFile(ballast, make([]byte, n), 0o644)) }
+	l := newLab(t, g.Config, smallParts)
+	image, path := noise(14<<20, 61), base+"container_images/big"
+	require.Equal(t, http.StatusCreated, l.announce("container_images", sample("big", len(image), nil)).status)
+	fill(24 << 20)
+	got := l.patch(path, 0, image)
+	assert.Equal(t, http.StatusInsufficientStorage, got.status, got.body)
+	at := l.offset(path)
+	t.Logf("full while parts came: %s; it goes on at %d", got.body, at)
+	assert.Equal(t, 5<<20, at, "the part that had room is kept")
+	fill(12 << 20) // room for the parts, not for all of it again
+	got = l.patch(path, at, image[at:])
+	assert.Equal(t, http.StatusInsufficientStorage, got.status, got.body)
+	t.Logf("full while it was completed: %s", got.body)
+	assert.Equal(t, fmt.Sprint(len(image)), got.header.Get("Upload-Offset"), "all of it is there")
+	assert.False(t, l.do("GET", path, nil).record(t).Complete)
+	fill(0)
+	got = l.patch(path, len(image), nil)
+	assert.Equal(t, http.StatusNoContent, got.status, got.body)
+	assert.Equal(t, digest(image), l.do("GET", path, nil).record(t).SHA256)
+	assert.Equal(t, digest(image), digest([]byte(l.do("GET", path+"/content", nil).body)))
+}
+
+func TestNoRoomIsSaidBeforeTheFirstOctet(t *testing.T) {
+	l := newLab(t, storelab.Memory(t, nil), func(c *artifact.Config) { c.Depot.Local = true })
+	got := l.announce("os_images", sample("enormous", 4<<40, nil))
+	assert.Equal(t, http.StatusInsufficientStorage, got.status, got.body)
+	assert.Contains(t, got.problem(t).Detail, "the disk has room for")
+	assert.Equal(t, http.StatusCreated, l.announce("os_images", sample("small", 1<<20, nil)).status)
+}
+
+func TestQuotaIsSaidBeforeTheFirstOctet(t *testing.T) {
+	l := newLab(t, storelab.Memory(t, nil), func(c *artifact.Config) { c.Depot.Quota = func(string) int64 { return 100 } })
+	got := l.announce("os_images", sample("large", 101, nil))
+	assert.Equal(t, http.StatusRequestEntityTooLarge, got.status)
+	assert.Contains(t, got.problem(t).Detail, "owner alpha may have 100 octets")
+}

@@ -1,0 +1,140 @@
+package storelab_test
+
+import (
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/daemon/artifact/store"
+	"firstlight.dev/firstlight/daemon/artifact/storelab"
+)
+
+// part is a file of n octets and their CRC-32C.
+func part(t *testing.T, n int, fill byte) (*os.File, uint32) {
+	f, err := os.CreateTemp(t.TempDir(), "part")
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = fill
+	}
+	_, err = f.Write(data)
+	require.NoError(t, err)
+	return f, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
+}
+
+// upload begins an upload of two parts in a bucket of its own.
+func upload(t *testing.T, s *store.Store) (id string) {
+	require.NoError(t, s.MakeBucket(t.Context(), "binary"))
+	id, err := s.Begin(t.Context(), "binary", "a/b/c", map[string]string{"Serial": "x"})
+	require.NoError(t, err)
+	for n := range 2 {
+		f, sum := part(t, store.MinPart, byte(n))
+		require.NoError(t, s.Part(t.Context(), "binary", "a/b/c", id, n+1, f, store.MinPart, sum))
+	}
+	return id
+}
+
+// A store that was killed while it completed an upload must not say "done" for ever after
+// to whoever asks again: the upload is there again, and can be completed.
+func TestUploadWhoseCompletionWasKilledIsThereAgain(t *testing.T) {
+	g := storelab.NewGateway(t)
+	s, err := store.New(g.Config)
+	require.NoError(t, err)
+	id := upload(t, s)
+	g.Kill()
+	// What the kill of a completion leaves: the upload's folder under another name.
+	found, err := filepath.Glob(filepath.Join(g.Dir, "binary", ".sgwtmp", "multipart", "*", id))
+	require.NoError(t, err)
+	require.Len(t, found, 1, "the module keeps uploads elsewhere now; reopen in assets/build/versitygw must follow")
+	require.NoError(t, os.Rename(found[0], found[0]+".0123456789abcdef-2.inprogress"))
+	require.NoError(t, g.Start(t.Context()))
+
+	parts, err := s.Parts(t.Context(), "binary", "a/b/c", id)
+	require.NoError(t, err)
+	require.Len(t, parts, 2)
+	require.NoError(t, s.Complete(t.Context(), "binary", "a/b/c", id, parts))
+	o, err := s.Stat(t.Context(), "binary", "a/b/c")
+	require.NoError(t, err)
+	assert.Equal(t, int64(2*store.MinPart), o.Size)
+	assert.Equal(t, "x", o.Meta["Serial"])
+	var left []string
+	require.NoError(t, filepath.WalkDir(filepath.Join(g.Dir, "binary", ".sgwtmp"), func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			left = append(left, p)
+		}
+		return err
+	}))
+	assert.Empty(t, left)
+}
+
+func TestPartWhoseOctetsChangedOnTheWayIsRefused(t *testing.T) {
+	g := storelab.NewGateway(t)
+	s, err := store.New(g.Config)
+	require.NoError(t, err)
+	id := upload(t, s)
+	f, sum := part(t, store.MinPart, 7)
+	assert.ErrorContains(t, s.Part(t.Context(), "binary", "a/b/c", id, 3, f, store.MinPart, sum+1), "store part 3")
+	parts, err := s.Parts(t.Context(), "binary", "a/b/c", id)
+	require.NoError(t, err)
+	assert.Len(t, parts, 2)
+}
+
+// What was answered for is on the medium: data before the name, the name before the answer.
+func TestWritesAreSyncedBeforeTheyAreAnswered(t *testing.T) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("no strace; make deps installs it")
+	}
+	g := storelab.NewGateway(t)
+	log := filepath.Join(t.TempDir(), "trace")
+	tracer := exec.Command(strace, "-f", "-tt", "-y", "-e", "trace=fsync,linkat,renameat,renameat2,write,copy_file_range", "-e", "signal=none", "-s", "60", "-o", log, "-p", fmt.Sprint(g.Pid()))
+	said, err := tracer.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, tracer.Start())
+	attached := make([]byte, 200)
+	n, _ := said.Read(attached)
+	if !strings.Contains(string(attached[:n]), "attached") {
+		_ = tracer.Wait()
+		t.Skipf("strace may not look at a process here: %s", attached[:n])
+	}
+	s, err := store.New(g.Config)
+	require.NoError(t, err)
+	id := upload(t, s)
+	parts, err := s.Parts(t.Context(), "binary", "a/b/c", id)
+	require.NoError(t, err)
+	require.NoError(t, s.Complete(t.Context(), "binary", "a/b/c", id, parts))
+	require.NoError(t, s.Put(t.Context(), "binary", "small", []byte("x")))
+	require.NoError(t, s.Put(t.Context(), "binary", "small", []byte("y"))) // in place of the first
+	require.NoError(t, tracer.Process.Signal(os.Interrupt))
+	_ = tracer.Wait() // 130, by the signal
+
+	text, err := os.ReadFile(log)
+	require.NoError(t, err)
+	// One letter per call: d data synced, n name given, f folder synced, a answer sent.
+	var order strings.Builder
+	for line := range strings.Lines(string(text)) {
+		switch {
+		case regexp.MustCompile(`fsync\(\d+<[^>]*(\(deleted\)|#\d+)[^>]*>`).MatchString(line):
+			order.WriteByte('d')
+		case strings.Contains(line, "linkat(") && strings.Contains(line, "AT_SYMLINK_FOLLOW") && !strings.Contains(line, "EEXIST"), strings.Contains(line, "sgwtmp") && strings.Contains(line, "renameat("):
+			order.WriteByte('n')
+		case strings.Contains(line, "fsync("):
+			order.WriteByte('f')
+		case strings.Contains(line, "HTTP/1.1 200"):
+			order.WriteByte('a')
+		}
+	}
+	// Two parts, the whole object, two small ones; between them answers that change nothing.
+	assert.Len(t, regexp.MustCompile(`dn+f+a`).FindAllString(order.String(), -1), 5, "%s\n%s", &order, text)
+	assert.NotRegexp(t, `(^|[^d])n+f*a`, strings.ReplaceAll(order.String(), "nn", "n"), "no name without data that is synced")
+}
