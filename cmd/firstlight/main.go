@@ -46,6 +46,7 @@ func newRootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
+		newArtifactCommand(),
 		newSiteCommand(),
 		newBootCommand(),
 		newLabCommand(),

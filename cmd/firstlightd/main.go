@@ -49,6 +49,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(
 		newBPACommand(),
 		newKubeconfigCommand(),
+		newArtifactsCommand(),
 		newPXECommand(),
 		newRunCommand(),
 		newStatusCommand(),

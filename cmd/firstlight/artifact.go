@@ -1,0 +1,307 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/artifact/client"
+)
+
+// artifactFlags are what all of `firstlight artifact` share.
+type artifactFlags struct {
+	server, ca, tokenFile, cert, key string
+	owner, cluster                   string
+	output                           string
+	patience                         time.Duration
+}
+
+func newArtifactCommand() *cobra.Command {
+	f := &artifactFlags{}
+	cmd := &cobra.Command{
+		Use:   "artifact",
+		Short: "Bring OS images, container images and packages to an appliance, and look after them",
+		Long: `Bring OS images, container images and packages to an appliance, and look after them.
+
+An artifact is named KIND/NAME: os/debian-13, container/app-1.2.tar or binary/jq_1.7_amd64.deb.
+The server, its authority and the token are also read from FIRSTLIGHT_SERVER, FIRSTLIGHT_CA and
+FIRSTLIGHT_TOKEN (the token itself).`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&f.server, "server", os.Getenv("FIRSTLIGHT_SERVER"), "the appliance: HOST or https://HOST:PORT")
+	flags.StringVar(&f.ca, "ca", os.Getenv("FIRSTLIGHT_CA"), "file with the appliance's authority, PEM (default the system's)")
+	flags.StringVar(&f.tokenFile, "token-file", "", "file with a bearer token (default $FIRSTLIGHT_TOKEN)")
+	flags.StringVar(&f.cert, "cert", "", "client certificate, PEM, instead of a token")
+	flags.StringVar(&f.key, "key", "", "its key, PEM")
+	flags.StringVar(&f.owner, "owner", "", "owner of the artifacts")
+	flags.StringVar(&f.cluster, "cluster", "", "cluster they are for")
+	flags.StringVarP(&f.output, "output", "o", "", "json for what programs read")
+	flags.DurationVar(&f.patience, "patience", 5*time.Minute, "give a transfer up when nothing moved for so long")
+	cmd.AddCommand(f.newPush(), f.newList(), f.newShow(), f.newGet(), f.newRemove())
+	return cmd
+}
+
+func (f *artifactFlags) newPush() *cobra.Command {
+	var record artifact.Record
+	var notes []string
+	var replace bool
+	cmd := &cobra.Command{
+		Use:   "push FILE KIND/NAME",
+		Short: "Send a file; the same command again goes on after a cut",
+		Args:  usageArgs(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, k, err := f.open(args[1])
+			if err != nil {
+				return err
+			}
+			if record.Description, err = describeImage(notes); err != nil {
+				return usageError{err}
+			}
+			have, err := c.Push(cmd.Context(), k, args[0], record, replace, client.Progress(newMeter(cmd.ErrOrStderr())))
+			if err != nil {
+				return fmt.Errorf("push %s: %w", args[0], err)
+			}
+			return f.print(cmd.OutOrStdout(), have)
+		},
+	}
+	cmd.Flags().StringVar(&record.Type, "type", "", "free text kept with it")
+	cmd.Flags().StringArrayVar(&notes, "note", nil, "KEY=VALUE kept with it; may be repeated")
+	cmd.Flags().BoolVar(&replace, "replace", false, "replace other content of the same name")
+	return cmd
+}
+
+func (f *artifactFlags) newList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list [KIND]",
+		Short: "List the artifacts of an owner's cluster",
+		Args:  usageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kinds := []string{"os", "container", "binary"}
+			if len(args) == 1 {
+				kinds = args
+			}
+			all := map[artifact.Collection][]artifact.Record{}
+			for _, kind := range kinds {
+				c, k, err := f.open(kind + "/x")
+				if err != nil {
+					return err
+				}
+				if all[k.Collection], err = c.List(cmd.Context(), k.Collection, k.Owner, k.Cluster); err != nil {
+					return fmt.Errorf("list %s: %w", kind, err)
+				}
+			}
+			if f.output == "json" {
+				return writeJSON(cmd.OutOrStdout(), all)
+			}
+			return printArtifacts(cmd.OutOrStdout(), all)
+		},
+	}
+}
+
+func (f *artifactFlags) newShow() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show KIND/NAME",
+		Short: "Show one artifact's record",
+		Args:  usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, k, err := f.open(args[0])
+			if err != nil {
+				return err
+			}
+			have, err := c.Show(cmd.Context(), k)
+			if err != nil {
+				return fmt.Errorf("show %s: %w", args[0], err)
+			}
+			return f.print(cmd.OutOrStdout(), have)
+		},
+	}
+}
+
+func (f *artifactFlags) newGet() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get KIND/NAME [FILE]",
+		Short: "Fetch an artifact and check it; the same command again goes on after a cut",
+		Args:  usageArgs(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, k, err := f.open(args[0])
+			if err != nil {
+				return err
+			}
+			path := append(args, k.Name)[1]
+			have, err := c.Fetch(cmd.Context(), k, path, client.Progress(newMeter(cmd.ErrOrStderr())))
+			if err != nil {
+				return fmt.Errorf("get %s: %w", args[0], err)
+			}
+			return f.print(cmd.OutOrStdout(), have)
+		},
+	}
+}
+
+func (f *artifactFlags) newRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm KIND/NAME...",
+		Short: "Remove artifacts that nobody uses",
+		Args:  usageArgs(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range args {
+				c, k, err := f.open(name)
+				if err != nil {
+					return err
+				}
+				if err := c.Remove(cmd.Context(), k); err != nil {
+					return fmt.Errorf("remove %s: %w", name, err)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// open makes a client and the key of an artifact named KIND/NAME.
+func (f *artifactFlags) open(name string) (client.Client, artifact.Key, error) {
+	var c client.Client
+	kind, short, _ := strings.Cut(name, "/")
+	k := artifact.Key{Collection: artifact.Collection(kind + "_images"), Owner: f.owner, Cluster: f.cluster, Name: short}
+	switch {
+	case f.output != "" && f.output != "json":
+		return c, k, usageError{fmt.Errorf("output %q is unknown; use json", f.output)}
+	case !k.Collection.Known():
+		return c, k, usageError{fmt.Errorf("%q is not KIND/NAME; KIND is os, container or binary", name)}
+	case f.server == "" || f.owner == "" || f.cluster == "":
+		return c, k, usageError{errors.New("--server, --owner and --cluster are required")}
+	}
+	if err := k.Check(); err != nil {
+		return c, k, usageError{err}
+	}
+	server, err := serverURL(f.server)
+	if err != nil {
+		return c, k, usageError{err}
+	}
+	c = client.Client{URL: server, Token: os.Getenv("FIRSTLIGHT_TOKEN"), Patience: f.patience}
+	if f.tokenFile != "" {
+		token, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return c, k, fmt.Errorf("read token: %w", err)
+		}
+		c.Token = strings.TrimSpace(string(token))
+	}
+	c.HTTP, err = f.http()
+	return c, k, err
+}
+
+// serverURL is the address of the API: a host alone is served at its port.
+func serverURL(server string) (string, error) {
+	if !strings.Contains(server, "://") {
+		if _, _, err := net.SplitHostPort(server); err != nil {
+			server = net.JoinHostPort(strings.Trim(server, "[]"), fmt.Sprint(artifact.Port))
+		}
+		server = "https://" + server
+	}
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+		return "", fmt.Errorf("server %q is not HOST or https://HOST:PORT", server)
+	}
+	return "https://" + u.Host, nil
+}
+
+func (f *artifactFlags) http() (*http.Client, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.ca != "" {
+		text, err := os.ReadFile(f.ca)
+		if err != nil {
+			return nil, fmt.Errorf("read authority: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("authority %s holds no certificate", f.ca)
+		}
+	}
+	if f.cert != "" || f.key != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, fmt.Errorf("read client certificate: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ExpectContinueTimeout: 5 * time.Second, Proxy: http.ProxyFromEnvironment,
+		TLSHandshakeTimeout: 30 * time.Second, WriteBufferSize: 128 << 10, ReadBufferSize: 128 << 10,
+		DialContext: (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 15 * time.Second}).DialContext}}, nil
+}
+
+// describeImage makes the record's description of KEY=VALUE.
+func describeImage(notes []string) (artifact.Description, error) {
+	record := map[string]string{}
+	for _, note := range notes {
+		key, value, ok := strings.Cut(note, "=")
+		if !ok || key == "" {
+			return artifact.Description{}, fmt.Errorf("note %q is not KEY=VALUE", note)
+		}
+		record[key] = value
+	}
+	if len(record) == 0 {
+		return artifact.Description{}, nil
+	}
+	return artifact.Description{ImageRecords: []map[string]string{record}}, nil
+}
+
+func (f *artifactFlags) print(w io.Writer, r artifact.Record) error {
+	if f.output == "json" {
+		return writeJSON(w, r)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name string, value any) { fmt.Fprintf(t, "%s\t%v\n", name, value) }
+	line("name", r.ImageName)
+	line("owner, cluster", r.Owner+", "+r.ClusterName)
+	line("octets", fmt.Sprintf("%d of %d", r.ImageOffset, r.ImageLength))
+	line("state", artifactState(r))
+	if r.SHA256 != "" {
+		line("sha256", r.SHA256)
+	}
+	if r.Format != "" {
+		line("format", fmt.Sprintf("%s, a disk of %s", r.Format, size(r.VirtualSize)))
+	}
+	if r.Type != "" {
+		line("type", r.Type)
+	}
+	for _, notes := range r.Description.ImageRecords {
+		for _, key := range slices.Sorted(maps.Keys(notes)) {
+			line(key, notes[key])
+		}
+	}
+	return t.Flush()
+}
+
+func artifactState(r artifact.Record) string {
+	if r.Complete {
+		return "complete"
+	}
+	return fmt.Sprintf("%d %% sent", 100*r.ImageOffset/max(r.ImageLength, 1))
+}
+
+func printArtifacts(w io.Writer, all map[artifact.Collection][]artifact.Record) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tSIZE\tSTATE\tSHA256\tUPDATED")
+	for _, c := range artifact.Collections() {
+		for _, r := range all[c] {
+			kind := strings.TrimSuffix(string(c), "_images")
+			fmt.Fprintf(t, "%s/%s\t%s\t%s\t%.12s\t%s\n", kind, r.ImageName, size(r.ImageLength), artifactState(r), r.SHA256, r.Updated.Format(time.DateTime))
+		}
+	}
+	return t.Flush()
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	contract "firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/artifact"
+	"firstlight.dev/firstlight/daemon/artifact/access"
+	"firstlight.dev/firstlight/daemon/artifact/depot"
+	"firstlight.dev/firstlight/daemon/artifact/store"
+)
+
+// artifactMemory is where the garbage collector begins to work harder, in octets.
+const artifactMemory = 48 << 20
+
+// artifactFlags are the command line of `firstlightd artifacts`.
+type artifactFlags struct {
+	listen     string
+	tls        artifact.Files
+	store      store.Config
+	local      bool
+	scratch    string
+	kubeconfig string
+	quota      string
+	quotas     []string
+	expiry     time.Duration
+}
+
+func newArtifactsCommand() *cobra.Command {
+	f := artifactFlags{}
+	cmd := &cobra.Command{
+		Use:   "artifacts",
+		Short: "Serve the REST API for uploads (OS images, container images, packages) over an S3 store",
+		Long: `Serve the REST API for uploads over an S3 store.
+
+The store's keys are read from STORE_ACCESS_KEY and STORE_SECRET_KEY. Whose a token is and what its
+owner may do is asked of the API server, for which this needs the ClusterRole system:auth-delegator.
+docs/artifacts.md walks through all of it.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.config()
+			if err != nil {
+				return err
+			}
+			if os.Getenv("GOMEMLIMIT") == "" {
+				debug.SetMemoryLimit(artifactMemory)
+			}
+			return serveArtifacts(cmd.Context(), c)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.listen, "listen", fmt.Sprintf(":%d", contract.Port), "address to serve, by TLS")
+	flags.StringVar(&f.tls.Cert, "cert", "", "certificate, PEM; it and the key may be replaced at any time")
+	flags.StringVar(&f.tls.Key, "key", "", "its key, PEM")
+	flags.StringVar(&f.tls.ClientCA, "client-ca", "", "authority of client certificates, PEM; without it none is asked for")
+	flags.StringVar(&f.store.Endpoint, "store", "http://127.0.0.1:9000", "S3 endpoint")
+	flags.StringVar(&f.store.CAFile, "store-ca", "", "authority of the store's certificate, PEM (default the system's)")
+	flags.StringVar(&f.store.Region, "store-region", "", "region of the store (default us-east-1)")
+	flags.BoolVar(&f.local, "store-is-local", false, "the store keeps its objects on the file system of --scratch: ask it for room before an upload is announced")
+	flags.StringVar(&f.scratch, "scratch", os.TempDir(), "folder for scratch files: two parts for each upload at work, gone with the process")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "API server to ask who may (default that of the cluster this runs in)")
+	flags.StringVar(&f.quota, "quota", "", "what an owner may announce in all, such as 200Gi (default any)")
+	flags.StringArrayVar(&f.quotas, "quota-of", nil, "another quota for one owner: OWNER=500Gi; may be repeated")
+	flags.DurationVar(&f.expiry, "expiry", depot.Expiry, "after which an upload that nobody continued is removed")
+	return cmd
+}
+
+// config makes the agent's configuration of the command line.
+func (f artifactFlags) config() (artifact.Config, error) {
+	if f.tls.Cert == "" || f.tls.Key == "" {
+		return artifact.Config{}, usageError{errors.New("--cert and --key are required")}
+	}
+	quota, err := parseQuotas(f.quota, f.quotas)
+	if err != nil {
+		return artifact.Config{}, usageError{err}
+	}
+	f.store.AccessKey, f.store.SecretKey = os.Getenv("STORE_ACCESS_KEY"), os.Getenv("STORE_SECRET_KEY")
+	s, err := store.New(f.store)
+	if err != nil {
+		return artifact.Config{}, err
+	}
+	api, err := f.rest()
+	if err != nil {
+		return artifact.Config{}, err
+	}
+	kubernetes, err := access.NewKubernetes(api)
+	if err != nil {
+		return artifact.Config{}, err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	return artifact.Config{Listen: f.listen, TLS: f.tls, Who: access.Chain{access.Certificates{}, kubernetes}, May: kubernetes, Log: log,
+		Depot: depot.Config{Store: s, Scratch: f.scratch, Local: f.local, Quota: quota, Expiry: f.expiry, Log: log}}, nil
+}
+
+func (f artifactFlags) rest() (*rest.Config, error) {
+	if f.kubeconfig == "" {
+		c, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("find API server: %w; give --kubeconfig outside of a cluster", err)
+		}
+		return c, nil
+	}
+	c, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	return c, nil
+}
+
+// parseQuotas reads quotas as Kubernetes writes sizes.
+func parseQuotas(all string, each []string) (func(owner string) int64, error) {
+	size := func(text string) (int64, error) {
+		if text == "" {
+			return 0, nil
+		}
+		q, err := resource.ParseQuantity(text)
+		if err != nil || q.Value() <= 0 {
+			return 0, fmt.Errorf("quota %q is no size; write 200Gi", text)
+		}
+		return q.Value(), nil
+	}
+	general, err := size(all)
+	if err != nil {
+		return nil, err
+	}
+	owners := map[string]int64{}
+	for _, text := range each {
+		owner, amount, ok := strings.Cut(text, "=")
+		if !ok || owner == "" || amount == "" {
+			return nil, fmt.Errorf("quota %q is not OWNER=SIZE", text)
+		}
+		if owners[owner], err = size(amount); err != nil {
+			return nil, err
+		}
+	}
+	return func(owner string) int64 {
+		if q, set := owners[owner]; set {
+			return q
+		}
+		return general
+	}, nil
+}
+
+// serveArtifacts serves until ctx ends.
+func serveArtifacts(ctx context.Context, c artifact.Config) error {
+	a, err := artifact.New(c)
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx, func(addr net.Addr) { c.Log.Info("artifacts served", "address", addr.String()) })
+}
