@@ -29,7 +29,7 @@ const (
 	idleTime       = 2 * time.Minute  // between requests
 	silence        = time.Minute      // within a body
 	maxHead        = 64 << 10         // octets
-	stopTime       = 30 * time.Second // for requests under way, when the agent is stopped
+	stopTime       = 20 * time.Second // for requests under way to bring in what came, when the agent is stopped
 )
 
 // Config is what an agent is made of.
@@ -69,7 +69,8 @@ func New(c Config) (*Agent, error) {
 	return a, nil
 }
 
-// Run serves until ctx ends. ready, which may be nil, is told the address as soon as
+// Run serves until ctx ends. Transfers under way are cut then: what came of them is brought
+// into the store, and their clients go on with the next agent. ready, which may be nil, is told the address as soon as
 // connections are taken; requests are answered 503 until the store was read.
 func (a *Agent) Run(ctx context.Context, ready func(net.Addr)) error {
 	config, err := a.TLS.config()
@@ -80,12 +81,12 @@ func (a *Agent) Run(ctx context.Context, ready func(net.Addr)) error {
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", a.Listen, err)
 	}
-	server := &http.Server{Handler: a.handler, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead,
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := &http.Server{Handler: a.handler, BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead,
 		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug), Protocols: new(http.Protocols)}
 	// One upload fills a connection: HTTP/2 would only add a second flow control.
 	server.Protocols.SetHTTP1(true)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	done := make(chan struct{})
 	go func() { defer close(done); a.keep(ctx) }()
 	stopped := make(chan error, 1)
@@ -94,7 +95,7 @@ func (a *Agent) Run(ctx context.Context, ready func(net.Addr)) error {
 		defer cancel()
 		err := server.Shutdown(end)
 		if err != nil {
-			err = server.Close() // what was received is settled; the rest goes on later
+			err = server.Close()
 		}
 		stopped <- err
 	})

@@ -282,6 +282,55 @@ func TestDeleteEndsAnUpload(t *testing.T) {
 	})
 }
 
+// An agent that is stopped keeps what came of an upload, and says how far it is.
+func TestStopUnderAnUpload(t *testing.T) {
+	stores(t, func(t *testing.T, c store.Config) {
+		l := newLab(t, c, smallParts)
+		image, path := noise(12<<20, 67), base+"binary_images/stopped"
+		require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("stopped", len(image), nil)).status)
+		r, w := io.Pipe()
+		defer w.Close()
+		ended := make(chan answer, 1)
+		go func() {
+			got, err := l.try("PATCH", path, r, "Upload-Offset", "0")
+			assert.NoError(t, err)
+			ended <- got
+		}()
+		_, err := w.Write(image[:7<<20+77])
+		require.NoError(t, err)
+		for l.do("GET", path, nil).record(t).ImageOffset < 6<<20 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		l.stop()
+		got := <-ended
+		assert.Equal(t, http.StatusRequestTimeout, got.status, got.body)
+		l.start()
+		at := l.offset(path)
+		assert.Equal(t, strconv.Itoa(at), got.header.Get("Upload-Offset"))
+		assert.GreaterOrEqual(t, at, 6<<20)
+		require.Equal(t, http.StatusNoContent, l.patch(path, at, image[at:]).status)
+		assert.Equal(t, digest(image), digest([]byte(l.do("GET", path+"/content", nil).body)))
+	})
+}
+
+func TestParallelUploads(t *testing.T) {
+	stores(t, func(t *testing.T, c store.Config) {
+		l := newLab(t, c, smallParts)
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				name, image := fmt.Sprintf("image-%d", i), noise(6<<20+i, uint64(71+i))
+				path := base + "container_images/" + name
+				assert.Equal(t, http.StatusCreated, l.announce("container_images", sample(name, len(image), func(m map[string]any) { m["sha256"] = digest(image) })).status)
+				got := l.patch(path, 0, image)
+				assert.Equal(t, http.StatusNoContent, got.status, got.body)
+				assert.Equal(t, digest(image), digest([]byte(l.do("GET", path+"/content", nil).body)))
+			})
+		}
+		all.Wait()
+	})
+}
+
 // A client that falls silent is told so, keeps what it sent and makes room for another.
 func TestSilentClient(t *testing.T) {
 	l := newLab(t, storelab.Memory(t, nil), func(c *artifact.Config) { c.Silence = 2 * time.Second })

@@ -38,31 +38,45 @@ func (d *Depot) Append(ctx context.Context, k artifact.Key, offset, length int64
 	if r := e.record(); r.Complete {
 		return 0, &Error{Kind: Completed, Text: "Upload already completed", Offset: r.ImageOffset}
 	}
-	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	working := context.WithoutCancel(ctx)
+	if r := e.state().Record; r.ImageOffset < r.ImageLength {
+		if err := d.appendRest(ctx, working, e, offset, length, body); err != nil {
+			return 0, err
+		}
+	} else if err := fits(r.ImageOffset, r.ImageLength, offset, length); err != nil {
+		return 0, err
+	}
+	r := e.state().Record
+	if r.ImageOffset < r.ImageLength {
+		return r.ImageOffset, nil
+	}
+	return r.ImageOffset, d.finish(working, e)
+}
+
+// appendRest receives a piece of an upload that lacks some octets.
+func (d *Depot) appendRest(ctx, working context.Context, e *entry, offset, length int64, body Body) error {
+	resuming, cancel := context.WithTimeout(working, settleTime)
 	defer cancel()
-	s, err := d.resume(settling, e)
+	s, err := d.resume(resuming, e)
 	if err != nil {
-		return 0, blame("resume "+k.Name, err, e.state().Record.ImageOffset)
+		return blame("resume "+e.key.Name, err, e.state().Record.ImageOffset)
 	}
-	if offset != s.offset {
-		return 0, &Error{Kind: WrongOffset, Text: fmt.Sprintf("Expected Offset %d, actual offset %d", s.offset, offset), Offset: s.offset}
+	if err := fits(s.offset, s.length, offset, length); err != nil {
+		return err
 	}
-	if rest := s.length - s.offset; length > rest {
-		return 0, &Error{Kind: WrongLength, Text: fmt.Sprintf("Content length doesn't match upload length. Expected content length %d got %d", rest, length), Offset: s.offset}
+	return d.receive(ctx, e, s, length, body)
+}
+
+// fits refuses a piece that does not begin where the upload goes on, or is longer than what
+// remains.
+func fits(at, whole, offset, length int64) error {
+	if offset != at {
+		return &Error{Kind: WrongOffset, Text: fmt.Sprintf("Expected Offset %d, actual offset %d", at, offset), Offset: at}
 	}
-	if s.offset < s.length {
-		if err := d.receive(ctx, e, s, length, body); err != nil {
-			return 0, err
-		}
+	if rest := whole - at; length > rest {
+		return &Error{Kind: WrongLength, Text: fmt.Sprintf("Content length doesn't match upload length. Expected content length %d got %d", rest, length), Offset: at}
 	}
-	if s.offset == s.length {
-		finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		defer cancel()
-		if err := d.finish(finishing, e); err != nil {
-			return 0, err
-		}
-	}
-	return s.offset, nil
+	return nil
 }
 
 // receive reads the body and settles what came in.

@@ -18,6 +18,7 @@ var (
 // Create announces an artifact. Names, length and digest were checked by the caller. What
 // the record says of offset and completeness is passed over.
 func (d *Depot) Create(ctx context.Context, k artifact.Key, r artifact.Record) (artifact.Record, error) {
+	ctx = context.WithoutCancel(ctx) // a client that hangs up leaves nothing half done
 	if err := d.room(k, r.ImageLength, 0); err != nil {
 		return artifact.Record{}, err
 	}
@@ -68,6 +69,7 @@ func (d *Depot) Replace(ctx context.Context, k artifact.Key, r artifact.Record) 
 		return artifact.Record{}, err
 	}
 	defer e.give()
+	ctx = context.WithoutCancel(ctx)
 	d.mu.Lock()
 	err = d.withinQuota(k.Owner, r.ImageLength, e.record().ImageLength)
 	d.mu.Unlock()
@@ -98,7 +100,7 @@ func (d *Depot) redescribe(ctx context.Context, k artifact.Key, r artifact.Recor
 		return artifact.Record{}, err
 	}
 	defer e.give()
-	err = d.change(ctx, e, func(kp *kept) {
+	err = d.change(context.WithoutCancel(ctx), e, func(kp *kept) {
 		kp.Record.Type, kp.Record.Description, kp.Record.Updated = r.Type, r.Description, d.Now().UTC()
 		if kp.Record.SHA256 == "" {
 			kp.Record.SHA256 = r.SHA256
@@ -117,7 +119,7 @@ func (d *Depot) Remove(ctx context.Context, k artifact.Key) error {
 		return err
 	}
 	defer e.give()
-	return d.remove(ctx, e)
+	return d.remove(context.WithoutCancel(ctx), e)
 }
 
 // remove does it; the caller has the turn. The record says so first: a kill in between must

@@ -67,64 +67,86 @@ func TestDamageInTheStoreIsFound(t *testing.T) {
 
 // A completion that is cut off anywhere is found and brought to its end.
 func TestCompletionCutOff(t *testing.T) {
-	content := image(11 << 20)
+	completes := func(r *http.Request) bool { return r.Method == "POST" && r.URL.Query().Has("uploadId") }
+	writes := func(r *http.Request) bool { return r.Method == "PUT" && strings.Contains(r.URL.Path, "/records/") }
 	for _, c := range []struct {
-		name string
-		cut  func(r *http.Request) (before, after bool) // answer 500 instead of doing it, or after it was done
+		name    string
+		noticed bool
+		cut     func() func(r *http.Request) (before, after bool) // answer 500 instead of doing it, or after it was done
 	}{
-		{"before the parts are one", func(r *http.Request) (bool, bool) {
-			return r.Method == "POST" && r.URL.Query().Has("uploadId"), false
+		{"before the state is written", true, func() func(*http.Request) (bool, bool) {
+			return func(r *http.Request) (bool, bool) { return writes(r), false }
 		}},
-		{"answer lost after the parts are one", func(r *http.Request) (bool, bool) {
-			return false, r.Method == "POST" && r.URL.Query().Has("uploadId")
+		{"before the parts are one", true, func() func(*http.Request) (bool, bool) {
+			return func(r *http.Request) (bool, bool) { return completes(r), false }
 		}},
-		{"before the record says so", func(r *http.Request) (bool, bool) {
-			return r.Method == "PUT" && strings.Contains(r.URL.Path, "/records/"), false
+		{"answer lost after the parts are one", false, func() func(*http.Request) (bool, bool) {
+			return func(r *http.Request) (bool, bool) { return false, completes(r) }
+		}},
+		{"before the record says so", true, func() func(*http.Request) (bool, bool) {
+			var whole atomic.Bool
+			return func(r *http.Request) (bool, bool) {
+				if completes(r) {
+					whole.Store(true)
+				}
+				return whole.Load() && writes(r), false
+			}
 		}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			var broken atomic.Bool
-			config := storelab.Memory(t, func(next http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					before, after := c.cut(r)
-					if broken.Load() && before {
-						w.WriteHeader(http.StatusInternalServerError)
-						return
-					}
-					if broken.Load() && after {
-						next.ServeHTTP(discard{}, r)
-						w.WriteHeader(http.StatusInternalServerError)
-						return
-					}
-					next.ServeHTTP(w, r)
-				})
-			})
-			config.Patience = 100 * time.Millisecond
-			b := newBed(t, config, nil)
-			_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
-			require.NoError(t, err)
-			_, err = b.Append(t.Context(), key("tool"), 0, 10<<20, octets(content[:10<<20]))
-			require.NoError(t, err)
-			broken.Store(true)
-			_, err = b.Append(t.Context(), key("tool"), 10<<20, 1<<20, octets(content[10<<20:]))
-			if c.name != "answer lost after the parts are one" { // that one is noticed at once
-				assert.Equal(t, depot.Down, kind(t, err))
-			} else {
-				assert.NoError(t, err)
-			}
-			broken.Store(false)
-			b.open()
-			b.Sweep(t.Context())
+		completionCutOff(t, c.name+", then swept", c.noticed, c.cut(), func(b *bed) { b.Sweep(t.Context()) })
+		completionCutOff(t, c.name+", then asked for", c.noticed, c.cut(), func(b *bed) {
 			r, err := b.Get(key("tool"))
 			require.NoError(t, err)
-			if !r.Complete { // the last octets were not answered for, and are sent again
-				_, err := b.Append(t.Context(), key("tool"), r.ImageOffset, -1, octets(content[r.ImageOffset:]))
-				require.NoError(t, err)
+			if !r.Complete {
+				_, err = b.Append(t.Context(), key("tool"), r.ImageLength, 0, octets(nil))
+				require.NoError(t, err, "nothing is asked for again")
 			}
-			assert.True(t, bytes.Equal(content, b.read(key("tool"))))
-			assert.ElementsMatch(t, []string{".firstlight/records/alpha/beta/tool", "alpha/beta/tool"}, b.names(""))
 		})
 	}
+}
+
+func completionCutOff(t *testing.T, name string, noticed bool, cut func(*http.Request) (before, after bool), goOn func(*bed)) {
+	content := image(11 << 20)
+	t.Run(name, func(t *testing.T) {
+		var broken atomic.Bool
+		config := storelab.Memory(t, func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				before, after := cut(r)
+				if broken.Load() && before {
+					w.WriteHeader(http.StatusInternalServerError)
+					return
+				}
+				if broken.Load() && after {
+					next.ServeHTTP(discard{}, r)
+					w.WriteHeader(http.StatusInternalServerError)
+					return
+				}
+				next.ServeHTTP(w, r)
+			})
+		})
+		config.Patience = 100 * time.Millisecond
+		b := newBed(t, config, nil)
+		_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
+		require.NoError(t, err)
+		_, err = b.Append(t.Context(), key("tool"), 0, 10<<20, octets(content[:10<<20]))
+		require.NoError(t, err)
+		broken.Store(true)
+		_, err = b.Append(t.Context(), key("tool"), 10<<20, 1<<20, octets(content[10<<20:]))
+		if noticed {
+			assert.Equal(t, depot.Down, kind(t, err))
+		} else {
+			assert.NoError(t, err)
+		}
+		broken.Store(false)
+		b.open()
+		if r, err := b.Get(key("tool")); assert.NoError(t, err) && r.ImageOffset < r.ImageLength { // the last octets were not answered for
+			_, err := b.Append(t.Context(), key("tool"), r.ImageOffset, -1, octets(content[r.ImageOffset:]))
+			require.NoError(t, err)
+		}
+		goOn(b)
+		assert.True(t, bytes.Equal(content, b.read(key("tool"))))
+		assert.ElementsMatch(t, []string{".firstlight/records/alpha/beta/tool", "alpha/beta/tool"}, b.names(""))
+	})
 }
 
 type discard struct{}

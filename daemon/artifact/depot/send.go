@@ -2,7 +2,6 @@ package depot
 
 import (
 	"context"
-	"fmt"
 )
 
 // mark is a place in an upload at which the store has all that is needed to go on.
@@ -44,12 +43,6 @@ func (d *Depot) send(ctx context.Context, e *entry, s *session) error {
 		e.kept.Upload = &u
 		e.mu.Unlock()
 	}
-	if size := s.offset - s.part; size < s.upload.PartSize {
-		// Of the part that was here before.
-		if err := s.files[s.now].Truncate(size); err != nil {
-			return fmt.Errorf("cut scratch file: %w", err)
-		}
-	}
 	file, size, sum, number := s.files[s.now], s.offset-s.part, s.sum, int(s.part/s.upload.PartSize)+1
 	after := hashState(s.hash)
 	m := mark{offset: s.offset, hash: after, partHash: after}
@@ -83,8 +76,8 @@ func (d *Depot) settle(ctx context.Context, e *entry, s *session) error {
 	if s.offset > s.savedTo {
 		f := fragment{s.savedTo, s.offset - s.savedTo}
 		if len(s.saved) >= maxFragments {
-			// All of the part, under the name of its first fragment, whose octets it begins
-			// with: a state that still names that one reads no others.
+			// All of the part, under the name of its first fragment: a state that names the
+			// old ones reads as much of it as it always did, and finds the same octets.
 			f, old = fragment{s.part, s.offset - s.part}, s.saved[1:]
 			s.saved = nil
 		}

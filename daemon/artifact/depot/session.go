@@ -57,7 +57,8 @@ func (s *session) close() {
 
 // resume makes the entry's session, of what the store has if there is none. What the store
 // lost is given up: the session begins where nothing is missing, which the caller sees by
-// its offset.
+// its offset. Some octets must be lacking: an upload that lacks none may be one object by
+// now, and have no parts.
 func (d *Depot) resume(ctx context.Context, e *entry) (*session, error) {
 	if e.session != nil {
 		return e.session, nil
@@ -76,7 +77,7 @@ func (d *Depot) resume(ctx context.Context, e *entry) (*session, error) {
 	if s.hash, err = hashFrom(s.upload.Hash); err != nil {
 		return nil, err
 	}
-	s.part = min(s.upload.parts(s.offset, s.length)*s.upload.PartSize, s.length)
+	s.part = s.offset / s.upload.PartSize * s.upload.PartSize
 	s.savedTo = s.part
 	s.partHash = s.upload.PartHash
 	for _, f := range s.upload.Tail {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -35,18 +35,13 @@ func (s *Store) Begin(ctx context.Context, bucket, object string, meta map[strin
 	return id, err
 }
 
-// Part stores a part: a file of size octets, whose CRC-32C the store checks. It
-// takes the place of one that has the number. Opened anew for each try, the file goes to a
-// store on this machine without being copied into this process.
-func (s *Store) Part(ctx context.Context, bucket, object, id string, number int, file *os.File, size int64, sum uint32) error {
+// Part stores a part: the first size octets of r, whose CRC-32C the store checks. It takes
+// the place of one that has the number. What r holds is read anew for each try.
+func (s *Store) Part(ctx context.Context, bucket, object, id string, number int, r io.ReaderAt, size int64, sum uint32) error {
 	header := http.Header{"X-Amz-Checksum-Crc32c": {crc32c(sum)}}
 	return s.try(ctx, fmt.Sprintf("store part %d of %s", number, object), tryTime, func(ctx context.Context) error {
-		f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
-		if err != nil {
-			return fmt.Errorf("open scratch file: %w", err)
-		}
-		defer f.Close()
-		_, err = s.core.PutObjectPart(ctx, bucket, object, id, number, f, size, minio.PutObjectPartOptions{CustomHeader: header, DisableContentSha256: true})
+		_, err := s.core.PutObjectPart(ctx, bucket, object, id, number, io.NewSectionReader(r, 0, size), size,
+			minio.PutObjectPartOptions{CustomHeader: header, DisableContentSha256: true})
 		return err
 	})
 }
