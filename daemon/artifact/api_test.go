@@ -23,21 +23,27 @@ import (
 // with it: what it does not say must not come.
 type api struct {
 	doc      map[string]any
-	patterns map[string]*regexp.Regexp // by path
-	compiler *jsonschema.Compiler
+	patterns map[string]*regexp.Regexp     // by path
+	schemas  map[string]*jsonschema.Schema // by $ref; all are made at once, because a compiler serves one goroutine
 }
 
 const docURL = "mem:///openapi.json"
 
 func readAPI(t testing.TB, l *lab) *api {
-	a := &api{patterns: map[string]*regexp.Regexp{}, compiler: jsonschema.NewCompiler()}
+	a := &api{patterns: map[string]*regexp.Regexp{}, schemas: map[string]*jsonschema.Schema{}}
 	got := l.do("GET", "/openapi.json", nil)
 	require.Equal(t, http.StatusOK, got.status, got.body)
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(got.body))
 	require.NoError(t, err)
 	a.doc = doc.(map[string]any)
-	a.compiler.AssertFormat()
-	require.NoError(t, a.compiler.AddResource(docURL, doc))
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	require.NoError(t, compiler.AddResource(docURL, doc))
+	for name := range asMap(get(doc, "components", "schemas")) {
+		ref := "#/components/schemas/" + name
+		a.schemas[ref], err = compiler.Compile(docURL + ref)
+		require.NoError(t, err)
+	}
 	for path := range a.doc["paths"].(map[string]any) {
 		a.patterns[path] = regexp.MustCompile("^" + regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(path, "[^/]+") + "$")
 	}
@@ -127,8 +133,8 @@ func (a *api) body(t testing.TB, what string, said any, got answer) {
 	if ref == "" {
 		return
 	}
-	schema, err := a.compiler.Compile(docURL + ref)
-	require.NoError(t, err)
+	schema := a.schemas[ref]
+	require.NotNil(t, schema, "%s: schema %s", what, ref)
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(got.body))
 	require.NoError(t, err)
 	assert.NoError(t, schema.Validate(value), "%s: %s", what, got.body)

@@ -83,7 +83,7 @@ func (a *Agent) Run(ctx context.Context, ready func(net.Addr)) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := &http.Server{Handler: a.handler, BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead,
+	server := &http.Server{Handler: a.handler, BaseContext: func(net.Listener) context.Context { return context.WithValue(ctx, runKey{}, ctx) }, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead,
 		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug), Protocols: new(http.Protocols)}
 	// One upload fills a connection: HTTP/2 would only add a second flow control.
 	server.Protocols.SetHTTP1(true)

@@ -343,6 +343,22 @@ func TestSilentClient(t *testing.T) {
 	assert.Equal(t, http.StatusRequestTimeout, got.status, got.body)
 	assert.Equal(t, "10", got.header.Get("Upload-Offset"))
 	assert.Equal(t, 10, l.offset(path))
+	for head, status := range map[string]int{
+		"PATCH " + path + " HTTP/1.1\r\nUpload-Offset: 10":                                         408,
+		"PATCH " + path + " HTTP/1.1\r\nUpload-Offset: 11":                                         409, // refused before a body is asked for
+		"POST " + base + "binary_images HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b": 408,
+	} {
+		u, err := url.Parse(l.url)
+		require.NoError(t, err)
+		c, err := tls.Dial("tcp", u.Host, l.client.Transport.(*http.Transport).TLSClientConfig)
+		require.NoError(t, err)
+		_, err = fmt.Fprintf(c, "%s\r\nHost: %s\r\nAuthorization: Bearer admin\r\nContent-Length: 50\r\n\r\n--b", head, u.Host)
+		require.NoError(t, err)
+		answer, err := io.ReadAll(c)
+		require.NoError(t, err, "%s: the agent hangs up", head)
+		assert.Contains(t, string(answer), fmt.Sprintf("HTTP/1.1 %d ", status), head)
+		require.NoError(t, c.Close())
+	}
 }
 
 // A client that hangs up while the store works does not stop what it sent.
@@ -368,10 +384,9 @@ func TestContextOfTheClientDoesNotStopSettling(t *testing.T) {
 	go func() {
 		<-reached
 		cancel()
-		time.Sleep(50 * time.Millisecond) // the agent may see that the client is gone, or not yet
-		close(goOn)
 	}()
 	_, err = l.client.Do(r)
 	require.ErrorIs(t, err, context.Canceled)
+	close(goOn) // the agent may see that the client is gone, or not yet
 	assert.Equal(t, 700, l.offset(path))
 }

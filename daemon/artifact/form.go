@@ -6,8 +6,10 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"firstlight.dev/firstlight/assets/artifact"
 )
@@ -21,8 +23,12 @@ type form struct {
 	file     bool
 }
 
-// readForm reads a multipart form without keeping more than the record.
-func readForm(w http.ResponseWriter, r *http.Request) (f form, err error) {
+// readForm reads a multipart form, which has to come in so long, without keeping more than
+// the record.
+func readForm(w http.ResponseWriter, r *http.Request, within time.Duration) (f form, err error) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(within)) // a connection that is gone reads no more anyway
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	r.Body = http.MaxBytesReader(w, r.Body, artifact.MaxForm)
 	parts, err := r.MultipartReader()
 	if err != nil {
@@ -65,6 +71,8 @@ func formError(err error) error {
 	switch {
 	case errors.As(err, &known):
 		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return refuse(http.StatusRequestTimeout, "the form did not come to its end")
 	case errors.As(err, &large):
 		return refuse(http.StatusRequestEntityTooLarge, "the form has more than %d octets; the bytes of an image are sent by PATCH", large.Limit)
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -109,7 +110,7 @@ func FuzzForm(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind string, body []byte) {
 		r := httptest.NewRequest("POST", "/", bytes.NewReader(body))
 		r.Header.Set("Content-Type", kind)
-		found, err := readForm(httptest.NewRecorder(), r)
+		found, err := readForm(httptest.NewRecorder(), r, time.Minute)
 		if err != nil {
 			assert.Contains(t, []int{413, 422}, problem(err).Status, "%v", err)
 			return

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/depot"
@@ -88,6 +89,8 @@ func (a *Agent) answer(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set(artifact.HeaderOffset, strconv.FormatInt(*p.Offset, 10))
 	}
 	h.Set("Content-Type", artifact.ProblemType)
+	// net/http reads what is left of a body before it answers, however slowly it comes.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(a.Silence)) // a connection that is gone
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
 		_ = json.NewEncoder(w).Encode(p) // a client that is gone

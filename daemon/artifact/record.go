@@ -8,7 +8,7 @@ import (
 )
 
 func (a *Agent) announce(w http.ResponseWriter, r *http.Request, c call) error {
-	f, err := readForm(w, r)
+	f, err := readForm(w, r, a.Silence)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (a *Agent) replace(w http.ResponseWriter, r *http.Request, c call) error {
 	if _, err := c.depot.Get(c.Key); err != nil {
 		return err
 	}
-	f, err := readForm(w, r)
+	f, err := readForm(w, r, a.Silence)
 	if err != nil {
 		return err
 	}

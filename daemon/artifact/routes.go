@@ -47,7 +47,7 @@ func table() []route {
 	return []route{
 		{method: "POST", path: collectionPath, id: "announce", summary: "Announce an artifact.", verb: "create", handle: (*Agent).announce,
 			takes: formBody, success: []success{{201, recordBody, []string{"Location", artifact.HeaderOffset, artifact.HeaderLength, artifact.HeaderComplete}}},
-			failures: []int{400, 404, 409, 413, 422, 507}},
+			failures: []int{400, 404, 408, 409, 413, 422, 507}},
 		{method: "GET", path: collectionPath, id: "list", summary: "List a collection, by name.", verb: "list", handle: (*Agent).list,
 			query: listQuery(), success: []success{{200, listBody, nil}}, failures: []int{400, 404}},
 		{method: "GET", path: imagePath, id: "show", summary: "Show an artifact's record.", verb: "get", handle: (*Agent).show,
@@ -56,7 +56,7 @@ func table() []route {
 			success: []success{{200, noBody, progressHeaders()}}, failures: []int{400, 404}},
 		{method: "PUT", path: imagePath, id: "replace", summary: "Replace an artifact's record; with another length or sha256 its content is given up and the upload begins anew.",
 			verb: "update", handle: (*Agent).replace, takes: formBody,
-			success: []success{{201, recordBody, progressHeaders()}}, failures: []int{400, 404, 409, 413, 422, 507}},
+			success: []success{{201, recordBody, progressHeaders()}}, failures: []int{400, 404, 408, 409, 413, 422, 507}},
 		{method: "PATCH", path: imagePath, id: "append", summary: "Send a piece of an artifact, which begins at Upload-Offset: all that remains, or any part of it.",
 			verb: "patch", handle: (*Agent).append, takes: octetsBody, header: appendHeader(),
 			success: []success{{204, noBody, []string{artifact.HeaderOffset}}}, failures: []int{400, 404, 408, 409, 422, 507}},

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -37,13 +38,25 @@ func (a *Agent) append(w http.ResponseWriter, r *http.Request, c call) error {
 	defer release()
 	length := r.ContentLength // -1 if it is not announced
 	b := &pacedBody{from: r.Body, control: http.NewResponseController(w), silence: a.Silence, count: a.metrics.received.Add}
-	after, err := c.depot.Append(r.Context(), c.Key, offset, length, b)
+	after, err := c.depot.Append(untilStop(r.Context()), c.Key, offset, length, b)
 	if err != nil {
 		return err
 	}
 	w.Header().Set(artifact.HeaderOffset, strconv.FormatInt(after, 10))
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// runKey is under which a request's context has the agent's own.
+type runKey struct{}
+
+// untilStop is a context that ends with the agent, and not when a request's client is gone:
+// net/http says that of the last octets of a body as soon as it has them, before we do.
+func untilStop(request context.Context) context.Context {
+	if run, ok := request.Value(runKey{}).(context.Context); ok {
+		return run
+	}
+	return context.WithoutCancel(request)
 }
 
 // parseOffset reads the header: decimal digits, once.
@@ -87,14 +100,15 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.from.Read(p)
 	b.count(float64(n))
-	if err != nil {
+	if errors.Is(err, io.EOF) {
 		b.rest()
 	}
 	return n, err
 }
 
-// rest lifts the deadline: what follows the body may take long, and a deadline that passes
-// then would look like a client that is gone.
+// rest lifts the deadline of a body that is whole: what follows may take long, and a
+// deadline that passes then would look like a client that is gone. One that fell silent
+// keeps it, so that net/http does not wait for the rest either.
 func (b *pacedBody) rest() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
