@@ -215,7 +215,8 @@ func TestCutsLoseNoObject(t *testing.T) {
 }
 
 // TestClockYearsOff boots one stick with the right time, then ten years ahead, then ten years
-// back: every certificate is out of date then, and the appliance mends that by itself.
+// back: every certificate is out of date then, and the appliance mends that by itself. What was
+// written is there at each of them.
 func TestClockYearsOff(t *testing.T) {
 	n := newNetworked(t, "qemu-all", 6144)
 	now := time.Now().UTC()
@@ -225,16 +226,18 @@ func TestClockYearsOff(t *testing.T) {
 	}{
 		{"the right time", now},
 		{"ten years ahead", now.AddDate(10, 0, 0)},
-		{"the right time again", now},
 		{"ten years back, before the image was made", now.AddDate(-10, 0, 0)},
 	} {
 		c := n.conf
 		c.Extra = append(slices.Clone(c.Extra), "-rtc", "base="+boot.clock.Format("2006-01-02T15:04:05"))
 		n.Machine = newMachine(t, c)
 		startsFrom(t, n.Machine)
-		see(t, n.Machine, lineReady)
+		see(t, n.Machine, linePods)
 		t.Logf("%s: %s%s", boot.name, n.shell("date -u"), n.shell("kubectl get nodes,pods -A"))
-		n.shell("kubectl -n default create configmap kept --dry-run=client -o yaml | kubectl apply -f -")
+		if boot.clock.Equal(now) {
+			n.shell("kubectl -n default create configmap kept --dry-run=client -o yaml | kubectl apply -f -")
+		}
+		n.shell("kubectl -n default get configmap kept")
 		powerOff(t, n.Machine)
 	}
 }
