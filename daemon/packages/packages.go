@@ -1,0 +1,247 @@
+// Package packages is the Debian repository that the appliance gives its nodes: the packages of the
+// stick and those that were brought to the appliance, one index, signed by a key of this appliance. The
+// files are written here and served by whoever serves files on the provisioning network:
+//
+//	dists/firstlight/InRelease                        the index of indexes, signed (clear text, OpenPGP)
+//	dists/firstlight/main/binary-amd64/Packages       every package; also below by-hash/SHA256/
+//	POOL/…                                            the packages, where each Pool says
+//
+// A client reads InRelease first, then the index by its digest: an index that is replaced in between
+// does no harm. Formats: Debian wiki, DebianRepository/Format; deb-control(5).
+package packages
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Suite is the name by which nodes know the repository.
+const Suite = "firstlight"
+
+const indexPath = "main/binary-amd64/Packages"
+
+// Pool is a directory with packages.
+type Pool struct {
+	Dir   string // of .deb files; may be absent
+	Path  string // where it is served, below the repository's address, without slashes at its ends
+	Index string // a file with the pool's stanzas, made when the packages were put there; "": they are read
+}
+
+// Repository is what is written.
+type Repository struct {
+	Dir   string // gets dists/
+	Pools []Pool
+	Key   *Key
+	Now   func() time.Time
+}
+
+// Write brings the index up to date with the pools. It says whether anything changed.
+func (r *Repository) Write(ctx context.Context) (changed bool, err error) {
+	index, err := r.index(ctx)
+	if err != nil {
+		return false, err
+	}
+	suite := filepath.Join(r.Dir, "dists", Suite)
+	old, err := os.ReadFile(filepath.Join(suite, "InRelease"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("read index of packages: %w", err)
+	}
+	before, valid := r.Key.open(old)
+	if valid && describes(before, index) {
+		return false, nil
+	}
+	date := r.Now().UTC()
+	// A client that has a newer index keeps it: also after the clock was set back, ours is the newest.
+	if last := dateOf(before); valid && !date.After(last) {
+		date = last.Add(time.Second)
+	}
+	signed, err := r.Key.sign(release(index, date))
+	if err != nil {
+		return false, err
+	}
+	sum := sha256.Sum256(index)
+	byHash := path.Join(path.Dir(indexPath), "by-hash/SHA256", hex.EncodeToString(sum[:]))
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{byHash, index}, {indexPath, index}, {"InRelease", signed}} { // last what points to the others
+		if err := writeFile(filepath.Join(suite, f.name), f.data); err != nil {
+			return false, err
+		}
+	}
+	return true, forget(filepath.Join(suite, path.Dir(byHash)), path.Base(byHash))
+}
+
+// keptIndexes is how many old indexes stay for clients that have read an old InRelease.
+const keptIndexes = 4
+
+func forget(dir, newest string) error {
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("read old indexes: %w", err)
+	}
+	var old []fs.FileInfo
+	for _, e := range all {
+		if info, err := e.Info(); err == nil && e.Name() != newest {
+			old = append(old, info)
+		}
+	}
+	slices.SortFunc(old, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
+	for i, info := range old {
+		if i >= keptIndexes {
+			if err := os.Remove(filepath.Join(dir, info.Name())); err != nil {
+				return fmt.Errorf("remove old index: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// index is all pools' stanzas. What two pools have in the same version comes from the first.
+func (r *Repository) index(ctx context.Context) ([]byte, error) {
+	var stanzas []string
+	seen := map[string]bool{}
+	for _, p := range r.Pools {
+		list, err := p.stanzas(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range list {
+			id := field(s, "Package") + " " + field(s, "Version") + " " + field(s, "Architecture")
+			if seen[id] {
+				continue
+			}
+			seen[id] = true
+			stanzas = append(stanzas, s)
+		}
+	}
+	slices.Sort(stanzas)
+	return []byte(strings.Join(stanzas, "\n")), nil
+}
+
+// stanzas describe the pool's packages, each ending with a newline.
+func (p Pool) stanzas(ctx context.Context) ([]string, error) {
+	if p.Index != "" {
+		text, err := os.ReadFile(p.Index)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read index of packages: %w", err)
+		}
+		var all []string
+		for s := range strings.SplitSeq(string(text), "\n\n") {
+			if s = strings.Trim(s, "\n"); s != "" {
+				all = append(all, located(s, p.Path))
+			}
+		}
+		return all, nil
+	}
+	files, err := filepath.Glob(filepath.Join(p.Dir, "*.deb"))
+	if err != nil {
+		return nil, fmt.Errorf("list packages: %w", err)
+	}
+	var all []string
+	for _, file := range files {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		s, err := Describe(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, located(s, p.Path))
+	}
+	return all, nil
+}
+
+// located puts the pool's path before a stanza's file name.
+func located(stanza, pool string) string {
+	var b strings.Builder
+	for line := range strings.Lines(strings.TrimRight(stanza, "\n") + "\n") {
+		if name, found := strings.CutPrefix(line, "Filename: "); found {
+			line = "Filename: " + pool + "/" + strings.TrimPrefix(name, "./")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// Describe is the stanza of a package's file: its control file, name, size and digest.
+func Describe(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", fmt.Errorf("read package: %w", err)
+	}
+	defer f.Close()
+	control, err := Control(f)
+	if err != nil {
+		return "", fmt.Errorf("read package %s: %w", file, err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return "", fmt.Errorf("read package %s: %w", file, err)
+	}
+	h := sha256.New()
+	size, err := io.Copy(h, f)
+	if err != nil {
+		return "", fmt.Errorf("read package %s: %w", file, err)
+	}
+	return fmt.Sprintf("%sFilename: %s\nSize: %d\nSHA256: %x\n", control, filepath.Base(file), size, h.Sum(nil)), nil
+}
+
+// field is a field of a stanza; "" if it has none of that name.
+func field(stanza, name string) string {
+	for line := range strings.Lines(stanza) {
+		if key, value, _ := strings.Cut(line, ":"); strings.EqualFold(key, name) {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// release describes the index for clients.
+func release(index []byte, date time.Time) []byte {
+	return fmt.Appendf(nil, "Origin: Firstlight\nLabel: Firstlight\nSuite: %[1]s\nCodename: %[1]s\nDate: %[2]s\nArchitectures: amd64\n"+
+		"Components: main\nAcquire-By-Hash: yes\nSHA256:\n %[3]x %[4]d %[5]s\n",
+		Suite, date.UTC().Format(dateForm), sha256.Sum256(index), len(index), indexPath)
+}
+
+const dateForm = "Mon, 02 Jan 2006 15:04:05 UTC"
+
+// describes tells whether a release is that of an index.
+func describes(release, index []byte) bool {
+	return bytes.Contains(release, fmt.Appendf(nil, "\n %x %d %s\n", sha256.Sum256(index), len(index), indexPath))
+}
+
+func dateOf(release []byte) time.Time {
+	d, _ := time.Parse(dateForm, field(string(release), "Date"))
+	return d
+}
+
+// writeFile replaces a file as a whole: written beside it, on the disk, then renamed.
+func writeFile(name string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return os.Rename(name+".new", name)
+}

@@ -1,0 +1,270 @@
+package packages
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/ulikunitz/xz"
+)
+
+const hello = "Package: hello\nVersion: 1:2.10-3~bpo+1\nArchitecture: amd64\nMaintainer: nobody <nobody@example.org>\nDepends: libc6 (>= 2.36)\nDescription: says hello\n And no more.\n"
+
+// deb is a package with a control file, compressed as its extension says.
+func deb(t testing.TB, control, compression string) []byte {
+	t.Helper()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for name, text := range map[string]string{"./control": control, "./md5sums": ""} {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}))
+		_, err := io.WriteString(w, text)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	var part bytes.Buffer
+	var z io.WriteCloser
+	var err error
+	switch compression {
+	case "":
+		part = archive
+	case ".gz":
+		z = gzip.NewWriter(&part)
+	case ".xz":
+		z, err = xz.NewWriter(&part)
+	case ".zst":
+		z, err = zstd.NewWriter(&part)
+	}
+	require.NoError(t, err)
+	if z != nil {
+		_, err = archive.WriteTo(z)
+		require.NoError(t, err)
+		require.NoError(t, z.Close())
+	}
+	var out bytes.Buffer
+	out.WriteString("!<arch>\n")
+	for _, m := range []struct {
+		name string
+		data []byte
+	}{{"debian-binary", []byte("2.0\n")}, {"control.tar" + compression, part.Bytes()}, {"data.tar", nil}} {
+		fmt.Fprintf(&out, "%-16s%-12d%-6d%-6d%-8s%-10d`\n", m.name, 0, 0, 0, "100644", len(m.data))
+		out.Write(m.data)
+		if len(m.data)%2 == 1 {
+			out.WriteByte('\n')
+		}
+	}
+	return out.Bytes()
+}
+
+func TestControl(t *testing.T) {
+	for _, compression := range []string{"", ".gz", ".xz", ".zst"} {
+		text, err := Control(bytes.NewReader(deb(t, hello, compression)))
+		require.NoError(t, err, compression)
+		assert.Equal(t, hello, text)
+	}
+	for says, control := range map[string]string{
+		"has an empty line":               hello + "\nPackage: bash\n",
+		"has the field Filename":          hello + "Filename: ../../etc/shadow\n",
+		"has the field sha256":            "sha256: 00\n" + hello,
+		"is no field":                     hello + "nonsense\n",
+		`its name "" is none`:             "Version: 1\nArchitecture: amd64\n",
+		`its name "../x" is none`:         "Package: ../x\nVersion: 1\nArchitecture: amd64\n",
+		`its version "x;y" is none`:       "Package: hello\nVersion: x;y\nArchitecture: amd64\n",
+		`it is for "arm64"; nodes are`:    "Package: hello\nVersion: 1\nArchitecture: arm64\n",
+		"its control file is not text":    "Package: hello\x00\n",
+		"it is for \"\"; nodes are amd64": "Package: hello\nVersion: 1\n",
+	} {
+		_, err := Control(bytes.NewReader(deb(t, control, ".xz")))
+		assert.ErrorContains(t, err, says)
+	}
+	whole := deb(t, hello, ".gz")
+	for n := range len(whole) / 2 {
+		_, err := Control(bytes.NewReader(whole[:n]))
+		assert.Error(t, err, "the first %d bytes", n)
+	}
+}
+
+func FuzzControl(f *testing.F) {
+	for _, compression := range []string{"", ".gz", ".xz", ".zst"} {
+		f.Add(deb(f, hello, compression))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		text, err := Control(bytes.NewReader(data))
+		if err == nil {
+			assert.NotContains(t, text, "\n\n", "one package describes another")
+			assert.True(t, strings.HasSuffix(text, "\n"))
+		}
+	})
+}
+
+// repository is one with a package on the stick and one that was brought.
+func repository(t *testing.T) (r *Repository, served string) {
+	dir := t.TempDir()
+	key, err := OpenKey(filepath.Join(dir, "secret", "packages.key"))
+	require.NoError(t, err)
+	served = filepath.Join(dir, "http")
+	put := func(pool, name, control string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(served, pool), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(served, pool, name), deb(t, control, ".xz"), 0o644))
+	}
+	put("pool", "hello.deb", hello)
+	put("local", "mine_1_all.deb", "Package: mine\nVersion: 1\nArchitecture: all\nMaintainer: me <me@example.org>\nDescription: mine\n")
+	s, err := Describe(filepath.Join(served, "pool", "hello.deb"))
+	require.NoError(t, err)
+	index := filepath.Join(dir, "Packages")
+	require.NoError(t, os.WriteFile(index, []byte(s+"\n"), 0o644))
+	return &Repository{Dir: served, Key: key, Now: time.Now,
+		Pools: []Pool{{Dir: filepath.Join(served, "pool"), Path: "pool", Index: index}, {Dir: filepath.Join(served, "local"), Path: "local"}}}, served
+}
+
+func TestTheIndexFollowsThePools(t *testing.T) {
+	r, served := repository(t)
+	changed, err := r.Write(t.Context())
+	require.NoError(t, err)
+	assert.True(t, changed)
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(served, "dists", Suite, name))
+		require.NoError(t, err)
+		return string(b)
+	}
+	index := read(indexPath)
+	assert.Contains(t, index, "Filename: pool/hello.deb\n")
+	assert.Contains(t, index, "Filename: local/mine_1_all.deb\n")
+	assert.NotContains(t, index, "\n\n\n")
+	first := read("InRelease")
+
+	changed, err = r.Write(t.Context())
+	require.NoError(t, err)
+	assert.False(t, changed)
+	assert.Equal(t, first, read("InRelease"), "it was signed again for nothing")
+
+	// The clock went back ten years and a package was taken away: the new index is still the newer one.
+	before, ok := r.Key.open([]byte(first))
+	require.True(t, ok)
+	r.Now = func() time.Time { return time.Now().AddDate(-10, 0, 0) }
+	require.NoError(t, os.Remove(filepath.Join(served, "local", "mine_1_all.deb")))
+	changed, err = r.Write(t.Context())
+	require.NoError(t, err)
+	assert.True(t, changed)
+	after, ok := r.Key.open([]byte(read("InRelease")))
+	require.True(t, ok)
+	assert.True(t, dateOf(after).After(dateOf(before)))
+
+	// A torn file, as a power cut could leave it, is written anew.
+	require.NoError(t, os.WriteFile(filepath.Join(served, "dists", Suite, "InRelease"), []byte(first[:200]), 0o644))
+	changed, err = r.Write(t.Context())
+	require.NoError(t, err)
+	assert.True(t, changed)
+
+	require.NoError(t, os.WriteFile(filepath.Join(served, "local", "bad.deb"), []byte("hello"), 0o644))
+	_, err = r.Write(t.Context())
+	assert.ErrorIs(t, err, ErrNoPackage)
+	assert.ErrorContains(t, err, "bad.deb")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = r.Write(ctx)
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+func TestOldIndexesStayForAWhile(t *testing.T) {
+	r, served := repository(t)
+	for i := range keptIndexes + 5 {
+		name := filepath.Join(served, "local", fmt.Sprintf("p%d.deb", i))
+		require.NoError(t, os.WriteFile(name, deb(t, fmt.Sprintf("Package: p%d\nVersion: 1\nArchitecture: all\n", i), ".gz"), 0o644))
+		_, err := r.Write(t.Context())
+		require.NoError(t, err)
+	}
+	kept, err := filepath.Glob(filepath.Join(served, "dists", Suite, "main/binary-amd64/by-hash/SHA256/*"))
+	require.NoError(t, err)
+	assert.Len(t, kept, keptIndexes+1)
+}
+
+func TestKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a", "key")
+	first, err := OpenKey(file)
+	require.NoError(t, err)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+	again, err := OpenKey(file)
+	require.NoError(t, err)
+	assert.Equal(t, first.Public(), again.Public())
+	signed, err := first.sign([]byte("text\n"))
+	require.NoError(t, err)
+	text, ok := again.open(signed)
+	assert.True(t, ok)
+	assert.Equal(t, "text\n", string(text))
+	other, err := OpenKey(filepath.Join(t.TempDir(), "key"))
+	require.NoError(t, err)
+	_, ok = other.open(signed)
+	assert.False(t, ok, "another appliance's signature was taken")
+	_, ok = first.open(bytes.Replace(signed, []byte("text"), []byte("tixt"), 1))
+	assert.False(t, ok)
+	require.NoError(t, os.WriteFile(file, []byte("torn"), 0o600))
+	_, err = OpenKey(file)
+	assert.ErrorContains(t, err, "holds no key")
+}
+
+// apt itself reads the repository: the one of this machine, with a configuration of the test's own.
+func TestAptTakesIt(t *testing.T) {
+	for _, program := range []string{"apt-get", "apt-cache", "gpgv"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("needs %s of Debian", program)
+		}
+	}
+	r, served := repository(t)
+	_, err := r.Write(t.Context())
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "key.asc"), r.Key.Public(), 0o644))
+	out, err := exec.Command("gpgv", "--keyring", dearmored(t, r.Key, dir), filepath.Join(served, "dists", Suite, "InRelease")).CombinedOutput()
+	require.NoError(t, err, string(out))
+
+	for _, d := range []string{"lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d", "dpkg"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "dpkg/status"), nil, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sources.list"), fmt.Appendf(nil, "deb [signed-by=%s/key.asc check-date=no] copy:%s %s main\n", dir, served, Suite), 0o644))
+	apt := func(program string, args ...string) (string, error) {
+		cmd := exec.Command(program, append([]string{"-o", "Dir::State=" + dir, "-o", "Dir::State::status=" + dir + "/dpkg/status", "-o", "Dir::Cache=" + dir + "/cache",
+			"-o", "Dir::Etc=" + dir + "/etc", "-o", "Dir::Etc::sourcelist=" + dir + "/sources.list", "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Sandbox::User=root",
+			"-o", "APT::Architecture=amd64", "-o", "Acquire::Languages=none"}, args...)...)
+		cmd.Env = append(os.Environ(), "LC_ALL=C")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	text, err := apt("apt-get", "update")
+	require.NoError(t, err, text)
+	assert.NotContains(t, text, "W:", "apt complains")
+	text, err = apt("apt-cache", "policy", "hello", "mine")
+	require.NoError(t, err, text)
+	assert.Contains(t, text, "Candidate: 1:2.10-3~bpo+1")
+	assert.Contains(t, text, "Candidate: 1\n")
+
+	release := filepath.Join(served, "dists", Suite, "InRelease")
+	signed, err := os.ReadFile(release)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(release, bytes.Replace(signed, []byte("Firstlight"), []byte("Somebodyel"), 1), 0o644))
+	text, _ = apt("apt-get", "update")
+	assert.Contains(t, text, "BADSIG", "a forged index was taken")
+}
+
+// dearmored is the key as gpgv of every age takes it.
+func dearmored(t *testing.T, k *Key, dir string) string {
+	var b bytes.Buffer
+	require.NoError(t, k.entity.Serialize(&b))
+	path := filepath.Join(dir, "key.gpg")
+	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
+	return path
+}
