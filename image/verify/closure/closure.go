@@ -28,13 +28,14 @@ type Finder struct {
 // Finders are the rules, cheap ones first.
 func Finders() []Finder {
 	return []Finder{
-		{"links", findLinks},     // symbolic links of ours
-		{"units", findUnits},     // programs and units that systemd will look for
-		{"paths", findPaths},     // absolute paths in units, scripts and settings
-		{"urls", findURLs},       // addresses outside the rack
-		{"kubeadm", findKubeadm}, // images that kubeadm starts by itself
-		{"images", findImages},   // images that manifests name
-		{"layout", findLayout},   // blobs of the OCI layout
+		{"links", findLinks},       // symbolic links of ours
+		{"units", findUnits},       // programs and units that systemd will look for
+		{"paths", findPaths},       // absolute paths in units, scripts and settings
+		{"urls", findURLs},         // addresses outside the rack
+		{"kubeadm", findKubeadm},   // images that kubeadm starts by itself
+		{"images", findImages},     // images that manifests name
+		{"layout", findLayout},     // blobs of the OCI layout
+		{"packages", findPackages}, // Debian packages that nodes are given, and what those need
 	}
 }
 
@@ -187,7 +188,7 @@ func (t *Tree) ours() []string {
 	var out []string
 	for _, name := range t.names {
 		n := t.nodes[name]
-		if !n.mode.IsRegular() || n.size > maxText || strings.HasPrefix(name, imagesDir+"/") {
+		if !n.mode.IsRegular() || n.size > maxText || strings.HasPrefix(name, imagesDir+"/") || strings.HasPrefix(name, packagesDir+"/") {
 			continue
 		}
 		if own(name) {

@@ -22,9 +22,10 @@ func link(to string) *fstest.MapFile {
 }
 
 const (
-	images = "usr/share/firstlight/images/"
-	etc    = "etc/systemd/system/"
-	lib    = "usr/lib/systemd/system/"
+	images   = "usr/share/firstlight/images/"
+	packages = "usr/share/firstlight/packages/"
+	etc      = "etc/systemd/system/"
+	lib      = "usr/lib/systemd/system/"
 )
 
 // withImage adds an image of one config and one layer to a layout.
@@ -67,6 +68,9 @@ func whole() fstest.MapFS {
 		"usr/share/firstlight/app/pod.yaml": file("spec:\n  containers:\n    - image: firstlight.internal/pause:3\n  # image: nothing/at:all\n"),
 	}
 	tree["usr/share/firstlight/app/crd.yaml"] = file("spec:\n  description: |-\n    Names of a kind.\n    More info: https://example.com/kinds\n  type: string\n")
+	tree[packages+"Packages"] = file("Package: tool\nHomepage: https://example.com/\nPre-Depends: base\nDepends: gone | libtool1:any (>= 2), awk\nDescription: x\n Depends: prose\nFilename: tool_1_all.deb\nSize: 4\n\n" +
+		"Package: libtool1\nFilename: libtool1_2_all.deb\nSize: 3\n\nPackage: base\nProvides: sh (= 1), awk\nFilename: base_1_all.deb\nSize: 3\n")
+	tree[packages+"tool_1_all.deb"], tree[packages+"libtool1_2_all.deb"], tree[packages+"base_1_all.deb"] = file("tool"), file("lib"), file("awk")
 	withImage(tree, "firstlight.internal/pause:3")
 	return tree
 }
@@ -159,6 +163,13 @@ func TestEachKindOfMissIsNamed(t *testing.T) {
 			f[etc+"multi-user.target.wants/gone.service"] = link("/usr/lib/systemd/system/gone.service")
 		},
 			"/" + etc + "multi-user.target.wants/gone.service: link to /usr/lib/systemd/system/gone.service, which is not in the root"},
+		{"package gone", func(f fstest.MapFS) { delete(f, packages+"libtool1_2_all.deb") },
+			"/usr/share/firstlight/packages/Packages: libtool1: the package /usr/share/firstlight/packages/libtool1_2_all.deb"},
+		{"package cut off", func(f fstest.MapFS) { f[packages+"base_1_all.deb"] = file("aw") },
+			"/usr/share/firstlight/packages/Packages: base: /usr/share/firstlight/packages/base_1_all.deb has 2 bytes, not 3"},
+		{"what a package needs", func(f fstest.MapFS) {
+			f[packages+"Packages"] = file("Package: tool\nDepends: gone | libtool1 (>= 2)\nFilename: tool_1_all.deb\nSize: 4\n")
+		}, "/usr/share/firstlight/packages/Packages: tool: the package gone | libtool1 (>= 2)"},
 		{"link in a circle", func(f fstest.MapFS) { f["usr/bin/a"], f["usr/bin/b"] = link("b"), link("a") },
 			"/usr/bin/a: link to b, which is not in the root"},
 	} {
