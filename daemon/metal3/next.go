@@ -87,6 +87,14 @@ func Next(n Handover, have *metal3api.BareMetalHost, rec Record, found Contents)
 	if size := int64(disk.SizeBytes); size < n.Need {
 		return StepHold, fmt.Sprintf("its disk %s has %d MiB, the image needs %d; name a larger disk with rootDevice in site.yaml", short(disk), size>>20, n.Need>>20)
 	}
+	if rec.Host.UID != have.UID && !wipe {
+		if rec.Live() {
+			return StepHold, fmt.Sprintf("it was in service before its BareMetalHost was made anew; to install it again and lose what is on its disk, run: kubectl -n %s annotate bmh %s %s=true",
+				Namespace, have.Name, AllowWipe)
+		}
+		// Once it is in service the record may be all that is left of it.
+		return StepWait, fmt.Sprintf("host %s has no record on DATA yet, and gets no image before; is DATA full or read-only?", have.Name)
+	}
 	if wipe || want.Annotations[Overwrite] == "true" {
 		return StepImage, ""
 	}

@@ -30,6 +30,7 @@ func TestNext(t *testing.T) {
 		return func(h *metal3api.BareMetalHost) { h.Annotations = map[string]string{key: value} }
 	}
 	failed := func(h *metal3api.BareMetalHost) { h.Status.ErrorMessage = "Image provisioning failed" }
+	anew := func(h *metal3api.BareMetalHost) { h.UID = "made anew" }
 	blank := Contents{"/dev/sda": {}}
 	live := Record{Host: *has(metal3api.StateProvisioned, image)}
 	for _, c := range []struct {
@@ -60,6 +61,10 @@ func TestNext(t *testing.T) {
 			h.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/sda"}, {Name: "/dev/sdb"}}}
 		}), Record{}, nil, StepHold, "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: /dev/sda 0 MiB; /dev/sdb 0 MiB"},
 		{"available, not inspected", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) { h.Status.HardwareDetails = nil }), Record{}, nil, StepWait, "it is not inspected yet"},
+		{"available, its record not written", has(metal3api.StateAvailable, "", anew), Record{}, blank, StepWait,
+			"host node-1 has no record on DATA yet, and gets no image before; is DATA full or read-only?"},
+		{"available, in service before", has(metal3api.StateAvailable, "", anew), live, blank, StepHold,
+			"it was in service before its BareMetalHost was made anew; to install it again and lose what is on its disk, run: kubectl -n metal3 annotate bmh node-1 firstlight.dev/allow-wipe=true"},
 		{"being installed", has(metal3api.StateProvisioning, image), Record{}, nil, StepApply, ""},
 		{"in service", has(metal3api.StateProvisioned, image), live, nil, StepApply, ""},
 		{"in service, the site names another image", has(metal3api.StateProvisioned, other), live, nil, StepHold,
