@@ -53,6 +53,8 @@ var wrong = []situation{
 		"give it a larger disk, or name another one in rootDevice", "no space left", "is too small", "too big", "larger than the", "not enough space", "requires a minimum"),
 	failure("no-disk", "the agent finds no disk that the hints name", "was not installed, it has no such disk",
 		"correct rootDevice in site.yaml; kubectl -n metal3 get bmh -o yaml shows which disks it has", "no suitable device", "unable to find root device", "root device hints", "no disks"),
+	failure("disk-broken", "a write to the disk failed (the agent calls it a download that failed)", "was not installed, its disk cannot be written",
+		"replace that disk, or name another one in rootDevice; the kernel's log from the ramdisk is below /var/lib/ironic/log/deploy", "unable to write image to device"),
 	failure("image-unreachable", "the agent cannot download the image", "could not load its image",
 		"look at whether the image's address answers from the provisioning network", "error downloading image", "download of image", "image download"),
 	failure("boot-loader", "the image was written and cannot be made to boot", "was written, but cannot be made to boot",

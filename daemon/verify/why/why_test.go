@@ -146,6 +146,8 @@ func cases() map[string]View {
 			v.Log = "qemu-img: error while writing: No space left on device"
 		}),
 		"no-disk": failed(host("provisioning", 5), "Image provisioning failed: Error finding the disk: No suitable device was found for deployment using these hints {'serial': 's== X'}"),
+		"disk-broken": failed(host("provisioning", 5), "Image provisioning failed: Error downloading image: Download of image x failed: "+
+			"Unable to write image to device /dev/sda. Error: [Errno 5] Input/output error"),
 		"image-unreachable": failed(host("provisioning", 5), "Image provisioning failed: Error downloading image: Download of image x failed: URL: http://10.9.9.9/x; "+
 			"time: 60 seconds. Error: connection timed out"),
 		"boot-loader":   failed(host("provisioning", 5), "Image provisioning failed: Failed to install a bootloader when deploying node"),

@@ -42,6 +42,9 @@ func (a *agent) prepareImage(ctx context.Context, p asked) (any, *failed) {
 		}
 		a.host.begin(disk)
 		sum, err := a.download(ctx, p.Image)
+		if err == nil && a.host.broken().BadDisk { // the agent streams, and calls this a download that failed
+			err = fmt.Errorf("Unable to write image to device %s. Error: [Errno 5] Input/output error", disk)
+		}
 		switch want := or(p.Image.Sum, p.Image.Checksum); {
 		case err != nil:
 			last = &failed{"ImageDownloadError", 500, "Error downloading image", fmt.Sprintf("Download of image %s failed: %v", p.Image.ID, err)}

@@ -115,6 +115,18 @@ func TestAnImageOfAnotherDigestIsNotInstalled(t *testing.T) {
 	}
 }
 
+func TestADiskThatCannotBeWrittenIsNotInstalled(t *testing.T) {
+	a := newAppliance(t)
+	h := start(t, a, fleet.Config{Hosts: 1}).Hosts()[0]
+	h.Break(fleet.Faults{BadDisk: true})
+	netboot(t, h)
+	failed := a.write(t, h, "1", a.sum())
+	assert.Equal(t, "FAILED", failed.Status)
+	assert.Equal(t, "ImageDownloadError", failed.Error.Type)
+	assert.Contains(t, failed.Error.Details, "Unable to write image to device /dev/sda")
+	assert.Empty(t, h.Disks()[0].Image)
+}
+
 func TestAnAgentTrustsWhatItsRamdiskCarriesAndNobodyElse(t *testing.T) {
 	a, other := newAppliance(t), newAppliance(t)
 	other.ironic = a.ironic // the ramdisk of one, the Ironic of another

@@ -58,6 +58,7 @@ type Faults struct {
 	StuckPower bool   // the BMC accepts a reset and nothing happens
 	Mute       bool   // the ramdisk boots and its agent never calls
 	Corrupt    bool   // what the agent downloads arrives with a bit flipped
+	BadDisk    bool   // every write to a disk ends in an input/output error
 	Robbed     bool   // somebody asks for the agent's token before the agent does
 }
 
