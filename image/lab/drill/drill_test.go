@@ -105,17 +105,17 @@ func onDisk(t *testing.T, d *drill.Drill, image string) {
 	}
 }
 
-func TestOneHost(t *testing.T) {
+// TestOneHostOutlivesWhatIsKnownOfIt is the short drill: one host comes into service, and
+// stays there when all that the appliance knew of it is lost but its record.
+func TestOneHostOutlivesWhatIsKnownOfIt(t *testing.T) {
 	need(t)
 	ctx, d := start(t, "one", 1, 20*time.Minute)
-	provision(t, ctx, d, 1)
-	t.Log("\n" + run(t, ctx, d, "kubectl", "get", "bmh", "-A"))
-	t.Logf("%+v\n%s", d.Fleet.Total(), events(d.Fleet.Hosts()[0]))
-}
-
-func TestTenHosts(t *testing.T) {
-	need(t)
-	ctx, d := start(t, "ten", 10, 30*time.Minute)
-	provision(t, ctx, d, 10)
-	t.Logf("%+v", d.Fleet.Total())
+	site := d.Fleet.Site("eth0", drill.OS(drill.ImageA, drill.Sum(drill.ImageA)))
+	began := time.Now()
+	require.NoError(t, d.Begin(ctx, site))
+	follow(t, ctx, d, began, drill.All(1, metal3api.StateProvisioned))
+	t.Logf("provisioned %.0f s after the appliance was switched on\n%s", time.Since(began).Seconds(), run(t, ctx, d, "kubectl", "get", "bmh", "-A"))
+	onDisk(t, d, drill.ImageA)
+	lose(t, ctx, d, drill.Both, site, 10*time.Second)
+	onDisk(t, d, drill.ImageA)
 }

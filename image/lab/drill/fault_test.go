@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,8 +21,10 @@ import (
 type trouble struct {
 	name  string
 	fail  func(*fleet.Host)
+	late  bool     // it goes wrong when the host was handed over and is inspected; else before
 	os    string   // of its entry in the site; "": the right one
 	reads []string // all of it is read somewhere: on the host in the API or in the daemon's status
+	blank bool     // nothing may be written to its disks
 	whole bool     // it gets into service nevertheless
 }
 
@@ -29,28 +32,31 @@ type trouble struct {
 func TestEveryFaultIsToldAndHarmsNobodyElse(t *testing.T) {
 	need(t)
 	right := drill.OS(drill.ImageA, drill.Sum(drill.ImageA))
-	two := func(h *fleet.Host) {
-		h.Fit(fleet.Disk{Name: "/dev/sda", Serial: "A", Size: 480 << 30}, fleet.Disk{Name: "/dev/sdb", Serial: "B", Size: 480 << 30})
-	}
+	broken := func(f fleet.Faults) func(*fleet.Host) { return func(h *fleet.Host) { h.Break(f) } }
+	disks := func(d ...fleet.Disk) func(*fleet.Host) { return func(h *fleet.Host) { h.Fit(d...) } }
 	all := []trouble{
 		{name: "sound", whole: true},
-		{name: "password", fail: func(h *fleet.Host) { h.Break(fleet.Faults{Password: "another"}) }, reads: []string{"401"}},
-		{name: "hanging BMC", fail: func(h *fleet.Host) { h.Break(fleet.Faults{Hang: true}) }},
-		{name: "BMC says 500", fail: func(h *fleet.Host) { h.Break(fleet.Faults{Status: http.StatusInternalServerError}) }},
-		{name: "power stuck", fail: func(h *fleet.Host) { h.Break(fleet.Faults{StuckPower: true}) }},
-		{name: "wrong digest", os: drill.OS(drill.ImageA, strings.Repeat("0", 64)), reads: []string{"Image failed to verify against checksum"}},
-		{name: "download damaged", fail: func(h *fleet.Host) { h.Break(fleet.Faults{Corrupt: true}) }, reads: []string{"Image failed to verify against checksum"}},
-		{name: "two disks", fail: two, reads: []string{"rootDevice fits 2 disks (/dev/sda, /dev/sdb)", "serialNumber A"}},
-		{name: "no such disk", os: right + "\nrootDevice: {serialNumber: NONE}", reads: []string{"rootDevice fits none of its disks: /dev/sda 480 GiB serialNumber"}},
-		{name: "data on the disk", fail: func(h *fleet.Host) {
-			h.Fit(fleet.Disk{Name: "/dev/sda", Serial: "A", Size: 480 << 30, Holds: []string{"gpt", "ext4"}})
-		}, reads: []string{"not empty, it holds: gpt, ext4"}},
+		{name: "wrong password", fail: broken(fleet.Faults{Password: "another"}), blank: true, reads: []string{`refuses the password of user "admin" (it says 401)`}},
+		{name: "hanging BMC", fail: broken(fleet.Faults{Hang: true}), blank: true, reads: []string{"the BMC 127.23.0.3:8443 does not answer"}},
+		{name: "BMC says 500", fail: broken(fleet.Faults{Status: http.StatusInternalServerError}), blank: true, reads: []string{"answers /redfish/v1/ with 500"}},
+		{name: "no image there", os: drill.OS("absent", drill.Sum(drill.ImageA)), blank: true, reads: []string{"its server says 404"}},
+		{name: "power stuck", fail: broken(fleet.Faults{StuckPower: true}), blank: true, reads: []string{"power"}},
+		{name: "password changed later", late: true, fail: broken(fleet.Faults{Password: "another"}), reads: []string{"401"}},
+		{name: "BMC hangs later", late: true, fail: broken(fleet.Faults{Hang: true})},
+		{name: "wrong digest", os: drill.OS(drill.ImageA, strings.Repeat("0", 64)), reads: []string{"its image is damaged or another one", "Image failed to verify against checksum"}},
+		{name: "download damaged", fail: broken(fleet.Faults{Corrupt: true}), reads: []string{"its image is damaged or another one", "Image failed to verify against checksum"}},
+		{name: "disk breaks", fail: broken(fleet.Faults{BadDisk: true}), reads: []string{"its disk cannot be written", "Input/output error"}},
+		{name: "two disks", fail: disks(fleet.Disk{Name: "/dev/sda", Serial: "A", Size: 480 << 30}, fleet.Disk{Name: "/dev/sdb", Serial: "B", Size: 480 << 30}),
+			blank: true, reads: []string{"rootDevice fits 2 disks (/dev/sda, /dev/sdb)", "serialNumber A"}},
+		{name: "no such disk", os: right + "\nrootDevice: {serialNumber: NONE}", blank: true, reads: []string{"rootDevice fits none of its disks: /dev/sda 480 GiB serialNumber"}},
+		{name: "data on the disk", fail: disks(fleet.Disk{Name: "/dev/sda", Serial: "A", Size: 480 << 30, Holds: []string{"gpt", "ext4"}}),
+			blank: true, reads: []string{"not empty, it holds: gpt, ext4"}},
 	}
 	ctx, d := start(t, "faults", len(all), 60*time.Minute)
 	var site strings.Builder
 	site.WriteString("name: fleet\nnetworks: {provisioning: {interface: eth0}}\nnodes:\n")
 	for i, h := range d.Fleet.Hosts() {
-		if all[i].fail != nil {
+		if all[i].fail != nil && !all[i].late {
 			all[i].fail(h)
 		}
 		lines := right
@@ -66,6 +72,9 @@ func TestEveryFaultIsToldAndHarmsNobodyElse(t *testing.T) {
 		open = 0
 		now := reads(ctx, d)
 		for i, h := range d.Fleet.Hosts() {
+			if all[i].late && h.Counters().BMCWrites > 0 { // it is switched on, and inspected next
+				all[i].fail(h)
+			}
 			if text := now[h.Name]; text != "" && told[h.Name] != text {
 				t.Logf("+%.0fs %s (%s): %s", time.Since(began).Seconds(), h.Name, all[i].name, text)
 				told[h.Name] = text
@@ -79,16 +88,12 @@ func TestEveryFaultIsToldAndHarmsNobodyElse(t *testing.T) {
 	for i, h := range d.Fleet.Hosts() {
 		c := h.Counters()
 		t.Logf("%s (%s): %s, %+v", h.Name, all[i].name, h.State(), c)
-		if !all[i].whole {
-			assert.NotEqual(t, fleet.OnDisk, h.State(), all[i].name)
-			for _, disk := range h.Disks() {
-				assert.Empty(t, disk.Image, all[i].name)
-			}
+		assert.Equal(t, all[i].whole, h.State() == fleet.OnDisk, all[i].name)
+		if all[i].blank {
+			assert.Zero(t, c.DiskWrites, all[i].name)
 		}
 	}
-	for _, i := range []int{1, 2, 3, 4, 7, 8, 9} {
-		assert.Zero(t, d.Fleet.Hosts()[i].Counters().DiskWrites, all[i].name)
-	}
+	assert.Equal(t, 1, d.Fleet.Hosts()[1].Counters().BMCRefused, "a wrong password is tried once")
 }
 
 // finished tells whether a host is in service, or its owner was told all that there is to be told.
@@ -118,6 +123,50 @@ func reads(ctx context.Context, d *drill.Drill) map[string]string {
 		}
 	}
 	return out
+}
+
+// TestEightOfTenFinishBesideADeadAndAFlappingBMC, and the two do when theirs are mended.
+func TestEightOfTenFinishBesideADeadAndAFlappingBMC(t *testing.T) {
+	need(t)
+	const n = 10
+	ctx, d := start(t, "eight", n, 60*time.Minute)
+	dead, flapping := d.Fleet.Hosts()[n-2], d.Fleet.Hosts()[n-1]
+	dead.Break(fleet.Faults{Hang: true})
+	flaps, mend := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer mend()
+	work.Go(func() {
+		defer flapping.Break(fleet.Faults{})
+		tick := time.NewTicker(7 * time.Second)
+		defer tick.Stop()
+		for bad := false; ; bad = !bad {
+			if flapping.Break(fleet.Faults{}); bad {
+				flapping.Break(fleet.Faults{Status: http.StatusServiceUnavailable})
+			}
+			select {
+			case <-flaps.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	require.NoError(t, d.Begin(ctx, d.Fleet.Site("eth0", drill.OS(drill.ImageA, drill.Sum(drill.ImageA)))))
+	began := time.Now()
+	follow(t, ctx, d, began, func(hosts map[string]metal3api.BareMetalHost) bool {
+		delete(hosts, dead.Name)
+		delete(hosts, flapping.Name)
+		return drill.All(n-2, metal3api.StateProvisioned)(hosts)
+	})
+	t.Logf("eight of ten provisioned after %.0f s\n%s", time.Since(began).Seconds(), run(t, ctx, d, "firstlightd", "why"))
+	assert.Contains(t, says(t, ctx, d, dead.Name, "does not answer"), "127.23.0.9:8443")
+	assert.Zero(t, dead.Counters().BMCWrites)
+	mend()
+	work.Wait()
+	dead.Break(fleet.Faults{})
+	follow(t, ctx, d, began, drill.All(n, metal3api.StateProvisioned))
+	t.Logf("all ten after %.0f s; flapping: %+v", time.Since(began).Seconds(), flapping.Counters())
+	onDisk(t, d, drill.ImageA)
 }
 
 // TestTokensAreWorthNothingToOthers: an agent speaks for its own node only, and only while that is booted.
