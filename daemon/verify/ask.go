@@ -44,11 +44,17 @@ func (real) Own() []string {
 	return all
 }
 
+// givenUp is the annotation on a host by which its owner gives up what is on its disk.
+const givenUp = "firstlight.dev/allow-wipe"
+
 // powers tells whether the hand-over may be about to have a node switched on: it has no host
-// yet, or an inspected host waits for its image, or an installation failed and may get another.
+// yet, or an inspected host waits for its image, or an installation failed and may get another, or its
+// owner gave up what is on its disk.
 func powers(h metal3api.BareMetalHost, has bool) bool {
 	switch {
 	case !has:
+		return true
+	case h.Annotations[givenUp] == "true":
 		return true
 	case fact.HostOf(&h).InService():
 		return false

@@ -288,6 +288,27 @@ func TestAHostInServiceGetsNoPreflight(t *testing.T) {
 	})
 }
 
+// TestAHostThatIsGivenUpMayBeInstalledAnew: the site names another image, and its owner gives up the old one.
+func TestAHostThatIsGivenUpMayBeInstalledAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRack(t, 1)
+		r.install("node-1")
+		e := r.engine(t, t.TempDir())
+		defer start(t, e)()
+		pass(1)
+		ok, _ := e.Gate("node-1")
+		assert.False(t, ok)
+		r.change(func() {
+			h := r.hosts["node-1"]
+			h.Annotations = map[string]string{"firstlight.dev/allow-wipe": "true"}
+			r.hosts["node-1"] = h
+		})
+		pass(1)
+		ok, said := e.Gate("node-1")
+		assert.True(t, ok, said)
+	})
+}
+
 func TestLaunch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, dir := newRack(t, 10), t.TempDir()
