@@ -61,14 +61,25 @@ func describe(w *world, a resolved, d decision, progress kud.Progress) v1alpha1.
 	return s
 }
 
-// say joins problems into a condition that is not true.
+// say joins problems into a condition that is not true: what needs an edit comes first, what
+// comes by itself after it.
 func say(c metav1.Condition, problems []match.Problem) metav1.Condition {
+	problems = slices.Clone(problems)
+	slices.SortStableFunc(problems, func(a, b match.Problem) int { return truth(a.Waits) - truth(b.Waits) })
 	var all []string
 	for _, p := range problems {
 		all = append(all, p.Sentence)
 	}
 	c.Status, c.Reason, c.Message = metav1.ConditionFalse, problems[0].Reason, strings.Join(all, " | ")
 	return c
+}
+
+// truth is 1 or 0.
+func truth(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 func conditions(w *world, a resolved, d decision, progress kud.Progress) (accepted, claimed, installed metav1.Condition) {
