@@ -38,6 +38,7 @@ type Daemon struct {
 	kube    *kube.Cluster
 	metal   *metal
 	prove   *verify.Engine
+	cluster *clusters
 	runner  *bringup.Runner
 	journal *bringup.Journal
 	started time.Time
@@ -56,8 +57,9 @@ func New(log *slog.Logger) *Daemon {
 	d.metal = newMetal(log, d.host.Site, d.host.MachineID, d.kube)
 	d.prove = d.engine()
 	d.metal.gate = d.prove.Gate
+	d.cluster = newClusters(d.metal, d.prove.Nodes)
 	d.journal.Begin(d.bootID, assets.Version, d.started)
-	d.runner = &bringup.Runner{Plan: Plan(d.host, d.kube, d.metal), Log: log, Changed: d.changed}
+	d.runner = &bringup.Runner{Plan: Plan(d.host, d.kube, d.metal, d.cluster), Log: log, Changed: d.changed}
 	return d
 }
 
@@ -101,6 +103,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"verify", d.prove.Run},
 		{"records", d.keepRecords},
 		{"handover", func(ctx context.Context) error { return d.metal.lead(ctx, d.stands("site-handed-over")) }},
+		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stands("bpa-ready")) }},
 		{"tidy", d.metal.tidy},
 	}
 	var wg sync.WaitGroup
@@ -151,7 +154,7 @@ func (d *Daemon) Document() status.Document {
 		Name: d.host.Hostname(), Version: assets.Version, BootID: d.bootID, MachineID: d.host.MachineID(),
 		State: s.State, Since: s.Since, Started: d.started, Stages: s.Stages,
 		Addresses: d.host.Addresses(), Notes: d.host.Notes(),
-		Nodes: append([]status.Node{}, d.prove.Nodes()...), Launch: d.prove.Launch(), Clusters: []status.Cluster{},
+		Nodes: append([]status.Node{}, d.prove.Nodes()...), Launch: d.prove.Launch(), Clusters: d.cluster.Clusters(),
 	}
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started

@@ -20,6 +20,7 @@ import (
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/bringup"
 	"firstlight.dev/firstlight/daemon/ca"
 	"firstlight.dev/firstlight/daemon/ironic"
@@ -120,7 +121,7 @@ func (m *metal) ca() (*ca.Authority, error) {
 	return m.authority, nil
 }
 
-// client speaks to the API and knows Metal3's kinds.
+// client speaks to the API and knows Metal3's kinds and the operator's.
 func (m *metal) client() (client.Client, error) {
 	config, err := m.kube.REST()
 	if err != nil {
@@ -133,6 +134,9 @@ func (m *metal) client() (client.Client, error) {
 	}
 	scheme, err := metal3.Scheme()
 	if err != nil {
+		return nil, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})

@@ -24,7 +24,7 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 	if !await(ctx, up) {
 		return nil
 	}
-	for _, dir := range []string{httpRoot, leaseDir, nodeImages} {
+	for _, dir := range []string{httpRoot, leaseDir, filepath.Dir(leaseFile), nodeImages} {
 		if err := os.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			m.log.Warn("directory cannot be made", "dir", dir, "error", err)
 		}
@@ -64,7 +64,7 @@ func (m *metal) wire(n site.Network) server.Config {
 	if n.DHCP.Mode == "none" {
 		return c
 	}
-	c.DHCP = &dhcp.Config{LeaseDir: leaseDir}
+	c.DHCP = &dhcp.Config{LeaseDir: leaseDir, ISCFile: leaseFile}
 	if n.DHCP.Mode == "proxy" {
 		c.DHCP.Mode = dhcp.ModeProxy
 		return c

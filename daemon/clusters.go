@@ -1,0 +1,157 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/bpa"
+	"firstlight.dev/firstlight/daemon/bpa/operator"
+	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/bringup"
+	"firstlight.dev/firstlight/daemon/metal3"
+)
+
+// leaseFile is what the DHCP server writes for readers, in a directory that pods can mount.
+const leaseFile = stick.RunDir + "/dhcp/dhcpd.leases"
+
+// clusters is the part of the plan that makes the nodes of metal into workload clusters.
+type clusters struct {
+	metal  *metal
+	nodes  func() []status.Node   // of the site, each with whether it is proven
+	digest func() (string, error) // of the daemon's own binary
+
+	mu  sync.Mutex
+	all []status.Cluster
+}
+
+func newClusters(m *metal, nodes func() []status.Node) *clusters {
+	return &clusters{metal: m, nodes: nodes, digest: sync.OnceValues(ownDigest)}
+}
+
+func (c *clusters) stages() []bringup.Stage {
+	provisionings := func() []v1alpha1.Provisioning { return bpa.Provisionings(c.metal.site()) }
+	return bpa.Stages(c.operator, provisionings, c.metal.client)
+}
+
+// operator is what its pod is made from.
+func (c *clusters) operator() (bpa.Operator, error) {
+	public, err := c.metal.keys.Access() // minted if it is not there
+	if err != nil {
+		return bpa.Operator{}, err
+	}
+	private, err := os.ReadFile(c.metal.keys.AccessFile())
+	if err != nil {
+		return bpa.Operator{}, fmt.Errorf("read log-in to nodes: %w", err)
+	}
+	digest, err := c.digest()
+	if err != nil {
+		return bpa.Operator{}, err
+	}
+	s := c.metal.site()
+	return bpa.Operator{
+		Site: string(s.Name), Proposal: bpa.Proposal(s.Clusters != nil, len(s.Nodes), len(s.Clusters)),
+		LeaseFile: leaseFile, LeaseDir: filepath.Dir(leaseFile), Digest: digest, Private: private, Public: []byte(public + "\n"),
+	}, nil
+}
+
+// watch keeps how the clusters stand, for the status, and tells the operator which hosts are
+// proven.
+func (c *clusters) watch(ctx context.Context, up func() bool) error {
+	if !await(ctx, up) {
+		return nil
+	}
+	for {
+		api, err := c.metal.client()
+		if err != nil {
+			return err
+		}
+		hosts, _ := c.metal.hosts.List()
+		for name, proven := range proofs(c.nodes(), hosts) {
+			if err := markProven(ctx, api, name, proven); err != nil {
+				return err
+			}
+		}
+		all, err := bpa.Clusters(ctx, api)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.all = all
+		c.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(5 * time.Second):
+		}
+	}
+}
+
+// Clusters is how they stood when last asked; never nil.
+func (c *clusters) Clusters() []status.Cluster {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]status.Cluster{}, slices.Clone(c.all)...)
+}
+
+// proofs are the hosts whose label differs from what was found out about them: a node that is
+// proven gets it, one that is being installed anew loses it.
+func proofs(nodes []status.Node, hosts []metal3api.BareMetalHost) map[string]bool {
+	changes := map[string]bool{}
+	for _, n := range nodes {
+		i := slices.IndexFunc(hosts, func(h metal3api.BareMetalHost) bool { return h.Name == n.Name })
+		if i < 0 {
+			continue
+		}
+		marked := hosts[i].Labels[operator.LabelVerified] == "true"
+		switch {
+		case n.Proven && !marked:
+			changes[n.Name] = true
+		case !n.Proven && marked && !metal3.InService(&hosts[i]):
+			changes[n.Name] = false
+		}
+	}
+	return changes
+}
+
+// markProven sets the label of a host, or takes it away.
+func markProven(ctx context.Context, api client.Client, name string, proven bool) error {
+	value := "null"
+	if proven {
+		value = `"true"`
+	}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, operator.LabelVerified, value))
+	h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: metal3.Namespace, Name: name}}
+	if err := api.Patch(ctx, h, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("mark host %s: %w", name, err)
+	}
+	return nil
+}
+
+// ownDigest tells one daemon's binary from another.
+func ownDigest() (string, error) {
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", fmt.Errorf("read the daemon's own binary: %w", err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("read the daemon's own binary: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+}

@@ -1,0 +1,33 @@
+package daemon
+
+import (
+	"testing"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/bpa/operator"
+)
+
+func TestProvenHostsAreMarked(t *testing.T) {
+	host := func(name, label string, state metal3api.ProvisioningState) metal3api.BareMetalHost {
+		h := metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if label != "" {
+			h.Labels = map[string]string{operator.LabelVerified: label}
+		}
+		h.Status.Provisioning.State = state
+		return h
+	}
+	const up, again = metal3api.StateProvisioned, metal3api.StateProvisioning
+	nodes := []status.Node{
+		{Name: "new", Proven: true}, {Name: "marked", Proven: true}, {Name: "working"}, {Name: "reinstalled"}, {Name: "forgotten"}, {Name: "absent", Proven: true},
+	}
+	hosts := []metal3api.BareMetalHost{
+		host("new", "", up), host("marked", "true", up), host("working", "", again), host("reinstalled", "true", again),
+		host("forgotten", "true", up), // the daemon was restarted and has not asked again
+		host("by-hand", "true", up),   // no node of the site
+	}
+	assert.Equal(t, map[string]bool{"new": true, "reinstalled": false}, proofs(nodes, hosts))
+}
