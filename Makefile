@@ -57,7 +57,7 @@ bench-pxe: ## Measure DHCP, TFTP and HTTP beside other servers (needs root; minu
 	$(GO) run ./pxe/bench
 
 .PHONY: bench-kube
-bench-kube: ## Measure the bring-up of Kubernetes natively, and its memory (needs root and a built image; minutes)
+bench-kube: ## Measure the bring-up of Kubernetes natively, its memory, and a first boot in QEMU (needs root and a built image; minutes)
 	$(GO) run ./image/lab/native/bench
 
 .PHONY: bench-image

@@ -1,6 +1,9 @@
 // Command bench measures the bring-up natively: a bed from nothing to a node that is Ready and to system
-// pods that run, five times, each with a second run of the plan; and the memory of every process of
-// Kubernetes. It prints a row per figure and writes build/bench/kube.json.
+// pods that run, five times, each with a second run of the plan; the memory of every process of
+// Kubernetes; and one first boot of the stick in QEMU. It prints a row per figure and writes
+// build/bench/kube.json and build/bench/kube-boot.json.
+//
+//	go run ./image/lab/native/bench [native] [boot]    both, or those named
 //
 // The peer of the bring-up is the bar itself: no other way to a Kubernetes from this image exists on
 // this machine. Other load on the machine makes every figure worse; the load is in the note.
@@ -30,7 +33,7 @@ const last = "system-pods"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -50,7 +53,29 @@ func (f *figures) add(to map[string][]float64, name string, v float64) {
 	to[name] = append(to[name], v)
 }
 
-func run(ctx context.Context) error {
+// run measures what is named, or all there is.
+func run(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if name != "native" && name != "boot" {
+			return fmt.Errorf("nothing is called %q; there is native and boot", name)
+		}
+	}
+	if len(names) == 0 || slices.Contains(names, "native") {
+		if err := benchNative(ctx); err != nil {
+			return err
+		}
+	}
+	if len(names) == 0 || slices.Contains(names, "boot") {
+		rows, err := benchBoot(ctx)
+		if err != nil {
+			return fmt.Errorf("measure a boot: %w", err)
+		}
+		return bench.Write(os.Stdout, bench.Dir, "kube-boot", rows)
+	}
+	return nil
+}
+
+func benchNative(ctx context.Context) error {
 	root, err := native.Root()
 	if err != nil {
 		return err
@@ -140,12 +165,18 @@ func memory(ctx context.Context, f *figures, bed *native.Bed) error {
 	return nil
 }
 
-func report(f *figures) error {
-	load, err := os.ReadFile("/proc/loadavg")
+// load is that of the machine over the last minute.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
-		return err
+		return "unknown"
 	}
-	note := fmt.Sprintf("median of %d; native, in namespaces; etcd syncs; load of the machine at the end %s", runs, strings.Fields(string(load))[0])
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+func report(f *figures) error {
+	note := fmt.Sprintf("median of %d; native, in namespaces; etcd syncs; load of the machine at the end %s", runs, load())
 	bars := map[string]float64{"plan-to-node-ready": 15, "again-plan-to-" + last: 1}
 	var rows []bench.Row
 	for _, name := range f.order {
