@@ -84,10 +84,14 @@ func (b *build) all(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if b.basePlaced { // a build that failed, or whose programs came out the same, leaves nothing
+			_ = os.Remove(disk.Part(b.Out))
+		}
+	}()
 	if err := b.buildLate(ctx, late, kernel, base); err != nil {
 		return nil, err
 	}
-	defer os.Remove(disk.Part(b.Out))
 	return b.buildStick(ctx, kernel, base)
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Dir is where rows are kept, from the top of the repository.
@@ -31,6 +32,16 @@ type Row struct {
 func (r Row) Less(peer string, value, bar float64) Row {
 	r.Peer, r.Value, r.Bar, r.Ratio = peer, value, bar, value/r.Ours
 	return r
+}
+
+// Load is that of the machine over the last minute, for notes: other work makes every figure worse.
+func Load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
 }
 
 // String is the row that people and scripts read.

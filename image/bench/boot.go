@@ -52,7 +52,7 @@ func boots(ctx context.Context, path, dir string) ([]bench.Row, error) {
 	for _, moment := range moments {
 		rows = append(rows,
 			bench.Row{Name: "image/boot-to-" + moment.name + "-cpu", Unit: "s", Ours: bench.Median(cpus[moment.name]), Note: "processor seconds of QEMU, without KVM; BIOS, USB, 2 processors, second boot"},
-			bench.Row{Name: "image/boot-to-" + moment.name, Unit: "s", Ours: bench.Median(walls[moment.name]), Note: fmt.Sprintf("the same by the clock; median of %d; load of the machine at the end %s", runs, load())})
+			bench.Row{Name: "image/boot-to-" + moment.name, Unit: "s", Ours: bench.Median(walls[moment.name]), Note: fmt.Sprintf("the same by the clock; median of %d; load of the machine at the end %s", runs, bench.Load())})
 	}
 	return rows, nil
 }

@@ -45,7 +45,7 @@ func fromNothing(ctx context.Context, top, dir string) ([]bench.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	note := "one run; load of the machine at the end " + load()
+	note := "one run; load of the machine at the end " + bench.Load()
 	return []bench.Row{
 		{Name: "image/cold", Unit: "s", Ours: t.wall, Note: "make usb-image, empty cache, nothing compiled; " + note},
 		{Name: "image/cold-cpu", Unit: "s", Ours: t.cpu, Note: "the same in processor seconds, without those of what was not waited for"},

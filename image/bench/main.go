@@ -85,13 +85,3 @@ func timed(ctx context.Context, dir string, env []string, name string, args ...s
 	}
 	return took{time.Since(began).Seconds(), (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), string(said)}, nil
 }
-
-// load is the machine's load average over the last minute.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
-}

@@ -59,7 +59,7 @@ func rebuilds(ctx context.Context, top, dir string) ([]bench.Row, error) {
 		}
 		same = append(same, t)
 	}
-	note := fmt.Sprintf("median of %d; make usb-image, whole; load of the machine at the end %s", runs, load())
+	note := fmt.Sprintf("median of %d; make usb-image, whole; load of the machine at the end %s", runs, bench.Load())
 	rows := []bench.Row{
 		bench.Row{Name: "image/rebuild-daemon", Unit: "s", Ours: median(changed, wall), Note: "one line of cmd/firstlightd changed; " + note}.Less("bar", 10, 1),
 		{Name: "image/rebuild-daemon-cpu", Unit: "s", Ours: median(changed, cpu), Note: "the same in processor seconds; two processors share them"},

@@ -83,7 +83,7 @@ func upload(ctx context.Context, b *bed) ([]bench.Row, error) {
 	} {
 		v := bench.Median(rates[p.peer])
 		rows = append(rows, bench.Row{Name: "artifact/upload-1GiB", Unit: "MB/s", Ours: ours, Peer: p.peer, Value: v, Ratio: ours / v, Bar: p.bar,
-			Note: fmt.Sprintf("medians of %d, load %s; %s%s: %s", runs, load(), what, p.peer, p.note)})
+			Note: fmt.Sprintf("medians of %d, load %s; %s%s: %s", runs, bench.Load(), what, p.peer, p.note)})
 	}
 	return rows, nil
 }
@@ -137,7 +137,7 @@ func download(ctx context.Context, b *bed) ([]bench.Row, error) {
 	for _, peer := range []string{"store", "nginx"} {
 		v := bench.Median(rates[peer])
 		rows = append(rows, bench.Row{Name: "artifact/download-1GiB", Unit: "MB/s", Ours: ours, Peer: peer, Value: v, Ratio: ours / v,
-			Note: fmt.Sprintf("medians of %d from the page cache, load %s; ours and nginx by TLS, the store by plain HTTP; one client, curl", runs, load())})
+			Note: fmt.Sprintf("medians of %d from the page cache, load %s; ours and nginx by TLS, the store by plain HTTP; one client, curl", runs, bench.Load())})
 	}
 	return rows, nil
 }

@@ -14,7 +14,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"firstlight.dev/firstlight/assets/bench"
@@ -71,13 +70,4 @@ func measure(ctx context.Context, names []string) (err error) {
 		rows = append(rows, found...)
 	}
 	return bench.Write(os.Stdout, bench.Dir, "artifact", rows)
-}
-
-// load is the machine's, for the notes: others make every figure worse.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.Fields(string(text))[0]
 }

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strings"
 
 	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/image/lab/desk"
@@ -47,11 +46,7 @@ func run(ctx context.Context) error {
 		}
 		fmt.Printf("\n%d nodes\n%s\n", n, desk.PhaseTable(spans))
 		whole, cpu := sums(spans)
-		load, err := os.ReadFile("/proc/loadavg")
-		if err != nil {
-			return err
-		}
-		note := "one run; all under emulation on this machine; its load at the end: " + strings.Fields(string(load))[0]
+		note := "one run; all under emulation on this machine; its load at the end: " + bench.Load()
 		name := fmt.Sprintf("rack/%d-nodes", n)
 		wall := bench.Row{Name: name + "-to-end", Unit: "s", Ours: whole, Note: note}
 		if n == 1 {

@@ -128,11 +128,7 @@ func one(ctx context.Context, f *figures, c drill.Config) (err error) {
 }
 
 func report(f *figures, runs int) error {
-	load, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return err
-	}
-	note := fmt.Sprintf("median of %d; native, fake hosts; the clock starts when the first may be handed over; load of the machine at the end %s", runs, strings.Fields(string(load))[0])
+	note := fmt.Sprintf("median of %d; native, fake hosts; the clock starts when the first may be handed over; load of the machine at the end %s", runs, bench.Load())
 	ten := f.values["metal/10-hosts-last-provisioned"]
 	var rows []bench.Row
 	for _, name := range f.order {

@@ -165,18 +165,8 @@ func memory(ctx context.Context, f *figures, bed *native.Bed) error {
 	return nil
 }
 
-// load is that of the machine over the last minute.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
-}
-
 func report(f *figures) error {
-	note := fmt.Sprintf("median of %d; native, in namespaces; etcd syncs; load of the machine at the end %s", runs, load())
+	note := fmt.Sprintf("median of %d; native, in namespaces; etcd syncs; load of the machine at the end %s", runs, bench.Load())
 	bars := map[string]float64{"plan-to-node-ready": 15, "again-plan-to-" + last: 1}
 	var rows []bench.Row
 	for _, name := range f.order {

@@ -68,11 +68,7 @@ func run(ctx context.Context) error {
 		}
 		seconds, cpu, peak, settled = append(seconds, f.seconds), append(cpu, f.cpu), append(peak, f.peak), append(settled, f.settled)
 	}
-	load, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return err
-	}
-	note := fmt.Sprintf("median of %d; 1,000 hosts, 100 clusters of 10 nodes, half of them by MAC; etcd and kube-apiserver on the same machine, etcd does not sync; load of the machine at the end %s", runs, strings.Fields(string(load))[0])
+	note := fmt.Sprintf("median of %d; 1,000 hosts, 100 clusters of 10 nodes, half of them by MAC; etcd and kube-apiserver on the same machine, etcd does not sync; load of the machine at the end %s", runs, bench.Load())
 	return bench.Write(os.Stdout, bench.Dir, "bpa", []bench.Row{
 		{Name: "bpa/all-jobs-made", Unit: "s", Ours: bench.Median(seconds), Note: "from the operator's start to the Job of the last cluster; " + note},
 		{Name: "bpa/cpu", Unit: "s", Ours: bench.Median(cpu), Note: "of the operator until then; " + note},
