@@ -28,7 +28,14 @@ func (c *Cluster) runtimeDone(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask containerd: %w", err)
 	}
-	return conn.Close()
+	if err := conn.Close(); err != nil {
+		return fmt.Errorf("ask containerd: %w", err)
+	}
+	found, err := c.findStrays(ctx)
+	if err == nil && len(found) > 0 {
+		err = fmt.Errorf("%d ended containers and pods are from before the clock was set back, the first is %s", len(found), found[0].name)
+	}
+	return err
 }
 
 func (c *Cluster) runtimeDo(ctx context.Context, report bringup.Report) error {
@@ -41,7 +48,15 @@ func (c *Cluster) runtimeDo(ctx context.Context, report bringup.Report) error {
 		return err
 	}
 	report("starting containerd")
-	return c.start(ctx, "containerd.service", len(changed))
+	if err := c.start(ctx, "containerd.service", len(changed)); err != nil {
+		return err
+	}
+	found, err := c.findStrays(ctx)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	report(fmt.Sprintf("removing %d ended containers and pods from before the clock was set back", len(found)))
+	return c.removeStrays(ctx, found)
 }
 
 // active is nil if systemd says that a unit runs.

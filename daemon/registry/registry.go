@@ -7,7 +7,7 @@
 //	             and nobody for a repository of the stick: 403
 //
 // Names: firstlight.internal/NAME of the stick is the repository NAME. containerd asks its mirrors with
-// the registry's name beside the path (?ns=docker.io); here that is the repository docker.io/NAME, so
+// the registry's name beside the path (?ns=registry.example); here that is the repository registry.example/NAME, so
 // that an image of any registry can be pushed and pulled under its own name.
 package registry
 

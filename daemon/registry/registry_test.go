@@ -165,7 +165,7 @@ func TestWhatIsPushedIsKeptUnderItsOwnName(t *testing.T) {
 	b := newBed(t)
 	pushed, err := random.Image(2000, 1)
 	require.NoError(t, err)
-	ref := "/docker.io/library/hello:v1"
+	ref := "/registry.example/library/hello:v1"
 	require.NoError(t, remote.Write(reference(t, b.start()+ref), pushed, remote.WithTransport(b.client(Writer))))
 
 	host := b.start() // another process, as after a restart
@@ -173,8 +173,8 @@ func TestWhatIsPushedIsKeptUnderItsOwnName(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, digestOf(t, pushed), digestOf(t, image))
 
-	// As containerd asks a mirror for docker.io/library/hello:v1.
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/v2/library/hello/manifests/v1?ns=docker.io", nil)
+	// As containerd asks a mirror for registry.example/library/hello:v1.
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/v2/library/hello/manifests/v1?ns=registry.example", nil)
 	require.NoError(t, err)
 	response, err := b.client("").RoundTrip(request)
 	require.NoError(t, err)
@@ -182,8 +182,8 @@ func TestWhatIsPushedIsKeptUnderItsOwnName(t *testing.T) {
 	assert.Equal(t, http.StatusOK, response.StatusCode)
 	assert.Equal(t, digestOf(t, pushed), response.Header.Get("Docker-Content-Digest"))
 
-	require.NoError(t, remote.Delete(reference(t, host+"/docker.io/library/hello@"+digestOf(t, pushed)), remote.WithTransport(b.client(Writer))))
-	_, err = remote.Image(reference(t, host+"/docker.io/library/hello@"+digestOf(t, pushed)), remote.WithTransport(b.client("")))
+	require.NoError(t, remote.Delete(reference(t, host+"/registry.example/library/hello@"+digestOf(t, pushed)), remote.WithTransport(b.client(Writer))))
+	_, err = remote.Image(reference(t, host+"/registry.example/library/hello@"+digestOf(t, pushed)), remote.WithTransport(b.client("")))
 	assert.Error(t, err)
 }
 
@@ -215,11 +215,11 @@ func TestWhoMayNotPush(t *testing.T) {
 func TestPlaceAndRepository(t *testing.T) {
 	for _, c := range []struct{ asked, path, repository string }{
 		{"/v2/pause/manifests/3.10.2?ns=firstlight.internal", "/v2/pause/manifests/3.10.2", "pause"},
-		{"/v2/library/nginx/blobs/sha256:00?ns=docker.io", "/v2/docker.io/library/nginx/blobs/sha256:00", "docker.io/library/nginx"},
-		{"/v2/?ns=docker.io", "/v2/", ""},
+		{"/v2/library/nginx/blobs/sha256:00?ns=registry.example", "/v2/registry.example/library/nginx/blobs/sha256:00", "registry.example/library/nginx"},
+		{"/v2/?ns=registry.example", "/v2/", ""},
 		{"/v2/a/blobs/uploads/7?ns=", "/v2/a/blobs/uploads/7", "a"},
 		{"/v2/manifests/manifests/v1", "/v2/manifests/manifests/v1", "manifests"},
-		{"/metrics?ns=docker.io", "/metrics", ""},
+		{"/metrics?ns=registry.example", "/metrics", ""},
 	} {
 		u, err := url.Parse(c.asked)
 		require.NoError(t, err)
@@ -235,7 +235,7 @@ func TestBundleThatIsNone(t *testing.T) {
 	require.NoError(t, err)
 	for text, says := range map[string]string{
 		`{`: "read image bundle",
-		`{"manifests":[{"digest":"sha256:00","annotations":{"org.opencontainers.image.ref.name":"docker.io/x:1"}}]}`:                  `image name "docker.io/x:1" is not firstlight.internal/NAME:TAG`,
+		`{"manifests":[{"digest":"sha256:00","annotations":{"org.opencontainers.image.ref.name":"registry.example/x:1"}}]}`:           `image name "registry.example/x:1" is not firstlight.internal/NAME:TAG`,
 		`{"manifests":[{"digest":"../../etc/passwd","annotations":{"org.opencontainers.image.ref.name":"firstlight.internal/x:1"}}]}`: "read image firstlight.internal/x:1",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "index.json"), []byte(text), 0o644))
