@@ -38,7 +38,7 @@ type build struct {
 // and this hour: no secret and no trace of the build gets onto the stick.
 var alwaysRemoved = []string{
 	"/etc/hostname", "/etc/resolv.conf", "/etc/apt/sources.list", "/etc/ssh/ssh_host_*", "/etc/machine-id",
-	"/var/lib/dbus/machine-id", "/var/lib/systemd/random-seed", "/var/cache/ldconfig/aux-cache", "/var/lib/apt/lists/**",
+	"/var/lib/dbus/machine-id", "/etc/nvme/hostid", "/etc/nvme/hostnqn", "/var/lib/systemd/random-seed", "/var/cache/ldconfig/aux-cache", "/var/lib/apt/lists/**",
 	"/var/cache/apt/**", "/var/cache/debconf/*-old", "/var/lib/dpkg/*-old", "/var/log/*.log", "/var/log/apt/**", "/run/**", "/tmp/**",
 }
 

@@ -23,7 +23,7 @@ func TestWhatIsInstalledIsHeldToTheLock(t *testing.T) {
 
 func TestNoSecretAndNoTraceStays(t *testing.T) {
 	tr := tree.New(1)
-	for _, p := range []string{"/etc/machine-id", "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_rsa_key.pub", "/etc/resolv.conf", "/etc/hostname",
+	for _, p := range []string{"/etc/machine-id", "/etc/nvme/hostid", "/etc/nvme/hostnqn", "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_rsa_key.pub", "/etc/resolv.conf", "/etc/hostname",
 		"/var/log/dpkg.log", "/var/log/apt/term.log", "/run/lock/x", "/tmp/x", "/var/cache/apt/pkgcache.bin", "/var/lib/systemd/random-seed"} {
 		require.NoError(t, tr.File(p, 0o600, nil, "a script"))
 	}
