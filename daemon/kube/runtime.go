@@ -47,6 +47,10 @@ func (c *Cluster) runtimeDo(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
+	// Before containerd, which needs it to take away a pod that has an address.
+	if err := c.expectNetwork(); err != nil {
+		return err
+	}
 	report("starting containerd")
 	if err := c.start(ctx, "containerd.service", len(changed)); err != nil {
 		return err
