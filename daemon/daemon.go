@@ -39,6 +39,7 @@ type Daemon struct {
 	metal   *metal
 	prove   *verify.Engine
 	cluster *clusters
+	uploads *artifacts
 	runner  *bringup.Runner
 	journal *bringup.Journal
 	started time.Time
@@ -58,8 +59,9 @@ func New(log *slog.Logger) *Daemon {
 	d.prove = d.engine()
 	d.metal.gate = d.prove.Gate
 	d.cluster = newClusters(d.metal, d.prove.Nodes)
+	d.uploads = newArtifacts(d.metal, d.host.Hostname, d.host.Addresses)
 	d.journal.Begin(d.bootID, assets.Version, d.started)
-	d.runner = &bringup.Runner{Plan: Plan(d.host, d.kube, d.metal, d.cluster), Log: log, Changed: d.changed}
+	d.runner = &bringup.Runner{Plan: Plan(d.host, d.kube, d.metal, d.uploads, d.cluster), Log: log, Changed: d.changed}
 	return d
 }
 
@@ -155,6 +157,7 @@ func (d *Daemon) Document() status.Document {
 		State: s.State, Since: s.Since, Started: d.started, Stages: s.Stages,
 		Addresses: d.host.Addresses(), Notes: d.host.Notes(),
 		Nodes: append([]status.Node{}, d.prove.Nodes()...), Launch: d.prove.Launch(), Clusters: d.cluster.Clusters(),
+		Artifacts: d.uploads.status(s.Stages),
 	}
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -234,7 +235,8 @@ func (m *metal) nodes() ([]metal3.Handover, error) {
 	return all, nil
 }
 
-// images are the operating systems on the stick, each with its digest beside it.
+// images are the operating systems on the stick, each with its digest beside it, and those
+// that were brought to the appliance.
 func (m *metal) images() (map[string]metal3.Image, error) {
 	sums, err := filepath.Glob(nodeImages + "/*.sha256")
 	if err != nil {
@@ -255,7 +257,13 @@ func (m *metal) images() (map[string]metal3.Image, error) {
 		}
 		images[strings.TrimSuffix(file, "."+format)] = image
 	}
-	return images, nil
+	// What lies on the stick keeps its name.
+	brought, err := m.uploaded()
+	if err != nil {
+		m.log.Error("uploaded images are not offered", "error", err)
+	}
+	maps.Copy(brought, images)
+	return brought, nil
 }
 
 func (m *metal) hash(password string) (string, error) {

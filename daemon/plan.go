@@ -13,7 +13,7 @@ import (
 
 // Plan is all that happens between power and serving, in order. docs/bringup.md walks
 // through it; a test holds the two together.
-func Plan(h *host.Host, k *kube.Cluster, m *metal, c *clusters) []bringup.Stage {
+func Plan(h *host.Host, k *kube.Cluster, m *metal, a *artifacts, c *clusters) []bringup.Stage {
 	return slices.Concat([]bringup.Stage{
 		{Name: "data-mounted", Fact: "State has its place, and what is written there reaches the medium.",
 			Why:  "First: every secret and decision below is kept there, and SITE is mounted with it.",
@@ -36,6 +36,7 @@ func Plan(h *host.Host, k *kube.Cluster, m *metal, c *clusters) []bringup.Stage 
 	},
 		k.Stages(), // container-runtime, images-present, control-plane, node-ready, system-pods, bundle-present
 		m.stages(), // wire-serving, ironic-ready, metal3-ready, hosts-guarded, launch-declared, site-handed-over
+		a.stages(), // artifacts-ready
 		c.stages(), // bpa-ready, clusters-handed-over
 	)
 }

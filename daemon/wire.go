@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"time"
 
+	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/ironic"
 	"firstlight.dev/firstlight/pxe/dhcp"
@@ -24,7 +25,7 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 	if !await(ctx, up) {
 		return nil
 	}
-	for _, dir := range []string{httpRoot, leaseDir, filepath.Dir(leaseFile), nodeImages} {
+	for _, dir := range []string{httpRoot, leaseDir, filepath.Dir(leaseFile), nodeImages, artifactImages} {
 		if err := os.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			m.log.Warn("directory cannot be made", "dir", dir, "error", err)
 		}
@@ -58,7 +59,7 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 func (m *metal) wire(n site.Network) server.Config {
 	c := server.Config{
 		Interface: "provisioning", Addr: n.Address, HTTPPort: httpPort, BootDirs: bootDirs(),
-		Mounts: []server.Mount{{Path: "/images/", Dir: nodeImages}, {Path: "/", Dir: httpRoot}},
+		Mounts: []server.Mount{{Path: "/images/", Dir: nodeImages}, {Path: artifact.ImagesPath, Dir: artifactImages, Digest: imageDigest}, {Path: "/", Dir: httpRoot}},
 		Booter: m.hosts, Log: m.log.With("part", "pxe"),
 	}
 	if n.DHCP.Mode == "none" {

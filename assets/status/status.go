@@ -36,6 +36,8 @@ type Document struct {
 	Nodes     []Node    `json:"nodes"`
 	Launch    Launch    `json:"launch"` // whether the site's nodes are proven
 	Clusters  []Cluster `json:"clusters"`
+
+	Artifacts *Artifacts `json:"artifacts,omitempty"` // nil until there is a place for them
 }
 
 // Stage is one step of the bring-up: a fact and how it stands.
@@ -129,4 +131,23 @@ type Cluster struct {
 	Nodes   string `json:"nodes,omitempty"`   // installed of all, 2/3
 	Text    string `json:"text,omitempty"`    // one sentence: what it does or waits for
 	Error   string `json:"error,omitempty"`   // what went wrong, or why it is refused
+}
+
+// Artifacts is what operators brought to the appliance, and whether more can be brought.
+type Artifacts struct {
+	URL         string       `json:"url"`         // of the REST API, on the provisioning network
+	Conditions  []Check      `json:"conditions"`  // serving, store-read, room
+	Artifacts   int          `json:"artifacts"`   // complete or not
+	Stored      int64        `json:"stored"`      // octets received
+	Free        int64        `json:"free"`        // octets of DATA
+	Collections []Collection `json:"collections"` // binary_images, container_images, os_images
+}
+
+// Collection is the artifacts of one kind.
+type Collection struct {
+	Name      string `json:"name"`
+	Artifacts int    `json:"artifacts"`
+	Complete  int    `json:"complete"`
+	Stored    int64  `json:"stored"`    // octets received
+	Announced int64  `json:"announced"` // octets
 }

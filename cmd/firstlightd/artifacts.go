@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -20,7 +21,9 @@ import (
 	"firstlight.dev/firstlight/daemon/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/access"
 	"firstlight.dev/firstlight/daemon/artifact/depot"
+	"firstlight.dev/firstlight/daemon/artifact/publish"
 	"firstlight.dev/firstlight/daemon/artifact/store"
+	"firstlight.dev/firstlight/daemon/artifact/use"
 )
 
 // artifactMemory is where the garbage collector begins to work harder, in octets.
@@ -33,6 +36,7 @@ type artifactFlags struct {
 	store      store.Config
 	local      bool
 	scratch    string
+	publish    string
 	kubeconfig string
 	quota      string
 	quotas     []string
@@ -71,6 +75,7 @@ docs/artifacts.md walks through all of it.`,
 	flags.StringVar(&f.store.Region, "store-region", "", "region of the store (default us-east-1)")
 	flags.BoolVar(&f.local, "store-is-local", false, "the store keeps its objects on the file system of --scratch: ask it for room before an upload is announced")
 	flags.StringVar(&f.scratch, "scratch", os.TempDir(), "folder for scratch files: two parts for each upload at work, gone with the process")
+	flags.StringVar(&f.publish, "publish", "", "folder of the appliance with the store's files, images for the boot server and catalog.json; makes the store local and its scratch the scratch")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "API server to ask who may (default that of the cluster this runs in)")
 	flags.StringVar(&f.quota, "quota", "", "what an owner may announce in all, such as 200Gi (default any)")
 	flags.StringArrayVar(&f.quotas, "quota-of", nil, "another quota for one owner: OWNER=500Gi; may be repeated")
@@ -100,9 +105,18 @@ func (f artifactFlags) config() (artifact.Config, error) {
 	if err != nil {
 		return artifact.Config{}, err
 	}
+	hosts, err := use.New(api)
+	if err != nil {
+		return artifact.Config{}, err
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	return artifact.Config{Listen: f.listen, TLS: f.tls, Who: access.Chain{access.Certificates{}, kubernetes}, May: kubernetes, Log: log,
-		Depot: depot.Config{Store: s, Scratch: f.scratch, Local: f.local, Quota: quota, Expiry: f.expiry, Log: log}}, nil
+	c := artifact.Config{Listen: f.listen, TLS: f.tls, Who: access.Chain{access.Certificates{}, kubernetes}, May: kubernetes, Log: log,
+		Depot: depot.Config{Store: s, Scratch: f.scratch, Local: f.local, Quota: quota, Expiry: f.expiry, InUse: hosts.Users, Log: log}}
+	if f.publish != "" {
+		c.Told = publish.Folder(f.publish).Sync
+		c.Depot.Local, c.Depot.Scratch = true, filepath.Join(f.publish, contract.ScratchDir)
+	}
+	return c, nil
 }
 
 func (f artifactFlags) rest() (*rest.Config, error) {

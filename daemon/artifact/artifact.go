@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/netutil"
 
+	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/access"
 	"firstlight.dev/firstlight/daemon/artifact/depot"
 )
@@ -40,7 +41,10 @@ type Config struct {
 	Who     access.Authenticator
 	May     access.Authorizer
 	Silence time.Duration // how long a body may say nothing; 0 is a minute
-	Log     *slog.Logger
+	// Told is given the complete OS images and what there is of each collection, soon after
+	// either changed; nil: nobody wants to know.
+	Told func(images []artifact.Record, usage map[artifact.Collection]artifact.Usage) error
+	Log  *slog.Logger
 }
 
 // Agent serves the API.
@@ -48,6 +52,7 @@ type Agent struct {
 	Config
 	depot     atomic.Pointer[depot.Depot] // nil until the store was read
 	transfers chan struct{}
+	changed   chan struct{} // what Told is told did
 	metrics   *counters
 	document  []byte
 	handler   http.Handler
@@ -58,7 +63,8 @@ func New(c Config) (*Agent, error) {
 	if c.Silence == 0 {
 		c.Silence = silence
 	}
-	a := &Agent{Config: c, transfers: make(chan struct{}, maxTransfers), metrics: newCounters(prometheus.NewRegistry())}
+	a := &Agent{Config: c, transfers: make(chan struct{}, maxTransfers), changed: make(chan struct{}, 1), metrics: newCounters(prometheus.NewRegistry())}
+	a.Config.Depot.Changed = a.change
 	document, err := document()
 	if err != nil {
 		return nil, err
@@ -124,8 +130,11 @@ func (a *Agent) keep(ctx context.Context) {
 		d, err := depot.Open(ctx, a.Config.Depot)
 		if err == nil {
 			a.depot.Store(d)
-			a.Log.Info("store read", "artifacts", len(d.Usage()))
+			a.Log.Info("store read", "artifacts", count(d.Usage()))
+			done := make(chan struct{})
+			go func() { defer close(done); a.tell(ctx, d) }()
 			_ = d.Run(ctx) // ends with ctx, without error
+			<-done
 			return
 		}
 		a.Log.Error("store cannot be read", "error", err, "again", pause)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/artifact"
 )
@@ -39,6 +40,8 @@ func usageDescs() []*prometheus.Desc {
 		prometheus.NewDesc("firstlight_artifact_announced_bytes", "Octets announced of the artifacts that there are.", labels, nil),
 		prometheus.NewDesc("firstlight_artifact_transfers", "Uploads and downloads under way.", nil, nil),
 		prometheus.NewDesc("firstlight_artifact_store_read", "1 if the store was read since the agent started.", nil, nil),
+		prometheus.NewDesc("firstlight_artifact_disk_bytes", "Size of the file system of store and scratch files.", nil, nil),
+		prometheus.NewDesc("firstlight_artifact_disk_free_bytes", "Octets that are free on it.", nil, nil),
 	}
 }
 
@@ -54,6 +57,11 @@ func (u usage) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(descs[4], float64(len(u.a.transfers)))
+	var s unix.Statfs_t
+	if u.a.Config.Depot.Local && unix.Statfs(u.a.Config.Depot.Scratch, &s) == nil {
+		gauge(descs[6], float64(int64(s.Blocks)*s.Bsize))
+		gauge(descs[7], float64(int64(s.Bavail)*s.Bsize))
+	}
 	d := u.a.depot.Load()
 	if d == nil {
 		gauge(descs[5], 0)

@@ -48,6 +48,9 @@ func Text(d status.Document, now time.Time) string {
 	for _, c := range d.Clusters {
 		fmt.Fprintf(&b, "cluster %-14s %s%s%s\n", c.Name, c.State, prefixed(", nodes ", c.Nodes), prefixed(": ", cmp.Or(c.Error, c.Text)))
 	}
+	if d.Artifacts != nil {
+		writeArtifacts(&b, d.Artifacts)
+	}
 	if len(d.Notes) > 0 {
 		b.WriteByte('\n')
 	}
@@ -137,6 +140,25 @@ func nodeText(n status.Node) string {
 		return oneBlock(n.Why, " ")
 	}
 	return n.State + prefixed(": ", n.Error)
+}
+
+// writeArtifacts says where uploads go and what there is of them, and what does not hold.
+func writeArtifacts(b *strings.Builder, a *status.Artifacts) {
+	var held []string
+	for _, c := range a.Collections {
+		if c.Artifacts > 0 {
+			held = append(held, fmt.Sprintf("%d of %d %s complete", c.Complete, c.Artifacts, c.Name))
+		}
+	}
+	if len(held) == 0 {
+		held = []string{"none yet"}
+	}
+	fmt.Fprintf(b, "artifacts              %s: %s, %d MiB; %d MiB free\n", a.URL, strings.Join(held, ", "), a.Stored>>20, a.Free>>20)
+	for _, c := range a.Conditions {
+		if c.State != status.CheckOK {
+			fmt.Fprintf(b, "%23s%s: %s%s\n", "", c.Name, oneBlock(c.Text, " "), prefixed(" -> ", c.Fix))
+		}
+	}
 }
 
 // Changes is what a serial console is told when the status goes from before to after: one

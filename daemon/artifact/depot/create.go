@@ -85,6 +85,7 @@ func (d *Depot) Replace(ctx context.Context, k artifact.Key, r artifact.Record) 
 		return artifact.Record{}, blame("replace "+k.Name, err, 0)
 	}
 	e.setLive(0)
+	d.Changed()
 	d.drop(ctx, k, old)
 	return r, nil
 }
@@ -167,9 +168,10 @@ func (d *Depot) drop(ctx context.Context, k artifact.Key, old kept) {
 
 func (d *Depot) forget(e *entry) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	e.gone = true
 	delete(d.entries, e.key)
+	d.mu.Unlock()
+	d.Changed()
 }
 
 // unused refuses what would take an artifact away from who uses it.

@@ -45,6 +45,7 @@ type Config struct {
 	Local     bool                                                  // the store is on the file system of Scratch: its room is asked before an upload is announced
 	Quota     func(owner string) int64                              // octets that an owner may announce in all; 0, or nil: any
 	InUse     func(context.Context, artifact.Key) ([]string, error) // who uses an artifact now; nil: nobody
+	Changed   func()                                                // called, and not to be kept waiting, after an artifact was completed, given up or removed; may be nil
 	Expiry    time.Duration                                         // 0 is Expiry
 	SaveEvery time.Duration                                         // 0 is SaveEvery
 	PartSize  int64                                                 // 0 is PartSize; at least store.MinPart
@@ -92,6 +93,9 @@ func Open(ctx context.Context, c Config) (*Depot, error) {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
+	if d.Changed == nil {
+		d.Changed = func() {}
+	}
 	return d, d.load(ctx)
 }
 
@@ -124,17 +128,19 @@ func (d *Depot) List(c artifact.Collection, owner, cluster, after string, limit 
 	return page, more
 }
 
-// Usage is what one collection holds, for metrics and the status.
-type Usage struct {
-	Artifacts int
-	Complete  int
-	Octets    int64 // received, of both complete and unfinished ones
-	Announced int64
+// Complete returns the records of all artifacts of a collection that are whole.
+func (d *Depot) Complete(c artifact.Collection) (all []artifact.Record) {
+	for _, e := range d.all() {
+		if r := e.record(); e.key.Collection == c && r.Complete {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
-// Usage sums up all collections.
-func (d *Depot) Usage() map[artifact.Collection]Usage {
-	sums := map[artifact.Collection]Usage{}
+// Usage sums up all collections, for metrics and the status.
+func (d *Depot) Usage() map[artifact.Collection]artifact.Usage {
+	sums := map[artifact.Collection]artifact.Usage{}
 	for _, e := range d.all() {
 		r, u := e.record(), sums[e.key.Collection]
 		u.Artifacts++

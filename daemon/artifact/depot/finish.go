@@ -44,6 +44,7 @@ func (d *Depot) finish(ctx context.Context, e *entry) error {
 	if err != nil {
 		return blame("complete "+r.ImageName, err, r.ImageOffset)
 	}
+	d.Changed()
 	d.Log.Info("artifact complete", "artifact", e.key.String(), "octets", r.ImageLength, "sha256", sum)
 	return nil
 }
@@ -112,5 +113,6 @@ func (d *Depot) hashStored(ctx context.Context, e *entry) error {
 	if now := e.record(); !now.Complete || now.SHA256 != "" || now.ImageLength != n || !now.Updated.Equal(r.Updated) {
 		return nil // it is another one by now
 	}
+	defer d.Changed()
 	return d.change(ctx, e, func(kp *kept) { kp.Record.SHA256 = hex.EncodeToString(h.Sum(nil)) })
 }

@@ -190,6 +190,7 @@ func (d *Depot) restart(ctx context.Context, e *entry) (*session, error) {
 		return nil, err
 	}
 	e.setLive(0)
+	d.Changed()
 	d.drop(ctx, e.key, old)
 	return d.resume(ctx, e)
 }

@@ -1,0 +1,68 @@
+package artifact
+
+import "time"
+
+// The folder on DATA that agent, store and daemon share. All of it is one file system: an OS
+// image is served to nodes by a second name of the very file that the store keeps.
+const (
+	StoreDir    = "store"        // the S3 server's: a folder for each bucket
+	ScratchDir  = "scratch"      // the agent's, empty after a restart
+	ImagesDir   = "images"       // OWNER/CLUSTER/NAME of every complete OS image
+	CatalogFile = "catalog.json" // see Catalog
+)
+
+// ImagesPath is where the boot server shows ImagesDir to nodes.
+const ImagesPath = "/artifacts/"
+
+// Catalog is what the agent tells the daemon of its appliance, as a file. It is written
+// after what it names is there.
+type Catalog struct {
+	Written     time.Time            `json:"written"`
+	Collections map[Collection]Usage `json:"collections"`
+	Images      []OSImage            `json:"images"`
+}
+
+// Usage is what one collection holds.
+type Usage struct {
+	Artifacts int   `json:"artifacts"`
+	Complete  int   `json:"complete"`
+	Octets    int64 `json:"octets"` // received, of both complete and unfinished ones
+	Announced int64 `json:"announced"`
+}
+
+// OSImage is a complete OS image that nodes can be installed from.
+type OSImage struct {
+	Owner       string `json:"owner"`
+	Cluster     string `json:"cluster"`
+	Name        string `json:"name"`
+	SHA256      string `json:"sha256"`
+	Format      string `json:"format"` // qcow2 or raw
+	Length      int64  `json:"length"`
+	VirtualSize int64  `json:"virtual_size"` // octets of the disk it makes
+}
+
+// Key is the artifact that the image is.
+func (i OSImage) Key() Key {
+	return Key{Collection: OS, Owner: i.Owner, Cluster: i.Cluster, Name: i.Name}
+}
+
+// FullName names the image among those of all owners, as site.yaml can: labels have no dots.
+func (i OSImage) FullName() string { return i.Owner + "." + i.Cluster + "." + i.Name }
+
+// ByName finds the images by the names that site.yaml may use: the full name of each, and
+// the plain one of those whose name nobody else has.
+func (c Catalog) ByName() map[string]OSImage {
+	names, count := map[string]OSImage{}, map[string]int{}
+	for _, i := range c.Images {
+		count[i.Name]++
+	}
+	for _, i := range c.Images {
+		if count[i.Name] == 1 {
+			names[i.Name] = i
+		}
+	}
+	for _, i := range c.Images {
+		names[i.FullName()] = i
+	}
+	return names
+}

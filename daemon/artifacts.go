@@ -1,0 +1,186 @@
+package daemon
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/artifact/publish"
+	"firstlight.dev/firstlight/daemon/artifact/serving"
+	"firstlight.dev/firstlight/daemon/bringup"
+	"firstlight.dev/firstlight/daemon/ca"
+	"firstlight.dev/firstlight/daemon/metal3"
+)
+
+// Where artifacts are kept on DATA.
+const (
+	artifactDir    = stick.DataDir + "/artifacts"
+	artifactImages = artifactDir + "/" + artifact.ImagesDir
+)
+
+// leastRoom is how much of DATA must be free for more artifacts: what the appliance itself
+// still writes there.
+const leastRoom = 1 << 30
+
+// artifacts is the part of the plan that takes uploads.
+type artifacts struct {
+	metal     *metal
+	hostname  func() string
+	addresses func() []status.Address
+	digest    func() (string, error) // of the daemon's own binary
+}
+
+func newArtifacts(m *metal, hostname func() string, addresses func() []status.Address) *artifacts {
+	return &artifacts{metal: m, hostname: hostname, addresses: addresses, digest: sync.OnceValues(binaryDigest)}
+}
+
+func (a *artifacts) stages() []bringup.Stage {
+	return []bringup.Stage{serving.Stage(a.pod, a.metal.client)}
+}
+
+// pod is what the agent's and the store's pod is made from. The certificate is for every
+// address that the appliance has now.
+func (a *artifacts) pod() (serving.Pod, error) {
+	authority, err := a.metal.ca()
+	if err != nil {
+		return serving.Pod{}, err
+	}
+	names := ca.Names{CommonName: "artifacts", DNS: []string{"localhost"}, Addrs: append(hostAddrs(a.addresses()), a.metal.addr(), netip.AddrFrom4([4]byte{127, 0, 0, 1}))}
+	if name := a.hostname(); name != "" {
+		names.DNS = append(names.DNS, name)
+	}
+	pair, _, err := authority.Issue("artifacts", names)
+	if err != nil {
+		return serving.Pod{}, err
+	}
+	keys, err := serving.OpenKeys(secretDir)
+	if err != nil {
+		return serving.Pod{}, err
+	}
+	digest, err := a.digest()
+	if err != nil {
+		return serving.Pod{}, err
+	}
+	return serving.Pod{Dir: artifactDir, Keys: keys, Cert: pair.Cert, Key: pair.Key, CA: authority.PEM(), Digest: digest}, nil
+}
+
+// hostAddrs are the addresses of all networks.
+func hostAddrs(networks []status.Address) (all []netip.Addr) {
+	for _, n := range networks {
+		for _, text := range n.Addresses {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				all = append(all, p.Addr())
+			}
+		}
+	}
+	return all
+}
+
+// status is how the artifacts stand; nil before there ever were any.
+func (a *artifacts) status(stages []status.Stage) *status.Artifacts {
+	i := slices.IndexFunc(stages, func(s status.Stage) bool { return s.Name == serving.StageName })
+	if i < 0 {
+		return nil
+	}
+	catalog, err := publish.Read(filepath.Join(artifactDir, artifact.CatalogFile))
+	if errors.Is(err, fs.ErrNotExist) && stages[i].State != status.StateReady {
+		return nil
+	}
+	var s unix.Statfs_t
+	free := int64(-1)
+	if unix.Statfs(artifactDir, &s) == nil {
+		free = int64(s.Bavail) * s.Bsize
+	}
+	url := "https://" + net.JoinHostPort(a.metal.addr().String(), fmt.Sprint(artifact.Port))
+	return artifactsStatus(stages[i], catalog, err, url, free)
+}
+
+// artifactsStatus makes the document's part of what is known. free is in octets, -1 if it is
+// not known.
+func artifactsStatus(stage status.Stage, c artifact.Catalog, unread error, url string, free int64) *status.Artifacts {
+	s := &status.Artifacts{URL: url, Free: max(free, 0), Collections: []status.Collection{}}
+	for _, name := range artifact.Collections() {
+		u := c.Collections[name]
+		s.Collections = append(s.Collections, status.Collection{Name: string(name), Artifacts: u.Artifacts, Complete: u.Complete, Stored: u.Octets, Announced: u.Announced})
+		s.Artifacts, s.Stored = s.Artifacts+u.Artifacts, s.Stored+u.Octets
+	}
+	serves := status.Check{Name: "serving", State: status.CheckOK, Text: "uploads are taken at " + url}
+	if stage.State != status.StateReady {
+		serves.State, serves.Text = status.CheckWaiting, cmp.Or(stage.Waiting, stage.Error, "not looked at yet")
+	}
+	read := status.Check{Name: "store-read", State: status.CheckOK, Text: fmt.Sprintf("the store holds %d artifacts", s.Artifacts)}
+	if unread != nil {
+		read.State, read.Text = status.CheckWaiting, unread.Error()
+	}
+	room := status.Check{Name: "room", State: status.CheckOK, Text: fmt.Sprintf("%d MiB of DATA are free", free>>20)}
+	switch {
+	case free < 0:
+		room.State, room.Text = status.CheckWaiting, "how much of DATA is free is not known"
+	case free < leastRoom:
+		room.State, room.Fix = status.CheckFailed, "Remove artifacts (firstlight artifact rm), or use a larger stick."
+	}
+	s.Conditions = []status.Check{serves, read, room}
+	return s
+}
+
+// uploaded are the OS images among the artifacts, by the names that site.yaml may use; never
+// nil.
+func (m *metal) uploaded() (map[string]metal3.Image, error) {
+	c, err := publish.Read(filepath.Join(artifactDir, artifact.CatalogFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return nodeImagesOf(c, m.files()), err
+}
+
+func nodeImagesOf(c artifact.Catalog, files string) map[string]metal3.Image {
+	images := map[string]metal3.Image{}
+	for name, i := range c.ByName() {
+		images[name] = metal3.Image{URL: files + strings.TrimSuffix(artifact.ImagesPath, "/") + "/" + i.Key().Object(), SHA256: i.SHA256, Format: i.Format, Size: i.VirtualSize}
+	}
+	return images
+}
+
+// binaryDigest tells one daemon's binary from another.
+func binaryDigest() (string, error) {
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", fmt.Errorf("read the daemon's own binary: %w", err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("read the daemon's own binary: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+}
+
+// imageDigest knows the sha256 of what the boot server shows below artifact.ImagesPath.
+func imageDigest(name string) string {
+	c, err := publish.Read(filepath.Join(artifactDir, artifact.CatalogFile))
+	if err != nil {
+		return ""
+	}
+	for _, i := range c.Images {
+		if i.Key().Object() == name {
+			return i.SHA256
+		}
+	}
+	return ""
+}
