@@ -2,15 +2,11 @@ package daemon
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,7 +43,7 @@ type artifacts struct {
 }
 
 func newArtifacts(m *metal, hostname func() string, addresses func() []status.Address) *artifacts {
-	return &artifacts{metal: m, hostname: hostname, addresses: addresses, digest: sync.OnceValues(binaryDigest)}
+	return &artifacts{metal: m, hostname: hostname, addresses: addresses, digest: sync.OnceValues(ownDigest)}
 }
 
 func (a *artifacts) stages() []bringup.Stage {
@@ -155,20 +151,6 @@ func nodeImagesOf(c artifact.Catalog, files string) map[string]metal3.Image {
 		images[name] = metal3.Image{URL: files + strings.TrimSuffix(artifact.ImagesPath, "/") + "/" + i.Key().Object(), SHA256: i.SHA256, Format: i.Format, Size: i.VirtualSize}
 	}
 	return images
-}
-
-// binaryDigest tells one daemon's binary from another.
-func binaryDigest() (string, error) {
-	f, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return "", fmt.Errorf("read the daemon's own binary: %w", err)
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("read the daemon's own binary: %w", err)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
 // imageDigest knows the sha256 of what the boot server shows below artifact.ImagesPath.
