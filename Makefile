@@ -30,7 +30,7 @@ e2e: ## What `make test` leaves out: rarer boots, a server installed, two equal 
 	FIRSTLIGHT_TEST=native,fleet $(GO) test -count=1 -timeout 180m -v ./image/lab/drill
 	FIRSTLIGHT_TEST=native,qemu,qemu-all,rack,rack-all $(GO) test -count=1 -p 1 -timeout 240m -v ./image/lab ./image/lab/rack
 	FIRSTLIGHT_TEST=build $(GO) test -count=1 -timeout 90m -v ./image
-	FIRSTLIGHT_TEST=store-all $(GO) test -count=1 -timeout 60m -v ./daemon/artifact
+	FIRSTLIGHT_TEST=native,store,store-all $(GO) test -count=1 -p 1 -timeout 60m -v -run "TestTenSparseGiB|TestUploadThroughKills" ./daemon/artifact ./image/lab/native
 
 .PHONY: usb-image
 usb-image: ## Build build/firstlight.img; SITE=site.yaml OUT=file.img MIRROR=url as wanted
