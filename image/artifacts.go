@@ -7,12 +7,15 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"firstlight.dev/firstlight/image/cache"
+	"firstlight.dev/firstlight/image/debian/pool"
 	"firstlight.dev/firstlight/image/recipe"
+	"firstlight.dev/firstlight/image/tree"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -25,6 +28,7 @@ func (b *build) buildArtifacts(ctx context.Context) error {
 		recipe.KindInitramfs: b.initramfsArtifact,
 		recipe.KindDisk:      b.diskArtifact,
 		recipe.KindModule:    b.moduleArtifact,
+		recipe.KindPackages:  b.packagesArtifact,
 	}
 	for i := range b.r.Artifacts {
 		a := &b.r.Artifacts[i]
@@ -145,6 +149,40 @@ func (b *build) moduleArtifact(ctx context.Context, a *recipe.Artifact) (cache.I
 		}
 		return os.WriteFile(out, []byte(taken), 0o644)
 	})
+}
+
+// packagesArtifact is a directory with the packages of a root as they are and an index of them.
+func (b *build) packagesArtifact(ctx context.Context, a *recipe.Artifact) (cache.Item, error) {
+	packages := b.l.Root(a.Root)
+	code, err := b.code(codeOfPools)
+	if err != nil {
+		return cache.Item{}, err
+	}
+	in := Inputs{"the builder's code": code}
+	for _, p := range packages {
+		in["package "+p.Name] = p.SHA256
+	}
+	return b.part(ctx, "artifact", a.Name, in, func(out string) error {
+		files, err := b.fetch(ctx, "artifact "+a.Name, packages)
+		if err != nil {
+			return err
+		}
+		return pool.Make(ctx, packages, files, out)
+	})
+}
+
+// addPool puts the files of a packages artifact into a tree.
+func (b *build) addPool(t *tree.Tree, a *recipe.Artifact) error {
+	all, err := os.ReadDir(b.files[a.Name].Path)
+	if err != nil {
+		return fmt.Errorf("read packages: %w", err)
+	}
+	for _, e := range all {
+		if err := t.HostFile(path.Join(a.To, e.Name()), 0o644, filepath.Join(b.files[a.Name].Path, e.Name()), "artifact "+a.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // takeObjects keeps the documents of a Kubernetes manifest whose Kind or Kind/name is

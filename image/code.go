@@ -14,6 +14,7 @@ import (
 // the packages that do the work change. Tests do not count.
 var (
 	codeOfPackages  = []string{"image/debian"}
+	codeOfPools     = []string{"image/debian/pool"}
 	codeOfTrees     = []string{"image/tree", "image/oci", "image/roots.go", "image/parts.go", "image/artifacts.go", "image/machine.go"}
 	codeOfInitramfs = []string{"image/initramfs"}
 	codeOfDisks     = []string{"image/disk", "image/disk/fat", "assets/gpt", "image/disk/verity"}

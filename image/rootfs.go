@@ -84,6 +84,12 @@ func (b *build) baseTree() (*tree.Tree, error) {
 		return nil, err
 	}
 	for _, a := range b.r.Artifacts {
+		if a.Kind == recipe.KindPackages {
+			if err := b.addPool(t, &a); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if err := t.HostFile(a.To, 0o644, b.files[a.Name].Path, "artifact "+a.Name); err != nil {
 			return nil, err
 		}

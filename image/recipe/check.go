@@ -221,13 +221,42 @@ func (r *Recipe) checkArtifact(a *Artifact) error {
 		return inside(a.Pos, "path", a.Path)
 	case KindInitramfs:
 		return needRoot()
+	case KindPackages:
+		if err := needRoot(); err != nil {
+			return err
+		}
+		return r.checkPool(a)
 	case KindDisk:
 		if _, err := Bytes(a.Size); err != nil {
 			return a.Errorf("%v", err)
 		}
 		return needRoot()
 	}
-	return a.Errorf("kind %q is unknown; write file, extract, initramfs, disk or module", a.Kind)
+	return a.Errorf("kind %q is unknown; write file, extract, initramfs, disk, module or packages", a.Kind)
+}
+
+// checkPool holds that a root whose packages are kept as they are is nothing else: what else were said of
+// it would not be done. (It is unpacked all the same, for the licences in it.)
+func (r *Recipe) checkPool(a *Artifact) error {
+	root := r.Root(a.Root)
+	if root.Variant != VariantUnpacked {
+		return a.Errorf("root %q must have variant %s", a.Root, VariantUnpacked)
+	}
+	if len(root.Unpack)+len(root.Exclude)+len(root.Include)+len(root.Hooks)+len(root.Remove)+len(root.Replace)+len(root.Overlays)+
+		len(root.Programs)+len(root.Links)+len(root.Dirs) > 0 {
+		return a.Errorf("root %q may have packages only; they are kept as they are", a.Root)
+	}
+	for _, image := range r.Images {
+		if image.Root == a.Root {
+			return image.Errorf("root %q is kept as packages; make another root of them", a.Root)
+		}
+	}
+	for _, other := range r.Artifacts {
+		if other.Root == a.Root && other.Name != a.Name {
+			return other.Errorf("root %q is kept as packages; make another root of them", a.Root)
+		}
+	}
+	return nil
 }
 
 func (r *Recipe) checkStick() error {
