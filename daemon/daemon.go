@@ -101,6 +101,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"lease", d.host.Lease},
 		{"time", d.serveTime},
 		{"pxe", func(ctx context.Context) error { return d.metal.serve(ctx, d.stands("links-up")) }},
+		{"registry", func(ctx context.Context) error { return d.metal.serveImages(ctx, d.stands("clock-set")) }},
 		{"hosts", func(ctx context.Context) error { return d.metal.watch(ctx, d.stands("metal3-ready")) }},
 		{"verify", d.prove.Run},
 		{"records", d.keepRecords},

@@ -71,6 +71,7 @@ type metal struct {
 	apiConfig *rest.Config // that api was made from
 	progress  []metal3.Progress
 	ready     netip.Addr       // the address that the ramdisk was written for
+	indexed   string           // the packages that the index was written for
 	unfit     map[string]error // nodes of the site that cannot become objects
 
 	serving atomic.Pointer[server.Server]              // what answers on the wire now
@@ -96,6 +97,7 @@ func (m *metal) stages() []bringup.Stage {
 			Done: m.wireDone,
 			Do:   m.wireDo,
 		},
+		m.suppliesStage(),
 		ironic.Stage(m.pod, m.client),
 		metal3.OperatorStage(m.operator, m.client),
 		metal3.GuardStage(m.client),

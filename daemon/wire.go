@@ -25,7 +25,7 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 	if !await(ctx, up) {
 		return nil
 	}
-	for _, dir := range []string{httpRoot, leaseDir, filepath.Dir(leaseFile), nodeImages, artifactImages} {
+	for _, dir := range []string{httpRoot, leaseDir, filepath.Dir(leaseFile), nodeImages, artifactImages, packagesDir, broughtDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			m.log.Warn("directory cannot be made", "dir", dir, "error", err)
 		}
@@ -59,7 +59,7 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 func (m *metal) wire(n site.Network) server.Config {
 	c := server.Config{
 		Interface: "provisioning", Addr: n.Address, HTTPPort: httpPort, BootDirs: bootDirs(),
-		Mounts: []server.Mount{{Path: "/images/", Dir: nodeImages}, {Path: artifact.ImagesPath, Dir: artifactImages, Digest: imageDigest}, {Path: "/", Dir: httpRoot}},
+		Mounts: append(packageMounts(), server.Mount{Path: "/images/", Dir: nodeImages}, server.Mount{Path: artifact.ImagesPath, Dir: artifactImages, Digest: imageDigest}, server.Mount{Path: "/", Dir: httpRoot}),
 		Booter: m.hosts, Log: m.log.With("part", "pxe"),
 	}
 	if n.DHCP.Mode == "none" {

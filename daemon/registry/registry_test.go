@@ -110,7 +110,7 @@ func digestOf(t *testing.T, i v1.Image) string {
 
 func TestTheSticksImagesArePulledByAnybody(t *testing.T) {
 	b := newBed(t)
-	b.config.Registry = b.metrics
+	b.config.Registry, b.config.Public = b.metrics, map[string][]byte{"/ca.crt": b.ca.PEM()}
 	host := b.start()
 	for _, ref := range []string{host + "/pause:3.10.2", host + "/pause@" + digestOf(t, b.stick)} {
 		image, err := remote.Image(reference(t, ref), remote.WithTransport(b.client("")))
@@ -126,6 +126,12 @@ func TestTheSticksImagesArePulledByAnybody(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
+	response, err := (&http.Client{Transport: b.client("")}).Get("https://" + host + "/ca.crt")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	assert.Equal(t, b.ca.PEM(), text)
 	catalog, err := remote.Catalog(t.Context(), reference(t, host+"/pause").Context().Registry, remote.WithTransport(b.client("")))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"pause"}, catalog)

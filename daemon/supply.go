@@ -1,0 +1,159 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/bringup"
+	"firstlight.dev/firstlight/daemon/ca"
+	"firstlight.dev/firstlight/daemon/packages"
+	"firstlight.dev/firstlight/daemon/registry"
+	"firstlight.dev/firstlight/pxe/server"
+)
+
+const (
+	imagesDir    = "/usr/share/firstlight/images"
+	packagesDir  = "/usr/share/firstlight/packages"
+	pushedDir    = stick.DataDir + "/registry" // container images that were pushed to the appliance
+	broughtDir   = stick.DataDir + "/packages" // .deb files that were brought to it
+	packagesKey  = secretDir + "/packages.key"
+	packagesRoot = httpRoot + "/debian" // gets the index
+	registryPort = 5000
+)
+
+// packageMounts are where the boot server has packages, besides the index below its root.
+func packageMounts() []server.Mount {
+	return []server.Mount{{Path: "/debian/pool/", Dir: packagesDir}, {Path: "/debian/local/", Dir: broughtDir}}
+}
+
+func packagePools() []packages.Pool {
+	return []packages.Pool{{Dir: packagesDir, Path: "pool", Index: packagesDir + "/Packages"}, {Dir: broughtDir, Path: "local"}}
+}
+
+func (m *metal) registryAddr() netip.AddrPort { return netip.AddrPortFrom(m.addr(), registryPort) }
+
+// serveImages gives nodes their container images from the moment that the provisioning network has its
+// address, and begins anew when the site changes it.
+func (m *metal) serveImages(ctx context.Context, up func() bool) error {
+	for await(ctx, up) {
+		addr := m.registryAddr()
+		s, err := m.registry(addr)
+		if err != nil {
+			return err
+		}
+		serving, stop := context.WithCancel(ctx)
+		go func() {
+			defer stop()
+			await(serving, func() bool { return m.registryAddr() != addr })
+		}()
+		err = s.Run(serving)
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *metal) registry(addr netip.AddrPort) (*registry.Server, error) {
+	authority, err := m.ca()
+	if err != nil {
+		return nil, err
+	}
+	key, err := packages.OpenKey(packagesKey)
+	if err != nil {
+		return nil, err
+	}
+	return registry.New(registry.Config{
+		Addr: addr, Bundle: imagesDir, Store: pushedDir, Writers: authority.Pool(), Log: m.log.With("part", "registry"),
+		Public: map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()},
+		Certificate: func() (tls.Certificate, error) {
+			pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: []netip.Addr{addr.Addr()}})
+			if err != nil {
+				return tls.Certificate{}, err
+			}
+			return tls.X509KeyPair(pair.Cert, pair.Key)
+		},
+	})
+}
+
+// suppliesStage holds that nodes can fetch what they are made of.
+func (m *metal) suppliesStage() bringup.Stage {
+	return bringup.Stage{
+		Name: "supplies-served",
+		Fact: "the provisioning network is served every container image and every package of the stick",
+		Why:  "Clusters are installed from them. Before the site is handed over, so that no installer waits.",
+		Done: m.suppliesDone, Do: m.suppliesDo, Recheck: time.Minute,
+	}
+}
+
+// suppliesDo writes the index of packages.
+func (m *metal) suppliesDo(ctx context.Context, report bringup.Report) error {
+	key, err := packages.OpenKey(packagesKey)
+	if err != nil {
+		return err
+	}
+	report("writing the index of packages")
+	found := poolState()
+	r := packages.Repository{Dir: packagesRoot, Pools: packagePools(), Key: key, Now: time.Now}
+	if _, err := r.Write(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.indexed = found
+	return nil
+}
+
+// poolState tells pools apart without reading their packages.
+func poolState() string {
+	var b strings.Builder
+	for _, p := range packagePools() {
+		files, err := os.ReadDir(p.Dir)
+		fmt.Fprintln(&b, p.Dir, err == nil)
+		for _, f := range files {
+			if info, err := f.Info(); err == nil {
+				fmt.Fprintln(&b, info.Name(), info.Size(), info.ModTime().UnixNano())
+			}
+		}
+	}
+	return b.String()
+}
+
+func (m *metal) suppliesDone(ctx context.Context) error {
+	m.mu.Lock()
+	indexed := m.indexed
+	m.mu.Unlock()
+	if indexed != poolState() {
+		return errors.New("the index of packages is not that of the packages that are here")
+	}
+	authority, err := m.ca()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+m.registryAddr().String()+"/v2/", nil)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return bringup.Wait("the registry to answer: %v", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the registry answers with %s", response.Status)
+	}
+	return nil
+}
