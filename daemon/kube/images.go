@@ -97,8 +97,14 @@ func isControlPlane(d descriptor) bool {
 	return slices.Contains(controlPlane(), path.Base(repository))
 }
 
+// ofNodes are images that only nodes of clusters run: they are served to them, and not unpacked here.
+func ofNodes() []string { return []string{"node", "metrics-server", "local-path-provisioner"} }
+
 // isFurther tells whether an image can wait until the control plane runs.
-func isFurther(d descriptor) bool { return !isControlPlane(d) }
+func isFurther(d descriptor) bool {
+	repository, _, _ := strings.Cut(d.name(), ":")
+	return !isControlPlane(d) && !slices.Contains(ofNodes(), path.Base(repository))
+}
 
 // imageStage is a stage about some images of the bundle.
 type imageStage struct {

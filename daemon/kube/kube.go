@@ -118,7 +118,7 @@ func (c *Cluster) Stages() []bringup.Stage {
 		},
 		{
 			Name:    "bundle-present",
-			Fact:    "every further container image of the bundle is in containerd, whole",
+			Fact:    "every further container image that the appliance runs is in containerd, whole",
 			Why:     "After the control plane, because they are large and it needs none of them; before the parts that are made from them.",
 			Done:    imageStage{c, isFurther}.done,
 			Do:      imageStage{c, isFurther}.do,

@@ -237,6 +237,14 @@ func TestArchiveHoldsEveryBlobOnce(t *testing.T) {
 	require.Error(t, writeArchive(io.Discard, dir, []descriptor{{Digest: "sha256:m1"}}))
 }
 
+func TestEachImageHasItsStage(t *testing.T) {
+	for name, stages := range map[string][2]bool{"etcd:v3.6.16": {true, false}, "ironic:29.0.5": {false, true}, "installer:v0.1.0": {false, true},
+		"node:v0.1.0": {false, false}, "metrics-server:v0.9.0": {false, false}} {
+		d := descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": "firstlight.internal/" + name}}
+		assert.Equal(t, stages, [2]bool{isControlPlane(d), isFurther(d)}, name)
+	}
+}
+
 func TestBundleProblemsArePermanent(t *testing.T) {
 	dir := t.TempDir()
 	_, err := bundle(dir)

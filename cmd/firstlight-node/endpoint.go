@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// endpoint gives the API servers of a cluster one address on this node, so that nothing outside the
+// cluster has to hold a common one: whatever runs here asks 127.0.0.1 and is connected to a server that
+// answers. TLS goes through it untouched.
+type endpoint struct {
+	servers []netip.AddrPort
+	log     *slog.Logger
+
+	good atomic.Int64 // index of the server that answered last: tried first
+	dial func(context.Context, netip.AddrPort) (net.Conn, error)
+}
+
+const (
+	dialTimeout = 3 * time.Second // for one server out of several; the next is tried then
+	lookEvery   = 5 * time.Second
+)
+
+func (e *endpoint) run(ctx context.Context, listen string) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
+	if err != nil {
+		return fmt.Errorf("listen for the API: %w", err)
+	}
+	return e.serve(ctx, listener)
+}
+
+// serve connects whoever comes until ctx ends, and then ends what is connected.
+func (e *endpoint) serve(ctx context.Context, listener net.Listener) error {
+	if e.dial == nil {
+		dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
+		e.dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", to.String())
+		}
+	}
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			var passing interface{ Temporary() bool }
+			if errors.As(err, &passing) && passing.Temporary() { // out of files: they come back
+				time.Sleep(100 * time.Millisecond)
+				continue
+			}
+			return fmt.Errorf("accept: %w", err)
+		}
+		wg.Go(func() { e.connect(ctx, conn) })
+	}
+}
+
+// connect joins a client with the first server that takes it.
+func (e *endpoint) connect(ctx context.Context, client net.Conn) {
+	defer client.Close()
+	server, err := e.reach(ctx)
+	if err != nil {
+		e.log.Warn("no API server answers", "error", err)
+		return
+	}
+	defer server.Close()
+	defer context.AfterFunc(ctx, func() { _ = client.Close(); _ = server.Close() })()
+	var wg sync.WaitGroup
+	wg.Go(func() { carry(server, client) })
+	wg.Go(func() { carry(client, server) })
+	wg.Wait()
+}
+
+// reach tries the server that answered last, then the others in turn.
+func (e *endpoint) reach(ctx context.Context) (net.Conn, error) {
+	first := e.good.Load()
+	var all []error
+	for i := range e.servers {
+		at := (int(first) + i) % len(e.servers)
+		conn, err := e.dial(ctx, e.servers[at])
+		if err == nil {
+			if i > 0 {
+				e.good.Store(int64(at))
+				e.log.Info("another API server is used", "server", e.servers[at], "instead of", e.servers[first])
+			}
+			return conn, nil
+		}
+		all = append(all, err)
+	}
+	return nil, errors.Join(all...)
+}
+
+// carry copies one direction and tells the other end that it is over.
+func carry(to, from net.Conn) {
+	_, err := io.Copy(to, from)
+	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
+		_ = half.CloseWrite()
+		return
+	}
+	_ = to.Close()
+	_ = from.Close()
+}

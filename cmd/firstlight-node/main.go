@@ -1,0 +1,100 @@
+// Command firstlight-node is what a node of a workload cluster runs besides Kubernetes: the way to the
+// API servers, the pods' network, the renewal of certificates, and, while a cluster is verified, something
+// to talk to. It is small, since every node has it and it runs all the time; it lies in the image whose
+// layer Kubernetes is in. docs/clusters.md says where it is used.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const usage = `usage:
+  firstlight-node endpoint --listen ADDR:PORT --to ADDR:PORT,…   the API servers at one local address
+  firstlight-node network --node NAME --pods CIDR --services CIDR
+                                                                 routes to the pods of other nodes
+  firstlight-node certificates --dir DIR                         renew what ends, on a control plane
+  firstlight-node probe --listen ADDR:PORT                       answer and ask, for the verification
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	var wrong usageError
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case errors.As(err, &wrong):
+		fmt.Fprintf(os.Stderr, "firstlight-node: %v\n%s", err, usage)
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "firstlight-node:", err)
+		os.Exit(1)
+	}
+}
+
+// usageError marks a wrong command line: exit code 2.
+type usageError struct{ error }
+
+// run executes one command line until ctx ends.
+func run(ctx context.Context, args []string, log *slog.Logger) error {
+	if len(args) == 0 {
+		return usageError{errors.New("name a command")}
+	}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	listen := flags.String("listen", "", "where to listen")
+	to := flags.String("to", "", "API servers, commas between")
+	node := flags.String("node", "", "this node's name")
+	pods := flags.String("pods", "", "addresses of all pods of the cluster")
+	services := flags.String("services", "", "addresses of all Services of the cluster")
+	dir := flags.String("dir", "/etc/kubernetes", "where kubeadm keeps what it made")
+	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
+		return err
+	} else if err != nil {
+		return usageError{err}
+	}
+	if flags.NArg() > 0 {
+		return usageError{fmt.Errorf("%q is not expected", flags.Arg(0))}
+	}
+	switch args[0] {
+	case "endpoint":
+		servers, err := addresses(*to)
+		if err != nil {
+			return usageError{err}
+		}
+		return (&endpoint{servers: servers, log: log}).run(ctx, *listen)
+	case "network":
+		allPods, err := netip.ParsePrefix(*pods)
+		allServices, err2 := netip.ParsePrefix(*services)
+		if errors.Join(err, err2) != nil || *node == "" {
+			return usageError{errors.New("network needs --node, --pods and --services")}
+		}
+		return runNetwork(ctx, &network{self: *node, pods: allPods.Masked(), services: allServices.Masked(), log: log})
+	case "certificates":
+		return keepCertificates(ctx, *dir, time.Now(), log)
+	case "probe":
+		return runProbe(ctx, *listen)
+	}
+	return usageError{fmt.Errorf("command %q is not known", args[0])}
+}
+
+func addresses(list string) (all []netip.AddrPort, err error) {
+	for _, text := range strings.Split(list, ",") {
+		a, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return nil, fmt.Errorf("--to: %w", err)
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
