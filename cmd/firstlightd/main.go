@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,11 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:]))
+	args := os.Args[1:]
+	if filepath.Base(os.Args[0]) == "installer" { // as docs/kud.md has it called
+		args = append([]string{"installer"}, args...)
+	}
+	os.Exit(run(ctx, args))
 }
 
 // run executes one command line. Exit codes: 0 done, 1 refused or failed (one line says why), 2 usage.
@@ -50,7 +55,9 @@ func newRootCommand() *cobra.Command {
 		newBPACommand(),
 		newKubeconfigCommand(),
 		newArtifactsCommand(),
+		newInstallerCommand(),
 		newPXECommand(),
+		newSuppliesCommand(),
 		newRunCommand(),
 		newStatusCommand(),
 		newWhyCommand(),

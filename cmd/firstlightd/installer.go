@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+
+	"firstlight.dev/firstlight/daemon/bringup"
+	"firstlight.dev/firstlight/daemon/installer"
+)
+
+// What a Provisioning that says nothing gets: KUD's own defaults.
+const (
+	defaultPods     = "10.244.64.0/18"
+	defaultServices = "10.244.0.0/18"
+)
+
+// newInstallerCommand keeps to docs/kud.md: `installer --cluster NAME [--network CIDR] [--plugins P …]`.
+func newInstallerCommand() *cobra.Command {
+	var name, network, dir, key string
+	var plugins, remove, rotate bool
+	var stall time.Duration
+	cmd := &cobra.Command{
+		Use:   "installer --cluster NAME [--network CIDR] [--plugins NAME …] | --remove LABEL …",
+		Short: "Make a cluster of the machines in its inventory (docs/kud.md)",
+		RunE: func(cmd *cobra.Command, words []string) error {
+			services := os.Getenv("KUD_SERVICE_SUBNET")
+			if services == "" {
+				services = defaultServices
+			}
+			settings, err := settingsOf(name, network, services)
+			switch {
+			case err != nil:
+				return usageError{err}
+			case plugins && remove:
+				return usageError{errors.New("--plugins and --remove are not for one run")}
+			case len(words) > 0 && !plugins && !remove:
+				return usageError{fmt.Errorf("%q is not expected", words[0])}
+			case len(words) == 0 && remove:
+				return usageError{errors.New("name the nodes to remove")}
+			}
+			signer, err := readSigner(key)
+			if err != nil {
+				return err
+			}
+			c := installer.Config{Settings: settings, Dir: filepath.Join(dir, name), Key: signer, Stall: stall, Out: cmd.OutOrStdout()}
+			if plugins {
+				c.Plugins = words
+			}
+			if rotate {
+				if err := os.Remove(filepath.Join(c.Dir, "artifacts", "admin.conf")); err != nil && !errors.Is(err, os.ErrNotExist) {
+					return fmt.Errorf("forget the kubeconfig: %w", err)
+				}
+			}
+			var leaving []string
+			if remove {
+				leaving = words
+			}
+			return permanent(runInstaller(cmd.Context(), c, leaving, cmd.OutOrStdout()))
+		},
+	}
+	cmd.Flags().StringVar(&name, "cluster", "", "the cluster's name, and that of its directory")
+	cmd.Flags().StringVar(&network, "network", defaultPods, "addresses of the pods")
+	cmd.Flags().BoolVar(&plugins, "plugins", false, "what follows are plugins to install, in this order")
+	cmd.Flags().BoolVar(&remove, "remove", false, "what follows are nodes to take out of the cluster")
+	cmd.Flags().BoolVar(&rotate, "rotate", false, "make a new kubeconfig; the one before is worth nothing then")
+	cmd.Flags().StringVar(&dir, "dir", "/opt/kud/multi-cluster", "where clusters have their directories")
+	cmd.Flags().StringVar(&key, "key", "/root/.ssh/id_rsa", "the private key by which nodes are logged in to")
+	cmd.Flags().DurationVar(&stall, "stall", 15*time.Minute, "end when nothing came true for so long")
+	return cmd
+}
+
+func runInstaller(ctx context.Context, c installer.Config, leaving []string, out io.Writer) error {
+	i, err := installer.New(c)
+	if err != nil {
+		return err
+	}
+	defer i.Close()
+	if len(leaving) > 0 {
+		err = i.Remove(ctx, leaving)
+	} else {
+		err = i.Install(ctx)
+	}
+	if err == nil {
+		fmt.Fprintf(out, "cluster %s is as asked\n", c.Cluster)
+	}
+	return err
+}
+
+func settingsOf(name, pods, services string) (s installer.Settings, err error) {
+	if name == "" || name != filepath.Base(name) || name[0] == '.' {
+		return s, errors.New("--cluster must name a cluster")
+	}
+	s.Cluster = name
+	if s.Pods, err = netip.ParsePrefix(pods); err != nil {
+		return s, fmt.Errorf("--network: %w", err)
+	}
+	if s.Services, err = netip.ParsePrefix(services); err != nil {
+		return s, fmt.Errorf("KUD_SERVICE_SUBNET: %w", err)
+	}
+	s.Pods, s.Services = s.Pods.Masked(), s.Services.Masked()
+	return s, nil
+}
+
+func readSigner(path string) (ssh.Signer, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the appliance's log-in: %w", err)
+	}
+	signer, err := ssh.ParsePrivateKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("read the appliance's log-in %s: %w", path, err)
+	}
+	return signer, nil
+}
+
+// permanent gives what only a person can mend the exit code that says so.
+func permanent(err error) error {
+	if bringup.IsPermanent(err) {
+		return usageError{err}
+	}
+	return err
+}

@@ -1,0 +1,98 @@
+package installer
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/bringup"
+)
+
+// plan is a snapshot of stages in one word each: name=state, then what it waits for.
+func plan(stages ...string) (s bringup.Snapshot) {
+	for _, text := range stages {
+		name, rest, _ := strings.Cut(text, "=")
+		state, waiting, _ := strings.Cut(rest, " ")
+		st := status.Stage{Name: name, State: status.State(state), Waiting: waiting}
+		if state == "failed" {
+			st.Waiting, st.Error = "", waiting
+		}
+		s.Stages = append(s.Stages, st)
+	}
+	return s
+}
+
+func TestProgress(t *testing.T) {
+	plans := map[string]bringup.Snapshot{
+		"":    plan("api-answers=working the control plane of m-1", "nodes-ready=waiting"),
+		"m-1": plan("reached=ready", "images-present=working pulling image 3 of 8"),
+		"w-1": plan("reached=ready", "joined=ready"),
+	}
+	order := []string{"", "m-1", "w-1"}
+	assert.Equal(t, Progress{Percent: 50, Doing: "m-1: images-present: pulling image 3 of 8",
+		Nodes: map[string]string{"m-1": "images-present: pulling image 3 of 8", "w-1": "ready"}}, progressOf(plans, order))
+	delete(plans, "w-1")
+	assert.Equal(t, "waiting", progressOf(plans, order).Nodes["w-1"])
+	assert.Equal(t, Progress{Doing: "starting", Nodes: map[string]string{}}, progressOf(nil, nil))
+	done := map[string]bringup.Snapshot{"": plan("api-answers=ready")}
+	assert.Equal(t, Progress{Percent: 100, Doing: "done", Nodes: map[string]string{}}, progressOf(done, []string{""}))
+}
+
+func TestHowARunEnds(t *testing.T) {
+	const limit = 10 * time.Minute
+	order := []string{"", "m-1", "w-1"}
+	ready := plan("reached=ready", "joined=ready")
+	for _, c := range []struct {
+		what    string
+		plans   map[string]bringup.Snapshot
+		stalled time.Duration
+		says    string // "" done; goes on
+		forGood bool
+	}{
+		{"all is as wanted", map[string]bringup.Snapshot{"": ready, "m-1": ready, "w-1": ready}, time.Hour, "", false},
+		{"a plan has said nothing yet", map[string]bringup.Snapshot{"": ready, "m-1": ready}, 0, "goes on", false},
+		{"at work", map[string]bringup.Snapshot{"": ready, "m-1": ready, "w-1": plan("reached=working no route to host")}, time.Minute, "goes on", false},
+		{"a node is dead", map[string]bringup.Snapshot{"": plan("nodes-ready=working w-1 has not joined"), "m-1": ready, "w-1": plan("reached=working reach w-1: no route to host", "joined=waiting")},
+			limit + 1, "nothing came true for 10m0s: nodes-ready: w-1 has not joined; w-1: reached: reach w-1: no route to host", false},
+		{"a node must be mended, others are on their way", map[string]bringup.Snapshot{"": plan("nodes-ready=working"), "m-1": plan("reached=working"), "w-1": plan("reached=failed it belongs to cluster core")}, time.Minute, "goes on", false},
+		{"a node must be mended, the others are as far as they come", map[string]bringup.Snapshot{"": plan("nodes-ready=working"), "m-1": ready, "w-1": plan("reached=failed it belongs to cluster core")}, limit/5 + 1, "w-1: reached: it belongs to cluster core", true},
+		{"only that is left", map[string]bringup.Snapshot{"": ready, "m-1": ready, "w-1": plan("reached=failed it belongs to cluster core")}, 0, "w-1: reached: it belongs to cluster core", true},
+	} {
+		err := outcomeOf(c.plans, order, c.stalled).ended(limit)
+		switch c.says {
+		case "":
+			assert.NoError(t, err, c.what)
+		case "goes on":
+			assert.Equal(t, errGoesOn, err, c.what)
+		default:
+			assert.EqualError(t, err, c.says, c.what)
+			assert.Equal(t, c.forGood, bringup.IsPermanent(err), c.what)
+		}
+	}
+}
+
+func TestTrackerTellsEachThingOnce(t *testing.T) {
+	dir := t.TempDir()
+	var out strings.Builder
+	tr := newTracker(dir, &out, []string{"", "m-1"})
+	for range 3 {
+		tr.note("m-1", plan("reached=ready", "joined=working kubeadm joins it"))
+		tr.note("", plan("api-answers=failed no hope"))
+	}
+	assert.Equal(t, 1, strings.Count(out.String(), "m-1: reached: ok"))
+	assert.Equal(t, 1, strings.Count(out.String(), "api-answers: no hope"))
+	assert.NotContains(t, out.String(), "joined")
+	text, err := os.ReadFile(filepath.Join(dir, "progress.json"))
+	require.NoError(t, err)
+	var p Progress
+	require.NoError(t, json.Unmarshal(text, &p))
+	assert.Equal(t, 33, p.Percent)
+	assert.Equal(t, "joined: kubeadm joins it", p.Nodes["m-1"])
+}

@@ -1,0 +1,125 @@
+package installer
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"firstlight.dev/firstlight/daemon/bringup"
+)
+
+// recordName is the file that tells one life of a cluster from another.
+const recordName = "cluster.json"
+
+// record is what cannot be asked of the nodes because it decides what they may be asked to become.
+type record struct {
+	ID       string       `json:"id"`
+	Born     bool         `json:"born"` // its control plane was whole once: it is never made again, only mended
+	Pods     netip.Prefix `json:"podCIDR"`
+	Services netip.Prefix `json:"serviceCIDR"`
+}
+
+// identity returns the cluster's record; it is made from what the first control plane says of itself. A
+// directory that was lost, or that went with a Provisioning that is created again, is no reason to make
+// a second cluster over a living one.
+func (c *cluster) identity(f *facts) (*record, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.record != nil {
+		return c.record, nil
+	}
+	path := filepath.Join(c.dir, recordName)
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read record of the cluster: %w", err)
+	}
+	r := &record{}
+	if err == nil {
+		if err := json.Unmarshal(text, r); err != nil {
+			return nil, bringup.Permanent(fmt.Errorf("read record of the cluster %s: %w; remove it, and what the nodes say is believed", path, err))
+		}
+	} else if f == nil {
+		return nil, bringup.Wait("the first control plane to say whether it is part of a cluster already")
+	} else if *r, err = found(*f, c.Settings); err != nil {
+		return nil, err
+	}
+	if r.Pods != c.Pods || r.Services != c.Services {
+		return nil, bringup.Permanent(fmt.Errorf("the cluster has the networks %s for pods and %s for Services since it was made; %s and %s are asked for now",
+			r.Pods, r.Services, c.Pods, c.Services))
+	}
+	if text == nil {
+		if err := c.keep(*r); err != nil {
+			return nil, err
+		}
+	}
+	c.record = r
+	return r, nil
+}
+
+// found is the record of a cluster that is new here, or that the first control plane says it is part of.
+func found(f facts, s Settings) (record, error) {
+	r := record{ID: rand.Text(), Pods: s.Pods, Services: s.Services}
+	if f.Marker != nil && f.Marker.Cluster == s.Cluster {
+		r.ID, r.Born = f.Marker.ID, f.Kubernetes
+	}
+	return r, nil
+}
+
+// born notes that the control plane is whole.
+func (c *cluster) born() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.record == nil || c.record.Born {
+		return nil
+	}
+	c.record.Born = true
+	return c.keep(*c.record)
+}
+
+func (c *cluster) keep(r record) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode record of the cluster: %w", err)
+	}
+	return writeFile(filepath.Join(c.dir, recordName), append(text, '\n'), 0o644)
+}
+
+// mark writes on a node which cluster it is part of, before anything there depends on it.
+func (n *node) mark(ctx context.Context, m marker) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return n.put(ctx, []file{{markerPath, 0o644, append(text, '\n')}})
+}
+
+// writeFile replaces a file on the appliance as a whole, if it differs.
+func writeFile(path string, data []byte, mode fs.FileMode) error {
+	if fileIs(path, data) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return os.Rename(path+".new", path)
+}
+
+func fileIs(path string, want []byte) bool {
+	have, err := os.ReadFile(path)
+	return err == nil && bytes.Equal(have, want)
+}

@@ -1,0 +1,62 @@
+package installer
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/daemon/bringup"
+)
+
+func TestIdentity(t *testing.T) {
+	dir := t.TempDir()
+	fresh := func() *cluster { return &cluster{Settings: edge, dir: dir} }
+	_, err := fresh().identity(nil)
+	assert.True(t, bringup.Waits(err), "a worker decided what the cluster is")
+	assert.NoFileExists(t, filepath.Join(dir, recordName))
+
+	c := fresh()
+	r, err := c.identity(&facts{})
+	require.NoError(t, err)
+	assert.NotEmpty(t, r.ID)
+	assert.False(t, r.Born)
+	require.NoError(t, c.born())
+
+	again, err := fresh().identity(nil) // the installer was started again
+	require.NoError(t, err)
+	assert.Equal(t, r, again)
+	assert.True(t, again.Born)
+
+	other := fresh()
+	other.Pods = netip.MustParsePrefix("10.9.0.0/16")
+	_, err = other.identity(nil)
+	assert.True(t, bringup.IsPermanent(err))
+	assert.ErrorContains(t, err, "10.244.64.0/18 for pods")
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, recordName), []byte("{"), 0o644))
+	_, err = fresh().identity(&facts{})
+	assert.True(t, bringup.IsPermanent(err))
+	assert.ErrorContains(t, err, "what the nodes say is believed")
+}
+
+// The directory went with a Provisioning that was deleted; the cluster lives.
+func TestIdentityIsFoundOnTheFirstNode(t *testing.T) {
+	living := &facts{Kubernetes: true, Marker: &marker{Cluster: "edge", ID: "A", Label: "m-1"}}
+	r, err := (&cluster{Settings: edge, dir: t.TempDir()}).identity(living)
+	require.NoError(t, err)
+	assert.Equal(t, record{ID: "A", Born: true, Pods: edge.Pods, Services: edge.Services}, *r)
+
+	begun := &facts{Marker: &marker{Cluster: "edge", ID: "A", Label: "m-1"}}
+	r, err = (&cluster{Settings: edge, dir: t.TempDir()}).identity(begun)
+	require.NoError(t, err)
+	assert.False(t, r.Born)
+
+	elsewhere := &facts{Kubernetes: true, Marker: &marker{Cluster: "core", ID: "A", Label: "m-1"}}
+	r, err = (&cluster{Settings: edge, dir: t.TempDir()}).identity(elsewhere)
+	require.NoError(t, err)
+	assert.NotEqual(t, "A", r.ID, "another cluster's id was taken")
+}

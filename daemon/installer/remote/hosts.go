@@ -1,0 +1,113 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+)
+
+// Hosts are the nodes' host keys: those that are known, and those that were met for the first time.
+// A node that is in neither file is believed once, and never again with another key.
+type Hosts struct {
+	Known   string // written by others, as ssh -o UserKnownHostsFile takes it; may be absent
+	Learned string // ours, in the same form
+
+	mu sync.Mutex
+}
+
+// ChangedError is a node that shows another key than the one known: another machine, or a system
+// installed anew, or somebody between.
+type ChangedError struct {
+	Addr string
+	File string
+	Line int
+}
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("host key of %s is not the one in %s:%d; if the machine was installed anew, remove that line", e.Addr, e.File, e.Line)
+}
+
+func (h *Hosts) files() []string {
+	return slices.DeleteFunc([]string{h.Known, h.Learned}, func(f string) bool {
+		_, err := os.Stat(f)
+		return f == "" || err != nil
+	})
+}
+
+// Check implements ssh.HostKeyCallback.
+func (h *Hosts) Check(address string, remote net.Addr, key ssh.PublicKey) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wanted, err := h.wanted(address, remote, key)
+	if err != nil || wanted == nil {
+		return err
+	}
+	if len(wanted) > 0 {
+		return &ChangedError{Addr: address, File: wanted[0].Filename, Line: wanted[0].Line}
+	}
+	return h.learn(address, key)
+}
+
+// wanted are the known keys of an address if key is none of them: empty if there are none, nil if it is.
+func (h *Hosts) wanted(address string, remote net.Addr, key ssh.PublicKey) ([]knownhosts.KnownKey, error) {
+	check, err := knownhosts.New(h.files()...)
+	if err != nil {
+		return nil, fmt.Errorf("read known hosts: %w", err)
+	}
+	err = check(address, remote, key)
+	var other *knownhosts.KeyError
+	if errors.As(err, &other) {
+		return append([]knownhosts.KnownKey{}, other.Want...), nil
+	}
+	return nil, err
+}
+
+func (h *Hosts) learn(address string, key ssh.PublicKey) error {
+	if err := os.MkdirAll(filepath.Dir(h.Learned), 0o755); err != nil {
+		return fmt.Errorf("keep host key: %w", err)
+	}
+	f, err := os.OpenFile(h.Learned, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("keep host key: %w", err)
+	}
+	_, err = fmt.Fprintln(f, knownhosts.Line([]string{knownhosts.Normalize(address)}, key))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("keep host key: %w", err)
+	}
+	return nil
+}
+
+// Algorithms are the kinds of key known of an address; nil if none is. A server has several keys and
+// shows the one that the client prefers: it must be asked for the one that is known.
+func (h *Hosts) Algorithms(addr netip.AddrPort) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wanted, err := h.wanted(addr.String(), net.TCPAddrFromAddrPort(addr), noKey{})
+	if err != nil {
+		return nil // Check will say what is wrong
+	}
+	var all []string
+	for _, w := range wanted {
+		kinds := []string{w.Key.Type()}
+		if kinds[0] == ssh.KeyAlgoRSA { // the key's kind is not the signature's
+			kinds = []string{ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512}
+		}
+		all = append(all, kinds...)
+	}
+	return all
+}
+
+// noKey is a key that nobody has.
+type noKey struct{}
+
+func (noKey) Type() string                        { return "none" }
+func (noKey) Marshal() []byte                     { return []byte("none") }
+func (noKey) Verify([]byte, *ssh.Signature) error { return errors.New("no key") }

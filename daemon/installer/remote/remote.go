@@ -1,0 +1,326 @@
+// Package remote runs commands on a node by SSH, as root, one connection for each node: it is opened
+// when it is first needed, kept, and opened anew when it broke. A node that falls silent in the middle
+// of a command is noticed.
+//
+// Quoting is done here and nowhere else: a command is a list of words, never a line.
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// How long things may take. A node under load answers late, a dead one never.
+const (
+	dialTimeout = 30 * time.Second
+	aliveEvery  = 10 * time.Second
+	aliveWithin = 45 * time.Second
+)
+
+// Target is who is logged in to, and as whom.
+type Target struct {
+	Name     string
+	Addr     netip.AddrPort
+	User     string // anybody but root needs sudo without a password
+	Password string // tried after the key; usually empty
+}
+
+// Node is one machine.
+type Node struct {
+	Target
+	Key   ssh.Signer
+	Hosts *Hosts
+	Trace io.Writer // takes every command with what it printed; may be nil
+
+	mu     sync.Mutex
+	client *ssh.Client
+	local  netip.Addr
+	trace  sync.Mutex
+}
+
+// ExitError is a command that ran and failed.
+type ExitError struct {
+	Node, Command string
+	Code          int    // 255 if a signal ended it
+	Output        string // the end of what it printed on both outputs
+}
+
+func (e *ExitError) Error() string {
+	return fmt.Sprintf("run %s on %s: exit code %d: %s", e.Command, e.Node, e.Code, e.Output)
+}
+
+// Code is the exit code of a command that failed; -1 if it did not come to that.
+func Code(err error) int {
+	var exit *ExitError
+	if errors.As(err, &exit) {
+		return exit.Code
+	}
+	return -1
+}
+
+// Run runs a program and returns what it printed on standard output; stdin may be nil. An ExitError
+// says that it failed; any other error that it may or may not have run.
+func (n *Node) Run(ctx context.Context, stdin io.Reader, name string, args ...string) (string, error) {
+	return n.run(ctx, stdin, false, append([]string{name}, args...))
+}
+
+// Secret runs a program whose output goes into no log.
+func (n *Node) Secret(ctx context.Context, name string, args ...string) (string, error) {
+	return n.run(ctx, nil, true, append([]string{name}, args...))
+}
+
+func (n *Node) run(ctx context.Context, stdin io.Reader, secret bool, words []string) (string, error) {
+	if n.User != "root" {
+		words = append([]string{"sudo", "-n", "--"}, words...)
+	}
+	command := Quote(words)
+	session, err := n.session(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer session.Close()
+	defer context.AfterFunc(ctx, func() { _ = session.Close() })()
+	var out, both bytes.Buffer
+	var guard sync.Mutex
+	session.Stdin = stdin
+	session.Stdout = &tee{&guard, []*bytes.Buffer{&out, &both}}
+	session.Stderr = &tee{&guard, []*bytes.Buffer{&both}}
+	began := time.Now()
+	err = session.Run(command)
+	guard.Lock()
+	defer guard.Unlock()
+	said := both.String()
+	if secret && err == nil {
+		said = "(not shown)"
+	}
+	n.traced(began, words, said, err)
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	var exit *ssh.ExitError
+	switch {
+	case err == nil:
+		return out.String(), nil
+	case errors.As(err, &exit):
+		code := exit.ExitStatus()
+		if exit.Signal() != "" {
+			code = 255
+		}
+		return out.String(), &ExitError{Node: n.Name, Command: short(words), Code: code, Output: Tail(both.String())}
+	}
+	n.drop()
+	return "", fmt.Errorf("run %s on %s: the connection broke: %w", short(words), n.Name, err)
+}
+
+// Script runs shell text with -e and -u; its arguments are $1, $2 and so on.
+func (n *Node) Script(ctx context.Context, text string, args ...string) (string, error) {
+	return n.Run(ctx, nil, "sh", append([]string{"-euc", text, "sh"}, args...)...)
+}
+
+// tee copies what is written; ssh writes from two goroutines.
+type tee struct {
+	guard *sync.Mutex
+	to    []*bytes.Buffer
+}
+
+func (t *tee) Write(p []byte) (int, error) {
+	t.guard.Lock()
+	defer t.guard.Unlock()
+	for _, b := range t.to {
+		b.Write(p)
+	}
+	return len(p), nil
+}
+
+func (n *Node) traced(began time.Time, words []string, said string, err error) {
+	if n.Trace == nil {
+		return
+	}
+	n.trace.Lock()
+	defer n.trace.Unlock()
+	fmt.Fprintf(n.Trace, "%s %s (%.1f s)\n", began.UTC().Format(time.RFC3339), short(words), time.Since(began).Seconds())
+	for line := range strings.Lines(said) {
+		fmt.Fprintf(n.Trace, "  %s\n", strings.TrimRight(line, "\r\n"))
+	}
+	if err != nil {
+		fmt.Fprintf(n.Trace, "  -> %v\n", err)
+	}
+}
+
+// Local is this side's address as the node sees it; invalid before the first connection.
+func (n *Node) Local() netip.Addr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.local
+}
+
+// Close ends the connection.
+func (n *Node) Close() { n.drop() }
+
+func (n *Node) drop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.client != nil {
+		_ = n.client.Close()
+		n.client = nil
+	}
+}
+
+// session opens a session on the connection that is there, or on a new one if that is dead.
+func (n *Node) session(ctx context.Context) (*ssh.Session, error) {
+	for try := range 2 {
+		client, err := n.connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		session, err := client.NewSession()
+		if err == nil {
+			return session, nil
+		}
+		n.drop()
+		if try == 1 {
+			return nil, fmt.Errorf("open session on %s: %w", n.Name, err)
+		}
+	}
+	panic("unreachable")
+}
+
+// connect returns the connection, made if there is none.
+func (n *Node) connect(ctx context.Context) (*ssh.Client, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.client != nil {
+		return n.client, nil
+	}
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", n.Addr.String())
+	if err != nil {
+		return nil, &ReachError{n.Name, err}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if err := conn.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	c, channels, requests, err := ssh.NewClientConn(conn, n.Addr.String(), n.config())
+	if err != nil {
+		_ = conn.Close()
+		return nil, n.loginError(err)
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if a, ok := conn.LocalAddr().(*net.TCPAddr); ok {
+		n.local = a.AddrPort().Addr().Unmap()
+	}
+	n.client = ssh.NewClient(c, channels, requests)
+	go alive(n.client)
+	return n.client, nil
+}
+
+func (n *Node) config() *ssh.ClientConfig {
+	auth := []ssh.AuthMethod{ssh.PublicKeys(n.Key)}
+	if n.Password != "" {
+		auth = append(auth, ssh.Password(n.Password))
+	}
+	return &ssh.ClientConfig{User: n.User, Auth: auth, HostKeyCallback: n.Hosts.Check, HostKeyAlgorithms: n.Hosts.Algorithms(n.Addr), Timeout: dialTimeout}
+}
+
+// ReachError is a node that does not answer.
+type ReachError struct {
+	Node string
+	Err  error
+}
+
+func (e *ReachError) Error() string { return fmt.Sprintf("reach %s: %v", e.Node, e.Err) }
+func (e *ReachError) Unwrap() error { return e.Err }
+
+// LoginError is a node that answers and does not let us in.
+type LoginError struct {
+	Node, User string
+	Err        error
+}
+
+func (e *LoginError) Error() string {
+	return fmt.Sprintf("log in to %s as %s: %v", e.Node, e.User, e.Err)
+}
+func (e *LoginError) Unwrap() error { return e.Err }
+
+func (n *Node) loginError(err error) error {
+	var changed *ChangedError
+	if errors.As(err, &changed) {
+		return fmt.Errorf("log in to %s: %w", n.Name, changed)
+	}
+	if strings.Contains(err.Error(), "unable to authenticate") { // the library has no type for it
+		return &LoginError{Node: n.Name, User: n.User, Err: errors.New("the appliance's key is not accepted; is it in authorized_keys?")}
+	}
+	return &ReachError{n.Name, err}
+}
+
+// alive closes a connection whose other end is gone: a power cut sends no farewell.
+func alive(client *ssh.Client) {
+	for {
+		time.Sleep(aliveEvery)
+		answer := make(chan error, 1)
+		go func() {
+			_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
+			answer <- err
+		}()
+		select {
+		case err := <-answer:
+			if err == nil {
+				continue
+			}
+		case <-time.After(aliveWithin):
+		}
+		_ = client.Close()
+		return
+	}
+}
+
+// Quote makes a line for the shell of a list of words.
+func Quote(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = w
+		if w == "" || strings.ContainsFunc(w, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r))
+		}) {
+			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+// short is a command for people: its first words, a script by its first line.
+func short(words []string) string {
+	s, more, cut := strings.Cut(strings.Join(words, " "), "\n")
+	if cut && strings.TrimSpace(s) == "" {
+		s, _, _ = strings.Cut(strings.TrimSpace(more), "\n")
+	}
+	if len(s) > 120 {
+		s, cut = s[:120], true
+	}
+	if cut {
+		s += " …"
+	}
+	return s
+}
+
+// Tail is the end of what a program printed, on one line.
+func Tail(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > 600 {
+		s = "… " + strings.ToValidUTF8(s[len(s)-600:], "")
+	}
+	return s
+}
