@@ -18,6 +18,8 @@ type plan struct {
 	Name   string            // host name, and the name of the cgroups
 	Lower  string            // directory or squashfs file that holds the root tree
 	Offset int64             // where the squashfs begins in Lower
+	Within string            // path in that tree of a disk image whose root is meant instead; may be empty
+	Disk   bool              // the whole root outlives a power cut, not Keep alone
 	Work   string            // directory for mount points
 	Data   string            // directory for what outlives a power cut
 	Keep   []string          // directories of the root that lie in Data
@@ -151,19 +153,30 @@ func (p plan) mount() (string, error) {
 		if err := os.MkdirAll(lower, 0o755); err != nil {
 			return "", err
 		}
-		if err := mountLoop(p.Lower, p.Offset, lower); err != nil {
+		if err := mountLoop(p.Lower, p.Offset, lower, "squashfs"); err != nil {
 			return "", err
 		}
+	}
+	if p.Within != "" {
+		inner := filepath.Join(p.Work, "inner")
+		if err := errorsFirst(os.MkdirAll(inner, 0o755), mountDisk(filepath.Join(lower, p.Within), inner)); err != nil {
+			return "", err
+		}
+		lower = inner
 	}
 	upper, root := filepath.Join(p.Work, "upper"), filepath.Join(p.Work, "root")
 	todo := []struct{ source, target, fs, data string }{
 		{"tmpfs", upper, "tmpfs", "mode=0755"},
-		{"overlay", root, "overlay", fmt.Sprintf("lowerdir=%s,upperdir=%s/up,workdir=%s/work", lower, upper, upper)},
+		{"overlay", root, "overlay", ""},
 		{"proc", root + "/proc", "proc", ""},
 		{"sysfs", root + "/sys", "sysfs", ""},
 		{"cgroup", root + "/sys/fs/cgroup", "tmpfs", "mode=0755"},
 		{"tmpfs", root + "/run", "tmpfs", "mode=0755"},
 		{"tmpfs", root + "/tmp", "tmpfs", "mode=1777"},
+	}
+	if p.Disk {
+		upper = filepath.Join(p.Data, "disk")
+		todo = todo[1:]
 	}
 	for _, m := range todo {
 		if err := os.MkdirAll(m.target, 0o755); err != nil {
@@ -173,6 +186,7 @@ func (p plan) mount() (string, error) {
 			if err := errorsFirst(os.MkdirAll(upper+"/up", 0o755), os.MkdirAll(upper+"/work", 0o755)); err != nil {
 				return "", err
 			}
+			m.data = fmt.Sprintf("lowerdir=%s,upperdir=%s/up,workdir=%s/work", lower, upper, upper)
 		}
 		if err := unix.Mount(m.source, m.target, m.fs, 0, m.data); err != nil {
 			return "", fmt.Errorf("mount %s on %s: %w", m.fs, m.target, err)

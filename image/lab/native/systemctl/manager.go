@@ -124,6 +124,18 @@ func (m *manager) call(args []string) (string, int) {
 		for _, n := range names {
 			fmt.Fprintln(&out, m.describe(n))
 		}
+	case "enable", "disable":
+		each(func(n string) error { return wish(n, verb == "enable") })
+	case "is-enabled":
+		for _, n := range names {
+			state := "enabled"
+			if _, err := os.Lstat(filepath.Join(wanted, n)); err != nil {
+				state, code = "disabled", 1
+			}
+			fmt.Fprintln(&out, state)
+		}
+	case "default":
+		each(m.startWanted)
 	case "daemon-reload", "reset-failed":
 		// Files are read at every start, and nothing is remembered of failures.
 	case "poweroff", "reboot", "halt":
@@ -132,6 +144,35 @@ func (m *manager) call(args []string) (string, int) {
 		return fmt.Sprintf("Unknown command verb %s.\n", verb), 1
 	}
 	return out.String(), code
+}
+
+// wanted is where the links to the services lie that every boot starts.
+const wanted = "/etc/systemd/system/multi-user.target.wants"
+
+// wish keeps, or forgets, that a service is to be started at every boot.
+func wish(name string, enable bool) error {
+	link := filepath.Join(wanted, name)
+	if err := os.Remove(link); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if !enable {
+		return nil
+	}
+	for _, dir := range unitDirs() {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return errorsFirst(os.MkdirAll(wanted, 0o755), os.Symlink(filepath.Join(dir, name), link))
+		}
+	}
+	return fmt.Errorf("Unit %s does not exist.", name)
+}
+
+// startWanted starts a service if it is one that every boot starts. The bed's owner says which to look
+// at: what else a boot of systemd would bring up has no place in a bed.
+func (m *manager) startWanted(name string) error {
+	if _, err := os.Lstat(filepath.Join(wanted, name)); err != nil {
+		return nil
+	}
+	return m.start(name)
 }
 
 func (m *manager) service(name string) *service {
