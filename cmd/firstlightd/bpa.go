@@ -14,6 +14,7 @@ import (
 
 	"firstlight.dev/firstlight/daemon/bpa/kud"
 	"firstlight.dev/firstlight/daemon/bpa/operator"
+	"firstlight.dev/firstlight/daemon/installer"
 )
 
 func newBPACommand() *cobra.Command {
@@ -43,7 +44,7 @@ func newBPACommand() *cobra.Command {
 	f.StringVar(&c.Dir, "dir", kud.Dir, "directory of clusters")
 	f.StringVar(&c.LeaseFile, "lease-file", "", "leases in the format of ISC's dhcpd")
 	f.StringVar(&c.Installer, "installer-image", "", "installer of Provisionings that name none")
-	f.StringSliceVar(&c.Plugins, "plugins", operator.Plugins(), "names that KUDPlugins may have")
+	f.StringSliceVar(&c.Plugins, "plugins", installer.Plugins(), "names that KUDPlugins may have without installerImage")
 	f.StringVar(&c.Site, "site", "firstlight", "name of proposed clusters")
 	f.StringVar(&c.Proposal, "proposal", operator.ProposalOff, "what to do with clusters for hosts that nobody asked for: off, show or apply")
 	f.BoolVar(&c.Elect, "elect", true, "wait until no other operator runs")

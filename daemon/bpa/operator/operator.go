@@ -52,7 +52,7 @@ type Config struct {
 	Dir       string   // of clusters, kud.Dir
 	LeaseFile string   // of ISC's format; may be missing
 	Installer string   // image, for Provisionings that name none
-	Plugins   []string // that may be asked for
+	Plugins   []string // that Installer knows; a Provisioning that names another may ask for KUD's
 	SSHPort   uint16   // of nodes; 22 if zero
 
 	Site     string // its name: that of proposed clusters

@@ -291,9 +291,13 @@ func (r *Provisionings) checkSpec(w *world) ([]match.Node, []match.Problem) {
 	if w.renamed != "" {
 		wrong(ClusterRenamed, "cluster %s was begun under this name and cannot become %s; set the label cluster back, or delete this Provisioning and create it anew", w.cluster, w.renamed)
 	}
+	known := r.Plugins
+	if w.cr.Spec.InstallerImage != "" { // not the stick's: a KUD
+		known = Plugins()
+	}
 	for _, name := range w.cr.Spec.KUDPlugins {
-		if !slices.Contains(r.Plugins, name) {
-			wrong(UnknownPlugin, "KUDPlugins: there is no plugin %s; known are: %s", name, strings.Join(r.Plugins, ", "))
+		if !slices.Contains(known, name) {
+			wrong(UnknownPlugin, "KUDPlugins: there is no plugin %s; known are: %s", name, strings.Join(known, ", "))
 		}
 	}
 	for _, f := range []struct{ name, text string }{{"PodSubnet", w.cr.Spec.PodSubnet}, {"ServiceSubnet", w.cr.Spec.ServiceSubnet}} {

@@ -82,7 +82,9 @@ func Union(lists ...[]Package) ([]Package, error) {
 
 // Script makes the packages be there on a Debian or Ubuntu node, for /bin/sh as root. What
 // is there is left alone, so running it again changes nothing; if a package or a version
-// cannot be had, nothing is installed. It says how things stand in lines for Read.
+// cannot be had, nothing is installed. A node that was given the appliance's repository
+// (docs/clusters.md) takes packages from nowhere else: there is no way to other mirrors, and
+// apt would wait for them. It says how things stand in lines for Read.
 func Script(packages []Package) string {
 	var b strings.Builder
 	b.WriteString(prologue)
@@ -99,15 +101,18 @@ func Script(packages []Package) string {
 func quoted(version string) string { return "'" + version + "'" }
 
 const prologue = `export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+only=
+sources=/etc/apt/sources.list.d/firstlight.sources
+if [ -e $sources ]; then only="-o Dir::Etc::sourcelist=$sources -o Dir::Etc::sourceparts=-"; fi
 installed() { dpkg-query -W -f='${db:Status-Abbrev} ${Version}\n' "$1" 2>/dev/null | sed -n 's/^[ih]i *//p' | head -n 1; }
-versions() { apt-cache madison "$1" | sed 's/^[^|]*| *\([^ |]*\).*/\1/' | sort -u | tr '\n' ' '; }
+versions() { apt-cache $only madison "$1" | sed 's/^[^|]*| *\([^ |]*\).*/\1/' | sort -u | tr '\n' ' '; }
 todo= lacking= fresh=
 want() {
 	have=$(installed "$1")
 	if [ -n "$have" ] && { [ -z "$2" ] || [ "$have" = "$2" ]; }; then return; fi
 	if [ -z "$fresh" ]; then
 		fresh=yes
-		apt-get -q -o DPkg::Lock::Timeout=600 update >&2 || echo "the index of packages could not be renewed" >&2
+		apt-get -q $only -o DPkg::Lock::Timeout=600 update >&2 || echo "the index of packages could not be renewed" >&2
 	fi
 	all=$(versions "$1")
 	case " $all " in
@@ -120,7 +125,7 @@ tell() { echo "firstlight: has $1 $(installed "$1")"; }
 `
 
 const middle = `if [ -n "$todo" ] && [ -z "$lacking" ]; then
-	apt-get -q -y -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold --allow-downgrades install $todo >&2 </dev/null || echo "firstlight: failed $?"
+	apt-get -q -y $only -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold --allow-downgrades install $todo >&2 </dev/null || echo "firstlight: failed $?"
 fi
 `
 
