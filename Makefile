@@ -28,6 +28,7 @@ test: deps build ## All that CI runs: installs what it needs, builds the image, 
 .PHONY: e2e
 e2e: ## What `make test` leaves out: rarer boots, a server installed, two equal builds (needs build/firstlight.img; an hour)
 	FIRSTLIGHT_TEST=native,fleet $(GO) test -count=1 -timeout 180m -v ./image/lab/drill
+	FIRSTLIGHT_TEST=native,nodes $(GO) test -count=1 -timeout 120m -v ./image/lab/native/nodes
 	FIRSTLIGHT_TEST=native,qemu,qemu-all,rack,rack-all $(GO) test -count=1 -p 1 -timeout 240m -v ./image/lab ./image/lab/rack
 	FIRSTLIGHT_TEST=build $(GO) test -count=1 -timeout 90m -v ./image
 	FIRSTLIGHT_TEST=native,store,store-all $(GO) test -count=1 -p 1 -timeout 60m -v -run "TestTenSparseGiB|TestUploadThroughKills" ./daemon/artifact ./image/lab/native
@@ -85,8 +86,12 @@ bench-artifact: ## Measure uploads and downloads beside the store alone and ngin
 	@scripts/deps test bench
 	$(GO) run ./daemon/artifact/bench
 
+.PHONY: bench-clusters
+bench-clusters: ## Measure clusters of 1, 2 and 3 nodes by SSH beside kubeadm by hand, natively (needs root and a built image; half an hour)
+	$(GO) run ./image/lab/native/nodes/bench
+
 .PHONY: bench
-bench: bench-pxe bench-kube bench-metal bench-bpa bench-artifact bench-image bench-rack ## All measurements; rows to the screen and to build/bench
+bench: bench-pxe bench-kube bench-metal bench-bpa bench-clusters bench-artifact bench-image bench-rack ## All measurements; rows to the screen and to build/bench
 
 .PHONY: deps
 deps: ## Install the Debian packages that building and testing need
