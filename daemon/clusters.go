@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/bpa"
@@ -64,7 +65,8 @@ func (c *clusters) operator() (bpa.Operator, error) {
 	}
 	s := c.metal.site()
 	return bpa.Operator{
-		Site: string(s.Name), Proposal: bpa.Proposal(s.Clusters != nil, len(s.Nodes), len(s.Clusters)),
+		Installer: assets.ImageDomain + "/installer:v" + assets.Version,
+		Site:      string(s.Name), Proposal: bpa.Proposal(s.Clusters != nil, len(s.Nodes), len(s.Clusters)),
 		LeaseFile: leaseFile, LeaseDir: filepath.Dir(leaseFile), Digest: digest, Private: private, Public: []byte(public + "\n"),
 	}, nil
 }
