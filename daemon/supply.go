@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/bringup"
 	"firstlight.dev/firstlight/daemon/ca"
@@ -22,8 +23,9 @@ import (
 const (
 	imagesDir    = "/usr/share/firstlight/images"
 	packagesDir  = "/usr/share/firstlight/packages"
-	pushedDir    = stick.DataDir + "/registry" // container images that were pushed to the appliance
-	broughtDir   = stick.DataDir + "/packages" // .deb files that were brought to it
+	pushedDir    = stick.DataDir + "/registry"              // container images that were pushed to the appliance
+	broughtDir   = artifactDir + "/" + artifact.PackagesDir // .deb files that were brought to it
+	digestsDir   = artifactDir + "/" + artifact.DigestsDir
 	packagesKey  = secretDir + "/packages.key"
 	packagesRoot = httpRoot + "/debian" // gets the index
 	registryPort = 5000
@@ -31,7 +33,11 @@ const (
 
 // packageMounts are where the boot server has packages, besides the index below its root.
 func packageMounts() []server.Mount {
-	return []server.Mount{{Path: "/debian/pool/", Dir: packagesDir}, {Path: "/debian/local/", Dir: broughtDir}}
+	return []server.Mount{
+		{Path: "/debian/pool/", Dir: packagesDir},
+		{Path: "/debian/local/", Dir: broughtDir},
+		{Path: artifact.DigestsPath, Dir: digestsDir, Digest: func(name string) string { return name }},
+	}
 }
 
 func packagePools() []packages.Pool {
@@ -91,7 +97,7 @@ func (m *metal) suppliesStage() bringup.Stage {
 		Name: "supplies-served",
 		Fact: "the provisioning network is served every container image and every package of the stick",
 		Why:  "Clusters are installed from them. Before the site is handed over, so that no installer waits.",
-		Done: m.suppliesDone, Do: m.suppliesDo, Recheck: time.Minute,
+		Done: m.suppliesDone, Do: m.suppliesDo, // asked often: what is brought enters the index then
 	}
 }
 
@@ -103,7 +109,9 @@ func (m *metal) suppliesDo(ctx context.Context, report bringup.Report) error {
 	}
 	report("writing the index of packages")
 	found := poolState()
-	r := packages.Repository{Dir: packagesRoot, Pools: packagePools(), Key: key, Now: time.Now}
+	r := packages.Repository{Dir: packagesRoot, Pools: packagePools(), Key: key, Now: time.Now, LeftOut: func(file, why string) {
+		m.log.Warn("package is not offered", "file", file, "why", why)
+	}}
 	if _, err := r.Write(ctx); err != nil {
 		return err
 	}

@@ -8,11 +8,16 @@ const (
 	StoreDir    = "store"        // the S3 server's: a folder for each bucket
 	ScratchDir  = "scratch"      // the agent's, empty after a restart
 	ImagesDir   = "images"       // OWNER/CLUSTER/NAME of every complete OS image
+	PackagesDir = "packages"     // OWNER.CLUSTER.NAME.deb of every complete binary image that is a Debian package
+	DigestsDir  = "digests"      // the sha256, in hex, of every complete binary image
 	CatalogFile = "catalog.json" // see Catalog
 )
 
-// ImagesPath is where the boot server shows ImagesDir to nodes.
-const ImagesPath = "/artifacts/"
+// Where the boot server shows ImagesDir and DigestsDir to nodes.
+const (
+	ImagesPath  = "/artifacts/"
+	DigestsPath = "/binaries/sha256/"
+)
 
 // Catalog is what the agent tells the daemon of its appliance, as a file. It is written
 // after what it names is there.

@@ -41,9 +41,9 @@ type Config struct {
 	Who     access.Authenticator
 	May     access.Authorizer
 	Silence time.Duration // how long a body may say nothing; 0 is a minute
-	// Told is given the complete OS images and what there is of each collection, soon after
+	// Told is given what is complete and what there is of each collection, soon after
 	// either changed; nil: nobody wants to know.
-	Told func(images []artifact.Record, usage map[artifact.Collection]artifact.Usage) error
+	Told func(complete map[artifact.Collection][]artifact.Record, usage map[artifact.Collection]artifact.Usage) error
 	Log  *slog.Logger
 }
 

@@ -28,7 +28,11 @@ func (a *Agent) tell(ctx context.Context, d *depot.Depot) {
 	tick := time.NewTicker(tellEvery)
 	defer tick.Stop()
 	for {
-		if err := a.Told(d.Complete(artifact.OS), d.Usage()); err != nil {
+		complete := map[artifact.Collection][]artifact.Record{}
+		for _, c := range artifact.Collections() {
+			complete[c] = d.Complete(c)
+		}
+		if err := a.Told(complete, d.Usage()); err != nil {
 			a.Log.Error("artifacts are not published", "error", err)
 		}
 		select {

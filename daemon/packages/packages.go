@@ -45,6 +45,9 @@ type Repository struct {
 	Pools []Pool
 	Key   *Key
 	Now   func() time.Time
+
+	// LeftOut is told of files that are in a pool and not in the index; may be nil.
+	LeftOut func(file, why string)
 }
 
 // Write brings the index up to date with the pools. It says whether anything changed.
@@ -109,30 +112,45 @@ func forget(dir, newest string) error {
 	return nil
 }
 
-// index is all pools' stanzas. What two pools have in the same version comes from the first.
+// index is all pools' stanzas. A package that an earlier pool has comes from that one alone, in whatever
+// version: nobody who brings packages changes what the nodes of others are made of.
 func (r *Repository) index(ctx context.Context) ([]byte, error) {
+	leave := r.LeftOut
+	if leave == nil {
+		leave = func(string, string) {}
+	}
 	var stanzas []string
-	seen := map[string]bool{}
+	earlier, seen := map[string]bool{}, map[string]string{}
 	for _, p := range r.Pools {
-		list, err := p.stanzas(ctx)
+		list, err := p.stanzas(ctx, leave)
 		if err != nil {
 			return nil, err
 		}
+		var names []string
 		for _, s := range list {
-			id := field(s, "Package") + " " + field(s, "Version") + " " + field(s, "Architecture")
-			if seen[id] {
-				continue
+			name, file := field(s, "Package"), field(s, "Filename")
+			id := name + " " + field(s, "Version") + " " + field(s, "Architecture")
+			switch {
+			case earlier[name]:
+				leave(file, "the stick carries "+name+", which stays as it is")
+			case seen[id] != "":
+				leave(file, seen[id]+" is the same package in the same version")
+			default:
+				seen[id] = file
+				stanzas, names = append(stanzas, s), append(names, name)
 			}
-			seen[id] = true
-			stanzas = append(stanzas, s)
+		}
+		for _, name := range names {
+			earlier[name] = true
 		}
 	}
 	slices.Sort(stanzas)
 	return []byte(strings.Join(stanzas, "\n")), nil
 }
 
-// stanzas describe the pool's packages, each ending with a newline.
-func (p Pool) stanzas(ctx context.Context) ([]string, error) {
+// stanzas describe the pool's packages, each ending with a newline. A file that is no package keeps no
+// other back.
+func (p Pool) stanzas(ctx context.Context, leave func(file, why string)) ([]string, error) {
 	if p.Index != "" {
 		text, err := os.ReadFile(p.Index)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +178,8 @@ func (p Pool) stanzas(ctx context.Context) ([]string, error) {
 		}
 		s, err := Describe(file)
 		if err != nil {
-			return nil, err
+			leave(file, err.Error())
+			continue
 		}
 		all = append(all, located(s, p.Path))
 	}

@@ -168,9 +168,27 @@ func TestTheIndexFollowsThePools(t *testing.T) {
 	assert.True(t, changed)
 
 	require.NoError(t, os.WriteFile(filepath.Join(served, "local", "bad.deb"), []byte("hello"), 0o644))
-	_, err = r.Write(t.Context())
-	assert.ErrorIs(t, err, ErrNoPackage)
-	assert.ErrorContains(t, err, "bad.deb")
+	out := map[string]string{}
+	r.LeftOut = func(file, why string) { out[filepath.Base(file)] = why }
+	changed, err = r.Write(t.Context())
+	require.NoError(t, err)
+	assert.False(t, changed, "what is no package keeps no other back")
+	assert.Contains(t, out["bad.deb"], ErrNoPackage.Error())
+
+	// A newer one of a package that the stick carries, and one that is there twice.
+	newer := strings.Replace(hello, "Version: ", "Version: 99.", 1)
+	const mine = "Package: mine\nVersion: 2\nArchitecture: all\nMaintainer: me <me@example.org>\nDescription: mine\n"
+	for name, control := range map[string]string{"newer.deb": newer, "one.deb": mine, "two.deb": mine} {
+		require.NoError(t, os.WriteFile(filepath.Join(served, "local", name), deb(t, control, ".xz"), 0o644))
+	}
+	changed, err = r.Write(t.Context())
+	require.NoError(t, err)
+	assert.True(t, changed)
+	assert.Equal(t, 1, strings.Count(read(indexPath), "Package: hello\n"), "the stick's stays alone")
+	assert.Contains(t, read(indexPath), "Filename: local/one.deb\n")
+	assert.Contains(t, out["newer.deb"], "the stick carries hello")
+	assert.Equal(t, "local/one.deb is the same package in the same version", out["two.deb"])
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = r.Write(ctx)

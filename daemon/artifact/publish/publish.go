@@ -1,6 +1,7 @@
-// Package publish gives complete OS images to the appliance's boot server, from which nodes
-// are installed: as second names of the files that the store keeps, so that nothing is
-// copied. It also writes the catalog by which the daemon knows them.
+// Package publish gives what was brought to those who use it, as second names of the files that the
+// store keeps, so that nothing is copied: complete OS images and binaries to the appliance's boot
+// server, Debian packages to its repository. It also writes the catalog by which the daemon knows the
+// OS images.
 package publish
 
 import (
@@ -8,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -18,28 +20,93 @@ import (
 	"firstlight.dev/firstlight/assets/artifact"
 )
 
-// Folder is the folder with the store, the images and the catalog; see assets/artifact.
+// Folder is the folder with the store, the second names and the catalog; see assets/artifact.
 type Folder string
 
-// Sync makes images and catalog what the records say. It may be cut off and called again.
-func (f Folder) Sync(records []artifact.Record, usage map[artifact.Collection]artifact.Usage) error {
-	images := Images(records)
+// Sync makes names and catalog what the records say. It may be cut off and called again.
+func (f Folder) Sync(complete map[artifact.Collection][]artifact.Record, usage map[artifact.Collection]artifact.Usage) error {
+	images := Images(complete[artifact.OS])
 	wanted := map[string]bool{}
 	var failed []error
 	there := images[:0:0]
 	for _, i := range images {
-		if err := f.link(i); err != nil {
+		name := filepath.Join(artifact.ImagesDir, i.Key().Object())
+		if err := f.link(i.Key(), i.Length, name); err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		wanted[i.Key().Object()] = true
+		wanted[name] = true
 		there = append(there, i)
+	}
+	for _, r := range complete[artifact.Binary] {
+		names, err := f.binary(r, wanted)
+		if err != nil {
+			failed = append(failed, err)
+		}
+		for _, name := range names {
+			wanted[name] = true
+		}
 	}
 	// The daemon must not offer what is about to go.
 	if err := f.write(artifact.Catalog{Collections: usage, Images: there}); err != nil {
 		return errors.Join(append(failed, err)...)
 	}
-	return errors.Join(append(failed, f.remove(wanted))...)
+	for _, dir := range []string{artifact.ImagesDir, artifact.PackagesDir, artifact.DigestsDir} {
+		failed = append(failed, f.remove(dir, wanted))
+	}
+	return errors.Join(failed...)
+}
+
+// binary publishes a binary image, and returns the names that it has now. Of two with the same octets
+// either will do.
+func (f Folder) binary(r artifact.Record, taken map[string]bool) (names []string, err error) {
+	if r.SHA256 == "" {
+		return nil, nil // it came by S3 itself and is still being read
+	}
+	k := artifact.Key{Collection: artifact.Binary, Owner: r.Owner, Cluster: r.ClusterName, Name: r.ImageName}
+	want := []string{filepath.Join(artifact.DigestsDir, r.SHA256)}
+	is, err := f.isPackage(k)
+	if err != nil {
+		return nil, err
+	}
+	if is {
+		want = append(want, filepath.Join(artifact.PackagesDir, k.Owner+"."+k.Cluster+"."+k.Name+".deb"))
+	}
+	for _, name := range want {
+		if taken[name] {
+			continue
+		}
+		if err := f.link(k, r.ImageLength, name); err != nil {
+			return names, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// packageHead is how a Debian package begins: an archive whose first member is debian-binary (deb(5)).
+const packageHead = "!<arch>\ndebian-binary"
+
+func (f Folder) isPackage(k artifact.Key) (bool, error) {
+	file, err := os.Open(f.object(k))
+	if err != nil {
+		return false, fmt.Errorf("publish %s: %w", k, err)
+	}
+	defer file.Close()
+	head := make([]byte, len(packageHead))
+	_, err = io.ReadFull(file, head)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("publish %s: %w", k, err)
+	}
+	return string(head) == packageHead, nil
+}
+
+// object is the file in which the store keeps an artifact.
+func (f Folder) object(k artifact.Key) string {
+	return filepath.Join(string(f), artifact.StoreDir, k.Collection.Bucket(), k.Object())
 }
 
 // Images are the OS images among records that nodes can be installed from, by name.
@@ -57,16 +124,15 @@ func Images(records []artifact.Record) []artifact.OSImage {
 	return images
 }
 
-// link gives an image its second name, in place of an older file of that name.
-func (f Folder) link(i artifact.OSImage) error {
-	object := filepath.Join(string(f), artifact.StoreDir, artifact.OS.Bucket(), i.Key().Object())
-	path := filepath.Join(string(f), artifact.ImagesDir, i.Key().Object())
+// link gives an artifact a second name in the folder, in place of an older file of that name.
+func (f Folder) link(k artifact.Key, length int64, name string) error {
+	object, path := f.object(k), filepath.Join(string(f), name)
 	have, err := os.Stat(object)
 	if err != nil {
-		return fmt.Errorf("publish %s: %w", i.FullName(), err)
+		return fmt.Errorf("publish %s: %w", k, err)
 	}
-	if have.Size() != i.Length {
-		return fmt.Errorf("publish %s: the store's file has %d octets, not %d", i.FullName(), have.Size(), i.Length)
+	if have.Size() != length {
+		return fmt.Errorf("publish %s: the store's file has %d octets, not %d", k, have.Size(), length)
 	}
 	if now, err := os.Stat(path); err == nil && os.SameFile(have, now) {
 		return nil
@@ -86,29 +152,31 @@ func (f Folder) link(i artifact.OSImage) error {
 		err = os.Rename(fresh, path)
 	}
 	if err != nil {
-		return fmt.Errorf("publish %s: %w", i.FullName(), err)
+		return fmt.Errorf("publish %s: %w", k, err)
 	}
 	return nil
 }
 
-// remove takes away the names of images that are not wanted, and folders that are empty then.
-func (f Folder) remove(wanted map[string]bool) error {
-	top := filepath.Join(string(f), artifact.ImagesDir)
+// remove takes away the names below a folder that are not wanted, and folders that are empty then.
+func (f Folder) remove(below string, wanted map[string]bool) error {
+	top := filepath.Join(string(f), below)
 	var dirs []string
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-		switch name, _ := filepath.Rel(top, path); {
+		switch name, _ := filepath.Rel(string(f), path); {
+		case path == top && errors.Is(err, fs.ErrNotExist):
+			return fs.SkipAll // nothing was ever there
 		case err != nil || path == top:
 			return err
 		case d.IsDir():
 			dirs = append(dirs, path)
 			return nil
-		case !wanted[filepath.ToSlash(name)]:
+		case !wanted[name]:
 			return os.Remove(path)
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("withdraw images: %w", err)
+		return fmt.Errorf("withdraw %s: %w", below, err)
 	}
 	for _, dir := range slices.Backward(dirs) {
 		_ = os.Remove(dir) // unless it holds something

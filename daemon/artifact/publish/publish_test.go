@@ -28,9 +28,13 @@ func newBed(t *testing.T) bed {
 
 // put stores an object as the S3 server does: a new file takes the name.
 func (b bed) put(owner, name, text string) artifact.Record {
+	return b.store(artifact.OS, owner, name, text)
+}
+
+func (b bed) store(c artifact.Collection, owner, name, text string) artifact.Record {
 	r := artifact.Record{Owner: owner, ClusterName: "beta", ImageName: name, ImageLength: int64(len(text)), ImageOffset: int64(len(text)),
 		Complete: true, SHA256: "of " + text, Format: "raw", VirtualSize: int64(len(text))}
-	path := filepath.Join(b.dir, artifact.StoreDir, "operatingsystem", owner, "beta", name)
+	path := filepath.Join(b.dir, artifact.StoreDir, c.Bucket(), owner, "beta", name)
 	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(b.t, os.WriteFile(path+".new", []byte(text), 0o644))
 	require.NoError(b.t, os.Rename(path+".new", path))
@@ -38,7 +42,7 @@ func (b bed) put(owner, name, text string) artifact.Record {
 }
 
 func (b bed) sync(records ...artifact.Record) (artifact.Catalog, error) {
-	failed := publish.Folder(b.dir).Sync(records, map[artifact.Collection]artifact.Usage{artifact.OS: {Artifacts: len(records)}})
+	failed := publish.Folder(b.dir).Sync(map[artifact.Collection][]artifact.Record{artifact.OS: records}, map[artifact.Collection]artifact.Usage{artifact.OS: {Artifacts: len(records)}})
 	c, err := publish.Read(filepath.Join(b.dir, artifact.CatalogFile))
 	require.NoError(b.t, err)
 	return c, failed
@@ -100,9 +104,43 @@ func TestAnImageThatIsNotWhatItsRecordSaysKeepsNoOtherBack(t *testing.T) {
 	absent := good
 	absent.ImageName = "absent"
 	c, err := b.sync(absent, good, short)
-	assert.ErrorContains(t, err, "publish alpha.beta.absent: ")
-	assert.ErrorContains(t, err, "publish alpha.beta.short: the store's file has 5 octets, not 6")
+	assert.ErrorContains(t, err, "publish os_images/alpha/beta/absent: ")
+	assert.ErrorContains(t, err, "publish os_images/alpha/beta/short: the store's file has 5 octets, not 6")
 	require.Len(t, c.Images, 1)
 	assert.Equal(t, "good", c.Images[0].Name)
 	assert.Equal(t, "good", b.images()["alpha/beta/good"])
+}
+
+func TestBinariesAreGivenByDigestAndPackagesByTheRepository(t *testing.T) {
+	b := newBed(t)
+	const digest = "5e9c0b6f0a1d"
+	tool := b.store(artifact.Binary, "alpha", "tool", "a tool")
+	twin := b.store(artifact.Binary, "gamma", "tool", "a tool")
+	deb := b.store(artifact.Binary, "alpha", "hello_2.10_amd64", "!<arch>\ndebian-binary   1700000000  0     0     100644  4")
+	unread := b.store(artifact.Binary, "alpha", "unread", "x")
+	tool.SHA256, twin.SHA256, deb.SHA256, unread.SHA256 = digest, digest, "77", ""
+	sync := func(records ...artifact.Record) {
+		t.Helper()
+		require.NoError(t, publish.Folder(b.dir).Sync(map[artifact.Collection][]artifact.Record{artifact.Binary: records}, nil))
+	}
+	names := func() (all []string) {
+		for _, dir := range []string{artifact.DigestsDir, artifact.PackagesDir} {
+			files, err := os.ReadDir(filepath.Join(b.dir, dir))
+			require.NoError(t, err)
+			for _, f := range files {
+				all = append(all, dir+"/"+f.Name())
+			}
+		}
+		return all
+	}
+	sync() // before there ever were any
+	sync(tool, twin, deb, unread)
+	assert.Equal(t, []string{"digests/" + digest, "digests/77", "packages/alpha.beta.hello_2.10_amd64.deb"}, names())
+	text, err := os.ReadFile(filepath.Join(b.dir, artifact.DigestsDir, digest))
+	require.NoError(t, err)
+	assert.Equal(t, "a tool", string(text))
+	sync(twin)
+	assert.Equal(t, []string{"digests/" + digest}, names(), "one of two with the same octets is still there")
+	sync()
+	assert.Empty(t, names())
 }

@@ -90,7 +90,8 @@ func (s stage) do(ctx context.Context, report bringup.Report) error {
 // folders makes the folders and gives them to the pod's user. What is in them is its own
 // already.
 func folders(dir string, user int) error {
-	for _, d := range []string{dir, filepath.Join(dir, artifact.StoreDir), filepath.Join(dir, artifact.ScratchDir), filepath.Join(dir, artifact.ImagesDir)} {
+	for _, d := range []string{dir, filepath.Join(dir, artifact.StoreDir), filepath.Join(dir, artifact.ScratchDir), filepath.Join(dir, artifact.ImagesDir),
+		filepath.Join(dir, artifact.PackagesDir), filepath.Join(dir, artifact.DigestsDir)} {
 		err := os.MkdirAll(d, 0o750)
 		if err == nil {
 			err = os.Chown(d, user, user)
