@@ -22,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/daemon/bringup"
 	"firstlight.dev/firstlight/daemon/ca"
 	"firstlight.dev/firstlight/daemon/metal3"
+	"firstlight.dev/firstlight/daemon/registry"
 )
 
 // Where artifacts are kept on DATA.
@@ -65,6 +66,10 @@ func (a *artifacts) pod() (serving.Pod, error) {
 	if err != nil {
 		return serving.Pod{}, err
 	}
+	writer, _, err := authority.Issue(registry.Writer, ca.Names{CommonName: registry.Writer})
+	if err != nil {
+		return serving.Pod{}, err
+	}
 	keys, err := serving.OpenKeys(secretDir)
 	if err != nil {
 		return serving.Pod{}, err
@@ -73,7 +78,8 @@ func (a *artifacts) pod() (serving.Pod, error) {
 	if err != nil {
 		return serving.Pod{}, err
 	}
-	return serving.Pod{Dir: artifactDir, Keys: keys, Cert: pair.Cert, Key: pair.Key, CA: authority.PEM(), Digest: digest}, nil
+	return serving.Pod{Dir: artifactDir, Keys: keys, Cert: pair.Cert, Key: pair.Key, CA: authority.PEM(), Digest: digest,
+		Registry: a.metal.registryAddr().String(), WriteCert: writer.Cert, WriteKey: writer.Key}, nil
 }
 
 // hostAddrs are the addresses of all networks.

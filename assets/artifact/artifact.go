@@ -122,6 +122,8 @@ type Record struct {
 	SHA256      string    `json:"sha256,omitempty"`       // lower case hexadecimal; announced, or found once complete
 	Format      string    `json:"format,omitempty"`       // of an OS image: qcow2 or raw
 	VirtualSize int64     `json:"virtual_size,omitempty"` // octets of the disk an OS image makes
+	ServedAs    []string  `json:"served_as,omitempty"`    // of a container image: the names nodes can pull it by
+	NotServed   string    `json:"not_served,omitempty"`   // why nodes cannot pull it, a sentence
 	Created     time.Time `json:"created,omitzero"`
 	Updated     time.Time `json:"updated,omitzero"` // last time the record or its bytes changed
 }

@@ -11,6 +11,7 @@ const (
 	PackagesDir = "packages"     // OWNER.CLUSTER.NAME.deb of every complete binary image that is a Debian package
 	DigestsDir  = "digests"      // the sha256, in hex, of every complete binary image
 	CatalogFile = "catalog.json" // see Catalog
+	PushedFile  = "pushed.json"  // which container images are in the registry, for the agent alone
 )
 
 // Where the boot server shows ImagesDir and DigestsDir to nodes.

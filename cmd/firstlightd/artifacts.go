@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -20,6 +23,7 @@ import (
 	contract "firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/access"
+	"firstlight.dev/firstlight/daemon/artifact/containers"
 	"firstlight.dev/firstlight/daemon/artifact/depot"
 	"firstlight.dev/firstlight/daemon/artifact/publish"
 	"firstlight.dev/firstlight/daemon/artifact/store"
@@ -37,6 +41,7 @@ type artifactFlags struct {
 	local      bool
 	scratch    string
 	publish    string
+	registry   registryFlags
 	kubeconfig string
 	quota      string
 	quotas     []string
@@ -76,6 +81,10 @@ docs/artifacts.md walks through all of it.`,
 	flags.BoolVar(&f.local, "store-is-local", false, "the store keeps its objects on the file system of --scratch: ask it for room before an upload is announced")
 	flags.StringVar(&f.scratch, "scratch", os.TempDir(), "folder for scratch files: two parts for each upload at work, gone with the process")
 	flags.StringVar(&f.publish, "publish", "", "folder of the appliance with the store's files, images for the boot server and catalog.json; makes the store local and its scratch the scratch")
+	flags.StringVar(&f.registry.addr, "registry", "", "HOST:PORT of the registry that gets container images; needs --publish")
+	flags.StringVar(&f.registry.cert, "registry-cert", "", "certificate that may push there, PEM")
+	flags.StringVar(&f.registry.key, "registry-key", "", "its key, PEM")
+	flags.StringVar(&f.registry.ca, "registry-ca", "", "authority of the registry's certificate, PEM")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "API server to ask who may (default that of the cluster this runs in)")
 	flags.StringVar(&f.quota, "quota", "", "what an owner may announce in all, such as 200Gi (default any)")
 	flags.StringArrayVar(&f.quotas, "quota-of", nil, "another quota for one owner: OWNER=500Gi; may be repeated")
@@ -116,7 +125,38 @@ func (f artifactFlags) config() (artifact.Config, error) {
 		c.Told = publish.Folder(f.publish).Sync
 		c.Depot.Local, c.Depot.Scratch = true, filepath.Join(f.publish, contract.ScratchDir)
 	}
+	if f.registry.addr != "" {
+		if f.publish == "" {
+			return artifact.Config{}, usageError{errors.New("--registry needs --publish")}
+		}
+		c.Push = f.registry.push(publish.Folder(f.publish))
+	}
 	return c, nil
+}
+
+// registryFlags are where container images go.
+type registryFlags struct{ addr, cert, key, ca string }
+
+// push reads the certificate anew each time: it is renewed while the agent runs.
+func (f registryFlags) push(folder publish.Folder) func(context.Context, *depot.Depot) error {
+	return func(ctx context.Context, d *depot.Depot) error {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return fmt.Errorf("read certificate for the registry: %w", err)
+		}
+		authority, err := os.ReadFile(f.ca)
+		if err != nil {
+			return fmt.Errorf("read authority of the registry: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(authority) {
+			return fmt.Errorf("read authority of the registry: %s holds no certificate", f.ca)
+		}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}
+		defer transport.CloseIdleConnections()
+		p := containers.Pusher{Registry: f.addr, Transport: transport, State: filepath.Join(string(folder), contract.PushedFile), File: folder.Object, Tell: d.Served}
+		return p.Sync(ctx, d.Complete(contract.Container))
+	}
 }
 
 func (f artifactFlags) rest() (*rest.Config, error) {

@@ -44,6 +44,9 @@ type Config struct {
 	// Told is given what is complete and what there is of each collection, soon after
 	// either changed; nil: nobody wants to know.
 	Told func(complete map[artifact.Collection][]artifact.Record, usage map[artifact.Collection]artifact.Usage) error
+	// Push brings complete container images to where nodes pull them, and notes in the depot what became
+	// of it; nil: nowhere. It may take long.
+	Push func(ctx context.Context, d *depot.Depot) error
 	Log  *slog.Logger
 }
 
@@ -52,7 +55,7 @@ type Agent struct {
 	Config
 	depot     atomic.Pointer[depot.Depot] // nil until the store was read
 	transfers chan struct{}
-	changed   chan struct{} // what Told is told did
+	changed   [2]chan struct{} // what Told and Push are told did
 	metrics   *counters
 	document  []byte
 	handler   http.Handler
@@ -63,7 +66,7 @@ func New(c Config) (*Agent, error) {
 	if c.Silence == 0 {
 		c.Silence = silence
 	}
-	a := &Agent{Config: c, transfers: make(chan struct{}, maxTransfers), changed: make(chan struct{}, 1), metrics: newCounters(prometheus.NewRegistry())}
+	a := &Agent{Config: c, transfers: make(chan struct{}, maxTransfers), changed: [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}, metrics: newCounters(prometheus.NewRegistry())}
 	a.Config.Depot.Changed = a.change
 	document, err := document()
 	if err != nil {

@@ -47,6 +47,8 @@ func schemas() object {
 				"sha256":          digest,
 				"format":          object{"type": "string", "enum": []string{"qcow2", "raw"}, "readOnly": true},
 				"virtual_size":    octets(),
+				"served_as":       object{"type": "array", "items": text, "readOnly": true},
+				"not_served":      object{"type": "string", "readOnly": true},
 				"created":         instant,
 				"updated":         instant,
 			},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +16,12 @@ var (
 	errReplaced = errors.New("it was replaced meanwhile")
 )
 
+// fresh clears what only the server says of a record.
+func fresh(r *artifact.Record, created, updated time.Time) {
+	r.ImageOffset, r.Complete, r.Format, r.VirtualSize, r.ServedAs, r.NotServed = 0, false, "", 0, nil, ""
+	r.Created, r.Updated = created, updated
+}
+
 // Create announces an artifact. Names, length and digest were checked by the caller. What
 // the record says of offset and completeness is passed over.
 func (d *Depot) Create(ctx context.Context, k artifact.Key, r artifact.Record) (artifact.Record, error) {
@@ -23,7 +30,7 @@ func (d *Depot) Create(ctx context.Context, k artifact.Key, r artifact.Record) (
 		return artifact.Record{}, err
 	}
 	now := d.Now().UTC()
-	r.ImageOffset, r.Complete, r.Format, r.VirtualSize, r.Created, r.Updated = 0, false, "", 0, now, now
+	fresh(&r, now, now)
 	e := newEntry(k, kept{Record: r, Upload: newUpload(r.ImageLength, d.PartSize, now)})
 	<-e.turn
 	defer e.give()
@@ -78,7 +85,7 @@ func (d *Depot) Replace(ctx context.Context, k artifact.Key, r artifact.Record) 
 	}
 	old := e.state()
 	now := d.Now().UTC()
-	r.ImageOffset, r.Complete, r.Format, r.VirtualSize, r.Created, r.Updated = 0, false, "", 0, old.Record.Created, now
+	fresh(&r, old.Record.Created, now)
 	e.session.close()
 	e.session = nil
 	if err := d.change(ctx, e, func(kp *kept) { *kp = kept{Record: r, Upload: newUpload(r.ImageLength, d.PartSize, now)} }); err != nil {

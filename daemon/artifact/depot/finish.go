@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/store"
 )
 
@@ -115,4 +116,18 @@ func (d *Depot) hashStored(ctx context.Context, e *entry) error {
 	}
 	defer d.Changed()
 	return d.change(ctx, e, func(kp *kept) { kp.Record.SHA256 = hex.EncodeToString(h.Sum(nil)) })
+}
+
+// Served notes under which names a container image can be pulled, or why it cannot; of one that was
+// replaced meanwhile, nothing.
+func (d *Depot) Served(ctx context.Context, k artifact.Key, sha256 string, names []string, why string) error {
+	e, err := d.take(ctx, k, turnWait)
+	if err != nil {
+		return err
+	}
+	defer e.give()
+	if now := e.record(); !now.Complete || now.SHA256 != sha256 {
+		return nil
+	}
+	return d.change(ctx, e, func(kp *kept) { kp.Record.ServedAs, kp.Record.NotServed = names, why })
 }

@@ -184,7 +184,7 @@ func (d *Depot) restart(ctx context.Context, e *entry) (*session, error) {
 	e.session = nil
 	err := d.change(ctx, e, func(kp *kept) {
 		kp.Upload = newUpload(kp.Record.ImageLength, d.PartSize, d.Now().UTC())
-		kp.Record.ImageOffset, kp.Record.Complete, kp.Record.Format, kp.Record.VirtualSize = 0, false, "", 0
+		fresh(&kp.Record, kp.Record.Created, kp.Record.Updated)
 	})
 	if err != nil {
 		return nil, err

@@ -88,7 +88,7 @@ func (f Folder) binary(r artifact.Record, taken map[string]bool) (names []string
 const packageHead = "!<arch>\ndebian-binary"
 
 func (f Folder) isPackage(k artifact.Key) (bool, error) {
-	file, err := os.Open(f.object(k))
+	file, err := os.Open(f.Object(k))
 	if err != nil {
 		return false, fmt.Errorf("publish %s: %w", k, err)
 	}
@@ -104,8 +104,8 @@ func (f Folder) isPackage(k artifact.Key) (bool, error) {
 	return string(head) == packageHead, nil
 }
 
-// object is the file in which the store keeps an artifact.
-func (f Folder) object(k artifact.Key) string {
+// Object is the file in which the store keeps an artifact.
+func (f Folder) Object(k artifact.Key) string {
 	return filepath.Join(string(f), artifact.StoreDir, k.Collection.Bucket(), k.Object())
 }
 
@@ -126,7 +126,7 @@ func Images(records []artifact.Record) []artifact.OSImage {
 
 // link gives an artifact a second name in the folder, in place of an older file of that name.
 func (f Folder) link(k artifact.Key, length int64, name string) error {
-	object, path := f.object(k), filepath.Join(string(f), name)
+	object, path := f.Object(k), filepath.Join(string(f), name)
 	have, err := os.Stat(object)
 	if err != nil {
 		return fmt.Errorf("publish %s: %w", k, err)

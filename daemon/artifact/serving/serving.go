@@ -50,6 +50,9 @@ type Pod struct {
 	Cert, Key []byte // of the API, PEM
 	CA        []byte // root that signed Cert, and that client certificates must be of, PEM
 	Digest    string // of the daemon's binary: another one starts another pod
+
+	Registry            string // HOST:PORT of the registry that gets container images
+	WriteCert, WriteKey []byte // of who may push there, PEM; the registry's own is of CA
 }
 
 // Objects describes the pod: one, never two at a time (agent and store each believe to be
@@ -71,7 +74,7 @@ func (p Pod) Objects() []client.Object {
 		&rbacv1.ClusterRole{TypeMeta: typed("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: "artifacts-users"},
 			Rules: []rbacv1.PolicyRule{{APIGroups: []string{"metal3.io"}, Resources: []string{"baremetalhosts"}, Verbs: []string{"list"}}}},
 		binding("artifacts-users", "artifacts-users"),
-		p.secret("artifacts-tls", map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key, "ca.crt": p.CA}),
+		p.secret("artifacts-tls", map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key, "ca.crt": p.CA, "write.crt": p.WriteCert, "write.key": p.WriteKey}),
 		p.secret("artifacts-store", map[string][]byte{"access": []byte(p.Keys.Access), "secret": []byte(p.Keys.Secret)}),
 		&appsv1.Deployment{
 			TypeMeta: typed("apps/v1", "Deployment"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
@@ -121,7 +124,8 @@ func (p Pod) spec() corev1.PodSpec {
 				Name: "agent", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: harmless(), Env: keys,
 				Command: []string{binary, "artifacts", "--listen", fmt.Sprintf(":%d", artifact.Port),
 					"--cert", tlsDir + "/tls.crt", "--key", tlsDir + "/tls.key", "--client-ca", tlsDir + "/ca.crt",
-					"--store", "http://" + store, "--publish", dataDir},
+					"--store", "http://" + store, "--publish", dataDir,
+					"--registry", p.Registry, "--registry-cert", tlsDir + "/write.crt", "--registry-key", tlsDir + "/write.key", "--registry-ca", tlsDir + "/ca.crt"},
 				VolumeMounts: []corev1.VolumeMount{
 					{Name: "binary", MountPath: binary, ReadOnly: true},
 					// Not the three folders one by one: a file has two names only within one mount.
