@@ -25,6 +25,7 @@ import (
 	"firstlight.dev/firstlight/daemon/host"
 	"firstlight.dev/firstlight/daemon/host/timeserver"
 	"firstlight.dev/firstlight/daemon/kube"
+	"firstlight.dev/firstlight/daemon/metrics"
 	"firstlight.dev/firstlight/daemon/verify"
 )
 
@@ -108,6 +109,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"handover", func(ctx context.Context) error { return d.metal.lead(ctx, d.stands("site-handed-over")) }},
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stands("bpa-ready")) }},
 		{"tidy", d.metal.tidy},
+		{"metrics", func(ctx context.Context) error {
+			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metal.figures))
+		}},
 	}
 	var wg sync.WaitGroup
 	for _, p := range parts {

@@ -27,6 +27,7 @@ import (
 	"firstlight.dev/firstlight/daemon/ironic"
 	"firstlight.dev/firstlight/daemon/kube"
 	"firstlight.dev/firstlight/daemon/metal3"
+	"firstlight.dev/firstlight/daemon/metrics"
 	"firstlight.dev/firstlight/daemon/verify"
 	"firstlight.dev/firstlight/pxe/server"
 )
@@ -74,6 +75,7 @@ type metal struct {
 	indexed   string           // the packages that the index was written for
 	unfit     map[string]error // nodes of the site that cannot become objects
 
+	figures metrics.Parts                              // counters of what serves the site
 	serving atomic.Pointer[server.Server]              // what answers on the wire now
 	gate    func(node string) (ok bool, reason string) // asked before a node is first switched on
 }

@@ -79,7 +79,7 @@ func (m *metal) registry(addr netip.AddrPort) (*registry.Server, error) {
 		return nil, err
 	}
 	return registry.New(registry.Config{
-		Addr: addr, Bundle: imagesDir, Store: pushedDir, Writers: authority.Pool(), Log: m.log.With("part", "registry"),
+		Addr: addr, Bundle: imagesDir, Store: pushedDir, Writers: authority.Pool(), Registry: m.figures.Fresh("registry"), Log: m.log.With("part", "registry"),
 		Public: map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()},
 		Certificate: func() (tls.Certificate, error) {
 			pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: []netip.Addr{addr.Addr()}})

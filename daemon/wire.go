@@ -59,8 +59,8 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 func (m *metal) wire(n site.Network) server.Config {
 	c := server.Config{
 		Interface: "provisioning", Addr: n.Address, HTTPPort: httpPort, BootDirs: bootDirs(),
-		Mounts: append(packageMounts(), server.Mount{Path: "/images/", Dir: nodeImages}, server.Mount{Path: artifact.ImagesPath, Dir: artifactImages, Digest: imageDigest}, server.Mount{Path: "/", Dir: httpRoot}),
-		Booter: m.hosts, Log: m.log.With("part", "pxe"),
+		Mounts:   append(packageMounts(), server.Mount{Path: "/images/", Dir: nodeImages}, server.Mount{Path: artifact.ImagesPath, Dir: artifactImages, Digest: imageDigest}, server.Mount{Path: "/", Dir: httpRoot}),
+		Registry: m.figures.Fresh("pxe"), Booter: m.hosts, Log: m.log.With("part", "pxe"),
 	}
 	if n.DHCP.Mode == "none" {
 		return c

@@ -1,0 +1,133 @@
+// Package metrics gives the appliance's figures to whoever reads Prometheus' text format: how stages,
+// nodes and clusters stand, made from the status document at each reading, and the counters of the
+// parts that serve the site. docs/metrics.md lists them; a test holds the two together.
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+// Address is where they are read: on the appliance itself, since they need no log-in.
+const Address = "127.0.0.1:9100"
+
+// Parts are registries of counters by part. A part that begins anew begins with none.
+type Parts struct {
+	mu  sync.Mutex
+	all map[string]*prometheus.Registry
+}
+
+// Fresh is an empty registry for a part, in place of the one that it had.
+func (p *Parts) Fresh(name string) prometheus.Registerer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = map[string]*prometheus.Registry{}
+	}
+	p.all[name] = prometheus.NewRegistry()
+	return p.all[name]
+}
+
+// Gather implements prometheus.Gatherer.
+func (p *Parts) Gather() ([]*dto.MetricFamily, error) {
+	p.mu.Lock()
+	all := prometheus.Gatherers{}
+	for _, r := range p.all {
+		all = append(all, r)
+	}
+	p.mu.Unlock()
+	return all.Gather()
+}
+
+// Standing is the collector of what the status document says.
+type Standing struct{ Document func() status.Document }
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("firstlight_"+name, help, labels, nil)
+}
+
+var (
+	ready     = describe("ready", "1 while every stage of the plan holds.")
+	started   = describe("start_time_seconds", "When the daemon started, in seconds since 1970.")
+	stage     = describe("stage_ready", "1 while the stage holds, else 0.", "stage")
+	attempts  = describe("stage_attempts", "Times a stage was acted on since the daemon started.", "stage")
+	node      = describe("node_state", "1 for the state that the node is in.", "node", "state", "situation")
+	proven    = describe("node_proven", "1 if every check of the node's launch held, else 0.", "node")
+	percent   = describe("node_progress_ratio", "How far the node is on its way to proven, 0 to 1.", "node")
+	launch    = describe("launch_state", "1 for the state that the launch is in.", "state")
+	launchFor = describe("launch_elapsed_seconds", "Time that the launch took so far, counted while the appliance ran.")
+	cluster   = describe("cluster_state", "1 for the state that the cluster is in.", "cluster", "state")
+)
+
+// Describe implements prometheus.Collector.
+func (Standing) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{ready, started, stage, attempts, node, proven, percent, launch, launchFor, cluster} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s Standing) Collect(to chan<- prometheus.Metric) {
+	d := s.Document()
+	put := func(desc *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	put(ready, number(d.State == status.StateReady))
+	put(started, float64(d.Started.Unix()))
+	for _, one := range d.Stages {
+		put(stage, number(one.State == status.StateReady), one.Name)
+		put(attempts, float64(one.Attempts), one.Name)
+	}
+	for _, n := range d.Nodes {
+		put(node, 1, n.Name, n.State, n.Situation)
+		put(proven, number(n.Proven), n.Name)
+		put(percent, float64(n.Percent)/100, n.Name)
+	}
+	if d.Launch.State != "" {
+		put(launch, 1, string(d.Launch.State))
+		put(launchFor, d.Launch.Elapsed)
+	}
+	for _, c := range d.Clusters {
+		put(cluster, 1, c.Name, c.State)
+	}
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// Handler answers GET /metrics with all of it.
+func Handler(document func() status.Document, parts *Parts) http.Handler {
+	own := prometheus.NewRegistry()
+	own.MustRegister(Standing{document})
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{own, parts}, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// Serve answers on an address until ctx ends.
+func Serve(ctx context.Context, address string, h http.Handler) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen for readers of metrics: %w", err)
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(listener); ctx.Err() == nil {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	return nil
+}
