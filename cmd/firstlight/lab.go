@@ -54,8 +54,8 @@ func newLabUpCommand(f *labFlags) *cobra.Command {
 		Short: "Make a rack and switch it on, or switch the one that is there on again",
 		Long: `Make a rack and switch it on. A rack that is there is kept: what was on when it went
 down is switched on again and goes on from its disks. The rack runs in the background;
---wait stays until every node is installed and proven, and may be interrupted and asked
-again at any time.`,
+--wait stays until every node is installed and proven and the cluster of them is ready,
+and may be interrupted and asked again at any time.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.client()
@@ -107,8 +107,9 @@ again at any time.`,
 	flags.IntVar(&want.Appliance, "appliance-memory", want.Appliance, "memory of the appliance, MiB")
 	flags.IntVar(&want.StickGiB, "stick", want.StickGiB, "size of the stick, GiB")
 	flags.BoolVar(&want.Capture, "capture", false, "write what passes the switch to *.pcap; of TCP only the headers")
+	flags.BoolVar(&want.Cluster, "cluster", want.Cluster, "install one Kubernetes of all nodes")
 	w.bind(cmd)
-	flags.BoolVar(&w.wait, "wait", false, "stay until every node is installed and proven")
+	flags.BoolVar(&w.wait, "wait", false, "stay until every node is installed and proven, and the cluster is ready")
 	return cmd
 }
 
@@ -127,7 +128,7 @@ func labOrder(dir string, want desk.Order, changed func(flag string) bool) (desk
 		"image": func() { have.Image = want.Image }, "nodes": func() { have.Nodes = want.Nodes }, "firmware": func() { have.Firmware = want.Firmware },
 		"memory": func() { have.MiB = want.MiB }, "disk": func() { have.DiskGiB = want.DiskGiB }, "disks": func() { have.Disks = want.Disks },
 		"nics": func() { have.NICs = want.NICs }, "gateway": func() { have.Gateway = want.Gateway }, "appliance-memory": func() { have.Appliance = want.Appliance },
-		"stick": func() { have.StickGiB = want.StickGiB }, "capture": func() { have.Capture = want.Capture },
+		"cluster": func() { have.Cluster = want.Cluster }, "stick": func() { have.StickGiB = want.StickGiB }, "capture": func() { have.Capture = want.Capture },
 	} {
 		if changed(flag) {
 			take()
@@ -260,5 +261,10 @@ func (w *waiting) run(cmd *cobra.Command, c desk.Client) error {
 		return fmt.Errorf("the rack is not launched: %s; firstlight lab why", last.Text)
 	}
 	fmt.Fprintf(out, "\n%s\n\n", last.Text)
+	for _, cluster := range last.Clusters {
+		if err := showCluster(cmd.Context(), out, c, cluster.Name); err != nil {
+			return err
+		}
+	}
 	return showLabHelp(out, c, cmd.Flag("dir").Value.String())
 }

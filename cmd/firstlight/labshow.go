@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -159,6 +160,43 @@ func overdraw(text string) string {
 	return string(out) + "\x1b[J"
 }
 
+// showCluster shows the nodes of a cluster, and what its pods answered each other when it was verified.
+func showCluster(ctx context.Context, w io.Writer, c desk.Client, name string) error {
+	on := func(command string) ([]byte, error) {
+		args, err := c.SSH(desk.Appliance)
+		if err != nil {
+			return nil, err
+		}
+		out, err := exec.CommandContext(ctx, args[0], append(args[1:], command)...).Output()
+		if err != nil {
+			return nil, fmt.Errorf("look at cluster %s: %w", name, err)
+		}
+		return out, nil
+	}
+	dir := "/opt/kud/multi-cluster/" + name + "/artifacts/"
+	get := "kubectl --kubeconfig " + dir + "admin.conf get nodes -o wide"
+	nodes, err := on(get)
+	if err != nil {
+		return err
+	}
+	text, err := on("cat " + dir + "verification.json")
+	if err != nil {
+		return err
+	}
+	var report struct {
+		Questions []struct{ From, What, Got string }
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		return fmt.Errorf("read verification of cluster %s: %w", name, err)
+	}
+	fmt.Fprintf(w, "Cluster %s: %s\n%s\nAsked of a pod on each node:\n", name, get, nodes)
+	for _, q := range report.Questions {
+		fmt.Fprintf(w, "  from %s, %s: %s\n", q.From, q.What, q.Got)
+	}
+	_, err = fmt.Fprintln(w)
+	return err
+}
+
 func newLabWhyCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "why [NODE]",
@@ -182,6 +220,13 @@ func newLabWhyCommand(f *labFlags) *cobra.Command {
 				if len(args) == 0 || args[0] == m.Name {
 					fmt.Fprintln(cmd.OutOrStdout(), whyLab(m, time.Now()))
 				}
+			}
+			if len(args) > 0 {
+				return nil
+			}
+			for _, cluster := range s.Clusters {
+				fmt.Fprintf(cmd.OutOrStdout(), "cluster %s: %s for %s; %s\n", cluster.Name, cluster.Phase,
+					time.Since(cluster.Since).Round(time.Second), cmp.Or(cluster.Error, cluster.Why))
 			}
 			return nil
 		},

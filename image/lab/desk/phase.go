@@ -1,6 +1,8 @@
 package desk
 
 import (
+	"cmp"
+	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -19,6 +21,16 @@ const (
 	PhaseInstalled = "provisioned"
 	PhaseProven    = "proven"
 )
+
+// Phases of clusters, in the appliance's words.
+const (
+	clusterReady   = "ready"
+	clusterRefused = "refused"
+	clusterFailed  = "failed"
+)
+
+// ofCluster is a cluster's name among machines.
+func ofCluster(name string) string { return "cluster " + name }
 
 // Lines of the serial console that begin a phase; the programs that print them have tests.
 const (
@@ -131,7 +143,7 @@ func nodeNow(name string, doc *status.Document) (phase string, percent int, n st
 
 // settled tells whether a rack has come to its end: text says how, failed that it is not the
 // one wanted. Without a word about the launch it is over when all nodes are installed.
-func settled(doc *status.Document, nodes int) (over, failed bool, text string) {
+func settled(doc *status.Document, o Order) (over, failed bool, text string) {
 	if doc == nil {
 		return false, false, ""
 	}
@@ -140,7 +152,10 @@ func settled(doc *status.Document, nodes int) (over, failed bool, text string) {
 	}
 	switch doc.Launch.State {
 	case status.LaunchLaunched:
-		return true, false, doc.Launch.Text
+		if !o.Cluster {
+			return true, false, doc.Launch.Text
+		}
+		return clustered(doc)
 	case status.LaunchFailed:
 		return true, true, doc.Launch.Text
 	case status.LaunchRunning, status.LaunchNothing:
@@ -152,13 +167,30 @@ func settled(doc *status.Document, nodes int) (over, failed bool, text string) {
 			installed++
 		}
 	}
-	if installed < nodes {
+	if installed < o.Nodes {
 		return false, false, ""
 	}
 	return true, false, "every node is installed"
 }
 
-// Event is a change of a machine's phase.
+// clustered tells whether the clusters of a rack whose nodes are proven have come to their end.
+func clustered(doc *status.Document) (over, failed bool, text string) {
+	ready := 0
+	for _, c := range doc.Clusters {
+		switch c.State {
+		case clusterReady:
+			ready++
+		case clusterRefused, clusterFailed:
+			return true, true, fmt.Sprintf("cluster %s: %s", c.Name, cmp.Or(c.Error, c.Text))
+		}
+	}
+	if ready == 0 || ready < len(doc.Clusters) {
+		return false, false, ""
+	}
+	return true, false, doc.Launch.Text + ", and its cluster is ready"
+}
+
+// Event is a change of the phase of a machine, or of a cluster.
 type Event struct {
 	At      time.Time `json:"at"`
 	Machine string    `json:"machine"`

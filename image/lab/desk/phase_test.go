@@ -81,19 +81,32 @@ func TestSettled(t *testing.T) {
 		}
 		return all
 	}
+	launched := func(clusters ...string) *status.Document {
+		doc := &status.Document{Launch: status.Launch{State: status.LaunchLaunched}}
+		for _, state := range clusters {
+			doc.Clusters = append(doc.Clusters, status.Cluster{Name: "edge", State: state})
+		}
+		return doc
+	}
 	for name, c := range map[string]struct {
 		doc          *status.Document
 		over, failed bool
+		cluster      bool
 	}{
-		"not to be asked":     {nil, false, false},
-		"stopped":             {&status.Document{State: status.StateFailed}, true, true},
-		"on their way":        {&status.Document{Nodes: nodes("provisioned", "provisioned"), Launch: status.Launch{State: status.LaunchRunning}}, false, false},
-		"launched":            {&status.Document{Launch: status.Launch{State: status.LaunchLaunched}}, true, false},
-		"launch failed":       {&status.Document{Launch: status.Launch{State: status.LaunchFailed}}, true, true},
-		"no word, one is not": {&status.Document{Nodes: nodes("provisioned", "provisioning")}, false, false},
-		"no word, all are":    {&status.Document{Nodes: nodes("provisioned", "provisioned")}, true, false},
+		"not to be asked":            {nil, false, false, false},
+		"stopped":                    {&status.Document{State: status.StateFailed}, true, true, false},
+		"on their way":               {&status.Document{Nodes: nodes("provisioned", "provisioned"), Launch: status.Launch{State: status.LaunchRunning}}, false, false, false},
+		"launched":                   {&status.Document{Launch: status.Launch{State: status.LaunchLaunched}}, true, false, false},
+		"launch failed":              {&status.Document{Launch: status.Launch{State: status.LaunchFailed}}, true, true, false},
+		"no word, one is not":        {&status.Document{Nodes: nodes("provisioned", "provisioning")}, false, false, false},
+		"no word, all are":           {&status.Document{Nodes: nodes("provisioned", "provisioned")}, true, false, false},
+		"launched, no cluster yet":   {launched(), false, false, true},
+		"launched, being installed":  {launched("installing"), false, false, true},
+		"launched, one of two ready": {launched("ready", "installing"), false, false, true},
+		"launched, ready":            {launched("ready"), true, false, true},
+		"launched, refused":          {launched("refused"), true, true, true},
 	} {
-		over, failed, _ := settled(c.doc, 2)
+		over, failed, _ := settled(c.doc, Order{Nodes: 2, Cluster: c.cluster})
 		assert.Equal(t, c.over, over, name)
 		assert.Equal(t, c.failed, failed, name)
 	}

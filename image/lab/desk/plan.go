@@ -25,6 +25,7 @@ type Order struct {
 	Gateway   bool     `json:"gateway"`   // a network of the owner, with a gateway and a resolver that lead nowhere
 	Appliance int      `json:"appliance"` // memory of the appliance, MiB
 	StickGiB  int      `json:"stickGiB"`
+	Cluster   bool     `json:"cluster"` // one Kubernetes of all nodes, its control plane on the first that is free
 	Capture   bool     `json:"capture"` // everything on the wire, to files
 }
 
@@ -42,7 +43,7 @@ const MaxNodes = 99
 
 // Defaults is a rack of two nodes.
 func Defaults() Order {
-	return Order{Nodes: 2, Firmware: AllBIOS, MiB: 2048, DiskGiB: 8, Disks: 1, NICs: 1, Appliance: 6144, StickGiB: 8}
+	return Order{Nodes: 2, Firmware: AllBIOS, MiB: 2048, DiskGiB: 8, Disks: 1, NICs: 1, Appliance: 6144, StickGiB: 8, Cluster: true}
 }
 
 // Check names what is wrong with an order.

@@ -32,6 +32,7 @@ func golden(t *testing.T, name, got string) {
 func TestDocument(t *testing.T) {
 	large := Defaults()
 	large.Nodes, large.Firmware, large.Disks, large.NICs, large.Gateway = 3, Mixed, 2, 2, true
+	large.Cluster = false
 	for name, o := range map[string]Order{"two.yaml": Defaults(), "mixed.yaml": large} {
 		require.NoError(t, o.Check())
 		text, err := Plan(o).Document("a secret", someKey)

@@ -13,7 +13,7 @@ func Screen(s Status, width, height int, now time.Time) string {
 	width, height = max(width, 60), max(height, 4)
 	lines := []string{fmt.Sprintf("Rack in %s, on for %s.  %s", s.Dir, took(now.Sub(s.Since)), s.Text), "",
 		fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s %s", "MACHINE", "", "PHASE", "", "FOR", "")}
-	roomy := len(lines)+2*len(s.Machines)+len(s.Faults)+3 <= height
+	roomy := len(lines)+2*len(s.Machines)+len(s.Clusters)+len(s.Faults)+3 <= height
 	for _, m := range s.Machines {
 		row := fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s ", m.Name, map[bool]string{true: "on", false: "off"}[m.On], m.Phase, bar(m.Percent), took(now.Sub(m.Since)))
 		if !roomy {
@@ -21,6 +21,9 @@ func Screen(s Status, width, height int, now time.Time) string {
 			continue
 		}
 		lines = append(lines, row+cmp.Or(m.Next, m.Why), "           "+m.Last)
+	}
+	for _, c := range s.Clusters {
+		lines = append(lines, fmt.Sprintf("%-15s %-18s %-17s %-9s %s", ofCluster(c.Name), c.Phase, bar(c.Percent), took(now.Sub(c.Since)), cmp.Or(c.Error, c.Why)))
 	}
 	if len(s.Outside) > 0 || len(s.Faults) > 0 {
 		lines = append(lines, "")
@@ -89,7 +92,8 @@ func took(d time.Duration) string {
 }
 
 // News are the lines to print when a rack goes from before to after, where a screen cannot be
-// drawn over: one for each machine whose phase or sentence for people changed.
+// drawn over: one for each machine, and each cluster, whose phase or sentence
+// for people changed.
 func News(before, after Status, now time.Time) string {
 	var b strings.Builder
 	old := map[string]Machine{}
@@ -110,6 +114,24 @@ func News(before, after Status, now time.Time) string {
 		}
 		if m.Next != "" && m.Next != o.Next {
 			line += "; " + m.Next
+		}
+		fmt.Fprintln(&b, clip(line, 400))
+	}
+	known := map[string]Cluster{}
+	for _, c := range before.Clusters {
+		known[c.Name] = c
+	}
+	for _, c := range after.Clusters {
+		o := known[c.Name]
+		if o.Phase == c.Phase && o.Error == c.Error && o.Nodes == c.Nodes {
+			continue
+		}
+		line := fmt.Sprintf("%s %s: %s", now.Format("15:04:05"), ofCluster(c.Name), c.Phase)
+		if o.Phase != "" && o.Phase != c.Phase {
+			line += fmt.Sprintf(" (after %s of %s)", took(c.Since.Sub(o.Since)), o.Phase)
+		}
+		if text := cmp.Or(c.Error, c.Why); text != "" {
+			line += "; " + text
 		}
 		fmt.Fprintln(&b, clip(line, 400))
 	}
@@ -143,7 +165,7 @@ func PhaseTable(spans []Span) string {
 			fmt.Fprintf(&b, "%s\n", machine)
 		}
 		if s.Open && (s.Phase == PhaseReady || s.Phase == PhaseProven || s.Phase == PhaseInstalled) {
-			continue // it is where it was to come
+			continue // it is where it was to come (a cluster is ready, too)
 		}
 		seconds, cpu = seconds+s.Seconds, cpu+s.CPU
 		if s.Seconds < 0.5 {

@@ -14,7 +14,7 @@ func someStatus(now time.Time) Status {
 		{Name: "appliance", On: true, Phase: PhaseReady, Percent: 100, Since: ago(5 * time.Minute), Last: "firstlight: Ready. Log in: ssh root@172.22.0.1"},
 		{Name: "node-1", On: true, Phase: "inspecting", Percent: 15, Since: ago(61 * time.Second), Why: "the ramdisk looks at its hardware", Last: "\x1b[2JiPXE 1.21.1\tinitialising devices...ok"},
 		{Name: "node-2", Phase: PhaseWaiting, Since: ago(2 * time.Hour), Error: "the BMC refuses the password", Next: "correct nodes[1].bmc.password in site.yaml"},
-	}}
+	}, Clusters: []Cluster{{Name: "edge", Phase: "waiting", Since: ago(time.Minute), Why: "of 2 hosts none is proven"}}}
 }
 
 func TestScreen(t *testing.T) {
@@ -41,6 +41,7 @@ func TestNews(t *testing.T) {
 	after.Machines[1].Phase, after.Machines[1].Since = "provisioning", now
 	after.Machines[1].Last = "a line of the console is no news"
 	after.Machines[2].Error, after.Machines[2].Next = "", ""
+	after.Clusters = []Cluster{{Name: "edge", Phase: "installing", Percent: 20, Since: now, Nodes: "0/2", Why: "images-present: node-1, node-2"}}
 	after.Outside = map[string]int{"8.8.8.8": 3}
 	after.Faults = []string{"BMC of node-2 has ended"}
 	golden(t, "second.news", News(before, after, now))

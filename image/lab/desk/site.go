@@ -12,11 +12,14 @@ import (
 // bmcUser is the user of every BMC of a rack.
 const bmcUser = "admin"
 
+// clusterName is that of the one cluster of a rack.
+const clusterName = "edge"
+
 // Document is the site of a rack: what an owner would write who has these servers. Whoever has
 // the secret half of key may log in.
 func (r Rack) Document(password, key string) (string, error) {
 	var out bytes.Buffer
-	if err := document.Execute(&out, map[string]any{"Rack": r, "Password": password, "Key": key, "User": bmcUser}); err != nil {
+	if err := document.Execute(&out, map[string]any{"Rack": r, "Password": password, "Key": key, "User": bmcUser, "Cluster": clusterName, "Workers": r.Order.Nodes - 1}); err != nil {
 		return "", fmt.Errorf("write site: %w", err)
 	}
 	if _, problems := site.Load("site.yaml", out.Bytes()); problems.Err() != nil {
@@ -74,4 +77,13 @@ nodes:
 {{- end}}
 # Machines under emulation take their time.
 verification: {timeout: 4h}
+{{- if .Rack.Order.Cluster}}
+clusters:
+  - name: {{.Cluster}}
+    {{- if gt .Rack.Order.Nodes 1}}
+    workers: [{count: {{.Workers}}}]
+    {{- end}}
+{{- else}}
+clusters: []
+{{- end}}
 `))

@@ -11,11 +11,23 @@ type Status struct {
 	Dir      string         `json:"dir"`
 	Since    time.Time      `json:"since"` // its supervisor has started
 	Machines []Machine      `json:"machines"`
-	Over     bool           `json:"over"`   // nothing more is to come: every node is proven, or the launch has failed
+	Clusters []Cluster      `json:"clusters,omitempty"`
+	Over     bool           `json:"over"`   // nothing more is to come: every node is proven and every cluster ready, or something has failed
 	Failed   bool           `json:"failed"` // with Over
 	Text     string         `json:"text,omitempty"`
 	Outside  map[string]int `json:"outside"` // addresses outside the rack, with the frames that were for them
 	Faults   []string       `json:"faults,omitempty"`
+}
+
+// Cluster is how one workload cluster of a rack stands.
+type Cluster struct {
+	Name    string    `json:"name"`
+	Phase   string    `json:"phase"` // of its Provisioning, in lower case
+	Since   time.Time `json:"since"` // in this phase
+	Percent int       `json:"percent"`
+	Nodes   string    `json:"nodes,omitempty"` // installed of all, 2/3
+	Why     string    `json:"why,omitempty"`   // what it does or waits for, in the appliance's words
+	Error   string    `json:"error,omitempty"`
 }
 
 // Machine is how one machine of a rack stands.

@@ -62,6 +62,16 @@ func (s *supervisor) look(now time.Time) {
 		s.phases[c.Name] = e
 		s.report(appendEvent(e))
 	}
+	if s.doc != nil {
+		for _, c := range s.doc.Clusters {
+			name := ofCluster(c.Name)
+			if c.State != s.phases[name].Phase {
+				e := Event{At: now, Machine: name, Phase: c.State}
+				s.phases[name] = e
+				s.report(appendEvent(e))
+			}
+		}
+	}
 	for _, c := range s.all {
 		if c.bmc != nil && !c.bmc.Running() {
 			s.faults["BMC of "+c.Name] = "has ended; its log says why; `firstlight lab down` and `up` start it again"
@@ -117,12 +127,18 @@ func (s *supervisor) status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := Status{Dir: s.dir, Since: s.begun, Outside: map[string]int{}}
-	st.Over, st.Failed, st.Text = settled(s.doc, len(s.rack.Nodes))
+	st.Over, st.Failed, st.Text = settled(s.doc, s.rack.Order)
 	if st.Text == "" && s.doc != nil {
 		st.Text = s.doc.Launch.Text
 	}
 	for _, c := range s.all {
 		st.Machines = append(st.Machines, s.machine(c))
+	}
+	if s.doc != nil {
+		for _, c := range s.doc.Clusters {
+			st.Clusters = append(st.Clusters, Cluster{Name: c.Name, Phase: c.State, Since: s.phases[ofCluster(c.Name)].At, Percent: c.Percent,
+				Nodes: c.Nodes, Why: c.Text, Error: c.Error})
+		}
 	}
 	for _, sw := range s.switches {
 		for a, n := range sw.Outside() {
