@@ -34,7 +34,7 @@ const (
 // Images of this product, by its version.
 const (
 	nodeImage      = assets.ImageDomain + "/node:v" + assets.Version      // the programs of a node, in the layer of Kubernetes
-	installerImage = assets.ImageDomain + "/installer:v" + assets.Version // this, and a shell
+	installerImage = assets.ImageDomain + "/installer:v" + assets.Version // a shell
 )
 
 // values are what the templates may use.

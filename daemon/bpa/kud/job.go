@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"firstlight.dev/firstlight/assets"
 )
 
 // ICN's names.
@@ -21,6 +23,13 @@ const (
 	Environment  = "kud-installer"          // ConfigMap
 	LabelCluster = "cluster"
 )
+
+// StickImage is the stick's installer: a shell, and a place for the daemon's own binary, which the appliance's
+// root has anyway. The installer is a command of it.
+const StickImage = assets.ImageDomain + "/installer:v" + assets.Version
+
+// program is the daemon on the appliance, and in a container of StickImage.
+const program = "/usr/bin/firstlightd"
 
 // AnnotationRun holds the Run of a Job.
 const AnnotationRun = "firstlight.dev/run"
@@ -73,6 +82,16 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 		return nil, fmt.Errorf("encode run of cluster %s: %w", cluster, err)
 	}
 	labels := map[string]string{LabelCluster: cluster}
+	mounts := []corev1.VolumeMount{{Name: "multi-cluster", MountPath: Dir}, {Name: "secret-volume", MountPath: "/.ssh"}}
+	volumes := []corev1.Volume{
+		{Name: "multi-cluster", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: Dir}}},
+		{Name: "secret-volume", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: SSHSecret}}},
+	}
+	if r.Image == StickImage {
+		mounts = append(mounts, corev1.VolumeMount{Name: "program", MountPath: program, ReadOnly: true})
+		source := corev1.HostPathVolumeSource{Path: program, Type: ptr.To(corev1.HostPathFile)}
+		volumes = append(volumes, corev1.Volume{Name: "program", VolumeSource: corev1.VolumeSource{HostPath: &source}})
+	}
 	env := []corev1.EnvVar{{Name: "KUD_ACTION", Value: r.Action}, {Name: "KUD_NODES", Value: strings.Join(r.Nodes, " ")}}
 	if r.ServiceSubnet != "" {
 		env = append(env, corev1.EnvVar{Name: "KUD_SERVICE_SUBNET", Value: r.ServiceSubnet})
@@ -102,15 +121,9 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 						SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
 						// What it printed last is the reason of a failure.
 						TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-						VolumeMounts: []corev1.VolumeMount{
-							{Name: "multi-cluster", MountPath: Dir},
-							{Name: "secret-volume", MountPath: "/.ssh"},
-						},
+						VolumeMounts:             mounts,
 					}},
-					Volumes: []corev1.Volume{
-						{Name: "multi-cluster", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: Dir}}},
-						{Name: "secret-volume", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: SSHSecret}}},
-					},
+					Volumes: volumes,
 				},
 			},
 		},
