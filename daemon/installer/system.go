@@ -37,7 +37,7 @@ func (c *cluster) stages() []bringup.Stage {
 		{Name: "nodes-ready", Fact: "every node of the inventory is Ready, with its roles",
 			Why:  "Before plugins and the verification, which want all of them.",
 			Done: c.nodesDone, Do: c.nodesDo},
-		{Name: "system-running", Fact: "the control plane's pods, kube-proxy, the network and the name server are ready",
+		{Name: "system-running", Fact: "kube-proxy, the network and the name server are ready, on every node that has them",
 			Why:  "Before whatever relies on Services and names.",
 			Done: c.runningDone},
 	}
