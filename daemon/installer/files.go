@@ -75,10 +75,11 @@ func (n *node) same(ctx context.Context, files []file) error {
 	return nil
 }
 
-// write replaces a file as a whole: written beside it, on the disk, then renamed.
+// write replaces a file as a whole: written beside it, on the disk, then renamed. Folders are for everybody, as
+// apt reads its key as another user; what is secret in them says so itself.
 const write = `
 dir=$(dirname "$1")
-mkdir -p "$dir"
+(umask 022; mkdir -p "$dir")
 cat >"$1.new"
 chmod "$2" "$1.new"
 sync "$1.new"

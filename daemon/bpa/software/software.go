@@ -112,7 +112,7 @@ want() {
 	if [ -n "$have" ] && { [ -z "$2" ] || [ "$have" = "$2" ]; }; then return; fi
 	if [ -z "$fresh" ]; then
 		fresh=yes
-		apt-get -q $only -o DPkg::Lock::Timeout=600 update >&2 || echo "the index of packages could not be renewed" >&2
+		apt-get -q $only -o DPkg::Lock::Timeout=600 update >&2 || echo "firstlight: index failed"
 	fi
 	all=$(versions "$1")
 	case " $all " in
@@ -132,7 +132,7 @@ fi
 // Read turns what the script said into the state of each package. said is what it printed
 // on standard error, whose end explains a failure.
 func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
-	has, lacks, failed := map[string]string{}, map[string][]string{}, false
+	has, lacks, failed, stale := map[string]string{}, map[string][]string{}, false, false
 	for line := range strings.Lines(out) {
 		words := strings.Fields(line)
 		if len(words) < 3 || words[0] != "firstlight:" {
@@ -147,6 +147,8 @@ func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
 			lacks[words[2]] = words[3:]
 		case "failed":
 			failed = true
+		case "index":
+			stale = true
 		}
 	}
 	var all []v1alpha1.PackageStatus
@@ -157,6 +159,8 @@ func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
 		case s.Installed != "" && (p.Version == "" || p.Version == s.Installed):
 		case short && len(missing) > 1:
 			s.Error = fmt.Sprintf("version %s is not to be had; there are: %s", missing[0], strings.Join(missing[1:], ", "))
+		case short && stale:
+			s.Error = "not to be had; the index of packages could not be renewed: " + lastError(said)
 		case short:
 			s.Error = "there is no such package in the node's repositories"
 		case len(lacks) > 0:

@@ -94,6 +94,12 @@ func TestScriptSaysWhyAptFailed(t *testing.T) {
 	assert.Equal(t, "3.4", run(n, Package{"htop", ""})[0].Installed)
 }
 
+func TestAnIndexThatCannotBeReadIsTheReason(t *testing.T) {
+	const out = "firstlight: index failed\nfirstlight: lacks jq any\nfirstlight: has jq \n"
+	got := Read([]Package{{"jq", ""}}, out, "Get:1 InRelease\nE: The repository is not signed.\n")
+	assert.Equal(t, "not to be had; the index of packages could not be renewed: The repository is not signed.", got[0].Error)
+}
+
 func TestScriptOfNothing(t *testing.T) {
 	n := logintest.New(t).Debian()
 	assert.Empty(t, run(n))
