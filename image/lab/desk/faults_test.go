@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// start makes a rack and does not wait for it.
+// start makes a rack, without a cluster, and does not wait for it.
 func (c command) start(args ...string) {
 	c.t.Helper()
-	c.t.Log(c.run(append([]string{"up", "--image", c.image()}, args...)...))
+	c.t.Log(c.run(append([]string{"up", "--cluster=false", "--image", c.image()}, args...)...))
 }
 
 // until waits for a machine to be in a phase, or past it.
@@ -41,13 +41,15 @@ func (c command) installed(nodes ...string) {
 	assert.Empty(c.t, c.status().Outside, "frames were addressed to the world outside")
 }
 
-// TestTwoNodes installs a BIOS and a UEFI server at once.
+// TestTwoNodes installs a BIOS and a UEFI server at once, and makes a cluster of them.
 func TestTwoNodes(t *testing.T) {
 	c := newCommand(t)
 	c.up("--nodes", "2", "--firmware", "mixed")
 	c.installed("node-1", "node-2")
 	assert.Contains(t, c.run("ssh", "node-2", "ls", "/sys/firmware"), "efi")
 	assert.NotContains(t, c.run("ssh", "node-1", "ls", "/sys/firmware"), "efi")
+	ready := c.run("ssh", Appliance, "kubectl --kubeconfig /opt/kud/multi-cluster/"+clusterName+"/artifacts/admin.conf wait --for=condition=Ready nodes --all --timeout=1m")
+	assert.Equal(t, 2, strings.Count(ready, " condition met\n"), ready)
 }
 
 // TestLossyWire installs a node whose cables lose every tenth frame, each way.

@@ -120,7 +120,7 @@ func (c command) status() Status {
 // with its installed system.
 func TestOneNode(t *testing.T) {
 	c := newCommand(t)
-	c.up("--nodes", "1")
+	c.up("--nodes", "1", "--cluster=false")
 
 	assert.Equal(t, "node-1\n", c.run("ssh", "node-1", "hostname"))
 	assert.Contains(t, c.run("kubectl", "get", "bmh", "-A"), "provisioned")
