@@ -53,6 +53,7 @@ func newRootCommand() *cobra.Command {
 		newBuildCommand(),
 		newLockCommand(),
 		newPlanCommand(),
+		newPruneCommand(),
 		newFlashCommand(),
 		newVerifyCommand(),
 		newVersionCommand(),
