@@ -20,6 +20,9 @@ type Host struct {
 	Former     string // the cluster that was installed on its disk; "" if none is
 }
 
+// unknown tells that the hardware was not inspected yet: what it lacks cannot be said.
+func (h *Host) unknown() bool { return h.CPU == 0 && h.Unfit != "" }
+
 // devices counts what not every host has: of two alike the plainer one is taken first.
 func (h Host) devices() int {
 	n := 0
@@ -181,7 +184,7 @@ func (m *matching) pin(i int) {
 	case host.Claim.Owner != "" && host.Claim.Owner != m.Owner:
 		m.problem(n, HostClaimed, false, "%s: node %s: host %s belongs to %s, as its node %s; name another host, or take it out there",
 			already(n), n.Label, host.Name, host.Claim.Owner, host.Claim.Node)
-	case small != "":
+	case small != "" && !host.unknown():
 		m.problem(n, HostTooSmall, false, "node %s: host %s, which has the %s, %s; ask for less, or name another host", n.Label, host.Name, who(n), small)
 	case host.Unfit != "" && !m.inService(host, n):
 		m.problem(n, HostNotReady, true, "node %s: host %s, which has the %s, %s", n.Label, host.Name, who(n), host.Unfit)
@@ -255,6 +258,8 @@ var verdicts = map[verdict]string{unready: "are not ready", small: "are too smal
 func (m *matching) judge(n Node, at int) verdict {
 	h := &m.All[at]
 	switch {
+	case h.unknown() && !m.inService(h, n):
+		return unready
 	case h.CPU < n.CPU || h.Memory < n.Memory || n.SRIOV && !h.SRIOV || n.QAT && !h.QAT:
 		return small
 	case h.Claim.Owner != "" && h.Claim.Owner != m.Owner || h.PinnedBy != "":

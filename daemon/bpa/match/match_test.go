@@ -84,6 +84,8 @@ func TestHostRefusals(t *testing.T) {
 		{"not provisioned", pin, []Host{changed(h, func(h *Host) { h.Unfit = "is inspecting, not provisioned yet" })}, HostNotReady, "is inspecting, not provisioned yet", true},
 		{"nothing fits", []Node{{Label: "m", CPU: 9, SRIOV: true}}, []Host{h, changed(host(8), func(h *Host) { h.Claim = other; h.SRIOV = true })}, NoHostFits, "no host is left with 9 CPUs, SR-IOV: of 2 hosts 1 are too small, 1 belong to other clusters", false},
 		{"what would fit is not ready", []Node{{Label: "m", CPU: 1}}, []Host{changed(h, func(h *Host) { h.Unfit = "is inspecting" })}, NoHostFits, "of 1 hosts 1 are not ready", true},
+		{"not inspected yet", []Node{{Label: "m", CPU: 1}}, []Host{{Name: "metal3/h2", MACs: h.MACs, Unfit: "is registering"}}, NoHostFits, "of 1 hosts 1 are not ready", true},
+		{"not inspected yet, by MAC", []Node{{Label: "m", MAC: h.MACs[0], CPU: 1}}, []Host{{Name: "metal3/h2", MACs: h.MACs, Unfit: "is registering"}}, HostNotReady, "is registering", true},
 		{"named elsewhere", []Node{{Label: "m", CPU: 1}}, []Host{changed(h, func(h *Host) { h.PinnedBy = "default/x" })}, NoHostFits, "1 belong to other clusters", false},
 		{"former cluster", []Node{{Label: "m", CPU: 1}}, []Host{changed(h, func(h *Host) { h.Former = "old" })}, NoHostFits, "1 hold a former cluster", false},
 		{"too few", []Node{{Label: "a", CPU: 1}, {Label: "b", CPU: 1}}, []Host{h}, NoHostFits, "node b: no host is left with 1 CPUs: of 1 hosts 1 are other nodes of this cluster", false},
