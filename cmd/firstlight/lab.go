@@ -223,8 +223,12 @@ func (w *waiting) bind(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "with --wait: give up looking after this long (0: never); the rack goes on")
 }
 
-// ended tells when a rack has come to its end: at once when all is well, but a failure must
-// have stood for a minute, since much of what fails is mended by the next try.
+// patience is how long a failure must have stood: much of what fails is mended by the next try,
+// and under emulation tries are minutes apart.
+const patience = 20 * time.Minute
+
+// ended tells when a rack has come to its end: at once when all is well, after some patience
+// when something has failed.
 func ended(now func() time.Time) func(desk.Status) bool {
 	var failed time.Time
 	return func(s desk.Status) bool {
@@ -235,7 +239,7 @@ func ended(now func() time.Time) func(desk.Status) bool {
 		if failed.IsZero() {
 			failed = now()
 		}
-		return now().Sub(failed) >= time.Minute
+		return now().Sub(failed) >= patience
 	}
 }
 

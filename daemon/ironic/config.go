@@ -156,10 +156,11 @@ data_backend = database
 
 [ipmi]
 # ipmitool's own retries: one login per try. Ironic's would be 28 with a wrong password,
-# enough to lock an account.
+# enough to lock an account. The whole command may take long: a slow BMC, or an appliance that is
+# busy with a hundred other things.
 use_ipmitool_retries = true
 min_command_interval = 1
-command_retry_timeout = 30
+command_retry_timeout = 90
 cipher_suite_versions = 3,17
 
 [redfish]
