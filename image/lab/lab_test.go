@@ -143,3 +143,11 @@ func TestQMPGivesUpWithItsContext(t *testing.T) {
 	_, err := dialQMP(ctx, filepath.Join(t.TempDir(), "none"))
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
+
+func TestQMPEndsWithTheMachine(t *testing.T) {
+	r := &running{ended: make(chan struct{})}
+	close(r.ended)
+	m := &Machine{config: Config{Name: "m", Dir: t.TempDir()}, run: r}
+	_, err := m.QMP(t.Context())
+	assert.ErrorIs(t, err, context.Canceled)
+}

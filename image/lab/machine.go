@@ -219,9 +219,19 @@ func (m *Machine) Kill() error {
 
 // QMP connects to the running machine.
 func (m *Machine) QMP(ctx context.Context) (*QMP, error) {
-	if !m.Running() {
+	r := m.current()
+	if r == nil {
 		return nil, fmt.Errorf("connect QMP: machine %s is off", m.config.Name)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // a machine that ends takes its socket along
+		select {
+		case <-r.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	return dialQMP(ctx, filepath.Join(m.config.Dir, qmpSocket))
 }
 
