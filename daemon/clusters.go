@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/bpa"
-	"firstlight.dev/firstlight/daemon/bpa/kud"
 	"firstlight.dev/firstlight/daemon/bpa/operator"
 	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/bringup"
@@ -65,7 +65,7 @@ func (c *clusters) operator() (bpa.Operator, error) {
 	}
 	s := c.metal.site()
 	return bpa.Operator{
-		Installer: kud.StickImage,
+		Installer: assets.InstallerImage,
 		Site:      string(s.Name), Proposal: bpa.Proposal(s.Clusters != nil, len(s.Nodes), len(s.Clusters)),
 		LeaseFile: leaseFile, LeaseDir: filepath.Dir(leaseFile), Digest: digest, Private: private, Public: []byte(public + "\n"),
 	}, nil

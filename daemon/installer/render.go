@@ -31,11 +31,8 @@ const (
 	sourcesPath     = "/etc/apt/sources.list.d/firstlight.sources"
 )
 
-// Images of this product, by its version.
-const (
-	nodeImage      = assets.ImageDomain + "/node:v" + assets.Version      // the programs of a node, in the layer of Kubernetes
-	installerImage = assets.ImageDomain + "/installer:v" + assets.Version // a shell
-)
+// nodeImage has the programs of a node, in the layer of Kubernetes.
+const nodeImage = assets.ImageDomain + "/node:v" + assets.Version
 
 // values are what the templates may use.
 type values struct {
@@ -65,7 +62,7 @@ type Settings struct {
 func newValues(s Settings, inv inventory.Inventory) values {
 	return values{
 		Settings: s, Domain: assets.ImageDomain, Version: assets.KubernetesVersion, Etcd: assets.EtcdVersion, Pause: assets.PauseVersion,
-		NodeImage: nodeImage, InstallerImage: installerImage, Patches: patchDir, ControlPlanes: inv.ControlPlanes(), NodeBits: nodeBits(s.Pods), Endpoint: Endpoint,
+		NodeImage: nodeImage, InstallerImage: assets.InstallerImage, Patches: patchDir, ControlPlanes: inv.ControlPlanes(), NodeBits: nodeBits(s.Pods), Endpoint: Endpoint,
 	}
 }
 

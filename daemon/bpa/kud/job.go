@@ -24,11 +24,7 @@ const (
 	LabelCluster = "cluster"
 )
 
-// StickImage is the stick's installer: a shell, and a place for the daemon's own binary, which the appliance's
-// root has anyway. The installer is a command of it.
-const StickImage = assets.ImageDomain + "/installer:v" + assets.Version
-
-// program is the daemon on the appliance, and in a container of StickImage.
+// program is the daemon on the appliance, and in a container of assets.InstallerImage.
 const program = "/usr/bin/firstlightd"
 
 // AnnotationRun holds the Run of a Job.
@@ -87,7 +83,7 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 		{Name: "multi-cluster", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: Dir}}},
 		{Name: "secret-volume", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: SSHSecret}}},
 	}
-	if r.Image == StickImage {
+	if r.Image == assets.InstallerImage {
 		mounts = append(mounts, corev1.VolumeMount{Name: "program", MountPath: program, ReadOnly: true})
 		source := corev1.HostPathVolumeSource{Path: program, Type: ptr.To(corev1.HostPathFile)}
 		volumes = append(volumes, corev1.Volume{Name: "program", VolumeSource: corev1.VolumeSource{HostPath: &source}})

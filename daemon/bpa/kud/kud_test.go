@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"firstlight.dev/firstlight/assets"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -87,7 +89,7 @@ func TestJobGolden(t *testing.T) {
 	owner := metav1.OwnerReference{APIVersion: "bpa.akraino.org/v1alpha1", Kind: "Provisioning", Name: "edge", UID: "u-1"}
 	for _, r := range []Run{
 		{Want: w, Action: Install, Generation: 1, Attempt: 1},
-		{Want: Want{Members: three(), Image: StickImage}, Action: Add, Generation: 2, Attempt: 1},
+		{Want: Want{Members: three(), Image: assets.InstallerImage}, Action: Add, Generation: 2, Attempt: 1},
 		{Want: w, Action: Remove, Nodes: []string{"worker-1"}, Generation: 4, Attempt: 2},
 	} {
 		job, err := r.Job("default", "edge", owner)
