@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -86,6 +87,9 @@ func (b Bootstrap) Run(ctx context.Context, out string) error {
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + dir, "LC_ALL=C.UTF-8", "TZ=UTC", "TMPDIR=/tmp", "SOURCE_DATE_EPOCH=" + strconv.FormatInt(b.Epoch, 10)}
 	cmd.Stdout, cmd.Stderr = f, io.MultiWriter(&complaints, b.Log)
+	// It removes its tree, whose files have owners that are not ours, when it is asked to end.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
 	if err := errors.Join(cmd.Run(), f.Close()); err != nil {
 		return fmt.Errorf("make root %s: mmdebstrap: %w: %s", result, err, tail(complaints.String()))
 	}

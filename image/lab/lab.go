@@ -68,6 +68,7 @@ type Config struct {
 	Initrd   string   // with Kernel
 	Append   string   // with Kernel
 	Extra    []string // further QEMU arguments, at the end
+	Nice     int      // niceness of QEMU, above this process's; 0 to 19, see nice(1)
 }
 
 func (c Config) withDefaults() (Config, error) {

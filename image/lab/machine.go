@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -100,6 +101,9 @@ func (m *Machine) Start(ctx context.Context) error {
 	name, args, err := m.Prepare()
 	if err != nil {
 		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
+	}
+	if m.config.Nice > 0 {
+		name, args = "nice", append([]string{"-n", strconv.Itoa(m.config.Nice), name}, args...)
 	}
 	r := &running{cmd: exec.CommandContext(ctx, name, args...), line: shellLine(name, args), ended: make(chan struct{})}
 	r.cmd.Stdout, r.cmd.Stderr = m.console, &r.stderr

@@ -197,11 +197,17 @@ func (r Rack) disks(c Computer) []lab.Disk {
 	return all
 }
 
+// nodesNice lets the appliance have this machine's processors first: while it waits for a node
+// its clocks run on, and a node that installs itself takes all that it gets.
+const nodesNice = 5
+
 // config is the machine, off, with its files below dir and its ports in ports.
 func (r Rack) config(c Computer, dir string, port func(computer string, card int) string) lab.Config {
 	m := lab.Config{Name: c.Name, Dir: dir, Firmware: c.Firmware, CPUs: 2, MiB: r.Order.MiB, Disks: r.disks(c)}
 	if c.Name == Appliance {
 		m.MiB = r.Order.Appliance
+	} else {
+		m.Nice = nodesNice
 	}
 	for i, card := range c.Cards {
 		m.NICs = append(m.NICs, lab.NIC{MAC: card.MAC, Port: port(c.Name, i), NoROM: i > 0})
