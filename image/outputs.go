@@ -17,14 +17,17 @@ import (
 )
 
 // writeOutputs writes the image and what belongs beside it: compressed image, block map,
-// bill of materials, digests. Each step says how long it took.
-func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) ([]File, error) {
+// bill of materials, digests. Each step says how long it took. It returns them, and the lengths
+// of the compressed image's frames.
+func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) ([]File, []int64, error) {
 	dir, name := filepath.Split(b.Out)
 	part := disk.Part(b.Out)
 	defer os.Remove(part)
+	earlier, done := b.earlier()
+	defer done()
 	s, err := b.stick(ctx, kernel)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	err = b.timed("stick, root", func() error {
 		at, err := s.RootOffset()
@@ -39,7 +42,7 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) ([]Fi
 		return fillVerity(s.ESP, hash)
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	err = b.timed("stick, disk", func() error {
 		layout, err := s.Layout()
@@ -49,16 +52,16 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) ([]Fi
 		return disk.Finish(ctx, b.Out, layout)
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	bill := strings.TrimSuffix(name, ".img") + ".spdx.json"
 	names := []string{name, name + media.SuffixZstd, name + media.SuffixBmap, bill}
-	var sums map[string]string
+	var published media.Published
 	err = b.timed("stick, what lies beside it", func() error {
 		var parts []sbom.Package
 		group, groupCtx := errgroup.WithContext(ctx)
 		group.Go(func() (err error) {
-			sums, err = media.Publish(groupCtx, b.Out)
+			published, err = media.Publish(groupCtx, b.Out, earlier)
 			return err
 		})
 		group.Go(func() (err error) {
@@ -68,6 +71,7 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) ([]Fi
 		if err := group.Wait(); err != nil {
 			return err
 		}
+		sums := published.Sums
 		text, err := b.billOfMaterials(parts, sums[name])
 		if err != nil {
 			return err
@@ -79,15 +83,15 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) ([]Fi
 		return media.WriteSums(dir, names, sums)
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var files []File
 	for _, name := range append(names, media.SumsName) {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil {
-			return nil, fmt.Errorf("measure output: %w", err)
+			return nil, nil, fmt.Errorf("measure output: %w", err)
 		}
-		files = append(files, File{Path: filepath.Join(dir, name), Bytes: info.Size(), SHA256: sums[name]})
+		files = append(files, File{Path: filepath.Join(dir, name), Bytes: info.Size(), SHA256: published.Sums[name]})
 	}
-	return files, nil
+	return files, published.Frames, nil
 }

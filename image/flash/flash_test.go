@@ -160,7 +160,7 @@ func TestPlanRefusals(t *testing.T) {
 	_, err := flash.NewPlan(context.Background(), image(t), 20<<20, rand.New(rand.NewSource(1)))
 	assert.ErrorContains(t, err, "are not within the usable")
 	m := image(t)
-	_, err = media.Publish(context.Background(), m.Path)
+	_, err = media.Publish(context.Background(), m.Path, nil)
 	require.NoError(t, err)
 	_, err = flash.NewPlan(context.Background(), m, mediumSize, rand.New(rand.NewSource(1)))
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -63,9 +64,67 @@ func read(t testing.TB, path string) []byte {
 // published makes an image and what lies beside it.
 func published(t testing.TB) (path string, sums map[string]string) {
 	path = image(t)
-	sums, err := media.Publish(context.Background(), path)
+	p, err := media.Publish(context.Background(), path, nil)
 	require.NoError(t, err)
-	return path, sums
+	return path, p.Sums
+}
+
+// counted counts what is read.
+type counted struct {
+	io.ReaderAt
+	bytes atomic.Int64
+}
+
+func (c *counted) ReadAt(b []byte, at int64) (int, error) {
+	c.bytes.Add(int64(len(b)))
+	return c.ReaderAt.ReadAt(b, at)
+}
+
+// TestWhatIsInCommonIsTakenOver publishes an image beside its next version: equal bytes with
+// the earlier one and without, and the frames of the earlier one are used for what did not change.
+func TestWhatIsInCommonIsTakenOver(t *testing.T) {
+	open := func(path string) *os.File {
+		f, err := os.Open(path)
+		require.NoError(t, err)
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	path := image(t)
+	first, err := media.Publish(context.Background(), path, nil)
+	require.NoError(t, err)
+	b, err := media.ParseBmap(read(t, path+media.SuffixBmap))
+	require.NoError(t, err)
+	changed := read(t, path)
+	changed[70<<20]++ // in ROOT-A
+	for name, next := range map[string][]byte{
+		"nothing changed":   read(t, path),
+		"a byte changed":    changed,
+		"something at end":  append(bytes.Clone(changed), make([]byte, 5<<20)...),
+		"a short last part": bytes.Clone(changed[:len(changed)-1<<20]),
+	} {
+		t.Run(name, func(t *testing.T) {
+			packed := &counted{ReaderAt: open(path + media.SuffixZstd)}
+			earlier := &media.Earlier{Image: open(path), Packed: packed, Bmap: b, Frames: first.Frames}
+			dir := t.TempDir()
+			var sums []map[string]string
+			for i, e := range []*media.Earlier{nil, earlier} {
+				at := filepath.Join(dir, fmt.Sprint(i), "x.img")
+				require.NoError(t, os.Mkdir(filepath.Dir(at), 0o755))
+				require.NoError(t, os.WriteFile(at, next, 0o644))
+				p, err := media.Publish(context.Background(), at, e)
+				require.NoError(t, err)
+				sums = append(sums, p.Sums)
+				assert.Equal(t, fmt.Sprintf("%x", sha256.Sum256(read(t, at+media.SuffixZstd))), p.Sums["x.img.zst"])
+				var all int64
+				for _, n := range p.Frames {
+					all += n
+				}
+				assert.EqualValues(t, len(read(t, at+media.SuffixZstd)), all)
+			}
+			assert.Equal(t, sums[0], sums[1])
+			assert.Positive(t, packed.bytes.Load(), "nothing was taken over")
+		})
+	}
 }
 
 // TestPublish holds what one pass writes to other readers: the block map to the one that is
@@ -119,7 +178,7 @@ func TestPublishStopsWithItsContext(t *testing.T) {
 	path := image(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := media.Publish(ctx, path)
+	_, err := media.Publish(ctx, path, nil)
 	assert.ErrorIs(t, err, context.Canceled)
 	_, err = os.Stat(path + ".zst")
 	assert.ErrorIs(t, err, os.ErrNotExist)

@@ -24,38 +24,45 @@ import (
 // many there were. A multiple of what a range of the block map may have.
 const chunkSize = 8 * rangeBlocks * BlockSize
 
-// Publish writes, beside an image, the compressed image and the block map, and returns
-// the sha256 of all three in hexadecimal digits by file name. The image is read once and
-// nothing that is written is read again. Files that are there already are replaced only
-// when the new ones are complete.
-func Publish(ctx context.Context, image string) (map[string]string, error) {
-	sums, err := publish(ctx, image)
-	if err != nil {
-		return nil, fmt.Errorf("publish image %s: %w", image, err)
-	}
-	return sums, nil
+// Published is what Publish wrote.
+type Published struct {
+	Sums   map[string]string // of the three files, by name: sha256 in hexadecimal digits
+	Frames []int64           // how many bytes each frame of the compressed image has
 }
 
-func publish(ctx context.Context, image string) (map[string]string, error) {
+// Publish writes, beside an image, the compressed image and the block map. The image is
+// read once and nothing that is written is read again. Files that are there already are
+// replaced only when the new ones are complete. earlier may be nil; the bytes are the same
+// with it and without.
+func Publish(ctx context.Context, image string, earlier *Earlier) (Published, error) {
+	p, err := publish(ctx, image, earlier)
+	if err != nil {
+		return Published{}, fmt.Errorf("publish image %s: %w", image, err)
+	}
+	return p, nil
+}
+
+func publish(ctx context.Context, image string, earlier *Earlier) (p Published, err error) {
 	f, err := os.Open(image)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	b, err := mapUsed(f, info.Size())
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	raw, packed := sha256.New(), sha256.New()
 	err = replace(image+SuffixZstd, func(w io.Writer) error {
-		return pass(ctx, f, b, raw, io.MultiWriter(w, packed))
+		p.Frames, err = pass(ctx, f, b, earlier.known(), raw, io.MultiWriter(w, packed))
+		return err
 	})
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	text := b.Encode()
 	err = replace(image+SuffixBmap, func(w io.Writer) error {
@@ -63,14 +70,15 @@ func publish(ctx context.Context, image string) (map[string]string, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	name, mapped := filepath.Base(image), sha256.Sum256(text)
-	return map[string]string{
+	p.Sums = map[string]string{
 		name:              hex.EncodeToString(raw.Sum(nil)),
 		name + SuffixZstd: hex.EncodeToString(packed.Sum(nil)),
 		name + SuffixBmap: hex.EncodeToString(mapped[:]),
-	}, nil
+	}
+	return p, nil
 }
 
 // chunk is a stretch of the image on its way through a pass. Its memory is used again.
@@ -85,12 +93,12 @@ type chunk struct {
 // pass reads the image of b once: it fills in the digests of b's ranges, feeds the whole
 // image to raw, and writes it compressed to w. Reading, the ranges and compression are
 // shared by all processors; the two running digests are in the order of the image, each
-// with a goroutine of its own.
-func pass(ctx context.Context, f *os.File, b Bmap, raw hash.Hash, w io.Writer) error {
+// with a goroutine of its own. It returns the length of each frame.
+func pass(ctx context.Context, f *os.File, b Bmap, earlier *known, raw hash.Hash, w io.Writer) (frames []int64, err error) {
 	// What is in use is compressed already, all but a few tables: a slow level would find nothing.
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithEncoderCRC(true))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer encoder.Close()
 	zeros := make([]byte, chunkSize)
@@ -118,14 +126,31 @@ func pass(ctx context.Context, f *os.File, b Bmap, raw hash.Hash, w io.Writer) e
 	})
 	for range runtime.GOMAXPROCS(0) {
 		g.Go(func() error { // reads, fills in ranges, compresses
+			var scratch []byte
+			if earlier != nil {
+				scratch = make([]byte, chunkSize)
+			}
 			for c := range work {
 				if err := c.read(f, zeros); err != nil {
 					return err
 				}
-				b.digestIn(c.at, c.data)
-				if len(c.data) == chunkSize && bytes.Equal(c.data, zeros) {
-					c.frame = append(c.frame[:0], zeroFrame...)
+				same, err := earlier.has(c.at, c.data, scratch)
+				if err != nil {
+					return err
+				}
+				if same {
+					b.digestIn(c.at, c.data, earlier.sums)
 				} else {
+					b.digestIn(c.at, c.data, nil)
+				}
+				switch {
+				case len(c.data) == chunkSize && bytes.Equal(c.data, zeros):
+					c.frame = append(c.frame[:0], zeroFrame...)
+				case same:
+					if c.frame, err = earlier.frame(c.at, c.frame); err != nil {
+						return err
+					}
+				default:
 					c.frame = encoder.EncodeAll(c.data, c.frame[:0])
 				}
 				c.ready <- struct{}{}
@@ -149,11 +174,13 @@ func pass(ctx context.Context, f *os.File, b Bmap, raw hash.Hash, w io.Writer) e
 			if _, err := w.Write(c.frame); err != nil {
 				return err
 			}
+			frames = append(frames, int64(len(c.frame)))
 			free <- c
 		}
 		return nil
 	})
-	return g.Wait()
+	err = g.Wait()
+	return frames, err
 }
 
 // receive waits for a value no longer than ctx lasts.
@@ -181,9 +208,9 @@ func (c *chunk) read(f *os.File, zeros []byte) error {
 	return err
 }
 
-// digestIn fills in the digests of the ranges that lie in the image's stretch data at at. Of
-// other ranges it looks at what nobody writes.
-func (b Bmap) digestIn(at int64, data []byte) {
+// digestIn fills in the digests of the ranges that lie in the image's stretch data at at; those
+// that are in sums are taken from there. Of other ranges it looks at what nobody writes.
+func (b Bmap) digestIn(at int64, data []byte, sums map[Range]string) {
 	first := sort.Search(len(b.Ranges), func(i int) bool { return b.Ranges[i].First*b.BlockSize >= at })
 	for i := first; i < len(b.Ranges); i++ {
 		r := &b.Ranges[i]
@@ -192,6 +219,9 @@ func (b Bmap) digestIn(at int64, data []byte) {
 			return
 		}
 		end := min((r.Last+1)*b.BlockSize-at, int64(len(data)))
+		if r.SHA256 = sums[Range{First: r.First, Last: r.Last}]; r.SHA256 != "" {
+			continue
+		}
 		sum := sha256.Sum256(data[start:end])
 		r.SHA256 = hex.EncodeToString(sum[:])
 	}

@@ -102,9 +102,9 @@ func run(t *testing.T, path string) []verify.Finding {
 
 func handOut(t *testing.T, path string) {
 	t.Helper()
-	sums, err := media.Publish(context.Background(), path)
+	p, err := media.Publish(context.Background(), path, nil)
 	require.NoError(t, err)
-	require.NoError(t, media.WriteSums(filepath.Dir(path), []string{"x.img", "x.img.zst", "x.img.bmap"}, sums))
+	require.NoError(t, media.WriteSums(filepath.Dir(path), []string{"x.img", "x.img.zst", "x.img.bmap"}, p.Sums))
 }
 
 func TestSoundImageHasNoFinding(t *testing.T) {
@@ -187,7 +187,7 @@ func TestFlippedByteIsNamed(t *testing.T) {
 // TestAnyByteThatMattersIsFoundByTheBlockMap flips bytes at random places in use.
 func TestAnyByteThatMattersIsFoundByTheBlockMap(t *testing.T) {
 	path := made(t, "/usr/bin/firstlightd", nil)
-	_, err := media.Publish(context.Background(), path)
+	_, err := media.Publish(context.Background(), path, nil)
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(path+media.SuffixZstd))
 	f, err := os.Open(path)
