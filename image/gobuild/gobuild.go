@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/parser"
+	"go/token"
 	"io"
 	"io/fs"
 	"os"
@@ -38,18 +40,24 @@ func (b Builder) moduleDir(p *recipe.Program) string {
 }
 
 // Key digests everything a program is built from: toolchain, flags, and all sources of
-// its module and of modules it replaces by directories of this repository. Modules
-// from elsewhere are covered by go.sum.
+// its module and of modules it replaces by directories of this repository, but for those of
+// other programs: a main package cannot be imported (cmd/go/internal/load). Modules from
+// elsewhere are covered by go.sum.
 func (b Builder) Key(p *recipe.Program) (string, error) {
-	sources, err := sourceDigest(b.moduleDir(p), map[string]bool{})
+	dir, err := filepath.Abs(b.moduleDir(p))
 	if err != nil {
 		return "", fmt.Errorf("look at program %s: %w", p.Name, err)
 	}
-	return cache.Key("go program 1", b.Toolchain, p.Module, p.Package, strings.Join(p.LDFlags, "\x00"), strings.Join(p.Tags, ","), sources), nil
+	sources, err := sourceDigest(dir, filepath.Join(dir, p.Package), map[string]bool{})
+	if err != nil {
+		return "", fmt.Errorf("look at program %s: %w", p.Name, err)
+	}
+	return cache.Key("go program 2", b.Toolchain, p.Module, p.Package, strings.Join(p.LDFlags, "\x00"), strings.Join(p.Tags, ","), sources), nil
 }
 
-// sourceDigest digests the files of a module that may end up in a program.
-func sourceDigest(dir string, seen map[string]bool) (string, error) {
+// sourceDigest digests the files of a module that may end up in the program whose main
+// package lies in own.
+func sourceDigest(dir, own string, seen map[string]bool) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil || seen[dir] {
 		return "", err
@@ -73,6 +81,9 @@ func sourceDigest(dir string, seen map[string]bool) (string, error) {
 		if !d.Type().IsRegular() || strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
+		if strings.HasSuffix(path, ".go") && filepath.Dir(path) != own && isMain(path) {
+			return nil
+		}
 		digest, err := cache.FileDigest(path)
 		if err != nil {
 			return err
@@ -92,13 +103,20 @@ func sourceDigest(dir string, seen map[string]bool) (string, error) {
 		if r.New.Version != "" {
 			continue
 		}
-		digest, err := sourceDigest(filepath.Join(dir, r.New.Path), seen)
+		digest, err := sourceDigest(filepath.Join(dir, r.New.Path), own, seen)
 		if err != nil {
 			return "", fmt.Errorf("replaced module %s: %w", r.Old.Path, err)
 		}
 		fmt.Fprintf(h, "%s %s\n", digest, r.Old.Path)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// isMain tells whether a Go file belongs to a main package. One that cannot be read as Go does
+// not, as far as anybody knows.
+func isMain(path string) bool {
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly)
+	return err == nil && f.Name.Name == "main"
 }
 
 // skipped says which directories never go into a program: outputs at the top, hidden
