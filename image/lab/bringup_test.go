@@ -25,7 +25,7 @@ import (
 
 const (
 	lineBundle = "firstlight: bundle-present: ok"
-	lineReady  = "firstlight: site-handed-over: ok" // the last stage of the plan
+	lineReady  = "firstlight: Ready." // what the console says when the whole plan is done
 )
 
 // networked is an appliance with two cables, and all that went over them: net0 has a DHCP
