@@ -223,7 +223,7 @@ func TestTwoSticks(t *testing.T) {
 	a := needImage(t, "qemu-all")
 	b := copyImage(t, a)
 	giveOwnGUIDs(t, b)
-	disks := []lab.Disk{{Image: a, Bus: lab.NVMe, Bytes: 2 * gib}, {Image: b, Bus: lab.Virtio, Bytes: 2 * gib}}
+	disks := []lab.Disk{{Image: a, Bus: lab.NVMe, Bytes: 4 * gib}, {Image: b, Bus: lab.Virtio, Bytes: 4 * gib}}
 	m := newMachine(t, lab.Config{Name: "from-nvme", Disks: disks})
 	first := startsFrom(t, m)
 	assert.Contains(t, first.line, "/dev/nvme0n1")
