@@ -134,23 +134,23 @@ func pass(ctx context.Context, f *os.File, b Bmap, earlier *known, raw hash.Hash
 				if err := c.read(f, zeros); err != nil {
 					return err
 				}
+				if len(c.data) == chunkSize && bytes.Equal(c.data, zeros) { // an earlier image could spare nothing
+					b.digestIn(c.at, c.data, nil)
+					c.frame = append(c.frame[:0], zeroFrame...)
+					c.ready <- struct{}{}
+					continue
+				}
 				same, err := earlier.has(c.at, c.data, scratch)
 				if err != nil {
 					return err
 				}
 				if same {
 					b.digestIn(c.at, c.data, earlier.sums)
-				} else {
-					b.digestIn(c.at, c.data, nil)
-				}
-				switch {
-				case len(c.data) == chunkSize && bytes.Equal(c.data, zeros):
-					c.frame = append(c.frame[:0], zeroFrame...)
-				case same:
 					if c.frame, err = earlier.frame(c.at, c.frame); err != nil {
 						return err
 					}
-				default:
+				} else {
+					b.digestIn(c.at, c.data, nil)
 					c.frame = encoder.EncodeAll(c.data, c.frame[:0])
 				}
 				c.ready <- struct{}{}
