@@ -74,15 +74,37 @@ func Appliance(t testing.TB, root string, p Programs, name, dir string) *Bed {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			for _, unit := range []string{"firstlightd.service", "kubelet.service", "containerd.service"} {
-				t.Logf("%s, the end of its log:\n%s", unit, end(bed.Log(unit), 6000))
+			for _, unit := range []string{"containerd.service", "kubelet.service", "firstlightd.service"} {
+				t.Logf("%s, the end of its log:\n%s", unit, end(bed.Log(unit), 3000))
 			}
+			t.Log("Kubernetes, as it was then:\n" + bed.told(context.WithoutCancel(t.Context())))
 		}
 		if err := bed.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return bed
+}
+
+// told is what kubectl knows of what runs, and the end of what the pods say. It is for a person who reads
+// why a test failed: where something does not answer, its error stands instead.
+func (b *Bed) told(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var told strings.Builder
+	for _, line := range []string{
+		"kubectl get pods,jobs,bmh,bpa -A -o wide",
+		"kubectl get events -A --sort-by=.lastTimestamp | tail -n 30",
+		"kubectl describe nodes | tail -n 40",
+		"for f in /var/log/pods/*/*/*.log; do echo; echo \"$f:\"; tail -n 12 $f | cut -c 1-400; done",
+	} {
+		out, err := b.Run(ctx, "sh", "-c", line)
+		fmt.Fprintf(&told, "%s\n%s\n", line, out)
+		if err != nil {
+			fmt.Fprintln(&told, err)
+		}
+	}
+	return told.String()
 }
 
 func end(s string, n int) string { return s[max(0, len(s)-n):] }

@@ -120,12 +120,14 @@ func newRack(t *testing.T, hosts int) *rack {
 	}
 	r.begin("[]")
 	for n := 1; n <= hosts; n++ {
-		r.apply(fmt.Sprintf("{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost, metadata: {name: node-%d, namespace: metal3, labels: {firstlight.dev/verified: 'true'}, "+
+		r.apply(fmt.Sprintf("{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost, metadata: {name: node-%d, namespace: metal3, "+
 			"annotations: {baremetalhost.metal3.io/paused: test}}, spec: {online: true, bootMACAddress: '52:54:00:00:00:0%d'}}", n, n))
 		r.run("kubectl", "-n", "metal3", "patch", "bmh", fmt.Sprintf("node-%d", n), "--subresource=status", "--type=merge", "-p",
 			fmt.Sprintf(`{"status":{"errorMessage":"","errorCount":0,"operationalStatus":"OK","poweredOn":true,"hardwareProfile":"unknown","provisioning":{"state":"provisioned","ID":""},`+
 				`"hardware":{"cpu":{"count":8},"ramMebibytes":16384,"nics":[{"name":"eno1","mac":"52:54:00:00:00:0%d","ip":"172.22.0.1%d"}]}}}`, n, n))
 	}
+	// Last: the daemon takes this label from a host that is not in service.
+	r.run("kubectl", "-n", "metal3", "label", "bmh", "--all", "firstlight.dev/verified=true")
 	return r
 }
 
