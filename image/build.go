@@ -17,7 +17,6 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/disk"
-	"firstlight.dev/firstlight/image/media"
 	"firstlight.dev/firstlight/image/recipe"
 	"firstlight.dev/firstlight/image/tree"
 )
@@ -229,74 +228,6 @@ func fillVerity(esp []disk.File, hash string) error {
 	return fmt.Errorf("fill in %s: overlays/esp has no such file", stick.GrubConfigPath)
 }
 
-// stamp remembers what the outputs were made from; they are not kept in the cache.
-type stamp struct {
-	Key    string
-	Files  []File
-	Times  []time.Time
-	Code   string  // what wrote them, see publisher
-	Frames []int64 // of the compressed image
-}
-
-func (b *build) stampPath() string {
-	return filepath.Join(filepath.Dir(b.Out), "."+filepath.Base(b.Out)+".stamp")
-}
-
-// stamped reads the stamp of an earlier build whose outputs are still what they were.
-func (b *build) stamped() (s stamp, ok bool) {
-	text, err := os.ReadFile(b.stampPath())
-	if err != nil || json.Unmarshal(text, &s) != nil || len(s.Files) != len(s.Times) {
-		return s, false
-	}
-	for i, file := range s.Files {
-		info, err := os.Stat(filepath.Join(filepath.Dir(b.Out), filepath.Base(file.Path)))
-		if err != nil || info.Size() != file.Bytes || !info.ModTime().Equal(s.Times[i]) {
-			return s, false
-		}
-	}
-	return s, true
-}
-
-// publisher digests what decides about the bytes of a compressed image and a block map: our
-// code, and which versions of which libraries it is built with.
-func (b *build) publisher() (string, error) {
-	code, err := b.code([]string{"image/media"})
-	if err != nil {
-		return "", err
-	}
-	modules, err := cache.FileDigest(b.path("go.mod"))
-	return cache.Key(code, modules), err
-}
-
-// earlier opens the outputs of the build before, if they are as the same code wrote them; nil
-// if not. done closes them.
-func (b *build) earlier() (e *media.Earlier, done func()) {
-	none := func() {}
-	s, ok := b.stamped()
-	code, err := b.publisher()
-	if !ok || err != nil || s.Code != code {
-		return nil, none
-	}
-	text, err := os.ReadFile(b.Out + media.SuffixBmap)
-	if err != nil {
-		return nil, none
-	}
-	blocks, err := media.ParseBmap(text)
-	if err != nil {
-		return nil, none
-	}
-	image, err := os.Open(b.Out)
-	if err != nil {
-		return nil, none
-	}
-	packed, err := os.Open(b.Out + media.SuffixZstd)
-	if err != nil {
-		image.Close()
-		return nil, none
-	}
-	return &media.Earlier{Image: image, Packed: packed, Bmap: blocks, Frames: s.Frames}, func() { image.Close(); packed.Close() }
-}
-
 func (b *build) buildStick(ctx context.Context, kernel, base cache.Item) (*Result, error) {
 	in, err := b.stickInputs(kernel, base)
 	if err != nil {
@@ -318,32 +249,13 @@ func (b *build) buildStick(ctx context.Context, kernel, base cache.Item) (*Resul
 	if err := os.MkdirAll(filepath.Dir(b.Out), 0o755); err != nil {
 		return nil, fmt.Errorf("write stick: %w", err)
 	}
-	files, frames, err := b.writeOutputs(ctx, kernel, base)
+	s, err := b.writeOutputs(ctx, kernel, base)
 	if err != nil {
 		return nil, err
 	}
+	s.Key = key
 	took := time.Since(start)
 	b.progress.End(title, took)
 	b.note(title, in, Step{Part: title, Action: "build", Why: why, Took: took})
-	return &Result{Files: files, Fresh: true}, b.writeStamp(key, files, frames)
-}
-
-func (b *build) writeStamp(key string, files []File, frames []int64) error {
-	code, err := b.publisher()
-	if err != nil {
-		return err
-	}
-	s := stamp{Key: key, Files: files, Code: code, Frames: frames}
-	for _, file := range files {
-		info, err := os.Stat(file.Path)
-		if err != nil {
-			return fmt.Errorf("write stamp: %w", err)
-		}
-		s.Times = append(s.Times, info.ModTime())
-	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("write stamp: %w", err)
-	}
-	return os.WriteFile(b.stampPath(), text, 0o644)
+	return &Result{Files: s.Files, Fresh: true}, b.writeStamp(s)
 }

@@ -139,7 +139,8 @@ func TestFindTop(t *testing.T) {
 }
 
 // TestTwoBuildsAreEqual builds the stick from nothing but the fetched .debs and Go's own
-// caches, in another directory, time zone, locale and umask, and compares every output.
+// caches, in another directory, time zone, locale and umask, there once more in the file of an image of other sources, and compares every
+// output.
 func TestTwoBuildsAreEqual(t *testing.T) {
 	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ",build,") {
 		t.Skip("builds the whole image twice, which takes minutes: set FIRSTLIGHT_TEST=build")
@@ -160,6 +161,13 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 	}
 	require.NoError(t, os.Symlink(filepath.Join(store.Dir, "deb"), filepath.Join(scratch, "deb")))
 	run(t, other, []string{"FIRSTLIGHT_CACHE=" + scratch, "TZ=Asia/Kathmandu", "LC_ALL=tr_TR.UTF-8"}, "sh", "-c", "umask 077; exec "+command+" build")
+	main := filepath.Join(other, "cmd", "firstlightd", "main.go")
+	text, err := os.ReadFile(main)
+	require.NoError(t, err)
+	for _, next := range []string{string(text) + "\nfunc init() { println(1) }\n", string(text)} {
+		require.NoError(t, os.WriteFile(main, []byte(next), 0o644))
+		run(t, other, []string{"FIRSTLIGHT_CACHE=" + scratch}, command, "build")
+	}
 	for _, name := range []string{"firstlight.img", "firstlight.img.zst", "firstlight.img.bmap", "firstlight.spdx.json"} {
 		first, err := cache.FileDigest(filepath.Join(top, "build", name))
 		require.NoError(t, err)

@@ -17,24 +17,27 @@ import (
 )
 
 // writeOutputs writes the image and what belongs beside it: compressed image, block map,
-// bill of materials, digests. Each step says how long it took. It returns them, and the lengths
-// of the compressed image's frames.
-func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) ([]File, []int64, error) {
+// bill of materials, digests. Each step says how long it took. It returns what the next build
+// needs to know of them.
+func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) (stamp, error) {
 	dir, name := filepath.Split(b.Out)
 	part := disk.Part(b.Out)
 	defer os.Remove(part)
-	earlier, done := b.earlier()
-	defer done()
 	s, err := b.stick(ctx, kernel)
 	if err != nil {
-		return nil, nil, err
+		return stamp{}, err
 	}
+	at, err := s.RootOffset()
+	if err != nil {
+		return stamp{}, err
+	}
+	var earlier before
+	defer func() { earlier.Close() }()
 	err = b.timed("stick, root", func() error {
-		at, err := s.RootOffset()
-		if err != nil {
+		if earlier, err = b.before(base, at); err != nil {
 			return err
 		}
-		hash, size, err := b.placeRoot(ctx, base.Path, part, at)
+		hash, size, err := b.placeRoot(ctx, base.Path, part, at, earlier.known)
 		if err != nil {
 			return err
 		}
@@ -42,7 +45,7 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) ([]Fi
 		return fillVerity(s.ESP, hash)
 	})
 	if err != nil {
-		return nil, nil, err
+		return stamp{}, err
 	}
 	err = b.timed("stick, disk", func() error {
 		layout, err := s.Layout()
@@ -52,7 +55,7 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) ([]Fi
 		return disk.Finish(ctx, b.Out, layout)
 	})
 	if err != nil {
-		return nil, nil, err
+		return stamp{}, err
 	}
 	bill := strings.TrimSuffix(name, ".img") + ".spdx.json"
 	names := []string{name, name + media.SuffixZstd, name + media.SuffixBmap, bill}
@@ -61,7 +64,7 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) ([]Fi
 		var parts []sbom.Package
 		group, groupCtx := errgroup.WithContext(ctx)
 		group.Go(func() (err error) {
-			published, err = media.Publish(groupCtx, b.Out, earlier)
+			published, err = media.Publish(groupCtx, b.Out, earlier.published)
 			return err
 		})
 		group.Go(func() (err error) {
@@ -83,15 +86,15 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) ([]Fi
 		return media.WriteSums(dir, names, sums)
 	})
 	if err != nil {
-		return nil, nil, err
+		return stamp{}, err
 	}
 	var files []File
 	for _, name := range append(names, media.SumsName) {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil {
-			return nil, nil, fmt.Errorf("measure output: %w", err)
+			return stamp{}, fmt.Errorf("measure output: %w", err)
 		}
 		files = append(files, File{Path: filepath.Join(dir, name), Bytes: info.Size(), SHA256: published.Sums[name]})
 	}
-	return files, published.Frames, nil
+	return stamp{Files: files, Frames: published.Frames, Base: base.Digest, At: at}, nil
 }

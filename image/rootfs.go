@@ -18,6 +18,7 @@ import (
 
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/verity"
 	"firstlight.dev/firstlight/image/recipe"
 	"firstlight.dev/firstlight/image/tree"
 )
@@ -142,7 +143,7 @@ func (b *build) latePrograms() []string {
 
 // buildLate compiles the late programs. The compiler's last step, linking, keeps one
 // processor busy: if there is something to compile, the base is meanwhile copied to where
-// the stick will come into being.
+// the stick will come into being, unless that will be the image of the build before.
 func (b *build) buildLate(ctx context.Context, late []string, kernel, base cache.Item) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if !b.planOnly && b.compiles(late) {
@@ -157,8 +158,10 @@ func (b *build) buildLate(ctx context.Context, late []string, kernel, base cache
 		if err != nil {
 			return err
 		}
-		b.basePlaced = true
-		group.Go(func() error { return b.placeBase(base.Path, disk.Part(b.Out), at) })
+		if s, ok := b.stamped(); !ok || !s.root(base, at) || !disk.Alone(b.Out) { // else the base lies there already
+			b.basePlaced = true
+			group.Go(func() error { return b.placeBase(base.Path, disk.Part(b.Out), at) })
+		}
 	}
 	group.Go(func() error {
 		return b.buildPrograms(ctx, func(name string) bool { return slices.Contains(late, name) })
@@ -189,8 +192,9 @@ func (b *build) placeBase(base, file string, at int64) error {
 
 // placeRoot makes the whole root file system in file from byte at on, where file ends: the base,
 // what is appended, and the hash tree, whose root hash it returns with the size of it all. It is
-// not kept in the cache: it is made in seconds and differs with every commit.
-func (b *build) placeRoot(ctx context.Context, base, file string, at int64) (rootHash string, size int64, err error) {
+// not kept in the cache: it is made in seconds and differs with every commit. known is what is known
+// of the blocks of the base.
+func (b *build) placeRoot(ctx context.Context, base, file string, at int64, known verity.Known) (rootHash string, size int64, err error) {
 	if !b.basePlaced {
 		if err := b.placeBase(base, file, at); err != nil {
 			return "", 0, err
@@ -201,7 +205,7 @@ func (b *build) placeRoot(ctx context.Context, base, file string, at int64) (roo
 			return "", 0, err
 		}
 	}
-	return disk.Seal(ctx, file, at)
+	return disk.Seal(ctx, file, at, known)
 }
 
 // appendPrograms appends programs to the file system that file holds from byte at on.

@@ -71,8 +71,8 @@ func Append(ctx context.Context, mksquashfs Tool, dir, file string, at int64, st
 // Seal takes what file holds from byte at on for a file system, rounds it up to
 // verity.BlockSize and appends its dm-verity superblock and hash tree, with fixed salt and
 // UUID. It returns the root hash in hexadecimal digits, which belongs on the kernel command
-// line, and the size of it all in bytes.
-func Seal(ctx context.Context, file string, at int64) (rootHash string, size int64, err error) {
+// line, and the size of it all in bytes. What is known of its blocks is not calculated.
+func Seal(ctx context.Context, file string, at int64, known verity.Known) (rootHash string, size int64, err error) {
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
 		return "", 0, fmt.Errorf("seal root: %w", err)
@@ -90,7 +90,7 @@ func Seal(ctx context.Context, file string, at int64) (rootHash string, size int
 		io.ReaderAt
 		io.WriterAt
 	}{io.NewSectionReader(f, at, math.MaxInt64-at), io.NewOffsetWriter(f, at)}
-	if rootHash, err = verity.Append(ctx, region, size, rootSalt, rootUUID); err != nil {
+	if rootHash, err = verity.Append(ctx, region, size, rootSalt, rootUUID, known); err != nil {
 		return "", 0, fmt.Errorf("seal root %s: %w", file, err)
 	}
 	if info, err = f.Stat(); err != nil {

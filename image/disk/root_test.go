@@ -97,9 +97,85 @@ func TestAppend(t *testing.T) {
 	assert.Regexp(t, `crw-rw-rw-\s+0/0\s+1,\s+3 2025-01-01 00:00 squashfs-root/null`, listing)
 }
 
+// TestTakeBack: an image that is made again in the file of the one before has the same bytes as one
+// that is made from nothing.
+func TestTakeBack(t *testing.T) {
+	const at = 1 << 20
+	tool := disk.Tool{program(t, "mksquashfs")}
+	dir := t.TempDir()
+	noise := make([]byte, 3<<20)
+	rand.New(rand.NewSource(1)).Read(noise)
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755, ModTime: stamp}))
+	for _, name := range []string{"a", "b", "c"} {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, ModTime: stamp, Size: 900_000}))
+		n := copy(noise, noise[900_000:])
+		_, err := w.Write(noise[:900_000])
+		require.NoError(t, err)
+		noise = noise[:n]
+	}
+	require.NoError(t, w.Close())
+	base := filepath.Join(dir, "base")
+	require.NoError(t, disk.Squashfs(context.Background(), tool, &archive, base, stamp))
+	before, err := os.ReadFile(base)
+	require.NoError(t, err)
+	placed := append(make([]byte, at), before...)
+	// finish is a build from the placed base on: own programs, hash tree, something before it and behind it.
+	finish := func(path, program string, known verity.Known) (string, []byte) {
+		own := filepath.Join(dir, "own")
+		require.NoError(t, os.RemoveAll(own))
+		require.NoError(t, os.Mkdir(own, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(own, "daemon"), []byte(program), 0o755))
+		require.NoError(t, disk.Append(context.Background(), tool, own, disk.Part(path), at, stamp))
+		hash, _, err := disk.Seal(context.Background(), disk.Part(path), at, known)
+		require.NoError(t, err)
+		f, err := os.OpenFile(disk.Part(path), os.O_RDWR, 0)
+		require.NoError(t, err)
+		defer f.Close()
+		_, err = f.WriteAt([]byte("root "+hash), at/2)
+		require.NoError(t, err)
+		require.NoError(t, f.Truncate(16<<20))
+		require.NoError(t, os.Rename(disk.Part(path), path))
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		return hash, b
+	}
+	fresh, again := filepath.Join(dir, "fresh.img"), filepath.Join(dir, "again.img")
+	second := strings.Repeat("another, longer program\n", 100_000)
+	require.NoError(t, os.WriteFile(disk.Part(fresh), placed, 0o644))
+	wantHash, want := finish(fresh, second, verity.Known{})
+	require.NoError(t, os.WriteFile(disk.Part(again), placed, 0o644))
+	_, first := finish(again, "a program", verity.Known{})
+
+	open, err := os.Open(again)
+	require.NoError(t, err)
+	_, ok, err := disk.TakeBack(again, base, at)
+	require.NoError(t, err)
+	assert.False(t, ok, "somebody reads it")
+	now, err := os.ReadFile(again)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(first, now))
+	require.NoError(t, open.Close())
+
+	kept, ok, err := disk.TakeBack(again, base, at)
+	require.NoError(t, err)
+	require.True(t, ok)
+	assert.NoFileExists(t, again)
+	now, err = os.ReadFile(disk.Part(again))
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(placed, now), "only the base")
+	assert.EqualValues(t, at+96, kept.From)
+	assert.Greater(t, kept.To, int64(at+2_500_000), "most of what there is")
+	assert.Greater(t, kept.Hashes.End, uint64(600))
+	gotHash, got := finish(again, second, kept.Hashes)
+	assert.Equal(t, wantHash, gotHash)
+	assert.True(t, bytes.Equal(want, got))
+}
+
 func TestSealAppendsTheTree(t *testing.T) {
 	path := rootFile(t, 9999)
-	first, size, err := disk.Seal(context.Background(), path, 0)
+	first, size, err := disk.Seal(context.Background(), path, 0, verity.Known{})
 	require.NoError(t, err)
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -112,7 +188,7 @@ func TestSealAppendsTheTree(t *testing.T) {
 	text, err := os.ReadFile(within)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(within, append(make([]byte, 1000), text...), 0o644))
-	again, size, err := disk.Seal(context.Background(), within, 1000)
+	again, size, err := disk.Seal(context.Background(), within, 1000, verity.Known{})
 	require.NoError(t, err)
 	assert.Equal(t, first, again, "wherever it lies")
 	text, err = os.ReadFile(within)

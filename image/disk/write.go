@@ -39,6 +39,10 @@ func Finish(ctx context.Context, path string, l Layout) error {
 	if err := image.Close(); err != nil {
 		return fmt.Errorf("write image: %w", err)
 	}
+	// Where a rename replaces a file, ext4 has all of the new one written to the disk first.
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("write image: %w", err)
+	}
 	if err := os.Rename(Part(path), path); err != nil {
 		return fmt.Errorf("write image: %w", err)
 	}

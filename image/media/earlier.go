@@ -7,11 +7,12 @@ import (
 )
 
 // Earlier is an image that was published before, by the same code: of the next one, what
-// both have in common is not compressed and digested again. What is in common is found by
-// comparing the images; that map, frames and compressed image belong to the earlier image
-// is for the caller to know.
+// both have in common is not compressed and digested again: the stretch Kept, as the caller
+// knows, and what is found by comparing the images. That map, frames and compressed image belong
+// to the earlier image is for the caller to know.
 type Earlier struct {
-	Image  io.ReaderAt
+	Kept   Extent
+	Image  io.ReaderAt // nil if it is not there any more
 	Packed io.ReaderAt // the compressed image
 	Bmap   Bmap
 	Frames []int64 // as Publish returned them
@@ -43,6 +44,12 @@ func (e *Earlier) known() *known {
 // has tells whether the earlier image holds data at at as one chunk. It reads into scratch.
 func (k *known) has(at int64, data, scratch []byte) (bool, error) {
 	if k == nil || at/chunkSize >= int64(len(k.at)) || int64(len(data)) != min(chunkSize, k.Bmap.ImageSize-at) {
+		return false, nil
+	}
+	if k.Kept.Start <= at && at+int64(len(data)) <= k.Kept.End {
+		return true, nil
+	}
+	if k.Image == nil {
 		return false, nil
 	}
 	if _, err := k.Image.ReadAt(scratch[:len(data)], at); err != nil {

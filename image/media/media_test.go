@@ -20,6 +20,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/verity"
 	"firstlight.dev/firstlight/image/media"
 )
 
@@ -36,7 +37,7 @@ func image(t testing.TB) string {
 	copy(root[40:48], []byte{0, 0, 0x50, 0, 0, 0, 0, 0})
 	squash := filepath.Join(dir, "root")
 	require.NoError(t, os.WriteFile(squash, root, 0o644))
-	_, _, err := disk.Seal(context.Background(), squash, 0)
+	_, _, err := disk.Seal(context.Background(), squash, 0, verity.Known{})
 	require.NoError(t, err)
 	guid := func(n int) string { return fmt.Sprintf("6f1f5d0e-94a1-4c54-9c6a-3b1f52a0fe%02d", n) }
 	files := []disk.File{
@@ -123,6 +124,14 @@ func TestWhatIsInCommonIsTakenOver(t *testing.T) {
 			}
 			assert.Equal(t, sums[0], sums[1])
 			assert.Positive(t, packed.bytes.Load(), "nothing was taken over")
+
+			told := &media.Earlier{Kept: media.Extent{Start: 71 << 20, End: int64(len(next))}, Packed: packed, Bmap: b, Frames: first.Frames}
+			packed.bytes.Store(0)
+			at := filepath.Join(dir, "x.img")
+			require.NoError(t, os.WriteFile(at, next, 0o644))
+			p, err := media.Publish(context.Background(), at, told)
+			require.NoError(t, err)
+			assert.Equal(t, sums[0], p.Sums, "told instead of compared")
 		})
 	}
 }

@@ -120,10 +120,49 @@ type ReaderWriterAt interface {
 	io.WriterAt
 }
 
+// Known are digests of blocks that need not be calculated again: of those from First on, before
+// End, the digest stands in Leaves at its block's place. The zero value knows none.
+type Known struct {
+	Leaves     []byte
+	First, End uint64
+	Salt       []byte // with which they were calculated
+}
+
+// Read reads what the tree behind size bytes of r knows of them, and checks nothing: which blocks
+// are still the same is for the caller to set.
+func Read(r io.ReaderAt, size int64) (Known, error) {
+	block := make([]byte, BlockSize)
+	if _, err := r.ReadAt(block, size); err != nil {
+		return Known{}, fmt.Errorf("read verity superblock at %d: %w", size, err)
+	}
+	s, err := ParseSuper(block)
+	if err != nil {
+		return Known{}, err
+	}
+	levels := s.levels()
+	if len(levels) == 0 {
+		return Known{}, nil
+	}
+	leaves := make([]byte, levels[0].blocks*BlockSize)
+	if _, err := r.ReadAt(leaves, size+BlockSize+int64(levels[0].start)*BlockSize); err != nil {
+		return Known{}, fmt.Errorf("read hash tree: %w", err)
+	}
+	return Known{Leaves: leaves, Salt: s.Salt}, nil
+}
+
+// of are the blocks from first to end that are known.
+func (k Known) of(s Super, blocks uint64) (first, end uint64) {
+	end = min(k.End, blocks, uint64(len(k.Leaves)/sha256.Size))
+	if k.First >= end || !bytes.Equal(k.Salt, s.Salt) {
+		return 0, 0
+	}
+	return k.First, end
+}
+
 // Append computes the tree of the first size bytes of f and writes it directly behind
 // them. salt is in hexadecimal digits, uuid in text form. It returns the root hash in
 // hexadecimal digits.
-func Append(ctx context.Context, f ReaderWriterAt, size int64, salt, uuid string) (string, error) {
+func Append(ctx context.Context, f ReaderWriterAt, size int64, salt, uuid string, known Known) (string, error) {
 	if size <= 0 || size%BlockSize != 0 {
 		return "", fmt.Errorf("make verity tree: %d bytes are not a positive multiple of %d", size, BlockSize)
 	}
@@ -137,9 +176,13 @@ func Append(ctx context.Context, f ReaderWriterAt, size int64, salt, uuid string
 		return "", fmt.Errorf("make verity tree: %q is not a UUID", uuid)
 	}
 	copy(s.UUID[:], id)
-	digests, err := s.digest(ctx, f, s.Blocks)
-	if err != nil {
-		return "", err
+	digests := make([]byte, s.Blocks*sha256.Size)
+	first, end := known.of(s, s.Blocks)
+	copy(digests[first*sha256.Size:], known.Leaves[first*sha256.Size:end*sha256.Size])
+	for _, piece := range [][2]uint64{{0, first}, {end, s.Blocks}} {
+		if err := s.digest(ctx, f, digests, piece[0], piece[1]); err != nil {
+			return "", err
+		}
 	}
 	levels := s.levels()
 	for _, l := range levels {
@@ -148,7 +191,7 @@ func Append(ctx context.Context, f ReaderWriterAt, size int64, salt, uuid string
 		if _, err := f.WriteAt(padded, size+BlockSize+int64(l.start)*BlockSize); err != nil {
 			return "", fmt.Errorf("write verity tree: %w", err)
 		}
-		if digests, err = s.digest(ctx, bytes.NewReader(padded), l.blocks); err != nil {
+		if digests, err = s.digests(ctx, bytes.NewReader(padded), l.blocks); err != nil {
 			return "", err
 		}
 	}
@@ -158,18 +201,24 @@ func Append(ctx context.Context, f ReaderWriterAt, size int64, salt, uuid string
 	return hex.EncodeToString(digests), nil
 }
 
-// digest hashes blocks of r from its start and returns the digests one after another.
-func (s Super) digest(ctx context.Context, r io.ReaderAt, blocks uint64) ([]byte, error) {
+// digests hashes blocks of r from its start and returns the digests one after another.
+func (s Super) digests(ctx context.Context, r io.ReaderAt, blocks uint64) ([]byte, error) {
 	out := make([]byte, blocks*sha256.Size)
+	return out, s.digest(ctx, r, out, 0, blocks)
+}
+
+// digest hashes the blocks of r from begin on, before end, and puts their digests in their places
+// in out.
+func (s Super) digest(ctx context.Context, r io.ReaderAt, out []byte, begin, end uint64) error {
 	const batch = 512
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	for first := uint64(0); first < blocks; first += batch {
+	for first := begin; first < end; first += batch {
 		g.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			n := min(batch, blocks-first)
+			n := min(batch, end-first)
 			buf := make([]byte, n*BlockSize)
 			if _, err := r.ReadAt(buf, int64(first)*BlockSize); err != nil {
 				return fmt.Errorf("read block %d: %w", first, err)
@@ -184,7 +233,7 @@ func (s Super) digest(ctx context.Context, r io.ReaderAt, blocks uint64) ([]byte
 			return nil
 		})
 	}
-	return out, g.Wait()
+	return g.Wait()
 }
 
 // Parts of what is checked.
@@ -229,7 +278,7 @@ func Check(ctx context.Context, r io.ReaderAt, size int64, rootHash string) ([]D
 		if _, err := r.ReadAt(stored, at); err != nil {
 			return nil, fmt.Errorf("read hash tree at %d: %w", at, err)
 		}
-		got, err := s.digest(ctx, bytes.NewReader(stored), levels[i].blocks)
+		got, err := s.digests(ctx, bytes.NewReader(stored), levels[i].blocks)
 		if err != nil {
 			return nil, err
 		}
@@ -240,7 +289,7 @@ func Check(ctx context.Context, r io.ReaderAt, size int64, rootHash string) ([]D
 		damage = append(damage, differing(got, want, at, part)...)
 		want = stored
 	}
-	got, err := s.digest(ctx, r, s.Blocks)
+	got, err := s.digests(ctx, r, s.Blocks)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func sealed(t *testing.T, blocks int) (path, root string) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
-	root, err = verity.Append(context.Background(), f, int64(len(b)), salt, uuid)
+	root, err = verity.Append(context.Background(), f, int64(len(b)), salt, uuid, verity.Known{})
 	require.NoError(t, err)
 	return path, root
 }

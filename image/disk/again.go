@@ -1,0 +1,110 @@
+package disk
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/image/disk/verity"
+)
+
+// Kept is what TakeBack found in its place.
+type Kept struct {
+	From, To int64 // the stretch of the image that was not written, in bytes
+	Hashes   verity.Known
+}
+
+// squashfsTables is where the first table of a squashfs begins: before it lie the superblock and
+// the blocks of files, which Append leaves as they are (kernel documentation, filesystems/squashfs).
+func squashfsTables(r io.ReaderAt) (tables, used int64, err error) {
+	super := make([]byte, squashfsSuper)
+	if _, err := r.ReadAt(super, 0); err != nil {
+		return 0, 0, fmt.Errorf("read squashfs superblock: %w", err)
+	}
+	le := binary.LittleEndian
+	tables, used = int64(le.Uint64(super[64:])), int64(le.Uint64(super[40:]))
+	if string(super[:4]) != "hsqs" || tables < squashfsSuper || tables > used {
+		return 0, 0, fmt.Errorf("read squashfs superblock: %d bytes in use, tables from %d on", used, tables)
+	}
+	return tables, used, nil
+}
+
+const squashfsSuper = 96 // bytes
+
+// leased takes a write lease, which is given only to who alone has a file open, fcntl(2).
+func leased(f *os.File) bool {
+	_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	return err == nil
+}
+
+// Alone tells whether nobody has the file at path open: no machine in QEMU, no mount.
+func Alone(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return leased(f)
+}
+
+// TakeBack makes Part(path) of the image at path, as if the file base had been copied into an
+// empty file from byte at on: the image must have been made from the same base, at the same
+// place, by Append, Seal and Finish. Nothing of base is copied but its tables, and from the
+// earlier image's hash tree comes what Seal need not calculate. There is then no image at path.
+//
+// ok is false, and the image untouched, where somebody else has it open or the file system cannot
+// tell.
+func TakeBack(path, base string, at int64) (k Kept, ok bool, err error) {
+	image, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return k, false, fmt.Errorf("take image back: %w", err)
+	}
+	defer image.Close()
+	if !leased(image) {
+		return k, false, nil
+	}
+	from, err := os.Open(base)
+	if err != nil {
+		return k, false, fmt.Errorf("take image back: %w", err)
+	}
+	defer from.Close()
+	tables, _, err := squashfsTables(from)
+	if err != nil {
+		return k, false, fmt.Errorf("take image back: %s: %w", base, err)
+	}
+	part := io.NewOffsetWriter(image, at)
+	content := io.NewSectionReader(image, at, 1<<62-at)
+	_, used, err := squashfsTables(content)
+	if err != nil {
+		return k, false, fmt.Errorf("take image %s back: %w", path, err)
+	}
+	if k.Hashes, err = verity.Read(content, roundUp(used, verity.BlockSize)); err != nil {
+		return k, false, fmt.Errorf("take image %s back: %w", path, err)
+	}
+	k.From, k.To = at+squashfsSuper, at+tables
+	k.Hashes.First, k.Hashes.End = 1, uint64(tables/verity.BlockSize) // the blocks that stay as a whole
+	if err := os.Rename(path, Part(path)); err != nil {
+		return k, false, fmt.Errorf("take image back: %w", err)
+	}
+	// From here on the image has no name; what is cut off is made from the beginning.
+	err = unix.Fallocate(int(image.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, at)
+	if err != nil {
+		return k, false, fmt.Errorf("take image %s back: empty its beginning: %w", path, err)
+	}
+	info, err := from.Stat()
+	if err != nil {
+		return k, false, fmt.Errorf("take image back: %w", err)
+	}
+	for _, piece := range []struct{ at, size int64 }{{0, squashfsSuper}, {tables, info.Size() - tables}} {
+		if _, err := io.Copy(io.NewOffsetWriter(part, piece.at), io.NewSectionReader(from, piece.at, piece.size)); err != nil {
+			return k, false, fmt.Errorf("take image %s back: %w", path, err)
+		}
+	}
+	if err := image.Truncate(at + info.Size()); err != nil {
+		return k, false, fmt.Errorf("take image %s back: %w", path, err)
+	}
+	return k, true, image.Close()
+}
