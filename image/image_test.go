@@ -57,7 +57,7 @@ func repository(t *testing.T) *image.Builder {
 	for _, dir := range []string{"debian", "tree", "oci", "initramfs", "disk", "disk/fat", "disk/verity", "media", "sbom"} {
 		files["image/"+dir+"/code.go"] = "package code\n"
 	}
-	for _, file := range []string{"roots.go", "parts.go", "rootfs.go", "disk/root.go", "artifacts.go", "machine.go", "build.go", "outputs.go", "bill.go"} {
+	for _, file := range []string{"roots.go", "parts.go", "rootfs.go", "disk/root.go", "artifacts.go", "machine.go", "build.go", "stamp.go", "outputs.go", "bill.go"} {
 		files["image/"+file] = "package code\n"
 	}
 	for name, text := range files {

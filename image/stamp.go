@@ -77,10 +77,10 @@ func (s stamp) write(path string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// publisher digests what decides about the bytes of a compressed image and a block map: our
+// publisher digests what decides about the bytes of an image, compressed and not, and of its block map: our
 // code, and which versions of which libraries it is built with.
 func (b *build) publisher() (string, error) {
-	code, err := b.code([]string{"image/media", "image/disk"})
+	code, err := b.code(append([]string{"image/media"}, codeOfDisks...))
 	if err != nil {
 		return "", err
 	}
@@ -124,11 +124,8 @@ func (b *build) before(base cache.Item, at int64) (o before, err error) {
 	o.open = append(o.open, packed)
 	o.published = &media.Earlier{Packed: packed, Bmap: blocks, Frames: s.Frames}
 	if !b.basePlaced && s.root(base, at) {
-		kept, ok, err := disk.TakeBack(b.Out, base.Path, at)
-		if err != nil {
-			return o, err
-		}
-		if ok {
+		kept, err := disk.TakeBack(b.Out, base.Path, at)
+		if err == nil { // else a new file is made, as if there had been no image
 			b.basePlaced, o.known, o.published.Kept = true, kept.Hashes, media.Extent{Start: kept.From, End: kept.To}
 			return o, nil
 		}

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -55,56 +56,64 @@ func Alone(path string) bool {
 // place, by Append, Seal and Finish. Nothing of base is copied but its tables, and from the
 // earlier image's hash tree comes what Seal need not calculate. There is then no image at path.
 //
-// ok is false, and the image untouched, where somebody else has it open or the file system cannot
-// tell.
-func TakeBack(path, base string, at int64) (k Kept, ok bool, err error) {
+// An error says that the image cannot be used for that, for instance because somebody else has it open:
+// then it is untouched, or it has no name any more and Part(path) is to be made from the beginning.
+func TakeBack(path, base string, at int64) (Kept, error) {
+	k, err := takeBack(path, base, at)
+	if err != nil {
+		return Kept{}, fmt.Errorf("take image %s back: %w", path, err)
+	}
+	return k, nil
+}
+
+func takeBack(path, base string, at int64) (k Kept, err error) {
 	image, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return k, false, fmt.Errorf("take image back: %w", err)
+		return k, err
 	}
 	defer image.Close()
 	if !leased(image) {
-		return k, false, nil
+		return k, errors.New("somebody has it open, or the file system cannot tell")
 	}
 	from, err := os.Open(base)
 	if err != nil {
-		return k, false, fmt.Errorf("take image back: %w", err)
+		return k, err
 	}
 	defer from.Close()
 	tables, _, err := squashfsTables(from)
 	if err != nil {
-		return k, false, fmt.Errorf("take image back: %s: %w", base, err)
+		return k, fmt.Errorf("%s: %w", base, err)
 	}
 	part := io.NewOffsetWriter(image, at)
 	content := io.NewSectionReader(image, at, 1<<62-at)
 	_, used, err := squashfsTables(content)
 	if err != nil {
-		return k, false, fmt.Errorf("take image %s back: %w", path, err)
+		return k, err
 	}
 	if k.Hashes, err = verity.Read(content, roundUp(used, verity.BlockSize)); err != nil {
-		return k, false, fmt.Errorf("take image %s back: %w", path, err)
+		return k, err
 	}
 	k.From, k.To = at+squashfsSuper, at+tables
 	k.Hashes.First, k.Hashes.End = 1, uint64(tables/verity.BlockSize) // the blocks that stay as a whole
 	if err := os.Rename(path, Part(path)); err != nil {
-		return k, false, fmt.Errorf("take image back: %w", err)
+		return k, err
 	}
-	// From here on the image has no name; what is cut off is made from the beginning.
+	// From here on the image has no name: what is cut off here is not taken for one.
 	err = unix.Fallocate(int(image.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, at)
 	if err != nil {
-		return k, false, fmt.Errorf("take image %s back: empty its beginning: %w", path, err)
+		return k, fmt.Errorf("empty its beginning: %w", err)
 	}
 	info, err := from.Stat()
 	if err != nil {
-		return k, false, fmt.Errorf("take image back: %w", err)
+		return k, err
 	}
 	for _, piece := range []struct{ at, size int64 }{{0, squashfsSuper}, {tables, info.Size() - tables}} {
 		if _, err := io.Copy(io.NewOffsetWriter(part, piece.at), io.NewSectionReader(from, piece.at, piece.size)); err != nil {
-			return k, false, fmt.Errorf("take image %s back: %w", path, err)
+			return k, err
 		}
 	}
 	if err := image.Truncate(at + info.Size()); err != nil {
-		return k, false, fmt.Errorf("take image %s back: %w", path, err)
+		return k, err
 	}
-	return k, true, image.Close()
+	return k, image.Close()
 }

@@ -93,7 +93,8 @@ func (b *Bed) told(ctx context.Context) string {
 	defer cancel()
 	var told strings.Builder
 	for _, line := range []string{
-		"kubectl get pods,jobs,bmh,bpa -A -o wide",
+		"kubectl get pods,jobs -A -o wide",
+		"kubectl get bmh,bpa -A -o wide",
 		"kubectl get events -A --sort-by=.lastTimestamp | tail -n 30",
 		"kubectl describe nodes | tail -n 40",
 		"for f in /var/log/pods/*/*/*.log; do echo; echo \"$f:\"; tail -n 12 $f | cut -c 1-400; done",
