@@ -17,7 +17,7 @@ var (
 	codeOfPools     = []string{"image/debian/pool"}
 	codeOfTrees     = []string{"image/tree", "image/oci", "image/roots.go", "image/parts.go", "image/artifacts.go", "image/machine.go"}
 	codeOfInitramfs = []string{"image/initramfs"}
-	codeOfDisks     = []string{"image/disk", "image/disk/fat", "assets/gpt", "image/disk/verity"}
+	codeOfDisks     = []string{"image/disk", "image/disk/fat", "assets/gpt", "image/disk/squashfs", "image/disk/verity"}
 	codeOfRoot      = []string{"image/rootfs.go", "image/disk/root.go"}
 	codeOfStick     = append([]string{"image/media", "image/sbom", "image/build.go", "image/stamp.go", "image/outputs.go", "image/bill.go", "image/rootfs.go"}, codeOfDisks...)
 )

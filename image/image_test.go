@@ -54,7 +54,7 @@ func repository(t *testing.T) *image.Builder {
 		"go.mod": "module example.org/small\n\ngo 1.24\n", "main.go": "package main\n\nfunc main() {}\n",
 		"note.txt": "note", "overlays/box/etc/motd": "box", "overlays/esp/x": "x", "overlays/site/README.txt": "read", image.RecipePath: smallRecipe,
 	}
-	for _, dir := range []string{"debian", "tree", "oci", "initramfs", "disk", "disk/fat", "disk/verity", "media", "sbom"} {
+	for _, dir := range []string{"debian", "tree", "oci", "initramfs", "disk", "disk/fat", "disk/squashfs", "disk/verity", "media", "sbom"} {
 		files["image/"+dir+"/code.go"] = "package code\n"
 	}
 	for _, file := range []string{"roots.go", "parts.go", "rootfs.go", "disk/root.go", "artifacts.go", "machine.go", "build.go", "stamp.go", "outputs.go", "bill.go"} {

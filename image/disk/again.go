@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/image/disk/squashfs"
 	"firstlight.dev/firstlight/image/disk/verity"
 )
 
@@ -17,23 +17,6 @@ type Kept struct {
 	From, To int64 // the stretch of the image that was not written, in bytes
 	Hashes   verity.Known
 }
-
-// squashfsTables is where the first table of a squashfs begins: before it lie the superblock and
-// the blocks of files, which Append leaves as they are (kernel documentation, filesystems/squashfs).
-func squashfsTables(r io.ReaderAt) (tables, used int64, err error) {
-	super := make([]byte, squashfsSuper)
-	if _, err := r.ReadAt(super, 0); err != nil {
-		return 0, 0, fmt.Errorf("read squashfs superblock: %w", err)
-	}
-	le := binary.LittleEndian
-	tables, used = int64(le.Uint64(super[64:])), int64(le.Uint64(super[40:]))
-	if string(super[:4]) != "hsqs" || tables < squashfsSuper || tables > used {
-		return 0, 0, fmt.Errorf("read squashfs superblock: %d bytes in use, tables from %d on", used, tables)
-	}
-	return tables, used, nil
-}
-
-const squashfsSuper = 96 // bytes
 
 // leased takes a write lease, which is given only to who alone has a file open, fcntl(2).
 func leased(f *os.File) bool {
@@ -80,20 +63,28 @@ func takeBack(path, base string, at int64) (k Kept, err error) {
 		return k, err
 	}
 	defer from.Close()
-	tables, _, err := squashfsTables(from)
+	super, err := squashfs.Read(from)
 	if err != nil {
 		return k, fmt.Errorf("%s: %w", base, err)
 	}
-	part := io.NewOffsetWriter(image, at)
-	content := io.NewSectionReader(image, at, 1<<62-at)
-	_, used, err := squashfsTables(content)
+	info, err := from.Stat()
 	if err != nil {
 		return k, err
 	}
-	if k.Hashes, err = verity.Read(content, roundUp(used, verity.BlockSize)); err != nil {
+	tables := super.Tables
+	if tables < squashfs.SuperSize || tables > info.Size() {
+		return k, fmt.Errorf("%s: its tables begin at %d of %d bytes", base, tables, info.Size())
+	}
+	part := io.NewOffsetWriter(image, at)
+	content := io.NewSectionReader(image, at, 1<<62-at)
+	now, err := squashfs.Read(content)
+	if err != nil {
 		return k, err
 	}
-	k.From, k.To = at+squashfsSuper, at+tables
+	if k.Hashes, err = verity.Read(content, roundUp(now.Used, verity.BlockSize)); err != nil {
+		return k, err
+	}
+	k.From, k.To = at+squashfs.SuperSize, at+tables
 	k.Hashes.First, k.Hashes.End = 1, uint64(tables/verity.BlockSize) // the blocks that stay as a whole
 	if err := os.Rename(path, Part(path)); err != nil {
 		return k, err
@@ -103,11 +94,7 @@ func takeBack(path, base string, at int64) (k Kept, err error) {
 	if err != nil {
 		return k, fmt.Errorf("empty its beginning: %w", err)
 	}
-	info, err := from.Stat()
-	if err != nil {
-		return k, err
-	}
-	for _, piece := range []struct{ at, size int64 }{{0, squashfsSuper}, {tables, info.Size() - tables}} {
+	for _, piece := range []struct{ at, size int64 }{{0, squashfs.SuperSize}, {tables, info.Size() - tables}} {
 		if _, err := io.Copy(io.NewOffsetWriter(part, piece.at), io.NewSectionReader(from, piece.at, piece.size)); err != nil {
 			return k, err
 		}

@@ -2,7 +2,6 @@ package media
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk/fat"
+	"firstlight.dev/firstlight/image/disk/squashfs"
 	"firstlight.dev/firstlight/image/disk/verity"
 )
 
@@ -63,25 +63,11 @@ func usedPart(f *os.File, p gpt.Partition) (int64, error) {
 	return p.Size(), nil
 }
 
-// ErrNoSquashfs says that there is no squashfs superblock.
-var ErrNoSquashfs = errors.New("no squashfs superblock")
-
 // SquashfsSize reads the superblock at the start of r and returns the bytes the file
 // system has in use, rounded up to verity.BlockSize.
 func SquashfsSize(r io.ReaderAt) (int64, error) {
-	b := make([]byte, 96)
-	if _, err := r.ReadAt(b, 0); err != nil {
-		return 0, fmt.Errorf("read squashfs superblock: %w", err)
-	}
-	le := binary.LittleEndian
-	if string(b[:4]) != "hsqs" || le.Uint16(b[28:]) != 4 || le.Uint16(b[30:]) != 0 {
-		return 0, ErrNoSquashfs
-	}
-	n := le.Uint64(b[40:])
-	if n < 96 || n > 1<<50 {
-		return 0, fmt.Errorf("squashfs superblock: %d bytes in use", n)
-	}
-	return int64(n+verity.BlockSize-1) / verity.BlockSize * verity.BlockSize, nil
+	s, err := squashfs.Read(r)
+	return (s.Used + verity.BlockSize - 1) / verity.BlockSize * verity.BlockSize, err
 }
 
 // allZeros skips the holes of the file.
