@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,6 +21,8 @@ import (
 
 const (
 	containerdDir = "/var/lib/containerd"
+	// contentDir is where containerd keeps blobs, each under the digits of its digest.
+	contentDir = containerdDir + "/io.containerd.content.v1.content/blobs/sha256"
 	// sealed marks an image in containerd whose content and unpacked files are known to be on the
 	// disk. containerd syncs what it downloads but not what it unpacks: after a power cut its
 	// database may know files that are empty. Only a sync followed by this label makes an image count.
@@ -159,6 +163,9 @@ func (c imageStage) do(ctx context.Context, report bringup.Report) error {
 			return err
 		}
 	}
+	if err := c.lend(todo); err != nil {
+		return err
+	}
 	report(fmt.Sprintf("importing %d images", len(todo)))
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(writeArchive(w, c.path(c.Config.Images), todo)) }()
@@ -174,6 +181,33 @@ func (c imageStage) do(ctx context.Context, report bringup.Report) error {
 	for _, name := range names {
 		if _, err := c.ctr(ctx, nil, "images", "label", name, sealed); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// lend puts the layers of images into containerd's content store as links to the bundle. An import
+// takes a blob that is there under its digest as read: so DATA is spared a second copy of what the
+// stick holds already, and the import the time to write it. Whatever is there is left as it is.
+func (c *Cluster) lend(images []descriptor) error {
+	store := c.path(contentDir)
+	if err := os.MkdirAll(store, 0o755); err != nil {
+		return fmt.Errorf("lend layers to containerd: %w", err)
+	}
+	for _, image := range images {
+		m, err := readManifest(c.path(c.Config.Images), image)
+		if err != nil {
+			return err
+		}
+		for _, layer := range m.Layers {
+			algorithm, hex, _ := strings.Cut(layer.Digest, ":")
+			if algorithm != "sha256" || hex != filepath.Base(hex) {
+				return bringup.Permanent(fmt.Errorf("lend layers of %s to containerd: digest %q is not sha256", image.name(), layer.Digest))
+			}
+			err := os.Symlink(blobPath(c.Config.Images, layer.Digest), filepath.Join(store, hex))
+			if err != nil && !errors.Is(err, fs.ErrExist) {
+				return fmt.Errorf("lend layers of %s to containerd: %w", image.name(), err)
+			}
 		}
 	}
 	return nil
@@ -205,16 +239,9 @@ func writeArchive(w io.Writer, dir string, images []descriptor) error {
 	}
 	seen := map[string]bool{}
 	for _, image := range images {
-		manifest, err := os.ReadFile(blobPath(dir, image.Digest))
+		m, err := readManifest(dir, image)
 		if err != nil {
-			return fmt.Errorf("read manifest of %s: %w", image.name(), err)
-		}
-		var m struct {
-			Config descriptor   `json:"config"`
-			Layers []descriptor `json:"layers"`
-		}
-		if err := json.Unmarshal(manifest, &m); err != nil {
-			return fmt.Errorf("read manifest of %s: %w", image.name(), err)
+			return err
 		}
 		for _, d := range append([]descriptor{image, m.Config}, m.Layers...) {
 			if seen[d.Digest] {
@@ -227,6 +254,24 @@ func writeArchive(w io.Writer, dir string, images []descriptor) error {
 		}
 	}
 	return t.Close()
+}
+
+// imageManifest is the part of an OCI image manifest that is needed here.
+type imageManifest struct {
+	Config descriptor   `json:"config"`
+	Layers []descriptor `json:"layers"`
+}
+
+func readManifest(dir string, image descriptor) (imageManifest, error) {
+	text, err := os.ReadFile(blobPath(dir, image.Digest))
+	if err != nil {
+		return imageManifest{}, fmt.Errorf("read manifest of %s: %w", image.name(), err)
+	}
+	var m imageManifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return imageManifest{}, fmt.Errorf("read manifest of %s: %w", image.name(), err)
+	}
+	return m, nil
 }
 
 func putBlob(t *tar.Writer, dir, digest string) error {

@@ -237,6 +237,32 @@ func TestArchiveHoldsEveryBlobOnce(t *testing.T) {
 	require.Error(t, writeArchive(io.Discard, dir, []descriptor{{Digest: "sha256:m1"}}))
 }
 
+func TestLayersAreLent(t *testing.T) {
+	c := &Cluster{Config: other(), Root: t.TempDir()}
+	images := c.path(c.Config.Images)
+	put := func(digest, text string) {
+		require.NoError(t, writeFile(blobPath(images, digest), []byte(text), 0o644))
+	}
+	put("sha256:m1", `{"config":{"digest":"sha256:c1"},"layers":[{"digest":"sha256:a1"},{"digest":"sha256:a2"}]}`)
+	put("sha256:m2", `{"config":{"digest":"sha256:c2"},"layers":[{"digest":"sha256:a2"}]}`)
+	put("sha256:out", `{"layers":[{"digest":"sha256:../../a3"}]}`)
+	held := filepath.Join(c.path(contentDir), "a1")
+	require.NoError(t, writeFile(held, []byte("containerd's own"), 0o644))
+	for range 2 { // again, as after a power cut
+		require.NoError(t, c.lend([]descriptor{{Digest: "sha256:m1"}, {Digest: "sha256:m2"}}))
+	}
+	text, err := os.ReadFile(held)
+	require.NoError(t, err)
+	assert.Equal(t, "containerd's own", string(text), "what is there stays")
+	to, err := os.Readlink(filepath.Join(c.path(contentDir), "a2"))
+	require.NoError(t, err)
+	assert.Equal(t, "/usr/share/firstlight/images/blobs/sha256/a2", to, "as containerd sees it, whatever the root is here")
+	err = c.lend([]descriptor{{Digest: "sha256:out"}})
+	assert.ErrorContains(t, err, "is not sha256")
+	assert.True(t, bringup.IsPermanent(err))
+	assert.Error(t, c.lend([]descriptor{{Digest: "sha256:absent"}}))
+}
+
 func TestEachImageHasItsStage(t *testing.T) {
 	for name, stages := range map[string][2]bool{"etcd:v3.6.16": {true, false}, "ironic:29.0.5": {false, true}, "installer:v0.1.0": {false, true},
 		"node:v0.1.0": {false, false}, "metrics-server:v0.9.0": {false, false}} {
