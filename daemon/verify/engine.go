@@ -106,6 +106,7 @@ type state struct {
 	hostState string
 	hostSince time.Time
 	lastError string
+	want      string // the image it is for
 
 	answer    shell.Answer
 	checks    []status.Check

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -107,7 +108,7 @@ func stateName(h *fact.Host) string {
 }
 
 // view is all that is known of a node. It keeps what the operator forgets: since when a
-// state is, and the last error.
+// state is, and the last error until the host is in service or is to become something else.
 func (e *Engine) view(st *state, n site.Node, hosts map[string]metal3api.BareMetalHost, records map[string]record.Record, held map[string]string, waits string, now time.Time) why.View {
 	name := string(n.Name)
 	v := why.View{Now: now, Name: name, Node: &n, Appliance: waits, Preflight: st.preflight, Passed: st.passed, Asked: st.since, BMC: st.bmc.Verdict,
@@ -115,7 +116,10 @@ func (e *Engine) view(st *state, n site.Node, hosts map[string]metal3api.BareMet
 	if api, ok := hosts[name]; ok {
 		h := fact.HostOf(&api)
 		if h.State != st.hostState {
-			st.hostState, st.hostSince, st.lastError = h.State, now, ""
+			st.hostState, st.hostSince = h.State, now
+		}
+		if want := wanted(&api); h.InService() || want != st.want {
+			st.want, st.lastError = want, ""
 		}
 		if h.Since.IsZero() {
 			h.Since = st.hostSince
@@ -129,7 +133,7 @@ func (e *Engine) view(st *state, n site.Node, hosts map[string]metal3api.BareMet
 			v.Log = e.Log(name)
 		}
 	} else {
-		st.hostState, st.lastError = "", ""
+		st.hostState, st.want, st.lastError = "", "", ""
 	}
 	if i, ok := e.ironic[name]; ok {
 		v.Ironic = &i
@@ -148,13 +152,21 @@ func (e *Engine) view(st *state, n site.Node, hosts map[string]metal3api.BareMet
 	return v
 }
 
+// wanted identifies what a host is to become: with another one, earlier errors say nothing.
+func wanted(h *metal3api.BareMetalHost) string {
+	if h.Spec.Image == nil {
+		return ""
+	}
+	return h.Spec.Image.URL + " " + h.Spec.Image.Checksum
+}
+
 // node is the view for people.
 func (e *Engine) node(st *state, v why.View, now time.Time) (status.Node, why.Reason) {
 	r := why.Explain(v)
 	n := status.Node{Name: v.Name, State: stateName(v.Host), Situation: r.Situation, Why: r.Sentence, Next: r.Next, Since: r.Since, Percent: r.Percent,
 		Proven: v.Proven, Preflight: slices.Clone(v.Preflight), Checks: slices.Clone(v.Checks)}
 	if v.Host != nil {
-		n.Error = v.Host.Error
+		n.Error = cmp.Or(v.Host.Error, v.LastError)
 	}
 	if n.Error == "" {
 		n.Error = v.Held

@@ -33,7 +33,7 @@ type View struct {
 
 	Held      string     // what the hand-over holds it back for; "": nothing
 	Host      *fact.Host // nil: there is none
-	LastError string     // of the host since its last success: the operator clears an error at each new try
+	LastError string     // of the host on its way to what it is to become: the operator clears an error at each new try
 	Ironic    *fact.Ironic
 
 	Wire     *record.Record // where its boot NIC last was; nil: never heard of
@@ -141,7 +141,7 @@ func hostError(v View) string {
 	switch {
 	case v.Host == nil:
 		return ""
-	case v.Host.Error == "" && v.Host.Errors > 0:
+	case v.Host.Error == "" && (v.Host.Errors > 0 || v.Host.State == "deprovisioning"): // it is cleaned up after, to be tried again
 		return v.LastError
 	}
 	return v.Host.Error

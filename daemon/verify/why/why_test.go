@@ -139,7 +139,12 @@ func cases() map[string]View {
 		"wrong-network": checks(host("provisioned", 1), "gateway", status.CheckFailed, "router 10.10.110.1 does not answer it", "look at the router"),
 		"wrong-clock":   checks(host("provisioned", 1), "clock", status.CheckFailed, "it is 1h0m0s behind of the appliance", "look at whether an NTP client runs on it"),
 		"checking":      checks(host("provisioned", 1), "links", status.CheckWaiting, "not asked yet", ""),
-		"maintenance":   change(host("inspecting", 1), func(v *View) { v.Ironic = &fact.Ironic{Maintenance: "somebody looks at it"} }),
+		"bmc-gone": change(host("provisioning", 5), func(v *View) {
+			v.Ironic = &fact.Ironic{Maintenance: "During sync_power_state, max retries exceeded for node 4298, node state None does not match expected state 'power on'."}
+		}),
+		"bmc-refusing": failed(host("provisioning", 5), "Image provisioning failed: Failed to prepare to deploy: Redfish exception occurred. "+
+			"Error: HTTP GET https://10.30.0.101/redfish/v1/Systems/1 returned code 401."),
+		"maintenance": change(host("inspecting", 1), func(v *View) { v.Ironic = &fact.Ironic{Maintenance: "somebody looks at it"} }),
 		"checksum": failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.deploy failed: Error verifying image checksum: "+
 			"Image failed to verify against checksum. location: http://172.22.0.1:6180/images/x; image ID: None"),
 		"disk-too-small": change(failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.write_image failed"), func(v *View) {
@@ -246,7 +251,9 @@ func TestAnErrorThatBlinksStays(t *testing.T) {
 	require.Equal(t, "checksum", Explain(v).Situation)
 	v.LastError, v.Host.Error, v.Host.Operational = v.Host.Error, "", "OK" // the operator tries again
 	assert.Equal(t, "checksum", Explain(v).Situation)
-	v.Host.Errors = 0 // and succeeds
+	v.Host.Errors, v.Host.State = 0, "deprovisioning" // first of all cleans up
+	assert.Equal(t, "checksum", Explain(v).Situation)
+	v.Host.State = "provisioning" // and is at it again
 	assert.NotEqual(t, "checksum", Explain(v).Situation)
 }
 
