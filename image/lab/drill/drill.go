@@ -134,7 +134,7 @@ func Sum(image string) string { return fmt.Sprintf("%x", sha256.Sum256(content(i
 
 // OS is the line of a node in the site that asks for an image, with a digest that may be wrong.
 func OS(image, sum string) string {
-	return fmt.Sprintf("os: {url: %q, sha256: %s, format: raw}", Boot+"/"+image+".raw", sum)
+	return fmt.Sprintf("os: {url: %q, sha256: %q, format: raw}", Boot+"/"+image+".raw", sum)
 }
 
 func (d *Drill) serve(image string) error {

@@ -41,8 +41,8 @@ func TestEveryFaultIsToldAndHarmsNobodyElse(t *testing.T) {
 		{name: "BMC says 500", fail: broken(fleet.Faults{Status: http.StatusInternalServerError}), blank: true, reads: []string{"answers /redfish/v1/ with 500"}},
 		{name: "no image there", os: drill.OS("absent", drill.Sum(drill.ImageA)), blank: true, reads: []string{"its server says 404"}},
 		{name: "power stuck", fail: broken(fleet.Faults{StuckPower: true}), blank: true, reads: []string{"power"}},
-		{name: "password changed later", late: true, fail: broken(fleet.Faults{Password: "another"}), reads: []string{"401"}},
-		{name: "BMC hangs later", late: true, fail: broken(fleet.Faults{Hang: true})},
+		{name: "password changed later", late: true, fail: broken(fleet.Faults{Password: "another"}), reads: []string{"its BMC refuses user or password", "401"}},
+		{name: "BMC hangs later", late: true, fail: broken(fleet.Faults{Hang: true}), reads: []string{"its BMC does not answer Ironic any more"}},
 		{name: "wrong digest", os: drill.OS(drill.ImageA, strings.Repeat("0", 64)), reads: []string{"its image is damaged or another one", "Image failed to verify against checksum"}},
 		{name: "download damaged", fail: broken(fleet.Faults{Corrupt: true}), reads: []string{"its image is damaged or another one", "Image failed to verify against checksum"}},
 		{name: "disk breaks", fail: broken(fleet.Faults{BadDisk: true}), reads: []string{"its disk cannot be written", "Input/output error"}},
@@ -66,8 +66,10 @@ func TestEveryFaultIsToldAndHarmsNobodyElse(t *testing.T) {
 		site.WriteString(h.Node(strings.Split(lines, "\n")...))
 	}
 	require.NoError(t, d.Begin(ctx, site.String()))
+	_, err := d.Bed.Await(ctx, "site-handed-over", t.Output())
+	require.NoError(t, err)
 	began := time.Now()
-	told := map[string]string{}
+	last, told := map[string]string{}, map[string]string{} // told: all that was read of a host so far
 	for open := len(all); open > 0; time.Sleep(2 * time.Second) {
 		open = 0
 		now := reads(ctx, d)
@@ -75,9 +77,9 @@ func TestEveryFaultIsToldAndHarmsNobodyElse(t *testing.T) {
 			if all[i].late && h.Counters().BMCWrites > 0 { // it is switched on, and inspected next
 				all[i].fail(h)
 			}
-			if text := now[h.Name]; text != "" && told[h.Name] != text {
+			if text := now[h.Name]; text != "" && last[h.Name] != text {
 				t.Logf("+%.0fs %s (%s): %s", time.Since(began).Seconds(), h.Name, all[i].name, text)
-				told[h.Name] = text
+				last[h.Name], told[h.Name] = text, told[h.Name]+text+"\n"
 			}
 			if !finished(all[i], h, told[h.Name]) {
 				open++

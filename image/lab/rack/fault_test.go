@@ -21,7 +21,7 @@ func TestImagesThatAreNotWhatTheSiteSays(t *testing.T) {
 	if _, err := exec.LookPath("qemu-img"); err != nil {
 		t.Skip("needs qemu-img: ", err)
 	}
-	r := newRoom(t, "legacy", 60*time.Minute)
+	r := newRoom(t, 60*time.Minute, "legacy")
 	box := r.node1("")
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -74,7 +74,7 @@ func (r *room) fails(word string) {
 
 // offer makes the site name an image.
 func (r *room) offer(file, format, sha string) {
-	r.extra = fmt.Sprintf("    os: {url: \"http://172.22.0.1:6180/test/%s\", sha256: %q, format: %s}\n", filepath.Base(file), sha, format)
+	r.nodes[0].extra = fmt.Sprintf("    os: {url: \"http://172.22.0.1:6180/test/%s\", sha256: %q, format: %s}\n", filepath.Base(file), sha, format)
 }
 
 // publish puts a file where the appliance serves it.

@@ -21,16 +21,27 @@ import (
 	"firstlight.dev/firstlight/image/lab/rack"
 )
 
-// document is the site of the tests: one server, named by its MAC and its BMC.
-const document = `name: rack
-networks: {provisioning: {interface: eth0}}
-nodes:
-  - name: node1
-    macs: ["52:54:00:00:00:01"]
+// node is a server that the site names: the first is node1.
+type node struct {
+	number int
+	mode   string // firmware, as in site.yaml
+	extra  string // further lines in site.yaml, indented
+}
+
+func (n node) name() string    { return fmt.Sprintf("node%d", n.number) }
+func (n node) mac() string     { return fmt.Sprintf("52:54:00:00:00:%02x", n.number) }
+func (n node) port() int       { return 6229 + n.number } // of its BMC
+func (n node) address() string { return fmt.Sprintf("172.22.0.%d", 149+n.number) }
+
+// entry is the node's in site.yaml: known by its MAC and its BMC.
+func (n node) entry() string {
+	return fmt.Sprintf(`  - name: %s
+    macs: [%q]
     bootMode: %s
-    bmc: {address: "ipmi://%s:6230", username: %s, password: %s}
-%s    links: [{network: provisioning, mac: "52:54:00:00:00:01", address: 172.22.0.150/24}]
-`
+    bmc: {address: "ipmi://%s:%d", username: %s, password: %s}
+%s    links: [{network: provisioning, mac: %q, address: %s/24}]
+`, n.name(), n.mac(), n.mode, rack.BMCAddr, n.port(), rack.User, rack.Password, n.extra, n.mac(), n.address())
+}
 
 func need(t *testing.T, kind string) {
 	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+kind+",") {
@@ -47,22 +58,24 @@ type room struct {
 	programs native.Programs
 	rack     *rack.Rack
 	bed      *native.Bed
-	mode     string // firmware of node1, as in site.yaml
-	extra    string // further lines of node1 in site.yaml, indented
+	nodes    []*node
 }
 
-// newRoom makes a rack. patience ends a test that hangs.
-func newRoom(t *testing.T, mode string, patience time.Duration) *room {
+// newRoom makes a rack for nodes with these firmwares. patience ends a test that hangs.
+func newRoom(t *testing.T, patience time.Duration, modes ...string) *room {
 	root := native.Need(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	r := &room{t: t, ctx: ctx, root: root, dir: t.TempDir(), mode: mode}
+	r := &room{t: t, ctx: ctx, root: root, dir: t.TempDir()}
+	for i, mode := range modes {
+		r.nodes = append(r.nodes, &node{number: i + 1, mode: mode})
+	}
 	var err error
 	r.programs, err = native.BuildPrograms(ctx, t.TempDir())
 	require.NoError(t, err)
 	r.rack, err = rack.New(ctx)
 	require.NoError(t, err)
-	t.Cleanup(r.rack.Close)
+	t.Cleanup(func() { assert.NoError(t, r.rack.Close()) })
 	return r
 }
 
@@ -82,10 +95,16 @@ func (r *room) plug(s rack.Server) *rack.Box {
 	return box
 }
 
-// node1 plugs in the server that the site names, with the file of a second disk or "".
+// node1 plugs in the first server that the site names, with the file of a second disk or "".
 func (r *room) node1(data string) *rack.Box {
-	s := rack.Server{Name: "node1", MAC: "52:54:00:00:00:01", Port: 6230, Disk: 4 << 30, Data: data, MiB: 2048}
-	if r.mode == "UEFI" {
+	r.t.Helper()
+	return r.plugNode(r.nodes[0], data)
+}
+
+func (r *room) plugNode(n *node, data string) *rack.Box {
+	r.t.Helper()
+	s := rack.Server{Name: n.name(), MAC: n.mac(), Port: n.port(), Disk: 4 << 30, Data: data, MiB: 2048}
+	if n.mode == "UEFI" {
 		s.Code, s.Vars = "/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"
 	}
 	return r.plug(s)
@@ -94,14 +113,20 @@ func (r *room) node1(data string) *rack.Box {
 // power starts the appliance on its DATA and waits until the site is handed over.
 func (r *room) power() {
 	r.t.Helper()
-	r.bed = native.Appliance(r.t, r.root, r.programs, "rack", r.dir)
-	require.NoError(r.t, r.rack.Connect(r.ctx, r.bed))
-	r.site()
+	r.switchOn()
 	began := time.Now()
-	r.run("systemctl", "start", "firstlightd")
 	_, err := r.bed.Await(r.ctx, "site-handed-over", r.t.Output())
 	require.NoError(r.t, err)
 	r.t.Logf("site handed over after %s", time.Since(began).Round(time.Second))
+}
+
+// switchOn starts the appliance on its DATA.
+func (r *room) switchOn() {
+	r.t.Helper()
+	r.bed = native.Appliance(r.t, r.root, r.programs, "rack", r.dir)
+	require.NoError(r.t, r.rack.Connect(r.ctx, r.bed))
+	r.site()
+	r.run("systemctl", "start", "firstlightd")
 }
 
 // cut ends the appliance at once. The servers go on.
@@ -112,24 +137,11 @@ func (r *room) site() {
 	r.t.Helper()
 	dir := r.bed.Path("/run/firstlight/site")
 	require.NoError(r.t, os.MkdirAll(dir, 0o755))
-	text := fmt.Sprintf(document, r.mode, rack.BMCAddr, rack.User, rack.Password, r.extra+r.system())
-	require.NoError(r.t, os.WriteFile(filepath.Join(dir, "site.yaml"), []byte(text), 0o644))
-}
-
-// system is node1's os: nothing, for the system on the stick, or the raw image that
-// $FIRSTLIGHT_NODE_IMAGE names, served by the appliance.
-func (r *room) system() string {
-	r.t.Helper()
-	file := os.Getenv("FIRSTLIGHT_NODE_IMAGE")
-	if file == "" {
-		return ""
+	text := "name: rack\nnetworks: {provisioning: {interface: eth0}}\nnodes:\n"
+	for _, n := range r.nodes {
+		text += n.entry()
 	}
-	image, err := os.ReadFile(file)
-	require.NoError(r.t, err)
-	http := r.bed.Path("/var/lib/firstlight/http")
-	require.NoError(r.t, os.MkdirAll(http, 0o755))
-	require.NoError(r.t, os.WriteFile(filepath.Join(http, "node.raw"), image, 0o644))
-	return fmt.Sprintf("    os: {url: \"http://172.22.0.1:6180/node.raw\", sha256: %x, format: raw}\n", sha256.Sum256(image))
+	require.NoError(r.t, os.WriteFile(filepath.Join(dir, "site.yaml"), []byte(text), 0o644))
 }
 
 func (r *room) run(name string, args ...string) string {
@@ -188,17 +200,23 @@ func (r *room) status() string {
 	return "not there"
 }
 
-// ssh runs a command on node1 as soon as it lets the appliance in, and trusts no other host key
-// than the one that was minted for it.
+// ssh runs a command on node1.
 func (r *room) ssh(command string) string {
+	r.t.Helper()
+	return r.sshTo(r.nodes[0], command)
+}
+
+// sshTo runs a command on a node as soon as it lets the appliance in, and trusts no other host key
+// than the one that was minted for it.
+func (r *room) sshTo(n *node, command string) string {
 	r.t.Helper()
 	const script = `set -e
 dir=/var/lib/firstlight/ssh
-printf 'node1 %s\n' "$(ssh-keygen -y -f $dir/hosts/node1)" >/tmp/known
-exec ssh -i $dir/id_ed25519 -o UserKnownHostsFile=/tmp/known -o HostKeyAlias=node1 -o StrictHostKeyChecking=yes \
-	-o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 firstlight@172.22.0.150 "$0"`
+printf '%s %s\n' "$1" "$(ssh-keygen -y -f $dir/hosts/$1)" >/tmp/known-$1
+exec ssh -i $dir/id_ed25519 -o UserKnownHostsFile=/tmp/known-$1 -o HostKeyAlias=$1 -o StrictHostKeyChecking=yes \
+	-o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 firstlight@$2 "$0"`
 	for {
-		out, err := r.bed.Run(r.ctx, "sh", "-c", script, command)
+		out, err := r.bed.Run(r.ctx, "sh", "-c", script, command, n.name(), n.address())
 		if err == nil {
 			return out
 		}
@@ -210,14 +228,17 @@ exec ssh -i $dir/id_ed25519 -o UserKnownHostsFile=/tmp/known -o HostKeyAlias=nod
 // bootID names one run of node1's system.
 func (r *room) bootID() string { return r.ssh("cat /proc/sys/kernel/random/boot_id") }
 
-// agree checks that Metal3 and Ironic say the same of node1, and shows both.
+// agree checks that Metal3 and Ironic say the same of every node, and shows both.
 func (r *room) agree() {
 	r.t.Helper()
 	bmh, nodes := r.run("kubectl", "get", "bmh", "-A"), r.run("baremetal", "node", "list")
 	r.t.Logf("\n%s\n%s", bmh, nodes)
-	assert.Regexp(r.t, `(?m)^metal3 +node1 +provisioned +true`, bmh)
-	assert.Regexp(r.t, `(?m)^\| [0-9a-f-]{36} \| metal3~node1 \| .* \| power on +\| active +\| False +\|$`, nodes)
-	assert.Equal(r.t, r.host("status.provisioning.ID"), strings.TrimSpace(r.run("baremetal", "node", "show", "metal3~node1", "-f", "value", "-c", "uuid")))
+	for _, n := range r.nodes {
+		assert.Regexp(r.t, `(?m)^metal3 +`+n.name()+` +provisioned +true`, bmh)
+		assert.Regexp(r.t, `(?m)^\| [0-9a-f-]{36} \| metal3~`+n.name()+` \| .* \| power on +\| active +\| False +\|$`, nodes)
+		id := r.run("kubectl", "-n", "metal3", "get", "bmh", n.name(), "-o", "jsonpath={.status.provisioning.ID}")
+		assert.Equal(r.t, id, strings.TrimSpace(r.run("baremetal", "node", "show", "metal3~"+n.name(), "-f", "value", "-c", "uuid")))
+	}
 }
 
 // sum is the sha256 of a file: a disk, an image.

@@ -18,7 +18,7 @@ import (
 // starts again, both databases are lost. Its system and its BMC do not notice.
 func TestServerInServiceStaysInService(t *testing.T) {
 	need(t, "rack-all")
-	r := newRoom(t, "legacy", 60*time.Minute)
+	r := newRoom(t, 60*time.Minute, "legacy")
 	box := r.node1("")
 	r.power()
 	r.installed(box)
@@ -74,12 +74,12 @@ func (r *room) guarded() {
 			assert.ErrorContains(r.t, err, "firstlight.dev/allow-wipe=true")
 		}
 	}
-	was := r.extra
-	r.extra = "    os: {url: \"http://172.22.0.1:6180/images/other.raw\", sha256: " + strings.Repeat("0", 64) + ", format: raw}\n"
+	was := r.nodes[0].extra
+	r.nodes[0].extra = "    os: {url: \"http://172.22.0.1:6180/images/other.raw\", sha256: " + strings.Repeat("0", 64) + ", format: raw}\n"
 	r.site()
 	r.run("firstlightd", "reload")
 	r.until("node1", r.status, func(s string) bool { return strings.Contains(s, "site.yaml names") })
-	r.extra = was
+	r.nodes[0].extra = was
 	r.site()
 	r.run("firstlightd", "reload")
 	r.until("node1", r.status, func(s string) bool { return !strings.Contains(s, "site.yaml names") })
@@ -104,7 +104,7 @@ func (r *room) served() {
 // A machine that nobody named is looked at, and not a byte of its disk changes.
 func TestUnknownMachineIsInspectedAtMost(t *testing.T) {
 	need(t, "rack-all")
-	r := newRoom(t, "legacy", 30*time.Minute)
+	r := newRoom(t, 30*time.Minute, "legacy")
 	box := r.plug(rack.Server{Name: "stranger", MAC: "52:54:00:00:00:77", Port: 6277, Disk: 256 << 20, MiB: 2048})
 	data := []byte(strings.Repeat("somebody's data ", 1<<20))
 	require.NoError(t, os.WriteFile(box.DiskFile(), data, 0o644))
@@ -143,7 +143,7 @@ func last(console, word string) string {
 // and is installed again when the deployment has been given up.
 func TestPowerCutWhileTheDiskIsWritten(t *testing.T) {
 	need(t, "rack-all")
-	r := newRoom(t, "legacy", 80*time.Minute)
+	r := newRoom(t, 80*time.Minute, "legacy")
 	box := r.node1("")
 	r.power()
 	r.until("bytes on the disk", func() string { return mebibytes(written(t, box)) }, func(string) bool { return written(t, box) > 100<<20 })

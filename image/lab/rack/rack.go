@@ -1,7 +1,7 @@
-// Package rack is servers for the appliance to provision: QEMU machines on one switch, each with
-// a BMC that turns it on and off. The BMC is OpenIPMI's ipmi_sim, so that Ironic speaks to it as
-// it does to a real one. The rack has a network of its own, to which beds (package native) are
-// connected: an appliance may be cut off and started again, and the servers go on running.
+// Package rack is servers for the appliance to provision: QEMU machines on one switch (package
+// wire), each with a BMC that turns it on and off. The BMC is OpenIPMI's ipmi_sim, so that Ironic
+// speaks to it as it does to a real one. Beds (package native) are connected to that switch: an
+// appliance may be cut off and started again, and the servers go on running.
 package rack
 
 import (
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,15 +18,24 @@ import (
 	"sync"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"firstlight.dev/firstlight/image/lab/bmc"
 	"firstlight.dev/firstlight/image/lab/native"
 	"firstlight.dev/firstlight/image/lab/netns"
 	"firstlight.dev/firstlight/image/lab/process"
+	"firstlight.dev/firstlight/image/lab/wire"
 )
 
 // BMCAddr is where the BMCs are: an address of the rack's own on the provisioning network, one
 // port per server.
 const BMCAddr = "172.22.0.2"
+
+// inside are the addresses of the rack and of what runs within the appliance (its pods and
+// services, daemon/kube). What a frame is for beside them is outside; see Rack.Outside.
+var inside = []netip.Prefix{
+	netip.MustParsePrefix("172.22.0.0/24"), netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.96.0.0/12"),
+}
 
 // Credentials of every BMC.
 const (
@@ -49,17 +59,24 @@ type Server struct {
 // Box is a server with its BMC.
 type Box struct {
 	Server
-	rack *Rack
-	bmc  *bmc.BMC
+	rack  *Rack
+	bmc   *bmc.BMC
+	cable *wire.Port
 
 	mu   sync.Mutex
 	qemu *process.Child
 }
 
-// Rack is a switch.
+// Rack is a switch, and a network of the kernel's that hangs on it, where beds and the BMCs are.
 type Rack struct {
 	holder *process.Child // whose network it is
+	sw     *wire.Switch
+	uplink *os.File // the tap between the two
+	dir    string   // of sockets; short, because their names may not be long
 }
+
+// bridge is the rack's network interface in that network.
+const bridge = "rack"
 
 // New makes a rack without servers. Close it.
 func New(ctx context.Context) (*Rack, error) {
@@ -69,23 +86,87 @@ func New(ctx context.Context) (*Rack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make rack: %w", err)
 	}
-	r := &Rack{holder}
-	if err := r.ip(ctx, "link set lo up", "link add rack type bridge", "link set rack up", "addr add "+BMCAddr+"/24 dev rack"); err != nil {
-		r.Close()
-		return nil, fmt.Errorf("make rack: %w", err)
+	r := &Rack{holder: holder, sw: wire.New(bridge, inside...)}
+	if err := r.build(ctx); err != nil {
+		return nil, fmt.Errorf("make rack: %w", errors.Join(err, r.Close()))
 	}
 	return r, nil
 }
 
+func (r *Rack) build(ctx context.Context) error {
+	var err error
+	if r.dir, err = os.MkdirTemp("", "rack"); err != nil {
+		return err
+	}
+	if err := netns.Within(r.Network(), func() (err error) { r.uplink, err = openTap("uplink"); return err }); err != nil {
+		return err
+	}
+	if err := r.ip(ctx, "link set lo up", "link add "+bridge+" type bridge", "link set uplink master "+bridge, "link set uplink up",
+		"link set "+bridge+" up", "addr add "+BMCAddr+"/24 dev "+bridge); err != nil {
+		return err
+	}
+	port, err := r.sw.Attach("uplink", func(frame []byte) { _, _ = r.uplink.Write(frame) }) // a full queue loses frames, as switches do
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			frame := make([]byte, 2048)
+			n, err := r.uplink.Read(frame)
+			if err != nil {
+				return // closed
+			}
+			port.Send(frame[:n])
+		}
+	}()
+	return nil
+}
+
+// openTap makes a tap in the network of the calling thread (the kernel's tuntap.rst).
+func openTap(name string) (*os.File, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open tap: %w", err)
+	}
+	request, err := unix.NewIfreq(name)
+	if err == nil {
+		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open tap %s: %w", name, errors.Join(err, unix.Close(fd)))
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Network is the file that stands for the network in which the beds and BMCs are.
+func (r *Rack) Network() string { return netns.Of(r.holder.ID.PID) }
+
+// Bridge is the name of the interface there that is on the rack's wire, with the address BMCAddr.
+func (r *Rack) Bridge() string { return bridge }
+
+// Outside is every address outside the rack that a frame on its switch was for, with how many.
+func (r *Rack) Outside() map[netip.Addr]int { return r.sw.Outside() }
+
 // Close ends the rack's network. Unplug its servers before.
-func (r *Rack) Close() { r.holder.Kill() }
+func (r *Rack) Close() error {
+	errs := []error{r.sw.Close()}
+	if r.uplink != nil {
+		errs = append(errs, r.uplink.Close())
+	}
+	if r.dir != "" {
+		errs = append(errs, os.RemoveAll(r.dir))
+	}
+	r.holder.Kill()
+	return errors.Join(errs...)
+}
 
 // Connect gives a bed its provisioning NIC, eth0. It must be called before the daemon starts. The
 // cable goes with the bed.
 func (r *Rack) Connect(ctx context.Context, bed *native.Bed) error {
 	err := ip(ctx, bed.PID(), "link add eth0 type veth peer name port0", "link set port0 netns "+strconv.Itoa(r.holder.ID.PID))
 	if err == nil {
-		err = r.ip(ctx, "link set port0 master rack", "link set port0 up")
+		err = r.ip(ctx, "link set port0 master "+bridge, "link set port0 up")
 	}
 	if err == nil {
 		err = ip(ctx, bed.PID(), "link set eth0 up")
@@ -101,16 +182,12 @@ func (r *Rack) ip(ctx context.Context, all ...string) error { return ip(ctx, r.h
 // ip runs this machine's ip in the network of a process, once for each of all.
 func ip(ctx context.Context, pid int, all ...string) error {
 	for _, args := range all {
-		if out, err := inside(ctx, pid, "ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+		words := append([]string{"--net=" + netns.Of(pid), "--", "ip"}, strings.Fields(args)...)
+		if out, err := exec.CommandContext(ctx, "nsenter", words...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", args, err, out)
 		}
 	}
 	return nil
-}
-
-// inside is a program of this machine in the network of a process.
-func inside(ctx context.Context, pid int, name string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + netns.Of(pid), "--", name}, args...)...)
 }
 
 // Plug puts a server into the rack: switched off, its BMC alive. A disk that is there already
@@ -127,12 +204,12 @@ func (r *Rack) Plug(ctx context.Context, s Server) (*Box, error) {
 	if err := errors.Join(disk.Truncate(s.Disk), disk.Close()); err != nil {
 		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
 	}
-	if err := r.ip(ctx, "tuntap add "+b.tap()+" mode tap", "link set "+b.tap()+" master rack", "link set "+b.tap()+" up"); err != nil {
+	if b.cable, err = r.sw.Listen(s.Name, b.socket()); err != nil {
 		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
 	}
 	var front net.PacketConn
 	at := net.JoinHostPort(BMCAddr, strconv.Itoa(s.Port))
-	if err := netns.Within(netns.Of(r.holder.ID.PID), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
+	if err := netns.Within(r.Network(), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
 		return nil, fmt.Errorf("plug server %s: listen for its BMC: %w", s.Name, err)
 	}
 	b.bmc, err = bmc.Start(bmc.Config{Name: s.Name, Dir: filepath.Join(s.Dir, "bmc"), User: User, Password: Password, Front: front}, b)
@@ -145,7 +222,10 @@ func (r *Rack) Plug(ctx context.Context, s Server) (*Box, error) {
 // BMC is the server's controller.
 func (b *Box) BMC() *bmc.BMC { return b.bmc }
 
-func (b *Box) tap() string { return "tap" + strconv.Itoa(b.Port) }
+// Cable is the server's port of the switch: what is wrong with it can be set, and counted.
+func (b *Box) Cable() *wire.Port { return b.cable }
+
+func (b *Box) socket() string { return filepath.Join(b.rack.dir, b.Name) }
 
 // DiskFile is the server's disk, raw.
 func (b *Box) DiskFile() string { return filepath.Join(b.Dir, "disk.raw") }
@@ -185,7 +265,7 @@ func (b *Box) SwitchOn(device string) error {
 		"-chardev", "file,id=console,append=on,path=" + filepath.Join(b.Dir, "console.log"), "-serial", "chardev:console", "-device", "virtio-rng-pci",
 		"-drive", "if=none,id=disk0,format=raw,cache=unsafe,discard=unmap,file=" + b.DiskFile(),
 		"-device", fmt.Sprintf("virtio-blk-pci,drive=disk0,serial=%s,bootindex=%d", b.Name, disk),
-		"-netdev", "tap,id=net0,script=no,downscript=no,ifname=" + b.tap(),
+		"-netdev", "stream,id=net0,server=off,addr.type=unix,addr.path=" + b.socket(),
 		"-device", fmt.Sprintf("virtio-net-pci,netdev=net0,mac=%s,bootindex=%d", b.MAC, nic),
 	}
 	if b.Data != "" {
@@ -210,7 +290,7 @@ func (b *Box) SwitchOn(device string) error {
 		return fmt.Errorf("start server %s: %w", b.Name, err)
 	}
 	defer said.Close()
-	cmd := inside(context.Background(), b.rack.holder.ID.PID, "qemu-system-x86_64", args...)
+	cmd := exec.Command("qemu-system-x86_64", args...)
 	cmd.Stdout, cmd.Stderr = said, said
 	if b.qemu, err = process.Start(cmd); err != nil {
 		return fmt.Errorf("start server %s: %w", b.Name, err)
@@ -237,5 +317,5 @@ func (b *Box) stop() {
 
 // Unplug ends the BMC and cuts the power. The disk stays.
 func (b *Box) Unplug() error {
-	return errors.Join(b.bmc.Close(), b.SwitchOff())
+	return errors.Join(b.bmc.Close(), b.SwitchOff(), b.cable.Close())
 }

@@ -16,10 +16,10 @@ import (
 )
 
 // The whole way of one server: it has data on its disk and is held, its owner consents, it is
-// installed and answers on SSH with the host key that the appliance minted for it.
+// installed, answers on SSH with the host key that the appliance minted for it, and is proven.
 func TestServerIsInstalledWithConsentBIOS(t *testing.T) {
 	need(t, "rack")
-	r := newRoom(t, "legacy", 40*time.Minute)
+	r := newRoom(t, 40*time.Minute, "legacy")
 	box := r.node1("")
 	out, err := exec.Command("sh", "-c", `printf 'label: gpt\nsize=1GiB\n' | sfdisk -q "$0"`, box.DiskFile()).CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -29,17 +29,18 @@ func TestServerIsInstalledWithConsentBIOS(t *testing.T) {
 	held := r.until("node1", r.status, func(s string) bool { return strings.Contains(s, "overwrite: true") })
 	assert.Contains(t, held, "is not empty, it holds: gpt")
 	assert.Equal(t, before, sum(t, box.DiskFile()), "inspection wrote to the disk")
-	r.extra = "    overwrite: true\n"
+	r.nodes[0].extra = "    overwrite: true\n"
 	r.site()
 	r.run("firstlightd", "reload")
 	r.installed(box)
+	r.launched()
 	r.refuses()
 }
 
 // A server with two disks is held until its owner says which; the other one is left as it was.
 func TestServerIsInstalledOnTheDiskThatIsNamedUEFI(t *testing.T) {
 	need(t, "rack-all")
-	r := newRoom(t, "UEFI", 40*time.Minute)
+	r := newRoom(t, 40*time.Minute, "UEFI")
 	data := filepath.Join(t.TempDir(), "data.raw")
 	require.NoError(t, os.WriteFile(data, []byte(strings.Repeat("somebody's data ", 1<<20)), 0o644))
 	before := sum(t, data)
@@ -50,7 +51,7 @@ func TestServerIsInstalledOnTheDiskThatIsNamedUEFI(t *testing.T) {
 	assert.Contains(t, held, "serialNumber node1;")
 	assert.Contains(t, held, "serialNumber node1-data")
 	assert.Zero(t, written(t, box), "something was written to a disk that nobody named")
-	r.extra = "    rootDevice: {serialNumber: node1}\n"
+	r.nodes[0].extra = "    rootDevice: {serialNumber: node1}\n"
 	r.site()
 	r.run("firstlightd", "reload")
 	r.installed(box)
