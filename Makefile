@@ -30,6 +30,7 @@ e2e: ## What `make test` leaves out: rarer boots, a server installed, two equal 
 	FIRSTLIGHT_TEST=native,fleet $(GO) test -count=1 -timeout 180m -v ./image/lab/drill
 	FIRSTLIGHT_TEST=native,nodes $(GO) test -count=1 -timeout 120m -v ./image/lab/native/nodes
 	FIRSTLIGHT_TEST=native,qemu,qemu-all,rack,rack-all $(GO) test -count=1 -p 1 -timeout 240m -v ./image/lab ./image/lab/rack
+	FIRSTLIGHT_TEST=qemu-all $(GO) test -count=1 -timeout 240m -v -run "TestOneNode|TestTwoNodes" ./image/lab/desk
 	FIRSTLIGHT_TEST=build $(GO) test -count=1 -timeout 90m -v ./image
 	FIRSTLIGHT_TEST=native,store,store-all $(GO) test -count=1 -p 1 -timeout 60m -v -run "TestTenSparseGiB|TestUploadThroughKills" ./daemon/artifact ./image/lab/native
 

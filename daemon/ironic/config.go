@@ -184,8 +184,8 @@ tftp_master_path = {{.HTTPRoot}}/master
 images_path = {{.StateDir}}/images
 instance_master_path = {{.StateDir}}/master_images
 ipxe_timeout = 0
-# An image with a wrong digest is fetched twice, not nine times.
-kernel_append_params = ipa-image-download-connection-retries=2{{with .Args}} {{.}}{{end}}
+# An image with a wrong digest is fetched twice, not nine times. A kernel that fails starts again.
+kernel_append_params = ipa-image-download-connection-retries=2 panic=30{{with .Args}} {{.}}{{end}}
 
 [service_catalog]
 auth_type = none

@@ -16,10 +16,14 @@ func command(c Config, fw firmwareFiles, drives []drive) []string {
 	if c.Firmware == SecureBoot {
 		machine = "q35,smm=on"
 	}
+	thread := "multi"
+	if c.InTurn {
+		thread = "single"
+	}
 	args := []string{
 		"-name", c.Name,
 		"-machine", machine,
-		"-accel", "tcg,thread=multi",
+		"-accel", "tcg,thread=" + thread,
 		// A CPU without AVX costs less to emulate; QEMU 7.2's cmpxchg16b crashes Linux 6.12.
 		"-cpu", "Nehalem,-cx16,+aes,+pclmulqdq,+rdrand",
 		"-smp", fmt.Sprint(c.CPUs),

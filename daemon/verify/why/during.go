@@ -41,9 +41,11 @@ func callback(v View) bool { return says(v, "timeout reached while", "waiting fo
 
 // wrong are errors of work that was under way.
 var wrong = []situation{
+	failure("bmc-refusing", "the BMC took the password in pre-flight and refuses it now", "cannot go on, its BMC refuses user or password",
+		"correct bmc.username or bmc.password in site.yaml, then run firstlightd reload", "returned code 401", "returned code 403", "credentials are not valid", "invalid credentials"),
 	{name: "bmc-gone", means: "its BMC stopped answering while it is worked on; Ironic asks it again every few minutes", fails: true, percent: 30,
 		when: func(v View) bool {
-			return v.Ironic != nil && strings.Contains(v.Ironic.Maintenance, "sync_power_state")
+			return v.Ironic != nil && strings.Contains(v.Ironic.Maintenance, "sync_power_state") || says(v, "redfish connection failed")
 		},
 		say:  say("cannot go on: its BMC does not answer Ironic any more, or refuses it"),
 		next: fix("look at the BMC's cable, address, user and password; it goes on by itself some minutes after the BMC answers")},
@@ -53,8 +55,6 @@ var wrong = []situation{
 		next: func(v View) string {
 			return fmt.Sprintf("when it is mended, run: baremetal node maintenance unset metal3~%s", v.Name)
 		}},
-	failure("bmc-refusing", "the BMC took the password in pre-flight and refuses it now", "cannot go on, its BMC refuses user or password",
-		"correct bmc.username or bmc.password in site.yaml, then run firstlightd reload", "returned code 401", "returned code 403", "credentials are not valid", "invalid credentials"),
 	failure("checksum", "the image's digest is another one", "was not installed, its image is damaged or another one",
 		"correct os.sha256 in site.yaml, or put the right image there", "failed to verify against checksum", "verifying image checksum", "checksum mismatch"),
 	failure("disk-too-small", "the image does not fit on the disk", "was not installed, its disk is too small",

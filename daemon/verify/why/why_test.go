@@ -306,3 +306,9 @@ func TestNothingIsLeftUnsaid(t *testing.T) {
 		}
 	}
 }
+
+func TestABMCThatHangsIsNamedBeforeIronicGivesItUp(t *testing.T) {
+	v := failed(host("inspecting", 5), "Failed to inspect hardware. Reason: unable to start inspection: Redfish connection failed for node 7a3d: "+
+		"Unable to connect to https://127.23.0.8:8443/redfish/v1/. Error: Read timed out. (read timeout=60)")
+	assert.Equal(t, "bmc-gone", Explain(v).Situation)
+}

@@ -201,13 +201,17 @@ func (r Rack) disks(c Computer) []lab.Disk {
 // its clocks run on, and a node that installs itself takes all that it gets.
 const nodesNice = 5
 
+// nodesInTurn: beside a busy appliance a node's clock is found unstable; Debian's kernel then patches
+// its own code, and with two CPUs emulated at once now and then falls over that (Oops: int3).
+const nodesInTurn = true
+
 // config is the machine, off, with its files below dir and its ports in ports.
 func (r Rack) config(c Computer, dir string, port func(computer string, card int) string) lab.Config {
 	m := lab.Config{Name: c.Name, Dir: dir, Firmware: c.Firmware, CPUs: 2, MiB: r.Order.MiB, Disks: r.disks(c)}
 	if c.Name == Appliance {
 		m.MiB = r.Order.Appliance
 	} else {
-		m.Nice = nodesNice
+		m.Nice, m.InTurn = nodesNice, nodesInTurn
 	}
 	for i, card := range c.Cards {
 		m.NICs = append(m.NICs, lab.NIC{MAC: card.MAC, Port: port(c.Name, i), NoROM: i > 0})

@@ -145,3 +145,23 @@ func TestOneNode(t *testing.T) {
 	}
 	assert.NoDirExists(t, c.dir)
 }
+
+// TestTwoNodes installs a BIOS and a UEFI server at once, and makes a cluster of them.
+func TestTwoNodes(t *testing.T) {
+	c := newCommand(t)
+	c.up("--nodes", "2", "--firmware", "mixed")
+	c.installed("node-1", "node-2")
+	assert.Contains(t, c.run("ssh", "node-2", "ls", "/sys/firmware"), "efi")
+	assert.NotContains(t, c.run("ssh", "node-1", "ls", "/sys/firmware"), "efi")
+	ready := c.run("ssh", Appliance, "kubectl --kubeconfig /opt/kud/multi-cluster/"+clusterName+"/artifacts/admin.conf wait --for=condition=Ready nodes --all --timeout=1m")
+	assert.Equal(t, 2, strings.Count(ready, " condition met\n"), ready)
+}
+
+// installed asks the nodes themselves.
+func (c command) installed(nodes ...string) {
+	c.t.Helper()
+	for _, n := range nodes {
+		assert.Equal(c.t, n+"\n", c.run("ssh", n, "hostname"))
+	}
+	assert.Empty(c.t, c.status().Outside, "frames were addressed to the world outside")
+}

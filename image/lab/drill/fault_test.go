@@ -116,12 +116,12 @@ func reads(ctx context.Context, d *drill.Drill) map[string]string {
 	out := map[string]string{}
 	if hosts, err := d.Hosts(ctx); err == nil {
 		for name, h := range hosts {
-			out[name] = fmt.Sprintf("%s; BareMetalHost: %q", h.Status.Provisioning.State, h.Status.ErrorMessage)
+			out[name] = fmt.Sprintf("%s; BareMetalHost: %s", h.Status.Provisioning.State, h.Status.ErrorMessage)
 		}
 	}
 	if doc, err := d.Bed.Status(ctx); err == nil {
 		for _, n := range doc.Nodes {
-			out[n.Name] += fmt.Sprintf("; status: %q %q", n.Error, n.Why)
+			out[n.Name] += fmt.Sprintf("; status: %s; %s", n.Error, n.Why)
 		}
 	}
 	return out

@@ -261,7 +261,8 @@ func (b *Box) SwitchOn(device string) error {
 	}
 	args := []string{
 		"-name", b.Name, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "Nehalem,-cx16,+aes,+pclmulqdq,+rdrand",
-		"-smp", "2", "-m", strconv.Itoa(b.MiB), "-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults", "-vga", "none",
+		"-smp", "1", // of two, Debian's kernel now and then falls over its own patching of code (int3), when emulation is slow
+		"-m", strconv.Itoa(b.MiB), "-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults", "-vga", "none",
 		"-chardev", "file,id=console,append=on,path=" + filepath.Join(b.Dir, "console.log"), "-serial", "chardev:console", "-device", "virtio-rng-pci",
 		"-drive", "if=none,id=disk0,format=raw,cache=unsafe,discard=unmap,file=" + b.DiskFile(),
 		"-device", fmt.Sprintf("virtio-blk-pci,drive=disk0,serial=%s,bootindex=%d", b.Name, disk),
