@@ -113,7 +113,12 @@ var errNoToken = errors.New("the token was given to somebody else")
 // lookup asks until Ironic knows the host, and returns how often it wants to hear of it.
 func (a *agent) lookup(ctx context.Context, uuid string) (heartbeat time.Duration, err error) {
 	if a.host.broken().Robbed {
-		_, _, _ = a.asked(ctx, uuid) // the thief's; he keeps the answer
+		// The thief keeps the answer. While the node is locked there is none.
+		for code, _, err := a.asked(ctx, uuid); err == nil && code == http.StatusConflict; code, _, err = a.asked(ctx, uuid) {
+			if !sleep(ctx, 200*time.Millisecond) {
+				return 0, ctx.Err()
+			}
+		}
 	}
 	conflict := 5 * time.Second
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {

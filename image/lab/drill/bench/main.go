@@ -1,7 +1,7 @@
-// Command bench measures how many hosts the appliance provisions in which time: 1, 10 and 50 fake ones,
-// each time with an appliance from nothing; what it takes in memory and processor time; and how long the
-// phases are. The peer of fifty is three times ten. It prints a row per figure and writes
-// build/bench/metal.json.
+// Command bench measures how fast the ramdisk's agent writes the nodes' system to a disk, beside dd; and
+// how many hosts the appliance provisions in which time: 1, 10 and 50 fake ones, each time with an
+// appliance from nothing; what it takes in memory and processor time; and how long the phases are. The
+// peer of fifty is three times ten. It prints a row per figure and writes build/bench/metal.json.
 //
 // A fake host is up 3 s after its power is on and takes half a second for what a real one takes minutes
 // for, so the figures are those of Ironic, the operator and the daemon, not of servers.
@@ -75,6 +75,9 @@ func run(ctx context.Context, runs int, counts []int) error {
 		return err
 	}
 	f := &figures{values: map[string][]float64{}}
+	if err := disk(ctx, f, root, programs, dir); err != nil {
+		return fmt.Errorf("measure the writing of disks: %w", err)
+	}
 	for i := range runs {
 		for _, hosts := range counts {
 			c := drill.Config{Name: "bench-metal", Dir: filepath.Join(dir, fmt.Sprint(hosts, "-", i)), Root: root, Programs: programs, Log: os.Stderr, Fleet: fleet.Config{Hosts: hosts}}
@@ -134,6 +137,13 @@ func report(f *figures, runs int) error {
 	for _, name := range f.order {
 		r := bench.Row{Name: name, Unit: "s", Ours: bench.Median(f.values[name]), Note: note}
 		switch {
+		case name == "metal/ramdisk-size":
+			r.Unit, r.Note = "MiB", "kernel's modules, firmware and agent, packed"
+		case name == "metal/disk-write-dd":
+			continue
+		case name == "metal/disk-write-agent":
+			r.Note = fmt.Sprintf("the nodes' system from HTTP to a file, its sha256 taken; natively, median of %d; the peer is curl, sha256sum and sparse dd", writes)
+			r = r.Less("dd", bench.Median(f.values["metal/disk-write-dd"]), 0)
 		case name == "metal/50-hosts-last-provisioned" && ten != nil:
 			r = r.Less("three-times-10-hosts", 3*bench.Median(ten), 1)
 		case strings.HasSuffix(name, "per-minute"):
