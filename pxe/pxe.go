@@ -59,9 +59,10 @@ const (
 	ActionDisk                  // boot the local disk
 	ActionInspect               // boot the ramdisk to be inspected; nothing is written
 	ActionRamdisk               // boot the deploy ramdisk
+	ActionWait                  // ask again every ten seconds; Reason is shown to it
 )
 
-// String is the word used in logs, metrics and files: refuse, disk, inspect, ramdisk.
+// String is the word used in logs, metrics and files: refuse, disk, inspect, ramdisk, wait.
 func (a Action) String() string {
 	switch a {
 	case ActionDisk:
@@ -70,6 +71,8 @@ func (a Action) String() string {
 		return "inspect"
 	case ActionRamdisk:
 		return "ramdisk"
+	case ActionWait:
+		return "wait"
 	default:
 		return "refuse"
 	}
@@ -80,7 +83,7 @@ func (a Action) String() string {
 // script (Ironic's conductor writes those) and wins over them.
 type Boot struct {
 	Action Action
-	Reason string   // one sentence for people; required with ActionRefuse
+	Reason string   // one sentence for people; required with ActionRefuse and ActionWait
 	Script string   // path below the HTTP root, e.g. pxelinux.cfg/52-54-00-00-00-01
 	Kernel string   // path below the HTTP root, or an http(s) URL
 	Initrd []string // likewise, in order

@@ -40,7 +40,7 @@ func TestParsePXEErrors(t *testing.T) {
 		"":                                    "pxe.yaml: interface and address are required; name the provisioning interface and this machine's address on it",
 		head + "bot: [x]\n":                   "pxe.yaml:3: field bot not found; docs/pxe.md lists the fields",
 		"interface: eth1\naddress: here\n":    `pxe.yaml:2: "here" is not an IPv4 address; write it like 172.22.0.1`,
-		head + "default: {action: wipe}\n":    `pxe.yaml:3: action "wipe" is unknown; use refuse, disk, inspect or ramdisk`,
+		head + "default: {action: wipe}\n":    `pxe.yaml:3: action "wipe" is unknown; use refuse, disk, inspect, ramdisk or wait`,
 		head + "default: {action: inspect}\n": "pxe.yaml: default: action inspect boots nothing; give kernel and initrd, or script",
 		head + "machines:\n  nobody: {action: disk}\n":     `pxe.yaml:4: "nobody" is not a MAC address; write it like "52:54:00:12:34:56"`,
 		head + "dhcp:\n  subnets:\n  - {pool: 1.2.3.4}\n":  `pxe.yaml:5: "1.2.3.4" is not a range; write it like 172.22.0.100-172.22.0.199`,

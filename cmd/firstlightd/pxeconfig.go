@@ -124,13 +124,13 @@ func (m *pxeMAC) UnmarshalYAML(n *yaml.Node) error {
 }
 
 func (a *pxeAction) UnmarshalYAML(n *yaml.Node) error {
-	for _, action := range []pxe.Action{pxe.ActionRefuse, pxe.ActionDisk, pxe.ActionInspect, pxe.ActionRamdisk} {
+	for _, action := range []pxe.Action{pxe.ActionRefuse, pxe.ActionDisk, pxe.ActionInspect, pxe.ActionRamdisk, pxe.ActionWait} {
 		if n.Value == action.String() {
 			a.Action = action
 			return nil
 		}
 	}
-	return lineError(n, "action %q is unknown; use refuse, disk, inspect or ramdisk", n.Value)
+	return lineError(n, "action %q is unknown; use refuse, disk, inspect, ramdisk or wait", n.Value)
 }
 
 // pxeParsed is the configuration as resolved; Log and Registry are still to be set.
@@ -253,6 +253,9 @@ func (m pxeMachine) boot(file, where string) (pxe.Boot, error) {
 	boot := pxe.Boot{Action: m.Action.Action, Reason: m.Reason, Script: m.Script, Kernel: m.Kernel, Initrd: m.Initrd, Args: m.Args}
 	if boot.Action == pxe.ActionRefuse && boot.Reason == "" {
 		boot.Reason = "this network does not know it"
+	}
+	if boot.Action == pxe.ActionWait && boot.Reason == "" {
+		boot.Reason = "what it shall boot is not decided yet"
 	}
 	ramdisk := boot.Action == pxe.ActionInspect || boot.Action == pxe.ActionRamdisk
 	if ramdisk && boot.Kernel == "" && boot.Script == "" {

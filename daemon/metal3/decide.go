@@ -28,7 +28,8 @@ type Ramdisk struct {
 //
 //   - a host in service boots its disk, whatever else is known, also when it netboots by
 //     mistake, also when an old script of Ironic's is still there;
-//   - while the hosts are not known yet, everybody else waits;
+//   - while the hosts are not known yet, one that Ironic prepared a boot for waits, and everybody
+//     else is sent on;
 //   - an unknown machine is looked at and never written to: its ramdisk is told no
 //     deployment, and Ironic has no node for it;
 //   - a host that Ironic works on gets what Ironic prepared, and waits until it has.
@@ -39,6 +40,9 @@ func Decide(v View, r Ramdisk) pxe.Boot {
 	if !v.Current {
 		if v.Live {
 			return pxe.Boot{Action: pxe.ActionDisk}
+		}
+		if v.Script != "" {
+			return wait("the appliance is still starting and does not know its hosts yet") // one of them was about to boot
 		}
 		return refuse("the appliance is still starting and does not know its hosts yet")
 	}
@@ -54,7 +58,7 @@ func Decide(v View, r Ramdisk) pxe.Boot {
 	}
 	switch state {
 	case metal3api.StateInspecting, metal3api.StatePreparing, metal3api.StateProvisioning, metal3api.StateDeprovisioning:
-		return refuse("host %s is %s, but Ironic has not prepared its boot yet", name, state)
+		return wait("host %s is %s, but Ironic has not prepared its boot yet", name, state)
 	case metal3api.StateReady, metal3api.StateAvailable:
 		return refuse("host %s waits for an image; give it one in site.yaml", name)
 	case metal3api.StateDeleting, metal3api.StatePoweringOffBeforeDelete:
@@ -70,6 +74,10 @@ func InService(h *metal3api.BareMetalHost) bool {
 		return true
 	}
 	return false
+}
+
+func wait(format string, args ...any) pxe.Boot {
+	return pxe.Boot{Action: pxe.ActionWait, Reason: fmt.Sprintf(format, args...)}
 }
 
 func refuse(format string, args ...any) pxe.Boot {

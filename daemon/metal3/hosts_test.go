@@ -54,7 +54,7 @@ func TestTheConductorsScriptIsUsed(t *testing.T) {
 	h := newHosts(t, t.TempDir())
 	require.NoError(t, h.Set([]metal3api.BareMetalHost{host("node-1", "52:54:00:00:00:01", metal3api.StateProvisioning)}))
 	m := machine(t, "52:54:00:00:00:01")
-	assert.Equal(t, pxe.ActionRefuse, h.Boot(context.Background(), m).Action)
+	assert.Equal(t, pxe.ActionWait, h.Boot(context.Background(), m).Action)
 	require.NoError(t, os.MkdirAll(filepath.Join(h.Files, "pxelinux.cfg"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(h.Files, "pxelinux.cfg", "52-54-00-00-00-01"), []byte("#!ipxe\n"), 0o644))
 	assert.Equal(t, pxe.Boot{Action: pxe.ActionRamdisk, Script: "pxelinux.cfg/52-54-00-00-00-01"}, h.Boot(context.Background(), m))

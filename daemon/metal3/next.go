@@ -65,7 +65,7 @@ func Next(n Handover, have *metal3api.BareMetalHost, rec Record, found Contents)
 		return StepHold, fmt.Sprintf("it is in service with image %q, site.yaml names %q; to install that and lose what is on its disk, run: kubectl -n %s annotate bmh %s %s=true",
 			imageURL(have.Spec.Image), imageURL(want.Spec.Image), Namespace, have.Name, AllowWipe)
 	case have.Spec.Image != nil && !wipe:
-		return StepHold, fmt.Sprintf("it is being installed with image %q, site.yaml names %q now; wait until it is provisioned, or set the annotation %s=true on it",
+		return StepHold, fmt.Sprintf("it is being installed with image %q, site.yaml names %q now: that comes when this installation fails; to have it anyway, set the annotation %s=true on it",
 			imageURL(have.Spec.Image), imageURL(want.Spec.Image), AllowWipe)
 	}
 	switch state {

@@ -71,7 +71,7 @@ func TestNext(t *testing.T) {
 			`it is in service with image "` + other + `", site.yaml names "` + image + `"; to install that and lose what is on its disk, run: kubectl -n metal3 annotate bmh node-1 firstlight.dev/allow-wipe=true`},
 		{"in service, given up", has(metal3api.StateProvisioned, other, note(AllowWipe, "true")), live, nil, StepImage, ""},
 		{"being installed, the site names another image", has(metal3api.StateProvisioning, other), Record{}, nil, StepHold,
-			`it is being installed with image "` + other + `", site.yaml names "` + image + `" now; wait until it is provisioned, or set the annotation firstlight.dev/allow-wipe=true on it`},
+			`it is being installed with image "` + other + `", site.yaml names "` + image + `" now: that comes when this installation fails; to have it anyway, set the annotation firstlight.dev/allow-wipe=true on it`},
 		{"its installation failed", has(metal3api.StateProvisioning, image, failed), Record{}, nil, StepApply, ""},
 		{"its installation failed, the site names another image", has(metal3api.StateProvisioning, other, failed), Record{}, nil, StepImage, ""},
 		{"its installation failed, the site names another digest", has(metal3api.StateProvisioning, image, failed, func(h *metal3api.BareMetalHost) { h.Spec.Image.Checksum = "1" }), Record{}, nil, StepImage, ""},

@@ -38,7 +38,7 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 		// The token proves a machine to the services behind: nobody else may read it.
 		note.Refused = "a script with a token goes to the machine's own address only"
 		text, err = ipxe.Render(s.Base, mac, pxe.Boot{Action: pxe.ActionRefuse, Reason: note.Refused})
-	case boot.Script != "" && boot.Action != pxe.ActionRefuse:
+	case boot.Script != "" && boot.Action != pxe.ActionRefuse && boot.Action != pxe.ActionWait:
 		note.Detail = boot.Script
 		text, err = s.finished(boot.Script)
 		if err != nil {
@@ -47,7 +47,7 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 		}
 	default:
 		text, err = ipxe.Render(s.Base, mac, boot)
-		if boot.Action == pxe.ActionRefuse {
+		if boot.Action == pxe.ActionRefuse || boot.Action == pxe.ActionWait {
 			note.Refused = boot.Reason
 		}
 	}

@@ -33,7 +33,7 @@ func (d *decision) boot() bootAnswer {
 		return bootAnswer{reason: ReasonBootRefused, text: b.Reason}
 	case pxe.ActionDisk:
 		return bootAnswer{reason: ReasonBootDisk, text: "boots its own disk: no boot file is offered, so firmware goes on to the next device"}
-	case pxe.ActionInspect, pxe.ActionRamdisk:
+	case pxe.ActionInspect, pxe.ActionRamdisk, pxe.ActionWait:
 	}
 	f, ok := d.plan.files[m.Arch]
 	if !ok {

@@ -38,6 +38,9 @@ func Render(base string, mac net.HardwareAddr, boot pxe.Boot) ([]byte, error) {
 		return nil, fmt.Errorf("render script: own address: %w", err)
 	}
 	name := boot.Action.String()
+	if boot.Action == pxe.ActionWait {
+		name = "retry"
+	}
 	if boot.Action == pxe.ActionInspect || boot.Action == pxe.ActionRamdisk {
 		name = "ramdisk"
 		if err := s.files(base, boot); err != nil {

@@ -39,6 +39,9 @@ func TestScripts(t *testing.T) {
 		got, err := ipxe.Retry(base, mac, "its script is not written yet")
 		require.NoError(t, err)
 		golden(t, "retry", got)
+		same, err := ipxe.Render(base, mac, pxe.Boot{Action: pxe.ActionWait, Reason: "its script is not written yet"})
+		require.NoError(t, err)
+		assert.Equal(t, string(got), string(same))
 	})
 }
 
@@ -122,7 +125,7 @@ func FuzzScript(f *testing.F) {
 		f.Add("reason", "k", "t=${token}", attack)
 	}
 	f.Fuzz(func(t *testing.T, reason, path, arg, token string) {
-		for _, action := range []pxe.Action{pxe.ActionRefuse, pxe.ActionDisk, pxe.ActionInspect, pxe.ActionRamdisk} {
+		for _, action := range []pxe.Action{pxe.ActionRefuse, pxe.ActionDisk, pxe.ActionInspect, pxe.ActionRamdisk, pxe.ActionWait} {
 			plain, err := ipxe.Render(base, mac, pxe.Boot{Action: action, Kernel: "k", Initrd: []string{"k"}, Args: []string{"a"}})
 			require.NoError(t, err)
 			text, err := ipxe.Render(base, mac, pxe.Boot{Action: action, Reason: reason, Kernel: path, Initrd: []string{path}, Args: []string{arg}, Token: pxe.Secret(token)})

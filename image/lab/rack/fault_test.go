@@ -36,13 +36,13 @@ func TestImagesThatAreNotWhatTheSiteSays(t *testing.T) {
 	r.publish(at("noise.raw"))
 	r.fails("checksum")
 
-	// A backing file is a path on whatever machine opens the image.
+	// A backing file is a path on whatever machine opens the image: the appliance does not offer it.
 	r.make("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", at("noise.raw"), at("backed.qcow2"))
 	r.publish(at("backed.qcow2"))
 	r.offer(at("backed.qcow2"), "qcow2", sum(t, at("backed.qcow2")))
 	r.site()
 	r.run("firstlightd", "reload")
-	r.fails("safety")
+	r.until("node1's pre-flight", r.imageCheck, func(s string) bool { return strings.Contains(s, "it needs another file") })
 
 	system := r.bed.Path("/usr/share/firstlight/images/os/debian-13.raw")
 	r.make("qemu-img", "convert", "-f", "raw", "-O", "qcow2", system, at("system.qcow2"))
@@ -70,6 +70,22 @@ func (r *room) fails(word string) {
 		return strings.Contains(s, word)
 	})
 	r.t.Logf("it fails: %s", said)
+}
+
+// imageCheck is what the pre-flight says of node1's image.
+func (r *room) imageCheck() string {
+	d, err := r.bed.Status(r.ctx)
+	if err != nil {
+		return err.Error()
+	}
+	for _, n := range d.Nodes {
+		for _, c := range n.Preflight {
+			if c.Name == "image" {
+				return string(c.State) + ": " + c.Text
+			}
+		}
+	}
+	return "not asked"
 }
 
 // offer makes the site name an image.
