@@ -75,7 +75,7 @@ func (r *room) guarded() {
 		}
 	}
 	was := r.nodes[0].extra
-	r.nodes[0].extra = "    os: {url: \"http://172.22.0.1:6180/images/other.raw\", sha256: " + strings.Repeat("0", 64) + ", format: raw}\n"
+	r.nodes[0].extra = "    os: {url: \"http://172.22.0.1:6180/images/other.raw\", sha256: \"" + strings.Repeat("0", 64) + "\", format: raw}\n"
 	r.site()
 	r.run("firstlightd", "reload")
 	r.until("node1", r.status, func(s string) bool { return strings.Contains(s, "site.yaml names") })
