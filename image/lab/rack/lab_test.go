@@ -123,7 +123,7 @@ func (r *room) power() {
 // switchOn starts the appliance on its DATA.
 func (r *room) switchOn() {
 	r.t.Helper()
-	r.bed = native.Appliance(r.t, r.root, r.programs, "rack", r.dir)
+	r.bed = native.Appliance(r.t, r.root, r.programs, fmt.Sprintf("rack-%d", os.Getpid()), r.dir)
 	require.NoError(r.t, r.rack.Connect(r.ctx, r.bed))
 	r.site()
 	r.run("systemctl", "start", "firstlightd")

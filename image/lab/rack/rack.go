@@ -162,8 +162,9 @@ func (r *Rack) Close() error {
 }
 
 // Connect gives a bed its provisioning NIC, eth0. It must be called before the daemon starts. The
-// cable goes with the bed.
+// cable of the bed before goes with that bed, or a little later: the kernel takes its time.
 func (r *Rack) Connect(ctx context.Context, bed *native.Bed) error {
+	_ = r.ip(ctx, "link del port0")
 	err := ip(ctx, bed.PID(), "link add eth0 type veth peer name port0", "link set port0 netns "+strconv.Itoa(r.holder.ID.PID))
 	if err == nil {
 		err = r.ip(ctx, "link set port0 master "+bridge, "link set port0 up")
