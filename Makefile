@@ -23,7 +23,7 @@ test: deps build ## All that CI runs: installs what it needs, builds the image, 
 	$(MAKE) check
 	bin/firstlight build
 	bin/firstlight verify build/firstlight.img
-	FIRSTLIGHT_TEST=ns,native,qemu,rack,store $(GO) test -count=1 -p 1 -timeout 60m ./...
+	FIRSTLIGHT_TEST=ns,native,qemu,store $(GO) test -count=1 -p 1 -timeout 60m ./...
 
 .PHONY: e2e
 e2e: ## What `make test` leaves out: rarer boots, a server installed, two equal builds (needs build/firstlight.img; hours)
