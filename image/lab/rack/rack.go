@@ -75,8 +75,8 @@ type Rack struct {
 	dir    string   // of sockets; short, because their names may not be long
 }
 
-// bridge is the rack's network interface in that network.
-const bridge = "rack"
+// Bridge is the interface in that network that is on the rack's wire, with the address BMCAddr.
+const Bridge = "rack"
 
 // New makes a rack without servers. Close it.
 func New(ctx context.Context) (*Rack, error) {
@@ -86,7 +86,7 @@ func New(ctx context.Context) (*Rack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make rack: %w", err)
 	}
-	r := &Rack{holder: holder, sw: wire.New(bridge, inside...)}
+	r := &Rack{holder: holder, sw: wire.New(Bridge, inside...)}
 	if err := r.build(ctx); err != nil {
 		return nil, fmt.Errorf("make rack: %w", errors.Join(err, r.Close()))
 	}
@@ -101,8 +101,8 @@ func (r *Rack) build(ctx context.Context) error {
 	if err := netns.Within(r.Network(), func() (err error) { r.uplink, err = openTap("uplink"); return err }); err != nil {
 		return err
 	}
-	if err := r.ip(ctx, "link set lo up", "link add "+bridge+" type bridge", "link set uplink master "+bridge, "link set uplink up",
-		"link set "+bridge+" up", "addr add "+BMCAddr+"/24 dev "+bridge); err != nil {
+	if err := r.ip(ctx, "link set lo up", "link add "+Bridge+" type bridge", "link set uplink master "+Bridge, "link set uplink up",
+		"link set "+Bridge+" up", "addr add "+BMCAddr+"/24 dev "+Bridge); err != nil {
 		return err
 	}
 	port, err := r.sw.Attach("uplink", func(frame []byte) { _, _ = r.uplink.Write(frame) }) // a full queue loses frames, as switches do
@@ -142,9 +142,6 @@ func openTap(name string) (*os.File, error) {
 // Network is the file that stands for the network in which the beds and BMCs are.
 func (r *Rack) Network() string { return netns.Of(r.holder.ID.PID) }
 
-// Bridge is the name of the interface there that is on the rack's wire, with the address BMCAddr.
-func (r *Rack) Bridge() string { return bridge }
-
 // Outside is every address outside the rack that a frame on its switch was for, with how many.
 func (r *Rack) Outside() map[netip.Addr]int { return r.sw.Outside() }
 
@@ -167,7 +164,7 @@ func (r *Rack) Connect(ctx context.Context, bed *native.Bed) error {
 	_ = r.ip(ctx, "link del port0")
 	err := ip(ctx, bed.PID(), "link add eth0 type veth peer name port0", "link set port0 netns "+strconv.Itoa(r.holder.ID.PID))
 	if err == nil {
-		err = r.ip(ctx, "link set port0 master "+bridge, "link set port0 up")
+		err = r.ip(ctx, "link set port0 master "+Bridge, "link set port0 up")
 	}
 	if err == nil {
 		err = ip(ctx, bed.PID(), "link set eth0 up")
