@@ -23,10 +23,10 @@ test: deps build ## All that CI runs: installs what it needs, builds the image, 
 	$(MAKE) check
 	bin/firstlight build
 	bin/firstlight verify build/firstlight.img
-	FIRSTLIGHT_TEST=ns,native,qemu,store $(GO) test -count=1 -p 1 -timeout 60m ./...
+	FIRSTLIGHT_TEST=ns,native,qemu,store,rack $(GO) test -count=1 -p 2 -timeout 60m ./...
 
 .PHONY: e2e
-e2e: ## What `make test` leaves out: rarer boots, a server installed, two equal builds (needs build/firstlight.img; hours)
+e2e: ## What `make test` leaves out: rarer boots, servers and their faults, two equal builds (needs build/firstlight.img; hours)
 	FIRSTLIGHT_TEST=native,fleet $(GO) test -count=1 -timeout 180m -v ./image/lab/drill
 	FIRSTLIGHT_TEST=native,nodes $(GO) test -count=1 -timeout 120m -v ./image/lab/native/nodes
 	FIRSTLIGHT_TEST=native,qemu,qemu-all,rack,rack-all $(GO) test -count=1 -p 1 -timeout 240m -v ./image/lab ./image/lab/rack
