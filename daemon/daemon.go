@@ -233,11 +233,12 @@ func (d *Daemon) changed(s bringup.Snapshot) {
 	}
 }
 
-// reload takes up an edited site and whatever a person has mended.
-func (d *Daemon) reload() {
-	d.host.Reload()
+// reload takes up an edited site and whatever a person has mended. The error is what is wrong with the site.
+func (d *Daemon) reload() error {
+	err := d.host.Reload()
 	d.runner.Again()
 	d.prove.Again()
+	return err
 }
 
 func (d *Daemon) hidden() bool { return d.host.Site().Access.Console == "none" }

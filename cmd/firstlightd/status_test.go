@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -15,11 +16,17 @@ import (
 	"firstlight.dev/firstlight/daemon/api"
 )
 
-// daemonSays serves a document and returns the socket.
+// daemonSays serves a document and returns the socket. A daemon that failed refuses to reload, with its summary.
 func daemonSays(t *testing.T, d status.Document) string {
 	socket := filepath.Join(t.TempDir(), "s")
 	ready, ended := make(chan struct{}), make(chan error)
-	s := &api.Server{Socket: socket, Document: func() status.Document { return d }, Reload: func() {}, Ready: func() { close(ready) }, Log: slog.New(slog.DiscardHandler)}
+	reload := func() error {
+		if d.State == status.StateFailed {
+			return errors.New(d.Summary)
+		}
+		return nil
+	}
+	s := &api.Server{Socket: socket, Document: func() status.Document { return d }, Reload: reload, Ready: func() { close(ready) }, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() { cancel(); assert.NoError(t, <-ended) })
@@ -68,6 +75,17 @@ func TestStatusJSONIsTheDocument(t *testing.T) {
 	var got status.Document
 	require.NoError(t, json.Unmarshal(out.Bytes(), &got))
 	assert.Equal(t, want, got)
+}
+
+func TestReloadSaysWhatIsWrongWithTheSite(t *testing.T) {
+	const said = "site.yaml:2: unknown key\nsite.yaml:3: unknown key"
+	wrong := daemonSays(t, status.Document{Version: "0.1.0", State: status.StateFailed, Summary: said})
+	cmd := newReloadCommand()
+	cmd.SetArgs([]string{"--socket", wrong})
+	assert.EqualError(t, cmd.ExecuteContext(t.Context()), said)
+	assert.Equal(t, 1, run(t.Context(), []string{"reload", "--socket", wrong}))
+	good := daemonSays(t, status.Document{Version: "0.1.0", State: status.StateReady})
+	assert.Equal(t, 0, run(t.Context(), []string{"reload", "--socket", good}))
 }
 
 func TestNoDaemonIsOneLine(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 type Server struct {
 	Socket   string                 // path; status.SocketPath on the appliance
 	Document func() status.Document // must not block
-	Reload   func()                 // read the site again and look at every stage anew
+	Reload   func() error           // read the site again and look at every stage anew; what is wrong with it
 	Ready    func()                 // called when the socket answers; may be nil
 	Log      *slog.Logger
 
@@ -80,7 +80,10 @@ func (s *Server) handler() http.Handler {
 	})
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, _ *http.Request) {
 		s.Log.Info("reload asked")
-		s.Reload()
+		if err := s.Reload(); err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
 		w.WriteHeader(http.StatusAccepted)
 	})
 	return mux
@@ -134,7 +137,8 @@ func (c Client) Raw(ctx context.Context, path string) ([]byte, error) {
 	return c.do(ctx, http.MethodGet, path)
 }
 
-// Reload makes the daemon read the site again. It returns before the site is read.
+// Reload makes the daemon read the site again, and returns what is wrong with it. It returns before what
+// it says is done.
 func (c Client) Reload(ctx context.Context) error {
 	_, err := c.do(ctx, http.MethodPost, "/v1/reload")
 	return err
@@ -210,6 +214,9 @@ func (c Client) do(ctx context.Context, method, path string) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
 	if err != nil {
 		return nil, fmt.Errorf("read answer of %s: %w", c.Socket, err)
+	}
+	if resp.StatusCode == http.StatusUnprocessableEntity {
+		return nil, errors.New(string(bytes.TrimSpace(body))) // sentences for people
 	}
 	if resp.StatusCode/100 != 2 {
 		return nil, fmt.Errorf("ask the daemon at %s: %s: %s", c.Socket, resp.Status, bytes.TrimSpace(body))

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 )
 
-func serve(t *testing.T, socket string, document func() status.Document, reload func()) Client {
+func serve(t *testing.T, socket string, document func() status.Document, reload func() error) Client {
 	ready, ended := make(chan struct{}), make(chan error)
 	s := &Server{Socket: socket, Document: document, Reload: reload, Ready: func() { close(ready) }, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -39,12 +40,18 @@ func TestStatusAndReload(t *testing.T) {
 	want := status.Document{Name: "firstlight-ab12", State: status.StateWorking, Since: time.Unix(5, 0).UTC(),
 		Stages: []status.Stage{{Name: "links-up", State: status.StateReady, Attempts: 1}}}
 	var reloads atomic.Int32
-	c := serve(t, socket, func() status.Document { return want }, func() { reloads.Add(1) })
+	c := serve(t, socket, func() status.Document { return want }, func() error {
+		if reloads.Add(1) == 2 {
+			return errors.New("site.yaml:3: unknown key")
+		}
+		return nil
+	})
 	got, err := c.Status(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 	require.NoError(t, c.Reload(t.Context()))
 	assert.EqualValues(t, 1, reloads.Load())
+	assert.EqualError(t, c.Reload(t.Context()), "site.yaml:3: unknown key")
 	info, err := os.Stat(socket)
 	require.NoError(t, err)
 	assert.Zero(t, info.Mode().Perm()&0o077, "others may open the socket")

@@ -57,13 +57,16 @@ func (h *Host) raw() *site.Site {
 }
 
 // Reload makes the stages look at their sources anew: the site, the time servers, links
-// whose role was not certain.
-func (h *Host) Reload() {
+// whose role was not certain. The error names every mistake of the site as it is now; until they are
+// mended the appliance goes on with what it read before.
+func (h *Host) Reload() error {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.stale = true
 	h.clock.asked = time.Time{}
 	h.nets.probes = nil
+	h.mu.Unlock()
+	_, _, _, err := h.readSite()
+	return err
 }
 
 // Notes are sentences for people about what nothing waits for, in a stable order.

@@ -110,7 +110,7 @@ func TestSite(t *testing.T) {
 	assert.Equal(t, "172.22.0.1", given[0].Networks.Provisioning.Address.String())
 
 	reload := func() {
-		h.Reload()
+		require.NoError(t, h.Reload())
 		require.Error(t, h.SiteDone(t.Context()))
 	}
 	h.put(t, BakedSite, "name: baked")
@@ -125,11 +125,13 @@ func TestSite(t *testing.T) {
 	assert.EqualValues(t, "edited", h.Site().Name)
 
 	h.put(t, stick.SiteDir+"/"+SiteName, "name: edited\nnmae: wrong\nclusterz: 3\n")
-	reload()
+	said := h.Reload()
+	require.Error(t, h.SiteDone(t.Context()))
 	err := h.SiteDo(t.Context(), quiet)
 	require.True(t, bringup.IsPermanent(err), "%v", err)
 	assert.Len(t, strings.Split(err.Error(), "\n"), 2, "not every mistake is named: %v", err)
 	assert.Contains(t, err.Error(), "site.yaml:2: ")
+	assert.Equal(t, err, said, "who asked for it is not told the same")
 	assert.EqualValues(t, "edited", h.Site().Name, "the last good site is gone")
 	assert.Error(t, h.SiteDone(t.Context()))
 
@@ -241,7 +243,7 @@ func TestClockAsksTheSitesServersInTurn(t *testing.T) {
 	assert.Empty(t, h.Notes())
 
 	answer, asked = nil, nil
-	h.Reload()
+	require.NoError(t, h.Reload())
 	stageHolds(t, h.ClockDone, h.ClockDo)
 	assert.Len(t, asked, 2)
 	assert.Contains(t, strings.Join(h.Notes(), ""), "No time server answers", "a site without time comes up, and says so")
