@@ -285,20 +285,34 @@ func (m *metal) hash(password string) (string, error) {
 
 func (m *metal) handover() (metal3.Site, error) {
 	c, err := m.client()
-	return metal3.Site{Client: c, Records: m.hosts.Records, Log: m.log, Contents: m.contents, Gate: m.gate}, err
+	return metal3.Site{Client: c, Records: m.hosts.Records, Log: m.log, Contents: m.contents, AgentsDue: m.agentsDue, Gate: m.gate}, err
 }
 
 // contents asks Ironic what a node's inspection found on its disks.
 func (m *metal) contents(ctx context.Context, node string) (metal3.Contents, error) {
+	api, err := m.ironicAPI()
+	if err != nil {
+		return nil, err
+	}
+	return api.DiskContents(ctx, node)
+}
+
+// agentsDue asks Ironic on which agents it would count that have not called yet.
+func (m *metal) agentsDue(ctx context.Context) (map[string]bool, error) {
+	api, err := m.ironicAPI()
+	if err != nil {
+		return nil, err
+	}
+	return api.AgentsDue(ctx, time.Now())
+}
+
+func (m *metal) ironicAPI() (ironic.API, error) {
 	authority, err := m.ca()
 	if err != nil {
-		return nil, err
+		return ironic.API{}, err
 	}
 	credentials, err := ironic.OpenCredentials(secretDir)
-	if err != nil {
-		return nil, err
-	}
-	return ironic.API{Endpoint: m.ironic().Endpoint(), Credentials: credentials, CA: authority.PEM()}.DiskContents(ctx, node)
+	return ironic.API{Endpoint: m.ironic().Endpoint(), Credentials: credentials, CA: authority.PEM()}, err
 }
 
 // ramdisk is what a machine that nobody named boots, to be looked at.

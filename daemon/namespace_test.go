@@ -186,14 +186,15 @@ func (b *boxed) isKilledAtAnyMoment() {
 	}
 }
 
-func (b *boxed) site(text string) {
+// site edits the site, and returns what the daemon says to that.
+func (b *boxed) site(text string) error {
 	require.NoError(b.t, os.MkdirAll(stick.SiteDir, 0o755))
 	require.NoError(b.t, os.WriteFile(filepath.Join(stick.SiteDir, host.SiteName), []byte(text), 0o644))
-	require.NoError(b.t, b.client.Reload(b.t.Context()))
+	return b.client.Reload(b.t.Context())
 }
 
 func (b *boxed) takesUpAnEdit() {
-	b.site("name: rack-7\nnetworks: {provisioning: {cidr: 10.7.0.0/24, address: 10.7.0.1}}\n")
+	require.NoError(b.t, b.site("name: rack-7\nnetworks: {provisioning: {cidr: 10.7.0.0/24, address: 10.7.0.1}}\n"))
 	d := b.until("the edit", func(d status.Document) bool {
 		return d.Name == "rack-7" && len(d.Addresses) == 1 && slices.Equal(d.Addresses[0].Addresses, []string{"10.7.0.1/24"})
 	})
@@ -201,7 +202,7 @@ func (b *boxed) takesUpAnEdit() {
 }
 
 func (b *boxed) refusesAWrongSite() {
-	b.site("name: rack-7\nnmae: wrong\nclusterz: 3\n")
+	require.ErrorContains(b.t, b.site("name: rack-7\nnmae: wrong\nclusterz: 3\n"), "site.yaml:2: ")
 	d := b.until("the refusal", func(d status.Document) bool { return d.State == status.StateFailed })
 	assert.Len(b.t, strings.Split(stage(d, "site-read").Error, "\n"), 2, "not every mistake is named")
 	assert.Contains(b.t, d.Next, "site.yaml")
@@ -209,6 +210,6 @@ func (b *boxed) refusesAWrongSite() {
 	assert.ErrorContains(b.t, err, "site.yaml:2: ")
 	b.told("firstlight: site-read: site.yaml:3: ")
 	assert.Equal(b.t, "rack-7", d.Name, "the last good site is gone")
-	b.site("name: rack-8\n")
+	require.NoError(b.t, b.site("name: rack-8\n"))
 	b.until("the correction", func(d status.Document) bool { return d.Name == "rack-8" && isReady("ssh-ready")(d) })
 }

@@ -58,7 +58,7 @@ func (c Config) Render() ([]byte, error) {
 	var out bytes.Buffer
 	err := conf.Execute(&out, map[string]any{
 		"Endpoint": c.Endpoint(), "Files": c.Files(), "Addr": c.Addr, "Port": Port,
-		"Args": c.KernelArgs, "Boot": int(c.Boot.Seconds()),
+		"Args": c.KernelArgs, "Boot": int(c.Boot.Seconds()), "FastTrack": int(FastTrack.Seconds()),
 		"StateDir": StateDir, "HTTPRoot": HTTPRoot, "ConfDir": ConfDir, "TLSDir": TLSDir,
 		"Host": hostName, "Archive": archive,
 	})
@@ -134,7 +134,7 @@ default_boot_option = local
 default_boot_mode = uefi
 # An agent that is up goes on to the next step without another boot.
 fast_track = true
-fast_track_timeout = 300
+fast_track_timeout = {{.FastTrack}}
 # Cleaning removes partition tables and file system signatures, it does not overwrite disks.
 erase_devices_priority = 0
 erase_devices_metadata_priority = 10

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
@@ -18,19 +17,11 @@ import (
 // TestGateComesBeforeThePower: a node whose pre-flight did not pass has no host, and one that
 // is inspected gets no image; a host in service is never asked for.
 func TestGateComesBeforeThePower(t *testing.T) {
-	node := func(name string) Handover {
-		image := &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}
-		secret := func(suffix string) *corev1.Secret {
-			return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Name: name + suffix, Namespace: Namespace}}
-		}
-		return Handover{BMC: secret("-bmc-secret"), User: secret("-user-data"), Network: secret("-network-data"), Host: &metal3api.BareMetalHost{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace}, Spec: metal3api.BareMetalHostSpec{Image: image}}}
-	}
-	nodes := []Handover{node("new"), node("inspected"), node("live")}
+	nodes := []Handover{handoverOf("new"), handoverOf("inspected"), handoverOf("live")}
 	inspected, live := nodes[1].Host.DeepCopy(), nodes[2].Host.DeepCopy()
 	inspected.Spec.Image = nil
 	inspected.Status.Provisioning.State = metal3api.StateAvailable
+	inspected.Status.Provisioning.ID = "ironic's"
 	inspected.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/vda", SizeBytes: 1 << 34, SerialNumber: "x"}}}
 	live.Status.Provisioning.State = metal3api.StateProvisioned
 	scheme, err := Scheme()
@@ -38,10 +29,11 @@ func TestGateComesBeforeThePower(t *testing.T) {
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(inspected, live).WithReturnManagedFields().Build()
 
 	var asked sync.Map
-	open := false
+	open, due := false, false
 	s := Site{Client: api, Records: Records{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, Log: slog.New(slog.DiscardHandler),
-		Gate:     func(node string) (bool, string) { asked.Store(node, true); return open, "its BMC does not answer" },
-		Contents: func(context.Context, string) (Contents, error) { return Contents{"/dev/vda": {}}, nil }}
+		Gate:      func(node string) (bool, string) { asked.Store(node, true); return open, "its BMC does not answer" },
+		Contents:  func(context.Context, string) (Contents, error) { return Contents{"/dev/vda": {}}, nil },
+		AgentsDue: func(context.Context) (map[string]bool, error) { return map[string]bool{"ironic's": due}, nil }}
 	look := func() map[string]Progress {
 		all := map[string]Progress{}
 		list, err := s.Reconcile(t.Context(), nodes)
@@ -68,9 +60,14 @@ func TestGateComesBeforeThePower(t *testing.T) {
 	require.True(t, exists(&h, "inspected"))
 	assert.Nil(t, h.Spec.Image, "an image was given before the pre-flight passed")
 
-	open = true // what was mended is seen in the next round
+	open, due = true, true // what was mended is seen in the next round
 	all = look()
+	assert.Equal(t, Progress{Node: "inspected", Step: StepAgent, Sentence: "the agent that inspected it has not called Ironic yet"}, all["inspected"])
+	require.True(t, exists(&h, "inspected"))
+	assert.Nil(t, h.Spec.Image, "an image was given that Ironic would fail to deploy")
 	assert.Equal(t, StepCreate, all["new"].Step)
+	due = false
+	all = look()
 	assert.Equal(t, StepImage, all["inspected"].Step)
 	assert.True(t, exists(&h, "new"))
 	assert.Nil(t, h.Spec.Image)

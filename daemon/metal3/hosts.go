@@ -28,6 +28,8 @@ type Hosts struct {
 	hosts   []metal3api.BareMetalHost
 	byMAC   map[string]*metal3api.BareMetalHost
 	live    map[string]bool // MACs of recorded hosts in service; until current
+
+	kept map[string]string // by host: the version of it that is in its record; only Set's
 }
 
 var _ pxe.Booter = (*Hosts)(nil)
@@ -57,16 +59,22 @@ func (h *Hosts) Recall() error {
 // cannot be written is an error worth stopping for: later it may be all there is.
 func (h *Hosts) Set(hosts []metal3api.BareMetalHost) error {
 	slices.SortFunc(hosts, func(a, b metal3api.BareMetalHost) int { return strings.Compare(a.Name, b.Name) })
-	byMAC := map[string]*metal3api.BareMetalHost{}
+	byMAC, kept := map[string]*metal3api.BareMetalHost{}, map[string]string{}
 	var failed error
 	for i := range hosts {
 		for _, mac := range macs(&hosts[i]) {
 			byMAC[mac] = &hosts[i]
 		}
-		if err := h.Records.Keep(&hosts[i]); err != nil {
+		version := string(hosts[i].UID) + "/" + hosts[i].ResourceVersion
+		if hosts[i].ResourceVersion != "" && h.kept[hosts[i].Name] == version {
+			kept[hosts[i].Name] = version
+		} else if err := h.Records.Keep(&hosts[i]); err != nil {
 			failed = err
+		} else {
+			kept[hosts[i].Name] = version
 		}
 	}
+	h.kept = kept
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.hosts, h.byMAC, h.current = hosts, byMAC, true

@@ -16,6 +16,8 @@ const (
 	StepHold   Step = "hold"   // a person must decide; nothing is written until then
 	// StepPreflight stands in for create and image while Site.Gate says no.
 	StepPreflight Step = "preflight"
+	// StepAgent stands in for image while Site.AgentsDue names it.
+	StepAgent Step = "agent"
 
 	StepImage   Step = "image"   // give it its image: it is installed
 	StepApply   Step = "apply"   // keep its image, apply the rest: addresses, credentials, labels
@@ -29,7 +31,8 @@ const (
 // empty otherwise.
 //
 // A host is first created without an image, because only after inspection it is known
-// whether its hints name exactly one disk, and whether that disk is empty.
+// whether its hints name exactly one disk, and whether that disk is empty. What is on its disks matters
+// for an idle host only.
 func Next(n Handover, have *metal3api.BareMetalHost, rec Record, found Contents) (Step, string) {
 	want := n.Host
 	if n.Own != "" {
@@ -68,13 +71,12 @@ func Next(n Handover, have *metal3api.BareMetalHost, rec Record, found Contents)
 		return StepHold, fmt.Sprintf("it is being installed with image %q, site.yaml names %q now: that comes when this installation fails; to have it anyway, set the annotation %s=true on it",
 			imageURL(have.Spec.Image), imageURL(want.Spec.Image), AllowWipe)
 	}
-	switch state {
-	case metal3api.StateReady, metal3api.StateAvailable, metal3api.StateProvisioned:
-	case metal3api.StateExternallyProvisioned:
+	switch {
+	case state == metal3api.StateExternallyProvisioned:
 		return StepHold, "it is externally provisioned: the appliance never installs it"
-	case metal3api.StateUnmanaged:
+	case state == metal3api.StateUnmanaged:
 		return StepHold, "it has no BMC in site.yaml: the appliance cannot switch it on"
-	default:
+	case !idle(state):
 		return StepWait, "it is " + stateName(state)
 	}
 	if have.Status.HardwareDetails == nil {
@@ -102,6 +104,11 @@ func Next(n Handover, have *metal3api.BareMetalHost, rec Record, found Contents)
 		return StepHold, err.Error() + "; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"
 	}
 	return StepImage, ""
+}
+
+// idle tells whether a host waits for an image, or for another one.
+func idle(state metal3api.ProvisioningState) bool {
+	return state == metal3api.StateReady || state == metal3api.StateAvailable || state == metal3api.StateProvisioned
 }
 
 // Shape is the object to apply for a step. Only StepImage gives an image that the host does

@@ -168,7 +168,8 @@ func (o Operator) deployment() *appsv1.Deployment {
 					},
 					Containers: []corev1.Container{{
 						Name: "manager", Image: o.Image, ImagePullPolicy: corev1.PullNever,
-						Args: []string{"--namespace", Namespace, "--metrics-addr", "127.0.0.1:8085"},
+						// Its workers spend their time waiting for Ironic: one per CPU, the default, is too few.
+						Args: []string{"--namespace", Namespace, "--metrics-addr", "127.0.0.1:8085", "--controller-concurrency", "8"},
 						Env: []corev1.EnvVar{
 							{Name: "POD_NAMESPACE", Value: Namespace},
 							{Name: "IRONIC_ENDPOINT", Value: strings.TrimSuffix(o.IronicEndpoint, "/") + "/v1/"},

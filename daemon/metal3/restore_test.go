@@ -7,8 +7,6 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
@@ -16,21 +14,8 @@ import (
 // TestAHostInServiceIsRestoredWithItsStatusBeforeTheOperatorSeesIt: the operator passes over paused hosts,
 // their annotations too, so the status is written by the daemon, whatever it was interrupted by.
 func TestAHostInServiceIsRestoredWithItsStatusBeforeTheOperatorSeesIt(t *testing.T) {
-	meta := func(kind, name string) (metav1.TypeMeta, metav1.ObjectMeta) {
-		version := "v1"
-		if kind == "BareMetalHost" {
-			version = "metal3.io/v1alpha1"
-		}
-		return metav1.TypeMeta{APIVersion: version, Kind: kind}, metav1.ObjectMeta{Name: name, Namespace: Namespace}
-	}
-	secret := func(name string) *corev1.Secret {
-		s := &corev1.Secret{}
-		s.TypeMeta, s.ObjectMeta = meta("Secret", name)
-		return s
-	}
-	host := &metal3api.BareMetalHost{Spec: metal3api.BareMetalHostSpec{Image: &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}}}
-	host.TypeMeta, host.ObjectMeta = meta("BareMetalHost", "node-1")
-	node := Handover{BMC: secret("node-1-bmc-secret"), User: secret("node-1-user-data"), Network: secret("node-1-network-data"), Host: host}
+	node := handoverOf("node-1")
+	host := node.Host
 	was := host.DeepCopy()
 	was.UID = "before"
 	was.Status.Provisioning.State = metal3api.StateProvisioned

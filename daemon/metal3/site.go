@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +32,10 @@ type Site struct {
 	// Contents asks Ironic what the inspection of one of its nodes found on the disks; nil
 	// if it found nothing out.
 	Contents func(ctx context.Context, node string) (Contents, error)
+	// AgentsDue asks Ironic which of its nodes, by UUID, are to get no image yet because the agent that
+	// has just inspected them did not call since. It is asked once in a round, and only if a host is to
+	// get its image. Nil: none.
+	AgentsDue func(ctx context.Context) (map[string]bool, error)
 }
 
 // Progress is how far the hand-over of one node is.
@@ -41,21 +48,20 @@ type Progress struct {
 
 // Look tells how each node stands, changing nothing.
 func (s Site) Look(ctx context.Context, nodes []Handover) ([]Progress, error) {
-	return s.each(nodes, func(n Handover, rec Record) Progress {
-		_, p := s.next(ctx, n, rec)
-		return p
+	return s.each(ctx, nodes, func(n Handover, rec Record, now picture) Progress {
+		return s.next(ctx, n, rec, now)
 	})
 }
 
 // Reconcile does the next step of every node, all at once, and tells how each stands. It
 // may be cut off and called again at any time.
 func (s Site) Reconcile(ctx context.Context, nodes []Handover) ([]Progress, error) {
-	return s.each(nodes, func(n Handover, rec Record) Progress {
-		have, p := s.next(ctx, n, rec)
+	return s.each(ctx, nodes, func(n Handover, rec Record, now picture) Progress {
+		p := s.next(ctx, n, rec, now)
 		if p.Err != nil {
 			return p
 		}
-		p.Err = s.act(ctx, p.Step, n, have, rec)
+		p.Err = s.act(ctx, p.Step, n, rec, now)
 		if p.Err == nil && (p.Step == StepRestore || p.Step == StepResume || p.Step == StepImage) {
 			s.Log.Info("node handed over", "node", p.Node, "step", string(p.Step))
 		}
@@ -63,12 +69,18 @@ func (s Site) Reconcile(ctx context.Context, nodes []Handover) ([]Progress, erro
 	})
 }
 
-// Run reconciles whenever a host changed, and every half minute, until ctx ends. seen gets
-// how the nodes stand after each round.
+// pace is the shortest time from one round to the next. While many hosts are installed, one of them
+// changes all the time.
+const pace = time.Second
+
+// Run reconciles whenever a host changed, and every half minute, until ctx ends. No host changes when
+// an agent calls, so while one is due the next round comes at once. seen gets how the nodes stand after
+// each round.
 func (s Site) Run(ctx context.Context, changed <-chan struct{}, nodes func() ([]Handover, error), seen func([]Progress)) error {
 	tick := time.NewTicker(30 * time.Second)
 	defer tick.Stop()
 	for {
+		rest, due := time.After(pace), make(<-chan time.Time)
 		wanted, err := nodes()
 		if err != nil {
 			s.Log.Error("site cannot be handed over", "error", err)
@@ -76,47 +88,93 @@ func (s Site) Run(ctx context.Context, changed <-chan struct{}, nodes func() ([]
 			s.Log.Error("site cannot be handed over", "error", err)
 		} else {
 			seen(all)
+			if slices.ContainsFunc(all, func(p Progress) bool { return p.Step == StepAgent }) {
+				due = rest
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
 		case <-tick.C:
+		case <-due:
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-rest:
 		}
 	}
 }
 
-func (s Site) each(nodes []Handover, do func(Handover, Record) Progress) ([]Progress, error) {
+// picture is what the API has when a round begins: two requests, however many hosts there are.
+type picture struct {
+	hosts   map[string]*metal3api.BareMetalHost // by name
+	secrets map[string]string                   // by name: the digest of what was applied last
+	due     func() (map[string]bool, error)     // Site.AgentsDue, asked at most once
+}
+
+func (s Site) picture(ctx context.Context) (picture, error) {
+	now := picture{hosts: map[string]*metal3api.BareMetalHost{}, secrets: map[string]string{},
+		due: sync.OnceValues(func() (map[string]bool, error) { return s.AgentsDue(ctx) })}
+	var hosts metal3api.BareMetalHostList
+	if err := s.Client.List(ctx, &hosts, client.InNamespace(Namespace)); err != nil {
+		return now, fmt.Errorf("list hosts: %w", err)
+	}
+	for i := range hosts.Items {
+		now.hosts[hosts.Items[i].Name] = &hosts.Items[i]
+	}
+	var secrets metav1.PartialObjectMetadataList // what is in them is not needed
+	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := s.Client.List(ctx, &secrets, client.InNamespace(Namespace)); err != nil {
+		return now, fmt.Errorf("list secrets: %w", err)
+	}
+	for i := range secrets.Items {
+		now.secrets[secrets.Items[i].Name] = secrets.Items[i].Annotations[apply.Annotation]
+	}
+	return now, nil
+}
+
+// applied is the digest of what was applied last to an object, "" if it is not there.
+func (p picture) applied(kind, name string) string {
+	if kind == "Secret" {
+		return p.secrets[name]
+	}
+	if h := p.hosts[name]; h != nil {
+		return h.Annotations[apply.Annotation]
+	}
+	return ""
+}
+
+func (s Site) each(ctx context.Context, nodes []Handover, do func(Handover, Record, picture) Progress) ([]Progress, error) {
 	records, err := s.Records.Read()
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.picture(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Progress, len(nodes))
 	var wg sync.WaitGroup
 	for i, n := range nodes {
-		wg.Go(func() { out[i] = do(n, records[n.Host.Name]) })
+		wg.Go(func() { out[i] = do(n, records[n.Host.Name], now) })
 	}
 	wg.Wait()
 	return out, nil
 }
 
-// next reads the node's host, nil if there is none, and decides.
-func (s Site) next(ctx context.Context, n Handover, rec Record) (*metal3api.BareMetalHost, Progress) {
+// next decides.
+func (s Site) next(ctx context.Context, n Handover, rec Record, now picture) Progress {
+	have := now.hosts[n.Host.Name] // nil if there is none
 	p := Progress{Node: n.Host.Name}
-	have := &metal3api.BareMetalHost{}
-	err := s.Client.Get(ctx, client.ObjectKeyFromObject(n.Host), have)
-	switch {
-	case apierrors.IsNotFound(err):
-		have = nil
-	case err != nil:
-		p.Err = fmt.Errorf("read host %s: %w", p.Node, err)
-		return nil, p
-	}
 	var found Contents
-	if have != nil && have.Spec.Image == nil && have.Status.HardwareDetails != nil {
+	var err error
+	if have != nil && have.Spec.Image == nil && have.Status.HardwareDetails != nil && idle(have.Status.Provisioning.State) {
 		if found, err = s.Contents(ctx, have.Status.Provisioning.ID); err != nil {
 			p.Err = fmt.Errorf("ask what is on the disks of %s: %w", p.Node, err)
-			return have, p
+			return p
 		}
 	}
 	p.Step, p.Sentence = Next(n, have, rec, found)
@@ -125,11 +183,20 @@ func (s Site) next(ctx context.Context, n Handover, rec Record) (*metal3api.Bare
 			p.Step, p.Sentence = StepPreflight, reason
 		}
 	}
-	return have, p
+	if s.AgentsDue != nil && p.Step == StepImage {
+		due, err := now.due()
+		if err != nil {
+			p.Err = fmt.Errorf("ask for the agent of %s: %w", p.Node, err)
+		} else if due[have.Status.Provisioning.ID] {
+			p.Step, p.Sentence = StepAgent, "the agent that inspected it has not called Ironic yet"
+		}
+	}
+	return p
 }
 
-func (s Site) act(ctx context.Context, step Step, n Handover, have *metal3api.BareMetalHost, rec Record) error {
-	if step == StepPreflight {
+func (s Site) act(ctx context.Context, step Step, n Handover, rec Record, now picture) error {
+	have := now.hosts[n.Host.Name]
+	if step == StepPreflight || step == StepAgent {
 		return nil
 	}
 	// Secrets first: a host whose credentials are missing is an error on the host.
@@ -137,12 +204,12 @@ func (s Site) act(ctx context.Context, step Step, n Handover, have *metal3api.Ba
 	if n.BMC != nil {
 		secrets = append(secrets, n.BMC)
 	}
-	if err := s.keep(ctx, secrets...); err != nil {
+	if err := s.keep(ctx, now, secrets...); err != nil {
 		return err
 	}
 	switch step {
 	case StepCreate, StepImage, StepApply:
-		return s.keep(ctx, Shape(step, n.Host, have))
+		return s.keep(ctx, now, Shape(step, n.Host, have))
 	case StepRestore:
 		h, err := Restore(rec)
 		if err != nil {
@@ -178,16 +245,18 @@ func (s Site) remember(ctx context.Context, rec Record) error {
 	return s.Client.Status().Update(ctx, h)
 }
 
-// keep applies what is not current.
-func (s Site) keep(ctx context.Context, objects ...client.Object) error {
+// keep applies what is not as it was applied last.
+func (s Site) keep(ctx context.Context, now picture, objects ...client.Object) error {
 	set, err := apply.New(FieldManager, objects...)
 	if err != nil {
 		return err
 	}
-	if set.Current(ctx, s.Client) == nil {
-		return nil
+	for _, o := range set.Objects {
+		if now.applied(o.GetKind(), o.GetName()) != o.GetAnnotations()[apply.Annotation] {
+			return set.Apply(ctx, s.Client)
+		}
 	}
-	return set.Apply(ctx, s.Client)
+	return nil
 }
 
 // Removed are the hosts of the API that came from the site and are not in it any more. They
