@@ -111,7 +111,7 @@ func (c *Cluster) Stages() []bringup.Stage {
 		},
 		{
 			Name: "system-pods",
-			Fact: "the control plane's pods, kube-proxy and CoreDNS are Running and ready",
+			Fact: "kube-proxy and CoreDNS are Running and ready, and no pod of the control plane has failed",
 			Why:  "Services and names are what every later pod relies on.",
 			Done: c.podsDone,
 			Do:   c.podsDo,

@@ -291,7 +291,21 @@ func TestPodsVerdict(t *testing.T) {
 	}
 	dns := &appsv1.Deployment{Status: appsv1.DeploymentStatus{UpdatedReplicas: 1}}
 	require.NoError(t, podsVerdict(pods, dns))
-	require.ErrorContains(t, podsVerdict(pods[1:], dns), "pod of etcd is not there")
+	require.ErrorContains(t, podsVerdict(pods[:5], dns), "pod of coredns is not there")
+	// The control plane's pods are mirrors: they may come late, a failed one is named.
+	require.NoError(t, podsVerdict(pods[1:], dns))
+	starting, yes, no := pod("etcd-x", corev1.ConditionFalse), true, false
+	pods[0] = starting
+	require.ErrorContains(t, podsVerdict(pods, dns), "pod of etcd is Running but not ready")
+	pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, Started: &no}}
+	require.NoError(t, podsVerdict(pods, dns))
+	pods[0].Status.ContainerStatuses[0].Started = &yes
+	require.ErrorContains(t, podsVerdict(pods, dns), "pod of etcd is Running but not ready")
+	pods[0].Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 10s"}}
+	require.ErrorContains(t, podsVerdict(pods, dns), "pod of etcd is waiting: CrashLoopBackOff back-off 10s")
+	pods[0] = corev1.Pod{ObjectMeta: starting.ObjectMeta, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+	require.NoError(t, podsVerdict(pods, dns))
+	pods[0] = pod("etcd-x", corev1.ConditionTrue)
 	pods[5] = pod("coredns-x", corev1.ConditionFalse)
 	require.ErrorContains(t, podsVerdict(pods, dns), "pod of coredns is Running but not ready")
 	// The old pod of a rollout may be gone while the new one is ready.

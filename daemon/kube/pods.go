@@ -72,19 +72,18 @@ func (c *Cluster) podsState(ctx context.Context, api *apiClient) error {
 	return podsVerdict(pods.Items, deployment)
 }
 
-// podsVerdict holds that a pod of every part is there and that all of them are ready.
+// podsVerdict holds that pods of kube-proxy and CoreDNS are ready and that no pod of the control
+// plane has failed. What the API shows of the latter are mirrors of the kubelet's static pods,
+// which come and change seconds after the parts themselves, and later still after a loss of etcd:
+// that the parts work is what control-plane asks and what the other pods depend on.
 func podsVerdict(pods []corev1.Pod, dns *appsv1.Deployment) error {
-	for _, name := range append(staticPods(), "kube-proxy", "coredns") {
-		state := "not there"
-		for i := range pods {
-			if !strings.HasPrefix(pods[i].Name, name+"-") || pods[i].DeletionTimestamp != nil {
-				continue
-			}
-			if state = podState(&pods[i]); state == "" {
-				break
-			}
+	for _, name := range staticPods() {
+		if state := stateOf(pods, name, mirrorState); state != absent && state != "" {
+			return fmt.Errorf("pod of %s is %s", name, state)
 		}
-		if state != "" {
+	}
+	for _, name := range []string{"kube-proxy", "coredns"} {
+		if state := stateOf(pods, name, podState); state != "" {
 			return fmt.Errorf("pod of %s is %s", name, state)
 		}
 	}
@@ -92,6 +91,39 @@ func podsVerdict(pods []corev1.Pod, dns *appsv1.Deployment) error {
 		return fmt.Errorf("deployment coredns is being rolled out")
 	}
 	return nil
+}
+
+const absent = "not there"
+
+// stateOf is "" when one of a part's pods is well, else the words for the last of them.
+func stateOf(pods []corev1.Pod, part string, of func(*corev1.Pod) string) string {
+	state := absent
+	for i := range pods {
+		if !strings.HasPrefix(pods[i].Name, part+"-") || pods[i].DeletionTimestamp != nil {
+			continue
+		}
+		if state = of(&pods[i]); state == "" {
+			break
+		}
+	}
+	return state
+}
+
+// mirrorState is podState, and "" for a pod that is only starting: its container was not
+// reported yet, is being made, or runs and its startup probe has not succeeded yet.
+func mirrorState(p *corev1.Pod) string {
+	if p.Status.Phase == corev1.PodPending && len(p.Status.ContainerStatuses) == 0 {
+		return ""
+	}
+	for _, container := range p.Status.ContainerStatuses {
+		if w := container.State.Waiting; w != nil && w.Reason == "ContainerCreating" {
+			return ""
+		}
+		if container.State.Running != nil && container.Started != nil && !*container.Started {
+			return ""
+		}
+	}
+	return podState(p)
 }
 
 // podState is "" for a ready pod, else a few words.
