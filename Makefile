@@ -42,7 +42,7 @@ usb-image: ## Build build/firstlight.img; SITE=site.yaml OUT=file.img MIRROR=url
 
 N ?= 2
 .PHONY: demo
-demo: ## A rack in QEMU, without root: N=2 blank nodes to a verified cluster; interrupted, it continues
+demo: ## A rack in QEMU, without root: N=2 blank nodes, installed and proven, then a cluster of them; interrupted, it continues
 	@scripts/deps build lab
 	@$(MAKE) --no-print-directory build
 	@bin/firstlight build

@@ -173,7 +173,7 @@ func (b *bed) event(reason string) {
 			}
 		}
 		return false
-	}, 2*time.Minute, 100*time.Millisecond, "no Event %s", reason)
+	}, time.Minute, 100*time.Millisecond, "no Event %s", reason)
 }
 
 // TestTheOperatorWithItsOwnRights runs the whole operator: watches, leader lock, Events and
