@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
@@ -35,7 +37,9 @@ func newBPACommand() *cobra.Command {
 				return fmt.Errorf("find the API: %w", err)
 			}
 			api.QPS, api.Burst = 100, 200
-			return operator.Run(cmd.Context(), api, c, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+			again(cmd.Context(), log, 10*time.Second, func(ctx context.Context) error { return operator.Run(ctx, api, c, log) })
+			return nil
 		},
 	}
 	f := cmd.Flags()
@@ -51,6 +55,23 @@ func newBPACommand() *cobra.Command {
 	f.StringVar(&c.Metrics, "metrics", "0", "address to serve metrics at; 0 for none")
 	f.StringVar(&c.Health, "health", "0", "address to serve /readyz at; 0 for none")
 	return cmd
+}
+
+// again runs what may fail while the API is away, until ctx ends. A process that ended instead would be
+// started again by the kubelet later and later, up to five minutes after the API is back.
+func again(ctx context.Context, log *slog.Logger, pause time.Duration, run func(context.Context) error) {
+	for {
+		err := run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		log.Error("the operator starts anew", "error", err, "in", pause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
 }
 
 func newKubeconfigCommand() *cobra.Command {

@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -78,9 +79,12 @@ func Read(owner string, stream []byte) (Set, error) {
 
 // Current is nil if every object is there as it was last applied from this set. Otherwise
 // it says which is not.
-func (s Set) Current(ctx context.Context, c client.Client) error {
+//
+// Only metadata is asked for: it is asked again and again, and a definition of BareMetalHosts alone is
+// 100 KiB. A reader with a cache would watch every object of these kinds: take one without.
+func (s Set) Current(ctx context.Context, c client.Reader) error {
 	for _, want := range s.Objects {
-		have := &unstructured.Unstructured{}
+		have := &metav1.PartialObjectMetadata{}
 		have.SetGroupVersionKind(want.GroupVersionKind())
 		err := c.Get(ctx, client.ObjectKeyFromObject(want), have)
 		switch {

@@ -114,6 +114,10 @@ func hostFiles(v values, a *appliance) ([]file, error) {
 		list = append(list, file{sourcesPath, 0o644, []byte("firstlight.sources")})
 	}
 	files, err := renderFiles(v, list)
+	for _, part := range manifest.StaticPods() {
+		name, text := manifest.StaticPodPatch(part)
+		files = append(files, file{patchDir + "/" + name, 0o644, text})
+	}
 	return append(files, file{authorityPath, 0o644, a.authority}, file{packagesKeyPath, 0o644, a.packagesKey}), err
 }
 

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
@@ -18,12 +18,8 @@ const (
 	manifestDir   = "/etc/kubernetes/manifests"
 	kubeadmConfig = "/etc/kubernetes/kubeadm.yaml"
 	wantedConfig  = "/etc/kubernetes/kubeadm.wanted.yaml"
+	patchDir      = "/etc/kubernetes/patches"
 )
-
-// staticPods are what kubeadm writes manifests for.
-func staticPods() []string {
-	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-}
 
 func (c *Cluster) controlPlaneDone(ctx context.Context) error {
 	if err := c.writtenDone(); err != nil {
@@ -103,19 +99,20 @@ func (c *Cluster) manifestsDone() error {
 	return nil
 }
 
-// sealedConfig is the wanted configuration of kubeadm followed by the digests of the manifests.
+// sealedConfig is the wanted configuration of kubeadm followed by the digests of the manifests and of
+// what they are patched with.
 func (c *Cluster) sealedConfig() ([]byte, error) {
 	text, err := render("kubeadm.yaml", newValues(c.Config, c.World()))
 	if err != nil {
 		return nil, bringup.Permanent(err)
 	}
-	for _, name := range staticPods() {
-		manifest, err := os.ReadFile(c.path(manifestDir + "/" + name + ".yaml"))
+	for _, name := range manifest.StaticPods() {
+		made, err := os.ReadFile(c.path(manifestDir + "/" + name + ".yaml"))
 		if err != nil {
 			return nil, fmt.Errorf("read manifest: %w", err)
 		}
-		sum := sha256.Sum256(manifest)
-		text = fmt.Appendf(text, "# manifests/%s.yaml sha256:%s\n", name, hex.EncodeToString(sum[:]))
+		patch, with := manifest.StaticPodPatch(name)
+		text = fmt.Appendf(text, "# manifests/%s.yaml sha256:%x\n# patches/%s sha256:%x\n", name, sha256.Sum256(made), patch, sha256.Sum256(with))
 	}
 	return text, nil
 }
@@ -139,7 +136,7 @@ func (c *Cluster) writeManifests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range staticPods() {
+	for _, name := range manifest.StaticPods() {
 		if err := syncPath(c.path(manifestDir + "/" + name + ".yaml")); err != nil {
 			return fmt.Errorf("sync manifest: %w", err)
 		}

@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
@@ -178,7 +179,7 @@ func TestManifestsAreSealed(t *testing.T) {
 	c, _ := cluster(t)
 	c.Run = func(_ context.Context, _ io.Reader, name string, args ...string) (string, error) {
 		require.Equal(t, "kubeadm", name)
-		for _, pod := range staticPods() {
+		for _, pod := range manifest.StaticPods() {
 			require.NoError(t, writeFile(c.path(manifestDir+"/"+pod+".yaml"), []byte("kind: Pod # "+pod+"\n"), 0o600))
 		}
 		return "", nil
@@ -286,7 +287,7 @@ func TestPodsVerdict(t *testing.T) {
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
 	}
 	var pods []corev1.Pod
-	for _, name := range append(staticPods(), "kube-proxy", "coredns") {
+	for _, name := range append(manifest.StaticPods(), "kube-proxy", "coredns") {
 		pods = append(pods, pod(name+"-x", corev1.ConditionTrue))
 	}
 	dns := &appsv1.Deployment{Status: appsv1.DeploymentStatus{UpdatedReplicas: 1}}

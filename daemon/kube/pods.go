@@ -77,7 +77,7 @@ func (c *Cluster) podsState(ctx context.Context, api *apiClient) error {
 // which come and change seconds after the parts themselves, and later still after a loss of etcd:
 // that the parts work is what control-plane asks and what the other pods depend on.
 func podsVerdict(pods []corev1.Pod, dns *appsv1.Deployment) error {
-	for _, name := range staticPods() {
+	for _, name := range manifest.StaticPods() {
 		if state := stateOf(pods, name, mirrorState); state != absent && state != "" {
 			return fmt.Errorf("pod of %s is %s", name, state)
 		}

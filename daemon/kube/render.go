@@ -9,6 +9,7 @@ import (
 	"text/template"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/manifest"
 )
 
 //go:embed templates/*
@@ -47,6 +48,7 @@ type values struct {
 	World
 	Domain, Node, Version, Etcd, Pause string
 	Authority, Admin, Client, Server   string
+	Patches                            string
 	APIService, DNSService             netip.Addr
 }
 
@@ -55,7 +57,7 @@ func newValues(c Config, w World) values {
 		Config: c, World: w,
 		Domain: assets.ImageDomain, Node: NodeName, Version: assets.KubernetesVersion,
 		Etcd: assets.EtcdVersion, Pause: assets.PauseVersion,
-		Authority: caPath, Admin: pkiDir + "/admin", Client: nodeClient, Server: nodeServer,
+		Patches: patchDir, Authority: caPath, Admin: pkiDir + "/admin", Client: nodeClient, Server: nodeServer,
 		APIService: nth(c.ServiceCIDR, 1), DNSService: nth(c.ServiceCIDR, 10),
 	}
 }
@@ -106,6 +108,10 @@ func nodeFiles(c Config, w World) ([]file, error) {
 			return nil, err
 		}
 		files = append(files, file{l.path, l.mode, text})
+	}
+	for _, part := range manifest.StaticPods() {
+		name, text := manifest.StaticPodPatch(part)
+		files = append(files, file{patchDir + "/" + name, 0o644, text})
 	}
 	return files, nil
 }

@@ -218,7 +218,7 @@ func (r *Provisionings) apply(ctx context.Context, objects ...client.Object) err
 	if err != nil {
 		return err
 	}
-	if set.Current(ctx, r.Client) == nil {
+	if set.Current(ctx, r.Reader) == nil {
 		return nil
 	}
 	return set.Apply(ctx, r.Client)

@@ -99,6 +99,8 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()),
 		Metrics: server.Options{BindAddress: c.Metrics}, HealthProbeBindAddress: c.Health,
 		LeaderElection: c.Elect, LeaderElectionID: "bpa-operator-lock", LeaderElectionNamespace: c.Namespace, LeaderElectionReleaseOnCancel: true,
+		// A machine under load is slow, not lost: by default it would give up after ten seconds of silence.
+		LeaseDuration: ptr.To(time.Minute), RenewDeadline: ptr.To(40 * time.Second), RetryPeriod: ptr.To(10 * time.Second),
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
@@ -108,7 +110,7 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 			},
 		},
 		// Names of controllers are for metrics; tests run several operators in one process.
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true), CacheSyncTimeout: 10 * time.Minute},
 	})
 	if err != nil {
 		return fmt.Errorf("make manager: %w", err)

@@ -137,7 +137,7 @@ func (r *Proposals) show(ctx context.Context, p sizing.Proposal, applied string)
 	if err != nil {
 		return err
 	}
-	if set.Current(ctx, r.Client) == nil {
+	if set.Current(ctx, r.Reader) == nil {
 		return nil
 	}
 	return set.Apply(ctx, r.Client)

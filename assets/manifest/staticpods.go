@@ -1,0 +1,26 @@
+package manifest
+
+import "fmt"
+
+// StaticPods are the parts of a control plane that kubeadm writes manifests for.
+func StaticPods() []string {
+	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+}
+
+// StaticPodPatch is what is changed in kubeadm's manifest of a part: the name and the text of a file for
+// the directory of patches of kubeadm's configuration (kubeadm.k8s.io/v1beta4, Patches).
+//
+// kubeadm asks most parts every second whether they are ready. Nothing here depends on the answer, and
+// every question is a process's wake-up, a TLS handshake and a look at the store behind. And a part that
+// does not answer is ended after 80 seconds; on a machine that is only overloaded that makes things worse.
+func StaticPodPatch(part string) (name string, text []byte) {
+	readiness := ""
+	if part != "kube-controller-manager" { // has none
+		readiness = "      readinessProbe: {periodSeconds: 15}\n"
+	}
+	return part + "+strategic.yaml", fmt.Appendf(nil, `spec:
+  containers:
+    - name: %s
+      livenessProbe: {periodSeconds: 15, timeoutSeconds: 30, failureThreshold: 20}
+%s`, part, readiness)
+}
