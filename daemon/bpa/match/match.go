@@ -350,7 +350,11 @@ func (m *matching) unplaced(i int) {
 	if len(m.All) > 0 {
 		of = fmt.Sprintf("of %d hosts %s", len(m.All), strings.Join(parts, ", "))
 	}
-	m.problem(n, NoHostFits, counts[unready] > 0, "node %s: no host is left with %s: %s; ask for less, add a server, or see status.rejected", n.Label, n.needs(), of)
+	if counts[unready] > 0 {
+		m.problem(n, NoHostFits, true, "node %s: waits for a host with %s to be ready: %s; it goes on by itself, see status.rejected", n.Label, n.needs(), of)
+		return
+	}
+	m.problem(n, NoHostFits, false, "node %s: no host is left with %s: %s; ask for less, add a server, or see status.rejected", n.Label, n.needs(), of)
 }
 
 // MaxRejected is how many hosts are listed; the rest is counted.
