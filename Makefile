@@ -71,6 +71,10 @@ bench-image: ## Measure rebuilds, sizes and a boot (needs a built image; minutes
 bench-metal: ## Measure 1, 10 and 50 fake hosts provisioned by Ironic and Metal3 (needs root and a built image; a quarter of an hour)
 	$(GO) run ./image/lab/drill/bench
 
+.PHONY: bench-idle
+bench-idle: ## Measure what an appliance that waits takes of the processor, by process (needs root and a built image; minutes)
+	$(GO) run ./image/lab/drill/bench/idle
+
 .PHONY: bench-rack
 bench-rack: ## Measure a rack of one, two and three nodes from power on to its end (needs a built image; hours)
 	@scripts/deps lab
@@ -92,7 +96,7 @@ bench-clusters: ## Measure clusters of 1, 2 and 3 nodes by SSH beside kubeadm by
 	$(GO) run ./image/lab/native/nodes/bench
 
 .PHONY: bench
-bench: bench-pxe bench-kube bench-metal bench-bpa bench-clusters bench-artifact bench-image bench-rack ## All measurements; rows to the screen and to build/bench
+bench: bench-pxe bench-kube bench-idle bench-metal bench-bpa bench-clusters bench-artifact bench-image bench-rack ## All measurements; rows to the screen and to build/bench
 
 .PHONY: deps
 deps: ## Install the Debian packages that building and testing need

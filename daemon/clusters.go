@@ -98,7 +98,7 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(5 * time.Second):
+		case <-time.After(10 * time.Second):
 		}
 	}
 }

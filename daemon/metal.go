@@ -153,7 +153,7 @@ func (m *metal) client() (client.Client, error) {
 }
 
 func (m *metal) ironic() ironic.Config {
-	return ironic.Config{Addr: m.addr(), HTTPPort: httpPort, Boot: 15 * time.Minute, KernelArgs: "console=tty0 console=ttyS0,115200"}
+	return ironic.Config{Addr: m.addr(), HTTPPort: httpPort, Boot: 15 * time.Minute, KernelArgs: "console=tty0 console=ttyS0,115200 tsc=nowatchdog"}
 }
 
 func (m *metal) pod() (ironic.Pod, error) {
@@ -319,7 +319,7 @@ func (m *metal) ironicAPI() (ironic.API, error) {
 func (m *metal) ramdisk() metal3.Ramdisk {
 	return metal3.Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: []string{
 		"ipa-inspection-callback-url=" + m.ironic().Endpoint() + "/v1/continue_inspection", "ipa-inspection-collectors=default,contents",
-		"console=tty0", "console=ttyS0,115200",
+		"console=tty0", "console=ttyS0,115200", "tsc=nowatchdog",
 	}}
 }
 

@@ -14,8 +14,8 @@ import (
 const (
 	firmware = 10 * time.Minute // from power to the first packet: large servers count their memory
 	step     = 3 * time.Minute  // between two steps on the wire
-	ramdisk  = 10 * time.Minute // from the ramdisk's last byte to its agent's first call
-	starting = 10 * time.Minute // from installed to a login
+	ramdisk  = 10 * time.Minute // from the ramdisk's last byte to its agent's first call, and from that to the image
+	starting = 20 * time.Minute // from installed to a login: the firmware once more, and a first boot
 	handing  = 2 * time.Minute  // from a passed pre-flight to a host
 )
 
@@ -150,7 +150,7 @@ var service = []situation{
 		},
 		say:  say("is installed, but its firmware does not start the disk: it asks the network again and again what to boot"),
 		next: fix("look at bootMode in site.yaml (UEFI or legacy must be what the firmware does) and at the firmware's boot order")},
-	{name: "booted-silent", means: "installed, and for ten minutes nobody answers SSH", percent: 92, fails: true, since: deployed,
+	{name: "booted-silent", means: "installed, and for twenty minutes nobody answers SSH", percent: 92, fails: true, since: deployed,
 		when: func(v View) bool { return silent(v) && v.Now.Sub(v.Host.Deployed) >= starting },
 		say: func(v View) string {
 			c, _ := problem(v.Checks)

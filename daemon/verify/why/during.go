@@ -145,7 +145,7 @@ var underway = []situation{
 		say: func(v View) string { return "writes its image to disk, " + megabytes(far(v)) }},
 	{name: "agent-no-image", means: "its agent is alive, and for ten minutes did not ask for the image", percent: 48, fails: true, since: hostSince,
 		when: func(v View) bool {
-			return hostState(v, "provisioning") && alive(v) && v.Ironic.Step == "write_image" && v.Now.Sub(begun(v)) >= starting && (boot(v) == nil || far(v).Step != record.StepImage)
+			return hostState(v, "provisioning") && alive(v) && v.Ironic.Step == "write_image" && v.Now.Sub(begun(v)) >= ramdisk && (boot(v) == nil || far(v).Step != record.StepImage)
 		},
 		say:  func(v View) string { return "runs its agent, but that does not load the image" },
 		next: fix("look at whether the image's address answers from the provisioning network, and at the server's console")},

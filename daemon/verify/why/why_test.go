@@ -129,7 +129,7 @@ func cases() map[string]View {
 		"disk-not-booting": change(wire("provisioned", 1, discover, lease, record.Mark{Step: record.StepScript, Detail: "disk", Count: 4}), func(v *View) {
 			v.Answer = "silent"
 		}),
-		"booted-silent": change(checks(host("provisioned", 11), "login", status.CheckWaiting, "nothing answers SSH at 10.10.110.21", ""), func(v *View) { v.Answer = "silent" }),
+		"booted-silent": change(checks(host("provisioned", 21), "login", status.CheckWaiting, "nothing answers SSH at 10.10.110.21", ""), func(v *View) { v.Answer = "silent" }),
 		"starting":      change(host("provisioned", 1), func(v *View) { v.Answer = "silent" }),
 		"stranger": change(checks(host("provisioned", 1), "login", status.CheckFailed, "at 10.10.110.21 another machine answers", "look at which machine has that address"), func(v *View) {
 			v.Answer = "stranger"
