@@ -192,7 +192,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 							"--installer-image", o.Installer, "--health", fmt.Sprintf("127.0.0.1:%d", health),
 						},
 						StartupProbe:   probe(2, 300),
-						ReadinessProbe: probe(30, 3),
+						ReadinessProbe: probe(5, 3),
 						SecurityContext: &corev1.SecurityContext{
 							RunAsUser: ptr.To[int64](0), RunAsGroup: ptr.To[int64](0), AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 							Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

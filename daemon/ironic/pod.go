@@ -95,7 +95,7 @@ func (p Pod) spec() corev1.PodSpec {
 			Command:      []string{"/usr/bin/ironic", "--config-file", ConfDir + "/ironic.conf"},
 			VolumeMounts: append(slices.Clone(mounts), credentials),
 			Ports:        []corev1.ContainerPort{{Name: "api", ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
-			StartupProbe: p.probe(3, 200), ReadinessProbe: p.probe(30, 3),
+			StartupProbe: p.probe(3, 200), ReadinessProbe: p.probe(5, 3),
 			Resources: corev1.ResourceRequirements{
 				// Without a share of the processor it starves on a busy appliance: a BMC is asked by a
 				// process of its own, which must have started and answered within seconds.

@@ -189,7 +189,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 						// Often until it is ready, then seldom.
 						StartupProbe:   probe("/readyz", 2, 300),
 						LivenessProbe:  probe("/healthz", 30, 5),
-						ReadinessProbe: probe("/readyz", 30, 3),
+						ReadinessProbe: probe("/readyz", 5, 3),
 						SecurityContext: &corev1.SecurityContext{
 							AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 							Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

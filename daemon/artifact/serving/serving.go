@@ -118,7 +118,7 @@ func (p Pod) spec() corev1.PodSpec {
 				Command:        []string{"/versitygw", "-listen", store, "-dir", dataDir + "/" + artifact.StoreDir},
 				VolumeMounts:   []corev1.VolumeMount{{Name: "store", MountPath: dataDir + "/" + artifact.StoreDir}},
 				StartupProbe:   probe(corev1.URISchemeHTTP, storePort, "/health", 2, 300),
-				ReadinessProbe: probe(corev1.URISchemeHTTP, storePort, "/health", 30, 3),
+				ReadinessProbe: probe(corev1.URISchemeHTTP, storePort, "/health", 5, 3),
 				Resources:      memory("32Mi"),
 			},
 			{
@@ -135,7 +135,7 @@ func (p Pod) spec() corev1.PodSpec {
 				},
 				Ports:          []corev1.ContainerPort{{Name: "api", ContainerPort: artifact.Port, Protocol: corev1.ProtocolTCP}},
 				StartupProbe:   probe(corev1.URISchemeHTTPS, artifact.Port, "/readyz", 2, 300),
-				ReadinessProbe: probe(corev1.URISchemeHTTPS, artifact.Port, "/readyz", 30, 3),
+				ReadinessProbe: probe(corev1.URISchemeHTTPS, artifact.Port, "/readyz", 5, 3),
 				Resources:      memory("64Mi"),
 			},
 		},
