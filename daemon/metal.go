@@ -152,8 +152,12 @@ func (m *metal) client() (client.Client, error) {
 	return c, nil
 }
 
+// kernelArgs are what every ramdisk's kernel is started with; docs/decisions/0009 says why the TSC is not
+// watched.
+const kernelArgs = "console=tty0 console=ttyS0,115200 tsc=nowatchdog"
+
 func (m *metal) ironic() ironic.Config {
-	return ironic.Config{Addr: m.addr(), HTTPPort: httpPort, Boot: 15 * time.Minute, KernelArgs: "console=tty0 console=ttyS0,115200 tsc=nowatchdog"}
+	return ironic.Config{Addr: m.addr(), HTTPPort: httpPort, Boot: 15 * time.Minute, KernelArgs: kernelArgs}
 }
 
 func (m *metal) pod() (ironic.Pod, error) {
@@ -317,10 +321,9 @@ func (m *metal) ironicAPI() (ironic.API, error) {
 
 // ramdisk is what a machine that nobody named boots, to be looked at.
 func (m *metal) ramdisk() metal3.Ramdisk {
-	return metal3.Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: []string{
+	return metal3.Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: append([]string{
 		"ipa-inspection-callback-url=" + m.ironic().Endpoint() + "/v1/continue_inspection", "ipa-inspection-collectors=default,contents",
-		"console=tty0", "console=ttyS0,115200", "tsc=nowatchdog",
-	}}
+	}, strings.Fields(kernelArgs)...)}
 }
 
 // writeRamdisk puts kernel and ramdisk where they are served, with this appliance's root in

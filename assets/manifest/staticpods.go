@@ -10,13 +10,14 @@ func StaticPods() []string {
 // StaticPodPatch is what is changed in kubeadm's manifest of a part: the name and the text of a file for
 // the directory of patches of kubeadm's configuration (kubeadm.k8s.io/v1beta4, Patches).
 //
-// kubeadm asks most parts every second whether they are ready. Nothing here depends on the answer, and
-// every question is a process's wake-up, a TLS handshake and a look at the store behind. And a part that
-// does not answer is ended after 80 seconds; on a machine that is only overloaded that makes things worse.
+// kubeadm asks most parts every second whether they are ready; every question is a process's wake-up, a
+// TLS handshake and a look at the store behind. Once in five seconds is little, and not so seldom that
+// the first answer, which comes a period after the start, is waited for. And a part that does not answer
+// is ended after 80 seconds; on a machine that is only overloaded that makes things worse.
 func StaticPodPatch(part string) (name string, text []byte) {
 	readiness := ""
 	if part != "kube-controller-manager" { // has none
-		readiness = "      readinessProbe: {periodSeconds: 15}\n"
+		readiness = "      readinessProbe: {periodSeconds: 5}\n"
 	}
 	return part + "+strategic.yaml", fmt.Appendf(nil, `spec:
   containers:

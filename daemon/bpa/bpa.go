@@ -157,14 +157,6 @@ func oldFieldsBinding() *admissionv1.ValidatingAdmissionPolicyBinding {
 // health is where the kubelet asks the pod, on the appliance's loopback.
 const health = 8384
 
-// probe asks the operator every so many seconds: often until it starts to answer, then seldom.
-func probe(every, failures int32) *corev1.Probe {
-	return &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: "/readyz", Port: intstr.FromInt32(health)}},
-		PeriodSeconds: every, TimeoutSeconds: 10, FailureThreshold: failures,
-	}
-}
-
 // deployment is one pod on the appliance's own network: it logs in to nodes.
 func (o Operator) deployment() *appsv1.Deployment {
 	labels := map[string]string{"app.kubernetes.io/name": Name}
@@ -191,8 +183,10 @@ func (o Operator) deployment() *appsv1.Deployment {
 							"--namespace", Namespace, "--lease-file", o.LeaseFile, "--site", o.Site, "--proposal", o.Proposal,
 							"--installer-image", o.Installer, "--health", fmt.Sprintf("127.0.0.1:%d", health),
 						},
-						StartupProbe:   probe(2, 300),
-						ReadinessProbe: probe(5, 3),
+						ReadinessProbe: &corev1.Probe{
+							ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: "/readyz", Port: intstr.FromInt32(health)}},
+							PeriodSeconds: 5, TimeoutSeconds: 10,
+						},
 						SecurityContext: &corev1.SecurityContext{
 							RunAsUser: ptr.To[int64](0), RunAsGroup: ptr.To[int64](0), AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 							Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

@@ -95,7 +95,12 @@ func (p Pod) spec() corev1.PodSpec {
 			Command:      []string{"/usr/bin/ironic", "--config-file", ConfDir + "/ironic.conf"},
 			VolumeMounts: append(slices.Clone(mounts), credentials),
 			Ports:        []corev1.ContainerPort{{Name: "api", ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
-			StartupProbe: p.probe(3, 200), ReadinessProbe: p.probe(5, 3),
+			ReadinessProbe: &corev1.Probe{
+				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+					Scheme: corev1.URISchemeHTTPS, Host: p.Config.Addr.String(), Port: intstr.FromInt32(Port), Path: "/v1",
+				}},
+				PeriodSeconds: 5, TimeoutSeconds: 10,
+			},
 			Resources: corev1.ResourceRequirements{
 				// Without a share of the processor it starves on a busy appliance: a BMC is asked by a
 				// process of its own, which must have started and answered within seconds.
@@ -108,17 +113,6 @@ func (p Pod) spec() corev1.PodSpec {
 			{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "ironic-tls"}}},
 			{Name: "credentials", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "ironic-credentials"}}},
 		},
-	}
-}
-
-// probe asks the API every so many seconds: often until it starts to answer, then seldom. What must know
-// at once whether it answers asks it.
-func (p Pod) probe(every, failures int32) *corev1.Probe {
-	return &corev1.Probe{
-		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-			Scheme: corev1.URISchemeHTTPS, Host: p.Config.Addr.String(), Port: intstr.FromInt32(Port), Path: "/v1",
-		}},
-		PeriodSeconds: every, TimeoutSeconds: 10, FailureThreshold: failures,
 	}
 }
 

@@ -301,7 +301,7 @@ func TestPodsVerdict(t *testing.T) {
 	pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, Started: &no}}
 	require.NoError(t, podsVerdict(pods, dns))
 	pods[0].Status.ContainerStatuses[0].Started = &yes
-	require.NoError(t, podsVerdict(pods, dns), "whether it is ready is asked seldom, and nothing waits for it")
+	require.ErrorContains(t, podsVerdict(pods, dns), "pod of etcd is Running but not ready")
 	pods[0].Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 10s"}}
 	require.ErrorContains(t, podsVerdict(pods, dns), "pod of etcd is waiting: CrashLoopBackOff back-off 10s")
 	pods[0] = corev1.Pod{ObjectMeta: starting.ObjectMeta, Status: corev1.PodStatus{Phase: corev1.PodPending}}

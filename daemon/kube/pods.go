@@ -109,8 +109,8 @@ func stateOf(pods []corev1.Pod, part string, of func(*corev1.Pod) string) string
 	return state
 }
 
-// mirrorState is podState, and "" for a pod that is starting or runs: its container was not reported
-// yet, is being made, or runs and was not asked yet whether it is ready, which is seldom.
+// mirrorState is podState, and "" for a pod that is only starting: its container was not
+// reported yet, is being made, or runs and its startup probe has not succeeded yet.
 func mirrorState(p *corev1.Pod) string {
 	if p.Status.Phase == corev1.PodPending && len(p.Status.ContainerStatuses) == 0 {
 		return ""
@@ -119,7 +119,7 @@ func mirrorState(p *corev1.Pod) string {
 		if w := container.State.Waiting; w != nil && w.Reason == "ContainerCreating" {
 			return ""
 		}
-		if container.State.Running != nil {
+		if container.State.Running != nil && container.Started != nil && !*container.Started {
 			return ""
 		}
 	}

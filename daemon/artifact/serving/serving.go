@@ -117,8 +117,7 @@ func (p Pod) spec() corev1.PodSpec {
 				Name: "store", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: harmless(), Env: keys,
 				Command:        []string{"/versitygw", "-listen", store, "-dir", dataDir + "/" + artifact.StoreDir},
 				VolumeMounts:   []corev1.VolumeMount{{Name: "store", MountPath: dataDir + "/" + artifact.StoreDir}},
-				StartupProbe:   probe(corev1.URISchemeHTTP, storePort, "/health", 2, 300),
-				ReadinessProbe: probe(corev1.URISchemeHTTP, storePort, "/health", 5, 3),
+				ReadinessProbe: probe(corev1.URISchemeHTTP, storePort, "/health"),
 				Resources:      memory("32Mi"),
 			},
 			{
@@ -134,8 +133,7 @@ func (p Pod) spec() corev1.PodSpec {
 					{Name: "tls", MountPath: tlsDir, ReadOnly: true},
 				},
 				Ports:          []corev1.ContainerPort{{Name: "api", ContainerPort: artifact.Port, Protocol: corev1.ProtocolTCP}},
-				StartupProbe:   probe(corev1.URISchemeHTTPS, artifact.Port, "/readyz", 2, 300),
-				ReadinessProbe: probe(corev1.URISchemeHTTPS, artifact.Port, "/readyz", 5, 3),
+				ReadinessProbe: probe(corev1.URISchemeHTTPS, artifact.Port, "/readyz"),
 				Resources:      memory("64Mi"),
 			},
 		},
@@ -157,11 +155,10 @@ func memory(amount string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}}
 }
 
-// probe asks every so many seconds: often until it is ready, then seldom.
-func probe(scheme corev1.URIScheme, port int32, path string, every, failures int32) *corev1.Probe {
+func probe(scheme corev1.URIScheme, port int32, path string) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Scheme: scheme, Host: "127.0.0.1", Port: intstr.FromInt32(port), Path: path}},
-		PeriodSeconds: every, TimeoutSeconds: 10, FailureThreshold: failures,
+		PeriodSeconds: 10, TimeoutSeconds: 10,
 	}
 }
 
