@@ -1,7 +1,7 @@
 // Command idle measures what an appliance that waits takes of the processor: it brings one up natively
-// with nodes in its site whose BMCs nobody can reach, waits until it has settled, and adds up the
-// processor time and the context switches of every process for two minutes. It prints a row per part, in
-// percent of one core, and writes build/bench/idle.json.
+// with one fake server, waits until it has settled, and adds up the processor time and the context
+// switches of its processes for two minutes. It prints a row per part, in percent of one core, and writes
+// build/bench/idle.json.
 //
 // What an idle appliance takes is what its servers lack where all of them share one desk's two cores.
 package main
@@ -16,8 +16,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"firstlight.dev/firstlight/assets/bench"
@@ -66,22 +64,22 @@ func run(ctx context.Context, settle, look time.Duration) (err error) {
 	if err := sleep(ctx, settle); err != nil {
 		return err
 	}
-	before, err := takes(ctx, d.Bed)
+	before, err := d.Usage(ctx)
 	if err != nil {
 		return err
 	}
 	if err := sleep(ctx, look); err != nil {
 		return err
 	}
-	after, err := takes(ctx, d.Bed)
+	after, err := d.Usage(ctx)
 	if err != nil {
 		return err
 	}
 	var rows []bench.Row
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		a, b := after[name], before[name]
-		rows = append(rows, bench.Row{Name: "idle/" + name, Unit: "%", Ours: 100 * (a.seconds - b.seconds) / look.Seconds(),
-			Note: fmt.Sprintf("of one core, natively, over %v; %.0f context switches a second; load of the machine %s", look, float64(a.switches-b.switches)/look.Seconds(), bench.Load())})
+		rows = append(rows, bench.Row{Name: "idle/" + name, Unit: "%", Ours: 100 * (a.CPU - b.CPU) / look.Seconds(),
+			Note: fmt.Sprintf("of one core, natively, over %v; %.0f context switches a second; load of the machine %s", look, (a.Switches-b.Switches)/look.Seconds(), bench.Load())})
 	}
 	top, err := native.Top()
 	if err != nil {
@@ -97,38 +95,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
-}
-
-// taken is what a part has taken so far, its ended children with it.
-type taken struct {
-	seconds  float64
-	switches int
-}
-
-// takes adds it up by the names of the processes in the bed, and as "all".
-func takes(ctx context.Context, bed *native.Bed) (map[string]taken, error) {
-	out, err := bed.Run(ctx, "sh", "-c", `for p in /proc/[0-9]*; do
-		read -r name < $p/comm || continue
-		set -- $(sed 's/.*) //' $p/stat); echo "$name $((${12}+${13}+${14}+${15})) $(cat $p/task/*/status | awk '/ctxt_switches/ {n += $2} END {print n}')"
-	done 2>/dev/null`)
-	if err != nil {
-		return nil, err
-	}
-	sums := map[string]taken{}
-	for line := range strings.Lines(out) {
-		words := strings.Fields(line)
-		if len(words) < 3 {
-			continue
-		}
-		ticks, errTicks := strconv.ParseFloat(words[len(words)-2], 64)
-		switches, errSwitches := strconv.Atoi(words[len(words)-1])
-		if errTicks != nil || errSwitches != nil {
-			continue
-		}
-		for _, name := range []string{strings.Join(words[:len(words)-2], "-"), "all"} {
-			was := sums[name]
-			sums[name] = taken{was.seconds + ticks/100, was.switches + switches}
-		}
-	}
-	return sums, nil
 }
