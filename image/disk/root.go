@@ -37,16 +37,17 @@ func (t Tool) run(ctx context.Context, stamp time.Time, stdin io.Reader, args ..
 }
 
 // Squashfs writes the files of a tar stream to out as squashfs (zstd, 256 KiB blocks).
-// Owners, modes, times and device nodes are those of the tar; the file system's own time
-// is stamp. Blocks lie in the order of the tar, so equal bytes need an equal tar;
-// its first entry must be "./", or the top directory gets defaults.
+// Owners, modes, times and device nodes are those of the tar, no time later than stamp; the file
+// system's own time is stamp. The top directory is root's and 0755; squashfs-tools before 4.6 ignore
+// the tar's entry of it and take the time of the day, or stamp. Blocks lie in the order of the tar, so
+// equal bytes need an equal tar.
 func Squashfs(ctx context.Context, mksquashfs Tool, tar io.Reader, out string, stamp time.Time) error {
 	if err := os.Remove(out); err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("make squashfs: %w", err)
 	}
-	err := mksquashfs.run(ctx, time.Time{}, tar, "-", out, "-tar", "-noappend", "-no-progress", "-quiet",
+	err := mksquashfs.run(ctx, stamp, tar, "-", out, "-tar", "-noappend", "-no-progress", "-quiet",
 		"-comp", "zstd", "-Xcompression-level", "6", "-b", "256K",
-		"-mkfs-time", fmt.Sprint(stamp.Unix()))
+		"-root-mode", "0755", "-root-uid", "0", "-root-gid", "0")
 	if err != nil {
 		return fmt.Errorf("make squashfs: %w", err)
 	}
