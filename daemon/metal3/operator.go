@@ -141,10 +141,10 @@ func (o Operator) secrets() []client.Object {
 
 func (o Operator) deployment() *appsv1.Deployment {
 	labels := map[string]string{"control-plane": "controller-manager", "webhook": "metal3-io-v1alpha1-baremetalhost"}
-	probe := func(path string) *corev1.Probe {
+	probe := func(path string, every int32) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(9440)}},
-			PeriodSeconds: 10, TimeoutSeconds: 10, FailureThreshold: 10,
+			PeriodSeconds: every, TimeoutSeconds: 10, FailureThreshold: 10,
 		}
 	}
 	volume := func(name, secret string) corev1.Volume {
@@ -186,8 +186,8 @@ func (o Operator) deployment() *appsv1.Deployment {
 							{Name: "cert", MountPath: certDir, ReadOnly: true},
 						},
 						Ports:          []corev1.ContainerPort{{Name: "webhook", ContainerPort: 9443, Protocol: corev1.ProtocolTCP}},
-						LivenessProbe:  probe("/healthz"),
-						ReadinessProbe: probe("/readyz"),
+						LivenessProbe:  probe("/healthz", 10),
+						ReadinessProbe: probe("/readyz", 2), // hosts wait for it after a loss
 						SecurityContext: &corev1.SecurityContext{
 							AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 							Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
