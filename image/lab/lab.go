@@ -61,7 +61,6 @@ type Config struct {
 	Dir      string   // for overlays, firmware variables, sockets and the console log; made if absent
 	Firmware Firmware // "" means BIOS
 	CPUs     int      // 0 means 2
-	InTurn   bool     // the CPUs are emulated one after the other: slower, see nodesInTurn of package desk
 	MiB      int      // memory; 0 means 2048
 	Disks    []Disk   // booted in this order
 	NICs     []NIC

@@ -198,20 +198,26 @@ func (r Rack) disks(c Computer) []lab.Disk {
 }
 
 // nodesNice lets the appliance have this machine's processors first: while it waits for a node
-// its clocks run on, and a node that installs itself takes all that it gets.
-const nodesNice = 5
+// its clocks run on, and a node that installs itself takes all that it gets. Where it got too little
+// its API answered after the time that callers wait, and what they tried again took the rest.
+const nodesNice = 10
 
-// nodesInTurn: beside a busy appliance a node's clock is found unstable; Debian's kernel then patches
-// its own code, and with two CPUs emulated at once now and then falls over that (Oops: int3).
-const nodesInTurn = true
+// CPUs of the appliance and of a node. Of two emulated ones each interrupts the other and waits for its
+// answer, and every locked instruction is a real one: the same work takes a third more. The appliance is alone
+// for its first ten minutes, and done sooner with two. On a node with two, Debian's kernel also fell over its
+// own patching of code now and then (Oops: int3).
+const (
+	applianceCPUs = 2
+	nodeCPUs      = 1
+)
 
 // config is the machine, off, with its files below dir and its ports in ports.
 func (r Rack) config(c Computer, dir string, port func(computer string, card int) string) lab.Config {
-	m := lab.Config{Name: c.Name, Dir: dir, Firmware: c.Firmware, CPUs: 2, MiB: r.Order.MiB, Disks: r.disks(c)}
+	m := lab.Config{Name: c.Name, Dir: dir, Firmware: c.Firmware, CPUs: nodeCPUs, MiB: r.Order.MiB, Disks: r.disks(c)}
 	if c.Name == Appliance {
-		m.MiB = r.Order.Appliance
+		m.CPUs, m.MiB = applianceCPUs, r.Order.Appliance
 	} else {
-		m.Nice, m.InTurn = nodesNice, nodesInTurn
+		m.Nice = nodesNice
 	}
 	for i, card := range c.Cards {
 		m.NICs = append(m.NICs, lab.NIC{MAC: card.MAC, Port: port(c.Name, i), NoROM: i > 0})

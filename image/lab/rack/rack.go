@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/bmc"
 	"firstlight.dev/firstlight/image/lab/native"
 	"firstlight.dev/firstlight/image/lab/netns"
@@ -258,7 +259,7 @@ func (b *Box) SwitchOn(device string) error {
 		disk, nic = 2, 1
 	}
 	args := []string{
-		"-name", b.Name, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "Nehalem,-cx16,+aes,+pclmulqdq,+rdrand",
+		"-name", b.Name, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", lab.CPU,
 		"-smp", "1", // of two, Debian's kernel now and then falls over its own patching of code (int3), when emulation is slow
 		"-m", strconv.Itoa(b.MiB), "-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults", "-vga", "none",
 		"-chardev", "file,id=console,append=on,path=" + filepath.Join(b.Dir, "console.log"), "-serial", "chardev:console", "-device", "virtio-rng-pci",
