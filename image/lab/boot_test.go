@@ -80,6 +80,11 @@ func TestKilledDuringFirstBoot(t *testing.T) {
 		{"DATA in use", lineData, 2 * time.Second},
 	} {
 		require.NoError(t, m.Start(t.Context()), moment.name)
+		if moment.line == lineWritten && strings.Contains(see(t, m, lineDecided), "action=keep") {
+			// The cut before it came late, when the table was written already: that was this moment.
+			require.NoError(t, m.Kill())
+			continue
+		}
 		see(t, m, moment.line)
 		time.Sleep(moment.later)
 		require.NoError(t, m.Kill())
