@@ -82,6 +82,7 @@ func TestKilledDuringFirstBoot(t *testing.T) {
 		require.NoError(t, m.Start(t.Context()), moment.name)
 		if moment.line == lineWritten && strings.Contains(see(t, m, lineDecided), "action=keep") {
 			// The cut before it came late, when the table was written already: that was this moment.
+			t.Logf("met by the cut before: %s", moment.name)
 			require.NoError(t, m.Kill())
 			continue
 		}

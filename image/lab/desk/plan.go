@@ -203,8 +203,8 @@ func (r Rack) disks(c Computer) []lab.Disk {
 const nodesNice = 10
 
 // CPUs of the appliance and of a node. Of two emulated ones each interrupts the other and waits for its
-// answer, and every locked instruction is a real one: the same work takes a third more. The appliance is alone
-// for its first ten minutes, and done sooner with two. On a node with two, Debian's kernel also fell over its
+// answer, and every locked instruction is a real one: docs/lab.md has figures. The appliance is alone for its
+// first ten minutes, and has use for two. On a node with two, Debian's kernel also fell over its
 // own patching of code now and then (Oops: int3).
 const (
 	applianceCPUs = 2
