@@ -14,14 +14,20 @@ func StaticPods() []string {
 // TLS handshake and a look at the store behind. Once in five seconds is little, and not so seldom that
 // the first answer, which comes a period after the start, is waited for. And a part that does not answer
 // is ended after 80 seconds; on a machine that is only overloaded that makes things worse.
-func StaticPodPatch(part string) (name string, text []byte) {
+//
+// oneThread has it run its Go code on one thread at a time (GOMAXPROCS of package runtime).
+func StaticPodPatch(part string, oneThread bool) (name string, text []byte) {
 	readiness := ""
 	if part != "kube-controller-manager" { // has none
 		readiness = "      readinessProbe: {periodSeconds: 5}\n"
+	}
+	env := ""
+	if oneThread {
+		env = "      env: [{name: GOMAXPROCS, value: \"1\"}]\n"
 	}
 	return part + "+strategic.yaml", fmt.Appendf(nil, `spec:
   containers:
     - name: %s
       livenessProbe: {periodSeconds: 15, timeoutSeconds: 30, failureThreshold: 20}
-%s`, part, readiness)
+%s%s`, part, env, readiness)
 }

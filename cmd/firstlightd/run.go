@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -20,5 +21,8 @@ func newRunCommand() *cobra.Command {
 }
 
 func runDaemon(ctx context.Context) error {
+	if runtime.NumCPU() <= 2 {
+		runtime.GOMAXPROCS(1) // as every part of Kubernetes here: kube.World.OneThread
+	}
 	return daemon.New(slog.New(slog.NewTextHandler(os.Stderr, nil))).Run(ctx)
 }

@@ -43,9 +43,9 @@ func TestWrittenFiles(t *testing.T) {
 		config Config
 		world  World
 	}{
-		"defaults": {Defaults(), World{Systemd: true, Unified: true}},
-		"other":    {other(), World{Systemd: true, Unified: true}},
-		"bed":      {Defaults(), World{}},
+		"defaults": {Defaults(), World{Systemd: true, Unified: true, Processors: 4}},
+		"other":    {other(), World{Systemd: true, Unified: true, Processors: 3}},
+		"bed":      {Defaults(), World{Processors: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"runtime"
 	"text/template"
 
 	"firstlight.dev/firstlight/assets"
@@ -19,6 +20,8 @@ var templates embed.FS
 type World struct {
 	Systemd bool // PID 1 is systemd
 	Unified bool // cgroup version 2
+
+	Processors int // that we may use
 }
 
 // Driver is who makes pods' cgroups: systemd where it rules a unified tree, else the kubelet itself.
@@ -29,10 +32,15 @@ func (w World) Driver() string {
 	return "cgroupfs"
 }
 
+// OneThread says that the parts of Kubernetes run their Go code on one thread each. On a small box there
+// are more of them than processors anyway, and Go's habit of waking another thread for every event costs
+// switches and gains nothing: a quarter less of them (make bench-idle).
+func (w World) OneThread() bool { return w.Processors <= 2 }
+
 func askWorld() World {
 	_, noSystemd := os.Stat("/run/systemd/system") // sd_booted(3)
 	_, noUnified := os.Stat("/sys/fs/cgroup/cgroup.controllers")
-	return World{Systemd: noSystemd == nil, Unified: noUnified == nil}
+	return World{Systemd: noSystemd == nil, Unified: noUnified == nil, Processors: runtime.NumCPU()}
 }
 
 // file is a text that must be somewhere, as it is.
@@ -78,7 +86,11 @@ func render(name string, v any) ([]byte, error) {
 // runtimeFiles configure containerd.
 func runtimeFiles(c Config, w World) ([]file, error) {
 	text, err := render("containerd.toml", newValues(c, w))
-	return []file{{"/etc/containerd/config.toml", 0o644, text}}, err
+	if err != nil {
+		return nil, err
+	}
+	env, err := render("containerd.env", newValues(c, w))
+	return []file{{"/etc/containerd/config.toml", 0o644, text}, {"/etc/containerd/firstlight.env", 0o644, env}}, err
 }
 
 // nodeFiles configure the kubelet and the clients of the API. The kubeconfigs name their
@@ -110,7 +122,7 @@ func nodeFiles(c Config, w World) ([]file, error) {
 		files = append(files, file{l.path, l.mode, text})
 	}
 	for _, part := range manifest.StaticPods() {
-		name, text := manifest.StaticPodPatch(part)
+		name, text := manifest.StaticPodPatch(part, w.OneThread())
 		files = append(files, file{patchDir + "/" + name, 0o644, text})
 	}
 	return files, nil

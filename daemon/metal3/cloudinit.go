@@ -13,6 +13,9 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 )
 
+// authorityPath is where a node has the appliance's CA: update-ca-certificates(8) takes it from there.
+const authorityPath = "/usr/local/share/ca-certificates/firstlight.crt"
+
 // userData is cloud-init's configuration of a node (cloud-init, "Cloud config examples").
 // It holds no password, only its hash, and gives the node the SSH host key that the
 // appliance already knows.
@@ -47,12 +50,14 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 		"ssh_pwauth":     !n.OS.Password.IsZero(),
 		"ssh_deletekeys": true,
 		"ssh_keys":       map[string]string{"ed25519_private": host.Private, "ed25519_public": host.Public},
-		"ca_certs":       map[string]any{"trusted": []string{string(a.CA)}},
+		"write_files":    []any{map[string]any{"path": authorityPath, "permissions": "0644", "content": string(a.CA)}},
 		"ntp":            map[string]any{"enabled": true, "ntp_client": "systemd-timesyncd", "servers": []string{a.Addr.String()}},
 		"growpart":       map[string]any{"mode": "auto", "devices": []string{"/"}},
 		"runcmd": []any{
 			[]string{"install", "-d", "-m", "700", "/root/.ssh"},
 			[]string{"sh", "-c", `printf '%s\n' "$0" >/root/.ssh/authorized_keys && chmod 600 /root/.ssh/authorized_keys`, a.Key},
+			// What update-ca-certificates would do, and does when it runs next, without its thousand processes.
+			[]string{"sh", "-c", `test ! -e "$0" || cat "$1" >>"$0"`, "/etc/ssl/certs/ca-certificates.crt", authorityPath},
 		},
 	}
 	out, err := yaml.Marshal(config)
