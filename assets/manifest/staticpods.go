@@ -7,6 +7,11 @@ func StaticPods() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 }
 
+// shares are what parts get of a processor that is not enough for all, where kubeadm's are not wanted: it
+// gives etcd a tenth and the controller manager two. An API server that waits too long for etcd while it
+// starts ends itself and begins anew, and the two that ask it all the time can wait.
+var shares = map[string]string{"etcd": "250m", "kube-controller-manager": "50m", "kube-scheduler": "50m"}
+
 // StaticPodPatch is what is changed in kubeadm's manifest of a part: the name and the text of a file for
 // the directory of patches of kubeadm's configuration (kubeadm.k8s.io/v1beta4, Patches).
 //
@@ -25,9 +30,13 @@ func StaticPodPatch(part string, oneThread bool) (name string, text []byte) {
 	if oneThread {
 		env = "      env: [{name: GOMAXPROCS, value: \"1\"}]\n"
 	}
+	resources := ""
+	if cpu := shares[part]; cpu != "" {
+		resources = "      resources: {requests: {cpu: " + cpu + "}}\n"
+	}
 	return part + "+strategic.yaml", fmt.Appendf(nil, `spec:
   containers:
     - name: %s
       livenessProbe: {periodSeconds: 15, timeoutSeconds: 30, failureThreshold: 20}
-%s%s`, part, env, readiness)
+%s%s%s`, part, env, readiness, resources)
 }

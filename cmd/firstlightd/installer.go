@@ -74,7 +74,7 @@ func newInstallerCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "make a new kubeconfig; the one before is worth nothing then")
 	cmd.Flags().StringVar(&dir, "dir", "/opt/kud/multi-cluster", "where clusters have their directories")
 	cmd.Flags().StringVar(&key, "key", "/root/.ssh/id_rsa", "the private key by which nodes are logged in to")
-	cmd.Flags().DurationVar(&stall, "stall", 15*time.Minute, "end when nothing came true for so long")
+	cmd.Flags().DurationVar(&stall, "stall", 30*time.Minute, "end when nothing came true for so long")
 	return cmd
 }
 

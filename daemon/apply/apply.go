@@ -11,6 +11,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -96,6 +99,42 @@ func (s Set) Current(ctx context.Context, c client.Reader) error {
 			return fmt.Errorf("%s is not as wanted", name(want))
 		}
 	}
+	return nil
+}
+
+// BelievedFor is how long a Memory takes a set for current without looking again.
+const BelievedFor = 2 * time.Minute
+
+// Memory is what a stage remembers of its last look at a set. A look is a request for each object, an
+// appliance keeps more than a hundred of them, and nobody changes them but by hand.
+type Memory struct {
+	Now func() time.Time // nil: the clock
+
+	mu     sync.Mutex
+	digest string // of the set that was current
+	until  time.Time
+}
+
+// Current is Set.Current, not asked again for BelievedFor after it was nil for this very set.
+func (m *Memory) Current(ctx context.Context, s Set, c client.Reader) error {
+	now := time.Now
+	if m.Now != nil {
+		now = m.Now
+	}
+	var digest strings.Builder
+	for _, o := range s.Objects {
+		digest.WriteString(name(o) + " " + o.GetAnnotations()[Annotation] + "\n")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.digest == digest.String() && now().Before(m.until) {
+		return nil
+	}
+	m.digest = ""
+	if err := s.Current(ctx, c); err != nil {
+		return err
+	}
+	m.digest, m.until = digest.String(), now().Add(BelievedFor)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -76,4 +77,35 @@ func TestRead(t *testing.T) {
 	assert.ErrorContains(t, err, "read object 2 of test")
 	_, err = Read("test", []byte("metadata: {name: a}\n"))
 	assert.ErrorContains(t, err, "says neither kind nor API version")
+}
+
+func TestAMemoryLooksAgainAfterAWhileAndAtAnotherSetAtOnce(t *testing.T) {
+	ctx, now := context.Background(), time.Unix(1e9, 0)
+	gets := 0
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			gets++
+			return c.Get(ctx, key, o, opts...)
+		},
+	}).Build()
+	m := Memory{Now: func() time.Time { return now }}
+	set, err := New("test", configMap("a", "1"))
+	require.NoError(t, err)
+	for range 2 {
+		assert.EqualError(t, m.Current(ctx, set, c), "ConfigMap metal3/a does not exist", "a refusal is not remembered")
+	}
+	require.NoError(t, set.Apply(ctx, c))
+	gets = 0
+	for range 3 {
+		require.NoError(t, m.Current(ctx, set, c))
+	}
+	assert.Equal(t, 1, gets)
+	changed, err := New("test", configMap("a", "2"))
+	require.NoError(t, err)
+	assert.EqualError(t, m.Current(ctx, changed, c), "ConfigMap metal3/a is not as wanted")
+	require.NoError(t, m.Current(ctx, set, c))
+	require.NoError(t, c.Delete(ctx, configMap("a", "")))
+	require.NoError(t, m.Current(ctx, set, c), "believed")
+	now = now.Add(BelievedFor)
+	assert.EqualError(t, m.Current(ctx, set, c), "ConfigMap metal3/a does not exist")
 }

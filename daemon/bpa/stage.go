@@ -3,6 +3,7 @@ package bpa
 import (
 	"context"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,14 +28,14 @@ func Stages(o func() (Operator, error), clusters func() []v1alpha1.Provisioning,
 			return nil, err
 		}
 		return o.Objects()
-	}}
+	}, &apply.Memory{}}
 	handover := objects{api, siteOwner, func() ([]client.Object, error) {
 		var all []client.Object
 		for _, p := range clusters() {
 			all = append(all, &p)
 		}
 		return all, nil
-	}}
+	}, &apply.Memory{}}
 	return []bringup.Stage{
 		{
 			Name: "bpa-ready",
@@ -54,7 +55,8 @@ func Stages(o func() (Operator, error), clusters func() []v1alpha1.Provisioning,
 				}
 				return nil
 			},
-			Do: operator.apply("applying the operator of clusters"),
+			Do:      operator.apply("applying the operator of clusters"),
+			Recheck: 30 * time.Second,
 		},
 		{
 			Name: "clusters-handed-over",
@@ -62,6 +64,8 @@ func Stages(o func() (Operator, error), clusters func() []v1alpha1.Provisioning,
 			Why:  "The last step: from here on the operator owns the clusters, and nothing of the appliance waits for them.",
 			Done: func(ctx context.Context) error { _, err := handover.current(ctx); return err },
 			Do:   handover.apply("creating Provisionings"),
+
+			Recheck: 30 * time.Second,
 		},
 	}
 }
@@ -71,6 +75,8 @@ type objects struct {
 	api   func() (client.Client, error)
 	owner string
 	make  func() ([]client.Object, error)
+
+	memory *apply.Memory
 }
 
 func (o objects) set() (apply.Set, client.Client, error) {
@@ -91,7 +97,7 @@ func (o objects) current(ctx context.Context) (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, set.Current(ctx, c)
+	return c, o.memory.Current(ctx, set, c)
 }
 
 func (o objects) apply(doing string) func(context.Context, bringup.Report) error {

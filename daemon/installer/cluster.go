@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -74,7 +75,11 @@ func (c *cluster) connect(ctx context.Context) (*api, error) {
 		if !n.ControlPlane {
 			continue
 		}
-		a, err := n.api(ctx)
+		err := n.listens(ctx)
+		var a *api
+		if err == nil {
+			a, err = n.api(ctx)
+		}
 		if err == nil {
 			err = a.answers(ctx)
 		}
@@ -119,13 +124,28 @@ func (a *api) authorityHash() (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
+// apiPort is the API server's on its own node.
+const apiPort = 6443
+
+// listens is nil if something takes connections where a node's API server would. It costs a node nothing,
+// and is asked every few seconds while kubeadm needs all of its processor; a command by SSH is not.
+func (n *node) listens(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", netip.AddrPortFrom(n.Addr, apiPort).String())
+	if err != nil {
+		return fmt.Errorf("reach the API server of %s: %w", n.Label, err)
+	}
+	return conn.Close()
+}
+
 // api makes a way to the API server of one node from the kubeconfig that lies there.
 func (n *node) api(ctx context.Context) (*api, error) {
 	text, err := n.shell.Secret(ctx, "cat", "/etc/kubernetes/admin.conf")
 	if err != nil {
 		return nil, fmt.Errorf("read the administrator's kubeconfig: %w", err)
 	}
-	return newAPI([]byte(text), netip.AddrPortFrom(n.Addr, 6443))
+	return newAPI([]byte(text), netip.AddrPortFrom(n.Addr, apiPort))
 }
 
 func newAPI(kubeconfig []byte, server netip.AddrPort) (*api, error) {

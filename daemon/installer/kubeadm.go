@@ -71,8 +71,7 @@ func (n *node) initDo(ctx context.Context, report bringup.Report) error {
 	// What a cut left half written stops kubeadm. Nothing was ever stored in a control plane that was
 	// never whole: it is cleared away, and the next try begins with nothing.
 	_, err = n.locked(ctx, `
-systemctl daemon-reload
-systemctl enable --quiet kubelet.service
+systemctl enable --quiet kubelet.service # reads all units anew
 kubeadm init --config "$1" --ignore-preflight-errors all || { code=$?; kubeadm reset --force >/dev/null 2>&1; exit $code; }
 `, initPath)
 	return err
@@ -84,7 +83,7 @@ func (n *node) mendControlPlane(ctx context.Context, report bringup.Report) erro
 		return bringup.Permanent(fmt.Errorf("the control plane was on this node and is gone; if the cluster may go with it, remove %s/%s and install every node's system anew", n.dir, recordName))
 	}
 	report("starting the control plane")
-	_, err := n.locked(ctx, `systemctl daemon-reload; systemctl enable --quiet kubelet.service; systemctl start kubelet.service`)
+	_, err := n.locked(ctx, `systemctl enable --quiet kubelet.service; systemctl start kubelet.service`)
 	if err != nil {
 		return err
 	}
@@ -176,8 +175,7 @@ func (n *node) joinDo(ctx context.Context, report bringup.Report) error {
 	// A node that has its certificate is a member: its kubelet needs only to be started. Before that
 	// nothing is lost by clearing away what a cut left; kubeadm takes back its member of etcd.
 	_, err = n.locked(ctx, `
-systemctl daemon-reload
-systemctl enable --quiet kubelet.service
+systemctl enable --quiet kubelet.service # reads all units anew
 if test -s /etc/kubernetes/kubelet.conf && test -s /var/lib/kubelet/pki/kubelet-client-current.pem && { test "$2" = worker || test -s /etc/kubernetes/manifests/etcd.yaml; }; then
 	systemctl restart kubelet.service
 else

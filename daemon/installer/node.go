@@ -310,7 +310,7 @@ func (n *node) certificatesDo(ctx context.Context, _ bringup.Report) error {
 	if err := n.put(ctx, files); err != nil {
 		return err
 	}
-	_, err = n.locked(ctx, `systemctl daemon-reload; systemctl enable --quiet "$1"; systemctl start "$1"`, certificatesTimer)
+	_, err = n.locked(ctx, `systemctl enable --quiet "$1"; systemctl start "$1"`, certificatesTimer)
 	return err
 }
 

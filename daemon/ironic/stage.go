@@ -21,7 +21,7 @@ const owner = "firstlight-ironic" // field manager
 // ought to have. pod is asked at every look, so that a renewed certificate or an edited
 // site is a difference like any other.
 func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.Stage {
-	s := stage{pod, api}
+	s := stage{pod, api, &apply.Memory{}}
 	return bringup.Stage{
 		Name:    "ironic-ready",
 		Fact:    "Ironic answers on the provisioning network, by TLS and with a password",
@@ -35,6 +35,8 @@ func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.S
 type stage struct {
 	pod func() (Pod, error)
 	api func() (client.Client, error)
+
+	memory *apply.Memory
 }
 
 func (s stage) set() (Pod, apply.Set, error) {
@@ -59,7 +61,7 @@ func (s stage) done(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := set.Current(ctx, api); err != nil {
+	if err := s.memory.Current(ctx, set, api); err != nil {
 		return err
 	}
 	if err := Answers(ctx, p.Config.Endpoint(), p.CA); err != nil {

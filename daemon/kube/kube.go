@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/daemon/apply"
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
@@ -67,6 +68,8 @@ type Cluster struct {
 	Run    Command          // runs systemctl, ctr, kubeadm
 	Now    func() time.Time // the clock that certificates are judged by
 	World  func() World     // what kind of box this is
+
+	memory apply.Memory // of the system's objects
 
 	mu  sync.Mutex
 	api *apiClient

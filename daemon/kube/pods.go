@@ -53,7 +53,7 @@ func (c *Cluster) podsDone(ctx context.Context) error {
 	if err := c.routeState(ctx); err != nil {
 		return err
 	}
-	if err := set.Current(ctx, api.client); err != nil {
+	if err := c.memory.Current(ctx, set, api.client); err != nil {
 		return err
 	}
 	return c.podsState(ctx, api)

@@ -28,6 +28,7 @@ func OperatorStage(operator func() (Operator, error), api func() (client.Client,
 		}
 		return apply.New(operatorOwner, objects...)
 	}
+	memory := &apply.Memory{}
 	return bringup.Stage{
 		Name:    "metal3-ready",
 		Fact:    "the baremetal-operator runs and its webhook answers",
@@ -38,7 +39,7 @@ func OperatorStage(operator func() (Operator, error), api func() (client.Client,
 			if err != nil {
 				return err
 			}
-			if err := s.Current(ctx, c); err != nil {
+			if err := memory.Current(ctx, s, c); err != nil {
 				return err
 			}
 			var d appsv1.Deployment
@@ -57,6 +58,7 @@ func OperatorStage(operator func() (Operator, error), api func() (client.Client,
 // GuardStage is the fact that the API server itself protects hosts in service.
 func GuardStage(api func() (client.Client, error)) bringup.Stage {
 	set := func() (apply.Set, error) { return apply.New(operatorOwner, Policy()...) }
+	memory := &apply.Memory{}
 	return bringup.Stage{
 		Name:    "hosts-guarded",
 		Fact:    "the API server refuses whatever would erase or switch off a host in service",
@@ -67,7 +69,7 @@ func GuardStage(api func() (client.Client, error)) bringup.Stage {
 			if err != nil {
 				return err
 			}
-			return s.Current(ctx, c)
+			return memory.Current(ctx, s, c)
 		},
 		Do: applying(set, api, "applying the admission policy"),
 	}

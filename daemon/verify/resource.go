@@ -107,13 +107,14 @@ func Stage(s func() *site.Site, api func() (client.Client, error)) bringup.Stage
 		}
 		return do(want, c)
 	}
+	memory := &apply.Memory{}
 	return bringup.Stage{
 		Name:    "launch-declared",
 		Fact:    "the API has the site's Launch: which nodes must be proven, and in what time",
 		Why:     "It comes before the first node is handed over, because its time counts from then; whatever needs the nodes waits for its condition Ready.",
 		Recheck: 30 * time.Second,
 		Done: func(ctx context.Context) error {
-			return each(ctx, func(want apply.Set, c client.Client) error { return want.Current(ctx, c) })
+			return each(ctx, func(want apply.Set, c client.Client) error { return memory.Current(ctx, want, c) })
 		},
 		Do: func(ctx context.Context, report bringup.Report) error {
 			report("declaring the launch")

@@ -28,7 +28,7 @@ const StageName = "artifacts-ready"
 // Stage is the fact that uploads are taken. pod is asked at every look, so that a renewed
 // certificate or a new address is a difference like any other.
 func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.Stage {
-	s := stage{pod, api}
+	s := stage{pod, api, &apply.Memory{}}
 	return bringup.Stage{
 		Name:    StageName,
 		Fact:    "operators can bring OS images, container images and packages over the REST API",
@@ -42,6 +42,8 @@ func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.S
 type stage struct {
 	pod func() (Pod, error)
 	api func() (client.Client, error)
+
+	memory *apply.Memory
 }
 
 func (s stage) set() (Pod, apply.Set, error) {
@@ -62,7 +64,7 @@ func (s stage) done(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := set.Current(ctx, api); err != nil {
+	if err := s.memory.Current(ctx, set, api); err != nil {
 		return err
 	}
 	if err := Answers(ctx, p.CA); err != nil {

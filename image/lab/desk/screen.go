@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Screen is a rack as one screen of at most width columns and height lines, at the moment now.
@@ -91,9 +92,19 @@ func took(d time.Duration) string {
 	}
 }
 
+// uncounted is a sentence without its numbers: what only counts on is no news.
+func uncounted(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
 // News are the lines to print when a rack goes from before to after, where a screen cannot be
-// drawn over: one for each machine, and each cluster, whose phase or sentence
-// for people changed.
+// drawn over: one for each machine whose phase or sentence for people changed, and one for each
+// step of each cluster.
 func News(before, after Status, now time.Time) string {
 	var b strings.Builder
 	old := map[string]Machine{}
@@ -123,7 +134,7 @@ func News(before, after Status, now time.Time) string {
 	}
 	for _, c := range after.Clusters {
 		o := known[c.Name]
-		if o.Phase == c.Phase && o.Error == c.Error && o.Nodes == c.Nodes {
+		if o.Phase == c.Phase && o.Error == c.Error && o.Nodes == c.Nodes && uncounted(o.Why) == uncounted(c.Why) {
 			continue
 		}
 		line := fmt.Sprintf("%s %s: %s", now.Format("15:04:05"), ofCluster(c.Name), c.Phase)

@@ -45,6 +45,14 @@ func TestNews(t *testing.T) {
 	after.Outside = map[string]int{"8.8.8.8": 3}
 	after.Faults = []string{"BMC of node-2 has ended"}
 	golden(t, "second.news", News(before, after, now))
+	step := someStatus(now)
+	step.Clusters = []Cluster{{Name: "edge", Phase: "installing", Nodes: "0/2", Since: now, Why: "node-1: pulling image 1 of 8"}}
+	next := someStatus(now)
+	next.Clusters = []Cluster{step.Clusters[0]}
+	next.Clusters[0].Why = "node-1: pulling image 2 of 8"
+	assert.Empty(t, News(step, next, now), "counting on is no news")
+	next.Clusters[0].Why = "node-1: installing programs"
+	assert.Equal(t, "01:46:40 cluster edge: installing; node-1: installing programs\n", News(step, next, now))
 }
 
 func TestPhaseTable(t *testing.T) {
