@@ -166,7 +166,7 @@ func OutcomeOf(job *batchv1.Job, pods []corev1.Pod) Outcome {
 				}
 			case s.Running != nil:
 				o.Started = true
-			case s.Waiting != nil && !o.Ended:
+			case s.Waiting != nil && !o.Ended && s.Waiting.Reason != "ContainerCreating": // that is the way of every pod
 				o.Message = strings.TrimSpace(s.Waiting.Reason + " " + s.Waiting.Message)
 			}
 		}

@@ -241,6 +241,7 @@ func TestOutcome(t *testing.T) {
 		want   Outcome
 	}{
 		{"new", batchv1.JobStatus{}, nil, Outcome{}},
+		{"it is being made", batchv1.JobStatus{}, pod(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}), Outcome{}},
 		{"its image is not there", batchv1.JobStatus{}, pod(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}), Outcome{Message: "ErrImagePull no such image"}},
 		{"running", batchv1.JobStatus{}, pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), Outcome{Started: true}},
 		{"a condition that is not true", batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionFalse}}}, nil, Outcome{}},
