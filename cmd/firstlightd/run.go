@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/daemon"
+	"firstlight.dev/firstlight/daemon/kube"
 )
 
 func newRunCommand() *cobra.Command {
@@ -21,8 +22,8 @@ func newRunCommand() *cobra.Command {
 }
 
 func runDaemon(ctx context.Context) error {
-	if runtime.NumCPU() <= 2 {
-		runtime.GOMAXPROCS(1) // as every part of Kubernetes here: kube.World.OneThread
+	if kube.OneThread(runtime.NumCPU()) {
+		runtime.GOMAXPROCS(1)
 	}
 	return daemon.New(slog.New(slog.NewTextHandler(os.Stderr, nil))).Run(ctx)
 }

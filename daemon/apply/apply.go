@@ -108,7 +108,7 @@ const BelievedFor = 2 * time.Minute
 // Memory is what a stage remembers of its last look at a set. A look is a request for each object, an
 // appliance keeps more than a hundred of them, and nobody changes them but by hand.
 type Memory struct {
-	Now func() time.Time // nil: the clock
+	now func() time.Time // nil: the clock
 
 	mu     sync.Mutex
 	digest string // of the set that was current
@@ -118,8 +118,8 @@ type Memory struct {
 // Current is Set.Current, not asked again for BelievedFor after it was nil for this very set.
 func (m *Memory) Current(ctx context.Context, s Set, c client.Reader) error {
 	now := time.Now
-	if m.Now != nil {
-		now = m.Now
+	if m.now != nil {
+		now = m.now
 	}
 	var digest strings.Builder
 	for _, o := range s.Objects {

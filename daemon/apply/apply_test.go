@@ -88,7 +88,7 @@ func TestAMemoryLooksAgainAfterAWhileAndAtAnotherSetAtOnce(t *testing.T) {
 			return c.Get(ctx, key, o, opts...)
 		},
 	}).Build()
-	m := Memory{Now: func() time.Time { return now }}
+	m := Memory{now: func() time.Time { return now }}
 	set, err := New("test", configMap("a", "1"))
 	require.NoError(t, err)
 	for range 2 {

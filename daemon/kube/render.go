@@ -32,10 +32,13 @@ func (w World) Driver() string {
 	return "cgroupfs"
 }
 
-// OneThread says that the parts of Kubernetes run their Go code on one thread each. On a small box there
-// are more of them than processors anyway, and Go's habit of waking another thread for every event costs
-// switches and gains nothing: a quarter less of them (make bench-idle).
-func (w World) OneThread() bool { return w.Processors <= 2 }
+// OneThread says that whatever runs all the time on a box with so many processors, the daemon as well, runs
+// its Go code on one thread. There are more of these parts than processors anyway, and Go's habit of waking
+// another thread for every event costs switches and gains nothing (make bench-idle).
+func OneThread(processors int) bool { return processors <= 2 }
+
+// OneThread is that of this box, for the templates.
+func (w World) OneThread() bool { return OneThread(w.Processors) }
 
 func askWorld() World {
 	_, noSystemd := os.Stat("/run/systemd/system") // sd_booted(3)

@@ -6,21 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -83,22 +77,7 @@ func foreign(t *testing.T, file string) {
 	put("/installer", 0o755, []byte(foreignScript))
 	require.NoError(t, w.WriteHeader(&tar.Header{Name: "root/", Mode: 0o700, Typeflag: tar.TypeDir}))
 	require.NoError(t, w.Close())
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
-	require.NoError(t, err)
-	image, err := mutate.AppendLayers(empty.Image, l)
-	require.NoError(t, err)
-	image, err = mutate.ConfigFile(image, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, RootFS: rootFS(t, image),
-		Config: v1.Config{WorkingDir: "/", Env: []string{"PATH=/bin"}}})
-	require.NoError(t, err)
-	ref, err := name.NewTag(foreignImage)
-	require.NoError(t, err)
-	require.NoError(t, tarball.WriteToFile(file, ref, image))
-}
-
-func rootFS(t *testing.T, image v1.Image) v1.RootFS {
-	c, err := image.ConfigFile()
-	require.NoError(t, err)
-	return c.RootFS
+	require.NoError(t, native.WriteImage(file, foreignImage, layer.Bytes(), v1.Config{WorkingDir: "/", Env: []string{"PATH=/bin"}}))
 }
 
 // rack is an appliance on a bed with hosts that are said to be in service.

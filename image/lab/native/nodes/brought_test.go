@@ -3,17 +3,12 @@ package nodes_test
 import (
 	"archive/tar"
 	"bytes"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -41,19 +36,7 @@ func (b *bench) greeter(file string) {
 	_, err = w.Write(text)
 	require.NoError(b.t, err)
 	require.NoError(b.t, w.Close())
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil })
-	require.NoError(b.t, err)
-	image, err := mutate.AppendLayers(empty.Image, layer)
-	require.NoError(b.t, err)
-	config, err := image.ConfigFile()
-	require.NoError(b.t, err)
-	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Config = "linux", "amd64", v1.Config{Entrypoint: []string{"/greeter"}}
-	image, err = mutate.ConfigFile(image, config)
-	require.NoError(b.t, err)
-	tag, err := name.NewTag(greeterImage)
-	require.NoError(b.t, err)
-	require.NoError(b.t, tarball.WriteToFile(file, tag, image))
+	require.NoError(b.t, native.WriteImage(file, greeterImage, files.Bytes(), v1.Config{Entrypoint: []string{"/greeter"}}))
 }
 
 // greeting writes a Debian package that needs another one, of the stick.
