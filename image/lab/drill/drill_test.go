@@ -28,6 +28,10 @@ func need(t *testing.T) {
 }
 
 // start makes an appliance with n servers, as they are plugged in.
+// bootTime is less than any server takes. A host that posts its inventory before Ironic has seen its power
+// come on, and with fifty of them that may take seconds, is unknown and waits for half an hour.
+const bootTime = 15 * time.Second
+
 func start(t *testing.T, name string, n int, patience time.Duration) (context.Context, *drill.Drill) {
 	t.Helper()
 	root := native.Need(t)
@@ -35,7 +39,7 @@ func start(t *testing.T, name string, n int, patience time.Duration) (context.Co
 	t.Cleanup(cancel)
 	programs, err := native.BuildPrograms(ctx, t.TempDir())
 	require.NoError(t, err)
-	d, err := drill.Start(ctx, drill.Config{Name: name, Dir: t.TempDir(), Root: root, Programs: programs, Log: t.Output(), Fleet: fleet.Config{Hosts: n}})
+	d, err := drill.Start(ctx, drill.Config{Name: name, Dir: t.TempDir(), Root: root, Programs: programs, Log: t.Output(), Fleet: fleet.Config{Hosts: n, BootTime: bootTime}})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
