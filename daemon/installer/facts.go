@@ -21,6 +21,7 @@ echo "os=$ID ${VERSION_ID:-}"
 echo "arch=$(uname -m)"
 echo "machineID=$(cat /etc/machine-id)"
 echo "time=$(date +%s)"
+echo "cpus=$(nproc)"
 echo "memory=$(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo)"
 echo "free=$(df -k --output=avail /var/lib | tail -n 1)"
 test ! -d /run/systemd/system || echo systemd=yes
@@ -46,6 +47,7 @@ type facts struct {
 	Arch        string
 	MachineID   string
 	Time        time.Time
+	CPUs        int
 	Memory      int64 // KiB
 	Free        int64 // KiB, where Kubernetes keeps things
 	Systemd     bool  // runs the machine
@@ -89,6 +91,8 @@ func parseFacts(text string) (facts, error) {
 			f.MachineID = value
 		case "time":
 			f.Time = time.Unix(number(value), 0)
+		case "cpus":
+			f.CPUs = int(number(value))
 		case "memory":
 			f.Memory = number(value)
 		case "free":

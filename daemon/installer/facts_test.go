@@ -18,6 +18,7 @@ const saidByANode = `os=debian 13
 arch=x86_64
 machineID=0123456789abcdef0123456789abcdef
 time=1795276800
+cpus=2
 memory=4012345
 free=8123456
 systemd=yes
@@ -30,7 +31,7 @@ missing=runc
 func TestFacts(t *testing.T) {
 	f, err := parseFacts(saidByANode)
 	require.NoError(t, err)
-	assert.Equal(t, facts{OS: "debian 13", Arch: "x86_64", MachineID: "0123456789abcdef0123456789abcdef", Time: time.Unix(1795276800, 0), Memory: 4012345,
+	assert.Equal(t, facts{OS: "debian 13", Arch: "x86_64", MachineID: "0123456789abcdef0123456789abcdef", Time: time.Unix(1795276800, 0), CPUs: 2, Memory: 4012345,
 		Free: 8123456, Systemd: true, Unified: true, Resolv: "/run/systemd/resolve/resolv.conf", Nameservers: []netip.Addr{netip.MustParseAddr("10.1.1.53")},
 		Missing: []string{"runc"}}, f)
 
@@ -59,11 +60,23 @@ func TestLookRuns(t *testing.T) {
 	}
 	f, err := parseFacts(text)
 	if err == nil {
+		assert.NotZero(t, f.CPUs)
 		assert.NotZero(t, f.Memory)
 		assert.NotZero(t, f.Free)
 		assert.WithinDuration(t, time.Now(), f.Time, time.Hour)
 	} else {
 		assert.Contains(t, text, "machineID=\n", "this machine has no machine-id, and nothing else is wrong")
+	}
+}
+
+func TestPodsGoBeforeServicesOnASmallNode(t *testing.T) {
+	for weight, f := range map[string][]facts{
+		"20": {{Systemd: true, CPUs: 1}, {Systemd: true, CPUs: 2}},
+		"":   {{Systemd: true, CPUs: 3}, {Systemd: true, CPUs: 64}, {CPUs: 1}, {Systemd: true}},
+	} {
+		for _, f := range f {
+			assert.Equal(t, weight, systemWeight(f), "%+v", f)
+		}
 	}
 }
 

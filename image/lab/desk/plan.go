@@ -200,7 +200,11 @@ func (r Rack) disks(c Computer) []lab.Disk {
 // nodesNice lets the appliance have this machine's processors first: while it waits for a node
 // its clocks run on, and a node that installs itself takes all that it gets. Where it got too little
 // its API answered after the time that callers wait, and what they tried again took the rest.
-const nodesNice = 10
+// The first node goes before the others: its control plane is what they wait for.
+const (
+	firstNice = 5
+	nodesNice = 10
+)
 
 // CPUs of the appliance and of a node. Of two emulated ones each interrupts the other and waits for its
 // answer, and every locked instruction is a real one: docs/lab.md has figures. The appliance is alone for its
@@ -218,6 +222,9 @@ func (r Rack) config(c Computer, dir string, port func(computer string, card int
 		m.CPUs, m.MiB = applianceCPUs, r.Order.Appliance
 	} else {
 		m.Nice = nodesNice
+		if c.Name == r.Nodes[0].Name {
+			m.Nice = firstNice
+		}
 	}
 	for i, card := range c.Cards {
 		m.NICs = append(m.NICs, lab.NIC{MAC: card.MAC, Port: port(c.Name, i), NoROM: i > 0})

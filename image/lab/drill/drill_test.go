@@ -27,11 +27,11 @@ func need(t *testing.T) {
 	}
 }
 
-// start makes an appliance with n servers, as they are plugged in.
 // bootTime is less than any server takes. A host that posts its inventory before Ironic has seen its power
 // come on, and with fifty of them that may take seconds, is unknown and waits for half an hour.
 const bootTime = 15 * time.Second
 
+// start makes an appliance with n servers, as they are plugged in.
 func start(t *testing.T, name string, n int, patience time.Duration) (context.Context, *drill.Drill) {
 	t.Helper()
 	root := native.Need(t)
