@@ -17,25 +17,28 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// storage is the registry library's view of two places: the bundle on the stick, which is read, and a
+// storageDriver is the registry library's view of two places: the bundle on the stick, which is read, and a
 // directory on DATA, which takes what is pushed. What the bundle has is never looked for elsewhere.
-type storage struct {
+type storageDriver struct {
 	bundle *bundle
 	driver.StorageDriver
 }
 
-func newStorage(b *bundle, dir string) (driver.StorageDriver, error) {
+func newStorage(b *bundle, dir string) (*storageDriver, error) {
 	pushed, err := filesystem.FromParameters(map[string]any{"rootdirectory": dir})
 	if err != nil {
 		return nil, fmt.Errorf("open store of pushed images %s: %w", dir, err)
 	}
-	return &storage{bundle: b, StorageDriver: pushed}, nil
+	return &storageDriver{bundle: b, StorageDriver: pushed}, nil
 }
 
-func (s *storage) Name() string { return "firstlight" }
+// pushed is the directory on DATA alone.
+func (s *storageDriver) pushed() driver.StorageDriver { return s.StorageDriver }
+
+func (s *storageDriver) Name() string { return "firstlight" }
 
 // GetContent implements driver.StorageDriver.
-func (s *storage) GetContent(ctx context.Context, name string) ([]byte, error) {
+func (s *storageDriver) GetContent(ctx context.Context, name string) ([]byte, error) {
 	e := s.bundle.entries[name]
 	switch {
 	case e == nil || e.isDir():
@@ -47,7 +50,7 @@ func (s *storage) GetContent(ctx context.Context, name string) ([]byte, error) {
 }
 
 // Reader implements driver.StorageDriver.
-func (s *storage) Reader(ctx context.Context, name string, offset int64) (io.ReadCloser, error) {
+func (s *storageDriver) Reader(ctx context.Context, name string, offset int64) (io.ReadCloser, error) {
 	e := s.bundle.entries[name]
 	if e == nil || e.isDir() {
 		return s.StorageDriver.Reader(ctx, name, offset)
@@ -69,7 +72,7 @@ func (s *storage) Reader(ctx context.Context, name string, offset int64) (io.Rea
 }
 
 // Stat implements driver.StorageDriver.
-func (s *storage) Stat(ctx context.Context, name string) (driver.FileInfo, error) {
+func (s *storageDriver) Stat(ctx context.Context, name string) (driver.FileInfo, error) {
 	e := s.bundle.entries[name]
 	if e == nil {
 		return s.StorageDriver.Stat(ctx, name)
@@ -82,7 +85,7 @@ func (s *storage) Stat(ctx context.Context, name string) (driver.FileInfo, error
 }
 
 // List implements driver.StorageDriver: what either place has, sorted.
-func (s *storage) List(ctx context.Context, name string) ([]string, error) {
+func (s *storageDriver) List(ctx context.Context, name string) ([]string, error) {
 	pushed, err := s.StorageDriver.List(ctx, name)
 	e := s.bundle.entries[name]
 	if e == nil || !e.isDir() {
@@ -98,12 +101,12 @@ func (s *storage) List(ctx context.Context, name string) ([]string, error) {
 }
 
 // Walk implements driver.StorageDriver.
-func (s *storage) Walk(ctx context.Context, from string, f driver.WalkFn, options ...func(*driver.WalkOptions)) error {
+func (s *storageDriver) Walk(ctx context.Context, from string, f driver.WalkFn, options ...func(*driver.WalkOptions)) error {
 	return driver.WalkFallback(ctx, s, from, f, options...)
 }
 
 // RedirectURL implements driver.StorageDriver: everything is served from here.
-func (s *storage) RedirectURL(*http.Request, string) (string, error) { return "", nil }
+func (s *storageDriver) RedirectURL(*http.Request, string) (string, error) { return "", nil }
 
 // made hands a driver that exists already to the registry library, which only takes a name and
 // parameters.

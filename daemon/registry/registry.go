@@ -58,7 +58,9 @@ type Config struct {
 type Server struct {
 	config  Config
 	bundle  *bundle
+	storage *storageDriver
 	handler http.Handler
+	pushes  pushes
 }
 
 var registered = sync.OnceFunc(register)
@@ -81,7 +83,7 @@ func New(c Config) (*Server, error) {
 	}}
 	conf.Catalog.MaxEntries = 1000
 	conf.Validation.Disabled = true // an image for one platform out of several is welcome
-	s := &Server{config: c, bundle: b}
+	s := &Server{config: c, bundle: b, storage: store, pushes: pushes{due: true, last: time.Now()}}
 	s.handler = s.count(s.guard(handlers.NewApp(context.Background(), conf)))
 	return s, nil
 }
@@ -119,6 +121,7 @@ func (s *Server) Run(ctx context.Context) error {
 		},
 	}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	go s.collector(ctx)
 	if err := server.ServeTLS(listener, "", ""); ctx.Err() == nil {
 		return fmt.Errorf("serve container images: %w", err)
 	}
@@ -141,8 +144,17 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			fmt.Fprintf(w, `{"errors":[{"code":"DENIED","message":%q}]}`+"\n", why)
 			return
 		}
+		if writes(r) {
+			defer s.pushes.hold(r.Method)()
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// writes tells whether a request is part of a push or a removal. One who may push also asks what is
+// there already, and relies on the answer.
+func writes(r *http.Request) bool {
+	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && r.TLS.VerifiedChains[0][0].Subject.CommonName == Writer
 }
 
 // place gives a repository of another registry its name here.

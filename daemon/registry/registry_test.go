@@ -75,6 +75,12 @@ func (a authority) certificate(commonName string, addrs ...netip.Addr) tls.Certi
 // start serves the registry as Run would, on a port of the test's, and returns its host:port.
 func (b *bed) start() string {
 	b.t.Helper()
+	_, host := b.serve()
+	return host
+}
+
+func (b *bed) serve() (*Server, string) {
+	b.t.Helper()
 	s, err := New(b.config)
 	require.NoError(b.t, err)
 	web := httptest.NewUnstartedServer(s)
@@ -84,7 +90,7 @@ func (b *bed) start() string {
 	b.t.Cleanup(web.Close)
 	u, err := url.Parse(web.URL)
 	require.NoError(b.t, err)
-	return u.Host
+	return s, u.Host
 }
 
 // client has a certificate with a common name, or none.
