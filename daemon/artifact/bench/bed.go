@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -26,6 +27,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/artifact/client"
 	"firstlight.dev/firstlight/daemon/artifact/storelab"
 )
 
@@ -33,6 +35,7 @@ import (
 const (
 	agentAddr = "127.9.16.1:9015"
 	nginxAddr = "127.9.16.2:9443"
+	proxyAddr = "127.9.16.4:9443" // the store behind nginx, which does TLS for it
 	apiAddr   = "127.9.16.3:6443"
 )
 
@@ -97,7 +100,7 @@ func certificate(dir string) error {
 	}
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bench"}, NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	for _, addr := range []string{agentAddr, nginxAddr} {
+	for _, addr := range []string{agentAddr, nginxAddr, proxyAddr} {
 		c.IPAddresses = append(c.IPAddresses, netip.MustParseAddrPort(addr).Addr().AsSlice())
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
@@ -175,8 +178,10 @@ func (b *bed) startNginx(ctx context.Context) (err error) {
 	text := fmt.Sprintf(`daemon off; user root; worker_processes auto; pid %[1]s/nginx.pid; error_log %[1]s/nginx.err; events {}
 http { access_log %[1]s/nginx.log; sendfile on; client_max_body_size 0; client_body_temp_path %[1]s/nginx-body; client_body_buffer_size 256k;
 proxy_temp_path %[1]s/t1; fastcgi_temp_path %[1]s/t2; uwsgi_temp_path %[1]s/t3; scgi_temp_path %[1]s/t4;
-server { listen %[2]s ssl; ssl_certificate %[1]s/pki/bench.crt; ssl_certificate_key %[1]s/pki/bench.key; root %[3]s; location / { dav_methods PUT DELETE; } } }
-`, b.dir, nginxAddr, web)
+server { listen %[2]s ssl; ssl_certificate %[1]s/pki/bench.crt; ssl_certificate_key %[1]s/pki/bench.key; root %[3]s; location / { dav_methods PUT DELETE; } }
+server { listen %[4]s ssl; ssl_certificate %[1]s/pki/bench.crt; ssl_certificate_key %[1]s/pki/bench.key; location / {
+proxy_pass http://%[5]s; proxy_set_header Host %[5]s; proxy_set_header Authorization ""; proxy_buffers 8 128k; proxy_max_temp_file_size 0; } } }
+`, b.dir, nginxAddr, web, proxyAddr, strings.TrimPrefix(b.store.Config.Endpoint, "http://"))
 	conf := filepath.Join(b.dir, "nginx.conf")
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		return err
@@ -226,6 +231,20 @@ func (b *bed) curl(ctx context.Context, args ...string) (string, error) {
 		return string(out), fmt.Errorf("curl: %w: %s", err, out)
 	}
 	return string(out), nil
+}
+
+// noToken takes the token off a request whose address is signed.
+const noToken = "Authorization:"
+
+// client is what firstlight artifact uses.
+func (b *bed) client() (client.Client, error) {
+	text, err := os.ReadFile(filepath.Join(b.dir, "pki/bench.crt"))
+	if err != nil {
+		return client.Client{}, err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text) // which we wrote
+	return client.Client{URL: "https://" + agentAddr, Token: "bench", HTTP: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}}, nil
 }
 
 // timed is the rate of one transfer of the file, in MB/s.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -37,109 +38,153 @@ func upload(ctx context.Context, b *bed) ([]bench.Row, error) {
 		_, err := client.FPutObject(ctx, "binary", "bare", b.file, minio.PutObjectOptions{PartSize: 16 << 20, NumThreads: threads, DisableContentSha256: true})
 		return err
 	}
-	ways := []struct {
-		name     string
-		do, undo func() error
-	}{
-		{"ours", func() error { return b.send(ctx, "up") }, func() error { return b.remove(ctx, "up") }},
-		{"store-1", func() error { return direct(1) }, func() error { return client.RemoveObject(ctx, "binary", "bare", minio.RemoveObjectOptions{}) }},
-		{"store-4", func() error { return direct(4) }, func() error { return client.RemoveObject(ctx, "binary", "bare", minio.RemoveObjectOptions{}) }},
-		{"nginx", func() error {
-			_, err := b.curl(ctx, "--fail", "--upload-file", b.file, "https://"+nginxAddr+"/up")
-			return err
-		}, func() error { return os.Remove(filepath.Join(b.dir, "web", "up")) }},
+	bare := func() error { return client.RemoveObject(ctx, "binary", "bare", minio.RemoveObjectOptions{}) }
+	nginx := func() error {
+		_, err := b.curl(ctx, "--fail", "--upload-file", b.file, "https://"+nginxAddr+"/up")
+		return err
 	}
-	rates := map[string][]float64{}
-	for run := range runs {
-		for _, w := range ways {
-			if w.name == "ours" {
-				if err := b.announce(ctx, "up"); err != nil {
-					return nil, err
-				}
-			}
-			settle()
-			rate, err := timed(w.do)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", w.name, err)
-			}
-			if err := w.undo(); err != nil {
-				return nil, fmt.Errorf("%s: %w", w.name, err)
-			}
-			fmt.Fprintf(os.Stderr, "upload %s run %d: %.0f MB/s\n", w.name, run+1, rate)
-			rates[w.name] = append(rates[w.name], rate)
-		}
-	}
-	ours := bench.Median(rates["ours"])
-	const what = "ours: TLS, token, sha256, resumable at any octet, synced before the answer, by curl; "
-	var rows []bench.Row
-	for _, p := range []struct {
-		peer string
-		bar  float64
-		note string
-	}{
-		{"store-1", 0.7, "the same store by minio-go, parts of 16 MiB one after the other, plain HTTP, CRC-32C, synced"},
-		{"store-4", 0, "the same, four parts at a time"},
-		{"nginx", 0, "PUT by curl with TLS; no sync, no digest, nothing to go on from"},
-	} {
-		v := bench.Median(rates[p.peer])
-		rows = append(rows, bench.Row{Name: "artifact/upload-1GiB", Unit: "MB/s", Ours: ours, Peer: p.peer, Value: v, Ratio: ours / v, Bar: p.bar,
-			Note: fmt.Sprintf("medians of %d, load %s; %s%s: %s", runs, bench.Load(), what, p.peer, p.note)})
-	}
-	return rows, nil
-}
-
-// download compares with the store alone and with nginx.
-func download(ctx context.Context, b *bed) ([]bench.Row, error) {
-	if err := b.announce(ctx, "down"); err != nil {
-		return nil, err
-	}
-	if err := b.send(ctx, "down"); err != nil {
-		return nil, err
-	}
-	defer func() { _ = b.remove(ctx, "down") }() // the bed goes
-	if err := os.Link(b.file, filepath.Join(b.dir, "web", "down")); err != nil {
-		return nil, err
-	}
-	defer os.Remove(filepath.Join(b.dir, "web", "down"))
-	client, err := b.bare()
+	rates, err := b.inTurn("upload", []way{
+		{name: "ours", before: func() error { return b.announce(ctx, "up") }, do: func() error { return b.send(ctx, "up") }, after: func() error { return b.remove(ctx, "up") }},
+		{name: "store-1", do: func() error { return direct(1) }, after: bare},
+		{name: "store-4", do: func() error { return direct(4) }, after: bare},
+		{name: "nginx", do: nginx, after: func() error { return os.Remove(filepath.Join(b.dir, "web", "up")) }},
+	})
 	if err != nil {
 		return nil, err
+	}
+	note := fmt.Sprintf("medians of %d, load %s; ours: TLS, token, sha256, resumable at any octet, synced before the answer, by curl; ", runs, bench.Load())
+	return rows("artifact/upload-1GiB", rates, []peer{
+		{"store-1", 0.7, note + "store-1: the same store by minio-go, parts of 16 MiB one after the other, plain HTTP, CRC-32C, synced"},
+		{"store-4", 0, note + "store-4: the same, four parts at a time"},
+		{"nginx", 0, note + "nginx: PUT by curl with TLS; no sync, no digest, nothing to go on from"},
+	}), nil
+}
+
+// served is what is downloaded: the artifact, by the agent and by the store, and the same octets by nginx.
+type served struct{ agent, store, proxy, nginx string }
+
+func (b *bed) serve(ctx context.Context) (s served, undo func(), err error) {
+	if err := b.announce(ctx, "down"); err != nil {
+		return s, nil, err
+	}
+	if err := b.send(ctx, "down"); err != nil {
+		return s, nil, err
+	}
+	beside := filepath.Join(b.dir, "web", "down")
+	if err := os.Link(b.file, beside); err != nil {
+		return s, nil, err
+	}
+	client, err := b.bare()
+	if err != nil {
+		return s, nil, err
 	}
 	signed, err := client.PresignedGetObject(ctx, "binary", key("down").Object(), time.Hour, nil)
 	if err != nil {
+		return s, nil, err
+	}
+	s = served{"https://" + agentAddr + key("down").ContentPath(), signed.String(), "https://" + proxyAddr + signed.RequestURI(), "https://" + nginxAddr + "/down"}
+	return s, func() { _, _ = b.remove(ctx, "down"), os.Remove(beside) }, nil // the bed goes
+}
+
+// download compares with the store alone, by TLS and without, and with nginx.
+func download(ctx context.Context, b *bed) ([]bench.Row, error) {
+	s, undo, err := b.serve(ctx)
+	if err != nil {
 		return nil, err
 	}
-	ways := []struct {
-		name string
-		args []string
-	}{
-		{"ours", []string{"https://" + agentAddr + key("down").ContentPath()}},
-		{"store", []string{"--header", "Authorization:", signed.String()}},
-		{"nginx", []string{"https://" + nginxAddr + "/down"}},
+	defer undo()
+	get := func(args ...string) func() error {
+		return func() error {
+			_, err := b.curl(ctx, append([]string{"--fail", "--output", "/dev/null"}, args...)...)
+			return err
+		}
 	}
+	rates, err := b.inTurn("download", []way{
+		{name: "ours", do: get(s.agent)}, {name: "store-tls", do: get(s.proxy)}, {name: "nginx", do: get(s.nginx)}, {name: "store", do: get("--header", noToken, s.store)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	note := fmt.Sprintf("medians of %d from the page cache, load %s; by curl, not kept; ", runs, bench.Load())
+	return rows("artifact/download-1GiB", rates, []peer{
+		{"store-tls", 0.7, note + "all by TLS; store-tls: the same store, nginx does TLS for it"},
+		{"nginx", 0, note + "nginx: the file itself, by TLS"},
+		{"store", 0, note + "store: the same store by plain HTTP (sendfile)"},
+	}), nil
+}
+
+// fetch compares what ends as a file on the disk whose sha256 is known to be right.
+func fetch(ctx context.Context, b *bed) ([]bench.Row, error) {
+	s, undo, err := b.serve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer undo()
+	c, err := b.client()
+	if err != nil {
+		return nil, err
+	}
+	copied := filepath.Join(b.dir, "fetched")
+	defer os.Remove(copied)
+	ours := func() error {
+		_, err := c.Fetch(ctx, key("down"), copied, func(string, int64, int64) {})
+		return err
+	}
+	bare := func() error {
+		if _, err := b.curl(ctx, "--fail", "--output", copied, "--header", noToken, s.store); err != nil {
+			return err
+		}
+		return exec.CommandContext(ctx, "sh", "-euc", `sha256sum "$1" >/dev/null; sync "$1"`, "sh", copied).Run()
+	}
+	rates, err := b.inTurn("fetch", []way{{name: "ours", do: ours}, {name: "store", do: bare}})
+	if err != nil {
+		return nil, err
+	}
+	return rows("artifact/fetch-1GiB", rates, []peer{{"store", 0.7, fmt.Sprintf("medians of %d, load %s; a file, synced, its sha256 checked; ours: firstlight artifact get by TLS; "+
+		"store: curl by plain HTTP, then sha256sum", runs, bench.Load())}}), nil
+}
+
+// way is one of several ways to do the same.
+type way struct {
+	name              string
+	before, do, after func() error // only do is timed, and need be there
+}
+
+// inTurn measures ways one after the other, several times, in MB/s.
+func (b *bed) inTurn(what string, ways []way) (map[string][]float64, error) {
 	rates := map[string][]float64{}
 	for run := range runs {
 		for _, w := range ways {
-			settle()
-			rate, err := timed(func() error {
-				_, err := b.curl(ctx, append([]string{"--fail", "--output", "/dev/null"}, w.args...)...)
-				return err
-			})
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", w.name, err)
+			var rate float64
+			for _, step := range []func() error{w.before, func() (err error) { settle(); rate, err = timed(w.do); return err }, w.after} {
+				if step == nil {
+					continue
+				}
+				if err := step(); err != nil {
+					return nil, fmt.Errorf("%s: %w", w.name, err)
+				}
 			}
-			fmt.Fprintf(os.Stderr, "download %s run %d: %.0f MB/s\n", w.name, run+1, rate)
+			fmt.Fprintf(os.Stderr, "%s %s run %d: %.0f MB/s\n", what, w.name, run+1, rate)
 			rates[w.name] = append(rates[w.name], rate)
 		}
 	}
+	return rates, nil
+}
+
+// peer is what ours is compared with: the least ratio that is wanted, 0 for none.
+type peer struct {
+	name string
+	bar  float64
+	note string
+}
+
+func rows(name string, rates map[string][]float64, peers []peer) (all []bench.Row) {
 	ours := bench.Median(rates["ours"])
-	var rows []bench.Row
-	for _, peer := range []string{"store", "nginx"} {
-		v := bench.Median(rates[peer])
-		rows = append(rows, bench.Row{Name: "artifact/download-1GiB", Unit: "MB/s", Ours: ours, Peer: peer, Value: v, Ratio: ours / v,
-			Note: fmt.Sprintf("medians of %d from the page cache, load %s; ours and nginx by TLS, the store by plain HTTP; one client, curl", runs, bench.Load())})
+	for _, p := range peers {
+		v := bench.Median(rates[p.name])
+		all = append(all, bench.Row{Name: name, Unit: "MB/s", Ours: ours, Peer: p.name, Value: v, Ratio: ours / v, Bar: p.bar, Note: p.note})
 	}
-	return rows, nil
+	return all
 }
 
 // memory runs many uploads at once and reads the most memory that the agent ever had

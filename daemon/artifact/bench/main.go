@@ -36,7 +36,7 @@ func main() {
 
 // figures is all there is to measure, in the order of the rows.
 func figures() []figure {
-	return []figure{{"upload", upload}, {"download", download}, {"memory", memory}}
+	return []figure{{"upload", upload}, {"download", download}, {"fetch", fetch}, {"memory", memory}}
 }
 
 type figure struct {
