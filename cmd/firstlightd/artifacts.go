@@ -114,13 +114,17 @@ func (f artifactFlags) config() (artifact.Config, error) {
 	if err != nil {
 		return artifact.Config{}, err
 	}
-	hosts, err := use.New(api)
+	var file func(contract.Key) string
+	if f.publish != "" {
+		file = publish.Folder(f.publish).Object
+	}
+	users, err := use.New(api, file)
 	if err != nil {
 		return artifact.Config{}, err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	c := artifact.Config{Listen: f.listen, TLS: f.tls, Who: access.Chain{access.Certificates{}, kubernetes}, May: kubernetes, Log: log,
-		Depot: depot.Config{Store: s, Scratch: f.scratch, Local: f.local, Quota: quota, Expiry: f.expiry, InUse: hosts.Users, Log: log}}
+		Depot: depot.Config{Store: s, Scratch: f.scratch, Local: f.local, Quota: quota, Expiry: f.expiry, InUse: users.Users, Log: log}}
 	if f.publish != "" {
 		c.Told = publish.Folder(f.publish).Sync
 		c.Depot.Local, c.Depot.Scratch = true, filepath.Join(f.publish, contract.ScratchDir)

@@ -140,11 +140,11 @@ func clean(text string) (string, error) {
 			return "", fmt.Errorf("%w: its control file has the field %s", ErrNoPackage, name)
 		}
 	}
-	switch arch := field(text, "Architecture"); {
-	case !packageForm.MatchString(field(text, "Package")):
-		return "", fmt.Errorf("%w: its name %q is none", ErrNoPackage, field(text, "Package"))
-	case !versionForm.MatchString(field(text, "Version")):
-		return "", fmt.Errorf("%w: its version %q is none", ErrNoPackage, field(text, "Version"))
+	switch arch := Field(text, "Architecture"); {
+	case !packageForm.MatchString(Field(text, "Package")):
+		return "", fmt.Errorf("%w: its name %q is none", ErrNoPackage, Field(text, "Package"))
+	case !versionForm.MatchString(Field(text, "Version")):
+		return "", fmt.Errorf("%w: its version %q is none", ErrNoPackage, Field(text, "Version"))
 	case arch != "amd64" && arch != "all":
 		return "", fmt.Errorf("it is for %q; nodes are amd64", arch)
 	}

@@ -128,8 +128,8 @@ func (r *Repository) index(ctx context.Context) ([]byte, error) {
 		}
 		var names []string
 		for _, s := range list {
-			name, file := field(s, "Package"), field(s, "Filename")
-			id := name + " " + field(s, "Version") + " " + field(s, "Architecture")
+			name, file := Field(s, "Package"), Field(s, "Filename")
+			id := name + " " + Field(s, "Version") + " " + Field(s, "Architecture")
 			switch {
 			case earlier[name]:
 				leave(file, "the stick carries "+name+", which stays as it is")
@@ -220,8 +220,8 @@ func Describe(file string) (string, error) {
 	return fmt.Sprintf("%sFilename: %s\nSize: %d\nSHA256: %x\n", control, filepath.Base(file), size, h.Sum(nil)), nil
 }
 
-// field is a field of a stanza; "" if it has none of that name.
-func field(stanza, name string) string {
+// Field is a field of a stanza, such as a control file; "" if it has none of that name.
+func Field(stanza, name string) string {
 	for line := range strings.Lines(stanza) {
 		if key, value, _ := strings.Cut(line, ":"); strings.EqualFold(key, name) {
 			return strings.TrimSpace(value)
@@ -245,7 +245,7 @@ func describes(release, index []byte) bool {
 }
 
 func dateOf(release []byte) time.Time {
-	d, _ := time.Parse(dateForm, field(string(release), "Date"))
+	d, _ := time.Parse(dateForm, Field(string(release), "Date"))
 	return d
 }
 

@@ -72,7 +72,10 @@ func (p Pod) Objects() []client.Object {
 		// Whose a token is and what its owner may do is the API server's to say.
 		binding("artifacts-reviews", "system:auth-delegator"),
 		&rbacv1.ClusterRole{TypeMeta: typed("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: "artifacts-users"},
-			Rules: []rbacv1.PolicyRule{{APIGroups: []string{"metal3.io"}, Resources: []string{"baremetalhosts"}, Verbs: []string{"list"}}}},
+			Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{"metal3.io"}, Resources: []string{"baremetalhosts"}, Verbs: []string{"list"}},
+				{APIGroups: []string{"bpa.akraino.org"}, Resources: []string{"softwares"}, Verbs: []string{"list"}},
+			}},
 		binding("artifacts-users", "artifacts-users"),
 		p.secret("artifacts-tls", map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key, "ca.crt": p.CA, "write.crt": p.WriteCert, "write.key": p.WriteKey}),
 		p.secret("artifacts-store", map[string][]byte{"access": []byte(p.Keys.Access), "secret": []byte(p.Keys.Secret)}),

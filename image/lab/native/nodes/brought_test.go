@@ -93,4 +93,6 @@ spec: {masterSoftware: [greeting], workerSoftware: [greeting]}}`)
 		assert.Equal(t, "hello from a package\n", b.on(s, "jq -r .greeting /usr/share/greeting/greeting.json"))
 		t.Log("\n" + b.on(s, "dpkg-query --list greeting jq | tail -2; apt-cache policy greeting"))
 	}
+	_, err = operator.Artifact(b.ctx, "rm", "binary/greeting_1.0_all.deb")
+	assert.ErrorContains(t, err, "greeting_1.0_all.deb is in use by Software default/greeting; it cannot be removed")
 }
