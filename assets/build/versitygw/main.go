@@ -48,7 +48,7 @@ func run(ctx context.Context, listen, dir, region string) error {
 		return err
 	}
 	// The checksum of a part is its ETag: without MD5 a part costs half the time.
-	store, err := posix.New(dir, meta.XattrMeta{}, posix.PosixOpts{DataIntegrityEtag: true, IOBufferSize: 256 << 10, ForceNoObjLockFile: true})
+	store, err := posix.New(dir, attributes{}, posix.PosixOpts{DataIntegrityEtag: true, IOBufferSize: 256 << 10, ForceNoObjLockFile: true})
 	if err != nil {
 		return fmt.Errorf("open %s: %w", dir, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/daemon/artifact/store"
 	"firstlight.dev/firstlight/daemon/artifact/storelab"
@@ -33,15 +34,45 @@ func part(t *testing.T, n int, fill byte) (*os.File, uint32) {
 }
 
 // upload begins an upload of two parts in a bucket of its own.
-func upload(t *testing.T, s *store.Store) (id string) {
+func upload(t *testing.T, s *store.Store) (id string) { return uploadOf(t, s, "a/b/c", 2) }
+
+func uploadOf(t *testing.T, s *store.Store, object string, parts int) (id string) {
 	require.NoError(t, s.MakeBucket(t.Context(), "binary"))
-	id, err := s.Begin(t.Context(), "binary", "a/b/c", map[string]string{"Serial": "x"})
+	id, err := s.Begin(t.Context(), "binary", object, map[string]string{"Serial": "x"})
 	require.NoError(t, err)
-	for n := range 2 {
+	for n := range parts {
 		f, sum := part(t, store.MinPart, byte(n))
-		require.NoError(t, s.Part(t.Context(), "binary", "a/b/c", id, n+1, f, store.MinPart, sum))
+		require.NoError(t, s.Part(t.Context(), "binary", object, id, n+1, f, store.MinPart, sum))
 	}
 	return id
+}
+
+// ext4 keeps 4 KiB of attributes with a file. An object of a thousand parts must not need more than one
+// of two.
+func TestWhatIsKeptBesideAnObjectDoesNotGrowWithItsParts(t *testing.T) {
+	g := storelab.NewGateway(t)
+	s, err := store.New(g.Config)
+	require.NoError(t, err)
+	attributes := func(parts int) (octets int) {
+		object := fmt.Sprintf("of/%02d", parts)
+		id := uploadOf(t, s, object, parts)
+		all, err := s.Parts(t.Context(), "binary", object, id)
+		require.NoError(t, err)
+		require.NoError(t, s.Complete(t.Context(), "binary", object, id, all))
+		file := filepath.Join(g.Dir, "binary", object)
+		names := make([]byte, 64<<10)
+		n, err := unix.Listxattr(file, names)
+		require.NoError(t, err)
+		for name := range strings.SplitSeq(strings.TrimRight(string(names[:n]), "\x00"), "\x00") {
+			size, err := unix.Getxattr(file, name, nil)
+			require.NoError(t, err, name)
+			octets += len(name) + size
+		}
+		return octets
+	}
+	few, many := attributes(2), attributes(30)
+	t.Logf("%d octets of attributes for 2 parts, %d for 30", few, many)
+	assert.InDelta(t, few, many, 8, "the number of parts itself may be there")
 }
 
 // A store that was killed while it completed an upload must not say "done" for ever after
