@@ -35,9 +35,23 @@ func detail(v View) string {
 	return s
 }
 
-// callback tells whether a timeout of a ramdisk is what went wrong: how far it came on the
-// wire says more than the timeout.
-func callback(v View) bool { return says(v, "timeout reached while", "waiting for callback") }
+// timeout tells whether the error is a timeout of a ramdisk.
+func timeout(v View) bool { return says(v, "timeout reached while", "waiting for callback") }
+
+// callback tells whether a timeout of a ramdisk is what went wrong: how far it came on the wire says more
+// than the timeout. The operator keeps the error while it tries again; of a machine that is heard at this
+// moment it says nothing.
+func callback(v View) bool { return timeout(v) && !astir(v) }
+
+// astir tells whether a machine that is to boot is heard on the wire, or was so shortly before that the
+// next step may follow.
+func astir(v View) bool {
+	patience := step
+	if slices.Contains([]record.Step{record.StepRamdisk, stepSystem}, far(v).Step) {
+		patience = ramdisk
+	}
+	return booting(v) && boot(v) != nil && v.Now.Sub(v.Wire.Last.Time) < patience
+}
 
 // wrong are errors of work that was under way.
 var wrong = []situation{
@@ -91,7 +105,7 @@ var wrong = []situation{
 		say:  func(v View) string { return "cannot be registered: " + detail(v) },
 		next: fix("look at the BMC's cable, address and password; it is tried again by itself")},
 	{name: "error", means: "any other error of the operator's or Ironic's", fails: true, percent: 20, since: hostSince,
-		when: func(v View) bool { return hostError(v) != "" },
+		when: func(v View) bool { return hostError(v) != "" && !timeout(v) },
 		say:  func(v View) string { return fmt.Sprintf("failed while %s: %s", stateName(v), detail(v)) },
 		next: fix("it is tried again by itself, more and more rarely; firstlightd bundle collects what is needed to find out")},
 }

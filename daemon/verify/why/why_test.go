@@ -278,6 +278,24 @@ func TestATimeoutSaysHowFarItCame(t *testing.T) {
 	assert.Contains(t, Explain(deadline(host("inspecting", 30))).Sentence, "nothing was heard of it")
 }
 
+// A server that booted in vain is switched on again, and the error stays until it is inspected.
+func TestATimeoutIsOverWhenItBootsAgain(t *testing.T) {
+	for _, c := range []struct {
+		minutes float64
+		marks   []record.Mark
+		want    string
+	}{
+		{1, []record.Mark{discover, offer, lease}, "netbooting"},
+		{4, []record.Mark{discover, offer, lease}, "boot-timeout"},
+		{1, []record.Mark{script, kernel, part}, "loading"},
+		{9, []record.Mark{tftp, script, kernel, initrd}, "ramdisk-starting"},
+		{11, []record.Mark{tftp, script, kernel, initrd}, "no-callback"},
+	} {
+		r := Explain(deadline(wire("inspecting", c.minutes, c.marks...)))
+		assert.Equal(t, c.want, r.Situation, r.Sentence)
+	}
+}
+
 func TestProgress(t *testing.T) {
 	half := Explain(wire("provisioning", 0, image))
 	assert.Equal(t, 67, half.Percent)
