@@ -31,7 +31,7 @@ import (
 )
 
 // artifactMemory is where the garbage collector begins to work harder, in octets.
-const artifactMemory = 48 << 20
+const artifactMemory = 36 << 20
 
 // artifactFlags are the command line of `firstlightd artifacts`.
 type artifactFlags struct {
@@ -66,6 +66,9 @@ docs/artifacts.md walks through all of it.`,
 			}
 			if os.Getenv("GOMEMLIMIT") == "" {
 				debug.SetMemoryLimit(artifactMemory)
+			}
+			if err := forgetProgram(); err != nil {
+				c.Log.Warn("memory is larger than need be", "error", err)
 			}
 			return serveArtifacts(cmd.Context(), c)
 		},

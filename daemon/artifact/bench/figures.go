@@ -125,7 +125,7 @@ func fetch(ctx context.Context, b *bed) ([]bench.Row, error) {
 		return nil, err
 	}
 	copied := filepath.Join(b.dir, "fetched")
-	defer os.Remove(copied)
+	remove := func() error { return os.Remove(copied) }
 	ours := func() error {
 		_, err := c.Fetch(ctx, key("down"), copied, func(string, int64, int64) {})
 		return err
@@ -136,7 +136,7 @@ func fetch(ctx context.Context, b *bed) ([]bench.Row, error) {
 		}
 		return exec.CommandContext(ctx, "sh", "-euc", `sha256sum "$1" >/dev/null; sync "$1"`, "sh", copied).Run()
 	}
-	rates, err := b.inTurn("fetch", []way{{name: "ours", do: ours}, {name: "store", do: bare}})
+	rates, err := b.inTurn("fetch", []way{{name: "ours", do: ours, after: remove}, {name: "store", do: bare, after: remove}})
 	if err != nil {
 		return nil, err
 	}
