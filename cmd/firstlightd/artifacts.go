@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -28,6 +29,7 @@ import (
 	"firstlight.dev/firstlight/daemon/artifact/publish"
 	"firstlight.dev/firstlight/daemon/artifact/store"
 	"firstlight.dev/firstlight/daemon/artifact/use"
+	"firstlight.dev/firstlight/daemon/packages"
 )
 
 // artifactMemory is where the garbage collector begins to work harder, in octets.
@@ -117,11 +119,11 @@ func (f artifactFlags) config() (artifact.Config, error) {
 	if err != nil {
 		return artifact.Config{}, err
 	}
-	var file func(contract.Key) string
+	var named func(contract.Key) (string, string, error)
 	if f.publish != "" {
-		file = publish.Folder(f.publish).Object
+		named = packageNames(publish.Folder(f.publish))
 	}
-	users, err := use.New(api, file)
+	users, err := use.New(api, named)
 	if err != nil {
 		return artifact.Config{}, err
 	}
@@ -139,6 +141,25 @@ func (f artifactFlags) config() (artifact.Config, error) {
 		c.Push = f.registry.push(publish.Folder(f.publish))
 	}
 	return c, nil
+}
+
+// packageNames reads what binary images are called as Debian packages.
+func packageNames(folder publish.Folder) func(contract.Key) (name, version string, err error) {
+	return func(k contract.Key) (string, string, error) {
+		file, err := os.Open(folder.Object(k))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", "", nil // not complete yet
+		}
+		if err != nil {
+			return "", "", fmt.Errorf("look whether %s is a package: %w", k.Name, err)
+		}
+		defer file.Close()
+		control, err := packages.Control(file)
+		if err != nil {
+			return "", "", nil //nolint:nilerr // then no repository offers it
+		}
+		return packages.Field(control, "Package"), packages.Field(control, "Version"), nil
+	}
 }
 
 // registryFlags are where container images go.

@@ -6,23 +6,18 @@ package use
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
-	"firstlight.dev/firstlight/daemon/packages"
 )
 
 var (
@@ -34,18 +29,18 @@ var (
 type Finder struct {
 	API dynamic.Interface
 
-	// File is where the bytes of a complete artifact are; nil where they are not on this machine, and
-	// so are no packages of its repository either.
-	File func(artifact.Key) string
+	// Package is what a complete binary image is called as a Debian package; "" if it is none. nil where
+	// artifacts are not on this machine: they are no packages of its repository either.
+	Package func(artifact.Key) (name, version string, err error)
 }
 
 // New returns who asks that API; its account must be allowed to list BareMetalHosts and Software.
-func New(c *rest.Config, file func(artifact.Key) string) (Finder, error) {
+func New(c *rest.Config, named func(artifact.Key) (name, version string, err error)) (Finder, error) {
 	api, err := dynamic.NewForConfig(c)
 	if err != nil {
 		return Finder{}, fmt.Errorf("make client of users: %w", err)
 	}
-	return Finder{api, file}, nil
+	return Finder{api, named}, nil
 }
 
 // Users names those that an artifact must not be taken away from.
@@ -54,16 +49,20 @@ func (f Finder) Users(ctx context.Context, k artifact.Key) ([]string, error) {
 	case artifact.OS:
 		return f.find(ctx, hosts, "BareMetalHost", func(b *unstructured.Unstructured) bool { return installs(b, k) })
 	case artifact.Binary:
-		name, version, err := f.packageOf(k)
+		if f.Package == nil {
+			return nil, nil
+		}
+		name, version, err := f.Package(k)
 		if err != nil || name == "" {
 			return nil, err
 		}
 		return f.find(ctx, softwares, "Software", func(b *unstructured.Unstructured) bool {
-			var s v1alpha1.Software
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(b.Object, &s); err != nil {
-				return false // the operator refuses it as well
+			var s software
+			text, err := b.MarshalJSON()
+			if err == nil {
+				err = json.Unmarshal(text, &s)
 			}
-			return wants(s, name, version)
+			return err == nil && s.wants(name, version) // the operator refuses what cannot be read
 		})
 	}
 	return nil, nil
@@ -97,41 +96,45 @@ func installs(b *unstructured.Unstructured, k artifact.Key) bool {
 	return false
 }
 
-// packageOf is what a binary image is called as a Debian package; "" if it is none, or not there yet.
-func (f Finder) packageOf(k artifact.Key) (name, version string, err error) {
-	if f.File == nil {
-		return "", "", nil
+// software is what matters here of a Software (daemon/bpa/v1alpha1).
+type software struct {
+	Spec struct {
+		MasterSoftware, WorkerSoftware []asked
 	}
-	file, err := os.Open(f.File(k))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", "", nil
+	Status struct {
+		Nodes []struct {
+			Packages []struct{ Name, Installed string }
+		}
 	}
-	if err != nil {
-		return "", "", fmt.Errorf("look whether %s is a package: %w", k.Name, err)
+}
+
+// asked are packages by name, with the version that is asked for; "" is any.
+type asked map[string]string
+
+// UnmarshalJSON reads NAME, and {NAME: {version: VERSION}, …}.
+func (a *asked) UnmarshalJSON(b []byte) error {
+	var name string
+	if json.Unmarshal(b, &name) == nil {
+		*a = asked{name: ""}
+		return nil
 	}
-	defer file.Close()
-	control, err := packages.Control(file)
-	if err != nil {
-		return "", "", nil //nolint:nilerr // then no repository offers it
+	var all map[string]struct{ Version string }
+	if err := json.Unmarshal(b, &all); err != nil {
+		return err
 	}
-	return packages.Field(control, "Package"), packages.Field(control, "Version"), nil
+	*a = asked{}
+	for name, v := range all {
+		(*a)[name] = v.Version
+	}
+	return nil
 }
 
 // wants tells whether a Software relies on this version of a package: it asks for it, or for any and
 // some node has this one or none yet.
-func wants(s v1alpha1.Software, name, version string) bool {
-	for _, item := range append(append([]v1alpha1.Packages(nil), s.Spec.MasterSoftware...), s.Spec.WorkerSoftware...) {
-		asked, is := item.Asked[name]
-		if !is && (!item.Single || item.Name != name) {
-			continue
-		}
-		if asked != nil && asked.Version != "" {
-			if asked.Version == version {
-				return true
-			}
-			continue
-		}
-		if relies(s.Status, name, version) {
+func (s software) wants(name, version string) bool {
+	for _, item := range append(append([]asked(nil), s.Spec.MasterSoftware...), s.Spec.WorkerSoftware...) {
+		of, is := item[name]
+		if is && (of == version || of == "" && s.relies(name, version)) {
 			return true
 		}
 	}
@@ -139,9 +142,9 @@ func wants(s v1alpha1.Software, name, version string) bool {
 }
 
 // relies tells whether some node has this version of a package or none yet, or no node was looked at.
-func relies(s v1alpha1.SoftwareStatus, name, version string) bool {
+func (s software) relies(name, version string) bool {
 	looked := false
-	for _, n := range s.Nodes {
+	for _, n := range s.Status.Nodes {
 		for _, p := range n.Packages {
 			if p.Name != name {
 				continue
