@@ -105,7 +105,7 @@ func onDisk(t *testing.T, d *drill.Drill, image string) {
 		disk := h.Disks()[0]
 		assert.Equal(t, drill.Sum(image), disk.Image, h.Name)
 		assert.True(t, disk.Drive, "%s has no config drive", h.Name)
-		assert.Equal(t, fleet.OnDisk, h.State(), h.Name)
+		assert.Eventually(t, func() bool { return h.State() == fleet.OnDisk }, time.Minute+bootTime, 100*time.Millisecond, "%s does not start its system", h.Name)
 	}
 }
 
