@@ -32,7 +32,8 @@ import (
 	"firstlight.dev/firstlight/daemon/packages"
 )
 
-// artifactMemory is where the garbage collector begins to work harder, in octets.
+// artifactMemory is where the garbage collector begins to work harder, in octets: with the pages of the
+// program that serving needs it stays below 64 MB.
 const artifactMemory = 36 << 20
 
 // artifactFlags are the command line of `firstlightd artifacts`.

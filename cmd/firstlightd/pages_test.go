@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,15 +30,17 @@ func TestOwnPagesThatAreOnlyRead(t *testing.T) {
 }
 
 func TestAProgramRunsOnWithoutItsPages(t *testing.T) {
-	resident := func() (kib string) {
+	resident := func() int {
 		text, err := os.ReadFile("/proc/self/status")
 		require.NoError(t, err)
 		_, after, _ := strings.Cut(string(text), "RssFile:")
-		return strings.Fields(after)[0]
+		kib, err := strconv.Atoi(strings.Fields(after)[0])
+		require.NoError(t, err)
+		return kib
 	}
 	before := resident()
 	require.NoError(t, forgetProgram())
-	t.Logf("%s KiB of files were resident before, %s after", before, resident())
-	_, _, ours := readOnly("00400000-02e1c000 r-xp 0 fe:00 1 /x", "/x")
-	assert.True(t, ours)
+	after := resident()
+	t.Logf("%d KiB of files were resident before, %d after", before, after)
+	assert.Less(t, after, before/2)
 }

@@ -1,5 +1,5 @@
 // Command versitygw is the S3 server under the artifacts: the gateway of
-// github.com/versity/versitygw over a folder, with three things changed. What it has answered
+// github.com/versity/versitygw over a folder, changed in this. What it has answered
 // for is on the medium: the module itself never syncs, and a stick may lose its power at
 // any time. An upload whose completion was cut off can be completed again. And an upload of any number
 // of parts can be completed at all (attributes).

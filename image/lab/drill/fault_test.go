@@ -168,6 +168,7 @@ func TestEightOfTenFinishBesideADeadAndAFlappingBMC(t *testing.T) {
 	dead.Break(fleet.Faults{})
 	follow(t, ctx, d, began, drill.All(n, metal3api.StateProvisioned))
 	t.Logf("all ten after %.0f s; flapping: %+v", time.Since(began).Seconds(), flapping.Counters())
+	started(t, d)
 	onDisk(t, d, drill.ImageA)
 }
 

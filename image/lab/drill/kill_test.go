@@ -43,5 +43,6 @@ func TestPartsKilledWhileHostsAreProvisioned(t *testing.T) {
 	}
 	follow(t, ctx, d, began, drill.All(n, metal3api.StateProvisioned))
 	t.Logf("all provisioned after %.0f s; %+v", time.Since(began).Seconds(), d.Fleet.Total())
+	started(t, d)
 	onDisk(t, d, drill.ImageA)
 }
