@@ -10,10 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/versity/versitygw/backend/posix"
 	"github.com/versity/versitygw/s3err"
 	"github.com/versity/versitygw/s3response"
@@ -35,6 +35,14 @@ func (d durable) PutObject(ctx context.Context, in s3response.PutObjectInput) (s
 }
 
 func (d durable) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.UploadPartOutput, error) {
+	a, err := openAssembly(uploadFolder(*in.Bucket, *in.Key, *in.UploadId), *in.UploadId)
+	if err == nil {
+		defer a.Close()
+		return a.write(in)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	out, err := d.UploadPartWithPostFunc(ctx, in, func(f *os.File) error { return f.Sync() })
 	if err == nil {
 		err = syncFolder(filepath.Join(uploadFolder(*in.Bucket, *in.Key, *in.UploadId), strconv.Itoa(int(*in.PartNumber))))
@@ -45,8 +53,16 @@ func (d durable) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.Up
 // CreateMultipartUpload syncs the folder that the parts will lie in.
 func (d durable) CreateMultipartUpload(ctx context.Context, in s3response.CreateMultipartUploadInput) (s3response.InitiateMultipartUploadResult, error) {
 	out, err := d.Posix.CreateMultipartUpload(ctx, in)
-	if err == nil {
-		err = syncFolder(uploadFolder(*in.Bucket, *in.Key, out.UploadId))
+	if err != nil {
+		return out, err
+	}
+	folder := uploadFolder(*in.Bucket, *in.Key, out.UploadId)
+	if err := makeAssembly(folder, in.Metadata); err != nil {
+		_ = os.RemoveAll(folder) // it is swept as an abandoned upload otherwise
+		return out, err
+	}
+	if err = syncFile(folder); err == nil {
+		err = syncFolder(folder)
 	}
 	return out, err
 }
@@ -67,24 +83,54 @@ func (d durable) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMul
 			}
 		}
 	}()
-	parts := 0
+	var parts []types.CompletedPart
 	if in.MultipartUpload != nil {
-		parts = len(in.MultipartUpload.Parts)
+		parts = in.MultipartUpload.Parts
 	}
-	out, version, err = d.CompleteMultipartUploadWithCopy(ctx, in, func(from, to *os.File) (bool, error) {
-		_, err := io.Copy(to, from) // copy_file_range
-		if parts--; err == nil && parts == 0 {
-			err = to.Sync()
-		}
-		if err != nil {
-			panic(copyError{err})
-		}
-		return true, nil
-	})
+	assemble, done, err := d.assembler(in, parts)
+	if err != nil {
+		return out, "", err
+	}
+	defer done()
+	out, version, err = d.CompleteMultipartUploadWithCopy(ctx, in, assemble)
 	if err == nil {
 		err = syncFolder(filepath.Join(*in.Bucket, *in.Key))
 	}
 	return out, version, err
+}
+
+// assembler makes the object of the parts, which it is called for one by one: of the upload's own file
+// if it has one, else by copying them.
+func (d durable) assembler(in *s3.CompleteMultipartUploadInput, parts []types.CompletedPart) (assemble posix.CustomCopyFunc, done func(), err error) {
+	a, err := openAssembly(uploadFolder(*in.Bucket, *in.Key, *in.UploadId), *in.UploadId)
+	rest := len(parts)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return func(from, to *os.File) (bool, error) {
+			_, err := io.Copy(to, from) // copy_file_range
+			if rest--; err == nil && rest == 0 {
+				err = to.Sync()
+			}
+			if err != nil {
+				panic(copyError{err})
+			}
+			return true, nil
+		}, func() {}, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	if err := a.cut(parts); err != nil {
+		a.Close()
+		return nil, nil, full(err)
+	}
+	return func(_, to *os.File) (bool, error) {
+		if rest--; rest == 0 {
+			if err := a.become(to); err != nil {
+				panic(copyError{err})
+			}
+		}
+		return true, nil
+	}, func() { a.Close() }, nil
 }
 
 type copyError struct{ err error }
@@ -124,11 +170,9 @@ func reopen(dir string) error {
 		return fmt.Errorf("look for uploads cut off: %w", err)
 	}
 	for _, old := range found {
-		id, _, _ := strings.Cut(filepath.Base(old), ".")
-		if err := os.Rename(old, filepath.Join(filepath.Dir(old), id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := reopenOrEnd(old); err != nil {
 			return fmt.Errorf("reopen upload: %w", err)
 		}
-		fmt.Fprintln(os.Stderr, "versitygw: reopened upload", id)
 	}
 	return nil
 }

@@ -39,12 +39,21 @@ func upload(ctx context.Context, b *bed) ([]bench.Row, error) {
 		return err
 	}
 	bare := func() error { return client.RemoveObject(ctx, "binary", "bare", minio.RemoveObjectOptions{}) }
+	signed, err := client.PresignedPutObject(ctx, "binary", "bare", time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	put := func() error {
+		_, err := b.curl(ctx, "--fail", "--header", noToken, "--upload-file", b.file, signed.String())
+		return err
+	}
 	nginx := func() error {
 		_, err := b.curl(ctx, "--fail", "--upload-file", b.file, "https://"+nginxAddr+"/up")
 		return err
 	}
 	rates, err := b.inTurn("upload", []way{
 		{name: "ours", before: func() error { return b.announce(ctx, "up") }, do: func() error { return b.send(ctx, "up") }, after: func() error { return b.remove(ctx, "up") }},
+		{name: "store-put", do: put, after: bare},
 		{name: "store-1", do: func() error { return direct(1) }, after: bare},
 		{name: "store-4", do: func() error { return direct(4) }, after: bare},
 		{name: "nginx", do: nginx, after: func() error { return os.Remove(filepath.Join(b.dir, "web", "up")) }},
@@ -54,6 +63,7 @@ func upload(ctx context.Context, b *bed) ([]bench.Row, error) {
 	}
 	note := fmt.Sprintf("medians of %d, load %s; ours: TLS, token, sha256, resumable at any octet, synced before the answer, by curl; ", runs, bench.Load())
 	return rows("artifact/upload-1GiB", rates, []peer{
+		{"store-put", 0.7, note + "store-put: one PUT to the same store by curl, plain HTTP, synced"},
 		{"store-1", 0.7, note + "store-1: the same store by minio-go, parts of 16 MiB one after the other, plain HTTP, CRC-32C, synced"},
 		{"store-4", 0, note + "store-4: the same, four parts at a time"},
 		{"nginx", 0, note + "nginx: PUT by curl with TLS; no sync, no digest, nothing to go on from"},

@@ -148,7 +148,7 @@ func (d *Depot) giveUp(ctx context.Context, e *entry, err error) error {
 // few octets may still find room.
 func (d *Depot) keepSent(ctx context.Context, e *entry, why error) {
 	s := e.session
-	_ = d.wait(s) // one failure is enough
+	_ = d.reap(ctx, e, s, 0) // one failure is enough
 	if !errors.Is(why, store.ErrFull) || s.stored.offset <= e.state().Record.ImageOffset {
 		return
 	}
@@ -162,7 +162,7 @@ func (d *Depot) read(ctx context.Context, e *entry, s *session, length int64, bo
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	for s.offset < s.length {
-		file, err := s.file(d.Scratch)
+		file, err := s.scratch(d.Scratch)
 		if err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func fill(body Body, piece []byte) (n int, err error) {
 // tooMuch gives up the part under way of a body that goes on after the end.
 func (d *Depot) tooMuch(ctx context.Context, e *entry, s *session) error {
 	rest := s.length - s.part
-	err := d.wait(s)
+	err := d.reap(ctx, e, s, 0)
 	if err == nil {
 		err = d.rewind(ctx, e, s)
 	}
@@ -236,7 +236,7 @@ func (s *session) look(c artifact.Collection) error {
 		return nil
 	}
 	b := make([]byte, head)
-	if _, err := s.files[s.now].ReadAt(b, 0); err != nil {
+	if _, err := s.file.ReadAt(b, 0); err != nil {
 		return fmt.Errorf("read scratch file: %w", err)
 	}
 	info, err := diskimage.Check(b, s.length)

@@ -217,9 +217,8 @@ func (d *Depot) withinQuota(owner string, length, givenUp int64) error {
 	return nil
 }
 
-// room refuses what the disk cannot hold. An upload needs its remaining octets, and while it
-// is completed its length once more; uploads are seldom completed at the same time, so the
-// longest counts twice.
+// room refuses what the disk cannot hold: an upload needs its remaining octets, and scratch files for
+// the parts on their way.
 func (d *Depot) room(k artifact.Key, length, givenUp int64) error {
 	if !d.Local {
 		return nil
@@ -229,15 +228,14 @@ func (d *Depot) room(k artifact.Key, length, givenUp int64) error {
 		return fmt.Errorf("ask for room in %s: %w", d.Scratch, err)
 	}
 	free := int64(s.Bavail)*s.Bsize + givenUp
-	need, longest := length, length
+	need := int64(maxSending+1) * d.PartSize
 	for _, e := range d.all() {
 		if r := e.record(); !r.Complete {
 			need += r.ImageLength - r.ImageOffset
-			longest = max(longest, r.ImageLength)
 		}
 	}
-	if need+longest > free {
-		return &Error{Kind: Full, Text: fmt.Sprintf("the disk has room for %d octets; %s needs %d, twice while it is completed, and unfinished uploads need %d", free, k.Name, length, need-length)}
+	if need+length > free {
+		return &Error{Kind: Full, Text: fmt.Sprintf("the disk has room for %d octets; %s needs %d, and unfinished uploads and their scratch files need %d", free, k.Name, length, need)}
 	}
 	return nil
 }

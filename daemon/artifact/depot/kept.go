@@ -30,6 +30,10 @@ const (
 	metaSerial = "Serial" // of the upload that it is of
 	metaRecord = "Record" // base64 of the record's JSON, without description if that is long
 	maxMeta    = 1500     // octets; S3 has 2 KB for all
+
+	// In octets, of all parts but the last. The appliance's store then needs no copy of them to
+	// make the object; to others it is a word like any.
+	metaPartSize = "Part-Size"
 )
 
 // kept is what the store holds of an artifact besides its bytes.
@@ -115,7 +119,7 @@ func (e *entry) state() kept {
 }
 
 // meta is what is kept with the object itself, from which a lost record is made again.
-func meta(r artifact.Record, serial string) map[string]string {
+func meta(r artifact.Record, u *upload) map[string]string {
 	r.ImageOffset, r.Complete = r.ImageLength, true
 	text, err := json.Marshal(r)
 	if err != nil || len(text) > maxMeta*3/4 {
@@ -123,7 +127,7 @@ func meta(r artifact.Record, serial string) map[string]string {
 		r.Type = r.Type[:min(len(r.Type), 64)]
 		text, _ = json.Marshal(r) // a struct of strings and numbers
 	}
-	return map[string]string{metaSerial: serial, metaRecord: base64.StdEncoding.EncodeToString(text)}
+	return map[string]string{metaSerial: u.Serial, metaRecord: base64.StdEncoding.EncodeToString(text), metaPartSize: strconv.FormatInt(u.PartSize, 10)}
 }
 
 // fromObject makes a record of an object alone: of its metadata if it has ours, else of its

@@ -2,6 +2,7 @@ package depot
 
 import (
 	"context"
+	"os"
 )
 
 // mark is a place in an upload at which the store has all that is needed to go on.
@@ -13,25 +14,50 @@ type mark struct {
 	sum      uint32
 }
 
-// wait returns what became of the part that was being sent.
-func (d *Depot) wait(s *session) error {
-	if s.sending == nil {
-		return nil
-	}
-	err := <-s.sending
-	s.sending = nil
-	return err
+// maxSending is how many parts may be on their way to the store while the next is gathered. The store
+// syncs each: with one at a time it would wait for the medium while the medium waits for it.
+const maxSending = 3
+
+// sent is a part on its way to the store.
+type sent struct {
+	file   *os.File
+	after  mark       // once it is there, and all before it
+	old    []fragment // which a state written before names
+	result chan error // one
 }
 
-// send begins to send the part under way, which is whole, and turns to the next. It waits
-// for the part before: there are never more than two.
+// reap waits until at most left parts are on their way, in their order. After a part that failed none
+// counts: what is there has no gap.
+func (d *Depot) reap(ctx context.Context, e *entry, s *session, left int) error {
+	for len(s.sending) > left {
+		p := s.sending[0]
+		err := <-p.result
+		s.sending, s.idle = s.sending[1:], append(s.idle, p.file)
+		if s.failed == nil {
+			s.failed = err
+		}
+		if s.failed != nil {
+			continue
+		}
+		s.stored = p.after
+		if len(p.old) == 0 && d.Now().Sub(s.written) < d.SaveEvery {
+			continue
+		}
+		if s.failed = d.write(ctx, e, s, p.after); s.failed == nil {
+			d.removeFragments(ctx, e, s, p.old) // they go when the state does not name them any more
+		}
+	}
+	return s.failed
+}
+
+// send begins to send the part under way, which is whole, and turns to the next.
 func (d *Depot) send(ctx context.Context, e *entry, s *session) error {
-	if err := d.wait(s); err != nil {
+	if err := d.reap(ctx, e, s, maxSending-1); err != nil {
 		return err
 	}
 	bucket, object := e.key.Collection.Bucket(), e.key.Object()
 	if s.upload.ID == "" {
-		id, err := d.Store.Begin(ctx, bucket, object, meta(e.record(), s.upload.Serial))
+		id, err := d.Store.Begin(ctx, bucket, object, meta(e.record(), &s.upload))
 		if err != nil {
 			return err
 		}
@@ -43,33 +69,19 @@ func (d *Depot) send(ctx context.Context, e *entry, s *session) error {
 		e.kept.Upload = &u
 		e.mu.Unlock()
 	}
-	file, size, sum, number := s.files[s.now], s.offset-s.part, s.sum, int(s.part/s.upload.PartSize)+1
+	size, sum, number := s.offset-s.part, s.sum, int(s.part/s.upload.PartSize)+1
 	after := hashState(s.hash)
-	m := mark{offset: s.offset, hash: after, partHash: after}
-	old := s.saved
-	s.now ^= 1
+	p := &sent{file: s.file, after: mark{offset: s.offset, hash: after, partHash: after}, old: s.saved, result: make(chan error, 1)}
+	s.sending, s.file = append(s.sending, p), nil
 	s.part, s.partHash, s.sum, s.saved, s.savedTo = s.offset, after, 0, nil, s.offset
-	result := make(chan error, 1)
-	s.sending = result
-	go func() {
-		err := d.Store.Part(ctx, bucket, object, s.upload.ID, number, file, size, sum)
-		if err == nil {
-			s.stored = m
-		}
-		// Fragments go when the state does not name them any more.
-		if err == nil && (len(old) > 0 || d.Now().Sub(s.written) >= d.SaveEvery) {
-			if err = d.write(ctx, e, s, m); err == nil {
-				d.removeFragments(ctx, e, s, old)
-			}
-		}
-		result <- err
-	}()
+	id := s.upload.ID
+	go func() { p.result <- d.Store.Part(ctx, bucket, object, id, number, p.file, size, sum) }()
 	return nil
 }
 
 // settle brings the part under way into the store and writes the state.
 func (d *Depot) settle(ctx context.Context, e *entry, s *session) error {
-	if err := d.wait(s); err != nil {
+	if err := d.reap(ctx, e, s, 0); err != nil {
 		return err
 	}
 	var old []fragment
@@ -81,7 +93,7 @@ func (d *Depot) settle(ctx context.Context, e *entry, s *session) error {
 			f, old = fragment{s.part, s.offset - s.part}, s.saved[1:]
 			s.saved = nil
 		}
-		err := d.Store.PutFrom(ctx, e.key.Collection.Bucket(), s.upload.fragment(f.Offset), offsetReader{s.files[s.now], f.Offset - s.part}, f.Length)
+		err := d.Store.PutFrom(ctx, e.key.Collection.Bucket(), s.upload.fragment(f.Offset), offsetReader{s.file, f.Offset - s.part}, f.Length)
 		if err != nil {
 			return err
 		}

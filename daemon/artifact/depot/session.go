@@ -17,8 +17,8 @@ import (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // session is an upload at work: where it is, and the part under way in a scratch file. It is
-// used under the entry's turn and may outlive a request. One part is gathered while the one
-// before it is sent to the store.
+// used under the entry's turn and may outlive a request. One part is gathered while those
+// before it are sent to the store.
 type session struct {
 	upload upload // as it was when the session began, with ID
 	length int64
@@ -33,11 +33,12 @@ type session struct {
 	checked  bool
 	image    diskimage.Info
 
-	files   [2]*os.File // the part under way, and the one being sent
-	now     int         // which of them is which
-	sending chan error  // one result, nil if nothing is sent
-	stored  mark        // after the last part that was sent
-	written time.Time   // when the state was last written
+	file    *os.File   // the part under way; nil before its first octet
+	sending []*sent    // in order
+	idle    []*os.File // scratch files for parts to come
+	failed  error      // of the first part that could not be stored
+	stored  mark       // after the last part that was stored
+	written time.Time  // when the state was last written
 }
 
 // close gives the scratch files back. A nil session is closed.
@@ -45,13 +46,15 @@ func (s *session) close() {
 	if s == nil {
 		return
 	}
-	if s.sending != nil {
-		<-s.sending
+	for _, p := range s.sending {
+		<-p.result
+		p.file.Close()
 	}
-	for _, f := range s.files {
-		if f != nil {
-			f.Close()
-		}
+	for _, f := range s.idle {
+		f.Close()
+	}
+	if s.file != nil {
+		s.file.Close()
 	}
 }
 
@@ -136,7 +139,7 @@ func (d *Depot) reload(ctx context.Context, e *entry, s *session, f fragment) er
 		return err
 	}
 	defer body.Close()
-	file, err := s.file(d.Scratch)
+	file, err := s.scratch(d.Scratch)
 	if err != nil {
 		return err
 	}
@@ -195,10 +198,14 @@ func (d *Depot) restart(ctx context.Context, e *entry) (*session, error) {
 	return d.resume(ctx, e)
 }
 
-// file is the scratch file of the part under way.
-func (s *session) file(dir string) (f *os.File, err error) {
-	if s.files[s.now] == nil {
-		s.files[s.now], err = openScratch(dir)
+// scratch is the file of the part under way.
+func (s *session) scratch(dir string) (f *os.File, err error) {
+	switch last := len(s.idle) - 1; {
+	case s.file != nil:
+	case last >= 0:
+		s.file, s.idle = s.idle[last], s.idle[:last]
+	default:
+		s.file, err = openScratch(dir)
 	}
-	return s.files[s.now], err
+	return s.file, err
 }
