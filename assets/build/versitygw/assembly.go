@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -17,10 +18,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	"github.com/minio/crc64nvme"
 	"github.com/versity/versitygw/backend"
 	"github.com/versity/versitygw/backend/meta"
 	"github.com/versity/versitygw/s3err"
+	"github.com/versity/versitygw/s3response"
 )
 
 // An upload whose client says how long its parts are is assembled while it comes in: each part
@@ -35,13 +36,13 @@ const (
 	partSizeAttribute = "part-size" // of that file
 
 	// Attributes that posix (v1.8.0) gives a part.
-	etagAttribute  = "etag"
-	crc64Attribute = "part-crc64nvme"
+	etagAttribute      = "etag"
+	checksumsAttribute = "checksums"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
+var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
 // assembly is the file of an upload.
 type assembly struct {
@@ -51,10 +52,23 @@ type assembly struct {
 	partSize int64
 }
 
+// assembling has the module expect the CRC-32C of each part of such an upload, of which it makes the
+// object's own: its default is a second sum over all octets.
+func assembling(in *s3response.CreateMultipartUploadInput) error {
+	if in.Metadata[partSizeMeta] == "" {
+		return nil
+	}
+	if in.ChecksumAlgorithm != "" && in.ChecksumAlgorithm != types.ChecksumAlgorithmCrc32c {
+		return s3err.GetAPIError(s3err.ErrInvalidRequest)
+	}
+	in.ChecksumAlgorithm, in.ChecksumType = types.ChecksumAlgorithmCrc32c, types.ChecksumTypeFullObject
+	return nil
+}
+
 // makeAssembly makes the file of a new upload, if its metadata ask for it.
 func makeAssembly(folder string, metadata map[string]string) error {
-	text, asked := metadata[partSizeMeta]
-	if !asked {
+	text := metadata[partSizeMeta]
+	if text == "" {
 		return nil
 	}
 	if size, err := strconv.ParseInt(text, 10, 64); err != nil || size < backend.MinPartSize {
@@ -118,7 +132,7 @@ func (a *assembly) write(in *s3.UploadPartInput) (*s3.UploadPartOutput, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove part %d: %w", number, err)
 	}
-	crc, crc64, err := a.fill(int64(number-1)*a.partSize, length, in.Body)
+	crc, err := a.fill(int64(number-1)*a.partSize, length, in.Body)
 	if err != nil {
 		return nil, full(fmt.Errorf("write part %d: %w", number, err))
 	}
@@ -129,22 +143,21 @@ func (a *assembly) write(in *s3.UploadPartInput) (*s3.UploadPartOutput, error) {
 	if err := syscall.Fdatasync(int(a.Fd())); err != nil {
 		return nil, full(fmt.Errorf("sync part %d: %w", number, err))
 	}
-	sum64 := base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, crc64))
-	etag := `"CRC64NVME-` + sum64 + `"`
-	if err := a.note(name, length, map[string]string{etagAttribute: etag, crc64Attribute: sum64}); err != nil {
+	etag := `"CRC32C-` + sum + `"`
+	if err := a.note(name, length, etag, sum); err != nil {
 		return nil, full(fmt.Errorf("note part %d: %w", number, err))
 	}
 	return &s3.UploadPartOutput{ETag: &etag, ChecksumCRC32C: &sum}, nil
 }
 
-// fill writes length octets of a body at an offset, and sums them up. A body is read to its end also
+// fill writes length octets of a body at an offset, and returns their CRC-32C. A body is read to its end also
 // when there is no room, or its client would not read the answer.
-func (a *assembly) fill(at, length int64, body io.Reader) (crc uint32, crc64 uint64, err error) {
+func (a *assembly) fill(at, length int64, body io.Reader) (crc uint32, err error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	if err := syscall.Fallocate(int(a.Fd()), 0, at, length); err != nil && !errors.Is(err, syscall.EOPNOTSUPP) {
 		_, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{body}, *buffer)
-		return 0, 0, err
+		return 0, err
 	}
 	for rest := length; rest > 0; {
 		n, err := io.ReadFull(body, (*buffer)[:min(rest, int64(len(*buffer)))])
@@ -152,29 +165,31 @@ func (a *assembly) fill(at, length int64, body io.Reader) (crc uint32, crc64 uin
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 				err = s3err.GetAPIError(s3err.ErrIncompleteBody)
 			}
-			return 0, 0, err
+			return 0, err
 		}
 		piece := (*buffer)[:n]
 		if _, err := a.WriteAt(piece, at); err != nil {
 			_, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{body}, *buffer)
-			return 0, 0, err
+			return 0, err
 		}
-		crc, crc64 = crc32.Update(crc, castagnoli, piece), crc64nvme.Update(crc64, piece)
+		crc = crc32.Update(crc, castagnoli, piece)
 		at, rest = at+int64(n), rest-int64(n)
 	}
-	return crc, crc64, nil
+	return crc, nil
 }
 
 // note gives a part its name.
-func (a *assembly) note(name string, length int64, attributes map[string]string) error {
+func (a *assembly) note(name string, length int64, etag, sum string) error {
+	sums, err := json.Marshal(s3response.Checksum{Algorithm: types.ChecksumAlgorithmCrc32c, CRC32C: &sum})
+	if err != nil {
+		return err
+	}
 	f, err := os.CreateTemp(a.folder, "."+name+"-*")
 	if err != nil {
 		return err
 	}
-	err = f.Truncate(length)
-	for k, v := range attributes {
-		err = errors.Join(err, (meta.XattrMeta{}).StoreAttribute(f, "", "", k, []byte(v)))
-	}
+	err = errors.Join(f.Truncate(length), (meta.XattrMeta{}).StoreAttribute(f, "", "", etagAttribute, []byte(etag)),
+		(meta.XattrMeta{}).StoreAttribute(f, "", "", checksumsAttribute, sums))
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), filepath.Join(a.folder, name))
 	}
@@ -184,18 +199,32 @@ func (a *assembly) note(name string, length int64, attributes map[string]string)
 	return syncFile(a.folder)
 }
 
-// cut gives the file its length, after looking that the parts fill it.
+// cut gives the file its length, after looking that the parts fill it, and says the parts' sums, which
+// not every client does.
 func (a *assembly) cut(parts []types.CompletedPart) error {
 	var total int64
 	for i, p := range parts {
 		if p.PartNumber == nil || int(*p.PartNumber) != i+1 {
 			return s3err.GetAPIError(s3err.ErrInvalidPartOrder)
 		}
-		fi, err := os.Lstat(filepath.Join(a.folder, strconv.Itoa(i+1)))
+		name := filepath.Join(a.folder, strconv.Itoa(i+1))
+		fi, err := os.Lstat(name)
 		if err != nil || i < len(parts)-1 && fi.Size() != a.partSize {
 			return s3err.GetInvalidPartErr(a.upload, *p.PartNumber, backend.GetStringFromPtr(p.ETag))
 		}
 		total += fi.Size()
+		if p.ChecksumCRC32C != nil {
+			continue
+		}
+		text, err := (meta.XattrMeta{}).RetrieveAttribute(nil, "", name, checksumsAttribute)
+		if err != nil {
+			return fmt.Errorf("read sum of part %d: %w", i+1, err)
+		}
+		var sums s3response.Checksum
+		if err := json.Unmarshal(text, &sums); err != nil {
+			return fmt.Errorf("read sum of part %d: %w", i+1, err)
+		}
+		parts[i].ChecksumCRC32C = sums.CRC32C
 	}
 	if err := a.Truncate(total); err != nil {
 		return fmt.Errorf("cut file of upload: %w", err)

@@ -52,6 +52,9 @@ func (d durable) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.Up
 
 // CreateMultipartUpload syncs the folder that the parts will lie in.
 func (d durable) CreateMultipartUpload(ctx context.Context, in s3response.CreateMultipartUploadInput) (s3response.InitiateMultipartUploadResult, error) {
+	if err := assembling(&in); err != nil {
+		return s3response.InitiateMultipartUploadResult{}, err
+	}
 	out, err := d.Posix.CreateMultipartUpload(ctx, in)
 	if err != nil {
 		return out, err

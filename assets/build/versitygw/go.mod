@@ -5,7 +5,6 @@ go 1.26.0
 
 require (
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.109.1
-	github.com/minio/crc64nvme v1.1.1
 	github.com/versity/versitygw v1.8.0
 )
 

@@ -51,10 +51,11 @@ type bed struct {
 }
 
 func newBed(ctx context.Context, dir string) (b *bed, err error) {
-	b = &bed{dir: dir, file: filepath.Join(dir, "file")}
+	begun := &bed{dir: dir, file: filepath.Join(dir, "file")}
+	b = begun
 	defer func() {
 		if err != nil {
-			b.close()
+			begun.close()
 		}
 	}()
 	if err := noise(b.file); err != nil {
@@ -180,7 +181,7 @@ http { access_log %[1]s/nginx.log; sendfile on; client_max_body_size 0; client_b
 proxy_temp_path %[1]s/t1; fastcgi_temp_path %[1]s/t2; uwsgi_temp_path %[1]s/t3; scgi_temp_path %[1]s/t4;
 server { listen %[2]s ssl; ssl_certificate %[1]s/pki/bench.crt; ssl_certificate_key %[1]s/pki/bench.key; root %[3]s; location / { dav_methods PUT DELETE; } }
 server { listen %[4]s ssl; ssl_certificate %[1]s/pki/bench.crt; ssl_certificate_key %[1]s/pki/bench.key; location / {
-proxy_pass http://%[5]s; proxy_set_header Host %[5]s; proxy_set_header Authorization ""; proxy_buffers 8 128k; proxy_max_temp_file_size 0; } } }
+proxy_pass http://%[5]s; proxy_set_header Host %[5]s; proxy_set_header Authorization ""; proxy_http_version 1.1; proxy_request_buffering off; proxy_buffers 8 128k; proxy_max_temp_file_size 0; } } }
 `, b.dir, nginxAddr, web, proxyAddr, strings.TrimPrefix(b.store.Config.Endpoint, "http://"))
 	conf := filepath.Join(b.dir, "nginx.conf")
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
@@ -211,8 +212,8 @@ func (b *bed) start(name string, env []string, program string, args ...string) (
 // await asks until something answers.
 func (b *bed) await(ctx context.Context, url string) error {
 	for range 600 {
-		out, _ := b.curl(ctx, "--output", "/dev/null", "--write-out", "%{http_code}", url)
-		if code := strings.TrimSpace(out); code != "000" && code != "503" && code != "" {
+		out, err := b.curl(ctx, "--output", "/dev/null", "--write-out", "%{http_code}", url)
+		if err == nil && strings.TrimSpace(out) != "503" {
 			return nil
 		}
 		if ctx.Err() != nil {

@@ -23,7 +23,7 @@ type Body interface {
 // AnyLength is the length of a body that ends where it ends.
 const AnyLength = -1
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
+var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
 // Append receives a piece of an artifact, which must begin at offset, and returns the offset
 // after it. What came in before an error is kept unless the error says otherwise: the next

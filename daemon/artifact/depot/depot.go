@@ -27,7 +27,7 @@ import (
 )
 
 // PartSize is what a part has unless the artifact would need more than S3's 10,000 of them.
-const PartSize = 16 << 20
+const PartSize = 8 << 20
 
 // Times, unless Config says otherwise.
 const (

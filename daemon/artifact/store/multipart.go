@@ -40,7 +40,7 @@ func (s *Store) Begin(ctx context.Context, bucket, object string, meta map[strin
 func (s *Store) Part(ctx context.Context, bucket, object, id string, number int, r io.ReaderAt, size int64, sum uint32) error {
 	header := http.Header{"X-Amz-Checksum-Crc32c": {crc32c(sum)}}
 	return s.try(ctx, fmt.Sprintf("store part %d of %s", number, object), tryTime, func(ctx context.Context) error {
-		_, err := s.core.PutObjectPart(ctx, bucket, object, id, number, io.NewSectionReader(r, 0, size), size,
+		_, err := s.core.PutObjectPart(sending(ctx, r, size), bucket, object, id, number, io.NewSectionReader(r, 0, size), size,
 			minio.PutObjectPartOptions{CustomHeader: header, DisableContentSha256: true})
 		return err
 	})

@@ -89,7 +89,7 @@ func New(c Config) (*Store, error) {
 		s.patience = time.Minute
 	}
 	client, err := minio.New(u.Host, &minio.Options{Creds: credentials.NewStaticV4(c.AccessKey, c.SecretKey, ""), Secure: u.Scheme == "https",
-		Transport: transport, Region: s.region, BucketLookup: minio.BucketLookupPath, MaxRetries: 1})
+		Transport: filesSent{transport}, Region: s.region, BucketLookup: minio.BucketLookupPath, MaxRetries: 1})
 	if err != nil {
 		return nil, fmt.Errorf("make client of store: %w", err)
 	}
