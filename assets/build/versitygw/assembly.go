@@ -50,6 +50,7 @@ type assembly struct {
 	folder   string
 	upload   string
 	partSize int64
+	length   int64 // of the object; after check
 }
 
 // assembling has the module expect the CRC-32C of each part of such an upload, of which it makes the
@@ -199,9 +200,8 @@ func (a *assembly) note(name string, length int64, etag, sum string) error {
 	return syncFile(a.folder)
 }
 
-// cut gives the file its length, after looking that the parts fill it, and says the parts' sums, which
-// not every client does.
-func (a *assembly) cut(parts []types.CompletedPart) error {
+// check looks that the parts fill the file, and says their sums, which not every client does.
+func (a *assembly) check(parts []types.CompletedPart) error {
 	var total int64
 	for i, p := range parts {
 		if p.PartNumber == nil || int(*p.PartNumber) != i+1 {
@@ -226,19 +226,53 @@ func (a *assembly) cut(parts []types.CompletedPart) error {
 		}
 		parts[i].ChecksumCRC32C = sums.CRC32C
 	}
-	if err := a.Truncate(total); err != nil {
-		return fmt.Errorf("cut file of upload: %w", err)
-	}
-	return a.Sync()
+	a.length = total
+	return nil
 }
 
-// become puts the file in the place of another that is open and has no name yet: what is done to
-// that one from here on is done to the upload's.
-func (a *assembly) become(to *os.File) error {
+// become puts the file in the place of another that is open and has no name yet: what is done to that
+// one from here on is done to the upload's. A file system that knows only files with names has it copied.
+func (a *assembly) become(to *os.File, folder string, parts int) error {
+	if err := forget(folder, parts); err != nil {
+		return err
+	}
+	if err := a.Truncate(a.length); err != nil {
+		return fmt.Errorf("cut file of upload: %w", err)
+	}
+	if !strings.HasPrefix(to.Name(), "/proc/") { // posix (v1.8.0) calls a file without a name so
+		_, err := io.Copy(to, io.NewSectionReader(a, 0, a.length))
+		return errors.Join(err, to.Sync())
+	}
+	if err := a.Sync(); err != nil {
+		return fmt.Errorf("sync file of upload: %w", err)
+	}
 	if err := syscall.Dup3(int(a.Fd()), int(to.Fd()), syscall.O_CLOEXEC); err != nil {
 		return fmt.Errorf("make the upload's file the object: %w", err)
 	}
 	return nil
+}
+
+// forget removes the names of the parts after the last: they are not of the object, and the file is cut
+// before them.
+func forget(folder string, last int) error {
+	all, err := os.ReadDir(folder)
+	if err != nil {
+		return fmt.Errorf("list parts: %w", err)
+	}
+	gone := false
+	for _, e := range all {
+		if n, err := strconv.Atoi(e.Name()); err != nil || n <= last {
+			continue
+		}
+		if err := os.Remove(filepath.Join(folder, e.Name())); err != nil {
+			return fmt.Errorf("forget part: %w", err)
+		}
+		gone = true
+	}
+	if !gone {
+		return nil
+	}
+	return syncFile(folder)
 }
 
 // full is the protocol's own error for a medium without room.

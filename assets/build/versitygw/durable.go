@@ -122,13 +122,13 @@ func (d durable) assembler(in *s3.CompleteMultipartUploadInput, parts []types.Co
 	case err != nil:
 		return nil, nil, err
 	}
-	if err := a.cut(parts); err != nil {
+	if err := a.check(parts); err != nil {
 		a.Close()
 		return nil, nil, full(err)
 	}
-	return func(_, to *os.File) (bool, error) {
+	return func(from, to *os.File) (bool, error) {
 		if rest--; rest == 0 {
-			if err := a.become(to); err != nil {
+			if err := a.become(to, filepath.Dir(from.Name()), len(parts)); err != nil {
 				panic(copyError{err})
 			}
 		}

@@ -86,6 +86,27 @@ func TestPartsAreWrittenWhereTheyBelong(t *testing.T) {
 	assert.Equal(t, "x", o.Meta["Serial"])
 }
 
+// A client may leave out the last parts.
+func TestPartsThatAreLeftOutAreNotOfTheObject(t *testing.T) {
+	g := storelab.NewGateway(t)
+	s, err := store.New(g.Config)
+	require.NoError(t, err)
+	id := uploadOf(t, s, "a/b/c", 3, assembled())
+	parts, err := s.Parts(t.Context(), "binary", "a/b/c", id)
+	require.NoError(t, err)
+	wrong := append([]store.Part{}, parts[:2]...)
+	wrong[1].ETag = parts[0].ETag
+	assert.Error(t, s.Complete(t.Context(), "binary", "a/b/c", id, wrong), "of other octets")
+	again, err := s.Parts(t.Context(), "binary", "a/b/c", id)
+	require.NoError(t, err)
+	assert.Equal(t, parts, again, "what is refused changes nothing")
+	require.NoError(t, s.Complete(t.Context(), "binary", "a/b/c", id, parts[:2]))
+	o, err := s.Stat(t.Context(), "binary", "a/b/c")
+	require.NoError(t, err)
+	assert.Equal(t, int64(2*store.MinPart), o.Size)
+	assert.Empty(t, left(t, g))
+}
+
 // A part in the middle that is shorter than was said would leave a hole.
 func TestShortPartIsNotTakenForAWholeOne(t *testing.T) {
 	g := storelab.NewGateway(t)
