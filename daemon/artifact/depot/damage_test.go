@@ -154,3 +154,40 @@ type discard struct{}
 func (discard) Header() http.Header         { return http.Header{} }
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 func (discard) WriteHeader(int)             {}
+
+// Parts are on their way side by side. One that the store has no room for ends what counts there, also
+// if those behind it arrived.
+func TestPartThatFindsNoRoomLeavesNoGap(t *testing.T) {
+	var full atomic.Bool
+	arrived := make(chan struct{})
+	config := storelab.Memory(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch number := r.URL.Query().Get("partNumber"); {
+			case full.Load() && number == "2":
+				<-arrived
+				w.Header().Set("Content-Type", "application/xml")
+				w.WriteHeader(http.StatusInsufficientStorage)
+				_, _ = w.Write([]byte(`<Error><Code>InsufficientStorage</Code></Error>`))
+			case full.Load() && number == "3":
+				next.ServeHTTP(w, r)
+				close(arrived)
+			default:
+				next.ServeHTTP(w, r)
+			}
+		})
+	})
+	full.Store(true)
+	b := newBed(t, config, nil)
+	content := image(18 << 20)
+	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
+	require.NoError(t, err)
+	_, err = b.Append(t.Context(), key("tool"), 0, -1, octets(content))
+	assert.Equal(t, depot.Full, kind(t, err))
+	r, err := b.Get(key("tool"))
+	require.NoError(t, err)
+	assert.Equal(t, int64(store.MinPart), r.ImageOffset, "the first part, which was there before the store was full")
+	full.Store(false)
+	_, err = b.Append(t.Context(), key("tool"), r.ImageOffset, -1, octets(content[r.ImageOffset:]))
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(content, b.read(key("tool"))))
+}
