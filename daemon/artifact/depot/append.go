@@ -148,7 +148,7 @@ func (d *Depot) giveUp(ctx context.Context, e *entry, err error) error {
 // few octets may still find room.
 func (d *Depot) keepSent(ctx context.Context, e *entry, why error) {
 	s := e.session
-	_ = d.reap(ctx, e, s, 0) // one failure is enough
+	_ = s.reap(0) // one failure is enough
 	if !errors.Is(why, store.ErrFull) || s.stored.offset <= e.state().Record.ImageOffset {
 		return
 	}
@@ -215,7 +215,7 @@ func fill(body Body, piece []byte) (n int, err error) {
 // tooMuch gives up the part under way of a body that goes on after the end.
 func (d *Depot) tooMuch(ctx context.Context, e *entry, s *session) error {
 	rest := s.length - s.part
-	err := d.reap(ctx, e, s, 0)
+	err := s.reap(0)
 	if err == nil {
 		err = d.rewind(ctx, e, s)
 	}

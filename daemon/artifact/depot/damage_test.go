@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -189,5 +190,33 @@ func TestPartThatFindsNoRoomLeavesNoGap(t *testing.T) {
 	full.Store(false)
 	_, err = b.Append(t.Context(), key("tool"), r.ImageOffset, -1, octets(content[r.ImageOffset:]))
 	require.NoError(t, err)
+	assert.True(t, bytes.Equal(content, b.read(key("tool"))))
+}
+
+// What arrived counts as soon as it did, also while the client is slow with the next part: a kill would
+// not take it away.
+func TestPartThatArrivedIsKeptWhileTheNextIsAwaited(t *testing.T) {
+	b := newBed(t, storelab.Memory(t, nil), func(c *depot.Config) { c.Now, c.SaveEvery = time.Now, time.Nanosecond })
+	content := image(12 << 20)
+	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
+	require.NoError(t, err)
+	from, to := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.Append(t.Context(), key("tool"), 0, -1, piece{from})
+		ended <- err
+	}()
+	_, err = to.Write(content[:6<<20])
+	require.NoError(t, err)
+	assert.Eventually(t, func() bool {
+		after, err := depot.Open(t.Context(), b.config) // as after a kill
+		require.NoError(t, err)
+		r, err := after.Get(key("tool"))
+		return err == nil && r.ImageOffset == store.MinPart
+	}, time.Minute, 10*time.Millisecond)
+	_, err = to.Write(content[6<<20:])
+	require.NoError(t, err)
+	require.NoError(t, to.Close())
+	require.NoError(t, <-ended)
 	assert.True(t, bytes.Equal(content, b.read(key("tool"))))
 }

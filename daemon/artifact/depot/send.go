@@ -20,39 +20,41 @@ const maxSending = 3
 
 // sent is a part on its way to the store.
 type sent struct {
-	file   *os.File
-	after  mark       // once it is there, and all before it
-	old    []fragment // which a state written before names
-	result chan error // one
+	file *os.File
+	done chan struct{} // closed when this part and all before it are there, or one of them failed
+	err  error         // of the first that did; then none behind it counts: what is there has no gap
 }
 
-// reap waits until at most left parts are on their way, in their order. After a part that failed none
-// counts: what is there has no gap.
-func (d *Depot) reap(ctx context.Context, e *entry, s *session, left int) error {
+// reap waits until at most left parts are on their way, in their order.
+func (s *session) reap(left int) error {
 	for len(s.sending) > left {
 		p := s.sending[0]
-		err := <-p.result
+		<-p.done
 		s.sending, s.idle = s.sending[1:], append(s.idle, p.file)
 		if s.failed == nil {
-			s.failed = err
-		}
-		if s.failed != nil {
-			continue
-		}
-		s.stored = p.after
-		if len(p.old) == 0 && d.Now().Sub(s.written) < d.SaveEvery {
-			continue
-		}
-		if s.failed = d.write(ctx, e, s, p.after); s.failed == nil {
-			d.removeFragments(ctx, e, s, p.old) // they go when the state does not name them any more
+			s.failed = p.err
 		}
 	}
 	return s.failed
 }
 
+// arrived notes that a part and all before it are in the store, and writes the state if it is time.
+// old are fragments of that part.
+func (d *Depot) arrived(ctx context.Context, e *entry, s *session, m mark, old []fragment) error {
+	s.stored = m
+	if len(old) == 0 && d.Now().Sub(s.written) < d.SaveEvery {
+		return nil
+	}
+	if err := d.write(ctx, e, s, m); err != nil {
+		return err
+	}
+	d.removeFragments(ctx, e, s, old) // they go when the state does not name them any more
+	return nil
+}
+
 // send begins to send the part under way, which is whole, and turns to the next.
 func (d *Depot) send(ctx context.Context, e *entry, s *session) error {
-	if err := d.reap(ctx, e, s, maxSending-1); err != nil {
+	if err := s.reap(maxSending - 1); err != nil {
 		return err
 	}
 	bucket, object := e.key.Collection.Bucket(), e.key.Object()
@@ -71,17 +73,33 @@ func (d *Depot) send(ctx context.Context, e *entry, s *session) error {
 	}
 	size, sum, number := s.offset-s.part, s.sum, int(s.part/s.upload.PartSize)+1
 	after := hashState(s.hash)
-	p := &sent{file: s.file, after: mark{offset: s.offset, hash: after, partHash: after}, old: s.saved, result: make(chan error, 1)}
+	m, old, id := mark{offset: s.offset, hash: after, partHash: after}, s.saved, s.upload.ID
+	p := &sent{file: s.file, done: make(chan struct{})}
+	before := &sent{done: closed}
+	if n := len(s.sending); n > 0 {
+		before = s.sending[n-1]
+	}
 	s.sending, s.file = append(s.sending, p), nil
 	s.part, s.partHash, s.sum, s.saved, s.savedTo = s.offset, after, 0, nil, s.offset
-	id := s.upload.ID
-	go func() { p.result <- d.Store.Part(ctx, bucket, object, id, number, p.file, size, sum) }()
+	go func() {
+		defer close(p.done)
+		err := d.Store.Part(ctx, bucket, object, id, number, p.file, size, sum)
+		<-before.done
+		if p.err = before.err; p.err == nil {
+			p.err = err
+		}
+		if p.err == nil {
+			p.err = d.arrived(ctx, e, s, m, old)
+		}
+	}()
 	return nil
 }
 
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
 // settle brings the part under way into the store and writes the state.
 func (d *Depot) settle(ctx context.Context, e *entry, s *session) error {
-	if err := d.reap(ctx, e, s, 0); err != nil {
+	if err := s.reap(0); err != nil {
 		return err
 	}
 	var old []fragment

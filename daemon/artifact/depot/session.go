@@ -47,7 +47,7 @@ func (s *session) close() {
 		return
 	}
 	for _, p := range s.sending {
-		<-p.result
+		<-p.done
 		p.file.Close()
 	}
 	for _, f := range s.idle {

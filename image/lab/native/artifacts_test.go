@@ -317,7 +317,7 @@ func TestUploadThroughKillsAndAPowerCut(t *testing.T) {
 	u := newUploads(t, "upcuts")
 	commands, _ := page(t, "By curl")
 	u.login(commands[0])
-	const length, part = 80<<20 + 1, 16 << 20 // of what is sent, and of what the store is given at once (docs/artifacts.md)
+	const length, part = 80<<20 + 1, 8 << 20 // of what is sent, and of what the store is given at once (docs/artifacts.md)
 	large := make([]byte, length)
 	_, _ = rand.NewChaCha8([32]byte{11}).Read(large) // never fails
 	require.NoError(t, os.WriteFile(filepath.Join(u.dir, "app.tar"), large, 0o644))
