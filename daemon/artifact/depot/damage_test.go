@@ -196,7 +196,7 @@ func TestPartThatFindsNoRoomLeavesNoGap(t *testing.T) {
 // What arrived counts as soon as it did, also while the client is slow with the next part: a kill would
 // not take it away.
 func TestPartThatArrivedIsKeptWhileTheNextIsAwaited(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), func(c *depot.Config) { c.Now, c.SaveEvery = time.Now, time.Nanosecond })
+	b := newBed(t, storelab.Memory(t, nil), nil)
 	content := image(12 << 20)
 	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 	require.NoError(t, err)

@@ -38,11 +38,11 @@ func (s *session) reap(left int) error {
 	return s.failed
 }
 
-// arrived notes that a part and all before it are in the store, and writes the state if it is time.
-// old are fragments of that part.
+// arrived notes that a part and all before it are in the store, and writes the state if it is time, or if
+// the store waits for the client. old are fragments of that part.
 func (d *Depot) arrived(ctx context.Context, e *entry, s *session, m mark, old []fragment) error {
 	s.stored = m
-	if len(old) == 0 && d.Now().Sub(s.written) < d.SaveEvery {
+	if len(old) == 0 && s.under.Load() > 0 && d.Now().Sub(s.written) < d.SaveEvery {
 		return nil
 	}
 	if err := d.write(ctx, e, s, m); err != nil {
@@ -81,9 +81,11 @@ func (d *Depot) send(ctx context.Context, e *entry, s *session) error {
 	}
 	s.sending, s.file = append(s.sending, p), nil
 	s.part, s.partHash, s.sum, s.saved, s.savedTo = s.offset, after, 0, nil, s.offset
+	s.under.Add(1)
 	go func() {
 		defer close(p.done)
 		err := d.Store.Part(ctx, bucket, object, id, number, p.file, size, sum)
+		s.under.Add(-1)
 		<-before.done
 		if p.err = before.err; p.err == nil {
 			p.err = err

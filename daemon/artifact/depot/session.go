@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"firstlight.dev/firstlight/daemon/artifact/diskimage"
@@ -33,12 +34,13 @@ type session struct {
 	checked  bool
 	image    diskimage.Info
 
-	file    *os.File   // the part under way; nil before its first octet
-	sending []*sent    // in order
-	idle    []*os.File // scratch files for parts to come
-	failed  error      // of the first part that could not be stored
-	stored  mark       // after the last part that was stored
-	written time.Time  // when the state was last written
+	file    *os.File     // the part under way; nil before its first octet
+	sending []*sent      // in order
+	under   atomic.Int32 // of them, how many are not there yet
+	idle    []*os.File   // scratch files for parts to come
+	failed  error        // of the first part that could not be stored
+	stored  mark         // after the last part that was stored
+	written time.Time    // when the state was last written
 }
 
 // close gives the scratch files back. A nil session is closed.
