@@ -38,6 +38,10 @@ func upload(ctx context.Context, b *bed) ([]bench.Row, error) {
 		_, err := client.FPutObject(ctx, "binary", "bare", b.file, minio.PutObjectOptions{PartSize: 16 << 20, NumThreads: threads, DisableContentSha256: true})
 		return err
 	}
+	verified := func() error {
+		_, err := client.FPutObject(ctx, "binary", "bare", b.file, minio.PutObjectOptions{DisableMultipart: true})
+		return err
+	}
 	bare := func() error { return client.RemoveObject(ctx, "binary", "bare", minio.RemoveObjectOptions{}) }
 	signed, err := client.PresignedPutObject(ctx, "binary", "bare", time.Hour)
 	if err != nil {
@@ -55,6 +59,7 @@ func upload(ctx context.Context, b *bed) ([]bench.Row, error) {
 	}
 	rates, err := b.inTurn("upload", []way{
 		{name: "ours", before: func() error { return b.announce(ctx, "up") }, do: func() error { return b.send(ctx, "up") }, after: func() error { return b.remove(ctx, "up") }},
+		{name: "store-sha256", do: verified, after: bare},
 		{name: "store-put", do: put(signed.String()), after: bare},
 		{name: "store-tls", do: put("https://" + proxyAddr + signed.RequestURI()), after: bare},
 		{name: "store-1", do: func() error { return direct(1) }, after: bare},
@@ -66,7 +71,8 @@ func upload(ctx context.Context, b *bed) ([]bench.Row, error) {
 	}
 	note := fmt.Sprintf("medians of %d, load %s; ours: TLS, token, sha256, resumable at any octet, synced before the answer, by curl; ", runs, bench.Load())
 	return rows("artifact/upload-1GiB", rates, []peer{
-		{"store-put", 0.7, note + "store-put: one PUT to the same store by curl, plain HTTP, synced"},
+		{"store-sha256", 0.7, note + "store-sha256: one PUT to the same store by minio-go, plain HTTP, whose sha256 the store checks, synced"},
+		{"store-put", 0, note + "store-put: one PUT by curl, plain HTTP, which nobody checks, synced"},
 		{"store-tls", 0.7, note + "store-tls: the same by TLS, which nginx does for the store"},
 		{"store-1", 0.7, note + "store-1: the same store by minio-go, parts of 16 MiB one after the other, plain HTTP, CRC-32C, synced"},
 		{"store-4", 0.7, note + "store-4: the same, four parts at a time"},
