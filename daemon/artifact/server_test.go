@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	contract "firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact"
@@ -106,15 +106,11 @@ func TestTLS(t *testing.T) {
 	assert.Eventually(t, func() bool { return serial() != before }, time.Minute, 100*time.Millisecond)
 }
 
-func TestFullStore(t *testing.T) {
-	full := make(chan bool, 1)
-	full <- false
-	set := func(v bool) { <-full; full <- v }
-	refuse := func(next http.Handler) http.Handler {
+// filling is a store that has no room for some requests while it is set.
+func filling(full *atomic.Bool, refused func(*http.Request) bool) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			is := <-full
-			full <- is
-			if is && r.Method == http.MethodPut {
+			if full.Load() && refused(r) {
 				w.Header().Set("Content-Type", "application/xml")
 				w.WriteHeader(http.StatusInsufficientStorage)
 				_, _ = w.Write([]byte(`<Error><Code>InsufficientStorage</Code><Message>No space left on device.</Message></Error>`))
@@ -123,17 +119,41 @@ func TestFullStore(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}
-	l := newLab(t, storelab.Memory(t, refuse), smallParts)
+}
+
+// A store that must copy the parts may be full when it makes them one: all of it stays, and the upload is
+// completed by a request without octets.
+func TestStoreIsFullWhileItCompletes(t *testing.T) {
+	var full atomic.Bool
+	full.Store(true)
+	completes := func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Query().Has("uploadId") }
+	l := newLab(t, storelab.Memory(t, filling(&full, completes)), smallParts)
+	image, path := noise(12<<20, 60), base+"binary_images/big"
+	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("big", len(image), nil)).status)
+	got := l.patch(path, 0, image)
+	assert.Equal(t, http.StatusInsufficientStorage, got.status, got.body)
+	assert.Equal(t, fmt.Sprint(len(image)), got.header.Get("Upload-Offset"), "all of it is there")
+	assert.False(t, l.do("GET", path, nil).record(t).Complete)
+	full.Store(false)
+	got = l.patch(path, len(image), nil)
+	assert.Equal(t, http.StatusNoContent, got.status, got.body)
+	assert.Equal(t, digest(image), l.do("GET", path, nil).record(t).SHA256)
+	assert.Equal(t, digest(image), digest([]byte(l.do("GET", path+"/content", nil).body)))
+}
+
+func TestFullStore(t *testing.T) {
+	var full atomic.Bool
+	l := newLab(t, storelab.Memory(t, filling(&full, func(r *http.Request) bool { return r.Method == http.MethodPut })), smallParts)
 	image, path := noise(12<<20, 59), base+"binary_images/big"
 	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("big", len(image), nil)).status)
 	require.Equal(t, http.StatusNoContent, l.patch(path, 0, image[:6<<20]).status)
-	set(true)
+	full.Store(true)
 	got := l.patch(path, 6<<20, image[6<<20:])
 	assert.Equal(t, http.StatusInsufficientStorage, got.status, got.body)
 	assert.Equal(t, fmt.Sprint(6<<20), got.header.Get("Upload-Offset"))
 	assert.Equal(t, http.StatusInsufficientStorage, l.announce("binary_images", sample("more", 10, nil)).status)
 	assert.Equal(t, http.StatusNotFound, l.do("GET", base+"binary_images/more", nil).status, "what could not be written does not exist")
-	set(false)
+	full.Store(false)
 	assert.Equal(t, 6<<20, l.offset(path))
 	assert.Equal(t, http.StatusNoContent, l.patch(path, 6<<20, image[6<<20:]).status)
 	assert.True(t, bytes.Equal(image, []byte(l.do("GET", path+"/content", nil).body)))
@@ -141,13 +161,7 @@ func TestFullStore(t *testing.T) {
 
 // The same with a disk that is full indeed.
 func TestFullDisk(t *testing.T) {
-	if !storelab.Asked(storelab.Kind) || os.Getuid() != 0 {
-		t.Skip("mounts a small file system, which needs root, and runs the appliance's store; set FIRSTLIGHT_TEST=" + storelab.Kind)
-	}
-	small := filepath.Join(t.TempDir(), "small")
-	require.NoError(t, os.Mkdir(small, 0o755))
-	require.NoError(t, unix.Mount("tmpfs", small, "tmpfs", 0, "size=32m"))
-	t.Cleanup(func() { assert.NoError(t, unix.Unmount(small, unix.MNT_DETACH)) })
+	small := storelab.SmallDisk(t, "32m")
 	g := storelab.NewGatewayIn(t, filepath.Join(small, "store"))
 	ballast := filepath.Join(small, "ballast")
 	fill := func(n int) { require.NoError(t, os.WriteFile(ballast, make([]byte, n), 0o644)) }

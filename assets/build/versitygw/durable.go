@@ -10,12 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/versity/versitygw/backend/posix"
-	"github.com/versity/versitygw/s3err"
 	"github.com/versity/versitygw/s3response"
 )
 
@@ -80,10 +78,7 @@ func (d durable) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMul
 			if !ours {
 				panic(r)
 			}
-			err = failed.err
-			if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-				err = s3err.GetAPIError(s3err.ErrNoSpaceLeftOnDevice)
-			}
+			err = full(failed.err)
 		}
 	}()
 	var parts []types.CompletedPart

@@ -1,8 +1,8 @@
 // Command versitygw is the S3 server under the artifacts: the gateway of
 // github.com/versity/versitygw over a folder, changed in this. What it has answered
 // for is on the medium: the module itself never syncs, and a stick may lose its power at
-// any time. An upload whose completion was cut off can be completed again. And an upload of any number
-// of parts can be completed at all (attributes).
+// any time. An upload whose completion was cut off can be completed again. An upload of any number
+// of parts can be completed at all (attributes). And the parts of one need not be copied (assembly).
 //
 //	STORE_ACCESS_KEY=… STORE_SECRET_KEY=… versitygw -listen 127.0.0.1:9000 -dir /var/lib/store
 package main

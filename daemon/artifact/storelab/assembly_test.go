@@ -147,13 +147,7 @@ func TestUploadThatBecameTheObjectIsEnded(t *testing.T) {
 
 // What the store has to copy needs room; without it the parts are kept.
 func TestCompletionWithoutRoomKeepsTheParts(t *testing.T) {
-	if !storelab.Asked(storelab.Kind) || os.Getuid() != 0 {
-		t.Skip("mounts a small file system, which needs root, and runs the appliance's store; set FIRSTLIGHT_TEST=" + storelab.Kind)
-	}
-	small := filepath.Join(t.TempDir(), "small")
-	require.NoError(t, os.Mkdir(small, 0o755))
-	require.NoError(t, unix.Mount("tmpfs", small, "tmpfs", 0, "size=16m"))
-	t.Cleanup(func() { assert.NoError(t, unix.Unmount(small, unix.MNT_DETACH)) })
+	small := storelab.SmallDisk(t, "16m")
 	g := storelab.NewGatewayIn(t, filepath.Join(small, "store"))
 	s, err := store.New(g.Config)
 	require.NoError(t, err)

@@ -213,6 +213,25 @@ func NewGatewayIn(t testing.TB, dir string) *Gateway {
 	return g
 }
 
+// SmallDisk mounts a file system of so much memory ("16m") for a store; the test is skipped where it
+// may not.
+func SmallDisk(t testing.TB, size string) (dir string) {
+	t.Helper()
+	if !Asked(Kind) || os.Getuid() != 0 {
+		t.Skip("mounts a small file system, which needs root, and runs the appliance's store; set FIRSTLIGHT_TEST=" + Kind)
+	}
+	dir = filepath.Join(t.TempDir(), "small")
+	if err := errors.Join(os.Mkdir(dir, 0o755), syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // Start starts it, and returns when it answers.
 func (g *Gateway) Start(ctx context.Context) error {
 	g.mu.Lock()
