@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
-	"sync"
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/diskimage"
@@ -22,8 +20,6 @@ type Body interface {
 
 // AnyLength is the length of a body that ends where it ends.
 const AnyLength = -1
-
-var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
 // Append receives a piece of an artifact, which must begin at offset, and returns the offset
 // after it. What came in before an error is kept unless the error says otherwise: the next
@@ -159,8 +155,8 @@ func (d *Depot) keepSent(ctx context.Context, e *entry, why error) {
 
 // read takes the body into the scratch file, part by part, and sends each whole part.
 func (d *Depot) read(ctx context.Context, e *entry, s *session, length int64, body Body) error {
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
+	sums := s.sumBeside()
+	defer sums.stop()
 	for s.offset < s.length {
 		file, err := s.scratch(d.Scratch)
 		if err != nil {
@@ -169,24 +165,26 @@ func (d *Depot) read(ctx context.Context, e *entry, s *session, length int64, bo
 		end := min(s.part+s.upload.PartSize, s.length)
 		// A piece of the buffer's length, or what comes before the body ends: either is
 		// taken in before the error is looked at.
+		buffer := sums.buffer()
 		n, failed := fill(body, (*buffer)[:min(int64(len(*buffer)), end-s.offset)])
-		piece := (*buffer)[:n]
-		if _, err := file.WriteAt(piece, s.offset-s.part); err != nil {
+		if _, err := file.WriteAt((*buffer)[:n], s.offset-s.part); err != nil {
+			sums.add(buffer, 0)
 			return fullError(fmt.Errorf("write scratch file: %w", err))
 		}
-		s.hash.Write(piece)
-		s.sum = crc32.Update(s.sum, castagnoli, piece)
+		sums.add(buffer, n)
 		s.offset += int64(n)
 		e.setLive(s.offset)
 		if err := s.look(e.key.Collection); err != nil {
 			return err
 		}
 		if s.offset == s.length && length == AnyLength && failed == nil {
-			if n, _ := fill(body, (*buffer)[:1]); n > 0 {
+			if n, _ := fill(body, make([]byte, 1)); n > 0 {
+				sums.wait()
 				return d.tooMuch(ctx, e, s)
 			}
 		}
 		if s.offset == end {
+			sums.wait()
 			if err := d.send(ctx, e, s); err != nil {
 				return err
 			}

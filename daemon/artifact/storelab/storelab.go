@@ -121,8 +121,9 @@ func empty(ctx context.Context, s *store.Store) error {
 type Gateway struct {
 	Config  store.Config
 	Dir     string
+	Address string // HOST:PORT, where it listens besides the socket that Config names
 	program string
-	listen  string
+	socket  string
 	log     *os.File
 
 	mu    sync.Mutex
@@ -169,7 +170,8 @@ func top() (string, error) {
 	return "", errors.New("find repository: assets/recipe.yaml is in no directory above the working directory")
 }
 
-// StartGateway starts the appliance's store over dir, on a port of 127.0.0.1 that is free.
+// StartGateway starts the appliance's store over dir, on a unix socket as in the appliance, and on a port
+// of 127.0.0.1 that is free.
 // Its log goes to a file beside dir.
 func StartGateway(ctx context.Context, dir string) (*Gateway, error) {
 	program, err := Program()
@@ -183,13 +185,18 @@ func StartGateway(ctx context.Context, dir string) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find free port: %w", err)
 	}
-	listen := l.Addr().String()
+	address := l.Addr().String()
 	l.Close()
+	short, err := os.MkdirTemp("", "s3-") // a socket's path has at most 107 octets
+	if err != nil {
+		return nil, fmt.Errorf("make folder of socket: %w", err)
+	}
 	file, err := os.OpenFile(dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open log of store: %w", err)
 	}
-	g := &Gateway{Config: config("http://" + listen), Dir: dir, program: program, listen: listen, log: file}
+	socket := filepath.Join(short, "s3.sock")
+	g := &Gateway{Config: config("unix:" + socket), Dir: dir, Address: address, program: program, socket: socket, log: file}
 	return g, g.Start(ctx)
 }
 
@@ -209,7 +216,7 @@ func NewGatewayIn(t testing.TB, dir string) *Gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.Kill)
+	t.Cleanup(g.Close)
 	return g
 }
 
@@ -236,7 +243,7 @@ func SmallDisk(t testing.TB, size string) (dir string) {
 func (g *Gateway) Start(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	cmd := exec.Command(g.program, "-listen", g.listen, "-dir", g.Dir)
+	cmd := exec.Command(g.program, "-listen", g.socket+","+g.Address, "-dir", g.Dir)
 	cmd.Env = append(os.Environ(), "STORE_ACCESS_KEY="+accessKey, "STORE_SECRET_KEY="+secretKey)
 	cmd.Stdout, cmd.Stderr = g.log, g.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that crashes leaves nothing behind
@@ -247,7 +254,7 @@ func (g *Gateway) Start(ctx context.Context) error {
 	go func() { defer close(ended); _ = cmd.Wait() }() // it is killed, sooner or later
 	g.cmd, g.ended = cmd, ended
 	for {
-		response, err := http.Get(g.Config.Endpoint + "/health")
+		response, err := http.Get("http://" + g.Address + "/health")
 		if err == nil {
 			response.Body.Close()
 			return nil
@@ -271,6 +278,12 @@ func (g *Gateway) Kill() {
 		<-g.ended
 		g.cmd = nil
 	}
+}
+
+// Close kills it and removes its socket; its objects stay.
+func (g *Gateway) Close() {
+	g.Kill()
+	_ = os.RemoveAll(filepath.Dir(g.socket)) // of temporary files
 }
 
 // Pid is its process.
