@@ -42,7 +42,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
+var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
 // assembly is the file of an upload.
 type assembly struct {

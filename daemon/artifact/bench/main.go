@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	runs  = 5
+	runs  = 7
 	bytes = 1 << 30 // of one file
 	many  = 8       // uploads at a time, for the memory
 )

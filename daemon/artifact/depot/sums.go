@@ -6,9 +6,9 @@ import (
 )
 
 // ahead is how many pieces may be received before they are summed.
-const ahead = 4
+const ahead = 3
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
+var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
 // sums are the sums of what a session receives, made beside its receiving: one processor reads, decrypts
 // and writes the next piece while another sums the last one. Hash and sum of the session are right after
