@@ -193,8 +193,8 @@ func (u *uploads) metrics() string {
 	return `curl --silent --fail --cacert $CA --header "Authorization: Bearer $TOKEN" $H/metrics`
 }
 
-// storeSocket is where the agent reaches the store; a pattern of the shell's.
-const storeSocket = "/var/lib/kubelet/pods/*/volumes/kubernetes.io~empty-dir/socket/s3.sock"
+// socketDir is where the agent reaches the store; a pattern of the shell's.
+const socketDir = "/var/lib/kubelet/pods/*/volumes/kubernetes.io~empty-dir/socket"
 
 // strangers are refused: without credentials, with others', and at the store's own door.
 func (u *uploads) strangers() {
@@ -210,8 +210,10 @@ func (u *uploads) strangers() {
 	assert.Contains(u.t, answer, "system:serviceaccount:alpha:uploader may not list os_images in gamma")
 	listens := u.must("ss --listening --numeric --tcp --processes --no-header")
 	assert.NotContains(u.t, listens, "versitygw", "the store listens on no port:\n%s", listens)
-	assert.Equal(u.t, "srw------- 65532", u.must("stat --format '%A %u' "+storeSocket), "for the pod alone")
-	assert.Equal(u.t, "403", u.must("curl --silent --output answer --write-out '%{http_code}' --unix-socket "+storeSocket+" http://localhost/container?list-type=2"), "without the keys")
+	// Its path from here is longer than a socket's may be.
+	enter := fmt.Sprintf("cd /proc/%d/root"+socketDir+" && ", u.bed.PID())
+	assert.Equal(u.t, "srw------- 65532\n", u.must(enter+"stat --format '%A %u' s3.sock"), "for the pod alone")
+	assert.Equal(u.t, "403", u.must(enter+"curl --silent --output /dev/null --write-out '%{http_code}' --unix-socket s3.sock http://localhost/container?list-type=2"), "without the keys")
 }
 
 // deploy brings an OS image, finds it where nodes are installed from, and is refused to take it
