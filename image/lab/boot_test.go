@@ -287,9 +287,35 @@ func see(t testing.TB, m *lab.Machine, text string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), lab.BootDeadline)
 	defer cancel()
 	line, err := m.Console().Wait(ctx, text)
+	if err != nil && m.Running() {
+		// A guest that waits and an emulator that is stuck look the same from outside.
+		t.Logf("processors:\n%s\n%s", processors(m), processors(m))
+	}
 	require.NoError(t, err)
 	t.Logf("console: %s", line)
 	return line
+}
+
+// processors says where a machine's processors are, and whether they halt.
+func processors(m *lab.Machine) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	q, err := m.QMP(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	defer q.Close()
+	var text string
+	if err := q.Execute(ctx, "human-monitor-command", map[string]string{"command-line": "info registers -a"}, &text); err != nil {
+		return err.Error()
+	}
+	var kept []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "CPU#") || strings.HasPrefix(line, "RIP=") || strings.HasPrefix(line, "EIP=") || strings.HasPrefix(line, "CR0=") {
+			kept = append(kept, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(kept, "\n")
 }
 
 type identity struct{ line, disk, id, idSource string }
