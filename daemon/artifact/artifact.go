@@ -57,7 +57,6 @@ type Agent struct {
 	transfers chan struct{}
 	changed   [2]chan struct{} // what Told and Push are told did
 	metrics   *counters
-	pulse     pulse // of the store
 	document  []byte
 	handler   http.Handler
 }

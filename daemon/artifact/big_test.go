@@ -28,7 +28,7 @@ func TestTenSparseGiB(t *testing.T) {
 	}
 	g, err := storelab.StartGateway(t.Context(), filepath.Join(t.TempDir(), "store"))
 	require.NoError(t, err)
-	t.Cleanup(g.Close)
+	t.Cleanup(g.Kill)
 	l := newLab(t, g.Config, nil)
 	l.inProcess(g.Config, 0)
 	const size = 10 << 30

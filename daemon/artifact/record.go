@@ -93,6 +93,13 @@ func (a *Agent) health(w http.ResponseWriter, _ *http.Request, _ call) error {
 	return nil
 }
 
+func (a *Agent) ready(w http.ResponseWriter, r *http.Request, c call) error {
+	if a.depot.Load() == nil {
+		return refuse(http.StatusServiceUnavailable, "the store is still being read; try again")
+	}
+	return a.health(w, r, c)
+}
+
 // progressHeaders tell how far an upload is.
 func progressHeaders() []string {
 	return []string{artifact.HeaderOffset, artifact.HeaderLength, artifact.HeaderComplete}

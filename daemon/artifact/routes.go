@@ -72,7 +72,7 @@ func table() []route {
 		{method: "GET", path: "/metrics", id: "metrics", summary: "Read metrics, as Prometheus does.", verb: "get", handle: (*Agent).serveMetrics,
 			success: []success{{200, textBody, nil}}},
 		{method: "GET", path: "/healthz", id: "health", summary: "Tell whether the agent serves.", verb: open, handle: (*Agent).health, success: []success{{200, textBody, nil}}},
-		{method: "GET", path: "/readyz", id: "ready", summary: "Tell whether the store was read and answers.", verb: open, handle: (*Agent).ready, success: []success{{200, textBody, nil}}},
+		{method: "GET", path: "/readyz", id: "ready", summary: "Tell whether the store was read.", verb: open, handle: (*Agent).ready, success: []success{{200, textBody, nil}}},
 	}
 }
 

@@ -4,7 +4,7 @@
 // any time. An upload whose completion was cut off can be completed again. An upload of any number
 // of parts can be completed at all (attributes). And the parts of one need not be copied (assembly).
 //
-//	STORE_ACCESS_KEY=… STORE_SECRET_KEY=… versitygw -listen /run/store/s3.sock -dir /var/lib/store
+//	STORE_ACCESS_KEY=… STORE_SECRET_KEY=… versitygw -listen 127.0.0.1:9000 -dir /var/lib/store
 package main
 
 import (
@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/versity/versitygw/auth"
@@ -25,7 +24,7 @@ import (
 )
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:9000", "addresses to serve S3 on, by plain HTTP, with commas between them; a path is a unix socket, for this user alone")
+	listen := flag.String("listen", "127.0.0.1:9000", "address to serve S3 on, by plain HTTP; a path is a unix socket")
 	dir := flag.String("dir", "", "folder whose folders are the buckets; its file system must keep user attributes")
 	region := flag.String("region", "us-east-1", "region that requests are signed for")
 	flag.Parse()
@@ -57,13 +56,13 @@ func run(ctx context.Context, listen, dir, region string) error {
 	defer store.Shutdown()
 	server, err := s3api.New(durable{store}, middlewares.RootUserConfig{Access: root.Access, Secret: root.Secret}, region,
 		auth.NewIAMServiceSingle(root), nil, nil, nil, nil,
-		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(), s3api.WithHealth("/health"), s3api.WithSocketPerm(0o600),
+		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(), s3api.WithHealth("/health"),
 		s3api.WithConcurrencyLimiter(1024, 512), s3api.WithMpMaxParts(10000))
 	if err != nil {
 		return fmt.Errorf("make server: %w", err)
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.ServeMultiPort(strings.Split(listen, ",")) }()
+	go func() { failed <- server.ServeMultiPort([]string{listen}) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve %s: %w", listen, err)

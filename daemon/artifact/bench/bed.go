@@ -182,7 +182,7 @@ proxy_temp_path %[1]s/t1; fastcgi_temp_path %[1]s/t2; uwsgi_temp_path %[1]s/t3; 
 server { listen %[2]s ssl; ssl_certificate %[1]s/pki/bench.crt; ssl_certificate_key %[1]s/pki/bench.key; root %[3]s; location / { dav_methods PUT DELETE; } }
 server { listen %[4]s ssl; ssl_certificate %[1]s/pki/bench.crt; ssl_certificate_key %[1]s/pki/bench.key; location / {
 proxy_pass http://%[5]s; proxy_set_header Host %[5]s; proxy_set_header Authorization ""; proxy_http_version 1.1; proxy_request_buffering off; proxy_buffers 8 128k; proxy_max_temp_file_size 0; } } }
-`, b.dir, nginxAddr, web, proxyAddr, b.store.Address)
+`, b.dir, nginxAddr, web, proxyAddr, strings.TrimPrefix(b.store.Config.Endpoint, "http://"))
 	conf := filepath.Join(b.dir, "nginx.conf")
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		return err
@@ -290,7 +290,7 @@ func (b *bed) close() {
 		_ = b.api.Close()
 	}
 	if b.store != nil {
-		b.store.Close()
+		b.store.Kill()
 	}
 }
 

@@ -23,7 +23,7 @@ func settle() { unix.Sync() }
 
 // bare is a client of the store itself.
 func (b *bed) bare() (*minio.Client, error) {
-	return minio.New(b.store.Address, &minio.Options{Creds: credentials.NewStaticV4(b.store.Config.AccessKey, b.store.Config.SecretKey, ""),
+	return minio.New(strings.TrimPrefix(b.store.Config.Endpoint, "http://"), &minio.Options{Creds: credentials.NewStaticV4(b.store.Config.AccessKey, b.store.Config.SecretKey, ""),
 		Region: "us-east-1", BucketLookup: minio.BucketLookupPath})
 }
 

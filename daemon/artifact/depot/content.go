@@ -77,12 +77,3 @@ func (c *Content) Close() error {
 	c.body = nil
 	return err
 }
-
-// Answers asks the store for something that it need not have.
-func (d *Depot) Answers(ctx context.Context) error {
-	_, err := d.Store.Stat(ctx, artifact.Binary.Bucket(), ".firstlight/answers")
-	if errors.Is(err, store.ErrNotExist) {
-		return nil
-	}
-	return err
-}

@@ -33,8 +33,8 @@ const Image = assets.ImageDomain + "/versitygw:v1.8.0"
 // User is who agent and store run as, and who owns their folder.
 const User = 65532
 
-// socketDir is where agent and store share the socket that the store listens on, and nothing else does.
-const socketDir = "/run/store"
+// storePort is where the store listens, on the appliance's loopback.
+const storePort = 9016
 
 // Paths in the pod.
 const (
@@ -103,8 +103,7 @@ func (p Pod) spec() corev1.PodSpec {
 	folder := func(name, path string, kind corev1.HostPathType) corev1.Volume {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
 	}
-	const socket = socketDir + "/s3.sock"
-	shared := corev1.VolumeMount{Name: "socket", MountPath: socketDir}
+	store := fmt.Sprintf("127.0.0.1:%d", storePort)
 	return corev1.PodSpec{
 		ServiceAccountName: Name,
 		HostNetwork:        true,
@@ -119,22 +118,22 @@ func (p Pod) spec() corev1.PodSpec {
 		Containers: []corev1.Container{
 			{
 				Name: "store", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: harmless(), Env: keys,
-				Command:      []string{"/versitygw", "-listen", socket, "-dir", dataDir + "/" + artifact.StoreDir},
-				VolumeMounts: []corev1.VolumeMount{{Name: "store", MountPath: dataDir + "/" + artifact.StoreDir}, shared},
-				Resources:    memory("32Mi"), // whether it answers the agent tells
+				Command:        []string{"/versitygw", "-listen", store, "-dir", dataDir + "/" + artifact.StoreDir},
+				VolumeMounts:   []corev1.VolumeMount{{Name: "store", MountPath: dataDir + "/" + artifact.StoreDir}},
+				ReadinessProbe: probe(corev1.URISchemeHTTP, storePort, "/health"),
+				Resources:      memory("32Mi"),
 			},
 			{
 				Name: "agent", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: harmless(), Env: keys,
 				Command: []string{binary, "artifacts", "--listen", fmt.Sprintf(":%d", artifact.Port),
 					"--cert", tlsDir + "/tls.crt", "--key", tlsDir + "/tls.key", "--client-ca", tlsDir + "/ca.crt",
-					"--store", "unix:" + socket, "--publish", dataDir,
+					"--store", "http://" + store, "--publish", dataDir,
 					"--registry", p.Registry, "--registry-cert", tlsDir + "/write.crt", "--registry-key", tlsDir + "/write.key", "--registry-ca", tlsDir + "/ca.crt"},
 				VolumeMounts: []corev1.VolumeMount{
 					{Name: "binary", MountPath: binary, ReadOnly: true},
 					// Not the three folders one by one: a file has two names only within one mount.
 					{Name: "folder", MountPath: dataDir},
 					{Name: "tls", MountPath: tlsDir, ReadOnly: true},
-					shared,
 				},
 				Ports:          []corev1.ContainerPort{{Name: "api", ContainerPort: artifact.Port, Protocol: corev1.ProtocolTCP}},
 				ReadinessProbe: probe(corev1.URISchemeHTTPS, artifact.Port, "/readyz"),
@@ -145,7 +144,6 @@ func (p Pod) spec() corev1.PodSpec {
 			folder("binary", binary, corev1.HostPathFile),
 			folder("folder", p.Dir, corev1.HostPathDirectory),
 			folder("store", p.Dir+"/"+artifact.StoreDir, corev1.HostPathDirectory),
-			{Name: "socket", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
 			{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-tls"}}},
 		},
 	}

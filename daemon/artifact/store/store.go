@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -45,7 +44,7 @@ const (
 
 // Config says which store, and how long to wait for it.
 type Config struct {
-	Endpoint  string // http://HOST:PORT, https://HOST:PORT, or unix:PATH of a socket
+	Endpoint  string // http://HOST:PORT or https://HOST:PORT
 	Region    string // "" is us-east-1
 	AccessKey string
 	SecretKey string
@@ -62,23 +61,15 @@ type Store struct {
 
 // New returns a client. No request is made.
 func New(c Config) (*Store, error) {
-	endpoint := c.Endpoint
-	path, local := strings.CutPrefix(endpoint, "unix:")
-	if local {
-		endpoint = "http://localhost" // for the signatures
-	}
-	u, err := url.Parse(endpoint)
+	u, err := url.Parse(c.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("parse store endpoint: %w", err)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {
-		return nil, fmt.Errorf("store endpoint %q is not http://HOST:PORT, https://HOST:PORT or unix:PATH", c.Endpoint)
+		return nil, fmt.Errorf("store endpoint %q is not http://HOST:PORT or https://HOST:PORT", c.Endpoint)
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true,
 		WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10}
-	if local {
-		transport.DialContext = dialSocket(path)
-	}
 	if c.CAFile != "" {
 		ca, err := os.ReadFile(c.CAFile)
 		if err != nil {

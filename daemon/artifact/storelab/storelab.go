@@ -121,9 +121,8 @@ func empty(ctx context.Context, s *store.Store) error {
 type Gateway struct {
 	Config  store.Config
 	Dir     string
-	Address string // HOST:PORT, where it listens besides the socket that Config names
 	program string
-	socket  string
+	listen  string
 	log     *os.File
 
 	mu    sync.Mutex
@@ -170,8 +169,7 @@ func top() (string, error) {
 	return "", errors.New("find repository: assets/recipe.yaml is in no directory above the working directory")
 }
 
-// StartGateway starts the appliance's store over dir, on a unix socket as in the appliance, and on a port
-// of 127.0.0.1 that is free.
+// StartGateway starts the appliance's store over dir, on a port of 127.0.0.1 that is free.
 // Its log goes to a file beside dir.
 func StartGateway(ctx context.Context, dir string) (*Gateway, error) {
 	program, err := Program()
@@ -185,18 +183,13 @@ func StartGateway(ctx context.Context, dir string) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find free port: %w", err)
 	}
-	address := l.Addr().String()
+	listen := l.Addr().String()
 	l.Close()
-	short, err := os.MkdirTemp("", "s3-") // a socket's path has at most 107 octets
-	if err != nil {
-		return nil, fmt.Errorf("make folder of socket: %w", err)
-	}
 	file, err := os.OpenFile(dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open log of store: %w", err)
 	}
-	socket := filepath.Join(short, "s3.sock")
-	g := &Gateway{Config: config("unix:" + socket), Dir: dir, Address: address, program: program, socket: socket, log: file}
+	g := &Gateway{Config: config("http://" + listen), Dir: dir, program: program, listen: listen, log: file}
 	return g, g.Start(ctx)
 }
 
@@ -216,7 +209,7 @@ func NewGatewayIn(t testing.TB, dir string) *Gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.Close)
+	t.Cleanup(g.Kill)
 	return g
 }
 
@@ -243,7 +236,7 @@ func SmallDisk(t testing.TB, size string) (dir string) {
 func (g *Gateway) Start(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	cmd := exec.Command(g.program, "-listen", g.socket+","+g.Address, "-dir", g.Dir)
+	cmd := exec.Command(g.program, "-listen", g.listen, "-dir", g.Dir)
 	cmd.Env = append(os.Environ(), "STORE_ACCESS_KEY="+accessKey, "STORE_SECRET_KEY="+secretKey)
 	cmd.Stdout, cmd.Stderr = g.log, g.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that crashes leaves nothing behind
@@ -254,7 +247,7 @@ func (g *Gateway) Start(ctx context.Context) error {
 	go func() { defer close(ended); _ = cmd.Wait() }() // it is killed, sooner or later
 	g.cmd, g.ended = cmd, ended
 	for {
-		response, err := http.Get("http://" + g.Address + "/health")
+		response, err := http.Get(g.Config.Endpoint + "/health")
 		if err == nil {
 			response.Body.Close()
 			return nil
@@ -278,12 +271,6 @@ func (g *Gateway) Kill() {
 		<-g.ended
 		g.cmd = nil
 	}
-}
-
-// Close kills it and removes its socket; its objects stay.
-func (g *Gateway) Close() {
-	g.Kill()
-	_ = os.RemoveAll(filepath.Dir(g.socket)) // of temporary files
 }
 
 // Pid is its process.
