@@ -12,10 +12,10 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b 
 
 // sums are the sums of what a session receives, made beside its receiving: one processor reads, decrypts
 // and writes the next piece while another sums the last one. Hash and sum of the session are right after
-// wait and after stop.
+// wait and after stop. A client that is slow holds one buffer.
 type sums struct {
-	todo chan summand
-	free chan *[]byte
+	todo  chan summand
+	slots chan struct{} // one is taken for each piece that is received or summed
 }
 
 type summand struct {
@@ -25,46 +25,40 @@ type summand struct {
 
 // sumBeside begins; stop must be called.
 func (s *session) sumBeside() sums {
-	t := sums{todo: make(chan summand, ahead), free: make(chan *[]byte, ahead)}
-	for range ahead {
-		t.free <- buffers.Get().(*[]byte)
-	}
+	t := sums{todo: make(chan summand, ahead), slots: make(chan struct{}, ahead)}
 	go func() {
 		for p := range t.todo {
 			piece := (*p.buffer)[:p.n]
 			s.hash.Write(piece)
 			s.sum = crc32.Update(s.sum, castagnoli, piece)
-			t.free <- p.buffer
+			buffers.Put(p.buffer)
+			<-t.slots
 		}
 	}()
 	return t
 }
 
 // buffer is a buffer to read into; add takes it back.
-func (t sums) buffer() *[]byte { return <-t.free }
+func (t sums) buffer() *[]byte {
+	t.slots <- struct{}{}
+	return buffers.Get().(*[]byte)
+}
 
 // add has the first n octets summed.
 func (t sums) add(buffer *[]byte, n int) { t.todo <- summand{buffer, n} }
 
-// wait returns when all that was added is summed.
+// wait returns when all that was added is summed; no buffer may be held.
 func (t sums) wait() {
-	for _, b := range t.all() {
-		t.free <- b
+	for range ahead {
+		t.slots <- struct{}{}
+	}
+	for range ahead {
+		<-t.slots
 	}
 }
 
 // stop waits, and ends it.
 func (t sums) stop() {
-	for _, b := range t.all() {
-		buffers.Put(b)
-	}
+	t.wait()
 	close(t.todo)
-}
-
-// all takes the buffers, each when its octets are summed.
-func (t sums) all() (buffers [ahead]*[]byte) {
-	for i := range buffers {
-		buffers[i] = <-t.free
-	}
-	return buffers
 }
