@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon"
 	"firstlight.dev/firstlight/daemon/kube"
 )
@@ -23,12 +22,8 @@ func newRunCommand() *cobra.Command {
 }
 
 func runDaemon(ctx context.Context) error {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if kube.OneThread(runtime.NumCPU()) {
 		runtime.GOMAXPROCS(1)
-		if err := setTimerSlack(manifest.Slack); err != nil {
-			log.Warn("timers stay exact, which costs a little", "error", err)
-		}
 	}
-	return daemon.New(log).Run(ctx)
+	return daemon.New(slog.New(slog.NewTextHandler(os.Stderr, nil))).Run(ctx)
 }

@@ -24,7 +24,6 @@ type unit struct {
 	restart    string
 	restartSec time.Duration
 	killMode   string
-	slack      time.Duration // of timers; 0: that of this manager
 	remain     bool
 	requires   []string // Requires=, Wants=, BindsTo=: started first
 	dirs       []string // absolute: RuntimeDirectory=, StateDirectory=, …
@@ -134,12 +133,6 @@ func (u *unit) set(key, value string) error {
 			return fmt.Errorf("RestartSec: %w", err)
 		}
 		u.restartSec = d
-	case "TimerSlackNSec":
-		d, err := time.ParseDuration(value)
-		if err != nil {
-			return fmt.Errorf("TimerSlackNSec: %w", err)
-		}
-		u.slack = d
 	case "KillMode":
 		u.killMode = value
 	case "RemainAfterExit":
