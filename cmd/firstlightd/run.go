@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon"
 	"firstlight.dev/firstlight/daemon/kube"
 )
@@ -22,8 +23,12 @@ func newRunCommand() *cobra.Command {
 }
 
 func runDaemon(ctx context.Context) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if kube.OneThread(runtime.NumCPU()) {
 		runtime.GOMAXPROCS(1)
+		if err := setTimerSlack(manifest.Slack); err != nil {
+			log.Warn("timers stay exact, which costs a little", "error", err)
+		}
 	}
-	return daemon.New(slog.New(slog.NewTextHandler(os.Stderr, nil))).Run(ctx)
+	return daemon.New(log).Run(ctx)
 }

@@ -123,7 +123,15 @@ func hostFiles(v values, a *appliance) ([]file, error) {
 
 func containerdUnit(v values) (unit, error) {
 	files, err := renderFiles(v, []file{{"/etc/containerd/config.toml", 0o644, []byte("containerd.toml")}})
-	return unit{"containerd.service", files}, err
+	return unit{"containerd.service", append(files, slack("containerd.service", v.facts)...)}, err
+}
+
+// slack is how exact the timers of a service are, and of the pods that it starts.
+func slack(unit string, f facts) []file {
+	if text := manifest.TimerSlack(f.CPUs); text != nil {
+		return []file{{"/etc/systemd/system/" + unit + ".d/60-firstlight.conf", 0o644, text}}
+	}
+	return nil
 }
 
 func endpointUnit(v values) (unit, error) {
@@ -141,7 +149,8 @@ func certificateFiles(v values) ([]file, error) {
 }
 
 func kubeletFiles(v values) ([]file, error) {
-	return renderFiles(v, []file{{"/etc/systemd/system/kubelet.service", 0o644, []byte("kubelet.service")}})
+	files, err := renderFiles(v, []file{{"/etc/systemd/system/kubelet.service", 0o644, []byte("kubelet.service")}})
+	return append(files, slack("kubelet.service", v.facts)...), err
 }
 
 // systemManifest is what every cluster has besides kubeadm's own: the pods' network and the name server.

@@ -38,8 +38,8 @@ func made(label, addr string, controlPlane, worker bool) inventory.Node {
 }
 
 var (
-	usual = facts{Systemd: true, Unified: true, Resolv: "/run/systemd/resolve/resolv.conf", Arch: "x86_64", MachineID: "m", Memory: 4 << 20, Free: 9 << 20, Apt: true}
-	bed   = facts{Resolv: "/etc/resolv.conf"}
+	usual = facts{Systemd: true, Unified: true, Resolv: "/run/systemd/resolve/resolv.conf", Arch: "x86_64", MachineID: "m", Memory: 4 << 20, Free: 9 << 20, Apt: true, CPUs: 4}
+	bed   = facts{Resolv: "/etc/resolv.conf", CPUs: 2}
 )
 
 // valuesOf is a node of a cluster with three control planes of which the first works as well.

@@ -93,7 +93,17 @@ func runtimeFiles(c Config, w World) ([]file, error) {
 		return nil, err
 	}
 	env, err := render("containerd.env", newValues(c, w))
-	return []file{{"/etc/containerd/config.toml", 0o644, text}, {"/etc/containerd/firstlight.env", 0o644, env}}, err
+	files := []file{{"/etc/containerd/config.toml", 0o644, text}, {"/etc/containerd/firstlight.env", 0o644, env}}
+	return append(files, slack("containerd.service", w)...), err
+}
+
+// slack is how exact the timers of a service are, and of the pods that it starts. Until the next boot,
+// which may be on another machine.
+func slack(unit string, w World) []file {
+	if text := manifest.TimerSlack(w.Processors); text != nil {
+		return []file{{"/run/systemd/system/" + unit + ".d/50-firstlight.conf", 0o644, text}}
+	}
+	return nil
 }
 
 // nodeFiles configure the kubelet and the clients of the API. The kubeconfigs name their
@@ -128,7 +138,7 @@ func nodeFiles(c Config, w World) ([]file, error) {
 		name, text := manifest.StaticPodPatch(part, w.OneThread())
 		files = append(files, file{patchDir + "/" + name, 0o644, text})
 	}
-	return files, nil
+	return append(files, slack("kubelet.service", w)...), nil
 }
 
 // networkFile is the pods' network on this node, from the addresses the control plane gave the node.

@@ -72,12 +72,15 @@ func (c *Cluster) active(ctx context.Context, unit string) error {
 	return nil
 }
 
-// start starts a unit, or restarts it if files it reads only at its start were changed. Both wait for
-// the unit to say that it is ready.
+// start starts a unit, or restarts it if files it reads only at its start were changed; what systemd reads
+// of it is read anew. Both wait for the unit to say that it is ready.
 func (c *Cluster) start(ctx context.Context, unit string, changed int) error {
 	verb := "start"
 	if changed > 0 {
 		verb = "restart"
+	}
+	if _, err := c.Run(ctx, nil, "systemctl", "daemon-reload"); err != nil {
+		return err
 	}
 	_, err := c.Run(ctx, nil, "systemctl", verb, unit)
 	return err

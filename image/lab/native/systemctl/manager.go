@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -255,6 +256,15 @@ func (m *manager) spawn(u *unit, words, env []string, log *os.File) (int, chan s
 	}
 	m.mu.Lock() // the reaper must not see its end before we wait for it
 	defer m.mu.Unlock()
+	// A process has the slack of the thread that forked it (prctl(2)).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if u.slack > 0 {
+		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(u.slack), 0, 0, 0); err != nil {
+			return 0, nil, fmt.Errorf("set timer slack: %w", err)
+		}
+		defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // back to what this thread began with
+	}
 	p, err := os.StartProcess(path, words, attr)
 	if err != nil {
 		return 0, nil, err

@@ -24,6 +24,7 @@ type unit struct {
 	restart    string
 	restartSec time.Duration
 	killMode   string
+	slack      time.Duration // of timers; 0: that of this manager
 	remain     bool
 	requires   []string // Requires=, Wants=, BindsTo=: started first
 	dirs       []string // absolute: RuntimeDirectory=, StateDirectory=, …
@@ -133,6 +134,12 @@ func (u *unit) set(key, value string) error {
 			return fmt.Errorf("RestartSec: %w", err)
 		}
 		u.restartSec = d
+	case "TimerSlackNSec":
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return fmt.Errorf("TimerSlackNSec: %w", err)
+		}
+		u.slack = d
 	case "KillMode":
 		u.killMode = value
 	case "RemainAfterExit":

@@ -32,7 +32,7 @@ RuntimeDirectory=a
 ProtectSystem=strict
 `)
 	write(t, lib+"/a.service.d/10-more.conf", "[Service]\nRestartSec=1min 500ms\n")
-	write(t, etc+"/a.service.d/50-other.conf", "[Service]\nRestart=always\nRestartSec=2\nEnvironment=X=1 \"Y=two words\"\nExecStart=\nExecStart=/usr/bin/b $ARGS ${X}\n")
+	write(t, etc+"/a.service.d/50-other.conf", "[Service]\nRestart=always\nTimerSlackNSec=4ms\nRestartSec=2\nEnvironment=X=1 \"Y=two words\"\nExecStart=\nExecStart=/usr/bin/b $ARGS ${X}\n")
 	_, err := load("a.service", []string{etc, lib})
 	require.Error(t, err, "a time span that cannot be read was passed over")
 	write(t, lib+"/a.service.d/10-more.conf", "[Service]\nRestartSec=1min\n")
@@ -41,6 +41,7 @@ ProtectSystem=strict
 	assert.Equal(t, "notify", u.kind)
 	assert.Equal(t, "always", u.restart)
 	assert.Equal(t, 2*time.Second, u.restartSec)
+	assert.Equal(t, 4*time.Millisecond, u.slack)
 	assert.Equal(t, "process", u.killMode)
 	assert.Equal(t, []string{"b.service"}, u.requires)
 	assert.Equal(t, []string{"/run/a"}, u.dirs)
