@@ -97,11 +97,11 @@ func runtimeFiles(c Config, w World) ([]file, error) {
 	return append(files, slack("containerd.service", w)...), err
 }
 
-// slack is how exact the timers of a service are, and of the pods that it starts. Until the next boot,
-// which may be on another machine.
+// slack is how exact the timers of a service are, and of the pods that it starts. Not in /run/systemd/system,
+// though /etc as well is made anew at each boot: that directory says that systemd is there (sd_booted(3)).
 func slack(unit string, w World) []file {
 	if text := manifest.TimerSlack(w.Processors); text != nil {
-		return []file{{"/run/systemd/system/" + unit + ".d/50-firstlight.conf", 0o644, text}}
+		return []file{{"/etc/systemd/system/" + unit + ".d/50-firstlight.conf", 0o644, text}}
 	}
 	return nil
 }
