@@ -6,7 +6,6 @@ import (
 )
 
 // Slack is how late a timer may be on a machine with one or two processors: a tick of Debian's kernel.
-// Nothing in Kubernetes or in our daemon waits for less.
 const Slack = 4 * time.Millisecond
 
 // TimerSlack is a drop-in for the units that start whatever runs all the time, on a machine with so many
