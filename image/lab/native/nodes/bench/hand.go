@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +28,9 @@ type kept struct {
 var common = []string{"/etc/containerd/config.toml", "/etc/containerd/certs.d/_default/hosts.toml", "/etc/containerd/certs.d/firstlight.internal/hosts.toml",
 	"/etc/firstlight/ca.crt", "/etc/firstlight/patches/kubeletconfiguration+merge.yaml", "/etc/sysctl.d/60-firstlight.conf", "/etc/systemd/system/kubelet.service"}
 
+// timers are of small machines alone (manifest.TimerSlack).
+var timers = []string{"/etc/systemd/system/containerd.service.d/60-firstlight.conf", "/etc/systemd/system/kubelet.service.d/60-firstlight.conf"}
+
 // endpoint is what a node's own way to the API is called by, and direct what a person writes in its place.
 const (
 	endpoint = "127.0.0.1:7443"
@@ -42,6 +47,16 @@ func keep(ctx context.Context, rack *nodes.Rack, servers []*nodes.Server) (*kept
 		}
 		k.files[path] = text
 	}
+	for _, path := range timers {
+		text, err := os.ReadFile(first.Path(path))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		k.files[path] = text
+	}
 	text, err := os.ReadFile(first.Path("/etc/firstlight/kubeadm.yaml"))
 	if err != nil {
 		return nil, err
@@ -53,7 +68,7 @@ func keep(ctx context.Context, rack *nodes.Rack, servers []*nodes.Server) (*kept
 	}
 	k.images = strings.Fields(out)
 	out, err = rack.Kubectl(ctx, cluster, "get", "-o", "json", "clusterrole/firstlight:network", "clusterrolebinding/firstlight:network",
-		"clusterrole/system:coredns", "clusterrolebinding/system:coredns")
+		"clusterrole/firstlight:coredns", "clusterrolebinding/firstlight:coredns")
 	if err != nil {
 		return nil, err
 	}
