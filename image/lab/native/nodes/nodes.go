@@ -225,6 +225,8 @@ func (s *Server) Power(ctx context.Context) error {
 	}
 	s.Bed = bed
 	port := fmt.Sprintf("port%d", s.nr)
+	// The kernel removes the port of the server's last life in its own time.
+	_, _ = s.rack.wire.Run(ctx, "ip", "link", "delete", port) // there may be none
 	if err := native.Connect(ctx, s.rack.wire, bed, port, "eth0"); err != nil {
 		return err
 	}
