@@ -148,10 +148,8 @@ func (b *bed) startAPI() error {
 // startAgent compiles firstlightd and starts its subcommand.
 func (b *bed) startAgent(ctx context.Context) error {
 	program := filepath.Join(b.dir, "firstlightd")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "./cmd/firstlightd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("compile firstlightd: %w: %s", err, out)
+	if err := compile(ctx, program); err != nil {
+		return err
 	}
 	at := func(name string) string { return filepath.Join(b.dir, name) }
 	if err := os.MkdirAll(at("scratch"), 0o755); err != nil {

@@ -3,6 +3,8 @@
 // prints a row per figure and writes build/bench/artifact.json. It measures and does not judge:
 // it exits 0 unless it could not measure.
 //
+// It runs in a network namespace of its own: no root, and TCP as it is on the appliance (enter).
+//
 //	go run ./daemon/artifact/bench [NAME...]    all figures, or those named
 package main
 
@@ -28,10 +30,20 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := measure(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+func run(ctx context.Context) error {
+	if os.Getenv(within) == "" {
+		return enter(ctx)
+	}
+	if err := prepare(ctx); err != nil {
+		return err
+	}
+	return measure(ctx, os.Args[1:])
 }
 
 // figures is all there is to measure, in the order of the rows.
