@@ -76,7 +76,7 @@ bench-idle: ## Measure what an appliance that waits takes of the processor, by p
 	$(GO) run ./image/lab/drill/bench/idle
 
 .PHONY: bench-rack
-bench-rack: ## Measure a rack of one, two and three nodes from power on to its end (needs a built image; hours)
+bench-rack: ## Measure racks of one, two and three nodes from power on to proven nodes (needs a built image; an hour)
 	@scripts/deps lab
 	@$(MAKE) --no-print-directory build
 	$(GO) run ./image/lab/desk/bench

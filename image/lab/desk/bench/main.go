@@ -1,6 +1,7 @@
 // Command bench measures the rack: one, two and three blank nodes, each rack from power on to
-// its end, with the command that people use. It prints how long each phase took and a row per
-// figure, and writes build/bench/rack.json. It takes hours.
+// the last node that is proven, or with -cluster to the cluster of them, with the command that people
+// use. It prints how long each phase took and a row per figure, and writes build/bench/rack.json. It
+// takes an hour, with clusters hours.
 //
 // The bar for two and three nodes is what the same machine needs for one: whatever they take
 // longer than that, beyond the processor time of their emulation, is waited for somewhere.
@@ -10,10 +11,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
+	"strings"
 
 	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/image/lab/desk"
@@ -21,26 +25,30 @@ import (
 
 const program = "bin/firstlight"
 
-// most is how many nodes the largest rack has.
-const most = 3
-
 // bar is how much longer than one node any number of them may take.
 const bar = 1.4
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx); err != nil {
+	sizes := flag.String("nodes", "1,2,3", "sizes of racks, commas between; the first is what the others are compared with")
+	cluster := flag.Bool("cluster", false, "go on to the cluster of the nodes")
+	flag.Parse()
+	if err := run(ctx, strings.Split(*sizes, ","), *cluster); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, sizes []string, cluster bool) error {
 	var rows []bench.Row
-	var one, oneCPU float64
-	for n := 1; n <= most; n++ {
-		spans, err := measure(ctx, n)
+	var first, firstCPU float64
+	for i, text := range sizes {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fmt.Errorf("-nodes: %q is not a size", text)
+		}
+		spans, err := measure(ctx, n, cluster)
 		if err != nil {
 			return err
 		}
@@ -49,11 +57,11 @@ func run(ctx context.Context) error {
 		note := "one run; all under emulation on this machine; its load at the end: " + bench.Load()
 		name := fmt.Sprintf("rack/%d-nodes", n)
 		wall := bench.Row{Name: name + "-to-end", Unit: "s", Ours: whole, Note: note}
-		if n == 1 {
-			one, oneCPU = whole, cpu
+		if i == 0 {
+			first, firstCPU = whole, cpu
 		} else {
-			wall = wall.Less(fmt.Sprintf("%.1f-times-one-node", bar), bar*one, 1)
-			wall.Note += fmt.Sprintf("; the emulation took %.1f times the processor time of one node", cpu/oneCPU)
+			wall = wall.Less(fmt.Sprintf("%.1f-times-%s-nodes", bar, sizes[0]), bar*first, 1)
+			wall.Note += fmt.Sprintf("; the emulation took %.1f times the processor time of the first", cpu/firstCPU)
 		}
 		rows = append(rows, wall, bench.Row{Name: name + "-cpu", Unit: "s", Ours: cpu, Note: "processor time of all machines of the rack"})
 	}
@@ -61,7 +69,7 @@ func run(ctx context.Context) error {
 }
 
 // measure brings up a rack, waits for its end, and removes it.
-func measure(ctx context.Context, nodes int) (spans []desk.Span, err error) {
+func measure(ctx context.Context, nodes int, cluster bool) (spans []desk.Span, err error) {
 	dir := fmt.Sprintf("build/bench/rack-%d", nodes)
 	lab := func(args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, program, append([]string{"lab", "--dir", dir}, args...)...)
@@ -73,7 +81,7 @@ func measure(ctx context.Context, nodes int) (spans []desk.Span, err error) {
 		down.Stderr = os.Stderr
 		err = errors.Join(err, down.Run())
 	}()
-	up := lab("up", "--nodes", fmt.Sprint(nodes), "--wait")
+	up := lab("up", "--nodes", fmt.Sprint(nodes), fmt.Sprintf("--cluster=%t", cluster), "--wait")
 	up.Stdout = os.Stdout
 	if err := up.Run(); err != nil {
 		return nil, fmt.Errorf("rack of %d nodes: %w", nodes, err)
