@@ -181,35 +181,49 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	assert.Equal(t, config, b.file("artifacts/admin.conf"))
 }
 
-// stagesOf are the stages of a node, in order.
-var stagesOf = []string{"reached", "host-prepared", "runtime-ready", "images-present", "programs-installed", "endpoint-serving", "certificates-kept",
+// stages are those of nodes and of the cluster, each of which a run may be killed in.
+var stages = []string{"reached", "host-prepared", "runtime-ready", "images-present", "programs-installed", "endpoint-serving", "certificates-kept",
 	"control-plane-made", "joined", "api-answers", "kubeconfig-kept", "system-applied", "nodes-ready", "system-running", "cluster-verified"}
 
+// TestKilledAtEveryStage kills each run in the first stage in which none was killed before, until one comes to
+// its end: those that hold at once are not seen.
 func TestKilledAtEveryStage(t *testing.T) {
 	long(t)
 	b := newBench(t, "kills", 2)
 	b.inventory(1, b.Servers...)
-	for _, stage := range stagesOf {
+	left := slices.Clone(stages)
+	for b.ctx.Err() == nil {
+		_ = os.Remove(b.Path(cluster, "progress.json")) // of the run before, if there was one
 		cmd := b.Installer(b.ctx, cluster)
 		require.NoError(t, cmd.Start())
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
-		at := b.upTo(stage, ended)
+		ended := make(chan struct{})
+		go func() {
+			_ = cmd.Wait() // it is killed, most of the time
+			close(ended)
+		}()
+		stage, doing := b.upTo(left, ended)
+		if stage == "" {
+			<-ended
+			break
+		}
 		_ = cmd.Process.Kill() // nsenter, and with it the installer's life line
 		_, err := b.Appliance.Run(b.ctx, "pkill", "-KILL", "-f", "^firstlightd installer")
-		t.Logf("killed at %s (%v)", at, err)
+		t.Logf("killed at %s (%v)", doing, err)
 		<-ended
+		left = slices.DeleteFunc(left, func(s string) bool { return s == stage })
 	}
+	t.Logf("not seen: %s", strings.Join(left, ", "))
 	b.installed()
 	assert.True(t, b.verified().Passed)
 }
 
-// upTo waits until some plan has come to a stage or beyond, and says what was seen.
-func (b *bench) upTo(stage string, ended <-chan error) string {
+// upTo waits until a run is at one of some stages, and says which and what it does there; "" is a run that
+// ended before.
+func (b *bench) upTo(stages []string, ended <-chan struct{}) (stage, doing string) {
 	for b.ctx.Err() == nil {
 		select {
 		case <-ended:
-			return "its end"
+			return "", ""
 		case <-time.After(20 * time.Millisecond):
 		}
 		var p struct {
@@ -219,14 +233,14 @@ func (b *bench) upTo(stage string, ended <-chan error) string {
 		if json.Unmarshal([]byte(b.file("progress.json")), &p) != nil {
 			continue
 		}
-		for _, doing := range append([]string{p.Doing}, p.Nodes["node-1"], p.Nodes["node-2"]) {
+		for _, doing := range []string{p.Doing, p.Nodes["node-1"], p.Nodes["node-2"]} {
 			name, _, _ := strings.Cut(doing, ":")
-			if name == stage {
-				return doing
+			if slices.Contains(stages, name) {
+				return name, doing
 			}
 		}
 	}
-	return "nothing"
+	return "", ""
 }
 
 func TestAClusterGrowsAndShrinks(t *testing.T) {
@@ -304,13 +318,19 @@ func TestNodesThatCannotBe(t *testing.T) {
 	b.on(other, "rm /etc/firstlight/cluster.json")
 
 	cmd := b.Installer(b.ctx, cluster, "--stall", "60s")
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	require.NoError(t, cmd.Start())
-	go func() { ended <- cmd.Wait() }()
-	t.Logf("power cut at %s", b.upTo("images-present", ended))
+	var failed error
+	go func() {
+		failed = cmd.Wait()
+		close(ended)
+	}()
+	_, doing := b.upTo([]string{"images-present"}, ended)
+	t.Logf("power cut at %s", doing)
 	b.cut(other)
+	<-ended
 	var exit *exec.ExitError
-	require.ErrorAs(t, <-ended, &exit)
+	require.ErrorAs(t, failed, &exit)
 	assert.Equal(t, 1, exit.ExitCode())
 	assert.Equal(t, []string{"node-1", "node-2"}, b.ready())
 	b.power(other)
