@@ -2,6 +2,7 @@ package installer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -192,6 +193,9 @@ func (n *node) hostDone(ctx context.Context) error {
 		return err
 	}
 	f := n.facts()
+	if f.Marker == nil { // it was taken out of a cluster, which leaves everything else
+		return errors.New("it does not say which cluster it is part of")
+	}
 	out, err := n.shell.Script(ctx, `
 cat /proc/sys/net/ipv4/ip_forward
 grep -c overlay /proc/filesystems || true
