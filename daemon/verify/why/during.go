@@ -35,6 +35,9 @@ func detail(v View) string {
 	return s
 }
 
+// interrupted tells whether an error is that of work which Ironic, starting, finds begun by its last life.
+func interrupted(text string) bool { return strings.Contains(text, "can't be resumed by conductor") }
+
 // timeout tells whether the error is a timeout of a ramdisk.
 func timeout(v View) bool { return says(v, "timeout reached while", "waiting for callback") }
 
@@ -55,6 +58,12 @@ func astir(v View) bool {
 
 // wrong are errors of work that was under way.
 var wrong = []situation{
+	{name: "interrupted", means: "Ironic was at work when the appliance lost its power or Ironic was started again", percent: 12, since: hostSince,
+		when: func(v View) bool { return v.Host != nil && interrupted(v.Host.Error) },
+		say: func(v View) string {
+			return fmt.Sprintf("was %s when the appliance was started again, which ended that; it is begun anew in some minutes", stateName(v))
+		},
+		next: fix("nothing")},
 	failure("bmc-refusing", "the BMC took the password in pre-flight and refuses it now", "cannot go on, its BMC refuses user or password",
 		"correct bmc.username or bmc.password in site.yaml, then run firstlightd reload", "returned code 401", "returned code 403", "credentials are not valid", "invalid credentials"),
 	{name: "bmc-gone", means: "its BMC stopped answering while it is worked on; Ironic asks it again every few minutes", fails: true, percent: 30,

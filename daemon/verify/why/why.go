@@ -142,6 +142,9 @@ func hostError(v View) string {
 	case v.Host == nil:
 		return ""
 	case v.Host.Error == "" && (v.Host.Errors > 0 || v.Host.State == "deprovisioning"): // it is cleaned up after, to be tried again
+		if interrupted(v.LastError) { // and was no failure of the machine's
+			return ""
+		}
 		return v.LastError
 	}
 	return v.Host.Error

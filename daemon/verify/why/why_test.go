@@ -159,6 +159,7 @@ func cases() map[string]View {
 		"no-callback":   wire("inspecting", 11, discover, lease, tftp, script, kernel, initrd),
 		"boot-timeout":  deadline(wire("inspecting", 30, discover, offer, lease)),
 		"power-refused": change(failed(host("inspecting", 5), "PowerOn operation failed: IPMI call failed"), func(v *View) { v.Host.ErrorType = "power management error" }),
+		"interrupted":   failed(host("inspecting", 5), "The inspecting state can't be resumed by conductor firstlight. Moving to fail state."),
 		"registration":  change(failed(host("registering", 5), "Failed to get power state for node"), func(v *View) { v.Host.ErrorType = "registration error" }),
 		"error":         failed(host("preparing", 5), "something that nobody has seen yet"),
 		"no-bmc":        host("unmanaged", 5),
