@@ -213,6 +213,9 @@ func TestKilledAtEveryStage(t *testing.T) {
 		left = slices.DeleteFunc(left, func(s string) bool { return s == stage })
 	}
 	t.Logf("not seen: %s", strings.Join(left, ", "))
+	for _, takesTime := range []string{"images-present", "control-plane-made", "joined", "nodes-ready"} {
+		assert.NotContains(t, left, takesTime)
+	}
 	b.installed()
 	assert.True(t, b.verified().Passed)
 }
