@@ -145,7 +145,7 @@ type Cluster struct {
 	Workers      []Member     `yaml:"workers" doc:"The nodes that run the workload. A node may be in both lists; the name of a control-plane entry alone means that node."`
 	PodCIDR      netip.Prefix `yaml:"podCIDR" default:"10.244.64.0/18" doc:"Addresses of the pods."`
 	ServiceCIDR  netip.Prefix `yaml:"serviceCIDR" default:"10.244.0.0/18" doc:"Addresses of the services."`
-	AddOns       []string     `yaml:"addOns" enum:"cmk|emco|istio|kata|kata-webhook|multus|nfd|onap4k8s|optane|ovn|ovn4nfv|qat|sriov|virtlet" doc:"Plugins to install, in this order (KUDPlugins of a Provisioning)."`
+	AddOns       []string     `yaml:"addOns" enum:"metrics-server|local-path-provisioner" doc:"Plugins of the stick to install, in this order (KUDPlugins of a Provisioning)."`
 }
 
 // Member chooses one node, or count of them, for a role in a cluster: by name, by MAC, by

@@ -3,7 +3,9 @@ package installer
 import (
 	"encoding/json"
 	"os"
+	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
@@ -101,6 +104,10 @@ func TestPlugins(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, chosen, 2)
 	assert.Equal(t, "local-path-provisioner", chosen[0].name)
+
+	field, found := reflect.TypeFor[site.Cluster]().FieldByName("AddOns")
+	require.True(t, found)
+	assert.Equal(t, strings.Join(Plugins(), "|"), field.Tag.Get("enum"), "what a site may name is not what the stick carries")
 
 	recipe, err := os.ReadFile("../../assets/recipe.yaml")
 	require.NoError(t, err)
