@@ -25,14 +25,16 @@ test: deps build ## All that CI runs: installs what it needs, builds the image, 
 	bin/firstlight verify build/firstlight.img
 	FIRSTLIGHT_TEST=ns,native,qemu,store,rack $(GO) test -count=1 -p 2 -timeout 60m ./...
 
-.PHONY: e2e
-e2e: ## What `make test` leaves out: rarer boots, servers and their faults, two equal builds (needs build/firstlight.img; hours)
-	FIRSTLIGHT_TEST=native,fleet $(GO) test -count=1 -timeout 180m -v ./image/lab/drill
-	FIRSTLIGHT_TEST=native,nodes $(GO) test -count=1 -timeout 120m -v ./image/lab/native/nodes
-	FIRSTLIGHT_TEST=native,qemu,qemu-all,rack,rack-all $(GO) test -count=1 -p 1 -timeout 240m -v ./image/lab ./image/lab/rack
-	FIRSTLIGHT_TEST=qemu-all $(GO) test -count=1 -timeout 240m -v -run "TestOneNode|TestTwoNodes" ./image/lab/desk
-	FIRSTLIGHT_TEST=build $(GO) test -count=1 -timeout 90m -v ./image
-	FIRSTLIGHT_TEST=native,store,store-all $(GO) test -count=1 -p 1 -timeout 60m -v -run "TestTenSparseGiB|TestUploadThroughKills" ./daemon/artifact ./image/lab/native
+E2E := racks drills nodes boots desks builds uploads
+.PHONY: e2e e2e-ready $(E2E:%=e2e-%)
+e2e: ## What `make test` leaves out: rarer boots, servers and their faults, two equal builds (root; hours, -j2 for fewer); goes on where it was
+	@$(MAKE) -k --no-print-directory $(E2E:%=e2e-%)
+
+$(E2E:%=e2e-%): e2e-%: e2e-ready
+	@scripts/e2e $*
+
+e2e-ready: deps build
+	@bin/firstlight build
 
 .PHONY: usb-image
 usb-image: ## Build build/firstlight.img; SITE=site.yaml OUT=file.img MIRROR=url as wanted

@@ -26,6 +26,15 @@ type node struct {
 	number int
 	mode   string // firmware, as in site.yaml
 	extra  string // further lines in site.yaml, indented
+	roomy  bool   // its disk has room for the images of a cluster
+}
+
+// disk is the size of its disk, in bytes.
+func (n node) disk() int64 {
+	if n.roomy {
+		return 8 << 30
+	}
+	return 4 << 30
 }
 
 func (n node) name() string    { return fmt.Sprintf("node%d", n.number) }
@@ -59,14 +68,17 @@ type room struct {
 	rack     *rack.Rack
 	bed      *native.Bed
 	nodes    []*node
+	clusters string // as in site.yaml
 }
 
-// newRoom makes a rack for nodes with these firmwares. patience ends a test that hangs.
+// newRoom makes a rack for nodes with these firmwares; racks of several tests may live at once. patience
+// ends a test that hangs.
 func newRoom(t *testing.T, patience time.Duration, modes ...string) *room {
 	root := native.Need(t)
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	r := &room{t: t, ctx: ctx, root: root, dir: t.TempDir()}
+	r := &room{t: t, ctx: ctx, root: root, dir: t.TempDir(), clusters: "[]"}
 	for i, mode := range modes {
 		r.nodes = append(r.nodes, &node{number: i + 1, mode: mode})
 	}
@@ -103,7 +115,7 @@ func (r *room) node1(data string) *rack.Box {
 
 func (r *room) plugNode(n *node, data string) *rack.Box {
 	r.t.Helper()
-	s := rack.Server{Name: n.name(), MAC: n.mac(), Port: n.port(), Disk: 4 << 30, Data: data, MiB: 2048}
+	s := rack.Server{Name: n.name(), MAC: n.mac(), Port: n.port(), Disk: n.disk(), Data: data, MiB: 2048}
 	if n.mode == "UEFI" {
 		s.Code, s.Vars = "/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"
 	}
@@ -123,7 +135,7 @@ func (r *room) power() {
 // switchOn starts the appliance on its DATA.
 func (r *room) switchOn() {
 	r.t.Helper()
-	r.bed = native.Appliance(r.t, r.root, r.programs, fmt.Sprintf("rack-%d", os.Getpid()), r.dir)
+	r.bed = native.Appliance(r.t, r.root, r.programs, r.rack.Name(), r.dir)
 	require.NoError(r.t, r.rack.Connect(r.ctx, r.bed))
 	r.site()
 	r.run("systemctl", "start", "firstlightd")
@@ -141,6 +153,7 @@ func (r *room) site() {
 	for _, n := range r.nodes {
 		text += n.entry()
 	}
+	text += "clusters: " + r.clusters + "\n"
 	require.NoError(r.t, os.WriteFile(filepath.Join(dir, "site.yaml"), []byte(text), 0o644))
 }
 

@@ -140,6 +140,9 @@ func openTap(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
+// Name is the rack's, unlike that of any other that lives on this machine at the same time.
+func (r *Rack) Name() string { return "rack-" + strconv.Itoa(r.holder.ID.PID) }
+
 // Network is the file that stands for the network in which the beds and BMCs are.
 func (r *Rack) Network() string { return netns.Of(r.holder.ID.PID) }
 
