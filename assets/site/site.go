@@ -50,7 +50,7 @@ type Network struct {
 	CIDR      netip.Prefix `yaml:"cidr" default:"provisioning: 172.22.0.0/24" doc:"The network's addresses."`
 	Address   netip.Addr   `yaml:"address" default:"provisioning: first address of cidr; others: by DHCP" doc:"Address of the appliance on this network."`
 	DHCP      DHCP         `yaml:"dhcp" doc:"Whether and what the appliance answers to DHCP here."`
-	Gateway   netip.Addr   `yaml:"gateway" doc:"Router of this network."`
+	Gateway   netip.Addr   `yaml:"gateway" doc:"Router of this network. The appliance goes out by that of baremetal, else bmc, else provisioning."`
 	DNS       []netip.Addr `yaml:"dns" doc:"Resolvers for nodes and appliance."`
 	NTP       []Host       `yaml:"ntp" default:"provisioning: the appliance" doc:"Time servers for nodes and appliance."`
 }

@@ -16,8 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routeMetric leaves room below for a route that a person adds.
-const routeMetric = 100
+// metric orders the default routes of the networks. Each has its own, so that none takes
+// another's place: the owner's network is the way out, and there is room below for a route
+// that a person adds.
+func metric(role string) int {
+	switch role {
+	case Baremetal:
+		return 100
+	case BMC:
+		return 200
+	default:
+		return 300
+	}
+}
 
 // change is one difference between a link as it is and as it shall be.
 type change struct {
@@ -216,7 +227,7 @@ func enslave(l netlink.Link, master string) error {
 }
 
 // addresses compares a bridge's static addresses and default route. Leased ones have a
-// lifetime and are left to run out.
+// lifetime and are left to run out; the kernel takes the route with the last address.
 func addresses(w Link, l netlink.Link) []change {
 	var have []netlink.Addr
 	if l != nil {
@@ -235,8 +246,12 @@ func addresses(w Link, l netlink.Link) []change {
 	if w.Address.IsValid() && !found {
 		all = append(all, change{fmt.Sprintf("%s has no address %s", w.Name, w.Address), func() error { return addAddress(w.Name, w.Address, 0) }})
 	}
-	if w.Gateway.IsValid() && (l == nil || !hasRoute(l, w.Gateway)) {
+	route, there := ourRoute(l)
+	switch {
+	case w.Gateway.IsValid() && !(there && route.Gw.Equal(w.Gateway.AsSlice())):
 		all = append(all, change{fmt.Sprintf("no default route by %s", w.Gateway), func() error { return addRoute(w.Name, w.Gateway) }})
+	case !w.Gateway.IsValid() && there && !w.DHCP:
+		all = append(all, change{fmt.Sprintf("default route by %s is not wanted any more", route.Gw), func() error { return netlink.RouteDel(&route) }})
 	}
 	return all
 }
@@ -260,18 +275,25 @@ func addRoute(name string, gateway netip.Addr) error {
 		return fmt.Errorf("find %s: %w", name, err)
 	}
 	// On-link, since the gateway of a bridge without a link cannot be looked up.
-	r := &netlink.Route{LinkIndex: l.Attrs().Index, Gw: gateway.AsSlice(), Priority: routeMetric, Flags: int(netlink.FLAG_ONLINK)}
+	r := &netlink.Route{LinkIndex: l.Attrs().Index, Gw: gateway.AsSlice(), Priority: metric(name), Flags: int(netlink.FLAG_ONLINK)}
 	if err := netlink.RouteReplace(r); err != nil {
 		return fmt.Errorf("route by %s: %w", gateway, err)
 	}
 	return nil
 }
 
-func hasRoute(l netlink.Link, gateway netip.Addr) bool {
-	routes, err := netlink.RouteList(l, netlink.FAMILY_V4)
-	return err == nil && slices.ContainsFunc(routes, func(r netlink.Route) bool {
-		return (r.Dst == nil || r.Dst.IP.IsUnspecified()) && r.Gw.Equal(gateway.AsSlice())
-	})
+// ourRoute is the default route of a bridge that addRoute made. l may be nil.
+func ourRoute(l netlink.Link) (netlink.Route, bool) {
+	if l == nil {
+		return netlink.Route{}, false
+	}
+	routes, _ := netlink.RouteList(l, netlink.FAMILY_V4)
+	for _, r := range routes {
+		if (r.Dst == nil || r.Dst.IP.IsUnspecified()) && r.Priority == metric(l.Attrs().Name) {
+			return r, true
+		}
+	}
+	return netlink.Route{}, false
 }
 
 // linkUp brings NICs up: only then they tell whether there is a link.

@@ -32,6 +32,7 @@ var scenarios = map[string]func(*rack){
 	"vlan-by-site":         vlanBySite,
 	"bond-by-site":         bondBySite,
 	"links-torn-down":      linksTornDown,
+	"three-gateways":       threeGateways,
 }
 
 func TestNamespaces(t *testing.T) {
@@ -299,4 +300,38 @@ func linksTornDown(r *rack) {
 		assert.Equal(r.t, "provisioning=01", r.wires(), harm)
 		assert.True(r.t, r.hasAddress(Provisioning, "172.22.0.1/24"), harm)
 	}
+}
+
+// Every network may have its router: the owner's is the way out, and a second look finds
+// nothing to change, whatever a DHCP server of the BMCs says.
+func threeGateways(r *rack) {
+	for n := 1; n <= 3; n++ {
+		r.plug(n)
+	}
+	r.foreign(3)
+	routers := "networks: {provisioning: {interface: eth1, cidr: 172.22.0.0/24, gateway: 172.22.0.254}, bmc: {interface: eth3}, baremetal: {interface: eth2, cidr: 10.2.0.0/24, address: 10.2.0.9"
+	h := r.boot(routers + ", gateway: 10.2.0.1}}")
+	same := func(wayOut string) {
+		for range 2 {
+			require.NoError(r.t, h.LinksDone(r.t.Context()), "the links do not stay as they were made")
+			require.NoError(r.t, h.LinksDo(r.t.Context(), func(string) {}))
+		}
+		assert.Contains(r.t, r.routes("get 192.0.2.1"), wayOut)
+	}
+	same("via 10.2.0.1 dev baremetal")
+	assert.Contains(r.t, r.routes("show default"), "via 172.22.0.254 dev provisioning")
+	r.leases(h)
+	require.Eventually(r.t, func() bool { return strings.Contains(r.routes("show default"), "via 10.9.3.1 dev bmc") }, time.Minute, 50*time.Millisecond, "no lease with a router")
+	same("via 10.2.0.1 dev baremetal")
+	// The owner's router is taken out of the site: its route goes, and another network's leads out.
+	h = r.boot(routers + "}}")
+	same("via 10.9.3.1 dev bmc")
+	assert.NotContains(r.t, r.routes("show default"), "baremetal")
+}
+
+// routes is what ip route says.
+func (r *rack) routes(args string) string {
+	out, err := exec.Command("ip", append([]string{"route"}, strings.Fields(args)...)...).CombinedOutput()
+	require.NoError(r.t, err, "ip route %s: %s", args, out)
+	return string(out)
 }
