@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -24,6 +25,23 @@ type lease struct {
 	given  *nclient4.Lease
 	dns    []string
 	due    time.Time // renew, or ask again
+	until  time.Time // the address is ours
+}
+
+// rebind is when any server may be asked instead of the one that gave the address
+// (RFC 2131 4.4.5: at seven eighths of the lease).
+func (l lease) rebind() time.Time {
+	return l.until.Add(-l.given.ACK.IPAddressLeaseTime(time.Hour) / 8)
+}
+
+// unanswered is what is left of a lease when nobody answered at now: all of it, until it
+// ends. It is asked for again a little later.
+func (l lease) unanswered(now time.Time) lease {
+	if !now.Before(l.until) {
+		l = lease{}
+	}
+	l.due = now.Add(leaseTry)
+	return l
 }
 
 // Lease keeps an address from the owner's DHCP server on every network that has no static
@@ -37,6 +55,7 @@ func (h *Host) Lease(ctx context.Context) error {
 				h.keepLease(ctx, l.Name)
 			}
 		}
+		h.forgetLeases(time.Now())
 		h.writeResolvers()
 		select {
 		case <-ctx.Done():
@@ -60,7 +79,10 @@ func (h *Host) keepLease(ctx context.Context, bridge string) {
 	}
 	if err != nil {
 		h.Log.Debug("no lease", "network", bridge, "error", err)
-		next = lease{due: time.Now().Add(leaseTry)} // the old address runs out by its lifetime
+		if errors.As(err, new(*nclient4.ErrNak)) {
+			have = lease{} // it was taken back
+		}
+		next = have.unanswered(time.Now())
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,7 +92,21 @@ func (h *Host) keepLease(ctx context.Context, bridge string) {
 	h.nets.leases[bridge] = next
 }
 
+// forgetLeases drops what has run out, also where nobody can be asked: without a link, or
+// on a network that has a static address now. The address ran out by its own lifetime.
+func (h *Host) forgetLeases(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for bridge, l := range h.nets.leases {
+		if l.given != nil && !now.Before(l.until) {
+			h.nets.leases[bridge] = l.unanswered(now)
+		}
+	}
+}
+
 // ask gets a lease, or the one we have again (RFC 2131 4.4.5), and puts it on the bridge.
+// A server that is silent for a while does not cost us the address: until rebind no other is
+// asked.
 func (h *Host) ask(ctx context.Context, bridge string, have lease) (lease, error) {
 	c, err := nclient4.New(bridge, nclient4.WithTimeout(2*time.Second), nclient4.WithRetry(2))
 	if err != nil {
@@ -79,14 +115,18 @@ func (h *Host) ask(ctx context.Context, bridge string, have lease) (lease, error
 	defer c.Close()
 	name := dhcpv4.WithOption(dhcpv4.OptHostName(h.Hostname()))
 	var got *nclient4.Lease
+	var refused error
 	if have.given != nil {
-		got, err = c.Renew(ctx, have.given, name)
+		got, refused = c.Renew(ctx, have.given, name)
+		if refused != nil && !errors.As(refused, new(*nclient4.ErrNak)) && time.Now().Before(have.rebind()) {
+			return lease{}, fmt.Errorf("renew the lease on %s: %w", bridge, refused)
+		}
 	}
 	if got == nil {
 		got, err = c.Request(ctx, name, dhcpv4.WithRequestedOptions(dhcpv4.OptionNTPServers))
 	}
 	if err != nil {
-		return lease{}, fmt.Errorf("ask for a lease on %s: %w", bridge, err)
+		return lease{}, fmt.Errorf("ask for a lease on %s: %w", bridge, errors.Join(refused, err))
 	}
 	return h.take(bridge, got)
 }
@@ -110,7 +150,8 @@ func (h *Host) take(bridge string, got *nclient4.Lease) (lease, error) {
 			}
 		}
 	}
-	l := lease{given: got, due: time.Now().Add(max(ack.IPAddressRenewalTime(life/2), 30*time.Second))}
+	now := time.Now()
+	l := lease{given: got, due: now.Add(max(ack.IPAddressRenewalTime(life/2), 30*time.Second)), until: now.Add(life)}
 	if id := ack.ServerIdentifier(); id != nil {
 		l.server = id.String()
 	}

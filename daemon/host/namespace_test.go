@@ -33,6 +33,7 @@ var scenarios = map[string]func(*rack){
 	"bond-by-site":         bondBySite,
 	"links-torn-down":      linksTornDown,
 	"three-gateways":       threeGateways,
+	"server-falls-silent":  serverFallsSilent,
 }
 
 func TestNamespaces(t *testing.T) {
@@ -327,6 +328,44 @@ func threeGateways(r *rack) {
 	h = r.boot(routers + "}}")
 	same("via 10.9.3.1 dev bmc")
 	assert.NotContains(r.t, r.routes("show default"), "baremetal")
+}
+
+// A server that does not answer a renewal costs nothing before the lease ends.
+func serverFallsSilent(r *rack) {
+	r.plug(1)
+	end := r.foreign(1)
+	h := r.boot("")
+	r.leases(h)
+	lease := func() lease {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.nets.leases[Baremetal]
+	}
+	resolvers := func() string {
+		b, _ := os.ReadFile(h.path("/etc/resolv.conf"))
+		return string(b)
+	}
+	require.Eventually(r.t, func() bool { return strings.Contains(resolvers(), "nameserver 10.9.1.1") }, time.Minute, 50*time.Millisecond, "no lease")
+	had := lease()
+	end()
+	renew := func(until time.Time) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		l := h.nets.leases[Baremetal]
+		l.due, l.until = time.Now().Add(-time.Second), until
+		h.nets.leases[Baremetal] = l
+	}
+	asked := func() bool { return time.Now().Before(lease().due) }
+	renew(had.until)
+	require.Eventually(r.t, asked, time.Minute, 20*time.Millisecond, "not renewed")
+	assert.Same(r.t, had.given, lease().given, "the lease was given up")
+	assert.Equal(r.t, had.server, lease().server)
+	time.Sleep(2 * leaseLook) // resolv.conf is written at every look
+	assert.Contains(r.t, resolvers(), "nameserver 10.9.1.1")
+	// It ends.
+	renew(time.Now().Add(leaseLook / 2))
+	require.Eventually(r.t, func() bool { return lease().given == nil }, time.Minute, 20*time.Millisecond, "kept beyond its end")
+	require.Eventually(r.t, func() bool { return !strings.Contains(resolvers(), "nameserver") }, time.Minute, 20*time.Millisecond, "its resolver is still used")
 }
 
 // routes is what ip route says.
