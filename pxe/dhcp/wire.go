@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"golang.org/x/sys/unix"
@@ -18,8 +19,12 @@ type wire struct {
 	index int
 	serve *net.UDPConn // port 67
 	boot  *net.UDPConn // port 4011
-	raw   int          // AF_PACKET, to reach machines that have no address yet
 	src   netip.Addr
+
+	// raw is AF_PACKET, to reach machines that have no address yet; -1 once closed. A number
+	// that was closed is soon another file's, and leases are still answered while w closes.
+	mu  sync.RWMutex
+	raw int
 }
 
 // socketBuffer holds the burst of a rack that powers on while the disk is busy.
@@ -74,7 +79,7 @@ func listen(ifname string, port int) (*net.UDPConn, error) {
 	return conn.(*net.UDPConn), nil
 }
 
-// Close closes all sockets; readers return.
+// Close closes all sockets; readers return. It may be called again.
 func (w *wire) Close() {
 	if w.serve != nil {
 		w.serve.Close()
@@ -82,8 +87,11 @@ func (w *wire) Close() {
 	if w.boot != nil {
 		w.boot.Close()
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.raw >= 0 {
 		unix.Close(w.raw)
+		w.raw = -1
 	}
 }
 
@@ -112,8 +120,14 @@ func (w *wire) send(reply *dhcpv4.DHCPv4, r Request) error {
 	return err
 }
 
-// unicast sends to a machine that does not yet answer ARP for its address.
+// unicast sends to a machine that does not yet answer ARP for its address. The error is
+// net.ErrClosed when w is.
 func (w *wire) unicast(data []byte, dst netip.Addr, mac [6]byte) error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.raw < 0 {
+		return net.ErrClosed
+	}
 	to := &unix.SockaddrLinklayer{Protocol: swap16(unix.ETH_P_IP), Ifindex: w.index, Halen: 6}
 	copy(to.Addr[:], mac[:])
 	return unix.Sendto(w.raw, datagram(data, netip.AddrPortFrom(w.src, PortServer), netip.AddrPortFrom(dst, PortClient)), 0, to)
