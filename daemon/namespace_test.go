@@ -4,14 +4,18 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -76,6 +80,7 @@ func TestBox(t *testing.T) {
 	b.isKilledAtAnyMoment()
 	b.takesUpAnEdit()
 	b.refusesAWrongSite()
+	b.servesNodesBesideStrangers()
 }
 
 // mounts hides this machine's state; the namespace's end takes it all away.
@@ -212,4 +217,47 @@ func (b *boxed) refusesAWrongSite() {
 	assert.Equal(b.t, "rack-7", d.Name, "the last good site is gone")
 	require.NoError(b.t, b.site("name: rack-8\n"))
 	b.until("the correction", func(d status.Document) bool { return d.Name == "rack-8" && isReady("ssh-ready")(d) })
+}
+
+// Strangers take all that DHCP gives to anybody; nodes of the site still boot, also one that
+// was added while the others were served.
+func (b *boxed) servesNodesBesideStrangers() {
+	for _, args := range []string{"link add eth1 type veth peer name sw1", "link set sw1 up"} {
+		out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
+		require.NoError(b.t, err, "ip %s: %s", args, out)
+	}
+	text := `name: rack-9
+networks: {provisioning: {interface: eth1, dhcp: {range: 172.22.0.10-172.22.0.30}}}
+nodes: [{name: node-1, macs: ["52:54:00:00:00:11"]}`
+	require.NoError(b.t, b.site(text+"]"))
+	require.Eventually(b.t, func() bool { return b.lease("02:00:00:00:01:00") }, time.Minute, 50*time.Millisecond, "nobody is served")
+	require.NoError(b.t, b.site(text+`, {name: node-2, macs: ["52:54:00:00:00:21"]}]`))
+	b.until("the edit", func(d status.Document) bool { return len(d.Nodes) == 2 })
+	time.Sleep(3 * time.Second) // DHCP looks every second
+	var served atomic.Int32
+	var all sync.WaitGroup
+	for n := range 120 {
+		all.Go(func() {
+			if b.lease(fmt.Sprintf("02:00:00:00:00:%02x", n)) {
+				served.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	assert.EqualValues(b.t, 21-1-2, served.Load(), "strangers have all but the nodes' addresses")
+	assert.True(b.t, b.lease("52:54:00:00:00:11"), "the node gets no address")
+	assert.True(b.t, b.lease("52:54:00:00:00:21"), "the added node gets no address")
+}
+
+// lease tells whether a machine of the rack gets an address.
+func (b *boxed) lease(mac string) bool {
+	hw, err := net.ParseMAC(mac)
+	require.NoError(b.t, err)
+	c, err := nclient4.New("sw1", nclient4.WithHWAddr(hw), nclient4.WithTimeout(2*time.Second), nclient4.WithRetry(2))
+	if !assert.NoError(b.t, err) {
+		return false
+	}
+	defer c.Close()
+	_, err = c.Request(b.t.Context())
+	return err == nil
 }

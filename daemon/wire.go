@@ -34,9 +34,9 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		network := *m.site().Networks.Provisioning
+		had := m.site()
 		m.hosts.Ramdisk = m.ramdisk()
-		s, err := server.New(m.wire(network))
+		s, err := server.New(m.wire(had))
 		if err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 		serving, stop := context.WithCancel(ctx)
 		go func() {
 			defer stop()
-			await(serving, func() bool { return !reflect.DeepEqual(network, *m.site().Networks.Provisioning) })
+			m.follow(serving, s.DHCP(), had)
 		}()
 		err = s.Run(serving)
 		stop()
@@ -55,29 +55,37 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 	return nil
 }
 
+// follow tells the DHCP server, which may be nil, the nodes of a site that is edited. It returns when the
+// network itself is another: what serves must begin anew, which it must not for one more
+// node while others load their images.
+func (m *metal) follow(ctx context.Context, s *dhcp.Server, had *site.Site) {
+	conf := addresses(had)
+	await(ctx, func() bool {
+		now := m.site()
+		if !reflect.DeepEqual(had.Networks.Provisioning, now.Networks.Provisioning) {
+			return true
+		}
+		next := addresses(now)
+		if s == nil || reflect.DeepEqual(conf, next) {
+			return false
+		}
+		conf = next
+		if err := s.SetReservations(next.Reservations, next.Subnets); err != nil {
+			m.log.Error("DHCP goes on with the nodes it knew", "error", err)
+		}
+		return false
+	})
+}
+
 // wire is what the services on the provisioning network do for a site.
-func (m *metal) wire(n site.Network) server.Config {
-	c := server.Config{
+func (m *metal) wire(s *site.Site) server.Config {
+	n := s.Networks.Provisioning
+	return server.Config{
 		Interface: "provisioning", Addr: n.Address, HTTPPort: httpPort, BootDirs: bootDirs(),
 		Mounts:   append(packageMounts(), server.Mount{Path: "/images/", Dir: nodeImages}, server.Mount{Path: artifact.ImagesPath, Dir: artifactImages, Digest: imageDigest}, server.Mount{Path: "/", Dir: httpRoot}),
 		Registry: m.figures.Fresh("pxe"), Booter: m.hosts, Log: m.log.With("part", "pxe"),
+		DHCP: addresses(s),
 	}
-	if n.DHCP.Mode == "none" {
-		return c
-	}
-	c.DHCP = &dhcp.Config{LeaseDir: leaseDir, ISCFile: leaseFile}
-	if n.DHCP.Mode == "proxy" {
-		c.DHCP.Mode = dhcp.ModeProxy
-		return c
-	}
-	local := dhcp.Subnet{Prefix: n.CIDR, Lease: time.Duration(n.DHCP.Lease), Router: n.Gateway, DNS: n.DNS}
-	local.NTP = append(local.NTP, n.Address)
-	local.Pool = dhcp.Range{First: n.DHCP.Range.First, Last: n.DHCP.Range.Last}
-	if n.MTU != 1500 {
-		local.MTU = uint16(n.MTU)
-	}
-	c.DHCP.Subnets = []dhcp.Subnet{local}
-	return c
 }
 
 // watch keeps the picture of the hosts as the API has it, once there are such kinds.

@@ -12,12 +12,12 @@ import (
 )
 
 // wired is what would be served for a document.
-func wired(t *testing.T, text string) (*metal, site.Network) {
+func wired(t *testing.T, text string) (*metal, *site.Site) {
 	s, problems := site.Load("site.yaml", []byte(text))
 	require.Empty(t, problems)
 	s = s.WithDefaults()
 	m := newMetal(slog.New(slog.DiscardHandler), func() *site.Site { return s }, func() string { return "salt" }, kube.New(kube.Defaults()))
-	return m, *s.Networks.Provisioning
+	return m, s
 }
 
 func TestWireServesWhatTheSiteSays(t *testing.T) {
@@ -27,9 +27,9 @@ func TestWireServesWhatTheSiteSays(t *testing.T) {
 		"networks: {provisioning: {dhcp: {mode: proxy}}}":                                                "proxy",
 		"networks: {provisioning: {dhcp: {mode: none}}}":                                                 "none",
 	} {
-		m, n := wired(t, text)
-		c := m.wire(n)
-		assert.Equal(t, n.Address, c.Addr)
+		m, s := wired(t, text)
+		c := m.wire(s)
+		assert.Equal(t, s.Networks.Provisioning.Address, c.Addr)
 		assert.Equal(t, "provisioning", c.Interface)
 		if mode == "none" {
 			assert.Nil(t, c.DHCP, text)

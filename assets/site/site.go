@@ -64,7 +64,7 @@ type Bond struct {
 // DHCP is what the appliance's DHCP server does on one network.
 type DHCP struct {
 	Mode  string   `yaml:"mode" enum:"server|proxy|none" default:"provisioning: server; others: server with a range, else none" doc:"server gives addresses; proxy only tells machines what to boot, beside a server that is already there; none is silent."`
-	Range Range    `yaml:"range" default:"provisioning: the 10th to the 100th address" doc:"Addresses to give, first-last (172.22.0.10-172.22.0.100)."`
+	Range Range    `yaml:"range" default:"provisioning: the 10th to the 100th address" doc:"Addresses to give, first-last (172.22.0.10-172.22.0.100). Its end is kept for the nodes listed."`
 	Lease Duration `yaml:"lease" default:"1h" doc:"How long an address is given for."`
 }
 

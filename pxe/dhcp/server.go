@@ -93,13 +93,14 @@ type nobody struct{}
 func (nobody) DHCP(Event)        {}
 func (nobody) DHCPStatus(Status) {}
 
-// SetReservations replaces the known machines while serving. A machine that uses an
-// address which is now another's is told at its next renewal.
-func (s *Server) SetReservations(known []Reservation) error {
+// SetReservations replaces the known machines, and the subnets with what each gives to whom,
+// while serving. A machine that uses an address which is now another's is told at its next
+// renewal.
+func (s *Server) SetReservations(known []Reservation, subnets []Subnet) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.plan.Config
-	c.Reservations = known
+	c.Reservations, c.Subnets = known, subnets
 	plan, err := NewPlan(c)
 	if err != nil {
 		return err

@@ -152,9 +152,9 @@ func TestReservationsChangeWhileServing(t *testing.T) {
 		return Decide(t.Context(), s.plan, s.table, s.now(), nil, false, r)
 	}
 	require.NotNil(t, decide().Put)
-	require.NoError(t, s.SetReservations([]Reservation{{MAC: mustMAC(known), Addr: netip.MustParseAddr("172.22.1.7")}}))
+	require.NoError(t, s.SetReservations([]Reservation{{MAC: mustMAC(known), Addr: netip.MustParseAddr("172.22.1.7")}}, s.conf.Subnets))
 	require.Equal(t, dhcpv4.MessageTypeNak, decide().Reply.MessageType())
-	err := s.SetReservations([]Reservation{{MAC: mustMAC(known)}, {MAC: mustMAC(known)}})
+	err := s.SetReservations([]Reservation{{MAC: mustMAC(known)}, {MAC: mustMAC(known)}}, s.conf.Subnets)
 	require.ErrorContains(t, err, "reservations[1].mac")
 	require.Equal(t, dhcpv4.MessageTypeNak, decide().Reply.MessageType(), "a refused change changed something")
 }

@@ -38,6 +38,18 @@ func (r Range) Len() int {
 	return int(number(r.Last)) - int(number(r.First)) + 1
 }
 
+// Split parts r before its last n addresses. Either part may hold nothing.
+func (r Range) Split(n int) (front, back Range) {
+	switch {
+	case n <= 0:
+		return r, Range{}
+	case n >= r.Len():
+		return Range{}, r
+	}
+	cut := address(number(r.Last) - uint32(n))
+	return Range{First: r.First, Last: cut}, Range{First: cut.Next(), Last: r.Last}
+}
+
 // Check returns what is wrong with r as a range of p.
 func (r Range) Check(p netip.Prefix) error {
 	switch {

@@ -106,6 +106,20 @@ func TestOffersLapse(t *testing.T) {
 	assert.True(t, ok)
 }
 
+func TestRangeSplit(t *testing.T) {
+	a := netip.MustParseAddr
+	all := Range{a("172.22.0.10"), a("172.22.0.12")}
+	for n, want := range map[int][2]Range{
+		-1: {all, {}}, 0: {all, {}},
+		1: {{a("172.22.0.10"), a("172.22.0.11")}, {a("172.22.0.12"), a("172.22.0.12")}},
+		2: {{a("172.22.0.10"), a("172.22.0.10")}, {a("172.22.0.11"), a("172.22.0.12")}},
+		3: {{}, all}, 4: {{}, all},
+	} {
+		front, back := all.Split(n)
+		assert.Equal(t, want, [2]Range{front, back}, n)
+	}
+}
+
 func TestRangeCheck(t *testing.T) {
 	a := netip.MustParseAddr
 	for _, r := range []Range{{a("172.22.0.0"), a("172.22.0.9")}, {a("172.22.0.9"), a("172.22.0.255")}, {a("172.22.0.9"), a("172.22.0.8")},
