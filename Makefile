@@ -40,7 +40,7 @@ e2e-ready: deps build
 usb-image: ## Build build/firstlight.img; SITE=site.yaml OUT=file.img MIRROR=url as wanted
 	@scripts/deps build
 	@$(MAKE) --no-print-directory build
-	@SITE='$(SITE)' OUT='$(OUT)' MIRROR='$(MIRROR)' bin/firstlight build
+	@bin/firstlight build $(if $(SITE),--site '$(SITE)') $(if $(OUT),--out '$(OUT)') $(if $(MIRROR),--mirror '$(MIRROR)')
 
 N ?= 2
 .PHONY: demo

@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,12 +35,16 @@ func (b *Builder) Plan(ctx context.Context) ([]Step, error) {
 func (b *Builder) Build(ctx context.Context, mode Mode) (*Result, error) { return b.run(ctx, mode) }
 
 func (b *Builder) run(ctx context.Context, mode Mode) (*Result, error) {
+	document, err := b.readSite()
+	if err != nil {
+		return nil, err
+	}
 	r, l, err := b.resolved(ctx, mode)
 	if err != nil {
 		return nil, err
 	}
 	run := &build{
-		Builder: b, r: r, l: l,
+		Builder: b, r: r, l: l, document: document,
 		session:  &session{store: b.Store, planOnly: mode == PlanOnly, progress: b.Progress},
 		programs: map[string]cache.Item{}, packages: map[string]cache.Item{}, alone: map[string][]cache.Item{},
 		layers: map[string]cache.Item{}, files: map[string]cache.Item{},
@@ -54,7 +59,7 @@ func (b *Builder) run(ctx context.Context, mode Mode) (*Result, error) {
 			return nil, err
 		}
 	}
-	result.Steps = run.steps
+	result.Steps, result.Site = run.steps, b.Site
 	return result, nil
 }
 
@@ -124,9 +129,7 @@ func (b *build) stickInputs(kernel, base cache.Item) (Inputs, error) {
 		in["overlay "+dir] = digest
 	}
 	if b.Site != "" {
-		if in["the site document"], err = cache.FileDigest(b.Site); err != nil {
-			return nil, err
-		}
+		in["the site document"] = fmt.Sprintf("%x", sha256.Sum256(b.document))
 	}
 	return in, nil
 }
@@ -144,7 +147,7 @@ func (b *build) stick(ctx context.Context, kernel cache.Item) (disk.Stick, error
 		return disk.Stick{}, err
 	}
 	if b.Site != "" {
-		site = append(site, hostFile("site.yaml", b.Site))
+		site = append(site, disk.File{Path: siteFile, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.document)), nil }})
 	}
 	bootImage, core, err := b.biosGrub(ctx)
 	if err != nil {

@@ -19,7 +19,7 @@ var (
 	codeOfInitramfs = []string{"image/initramfs"}
 	codeOfDisks     = []string{"image/disk", "image/disk/fat", "assets/gpt", "image/disk/squashfs", "image/disk/verity"}
 	codeOfRoot      = []string{"image/rootfs.go", "image/disk/root.go"}
-	codeOfStick     = append([]string{"image/media", "image/sbom", "image/build.go", "image/stamp.go", "image/outputs.go", "image/bill.go", "image/rootfs.go"}, codeOfDisks...)
+	codeOfStick     = append([]string{"image/media", "image/sbom", "image/build.go", "image/stamp.go", "image/outputs.go", "image/sitefile.go", "image/bill.go", "image/rootfs.go"}, codeOfDisks...)
 )
 
 // code digests Go files: each name is a file or a directory of them.

@@ -42,7 +42,8 @@ type Builder struct {
 type Result struct {
 	Files []File `json:"files"`
 	Steps []Step `json:"steps"`
-	Fresh bool   `json:"fresh"` // false when everything was there already
+	Fresh bool   `json:"fresh"`          // false when everything was there already
+	Site  string `json:"site,omitempty"` // the site document inside, with its passwords: the image is its owner's alone
 }
 
 // File is one output.

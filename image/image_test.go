@@ -57,7 +57,7 @@ func repository(t *testing.T) *image.Builder {
 	for _, dir := range []string{"debian", "tree", "oci", "initramfs", "disk", "disk/fat", "disk/squashfs", "disk/verity", "media", "sbom"} {
 		files["image/"+dir+"/code.go"] = "package code\n"
 	}
-	for _, file := range []string{"roots.go", "parts.go", "rootfs.go", "disk/root.go", "artifacts.go", "machine.go", "build.go", "stamp.go", "outputs.go", "bill.go"} {
+	for _, file := range []string{"roots.go", "parts.go", "rootfs.go", "disk/root.go", "artifacts.go", "machine.go", "build.go", "stamp.go", "outputs.go", "sitefile.go", "bill.go"} {
 		files["image/"+file] = "package code\n"
 	}
 	for name, text := range files {
@@ -127,6 +127,32 @@ func TestLockedRefusesAndNamesEachDifference(t *testing.T) {
 	assert.EqualError(t, err, "read assets/recipe.lock: it is missing; run `firstlight lock`")
 	_, err = b.Plan(context.Background())
 	assert.ErrorContains(t, err, "run `firstlight lock` first")
+}
+
+// TestAWrongSiteIsToldBeforeAnythingIsMade: each problem on a line of its own.
+func TestAWrongSiteIsToldBeforeAnythingIsMade(t *testing.T) {
+	b := repository(t)
+	b.Site = filepath.Join(t.TempDir(), "site.yaml")
+	_, err := b.Build(t.Context(), image.Loose)
+	require.ErrorContains(t, err, "read site: open "+b.Site)
+	require.NoError(t, os.WriteFile(b.Site, []byte("nam: x\nnodes: 3\n"), 0o600))
+	for name, run := range map[string]func() error{
+		"build": func() error { _, err := b.Build(t.Context(), image.Loose); return err },
+		"plan":  func() error { _, err := b.Plan(t.Context()); return err },
+	} {
+		err := run()
+		require.Error(t, err, name)
+		lines := strings.Split(err.Error(), "\n")
+		require.Len(t, lines, 3, name)
+		assert.Equal(t, "check site "+b.Site+": 2 problems, nothing is built:", lines[0])
+		assert.Equal(t, b.Site+":1: nam: unknown key; did you mean name?", lines[1])
+		assert.Contains(t, lines[2], b.Site+":2: nodes: ")
+	}
+	assert.NoDirExists(t, filepath.Dir(b.Out))
+
+	require.NoError(t, os.WriteFile(b.Site, []byte("name: x\n"), 0o600))
+	_, err = b.Plan(t.Context())
+	assert.NoError(t, err)
 }
 
 func TestFindTop(t *testing.T) {

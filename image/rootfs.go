@@ -158,7 +158,7 @@ func (b *build) buildLate(ctx context.Context, late []string, kernel, base cache
 		if err != nil {
 			return err
 		}
-		if s, ok := b.stamped(); !ok || !s.root(base, at) || !disk.Alone(b.Out) { // else the base lies there already
+		if s, ok := b.stamped(); !ok || !s.root(base, at) || !b.samePerm() || !disk.Alone(b.Out) { // else the base lies there already
 			b.basePlaced = true
 			group.Go(func() error { return b.placeBase(base.Path, disk.Part(b.Out), at) })
 		}
@@ -184,7 +184,11 @@ func (b *build) compiles(names []string) bool {
 }
 
 func (b *build) placeBase(base, file string, at int64) error {
-	if err := copyFile(base, file, at, 0o644); err != nil {
+	// What a killed build left there has the permissions of that build.
+	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("make root file system: %w", err)
+	}
+	if err := copyFile(base, file, at, b.perm()); err != nil {
 		return fmt.Errorf("make root file system: %w", err)
 	}
 	return nil

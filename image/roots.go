@@ -31,7 +31,8 @@ type build struct {
 	layers   map[string]cache.Item   // of images
 	files    map[string]cache.Item   // of artifacts
 
-	basePlaced bool // the base of the root lies in disk.Part(Out) already
+	document   []byte // the site document, checked; nil without
+	basePlaced bool   // the base of the root lies in disk.Part(Out) already
 }
 
 // alwaysRemoved is what mmdebstrap, dpkg and maintainer scripts leave of this machine

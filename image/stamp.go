@@ -102,7 +102,7 @@ func (o before) Close() {
 }
 
 // before opens the outputs of the build before, if they are as the same code wrote them. An image
-// whose root has the same base at the same place becomes the file in which the new one is made.
+// whose root has the same base at the same place, and that is for the same eyes, becomes the file in which the new one is made.
 func (b *build) before(base cache.Item, at int64) (o before, err error) {
 	s, ok := b.stamped()
 	code, err := b.publisher()
@@ -123,7 +123,7 @@ func (b *build) before(base cache.Item, at int64) (o before, err error) {
 	}
 	o.open = append(o.open, packed)
 	o.published = &media.Earlier{Packed: packed, Bmap: blocks, Frames: s.Frames}
-	if !b.basePlaced && s.root(base, at) {
+	if !b.basePlaced && s.root(base, at) && b.samePerm() {
 		kept, err := disk.TakeBack(b.Out, base.Path, at)
 		if err == nil { // else a new file is made, as if there had been no image
 			b.basePlaced, o.known, o.published.Kept = true, kept.Hashes, media.Extent{Start: kept.From, End: kept.To}

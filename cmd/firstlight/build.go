@@ -22,9 +22,9 @@ type builderFlags struct {
 }
 
 func (f *builderFlags) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.mirror, "mirror", os.Getenv("MIRROR"), "base URL of a Debian archive (default: this machine's own)")
-	cmd.Flags().StringVar(&f.site, "site", os.Getenv("SITE"), "site.yaml to put onto the stick")
-	cmd.Flags().StringVar(&f.out, "out", os.Getenv("OUT"), "the image file (default: build/NAME.img)")
+	cmd.Flags().StringVar(&f.mirror, "mirror", os.Getenv("MIRROR"), "base URL of a Debian archive (default $MIRROR, or this machine's own)")
+	cmd.Flags().StringVar(&f.site, "site", "", "site document to check and put onto the stick; the image is then readable by you alone")
+	cmd.Flags().StringVar(&f.out, "out", "", "the image file (default: build/NAME.img)")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text or json")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "show what the tools print")
 }
@@ -106,6 +106,9 @@ func showResult(w io.Writer, format string, result *image.Result) error {
 			continue
 		}
 		fmt.Fprintf(&b, "%9.1f MiB  sha256 %s  %s\n", float64(file.Bytes)/(1<<20), file.SHA256, shorten(file.Path))
+	}
+	if result.Site != "" {
+		fmt.Fprintf(&b, "%s is inside, with its passwords: the image, its compressed form and its block map are readable by you alone; copies and the stick are as secret.\n", shorten(result.Site))
 	}
 	if len(result.Files) > 0 {
 		path := shorten(result.Files[0].Path)

@@ -135,7 +135,7 @@ func TestFinishAroundARootInItsPlace(t *testing.T) {
 	require.NoError(t, err)
 
 	path := filepath.Join(t.TempDir(), "image")
-	require.NoError(t, os.WriteFile(disk.Part(path), append(make([]byte, at), root...), 0o644))
+	require.NoError(t, os.WriteFile(disk.Part(path), append(make([]byte, at), root...), 0o600))
 	s.Root = disk.Placed(len(root))
 	l, err = s.Layout()
 	require.NoError(t, err)
@@ -146,6 +146,9 @@ func TestFinishAroundARootInItsPlace(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(want, got))
 	assert.NoFileExists(t, disk.Part(path))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "who may read it was said before")
 }
 
 func TestStickLayout(t *testing.T) {

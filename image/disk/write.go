@@ -25,7 +25,7 @@ func Write(ctx context.Context, path string, l Layout) error {
 	return Finish(ctx, path, l)
 }
 
-// Finish is Write around the content that Part(path) holds already.
+// Finish is Write around the content that Part(path) holds already, and with its permissions.
 func Finish(ctx context.Context, path string, l Layout) error {
 	image, err := os.OpenFile(Part(path), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -25,8 +25,12 @@ const (
 // replace writes a file beside path and renames it when write has succeeded. An old file goes
 // before that: where a rename replaces a file, ext4 has all of the new one written to the disk first
 // (auto_da_alloc, ext4(5)), which takes seconds for an image.
-func replace(path string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+func replace(path string, perm os.FileMode, write func(io.Writer) error) error {
+	// What a killed build left there has the permissions of that build.
+	if err := os.Remove(path + ".part"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_EXCL|os.O_WRONLY, perm)
 	if err != nil {
 		return err
 	}

@@ -70,6 +70,25 @@ func published(t testing.TB) (path string, sums map[string]string) {
 	return path, p.Sums
 }
 
+// TestWhatLiesBesideIsForTheSameEyes: an image with passwords inside tells them compressed as well, and
+// what a killed build left is not written into.
+func TestWhatLiesBesideIsForTheSameEyes(t *testing.T) {
+	path := image(t)
+	for _, perm := range []os.FileMode{0o600, 0o644} {
+		require.NoError(t, os.Chmod(path, perm))
+		for _, suffix := range []string{media.SuffixZstd, media.SuffixBmap} {
+			require.NoError(t, os.WriteFile(path+suffix+".part", []byte("left"), 0o666))
+		}
+		_, err := media.Publish(t.Context(), path, nil)
+		require.NoError(t, err)
+		for _, suffix := range []string{media.SuffixZstd, media.SuffixBmap} {
+			info, err := os.Stat(path + suffix)
+			require.NoError(t, err)
+			assert.Equal(t, perm, info.Mode().Perm(), suffix)
+		}
+	}
+}
+
 // counted counts what is read.
 type counted struct {
 	io.ReaderAt

@@ -30,7 +30,8 @@ type Published struct {
 	Frames []int64           // how many bytes each frame of the compressed image has
 }
 
-// Publish writes, beside an image, the compressed image and the block map. The image is
+// Publish writes, beside an image, the compressed image and the block map, for the same eyes: an
+// image with passwords tells them compressed as well, and digests of blocks tell who guesses right. The image is
 // read once and nothing that is written is read again. Files that are there already are
 // replaced only when the new ones are complete. earlier may be nil; the bytes are the same
 // with it and without.
@@ -57,7 +58,7 @@ func publish(ctx context.Context, image string, earlier *Earlier) (p Published, 
 		return p, err
 	}
 	raw, packed := sha256.New(), sha256.New()
-	err = replace(image+SuffixZstd, func(w io.Writer) error {
+	err = replace(image+SuffixZstd, info.Mode().Perm(), func(w io.Writer) error {
 		p.Frames, err = pass(ctx, f, b, earlier.known(), raw, io.MultiWriter(w, packed))
 		return err
 	})
@@ -65,7 +66,7 @@ func publish(ctx context.Context, image string, earlier *Earlier) (p Published, 
 		return p, err
 	}
 	text := b.Encode()
-	err = replace(image+SuffixBmap, func(w io.Writer) error {
+	err = replace(image+SuffixBmap, info.Mode().Perm(), func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})

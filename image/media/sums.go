@@ -21,7 +21,7 @@ func WriteSums(dir string, names []string, sums map[string]string) error {
 		}
 		fmt.Fprintf(&list, "%s  %s\n", sums[name], name)
 	}
-	err := replace(filepath.Join(dir, SumsName), func(w io.Writer) error {
+	err := replace(filepath.Join(dir, SumsName), 0o644, func(w io.Writer) error {
 		_, err := io.WriteString(w, list.String())
 		return err
 	})
