@@ -9,10 +9,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,17 +31,25 @@ const usage = `usage:
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:], slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// command executes one command line. Exit codes: 0 done, 1 refused or failed (one line says why), 2 usage.
+func command(ctx context.Context, args []string, out, problems io.Writer) int {
+	err := run(ctx, args, slog.New(slog.NewTextHandler(problems, nil)))
 	var wrong usageError
 	switch {
 	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(out, usage)
+		return 0
 	case errors.As(err, &wrong):
-		fmt.Fprintf(os.Stderr, "firstlight-node: %v\n%s", err, usage)
-		os.Exit(2)
+		fmt.Fprintf(problems, "firstlight-node: %v\n%s", err, usage)
+		return 2
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "firstlight-node:", err)
-		os.Exit(1)
+		fmt.Fprintln(problems, "firstlight-node:", err)
+		return 1
 	}
+	return 0
 }
 
 // usageError marks a wrong command line: exit code 2.
@@ -50,8 +60,11 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 	if len(args) == 0 {
 		return usageError{errors.New("name a command")}
 	}
+	if slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
+		return flag.ErrHelp
+	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
-	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	flags.SetOutput(io.Discard) // command tells
 	listen := flags.String("listen", "", "where to listen")
 	to := flags.String("to", "", "API servers, commas between")
 	node := flags.String("node", "", "this node's name")

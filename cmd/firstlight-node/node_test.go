@@ -307,6 +307,15 @@ func TestCommandLine(t *testing.T) {
 		var wrong usageError
 		assert.ErrorAs(t, run(t.Context(), args, quiet), &wrong, "%v", args)
 	}
-	assert.ErrorIs(t, run(t.Context(), []string{"probe", "-h"}, quiet), flag.ErrHelp)
+	for _, args := range [][]string{{"-h"}, {"--help"}, {"probe", "-h"}} {
+		var out, problems strings.Builder
+		assert.Equal(t, 0, command(t.Context(), args, &out, &problems), "%v", args)
+		assert.Equal(t, usage, out.String(), "%v", args)
+		assert.Empty(t, problems.String(), "%v", args)
+	}
+	var out, problems strings.Builder
+	assert.Equal(t, 2, command(t.Context(), []string{"probe", "--nonsense"}, &out, &problems))
+	assert.Empty(t, out.String())
+	assert.Equal(t, 1, command(t.Context(), []string{"probe", "--listen", "256.0.0.1:1"}, &out, &problems))
 	assert.ErrorContains(t, run(t.Context(), []string{"probe", "--listen", "256.0.0.1:1"}, quiet), "listen for questions")
 }

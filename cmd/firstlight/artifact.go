@@ -26,7 +26,7 @@ import (
 type artifactFlags struct {
 	server, ca, tokenFile, cert, key string
 	owner, cluster                   string
-	output                           string
+	output                           format
 	patience                         time.Duration
 }
 
@@ -51,7 +51,8 @@ FIRSTLIGHT_TOKEN (the token itself).`,
 	flags.StringVar(&f.key, "key", "", "its key, PEM")
 	flags.StringVar(&f.owner, "owner", "", "owner of the artifacts")
 	flags.StringVar(&f.cluster, "cluster", "", "cluster they are for")
-	flags.StringVarP(&f.output, "output", "o", "", "json for what programs read")
+	f.output = formatText
+	flags.VarP(&f.output, "output", "o", "text or json")
 	flags.DurationVar(&f.patience, "patience", 5*time.Minute, "give a transfer up when nothing moved for so long")
 	cmd.AddCommand(f.newPush(), f.newList(), f.newShow(), f.newGet(), f.newRemove())
 	return cmd
@@ -64,7 +65,7 @@ func (f *artifactFlags) newPush() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "push FILE KIND/NAME",
 		Short: "Send a file; the same command again goes on after a cut",
-		Args:  usageArgs(cobra.ExactArgs(2)),
+		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, k, err := f.open(args[1])
 			if err != nil {
@@ -90,7 +91,7 @@ func (f *artifactFlags) newList() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list [KIND]",
 		Short: "List the artifacts of an owner's cluster",
-		Args:  usageArgs(cobra.MaximumNArgs(1)),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kinds := []string{"os", "container", "binary"}
 			if len(args) == 1 {
@@ -106,7 +107,7 @@ func (f *artifactFlags) newList() *cobra.Command {
 					return fmt.Errorf("list %s: %w", kind, err)
 				}
 			}
-			if f.output == "json" {
+			if f.output == formatJSON {
 				return writeJSON(cmd.OutOrStdout(), all)
 			}
 			return printArtifacts(cmd.OutOrStdout(), all)
@@ -118,7 +119,7 @@ func (f *artifactFlags) newShow() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show KIND/NAME",
 		Short: "Show one artifact's record",
-		Args:  usageArgs(cobra.ExactArgs(1)),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, k, err := f.open(args[0])
 			if err != nil {
@@ -137,7 +138,7 @@ func (f *artifactFlags) newGet() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get KIND/NAME [FILE]",
 		Short: "Fetch an artifact and check it; the same command again goes on after a cut",
-		Args:  usageArgs(cobra.RangeArgs(1, 2)),
+		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, k, err := f.open(args[0])
 			if err != nil {
@@ -157,7 +158,7 @@ func (f *artifactFlags) newRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm KIND/NAME...",
 		Short: "Remove artifacts that nobody uses",
-		Args:  usageArgs(cobra.MinimumNArgs(1)),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
 				c, k, err := f.open(name)
@@ -179,8 +180,6 @@ func (f *artifactFlags) open(name string) (client.Client, artifact.Key, error) {
 	kind, short, _ := strings.Cut(name, "/")
 	k := artifact.Key{Collection: artifact.Collection(kind + "_images"), Owner: f.owner, Cluster: f.cluster, Name: short}
 	switch {
-	case f.output != "" && f.output != "json":
-		return c, k, usageError{fmt.Errorf("output %q is unknown; use json", f.output)}
 	case !k.Collection.Known():
 		return c, k, usageError{fmt.Errorf("%q is not KIND/NAME; KIND is os, container or binary", name)}
 	case f.server == "" || f.owner == "" || f.cluster == "":
@@ -261,7 +260,7 @@ func describeImage(notes []string) (artifact.Description, error) {
 }
 
 func (f *artifactFlags) print(w io.Writer, r artifact.Record) error {
-	if f.output == "json" {
+	if f.output == formatJSON {
 		return writeJSON(w, r)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -30,12 +30,7 @@ func newBootCommand() *cobra.Command {
 The machine writes to an overlay, so the image stays as built. Its serial console is
 this terminal; Ctrl-A x ends the machine, Ctrl-A h lists the other keys. With --dir the
 overlay is kept, and the next boot from the same directory finds the same stick.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.MaximumNArgs(1)(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			image := "build/firstlight.img"
 			if len(args) == 1 {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -17,22 +16,20 @@ import (
 
 // builderFlags are what build, plan and lock have in common.
 type builderFlags struct {
-	mirror, site, out, output string
-	verbose                   bool
+	mirror, site, out string
+	output            format
+	verbose           bool
 }
 
 func (f *builderFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.mirror, "mirror", os.Getenv("MIRROR"), "base URL of a Debian archive (default $MIRROR, or this machine's own)")
 	cmd.Flags().StringVar(&f.site, "site", "", "site document to check and put onto the stick; the image is then readable by you alone")
 	cmd.Flags().StringVar(&f.out, "out", "", "the image file (default: build/NAME.img)")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text or json")
+	f.output.bind(cmd)
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "show what the tools print")
 }
 
 func (f *builderFlags) builder(cmd *cobra.Command) (*image.Builder, error) {
-	if f.output != "text" && f.output != "json" {
-		return nil, usageError{fmt.Errorf("output %q is unknown; use text or json", f.output)}
-	}
 	syscall.Umask(0o022) // what is made must not depend on the caller's, and user namespaces must reach it
 	dir, err := os.Getwd()
 	if err != nil {
@@ -90,11 +87,9 @@ assets/recipe.lock names. What has not changed comes from the cache.`,
 	return cmd
 }
 
-func showResult(w io.Writer, format string, result *image.Result) error {
-	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(result)
+func showResult(w io.Writer, output format, result *image.Result) error {
+	if output == formatJSON {
+		return writeJSON(w, result)
 	}
 	var b strings.Builder
 	if !result.Fresh {

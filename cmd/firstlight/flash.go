@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -27,20 +26,16 @@ too small. --force-device NAME, which must repeat the device's name, overrides o
 first of these. Every stick gets GUIDs of its own. The partition table is written last: a
 stick that was pulled too early does not boot.`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			want := 2
 			if list {
-				want = 0
+				return cobra.NoArgs(cmd, args)
 			}
-			if err := cobra.ExactArgs(want)(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
+			return cobra.ExactArgs(2)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.output != "" && f.output != "json" {
-				return usageError{fmt.Errorf("unknown output %q; use json", f.output)}
+			f.out, f.said, f.world = cmd.OutOrStdout(), cmd.OutOrStdout(), flash.Here()
+			if f.output == formatJSON {
+				f.said = cmd.ErrOrStderr()
 			}
-			f.out, f.world = cmd.OutOrStdout(), flash.Here()
 			if list {
 				return f.list()
 			}
@@ -49,15 +44,24 @@ stick that was pulled too early does not boot.`,
 	}
 	cmd.Flags().BoolVar(&list, "list", false, "list the disks of this machine and whether they could be written")
 	cmd.Flags().StringVar(&f.forced, "force-device", "", "the device's name again, to write it although it is not removable")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "json for a list that programs read")
+	f.output.bind(cmd)
 	return cmd
 }
 
 type flasher struct {
-	out    io.Writer
+	out    io.Writer // what was asked for
+	said   io.Writer // how it goes on
 	world  flash.World
 	forced string
-	output string
+	output format
+}
+
+// flashed is what became of a stick, for programs.
+type flashed struct {
+	Device  flash.Device `json:"device"`
+	Image   string       `json:"image"`
+	Written int64        `json:"written"` // bytes, read back as well
+	GUID    string       `json:"guid"`    // of the disk
 }
 
 func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
@@ -66,7 +70,7 @@ func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(f.out, describe(device))
+	fmt.Fprintln(f.said, describe(device))
 	image, err := media.Open(ctx, imagePath)
 	if err != nil {
 		return err
@@ -84,13 +88,16 @@ func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
 		return err
 	}
 	defer medium.Close()
-	fmt.Fprintf(f.out, "writing %s of %s, disk GUID %s\n", size(plan.Bytes()), size(image.Size), plan.Table.GUID)
-	if err := plan.Write(ctx, medium, drop, newMeter(f.out)); err != nil {
+	fmt.Fprintf(f.said, "writing %s of %s, disk GUID %s\n", size(plan.Bytes()), size(image.Size), plan.Table.GUID)
+	if err := plan.Write(ctx, medium, drop, newMeter(f.said)); err != nil {
 		return fmt.Errorf("%w; %s has no valid table now and does not boot", err, device.Path)
 	}
 	flash.Reread(medium)
 	if err := medium.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", device.Path, err)
+	}
+	if f.output == formatJSON {
+		return writeJSON(f.out, flashed{Device: device, Image: imagePath, Written: plan.Bytes(), GUID: fmt.Sprint(plan.Table.GUID)})
 	}
 	_, err = fmt.Fprintf(f.out, "%s is written and read back; it may be pulled\n", device.Path)
 	return err
@@ -150,10 +157,8 @@ func (f *flasher) list() error {
 	if err != nil {
 		return err
 	}
-	if f.output == "json" {
-		encoder := json.NewEncoder(f.out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(devices)
+	if f.output == formatJSON {
+		return writeJSON(f.out, devices)
 	}
 	for _, d := range devices {
 		state := "may be written"

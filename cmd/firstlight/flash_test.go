@@ -29,10 +29,15 @@ func tinyImage(t *testing.T) string {
 	return path
 }
 
+func emptyFile(t *testing.T, path string, size int64) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Truncate(path, size))
+}
+
 func TestFlashToFile(t *testing.T) {
 	image, stick := tinyImage(t), filepath.Join(t.TempDir(), "stick")
-	require.NoError(t, os.WriteFile(stick, nil, 0o600))
-	require.NoError(t, os.Truncate(stick, 2<<20))
+	emptyFile(t, stick, 2<<20)
 	_, _, err := command(t, "", "flash", image, stick, "--force-device", stick)
 	assert.EqualError(t, err, "refused: "+stick+" has 2097152 bytes, the image needs 3145728")
 

@@ -24,7 +24,7 @@ func newLabCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "A rack in QEMU: an appliance and blank nodes, without root",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&f.dir, "dir", "build/lab", "where the rack lies; another directory is another rack")
@@ -56,7 +56,7 @@ func newLabUpCommand(f *labFlags) *cobra.Command {
 down is switched on again and goes on from its disks. The rack runs in the background;
 --wait stays until every node is installed and proven and the cluster of them is ready,
 and may be interrupted and asked again at any time.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -144,7 +144,7 @@ func newLabDownCommand(f *labFlags) *cobra.Command {
 		Short: "End the rack: exactly what up started, also after a crash",
 		Long: `End the rack: exactly what up started, also after a crash. Its disks stay, and up goes
 on from them as servers do after a power cut; --remove removes them.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -176,7 +176,7 @@ on from them as servers do after a power cut; --remove removes them.`,
 // newLabSuperviseCommand is the process that holds a rack; up starts it.
 func newLabSuperviseCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "supervise", Hidden: true, Args: usageArgs(cobra.NoArgs),
+		Use: "supervise", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -250,7 +250,7 @@ func (w *waiting) run(cmd *cobra.Command, c desk.Client) error {
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
 	}
 	defer cancel()
-	last, err := watchLab(ctx, cmd.OutOrStdout(), c, ended(time.Now))
+	last, err := showLab(ctx, cmd.OutOrStdout(), c, ended(time.Now))
 	out := cmd.OutOrStdout()
 	if err != nil {
 		if ctx.Err() != nil {

@@ -22,7 +22,7 @@ func newLabConsoleCommand(f *labFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "console NAME",
 		Short: "Print what a machine said on its serial line, all its lives",
-		Args:  usageArgs(cobra.ExactArgs(1)),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -57,7 +57,7 @@ func newLabSSHCommand(f *labFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ssh NAME [COMMAND...]",
 		Short: "Log in to the appliance, or through it to a node, or run a command there",
-		Args:  usageArgs(cobra.MinimumNArgs(1)),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return labSSH(f, args[0], args[1:])
 		},
@@ -126,7 +126,7 @@ func labSSH(f *labFlags, machine string, command []string) error {
 // newLabDialCommand is ssh's way to the machines: standard input and output of a TCP port.
 func newLabDialCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "dial HOST PORT", Hidden: true, Args: usageArgs(cobra.ExactArgs(2)),
+		Use: "dial HOST PORT", Hidden: true, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -156,7 +156,7 @@ func newLabPowerCommand(f *labFlags) *cobra.Command {
 		Long: `Press a button of a machine, or of all: off is the plug, button asks the system to end.
 pause stops a machine and its time, so that this computer is free for something else;
 resume lets it go on as if nothing had happened.`,
-		Args: usageArgs(cobra.ExactArgs(2)),
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -174,7 +174,7 @@ func newLabCableCommand(f *labFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cable NAME",
 		Short: "Spoil a machine's cables; without flags they are good again",
-		Args:  usageArgs(cobra.ExactArgs(1)),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if percent < 0 || percent > 100 {
 				return usageError{errors.New("--loss is 0 to 100")}

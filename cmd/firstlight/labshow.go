@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,23 +16,26 @@ import (
 )
 
 func newLabStatusCommand(f *labFlags) *cobra.Command {
-	var output string
+	var output format
 	var watch, phases bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show every machine: its phase, how far, since when, its last console line",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return usageError{fmt.Errorf("output %q is not known; use text or json", output)}
-			}
 			c, err := f.client()
 			if err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
 			if watch {
-				_, err := watchLab(cmd.Context(), out, c, func(desk.Status) bool { return false })
+				never := func(desk.Status) bool { return false }
+				if output == formatJSON {
+					spans := func(s desk.Status) ([]desk.Span, error) { return labSpans(c, s) }
+					_, err = watchLab(cmd.Context(), c, jsonLines(out, spans), never)
+				} else {
+					_, err = showLab(cmd.Context(), out, c, never)
+				}
 				if cmd.Context().Err() != nil {
 					return nil // that is how one stops looking
 				}
@@ -44,8 +46,12 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 				return err
 			}
 			switch {
-			case output == "json":
-				return showLabJSON(out, c, s)
+			case output == formatJSON:
+				spans, err := labSpans(c, s)
+				if err != nil {
+					return err
+				}
+				return writeJSON(out, labDocument{s, spans})
 			case phases:
 				return showPhases(out, c, s)
 			}
@@ -53,23 +59,16 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	cmd.Flags().BoolVar(&watch, "watch", false, "go on showing it; Ctrl-C ends that")
+	output.bind(cmd)
+	cmd.Flags().BoolVar(&watch, "watch", false, "go on showing it; Ctrl-C ends that; with -o json a document a line, one for each change")
 	cmd.Flags().BoolVar(&phases, "phases", false, "show how long each phase has taken")
 	return cmd
 }
 
-func showLabJSON(w io.Writer, c desk.Client, s desk.Status) error {
-	spans, err := labSpans(c, s)
-	if err != nil {
-		return err
-	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(struct {
-		desk.Status
-		Phases []desk.Span `json:"phases"`
-	}{s, spans})
+// labDocument is a rack for programs.
+type labDocument struct {
+	desk.Status
+	Phases []desk.Span `json:"phases"`
 }
 
 func labSpans(c desk.Client, s desk.Status) ([]desk.Span, error) {
@@ -111,14 +110,58 @@ func labWidth(w io.Writer) int {
 	return 1 << 16
 }
 
-// watchLab shows the rack until enough or ctx says so: a screen that is drawn over on a
-// terminal, a line per change elsewhere. It returns the last status.
-func watchLab(ctx context.Context, w io.Writer, c desk.Client, enough func(desk.Status) bool) (desk.Status, error) {
-	screen := terminal(w)
-	if screen != nil {
-		fmt.Fprint(w, "\x1b[2J\x1b[?25l")      // clean, without a cursor
-		defer fmt.Fprint(w, "\x1b[?25h\x1b[J") // with it again
+// sight is how somebody looks at a rack all the time: it is shown beside how it was before.
+type sight func(before, after desk.Status) error
+
+// lines is a line per change.
+func lines(w io.Writer) sight {
+	return func(before, after desk.Status) error {
+		_, err := io.WriteString(w, desk.News(before, after, time.Now()))
+		return err
 	}
+}
+
+// jsonLines is a document per change, each on a line of its own, for programs.
+func jsonLines(w io.Writer, spans func(desk.Status) ([]desk.Span, error)) sight {
+	encoder, begun := json.NewEncoder(w), false
+	return func(before, after desk.Status) error {
+		if begun && desk.News(before, after, time.Now()) == "" {
+			return nil
+		}
+		begun = true
+		phases, err := spans(after)
+		if err != nil {
+			return err
+		}
+		return encoder.Encode(labDocument{after, phases})
+	}
+}
+
+// drawn is a screen that is drawn over.
+func drawn(screen *os.File) sight {
+	return func(_, after desk.Status) error {
+		width, height, err := term.GetSize(int(screen.Fd()))
+		if err != nil {
+			width, height = 80, 25
+		}
+		_, err = io.WriteString(screen, "\x1b[H"+overdraw(desk.Screen(after, width, height-1, time.Now())))
+		return err
+	}
+}
+
+// showLab shows the rack to people until enough or ctx says so: on a screen on a terminal, as lines elsewhere.
+func showLab(ctx context.Context, w io.Writer, c desk.Client, enough func(desk.Status) bool) (desk.Status, error) {
+	screen := terminal(w)
+	if screen == nil {
+		return watchLab(ctx, c, lines(w), enough)
+	}
+	fmt.Fprint(w, "\x1b[2J\x1b[?25l")      // clean, without a cursor
+	defer fmt.Fprint(w, "\x1b[?25h\x1b[J") // with it again
+	return watchLab(ctx, c, drawn(screen), enough)
+}
+
+// watchLab shows the rack until enough or ctx says so. It returns the last status.
+func watchLab(ctx context.Context, c desk.Client, see sight, enough func(desk.Status) bool) (desk.Status, error) {
 	var last desk.Status
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -127,14 +170,8 @@ func watchLab(ctx context.Context, w io.Writer, c desk.Client, enough func(desk.
 		if err != nil {
 			return last, err
 		}
-		if screen != nil {
-			width, height, err := term.GetSize(int(screen.Fd()))
-			if err != nil {
-				width, height = 80, 25
-			}
-			fmt.Fprint(w, "\x1b[H"+overdraw(desk.Screen(s, width, height-1, time.Now())))
-		} else {
-			fmt.Fprint(w, desk.News(last, s, time.Now()))
+		if err := see(last, s); err != nil {
+			return last, err
 		}
 		last = s
 		if enough(s) {
@@ -195,62 +232,4 @@ func showCluster(ctx context.Context, w io.Writer, c desk.Client, name string) e
 	}
 	_, err = fmt.Fprintln(w)
 	return err
-}
-
-func newLabWhyCommand(f *labFlags) *cobra.Command {
-	return &cobra.Command{
-		Use:   "why [NODE]",
-		Short: "Say what each machine does and waits for",
-		Args:  usageArgs(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.client()
-			if err != nil {
-				return err
-			}
-			if len(args) == 1 {
-				if _, err := c.Console(args[0]); err != nil {
-					return err
-				}
-			}
-			s, err := c.Status(cmd.Context())
-			if err != nil {
-				return err
-			}
-			for _, m := range s.Machines {
-				if len(args) == 0 || args[0] == m.Name {
-					fmt.Fprintln(cmd.OutOrStdout(), whyLab(m, time.Now()))
-				}
-			}
-			if len(args) > 0 {
-				return nil
-			}
-			for _, cluster := range s.Clusters {
-				fmt.Fprintf(cmd.OutOrStdout(), "cluster %s: %s for %s; %s\n", cluster.Name, cluster.Phase,
-					time.Since(cluster.Since).Round(time.Second), cmp.Or(cluster.Error, cluster.Why))
-			}
-			return nil
-		},
-	}
-}
-
-// whyLab is a machine in words: the appliance's, or what this side of the wire sees.
-func whyLab(m desk.Machine, now time.Time) string {
-	text := fmt.Sprintf("%s: %s for %s", m.Name, m.Phase, now.Sub(m.Since).Round(time.Second))
-	switch {
-	case m.Why != "" || m.Error != "":
-		text += "; " + cmp.Or(m.Why, m.Error)
-	case m.Phase == desk.PhaseOff || m.Phase == desk.PhaseWaiting && !m.On:
-		text += "; it has no power, and the appliance has not spoken of it"
-	case m.Last != "":
-		text += "; the appliance has not spoken of it; its console says: " + m.Last
-	}
-	if m.Next != "" {
-		text += "; " + m.Next
-	}
-	for _, cable := range m.Cables {
-		if cable.Fault.Cut || cable.Fault.Loss > 0 || cable.Fault.Delay > 0 || cable.Fault.Side != 0 {
-			text += fmt.Sprintf("; its cable to %s is %+v", cable.Network, cable.Fault)
-		}
-	}
-	return text
 }

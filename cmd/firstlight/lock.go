@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -24,8 +23,8 @@ func newLockCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if flags.output == "json" {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(append([]string{}, changes...))
+			if flags.output == formatJSON {
+				return writeJSON(cmd.OutOrStdout(), append([]string{}, changes...))
 			}
 			for _, change := range changes {
 				fmt.Fprintln(cmd.OutOrStdout(), change)

@@ -37,14 +37,11 @@ func run(ctx context.Context, args []string) int {
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "firstlight",
-		Short:         "Build, check, write and boot the Firstlight stick",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "firstlight",
+		Short: "Build, check, write and boot the Firstlight stick",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		newArtifactCommand(),
 		newSiteCommand(),
@@ -58,10 +55,5 @@ func newRootCommand() *cobra.Command {
 		newVerifyCommand(),
 		newVersionCommand(),
 	)
-	return root
+	return strict(root)
 }
-
-// usageError marks a wrong command line: exit code 2.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }

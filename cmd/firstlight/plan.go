@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -23,10 +22,8 @@ func newPlanCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if flags.output == "json" {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(steps)
+			if flags.output == formatJSON {
+				return writeJSON(cmd.OutOrStdout(), steps)
 			}
 			for _, step := range steps {
 				line := fmt.Sprintf("%-6s %s", step.Action, step.Part)

@@ -18,7 +18,7 @@ func newPruneCommand() *cobra.Command {
 		Long: `Remove from the cache what no build used for some time. The cache ($FIRSTLIGHT_CACHE, or
 firstlight in the user's cache directory) grows with every change of a part, by a gigabyte when
 the root file system changes. What is removed is made again if a build asks for it.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if unused < 0 {
 				return usageError{errors.New("--unused-for is a time that has passed, such as 24h")}

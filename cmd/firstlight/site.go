@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -23,16 +22,13 @@ func newSiteCommand() *cobra.Command {
 }
 
 func newSiteValidateCommand() *cobra.Command {
-	var output string
+	var output format
 	cmd := &cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Print every problem of site files, one per line",
 		Long:  "Print every problem of site files, one per line as FILE:LINE: PATH: PROBLEM.\nExit code 1 if there is one. '-' is standard input.",
-		Args:  usageArgs(cobra.MinimumNArgs(1)),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
-			if output != "text" && output != "json" {
-				return usageError{fmt.Errorf("output %q is not known; use text or json", output)}
-			}
 			problems := site.Problems{}
 			for _, file := range files {
 				data, err := readSite(cmd.InOrStdin(), file)
@@ -42,7 +38,7 @@ func newSiteValidateCommand() *cobra.Command {
 				_, found := site.Load(called(file), data)
 				problems = append(problems, found...)
 			}
-			if output == "json" {
+			if output == formatJSON {
 				if err := writeJSON(cmd.OutOrStdout(), problems); err != nil {
 					return err
 				}
@@ -55,17 +51,17 @@ func newSiteValidateCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	output.bind(cmd)
 	return cmd
 }
 
 func newSiteShowCommand() *cobra.Command {
-	var output string
+	var output yamlFormat
 	cmd := &cobra.Command{
 		Use:   "show [FILE]",
 		Short: "Print a site with its defaults filled in and its secrets hidden",
 		Long:  "Print a site with its defaults filled in and its secrets hidden.\nWithout FILE: the site of a stick without site file. '-' is standard input.",
-		Args:  usageArgs(cobra.MaximumNArgs(1)),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			var data []byte
 			name := "site.yaml"
@@ -81,29 +77,38 @@ func newSiteShowCommand() *cobra.Command {
 				return err
 			}
 			s = s.WithDefaults()
-			switch output {
-			case "json":
+			if output.format == formatJSON {
 				return writeJSON(cmd.OutOrStdout(), s)
-			case "yaml":
-				text, err := s.YAML()
-				if err != nil {
-					return err
-				}
-				_, err = cmd.OutOrStdout().Write(text)
+			}
+			text, err := s.YAML()
+			if err != nil {
 				return err
 			}
-			return usageError{fmt.Errorf("output %q is not known; use yaml or json", output)}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "yaml", "yaml or json")
+	output.format = formatText
+	cmd.Flags().VarP(&output, "output", "o", "text, which is YAML, or json")
 	return cmd
+}
+
+// yamlFormat is -o of what a person reads as YAML.
+type yamlFormat struct{ format }
+
+// Set takes yaml for text.
+func (f *yamlFormat) Set(word string) error {
+	if word == "yaml" {
+		word = string(formatText)
+	}
+	return f.format.Set(word)
 }
 
 func newSiteSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the site document",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			schema, err := site.Schema()
 			if err != nil {
@@ -131,22 +136,6 @@ func readSite(stdin io.Reader, file string) ([]byte, error) {
 		return nil, fmt.Errorf("read site %s: %w", file, err)
 	}
 	return data, nil
-}
-
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
-// usageArgs makes a wrong number of arguments a usage error.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usageError{err}
-		}
-		return nil
-	}
 }
 
 // called is the name of a file in messages.

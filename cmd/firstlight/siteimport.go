@@ -21,7 +21,7 @@ The shell file is parsed, never executed. What could not be carried over is told
 on standard error, one line each, with the reason. The site file holds the
 passwords of BMCs in clear and those of users as hashes.
 Exit code 1 if the site that results has problems; it is written nevertheless.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if userConfig == "" && nodes == "" {
 				return usageError{errors.New("nothing to import; give --user-config, --nodes or both")}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -11,28 +10,18 @@ import (
 )
 
 func newVerifyCommand() *cobra.Command {
-	var output string
+	var output format
 	cmd := &cobra.Command{
 		Use:   "verify IMAGE",
 		Short: "Check an image: tables, file systems, digests, and that nothing it names is missing",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "" && output != "json" {
-				return usageError{fmt.Errorf("unknown output %q; use json", output)}
-			}
 			report, err := verify.Run(cmd.Context(), args[0], verify.Options{})
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(report)
+			if output == formatJSON {
+				err = writeJSON(cmd.OutOrStdout(), report)
 			} else {
 				err = printReport(cmd.OutOrStdout(), report)
 			}
@@ -42,7 +31,7 @@ func newVerifyCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json for a report that programs read")
+	output.bind(cmd)
 	return cmd
 }
 

@@ -9,13 +9,19 @@ import (
 )
 
 func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
+	var output format
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output == formatJSON {
+				return writeJSON(cmd.OutOrStdout(), map[string]string{"version": assets.Version})
+			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), assets.Version)
 			return err
 		},
 	}
+	output.bind(cmd)
+	return cmd
 }

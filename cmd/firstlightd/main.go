@@ -43,14 +43,11 @@ func run(ctx context.Context, args []string) int {
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "firstlightd",
-		Short:         "The daemon of the Firstlight appliance",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd.Context()) },
+		Use:   "firstlightd",
+		Short: "The daemon of the Firstlight appliance",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd.Context()) },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		newBPACommand(),
 		newKubeconfigCommand(),
@@ -65,10 +62,5 @@ func newRootCommand() *cobra.Command {
 		newReloadCommand(),
 		newStorageCommand(),
 	)
-	return root
+	return strict(root)
 }
-
-// usageError marks a wrong command line: exit code 2.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -15,20 +14,17 @@ import (
 )
 
 func newStatusCommand() *cobra.Command {
-	var output, socket string
-	var wait string
+	var output format
+	var socket, wait string
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "status",
+		Use:   "status [--wait [launch|appliance]]",
 		Short: "Show how the appliance is: its stages, addresses and what it waits for",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "" && output != "json" {
-				return usageError{fmt.Errorf("output %q is unknown; use json", output)}
-			}
-			until := map[string]func(status.Document) (bool, error){"launch": api.Launched, "appliance": api.Ready}[wait]
-			if until == nil && wait != "" {
-				return usageError{fmt.Errorf("wait %q is unknown; use launch or appliance", wait)}
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			until, err := awaited(wait, args)
+			if err != nil {
+				return usageError{err}
 			}
 			ctx := cmd.Context()
 			if timeout > 0 {
@@ -44,24 +40,41 @@ func newStatusCommand() *cobra.Command {
 			if d.Version == "" {
 				return err
 			}
-			if output == "json" {
-				b, jerr := json.MarshalIndent(d, "", "  ")
-				if jerr != nil {
-					return errors.Join(err, jerr)
-				}
-				fmt.Fprintln(cmd.OutOrStdout(), string(b))
-				return err
+			if output == formatJSON {
+				return errors.Join(err, writeJSON(cmd.OutOrStdout(), d))
 			}
 			fmt.Fprint(cmd.OutOrStdout(), console.Text(d, time.Now()))
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json: print the whole document")
+	output.bind(cmd)
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
-	cmd.Flags().StringVar(&wait, "wait", "", "return when the appliance is ready and every node of the site proven, or as soon as that fails; --wait=appliance: when the appliance is ready")
-	cmd.Flags().Lookup("wait").NoOptDefVal = "launch"
+	cmd.Flags().StringVar(&wait, "wait", "", "return when the appliance is ready and every node of the site proven, or as soon as that fails; --wait appliance: when the appliance is ready")
+	cmd.Flags().Lookup("wait").NoOptDefVal = waitLaunch
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this long (0: never)")
 	return cmd
+}
+
+// waitLaunch is what --wait alone waits for.
+const waitLaunch = "launch"
+
+// awaited is what --wait says, or the word after it, which cobra takes for an argument; nil without --wait.
+func awaited(wait string, args []string) (func(status.Document) (bool, error), error) {
+	if len(args) > 0 {
+		if wait != waitLaunch {
+			return nil, fmt.Errorf("%q is not expected; only --wait has a word behind it", args[0])
+		}
+		wait = args[0]
+	}
+	switch wait {
+	case "":
+		return nil, nil
+	case waitLaunch:
+		return api.Launched, nil
+	case "appliance":
+		return api.Ready, nil
+	}
+	return nil, fmt.Errorf("wait %q is unknown; use launch or appliance", wait)
 }
 
 func newReloadCommand() *cobra.Command {

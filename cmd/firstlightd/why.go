@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -16,15 +15,13 @@ import (
 )
 
 func newWhyCommand() *cobra.Command {
-	var output, socket string
+	var output format
+	var socket string
 	cmd := &cobra.Command{
 		Use:   "why [NODE]",
 		Short: "Say of every node, or of one, what it does, since when, what it waits for and what to do",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "" && output != "json" {
-				return usageError{fmt.Errorf("output %q is unknown; use json", output)}
-			}
 			nodes, err := api.Client{Socket: socket}.Why(cmd.Context())
 			if err != nil {
 				return err
@@ -36,16 +33,14 @@ func newWhyCommand() *cobra.Command {
 				}
 				nodes = nodes[i : i+1]
 			}
-			if output == "json" {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(nodes)
+			if output == formatJSON {
+				return writeJSON(cmd.OutOrStdout(), nodes)
 			}
 			writeWhy(cmd.OutOrStdout(), nodes, len(args) == 1, time.Now())
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json: print all that is known")
+	output.bind(cmd)
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
 	return cmd
 }

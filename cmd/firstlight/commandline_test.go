@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab/desk"
+)
+
+// everyCommand calls do with every command below cmd, and with the words that name it.
+func everyCommand(cmd *cobra.Command, words []string, do func(cmd *cobra.Command, words []string)) {
+	do(cmd, words)
+	for _, sub := range cmd.Commands() {
+		everyCommand(sub, append(words[:len(words):len(words)], sub.Name()), do)
+	}
+}
+
+// TestEveryCommandLine: -h is 0 and what a command does not know is 2, in each command that there is.
+func TestEveryCommandLine(t *testing.T) {
+	takesAll := map[string]string{ // and why
+		"site validate": "any number of files",
+		"lab ssh":       "what follows the name is the machine's",
+		"lab kubectl":   "everything is kubectl's",
+	}
+	t.Setenv("FIRSTLIGHT_CACHE", t.TempDir())
+	seen := 0
+	everyCommand(newRootCommand(), nil, func(_ *cobra.Command, words []string) {
+		seen++
+		name := strings.Join(words, " ")
+		assert.Equal(t, 0, run(t.Context(), append(words, "-h")), "%s -h", name)
+		if name == "lab kubectl" {
+			return
+		}
+		assert.Equal(t, 2, run(t.Context(), append(words, "--nonsense")), "%s --nonsense", name)
+		if takesAll[name] == "" {
+			many := append(words, strings.Split(strings.Repeat("nonsense ", 9)+"nonsense", " ")...)
+			assert.Equal(t, 2, run(t.Context(), many), "%s nonsense", name)
+		}
+	})
+	assert.Greater(t, seen, 30)
+}
+
+func TestExitCodes(t *testing.T) {
+	for line, want := range map[string]int{
+		"":                                 0,
+		"bulid":                            2,
+		"build nonsense":                   2,
+		"version nonsense":                 2,
+		"help build":                       0,
+		"help lab up":                      0,
+		"help bulid":                       2,
+		"help lab pu":                      2,
+		"completion nonsense":              2,
+		"boot --uefi --secure-boot":        2,
+		"boot --uefi --secure-boot -h":     0,
+		"boot --uefi none.img":             1,
+		"verify none.img -o text":          1,
+		"flash none.img /dev/none -o json": 1,
+	} {
+		assert.Equal(t, want, run(t.Context(), strings.Fields(line)), line)
+	}
+}
+
+// TestEveryOutputKnowsTextAndJSON and nothing else, wherever there is -o.
+func TestEveryOutputKnowsTextAndJSON(t *testing.T) {
+	with := map[string]bool{}
+	everyCommand(newRootCommand(), nil, func(cmd *cobra.Command, words []string) {
+		flag := cmd.Flag("output")
+		if flag == nil {
+			return
+		}
+		name := strings.Join(words, " ")
+		with[name] = true
+		assert.Equal(t, "text", flag.DefValue, name)
+		assert.Equal(t, "o", flag.Shorthand, name)
+		for _, known := range []string{"json", "text"} {
+			assert.NoError(t, flag.Value.Set(known), "%s -o %s", name, known)
+		}
+		assert.Equal(t, 2, run(t.Context(), append(words, "-o", "xml")), "%s -o xml", name)
+	})
+	for _, shows := range []string{"build", "plan", "lock", "verify", "flash", "version", "site validate", "site show", "lab status", "lab why", "artifact list", "artifact show"} {
+		assert.True(t, with[shows], "%s has no -o", shows)
+	}
+}
+
+func TestVersionIsJSON(t *testing.T) {
+	out, _, err := command(t, "", "version", "-o", "json")
+	require.NoError(t, err)
+	plain, _, err := command(t, "", "version")
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"version": "`+strings.TrimSpace(plain)+`"}`, out)
+}
+
+func TestSiteShowIsYAMLForPeople(t *testing.T) {
+	want, _, err := command(t, "", "site", "show")
+	require.NoError(t, err)
+	for _, word := range []string{"text", "yaml"} {
+		got, _, err := command(t, "", "site", "show", "-o", word)
+		require.NoError(t, err)
+		assert.Equal(t, want, got, word)
+	}
+}
+
+// TestWatchedAsJSONIsALinePerChange: what did not change is not told again.
+func TestWatchedAsJSONIsALinePerChange(t *testing.T) {
+	machine := func(phase string, cpu float64) desk.Status {
+		return desk.Status{Machines: []desk.Machine{{Name: "node-1", Phase: phase, CPU: cpu}}}
+	}
+	var out bytes.Buffer
+	see := jsonLines(&out, func(desk.Status) ([]desk.Span, error) { return []desk.Span{}, nil })
+	last := desk.Status{}
+	for _, now := range []desk.Status{{}, machine("new", 1), machine("new", 2), machine("inspecting", 3)} {
+		require.NoError(t, see(last, now))
+		last = now
+	}
+	told := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	require.Len(t, told, 3)
+	for i, want := range []string{"", "new", "inspecting"} {
+		var got struct {
+			Machines []desk.Machine
+			Phases   []desk.Span
+		}
+		require.NoError(t, json.Unmarshal([]byte(told[i]), &got))
+		assert.NotNil(t, got.Phases)
+		if want != "" {
+			assert.Equal(t, want, got.Machines[0].Phase)
+		}
+	}
+}
+
+func TestLabReasons(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	s := desk.Status{
+		Machines: []desk.Machine{{Name: "node-1", On: true, Phase: "new", Since: now, Why: "it is new"}, {Name: "node-2", On: true, Phase: "new", Since: now}},
+		Clusters: []desk.Cluster{{Name: "edge", Phase: "waiting", Since: now.Add(-time.Minute), Why: "nodes"}},
+	}
+	var out bytes.Buffer
+	require.NoError(t, labReasons(s, nil, now).write(&out))
+	assert.Equal(t, "node-1: new for 0s; it is new\nnode-2: new for 0s\ncluster edge: waiting for 1m0s; nodes\n", out.String())
+	one, err := json.Marshal(labReasons(s, []string{"node-1"}, now))
+	require.NoError(t, err)
+	assert.Contains(t, string(one), `"name":"node-1"`)
+	assert.Contains(t, string(one), `"text":"node-1: new for 0s; it is new"`)
+	assert.Contains(t, string(one), `"clusters":[]`)
+	assert.NotContains(t, string(one), "node-2")
+}
+
+// TestFlashedIsJSON: nothing but the document is on standard output.
+func TestFlashedIsJSON(t *testing.T) {
+	image, stick := tinyImage(t), filepath.Join(t.TempDir(), "stick")
+	emptyFile(t, stick, 5<<20)
+	out, said, err := command(t, "", "flash", image, stick, "--force-device", stick, "-o", "json")
+	require.NoError(t, err)
+	var got flashed
+	require.NoError(t, json.Unmarshal([]byte(out), &got))
+	assert.Equal(t, stick, got.Device.Path)
+	assert.Equal(t, image, got.Image)
+	assert.Positive(t, got.Written)
+	assert.Regexp(t, `^[0-9A-Fa-f-]{36}$`, got.GUID)
+	assert.Contains(t, said, "verify 100 % of ")
+}

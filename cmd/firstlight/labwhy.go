@@ -1,0 +1,113 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/image/lab/desk"
+)
+
+func newLabWhyCommand(f *labFlags) *cobra.Command {
+	var output format
+	cmd := &cobra.Command{
+		Use:   "why [NODE]",
+		Short: "Say what each machine does and waits for",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				if _, err := c.Console(args[0]); err != nil {
+					return err
+				}
+			}
+			s, err := c.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			reasons := labReasons(s, args, time.Now())
+			if output == formatJSON {
+				return writeJSON(cmd.OutOrStdout(), reasons)
+			}
+			return reasons.write(cmd.OutOrStdout())
+		},
+	}
+	output.bind(cmd)
+	return cmd
+}
+
+// reasons are what a rack does and waits for, in words.
+type reasons struct {
+	Machines []machineReason `json:"machines"`
+	Clusters []clusterReason `json:"clusters"`
+}
+
+type machineReason struct {
+	desk.Machine
+	Text string `json:"text"`
+}
+
+type clusterReason struct {
+	desk.Cluster
+	Text string `json:"text"`
+}
+
+// labReasons are those of the machine that is named, or of all machines and clusters.
+func labReasons(s desk.Status, name []string, now time.Time) reasons {
+	r := reasons{Machines: []machineReason{}, Clusters: []clusterReason{}}
+	for _, m := range s.Machines {
+		if len(name) == 0 || name[0] == m.Name {
+			r.Machines = append(r.Machines, machineReason{m, whyLab(m, now)})
+		}
+	}
+	if len(name) > 0 {
+		return r
+	}
+	for _, c := range s.Clusters {
+		text := fmt.Sprintf("cluster %s: %s for %s; %s", c.Name, c.Phase, now.Sub(c.Since).Round(time.Second), cmp.Or(c.Error, c.Why))
+		r.Clusters = append(r.Clusters, clusterReason{c, text})
+	}
+	return r
+}
+
+func (r reasons) write(w io.Writer) error {
+	for _, m := range r.Machines {
+		if _, err := fmt.Fprintln(w, m.Text); err != nil {
+			return err
+		}
+	}
+	for _, c := range r.Clusters {
+		if _, err := fmt.Fprintln(w, c.Text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whyLab is a machine in words: the appliance's, or what this side of the wire sees.
+func whyLab(m desk.Machine, now time.Time) string {
+	text := fmt.Sprintf("%s: %s for %s", m.Name, m.Phase, now.Sub(m.Since).Round(time.Second))
+	switch {
+	case m.Why != "" || m.Error != "":
+		text += "; " + cmp.Or(m.Why, m.Error)
+	case m.Phase == desk.PhaseOff || m.Phase == desk.PhaseWaiting && !m.On:
+		text += "; it has no power, and the appliance has not spoken of it"
+	case m.Last != "":
+		text += "; the appliance has not spoken of it; its console says: " + m.Last
+	}
+	if m.Next != "" {
+		text += "; " + m.Next
+	}
+	for _, cable := range m.Cables {
+		if cable.Fault.Cut || cable.Fault.Loss > 0 || cable.Fault.Delay > 0 || cable.Fault.Side != 0 {
+			text += fmt.Sprintf("; its cable to %s is %+v", cable.Network, cable.Fault)
+		}
+	}
+	return text
+}
