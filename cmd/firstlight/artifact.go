@@ -278,6 +278,12 @@ func (f *artifactFlags) print(w io.Writer, r artifact.Record) error {
 	if r.Type != "" {
 		line("type", r.Type)
 	}
+	if len(r.ServedAs) > 0 {
+		line("served as", strings.Join(r.ServedAs, ", "))
+	}
+	if r.NotServed != "" {
+		line("not served", r.NotServed)
+	}
 	for _, notes := range r.Description.ImageRecords {
 		for _, key := range slices.Sorted(maps.Keys(notes)) {
 			line(key, notes[key])

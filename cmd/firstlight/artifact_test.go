@@ -78,6 +78,10 @@ func TestArtifactListAndShow(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(artifact.List{Items: records})
 		case "/v1/baremetalcluster/alpha/beta/os_images/half":
 			_ = json.NewEncoder(w).Encode(records[1])
+		case "/v1/baremetalcluster/alpha/beta/container_images/served":
+			_ = json.NewEncoder(w).Encode(artifact.Record{ImageName: "served", Complete: true, ServedAs: []string{"icn/app:1.2", "icn/app:latest"}})
+		case "/v1/baremetalcluster/alpha/beta/container_images/odd":
+			_ = json.NewEncoder(w).Encode(artifact.Record{ImageName: "odd", Complete: true, NotServed: "it is no archive of images"})
 		default:
 			w.WriteHeader(http.StatusNotFound)
 			_ = json.NewEncoder(w).Encode(artifact.Problem{Status: 404, Detail: "there is no such thing"})
@@ -108,6 +112,14 @@ func TestArtifactListAndShow(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, out, "octets          50 of 100")
 	assert.Contains(t, out, "repo            icn\ntag             2")
+	assert.NotContains(t, out, "served")
+	out, err = say("show", "container/served")
+	require.NoError(t, err)
+	assert.Contains(t, out, "served as       icn/app:1.2, icn/app:latest\n")
+	assert.NotContains(t, out, "not served")
+	out, err = say("show", "container/odd")
+	require.NoError(t, err)
+	assert.Contains(t, out, "not served      it is no archive of images\n")
 	_, err = say("show", "os/none")
 	assert.EqualError(t, err, "show os/none: there is no such thing")
 }
