@@ -66,7 +66,7 @@ func (c *clusters) operator() (bpa.Operator, error) {
 	s := c.metal.site()
 	return bpa.Operator{
 		Installer: assets.InstallerImage,
-		Site:      string(s.Name), Proposal: bpa.Proposal(s.Clusters != nil, len(s.Nodes), len(s.Clusters)),
+		Site:      string(s.Name), Proposal: bpa.Proposal(s),
 		LeaseFile: leaseFile, LeaseDir: filepath.Dir(leaseFile), Digest: digest, Private: private, Public: []byte(public + "\n"),
 	}, nil
 }

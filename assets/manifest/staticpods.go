@@ -20,15 +20,15 @@ var shares = map[string]string{"etcd": "250m", "kube-controller-manager": "50m",
 // the first answer, which comes a period after the start, is waited for. And a part that does not answer
 // is ended after 80 seconds; on a machine that is only overloaded that makes things worse.
 //
-// oneThread has it run its Go code on one thread at a time (GOMAXPROCS of package runtime).
-func StaticPodPatch(part string, oneThread bool) (name string, text []byte) {
+// threads is on how many its Go code runs at a time (GOMAXPROCS of package runtime); 0 leaves that to Go.
+func StaticPodPatch(part string, threads int) (name string, text []byte) {
 	readiness := ""
 	if part != "kube-controller-manager" { // has none
 		readiness = "      readinessProbe: {periodSeconds: 5}\n"
 	}
 	env := ""
-	if oneThread {
-		env = "      env: [{name: GOMAXPROCS, value: \"1\"}]\n"
+	if threads > 0 {
+		env = fmt.Sprintf("      env: [{name: GOMAXPROCS, value: \"%d\"}]\n", threads)
 	}
 	resources := ""
 	if cpu := shares[part]; cpu != "" {

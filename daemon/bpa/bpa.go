@@ -22,6 +22,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/crd"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/bpa/kud"
 	"firstlight.dev/firstlight/daemon/bpa/operator"
 )
@@ -208,12 +209,13 @@ func (o Operator) deployment() *appsv1.Deployment {
 	}
 }
 
-// Proposal is what is done with proposed clusters on a site: nothing if it names its own.
-func Proposal(named bool, nodes, clusters int) string {
+// Proposal is what is done with proposed clusters on a site: nothing if it names its own. An empty list
+// names none on purpose.
+func Proposal(s *site.Site) string {
 	switch {
-	case clusters > 0:
+	case len(s.Clusters) > 0:
 		return operator.ProposalOff
-	case named || nodes == 0:
+	case s.Clusters != nil || len(s.Nodes) == 0:
 		return operator.ProposalShow
 	}
 	return operator.ProposalApply

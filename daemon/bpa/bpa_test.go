@@ -55,7 +55,7 @@ func TestWhatIsProposed(t *testing.T) {
 		nodes + "clusters:\n- {name: edge}\n": operator.ProposalOff,
 	} {
 		s := readSite(t, text)
-		assert.Equal(t, want, Proposal(s.Clusters != nil, len(s.Nodes), len(s.Clusters)), text)
+		assert.Equal(t, want, Proposal(s), text)
 	}
 }
 

@@ -115,7 +115,7 @@ func hostFiles(v values, a *appliance) ([]file, error) {
 	}
 	files, err := renderFiles(v, list)
 	for _, part := range manifest.StaticPods() {
-		name, text := manifest.StaticPodPatch(part, false)
+		name, text := manifest.StaticPodPatch(part, 0)
 		files = append(files, file{patchDir + "/" + name, 0o644, text})
 	}
 	return append(files, file{authorityPath, 0o644, a.authority}, file{packagesKeyPath, 0o644, a.packagesKey}), err

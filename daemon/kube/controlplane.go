@@ -111,7 +111,7 @@ func (c *Cluster) sealedConfig() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read manifest: %w", err)
 		}
-		patch, with := manifest.StaticPodPatch(name, c.World().OneThread())
+		patch, with := manifest.StaticPodPatch(name, c.World().threads())
 		text = fmt.Appendf(text, "# manifests/%s.yaml sha256:%x\n# patches/%s sha256:%x\n", name, sha256.Sum256(made), patch, sha256.Sum256(with))
 	}
 	return text, nil

@@ -40,6 +40,14 @@ func OneThread(processors int) bool { return processors <= 2 }
 // OneThread is that of this box, for the templates.
 func (w World) OneThread() bool { return OneThread(w.Processors) }
 
+// threads are those of a part of the control plane; 0 leaves that to Go.
+func (w World) threads() int {
+	if w.OneThread() {
+		return 1
+	}
+	return 0
+}
+
 func askWorld() World {
 	_, noSystemd := os.Stat("/run/systemd/system") // sd_booted(3)
 	_, noUnified := os.Stat("/sys/fs/cgroup/cgroup.controllers")
@@ -135,7 +143,7 @@ func nodeFiles(c Config, w World) ([]file, error) {
 		files = append(files, file{l.path, l.mode, text})
 	}
 	for _, part := range manifest.StaticPods() {
-		name, text := manifest.StaticPodPatch(part, w.OneThread())
+		name, text := manifest.StaticPodPatch(part, w.threads())
 		files = append(files, file{patchDir + "/" + name, 0o644, text})
 	}
 	return append(files, slack("kubelet.service", w)...), nil

@@ -36,18 +36,38 @@ func (m Member) Roles() []string {
 }
 
 // Inventory is hosts.ini: ICN's groups, which KUD and kubespray up to 2.16 read, and those of
-// kubespray today as groups of these. The same members give the same bytes. Virtual
-// machines are logged in to with ICN's password and have no groups of network add-ons.
-func Inventory(members []Member, virtlet bool) []byte {
-	var b bytes.Buffer
-	login := ""
-	if virtlet {
-		login = " ansible_ssh_user=root ansible_ssh_pass=root"
+// kubespray today as groups of these. The same members give the same bytes.
+func Inventory(members []Member) []byte {
+	var ini inventory
+	masters, workers := ini.begin(members, "")
+	ini.group("ovn-central", masters...)
+	ini.group("ovn-controller", workers...)
+	ini.group("virtlet", workers...)
+	return ini.end()
+}
+
+// VirtualInventory is that of virtual machines: they are logged in to with ICN's password and have no groups
+// of network add-ons.
+func VirtualInventory(members []Member) []byte {
+	var ini inventory
+	ini.begin(members, " ansible_ssh_user=root ansible_ssh_pass=root")
+	return ini.end()
+}
+
+type inventory struct{ bytes.Buffer }
+
+func (ini *inventory) group(name string, lines ...string) {
+	fmt.Fprintf(ini, "\n[%s]\n", name)
+	for _, l := range lines {
+		ini.WriteString(l + "\n")
 	}
-	b.WriteString("[all]\n")
-	var masters, workers []string
+}
+
+// begin writes the members and their roles.
+func (ini *inventory) begin(members []Member, login string) (masters, workers []string) {
+	ini.WriteString("[all]\n")
 	for _, m := range members {
-		fmt.Fprintf(&b, "%s  ansible_ssh_host=%s ansible_ssh_port=22%s\n", m.Label, m.Address, login)
+		fmt.Fprintf(ini, "%s  ansible_ssh_host=%s ansible_ssh_port=22%s\n", m.Label, m.Address, login)
 		if m.Master {
 			masters = append(masters, m.Label)
 		}
@@ -55,25 +75,19 @@ func Inventory(members []Member, virtlet bool) []byte {
 			workers = append(workers, m.Label)
 		}
 	}
-	group := func(name string, lines ...string) {
-		fmt.Fprintf(&b, "\n[%s]\n", name)
-		for _, l := range lines {
-			b.WriteString(l + "\n")
-		}
-	}
-	group("kube-master", masters...)
-	group("kube-node", workers...)
-	group("etcd", masters...)
-	if !virtlet {
-		group("ovn-central", masters...)
-		group("ovn-controller", workers...)
-		group("virtlet", workers...)
-	}
-	group("k8s-cluster:children", "kube-node", "kube-master")
-	group("kube_control_plane:children", "kube-master")
-	group("kube_node:children", "kube-node")
-	group("k8s_cluster:children", "kube_control_plane", "kube_node")
-	return b.Bytes()
+	ini.group("kube-master", masters...)
+	ini.group("kube-node", workers...)
+	ini.group("etcd", masters...)
+	return masters, workers
+}
+
+// end writes the groups of groups.
+func (ini *inventory) end() []byte {
+	ini.group("k8s-cluster:children", "kube-node", "kube-master")
+	ini.group("kube_control_plane:children", "kube-master")
+	ini.group("kube_node:children", "kube-node")
+	ini.group("k8s_cluster:children", "kube_control_plane", "kube_node")
+	return ini.Bytes()
 }
 
 // KnownHosts is a file for ssh's UserKnownHostsFile (sshd(8)): host keys, each as in

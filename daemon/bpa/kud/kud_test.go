@@ -44,8 +44,8 @@ func three() []Member {
 }
 
 func TestInventoryGolden(t *testing.T) {
-	golden(t, "bare.ini", Inventory(three(), false))
-	golden(t, "virtlet.ini", Inventory(three(), true))
+	golden(t, "bare.ini", Inventory(three()))
+	golden(t, "virtlet.ini", VirtualInventory(three()))
 }
 
 func TestInventoryOfTheContract(t *testing.T) {
@@ -53,14 +53,14 @@ func TestInventoryOfTheContract(t *testing.T) {
 	require.NoError(t, err)
 	members := three()[:2]
 	members[1] = Member{Label: "worker-1", Worker: true, Address: addr("172.22.0.12")}
-	assert.Contains(t, string(text), "```\n"+string(Inventory(members, false))+"```\n", "docs/kud.md shows another inventory")
+	assert.Contains(t, string(text), "```\n"+string(Inventory(members))+"```\n", "docs/kud.md shows another inventory")
 }
 
 // TestICNReadsTheInventory compares with ICN's sections as sets.
 func TestICNReadsTheInventory(t *testing.T) {
 	sections := map[string][]string{}
 	name := ""
-	for line := range strings.Lines(string(Inventory(three(), false))) {
+	for line := range strings.Lines(string(Inventory(three()))) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "[") {
 			name = line
 		} else if line != "" {

@@ -157,7 +157,11 @@ func (d *decision) hold(problems ...*match.Problem) {
 }
 
 func (r *Provisionings) writeInventory(w *world, members []kud.Member, keys map[netip.Addr]string) error {
-	if err := w.dir.write(kud.FileInventory, kud.Inventory(members, w.virtlet), 0o644); err != nil {
+	inventory := kud.Inventory
+	if w.virtlet {
+		inventory = kud.VirtualInventory
+	}
+	if err := w.dir.write(kud.FileInventory, inventory(members), 0o644); err != nil {
 		return err
 	}
 	return w.dir.write(kud.FileKnownHosts, kud.KnownHosts(keys), 0o644)

@@ -78,8 +78,8 @@ func (r *rig) life(t *testing.T, name string) []string {
 			require.True(t, err == nil || errors.Is(err, errKilled) || isRace(err), "%v", err)
 		}
 		run := r.run(name)
-		story = append(story, fmt.Sprintf("%s %v attempt %d of %d nodes: %s", run.Action, run.Nodes, run.Attempt, len(run.Members), kud.Inventory(run.Members, false)))
-		require.Equal(t, string(kud.Inventory(run.Members, false)), r.file(name, kud.FileInventory))
+		story = append(story, fmt.Sprintf("%s %v attempt %d of %d nodes: %s", run.Action, run.Nodes, run.Attempt, len(run.Members), kud.Inventory(run.Members)))
+		require.Equal(t, string(kud.Inventory(run.Members)), r.file(name, kud.FileInventory))
 		r.end(name, code, "fatal\n")
 	}
 	r.apply(provisioning(name, edge))

@@ -44,7 +44,7 @@ func testOneCluster(t *testing.T, r *rig) {
 	var env corev1.ConfigMap
 	require.NoError(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kud.Environment}, &env))
 	assert.Equal(t, "docker", env.Data["CONTAINER_RUNTIME"])
-	ini := string(kud.Inventory(r.run("edge").Members, false))
+	ini := string(kud.Inventory(r.run("edge").Members))
 	assert.Equal(t, ini, r.file("edge", kud.FileInventory))
 	assert.Contains(t, ini, "m  ansible_ssh_host=10.0.0.1 ansible_ssh_port=22\n")
 
