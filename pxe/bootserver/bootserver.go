@@ -40,6 +40,7 @@ type Server struct {
 
 	Stall          time.Duration // a client that takes no megabyte in this time is cut off; 0: 1 minute
 	MaxConnections int           // at once; 0: 1024
+	MaxPerClient   int           // of one address at once, our own apart; 0: 64
 }
 
 // Mount is a directory at a path. The one at "/" is where scripts named by pxe.Boot are.
@@ -54,6 +55,7 @@ type Mount struct {
 const (
 	defaultStall       = time.Minute
 	defaultConnections = 1024
+	defaultPerClient   = 64 // firmware and agents open a handful
 	headerWait         = 10 * time.Second
 	idleWait           = time.Minute
 	maxHeader          = 16 << 10
@@ -92,6 +94,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if connections <= 0 {
 		connections = defaultConnections
 	}
+	perClient := s.MaxPerClient
+	if perClient <= 0 {
+		perClient = defaultPerClient
+	}
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headerWait,
@@ -104,7 +110,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	err := server.Serve(limit(listener, connections))
+	err := server.Serve(limit(listener, connections, perClient, s.Log))
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -210,25 +210,6 @@ func TestFault17GoneAtTheEnd(t *testing.T) {
 	assert.Equal(t, record.StepImage, kept.Last.Step)
 }
 
-// TestFault13SilentConnections: a thousand connections that say nothing do not keep a
-// machine from its script.
-func TestFault13SilentConnections(t *testing.T) {
-	b := newBed(t)
-	addr := start(t, b)
-	var open []net.Conn
-	for range 1000 {
-		conn, err := net.Dial("tcp4", addr)
-		require.NoError(t, err)
-		open = append(open, conn)
-	}
-	status, body := raw(t, addr, "/ipxe/52-54-00-00-00-01")
-	assert.Equal(t, 200, status)
-	assert.Contains(t, body, "#!ipxe")
-	for _, conn := range open {
-		_ = conn.Close()
-	}
-}
-
 // TestManyMachinesAtOnce: a rack that is switched on asks at the same moment.
 func TestManyMachinesAtOnce(t *testing.T) {
 	b := newBed(t)

@@ -1,21 +1,37 @@
 package bootserver
 
 import (
+	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // limited accepts no more connections than free has room for; the rest wait in the
 // kernel's queue, where they cost us nothing, and silent ones are cut by the timeouts.
+// Of one address it keeps no more than perClient: those beyond are closed at once, so that
+// one machine cannot fill the room of all.
 type limited struct {
 	net.Listener
-	free chan struct{}
-	end  chan struct{}
-	once sync.Once
+	free      chan struct{}
+	end       chan struct{}
+	once      sync.Once
+	perClient int
+	log       *slog.Logger
+	said      rate.Sometimes
+
+	mu   sync.Mutex
+	open map[netip.Addr]int // connections of each address that has one
 }
 
-func limit(listener net.Listener, connections int) *limited {
-	return &limited{Listener: listener, free: make(chan struct{}, connections), end: make(chan struct{})}
+func limit(listener net.Listener, connections, perClient int, log *slog.Logger) *limited {
+	return &limited{
+		Listener: listener, free: make(chan struct{}, connections), end: make(chan struct{}),
+		perClient: perClient, log: log, said: rate.Sometimes{First: 1, Interval: time.Minute}, open: map[netip.Addr]int{},
+	}
 }
 
 func (l *limited) Accept() (net.Conn, error) {
@@ -24,15 +40,67 @@ func (l *limited) Accept() (net.Conn, error) {
 	case <-l.end:
 		return nil, net.ErrClosed
 	}
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		<-l.free
-		return nil, err
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			<-l.free
+			return nil, err
+		}
+		client := stranger(conn)
+		if !l.enter(client) {
+			_ = conn.Close()
+			l.said.Do(func() {
+				l.log.Warn("http: connections closed: too many from one address", "client", client, "limit", l.perClient)
+			})
+			continue
+		}
+		release := func() { l.leave(client); <-l.free }
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			return &countedTCP{TCPConn: tcp, release: release}, nil
+		}
+		return &counted{Conn: conn, release: release}, nil
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		return &countedTCP{TCPConn: tcp, release: func() { <-l.free }}, nil
+}
+
+// stranger is the address of a client that is another machine; invalid for what runs on
+// this one, such as the conductor, which is trusted with as many connections as there are.
+// What speaks to one of our addresses from here has that same address.
+func stranger(conn net.Conn) netip.Addr {
+	from, to := addrOf(conn.RemoteAddr()), addrOf(conn.LocalAddr())
+	if from.IsLoopback() || from == to {
+		return netip.Addr{}
 	}
-	return &counted{Conn: conn, release: func() { <-l.free }}, nil
+	return from
+}
+
+func addrOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap()
+}
+
+// enter counts a connection, unless its address has as many as it may.
+func (l *limited) enter(client netip.Addr) bool {
+	if !client.IsValid() {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[client] >= l.perClient {
+		return false
+	}
+	l.open[client]++
+	return true
+}
+
+func (l *limited) leave(client netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[client]--; l.open[client] <= 0 {
+		delete(l.open, client)
+	}
 }
 
 func (l *limited) Close() error {

@@ -1,0 +1,151 @@
+package bootserver_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// far is a listener that shows a client at 127.0.0.N as the machine 172.22.0.N: what comes
+// from this machine has no limit of its own, and the tests have no other.
+type far struct{ net.Listener }
+
+func (l far) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return farConn{conn}, nil
+}
+
+type farConn struct{ net.Conn }
+
+func (c farConn) RemoteAddr() net.Addr {
+	from := c.Conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4([4]byte{172, 22, 0, from.Addr().As4()[3]}), from.Port()))
+}
+
+func (farConn) LocalAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("172.22.0.1:8080"))
+}
+
+// startFar serves machines of a rack.
+func startFar(t *testing.T, b *bed) string {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Serve(ctx, far{listener}) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+	return listener.Addr().String()
+}
+
+// dialFrom connects as the machine with that last octet.
+func dialFrom(t *testing.T, addr string, octet byte) net.Conn {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, octet)}}
+	conn, err := d.Dial("tcp4", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+const scriptOfOne = "GET /ipxe/52-54-00-00-00-01 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+// isServed asks for a script and waits for it until the time is up.
+func isServed(t *testing.T, conn net.Conn, wait time.Duration) bool {
+	require.NoError(t, conn.SetDeadline(time.Now().Add(wait)))
+	if _, err := conn.Write([]byte(scriptOfOne)); err != nil {
+		return false
+	}
+	return answers(conn)
+}
+
+func answers(conn net.Conn) bool {
+	answer := make([]byte, 15)
+	n, err := conn.Read(answer)
+	return err == nil && string(answer[:n]) == "HTTP/1.1 200 OK"
+}
+
+// closed counts the connections that the server has closed.
+func closed(t *testing.T, open []net.Conn) (n int) {
+	for _, conn := range open {
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Millisecond)))
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestFault13SilentConnections: one machine opens more connections than there are for all,
+// says nothing, and opens new ones for those that are closed. Another gets its script.
+func TestFault13SilentConnections(t *testing.T) {
+	b := newBed(t)
+	addr := startFar(t, b)
+	var open []net.Conn
+	for range 1100 {
+		open = append(open, dialFrom(t, addr, 2))
+	}
+	require.True(t, isServed(t, dialFrom(t, addr, 3), patience))
+	assert.Equal(t, 1100-64, closed(t, open))
+	for range 100 {
+		dialFrom(t, addr, 2)
+	}
+	assert.True(t, isServed(t, dialFrom(t, addr, 3), patience))
+}
+
+// TestFault13OneClientManyConnections: what an address may have it gets again when it gives
+// some back, and what it may not have takes nothing from the others.
+func TestFault13OneClientManyConnections(t *testing.T) {
+	b := newBed(t)
+	b.MaxConnections, b.MaxPerClient = 8, 3
+	addr := startFar(t, b)
+	var open []net.Conn
+	for range 20 {
+		open = append(open, dialFrom(t, addr, 2))
+	}
+	require.True(t, isServed(t, dialFrom(t, addr, 3), patience))
+	assert.Equal(t, 17, closed(t, open))
+	assert.Zero(t, closed(t, open[:3]), "those that came first stay")
+	require.NoError(t, open[0].Close())
+	require.Eventually(t, func() bool { return isServed(t, dialFrom(t, addr, 2), patience) }, patience, 10*time.Millisecond)
+}
+
+// TestFault13AllConnections: when all together have as many as there are, the next one
+// waits, and is served when one ends.
+func TestFault13AllConnections(t *testing.T) {
+	b := newBed(t)
+	b.MaxConnections, b.MaxPerClient = 4, 2
+	addr := startFar(t, b)
+	silent := []net.Conn{dialFrom(t, addr, 2), dialFrom(t, addr, 2), dialFrom(t, addr, 3), dialFrom(t, addr, 3)}
+	next := dialFrom(t, addr, 4)
+	require.False(t, isServed(t, next, 300*time.Millisecond), "a fifth connection of four was served")
+	require.Zero(t, closed(t, silent))
+	require.NoError(t, silent[1].Close())
+	require.NoError(t, next.SetDeadline(time.Now().Add(patience)))
+	assert.True(t, answers(next))
+}
+
+// TestOwnConnectionsHaveNoLimitOfTheirOwn: the conductor and what else runs on this machine
+// share one address.
+func TestOwnConnectionsHaveNoLimitOfTheirOwn(t *testing.T) {
+	b := newBed(t)
+	b.MaxPerClient = 2
+	addr := start(t, b)
+	var open []net.Conn
+	for range 5 {
+		open = append(open, dialFrom(t, addr, 1))
+	}
+	require.True(t, isServed(t, dialFrom(t, addr, 1), patience))
+	assert.Zero(t, closed(t, open))
+}
