@@ -40,9 +40,6 @@ func (ns Networks) withDefaults() Networks {
 	if p.DHCP.Range.IsZero() && p.DHCP.Mode == "server" {
 		p.DHCP.Range = usualRange(p.CIDR)
 	}
-	if len(p.NTP) == 0 {
-		p.NTP = []Host{Host(p.Address.String())}
-	}
 	ns.Provisioning, ns.Baremetal = p, copied(ns.Baremetal)
 	if ns.BMC != nil {
 		ns.BMC = copied(ns.BMC)

@@ -52,7 +52,7 @@ type Network struct {
 	DHCP      DHCP         `yaml:"dhcp" doc:"Whether and what the appliance answers to DHCP here."`
 	Gateway   netip.Addr   `yaml:"gateway" doc:"Router of this network. The appliance goes out by that of baremetal, else bmc, else provisioning."`
 	DNS       []netip.Addr `yaml:"dns" doc:"Resolvers for nodes and appliance."`
-	NTP       []Host       `yaml:"ntp" default:"provisioning: the appliance" doc:"Time servers for nodes and appliance."`
+	NTP       []Host       `yaml:"ntp" doc:"Time servers that the appliance follows: the first that answers, of baremetal, then provisioning, then bmc. Nodes follow the appliance. Where it is the DHCP server of bmc or baremetal, it names the IPv4 addresses among them there."`
 }
 
 // Bond is several NICs used as one.
@@ -63,9 +63,9 @@ type Bond struct {
 
 // DHCP is what the appliance's DHCP server does on one network.
 type DHCP struct {
-	Mode  string   `yaml:"mode" enum:"server|proxy|none" default:"provisioning: server; others: server with a range, else none" doc:"server gives addresses; proxy only tells machines what to boot, beside a server that is already there; none is silent."`
+	Mode  string   `yaml:"mode" enum:"server|proxy|none" default:"provisioning: server; others: server with a range, else none" doc:"server gives addresses, and on provisioning tells machines what to boot; proxy (provisioning only) does the latter alone, beside a server that is already there; none is silent."`
 	Range Range    `yaml:"range" default:"provisioning: the 10th to the 100th address" doc:"Addresses to give, first-last (172.22.0.10-172.22.0.100). Its end is kept for the nodes listed."`
-	Lease Duration `yaml:"lease" default:"1h" doc:"How long an address is given for."`
+	Lease Duration `yaml:"lease" default:"1h" doc:"How long an address is given for: 2m to 720h."`
 }
 
 // Access is who may log in to the appliance and the nodes.

@@ -68,6 +68,7 @@ func TestDefaultsOfNothing(t *testing.T) {
 	assert.Equal(t, netip.MustParsePrefix("172.22.0.0/24"), p.CIDR)
 	assert.Equal(t, "172.22.0.10-172.22.0.100", p.DHCP.Range.String())
 	assert.Equal(t, "server", p.DHCP.Mode)
+	assert.Empty(t, p.NTP, "the appliance does not follow itself")
 	assert.Equal(t, Duration(time.Hour), s.Verification.Timeout)
 	assert.True(t, p.Interface.IsZero(), "the interface is detected on the appliance")
 	assert.Equal(t, "none", s.Networks.Baremetal.DHCP.Mode)
@@ -168,6 +169,14 @@ func TestHostileFiles(t *testing.T) {
 		"default pods":        {"networks: {baremetal: {cidr: 10.0.0.0/8}}", "10.0.0.0/8 overlaps 10.244.0.0/16, the default of appliance.podCIDR; use another network here or there"},
 		"node as appliance":   {"nodes: [{name: firstlight, macs: ['52:54:00:00:00:01']}]", `name "firstlight" is already that of appliance.hostname`},
 		"proxy with range":    {"networks: {provisioning: {dhcp: {mode: proxy, range: 172.22.0.10-172.22.0.20}}}", "with mode proxy no addresses are given; remove the range"},
+		"proxy elsewhere":     {"networks: {bmc: {dhcp: {mode: proxy}}}", "networks.bmc.dhcp.mode: machines are told what to boot on provisioning only; use server or none"},
+		"server nowhere":      {"networks: {bmc: {dhcp: {mode: server}}}", "networks.bmc.dhcp: a server needs the network's cidr; add cidr, address and dhcp.range"},
+		"server without NIC":  {"networks: {baremetal: {cidr: 10.0.0.0/24, address: 10.0.0.1, dhcp: {range: 10.0.0.10-10.0.0.20}}}", "networks.baremetal.dhcp: a network without a DHCP server of its own is not detected; add interface or bond"},
+		"server unaddressed":  {"networks: {baremetal: {interface: eno1, cidr: 10.0.0.0/24, dhcp: {range: 10.0.0.10-10.0.0.20}}}", "networks.baremetal.dhcp: the appliance cannot answer DHCP on a network where it has no address; add address"},
+		"lease of nobody":     {"networks: {baremetal: {cidr: 10.0.0.0/24, dhcp: {lease: 1h}}}", "networks.baremetal.dhcp.lease: with mode none no addresses are given; remove the lease"},
+		"large range":         {"networks: {provisioning: {cidr: 172.16.0.0/12, dhcp: {range: 172.17.0.1-172.18.0.1}}}", "range 172.17.0.1-172.18.0.1 has more than 65536 addresses; make it smaller"},
+		"short lease":         {"networks: {provisioning: {dhcp: {lease: 1m}}}", "networks.provisioning.dhcp.lease: 1m is out of bounds; use 2m to 720h"},
+		"long lease":          {"networks: {provisioning: {dhcp: {lease: 721h}}}", "networks.provisioning.dhcp.lease: 721h is out of bounds; use 2m to 720h"},
 		"server elsewhere":    {"networks: {bmc: {cidr: 10.0.0.0/24, address: 10.0.0.1, dhcp: {mode: server}}}", "networks.bmc.dhcp.mode: a server needs addresses to give; add dhcp.range"},
 	} {
 		t.Run(name, func(t *testing.T) {

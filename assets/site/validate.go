@@ -1,9 +1,11 @@
 package site
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"sort"
+	"time"
 )
 
 // validate checks what no single value shows. It looks at what is given, with the
@@ -49,6 +51,10 @@ func (r *reader) networks(s *Site, u *uniqueness) {
 		}
 		r.attachment(n, path, u)
 		d := defaults.Role(role)
+		if role != "provisioning" && d.DHCP.Mode == "proxy" {
+			r.at(path+".dhcp.mode", "machines are told what to boot on provisioning only; use server or none")
+			continue
+		}
 		cidr := d.CIDR
 		if role == "provisioning" && !cidr.Addr().Is4() {
 			r.at(path+".cidr", "provisioning is IPv4 only, machines boot by DHCPv4; use a network such as 172.22.0.0/24")
@@ -61,15 +67,14 @@ func (r *reader) networks(s *Site, u *uniqueness) {
 		if !cidr.IsValid() {
 			if n.Address.IsValid() || n.Gateway.IsValid() || !n.DHCP.Range.IsZero() {
 				r.at(path, "address, gateway and dhcp.range need the network's cidr; add cidr")
+			} else if d.DHCP.Mode == "server" {
+				r.at(path+".dhcp", "a server needs the network's cidr; add cidr, address and dhcp.range")
 			}
 			continue
 		}
 		r.inside(n.Address, cidr, path+".address")
 		r.inside(n.Gateway, cidr, path+".gateway")
-		if role != "provisioning" && !n.Address.IsValid() && d.DHCP.Mode == "server" {
-			r.at(path+".dhcp", "the appliance cannot answer DHCP on a network where it has no address; add address")
-		}
-		r.dhcpRange(n, d, path)
+		r.dhcp(role, n, d, path)
 		if d.Address.IsValid() && d.Address == n.Gateway && n.Address.IsValid() {
 			r.at(path+".gateway", "this is the address of the appliance; use the router's")
 		}
@@ -124,6 +129,27 @@ func (r *reader) inside(a netip.Addr, cidr netip.Prefix, path string) {
 	}
 }
 
+// dhcp checks what the appliance is to do as a DHCP server. On provisioning it has an
+// address and may find the NIC by itself; a NIC on which nobody answers DHCP is taken for
+// provisioning, so another network that the appliance shall serve must name its own.
+func (r *reader) dhcp(role string, n, d *Network, path string) {
+	server := d.DHCP.Mode == "server"
+	if role != "provisioning" && server {
+		if !n.Address.IsValid() {
+			r.at(path+".dhcp", "the appliance cannot answer DHCP on a network where it has no address; add address")
+		}
+		if n.Bond == nil && n.Interface.IsZero() {
+			r.at(path+".dhcp", "a network without a DHCP server of its own is not detected; add interface or bond")
+		}
+	}
+	if lease := n.DHCP.Lease; lease != 0 && !server {
+		r.at(path+".dhcp.lease", "with mode %s no addresses are given; remove the lease", d.DHCP.Mode)
+	} else if lease != 0 && (lease < Duration(2*time.Minute) || lease > Duration(720*time.Hour)) {
+		r.at(path+".dhcp.lease", "%s is out of bounds; use 2m to 720h", lease)
+	}
+	r.dhcpRange(n, d, path)
+}
+
 func (r *reader) dhcpRange(n, d *Network, path string) {
 	at, cidr, given := path+".dhcp.range", d.CIDR, n.DHCP.Range
 	if given.IsZero() {
@@ -150,6 +176,9 @@ func (r *reader) dhcpRange(n, d *Network, path string) {
 	if !given.First.Is4() {
 		r.at(at, "DHCP is served for IPv4 only; remove the range")
 		return
+	}
+	if first, last := given.First.As4(), given.Last.As4(); binary.BigEndian.Uint32(last[:])-binary.BigEndian.Uint32(first[:]) >= 1<<16 {
+		r.at(at, "range %s has more than 65536 addresses; make it smaller", given)
 	}
 	if given.First == cidr.Addr() || !cidr.Contains(given.Last.Next()) {
 		r.at(at, "range %s holds the first or last address of %s, which no machine can have; leave it out", given, cidr)
