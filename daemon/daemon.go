@@ -38,6 +38,7 @@ type Daemon struct {
 	host    *host.Host
 	kube    *kube.Cluster
 	metal   *metal
+	given   *addresses
 	prove   *verify.Engine
 	cluster *clusters
 	uploads *artifacts
@@ -57,6 +58,7 @@ func New(log *slog.Logger) *Daemon {
 	d.journal = &bringup.Journal{Path: filepath.Join(stick.DataDir, JournalName), Log: log, Ready: d.stands("data-mounted")}
 	d.host.OnSite = d.take
 	d.metal = newMetal(log, d.host.Site, d.host.MachineID, d.kube)
+	d.given = &addresses{log: log, site: d.host.Site, dir: leaseDir}
 	d.prove = d.engine()
 	d.metal.gate = d.prove.Gate
 	d.cluster = newClusters(d.metal, d.prove.Nodes)
@@ -102,6 +104,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"lease", d.host.Lease},
 		{"time", d.serveTime},
 		{"pxe", func(ctx context.Context) error { return d.metal.serve(ctx, d.stands("links-up")) }},
+		{"dhcp bmc", func(ctx context.Context) error { return d.given.serve(ctx, host.BMC, d.stands("links-up")) }},
+		{"dhcp baremetal", func(ctx context.Context) error { return d.given.serve(ctx, host.Baremetal, d.stands("links-up")) }},
 		{"registry", func(ctx context.Context) error { return d.metal.serveImages(ctx, d.stands("clock-set")) }},
 		{"hosts", func(ctx context.Context) error { return d.metal.watch(ctx, d.stands("metal3-ready")) }},
 		{"verify", d.prove.Run},
@@ -164,6 +168,7 @@ func (d *Daemon) Document() status.Document {
 		Nodes: append([]status.Node{}, d.prove.Nodes()...), Launch: d.prove.Launch(), Clusters: d.cluster.Clusters(),
 		Artifacts: d.uploads.status(s.Stages),
 	}
+	d.given.tell(&doc)
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started
 	}

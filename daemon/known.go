@@ -10,9 +10,9 @@ import (
 	"firstlight.dev/firstlight/pxe/lease"
 )
 
-// addresses is who gets which address on the provisioning network; nil: DHCP is nobody's or
+// provisioned is who gets which address on the provisioning network; nil: DHCP is nobody's or
 // somebody else's. The site's nodes are out of strangers' reach.
-func addresses(s *site.Site) *dhcp.Config {
+func provisioned(s *site.Site) *dhcp.Config {
 	n := s.Networks.Provisioning
 	if n.DHCP.Mode == "none" {
 		return nil
@@ -22,7 +22,7 @@ func addresses(s *site.Site) *dhcp.Config {
 		c.Mode = dhcp.ModeProxy
 		return c
 	}
-	local := dhcp.Subnet{Prefix: n.CIDR, Lease: time.Duration(n.DHCP.Lease), Router: n.Gateway, DNS: n.DNS}
+	local := dhcp.Subnet{Prefix: n.CIDR, Lease: time.Duration(n.DHCP.Lease), Router: n.Gateway, DNS: offered(n.DNS)}
 	local.NTP = append(local.NTP, n.Address)
 	if n.MTU != 1500 {
 		local.MTU = uint16(n.MTU)

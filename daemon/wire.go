@@ -59,13 +59,13 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 // network itself is another: what serves must begin anew, which it must not for one more
 // node while others load their images.
 func (m *metal) follow(ctx context.Context, s *dhcp.Server, had *site.Site) {
-	conf := addresses(had)
+	conf := provisioned(had)
 	await(ctx, func() bool {
 		now := m.site()
 		if !reflect.DeepEqual(had.Networks.Provisioning, now.Networks.Provisioning) {
 			return true
 		}
-		next := addresses(now)
+		next := provisioned(now)
 		if s == nil || reflect.DeepEqual(conf, next) {
 			return false
 		}
@@ -84,7 +84,7 @@ func (m *metal) wire(s *site.Site) server.Config {
 		Interface: "provisioning", Addr: n.Address, HTTPPort: httpPort, BootDirs: bootDirs(),
 		Mounts:   append(packageMounts(), server.Mount{Path: "/images/", Dir: nodeImages}, server.Mount{Path: artifact.ImagesPath, Dir: artifactImages, Digest: imageDigest}, server.Mount{Path: "/", Dir: httpRoot}),
 		Registry: m.figures.Fresh("pxe"), Booter: m.hosts, Log: m.log.With("part", "pxe"),
-		DHCP: addresses(s),
+		DHCP: provisioned(s),
 	}
 }
 

@@ -23,9 +23,10 @@ func wired(t *testing.T, text string) (*metal, *site.Site) {
 func TestWireServesWhatTheSiteSays(t *testing.T) {
 	for text, mode := range map[string]string{
 		"": "server",
-		"networks: {provisioning: {cidr: 10.7.0.0/22, address: 10.7.0.1, mtu: 9000, gateway: 10.7.0.2}}": "server",
-		"networks: {provisioning: {dhcp: {mode: proxy}}}":                                                "proxy",
-		"networks: {provisioning: {dhcp: {mode: none}}}":                                                 "none",
+		"networks: {provisioning: {cidr: 10.7.0.0/22, address: 10.7.0.1, mtu: 9000, gateway: 10.7.0.2}}":                                              "server",
+		"networks: {provisioning: {dns: ['2001:db8::53', 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.0.5, 10.0.0.6, 10.0.0.7, 10.0.0.8, 10.0.0.9]}}": "server",
+		"networks: {provisioning: {dhcp: {mode: proxy}}}":                                                                                             "proxy",
+		"networks: {provisioning: {dhcp: {mode: none}}}":                                                                                              "none",
 	} {
 		m, s := wired(t, text)
 		c := m.wire(s)

@@ -60,6 +60,7 @@ type Address struct {
 	Addresses  []string `json:"addresses,omitempty"` // CIDR notation
 	Reason     string   `json:"reason,omitempty"`    // why this network has this role
 	DHCPServer string   `json:"dhcpServer,omitempty"`
+	DHCP       string   `json:"dhcp,omitempty"` // what our DHCP server does on bmc or baremetal, if the site asks for one: probing, serving, silent, broken
 }
 
 // NIC is one physical interface.

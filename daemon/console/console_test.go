@@ -76,6 +76,13 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestTextTellsWhereDHCPIsServed(t *testing.T) {
+	d := status.Document{Addresses: []status.Address{{Role: "bmc"}, {Role: "baremetal", DHCP: "silent"}}}
+	text := Text(d, time.Time{})
+	assert.Contains(t, text, "baremetal     no address yet     (no NIC) DHCP silent\n")
+	assert.Contains(t, text, "bmc           no address yet     (no NIC)\n")
+}
+
 func TestChanges(t *testing.T) {
 	ds := documents()
 	var all strings.Builder

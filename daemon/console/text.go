@@ -92,7 +92,7 @@ func writeAddress(b *strings.Builder, a status.Address) {
 	if len(nics) == 0 {
 		nics = []string{"no NIC"}
 	}
-	fmt.Fprintf(b, "%-13s %-18s (%s)\n", a.Role, addresses, strings.Join(nics, "; "))
+	fmt.Fprintf(b, "%-13s %-18s (%s)%s\n", a.Role, addresses, strings.Join(nics, "; "), prefixed(" DHCP ", a.DHCP))
 }
 
 func writeStage(b *strings.Builder, s status.Stage, now time.Time) {

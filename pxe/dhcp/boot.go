@@ -22,7 +22,7 @@ type bootAnswer struct {
 // can tell people why a machine may not boot, firmware cannot.
 func (d *decision) boot() bootAnswer {
 	m := d.req.Machine
-	if m.Firmware == pxe.FirmwareUnknown || d.booter == nil {
+	if m.Firmware == pxe.FirmwareUnknown || d.booter == nil || d.plan.HTTP == "" {
 		return bootAnswer{}
 	}
 	if m.Firmware == pxe.FirmwareIPXE {

@@ -1,6 +1,7 @@
 // Package dhcp is the DHCPv4 server of the provisioning network (RFC 2131, 2132, 3046,
-// 4578, PXE 2.1, UEFI HTTP boot). It answers on one interface only, stays silent while a
-// foreign server is there, and acknowledges no lease that is not on disk.
+// 4578, PXE 2.1, UEFI HTTP boot), and of others where it only gives addresses. It answers
+// on one interface only, stays silent while a foreign server is there, and acknowledges no
+// lease that is not on disk.
 package dhcp
 
 import (
@@ -18,7 +19,7 @@ import (
 type Config struct {
 	Interface    string        // the only interface ever listened or sent on
 	Server       netip.Addr    // our address there: server identifier and TFTP server
-	HTTP         string        // base URL of the HTTP server, e.g. http://172.22.0.1:8080
+	HTTP         string        // base URL of the HTTP server, e.g. http://172.22.0.1:8080; "": addresses only, no boot files
 	Subnets      []Subnet      // the one that holds Server is local, others are reached by relays
 	Reservations []Reservation // known machines
 	Files        []BootFile    // nil: DefaultFiles
@@ -115,7 +116,10 @@ func (c Config) Validate() error {
 	if !c.Server.Is4() {
 		bad("server: %v is not an IPv4 address; give this machine's address on %s", c.Server, c.Interface)
 	}
-	if u, err := url.Parse(c.HTTP); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(c.HTTP) > maxURL {
+	if c.HTTP == "" && c.Mode == ModeProxy {
+		bad("http: empty; a proxy has nothing but boot files to offer")
+	}
+	if u, err := url.Parse(c.HTTP); c.HTTP != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(c.HTTP) > maxURL) {
 		bad("http: %q is not a base URL of at most %d bytes; give e.g. http://%v:8080", c.HTTP, maxURL, c.Server)
 	}
 	for i, s := range c.Subnets {

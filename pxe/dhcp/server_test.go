@@ -119,6 +119,7 @@ func TestValidateNamesEveryFault(t *testing.T) {
 		"interface: \"\" is not":                     func(c *Config) { c.Interface = "" },
 		"server: ::1 is not an IPv4 address":         func(c *Config) { c.Server = a("::1") },
 		"http: \"ftp://x\" is not a base URL":        func(c *Config) { c.HTTP = "ftp://x" },
+		"http: empty; a proxy":                       func(c *Config) { c.HTTP, c.Mode = "", ModeProxy },
 		"leaseDir: empty":                            func(c *Config) { c.LeaseDir = "" },
 		"overlaps subnets[0]":                        func(c *Config) { c.Subnets[1].Prefix = netip.MustParsePrefix("172.22.4.0/24") },
 		"subnets[0].pool: 172.22.1.9-172.22.1.1":     func(c *Config) { c.Subnets[0].Pool = Range{First: a("172.22.1.9"), Last: a("172.22.1.1")} },
@@ -139,6 +140,32 @@ func TestValidateNamesEveryFault(t *testing.T) {
 		if assert.Error(t, err, want) {
 			assert.Contains(t, err.Error(), want)
 		}
+	}
+}
+
+// TestAddressesOnly: without a base URL nobody is told to boot anything, whatever it is.
+func TestAddressesOnly(t *testing.T) {
+	c := testConfig()
+	c.HTTP = ""
+	plan, err := NewPlan(c)
+	require.NoError(t, err)
+	s := newServer(t, Deps{})
+	for _, p := range []*dhcpv4.DHCPv4{
+		packet(stranger, dhcpv4.MessageTypeDiscover, firmwareOf("PXEClient", 7)), packet(stranger, dhcpv4.MessageTypeDiscover, firmwareOf("HTTPClient", 16)),
+		packet(stranger, dhcpv4.MessageTypeDiscover, dhcpv4.WithOption(dhcpv4.OptUserClass("iPXE"))),
+	} {
+		r, err := ParseRequest(p.ToBytes(), PortServer, netip.AddrPort{})
+		require.NoError(t, err)
+		a := Decide(t.Context(), plan, s.table, s.now(), bootAll{}, false, r)
+		require.NotNil(t, a.Reply)
+		assert.Contains(t, a.Reply.YourIPAddr.String(), "172.22.1.")
+		assert.Empty(t, a.Reply.BootFileName)
+		assert.True(t, a.Reply.ServerIPAddr.Equal(net.IPv4zero))
+		for _, code := range []dhcpv4.OptionCode{dhcpv4.OptionClassIdentifier, dhcpv4.OptionBootfileName, dhcpv4.OptionTFTPServerName, dhcpv4.OptionVendorSpecificInformation} {
+			assert.False(t, a.Reply.Options.Has(code), "%v", code)
+		}
+		r.Port = PortPXE
+		assert.Nil(t, Decide(t.Context(), plan, s.table, s.now(), bootAll{}, false, r).Reply, "port 4011")
 	}
 }
 
