@@ -18,13 +18,20 @@ type Kept struct {
 	Hashes   verity.Known
 }
 
-// leased takes a write lease, which is given only to who alone has a file open, fcntl(2).
+// leased takes a write lease, which is given only to who alone has a file open, fcntl(2). A file
+// with a second name is somebody else's as well, open or not: a rack that is down keeps its stick so.
 func leased(f *os.File) bool {
 	_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
-	return err == nil
+	return err == nil && oneName(f)
 }
 
-// Alone tells whether nobody has the file at path open: no machine in QEMU, no mount.
+func oneName(f *os.File) bool {
+	var s unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &s) == nil && s.Nlink == 1
+}
+
+// Alone tells whether the file at path is nobody else's: no machine in QEMU and no mount has it
+// open, and no rack keeps it under a name of its own.
 func Alone(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -39,8 +46,8 @@ func Alone(path string) bool {
 // place, by Append, Seal and Finish. Nothing of base is copied but its tables, and from the
 // earlier image's hash tree comes what Seal need not calculate. There is then no image at path.
 //
-// An error says that the image cannot be used for that, for instance because somebody else has it open:
-// then it is untouched, or it has no name any more and Part(path) is to be made from the beginning.
+// An error says that the image cannot be used for that, for instance because somebody else has it open
+// or under another name: then it is untouched, or it has no name any more and Part(path) is to be made from the beginning.
 func TakeBack(path, base string, at int64) (Kept, error) {
 	k, err := takeBack(path, base, at)
 	if err != nil {
@@ -56,7 +63,7 @@ func takeBack(path, base string, at int64) (k Kept, err error) {
 	}
 	defer image.Close()
 	if !leased(image) {
-		return k, errors.New("somebody has it open, or the file system cannot tell")
+		return k, errors.New("somebody has it open or keeps it under another name, or the file system cannot tell")
 	}
 	from, err := os.Open(base)
 	if err != nil {
@@ -88,6 +95,9 @@ func takeBack(path, base string, at int64) (k Kept, err error) {
 	k.Hashes.First, k.Hashes.End = 1, uint64(tables/verity.BlockSize) // the blocks that stay as a whole
 	if err := os.Rename(path, Part(path)); err != nil {
 		return k, err
+	}
+	if !oneName(image) { // it was given another one meanwhile; from now on nobody finds it for that
+		return k, errors.Join(errors.New("somebody keeps it under another name"), os.Rename(Part(path), path))
 	}
 	// From here on the image has no name: what is cut off here is not taken for one.
 	err = unix.Fallocate(int(image.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, at)

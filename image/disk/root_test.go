@@ -159,6 +159,19 @@ func TestTakeBack(t *testing.T) {
 	assert.True(t, bytes.Equal(first, now))
 	require.NoError(t, open.Close())
 
+	// A rack that is down has its stick's image under a name of its own.
+	assert.True(t, disk.Alone(again))
+	stick := filepath.Join(dir, "stick.img")
+	require.NoError(t, os.Link(again, stick))
+	assert.False(t, disk.Alone(again))
+	_, err = disk.TakeBack(again, base, at)
+	require.ErrorContains(t, err, "keeps it under another name")
+	now, err = os.ReadFile(stick)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(first, now), "the rack's stick was written over")
+	assert.FileExists(t, again)
+	require.NoError(t, os.Remove(stick))
+
 	kept, err := disk.TakeBack(again, base, at)
 	require.NoError(t, err)
 	assert.NoFileExists(t, again)

@@ -68,8 +68,9 @@ func Make(dir, program string, o Order) error {
 	return errors.Join(writeSSHConfig(dir, program, o), writeJSON(filepath.Join(dir, rackFile), m))
 }
 
-// keepImage gives the rack the image under a name of its own: a build puts a new file in the
-// place of the old one, and the stick is an overlay of the very image that it was made from.
+// keepImage gives the rack the image under a name of its own: the stick is an overlay of the very
+// image that it was made from. A build writes in the file of the image before only as long as that
+// has no second name (disk.TakeBack); with one it puts a new file in its place.
 func keepImage(image, own string) error {
 	if err := os.Remove(own); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
