@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"firstlight.dev/firstlight/image/lab/process"
@@ -68,16 +69,19 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
+// newSuffix is of a file that is being written.
+const newSuffix = ".new"
+
 // writeJSON replaces the file as a whole: whoever is killed leaves the old one.
 func writeJSON(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	if err := os.WriteFile(path+".new", append(b, '\n'), 0o600); err != nil {
+	if err := os.WriteFile(path+newSuffix, append(b, '\n'), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(path+".new", path)
+	return os.Rename(path+newSuffix, path)
 }
 
 // patience is how long a supervisor may take to end when it is asked.
@@ -115,8 +119,47 @@ func Down(dir string) (ended []string, err error) {
 	return ended, nil
 }
 
-// Remove deletes a rack that is down, with its disks. It deletes no directory in which there
-// is none.
+// belongs tells whether a name in a rack's directory is the rack's.
+func belongs(name string) bool {
+	if ok, _ := filepath.Match("*-????????-??????.pcap", name); ok { // of a network, and when it began
+		return true
+	}
+	switch strings.TrimSuffix(name, newSuffix) {
+	case rackFile, runningFile, eventsFile, siteFile, lockFile, controlSocket, supervisorLog, machinesDir, portsDir, sshDir, stickImage:
+		return true
+	}
+	return false
+}
+
+// vacant refuses a directory in which something else lies: a rack would write among it, and be
+// removed from among it. What a rack left that was not made to its end, the image first, is made anew.
+func vacant(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var others []string
+	begun := false
+	for _, e := range entries {
+		begun = begun || e.Name() == stickImage
+		if !belongs(e.Name()) {
+			others = append(others, e.Name())
+		}
+	}
+	if len(entries) == 0 || begun && len(others) == 0 {
+		return nil
+	}
+	if len(others) == 0 {
+		others = []string{entries[0].Name()}
+	}
+	return fmt.Errorf("%s is not empty and holds no rack, but %s; name a new or an empty directory with --dir", dir, others[0])
+}
+
+// Remove deletes a rack that is down, with its disks, and its directory if nothing else lies
+// there. It deletes nothing of a directory in which there is no rack.
 func Remove(dir string) error {
 	if _, err := readMade(dir); err != nil {
 		return err
@@ -125,7 +168,29 @@ func Remove(dir string) error {
 	if err := readJSON(filepath.Join(dir, runningFile), &r); err == nil {
 		return fmt.Errorf("remove rack in %s: it is not down", dir)
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("remove rack: %w", err)
+	}
+	others := 0
+	for _, e := range entries {
+		switch {
+		case !belongs(e.Name()):
+			others++
+		case e.Name() != rackFile:
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return fmt.Errorf("remove rack: %w", err)
+			}
+		}
+	}
+	// Last: a rack whose removal was cut off is still one.
+	if err := os.Remove(filepath.Join(dir, rackFile)); err != nil {
+		return fmt.Errorf("remove rack: %w", err)
+	}
+	if others > 0 {
+		return nil
+	}
+	if err := os.Remove(dir); err != nil {
 		return fmt.Errorf("remove rack: %w", err)
 	}
 	return nil

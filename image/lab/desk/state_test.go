@@ -61,5 +61,40 @@ func TestRemove(t *testing.T) {
 	_, err := Down(dir)
 	require.NoError(t, err)
 	require.NoError(t, Remove(dir))
-	assert.NoDirExists(t, dir)
+	assert.FileExists(t, photos)
+	assert.ErrorIs(t, Remove(dir), NoRack)
+}
+
+// TestOthersFilesStay: a rack neither moves in where something lies, nor takes it along when it goes.
+func TestOthersFilesStay(t *testing.T) {
+	o := Defaults()
+	o.Image = filepath.Join(t.TempDir(), "some.img")
+	require.NoError(t, os.WriteFile(o.Image, nil, 0o600))
+	dir := t.TempDir()
+	photos := filepath.Join(dir, "photos")
+	require.NoError(t, os.WriteFile(photos, nil, 0o600))
+	assert.EqualError(t, Make(dir, "/bin/firstlight", o), "make rack: "+dir+" is not empty and holds no rack, but photos; name a new or an empty directory with --dir")
+	own := t.TempDir() // a site that its owner wrote there
+	require.NoError(t, os.WriteFile(filepath.Join(own, siteFile), []byte("name: mine\n"), 0o600))
+	assert.ErrorContains(t, Make(own, "/bin/firstlight", o), "holds no rack, but site.yaml")
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, entries, 1, "nothing was made there")
+
+	// A rack that was made there all the same, as before this was refused.
+	require.NoError(t, lay(dir, "/bin/firstlight", o))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, machinesDir, Appliance), 0o700))
+	capture := filepath.Join(dir, "bmc-20260102-150405.pcap")
+	require.NoError(t, os.WriteFile(capture, nil, 0o600))
+	require.NoError(t, Remove(dir))
+	entries, err = os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	assert.FileExists(t, photos)
+
+	// One that was cut off while it was made is made anew.
+	begun := filepath.Join(t.TempDir(), "rack")
+	require.NoError(t, lay(begun, "/bin/firstlight", o))
+	require.NoError(t, os.Remove(filepath.Join(begun, rackFile)))
+	assert.NoError(t, vacant(begun))
 }

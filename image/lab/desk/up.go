@@ -42,6 +42,14 @@ func Make(dir, program string, o Order) error {
 	if _, err := os.Stat(o.Image); err != nil {
 		return fmt.Errorf("make rack: %w; `firstlight build` makes the image", err)
 	}
+	if err := vacant(dir); err != nil {
+		return fmt.Errorf("make rack: %w", err)
+	}
+	return lay(dir, program, o)
+}
+
+// lay writes the files of a new rack.
+func lay(dir, program string, o Order) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
