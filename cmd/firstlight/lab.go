@@ -227,12 +227,12 @@ func (w *waiting) bind(cmd *cobra.Command) {
 // and under emulation tries are minutes apart.
 const patience = 20 * time.Minute
 
-// ended tells when a rack has come to its end: at once when all is well, after some patience
-// when something has failed.
+// ended tells when a rack has come to its end: at once when all is well or nothing goes on, after
+// some patience when something else has failed.
 func ended(now func() time.Time) func(desk.Status) bool {
 	var failed time.Time
 	return func(s desk.Status) bool {
-		if !s.Over || !s.Failed {
+		if !s.Over || !s.Failed || s.Dead {
 			failed = time.Time{}
 			return s.Over
 		}

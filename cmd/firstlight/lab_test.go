@@ -71,4 +71,5 @@ func TestAFailureMustStand(t *testing.T) {
 		assert.Equal(t, step.want, end(step.status), "%d s", step.second)
 	}
 	assert.True(t, end(desk.Status{Over: true}), "what went well is over at once")
+	assert.True(t, end(desk.Status{Over: true, Failed: true, Dead: true}), "an appliance that does not run mends nothing")
 }

@@ -48,6 +48,20 @@ var firmwareDirs = []string{"/usr/share/OVMF", "/usr/share/ovmf", "/usr/share/ed
 // prepareFirmware finds OVMF and gives the machine its own variables, kept between
 // starts. Nothing to do for BIOS.
 func prepareFirmware(dir string, f Firmware) (firmwareFiles, error) {
+	found, err := findFirmware(f)
+	if err != nil || found.Code == "" {
+		return found, err
+	}
+	own := filepath.Join(dir, "vars.fd")
+	if err := copyOnce(found.Vars, own); err != nil {
+		return firmwareFiles{}, err
+	}
+	found.Vars = own
+	return found, nil
+}
+
+// findFirmware is where a firmware is installed; empty for BIOS, which QEMU brings along.
+func findFirmware(f Firmware) (firmwareFiles, error) {
 	var code, vars string
 	switch f {
 	case BIOS:
@@ -60,16 +74,17 @@ func prepareFirmware(dir string, f Firmware) (firmwareFiles, error) {
 		return firmwareFiles{}, fmt.Errorf("prepare firmware: %q is not known; use %s, %s or %s", f, BIOS, UEFI, SecureBoot)
 	}
 	for _, d := range firmwareDirs {
-		if _, err := os.Stat(filepath.Join(d, code)); err != nil {
-			continue
+		if _, err := os.Stat(filepath.Join(d, code)); err == nil {
+			return firmwareFiles{Code: filepath.Join(d, code), Vars: filepath.Join(d, vars)}, nil
 		}
-		own := filepath.Join(dir, "vars.fd")
-		if err := copyOnce(filepath.Join(d, vars), own); err != nil {
-			return firmwareFiles{}, err
-		}
-		return firmwareFiles{Code: filepath.Join(d, code), Vars: own}, nil
 	}
 	return firmwareFiles{}, fmt.Errorf("prepare firmware: %s is in none of %v; install the package ovmf", code, firmwareDirs)
+}
+
+// CheckFirmware tells whether machines with this firmware can start: its error says what to install.
+func CheckFirmware(f Firmware) error {
+	_, err := findFirmware(f)
+	return err
 }
 
 // copyOnce copies from to to unless to is there.

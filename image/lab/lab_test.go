@@ -51,6 +51,36 @@ func TestConfigNeedsADirectory(t *testing.T) {
 	assert.ErrorContains(t, err, "no directory")
 }
 
+// TestFailure tells a QEMU that died from a machine that was switched off.
+func TestFailure(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	for _, c := range []struct{ name, script, want string }{
+		{"the guest switched itself off", "exit 0", ""},
+		{"no memory", `echo "warning: something" >&2; echo "$0: cannot set up guest memory" >&2; exit 1`, "QEMU has ended: exit status 1: " + bin + "/" + qemu + ": cannot set up guest memory"},
+		{"killed", "kill -KILL $$", "QEMU has ended: signal: killed: as the kernel does where memory is short"},
+		{"asked to end", `echo "qemu: terminating on signal 15 from pid 1" >&2`, "QEMU has ended: qemu: terminating on signal 15 from pid 1"},
+		{"said nothing", "exit 3", "QEMU has ended: exit status 3: it said nothing"},
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(bin, qemu), []byte("#!/bin/sh\n"+c.script+"\n"), 0o755))
+		m, err := New(Config{Dir: t.TempDir()})
+		require.NoError(t, err)
+		require.NoError(t, m.Start(t.Context()))
+		_ = m.Wait(t.Context())
+		if c.want == "" {
+			assert.NoError(t, m.Failure(), c.name)
+		} else {
+			assert.EqualError(t, m.Failure(), c.want, c.name)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(bin, qemu), []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755))
+		require.NoError(t, m.Start(t.Context()))
+		assert.NoError(t, m.Failure(), "it is on again")
+		require.NoError(t, m.Kill())
+		assert.NoError(t, m.Failure(), "its plug was pulled")
+		require.NoError(t, m.Close())
+	}
+}
+
 func TestConsole(t *testing.T) {
 	var log bytes.Buffer
 	c := newConsole(&log)

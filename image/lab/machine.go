@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -31,9 +33,10 @@ type Machine struct {
 	console *Console
 	logFile *os.File
 
-	mu  sync.Mutex
-	run *running // nil while off
-	cpu time.Duration
+	mu      sync.Mutex
+	run     *running // nil while off
+	failure error    // of the last power-on period
+	cpu     time.Duration
 }
 
 // running is one power-on period.
@@ -43,6 +46,7 @@ type running struct {
 	stderr bytes.Buffer
 	ended  chan struct{}
 	err    error // set before ended is closed
+	cut    bool  // by Kill
 	stdin  io.Closer
 }
 
@@ -120,7 +124,7 @@ func (m *Machine) Start(ctx context.Context) error {
 	if err := <-started; err != nil {
 		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
 	}
-	m.run = r
+	m.run, m.failure = r, nil
 	return nil
 }
 
@@ -134,15 +138,48 @@ func (m *Machine) attend(r *running, started chan<- error) {
 	if err != nil {
 		return
 	}
-	if err := r.cmd.Wait(); err != nil {
+	ended := r.cmd.Wait()
+	if err := ended; err != nil {
 		r.err = fmt.Errorf("run machine %s: %w: %s\n%s", m.config.Name, err, bytes.TrimSpace(r.stderr.Bytes()), r.line)
 	}
 	m.console.end()
 	m.mu.Lock()
 	m.run = nil
+	if !r.cut && !errors.Is(ended, context.Canceled) {
+		m.failure = failure(ended, r.stderr.String())
+	}
 	m.cpu += r.cmd.ProcessState.UserTime() + r.cmd.ProcessState.SystemTime()
 	m.mu.Unlock()
 	close(r.ended)
+}
+
+// lineAsked is what QEMU says when somebody asks it to end, as a shutdown of this machine does. It
+// counts that as well done.
+const lineAsked = "terminating on signal"
+
+// failure says in one line why QEMU ended, nil if its guest switched itself off. What it said last
+// tells why. Killed by nobody here, it was the kernel as a rule.
+func failure(ended error, said string) error {
+	said = strings.TrimSpace(said)
+	said = strings.TrimSpace(said[strings.LastIndexByte(said, '\n')+1:])
+	var exit *exec.ExitError
+	switch {
+	case ended == nil && strings.Contains(said, lineAsked):
+		return fmt.Errorf("QEMU has ended: %s", said)
+	case ended == nil:
+		return nil
+	case said == "" && errors.As(ended, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL:
+		said = "as the kernel does where memory is short"
+	}
+	return fmt.Errorf("QEMU has ended: %w: %s", ended, cmp.Or(said, "it said nothing"))
+}
+
+// Failure is why the machine is off though neither its system nor Kill switched it off, in one
+// line; nil otherwise.
+func (m *Machine) Failure() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failure
 }
 
 func (m *Machine) current() *running {
@@ -210,10 +247,14 @@ func (m *Machine) Wait(ctx context.Context) error {
 // Kill cuts the power: what the guest had not flushed is lost. It returns when the
 // machine is off; a machine that is off already is no error.
 func (m *Machine) Kill() error {
-	r := m.current()
+	m.mu.Lock()
+	r := m.run
 	if r == nil {
+		m.mu.Unlock()
 		return nil
 	}
+	r.cut = true
+	m.mu.Unlock()
 	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill machine %s: %w", m.config.Name, err)
 	}

@@ -41,6 +41,7 @@ type Config struct {
 	Device   string         // it boots from; "": BootNone
 	Front    net.PacketConn // where it is asked; closed with the BMC
 	Changed  func(device string)
+	Report   func(error) // an order that the machine did not follow; nil: only whoever gave it is told
 }
 
 // BMC is a controller that answers.
@@ -193,6 +194,9 @@ func (b *BMC) press(w http.ResponseWriter, r *http.Request) {
 		for i := 0; i+1 < len(words); i += 2 {
 			b.writes = append(b.writes, words[i]+" "+words[i+1])
 			if err := b.set(words[i], words[i+1]); err != nil {
+				if b.config.Report != nil { // who gave it learns of a failure, not of a reason
+					b.config.Report(fmt.Errorf("BMC of %s: %s %s: %w", b.config.Name, words[i], words[i+1], err))
+				}
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
 			}

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -88,6 +92,24 @@ func TestButtons(t *testing.T) {
 	assert.Equal(t, []string{"on pxe", "off", "on pxe", "shut down", "off"}, machine.seen())
 	assert.Equal(t, []string{"boot pxe", "power 1", "reset 1", "shutdown 1", "power 0"}, b.Writes())
 	assert.Equal(t, BootNetwork, b.Device())
+}
+
+// stuck is a machine that cannot be switched on.
+type stuck struct{ fake }
+
+func (*stuck) SwitchOn(string) error { return errors.New("there is no memory") }
+
+func TestAnOrderThatFailsIsReported(t *testing.T) {
+	var reported []string
+	b := &BMC{config: Config{Name: "node1", Report: func(err error) { reported = append(reported, err.Error()) }}, machine: &stuck{}}
+	for _, order := range []string{"set power 0", "set power 1", "set boot pxe", "set reset 1"} {
+		b.press(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/?do="+url.QueryEscape(order), nil))
+	}
+	assert.Equal(t, []string{"BMC of node1: power 1: there is no memory", "BMC of node1: reset 1: there is no memory"}, reported)
+	b.config.Report = nil
+	answer := httptest.NewRecorder()
+	b.press(answer, httptest.NewRequest(http.MethodPost, "/?do=set+power+1", nil))
+	assert.Equal(t, http.StatusInternalServerError, answer.Code)
 }
 
 func TestAWrongPasswordIsRefused(t *testing.T) {

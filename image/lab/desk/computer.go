@@ -26,9 +26,10 @@ type computer struct {
 	bmc     *bmc.BMC // of a node
 	changed func()   // a process has started
 
-	mu    sync.Mutex // power is switched by one at a time
-	power power
-	ended bool // nothing is started any more
+	mu     sync.Mutex // power is switched by one at a time
+	power  power
+	ended  bool  // nothing is started any more
+	failed error // why it is off though it should be on; nil: it is as it should be
 }
 
 // power is what a server remembers through a power cut: whether to come up again, and what from.
@@ -67,8 +68,8 @@ func (c *computer) SwitchOn(device string) error {
 		return nil
 	}
 	c.machine.Change(func(m *lab.Config) { bootFrom(m, device == bmc.BootNetwork) })
-	if err := c.machine.Start(c.ctx); err != nil {
-		return err
+	if c.failed = c.machine.Start(c.ctx); c.failed != nil {
+		return c.failed
 	}
 	c.changed()
 	return c.remember(power{On: true, Device: device})
@@ -78,6 +79,7 @@ func (c *computer) SwitchOn(device string) error {
 func (c *computer) SwitchOff() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.failed = nil
 	return errors.Join(c.machine.Kill(), c.remember(power{Device: c.power.Device}))
 }
 
@@ -128,14 +130,25 @@ func (c *computer) clock(order string) error {
 	return q.Execute(ctx, order, nil, nil)
 }
 
-// noticeEnd remembers that the system has switched itself off.
+// noticeEnd remembers that the system has switched itself off. If it was QEMU that ended, that is
+// an error, once; the machine is remembered as on, and the rack's next start starts it again.
 func (c *computer) noticeEnd() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.machine.Running() {
+	if c.machine.Running() || !c.power.On || c.failed != nil || c.ctx.Err() != nil {
 		return nil
 	}
+	if c.failed = c.machine.Failure(); c.failed != nil {
+		return fmt.Errorf("%s: %w", c.Name, c.failed)
+	}
 	return c.remember(power{Device: c.power.Device})
+}
+
+// failure is why it is off though it should be on; nil if it is as it should be.
+func (c *computer) failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
 }
 
 // end cuts the power for good. What was on comes up again with the rack.

@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,10 +43,12 @@ func TestMain(m *testing.M) {
 
 // fakes are programs that look like those of a rack and only wait.
 var fakes = map[string]string{
-	"qemu-system-x86_64": `case "$*" in *"-name appliance"*)
+	"qemu-system-x86_64": `[ ! -e no-memory ] || { echo "qemu: cannot set up guest memory" >&2; exit 1; }
+case "$*" in *"-name appliance"*)
 	echo "Firstlight 0.1.0: looking for the stick"; echo "Welcome to Debian"; echo "firstlight: data-mounted: ok, 0.1 s";; *) echo "a node";; esac
 exec sleep 1000`,
-	"qemu-img": `for last; do :; done; case $last in *[!0-9]*) : >"$last";; *) for f; do case $f in *.qcow2) : >"$f";; esac; done;; esac`,
+	"qemu-img": `[ ! -e no-room ] || { echo "no room" >&2; exit 1; }
+for last; do :; done; case $last in *[!0-9]*) : >"$last";; *) for f; do case $f in *.qcow2) : >"$f";; esac; done;; esac`,
 	"qemu-io":  `echo "$*" >>qemu-io.log`,
 	"ipmi_sim": `exec sleep 1000`,
 	"curl":     ``, "ssh": ``,
@@ -65,7 +69,7 @@ func newRack(t *testing.T) Client {
 		Content: disk.FAT{Label: "SITE", Files: []disk.File{readme}},
 	}}}))
 	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 25), "rack") // longer than a socket's name may be
-	require.NoError(t, Make(dir, "/bin/firstlight", o))
+	require.NoError(t, lay(dir, "/bin/firstlight", o))                     // whatever memory there is
 	t.Setenv(superviseDir, dir)
 	t.Cleanup(func() {
 		_, err := Down(dir)
@@ -78,9 +82,7 @@ func (c Client) mustStart(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	fresh, err := Start(ctx, c.Dir, os.Args[0])
-	require.NoError(t, err)
-	require.True(t, fresh)
+	require.NoError(t, start(ctx, c.Dir, os.Args[0]))
 }
 
 // becomes waits until a machine is as told.
@@ -215,13 +217,85 @@ func TestAnotherRackIsNotOverwritten(t *testing.T) {
 func TestStartSaysWhy(t *testing.T) {
 	c := newRack(t)
 	require.NoError(t, os.Remove(filepath.Join(c.Dir, siteFile)))
-	_, err := Start(t.Context(), c.Dir, os.Args[0])
+	err := start(t.Context(), c.Dir, os.Args[0])
 	assert.ErrorContains(t, err, "its supervisor ended")
 	assert.ErrorContains(t, err, "open site.yaml: no such file")
 	assert.NoFileExists(t, filepath.Join(c.Dir, runningFile))
 	t.Setenv("PATH", "")
 	_, err = Start(t.Context(), c.Dir, os.Args[0])
 	assert.ErrorContains(t, err, "`scripts/deps lab` installs it (package qemu-system-x86)")
+}
+
+func TestFits(t *testing.T) {
+	o := Defaults()
+	assert.NoError(t, fits(o, "MemTotal:       16000000 kB\nMemAvailable:   10485760 kB\n"))
+	assert.EqualError(t, fits(o, "MemTotal:       16000000 kB\nMemAvailable:   8388608 kB\n"),
+		"2 nodes and the appliance need 10240 MiB of memory, 8192 MiB are free here; take fewer (--nodes), smaller ones (--memory, --appliance-memory), or end something else")
+	o.Nodes = 1
+	assert.NoError(t, fits(o, "MemAvailable:   8388608 kB\n"))
+	assert.NoError(t, fits(o, "MemTotal: 1 kB\n"), "a kernel that does not say it")
+}
+
+// TestAMachineThatDies: no memory for a node's QEMU, no room for its disk, and a kernel that takes
+// the appliance's memory back.
+func TestAMachineThatDies(t *testing.T) {
+	c := newRack(t)
+	trouble := func(name string) string { return filepath.Join(c.Dir, name) }
+	const noMemory = "QEMU has ended: exit status 1: qemu: cannot set up guest memory"
+	c.mustStart(t)
+	c.becomes(t, 0, "the appliance is on", func(m Machine) bool { return m.On })
+	require.NoError(t, os.WriteFile(trouble("no-memory"), nil, 0o600))
+	require.NoError(t, c.Press(t.Context(), "node-1", "on"))
+	m := c.becomes(t, 1, "its QEMU died", func(m Machine) bool { return m.Why == noMemory })
+	assert.False(t, m.On)
+	assert.Contains(t, m.Next, "`firstlight lab power node-1 on`")
+	s, err := c.Status(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"node-1: " + noMemory}, s.Faults)
+	assert.False(t, s.Over, "the rest of the rack goes on")
+
+	require.NoError(t, os.Remove(trouble("no-memory")))
+	require.NoError(t, os.WriteFile(trouble("no-room"), nil, 0o600))
+	order := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		dir, err := os.Open(filepath.Join(c.Dir, machinesDir, "node-2", "bmc"))
+		require.NoError(t, err)
+		defer dir.Close()
+		return net.Dial("unix", fmt.Sprintf("/proc/self/fd/%d/buttons", dir.Fd()))
+	}}}
+	answer, err := order.PostForm("http://bmc", url.Values{"do": {"set power 1"}})
+	require.NoError(t, err)
+	answer.Body.Close()
+	assert.Equal(t, http.StatusInternalServerError, answer.StatusCode)
+	c.becomes(t, 2, "its BMC's order failed", func(m Machine) bool { return strings.Contains(m.Why, "no room") })
+	log, err := os.ReadFile(filepath.Join(c.Dir, supervisorLog))
+	require.NoError(t, err)
+	assert.Contains(t, string(log), "node-1: "+noMemory)
+	assert.Contains(t, string(log), "BMC of node-2: power 1: start machine node-2: prepare disk")
+	require.NoError(t, c.Press(t.Context(), "node-2", "off"))
+	c.becomes(t, 2, "nobody wants it on any more", func(m Machine) bool { return m.Why == "" })
+
+	for _, p := range c.processes(t).Children {
+		if p.Name == Appliance {
+			require.NoError(t, p.Signal(syscall.SIGKILL))
+		}
+	}
+	c.becomes(t, 0, "the appliance died", func(m Machine) bool { return m.Phase == PhaseOff && m.Why != "" })
+	s, err = c.Status(t.Context())
+	require.NoError(t, err)
+	assert.True(t, s.Over && s.Failed && s.Dead)
+	assert.Equal(t, "appliance: QEMU has ended: signal: killed: as the kernel does where memory is short", s.Text)
+
+	// What died was not switched off: the next start starts it again, or says why it does not.
+	_, err = Down(c.Dir)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(c.Dir, machinesDir, "node-1", "disk0.qcow2")))
+	err = start(t.Context(), c.Dir, os.Args[0])
+	assert.ErrorContains(t, err, "start machine node-1: prepare disk")
+	require.NoError(t, os.Remove(trouble("no-room")))
+	c.mustStart(t)
+	c.becomes(t, 0, "the appliance is on again", func(m Machine) bool { return m.On })
+	m = c.becomes(t, 1, "the node is on again", func(m Machine) bool { return m.On })
+	assert.Empty(t, m.Why)
 }
 
 func TestAnswerName(t *testing.T) {

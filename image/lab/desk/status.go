@@ -12,8 +12,9 @@ type Status struct {
 	Since    time.Time      `json:"since"` // its supervisor has started
 	Machines []Machine      `json:"machines"`
 	Clusters []Cluster      `json:"clusters,omitempty"`
-	Over     bool           `json:"over"`   // nothing more is to come: every node is proven and every cluster ready, or something has failed
-	Failed   bool           `json:"failed"` // with Over
+	Over     bool           `json:"over"`           // nothing more is to come: every node is proven and every cluster ready, or something has failed
+	Failed   bool           `json:"failed"`         // with Over
+	Dead     bool           `json:"dead,omitempty"` // with Failed: the appliance itself does not run, and nothing mends that by itself
 	Text     string         `json:"text,omitempty"`
 	Outside  map[string]int `json:"outside"` // addresses outside the rack, with the frames that were for them
 	Faults   []string       `json:"faults,omitempty"`

@@ -186,17 +186,13 @@ func (s *supervisor) place(ctx context.Context, what Computer) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			s.report(c.remember(power{On: c.power.On, Device: device}))
-		}}, c)
+		}, Report: s.report}, c)
 	return err
 }
 
-// run switches on what was on and watches until ctx ends.
+// run switches on what was on and watches until ctx ends. It answers only then: who started the
+// rack learns why a machine does not start.
 func (s *supervisor) run(ctx context.Context, cancel context.CancelFunc) error {
-	closeControl, err := s.serve(cancel)
-	if err != nil {
-		return err
-	}
-	defer closeControl()
 	appliance := s.all[0]
 	if _, err := os.Stat(filepath.Join(appliance.dir, powerFile)); err != nil {
 		appliance.power.On = true // a new rack begins with the appliance
@@ -209,6 +205,11 @@ func (s *supervisor) run(ctx context.Context, cancel context.CancelFunc) error {
 			}
 		}
 	}
+	closeControl, err := s.serve(cancel)
+	if err != nil {
+		return err
+	}
+	defer closeControl()
 	go s.ask(ctx)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

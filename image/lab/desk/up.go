@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/image/lab"
 )
 
 // programs that a rack is made of, with the package of Debian that has them.
@@ -43,6 +45,9 @@ func Make(dir, program string, o Order) error {
 		return fmt.Errorf("make rack: %w; `firstlight build` makes the image", err)
 	}
 	if err := vacant(dir); err != nil {
+		return fmt.Errorf("make rack: %w", err)
+	}
+	if err := equipped(o); err != nil { // before there is a rack of this size
 		return fmt.Errorf("make rack: %w", err)
 	}
 	return lay(dir, program, o)
@@ -135,6 +140,41 @@ func Ordered(dir string) (o Order, ok bool, err error) {
 	return m.Order, err == nil, err
 }
 
+// equipped tells whether this machine has what a rack needs to be on.
+func equipped(o Order) error {
+	for _, p := range programs {
+		if _, err := exec.LookPath(p.name); err != nil {
+			return fmt.Errorf("%s is not installed; `scripts/deps lab` installs it (package %s)", p.name, p.from)
+		}
+	}
+	for _, c := range Plan(o).Computers() {
+		if err := lab.CheckFirmware(c.Firmware); err != nil {
+			return err
+		}
+	}
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return err
+	}
+	return fits(o, string(text))
+}
+
+// fits tells whether the machines' memory is there, by proc_meminfo(5): what is free, and what the
+// kernel can give back at once. Where it is not, the kernel ends one QEMU after the other, hours later.
+func fits(o Order, meminfo string) error {
+	_, rest, _ := strings.Cut(meminfo, "MemAvailable:")
+	var free int // KiB
+	if _, err := fmt.Sscan(rest, &free); err != nil {
+		return nil // a kernel that does not say it
+	}
+	free /= 1024
+	if need := o.Appliance + o.Nodes*o.MiB; need > free {
+		return fmt.Errorf("%d nodes and the appliance need %d MiB of memory, %d MiB are free here; take fewer (--nodes), smaller ones (--memory, --appliance-memory), or end something else",
+			o.Nodes, need, free)
+	}
+	return nil
+}
+
 // Start switches the rack in dir on, in a process of its own that outlives this one: argv, which
 // must call Supervise. fresh is false if it was on already.
 func Start(ctx context.Context, dir string, argv ...string) (fresh bool, err error) {
@@ -142,45 +182,53 @@ func Start(ctx context.Context, dir string, argv ...string) (fresh bool, err err
 	if _, err := c.Status(ctx); err == nil || !errors.Is(err, NotRunning) {
 		return false, err
 	}
-	for _, p := range programs {
-		if _, err := exec.LookPath(p.name); err != nil {
-			return false, fmt.Errorf("start rack: %s is not installed; `scripts/deps lab` installs it (package %s)", p.name, p.from)
-		}
-	}
-	if _, err := Down(dir); err != nil { // what a crash has left
+	m, err := readMade(dir)
+	if err != nil {
 		return false, err
 	}
+	if err := equipped(m.Order); err != nil {
+		return false, fmt.Errorf("start rack: %w", err)
+	}
+	return true, start(ctx, dir, argv...)
+}
+
+// start starts the supervisor and returns when it answers.
+func start(ctx context.Context, dir string, argv ...string) error {
+	if _, err := Down(dir); err != nil { // what a crash has left
+		return err
+	}
+	c := Client{Dir: dir}
 	logPath := filepath.Join(dir, supervisorLog)
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return false, fmt.Errorf("start rack: %w", err)
+		return fmt.Errorf("start rack: %w", err)
 	}
 	defer log.Close()
 	info, err := log.Stat()
 	if err != nil {
-		return false, fmt.Errorf("start rack: %w", err)
+		return fmt.Errorf("start rack: %w", err)
 	}
 	// What the caller has open, such as a lock, must not stay open as long as the rack is on.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return false, fmt.Errorf("start rack: keep open files from it: %w", err)
+		return fmt.Errorf("start rack: keep open files from it: %w", err)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return false, fmt.Errorf("start rack: %w", err)
+		return fmt.Errorf("start rack: %w", err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for {
 		if _, err := c.Status(ctx); err == nil {
-			return true, nil
+			return nil
 		}
 		select {
 		case err := <-ended:
-			return false, fmt.Errorf("start rack: its supervisor ended: %v: %s", err, tail(logPath, info.Size()))
+			return fmt.Errorf("start rack: its supervisor ended: %v: %s", err, tail(logPath, info.Size()))
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return ctx.Err()
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

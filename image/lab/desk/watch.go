@@ -128,6 +128,9 @@ func (s *supervisor) status() Status {
 	defer s.mu.Unlock()
 	st := Status{Dir: s.dir, Since: s.begun, Outside: map[string]int{}}
 	st.Over, st.Failed, st.Text = settled(s.doc, s.rack.Order)
+	if err := s.all[0].failure(); err != nil {
+		st.Over, st.Failed, st.Dead, st.Text = true, true, true, fmt.Sprintf("%s: %s", Appliance, err)
+	}
 	if st.Text == "" && s.doc != nil {
 		st.Text = s.doc.Launch.Text
 	}
@@ -143,6 +146,11 @@ func (s *supervisor) status() Status {
 	for _, sw := range s.switches {
 		for a, n := range sw.Outside() {
 			st.Outside[a.String()] += n
+		}
+	}
+	for _, c := range s.all {
+		if err := c.failure(); err != nil {
+			st.Faults = append(st.Faults, fmt.Sprintf("%s: %s", c.Name, err))
 		}
 	}
 	for who, what := range s.faults {
@@ -163,7 +171,7 @@ func (s *supervisor) machine(c *computer) Machine {
 		m.Boot = c.bmc.Device()
 		_, percent, n := nodeNow(c.Name, s.doc)
 		m.Percent, m.Why, m.Next, m.Error = percent, n.Why, n.Next, n.Error
-		return m
+		return c.ours(m)
 	}
 	_, m.Percent = applianceNow(m.On, s.watch.console, s.doc)
 	if s.doc != nil {
@@ -175,6 +183,15 @@ func (s *supervisor) machine(c *computer) Machine {
 			m.Stages = append(m.Stages, Duration{st.Name, st.Seconds})
 			m.Error = cmp.Or(m.Error, st.Error)
 		}
+	}
+	return c.ours(m)
+}
+
+// ours says what the appliance cannot know of a machine, before all that it says.
+func (c *computer) ours(m Machine) Machine {
+	if err := c.failure(); err != nil {
+		m.Why, m.Error = err.Error(), err.Error()
+		m.Next = fmt.Sprintf("`firstlight lab power %s on` switches it on again, or `firstlight lab down` and `up`", c.Name)
 	}
 	return m
 }
