@@ -44,8 +44,9 @@ func newLabWhyCommand(f *labFlags) *cobra.Command {
 
 // reasons are what a rack does and waits for, in words.
 type reasons struct {
-	Machines []machineReason `json:"machines"`
-	Clusters []clusterReason `json:"clusters"`
+	Machines  []machineReason `json:"machines"`
+	Strangers []string        `json:"strangers,omitempty"` // machines that the site does not name, a sentence each
+	Clusters  []clusterReason `json:"clusters"`
 }
 
 type machineReason struct {
@@ -69,6 +70,7 @@ func labReasons(s desk.Status, name []string, now time.Time) reasons {
 	if len(name) > 0 {
 		return r
 	}
+	r.Strangers = s.Strangers
 	for _, c := range s.Clusters {
 		text := fmt.Sprintf("cluster %s: %s for %s; %s", c.Name, c.Phase, now.Sub(c.Since).Round(time.Second), cmp.Or(c.Error, c.Why))
 		r.Clusters = append(r.Clusters, clusterReason{c, text})
@@ -79,6 +81,11 @@ func labReasons(s desk.Status, name []string, now time.Time) reasons {
 func (r reasons) write(w io.Writer) error {
 	for _, m := range r.Machines {
 		if _, err := fmt.Fprintln(w, m.Text); err != nil {
+			return err
+		}
+	}
+	for _, text := range r.Strangers {
+		if _, err := fmt.Fprintln(w, text); err != nil {
 			return err
 		}
 	}

@@ -37,11 +37,16 @@ func (a *asker) status(ctx context.Context) (*status.Document, error) {
 			return nil, err
 		}
 	}
-	doc, err := a.get(ctx)
-	if err != nil {
+	var doc status.Document
+	if err := a.get(ctx, "/v1/status", &doc); err != nil {
 		a.close()
+		return nil, err
 	}
-	return doc, err
+	var nodes []status.Node // with the machines that the site does not name
+	if err := a.get(ctx, "/v1/why", &nodes); err == nil {
+		doc.Nodes = nodes
+	}
+	return &doc, nil
 }
 
 func (a *asker) close() {
@@ -83,24 +88,23 @@ func (a *asker) login(ctx context.Context) error {
 	return nil
 }
 
-func (a *asker) get(ctx context.Context) (*status.Document, error) {
+func (a *asker) get(ctx context.Context, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, askDeadline)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://appliance/v1/status", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://appliance"+path, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	response, err := a.web.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the appliance: %w", err)
+		return fmt.Errorf("ask the appliance: %w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask the appliance: %s", response.Status)
+		return fmt.Errorf("ask the appliance: %s", response.Status)
 	}
-	var doc status.Document
-	if err := json.NewDecoder(io.LimitReader(response.Body, 16<<20)).Decode(&doc); err != nil {
-		return nil, fmt.Errorf("read the appliance's answer: %w", err)
+	if err := json.NewDecoder(io.LimitReader(response.Body, 16<<20)).Decode(into); err != nil {
+		return fmt.Errorf("read the appliance's answer: %w", err)
 	}
-	return &doc, nil
+	return nil
 }

@@ -29,6 +29,7 @@ type computer struct {
 	mu     sync.Mutex // power is switched by one at a time
 	power  power
 	ended  bool  // nothing is started any more
+	paused bool  // by clock
 	failed error // why it is off though it should be on; nil: it is as it should be
 }
 
@@ -68,6 +69,7 @@ func (c *computer) SwitchOn(device string) error {
 		return nil
 	}
 	c.machine.Change(func(m *lab.Config) { bootFrom(m, device == bmc.BootNetwork) })
+	c.paused = false
 	if c.failed = c.machine.Start(c.ctx); c.failed != nil {
 		return c.failed
 	}
@@ -107,9 +109,9 @@ func (c *computer) press(button string) error {
 	case "button":
 		return c.ShutDown()
 	case "pause":
-		return c.clock("stop")
+		return c.clock(clockStop)
 	case "resume":
-		return c.clock("cont")
+		return c.clock(clockGo)
 	}
 	return fmt.Errorf("button %q is not there; on, off, reset, button, pause and resume are", button)
 }
@@ -127,8 +129,27 @@ func (c *computer) clock(order string) error {
 		return err
 	}
 	defer q.Close()
-	return q.Execute(ctx, order, nil, nil)
+	if err := q.Execute(ctx, order, nil, nil); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = order == clockStop
+	return nil
 }
+
+// stopped tells whether its time stands still, as long as it is on.
+func (c *computer) stopped() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paused
+}
+
+// Orders of QMP to a machine's clock.
+const (
+	clockStop = "stop"
+	clockGo   = "cont"
+)
 
 // noticeEnd remembers that the system has switched itself off. If it was QEMU that ended, that is
 // an error, once; the machine is remembered as on, and the rack's next start starts it again.

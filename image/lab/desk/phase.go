@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,6 +140,24 @@ func nodeNow(name string, doc *status.Document) (phase string, percent int, n st
 		}
 	}
 	return PhaseWaiting, 0, status.Node{}
+}
+
+// strangers are what the appliance speaks of besides the rack's machines.
+func (r Rack) strangers(doc *status.Document) []Stranger {
+	var all []Stranger
+	for _, n := range doc.Nodes {
+		if slices.ContainsFunc(r.Nodes, func(c Computer) bool { return c.Name == n.Name }) {
+			continue
+		}
+		x := Stranger{Name: n.Name, Why: n.Why, Next: n.Next}
+		for _, c := range r.Computers() {
+			if slices.ContainsFunc(c.Cards, func(card Card) bool { return card.MAC.String() == n.Name }) {
+				x.Machine = c.Name
+			}
+		}
+		all = append(all, x)
+	}
+	return all
 }
 
 // settled tells whether a rack has come to its end: text says how, failed that it is not the

@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -72,6 +73,26 @@ func TestNodeNow(t *testing.T) {
 	}
 	phase, _, _ := nodeNow("old", nil)
 	assert.Equal(t, PhaseWaiting, phase)
+}
+
+func TestStrangers(t *testing.T) {
+	doc := &status.Document{Nodes: []status.Node{{Name: "node-1", Why: "is proven"}, {Name: "old", Why: "is not in site.yaml any more", Next: "give it up"},
+		{Name: "52:54:00:f1:02:01", Why: "is not in site.yaml"}, {Name: "52:54:00:00:00:01", Why: "is not in site.yaml"}}}
+	assert.Equal(t, []Stranger{{"old", "", "is not in site.yaml any more", "give it up"}, {"52:54:00:f1:02:01", "node-2", "is not in site.yaml", ""}, {"52:54:00:00:00:01", "", "is not in site.yaml", ""}},
+		Plan(Defaults()).strangers(doc))
+}
+
+func TestWhatTheApplianceCannotKnow(t *testing.T) {
+	c := &computer{Computer: Computer{Name: "node-1"}, paused: true}
+	said := Machine{On: true, Why: "boots from the network", Error: "an old one"}
+	m := c.ours(said)
+	assert.True(t, m.Paused)
+	assert.Equal(t, "its time stands still: it is paused", m.Why)
+	assert.Equal(t, "`firstlight lab power node-1 resume` lets it go on", m.Next)
+	c.paused, c.failed = false, errors.New("QEMU has ended: no memory")
+	assert.Equal(t, "QEMU has ended: no memory", c.ours(said).Why)
+	c.failed = nil
+	assert.Equal(t, said, c.ours(said))
 }
 
 func TestSettled(t *testing.T) {

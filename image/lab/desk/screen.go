@@ -9,29 +9,21 @@ import (
 	"unicode"
 )
 
-// Screen is a rack as one screen of at most width columns and height lines, at the moment now.
+// wide is a screen on which a sentence has room behind the columns.
+const wide = 110
+
+// Screen is a rack as one screen of at most width columns and height lines, at the moment now. Where
+// they have room, what a person can do and the console's last line stand below each machine.
 func Screen(s Status, width, height int, now time.Time) string {
 	width, height = max(width, 60), max(height, 4)
-	lines := []string{fmt.Sprintf("Rack in %s, on for %s.  %s", s.Dir, took(now.Sub(s.Since)), s.Text), "",
-		fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s %s", "MACHINE", "", "PHASE", "", "FOR", "")}
-	roomy := len(lines)+2*len(s.Machines)+len(s.Clusters)+len(s.Faults)+3 <= height
-	for _, m := range s.Machines {
-		row := fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s ", m.Name, map[bool]string{true: "on", false: "off"}[m.On], m.Phase, bar(m.Percent), took(now.Sub(m.Since)))
-		if !roomy {
-			lines = append(lines, row+sentence(m))
-			continue
+	lines := screenLines(s, now, func(m Machine) []string {
+		if width < wide {
+			return []string{"", reason(m), m.Next, m.Last}
 		}
-		lines = append(lines, row+cmp.Or(m.Next, m.Why), "           "+m.Last)
-	}
-	for _, c := range s.Clusters {
-		lines = append(lines, fmt.Sprintf("%-15s %-18s %-17s %-9s %s", ofCluster(c.Name), c.Phase, bar(c.Percent), took(now.Sub(c.Since)), cmp.Or(c.Error, c.Why)))
-	}
-	if len(s.Outside) > 0 || len(s.Faults) > 0 {
-		lines = append(lines, "")
-	}
-	lines = append(lines, s.Faults...)
-	if text := outside(s.Outside); text != "" {
-		lines = append(lines, text)
+		return []string{reason(m), m.Next, m.Last}
+	})
+	if len(lines) > height {
+		lines = screenLines(s, now, func(m Machine) []string { return []string{cmp.Or(reason(m), m.Next, m.Last)} })
 	}
 	if over := len(lines) - height; over > 0 {
 		lines = append(lines[:height-1:height-1], fmt.Sprintf("… %d more lines: firstlight lab status", over+1))
@@ -42,8 +34,38 @@ func Screen(s Status, width, height int, now time.Time) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// sentence is the most telling text there is of a machine.
-func sentence(m Machine) string { return cmp.Or(m.Error, m.Next, m.Why, m.Last) }
+// screenLines are the screen, of any length; the first of a machine's texts stands in its row.
+func screenLines(s Status, now time.Time, texts func(Machine) []string) []string {
+	lines := []string{fmt.Sprintf("Rack in %s, on for %s.  %s", s.Dir, took(now.Sub(s.Since)), s.Text), "",
+		fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s %s", "MACHINE", "", "PHASE", "", "FOR", "")}
+	for _, m := range s.Machines {
+		texts := texts(m)
+		lines = append(lines, fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s %s", m.Name, map[bool]string{true: "on", false: "off"}[m.On], m.Phase, bar(m.Percent), took(now.Sub(m.Since)), texts[0]))
+		for _, text := range texts[1:] {
+			if text != "" {
+				lines = append(lines, "           "+text)
+			}
+		}
+	}
+	for _, c := range s.Clusters {
+		lines = append(lines, fmt.Sprintf("%-15s %-18s %-17s %-9s %s", ofCluster(c.Name), c.Phase, bar(c.Percent), took(now.Sub(c.Since)), cmp.Or(c.Error, c.Why)))
+	}
+	for _, x := range s.Strangers {
+		lines = append(lines, x.String())
+	}
+	if len(s.Outside) > 0 || len(s.Faults) > 0 {
+		lines = append(lines, "")
+	}
+	lines = append(lines, s.Faults...)
+	if text := outside(s.Outside); text != "" {
+		lines = append(lines, text)
+	}
+	return lines
+}
+
+// reason is why a machine is as it is. Its error is what went wrong last, be it over, in the words
+// of whatever program it was: it serves where there is no sentence.
+func reason(m Machine) string { return cmp.Or(m.Why, m.Error) }
 
 // outside tells of frames that had no destination in the rack.
 func outside(all map[string]int) string {
@@ -103,7 +125,7 @@ func uncounted(text string) string {
 }
 
 // News are the lines to print when a rack goes from before to after, where a screen cannot be
-// drawn over: one for each machine whose phase or sentence for people changed, and one for each
+// drawn over: one for each machine whose phase or sentences for people changed, and one for each
 // step of each cluster.
 func News(before, after Status, now time.Time) string {
 	var b strings.Builder
@@ -113,14 +135,14 @@ func News(before, after Status, now time.Time) string {
 	}
 	for _, m := range after.Machines {
 		o := old[m.Name]
-		if o.Phase == m.Phase && o.Next == m.Next && o.Error == m.Error {
+		if o.Phase == m.Phase && o.Next == m.Next && uncounted(reason(o)) == uncounted(reason(m)) {
 			continue
 		}
 		line := fmt.Sprintf("%s %s: %s", now.Format("15:04:05"), m.Name, m.Phase)
 		if o.Phase != "" && o.Phase != m.Phase {
 			line += fmt.Sprintf(" (after %s of %s)", took(m.Since.Sub(o.Since)), o.Phase)
 		}
-		if text := cmp.Or(m.Error, m.Why); text != "" {
+		if text := reason(m); text != "" {
 			line += "; " + text
 		}
 		if m.Next != "" && m.Next != o.Next {
@@ -145,6 +167,11 @@ func News(before, after Status, now time.Time) string {
 			line += "; " + text
 		}
 		fmt.Fprintln(&b, clip(line, 400))
+	}
+	for _, x := range after.Strangers {
+		if !slices.ContainsFunc(before.Strangers, func(o Stranger) bool { return o.Name == x.Name && uncounted(o.Why) == uncounted(x.Why) }) {
+			fmt.Fprintf(&b, "%s %s\n", now.Format("15:04:05"), clip(x.String(), 400))
+		}
 	}
 	for _, f := range after.Faults {
 		if !slices.Contains(before.Faults, f) {

@@ -13,14 +13,15 @@ func someStatus(now time.Time) Status {
 	return Status{Dir: "build/lab", Since: ago(724 * time.Second), Text: "0 of 2 nodes proven", Machines: []Machine{
 		{Name: "appliance", On: true, Phase: PhaseReady, Percent: 100, Since: ago(5 * time.Minute), Last: "firstlight: Ready. Log in: ssh root@172.22.0.1"},
 		{Name: "node-1", On: true, Phase: "inspecting", Percent: 15, Since: ago(61 * time.Second), Why: "the ramdisk looks at its hardware", Last: "\x1b[2JiPXE 1.21.1\tinitialising devices...ok"},
-		{Name: "node-2", Phase: PhaseWaiting, Since: ago(2 * time.Hour), Error: "the BMC refuses the password", Next: "correct nodes[1].bmc.password in site.yaml"},
-	}, Clusters: []Cluster{{Name: "edge", Phase: "waiting", Since: ago(time.Minute), Why: "of 2 hosts none is proven"}}}
+		{Name: "node-2", Phase: PhaseWaiting, Since: ago(2 * time.Hour), Why: "its BMC refuses the password", Error: "Failed to get power state: ipmitool: RAKP 2 HMAC is invalid", Next: "correct nodes[1].bmc.password in site.yaml"},
+	}, Strangers: []Stranger{{"52:54:00:f1:02:01", "node-2", "is not in site.yaml: when it boots from the network it is looked at, and never written to", "add it to nodes in site.yaml with this MAC"}}, Clusters: []Cluster{{Name: "edge", Phase: "waiting", Since: ago(time.Minute), Why: "of 2 hosts none is proven"}}}
 }
 
 func TestScreen(t *testing.T) {
 	now := time.Unix(1e9, 0).UTC()
 	s := someStatus(now)
 	golden(t, "roomy.screen", Screen(s, 120, 40, now))
+	golden(t, "usual.screen", Screen(s, 80, 24, now))
 	s.Outside, s.Faults = map[string]int{"8.8.8.8": 3, "1.1.1.1": 1}, []string{"BMC of node-2 has ended"}
 	golden(t, "narrow.screen", Screen(s, 60, 8, now))
 	for _, size := range [][2]int{{0, 0}, {10, 3}, {80, 5}, {80, 25}} {
@@ -40,11 +41,15 @@ func TestNews(t *testing.T) {
 	after := someStatus(now)
 	after.Machines[1].Phase, after.Machines[1].Since = "provisioning", now
 	after.Machines[1].Last = "a line of the console is no news"
-	after.Machines[2].Error, after.Machines[2].Next = "", ""
+	after.Machines[2].Why, after.Machines[2].Next = "its BMC is asked", ""
+	after.Strangers = append(after.Strangers, Stranger{"52:54:00:f1:03:01", "", "is not in site.yaml", ""})
 	after.Clusters = []Cluster{{Name: "edge", Phase: "installing", Percent: 20, Since: now, Nodes: "0/2", Why: "images-present: node-1, node-2"}}
 	after.Outside = map[string]int{"8.8.8.8": 3}
 	after.Faults = []string{"BMC of node-2 has ended"}
 	golden(t, "second.news", News(before, after, now))
+	stale := someStatus(now)
+	stale.Machines[2].Error = "Failed to get power state: another number"
+	assert.Empty(t, News(before, stale, now), "there is a sentence for it")
 	step := someStatus(now)
 	step.Clusters = []Cluster{{Name: "edge", Phase: "installing", Nodes: "0/2", Since: now, Why: "node-1: pulling image 1 of 8"}}
 	next := someStatus(now)

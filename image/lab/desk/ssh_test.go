@@ -114,10 +114,14 @@ func appliance(t *testing.T, allowed string, documents func() status.Document) (
 			go func() {
 				defer channel.Close()
 				for in := bufio.NewReader(channel); ; {
-					if _, err := http.ReadRequest(in); err != nil {
+					request, err := http.ReadRequest(in)
+					if err != nil {
 						return
 					}
-					body, _ := json.Marshal(documents())
+					body := []byte(`[{"name": "node-1"}, {"name": "52:54:00:00:00:01"}]`)
+					if request.URL.Path == "/v1/status" {
+						body, _ = json.Marshal(documents())
+					}
 					response := http.Response{StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(len(body)),
 						Body: readCloser{strings.NewReader(string(body))}}
 					if response.Write(channel) != nil {
@@ -152,7 +156,7 @@ func TestAsk(t *testing.T) {
 	require.NoError(t, err)
 	var asked atomic.Int32
 	dial, logins := appliance(t, public, func() status.Document {
-		return status.Document{Name: "lab", Started: time.Unix(int64(asked.Add(1)), 0)}
+		return status.Document{Name: "lab", Nodes: []status.Node{{Name: "node-1"}}, Started: time.Unix(int64(asked.Add(1)), 0)}
 	})
 	a := &asker{dial: dial, dir: dir}
 	for i := range 3 {
@@ -160,6 +164,7 @@ func TestAsk(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "lab", doc.Name)
 		assert.Equal(t, int64(i+1), doc.Started.Unix())
+		assert.Equal(t, []status.Node{{Name: "node-1"}, {Name: "52:54:00:00:00:01"}}, doc.Nodes, "also machines that the site does not name")
 	}
 	assert.Equal(t, int32(1), logins.Load(), "one connection stays open")
 	a.client.Close() // the appliance's power is cut

@@ -8,16 +8,17 @@ import (
 
 // Status is how a rack stands.
 type Status struct {
-	Dir      string         `json:"dir"`
-	Since    time.Time      `json:"since"` // its supervisor has started
-	Machines []Machine      `json:"machines"`
-	Clusters []Cluster      `json:"clusters,omitempty"`
-	Over     bool           `json:"over"`           // nothing more is to come: every node is proven and every cluster ready, or something has failed
-	Failed   bool           `json:"failed"`         // with Over
-	Dead     bool           `json:"dead,omitempty"` // with Failed: the appliance itself does not run, and nothing mends that by itself
-	Text     string         `json:"text,omitempty"`
-	Outside  map[string]int `json:"outside"` // addresses outside the rack, with the frames that were for them
-	Faults   []string       `json:"faults,omitempty"`
+	Dir       string         `json:"dir"`
+	Since     time.Time      `json:"since"` // its supervisor has started
+	Machines  []Machine      `json:"machines"`
+	Clusters  []Cluster      `json:"clusters,omitempty"`
+	Strangers []Stranger     `json:"strangers,omitempty"` // that the appliance sees or knows, and the site does not name
+	Over      bool           `json:"over"`                // nothing more is to come: every node is proven and every cluster ready, or something has failed
+	Failed    bool           `json:"failed"`              // with Over
+	Dead      bool           `json:"dead,omitempty"`      // with Failed: the appliance itself does not run, and nothing mends that by itself
+	Text      string         `json:"text,omitempty"`
+	Outside   map[string]int `json:"outside"` // addresses outside the rack, with the frames that were for them
+	Faults    []string       `json:"faults,omitempty"`
 }
 
 // Cluster is how one workload cluster of a rack stands.
@@ -35,6 +36,7 @@ type Cluster struct {
 type Machine struct {
 	Name    string     `json:"name"`
 	On      bool       `json:"on"`
+	Paused  bool       `json:"paused,omitempty"` // its time stands still
 	Phase   string     `json:"phase"`
 	Since   time.Time  `json:"since"` // in this phase
 	Percent int        `json:"percent"`
@@ -47,6 +49,26 @@ type Machine struct {
 	Boot    string     `json:"boot,omitempty"`    // device that its BMC was told last
 	Command string     `json:"command,omitempty"` // QEMU's, to be pasted into a shell in Dir
 	Stages  []Duration `json:"stages,omitempty"`
+}
+
+// Stranger is what the appliance says of a machine that is not one of the rack's under its name: a
+// MAC address on the wire that no node of the site has, or a host of another name.
+type Stranger struct {
+	Name    string `json:"name"`              // MAC address, or name of the host
+	Machine string `json:"machine,omitempty"` // of the rack whose card has that address
+	Why     string `json:"why"`
+	Next    string `json:"next,omitempty"` // what a person can do
+}
+
+func (x Stranger) String() string {
+	text := x.Name
+	if x.Machine != "" {
+		text += " (of " + x.Machine + ")"
+	}
+	if text += ": " + x.Why; x.Next != "" {
+		text += "; " + x.Next
+	}
+	return text
 }
 
 // Cable is a NIC's port of the switch.

@@ -143,6 +143,9 @@ func (s *supervisor) status() Status {
 				Nodes: c.Nodes, Why: c.Text, Error: c.Error})
 		}
 	}
+	if s.doc != nil {
+		st.Strangers = s.rack.strangers(s.doc)
+	}
 	for _, sw := range s.switches {
 		for a, n := range sw.Outside() {
 			st.Outside[a.String()] += n
@@ -189,6 +192,10 @@ func (s *supervisor) machine(c *computer) Machine {
 
 // ours says what the appliance cannot know of a machine, before all that it says.
 func (c *computer) ours(m Machine) Machine {
+	if m.Paused = m.On && c.stopped(); m.Paused {
+		m.Why = "its time stands still: it is paused"
+		m.Next = fmt.Sprintf("`firstlight lab power %s resume` lets it go on", c.Name)
+	}
 	if err := c.failure(); err != nil {
 		m.Why, m.Error = err.Error(), err.Error()
 		m.Next = fmt.Sprintf("`firstlight lab power %s on` switches it on again, or `firstlight lab down` and `up`", c.Name)
