@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -32,7 +33,9 @@ const superviseDir = "DESK_TEST_SUPERVISE"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(superviseDir); dir != "" {
-		if err := Supervise(context.Background(), dir, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM) // as the command does
+		defer stop()
+		if err := Supervise(ctx, dir, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -161,6 +164,9 @@ func TestARackLives(t *testing.T) {
 	}
 	_, err = c.Status(t.Context())
 	assert.ErrorIs(t, err, NotRunning)
+	alive := time.Unix(time.Now().Unix()+1, 0) // later than every event, earlier than the next start
+	require.NoError(t, os.Chtimes(filepath.Join(c.Dir, lockFile), alive, alive))
+	time.Sleep(time.Until(alive.Add(100 * time.Millisecond)))
 
 	// The next one puts the power back to what was on, and writes no second stick.
 	c.mustStart(t)
@@ -183,7 +189,23 @@ func TestARackLives(t *testing.T) {
 	events, err := ReadEvents(c.Dir)
 	require.NoError(t, err)
 	assert.Equal(t, "appliance", events[0].Machine)
+	assert.Equal(t, []string{PhaseWaiting, PhaseOff, PhaseWaiting, PhaseOff}, phasesOf(events, "node-1"))
+	for _, e := range events {
+		if e.Phase == PhaseOff {
+			assert.Equal(t, alive.Unix(), e.At.Unix(), "the killed supervisor's last sign of life")
+			break
+		}
+	}
 	require.NoError(t, Remove(c.Dir))
+}
+
+func phasesOf(events []Event, machine string) (all []string) {
+	for _, e := range events {
+		if e.Machine == machine {
+			all = append(all, e.Phase)
+		}
+	}
+	return all
 }
 
 func TestAnotherRackIsNotOverwritten(t *testing.T) {

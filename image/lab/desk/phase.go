@@ -3,6 +3,7 @@ package desk
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -215,6 +216,23 @@ type Event struct {
 	Machine string    `json:"machine"`
 	Phase   string    `json:"phase"`
 	CPU     float64   `json:"cpu"` // seconds of processor time that the machine had used
+}
+
+// offs are the events by which a rack that ends at a moment, or did so in a crash, closes the phases
+// of its machines and clusters, the last of each in last: until it is started again they are off.
+// cpu is what machines had used by then, where that is known.
+func offs(last map[string]Event, at time.Time, cpu map[string]float64) []Event {
+	var all []Event
+	for _, name := range slices.Sorted(maps.Keys(last)) {
+		if e := last[name]; e.Phase != PhaseOff {
+			off := Event{At: at, Machine: name, Phase: PhaseOff, CPU: max(e.CPU, cpu[name])}
+			if at.Before(e.At) {
+				off.At = e.At
+			}
+			all = append(all, off)
+		}
+	}
+	return all
 }
 
 // Span is a phase that a machine was in.

@@ -133,6 +133,19 @@ func TestSettled(t *testing.T) {
 	}
 }
 
+func TestOffs(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	last := map[string]Event{
+		"node-1": {at(100), "node-1", "inspecting", 20}, "node-2": {at(50), "node-2", PhaseOff, 7}, "appliance": {at(110), "appliance", "ready", 90},
+		"cluster edge": {at(90), "cluster edge", "installing", 0},
+	}
+	assert.Equal(t, []Event{{at(200), "appliance", "off", 120}, {at(200), "cluster edge", "off", 0}, {at(200), "node-1", "off", 30}},
+		offs(last, at(200), map[string]float64{"appliance": 120, "node-1": 30, "node-2": 8}))
+	assert.Equal(t, []Event{{at(110), "appliance", "off", 90}, {at(105), "cluster edge", "off", 0}, {at(105), "node-1", "off", 20}},
+		offs(last, at(105), nil), "a phase does not end before it began")
+	assert.Empty(t, offs(nil, at(1), nil))
+}
+
 func TestSpans(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	got := Spans([]Event{

@@ -185,7 +185,8 @@ func News(before, after Status, now time.Time) string {
 }
 
 // PhaseTable shows how long each phase of each machine took, and the processor time that the
-// machine used in it. Phases of less than half a second are left out.
+// machine used in it. Phases of less than half a second are left out, and time without power does not
+// count: it is as long as the rack was down.
 func PhaseTable(spans []Span) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-10s %-20s %10s %10s\n", "MACHINE", "PHASE", "TOOK", "CPU")
@@ -205,7 +206,9 @@ func PhaseTable(spans []Span) string {
 		if s.Open && (s.Phase == PhaseReady || s.Phase == PhaseProven || s.Phase == PhaseInstalled) {
 			continue // it is where it was to come (a cluster is ready, too)
 		}
-		seconds, cpu = seconds+s.Seconds, cpu+s.CPU
+		if s.Phase != PhaseOff {
+			seconds, cpu = seconds+s.Seconds, cpu+s.CPU
+		}
 		if s.Seconds < 0.5 {
 			continue
 		}

@@ -63,7 +63,7 @@ func TestNews(t *testing.T) {
 func TestPhaseTable(t *testing.T) {
 	golden(t, "phases", PhaseTable([]Span{
 		{"appliance", "firmware", 4, 3, false}, {"appliance", "site-read", 0.2, 0.1, false}, {"appliance", "control-plane", 126, 240, false}, {"appliance", "ready", 500, 90, true},
-		{"node-1", "waiting", 100, 0, false}, {"node-1", "inspecting", 200, 150, true},
+		{"node-1", "waiting", 100, 0, false}, {"node-1", "inspecting", 50, 30, false}, {"node-1", "off", 40000, 0, false}, {"node-1", "inspecting", 200, 150, true},
 	}))
 }
 

@@ -286,7 +286,13 @@ func (s *supervisor) noteProcesses() error {
 
 // end ends everything.
 func (s *supervisor) end() error {
-	var errs []error
+	cpu := map[string]float64{}
+	for _, c := range s.all {
+		cpu[c.Name] = c.machine.CPU().Seconds()
+	}
+	s.mu.Lock()
+	errs := []error{s.off(time.Now(), cpu)}
+	s.mu.Unlock()
 	for _, c := range s.all {
 		errs = append(errs, c.end())
 	}

@@ -41,6 +41,7 @@ func (s *supervisor) listen() {
 func (s *supervisor) look(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.report(os.Chtimes(lockFile, now, now)) // the sign of life, see remembered
 	s.listen()
 	for i, c := range s.all {
 		if !c.On() {
@@ -50,7 +51,7 @@ func (s *supervisor) look(now time.Time) {
 		if i == 0 {
 			phase, _ = applianceNow(c.On(), s.watch.console, s.doc)
 		} else {
-			if s.doc == nil && s.phases[c.Name].Phase != "" {
+			if known := s.phases[c.Name].Phase; s.doc == nil && known != "" && known != PhaseOff {
 				continue // nothing new is known of it
 			}
 			phase, _, _ = nodeNow(c.Name, s.doc)
@@ -58,17 +59,13 @@ func (s *supervisor) look(now time.Time) {
 		if phase == s.phases[c.Name].Phase {
 			continue
 		}
-		e := Event{At: now, Machine: c.Name, Phase: phase, CPU: c.machine.CPU().Seconds()}
-		s.phases[c.Name] = e
-		s.report(appendEvent(e))
+		s.report(s.note(Event{At: now, Machine: c.Name, Phase: phase, CPU: c.machine.CPU().Seconds()}))
 	}
 	if s.doc != nil {
 		for _, c := range s.doc.Clusters {
 			name := ofCluster(c.Name)
 			if c.State != s.phases[name].Phase {
-				e := Event{At: now, Machine: name, Phase: c.State}
-				s.phases[name] = e
-				s.report(appendEvent(e))
+				s.report(s.note(Event{At: now, Machine: name, Phase: c.State}))
 			}
 		}
 	}
@@ -79,13 +76,35 @@ func (s *supervisor) look(now time.Time) {
 	}
 }
 
-// remembered goes on with the phases of an earlier supervisor.
+// remembered goes on with the phases of an earlier supervisor. If that one was killed, they ended
+// with its last sign of life.
 func (s *supervisor) remembered() error {
 	events, err := ReadEvents(".")
+	if err != nil {
+		return err
+	}
 	for _, e := range events {
 		s.phases[e.Machine] = e
 	}
-	return err
+	info, err := os.Stat(lockFile)
+	if err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	return s.off(info.ModTime(), nil)
+}
+
+// off closes every phase.
+func (s *supervisor) off(at time.Time, cpu map[string]float64) error {
+	var errs []error
+	for _, e := range offs(s.phases, at, cpu) {
+		errs = append(errs, s.note(e))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *supervisor) note(e Event) error {
+	s.phases[e.Machine] = e
+	return appendEvent(e)
 }
 
 func appendEvent(e Event) error {
