@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -61,6 +62,9 @@ and may be interrupted and asked again at any time.`,
 			c, err := f.client()
 			if err != nil {
 				return err
+			}
+			if w.timeout != 0 && !w.wait {
+				return usageError{errors.New("--timeout is how long --wait looks; give both")}
 			}
 			want.Firmware = desk.Firmware(firmware)
 			order, err := labOrder(c.Dir, want, cmd.Flags().Changed)

@@ -31,7 +31,7 @@ func TestLabWithoutARack(t *testing.T) {
 	}
 	assert.Equal(t, 0, run(t.Context(), []string{"lab", "--dir", dir, "down", "--remove"}), "there is nothing to end")
 	assert.DirExists(t, dir)
-	for _, args := range [][]string{{"up", "--nodes", "0"}, {"up", "--firmware", "efi"}, {"status", "-o", "xml"}, {"console"}, {"power", "node-1"}, {"cable", "node-1", "--loss", "101"}} {
+	for _, args := range [][]string{{"up", "--nodes", "0"}, {"up", "--timeout", "1m"}, {"up", "--firmware", "efi"}, {"status", "-o", "xml"}, {"console"}, {"power", "node-1"}, {"cable", "node-1", "--loss", "101"}} {
 		assert.Equal(t, 2, run(t.Context(), append([]string{"lab", "--dir", dir}, args...)), "%v", args)
 	}
 }
@@ -52,6 +52,21 @@ func TestWhyLab(t *testing.T) {
 
 func TestQuoted(t *testing.T) {
 	assert.Equal(t, []string{"'get'", `'it'\''s'`, "'-o'", "'{.items[*].name}'"}, quoted([]string{"get", "it's", "-o", "{.items[*].name}"}))
+}
+
+func TestSSHCommand(t *testing.T) {
+	to := []string{"ssh", "-F", "config", "appliance"}
+	for _, c := range []struct {
+		command   []string
+		terminals bool
+		want      []string
+	}{
+		{nil, true, to},
+		{[]string{"top"}, true, []string{"ssh", "-t", "-F", "config", "appliance", "top"}},
+		{[]string{"top"}, false, []string{"ssh", "-F", "config", "appliance", "top"}},
+	} {
+		assert.Equal(t, c.want, sshCommand(to, c.command, c.terminals))
+	}
 }
 
 func TestOverdraw(t *testing.T) {

@@ -7,11 +7,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"firstlight.dev/firstlight/image/lab/desk"
 	"firstlight.dev/firstlight/image/lab/wire"
@@ -120,7 +122,16 @@ func labSSH(f *labFlags, machine string, command []string) error {
 	if err != nil {
 		return fmt.Errorf("find ssh: %w; `scripts/deps lab` installs it", err)
 	}
-	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, append(args, command...), os.Environ()))
+	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, sshCommand(args, command, term.IsTerminal(int(os.Stdin.Fd())) && terminal(os.Stdout) != nil), os.Environ()))
+}
+
+// sshCommand has ssh run a command. By itself ssh asks for a terminal only where no command is given: a
+// person whose input and output are terminals may run top, or exec -it into a pod.
+func sshCommand(args, command []string, terminals bool) []string {
+	if terminals && len(command) > 0 {
+		args = slices.Insert(slices.Clone(args), 1, "-t")
+	}
+	return append(args, command...)
 }
 
 // newLabDialCommand is ssh's way to the machines: standard input and output of a TCP port.

@@ -45,7 +45,7 @@ func newLabWhyCommand(f *labFlags) *cobra.Command {
 // reasons are what a rack does and waits for, in words.
 type reasons struct {
 	Machines  []machineReason `json:"machines"`
-	Strangers []string        `json:"strangers,omitempty"` // machines that the site does not name, a sentence each
+	Strangers []desk.Stranger `json:"strangers,omitempty"` // machines that the site does not name
 	Clusters  []clusterReason `json:"clusters"`
 }
 
@@ -84,8 +84,8 @@ func (r reasons) write(w io.Writer) error {
 			return err
 		}
 	}
-	for _, text := range r.Strangers {
-		if _, err := fmt.Fprintln(w, text); err != nil {
+	for _, x := range r.Strangers {
+		if _, err := fmt.Fprintln(w, x); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -232,6 +233,26 @@ func TestAnotherRackIsNotOverwritten(t *testing.T) {
 	now, err := os.ReadFile(filepath.Join(c.Dir, siteFile))
 	require.NoError(t, err)
 	assert.Equal(t, string(site), string(now))
+	other = o
+	other.Cluster, other.Capture = false, true
+	assert.ErrorContains(t, Make(c.Dir, "/bin/firstlight", other), ": cluster is true, asked is false; `firstlight lab down --remove`")
+	have, _, err := Ordered(c.Dir)
+	require.NoError(t, err)
+	assert.False(t, have.Capture, "what is refused changes nothing")
+	o.Capture = true
+	require.NoError(t, Make(c.Dir, "/bin/firstlight", o))
+	have, _, err = Ordered(c.Dir)
+	require.NoError(t, err)
+	assert.Equal(t, o, have)
+	o.Capture = false
+	c.mustStart(t)
+	assert.ErrorContains(t, Make(c.Dir, "/bin/firstlight", o), "is on; `firstlight lab down` first")
+	captured, err := filepath.Glob(filepath.Join(c.Dir, "*.pcap"))
+	require.NoError(t, err)
+	assert.Len(t, captured, 2)
+	for _, path := range captured {
+		assert.True(t, belongs(filepath.Base(path)), path)
+	}
 	o.Image = "/nonexistent"
 	assert.ErrorContains(t, Make(t.TempDir(), "/bin/firstlight", o), "`firstlight build` makes the image")
 }
@@ -246,6 +267,26 @@ func TestStartSaysWhy(t *testing.T) {
 	t.Setenv("PATH", "")
 	_, err = Start(t.Context(), c.Dir, os.Args[0])
 	assert.ErrorContains(t, err, "`scripts/deps lab` installs it (package qemu-system-x86)")
+}
+
+// TestDifferences: no difference may be without a word, or the refusal names none.
+func TestDifferences(t *testing.T) {
+	have := Defaults()
+	fields := reflect.TypeFor[Order]()
+	for i := range fields.NumField() {
+		want := have
+		switch v := reflect.ValueOf(&want).Elem().Field(i); v.Kind() {
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
+		case reflect.Int:
+			v.SetInt(v.Int() + 1)
+		case reflect.String:
+			v.SetString("another")
+		}
+		if name := fields.Field(i).Name; name != "Capture" { // which is set, not compared
+			assert.NotEmpty(t, differences(have, want), name)
+		}
+	}
 }
 
 func TestFits(t *testing.T) {

@@ -27,17 +27,20 @@ var programs = []struct{ name, from string }{
 }
 
 // Make writes a new rack into dir: what it is, its secrets, its site. A rack that is there is
-// kept; it must be the one that is ordered. program is the firstlight command, for ssh.
+// kept; it must be the one that is ordered, but for Capture, which counts from its next start on.
+// program is the firstlight command, for ssh.
 func Make(dir, program string, o Order) error {
 	if err := o.Check(); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
 	have, err := readMade(dir)
+	same := have.Order
+	same.Capture = o.Capture
 	switch {
-	case err == nil && have.Order != o:
+	case err == nil && same != o:
 		return fmt.Errorf("make rack: there is another one in %s: %s; `firstlight lab down --remove` removes it", dir, differences(have.Order, o))
 	case err == nil:
-		return writeSSHConfig(dir, program, o) // the program may have moved
+		return errors.Join(have.capture(dir, o.Capture), writeSSHConfig(dir, program, o)) // the program may have moved
 	case !errors.Is(err, NoRack):
 		return err
 	}
@@ -81,6 +84,19 @@ func lay(dir, program string, o Order) error {
 	return errors.Join(writeSSHConfig(dir, program, o), writeJSON(filepath.Join(dir, rackFile), m))
 }
 
+// capture has what passes the switches of a rack captured, or no more.
+func (m made) capture(dir string, all bool) error {
+	if m.Order.Capture == all {
+		return nil
+	}
+	var r running
+	if err := readJSON(filepath.Join(dir, runningFile), &r); err == nil && r.Supervisor.Alive() {
+		return fmt.Errorf("make rack: the one in %s is on; `firstlight lab down` first, capture begins and ends with `up`", dir)
+	}
+	m.Order.Capture = all
+	return writeJSON(filepath.Join(dir, rackFile), m)
+}
+
 // keepImage gives the rack the image under a name of its own: the stick is an overlay of the very
 // image that it was made from. A build writes in the file of the image before only as long as that
 // has no second name (disk.TakeBack); with one it puts a new file in its place.
@@ -122,7 +138,7 @@ func differences(have, want Order) string {
 	}{
 		{"image", have.Image, want.Image}, {"nodes", have.Nodes, want.Nodes}, {"firmware", have.Firmware, want.Firmware}, {"memory", have.MiB, want.MiB},
 		{"disk", have.DiskGiB, want.DiskGiB}, {"disks", have.Disks, want.Disks}, {"nics", have.NICs, want.NICs}, {"gateway", have.Gateway, want.Gateway},
-		{"appliance memory", have.Appliance, want.Appliance}, {"stick", have.StickGiB, want.StickGiB}, {"capture", have.Capture, want.Capture},
+		{"appliance memory", have.Appliance, want.Appliance}, {"stick", have.StickGiB, want.StickGiB}, {"cluster", have.Cluster, want.Cluster},
 	} {
 		if d.have != d.want {
 			all = append(all, fmt.Sprintf("%s is %v, asked is %v", d.what, d.have, d.want))
