@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab"
 )
 
 // nobody is the user that a rack is run as when the test is root: it needs no rights at all.
@@ -28,10 +30,11 @@ type command struct {
 	dir  string // the rack's
 }
 
-// newCommand builds the command.
-func newCommand(t *testing.T) command {
-	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), "qemu-all") {
-		t.Skip("installs nodes in QEMU, for half an hour; run with FIRSTLIGHT_TEST=qemu-all")
+// newCommand builds the command, if tests of this kind are asked for: qemu, that boot an appliance
+// for two minutes, or qemu-all, that install nodes for half an hour.
+func newCommand(t *testing.T, kind string) command {
+	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), kind) {
+		t.Skipf("boots a rack in QEMU, which takes minutes; run with FIRSTLIGHT_TEST=%s", kind)
 	}
 	tmp := t.TempDir()
 	c := command{t: t, path: filepath.Join(tmp, "firstlight"), dir: filepath.Join(tmp, "rack")}
@@ -116,10 +119,78 @@ func (c command) status() Status {
 	return s
 }
 
+// processes are those of the rack; none of them is root's.
+func (c command) processes() []started {
+	c.t.Helper()
+	var r running
+	require.NoError(c.t, readJSON(filepath.Join(c.dir, runningFile), &r))
+	all := append(r.Children, started{"supervisor", r.Supervisor})
+	for _, p := range all {
+		info, err := os.Stat(filepath.Join("/proc", strconv.Itoa(p.PID)))
+		require.NoError(c.t, err)
+		assert.NotZero(c.t, info.Sys().(*syscall.Stat_t).Uid, "%s runs as root", p.Name)
+	}
+	return all
+}
+
+// remove ends the rack; nothing of it is left.
+func (c command) remove(all []started) {
+	c.t.Helper()
+	c.t.Log(c.run("down", "--remove"))
+	for _, p := range all {
+		assert.False(c.t, p.Alive(), "%s is left", p.Name)
+	}
+	assert.NoDirExists(c.t, c.dir)
+}
+
+// askBMC has the appliance ask node-1's BMC how to log in to it: Get Channel Authentication
+// Capabilities (IPMI 2.0, 22.13), with which every login begins, and prints the answer's octets.
+const askBMC = `timeout 60 bash -c 'exec 3<>/dev/udp/172.23.0.101/623 && printf "\x06\x00\xff\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x09\x20\x18\xc8\x81\x00\x38\x8e\x04\xb5" >&3 && ` +
+	`dd bs=64 count=1 <&3 2>/dev/null | od -An -tx1 -v -w64'`
+
+// TestARackStarts is what a person does first, with the real stick: a rack comes up without rights,
+// is asked and looked into, and goes without a trace.
+func TestARackStarts(t *testing.T) {
+	c := newCommand(t, "qemu")
+	out := c.run("up", "--image", c.image(), "--nodes", "1", "--cluster=false", "--appliance-memory", "4096", "--memory", "1024")
+	assert.Contains(t, out, "The rack is on: an appliance and 1 nodes, in ")
+	assert.Contains(t, c.run("up"), "The rack was on already")
+
+	// The appliance itself is asked, through the station: stages are known from its own words only.
+	var s Status
+	begun := time.Now()
+	for {
+		s = c.status()
+		require.Empty(t, s.Faults)
+		if len(s.Machines[0].Stages) > 0 {
+			break
+		}
+		require.Less(t, time.Since(begun), lab.BootDeadline, "the appliance is %s", s.Machines[0].Phase)
+		time.Sleep(time.Second)
+	}
+	t.Logf("asked after %s: %s", time.Since(begun).Round(time.Second), s.Machines[0].Phase)
+	require.Len(t, s.Machines, 2)
+	assert.True(t, s.Machines[0].On)
+	assert.NotEmpty(t, s.Machines[0].Why)
+	assert.False(t, s.Machines[1].On, "a node is switched on by the appliance, and not so early")
+	assert.Equal(t, PhaseWaiting, s.Machines[1].Phase)
+	assert.False(t, s.Over, s.Text)
+	assert.Empty(t, s.Outside, "frames were addressed to the world outside")
+	why := c.run("why")
+	assert.Contains(t, why, "appliance: ")
+	assert.Contains(t, why, "node-1: "+PhaseWaiting)
+	c.run("ssh", Appliance, "true")
+	assert.Contains(t, c.run("ssh", Appliance, askBMC), "10 81 1c 63 20 00 38 00 ", "the answer is another one")
+
+	all := c.processes()
+	require.Len(t, all, 3) // the appliance, one BMC, the supervisor
+	c.remove(all)
+}
+
 // TestOneNode is the whole product on the smallest rack: power on, and a blank server answers
 // with its installed system.
 func TestOneNode(t *testing.T) {
-	c := newCommand(t)
+	c := newCommand(t, "qemu-all")
 	c.up("--nodes", "1", "--cluster=false")
 
 	assert.Equal(t, "node-1\n", c.run("ssh", "node-1", "hostname"))
@@ -131,24 +202,14 @@ func TestOneNode(t *testing.T) {
 	assert.Empty(t, s.Outside, "frames were addressed to the world outside")
 	assert.Empty(t, s.Faults)
 
-	var r running
-	require.NoError(t, readJSON(filepath.Join(c.dir, runningFile), &r))
-	require.Len(t, r.Children, 3) // two machines, one BMC
-	for _, p := range append(r.Children, started{"supervisor", r.Supervisor}) {
-		info, err := os.Stat(filepath.Join("/proc", strconv.Itoa(p.PID)))
-		require.NoError(t, err)
-		assert.NotZero(t, info.Sys().(*syscall.Stat_t).Uid, "%s runs as root", p.Name)
-	}
-	t.Log(c.run("down", "--remove"))
-	for _, p := range append(r.Children, started{"supervisor", r.Supervisor}) {
-		assert.False(t, p.Alive(), "%s is left", p.Name)
-	}
-	assert.NoDirExists(t, c.dir)
+	all := c.processes()
+	require.Len(t, all, 4) // two machines, one BMC, the supervisor
+	c.remove(all)
 }
 
 // TestTwoNodes installs a BIOS and a UEFI server at once, and makes a cluster of them.
 func TestTwoNodes(t *testing.T) {
-	c := newCommand(t)
+	c := newCommand(t, "qemu-all")
 	c.up("--nodes", "2", "--firmware", "mixed")
 	c.installed("node-1", "node-2")
 	assert.Contains(t, c.run("ssh", "node-2", "ls", "/sys/firmware"), "efi")
