@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -267,36 +266,6 @@ func TestStartSaysWhy(t *testing.T) {
 	t.Setenv("PATH", "")
 	_, err = Start(t.Context(), c.Dir, os.Args[0])
 	assert.ErrorContains(t, err, "`scripts/deps lab` installs it (package qemu-system-x86)")
-}
-
-// TestDifferences: no difference may be without a word, or the refusal names none.
-func TestDifferences(t *testing.T) {
-	have := Defaults()
-	fields := reflect.TypeFor[Order]()
-	for i := range fields.NumField() {
-		want := have
-		switch v := reflect.ValueOf(&want).Elem().Field(i); v.Kind() {
-		case reflect.Bool:
-			v.SetBool(!v.Bool())
-		case reflect.Int:
-			v.SetInt(v.Int() + 1)
-		case reflect.String:
-			v.SetString("another")
-		}
-		if name := fields.Field(i).Name; name != "Capture" { // which is set, not compared
-			assert.NotEmpty(t, differences(have, want), name)
-		}
-	}
-}
-
-func TestFits(t *testing.T) {
-	o := Defaults()
-	assert.NoError(t, fits(o, "MemTotal:       16000000 kB\nMemAvailable:   10485760 kB\n"))
-	assert.EqualError(t, fits(o, "MemTotal:       16000000 kB\nMemAvailable:   8388608 kB\n"),
-		"2 nodes and the appliance need 10240 MiB of memory, 8192 MiB are free here; take fewer (--nodes), smaller ones (--memory, --appliance-memory), or end something else")
-	o.Nodes = 1
-	assert.NoError(t, fits(o, "MemAvailable:   8388608 kB\n"))
-	assert.NoError(t, fits(o, "MemTotal: 1 kB\n"), "a kernel that does not say it")
 }
 
 // TestAMachineThatDies: no memory for a node's QEMU, no room for its disk, and a kernel that takes

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -91,4 +92,34 @@ func order(m lab.Config) []int {
 		all = append(all, d.BootIx)
 	}
 	return all
+}
+
+// TestDifferences: no difference may be without a word, or the refusal names none.
+func TestDifferences(t *testing.T) {
+	have := Defaults()
+	fields := reflect.TypeFor[Order]()
+	for i := range fields.NumField() {
+		want := have
+		switch v := reflect.ValueOf(&want).Elem().Field(i); v.Kind() {
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
+		case reflect.Int:
+			v.SetInt(v.Int() + 1)
+		case reflect.String:
+			v.SetString("another")
+		}
+		if name := fields.Field(i).Name; name != "Capture" { // which is set, not compared
+			assert.NotEmpty(t, differences(have, want), name)
+		}
+	}
+}
+
+func TestFits(t *testing.T) {
+	o := Defaults()
+	assert.NoError(t, fits(o, "MemTotal:       16000000 kB\nMemAvailable:   10485760 kB\n"))
+	assert.EqualError(t, fits(o, "MemTotal:       16000000 kB\nMemAvailable:   8388608 kB\n"),
+		"2 nodes and the appliance need 10240 MiB of memory, 8192 MiB are free here; take fewer (--nodes), smaller ones (--memory, --appliance-memory), or end something else")
+	o.Nodes = 1
+	assert.NoError(t, fits(o, "MemAvailable:   8388608 kB\n"))
+	assert.NoError(t, fits(o, "MemTotal: 1 kB\n"), "a kernel that does not say it")
 }
