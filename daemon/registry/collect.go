@@ -21,11 +21,11 @@ type pushes struct {
 	gate sync.RWMutex // held while a push's request is answered; taken whole while the store is sorted through
 
 	mu   sync.Mutex
-	last time.Time // end of the last request of one who may push
+	last time.Time // end of the last request of a push or a removal
 	due  bool      // something may be there that no name leads to
 }
 
-// hold lets a request of one who may push go on, and keeps the collector away until done is called.
+// hold lets a request of a push or a removal go on, and keeps the collector away until done is called.
 func (p *pushes) hold(method string) (done func()) {
 	p.gate.RLock()
 	return func() {

@@ -1,17 +1,28 @@
 package registry
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/artifact/containers"
 )
 
 // blobs are how many blobs lie in the store on DATA, and their octets.
@@ -109,6 +120,66 @@ func TestNothingIsRemovedUnderAPush(t *testing.T) {
 	assert.False(t, p.gate.TryLock(), "a layer is on its way")
 	done()
 	assert.True(t, p.gate.TryLock())
+}
+
+// The agent looks twice a minute whether what it serves is still there. That is no push.
+func TestTheAgentsLookingKeepsNobodyAway(t *testing.T) {
+	b := newBed(t)
+	s, host := b.serve()
+	dir := t.TempDir()
+	var records []artifact.Record
+	for i, tag := range []string{"kept:1", "gone:1"} {
+		image, err := random.Image(3000, 2)
+		require.NoError(t, err)
+		of, err := name.NewTag("registry.example/" + tag)
+		require.NoError(t, err)
+		file := strconv.Itoa(i)
+		require.NoError(t, tarball.WriteToFile(filepath.Join(dir, file), of, image))
+		records = append(records, artifact.Record{Owner: "alpha", ClusterName: "beta", ImageName: file, Complete: true, SHA256: file})
+	}
+	p := containers.Pusher{Registry: host, Transport: b.client(Writer), State: filepath.Join(dir, "pushed.json"),
+		File: func(k artifact.Key) string { return filepath.Join(dir, k.Name) },
+		Tell: func(context.Context, artifact.Key, string, []string, string) error { return nil }}
+	require.NoError(t, p.Sync(t.Context(), records))
+	require.NoError(t, p.Sync(t.Context(), records[:1]), "one is withdrawn")
+	before, _ := b.blobs()
+	last := s.pushes.last
+	for range 3 {
+		require.NoError(t, p.Sync(t.Context(), records[:1]))
+	}
+	assert.Equal(t, last, s.pushes.last, "a Sync that has nothing to do is a push")
+	require.True(t, s.pushes.ready(last.Add(Quiet), Quiet))
+	require.NoError(t, s.Collect(t.Context()))
+	after, _ := b.blobs()
+	assert.Equal(t, before-4, after, "two layers, a configuration and a manifest are gone")
+	require.NoError(t, p.Sync(t.Context(), records[:1]))
+	_, err := remote.Image(reference(t, host+"/registry.example/kept:1"), remote.WithTransport(b.client("")))
+	require.NoError(t, err)
+}
+
+func TestWhatAPushReliesOn(t *testing.T) {
+	certificate := &x509.Certificate{Subject: pkix.Name{CommonName: Writer}}
+	for _, c := range []struct {
+		method, path string
+		writes       bool
+	}{
+		{"HEAD", "/v2/app/blobs/sha256:00", true},
+		{"GET", "/v2/app/blobs/uploads/4a", true},
+		{"HEAD", "/v2/app/manifests/sha256:00", true},
+		{"GET", "/v2/blobs/uploads/manifests/sha256:00", true},
+		{"PUT", "/v2/app/manifests/1", true},
+		{"PATCH", "/v2/app/blobs/uploads/4a", true},
+		{"DELETE", "/v2/app/manifests/1", true},
+		{"HEAD", "/v2/app/manifests/1", false},
+		{"HEAD", "/v2/blobs/uploads/manifests/1", false},
+		{"GET", "/v2/app/tags/list", false},
+		{"GET", "/v2/", false},
+	} {
+		r := httptest.NewRequest(c.method, c.path, nil)
+		assert.False(t, writes(r), "nobody: %s %s", c.method, c.path)
+		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{certificate}}}
+		assert.Equal(t, c.writes, writes(r), "%s %s", c.method, c.path)
+	}
 }
 
 func TestACollectionWaitsForNobodyWhoPulls(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -151,10 +152,23 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// writes tells whether a request is part of a push or a removal. One who may push also asks what is
-// there already, and relies on the answer.
+// writes tells whether a request is part of a push or a removal. One who pushes also asks which layers are
+// there already, and relies on the answer. Who asks for an image by its name does not: what has a name
+// stays, and the agent asks so twice a minute for ever.
 func writes(r *http.Request) bool {
-	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && r.TLS.VerifiedChains[0][0].Subject.CommonName == Writer
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || r.TLS.VerifiedChains[0][0].Subject.CommonName != Writer {
+		return false
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return true
+	}
+	switch path.Base(path.Dir(r.URL.Path)) {
+	case "blobs", "uploads":
+		return true
+	case "manifests":
+		return strings.Contains(path.Base(r.URL.Path), ":") // a digest, never a tag
+	}
+	return false
 }
 
 // place gives a repository of another registry its name here.
@@ -188,8 +202,8 @@ func (s *Server) refusal(r *http.Request) (code int, why string) {
 }
 
 // repositoryOf is NAME of /v2/NAME/{manifests,blobs,tags}/…; "" if there is none.
-func repositoryOf(path string) string {
-	rest, _ := strings.CutPrefix(path, "/v2/")
+func repositoryOf(where string) string {
+	rest, _ := strings.CutPrefix(where, "/v2/")
 	for _, part := range []string{"/manifests/", "/blobs/", "/tags/"} {
 		if i := strings.LastIndex(rest, part); i > 0 {
 			return rest[:i]
