@@ -124,6 +124,7 @@ type Record struct {
 	VirtualSize int64     `json:"virtual_size,omitempty"` // octets of the disk an OS image makes
 	ServedAs    []string  `json:"served_as,omitempty"`    // of a container image: the names nodes can pull it by
 	NotServed   string    `json:"not_served,omitempty"`   // why nodes cannot pull it, a sentence
+	Damaged     string    `json:"damaged,omitempty"`      // why it can only be removed or replaced, a sentence
 	Created     time.Time `json:"created,omitzero"`
 	Updated     time.Time `json:"updated,omitzero"` // last time the record or its bytes changed
 }

@@ -293,7 +293,10 @@ func (f *artifactFlags) print(w io.Writer, r artifact.Record) error {
 }
 
 func artifactState(r artifact.Record) string {
-	if r.Complete {
+	switch {
+	case r.Damaged != "":
+		return "damaged: " + r.Damaged
+	case r.Complete:
 		return "complete"
 	}
 	return fmt.Sprintf("%d %% sent", 100*r.ImageOffset/max(r.ImageLength, 1))

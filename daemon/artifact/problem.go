@@ -28,6 +28,7 @@ func statuses() map[depot.Kind]int {
 		depot.InUse:       http.StatusConflict,
 		depot.Unfinished:  http.StatusConflict,
 		depot.Interrupted: http.StatusConflict,
+		depot.Damaged:     http.StatusConflict,
 		depot.WrongLength: http.StatusBadRequest,
 		depot.Completed:   http.StatusUnprocessableEntity,
 		depot.Refused:     http.StatusUnprocessableEntity,

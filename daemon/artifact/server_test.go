@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -179,6 +181,64 @@ func TestFullDisk(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, got.status, got.body)
 	assert.Equal(t, digest(image), l.do("GET", path, nil).record(t).SHA256)
 	assert.Equal(t, digest(image), digest([]byte(l.do("GET", path+"/content", nil).body)))
+}
+
+// The last block is taken: what is removed makes room nevertheless, whole or begun.
+func TestFullDiskIsEmptied(t *testing.T) {
+	small := storelab.SmallDisk(t, "32m")
+	g := storelab.NewGatewayIn(t, filepath.Join(small, "store"))
+	l := newLab(t, g.Config, smallParts)
+	for name, n := range map[string]int{"whole": 6 << 20, "begun": 11 << 20} {
+		require.Equal(t, http.StatusCreated, l.announce("container_images", sample(name, n, nil)).status)
+		require.Equal(t, http.StatusNoContent, l.patch(base+"container_images/"+name, 0, noise(6<<20, 63)).status)
+	}
+	ballast, err := os.Create(filepath.Join(small, "ballast"))
+	require.NoError(t, err)
+	defer ballast.Close()
+	for err == nil {
+		_, err = ballast.Write(make([]byte, 4096))
+	}
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	got := l.announce("container_images", sample("more", 5, nil))
+	require.Equal(t, http.StatusInsufficientStorage, got.status, got.body)
+	room := func() int64 {
+		var s syscall.Statfs_t
+		require.NoError(t, syscall.Statfs(small, &s))
+		return int64(s.Bavail) * s.Bsize
+	}
+	require.Less(t, room(), int64(4096))
+	for i, name := range []string{"begun", "whole"} {
+		got := l.do("DELETE", base+"container_images/"+name, nil)
+		assert.Equal(t, http.StatusNoContent, got.status, got.body)
+		assert.GreaterOrEqual(t, room(), int64(i+1)*5<<20)
+	}
+	l.restart()
+	for _, name := range []string{"begun", "whole"} {
+		assert.Equal(t, http.StatusNotFound, l.do("GET", base+"container_images/"+name, nil).status)
+	}
+	assertOnly(t, g.Config, "container")
+}
+
+// A store that refuses for a reason of its own is nothing that a client could wait for; who runs the
+// appliance finds the reason in the log.
+func TestWhatIsUnknownIsOurs(t *testing.T) {
+	var refuses atomic.Bool
+	var log bytes.Buffer
+	l := newLab(t, storelab.Memory(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if refuses.Load() {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}), func(c *artifact.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	refuses.Store(true)
+	got := l.announce("binary_images", sample("tool", 5, nil))
+	assert.Equal(t, http.StatusInternalServerError, got.status)
+	assert.Equal(t, "the agent failed; its log says how", got.problem(t).Detail)
+	l.stop()
+	assert.Contains(t, log.String(), "tool could not be announced: store .firstlight/records/alpha/beta/tool: ")
 }
 
 func TestNoRoomIsSaidBeforeTheFirstOctet(t *testing.T) {

@@ -34,6 +34,9 @@ func (d *Depot) Append(ctx context.Context, k artifact.Key, offset, length int64
 	if r := e.record(); r.Complete {
 		return 0, &Error{Kind: Completed, Text: "Upload already completed", Offset: r.ImageOffset}
 	}
+	if r := e.record(); r.Damaged != "" {
+		return 0, &Error{Kind: Damaged, Text: k.Name + " cannot be sent: " + r.Damaged}
+	}
 	working := context.WithoutCancel(ctx)
 	if r := e.state().Record; r.ImageOffset < r.ImageLength {
 		if err := d.appendRest(ctx, working, e, offset, length, body); err != nil {
@@ -55,7 +58,7 @@ func (d *Depot) appendRest(ctx, working context.Context, e *entry, offset, lengt
 	defer cancel()
 	s, err := d.resume(resuming, e)
 	if err != nil {
-		return blame("resume "+e.key.Name, err, e.state().Record.ImageOffset)
+		return blame(err, e.key.Name, "gone on with", e.state().Record.ImageOffset)
 	}
 	if err := fits(s.offset, s.length, offset, length); err != nil {
 		return err
@@ -137,7 +140,7 @@ func (d *Depot) giveUp(ctx context.Context, e *entry, err error) error {
 		known.Offset = at
 		return err
 	}
-	return blame("store "+e.key.Name, err, at)
+	return blame(err, e.key.Name, "stored", at)
 }
 
 // keepSent writes the state after the last part that reached a store that is full now: a

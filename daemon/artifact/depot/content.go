@@ -26,6 +26,9 @@ func (d *Depot) Content(ctx context.Context, k artifact.Key) (*Content, artifact
 	if err != nil {
 		return nil, r, err
 	}
+	if r.Damaged != "" {
+		return nil, r, &Error{Kind: Damaged, Text: k.Name + " cannot be read: " + r.Damaged}
+	}
 	if !r.Complete {
 		return nil, r, &Error{Kind: Unfinished, Text: fmt.Sprintf("%s is not complete: %d of %d octets are there", k.Name, r.ImageOffset, r.ImageLength), Offset: r.ImageOffset}
 	}
@@ -39,7 +42,7 @@ func (c *Content) Read(p []byte) (int, error) {
 	if c.body == nil {
 		body, err := c.store.Open(c.ctx, c.bucket, c.object, c.at, c.size-c.at)
 		if err != nil {
-			return 0, blame("read "+c.object, err, 0)
+			return 0, blame(err, c.object, "read", 0)
 		}
 		c.body = body
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/artifact/store"
 )
 
 var (
@@ -18,7 +19,7 @@ var (
 
 // fresh clears what only the server says of a record.
 func fresh(r *artifact.Record, created, updated time.Time) {
-	r.ImageOffset, r.Complete, r.Format, r.VirtualSize, r.ServedAs, r.NotServed = 0, false, "", 0, nil, ""
+	r.ImageOffset, r.Complete, r.Format, r.VirtualSize, r.ServedAs, r.NotServed, r.Damaged = 0, false, "", 0, nil, "", ""
 	r.Created, r.Updated = created, updated
 }
 
@@ -49,7 +50,7 @@ func (d *Depot) Create(ctx context.Context, k artifact.Key, r artifact.Record) (
 	d.mu.Unlock()
 	if err := d.save(ctx, k, e.kept); err != nil {
 		d.forget(e)
-		return artifact.Record{}, blame("announce "+k.Name, err, 0)
+		return artifact.Record{}, blame(err, k.Name, "announced", 0)
 	}
 	return r, nil
 }
@@ -89,7 +90,7 @@ func (d *Depot) Replace(ctx context.Context, k artifact.Key, r artifact.Record) 
 	e.session.close()
 	e.session = nil
 	if err := d.change(ctx, e, func(kp *kept) { *kp = kept{Record: r, Upload: newUpload(r.ImageLength, d.PartSize, now)} }); err != nil {
-		return artifact.Record{}, blame("replace "+k.Name, err, 0)
+		return artifact.Record{}, blame(err, k.Name, "replaced", 0)
 	}
 	e.setLive(0)
 	d.Changed()
@@ -114,7 +115,7 @@ func (d *Depot) redescribe(ctx context.Context, k artifact.Key, r artifact.Recor
 			kp.Record.SHA256 = r.SHA256
 		}
 	})
-	return e.record(), blame("describe "+k.Name, err, 0)
+	return e.record(), blame(err, k.Name, "described", 0)
 }
 
 // Remove removes an artifact, its record and its upload, and ends a request that writes it.
@@ -131,17 +132,21 @@ func (d *Depot) Remove(ctx context.Context, k artifact.Key) error {
 }
 
 // remove does it; the caller has the turn. The record says so first: a kill in between must
-// not leave bytes from which a record would be made again.
+// not leave bytes from which a record would be made again. On a full disk the bytes go first, and a kill
+// in between leaves a record that lacks them, to be removed again.
 func (d *Depot) remove(ctx context.Context, e *entry) error {
+	d.abandon(e)
 	old := e.state()
-	if err := d.change(ctx, e, func(kp *kept) { kp.Removed = true }); err != nil {
-		return blame("remove "+e.key.Name, err, 0)
+	noted := d.changeOrErase(ctx, e, func(kp *kept) { kp.Removed = true })
+	if noted != nil && !errors.Is(noted, store.ErrFull) {
+		return blame(noted, e.key.Name, "removed", 0)
 	}
-	e.session.close()
-	e.session = nil
 	err := d.erase(ctx, e.key, old)
 	if err == nil {
 		err = d.Store.Remove(ctx, e.key.Collection.Bucket(), recordPrefix+e.key.Object())
+	}
+	if err != nil && noted != nil {
+		return blame(err, e.key.Name, "removed", 0)
 	}
 	if err != nil {
 		// The record says that it is to go; the next start finishes.
@@ -149,6 +154,19 @@ func (d *Depot) remove(ctx context.Context, e *entry) error {
 	}
 	d.forget(e)
 	return nil
+}
+
+// changeOrErase writes a change by which an artifact's bytes are given up. A store that is full has no room
+// for a word of it: then they go first.
+func (d *Depot) changeOrErase(ctx context.Context, e *entry, how func(*kept)) error {
+	err := d.change(ctx, e, how)
+	if !errors.Is(err, store.ErrFull) {
+		return err
+	}
+	if err := d.erase(ctx, e.key, e.state()); err != nil {
+		return err
+	}
+	return d.change(ctx, e, how)
 }
 
 // erase removes the bytes of what was kept, wherever they are.
@@ -188,7 +206,7 @@ func (d *Depot) unused(ctx context.Context, k artifact.Key, what string) error {
 	}
 	users, err := d.InUse(ctx, k)
 	if err != nil {
-		return &Error{Kind: Down, Text: "ask who uses " + k.Name, Err: err}
+		return &Error{Kind: Down, Text: "the API server of the bootstrap cluster does not answer: who uses " + k.Name + " is not known; try again", Err: err}
 	}
 	if len(users) == 0 {
 		return nil

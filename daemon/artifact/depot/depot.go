@@ -16,6 +16,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -250,6 +251,7 @@ const (
 	Down             // the store does not answer
 	Interrupted      // another request removed or replaced it
 	Cut              // the body did not come to its end
+	Damaged          // its record cannot be read
 )
 
 // Error is a refusal in one sentence.
@@ -273,8 +275,10 @@ func unknown(k artifact.Key) error {
 	return &Error{Kind: NotFound, Text: "there is no " + k.Name + " in " + string(k.Collection) + " of " + k.Owner + "/" + k.Cluster}
 }
 
-// blame makes an Error of what the store said; offset is where the upload may go on then.
-func blame(what string, err error, offset int64) error {
+// blame says of what the store did not do what could not be done with an artifact ("announced"); offset is
+// where the upload may go on then. What is neither a full store nor one that does not answer is nothing a
+// client could do something about.
+func blame(err error, name, done string, offset int64) error {
 	var known *Error
 	switch {
 	case err == nil:
@@ -282,7 +286,9 @@ func blame(what string, err error, offset int64) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, store.ErrFull):
-		return &Error{Kind: Full, Text: what + ": there is no room left; what was stored before is kept", Offset: offset, Err: err}
+		return &Error{Kind: Full, Text: name + " could not be " + done + ": there is no room left; what was stored before is kept", Offset: offset, Err: err}
+	case errors.Is(err, store.ErrDown):
+		return &Error{Kind: Down, Text: "the store does not answer: " + name + " could not be " + done + "; try again", Offset: offset, Err: err}
 	}
-	return &Error{Kind: Down, Text: what, Offset: offset, Err: err}
+	return fmt.Errorf("%s could not be %s: %w", name, done, err)
 }

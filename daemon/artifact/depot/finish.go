@@ -25,17 +25,17 @@ func (d *Depot) finish(ctx context.Context, e *entry) error {
 	sum := hex.EncodeToString(h.Sum(nil))
 	if r.SHA256 != "" && r.SHA256 != sum {
 		if _, err := d.restart(ctx, e); err != nil {
-			return blame("give up "+r.ImageName, err, r.ImageOffset)
+			return blame(err, r.ImageName, "given up", r.ImageOffset)
 		}
 		return &Error{Kind: Refused, Text: fmt.Sprintf("the sha256 is %s, not %s as announced; nothing is kept", sum, r.SHA256)}
 	}
 	lost, err := d.assemble(ctx, e, *u, r.ImageLength)
 	if err != nil {
-		return blame("complete "+r.ImageName, err, r.ImageOffset)
+		return blame(err, r.ImageName, "completed", r.ImageOffset)
 	}
 	if lost != "" {
 		if _, err := d.restart(ctx, e); err != nil {
-			return blame("give up "+r.ImageName, err, r.ImageOffset)
+			return blame(err, r.ImageName, "given up", r.ImageOffset)
 		}
 		return &Error{Kind: Down, Text: "the store lost what it had of " + r.ImageName + " (" + lost + "); send it again"}
 	}
@@ -43,7 +43,7 @@ func (d *Depot) finish(ctx context.Context, e *entry) error {
 		kp.Record.Complete, kp.Record.SHA256, kp.Record.Updated, kp.Upload = true, sum, d.Now().UTC(), nil
 	})
 	if err != nil {
-		return blame("complete "+r.ImageName, err, r.ImageOffset)
+		return blame(err, r.ImageName, "completed", r.ImageOffset)
 	}
 	d.Changed()
 	d.Log.Info("artifact complete", "artifact", e.key.String(), "octets", r.ImageLength, "sha256", sum)

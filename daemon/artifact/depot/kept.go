@@ -89,6 +89,9 @@ func (d *Depot) save(ctx context.Context, k artifact.Key, kp kept) error {
 	if err != nil {
 		return fmt.Errorf("encode record of %s: %w", k, err)
 	}
+	if len(data) > maxKept { // it could never be read again
+		return &Error{Kind: TooLarge, Text: fmt.Sprintf("the record of %s would have %d octets; %d are the most", k.Name, len(data), maxKept)}
+	}
 	return d.Store.Put(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), data)
 }
 

@@ -3,6 +3,7 @@ package depot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -40,35 +41,82 @@ func (d *Depot) loadCollection(ctx context.Context, c artifact.Collection) error
 		return err
 	}
 	for _, k := range records {
-		data, err := d.Store.Get(ctx, c.Bucket(), recordPrefix+k.Object(), maxKept)
-		if err != nil {
-			return err
-		}
-		var kp kept
-		if err := json.Unmarshal(data, &kp); err != nil || !kp.sound(k) {
-			d.Log.Error("record cannot be read; it is made anew if its object is there", "artifact", k.String(), "error", err)
-			continue
-		}
 		o, there := objects[k]
-		delete(objects, k)
-		if err := d.admit(ctx, newEntry(k, kp), o, there); err != nil {
+		read, err := d.loadRecord(ctx, k, o, there)
+		if read {
+			delete(objects, k)
+		}
+		if err := d.loaded(ctx, k, err); err != nil {
 			return err
 		}
 	}
 	for k := range objects {
-		if err := d.rebuild(ctx, k); err != nil {
+		if err := d.loaded(ctx, k, d.rebuild(ctx, k)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// loadRecord takes in an artifact by its record, unless that cannot be read and there is an object of which
+// it can be made anew.
+func (d *Depot) loadRecord(ctx context.Context, k artifact.Key, o store.Object, there bool) (read bool, err error) {
+	get := func() ([]byte, error) {
+		return d.Store.Get(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), maxKept)
+	}
+	data, err := get()
+	if errors.Is(err, store.ErrDown) && d.answers(ctx, k) {
+		data, err = get() // it may have come back just now
+	}
+	switch {
+	case errors.Is(err, store.ErrNotExist):
+		return false, nil // it went meanwhile
+	case err != nil && there && !errors.Is(err, store.ErrDown) && ctx.Err() == nil:
+		d.Log.Error("record cannot be read; it is made anew of its object", "artifact", k.String(), "error", err)
+		return false, nil
+	case err != nil:
+		return true, err
+	}
+	var kp kept
+	if err := json.Unmarshal(data, &kp); err != nil || !kp.sound(k) {
+		d.Log.Error("record cannot be read; it is made anew if its object is there", "artifact", k.String(), "error", err)
+		return false, nil
+	}
+	return true, d.admit(ctx, newEntry(k, kp), o, there)
+}
+
+// loaded looks at what came of taking in one artifact. What is wrong with one takes nothing away from the
+// others: its name stays taken, and it can be seen, removed and replaced. A store that does not answer at
+// all is waited for.
+func (d *Depot) loaded(ctx context.Context, k artifact.Key, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil || errors.Is(err, store.ErrDown) && !d.answers(ctx, k) {
+		return err
+	}
+	d.Log.Error("artifact is damaged", "artifact", k.String(), "error", err)
+	d.mu.Lock()
+	d.entries[k] = newEntry(k, kept{Record: artifact.Record{Owner: k.Owner, ClusterName: k.Cluster, ImageName: k.Name,
+		Damaged: "it could not be taken in when the agent started, whose log says why; remove it or replace it"}})
+	d.mu.Unlock()
+	return nil
+}
+
+// answers tells whether the store answers to anything in an artifact's bucket.
+func (d *Depot) answers(ctx context.Context, k artifact.Key) bool {
+	return d.Store.List(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), func(store.Object) error { return nil }) == nil
+}
+
 // sound tells whether a record can be gone on with: it was written by us, but a store that
 // others can write to may hold anything.
 func (kp kept) sound(k artifact.Key) bool {
 	r, u := kp.Record, kp.Upload
-	fits := artifact.Key{Collection: k.Collection, Owner: r.Owner, Cluster: r.ClusterName, Name: r.ImageName} == k &&
-		r.ImageLength > 0 && r.ImageLength <= artifact.MaxLength && r.ImageOffset >= 0 && r.ImageOffset <= r.ImageLength
+	named := artifact.Key{Collection: k.Collection, Owner: r.Owner, Cluster: r.ClusterName, Name: r.ImageName} == k
+	if kp.Removed && u == nil {
+		return named // also of one that was damaged
+	}
+	fits := named && r.ImageLength > 0 && r.ImageLength <= artifact.MaxLength && r.ImageOffset >= 0 && r.ImageOffset <= r.ImageLength
 	if r.Complete || u == nil {
 		return fits && r.Complete && u == nil && r.ImageOffset == r.ImageLength
 	}
@@ -118,7 +166,10 @@ func (d *Depot) rebuild(ctx context.Context, k artifact.Key) error {
 		return nil // nothing that could have been announced
 	}
 	e := newEntry(k, kept{Record: fromObject(k, o)})
-	if err := d.save(ctx, k, e.kept); err != nil {
+	switch err := d.save(ctx, k, e.kept); {
+	case errors.Is(err, store.ErrFull): // nothing is lost by that: it is made again at the next start
+		d.Log.Warn("no room for the record of an object", "artifact", k.String(), "error", err)
+	case err != nil:
 		return err
 	}
 	d.Log.Info("record made of its object", "artifact", k.String(), "octets", o.Size)

@@ -187,7 +187,7 @@ func (d *Depot) restart(ctx context.Context, e *entry) (*session, error) {
 	old := e.state()
 	e.session.close()
 	e.session = nil
-	err := d.change(ctx, e, func(kp *kept) {
+	err := d.changeOrErase(ctx, e, func(kp *kept) {
 		kp.Upload = newUpload(kp.Record.ImageLength, d.PartSize, d.Now().UTC())
 		fresh(&kp.Record, kp.Record.Created, kp.Record.Updated)
 	})
