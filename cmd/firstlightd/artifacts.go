@@ -168,6 +168,7 @@ type registryFlags struct{ addr, cert, key, ca string }
 
 // push reads the certificate anew each time: it is renewed while the agent runs.
 func (f registryFlags) push(folder publish.Folder) func(context.Context, *depot.Depot) error {
+	p := containers.Pusher{Registry: f.addr, State: filepath.Join(string(folder), contract.PushedFile), File: folder.Object}
 	return func(ctx context.Context, d *depot.Depot) error {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
@@ -183,7 +184,7 @@ func (f registryFlags) push(folder publish.Folder) func(context.Context, *depot.
 		}
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}
 		defer transport.CloseIdleConnections()
-		p := containers.Pusher{Registry: f.addr, Transport: transport, State: filepath.Join(string(folder), contract.PushedFile), File: folder.Object, Tell: d.Served}
+		p.Transport, p.Tell = transport, d.Served
 		return p.Sync(ctx, d.Complete(contract.Container))
 	}
 }

@@ -8,11 +8,14 @@ package containers
 
 import (
 	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -25,16 +28,22 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Limits of what is believed of an archive.
+// Limits of what is believed of an archive: whoever may upload may send any.
 const (
-	maxFiles = 10000
-	maxText  = 4 << 20 // octets of a manifest
+	maxFiles  = 10000
+	maxPath   = 4096    // octets of a file's name
+	maxText   = 1 << 20 // octets of a manifest or a configuration, which take up to ninety times as much memory
+	maxNames  = 500     // of images
+	maxName   = 512     // octets of one
+	maxLayers = 500     // of one image; the kernel stacks no more
+	maxWhy    = 1000    // octets of what is said of it
 )
 
 // named is an image of an archive.
 type named struct {
-	names []Name
-	image v1.Image
+	names []string
+	id    string                   // sha256 of its configuration, as docker images shows it
+	image func() (v1.Image, error) // reads its texts
 }
 
 // Name is an image's name, whole: registry, path and tag.
@@ -44,6 +53,9 @@ func (n Name) String() string { return n.Domain + "/" + n.Path + ":" + n.Tag }
 
 // parseName completes a name as containerd does.
 func parseName(text string) (Name, error) {
+	if len(text) > maxName {
+		return Name{}, fmt.Errorf("a name of an image has %d octets, more than %d", len(text), maxName)
+	}
 	ref, err := reference.ParseDockerRef(text)
 	if err != nil {
 		return Name{}, fmt.Errorf("%q is no name of an image: %w", text, err)
@@ -62,67 +74,127 @@ func parseName(text string) (Name, error) {
 // errNone says that an archive does not say what its image is called.
 var errNone = errors.New("the archive names no image; write it with: docker save -o FILE NAME:TAG, or skopeo copy … docker-archive:FILE:NAME:TAG")
 
-// open reads the images of an archive and their names. Layers are read when they are asked for. What
-// it says of an archive that is none is meant for who brought it.
-func open(file string) ([]named, error) {
-	a, err := indexOf(file)
+// open reads which images an archive has and their names. Layers are read when they are asked for, and no
+// further than until ctx ends. What it says of an archive that is none is meant for who brought it; an
+// archive that could not be read is an fs.PathError.
+func open(ctx context.Context, file string) ([]named, error) {
+	a, err := indexOf(ctx, file)
 	if err != nil {
 		return nil, err
 	}
+	var all []named
 	switch {
-	case a.files["manifest.json"].size > 0:
-		return a.docker()
-	case a.files["index.json"].size > 0:
-		return a.oci()
+	case a.files["manifest.json"].there():
+		all, err = a.docker()
+	case a.files["index.json"].there():
+		all, err = a.oci()
+	default:
+		err = errors.New("it is a tar archive without manifest.json and index.json, so it is no container image")
 	}
-	return nil, errors.New("it is a tar archive without manifest.json and index.json, so it is no container image")
+	count := 0
+	for _, n := range all {
+		count += len(n.names)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case count == 0:
+		return nil, errNone
+	case count > maxNames:
+		return nil, fmt.Errorf("it has %d names of images, more than %d; make several archives of it", count, maxNames)
+	}
+	return all, nil
 }
 
 // archive is where the files of a tar archive begin and how long they are.
 type archive struct {
+	ctx   context.Context // of whoever opened it
 	path  string
-	files map[string]section
+	files map[string]section // of two with one name the first
 }
 
-type section struct{ at, size int64 }
+// section is a file, or a link to another.
+type section struct {
+	at, size int64
+	link     string
+}
 
-func indexOf(file string) (*archive, error) {
-	f, err := os.Open(file)
+func (s section) there() bool { return s.size > 0 || s.link != "" }
+
+func indexOf(ctx context.Context, file string) (*archive, error) {
+	a := &archive{ctx: ctx, path: file, files: map[string]section{}}
+	f, err := openFile(ctx, file)
 	if err != nil {
-		return nil, fmt.Errorf("read archive: %w", err)
+		return nil, err
 	}
 	defer f.Close()
-	a := &archive{path: file, files: map[string]section{}}
-	for t := tar.NewReader(f); ; {
+	end, err := f.end()
+	if err != nil {
+		return nil, err
+	}
+	t := tar.NewReader(f)
+	for n := 0; ; n++ {
 		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
+		var unread *fs.PathError
+		switch {
+		case errors.Is(err, io.EOF):
 			return a, nil
-		}
-		if err != nil {
+		case errors.As(err, &unread) || ctx.Err() != nil:
+			return nil, fmt.Errorf("read archive: %w", err)
+		case err != nil:
 			return nil, errors.New("it is no tar archive, or a compressed one; write it with docker save or skopeo copy, uncompressed")
-		}
-		if len(a.files) == maxFiles {
+		case n == maxFiles:
 			return nil, fmt.Errorf("it has more than %d files, so it is no container image", maxFiles)
+		case len(h.Name) > maxPath || len(h.Linkname) > maxPath:
+			return nil, fmt.Errorf("the name of a file in it has more than %d octets, so it is no container image", maxPath)
+		case isSparse(h):
+			return nil, fmt.Errorf("%q in it is a sparse file; write it with docker save or skopeo copy", brief(h.Name))
 		}
-		if h.Typeflag != tar.TypeReg {
-			continue
+		s := section{size: h.Size}
+		switch h.Typeflag {
+		case tar.TypeLink, tar.TypeSymlink:
+			// As go-containerregistry's tarball follows them.
+			s = section{link: path.Join(path.Dir(path.Clean(h.Name)), path.Clean(h.Linkname))}
+		case tar.TypeDir, tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
+			s = section{}
 		}
-		at, err := f.Seek(0, io.SeekCurrent) // the reader of a file that can seek is exactly at the content
-		if err != nil {
+		if s.at, err = f.Seek(0, io.SeekCurrent); err != nil { // the reader of a file that can seek is exactly at the content
 			return nil, fmt.Errorf("read archive: %w", err)
 		}
-		a.files[path.Clean(h.Name)] = section{at, h.Size}
+		if s.size > end-s.at {
+			return nil, fmt.Errorf("it ends within %q; it was cut off", brief(h.Name))
+		}
+		if _, twice := a.files[path.Clean(h.Name)]; !twice {
+			a.files[path.Clean(h.Name)] = s
+		}
 	}
+}
+
+// isSparse tells whether a file has holes that the archive does not have: it may be any number of
+// times as long.
+func isSparse(h *tar.Header) bool {
+	if h.Typeflag == tar.TypeGNUSparse {
+		return true
+	}
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *archive) open(name string) (io.ReadCloser, int64, error) {
-	s, there := a.files[name]
-	if !there {
-		return nil, 0, fmt.Errorf("the archive lacks %s", name)
+	s, there := a.files[path.Clean(name)]
+	for links := 0; s.link != "" && links < 10; links++ {
+		s, there = a.files[s.link]
 	}
-	f, err := os.Open(a.path)
+	if !there || s.link != "" {
+		return nil, 0, fmt.Errorf("the archive lacks %q", brief(name))
+	}
+	f, err := openFile(a.ctx, a.path)
 	if err != nil {
-		return nil, 0, fmt.Errorf("read archive: %w", err)
+		return nil, 0, err
 	}
 	return struct {
 		io.Reader
@@ -137,43 +209,71 @@ func (a *archive) text(name string) ([]byte, error) {
 	}
 	defer r.Close()
 	if size > maxText {
-		return nil, fmt.Errorf("%s has %d octets, more than %d", name, size, maxText)
+		return nil, fmt.Errorf("%q has %d octets, more than %d", brief(name), size, maxText)
 	}
-	return io.ReadAll(r)
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read archive: %w", err)
+	}
+	return text, nil
 }
 
+// docker reads what docker save writes. go-containerregistry reads texts whole and follows what they name:
+// all of it was measured here before.
 func (a *archive) docker() (all []named, err error) {
-	opener := func() (io.ReadCloser, error) { return os.Open(a.path) }
-	manifest, err := tarball.LoadManifest(opener)
-	if err != nil {
-		return nil, fmt.Errorf("manifest.json of the archive cannot be read: %w", err)
+	var manifest tarball.Manifest
+	if err := a.decode("manifest.json", &manifest); err != nil {
+		return nil, err
 	}
 	for _, d := range manifest {
 		if len(d.RepoTags) == 0 {
 			continue
 		}
+		if len(all) == maxNames {
+			return nil, fmt.Errorf("it has more than %d images; make several archives of it", maxNames)
+		}
 		tag, err := name.NewTag(d.RepoTags[0])
 		if err != nil {
-			return nil, fmt.Errorf("%q is no name of an image: %w", d.RepoTags[0], err)
+			return nil, fmt.Errorf("%q is no name of an image: %w", brief(d.RepoTags[0]), err)
 		}
-		image, err := tarball.Image(opener, &tag)
+		id, err := a.measure(d)
 		if err != nil {
-			return nil, fmt.Errorf("image %s of the archive cannot be read: %w", d.RepoTags[0], err)
+			return nil, fmt.Errorf("image %s of the archive cannot be read: %w", brief(d.RepoTags[0]), err)
 		}
-		n := named{image: image}
+		n := named{id: id, image: func() (v1.Image, error) {
+			return tarball.Image(func() (io.ReadCloser, error) { return openFile(a.ctx, a.path) }, &tag)
+		}}
 		for _, text := range d.RepoTags {
 			parsed, err := parseName(text)
 			if err != nil {
 				return nil, err
 			}
-			n.names = append(n.names, parsed)
+			n.names = append(n.names, parsed.String())
 		}
 		all = append(all, n)
 	}
-	if len(all) == 0 {
-		return nil, errNone
-	}
 	return all, nil
+}
+
+// measure reads an image's configuration and returns its sha256.
+func (a *archive) measure(d tarball.Descriptor) (id string, err error) {
+	text, err := a.text(d.Config)
+	if err != nil {
+		return "", err
+	}
+	var config struct {
+		RootFS struct {
+			DiffIDs []string `json:"diff_ids"`
+		} `json:"rootfs"`
+	}
+	if err := json.Unmarshal(text, &config); err != nil {
+		return "", fmt.Errorf("its configuration cannot be read: %w", err)
+	}
+	if n := max(len(d.Layers), len(config.RootFS.DiffIDs)); n > maxLayers {
+		return "", fmt.Errorf("it has %d layers, more than %d", n, maxLayers)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // What tools write an image's name to, the whole one first (containerd's and podman's; OCI image-spec,
@@ -194,14 +294,20 @@ func (a *archive) oci() (all []named, err error) {
 		if err != nil {
 			return nil, err
 		}
-		image, err := a.image(d)
+		if len(all) == maxNames {
+			return nil, fmt.Errorf("it has more than %d images; make several archives of it", maxNames)
+		}
+		c, err := a.image(d)
 		if err != nil {
 			return nil, fmt.Errorf("image %s of the archive cannot be read: %w", parsed, err)
 		}
-		all = append(all, named{[]Name{parsed}, image})
-	}
-	if len(all) == 0 {
-		return nil, errNone
+		all = append(all, named{[]string{parsed.String()}, c.manifest.Config.Digest.Hex, func() (v1.Image, error) {
+			c, err := a.image(d)
+			if err != nil {
+				return nil, err
+			}
+			return partial.CompressedToImage(c)
+		}})
 	}
 	return all, nil
 }
@@ -220,7 +326,7 @@ func (a *archive) decode(name string, into any) error {
 func blobPath(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
 // image is what a descriptor names; of an image for several platforms, the one for our nodes.
-func (a *archive) image(d v1.Descriptor) (v1.Image, error) {
+func (a *archive) image(d v1.Descriptor) (*core, error) {
 	if d.MediaType.IsIndex() {
 		var index v1.IndexManifest
 		if err := a.decode(blobPath(d.Digest), &index); err != nil {
@@ -242,7 +348,10 @@ func (a *archive) image(d v1.Descriptor) (v1.Image, error) {
 	if err := json.Unmarshal(raw, &c.manifest); err != nil {
 		return nil, err
 	}
-	return partial.CompressedToImage(c)
+	if n := len(c.manifest.Layers); n > maxLayers {
+		return nil, fmt.Errorf("it has %d layers, more than %d", n, maxLayers)
+	}
+	return c, nil
 }
 
 // core is an image of an OCI layout, for partial.CompressedToImage.

@@ -11,8 +11,10 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
@@ -20,7 +22,8 @@ import (
 	"firstlight.dev/firstlight/assets/artifact"
 )
 
-// Pusher keeps the registry's pushed images what the records say.
+// Pusher keeps the registry's pushed images what the records say. One that is kept remembers which archives
+// it need not read again; only one Sync may run at a time.
 type Pusher struct {
 	Registry  string            // HOST:PORT
 	Transport http.RoundTripper // with a certificate that may push
@@ -29,6 +32,10 @@ type Pusher struct {
 
 	// Tell is told under which names an artifact is served, or why it is not.
 	Tell func(ctx context.Context, k artifact.Key, sha256 string, names []string, why string) error
+
+	Now func() time.Time // nil is time.Now
+
+	memory map[artifact.Key]*remembered
 }
 
 // served is an image in the registry.
@@ -45,77 +52,143 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Record) error {
 	if err != nil {
 		return err
 	}
-	wanted := map[string]bool{}
+	taken := map[string]string{} // names, and of which image
+	listed := map[artifact.Key]bool{}
 	var failed []error
 	// Of two with one name the older one has it.
 	records := slices.SortedFunc(slices.Values(complete), func(a, b artifact.Record) int { return a.Created.Compare(b.Created) })
 	for _, r := range records {
+		listed[key(r)] = true
 		if r.SHA256 == "" {
 			continue // it came by S3 itself and is still being read
 		}
-		names, why, err := p.one(ctx, r, state, wanted)
+		names, why, err := p.one(ctx, r, state, taken)
+		if ctx.Err() != nil {
+			return errors.Join(append(failed, ctx.Err())...)
+		}
 		if err != nil {
 			failed = append(failed, err)
 		}
 		// A registry that does not answer takes nothing away.
 		for _, n := range names {
-			wanted[n] = true
+			if _, is := taken[n]; !is {
+				taken[n] = p.id(key(r), n)
+			}
 		}
+		why = cut(why, maxWhy)
 		if err == nil && (!slices.Equal(names, r.ServedAs) || why != r.NotServed) {
 			failed = append(failed, p.Tell(ctx, key(r), r.SHA256, names, why))
 		}
 	}
-	return errors.Join(append(failed, p.withdraw(ctx, state, wanted))...)
+	maps.DeleteFunc(p.memory, func(k artifact.Key, _ *remembered) bool { return !listed[k] })
+	return errors.Join(append(failed, p.withdraw(ctx, state, taken))...)
+}
+
+// id is of which image an archive says a name; "" if it is not known.
+func (p *Pusher) id(k artifact.Key, name string) string {
+	if m := p.memory[k]; m != nil {
+		for _, i := range m.images {
+			if slices.Contains(i.names, name) {
+				return i.id
+			}
+		}
+	}
+	return ""
 }
 
 func key(r artifact.Record) artifact.Key {
 	return artifact.Key{Collection: artifact.Container, Owner: r.Owner, Cluster: r.ClusterName, Name: r.ImageName}
 }
 
-// one serves one archive. It returns the names that it has, or a sentence why it has none.
-func (p *Pusher) one(ctx context.Context, r artifact.Record, state map[string]served, taken map[string]bool) (names []string, why string, err error) {
+// one serves one archive. It returns the names that it has, sorted, or a sentence why it has none. An
+// image that an older archive has under the same name need not be pushed.
+func (p *Pusher) one(ctx context.Context, r artifact.Record, state map[string]served, taken map[string]string) (names []string, why string, err error) {
 	k := key(r)
-	if names = known(state, k, r.SHA256); len(names) > 0 && !slices.ContainsFunc(names, func(n string) bool { return taken[n] }) {
-		there, err := p.allThere(ctx, names, state)
-		if there || err != nil {
-			return names, "", err
-		}
-	}
-	images, err := open(p.File(k))
+	m, err := p.recall(ctx, k, r.SHA256)
 	if err != nil {
-		return nil, err.Error(), nil
+		return known(state, k, r.SHA256), "", err
 	}
-	names = nil
-	for _, image := range images {
-		digest, err := image.image.Digest()
+	if m.why != "" {
+		return nil, m.why, nil
+	}
+	own := map[string]bool{}
+	for _, i := range m.images {
+		for _, n := range i.names {
+			id, is := taken[n]
+			if is && id != i.id {
+				return nil, n + " is the name of an image that was brought before; give this one another", nil
+			}
+			names, own[n] = append(names, n), !is
+		}
+	}
+	slices.Sort(names)
+	if m.refused != "" && p.now().Before(m.again) {
+		return nil, m.refused, nil
+	}
+	there, err := p.allThere(ctx, own, state, k, r.SHA256)
+	if there || err != nil {
+		return names, "", err
+	}
+	if m.failed != nil && p.now().Before(m.again) {
+		return names, "", fmt.Errorf("%s is pushed again in %s: %w", k.Name, m.again.Sub(p.now()).Round(time.Second), m.failed)
+	}
+	m.refused, m.failed = "", nil
+	why, err = p.push(ctx, k, m, own, state)
+	if why != "" {
+		return nil, why, err
+	}
+	return names, "", err
+}
+
+// push brings those images of an archive into the registry that have a name of their own. why is what
+// cannot be got over by trying again.
+func (p *Pusher) push(ctx context.Context, k artifact.Key, m *remembered, own map[string]bool, state map[string]served) (why string, err error) {
+	images, err := open(ctx, p.File(k))
+	if err != nil {
+		return "", err // it could be read before
+	}
+	for _, i := range images {
+		i.names = slices.DeleteFunc(i.names, func(n string) bool { return !own[n] || p.id(k, n) != i.id })
+		if len(i.names) == 0 {
+			continue
+		}
+		image, err := i.image()
+		var digest v1.Hash
+		if err == nil {
+			digest, err = image.Digest()
+		}
+		if isOurs(ctx, err) {
+			return "", err
+		}
 		if err != nil {
-			return nil, "its content does not fit together: " + err.Error(), nil
+			m.why = "its content does not fit together: " + err.Error()
+			return m.why, nil
 		}
-		for _, n := range image.names {
-			if taken[n.String()] {
-				return nil, n.String() + " is the name of an image that was brought before; give this one another", nil
-			}
+		for _, n := range i.names {
 			// Before it is pushed, so that a cut leaves nothing that nobody knows.
-			state[n.String()] = served{digest.String(), k.String(), r.SHA256}
+			state[n] = served{digest.String(), k.String(), m.sha256}
 			if err := p.write(state); err != nil {
-				return names, "", err
+				return "", err
 			}
-			tag, err := p.tag(n.String())
+			tag, err := p.tag(n)
 			if err != nil {
-				return nil, err.Error(), nil
+				return "", err
 			}
-			err = remote.Write(tag, image.image, remote.WithTransport(p.Transport), remote.WithContext(ctx), remote.WithJobs(1))
+			err = remote.Write(tag, image, remote.WithTransport(p.Transport), remote.WithContext(ctx), remote.WithJobs(1))
 			if reason := refusal(err); reason != "" {
-				delete(state, n.String())
-				return nil, reason, p.write(state)
+				delete(state, n)
+				m.refused, m.again = reason, p.now().Add(askAgain)
+				return reason, p.write(state)
 			}
-			names = append(names, n.String())
 			if err != nil {
-				return names, "", fmt.Errorf("push %s: %w", n, err)
+				err = fmt.Errorf("push %s: %w", n, err)
+				m.rest(p.now(), err)
+				return "", err
 			}
 		}
 	}
-	return names, "", nil
+	m.pause = 0
+	return "", nil
 }
 
 // refusal is what the registry said that trying again will not change.
@@ -142,31 +215,36 @@ func known(state map[string]served, k artifact.Key, sha256 string) (names []stri
 	return names
 }
 
-func (p *Pusher) allThere(ctx context.Context, names []string, state map[string]served) (bool, error) {
-	for _, n := range names {
+// allThere tells whether the registry has all names that are an archive's own as they were pushed. It is asked
+// also for those that never were: one that does not answer costs no reading of the archive.
+func (p *Pusher) allThere(ctx context.Context, own map[string]bool, state map[string]served, k artifact.Key, sha256 string) (bool, error) {
+	all := true
+	for _, n := range slices.Sorted(maps.Keys(own)) {
+		if !own[n] {
+			continue
+		}
 		tag, err := p.tag(n)
 		if err != nil {
 			return false, err
 		}
 		d, err := remote.Head(tag, remote.WithTransport(p.Transport), remote.WithContext(ctx))
-		var e *transport.Error
-		if errors.As(err, &e) && e.StatusCode == http.StatusNotFound {
-			return false, nil
-		}
-		if err != nil {
+		s := state[n]
+		switch {
+		case refusal(err) != "": // 404 is one; of others the push hears more
+			all = false
+		case err != nil:
 			return false, fmt.Errorf("ask registry for %s: %w", n, err)
-		}
-		if d.Digest.String() != state[n].Digest {
-			return false, nil
+		case s.Artifact != k.String() || s.SHA256 != sha256 || s.Digest != d.Digest.String():
+			all = false
 		}
 	}
-	return true, nil
+	return all, nil
 }
 
 // withdraw takes away names that are not wanted.
-func (p *Pusher) withdraw(ctx context.Context, state map[string]served, wanted map[string]bool) error {
+func (p *Pusher) withdraw(ctx context.Context, state map[string]served, wanted map[string]string) error {
 	for _, n := range slices.Sorted(maps.Keys(state)) {
-		if wanted[n] {
+		if _, is := wanted[n]; is {
 			continue
 		}
 		tag, err := p.tag(n)

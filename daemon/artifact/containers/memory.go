@@ -1,0 +1,92 @@
+package containers
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"firstlight.dev/firstlight/assets/artifact"
+)
+
+// How long until what failed is tried again although nothing changed that we know of.
+const (
+	askAgain   = time.Hour        // a registry that refused
+	firstPause = 30 * time.Second // after a push that broke off; twice as long each time, up to:
+	lastPause  = 10 * time.Minute // longer than the registry must be left alone to remove what nobody can name
+)
+
+// remembered is what is known of an archive, so that it is not read again for nothing: that takes as long
+// as its layers do, and Sync is called every half a minute.
+type remembered struct {
+	sha256 string
+	images []said
+	why    string // it can never be served; "" if it can
+
+	refused string // what the registry said of it
+	failed  error  // of the last push
+	pause   time.Duration
+	again   time.Time // before it nothing is tried after refused or failed
+}
+
+// said is what an archive says of an image.
+type said struct {
+	names []string
+	id    string
+}
+
+// recall is what an archive says, read once.
+func (p *Pusher) recall(ctx context.Context, k artifact.Key, sha256 string) (*remembered, error) {
+	if m := p.memory[k]; m != nil && m.sha256 == sha256 {
+		return m, nil
+	}
+	m := &remembered{sha256: sha256}
+	images, err := open(ctx, p.File(k))
+	if isOurs(ctx, err) {
+		return nil, err
+	}
+	if err != nil {
+		m.why = err.Error()
+	}
+	given := map[string]string{} // of which image
+	for _, i := range images {
+		s := said{id: i.id}
+		for _, n := range i.names {
+			if id, twice := given[n]; twice {
+				if id != i.id {
+					m.why = n + " is the name of two images of it"
+				}
+				continue
+			}
+			if _, err := p.tag(n); err != nil {
+				m.why = err.Error()
+			}
+			given[n], s.names = i.id, append(s.names, n)
+		}
+		m.images = append(m.images, s)
+	}
+	if p.memory == nil {
+		p.memory = map[artifact.Key]*remembered{}
+	}
+	p.memory[k] = m
+	return m, nil
+}
+
+// isOurs tells whether an archive could not be read for a reason that lies not in it.
+func isOurs(ctx context.Context, err error) bool {
+	var unread *fs.PathError
+	return err != nil && (ctx.Err() != nil || errors.As(err, &unread))
+}
+
+// rest has a push that broke off tried again later.
+func (m *remembered) rest(now time.Time, err error) {
+	m.pause = min(max(2*m.pause, firstPause), lastPause)
+	m.failed, m.again = err, now.Add(m.pause)
+}
+
+func (p *Pusher) now() time.Time {
+	if p.Now == nil {
+		return time.Now()
+	}
+	return p.Now()
+}
