@@ -101,15 +101,27 @@ func checkNetworks(s Settings, inv inventory.Inventory) error {
 	return nil
 }
 
-// logTo opens a log below the cluster's directory, to go on where it ended.
+// maxLog is the size, in bytes, from which on a log is begun anew and its former life kept as NAME.log.1.
+const maxLog = 4 << 20
+
+// logTo opens a log below the cluster's directory, to go on where it ended. It is for root alone: what
+// programs print is not ours to promise.
 func (i *Installer) logTo(name string) (io.Writer, error) {
 	path := filepath.Join(i.config.Dir, "log", name+".log")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if info, err := os.Stat(path); err == nil && info.Size() > maxLog {
+		if err := os.Rename(path, path+".1"); err != nil {
+			return nil, fmt.Errorf("put log aside: %w", err)
+		}
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
+	}
+	if err := f.Chmod(0o600); err != nil { // an older one was for everybody
+		return nil, errors.Join(fmt.Errorf("open log: %w", err), f.Close())
 	}
 	i.close = append(i.close, func() { _ = f.Close() })
 	return f, nil

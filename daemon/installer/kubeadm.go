@@ -72,7 +72,7 @@ func (n *node) initDo(ctx context.Context, report bringup.Report) error {
 	// never whole: it is cleared away, and the next try begins with nothing.
 	_, err = n.locked(ctx, `
 systemctl enable --quiet kubelet.service # reads all units anew
-kubeadm init --config "$1" --ignore-preflight-errors all || { code=$?; kubeadm reset --force >/dev/null 2>&1; exit $code; }
+kubeadm init --config "$1" --skip-token-print --ignore-preflight-errors all || { code=$?; kubeadm reset --force >/dev/null 2>&1; exit $code; }
 `, initPath)
 	return err
 }

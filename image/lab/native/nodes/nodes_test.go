@@ -172,6 +172,11 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	for _, s := range b.Servers {
 		assert.Empty(t, b.on(s, "ip route show default"), "a way out of the rack")
 	}
+	// One that can join is nobody's to read, and none is there but the one that node-2 was given.
+	for _, s := range b.Servers {
+		assert.NotRegexp(t, `\b[a-z0-9]{6}\.[a-z0-9]{16}\b`, b.file("log/"+s.Label()+".log"), "a token")
+	}
+	assert.Len(t, strings.Fields(b.kubectl("-n", "kube-system", "get", "secrets", "--field-selector", "type=bootstrap.kubernetes.io/token", "-o", "name")), 1)
 
 	// A second run finds everything as it is.
 	kubelet := b.on(b.Servers[1], "systemctl show kubelet")
