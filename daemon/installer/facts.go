@@ -34,6 +34,10 @@ echo "nameservers=$(sed -n 's/^nameserver *//p' $resolv 2>/dev/null | tr '\n' ' 
 for program in containerd runc nft mount; do command -v $program >/dev/null || echo "missing=$program"; done
 if command -v apt-get >/dev/null; then echo apt=yes; fi
 for conf in /etc/kubernetes/*.conf; do test ! -e "$conf" || echo kubernetes=yes; done
+if test -e /etc/kubernetes/admin.conf; then
+	sed -n 's/^ *- --cluster-cidr=/pods=/p; s/^ *- --service-cluster-ip-range=/services=/p' /etc/kubernetes/manifests/kube-controller-manager.yaml 2>/dev/null || true
+	grep -qs '^ *client-certificate: ' /etc/kubernetes/kubelet.conf || echo halfMade=yes # kubeadm sets it among its last steps
+fi
 test ! -e /etc/kubernetes/pki/ca.crt || echo "authority=$(sha256sum </etc/kubernetes/pki/ca.crt | cut -d ' ' -f 1)"
 test ! -e ` + markerPath + ` || echo "marker=$(base64 -w 0 ` + markerPath + `)"
 `
@@ -60,6 +64,11 @@ type facts struct {
 	Kubernetes  bool         // there is one, whoever made it
 	Authority   string       // digest of its root certificate
 	Marker      *marker
+
+	// Of a control plane.
+	HalfMade     bool         // it was begun and never whole
+	PodsWere     netip.Prefix // what it was made with
+	ServicesWere netip.Prefix
 }
 
 // marker is what a node says of itself.
@@ -119,6 +128,12 @@ func parseFacts(text string) (facts, error) {
 			f.Kubernetes = true
 		case "authority":
 			f.Authority = value
+		case "halfMade":
+			f.HalfMade = true
+		case "pods":
+			f.PodsWere, _ = netip.ParsePrefix(value)
+		case "services":
+			f.ServicesWere, _ = netip.ParsePrefix(value)
 		case "marker":
 			m, err := parseMarker(value)
 			if err != nil {

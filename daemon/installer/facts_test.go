@@ -41,6 +41,12 @@ func TestFacts(t *testing.T) {
 	assert.True(t, f.Kubernetes && f.CloudInit)
 	assert.Equal(t, &marker{Cluster: "edge", ID: "A", Label: "w-1"}, f.Marker)
 
+	f, err = parseFacts(saidByANode + "kubernetes=yes\npods=10.244.64.0/18\nservices=10.244.0.0/18\nhalfMade=yes\n")
+	require.NoError(t, err)
+	assert.Equal(t, edge.Pods, f.PodsWere)
+	assert.Equal(t, edge.Services, f.ServicesWere)
+	assert.True(t, f.HalfMade)
+
 	f, err = parseFacts(saidByANode + "marker=\n")
 	require.NoError(t, err)
 	assert.Nil(t, f.Marker, "a mark whose write was cut off")

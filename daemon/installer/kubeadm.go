@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -80,7 +81,7 @@ kubeadm init --config "$1" --skip-token-print --ignore-preflight-errors all || {
 // mendControlPlane starts what was made once. It is never made again: what is in it is the cluster.
 func (n *node) mendControlPlane(ctx context.Context, report bringup.Report) error {
 	if f := n.facts(); !f.Kubernetes {
-		return bringup.Permanent(fmt.Errorf("the control plane was on this node and is gone; if the cluster may go with it, remove %s/%s and install every node's system anew", n.dir, recordName))
+		return bringup.Permanent(fmt.Errorf("the control plane was on this node and is gone; if the cluster may go with it, delete its Provisioning, or remove %s, and install every node's system anew", filepath.Join(n.dir, recordName)))
 	}
 	report("starting the control plane")
 	_, err := n.locked(ctx, `systemctl enable --quiet kubelet.service; systemctl start kubelet.service`)

@@ -51,7 +51,8 @@ func (c *cluster) identity(f *facts) (*record, error) {
 		return nil, err
 	}
 	if r.Pods != c.Pods || r.Services != c.Services {
-		return nil, bringup.Permanent(fmt.Errorf("the cluster has the networks %s for pods and %s for Services since it was made; %s and %s are asked for now",
+		return nil, bringup.Permanent(fmt.Errorf("the cluster has the networks %s for pods and %s for Services since it was made; %s and %s are asked for now; "+
+			"ask for its own, or delete its Provisioning, install every node's system anew and create it again",
 			r.Pods, r.Services, c.Pods, c.Services))
 	}
 	if text == nil {
@@ -67,7 +68,10 @@ func (c *cluster) identity(f *facts) (*record, error) {
 func found(f facts, s Settings) (record, error) {
 	r := record{ID: rand.Text(), Pods: s.Pods, Services: s.Services}
 	if f.Marker != nil && f.Marker.Cluster == s.Cluster {
-		r.ID, r.Born = f.Marker.ID, f.Kubernetes
+		r.ID, r.Born = f.Marker.ID, f.Kubernetes && !f.HalfMade
+	}
+	if r.Born && f.PodsWere.IsValid() && f.ServicesWere.IsValid() {
+		r.Pods, r.Services = f.PodsWere, f.ServicesWere
 	}
 	return r, nil
 }

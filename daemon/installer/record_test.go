@@ -50,6 +50,26 @@ func TestIdentityIsFoundOnTheFirstNode(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, record{ID: "A", Born: true, Pods: edge.Pods, Services: edge.Services}, *r)
 
+	// The networks are those that it was made with, whatever is asked for now.
+	living.PodsWere, living.ServicesWere = netip.MustParsePrefix("10.9.0.0/16"), edge.Services
+	dir := t.TempDir()
+	_, err = (&cluster{Settings: edge, dir: dir}).identity(living)
+	assert.True(t, bringup.IsPermanent(err))
+	assert.ErrorContains(t, err, "the cluster has the networks 10.9.0.0/16 for pods")
+	assert.NoFileExists(t, filepath.Join(dir, recordName))
+
+	// Its Provisioning was deleted while kubeadm made it: it is begun again, with what is asked for now.
+	half := &facts{Kubernetes: true, HalfMade: true, PodsWere: living.PodsWere, ServicesWere: living.ServicesWere, Marker: living.Marker}
+	r, err = (&cluster{Settings: edge, dir: t.TempDir()}).identity(half)
+	require.NoError(t, err)
+	assert.Equal(t, record{ID: "A", Pods: edge.Pods, Services: edge.Services}, *r)
+
+	// Its Provisioning was deleted and its nodes installed anew: another life.
+	r, err = (&cluster{Settings: edge, dir: t.TempDir()}).identity(&facts{})
+	require.NoError(t, err)
+	assert.NotEqual(t, "A", r.ID)
+	assert.False(t, r.Born, "the control plane of its former life is looked for")
+
 	begun := &facts{Marker: &marker{Cluster: "edge", ID: "A", Label: "m-1"}}
 	r, err = (&cluster{Settings: edge, dir: t.TempDir()}).identity(begun)
 	require.NoError(t, err)

@@ -36,6 +36,7 @@ const (
 	FileKnownHosts = "known_hosts"
 	FileRecord     = "installed.json"
 	FileProgress   = "progress.json"
+	FileLife       = "cluster.json" // of the stick's installer: which life of the cluster this is
 	FileKubeconfig = "artifacts/admin.conf"
 	LogDir         = "log"
 )

@@ -83,6 +83,10 @@ const (
 	SubnetFixed       = "SubnetFixed"
 )
 
+// GiveUp is the other way out of what cannot be changed. The nodes know their cluster: without their systems
+// anew the one that is created again would be the old one.
+const GiveUp = "or give the cluster up: delete this Provisioning, install its nodes' systems anew (docs/clusters.md, \"A node of another cluster\"), create it again"
+
 // Fixed says that something of an installed cluster cannot be changed.
 type Fixed struct{ Reason, Sentence string }
 
@@ -97,11 +101,11 @@ func Next(have *Record, want Want) (*Run, error) {
 	}
 	if have.PodSubnet != want.PodSubnet || have.ServiceSubnet != want.ServiceSubnet {
 		return nil, &Fixed{SubnetFixed, fmt.Sprintf("the networks of an installed cluster cannot be changed: it has PodSubnet %q and ServiceSubnet %q; write these again, "+
-			"or delete this Provisioning and create it anew", have.PodSubnet, have.ServiceSubnet)}
+			GiveUp, have.PodSubnet, have.ServiceSubnet)}
 	}
 	if was, is := masters(have.Members), masters(want.Members); was != is {
 		return nil, &Fixed{ControlPlaneFixed, fmt.Sprintf("the control plane of an installed cluster is not changed: it is %s, asked for is %s; write the old masters again, "+
-			"or delete this Provisioning and create it anew", was, is)}
+			GiveUp, was, is)}
 	}
 	var removed, added []string
 	changed := !slices.Equal(have.Plugins, want.Plugins)

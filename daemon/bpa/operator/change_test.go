@@ -255,10 +255,15 @@ func testRecreated(t *testing.T, r *rig) {
 	r.host(1)
 	r.host(2)
 	r.installed("edge", edge)
+	require.NoError(t, r.clusterDir("edge").write("cluster.json", []byte(`{"id":"A","born":true}`), 0o644)) // the installer's
 	require.NoError(t, r.api.Delete(t.Context(), r.get("edge")))
 	for range 3 {
 		r.settle("edge")
 	}
+	left, err := os.ReadDir(r.clusterDir("edge").path("."))
+	require.NoError(t, err)
+	require.Len(t, left, 1, "something speaks of its former life")
+	assert.Equal(t, kud.LogDir, left[0].Name())
 	p := r.installed("edge", edge)
 	assert.Equal(t, "2/2", p.Status.NodesReady)
 	assert.Equal(t, p.UID, r.bmh(1).Spec.ConsumerRef.UID)

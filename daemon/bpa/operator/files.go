@@ -89,9 +89,10 @@ func (d clusterDir) record() (*kud.Record, error) {
 	return r, nil
 }
 
-// end removes what a cluster that is no more leaves behind, but for its logs.
+// end removes what a cluster that is no more leaves behind, but for its logs. If it lives on, its nodes say
+// so; if they were installed anew, nothing here must speak of its former life.
 func (d clusterDir) end() error {
-	return d.remove(kud.FileInventory, kud.FileKnownHosts, kud.FileProgress, filepath.Dir(kud.FileKubeconfig), kud.FileRecord)
+	return d.remove(kud.FileInventory, kud.FileKnownHosts, kud.FileProgress, filepath.Dir(kud.FileKubeconfig), kud.FileLife, kud.FileRecord)
 }
 
 // maxLogs is how many logs of runs are kept for a cluster.

@@ -289,7 +289,7 @@ func (r *Provisionings) checkSpec(w *world) ([]match.Node, []match.Problem) {
 		wrong(ClusterNameTaken, "cluster %s is that of Provisioning %s already; set the label cluster to another name", w.cluster, w.taken)
 	}
 	if w.renamed != "" {
-		wrong(ClusterRenamed, "cluster %s was begun under this name and cannot become %s; set the label cluster back, or delete this Provisioning and create it anew", w.cluster, w.renamed)
+		wrong(ClusterRenamed, "cluster %s was begun under this name and cannot become %s; set the label cluster back, "+kud.GiveUp, w.cluster, w.renamed)
 	}
 	known := r.Plugins
 	if w.cr.Spec.InstallerImage != "" { // not the stick's: a KUD

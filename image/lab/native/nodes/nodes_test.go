@@ -184,6 +184,15 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	b.installed()
 	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started anew")
 	assert.Equal(t, config, b.file("artifacts/admin.conf"))
+
+	// Its Provisioning was deleted and is created again: the cluster lives on, with the networks that it has.
+	require.NoError(t, os.Remove(b.Path(cluster, "cluster.json")))
+	code, out := b.install("--network", "10.9.0.0/16")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, out, "the cluster has the networks 10.244.64.0/18 for pods")
+	b.installed()
+	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started anew")
+	assert.Contains(t, b.file("cluster.json"), `"born": true`, "its control plane might be made again")
 }
 
 // stages are those of nodes and of the cluster, each of which a run may be killed in.
