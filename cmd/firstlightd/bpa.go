@@ -17,10 +17,11 @@ import (
 	"firstlight.dev/firstlight/daemon/bpa/kud"
 	"firstlight.dev/firstlight/daemon/bpa/operator"
 	"firstlight.dev/firstlight/daemon/installer"
+	"firstlight.dev/firstlight/daemon/installer/inventory"
 )
 
 func newBPACommand() *cobra.Command {
-	c := operator.Config{Elect: true}
+	c := operator.Config{Elect: true, CheckLabel: inventory.CheckLabel, CheckControlPlanes: inventory.CheckControlPlanes}
 	var kubeconfig string
 	cmd := &cobra.Command{
 		Use:   "bpa",

@@ -41,6 +41,7 @@ func testForms(t *testing.T, r *rig) {
 		{"KUDPlugins", file("f5", "", "  masters:\n    - master-1:\n        mac-address: 52:54:00:00:01:00\n  KUDPlugins:\n    - emco\n    - onap4k8s\n"), "master-1=1mw", "--cluster f5 --plugins emco onap4k8s"},
 		{"PodSubnet", file("f6", "", "  masters:\n    - master-1:\n        mac-address: 52:54:00:00:01:00\n  PodSubnet: 172.21.64.0/18\n"), "master-1=1mw", "--cluster f6 --network 172.21.64.0/18"},
 		{"indentation, blanks, comments", file("f7", "", "      masters:   \n      -   master-1:     # the first\n               mac-address:    52:54:00:00:01:00   \n\n   \n"), "master-1=1mw", "--cluster f7"},
+		{"labels for another installer", file("f11", "", "  masters:\n    - Node_1.rack: {host: h1}\n  installerImage: example/kud:1\n"), "Node_1.rack=1mw", "--cluster f11"},
 		{"resources", file("f8", "", "  masters:\n    - m: {cpu: 3, memory: 4Gi}\n  workers:\n    - w: {cpu: 1}\n"), "m=4m w=1w", "--cluster f8"},
 		{"MAC and resources", file("f9", "", "  masters:\n    - m: {mac-address: '52:54:00:00:04:01', cpu: 3, memory: 4Gi}\n"), "m=4mw", "--cluster f9"},
 		{"no label cluster: the name of the resource", strings.Replace(file("f10", "", "  masters:\n    - m: {host: h2}\n"), "    cluster: f10\n", "", 1), "m=2mw", "--cluster f10"},
@@ -58,6 +59,12 @@ func testForms(t *testing.T, r *rig) {
 			got = append(got, fmt.Sprintf("%s=%s%s", m.Label, strings.TrimPrefix(m.Host, "metal3/h"), roles))
 		}
 		assert.Equal(t, c.want, strings.Join(got, " "), c.name)
+		if strings.HasPrefix(c.name, "2 masters") {
+			assert.Equal(t, []string{"2 control planes bear the loss of 0, no more than 1 would: etcd goes on with more than half; list one, three or five"}, p.Status.Warnings)
+			r.said("Warning EvenControlPlanes 2 control planes bear the loss of 0")
+		} else {
+			assert.Empty(t, p.Status.Warnings, c.name)
+		}
 		args := r.job(name).Spec.Template.Spec.Containers[0].Args
 		assert.Equal(t, "cp -r /.ssh /root/; chmod -R 600 /root/.ssh; ./installer "+c.command, args[0], c.name)
 		require.NoError(t, r.api.Delete(t.Context(), r.get(name)))
@@ -128,6 +135,10 @@ func testRefusals(t *testing.T, r *rig) {
 		{"plugin without a playbook", "masters:\n- m: {cpu: 1}\nKUDPlugins: [bpa]", v1alpha1.PhaseRefused, UnknownPlugin, []string{"there is no plugin bpa; known are: cmk, emco, istio"}, ""},
 		{"PodSubnet with host bits", "masters:\n- m: {cpu: 1}\nPodSubnet: 10.0.0.1/8", v1alpha1.PhaseRefused, InvalidSubnet, []string{`PodSubnet "10.0.0.1/8" is not a network`}, ""},
 		{"a cluster's name that no Job can have", "masters:\n- m: {cpu: 1}", v1alpha1.PhaseRefused, InvalidName, []string{`the label cluster="Edge_1" cannot name a Job`}, "{cluster: Edge_1}"},
+		{"a label that the stick's installer will not take", "masters:\n- Node_1.rack: {cpu: 1}", v1alpha1.PhaseRefused, LabelRefused,
+			[]string{"node Node_1.rack: the label is not a node's name; use small letters, digits and hyphens, at most 63; or name another installer: installerImage"}, ""},
+		{"six masters", "masters:\n- a: {cpu: 1}\n- b: {cpu: 1}\n- c: {cpu: 1}\n- d: {cpu: 1}\n- e: {cpu: 1}\n- f: {cpu: 1}", v1alpha1.PhaseRefused, MastersRefused,
+			[]string{"spec.masters: 6 control planes are too many", "name one, three or five; or name another installer"}, ""},
 		{"all at once", "masters:\n- m: {mac-address: x}\n- k:\nKUDPlugins: [bpa]", v1alpha1.PhaseRefused, match.InvalidMAC, []string{"node m: mac-address", "masterNode k not provided", "no plugin bpa"}, ""},
 	} {
 		r.refuse(i, c)

@@ -55,6 +55,11 @@ type Config struct {
 	Plugins   []string // that Installer knows; a Provisioning that names another may ask for KUD's
 	SSHPort   uint16   // of nodes; 22 if zero
 
+	// Why Installer will not take a node's label, or so many control planes, so that neither is found out
+	// when hosts are claimed already; without them it takes all.
+	CheckLabel         func(string) error
+	CheckControlPlanes func(int) error
+
 	Site     string // its name: that of proposed clusters
 	Proposal string // ProposalOff, ProposalShow or ProposalApply
 

@@ -198,7 +198,11 @@ func (r *Provisionings) tell(ctx context.Context, cr *v1alpha1.Provisioning, sta
 	r.Recorder.Eventf(cr, nil, kind, is.Reason, "Reconcile", "%s", short(is.Message))
 	for _, text := range status.Warnings {
 		if before.Status.ObservedGeneration != status.ObservedGeneration {
-			r.Recorder.Eventf(cr, nil, corev1.EventTypeWarning, "OldField", "Reconcile", "%s", short(text))
+			reason := "EvenControlPlanes"
+			if strings.HasPrefix(text, "spec.") {
+				reason = "OldField"
+			}
+			r.Recorder.Eventf(cr, nil, corev1.EventTypeWarning, reason, "Reconcile", "%s", short(text))
 		}
 	}
 	return nil

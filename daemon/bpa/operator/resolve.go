@@ -163,9 +163,16 @@ func (r *Provisionings) secretKey(ctx context.Context, namespace, name, key stri
 	return s.Data[key], nil
 }
 
-// warnings are about fields that do nothing.
+// warnings are about fields that do nothing, and about what works and may surprise.
 func warnings(s v1alpha1.ProvisioningSpec) []string {
 	var all []string
+	masters := 0
+	for _, item := range s.Masters {
+		masters += len(item)
+	}
+	if masters > 0 && masters%2 == 0 {
+		all = append(all, fmt.Sprintf("%d control planes bear the loss of %d, no more than %d would: etcd goes on with more than half; list one, three or five", masters, masters/2-1, masters-1))
+	}
 	for _, f := range []struct{ name, value, instead string }{
 		{"hostfile", s.HostFile, "the inventory is " + kud.Dir + "/CLUSTER/" + kud.FileInventory},
 		{"kudInstallerPath", s.KUDInstallerPath, "installerImage names another installer"},

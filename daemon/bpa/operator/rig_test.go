@@ -35,6 +35,7 @@ import (
 	"firstlight.dev/firstlight/assets/crd"
 	"firstlight.dev/firstlight/daemon/bpa/kud"
 	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/installer/inventory"
 	"firstlight.dev/firstlight/image/lab/native"
 )
 
@@ -106,7 +107,8 @@ func newRig(t *testing.T, api client.Client, real *rest.Config) *rig {
 		},
 	})
 	r.Provisionings = &Provisionings{
-		Config: Config{Namespace: "bpa", Dir: memoryDir(t), Installer: "firstlight.internal/installer:test", Plugins: Plugins()},
+		Config: Config{Namespace: "bpa", Dir: memoryDir(t), Installer: "firstlight.internal/installer:test", Plugins: Plugins(),
+			CheckLabel: inventory.CheckLabel, CheckControlPlanes: inventory.CheckControlPlanes},
 		Client: guarded, Reader: api, Recorder: recorder{r}, Now: func() time.Time { return r.now }, Log: slog.New(slog.DiscardHandler),
 		Logs: func(context.Context, string, string) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader("what the installer printed\n")), nil

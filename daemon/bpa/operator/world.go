@@ -274,6 +274,8 @@ const (
 	InvalidSubnet    = "InvalidSubnet"
 	AddressTwice     = "AddressTwice"
 	NoInstaller      = "NoInstaller"
+	LabelRefused     = "LabelRefused"
+	MastersRefused   = "MastersRefused"
 )
 
 // checkSpec says what is wrong with what is asked, whatever the hosts are.
@@ -308,6 +310,9 @@ func (r *Provisionings) checkSpec(w *world) ([]match.Node, []match.Problem) {
 	if r.Installer == "" && w.cr.Spec.InstallerImage == "" {
 		wrong(NoInstaller, "this appliance has no installer of clusters; name one: installerImage (docs/kud.md)")
 	}
+	if w.cr.Spec.InstallerImage == "" {
+		problems = append(problems, r.checkNodes(nodes, problems)...)
+	}
 	if w.virtlet {
 		for _, n := range nodes {
 			if n.CPU != 0 || n.Memory != 0 || n.SRIOV || n.QAT || n.Host != "" {
@@ -316,4 +321,28 @@ func (r *Provisionings) checkSpec(w *world) ([]match.Node, []match.Problem) {
 		}
 	}
 	return nodes, problems
+}
+
+// checkNodes says what the stick's installer would refuse of the nodes, where nothing else did.
+func (r *Provisionings) checkNodes(nodes []match.Node, known []match.Problem) (problems []match.Problem) {
+	const way = "or name another installer: installerImage (docs/kud.md)"
+	masters := 0
+	for _, n := range nodes {
+		if n.Master {
+			masters++
+		}
+		if r.CheckLabel == nil || slices.ContainsFunc(known, func(p match.Problem) bool { return p.Reason == match.InvalidLabel }) {
+			continue
+		}
+		if err := r.CheckLabel(n.Label); err != nil {
+			problems = append(problems, match.Problem{Reason: LabelRefused, Sentence: fmt.Sprintf("node %s: the label is %v; %s", n.Label, err, way)})
+		}
+	}
+	if r.CheckControlPlanes == nil || masters == 0 {
+		return problems
+	}
+	if err := r.CheckControlPlanes(masters); err != nil {
+		problems = append(problems, match.Problem{Reason: MastersRefused, Sentence: fmt.Sprintf("spec.masters: %v; %s", err, way)})
+	}
+	return problems
 }

@@ -105,19 +105,35 @@ func check(inv Inventory) (wrong []error) {
 		}
 		at[n.SSH()] = n.Label
 	}
-	switch masters := len(inv.ControlPlanes()); masters {
-	case 1, 3, 5:
-	case 0:
-		wrong = append(wrong, errors.New("group kube-master has no host; name one, three or five"))
-	default:
-		wrong = append(wrong, fmt.Errorf("group kube-master has %d hosts; etcd needs an odd number to agree: one, three or five", masters))
+	if err := CheckControlPlanes(len(inv.ControlPlanes())); err != nil {
+		wrong = append(wrong, fmt.Errorf("group kube-master: %w", err))
 	}
 	return wrong
 }
 
-func (f *file) node(name string) (Node, error) {
+// CheckControlPlanes says why a cluster cannot have so many control planes; nil if it can. Two and four
+// work, and bear the loss of no more than one and three do.
+func CheckControlPlanes(n int) error {
+	switch {
+	case n == 0:
+		return errors.New("no node is a control plane; name one, three or five")
+	case n > 5:
+		return fmt.Errorf("%d control planes are too many, each write waits for more than half of them; name one, three or five", n)
+	}
+	return nil
+}
+
+// CheckLabel says why a node cannot have a label; nil if it can.
+func CheckLabel(name string) error {
 	if !label.MatchString(name) {
-		return Node{}, fmt.Errorf("host %q: not a node's name; use small letters, digits and hyphens, at most 63", name)
+		return errors.New("not a node's name; use small letters, digits and hyphens, at most 63")
+	}
+	return nil
+}
+
+func (f *file) node(name string) (Node, error) {
+	if err := CheckLabel(name); err != nil {
+		return Node{}, fmt.Errorf("host %q: %w", name, err)
 	}
 	vars := f.variables(name)
 	n := Node{Label: name, Port: 22, User: "root", Password: first(vars, "ansible_password", "ansible_ssh_pass")}

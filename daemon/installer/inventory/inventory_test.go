@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -84,8 +85,8 @@ func TestOtherFormsOfTheSame(t *testing.T) {
 
 func TestWrongInventories(t *testing.T) {
 	for text, says := range map[string]string{
-		"": "group kube-master has no host; name one, three or five",
-		"[kube-master]\na ansible_host=10.0.0.1\nb ansible_host=10.0.0.2\n":              "group kube-master has 2 hosts",
+		"":               "group kube-master: no node is a control plane; name one, three or five",
+		controlPlanes(6): "group kube-master: 6 control planes are too many",
 		"[kube-master]\na ansible_host=10.0.0.1\n[kube-node]\nb ansible_host=10.0.0.1\n": "hosts a and b have the same address 10.0.0.1",
 		"[kube-master]\na\n":                                            `host a: "a" is not an address`,
 		"[kube-master]\na ansible_host=node.example\n":                  `host a: "node.example" is not an address`,
@@ -106,6 +107,24 @@ func TestWrongInventories(t *testing.T) {
 	_, err := Parse([]byte("[kube-master]\nA ansible_host=10.0.0.1\nb\n"))
 	assert.ErrorContains(t, err, `host "A"`)
 	assert.ErrorContains(t, err, "host b", "not all mistakes were told")
+}
+
+// controlPlanes is an inventory of nothing else.
+func controlPlanes(n int) string {
+	text := "[kube-master]\n"
+	for i := range n {
+		text += fmt.Sprintf("m-%d ansible_host=10.0.0.%[1]d\n", i+1)
+	}
+	return text
+}
+
+// ICN's own samples have two.
+func TestHowManyControlPlanes(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		inv, err := Parse([]byte(controlPlanes(n)))
+		require.NoError(t, err)
+		assert.Len(t, inv.ControlPlanes(), n)
+	}
 }
 
 func FuzzParse(f *testing.F) {

@@ -394,3 +394,16 @@ func TestThreeControlPlanes(t *testing.T) {
 	b.installed()
 	assert.Len(t, b.ready(), 3)
 }
+
+// ICN's samples have two: the cluster works as long as both do.
+func TestTwoControlPlanes(t *testing.T) {
+	long(t)
+	b := newBench(t, "pair", 2)
+	b.inventory(2, b.Servers...)
+	b.installed()
+	assert.Len(t, b.ready(), 2)
+	b.cut(b.Servers[1])
+	b.power(b.Servers[1])
+	b.installed()
+	assert.True(t, b.verified().Passed)
+}
