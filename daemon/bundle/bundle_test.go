@@ -66,6 +66,7 @@ func minted(t *testing.T, root string) []string {
 	block, err := ssh.MarshalPrivateKey(host, "node-1")
 	require.NoError(t, err)
 	hostKey := string(pem.EncodeToMemory(block))
+	const cluster, clusterToken = "the key of a cluster's administrator, as long as keys are", "ClusterTokenOfAnAdministrator"
 	const ironic, hash = "TTs8Xq-0Yz_ironic-password-of-43-characters", "$2a$04$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234"
 	const token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQifQ.c2lnbmF0dXJl"
 	write(t, root, "var/lib/firstlight/ca/ca.key", ca)
@@ -84,6 +85,8 @@ nodes:
     bmc: {address: "ipmi://10.0.0.5", username: admin, password: "bmc pass \"7\""}
     os: {password: "$6$rounds=100000$examplesalt$Ev4WYNcCTTMGX0mgrW4AWLDHnQxMOhKk"}
 `)
+	write(t, root, "opt/kud/multi-cluster/edge/artifacts/admin.conf", "users:\n- user:\n    client-key-data: "+base64.StdEncoding.EncodeToString([]byte(cluster))+"\n    token: "+clusterToken+"\n")
+	all = append(all, base64.StdEncoding.EncodeToString([]byte(cluster)), clusterToken)
 	for _, text := range []string{ca, hostKey} {
 		for line := range strings.Lines(text) {
 			if !strings.HasPrefix(line, "-----") && len(line) >= 16 { // the last one may be a few letters
@@ -125,6 +128,13 @@ func TestNoSecretIsInTheBundle(t *testing.T) {
 	log := spilled(secrets)
 	write(t, root, "var/log/pods/metal3_ironic-x_uid/ironic/0.log", log)
 	write(t, root, "var/lib/firstlight/journal.json", `{"runs": [], "said": "`+strings.ReplaceAll(log, "\n", " ")+`"}`)
+	const cluster = "opt/kud/multi-cluster/edge/"
+	write(t, root, cluster+"log/node-1.log", log)
+	write(t, root, cluster+"hosts.ini", "[all]\nvm  ansible_ssh_host=10.0.0.1 ansible_ssh_pass=geheim ansible_password=geheim\n")
+	for _, name := range []string{"progress.json", "cluster.json", "installed.json", "artifacts/verification.json"} {
+		write(t, root, cluster+name, "{}")
+	}
+	write(t, root, cluster+"artifacts/known_hosts", "10.0.0.1 ssh-ed25519 AAAA")
 	var ramdisk bytes.Buffer
 	z := gzip.NewWriter(&ramdisk)
 	w := tar.NewWriter(z)
@@ -153,11 +163,14 @@ func TestNoSecretIsInTheBundle(t *testing.T) {
 	files := unpacked(t, out.Bytes())
 	noSecret(t, files, secrets)
 	for _, name := range []string{"INDEX", "status.json", "files/var/log/pods/metal3_ironic-x_uid/ironic/0.log", "files/var/log/pods/x/0.log.2026",
-		"files/var/lib/ironic/log/deploy/u_metal3~node-1_2026/var/log/agent.log", "files/run/firstlight/site/site.yaml", "commands/dmesg"} {
+		"files/var/lib/ironic/log/deploy/u_metal3~node-1_2026/var/log/agent.log", "files/run/firstlight/site/site.yaml", "commands/dmesg",
+		"files/" + cluster + "log/node-1.log", "files/" + cluster + "progress.json", "files/" + cluster + "cluster.json", "files/" + cluster + "installed.json",
+		"files/" + cluster + "artifacts/verification.json"} {
 		assert.Contains(t, files, name)
 	}
 	assert.Contains(t, files["files/var/log/pods/metal3_ironic-x_uid/ironic/0.log"], "0 plain=[redacted]", "the rest of the text is gone")
 	assert.Contains(t, files["files/run/firstlight/site/site.yaml"], "username: admin")
+	assert.Equal(t, "[all]\nvm  ansible_ssh_host=10.0.0.1 ansible_ssh_pass=[redacted] ansible_password=[redacted]\n", files["files/"+cluster+"hosts.ini"])
 	for name := range files {
 		for _, secret := range []string{"/ca/", "/secret/", "/ssh/", "/pki/", "admin.conf", "kubernetes.io~"} {
 			assert.NotContains(t, name, secret, "a place of secrets was collected")

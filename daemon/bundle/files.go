@@ -15,18 +15,23 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 )
 
-// collected are files and folders, below the root, that are taken as they are.
+// clusters is where installers of clusters have their directories.
+const clusters = "/opt/kud/multi-cluster"
+
+// collected are files and folders, below the root, that are taken as they are; a * is any name.
 var collected = []string{
 	"/run/firstlight/boot.json", "/run/firstlight/storage.json", "/run/firstlight/damage", "/run/firstlight/wire.json",
 	"/var/lib/firstlight/journal.json", "/var/lib/firstlight/journal.json.unreadable", "/var/lib/firstlight/networks.json",
 	"/var/lib/firstlight/hosts", "/var/lib/firstlight/dhcp",
+	clusters + "/*/log", clusters + "/*/progress.json", clusters + "/*/hosts.ini", clusters + "/*/cluster.json", clusters + "/*/installed.json",
+	clusters + "/*/artifacts/verification.json",
 	"/var/lib/ironic/log", "/var/log/pods", "/var/log/units",
 	"/etc/os-release", "/etc/machine-id", "/etc/resolv.conf", "/etc/kubernetes/manifests", "/var/lib/kubelet/config.yaml",
 	"/proc/cmdline", "/proc/meminfo", "/proc/mounts", "/proc/uptime", "/proc/loadavg", "/proc/version",
 }
 
 func (c *Collector) files(context.Context) error {
-	for _, place := range collected {
+	for _, place := range c.places(collected) {
 		top := c.path(place)
 		if _, err := os.Lstat(top); err != nil {
 			c.note("files"+place, "missing: "+err.Error())
@@ -47,6 +52,22 @@ func (c *Collector) files(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// places are paths with every * replaced by what is there. One with a * that nothing answers to is left
+// out: most appliances have no cluster yet.
+func (c *Collector) places(patterns []string) (all []string) {
+	for _, p := range patterns {
+		if !strings.Contains(p, "*") {
+			all = append(all, p)
+			continue
+		}
+		found, _ := filepath.Glob(c.path(p))
+		for _, f := range found {
+			all = append(all, "/"+strings.TrimPrefix(strings.TrimPrefix(f, c.path("/")), "/"))
+		}
+	}
+	return all
 }
 
 // file adds one file; archives are unpacked, because nothing could be hidden inside them.

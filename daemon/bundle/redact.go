@@ -87,7 +87,7 @@ func (r *Redactor) forms(s string) {
 var (
 	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
 	// A word that announces a secret, what stands between, and the secret.
-	announced = regexp.MustCompile(`(?i)\b((?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|client-key-data|token|secret-key|private-key|authorization))\b(\\?["']?[ \t]*[:=][ \t]*\\?["']?(?:(?:basic|bearer) )?)([^\s"'\\,;}\])]+)`)
+	announced = regexp.MustCompile(`(?i)\b((?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|(?:ssh|sudo|become)_pass|client-key-data|token|secret-key|private-key|authorization))\b(\\?["']?[ \t]*[:=][ \t]*\\?["']?(?:(?:basic|bearer) )?)([^\s"'\\,;}\])]+)`)
 	webToken  = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)
 	hash      = regexp.MustCompile(`\$(?:2[abxy]?|5|6|y)\$[./A-Za-z0-9$=,]{20,}`)
 	basic     = regexp.MustCompile(`(?i)\b(basic|bearer) [A-Za-z0-9+/=._~-]{8,}`)

@@ -15,10 +15,9 @@ import (
 var secretPlaces = []string{
 	"/var/lib/firstlight/ca", "/var/lib/firstlight/secret", "/var/lib/firstlight/ssh",
 	"/etc/kubernetes", "/var/lib/kubelet/pki", "/etc/ssh", "/run/secrets",
+	clusters + "/*/artifacts/admin.conf",
+	"/var/lib/kubelet/pods/*/volumes/kubernetes.io~*/*", // what pods were given: files, also when the API is down
 }
-
-// podSecrets are the Secrets and tokens that pods were given: files, also when the API is down.
-const podSecrets = "/var/lib/kubelet/pods/*/volumes/kubernetes.io~*/*"
 
 // open are names of files, and of a Secret's keys, that lie beside secrets and are none.
 var open = []string{"username", "namespace", "ca.crt", "tls.crt", "ca.pem", "cert.pem", "authorized_keys", "known_hosts"}
@@ -32,12 +31,7 @@ func isOpen(name string) bool {
 // learn makes every secret of the appliance's files known. What cannot be read cannot be
 // collected either.
 func (c *Collector) learn() {
-	places := slices.Clone(secretPlaces)
-	mounted, _ := filepath.Glob(c.path(podSecrets))
-	for _, m := range mounted {
-		places = append(places, strings.TrimPrefix(m, c.path("/")))
-	}
-	for _, place := range places {
+	for _, place := range c.places(secretPlaces) {
 		_ = filepath.WalkDir(c.path(place), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return nil
