@@ -2,15 +2,22 @@ package installer
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/daemon/bringup"
 )
 
 // fakeShell writes down what it is asked to run, and answers what a test wants.
@@ -90,4 +97,77 @@ func TestLogsAreForRootAndBounded(t *testing.T) {
 	all, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
 	assert.Len(t, all, 2, "the log and its former life")
+}
+
+// clockNode has a right clock and the file of timesyncd; who keeps the clock is one of timeClient's answers.
+func clockNode(t *testing.T, client string) (*node, *fakeShell) {
+	s := &fakeShell{}
+	n := &node{Node: made("w-1", "172.22.0.14", false, true), cluster: &cluster{Settings: edge, dir: t.TempDir()}, shell: s}
+	n.cluster.nodes = []*node{n}
+	started := ""
+	s.answer = func(line string) (string, error) {
+		switch {
+		case strings.Contains(line, look):
+			return strings.Replace(saidByANode, "time=1795276800", fmt.Sprintf("time=%d", time.Now().Unix()), 1), nil
+		case strings.Contains(line, timeClient):
+			return client + "\n", nil
+		case strings.HasPrefix(line, "sha256sum"):
+			u, err := timesyncd(n.values())
+			require.NoError(t, err)
+			sum := sha256.Sum256(u.files[0].data)
+			return hex.EncodeToString(sum[:]) + "  " + u.files[0].path + "\n", nil
+		case strings.Contains(line, "systemctl is-active"):
+			return "active\n" + started, nil
+		case strings.Contains(line, "systemctl restart"):
+			started = line[strings.LastIndex(line, " ")+1:] + "\n"
+		}
+		return "", nil
+	}
+	return n, s
+}
+
+// The file was written after timesyncd had started: it is started anew, though the clock is right.
+func TestATimeServiceFollowsTheAppliance(t *testing.T) {
+	n, s := clockNode(t, "timesyncd")
+	require.ErrorContains(t, n.clockDone(t.Context()), "systemd-timesyncd.service runs from another configuration")
+	require.NoError(t, n.clockDo(t.Context(), func(string) {}))
+	assert.Len(t, s.running("systemctl restart"), 1)
+	assert.Empty(t, s.running("date -u -s"), "a clock that is right was set")
+	require.NoError(t, n.clockDone(t.Context()))
+
+	n, s = clockNode(t, "other")
+	require.NoError(t, n.clockDone(t.Context()))
+	assert.Empty(t, s.running("systemctl is-active \"$1\""))
+
+	n, _ = clockNode(t, "none")
+	err := n.clockDone(t.Context())
+	assert.True(t, bringup.IsPermanent(err))
+	assert.ErrorContains(t, err, "no program keeps its clock")
+}
+
+func TestAnAddressIsKeptBeyondItsLease(t *testing.T) {
+	s := &fakeShell{}
+	n := &node{Node: made("w-1", "172.22.0.14", false, true), cluster: &cluster{Settings: edge, dir: t.TempDir()}, shell: s}
+	require.NoError(t, n.leaseDone(t.Context()), "an address that does not end, or that networkd does not manage")
+
+	s.answer = func(line string) (string, error) {
+		if strings.Contains(line, "NETWORK_FILE") {
+			return "/run/systemd/network/10-netplan-ens3.network\n", nil
+		}
+		return "", nil
+	}
+	require.Error(t, n.leaseDone(t.Context()))
+	s.ran = nil
+	require.NoError(t, n.leaseDo(t.Context(), func(string) {}))
+	assert.Len(t, s.running("cat >\"$1.new\""), 1)
+	assert.Len(t, s.running("/etc/systemd/network/10-netplan-ens3.network.d/60-firstlight.conf"), 2, "compared, then written")
+	require.Len(t, s.running("systemctl restart"), 1)
+	assert.Contains(t, s.running("systemctl restart")[0], "systemd-networkd.service")
+	assert.Equal(t, "# The appliance, which gives leases, may be switched off: the node keeps its address.\n[Network]\nKeepConfiguration=dhcp\n",
+		string(keepLease("/run/systemd/network/10-netplan-ens3.network").files[0].data))
+
+	// The script is asked of this machine, for an address that nobody has.
+	out, err := exec.Command("sh", "-euc", lease, "sh", "192.0.2.1").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Empty(t, string(out))
 }

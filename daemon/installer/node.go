@@ -41,12 +41,15 @@ func (n *node) stages() []bringup.Stage {
 		{Name: "reached", Fact: "the node answers by SSH and may be made part of this cluster",
 			Why:  "First: nothing is changed on a node that another cluster has, or that cannot do what it is meant for.",
 			Done: n.reachedDone},
-		{Name: "clock-agrees", Fact: "its clock is within half a minute of the appliance's",
+		{Name: "clock-agrees", Fact: "its clock is within half a minute of the appliance's, and something keeps it",
 			Why:  "Before any certificate: one of the wrong year is refused in the right one.",
 			Done: n.clockDone, Do: n.clockDo, Recheck: time.Minute},
 		{Name: "host-prepared", Fact: "it has the kernel's settings and the programs that Kubernetes needs, and trusts the appliance",
 			Why:  "Before containerd, which takes its images from the appliance.",
 			Done: n.hostDone, Do: n.hostDo, Recheck: time.Minute},
+		{Name: "address-kept", Fact: "its address does not end with the appliance's lease",
+			Why:  "Before the cluster, which is to live on when the appliance is switched off.",
+			Done: n.leaseDone, Do: n.leaseDo, Recheck: time.Minute},
 		{Name: "runtime-ready", Fact: "containerd runs with our configuration",
 			Why:  "Before images, which it keeps.",
 			Done: n.runtimeDone, Do: n.runtimeDo, Recheck: time.Minute},
@@ -134,33 +137,6 @@ func skew(theirs, ours time.Time) string {
 		return fmt.Sprintf("its clock is %s behind the appliance's", -d)
 	}
 	return ""
-}
-
-func (n *node) clockDone(ctx context.Context) error {
-	f, err := n.look(ctx)
-	if err != nil {
-		return err
-	}
-	if s := skew(f.Time, time.Now()); s != "" {
-		return fmt.Errorf("%s", s)
-	}
-	return nil
-}
-
-// clockDo points the node's time service at the appliance and, since a service that finds a large step
-// may take its time, sets the clock once.
-func (n *node) clockDo(ctx context.Context, report bringup.Report) error {
-	files, err := n.hostFiles(ctx)
-	if err != nil {
-		return err
-	}
-	if err := n.put(ctx, files); err != nil {
-		return err
-	}
-	report("setting its clock")
-	_, err = n.locked(ctx, `date -u -s "@$1" >/dev/null; systemctl try-restart systemd-timesyncd.service 2>/dev/null || true`,
-		fmt.Sprint(time.Now().Unix()))
-	return err
 }
 
 // values are what the templates may say of this node.

@@ -105,7 +105,6 @@ func renderFiles(v values, list []file) ([]file, error) {
 func hostFiles(v values, a *appliance) ([]file, error) {
 	list := []file{
 		{"/etc/sysctl.d/60-firstlight.conf", 0o644, []byte("sysctl.conf")},
-		{"/etc/systemd/timesyncd.conf.d/60-firstlight.conf", 0o644, []byte("timesyncd.conf")},
 		{"/etc/containerd/certs.d/" + assets.ImageDomain + "/hosts.toml", 0o644, []byte("hosts.toml")},
 		{"/etc/containerd/certs.d/_default/hosts.toml", 0o644, []byte("hosts.toml")},
 		{patchDir + "/kubeletconfiguration+merge.yaml", 0o644, []byte("kubelet-patch.yaml")},
