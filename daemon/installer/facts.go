@@ -38,9 +38,13 @@ if test -e /etc/kubernetes/admin.conf; then
 	sed -n 's/^ *- --cluster-cidr=/pods=/p; s/^ *- --service-cluster-ip-range=/services=/p' /etc/kubernetes/manifests/kube-controller-manager.yaml 2>/dev/null || true
 	grep -qs '^ *client-certificate: ' /etc/kubernetes/kubelet.conf || echo halfMade=yes # kubeadm sets it among its last steps
 fi
+sed -n 's/.*--node-ip=\([^ "]*\).*/nodeIP=\1/p' ` + kubeletFlags + ` 2>/dev/null || true
 test ! -e /etc/kubernetes/pki/ca.crt || echo "authority=$(sha256sum </etc/kubernetes/pki/ca.crt | cut -d ' ' -f 1)"
 test ! -e ` + markerPath + ` || echo "marker=$(base64 -w 0 ` + markerPath + `)"
 `
+
+// kubeletFlags is where kubeadm writes what the kubelet is told of its own node.
+const kubeletFlags = "/var/lib/kubelet/kubeadm-flags.env"
 
 // markerPath says on a node which cluster it is part of.
 const markerPath = "/etc/firstlight/cluster.json"
@@ -64,6 +68,7 @@ type facts struct {
 	Kubernetes  bool         // there is one, whoever made it
 	Authority   string       // digest of its root certificate
 	Marker      *marker
+	NodeIP      netip.Addr // that its kubelet is told; invalid if there is none
 
 	// Of a control plane.
 	HalfMade     bool         // it was begun and never whole
@@ -128,6 +133,8 @@ func parseFacts(text string) (facts, error) {
 			f.Kubernetes = true
 		case "authority":
 			f.Authority = value
+		case "nodeIP":
+			f.NodeIP, _ = netip.ParseAddr(value)
 		case "halfMade":
 			f.HalfMade = true
 		case "pods":
@@ -192,6 +199,15 @@ func fit(f facts, controlPlane bool) error {
 		return fmt.Errorf("%d MiB are free in its /var/lib, %d MiB are needed; free some", f.Free>>10, leastFree>>10)
 	}
 	return nil
+}
+
+// moved says why a node cannot have another address than before; nil if it has the same, or can. A control
+// plane's is in its certificates, in etcd's list of members, and in every other node's way to the API.
+func moved(f facts, at netip.Addr, controlPlane bool) error {
+	if !controlPlane || !f.Kubernetes || f.HalfMade || !f.NodeIP.IsValid() || f.NodeIP == at {
+		return nil
+	}
+	return bringup.Permanent(fmt.Errorf("its control plane was made at %s, and it is reached at %s now; a control plane does not move: give it %[1]s again, by nodes[].links in site.yaml or on the node itself", f.NodeIP, at))
 }
 
 // owner says whether a node may be made part of the cluster m.Cluster with the id m.ID as m.Label: nil if

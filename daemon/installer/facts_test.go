@@ -41,11 +41,12 @@ func TestFacts(t *testing.T) {
 	assert.True(t, f.Kubernetes && f.CloudInit)
 	assert.Equal(t, &marker{Cluster: "edge", ID: "A", Label: "w-1"}, f.Marker)
 
-	f, err = parseFacts(saidByANode + "kubernetes=yes\npods=10.244.64.0/18\nservices=10.244.0.0/18\nhalfMade=yes\n")
+	f, err = parseFacts(saidByANode + "kubernetes=yes\npods=10.244.64.0/18\nservices=10.244.0.0/18\nhalfMade=yes\nnodeIP=172.22.0.14\n")
 	require.NoError(t, err)
 	assert.Equal(t, edge.Pods, f.PodsWere)
 	assert.Equal(t, edge.Services, f.ServicesWere)
 	assert.True(t, f.HalfMade)
+	assert.Equal(t, "172.22.0.14", f.NodeIP.String())
 
 	f, err = parseFacts(saidByANode + "marker=\n")
 	require.NoError(t, err)
@@ -141,6 +142,18 @@ func TestOwner(t *testing.T) {
 		assert.True(t, bringup.IsPermanent(err), c.what)
 	}
 	assert.ErrorContains(t, owner(with(&ours, true, "other"), ours, "ca"), "of another cluster's authority")
+}
+
+func TestAControlPlaneDoesNotMove(t *testing.T) {
+	was, now := netip.MustParseAddr("172.22.0.11"), netip.MustParseAddr("172.22.0.21")
+	f := facts{Kubernetes: true, NodeIP: was}
+	assert.NoError(t, moved(f, was, true))
+	assert.NoError(t, moved(f, now, false), "a worker may")
+	assert.NoError(t, moved(facts{}, now, true), "a new machine")
+	assert.NoError(t, moved(facts{Kubernetes: true, HalfMade: true, NodeIP: was}, now, true), "it will be made again")
+	err := moved(f, now, true)
+	assert.True(t, bringup.IsPermanent(err))
+	assert.ErrorContains(t, err, "made at 172.22.0.11, and it is reached at 172.22.0.21 now; a control plane does not move: give it 172.22.0.11 again")
 }
 
 func TestSkew(t *testing.T) {

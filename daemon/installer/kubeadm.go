@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"time"
@@ -148,6 +149,26 @@ func (n *node) joinDone(ctx context.Context) error {
 	if is := object.Status.NodeInfo.MachineID; is != "" && is != f.MachineID {
 		return fmt.Errorf("the cluster knows another machine as %s", n.Label)
 	}
+	return n.addressed(f, object)
+}
+
+// readdress puts a node's new address into what its kubelet is told. Nothing else there changes.
+const readdress = `
+sed "s/--node-ip=[^ \"]*/--node-ip=$1/" "$2" >"$2.new"
+sync "$2.new"
+mv "$2.new" "$2"
+`
+
+// addressed is nil if the node's kubelet and the cluster know the address at which the node is now.
+func (n *node) addressed(f facts, object *corev1.Node) error {
+	if f.NodeIP.IsValid() && f.NodeIP != n.Addr {
+		return fmt.Errorf("its kubelet is told the address %s, and it has %s now", f.NodeIP, n.Addr)
+	}
+	for _, a := range object.Status.Addresses {
+		if at, err := netip.ParseAddr(a.Address); a.Type == corev1.NodeInternalIP && err == nil && at.Is4() == n.Addr.Is4() && at != n.Addr {
+			return fmt.Errorf("the cluster knows it at %s, and it has %s now", at, n.Addr)
+		}
+	}
 	return nil
 }
 
@@ -171,6 +192,12 @@ func (n *node) joinDo(ctx context.Context, report bringup.Report) error {
 	}
 	if err := n.put(ctx, files); err != nil {
 		return err
+	}
+	if is := n.facts().NodeIP; is.IsValid() && is != n.Addr { // only a worker's, see moved
+		report("telling its kubelet the new address")
+		if _, err := n.locked(ctx, readdress, n.Addr.String(), kubeletFlags); err != nil {
+			return err
+		}
 	}
 	report("kubeadm joins it")
 	// A node that has its certificate is a member: its kubelet needs only to be started. Before that

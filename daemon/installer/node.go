@@ -120,7 +120,10 @@ func (n *node) reachedDone(ctx context.Context) error {
 	n.cluster.mu.Lock()
 	authority := n.cluster.api.authorityDigest()
 	n.cluster.mu.Unlock()
-	return owner(f, n.marker(r), authority)
+	if err := owner(f, n.marker(r), authority); err != nil {
+		return err
+	}
+	return moved(f, n.Addr, n.ControlPlane)
 }
 
 // marker is what the node is to say of itself.

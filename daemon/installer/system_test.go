@@ -2,7 +2,10 @@ package installer
 
 import (
 	"encoding/json"
+	"net/netip"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -137,4 +140,34 @@ func TestMetricsVerdict(t *testing.T) {
 	assert.EqualError(t, err, "metrics of b")
 	assert.True(t, bringup.Waits(err))
 	assert.Error(t, metricsVerdict([]byte(`<html>`), nodes))
+}
+
+func TestAWorkerThatMovedIsSeen(t *testing.T) {
+	n := &node{Node: made("w-1", "172.22.0.24", false, true)}
+	at := func(address string) *corev1.Node {
+		o := object("w-1", "True", nil)
+		o.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "w-1"}, {Type: corev1.NodeInternalIP, Address: address}}
+		return &o
+	}
+	told := facts{NodeIP: n.Addr}
+	assert.NoError(t, n.addressed(told, at("172.22.0.24")))
+	assert.NoError(t, n.addressed(told, &corev1.Node{}), "it has not said yet")
+	assert.NoError(t, n.addressed(told, at("fd00::14")))
+	assert.ErrorContains(t, n.addressed(facts{NodeIP: netip.MustParseAddr("172.22.0.14")}, at("172.22.0.24")), "its kubelet is told the address 172.22.0.14")
+	assert.ErrorContains(t, n.addressed(told, at("172.22.0.14")), "the cluster knows it at 172.22.0.14, and it has 172.22.0.24 now")
+}
+
+func TestAKubeletIsToldItsNewAddress(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeadm-flags.env")
+	for was, is := range map[string]string{
+		`KUBELET_KUBEADM_ARGS="--hostname-override=w-1 --node-ip=172.22.0.14 --pod-infra-container-image=a/pause:3"`: `KUBELET_KUBEADM_ARGS="--hostname-override=w-1 --node-ip=172.22.0.24 --pod-infra-container-image=a/pause:3"`,
+		`KUBELET_KUBEADM_ARGS="--node-ip=172.22.0.14"`:                                                               `KUBELET_KUBEADM_ARGS="--node-ip=172.22.0.24"`,
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(was+"\n"), 0o644))
+		out, err := exec.Command("sh", "-euc", readdress, "sh", "172.22.0.24", path).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, is+"\n", string(text))
+	}
 }

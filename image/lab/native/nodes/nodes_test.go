@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -406,4 +407,25 @@ func TestTwoControlPlanes(t *testing.T) {
 	b.power(b.Servers[1])
 	b.installed()
 	assert.True(t, b.verified().Passed)
+}
+
+func TestAWorkerMoves(t *testing.T) {
+	long(t)
+	b := newBench(t, "moves", 2)
+	first, worker := b.Servers[0], b.Servers[1]
+	b.inventory(1, b.Servers...)
+	b.installed()
+	b.on(worker, "ip address delete "+worker.Addr.String()+"/24 dev eth0; ip address add 172.22.0.42/24 dev eth0")
+	worker.Addr = netip.MustParseAddr("172.22.0.42")
+	b.inventory(1, b.Servers...)
+	b.installed()
+	assert.Equal(t, "172.22.0.42", b.kubectl("get", "node", "node-2", "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`))
+	assert.True(t, b.verified().Passed)
+
+	b.on(first, "ip address add 172.22.0.41/24 dev eth0")
+	first.Addr = netip.MustParseAddr("172.22.0.41")
+	b.inventory(1, b.Servers...)
+	code, out := b.install("--stall", "20s")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, out, "a control plane does not move: give it 172.22.0.11 again")
 }
