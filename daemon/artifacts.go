@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/artifact/publish"
@@ -78,8 +80,25 @@ func (a *artifacts) pod() (serving.Pod, error) {
 	if err != nil {
 		return serving.Pod{}, err
 	}
-	return serving.Pod{Dir: artifactDir, Keys: keys, Cert: pair.Cert, Key: pair.Key, CA: authority.PEM(), Digest: digest,
+	limits, store := artifactConfig(a.metal.site().Artifacts)
+	return serving.Pod{Limits: limits, Store: store, Dir: artifactDir, Keys: keys, Cert: pair.Cert, Key: pair.Key, CA: authority.PEM(), Digest: digest,
 		Registry: a.metal.registryAddr().String(), WriteCert: writer.Cert, WriteKey: writer.Key}, nil
+}
+
+// artifactConfig is what the site says of uploads, for the pod.
+func artifactConfig(s site.Artifacts) (serving.Limits, *serving.Store) {
+	l := serving.Limits{Expiry: time.Duration(s.Expiry)}
+	if s.Quota != 0 {
+		l.Quota = s.Quota.String()
+	}
+	for _, o := range s.Owners {
+		l.Owners = append(l.Owners, serving.Quota{Owner: string(o.Name), Amount: o.Quota.String()})
+	}
+	if s.Store == nil {
+		return l, nil
+	}
+	return l, &serving.Store{Endpoint: string(s.Store.Endpoint), Region: s.Store.Region, CA: []byte(s.Store.CA),
+		Keys: serving.Keys{Access: s.Store.AccessKey, Secret: s.Store.SecretKey.Reveal()}}
 }
 
 // hostAddrs are the addresses of all networks.

@@ -4,12 +4,15 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/artifact/serving"
 	"firstlight.dev/firstlight/daemon/metal3"
 )
 
@@ -54,4 +57,15 @@ func TestStatusOfArtifacts(t *testing.T) {
 func TestCertificateIsForEveryAddress(t *testing.T) {
 	got := hostAddrs([]status.Address{{Addresses: []string{"172.22.0.1/24"}}, {}, {Addresses: []string{"10.0.0.7/16", "10.0.0.8/16", "nonsense"}}})
 	assert.Equal(t, []netip.Addr{netip.MustParseAddr("172.22.0.1"), netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("10.0.0.8")}, got)
+}
+
+func TestTheSiteConfiguresArtifacts(t *testing.T) {
+	s, problems := site.Load("site.yaml", []byte("artifacts: {quota: 50Gi, owners: [{name: alpha, quota: 1500M}], store: {endpoint: 'http://s3:9000', accessKey: a, secretKey: b}}"))
+	require.Empty(t, problems.String())
+	limits, store := artifactConfig(s.WithDefaults().Artifacts)
+	assert.Equal(t, serving.Limits{Quota: "50Gi", Owners: []serving.Quota{{Owner: "alpha", Amount: "1500M"}}, Expiry: 72 * time.Hour}, limits)
+	assert.Equal(t, &serving.Store{Endpoint: "http://s3:9000", Region: "us-east-1", Keys: serving.Keys{Access: "a", Secret: "b"}, CA: []byte{}}, store)
+	limits, store = artifactConfig((&site.Site{}).WithDefaults().Artifacts)
+	assert.Equal(t, serving.Limits{Expiry: 72 * time.Hour}, limits)
+	assert.Nil(t, store)
 }

@@ -20,6 +20,11 @@ func (s *Site) WithDefaults() *Site {
 	d.Appliance.ServiceCIDR = cmp.Or(d.Appliance.ServiceCIDR, netip.MustParsePrefix("10.96.0.0/16"))
 	d.Access.Console = cmp.Or(d.Access.Console, "status")
 	d.Verification.Timeout = cmp.Or(d.Verification.Timeout, Duration(time.Hour))
+	d.Artifacts.Expiry = cmp.Or(d.Artifacts.Expiry, Duration(72*time.Hour))
+	if d.Artifacts.Store != nil {
+		d.Artifacts.Store = copied(d.Artifacts.Store)
+		d.Artifacts.Store.Region = cmp.Or(d.Artifacts.Store.Region, "us-east-1")
+	}
 	d.Networks = d.Networks.withDefaults()
 	d.Nodes = slices.Clone(d.Nodes)
 	for i := range d.Nodes {

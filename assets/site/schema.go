@@ -92,7 +92,9 @@ func pattern(t reflect.Type) string {
 		return `^[0-9A-Fa-f.:]+ *- *[0-9A-Fa-f.:]+$`
 	case reflect.TypeFor[Duration]():
 		return `^[0-9][0-9.]*[a-zµμ]+[0-9a-zµμ.]*$`
-	case reflect.TypeFor[Memory]():
+	case reflect.TypeFor[Certificates]():
+		return `-----BEGIN CERTIFICATE-----`
+	case reflect.TypeFor[Memory](), reflect.TypeFor[Amount]():
 		return `^[0-9]{1,9}(` + memoryUnits + `)$`
 	case reflect.TypeFor[Host]():
 		return `^[A-Za-z0-9.:-]{1,253}$`

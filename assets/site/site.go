@@ -24,6 +24,7 @@ type Site struct {
 	Access       Access       `yaml:"access" doc:"Who may log in."`
 	Nodes        []Node       `yaml:"nodes" doc:"The servers to provision. A server that is not listed is inspected at most, never written to."`
 	Clusters     []Cluster    `yaml:"clusters" doc:"The workload clusters to install on the nodes."`
+	Artifacts    Artifacts    `yaml:"artifacts" doc:"What may be uploaded to the appliance, and where it is kept."`
 	Verification Verification `yaml:"verification" doc:"The proof that each node works."`
 }
 
@@ -159,6 +160,29 @@ type Member struct {
 	Memory Memory `yaml:"memory" doc:"Least memory, such as 16Gi."`
 	SRIOV  bool   `yaml:"sriov" default:"false" doc:"Needs a NIC with SR-IOV."`
 	QAT    bool   `yaml:"qat" default:"false" doc:"Needs a QuickAssist device."`
+}
+
+// Artifacts is what the API for uploads allows, and where it keeps what is brought.
+type Artifacts struct {
+	Quota  Amount          `yaml:"quota" default:"what DATA has room for" doc:"What each owner may announce in all, such as 50Gi."`
+	Owners []ArtifactOwner `yaml:"owners" doc:"Owners with a quota of their own, in place of quota."`
+	Expiry Duration        `yaml:"expiry" default:"72h" doc:"An upload that nobody continued for so long is removed; at least 1h."`
+	Store  *ArtifactStore  `yaml:"store" default:"on DATA" doc:"Another S3 store. What is kept there is not offered to nodes: no OS images, no packages, no container images."`
+}
+
+// ArtifactOwner is what one owner of artifacts may have.
+type ArtifactOwner struct {
+	Name  Name   `yaml:"name" required:"true" doc:"The owner, as in the path of its artifacts."`
+	Quota Amount `yaml:"quota" required:"true" doc:"What it may announce in all, such as 500Gi."`
+}
+
+// ArtifactStore is an S3 store that is not the appliance's own.
+type ArtifactStore struct {
+	Endpoint  URL          `yaml:"endpoint" required:"true" doc:"http(s)://HOST[:PORT]."`
+	Region    string       `yaml:"region" pattern:"^[A-Za-z0-9-]{1,64}$" hint:"letters, digits and '-'" default:"us-east-1" doc:"Region of the store."`
+	AccessKey string       `yaml:"accessKey" required:"true" doc:"Who the appliance is there."`
+	SecretKey Secret       `yaml:"secretKey" required:"true" doc:"The key that belongs to accessKey."`
+	CA        Certificates `yaml:"ca" doc:"Authority of the store's certificate, PEM; https needs it."`
 }
 
 // Verification is the proof that each provisioned node works.

@@ -18,6 +18,7 @@ func (r *reader) validate(s *Site) {
 		r.node(&s.Nodes[i], s.Networks.withDefaults(), fmt.Sprintf("nodes[%d]", i), u)
 	}
 	r.clusters(s)
+	r.artifacts(&s.Artifacts)
 	r.overlaps(s)
 }
 

@@ -44,6 +44,7 @@ type artifactFlags struct {
 	local      bool
 	scratch    string
 	publish    string
+	withdraw   string
 	registry   registryFlags
 	kubeconfig string
 	quota      string
@@ -87,6 +88,7 @@ docs/artifacts.md walks through all of it.`,
 	flags.BoolVar(&f.local, "store-is-local", false, "the store keeps its objects on the file system of --scratch: ask it for room before an upload is announced")
 	flags.StringVar(&f.scratch, "scratch", os.TempDir(), "folder for scratch files: two parts for each upload at work, gone with the process")
 	flags.StringVar(&f.publish, "publish", "", "folder of the appliance with the store's files, images for the boot server and catalog.json; makes the store local and its scratch the scratch")
+	flags.StringVar(&f.withdraw, "withdraw", "", "folder of the appliance, with a store that is not on it: it gets catalog.json and the scratch, and nodes are offered nothing")
 	flags.StringVar(&f.registry.addr, "registry", "", "HOST:PORT of the registry that gets container images; needs --publish")
 	flags.StringVar(&f.registry.cert, "registry-cert", "", "certificate that may push there, PEM")
 	flags.StringVar(&f.registry.key, "registry-key", "", "its key, PEM")
@@ -135,6 +137,14 @@ func (f artifactFlags) config() (artifact.Config, error) {
 		c.Told = publish.Folder(f.publish).Sync
 		c.Depot.Local, c.Depot.Scratch = true, filepath.Join(f.publish, contract.ScratchDir)
 	}
+	if f.withdraw != "" {
+		if f.publish != "" {
+			return artifact.Config{}, usageError{errors.New("--publish and --withdraw exclude each other")}
+		}
+		c.Told = publish.Folder(f.withdraw).Withdraw
+		c.Push = notPushed
+		c.Depot.Scratch = filepath.Join(f.withdraw, contract.ScratchDir)
+	}
 	if f.registry.addr != "" {
 		if f.publish == "" {
 			return artifact.Config{}, usageError{errors.New("--registry needs --publish")}
@@ -142,6 +152,20 @@ func (f artifactFlags) config() (artifact.Config, error) {
 		c.Push = f.registry.push(publish.Folder(f.publish))
 	}
 	return c, nil
+}
+
+// notPushed says of container images why nodes cannot pull them.
+func notPushed(ctx context.Context, d *depot.Depot) error {
+	for _, r := range d.Complete(contract.Container) {
+		if r.SHA256 == "" || r.NotServed != "" {
+			continue
+		}
+		k := contract.Key{Collection: contract.Container, Owner: r.Owner, Cluster: r.ClusterName, Name: r.ImageName}
+		if err := d.Served(ctx, k, r.SHA256, nil, "the store is not on the appliance, which offers to nodes only what it has itself"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // packageNames reads what binary images are called as Debian packages.

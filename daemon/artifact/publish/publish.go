@@ -57,6 +57,12 @@ func (f Folder) Sync(complete map[artifact.Collection][]artifact.Record, usage m
 	return errors.Join(failed...)
 }
 
+// Withdraw takes all names away and leaves the catalog without images: the store is elsewhere, and has
+// no files here.
+func (f Folder) Withdraw(_ map[artifact.Collection][]artifact.Record, usage map[artifact.Collection]artifact.Usage) error {
+	return f.Sync(nil, usage)
+}
+
 // binary publishes a binary image, and returns the names that it has now. Of two with the same octets
 // either will do.
 func (f Folder) binary(r artifact.Record, taken map[string]bool) (names []string, err error) {

@@ -144,3 +144,17 @@ func TestBinariesAreGivenByDigestAndPackagesByTheRepository(t *testing.T) {
 	sync()
 	assert.Empty(t, names())
 }
+
+func TestAStoreElsewhereOffersNothing(t *testing.T) {
+	b := newBed(t)
+	r := b.put("alpha", "disk", "first")
+	_, err := b.sync(r)
+	require.NoError(t, err)
+	usage := map[artifact.Collection]artifact.Usage{artifact.OS: {Artifacts: 3}}
+	require.NoError(t, publish.Folder(b.dir).Withdraw(map[artifact.Collection][]artifact.Record{artifact.OS: {r}}, usage))
+	c, err := publish.Read(filepath.Join(b.dir, artifact.CatalogFile))
+	require.NoError(t, err)
+	assert.Empty(t, c.Images)
+	assert.Equal(t, usage, c.Collections)
+	assert.Empty(t, b.images())
+}

@@ -3,9 +3,8 @@
 package serving
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +52,9 @@ type Pod struct {
 
 	Registry            string // HOST:PORT of the registry that gets container images
 	WriteCert, WriteKey []byte // of who may push there, PEM; the registry's own is of CA
+
+	Limits Limits
+	Store  *Store // nil: the pod's own, on DATA
 }
 
 // Objects describes the pod: one, never two at a time (agent and store each believe to be
@@ -78,7 +80,7 @@ func (p Pod) Objects() []client.Object {
 			}},
 		binding("artifacts-users", "artifacts-users"),
 		p.secret("artifacts-tls", map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key, "ca.crt": p.CA, "write.crt": p.WriteCert, "write.key": p.WriteKey}),
-		p.secret("artifacts-store", map[string][]byte{"access": []byte(p.Keys.Access), "secret": []byte(p.Keys.Secret)}),
+		p.secret("artifacts-store", p.storeSecret()),
 		&appsv1.Deployment{
 			TypeMeta: typed("apps/v1", "Deployment"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
 			Spec: appsv1.DeploymentSpec{
@@ -103,7 +105,6 @@ func (p Pod) spec() corev1.PodSpec {
 	folder := func(name, path string, kind corev1.HostPathType) corev1.Volume {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
 	}
-	store := fmt.Sprintf("127.0.0.1:%d", storePort)
 	return corev1.PodSpec{
 		ServiceAccountName: Name,
 		HostNetwork:        true,
@@ -115,36 +116,28 @@ func (p Pod) spec() corev1.PodSpec {
 		},
 		// Uploads under way are cut and what came of them is brought into the store.
 		TerminationGracePeriodSeconds: ptr.To[int64](40),
-		Containers: []corev1.Container{
-			{
-				Name: "store", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: harmless(), Env: keys,
-				Command:        []string{"/versitygw", "-listen", store, "-dir", dataDir + "/" + artifact.StoreDir},
-				VolumeMounts:   []corev1.VolumeMount{{Name: "store", MountPath: dataDir + "/" + artifact.StoreDir}},
-				ReadinessProbe: probe(corev1.URISchemeHTTP, storePort, "/health"),
-				Resources:      memory("32Mi"),
+		Containers: append(p.ownStore(keys), corev1.Container{
+			Name: "agent", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: harmless(), Env: keys,
+			Command: slices.Concat([]string{binary, "artifacts", "--listen", fmt.Sprintf(":%d", artifact.Port),
+				"--cert", tlsDir + "/tls.crt", "--key", tlsDir + "/tls.key", "--client-ca", tlsDir + "/ca.crt"}, p.storeFlags(), p.Limits.flags()),
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "binary", MountPath: binary, ReadOnly: true},
+				// Not the three folders one by one: a file has two names only within one mount.
+				{Name: "folder", MountPath: dataDir},
+				{Name: "tls", MountPath: tlsDir, ReadOnly: true},
+				{Name: "keys", MountPath: storeDir, ReadOnly: true},
 			},
-			{
-				Name: "agent", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: harmless(), Env: keys,
-				Command: []string{binary, "artifacts", "--listen", fmt.Sprintf(":%d", artifact.Port),
-					"--cert", tlsDir + "/tls.crt", "--key", tlsDir + "/tls.key", "--client-ca", tlsDir + "/ca.crt",
-					"--store", "http://" + store, "--publish", dataDir,
-					"--registry", p.Registry, "--registry-cert", tlsDir + "/write.crt", "--registry-key", tlsDir + "/write.key", "--registry-ca", tlsDir + "/ca.crt"},
-				VolumeMounts: []corev1.VolumeMount{
-					{Name: "binary", MountPath: binary, ReadOnly: true},
-					// Not the three folders one by one: a file has two names only within one mount.
-					{Name: "folder", MountPath: dataDir},
-					{Name: "tls", MountPath: tlsDir, ReadOnly: true},
-				},
-				Ports:          []corev1.ContainerPort{{Name: "api", ContainerPort: artifact.Port, Protocol: corev1.ProtocolTCP}},
-				ReadinessProbe: probe(corev1.URISchemeHTTPS, artifact.Port, "/readyz"),
-				Resources:      memory("64Mi"),
-			},
-		},
+			Ports:          []corev1.ContainerPort{{Name: "api", ContainerPort: artifact.Port, Protocol: corev1.ProtocolTCP}},
+			ReadinessProbe: probe(corev1.URISchemeHTTPS, artifact.Port, "/readyz"),
+			Resources:      memory("64Mi"),
+		}),
 		Volumes: []corev1.Volume{
 			folder("binary", binary, corev1.HostPathFile),
 			folder("folder", p.Dir, corev1.HostPathDirectory),
 			folder("store", p.Dir+"/"+artifact.StoreDir, corev1.HostPathDirectory),
 			{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-tls"}}},
+			{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-store",
+				Items: []corev1.KeyToPath{{Key: "ca", Path: "ca.crt"}}}}},
 		},
 	}
 }
@@ -171,11 +164,4 @@ func typed(version, kind string) metav1.TypeMeta {
 
 func (p Pod) secret(name string, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{TypeMeta: typed("v1", "Secret"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name}, Type: corev1.SecretTypeOpaque, Data: data}
-}
-
-// keys changes with the keys, which the pod reads only when it starts; a certificate it reads
-// anew by itself.
-func (p Pod) keys() string {
-	sum := sha256.Sum256([]byte(p.Keys.Access + "\n" + p.Keys.Secret))
-	return hex.EncodeToString(sum[:8])
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -106,4 +107,39 @@ func TestFolders(t *testing.T) {
 	for _, name := range []string{artifact.StoreDir, artifact.ScratchDir, artifact.ImagesDir} {
 		assert.DirExists(t, filepath.Join(dir, name))
 	}
+}
+
+// command is how the pod starts a container; nil if it has none of that name.
+func command(p Pod, name string) []string {
+	for _, c := range p.spec().Containers {
+		if c.Name == name {
+			return c.Command
+		}
+	}
+	return nil
+}
+
+func TestLimitsOfTheSiteReachTheAgent(t *testing.T) {
+	p := pod()
+	p.Limits = Limits{Quota: "50Gi", Owners: []Quota{{"alpha", "500Gi"}}, Expiry: 48 * time.Hour}
+	assert.Contains(t, strings.Join(command(p, "agent"), " "), "--quota 50Gi --quota-of alpha=500Gi --expiry 48h0m0s")
+	assert.NotContains(t, strings.Join(command(pod(), "agent"), " "), "--quota")
+}
+
+func TestStoreElsewhere(t *testing.T) {
+	p := pod()
+	_, before := deployment(t, p)
+	p.Store = &Store{Endpoint: "https://s3.example:9000", Region: "eu-central-1", Keys: Keys{"site", "whisper"}, CA: []byte("authority")}
+	text, after := deployment(t, p)
+	agent := strings.Join(command(p, "agent"), " ")
+	assert.Contains(t, agent, "--store https://s3.example:9000 --withdraw /artifacts --store-region eu-central-1 --store-ca /etc/artifacts-store/ca.crt")
+	assert.NotContains(t, agent, "--publish")
+	assert.NotContains(t, agent, "--registry")
+	assert.Nil(t, command(p, "store"), "nobody needs the store on DATA")
+	assert.NotContains(t, text, "whisper")
+	assert.NotEqual(t, before, after)
+	assert.Equal(t, map[string][]byte{"access": []byte("site"), "secret": []byte("whisper"), "ca": []byte("authority")}, p.storeSecret())
+	p.Store.CA = []byte("another")
+	_, renewed := deployment(t, p)
+	assert.NotEqual(t, after, renewed, "the agent reads its store's authority only when it starts")
 }

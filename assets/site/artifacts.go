@@ -1,0 +1,80 @@
+package site
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Amount is an amount of storage in bytes.
+type Amount int64
+
+func (a Amount) String() string { return Memory(a).String() }
+
+func (a *Amount) parse(s string) error {
+	var m Memory
+	if err := m.parse(s); err != nil {
+		return errors.New(strings.ReplaceAll(err.Error(), "an amount of memory; write a number with a unit such as 16Gi", "an amount; write a number with a unit such as 50Gi"))
+	}
+	*a = Amount(m)
+	return nil
+}
+
+// Certificates are one or more certificates as PEM, with nothing else beside them.
+type Certificates string
+
+func (c Certificates) String() string { return string(c) }
+
+func (c *Certificates) parse(s string) error {
+	var clean strings.Builder
+	for rest := []byte(strings.TrimSpace(s)); len(rest) > 0; {
+		block, after := pem.Decode(rest)
+		switch {
+		case block == nil:
+			return errors.New("this is not PEM; paste the lines from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE----- below 'ca: |'")
+		case block.Type != "CERTIFICATE":
+			return fmt.Errorf("this is a %s; a certificate belongs here", quote(strings.ToLower(block.Type)))
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return errors.New("this certificate is torn; paste all of its lines")
+		}
+		clean.Write(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
+		rest = after
+	}
+	if clean.Len() == 0 {
+		return errors.New("there is no certificate; paste it or remove the line")
+	}
+	*c = Certificates(clean.String())
+	return nil
+}
+
+// artifacts checks what the parts of the section mean together.
+func (r *reader) artifacts(a *Artifacts) {
+	owners := map[Name]string{}
+	for i, o := range a.Owners {
+		at := fmt.Sprintf("artifacts.owners[%d].name", i)
+		if first, ok := owners[o.Name]; ok && o.Name != "" {
+			r.at(at, "owner %s is already that of %s; each must be given once", quote(string(o.Name)), first)
+		}
+		owners[o.Name] = at
+	}
+	if a.Expiry != 0 && time.Duration(a.Expiry) < time.Hour {
+		r.at("artifacts.expiry", "an upload that pauses would be removed at once; use 1h or more")
+	}
+	if a.Store == nil || a.Store.Endpoint == "" {
+		return
+	}
+	u, err := url.Parse(string(a.Store.Endpoint))
+	switch {
+	case err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		r.at("artifacts.store.endpoint", "%s has a path; write the store's host and port alone, such as https://s3.example:9000", quote(string(a.Store.Endpoint)))
+	case u.Scheme == "https" && a.Store.CA == "":
+		r.at("artifacts.store", "nothing tells whose certificate to trust; add ca")
+	case u.Scheme == "http" && a.Store.CA != "":
+		r.at("artifacts.store.ca", "there is no certificate with http; use https, or remove the line")
+	}
+}

@@ -1,0 +1,97 @@
+package serving
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"firstlight.dev/firstlight/assets/artifact"
+)
+
+// storeDir is where the pod has the authority of a store elsewhere.
+const storeDir = "/etc/artifacts-store"
+
+// Limits are what the API allows.
+type Limits struct {
+	Quota  string        // what each owner may announce, such as 50Gi; "": whatever there is room for
+	Owners []Quota       // owners with another one
+	Expiry time.Duration // 0: the agent's own
+}
+
+// Quota is what one owner may announce.
+type Quota struct{ Owner, Amount string }
+
+// flags are those of the agent's command line.
+func (l Limits) flags() (all []string) {
+	if l.Quota != "" {
+		all = append(all, "--quota", l.Quota)
+	}
+	for _, o := range l.Owners {
+		all = append(all, "--quota-of", o.Owner+"="+o.Amount)
+	}
+	if l.Expiry != 0 {
+		all = append(all, "--expiry", l.Expiry.String())
+	}
+	return all
+}
+
+// Store is an S3 store elsewhere.
+type Store struct {
+	Endpoint string // http(s)://HOST:PORT
+	Region   string
+	Keys     Keys
+	CA       []byte // of its certificate, PEM; nil with http
+}
+
+// ownStore is the container of the store on DATA, if that is the one.
+func (p Pod) ownStore(keys []corev1.EnvVar) []corev1.Container {
+	if p.Store != nil {
+		return nil
+	}
+	return []corev1.Container{{
+		Name: "store", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: harmless(), Env: keys,
+		Command:        []string{"/versitygw", "-listen", fmt.Sprintf("127.0.0.1:%d", storePort), "-dir", dataDir + "/" + artifact.StoreDir},
+		VolumeMounts:   []corev1.VolumeMount{{Name: "store", MountPath: dataDir + "/" + artifact.StoreDir}},
+		ReadinessProbe: probe(corev1.URISchemeHTTP, storePort, "/health"),
+		Resources:      memory("32Mi"),
+	}}
+}
+
+// storeFlags tell the agent where its store is. What is in a store elsewhere has no file here that
+// the boot server, the repository or the registry could have.
+func (p Pod) storeFlags() []string {
+	if p.Store == nil {
+		return []string{"--store", fmt.Sprintf("http://127.0.0.1:%d", storePort), "--publish", dataDir,
+			"--registry", p.Registry, "--registry-cert", tlsDir + "/write.crt", "--registry-key", tlsDir + "/write.key", "--registry-ca", tlsDir + "/ca.crt"}
+	}
+	all := []string{"--store", p.Store.Endpoint, "--withdraw", dataDir}
+	if p.Store.Region != "" {
+		all = append(all, "--store-region", p.Store.Region)
+	}
+	if len(p.Store.CA) > 0 {
+		all = append(all, "--store-ca", storeDir+"/ca.crt")
+	}
+	return all
+}
+
+// storeSecret is what the pod must know of its store, and nobody else.
+func (p Pod) storeSecret() map[string][]byte {
+	k, ca := p.Keys, []byte{}
+	if p.Store != nil {
+		k, ca = p.Store.Keys, p.Store.CA
+	}
+	return map[string][]byte{"access": []byte(k.Access), "secret": []byte(k.Secret), "ca": ca}
+}
+
+// keys changes with the store's secret, which the pod reads only when it starts; a certificate of its
+// own it reads anew by itself.
+func (p Pod) keys() string {
+	s, h := p.storeSecret(), sha256.New()
+	for _, name := range []string{"access", "secret", "ca"} {
+		fmt.Fprintf(h, "%s\n", s[name])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
