@@ -33,10 +33,6 @@ const (
 	artifactImages = artifactDir + "/" + artifact.ImagesDir
 )
 
-// leastRoom is how much of DATA must be free for more artifacts: what the appliance itself
-// still writes there.
-const leastRoom = 1 << 30
-
 // artifacts is the part of the plan that takes uploads.
 type artifacts struct {
 	metal     *metal
@@ -124,17 +120,17 @@ func (a *artifacts) status(stages []status.Stage) *status.Artifacts {
 		return nil
 	}
 	var s unix.Statfs_t
-	free := int64(-1)
+	free, least := int64(-1), int64(0)
 	if unix.Statfs(artifactDir, &s) == nil {
-		free = int64(s.Bavail) * s.Bsize
+		free, least = int64(s.Bavail)*s.Bsize, artifact.Reserve(int64(s.Blocks)*s.Bsize)
 	}
 	url := "https://" + net.JoinHostPort(a.metal.addr().String(), fmt.Sprint(artifact.Port))
-	return artifactsStatus(stages[i], catalog, err, url, free)
+	return artifactsStatus(stages[i], catalog, err, url, free, least)
 }
 
 // artifactsStatus makes the document's part of what is known. free is in octets, -1 if it is
-// not known.
-func artifactsStatus(stage status.Stage, c artifact.Catalog, unread error, url string, free int64) *status.Artifacts {
+// not known; below least none is for more artifacts.
+func artifactsStatus(stage status.Stage, c artifact.Catalog, unread error, url string, free, least int64) *status.Artifacts {
 	s := &status.Artifacts{URL: url, Free: max(free, 0), Collections: []status.Collection{}}
 	for _, name := range artifact.Collections() {
 		u := c.Collections[name]
@@ -153,7 +149,7 @@ func artifactsStatus(stage status.Stage, c artifact.Catalog, unread error, url s
 	switch {
 	case free < 0:
 		room.State, room.Text = status.CheckWaiting, "how much of DATA is free is not known"
-	case free < leastRoom:
+	case free < least:
 		room.State, room.Fix = status.CheckFailed, "Remove artifacts (firstlight artifact rm), or use a larger stick."
 	}
 	s.Conditions = []status.Check{serves, read, room}

@@ -37,7 +37,7 @@ func TestStatusOfArtifacts(t *testing.T) {
 	ready := status.Stage{Name: "artifacts-ready", State: status.StateReady}
 	c := artifact.Catalog{Collections: map[artifact.Collection]artifact.Usage{
 		artifact.OS: {Artifacts: 2, Complete: 1, Octets: 700, Announced: 1000}, artifact.Binary: {Artifacts: 1, Complete: 1, Octets: 30, Announced: 30}}}
-	s := artifactsStatus(ready, c, nil, "https://172.22.0.1:9015", 5<<30)
+	s := artifactsStatus(ready, c, nil, "https://172.22.0.1:9015", 5<<30, 1<<30)
 	assert.Equal(t, 3, s.Artifacts)
 	assert.Equal(t, int64(730), s.Stored)
 	assert.Equal(t, int64(5<<30), s.Free)
@@ -46,7 +46,7 @@ func TestStatusOfArtifacts(t *testing.T) {
 	for _, check := range s.Conditions {
 		assert.Equal(t, status.CheckOK, check.State, check.Name)
 	}
-	s = artifactsStatus(status.Stage{State: status.StateDegraded, Waiting: "the agent to answer"}, artifact.Catalog{}, errors.New("not there"), "u", leastRoom-1)
+	s = artifactsStatus(status.Stage{State: status.StateDegraded, Waiting: "the agent to answer"}, artifact.Catalog{}, errors.New("not there"), "u", artifact.Reserve(64<<30)-1, artifact.Reserve(64<<30))
 	require.Len(t, s.Conditions, 3)
 	assert.Equal(t, status.Check{Name: "serving", State: status.CheckWaiting, Text: "the agent to answer"}, s.Conditions[0])
 	assert.Equal(t, status.Check{Name: "store-read", State: status.CheckWaiting, Text: "not there"}, s.Conditions[1])

@@ -72,3 +72,7 @@ func (c Catalog) ByName() map[string]OSImage {
 	}
 	return names
 }
+
+// Reserve is how much of DATA, of so many octets, uploads leave free: the appliance's database, its logs
+// and the kubelet write there too, and below 1 % the kubelet begins to remove pods.
+func Reserve(size int64) int64 { return max(1<<30, size/100*3) }

@@ -149,7 +149,7 @@ func (f artifactFlags) config() (artifact.Config, error) {
 		if f.publish == "" {
 			return artifact.Config{}, usageError{errors.New("--registry needs --publish")}
 		}
-		c.Push = f.registry.push(publish.Folder(f.publish))
+		c.Push, c.Depot.Pushed = f.registry.push(publish.Folder(f.publish)), true
 	}
 	return c, nil
 }

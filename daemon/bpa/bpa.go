@@ -23,6 +23,7 @@ import (
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/crd"
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/apply"
 	"firstlight.dev/firstlight/daemon/bpa/kud"
 	"firstlight.dev/firstlight/daemon/bpa/operator"
 )
@@ -172,7 +173,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"firstlight.dev/binary": o.Digest}},
-				Spec: corev1.PodSpec{
+				Spec: apply.Vital(corev1.PodSpec{
 					ServiceAccountName: Name,
 					HostNetwork:        true,
 					DNSPolicy:          corev1.DNSDefault,
@@ -203,7 +204,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 						directory("clusters", kud.Dir, corev1.HostPathDirectoryOrCreate),
 						directory("leases", o.LeaseDir, corev1.HostPathDirectoryOrCreate),
 					},
-				},
+				}),
 			},
 		},
 	}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/daemon/apply"
 )
 
 // Pod is what the objects of Ironic's pod are made from.
@@ -62,7 +64,7 @@ func (p Pod) Objects() ([]client.Object, error) {
 						Labels:      labels,
 						Annotations: map[string]string{"firstlight.dev/config": digest(confData, tlsData)},
 					},
-					Spec: p.spec(),
+					Spec: apply.Vital(p.spec()),
 				},
 			},
 		},

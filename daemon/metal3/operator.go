@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/daemon/apply"
 )
 
 // Names inside the operator's own manifest.
@@ -159,7 +161,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"firstlight.dev/config": o.digest()}},
-				Spec: corev1.PodSpec{
+				Spec: apply.Vital(corev1.PodSpec{
 					ServiceAccountName: OperatorName,
 					EnableServiceLinks: ptr.To(false),
 					SecurityContext: &corev1.PodSecurityContext{
@@ -196,7 +198,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 					Volumes: []corev1.Volume{
 						volume("auth", "operator-ironic-auth"), volume("ca", "operator-ironic-ca"), volume("cert", "operator-webhook-cert"),
 					},
-				},
+				}),
 			},
 		},
 	}

@@ -160,7 +160,12 @@ func (d *Depot) keepSent(ctx context.Context, e *entry, why error) {
 func (d *Depot) read(ctx context.Context, e *entry, s *session, length int64, body Body) error {
 	sums := s.sumBeside()
 	defer sums.stop()
-	for s.offset < s.length {
+	for began := s.offset; s.offset < s.length; {
+		if s.offset == began || s.offset == s.part {
+			if err := d.roomFor(min(s.part+s.upload.PartSize, s.length) - s.offset); err != nil {
+				return err
+			}
+		}
 		file, err := s.scratch(d.Scratch)
 		if err != nil {
 			return err

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/store"
 )
@@ -231,29 +229,6 @@ func (d *Depot) withinQuota(owner string, length, givenUp int64) error {
 	}
 	if sum+length > quota {
 		return &Error{Kind: TooLarge, Text: fmt.Sprintf("owner %s may have %d octets and has %d; %d more are too many", owner, quota, sum, length)}
-	}
-	return nil
-}
-
-// room refuses what the disk cannot hold: an upload needs its remaining octets, and scratch files for
-// the parts on their way.
-func (d *Depot) room(k artifact.Key, length, givenUp int64) error {
-	if !d.Local {
-		return nil
-	}
-	var s unix.Statfs_t
-	if err := unix.Statfs(d.Scratch, &s); err != nil {
-		return fmt.Errorf("ask for room in %s: %w", d.Scratch, err)
-	}
-	free := int64(s.Bavail)*s.Bsize + givenUp
-	need := int64(maxSending+1) * d.PartSize
-	for _, e := range d.all() {
-		if r := e.record(); !r.Complete {
-			need += r.ImageLength - r.ImageOffset
-		}
-	}
-	if need+length > free {
-		return &Error{Kind: Full, Text: fmt.Sprintf("the disk has room for %d octets; %s needs %d, and unfinished uploads and their scratch files need %d", free, k.Name, length, need)}
 	}
 	return nil
 }

@@ -44,6 +44,8 @@ type Config struct {
 	Store     *store.Store
 	Scratch   string                                                // folder for unnamed files of one or two parts for each upload at work
 	Local     bool                                                  // the store is on the file system of Scratch: its room is asked before an upload is announced
+	Disk      func() (free, size int64, err error)                  // octets of that file system; nil: it is asked
+	Pushed    bool                                                  // container images go to a registry on it: they need their room twice
 	Quota     func(owner string) int64                              // octets that an owner may announce in all; 0, or nil: any
 	InUse     func(context.Context, artifact.Key) ([]string, error) // who uses an artifact now; nil: nobody
 	Changed   func()                                                // called, and not to be kept waiting, after an artifact was completed, given up or removed; may be nil
@@ -93,6 +95,9 @@ func Open(ctx context.Context, c Config) (*Depot, error) {
 	}
 	if d.Now == nil {
 		d.Now = time.Now
+	}
+	if d.Disk == nil {
+		d.Disk = func() (int64, int64, error) { return disk(d.Scratch) }
 	}
 	if d.Changed == nil {
 		d.Changed = func() {}

@@ -17,6 +17,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/apply"
 )
 
 // Names of the pod's objects.
@@ -89,7 +90,7 @@ func (p Pod) Objects() []client.Object {
 				Selector: &metav1.LabelSelector{MatchLabels: labels},
 				Template: corev1.PodTemplateSpec{
 					ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"firstlight.dev/binary": p.Digest, "firstlight.dev/keys": p.keys()}},
-					Spec:       p.spec(),
+					Spec:       apply.Vital(p.spec()),
 				},
 			},
 		},

@@ -72,7 +72,7 @@ func TestSecretsAreOnlyInSecrets(t *testing.T) {
 func TestThePodIsStartedAnewForWhatItReadsOnlyOnce(t *testing.T) {
 	p := pod()
 	text, before := deployment(t, p)
-	for _, line := range []string{"127.0.0.1:9016", ":9015", "runAsUser: 65532", "type: Recreate", "imagePullPolicy: Never"} {
+	for _, line := range []string{"127.0.0.1:9016", ":9015", "runAsUser: 65532", "type: Recreate", "imagePullPolicy: Never", "priorityClassName: system-cluster-critical", "key: node.kubernetes.io/disk-pressure"} {
 		assert.Contains(t, text, line)
 	}
 	assert.Equal(t, 1, strings.Count(text, "containerPort"), "the store has no port of the pod's")
