@@ -123,7 +123,7 @@ type Record struct {
 	Format      string    `json:"format,omitempty"`       // of an OS image: qcow2 or raw
 	VirtualSize int64     `json:"virtual_size,omitempty"` // octets of the disk an OS image makes
 	ServedAs    []string  `json:"served_as,omitempty"`    // of a container image: the names nodes can pull it by
-	NotServed   string    `json:"not_served,omitempty"`   // why nodes cannot pull it, a sentence
+	NotServed   string    `json:"not_served,omitempty"`   // why nodes cannot pull it, or be installed from it; a sentence
 	Damaged     string    `json:"damaged,omitempty"`      // why it can only be removed or replaced, a sentence
 	Created     time.Time `json:"created,omitzero"`
 	Updated     time.Time `json:"updated,omitzero"` // last time the record or its bytes changed

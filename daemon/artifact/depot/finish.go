@@ -2,12 +2,14 @@ package depot
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/artifact/diskimage"
 	"firstlight.dev/firstlight/daemon/artifact/store"
 )
 
@@ -88,34 +90,60 @@ func (d *Depot) isThere(ctx context.Context, e *entry, u upload, length int64) (
 	return err == nil && o.Size == length && o.Meta[metaSerial] == u.Serial, err
 }
 
-// hashStored finds the sha256 of an object that came into the store without us.
-func (d *Depot) hashStored(ctx context.Context, e *entry) error {
+// unknownContent tells whether an object must be read, because its record was made again or it came into
+// the store without us.
+func unknownContent(k artifact.Key, r artifact.Record) bool {
+	return r.SHA256 == "" || k.Collection == artifact.OS && r.Format == "" && r.NotServed == ""
+}
+
+// readStored finds the sha256 of such an object, and whether it is an OS image that can be installed.
+func (d *Depot) readStored(ctx context.Context, e *entry) error {
 	r := e.record()
 	body, err := d.Store.Open(ctx, e.key.Collection.Bucket(), e.key.Object(), 0, r.ImageLength)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	h, err := hashFrom(nil)
-	if err != nil {
-		return err
-	}
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	n, err := io.CopyBuffer(h, struct{ io.Reader }{io.LimitReader(body, r.ImageLength)}, *buffer)
-	if err != nil {
+	head := make([]byte, min(diskimage.HeadLength, r.ImageLength))
+	if _, err := io.ReadFull(body, head); err != nil {
 		return fmt.Errorf("read %s: %w", e.key, err)
 	}
-	e, err = d.take(ctx, e.key, turnWait)
-	if err != nil {
+	sum := r.SHA256
+	if sum == "" {
+		h := sha256.New()
+		h.Write(head)
+		buffer := buffers.Get().(*[]byte)
+		defer buffers.Put(buffer)
+		n, err := io.CopyBuffer(h, struct{ io.Reader }{io.LimitReader(body, r.ImageLength)}, *buffer)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", e.key, err)
+		}
+		if n += int64(len(head)); n != r.ImageLength {
+			return nil // it is another one by now
+		}
+		sum = hex.EncodeToString(h.Sum(nil))
+	}
+	key := e.key
+	if e, err = d.take(ctx, key, turnWait); err != nil {
 		return err
 	}
 	defer e.give()
-	if now := e.record(); !now.Complete || now.SHA256 != "" || now.ImageLength != n || !now.Updated.Equal(r.Updated) {
-		return nil // it is another one by now
+	if now := e.record(); !now.Complete || !unknownContent(key, now) || now.SHA256 != r.SHA256 || !now.Updated.Equal(r.Updated) {
+		return nil // as above
 	}
 	defer d.Changed()
-	return d.change(ctx, e, func(kp *kept) { kp.Record.SHA256 = hex.EncodeToString(h.Sum(nil)) })
+	return d.change(ctx, e, func(kp *kept) {
+		kp.Record.SHA256 = sum
+		if key.Collection != artifact.OS {
+			return
+		}
+		info, err := diskimage.Check(head, r.ImageLength)
+		if err != nil {
+			kp.Record.NotServed = "this is no OS image that can be installed: " + err.Error()
+			return
+		}
+		kp.Record.Format, kp.Record.VirtualSize = info.Format, info.VirtualSize
+	})
 }
 
 // Served notes under which names a container image can be pulled, or why it cannot; of one that was

@@ -142,7 +142,7 @@ func fromObject(k artifact.Key, o store.Object) artifact.Record {
 		r = artifact.Record{Created: o.Modified}
 	}
 	if r.ImageLength != o.Size {
-		r.SHA256 = "" // it is another object's
+		r.SHA256, r.Format, r.VirtualSize = "", "", 0 // they are another object's
 	}
 	r.Owner, r.ClusterName, r.ImageName = k.Owner, k.Cluster, k.Name
 	r.ImageLength, r.ImageOffset, r.Complete = o.Size, o.Size, true

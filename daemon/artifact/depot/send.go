@@ -59,7 +59,9 @@ func (d *Depot) send(ctx context.Context, e *entry, s *session) error {
 	}
 	bucket, object := e.key.Collection.Bucket(), e.key.Object()
 	if s.upload.ID == "" {
-		id, err := d.Store.Begin(ctx, bucket, object, meta(e.record(), &s.upload))
+		r := e.record()
+		r.Format, r.VirtualSize = s.image.Format, s.image.VirtualSize // not in the record before the first part is there
+		id, err := d.Store.Begin(ctx, bucket, object, meta(r, &s.upload))
 		if err != nil {
 			return err
 		}

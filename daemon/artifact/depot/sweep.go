@@ -36,9 +36,9 @@ func (d *Depot) Sweep(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if r := e.record(); r.Complete && r.SHA256 == "" {
-			if err := d.hashStored(ctx, e); err != nil {
-				d.Log.Warn("sha256 of an object is not known yet", "artifact", e.key.String(), "error", err)
+		if r := e.record(); r.Complete && unknownContent(e.key, r) {
+			if err := d.readStored(ctx, e); err != nil {
+				d.Log.Warn("what an object holds is not known yet", "artifact", e.key.String(), "error", err)
 			}
 			continue
 		}
