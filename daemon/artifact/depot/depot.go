@@ -37,6 +37,7 @@ const (
 	SaveEvery   = time.Second      // a long request writes its state so often, at the end of a part
 	settleTime  = 10 * time.Minute // to bring what was received into the store when a request ends
 	turnWait    = 5 * time.Second  // for another request that ends
+	keepIdle    = time.Hour        // the state says so often how long an upload has waited
 )
 
 // Config is what a depot is made of.
@@ -53,6 +54,7 @@ type Config struct {
 	SaveEvery time.Duration                                         // 0 is SaveEvery
 	PartSize  int64                                                 // 0 is PartSize; at least store.MinPart
 	Now       func() time.Time                                      // nil is time.Now
+	Uptime    func() time.Duration                                  // of something that no clock is set by; nil: the process
 	Log       *slog.Logger
 }
 
@@ -63,6 +65,7 @@ type Depot struct {
 
 	mu      sync.Mutex
 	entries map[artifact.Key]*entry
+	swept   time.Duration // Uptime at the last Sweep
 }
 
 // entry is one artifact. Whoever changes it has its turn; kept and live are guarded by mu so
@@ -77,7 +80,10 @@ type entry struct {
 	cancel context.CancelCauseFunc // of the request that has the turn and may be interrupted
 	gone   bool
 
-	session *session // under the turn
+	// Under the turn.
+	session *session
+	touched time.Time     // when idle begins to count
+	idle    time.Duration // kept once an hour
 }
 
 // Open reads what the store holds. It waits for a store that is down as long as the store
@@ -96,6 +102,11 @@ func Open(ctx context.Context, c Config) (*Depot, error) {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
+	if d.Uptime == nil {
+		began := time.Now()
+		d.Uptime = func() time.Duration { return time.Since(began) } // monotonic
+	}
+	d.swept = d.Uptime()
 	if d.Disk == nil {
 		d.Disk = func() (int64, int64, error) { return disk(d.Scratch) }
 	}

@@ -47,6 +47,7 @@ type bed struct {
 	t      *testing.T
 	config depot.Config
 	now    time.Time
+	up     time.Duration
 	*depot.Depot
 }
 
@@ -54,12 +55,18 @@ func newBed(t *testing.T, c store.Config, change func(*depot.Config)) *bed {
 	s, err := store.New(c)
 	require.NoError(t, err)
 	b := &bed{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-	b.config = depot.Config{Store: s, Scratch: t.TempDir(), PartSize: store.MinPart, Now: func() time.Time { return b.now }, Log: slog.New(slog.DiscardHandler)}
+	b.config = depot.Config{Store: s, Scratch: t.TempDir(), PartSize: store.MinPart, Now: func() time.Time { return b.now }, Uptime: func() time.Duration { return b.up }, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&b.config)
 	}
 	b.open()
 	return b
+}
+
+// wait has so much time pass for an agent that sweeps now and then.
+func (b *bed) wait(d time.Duration) {
+	b.Sweep(b.t.Context())
+	b.now, b.up = b.now.Add(d), b.up+d
 }
 
 // open is what a start of the agent does.
@@ -177,10 +184,10 @@ func TestUploadThatNobodyContinuesExpires(t *testing.T) {
 		_, err := b.Append(t.Context(), key(name), 0, 6<<20, octets(image(6<<20)))
 		require.NoError(t, err)
 	}
-	b.now = b.now.Add(depot.Expiry - time.Hour)
+	b.wait(depot.Expiry - time.Hour)
 	_, err := b.Append(t.Context(), key("continued"), 6<<20, 1, octets([]byte{0}))
 	require.NoError(t, err)
-	b.now = b.now.Add(2 * time.Hour)
+	b.wait(2 * time.Hour)
 	b.Sweep(t.Context())
 	page, _ := b.List(artifact.Binary, "alpha", "beta", "", 10)
 	var left []string
@@ -298,4 +305,45 @@ func TestPartsGrowWithTheArtifact(t *testing.T) {
 	data, err := b.config.Store.Get(t.Context(), "binary", ".firstlight/records/alpha/beta/huge", 1<<20)
 	require.NoError(t, err)
 	assert.Contains(t, string(data), `"part_size":550502400`, "525 MiB, 10,000 of which hold 5 TiB")
+}
+
+// An appliance whose clock stood is set right while an upload waits, or while it is off.
+func TestClockThatIsSetThrowsNoUploadAway(t *testing.T) {
+	b := newBed(t, storelab.Memory(t, nil), nil)
+	content := image(6 << 20)
+	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
+	require.NoError(t, err)
+	_, err = b.Append(t.Context(), key("tool"), 0, 1<<20, octets(content[:1<<20]))
+	require.NoError(t, err)
+	for range 2 {
+		b.Sweep(t.Context())
+		b.now = b.now.AddDate(1, 0, 0)
+		b.Sweep(t.Context())
+		_, err = b.Get(key("tool"))
+		require.NoError(t, err)
+		b.open()
+	}
+	// What counts is how long agents saw it wait, all of them together.
+	for range 3 {
+		b.wait(depot.Expiry/3 + time.Hour)
+		_, err = b.Get(key("tool"))
+		require.NoError(t, err)
+		b.Sweep(t.Context())
+		b.open()
+	}
+	_, err = b.Get(key("tool"))
+	assert.Equal(t, depot.NotFound, kind(t, err))
+}
+
+func TestWaitingBeginsAnewWhenAnUploadGoesOn(t *testing.T) {
+	b := newBed(t, storelab.Memory(t, nil), nil)
+	content := image(6 << 20)
+	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
+	require.NoError(t, err)
+	for i := range 4 {
+		b.wait(depot.Expiry - time.Hour)
+		b.Sweep(t.Context())
+		_, err = b.Append(t.Context(), key("tool"), int64(i)<<20, 1<<20, octets(content[i<<20:(i+1)<<20]))
+		require.NoError(t, err)
+	}
 }

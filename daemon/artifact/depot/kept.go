@@ -54,6 +54,10 @@ type upload struct {
 	TailSum  uint32     `json:"tail_sum,omitempty"`  // CRC-32C of it
 	Checked  bool       `json:"checked,omitempty"`   // the head of an OS image was looked at
 	Touched  time.Time  `json:"touched"`             // last time that something was received
+
+	// How long agents saw that nobody continued it. The clock does not tell: an appliance may start years
+	// in the past, and be set right while an upload waits.
+	Idle time.Duration `json:"idle,omitempty"`
 }
 
 // fragment is received bytes that are an object of their own.

@@ -137,6 +137,7 @@ func (d *Depot) write(ctx context.Context, e *entry, s *session, m mark) error {
 	err := d.change(ctx, e, func(kp *kept) {
 		u := s.upload
 		u.Hash, u.PartHash, u.Tail, u.TailSum, u.Checked, u.Touched = m.hash, m.partHash, m.tail, m.sum, s.checked, now
+		u.Idle = 0
 		kp.Upload = &u
 		kp.Record.ImageOffset, kp.Record.Updated = m.offset, now
 		kp.Record.Format, kp.Record.VirtualSize = s.image.Format, s.image.VirtualSize

@@ -30,8 +30,11 @@ func (d *Depot) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep looks after every artifact that no request is writing.
+// Sweep looks after every artifact that no request is writing. One Sweep ends before the next begins.
 func (d *Depot) Sweep(ctx context.Context) {
+	up := d.Uptime()
+	passed := up - d.swept
+	d.swept = up
 	for _, e := range d.all() {
 		if ctx.Err() != nil {
 			return
@@ -47,19 +50,24 @@ func (d *Depot) Sweep(ctx context.Context) {
 		default:
 			continue
 		}
-		if err := d.sweepEntry(ctx, e); err != nil && ctx.Err() == nil {
+		if err := d.sweepEntry(ctx, e, passed); err != nil && ctx.Err() == nil {
 			d.Log.Warn("upload is left as it is for now", "artifact", e.key.String(), "error", err)
 		}
 		e.give()
 	}
 }
 
-func (d *Depot) sweepEntry(ctx context.Context, e *entry) error {
+func (d *Depot) sweepEntry(ctx context.Context, e *entry, passed time.Duration) error {
 	kp := e.state()
 	if e.gone || kp.Upload == nil {
 		return nil
 	}
-	idle := d.Now().Sub(kp.Upload.Touched)
+	if e.touched.Equal(kp.Upload.Touched) {
+		e.idle += passed
+	} else {
+		e.touched, e.idle = kp.Upload.Touched, kp.Upload.Idle
+	}
+	idle := e.idle
 	if e.session != nil && idle > sessionLife {
 		d.abandon(e)
 	}
@@ -69,6 +77,8 @@ func (d *Depot) sweepEntry(ctx context.Context, e *entry) error {
 	case idle > d.Expiry:
 		d.Log.Info("upload expired", "artifact", e.key.String(), "octets", kp.Record.ImageOffset, "announced", kp.Record.ImageLength, "idle", idle.Round(time.Minute))
 		return d.remove(ctx, e)
+	case idle-kp.Upload.Idle >= keepIdle:
+		return d.change(ctx, e, func(kp *kept) { kp.Upload.Idle = idle })
 	}
 	return nil
 }
