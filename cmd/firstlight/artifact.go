@@ -135,7 +135,8 @@ func (f *artifactFlags) newShow() *cobra.Command {
 }
 
 func (f *artifactFlags) newGet() *cobra.Command {
-	return &cobra.Command{
+	var replace bool
+	cmd := &cobra.Command{
 		Use:   "get KIND/NAME [FILE]",
 		Short: "Fetch an artifact and check it; the same command again goes on after a cut",
 		Args:  cobra.RangeArgs(1, 2),
@@ -145,6 +146,7 @@ func (f *artifactFlags) newGet() *cobra.Command {
 				return err
 			}
 			path := append(args, k.Name)[1]
+			c.Overwrite = replace
 			have, err := c.Fetch(cmd.Context(), k, path, client.Progress(newMeter(cmd.ErrOrStderr())))
 			if err != nil {
 				return fmt.Errorf("get %s: %w", args[0], err)
@@ -152,6 +154,8 @@ func (f *artifactFlags) newGet() *cobra.Command {
 			return f.print(cmd.OutOrStdout(), have)
 		},
 	}
+	cmd.Flags().BoolVar(&replace, "replace", false, "replace a file of that name that holds something else")
+	return cmd
 }
 
 func (f *artifactFlags) newRemove() *cobra.Command {

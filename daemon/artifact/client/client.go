@@ -26,6 +26,8 @@ type Client struct {
 	HTTP     *http.Client  // trusts the appliance; may have a client certificate
 	Token    string        // "" sends none
 	Patience time.Duration // a transfer is tried again until nothing moved for so long; 0 is five minutes
+
+	Overwrite bool // Fetch replaces a file that holds something else
 }
 
 const (

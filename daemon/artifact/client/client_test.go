@@ -179,7 +179,7 @@ func TestFetchGoesOnAfterEveryCut(t *testing.T) {
 	got, err := os.ReadFile(out)
 	require.NoError(t, err)
 	assert.Equal(t, content, got)
-	assert.NoFileExists(t, out+".part")
+	assertNoPart(t, out)
 }
 
 func TestFetchThatIsNotWhatItShouldBe(t *testing.T) {
@@ -193,7 +193,7 @@ func TestFetchThatIsNotWhatItShouldBe(t *testing.T) {
 	_, err = c.Fetch(t.Context(), key, out, silent)
 	assert.ErrorContains(t, err, "what was fetched has sha256")
 	assert.NoFileExists(t, out)
-	assert.NoFileExists(t, out+".part", "and is not gone on with")
+	assertNoPart(t, out) // and is not gone on with
 }
 
 // A target that cannot be written is no reason to try again.
@@ -201,11 +201,11 @@ func TestFetchWithoutRoomHere(t *testing.T) {
 	f := &flaky{}
 	c := newClient(t, f)
 	path, _ := file(t, 1000)
-	_, err := c.Push(t.Context(), key, path, artifact.Record{}, false, silent)
+	have, err := c.Push(t.Context(), key, path, artifact.Record{}, false, silent)
 	require.NoError(t, err)
 	f.asked = nil
 	dir := t.TempDir()
-	require.NoError(t, os.Symlink("/dev/full", filepath.Join(dir, "out.part")))
+	require.NoError(t, os.Symlink("/dev/full", client.PartialName(filepath.Join(dir, "out"), have)))
 	_, err = c.Fetch(t.Context(), key, filepath.Join(dir, "out"), silent)
 	assert.Error(t, err)
 	assert.LessOrEqual(t, len(f.asked), 2)
@@ -222,4 +222,47 @@ func TestOtherServersAreToldByTheirStatus(t *testing.T) {
 	s.Close()
 	_, err = client.Client{URL: s.URL, HTTP: s.Client()}.List(t.Context(), key.Collection, "a", "b")
 	assert.ErrorContains(t, err, "reach the appliance")
+}
+
+func assertNoPart(t *testing.T, path string) {
+	t.Helper()
+	parts, err := filepath.Glob(path + "*.part")
+	require.NoError(t, err)
+	assert.Empty(t, parts)
+}
+
+// What lies in the folder is the user's.
+func TestFetchLeavesOtherFilesAlone(t *testing.T) {
+	f := &flaky{}
+	c := newClient(t, f)
+	path, content := file(t, 1000)
+	_, err := c.Push(t.Context(), key, path, artifact.Record{}, false, silent)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	out, part := filepath.Join(dir, "out"), filepath.Join(dir, "out.part")
+	for name, text := range map[string]string{out: "a letter", part: "part of a letter"} {
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	}
+	holds := func(name, text string) {
+		t.Helper()
+		got, err := os.ReadFile(name)
+		require.NoError(t, err)
+		assert.Equal(t, text, string(got))
+	}
+	_, err = c.Fetch(t.Context(), key, out, silent)
+	assert.ErrorContains(t, err, "out is there and holds something else")
+	holds(out, "a letter")
+	_, err = c.Fetch(t.Context(), key, dir, silent)
+	assert.ErrorContains(t, err, "is no file")
+
+	c.Overwrite = true
+	_, err = c.Fetch(t.Context(), key, out, silent)
+	require.NoError(t, err)
+	holds(out, string(content))
+	holds(part, "part of a letter")
+
+	c.Overwrite, f.asked = false, nil
+	_, err = c.Fetch(t.Context(), key, out, silent)
+	require.NoError(t, err, "it is there")
+	assert.Len(t, f.asked, 1, "and is not fetched again")
 }

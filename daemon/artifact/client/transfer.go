@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"sync"
@@ -140,8 +141,9 @@ func (c Client) sendRest(ctx context.Context, k artifact.Key, file *os.File, at 
 }
 
 // Fetch reads an artifact into a file, which appears under its name only when it is whole
-// and its sha256 is the record's. What was fetched before a cut lies beside it as
-// PATH.part and is gone on with.
+// and its sha256 is the record's. A file of that name that holds something else is left alone, unless
+// Overwrite is set. What was fetched before a cut lies beside it as PATH.SHA256.part, with the first 12
+// digits, and is gone on with: no other file has that name.
 func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress Progress) (artifact.Record, error) {
 	have, err := c.Show(ctx, k)
 	if err != nil {
@@ -153,7 +155,16 @@ func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress
 	if have.SHA256 == "" {
 		return have, fmt.Errorf("the appliance still computes the sha256 of %s; try again", k.Name)
 	}
-	partial := path + ".part"
+	switch same, err := holds(path, have, progress); {
+	case err != nil:
+		return have, err
+	case same:
+		return have, nil
+	}
+	if err := c.mayWrite(path); err != nil {
+		return have, err
+	}
+	partial := PartialName(path, have)
 	file, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return have, fmt.Errorf("open file: %w", err)
@@ -179,7 +190,47 @@ func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress
 	if err := file.Sync(); err != nil {
 		return have, fmt.Errorf("write file: %w", err)
 	}
+	if err := c.mayWrite(path); err != nil { // it came meanwhile
+		return have, err
+	}
 	return have, os.Rename(partial, path)
+}
+
+// PartialName is where Fetch keeps what it has of an artifact with a sha256.
+func PartialName(path string, r artifact.Record) string {
+	return fmt.Sprintf("%s.%.12s.part", path, r.SHA256)
+}
+
+// holds tells whether a file is the artifact already.
+func holds(path string, have artifact.Record, progress Progress) (bool, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return false, fmt.Errorf("%s is no file; name one", path)
+	}
+	if info.Size() != have.ImageLength {
+		return false, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return false, fmt.Errorf("open file: %w", err)
+	}
+	defer file.Close()
+	sum, _, err := hashFile(file, progress)
+	return sum == have.SHA256, err
+}
+
+// mayWrite refuses to write over a file that nobody gave up.
+func (c Client) mayWrite(path string) error {
+	if _, err := os.Lstat(path); c.Overwrite || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("%s is there and holds something else; name another file, or replace it", path)
 }
 
 func (c Client) fetchRest(ctx context.Context, k artifact.Key, have artifact.Record, file *os.File, at *int64, progress Progress) (done bool, err error) {
