@@ -20,6 +20,10 @@ const (
 	DigestsPath = "/binaries/sha256/"
 )
 
+// WantedImage is the annotation of a BareMetalHost with the URL of the image that the site names for it. The
+// host itself gets it only when its disk was looked at, which may be long after.
+const WantedImage = "firstlight.dev/image"
+
 // Catalog is what the agent tells the daemon of its appliance, as a file. It is written
 // after what it names is there.
 type Catalog struct {

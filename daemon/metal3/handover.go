@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/site"
 )
 
@@ -103,8 +104,9 @@ func Node(s *site.Site, n site.Node, a Appliance) (Handover, error) {
 			},
 		},
 	}
+	h.Host.Annotations = map[string]string{artifact.WantedImage: image.URL}
 	if n.Overwrite {
-		h.Host.Annotations = map[string]string{Overwrite: "true"}
+		h.Host.Annotations[Overwrite] = "true"
 	}
 	if n.BMC != nil {
 		h.BMC = secret(s, name, "-bmc-secret", map[string]string{

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/site"
 )
 
@@ -62,6 +63,7 @@ func TestNodeBecomesItsObjects(t *testing.T) {
 		fmt.Fprintf(&out, "%s# %s\n%s# %s\n%s\n", host, h.User.Name, h.User.Data["userData"], h.Network.Name, h.Network.Data["networkData"])
 		golden(t, string(n.Name)+".yaml", out.Bytes())
 		assert.NotContains(t, out.String(), "node-pass")
+		assert.Equal(t, h.Host.Spec.Image.URL, Shape(StepCreate, h.Host, nil).Annotations[artifact.WantedImage], "it has no image yet, and nobody may take it away")
 		if n.BMC == nil {
 			assert.Nil(t, h.BMC)
 			continue

@@ -85,9 +85,9 @@ func (f Finder) find(ctx context.Context, of schema.GroupVersionResource, kind s
 	return users, nil
 }
 
-// installs tells whether an image is the one that a host has or is asked to have.
+// installs tells whether an image is the one that a host has or is asked to have, or that the site names for it.
 func installs(b *unstructured.Unstructured, k artifact.Key) bool {
-	for _, path := range [][]string{{"spec", "image", "url"}, {"status", "provisioning", "image", "url"}} {
+	for _, path := range [][]string{{"spec", "image", "url"}, {"status", "provisioning", "image", "url"}, {"metadata", "annotations", artifact.WantedImage}} {
 		text, _, _ := unstructured.NestedString(b.Object, path...)
 		if u, err := url.Parse(text); err == nil && u.Path == artifact.ImagesPath+k.Object() {
 			return true
