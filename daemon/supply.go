@@ -41,7 +41,7 @@ func packageMounts() []server.Mount {
 }
 
 func packagePools() []packages.Pool {
-	return []packages.Pool{{Dir: packagesDir, Path: "pool", Index: packagesDir + "/Packages"}, {Dir: broughtDir, Path: "local"}}
+	return []packages.Pool{{Dir: packagesDir, Path: "pool", Index: packagesDir + "/Packages"}, {Dir: broughtDir, Path: "local", Owner: artifact.PackageOwner}}
 }
 
 func (m *metal) registryAddr() netip.AddrPort { return netip.AddrPortFrom(m.addr(), registryPort) }

@@ -1,6 +1,9 @@
 package artifact
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // The folder on DATA that agent, store and daemon share. All of it is one file system: an OS
 // image is served to nodes by a second name of the very file that the store keeps.
@@ -80,3 +83,9 @@ func (c Catalog) ByName() map[string]OSImage {
 // Reserve is how much of DATA, of so many octets, uploads leave free: the appliance's database, its logs
 // and the kubelet write there too, and below 1 % the kubelet begins to remove pods.
 func Reserve(size int64) int64 { return max(1<<30, size/100*3) }
+
+// PackageOwner is who brought a file in PackagesDir: labels have no dots.
+func PackageOwner(file string) string {
+	owner, _, _ := strings.Cut(file, ".")
+	return owner
+}

@@ -37,6 +37,10 @@ type Pool struct {
 	Dir   string // of .deb files; may be absent
 	Path  string // where it is served, below the repository's address, without slashes at its ends
 	Index string // a file with the pool's stanzas, made when the packages were put there; "": they are read
+
+	// Owner says by a file's name who brought it: the first to bring a package of some name has that name,
+	// in all versions, for as long as it is there. nil: the pool has one owner.
+	Owner func(file string) string
 }
 
 // Repository is what is written.
@@ -124,6 +128,9 @@ func (r *Repository) index(ctx context.Context) ([]byte, error) {
 	for _, p := range r.Pools {
 		list, err := p.stanzas(ctx, leave)
 		if err != nil {
+			return nil, err
+		}
+		if list, err = r.ofOwners(p, list, leave); err != nil {
 			return nil, err
 		}
 		var names []string
