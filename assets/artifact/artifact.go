@@ -34,6 +34,10 @@ const (
 	MaxRecord  = 64 << 10 // octets of the record in it
 	MaxPage    = 1000     // records of one page of a list
 	PageLength = 100      // if nothing else is asked
+
+	MaxRecords     = 10000   // artifacts of one owner, finished or not
+	MaxRecordBytes = 8 << 20 // octets of the free text of all of them
+	MaxPageBytes   = 1 << 20 // octets of the free text of one page, but for its first record
 )
 
 // Collection is a kind of artifacts, as it stands in the path.
@@ -132,6 +136,18 @@ type Record struct {
 // Description is free to the client.
 type Description struct {
 	ImageRecords []map[string]string `json:"image_records"`
+}
+
+// Text is how many octets of the record are free to the client, about.
+func (r Record) Text() (n int) {
+	n = len(r.Type)
+	for _, notes := range r.Description.ImageRecords {
+		n += 2
+		for key, value := range notes {
+			n += len(key) + len(value) + 6
+		}
+	}
+	return n
 }
 
 // List is one page of a collection, ordered by name.

@@ -99,13 +99,28 @@ func (a *Agent) answer(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // reply writes JSON.
-func reply(w http.ResponseWriter, status int, what any) error {
+func (a *Agent) reply(w http.ResponseWriter, status int, what any) error {
 	text, err := json.Marshal(what)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a client that is gone
+	a.send(w, status, append(text, '\n'))
 	return nil
+}
+
+// send writes JSON to a client that takes it: one that does not read would hold the page, and a connection,
+// for ever.
+func (a *Agent) send(w http.ResponseWriter, status int, text []byte) {
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(a.Silence)) // a connection that is gone
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	_, err := w.Write(text)
+	if err == nil {
+		err = control.Flush()
+	}
+	if err == nil {
+		_ = control.SetWriteDeadline(time.Time{}) // the next request has its own
+	}
 }

@@ -22,7 +22,7 @@ func (a *Agent) announce(w http.ResponseWriter, r *http.Request, c call) error {
 	}
 	w.Header().Set("Location", k.Path())
 	progress(w, made)
-	return reply(w, http.StatusCreated, made)
+	return a.reply(w, http.StatusCreated, made)
 }
 
 func (a *Agent) replace(w http.ResponseWriter, r *http.Request, c call) error {
@@ -42,7 +42,7 @@ func (a *Agent) replace(w http.ResponseWriter, r *http.Request, c call) error {
 		return err
 	}
 	progress(w, made)
-	return reply(w, http.StatusCreated, made)
+	return a.reply(w, http.StatusCreated, made)
 }
 
 func (a *Agent) show(w http.ResponseWriter, r *http.Request, c call) error {
@@ -52,7 +52,7 @@ func (a *Agent) show(w http.ResponseWriter, r *http.Request, c call) error {
 	}
 	progress(w, have)
 	w.Header().Set("Cache-Control", "no-store")
-	return reply(w, http.StatusOK, have) // net/http leaves the body out for HEAD
+	return a.reply(w, http.StatusOK, have) // net/http leaves the body out for HEAD
 }
 
 func (a *Agent) list(w http.ResponseWriter, r *http.Request, c call) error {
@@ -70,7 +70,7 @@ func (a *Agent) list(w http.ResponseWriter, r *http.Request, c call) error {
 	if more {
 		page.Continue = items[len(items)-1].ImageName
 	}
-	return reply(w, http.StatusOK, page)
+	return a.reply(w, http.StatusOK, page)
 }
 
 func (a *Agent) remove(w http.ResponseWriter, r *http.Request, c call) error {
@@ -82,8 +82,7 @@ func (a *Agent) remove(w http.ResponseWriter, r *http.Request, c call) error {
 }
 
 func (a *Agent) describe(w http.ResponseWriter, _ *http.Request, _ call) error {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(a.document) // a client that is gone
+	a.send(w, http.StatusOK, a.document)
 	return nil
 }
 

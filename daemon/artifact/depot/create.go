@@ -40,7 +40,11 @@ func (d *Depot) Create(ctx context.Context, k artifact.Key, r artifact.Record) (
 		d.mu.Unlock()
 		return artifact.Record{}, &Error{Kind: Exists, Text: "Image already exists: " + k.Name + "; PUT replaces it"}
 	}
-	if err := d.withinQuota(k.Owner, r.ImageLength, 0); err != nil {
+	err := d.withinRecords(k, r)
+	if err == nil {
+		err = d.withinQuota(k.Owner, r.ImageLength, 0)
+	}
+	if err != nil {
 		d.mu.Unlock()
 		return artifact.Record{}, err
 	}
@@ -77,7 +81,9 @@ func (d *Depot) Replace(ctx context.Context, k artifact.Key, r artifact.Record) 
 	defer e.give()
 	ctx = context.WithoutCancel(ctx)
 	d.mu.Lock()
-	err = d.withinQuota(k.Owner, r.ImageLength, e.record().ImageLength)
+	if err = d.withinRecords(k, r); err == nil {
+		err = d.withinQuota(k.Owner, r.ImageLength, e.record().ImageLength)
+	}
 	d.mu.Unlock()
 	if err != nil {
 		return artifact.Record{}, err
@@ -107,6 +113,12 @@ func (d *Depot) redescribe(ctx context.Context, k artifact.Key, r artifact.Recor
 		return artifact.Record{}, err
 	}
 	defer e.give()
+	d.mu.Lock()
+	err = d.withinRecords(k, r)
+	d.mu.Unlock()
+	if err != nil {
+		return artifact.Record{}, err
+	}
 	err = d.change(context.WithoutCancel(ctx), e, func(kp *kept) {
 		kp.Record.Type, kp.Record.Description, kp.Record.Updated = r.Type, r.Description, d.Now().UTC()
 		if kp.Record.SHA256 == "" {
@@ -214,6 +226,23 @@ func (d *Depot) unused(ctx context.Context, k artifact.Key, what string) error {
 		text = fmt.Sprintf("%s and %d more", users[0], len(users)-1)
 	}
 	return &Error{Kind: InUse, Text: fmt.Sprintf("%s is in use by %s; it cannot be %sd", k.Name, text, what)}
+}
+
+// withinRecords is asked under d.mu. All records are held in memory, whatever they are of.
+func (d *Depot) withinRecords(k artifact.Key, r artifact.Record) error {
+	count, text := 1, r.Text()
+	for other, e := range d.entries {
+		if other.Owner == k.Owner && other != k {
+			count, text = count+1, text+e.record().Text()
+		}
+	}
+	switch {
+	case count > artifact.MaxRecords:
+		return &Error{Kind: TooLarge, Text: fmt.Sprintf("owner %s has %d artifacts, which is as many as one may have; remove some", k.Owner, count-1)}
+	case text > artifact.MaxRecordBytes:
+		return &Error{Kind: TooLarge, Text: fmt.Sprintf("the types and descriptions of owner %s have %d octets with this one, and %d are allowed; shorten them, or remove artifacts", k.Owner, text, artifact.MaxRecordBytes)}
+	}
+	return nil
 }
 
 // withinQuota is asked under d.mu. given up is what goes in its place.

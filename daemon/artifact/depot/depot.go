@@ -126,8 +126,8 @@ func (d *Depot) Get(k artifact.Key) (artifact.Record, error) {
 	return e.record(), nil
 }
 
-// List returns up to limit records of a collection whose names come after a name, and whether
-// there are more.
+// List returns up to limit records of a collection whose names come after a name, fewer of long ones, and
+// whether there are more.
 func (d *Depot) List(c artifact.Collection, owner, cluster, after string, limit int) (page []artifact.Record, more bool) {
 	var found []*entry
 	d.mu.Lock()
@@ -138,11 +138,15 @@ func (d *Depot) List(c artifact.Collection, owner, cluster, after string, limit 
 	}
 	d.mu.Unlock()
 	slices.SortFunc(found, func(a, b *entry) int { return cmp.Compare(a.key.Name, b.key.Name) })
-	more = len(found) > limit
-	for _, e := range found[:min(limit, len(found))] {
-		page = append(page, e.record())
+	text := 0
+	for _, e := range found {
+		r := e.record()
+		if text += r.Text(); len(page) == limit || len(page) > 0 && text > artifact.MaxPageBytes {
+			return page, true
+		}
+		page = append(page, r)
 	}
-	return page, more
+	return page, false
 }
 
 // Complete returns the records of all artifacts of a collection that are whole.
