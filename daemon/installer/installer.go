@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -43,11 +44,13 @@ type Installer struct {
 	close   []func()
 }
 
-// New reads the inventory. Its errors are for a person to mend.
+// New reads the inventory. What is wrong in it, or with what was asked, is for a person to mend.
 func New(c Config) (*Installer, error) {
 	text, err := os.ReadFile(filepath.Join(c.Dir, "hosts.ini"))
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, bringup.Permanent(fmt.Errorf("read inventory: %w", err))
+	} else if err != nil {
+		return nil, fmt.Errorf("read inventory: %w", err)
 	}
 	inv, err := inventory.Parse(text)
 	if err != nil {

@@ -53,11 +53,14 @@ type held struct {
 	sealed bool
 }
 
-// bundle reads which images the layout holds.
+// bundle reads which images the layout holds. One that is not there will not come; a read that failed
+// may succeed the next time.
 func bundle(dir string) ([]descriptor, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "index.json"))
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, bringup.Permanent(fmt.Errorf("read image bundle: %w", err))
+	} else if err != nil {
+		return nil, fmt.Errorf("read image bundle: %w", err)
 	}
 	var ix index
 	if err := json.Unmarshal(text, &ix); err != nil {

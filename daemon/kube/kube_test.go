@@ -279,6 +279,15 @@ func TestBundleProblemsArePermanent(t *testing.T) {
 	require.NoError(t, os.WriteFile(dir+"/index.json", []byte(`{"manifests":[{"digest":"sha256:aa"}]}`), 0o644))
 	_, err = bundle(dir)
 	assert.ErrorContains(t, err, "has no name")
+	assert.True(t, bringup.IsPermanent(err))
+	require.NoError(t, os.WriteFile(dir+"/index.json", []byte(`{"manifests":[`), 0o644))
+	_, err = bundle(dir)
+	assert.True(t, bringup.IsPermanent(err), "rubbish stays rubbish")
+	require.NoError(t, os.Remove(dir+"/index.json"))
+	require.NoError(t, os.Mkdir(dir+"/index.json", 0o755)) // its read fails, as that of a bad sector does
+	_, err = bundle(dir)
+	require.Error(t, err)
+	assert.False(t, bringup.IsPermanent(err), "a read that failed once is believed for ever")
 }
 
 func TestPodsVerdict(t *testing.T) {

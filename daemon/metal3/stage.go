@@ -81,7 +81,7 @@ func HandoverStage(nodes func() ([]Handover, error), site func() (Site, error)) 
 	each := func(ctx context.Context, do func(Site, context.Context, []Handover) ([]Progress, error)) ([]Progress, error) {
 		wanted, err := nodes()
 		if err != nil {
-			return nil, bringup.Permanent(err) // an image or a hash that only a person can mend
+			return nil, err // keys, digests, NICs: a full disk or a bad read passes; what a node lacks is told per node
 		}
 		s, err := site()
 		if err != nil {
