@@ -144,11 +144,13 @@ func only(path string) (*os.File, error) {
 
 // keep runs a part until ctx ends, again after each failure.
 func (d *Daemon) keep(ctx context.Context, name string, run func(context.Context) error) {
-	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+	for pause := time.Duration(0); ; {
+		began := time.Now()
 		err := run(ctx)
 		if ctx.Err() != nil {
 			return
 		}
+		pause = restart(pause, time.Since(began))
 		d.log.Error("part ended", "part", name, "error", err, "again", pause)
 		select {
 		case <-ctx.Done():
@@ -156,6 +158,15 @@ func (d *Daemon) keep(ctx context.Context, name string, run func(context.Context
 		case <-time.After(pause):
 		}
 	}
+}
+
+// restart is how long a part that ran for a time is left ended, after the pause before that: twice as long
+// each time, a minute at most, and from the beginning for one that had come up.
+func restart(before, ran time.Duration) time.Duration {
+	if before == 0 || ran > time.Minute {
+		return time.Second
+	}
+	return min(2*before, time.Minute)
 }
 
 // Document is the appliance's status at this moment.
