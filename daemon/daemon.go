@@ -80,7 +80,7 @@ func (d *Daemon) take(s *site.Site) {
 		}
 	}
 	c.Nameservers = c.Nameservers[:min(len(c.Nameservers), 3)] // resolv.conf(5): at most three
-	d.kube.Config = c
+	d.kube.Configure(c)
 }
 
 // Run brings the appliance up and serves until ctx ends. What only shows or serves is

@@ -124,7 +124,7 @@ func (c *Cluster) certificatesDone() error {
 	if _, err := os.Stat(c.path(accountKey + ".pub")); err != nil {
 		return err
 	}
-	for _, l := range leaves(c.Config) {
+	for _, l := range leaves(c.config()) {
 		if err := c.leafDone(l); err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (c *Cluster) mint() (fresh []string, err error) {
 	if err := c.mintAccountKey(); err != nil {
 		return nil, err
 	}
-	for _, l := range leaves(c.Config) {
+	for _, l := range leaves(c.config()) {
 		if c.leafDone(l) == nil {
 			continue
 		}

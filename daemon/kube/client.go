@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -14,8 +15,10 @@ import (
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
-// apiClient is what talks to the API server, as long as the administrator's certificate is the same.
+// apiClient is what talks to the API server, as long as its address and the administrator's certificate
+// are the same.
 type apiClient struct {
+	address     netip.Addr
 	certificate string // its text
 	config      *rest.Config
 	set         *kubernetes.Clientset
@@ -30,11 +33,12 @@ func (c *Cluster) connect() (*apiClient, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.api != nil && c.api.certificate == string(certificate) {
+	address := c.wanted.Address
+	if c.api != nil && c.api.certificate == string(certificate) && c.api.address == address {
 		return c.api, nil
 	}
 	config := &rest.Config{
-		Host: fmt.Sprintf("https://%s:6443", c.Config.Address),
+		Host: "https://" + netip.AddrPortFrom(address, 6443).String(),
 		TLSClientConfig: rest.TLSClientConfig{
 			CAFile:   c.path(caPath + ".crt"),
 			CertFile: c.path(pkiDir + "/admin.crt"),
@@ -53,7 +57,7 @@ func (c *Cluster) connect() (*apiClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	c.api = &apiClient{certificate: string(certificate), config: config, set: set, client: cl}
+	c.api = &apiClient{address: address, certificate: string(certificate), config: config, set: set, client: cl}
 	return c.api, nil
 }
 

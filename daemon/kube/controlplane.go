@@ -36,7 +36,7 @@ func (c *Cluster) writtenDone() error {
 	if err := c.certificatesDone(); err != nil {
 		return err
 	}
-	files, err := nodeFiles(c.Config, c.World())
+	files, err := nodeFiles(c.config(), c.World())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
@@ -54,7 +54,7 @@ func (c *Cluster) controlPlaneDo(ctx context.Context, report bringup.Report) err
 	if _, err := c.mint(); err != nil {
 		return err
 	}
-	files, err := nodeFiles(c.Config, c.World())
+	files, err := nodeFiles(c.config(), c.World())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
@@ -102,7 +102,7 @@ func (c *Cluster) manifestsDone() error {
 // sealedConfig is the wanted configuration of kubeadm followed by the digests of the manifests and of
 // what they are patched with.
 func (c *Cluster) sealedConfig() ([]byte, error) {
-	text, err := render("kubeadm.yaml", newValues(c.Config, c.World()))
+	text, err := render("kubeadm.yaml", newValues(c.config(), c.World()))
 	if err != nil {
 		return nil, bringup.Permanent(err)
 	}
@@ -123,7 +123,7 @@ func (c *Cluster) writeManifests(ctx context.Context) error {
 	if err := os.Remove(c.path(kubeadmConfig)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove old configuration: %w", err)
 	}
-	text, err := render("kubeadm.yaml", newValues(c.Config, c.World()))
+	text, err := render("kubeadm.yaml", newValues(c.config(), c.World()))
 	if err != nil {
 		return bringup.Permanent(err)
 	}

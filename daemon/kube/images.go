@@ -120,7 +120,7 @@ type imageStage struct {
 }
 
 func (c imageStage) missingImages(ctx context.Context) ([]descriptor, error) {
-	all, err := bundle(c.path(c.Config.Images))
+	all, err := bundle(c.path(c.config().Images))
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (c imageStage) do(ctx context.Context, report bringup.Report) error {
 	}
 	report(fmt.Sprintf("importing %d images", len(todo)))
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(writeArchive(w, c.path(c.Config.Images), todo)) }()
+	go func() { w.CloseWithError(writeArchive(w, c.path(c.config().Images), todo)) }()
 	_, err = c.ctr(ctx, r, "images", "import", "--local", "-")
 	r.Close() // ends the writer if ctr went first
 	if err != nil {
@@ -198,7 +198,7 @@ func (c *Cluster) lend(images []descriptor) error {
 		return fmt.Errorf("lend layers to containerd: %w", err)
 	}
 	for _, image := range images {
-		m, err := readManifest(c.path(c.Config.Images), image)
+		m, err := readManifest(c.path(c.config().Images), image)
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func (c *Cluster) lend(images []descriptor) error {
 			if algorithm != "sha256" || hex != filepath.Base(hex) {
 				return bringup.Permanent(fmt.Errorf("lend layers of %s to containerd: digest %q is not sha256", image.name(), layer.Digest))
 			}
-			err := os.Symlink(blobPath(c.Config.Images, layer.Digest), filepath.Join(store, hex))
+			err := os.Symlink(blobPath(c.config().Images, layer.Digest), filepath.Join(store, hex))
 			if err != nil && !errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("lend layers of %s to containerd: %w", image.name(), err)
 			}

@@ -61,23 +61,37 @@ func Defaults() Config {
 // and the end of what it said.
 type Command func(ctx context.Context, stdin io.Reader, name string, args ...string) (string, error)
 
-// Cluster makes the stages. Its zero value but for Config is the real box; tests give the rest.
+// Cluster makes the stages. New makes that of the real box; tests give the rest.
 type Cluster struct {
-	Config Config
-	Root   string           // where the file system begins: "" on the box
-	Run    Command          // runs systemctl, ctr, kubeadm
-	Now    func() time.Time // the clock that certificates are judged by
-	World  func() World     // what kind of box this is
+	Root  string           // where the file system begins: "" on the box
+	Run   Command          // runs systemctl, ctr, kubeadm
+	Now   func() time.Time // the clock that certificates are judged by
+	World func() World     // what kind of box this is
 
 	memory apply.Memory // of the system's objects
 
-	mu  sync.Mutex
-	api *apiClient
+	mu     sync.Mutex
+	wanted Config
+	api    *apiClient
 }
 
 // New returns the appliance's cluster as it is on the box.
 func New(c Config) *Cluster {
-	return &Cluster{Config: c, Run: runCommand, Now: time.Now, World: askWorld}
+	return &Cluster{wanted: c, Run: runCommand, Now: time.Now, World: askWorld}
+}
+
+// Configure gives the cluster what another site decided; the stages find the difference. Clients are asked
+// for beside the plan, at any time.
+func (c *Cluster) Configure(wanted Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wanted = wanted
+}
+
+func (c *Cluster) config() Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wanted
 }
 
 // Stages are the cluster's part of the plan, in order.
@@ -134,7 +148,7 @@ func (c *Cluster) Stages() []bringup.Stage {
 }
 
 // Client is a client of the cluster's API with the administrator's rights, for the stages that
-// follow. It is made anew when the administrator's certificate was.
+// follow. It is made anew when the administrator's certificate was, and for another address.
 func (c *Cluster) Client() (client.Client, error) {
 	api, err := c.connect()
 	if err != nil {
@@ -144,7 +158,7 @@ func (c *Cluster) Client() (client.Client, error) {
 }
 
 // REST is how the cluster's API is reached with the administrator's rights. It is another
-// one after the administrator's certificate was made anew.
+// one after the administrator's certificate was made anew or the site's address edited.
 func (c *Cluster) REST() (*rest.Config, error) {
 	api, err := c.connect()
 	if err != nil {

@@ -90,7 +90,7 @@ func TestDriver(t *testing.T) {
 // cluster is a cluster in a directory, with a clock that can be set and no programs.
 func cluster(t *testing.T) (*Cluster, *time.Time) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	return &Cluster{Config: Defaults(), Root: t.TempDir(), Now: func() time.Time { return now }, World: func() World { return World{} },
+	return &Cluster{wanted: Defaults(), Root: t.TempDir(), Now: func() time.Time { return now }, World: func() World { return World{} },
 		Run: func(context.Context, io.Reader, string, ...string) (string, error) {
 			return "", errors.New("no programs here")
 		}}, &now
@@ -114,7 +114,7 @@ func TestCertificatesFollowTheClock(t *testing.T) {
 			c, now := cluster(t)
 			first, err := c.mint()
 			require.NoError(t, err)
-			assert.Len(t, first, len(leaves(c.Config)))
+			assert.Len(t, first, len(leaves(c.config())))
 			require.NoError(t, c.certificatesDone())
 			*now = now.Add(in.move)
 			assert.Equal(t, in.fresh, c.certificatesDone() != nil)
@@ -122,7 +122,7 @@ func TestCertificatesFollowTheClock(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, in.fresh, len(again) > 0)
 			require.NoError(t, c.certificatesDone())
-			for _, l := range leaves(c.Config) {
+			for _, l := range leaves(c.config()) {
 				cert, _, err := c.readPair(l.path)
 				require.NoError(t, err)
 				ca, _, err := c.readPair(l.authority)
@@ -141,7 +141,7 @@ func TestCertificatesFollowTheSite(t *testing.T) {
 	c, _ := cluster(t)
 	_, err := c.mint()
 	require.NoError(t, err)
-	c.Config = other()
+	c.Configure(other())
 	require.ErrorContains(t, c.certificatesDone(), "is for another address")
 	fresh, err := c.mint()
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestManifestsAreSealed(t *testing.T) {
 	require.NoError(t, os.Truncate(c.path(manifestDir+"/etcd.yaml"), 3))
 	require.Error(t, c.manifestsDone(), "a torn manifest counts as written")
 	require.NoError(t, c.writeManifests(t.Context()))
-	c.Config = other()
+	c.Configure(other())
 	require.Error(t, c.manifestsDone(), "manifests of another address count as written")
 }
 
@@ -239,8 +239,8 @@ func TestArchiveHoldsEveryBlobOnce(t *testing.T) {
 }
 
 func TestLayersAreLent(t *testing.T) {
-	c := &Cluster{Config: other(), Root: t.TempDir()}
-	images := c.path(c.Config.Images)
+	c := &Cluster{wanted: other(), Root: t.TempDir()}
+	images := c.path(c.config().Images)
 	put := func(digest, text string) {
 		require.NoError(t, writeFile(blobPath(images, digest), []byte(text), 0o644))
 	}
@@ -363,4 +363,21 @@ func TestNotReadyNamesTheChecksThatFail(t *testing.T) {
 	const report = "[+]ping ok\n[+]etcd ok\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\n[-]shutdown failed: reason withheld\nreadyz check failed"
 	assert.Equal(t, []string{"rbac/bootstrap-roles", "shutdown"}, notReady(report))
 	assert.Empty(t, notReady("ok"))
+}
+
+// TestClientsFollowTheSite: an edited provisioning address is where the API server listens from then on.
+func TestClientsFollowTheSite(t *testing.T) {
+	c, _ := cluster(t)
+	_, err := c.mint()
+	require.NoError(t, err)
+	before, err := c.REST()
+	require.NoError(t, err)
+	again, err := c.REST()
+	require.NoError(t, err)
+	assert.Same(t, before, again, "a client is made for every question")
+	c.Configure(other())
+	after, err := c.REST()
+	require.NoError(t, err)
+	assert.Equal(t, "https://172.22.0.1:6443", before.Host)
+	assert.Equal(t, "https://10.1.2.3:6443", after.Host)
 }

@@ -96,8 +96,8 @@ func (c *Cluster) nodeDo(ctx context.Context, report bringup.Report) error {
 
 // expectedPodCIDR is the part of the pods' network that the first node gets: its first /24.
 func (c *Cluster) expectedPodCIDR() string {
-	bits := max(c.Config.PodCIDR.Bits(), 24)
-	return netip.PrefixFrom(c.Config.PodCIDR.Masked().Addr(), bits).String()
+	bits := max(c.config().PodCIDR.Bits(), 24)
+	return netip.PrefixFrom(c.config().PodCIDR.Masked().Addr(), bits).String()
 }
 
 // expectNetwork writes the pods' network before there is a node object, as it will most likely be: so

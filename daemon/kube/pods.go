@@ -42,7 +42,7 @@ func manifestOf(name string, c Config, w World) ([]byte, error) {
 }
 
 func (c *Cluster) podsDone(ctx context.Context) error {
-	set, err := systemObjects(c.Config, c.World())
+	set, err := systemObjects(c.config(), c.World())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
@@ -145,7 +145,7 @@ func podState(p *corev1.Pod) string {
 }
 
 func (c *Cluster) podsDo(ctx context.Context, report bringup.Report) error {
-	set, err := systemObjects(c.Config, c.World())
+	set, err := systemObjects(c.config(), c.World())
 	if err != nil {
 		return bringup.Permanent(err)
 	}

@@ -13,13 +13,13 @@ const bridge = "provisioning"
 // the kernel wants a route to the first one before that; a box without a default route,
 // which is an appliance without an outer network, has none.
 func (c *Cluster) routeState(ctx context.Context) error {
-	if _, err := c.Run(ctx, nil, "ip", "route", "get", c.Config.ServiceCIDR.Addr().Next().String()); err != nil {
+	if _, err := c.Run(ctx, nil, "ip", "route", "get", c.config().ServiceCIDR.Addr().Next().String()); err != nil {
 		return fmt.Errorf("no route to Services: %w", err)
 	}
 	return nil
 }
 
 func (c *Cluster) addRoute(ctx context.Context) error {
-	_, err := c.Run(ctx, nil, "ip", "route", "replace", c.Config.ServiceCIDR.String(), "dev", bridge, "src", c.Config.Address.String(), "metric", "9999")
+	_, err := c.Run(ctx, nil, "ip", "route", "replace", c.config().ServiceCIDR.String(), "dev", bridge, "src", c.config().Address.String(), "metric", "9999")
 	return err
 }

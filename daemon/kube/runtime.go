@@ -14,7 +14,7 @@ import (
 const containerdSocket = "/run/containerd/containerd.sock"
 
 func (c *Cluster) runtimeDone(ctx context.Context) error {
-	files, err := runtimeFiles(c.Config, c.World())
+	files, err := runtimeFiles(c.config(), c.World())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
@@ -39,7 +39,7 @@ func (c *Cluster) runtimeDone(ctx context.Context) error {
 }
 
 func (c *Cluster) runtimeDo(ctx context.Context, report bringup.Report) error {
-	files, err := runtimeFiles(c.Config, c.World())
+	files, err := runtimeFiles(c.config(), c.World())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
