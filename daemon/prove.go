@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/assets/whole"
 	"firstlight.dev/firstlight/daemon/ironic"
 	"firstlight.dev/firstlight/daemon/metal3"
 	"firstlight.dev/firstlight/daemon/verify"
@@ -214,7 +213,7 @@ func (d *Daemon) keepRecords(ctx context.Context) error {
 	for ctx.Err() == nil {
 		text, err := json.Marshal(d.metal.records())
 		if err == nil && !bytes.Equal(text, last) {
-			err = errors.Join(os.WriteFile(recordsFile+".new", text, 0o600), os.Rename(recordsFile+".new", recordsFile))
+			err = whole.Write(recordsFile, text, 0o600)
 			last = text
 		}
 		if err != nil {

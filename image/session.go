@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"firstlight.dev/firstlight/assets/whole"
 	"firstlight.dev/firstlight/image/cache"
 )
 
@@ -75,10 +76,7 @@ func (s *session) save(top string) error {
 		err = os.MkdirAll(filepath.Dir(path), 0o755)
 	}
 	if err == nil {
-		err = os.WriteFile(path+".new", text, 0o644)
-	}
-	if err == nil {
-		err = os.Rename(path+".new", path)
+		err = whole.Write(path, text, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("remember build: %w", err)

@@ -30,12 +30,12 @@ type source struct {
 	imports map[string][]string // of this module, by folder: the files that do
 }
 
-// sources reads every package of the module; files of tests are left out.
-func sources(t *testing.T) []source {
+// walk shows every Go file of the module, by where it is and by its name below the root; files of tests are
+// left out.
+func walk(t *testing.T, do func(p, rel string) error) {
 	root := "../.."
 	require.FileExists(t, filepath.Join(root, "go.mod"))
-	all := map[string]*source{}
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -50,11 +50,19 @@ func sources(t *testing.T) []source {
 		if !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
 			return nil
 		}
+		return do(p, filepath.ToSlash(rel))
+	}))
+}
+
+// sources reads every package of the module.
+func sources(t *testing.T) []source {
+	all := map[string]*source{}
+	walk(t, func(p, rel string) error {
 		f, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ImportsOnly|parser.ParseComments)
 		if err != nil {
 			return err
 		}
-		dir := path.Dir(filepath.ToSlash(rel))
+		dir := path.Dir(rel)
 		s := all[dir]
 		if s == nil {
 			s = &source{dir: dir, name: f.Name.Name, imports: map[string][]string{}}
@@ -68,7 +76,6 @@ func sources(t *testing.T) []source {
 		}
 		return nil
 	})
-	require.NoError(t, err)
 	require.Contains(t, all, "daemon/bringup", "the tree was not read")
 	var list []source
 	for _, dir := range slices.Sorted(maps.Keys(all)) {

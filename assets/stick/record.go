@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Boot is the record firstlight-init leaves in BootRecord: which disk the appliance runs
@@ -106,8 +108,5 @@ func Save[T Boot | Storage](path string, v T) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
-	if err := os.WriteFile(path+".new", append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write record: %w", err)
-	}
-	return os.Rename(path+".new", path)
+	return whole.Write(path, append(b, '\n'), 0o644)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 const (
@@ -172,7 +173,10 @@ func (j *Journal) save(run Run) error {
 	if err != nil {
 		return fmt.Errorf("encode journal: %w", err)
 	}
-	return writeFile(j.Path, append(data, '\n'))
+	if err := os.MkdirAll(filepath.Dir(j.Path), 0o755); err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	return whole.Write(j.Path, append(data, '\n'), 0o644)
 }
 
 // RubbishError says that a journal is there and is none.
@@ -206,40 +210,4 @@ func ReadHistory(path string) (History, error) {
 		return History{}, &RubbishError{path, err}
 	}
 	return h, nil
-}
-
-// writeFile replaces path as a whole or not at all, whatever moment the power goes: the
-// new bytes are on the medium before the name points to them, and the name before return.
-func writeFile(path string, data []byte) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	tmp := path + ".new" // a fixed name: a cut leaves one file to overwrite, not many
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", tmp, err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	return nil
 }

@@ -97,7 +97,8 @@ func TestTornJournalIsSetAside(t *testing.T) {
 func TestJournalCutDuringWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.json")
 	write(t, journal(t, path, "first"), snapshot(status.StateReady, 1))
-	require.NoError(t, os.WriteFile(path+".new", []byte(`{"runs":[{"boo`), 0o644))
+	left := filepath.Join(filepath.Dir(path), ".journal.json.new")
+	require.NoError(t, os.WriteFile(left, []byte(`{"runs":[{"boo`), 0o644))
 	h, err := ReadHistory(path)
 	require.NoError(t, err)
 	require.Len(t, h.Runs, 1)
@@ -105,7 +106,7 @@ func TestJournalCutDuringWrite(t *testing.T) {
 	h, err = ReadHistory(path)
 	require.NoError(t, err)
 	assert.Len(t, h.Runs, 2)
-	assert.NoFileExists(t, path+".new")
+	assert.NoFileExists(t, left)
 }
 
 func TestJournalOnABrokenMediumDoesNotStopAnything(t *testing.T) {

@@ -20,6 +20,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Lifetimes. A site may have no clock worth the name, on the appliance or on a node whose
@@ -101,10 +103,10 @@ func (a *Authority) Issue(file string, n Names) (pair Pair, fresh bool, err erro
 	if pair, err = a.sign(n); err != nil {
 		return Pair{}, false, fmt.Errorf("issue certificate %s: %w", file, err)
 	}
-	if err := writeFile(key, pair.Key, 0o600); err != nil {
+	if err := whole.Write(key, pair.Key, 0o600); err != nil {
 		return Pair{}, false, err
 	}
-	if err := writeFile(crt, pair.Cert, 0o644); err != nil {
+	if err := whole.Write(crt, pair.Cert, 0o644); err != nil {
 		return Pair{}, false, err
 	}
 	return pair, true, nil
@@ -160,10 +162,10 @@ func (a *Authority) mint() error {
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(a.dir, "ca.key"), keyPEM, 0o600); err != nil {
+	if err := whole.Write(filepath.Join(a.dir, "ca.key"), keyPEM, 0o600); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(a.dir, "ca.crt"), a.PEM(), 0o644)
+	return whole.Write(filepath.Join(a.dir, "ca.crt"), a.PEM(), 0o644)
 }
 
 func (a *Authority) sign(n Names) (Pair, error) {
@@ -240,34 +242,4 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// writeFile replaces path whole: temporary file, fsync, rename, fsync of the folder.
-func writeFile(path string, data []byte, mode fs.FileMode) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	if _, err = tmp.Write(data); err == nil {
-		err = tmp.Chmod(mode)
-	}
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if cerr := tmp.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }

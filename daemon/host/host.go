@@ -17,6 +17,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/assets/whole"
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
@@ -142,27 +143,13 @@ func (h *Host) writable(dir string) error {
 	return writeFile(filepath.Join(dir, ".writable"), []byte("\n"), 0o600)
 }
 
-// writeFile replaces path as a whole or not at all and returns when it is on the medium.
+// writeFile replaces path as a whole or not at all, in a folder that may have to be made, and returns when
+// it is on the medium.
 func writeFile(path string, data []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return whole.Write(path, data, mode)
 }
 
 // writeIfNew writes a file only when its content changes.

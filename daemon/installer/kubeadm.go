@@ -22,8 +22,8 @@ const (
 	joinPath = "/run/firstlight/join.yaml" // holds a token: not on the disk
 )
 
-// whole asks the control plane of the first node for the last things that kubeadm init makes.
-const whole = `
+// complete asks the control plane of the first node for the last things that kubeadm init makes.
+const complete = `
 export KUBECONFIG=/etc/kubernetes/admin.conf
 test -s $KUBECONFIG || { echo "kubeadm has not made it yet"; exit 1; }
 systemctl is-active --quiet kubelet.service || { echo "the kubelet does not run"; exit 1; }
@@ -34,7 +34,7 @@ kubectl --server "https://$1:6443" --request-timeout 10s --namespace kube-system
 `
 
 func (n *node) initDone(ctx context.Context) error {
-	_, err := n.shell.Script(ctx, whole, n.Addr.String(), n.Label)
+	_, err := n.shell.Script(ctx, complete, n.Addr.String(), n.Label)
 	if err != nil {
 		return answerOf(err, "the control plane is not whole")
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"firstlight.dev/firstlight/assets/whole"
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
@@ -112,15 +113,7 @@ func writeFile(path string, data []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return os.Rename(path+".new", path)
+	return whole.Write(path, data, mode)
 }
 
 func fileIs(path string, want []byte) bool {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 // User is the one account of the API: the operator and the appliance's shell use it.
@@ -62,22 +64,5 @@ func write(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(data); err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return whole.Write(path, data, 0o600)
 }

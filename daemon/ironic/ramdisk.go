@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/u-root/u-root/pkg/cpio"
+
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 // agentDir is where the agent in the ramdisk looks for further configuration.
@@ -72,19 +74,7 @@ func WriteRamdisk(file string, more []byte, out string) error {
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return fmt.Errorf("write ramdisk: %w", err)
 	}
-	tmp := out + ".new"
-	dst, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
-	if err != nil {
-		return fmt.Errorf("write ramdisk: %w", err)
-	}
-	_, err = io.Copy(dst, want())
-	if err == nil {
-		err = dst.Sync()
-	}
-	if err := errors.Join(err, dst.Close()); err != nil {
-		return fmt.Errorf("write ramdisk: %w", err)
-	}
-	return os.Rename(tmp, out)
+	return whole.Copy(out, want(), 0o644)
 }
 
 // equal compares two streams.

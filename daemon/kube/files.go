@@ -5,38 +5,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"firstlight.dev/firstlight/assets/whole"
 )
 
-// writeFile replaces a file as a whole: written beside it, on the disk, then renamed.
+// writeFile replaces a file as a whole, in a directory that may have to be made.
 func writeFile(path string, data []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err == nil {
-		err = syncPath(filepath.Dir(path))
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return whole.Write(path, data, mode)
 }
 
 // keep writes a file only if it differs: what did not change is not touched.

@@ -11,6 +11,8 @@ import (
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Records keeps on DATA what the API knows of each host, one JSON file per host. When the
@@ -78,29 +80,10 @@ func (r Records) Keep(h *metal3api.BareMetalHost) error {
 	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(r.Dir, ".new-*")
-	if err != nil {
-		return err
+	if err := whole.Write(path, text, 0o600); err != nil {
+		return fmt.Errorf("keep record of host %s: %w", h.Name, err)
 	}
-	defer os.Remove(f.Name())
-	if _, err = f.Write(text); err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write record of host %s: %w", h.Name, err)
-	}
-	dir, err := os.Open(r.Dir)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	return nil
 }
 
 // forgets tells whether a new record would lose a host in service: an object of the same

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Keys are the SSH keys of nodes, minted on the appliance and kept in Dir: one by which the
@@ -78,18 +79,13 @@ func public(key ssh.PublicKey, comment string) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " " + comment
 }
 
-// keep writes a secret file by rename, synced.
+// keep writes a secret file.
 func keep(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keep SSH key: %w", err)
 	}
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := whole.Write(path, data, 0o600); err != nil {
 		return fmt.Errorf("keep SSH key: %w", err)
 	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("keep SSH key: %w", err)
-	}
-	return os.Rename(path+".new", path)
+	return nil
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Key signs the repository of one appliance. It is minted there and never leaves it.
@@ -70,15 +72,7 @@ func mint(file string) ([]byte, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(file+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	_, err = f.Write(b.Bytes())
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), os.Rename(file+".new", file)
+	return b.Bytes(), whole.Write(file, b.Bytes(), 0o600)
 }
 
 // Public is the key for whoever checks signatures, as apt's Signed-By takes it.

@@ -25,6 +25,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Suite is the name by which nodes know the repository.
@@ -256,18 +258,10 @@ func dateOf(release []byte) time.Time {
 	return d
 }
 
-// writeFile replaces a file as a whole: written beside it, on the disk, then renamed.
+// writeFile replaces a file as a whole, in a folder that may have to be made.
 func writeFile(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return os.Rename(name+".new", name)
+	return whole.Write(name, data, 0o644)
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Keeper does the work.
@@ -183,26 +184,5 @@ func keepMachineID(dir, id string) error {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return writeDurably(path, []byte(id+"\n"), 0o444)
-}
-
-// writeDurably makes a file that is either there whole after a power cut or not at all.
-func writeDurably(path string, content []byte, mode os.FileMode) error {
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(content)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return whole.Write(path, []byte(id+"\n"), 0o444)
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Refusals remembers, also across restarts, which BMC refused which password: a daemon that
@@ -110,13 +111,5 @@ func (r *Refusals) write() error {
 	if err := os.MkdirAll(filepath.Dir(r.Path), 0o700); err != nil {
 		return fmt.Errorf("write refusals: %w", err)
 	}
-	f, err := os.OpenFile(r.Path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("write refusals: %w", err)
-	}
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write refusals: %w", err)
-	}
-	return os.Rename(r.Path+".new", r.Path)
+	return whole.Write(r.Path, text, 0o600)
 }

@@ -10,12 +10,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"firstlight.dev/firstlight/assets/whole"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/debian"
 	"firstlight.dev/firstlight/image/recipe"
@@ -152,27 +152,7 @@ func ReadFile(path string) (*Lock, error) {
 }
 
 // WriteFile writes a lock, whole or not at all.
-func (l *Lock) WriteFile(path string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".lock-")
-	if err != nil {
-		return fmt.Errorf("write lock: %w", err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(l.Text())
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write lock %s: %w", path, err)
-	}
-	return nil
-}
+func (l *Lock) WriteFile(path string) error { return whole.Write(path, l.Text(), 0o644) }
 
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 

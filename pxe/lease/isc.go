@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 // List returns all leases for readers, by subnet and address.
@@ -99,9 +100,5 @@ func (j *Journal) KeepISC(ctx context.Context, path string, onError func(error))
 
 // WriteISC replaces path by the ISC text of leases.
 func WriteISC(path string, leases []Listed) error {
-	f, err := replaceFile(path, AppendISC(nil, leases), os.FileMode(0o644))
-	if err != nil {
-		return err
-	}
-	return f.Close()
+	return whole.Write(path, AppendISC(nil, leases), 0o644)
 }

@@ -283,7 +283,7 @@ func (j *Journal) compact() error {
 	}
 	records := len(j.kept)
 	j.mu.Unlock()
-	f, err := replaceFile(j.path(), buf, 0o644)
+	f, err := replaceFile(j.path(), buf)
 	if err != nil {
 		return err
 	}
@@ -295,10 +295,11 @@ func (j *Journal) compact() error {
 }
 
 // replaceFile makes data the content of path so that a reader or a crash meets the old
-// content or the new, never a part. The returned file is open for appending.
-func replaceFile(path string, data []byte, mode os.FileMode) (*os.File, error) {
+// content or the new, never a part. The returned file is open for appending: it was opened
+// before it had its name, so that nothing is ever appended to another one.
+func replaceFile(path string, data []byte) (*os.File, error) {
 	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, mode)
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", path, err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Pusher keeps the registry's pushed images what the records say. One that is kept remembers which archives
@@ -290,13 +291,5 @@ func (p *Pusher) write(state map[string]served) error {
 	if err != nil {
 		return fmt.Errorf("write what was pushed: %w", err)
 	}
-	f, err := os.Create(p.State + ".new")
-	if err != nil {
-		return fmt.Errorf("write what was pushed: %w", err)
-	}
-	_, err = f.Write(append(text, '\n'))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write what was pushed: %w", err)
-	}
-	return os.Rename(p.State+".new", p.State)
+	return whole.Write(p.State, append(text, '\n'), 0o644)
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"firstlight.dev/firstlight/assets/whole"
 	"firstlight.dev/firstlight/daemon/bpa/kud"
 )
 
@@ -47,23 +48,7 @@ func (d clusterDir) write(name string, text []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	parent, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer parent.Close()
-	return parent.Sync()
+	return whole.Write(path, text, mode)
 }
 
 func (d clusterDir) remove(names ...string) error {
@@ -104,15 +89,7 @@ func (d clusterDir) keepLog(name string, from io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("keep log: %w", err)
 	}
-	f, err := os.Create(path + ".new")
-	if err != nil {
-		return fmt.Errorf("keep log: %w", err)
-	}
-	_, err = io.Copy(f, io.LimitReader(from, 16<<20))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("keep log %s: %w", path, err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := whole.Copy(path, io.LimitReader(from, 16<<20), 0o644); err != nil {
 		return fmt.Errorf("keep log: %w", err)
 	}
 	logs, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "kud-*.log"))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"firstlight.dev/firstlight/assets/whole"
 	"firstlight.dev/firstlight/image/lab/process"
 )
 
@@ -69,19 +70,13 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-// newSuffix is of a file that is being written.
-const newSuffix = ".new"
-
 // writeJSON replaces the file as a whole: whoever is killed leaves the old one.
 func writeJSON(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	if err := os.WriteFile(path+newSuffix, append(b, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+newSuffix, path)
+	return whole.Write(path, append(b, '\n'), 0o600)
 }
 
 // patience is how long a supervisor may take to end when it is asked.
@@ -124,7 +119,10 @@ func belongs(name string) bool {
 	if ok, _ := filepath.Match("*-????????-??????.pcap", name); ok { // of a network, and when it began
 		return true
 	}
-	switch strings.TrimSuffix(name, newSuffix) {
+	if hidden, ok := strings.CutPrefix(name, "."); ok { // a file that was being written, see package whole
+		name = strings.TrimSuffix(hidden, ".new")
+	}
+	switch name {
 	case rackFile, runningFile, eventsFile, siteFile, lockFile, controlSocket, supervisorLog, machinesDir, portsDir, sshDir, stickImage:
 		return true
 	}

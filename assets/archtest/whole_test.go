@@ -1,0 +1,75 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// renames are the files outside assets/whole that give a file its name by a rename, with the reason why
+// whole.Write does not do it.
+var renames = map[string]string{
+	"cmd/firstlightd/bundle.go":          "for whoever asked for it, who asks again after a power cut; it is written piece by piece",
+	"daemon/artifact/client/transfer.go": "what was fetched before a cut is gone on with",
+	"daemon/artifact/publish/publish.go": "a link to the store's own file; and whatever lies in the store's folder is an artifact, but for the scratch folder",
+	"daemon/bringup/journal.go":          "sets a file aside",
+	"daemon/installer/progress.go":       "worth nothing after a power cut, and written at every step",
+	"image/cache/cache.go":               "folders too; what is torn is built again",
+	"image/disk/again.go":                "an image loses its name while it is changed",
+	"image/disk/write.go":                "gigabytes, which a build need not wait for",
+	"image/media/media.go":               "gigabytes, which a build need not wait for",
+	"pxe/lease/journal.go":               "goes on appending to the very file that it gave the name",
+}
+
+// renaming is how a file may be given a name.
+func renaming(f *ast.File) (found bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			of, _ := s.X.(*ast.Ident)
+			found = found || of != nil && (of.Name == "os" || of.Name == "unix" || of.Name == "syscall") && strings.HasPrefix(s.Sel.Name, "Rename")
+		}
+		return true
+	})
+	return found
+}
+
+// A file that is written beside its place and renamed is easily written without what a power cut asks for:
+// the file synced before the rename, its folder after.
+func TestFilesAreReplacedByOnePackage(t *testing.T) {
+	found := map[string]bool{}
+	walk(t, func(p, rel string) error {
+		f, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
+		if err == nil && renaming(f) {
+			found[rel] = true
+		}
+		return err
+	})
+	require.True(t, found["assets/whole/whole.go"], "the tree was not read")
+	delete(found, "assets/whole/whole.go")
+	for file := range found {
+		assert.Contains(t, renames, file, "it renames by hand; use whole.Write, or say here why not")
+	}
+	for file := range renames {
+		assert.True(t, found[file], "%s renames nothing any more", file)
+	}
+}
+
+func TestRenamingIsSeen(t *testing.T) {
+	for text, want := range map[string]bool{
+		`package p; func f() error { return os.Rename(path+".new", path) }`:   true,
+		`package p; var f = os.Rename`:                                        true,
+		`package p; func f() error { return unix.Renameat2(0, a, 0, b, 0) }`:  true,
+		`package p; func f() error { return os.WriteFile(path, nil, 0o644) }`: false,
+		`package p; func f() error { return plan.Rename(a, b) }`:              false,
+		`package p; /* os.Rename */ func f() { log.Info("os.Rename") }`:       false,
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "p.go", text, 0)
+		require.NoError(t, err)
+		assert.Equal(t, want, renaming(f), text)
+	}
+}
