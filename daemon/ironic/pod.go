@@ -81,7 +81,10 @@ func (p Pod) spec() corev1.PodSpec {
 	}
 	// For `baremetal` on the appliance's shell, which runs in this pod.
 	credentials := corev1.VolumeMount{Name: "credentials", MountPath: "/etc/ironic-credentials", ReadOnly: true}
+	// Root, as the owner of the database; no program of the conductor's is another user's.
+	security := &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false)}
 	return corev1.PodSpec{
+		SecurityContext:              &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 		HostNetwork:                  true,
 		DNSPolicy:                    corev1.DNSDefault,
 		AutomountServiceAccountToken: ptr.To(false),
@@ -90,13 +93,13 @@ func (p Pod) spec() corev1.PodSpec {
 		TerminationGracePeriodSeconds: ptr.To[int64](30),
 		InitContainers: []corev1.Container{{
 			Name: "database", Image: p.Image, ImagePullPolicy: corev1.PullNever,
-			Command: []string{"/usr/lib/firstlight/ironic-database"}, VolumeMounts: mounts,
+			Command: []string{"/usr/lib/firstlight/ironic-database"}, VolumeMounts: mounts, SecurityContext: security,
 		}},
 		Containers: []corev1.Container{{
 			Name: Name, Image: p.Image, ImagePullPolicy: corev1.PullNever,
 			Command:      []string{"/usr/bin/ironic", "--config-file", ConfDir + "/ironic.conf"},
-			VolumeMounts: append(slices.Clone(mounts), credentials),
-			Ports:        []corev1.ContainerPort{{Name: "api", ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
+			VolumeMounts: append(slices.Clone(mounts), credentials), SecurityContext: security,
+			Ports: []corev1.ContainerPort{{Name: "api", ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
 			ReadinessProbe: &corev1.Probe{
 				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 					Scheme: corev1.URISchemeHTTPS, Host: p.Config.Addr.String(), Port: intstr.FromInt32(Port), Path: "/v1",

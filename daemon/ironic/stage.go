@@ -75,10 +75,8 @@ func (s stage) do(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
-	for _, dir := range []string{p.StateDir, filepath.Join(p.StateDir, "log"), p.FilesDir} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
+	if err := p.makeDirs(); err != nil {
+		return err
 	}
 	api, err := s.api()
 	if err != nil {
@@ -86,6 +84,20 @@ func (s stage) do(ctx context.Context, report bringup.Report) error {
 	}
 	report("applying Ironic's pod")
 	return set.Apply(ctx, api)
+}
+
+// makeDirs makes the directories that the pod is given. The database holds the BMCs' passwords: its
+// directory is root's alone, also where an earlier version made it.
+func (p Pod) makeDirs() error {
+	for _, dir := range []string{p.StateDir, filepath.Join(p.StateDir, "log"), p.FilesDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make Ironic's directories: %w", err)
+		}
+	}
+	if err := os.Chmod(p.StateDir, 0o700); err != nil {
+		return fmt.Errorf("close Ironic's directory: %w", err)
+	}
+	return nil
 }
 
 // Answers is nil if an Ironic with a certificate of this root says its versions (GET /v1,

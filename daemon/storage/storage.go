@@ -39,7 +39,7 @@ var binds = []bind{
 	{"kubelet", "/var/lib/kubelet", 0o750},
 	{"etcd", "/var/lib/etcd", 0o700},
 	{"kubernetes", "/etc/kubernetes", 0o755},
-	{"ironic", "/var/lib/ironic", 0o755},
+	{"ironic", "/var/lib/ironic", 0o700}, // its database holds the BMCs' passwords
 	{"kud", "/opt/kud", 0o755},
 }
 

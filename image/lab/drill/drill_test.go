@@ -130,6 +130,8 @@ func TestOneHostOutlivesWhatIsKnownOfIt(t *testing.T) {
 	t.Logf("provisioned %.0f s after the appliance was switched on\n%s", time.Since(began).Seconds(), run(t, ctx, d, "kubectl", "get", "bmh", "-A"))
 	started(t, d)
 	onDisk(t, d, drill.ImageA)
+	closed(t, d)
 	lose(t, ctx, d, drill.Both, site, 10*time.Second)
 	onDisk(t, d, drill.ImageA)
+	closed(t, d)
 }
