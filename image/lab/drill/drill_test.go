@@ -34,19 +34,25 @@ const bootTime = 15 * time.Second
 // start makes an appliance with n servers, as they are plugged in.
 func start(t *testing.T, name string, n int, patience time.Duration) (context.Context, *drill.Drill) {
 	t.Helper()
+	return startFleet(t, name, fleet.Config{Hosts: n, BootTime: bootTime}, patience)
+}
+
+// startFleet makes an appliance with servers of some kind.
+func startFleet(t *testing.T, name string, servers fleet.Config, patience time.Duration) (context.Context, *drill.Drill) {
+	t.Helper()
 	root := native.Need(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	programs, err := native.BuildPrograms(ctx, t.TempDir())
 	require.NoError(t, err)
-	d, err := drill.Start(ctx, drill.Config{Name: name, Dir: t.TempDir(), Root: root, Programs: programs, Log: t.Output(), Fleet: fleet.Config{Hosts: n, BootTime: bootTime}})
+	d, err := drill.Start(ctx, drill.Config{Name: name, Dir: t.TempDir(), Root: root, Programs: programs, Log: t.Output(), Fleet: servers})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("firstlightd, the end of its log:\n%s", end(d.Bed.Log("firstlightd.service"), 8000))
 			t.Logf("operator:\n%s", d.Logs("manager", 6000))
 			t.Logf("ironic:\n%s", d.Logs("ironic", 8000))
-			for _, h := range d.Fleet.Hosts()[:min(n, 8)] {
+			for _, h := range d.Fleet.Hosts()[:min(servers.Hosts, 8)] {
 				t.Logf("%s: %s %+v\n%s", h.Name, h.State(), h.Counters(), events(h))
 			}
 		}
