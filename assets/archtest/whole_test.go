@@ -18,6 +18,7 @@ var renames = map[string]string{
 	"daemon/artifact/client/transfer.go": "what was fetched before a cut is gone on with",
 	"daemon/artifact/publish/publish.go": "a link to the store's own file; and whatever lies in the store's folder is an artifact, but for the scratch folder",
 	"daemon/bringup/journal.go":          "sets a file aside",
+	"daemon/installer/installer.go":      "sets a long log aside",
 	"daemon/installer/progress.go":       "worth nothing after a power cut, and written at every step",
 	"image/cache/cache.go":               "folders too; what is torn is built again",
 	"image/disk/again.go":                "an image loses its name while it is changed",
