@@ -247,7 +247,7 @@ func (r *room) agree() {
 	bmh, nodes := r.run("kubectl", "get", "bmh", "-A"), r.run("baremetal", "node", "list")
 	r.t.Logf("\n%s\n%s", bmh, nodes)
 	for _, n := range r.nodes {
-		assert.Regexp(r.t, `(?m)^metal3 +`+n.name()+` +provisioned +true`, bmh)
+		assert.Regexp(r.t, `(?m)^metal3 +`+n.name()+` +provisioned +([a-z]+ +)?true`, bmh)
 		assert.Regexp(r.t, `(?m)^\| [0-9a-f-]{36} \| metal3~`+n.name()+` \| .* \| power on +\| active +\| False +\|$`, nodes)
 		id := r.run("kubectl", "-n", "metal3", "get", "bmh", n.name(), "-o", "jsonpath={.status.provisioning.ID}")
 		assert.Equal(r.t, id, strings.TrimSpace(r.run("baremetal", "node", "show", "metal3~"+n.name(), "-f", "value", "-c", "uuid")))
