@@ -178,6 +178,24 @@ func TestNoSecretIsInTheBundle(t *testing.T) {
 	}
 }
 
+// A site with mistakes is the moment at which people send a bundle.
+func TestSecretsOfASiteWithMistakes(t *testing.T) {
+	collect := func(text string) map[string]string {
+		root := t.TempDir()
+		write(t, root, "run/firstlight/site/site.yaml", text)
+		write(t, root, "var/lib/firstlight/journal.json", "it's-me-1, correct horse")
+		var out bytes.Buffer
+		require.NoError(t, (&Collector{Root: root, Now: time.Now, Run: func(context.Context, string, ...string) ([]byte, error) { return nil, nil }}).Write(t.Context(), &out))
+		return unpacked(t, out.Bytes())
+	}
+	files := collect("name: 7\nnodes:\n- {name: a, bmc: {adress: x, password: 'it''s-me-1'}}\n- {name: b, os: {password: \"correct horse\"}}\n")
+	noSecret(t, files, []string{"it's-me-1", "it''s-me-1", "correct horse"})
+	assert.Contains(t, files["files/run/firstlight/site/site.yaml"], "adress: x")
+	files = collect("nodes:\n- {name: a, bmc: {password: \"correct horse\"\n")
+	assert.NotContains(t, files, "files/run/firstlight/site/site.yaml")
+	assert.Contains(t, files["INDEX"], "its secrets cannot be told from the rest: yaml: line")
+}
+
 func TestWhatIsNoSecretStays(t *testing.T) {
 	r := &Redactor{}
 	r.AddNamed("username", "firstlight")

@@ -50,16 +50,16 @@ func (c *Collector) learn() {
 		if err != nil {
 			continue
 		}
-		if s, problems := site.Load("site.yaml", text); len(problems) == 0 {
-			for _, n := range s.Nodes {
-				c.hide.Add(n.OS.Password.Reveal())
-				if n.BMC != nil {
-					c.hide.Add(n.BMC.Password.Reveal())
-				}
+		_, secrets, err := site.Redact(text)
+		for _, secret := range secrets {
+			for line := range strings.Lines(secret) {
+				c.hide.Add(line)
 			}
+		}
+		if err == nil {
 			continue
 		}
-		// One with mistakes: whatever a word announces.
+		// It is no YAML: whatever a word announces.
 		for _, m := range announced.FindAllStringSubmatch(string(text), -1) {
 			c.hide.Add(m[3])
 		}
