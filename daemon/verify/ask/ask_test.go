@@ -45,6 +45,12 @@ func resolverSays(t *testing.T, answer func(query []byte) []byte) netip.AddrPort
 	return netip.MustParseAddrPort(conn.LocalAddr().String())
 }
 
+func TestAQuestionIsOnePacketOfAShell(t *testing.T) {
+	for range 2000 { // one of 128 ids has such an octet
+		require.NotContains(t, string(NewQuestion().Packet()), "\n")
+	}
+}
+
 func TestResolver(t *testing.T) {
 	reply := func(code dnsmessage.RCode, id func(uint16) uint16) func([]byte) []byte {
 		return func(query []byte) []byte {

@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -20,11 +21,16 @@ type Question struct {
 	id uint16
 }
 
-// NewQuestion makes a query with an id that nobody can guess.
+// NewQuestion makes a query with an id that nobody can guess. No octet of it is a newline: a shell that
+// sends it would make two packets of it.
 func NewQuestion() Question {
 	var b [2]byte
-	rand.Read(b[:])
-	return Question{binary.BigEndian.Uint16(b[:])}
+	for {
+		rand.Read(b[:])
+		if !bytes.ContainsRune(b[:], '\n') {
+			return Question{binary.BigEndian.Uint16(b[:])}
+		}
+	}
 }
 
 // Packet is the query as it goes over UDP.
