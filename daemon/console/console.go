@@ -56,7 +56,7 @@ func (c *Console) Run(ctx context.Context) error {
 			d := c.Document()
 			for _, f := range sFiles {
 				width, height := size(f)
-				c.write(f, frame(Text(d, time.Now()), width, height))
+				c.write(f, frame(Screen(d, time.Now(), height), width, height))
 			}
 			if text := Changes(last, d); text != "" {
 				for _, f := range lFiles {

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"flag"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -81,6 +82,29 @@ func TestTextTellsWhereDHCPIsServed(t *testing.T) {
 	text := Text(d, time.Time{})
 	assert.Contains(t, text, "baremetal     no address yet     (no NIC) DHCP silent\n")
 	assert.Contains(t, text, "bmc           no address yet     (no NIC)\n")
+}
+
+// A rack of thirty on a screen in text mode: what a person may have to act on is there, the rest is counted.
+func TestScreenThatIsTooSmall(t *testing.T) {
+	d := documents()["4-ready"]
+	assert.Equal(t, Text(d, now), Screen(d, now, 100))
+	for i := range 22 {
+		d.Stages = append(d.Stages, status.Stage{Name: fmt.Sprintf("stage-%d", i), State: status.StateReady})
+	}
+	for i := range 28 {
+		d.Nodes = append(d.Nodes, status.Node{Name: fmt.Sprintf("more-%d", i), Proven: true})
+	}
+	golden(t, "small.screen", Screen(d, now, 25))
+	shown := frame(Screen(d, now, 25), 80, 25)
+	for _, part := range []string{d.Next, "24 of 24 stages", "launch ", "node node-2", "node node-3", "cluster edge", "29 of 31 are installed and proven"} {
+		assert.Contains(t, shown, part)
+	}
+}
+
+func TestNothingToLaunchIsSaid(t *testing.T) {
+	d := status.Document{Launch: status.Launch{State: status.LaunchNothing, Text: "nothing to launch: site.yaml names no nodes"}}
+	assert.Contains(t, Text(d, now), "launch                 nothing to launch: site.yaml names no nodes\n")
+	assert.Contains(t, Changes(status.Document{}, d), "firstlight: launch: nothing to launch: site.yaml names no nodes\n")
 }
 
 func TestChanges(t *testing.T) {

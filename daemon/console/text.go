@@ -39,14 +39,12 @@ func Text(d status.Document, now time.Time) string {
 	for _, s := range d.Stages {
 		writeStage(&b, s, now)
 	}
-	if d.Launch.Nodes > 0 {
-		fmt.Fprintf(&b, "launch                 %s\n", launchLine(d.Launch))
-	}
+	writeLaunch(&b, d.Launch)
 	for _, n := range d.Nodes {
 		writeNode(&b, n, now)
 	}
 	for _, c := range d.Clusters {
-		fmt.Fprintf(&b, "cluster %-14s %s%s%s\n", c.Name, c.State, prefixed(", nodes ", c.Nodes), prefixed(": ", cmp.Or(c.Error, c.Text)))
+		writeCluster(&b, c)
 	}
 	if d.Artifacts != nil {
 		writeArtifacts(&b, d.Artifacts)
@@ -116,6 +114,20 @@ func writeStage(b *strings.Builder, s status.Stage, now time.Time) {
 		}
 	}
 	b.WriteByte('\n')
+}
+
+// writeLaunch says how the launch stands, once it is known whether there is one.
+func writeLaunch(b *strings.Builder, l status.Launch) {
+	switch {
+	case l.Nodes > 0:
+		fmt.Fprintf(b, "launch                 %s\n", launchLine(l))
+	case l.State == status.LaunchNothing:
+		fmt.Fprintf(b, "launch                 %s\n", oneBlock(l.Text, " "))
+	}
+}
+
+func writeCluster(b *strings.Builder, c status.Cluster) {
+	fmt.Fprintf(b, "cluster %-14s %s%s%s\n", c.Name, c.State, prefixed(", nodes ", c.Nodes), prefixed(": ", cmp.Or(c.Error, c.Text)))
 }
 
 // launchLine is the launch with the time it took, or has left.
@@ -198,13 +210,24 @@ func Changes(before, after status.Document) string {
 		}
 	}
 	nodeChanges(&b, before.Nodes, after.Nodes)
-	if after.Launch.Nodes > 0 && (before.Launch.State != after.Launch.State || before.Launch.Text != after.Launch.Text) {
+	clusterChanges(&b, before.Clusters, after.Clusters)
+	if (after.Launch.Nodes > 0 || after.Launch.State == status.LaunchNothing) && (before.Launch.State != after.Launch.State || before.Launch.Text != after.Launch.Text) {
 		fmt.Fprintf(&b, "firstlight: launch: %s\n", oneBlock(after.Launch.Text, " "))
 	}
 	if before.State != after.State {
 		fmt.Fprintf(&b, "firstlight: %s. %s\n", headline(after.State), after.Next)
 	}
 	return b.String()
+}
+
+// clusterChanges tells of clusters whose state or error is another one.
+func clusterChanges(b *strings.Builder, before, after []status.Cluster) {
+	for _, c := range after {
+		i := slices.IndexFunc(before, func(o status.Cluster) bool { return o.Name == c.Name })
+		if i < 0 || before[i].State != c.State || before[i].Error != c.Error {
+			fmt.Fprintf(b, "firstlight: cluster %s: %s%s\n", c.Name, c.State, prefixed(": ", oneBlock(cmp.Or(c.Error, c.Text), " ")))
+		}
+	}
 }
 
 // nodeChanges tells of nodes whose situation or error is another one. What a sentence says
