@@ -184,9 +184,9 @@ func (e *Engine) login(ctx context.Context, st *state, b site.BMC) bmc.Answer {
 		return e.answered(st, key, bmc.Answer{Verdict: bmc.Refused, Text: text, Fix: bmc.FixRefused})
 	}
 	e.mu.Lock()
-	last, at, same := st.bmc, st.bmcAt, st.bmcKey == key
+	last, at, same, silences := st.bmc, st.bmcAt, st.bmcKey == key, st.silences
 	e.mu.Unlock()
-	if same && (last.Verdict == bmc.OK && time.Since(at) < bmcFresh || last.Verdict != "" && last.Verdict != bmc.OK && time.Since(at) < bmcAgain) {
+	if same && time.Since(at) < believed(last.Verdict, silences) {
 		return last
 	}
 	login := e.Login
@@ -205,9 +205,31 @@ func (e *Engine) login(ctx context.Context, st *state, b site.BMC) bmc.Answer {
 	return e.answered(st, key, a)
 }
 
+// believed is how long a BMC's answer is believed; silences are those in a row. One alone may be a lost
+// packet, which must not last long enough to fail the launch.
+func believed(v bmc.Verdict, silences int) time.Duration {
+	switch {
+	case v == "":
+		return 0
+	case v == bmc.OK:
+		return bmcFresh
+	case v == bmc.Silent && silences == 1:
+		return bmcSoon
+	}
+	return bmcAgain
+}
+
 func (e *Engine) answered(st *state, key string, a bmc.Answer) bmc.Answer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	switch {
+	case a.Verdict != bmc.Silent:
+		st.silences = 0
+	case st.bmcKey != key:
+		st.silences = 1
+	default:
+		st.silences++
+	}
 	if st.bmcKey != key || st.bmc != a || a.Verdict != bmc.Refused {
 		st.bmc, st.bmcKey, st.bmcAt = a, key, time.Now()
 	}

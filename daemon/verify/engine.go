@@ -56,6 +56,7 @@ const (
 	askAgain    = 15 * time.Second // a pre-flight or proof that did not hold
 	askPassed   = time.Minute      // a pre-flight that held, until its node is handed over
 	bmcAgain    = 30 * time.Second // a BMC that did not answer
+	bmcSoon     = 10 * time.Second // the first time: a login goes over UDP, and is not repeated by itself
 	bmcFresh    = 5 * time.Minute  // how long a login is believed
 	ironicEvery = 10 * time.Second
 	settled     = 20 * time.Second // a failure that passes sooner is none of the launch's
@@ -102,6 +103,7 @@ type state struct {
 	bmc       bmc.Answer
 	bmcKey    string
 	bmcAt     time.Time
+	silences  int // of the BMC, in a row
 
 	hostState string
 	hostSince time.Time

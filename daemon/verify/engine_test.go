@@ -238,3 +238,18 @@ func TestAnEmptySiteIsNoSuccess(t *testing.T) {
 		assert.Equal(t, "nothing to launch: site.yaml names no nodes", r.kept["rack"].Message)
 	})
 }
+
+func TestALostPacketOfALoginFailsNothing(t *testing.T) {
+	e, st := &Engine{}, &state{}
+	say := func(key string, v bmc.Verdict) time.Duration {
+		e.answered(st, key, bmc.Answer{Verdict: v})
+		return believed(st.bmc.Verdict, st.silences)
+	}
+	assert.Zero(t, believed("", 0))
+	assert.Less(t, say("a", bmc.Silent), settled, "one silence lasts until the launch fails")
+	assert.Equal(t, bmcFresh, say("a", bmc.OK))
+	assert.Equal(t, bmcSoon, say("a", bmc.Silent))
+	assert.Equal(t, bmcAgain, say("a", bmc.Silent))
+	assert.Equal(t, bmcSoon, say("b", bmc.Silent), "of another BMC")
+	assert.Equal(t, bmcAgain, say("b", bmc.Busy))
+}
