@@ -50,8 +50,11 @@ func (c *cluster) stages() []bringup.Stage {
 }
 
 func (c *cluster) system() (apply.Set, error) {
-	nameservers := c.first().facts().Nameservers
-	nameservers = nameservers[:min(len(nameservers), 3)]
+	f := c.first().facts()
+	if f.CPUs == 0 { // it was not looked at in this run: without its name servers the cluster's would know no names but its own
+		return apply.Set{}, bringup.Wait("%s to say which name servers it uses", c.first().Label)
+	}
+	nameservers := f.Nameservers[:min(len(f.Nameservers), 3)]
 	text, err := systemManifest(newValues(c.Settings, c.inv), nameservers, min(2, len(c.inv.Nodes)))
 	if err != nil {
 		return apply.Set{}, bringup.Permanent(err)

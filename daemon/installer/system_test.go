@@ -19,6 +19,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/bringup"
+	"firstlight.dev/firstlight/daemon/installer/inventory"
 )
 
 func object(name string, ready corev1.ConditionStatus, labels map[string]string, taints ...corev1.Taint) corev1.Node {
@@ -98,6 +99,19 @@ func TestPodsThatStayOnANode(t *testing.T) {
 	all := []corev1.Pod{daemon, static, over, user, going}
 	assert.Equal(t, []string{"shop/web", "shop/going"}, staying(all, false))
 	assert.Equal(t, []string{"shop/web"}, staying(all, true), "nobody is left to end a pod of a dead node")
+}
+
+// A first control plane that is off must not cost the cluster the names of the world outside.
+func TestNameServersAreNotGuessed(t *testing.T) {
+	c := &cluster{Settings: edge, inv: inventory.Inventory{Nodes: []inventory.Node{made("m-1", "172.22.0.11", true, true)}}}
+	n := &node{Node: c.inv.Nodes[0], cluster: c}
+	c.nodes = []*node{n}
+	_, err := c.system()
+	require.ErrorContains(t, err, "m-1 to say which name servers it uses")
+	assert.False(t, bringup.IsPermanent(err))
+	n.known = bed
+	_, err = c.system()
+	require.NoError(t, err)
 }
 
 func TestPlugins(t *testing.T) {
