@@ -87,17 +87,35 @@ func Read(owner string, stream []byte) (Set, error) {
 // 100 KiB. A reader with a cache would watch every object of these kinds: take one without.
 func (s Set) Current(ctx context.Context, c client.Reader) error {
 	for _, want := range s.Objects {
-		have := &metav1.PartialObjectMetadata{}
-		have.SetGroupVersionKind(want.GroupVersionKind())
-		err := c.Get(ctx, client.ObjectKeyFromObject(want), have)
-		switch {
-		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
-			return fmt.Errorf("%s does not exist", name(want))
-		case err != nil:
-			return fmt.Errorf("read %s: %w", name(want), err)
-		case have.GetAnnotations()[Annotation] != want.GetAnnotations()[Annotation]:
-			return fmt.Errorf("%s is not as wanted", name(want))
+		if err := current(ctx, c, want); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// Stale is the part of the set that is not current: what applying it leaves alone is as people changed it.
+func (s Set) Stale(ctx context.Context, c client.Reader) Set {
+	part := Set{Owner: s.Owner}
+	for _, want := range s.Objects {
+		if current(ctx, c, want) != nil {
+			part.Objects = append(part.Objects, want)
+		}
+	}
+	return part
+}
+
+func current(ctx context.Context, c client.Reader, want *unstructured.Unstructured) error {
+	have := &metav1.PartialObjectMetadata{}
+	have.SetGroupVersionKind(want.GroupVersionKind())
+	err := c.Get(ctx, client.ObjectKeyFromObject(want), have)
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return fmt.Errorf("%s does not exist", name(want))
+	case err != nil:
+		return fmt.Errorf("read %s: %w", name(want), err)
+	case have.GetAnnotations()[Annotation] != want.GetAnnotations()[Annotation]:
+		return fmt.Errorf("%s is not as wanted", name(want))
 	}
 	return nil
 }

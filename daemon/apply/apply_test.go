@@ -43,6 +43,27 @@ func TestSetIsCurrentOnlyAsItWasApplied(t *testing.T) {
 	assert.Equal(t, "2", b.Data["key"])
 }
 
+// Two clusters of a site: an edit of one must not take back what somebody changed in the other.
+func TestWhatIsCurrentKeepsItsChanges(t *testing.T) {
+	ctx, c := context.Background(), fake.NewClientBuilder().Build()
+	set, err := New("test", configMap("a", "1"), configMap("b", "1"))
+	require.NoError(t, err)
+	require.NoError(t, set.Apply(ctx, c))
+	var a corev1.ConfigMap
+	require.NoError(t, c.Get(ctx, client.ObjectKey{Namespace: "metal3", Name: "a"}, &a))
+	a.Data["key"] = "by hand"
+	require.NoError(t, c.Update(ctx, &a))
+
+	set, err = New("test", configMap("a", "1"), configMap("b", "2"))
+	require.NoError(t, err)
+	stale := set.Stale(ctx, c)
+	require.Len(t, stale.Objects, 1)
+	require.NoError(t, stale.Apply(ctx, c))
+	require.NoError(t, set.Current(ctx, c))
+	require.NoError(t, c.Get(ctx, client.ObjectKey{Namespace: "metal3", Name: "a"}, &a))
+	assert.Equal(t, "by hand", a.Data["key"])
+}
+
 func TestARefusalKeepsNoOtherObjectBack(t *testing.T) {
 	ctx, calls := context.Background(), 0
 	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{

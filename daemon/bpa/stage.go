@@ -103,8 +103,11 @@ func (o objects) current(ctx context.Context) (client.Client, error) {
 func (o objects) apply(doing string) func(context.Context, bringup.Report) error {
 	return func(ctx context.Context, report bringup.Report) error {
 		set, c, err := o.set()
-		if err != nil || set.Current(ctx, c) == nil {
+		if err != nil {
 			return err
+		}
+		if set = set.Stale(ctx, c); len(set.Objects) == 0 {
+			return nil
 		}
 		report(doing)
 		return set.Apply(ctx, c)
