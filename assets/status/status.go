@@ -132,6 +132,18 @@ type Cluster struct {
 	Nodes   string `json:"nodes,omitempty"`   // installed of all, 2/3
 	Text    string `json:"text,omitempty"`    // one sentence: what it does or waits for
 	Error   string `json:"error,omitempty"`   // what went wrong, or why it is refused
+
+	Members []Member `json:"members,omitempty"`
+}
+
+// Member is one node of a cluster.
+type Member struct {
+	Name    string   `json:"name"` // in the cluster
+	Roles   []string `json:"roles"`
+	Host    string   `json:"host,omitempty"` // the server that it is, namespace/name
+	Address string   `json:"address,omitempty"`
+	State   string   `json:"state"`
+	Reason  string   `json:"reason,omitempty"` // why it is not further
 }
 
 // Artifacts is what operators brought to the appliance, and whether more can be brought.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -18,31 +19,65 @@ func newWhyCommand() *cobra.Command {
 	var output format
 	var socket string
 	cmd := &cobra.Command{
-		Use:   "why [NODE]",
-		Short: "Say of every node, or of one, what it does, since when, what it waits for and what to do",
+		Use:   "why [NODE|CLUSTER]",
+		Short: "Say of every node and cluster, or of one, what it does, since when, what it waits for and what to do",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, err := api.Client{Socket: socket}.Why(cmd.Context())
+			client := api.Client{Socket: socket}
+			nodes, err := client.Why(cmd.Context())
 			if err != nil {
 				return err
 			}
+			d, err := client.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			clusters := d.Clusters
 			if len(args) == 1 {
-				i := slices.IndexFunc(nodes, func(n status.Node) bool { return strings.EqualFold(n.Name, args[0]) })
-				if i < 0 {
-					return fmt.Errorf("nothing is known of %q: no node of site.yaml and no machine on the provisioning network is called so", args[0])
+				if nodes, clusters = named(nodes, clusters, args[0]); len(nodes)+len(clusters) == 0 {
+					return fmt.Errorf("nothing is known of %q: no node of site.yaml, no machine on the provisioning network and no cluster is called so", args[0])
 				}
-				nodes = nodes[i : i+1]
 			}
-			if output == formatJSON {
+			switch {
+			case output == formatJSON && len(args) == 1 && len(nodes) == 0:
+				return writeJSON(cmd.OutOrStdout(), clusters)
+			case output == formatJSON:
 				return writeJSON(cmd.OutOrStdout(), nodes)
+			case len(args) == 0 || len(nodes) > 0:
+				writeWhy(cmd.OutOrStdout(), nodes, len(args) == 1, time.Now())
 			}
-			writeWhy(cmd.OutOrStdout(), nodes, len(args) == 1, time.Now())
+			writeClusters(cmd.OutOrStdout(), clusters)
 			return nil
 		},
 	}
 	output.bind(cmd)
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
 	return cmd
+}
+
+// named are the node, else the cluster, of a name.
+func named(nodes []status.Node, clusters []status.Cluster, name string) ([]status.Node, []status.Cluster) {
+	if i := slices.IndexFunc(nodes, func(n status.Node) bool { return strings.EqualFold(n.Name, name) }); i >= 0 {
+		return nodes[i : i+1], nil
+	}
+	if i := slices.IndexFunc(clusters, func(c status.Cluster) bool { return strings.EqualFold(c.Name, name) }); i >= 0 {
+		return nil, clusters[i : i+1]
+	}
+	return nil, nil
+}
+
+// writeClusters writes a line per cluster, and below it one for each of its nodes.
+func writeClusters(w io.Writer, clusters []status.Cluster) {
+	for _, c := range clusters {
+		fmt.Fprintf(w, "cluster %s is %s", c.Name, c.State)
+		if text := cmp.Or(c.Error, c.Text); text != "" {
+			fmt.Fprintf(w, ": %s", text)
+		}
+		fmt.Fprintln(w)
+		for _, m := range c.Members {
+			fmt.Fprintf(w, "  %s\n", console.MemberText(m))
+		}
+	}
 }
 
 // writeWhy writes a line per node, and below it what to do; of a single node also its checks.

@@ -3,6 +3,7 @@ package bpa
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -129,6 +130,9 @@ func Clusters(ctx context.Context, c client.Client) ([]status.Cluster, error) {
 			s.Error = p.Status.Message
 		default:
 			s.Text = p.Status.Message
+		}
+		for _, n := range p.Status.Nodes {
+			s.Members = append(s.Members, status.Member{Name: n.Name, Roles: n.Roles, Host: n.Host, Address: n.Address, State: strings.ToLower(n.State), Reason: n.Reason})
 		}
 		all = append(all, s)
 	}

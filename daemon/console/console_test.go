@@ -53,7 +53,10 @@ func documents() map[string]status.Document {
 		{Name: "node-3", State: "error", Error: "BMC: wrong password"},
 	}
 	ready.Launch = status.Launch{State: status.LaunchFailed, Text: "1 of 3 nodes proven; not launched: node-2, node-3", Proven: 1, Nodes: 3, Elapsed: 720, Limit: 3600}
-	ready.Clusters = []status.Cluster{{Name: "edge", State: "installing"}}
+	ready.Clusters = []status.Cluster{{Name: "edge", State: "installing", Members: []status.Member{
+		{Name: "master-1", Roles: []string{"master"}, Host: "metal3/node-1", Address: "172.22.0.101", State: "claimed"},
+		{Name: "worker-1", Roles: []string{"worker"}, State: "waiting", Reason: "no host is left with 16 CPUs"},
+	}}, {Name: "far", State: "ready", Members: []status.Member{{Name: "master-1", State: "installed"}}}}
 	broken := ready
 	broken.State = status.StateDegraded
 	broken.Stages = []status.Stage{{Name: "container-runtime", State: status.StateDegraded, Since: now.Add(-2 * time.Hour), Attempts: 1, Error: "containerd.service is failed"}}

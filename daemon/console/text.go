@@ -128,6 +128,17 @@ func writeLaunch(b *strings.Builder, l status.Launch) {
 
 func writeCluster(b *strings.Builder, c status.Cluster) {
 	fmt.Fprintf(b, "cluster %-14s %s%s%s\n", c.Name, c.State, prefixed(", nodes ", c.Nodes), prefixed(": ", cmp.Or(c.Error, c.Text)))
+	for _, m := range c.Members {
+		if c.State != "ready" {
+			fmt.Fprintf(b, "  %s\n", MemberText(m))
+		}
+	}
+}
+
+// MemberText says which server a node of a cluster is, and how it stands.
+func MemberText(m status.Member) string {
+	_, host, _ := strings.Cut(m.Host, "/")
+	return fmt.Sprintf("%-20s %s%s%s%s", m.Name, m.State, prefixed(", host ", host), prefixed(", ", m.Address), prefixed(": ", oneBlock(m.Reason, " ")))
 }
 
 // launchLine is the launch with the time it took, or has left.

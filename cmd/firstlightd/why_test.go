@@ -1,0 +1,33 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+func TestWhyKnowsClusters(t *testing.T) {
+	nodes := []status.Node{{Name: "node-1"}}
+	clusters := []status.Cluster{{Name: "edge", State: "installing", Text: "Job kud-edge: installing, attempt 1", Members: []status.Member{
+		{Name: "master-1", Host: "metal3/node-1", Address: "172.22.0.101", State: "claimed"},
+		{Name: "worker-1", State: "waiting", Reason: "no host is left with 16 CPUs"},
+	}}, {Name: "far", State: "ready"}}
+
+	n, c := named(nodes, clusters, "EDGE")
+	assert.Empty(t, n)
+	var out strings.Builder
+	writeClusters(&out, c)
+	assert.Equal(t, `cluster edge is installing: Job kud-edge: installing, attempt 1
+  master-1             claimed, host node-1, 172.22.0.101
+  worker-1             waiting: no host is left with 16 CPUs
+`, out.String())
+
+	n, c = named(nodes, clusters, "node-1")
+	assert.Len(t, n, 1)
+	assert.Empty(t, c)
+	n, c = named(nodes, clusters, "nobody")
+	assert.Empty(t, len(n)+len(c))
+}
