@@ -202,8 +202,10 @@ func routerFromNode(f Findings) status.Check {
 		}
 	}
 	for _, d := range r.Defaults {
-		if len(routers(f.Node)) == 0 && d.Via.IsValid() && !slices.Contains(wanted, d.Via) {
-			wanted = append(wanted, d.Via) // what its DHCP server gave it
+		// What its DHCP server gave it. A router that announces itself (RFC 4861) was given by nobody, and
+		// its link-local address means nothing without the NIC.
+		if len(routers(f.Node)) == 0 && d.Via.IsValid() && !d.Via.IsLinkLocalUnicast() && !slices.Contains(wanted, d.Via) {
+			wanted = append(wanted, d.Via)
 		}
 	}
 	return fromNode(wanted, func(a netip.Addr) error {

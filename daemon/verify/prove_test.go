@@ -100,6 +100,12 @@ func TestProve(t *testing.T) {
 		{"no route", "gateway", func(f *Findings) { f.Answer.Report.Defaults = nil }, status.CheckFailed, "no default route through 10.10.110.1"},
 		{"router silent", "gateway", func(f *Findings) { f.Answer.Report.Routers[router] = "" }, status.CheckFailed, "10.10.110.1 does not answer"},
 		{"router does not echo", "gateway", func(f *Findings) { f.Answer.Report.Routers[router] = "neighbour" }, status.CheckOK, "answers"},
+		{"a router that announced itself", "gateway", func(f *Findings) {
+			for i := range f.Node.Links {
+				f.Node.Links[i].Gateway = netip.Addr{}
+			}
+			f.Answer.Report.Defaults = append(f.Answer.Report.Defaults, shell.Route{Via: netip.MustParseAddr("fe80::1"), Interface: "eno2"})
+		}, status.CheckOK, "10.10.110.1"},
 		{"resolver silent", "dns", func(f *Findings) { f.Answer.Report.DNS[dns] = nil }, status.CheckFailed, "10.10.110.2 does not answer"},
 		{"no resolver there", "dns", func(f *Findings) { f.Answer.Report.DNS[dns] = []byte("hello, who is there?") }, status.CheckFailed, "no resolver"},
 		{"clock behind", "clock", func(f *Findings) { f.Answer.Report.Time = noon.Add(-time.Hour) }, status.CheckFailed, "1h0m0s behind"},

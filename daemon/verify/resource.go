@@ -76,7 +76,7 @@ func Wanted(s *site.Site) (name string, spec Spec) {
 	return string(s.Name), spec
 }
 
-// Stage is the fact that the launch is an object of the API, which later controllers wait for.
+// Stage is the fact that the launch is an object of the API, which whoever waits for all nodes can wait for.
 func Stage(s func() *site.Site, api func() (client.Client, error)) bringup.Stage {
 	set := func() (apply.Set, error) {
 		crd := &unstructured.Unstructured{}
