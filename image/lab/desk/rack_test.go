@@ -42,6 +42,7 @@ func newCommand(t *testing.T, kind string) command {
 	require.NoError(t, err, string(out))
 	if os.Getuid() == 0 {
 		require.NoError(t, os.Chown(tmp, nobody, nobody))
+		require.NoError(t, os.Chmod(filepath.Dir(tmp), 0o711)) // the test's own, which is its user's alone
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
