@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/artifact/client"
 )
 
@@ -26,7 +27,7 @@ import (
 type artifactFlags struct {
 	server, ca, tokenFile, cert, key string
 	owner, cluster                   string
-	output                           format
+	output                           commandline.Format
 	patience                         time.Duration
 }
 
@@ -51,7 +52,7 @@ FIRSTLIGHT_TOKEN (the token itself).`,
 	flags.StringVar(&f.key, "key", "", "its key, PEM")
 	flags.StringVar(&f.owner, "owner", "", "owner of the artifacts")
 	flags.StringVar(&f.cluster, "cluster", "", "cluster they are for")
-	f.output = formatText
+	f.output = commandline.Text
 	flags.VarP(&f.output, "output", "o", "text or json")
 	flags.DurationVar(&f.patience, "patience", 5*time.Minute, "give a transfer up when nothing moved for so long")
 	cmd.AddCommand(f.newPush(), f.newList(), f.newShow(), f.newGet(), f.newRemove())
@@ -72,7 +73,7 @@ func (f *artifactFlags) newPush() *cobra.Command {
 				return err
 			}
 			if record.Description, err = describeImage(notes); err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			have, err := c.Push(cmd.Context(), k, args[0], record, replace, client.Progress(newMeter(cmd.ErrOrStderr())))
 			if err != nil {
@@ -107,8 +108,8 @@ func (f *artifactFlags) newList() *cobra.Command {
 					return fmt.Errorf("list %s: %w", kind, err)
 				}
 			}
-			if f.output == formatJSON {
-				return writeJSON(cmd.OutOrStdout(), all)
+			if f.output == commandline.JSON {
+				return commandline.WriteJSON(cmd.OutOrStdout(), all)
 			}
 			return printArtifacts(cmd.OutOrStdout(), all)
 		},
@@ -185,16 +186,16 @@ func (f *artifactFlags) open(name string) (client.Client, artifact.Key, error) {
 	k := artifact.Key{Collection: artifact.Collection(kind + "_images"), Owner: f.owner, Cluster: f.cluster, Name: short}
 	switch {
 	case !k.Collection.Known():
-		return c, k, usageError{fmt.Errorf("%q is not KIND/NAME; KIND is os, container or binary", name)}
+		return c, k, commandline.Usage(fmt.Errorf("%q is not KIND/NAME; KIND is os, container or binary", name))
 	case f.server == "" || f.owner == "" || f.cluster == "":
-		return c, k, usageError{errors.New("--server, --owner and --cluster are required")}
+		return c, k, commandline.Usage(errors.New("--server, --owner and --cluster are required"))
 	}
 	if err := k.Check(); err != nil {
-		return c, k, usageError{err}
+		return c, k, commandline.Usage(err)
 	}
 	server, err := serverURL(f.server)
 	if err != nil {
-		return c, k, usageError{err}
+		return c, k, commandline.Usage(err)
 	}
 	c = client.Client{URL: server, Token: os.Getenv("FIRSTLIGHT_TOKEN"), Patience: f.patience}
 	if f.tokenFile != "" {
@@ -264,8 +265,8 @@ func describeImage(notes []string) (artifact.Description, error) {
 }
 
 func (f *artifactFlags) print(w io.Writer, r artifact.Record) error {
-	if f.output == formatJSON {
-		return writeJSON(w, r)
+	if f.output == commandline.JSON {
+		return commandline.WriteJSON(w, r)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name string, value any) { fmt.Fprintf(t, "%s\t%v\n", name, value) }

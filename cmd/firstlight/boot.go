@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image/lab"
 )
 
@@ -66,7 +67,7 @@ func bootConfig(image, dir string, f bootFlags) (lab.Config, error) {
 	switch bus {
 	case lab.USB, lab.EHCI, lab.NVMe, lab.Virtio, lab.AHCI:
 	default:
-		return c, usageError{fmt.Errorf("--disk %q is not known; use usb, ehci, nvme, virtio or ahci", f.disk)}
+		return c, commandline.Usage(fmt.Errorf("--disk %q is not known; use usb, ehci, nvme, virtio or ahci", f.disk))
 	}
 	info, err := os.Stat(image)
 	if err != nil {
@@ -80,7 +81,7 @@ func bootConfig(image, dir string, f bootFlags) (lab.Config, error) {
 	case "user":
 		c.NICs = []lab.NIC{{User: true}}
 	default:
-		return c, usageError{fmt.Errorf("--nic %q is not known; use none, unplugged or user", f.nic)}
+		return c, commandline.Usage(fmt.Errorf("--nic %q is not known; use none, unplugged or user", f.nic))
 	}
 	return c, nil
 }
@@ -89,7 +90,7 @@ func boot(cmd *cobra.Command, image string, f bootFlags) error {
 	dir := f.dir
 	if dir == "" {
 		if f.printOnly {
-			return usageError{errors.New("--print needs --dir: the command line names files there")}
+			return commandline.Usage(errors.New("--print needs --dir: the command line names files there"))
 		}
 		tmp, err := os.MkdirTemp("", "firstlight-boot-")
 		if err != nil {

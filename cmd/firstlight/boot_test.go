@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image/lab"
 )
 
@@ -30,7 +31,7 @@ func TestBootConfig(t *testing.T) {
 		"nic":  {disk: "usb", nic: "token-ring"},
 	} {
 		_, err := bootConfig(image, "/d", f)
-		var usage usageError
+		var usage commandline.UsageError
 		assert.ErrorAs(t, err, &usage, name)
 	}
 	_, err = bootConfig(image+"x", "/d", bootFlags{disk: "usb", nic: "user"})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image"
 	"firstlight.dev/firstlight/image/cache"
 )
@@ -17,7 +18,7 @@ import (
 // builderFlags are what build, plan and lock have in common.
 type builderFlags struct {
 	mirror, site, out string
-	output            format
+	output            commandline.Format
 	verbose           bool
 }
 
@@ -25,7 +26,7 @@ func (f *builderFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.mirror, "mirror", os.Getenv("MIRROR"), "base URL of a Debian archive (default $MIRROR, or this machine's own)")
 	cmd.Flags().StringVar(&f.site, "site", "", "site document to check and put onto the stick; the image is then readable by you alone")
 	cmd.Flags().StringVar(&f.out, "out", "", "the image file (default: build/NAME.img)")
-	f.output.bind(cmd)
+	f.output.Bind(cmd)
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "show what the tools print")
 }
 
@@ -87,9 +88,9 @@ assets/recipe.lock names. What has not changed comes from the cache.`,
 	return cmd
 }
 
-func showResult(w io.Writer, output format, result *image.Result) error {
-	if output == formatJSON {
-		return writeJSON(w, result)
+func showResult(w io.Writer, output commandline.Format, result *image.Result) error {
+	if output == commandline.JSON {
+		return commandline.WriteJSON(w, result)
 	}
 	var b strings.Builder
 	if !result.Fresh {

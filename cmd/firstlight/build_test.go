@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image"
 )
 
@@ -31,11 +32,11 @@ func TestAWrongSiteIsNoStick(t *testing.T) {
 func TestAResultTellsOfPasswords(t *testing.T) {
 	files := []image.File{{Path: "/b/x.img", Bytes: 1 << 20, SHA256: strings.Repeat("a", 64)}}
 	var said strings.Builder
-	require.NoError(t, showResult(&said, formatText, &image.Result{Files: files, Fresh: true}))
+	require.NoError(t, showResult(&said, commandline.Text, &image.Result{Files: files, Fresh: true}))
 	assert.NotContains(t, said.String(), "passwords")
-	require.NoError(t, showResult(&said, formatText, &image.Result{Files: files, Site: "/s/site.yaml"}))
+	require.NoError(t, showResult(&said, commandline.Text, &image.Result{Files: files, Site: "/s/site.yaml"}))
 	assert.Contains(t, said.String(), "\n/s/site.yaml is inside, with its passwords: ")
 	said.Reset()
-	require.NoError(t, showResult(&said, formatJSON, &image.Result{Files: files, Site: "/s/site.yaml"}))
+	require.NoError(t, showResult(&said, commandline.JSON, &image.Result{Files: files, Site: "/s/site.yaml"}))
 	assert.Contains(t, said.String(), `"site": "/s/site.yaml"`)
 }

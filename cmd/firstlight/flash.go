@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image/flash"
 	"firstlight.dev/firstlight/image/media"
 )
@@ -33,7 +34,7 @@ stick that was pulled too early does not boot.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.out, f.said, f.world = cmd.OutOrStdout(), cmd.OutOrStdout(), flash.Here()
-			if f.output == formatJSON {
+			if f.output == commandline.JSON {
 				f.said = cmd.ErrOrStderr()
 			}
 			if list {
@@ -44,7 +45,7 @@ stick that was pulled too early does not boot.`,
 	}
 	cmd.Flags().BoolVar(&list, "list", false, "list the disks of this machine and whether they could be written")
 	cmd.Flags().StringVar(&f.forced, "force-device", "", "the device's name again, to write it although it is not removable")
-	f.output.bind(cmd)
+	f.output.Bind(cmd)
 	return cmd
 }
 
@@ -53,7 +54,7 @@ type flasher struct {
 	said   io.Writer // how it goes on
 	world  flash.World
 	forced string
-	output format
+	output commandline.Format
 }
 
 // flashed is what became of a stick, for programs.
@@ -96,8 +97,8 @@ func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
 	if err := medium.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", device.Path, err)
 	}
-	if f.output == formatJSON {
-		return writeJSON(f.out, flashed{Device: device, Image: imagePath, Written: plan.Bytes(), GUID: fmt.Sprint(plan.Table.GUID)})
+	if f.output == commandline.JSON {
+		return commandline.WriteJSON(f.out, flashed{Device: device, Image: imagePath, Written: plan.Bytes(), GUID: fmt.Sprint(plan.Table.GUID)})
 	}
 	_, err = fmt.Fprintf(f.out, "%s is written and read back; it may be pulled\n", device.Path)
 	return err
@@ -157,8 +158,8 @@ func (f *flasher) list() error {
 	if err != nil {
 		return err
 	}
-	if f.output == formatJSON {
-		return writeJSON(f.out, devices)
+	if f.output == commandline.JSON {
+		return commandline.WriteJSON(f.out, devices)
 	}
 	for _, d := range devices {
 		state := "may be written"

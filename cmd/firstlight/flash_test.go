@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/flash"
@@ -63,7 +64,7 @@ func TestFlashToFile(t *testing.T) {
 func TestFlashUsage(t *testing.T) {
 	for _, args := range [][]string{{"flash"}, {"flash", "--list", "x"}, {"flash", "a", "b", "-o", "xml"}, {"verify"}, {"verify", "x", "-o", "xml"}} {
 		_, _, err := command(t, "", args...)
-		var usage usageError
+		var usage commandline.UsageError
 		assert.True(t, errors.As(err, &usage), "%v: %v", args, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image/lab/desk"
 )
 
@@ -64,7 +65,7 @@ and may be interrupted and asked again at any time.`,
 				return err
 			}
 			if w.timeout != 0 && !w.wait {
-				return usageError{errors.New("--timeout is how long --wait looks; give both")}
+				return commandline.Usage(errors.New("--timeout is how long --wait looks; give both"))
 			}
 			want.Firmware = desk.Firmware(firmware)
 			order, err := labOrder(c.Dir, want, cmd.Flags().Changed)
@@ -72,7 +73,7 @@ and may be interrupted and asked again at any time.`,
 				return err
 			}
 			if err := order.Check(); err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			program, err := os.Executable()
 			if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image/lab/desk"
 	"firstlight.dev/firstlight/image/lab/wire"
 )
@@ -188,7 +189,7 @@ func newLabCableCommand(f *labFlags) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if percent < 0 || percent > 100 {
-				return usageError{errors.New("--loss is 0 to 100")}
+				return commandline.Usage(errors.New("--loss is 0 to 100"))
 			}
 			c, err := f.client()
 			if err != nil {

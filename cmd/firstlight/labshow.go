@@ -12,11 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image/lab/desk"
 )
 
 func newLabStatusCommand(f *labFlags) *cobra.Command {
-	var output format
+	var output commandline.Format
 	var watch, phases bool
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -30,7 +31,7 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			out := cmd.OutOrStdout()
 			if watch {
 				never := func(desk.Status) bool { return false }
-				if output == formatJSON {
+				if output == commandline.JSON {
 					spans := func(s desk.Status) ([]desk.Span, error) { return labSpans(c, s) }
 					_, err = watchLab(cmd.Context(), c, jsonLines(out, spans), never)
 				} else {
@@ -46,12 +47,12 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 				return err
 			}
 			switch {
-			case output == formatJSON:
+			case output == commandline.JSON:
 				spans, err := labSpans(c, s)
 				if err != nil {
 					return err
 				}
-				return writeJSON(out, labDocument{s, spans})
+				return commandline.WriteJSON(out, labDocument{s, spans})
 			case phases:
 				return showPhases(out, c, s)
 			}
@@ -59,7 +60,7 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			return err
 		},
 	}
-	output.bind(cmd)
+	output.Bind(cmd)
 	cmd.Flags().BoolVar(&watch, "watch", false, "go on showing it; Ctrl-C ends that; with -o json a document a line, one for each change")
 	cmd.Flags().BoolVar(&phases, "phases", false, "show how long each phase has taken")
 	return cmd

@@ -8,11 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image/lab/desk"
 )
 
 func newLabWhyCommand(f *labFlags) *cobra.Command {
-	var output format
+	var output commandline.Format
 	cmd := &cobra.Command{
 		Use:   "why [NODE]",
 		Short: "Say what each machine does and waits for",
@@ -32,13 +33,13 @@ func newLabWhyCommand(f *labFlags) *cobra.Command {
 				return err
 			}
 			reasons := labReasons(s, args, time.Now())
-			if output == formatJSON {
-				return writeJSON(cmd.OutOrStdout(), reasons)
+			if output == commandline.JSON {
+				return commandline.WriteJSON(cmd.OutOrStdout(), reasons)
 			}
 			return reasons.write(cmd.OutOrStdout())
 		},
 	}
-	output.bind(cmd)
+	output.Bind(cmd)
 	return cmd
 }
 

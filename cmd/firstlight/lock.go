@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image"
 )
 
@@ -23,8 +24,8 @@ func newLockCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if flags.output == formatJSON {
-				return writeJSON(cmd.OutOrStdout(), append([]string{}, changes...))
+			if flags.output == commandline.JSON {
+				return commandline.WriteJSON(cmd.OutOrStdout(), append([]string{}, changes...))
 			}
 			for _, change := range changes {
 				fmt.Fprintln(cmd.OutOrStdout(), change)

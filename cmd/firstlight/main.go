@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/assets/commandline"
 )
 
 func main() {
@@ -28,7 +30,7 @@ func run(ctx context.Context, args []string) int {
 		return 0
 	}
 	fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.CommandPath(), err)
-	var usage usageError
+	var usage commandline.UsageError
 	if errors.As(err, &usage) {
 		return 2
 	}
@@ -55,5 +57,5 @@ func newRootCommand() *cobra.Command {
 		newVerifyCommand(),
 		newVersionCommand(),
 	)
-	return strict(root)
+	return commandline.Strict(root)
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/assets/commandline"
 )
 
 func newPlanCommand() *cobra.Command {
@@ -22,8 +24,8 @@ func newPlanCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if flags.output == formatJSON {
-				return writeJSON(cmd.OutOrStdout(), steps)
+			if flags.output == commandline.JSON {
+				return commandline.WriteJSON(cmd.OutOrStdout(), steps)
 			}
 			for _, step := range steps {
 				line := fmt.Sprintf("%-6s %s", step.Action, step.Part)

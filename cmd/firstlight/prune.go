@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image/cache"
 )
 
@@ -21,7 +22,7 @@ the root file system changes. What is removed is made again if a build asks for 
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if unused < 0 {
-				return usageError{errors.New("--unused-for is a time that has passed, such as 24h")}
+				return commandline.Usage(errors.New("--unused-for is a time that has passed, such as 24h"))
 			}
 			store, err := cache.Default()
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/site"
 )
 
@@ -22,7 +23,7 @@ func newSiteCommand() *cobra.Command {
 }
 
 func newSiteValidateCommand() *cobra.Command {
-	var output format
+	var output commandline.Format
 	cmd := &cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Print every problem of site files, one per line",
@@ -38,8 +39,8 @@ func newSiteValidateCommand() *cobra.Command {
 				_, found := site.Load(called(file), data)
 				problems = append(problems, found...)
 			}
-			if output == formatJSON {
-				if err := writeJSON(cmd.OutOrStdout(), problems); err != nil {
+			if output == commandline.JSON {
+				if err := commandline.WriteJSON(cmd.OutOrStdout(), problems); err != nil {
 					return err
 				}
 			} else if len(problems) > 0 {
@@ -51,7 +52,7 @@ func newSiteValidateCommand() *cobra.Command {
 			return nil
 		},
 	}
-	output.bind(cmd)
+	output.Bind(cmd)
 	return cmd
 }
 
@@ -77,8 +78,8 @@ func newSiteShowCommand() *cobra.Command {
 				return err
 			}
 			s = s.WithDefaults()
-			if output.format == formatJSON {
-				return writeJSON(cmd.OutOrStdout(), s)
+			if output.Format == commandline.JSON {
+				return commandline.WriteJSON(cmd.OutOrStdout(), s)
 			}
 			text, err := s.YAML()
 			if err != nil {
@@ -88,20 +89,20 @@ func newSiteShowCommand() *cobra.Command {
 			return err
 		},
 	}
-	output.format = formatText
+	output.Format = commandline.Text
 	cmd.Flags().VarP(&output, "output", "o", "text, which is YAML, or json")
 	return cmd
 }
 
 // yamlFormat is -o of what a person reads as YAML.
-type yamlFormat struct{ format }
+type yamlFormat struct{ commandline.Format }
 
 // Set takes yaml for text.
 func (f *yamlFormat) Set(word string) error {
 	if word == "yaml" {
-		word = string(formatText)
+		word = string(commandline.Text)
 	}
-	return f.format.Set(word)
+	return f.Format.Set(word)
 }
 
 func newSiteSchemaCommand() *cobra.Command {

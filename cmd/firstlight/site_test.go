@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/commandline"
 )
 
 const siteData = "../../assets/site/"
@@ -108,7 +110,7 @@ func TestSiteImport(t *testing.T) {
 func TestSiteUsage(t *testing.T) {
 	for _, args := range [][]string{{"site", "validate"}, {"site", "import"}, {"site", "show", "a", "b"}, {"site", "show", "-o", "xml"}, {"site", "validate", "-o", "xml", "-"}, {"site", "schema", "x"}} {
 		_, _, err := command(t, "", args...)
-		var usage usageError
+		var usage commandline.UsageError
 		require.ErrorAs(t, err, &usage, "%v", args)
 	}
 }

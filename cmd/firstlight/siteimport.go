@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/site/icn"
 )
@@ -24,7 +25,7 @@ Exit code 1 if the site that results has problems; it is written nevertheless.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if userConfig == "" && nodes == "" {
-				return usageError{errors.New("nothing to import; give --user-config, --nodes or both")}
+				return commandline.Usage(errors.New("nothing to import; give --user-config, --nodes or both"))
 			}
 			config, err := importFile(userConfig)
 			if err != nil {

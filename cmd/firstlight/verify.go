@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image/verify"
 )
 
 func newVerifyCommand() *cobra.Command {
-	var output format
+	var output commandline.Format
 	cmd := &cobra.Command{
 		Use:   "verify IMAGE",
 		Short: "Check an image: tables, file systems, digests, and that nothing it names is missing",
@@ -20,8 +21,8 @@ func newVerifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == formatJSON {
-				err = writeJSON(cmd.OutOrStdout(), report)
+			if output == commandline.JSON {
+				err = commandline.WriteJSON(cmd.OutOrStdout(), report)
 			} else {
 				err = printReport(cmd.OutOrStdout(), report)
 			}
@@ -31,7 +32,7 @@ func newVerifyCommand() *cobra.Command {
 			return err
 		},
 	}
-	output.bind(cmd)
+	output.Bind(cmd)
 	return cmd
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	contract "firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/access"
 	"firstlight.dev/firstlight/daemon/artifact/containers"
@@ -103,11 +104,11 @@ docs/artifacts.md walks through all of it.`,
 // config makes the agent's configuration of the command line.
 func (f artifactFlags) config() (artifact.Config, error) {
 	if f.tls.Cert == "" || f.tls.Key == "" {
-		return artifact.Config{}, usageError{errors.New("--cert and --key are required")}
+		return artifact.Config{}, commandline.Usage(errors.New("--cert and --key are required"))
 	}
 	quota, err := parseQuotas(f.quota, f.quotas)
 	if err != nil {
-		return artifact.Config{}, usageError{err}
+		return artifact.Config{}, commandline.Usage(err)
 	}
 	f.store.AccessKey, f.store.SecretKey = os.Getenv("STORE_ACCESS_KEY"), os.Getenv("STORE_SECRET_KEY")
 	s, err := store.New(f.store)
@@ -139,7 +140,7 @@ func (f artifactFlags) config() (artifact.Config, error) {
 	}
 	if f.withdraw != "" {
 		if f.publish != "" {
-			return artifact.Config{}, usageError{errors.New("--publish and --withdraw exclude each other")}
+			return artifact.Config{}, commandline.Usage(errors.New("--publish and --withdraw exclude each other"))
 		}
 		c.Told = publish.Folder(f.withdraw).Withdraw
 		c.Push = notPushed
@@ -147,7 +148,7 @@ func (f artifactFlags) config() (artifact.Config, error) {
 	}
 	if f.registry.addr != "" {
 		if f.publish == "" {
-			return artifact.Config{}, usageError{errors.New("--registry needs --publish")}
+			return artifact.Config{}, commandline.Usage(errors.New("--registry needs --publish"))
 		}
 		c.Push, c.Depot.Pushed = f.registry.push(publish.Folder(f.publish)), true
 	}

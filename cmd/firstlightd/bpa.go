@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/bpa/kud"
 	"firstlight.dev/firstlight/daemon/bpa/operator"
 	"firstlight.dev/firstlight/daemon/installer"
@@ -31,7 +32,7 @@ func newBPACommand() *cobra.Command {
 			switch c.Proposal {
 			case operator.ProposalOff, operator.ProposalShow, operator.ProposalApply:
 			default:
-				return usageError{fmt.Errorf("proposal %q is unknown; use %s, %s or %s", c.Proposal, operator.ProposalOff, operator.ProposalShow, operator.ProposalApply)}
+				return commandline.Usage(fmt.Errorf("proposal %q is unknown; use %s, %s or %s", c.Proposal, operator.ProposalOff, operator.ProposalShow, operator.ProposalApply))
 			}
 			api, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 			if err != nil {
@@ -98,7 +99,7 @@ func newKubeconfigCommand() *cobra.Command {
 // it names those that are.
 func readKubeconfig(dir, cluster string) ([]byte, error) {
 	if !fs.ValidPath(cluster) || strings.Contains(cluster, "/") {
-		return nil, usageError{fmt.Errorf("%q is not the name of a cluster", cluster)}
+		return nil, commandline.Usage(fmt.Errorf("%q is not the name of a cluster", cluster))
 	}
 	text, err := os.ReadFile(filepath.Join(dir, cluster, kud.FileKubeconfig))
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {

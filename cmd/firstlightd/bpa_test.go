@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/commandline"
 )
 
 func TestKubeconfig(t *testing.T) {
@@ -28,7 +30,7 @@ func TestKubeconfig(t *testing.T) {
 	assert.ErrorContains(t, err, "installed are: edge, rim")
 	for _, name := range []string{"../edge", "/edge", "a/b", ""} {
 		_, err = readKubeconfig(dir, name)
-		assert.ErrorAs(t, err, new(usageError), name)
+		assert.ErrorAs(t, err, new(commandline.UsageError), name)
 	}
 }
 

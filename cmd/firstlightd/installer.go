@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/bringup"
 	"firstlight.dev/firstlight/daemon/installer"
 )
@@ -39,13 +40,13 @@ func newInstallerCommand() *cobra.Command {
 			settings, err := settingsOf(name, network, services)
 			switch {
 			case err != nil:
-				return usageError{err}
+				return commandline.Usage(err)
 			case plugins && remove:
-				return usageError{errors.New("--plugins and --remove are not for one run")}
+				return commandline.Usage(errors.New("--plugins and --remove are not for one run"))
 			case len(words) > 0 && !plugins && !remove:
-				return usageError{fmt.Errorf("%q is not expected", words[0])}
+				return commandline.Usage(fmt.Errorf("%q is not expected", words[0]))
 			case len(words) == 0 && remove:
-				return usageError{errors.New("name the nodes to remove")}
+				return commandline.Usage(errors.New("name the nodes to remove"))
 			}
 			signer, err := readSigner(key)
 			if err != nil {
@@ -125,7 +126,7 @@ func readSigner(path string) (ssh.Signer, error) {
 // permanent gives what only a person can mend the exit code that says so.
 func permanent(err error) error {
 	if bringup.IsPermanent(err) {
-		return usageError{err}
+		return commandline.Usage(err)
 	}
 	return err
 }

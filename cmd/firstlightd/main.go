@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/assets/commandline"
 )
 
 func main() {
@@ -34,7 +36,7 @@ func run(ctx context.Context, args []string) int {
 		return 0
 	}
 	fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.CommandPath(), err)
-	var usage usageError
+	var usage commandline.UsageError
 	if errors.As(err, &usage) {
 		return 2
 	}
@@ -62,5 +64,5 @@ func newRootCommand() *cobra.Command {
 		newReloadCommand(),
 		newStorageCommand(),
 	)
-	return strict(root)
+	return commandline.Strict(root)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/pxe/server"
 )
 
@@ -25,7 +26,7 @@ func newPXECommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
-				return usageError{fmt.Errorf("--config is required; docs/pxe.md shows a file")}
+				return commandline.Usage(fmt.Errorf("--config is required; docs/pxe.md shows a file"))
 			}
 			return runPXE(cmd.Context(), file)
 		},

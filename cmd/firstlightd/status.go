@@ -8,13 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/api"
 	"firstlight.dev/firstlight/daemon/console"
 )
 
 func newStatusCommand() *cobra.Command {
-	var output format
+	var output commandline.Format
 	var socket, wait string
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -24,7 +25,7 @@ func newStatusCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			until, err := awaited(wait, args)
 			if err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			ctx := cmd.Context()
 			if timeout > 0 {
@@ -40,14 +41,14 @@ func newStatusCommand() *cobra.Command {
 			if d.Version == "" {
 				return err
 			}
-			if output == formatJSON {
-				return errors.Join(err, writeJSON(cmd.OutOrStdout(), d))
+			if output == commandline.JSON {
+				return errors.Join(err, commandline.WriteJSON(cmd.OutOrStdout(), d))
 			}
 			fmt.Fprint(cmd.OutOrStdout(), console.Text(d, time.Now()))
 			return err
 		},
 	}
-	output.bind(cmd)
+	output.Bind(cmd)
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
 	cmd.Flags().StringVar(&wait, "wait", "", "return when the appliance is ready and every node of the site proven, or as soon as that fails; --wait appliance: when the appliance is ready")
 	cmd.Flags().Lookup("wait").NoOptDefVal = waitLaunch

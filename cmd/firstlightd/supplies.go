@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/ca"
 	"firstlight.dev/firstlight/daemon/packages"
 	"firstlight.dev/firstlight/daemon/registry"
@@ -28,7 +29,7 @@ func newSuppliesCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at, err := netip.ParseAddr(addr)
 			if err != nil || state == "" {
-				return usageError{fmt.Errorf("--address ADDR and --state DIR are required")}
+				return commandline.Usage(fmt.Errorf("--address ADDR and --state DIR are required"))
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			return runSupplies(cmd.Context(), at, images, debs, state, log)

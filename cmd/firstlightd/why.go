@@ -10,13 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/api"
 	"firstlight.dev/firstlight/daemon/console"
 )
 
 func newWhyCommand() *cobra.Command {
-	var output format
+	var output commandline.Format
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "why [NODE|CLUSTER]",
@@ -39,10 +40,10 @@ func newWhyCommand() *cobra.Command {
 				}
 			}
 			switch {
-			case output == formatJSON && len(args) == 1 && len(nodes) == 0:
-				return writeJSON(cmd.OutOrStdout(), clusters)
-			case output == formatJSON:
-				return writeJSON(cmd.OutOrStdout(), nodes)
+			case output == commandline.JSON && len(args) == 1 && len(nodes) == 0:
+				return commandline.WriteJSON(cmd.OutOrStdout(), clusters)
+			case output == commandline.JSON:
+				return commandline.WriteJSON(cmd.OutOrStdout(), nodes)
 			case len(args) == 0 || len(nodes) > 0:
 				writeWhy(cmd.OutOrStdout(), nodes, len(args) == 1, time.Now())
 			}
@@ -50,7 +51,7 @@ func newWhyCommand() *cobra.Command {
 			return nil
 		},
 	}
-	output.bind(cmd)
+	output.Bind(cmd)
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
 	return cmd
 }
