@@ -13,6 +13,7 @@ import (
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets"
@@ -106,6 +107,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"pxe", func(ctx context.Context) error { return d.metal.serve(ctx, d.stands("links-up")) }},
 		{"dhcp bmc", func(ctx context.Context) error { return d.given.serve(ctx, host.BMC, d.stands("links-up")) }},
 		{"dhcp baremetal", func(ctx context.Context) error { return d.given.serve(ctx, host.Baremetal, d.stands("links-up")) }},
+		{"packages", func(ctx context.Context) error { return d.metal.servePackages(ctx, d.stands("links-up")) }},
 		{"registry", func(ctx context.Context) error { return d.metal.serveImages(ctx, d.stands("clock-set")) }},
 		{"hosts", func(ctx context.Context) error { return d.metal.watch(ctx, d.stands("metal3-ready")) }},
 		{"verify", d.prove.Run},
@@ -309,42 +311,28 @@ func (d *Daemon) notify(ctx context.Context) error {
 	}
 }
 
-// serveTime answers time requests on the provisioning address, once it is there, and moves
-// with it when the site is edited.
+// serveTime answers time requests wherever nodes are supplied, once the addresses are there, and moves with
+// them when the site is edited.
 func (d *Daemon) serveTime(ctx context.Context) error {
-	up := d.stands("links-up")
-	for ctx.Err() == nil {
-		addr := d.host.Site().Networks.Provisioning.Address
-		if up() {
-			serving, stop := context.WithCancel(ctx)
-			go d.watchAddress(serving, stop, addr)
+	for await(ctx, d.stands("links-up")) {
+		at := supplied(d.host.Site())
+		serving, stop := context.WithCancel(ctx)
+		go func() {
+			defer stop()
+			await(serving, func() bool { return !slices.Equal(at, supplied(d.host.Site())) })
+		}()
+		group, serving := errgroup.WithContext(serving)
+		for _, addr := range bare(at) {
 			s := &timeserver.Server{Addr: netip.AddrPortFrom(addr, 123), Source: d.host.TimeSource, Log: d.log}
-			err := s.Run(serving)
-			stop()
-			if err != nil {
-				return err
-			}
+			group.Go(func() error { return s.Run(serving) })
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
+		err := group.Wait()
+		stop()
+		if err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// watchAddress calls stop when the provisioning address is not addr any more.
-func (d *Daemon) watchAddress(ctx context.Context, stop func(), addr netip.Addr) {
-	for ctx.Err() == nil {
-		if d.host.Site().Networks.Provisioning.Address != addr {
-			stop()
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(5 * time.Second):
-		}
-	}
 }
 
 // bootID tells one boot from another; "" on a system without one.

@@ -2,9 +2,12 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/beevik/ntp"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -81,6 +85,7 @@ func TestBox(t *testing.T) {
 	b.takesUpAnEdit()
 	b.refusesAWrongSite()
 	b.servesNodesBesideStrangers()
+	b.suppliesNodesWhereTheyAre()
 }
 
 // mounts hides this machine's state; the namespace's end takes it all away.
@@ -260,4 +265,65 @@ func (b *boxed) lease(mac string) bool {
 	defer c.Close()
 	_, err = c.Request(b.t.Context())
 	return err == nil
+}
+
+// Nodes of the site have addresses on baremetal: images, packages and time are served at the appliance's
+// address there, and nothing to boot. At its address among the BMCs there is nothing.
+func (b *boxed) suppliesNodesWhereTheyAre() {
+	const there, beside, bmc = "172.22.0.1", "10.10.110.5", "10.9.0.1"
+	networks := "name: rack-10\nnetworks: {provisioning: {interface: eth1}, baremetal: {cidr: 10.10.110.0/24, address: 10.10.110.5}, bmc: {cidr: 10.9.0.0/24, address: 10.9.0.1}}\n"
+	out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput() // the way to an address of one's own
+	require.NoError(b.t, err, "%s", out)
+	require.NoError(b.t, b.site(networks))
+	b.until("the networks", func(d status.Document) bool { return len(d.Addresses) == 3 && isReady("clock-set")(d) })
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	get := func(url string) (int, string) {
+		response, err := client.Get(url)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
+		return response.StatusCode, string(text)
+	}
+	says := func(want string) {
+		require.EventuallyWithT(b.t, func(c *assert.CollectT) {
+			_, text := get("https://" + there + ":5000/addresses")
+			assert.Equal(c, want, text)
+		}, time.Minute, 50*time.Millisecond)
+	}
+	says("172.22.0.1/24\n")
+	code, _ := get("http://" + beside + ":6180/debian/pool/none")
+	assert.Zero(b.t, code, "packages where no node is")
+
+	require.NoError(b.t, b.site(networks+`nodes: [{name: node-1, macs: ["52:54:00:00:00:11"], links: [{network: baremetal, mac: "52:54:00:00:00:12", address: 10.10.110.21/24}]}]`))
+	says("172.22.0.1/24\n10.10.110.5/24\n")
+	require.EventuallyWithT(b.t, func(c *assert.CollectT) {
+		code, _ := get("http://" + beside + ":6180/debian/pool/none")
+		assert.Equal(c, http.StatusNotFound, code)
+		for _, at := range []string{there, beside} {
+			r, err := ntp.QueryWithOptions(at, ntp.QueryOptions{Timeout: 2 * time.Second})
+			if assert.NoError(c, err, at) {
+				assert.NoError(c, r.Validate(), at)
+			}
+		}
+	}, time.Minute, 50*time.Millisecond)
+	require.EventuallyWithT(b.t, func(c *assert.CollectT) {
+		code, text := get("http://" + there + ":6180/ipxe/52-54-00-00-00-11")
+		assert.Equal(c, http.StatusOK, code, text)
+	}, time.Minute, 50*time.Millisecond)
+	for _, path := range []string{"/ipxe/52-54-00-00-00-11", "/boot/ipxe.efi", "/ramdisk/kernel", "/images/", "/artifacts/x"} {
+		code, _ := get("http://" + beside + ":6180" + path)
+		assert.Equal(b.t, http.StatusNotFound, code, "%s is served beside provisioning", path)
+	}
+	conn, err := tls.Dial("tcp", beside+":5000", &tls.Config{InsecureSkipVerify: true})
+	require.NoError(b.t, err)
+	defer conn.Close()
+	for _, name := range []string{there, beside} {
+		assert.NoError(b.t, conn.ConnectionState().PeerCertificates[0].VerifyHostname(name))
+	}
+	for _, url := range []string{"https://" + bmc + ":5000/ca.crt", "http://" + bmc + ":6180/debian/pool/none"} {
+		code, _ := get(url)
+		assert.Zero(b.t, code, "%s is answered", url)
+	}
 }

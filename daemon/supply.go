@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,19 +47,19 @@ func packagePools() []packages.Pool {
 
 func (m *metal) registryAddr() netip.AddrPort { return netip.AddrPortFrom(m.addr(), registryPort) }
 
-// serveImages gives nodes their container images from the moment that the provisioning network has its
-// address, and begins anew when the site changes it.
+// serveImages gives nodes their container images from the moment that their networks have the appliance's
+// addresses, and begins anew when the site changes those.
 func (m *metal) serveImages(ctx context.Context, up func() bool) error {
 	for await(ctx, up) {
-		addr := m.registryAddr()
-		s, err := m.registry(addr)
+		at := supplied(m.site())
+		s, err := m.registry(at)
 		if err != nil {
 			return err
 		}
 		serving, stop := context.WithCancel(ctx)
 		go func() {
 			defer stop()
-			await(serving, func() bool { return m.registryAddr() != addr })
+			await(serving, func() bool { return !slices.Equal(at, supplied(m.site())) })
 		}()
 		err = s.Run(serving)
 		stop()
@@ -69,7 +70,7 @@ func (m *metal) serveImages(ctx context.Context, up func() bool) error {
 	return nil
 }
 
-func (m *metal) registry(addr netip.AddrPort) (*registry.Server, error) {
+func (m *metal) registry(at []netip.Prefix) (*registry.Server, error) {
 	authority, err := m.ca()
 	if err != nil {
 		return nil, err
@@ -79,10 +80,10 @@ func (m *metal) registry(addr netip.AddrPort) (*registry.Server, error) {
 		return nil, err
 	}
 	return registry.New(registry.Config{
-		Addr: addr, Bundle: imagesDir, Store: pushedDir, Writers: authority.Pool(), Registry: m.figures.Fresh("registry"), Log: m.log.With("part", "registry"),
+		Addrs: at, Port: registryPort, Bundle: imagesDir, Store: pushedDir, Writers: authority.Pool(), Registry: m.figures.Fresh("registry"), Log: m.log.With("part", "registry"),
 		Public: map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()},
 		Certificate: func() (tls.Certificate, error) {
-			pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: []netip.Addr{addr.Addr()}})
+			pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: bare(at)})
 			if err != nil {
 				return tls.Certificate{}, err
 			}
@@ -95,7 +96,7 @@ func (m *metal) registry(addr netip.AddrPort) (*registry.Server, error) {
 func (m *metal) suppliesStage() bringup.Stage {
 	return bringup.Stage{
 		Name: "supplies-served",
-		Fact: "the provisioning network is served every container image and every package of the stick",
+		Fact: "nodes are served every container image and every package of the stick, on each network where the appliance supplies them",
 		Why:  "Clusters are installed from them. Before the site is handed over, so that no installer waits.",
 		Done: m.suppliesDone, Do: m.suppliesDo, // asked often: what is brought enters the index then
 	}
@@ -149,19 +150,24 @@ func (m *metal) suppliesDone(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+m.registryAddr().String()+"/v2/", nil)
-	if err != nil {
-		return err
-	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}}
 	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport}).Do(request)
-	if err != nil {
-		return bringup.Wait("the registry to answer: %v", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the registry answers with %s", response.Status)
+	client := &http.Client{Transport: transport}
+	for _, addr := range bare(supplied(m.site())) {
+		for _, url := range suppliesAt(addr) {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+			if err != nil {
+				return err
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				return bringup.Wait("%s to answer: %v", url, err)
+			}
+			response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s is answered with %s", url, response.Status)
+			}
+		}
 	}
 	return nil
 }

@@ -21,28 +21,36 @@ import (
 
 // newSuppliesCommand is what installers of clusters need of an appliance, without the rest of it.
 func newSuppliesCommand() *cobra.Command {
-	var addr, images, debs, state string
+	var addrs []string
+	var images, debs, state string
 	cmd := &cobra.Command{
-		Use:   "supplies --address ADDR --state DIR",
+		Use:   "supplies --address ADDR/LENGTH … --state DIR",
 		Short: "Serve what nodes are given alone: container images (port 5000), packages (port 6180)",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at, err := netip.ParseAddr(addr)
-			if err != nil || state == "" {
-				return commandline.Usage(fmt.Errorf("--address ADDR and --state DIR are required"))
+			if len(addrs) == 0 || state == "" {
+				return commandline.Usage(fmt.Errorf("--address ADDR/LENGTH and --state DIR are required"))
+			}
+			var at []netip.Prefix
+			for _, text := range addrs {
+				p, err := netip.ParsePrefix(text)
+				if err != nil {
+					return commandline.Usage(fmt.Errorf("--address: %w", err))
+				}
+				at = append(at, p)
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			return runSupplies(cmd.Context(), at, images, debs, state, log)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "address", "", "the address to serve at")
+	cmd.Flags().StringArrayVar(&addrs, "address", nil, "an address to serve at, with its network's length (172.22.0.1/24); again for another, the first is for nodes on neither network")
 	cmd.Flags().StringVar(&images, "images", "/usr/share/firstlight/images", "OCI layout of the container images")
 	cmd.Flags().StringVar(&debs, "packages", "/usr/share/firstlight/packages", "the packages, with their index")
 	cmd.Flags().StringVar(&state, "state", "", "directory for keys, for the signed index and for images that are pushed")
 	return cmd
 }
 
-func runSupplies(ctx context.Context, addr netip.Addr, images, debs, state string, log *slog.Logger) error {
+func runSupplies(ctx context.Context, at []netip.Prefix, images, debs, state string, log *slog.Logger) error {
 	authority, err := ca.Open(filepath.Join(state, "ca"), time.Now)
 	if err != nil {
 		return err
@@ -51,16 +59,20 @@ func runSupplies(ctx context.Context, addr netip.Addr, images, debs, state strin
 	if err != nil {
 		return err
 	}
+	var addrs []netip.Addr
+	for _, p := range at {
+		addrs = append(addrs, p.Addr())
+	}
 	dir := filepath.Join(state, "debian")
 	repository := packages.Repository{Dir: dir, Pools: []packages.Pool{{Dir: debs, Path: "pool", Index: filepath.Join(debs, "Packages")}}, Key: key, Now: time.Now}
 	if _, err := repository.Write(ctx); err != nil {
 		return err
 	}
 	s, err := registry.New(registry.Config{
-		Addr: netip.AddrPortFrom(addr, 5000), Bundle: images, Store: filepath.Join(state, "registry"), Writers: authority.Pool(), Log: log,
+		Addrs: at, Port: 5000, Bundle: images, Store: filepath.Join(state, "registry"), Writers: authority.Pool(), Log: log,
 		Public: map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()},
 		Certificate: func() (tls.Certificate, error) {
-			pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: []netip.Addr{addr}})
+			pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: addrs})
 			if err != nil {
 				return tls.Certificate{}, err
 			}
@@ -75,6 +87,8 @@ func runSupplies(ctx context.Context, addr netip.Addr, images, debs, state strin
 	files.Handle("GET /debian/", http.StripPrefix("/debian/", http.FileServer(http.Dir(dir))))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.Run(ctx) })
-	group.Go(func() error { return serveAdmin(ctx, netip.AddrPortFrom(addr, 6180).String(), files) })
+	for _, addr := range addrs {
+		group.Go(func() error { return serveAdmin(ctx, netip.AddrPortFrom(addr, 6180).String(), files) })
+	}
 	return group.Wait()
 }

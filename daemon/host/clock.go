@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,18 +116,18 @@ func (h *Host) Clock() (built time.Time, asked, answered bool) {
 func (h *Host) timeServers() []string {
 	s := h.Site()
 	var servers []string
-	for _, role := range []string{"baremetal", "provisioning", "bmc"} {
+	ours := map[string]bool{}
+	for _, role := range []string{Baremetal, Provisioning, BMC} {
 		n := s.Networks.Role(role)
 		if n == nil {
 			continue
 		}
+		ours[n.Address.String()] = true
 		for _, server := range n.NTP {
-			if server.String() != s.Networks.Provisioning.Address.String() {
-				servers = append(servers, server.String())
-			}
+			servers = append(servers, server.String())
 		}
 	}
-	return servers
+	return slices.DeleteFunc(servers, func(server string) bool { return ours[server] })
 }
 
 // built is when the image was made: no moment before it can be now.

@@ -1,8 +1,8 @@
-// Package registry serves container images to the nodes on the provisioning network: those of the
-// stick, straight from their OCI layout, and those that were pushed to the appliance. The protocol is
-// the registry library's (distribution); what is ours is where its bytes come from and who may write.
+// Package registry serves container images to nodes: those of the stick, straight from their OCI layout,
+// and those that were pushed to the appliance. The protocol is the registry library's (distribution);
+// what is ours is where its bytes come from and who may write.
 //
-//	GET, HEAD    everybody on the network
+//	GET, HEAD    everybody on the networks where it is served
 //	the rest     a client certificate of the appliance's authority with the name Writer; 401 or 403 else
 //	             and nobody for a repository of the stick: 403
 //
@@ -30,6 +30,7 @@ import (
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"firstlight.dev/firstlight/assets"
 )
@@ -37,9 +38,14 @@ import (
 // Writer is the common name of the client certificate that may push and delete.
 const Writer = "registry-writer"
 
+// AddressesPath is where the registry says at which addresses it is served: the text of one netip.Prefix a
+// line, in the order of Config.Addrs. Who installs nodes chooses one for each.
+const AddressesPath = "/addresses"
+
 // Config is what is served and where.
 type Config struct {
-	Addr   netip.AddrPort
+	Addrs  []netip.Prefix // our addresses, each with its network's length; first that for nodes on none of the networks
+	Port   uint16
 	Bundle string // OCI layout; may be absent
 	Store  string // directory for what is pushed; made when something is
 
@@ -101,11 +107,18 @@ func (s *Server) Images() []string {
 // ServeHTTP answers one request; TLS has been done.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Run serves until ctx ends.
+// Run serves at every address until ctx ends, or at none: an address that is not there ends it with an error.
 func (s *Server) Run(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.Addr.String())
-	if err != nil {
-		return fmt.Errorf("listen for container images: %w", err)
+	var listeners []net.Listener
+	for _, a := range s.config.Addrs {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", netip.AddrPortFrom(a.Addr(), s.config.Port).String())
+		if err != nil {
+			for _, open := range listeners {
+				_ = open.Close()
+			}
+			return fmt.Errorf("listen for container images: %w", err)
+		}
+		listeners = append(listeners, l)
 	}
 	server := &http.Server{
 		Handler:           s,
@@ -121,18 +134,34 @@ func (s *Server) Run(ctx context.Context) error {
 			},
 		},
 	}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	go s.collector(ctx)
-	if err := server.ServeTLS(listener, "", ""); ctx.Err() == nil {
+	group, serving := errgroup.WithContext(ctx)
+	context.AfterFunc(serving, func() { _ = server.Close() })
+	group.Go(func() error { s.collector(serving); return nil })
+	for _, l := range listeners {
+		group.Go(func() error { return server.ServeTLS(l, "", "") })
+	}
+	if err := group.Wait(); ctx.Err() == nil {
 		return fmt.Errorf("serve container images: %w", err)
 	}
 	return nil
 }
 
+// addresses is the text at AddressesPath.
+func (s *Server) addresses() (text []byte) {
+	for _, a := range s.config.Addrs {
+		text = fmt.Appendln(text, a)
+	}
+	return text
+}
+
 // guard decides who may do what, and under which name.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if text, public := s.config.Public[r.URL.Path]; public && r.Method == http.MethodGet {
+		text, public := s.config.Public[r.URL.Path]
+		if r.URL.Path == AddressesPath {
+			text, public = s.addresses(), true
+		}
+		if public && r.Method == http.MethodGet {
 			_, _ = w.Write(text)
 			return
 		}

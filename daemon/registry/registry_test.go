@@ -259,9 +259,10 @@ func TestBundleThatIsNone(t *testing.T) {
 func TestRunServesByTLSUntilItsContextEnds(t *testing.T) {
 	b := newBed(t)
 	// An address of its own and a port below the range the kernel hands out: nobody else has them.
-	addr := netip.MustParseAddrPort("127.38.81.1:15000")
-	b.config.Addr, b.config.Writers = addr, b.ca.Pool()
-	pair := b.ca.certificate("registry", addr.Addr())
+	addr, other := netip.MustParseAddrPort("127.38.81.1:15000"), netip.MustParseAddrPort("127.38.82.1:15000")
+	b.config.Addrs = []netip.Prefix{netip.MustParsePrefix("127.38.81.1/24"), netip.MustParsePrefix("127.38.82.1/24")}
+	b.config.Port, b.config.Writers = addr.Port(), b.ca.Pool()
+	pair := b.ca.certificate("registry", addr.Addr(), other.Addr())
 	b.config.Certificate = func() (tls.Certificate, error) { return pair, nil }
 	s, err := New(b.config)
 	require.NoError(t, err)
@@ -275,9 +276,22 @@ func TestRunServesByTLSUntilItsContextEnds(t *testing.T) {
 			assert.NoError(c, err)
 		}
 	}, time.Minute, 20*time.Millisecond)
+	response, err := (&http.Client{Transport: b.client("")}).Get("https://" + other.String() + AddressesPath)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	assert.Equal(t, "127.38.81.1/24\n127.38.82.1/24\n", string(text), "said at each address: all of them")
 	var unknown x509.UnknownAuthorityError
 	_, err = remote.Image(reference(t, addr.String()+"/pause:3.10.2"), remote.WithTransport(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: newAuthority(t).Pool()}}))
 	assert.ErrorAs(t, err, &unknown, "a client that knows another authority got an answer")
 	cancel()
 	require.NoError(t, <-ended)
+
+	b.config.Addrs = append(b.config.Addrs, netip.MustParsePrefix("192.0.2.1/24"))
+	s, err = New(b.config)
+	require.NoError(t, err)
+	for range 2 { // the ports of the others are free again
+		assert.ErrorContains(t, s.Run(t.Context()), "listen for container images: listen tcp 192.0.2.1:15000")
+	}
 }

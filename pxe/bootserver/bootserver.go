@@ -23,7 +23,8 @@ import (
 	"firstlight.dev/firstlight/pxe/record"
 )
 
-// Server answers GET and HEAD. Addr, Base, Files, Booter, Metrics and Log are required.
+// Server answers GET and HEAD. Addr, Metrics and Log are required; Base, Files and Booter together: without
+// a Booter there is nothing to boot, neither programs nor scripts, and only the mounts are served.
 type Server struct {
 	Addr   netip.AddrPort
 	Device string // if set, the socket is bound to this interface (SO_BINDTODEVICE)
@@ -32,8 +33,8 @@ type Server struct {
 	Files  *bootfile.Set // boot programs, at pxe.BootPath
 	Mounts []Mount       // the longest matching path serves
 
-	Booter   pxe.Booter
-	Machines pxe.Machines // nil: no client is known by its address
+	Booter   pxe.Booter   // nil: nothing is booted from here
+	Machines pxe.Machines // nil: no client is known by its address; needs a Booter
 	Record   *record.Book // may be nil
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger
@@ -156,11 +157,11 @@ func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
 		http.Error(w, "refused: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	if id, ok := strings.CutPrefix("/"+name, pxe.ScriptPath); ok {
+	if id, ok := strings.CutPrefix("/"+name, pxe.ScriptPath); ok && s.Booter != nil {
 		s.script(w, r, machine, id)
 		return
 	}
-	if file, ok := strings.CutPrefix("/"+name, pxe.BootPath); ok && s.Files != nil {
+	if file, ok := strings.CutPrefix("/"+name, pxe.BootPath); ok && s.Files != nil && s.Booter != nil {
 		s.bootProgram(w, r, machine, file)
 		return
 	}

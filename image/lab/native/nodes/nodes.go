@@ -118,7 +118,7 @@ func (r *Rack) start(ctx context.Context) (err error) {
 		return err
 	}
 	r.access = ssh.MarshalAuthorizedKey(key)
-	const unit = "[Service]\nExecStart=/usr/bin/firstlightd supplies --address 172.22.0.1 --state /var/lib/firstlight\nRestart=always\n"
+	const unit = "[Service]\nExecStart=/usr/bin/firstlightd supplies --address 172.22.0.1/24 --state /var/lib/firstlight\nRestart=always\n"
 	err = errors.Join(put(r.Appliance, "/root/.ssh/id_rsa", private, 0o600), put(r.Appliance, "/etc/systemd/system/supplies.service", []byte(unit), 0o644))
 	if err != nil {
 		return err
