@@ -3,19 +3,15 @@ package installer
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,8 +20,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"firstlight.dev/firstlight/assets"
-	"firstlight.dev/firstlight/daemon/bringup"
 	"firstlight.dev/firstlight/daemon/installer/inventory"
 )
 
@@ -163,68 +157,4 @@ func newAPI(kubeconfig []byte, server netip.AddrPort) (*api, error) {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 	return a, nil
-}
-
-// appliance is what the nodes are given from here.
-type appliance struct {
-	authority   []byte            // PEM of the appliance's root certificate
-	packagesKey []byte            // by which its packages are signed, for apt
-	digests     map[string]string // image to digest
-}
-
-// supply asks this appliance's registry, at the address by which a node knows us, for the root
-// certificate that nodes have to trust and for the digests of the images they need. It is on this
-// machine: whoever could answer in its place owns the machine.
-func (c *cluster) supply(ctx context.Context, at netip.Addr) (*appliance, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.appliance != nil {
-		return c.appliance, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	base := "https://" + netip.AddrPortFrom(at, RegistryPort).String()
-	blind := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // see above
-	authority, _, err := get(ctx, blind, base+"/ca.crt")
-	if err != nil {
-		return nil, bringup.Wait("the appliance's registry: %v", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("%s/ca.crt is no certificate", base)
-	}
-	trusting := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
-	key, _, err := get(ctx, trusting, base+"/packages.asc")
-	if err != nil {
-		return nil, fmt.Errorf("ask the appliance for the key of its packages: %w", err)
-	}
-	a := &appliance{authority: authority, packagesKey: key, digests: map[string]string{}}
-	for _, image := range imagesOf(true) {
-		repository, tag, _ := strings.Cut(strings.TrimPrefix(image, assets.ImageDomain+"/"), ":")
-		_, header, err := get(ctx, trusting, base+"/v2/"+repository+"/manifests/"+tag)
-		if err != nil {
-			return nil, fmt.Errorf("ask the appliance's registry for %s: %w", image, err)
-		}
-		a.digests[image] = header.Get("Docker-Content-Digest")
-	}
-	c.appliance = a
-	return a, nil
-}
-
-func get(ctx context.Context, c *http.Client, url string) ([]byte, http.Header, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	request.Header.Set("Accept", "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json")
-	response, err := c.Do(request)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", url, response.Status)
-	}
-	return text, response.Header, err
 }

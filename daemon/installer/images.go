@@ -112,7 +112,7 @@ func (n *node) imagesDo(ctx context.Context, report bringup.Report) error {
 		report(fmt.Sprintf("pulling image %d of %d", i+1, len(missing)))
 		_, err := n.locked(ctx, `ctr --namespace k8s.io images pull --hosts-dir /etc/containerd/certs.d "$1" >/dev/null`, name)
 		if err != nil {
-			return err
+			return n.fetched(ctx, err)
 		}
 	}
 	report("waiting for the disk")

@@ -104,6 +104,7 @@ func clockNode(t *testing.T, client string) (*node, *fakeShell) {
 	s := &fakeShell{}
 	n := &node{Node: made("w-1", "172.22.0.14", false, true), cluster: &cluster{Settings: edge, dir: t.TempDir()}, shell: s}
 	n.cluster.nodes = []*node{n}
+	n.cluster.appliance = &appliance{served: []netip.Prefix{netip.MustParsePrefix("172.22.0.1/24")}}
 	started := ""
 	s.answer = func(line string) (string, error) {
 		switch {
@@ -112,7 +113,9 @@ func clockNode(t *testing.T, client string) (*node, *fakeShell) {
 		case strings.Contains(line, timeClient):
 			return client + "\n", nil
 		case strings.HasPrefix(line, "sha256sum"):
-			u, err := timesyncd(n.values())
+			v, _, err := n.supplied(t.Context())
+			require.NoError(t, err)
+			u, err := timesyncd(v)
 			require.NoError(t, err)
 			sum := sha256.Sum256(u.files[0].data)
 			return hex.EncodeToString(sum[:]) + "  " + u.files[0].path + "\n", nil

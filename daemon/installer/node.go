@@ -142,21 +142,19 @@ func skew(theirs, ours time.Time) string {
 	return ""
 }
 
-// values are what the templates may say of this node.
+// values are what the templates may say of this node; supplied adds the way to the appliance.
 func (n *node) values() values {
 	v := newValues(n.Settings, n.inv)
 	v.Node, v.facts = n.Node, n.facts()
-	v.Appliance = n.shell.Local()
-	v.Registry = netip.AddrPortFrom(v.Appliance, RegistryPort)
 	return v
 }
 
 func (n *node) hostFiles(ctx context.Context) ([]file, error) {
-	supply, err := n.supply(ctx, n.shell.Local())
+	v, supply, err := n.supplied(ctx)
 	if err != nil {
 		return nil, err
 	}
-	files, err := hostFiles(n.values(), supply)
+	files, err := hostFiles(v, supply)
 	if err != nil {
 		return nil, bringup.Permanent(err)
 	}
@@ -225,7 +223,7 @@ test -z "$1" || systemctl set-property system.slice CPUWeight="$1"
 	if missing := n.facts().Missing; len(missing) > 0 {
 		report("installing " + strings.Join(missing, ", "))
 		if _, err := n.locked(ctx, install, packagesOf(missing)...); err != nil {
-			return err
+			return n.fetched(ctx, err)
 		}
 	}
 	_, err = n.look(ctx)

@@ -41,7 +41,11 @@ func (n *node) clockService(ctx context.Context) (*unit, error) {
 	case "none":
 		return nil, bringup.Permanent(errors.New("no program keeps its clock; use an image that has systemd-timesyncd or chrony"))
 	}
-	u, err := timesyncd(n.values())
+	v, _, err := n.supplied(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u, err := timesyncd(v)
 	if err != nil {
 		return nil, bringup.Permanent(err)
 	}

@@ -35,8 +35,11 @@ import (
 // System is where the stick carries the servers' system.
 const System = "/usr/share/firstlight/images/os/debian-13.raw"
 
-// Address of the appliance; servers follow from .11 on.
-var Address = netip.MustParseAddr("172.22.0.1")
+// Addresses of the appliance on its networks. Servers follow from .11 on, on one of them.
+var (
+	Address   = netip.MustParsePrefix("172.22.0.1/24")
+	Baremetal = netip.MustParsePrefix("10.10.110.1/24")
+)
 
 // Config is what a rack is made of.
 type Config struct {
@@ -44,6 +47,7 @@ type Config struct {
 	Root     string // the stick's image, see native.Root
 	Dir      string // working directory; absolute
 	Whole    bool   // all of the appliance runs, not only what serves nodes
+	Beside   bool   // servers are on baremetal and have no way to provisioning; not with Whole
 	Programs native.Programs
 	Log      io.Writer // what the beds say; may be nil
 }
@@ -113,20 +117,26 @@ func (r *Rack) start(ctx context.Context) (err error) {
 		return r.startWhole(ctx)
 	}
 	r.wire, r.bridge = r.Appliance, "provisioning"
+	if r.Beside {
+		r.bridge = "baremetal"
+	}
 	key, private, err := newKey()
 	if err != nil {
 		return err
 	}
 	r.access = ssh.MarshalAuthorizedKey(key)
-	const unit = "[Service]\nExecStart=/usr/bin/firstlightd supplies --address 172.22.0.1/24 --state /var/lib/firstlight\nRestart=always\n"
+	unit := fmt.Sprintf("[Service]\nExecStart=/usr/bin/firstlightd supplies --address %s --address %s --state /var/lib/firstlight\nRestart=always\n", Address, Baremetal)
 	err = errors.Join(put(r.Appliance, "/root/.ssh/id_rsa", private, 0o600), put(r.Appliance, "/etc/systemd/system/supplies.service", []byte(unit), 0o644))
 	if err != nil {
 		return err
 	}
 	return run(ctx, r.Appliance,
 		"ip link add provisioning type bridge",
-		"ip address add "+Address.String()+"/24 dev provisioning",
+		"ip address add "+Address.String()+" dev provisioning",
 		"ip link set provisioning up",
+		"ip link add baremetal type bridge",
+		"ip address add "+Baremetal.String()+" dev baremetal",
+		"ip link set baremetal up",
 		"systemctl start supplies")
 }
 
@@ -202,7 +212,13 @@ func newKey() (ssh.PublicKey, []byte, error) {
 // Add puts one more server into the rack.
 func (r *Rack) Add(ctx context.Context) (*Server, error) {
 	nr := len(r.Servers) + 1
-	s := &Server{rack: r, nr: nr, Addr: netip.AddrFrom4([4]byte{172, 22, 0, byte(10 + nr)})}
+	network := Address
+	if r.Beside {
+		network = Baremetal
+	}
+	at := network.Addr().As4()
+	at[3] = byte(10 + nr)
+	s := &Server{rack: r, nr: nr, Addr: netip.AddrFrom4(at)}
 	r.Servers = append(r.Servers, s)
 	return s, s.Power(ctx)
 }

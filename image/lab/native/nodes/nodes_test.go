@@ -32,21 +32,22 @@ const cluster = "edge"
 const patience = 20 * time.Minute
 
 func newBench(t *testing.T, name string, servers int) *bench {
-	return startBench(t, name, servers, false)
+	return startBench(t, nodes.Config{Name: name}, servers)
 }
 
 // newWhole is a rack with all of the appliance.
 func newWhole(t *testing.T, name string, servers int) *bench {
-	return startBench(t, name, servers, true)
+	return startBench(t, nodes.Config{Name: name, Whole: true}, servers)
 }
 
-func startBench(t *testing.T, name string, servers int, whole bool) *bench {
+func startBench(t *testing.T, c nodes.Config, servers int) *bench {
 	root := native.Need(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	programs, err := native.BuildPrograms(ctx, t.TempDir())
 	require.NoError(t, err)
-	r, err := nodes.New(ctx, nodes.Config{Name: name, Root: root, Dir: t.TempDir(), Whole: whole, Programs: programs, Log: t.Output()}, servers)
+	c.Root, c.Dir, c.Programs, c.Log = root, t.TempDir(), programs, t.Output()
+	r, err := nodes.New(ctx, c, servers)
 	require.NoError(t, err)
 	b := &bench{Rack: r, t: t, ctx: ctx}
 	t.Cleanup(func() {
