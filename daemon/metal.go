@@ -218,7 +218,7 @@ func (m *metal) nodes() ([]metal3.Handover, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := metal3.Appliance{Addr: m.addr(), Images: images, Key: access, HostKey: m.keys.Host, Hash: m.hash, CA: authority.PEM()}
+	a := metal3.Appliance{Time: bare(supplied(m.site())), Images: images, Key: access, HostKey: m.keys.Host, Hash: m.hash, CA: authority.PEM()}
 	nics, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("list this machine's NICs: %w", err)

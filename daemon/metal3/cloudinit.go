@@ -51,7 +51,7 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 		"ssh_deletekeys": true,
 		"ssh_keys":       map[string]string{"ed25519_private": host.Private, "ed25519_public": host.Public},
 		"write_files":    []any{map[string]any{"path": authorityPath, "permissions": "0644", "content": string(a.CA)}},
-		"ntp":            map[string]any{"enabled": true, "ntp_client": "systemd-timesyncd", "servers": []string{a.Addr.String()}},
+		"ntp":            map[string]any{"enabled": true, "ntp_client": "systemd-timesyncd", "servers": a.Time},
 		"growpart":       map[string]any{"mode": "auto", "devices": []string{"/"}},
 		"runcmd": []any{
 			[]string{"install", "-d", "-m", "700", "/root/.ssh"},

@@ -41,7 +41,7 @@ type Image struct {
 
 // Appliance is what the hand-over needs to know of the box it runs on.
 type Appliance struct {
-	Addr    netip.Addr                                     // on the provisioning network: nodes take their time from it
+	Time    []netip.Addr                                   // its addresses from which nodes take their time
 	Images  map[string]Image                               // by the name that site.yaml uses
 	Key     string                                         // public key of the appliance's own log-in to nodes, as in authorized_keys
 	HostKey func(node site.Name) (SSHHostKey, error)       // minted per node and kept, so that the first contact is verified

@@ -39,7 +39,7 @@ func loadSite(t *testing.T, text []byte) *site.Site {
 
 func testAppliance() Appliance {
 	return Appliance{
-		Addr:   netip.MustParseAddr("172.22.0.1"),
+		Time:   []netip.Addr{netip.MustParseAddr("172.22.0.1")},
 		Images: map[string]Image{"debian-13": {URL: "http://172.22.0.1:6180/images/debian-13.raw", SHA256: "00ff", Format: "raw"}},
 		Key:    "ssh-ed25519 AAAA appliance",
 		HostKey: func(n site.Name) (SSHHostKey, error) {
