@@ -15,7 +15,7 @@ import (
 	"firstlight.dev/firstlight/image/cache"
 )
 
-// builderFlags are what build, plan and lock have in common.
+// builderFlags are what build, plan and lock have in common; site and out are not lock's, which makes no image.
 type builderFlags struct {
 	mirror, site, out string
 	output            commandline.Format
@@ -24,10 +24,14 @@ type builderFlags struct {
 
 func (f *builderFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.mirror, "mirror", os.Getenv("MIRROR"), "base URL of a Debian archive (default $MIRROR, or this machine's own)")
-	cmd.Flags().StringVar(&f.site, "site", "", "site document to check and put onto the stick; the image is then readable by you alone")
-	cmd.Flags().StringVar(&f.out, "out", "", "the image file (default: build/NAME.img)")
 	f.output.Bind(cmd)
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "show what the tools print")
+}
+
+// bindImage adds what says which image is made.
+func (f *builderFlags) bindImage(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.site, "site", "", "site document to check and put onto the stick; the image is then readable by you alone")
+	cmd.Flags().StringVar(&f.out, "out", "", "the image file (default: build/NAME.img)")
 }
 
 func (f *builderFlags) builder(cmd *cobra.Command) (*image.Builder, error) {
@@ -84,6 +88,7 @@ assets/recipe.lock names. What has not changed comes from the cache.`,
 		},
 	}
 	flags.bind(cmd)
+	flags.bindImage(cmd)
 	cmd.Flags().BoolVar(&locked, "locked", false, "refuse to build anything that deviates from the lock, naming each difference")
 	return cmd
 }

@@ -59,6 +59,11 @@ func TestExitCodes(t *testing.T) {
 		"help bulid":                       2,
 		"help lab pu":                      2,
 		"completion nonsense":              2,
+		"lock --site site.yaml":            2, // a lock knows of no site and makes no image
+		"lock --out x.img":                 2,
+		"lock --site site.yaml -h":         2,
+		"build --site site.yaml -h":        0,
+		"plan --out x.img -h":              0,
 		"boot --uefi --secure-boot":        2,
 		"boot --uefi --secure-boot -h":     0,
 		"boot --uefi none.img":             1,

@@ -40,6 +40,7 @@ func newPlanCommand() *cobra.Command {
 		},
 	}
 	flags.bind(cmd)
+	flags.bindImage(cmd)
 	return cmd
 }
 
