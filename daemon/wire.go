@@ -11,6 +11,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/ironic"
 	"firstlight.dev/firstlight/pxe/dhcp"
 	"firstlight.dev/firstlight/pxe/server"
@@ -18,6 +19,10 @@ import (
 
 // bootDirs hold the boot programs that nodes load first.
 func bootDirs() []string { return []string{"/usr/lib/ipxe"} }
+
+// captureDir holds the packets of each machine's last boots. It lies in memory, as the records do: a
+// rack boots at once, just when etcd needs the stick's writes, and a boot is some 12 KiB.
+const captureDir = stick.RunDir + "/captures"
 
 // serve answers nodes on the provisioning network from the moment that it has its address,
 // and begins anew when the site changes it.
@@ -84,7 +89,7 @@ func (m *metal) wire(s *site.Site) server.Config {
 		Interface: "provisioning", Addr: n.Address, HTTPPort: httpPort, BootDirs: bootDirs(),
 		Mounts:   append(packageMounts(), server.Mount{Path: "/images/", Dir: nodeImages}, server.Mount{Path: artifact.ImagesPath, Dir: artifactImages, Digest: imageDigest}, server.Mount{Path: "/", Dir: httpRoot}),
 		Registry: m.figures.Fresh("pxe"), Booter: m.hosts, Log: m.log.With("part", "pxe"),
-		DHCP: provisioned(s),
+		DHCP: provisioned(s), Captures: captureDir,
 	}
 }
 

@@ -20,7 +20,7 @@ func newBundleCommand() *cobra.Command {
 		Use:   "bundle [FILE]",
 		Short: "Collect status, journal, resources, logs, leases and boot records into one archive, without secrets",
 		Long: `Collect into one archive (.tar.gz) what is needed to find out what is wrong: status, journals, resources, logs of pods
-and nodes, leases, what was heard of each machine's boot. Secrets are taken out of every text. It works with Kubernetes
+and nodes, leases, what was heard of each machine's boot and the packets of its last two. Secrets are taken out of every text. It works with Kubernetes
 down and with the daemon dead. FILE is firstlight-TIME.tar.gz here unless given; - is standard output:
 
   ssh root@APPLIANCE firstlightd bundle - > bundle.tar.gz`,

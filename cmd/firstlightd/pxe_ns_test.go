@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -51,6 +54,7 @@ ip -n %[1]s link set lo up; ip -n %[1]s link set srv0 up; ip -n %[2]s link set c
 	require.NoError(t, os.WriteFile(config, []byte(fmt.Sprintf(`interface: srv0
 address: 172.22.0.1
 admin: 127.0.0.1:9100
+captures: %[2]s/captures
 boot: [%[1]s]
 mounts: [{path: /images/, dir: %[1]s}]
 dhcp:
@@ -78,7 +82,7 @@ machines: {"52:54:00:00:00:01": {action: inspect, kernel: k}}
 		return string(text), err
 	}
 	require.Eventually(t, func() bool {
-		text, err := ask("udhcpc", "-i", "cli0", "-n", "-q", "-t", "2", "-T", "1", "-s", "/bin/true")
+		text, err := ask("udhcpc", "-i", "cli0", "-n", "-q", "-t", "2", "-T", "1", "-s", "/bin/true", "-V", "PXEClient:Arch:00007:UNDI:003016")
 		return err == nil && strings.Contains(text, "172.22.0.100")
 	}, time.Minute, 100*time.Millisecond)
 
@@ -114,4 +118,38 @@ machines: {"52:54:00:00:00:01": {action: inspect, kernel: k}}
 	require.NoError(t, err)
 	assert.Contains(t, string(counters), `firstlight_pxe_tftp_transfers_total{result="done"} 3`)
 	assert.Contains(t, string(counters), "firstlight_pxe_dhcp_acks_total 1")
+	assertCaptured(t, filepath.Join(dir, "captures", "52-54-00-00-00-01.pcap"))
+}
+
+// assertCaptured: the whole conversation is there, from both sides, and little of the 40 MiB that were loaded.
+func assertCaptured(t *testing.T, path string) {
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	info, err := f.Stat()
+	require.NoError(t, err)
+	assert.EqualValues(t, 0o600, info.Mode().Perm())
+	t.Logf("%s: %d bytes", path, info.Size())
+	r, err := pcapgo.NewReader(f)
+	require.NoError(t, err)
+	seen := map[string]int{}
+	for packet := range gopacket.NewPacketSource(r, r.LinkType()).Packets() {
+		if m, ok := packet.Layer(layers.LayerTypeDHCPv4).(*layers.DHCPv4); ok {
+			for _, o := range m.Options {
+				if o.Type == layers.DHCPOptMessageType {
+					seen[layers.DHCPMsgType(o.Data[0]).String()]++
+				}
+			}
+			continue
+		}
+		udp, ok := packet.Layer(layers.LayerTypeUDP).(*layers.UDP)
+		require.True(t, ok, "%s", packet)
+		seen[fmt.Sprintf("tftp %d", udp.Payload[1])]++
+	}
+	t.Log(seen)
+	for _, what := range []string{"Discover", "Offer", "Request", "Ack", "tftp 1", "tftp 3", "tftp 4", "tftp 6"} {
+		assert.Positive(t, seen[what], what)
+	}
+	assert.Equal(t, 1, seen["tftp 2"], "the upload that was refused")
+	assert.Positive(t, seen["tftp 5"], "the refusal")
 }

@@ -28,6 +28,7 @@ type pxeFile struct {
 	HTTPPort  uint16     `yaml:"httpPort"`
 	TFTPPort  uint16     `yaml:"tftpPort"`
 	Admin     string     `yaml:"admin"` // address:port of metrics and records
+	Captures  string     `yaml:"captures"`
 	Boot      []string   `yaml:"boot"`
 	Mounts    []pxeMount `yaml:"mounts"`
 	DHCP      *pxeDHCP   `yaml:"dhcp"`
@@ -157,7 +158,7 @@ func parsePXE(file string, data []byte) (pxeParsed, error) {
 	if err != nil {
 		return pxeParsed{}, err
 	}
-	conf := server.Config{Interface: f.Interface, Addr: f.Address.Addr, HTTPPort: f.HTTPPort, TFTPPort: f.TFTPPort, BootDirs: f.Boot, Booter: booter}
+	conf := server.Config{Interface: f.Interface, Addr: f.Address.Addr, HTTPPort: f.HTTPPort, TFTPPort: f.TFTPPort, BootDirs: f.Boot, Captures: f.Captures, Booter: booter}
 	for _, m := range f.Mounts {
 		conf.Mounts = append(conf.Mounts, server.Mount{Path: m.Path, Dir: m.Dir})
 	}

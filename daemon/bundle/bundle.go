@@ -63,7 +63,7 @@ func (c *Collector) Write(ctx context.Context, w io.Writer) error {
 	c.learn()
 	objects := c.resources(ctx) // first: the API's Secrets are hidden in all that follows
 	for _, step := range []func(context.Context) error{
-		objects, c.sources, c.site, c.files, c.commands,
+		objects, c.sources, c.captured, c.site, c.files, c.commands,
 	} {
 		if err := step(ctx); err != nil {
 			return err

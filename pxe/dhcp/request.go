@@ -62,7 +62,7 @@ func ParseRequest(data []byte, port int, source netip.AddrPort) (Request, error)
 }
 
 func machine(p *dhcpv4.DHCPv4) pxe.Machine {
-	m := pxe.Machine{MAC: p.ClientHWAddr, UUID: uuid(p), Firmware: firmware(p)}
+	m := pxe.Machine{MAC: p.ClientHWAddr, UUID: uuid(p), Firmware: FirmwareOf(p)}
 	if arch := p.Options.Get(dhcpv4.OptionClientSystemArchitectureType); len(arch) >= 2 {
 		m.Arch = uint16(arch[0])<<8 | uint16(arch[1])
 	}
@@ -78,8 +78,8 @@ const (
 // optIPXE is iPXE's own option, which every build of it sends.
 const optIPXE = dhcpv4.GenericOptionCode(175)
 
-// firmware tells who asks. iPXE also says PXEClient, so it is looked for first.
-func firmware(p *dhcpv4.DHCPv4) pxe.Firmware {
+// FirmwareOf tells which program sent a request. iPXE also says PXEClient, so it is looked for first.
+func FirmwareOf(p *dhcpv4.DHCPv4) pxe.Firmware {
 	class := string(p.Options.Get(dhcpv4.OptionClassIdentifier))
 	user := string(p.Options.Get(dhcpv4.OptionUserClassInformation))
 	switch {

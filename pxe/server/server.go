@@ -18,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
 	"firstlight.dev/firstlight/pxe/bootserver"
+	"firstlight.dev/firstlight/pxe/capture"
 	"firstlight.dev/firstlight/pxe/dhcp"
 	"firstlight.dev/firstlight/pxe/metrics"
 	"firstlight.dev/firstlight/pxe/record"
@@ -41,6 +42,8 @@ type Config struct {
 
 	BootDirs []string // directories with the boot programs, searched in order
 	Mounts   []Mount  // further files by HTTP; the one at "/" holds the conductor's scripts
+
+	Captures string // directory for the packets of each machine's last boots; "": they are not kept
 
 	Booter   pxe.Booter
 	Machines pxe.Machines          // who has an address, when DHCP is nil; may be nil
@@ -163,6 +166,13 @@ func (s *Server) Run(ctx context.Context) error {
 			name string
 			run  func(context.Context) error
 		}{"dhcp", s.dhcp.Run})
+	}
+	if s.conf.Captures != "" {
+		recorder := &capture.Recorder{Interface: s.conf.Interface, Dir: s.conf.Captures, Log: s.conf.Log}
+		services = append(services, struct {
+			name string
+			run  func(context.Context) error
+		}{"captures", recorder.Run})
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, service := range services {
