@@ -36,7 +36,7 @@ func (d *Daemon) engine() *verify.Engine {
 		Logger: d.log.With("part", "verify"), Outcomes: verify.Store{API: m.client}, Changed: d.nodesChanged,
 		Refusals: &verify.Refusals{Path: refusalsFile, Log: d.log},
 		World: verify.World{
-			Site: d.host.Site, Appliance: d.beforeNodes, Hosts: m.hosts.List, Held: m.held, Records: m.records, Leases: m.leases, DHCP: m.dhcp,
+			Site: d.host.Site, Appliance: d.beforeNodes, Hosts: m.hosts.List, Silent: m.hosts.Silent, Held: m.held, Records: m.records, Leases: m.leases, DHCP: m.dhcp,
 			Clock: d.clock, Access: m.access, HostKey: m.hostKey, Image: m.image, Disk: disk, Ironic: m.conductor, Log: logs.LastError,
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
@@ -25,6 +26,7 @@ type Hosts struct {
 
 	mu      sync.RWMutex
 	current bool
+	renewed time.Time // the API last answered for them
 	hosts   []metal3api.BareMetalHost
 	byMAC   map[string]*metal3api.BareMetalHost
 	live    map[string]bool // MACs of recorded hosts in service; until current
@@ -77,7 +79,7 @@ func (h *Hosts) Set(hosts []metal3api.BareMetalHost) error {
 	h.kept = kept
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.hosts, h.byMAC, h.current = hosts, byMAC, true
+	h.hosts, h.byMAC, h.current, h.renewed = hosts, byMAC, true, time.Now()
 	return failed
 }
 
@@ -121,6 +123,31 @@ func (h *Hosts) Current() bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.current
+}
+
+// patience is how long the API may be silent before the picture is called old: a restart of its server is shorter.
+const patience = time.Minute
+
+// Silent is since when the API has not answered for the hosts, if that is too long for List to be taken for
+// the present; zero if it is not, or if they were never read.
+func (h *Hosts) Silent(now time.Time) time.Time {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return silent(h.renewed, now)
+}
+
+func silent(renewed, now time.Time) time.Time {
+	if renewed.IsZero() || now.Sub(renewed) < patience {
+		return time.Time{}
+	}
+	return renewed
+}
+
+// answered notes that the API was asked just now and answered.
+func (h *Hosts) answered() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.renewed = time.Now()
 }
 
 // macs are all by which a host is known, lower case: the one it boots from and, once it

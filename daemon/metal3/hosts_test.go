@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
@@ -48,6 +49,33 @@ func TestHostsAreFoundByAnyOfTheirMACs(t *testing.T) {
 		assert.Equal(t, pxe.ActionDisk, h.Boot(context.Background(), machine(t, mac)).Action)
 	}
 	assert.Equal(t, pxe.ActionInspect, h.Boot(context.Background(), machine(t, "52:54:00:00:00:99")).Action)
+}
+
+func TestSilenceIsLongerThanARestart(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for _, c := range []struct {
+		renewed time.Time
+		silent  bool
+	}{
+		{time.Time{}, false}, // never read: Current says so
+		{now, false},
+		{now.Add(-patience + 1), false},
+		{now.Add(-patience), true},
+		{now.Add(-24 * time.Hour), true},
+		{now.Add(time.Hour), false},
+	} {
+		want := time.Time{}
+		if c.silent {
+			want = c.renewed
+		}
+		assert.Equal(t, want, silent(c.renewed, now), "%s", c.renewed)
+	}
+	h := newHosts(t, t.TempDir())
+	require.NoError(t, h.Set(nil))
+	later := time.Now().Add(2 * patience)
+	assert.False(t, h.Silent(later).IsZero())
+	h.answered()
+	assert.True(t, h.Silent(time.Now()).IsZero())
 }
 
 func TestTheConductorsScriptIsUsed(t *testing.T) {

@@ -3,6 +3,7 @@ package metal3
 import (
 	"context"
 	"fmt"
+	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,9 @@ func Scheme() (*runtime.Scheme, error) {
 	}
 	return s, metal3api.AddToScheme(s)
 }
+
+// askEvery is how often the API is asked whether it still answers for the hosts.
+const askEvery = 10 * time.Second
 
 // Watch keeps the picture as the API has it until ctx ends; changed is told (without
 // waiting for it) after every update. It returns an error if the watch cannot be set up,
@@ -62,16 +66,41 @@ func (h *Hosts) Watch(ctx context.Context, config *rest.Config, changed chan<- s
 	if !store.WaitForCacheSync(ctx) {
 		return fmt.Errorf("watch hosts: %w", context.Cause(ctx))
 	}
+	api, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("watch hosts: %w", err)
+	}
 	poke() // no host at all is news too
+	beat := time.NewTicker(askEvery)
+	defer beat.Stop()
 	for {
+		var from client.Reader = store
+		var options []client.ListOption
 		select {
 		case err := <-ended:
 			return err
 		case <-stale:
+		case <-beat.C:
+			// Silence of a watch is no news: it is silent too when its server is dead. After a silence the API
+			// itself is believed, for the watch takes some time to begin anew.
+			from = api
+			if h.Silent(time.Now()).IsZero() {
+				options = append(options, client.Limit(1))
+			}
 		}
+		asking, done := context.WithTimeout(ctx, askEvery/2)
 		var list metal3api.BareMetalHostList
-		if err := store.List(ctx, &list, client.InNamespace(Namespace)); err != nil {
+		err := from.List(asking, &list, append(options, client.InNamespace(Namespace))...)
+		done()
+		switch {
+		case from == api && err != nil:
+			h.Log.Debug("hosts not asked for", "error", err)
+			continue
+		case err != nil:
 			return fmt.Errorf("list hosts: %w", err)
+		case len(options) > 0:
+			h.answered()
+			continue
 		}
 		if err := h.Set(list.Items); err != nil {
 			h.Log.Error("host record cannot be written", "error", err)

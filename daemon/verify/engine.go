@@ -25,7 +25,8 @@ type World struct {
 	Site      func() *site.Site // with its defaults
 	Appliance func() string     // what the appliance waits for before it hands nodes over; "": nothing
 	Hosts     func() (hosts []metal3api.BareMetalHost, current bool)
-	Held      func() map[string]string // nodes that the hand-over holds back, and why
+	Silent    func(now time.Time) time.Time // since when the API has not answered for Hosts; zero: it does; nil: it always does
+	Held      func() map[string]string      // nodes that the hand-over holds back, and why
 	Records   func() []record.Record
 	Leases    func() map[site.MAC]netip.Addr
 	DHCP      func() DHCP
@@ -201,8 +202,13 @@ func (e *Engine) step(ctx context.Context) {
 	if !current && waits == "" {
 		waits = "its hosts are being read"
 	}
-	e.load(ctx, s, waits)
 	now := time.Now()
+	var silent time.Time
+	if e.Silent != nil {
+		silent = e.Silent(now)
+	}
+	asked := waits == "" && silent.IsZero() // by what the hosts are now, or not at all
+	e.load(ctx, s, asked)
 	e.mu.Lock()
 	if e.nodes == nil {
 		e.nodes = map[site.Name]*state{}
@@ -221,7 +227,7 @@ func (e *Engine) step(ctx context.Context) {
 			e.nodes[n.Name] = st
 		}
 		h, has := hosts[string(n.Name)]
-		if waits != "" {
+		if !asked {
 			continue
 		}
 		e.prepare(ctx, st, h, has, list, now)
@@ -233,7 +239,7 @@ func (e *Engine) step(ctx context.Context) {
 		}
 	}
 	e.poll(ctx, now)
-	changed := e.tell(s, hosts, waits, now)
+	changed := e.tell(s, hosts, waits, silent, now)
 	out, due := e.outcome(now)
 	e.mu.Unlock()
 	if changed && e.Changed != nil {
@@ -263,12 +269,12 @@ func (e *Engine) poll(ctx context.Context, now time.Time) {
 }
 
 // load takes up what was reached before the daemon started, once the API can be asked.
-func (e *Engine) load(ctx context.Context, s *site.Site, waits string) {
+func (e *Engine) load(ctx context.Context, s *site.Site, asked bool) {
 	name, spec := Wanted(s)
 	e.mu.Lock()
 	again := e.loaded != name || !reflect.DeepEqual(e.spec, spec)
 	e.mu.Unlock()
-	if waits != "" || !again {
+	if !asked || !again {
 		return
 	}
 	kept, out, err := e.Outcomes.Load(ctx, name)

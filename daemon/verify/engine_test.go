@@ -110,6 +110,39 @@ func TestNobodyIsAskedBeforeTheHostsAreKnown(t *testing.T) {
 	})
 }
 
+// TestOldHostsAreNoEvidence: with the API silent nobody is asked anything, the launch stays as it was, and
+// its time stands still.
+func TestOldHostsAreNoEvidence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRack(t, 2)
+		e := r.engine(t, t.TempDir())
+		end := start(t, e)
+		defer end()
+		r.install("node-1")
+		pass(2)
+		assert.True(t, find(e.Nodes(), "node-1").Proven)
+		asked, launch := r.count("10.0.0.2"), e.Launch()
+		since := time.Now()
+		r.change(func() { r.silent = since })
+		r.install("node-2") // nobody can know
+		pass(90)            // longer than the launch may take
+		for name, says := range map[string]string{"node-1": "was installed and proven at ", "node-2": "was provisioned at "} {
+			n := find(e.Nodes(), name)
+			assert.Equal(t, "api-silent", n.Situation, name)
+			assert.Contains(t, n.Why, says)
+			assert.Contains(t, n.Next, "firstlightd status")
+			assert.Equal(t, since, n.Since, name)
+		}
+		assert.False(t, find(e.Nodes(), "node-2").Proven, "it was judged by an old host")
+		assert.Equal(t, asked, r.count("10.0.0.2"))
+		assert.Equal(t, launch, e.Launch())
+		r.change(func() { r.silent = time.Time{} })
+		pass(2)
+		assert.True(t, find(e.Nodes(), "node-2").Proven)
+		assert.Equal(t, status.LaunchLaunched, e.Launch().State)
+	})
+}
+
 func TestAHostInServiceGetsNoPreflight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRack(t, 1)

@@ -36,6 +36,7 @@ type rack struct {
 	site   *site.Site
 	hosts  map[string]metal3api.BareMetalHost
 	waits  string
+	silent time.Time              // since when the API does not answer; zero: it does
 	bmc    map[string]bmc.Verdict // by address; OK if not named
 	logins map[string]int         // by address
 	probe  map[string]shell.Verdict
@@ -109,6 +110,7 @@ func (r *rack) engine(t *testing.T, dir string) *Engine {
 				return all, r.waits == ""
 			},
 			Appliance: func() string { r.mu.Lock(); defer r.mu.Unlock(); return r.waits },
+			Silent:    func(time.Time) time.Time { r.mu.Lock(); defer r.mu.Unlock(); return r.silent },
 			Held:      func() map[string]string { return nil },
 			Records:   func() []record.Record { return nil },
 			Leases:    func() map[site.MAC]netip.Addr { return nil },

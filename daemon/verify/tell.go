@@ -26,7 +26,7 @@ func installation(h fact.Host) string {
 
 // tell says how every node and the launch stand. It returns whether anything is other than
 // it was that somebody waits for. e.mu is held.
-func (e *Engine) tell(s *site.Site, hosts map[string]metal3api.BareMetalHost, waits string, now time.Time) (changed bool) {
+func (e *Engine) tell(s *site.Site, hosts map[string]metal3api.BareMetalHost, waits string, silent, now time.Time) (changed bool) {
 	records := map[string]record.Record{}
 	for _, r := range e.Records() {
 		records[r.MAC] = r
@@ -38,6 +38,7 @@ func (e *Engine) tell(s *site.Site, hosts map[string]metal3api.BareMetalHost, wa
 	for _, n := range s.Nodes {
 		st := e.nodes[n.Name]
 		v := e.view(st, n, hosts, records, held, waits, now)
+		v.Silent = silent
 		for _, m := range macs(n) {
 			known[string(m)] = true
 		}
@@ -61,7 +62,7 @@ func (e *Engine) tell(s *site.Site, hosts map[string]metal3api.BareMetalHost, wa
 		if slices.ContainsFunc(s.Nodes, func(n site.Node) bool { return string(n.Name) == name }) {
 			continue
 		}
-		r := why.Explain(why.View{Now: now, Name: name, Host: &h, Appliance: waits})
+		r := why.Explain(why.View{Now: now, Name: name, Host: &h, Appliance: waits, Silent: silent})
 		all = append(all, status.Node{Name: name, State: stateName(&h), Situation: r.Situation, Why: r.Sentence, Next: r.Next, Since: r.Since, Error: h.Error})
 	}
 	e.strangers = nil
@@ -71,11 +72,14 @@ func (e *Engine) tell(s *site.Site, hosts map[string]metal3api.BareMetalHost, wa
 			e.strangers = append(e.strangers, status.Node{Name: mac, State: "absent", Situation: r.Situation, Why: r.Sentence, Next: r.Next, Since: r.Since})
 		}
 	}
-	if waits == "" && e.loaded != "" && e.launch.State != status.LaunchLaunched {
+	if waits == "" && silent.IsZero() && e.loaded != "" && e.launch.State != status.LaunchLaunched {
 		e.elapsed += now.Sub(e.ticked)
 	}
 	e.ticked = now
-	launch := Judge(stands, e.elapsed, time.Duration(s.Verification.Timeout))
+	launch := e.launch // stays as it was while nobody knows how the hosts are
+	if silent.IsZero() {
+		launch = Judge(stands, e.elapsed, time.Duration(s.Verification.Timeout))
+	}
 	changed = changed || launch.State != e.launch.State || launch.Text != e.launch.Text
 	e.all, e.launch = all, launch
 	return changed

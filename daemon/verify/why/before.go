@@ -21,7 +21,25 @@ const (
 
 // situations is the list. What stands further up wins: what is certain before what is likely,
 // what failed before what goes on.
-var situations = slices.Concat(strangers, before, service, wrong, underway, onTheWire, rest)
+var situations = slices.Concat(stale, strangers, before, service, wrong, underway, onTheWire, rest)
+
+// stale is when what is known of hosts is old: nothing that follows may be told as of now.
+var stale = []situation{
+	{name: "api-silent", means: "the API server stopped answering: the BareMetalHosts are those of an earlier time",
+		when: func(v View) bool { return !v.Silent.IsZero() && (v.Node != nil || v.Host != nil) },
+		say: func(v View) string {
+			state := "not handed over"
+			switch {
+			case v.Proven:
+				state = "installed and proven"
+			case v.Host != nil:
+				state = stateName(v)
+			}
+			return fmt.Sprintf("was %s at %s; nothing newer is known, the API server has not answered since", state, v.Silent.UTC().Format("2006-01-02 15:04:05 UTC"))
+		},
+		next:  fix("look at firstlightd status and at the API server's log below /var/log/pods; it goes on by itself when that answers, and running nodes are left alone"),
+		since: func(v View) time.Time { return v.Silent }},
+}
 
 // strangers are machines that the site does not name.
 var strangers = []situation{

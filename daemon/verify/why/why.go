@@ -26,6 +26,8 @@ type View struct {
 	Node      *site.Node // nil: the site does not name it
 	Appliance string     // what the appliance still waits for before it knows and hands over nodes; "": nothing
 
+	Silent time.Time // the API has not answered for Host since then, so that it is of that time; zero: it does
+
 	Preflight []status.Check // before it was switched on; none: not asked
 	Passed    bool           // all of them hold
 	Asked     time.Time      // Passed, or the failure, has been so since
@@ -83,6 +85,9 @@ func Explain(v View) Reason {
 		}
 		if s.name == "writing" || s.name == "loading" {
 			r.Percent += moved(v, s.name)
+		}
+		if s.name == "api-silent" && v.Proven {
+			r.Percent = 100
 		}
 		return r
 	}

@@ -92,6 +92,7 @@ func deadline(v View) View { return failed(v, "timeout reached while inspecting 
 func cases() map[string]View {
 	change := func(v View, do func(*View)) View { do(&v); return v }
 	return map[string]View{
+		"api-silent":  change(host("provisioning", 5), func(v *View) { v.Silent = time.Date(2026, 3, 1, 10, 4, 5, 0, time.UTC) }),
 		"not-in-site": change(wire("inspecting", 1, discover), func(v *View) { v.Node, v.Host, v.Wire.First = nil, nil, ago(7) }),
 		"removed":     change(host("provisioned", 60), func(v *View) { v.Node = nil }),
 		"proven":      change(host("provisioned", 60), func(v *View) { v.Proven = true }),
@@ -245,6 +246,30 @@ func TestDocs(t *testing.T) {
 		return
 	}
 	assert.Equal(t, want, string(have), "run go test ./daemon/verify/why -update")
+}
+
+// TestOldHostsAreNotToldAsOfNow, whatever they were.
+func TestOldHostsAreNotToldAsOfNow(t *testing.T) {
+	at := time.Date(2026, 3, 1, 10, 4, 5, 0, time.UTC)
+	for name, v := range cases() {
+		v.Silent = at
+		r := Explain(v)
+		if name == "not-in-site" { // heard on the wire: no matter of the API's
+			assert.Equal(t, name, r.Situation)
+			continue
+		}
+		assert.Equal(t, "api-silent", r.Situation, name)
+		assert.Contains(t, r.Sentence, "2026-03-01 10:04:05 UTC", name)
+		assert.Equal(t, at, r.Since, name)
+		assert.False(t, r.Fails, "%s: a node is judged by an old host", name)
+	}
+	for want, v := range map[string]View{
+		"was installed and proven at": {Silent: at, Host: &fact.Host{State: "provisioned"}, Proven: true},
+		"was provisioned at":          {Silent: at, Host: &fact.Host{State: "provisioned"}},
+		"was not handed over at":      {Silent: at, Node: base().Node},
+	} {
+		assert.Contains(t, Explain(v).Sentence, want)
+	}
 }
 
 func TestAnErrorThatBlinksStays(t *testing.T) {
