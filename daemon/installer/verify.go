@@ -3,6 +3,7 @@ package installer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -35,12 +36,59 @@ type question struct {
 	verb, key, value string // VERB?KEY=VALUE, see firstlight-node probe
 }
 
-// verification is what is kept of the last one.
+// verification is what is kept of the last one (docs/kud.md): the questions for whoever wants to know it
+// exactly, the checks that follow from them for the status.
 type verification struct {
 	Time      time.Time  `json:"time"`
 	Nodes     []string   `json:"nodes"`
 	Passed    bool       `json:"passed"`
+	Checks    []check    `json:"checks"`
 	Questions []question `json:"questions"`
+}
+
+// check is one thing that was tried of the cluster.
+type check struct {
+	Name    string `json:"name"`
+	Passed  bool   `json:"passed"`
+	Message string `json:"message,omitempty"`
+}
+
+// checksOf sums up what was seen: the nodes as the API knows them, why not every node has a pod (nil if
+// all have), and the questions that the pods were asked.
+func checksOf(nodes []*node, have []corev1.Node, pods error, asked []question) []check {
+	ready := check{Name: "nodes Ready", Passed: true, Message: fmt.Sprintf("all %d nodes", len(nodes))}
+	if err := nodesVerdict(nodes, have); err != nil {
+		ready.Passed, ready.Message = false, err.Error()
+	}
+	placed := check{Name: "a pod on every node", Passed: true, Message: fmt.Sprintf("on all %d nodes", len(nodes))}
+	if pods != nil {
+		return []check{ready, {Name: placed.Name, Message: pods.Error()}}
+	}
+	all := []check{ready, placed}
+	for _, c := range []struct {
+		name string
+		is   func(what string) bool
+	}{
+		{"pod to pod", func(what string) bool { return strings.HasPrefix(what, "pod ") }},
+		{"Service", func(what string) bool { return what == "service" }},
+		{"DNS", func(what string) bool { return what == "name" || what == "service by name" }},
+	} {
+		var of []question
+		for _, q := range asked {
+			if c.is(q.What) {
+				of = append(of, q)
+			}
+		}
+		one := check{Name: c.name, Passed: true, Message: fmt.Sprintf("%d of %d questions answered", len(of), len(of))}
+		if len(of) == 0 {
+			one.Message = "not asked: there is one node"
+		}
+		if err := verdict(of); err != nil {
+			one.Passed, one.Message = false, err.Error()
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // neighbours is how many other pods each pod asks for: all of a small cluster; in a large one those
@@ -134,7 +182,7 @@ func (c *cluster) verifyDo(ctx context.Context, report bringup.Report) error {
 	}
 	pods, err := c.probes(ctx, a, report)
 	if err != nil {
-		return err
+		return errors.Join(err, c.keepVerification(ctx, a, err, nil))
 	}
 	service, err := a.set.CoreV1().Services(probeNamespace).Get(ctx, "probe", metav1.GetOptions{})
 	if err != nil {
@@ -142,7 +190,7 @@ func (c *cluster) verifyDo(ctx context.Context, report bringup.Report) error {
 	}
 	report("asking the pods")
 	answers, err := c.askUntil(ctx, a, questions(pods, service.Spec.ClusterIP))
-	if kept := c.keepVerification(answers, err == nil); kept != nil {
+	if kept := c.keepVerification(ctx, a, nil, answers); kept != nil {
 		return kept
 	}
 	if err != nil {
@@ -229,8 +277,14 @@ func (c *cluster) askUntil(ctx context.Context, a *api, all []question) ([]quest
 	}
 }
 
-func (c *cluster) keepVerification(all []question, passed bool) error {
-	v := verification{Time: time.Now().UTC().Truncate(time.Second), Passed: passed, Questions: all}
+// keepVerification writes down what was seen: pods says why not every node has one, all what they answered.
+func (c *cluster) keepVerification(ctx context.Context, a *api, pods error, all []question) error {
+	list, err := a.set.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	v := verification{Time: time.Now().UTC().Truncate(time.Second), Checks: checksOf(c.nodes, list.Items, pods, all), Questions: all}
+	v.Passed = !slices.ContainsFunc(v.Checks, func(k check) bool { return !k.Passed })
 	for _, n := range c.nodes {
 		v.Nodes = append(v.Nodes, n.Label)
 	}

@@ -88,3 +88,32 @@ func TestProbesOfEveryNode(t *testing.T) {
 	require.Len(t, pods, 2)
 	assert.Equal(t, "probe-a", pods[0].Name)
 }
+
+func TestChecksOfAVerification(t *testing.T) {
+	nodes := []*node{{Node: made("a", "172.22.0.11", true, true)}, {Node: made("b", "172.22.0.12", false, true)}}
+	worker := map[string]string{workerRole: ""}
+	have := []corev1.Node{object("a", "True", worker), object("b", "True", worker)}
+	lines := func(all []check) (text []string) {
+		for _, k := range all {
+			text = append(text, fmt.Sprintf("%s %t: %s", k.Name, k.Passed, k.Message))
+		}
+		return text
+	}
+	asked := []question{{From: "a", What: "pod b", Got: "p"}, {From: "a", What: "service", Got: "p"}, {From: "a", What: "name", Got: "1"}, {From: "a", What: "service by name", Err: "timeout"}}
+	for _, c := range []struct {
+		what  string
+		have  []corev1.Node
+		pods  error
+		asked []question
+		want  []string
+	}{
+		{"all but one name", have, nil, asked, []string{"nodes Ready true: all 2 nodes", "a pod on every node true: on all 2 nodes", "pod to pod true: 1 of 1 questions answered",
+			"Service true: 1 of 1 questions answered", "DNS false: 1 of 2 questions were not answered: from a, service by name: timeout"}},
+		{"no pod on b, which is not Ready", []corev1.Node{have[0], object("b", "False", worker)}, errors.New("no pod of the verification runs on b yet"), nil,
+			[]string{"nodes Ready false: b is not Ready: container network is not ready", "a pod on every node false: no pod of the verification runs on b yet"}},
+		{"one node has no other", have, nil, asked[1:3], []string{"nodes Ready true: all 2 nodes", "a pod on every node true: on all 2 nodes", "pod to pod true: not asked: there is one node",
+			"Service true: 1 of 1 questions answered", "DNS true: 1 of 1 questions answered"}},
+	} {
+		assert.Equal(t, c.want, lines(checksOf(nodes, c.have, c.pods, c.asked)), c.what)
+	}
+}

@@ -38,6 +38,7 @@ const (
 	FileProgress   = "progress.json"
 	FileLife       = "cluster.json" // of the stick's installer: which life of the cluster this is
 	FileKubeconfig = "artifacts/admin.conf"
+	FileVerified   = "artifacts/verification.json"
 	LogDir         = "log"
 )
 

@@ -115,7 +115,7 @@ func (r *Provisionings) start(ctx context.Context, w *world, d *decision) error 
 		return err
 	}
 	if w.record == nil { // or the run would be taken for a good one by what another left
-		if err := w.dir.remove(kud.FileKubeconfig); err != nil {
+		if err := w.dir.remove(kud.FileKubeconfig, kud.FileVerified); err != nil {
 			return err
 		}
 	}

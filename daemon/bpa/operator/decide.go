@@ -47,12 +47,14 @@ const (
 	NoSSHKey         = "NoSSHKey"
 	NoCredentials    = "NoCredentials"
 	LoginFailed      = "LoginFailed"
+	NotVerified      = "NotVerified"
+	CheckFailed      = "CheckFailed"
 )
 
 // Reasons lists every reason that a Provisioning may show.
 func Reasons() []string {
 	return append(match.Reasons(), InvalidName, ClusterRenamed, ClusterNameTaken, UnknownPlugin, InvalidSubnet, AddressTwice, NoInstaller, LabelRefused, MastersRefused, "NoAddress", "NoActiveLease",
-		kud.ControlPlaneFixed, kud.SubnetFixed, Claiming, Installing, NotBegun, NotAsAsked, InstallFailed, InstallerRefused, NoKubeconfig, NoSSHKey, NoCredentials, LoginFailed)
+		kud.ControlPlaneFixed, kud.SubnetFixed, Claiming, Installing, NotBegun, NotAsAsked, InstallFailed, InstallerRefused, NoKubeconfig, NoSSHKey, NoCredentials, LoginFailed, NotVerified, CheckFailed)
 }
 
 // decide chooses the next step. It is pure, and asks only what there is: a step that was cut

@@ -54,6 +54,7 @@ func testOneCluster(t *testing.T, r *rig) {
 	assert.Contains(t, p.Status.Message, "attempt 1: joining w")
 	assert.Equal(t, v1alpha1.NodeStatus{Name: "w", Roles: []string{"worker"}, Host: "metal3/h2", MAC: mac(2, 0), Address: addr(2), AddressFrom: "inspection", State: v1alpha1.NodeInstalling, Reason: "joining"}, p.Status.Nodes[1])
 
+	require.NoError(t, r.clusterDir("edge").write(kud.FileVerified, []byte(`{"time":"2026-11-20T12:00:00Z","nodes":["m","w"],"checks":[{"name":"DNS","passed":true}]}`), 0o644))
 	r.end("edge", 0, "")
 	p = r.settle("edge")
 	require.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, p.Status.Message)

@@ -53,6 +53,7 @@ func cases() []testCase {
 		{"EtcdLost", testEtcdLost}, {"ObjectsDeletedByHand", testObjectsDeletedByHand}, {"KilledAtEveryWrite", testKilledAtEveryWrite},
 		{"Credentials", testCredentials}, {"KeyOfTheNamespace", testKeyOfTheNamespace},
 		{"Software", testSoftware}, {"SoftwareRefusals", testSoftwareRefusals}, {"Proposal", testProposal},
+		{"Verified", testVerified},
 	}
 }
 

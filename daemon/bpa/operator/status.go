@@ -38,7 +38,9 @@ func describe(w *world, a resolved, d decision, progress kud.Progress) v1alpha1.
 			break
 		}
 	}
-	for _, c := range []metav1.Condition{accepted, claimed, installed, ready} {
+	verified := verification(w)
+	s.Checks = checks(w.trial)
+	for _, c := range []metav1.Condition{accepted, claimed, installed, verified, ready} {
 		c.ObservedGeneration = w.cr.Generation
 		if len(c.Message) > 30000 {
 			c.Message = strings.ToValidUTF8(c.Message[:30000], "") + " …"

@@ -48,6 +48,7 @@ type world struct {
 	outcome kud.Outcome
 	pods    []corev1.Pod
 	config  []byte            // the kubeconfig that the installer left
+	trial   *kud.Verification // of the cluster, the last that the installer wrote down; nil if there is none
 	logins  map[string]string // of nodes that the appliance's key was brought to just now
 }
 
@@ -109,6 +110,10 @@ func (r *Provisionings) look(ctx context.Context, cr *v1alpha1.Provisioning) (*w
 	if w.config, err = w.dir.read(kud.FileKubeconfig); err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
+	if text, err = w.dir.read(kud.FileVerified); err != nil {
+		return nil, fmt.Errorf("read verification: %w", err)
+	}
+	w.trial = kud.ReadVerification(text)
 	return w, r.lookAtJob(ctx, w)
 }
 

@@ -47,6 +47,10 @@ func (p *Provisioning) DeepCopy() *Provisioning {
 	}
 	out.Status.Rejected = slices.Clone(p.Status.Rejected)
 	out.Status.Warnings = slices.Clone(p.Status.Warnings)
+	out.Status.Checks = slices.Clone(p.Status.Checks)
+	for i := range out.Status.Checks {
+		out.Status.Checks[i].Time = *p.Status.Checks[i].Time.DeepCopy()
+	}
 	if p.Status.Job != nil {
 		job := *p.Status.Job
 		job.Started, job.Next = *job.Started.DeepCopy(), job.Next.DeepCopy()

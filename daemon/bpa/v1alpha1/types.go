@@ -71,11 +71,12 @@ const (
 	PhaseDeleting   = "Deleting"
 )
 
-// Conditions of a Provisioning. Ready repeats the first of the others that is not true.
+// Conditions of a Provisioning. Ready repeats the first of Accepted, HostsClaimed and Installed that is not true.
 const (
 	ConditionAccepted  = "Accepted"
 	ConditionClaimed   = "HostsClaimed"
 	ConditionInstalled = "Installed"
+	ConditionVerified  = "Verified" // what the installer saw when it tried the cluster, see Checks
 	ConditionReady     = "Ready"
 )
 
@@ -91,6 +92,7 @@ type ProvisioningStatus struct {
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
 	Nodes              []NodeStatus       `json:"nodes,omitempty"`
 	Rejected           []Rejected         `json:"rejected,omitempty"`
+	Checks             []CheckStatus      `json:"checks,omitempty"`
 	Job                *JobStatus         `json:"job,omitempty"`
 	Kubeconfig         string             `json:"kubeconfig,omitempty"` // name of the Secret
 	Warnings           []string           `json:"warnings,omitempty"`
@@ -123,6 +125,20 @@ type NodeStatus struct {
 type Rejected struct {
 	Host   string `json:"host"`
 	Reason string `json:"reason"`
+}
+
+// Outcomes of a check.
+const (
+	CheckPassed = "Passed"
+	CheckFailed = "Failed"
+)
+
+// CheckStatus is one thing that was tried of the cluster at the end of the last run that came so far.
+type CheckStatus struct {
+	Name    string      `json:"name"`
+	Outcome string      `json:"outcome"`
+	Message string      `json:"message,omitempty"`
+	Time    metav1.Time `json:"time"`
 }
 
 // States of a run.

@@ -150,10 +150,11 @@ func TestKindsAreDefined(t *testing.T) {
 	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(crd.BPA), 4096)
 	want := map[string]struct {
 		short        string
+		columns      []string
 		spec, status reflect.Type
 	}{
-		"Provisioning": {"bpa", reflect.TypeFor[v1alpha1.ProvisioningSpec](), reflect.TypeFor[v1alpha1.ProvisioningStatus]()},
-		"Software":     {"sw", reflect.TypeFor[v1alpha1.SoftwareSpec](), reflect.TypeFor[v1alpha1.SoftwareStatus]()},
+		"Provisioning": {"bpa", []string{"CLUSTER", "PHASE", "READY", "NODES", "VERIFIED", "AGE", "MESSAGE"}, reflect.TypeFor[v1alpha1.ProvisioningSpec](), reflect.TypeFor[v1alpha1.ProvisioningStatus]()},
+		"Software":     {"sw", []string{"CLUSTER", "PHASE", "READY", "NODES", "AGE", "MESSAGE"}, reflect.TypeFor[v1alpha1.SoftwareSpec](), reflect.TypeFor[v1alpha1.SoftwareStatus]()},
 	}
 	for range want {
 		u := &unstructured.Unstructured{}
@@ -172,7 +173,7 @@ func TestKindsAreDefined(t *testing.T) {
 		for _, c := range version["additionalPrinterColumns"].([]any) {
 			columns = append(columns, c.(map[string]any)["name"].(string))
 		}
-		assert.Equal(t, []string{"CLUSTER", "PHASE", "READY", "NODES", "AGE", "MESSAGE"}, columns)
+		assert.Equal(t, want[kind].columns, columns)
 		properties, _, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties")
 		agree(t, kind+".spec", properties["spec"].(map[string]any), want[kind].spec)
 		agree(t, kind+".status", properties["status"].(map[string]any), want[kind].status)
