@@ -31,6 +31,12 @@ const (
 	clusterFailed  = "failed"
 )
 
+// Phases of a cluster's nodes, in the appliance's words.
+const (
+	memberInstalled  = "installed"
+	memberInstalling = "installing"
+)
+
 // ofCluster is a cluster's name among machines.
 func ofCluster(name string) string { return "cluster " + name }
 

@@ -13,17 +13,25 @@ import (
 const wide = 110
 
 // Screen is a rack as one screen of at most width columns and height lines, at the moment now. Where
-// they have room, what a person can do and the console's last line stand below each machine.
+// they have room, what a person can do and the console's last line stand below each machine. Where they
+// have not, these go first, then the nodes of clusters that are installed, then all nodes of clusters.
 func Screen(s Status, width, height int, now time.Time) string {
 	width, height = max(width, 60), max(height, 4)
-	lines := screenLines(s, now, func(m Machine) []string {
+	full := func(m Machine) []string {
 		if width < wide {
 			return []string{"", reason(m), m.Next, m.Last}
 		}
 		return []string{reason(m), m.Next, m.Last}
-	})
-	if len(lines) > height {
-		lines = screenLines(s, now, func(m Machine) []string { return []string{cmp.Or(reason(m), m.Next, m.Last)} })
+	}
+	short := func(m Machine) []string { return []string{cmp.Or(reason(m), m.Next, m.Last)} }
+	every := func(Member) bool { return true }
+	open := func(m Member) bool { return m.Phase != memberInstalled }
+	none := func(Member) bool { return false }
+	var lines []string
+	for _, l := range []layout{{full, every}, {short, every}, {short, open}, {short, none}} {
+		if lines = screenLines(s, now, l); len(lines) <= height {
+			break
+		}
 	}
 	if over := len(lines) - height; over > 0 {
 		lines = append(lines[:height-1:height-1], fmt.Sprintf("… %d more lines: firstlight lab status", over+1))
@@ -34,12 +42,18 @@ func Screen(s Status, width, height int, now time.Time) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// screenLines are the screen, of any length; the first of a machine's texts stands in its row.
-func screenLines(s Status, now time.Time, texts func(Machine) []string) []string {
+// layout is what of a rack stands on a screen.
+type layout struct {
+	texts func(Machine) []string // the first stands in the machine's row
+	shown func(Member) bool
+}
+
+// screenLines are the screen, of any length.
+func screenLines(s Status, now time.Time, l layout) []string {
 	lines := []string{fmt.Sprintf("Rack in %s, on for %s.  %s", s.Dir, took(now.Sub(s.Since)), s.Text), "",
 		fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s %s", "MACHINE", "", "PHASE", "", "FOR", "")}
 	for _, m := range s.Machines {
-		texts := texts(m)
+		texts := l.texts(m)
 		lines = append(lines, fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s %s", m.Name, map[bool]string{true: "on", false: "off"}[m.On], m.Phase, bar(m.Percent), took(now.Sub(m.Since)), texts[0]))
 		for _, text := range texts[1:] {
 			if text != "" {
@@ -49,6 +63,11 @@ func screenLines(s Status, now time.Time, texts func(Machine) []string) []string
 	}
 	for _, c := range s.Clusters {
 		lines = append(lines, fmt.Sprintf("%-15s %-18s %-17s %-9s %s", ofCluster(c.Name), c.Phase, bar(c.Percent), took(now.Sub(c.Since)), cmp.Or(c.Error, c.Why)))
+		for _, m := range c.Members {
+			if l.shown(m) {
+				lines = append(lines, "  "+m.String())
+			}
+		}
 	}
 	for _, x := range s.Strangers {
 		lines = append(lines, x.String())
@@ -157,6 +176,7 @@ func News(before, after Status, now time.Time) string {
 	for _, c := range after.Clusters {
 		o := known[c.Name]
 		if o.Phase == c.Phase && o.Error == c.Error && o.Nodes == c.Nodes && uncounted(o.Why) == uncounted(c.Why) {
+			b.WriteString(memberNews(o, c, now))
 			continue
 		}
 		line := fmt.Sprintf("%s %s: %s", now.Format("15:04:05"), ofCluster(c.Name), c.Phase)
@@ -167,6 +187,7 @@ func News(before, after Status, now time.Time) string {
 			line += "; " + text
 		}
 		fmt.Fprintln(&b, clip(line, 400))
+		b.WriteString(memberNews(o, c, now))
 	}
 	for _, x := range after.Strangers {
 		if !slices.ContainsFunc(before.Strangers, func(o Stranger) bool { return o.Name == x.Name && uncounted(o.Why) == uncounted(x.Why) }) {
@@ -180,6 +201,21 @@ func News(before, after Status, now time.Time) string {
 	}
 	if a, o := outside(after.Outside), outside(before.Outside); len(after.Outside) != len(before.Outside) && a != o {
 		fmt.Fprintf(&b, "%s %s\n", now.Format("15:04:05"), a)
+	}
+	return b.String()
+}
+
+// memberNews are lines for the nodes of a cluster whose phase or reason changed. While one is being
+// installed the cluster's own line says what it does.
+func memberNews(before, after Cluster, now time.Time) string {
+	var b strings.Builder
+	for _, m := range after.Members {
+		same := func(o Member) bool {
+			return o.Name == m.Name && o.Server == m.Server && o.Phase == m.Phase && (m.Phase == memberInstalling || uncounted(o.Why) == uncounted(m.Why))
+		}
+		if !slices.ContainsFunc(before.Members, same) {
+			fmt.Fprintln(&b, clip(fmt.Sprintf("%s %s: %s", now.Format("15:04:05"), ofCluster(after.Name), strings.Join(strings.Fields(m.String()), " ")), 400))
+		}
 	}
 	return b.String()
 }

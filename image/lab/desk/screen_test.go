@@ -14,7 +14,8 @@ func someStatus(now time.Time) Status {
 		{Name: "appliance", On: true, Phase: PhaseReady, Percent: 100, Since: ago(5 * time.Minute), Last: "firstlight: Ready. Log in: ssh root@172.22.0.1"},
 		{Name: "node-1", On: true, Phase: "inspecting", Percent: 15, Since: ago(61 * time.Second), Why: "the ramdisk looks at its hardware", Last: "\x1b[2JiPXE 1.21.1\tinitialising devices...ok"},
 		{Name: "node-2", Phase: PhaseWaiting, Since: ago(2 * time.Hour), Why: "its BMC refuses the password", Error: "Failed to get power state: ipmitool: RAKP 2 HMAC is invalid", Next: "correct nodes[1].bmc.password in site.yaml"},
-	}, Strangers: []Stranger{{"52:54:00:f1:02:01", "node-2", "is not in site.yaml: when it boots from the network it is looked at, and never written to", "add it to nodes in site.yaml with this MAC"}}, Clusters: []Cluster{{Name: "edge", Phase: "waiting", Since: ago(time.Minute), Why: "of 2 hosts none is proven"}}}
+	}, Strangers: []Stranger{{"52:54:00:f1:02:01", "node-2", "is not in site.yaml: when it boots from the network it is looked at, and never written to", "add it to nodes in site.yaml with this MAC"}}, Clusters: []Cluster{{Name: "edge", Phase: "waiting", Since: ago(time.Minute), Why: "of 2 hosts none is proven",
+		Members: []Member{{Name: "master-1", Server: "node-1", Roles: []string{"master", "worker"}, Phase: memberInstalled}, {Name: "worker-1", Roles: []string{"worker"}, Phase: "waiting", Why: "no host is left with 16 CPUs"}}}}}
 }
 
 func TestScreen(t *testing.T) {
@@ -22,6 +23,7 @@ func TestScreen(t *testing.T) {
 	s := someStatus(now)
 	golden(t, "roomy.screen", Screen(s, 120, 40, now))
 	golden(t, "usual.screen", Screen(s, 80, 24, now))
+	golden(t, "members.screen", Screen(s, 80, 9, now))
 	s.Outside, s.Faults = map[string]int{"8.8.8.8": 3, "1.1.1.1": 1}, []string{"BMC of node-2 has ended"}
 	golden(t, "narrow.screen", Screen(s, 60, 8, now))
 	for _, size := range [][2]int{{0, 0}, {10, 3}, {80, 5}, {80, 25}} {
@@ -44,6 +46,7 @@ func TestNews(t *testing.T) {
 	after.Machines[2].Why, after.Machines[2].Next = "its BMC is asked", ""
 	after.Strangers = append(after.Strangers, Stranger{"52:54:00:f1:03:01", "", "is not in site.yaml", ""})
 	after.Clusters = []Cluster{{Name: "edge", Phase: "installing", Percent: 20, Since: now, Nodes: "0/2", Why: "images-present: node-1, node-2"}}
+	after.Clusters[0].Members = []Member{{Name: "master-1", Server: "node-1", Roles: []string{"master"}, Phase: memberInstalling, Why: "images-present: pulling image 1 of 8"}, before.Clusters[0].Members[1]}
 	after.Outside = map[string]int{"8.8.8.8": 3}
 	after.Faults = []string{"BMC of node-2 has ended"}
 	golden(t, "second.news", News(before, after, now))
@@ -53,7 +56,9 @@ func TestNews(t *testing.T) {
 	step := someStatus(now)
 	step.Clusters = []Cluster{{Name: "edge", Phase: "installing", Nodes: "0/2", Since: now, Why: "node-1: pulling image 1 of 8"}}
 	next := someStatus(now)
+	step.Clusters[0].Members = []Member{{Name: "master-1", Server: "node-1", Phase: memberInstalling, Why: "images-present: pulling image 1 of 8"}}
 	next.Clusters = []Cluster{step.Clusters[0]}
+	next.Clusters[0].Members = []Member{{Name: "master-1", Server: "node-1", Phase: memberInstalling, Why: "programs-installed"}}
 	next.Clusters[0].Why = "node-1: pulling image 2 of 8"
 	assert.Empty(t, News(step, next, now), "counting on is no news")
 	next.Clusters[0].Why = "node-1: installing programs"

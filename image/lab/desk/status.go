@@ -1,6 +1,9 @@
 package desk
 
 import (
+	"cmp"
+	"fmt"
+	"strings"
 	"time"
 
 	"firstlight.dev/firstlight/image/lab/wire"
@@ -30,6 +33,24 @@ type Cluster struct {
 	Nodes   string    `json:"nodes,omitempty"` // installed of all, 2/3
 	Why     string    `json:"why,omitempty"`   // what it does or waits for, in the appliance's words
 	Error   string    `json:"error,omitempty"`
+	Members []Member  `json:"members,omitempty"`
+}
+
+// Member is one node of a cluster.
+type Member struct {
+	Name   string   `json:"name"` // in the cluster
+	Server string   `json:"server,omitempty"`
+	Roles  []string `json:"roles"` // master, worker
+	Phase  string   `json:"phase"` // in the appliance's words
+	Why    string   `json:"why,omitempty"`
+}
+
+func (m Member) String() string {
+	text := fmt.Sprintf("%-12s %-12s %-14s %s", m.Name, cmp.Or(m.Server, "no server"), strings.Join(m.Roles, ", "), m.Phase)
+	if m.Why != "" {
+		text += ": " + m.Why
+	}
+	return text
 }
 
 // Machine is how one machine of a rack stands.

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
@@ -141,6 +142,15 @@ func ReadEvents(dir string) ([]Event, error) {
 	return all, nil
 }
 
+// members are a cluster's nodes, each with the server that it is.
+func members(c status.Cluster) (all []Member) {
+	for _, m := range c.Members {
+		_, server, _ := strings.Cut(m.Host, "/")
+		all = append(all, Member{Name: m.Name, Server: server, Roles: m.Roles, Phase: m.State, Why: m.Reason})
+	}
+	return all
+}
+
 // status is how everything stands now.
 func (s *supervisor) status() Status {
 	s.mu.Lock()
@@ -159,7 +169,7 @@ func (s *supervisor) status() Status {
 	if s.doc != nil {
 		for _, c := range s.doc.Clusters {
 			st.Clusters = append(st.Clusters, Cluster{Name: c.Name, Phase: c.State, Since: s.phases[ofCluster(c.Name)].At, Percent: c.Percent,
-				Nodes: c.Nodes, Why: c.Text, Error: c.Error})
+				Nodes: c.Nodes, Why: c.Text, Error: c.Error, Members: members(c)})
 		}
 	}
 	if s.doc != nil {
