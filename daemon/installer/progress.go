@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,13 +28,14 @@ type tracker struct {
 	out  io.Writer // a line for every stage that begins to hold or goes wrong
 	wake chan struct{}
 
-	mu    sync.Mutex
-	plans map[string]bringup.Snapshot // "" is the cluster's own
-	order []string
-	said  map[string]string
-	best  int // stages that held at once, so far
-	since time.Time
-	began time.Time
+	mu      sync.Mutex
+	plans   map[string]bringup.Snapshot // "" is the cluster's own
+	order   []string
+	said    map[string]string
+	best    int // stages that held at once, so far
+	percent int // the most that was shown
+	since   time.Time
+	began   time.Time
 }
 
 func newTracker(dir string, out io.Writer, order []string) *tracker {
@@ -52,7 +54,12 @@ func (t *tracker) note(plan string, s bringup.Snapshot) {
 	if n := t.ready(); n > t.best {
 		t.best, t.since = n, time.Now()
 	}
-	if err := show(t.path, progressOf(t.plans, t.order)); err != nil {
+	p := progressOf(t.plans, t.order)
+	if len(t.plans) == len(t.order) { // before, it is a part of an unknown whole
+		t.percent = max(t.percent, p.Percent)
+	}
+	p.Percent = t.percent // a stage that is looked at again is no step back
+	if err := show(t.path, p); err != nil {
 		fmt.Fprintf(t.out, "progress cannot be shown: %v\n", err)
 	}
 	t.mu.Unlock()
@@ -137,8 +144,11 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) Progress {
 	if all > 0 {
 		p.Percent = 100 * ready / all
 	}
+	// An API server answers before kubeadm has done its last steps: until the control plane is made whole,
+	// what the cluster's own plan does meanwhile is no step ahead.
+	making := slices.ContainsFunc(order, func(name string) bool { return open(plans[name], "control-plane-made") })
 	// While the cluster only waits for its nodes, what they do says more.
-	if strings.HasPrefix(p.Doing, "api-answers") || strings.HasPrefix(p.Doing, "nodes-ready") {
+	if making || strings.HasPrefix(p.Doing, "api-answers") || strings.HasPrefix(p.Doing, "nodes-ready") {
 		for _, name := range order {
 			if d := p.Nodes[name]; d != "" && d != "ready" {
 				p.Doing = name + ": " + d
@@ -147,6 +157,11 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) Progress {
 		}
 	}
 	return p
+}
+
+// open tells whether a plan has a stage that does not hold yet.
+func open(s bringup.Snapshot, name string) bool {
+	return slices.ContainsFunc(s.Stages, func(st status.Stage) bool { return st.Name == name && st.State != status.StateReady })
 }
 
 // doing is a stage and what it does or what is wrong, in a line.

@@ -45,6 +45,32 @@ func TestProgress(t *testing.T) {
 	assert.Equal(t, Progress{Percent: 100, Doing: "done", Nodes: map[string]string{}}, progressOf(done, []string{""}))
 }
 
+// TestProgressDoesNotRunBackwards: the API answers, and more is done by it, while kubeadm is at its last steps.
+func TestProgressDoesNotRunBackwards(t *testing.T) {
+	order := []string{"", "m-1", "w-1"}
+	var said []string
+	for _, step := range []struct{ cluster, master, worker bringup.Snapshot }{
+		{plan("api-answers=working", "system-applied=waiting", "nodes-ready=waiting"), plan("reached=ready", "control-plane-made=working kubeadm"), plan("joined=working")},
+		{plan("api-answers=ready", "system-applied=working", "nodes-ready=waiting"), plan("reached=ready", "control-plane-made=working kubeadm"), plan("joined=working")},
+		{plan("api-answers=ready", "system-applied=ready", "nodes-ready=working"), plan("reached=ready", "control-plane-made=working kubeadm"), plan("joined=working")},
+		{plan("api-answers=ready", "system-applied=working", "nodes-ready=waiting"), plan("reached=ready", "control-plane-made=ready"), plan("joined=working kubeadm")},
+		{plan("api-answers=ready", "system-applied=ready", "nodes-ready=working"), plan("reached=ready", "control-plane-made=ready"), plan("joined=working kubeadm")},
+		{plan("api-answers=ready", "system-applied=ready", "nodes-ready=working w-1"), plan("reached=ready", "control-plane-made=ready"), plan("joined=ready")},
+	} {
+		said = append(said, progressOf(map[string]bringup.Snapshot{"": step.cluster, "m-1": step.master, "w-1": step.worker}, order).Doing)
+	}
+	assert.Equal(t, []string{"m-1: control-plane-made: kubeadm", "m-1: control-plane-made: kubeadm", "m-1: control-plane-made: kubeadm",
+		"system-applied", "w-1: joined: kubeadm", "nodes-ready: w-1"}, said)
+
+	tr := newTracker(t.TempDir(), new(strings.Builder), order[:1])
+	for _, s := range []bringup.Snapshot{plan("a=ready", "b=waiting"), plan("a=working", "b=waiting")} {
+		tr.note("", s)
+	}
+	text, err := os.ReadFile(tr.path)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"percent":50`)
+}
+
 func TestHowARunEnds(t *testing.T) {
 	const limit = 10 * time.Minute
 	order := []string{"", "m-1", "w-1"}
