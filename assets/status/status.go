@@ -133,7 +133,8 @@ type Cluster struct {
 	Text    string `json:"text,omitempty"`    // one sentence: what it does or waits for
 	Error   string `json:"error,omitempty"`   // what went wrong, or why it is refused
 
-	Members []Member `json:"members,omitempty"`
+	Members  []Member `json:"members,omitempty"`
+	Warnings []string `json:"warnings,omitempty"` // of what works and may surprise, and of servers that it let go of uncleared
 }
 
 // Member is one node of a cluster.

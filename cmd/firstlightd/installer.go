@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,7 @@ func newInstallerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c := installer.Config{Settings: settings, Dir: filepath.Join(dir, name), Key: signer, Stall: stall, Out: cmd.OutOrStdout()}
+			c := installer.Config{Settings: settings, Dir: filepath.Join(dir, name), Key: signer, Stall: stall, Out: cmd.OutOrStdout(), Clear: clearOf(os.Getenv("KUD_CLEAR"))}
 			if plugins {
 				c.Plugins = words
 			}
@@ -94,6 +95,17 @@ func runInstaller(ctx context.Context, c installer.Config, leaving []string, out
 		fmt.Fprintf(out, "cluster %s is as asked\n", c.Cluster)
 	}
 	return err
+}
+
+// clearOf reads KUD_CLEAR, LABEL=CLUSTER with blanks between.
+func clearOf(text string) map[string]string {
+	all := map[string]string{}
+	for _, word := range strings.Fields(text) {
+		if label, cluster, ok := strings.Cut(word, "="); ok {
+			all[label] = cluster
+		}
+	}
+	return all
 }
 
 func settingsOf(name, pods, services string) (s installer.Settings, err error) {

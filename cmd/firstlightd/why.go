@@ -48,6 +48,9 @@ func newWhyCommand() *cobra.Command {
 				writeWhy(cmd.OutOrStdout(), nodes, len(args) == 1, time.Now())
 			}
 			writeClusters(cmd.OutOrStdout(), clusters)
+			if len(args) == 1 && len(nodes) == 1 {
+				writeLeft(cmd.OutOrStdout(), d.Clusters, nodes[0].Name)
+			}
 			return nil
 		},
 	}
@@ -67,6 +70,19 @@ func named(nodes []status.Node, clusters []status.Cluster, name string) ([]statu
 	return nil, nil
 }
 
+// writeLeft writes what clusters say of a server that they let go of.
+func writeLeft(w io.Writer, clusters []status.Cluster, name string) {
+	for _, c := range clusters {
+		for _, text := range c.Warnings {
+			if _, after, ok := strings.Cut(text, "host "); ok && strings.HasPrefix(text, "host ") {
+				if word, _, _ := strings.Cut(after, " "); strings.EqualFold(word[strings.LastIndex(word, "/")+1:], name) {
+					fmt.Fprintf(w, "  %s\n", text)
+				}
+			}
+		}
+	}
+}
+
 // writeClusters writes a line per cluster, and below it one for each of its nodes.
 func writeClusters(w io.Writer, clusters []status.Cluster) {
 	for _, c := range clusters {
@@ -77,6 +93,9 @@ func writeClusters(w io.Writer, clusters []status.Cluster) {
 		fmt.Fprintln(w)
 		for _, m := range c.Members {
 			fmt.Fprintf(w, "  %s\n", console.MemberText(m))
+		}
+		for _, text := range c.Warnings {
+			fmt.Fprintf(w, "  %s\n", text)
 		}
 	}
 }

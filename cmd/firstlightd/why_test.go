@@ -25,6 +25,15 @@ func TestWhyKnowsClusters(t *testing.T) {
   worker-1             waiting: no host is left with 16 CPUs
 `, out.String())
 
+	out.Reset()
+	clusters[1].Warnings = []string{"host metal3/node-1 was taken out of cluster far without being cleared: worker-1: it did not answer", "spec.hostfile does nothing"}
+	writeClusters(&out, clusters[1:])
+	assert.Contains(t, out.String(), "  spec.hostfile does nothing\n")
+	out.Reset()
+	writeLeft(&out, clusters, "Node-1")
+	writeLeft(&out, clusters, "node")
+	assert.Equal(t, "  "+clusters[1].Warnings[0]+"\n", out.String())
+
 	n, c = named(nodes, clusters, "node-1")
 	assert.Len(t, n, 1)
 	assert.Empty(t, c)

@@ -124,7 +124,7 @@ func Clusters(ctx context.Context, c client.Client) ([]status.Cluster, error) {
 	all := make([]status.Cluster, 0, len(list.Items))
 	for i := range list.Items {
 		p := &list.Items[i]
-		s := status.Cluster{Name: v1alpha1.ClusterOf(p), State: state(p.Status.Phase), Percent: int(p.Status.Percent), Nodes: p.Status.NodesReady}
+		s := status.Cluster{Name: v1alpha1.ClusterOf(p), State: state(p.Status.Phase), Percent: int(p.Status.Percent), Nodes: p.Status.NodesReady, Warnings: p.Status.Warnings}
 		switch p.Status.Phase {
 		case v1alpha1.PhaseRefused, v1alpha1.PhaseFailed:
 			s.Error = p.Status.Message

@@ -38,7 +38,7 @@ func Screen(d status.Document, now time.Time, height int) string {
 	}
 	writeLaunch(&b, d.Launch)
 	for _, c := range d.Clusters {
-		c.Members = nil // firstlightd why CLUSTER
+		c.Members, c.Warnings = nil, nil // firstlightd why CLUSTER
 		writeCluster(&b, c)
 	}
 	nodes := slices.DeleteFunc(slices.Clone(d.Nodes), func(n status.Node) bool { return n.Proven })

@@ -133,6 +133,9 @@ func writeCluster(b *strings.Builder, c status.Cluster) {
 			fmt.Fprintf(b, "  %s\n", MemberText(m))
 		}
 	}
+	for _, text := range c.Warnings {
+		fmt.Fprintf(b, "  %s\n", oneBlock(text, " "))
+	}
 }
 
 // MemberText says which server a node of a cluster is, and how it stands.

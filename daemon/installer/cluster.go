@@ -37,7 +37,8 @@ type cluster struct {
 	record    *record
 	api       *api
 	appliance *appliance
-	verified  bool // in this run
+	verified  bool              // in this run
+	uncleared map[string]string // label to why, of nodes that were taken out in this run
 
 	plugins []plugin
 }

@@ -32,6 +32,7 @@ type Config struct {
 	Settings
 	Dir     string // the cluster's directory on the appliance: inventory in, kubeconfig and logs out
 	Plugins []string
+	Clear   map[string]string // label to the cluster that let go of that node without clearing it
 	Key     ssh.Signer
 	Stall   time.Duration // the run ends when nothing came true for so long
 	Out     io.Writer     // lines for people
@@ -77,7 +78,7 @@ func New(c Config) (*Installer, error) {
 		}
 		shell := &remote.Node{Target: remote.Target{Name: in.Label, Addr: in.SSH(), User: in.User, Password: in.Password}, Key: c.Key, Hosts: hosts, Trace: log}
 		i.close = append(i.close, shell.Close)
-		i.cluster.nodes = append(i.cluster.nodes, &node{Node: in, cluster: i.cluster, shell: shell, log: slog.New(slog.NewTextHandler(log, nil))})
+		i.cluster.nodes = append(i.cluster.nodes, &node{Node: in, cluster: i.cluster, shell: shell, leftBy: c.Clear[in.Label], log: slog.New(slog.NewTextHandler(log, nil))})
 	}
 	return i, nil
 }

@@ -27,8 +27,9 @@ type shell interface {
 type node struct {
 	inventory.Node
 	*cluster
-	shell shell
-	log   *slog.Logger
+	shell  shell
+	log    *slog.Logger
+	leftBy string // the cluster that let go of it while it did not answer; usually ""
 
 	mu    sync.Mutex
 	known facts // as it was last looked at
@@ -37,7 +38,7 @@ type node struct {
 // stages are a node's way, in order. All nodes go theirs at once; what one has to wait for at another
 // is asked in its Done.
 func (n *node) stages() []bringup.Stage {
-	list := []bringup.Stage{
+	list := append(n.remainsStages(), []bringup.Stage{
 		{Name: "reached", Fact: "the node answers by SSH and may be made part of this cluster",
 			Why:  "First: nothing is changed on a node that another cluster has, or that cannot do what it is meant for.",
 			Done: n.reachedDone},
@@ -62,7 +63,7 @@ func (n *node) stages() []bringup.Stage {
 		{Name: "endpoint-serving", Fact: "the API servers are reached at one address on the node itself",
 			Why:  "Before kubeadm, which writes that address everywhere.",
 			Done: n.endpointDone, Do: n.endpointDo, Recheck: time.Minute},
-	}
+	}...)
 	if n.ControlPlane {
 		list = append(list, bringup.Stage{Name: "certificates-kept", Fact: "the node renews its certificates by itself before they end",
 			Why:  "Before there are any: from here on nobody has to remember.",

@@ -2,8 +2,10 @@ package installer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,7 +35,36 @@ func (i *Installer) Remove(ctx context.Context, labels []string) error {
 	if len(order) == 0 {
 		return bringup.Permanent(errors.New("name the nodes to remove"))
 	}
-	return i.run(ctx, plans, order)
+	if err := i.run(ctx, plans, order); err != nil {
+		return err
+	}
+	return i.cluster.keepRemoved()
+}
+
+// keepRemoved writes down which of the nodes that were taken out did not answer and were not cleared: the
+// operator marks their servers (docs/kud.md).
+func (c *cluster) keepRemoved() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, err := json.Marshal(map[string]any{"uncleared": c.uncleared})
+	if err != nil {
+		return fmt.Errorf("encode what was removed: %w", err)
+	}
+	return writeFile(filepath.Join(c.dir, "artifacts", "removed.json"), append(text, '\n'), 0o644)
+}
+
+// noteCleared keeps why a node was not cleared; "" if it was.
+func (c *cluster) noteCleared(label, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if why == "" {
+		delete(c.uncleared, label)
+		return
+	}
+	if c.uncleared == nil {
+		c.uncleared = map[string]string{}
+	}
+	c.uncleared[label] = why
 }
 
 func (c *cluster) leaving(label string) (*node, error) {
@@ -157,10 +188,12 @@ test "$(systemctl is-active kubelet.service)" != active || { echo "the kubelet s
 func (n *node) clearedDone(ctx context.Context) error {
 	_, err := n.shell.Script(ctx, remains)
 	if err == nil {
+		n.noteCleared(n.Label, "")
 		return nil
 	}
 	var reach *remote.ReachError
 	if errors.As(err, &reach) {
+		n.noteCleared(n.Label, "it did not answer: "+reach.Err.Error())
 		n.log.Warn("node does not answer and is taken out as it is", "error", err)
 		return nil
 	}
@@ -183,4 +216,39 @@ ip route flush proto 70 2>/dev/null || true
 rm -f `+markerPath+`
 `)
 	return err
+}
+
+// remainsStages are those of a node that the operator says was let go of by a cluster, n.leftBy, while it did
+// not answer: what is on it of that cluster goes, before anybody asks whose it is. Of any other none.
+func (n *node) remainsStages() []bringup.Stage {
+	if n.leftBy == "" {
+		return nil
+	}
+	return []bringup.Stage{{Name: "remains-cleared", Fact: "nothing is left on the node of the cluster that it was taken out of while it did not answer",
+		Why:  "Before anything else: it would be refused as that cluster's, and come back to it.",
+		Done: n.remainsDone, Do: n.remainsDo}}
+}
+
+// leftovers tells whether what a node says of itself is of the cluster that let go of it. As what it is to
+// be in this one it is not: a run before this may have come so far.
+func leftovers(f facts, leftBy string, is marker) bool {
+	return f.Marker != nil && f.Marker.Cluster == leftBy && (f.Marker.Cluster != is.Cluster || f.Marker.Label != is.Label)
+}
+
+func (n *node) remainsDone(ctx context.Context) error {
+	f, err := n.look(ctx)
+	if err != nil {
+		return lost(err)
+	}
+	if leftovers(f, n.leftBy, marker{Cluster: n.Cluster, Label: n.Label}) {
+		return fmt.Errorf("it still is %s of cluster %s, which has let go of it", f.Marker.Label, f.Marker.Cluster)
+	}
+	return nil
+}
+
+func (n *node) remainsDo(ctx context.Context, report bringup.Report) error {
+	if n.remainsDone(ctx) == nil || !leftovers(n.facts(), n.leftBy, marker{Cluster: n.Cluster, Label: n.Label}) {
+		return nil
+	}
+	return n.clearedDo(ctx, report)
 }

@@ -3,6 +3,7 @@ package kud
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ const (
 	FileLife       = "cluster.json" // of the stick's installer: which life of the cluster this is
 	FileKubeconfig = "artifacts/admin.conf"
 	FileVerified   = "artifacts/verification.json"
+	FileRemoved    = "artifacts/removed.json"
 	LogDir         = "log"
 )
 
@@ -93,6 +95,13 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 	env := []corev1.EnvVar{{Name: "KUD_ACTION", Value: r.Action}, {Name: "KUD_NODES", Value: strings.Join(r.Nodes, " ")}}
 	if r.ServiceSubnet != "" {
 		env = append(env, corev1.EnvVar{Name: "KUD_SERVICE_SUBNET", Value: r.ServiceSubnet})
+	}
+	if len(r.Clear) > 0 {
+		var all []string
+		for _, label := range slices.Sorted(maps.Keys(r.Clear)) {
+			all = append(all, label+"="+r.Clear[label])
+		}
+		env = append(env, corev1.EnvVar{Name: "KUD_CLEAR", Value: strings.Join(all, " ")})
 	}
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},

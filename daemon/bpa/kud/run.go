@@ -30,9 +30,10 @@ type Want struct {
 type Run struct {
 	Want
 	Action     string
-	Nodes      []string // labels that are added or removed
-	Generation int64    // of the Provisioning that it was made for
-	Attempt    int32    // from 1
+	Nodes      []string          // labels that are added or removed
+	Clear      map[string]string `json:",omitempty"` // label to the cluster that let go of the node without clearing it
+	Generation int64             // of the Provisioning that it was made for
+	Attempt    int32             // from 1
 }
 
 // Record is what a cluster is made of since its last run that ended well: installed.json

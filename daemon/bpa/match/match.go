@@ -18,6 +18,7 @@ type Host struct {
 	Claim      Claim  // who has it
 	PinnedBy   string // the other cluster that names its MAC or the host itself; "" if none does
 	Former     string // the cluster that was installed on its disk; "" if none is
+	Uncleared  string // of whose cluster remains are on it since it was taken out of that without an answer, and why; "" if none
 }
 
 // unknown tells that the hardware was not inspected yet: what it lacks cannot be said.

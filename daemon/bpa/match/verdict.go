@@ -41,7 +41,7 @@ func (m *matching) judge(n Node, at int) verdict {
 		return small
 	case h.Claim.Owner != "" && h.Claim.Owner != m.Owner || h.PinnedBy != "":
 		return others
-	case h.Former != "" && h.Former != m.Cluster:
+	case h.Former != "" && h.Former != m.Cluster, h.Uncleared != "" && h.Claim.Owner == "":
 		return former
 	case h.Unfit != "" && !m.inService(h, n):
 		return unready
@@ -59,6 +59,8 @@ func (m *matching) why(n Node, at int) string {
 		return "belongs to " + h.Claim.Owner
 	case v == others:
 		return "is named in " + h.PinnedBy
+	case v == former && h.Uncleared != "":
+		return "was taken out of its cluster without being cleared (" + h.Uncleared + "); name it by its MAC to have it cleared and used"
 	case v == former:
 		return "still holds the cluster " + h.Former + "; name it by its MAC to use it all the same"
 	case v == unready:

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"os"
-	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -68,18 +67,6 @@ func (r *Provisionings) claim(ctx context.Context, w *world, m kud.Member) error
 	return r.patchHost(ctx, w, m.Host, func(b *host) { b.Spec.ConsumerRef = claim(w.cr, m.Label) })
 }
 
-// release takes the claim away. The mark of what is on the disk stays, unless the node was
-// taken out by a run.
-func (r *Provisionings) release(ctx context.Context, w *world, name string) error {
-	removed := w.recorded() && w.run.Action == kud.Remove && slices.Contains(w.run.Nodes, claimOf(w.bmh[name].Spec.ConsumerRef).Node)
-	return r.patchHost(ctx, w, name, func(b *host) {
-		b.Spec.ConsumerRef = nil
-		if removed {
-			delete(b.Annotations, AnnotationInstalled)
-		}
-	})
-}
-
 // patchHost changes a host, if nobody has since it was read: the API server refuses the
 // patch otherwise, and all is looked at again.
 func (r *Provisionings) patchHost(ctx context.Context, w *world, name string, change func(*host)) error {
@@ -119,12 +106,13 @@ func (r *Provisionings) start(ctx context.Context, w *world, d *decision) error 
 			return err
 		}
 	}
-	if err := w.dir.remove(kud.FileProgress); err != nil {
+	if err := w.dir.remove(kud.FileProgress, kud.FileRemoved); err != nil {
 		return err
 	}
 	if err := r.writeInventory(w, d.run.Members, keys); err != nil {
 		return err
 	}
+	d.run.Clear = w.remains(d.run.Members)
 	for _, m := range d.run.Members {
 		b := w.host(m)
 		if b == nil || former(b) == w.cluster {
@@ -236,6 +224,9 @@ func (r *Provisionings) handOut(ctx context.Context, w *world) error {
 		return err
 	}
 	if err := r.writeInventory(w, w.record.Members, keys); err != nil {
+		return err
+	}
+	if err := r.forgetRemains(ctx, w); err != nil {
 		return err
 	}
 	data := map[string]string{}

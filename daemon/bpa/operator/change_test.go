@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -54,6 +55,52 @@ func testWorkerAddedAndRemoved(t *testing.T, r *rig) {
 	assert.NotContains(t, r.bmh(3).Annotations, AnnotationInstalled, "it was taken out and still counts as installed")
 	assert.NotContains(t, r.file("edge", kud.FileInventory), "10.0.0.3")
 	assert.NotContains(t, r.configMap("edge"), "WORKER_x")
+}
+
+// testWorkerLeftUncleared: a server that did not answer when it was taken out goes to no cluster by chance,
+// is seen, and is cleared by the first one that names it.
+func testWorkerLeftUncleared(t *testing.T, r *rig) {
+	for n := 1; n <= 4; n++ {
+		r.host(n)
+	}
+	r.installed("edge", edge+"\n- x: {mac-address: '52:54:00:00:03:00'}")
+	r.apply(provisioning("edge", edge))
+	r.settle("edge")
+	require.Equal(t, kud.Remove, r.run("edge").Action)
+	require.NoError(t, r.clusterDir("edge").write(kud.FileRemoved, []byte(`{"uncleared":{"x":"it did not answer: no route to host"}}`), 0o644))
+	r.end("edge", 0, "")
+	p := r.settle("edge")
+	require.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, p.Status.Message)
+	assert.Empty(t, r.holder(3))
+	assert.Equal(t, "edge: x: it did not answer: no route to host", r.bmh(3).Annotations[AnnotationUncleared])
+	p = r.settle("edge")
+	require.Len(t, p.Status.Warnings, 1)
+	assert.Contains(t, p.Status.Warnings[0], "host metal3/h3 was taken out of cluster edge without being cleared: x: it did not answer: no route to host")
+
+	r.apply(provisioning("edge", edge+"\n- z: {cpu: 3}"))
+	r.settle("edge")
+	assert.Equal(t, "Provisioning default/edge z", r.holder(4), "the same cluster got it by chance")
+	r.end("edge", 0, "")
+	r.settle("edge")
+	r.apply(provisioning("far", "masters:\n- m: {cpu: 3}"))
+	p = r.settle("far")
+	assert.Equal(t, v1alpha1.PhaseRefused, p.Status.Phase, "%s", p.Status.Message)
+	assert.Contains(t, fmt.Sprint(p.Status.Rejected), "metal3/h3 for m: was taken out of its cluster without being cleared (edge, x: it did not answer: no route to host)")
+
+	r.apply(provisioning("far", "masters:\n- m: {mac-address: '52:54:00:00:03:00'}"))
+	for attempt := range 2 {
+		r.settle("far")
+		assert.Equal(t, map[string]string{"m": "edge"}, r.run("far").Clear)
+		assert.Contains(t, r.job("far").Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "KUD_CLEAR", Value: "m=edge"})
+		assert.Contains(t, r.bmh(3).Annotations, AnnotationUncleared, "it was not cleared yet")
+		r.end("far", int32(1-attempt), "")
+		r.settle("far")
+		r.now = r.now.Add(time.Minute)
+	}
+	assert.Equal(t, v1alpha1.PhaseReady, r.get("far").Status.Phase)
+	assert.NotContains(t, r.bmh(3).Annotations, AnnotationUncleared)
+	assert.Equal(t, "far@", r.bmh(3).Annotations[AnnotationInstalled])
+	assert.Empty(t, r.settle("edge").Status.Warnings)
 }
 
 // testWorkerMoves: the same label on another host is one out, then one in.

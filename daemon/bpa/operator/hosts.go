@@ -29,6 +29,9 @@ const (
 	// AnnotationInstalled is CLUSTER@TIME: the cluster whose installer was let loose on the
 	// system that was put onto the disk at that time.
 	AnnotationInstalled = "firstlight.dev/installed-cluster"
+	// AnnotationUncleared is CLUSTER: LABEL: WHY on a host that was taken out of a cluster while it did not
+	// answer: what that cluster left on it is still there. It goes with AnnotationInstalled, and holds as long.
+	AnnotationUncleared = "firstlight.dev/uncleared"
 )
 
 const kindProvisioning = "Provisioning"
@@ -64,6 +67,9 @@ func verified(b *metal3api.BareMetalHost) error {
 // fact is a host as matching sees it.
 func fact(b *metal3api.BareMetalHost) match.Host {
 	h := match.Host{Name: b.Namespace + "/" + b.Name, Claim: claimOf(b.Spec.ConsumerRef), MACs: macs(b), Former: former(b)}
+	if cluster, why := uncleared(b); cluster != "" {
+		h.Uncleared = cluster + ", " + why
+	}
 	if d := b.Status.HardwareDetails; d != nil {
 		h.CPU, h.Memory = d.CPU.Count, int64(d.RAMMebibytes)<<20
 		h.SRIOV = slices.ContainsFunc(d.NIC, func(n metal3api.NIC) bool { return hasVirtualFunctions(n.Model) })
@@ -123,6 +129,16 @@ func former(b *metal3api.BareMetalHost) string {
 		return ""
 	}
 	return cluster
+}
+
+// uncleared is the cluster that let go of a host without clearing it, and why; "" if none did, or if the
+// host's disk was installed anew since.
+func uncleared(b *metal3api.BareMetalHost) (cluster, why string) {
+	if former(b) == "" {
+		return "", ""
+	}
+	cluster, why, _ = strings.Cut(b.Annotations[AnnotationUncleared], ": ")
+	return cluster, why
 }
 
 // detail is a host as looking for its address sees it; networkData may be empty.

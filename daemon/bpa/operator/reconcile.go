@@ -201,6 +201,8 @@ func (r *Provisionings) tell(ctx context.Context, cr *v1alpha1.Provisioning, sta
 			reason := "EvenControlPlanes"
 			if strings.HasPrefix(text, "spec.") {
 				reason = "OldField"
+			} else if strings.HasPrefix(text, "host ") {
+				reason = "HostUncleared"
 			}
 			r.Recorder.Eventf(cr, nil, corev1.EventTypeWarning, reason, "Reconcile", "%s", short(text))
 		}

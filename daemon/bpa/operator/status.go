@@ -18,7 +18,7 @@ import (
 // describe is the status that follows from what was seen and decided. It is pure.
 func describe(w *world, a resolved, d decision, progress kud.Progress) v1alpha1.ProvisioningStatus {
 	s := v1alpha1.ProvisioningStatus{
-		ObservedGeneration: w.cr.Generation, Cluster: w.cluster, Warnings: warnings(w.cr.Spec),
+		ObservedGeneration: w.cr.Generation, Cluster: w.cluster, Warnings: append(warnings(w.cr.Spec), w.left()...),
 		Conditions: slices.Clone(w.cr.Status.Conditions), Job: jobStatus(w, d),
 	}
 	if w.taken != "" && w.cr.Status.Cluster == "" {
