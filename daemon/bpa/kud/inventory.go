@@ -103,17 +103,38 @@ func KnownHosts(keys map[netip.Addr]string) []byte {
 	return b.Bytes()
 }
 
-// ReadKnownHosts reads what KnownHosts wrote; other lines are passed over.
+// ReadKnownHosts reads such a file; names that are no addresses are passed over.
 func ReadKnownHosts(text []byte) map[netip.Addr]string {
 	keys := map[netip.Addr]string{}
 	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) < 3 {
-			continue
-		}
-		if addr, err := netip.ParseAddr(fields[0]); err == nil {
-			keys[addr] = fields[1] + " " + fields[2]
+		if addr, key := knownHost(line); addr.IsValid() {
+			keys[addr] = key
 		}
 	}
 	return keys
+}
+
+// WithoutHosts is such a file without the lines of some addresses.
+func WithoutHosts(text []byte, gone []netip.Addr) []byte {
+	var b bytes.Buffer
+	for line := range strings.Lines(string(text)) {
+		if addr, _ := knownHost(line); !addr.IsValid() || !slices.Contains(gone, addr) {
+			b.WriteString(line)
+		}
+	}
+	return b.Bytes()
+}
+
+// knownHost is one line: the address, in brackets if it is of IPv6 or has a port (sshd(8)), and its key.
+func knownHost(line string) (netip.Addr, string) {
+	fields := strings.Fields(line)
+	if len(fields) < 3 {
+		return netip.Addr{}, ""
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(fields[0], "["), "]")
+	addr, err := netip.ParseAddr(name)
+	if err != nil {
+		return netip.Addr{}, ""
+	}
+	return addr, fields[1] + " " + fields[2]
 }

@@ -41,6 +41,8 @@ const (
 	FileKubeconfig = "artifacts/admin.conf"
 	FileVerified   = "artifacts/verification.json"
 	FileRemoved    = "artifacts/removed.json"
+	FileLearned    = "artifacts/known_hosts" // host keys that the stick's installer met
+	FileKeys       = "keys.json"             // the operator's: of which system each host key is
 	LogDir         = "log"
 )
 

@@ -44,6 +44,24 @@ func (s Shell) Run(ctx context.Context, addr netip.Addr, hostKey, script string)
 	return session(ctx, client, "/bin/sh -s", script)
 }
 
+// Meet logs in as root at an address whose host key nobody knows, and returns the key it was shown, as in
+// authorized_keys. It is for a system that the appliance has just installed.
+func (s Shell) Meet(ctx context.Context, addr netip.Addr) (hostKey string, err error) {
+	var seen ssh.PublicKey
+	client, err := s.dial(ctx, addr, "root", ssh.PublicKeys(s.Signer), "", &seen)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(seen))), client.Close()
+}
+
+// ChangedError is a host that shows another key than the one that is known.
+type ChangedError struct{ Shown, Known string } // fingerprints
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("it shows the host key %s, known is %s: another machine has this address, or it was installed anew", e.Shown, e.Known)
+}
+
 // Password is a user that an image came with.
 type Password struct{ User, Password string }
 
@@ -129,8 +147,7 @@ func (s Shell) dial(ctx context.Context, addr netip.Addr, user string, auth ssh.
 				*seen = key
 			}
 			if !bytes.Equal(key.Marshal(), known.Marshal()) {
-				return fmt.Errorf("it shows the host key %s, known is %s: another machine has this address, or it was installed anew",
-					ssh.FingerprintSHA256(key), ssh.FingerprintSHA256(known))
+				return &ChangedError{Shown: ssh.FingerprintSHA256(key), Known: ssh.FingerprintSHA256(known)}
 			}
 			return nil
 		}

@@ -77,7 +77,7 @@ func (d clusterDir) record() (*kud.Record, error) {
 // end removes what a cluster that is no more leaves behind, but for its logs. If it lives on, its nodes say
 // so; if they were installed anew, nothing here must speak of its former life.
 func (d clusterDir) end() error {
-	return d.remove(kud.FileInventory, kud.FileKnownHosts, kud.FileProgress, filepath.Dir(kud.FileKubeconfig), kud.FileLife, kud.FileRecord)
+	return d.remove(kud.FileInventory, kud.FileKnownHosts, kud.FileKeys, kud.FileProgress, filepath.Dir(kud.FileKubeconfig), kud.FileLife, kud.FileRecord)
 }
 
 // maxLogs is how many logs of runs are kept for a cluster.

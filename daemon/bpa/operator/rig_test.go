@@ -52,7 +52,7 @@ func cases() []testCase {
 		{"Deleted", testDeleted}, {"DeletedWhileTheJobRuns", testDeletedWhileTheJobRuns}, {"Recreated", testRecreated}, {"Renamed", testRenamed},
 		{"EtcdLost", testEtcdLost}, {"ObjectsDeletedByHand", testObjectsDeletedByHand}, {"KilledAtEveryWrite", testKilledAtEveryWrite},
 		{"Credentials", testCredentials}, {"KeyOfTheNamespace", testKeyOfTheNamespace},
-		{"Software", testSoftware}, {"SoftwareRefusals", testSoftwareRefusals}, {"Proposal", testProposal},
+		{"Software", testSoftware}, {"SoftwareKeys", testSoftwareKeys}, {"SoftwareRefusals", testSoftwareRefusals}, {"Proposal", testProposal},
 		{"Verified", testVerified},
 	}
 }

@@ -125,17 +125,26 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 	if err != nil {
 		return finish(v1alpha1.PhaseWaiting, NoSSHKey, err.Error(), lookWaiting)
 	}
-	known, err := r.clusterDir(cluster).read(kud.FileKnownHosts)
+	dir := r.clusterDir(cluster)
+	known, err := dir.knownHosts()
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("read known hosts: %w", err)
+		return reconcile.Result{}, err
+	}
+	systems, err := dir.systems()
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	attempt := int32(1)
+	if sw.Status.ObservedGeneration == sw.Generation {
+		attempt = sw.Status.Attempt + 1
 	}
 	if sw.Status.Phase != v1alpha1.PhaseReady || sw.Status.ObservedGeneration != sw.Generation {
-		status.Nodes, status.Attempt = sw.Status.Nodes, sw.Status.Attempt
+		status.Nodes, status.Attempt = sw.Status.Nodes, attempt-1 // those that have ended
 		if _, err := finish(v1alpha1.PhaseInstalling, Installing, fmt.Sprintf("asking %d nodes", len(targets)), 0); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	status.Nodes = r.install(ctx, login.Shell{Signer: key, Port: r.SSHPort}, kud.ReadKnownHosts(known), targets)
+	status.Nodes = r.install(ctx, login.Shell{Signer: key, Port: r.SSHPort}, nodeKeys{dir, known, systems}, targets)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, ctx.Err()
 	}
@@ -144,17 +153,14 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 	if len(wrong) == 0 {
 		return finish(v1alpha1.PhaseReady, "Installed", fmt.Sprintf("all packages are on all %d nodes", len(targets)), 0)
 	}
-	status.Attempt = 1
-	if sw.Status.ObservedGeneration == sw.Generation {
-		status.Attempt = sw.Status.Attempt + 1
-	}
+	status.Attempt = attempt
 	pause := kud.Pause(status.Attempt)
 	status.Next = &metav1.Time{Time: r.Now().Add(pause)}
 	return finish(v1alpha1.PhaseFailed, NotInstalled, fmt.Sprintf("%s; tried again at %s", strings.Join(wrong, "; "), status.Next.UTC().Format("15:04:05")), pause)
 }
 
 // install runs the scripts on all nodes at once and returns when the last has ended.
-func (r *Softwares) install(ctx context.Context, shell login.Shell, known map[netip.Addr]string, targets []target) []v1alpha1.SoftwareNode {
+func (r *Softwares) install(ctx context.Context, shell login.Shell, keys nodeKeys, targets []target) []v1alpha1.SoftwareNode {
 	nodes := make([]v1alpha1.SoftwareNode, len(targets))
 	var wg sync.WaitGroup
 	for i, t := range targets {
@@ -162,9 +168,14 @@ func (r *Softwares) install(ctx context.Context, shell login.Shell, known map[ne
 			nodes[i] = v1alpha1.SoftwareNode{Name: t.name, Address: t.addr.String()}
 			ctx, cancel := context.WithTimeout(ctx, installTime)
 			defer cancel()
-			out, said, err := shell.Run(ctx, t.addr, known[t.addr], software.Script(t.packages))
+			key, err := keys.of(ctx, shell, t.addr)
 			if err != nil {
 				nodes[i].Error = err.Error()
+				return
+			}
+			out, said, err := shell.Run(ctx, t.addr, key, software.Script(t.packages))
+			if err != nil {
+				nodes[i].Error = keys.refused(t.addr, err).Error()
 				return
 			}
 			nodes[i].Packages = software.Read(t.packages, out, said)

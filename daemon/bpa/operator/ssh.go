@@ -19,8 +19,11 @@ import (
 )
 
 // hostKeys are the SSH host keys of members by address: those that the site gave to its
-// nodes, and those that were pinned at a first contact.
+// nodes, and those that were pinned at a first contact. What is known of systems that are no more is forgotten.
 func (r *Provisionings) hostKeys(ctx context.Context, w *world, members []kud.Member) (map[netip.Addr]string, error) {
+	if err := w.forgetKeys(members); err != nil {
+		return nil, err
+	}
 	text, err := w.dir.read(kud.FileKnownHosts)
 	if err != nil {
 		return nil, fmt.Errorf("read known hosts: %w", err)
