@@ -37,6 +37,7 @@ type cluster struct {
 	record    *record
 	api       *api
 	appliance *appliance
+	ready     []string          // labels of the nodes that were Ready when last asked for
 	verified  bool              // in this run
 	uncleared map[string]string // label to why, of nodes that were taken out in this run
 

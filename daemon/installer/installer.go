@@ -157,6 +157,7 @@ func (i *Installer) Install(ctx context.Context) error {
 // run runs plans beside each other until they hold, or will not.
 func (i *Installer) run(ctx context.Context, plans map[string]*bringup.Runner, order []string) error {
 	t := newTracker(i.config.Dir, i.config.Out, order)
+	t.nodes = i.cluster.readyNow
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup

@@ -19,14 +19,16 @@ import (
 type Progress struct {
 	Percent int               `json:"percent"`
 	Doing   string            `json:"doing"`
-	Nodes   map[string]string `json:"nodes"` // label to what it does or waits for
+	Nodes   map[string]string `json:"nodes"`           // label to what it does or waits for
+	Ready   []string          `json:"ready,omitempty"` // labels of the nodes that are Ready in the cluster
 }
 
 // tracker follows the plans of all nodes and of the cluster.
 type tracker struct {
-	path string    // progress.json
-	out  io.Writer // a line for every stage that begins to hold or goes wrong
-	wake chan struct{}
+	path  string          // progress.json
+	nodes func() []string // those that are Ready in the cluster
+	out   io.Writer       // a line for every stage that begins to hold or goes wrong
+	wake  chan struct{}
 
 	mu      sync.Mutex
 	plans   map[string]bringup.Snapshot // "" is the cluster's own
@@ -55,6 +57,9 @@ func (t *tracker) note(plan string, s bringup.Snapshot) {
 		t.best, t.since = n, time.Now()
 	}
 	p := progressOf(t.plans, t.order)
+	if t.nodes != nil {
+		p.Ready = t.nodes()
+	}
 	if len(t.plans) == len(t.order) { // before, it is a part of an unknown whole
 		t.percent = max(t.percent, p.Percent)
 	}

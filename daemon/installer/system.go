@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -116,7 +117,8 @@ func rolePatch(object *corev1.Node, controlPlane, worker bool) []byte {
 	return text
 }
 
-// nodesVerdict says of every node of the inventory that is not as it should be why.
+// nodesVerdict says of every node of the inventory that is not as it should be why. A node that is missing
+// holds up nobody's roles.
 func nodesVerdict(want []*node, have []corev1.Node) error {
 	var wrong []string
 	for _, n := range want {
@@ -124,6 +126,8 @@ func nodesVerdict(want []*node, have []corev1.Node) error {
 		switch {
 		case i < 0:
 			wrong = append(wrong, n.Label+" has not joined")
+		case rolePatch(&have[i], n.ControlPlane, n.Worker) != nil:
+			return fmt.Errorf("%s does not have its roles", n.Label)
 		case readyCondition(&have[i]) != corev1.ConditionTrue:
 			wrong = append(wrong, n.Label+" is not Ready: "+notReady(&have[i]))
 		}
@@ -131,13 +135,17 @@ func nodesVerdict(want []*node, have []corev1.Node) error {
 	if len(wrong) > 0 {
 		return bringup.Wait("%s", strings.Join(wrong, "; "))
 	}
+	return nil
+}
+
+// readyNodes are the labels of the nodes of the inventory that are Ready and have their roles, in its order.
+func readyNodes(want []*node, have []corev1.Node) (labels []string) {
 	for _, n := range want {
-		i := slices.IndexFunc(have, func(o corev1.Node) bool { return o.Name == n.Label })
-		if rolePatch(&have[i], n.ControlPlane, n.Worker) != nil {
-			return fmt.Errorf("%s does not have its roles", n.Label)
+		if nodesVerdict([]*node{n}, have) == nil {
+			labels = append(labels, n.Label)
 		}
 	}
-	return nil
+	return labels
 }
 
 // notReady is why a node is not, as its kubelet says.
@@ -162,7 +170,17 @@ func (c *cluster) nodesDone(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
+	c.mu.Lock()
+	c.ready = readyNodes(c.nodes, list.Items)
+	c.mu.Unlock()
 	return nodesVerdict(c.nodes, list.Items)
+}
+
+// readyNow are the nodes that were Ready when they were last asked for.
+func (c *cluster) readyNow() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ready
 }
 
 func (c *cluster) nodesDo(ctx context.Context, _ bringup.Report) error {
@@ -172,6 +190,9 @@ func (c *cluster) nodesDo(ctx context.Context, _ bringup.Report) error {
 	}
 	for _, n := range c.nodes {
 		object, err := a.set.CoreV1().Nodes().Get(ctx, n.Label, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue // it has not joined
+		}
 		if err != nil {
 			return fmt.Errorf("read node %s: %w", n.Label, err)
 		}

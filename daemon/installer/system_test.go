@@ -75,6 +75,16 @@ func TestNodesVerdict(t *testing.T) {
 	assert.NoError(t, nodesVerdict(nodes, []corev1.Node{object("a", "True", worker), object("b", "True", worker), object("stranger", "False", nil)}))
 }
 
+// TestADeadNodeHoldsUpNobodysRoles: nor does it keep the others from being named as Ready.
+func TestADeadNodeHoldsUpNobodysRoles(t *testing.T) {
+	nodes := []*node{{Node: made("a", "172.22.0.11", true, true)}, {Node: made("b", "172.22.0.12", false, true)}, {Node: made("c", "172.22.0.13", false, true)}}
+	worker := map[string]string{workerRole: ""}
+	dead := object("b", "Unknown", worker)
+	assert.EqualError(t, nodesVerdict(nodes, []corev1.Node{object("a", "True", worker), dead, object("c", "True", nil)}), "c does not have its roles")
+	assert.Equal(t, []string{"a"}, readyNodes(nodes, []corev1.Node{object("a", "True", worker), dead, object("c", "True", nil)}))
+	assert.Equal(t, []string{"a", "c"}, readyNodes(nodes, []corev1.Node{object("a", "True", worker), object("c", "True", worker)}))
+}
+
 func TestWorkloadsVerdict(t *testing.T) {
 	set := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "kube-proxy", Generation: 2},
 		Status: appsv1.DaemonSetStatus{ObservedGeneration: 2, DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 2}}

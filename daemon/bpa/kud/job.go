@@ -202,6 +202,7 @@ type Progress struct {
 	Percent int               `json:"percent"`
 	Doing   string            `json:"doing"`
 	Nodes   map[string]string `json:"nodes"`
+	Ready   []string          `json:"ready"` // labels of the nodes that are Ready in the cluster
 }
 
 // ReadProgress reads progress.json; what is torn or out of bounds says nothing.

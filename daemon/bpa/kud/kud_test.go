@@ -196,7 +196,7 @@ func TestRunsConverge(t *testing.T) {
 		first, then := random(), random()
 		run, err := Next(nil, first)
 		require.NoError(t, err)
-		record := run.Done("default/c", "0")
+		record := run.Done("default/c", "0", nil)
 		steps := 0
 		for ; ; steps++ {
 			require.Less(t, steps, 4, "%+v to %+v does not end", first, then)
@@ -205,7 +205,7 @@ func TestRunsConverge(t *testing.T) {
 			if run == nil {
 				break
 			}
-			record = run.Done("default/c", "0")
+			record = run.Done("default/c", "0", &record)
 		}
 		assert.ElementsMatch(t, then.Members, record.Members)
 		assert.Equal(t, then.Plugins, record.Plugins)
@@ -263,7 +263,7 @@ func TestPause(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
-	assert.Equal(t, Progress{40, "joining", map[string]string{"w": "joining"}}, ReadProgress([]byte(`{"percent":40,"doing":"joining","nodes":{"w":"joining"},"more":1}`)))
+	assert.Equal(t, Progress{40, "joining", map[string]string{"w": "joining"}, nil}, ReadProgress([]byte(`{"percent":40,"doing":"joining","nodes":{"w":"joining"},"more":1}`)))
 	assert.Equal(t, Progress{Percent: 100}, ReadProgress([]byte(`{"percent":4000}`)))
 	assert.Equal(t, Progress{}, ReadProgress([]byte(`{"percent":4`)))
 }

@@ -46,6 +46,10 @@ type Record struct {
 	PodSubnet     string
 	ServiceSubnet string
 	Virtlet       bool
+
+	// Of a cluster whose last run failed after its control plane and some nodes were Ready.
+	Unready []Member `json:",omitempty"` // that the run began with and that are not Ready: no members, but to be joined or taken out
+	Begun   bool     `json:",omitempty"` // the rest of the run, such as plugins, is still to be done
 }
 
 // ReadRecord reads what Bytes wrote.
@@ -69,13 +73,48 @@ func (r Record) Bytes() []byte {
 	return append(text, '\n')
 }
 
-// Done is the record after a run ended well.
-func (r Run) Done(provisioning, job string) Record {
-	members := r.Members
-	if r.Action == Remove {
-		members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return slices.Contains(r.Nodes, m.Label) })
+// Done is the record after a run ended well; have is the one before, nil if there was none.
+func (r Run) Done(provisioning, job string, have *Record) Record {
+	done := Record{Provisioning: provisioning, Job: job, Members: r.Members, Plugins: r.Plugins, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet, Virtlet: r.Virtlet}
+	if r.Action != Remove {
+		return done
 	}
-	return Record{Provisioning: provisioning, Job: job, Members: members, Plugins: r.Plugins, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet, Virtlet: r.Virtlet}
+	stays := func(all []Member) []Member {
+		return slices.DeleteFunc(slices.Clone(all), func(m Member) bool { return slices.Contains(r.Nodes, m.Label) })
+	}
+	if have == nil || !have.Begun {
+		done.Members = stays(r.Members)
+		return done
+	}
+	done.Members, done.Unready, done.Begun = stays(have.Members), stays(have.Unready), true
+	if len(done.Unready) == 0 {
+		done.Unready = nil
+	}
+	return done
+}
+
+// Partly is the record after an installation failed whose control plane is Ready, with those of the other
+// nodes that are; nil if there is nothing to record: the control plane is not whole, or the run was for
+// a cluster that is recorded already.
+func (r Run) Partly(provisioning, job string, ready []string) *Record {
+	if r.Action != Install || r.Virtlet {
+		return nil
+	}
+	p := Record{Provisioning: provisioning, Job: job, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet, Begun: true}
+	for _, m := range r.Members {
+		switch {
+		case slices.Contains(ready, m.Label):
+			p.Members = append(p.Members, m)
+		case m.Master:
+			return nil
+		default:
+			p.Unready = append(p.Unready, m)
+		}
+	}
+	if len(p.Members) == 0 {
+		return nil
+	}
+	return &p
 }
 
 // Reasons why an installed cluster is not changed as asked.
@@ -109,8 +148,9 @@ func Next(have *Record, want Want) (*Run, error) {
 			GiveUp, was, is)}
 	}
 	var removed, added []string
-	changed := !slices.Equal(have.Plugins, want.Plugins)
-	for _, old := range have.Members {
+	changed := have.Begun || !slices.Equal(have.Plugins, want.Plugins)
+	before := slices.Concat(have.Members, have.Unready)
+	for _, old := range before {
 		if now := find(want.Members, old.Label); now == nil || now.Host != old.Host {
 			removed = append(removed, old.Label)
 		}
@@ -126,9 +166,9 @@ func Next(have *Record, want Want) (*Run, error) {
 	}
 	switch {
 	case len(removed) > 0:
-		before := want
-		before.Members, before.Plugins = have.Members, have.Plugins
-		return &Run{Want: before, Action: Remove, Nodes: removed}, nil
+		was := want
+		was.Members, was.Plugins = before, have.Plugins
+		return &Run{Want: was, Action: Remove, Nodes: removed}, nil
 	case len(added) > 0:
 		return &Run{Want: want, Action: Add, Nodes: added}, nil
 	case changed:

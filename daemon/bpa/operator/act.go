@@ -29,6 +29,9 @@ func (r *Provisionings) act(ctx context.Context, w *world, d *decision) error {
 			return err
 		}
 	}
+	if err := r.recordPart(ctx, w); err != nil {
+		return err
+	}
 	switch d.step {
 	case stepClaim:
 		for _, m := range d.claim {
@@ -44,7 +47,7 @@ func (r *Provisionings) act(ctx context.Context, w *world, d *decision) error {
 		if err := r.keepLog(ctx, w); err != nil {
 			return err
 		}
-		done := w.run.Done(w.cr.Namespace+"/"+w.cr.Name, string(w.job.UID))
+		done := w.run.Done(w.cr.Namespace+"/"+w.cr.Name, string(w.job.UID), w.record)
 		if err := w.dir.write(kud.FileRecord, done.Bytes(), 0o644); err != nil {
 			return err
 		}

@@ -143,7 +143,7 @@ func (w *world) unclaimed(members []kud.Member) []kud.Member {
 func (w *world) spare(a resolved) []string {
 	keep := map[string]bool{}
 	if w.record != nil {
-		for _, m := range w.record.Members {
+		for _, m := range slices.Concat(w.record.Members, w.record.Unready) {
 			keep[m.Host] = true
 		}
 	}

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -209,4 +210,47 @@ func testNoKubeconfig(t *testing.T, r *rig) {
 	r.settle("edge")
 	assert.Equal(t, int32(2), r.run("edge").Attempt)
 	assert.Empty(t, r.file("edge", kud.FileKubeconfig))
+}
+
+// testDeadWorker: one dead worker of a first installation keeps nobody else from being installed; taken out,
+// it goes by a run of its own, and the rest is done.
+func testDeadWorker(t *testing.T, r *rig) {
+	for n := 1; n <= 3; n++ {
+		r.host(n)
+	}
+	r.apply(provisioning("edge", edge+"\n- x: {mac-address: '52:54:00:00:03:00'}"))
+	r.settle("edge")
+	dir := r.clusterDir("edge")
+	require.NoError(t, dir.write(kud.FileKubeconfig, []byte("kubeconfig of edge"), 0o600))
+	require.NoError(t, dir.write(kud.FileProgress, []byte(`{"percent":70,"nodes":{"x":"reached: no route to host"},"ready":["m","w"]}`), 0o644))
+	r.end("edge", 1, "nodes-ready: x has not joined")
+	p := r.settle("edge")
+	assert.Equal(t, v1alpha1.PhaseFailed, p.Status.Phase, p.Status.Message)
+	assert.Equal(t, "2/3", p.Status.NodesReady)
+	assert.Contains(t, p.Status.Message, "2 of 3 nodes are installed, not x: mend it, or take it out of this Provisioning")
+	for i, want := range []string{v1alpha1.NodeInstalled, v1alpha1.NodeInstalled, v1alpha1.NodeFailed} {
+		assert.Equal(t, want, p.Status.Nodes[i].State, p.Status.Nodes[i].Name)
+	}
+	assert.Equal(t, "reached: no route to host; the other nodes are installed: mend it and it is joined, or take x out of this Provisioning", p.Status.Nodes[2].Reason)
+	assert.Equal(t, "edge-kubeconfig", p.Status.Kubeconfig)
+	assert.Contains(t, r.configMap("edge"), "WORKER_w")
+	assert.NotContains(t, r.configMap("edge"), "WORKER_x")
+	assert.Equal(t, "Provisioning default/edge x", r.holder(3))
+
+	r.now = r.now.Add(time.Minute)
+	r.settle("edge")
+	assert.Equal(t, "add [x]", fmt.Sprint(r.run("edge").Action, " ", r.run("edge").Nodes), "it is tried again")
+	r.end("edge", 1, "nodes-ready: x has not joined")
+	r.settle("edge")
+	r.apply(provisioning("edge", edge))
+	r.settle("edge")
+	assert.Equal(t, "remove [x]", fmt.Sprint(r.run("edge").Action, " ", r.run("edge").Nodes))
+	r.end("edge", 0, "")
+	p = r.settle("edge")
+	assert.Equal(t, kud.Install, r.run("edge").Action, "what comes after the nodes was never done")
+	assert.Empty(t, r.holder(3))
+	r.end("edge", 0, "")
+	p = r.settle("edge")
+	assert.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, p.Status.Message)
+	assert.Equal(t, "2/2", p.Status.NodesReady)
 }

@@ -101,9 +101,9 @@ func again(d decision, now time.Time) reconcile.Result {
 	return reconcile.Result{RequeueAfter: 100 * time.Millisecond} // there is a next step already
 }
 
-// progress is what the installer says of itself while it runs.
+// progress is what the installer says of itself while it runs, and said last when it failed.
 func (r *Provisionings) progress(w *world, d decision) kud.Progress {
-	if d.step != stepWatch {
+	if d.step != stepWatch && d.step != stepPause && d.step != stepRefused {
 		return kud.Progress{}
 	}
 	text, err := w.dir.read(kud.FileProgress)

@@ -46,7 +46,7 @@ func cases() []testCase {
 	return []testCase{
 		{"Forms", testForms}, {"Refusals", testRefusals}, {"HostRefusals", testHostRefusals}, {"Virtlet", testVirtlet}, {"OldFields", testOldFields},
 		{"OneCluster", testOneCluster}, {"TwoForOneHost", testTwoForOneHost}, {"NoHalfClaims", testNoHalfClaims}, {"SameName", testSameName},
-		{"FailsTwiceThenSucceeds", testFailsTwiceThenSucceeds}, {"InstallerRefuses", testInstallerRefuses}, {"NoKubeconfig", testNoKubeconfig},
+		{"FailsTwiceThenSucceeds", testFailsTwiceThenSucceeds}, {"DeadWorker", testDeadWorker}, {"InstallerRefuses", testInstallerRefuses}, {"NoKubeconfig", testNoKubeconfig},
 		{"WorkerAddedAndRemoved", testWorkerAddedAndRemoved}, {"WorkerLeftUncleared", testWorkerLeftUncleared}, {"WorkerMoves", testWorkerMoves}, {"EditWhileTheJobRuns", testEditWhileTheJobRuns},
 		{"ImageThatIsNotThere", testImageThatIsNotThere}, {"NoInstaller", testNoInstaller}, {"FixedOnceInstalled", testFixedOnceInstalled}, {"HostsInServiceMayFail", testHostsInServiceMayFail},
 		{"Deleted", testDeleted}, {"DeletedWhileTheJobRuns", testDeletedWhileTheJobRuns}, {"Recreated", testRecreated}, {"Renamed", testRenamed},

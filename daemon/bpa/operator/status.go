@@ -151,9 +151,9 @@ func running(w *world, d decision, progress kud.Progress) string {
 		if w.outcome.Succeeded {
 			why = "the installer ended well, but left no " + w.dir.path(kud.FileKubeconfig)
 		}
-		return fmt.Sprintf("Job %s: %s, attempt %d failed: %s; the next begins at %s, at once if the Job is deleted; %s", name, doing(w.run), w.run.Attempt, why, d.until.UTC().Format("15:04:05"), log)
+		return fmt.Sprintf("Job %s: %s, attempt %d failed: %s; the next begins at %s, at once if the Job is deleted; %s%s", name, doing(w.run), w.run.Attempt, why, d.until.UTC().Format("15:04:05"), w.part(), log)
 	case stepRefused:
-		return fmt.Sprintf("Job %s: the installer says that it will not work as asked: %s; correct this Provisioning, or delete the Job to try again; %s", name, w.outcome.Message, log)
+		return fmt.Sprintf("Job %s: the installer says that it will not work as asked: %s; correct this Provisioning, or delete the Job to try again; %s%s", name, w.outcome.Message, w.part(), log)
 	case stepClear:
 		return fmt.Sprintf("Job %s: removing it and its pods before the next run", name)
 	case stepStart:
@@ -179,7 +179,7 @@ func doing(r kud.Run) string {
 
 func phase(w *world, a resolved, d decision, progress kud.Progress) (string, int32) {
 	busy, percent := v1alpha1.PhaseInstalling, int32(10)
-	if w.record != nil {
+	if w.record != nil && !w.record.Begun {
 		busy = v1alpha1.PhaseChanging
 	}
 	switch d.step {
@@ -242,7 +242,7 @@ func nodes(w *world, a resolved, d decision, progress kud.Progress) []v1alpha1.N
 		all = append(all, node(w, a, d, m, progress))
 	}
 	if w.record != nil {
-		for _, m := range w.record.Members {
+		for _, m := range slices.Concat(w.record.Members, w.record.Unready) {
 			if now, asked := members[m.Label]; !asked || now.Host != m.Host {
 				all = append(all, node(w, a, d, m, progress))
 			}
@@ -275,7 +275,10 @@ func node(w *world, a resolved, d decision, m kud.Member, progress kud.Progress)
 	case installed:
 		s.State = v1alpha1.NodeInstalled
 	case w.failed() && (d.step == stepPause || d.step == stepRefused):
-		s.State = v1alpha1.NodeFailed
+		s.State, s.Reason = v1alpha1.NodeFailed, progress.Nodes[m.Label]
+		if w.unready(m) {
+			s.Reason = strings.TrimPrefix(s.Reason+"; ", "; ") + "the other nodes are installed: mend it and it is joined, or take " + m.Label + " out of this Provisioning"
+		}
 	case claimed || w.virtlet && len(a.hosts) == 0 && m.Address.IsValid():
 		s.State = v1alpha1.NodeClaimed
 	}

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -166,6 +167,18 @@ func (r *chance) happen(name string) {
 func (r *chance) finish(name string, code int32) {
 	j := &batchv1.Job{}
 	if r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "default", Name: kud.JobName(name)}, j) == nil && len(j.Status.Conditions) == 0 {
+		if code != 0 { // it may have come so far that some nodes are Ready
+			var ready []string
+			for _, m := range r.run(name).Members {
+				if r.IntN(3) > 0 {
+					ready = append(ready, m.Label)
+				}
+			}
+			text, err := json.Marshal(kud.Progress{Ready: ready})
+			require.NoError(r.t, err)
+			require.NoError(r.t, r.clusterDir(name).write(kud.FileProgress, text, 0o644))
+			require.NoError(r.t, r.clusterDir(name).write(kud.FileKubeconfig, []byte("kubeconfig of "+name), 0o600))
+		}
 		r.end(name, code, "said\n")
 	}
 }
