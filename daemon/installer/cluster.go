@@ -51,6 +51,7 @@ func (c *cluster) first() *node {
 
 // api is a way to the cluster's API with the administrator's rights.
 type api struct {
+	from       *node  // the control plane that it was made by, and that answers
 	kubeconfig []byte // as kubeadm wrote it
 	config     *rest.Config
 	set        *kubernetes.Clientset
@@ -82,7 +83,7 @@ func (c *cluster) connect(ctx context.Context) (*api, error) {
 		if err == nil {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.api = a
+			a.from, c.api = n, a
 			return a, nil
 		}
 		all = append(all, err)

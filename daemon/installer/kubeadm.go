@@ -172,7 +172,7 @@ func (n *node) addressed(f facts, object *corev1.Node) error {
 	return nil
 }
 
-// joinDo lets kubeadm join the node. A control plane is given the cluster's keys first, from the first node.
+// joinDo lets kubeadm join the node. A control plane is given the cluster's keys first, from one that answers.
 func (n *node) joinDo(ctx context.Context, report bringup.Report) error {
 	a, err := n.connect(ctx)
 	if err != nil {
@@ -254,7 +254,7 @@ func readyCondition(object *corev1.Node) corev1.ConditionStatus {
 func (n *node) joinFiles(ctx context.Context, a *api) ([]file, error) {
 	v := n.values()
 	v.Join = true
-	token, err := n.first().shell.Secret(ctx, "kubeadm", "--kubeconfig", "/etc/kubernetes/admin.conf", "token", "create", "--ttl", "1h")
+	token, err := a.from.shell.Secret(ctx, "kubeadm", "--kubeconfig", "/etc/kubernetes/admin.conf", "token", "create", "--ttl", "1h")
 	if err != nil {
 		return nil, err
 	}
@@ -276,13 +276,31 @@ func (n *node) joinFiles(ctx context.Context, a *api) ([]file, error) {
 	}
 	for _, name := range []string{"ca.crt", "ca.key", "sa.pub", "sa.key", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"} {
 		path := "/etc/kubernetes/pki/" + name
-		text, err := n.first().shell.Secret(ctx, "cat", path)
+		text, err := a.from.shell.Secret(ctx, "cat", path)
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, file{path, 0o600, []byte(text)})
 	}
 	return files, nil
+}
+
+// configured makes sure that kubeadm finds the cluster's configuration on a control plane: where that joined, and
+// did not make the cluster, it is not there yet.
+func (n *node) configured(ctx context.Context) error {
+	_, err := n.shell.Script(ctx, `test -s "$1"`, initPath)
+	var exit *remote.ExitError
+	if err == nil || !errors.As(err, &exit) {
+		return err
+	}
+	if _, err := n.look(ctx); err != nil {
+		return err
+	}
+	text, err := render("kubeadm.yaml", n.values())
+	if err != nil {
+		return bringup.Permanent(err)
+	}
+	return n.put(ctx, []file{{initPath, 0o600, text}})
 }
 
 // lost tells a node that will come from one that only a person can mend.

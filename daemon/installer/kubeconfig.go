@@ -168,7 +168,10 @@ func (c *cluster) kubeconfigDo(ctx context.Context, report bringup.Report) error
 	}
 	report("making a kubeconfig")
 	user := adminPrefix + strings.ToLower(rand.Text()[:10])
-	made, err := c.first().shell.Secret(ctx, "kubeadm", "kubeconfig", "user", "--config", initPath, "--client-name", user, "--validity-period", adminLife.String())
+	if err := a.from.configured(ctx); err != nil {
+		return err
+	}
+	made, err := a.from.shell.Secret(ctx, "kubeadm", "kubeconfig", "user", "--config", initPath, "--client-name", user, "--validity-period", adminLife.String())
 	if err != nil {
 		return err
 	}

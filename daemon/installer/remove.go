@@ -94,9 +94,13 @@ func (n *node) leavingStages() []bringup.Stage {
 	}
 }
 
-// kubectl runs on a control plane: the one that is asked for everything.
+// kubectl runs on a control plane that answers.
 func (n *node) kubectl(ctx context.Context, args ...string) (string, error) {
-	return n.first().shell.Run(ctx, nil, "kubectl", append([]string{"--kubeconfig", "/etc/kubernetes/admin.conf"}, args...)...)
+	a, err := n.connect(ctx)
+	if err != nil {
+		return "", err
+	}
+	return a.from.shell.Run(ctx, nil, "kubectl", append([]string{"--kubeconfig", "/etc/kubernetes/admin.conf"}, args...)...)
 }
 
 // gone tells whether the cluster does not know the node.
