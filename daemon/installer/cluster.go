@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/daemon/apply"
 	"firstlight.dev/firstlight/daemon/installer/inventory"
 )
 
@@ -94,7 +96,10 @@ func (c *cluster) connect(ctx context.Context) (*api, error) {
 func (a *api) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, err := a.set.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+	said, err := a.set.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+	if open := apply.NotReady(string(said)); err != nil && len(open) > 0 {
+		return fmt.Errorf("the API server still waits for %s", strings.Join(open, ", "))
+	}
 	return err
 }
 

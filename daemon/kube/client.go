@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/daemon/apply"
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
@@ -73,19 +74,8 @@ func (c *Cluster) ready(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if open := notReady(string(said)); len(open) > 0 {
+	if open := apply.NotReady(string(said)); len(open) > 0 {
 		return bringup.Wait("the API server, which still waits for %s", strings.Join(open, ", "))
 	}
 	return fmt.Errorf("ask the API server: %w", err)
-}
-
-// notReady are the checks that /readyz reports as failed: lines that begin with [-].
-func notReady(report string) (names []string) {
-	for line := range strings.Lines(report) {
-		if rest, failed := strings.CutPrefix(line, "[-]"); failed {
-			name, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-			names = append(names, strings.TrimPrefix(name, "poststarthook/"))
-		}
-	}
-	return names
 }

@@ -359,12 +359,6 @@ func TestVersionsAreTheRecipes(t *testing.T) {
 	}
 }
 
-func TestNotReadyNamesTheChecksThatFail(t *testing.T) {
-	const report = "[+]ping ok\n[+]etcd ok\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\n[-]shutdown failed: reason withheld\nreadyz check failed"
-	assert.Equal(t, []string{"rbac/bootstrap-roles", "shutdown"}, notReady(report))
-	assert.Empty(t, notReady("ok"))
-}
-
 // TestClientsFollowTheSite: an edited provisioning address is where the API server listens from then on.
 func TestClientsFollowTheSite(t *testing.T) {
 	c, _ := cluster(t)
