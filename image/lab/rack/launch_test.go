@@ -203,9 +203,9 @@ func (r *room) becomes(name string, so func(status.Node) bool) (n status.Node) {
 func (r *room) document(so func(status.Document) bool) status.Document {
 	r.t.Helper()
 	began, said := time.Now(), map[string]string{}
-	tell := func(what, now string) {
+	tell := func(what, now, more string) {
 		if said[what] != now {
-			r.t.Logf("%s %5s %s: %s", time.Now().Format("15:04:05"), time.Since(began).Round(time.Second), what, now)
+			r.t.Logf("%s %5s %s: %s%s", time.Now().Format("15:04:05"), time.Since(began).Round(time.Second), what, now, more)
 			said[what] = now
 		}
 	}
@@ -215,9 +215,9 @@ func (r *room) document(so func(status.Document) bool) status.Document {
 		if err != nil {
 			continue // it starts, or starts again
 		}
-		tell("launch", string(d.Launch.State)+", "+d.Launch.Text)
+		tell("launch", string(d.Launch.State)+", "+d.Launch.Text, "")
 		for _, n := range d.Nodes {
-			tell(n.Name, n.State+", "+n.Situation)
+			tell(n.Name, n.State+", "+n.Situation, ": "+n.Why)
 		}
 		if so(d) {
 			return d
