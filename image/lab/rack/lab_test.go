@@ -27,6 +27,7 @@ type node struct {
 	mode   string // firmware, as in site.yaml
 	extra  string // further lines in site.yaml, indented
 	roomy  bool   // its disk has room for the images of a cluster
+	text   string // all of it in site.yaml, in place of what follows from the above; "": that
 }
 
 // disk is the size of its disk, in bytes.
@@ -44,6 +45,9 @@ func (n node) address() string { return fmt.Sprintf("172.22.0.%d", 149+n.number)
 
 // entry is the node's in site.yaml: known by its MAC and its BMC.
 func (n node) entry() string {
+	if n.text != "" {
+		return n.text
+	}
 	return fmt.Sprintf(`  - name: %s
     macs: [%q]
     bootMode: %s
@@ -115,11 +119,16 @@ func (r *room) node1(data string) *rack.Box {
 
 func (r *room) plugNode(n *node, data string) *rack.Box {
 	r.t.Helper()
+	return r.plug(n.server(data))
+}
+
+// server is what the node is made of, with the file of a second disk or "".
+func (n node) server(data string) rack.Server {
 	s := rack.Server{Name: n.name(), MAC: n.mac(), Port: n.port(), Disk: n.disk(), Data: data, MiB: 2048}
 	if n.mode == "UEFI" {
 		s.Code, s.Vars = "/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"
 	}
-	return r.plug(s)
+	return s
 }
 
 // power starts the appliance on its DATA and waits until the site is handed over.
