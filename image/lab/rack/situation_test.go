@@ -50,10 +50,10 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 	all := []stuck{
 		// Pre-flight: nothing is switched on.
 		{situation: "bmc-refused", says: "refuses the password of user", entry: changed("password: "+rack.Password, "password: another"), mode: "legacy"},
-		{situation: "bmc-silent", says: "does not answer", entry: changed(rack.BMCAddr+":", rack.BMCAddr+":1")},
+		{situation: "bmc-silent", says: "nothing answers IPMI over LAN on port", entry: changed(rack.BMCAddr+":", rack.BMCAddr+":1")},
 		{situation: "address-taken", says: "is used by", entry: func(n *node) string { return strings.Replace(n.entry(), n.address(), "172.22.0.199", 1) }, mode: "legacy"},
 		{situation: "router-silent", says: "router 172.22.0.198 does not answer", entry: link("gateway: 172.22.0.198"), mode: "legacy"},
-		{situation: "resolver-silent", says: "resolver 172.22.0.197 does not answer", entry: link("dns: [172.22.0.197]"), mode: "legacy"},
+		{situation: "resolver-silent", says: "resolver 172.22.0.197", entry: link("dns: [172.22.0.197]"), mode: "legacy"},
 		{situation: "image-unfit", says: "404", entry: image("absent"), mode: "legacy"},
 		// From the firmware to the ramdisk.
 		{situation: "never-seen", says: "never heard on the provisioning network", mode: "legacy", drop: "ether type 0-0xffff"},
@@ -85,7 +85,6 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 		if n.mode = c.mode; n.mode == "" {
 			n.mode = "legacy"
 		}
-		n.text = n.entry()
 		if c.entry != nil {
 			n.text = c.entry(n)
 		}
