@@ -104,12 +104,17 @@ func (b *Book) Note(e Event) {
 		r.Boots, r.Since, r.Marks, r.Refused = r.Boots+1, now, nil, ""
 	}
 	m := Mark{Step: e.Step, Time: now, Count: 1, Detail: e.Detail, Bytes: e.Bytes, Total: e.Total, Refused: e.Refused, Error: e.Error}
+	r.Last, r.Refused = m, e.Refused
 	if i := slices.IndexFunc(r.Marks, func(old Mark) bool { return old.Step == e.Step }); i >= 0 {
 		m.Count += r.Marks[i].Count
+		if e.Refused != "" && r.Marks[i].Refused == "" && (e.Step == StepTFTP || e.Step == StepBootFile) {
+			r.Marks[i].Count = m.Count // it has its boot program, whatever else it asks for
+			return
+		}
 		r.Marks = slices.Delete(r.Marks, i, i+1)
 	}
 	r.Marks = append(r.Marks, m)
-	r.Last, r.Refused = m, e.Refused
+	r.Last = m
 }
 
 // Progress says how far a step that was noted has come: Bytes, and that it moved just now.

@@ -41,6 +41,21 @@ func TestOneBoot(t *testing.T) {
 	assert.Equal(t, "no", r.Refused)
 }
 
+// TestARefusedFileHidesNoneThatWasGiven: firmware asks for this and that once it has its boot program.
+func TestARefusedFileHidesNoneThatWasGiven(t *testing.T) {
+	b := &record.Book{}
+	b.Note(record.Event{MAC: mac(1), Step: record.StepTFTP, Detail: "wrong.efi", Refused: "there is no wrong.efi"})
+	b.Note(record.Event{MAC: mac(1), Step: record.StepTFTP, Detail: "snponly.efi", Bytes: 9, Total: 9})
+	b.Note(record.Event{MAC: mac(1), Step: record.StepTFTP, Detail: "other.cfg", Refused: "there is no other.cfg"})
+	r, _ := b.Get(mac(1))
+	require.Len(t, r.Marks, 1)
+	assert.Equal(t, "snponly.efi", r.Marks[0].Detail)
+	assert.Empty(t, r.Marks[0].Refused)
+	assert.Equal(t, 3, r.Marks[0].Count)
+	assert.Equal(t, "other.cfg", r.Last.Detail)
+	assert.Equal(t, "there is no other.cfg", r.Refused)
+}
+
 // TestFloodForgetsStrangersFirst: made-up machines do not push out one that boots.
 func TestFloodForgetsStrangersFirst(t *testing.T) {
 	b := &record.Book{Limit: 10}

@@ -115,6 +115,10 @@ func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 	}
 }
 
+// optional is what iPXE for UEFI asks every TFTP server for before it does as DHCP said (its
+// interface/efi/efi_autoexec.c): that it is not here tells nothing of a machine's way.
+const optional = "autoexec.ipxe"
+
 // accept decides on one packet at the request port: a transfer to run, a *refusal to
 // send, or neither.
 func (s *Server) accept(ctx context.Context, from netip.AddrPort, packet []byte) (*transfer, error) {
@@ -135,7 +139,9 @@ func (s *Server) accept(ctx context.Context, from netip.AddrPort, packet []byte)
 	if err != nil {
 		s.Metrics.TFTPTransfers.WithLabelValues("refused").Inc()
 		s.Log.Warn("tftp: request refused", "mac", machine.MAC.String(), "client", from.String(), "file", r.name, "reason", err.Error())
-		s.Record.Note(record.Event{MAC: machine.MAC, Addr: from.Addr(), Step: record.StepTFTP, Detail: r.name, Refused: err.Error()})
+		if r.name != optional {
+			s.Record.Note(record.Event{MAC: machine.MAC, Addr: from.Addr(), Step: record.StepTFTP, Detail: r.name, Refused: err.Error()})
+		}
 	}
 	return t, err
 }

@@ -224,6 +224,11 @@ var onTheWire = []situation{
 			if far(v).Detail != "" {
 				s += " (" + far(v).Detail + ")"
 			}
+			for _, m := range v.Wire.Marks {
+				if refusedFile(m) {
+					s += fmt.Sprintf("; it asked for %s: %s", m.Detail, m.Refused)
+				}
+			}
 			return s
 		},
 		next: fix("look at its console and its boot mode; a firewall between it and the appliance must let TFTP (UDP 69) and HTTP through")},

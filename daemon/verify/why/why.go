@@ -226,11 +226,19 @@ func far(v View) record.Mark {
 		if m.Step == record.StepLease && m.Detail == "" {
 			m.Step = stepSystem
 		}
+		if refusedFile(m) {
+			continue
+		}
 		if best.Step == "" || slices.Index(way, m.Step) > slices.Index(way, best.Step) {
 			best = m
 		}
 	}
 	return best
+}
+
+// refusedFile tells of a boot program that was asked for and not given: no step on the way.
+func refusedFile(m record.Mark) bool {
+	return m.Refused != "" && (m.Step == record.StepTFTP || m.Step == record.StepBootFile)
 }
 
 // at tells whether the boot came as far as one of steps and no further, and nothing was

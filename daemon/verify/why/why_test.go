@@ -248,6 +248,13 @@ func TestDocs(t *testing.T) {
 	assert.Equal(t, want, string(have), "run go test ./daemon/verify/why -update")
 }
 
+// TestARefusedFileIsNotCalledLoaded: what was asked for and not given is no boot program.
+func TestARefusedFileIsNotCalledLoaded(t *testing.T) {
+	r := Explain(wire("inspecting", 4, discover, offer, lease, record.Mark{Step: record.StepTFTP, Detail: "pxelinux.0", Refused: "there is no pxelinux.0"}))
+	assert.Equal(t, "no-tftp", r.Situation)
+	assert.Contains(t, r.Sentence, "loads no boot program (undionly.kpxe); it asked for pxelinux.0: there is no pxelinux.0")
+}
+
 // TestOldHostsAreNotToldAsOfNow, whatever they were.
 func TestOldHostsAreNotToldAsOfNow(t *testing.T) {
 	at := time.Date(2026, 3, 1, 10, 4, 5, 0, time.UTC)

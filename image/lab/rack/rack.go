@@ -55,6 +55,10 @@ type Server struct {
 	MiB  int    // memory
 	Code string // UEFI firmware (OVMF_CODE); "": BIOS
 	Vars string // its variables, copied; with Code
+
+	// Firmware lets the firmware boot from the network by itself, which loads its boot program by TFTP; it
+	// takes UEFI. Else the NIC has iPXE in its ROM.
+	Firmware bool
 }
 
 // Box is a server with its BMC.
@@ -269,8 +273,12 @@ func (b *Box) SwitchOn(device string) error {
 		"-drive", "if=none,id=disk0,format=raw,cache=unsafe,discard=unmap,file=" + b.DiskFile(),
 		"-device", fmt.Sprintf("virtio-blk-pci,drive=disk0,serial=%s,bootindex=%d", b.Name, disk),
 		"-netdev", "stream,id=net0,server=off,addr.type=unix,addr.path=" + b.socket(),
-		"-device", fmt.Sprintf("virtio-net-pci,netdev=net0,mac=%s,bootindex=%d", b.MAC, nic),
 	}
+	card := fmt.Sprintf("virtio-net-pci,netdev=net0,mac=%s,bootindex=%d", b.MAC, nic)
+	if b.Firmware {
+		card += ",romfile="
+	}
+	args = append(args, "-device", card)
 	if b.Data != "" {
 		args = append(args, "-drive", "if=none,id=disk1,format=raw,cache=unsafe,file="+b.Data,
 			"-device", "virtio-blk-pci,drive=disk1,serial="+b.Name+"-data")

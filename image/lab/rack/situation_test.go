@@ -26,6 +26,7 @@ type stuck struct {
 	silence   string // the situation in which all of its frames begin to be dropped
 	entry     func(*node) string
 	mac       string // of the server's NIC; "": that of the site
+	firmware  bool   // boots by TFTP
 }
 
 // elsewhere is where a server that is not the appliance offers images.
@@ -62,9 +63,9 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 			entry: func(n *node) string {
 				return strings.Replace(n.entry(), "]\n", fmt.Sprintf(", \"52:54:00:00:01:09\"]\n    bootMAC: %q\n", n.mac()), 1)
 			}},
-		{situation: "no-tftp", says: "loads no boot program", mode: "UEFI", drop: "udp dport 69"},
-		{situation: "no-script", says: "asks for no script", mode: "UEFI", drop: "tcp dport 6180"},
-		{situation: "no-kernel", says: "got its script and loads no kernel", mode: "legacy", drop: "tcp dport 6180 @ih,0,128 0x474554202f72616d6469736b2f6b6572"}, // GET /ramdisk/ker
+		{situation: "no-tftp", says: "loads no boot program", mode: "UEFI", firmware: true, drop: "udp dport 69"},
+		{situation: "no-script", says: "asks for no script", mode: "UEFI", firmware: true, drop: "tcp dport 6180"},
+		{situation: "no-kernel", says: "got its script and loads no kernel", mode: "legacy", drop: "@ih,0,32 0x47455420 @ih,0,72 != 0x474554202f69707865"}, // GET, but not GET /ipxe
 		{situation: "load-stalled", says: "stopped loading", mode: "legacy", silence: "loading"},
 		{situation: "no-callback", says: "never called", mode: "legacy", drop: "tcp dport 6385"},
 		// From the ramdisk to the installed system.
@@ -90,7 +91,7 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 		}
 		if c.mode != "" {
 			s := n.server("")
-			if c.mac != "" {
+			if s.Firmware = c.firmware; c.mac != "" {
 				s.MAC = c.mac
 			}
 			boxes[i] = r.plug(s)
