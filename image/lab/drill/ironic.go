@@ -19,6 +19,9 @@ type Node struct {
 	State string `json:"provision_state"`
 	Power string `json:"power_state"`
 	Error string `json:"last_error"`
+	Agent struct {
+		URL string `json:"agent_url"` // where the agent of this boot listens; "": it has not called
+	} `json:"driver_internal_info"`
 }
 
 // Nodes asks Ironic for its nodes, with the appliance's own password and root; by the host's name.
@@ -37,7 +40,7 @@ func (d *Drill) Nodes(ctx context.Context) (map[string]Node, error) {
 	c := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		DialContext: dial(d.Bed.PID()), DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+Address+":6385/v1/nodes?fields=uuid,name,provision_state,power_state,last_error", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+Address+":6385/v1/nodes?fields=uuid,name,provision_state,power_state,last_error,driver_internal_info", nil)
 	if err != nil {
 		return nil, err
 	}
