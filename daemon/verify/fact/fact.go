@@ -41,7 +41,7 @@ func HostOf(b *metal3api.BareMetalHost) Host {
 	s := b.Status
 	h := Host{
 		Name: b.Name, UID: string(b.UID), State: string(s.Provisioning.State), Operational: string(s.OperationalStatus),
-		ErrorType: string(s.ErrorType), Error: strings.TrimSpace(s.ErrorMessage), Errors: s.ErrorCount,
+		ErrorType: string(s.ErrorType), Error: Said(s.ErrorMessage), Errors: s.ErrorCount,
 		PoweredOn: s.PoweredOn, Online: b.Spec.Online, Installed: s.Provisioning.Image.URL, Deployed: s.OperationHistory.Provision.End.Time,
 		Inspected: s.HardwareDetails != nil,
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 )
@@ -80,18 +81,24 @@ func lastError(path string) (string, error) {
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			for _, level := range []string{" ERROR ", " CRITICAL "} {
-				if _, said, ok := strings.Cut(lines.Text(), level); ok && !strings.HasPrefix(message(said), "Traceback") {
-					last = message(said)
+				if _, said, ok := strings.Cut(lines.Text(), level); ok {
+					if text := message(said); text != "" && !strings.HasPrefix(text, "Traceback") {
+						last = text
+					}
 				}
 			}
 		}
 	}
 }
 
-// message is an oslo.log line without its logger and request: "name [-] text".
+// record is what oslo.log writes after the level: logger, request, text. The lines of a traceback have no
+// request.
+var record = regexp.MustCompile(`^\S+ \[[^\]]*\] (.*)$`)
+
+// message is the text of a record; "" for what is none.
 func message(said string) string {
-	if _, text, ok := strings.Cut(said, "] "); ok {
-		said = text
+	if m := record.FindStringSubmatch(said); m != nil {
+		return Said(m[1])
 	}
-	return strings.TrimSpace(said)
+	return ""
 }

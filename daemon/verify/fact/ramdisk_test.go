@@ -31,7 +31,10 @@ func TestLastError(t *testing.T) {
 	archive(t, filepath.Join(dir, "u-1_metal3~node-1_2026-03-04-05-06-07.tar.gz"),
 		"2026-03-04 05:06:00.000 200 INFO ironic_python_agent.agent [-] starts\n"+
 			"2026-03-04 05:06:01.000 200 ERROR root [-] Command failed: prepare_image: No space left on device\n"+
-			"2026-03-04 05:06:01.000 200 ERROR root [-] Traceback (most recent call last):\n")
+			"2026-03-04 05:06:01.000 200 ERROR root [-] Traceback (most recent call last):\n"+
+			"2026-03-04 05:06:01.000 200 ERROR root   File \"/usr/lib/python3/dist-packages/ironic_python_agent/extensions/base.py\", line 174, in run\n"+
+			"2026-03-04 05:06:01.000 200 ERROR root OSError: [Errno 28] No space\n"+
+			"2026-03-04 05:06:01.000 200 ERROR root \n")
 	assert.Equal(t, "Command failed: prepare_image: No space left on device", r.LastError("node-1"))
 	assert.Empty(t, r.LastError("node-2"))
 	assert.Empty(t, r.LastError("node"), "another host whose name begins alike")

@@ -86,8 +86,13 @@ var wrong = []situation{
 		"correct rootDevice in site.yaml; kubectl -n metal3 get bmh -o yaml shows which disks it has", "no suitable device", "unable to find root device", "root device hints", "no disks"),
 	failure("disk-broken", "a write to the disk failed (the agent calls it a download that failed)", "was not installed, its disk cannot be written",
 		"replace that disk, or name another one in rootDevice; the kernel's log from the ramdisk is below /var/lib/ironic/log/deploy", "unable to write image to device"),
-	failure("image-unreachable", "the agent cannot download the image", "could not load its image",
-		"look at whether the image's address answers from the provisioning network", "error downloading image", "download of image", "image download"),
+	{name: "image-unreachable", means: "the agent cannot download the image", fails: true, percent: 30, since: hostSince,
+		when: func(v View) bool {
+			return says(v, "error downloading image", "download of image", "image download") ||
+				says(v, "write_image failed", "execute_deploy_step") && says(v, "max retries exceeded with url", "read timed out", "connection aborted")
+		},
+		say:  func(v View) string { return "could not load its image: " + detail(v) },
+		next: fix("look at whether the image's address answers from the provisioning network")},
 	failure("boot-loader", "the image was written and cannot be made to boot", "was written, but cannot be made to boot",
 		"look at whether the image boots by bootMode (UEFI needs an EFI system partition)", "bootloader", "efibootmgr", "efi system partition"),
 	{name: "no-callback", means: "its ramdisk was sent and its agent never called", fails: true, percent: 25, since: hostSince,
@@ -123,6 +128,11 @@ func loaded(m record.Mark) bool { return m.Error == "" && (m.Total == 0 || m.Byt
 
 func stuckRamdisk(v View) bool {
 	return at(v, ramdisk, record.StepRamdisk, stepSystem) && loaded(far(v)) && !alive(v)
+}
+
+// elsewhere tells whether its image is another server's, as far as that is known: nothing of it was loaded from here.
+func elsewhere(v View) bool {
+	return v.Node != nil && v.Node.OS.URL != "" && (boot(v) == nil || far(v).Step != record.StepImage)
 }
 
 // wireText is how far a machine came, after a timeout.
@@ -168,10 +178,17 @@ var underway = []situation{
 		say: func(v View) string { return "writes its image to disk, " + megabytes(far(v)) }},
 	{name: "agent-no-image", means: "its agent is alive, and for ten minutes did not ask for the image", percent: 48, fails: true, since: hostSince,
 		when: func(v View) bool {
-			return hostState(v, "provisioning") && alive(v) && v.Ironic.Step == "write_image" && v.Now.Sub(begun(v)) >= ramdisk && (boot(v) == nil || far(v).Step != record.StepImage)
+			return hostState(v, "provisioning") && alive(v) && v.Ironic.Step == "write_image" && !elsewhere(v) && v.Now.Sub(begun(v)) >= ramdisk && (boot(v) == nil || far(v).Step != record.StepImage)
 		},
 		say:  func(v View) string { return "runs its agent, but that does not load the image" },
 		next: fix("look at whether the image's address answers from the provisioning network, and at the server's console")},
+	{name: "writing-unseen", means: "its agent writes an image that another server offers: how much of it, nobody here sees", percent: 50, since: hostSince,
+		when: func(v View) bool {
+			return hostState(v, "provisioning") && alive(v) && v.Ironic.Step == "write_image" && elsewhere(v)
+		},
+		say: func(v View) string {
+			return "writes its image to disk, from " + string(v.Node.OS.URL)
+		}},
 	{name: "agent-at-work", means: "its agent is alive and does a step of Ironic's", percent: 45, since: hostSince,
 		when: func(v View) bool { return booting(v) && v.Host.State != "inspecting" && alive(v) },
 		say: func(v View) string {

@@ -86,6 +86,9 @@ func Explain(v View) Reason {
 		if s.name == "writing" || s.name == "loading" {
 			r.Percent += moved(v, s.name)
 		}
+		if again(v) && !r.Fails {
+			r.Sentence = printable(r.Sentence + "; it is tried again, before that it failed: " + text(v.LastError))
+		}
 		if s.name == "api-silent" && v.Proven {
 			r.Percent = 100
 		}
@@ -153,6 +156,11 @@ func hostError(v View) string {
 		return v.LastError
 	}
 	return v.Host.Error
+}
+
+// again tells whether what the host is at failed before, and no error of this try is known.
+func again(v View) bool {
+	return booting(v) && hostError(v) == "" && v.LastError != "" && !interrupted(v.LastError)
 }
 
 // says tells whether the error, or what Ironic or the ramdisk say about it, has one of the words.

@@ -172,6 +172,10 @@ func cases() map[string]View {
 		"agent-no-image": change(host("provisioning", 11), func(v *View) {
 			v.Ironic = &fact.Ironic{Heartbeat: ago(1), Step: "write_image"}
 		}),
+		"writing-unseen": change(host("provisioning", 12), func(v *View) {
+			v.Node.OS.URL = "http://10.9.9.9/x.raw"
+			v.Ironic = &fact.Ironic{Heartbeat: ago(1), Step: "write_image"}
+		}),
 		"agent-at-work":  change(host("provisioning", 2), func(v *View) { v.Ironic = &fact.Ironic{Heartbeat: ago(1), Step: "erase_devices_metadata"} }),
 		"power-off":      change(host("inspecting", 4), func(v *View) { v.Ironic = &fact.Ironic{Power: "power off"} }),
 		"wrong-nic":      change(host("inspecting", 4), func(v *View) { v.OtherNIC = "52:54:00:00:00:02" }),
@@ -253,6 +257,27 @@ func TestARefusedFileIsNotCalledLoaded(t *testing.T) {
 	r := Explain(wire("inspecting", 4, discover, offer, lease, record.Mark{Step: record.StepTFTP, Detail: "pxelinux.0", Refused: "there is no pxelinux.0"}))
 	assert.Equal(t, "no-tftp", r.Situation)
 	assert.Contains(t, r.Sentence, "loads no boot program (undionly.kpxe); it asked for pxelinux.0: there is no pxelinux.0")
+}
+
+// TestAServerOfImagesThatIsSilentIsNamed, in the words of an agent that never got a connection.
+func TestAServerOfImagesThatIsSilentIsNamed(t *testing.T) {
+	r := Explain(failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.write_image failed on node 1-2. HTTPConnectionPool(host='10.9.9.9', port=80): "+
+		"Max retries exceeded with url: /x.raw (Caused by ConnectTimeoutError(<connection>, 'Connection to 10.9.9.9 timed out. (connect timeout=60)'))"))
+	assert.Equal(t, "image-unreachable", r.Situation)
+	r = Explain(failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.deploy failed: Connection to agent failed: Failed to connect to the agent running on node 1-2. "+
+		"HTTPSConnectionPool(host='172.22.0.33', port=9999): Max retries exceeded with url: /v1/commands/"))
+	assert.Equal(t, "error", r.Situation, "it was the agent that could not be reached")
+}
+
+// TestWhatFailedBeforeIsSaidInTheNextTry: the operator forgets it when it begins anew.
+func TestWhatFailedBeforeIsSaidInTheNextTry(t *testing.T) {
+	v := wire("provisioning", 0, script, kernel, part)
+	v.LastError = "Image provisioning failed: x"
+	r := Explain(v)
+	assert.Equal(t, "loading", r.Situation)
+	assert.Equal(t, "loads its ramdisk, 12 of 80 MB; it is tried again, before that it failed: Image provisioning failed: x", r.Sentence)
+	v.LastError = "can't be resumed by conductor firstlight"
+	assert.Equal(t, "loads its ramdisk, 12 of 80 MB", Explain(v).Sentence, "no failure of the machine's")
 }
 
 // TestOldHostsAreNotToldAsOfNow, whatever they were.
