@@ -63,7 +63,7 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 			entry: func(n *node) string {
 				return strings.Replace(n.entry(), "]\n", fmt.Sprintf(", \"52:54:00:00:01:09\"]\n    bootMAC: %q\n", n.mac()), 1)
 			}},
-		{situation: "no-tftp", says: "loads no boot program", mode: "UEFI", firmware: true, drop: "udp dport 69"},
+		{situation: "no-tftp", says: "loads no boot program", mode: "UEFI", firmware: true, drop: "th dport { 69, 6180 }"}, // OVMF tries HTTP boot when TFTP fails
 		{situation: "no-script", says: "asks for no script", mode: "UEFI", firmware: true, drop: "tcp dport 6180"},
 		{situation: "no-kernel", says: "got its script and loads no kernel", mode: "legacy", drop: "@ih,0,32 0x47455420 @ih,0,72 != 0x474554202f69707865"}, // GET, but not GET /ipxe
 		{situation: "load-stalled", says: "stopped loading", mode: "legacy", silence: "loading"},
@@ -119,7 +119,7 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 			}
 			if was[i] != now.Situation {
 				was[i] = now.Situation
-				t.Logf("%5s %s (%s): %s, %s", time.Since(began).Round(time.Second), now.Name, c.situation, now.State, now.Situation)
+				t.Logf("%5s %s (%s): %s, %s: %s", time.Since(began).Round(time.Second), now.Name, c.situation, now.State, now.Situation, now.Why)
 			}
 			if c.silence != "" && c.silence == now.Situation {
 				r.network("nft add rule bridge stuck in ether saddr " + r.nodes[i].mac() + " drop")
