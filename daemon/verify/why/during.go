@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"firstlight.dev/firstlight/pxe/record"
 )
@@ -89,7 +90,7 @@ var wrong = []situation{
 	{name: "image-unreachable", means: "the agent cannot download the image", fails: true, percent: 30, since: hostSince,
 		when: func(v View) bool {
 			return says(v, "error downloading image", "download of image", "image download") ||
-				says(v, "write_image failed", "execute_deploy_step") && says(v, "max retries exceeded with url", "read timed out", "connection aborted")
+				says(v, "write_image failed", "execute_deploy_step") && says(v, "cannot be reached:", "read timed out", "connection aborted")
 		},
 		say:  func(v View) string { return "could not load its image: " + detail(v) },
 		next: fix("look at whether the image's address answers from the provisioning network")},
@@ -197,6 +198,20 @@ var underway = []situation{
 			}
 			return fmt.Sprintf("is %s: its agent does %s", v.Host.State, strings.ReplaceAll(v.Ironic.Step, "_", " "))
 		}},
+	{name: "agent-silent", means: "its agent called since this began, and for four minutes did not", percent: 48, fails: true,
+		since: func(v View) time.Time { return v.Ironic.Heartbeat },
+		when: func(v View) bool {
+			return booting(v) && v.Ironic != nil && v.Ironic.Heartbeat.After(begun(v)) && !alive(v) &&
+				(boot(v) == nil || !v.Wire.Since.After(v.Ironic.Heartbeat) && v.Now.Sub(v.Wire.Last.Time) >= step)
+		},
+		say: func(v View) string {
+			s := fmt.Sprintf("is %s, but its agent has not called since %s", v.Host.State, v.Ironic.Heartbeat.UTC().Format("15:04:05 UTC"))
+			if power(v) == "off" {
+				s += ", and its power is off"
+			}
+			return s
+		},
+		next: fix("look at its power, its console and its cable; it goes on when the agent calls again, and is begun anew when Ironic's time for it is up")},
 	{name: "power-off", means: "it is to boot, and its BMC says that the power is off", percent: 12, fails: true, since: hostSince,
 		when: func(v View) bool {
 			return booting(v) && power(v) == "off" && boot(v) == nil && v.Now.Sub(begun(v)) >= step

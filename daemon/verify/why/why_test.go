@@ -176,7 +176,10 @@ func cases() map[string]View {
 			v.Node.OS.URL = "http://10.9.9.9/x.raw"
 			v.Ironic = &fact.Ironic{Heartbeat: ago(1), Step: "write_image"}
 		}),
-		"agent-at-work":  change(host("provisioning", 2), func(v *View) { v.Ironic = &fact.Ironic{Heartbeat: ago(1), Step: "erase_devices_metadata"} }),
+		"agent-at-work": change(host("provisioning", 2), func(v *View) { v.Ironic = &fact.Ironic{Heartbeat: ago(1), Step: "erase_devices_metadata"} }),
+		"agent-silent": change(host("provisioning", 12), func(v *View) {
+			v.Ironic = &fact.Ironic{Heartbeat: ago(5), Step: "write_image", Power: "power on"}
+		}),
 		"power-off":      change(host("inspecting", 4), func(v *View) { v.Ironic = &fact.Ironic{Power: "power off"} }),
 		"wrong-nic":      change(host("inspecting", 4), func(v *View) { v.OtherNIC = "52:54:00:00:00:02" }),
 		"dhcp-silent":    change(host("inspecting", 1), func(v *View) { v.Foreign = "DHCP server 172.22.0.250 answers on eth1: staying silent" }),
@@ -261,12 +264,24 @@ func TestARefusedFileIsNotCalledLoaded(t *testing.T) {
 
 // TestAServerOfImagesThatIsSilentIsNamed, in the words of an agent that never got a connection.
 func TestAServerOfImagesThatIsSilentIsNamed(t *testing.T) {
-	r := Explain(failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.write_image failed on node 1-2. HTTPConnectionPool(host='10.9.9.9', port=80): "+
-		"Max retries exceeded with url: /x.raw (Caused by ConnectTimeoutError(<connection>, 'Connection to 10.9.9.9 timed out. (connect timeout=60)'))"))
+	r := Explain(failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.write_image failed on node 1-2. "+
+		"10.9.9.9:80/x.raw cannot be reached: Connection to 10.9.9.9 timed out. (connect timeout=60)"))
 	assert.Equal(t, "image-unreachable", r.Situation)
 	r = Explain(failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.deploy failed: Connection to agent failed: Failed to connect to the agent running on node 1-2. "+
-		"HTTPSConnectionPool(host='172.22.0.33', port=9999): Max retries exceeded with url: /v1/commands/"))
+		"172.22.0.33:9999/v1/commands/ cannot be reached: Connection refused"))
 	assert.Equal(t, "error", r.Situation, "it was the agent that could not be reached")
+}
+
+// TestAServerThatLosesItsPowerWhileItIsWritten: it was heard, and is no more; when it boots again, that is told.
+func TestAServerThatLosesItsPowerWhileItIsWritten(t *testing.T) {
+	v := wire("provisioning", 5, script, kernel, initrd, image)
+	v.Wire.Since, v.Ironic = ago(9), &fact.Ironic{Heartbeat: ago(5.2), Power: "power off"}
+	v.Host.Since = ago(10)
+	r := Explain(v)
+	assert.Equal(t, "agent-silent", r.Situation)
+	assert.Equal(t, "is provisioning, but its agent has not called since 11:54:48 UTC, and its power is off", r.Sentence)
+	v.Wire.Since, v.Wire.Marks, v.Wire.Last = ago(1), []record.Mark{discover}, record.Mark{Step: record.StepDiscover, Time: ago(1)}
+	assert.Equal(t, "netbooting", Explain(v).Situation)
 }
 
 // TestWhatFailedBeforeIsSaidInTheNextTry: the operator forgets it when it begins anew.
