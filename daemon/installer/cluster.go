@@ -37,6 +37,7 @@ type cluster struct {
 
 	mu        sync.Mutex
 	record    *record
+	refused   error // why none of its nodes can be made part of it
 	api       *api
 	appliance *appliance
 	ready     []string          // labels of the nodes that were Ready when last asked for

@@ -174,6 +174,9 @@ func (i *Installer) run(ctx context.Context, plans map[string]*bringup.Runner, o
 		case <-t.wake:
 		case <-time.After(time.Second):
 		}
+		if err := i.cluster.refusal(); err != nil {
+			return err // of all nodes: there is nothing to wait for
+		}
 		if err := t.outcome().ended(i.config.Stall); err != errGoesOn {
 			return err
 		}

@@ -52,9 +52,10 @@ func (c *cluster) identity(f *facts) (*record, error) {
 		return nil, err
 	}
 	if r.Pods != c.Pods || r.Services != c.Services {
-		return nil, bringup.Permanent(fmt.Errorf("the cluster has the networks %s for pods and %s for Services since it was made; %s and %s are asked for now; "+
+		c.refused = bringup.Permanent(fmt.Errorf("the cluster has the networks %s for pods and %s for Services since it was made; %s and %s are asked for now; "+
 			"ask for its own, or delete its Provisioning, install every node's system anew and create it again",
 			r.Pods, r.Services, c.Pods, c.Services))
+		return nil, c.refused
 	}
 	if text == nil {
 		if err := c.keep(*r); err != nil {
@@ -63,6 +64,13 @@ func (c *cluster) identity(f *facts) (*record, error) {
 	}
 	c.record = r
 	return r, nil
+}
+
+// refusal is why no node can be made part of the cluster as it is asked for; nil: nothing is known against it.
+func (c *cluster) refusal() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused
 }
 
 // found is the record of a cluster that is new here, or that the first control plane says it is part of.

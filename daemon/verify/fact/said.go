@@ -6,7 +6,7 @@ import (
 )
 
 var (
-	agentToken = regexp.MustCompile(`(agent_token=)[^&\s"')]+`)                // in the address of a request that Ironic made of an agent
+	agentToken = regexp.MustCompile(`(agent_token=)[^&\s"')]+`) // in the address of a request that Ironic made of an agent
 	unreached  = regexp.MustCompile(`HTTPS?ConnectionPool\(host='([^']*)', port=(\d+)\): Max retries exceeded with url: (\S*) \(Caused by \w+\((?:<connection>, )?['"]?(?:<connection>: )?(.*?)['"]?\)\)`)
 	objects    = regexp.MustCompile(`<[A-Za-z_][\w.]* object at 0x[0-9a-f]+>`) // what Python calls a connection
 )
