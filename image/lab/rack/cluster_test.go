@@ -47,20 +47,6 @@ func TestServersBecomeACluster(t *testing.T) {
 	assert.Empty(t, r.rack.Outside(), "frames were for addresses outside the rack")
 }
 
-// Three blank servers become a cluster of three control planes.
-func TestServersBecomeThreeControlPlanes(t *testing.T) {
-	need(t, "rack-all")
-	r := newRoom(t, 3*time.Hour, "UEFI", "legacy", "legacy")
-	r.clusters = "[{name: edge, controlPlane: [{node: node1}, {node: node2}, {node: node3}]}]"
-	r.roomy()
-	r.power()
-	r.launched()
-	r.ready("edge", 3)
-	assert.Equal(t, 3, strings.Count(r.kubectl("edge", "get", "nodes", "-l", "node-role.kubernetes.io/control-plane", "-o", "name"), "\n"))
-	assert.Equal(t, 3, strings.Count(r.kubectl("edge", "-n", "kube-system", "get", "pods", "-l", "component=etcd", "-o", "name"), "\n"))
-	assert.Empty(t, r.rack.Outside(), "frames were for addresses outside the rack")
-}
-
 // roomy plugs in all nodes, with disks for a cluster.
 func (r *room) roomy() {
 	r.t.Helper()
