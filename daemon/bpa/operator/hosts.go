@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/daemon/apply"
 	"firstlight.dev/firstlight/daemon/bpa/address"
 	"firstlight.dev/firstlight/daemon/bpa/match"
 	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
-	told "firstlight.dev/firstlight/daemon/verify/fact"
 )
 
 // What is written on BareMetalHosts for people and controllers.
@@ -88,7 +88,7 @@ func fact(b *metal3api.BareMetalHost) match.Host {
 		}
 		h.Unfit = fmt.Sprintf("is %s, not provisioned yet", state)
 		if b.Status.ErrorMessage != "" {
-			h.Unfit += ": " + told.Said(b.Status.ErrorMessage)
+			h.Unfit += ": " + apply.Said(b.Status.ErrorMessage)
 		}
 	default:
 		if err := verified(b); err != nil {

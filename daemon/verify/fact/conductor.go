@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"firstlight.dev/firstlight/daemon/apply"
 )
 
 // Ironic is a node of Ironic's.
@@ -107,7 +109,7 @@ func nodes(body []byte) (map[string]Ironic, error) {
 		}
 		i := Ironic{
 			Host: host, UUID: n.UUID, State: n.ProvisionState, Target: text(n.TargetProvisionState), Power: text(n.PowerState),
-			LastError: Said(text(n.LastError)), Since: moment(text(n.ProvisionUpdatedAt)), Inspecting: moment(text(n.InspectionStartedAt)),
+			LastError: apply.Said(text(n.LastError)), Since: moment(text(n.ProvisionUpdatedAt)), Inspecting: moment(text(n.InspectionStartedAt)),
 			Heartbeat: moment(n.Internal.Heartbeat),
 		}
 		for _, step := range []map[string]any{n.DeployStep, n.CleanStep} {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/daemon/apply"
 )
 
 // Host is a BareMetalHost.
@@ -41,7 +43,7 @@ func HostOf(b *metal3api.BareMetalHost) Host {
 	s := b.Status
 	h := Host{
 		Name: b.Name, UID: string(b.UID), State: string(s.Provisioning.State), Operational: string(s.OperationalStatus),
-		ErrorType: string(s.ErrorType), Error: Said(s.ErrorMessage), Errors: s.ErrorCount,
+		ErrorType: string(s.ErrorType), Error: apply.Said(s.ErrorMessage), Errors: s.ErrorCount,
 		PoweredOn: s.PoweredOn, Online: b.Spec.Online, Installed: s.Provisioning.Image.URL, Deployed: s.OperationHistory.Provision.End.Time,
 		Inspected: s.HardwareDetails != nil,
 	}

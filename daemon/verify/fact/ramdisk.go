@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"firstlight.dev/firstlight/daemon/apply"
 )
 
 // RamdiskLogs are the archives that Ironic fetches from a deploy ramdisk after a failure,
@@ -98,7 +100,7 @@ var record = regexp.MustCompile(`^\S+ \[[^\]]*\] (.*)$`)
 // message is the text of a record; "" for what is none.
 func message(said string) string {
 	if m := record.FindStringSubmatch(said); m != nil {
-		return Said(m[1])
+		return apply.Said(m[1])
 	}
 	return ""
 }

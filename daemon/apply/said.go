@@ -1,4 +1,4 @@
-package fact
+package apply
 
 import (
 	"regexp"
