@@ -27,7 +27,7 @@ test: deps build ## All that CI runs: installs what it needs, builds the image, 
 
 E2E := racks situations clusters drills nodes boots desks builds uploads
 .PHONY: e2e e2e-ready $(E2E:%=e2e-%)
-e2e: ## What `make test` leaves out: rarer boots, servers and their faults, two equal builds (root; hours, -j2 for fewer); goes on where it was
+e2e: ## What `make test` leaves out: rarer boots, servers and their faults, two equal builds (root; hours, fewer with -j2 and more than two processors); goes on where it was
 	@$(MAKE) -k --no-print-directory $(E2E:%=e2e-%)
 
 $(E2E:%=e2e-%): e2e-%: e2e-ready

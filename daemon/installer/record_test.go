@@ -53,9 +53,11 @@ func TestIdentityIsFoundOnTheFirstNode(t *testing.T) {
 	// The networks are those that it was made with, whatever is asked for now.
 	living.PodsWere, living.ServicesWere = netip.MustParsePrefix("10.9.0.0/16"), edge.Services
 	dir := t.TempDir()
-	_, err = (&cluster{Settings: edge, dir: dir}).identity(living)
+	c := &cluster{Settings: edge, dir: dir}
+	_, err = c.identity(living)
 	assert.True(t, bringup.IsPermanent(err))
 	assert.ErrorContains(t, err, "the cluster has the networks 10.9.0.0/16 for pods")
+	assert.Equal(t, err, c.refusal(), "it is against all nodes")
 	assert.NoFileExists(t, filepath.Join(dir, recordName))
 
 	// Its Provisioning was deleted while kubeadm made it: it is begun again, with what is asked for now.

@@ -104,17 +104,24 @@ func (b *Book) Note(e Event) {
 		r.Boots, r.Since, r.Marks, r.Refused = r.Boots+1, now, nil, ""
 	}
 	m := Mark{Step: e.Step, Time: now, Count: 1, Detail: e.Detail, Bytes: e.Bytes, Total: e.Total, Refused: e.Refused, Error: e.Error}
-	r.Last, r.Refused = m, e.Refused
-	if i := slices.IndexFunc(r.Marks, func(old Mark) bool { return old.Step == e.Step }); i >= 0 {
+	i := slices.IndexFunc(r.Marks, func(old Mark) bool { return old.Step == e.Step })
+	if i >= 0 {
 		m.Count += r.Marks[i].Count
-		if e.Refused != "" && r.Marks[i].Refused == "" && (e.Step == StepTFTP || e.Step == StepBootFile) {
-			r.Marks[i].Count = m.Count // it has its boot program, whatever else it asks for
-			return
-		}
-		r.Marks = slices.Delete(r.Marks, i, i+1)
 	}
-	r.Marks = append(r.Marks, m)
-	r.Last = m
+	r.Last, r.Refused = m, e.Refused
+	switch {
+	case i < 0:
+		r.Marks = append(r.Marks, m)
+	case m.NotGiven() && !r.Marks[i].NotGiven(): // it has its boot program, whatever else it asks for
+		r.Marks[i].Count = m.Count
+	default:
+		r.Marks = append(slices.Delete(r.Marks, i, i+1), m)
+	}
+}
+
+// NotGiven tells of a boot program that was asked for and refused: no step on the way.
+func (m Mark) NotGiven() bool {
+	return m.Refused != "" && (m.Step == StepTFTP || m.Step == StepBootFile)
 }
 
 // Progress says how far a step that was noted has come: Bytes, and that it moved just now.

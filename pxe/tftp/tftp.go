@@ -115,8 +115,8 @@ func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 	}
 }
 
-// optional is what iPXE for UEFI asks every TFTP server for before it does as DHCP said (its
-// interface/efi/efi_autoexec.c): that it is not here tells nothing of a machine's way.
+// optional is what iPXE for UEFI asks for before it does as DHCP said (its interface/efi/efi_autoexec.c): that
+// it is not here tells nothing of a machine's way.
 const optional = "autoexec.ipxe"
 
 // accept decides on one packet at the request port: a transfer to run, a *refusal to

@@ -118,7 +118,7 @@ func nodes(body []byte) (map[string]Ironic, error) {
 			}
 		}
 		if n.Maintenance {
-			i.Maintenance = text(n.MaintenanceReason)
+			i.Maintenance = apply.Said(text(n.MaintenanceReason))
 			if i.Maintenance == "" {
 				i.Maintenance = "no reason was given"
 			}

@@ -112,7 +112,7 @@ var wrong = []situation{
 		say:  func(v View) string { return "did not boot in time: " + wireText(v) },
 		next: fix("look at its console, at its boot order (network first, IPv4) and at the cable of its boot NIC; it is tried again by itself")},
 	{name: "power-refused", means: "its BMC does not do what it is told", fails: true, percent: 12, since: hostSince,
-		when: func(v View) bool { return hostError(v) != "" && v.Host.ErrorType == "power management error" },
+		when: func(v View) bool { return hostError(v) != "" && v.Host.ErrorType == "power management error" || says(v, "failed to set node power state") },
 		say:  func(v View) string { return "cannot be switched on or off: " + detail(v) },
 		next: fix("look at the BMC: restart it, or press the server's power button")},
 	{name: "registration", means: "the BMC answered the pre-flight, and Ironic cannot speak to it now", fails: true, percent: 5, since: hostSince,
@@ -131,10 +131,13 @@ func stuckRamdisk(v View) bool {
 	return at(v, ramdisk, record.StepRamdisk, stepSystem) && loaded(far(v)) && !alive(v)
 }
 
-// elsewhere tells whether its image is another server's, as far as that is known: nothing of it was loaded from here.
-func elsewhere(v View) bool {
-	return v.Node != nil && v.Node.OS.URL != "" && (boot(v) == nil || far(v).Step != record.StepImage)
+// unread tells whether its living agent is to write the image, and loaded none from here.
+func unread(v View) bool {
+	return hostState(v, "provisioning") && alive(v) && v.Ironic.Step == "write_image" && (boot(v) == nil || far(v).Step != record.StepImage)
 }
+
+// elsewhere tells whether the site names the image by an address, which may be another server's.
+func elsewhere(v View) bool { return v.Node != nil && v.Node.OS.URL != "" }
 
 // wireText is how far a machine came, after a timeout.
 func wireText(v View) string {
@@ -178,18 +181,12 @@ var underway = []situation{
 		},
 		say: func(v View) string { return "writes its image to disk, " + megabytes(far(v)) }},
 	{name: "agent-no-image", means: "its agent is alive, and for ten minutes did not ask for the image", percent: 48, fails: true, since: hostSince,
-		when: func(v View) bool {
-			return hostState(v, "provisioning") && alive(v) && v.Ironic.Step == "write_image" && !elsewhere(v) && v.Now.Sub(begun(v)) >= ramdisk && (boot(v) == nil || far(v).Step != record.StepImage)
-		},
+		when: func(v View) bool { return unread(v) && !elsewhere(v) && v.Now.Sub(begun(v)) >= ramdisk },
 		say:  func(v View) string { return "runs its agent, but that does not load the image" },
 		next: fix("look at whether the image's address answers from the provisioning network, and at the server's console")},
 	{name: "writing-unseen", means: "its agent writes an image that another server offers: how much of it, nobody here sees", percent: 50, since: hostSince,
-		when: func(v View) bool {
-			return hostState(v, "provisioning") && alive(v) && v.Ironic.Step == "write_image" && elsewhere(v)
-		},
-		say: func(v View) string {
-			return "writes its image to disk, from " + string(v.Node.OS.URL)
-		}},
+		when: func(v View) bool { return unread(v) && elsewhere(v) },
+		say:  func(v View) string { return "writes its image to disk, from " + string(v.Node.OS.URL) }},
 	{name: "agent-at-work", means: "its agent is alive and does a step of Ironic's", percent: 45, since: hostSince,
 		when: func(v View) bool { return booting(v) && v.Host.State != "inspecting" && alive(v) },
 		say: func(v View) string {
@@ -257,7 +254,7 @@ var onTheWire = []situation{
 				s += " (" + far(v).Detail + ")"
 			}
 			for _, m := range v.Wire.Marks {
-				if refusedFile(m) {
+				if m.NotGiven() {
 					s += fmt.Sprintf("; it asked for %s: %s", m.Detail, m.Refused)
 				}
 			}

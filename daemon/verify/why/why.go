@@ -234,7 +234,7 @@ func far(v View) record.Mark {
 		if m.Step == record.StepLease && m.Detail == "" {
 			m.Step = stepSystem
 		}
-		if refusedFile(m) {
+		if m.NotGiven() {
 			continue
 		}
 		if best.Step == "" || slices.Index(way, m.Step) > slices.Index(way, best.Step) {
@@ -242,11 +242,6 @@ func far(v View) record.Mark {
 		}
 	}
 	return best
-}
-
-// refusedFile tells of a boot program that was asked for and not given: no step on the way.
-func refusedFile(m record.Mark) bool {
-	return m.Refused != "" && (m.Step == record.StepTFTP || m.Step == record.StepBootFile)
 }
 
 // at tells whether the boot came as far as one of steps and no further, and nothing was

@@ -272,6 +272,13 @@ func TestAServerOfImagesThatIsSilentIsNamed(t *testing.T) {
 	assert.Equal(t, "error", r.Situation, "it was the agent that could not be reached")
 }
 
+// TestABMCThatDoesNothingIsNamed, also when Ironic says so of an inspection.
+func TestABMCThatDoesNothingIsNamed(t *testing.T) {
+	v := failed(host("inspecting", 5), "Failed to inspect hardware. Reason: unable to start inspection: Failed to set node power state to power on.")
+	v.Host.ErrorType = "inspection error"
+	assert.Equal(t, "power-refused", Explain(v).Situation)
+}
+
 // TestAServerThatLosesItsPowerWhileItIsWritten: it was heard, and is no more; when it boots again, that is told.
 func TestAServerThatLosesItsPowerWhileItIsWritten(t *testing.T) {
 	v := wire("provisioning", 5, script, kernel, initrd, image)

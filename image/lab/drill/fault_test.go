@@ -40,7 +40,7 @@ func TestEveryFaultIsToldAndHarmsNobodyElse(t *testing.T) {
 		{name: "hanging BMC", fail: broken(fleet.Faults{Hang: true}), blank: true, reads: []string{"the BMC 127.23.0.3:8443 does not answer"}},
 		{name: "BMC says 500", fail: broken(fleet.Faults{Status: http.StatusInternalServerError}), blank: true, reads: []string{"answers /redfish/v1/ with 500"}},
 		{name: "no image there", os: drill.OS("absent", drill.Sum(drill.ImageA)), blank: true, reads: []string{"its server says 404"}},
-		{name: "power stuck", fail: broken(fleet.Faults{StuckPower: true}), blank: true, reads: []string{"power"}},
+		{name: "power stuck", fail: broken(fleet.Faults{StuckPower: true}), blank: true, reads: []string{"cannot be switched on or off", "Failed to set node power state"}},
 		{name: "password changed later", late: true, fail: broken(fleet.Faults{Password: "another"}), reads: []string{"its BMC refuses user or password", "401"}},
 		{name: "BMC hangs later", late: true, fail: broken(fleet.Faults{Hang: true}), reads: []string{"its BMC does not answer Ironic any more"}},
 		{name: "wrong digest", os: drill.OS(drill.ImageA, strings.Repeat("0", 64)), reads: []string{"its image is damaged or another one", "Image failed to verify against checksum"}},

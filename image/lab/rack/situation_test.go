@@ -71,8 +71,8 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 	}
 	firmwares := len(all)
 	all = append(all, []stuck{
-		// From the ramdisk on. They wait until the firmwares, which never sleep, are off: a system that is starved while
-		// it measures its clock has one that runs off.
+		// From the ramdisk on. They wait until the firmwares, which never sleep, are off: on two processors they
+		// would starve the systems.
 		{situation: "no-callback", says: "never called", mode: "legacy", drop: "tcp dport 6385"},
 		{situation: "image-unreachable", says: "could not load its image", mode: "legacy", drop: "tcp dport 8099", entry: image("silent.raw")},
 		{situation: "disk-too-small", says: "its disk is too small", mode: "legacy", entry: image("large.raw")},
