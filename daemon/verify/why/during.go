@@ -112,7 +112,9 @@ var wrong = []situation{
 		say:  func(v View) string { return "did not boot in time: " + wireText(v) },
 		next: fix("look at its console, at its boot order (network first, IPv4) and at the cable of its boot NIC; it is tried again by itself")},
 	{name: "power-refused", means: "its BMC does not do what it is told", fails: true, percent: 12, since: hostSince,
-		when: func(v View) bool { return hostError(v) != "" && v.Host.ErrorType == "power management error" || says(v, "failed to set node power state") },
+		when: func(v View) bool {
+			return hostError(v) != "" && v.Host.ErrorType == "power management error" || says(v, "failed to set node power state")
+		},
 		say:  func(v View) string { return "cannot be switched on or off: " + detail(v) },
 		next: fix("look at the BMC: restart it, or press the server's power button")},
 	{name: "registration", means: "the BMC answered the pre-flight, and Ironic cannot speak to it now", fails: true, percent: 5, since: hostSince,
