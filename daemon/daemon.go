@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/api"
+	"firstlight.dev/firstlight/daemon/apply"
 	"firstlight.dev/firstlight/daemon/bringup"
 	"firstlight.dev/firstlight/daemon/console"
 	"firstlight.dev/firstlight/daemon/host"
@@ -65,7 +67,8 @@ func New(log *slog.Logger) *Daemon {
 	d.cluster = newClusters(d.metal, d.prove.Nodes)
 	d.uploads = newArtifacts(d.metal, d.host.Hostname, d.host.Addresses)
 	d.journal.Begin(d.bootID, assets.Version, d.started)
-	d.runner = &bringup.Runner{Plan: Plan(d.host, d.kube, d.metal, d.uploads, d.cluster), Log: log, Changed: d.changed}
+	d.runner = &bringup.Runner{Plan: Plan(d.host, d.kube, d.metal, d.uploads, d.cluster), Log: log, Changed: d.changed,
+		Unanswered: apply.Unanswered}
 	return d
 }
 
@@ -157,7 +160,7 @@ func (d *Daemon) keep(ctx context.Context, name string, run func(context.Context
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(pause + rand.N(pause/4)): // what ended together does not come back together
 		}
 	}
 }

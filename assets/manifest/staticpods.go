@@ -7,18 +7,26 @@ func StaticPods() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 }
 
-// shares are what parts get of a processor that is not enough for all, where kubeadm's are not wanted: it
-// gives etcd a tenth and the controller manager two. An API server that waits too long for etcd while it
-// starts ends itself and begins anew, and the two that ask it all the time can wait.
-var shares = map[string]string{"etcd": "250m", "kube-controller-manager": "50m", "kube-scheduler": "50m"}
+// shares are what parts get of a processor that is not enough for all: first etcd, because the API server
+// waits for it, then the API server, because everything else does. kubeadm gives etcd a tenth and the
+// controller manager two.
+var shares = map[string]string{
+	"etcd":                    "300m",
+	"kube-apiserver":          "300m",
+	"kube-controller-manager": "25m",
+	"kube-scheduler":          "25m",
+}
 
 // StaticPodPatch is what is changed in kubeadm's manifest of a part: the name and the text of a file for
 // the directory of patches of kubeadm's configuration (kubeadm.k8s.io/v1beta4, Patches).
 //
 // kubeadm asks most parts every second whether they are ready; every question is a process's wake-up, a
 // TLS handshake and a look at the store behind. Once in five seconds is little, and not so seldom that
-// the first answer, which comes a period after the start, is waited for. And a part that does not answer
-// is ended after 80 seconds; on a machine that is only overloaded that makes things worse.
+// the first answer, which comes a period after the start, is waited for.
+//
+// It ends a part that does not answer after 80 seconds, and one that takes more than four minutes to
+// start. On a machine that is only overloaded that makes things worse: what was ended starts again from
+// nothing, under the same load. A part has half an hour to start and five minutes to answer.
 //
 // threads is on how many its Go code runs at a time (GOMAXPROCS of package runtime); 0 leaves that to Go.
 func StaticPodPatch(part string, threads int) (name string, text []byte) {
@@ -37,6 +45,7 @@ func StaticPodPatch(part string, threads int) (name string, text []byte) {
 	return part + "+strategic.yaml", fmt.Appendf(nil, `spec:
   containers:
     - name: %s
+      startupProbe: {periodSeconds: 10, timeoutSeconds: 30, failureThreshold: 180}
       livenessProbe: {periodSeconds: 15, timeoutSeconds: 30, failureThreshold: 20}
 %s%s%s`, part, env, readiness, resources)
 }

@@ -3,6 +3,7 @@ package bringup
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -24,6 +25,12 @@ type Runner struct {
 
 	// Changed is told of every change, one call at a time. It must not wait for the Runner.
 	Changed func(Snapshot)
+
+	// Unanswered reports whether an error of Done says only that a question got no answer: the
+	// server was too busy, or not there. Such a stage waits and Do is not called, because
+	// nothing is known to be missing and acting would add to the load. Nil: no error is of
+	// that kind.
+	Unanswered func(error) bool
 
 	mu     sync.Mutex
 	tracks []track
@@ -50,6 +57,9 @@ type track struct {
 	begun time.Time // first asked
 	asked time.Time // last asked with the answer that the fact holds
 	tries int       // looks since it last held, for the pace of the next
+
+	took   time.Duration // by the last question
+	unsure bool          // since it last held, every question went unanswered
 }
 
 // Run makes the facts of the plan true in order, then keeps asking and mends what fell.
@@ -148,12 +158,12 @@ func (r *Runner) pass(ctx context.Context) time.Duration {
 func (r *Runner) look(ctx context.Context, i int) error {
 	s := r.Plan[i]
 	r.asking(i)
-	err := s.Done(ctx)
+	err := r.ask(ctx, i)
 	if err != nil && ctx.Err() == nil && s.Do != nil && !Waits(err) && !IsPermanent(err) {
 		r.acting(i, err)
 		err = s.Do(ctx, func(doing string) { r.doing(i, doing) })
 		if err == nil {
-			err = s.Done(ctx)
+			err = r.ask(ctx, i)
 		}
 	}
 	if ctx.Err() != nil {
@@ -163,7 +173,26 @@ func (r *Runner) look(ctx context.Context, i int) error {
 	return err
 }
 
-// pace is how long to wait after a look at stage i that ended in err.
+// ask asks stage i whether its fact holds, and makes a wait of a question that got no answer.
+func (r *Runner) ask(ctx context.Context, i int) error {
+	began := time.Now()
+	err := r.Plan[i].Done(ctx)
+	unanswered := err != nil && r.Unanswered != nil && r.Unanswered(err)
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := &r.tracks[i]
+	t.took = time.Since(began)
+	if !unanswered {
+		t.unsure = t.unsure && err == nil
+		return err
+	}
+	t.unsure = t.unsure || t.State == status.StateReady
+	return Wait("an answer: %v", err)
+}
+
+// pace is how long to wait after a look at stage i that ended in err: longer each time up to a
+// limit, and never less than the question took. Whoever answers slowly has other things to do.
 func (r *Runner) pace(i int, err error) time.Duration {
 	limit := retryErrorCap
 	if Waits(err) {
@@ -175,7 +204,11 @@ func (r *Runner) pace(i int, err error) time.Duration {
 	for n := 1; n < r.tracks[i].tries && pause < limit; n++ {
 		pause *= 2
 	}
-	return min(pause, limit)
+	pause = min(pause, limit)
+	if took := r.tracks[i].took; took > pause {
+		pause = took + rand.N(took/4) // so that those who ask the same server drift apart
+	}
+	return pause
 }
 
 func (r *Runner) asking(i int) {
@@ -230,10 +263,11 @@ func (r *Runner) settle(i int, err error) {
 		t.asked, t.tries = now, 0
 		if t.State != status.StateReady {
 			t.set(status.StateReady)
-			for j := i + 1; j < len(r.tracks); j++ {
+			for j := i + 1; j < len(r.tracks) && !t.unsure; j++ {
 				r.tracks[j].asked = time.Time{} // what stands on it may have fallen with it
 			}
 		}
+		t.unsure = false
 		if t.Seconds == 0 {
 			t.Seconds = now.Sub(t.begun).Seconds()
 		}

@@ -270,6 +270,52 @@ func TestPaceOfRetries(t *testing.T) {
 	}
 }
 
+// A busy server is asked less and less, nothing is done on top of its load, and once it answers,
+// what stands on it is not taken for fallen.
+func TestAQuestionWithoutAnAnswerIsNoReasonToAct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silence := errors.New("read node: i/o timeout")
+		const patience = 10 * time.Second
+		var silent cell[bool]
+		var asked []time.Time
+		later := 0
+		r := &Runner{Log: quiet, Unanswered: func(err error) bool { return errors.Is(err, silence) }, Plan: []Stage{
+			{
+				Name: "node-ready",
+				Done: func(context.Context) error {
+					asked = append(asked, time.Now())
+					if silent.get() {
+						time.Sleep(patience)
+						return fmt.Errorf("look: %w", silence)
+					}
+					return nil
+				},
+				Do: func(context.Context, Report) error { t.Error("acted without an answer"); return nil },
+			},
+			{Name: "later", Done: func(context.Context) error { later++; return nil }, Recheck: time.Hour},
+		}}
+		go func() { _ = r.Run(t.Context()) }()
+		synctest.Wait()
+		require.Equal(t, status.StateReady, r.Snapshot().State)
+
+		silent.set(true)
+		asked = nil
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		s := r.Snapshot()
+		assert.Equal(t, status.StateDegraded, s.State)
+		assert.Equal(t, "an answer: look: read node: i/o timeout", s.Stages[0].Waiting)
+		assert.Less(t, len(asked), 31, "more than half of the time was spent on questions")
+		assert.Greater(t, len(asked), 20)
+
+		silent.set(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, status.StateReady, r.Snapshot().State)
+		assert.Equal(t, 1, later, "what stands on a stage that only did not answer was asked anew")
+	})
+}
+
 func TestTheErrorStaysVisibleThroughRetriesAndGoesWhenTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := errors.New("import pause: no space left")

@@ -109,7 +109,7 @@ func (p Pod) spec() corev1.PodSpec {
 			Resources: corev1.ResourceRequirements{
 				// Without a share of the processor it starves on a busy appliance: a BMC is asked by a
 				// process of its own, which must have started and answered within seconds.
-				Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("200Mi"), corev1.ResourceCPU: resource.MustParse("300m")},
+				Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("200Mi"), corev1.ResourceCPU: resource.MustParse("200m")},
 			},
 		}},
 		Volumes: []corev1.Volume{

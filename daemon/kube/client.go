@@ -68,7 +68,7 @@ func (c *Cluster) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	said, err := api.set.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 	if err == nil {

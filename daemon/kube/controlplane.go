@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"time"
 
 	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon/bringup"
@@ -79,11 +78,7 @@ func (c *Cluster) controlPlaneDo(ctx context.Context, report bringup.Report) err
 		}
 	}
 	report("starting the kubelet")
-	if err := c.start(ctx, "kubelet.service", restart); err != nil {
-		return err
-	}
-	report("waiting for the API server")
-	return c.waitReady(ctx, 5*time.Minute)
+	return c.start(ctx, "kubelet.service", restart)
 }
 
 // manifestsDone holds that kubeadm wrote the manifests from this configuration and that they are as
@@ -149,21 +144,4 @@ func (c *Cluster) writeManifests(ctx context.Context) error {
 		return err
 	}
 	return writeFile(c.path(kubeadmConfig), sealed, 0o644)
-}
-
-// waitReady asks until the API server answers; a refused connection costs nothing, so it asks often.
-func (c *Cluster) waitReady(ctx context.Context, atMost time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, atMost)
-	defer cancel()
-	for {
-		err := c.ready(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }

@@ -146,7 +146,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 	probe := func(path string, every int32) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(9440)}},
-			PeriodSeconds: every, TimeoutSeconds: 10, FailureThreshold: 10,
+			PeriodSeconds: every, TimeoutSeconds: 30, FailureThreshold: 30,
 		}
 	}
 	volume := func(name, secret string) corev1.Volume {

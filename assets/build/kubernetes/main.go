@@ -40,8 +40,8 @@ func programs() []program {
 	}
 	return []program{
 		{"kube-apiserver", component(apiserver.NewAPIServerCommand)},
-		{"kube-controller-manager", component(controllermanager.NewControllerManagerCommand)},
-		{"kube-scheduler", component(func() *cobra.Command { return scheduler.NewSchedulerCommand() })},
+		{"kube-controller-manager", afterAPI(component(controllermanager.NewControllerManagerCommand))},
+		{"kube-scheduler", afterAPI(component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }))},
 		{"kube-proxy", component(proxy.NewProxyCommand)},
 		{"kubelet", component(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) })},
 		{"kubeadm", func() int { kubeadmerrors.HandleError(kubeadm.Run()); return 0 }},
