@@ -5,10 +5,7 @@ package gobuild
 import (
 	"context"
 	"crypto/sha256"
-	"debug/buildinfo"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -23,7 +20,6 @@ import (
 	"golang.org/x/mod/modfile"
 
 	"firstlight.dev/firstlight/image/cache"
-	"firstlight.dev/firstlight/image/lock"
 	"firstlight.dev/firstlight/image/recipe"
 )
 
@@ -39,7 +35,7 @@ func (b Builder) moduleDir(p *recipe.Program) string {
 	return filepath.Join(b.Top, filepath.FromSlash(p.Module))
 }
 
-// Key digests everything a program is built from: toolchain, flags, and all sources of
+// Key digests everything a program is built from: toolchain, flags, mends, and all sources of
 // its module and of modules it replaces by directories of this repository, but for those of
 // other programs: a main package cannot be imported (cmd/go/internal/load). Modules from
 // elsewhere are covered by go.sum.
@@ -52,7 +48,11 @@ func (b Builder) Key(p *recipe.Program) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("look at program %s: %w", p.Name, err)
 	}
-	return cache.Key("go program 2", b.Toolchain, p.Module, p.Package, strings.Join(p.LDFlags, "\x00"), strings.Join(p.Tags, ","), sources), nil
+	parts := []string{"go program 2", b.Toolchain, p.Module, p.Package, strings.Join(p.LDFlags, "\x00"), strings.Join(p.Tags, ","), sources}
+	if len(p.Mends) > 0 {
+		parts = append(parts, mendKey(p.Mends))
+	}
+	return cache.Key(parts...), nil
 }
 
 // sourceDigest digests the files of a module that may end up in the program whose main
@@ -141,105 +141,22 @@ func (b Builder) Build(ctx context.Context, p *recipe.Program, out string) error
 	if len(p.Tags) > 0 {
 		args = append(args, "-tags="+strings.Join(p.Tags, ","))
 	}
+	if len(p.Mends) > 0 {
+		dir, err := os.MkdirTemp("", "firstlight-mend-")
+		if err != nil {
+			return fmt.Errorf("build program %s: %w", p.Name, err)
+		}
+		defer os.RemoveAll(dir)
+		overlay, err := b.overlay(ctx, p, dir)
+		if err != nil {
+			return fmt.Errorf("build program %s: %w", p.Name, err)
+		}
+		args = append(args, "-overlay="+overlay)
+	}
 	if _, err := b.goCommand(ctx, p, append(args, p.Package)...); err != nil {
 		return fmt.Errorf("build program %s: %w", p.Name, err)
 	}
 	return nil
-}
-
-// Modules lists the modules whose packages a program contains, sorted by path.
-func (b Builder) Modules(ctx context.Context, p *recipe.Program) ([]lock.Module, error) {
-	args := []string{"list", "-mod=readonly", "-deps", "-json=Module"}
-	if len(p.Tags) > 0 {
-		args = append(args, "-tags="+strings.Join(p.Tags, ","))
-	}
-	out, err := b.goCommand(ctx, p, append(args, p.Package)...)
-	if err != nil {
-		return nil, fmt.Errorf("list modules of program %s: %w", p.Name, err)
-	}
-	type module struct {
-		Path, Version, Sum string
-		Main               bool
-		Replace            *module
-	}
-	found := map[string]lock.Module{}
-	decoder := json.NewDecoder(strings.NewReader(out))
-	for {
-		var entry struct{ Module *module }
-		if err := decoder.Decode(&entry); err != nil {
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			return nil, fmt.Errorf("list modules of program %s: %w", p.Name, err)
-		}
-		m := entry.Module
-		if m == nil || m.Main {
-			continue
-		}
-		if m.Replace != nil {
-			m = m.Replace
-		}
-		if m.Version == "" {
-			continue // a directory of this repository
-		}
-		dir := p.Module
-		if dir == "" {
-			dir = "."
-		}
-		found[m.Path] = lock.Module{Dir: dir, Path: m.Path, Version: m.Version, Sum: m.Sum}
-	}
-	var modules []lock.Module
-	for _, m := range found {
-		modules = append(modules, m)
-	}
-	slices.SortFunc(modules, func(a, b lock.Module) int { return strings.Compare(a.Path, b.Path) })
-	return modules, nil
-}
-
-// Contents lists the modules that a built program says it contains.
-func Contents(program string) ([]lock.Module, error) {
-	info, err := buildinfo.ReadFile(program)
-	if err != nil {
-		return nil, fmt.Errorf("read modules of program %s: %w", program, err)
-	}
-	var modules []lock.Module
-	for _, m := range info.Deps {
-		if m.Replace != nil {
-			m = m.Replace
-		}
-		if m.Sum != "" { // else a directory of this repository
-			modules = append(modules, lock.Module{Path: m.Path, Version: m.Version, Sum: m.Sum})
-		}
-	}
-	return modules, nil
-}
-
-// ModuleDir is where a module's sources lie; they are fetched if they are not there.
-func (b Builder) ModuleDir(ctx context.Context, p *recipe.Program, m lock.Module) (string, error) {
-	out, err := b.goCommand(ctx, p, "mod", "download", "-json", m.Path+"@"+m.Version)
-	if err != nil {
-		return "", fmt.Errorf("find sources of %s: %w", m.Path, err)
-	}
-	var found struct{ Dir string }
-	if err := json.Unmarshal([]byte(out), &found); err != nil || found.Dir == "" {
-		return "", fmt.Errorf("find sources of %s: go names no directory", m.Path)
-	}
-	return found.Dir, nil
-}
-
-// SelectedDir is where the sources of a module lie, in the version that the go.mod in module
-// selects; they are fetched if they are not there.
-func (b Builder) SelectedDir(ctx context.Context, module, path string) (string, error) {
-	p := &recipe.Program{Module: module}
-	out, err := b.goCommand(ctx, p, "list", "-mod=readonly", "-m", "-json", path)
-	if err != nil {
-		return "", fmt.Errorf("find module %s: %w", path, err)
-	}
-	var m lock.Module
-	if err := json.Unmarshal([]byte(out), &m); err != nil {
-		return "", fmt.Errorf("find module %s: %w", path, err)
-	}
-	return b.ModuleDir(ctx, p, m)
 }
 
 // goCommand runs go where the program's go.mod is, free of the caller's settings that
