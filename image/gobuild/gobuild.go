@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -16,6 +17,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/mod/modfile"
 
@@ -28,6 +31,9 @@ type Builder struct {
 	Top       string // of the repository
 	Toolchain string // go1.26.8; the go command fetches it if it is another
 	Log       io.Writer
+
+	Report func(State)   // nil if nobody wants to know how far Build is
+	Every  time.Duration // how often it is called; a second when 0
 }
 
 // moduleDir is where a program's go.mod is.
@@ -137,9 +143,9 @@ func exists(path string) bool {
 
 // Build compiles a program to out.
 func (b Builder) Build(ctx context.Context, p *recipe.Program, out string) error {
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-o", out, "-ldflags=" + strings.Join(append([]string{"-s", "-w", "-buildid="}, p.LDFlags...), " ")}
+	flags := []string{"-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=" + strings.Join(append([]string{"-s", "-w", "-buildid="}, p.LDFlags...), " ")}
 	if len(p.Tags) > 0 {
-		args = append(args, "-tags="+strings.Join(p.Tags, ","))
+		flags = append(flags, "-tags="+strings.Join(p.Tags, ","))
 	}
 	if len(p.Mends) > 0 {
 		dir, err := os.MkdirTemp("", "firstlight-mend-")
@@ -151,24 +157,63 @@ func (b Builder) Build(ctx context.Context, p *recipe.Program, out string) error
 		if err != nil {
 			return fmt.Errorf("build program %s: %w", p.Name, err)
 		}
-		args = append(args, "-overlay="+overlay)
+		flags = append(flags, "-overlay="+overlay)
 	}
-	if _, err := b.goCommand(ctx, p, append(args, p.Package)...); err != nil {
+	if err := b.compile(ctx, p, flags, out); err != nil {
 		return fmt.Errorf("build program %s: %w", p.Name, err)
 	}
 	return nil
 }
 
+// compile runs go build, and reports how far it is if somebody wants to know.
+func (b Builder) compile(ctx context.Context, p *recipe.Program, flags []string, out string) error {
+	build := slices.Concat([]string{"build", "-o", out}, flags, []string{p.Package})
+	if b.Report == nil {
+		_, err := b.goCommand(ctx, p, build...)
+		return err
+	}
+
+	var counted counter
+	silent := b
+	silent.Log = io.Discard
+	list := slices.Concat([]string{"list", "-deps", "-f", "{{if or .Stale (not .DepOnly)}}{{.ImportPath}}{{end}}"}, flags, []string{p.Package})
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		b.watch(watching, &counted, func(ctx context.Context) (string, error) { return silent.goCommand(ctx, p, list...) })
+	})
+	_, err := b.run(ctx, p, &counted, slices.Insert(build, 1, "-v")...)
+	stop()
+	watch.Wait()
+	if err == nil {
+		b.Report(counted.state())
+	}
+	return err
+}
+
 // goCommand runs go where the program's go.mod is, free of the caller's settings that
 // would change the result.
 func (b Builder) goCommand(ctx context.Context, p *recipe.Program, args ...string) (string, error) {
+	return b.run(ctx, p, nil, args...)
+}
+
+// run is goCommand with a counter of packages, or without.
+func (b Builder) run(ctx context.Context, p *recipe.Program, counted *counter, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.moduleDir(p)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOAMD64=v1", "GOFLAGS=", "GOWORK=off",
 		"GOEXPERIMENT=", "GODEBUG=", "GOTOOLCHAIN="+b.Toolchain)
 	var out, complaints strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, io.MultiWriter(&complaints, b.Log)
-	if err := cmd.Run(); err != nil {
+	if counted != nil {
+		counted.complaints = cmd.Stderr
+		cmd.Stderr = counted
+	}
+	err := cmd.Run()
+	if counted != nil {
+		err = errors.Join(err, counted.Close())
+	}
+	if err != nil {
 		return "", fmt.Errorf("go %s: %w: %s", args[0], err, lastLines(complaints.String(), 6))
 	}
 	return out.String(), nil

@@ -6,8 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -124,21 +126,44 @@ func TestMends(t *testing.T) {
 	assert.Equal(t, sum, contents)
 	sum[0].Dir = "."
 	assert.Equal(t, sum, locked)
+}
 
-	// Elsewhere, with nothing compiled, come the same bytes.
+// TestElsewhereTheBytesAreTheSame compiles a mended program twice, the second time in other directories and
+// with nothing compiled, and holds the count of that to what go says.
+func TestElsewhereTheBytesAreTheSame(t *testing.T) {
+	b := greeter(t)
+	out := t.TempDir()
+	late := hello(greetMend("good day", "good night"))
+	one, two := filepath.Join(out, "one"), filepath.Join(out, "two")
+	require.NoError(t, b.Build(t.Context(), late, one))
+
 	t.Setenv("GOCACHE", t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
 	other := filepath.Join(t.TempDir(), "a b")
 	require.NoError(t, os.CopyFS(other, os.DirFS(b.Top)))
-	b.Top = other
-	one, err := cache.FileDigest(mended)
+	cmd := exec.Command("go", "list", "-deps", "-f", `{{if ne .ImportPath "unsafe"}}{{.ImportPath}}{{end}}`, ".")
+	cmd.Dir = other
+	packages, err := cmd.Output()
 	require.NoError(t, err)
-	two, err := cache.FileDigest(build("again", late))
+	all := len(strings.Fields(string(packages)))
+	var reports []gobuild.State
+	b.Top, b.Every = other, 20*time.Millisecond
+	b.Report = func(s gobuild.State) { reports = append(reports, s) }
+	require.NoError(t, b.Build(t.Context(), late, two))
+
+	first, err := cache.FileDigest(one)
 	require.NoError(t, err)
-	assert.Equal(t, one, two)
+	second, err := cache.FileDigest(two)
+	require.NoError(t, err)
+	assert.Equal(t, first, second)
 	left, err := os.ReadDir(os.Getenv("TMPDIR"))
 	require.NoError(t, err)
 	assert.Empty(t, left)
+
+	assert.Greater(t, all, 20)
+	assert.Equal(t, gobuild.State{Done: all, All: all, Linking: true}, reports[len(reports)-1])
+	assert.True(t, slices.IsSortedFunc(reports, func(a, b gobuild.State) int { return a.Done - b.Done }))
+	assert.True(t, slices.ContainsFunc(reports, func(s gobuild.State) bool { return s.All == all && !s.Linking }), "the total is known while packages are compiled: %v", reports)
 }
 
 func TestMendsThatDoNotApply(t *testing.T) {
