@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -111,7 +112,7 @@ func (b *build) readLicenses(root *recipe.Root, out string) error {
 func (b *build) moduleParts(ctx context.Context) ([]sbom.Package, error) {
 	builder := b.gobuild(b.l.Toolchain)
 	parts := []sbom.Package{sbom.Module("std", strings.TrimPrefix(b.l.Toolchain, "go"), "BSD-3-Clause", "in every program")}
-	at := map[lock.Module][]string{}
+	at := map[lock.Module][]*recipe.Program{}
 	for i := range b.r.Programs {
 		p := &b.r.Programs[i]
 		modules, err := gobuild.Contents(b.programs[p.Name].Path)
@@ -119,15 +120,24 @@ func (b *build) moduleParts(ctx context.Context) ([]sbom.Package, error) {
 			return nil, err
 		}
 		for _, m := range modules {
-			at[m] = append(at[m], p.Name)
+			m.Sum = cmp.Or(m.Sum, b.l.Sum(m.Path, m.Version))
+			at[m] = append(at[m], p)
 		}
 	}
 	for m, programs := range at {
-		license, err := b.moduleLicense(ctx, builder, b.r.Program(programs[0]), m)
+		license, err := b.moduleLicense(ctx, builder, programs[0], m)
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, sbom.Module(m.Path, m.Version, license, "in "+strings.Join(programs, ", ")))
+		var in []string
+		for _, p := range programs {
+			if slices.ContainsFunc(p.Mends, func(mend recipe.Mend) bool { return mend.Module == m.Path }) {
+				in = append(in, p.Name+" (mended)")
+			} else {
+				in = append(in, p.Name)
+			}
+		}
+		parts = append(parts, sbom.Module(m.Path, m.Version, license, "in "+strings.Join(in, ", ")))
 	}
 	return parts, nil
 }

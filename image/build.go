@@ -66,6 +66,9 @@ func (b *Builder) run(ctx context.Context, mode Mode) (*Result, error) {
 // all makes the parts in the order in which they need each other.
 func (b *build) all(ctx context.Context) (*Result, error) {
 	late := b.latePrograms()
+	if !b.planOnly {
+		b.announce()
+	}
 	early := func(name string) bool { return !slices.Contains(late, name) }
 	if err := b.buildPrograms(ctx, early); err != nil {
 		return nil, err

@@ -26,9 +26,10 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 type silent struct{}
 
-func (silent) Begin(string, []string)    {}
-func (silent) Advance(string, int, int)  {}
-func (silent) End(string, time.Duration) {}
+func (silent) Note(string)                    {}
+func (silent) Begin(string, []string)         {}
+func (silent) Advance(string, image.Position) {}
+func (silent) End(string, time.Duration)      {}
 
 const smallRecipe = `debian: {suite: trixie, components: [main]}
 programs:

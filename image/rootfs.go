@@ -146,7 +146,7 @@ func (b *build) latePrograms() []string {
 // the stick will come into being, unless that will be the image of the build before.
 func (b *build) buildLate(ctx context.Context, late []string, kernel, base cache.Item) error {
 	group, ctx := errgroup.WithContext(ctx)
-	if !b.planOnly && b.compiles(late) {
+	if !b.planOnly && b.compiles(late...) {
 		if err := os.MkdirAll(filepath.Dir(b.Out), 0o755); err != nil {
 			return fmt.Errorf("write stick: %w", err)
 		}
@@ -167,20 +167,6 @@ func (b *build) buildLate(ctx context.Context, late []string, kernel, base cache
 		return b.buildPrograms(ctx, func(name string) bool { return slices.Contains(late, name) })
 	})
 	return group.Wait()
-}
-
-// compiles tells whether one of the programs is not in the cache. One whose key cannot be
-// told is: buildPrograms says what is wrong with it.
-func (b *build) compiles(names []string) bool {
-	builder := b.gobuild(b.l.Toolchain)
-	return slices.ContainsFunc(names, func(name string) bool {
-		key, err := builder.Key(b.r.Program(name))
-		if err != nil {
-			return true
-		}
-		_, ok := b.store.Lookup(dirOf(kindProgram), programInputs(key).key(kindProgram, name))
-		return !ok
-	})
 }
 
 func (b *build) placeBase(base, file string, at int64) error {

@@ -43,35 +43,12 @@ var alwaysRemoved = []string{
 	"/var/cache/apt/**", "/var/cache/debconf/*-old", "/var/lib/dpkg/*-old", "/var/log/*.log", "/var/log/apt/**", "/run/**", "/tmp/**",
 }
 
-const kindProgram = "program"
-
-func programInputs(key string) Inputs { return Inputs{"its sources": key} }
-
-// buildPrograms compiles those programs of the recipe that wanted says yes to.
-func (b *build) buildPrograms(ctx context.Context, wanted func(name string) bool) error {
-	builder := b.gobuild(b.l.Toolchain)
-	for i := range b.r.Programs {
-		p := &b.r.Programs[i]
-		if !wanted(p.Name) {
-			continue
-		}
-		key, err := builder.Key(p)
-		if err != nil {
-			return err
-		}
-		item, err := b.part(ctx, kindProgram, p.Name, programInputs(key), func(out string) error { return builder.Build(ctx, p, out) })
-		if err != nil {
-			return err
-		}
-		b.programs[p.Name] = item
-	}
-	return nil
-}
-
 // fetch brings a root's packages into the cache.
 func (b *build) fetch(ctx context.Context, part string, packages []debian.Package) (map[string]string, error) {
 	mirror := func() (debian.Mirror, error) { return debian.FindMirror(ctx, b.Mirror) }
-	return debian.Fetch(ctx, b.store, mirror, packages, func(done, all int) { b.progress.Advance(part, done, all) })
+	return debian.Fetch(ctx, b.store, mirror, packages, func(done, all int) {
+		b.progress.Advance(part, Position{Doing: "fetching", Done: done, All: all})
+	})
 }
 
 func (b *build) installPackages(ctx context.Context, root *recipe.Root) error {

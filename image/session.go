@@ -40,9 +40,17 @@ type Step struct {
 
 // Progress is told how a build goes on.
 type Progress interface {
+	Note(line string)
 	Begin(part string, why []string)
-	Advance(part string, done, all int)
+	Advance(part string, at Position)
 	End(part string, took time.Duration)
+}
+
+// Position is how far a part is.
+type Position struct {
+	Doing     string   // such as "linking"; may be empty while packages are counted
+	Done, All int      // packages; All is 0 when it is not known, both when nothing is counted
+	Next      []string // what follows, in this order, as far as it is known
 }
 
 // session is one build or plan: it remembers what every part was made from, so that

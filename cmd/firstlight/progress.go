@@ -7,8 +7,17 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"firstlight.dev/firstlight/image"
+)
+
+// Between two drawings of a line on a terminal, and between two lines elsewhere.
+const (
+	drawnEvery = 50 * time.Millisecond
+	saidEvery  = 15 * time.Second
 )
 
 // progress shows how a build goes on: one line that is drawn over on a terminal, whole
@@ -16,38 +25,81 @@ import (
 type progress struct {
 	w        io.Writer
 	terminal bool
+	columns  func() int // of the terminal
+	now      func() time.Time
 
-	mu    sync.Mutex
-	shown time.Time
+	mu           sync.Mutex
+	begun, shown time.Time // the part, and the last line about how far it is
 }
 
 func newProgress(w io.Writer) *progress {
 	f, ok := w.(*os.File)
-	return &progress{w: w, terminal: ok && term.IsTerminal(int(f.Fd()))}
+	columns := func() int {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+			return n
+		}
+		return 80
+	}
+	return &progress{w: w, terminal: ok && term.IsTerminal(int(f.Fd())), columns: columns, now: time.Now}
+}
+
+// Note says something about the whole build.
+func (p *progress) Note(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.terminal {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+	fmt.Fprintln(p.w, line)
 }
 
 // Begin announces a part and why it is made.
 func (p *progress) Begin(part string, why []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.begun, p.shown = p.now(), time.Time{}
 	if p.terminal {
-		fmt.Fprintf(p.w, "\r\x1b[K  …  %s (%s)", part, brief(why))
+		p.draw(fmt.Sprintf("  …  %s (%s)", part, brief(why)))
 		return
 	}
 	fmt.Fprintf(p.w, "build %s: %s\n", part, brief(why))
 }
 
-// Advance draws a bar; it is silent where lines cannot be drawn over.
-func (p *progress) Advance(part string, done, all int) {
+// Advance says how far a part is: drawn with a bar on a terminal, elsewhere now and then.
+func (p *progress) Advance(part string, at image.Position) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.terminal || all == 0 || time.Since(p.shown) < 50*time.Millisecond && done < all {
+	now := p.now()
+	text := howFar(at, now.Sub(p.begun))
+	if !p.terminal {
+		if now.Sub(p.begun) < saidEvery || now.Sub(p.shown) < saidEvery {
+			return
+		}
+		p.shown = now
+		fmt.Fprintf(p.w, "build %s: %s\n", part, text)
 		return
 	}
-	p.shown = time.Now()
-	const width = 30
-	full := width * done / all
-	fmt.Fprintf(p.w, "\r\x1b[K  [%s%s] %d/%d %s", strings.Repeat("█", full), strings.Repeat("·", width-full), done, all, part)
+
+	if now.Sub(p.shown) < drawnEvery && at.Done < at.All {
+		return
+	}
+	p.shown = now
+	text = part + ": " + text
+	width := min(30, p.columns()-utf8.RuneCountInString(text)-6) // what is left for a bar
+	if at.All == 0 || width < 5 {
+		p.draw("  …  " + text)
+		return
+	}
+	full := width * at.Done / at.All
+	p.draw(fmt.Sprintf("  [%s%s] %s", strings.Repeat("█", full), strings.Repeat("·", width-full), text))
+}
+
+// draw draws over the last line; what is longer than a line could not be drawn over.
+func (p *progress) draw(line string) {
+	if runes := []rune(line); len(runes) >= p.columns() {
+		line = string(runes[:p.columns()-2]) + "…"
+	}
+	fmt.Fprint(p.w, "\r\x1b[K"+line)
 }
 
 // End says how long a part took.
@@ -59,4 +111,26 @@ func (p *progress) End(part string, took time.Duration) {
 		return
 	}
 	fmt.Fprintf(p.w, "built %s in %.1f s\n", part, took.Seconds())
+}
+
+// howFar says how far a part is, for how long it has been made, and what follows.
+func howFar(at image.Position, took time.Duration) string {
+	var parts []string
+	if at.Doing != "" {
+		parts = append(parts, at.Doing)
+	}
+	switch {
+	case at.All > 0:
+		parts = append(parts, fmt.Sprintf("%d of %d packages", at.Done, at.All))
+	case at.Done > 0:
+		parts = append(parts, fmt.Sprintf("%d packages", at.Done))
+	}
+	seconds := int(took.Seconds())
+	parts = append(parts, fmt.Sprintf("%d:%02d min", seconds/60, seconds%60))
+
+	text := strings.Join(parts, ", ")
+	if len(at.Next) > 0 {
+		text += "; next: " + strings.Join(at.Next, ", ")
+	}
+	return text
 }

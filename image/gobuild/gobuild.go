@@ -5,9 +5,7 @@ package gobuild
 import (
 	"context"
 	"crypto/sha256"
-	"debug/buildinfo"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"go/parser"
@@ -19,11 +17,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/mod/modfile"
 
 	"firstlight.dev/firstlight/image/cache"
-	"firstlight.dev/firstlight/image/lock"
 	"firstlight.dev/firstlight/image/recipe"
 )
 
@@ -32,6 +31,9 @@ type Builder struct {
 	Top       string // of the repository
 	Toolchain string // go1.26.8; the go command fetches it if it is another
 	Log       io.Writer
+
+	Report func(State)   // nil if nobody wants to know how far Build is
+	Every  time.Duration // how often it is called; a second when 0
 }
 
 // moduleDir is where a program's go.mod is.
@@ -39,7 +41,7 @@ func (b Builder) moduleDir(p *recipe.Program) string {
 	return filepath.Join(b.Top, filepath.FromSlash(p.Module))
 }
 
-// Key digests everything a program is built from: toolchain, flags, and all sources of
+// Key digests everything a program is built from: toolchain, flags, mends, and all sources of
 // its module and of modules it replaces by directories of this repository, but for those of
 // other programs: a main package cannot be imported (cmd/go/internal/load). Modules from
 // elsewhere are covered by go.sum.
@@ -52,7 +54,11 @@ func (b Builder) Key(p *recipe.Program) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("look at program %s: %w", p.Name, err)
 	}
-	return cache.Key("go program 2", b.Toolchain, p.Module, p.Package, strings.Join(p.LDFlags, "\x00"), strings.Join(p.Tags, ","), sources), nil
+	parts := []string{"go program 2", b.Toolchain, p.Module, p.Package, strings.Join(p.LDFlags, "\x00"), strings.Join(p.Tags, ","), sources}
+	if len(p.Mends) > 0 {
+		parts = append(parts, mendKey(p.Mends))
+	}
+	return cache.Key(parts...), nil
 }
 
 // sourceDigest digests the files of a module that may end up in the program whose main
@@ -137,121 +143,77 @@ func exists(path string) bool {
 
 // Build compiles a program to out.
 func (b Builder) Build(ctx context.Context, p *recipe.Program, out string) error {
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-o", out, "-ldflags=" + strings.Join(append([]string{"-s", "-w", "-buildid="}, p.LDFlags...), " ")}
+	flags := []string{"-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=" + strings.Join(append([]string{"-s", "-w", "-buildid="}, p.LDFlags...), " ")}
 	if len(p.Tags) > 0 {
-		args = append(args, "-tags="+strings.Join(p.Tags, ","))
+		flags = append(flags, "-tags="+strings.Join(p.Tags, ","))
 	}
-	if _, err := b.goCommand(ctx, p, append(args, p.Package)...); err != nil {
+	if len(p.Mends) > 0 {
+		dir, err := os.MkdirTemp("", "firstlight-mend-")
+		if err != nil {
+			return fmt.Errorf("build program %s: %w", p.Name, err)
+		}
+		defer os.RemoveAll(dir)
+		overlay, err := b.overlay(ctx, p, dir)
+		if err != nil {
+			return fmt.Errorf("build program %s: %w", p.Name, err)
+		}
+		flags = append(flags, "-overlay="+overlay)
+	}
+	if err := b.compile(ctx, p, flags, out); err != nil {
 		return fmt.Errorf("build program %s: %w", p.Name, err)
 	}
 	return nil
 }
 
-// Modules lists the modules whose packages a program contains, sorted by path.
-func (b Builder) Modules(ctx context.Context, p *recipe.Program) ([]lock.Module, error) {
-	args := []string{"list", "-mod=readonly", "-deps", "-json=Module"}
-	if len(p.Tags) > 0 {
-		args = append(args, "-tags="+strings.Join(p.Tags, ","))
+// compile runs go build, and reports how far it is if somebody wants to know.
+func (b Builder) compile(ctx context.Context, p *recipe.Program, flags []string, out string) error {
+	build := slices.Concat([]string{"build", "-o", out}, flags, []string{p.Package})
+	if b.Report == nil {
+		_, err := b.goCommand(ctx, p, build...)
+		return err
 	}
-	out, err := b.goCommand(ctx, p, append(args, p.Package)...)
-	if err != nil {
-		return nil, fmt.Errorf("list modules of program %s: %w", p.Name, err)
-	}
-	type module struct {
-		Path, Version, Sum string
-		Main               bool
-		Replace            *module
-	}
-	found := map[string]lock.Module{}
-	decoder := json.NewDecoder(strings.NewReader(out))
-	for {
-		var entry struct{ Module *module }
-		if err := decoder.Decode(&entry); err != nil {
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			return nil, fmt.Errorf("list modules of program %s: %w", p.Name, err)
-		}
-		m := entry.Module
-		if m == nil || m.Main {
-			continue
-		}
-		if m.Replace != nil {
-			m = m.Replace
-		}
-		if m.Version == "" {
-			continue // a directory of this repository
-		}
-		dir := p.Module
-		if dir == "" {
-			dir = "."
-		}
-		found[m.Path] = lock.Module{Dir: dir, Path: m.Path, Version: m.Version, Sum: m.Sum}
-	}
-	var modules []lock.Module
-	for _, m := range found {
-		modules = append(modules, m)
-	}
-	slices.SortFunc(modules, func(a, b lock.Module) int { return strings.Compare(a.Path, b.Path) })
-	return modules, nil
-}
 
-// Contents lists the modules that a built program says it contains.
-func Contents(program string) ([]lock.Module, error) {
-	info, err := buildinfo.ReadFile(program)
-	if err != nil {
-		return nil, fmt.Errorf("read modules of program %s: %w", program, err)
+	var counted counter
+	silent := b
+	silent.Log = io.Discard
+	list := slices.Concat([]string{"list", "-deps", "-f", "{{if or .Stale (not .DepOnly)}}{{.ImportPath}}{{end}}"}, flags, []string{p.Package})
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		b.watch(watching, &counted, func(ctx context.Context) (string, error) { return silent.goCommand(ctx, p, list...) })
+	})
+	_, err := b.run(ctx, p, &counted, slices.Insert(build, 1, "-v")...)
+	stop()
+	watch.Wait()
+	if err == nil {
+		b.Report(counted.state())
 	}
-	var modules []lock.Module
-	for _, m := range info.Deps {
-		if m.Replace != nil {
-			m = m.Replace
-		}
-		if m.Sum != "" { // else a directory of this repository
-			modules = append(modules, lock.Module{Path: m.Path, Version: m.Version, Sum: m.Sum})
-		}
-	}
-	return modules, nil
-}
-
-// ModuleDir is where a module's sources lie; they are fetched if they are not there.
-func (b Builder) ModuleDir(ctx context.Context, p *recipe.Program, m lock.Module) (string, error) {
-	out, err := b.goCommand(ctx, p, "mod", "download", "-json", m.Path+"@"+m.Version)
-	if err != nil {
-		return "", fmt.Errorf("find sources of %s: %w", m.Path, err)
-	}
-	var found struct{ Dir string }
-	if err := json.Unmarshal([]byte(out), &found); err != nil || found.Dir == "" {
-		return "", fmt.Errorf("find sources of %s: go names no directory", m.Path)
-	}
-	return found.Dir, nil
-}
-
-// SelectedDir is where the sources of a module lie, in the version that the go.mod in module
-// selects; they are fetched if they are not there.
-func (b Builder) SelectedDir(ctx context.Context, module, path string) (string, error) {
-	p := &recipe.Program{Module: module}
-	out, err := b.goCommand(ctx, p, "list", "-mod=readonly", "-m", "-json", path)
-	if err != nil {
-		return "", fmt.Errorf("find module %s: %w", path, err)
-	}
-	var m lock.Module
-	if err := json.Unmarshal([]byte(out), &m); err != nil {
-		return "", fmt.Errorf("find module %s: %w", path, err)
-	}
-	return b.ModuleDir(ctx, p, m)
+	return err
 }
 
 // goCommand runs go where the program's go.mod is, free of the caller's settings that
 // would change the result.
 func (b Builder) goCommand(ctx context.Context, p *recipe.Program, args ...string) (string, error) {
+	return b.run(ctx, p, nil, args...)
+}
+
+// run is goCommand with a counter of packages, or without.
+func (b Builder) run(ctx context.Context, p *recipe.Program, counted *counter, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.moduleDir(p)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOAMD64=v1", "GOFLAGS=", "GOWORK=off",
 		"GOEXPERIMENT=", "GODEBUG=", "GOTOOLCHAIN="+b.Toolchain)
 	var out, complaints strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, io.MultiWriter(&complaints, b.Log)
-	if err := cmd.Run(); err != nil {
+	if counted != nil {
+		counted.complaints = cmd.Stderr
+		cmd.Stderr = counted
+	}
+	err := cmd.Run()
+	if counted != nil {
+		err = errors.Join(err, counted.Close())
+	}
+	if err != nil {
 		return "", fmt.Errorf("go %s: %w: %s", args[0], err, lastLines(complaints.String(), 6))
 	}
 	return out.String(), nil

@@ -45,6 +45,16 @@ type Module struct {
 	Sum     string // h1:...; empty for a directory of this repository
 }
 
+// Sum is the sum of a module; empty when the lock does not have it.
+func (l *Lock) Sum(path, version string) string {
+	for _, m := range l.Modules {
+		if m.Path == path && m.Version == version {
+			return m.Sum
+		}
+	}
+	return ""
+}
+
 // Asked is the digest of everything that decides which packages a root gets.
 func Asked(r *recipe.Recipe, root *recipe.Root) string {
 	parts := []string{"1", r.Debian.Suite, strings.Join(r.Debian.Components, " "), root.Variant}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/mod/module"
 )
 
 var (
@@ -48,10 +50,14 @@ func (r *Recipe) check() error {
 		if err := inside(p.Pos, "module", p.Module); err != nil {
 			return err
 		}
-		if !strings.HasPrefix(p.Package, "-") && p.Package != "" {
-			continue
+		if strings.HasPrefix(p.Package, "-") || p.Package == "" {
+			return p.Errorf("package %q is not a Go package; write ./cmd/name or an import path", p.Package)
 		}
-		return p.Errorf("package %q is not a Go package; write ./cmd/name or an import path", p.Package)
+		for _, m := range p.Mends {
+			if err := checkMend(m); err != nil {
+				return err
+			}
+		}
 	}
 	for i := range r.Roots {
 		if err := once("root ", r.Roots[i].Name, r.Roots[i].Pos, nameForm); err != nil {
@@ -82,6 +88,22 @@ func (r *Recipe) check() error {
 		}
 	}
 	return r.checkStick()
+}
+
+func checkMend(m Mend) error {
+	if err := module.CheckPath(m.Module); err != nil {
+		return m.Errorf("module %q is not the path of a Go module; write one such as k8s.io/kubernetes", m.Module)
+	}
+	if m.File == "" || m.File == "." || inside(m.Pos, "file", m.File) != nil {
+		return m.Errorf("file %q must be a clean path from the top of the module, such as pkg/name.go", m.File)
+	}
+	if m.Old == "" || m.Old == m.New {
+		return m.Errorf("old must be text that new changes")
+	}
+	if m.Why == "" {
+		return m.Errorf("why is empty; say what the mend is for")
+	}
+	return nil
 }
 
 func (r *Recipe) checkRoot(root *Root) error {
