@@ -11,7 +11,7 @@ func StaticPods() []string {
 // waits for it, then the API server, because everything else does. kubeadm gives etcd a tenth and the
 // controller manager two.
 var shares = map[string]string{
-	"etcd":                    "300m",
+	"etcd":                    "350m",
 	"kube-apiserver":          "300m",
 	"kube-controller-manager": "25m",
 	"kube-scheduler":          "25m",
@@ -34,6 +34,10 @@ func StaticPodPatch(part string, threads int) (name string, text []byte) {
 	if part != "kube-controller-manager" { // has none
 		readiness = "      readinessProbe: {periodSeconds: 5}\n"
 	}
+	security := ""
+	if part == "etcd" { // which puts its writes before those of others
+		security = "      securityContext: {capabilities: {add: [SYS_NICE]}}\n"
+	}
 	env := ""
 	if threads > 0 {
 		env = fmt.Sprintf("      env: [{name: GOMAXPROCS, value: \"%d\"}]\n", threads)
@@ -47,5 +51,5 @@ func StaticPodPatch(part string, threads int) (name string, text []byte) {
     - name: %s
       startupProbe: {periodSeconds: 10, timeoutSeconds: 30, failureThreshold: 180}
       livenessProbe: {periodSeconds: 15, timeoutSeconds: 30, failureThreshold: 20}
-%s%s%s`, part, env, readiness, resources)
+%s%s%s%s`, part, env, readiness, resources, security)
 }
