@@ -31,7 +31,7 @@ func TestLabWithoutARack(t *testing.T) {
 	}
 	assert.Equal(t, 0, run(t.Context(), []string{"lab", "--dir", dir, "down", "--remove"}), "there is nothing to end")
 	assert.DirExists(t, dir)
-	for _, args := range [][]string{{"up", "--nodes", "0"}, {"up", "--timeout", "1m"}, {"up", "--firmware", "efi"}, {"status", "-o", "xml"}, {"console"}, {"power", "node-1"}, {"cable", "node-1", "--loss", "101"}} {
+	for _, args := range [][]string{{"up", "--nodes", "0"}, {"up", "--timeout", "1m"}, {"up", "--firmware", "efi"}, {"up", "--accel", "hvf"}, {"status", "-o", "xml"}, {"console"}, {"power", "node-1"}, {"cable", "node-1", "--loss", "101"}} {
 		assert.Equal(t, 2, run(t.Context(), append([]string{"lab", "--dir", dir}, args...)), "%v", args)
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab/accelerator"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -22,6 +24,7 @@ var update = flag.Bool("update", false, "write golden files")
 func TestCommandLine(t *testing.T) {
 	for name, c := range map[string]Config{
 		"bios-usb":       {Disks: []Disk{{Image: "a.img"}}},
+		"kvm":            {Accel: accelerator.KVM},
 		"secure-boot":    {Firmware: SecureBoot, CPUs: 1, MiB: 1024, Disks: []Disk{{Bus: NVMe, Serial: "S1"}}},
 		"two-usb-sticks": {Firmware: UEFI, Disks: []Disk{{Bus: USB}, {Bus: USB}, {Bus: AHCI}, {Bus: EHCI}}},
 		"switch":         {NICs: []NIC{{Port: "/s/0,a", NoROM: true, BootIx: 1}, {User: true, Model: "e1000e"}, {}}},

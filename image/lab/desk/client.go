@@ -147,6 +147,12 @@ func (c Client) Rack() (Rack, error) {
 	return Plan(m.Order), nil
 }
 
+// Run is what was decided for the rack's run at present, or its last.
+func (c Client) Run() (Run, error) {
+	m, err := readMade(c.Dir)
+	return m.Run, err
+}
+
 // Console is the path of a machine's serial log.
 func (c Client) Console(machine string) (string, error) {
 	r, err := c.Rack()

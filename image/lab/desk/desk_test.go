@@ -25,6 +25,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/lab/accelerator"
 	"firstlight.dev/firstlight/image/lab/wire"
 )
 
@@ -135,7 +136,7 @@ func TestARackLives(t *testing.T) {
 	node := c.becomes(t, 1, "a node waits", func(m Machine) bool { return m.Phase == PhaseWaiting })
 	assert.False(t, node.On)
 
-	fresh, err := Start(t.Context(), c.Dir, os.Args[0])
+	fresh, err := Start(t.Context(), c.Dir, Run{}, os.Args[0])
 	require.NoError(t, err)
 	assert.False(t, fresh, "it is on already")
 
@@ -256,6 +257,25 @@ func TestAnotherRackIsNotOverwritten(t *testing.T) {
 	assert.ErrorContains(t, Make(t.TempDir(), "/bin/firstlight", o), "`firstlight build` makes the image")
 }
 
+// TestARunKeepsItsAccelerator: whatever is switched on later runs as was decided when the rack began.
+func TestARunKeepsItsAccelerator(t *testing.T) {
+	c := newRack(t)
+	m, err := readMade(c.Dir)
+	require.NoError(t, err)
+	m.Run.Accel = accelerator.Choice{Kind: accelerator.KVM, Why: "as asked"}
+	require.NoError(t, writeJSON(filepath.Join(c.Dir, rackFile), m))
+	c.mustStart(t)
+	require.NoError(t, c.Press(t.Context(), "node-1", "on"))
+	s, err := c.Status(t.Context())
+	require.NoError(t, err)
+	for _, machine := range s.Machines[:2] {
+		assert.Contains(t, machine.Command, " -accel kvm -cpu host ", machine.Name)
+	}
+	run, err := c.Run()
+	require.NoError(t, err)
+	assert.Equal(t, m.Run, run)
+}
+
 func TestStartSaysWhy(t *testing.T) {
 	c := newRack(t)
 	require.NoError(t, os.Remove(filepath.Join(c.Dir, siteFile)))
@@ -264,7 +284,7 @@ func TestStartSaysWhy(t *testing.T) {
 	assert.ErrorContains(t, err, "open site.yaml: no such file")
 	assert.NoFileExists(t, filepath.Join(c.Dir, runningFile))
 	t.Setenv("PATH", "")
-	_, err = Start(t.Context(), c.Dir, os.Args[0])
+	_, err = Start(t.Context(), c.Dir, Run{}, os.Args[0])
 	assert.ErrorContains(t, err, "`scripts/deps lab` installs it (package qemu-system-x86)")
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/image/lab/accelerator"
 	"firstlight.dev/firstlight/image/lab/process"
 )
 
@@ -33,6 +34,12 @@ type made struct {
 	Order    Order     `json:"order"`
 	Password string    `json:"password"` // of the BMCs
 	Made     time.Time `json:"made"`
+	Run      Run       `json:"run"`
+}
+
+// Run is what was decided for the time from one `up` to the next `down`; the next `up` decides anew.
+type Run struct {
+	Accel accelerator.Choice `json:"accel"` // of every machine
 }
 
 // started is a process that the rack has started.

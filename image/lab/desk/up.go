@@ -192,8 +192,8 @@ func fits(o Order, meminfo string) error {
 }
 
 // Start switches the rack in dir on, in a process of its own that outlives this one: argv, which
-// must call Supervise. fresh is false if it was on already.
-func Start(ctx context.Context, dir string, argv ...string) (fresh bool, err error) {
+// must call Supervise. fresh is false if it was on already; that run goes on as it was decided.
+func Start(ctx context.Context, dir string, run Run, argv ...string) (fresh bool, err error) {
 	c := Client{Dir: dir}
 	if _, err := c.Status(ctx); err == nil || !errors.Is(err, NotRunning) {
 		return false, err
@@ -203,6 +203,10 @@ func Start(ctx context.Context, dir string, argv ...string) (fresh bool, err err
 		return false, err
 	}
 	if err := equipped(m.Order); err != nil {
+		return false, fmt.Errorf("start rack: %w", err)
+	}
+	m.Run = run
+	if err := writeJSON(filepath.Join(dir, rackFile), m); err != nil {
 		return false, fmt.Errorf("start rack: %w", err)
 	}
 	return true, start(ctx, dir, argv...)
