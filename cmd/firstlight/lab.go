@@ -30,7 +30,7 @@ func newLabCommand() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&f.dir, "dir", "build/lab", "where the rack lies; another directory is another rack")
 	cmd.AddCommand(
 		newLabUpCommand(&f), newLabStatusCommand(&f), newLabConsoleCommand(&f), newLabWhyCommand(&f),
-		newLabSSHCommand(&f), newLabKubectlCommand(&f), newLabPowerCommand(&f), newLabCableCommand(&f),
+		newLabSSHCommand(&f), newLabKubectlCommand(&f), newLabPowerCommand(&f), newLabThrottleCommand(&f), newLabCableCommand(&f),
 		newLabDownCommand(&f), newLabDialCommand(&f), newLabSuperviseCommand(&f),
 	)
 	return cmd

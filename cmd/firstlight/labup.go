@@ -19,6 +19,7 @@ type upFlags struct {
 	want     desk.Order
 	firmware string
 	accel    string
+	share    float64
 	waiting  waiting
 }
 
@@ -48,6 +49,7 @@ and may be interrupted and asked again at any time.`,
 	flags.BoolVar(&u.want.Capture, "capture", false, "write what passes the switch to *.pcap; of TCP only the headers")
 	flags.BoolVar(&u.want.Cluster, "cluster", u.want.Cluster, "install one Kubernetes of all nodes")
 	bindAccel(flags, &u.accel)
+	bindShare(flags, &u.share)
 	u.waiting.bind(cmd)
 	flags.BoolVar(&u.waiting.wait, "wait", false, "stay until every node is installed and proven, and the cluster is ready")
 	return cmd
@@ -61,6 +63,9 @@ func (u upFlags) up(cmd *cobra.Command, f *labFlags) error {
 	}
 	if u.waiting.timeout != 0 && !u.waiting.wait {
 		return commandline.Usage(errors.New("--timeout is how long --wait looks; give both"))
+	}
+	if err := checkShare(u.share); err != nil {
+		return err
 	}
 	u.want.Firmware = desk.Firmware(u.firmware)
 	order, err := labOrder(c.Dir, u.want, cmd.Flags().Changed)
@@ -84,6 +89,11 @@ func (u upFlags) up(cmd *cobra.Command, f *labFlags) error {
 	fresh, err := desk.Start(cmd.Context(), c.Dir, run, program, "lab", "supervise", "--dir", c.Dir)
 	if err != nil {
 		return err
+	}
+	if cmd.Flags().Changed("cpus") {
+		if err := c.Throttle(cmd.Context(), desk.All, u.share); err != nil {
+			return err
+		}
 	}
 	out, say := cmd.OutOrStdout(), "The rack is on"
 	if !fresh {

@@ -25,7 +25,6 @@ import (
 
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
-	"firstlight.dev/firstlight/image/lab/accelerator"
 	"firstlight.dev/firstlight/image/lab/wire"
 )
 
@@ -255,25 +254,6 @@ func TestAnotherRackIsNotOverwritten(t *testing.T) {
 	}
 	o.Image = "/nonexistent"
 	assert.ErrorContains(t, Make(t.TempDir(), "/bin/firstlight", o), "`firstlight build` makes the image")
-}
-
-// TestARunKeepsItsAccelerator: whatever is switched on later runs as was decided when the rack began.
-func TestARunKeepsItsAccelerator(t *testing.T) {
-	c := newRack(t)
-	m, err := readMade(c.Dir)
-	require.NoError(t, err)
-	m.Run.Accel = accelerator.Choice{Kind: accelerator.KVM, Why: "as asked"}
-	require.NoError(t, writeJSON(filepath.Join(c.Dir, rackFile), m))
-	c.mustStart(t)
-	require.NoError(t, c.Press(t.Context(), "node-1", "on"))
-	s, err := c.Status(t.Context())
-	require.NoError(t, err)
-	for _, machine := range s.Machines[:2] {
-		assert.Contains(t, machine.Command, " -accel kvm -cpu host ", machine.Name)
-	}
-	run, err := c.Run()
-	require.NoError(t, err)
-	assert.Equal(t, m.Run, run)
 }
 
 func TestStartSaysWhy(t *testing.T) {
