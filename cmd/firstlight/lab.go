@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -135,14 +138,19 @@ func (w *waiting) bind(cmd *cobra.Command) {
 // and under emulation tries are minutes apart.
 const patience = 20 * time.Minute
 
-// ended tells when a rack has come to its end: at once when all is well or nothing goes on, after
-// some patience when something else has failed.
-func ended(now func() time.Time) func(desk.Status) bool {
-	var failed time.Time
+// ended tells when a rack has come to its end: at once when all is well or nothing goes on, after some
+// patience when something else has failed, or nothing has changed.
+func ended(now func() time.Time, patience time.Duration) func(desk.Status) bool {
+	var failed, changed time.Time
+	var last desk.Status
 	return func(s desk.Status) bool {
+		if changed.IsZero() || getsOn(last, s, now()) {
+			changed = now()
+		}
+		last = s
 		if !s.Over || !s.Failed || s.Dead {
 			failed = time.Time{}
-			return s.Over
+			return s.Over || now().Sub(changed) >= patience
 		}
 		if failed.IsZero() {
 			failed = now()
@@ -151,14 +159,50 @@ func ended(now func() time.Time) func(desk.Status) bool {
 	}
 }
 
+// getsOn tells whether anything of a rack has changed that is more than its age.
+func getsOn(before, after desk.Status, now time.Time) bool {
+	seen := func(s desk.Status) (all []any) {
+		all = append(all, s.Over, s.Failed, s.Text)
+		for _, m := range s.Machines {
+			all = append(all, m.Percent, m.Last)
+		}
+		for _, c := range s.Clusters {
+			all = append(all, c.Percent, c.Why)
+		}
+		return all
+	}
+	return !slices.Equal(seen(before), seen(after)) || desk.News(before, after, now) != ""
+}
+
+// stuck says what a rack waits for that does not get on, and what to do.
+func stuck(s desk.Status, long time.Duration) string {
+	var all []string
+	for _, m := range s.Machines {
+		switch {
+		case m.Paused:
+			all = append(all, m.Name+" is paused")
+		case m.Share > 0:
+			all = append(all, fmt.Sprintf("%s is in %s and throttled", m.Name, m.Phase))
+		case m.Phase != desk.PhaseProven && m.Phase != desk.PhaseReady:
+			all = append(all, m.Name+" is in "+m.Phase)
+		}
+	}
+	for _, cluster := range s.Clusters {
+		all = append(all, "cluster "+cluster.Name+" is "+cluster.Phase)
+	}
+	return fmt.Sprintf(`the rack does not get on: nothing has changed for %.0f min (%s). It is on still: "firstlight lab why" says what each machine waits for. If this computer is too slow or busy, end what else runs and look on with "firstlight lab up --wait", or begin anew with one node: "firstlight lab down --remove", "firstlight lab up --nodes 1 --wait"`,
+		long.Minutes(), strings.Join(all, ", "))
+}
+
 // run shows the rack until it has come to its end, then how long everything took.
-func (w *waiting) run(cmd *cobra.Command, c desk.Client) error {
+func (w *waiting) run(cmd *cobra.Command, c desk.Client, run desk.Run) error {
+	patience := run.Patient(patience)
 	ctx, cancel := cmd.Context(), context.CancelFunc(func() {})
 	if w.timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
 	}
 	defer cancel()
-	last, err := showLab(ctx, cmd.OutOrStdout(), c, ended(time.Now))
+	last, err := showLab(ctx, cmd.OutOrStdout(), c, ended(time.Now, patience))
 	out := cmd.OutOrStdout()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -168,6 +212,9 @@ func (w *waiting) run(cmd *cobra.Command, c desk.Client) error {
 	}
 	if err := showPhases(out, c, last); err != nil {
 		return err
+	}
+	if !last.Over {
+		return errors.New(stuck(last, patience))
 	}
 	if last.Failed {
 		return fmt.Errorf("the rack is not launched: %s; firstlight lab why", last.Text)

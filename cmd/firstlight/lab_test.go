@@ -70,19 +70,37 @@ func TestSSHCommand(t *testing.T) {
 	}
 }
 
+func TestStuck(t *testing.T) {
+	got := stuck(desk.Status{Machines: []desk.Machine{
+		{Name: "appliance", Phase: desk.PhaseReady}, {Name: "node-1", Phase: "inspecting", Share: 0.1}, {Name: "node-2", Phase: "provisioning"},
+		{Name: "node-3", Phase: "provisioning", Paused: true}, {Name: "node-4", Phase: desk.PhaseProven},
+	}, Clusters: []desk.Cluster{{Name: "edge", Phase: "waiting"}}}, 40*time.Minute)
+	assert.Contains(t, got, "nothing has changed for 40 min (node-1 is in inspecting and throttled, node-2 is in provisioning, node-3 is paused, cluster edge is waiting). It is on still")
+}
+
 func TestOverdraw(t *testing.T) {
 	assert.Equal(t, "a\x1b[K\nb\x1b[K\n\x1b[J", overdraw("a\nb\n"))
 }
 
 func TestAFailureMustStand(t *testing.T) {
 	at := time.Unix(0, 0)
-	end := ended(func() time.Time { return at })
+	end := ended(func() time.Time { return at }, 20*time.Minute)
 	fails, works := desk.Status{Over: true, Failed: true}, desk.Status{}
 	for _, step := range []struct {
 		second int64
 		status desk.Status
 		want   bool
 	}{{0, works, false}, {1, fails, false}, {1200, fails, false}, {1201, works, false}, {1202, fails, false}, {2401, fails, false}, {2402, fails, true}} {
+		at = time.Unix(step.second, 0)
+		assert.Equal(t, step.want, end(step.status), "%d s", step.second)
+	}
+	at = time.Unix(5000, 0)
+	getsOn, waits := desk.Status{Text: "it gets on"}, desk.Status{Text: "it gets on", Machines: []desk.Machine{{Name: "node-1", Percent: 3}}}
+	for _, step := range []struct {
+		second int64
+		status desk.Status
+		want   bool
+	}{{5000, works, false}, {6199, getsOn, false}, {7398, getsOn, false}, {7399, waits, false}, {8598, waits, false}, {8599, waits, true}} {
 		at = time.Unix(step.second, 0)
 		assert.Equal(t, step.want, end(step.status), "%d s", step.second)
 	}

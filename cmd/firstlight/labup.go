@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -20,6 +19,7 @@ type upFlags struct {
 	firmware string
 	accel    string
 	share    float64
+	fit      bool
 	waiting  waiting
 }
 
@@ -50,6 +50,7 @@ and may be interrupted and asked again at any time.`,
 	flags.BoolVar(&u.want.Cluster, "cluster", u.want.Cluster, "install one Kubernetes of all nodes")
 	bindAccel(flags, &u.accel)
 	bindShare(flags, &u.share)
+	flags.BoolVar(&u.fit, "fit", false, "measure this computer first, say what to expect, and without --nodes take one node where two do not suit it")
 	u.waiting.bind(cmd)
 	flags.BoolVar(&u.waiting.wait, "wait", false, "stay until every node is installed and proven, and the cluster is ready")
 	return cmd
@@ -75,7 +76,7 @@ func (u upFlags) up(cmd *cobra.Command, f *labFlags) error {
 	if err := order.Check(); err != nil {
 		return commandline.Usage(err)
 	}
-	run, err := u.decide(cmd.Context(), c)
+	run, err := u.decide(cmd, c, &order)
 	if err != nil {
 		return err
 	}
@@ -99,18 +100,23 @@ func (u upFlags) up(cmd *cobra.Command, f *labFlags) error {
 	if !fresh {
 		say = "The rack was on already"
 	}
-	fmt.Fprintf(out, "%s: an appliance and %d nodes, in %s.\n%s.\n", say, order.Nodes, shorten(c.Dir), run.Accel)
+	fmt.Fprintf(out, "%s: an appliance and %d nodes, in %s.\n", say, order.Nodes, shorten(c.Dir))
+	if !fresh || !u.fit { // else it is said
+		fmt.Fprintf(out, "%s.\n", run.Accel)
+	}
 	if desk.Outdated(c.Dir, order) {
 		fmt.Fprintf(out, "It keeps the stick it was made with; %s was built anew since. For the new one: down --remove, then up.\n", shorten(order.Image))
 	}
 	if u.waiting.wait {
-		return u.waiting.run(cmd, c)
+		return u.waiting.run(cmd, c, run)
 	}
 	return showLabHelp(out, c, f.dir)
 }
 
-// decide is the run that begins, or the one that is: a machine does not change what runs its processors.
-func (u upFlags) decide(ctx context.Context, c desk.Client) (desk.Run, error) {
+// decide is the run that begins, or the one that is: a machine does not change what runs its processors. A new
+// rack that is to fit this computer is given its number of nodes.
+func (u upFlags) decide(cmd *cobra.Command, c desk.Client, order *desk.Order) (desk.Run, error) {
+	ctx := cmd.Context()
 	if _, err := c.Status(ctx); err == nil {
 		run, err := c.Run()
 		if err == nil && u.accel != "" && accelerator.Kind(u.accel) != run.Accel.Kind {
@@ -122,7 +128,27 @@ func (u upFlags) decide(ctx context.Context, c desk.Client) (desk.Run, error) {
 	if err != nil {
 		return desk.Run{}, commandline.Usage(err)
 	}
-	return desk.Run{Accel: choice}, nil
+	if !u.fit {
+		return desk.Run{Accel: choice}, nil
+	}
+	host, err := desk.Measure(ctx, choice)
+	if err != nil {
+		return desk.Run{}, err
+	}
+	_, there, err := desk.Ordered(c.Dir)
+	if err != nil {
+		return desk.Run{}, err
+	}
+	asked := 0
+	if there || cmd.Flags().Changed("nodes") {
+		asked = order.Nodes
+	}
+	fit := host.Fit(*order, asked)
+	order.Nodes = fit.Nodes
+	for _, line := range fit.Text {
+		fmt.Fprintln(cmd.OutOrStdout(), line)
+	}
+	return desk.Run{Accel: choice, Patience: fit.Patience}, nil
 }
 
 // labOrder is the order of the rack that is there, with what the command line says otherwise.

@@ -54,6 +54,12 @@ func TestWhatIsAskedIsTaken(t *testing.T) {
 	assert.EqualError(t, err, `accelerator "hvf" is not known; want kvm or tcg`)
 }
 
+func TestSpeed(t *testing.T) {
+	assert.InDelta(t, 1, speed(reference), 1e-9)
+	assert.InDelta(t, 0.5, speed(2*reference), 1e-9)
+	assert.InDelta(t, 650, speed(0), 1e-9, "less than can be told")
+}
+
 // fakeQEMU puts a program in QEMU's place.
 func fakeQEMU(t *testing.T, script string) {
 	bin := t.TempDir()
@@ -99,11 +105,14 @@ func TestTheTrialRuns(t *testing.T) {
 	defer cancel()
 	short, err := TCG.run(ctx, 0)
 	require.NoError(t, err)
-	long, err := TCG.run(ctx, 20_000_000)
+	long, err := TCG.run(ctx, rounds)
 	require.NoError(t, err)
 	assert.Greater(t, long, short, "it does the rounds")
+	quick, err := TCG.Speed(ctx)
+	require.NoError(t, err)
+	assert.Positive(t, quick)
 
 	choice, err := Choose(ctx, "")
 	require.NoError(t, err)
-	t.Log(choice, short, long)
+	t.Logf("%s; %s alone, %s with its rounds; speed %.2f", choice, short, long, quick)
 }

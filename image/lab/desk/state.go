@@ -39,7 +39,13 @@ type made struct {
 
 // Run is what was decided for the time from one `up` to the next `down`; the next `up` decides anew.
 type Run struct {
-	Accel accelerator.Choice `json:"accel"` // of every machine
+	Accel    accelerator.Choice `json:"accel"`              // of every machine
+	Patience float64            `json:"patience,omitempty"` // see Fit; 0 is 1
+}
+
+// Patient is how long something may take in this run that is given so long on the README's computer.
+func (r Run) Patient(usual time.Duration) time.Duration {
+	return time.Duration(max(1, r.Patience) * float64(usual))
 }
 
 // started is a process that the rack has started.

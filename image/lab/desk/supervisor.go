@@ -254,7 +254,7 @@ func (s *supervisor) ask(ctx context.Context) {
 		switch {
 		case doc != nil:
 			s.doc, heard = doc, time.Now()
-		case time.Since(heard) > keepWord:
+		case time.Since(heard) > s.made.Run.Patient(keepWord):
 			s.doc = nil
 		}
 		s.mu.Unlock()
