@@ -143,6 +143,7 @@ func (u upFlags) decide(cmd *cobra.Command, c desk.Client, order *desk.Order) (d
 	if there || cmd.Flags().Changed("nodes") {
 		asked = order.Nodes
 	}
+	host.Share = u.share
 	fit := host.Fit(*order, asked)
 	order.Nodes = fit.Nodes
 	for _, line := range fit.Text {

@@ -15,6 +15,7 @@ type Host struct {
 	Cores int
 	MiB   int     // of memory, free; 0: its kernel does not say
 	Busy  float64 // threads of others that run or want to, on average
+	Share float64 // of its processors, that each machine will be throttled to; 0: none is
 }
 
 // Fit is a rack that suits a host.
@@ -34,21 +35,25 @@ const (
 	usualTwoDone  = 20 * time.Minute
 	paceForTwo    = 0.5 // of the README's: below it two nodes and the appliance keep each other waiting
 	paceForAny    = 0.2 // below it parts of Kubernetes miss their own deadlines
-	mostImpatient = 1   // a fast computer's patience
-	mostPatient   = 6
+	leastPatience = 1
+	mostPatience  = 6
 )
 
 // pace is how fast a rack gets on, next to the README's computer: by the speed of a processor, and by how much
 // of the processors is left. More of them than that has help by an amount that was not measured.
 func (h Host) pace() float64 {
-	return h.Speed * min(1, float64(h.Cores)/(h.Busy+usualCores))
+	pace := h.Speed * min(1, float64(h.Cores)/(h.Busy+usualCores))
+	if h.Share > 0 {
+		pace *= min(1, h.Share/usualCores)
+	}
+	return pace
 }
 
 // Fit decides what suits a host: as many nodes as were asked for, or where nobody asked (0) two, or one
 // where memory or speed do not suffice for two.
 func (h Host) Fit(o Order, asked int) Fit {
 	pace := h.pace()
-	f := Fit{Nodes: asked, Patience: min(max(mostImpatient, 1/pace), mostPatient)}
+	f := Fit{Nodes: asked, Patience: min(max(leastPatience, 1/pace), mostPatience)}
 	slow := h.Accel.Kind != accelerator.KVM && pace < paceForTwo
 	tight := h.MiB > 0 && h.MiB < o.Appliance+2*o.MiB
 	if asked == 0 {
@@ -82,6 +87,9 @@ func (h Host) say() string {
 	}
 	if h.MiB > 0 {
 		text += fmt.Sprintf(" and %.1f GiB of free memory", float64(h.MiB)/1024)
+	}
+	if h.Share > 0 {
+		text += fmt.Sprintf("; each machine is throttled to %v processors", h.Share)
 	}
 	return text + "."
 }

@@ -106,7 +106,7 @@ func (s *supervisor) build(ctx context.Context) error {
 	if err := writeStick(ctx, s.all[0].machine, string(document)); err != nil {
 		return err
 	}
-	s.asker = &asker{dir: sshDir, dial: func(ctx context.Context) (net.Conn, error) {
+	s.asker = &asker{dir: sshDir, run: s.made.Run, dial: func(ctx context.Context) (net.Conn, error) {
 		return s.stations[bmcs].Dial(ctx, netip.AddrPortFrom(at(bmcs, applianceHost), 22))
 	}}
 	return s.remembered()
