@@ -42,13 +42,12 @@ usb-image: ## Build build/firstlight.img; SITE=site.yaml OUT=file.img MIRROR=url
 	@$(MAKE) --no-print-directory build
 	@bin/firstlight build $(if $(SITE),--site '$(SITE)') $(if $(OUT),--out '$(OUT)') $(if $(MIRROR),--mirror '$(MIRROR)')
 
-N ?= 2
 .PHONY: demo
-demo: ## A rack in QEMU, without root: N=2 blank nodes, installed and proven, then a cluster of them; interrupted, it continues
+demo: ## A rack in QEMU, without root: two blank nodes where they suit this machine (N=2: in any case), proven, a cluster of them; interrupted, it continues
 	@scripts/deps build lab
 	@$(MAKE) --no-print-directory build
 	@bin/firstlight build
-	@bin/firstlight lab up --nodes $(N) --wait
+	@bin/firstlight lab up --fit $(if $(N),--nodes $(N)) --wait
 
 .PHONY: demo-down
 demo-down: ## End the rack of make demo and remove what it left

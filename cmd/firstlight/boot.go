@@ -8,15 +8,18 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image/lab"
+	"firstlight.dev/firstlight/image/lab/accelerator"
 )
 
 // bootFlags is what the command line of `firstlight boot` says.
 type bootFlags struct {
 	uefi, secureBoot bool
 	disk, nic, dir   string
+	accel            string
 	memory, cpus     int
 	size             int64
 	printOnly        bool
@@ -47,11 +50,17 @@ overlay is kept, and the next boot from the same directory finds the same stick.
 	flags.StringVar(&f.nic, "nic", "user", "network card: none, unplugged (no cable) or user (QEMU's NAT)")
 	flags.IntVar(&f.memory, "memory", 4096, "memory in MiB")
 	flags.IntVar(&f.cpus, "cpus", 2, "number of CPUs")
+	bindAccel(flags, &f.accel)
 	flags.Int64Var(&f.size, "size", 8<<10, "size of the stick in MiB; 0: exactly as large as the image")
 	flags.StringVar(&f.dir, "dir", "", "keep the stick's overlay here (default: a temporary directory, removed afterwards)")
 	flags.BoolVar(&f.printOnly, "print", false, "print QEMU's command line instead of running it (needs --dir)")
 	cmd.MarkFlagsMutuallyExclusive("uefi", "secure-boot")
 	return cmd
+}
+
+// bindAccel adds the flag that decides between KVM and emulation.
+func bindAccel(flags *pflag.FlagSet, asked *string) {
+	flags.StringVar(asked, "accel", "", "kvm or tcg (emulated); default: "+accelerator.Variable+", else KVM if it runs a trial")
 }
 
 // bootConfig turns the flags into a machine.
@@ -103,6 +112,11 @@ func boot(cmd *cobra.Command, image string, f bootFlags) error {
 	if err != nil {
 		return err
 	}
+	choice, err := accelerator.Choose(cmd.Context(), f.accel)
+	if err != nil {
+		return commandline.Usage(err)
+	}
+	c.Accel = choice.Kind
 	m, err := lab.New(c)
 	if err != nil {
 		return err
@@ -119,6 +133,7 @@ func boot(cmd *cobra.Command, image string, f bootFlags) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintln(cmd.ErrOrStderr(), choice)
 	q := exec.CommandContext(cmd.Context(), name, onTerminal(args)...)
 	q.Stdin, q.Stdout, q.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := q.Run(); err != nil {

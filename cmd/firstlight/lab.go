@@ -8,11 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image/lab/desk"
 )
 
@@ -32,7 +33,7 @@ func newLabCommand() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&f.dir, "dir", "build/lab", "where the rack lies; another directory is another rack")
 	cmd.AddCommand(
 		newLabUpCommand(&f), newLabStatusCommand(&f), newLabConsoleCommand(&f), newLabWhyCommand(&f),
-		newLabSSHCommand(&f), newLabKubectlCommand(&f), newLabPowerCommand(&f), newLabCableCommand(&f),
+		newLabSSHCommand(&f), newLabKubectlCommand(&f), newLabPowerCommand(&f), newLabThrottleCommand(&f), newLabCableCommand(&f),
 		newLabDownCommand(&f), newLabDialCommand(&f), newLabSuperviseCommand(&f),
 	)
 	return cmd
@@ -45,101 +46,6 @@ func (f *labFlags) client() (desk.Client, error) {
 		return desk.Client{}, fmt.Errorf("find rack: %w", err)
 	}
 	return desk.Client{Dir: dir}, nil
-}
-
-func newLabUpCommand(f *labFlags) *cobra.Command {
-	want := desk.Defaults()
-	var firmware string
-	var w waiting
-	cmd := &cobra.Command{
-		Use:   "up",
-		Short: "Make a rack and switch it on, or switch the one that is there on again",
-		Long: `Make a rack and switch it on. A rack that is there is kept: what was on when it went
-down is switched on again and goes on from its disks. The rack runs in the background;
---wait stays until every node is installed and proven and the cluster of them is ready,
-and may be interrupted and asked again at any time.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := f.client()
-			if err != nil {
-				return err
-			}
-			if w.timeout != 0 && !w.wait {
-				return commandline.Usage(errors.New("--timeout is how long --wait looks; give both"))
-			}
-			want.Firmware = desk.Firmware(firmware)
-			order, err := labOrder(c.Dir, want, cmd.Flags().Changed)
-			if err != nil {
-				return err
-			}
-			if err := order.Check(); err != nil {
-				return commandline.Usage(err)
-			}
-			program, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("start rack: %w", err)
-			}
-			if err := desk.Make(c.Dir, program, order); err != nil {
-				return err
-			}
-			fresh, err := desk.Start(cmd.Context(), c.Dir, program, "lab", "supervise", "--dir", c.Dir)
-			if err != nil {
-				return err
-			}
-			say := "The rack is on"
-			if !fresh {
-				say = "The rack was on already"
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: an appliance and %d nodes, in %s.\n", say, order.Nodes, shorten(c.Dir))
-			if desk.Outdated(c.Dir, order) {
-				fmt.Fprintf(cmd.OutOrStdout(), "It keeps the stick it was made with; %s was built anew since. For the new one: down --remove, then up.\n", shorten(order.Image))
-			}
-			if w.wait {
-				return w.run(cmd, c)
-			}
-			return showLabHelp(cmd.OutOrStdout(), c, f.dir)
-		},
-	}
-	flags := cmd.Flags()
-	flags.StringVar(&want.Image, "image", "build/firstlight.img", "the stick's image; it is only read")
-	flags.IntVar(&want.Nodes, "nodes", want.Nodes, "number of nodes")
-	flags.StringVar(&firmware, "firmware", string(want.Firmware), "of the nodes: bios, uefi, or mixed (node-1 BIOS, node-2 UEFI, …)")
-	flags.IntVar(&want.MiB, "memory", want.MiB, "memory of a node, MiB")
-	flags.IntVar(&want.DiskGiB, "disk", want.DiskGiB, "size of a node's disk, GiB")
-	flags.IntVar(&want.Disks, "disks", want.Disks, "disks of a node; the system goes to the first")
-	flags.IntVar(&want.NICs, "nics", want.NICs, "network cards of a node; the second and further ones are on a network of their own")
-	flags.BoolVar(&want.Gateway, "gateway", false, "add an owner's network with a gateway and a resolver; they lead nowhere")
-	flags.IntVar(&want.Appliance, "appliance-memory", want.Appliance, "memory of the appliance, MiB")
-	flags.IntVar(&want.StickGiB, "stick", want.StickGiB, "size of the stick, GiB")
-	flags.BoolVar(&want.Capture, "capture", false, "write what passes the switch to *.pcap; of TCP only the headers")
-	flags.BoolVar(&want.Cluster, "cluster", want.Cluster, "install one Kubernetes of all nodes")
-	w.bind(cmd)
-	flags.BoolVar(&w.wait, "wait", false, "stay until every node is installed and proven, and the cluster is ready")
-	return cmd
-}
-
-// labOrder is the order of the rack that is there, with what the command line says otherwise.
-func labOrder(dir string, want desk.Order, changed func(flag string) bool) (desk.Order, error) {
-	image, err := filepath.Abs(want.Image)
-	if err != nil {
-		return want, fmt.Errorf("find image: %w", err)
-	}
-	want.Image = image
-	have, ok, err := desk.Ordered(dir)
-	if err != nil || !ok {
-		return want, err
-	}
-	for flag, take := range map[string]func(){
-		"image": func() { have.Image = want.Image }, "nodes": func() { have.Nodes = want.Nodes }, "firmware": func() { have.Firmware = want.Firmware },
-		"memory": func() { have.MiB = want.MiB }, "disk": func() { have.DiskGiB = want.DiskGiB }, "disks": func() { have.Disks = want.Disks },
-		"nics": func() { have.NICs = want.NICs }, "gateway": func() { have.Gateway = want.Gateway }, "appliance-memory": func() { have.Appliance = want.Appliance },
-		"cluster": func() { have.Cluster = want.Cluster }, "stick": func() { have.StickGiB = want.StickGiB }, "capture": func() { have.Capture = want.Capture },
-	} {
-		if changed(flag) {
-			take()
-		}
-	}
-	return have, nil
 }
 
 func newLabDownCommand(f *labFlags) *cobra.Command {
@@ -232,14 +138,19 @@ func (w *waiting) bind(cmd *cobra.Command) {
 // and under emulation tries are minutes apart.
 const patience = 20 * time.Minute
 
-// ended tells when a rack has come to its end: at once when all is well or nothing goes on, after
-// some patience when something else has failed.
-func ended(now func() time.Time) func(desk.Status) bool {
-	var failed time.Time
+// ended tells when a rack has come to its end: at once when all is well or nothing goes on, after some
+// patience when something else has failed, or nothing has changed.
+func ended(now func() time.Time, patience time.Duration) func(desk.Status) bool {
+	var failed, changed time.Time
+	var last desk.Status
 	return func(s desk.Status) bool {
+		if changed.IsZero() || getsOn(last, s, now()) {
+			changed = now()
+		}
+		last = s
 		if !s.Over || !s.Failed || s.Dead {
 			failed = time.Time{}
-			return s.Over
+			return s.Over || now().Sub(changed) >= patience
 		}
 		if failed.IsZero() {
 			failed = now()
@@ -248,14 +159,50 @@ func ended(now func() time.Time) func(desk.Status) bool {
 	}
 }
 
+// getsOn tells whether anything of a rack has changed that is more than its age.
+func getsOn(before, after desk.Status, now time.Time) bool {
+	seen := func(s desk.Status) (all []any) {
+		all = append(all, s.Over, s.Failed, s.Text)
+		for _, m := range s.Machines {
+			all = append(all, m.Percent, m.Last)
+		}
+		for _, c := range s.Clusters {
+			all = append(all, c.Percent, c.Why)
+		}
+		return all
+	}
+	return !slices.Equal(seen(before), seen(after)) || desk.News(before, after, now) != ""
+}
+
+// stuck says what a rack waits for that does not get on, and what to do.
+func stuck(s desk.Status, long time.Duration) string {
+	var all []string
+	for _, m := range s.Machines {
+		switch {
+		case m.Paused:
+			all = append(all, m.Name+" is paused")
+		case m.Share > 0:
+			all = append(all, fmt.Sprintf("%s is in %s and throttled", m.Name, m.Phase))
+		case m.Phase != desk.PhaseProven && m.Phase != desk.PhaseReady:
+			all = append(all, m.Name+" is in "+m.Phase)
+		}
+	}
+	for _, cluster := range s.Clusters {
+		all = append(all, "cluster "+cluster.Name+" is "+cluster.Phase)
+	}
+	return fmt.Sprintf(`the rack does not get on: nothing has changed for %.0f min (%s). It is on still: "firstlight lab why" says what each machine waits for. If this computer is too slow or busy, end what else runs and look on with "firstlight lab up --wait", or begin anew with one node: "firstlight lab down --remove", "firstlight lab up --nodes 1 --wait"`,
+		long.Minutes(), strings.Join(all, ", "))
+}
+
 // run shows the rack until it has come to its end, then how long everything took.
-func (w *waiting) run(cmd *cobra.Command, c desk.Client) error {
+func (w *waiting) run(cmd *cobra.Command, c desk.Client, run desk.Run) error {
+	patience := run.Patient(patience)
 	ctx, cancel := cmd.Context(), context.CancelFunc(func() {})
 	if w.timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
 	}
 	defer cancel()
-	last, err := showLab(ctx, cmd.OutOrStdout(), c, ended(time.Now))
+	last, err := showLab(ctx, cmd.OutOrStdout(), c, ended(time.Now, patience))
 	out := cmd.OutOrStdout()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -265,6 +212,9 @@ func (w *waiting) run(cmd *cobra.Command, c desk.Client) error {
 	}
 	if err := showPhases(out, c, last); err != nil {
 		return err
+	}
+	if !last.Over {
+		return errors.New(stuck(last, patience))
 	}
 	if last.Failed {
 		return fmt.Errorf("the rack is not launched: %s; firstlight lab why", last.Text)

@@ -22,7 +22,7 @@ func TestLabOrder(t *testing.T) {
 func TestLabWithoutARack(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range [][]string{{"status"}, {"status", "-o", "json"}, {"why"}, {"why", "node-1"}, {"console", "node-1"}, {"ssh", "node-1"}, {"kubectl", "--dir", dir, "get", "bmh"},
-		{"power", "node-1", "on"}, {"cable", "node-1"}, {"dial", "appliance", "22"}, {"supervise"}} {
+		{"power", "node-1", "on"}, {"throttle", "node-1"}, {"cable", "node-1"}, {"dial", "appliance", "22"}, {"supervise"}} {
 		command := append([]string{"lab"}, args...)
 		if args[0] != "kubectl" {
 			command = append([]string{"lab", "--dir", dir}, args...)
@@ -31,7 +31,7 @@ func TestLabWithoutARack(t *testing.T) {
 	}
 	assert.Equal(t, 0, run(t.Context(), []string{"lab", "--dir", dir, "down", "--remove"}), "there is nothing to end")
 	assert.DirExists(t, dir)
-	for _, args := range [][]string{{"up", "--nodes", "0"}, {"up", "--timeout", "1m"}, {"up", "--firmware", "efi"}, {"status", "-o", "xml"}, {"console"}, {"power", "node-1"}, {"cable", "node-1", "--loss", "101"}} {
+	for _, args := range [][]string{{"up", "--nodes", "0"}, {"up", "--timeout", "1m"}, {"up", "--firmware", "efi"}, {"up", "--accel", "hvf"}, {"status", "-o", "xml"}, {"console"}, {"power", "node-1"}, {"throttle"}, {"throttle", "all", "--cpus", "-1"}, {"up", "--cpus", "0.001"}, {"cable", "node-1", "--loss", "101"}} {
 		assert.Equal(t, 2, run(t.Context(), append([]string{"lab", "--dir", dir}, args...)), "%v", args)
 	}
 }
@@ -40,11 +40,12 @@ func TestWhyLab(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	since := now.Add(-90 * time.Second)
 	for want, m := range map[string]desk.Machine{
-		"node-1: inspecting for 1m30s; the ramdisk looks; have patience":                               {Name: "node-1", On: true, Phase: "inspecting", Since: since, Why: "the ramdisk looks", Next: "have patience"},
-		"node-1: waiting for 1m30s; it has no power, and the appliance has not spoken of it":           {Name: "node-1", Phase: desk.PhaseWaiting, Since: since, Last: "old"},
-		"node-1: waiting for 1m30s; the appliance has not spoken of it; its console says: iPXE":        {Name: "node-1", On: true, Phase: desk.PhaseWaiting, Since: since, Last: "iPXE"},
-		"node-1: new for 1m30s; its cable to provisioning is {Loss:0.1 Delay:0s Cut:false Side:0}":     {Name: "node-1", On: true, Phase: "new", Since: since, Cables: []desk.Cable{{Network: "provisioning", Fault: wire.Fault{Loss: 0.1}}, {Network: "data"}}},
-		"appliance: control-plane for 1m30s; control-plane: the API server answers with 503; it comes": {Name: "appliance", On: true, Phase: "control-plane", Since: since, Error: "control-plane: the API server answers with 503", Next: "it comes"},
+		"node-1: inspecting for 1m30s; the ramdisk looks; have patience":                                      {Name: "node-1", On: true, Phase: "inspecting", Since: since, Why: "the ramdisk looks", Next: "have patience"},
+		"node-1: waiting for 1m30s; it has no power, and the appliance has not spoken of it":                  {Name: "node-1", Phase: desk.PhaseWaiting, Since: since, Last: "old"},
+		"node-1: waiting for 1m30s; the appliance has not spoken of it; its console says: iPXE":               {Name: "node-1", On: true, Phase: desk.PhaseWaiting, Since: since, Last: "iPXE"},
+		"node-1: new for 1m30s; its cable to provisioning is {Loss:0.1 Delay:0s Cut:false Side:0}":            {Name: "node-1", On: true, Phase: "new", Since: since, Cables: []desk.Cable{{Network: "provisioning", Fault: wire.Fault{Loss: 0.1}}, {Network: "data"}}},
+		"appliance: control-plane for 1m30s; control-plane: the API server answers with 503; it comes":        {Name: "appliance", On: true, Phase: "control-plane", Since: since, Error: "control-plane: the API server answers with 503", Next: "it comes"},
+		"node-1: inspecting for 1m30s; the ramdisk looks; it is throttled to 0.5 processors of this computer": {Name: "node-1", On: true, Phase: "inspecting", Since: since, Why: "the ramdisk looks", Share: 0.5},
 	} {
 		assert.Equal(t, want, whyLab(m, now))
 	}
@@ -69,19 +70,37 @@ func TestSSHCommand(t *testing.T) {
 	}
 }
 
+func TestStuck(t *testing.T) {
+	got := stuck(desk.Status{Machines: []desk.Machine{
+		{Name: "appliance", Phase: desk.PhaseReady}, {Name: "node-1", Phase: "inspecting", Share: 0.1}, {Name: "node-2", Phase: "provisioning"},
+		{Name: "node-3", Phase: "provisioning", Paused: true}, {Name: "node-4", Phase: desk.PhaseProven},
+	}, Clusters: []desk.Cluster{{Name: "edge", Phase: "waiting"}}}, 40*time.Minute)
+	assert.Contains(t, got, "nothing has changed for 40 min (node-1 is in inspecting and throttled, node-2 is in provisioning, node-3 is paused, cluster edge is waiting). It is on still")
+}
+
 func TestOverdraw(t *testing.T) {
 	assert.Equal(t, "a\x1b[K\nb\x1b[K\n\x1b[J", overdraw("a\nb\n"))
 }
 
 func TestAFailureMustStand(t *testing.T) {
 	at := time.Unix(0, 0)
-	end := ended(func() time.Time { return at })
+	end := ended(func() time.Time { return at }, 20*time.Minute)
 	fails, works := desk.Status{Over: true, Failed: true}, desk.Status{}
 	for _, step := range []struct {
 		second int64
 		status desk.Status
 		want   bool
 	}{{0, works, false}, {1, fails, false}, {1200, fails, false}, {1201, works, false}, {1202, fails, false}, {2401, fails, false}, {2402, fails, true}} {
+		at = time.Unix(step.second, 0)
+		assert.Equal(t, step.want, end(step.status), "%d s", step.second)
+	}
+	at = time.Unix(5000, 0)
+	getsOn, waits := desk.Status{Text: "it gets on"}, desk.Status{Text: "it gets on", Machines: []desk.Machine{{Name: "node-1", Percent: 3}}}
+	for _, step := range []struct {
+		second int64
+		status desk.Status
+		want   bool
+	}{{5000, works, false}, {6199, getsOn, false}, {7398, getsOn, false}, {7399, waits, false}, {8598, waits, false}, {8599, waits, true}} {
 		at = time.Unix(step.second, 0)
 		assert.Equal(t, step.want, end(step.status), "%d s", step.second)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"firstlight.dev/firstlight/assets/commandline"
@@ -177,6 +178,43 @@ resume lets it go on as if nothing had happened.`,
 			return c.Press(cmd.Context(), args[0], args[1])
 		},
 	}
+}
+
+// bindShare adds the flag of how much of this computer a machine may have.
+func bindShare(flags *pflag.FlagSet, share *float64) {
+	flags.Float64Var(share, "cpus", 0, "processors of this computer that a machine may have, such as 0.5 (0: as many as it wants)")
+}
+
+// checkShare refuses what the rack would, before there is one.
+func checkShare(share float64) error {
+	if err := desk.CheckShare(share); err != nil {
+		return commandline.Usage(fmt.Errorf("--cpus: %w", err))
+	}
+	return nil
+}
+
+func newLabThrottleCommand(f *labFlags) *cobra.Command {
+	var share float64
+	cmd := &cobra.Command{
+		Use:   "throttle NAME|all",
+		Short: "Let a machine have only a share of this computer's processors; without flags it is free again",
+		Long: `Let a machine, or each of all, have only so many of this computer's processors, whatever
+else is free: it becomes a slower computer. Its own clocks run on. It counts at once, through
+the machine's power off and on, until the rack goes down. Without flags the machine is free again.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkShare(share); err != nil {
+				return err
+			}
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			return c.Throttle(cmd.Context(), args[0], share)
+		},
+	}
+	bindShare(cmd.Flags(), &share)
+	return cmd
 }
 
 func newLabCableCommand(f *labFlags) *cobra.Command {

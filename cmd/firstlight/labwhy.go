@@ -112,6 +112,9 @@ func whyLab(m desk.Machine, now time.Time) string {
 	if m.Next != "" {
 		text += "; " + m.Next
 	}
+	if m.Share > 0 {
+		text += fmt.Sprintf("; it is throttled to %v processors of this computer", m.Share)
+	}
 	for _, cable := range m.Cables {
 		if cable.Fault.Cut || cable.Fault.Loss > 0 || cable.Fault.Delay > 0 || cable.Fault.Side != 0 {
 			text += fmt.Sprintf("; its cable to %s is %+v", cable.Network, cable.Fault)

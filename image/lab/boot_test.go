@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/image/lab"
+	"firstlight.dev/firstlight/image/lab/accelerator"
 )
 
 // Lines by which a boot is followed; the programs that print them have golden tests.
@@ -264,12 +266,23 @@ func needImage(t testing.TB, kind string) string {
 	return path
 }
 
+// chosen is what runs the processors of all these tests' machines: it is tried once.
+var chosen = sync.OnceValues(func() (accelerator.Choice, error) { return accelerator.Choose(context.Background(), "") })
+
+// accel is the kind that was chosen.
+func accel(t testing.TB) accelerator.Kind {
+	choice, err := chosen()
+	require.NoError(t, err)
+	t.Log(choice)
+	return choice.Kind
+}
+
 // newMachine ends with the test; a failure prints how to start it by hand.
 func newMachine(t testing.TB, c lab.Config) *lab.Machine {
 	if c.Dir == "" {
 		c.Dir = t.TempDir()
 	}
-	c.MiB = max(c.MiB, 2048)
+	c.MiB, c.Accel = max(c.MiB, 2048), accel(t)
 	m, err := lab.New(c)
 	require.NoError(t, err)
 	t.Cleanup(func() {

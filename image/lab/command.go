@@ -9,11 +9,6 @@ import (
 // firmwareFiles are the images QEMU is given for UEFI. Vars is this machine's own copy.
 type firmwareFiles struct{ Code, Vars string }
 
-// CPU is the processor of all machines of the lab, cheap to emulate: without AVX; and AMD's, which Linux knows to
-// be safe from Meltdown. On others it changes the page table twice per system call, and an emulator then forgets
-// every address that it had translated. Without cmpxchg16b, because QEMU 7.2's crashes Linux 6.12.
-const CPU = "Opteron_G3,-cx16,-monitor,+ssse3,+sse4.1,+sse4.2,+aes,+pclmulqdq,+rdrand"
-
 // command returns QEMU's arguments for a machine whose disks were prepared: drives[i]
 // is the file and format behind c.Disks[i]. Pure, so that it can be compared.
 func command(c Config, fw firmwareFiles, drives []drive) []string {
@@ -21,21 +16,17 @@ func command(c Config, fw firmwareFiles, drives []drive) []string {
 	if c.Firmware == SecureBoot {
 		machine = "q35,smm=on"
 	}
-	args := []string{
-		"-name", c.Name,
-		"-machine", machine,
-		"-accel", "tcg,thread=multi",
-		"-cpu", CPU,
+	args := append([]string{"-name", c.Name, "-machine", machine}, c.Accel.Args()...)
+	args = append(args,
 		"-smp", fmt.Sprint(c.CPUs),
 		"-m", fmt.Sprint(c.MiB),
 		"-display", "none",
 		"-monitor", "none",
 		"-no-user-config", "-nodefaults", "-vga", "std",
-		"-qmp", "unix:" + filepath.Join(c.Dir, qmpSocket) + ",server=on,wait=off",
+		"-qmp", "unix:"+filepath.Join(c.Dir, qmpSocket)+",server=on,wait=off",
 		"-chardev", "stdio,id=console,signal=off",
 		"-serial", "chardev:console",
-		"-device", "virtio-rng-pci",
-	}
+		"-device", "virtio-rng-pci")
 	if c.Firmware != BIOS {
 		if c.Firmware == SecureBoot {
 			args = append(args, "-global", "driver=cfi.pflash01,property=secure,value=on")

@@ -2,13 +2,15 @@
 // their power and keeps their disks. `firstlight boot` and every test that boots the
 // image stand on it; the virtual rack is built from its machines.
 //
-// Guests run under TCG: it is there on every machine, with or without KVM.
+// Package accelerator decides whether guests run under KVM or are emulated.
 package lab
 
 import (
 	"fmt"
 	"net"
 	"time"
+
+	"firstlight.dev/firstlight/image/lab/accelerator"
 )
 
 // Firmware is what starts the boot loader.
@@ -57,12 +59,13 @@ type NIC struct {
 
 // Config describes a machine. The zero value of every field but Dir is usable.
 type Config struct {
-	Name     string   // "" means "machine"
-	Dir      string   // for overlays, firmware variables, sockets and the console log; made if absent
-	Firmware Firmware // "" means BIOS
-	CPUs     int      // 0 means 2
-	MiB      int      // memory; 0 means 2048
-	Disks    []Disk   // booted in this order
+	Name     string           // "" means "machine"
+	Dir      string           // for overlays, firmware variables, sockets and the console log; made if absent
+	Firmware Firmware         // "" means BIOS
+	Accel    accelerator.Kind // "" means TCG, which runs everywhere
+	CPUs     int              // 0 means 2
+	MiB      int              // memory; 0 means 2048
+	Disks    []Disk           // booted in this order
 	NICs     []NIC
 	Kernel   string   // boot this kernel instead of the disks
 	Initrd   string   // with Kernel

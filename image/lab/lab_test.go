@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab/accelerator"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -22,6 +25,7 @@ var update = flag.Bool("update", false, "write golden files")
 func TestCommandLine(t *testing.T) {
 	for name, c := range map[string]Config{
 		"bios-usb":       {Disks: []Disk{{Image: "a.img"}}},
+		"kvm":            {Accel: accelerator.KVM},
 		"secure-boot":    {Firmware: SecureBoot, CPUs: 1, MiB: 1024, Disks: []Disk{{Bus: NVMe, Serial: "S1"}}},
 		"two-usb-sticks": {Firmware: UEFI, Disks: []Disk{{Bus: USB}, {Bus: USB}, {Bus: AHCI}, {Bus: EHCI}}},
 		"switch":         {NICs: []NIC{{Port: "/s/0,a", NoROM: true, BootIx: 1}, {User: true, Model: "e1000e"}, {}}},
@@ -78,6 +82,35 @@ func TestFailure(t *testing.T) {
 		require.NoError(t, m.Kill())
 		assert.NoError(t, m.Failure(), "its plug was pulled")
 		require.NoError(t, m.Close())
+	}
+}
+
+// TestThrottle throttles a machine that is off: its start counts, and it is freed while it runs.
+func TestThrottle(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	require.NoError(t, os.WriteFile(filepath.Join(bin, qemu), []byte("#!/bin/sh\nwhile :; do :; done\n"), 0o755))
+	m, err := New(Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer m.Close()
+	assert.EqualError(t, m.Throttle(-1), "throttle machine machine to -1 processors: want 0, which frees it, or more")
+	stopped := func() bool {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.PID()))
+		require.NoError(t, err)
+		return strings.Contains(string(text), ") T ")
+	}
+	require.NoError(t, m.Throttle(0.01))
+	for range 2 {
+		require.NoError(t, m.Start(t.Context()))
+		require.Eventually(t, stopped, time.Minute, time.Millisecond)
+		require.NoError(t, m.Kill(), "one that is stopped loses its power as well")
+	}
+	require.NoError(t, m.Start(t.Context()))
+	require.Eventually(t, stopped, time.Minute, time.Millisecond)
+	require.NoError(t, m.Throttle(0))
+	for range 20 {
+		assert.False(t, stopped(), "it is left stopped")
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -37,6 +37,7 @@ type Machine struct {
 	run     *running // nil while off
 	failure error    // of the last power-on period
 	cpu     time.Duration
+	share   float64 // of Throttle
 }
 
 // running is one power-on period.
@@ -48,6 +49,7 @@ type running struct {
 	err    error // set before ended is closed
 	cut    bool  // by Kill
 	stdin  io.Closer
+	free   func() error // ends its throttle; nil: it has none
 }
 
 // New makes a machine, off. Close it when done.
@@ -125,7 +127,7 @@ func (m *Machine) Start(ctx context.Context) error {
 		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
 	}
 	m.run, m.failure = r, nil
-	return nil
+	return m.throttle()
 }
 
 // attend starts QEMU, waits for its end and marks the machine off. The kernel sends the
@@ -144,6 +146,9 @@ func (m *Machine) attend(r *running, started chan<- error) {
 	}
 	m.console.end()
 	m.mu.Lock()
+	if r.free != nil {
+		r.err = errors.Join(r.err, r.free())
+	}
 	m.run = nil
 	if !r.cut && !errors.Is(ended, context.Canceled) {
 		m.failure = failure(ended, r.stderr.String())
@@ -200,6 +205,47 @@ func (m *Machine) CPU() time.Duration {
 		return m.cpu
 	}
 	return m.cpu + process.CPU(m.run.cmd.Process.Pid)
+}
+
+// Throttle lets the machine, all its processors together, have no more than a share of this computer's: 0.5 is half of
+// one; 0 lets it have what it wants. It counts at once and through its next starts. The guest's clocks run on, as
+// those of a slow computer do.
+func (m *Machine) Throttle(share float64) error {
+	if share < 0 {
+		return fmt.Errorf("throttle machine %s to %v processors: want 0, which frees it, or more", m.config.Name, share)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.share = share
+	return m.throttle()
+}
+
+// Share is what the machine is throttled to; 0: it is free.
+func (m *Machine) Share() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.share
+}
+
+// throttle has a running machine keep to its share. QEMU is killed along with this program, so none
+// is left stopped.
+func (m *Machine) throttle() error {
+	r, share := m.run, m.share
+	if r == nil {
+		return nil
+	}
+	var err error
+	if r.free != nil {
+		err = r.free()
+		r.free = nil
+	}
+	if share > 0 {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- process.Throttle(ctx, r.cmd.Process, share) }()
+		r.free = func() error { cancel(); return <-done }
+	}
+	return err
 }
 
 // PID is QEMU's process number, 0 while the machine is off.

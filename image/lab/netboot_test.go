@@ -54,7 +54,7 @@ func TestNetboot(t *testing.T) {
 	for _, machine := range machines {
 		t.Run(machine.name, func(t *testing.T) {
 			m, err := lab.New(lab.Config{
-				Name: "netboot-" + machine.name, Dir: t.TempDir(), Firmware: machine.firmware, CPUs: 1, MiB: 768,
+				Name: "netboot-" + machine.name, Dir: t.TempDir(), Firmware: machine.firmware, Accel: accel(t), CPUs: 1, MiB: 768,
 				Extra: []string{"-netdev", "tap,id=t0,ifname=netboot0,script=no,downscript=no",
 					"-device", machine.device + ",netdev=t0,mac=52:54:00:fe:00:01,bootindex=1"},
 			})

@@ -20,6 +20,7 @@ import (
 type asker struct {
 	dial func(ctx context.Context) (net.Conn, error)
 	dir  string // with the key and the known hosts
+	run  Run    // with the patience for its deadlines
 
 	client *ssh.Client
 	web    *http.Client
@@ -62,7 +63,7 @@ func (a *asker) login(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, loginDeadline)
+	ctx, cancel := context.WithTimeout(ctx, a.run.Patient(loginDeadline))
 	defer cancel()
 	conn, err := a.dial(ctx)
 	if err != nil {
@@ -89,7 +90,7 @@ func (a *asker) login(ctx context.Context) error {
 }
 
 func (a *asker) get(ctx context.Context, path string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, askDeadline)
+	ctx, cancel := context.WithTimeout(ctx, a.run.Patient(askDeadline))
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://appliance"+path, nil)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"firstlight.dev/firstlight/image/lab/wire"
@@ -96,6 +97,27 @@ func (c Client) Press(ctx context.Context, machine, button string) error {
 	return c.do(ctx, http.MethodPost, "/v1/power", url.Values{"machine": {machine}, "button": {button}}, nil, nil)
 }
 
+// Bounds of a share. With less a machine's own clocks run away from it.
+const (
+	leastShare = 0.01
+	mostShare  = 1024
+)
+
+// CheckShare refuses a share that no machine can have; 0 is none.
+func CheckShare(share float64) error {
+	if share == 0 || share >= leastShare && share <= mostShare {
+		return nil
+	}
+	return fmt.Errorf("%v processors; want %v to %v, or 0 for as many as it wants", share, leastShare, mostShare)
+}
+
+// Throttle gives a machine, or each of All, a share of this computer's processors: 0.5 is half of one; 0 frees it. It
+// counts until the rack goes down, and through the machine's power on and off.
+func (c Client) Throttle(ctx context.Context, machine string, share float64) error {
+	query := url.Values{"machine": {machine}, "share": {strconv.FormatFloat(share, 'g', -1, 64)}}
+	return c.do(ctx, http.MethodPost, "/v1/throttle", query, nil, nil)
+}
+
 // SetFault changes what is wrong with a machine's cables; network "" means all of them.
 func (c Client) SetFault(ctx context.Context, machine, network string, f wire.Fault) error {
 	return c.do(ctx, http.MethodPost, "/v1/cable", url.Values{"machine": {machine}, "network": {network}}, f, nil)
@@ -145,6 +167,12 @@ func (c Client) Rack() (Rack, error) {
 		return Rack{}, err
 	}
 	return Plan(m.Order), nil
+}
+
+// Run is what was decided for the rack's run at present, or its last.
+func (c Client) Run() (Run, error) {
+	m, err := readMade(c.Dir)
+	return m.Run, err
 }
 
 // Console is the path of a machine's serial log.

@@ -31,6 +31,7 @@ func (s *supervisor) serve(stop func()) (end func(), err error) {
 		_ = json.NewEncoder(w).Encode(s.status())
 	})
 	mux.HandleFunc("POST /v1/power", answer(s.pressed))
+	mux.HandleFunc("POST /v1/throttle", answer(s.throttled))
 	mux.HandleFunc("POST /v1/cable", answer(s.cabled))
 	mux.HandleFunc("GET /v1/dial", s.dial)
 	mux.HandleFunc("POST /v1/stop", func(http.ResponseWriter, *http.Request) { stop() })
@@ -58,19 +59,42 @@ func (s *supervisor) find(name string) (*computer, error) {
 	return nil, err
 }
 
+// some are the machine of that name, or all.
+func (s *supervisor) some(name string) ([]*computer, error) {
+	if name == All {
+		return s.all, nil
+	}
+	c, err := s.find(name)
+	return []*computer{c}, err
+}
+
 func (s *supervisor) pressed(r *http.Request) error {
-	machines := s.all
-	if name := r.FormValue("machine"); name != All {
-		c, err := s.find(name)
-		if err != nil {
-			return err
-		}
-		machines = []*computer{c}
+	machines, err := s.some(r.FormValue("machine"))
+	if err != nil {
+		return err
 	}
 	var errs []error
 	for _, c := range machines {
 		s.log.Info("button pressed", "machine", c.Name, "button", r.FormValue("button"))
 		errs = append(errs, c.press(r.FormValue("button")))
+	}
+	return errors.Join(errs...)
+}
+
+// throttled gives machines a share of this computer's processors each.
+func (s *supervisor) throttled(r *http.Request) error {
+	machines, err := s.some(r.FormValue("machine"))
+	if err != nil {
+		return err
+	}
+	share, err := strconv.ParseFloat(r.FormValue("share"), 64)
+	if err := errors.Join(err, CheckShare(share)); err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range machines {
+		s.log.Info("machine throttled", "machine", c.Name, "processors", share)
+		errs = append(errs, c.machine.Throttle(share))
 	}
 	return errors.Join(errs...)
 }

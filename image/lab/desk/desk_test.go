@@ -135,7 +135,7 @@ func TestARackLives(t *testing.T) {
 	node := c.becomes(t, 1, "a node waits", func(m Machine) bool { return m.Phase == PhaseWaiting })
 	assert.False(t, node.On)
 
-	fresh, err := Start(t.Context(), c.Dir, os.Args[0])
+	fresh, err := Start(t.Context(), c.Dir, Run{}, os.Args[0])
 	require.NoError(t, err)
 	assert.False(t, fresh, "it is on already")
 
@@ -264,7 +264,7 @@ func TestStartSaysWhy(t *testing.T) {
 	assert.ErrorContains(t, err, "open site.yaml: no such file")
 	assert.NoFileExists(t, filepath.Join(c.Dir, runningFile))
 	t.Setenv("PATH", "")
-	_, err = Start(t.Context(), c.Dir, os.Args[0])
+	_, err = Start(t.Context(), c.Dir, Run{}, os.Args[0])
 	assert.ErrorContains(t, err, "`scripts/deps lab` installs it (package qemu-system-x86)")
 }
 

@@ -72,8 +72,12 @@ func screenLines(s Status, now time.Time, l layout) []string {
 	for _, x := range s.Strangers {
 		lines = append(lines, x.String())
 	}
-	if len(s.Outside) > 0 || len(s.Faults) > 0 {
+	slow := throttled(s.Machines)
+	if slow != "" || len(s.Outside) > 0 || len(s.Faults) > 0 {
 		lines = append(lines, "")
+	}
+	if slow != "" {
+		lines = append(lines, slow)
 	}
 	lines = append(lines, s.Faults...)
 	if text := outside(s.Outside); text != "" {
@@ -85,6 +89,20 @@ func screenLines(s Status, now time.Time, l layout) []string {
 // reason is why a machine is as it is. Its error is what went wrong last, be it over, in the words
 // of whatever program it was: it serves where there is no sentence.
 func reason(m Machine) string { return cmp.Or(m.Why, m.Error) }
+
+// throttled tells which machines are.
+func throttled(machines []Machine) string {
+	var all []string
+	for _, m := range machines {
+		if m.Share > 0 {
+			all = append(all, fmt.Sprintf("%s (%v)", m.Name, m.Share))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "Throttled, to so many processors of this computer: " + strings.Join(all, ", ")
+}
 
 // outside tells of frames that had no destination in the rack.
 func outside(all map[string]int) string {

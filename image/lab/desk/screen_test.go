@@ -25,6 +25,9 @@ func TestScreen(t *testing.T) {
 	golden(t, "usual.screen", Screen(s, 80, 24, now))
 	golden(t, "members.screen", Screen(s, 80, 9, now))
 	s.Outside, s.Faults = map[string]int{"8.8.8.8": 3, "1.1.1.1": 1}, []string{"BMC of node-2 has ended"}
+	slow := someStatus(now)
+	slow.Machines[0].Share, slow.Machines[1].Share = 0.5, 1
+	assert.Contains(t, Screen(slow, 120, 40, now), "\nThrottled, to so many processors of this computer: appliance (0.5), node-1 (1)\n")
 	golden(t, "narrow.screen", Screen(s, 60, 8, now))
 	for _, size := range [][2]int{{0, 0}, {10, 3}, {80, 5}, {80, 25}} {
 		text := Screen(s, size[0], size[1], now)

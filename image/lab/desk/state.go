@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/image/lab/accelerator"
 	"firstlight.dev/firstlight/image/lab/process"
 )
 
@@ -33,6 +34,18 @@ type made struct {
 	Order    Order     `json:"order"`
 	Password string    `json:"password"` // of the BMCs
 	Made     time.Time `json:"made"`
+	Run      Run       `json:"run"`
+}
+
+// Run is what was decided for the time from one `up` to the next `down`; the next `up` decides anew.
+type Run struct {
+	Accel    accelerator.Choice `json:"accel"`              // of every machine
+	Patience float64            `json:"patience,omitempty"` // see Fit; 0 is 1
+}
+
+// Patient is how long something may take in this run that is given so long on the README's computer.
+func (r Run) Patient(usual time.Duration) time.Duration {
+	return time.Duration(max(1, r.Patience) * float64(usual))
 }
 
 // started is a process that the rack has started.

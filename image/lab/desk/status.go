@@ -64,8 +64,9 @@ type Machine struct {
 	Why     string     `json:"why,omitempty"`  // what it does or waits for, in the appliance's words
 	Next    string     `json:"next,omitempty"` // what a person can do
 	Error   string     `json:"error,omitempty"`
-	Last    string     `json:"last,omitempty"` // line of its serial console
-	CPU     float64    `json:"cpu"`            // seconds
+	Last    string     `json:"last,omitempty"`  // line of its serial console
+	CPU     float64    `json:"cpu"`             // seconds
+	Share   float64    `json:"share,omitempty"` // of this computer's processors, that it is throttled to; 0: it is free
 	Cables  []Cable    `json:"cables"`
 	Boot    string     `json:"boot,omitempty"`    // device that its BMC was told last
 	Command string     `json:"command,omitempty"` // QEMU's, to be pasted into a shell in Dir

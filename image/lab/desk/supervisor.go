@@ -61,6 +61,7 @@ func Supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	defer lock.Close()
 	s := &supervisor{made: m, rack: Plan(m.Order), dir: dir, log: log, begun: time.Now(), phases: map[string]Event{}, faults: map[string]string{},
 		switches: map[string]*wire.Switch{}, stations: map[string]*station.Station{}}
+	log.Info("rack begins", "accelerator", m.Run.Accel)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err = errors.Join(s.build(ctx), s.noteProcesses())
@@ -105,7 +106,7 @@ func (s *supervisor) build(ctx context.Context) error {
 	if err := writeStick(ctx, s.all[0].machine, string(document)); err != nil {
 		return err
 	}
-	s.asker = &asker{dir: sshDir, dial: func(ctx context.Context) (net.Conn, error) {
+	s.asker = &asker{dir: sshDir, run: s.made.Run, dial: func(ctx context.Context) (net.Conn, error) {
 		return s.stations[bmcs].Dial(ctx, netip.AddrPortFrom(at(bmcs, applianceHost), 22))
 	}}
 	return s.remembered()
@@ -170,7 +171,9 @@ func (s *supervisor) place(ctx context.Context, what Computer) error {
 		c.ports = append(c.ports, p)
 	}
 	var err error
-	if c.machine, err = lab.New(s.rack.config(what, c.dir, port)); err != nil {
+	config := s.rack.config(what, c.dir, port)
+	config.Accel = s.made.Run.Accel.Kind
+	if c.machine, err = lab.New(config); err != nil {
 		return err
 	}
 	s.all = append(s.all, c)
@@ -251,7 +254,7 @@ func (s *supervisor) ask(ctx context.Context) {
 		switch {
 		case doc != nil:
 			s.doc, heard = doc, time.Now()
-		case time.Since(heard) > keepWord:
+		case time.Since(heard) > s.made.Run.Patient(keepWord):
 			s.doc = nil
 		}
 		s.mu.Unlock()

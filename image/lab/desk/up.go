@@ -175,16 +175,11 @@ func equipped(o Order) error {
 	return fits(o, string(text))
 }
 
-// fits tells whether the machines' memory is there, by proc_meminfo(5): what is free, and what the
-// kernel can give back at once. Where it is not, the kernel ends one QEMU after the other, hours later.
+// fits tells whether the machines' memory is there. Where it is not, the kernel ends one QEMU after the other,
+// hours later.
 func fits(o Order, meminfo string) error {
-	_, rest, _ := strings.Cut(meminfo, "MemAvailable:")
-	var free int // KiB
-	if _, err := fmt.Sscan(rest, &free); err != nil {
-		return nil // a kernel that does not say it
-	}
-	free /= 1024
-	if need := o.Appliance + o.Nodes*o.MiB; need > free {
+	free, known := freeMiB(meminfo)
+	if need := o.Appliance + o.Nodes*o.MiB; known && need > free {
 		return fmt.Errorf("%d nodes and the appliance need %d MiB of memory, %d MiB are free here; take fewer (--nodes), smaller ones (--memory, --appliance-memory), or end something else",
 			o.Nodes, need, free)
 	}
@@ -192,8 +187,8 @@ func fits(o Order, meminfo string) error {
 }
 
 // Start switches the rack in dir on, in a process of its own that outlives this one: argv, which
-// must call Supervise. fresh is false if it was on already.
-func Start(ctx context.Context, dir string, argv ...string) (fresh bool, err error) {
+// must call Supervise. fresh is false if it was on already; that run goes on as it was decided.
+func Start(ctx context.Context, dir string, run Run, argv ...string) (fresh bool, err error) {
 	c := Client{Dir: dir}
 	if _, err := c.Status(ctx); err == nil || !errors.Is(err, NotRunning) {
 		return false, err
@@ -203,6 +198,10 @@ func Start(ctx context.Context, dir string, argv ...string) (fresh bool, err err
 		return false, err
 	}
 	if err := equipped(m.Order); err != nil {
+		return false, fmt.Errorf("start rack: %w", err)
+	}
+	m.Run = run
+	if err := writeJSON(filepath.Join(dir, rackFile), m); err != nil {
 		return false, fmt.Errorf("start rack: %w", err)
 	}
 	return true, start(ctx, dir, argv...)

@@ -195,7 +195,7 @@ func (s *supervisor) status() Status {
 func (s *supervisor) machine(c *computer) Machine {
 	e := s.phases[c.Name]
 	m := Machine{Name: c.Name, On: c.On(), Phase: e.Phase, Since: e.At, CPU: c.machine.CPU().Seconds(), Last: c.machine.Console().Last(),
-		Cables: c.cables()}
+		Share: c.machine.Share(), Cables: c.cables()}
 	if m.On {
 		m.Command = c.machine.CommandLine()
 	}

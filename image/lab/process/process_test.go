@@ -59,11 +59,13 @@ func TestStartSaysWhy(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestChildrenDieWithTheirParent kills a parent as nothing can be caught: its child ends.
+// TestChildrenDieWithTheirParent kills a parent as nothing can be caught: its child ends, also one that
+// is stopped for the most part.
 func TestChildrenDieWithTheirParent(t *testing.T) {
 	if os.Getenv("PROCESS_TEST_PARENT") != "" {
-		c, err := Start(sleeper())
+		c, err := Start(burner())
 		require.NoError(t, err)
+		go func() { _ = Throttle(t.Context(), c.cmd.Process, 0.01) }()
 		fmt.Printf("child %d\n", c.ID.PID)
 		select {}
 	}
@@ -78,6 +80,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	require.NoError(t, err, line)
 	child, err := Of(pid)
 	require.NoError(t, err)
+	require.Eventually(t, func() bool { fields, err := stat(pid); return err == nil && fields[0] == "T" }, time.Minute, time.Millisecond)
 	require.NoError(t, parent.Process.Kill())
 	_ = parent.Wait()
 	assert.Eventually(t, func() bool { return !child.Alive() }, time.Minute, 10*time.Millisecond)

@@ -91,6 +91,7 @@ func newRoom(t *testing.T, patience time.Duration, modes ...string) *room {
 	require.NoError(t, err)
 	r.rack, err = rack.New(ctx)
 	require.NoError(t, err)
+	t.Log(r.rack.Accelerator())
 	t.Cleanup(func() { assert.NoError(t, r.rack.Close()) })
 	return r
 }

@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"firstlight.dev/firstlight/image/lab"
+	"firstlight.dev/firstlight/image/lab/accelerator"
 	"firstlight.dev/firstlight/image/lab/bmc"
 	"firstlight.dev/firstlight/image/lab/native"
 	"firstlight.dev/firstlight/image/lab/netns"
@@ -78,6 +78,7 @@ type Rack struct {
 	sw     *wire.Switch
 	uplink *os.File // the tap between the two
 	dir    string   // of sockets; short, because their names may not be long
+	accel  accelerator.Choice
 }
 
 // Bridge is the interface in that network that is on the rack's wire, with the address BMCAddr.
@@ -85,13 +86,17 @@ const Bridge = "rack"
 
 // New makes a rack without servers. Close it.
 func New(ctx context.Context) (*Rack, error) {
+	accel, err := accelerator.Choose(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("make rack: %w", err)
+	}
 	cmd := exec.Command("sleep", "infinity")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	holder, err := process.Start(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("make rack: %w", err)
 	}
-	r := &Rack{holder: holder, sw: wire.New(Bridge, inside...)}
+	r := &Rack{holder: holder, sw: wire.New(Bridge, inside...), accel: accel}
 	if err := r.build(ctx); err != nil {
 		return nil, fmt.Errorf("make rack: %w", errors.Join(err, r.Close()))
 	}
@@ -149,6 +154,9 @@ func (r *Rack) Name() string { return "rack-" + strconv.Itoa(r.holder.ID.PID) }
 
 // Network is the file that stands for the network in which the beds and BMCs are.
 func (r *Rack) Network() string { return netns.Of(r.holder.ID.PID) }
+
+// Accelerator is what runs the servers' processors, and why.
+func (r *Rack) Accelerator() accelerator.Choice { return r.accel }
 
 // Outside is every address outside the rack that a frame on its switch was for, with how many.
 func (r *Rack) Outside() map[netip.Addr]int { return r.sw.Outside() }
@@ -265,15 +273,15 @@ func (b *Box) SwitchOn(device string) error {
 	if device == bmc.BootNetwork {
 		disk, nic = 2, 1
 	}
-	args := []string{
-		"-name", b.Name, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", lab.CPU,
+	args := append(b.rack.accel.Kind.Args(),
+		"-name", b.Name, "-machine", "q35",
 		"-smp", "1", // of two, Debian's kernel now and then falls over its own patching of code (int3), when emulation is slow
 		"-m", strconv.Itoa(b.MiB), "-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults", "-vga", "none",
-		"-chardev", "file,id=console,append=on,path=" + filepath.Join(b.Dir, "console.log"), "-serial", "chardev:console", "-device", "virtio-rng-pci",
-		"-drive", "if=none,id=disk0,format=raw,cache=unsafe,discard=unmap,file=" + b.DiskFile(),
+		"-chardev", "file,id=console,append=on,path="+filepath.Join(b.Dir, "console.log"), "-serial", "chardev:console", "-device", "virtio-rng-pci",
+		"-drive", "if=none,id=disk0,format=raw,cache=unsafe,discard=unmap,file="+b.DiskFile(),
 		"-device", fmt.Sprintf("virtio-blk-pci,drive=disk0,serial=%s,bootindex=%d", b.Name, disk),
-		"-netdev", "stream,id=net0,server=off,addr.type=unix,addr.path=" + b.socket(),
-	}
+		"-netdev", "stream,id=net0,server=off,addr.type=unix,addr.path="+b.socket(),
+	)
 	card := fmt.Sprintf("virtio-net-pci,netdev=net0,mac=%s,bootindex=%d", b.MAC, nic)
 	if b.Firmware {
 		card += ",romfile="

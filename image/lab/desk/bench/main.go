@@ -81,7 +81,7 @@ func measure(ctx context.Context, nodes int, cluster bool) (spans []desk.Span, e
 		down.Stderr = os.Stderr
 		err = errors.Join(err, down.Run())
 	}()
-	up := lab("up", "--nodes", fmt.Sprint(nodes), fmt.Sprintf("--cluster=%t", cluster), "--wait")
+	up := lab("up", "--accel", "tcg", "--nodes", fmt.Sprint(nodes), fmt.Sprintf("--cluster=%t", cluster), "--wait")
 	up.Stdout = os.Stdout
 	if err := up.Run(); err != nil {
 		return nil, fmt.Errorf("rack of %d nodes: %w", nodes, err)

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/image/lab/accelerator"
+	"firstlight.dev/firstlight/image/lab/desk"
+)
+
+// upFlags is what the command line of `firstlight lab up` says.
+type upFlags struct {
+	want     desk.Order
+	firmware string
+	accel    string
+	share    float64
+	fit      bool
+	waiting  waiting
+}
+
+func newLabUpCommand(f *labFlags) *cobra.Command {
+	u := upFlags{want: desk.Defaults()}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Make a rack and switch it on, or switch the one that is there on again",
+		Long: `Make a rack and switch it on. A rack that is there is kept: what was on when it went
+down is switched on again and goes on from its disks. The rack runs in the background;
+--wait stays until every node is installed and proven and the cluster of them is ready,
+and may be interrupted and asked again at any time.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return u.up(cmd, f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&u.want.Image, "image", "build/firstlight.img", "the stick's image; it is only read")
+	flags.IntVar(&u.want.Nodes, "nodes", u.want.Nodes, "number of nodes")
+	flags.StringVar(&u.firmware, "firmware", string(u.want.Firmware), "of the nodes: bios, uefi, or mixed (node-1 BIOS, node-2 UEFI, …)")
+	flags.IntVar(&u.want.MiB, "memory", u.want.MiB, "memory of a node, MiB")
+	flags.IntVar(&u.want.DiskGiB, "disk", u.want.DiskGiB, "size of a node's disk, GiB")
+	flags.IntVar(&u.want.Disks, "disks", u.want.Disks, "disks of a node; the system goes to the first")
+	flags.IntVar(&u.want.NICs, "nics", u.want.NICs, "network cards of a node; the second and further ones are on a network of their own")
+	flags.BoolVar(&u.want.Gateway, "gateway", false, "add an owner's network with a gateway and a resolver; they lead nowhere")
+	flags.IntVar(&u.want.Appliance, "appliance-memory", u.want.Appliance, "memory of the appliance, MiB")
+	flags.IntVar(&u.want.StickGiB, "stick", u.want.StickGiB, "size of the stick, GiB")
+	flags.BoolVar(&u.want.Capture, "capture", false, "write what passes the switch to *.pcap; of TCP only the headers")
+	flags.BoolVar(&u.want.Cluster, "cluster", u.want.Cluster, "install one Kubernetes of all nodes")
+	bindAccel(flags, &u.accel)
+	bindShare(flags, &u.share)
+	flags.BoolVar(&u.fit, "fit", false, "measure this computer first, say what to expect, and without --nodes take one node where two do not suit it")
+	u.waiting.bind(cmd)
+	flags.BoolVar(&u.waiting.wait, "wait", false, "stay until every node is installed and proven, and the cluster is ready")
+	return cmd
+}
+
+// up makes the rack, decides what its run needs, and switches it on.
+func (u upFlags) up(cmd *cobra.Command, f *labFlags) error {
+	c, err := f.client()
+	if err != nil {
+		return err
+	}
+	if u.waiting.timeout != 0 && !u.waiting.wait {
+		return commandline.Usage(errors.New("--timeout is how long --wait looks; give both"))
+	}
+	if err := checkShare(u.share); err != nil {
+		return err
+	}
+	u.want.Firmware = desk.Firmware(u.firmware)
+	order, err := labOrder(c.Dir, u.want, cmd.Flags().Changed)
+	if err != nil {
+		return err
+	}
+	if err := order.Check(); err != nil {
+		return commandline.Usage(err)
+	}
+	run, err := u.decide(cmd, c, &order)
+	if err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("start rack: %w", err)
+	}
+	if err := desk.Make(c.Dir, program, order); err != nil {
+		return err
+	}
+	fresh, err := desk.Start(cmd.Context(), c.Dir, run, program, "lab", "supervise", "--dir", c.Dir)
+	if err != nil {
+		return err
+	}
+	if cmd.Flags().Changed("cpus") {
+		if err := c.Throttle(cmd.Context(), desk.All, u.share); err != nil {
+			return err
+		}
+	}
+	out, say := cmd.OutOrStdout(), "The rack is on"
+	if !fresh {
+		say = "The rack was on already"
+	}
+	fmt.Fprintf(out, "%s: an appliance and %d nodes, in %s.\n", say, order.Nodes, shorten(c.Dir))
+	if !fresh || !u.fit { // else it is said
+		fmt.Fprintf(out, "%s.\n", run.Accel)
+	}
+	if desk.Outdated(c.Dir, order) {
+		fmt.Fprintf(out, "It keeps the stick it was made with; %s was built anew since. For the new one: down --remove, then up.\n", shorten(order.Image))
+	}
+	if u.waiting.wait {
+		return u.waiting.run(cmd, c, run)
+	}
+	return showLabHelp(out, c, f.dir)
+}
+
+// decide is the run that begins, or the one that is: a machine does not change what runs its processors. A new
+// rack that is to fit this computer is given its number of nodes.
+func (u upFlags) decide(cmd *cobra.Command, c desk.Client, order *desk.Order) (desk.Run, error) {
+	ctx := cmd.Context()
+	if _, err := c.Status(ctx); err == nil {
+		run, err := c.Run()
+		if err == nil && u.accel != "" && accelerator.Kind(u.accel) != run.Accel.Kind {
+			err = fmt.Errorf("the rack in %s is on, %s; `firstlight lab down` first, --accel is decided with `up`", shorten(c.Dir), run.Accel)
+		}
+		return run, err
+	}
+	choice, err := accelerator.Choose(ctx, u.accel)
+	if err != nil {
+		return desk.Run{}, commandline.Usage(err)
+	}
+	if !u.fit {
+		return desk.Run{Accel: choice}, nil
+	}
+	host, err := desk.Measure(ctx, choice)
+	if err != nil {
+		return desk.Run{}, err
+	}
+	_, there, err := desk.Ordered(c.Dir)
+	if err != nil {
+		return desk.Run{}, err
+	}
+	asked := 0
+	if there || cmd.Flags().Changed("nodes") {
+		asked = order.Nodes
+	}
+	host.Share = u.share
+	fit := host.Fit(*order, asked)
+	order.Nodes = fit.Nodes
+	for _, line := range fit.Text {
+		fmt.Fprintln(cmd.OutOrStdout(), line)
+	}
+	return desk.Run{Accel: choice, Patience: fit.Patience}, nil
+}
+
+// labOrder is the order of the rack that is there, with what the command line says otherwise.
+func labOrder(dir string, want desk.Order, changed func(flag string) bool) (desk.Order, error) {
+	image, err := filepath.Abs(want.Image)
+	if err != nil {
+		return want, fmt.Errorf("find image: %w", err)
+	}
+	want.Image = image
+	have, ok, err := desk.Ordered(dir)
+	if err != nil || !ok {
+		return want, err
+	}
+	for flag, take := range map[string]func(){
+		"image": func() { have.Image = want.Image }, "nodes": func() { have.Nodes = want.Nodes }, "firmware": func() { have.Firmware = want.Firmware },
+		"memory": func() { have.MiB = want.MiB }, "disk": func() { have.DiskGiB = want.DiskGiB }, "disks": func() { have.Disks = want.Disks },
+		"nics": func() { have.NICs = want.NICs }, "gateway": func() { have.Gateway = want.Gateway }, "appliance-memory": func() { have.Appliance = want.Appliance },
+		"cluster": func() { have.Cluster = want.Cluster }, "stick": func() { have.StickGiB = want.StickGiB }, "capture": func() { have.Capture = want.Capture },
+	} {
+		if changed(flag) {
+			take()
+		}
+	}
+	return have, nil
+}
