@@ -48,12 +48,14 @@ func compiling(s gobuild.State, next []string) Position {
 	switch {
 	case s.Linking:
 		return Position{Doing: "linking", Next: next}
+	case s.Done > 0 && s.All == 0:
+		return Position{Doing: "compiling", Next: append([]string{"linking"}, next...)}
 	case s.Done > 0:
 		return Position{Done: s.Done, All: s.All, Next: append([]string{"linking"}, next...)}
 	case s.Fetched > 0:
 		return Position{Doing: fmt.Sprintf("%d Go modules fetched", s.Fetched), Next: append([]string{"compiling", "linking"}, next...)}
 	}
-	return Position{Doing: "looking for what is to be compiled", Next: append([]string{"compiling", "linking"}, next...)}
+	return Position{Doing: "reading sources", Next: append([]string{"compiling", "linking"}, next...)}
 }
 
 // compiles tells whether one of the programs is not in the cache. One whose key cannot be

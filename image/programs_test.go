@@ -21,9 +21,9 @@ func TestCompiling(t *testing.T) {
 		state gobuild.State
 		want  Position
 	}{
-		{gobuild.State{}, Position{Doing: "looking for what is to be compiled", Next: []string{"compiling", "linking", "etcd"}}},
+		{gobuild.State{}, Position{Doing: "reading sources", Next: []string{"compiling", "linking", "etcd"}}},
 		{gobuild.State{Fetched: 3}, Position{Doing: "3 Go modules fetched", Next: []string{"compiling", "linking", "etcd"}}},
-		{gobuild.State{Fetched: 3, Done: 1}, Position{Done: 1, Next: []string{"linking", "etcd"}}},
+		{gobuild.State{Fetched: 3, Done: 1}, Position{Doing: "compiling", Next: []string{"linking", "etcd"}}},
 		{gobuild.State{Done: 1, All: 2}, Position{Done: 1, All: 2, Next: []string{"linking", "etcd"}}},
 		{gobuild.State{Done: 2, All: 2, Linking: true}, Position{Doing: "linking", Next: next}},
 	}

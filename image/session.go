@@ -49,7 +49,7 @@ type Progress interface {
 // Position is how far a part is.
 type Position struct {
 	Doing     string   // such as "linking"; may be empty while packages are counted
-	Done, All int      // packages; All is 0 when it is not known, both when nothing is counted
+	Done, All int      // packages; 0 when nothing is counted
 	Next      []string // what follows, in this order, as far as it is known
 }
 

@@ -119,11 +119,8 @@ func howFar(at image.Position, took time.Duration) string {
 	if at.Doing != "" {
 		parts = append(parts, at.Doing)
 	}
-	switch {
-	case at.All > 0:
+	if at.All > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %d packages", at.Done, at.All))
-	case at.Done > 0:
-		parts = append(parts, fmt.Sprintf("%d packages", at.Done))
 	}
 	seconds := int(took.Seconds())
 	parts = append(parts, fmt.Sprintf("%d:%02d min", seconds/60, seconds%60))

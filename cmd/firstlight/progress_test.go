@@ -75,7 +75,6 @@ func TestHowFar(t *testing.T) {
 	}{
 		{image.Position{}, 0, "0:00 min"},
 		{image.Position{Doing: "34 Go modules fetched", Next: []string{"compiling", "etcd"}}, 15 * time.Second, "34 Go modules fetched, 0:15 min; next: compiling, etcd"},
-		{image.Position{Done: 12, Next: []string{"linking"}}, 16 * time.Second, "12 packages, 0:16 min; next: linking"},
 		{image.Position{Done: 412, All: 1874, Next: []string{"linking", "etcd"}}, 130 * time.Second, "412 of 1874 packages, 2:10 min; next: linking, etcd"},
 		{image.Position{Doing: "linking", Next: []string{"etcd"}}, 20*time.Minute + 5*time.Second, "linking, 20:05 min; next: etcd"},
 		{image.Position{Doing: "fetching", Done: 3, All: 4}, 75 * time.Minute, "fetching, 3 of 4 packages, 75:00 min"},

@@ -209,3 +209,15 @@ func TestMendsAreInTheKey(t *testing.T) {
 	assert.NotEqual(t, key(night), key(greetMend("day", "morning")))
 	assert.Equal(t, key(night), key(reason), "a reason changes no byte")
 }
+
+// TestAMistakeIsToldWithoutTheCount: the paths that are counted do not push the compiler's words out.
+func TestAMistakeIsToldWithoutTheCount(t *testing.T) {
+	b := greeter(t)
+	require.NoError(t, os.WriteFile(filepath.Join(b.Top, "main.go"), []byte("package main\n\nfunc main() { none() }\n"), 0o644))
+	plain := b.Build(t.Context(), hello(), filepath.Join(t.TempDir(), "hello"))
+	require.ErrorContains(t, plain, "build program hello: go build: exit status 1: # example.org/hello | ./main.go:3:15: undefined: none")
+	var log strings.Builder
+	b.Log, b.Report = &log, func(gobuild.State) {}
+	assert.EqualError(t, b.Build(t.Context(), hello(), filepath.Join(t.TempDir(), "hello")), plain.Error())
+	assert.Equal(t, "# example.org/hello\n./main.go:3:15: undefined: none\n", log.String())
+}
