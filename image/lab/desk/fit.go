@@ -64,6 +64,8 @@ func (h Host) Fit(o Order, asked int) Fit {
 	}
 	f.Text = append(f.Text, h.say(), h.expect(f.Nodes, pace))
 	switch {
+	case asked > 1 && slow:
+		f.Text = append(f.Text, "One node (N=1) would suit this computer better: more keep each other waiting.")
 	case asked > 0 || f.Nodes == 2:
 	case tight:
 		f.Text = append(f.Text, fmt.Sprintf("One node: two would need %d MiB of memory, %d MiB are free. N=2 asks for two.", o.Appliance+2*o.MiB, h.MiB))

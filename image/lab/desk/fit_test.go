@@ -64,6 +64,7 @@ func TestFit(t *testing.T) {
 		{"two were asked for", Host{tcg, 0.4, 2, 16384, 0, 0}, 2, Fit{2, 2.5, []string{
 			"KVM: /dev/kvm is not there; machines are emulated. Here are 2 processors and 16.0 GiB of free memory.",
 			"A rack gets on about 0.4 times as fast as on the README's computer: two proven servers in about 28 min, their cluster in about 50 min.",
+			"One node (N=1) would suit this computer better: more keep each other waiting.",
 		}}},
 		{"three were asked for, of a kernel that does not tell its memory", Host{tcg, 1, 2, 0, 0, 0}, 3, Fit{3, 1, []string{
 			"KVM: /dev/kvm is not there; machines are emulated. Here are 2 processors.",
