@@ -102,7 +102,7 @@ func (h Host) expect(nodes int, pace float64) string {
 		return fmt.Sprintf("Less is to be expected than the %s to two proven servers and %s to their cluster of the README's emulated rack; no rack was timed under KVM.",
 			about(usualTwo, 1), about(usualTwoDone, 1))
 	}
-	text := fmt.Sprintf("A rack gets on about %.1f times as fast as on the README's computer: ", pace)
+	text := fmt.Sprintf("A rack gets on at about %.0f %% of the speed of the README's computer: ", 100*pace)
 	switch nodes {
 	case 1:
 		return text + fmt.Sprintf("one proven server in about %s, its cluster in about %s.", about(usualOne, pace), about(usualOneDone, pace))
