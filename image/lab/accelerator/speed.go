@@ -3,14 +3,21 @@ package accelerator
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
 // The measure of speed is the processor time that an emulated machine takes for rounds of the trial's work, without
-// that of its firmware. Other load changes it little.
+// that of its firmware. Other load changes it little: beside two to thirteen threads most
+// measures took 820 to 880 ms, a few up to 1,160; so the better one of two counts.
+//
+// The README's computer did not take it. Another one did on 2026-11-26: two processors of an AMD EPYC with QEMU 7.2
+// took 870 ms. Its appliance's firmware and container runtime took 1.3 times the processor time that
+// docs/lab.md has for them; hence the reference. Its whole systems took up to twice that time.
 const (
 	rounds    = 100_000_000
-	reference = 650 * time.Millisecond
+	measures  = 2
+	reference = 670 * time.Millisecond
 )
 
 // Speed is how fast a machine's processor is, next to the emulated one of the computer on which the README's times
@@ -20,11 +27,15 @@ func (k Kind) Speed(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("measure speed: %w", err)
 	}
-	all, err := k.run(ctx, rounds)
-	if err != nil {
-		return 0, fmt.Errorf("measure speed: %w", err)
+	best := time.Duration(math.MaxInt64)
+	for range measures {
+		all, err := k.run(ctx, rounds)
+		if err != nil {
+			return 0, fmt.Errorf("measure speed: %w", err)
+		}
+		best = min(best, all-alone)
 	}
-	return speed(all - alone), nil
+	return speed(best), nil
 }
 
 // speed is that of a processor that takes so long for the rounds.

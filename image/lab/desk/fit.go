@@ -64,6 +64,8 @@ func (h Host) Fit(o Order, asked int) Fit {
 	}
 	f.Text = append(f.Text, h.say(), h.expect(f.Nodes, pace))
 	switch {
+	case asked > 1 && slow:
+		f.Text = append(f.Text, "One node (N=1) would suit this computer better: more keep each other waiting.")
 	case asked > 0 || f.Nodes == 2:
 	case tight:
 		f.Text = append(f.Text, fmt.Sprintf("One node: two would need %d MiB of memory, %d MiB are free. N=2 asks for two.", o.Appliance+2*o.MiB, h.MiB))
@@ -100,7 +102,7 @@ func (h Host) expect(nodes int, pace float64) string {
 		return fmt.Sprintf("Less is to be expected than the %s to two proven servers and %s to their cluster of the README's emulated rack; no rack was timed under KVM.",
 			about(usualTwo, 1), about(usualTwoDone, 1))
 	}
-	text := fmt.Sprintf("A rack gets on about %.1f times as fast as on the README's computer: ", pace)
+	text := fmt.Sprintf("A rack gets on at about %.0f %% of the speed of the README's computer: ", 100*pace)
 	switch nodes {
 	case 1:
 		return text + fmt.Sprintf("one proven server in about %s, its cluster in about %s.", about(usualOne, pace), about(usualOneDone, pace))
