@@ -25,7 +25,7 @@ test: deps build ## All that CI runs: installs what it needs, builds the image, 
 	bin/firstlight verify build/firstlight.img
 	FIRSTLIGHT_TEST=ns,native,qemu,store,rack $(GO) test -count=1 -p 2 -timeout 60m ./...
 
-E2E := racks situations clusters drills nodes boots desks builds uploads
+E2E := racks situations clusters drills nodes boots desks loads builds uploads
 .PHONY: e2e e2e-ready $(E2E:%=e2e-%)
 e2e: ## What `make test` leaves out: rarer boots, servers and their faults, two equal builds (root; hours, fewer with -j2 and more than two processors); goes on where it was
 	@$(MAKE) -k --no-print-directory $(E2E:%=e2e-%)
