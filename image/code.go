@@ -15,7 +15,7 @@ import (
 var (
 	codeOfPackages  = []string{"image/debian"}
 	codeOfPools     = []string{"image/debian/pool"}
-	codeOfTrees     = []string{"image/tree", "image/oci", "image/roots.go", "image/parts.go", "image/artifacts.go", "image/machine.go"}
+	codeOfTrees     = []string{"image/tree", "image/oci", "assets/layer", "image/roots.go", "image/parts.go", "image/artifacts.go", "image/machine.go"}
 	codeOfInitramfs = []string{"image/initramfs"}
 	codeOfDisks     = []string{"image/disk", "image/disk/fat", "assets/gpt", "image/disk/squashfs", "image/disk/verity"}
 	codeOfRoot      = []string{"image/rootfs.go", "image/disk/root.go"}

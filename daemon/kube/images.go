@@ -1,12 +1,10 @@
 package kube
 
 import (
-	"archive/tar"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -14,289 +12,301 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/identity"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/assets/layer"
+	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
-const (
-	containerdDir = "/var/lib/containerd"
-	// contentDir is where containerd keeps blobs, each under the digits of its digest.
-	contentDir = containerdDir + "/io.containerd.content.v1.content/blobs/sha256"
-	// sealed marks an image in containerd whose content and unpacked files are known to be on the
-	// disk. containerd syncs what it downloads but not what it unpacks: after a power cut its
-	// database may know files that are empty. Only a sync followed by this label makes an image count.
-	sealed = "firstlight.dev/synced=true"
-)
+// The container images of the stick lie unpacked on its read-only root, which the kernel checks while it is
+// read. Nothing of them is copied, digested or unpacked: containerd is told of snapshots whose files are
+// links into the root, and of images that are made of these.
 
-// descriptor is the part of an OCI descriptor that is needed here.
-type descriptor struct {
-	MediaType   string            `json:"mediaType"`
-	Digest      string            `json:"digest"`
-	Size        int64             `json:"size"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-	Platform    json.RawMessage   `json:"platform,omitempty"`
+const containerdDir = "/var/lib/containerd"
+
+// synced marks an image of ours in containerd. It is given when all that belongs to the image is known to be
+// on the disk: containerd's database is, but not the links.
+const synced = "firstlight.dev/synced"
+
+// blob is a small part of an image that containerd stores: its configuration or its manifest.
+type blob struct {
+	imagespec.Descriptor
+	data []byte
 }
 
-type index struct {
-	SchemaVersion int          `json:"schemaVersion"`
-	MediaType     string       `json:"mediaType,omitempty"`
-	Manifests     []descriptor `json:"manifests"`
+// snapshot is a layer as containerd knows it: by the chain of digests from the lowest layer up to it.
+type snapshot struct {
+	chain, parent string
+	files         string // where its files are on the root
 }
 
-// name is the image's full name, as whoever built the layout wrote it down.
-func (d descriptor) name() string { return d.Annotations["org.opencontainers.image.ref.name"] }
+// image is an image of the stick as containerd shall have it.
+type image struct {
+	name             string
+	manifest, config blob
+	snapshots        []snapshot // the lowest first
+}
+
+// chain is the name of the snapshot that containers start from.
+func (i image) chain() string { return i.snapshots[len(i.snapshots)-1].chain }
 
 // held is an image as containerd has it.
 type held struct {
 	digest string
-	sealed bool
+	synced bool
 }
 
-// bundle reads which images the layout holds. One that is not there will not come; a read that failed
-// may succeed the next time.
-func bundle(dir string) ([]descriptor, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "index.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, bringup.Permanent(fmt.Errorf("read image bundle: %w", err))
-	} else if err != nil {
-		return nil, fmt.Errorf("read image bundle: %w", err)
-	}
-	var ix index
-	if err := json.Unmarshal(text, &ix); err != nil {
-		return nil, bringup.Permanent(fmt.Errorf("read image bundle %s: %w", dir, err))
-	}
-	for _, m := range ix.Manifests {
-		if m.name() == "" {
-			return nil, bringup.Permanent(fmt.Errorf("read image bundle %s: manifest %s has no name", dir, m.Digest))
-		}
-	}
-	return ix.Manifests, nil
-}
-
-// missing are the images of the bundle that containerd does not have as they should be.
-func missing(want []descriptor, have map[string]held) []descriptor {
-	return slices.DeleteFunc(slices.Clone(want), func(d descriptor) bool {
-		return have[d.name()] == held{digest: d.Digest, sealed: true}
-	})
-}
-
-// parseImages reads `ctr images list`: REF TYPE DIGEST SIZE UNIT PLATFORMS LABELS under a heading.
-func parseImages(out string) map[string]held {
-	have := map[string]held{}
-	for line := range strings.Lines(out) {
-		f := strings.Fields(line)
-		if len(f) >= 3 && strings.HasPrefix(f[2], "sha256:") {
-			have[f[0]] = held{digest: f[2], sealed: slices.Contains(strings.Split(f[len(f)-1], ","), sealed)}
-		}
-	}
-	return have
-}
-
-// controlPlane are the names of the images that the control plane itself is made of.
-func controlPlane() []string {
-	return []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns", "pause"}
-}
-
-// isControlPlane tells whether an image has to be there before the control plane can start.
-func isControlPlane(d descriptor) bool {
-	repository, _, _ := strings.Cut(d.name(), ":")
-	return slices.Contains(controlPlane(), path.Base(repository))
-}
-
-// ofNodes are images that only nodes of clusters run: they are served to them, and not unpacked here.
+// ofNodes are images that only nodes of clusters run: they are served to them.
 func ofNodes() []string { return []string{"node", "metrics-server", "local-path-provisioner"} }
 
-// isFurther tells whether an image can wait until the control plane runs.
-func isFurther(d descriptor) bool {
-	repository, _, _ := strings.Cut(d.name(), ":")
-	return !isControlPlane(d) && !slices.Contains(ofNodes(), path.Base(repository))
+// isOfNodes tells whether an image is none of those that the appliance runs.
+func isOfNodes(name string) bool {
+	repository, _, _ := strings.Cut(name, ":")
+	return slices.Contains(ofNodes(), path.Base(repository))
 }
 
-// imageStage is a stage about some images of the bundle.
-type imageStage struct {
-	*Cluster
-	belongs func(descriptor) bool
-}
-
-func (c imageStage) missingImages(ctx context.Context) ([]descriptor, error) {
-	all, err := bundle(c.path(c.config().Images))
-	if err != nil {
-		return nil, err
+// bundle reads which images the layout in dir holds for the appliance; unpacked is where containerd finds
+// its layers. What is not there will not come; a read that failed may succeed the next time.
+func bundle(dir, unpacked string) ([]image, error) {
+	var index imagespec.Index
+	if err := readJSON(filepath.Join(dir, "index.json"), &index); err != nil {
+		return nil, fmt.Errorf("read image bundle: %w", err)
 	}
-	want := slices.DeleteFunc(all, func(d descriptor) bool { return !c.belongs(d) })
-	out, err := c.ctr(ctx, nil, "images", "list")
-	if err != nil {
-		return nil, err
-	}
-	return missing(want, parseImages(out)), nil
-}
-
-func (c imageStage) done(ctx context.Context) error {
-	todo, err := c.missingImages(ctx)
-	if err != nil {
-		return err
-	}
-	if len(todo) > 0 {
-		return fmt.Errorf("%d images are not in containerd, the first is %s", len(todo), todo[0].name())
-	}
-	return nil
-}
-
-// do imports what is missing in one stream, so that layers that images share are read once. An
-// image that is there unsealed was cut off while it was unpacked: it goes first, with its files.
-func (c imageStage) do(ctx context.Context, report bringup.Report) error {
-	todo, err := c.missingImages(ctx)
-	if err != nil || len(todo) == 0 {
-		return err
-	}
-	names := make([]string, len(todo))
-	for i, d := range todo {
-		names[i] = d.name()
-	}
-	out, err := c.ctr(ctx, nil, "images", "list")
-	if err != nil {
-		return err
-	}
-	have := parseImages(out)
-	torn := slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, there := have[n]; return !there })
-	if len(torn) > 0 {
-		report(fmt.Sprintf("removing %d images whose import was cut off", len(torn)))
-		if _, err := c.ctr(ctx, nil, append([]string{"images", "remove", "--sync"}, torn...)...); err != nil {
-			return err
+	var all []image
+	for _, m := range index.Manifests {
+		name := m.Annotations[imagespec.AnnotationRefName]
+		if name == "" {
+			return nil, bringup.Permanent(fmt.Errorf("read image bundle %s: manifest %s has no name", dir, m.Digest))
 		}
-	}
-	if err := c.lend(todo); err != nil {
-		return err
-	}
-	report(fmt.Sprintf("importing %d images", len(todo)))
-	r, w := io.Pipe()
-	go func() { w.CloseWithError(writeArchive(w, c.path(c.config().Images), todo)) }()
-	_, err = c.ctr(ctx, r, "images", "import", "--local", "-")
-	r.Close() // ends the writer if ctr went first
-	if err != nil {
-		return err
-	}
-	report("waiting for the disk")
-	if err := syncFileSystem(c.path(containerdDir)); err != nil {
-		return err
-	}
-	for _, name := range names {
-		if _, err := c.ctr(ctx, nil, "images", "label", name, sealed); err != nil {
-			return err
+		if isOfNodes(name) {
+			continue
 		}
-	}
-	return nil
-}
-
-// lend puts the layers of images into containerd's content store as links to the bundle. An import
-// takes a blob that is there under its digest as read: so DATA is spared a second copy of what the
-// stick holds already, and the import the time to write it. Whatever is there is left as it is.
-func (c *Cluster) lend(images []descriptor) error {
-	store := c.path(contentDir)
-	if err := os.MkdirAll(store, 0o755); err != nil {
-		return fmt.Errorf("lend layers to containerd: %w", err)
-	}
-	for _, image := range images {
-		m, err := readManifest(c.path(c.config().Images), image)
+		i, err := readImage(dir, unpacked, name, m.Digest)
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("read image %s: %w", name, err)
 		}
-		for _, layer := range m.Layers {
-			algorithm, hex, _ := strings.Cut(layer.Digest, ":")
-			if algorithm != "sha256" || hex != filepath.Base(hex) {
-				return bringup.Permanent(fmt.Errorf("lend layers of %s to containerd: digest %q is not sha256", image.name(), layer.Digest))
-			}
-			err := os.Symlink(blobPath(c.config().Images, layer.Digest), filepath.Join(store, hex))
-			if err != nil && !errors.Is(err, fs.ErrExist) {
-				return fmt.Errorf("lend layers of %s to containerd: %w", image.name(), err)
-			}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+// readImage reads one image. The manifest that containerd gets names no layer: it has the files already,
+// and looks for the archives of all layers that are named.
+func readImage(dir, unpacked, name string, manifest digest.Digest) (image, error) {
+	var served imagespec.Manifest
+	if err := readBlob(dir, manifest, &served); err != nil {
+		return image{}, err
+	}
+	var config imagespec.Image
+	if err := readBlob(dir, served.Config.Digest, &config); err != nil {
+		return image{}, err
+	}
+	ids := config.RootFS.DiffIDs
+	if len(ids) == 0 {
+		return image{}, bringup.Permanent(errors.New("it has no layers"))
+	}
+	i := image{name: name, config: blob{Descriptor: served.Config}}
+	var err error
+	if i.config.data, err = os.ReadFile(blobPath(dir, served.Config.Digest)); err != nil {
+		return image{}, err
+	}
+	served.Layers, served.Annotations = []imagespec.Descriptor{}, nil
+	if i.manifest.data, err = json.Marshal(served); err != nil {
+		return image{}, fmt.Errorf("encode manifest: %w", err)
+	}
+	i.manifest.Descriptor = imagespec.Descriptor{MediaType: imagespec.MediaTypeImageManifest,
+		Digest: digest.FromBytes(i.manifest.data), Size: int64(len(i.manifest.data))}
+	for n, id := range ids {
+		s := snapshot{chain: identity.ChainID(ids[:n+1]).String(), files: path.Join(unpacked, id.Encoded(), layer.Files)}
+		if n > 0 {
+			s.parent = i.snapshots[n-1].chain
 		}
+		if _, err := os.Stat(filepath.Join(dir, layer.Dir, id.Encoded(), layer.Files)); err != nil {
+			return image{}, judge(fmt.Errorf("layer %s is not unpacked: %w", id, err))
+		}
+		i.snapshots = append(i.snapshots, s)
+	}
+	return i, nil
+}
+
+func readBlob(dir string, d digest.Digest, into any) error {
+	if err := d.Validate(); err != nil {
+		return bringup.Permanent(fmt.Errorf("digest %q: %w", d, err))
+	}
+	return readJSON(blobPath(dir, d), into)
+}
+
+func blobPath(dir string, d digest.Digest) string {
+	return filepath.Join(dir, imagespec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
+}
+
+func readJSON(file string, into any) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return judge(err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return bringup.Permanent(fmt.Errorf("read %s: %w", file, err))
 	}
 	return nil
 }
 
-func (c *Cluster) ctr(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
-	return c.Run(ctx, stdin, "ctr", append([]string{"--namespace", "k8s.io"}, args...)...)
-}
-
-// writeArchive writes the images of a layout as an OCI archive: each blob once.
-func writeArchive(w io.Writer, dir string, images []descriptor) error {
-	t := tar.NewWriter(w)
-	put := func(name string, data []byte) error {
-		if err := t.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(data)), Typeflag: tar.TypeReg}); err != nil {
-			return err
-		}
-		_, err := t.Write(data)
-		return err
+// judge makes an error permanent if it says that something is not there.
+func judge(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return bringup.Permanent(err)
 	}
-	if err := put("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)); err != nil {
-		return err
-	}
-	text, err := json.Marshal(index{SchemaVersion: 2, MediaType: "application/vnd.oci.image.index.v1+json", Manifests: images})
-	if err != nil {
-		return fmt.Errorf("encode index of images: %w", err)
-	}
-	if err := put("index.json", text); err != nil {
-		return err
-	}
-	seen := map[string]bool{}
-	for _, image := range images {
-		m, err := readManifest(dir, image)
-		if err != nil {
-			return err
-		}
-		for _, d := range append([]descriptor{image, m.Config}, m.Layers...) {
-			if seen[d.Digest] {
-				continue
-			}
-			seen[d.Digest] = true
-			if err := putBlob(t, dir, d.Digest); err != nil {
-				return fmt.Errorf("read image %s: %w", image.name(), err)
-			}
-		}
-	}
-	return t.Close()
-}
-
-// imageManifest is the part of an OCI image manifest that is needed here.
-type imageManifest struct {
-	Config descriptor   `json:"config"`
-	Layers []descriptor `json:"layers"`
-}
-
-func readManifest(dir string, image descriptor) (imageManifest, error) {
-	text, err := os.ReadFile(blobPath(dir, image.Digest))
-	if err != nil {
-		return imageManifest{}, fmt.Errorf("read manifest of %s: %w", image.name(), err)
-	}
-	var m imageManifest
-	if err := json.Unmarshal(text, &m); err != nil {
-		return imageManifest{}, fmt.Errorf("read manifest of %s: %w", image.name(), err)
-	}
-	return m, nil
-}
-
-func putBlob(t *tar.Writer, dir, digest string) error {
-	f, err := os.Open(blobPath(dir, digest))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	name := "blobs/" + strings.Replace(digest, ":", "/", 1)
-	if err := t.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: info.Size(), Typeflag: tar.TypeReg}); err != nil {
-		return err
-	}
-	_, err = io.Copy(t, f)
 	return err
 }
 
-func blobPath(dir, digest string) string {
-	return filepath.Join(dir, "blobs", filepath.Clean("/"+strings.Replace(digest, ":", "/", 1)))
+// unpacked is where containerd finds the layers: on the root itself, so that containers lie one file
+// system above it and not two.
+func (c *Cluster) unpacked() string {
+	dir := path.Join(c.config().Images, layer.Dir)
+	if bare := path.Join(stick.LowerDir, dir); c.exists(bare) {
+		return bare
+	}
+	return dir
+}
+
+// linked tells whether the files of a snapshot in containerd are those of the root.
+func (c *Cluster) linked(at, files string) bool {
+	to, err := os.Readlink(c.path(at))
+	return err == nil && to == files && c.exists(files)
+}
+
+// link makes the files of a snapshot those of the root. What is there otherwise is empty, or was unpacked by
+// an earlier version.
+func (c *Cluster) link(at, files string) error {
+	if at == "" || !path.IsAbs(at) || !strings.HasPrefix(at, containerdDir+"/") {
+		return fmt.Errorf("link layer %s: containerd says that its snapshot is at %q", files, at)
+	}
+	if c.linked(at, files) {
+		return nil
+	}
+	if err := os.RemoveAll(c.path(at)); err != nil {
+		return fmt.Errorf("link layer: %w", err)
+	}
+	if err := os.Symlink(files, c.path(at)); err != nil {
+		return fmt.Errorf("link layer: %w", err)
+	}
+	return nil
+}
+
+// state is what containerd has.
+type state struct {
+	images    map[string]held   // by name
+	snapshots map[string]string // committed ones: name to where their files are
+}
+
+// missing are the images that containerd does not have as they should be; linked tells whether a snapshot's
+// files are those of the root.
+func missing(want []image, have state, linked func(at, files string) bool) []image {
+	return slices.DeleteFunc(slices.Clone(want), func(i image) bool {
+		return have.images[i.name] == held{digest: i.manifest.Digest.String(), synced: true} &&
+			!slices.ContainsFunc(i.snapshots, func(s snapshot) bool { return !linked(have.snapshots[s.chain], s.files) })
+	})
+}
+
+// strangers are the names of images of ours that another stick had: their files are not here. The container
+// runtime interface keeps a second name for each image, which goes with it.
+func strangers(want []image, have map[string]held) []string {
+	names, digests, old := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, i := range want {
+		names[i.name], digests[i.manifest.Digest.String()] = true, true
+	}
+	for name, h := range have {
+		if (h.synced || names[name]) && !digests[h.digest] {
+			old[h.digest] = true
+		}
+	}
+	var gone []string
+	for name, h := range have {
+		if !names[name] && (h.synced || old[h.digest]) {
+			gone = append(gone, name)
+		}
+	}
+	slices.Sort(gone)
+	return gone
+}
+
+func (c *Cluster) imagesDone(ctx context.Context) error {
+	want, err := bundle(c.path(c.config().Images), c.unpacked())
+	if err != nil {
+		return err
+	}
+	return c.containerd(func(d *containerd) error {
+		have, err := d.state(ctx)
+		if err != nil {
+			return err
+		}
+		if todo := missing(want, have, c.linked); len(todo) > 0 {
+			return fmt.Errorf("%d images are not in containerd, the first is %s", len(todo), todo[0].name)
+		}
+		return nil
+	})
+}
+
+// imagesDo gives containerd the images that are missing. The image itself comes last, when the rest is on
+// the disk: what a power cut leaves half made has no name.
+func (c *Cluster) imagesDo(ctx context.Context, report bringup.Report) error {
+	want, err := bundle(c.path(c.config().Images), c.unpacked())
+	if err != nil {
+		return err
+	}
+	return c.containerd(func(d *containerd) error {
+		have, err := d.state(ctx)
+		if err != nil {
+			return err
+		}
+		todo := missing(want, have, c.linked)
+		report(fmt.Sprintf("linking %d images", len(todo)))
+		return d.leased(ctx, c.Now(), func(ctx context.Context) error {
+			for _, i := range todo {
+				if err := c.place(ctx, d, i, have); err != nil {
+					return fmt.Errorf("give containerd image %s: %w", i.name, err)
+				}
+			}
+			if err := syncFileSystem(c.path(containerdDir)); err != nil {
+				return err
+			}
+			for _, name := range strangers(want, have.images) {
+				if err := d.forget(ctx, name); err != nil {
+					return err
+				}
+			}
+			for _, i := range todo {
+				if err := d.name(ctx, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// place gives containerd all of an image but its name. What it has of it is in have, which is kept.
+func (c *Cluster) place(ctx context.Context, d *containerd, i image, have state) error {
+	for _, s := range i.snapshots {
+		if have.snapshots[s.chain] == "" {
+			at, err := d.snapshot(ctx, s)
+			if err != nil {
+				return err
+			}
+			have.snapshots[s.chain] = at
+		}
+		if err := c.link(have.snapshots[s.chain], s.files); err != nil {
+			return err
+		}
+	}
+	if err := d.store(ctx, i.config, map[string]string{refSnapshot: i.chain()}); err != nil {
+		return err
+	}
+	return d.store(ctx, i.manifest, map[string]string{refConfig: i.config.Digest.String()})
 }
 
 // syncFileSystem waits until all that was written to the file system of dir is on its disk.

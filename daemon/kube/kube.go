@@ -2,11 +2,10 @@
 // carries, without a network. Its stages follow one another in the plan:
 //
 //	container-runtime   containerd runs with our configuration
-//	images-present      the control plane's images are in containerd, whole and on the disk
+//	images-present      containerd has every image that the appliance runs
 //	control-plane       certificates, static pods and the kubelet are as wanted; the API answers
 //	node-ready          pods can be given addresses, the node says Ready
 //	system-pods         kube-proxy and CoreDNS run
-//	bundle-present      so are all further images of the bundle
 //
 // What is written is decided by pure functions of Config and World (render.go, certificates.go,
 // objects.go); every Done compares the world with them, so that a changed site, a new image and a
@@ -64,7 +63,7 @@ type Command func(ctx context.Context, stdin io.Reader, name string, args ...str
 // Cluster makes the stages. New makes that of the real box; tests give the rest.
 type Cluster struct {
 	Root  string           // where the file system begins: "" on the box
-	Run   Command          // runs systemctl, ctr, kubeadm
+	Run   Command          // runs systemctl, kubeadm
 	Now   func() time.Time // the clock that certificates are judged by
 	World func() World     // what kind of box this is
 
@@ -106,10 +105,10 @@ func (c *Cluster) Stages() []bringup.Stage {
 		},
 		{
 			Name:    "images-present",
-			Fact:    "the control plane's container images are in containerd, whole",
-			Why:     "Nothing is ever pulled: an image that is not there now will not come. Before the control plane, whose pods are made from them.",
-			Done:    imageStage{c, isControlPlane}.done,
-			Do:      imageStage{c, isControlPlane}.do,
+			Fact:    "containerd has every container image that the appliance runs, as the stick has it",
+			Why:     "Nothing is ever pulled: an image that is not there now will not come. Before anything is made from one, so that none is replaced below a container.",
+			Done:    c.imagesDone,
+			Do:      c.imagesDo,
 			Recheck: time.Minute,
 		},
 		{
@@ -135,14 +134,6 @@ func (c *Cluster) Stages() []bringup.Stage {
 			Done:    c.podsDone,
 			Do:      c.podsDo,
 			Recheck: 30 * time.Second,
-		},
-		{
-			Name:    "bundle-present",
-			Fact:    "every further container image that the appliance runs is in containerd, whole",
-			Why:     "After the control plane, because they are large and it needs none of them; before the parts that are made from them.",
-			Done:    imageStage{c, isFurther}.done,
-			Do:      imageStage{c, isFurther}.do,
-			Recheck: time.Minute,
 		},
 	}
 }

@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -26,7 +24,6 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/manifest"
-	"firstlight.dev/firstlight/daemon/bringup"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -192,102 +189,6 @@ func TestManifestsAreSealed(t *testing.T) {
 	require.NoError(t, c.writeManifests(t.Context()))
 	c.Configure(other())
 	require.Error(t, c.manifestsDone(), "manifests of another address count as written")
-}
-
-func TestMissingImages(t *testing.T) {
-	have := parseImages(`REF TYPE DIGEST SIZE PLATFORMS LABELS
-firstlight.internal/etcd:v3 application/vnd.oci.image.manifest.v1+json sha256:aa 26.0 MiB linux/amd64 firstlight.dev/synced=true,io.cri-containerd.image=managed
-firstlight.internal/torn:v1 application/vnd.oci.image.manifest.v1+json sha256:bb 26.0 MiB linux/amd64 io.cri-containerd.image=managed
-firstlight.internal/old:v1 application/vnd.oci.image.manifest.v1+json sha256:cc 26.0 MiB linux/amd64 firstlight.dev/synced=true
-`)
-	image := func(name, digest string) descriptor {
-		return descriptor{Digest: digest, Annotations: map[string]string{"org.opencontainers.image.ref.name": "firstlight.internal/" + name}}
-	}
-	todo := missing([]descriptor{image("etcd:v3", "sha256:aa"), image("torn:v1", "sha256:bb"), image("old:v1", "sha256:dd"), image("new:v1", "sha256:ee")}, have)
-	var names []string
-	for _, d := range todo {
-		names = append(names, strings.TrimPrefix(d.name(), "firstlight.internal/"))
-	}
-	assert.Equal(t, []string{"torn:v1", "old:v1", "new:v1"}, names)
-}
-
-func TestArchiveHoldsEveryBlobOnce(t *testing.T) {
-	dir := t.TempDir()
-	put := func(digest, text string) {
-		require.NoError(t, writeFile(blobPath(dir, digest), []byte(text), 0o644))
-	}
-	put("sha256:c1", "config one")
-	put("sha256:c2", "config two")
-	put("sha256:l", "layer")
-	put("sha256:m1", `{"config":{"digest":"sha256:c1"},"layers":[{"digest":"sha256:l"}]}`)
-	put("sha256:m2", `{"config":{"digest":"sha256:c2"},"layers":[{"digest":"sha256:l"}]}`)
-	var b bytes.Buffer
-	require.NoError(t, writeArchive(&b, dir, []descriptor{{Digest: "sha256:m1"}, {Digest: "sha256:m2"}}))
-	var names []string
-	for r := tar.NewReader(&b); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		require.NoError(t, err)
-		names = append(names, h.Name)
-	}
-	assert.Equal(t, []string{"oci-layout", "index.json", "blobs/sha256/m1", "blobs/sha256/c1", "blobs/sha256/l",
-		"blobs/sha256/m2", "blobs/sha256/c2"}, names)
-	require.NoError(t, os.Remove(blobPath(dir, "sha256:l")))
-	require.Error(t, writeArchive(io.Discard, dir, []descriptor{{Digest: "sha256:m1"}}))
-}
-
-func TestLayersAreLent(t *testing.T) {
-	c := &Cluster{wanted: other(), Root: t.TempDir()}
-	images := c.path(c.config().Images)
-	put := func(digest, text string) {
-		require.NoError(t, writeFile(blobPath(images, digest), []byte(text), 0o644))
-	}
-	put("sha256:m1", `{"config":{"digest":"sha256:c1"},"layers":[{"digest":"sha256:a1"},{"digest":"sha256:a2"}]}`)
-	put("sha256:m2", `{"config":{"digest":"sha256:c2"},"layers":[{"digest":"sha256:a2"}]}`)
-	put("sha256:out", `{"layers":[{"digest":"sha256:../../a3"}]}`)
-	held := filepath.Join(c.path(contentDir), "a1")
-	require.NoError(t, writeFile(held, []byte("containerd's own"), 0o644))
-	for range 2 { // again, as after a power cut
-		require.NoError(t, c.lend([]descriptor{{Digest: "sha256:m1"}, {Digest: "sha256:m2"}}))
-	}
-	text, err := os.ReadFile(held)
-	require.NoError(t, err)
-	assert.Equal(t, "containerd's own", string(text), "what is there stays")
-	to, err := os.Readlink(filepath.Join(c.path(contentDir), "a2"))
-	require.NoError(t, err)
-	assert.Equal(t, "/usr/share/firstlight/images/blobs/sha256/a2", to, "as containerd sees it, whatever the root is here")
-	err = c.lend([]descriptor{{Digest: "sha256:out"}})
-	assert.ErrorContains(t, err, "is not sha256")
-	assert.True(t, bringup.IsPermanent(err))
-	assert.Error(t, c.lend([]descriptor{{Digest: "sha256:absent"}}))
-}
-
-func TestEachImageHasItsStage(t *testing.T) {
-	for name, stages := range map[string][2]bool{"etcd:v3.6.16": {true, false}, "ironic:29.0.5": {false, true}, "installer:v0.1.0": {false, true},
-		"node:v0.1.0": {false, false}, "metrics-server:v0.9.0": {false, false}} {
-		d := descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": "firstlight.internal/" + name}}
-		assert.Equal(t, stages, [2]bool{isControlPlane(d), isFurther(d)}, name)
-	}
-}
-
-func TestBundleProblemsArePermanent(t *testing.T) {
-	dir := t.TempDir()
-	_, err := bundle(dir)
-	assert.True(t, bringup.IsPermanent(err), "no bundle will come by waiting")
-	require.NoError(t, os.WriteFile(dir+"/index.json", []byte(`{"manifests":[{"digest":"sha256:aa"}]}`), 0o644))
-	_, err = bundle(dir)
-	assert.ErrorContains(t, err, "has no name")
-	assert.True(t, bringup.IsPermanent(err))
-	require.NoError(t, os.WriteFile(dir+"/index.json", []byte(`{"manifests":[`), 0o644))
-	_, err = bundle(dir)
-	assert.True(t, bringup.IsPermanent(err), "rubbish stays rubbish")
-	require.NoError(t, os.Remove(dir+"/index.json"))
-	require.NoError(t, os.Mkdir(dir+"/index.json", 0o755)) // its read fails, as that of a bad sector does
-	_, err = bundle(dir)
-	require.Error(t, err)
-	assert.False(t, bringup.IsPermanent(err), "a read that failed once is believed for ever")
 }
 
 func TestPodsVerdict(t *testing.T) {

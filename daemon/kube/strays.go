@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"firstlight.dev/firstlight/daemon/bringup"
@@ -47,12 +46,7 @@ func strays(sandboxes []*cri.PodSandbox, containers []*cri.Container, now time.T
 
 // runtime calls containerd by the Container Runtime Interface.
 func (c *Cluster) runtime(call func(cri.RuntimeServiceClient) error) error {
-	conn, err := grpc.NewClient("unix://"+c.path(containerdSocket), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return fmt.Errorf("ask containerd: %w", err)
-	}
-	defer conn.Close()
-	return call(cri.NewRuntimeServiceClient(conn))
+	return c.dial(func(conn *grpc.ClientConn) error { return call(cri.NewRuntimeServiceClient(conn)) })
 }
 
 // findStrays waits for containerd as long as it does not answer.

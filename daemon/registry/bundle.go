@@ -2,6 +2,7 @@ package registry
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -14,6 +15,7 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/layer"
 )
 
 // Where the registry library keeps things (its package storage, "pathFor").
@@ -26,11 +28,12 @@ const (
 type entry struct {
 	children []string // of a directory: their whole paths, sorted
 	file     string   // the blob in the layout, or
+	layer    string   // the directory of an unpacked layer, or
 	content  []byte   // the text of a link
 	size     int64
 }
 
-func (e *entry) isDir() bool { return e.file == "" && e.content == nil }
+func (e *entry) isDir() bool { return e.file == "" && e.layer == "" && e.content == nil }
 
 // bundle shows the OCI layout of the stick in the registry library's own storage format, so that
 // nothing of it is stored twice. It is read once: the layout lies on a read-only file system.
@@ -118,27 +121,38 @@ func (b *bundle) image(repository string, d imagespec.Descriptor) error {
 	if m.Config != nil {
 		m.Layers = append(m.Layers, *m.Config)
 	}
-	for _, layer := range m.Layers {
-		if err := b.blob(layer); err != nil {
+	for _, part := range m.Layers {
+		if err := b.blob(part); err != nil {
 			return err
 		}
-		b.link(path.Join(repositoriesRoot, repository, "_layers/sha256", layer.Digest.Encoded()), layer.Digest)
+		b.link(path.Join(repositoriesRoot, repository, "_layers/sha256", part.Digest.Encoded()), part.Digest)
 	}
 	return nil
 }
 
-// blob adds a blob of the layout; its size is the file's, which the image's hash tree vouches for.
+// blob adds a blob of the layout, which is a file or an unpacked layer; its size is that of what is there,
+// which the image's hash tree vouches for.
 func (b *bundle) blob(d imagespec.Descriptor) error {
 	if err := d.Digest.Validate(); err != nil {
 		return fmt.Errorf("digest %q: %w", d.Digest, err)
 	}
+	hex := d.Digest.Encoded()
+	as := path.Join(blobsRoot, d.Digest.Algorithm().String(), hex[:2], hex, "data")
+	if b.entries[as] != nil {
+		return nil
+	}
 	file := b.blobFile(d.Digest)
 	info, err := os.Stat(file)
-	if err != nil {
-		return err
+	if err == nil {
+		b.add(as, &entry{file: file, size: info.Size()})
+		return nil
 	}
-	hex := d.Digest.Encoded()
-	b.add(path.Join(blobsRoot, d.Digest.Algorithm().String(), hex[:2], hex, "data"), &entry{file: file, size: info.Size()})
+	dir := filepath.Join(b.dir, layer.Dir, hex)
+	l, unpacked := layer.Open(os.DirFS(dir))
+	if unpacked != nil {
+		return errors.Join(err, unpacked)
+	}
+	b.add(as, &entry{layer: dir, size: l.Size()})
 	return nil
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/distribution/distribution/v3/registry/storage/driver/factory"
 	"github.com/distribution/distribution/v3/registry/storage/driver/filesystem"
 	"github.com/sirupsen/logrus"
+
+	"firstlight.dev/firstlight/assets/layer"
 )
 
 // storageDriver is the registry library's view of two places: the bundle on the stick, which is read, and a
@@ -45,6 +47,13 @@ func (s *storageDriver) GetContent(ctx context.Context, name string) ([]byte, er
 		return s.StorageDriver.GetContent(ctx, name)
 	case e.content != nil:
 		return bytes.Clone(e.content), nil
+	case e.layer != "":
+		r, err := s.Reader(ctx, name, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		return io.ReadAll(r)
 	}
 	return os.ReadFile(e.file)
 }
@@ -60,6 +69,13 @@ func (s *storageDriver) Reader(ctx context.Context, name string, offset int64) (
 	}
 	if e.content != nil {
 		return io.NopCloser(bytes.NewReader(e.content[min(offset, e.size):])), nil
+	}
+	if e.layer != "" {
+		l, err := layer.Open(os.DirFS(e.layer))
+		if err != nil {
+			return nil, err
+		}
+		return l.Reader(offset), nil
 	}
 	f, err := os.Open(e.file)
 	if err != nil {

@@ -1,9 +1,14 @@
 package registry
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -19,13 +24,17 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/layer"
 	"firstlight.dev/firstlight/daemon/ca"
 )
 
@@ -42,13 +51,40 @@ func newBed(t *testing.T) *bed {
 	dir := t.TempDir()
 	stick, err := random.Image(3000, 2)
 	require.NoError(t, err)
+	archive := program(t)
+	stick, err = mutate.AppendLayers(stick, static.NewLayer(archive, types.OCIUncompressedLayer))
+	require.NoError(t, err)
 	l, err := layout.Write(filepath.Join(dir, "bundle"), empty.Index)
 	require.NoError(t, err)
 	require.NoError(t, l.AppendImage(stick, layout.WithAnnotations(map[string]string{
 		"org.opencontainers.image.ref.name": "firstlight.internal/pause:3.10.2"})))
+	unpack(t, filepath.Join(dir, "bundle"), archive)
 	own := newAuthority(t)
 	return &bed{t: t, stick: stick, ca: own, metrics: prometheus.NewRegistry(),
 		config: Config{Bundle: filepath.Join(dir, "bundle"), Store: filepath.Join(dir, "store"), Log: slog.New(slog.DiscardHandler)}}
+}
+
+// program is the archive of a layer with one file of 3000 octets.
+func program(t *testing.T) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: "./pause", Typeflag: tar.TypeReg, Mode: 0o755, Size: 3000}))
+	_, err := w.Write(bytes.Repeat([]byte("pause "), 500))
+	require.NoError(t, errors.Join(err, w.Close()))
+	return b.Bytes()
+}
+
+// unpack replaces the blob of a layer by what it unpacks to, as on the stick.
+func unpack(t *testing.T, bundle string, archive []byte) {
+	headers, contents, err := layer.Split(bytes.NewReader(archive))
+	require.NoError(t, err)
+	hex := fmt.Sprintf("%x", sha256.Sum256(archive))
+	require.NoError(t, os.Remove(filepath.Join(bundle, "blobs/sha256", hex)))
+	dir := filepath.Join(bundle, layer.Dir, hex)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, layer.Files), 0o755))
+	for name, text := range map[string][]byte{layer.Headers: headers, layer.Contents: contents, layer.Files + "/pause": bytes.Repeat([]byte("pause "), 500)} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
+	}
 }
 
 // authority is the appliance's, with what a test wants of it.
@@ -124,7 +160,7 @@ func TestTheSticksImagesArePulledByAnybody(t *testing.T) {
 		assert.Equal(t, digestOf(t, b.stick), digestOf(t, image))
 		layers, err := image.Layers()
 		require.NoError(t, err)
-		require.Len(t, layers, 2)
+		require.Len(t, layers, 3)
 		for _, layer := range layers {
 			r, err := layer.Compressed() // checked against its digest while it is read
 			require.NoError(t, err)
@@ -157,20 +193,25 @@ func TestABlobIsServedFromItsMiddle(t *testing.T) {
 	host := b.start()
 	layers, err := b.stick.Layers()
 	require.NoError(t, err)
-	digest, err := layers[0].Digest()
-	require.NoError(t, err)
-	whole, err := os.ReadFile(filepath.Join(b.config.Bundle, "blobs/sha256", digest.Hex))
-	require.NoError(t, err)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/v2/pause/blobs/"+digest.String(), nil)
-	require.NoError(t, err)
-	request.Header.Set("Range", "bytes=1000-")
-	response, err := b.client("").RoundTrip(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	rest, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	assert.Equal(t, http.StatusPartialContent, response.StatusCode)
-	assert.Equal(t, whole[1000:], rest)
+	require.Len(t, layers, 3, "the last of them unpacked")
+	for _, l := range layers {
+		digest, err := l.Digest()
+		require.NoError(t, err)
+		blob, err := l.Compressed()
+		require.NoError(t, err)
+		whole, err := io.ReadAll(blob)
+		require.NoError(t, err)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/v2/pause/blobs/"+digest.String(), nil)
+		require.NoError(t, err)
+		request.Header.Set("Range", "bytes=1000-")
+		response, err := b.client("").RoundTrip(request)
+		require.NoError(t, err)
+		rest, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Equal(t, http.StatusPartialContent, response.StatusCode)
+		assert.Equal(t, whole[1000:], rest)
+	}
 }
 
 func TestWhatIsPushedIsKeptUnderItsOwnName(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package oci writes container images as one OCI image layout, without a daemon or a
-// registry. Images that share a layer share its blob. Layers are stored uncompressed,
-// since the file system they end up in compresses.
+// registry. Images that share a layer share it here too. A layer is stored as the files that it
+// unpacks to, so that it can be run from where it lies; package layer makes its archive of them again.
 package oci
 
 import (
@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"firstlight.dev/firstlight/assets/layer"
 	"firstlight.dev/firstlight/image/tree"
 )
 
@@ -38,16 +39,17 @@ type Config struct {
 // Layout is an image layout being put together. Blobs stay where they are until the
 // layout is written into a tree.
 type Layout struct {
-	epoch int64
-	index v1.ImageIndex
-	blobs map[string]tree.Content // by hex digest
-	names map[string]string       // full reference to digest
+	epoch  int64
+	index  v1.ImageIndex
+	blobs  map[string]tree.Content // by hex digest
+	layers map[string]string       // archives, by hex digest
+	names  map[string]string       // full reference to digest
 }
 
 // New makes an empty layout. Its images were created at epoch, seconds since 1970.
 func New(epoch int64) *Layout {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	return &Layout{epoch: epoch, index: index, blobs: map[string]tree.Content{}, names: map[string]string{}}
+	return &Layout{epoch: epoch, index: index, blobs: map[string]tree.Content{}, layers: map[string]string{}, names: map[string]string{}}
 }
 
 // Add adds an image of one layer, a tar archive with its sha256, under all its names,
@@ -58,10 +60,10 @@ func (l *Layout) Add(layerFile, layerDigest string, c Config, names []string) (s
 	if err != nil {
 		return "", fmt.Errorf("add image %s: %w", names[0], err)
 	}
-	layer := blob{file: layerFile, hash: v1.Hash{Algorithm: "sha256", Hex: layerDigest}, size: info.Size()}
+	only := blob{file: layerFile, hash: v1.Hash{Algorithm: "sha256", Hex: layerDigest}, size: info.Size()}
 	created := v1.Time{Time: time.Unix(l.epoch, 0).UTC()}
 	base := mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1)
-	image, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "firstlight build", Created: created}})
+	image, err := mutate.Append(base, mutate.Addendum{Layer: only, History: v1.History{CreatedBy: "firstlight build", Created: created}})
 	if err != nil {
 		return "", fmt.Errorf("add image %s: %w", names[0], err)
 	}
@@ -78,11 +80,11 @@ func (l *Layout) Add(layerFile, layerDigest string, c Config, names []string) (s
 	if image, err = mutate.ConfigFile(image, file); err != nil {
 		return "", fmt.Errorf("add image %s: %w", names[0], err)
 	}
-	l.blobs[layerDigest] = tree.Section{Path: layerFile, Length: info.Size()}
+	l.layers[layerDigest] = layerFile
 	return l.AddImage(image, names)
 }
 
-// AddImage adds an image under names. Its layers must have been added, by AddBlob or Add.
+// AddImage adds an image under names. Its layers must have been added, by AddPulled or Add.
 func (l *Layout) AddImage(image v1.Image, names []string) (string, error) {
 	fail := func(err error) (string, error) { return "", fmt.Errorf("add image %s: %w", names[0], err) }
 	manifest, err := image.RawManifest()
@@ -116,20 +118,11 @@ func (l *Layout) AddImage(image v1.Image, names []string) (string, error) {
 	return digest.String(), nil
 }
 
-// AddBlob adds a blob that is in a file.
-func (l *Layout) AddBlob(hexDigest, file string) error {
-	info, err := os.Stat(file)
-	if err != nil {
-		return fmt.Errorf("add blob %s: %w", hexDigest, err)
-	}
-	l.blobs[hexDigest] = tree.Section{Path: file, Length: info.Size()}
-	return nil
-}
-
 // Names are the references in the layout, each with its digest.
 func (l *Layout) Names() map[string]string { return maps.Clone(l.names) }
 
-// Into writes the layout below a directory of a tree.
+// Into writes the layout below a directory of a tree. Files of layers that the tree has already, in
+// another layer or outside of them, become hard links to those.
 func (l *Layout) Into(t *tree.Tree, dir string) error {
 	index, err := l.index.RawManifest()
 	if err != nil {
@@ -144,7 +137,12 @@ func (l *Layout) Into(t *tree.Tree, dir string) error {
 			return err
 		}
 	}
-	return nil
+	for _, hex := range slices.Sorted(maps.Keys(l.layers)) {
+		if err := unpack(t, path.Join(dir, layer.Dir, hex), l.layers[hex]); err != nil {
+			return err
+		}
+	}
+	return t.Share(path.Join(dir, layer.Dir))
 }
 
 // Layer writes a tree as an uncompressed layer to a file.

@@ -2,7 +2,10 @@ package oci
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -10,6 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"firstlight.dev/firstlight/image/tree"
 )
 
 // Pull fetches the linux/amd64 image of a reference with digest into a new directory,
@@ -23,17 +28,60 @@ func Pull(ctx context.Context, reference, dir string) error {
 	if err != nil {
 		return fmt.Errorf("pull image %s: %w", reference, err)
 	}
-	path, err := layout.Write(dir, empty.Index)
-	if err != nil {
-		return fmt.Errorf("pull image %s: %w", reference, err)
-	}
-	if err := path.AppendImage(image); err != nil {
+	if err := Keep(image, dir); err != nil {
 		return fmt.Errorf("pull image %s: %w", reference, err)
 	}
 	return nil
 }
 
-// AddPulled adds the image that Pull fetched, under names.
+// unpackedDir is where Keep puts the archives of layers, uncompressed.
+const unpackedDir = "unpacked"
+
+// Keep writes an image to a new directory: a layout of its own, and beside it the archive of each layer
+// under its diff id.
+func Keep(image v1.Image, dir string) error {
+	to, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return fmt.Errorf("keep image: %w", err)
+	}
+	if err := to.AppendImage(image); err != nil {
+		return fmt.Errorf("keep image: %w", err)
+	}
+	layers, err := image.Layers()
+	if err != nil {
+		return fmt.Errorf("keep image: %w", err)
+	}
+	for _, l := range layers {
+		if err := keepLayer(l, filepath.Join(dir, unpackedDir)); err != nil {
+			return fmt.Errorf("keep image: %w", err)
+		}
+	}
+	return nil
+}
+
+func keepLayer(l v1.Layer, dir string) error {
+	id, err := l.DiffID()
+	if err != nil {
+		return err
+	}
+	archive, err := l.Uncompressed()
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(dir, id.Hex))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, archive)
+	return errors.Join(err, f.Close())
+}
+
+// AddPulled adds the image that Pull fetched, under names. A layer that came compressed is in the layout as
+// it came, too: nodes are served that, and nothing makes it of its files again.
 func (l *Layout) AddPulled(dir string, names []string) error {
 	fail := func(err error) error { return fmt.Errorf("add image %s: %w", names[0], err) }
 	path, err := layout.FromPath(dir)
@@ -64,9 +112,20 @@ func (l *Layout) AddPulled(dir string, names []string) error {
 		if err != nil {
 			return fail(err)
 		}
-		if err := l.AddBlob(digest.Hex, filepath.Join(dir, "blobs", digest.Algorithm, digest.Hex)); err != nil {
+		id, err := layer.DiffID()
+		if err != nil {
 			return fail(err)
 		}
+		l.layers[id.Hex] = filepath.Join(dir, unpackedDir, id.Hex)
+		if digest == id {
+			continue
+		}
+		packed := filepath.Join(dir, "blobs", digest.Algorithm, digest.Hex)
+		info, err := os.Stat(packed)
+		if err != nil {
+			return fail(err)
+		}
+		l.blobs[digest.Hex] = tree.Section{Path: packed, Length: info.Size()}
 	}
 	_, err = l.AddImage(image, names)
 	return err

@@ -15,13 +15,18 @@ const xattrPrefix = "SCHILY.xattr."
 // in the archive, which must outlive the tree. What is there already may be a
 // directory on both sides, and nothing else.
 func (t *Tree) AddTar(archive, from string) error {
-	return t.addTar(archive, from, t.Put)
+	return t.addTar(archive, "", from, t.Put)
+}
+
+// AddTarBelow is AddTar with dir for the archive's top directory.
+func (t *Tree) AddTarBelow(dir, archive, from string) error {
+	return t.addTar(archive, dir, from, t.Put)
 }
 
 // UnpackTar is AddTar as dpkg --unpack does it: symbolic links to directories are
 // followed, and files that are there already are replaced.
 func (t *Tree) UnpackTar(archive, from string) error {
-	return t.addTar(archive, from, func(p string, n *Node) error {
+	return t.addTar(archive, "", from, func(p string, n *Node) error {
 		p = t.follow(clean(p))
 		if old := t.nodes[p]; old != nil && old.Type != Dir {
 			if n.Type == Dir {
@@ -62,7 +67,7 @@ func (t *Tree) follow(p string) string {
 	return p
 }
 
-func (t *Tree) addTar(archive, from string, put func(string, *Node) error) error {
+func (t *Tree) addTar(archive, dir, from string, put func(string, *Node) error) error {
 	f, err := os.Open(archive)
 	if err != nil {
 		return fmt.Errorf("read tar: %w", err)
@@ -77,9 +82,9 @@ func (t *Tree) addTar(archive, from string, put func(string, *Node) error) error
 		if err != nil {
 			return fmt.Errorf("read tar %s: %w", archive, err)
 		}
-		p := clean(h.Name)
+		p := path.Join(clean(dir), clean(h.Name))
 		if h.Typeflag == tar.TypeLink {
-			target := t.nodes[t.follow(clean(h.Linkname))]
+			target := t.nodes[t.follow(path.Join(clean(dir), clean(h.Linkname)))]
 			if target == nil {
 				return fmt.Errorf("read tar %s: /%s is a hard link to /%s, which is not there", archive, p, clean(h.Linkname))
 			}

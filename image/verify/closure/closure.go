@@ -9,6 +9,8 @@ import (
 	"path"
 	"sort"
 	"strings"
+
+	"firstlight.dev/firstlight/assets/layer"
 )
 
 // Miss is one name that leads nowhere.
@@ -74,8 +76,8 @@ type node struct {
 	link string // what a symbolic link says
 }
 
-// Load reads the names of a file system. fsys must implement fs.ReadLinkFS if it has
-// symbolic links.
+// Load reads the names of a file system, but for those in unpacked layers of container images, which are
+// other roots. fsys must implement fs.ReadLinkFS if it has symbolic links.
 func Load(fsys fs.FS) (*Tree, error) {
 	t := &Tree{fsys: fsys, nodes: map[string]node{}}
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
@@ -93,6 +95,9 @@ func Load(fsys fs.FS) (*Tree, error) {
 			}
 		}
 		full := path.Join("/", name)
+		if ok, _ := path.Match(imagesDir+"/"+layer.Dir+"/*/"+layer.Files, full); ok {
+			return fs.SkipDir
+		}
 		t.nodes[full] = n
 		t.names = append(t.names, full)
 		return nil

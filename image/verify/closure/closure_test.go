@@ -35,9 +35,16 @@ func withImage(tree fstest.MapFS, names ...string) {
 		tree[images+"blobs/sha256/"+sum] = file(b)
 		return map[string]any{"digest": "sha256:" + sum, "size": len(b), "mediaType": "application/octet-stream"}
 	}
+	// A layer that lies unpacked: headers around the content of one file.
+	archive := "head" + "file" + "tail"
+	unpacked := fmt.Sprintf("%x", sha256.Sum256([]byte(archive)))
+	dir := images + "layers/" + unpacked + "/"
+	tree[dir+"headers"], tree[dir+"contents"], tree[dir+"fs/etc/file"] = file("headtail"), file("4 4 \"etc/file\"\n"), file("file")
+	tree[dir+"fs/usr/bin/firstlight-link"] = link("/usr/bin/of-the-layer")
+	second := map[string]any{"digest": "sha256:" + unpacked, "size": len(archive), "mediaType": "application/octet-stream"}
 	var list []map[string]any
 	for _, name := range names {
-		body, _ := json.Marshal(map[string]any{"config": blob("config " + name), "layers": []any{blob("layer")}})
+		body, _ := json.Marshal(map[string]any{"config": blob("config " + name), "layers": []any{blob("layer"), second}})
 		d := blob(string(body))
 		d["mediaType"] = "application/vnd.oci.image.manifest.v1+json"
 		d["annotations"] = map[string]string{"io.containerd.image.name": name}
@@ -99,7 +106,7 @@ func TestAnAddressBehindADescriptionIsNamed(t *testing.T) {
 }
 
 func TestEachKindOfMissIsNamed(t *testing.T) {
-	layer := fmt.Sprintf("%x", sha256.Sum256([]byte("layer")))
+	layer, unpacked := fmt.Sprintf("%x", sha256.Sum256([]byte("layer"))), fmt.Sprintf("%x", sha256.Sum256([]byte("headfiletail")))
 	const unit = lib + "firstlightd.service"
 	for _, c := range []struct {
 		name  string
@@ -119,6 +126,10 @@ func TestEachKindOfMissIsNamed(t *testing.T) {
 			"firstlight.internal/pause:3: blob sha256:" + layer + " is not in /usr/share/firstlight/images"},
 		{"blob changed", func(f fstest.MapFS) { f[images+"blobs/sha256/"+layer] = file("Layer") },
 			"firstlight.internal/pause:3: blob sha256:" + layer + " of 5 bytes; the file has sha256 " + fmt.Sprintf("%x", sha256.Sum256([]byte("Layer"))) + " and 5 bytes"},
+		{"file of an unpacked layer changed", func(f fstest.MapFS) { f[images+"layers/"+unpacked+"/fs/etc/file"] = file("File") },
+			"firstlight.internal/pause:3: blob sha256:" + unpacked + " of 12 bytes; the file has sha256 " + fmt.Sprintf("%x", sha256.Sum256([]byte("headFiletail"))) + " and 12 bytes"},
+		{"file of an unpacked layer gone", func(f fstest.MapFS) { delete(f, images+"layers/"+unpacked+"/fs/etc/file") },
+			"firstlight.internal/pause:3: blob sha256:" + unpacked + " cannot be read: read layer: open fs/etc/file: file does not exist"},
 		{"index gone", func(f fstest.MapFS) {
 			delete(f, images+"index.json")
 			delete(f, "usr/share/firstlight/app/pod.yaml")

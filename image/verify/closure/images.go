@@ -4,14 +4,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"regexp"
 	"sort"
 	"strings"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/layer"
 )
 
 // imagesDir is the one OCI image layout of the root, annotationName what containerd calls
@@ -281,17 +284,32 @@ func findLayout(t *Tree) ([]Miss, error) {
 	return out, nil
 }
 
+// openBlob opens a blob of the layout: a file, or the archive of an unpacked layer.
+func (t *Tree) openBlob(sum string) (io.ReadCloser, error) {
+	if name := path.Join(imagesDir, "blobs/sha256", sum); t.Has(name) {
+		return t.Open(name)
+	}
+	dir, err := fs.Sub(t.fsys, strings.TrimPrefix(path.Join(imagesDir, layer.Dir, sum), "/"))
+	if err != nil {
+		return nil, err
+	}
+	l, err := layer.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	return l.Reader(0), nil
+}
+
 // blob checks one blob; of manifests and indexes it returns the content.
 func (t *Tree) blob(by string, d descriptor) ([]byte, *Miss, error) {
 	sum, ok := strings.CutPrefix(d.Digest, "sha256:")
 	if raw, err := hex.DecodeString(sum); !ok || err != nil || len(raw) != sha256.Size {
 		return nil, &Miss{by, fmt.Sprintf("a sha256 digest; %q is none", d.Digest)}, nil
 	}
-	name := path.Join(imagesDir, "blobs/sha256", sum)
-	if !t.Has(name) {
+	f, err := t.openBlob(sum)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &Miss{by, "blob " + d.Digest + " is not in " + imagesDir}, nil
 	}
-	f, err := t.Open(name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -304,8 +322,11 @@ func (t *Tree) blob(by string, d descriptor) ([]byte, *Miss, error) {
 		w = io.MultiWriter(h, &keep)
 	}
 	n, err := io.Copy(w, f)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF) { // a file of an unpacked layer
+		return nil, &Miss{by, fmt.Sprintf("blob %s cannot be read: %v", d.Digest, err)}, nil
+	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, nil, fmt.Errorf("read blob %s: %w", d.Digest, err)
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); n != d.Size || got != sum {
 		return nil, &Miss{by, fmt.Sprintf("blob %s of %d bytes; the file has sha256 %s and %d bytes", d.Digest, d.Size, got, n)}, nil
