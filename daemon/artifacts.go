@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,11 +37,10 @@ type artifacts struct {
 	metal     *metal
 	hostname  func() string
 	addresses func() []status.Address
-	digest    func() (string, error) // of the daemon's own binary
 }
 
 func newArtifacts(m *metal, hostname func() string, addresses func() []status.Address) *artifacts {
-	return &artifacts{metal: m, hostname: hostname, addresses: addresses, digest: sync.OnceValues(ownDigest)}
+	return &artifacts{metal: m, hostname: hostname, addresses: addresses}
 }
 
 func (a *artifacts) stages() []bringup.Stage {
@@ -72,7 +70,7 @@ func (a *artifacts) pod() (serving.Pod, error) {
 	if err != nil {
 		return serving.Pod{}, err
 	}
-	digest, err := a.digest()
+	digest, err := binaryDigest()
 	if err != nil {
 		return serving.Pod{}, err
 	}

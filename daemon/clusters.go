@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,16 +32,15 @@ const leaseFile = stick.RunDir + "/dhcp/dhcpd.leases"
 
 // clusters is the part of the plan that makes the nodes of metal into workload clusters.
 type clusters struct {
-	metal  *metal
-	nodes  func() []status.Node   // of the site, each with whether it is proven
-	digest func() (string, error) // of the daemon's own binary
+	metal *metal
+	nodes func() []status.Node // of the site, each with whether it is proven
 
 	mu  sync.Mutex
 	all []status.Cluster
 }
 
 func newClusters(m *metal, nodes func() []status.Node) *clusters {
-	return &clusters{metal: m, nodes: nodes, digest: sync.OnceValues(ownDigest)}
+	return &clusters{metal: m, nodes: nodes}
 }
 
 func (c *clusters) stages() []bringup.Stage {
@@ -59,7 +58,7 @@ func (c *clusters) operator() (bpa.Operator, error) {
 	if err != nil {
 		return bpa.Operator{}, fmt.Errorf("read log-in to nodes: %w", err)
 	}
-	digest, err := c.digest()
+	digest, err := binaryDigest()
 	if err != nil {
 		return bpa.Operator{}, err
 	}
@@ -144,16 +143,36 @@ func markProven(ctx context.Context, api client.Client, name string, proven bool
 	return nil
 }
 
-// ownDigest tells one daemon's binary from another.
-func ownDigest() (string, error) {
+// binaryDigest tells one daemon's binary from another. It is calculated once: the binary has tens of megabytes.
+var binaryDigest = remember(func() (string, error) {
 	f, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return "", fmt.Errorf("read the daemon's own binary: %w", err)
 	}
 	defer f.Close()
-	h := sha256.New()
+
+	h := xxhash.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", fmt.Errorf("read the daemon's own binary: %w", err)
 	}
-	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+	return hex.EncodeToString(h.Sum(nil)), nil
+})
+
+// remember asks until there is an answer, and gives that one from then on.
+func remember[T any](ask func() (T, error)) func() (T, error) {
+	var mu sync.Mutex
+	var answer *T
+	return func() (T, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if answer != nil {
+			return *answer, nil
+		}
+
+		got, err := ask()
+		if err == nil {
+			answer = &got
+		}
+		return got, err
+	}
 }

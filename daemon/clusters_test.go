@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"testing"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -30,4 +31,22 @@ func TestProvenHostsAreMarked(t *testing.T) {
 		host("by-hand", "true", up),   // no node of the site
 	}
 	assert.Equal(t, map[string]bool{"new": true, "reinstalled": false}, proofs(nodes, hosts))
+}
+
+func TestAnErrorIsNotRemembered(t *testing.T) {
+	asked := 0
+	get := remember(func() (int, error) {
+		asked++
+		if asked == 1 {
+			return 0, errors.New("input/output error")
+		}
+		return asked, nil
+	})
+	_, err := get()
+	require.Error(t, err)
+	for range 3 {
+		answer, err := get()
+		require.NoError(t, err)
+		assert.Equal(t, 2, answer)
+	}
 }

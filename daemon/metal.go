@@ -179,6 +179,15 @@ func (m *metal) pod() (ironic.Pod, error) {
 	}, nil
 }
 
+// operatorManifest is read once: to decode its definitions takes longer than to ask whether they are applied.
+var operatorManifest = remember(func() (metal3.Manifest, error) {
+	text, err := os.ReadFile(operatorFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the operator's manifest: %w", err)
+	}
+	return metal3.ReadManifest(text)
+})
+
 func (m *metal) operator() (metal3.Operator, error) {
 	authority, err := m.ca()
 	if err != nil {
@@ -192,9 +201,9 @@ func (m *metal) operator() (metal3.Operator, error) {
 	if err != nil {
 		return metal3.Operator{}, err
 	}
-	manifest, err := os.ReadFile(operatorFile)
+	manifest, err := operatorManifest()
 	if err != nil {
-		return metal3.Operator{}, fmt.Errorf("read the operator's manifest: %w", err)
+		return metal3.Operator{}, err
 	}
 	return metal3.Operator{
 		Manifest: manifest, Image: operatorImage, IronicEndpoint: m.ironic().Endpoint(),

@@ -1,6 +1,7 @@
 package ironic
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,29 +44,37 @@ func TestThePodGainsNoPrivileges(t *testing.T) {
 	}
 }
 
-// The script of the image's init container, with other paths and a program that makes what ironic-dbsync makes.
-func TestTheDatabaseIsMadeForRootAlone(t *testing.T) {
+// The script of the image's init container, with other paths and a program that does what ironic-dbsync does to
+// the row of the revision.
+func TestTheDatabase(t *testing.T) {
 	text, err := os.ReadFile("../../overlays/ironic/usr/lib/firstlight/ironic-database")
 	require.NoError(t, err)
-	for name, before := range map[string]func(state string){
-		"new": func(string) {},
-		"of an earlier version": func(state string) {
-			require.NoError(t, os.Mkdir(state, 0o755))
-			require.NoError(t, os.WriteFile(filepath.Join(state, "ironic.sqlite"), []byte("rows"), 0o644))
-		},
+	const shipped, earlier = "21c48150dea9", "163040c5513f"
+	for name, c := range map[string]struct {
+		had  string // revision of the database that is there; empty: none
+		runs int    // of ironic-dbsync, in two starts
+	}{
+		"new":                   {"", 0},
+		"of the same image":     {shipped, 0},
+		"of an earlier version": {earlier, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			top := t.TempDir()
 			state, conf, bin := filepath.Join(top, "ironic"), filepath.Join(top, "ironic.conf"), filepath.Join(top, "bin")
-			script := strings.NewReplacer(StateDir, state, ConfDir+"/ironic.conf", conf, "/tmp/new.conf", filepath.Join(top, "new.conf")).Replace(string(text))
-			require.NoError(t, os.WriteFile(conf, []byte("[database]\nconnection = sqlite:///"+state+"/ironic.sqlite\n"), 0o644))
+			schema, runs := filepath.Join(top, "schema.sqlite"), filepath.Join(top, "runs")
+			script := strings.NewReplacer(StateDir, state, ConfDir+"/ironic.conf", conf, "/usr/share/ironic/schema.sqlite", schema).Replace(string(text))
+			makeDatabase(t, schema, shipped)
 			require.NoError(t, os.Mkdir(bin, 0o755))
 			require.NoError(t, os.WriteFile(filepath.Join(bin, "ironic-dbsync"), []byte(`#!/bin/sh
 set -eu
-db=$(sed -n 's|^connection = sqlite:///||p' "$2")
-echo "$3" >>"$db"
+echo "$*" >>`+runs+`
+cp `+schema+` `+state+`/ironic.sqlite
 `), 0o755))
-			before(state)
+			if c.had != "" {
+				require.NoError(t, os.Mkdir(state, 0o755))
+				makeDatabase(t, filepath.Join(state, "ironic.sqlite"), c.had)
+			}
+
 			defer syscall.Umask(syscall.Umask(0o022)) // as in a container
 			for range 2 {                             // as after a restart
 				cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
@@ -73,11 +82,37 @@ echo "$3" >>"$db"
 				out, err := cmd.CombinedOutput()
 				require.NoError(t, err, "%s", out)
 			}
-			rows, err := os.ReadFile(filepath.Join(state, "ironic.sqlite"))
-			require.NoError(t, err)
-			assert.Contains(t, string(rows), "upgrade\nupgrade\n")
+
+			ran, err := os.ReadFile(runs)
+			if !errors.Is(err, os.ErrNotExist) {
+				require.NoError(t, err)
+			}
+			assert.Equal(t, strings.Repeat("--config-file "+conf+" upgrade\n", c.runs), string(ran))
+			assert.Equal(t, shipped, revision(t, filepath.Join(state, "ironic.sqlite")))
 			assert.Equal(t, os.FileMode(0o700), modeOf(t, state))
 			assert.Equal(t, os.FileMode(0o600), modeOf(t, filepath.Join(state, "ironic.sqlite")))
 		})
 	}
+}
+
+// makeDatabase makes a database that says which revision its schema has.
+func makeDatabase(t *testing.T, path, revision string) {
+	query(t, path, "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)", "INSERT INTO alembic_version VALUES ('"+revision+"')")
+}
+
+func revision(t *testing.T, path string) string {
+	return query(t, path, "SELECT version_num FROM alembic_version")
+}
+
+// query runs statements and returns the last one's first value.
+func query(t *testing.T, path string, statements ...string) string {
+	const program = `
+import sqlite3, sys
+with sqlite3.connect(sys.argv[1]) as database:
+    for statement in sys.argv[2:]:
+        rows = database.execute(statement).fetchall()
+print(rows[0][0] if rows else "")`
+	out, err := exec.CommandContext(t.Context(), "python3", append([]string{"-c", program, path}, statements...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return strings.TrimSpace(string(out))
 }

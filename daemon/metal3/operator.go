@@ -29,9 +29,28 @@ const (
 	OperatorName      = "baremetal-operator-controller-manager"
 )
 
+// Manifest is the objects of the operator's rendered manifest, of the very module that it was compiled from.
+type Manifest []unstructured.Unstructured
+
+// ReadManifest reads YAML documents, whose namespace becomes Namespace.
+func ReadManifest(text []byte) (Manifest, error) {
+	var all Manifest
+	text = bytes.ReplaceAll(text, []byte(manifestNamespace), []byte(Namespace))
+	reader := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		var object unstructured.Unstructured
+		if err := reader.Decode(&object); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read the operator's manifest: %w", err)
+		}
+		all = append(all, object)
+	}
+}
+
 // Operator is what the baremetal-operator is run with.
 type Operator struct {
-	Manifest []byte // the operator's rendered manifest, of the very module it was compiled from
+	Manifest Manifest
 	Image    string
 
 	IronicEndpoint string // https://ADDR:6385
@@ -72,14 +91,8 @@ func (o Operator) Objects() ([]client.Object, error) {
 	}}
 	var webhook *unstructured.Unstructured
 	found := map[string]int{}
-	reader := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(bytes.ReplaceAll(o.Manifest, []byte(manifestNamespace), []byte(Namespace))), 4096)
-	for {
-		u := &unstructured.Unstructured{}
-		if err := reader.Decode(u); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("read the operator's manifest: %w", err)
-		}
+	for i := range o.Manifest {
+		u := o.Manifest[i].DeepCopy()
 		kind := u.GetKind()
 		found[kind]++
 		switch {

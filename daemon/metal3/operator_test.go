@@ -16,7 +16,7 @@ import (
 )
 
 // manifest is the one of the module that the image is built from.
-func manifest(t *testing.T) []byte {
+func manifest(t *testing.T) Manifest {
 	t.Helper()
 	cmd := exec.Command("go", "mod", "download", "-json", "github.com/metal3-io/baremetal-operator")
 	cmd.Dir = filepath.FromSlash("../../assets/build/metal3")
@@ -26,7 +26,9 @@ func manifest(t *testing.T) []byte {
 	require.NoError(t, json.Unmarshal(out, &module))
 	text, err := os.ReadFile(filepath.Join(module.Dir, "config/render/capm3.yaml"))
 	require.NoError(t, err)
-	return text
+	m, err := ReadManifest(text)
+	require.NoError(t, err)
+	return m
 }
 
 func testOperator(t *testing.T) Operator {
@@ -73,7 +75,9 @@ func TestOperatorIsToldNoSecretInItsEnvironment(t *testing.T) {
 
 func TestOperatorNamesWhatAManifestLacks(t *testing.T) {
 	o := testOperator(t)
-	o.Manifest = []byte("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x}\n")
-	_, err := o.Objects()
+	var err error
+	o.Manifest, err = ReadManifest([]byte("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x}\n"))
+	require.NoError(t, err)
+	_, err = o.Objects()
 	assert.ErrorContains(t, err, "the operator's manifest has no ")
 }
