@@ -71,7 +71,6 @@ type metal struct {
 	api       client.Client
 	apiConfig *rest.Config // that api was made from
 	progress  []metal3.Progress
-	ready     netip.Addr       // the address that the ramdisk was written for
 	indexed   string           // the packages that the index was written for
 	unfit     map[string]error // nodes of the site that cannot become objects
 
@@ -97,7 +96,6 @@ func (m *metal) stages() []bringup.Stage {
 			Fact: "DHCP, TFTP and HTTP answer on the provisioning network, with a ramdisk that trusts this appliance",
 			Why:  "Ironic hands out what is served here. It is served from early on, whatever becomes of Kubernetes: a server in service that boots from the network must be told to boot its disk.",
 			Done: m.wireDone,
-			Do:   m.wireDo,
 		},
 		m.suppliesStage(),
 		ironic.Stage(m.pod, m.client),
@@ -335,41 +333,20 @@ func (m *metal) ramdisk() metal3.Ramdisk {
 	}, strings.Fields(kernelArgs)...)}
 }
 
-// writeRamdisk puts kernel and ramdisk where they are served, with this appliance's root in
-// the latter. It compares every byte, so it is asked once per daemon and address.
-func (m *metal) writeRamdisk() error {
+// ramdiskTail is what follows a file of ramdiskDir when it is served: the ramdisk learns there to trust this
+// appliance's root. It is not copied to DATA for that: a hundred megabytes, read and written at each first boot.
+func (m *metal) ramdiskTail(name string, size int64) ([]byte, error) {
+	if name != "initramfs" {
+		return nil, nil
+	}
 	authority, err := m.ca()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	trust, err := ironic.RamdiskTrust(authority.PEM())
-	if err != nil {
-		return err
-	}
-	if err := ironic.WriteRamdisk(ramdiskDir+"/kernel", nil, httpRoot+"/ramdisk/kernel"); err != nil {
-		return err
-	}
-	return ironic.WriteRamdisk(ramdiskDir+"/initramfs", trust, httpRoot+"/ramdisk/initramfs")
-}
-
-func (m *metal) wireDo(_ context.Context, report bringup.Report) error {
-	report("writing the ramdisk")
-	if err := m.writeRamdisk(); err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ready = m.addr()
-	return nil
+	return ironic.RamdiskTail(authority.PEM(), size)
 }
 
 func (m *metal) wireDone(ctx context.Context) error {
-	m.mu.Lock()
-	ready := m.ready
-	m.mu.Unlock()
-	if ready != m.addr() {
-		return fmt.Errorf("the ramdisk was not looked at yet")
-	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for _, name := range []string{"kernel", "initramfs"} {

@@ -43,6 +43,6 @@ func TestNothingToBootIsServedBesideProvisioning(t *testing.T) {
 		beside = append(beside, mount.Path)
 		assert.NotEqual(t, httpRoot, mount.Dir)
 	}
-	assert.Equal(t, []string{"/debian/pool/", "/debian/local/", "/binaries/sha256/", "/images/", "/artifacts/", "/"}, there)
+	assert.Equal(t, []string{"/debian/pool/", "/debian/local/", "/binaries/sha256/", "/images/", "/artifacts/", "/ramdisk/", "/"}, there)
 	assert.Equal(t, []string{"/debian/pool/", "/debian/local/", "/binaries/sha256/", "/debian/"}, beside)
 }

@@ -2,16 +2,9 @@ package ironic
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/u-root/u-root/pkg/cpio"
-
-	"firstlight.dev/firstlight/assets/whole"
 )
 
 // agentDir is where the agent in the ramdisk looks for further configuration.
@@ -45,51 +38,12 @@ func RamdiskTrust(root []byte) ([]byte, error) {
 // other boot programs 512.
 const padding = 512
 
-// WriteRamdisk makes out from the kernel's or ramdisk's file with more appended, unless it
-// is that already, byte for byte. It is replaced whole.
-func WriteRamdisk(file string, more []byte, out string) error {
-	src, err := os.Open(file)
+// RamdiskTail is what is appended to a ramdisk of a size in bytes, so that its agent trusts a root certificate (PEM).
+func RamdiskTail(root []byte, size int64) ([]byte, error) {
+	trust, err := RamdiskTrust(root)
 	if err != nil {
-		return fmt.Errorf("read ramdisk: %w", err)
+		return nil, err
 	}
-	defer src.Close()
-	info, err := src.Stat()
-	if err != nil {
-		return fmt.Errorf("read ramdisk: %w", err)
-	}
-	want := func() io.Reader {
-		if len(more) == 0 {
-			return io.NewSectionReader(src, 0, info.Size())
-		}
-		fill := (padding - info.Size()%padding) % padding
-		return io.MultiReader(io.NewSectionReader(src, 0, info.Size()), strings.NewReader(strings.Repeat("\x00", int(fill))), bytes.NewReader(more))
-	}
-	if have, err := os.Open(out); err == nil {
-		same := equal(have, want())
-		have.Close()
-		if same {
-			return nil
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
-		return fmt.Errorf("write ramdisk: %w", err)
-	}
-	return whole.Copy(out, want(), 0o644)
+	fill := (padding - size%padding) % padding
+	return append(make([]byte, fill), trust...), nil
 }
-
-// equal compares two streams.
-func equal(a, b io.Reader) bool {
-	bufA, bufB := make([]byte, 1<<16), make([]byte, 1<<16)
-	for {
-		n, errA := io.ReadFull(a, bufA)
-		m, errB := io.ReadFull(b, bufB)
-		if n != m || !bytes.Equal(bufA[:n], bufB[:m]) {
-			return false
-		}
-		if errA != nil || errB != nil {
-			return ended(errA) && ended(errB)
-		}
-	}
-}
-
-func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }

@@ -3,8 +3,6 @@ package ironic
 import (
 	"bytes"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -29,29 +27,12 @@ func TestRamdiskTrustIsReadableAndTheSameEveryTime(t *testing.T) {
 	assert.Contains(t, files["etc/ironic-python-agent.d/tls.conf"], "cafile = /etc/ironic-python-agent.d/ca.pem")
 }
 
-func TestRamdiskIsWrittenOnlyWhenItDiffers(t *testing.T) {
-	dir := t.TempDir()
-	file, out := filepath.Join(dir, "initramfs"), filepath.Join(dir, "http", "initramfs")
-	require.NoError(t, os.WriteFile(file, []byte("0123456789"), 0o644))
-	require.NoError(t, WriteRamdisk(file, []byte("more"), out))
-	text, err := os.ReadFile(out)
+func TestRamdiskTailBeginsWhereAnotherRamdiskMay(t *testing.T) {
+	trust, err := RamdiskTrust([]byte("root certificate\n"))
 	require.NoError(t, err)
-	assert.Equal(t, append(append([]byte("0123456789"), make([]byte, 502)...), "more"...), text, "the second part begins at a multiple of 512")
-
-	before, err := os.Stat(out)
-	require.NoError(t, err)
-	require.NoError(t, WriteRamdisk(file, []byte("more"), out))
-	after, err := os.Stat(out)
-	require.NoError(t, err)
-	assert.True(t, os.SameFile(before, after), "it was written again")
-
-	require.NoError(t, os.Truncate(out, 100)) // a torn one
-	require.NoError(t, WriteRamdisk(file, []byte("more"), out))
-	again, err := os.ReadFile(out)
-	require.NoError(t, err)
-	assert.Equal(t, text, again)
-	require.NoError(t, WriteRamdisk(file, []byte("else"), out))
-	other, err := os.ReadFile(out)
-	require.NoError(t, err)
-	assert.NotEqual(t, text, other)
+	for size, fill := range map[int64]int{0: 0, 10: 502, 511: 1, 512: 0, 1025: 511} {
+		tail, err := RamdiskTail([]byte("root certificate\n"), size)
+		require.NoError(t, err)
+		assert.Equal(t, append(make([]byte, fill), trust...), tail, "after %d bytes", size)
+	}
 }

@@ -51,7 +51,14 @@ type Mount struct {
 	// Digest knows the SHA-256 (hex) of a file by its name below Root; "" if not. It
 	// becomes the ETag and Repr-Digest (RFC 9530). May be nil.
 	Digest func(name string) string
+	// Tail is sent after what the file holds. May be nil.
+	Tail Tail
+	// Since is when the tails became what they are: a file with a tail counts as changed then.
+	Since time.Time
 }
+
+// Tail returns the bytes that follow a file of this name and size in bytes; none if nothing follows.
+type Tail func(name string, size int64) ([]byte, error)
 
 const (
 	defaultStall       = time.Minute
@@ -182,11 +189,17 @@ func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
 		return
 	}
 	defer file.Close()
+	whole, err := best.content(below, file, info)
+	if err != nil {
+		s.Log.Error("http: file not served", "path", shown(name), "error", err)
+		refuse(w, bootfile.ErrRead)
+		return
+	}
 	digest := ""
 	if best.Digest != nil {
 		digest = best.Digest(below)
 	}
-	s.send(w, r, machine, s.step(r.Context(), machine, name), name, file, info, digest)
+	s.send(w, r, machine, s.step(r.Context(), machine, name), name, whole, digest)
 }
 
 // machine finds who asks, by the lease of the address.
@@ -220,7 +233,7 @@ func (s *Server) bootProgram(w *body, r *http.Request, machine pxe.Machine, name
 		return
 	}
 	defer file.Close()
-	s.send(w, r, machine, record.StepBootFile, name, file, info, "")
+	s.send(w, r, machine, record.StepBootFile, name, content{file, info.Size(), info.ModTime()}, "")
 }
 
 // refuse answers with the sentence of a bootfile error.

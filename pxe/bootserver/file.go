@@ -6,9 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
-	"os"
 	"path"
 	"strings"
 	"time"
@@ -21,17 +19,17 @@ import (
 const maxRanges = 8
 
 // send sends a file with ranges and conditions (RFC 9110, 13 and 14).
-func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record.Step, name string, file *os.File, info fs.FileInfo, digest string) {
+func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record.Step, name string, whole content, digest string) {
 	header := w.Header()
 	header.Set("Content-Type", "application/octet-stream") // named, so that nothing is sniffed and sendfile stays possible
-	header.Set("ETag", etag(info, digest))
+	header.Set("ETag", etag(whole, digest))
 	if raw, err := hex.DecodeString(digest); err == nil && len(raw) == 32 {
 		header.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(raw)+":")
 	}
 	if strings.Count(r.Header.Get("Range"), ",") >= maxRanges {
 		r.Header.Del("Range") // a server may always send the whole (RFC 9110, 14.2)
 	}
-	note := record.Event{MAC: machine.MAC, Addr: machine.Addr, Step: step, Detail: name, Total: info.Size()}
+	note := record.Event{MAC: machine.MAC, Addr: machine.Addr, Step: step, Detail: name, Total: whole.size}
 	if r.Method == http.MethodGet {
 		s.Record.Note(note)
 		w.moved = func() {
@@ -39,24 +37,24 @@ func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record
 			s.Record.Progress(note)
 		}
 	}
-	http.ServeContent(w, r, "", info.ModTime(), file)
+	http.ServeContent(w, r, "", whole.changed, whole.ReadSeeker)
 	if r.Method != http.MethodGet {
 		return
 	}
 	note.Bytes = w.bytes
 	if w.err != nil {
 		note.Error = "the client went away or stalled before the end"
-		s.Log.Warn("http: download cut", "mac", machine.MAC.String(), "client", r.RemoteAddr, "path", shown(name), "bytes", w.bytes, "size", info.Size(), "error", w.err)
+		s.Log.Warn("http: download cut", "mac", machine.MAC.String(), "client", r.RemoteAddr, "path", shown(name), "bytes", w.bytes, "size", whole.size, "error", w.err)
 	}
 	s.Record.Note(note)
 }
 
 // etag is the digest where it is known, else what changes when the file does.
-func etag(info fs.FileInfo, digest string) string {
+func etag(whole content, digest string) string {
 	if digest != "" {
 		return `"sha256-` + digest + `"`
 	}
-	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
+	return fmt.Sprintf(`"%x-%x"`, whole.changed.UnixNano(), whole.size)
 }
 
 // step tells what a file is to a machine: by what it was told to boot, else by the names

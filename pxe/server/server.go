@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -56,6 +57,7 @@ type Mount struct {
 	Path   string
 	Dir    string
 	Digest func(name string) string // see bootserver.Mount; may be nil
+	Tail   bootserver.Tail          // likewise
 }
 
 // Server is the services, ready to Run.
@@ -128,7 +130,7 @@ func (s *Server) open() error {
 			return fmt.Errorf("open directory for %s: %w", m.Path, err)
 		}
 		s.roots = append(s.roots, root)
-		s.http.Mounts = append(s.http.Mounts, bootserver.Mount{Path: m.Path, Root: root, Digest: m.Digest})
+		s.http.Mounts = append(s.http.Mounts, bootserver.Mount{Path: m.Path, Root: root, Digest: m.Digest, Tail: m.Tail, Since: time.Now()})
 	}
 	return nil
 }
