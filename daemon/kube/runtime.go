@@ -79,10 +79,21 @@ func (c *Cluster) start(ctx context.Context, unit string, changed int) error {
 	if changed > 0 {
 		verb = "restart"
 	}
-	if _, err := c.Run(ctx, nil, "systemctl", "daemon-reload"); err != nil {
+	if err := c.readUnit(ctx, unit); err != nil {
 		return err
 	}
 	_, err := c.Run(ctx, nil, "systemctl", verb, unit)
+	return err
+}
+
+// readUnit lets systemd read its files anew if it knows the unit from before they changed. To read them runs all
+// generators and takes a slow processor seconds; a unit that was not started yet is read when it is.
+func (c *Cluster) readUnit(ctx context.Context, unit string) error {
+	stale, err := c.Run(ctx, nil, "systemctl", "show", "--property", "NeedDaemonReload", "--value", unit)
+	if err == nil && strings.TrimSpace(stale) == "no" {
+		return nil
+	}
+	_, err = c.Run(ctx, nil, "systemctl", "daemon-reload")
 	return err
 }
 

@@ -230,13 +230,16 @@ func (s *supervisor) run(ctx context.Context, cancel context.CancelFunc) error {
 // emulation it may be busy with something else.
 const keepWord = 90 * time.Second
 
+// askInterval is between two questions. An answer, by SSH, takes an emulated appliance a tenth of a second of its
+// processor.
+const askInterval = 5 * time.Second
+
 // ask keeps the appliance's last word.
 func (s *supervisor) ask(ctx context.Context) {
 	defer s.asker.close()
 	var heard time.Time
 	pid := 0
 	for ctx.Err() == nil {
-		pause := 2 * time.Second
 		var doc *status.Document
 		var err error
 		if pid != s.all[0].machine.PID() { // it was switched off or on since
@@ -248,7 +251,6 @@ func (s *supervisor) ask(ctx context.Context) {
 		}
 		if err != nil {
 			s.log.Debug("appliance not asked", "error", err)
-			pause = 5 * time.Second
 		}
 		s.mu.Lock()
 		switch {
@@ -260,7 +262,7 @@ func (s *supervisor) ask(ctx context.Context) {
 		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(askInterval):
 		}
 	}
 }
