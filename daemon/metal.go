@@ -64,6 +64,7 @@ type metal struct {
 	hosts   *metal3.Hosts
 	keys    *metal3.Keys
 	changed chan struct{} // a host did
+	found   *metal3.Inspections
 
 	mu        sync.Mutex
 	authority *ca.Authority
@@ -82,11 +83,13 @@ type metal struct {
 
 func newMetal(log *slog.Logger, s func() *site.Site, salt func() string, k *kube.Cluster) *metal {
 	records := metal3.Records{Dir: recordDir, Log: log}
-	return &metal{
+	m := &metal{
 		log: log, site: s, salt: salt, kube: k, hashes: map[string]string{}, changed: make(chan struct{}, 1),
 		hosts: &metal3.Hosts{Files: httpRoot, Records: records, Log: log},
 		keys:  &metal3.Keys{Dir: sshDir},
 	}
+	m.found = &metal3.Inspections{Ask: m.contents}
+	return m
 }
 
 // stages are metal's part of the plan.
@@ -289,7 +292,14 @@ func (m *metal) hash(password string) (string, error) {
 
 func (m *metal) handover() (metal3.Site, error) {
 	c, err := m.client()
-	return metal3.Site{Client: c, Records: m.hosts.Records, Log: m.log, Contents: m.contents, AgentsDue: m.agentsDue, Gate: m.gate}, err
+	return metal3.Site{
+		Client:    c,
+		Records:   m.hosts.Records,
+		Log:       m.log,
+		Contents:  m.found.Contents,
+		AgentsDue: m.agentsDue,
+		Gate:      m.gate,
+	}, err
 }
 
 // contents asks Ironic what a node's inspection found on its disks.
