@@ -103,12 +103,24 @@ func (m *metal) stages() []bringup.Stage {
 			Do:   m.wireDo,
 		},
 		m.suppliesStage(),
-		ironic.Stage(m.pod, m.client),
 		metal3.OperatorStage(m.operator, m.client),
 		metal3.GuardStage(m.client),
+		m.ironicStage(),
 		verify.Stage(m.site, m.client),
 		metal3.HandoverStage(m.nodes, m.handover),
 	}
+}
+
+// ironicStage is begun beside the system's pods: Ironic is on the appliance's own network and asks neither the
+// API nor the name server, and it takes as long to start as they do.
+func (m *metal) ironicStage() bringup.Stage {
+	stage := ironic.Stage(m.pod, m.client)
+	m.kube.Beside = func(ctx context.Context, report bringup.Report) {
+		if err := bringup.Begin(ctx, stage, report); err != nil {
+			m.log.Info("Ironic cannot be started yet", "error", err)
+		}
+	}
+	return stage
 }
 
 func (m *metal) addr() netip.Addr { return m.site().Networks.Provisioning.Address }
