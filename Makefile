@@ -69,8 +69,8 @@ bench-image: ## Measure rebuilds, sizes and a boot (needs a built image; minutes
 	$(GO) run ./image/bench $(if $(COLD),-cold)
 
 .PHONY: bench-metal
-bench-metal: ## Measure 1, 10 and 50 fake hosts provisioned by Ironic and Metal3 (needs root and a built image; a quarter of an hour)
-	$(GO) run ./image/lab/drill/bench
+bench-metal: ## Measure 10, 50 and 200 fake hosts provisioned by Ironic and Metal3 (root and a built image; half an hour; BIG=1: 1,000 inspected)
+	$(GO) run ./image/lab/drill/bench $(if $(BIG),-registered 1000)
 
 .PHONY: bench-idle
 bench-idle: ## Measure what an appliance that waits takes of the processor, by process (needs root and a built image; minutes)

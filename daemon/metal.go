@@ -64,6 +64,7 @@ type metal struct {
 	hosts   *metal3.Hosts
 	keys    *metal3.Keys
 	changed chan struct{} // a host did
+	found   *metal3.Inspections
 
 	mu        sync.Mutex
 	authority *ca.Authority
@@ -81,11 +82,13 @@ type metal struct {
 
 func newMetal(log *slog.Logger, s func() *site.Site, salt func() string, k *kube.Cluster) *metal {
 	records := metal3.Records{Dir: recordDir, Log: log}
-	return &metal{
+	m := &metal{
 		log: log, site: s, salt: salt, kube: k, hashes: map[string]string{}, changed: make(chan struct{}, 1),
 		hosts: &metal3.Hosts{Files: httpRoot, Records: records, Log: log},
 		keys:  &metal3.Keys{Dir: sshDir},
 	}
+	m.found = &metal3.Inspections{Ask: m.contents}
+	return m
 }
 
 // stages are metal's part of the plan.
@@ -98,12 +101,24 @@ func (m *metal) stages() []bringup.Stage {
 			Done: m.wireDone,
 		},
 		m.suppliesStage(),
-		ironic.Stage(m.pod, m.client),
 		metal3.OperatorStage(m.operator, m.client),
 		metal3.GuardStage(m.client),
+		m.ironicStage(),
 		verify.Stage(m.site, m.client),
 		metal3.HandoverStage(m.nodes, m.handover),
 	}
+}
+
+// ironicStage is begun beside the system's pods: Ironic is on the appliance's own network and asks neither the
+// API nor the name server, and it takes as long to start as they do.
+func (m *metal) ironicStage() bringup.Stage {
+	stage := ironic.Stage(m.pod, m.client)
+	m.kube.Beside = func(ctx context.Context, report bringup.Report) {
+		if err := bringup.Begin(ctx, stage, report); err != nil {
+			m.log.Info("Ironic cannot be started yet", "error", err)
+		}
+	}
+	return stage
 }
 
 func (m *metal) addr() netip.Addr { return m.site().Networks.Provisioning.Address }
@@ -296,7 +311,14 @@ func (m *metal) hash(password string) (string, error) {
 
 func (m *metal) handover() (metal3.Site, error) {
 	c, err := m.client()
-	return metal3.Site{Client: c, Records: m.hosts.Records, Log: m.log, Contents: m.contents, AgentsDue: m.agentsDue, Gate: m.gate}, err
+	return metal3.Site{
+		Client:    c,
+		Records:   m.hosts.Records,
+		Log:       m.log,
+		Contents:  m.found.Contents,
+		AgentsDue: m.agentsDue,
+		Gate:      m.gate,
+	}, err
 }
 
 // contents asks Ironic what a node's inspection found on its disks.

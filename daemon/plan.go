@@ -35,7 +35,7 @@ func Plan(h *host.Host, k *kube.Cluster, m *metal, a *artifacts, c *clusters) []
 			Done: h.SSHDone, Do: h.SSHDo, Recheck: time.Minute},
 	},
 		k.Stages(), // container-runtime, images-present, control-plane, node-ready, system-pods
-		m.stages(), // wire-serving, supplies-served, ironic-ready, metal3-ready, hosts-guarded, launch-declared, site-handed-over
+		m.stages(), // wire-serving, supplies-served, metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
 		a.stages(), // artifacts-ready
 		c.stages(), // bpa-ready, clusters-handed-over
 	)

@@ -47,6 +47,16 @@ func (e *waitError) Error() string { return e.what }
 // Waits tells whether err was made by Wait.
 func Waits(err error) bool { var w *waitError; return errors.As(err, &w) }
 
+// Begin acts for a stage whose turn has not come yet, if its fact needs more than time: what it starts comes up
+// meanwhile. At its turn the stage is asked as ever.
+func Begin(ctx context.Context, s Stage, report Report) error {
+	err := s.Done(ctx)
+	if err == nil || Waits(err) || IsPermanent(err) || s.Do == nil {
+		return nil
+	}
+	return s.Do(ctx, report)
+}
+
 // Permanent marks an error that retrying cannot mend: the plan stops there until it is
 // told to look again (Runner.Again) or the next boot.
 func Permanent(err error) error {

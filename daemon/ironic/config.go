@@ -91,6 +91,7 @@ enabled_storage_interfaces = noop
 enabled_vendor_interfaces = no-vendor,ipmitool,redfish
 default_boot_interface = ipxe
 default_deploy_interface = direct
+default_firmware_interface = no-firmware
 default_inspect_interface = agent
 default_network_interface = noop
 

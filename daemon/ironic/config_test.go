@@ -62,14 +62,17 @@ func TestCredentialsAreKeptAndATornFileIsReplaced(t *testing.T) {
 }
 
 func TestPodRestartsWhenItsConfigurationChanges(t *testing.T) {
-	p := Pod{Namespace: "metal3", Image: "firstlight.internal/ironic:29", Config: sample(), Credentials: Credentials{User, "p", "firstlight:hash"}, Cert: []byte("cert"), Key: []byte("key"), CA: []byte("ca"), StateDir: "/var/lib/ironic", FilesDir: "/var/lib/firstlight/http"}
+	p := Pod{Namespace: "metal3", Image: "firstlight.internal/ironic:29", Config: sample(), Credentials: Credentials{User, "the-password", "firstlight:hash"}, Cert: []byte("cert"), Key: []byte("key"), CA: []byte("ca"), StateDir: "/var/lib/ironic", FilesDir: "/var/lib/firstlight/http"}
 	mark := func() string {
 		objects, err := p.Objects()
 		require.NoError(t, err)
 		deployment := objects[len(objects)-1].(*appsv1.Deployment)
 		for _, c := range append(deployment.Spec.Template.Spec.Containers, deployment.Spec.Template.Spec.InitContainers...) {
-			assert.NotContains(t, strings.Join(c.Command, " "), p.Credentials.Password+" ", "no secret on a command line")
-			assert.Empty(t, c.Env)
+			assert.NotContains(t, strings.Join(c.Command, " "), p.Credentials.Password, "no secret on a command line")
+			for _, e := range c.Env {
+				assert.NotContains(t, e.Value, p.Credentials.Password, "no secret in an environment")
+				assert.Nil(t, e.ValueFrom)
+			}
 		}
 		return deployment.Spec.Template.Annotations["firstlight.dev/config"]
 	}

@@ -25,7 +25,7 @@ func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.S
 	return bringup.Stage{
 		Name:    "ironic-ready",
 		Fact:    "Ironic answers on the provisioning network, by TLS and with a password",
-		Why:     "It drives the BMCs and the deploy ramdisk; the operator that comes next speaks to nothing else.",
+		Why:     "It drives the BMCs and the deploy ramdisk for the operator. It was begun beside system-pods, and is waited for before the first node is handed over.",
 		Done:    s.done,
 		Do:      s.do,
 		Recheck: 30 * time.Second,

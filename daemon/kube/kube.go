@@ -67,6 +67,10 @@ type Cluster struct {
 	Now   func() time.Time // the clock that certificates are judged by
 	World func() World     // what kind of box this is
 
+	// Beside starts what takes as long as the system's pods and does not need them, once those are asked
+	// for; nil: nothing. What goes wrong is told at its own stage.
+	Beside func(ctx context.Context, report bringup.Report)
+
 	memory apply.Memory // of the system's objects
 
 	mu     sync.Mutex

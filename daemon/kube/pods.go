@@ -164,6 +164,9 @@ func (c *Cluster) podsDo(ctx context.Context, report bringup.Report) error {
 			return err
 		}
 	}
+	if c.Beside != nil {
+		c.Beside(ctx, report)
+	}
 	return follow(ctx, 5*time.Minute,
 		func(ctx context.Context) (watch.Interface, error) {
 			return api.set.CoreV1().Pods(system).Watch(ctx, metav1.ListOptions{})

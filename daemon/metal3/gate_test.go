@@ -31,8 +31,10 @@ func TestGateComesBeforeThePower(t *testing.T) {
 	var asked sync.Map
 	open, due := false, false
 	s := Site{Client: api, Records: Records{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, Log: slog.New(slog.DiscardHandler),
-		Gate:      func(node string) (bool, string) { asked.Store(node, true); return open, "its BMC does not answer" },
-		Contents:  func(context.Context, string) (Contents, error) { return Contents{"/dev/vda": {}}, nil },
+		Gate: func(node string) (bool, string) { asked.Store(node, true); return open, "its BMC does not answer" },
+		Contents: func(context.Context, *metal3api.BareMetalHost) (Contents, error) {
+			return Contents{"/dev/vda": {}}, nil
+		},
 		AgentsDue: func(context.Context) (map[string]bool, error) { return map[string]bool{"ironic's": due}, nil }}
 	look := func() map[string]Progress {
 		all := map[string]Progress{}

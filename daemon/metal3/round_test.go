@@ -70,7 +70,7 @@ func TestARoundWithoutNewsIsTwoRequests(t *testing.T) {
 		},
 	}).Build()
 	s := Site{Client: api, Records: Records{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, Log: slog.New(slog.DiscardHandler),
-		Contents: func(context.Context, string) (Contents, error) { count("contents"); return nil, nil }}
+		Contents: func(context.Context, *metal3api.BareMetalHost) (Contents, error) { count("contents"); return nil, nil }}
 	round := func() map[string]int {
 		clear(asked)
 		all, err := s.Reconcile(t.Context(), nodes)

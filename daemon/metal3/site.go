@@ -29,9 +29,9 @@ type Site struct {
 	// created and before it is given its image; a host in service is never asked for. A no
 	// comes with the reason. Nil: always yes.
 	Gate func(node string) (ok bool, reason string)
-	// Contents asks Ironic what the inspection of one of its nodes found on the disks; nil
-	// if it found nothing out.
-	Contents func(ctx context.Context, node string) (Contents, error)
+	// Contents is what the last inspection of a host found on its disks; nil if it found nothing out. See
+	// Inspections.
+	Contents func(ctx context.Context, h *metal3api.BareMetalHost) (Contents, error)
 	// AgentsDue asks Ironic which of its nodes, by UUID, are to get no image yet because the agent that
 	// has just inspected them did not call since. It is asked once in a round, and only if a host is to
 	// get its image. Nil: none.
@@ -172,7 +172,7 @@ func (s Site) next(ctx context.Context, n Handover, rec Record, now picture) Pro
 	var found Contents
 	var err error
 	if have != nil && have.Spec.Image == nil && have.Status.HardwareDetails != nil && idle(have.Status.Provisioning.State) {
-		if found, err = s.Contents(ctx, have.Status.Provisioning.ID); err != nil {
+		if found, err = s.Contents(ctx, have); err != nil {
 			p.Err = fmt.Errorf("ask what is on the disks of %s: %w", p.Node, err)
 			return p
 		}

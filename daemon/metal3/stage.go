@@ -32,7 +32,7 @@ func OperatorStage(operator func() (Operator, error), api func() (client.Client,
 	return bringup.Stage{
 		Name:    "metal3-ready",
 		Fact:    "the baremetal-operator runs and its webhook answers",
-		Why:     "It turns BareMetalHosts into what Ironic does; it needs Ironic's address and password from the stage before.",
+		Why:     "It turns BareMetalHosts into what Ironic does. It starts while Ironic does, and asks for it every two seconds.",
 		Recheck: 30 * time.Second,
 		Done: func(ctx context.Context) error {
 			s, c, err := both(set, api)

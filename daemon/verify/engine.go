@@ -60,6 +60,7 @@ const (
 	bmcSoon     = 10 * time.Second // the first time: a login goes over UDP, and is not repeated by itself
 	bmcFresh    = 5 * time.Minute  // how long a login is believed
 	ironicEvery = 10 * time.Second
+	ironicShare = 10               // it does one thing at a time: a tenth of its time at most goes into such answers
 	settled     = 20 * time.Second // a failure that passes sooner is none of the launch's
 	saveEvery   = time.Minute      // if only time went by
 )
@@ -73,11 +74,12 @@ type Engine struct {
 	Changed  func()    // something changed that the hand-over or a screen waits for; must not block
 	Logger   *slog.Logger
 
-	mu     sync.Mutex
-	nodes  map[site.Name]*state
-	ironic map[string]fact.Ironic
-	polled time.Time
-	asking sync.WaitGroup
+	mu      sync.Mutex
+	nodes   map[site.Name]*state
+	ironic  map[string]fact.Ironic
+	polling bool      // Ironic is being asked
+	pollAt  time.Time // and not again before
+	asking  sync.WaitGroup
 
 	launch  status.Launch
 	all     []status.Node
@@ -252,19 +254,21 @@ func (e *Engine) step(ctx context.Context) {
 
 // poll asks Ironic in the background, as long as a node is not proven.
 func (e *Engine) poll(ctx context.Context, now time.Time) {
-	if e.Ironic == nil || now.Sub(e.polled) < ironicEvery || !slices.ContainsFunc(e.all, func(n status.Node) bool { return !n.Proven }) {
+	unproven := func(n status.Node) bool { return !n.Proven }
+	if e.Ironic == nil || e.polling || now.Before(e.pollAt) || !slices.ContainsFunc(e.all, unproven) {
 		return
 	}
-	e.polled = now
+	e.polling = true
 	e.asking.Go(func() {
 		all, err := e.World.Ironic(ctx)
+		took := time.Since(now)
 		if err != nil {
 			e.Logger.Debug("Ironic not asked", "error", err)
 			all = nil // what it said some time ago is worth nothing
 		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.ironic = all
+		e.ironic, e.polling, e.pollAt = all, false, now.Add(max(ironicEvery, ironicShare*took))
 	})
 }
 

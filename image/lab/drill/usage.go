@@ -2,6 +2,8 @@ package drill
 
 import (
 	"context"
+	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -14,9 +16,11 @@ type Usage struct {
 }
 
 // usage prints of every process: clock ticks (proc_pid_stat(5): utime, stime and those of its ended
-// children), KiB resident, context switches, and what it was started as.
+// children), KiB resident, context switches, and what it was started as. One that has ended since it was
+// listed has no words.
 const usage = `for p in /proc/[0-9]*; do
-	set -- $(sed 's/.*) //' $p/stat); ticks=$((${12} + ${13} + ${14} + ${15}))
+	set -- $(sed 's/.*) //' $p/stat); [ $# -gt 15 ] || continue
+	ticks=$((${12} + ${13} + ${14} + ${15}))
 	echo "$ticks" $(cat $p/status $p/task/*/status | awk '/^VmRSS/ && !rss {rss = $2} /ctxt_switches/ {n += $2} END {print rss + 0, n + 0}') $(tr '\0' ' ' <$p/cmdline)
 done 2>/dev/null`
 
@@ -60,4 +64,45 @@ func part(args []string) string {
 		}
 	}
 	return ""
+}
+
+// Objects counts what the API keeps, by resource: pods, baremetalhosts.metal3.io. It is the API server's own
+// figure (apiserver_resource_objects), up to a minute old.
+func (d *Drill) Objects(ctx context.Context) (map[string]int, error) {
+	out, err := d.Bed.Run(ctx, "kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "--raw", "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return objects(out)
+}
+
+var objectLine = regexp.MustCompile(`^apiserver_(?:resource|storage)_objects\{(.*)\} (\S+)$`)
+
+// objects reads that figure from the text of /metrics. Older servers give the resource with its group, newer
+// ones have a label for each.
+func objects(text string) (map[string]int, error) {
+	counts := map[string]int{}
+	for line := range strings.Lines(text) {
+		found := objectLine.FindStringSubmatch(strings.TrimSpace(line))
+		if found == nil {
+			continue
+		}
+		name := label(found[1], "resource")
+		if group := label(found[1], "group"); group != "" {
+			name += "." + group
+		}
+		n, err := strconv.ParseFloat(found[2], 64)
+		if err != nil {
+			return nil, fmt.Errorf("count objects: %w", err)
+		}
+		counts[name] = max(counts[name], int(n))
+	}
+	return counts, nil
+}
+
+// label is the value of one of a metric's labels.
+func label(labels, name string) string {
+	_, rest, _ := strings.Cut(","+labels, ","+name+`="`)
+	value, _, _ := strings.Cut(rest, `"`)
+	return value
 }

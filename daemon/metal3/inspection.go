@@ -1,0 +1,49 @@
+package metal3
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+)
+
+// Inspections remembers what each host's last inspection found on its disks. That does not change before the
+// host is inspected again, and Ironic works on one request at a time: a thousand hosts that wait for consent
+// would be asked for in every round.
+type Inspections struct {
+	// Ask asks Ironic for one of its nodes; nil contents if it found nothing out.
+	Ask func(ctx context.Context, node string) (Contents, error)
+
+	mu    sync.Mutex
+	known map[string]inspection // by Ironic's node
+}
+
+type inspection struct {
+	ended time.Time
+	found Contents
+}
+
+// Contents is what the host's last inspection found; nil if that is not known, which is asked for again.
+func (i *Inspections) Contents(ctx context.Context, h *metal3api.BareMetalHost) (Contents, error) {
+	node, ended := h.Status.Provisioning.ID, h.Status.OperationHistory.Inspect.End.Time
+	i.mu.Lock()
+	last, ok := i.known[node]
+	i.mu.Unlock()
+	if ok && last.ended.Equal(ended) {
+		return last.found, nil
+	}
+
+	found, err := i.Ask(ctx, node)
+	if err != nil || found == nil {
+		return nil, err
+	}
+
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.known == nil {
+		i.known = map[string]inspection{}
+	}
+	i.known[node] = inspection{ended, found}
+	return found, nil
+}
