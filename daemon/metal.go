@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/extent"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
@@ -260,8 +261,9 @@ func (m *metal) images() (map[string]metal3.Image, error) {
 		file := strings.TrimSuffix(filepath.Base(path), ".sha256")
 		format := strings.TrimPrefix(filepath.Ext(file), ".")
 		image := metal3.Image{URL: m.files() + "/images/" + file, SHA256: digest, Format: format}
-		if info, err := os.Stat(strings.TrimSuffix(path, ".sha256")); err == nil && format == "raw" {
-			image.Size = info.Size()
+		if format == "raw" {
+			// Without a size it is not compared with disks.
+			image.Size, _ = extent.Size(os.DirFS("/"), relative(strings.TrimSuffix(path, ".sha256")))
 		}
 		images[strings.TrimSuffix(file, "."+format)] = image
 	}

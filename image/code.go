@@ -18,7 +18,7 @@ var (
 	codeOfTrees     = []string{"image/tree", "image/oci", "assets/layer", "image/roots.go", "image/parts.go", "image/artifacts.go", "image/machine.go"}
 	codeOfInitramfs = []string{"image/initramfs"}
 	codeOfDisks     = []string{"image/disk", "image/disk/fat", "assets/gpt", "image/disk/squashfs", "image/disk/verity"}
-	codeOfRoot      = []string{"image/rootfs.go", "image/disk/root.go"}
+	codeOfRoot      = []string{"image/rootfs.go", "image/disk/root.go", "image/extents", "assets/extent"}
 	codeOfStick     = append([]string{"image/media", "image/sbom", "image/build.go", "image/stamp.go", "image/outputs.go", "image/sitefile.go", "image/bill.go", "image/rootfs.go"}, codeOfDisks...)
 )
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/u-root/u-root/pkg/cpio"
 
+	"firstlight.dev/firstlight/assets/extent"
 	"firstlight.dev/firstlight/assets/whole"
 )
 
@@ -48,7 +49,7 @@ const padding = 512
 // WriteRamdisk makes out from the kernel's or ramdisk's file with more appended, unless it
 // is that already, byte for byte. It is replaced whole.
 func WriteRamdisk(file string, more []byte, out string) error {
-	src, err := os.Open(file)
+	src, err := extent.Open(os.DirFS("/"), strings.TrimPrefix(file, "/"))
 	if err != nil {
 		return fmt.Errorf("read ramdisk: %w", err)
 	}
@@ -57,24 +58,25 @@ func WriteRamdisk(file string, more []byte, out string) error {
 	if err != nil {
 		return fmt.Errorf("read ramdisk: %w", err)
 	}
-	want := func() io.Reader {
-		if len(more) == 0 {
-			return io.NewSectionReader(src, 0, info.Size())
-		}
+	rest := []byte(nil)
+	if len(more) > 0 {
 		fill := (padding - info.Size()%padding) % padding
-		return io.MultiReader(io.NewSectionReader(src, 0, info.Size()), strings.NewReader(strings.Repeat("\x00", int(fill))), bytes.NewReader(more))
+		rest = append(make([]byte, fill), more...)
 	}
 	if have, err := os.Open(out); err == nil {
-		same := equal(have, want())
+		same := equal(have, io.MultiReader(src, bytes.NewReader(rest)))
 		have.Close()
 		if same {
 			return nil
 		}
 	}
+	if _, err := src.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read ramdisk: %w", err)
+	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return fmt.Errorf("write ramdisk: %w", err)
 	}
-	return whole.Copy(out, want(), 0o644)
+	return whole.Copy(out, io.MultiReader(src, bytes.NewReader(rest)), 0o644)
 }
 
 // equal compares two streams.

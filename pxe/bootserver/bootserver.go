@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -51,6 +53,26 @@ type Mount struct {
 	// Digest knows the SHA-256 (hex) of a file by its name below Root; "" if not. It
 	// becomes the ETag and Repr-Digest (RFC 9530). May be nil.
 	Digest func(name string) string
+	// Open opens a file by its name below Root, where not every file lies there as it is served. The
+	// error is one of package bootfile's. nil: regular files are served.
+	Open func(root *os.Root, name string) (File, fs.FileInfo, error)
+}
+
+// File is what is served.
+type File interface {
+	io.ReadSeeker
+	io.Closer
+}
+
+func (m *Mount) open(name string) (File, fs.FileInfo, error) {
+	if m.Open != nil {
+		return m.Open(m.Root, name)
+	}
+	file, info, err := bootfile.OpenRegular(m.Root, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return file, info, nil
 }
 
 const (
@@ -176,7 +198,7 @@ func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
 		return
 	}
 	below := strings.TrimPrefix("/"+name, best.Path)
-	file, info, err := bootfile.OpenRegular(best.Root, below)
+	file, info, err := best.open(below)
 	if err != nil {
 		refuse(w, err)
 		return

@@ -1,6 +1,7 @@
 package bootserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -8,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"os"
 	"path"
 	"strings"
 	"time"
@@ -21,7 +21,7 @@ import (
 const maxRanges = 8
 
 // send sends a file with ranges and conditions (RFC 9110, 13 and 14).
-func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record.Step, name string, file *os.File, info fs.FileInfo, digest string) {
+func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record.Step, name string, file File, info fs.FileInfo, digest string) {
 	header := w.Header()
 	header.Set("Content-Type", "application/octet-stream") // named, so that nothing is sniffed and sendfile stays possible
 	header.Set("ETag", etag(info, digest))
@@ -137,7 +137,7 @@ func (b *body) ReadFrom(src io.Reader) (int64, error) {
 	for rest.N > 0 {
 		b.deadline()
 		want := min(rest.N, piece)
-		n, err := from.ReadFrom(&io.LimitedReader{R: rest.R, N: want})
+		n, err := move(from, rest.R, want)
 		sent, rest.N, b.bytes = sent+n, rest.N-n, b.bytes+n
 		if err != nil || n < want {
 			b.fail(err)
@@ -145,6 +145,24 @@ func (b *body) ReadFrom(src io.Reader) (int64, error) {
 		}
 	}
 	return sent, nil
+}
+
+// move sends the next n bytes, or what is left.
+func move(to io.ReaderFrom, from io.Reader, n int64) (int64, error) {
+	if file, ok := from.(interface {
+		WriteN(w io.Writer, n int64) (int64, error)
+	}); ok {
+		return file.WriteN(readerFrom{to}, n)
+	}
+	return to.ReadFrom(&io.LimitedReader{R: from, N: n})
+}
+
+// readerFrom is written to by io.Copy, which hands it files whole.
+type readerFrom struct{ io.ReaderFrom }
+
+func (r readerFrom) Write(b []byte) (int, error) {
+	n, err := r.ReadFrom(bytes.NewReader(b))
+	return int(n), err
 }
 
 // deadline gives the next piece its time. Where there is no connection below (a test's

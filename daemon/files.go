@@ -1,0 +1,37 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"firstlight.dev/firstlight/assets/extent"
+	"firstlight.dev/firstlight/pxe/bootfile"
+	"firstlight.dev/firstlight/pxe/bootserver"
+)
+
+// imageOpener opens the operating systems of the stick, whose root is given. They are kept without what they
+// share with the appliance's own system.
+func imageOpener(root fs.FS) func(*os.Root, string) (bootserver.File, fs.FileInfo, error) {
+	return func(_ *os.Root, name string) (bootserver.File, fs.FileInfo, error) {
+		file, err := extent.Open(root, relative(path.Join(nodeImages, name)))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, nil, bootfile.ErrNotFound
+		case errors.Is(err, fs.ErrInvalid):
+			return nil, nil, bootfile.ErrNotFile
+		case err != nil:
+			return nil, nil, bootfile.ErrRead
+		}
+		info, err := file.Stat()
+		if err != nil {
+			return nil, nil, errors.Join(bootfile.ErrRead, file.Close())
+		}
+		return file, info, nil
+	}
+}
+
+// relative is an absolute path as package fs takes it.
+func relative(name string) string { return strings.TrimPrefix(name, "/") }
