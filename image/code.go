@@ -13,7 +13,7 @@ import (
 // The builder's own code decides about bytes as well: what it builds is made anew when
 // the packages that do the work change. Tests do not count.
 var (
-	codeOfPackages  = []string{"image/debian"}
+	codeOfPackages  = []string{"image/debian", "image/drivers"}
 	codeOfPools     = []string{"image/debian/pool"}
 	codeOfTrees     = []string{"image/tree", "image/oci", "assets/layer", "image/roots.go", "image/parts.go", "image/artifacts.go", "image/machine.go"}
 	codeOfInitramfs = []string{"image/initramfs"}
