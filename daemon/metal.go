@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/extent"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
@@ -282,8 +283,9 @@ func (m *metal) images() (map[string]metal3.Image, error) {
 		file := strings.TrimSuffix(filepath.Base(path), ".sha256")
 		format := strings.TrimPrefix(filepath.Ext(file), ".")
 		image := metal3.Image{URL: m.files() + "/images/" + file, SHA256: digest, Format: format}
-		if info, err := os.Stat(strings.TrimSuffix(path, ".sha256")); err == nil && format == "raw" {
-			image.Size = info.Size()
+		if format == "raw" {
+			// Without a size it is not compared with disks.
+			image.Size, _ = extent.Size(os.DirFS("/"), relative(strings.TrimSuffix(path, ".sha256")))
 		}
 		images[strings.TrimSuffix(file, "."+format)] = image
 	}
@@ -353,19 +355,6 @@ func (m *metal) ramdisk() metal3.Ramdisk {
 	return metal3.Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: append([]string{
 		"ipa-inspection-callback-url=" + m.ironic().Endpoint() + "/v1/continue_inspection", "ipa-inspection-collectors=default,contents",
 	}, strings.Fields(kernelArgs)...)}
-}
-
-// ramdiskTail is what follows a file of ramdiskDir when it is served: the ramdisk learns there to trust this
-// appliance's root. It is not copied to DATA for that: a hundred megabytes, read and written at each first boot.
-func (m *metal) ramdiskTail(name string, size int64) ([]byte, error) {
-	if name != "initramfs" {
-		return nil, nil
-	}
-	authority, err := m.ca()
-	if err != nil {
-		return nil, err
-	}
-	return ironic.RamdiskTail(authority.PEM(), size)
 }
 
 func (m *metal) wireDone(ctx context.Context) error {

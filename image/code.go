@@ -13,12 +13,12 @@ import (
 // The builder's own code decides about bytes as well: what it builds is made anew when
 // the packages that do the work change. Tests do not count.
 var (
-	codeOfPackages  = []string{"image/debian"}
+	codeOfPackages  = []string{"image/debian", "image/drivers"}
 	codeOfPools     = []string{"image/debian/pool"}
 	codeOfTrees     = []string{"image/tree", "image/oci", "assets/layer", "image/roots.go", "image/parts.go", "image/artifacts.go", "image/machine.go"}
 	codeOfInitramfs = []string{"image/initramfs"}
 	codeOfDisks     = []string{"image/disk", "image/disk/fat", "assets/gpt", "image/disk/squashfs", "image/disk/verity"}
-	codeOfRoot      = []string{"image/rootfs.go", "image/disk/root.go"}
+	codeOfRoot      = []string{"image/rootfs.go", "image/disk/root.go", "image/extents", "assets/extent"}
 	codeOfStick     = append([]string{"image/media", "image/sbom", "image/build.go", "image/stamp.go", "image/outputs.go", "image/sitefile.go", "image/bill.go", "image/rootfs.go"}, codeOfDisks...)
 )
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -38,13 +39,50 @@ func (b *build) initramfsArtifact(ctx context.Context, a *recipe.Artifact) (cach
 		if err != nil {
 			return fmt.Errorf("make artifact %s: %w", a.Name, err)
 		}
-		// One worker: with several the bytes depend on timing. The kernel takes windows of up to 8 MiB.
-		z, err := zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))
-		if err != nil {
+		if err := errors.Join(writeInitramfs(f, t), f.Close()); err != nil {
 			return fmt.Errorf("make artifact %s: %w", a.Name, err)
 		}
-		return errors.Join(t.WriteCpio(z), z.Close(), f.Close())
+		return nil
 	})
+}
+
+// writeInitramfs writes a tree as two archives one behind the other, which the kernel unpacks one over the
+// other (Linux, Documentation/driver-api/early-userspace/buffer-format.rst): first, as they are, the files that
+// are compressed already, and then the rest, compressed. What lies as it is can be shared with a root that has
+// the same files.
+func writeInitramfs(w io.Writer, t *tree.Tree) error {
+	packed, rest := t.Divide(isPacked)
+	counted := &counter{w: w}
+	if err := packed.WriteCpio(counted); err != nil {
+		return err
+	}
+	if _, err := counted.Write(make([]byte, (cpioPadding-counted.n%cpioPadding)%cpioPadding)); err != nil {
+		return err
+	}
+	// One worker: with several the bytes depend on timing. The kernel takes windows of up to 8 MiB.
+	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))
+	if err != nil {
+		return err
+	}
+	return errors.Join(rest.WriteCpio(z), z.Close())
+}
+
+// isPacked tells the kernel's modules as Debian has them.
+func isPacked(name string) bool { return strings.HasSuffix(name, ".ko.xz") }
+
+// cpioPadding is where the second archive may begin: the kernel wants 4, other programs 512.
+const cpioPadding = 512
+
+// counter counts what is written.
+type counter struct {
+	w io.Writer
+	n int
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += n
+	return n, err
 }
 
 // espSize is what a node's disk has besides its root: both tables, BIOS boot and ESP.

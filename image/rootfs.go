@@ -16,9 +16,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"firstlight.dev/firstlight/assets/extent"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/disk/verity"
+	"firstlight.dev/firstlight/image/extents"
 	"firstlight.dev/firstlight/image/recipe"
 	"firstlight.dev/firstlight/image/tree"
 )
@@ -84,27 +86,68 @@ func (b *build) baseTree() (*tree.Tree, error) {
 	if err := b.addImages(t); err != nil {
 		return nil, err
 	}
-	for _, a := range b.r.Artifacts {
-		if a.Kind == recipe.KindPackages {
-			if err := b.addPool(t, &a); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if err := t.HostFile(a.To, 0o644, b.files[a.Name].Path, "artifact "+a.Name); err != nil {
-			return nil, err
-		}
-		if a.Kind == recipe.KindDisk {
-			sum := fmt.Appendf(nil, "%s  %s\n", b.files[a.Name].Digest, path.Base(a.To))
-			if err := t.File(a.To+".sha256", 0o644, tree.Bytes(sum), "artifact "+a.Name); err != nil {
-				return nil, err
-			}
-		}
+	if err := b.addArtifacts(t); err != nil {
+		return nil, err
 	}
 	if n := t.Get(b.r.Stick.Appended); len(appended) > 0 && n != nil {
 		return nil, fmt.Errorf("make root file system: %s is appended and comes from %s as well; choose another name", b.r.Stick.Appended, n.From)
 	}
 	return t, nil
+}
+
+// addArtifacts puts the artifacts into the tree of the root.
+func (b *build) addArtifacts(t *tree.Tree) error {
+	var shared []*recipe.Artifact // when all that they may share is there
+	for i := range b.r.Artifacts {
+		a := &b.r.Artifacts[i]
+		var err error
+		switch a.Kind {
+		case recipe.KindPackages:
+			err = b.addPool(t, a)
+		case recipe.KindDisk, recipe.KindInitramfs:
+			shared = append(shared, a)
+		default:
+			err = t.HostFile(a.To, 0o644, b.files[a.Name].Path, "artifact "+a.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	for _, a := range shared {
+		if err := b.addShared(t, a); err != nil {
+			return err
+		}
+		if a.Kind != recipe.KindDisk {
+			continue
+		}
+		sum := fmt.Appendf(nil, "%s  %s\n", b.files[a.Name].Digest, path.Base(a.To))
+		if err := t.File(a.To+".sha256", 0o644, tree.Bytes(sum), "artifact "+a.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sharedDirs are where an artifact may have its extents. The appliance changes nothing there while it runs.
+var sharedDirs = []string{"/boot", "/usr"}
+
+// addShared puts an artifact into the tree without what the tree's files hold as well (package extent).
+func (b *build) addShared(t *tree.Tree, a *recipe.Artifact) error {
+	from, file := "artifact "+a.Name, b.files[a.Name].Path
+	all, err := extents.Find(t, sharedDirs, file)
+	if err != nil {
+		return a.Errorf("%v", err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return fmt.Errorf("put %s: %w", a.To, err)
+	}
+	own := extents.Own{Path: file, Length: info.Size(), Shared: all}
+	if err := t.File(a.To+extent.SuffixOwn, 0o644, own, from); err != nil {
+		return err
+	}
+	return t.File(a.To+extent.SuffixExtents, 0o644, tree.Bytes(extent.Encode(all)), from)
 }
 
 func (b *build) buildBase(ctx context.Context) (cache.Item, error) {

@@ -13,6 +13,7 @@ import (
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/debian"
+	"firstlight.dev/firstlight/image/drivers"
 	"firstlight.dev/firstlight/image/lock"
 	"firstlight.dev/firstlight/image/recipe"
 	"firstlight.dev/firstlight/image/tree"
@@ -123,6 +124,9 @@ func (b *build) installPackages(ctx context.Context, root *recipe.Root) error {
 		if err := checkInstalled(t, root, installed); err != nil {
 			return err
 		}
+		if err := checkDrivers(t); err != nil {
+			return fmt.Errorf("install root %s: %w", root.Name, err)
+		}
 		// Keys that scripts minted here must not even be in the cache.
 		for _, glob := range alwaysRemoved {
 			t.Remove(glob)
@@ -177,6 +181,16 @@ func checkInstalled(t *tree.Tree, root *recipe.Root, want []debian.Package) erro
 	}
 	for _, name := range slices.Sorted(maps.Keys(installed)) {
 		return fmt.Errorf("install root %s: %s %s got in and is not locked", root.Name, name, installed[name])
+	}
+	return nil
+}
+
+// checkDrivers holds what a root leaves out of its kernel's modules to what the others need.
+func checkDrivers(t *tree.Tree) error {
+	for _, dir := range t.Paths("/usr/lib/modules/*") {
+		if err := drivers.Check(t.FS(dir)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -59,6 +59,16 @@ func (r *Recipe) check() error {
 			}
 		}
 	}
+	for _, o := range r.Omissions {
+		if err := once("omission ", o.Name, o.Pos, nameForm); err != nil {
+			return err
+		}
+		for _, pattern := range o.Paths {
+			if !strings.HasPrefix(pattern, "/") {
+				return o.Errorf("path %q must begin at the top of the tree, such as /usr/share/doc/*", pattern)
+			}
+		}
+	}
 	for i := range r.Roots {
 		if err := once("root ", r.Roots[i].Name, r.Roots[i].Pos, nameForm); err != nil {
 			return err
@@ -107,6 +117,13 @@ func checkMend(m Mend) error {
 }
 
 func (r *Recipe) checkRoot(root *Root) error {
+	for _, name := range root.Omit {
+		at := slices.IndexFunc(r.Omissions, func(o Omission) bool { return o.Name == name })
+		if at < 0 {
+			return root.Errorf("omit: there is no omission %s; write one under omissions", name)
+		}
+		root.Exclude = append(root.Exclude, r.Omissions[at].Paths...)
+	}
 	if root.Variant == "" {
 		root.Variant = VariantEssential
 	}

@@ -21,7 +21,7 @@ func TestEveryFieldIsInTheDocumentation(t *testing.T) {
 	part := ""
 	for paragraph := range strings.SplitSeq(fields, "\n\n") {
 		paragraph = strings.TrimSpace(paragraph)
-		for _, name := range []string{"debian", "programs[]", "roots[]", "images[]", "artifacts[]", "stick"} {
+		for _, name := range []string{"debian", "programs[]", "omissions[]", "roots[]", "images[]", "artifacts[]", "stick"} {
 			if strings.HasPrefix(paragraph, "`"+name+"`") {
 				part = name
 			}

@@ -20,6 +20,7 @@ import (
 type Recipe struct {
 	Debian    Debian     `yaml:"debian" need:"the Debian suite that packages come from"`
 	Programs  []Program  `yaml:"programs"`
+	Omissions []Omission `yaml:"omissions"`
 	Roots     []Root     `yaml:"roots"`
 	Images    []Image    `yaml:"images"`
 	Artifacts []Artifact `yaml:"artifacts"`
@@ -57,6 +58,13 @@ type Mend struct {
 	Why    string `yaml:"why" need:"the reason, in a sentence"`
 }
 
+// Omission is a list of what several roots leave out of packages.
+type Omission struct {
+	Pos
+	Name  string   `yaml:"name" need:"the name that roots use"`
+	Paths []string `yaml:"paths" need:"dpkg path patterns"`
+}
+
 // Variants of a root.
 const (
 	VariantEssential = "essential" // mmdebstrap: Debian's essential packages, then those asked for
@@ -70,6 +78,7 @@ type Root struct {
 	Variant  string            `yaml:"variant"`  // essential when empty
 	Packages []string          `yaml:"packages"` // Debian packages; what they depend on comes along, what they recommend does not
 	Unpack   []string          `yaml:"unpack"`   // Debian packages unpacked over the tree without what they depend on, scripts not run
+	Omit     []string          `yaml:"omit"`     // omissions, whose paths are excluded too
 	Exclude  []string          `yaml:"exclude"`  // dpkg path patterns that are never unpacked
 	Include  []string          `yaml:"include"`  // dpkg path patterns kept though excluded
 	Hooks    []string          `yaml:"hooks"`    // shell scripts of this repository, run inside the tree after the packages

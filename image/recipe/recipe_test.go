@@ -85,6 +85,8 @@ func TestMistakesAreNamedInOneLine(t *testing.T) {
 		{"site: overlays/site", "site: overlays/site\n  appended: /usr/ours"},
 		{"packages: [systemd]", "replace: [{path: /a, find: x, with: x}]"},
 		{"packages: [systemd]", "hooks: [../x.sh]"},
+		{"packages: [systemd]", "omit: [drivers]"},
+		{"roots:", "omissions: [{name: drivers, paths: [lib/x]}]\nroots:"},
 		{`tags: ["3.8"]`, "tags: []"},
 		{`tags: ["3.8"]`, `tags: ["3 8"]`},
 		{"programs: {init: /pause}", "root: none"},

@@ -321,6 +321,24 @@ func (t *Tree) Remove(glob string) int {
 	return before - len(t.nodes)
 }
 
+// Divide returns two trees that share nodes with this one: the files that are chosen by their paths, with the
+// directories above them, and all the rest.
+func (t *Tree) Divide(chosen func(p string) bool) (some, rest *Tree) {
+	some, rest = New(t.epoch), New(t.epoch)
+	some.nodes[""] = t.nodes[""]
+	for p, n := range t.nodes {
+		if n.Type != File || !chosen(p) {
+			rest.nodes[p] = n
+			continue
+		}
+		some.nodes[p] = n
+		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+			some.nodes[dir] = t.nodes[dir]
+		}
+	}
+	return some, rest
+}
+
 // Filter takes out the files that keep refuses; directories stay.
 func (t *Tree) Filter(keep func(p string) bool) {
 	for p, n := range t.nodes {

@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -51,14 +53,27 @@ type Mount struct {
 	// Digest knows the SHA-256 (hex) of a file by its name below Root; "" if not. It
 	// becomes the ETag and Repr-Digest (RFC 9530). May be nil.
 	Digest func(name string) string
-	// Tail is sent after what the file holds. May be nil.
-	Tail Tail
-	// Since is when the tails became what they are: a file with a tail counts as changed then.
-	Since time.Time
+	// Open opens a file by its name below Root, where not every file lies there as it is served. The
+	// error is one of package bootfile's. nil: regular files are served.
+	Open func(root *os.Root, name string) (File, fs.FileInfo, error)
 }
 
-// Tail returns the bytes that follow a file of this name and size in bytes; none if nothing follows.
-type Tail func(name string, size int64) ([]byte, error)
+// File is what is served.
+type File interface {
+	io.ReadSeeker
+	io.Closer
+}
+
+func (m *Mount) open(name string) (File, fs.FileInfo, error) {
+	if m.Open != nil {
+		return m.Open(m.Root, name)
+	}
+	file, info, err := bootfile.OpenRegular(m.Root, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return file, info, nil
+}
 
 const (
 	defaultStall       = time.Minute
@@ -183,23 +198,17 @@ func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
 		return
 	}
 	below := strings.TrimPrefix("/"+name, best.Path)
-	file, info, err := bootfile.OpenRegular(best.Root, below)
+	file, info, err := best.open(below)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
 	defer file.Close()
-	whole, err := best.content(below, file, info)
-	if err != nil {
-		s.Log.Error("http: file not served", "path", shown(name), "error", err)
-		refuse(w, bootfile.ErrRead)
-		return
-	}
 	digest := ""
 	if best.Digest != nil {
 		digest = best.Digest(below)
 	}
-	s.send(w, r, machine, s.step(r.Context(), machine, name), name, whole, digest)
+	s.send(w, r, machine, s.step(r.Context(), machine, name), name, file, info, digest)
 }
 
 // machine finds who asks, by the lease of the address.
@@ -233,7 +242,7 @@ func (s *Server) bootProgram(w *body, r *http.Request, machine pxe.Machine, name
 		return
 	}
 	defer file.Close()
-	s.send(w, r, machine, record.StepBootFile, name, content{file, info.Size(), info.ModTime()}, "")
+	s.send(w, r, machine, record.StepBootFile, name, file, info, "")
 }
 
 // refuse answers with the sentence of a bootfile error.

@@ -1,11 +1,13 @@
 package bootserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"path"
 	"strings"
@@ -19,17 +21,17 @@ import (
 const maxRanges = 8
 
 // send sends a file with ranges and conditions (RFC 9110, 13 and 14).
-func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record.Step, name string, whole content, digest string) {
+func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record.Step, name string, file File, info fs.FileInfo, digest string) {
 	header := w.Header()
 	header.Set("Content-Type", "application/octet-stream") // named, so that nothing is sniffed and sendfile stays possible
-	header.Set("ETag", etag(whole, digest))
+	header.Set("ETag", etag(info, digest))
 	if raw, err := hex.DecodeString(digest); err == nil && len(raw) == 32 {
 		header.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(raw)+":")
 	}
 	if strings.Count(r.Header.Get("Range"), ",") >= maxRanges {
 		r.Header.Del("Range") // a server may always send the whole (RFC 9110, 14.2)
 	}
-	note := record.Event{MAC: machine.MAC, Addr: machine.Addr, Step: step, Detail: name, Total: whole.size}
+	note := record.Event{MAC: machine.MAC, Addr: machine.Addr, Step: step, Detail: name, Total: info.Size()}
 	if r.Method == http.MethodGet {
 		s.Record.Note(note)
 		w.moved = func() {
@@ -37,24 +39,24 @@ func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record
 			s.Record.Progress(note)
 		}
 	}
-	http.ServeContent(w, r, "", whole.changed, whole.ReadSeeker)
+	http.ServeContent(w, r, "", info.ModTime(), file)
 	if r.Method != http.MethodGet {
 		return
 	}
 	note.Bytes = w.bytes
 	if w.err != nil {
 		note.Error = "the client went away or stalled before the end"
-		s.Log.Warn("http: download cut", "mac", machine.MAC.String(), "client", r.RemoteAddr, "path", shown(name), "bytes", w.bytes, "size", whole.size, "error", w.err)
+		s.Log.Warn("http: download cut", "mac", machine.MAC.String(), "client", r.RemoteAddr, "path", shown(name), "bytes", w.bytes, "size", info.Size(), "error", w.err)
 	}
 	s.Record.Note(note)
 }
 
 // etag is the digest where it is known, else what changes when the file does.
-func etag(whole content, digest string) string {
+func etag(info fs.FileInfo, digest string) string {
 	if digest != "" {
 		return `"sha256-` + digest + `"`
 	}
-	return fmt.Sprintf(`"%x-%x"`, whole.changed.UnixNano(), whole.size)
+	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
 }
 
 // step tells what a file is to a machine: by what it was told to boot, else by the names
@@ -135,7 +137,7 @@ func (b *body) ReadFrom(src io.Reader) (int64, error) {
 	for rest.N > 0 {
 		b.deadline()
 		want := min(rest.N, piece)
-		n, err := from.ReadFrom(&io.LimitedReader{R: rest.R, N: want})
+		n, err := move(from, rest.R, want)
 		sent, rest.N, b.bytes = sent+n, rest.N-n, b.bytes+n
 		if err != nil || n < want {
 			b.fail(err)
@@ -143,6 +145,24 @@ func (b *body) ReadFrom(src io.Reader) (int64, error) {
 		}
 	}
 	return sent, nil
+}
+
+// move sends the next n bytes, or what is left.
+func move(to io.ReaderFrom, from io.Reader, n int64) (int64, error) {
+	if file, ok := from.(interface {
+		WriteN(w io.Writer, n int64) (int64, error)
+	}); ok {
+		return file.WriteN(readerFrom{to}, n)
+	}
+	return to.ReadFrom(&io.LimitedReader{R: from, N: n})
+}
+
+// readerFrom is written to by io.Copy, which hands it files whole.
+type readerFrom struct{ io.ReaderFrom }
+
+func (r readerFrom) Write(b []byte) (int, error) {
+	n, err := r.ReadFrom(bytes.NewReader(b))
+	return int(n), err
 }
 
 // deadline gives the next piece its time. Where there is no connection below (a test's

@@ -6,12 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -57,7 +57,8 @@ type Mount struct {
 	Path   string
 	Dir    string
 	Digest func(name string) string // see bootserver.Mount; may be nil
-	Tail   bootserver.Tail          // likewise
+	// Open is bootserver.Mount's; may be nil.
+	Open func(root *os.Root, name string) (bootserver.File, fs.FileInfo, error)
 }
 
 // Server is the services, ready to Run.
@@ -130,7 +131,7 @@ func (s *Server) open() error {
 			return fmt.Errorf("open directory for %s: %w", m.Path, err)
 		}
 		s.roots = append(s.roots, root)
-		s.http.Mounts = append(s.http.Mounts, bootserver.Mount{Path: m.Path, Root: root, Digest: m.Digest, Tail: m.Tail, Since: time.Now()})
+		s.http.Mounts = append(s.http.Mounts, bootserver.Mount{Path: m.Path, Root: root, Digest: m.Digest, Open: m.Open})
 	}
 	return nil
 }

@@ -47,8 +47,8 @@ type Config struct {
 	Name string // host name; unique on this machine among beds that live at once
 	// Root is an unpacked tree, a squashfs file, or a disk image of the product (its ROOT partition).
 	Root string
-	// Within is the path, in that tree, of a disk image whose root is used instead: the nodes' system.
-	Within string
+	// DiskImage is a disk image of this machine whose root is used instead: the nodes' system.
+	DiskImage string
 	// Disk lets the whole root outlive the bed, as on a machine with a disk. What holds an overlay itself,
 	// such as /var/lib/containerd, must be in Keep all the same.
 	Disk bool
@@ -96,7 +96,7 @@ func Start(ctx context.Context, c Config) (*Bed, error) {
 	for path, source := range c.Add {
 		add[path] = source
 	}
-	plan, err := json.Marshal(map[string]any{"Name": cgroup, "Lower": lower, "Offset": offset, "Within": c.Within, "Disk": c.Disk,
+	plan, err := json.Marshal(map[string]any{"Name": cgroup, "Lower": lower, "Offset": offset, "DiskImage": c.DiskImage, "Disk": c.Disk,
 		"Work": filepath.Join(c.Dir, "mount"), "Data": filepath.Join(c.Dir, "data"), "Keep": c.Keep, "Add": add})
 	if err != nil {
 		return nil, fmt.Errorf("encode plan of bed: %w", err)

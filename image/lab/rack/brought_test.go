@@ -62,7 +62,7 @@ func (r *room) customized(file string) {
 		require.NoError(r.t, err, "%s %v: %s", name, args, said.String())
 		return out
 	}
-	run("cp", "--sparse=always", r.bed.Path(nodes.System), raw)
+	require.NoError(r.t, r.bed.Assemble(nodes.System, raw))
 	var table struct {
 		PartitionTable struct {
 			SectorSize int64

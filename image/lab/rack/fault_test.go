@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab/native/nodes"
 )
 
 // Images that must not boot, one after the other on one server: what is read then. Each is mended
@@ -44,7 +46,8 @@ func TestImagesThatAreNotWhatTheSiteSays(t *testing.T) {
 	r.run("firstlightd", "reload")
 	r.until("node1's pre-flight", r.imageCheck, func(s string) bool { return strings.Contains(s, "it needs another file") })
 
-	system := r.bed.Path("/usr/share/firstlight/images/os/debian-13.raw")
+	system := at("system.raw")
+	require.NoError(t, r.bed.Assemble(nodes.System, system))
 	r.make("qemu-img", "convert", "-f", "raw", "-O", "qcow2", system, at("system.qcow2"))
 	r.publish(at("system.qcow2"))
 	r.offer(at("system.qcow2"), "qcow2", sum(t, at("system.qcow2")))

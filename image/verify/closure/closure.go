@@ -37,6 +37,7 @@ func Finders() []Finder {
 		{"kubeadm", findKubeadm},   // images that kubeadm starts by itself
 		{"images", findImages},     // images that manifests name
 		{"layout", findLayout},     // blobs of the OCI layout
+		{"extents", findExtents},   // what disk images and ramdisks share with the root
 		{"packages", findPackages}, // Debian packages that nodes are given, and what those need
 	}
 }

@@ -23,6 +23,7 @@ func link(to string) *fstest.MapFile {
 
 const (
 	images   = "usr/share/firstlight/images/"
+	disk     = images + "os/disk.raw"
 	packages = "usr/share/firstlight/packages/"
 	etc      = "etc/systemd/system/"
 	lib      = "usr/lib/systemd/system/"
@@ -79,6 +80,9 @@ func whole() fstest.MapFS {
 		"Package: libtool1\nFilename: libtool1_2_all.deb\nSize: 3\n\nPackage: base\nProvides: sh (= 1), awk\nFilename: base_1_all.deb\nSize: 3\n")
 	tree[packages+"tool_1_all.deb"], tree[packages+"libtool1_2_all.deb"], tree[packages+"base_1_all.deb"] = file("tool"), file("lib"), file("awk")
 	withImage(tree, "firstlight.internal/pause:3")
+	tree[disk+".own"], tree[disk+".extents"] = file("disk:\x00\x00"), file("5 2 1 \"usr/share/firstlight/app/driver\"\n")
+	tree["usr/share/firstlight/app/driver"] = file("a driver")
+	tree[disk+".sha256"] = file(fmt.Sprintf("%x  disk.raw\n", sha256.Sum256([]byte("disk: d"))))
 	return tree
 }
 
@@ -130,6 +134,13 @@ func TestEachKindOfMissIsNamed(t *testing.T) {
 			"firstlight.internal/pause:3: blob sha256:" + unpacked + " of 12 bytes; the file has sha256 " + fmt.Sprintf("%x", sha256.Sum256([]byte("headFiletail"))) + " and 12 bytes"},
 		{"file of an unpacked layer gone", func(f fstest.MapFS) { delete(f, images+"layers/"+unpacked+"/fs/etc/file") },
 			"firstlight.internal/pause:3: blob sha256:" + unpacked + " cannot be read: read layer: open fs/etc/file: file does not exist"},
+		{"what a disk image shares gone", func(f fstest.MapFS) { delete(f, "usr/share/firstlight/app/driver") },
+			"/" + disk + ".extents: open usr/share/firstlight/app/driver: file does not exist"},
+		{"what a disk image shares changed", func(f fstest.MapFS) { f["usr/share/firstlight/app/driver"] = file("adriver") },
+			"/" + disk + ".extents: sha256 " + fmt.Sprintf("%x", sha256.Sum256([]byte("disk: d"))) +
+				"; the file has " + fmt.Sprintf("%x", sha256.Sum256([]byte("disk:dr")))},
+		{"what a disk image shares cut", func(f fstest.MapFS) { f["usr/share/firstlight/app/driver"] = file("a") },
+			"/" + disk + ".extents: byte 5: a file that it is put together from is too short: unexpected EOF"},
 		{"index gone", func(f fstest.MapFS) {
 			delete(f, images+"index.json")
 			delete(f, "usr/share/firstlight/app/pod.yaml")

@@ -56,13 +56,17 @@ func disk(ctx context.Context, f *figures, root string, programs native.Programs
 		return err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
-	ramdisk, image := bed.Path("/usr/share/firstlight/ramdisk/initramfs"), bed.Path("/usr/share/firstlight/images/os/debian-13.raw")
+	const system = "/usr/share/firstlight/images/os/debian-13.raw"
+	ramdisk, image := filepath.Join(dir, "initramfs"), filepath.Join(dir, "system.raw")
+	if err := errors.Join(bed.Assemble("/usr/share/firstlight/ramdisk/initramfs", ramdisk), bed.Assemble(system, image)); err != nil {
+		return err
+	}
 	info, err := os.Stat(ramdisk)
 	if err != nil {
 		return err
 	}
 	f.add("metal/ramdisk-size", float64(info.Size())/(1<<20))
-	sum, err := os.ReadFile(image + ".sha256")
+	sum, err := os.ReadFile(bed.Path(system + ".sha256"))
 	if err != nil {
 		return err
 	}
@@ -131,25 +135,35 @@ func output(cmd *exec.Cmd) (string, error) {
 	return string(out), nil
 }
 
-// unpack unpacks an initramfs.
+// unpack unpacks a ramdisk as the kernel would: an archive as it is, and behind it a compressed one.
 func unpack(file, dir string) error {
-	packed, err := os.Open(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	defer packed.Close()
-	plain, err := zstd.NewReader(packed)
+	at := bytes.Index(text, []byte("TRAILER!!!\x00"))
+	if at < 0 {
+		return errors.New("the ramdisk does not begin with an archive")
+	}
+	packed := bytes.TrimLeft(text[at+len("TRAILER!!!"):], "\x00")
+	rest, err := zstd.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return err
 	}
-	defer plain.Close()
-	text, err := io.ReadAll(plain)
+	defer rest.Close()
+	plain, err := io.ReadAll(rest)
 	if err != nil {
 		return err
 	}
-	return cpio.ForEachRecord(cpio.Newc.Reader(bytes.NewReader(text)), func(r cpio.Record) error {
-		return cpio.CreateFileInRoot(r, dir, false)
-	})
+	for _, archive := range [][]byte{text, plain} {
+		err := cpio.ForEachRecord(cpio.Newc.Reader(bytes.NewReader(archive)), func(r cpio.Record) error {
+			return cpio.CreateFileInRoot(r, dir, false)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serve serves one file on loopback until stop is called.

@@ -56,6 +56,7 @@ type Config struct {
 type Rack struct {
 	Config
 	access []byte // the appliance's log-in, as in authorized_keys
+	system string // the servers' disk image
 
 	Appliance *native.Bed
 	Servers   []*Server
@@ -112,6 +113,10 @@ func (r *Rack) start(ctx context.Context) (err error) {
 		Add: map[string]string{"/usr/bin/firstlightd": r.Programs.Daemon}})
 	if err != nil {
 		return err
+	}
+	r.system = filepath.Join(r.Dir, "system.raw")
+	if err := r.Appliance.Assemble(System, r.system); err != nil {
+		return fmt.Errorf("start rack: %w", err)
 	}
 	if r.Whole {
 		return r.startWhole(ctx)
@@ -233,7 +238,7 @@ func (s *Server) Power(ctx context.Context) error {
 	if err := os.MkdirAll(s.dir(), 0o755); err != nil {
 		return fmt.Errorf("power %s: %w", s.Label(), err)
 	}
-	bed, err := native.Start(ctx, native.Config{Name: fmt.Sprintf("%s-server-%d", s.rack.Name, s.nr), Root: s.rack.Root, Within: System, Disk: true,
+	bed, err := native.Start(ctx, native.Config{Name: fmt.Sprintf("%s-server-%d", s.rack.Name, s.nr), Root: s.rack.Root, DiskImage: s.rack.system, Disk: true,
 		Dir: s.dir(), Manager: s.rack.Programs.Manager, Log: s.rack.Log,
 		Keep: []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd", "/var/log"}})
 	if err != nil {

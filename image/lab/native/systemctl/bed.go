@@ -15,15 +15,15 @@ import (
 
 // plan is what package native asks for; it writes the same fields.
 type plan struct {
-	Name   string            // host name, and the name of the cgroups
-	Lower  string            // directory or squashfs file that holds the root tree
-	Offset int64             // where the squashfs begins in Lower
-	Within string            // path in that tree of a disk image whose root is meant instead; may be empty
-	Disk   bool              // the whole root outlives a power cut, not Keep alone
-	Work   string            // directory for mount points
-	Data   string            // directory for what outlives a power cut
-	Keep   []string          // directories of the root that lie in Data
-	Add    map[string]string // path in the root: file or directory of the host, read-only
+	Name      string            // host name, and the name of the cgroups
+	Lower     string            // directory or squashfs file that holds the root tree
+	Offset    int64             // where the squashfs begins in Lower
+	DiskImage string            // file whose root is meant instead; may be empty
+	Disk      bool              // the whole root outlives a power cut, not Keep alone
+	Work      string            // directory for mount points
+	Data      string            // directory for what outlives a power cut
+	Keep      []string          // directories of the root that lie in Data
+	Add       map[string]string // path in the root: file or directory of the host, read-only
 }
 
 // bed becomes the first process of a bed. The namespaces but the cgroups' exist already: that one can
@@ -157,9 +157,9 @@ func (p plan) mount() (string, error) {
 			return "", err
 		}
 	}
-	if p.Within != "" {
+	if p.DiskImage != "" {
 		inner := filepath.Join(p.Work, "inner")
-		if err := errorsFirst(os.MkdirAll(inner, 0o755), mountDisk(filepath.Join(lower, p.Within), inner)); err != nil {
+		if err := errorsFirst(os.MkdirAll(inner, 0o755), mountDisk(p.DiskImage, inner)); err != nil {
 			return "", err
 		}
 		lower = inner
