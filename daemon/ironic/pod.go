@@ -109,6 +109,13 @@ func (p Pod) spec() corev1.PodSpec {
 				}},
 				PeriodSeconds: 5, TimeoutSeconds: 10,
 			},
+			// A server that has not answered for half an hour will not (docs/decisions/0011).
+			LivenessProbe: &corev1.Probe{
+				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+					Scheme: corev1.URISchemeHTTPS, Host: p.Config.Addr.String(), Port: intstr.FromInt32(Port), Path: "/v1",
+				}},
+				PeriodSeconds: 60, TimeoutSeconds: 30, FailureThreshold: 30,
+			},
 			Resources: corev1.ResourceRequirements{
 				// Without a share of the processor it starves on a busy appliance: a BMC is asked by a
 				// process of its own, which must have started and answered within seconds.

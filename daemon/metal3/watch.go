@@ -23,6 +23,10 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, metal3api.AddToScheme(s)
 }
 
+// perHost is how long a picture of the hosts lasts at least, for each of them: it is made from copies of all, and
+// while a thousand are registered one of them changes all the time.
+const perHost = time.Millisecond
+
 // askEvery is how often the API is asked whether it still answers for the hosts.
 const askEvery = 10 * time.Second
 
@@ -108,6 +112,10 @@ func (h *Hosts) Watch(ctx context.Context, config *rest.Config, changed chan<- s
 		select {
 		case changed <- struct{}{}:
 		default:
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(len(list.Items)) * perHost):
 		}
 	}
 }

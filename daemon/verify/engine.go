@@ -53,7 +53,8 @@ type Outcomes interface {
 
 // Paces of the engine.
 const (
-	beat        = time.Second      // between two looks at what changed
+	beat        = time.Second // between two looks at what changed
+	beatPerNode = 5 * time.Millisecond
 	askAgain    = 15 * time.Second // a pre-flight or proof that did not hold
 	askPassed   = time.Minute      // a pre-flight that held, until its node is handed over
 	bmcAgain    = 30 * time.Second // a BMC that did not answer
@@ -127,15 +128,15 @@ type state struct {
 
 // Run works until ctx ends.
 func (e *Engine) Run(ctx context.Context) error {
-	tick := time.NewTicker(beat)
-	defer tick.Stop()
 	defer e.asking.Wait()
 	for {
+		next := time.NewTimer(max(beat, time.Duration(len(e.Site().Nodes))*beatPerNode))
 		e.step(ctx)
 		select {
 		case <-ctx.Done():
+			next.Stop()
 			return nil
-		case <-tick.C:
+		case <-next.C:
 		}
 	}
 }

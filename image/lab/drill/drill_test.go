@@ -124,6 +124,16 @@ func onDisk(t *testing.T, d *drill.Drill, image string) {
 	}
 }
 
+// outlivesVanishing checks that clients of Ironic which are gone before they are accepted end only themselves.
+func outlivesVanishing(t *testing.T, ctx context.Context, d *drill.Drill) {
+	t.Helper()
+	require.NoError(t, d.Vanish(ctx, 300))
+	for range 3 {
+		_, err := d.Nodes(ctx)
+		require.NoError(t, err, "Ironic has ended its server")
+	}
+}
+
 // TestOneHostOutlivesWhatIsKnownOfIt is the short drill: one host comes into service, and
 // stays there when all that the appliance knew of it is lost but its record.
 func TestOneHostOutlivesWhatIsKnownOfIt(t *testing.T) {
@@ -137,6 +147,7 @@ func TestOneHostOutlivesWhatIsKnownOfIt(t *testing.T) {
 	started(t, d)
 	onDisk(t, d, drill.ImageA)
 	closed(t, d)
+	outlivesVanishing(t, ctx, d)
 	lose(t, ctx, d, drill.Both, site, 10*time.Second)
 	onDisk(t, d, drill.ImageA)
 	closed(t, d)

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -63,4 +64,22 @@ func (d *Drill) Nodes(ctx context.Context) (map[string]Node, error) {
 		nodes[strings.TrimPrefix(n.Name, "metal3~")] = n
 	}
 	return nodes, nil
+}
+
+// Vanish connects to Ironic as many times, says half a word each time and is gone before it can be accepted, as the
+// clients of a busy server are.
+func (d *Drill) Vanish(ctx context.Context, times int) error {
+	connect := dial(d.Bed.PID())
+	for range times {
+		conn, err := connect(ctx, "tcp", Address+":6385")
+		if err != nil {
+			return fmt.Errorf("connect to Ironic: %w", err)
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // a reset, not a farewell
+		}
+		_, _ = conn.Write([]byte("\x16\x03\x01"))
+		_ = conn.Close()
+	}
+	return nil
 }

@@ -53,5 +53,6 @@ func closed(t *testing.T, d *drill.Drill) {
 	})
 	require.NoError(t, err)
 	t.Logf("files that hold a BMC's password: %s", strings.Join(holders, ", "))
-	assert.Contains(t, holders, "/var/lib/ironic/ironic.sqlite", "the search finds nothing")
+	// The database, or what was not moved from its log into it yet.
+	assert.Contains(t, strings.Join(holders, " "), "/var/lib/ironic/ironic.sqlite", "the search finds nothing")
 }

@@ -93,6 +93,9 @@ func (a appliance) measure(ctx context.Context, f *figures, w work) (err error) 
 	simulator := ownTime()
 	phases, failed := d.Follow(ctx, time.Now(), drill.All(w.hosts, w.until))
 	simulator = ownTime() - simulator
+	if errors.Is(failed, context.Canceled) {
+		return failed // somebody interrupted it; when the time is over, what was reached is told
+	}
 
 	name := func(figure string) string { return fmt.Sprintf("metal/%d-hosts-%s", w.hosts, figure) }
 	for _, state := range w.phases {
