@@ -30,7 +30,7 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 	if !await(ctx, up) {
 		return nil
 	}
-	for _, dir := range []string{httpRoot, leaseDir, filepath.Dir(leaseFile), nodeImages, artifactImages, broughtDir, digestsDir, packagesDir} {
+	for _, dir := range []string{httpRoot, leaseDir, filepath.Dir(leaseFile), ramdiskDir, nodeImages, artifactImages, broughtDir, digestsDir, packagesDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			m.log.Warn("directory cannot be made", "dir", dir, "error", err)
 		}
