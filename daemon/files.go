@@ -13,7 +13,7 @@ import (
 )
 
 // imageOpener opens the operating systems of the stick, whose root is given. They are kept without what they
-// share with the appliance's own system.
+// share with the appliance's own system; root is the read-only one, below the overlay, whose files stay as they are.
 func imageOpener(root fs.FS) func(*os.Root, string) (bootserver.File, fs.FileInfo, error) {
 	return func(_ *os.Root, name string) (bootserver.File, fs.FileInfo, error) {
 		file, info, err := openExtents(root, path.Join(nodeImages, name))

@@ -273,7 +273,7 @@ func (m *metal) images() (map[string]metal3.Image, error) {
 		image := metal3.Image{URL: m.files() + "/images/" + file, SHA256: digest, Format: format}
 		if format == "raw" {
 			// Without a size it is not compared with disks.
-			image.Size, _ = extent.Size(os.DirFS("/"), relative(strings.TrimSuffix(path, ".sha256")))
+			image.Size, _ = extent.Size(os.DirFS(stick.LowerDir), relative(strings.TrimSuffix(path, ".sha256")))
 		}
 		images[strings.TrimSuffix(file, "."+format)] = image
 	}

@@ -88,9 +88,9 @@ func (m *metal) wire(s *site.Site) server.Config {
 	return server.Config{
 		Interface: "provisioning", Addr: n.Address, HTTPPort: httpPort, BootDirs: bootDirs(),
 		Mounts: append(packageMounts(),
-			server.Mount{Path: "/images/", Dir: nodeImages, Open: imageOpener(os.DirFS("/"))},
+			server.Mount{Path: "/images/", Dir: nodeImages, Open: imageOpener(os.DirFS(stick.LowerDir))},
 			server.Mount{Path: artifact.ImagesPath, Dir: artifactImages, Digest: imageDigest},
-			server.Mount{Path: "/ramdisk/", Dir: ramdiskDir, Open: ramdiskOpener(os.DirFS("/"), m.ramdiskTail, time.Now())},
+			server.Mount{Path: "/ramdisk/", Dir: ramdiskDir, Open: ramdiskOpener(os.DirFS(stick.LowerDir), m.ramdiskTail, time.Now())},
 			server.Mount{Path: "/", Dir: httpRoot}),
 		Registry: m.figures.Fresh("pxe"), Booter: m.hosts, Log: m.log.With("part", "pxe"),
 		DHCP: provisioned(s), Captures: captureDir,

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets/stick"
 )
 
 // plan is what package native asks for; it writes the same fields.
@@ -207,6 +209,10 @@ func (p plan) mount() (string, error) {
 		if err := bind(source, root+path, unix.MS_RDONLY); err != nil {
 			return "", err
 		}
+	}
+	// As firstlight-init leaves it: the root without what is laid over it.
+	if err := bind(lower, root+stick.LowerDir, unix.MS_RDONLY); err != nil {
+		return "", err
 	}
 	return root, nil
 }
