@@ -89,7 +89,7 @@ func (t *tailed) Read(b []byte) (int, error) {
 	if t.at < t.size {
 		n, err := t.file.Read(b)
 		t.at += int64(n)
-		return n, unexpected(err)
+		return n, asUnexpectedEOF(err)
 	}
 	if t.at >= t.size+int64(len(t.tail)) {
 		return 0, io.EOF
@@ -106,7 +106,7 @@ func (t *tailed) WriteN(w io.Writer, n int64) (int64, error) {
 		var err error
 		if done, err = t.file.WriteN(w, min(n, t.size-t.at)); err != nil {
 			t.at += done
-			return done, unexpected(err)
+			return done, asUnexpectedEOF(err)
 		}
 		t.at += done
 	}
@@ -119,8 +119,8 @@ func (t *tailed) WriteN(w io.Writer, n int64) (int64, error) {
 	return done, nil
 }
 
-// unexpected is the error of a read within a file: its end does not belong there.
-func unexpected(err error) error {
+// asUnexpectedEOF is the error of a read within a file: its end does not belong there.
+func asUnexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
