@@ -42,6 +42,15 @@ usb-image: ## Build build/firstlight.img; SITE=site.yaml OUT=file.img MIRROR=url
 	@$(MAKE) --no-print-directory build
 	@bin/firstlight build $(if $(SITE),--site '$(SITE)') $(if $(OUT),--out '$(OUT)') $(if $(MIRROR),--mirror '$(MIRROR)')
 
+.PHONY: release
+release: ## Package image and command of a clean tree for others, in build/release/VERSION; SIGN='minisign -Sm' signs SHA256SUMS
+	@test -z "$$(git status --porcelain)" || { echo "release: files differ from the commit:" >&2; git status --short >&2; exit 1; }
+	@scripts/deps build
+	@$(MAKE) --no-print-directory build
+	@bin/firstlight build --locked
+	@bin/firstlight verify build/firstlight.img
+	@bin/firstlight release $(if $(SIGN),--sign '$(SIGN)')
+
 .PHONY: demo
 demo: ## A rack in QEMU, without root: two blank nodes where they suit this machine (N=2: in any case), proven, a cluster of them; interrupted, it continues
 	@scripts/deps build lab
