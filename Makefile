@@ -13,10 +13,10 @@ build: ## Compile the workstation command to bin/
 	$(GO) build -trimpath -o bin/ ./cmd/firstlight
 
 .PHONY: check
-check: ## What a developer runs: format, vet, unit tests, fuzz seeds (seconds)
+check: ## Before each commit: format, vet, fast tests, fuzz seeds, the rules of the tree; no root, QEMU or network
 	@test -z "$$(gofmt -l cmd image daemon pxe assets)" || { gofmt -l cmd image daemon pxe assets; exit 1; }
 	$(GO) vet ./...
-	$(GO) test ./...
+	FIRSTLIGHT_TEST= $(GO) test -short ./...
 
 .PHONY: test
 test: deps build ## All that CI runs: installs what it needs, builds the image, tests it (needs root for namespaces)
