@@ -10,7 +10,7 @@ help: ## List the targets
 .PHONY: build
 build: ## Compile the workstation command to bin/
 	@mkdir -p bin
-	$(GO) build -trimpath -o bin/ ./cmd/firstlight
+	$(GO) build -trimpath -buildvcs=$$(git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false) -o bin/ ./cmd/firstlight
 
 .PHONY: check
 check: ## Before each commit: format, vet, fast tests, fuzz seeds, the rules of the tree; no root, QEMU or network
