@@ -10,13 +10,13 @@ help: ## List the targets
 .PHONY: build
 build: ## Compile the workstation command to bin/
 	@mkdir -p bin
-	$(GO) build -trimpath -o bin/ ./cmd/firstlight
+	$(GO) build -trimpath -buildvcs=$$(git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false) -o bin/ ./cmd/firstlight
 
 .PHONY: check
-check: ## What a developer runs: format, vet, unit tests, fuzz seeds (seconds)
+check: ## Before each commit: format, vet, fast tests, fuzz seeds, the rules of the tree; no root, QEMU or network
 	@test -z "$$(gofmt -l cmd image daemon pxe assets)" || { gofmt -l cmd image daemon pxe assets; exit 1; }
 	$(GO) vet ./...
-	$(GO) test ./...
+	FIRSTLIGHT_TEST= $(GO) test -short ./...
 
 .PHONY: test
 test: deps build ## All that CI runs: installs what it needs, builds the image, tests it (needs root for namespaces)
@@ -41,6 +41,15 @@ usb-image: ## Build build/firstlight.img; SITE=site.yaml OUT=file.img MIRROR=url
 	@scripts/deps build
 	@$(MAKE) --no-print-directory build
 	@bin/firstlight build $(if $(SITE),--site '$(SITE)') $(if $(OUT),--out '$(OUT)') $(if $(MIRROR),--mirror '$(MIRROR)')
+
+.PHONY: release
+release: ## Package image and command of a clean tree for others, in build/release/VERSION; SIGN='minisign -Sm' signs SHA256SUMS
+	@test -z "$$(git status --porcelain)" || { echo "release: files differ from the commit:" >&2; git status --short >&2; exit 1; }
+	@scripts/deps build
+	@$(MAKE) --no-print-directory build
+	@bin/firstlight build --locked
+	@bin/firstlight verify build/firstlight.img
+	@bin/firstlight release $(if $(SIGN),--sign '$(SIGN)')
 
 .PHONY: demo
 demo: ## A rack in QEMU, without root: two blank nodes where they suit this machine (N=2: in any case), proven, a cluster of them; interrupted, it continues

@@ -3,8 +3,8 @@
 // sides must agree on. It imports neither of them.
 package assets
 
-// Version is the product's version: `firstlight version`, IMAGE_VERSION in the
-// image's os-release, and the first line of the console.
+// Version is the version that is worked towards, and the tag of our container images. What was built from which
+// commit says Revision.Version.
 const Version = "0.1.0"
 
 // ImageDomain prefixes every container image built by this project. The .internal

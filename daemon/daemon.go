@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
@@ -49,6 +48,7 @@ type Daemon struct {
 	journal *bringup.Journal
 	started time.Time
 	bootID  string
+	version string // of the image
 
 	drawn    chan struct{} // kicks the console
 	notified chan struct{} // kicks sd_notify
@@ -57,7 +57,8 @@ type Daemon struct {
 // New wires the daemon.
 func New(log *slog.Logger) *Daemon {
 	d := &Daemon{log: log, host: &host.Host{Log: log}, kube: kube.New(kube.Defaults()), started: time.Now(), bootID: bootID(),
-		drawn: make(chan struct{}, 1), notified: make(chan struct{}, 1)}
+		version: stick.ImageVersion(stick.BootRecord),
+		drawn:   make(chan struct{}, 1), notified: make(chan struct{}, 1)}
 	d.journal = &bringup.Journal{Path: filepath.Join(stick.DataDir, JournalName), Log: log, Ready: d.stands("data-mounted")}
 	d.host.OnSite = d.take
 	d.metal = newMetal(log, d.host.Site, d.host.MachineID, d.kube)
@@ -66,7 +67,7 @@ func New(log *slog.Logger) *Daemon {
 	d.metal.gate = d.prove.Gate
 	d.cluster = newClusters(d.metal, d.prove.Nodes)
 	d.uploads = newArtifacts(d.metal, d.host.Hostname, d.host.Addresses)
-	d.journal.Begin(d.bootID, assets.Version, d.started)
+	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{Plan: Plan(d.host, d.kube, d.metal, d.uploads, d.cluster), Log: log, Changed: d.changed,
 		Unanswered: apply.Unanswered}
 	return d
@@ -178,7 +179,7 @@ func restart(before, ran time.Duration) time.Duration {
 func (d *Daemon) Document() status.Document {
 	s := d.runner.Snapshot()
 	doc := status.Document{
-		Name: d.host.Hostname(), Version: assets.Version, BootID: d.bootID, MachineID: d.host.MachineID(),
+		Name: d.host.Hostname(), Version: d.version, BootID: d.bootID, MachineID: d.host.MachineID(),
 		State: s.State, Since: s.Since, Started: d.started, Stages: s.Stages,
 		Addresses: d.host.Addresses(), Notes: d.host.Notes(),
 		Nodes: append([]status.Node{}, d.prove.Nodes()...), Launch: d.prove.Launch(), Clusters: d.cluster.Clusters(),

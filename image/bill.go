@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/gobuild"
 	"firstlight.dev/firstlight/image/lock"
@@ -39,7 +38,7 @@ func (b *build) materials(ctx context.Context) ([]sbom.Package, error) {
 
 // billOfMaterials is the list as SPDX, for the image with this sha256.
 func (b *build) billOfMaterials(parts []sbom.Package, imageDigest string) ([]byte, error) {
-	about := sbom.Image{Name: b.r.Stick.Name, Version: assets.Version, SHA256: imageDigest, Epoch: b.l.Epoch}
+	about := sbom.Image{Name: b.r.Stick.Name, Version: b.version, SHA256: imageDigest, Epoch: b.l.Epoch}
 	return sbom.Encode(about, parts)
 }
 

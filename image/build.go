@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -43,8 +44,12 @@ func (b *Builder) run(ctx context.Context, mode Mode) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	revision, err := ReadRevision(ctx, b.Top)
+	if err != nil {
+		return nil, err
+	}
 	run := &build{
-		Builder: b, r: r, l: l, document: document,
+		Builder: b, r: r, l: l, document: document, version: revision.Version(),
 		session:  &session{store: b.Store, planOnly: mode == PlanOnly, progress: b.Progress},
 		programs: map[string]cache.Item{}, packages: map[string]cache.Item{}, alone: map[string][]cache.Item{},
 		layers: map[string]cache.Item{}, files: map[string]cache.Item{},
@@ -119,6 +124,7 @@ func (b *build) stickInputs(kernel, base cache.Item) (Inputs, error) {
 		"the builder's code":   code,
 		"kernel and initramfs": kernel.Digest, "root file system": base.Digest, "tools": b.packages[s.Tools].Digest,
 		"boot loaders": b.packages[s.Boot].Digest, "settings of the stick": cache.Key(string(settings)), "the lock's epoch": fmt.Sprint(b.l.Epoch),
+		"the version": b.version,
 	}
 	_, appended := b.splitRoot()
 	for name, at := range appended {
@@ -208,30 +214,31 @@ func dirFiles(dir string) ([]disk.File, error) {
 	return files, nil
 }
 
-// fillVerity puts the root hash into the boot loader's configuration: what GRUB hands to
-// the kernel decides which root it may run.
-func fillVerity(esp []disk.File, hash string) error {
-	for i, file := range esp {
-		if "/"+file.Path != path.Clean(stick.GrubConfigPath) {
-			continue
-		}
-		r, err := file.Open()
-		if err != nil {
-			return fmt.Errorf("fill in %s: %w", file.Path, err)
-		}
-		text, err := io.ReadAll(r)
-		r.Close()
-		if err != nil {
-			return fmt.Errorf("fill in %s: %w", file.Path, err)
-		}
-		if n := bytes.Count(text, []byte(stick.VerityPlaceholder)); n != 1 {
-			return fmt.Errorf("fill in %s: %s is there %d times and not once", file.Path, stick.VerityPlaceholder, n)
-		}
-		text = bytes.Replace(text, []byte(stick.VerityPlaceholder), []byte(hash), 1)
-		esp[i].Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
-		return nil
+// fillGrubConfig puts values in place of their placeholders into the boot loader's configuration: the root hash,
+// because what GRUB hands to the kernel decides which root it may run, and the version.
+func fillGrubConfig(esp []disk.File, values map[string]string) error {
+	i := slices.IndexFunc(esp, func(file disk.File) bool { return "/"+file.Path == path.Clean(stick.GrubConfigPath) })
+	if i < 0 {
+		return fmt.Errorf("fill in %s: overlays/esp has no such file", stick.GrubConfigPath)
 	}
-	return fmt.Errorf("fill in %s: overlays/esp has no such file", stick.GrubConfigPath)
+	r, err := esp[i].Open()
+	if err != nil {
+		return fmt.Errorf("fill in %s: %w", esp[i].Path, err)
+	}
+	text, err := io.ReadAll(r)
+	r.Close()
+	if err != nil {
+		return fmt.Errorf("fill in %s: %w", esp[i].Path, err)
+	}
+
+	for _, placeholder := range slices.Sorted(maps.Keys(values)) {
+		if n := bytes.Count(text, []byte(placeholder)); n != 1 {
+			return fmt.Errorf("fill in %s: %s is there %d times and not once", esp[i].Path, placeholder, n)
+		}
+		text = bytes.Replace(text, []byte(placeholder), []byte(values[placeholder]), 1)
+	}
+	esp[i].Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+	return nil
 }
 
 func (b *build) buildStick(ctx context.Context, kernel, base cache.Item) (*Result, error) {

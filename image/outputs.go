@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/media"
@@ -42,7 +43,10 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) (stam
 			return err
 		}
 		s.Root = disk.Placed(size)
-		return fillVerity(s.ESP, hash)
+		return fillGrubConfig(s.ESP, map[string]string{
+			stick.VerityPlaceholder:  hash,
+			stick.VersionPlaceholder: b.version,
+		})
 	})
 	if err != nil {
 		return stamp{}, err

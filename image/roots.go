@@ -33,6 +33,7 @@ type build struct {
 	files    map[string]cache.Item   // of artifacts
 
 	document   []byte // the site document, checked; nil without
+	version    string // of the image, see ReadRevision
 	basePlaced bool   // the base of the root lies in disk.Part(Out) already
 }
 

@@ -1,17 +1,20 @@
 package stick
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Boot is the record firstlight-init leaves in BootRecord: which disk the appliance runs
 // from, how to find each of its partitions again, and what vouches for the root.
 type Boot struct {
+	Version    string      `json:"version,omitempty"` // of the image; empty if the boot loader named none
 	Disk       Disk        `json:"disk"`
 	Partitions []Partition `json:"partitions"` // in table order, empty entries left out
 	Verity     Verity      `json:"verity"`
@@ -97,6 +100,16 @@ func Load[T Boot | Storage](path string) (T, error) {
 		return v, fmt.Errorf("read record %s: %w", path, err)
 	}
 	return v, nil
+}
+
+// ImageVersion is the version of the image that this system was started from, by the record at path. A system that
+// was started otherwise has the version that is worked towards.
+func ImageVersion(path string) string {
+	boot, err := Load[Boot](path)
+	if err != nil {
+		return assets.Version
+	}
+	return cmp.Or(boot.Version, assets.Version)
 }
 
 // Save writes a record to path, whole or not at all.

@@ -22,9 +22,11 @@ const (
 	GrubConfigPath = "/EFI/debian/grub.cfg" // compiled into Debian's signed GRUB; our BIOS core uses the same
 )
 
-// VerityPlaceholder stands in overlays/esp's grub.cfg where the builder puts the root
-// hash of ROOT-A: 64 lower-case hexadecimal digits.
-const VerityPlaceholder = "@VERITY@"
+// Placeholders stand in overlays/esp's grub.cfg where the builder puts a value.
+const (
+	VerityPlaceholder  = "@VERITY@"  // root hash of ROOT-A: 64 lower-case hexadecimal digits
+	VersionPlaceholder = "@VERSION@" // of the image, without spaces
+)
 
 // Kernel parameters.
 const (
@@ -33,6 +35,9 @@ const (
 	ParamESP = "firstlight.esp"
 	// ParamVerity carries the root hash of ROOT-A's dm-verity tree, 64 hex digits.
 	ParamVerity = "firstlight.verity"
+	// ParamVersion carries the version of the image. It stands here and in no program, so that another commit
+	// makes only the ESP new.
+	ParamVersion = "firstlight.version"
 )
 
 // BlockSize is the block size of the dm-verity tree and the alignment of what lies in

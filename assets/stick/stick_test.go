@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/stick"
 )
 
@@ -122,4 +123,13 @@ func TestRecords(t *testing.T) {
 	p, ok := got.Partition(stick.PartitionESP)
 	assert.True(t, ok)
 	assert.Equal(t, "/dev/sda2", p.Path)
+}
+
+func TestImageVersion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "boot.json")
+	assert.Equal(t, assets.Version, stick.ImageVersion(path), "not started from a stick")
+	require.NoError(t, stick.Save(path, stick.Boot{}))
+	assert.Equal(t, assets.Version, stick.ImageVersion(path), "by a boot loader that names none")
+	require.NoError(t, stick.Save(path, stick.Boot{Version: "9.8-dev+x"}))
+	assert.Equal(t, "9.8-dev+x", stick.ImageVersion(path))
 }

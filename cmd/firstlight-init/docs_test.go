@@ -85,5 +85,7 @@ func TestGrubConfigAgrees(t *testing.T) {
 	assert.Contains(t, cfg, "initrd "+stick.InitramfsPath+"\n")
 	assert.Contains(t, cfg, " "+stick.ParamESP+"=$esp")
 	assert.Contains(t, cfg, " "+stick.ParamVerity+"="+stick.VerityPlaceholder+"\n")
+	assert.Contains(t, cfg, " "+stick.ParamVersion+"="+stick.VersionPlaceholder+" ")
+	assert.Equal(t, 1, strings.Count(cfg, stick.VersionPlaceholder))
 	assert.Equal(t, 1, strings.Count(cfg, stick.VerityPlaceholder))
 }

@@ -32,7 +32,10 @@ const (
 func TestParseParams(t *testing.T) {
 	p, err := parseParams("BOOT_IMAGE=/x console=tty0 firstlight.esp=" + strings.ToUpper(espA) + " firstlight.verity=" + hash + "\n")
 	require.NoError(t, err)
-	assert.Equal(t, params{espA, hash}, p)
+	assert.Equal(t, params{esp: espA, verity: hash, version: assets.Version}, p)
+	p, err = parseParams("firstlight.version=9.8-dev+x firstlight.esp=" + espA + " firstlight.verity=" + hash)
+	require.NoError(t, err)
+	assert.Equal(t, "9.8-dev+x", p.version)
 	for cmdline, want := range map[string]string{
 		"":                                   stick.ParamESP,
 		"firstlight.esp= firstlight.verity=": stick.ParamESP,
@@ -192,12 +195,12 @@ func TestTablesAreReadInTheBackground(t *testing.T) {
 }
 
 func TestScreens(t *testing.T) {
-	p := params{esp: espA, verity: hash}
+	p := params{esp: espA, verity: hash, version: assets.Version}
 	disks := disksOf(t)
 	disks[0].err = stick.ErrNoTable
 	disks[1].table = stickTable(espB)
 	disks[1].table.Entries[0].Name = "Grün \x1b[2J"
-	boot := stick.Boot{Disk: stick.Disk{Path: "/dev/sda", Model: "SanDisk Ultra Fit", GUID: espB},
+	boot := stick.Boot{Version: assets.Version, Disk: stick.Disk{Path: "/dev/sda", Model: "SanDisk Ultra Fit", GUID: espB},
 		Verity: stick.Verity{RootHash: hash}, MachineID: stick.MachineID{ID: strings.Repeat("7", 32), Source: stick.MachineIDMinted}}
 	_, noParam := parseParams("")
 	w := watcher{device: "/dev/dm-0", disk: "/dev/sda"}
@@ -292,4 +295,22 @@ func TestMintMachineID(t *testing.T) {
 	a, b := mintMachineID(), mintMachineID()
 	assert.NotEqual(t, a, b)
 	assert.Regexp(t, `^[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}$`, a)
+}
+
+func TestTheSystemSaysWhichVersionItIs(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"etc", "usr/lib"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	lower, upper := filepath.Join(root, "usr/lib/os-release"), filepath.Join(root, "etc/os-release")
+	require.NoError(t, os.WriteFile(lower, []byte("ID=debian\nIMAGE_VERSION=0.1.0\nVARIANT_ID=firstlight\n"), 0o644))
+	require.NoError(t, os.Symlink("../usr/lib/os-release", upper))
+
+	require.NoError(t, nameVersion(root, "0.1.0-dev+0123456789ab"))
+	text, err := os.ReadFile(upper)
+	require.NoError(t, err)
+	assert.Equal(t, "ID=debian\nIMAGE_VERSION=\"0.1.0-dev+0123456789ab\"\nVARIANT_ID=firstlight\n", string(text))
+	text, err = os.ReadFile(lower)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "IMAGE_VERSION=0.1.0\n", "the link is replaced, not followed")
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/u-root/u-root/pkg/mount"
 	"golang.org/x/sys/unix"
 
-	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/stick"
 )
 
@@ -62,13 +61,12 @@ func run() error {
 	}
 	log := slog.New(slog.NewTextHandler(prefixed{kmsg}, nil))
 	screen := openConsoles()
-	fmt.Fprintf(screen, "Firstlight %s: looking for the stick\n", assets.Version)
-
 	cmdline, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
 		return err
 	}
 	p, err := parseParams(string(cmdline))
+	fmt.Fprintf(screen, "Firstlight %s: looking for the stick\n", p.version)
 	if err != nil {
 		return err
 	}
@@ -99,6 +97,7 @@ func run() error {
 		if err != nil {
 			return err
 		}
+		boot.Version = p.version
 		log.Info("boot disk found", "disk", boot.Disk.Path, "after", time.Since(s.began).Round(time.Millisecond))
 		for _, m := range needed {
 			<-drivers.start(m)
@@ -130,6 +129,9 @@ func start(b stick.Boot, p params, screen io.Writer) error {
 			return err
 		}
 		if err := identify(&b, newRoot); err != nil {
+			return err
+		}
+		if err := nameVersion(newRoot, b.Version); err != nil {
 			return err
 		}
 		if err := stick.Save(stick.BootRecord, b); err != nil {

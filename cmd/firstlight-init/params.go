@@ -5,13 +5,15 @@ import (
 	"regexp"
 	"strings"
 
+	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/stick"
 )
 
 // params is what the boot loader told us.
 type params struct {
-	esp    string // unique GUID of the ESP, lower case
-	verity string // root hash of ROOT-A
+	esp     string // unique GUID of the ESP, lower case
+	verity  string // root hash of ROOT-A
+	version string // of the image
 }
 
 var (
@@ -19,9 +21,9 @@ var (
 	hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// parseParams reads the kernel command line; both parameters are required.
+// parseParams reads the kernel command line; all but the version are required.
 func parseParams(cmdline string) (params, error) {
-	var p params
+	p := params{version: assets.Version} // a boot loader's file that somebody wrote by hand may name none
 	for _, word := range strings.Fields(cmdline) {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
@@ -29,6 +31,8 @@ func parseParams(cmdline string) (params, error) {
 			p.esp = strings.ToLower(value)
 		case stick.ParamVerity:
 			p.verity = strings.ToLower(value)
+		case stick.ParamVersion:
+			p.version = value
 		}
 	}
 	if !guidForm.MatchString(p.esp) {

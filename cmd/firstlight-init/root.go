@@ -196,3 +196,25 @@ func identify(b *stick.Boot, root string) error {
 	}
 	return nil
 }
+
+// releaseVersion is the line of os-release(5) that says which version of the image this is.
+var releaseVersion = regexp.MustCompile(`(?m)^IMAGE_VERSION=.*$`)
+
+// nameVersion writes the exact version into the new root's /etc/os-release. The read-only one has the version that
+// is worked towards, so that it is the same for many commits.
+func nameVersion(root, version string) error {
+	text, err := os.ReadFile(filepath.Join(root, "usr/lib/os-release"))
+	if err != nil {
+		return fmt.Errorf("name the version: %w", err)
+	}
+	text = releaseVersion.ReplaceAllLiteral(text, fmt.Appendf(nil, "IMAGE_VERSION=%q", version))
+
+	path := filepath.Join(root, "etc/os-release") // in Debian a link to the read-only one
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("name the version: %w", err)
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		return fmt.Errorf("name the version: %w", err)
+	}
+	return nil
+}

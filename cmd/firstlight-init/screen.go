@@ -30,7 +30,7 @@ func framed(lines ...string) string {
 // searchScreen tells what is looked for and what is seen.
 func searchScreen(why error, p params, disks []disk, waited time.Duration) string {
 	lines := []string{
-		fmt.Sprintf("Firstlight %s looks for the stick it was started from (%d s).", assets.Version, int(waited.Seconds())),
+		fmt.Sprintf("Firstlight %s looks for the stick it was started from (%d s).", p.version, int(waited.Seconds())),
 		"",
 		"Wanted:  the disk with partition " + stick.PartitionESP + " " + p.esp,
 		"State:   " + why.Error(),
@@ -114,13 +114,13 @@ func size(bytes int64) string {
 func handoverLine(b stick.Boot) string {
 	name := strings.TrimSpace(b.Disk.Path + " " + b.Disk.Model)
 	return fmt.Sprintf("Firstlight %s: starts from %s (disk %s), root %.12s, machine-id %s (%s)\n",
-		assets.Version, name, b.Disk.GUID, b.Verity.RootHash, b.MachineID.ID, b.MachineID.Source)
+		b.Version, name, b.Disk.GUID, b.Verity.RootHash, b.MachineID.ID, b.MachineID.Source)
 }
 
 // failureScreen tells why a stick that was found does not start.
 func failureScreen(b stick.Boot, why error) string {
 	return framed(
-		fmt.Sprintf("Firstlight %s found its stick and cannot start from it.", assets.Version),
+		fmt.Sprintf("Firstlight %s found its stick and cannot start from it.", b.Version),
 		"",
 		"Stick:   "+strings.TrimSpace(b.Disk.Path+" "+b.Disk.Model),
 		"Reason:  "+why.Error(),

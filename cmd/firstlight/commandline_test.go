@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/image/lab/desk"
 )
 
@@ -101,7 +103,11 @@ func TestVersionIsJSON(t *testing.T) {
 	require.NoError(t, err)
 	plain, _, err := command(t, "", "version")
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"version": "`+strings.TrimSpace(plain)+`"}`, out)
+	var got buildVersion
+	require.NoError(t, json.Unmarshal([]byte(out), &got))
+	assert.Equal(t, plain, got.text())
+	assert.True(t, strings.HasPrefix(plain, assets.Version), plain)
+	assert.Contains(t, plain, runtime.Version())
 }
 
 func TestSiteShowIsYAMLForPeople(t *testing.T) {

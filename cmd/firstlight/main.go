@@ -53,6 +53,7 @@ func newRootCommand() *cobra.Command {
 		newLockCommand(),
 		newPlanCommand(),
 		newPruneCommand(),
+		newReleaseCommand(),
 		newFlashCommand(),
 		newVerifyCommand(),
 		newVersionCommand(),

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/stick"
 )
 
 func main() {
@@ -45,11 +47,13 @@ func run(ctx context.Context, args []string) int {
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "firstlightd",
-		Short: "The daemon of the Firstlight appliance",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd.Context()) },
+		Use:     "firstlightd",
+		Short:   "The daemon of the Firstlight appliance",
+		Version: stick.ImageVersion(stick.BootRecord),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd.Context()) },
 	}
+	root.SetVersionTemplate("{{.Version}}\n" + runtime.Version() + "\n")
 	root.AddCommand(
 		newBPACommand(),
 		newKubeconfigCommand(),

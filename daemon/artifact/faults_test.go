@@ -333,6 +333,9 @@ func TestParallelUploads(t *testing.T) {
 
 // A client that falls silent is told so, keeps what it sent and makes room for another.
 func TestSilentClient(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for silence to be noticed, which takes seconds: leave out -short")
+	}
 	l := newLab(t, storelab.Memory(t, nil), func(c *artifact.Config) { c.Silence = 2 * time.Second })
 	path := base + "binary_images/silent"
 	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("silent", 100, nil)).status)

@@ -131,6 +131,9 @@ func TestMends(t *testing.T) {
 // TestElsewhereTheBytesAreTheSame compiles a mended program twice, the second time in other directories and
 // with nothing compiled, and holds the count of that to what go says.
 func TestElsewhereTheBytesAreTheSame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles Go's own packages into an empty cache, which takes long: leave out -short")
+	}
 	b := greeter(t)
 	out := t.TempDir()
 	late := hello(greetMend("good day", "good night"))

@@ -187,6 +187,9 @@ func TestFlippedByteIsNamed(t *testing.T) {
 
 // TestAnyByteThatMattersIsFoundByTheBlockMap flips bytes at random places in use.
 func TestAnyByteThatMattersIsFoundByTheBlockMap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads the image once for each of its extents, which takes long: leave out -short")
+	}
 	path := made(t, "/usr/bin/firstlightd", nil)
 	_, err := media.Publish(context.Background(), path, nil)
 	require.NoError(t, err)

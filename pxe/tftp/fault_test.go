@@ -95,6 +95,9 @@ func TestFault12WritesAreRefused(t *testing.T) {
 // TestFault13SilentClients: a thousand clients ask and never answer. What they hold stays
 // below the limits, a real client is served in the midst of them, and all is given back.
 func TestFault13SilentClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits until a thousand silent clients are given up: leave out -short")
+	}
 	data := content(50_000)
 	const limit = 64
 	_, server := serve(t, data, func(s *tftp.Server) { s.MaxTransfers, s.Silence = limit, 6*time.Second })

@@ -70,7 +70,11 @@ func TestStatusGolden(t *testing.T) {
 // the operator killed at random writes: what it says agrees with what is there, and when all
 // is well again the cluster comes to what is asked.
 func TestRandomLives(t *testing.T) {
-	for seed := range uint64(12) {
+	lives := uint64(12)
+	if testing.Short() {
+		lives = 2
+	}
+	for seed := range lives {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			onFake(t, func(t *testing.T, r *rig) { (&chance{rig: r, Rand: rand.New(rand.NewPCG(seed, 11))}).live() })
 		})
