@@ -120,7 +120,7 @@ func (a *artifacts) status(stages []status.Stage) *status.Artifacts {
 	var s unix.Statfs_t
 	free, least := int64(-1), int64(0)
 	if unix.Statfs(artifactDir, &s) == nil {
-		free, least = int64(s.Bavail)*s.Bsize, artifact.Reserve(int64(s.Blocks)*s.Bsize)
+		free, least = int64(s.Bavail)*s.Bsize, artifact.ReservedSpace(int64(s.Blocks)*s.Bsize)
 	}
 	url := "https://" + net.JoinHostPort(a.metal.addr().String(), fmt.Sprint(artifact.Port))
 	return artifactsStatus(stages[i], catalog, err, url, free, least)
@@ -154,14 +154,14 @@ func artifactsStatus(stage status.Stage, c artifact.Catalog, unread error, url s
 	return s
 }
 
-// uploaded are the OS images among the artifacts, by the names that site.yaml may use; never
+// uploadedImages are the OS images among the artifacts, by the names that site.yaml may use; never
 // nil.
-func (m *metal) uploaded() (map[string]metal3.Image, error) {
+func (m *metal) uploadedImages() (map[string]metal3.Image, error) {
 	c, err := publish.Read(filepath.Join(artifactDir, artifact.CatalogFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return nodeImagesOf(c, m.files()), err
+	return nodeImagesOf(c, m.fileURL()), err
 }
 
 func nodeImagesOf(c artifact.Catalog, files string) map[string]metal3.Image {

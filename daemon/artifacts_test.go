@@ -46,7 +46,7 @@ func TestStatusOfArtifacts(t *testing.T) {
 	for _, check := range s.Conditions {
 		assert.Equal(t, status.CheckOK, check.State, check.Name)
 	}
-	s = artifactsStatus(status.Stage{State: status.StateDegraded, Waiting: "the agent to answer"}, artifact.Catalog{}, errors.New("not there"), "u", artifact.Reserve(64<<30)-1, artifact.Reserve(64<<30))
+	s = artifactsStatus(status.Stage{State: status.StateDegraded, Waiting: "the agent to answer"}, artifact.Catalog{}, errors.New("not there"), "u", artifact.ReservedSpace(64<<30)-1, artifact.ReservedSpace(64<<30))
 	require.Len(t, s.Conditions, 3)
 	assert.Equal(t, status.Check{Name: "serving", State: status.CheckWaiting, Text: "the agent to answer"}, s.Conditions[0])
 	assert.Equal(t, status.Check{Name: "store-read", State: status.CheckWaiting, Text: "not there"}, s.Conditions[1])

@@ -50,7 +50,7 @@ func (c *clusters) stages() []bringup.Stage {
 
 // operator is what its pod is made from.
 func (c *clusters) operator() (bpa.Operator, error) {
-	public, err := c.metal.keys.Access() // minted if it is not there
+	public, err := c.metal.keys.AccessPublicKey() // minted if it is not there
 	if err != nil {
 		return bpa.Operator{}, err
 	}
@@ -65,7 +65,7 @@ func (c *clusters) operator() (bpa.Operator, error) {
 	s := c.metal.site()
 	return bpa.Operator{
 		Installer: assets.InstallerImage,
-		Site:      string(s.Name), Proposal: bpa.Proposal(s),
+		Site:      string(s.Name), Proposal: bpa.ProposalMode(s),
 		LeaseFile: leaseFile, LeaseDir: filepath.Dir(leaseFile), Digest: digest, Private: private, Public: []byte(public + "\n"),
 	}, nil
 }
@@ -73,7 +73,7 @@ func (c *clusters) operator() (bpa.Operator, error) {
 // watch keeps how the clusters stand, for the status, and tells the operator which hosts are
 // proven.
 func (c *clusters) watch(ctx context.Context, up func() bool) error {
-	if !await(ctx, up) {
+	if !waitUntil(ctx, up) {
 		return nil
 	}
 	for {
@@ -82,12 +82,12 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 			return err
 		}
 		hosts, _ := c.metal.hosts.List()
-		for name, proven := range proofs(c.nodes(), hosts) {
-			if err := markProven(ctx, api, name, proven); err != nil {
+		for name, proven := range verifiedLabelChanges(c.nodes(), hosts) {
+			if err := setVerifiedLabel(ctx, api, name, proven); err != nil {
 				return err
 			}
 		}
-		all, err := bpa.Clusters(ctx, api)
+		all, err := bpa.ListClusters(ctx, api)
 		if err != nil {
 			return err
 		}
@@ -109,9 +109,9 @@ func (c *clusters) Clusters() []status.Cluster {
 	return append([]status.Cluster{}, slices.Clone(c.all)...)
 }
 
-// proofs are the hosts whose label differs from what was found out about them: a node that is
+// verifiedLabelChanges are the hosts whose label differs from what was found out about them: a node that is
 // proven gets it, one that is being installed anew loses it.
-func proofs(nodes []status.Node, hosts []metal3api.BareMetalHost) map[string]bool {
+func verifiedLabelChanges(nodes []status.Node, hosts []metal3api.BareMetalHost) map[string]bool {
 	changes := map[string]bool{}
 	for _, n := range nodes {
 		i := slices.IndexFunc(hosts, func(h metal3api.BareMetalHost) bool { return h.Name == n.Name })
@@ -120,17 +120,17 @@ func proofs(nodes []status.Node, hosts []metal3api.BareMetalHost) map[string]boo
 		}
 		marked := hosts[i].Labels[operator.LabelVerified] == "true"
 		switch {
-		case n.Proven && !marked:
+		case n.Verified && !marked:
 			changes[n.Name] = true
-		case !n.Proven && marked && !metal3.InService(&hosts[i]):
+		case !n.Verified && marked && !metal3.InService(&hosts[i]):
 			changes[n.Name] = false
 		}
 	}
 	return changes
 }
 
-// markProven sets the label of a host, or takes it away.
-func markProven(ctx context.Context, api client.Client, name string, proven bool) error {
+// setVerifiedLabel sets the label of a host, or takes it away.
+func setVerifiedLabel(ctx context.Context, api client.Client, name string, proven bool) error {
 	value := "null"
 	if proven {
 		value = `"true"`

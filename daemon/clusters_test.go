@@ -24,14 +24,14 @@ func TestProvenHostsAreMarked(t *testing.T) {
 	}
 	const up, again = metal3api.StateProvisioned, metal3api.StateProvisioning
 	nodes := []status.Node{
-		{Name: "new", Proven: true}, {Name: "marked", Proven: true}, {Name: "working"}, {Name: "reinstalled"}, {Name: "forgotten"}, {Name: "absent", Proven: true},
+		{Name: "new", Verified: true}, {Name: "marked", Verified: true}, {Name: "working"}, {Name: "reinstalled"}, {Name: "forgotten"}, {Name: "absent", Verified: true},
 	}
 	hosts := []metal3api.BareMetalHost{
 		host("new", "", up), host("marked", "true", up), host("working", "", again), host("reinstalled", "true", again),
 		host("forgotten", "true", up), // the daemon was restarted and has not asked again
 		host("by-hand", "true", up),   // no node of the site
 	}
-	assert.Equal(t, map[string]bool{"new": true, "reinstalled": false}, proofs(nodes, hosts))
+	assert.Equal(t, map[string]bool{"new": true, "reinstalled": false}, verifiedLabelChanges(nodes, hosts))
 }
 
 func TestAnErrorIsNotRemembered(t *testing.T) {

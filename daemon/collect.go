@@ -26,9 +26,9 @@ for c in date uptime "df -h" "ip -details addr" "ip route" "ip -6 route" "cat /e
 done
 `
 
-// Collector collects a support bundle on this machine. The daemon behind socket, and
+// NewCollector collects a support bundle on this machine. The daemon behind socket, and
 // Kubernetes, are asked and may be dead.
-func Collector(ctx context.Context, socket string) *bundle.Collector {
+func NewCollector(ctx context.Context, socket string) *bundle.Collector {
 	client := api.Client{Socket: socket}
 	asking, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -37,12 +37,12 @@ func Collector(ctx context.Context, socket string) *bundle.Collector {
 		return func(ctx context.Context) ([]byte, error) {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()
-			return client.Raw(ctx, path)
+			return client.Get(ctx, path)
 		}
 	}
 	c := &bundle.Collector{Kubeconfig: kube.AdminConfig, Sources: []bundle.Source{
 		{Name: "status.json", Get: raw("/v1/status")},
-		{Name: "status.txt", Get: func(context.Context) ([]byte, error) { return []byte(console.Text(document, time.Now())), err }},
+		{Name: "status.txt", Get: func(context.Context) ([]byte, error) { return []byte(console.RenderText(document, time.Now())), err }},
 		{Name: "why.json", Get: raw("/v1/why")},
 		{Name: "wire.json", Get: raw("/v1/records")},
 	}}
@@ -53,7 +53,7 @@ func Collector(ctx context.Context, socket string) *bundle.Collector {
 	}
 	m := newMetal(h.Log, h.Site, h.MachineID, kube.New(kube.Defaults()))
 	c.Sources = append(c.Sources, bundle.Source{Name: "ironic.json", Get: func(ctx context.Context) ([]byte, error) {
-		nodes, err := m.conductor(ctx)
+		nodes, err := m.ironicNodes(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -81,11 +81,11 @@ func (m *metal) nodeLog(ctx context.Context, n site.Node, document status.Docume
 			t.Addresses = append(t.Addresses, l.Address.Prefix.Addr())
 		}
 	}
-	if !m.keys.Minted(n.Name) {
+	if !m.keys.HasHostKey(n.Name) {
 		return nil, fmt.Errorf("it was never handed over")
 	}
 	var err error
-	if t.Key, err = m.access(); err != nil {
+	if t.Key, err = m.accessSigner(); err != nil {
 		return nil, err
 	}
 	if t.HostKey, err = m.hostKey(n.Name); err != nil {

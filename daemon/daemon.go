@@ -36,19 +36,19 @@ const JournalName = "journal.json"
 
 // Daemon is everything that runs on the appliance under one name.
 type Daemon struct {
-	log     *slog.Logger
-	host    *host.Host
-	kube    *kube.Cluster
-	metal   *metal
-	given   *addresses
-	prove   *verify.Engine
-	cluster *clusters
-	uploads *artifacts
-	runner  *bringup.Runner
-	journal *bringup.Journal
-	started time.Time
-	bootID  string
-	version string // of the image
+	log         *slog.Logger
+	host        *host.Host
+	kube        *kube.Cluster
+	metal       *metal
+	networkDHCP *networkDHCP
+	verifier    *verify.Engine
+	cluster     *clusters
+	uploads     *artifacts
+	runner      *bringup.Runner
+	journal     *bringup.Journal
+	started     time.Time
+	bootID      string
+	version     string // of the image
 
 	drawn    chan struct{} // kicks the console
 	notified chan struct{} // kicks sd_notify
@@ -57,25 +57,25 @@ type Daemon struct {
 // New wires the daemon.
 func New(log *slog.Logger) *Daemon {
 	d := &Daemon{log: log, host: &host.Host{Log: log}, kube: kube.New(kube.Defaults()), started: time.Now(), bootID: bootID(),
-		version: stick.ImageVersion(stick.BootRecord),
+		version: stick.ImageVersion(stick.BootInfoFile),
 		drawn:   make(chan struct{}, 1), notified: make(chan struct{}, 1)}
-	d.journal = &bringup.Journal{Path: filepath.Join(stick.DataDir, JournalName), Log: log, Ready: d.stands("data-mounted")}
-	d.host.OnSite = d.take
+	d.journal = &bringup.Journal{Path: filepath.Join(stick.DataDir, JournalName), Log: log, Ready: d.stageReady("data-mounted")}
+	d.host.OnSite = d.applySite
 	d.metal = newMetal(log, d.host.Site, d.host.MachineID, d.kube)
-	d.given = &addresses{log: log, site: d.host.Site, dir: leaseDir}
-	d.prove = d.engine()
-	d.metal.gate = d.prove.Gate
-	d.cluster = newClusters(d.metal, d.prove.Nodes)
+	d.networkDHCP = &networkDHCP{log: log, site: d.host.Site, dir: leaseDir}
+	d.verifier = d.newVerifier()
+	d.metal.preflightGate = d.verifier.Gate
+	d.cluster = newClusters(d.metal, d.verifier.Nodes)
 	d.uploads = newArtifacts(d.metal, d.host.Hostname, d.host.Addresses)
 	d.journal.Begin(d.bootID, d.version, d.started)
-	d.runner = &bringup.Runner{Plan: Plan(d.host, d.kube, d.metal, d.uploads, d.cluster), Log: log, Changed: d.changed,
-		Unanswered: apply.Unanswered}
+	d.runner = &bringup.Runner{Plan: Plan(d.host, d.kube, d.metal, d.uploads, d.cluster), Log: log, Changed: d.notifyChange,
+		Unanswered: apply.IsUnanswered}
 	return d
 }
 
-// take hands the site to the parts that follow it. It runs within the stage site-read, so
+// applySite hands the site to the parts that follow it. It runs within the stage site-read, so
 // that no later stage sees half of it.
-func (d *Daemon) take(s *site.Site) {
+func (d *Daemon) applySite(s *site.Site) {
 	c := kube.Defaults()
 	c.Address = s.Networks.Provisioning.Address
 	c.PodCIDR, c.ServiceCIDR = s.Appliance.PodCIDR, s.Appliance.ServiceCIDR
@@ -91,7 +91,7 @@ func (d *Daemon) take(s *site.Site) {
 // Run brings the appliance up and serves until ctx ends. What only shows or serves is
 // started again when it fails; it never takes the plan down with it.
 func (d *Daemon) Run(ctx context.Context) error {
-	lock, err := only(filepath.Join(stick.RunDir, "firstlightd.lock"))
+	lock, err := acquireLock(filepath.Join(stick.RunDir, "firstlightd.lock"))
 	if err != nil {
 		return err
 	}
@@ -100,40 +100,42 @@ func (d *Daemon) Run(ctx context.Context) error {
 		name string
 		run  func(context.Context) error
 	}{
-		{"console", (&console.Console{Document: d.Document, Changed: d.drawn, Hidden: d.hidden, Log: d.log}).Run},
-		{"api", (&api.Server{Socket: status.SocketPath, Document: d.Document, Reload: d.reload, Ready: d.ready, Log: d.log,
-			Why: d.prove.Why, Records: d.metal.records}).Run},
-		{"systemd", d.notify},
+		{"console", (&console.Console{Document: d.Document, Changed: d.drawn, Hidden: d.consoleHidden, Log: d.log}).Run},
+		{"api", (&api.Server{Socket: status.SocketPath, Document: d.Document, Reload: d.reload, Ready: d.notifyReady, Log: d.log,
+			Why: d.verifier.Why, Records: d.metal.bootTraces}).Run},
+		{"systemd", d.runNotifier},
 		{"journal", d.journal.Run},
 		{"plan", d.runner.Run},
-		{"lease", d.host.Lease},
+		{"lease", d.host.MaintainLeases},
 		{"time", d.serveTime},
-		{"pxe", func(ctx context.Context) error { return d.metal.serve(ctx, d.stands("links-up")) }},
-		{"dhcp bmc", func(ctx context.Context) error { return d.given.serve(ctx, host.BMC, d.stands("links-up")) }},
-		{"dhcp baremetal", func(ctx context.Context) error { return d.given.serve(ctx, host.Baremetal, d.stands("links-up")) }},
-		{"packages", func(ctx context.Context) error { return d.metal.servePackages(ctx, d.stands("links-up")) }},
-		{"registry", func(ctx context.Context) error { return d.metal.serveImages(ctx, d.stands("clock-set")) }},
-		{"hosts", func(ctx context.Context) error { return d.metal.watch(ctx, d.stands("metal3-ready")) }},
-		{"verify", d.prove.Run},
-		{"records", d.keepRecords},
-		{"handover", func(ctx context.Context) error { return d.metal.lead(ctx, d.stands("site-handed-over")) }},
-		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stands("bpa-ready")) }},
-		{"tidy", d.metal.tidy},
+		{"pxe", func(ctx context.Context) error { return d.metal.serve(ctx, d.stageReady("links-up")) }},
+		{"dhcp bmc", func(ctx context.Context) error { return d.networkDHCP.serve(ctx, host.BMC, d.stageReady("links-up")) }},
+		{"dhcp baremetal", func(ctx context.Context) error {
+			return d.networkDHCP.serve(ctx, host.Baremetal, d.stageReady("links-up"))
+		}},
+		{"packages", func(ctx context.Context) error { return d.metal.servePackages(ctx, d.stageReady("links-up")) }},
+		{"registry", func(ctx context.Context) error { return d.metal.serveImages(ctx, d.stageReady("clock-set")) }},
+		{"hosts", func(ctx context.Context) error { return d.metal.watch(ctx, d.stageReady("metal3-ready")) }},
+		{"verify", d.verifier.Run},
+		{"records", d.writeTraces},
+		{"handover", func(ctx context.Context) error { return d.metal.reconcileNodes(ctx, d.stageReady("site-handed-over")) }},
+		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
+		{"tidy", d.metal.pruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {
-			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metal.figures))
+			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metal.metricParts))
 		}},
 	}
 	var wg sync.WaitGroup
 	for _, p := range parts {
-		wg.Go(func() { d.keep(ctx, p.name, p.run) })
+		wg.Go(func() { d.supervise(ctx, p.name, p.run) })
 	}
 	wg.Wait()
 	return nil
 }
 
-// only takes a lock that ends with the process: a second daemon, started by hand beside the
+// acquireLock takes a lock that ends with the process: a second daemon, started by hand beside the
 // unit's, would fight it for every fact.
-func only(path string) (*os.File, error) {
+func acquireLock(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make folder of %s: %w", path, err)
 	}
@@ -148,15 +150,15 @@ func only(path string) (*os.File, error) {
 	return f, nil
 }
 
-// keep runs a part until ctx ends, again after each failure.
-func (d *Daemon) keep(ctx context.Context, name string, run func(context.Context) error) {
+// supervise runs a part until ctx ends, again after each failure.
+func (d *Daemon) supervise(ctx context.Context, name string, run func(context.Context) error) {
 	for pause := time.Duration(0); ; {
 		began := time.Now()
 		err := run(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		pause = restart(pause, time.Since(began))
+		pause = restartDelay(pause, time.Since(began))
 		d.log.Error("part ended", "part", name, "error", err, "again", pause)
 		select {
 		case <-ctx.Done():
@@ -166,9 +168,9 @@ func (d *Daemon) keep(ctx context.Context, name string, run func(context.Context
 	}
 }
 
-// restart is how long a part that ran for a time is left ended, after the pause before that: twice as long
+// restartDelay is how long a part that ran for a time is left ended, after the pause before that: twice as long
 // each time, a minute at most, and from the beginning for one that had come up.
-func restart(before, ran time.Duration) time.Duration {
+func restartDelay(before, ran time.Duration) time.Duration {
 	if before == 0 || ran > time.Minute {
 		return time.Second
 	}
@@ -182,14 +184,14 @@ func (d *Daemon) Document() status.Document {
 		Name: d.host.Hostname(), Version: d.version, BootID: d.bootID, MachineID: d.host.MachineID(),
 		State: s.State, Since: s.Since, Started: d.started, Stages: s.Stages,
 		Addresses: d.host.Addresses(), Notes: d.host.Notes(),
-		Nodes: append([]status.Node{}, d.prove.Nodes()...), Launch: d.prove.Launch(), Clusters: d.cluster.Clusters(),
+		Nodes: append([]status.Node{}, d.verifier.Nodes()...), Launch: d.verifier.Launch(), Clusters: d.cluster.Clusters(),
 		Artifacts: d.uploads.status(s.Stages),
 	}
-	d.given.tell(&doc)
+	d.networkDHCP.addDHCPStatus(&doc)
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started
 	}
-	doc.Summary, doc.Next = summary(doc), next(doc, len(d.host.Site().Access.SSHKeys) > 0)
+	doc.Summary, doc.Next = summary(doc), nextAction(doc, len(d.host.Site().Access.SSHKeys) > 0)
 	return doc
 }
 
@@ -212,8 +214,8 @@ func summary(d status.Document) string {
 	return "Ready"
 }
 
-// next is what a person can do now.
-func next(d status.Document, hasKeys bool) string {
+// nextAction is what a person can do now.
+func nextAction(d status.Document, hasKeys bool) string {
 	switch d.State {
 	case status.StateFailed:
 		for _, s := range d.Stages {
@@ -236,7 +238,7 @@ func next(d status.Document, hasKeys bool) string {
 			return "Do what stands beside the nodes; firstlightd why NODE tells more."
 		case status.LaunchRunning:
 			return "Nothing to do: the nodes come up by themselves."
-		case status.LaunchLaunched:
+		case status.LaunchSucceeded:
 			return "All nodes of the site are proven."
 		}
 		return "Power on the servers on the provisioning network."
@@ -245,8 +247,8 @@ func next(d status.Document, hasKeys bool) string {
 	}
 }
 
-func (d *Daemon) changed(s bringup.Snapshot) {
-	d.journal.Note(s)
+func (d *Daemon) notifyChange(s bringup.Snapshot) {
+	d.journal.Update(s)
 	for _, c := range []chan struct{}{d.drawn, d.notified} {
 		select {
 		case c <- struct{}{}:
@@ -258,15 +260,15 @@ func (d *Daemon) changed(s bringup.Snapshot) {
 // reload takes up an edited site and whatever a person has mended. The error is what is wrong with the site.
 func (d *Daemon) reload() error {
 	err := d.host.Reload()
-	d.runner.Again()
-	d.prove.Again()
+	d.runner.Recheck()
+	d.verifier.Recheck()
 	return err
 }
 
-func (d *Daemon) hidden() bool { return d.host.Site().Access.Console == "none" }
+func (d *Daemon) consoleHidden() bool { return d.host.Site().Access.Console == "none" }
 
-// stands tells whether a stage's fact holds.
-func (d *Daemon) stands(name string) func() bool {
+// stageReady tells whether a stage's fact holds.
+func (d *Daemon) stageReady(name string) func() bool {
 	return func() bool {
 		for _, s := range d.runner.Snapshot().Stages {
 			if s.Name == name {
@@ -277,17 +279,17 @@ func (d *Daemon) stands(name string) func() bool {
 	}
 }
 
-// ready tells systemd that the status can be asked for: what waits for this unit waits for
+// notifyReady tells systemd that the status can be asked for: what waits for this unit waits for
 // a daemon that answers, not for the end of the plan.
-func (d *Daemon) ready() {
+func (d *Daemon) notifyReady() {
 	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
 		d.log.Warn("systemd not told", "error", err)
 	}
 }
 
-// notify keeps systemd's STATUS= and its watchdog up to date. The watchdog is fed only
+// runNotifier keeps systemd's STATUS= and its watchdog up to date. The watchdog is fed only
 // when a document could be made: a daemon whose locks are stuck is restarted.
-func (d *Daemon) notify(ctx context.Context) error {
+func (d *Daemon) runNotifier(ctx context.Context) error {
 	every, err := sd.SdWatchdogEnabled(false)
 	if err != nil {
 		return fmt.Errorf("read watchdog interval: %w", err)
@@ -318,15 +320,15 @@ func (d *Daemon) notify(ctx context.Context) error {
 // serveTime answers time requests wherever nodes are supplied, once the addresses are there, and moves with
 // them when the site is edited.
 func (d *Daemon) serveTime(ctx context.Context) error {
-	for await(ctx, d.stands("links-up")) {
-		at := supplied(d.host.Site())
+	for waitUntil(ctx, d.stageReady("links-up")) {
+		at := serviceAddresses(d.host.Site())
 		serving, stop := context.WithCancel(ctx)
 		go func() {
 			defer stop()
-			await(serving, func() bool { return !slices.Equal(at, supplied(d.host.Site())) })
+			waitUntil(serving, func() bool { return !slices.Equal(at, serviceAddresses(d.host.Site())) })
 		}()
 		group, serving := errgroup.WithContext(serving)
-		for _, addr := range bare(at) {
+		for _, addr := range addrsOf(at) {
 			s := &timeserver.Server{Addr: netip.AddrPortFrom(addr, 123), Source: d.host.TimeSource, Log: d.log}
 			group.Go(func() error { return s.Run(serving) })
 		}

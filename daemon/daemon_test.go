@@ -18,6 +18,6 @@ func TestRestartsAreSparseOnlyForWhatDoesNotComeUp(t *testing.T) {
 		{time.Minute, time.Minute + 1, time.Second},
 		{time.Minute, 30 * 24 * time.Hour, time.Second},
 	} {
-		assert.Equal(t, c.pause, restart(c.before, c.ran), "after %s, having run for %s", c.before, c.ran)
+		assert.Equal(t, c.pause, restartDelay(c.before, c.ran), "after %s, having run for %s", c.before, c.ran)
 	}
 }

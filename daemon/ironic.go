@@ -21,8 +21,8 @@ func (m *metal) ironicStage() bringup.Stage {
 	return stage
 }
 
-// contents asks Ironic what a node's inspection found on its disks.
-func (m *metal) contents(ctx context.Context, node string) (metal3.Contents, error) {
+// diskContents asks Ironic what a node's inspection found on its disks.
+func (m *metal) diskContents(ctx context.Context, node string) (metal3.Contents, error) {
 	api, err := m.ironicAPI()
 	if err != nil {
 		return nil, err

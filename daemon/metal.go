@@ -67,28 +67,28 @@ type metal struct {
 	changed chan struct{} // a host did
 	found   *metal3.Inspections
 
-	mu        sync.Mutex
-	authority *ca.Authority
-	hashes    map[string]string // of passwords; a hash costs a tenth of a second
-	api       client.Client
-	apiConfig *rest.Config // that api was made from
-	progress  []metal3.Progress
-	indexed   string           // the packages that the index was written for
-	unfit     map[string]error // nodes of the site that cannot become objects
+	mu           sync.Mutex
+	authority    *ca.Authority
+	hashes       map[string]string // of passwords; a hash costs a tenth of a second
+	api          client.Client
+	apiConfig    *rest.Config // that api was made from
+	progress     []metal3.Progress
+	indexed      string           // the packages that the index was written for
+	invalidNodes map[string]error // nodes of the site that cannot become objects
 
-	figures metrics.Parts                              // counters of what serves the site
-	serving atomic.Pointer[server.Server]              // what answers on the wire now
-	gate    func(node string) (ok bool, reason string) // asked before a node is first switched on
+	metricParts   metrics.Parts                              // counters of what serves the site
+	serving       atomic.Pointer[server.Server]              // what answers on the wire now
+	preflightGate func(node string) (ok bool, reason string) // asked before a node is first switched on
 }
 
 func newMetal(log *slog.Logger, s func() *site.Site, salt func() string, k *kube.Cluster) *metal {
-	records := metal3.Records{Dir: recordDir, Log: log}
+	records := metal3.Backups{Dir: recordDir, Log: log}
 	m := &metal{
 		log: log, site: s, salt: salt, kube: k, hashes: map[string]string{}, changed: make(chan struct{}, 1),
-		hosts: &metal3.Hosts{Files: httpRoot, Records: records, Log: log},
+		hosts: &metal3.Hosts{Files: httpRoot, Backups: records, Log: log},
 		keys:  &metal3.Keys{Dir: sshDir},
 	}
-	m.found = &metal3.Inspections{Ask: m.contents}
+	m.found = &metal3.Inspections{Ask: m.diskContents}
 	return m
 }
 
@@ -99,20 +99,20 @@ func (m *metal) stages() []bringup.Stage {
 			Name: "wire-serving",
 			Fact: "DHCP, TFTP and HTTP answer on the provisioning network, with a ramdisk that trusts this appliance",
 			Why:  "Ironic hands out what is served here. It is served from early on, whatever becomes of Kubernetes: a server in service that boots from the network must be told to boot its disk.",
-			Done: m.wireDone,
+			Done: m.bootServicesDone,
 		},
-		m.suppliesStage(),
+		m.mirrorStage(),
 		metal3.OperatorStage(m.operator, m.client),
 		metal3.GuardStage(m.client),
 		m.ironicStage(),
 		verify.Stage(m.site, m.client),
-		metal3.HandoverStage(m.nodes, m.handover),
+		metal3.RegistrationStage(m.nodeObjects, m.reconciler),
 	}
 }
 
 func (m *metal) addr() netip.Addr { return m.site().Networks.Provisioning.Address }
 
-func (m *metal) files() string { return "http://" + netip.AddrPortFrom(m.addr(), httpPort).String() }
+func (m *metal) fileURL() string { return "http://" + netip.AddrPortFrom(m.addr(), httpPort).String() }
 
 // ca is the appliance's authority, opened or minted when it is first asked for.
 func (m *metal) ca() (*ca.Authority, error) {
@@ -209,19 +209,19 @@ func (m *metal) operator() (metal3.Operator, error) {
 	}
 	return metal3.Operator{
 		Manifest: manifest, Image: operatorImage, IronicEndpoint: m.ironic().Endpoint(),
-		KernelURL: m.files() + "/ramdisk/kernel", RamdiskURL: m.files() + "/ramdisk/initramfs",
+		KernelURL: m.fileURL() + "/ramdisk/kernel", RamdiskURL: m.fileURL() + "/ramdisk/initramfs",
 		Username: credentials.Username, Password: credentials.Password, CA: authority.PEM(),
 		WebhookCert: hook.Cert, WebhookKey: hook.Key, Limit: 100,
 	}, nil
 }
 
-// nodes are the objects that the site's nodes become.
-func (m *metal) nodes() ([]metal3.Handover, error) {
+// nodeObjects are the objects that the site's nodes become.
+func (m *metal) nodeObjects() ([]metal3.NodeObjects, error) {
 	authority, err := m.ca()
 	if err != nil {
 		return nil, err
 	}
-	access, err := m.keys.Access()
+	access, err := m.keys.AccessPublicKey()
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (m *metal) nodes() ([]metal3.Handover, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := metal3.Appliance{Time: bare(supplied(m.site())), Images: images, Key: access, HostKey: m.keys.Host, Hash: m.hash, CA: authority.PEM()}
+	a := metal3.Appliance{Time: addrsOf(serviceAddresses(m.site())), Images: images, Key: access, HostKey: m.keys.Host, Hash: m.passwordHash, CA: authority.PEM()}
 	nics, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("list this machine's NICs: %w", err)
@@ -238,10 +238,10 @@ func (m *metal) nodes() ([]metal3.Handover, error) {
 		a.MACs = append(a.MACs, nic.HardwareAddr.String())
 	}
 	s := m.site()
-	var all []metal3.Handover
+	var all []metal3.NodeObjects
 	unfit := map[string]error{}
 	for _, n := range s.Nodes {
-		h, err := metal3.Node(s, n, a)
+		h, err := metal3.NewNodeObjects(s, n, a)
 		if err != nil {
 			unfit[string(n.Name)] = err // it is told per node; the others go on
 			continue
@@ -250,7 +250,7 @@ func (m *metal) nodes() ([]metal3.Handover, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unfit = unfit
+	m.invalidNodes = unfit
 	return all, nil
 }
 
@@ -270,7 +270,7 @@ func (m *metal) images() (map[string]metal3.Image, error) {
 		digest, _, _ := strings.Cut(string(text), " ")
 		file := strings.TrimSuffix(filepath.Base(path), ".sha256")
 		format := strings.TrimPrefix(filepath.Ext(file), ".")
-		image := metal3.Image{URL: m.files() + "/images/" + file, SHA256: digest, Format: format}
+		image := metal3.Image{URL: m.fileURL() + "/images/" + file, SHA256: digest, Format: format}
 		if format == "raw" {
 			// Without a size it is not compared with disks.
 			image.Size, _ = extent.Size(os.DirFS(stick.LowerDir), relative(strings.TrimSuffix(path, ".sha256")))
@@ -278,7 +278,7 @@ func (m *metal) images() (map[string]metal3.Image, error) {
 		images[strings.TrimSuffix(file, "."+format)] = image
 	}
 	// What lies on the stick keeps its name.
-	brought, err := m.uploaded()
+	brought, err := m.uploadedImages()
 	if err != nil {
 		m.log.Error("uploaded images are not offered", "error", err)
 	}
@@ -286,28 +286,28 @@ func (m *metal) images() (map[string]metal3.Image, error) {
 	return brought, nil
 }
 
-func (m *metal) hash(password string) (string, error) {
+func (m *metal) passwordHash(password string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if h, ok := m.hashes[password]; ok {
 		return h, nil
 	}
-	h, err := site.NewSecret(password).Crypt(m.salt())
+	h, err := site.NewSecret(password).CryptHash(m.salt())
 	if err == nil {
 		m.hashes[password] = h
 	}
 	return h, err
 }
 
-func (m *metal) handover() (metal3.Site, error) {
+func (m *metal) reconciler() (metal3.Reconciler, error) {
 	c, err := m.client()
-	return metal3.Site{
-		Client:    c,
-		Records:   m.hosts.Records,
-		Log:       m.log,
-		Contents:  m.found.Contents,
-		AgentsDue: m.agentsDue,
-		Gate:      m.gate,
+	return metal3.Reconciler{
+		Client:        c,
+		Backups:       m.hosts.Backups,
+		Log:           m.log,
+		Contents:      m.found.Contents,
+		AgentsDue:     m.agentsDue,
+		PreflightGate: m.preflightGate,
 	}, err
 }
 
@@ -318,11 +318,11 @@ func (m *metal) ramdisk() metal3.Ramdisk {
 	}, strings.Fields(kernelArgs)...)}
 }
 
-func (m *metal) wireDone(ctx context.Context) error {
+func (m *metal) bootServicesDone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for _, name := range []string{"kernel", "initramfs"} {
-		url := m.files() + "/ramdisk/" + name
+		url := m.fileURL() + "/ramdisk/" + name
 		request, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
 		if err != nil {
 			return err
@@ -339,8 +339,8 @@ func (m *metal) wireDone(ctx context.Context) error {
 	return nil
 }
 
-// seen keeps how the hand-over stands, for the status.
-func (m *metal) seen(all []metal3.Progress) {
+// setProgress keeps how the hand-over stands, for the status.
+func (m *metal) setProgress(all []metal3.Progress) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.progress = all

@@ -216,7 +216,7 @@ func (b *boxed) refusesAWrongSite() {
 	d := b.until("the refusal", func(d status.Document) bool { return d.State == status.StateFailed })
 	assert.Len(b.t, strings.Split(stage(d, "site-read").Error, "\n"), 2, "not every mistake is named")
 	assert.Contains(b.t, d.Next, "site.yaml")
-	_, err := b.client.Wait(b.t.Context(), api.Ready)
+	_, err := b.client.Wait(b.t.Context(), api.ApplianceReady)
 	assert.ErrorContains(b.t, err, "site.yaml:2: ")
 	b.told("firstlight: site-read: site.yaml:3: ")
 	assert.Equal(b.t, "rack-7", d.Name, "the last good site is gone")

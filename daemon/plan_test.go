@@ -70,12 +70,12 @@ func TestStagesAreFacts(t *testing.T) {
 
 func TestSecondDaemonIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run", "lock")
-	first, err := only(path)
+	first, err := acquireLock(path)
 	require.NoError(t, err)
-	_, err = only(path)
+	_, err = acquireLock(path)
 	require.ErrorContains(t, err, "runs already")
 	require.NoError(t, first.Close())
-	again, err := only(path)
+	again, err := acquireLock(path)
 	require.NoError(t, err, "the lock outlived its daemon")
 	require.NoError(t, again.Close())
 }
@@ -103,7 +103,7 @@ func TestSummaryAndNext(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			assert.Equal(t, c.summary, summary(c.d))
-			assert.Equal(t, c.next, next(c.d, c.hasKeys))
+			assert.Equal(t, c.next, nextAction(c.d, c.hasKeys))
 		})
 	}
 }

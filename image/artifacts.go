@@ -53,7 +53,7 @@ func (b *build) fileArtifact(ctx context.Context, a *recipe.Artifact) (cache.Ite
 		}
 		return cache.Item{Path: b.path(a.File), Digest: digest}, nil
 	}
-	return b.part(ctx, "artifact", a.Name, Inputs{"its sha256": a.SHA256}, func(out string) error {
+	return b.makePart(ctx, "artifact", a.Name, Inputs{"its sha256": a.SHA256}, func(out string) error {
 		if err := download(ctx, a.URL, out); err != nil {
 			return a.Errorf("%v", err)
 		}
@@ -95,12 +95,12 @@ func download(ctx context.Context, url, out string) error {
 // extractArtifact is one file that a root's packages brought.
 func (b *build) extractArtifact(ctx context.Context, a *recipe.Artifact) (cache.Item, error) {
 	in := Inputs{"packages of " + a.Root: b.packages[a.Root].Digest, "path": a.Path}
-	return b.part(ctx, "artifact", a.Name, in, func(out string) error {
+	return b.makePart(ctx, "artifact", a.Name, in, func(out string) error {
 		t, err := b.packagesTree(a.Root)
 		if err != nil {
 			return err
 		}
-		file, err := one(t, a.Path)
+		file, err := onlyFile(t, a.Path)
 		if err != nil {
 			return a.Errorf("%v", err)
 		}
@@ -125,7 +125,7 @@ func (b *build) extractArtifact(ctx context.Context, a *recipe.Artifact) (cache.
 // moduleArtifact is one file of a Go module, in the version that a go.mod selects, or the
 // objects of it that are wanted. The go command holds it to go.sum.
 func (b *build) moduleArtifact(ctx context.Context, a *recipe.Artifact) (cache.Item, error) {
-	dir, err := b.gobuild(b.l.Toolchain).SelectedDir(ctx, a.Module, a.From)
+	dir, err := b.goBuilder(b.l.Toolchain).SelectedDir(ctx, a.Module, a.From)
 	if err != nil {
 		return cache.Item{}, a.Errorf("%v", err)
 	}
@@ -138,12 +138,12 @@ func (b *build) moduleArtifact(ctx context.Context, a *recipe.Artifact) (cache.I
 		return cache.Item{Path: file, Digest: digest}, nil
 	}
 	in := Inputs{"file of " + a.From: digest, "objects": strings.Join(a.Only, " ")}
-	return b.part(ctx, "artifact", a.Name, in, func(out string) error {
+	return b.makePart(ctx, "artifact", a.Name, in, func(out string) error {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		taken, err := takeObjects(string(text), a.Only)
+		taken, err := selectObjects(string(text), a.Only)
 		if err != nil {
 			return a.Errorf("%v", err)
 		}
@@ -154,7 +154,7 @@ func (b *build) moduleArtifact(ctx context.Context, a *recipe.Artifact) (cache.I
 // packagesArtifact is a directory with the packages of a root as they are and an index of them.
 func (b *build) packagesArtifact(ctx context.Context, a *recipe.Artifact) (cache.Item, error) {
 	packages := b.l.Root(a.Root)
-	code, err := b.code(codeOfPools)
+	code, err := b.codeDigest(codeOfPools)
 	if err != nil {
 		return cache.Item{}, err
 	}
@@ -162,7 +162,7 @@ func (b *build) packagesArtifact(ctx context.Context, a *recipe.Artifact) (cache
 	for _, p := range packages {
 		in["package "+p.Name] = p.SHA256
 	}
-	return b.part(ctx, "artifact", a.Name, in, func(out string) error {
+	return b.makePart(ctx, "artifact", a.Name, in, func(out string) error {
 		files, err := b.fetch(ctx, "artifact "+a.Name, packages)
 		if err != nil {
 			return err
@@ -185,9 +185,9 @@ func (b *build) addPool(t *tree.Tree, a *recipe.Artifact) error {
 	return nil
 }
 
-// takeObjects keeps the documents of a Kubernetes manifest whose Kind or Kind/name is
+// selectObjects keeps the documents of a Kubernetes manifest whose Kind or Kind/name is
 // wanted, each as it stands. A wish that nothing answers is an error.
-func takeObjects(manifest string, only []string) (string, error) {
+func selectObjects(manifest string, only []string) (string, error) {
 	var out []string
 	found := map[string]bool{}
 	for document := range strings.SplitSeq(manifest, "\n---\n") {

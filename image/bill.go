@@ -19,12 +19,12 @@ import (
 	"firstlight.dev/firstlight/image/tree"
 )
 
-// shipped says whether anything of a root gets into the image: the tools stay here.
-func (b *build) shipped(root string) bool { return root != b.r.Stick.Tools }
+// isShipped says whether anything of a root gets into the image: the tools stay here.
+func (b *build) isShipped(root string) bool { return root != b.r.Stick.Tools }
 
-// materials lists what the image is made of. Reading licences takes seconds, so they are
+// listMaterials lists what the image is made of. Reading licences takes seconds, so they are
 // kept in the cache by what they were read from.
-func (b *build) materials(ctx context.Context) ([]sbom.Package, error) {
+func (b *build) listMaterials(ctx context.Context) ([]sbom.Package, error) {
 	debian, err := b.debianParts()
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (b *build) debianParts() ([]sbom.Package, error) {
 	licenses := map[string]string{} // by package
 	for i := range b.r.Roots {
 		root := &b.r.Roots[i]
-		if !b.shipped(root.Name) {
+		if !b.isShipped(root.Name) {
 			continue
 		}
 		key := cache.Key("1", root.Name, b.packages[root.Name].Digest, fmt.Sprint(b.l.Root(root.Name)))
@@ -63,10 +63,10 @@ func (b *build) debianParts() ([]sbom.Package, error) {
 		}
 	}
 	var parts []sbom.Package
-	for _, p := range b.l.All() {
-		roots := slices.DeleteFunc(slices.Clone(b.l.Debs[p.Name].Roots), func(root string) bool { return !b.shipped(root) })
+	for _, p := range b.l.Packages() {
+		roots := slices.DeleteFunc(slices.Clone(b.l.Debs[p.Name].Roots), func(root string) bool { return !b.isShipped(root) })
 		if len(roots) > 0 {
-			parts = append(parts, sbom.Debian(p.Name, p.Version, p.Arch, p.SHA256, licenses[p.Name], "in "+strings.Join(roots, ", ")))
+			parts = append(parts, sbom.DebianPackage(p.Name, p.Version, p.Arch, p.SHA256, licenses[p.Name], "in "+strings.Join(roots, ", ")))
 		}
 	}
 	return parts, nil
@@ -109,12 +109,12 @@ func (b *build) readLicenses(root *recipe.Root, out string) error {
 
 // moduleParts lists what the programs say of themselves that they are made of.
 func (b *build) moduleParts(ctx context.Context) ([]sbom.Package, error) {
-	builder := b.gobuild(b.l.Toolchain)
-	parts := []sbom.Package{sbom.Module("std", strings.TrimPrefix(b.l.Toolchain, "go"), "BSD-3-Clause", "in every program")}
+	builder := b.goBuilder(b.l.Toolchain)
+	parts := []sbom.Package{sbom.ModulePackage("std", strings.TrimPrefix(b.l.Toolchain, "go"), "BSD-3-Clause", "in every program")}
 	at := map[lock.Module][]*recipe.Program{}
 	for i := range b.r.Programs {
 		p := &b.r.Programs[i]
-		modules, err := gobuild.Contents(b.programs[p.Name].Path)
+		modules, err := gobuild.BuiltModules(b.programs[p.Name].Path)
 		if err != nil {
 			return nil, err
 		}
@@ -130,13 +130,13 @@ func (b *build) moduleParts(ctx context.Context) ([]sbom.Package, error) {
 		}
 		var in []string
 		for _, p := range programs {
-			if slices.ContainsFunc(p.Mends, func(mend recipe.Mend) bool { return mend.Module == m.Path }) {
+			if slices.ContainsFunc(p.Patches, func(mend recipe.Patch) bool { return mend.Module == m.Path }) {
 				in = append(in, p.Name+" (mended)")
 			} else {
 				in = append(in, p.Name)
 			}
 		}
-		parts = append(parts, sbom.Module(m.Path, m.Version, license, "in "+strings.Join(in, ", ")))
+		parts = append(parts, sbom.ModulePackage(m.Path, m.Version, license, "in "+strings.Join(in, ", ")))
 	}
 	return parts, nil
 }

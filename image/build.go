@@ -40,7 +40,7 @@ func (b *Builder) run(ctx context.Context, mode Mode) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, l, err := b.resolved(ctx, mode)
+	r, l, err := b.loadResolved(ctx, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (b *Builder) run(ctx context.Context, mode Mode) (*Result, error) {
 		layers: map[string]cache.Item{}, files: map[string]cache.Item{},
 	}
 	run.load(b.Top)
-	result, err := run.all(ctx)
+	result, err := run.makeParts(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +68,8 @@ func (b *Builder) run(ctx context.Context, mode Mode) (*Result, error) {
 	return result, nil
 }
 
-// all makes the parts in the order in which they need each other.
-func (b *build) all(ctx context.Context) (*Result, error) {
+// makeParts makes the parts in the order in which they need each other.
+func (b *build) makeParts(ctx context.Context) (*Result, error) {
 	late := b.latePrograms()
 	if !b.planOnly {
 		b.announce()
@@ -99,7 +99,7 @@ func (b *build) all(ctx context.Context) (*Result, error) {
 	}
 	defer func() {
 		if b.basePlaced { // a build that failed, or whose programs came out the same, leaves nothing
-			_ = os.Remove(disk.Part(b.Out))
+			_ = os.Remove(disk.PartPath(b.Out))
 		}
 	}()
 	if err := b.buildLate(ctx, late, kernel, base); err != nil {
@@ -116,7 +116,7 @@ func (b *build) stickInputs(kernel, base cache.Item) (Inputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	code, err := b.code(codeOfStick)
+	code, err := b.codeDigest(codeOfStick)
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +143,8 @@ func (b *build) stickInputs(kernel, base cache.Item) (Inputs, error) {
 	return in, nil
 }
 
-// stick is what the disk is made of, without the root file system and its hash.
-func (b *build) stick(ctx context.Context, kernel cache.Item) (disk.Stick, error) {
+// stickLayout is what the disk is made of, without the root file system and its hash.
+func (b *build) stickLayout(ctx context.Context, kernel cache.Item) (disk.Stick, error) {
 	esp, err := dirFiles(b.path(b.r.Stick.ESP))
 	if err != nil {
 		return disk.Stick{}, err
@@ -164,7 +164,7 @@ func (b *build) stick(ctx context.Context, kernel cache.Item) (disk.Stick, error
 	}
 	sizes := map[string]int64{}
 	for name, size := range b.r.Stick.Sizes {
-		if sizes[name], err = recipe.Bytes(size); err != nil {
+		if sizes[name], err = recipe.ParseBytes(size); err != nil {
 			return disk.Stick{}, err
 		}
 	}
@@ -248,13 +248,13 @@ func (b *build) buildStick(ctx context.Context, kernel, base cache.Item) (*Resul
 	}
 	const title = "stick"
 	key := in.key(title, b.Out)
-	if s, ok := b.stamped(); ok && s.Key == key {
-		b.note(title, in, Step{Part: title, Action: "kept"})
+	if s, ok := b.readStamp(); ok && s.Key == key {
+		b.recordStep(title, in, Step{Part: title, Action: "kept"})
 		return &Result{Files: s.Files}, nil
 	}
-	why := b.why(title, in)
+	why := b.changedInputs(title, in)
 	if b.planOnly {
-		b.note(title, in, Step{Part: title, Action: "build", Why: why})
+		b.recordStep(title, in, Step{Part: title, Action: "build", Why: why})
 		return &Result{}, nil
 	}
 	start := time.Now()
@@ -269,6 +269,6 @@ func (b *build) buildStick(ctx context.Context, kernel, base cache.Item) (*Resul
 	s.Key = key
 	took := time.Since(start)
 	b.progress.End(title, took)
-	b.note(title, in, Step{Part: title, Action: "build", Why: why, Took: took})
-	return &Result{Files: s.Files, Fresh: true}, b.writeStamp(s)
+	b.recordStep(title, in, Step{Part: title, Action: "build", Why: why, Took: took})
+	return &Result{Files: s.Files, Rebuilt: true}, b.writeStamp(s)
 }

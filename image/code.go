@@ -22,8 +22,8 @@ var (
 	codeOfStick     = append([]string{"image/media", "image/sbom", "image/build.go", "image/stamp.go", "image/outputs.go", "image/sitefile.go", "image/bill.go", "image/rootfs.go"}, codeOfDisks...)
 )
 
-// code digests Go files: each name is a file or a directory of them.
-func (b *Builder) code(names []string) (string, error) {
+// codeDigest digests Go files: each name is a file or a directory of them.
+func (b *Builder) codeDigest(names []string) (string, error) {
 	var parts []string
 	for _, name := range names {
 		files := []string{b.path(name)}

@@ -54,7 +54,7 @@ func TestEveryRootHasTheDriversThatServersNeed(t *testing.T) {
 		assert.Equal(t, []string{"drivers"}, root.Omit, "root %s: with drivers of its own they are on the stick once more", root.Name)
 		for _, name := range neededDrivers {
 			file := "/usr/lib/modules/6.12.1-amd64/kernel/" + name + ".ko.xz"
-			assert.False(t, debian.Excluded(file, root.Exclude, root.Include), "root %s leaves out %s", root.Name, name)
+			assert.False(t, debian.IsExcluded(file, root.Exclude, root.Include), "root %s leaves out %s", root.Name, name)
 		}
 	}
 	assert.Equal(t, []string{"appliance", "ramdisk", "node"}, with)

@@ -40,10 +40,10 @@ type Builder struct {
 
 // Result is what a build made.
 type Result struct {
-	Files []File `json:"files"`
-	Steps []Step `json:"steps"`
-	Fresh bool   `json:"fresh"`          // false when everything was there already
-	Site  string `json:"site,omitempty"` // the site document inside, with its passwords: the image is its owner's alone
+	Files   []File `json:"files"`
+	Steps   []Step `json:"steps"`
+	Rebuilt bool   `json:"fresh"`          // false when everything was there already
+	Site    string `json:"site,omitempty"` // the site document inside, with its passwords: the image is its owner's alone
 }
 
 // File is one output.
@@ -67,7 +67,7 @@ func FindTop(dir string) (string, error) {
 
 func (b *Builder) path(rel string) string { return filepath.Join(b.Top, filepath.FromSlash(rel)) }
 
-func (b *Builder) gobuild(toolchain string) gobuild.Builder {
+func (b *Builder) goBuilder(toolchain string) gobuild.Builder {
 	return gobuild.Builder{Top: b.Top, Toolchain: toolchain, Log: b.Log}
 }
 
@@ -90,13 +90,13 @@ func (b *Builder) Resolve(ctx context.Context, r *recipe.Recipe) (*lock.Lock, er
 	l.Epoch = archive.Date.Unix()
 	for i := range r.Roots {
 		root := &r.Roots[i]
-		packages, err := archive.Resolve(ctx, debian.Ask{
+		packages, err := archive.Resolve(ctx, debian.Request{
 			Essential: root.Variant == recipe.VariantEssential, Packages: root.Packages, Alone: root.Unpack,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("resolve root %s: %w", root.Name, err)
 		}
-		if err := l.AddRoot(root.Name, lock.Asked(r, root), packages); err != nil {
+		if err := l.AddRoot(root.Name, lock.RequestDigest(r, root), packages); err != nil {
 			return nil, err
 		}
 	}
@@ -110,12 +110,12 @@ func (b *Builder) Resolve(ctx context.Context, r *recipe.Recipe) (*lock.Lock, er
 
 // resolveGo fills in the toolchain and the modules.
 func (b *Builder) resolveGo(ctx context.Context, r *recipe.Recipe, l *lock.Lock) error {
-	toolchain, err := gobuild.Toolchain(ctx, b.Top)
+	toolchain, err := gobuild.ToolchainVersion(ctx, b.Top)
 	if err != nil {
 		return err
 	}
 	l.Toolchain = toolchain
-	builder := b.gobuild(toolchain)
+	builder := b.goBuilder(toolchain)
 	seen := map[[2]string]bool{}
 	for i := range r.Programs {
 		modules, err := builder.Modules(ctx, &r.Programs[i])
@@ -157,9 +157,9 @@ func (b *Builder) Lock(ctx context.Context) ([]string, error) {
 	return lock.Diff(old, fresh), fresh.WriteFile(b.path(LockPath))
 }
 
-// resolved reads recipe and lock and makes them agree. Locked, every difference is an
+// loadResolved reads recipe and lock and makes them agree. Locked, every difference is an
 // error; otherwise what the recipe asks anew is resolved and the lock rewritten.
-func (b *Builder) resolved(ctx context.Context, mode Mode) (*recipe.Recipe, *lock.Lock, error) {
+func (b *Builder) loadResolved(ctx context.Context, mode Mode) (*recipe.Recipe, *lock.Lock, error) {
 	r, err := recipe.ReadFile(b.path(RecipePath))
 	if err != nil {
 		return nil, nil, err
@@ -173,12 +173,12 @@ func (b *Builder) resolved(ctx context.Context, mode Mode) (*recipe.Recipe, *loc
 		if missing {
 			return nil, nil, fmt.Errorf("read %s: it is missing; run `firstlight lock`", LockPath)
 		}
-		return r, l, b.agree(ctx, r, l)
+		return r, l, b.checkLock(ctx, r, l)
 	}
 	if missing {
 		l = &lock.Lock{}
 	}
-	if stale := l.Stale(r); missing || len(stale) > 0 {
+	if stale := l.StaleRoots(r); missing || len(stale) > 0 {
 		if mode == PlanOnly {
 			return nil, nil, fmt.Errorf("plan: %s is out of date (%s); run `firstlight lock` first", LockPath, strings.Join(stale, "; "))
 		}
@@ -193,10 +193,10 @@ func (b *Builder) resolved(ctx context.Context, mode Mode) (*recipe.Recipe, *loc
 	return r, l, nil
 }
 
-// agree names every way in which recipe, Go modules and toolchain deviate from the lock.
-func (b *Builder) agree(ctx context.Context, r *recipe.Recipe, l *lock.Lock) error {
-	differences := l.Stale(r)
-	now := &lock.Lock{Asked: l.Asked, Debs: l.Debs, Images: l.Images}
+// checkLock names every way in which recipe, Go modules and toolchain deviate from the lock.
+func (b *Builder) checkLock(ctx context.Context, r *recipe.Recipe, l *lock.Lock) error {
+	differences := l.StaleRoots(r)
+	now := &lock.Lock{Requested: l.Requested, Debs: l.Debs, Images: l.Images}
 	if err := b.resolveGo(ctx, r, now); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 type silent struct{}
 
-func (silent) Note(string)                    {}
+func (silent) Log(string)                     {}
 func (silent) Begin(string, []string)         {}
 func (silent) Advance(string, image.Position) {}
 func (silent) End(string, time.Duration)      {}
@@ -70,7 +70,7 @@ func repository(t *testing.T) *image.Builder {
 	l := &lock.Lock{Epoch: 1700000000, Toolchain: toolchain(t, top)}
 	for i := range r.Roots {
 		p := debian.Package{Name: r.Roots[i].Packages[0], Version: "1", Arch: "amd64", Section: "admin", Size: 1, SHA256: strings.Repeat(fmt.Sprint(i), 64), Path: "debian/pool/x.deb"}
-		require.NoError(t, l.AddRoot(r.Roots[i].Name, lock.Asked(r, &r.Roots[i]), []debian.Package{p}))
+		require.NoError(t, l.AddRoot(r.Roots[i].Name, lock.RequestDigest(r, &r.Roots[i]), []debian.Package{p}))
 	}
 	require.NoError(t, l.WriteFile(filepath.Join(top, image.LockPath)))
 	return &image.Builder{Top: top, Store: cache.Store{Dir: t.TempDir()}, Mirror: "http://127.0.0.1:1/debian", Out: filepath.Join(top, "build", "small.img"), Log: io.Discard, Progress: silent{}}
@@ -176,7 +176,7 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 	require.NoError(t, err)
 	top, err := image.FindTop(dir)
 	require.NoError(t, err)
-	store, err := cache.Default()
+	store, err := cache.DefaultStore()
 	require.NoError(t, err)
 	command := filepath.Join(t.TempDir(), "firstlight")
 	run(t, top, nil, "go", "build", "-o", command, "./cmd/firstlight")

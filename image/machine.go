@@ -30,7 +30,7 @@ func (b *build) initramfsArtifact(ctx context.Context, a *recipe.Artifact) (cach
 	if err != nil {
 		return cache.Item{}, err
 	}
-	return b.part(ctx, "artifact", a.Name, in, func(out string) error {
+	return b.makePart(ctx, "artifact", a.Name, in, func(out string) error {
 		t, err := b.rootTree(root)
 		if err != nil {
 			return err
@@ -96,7 +96,7 @@ func (b *build) diskArtifact(ctx context.Context, a *recipe.Artifact) (cache.Ite
 	if err != nil {
 		return cache.Item{}, err
 	}
-	code, err := b.code(codeOfDisks)
+	code, err := b.codeDigest(codeOfDisks)
 	if err != nil {
 		return cache.Item{}, err
 	}
@@ -106,11 +106,11 @@ func (b *build) diskArtifact(ctx context.Context, a *recipe.Artifact) (cache.Ite
 	}
 	in["tools"], in["boot loaders"] = b.packages[b.r.Stick.Tools].Digest, b.packages[b.r.Stick.Boot].Digest
 	in["its settings"], in["the code that writes disks"] = cache.Key(string(settings)), code
-	return b.part(ctx, "artifact", a.Name, in, func(out string) error { return b.writeNodeDisk(ctx, a, root, out) })
+	return b.makePart(ctx, "artifact", a.Name, in, func(out string) error { return b.writeNodeDisk(ctx, a, root, out) })
 }
 
 func (b *build) writeNodeDisk(ctx context.Context, a *recipe.Artifact, root *recipe.Root, out string) error {
-	size, err := recipe.Bytes(a.Size)
+	size, err := recipe.ParseBytes(a.Size)
 	if err != nil {
 		return a.Errorf("%v", err)
 	}
@@ -156,11 +156,11 @@ func nodeGrubConfig(t *tree.Tree, rootUUID, cmdline string) ([]byte, error) {
 	if t.Get("/boot/grub/grub.cfg") != nil {
 		return []byte(text + "set prefix=($root)/boot/grub\nconfigfile /boot/grub/grub.cfg\n"), nil
 	}
-	kernel, err := one(t, "/boot/vmlinuz-*")
+	kernel, err := onlyFile(t, "/boot/vmlinuz-*")
 	if err != nil {
 		return nil, err
 	}
-	initrd, err := one(t, "/boot/initrd.img-*")
+	initrd, err := onlyFile(t, "/boot/initrd.img-*")
 	if err != nil {
 		return nil, err
 	}

@@ -9,9 +9,9 @@ import (
 
 func TestTakeObjects(t *testing.T) {
 	const manifest = "kind: Service\nmetadata:\n  name: a\n---\nkind: Service\nmetadata: {name: b}\n---\n# kept as it stands\nkind: Role\nmetadata: {name: c}\n---\nkind: Deployment\n"
-	got, err := takeObjects(manifest, []string{"Role", "Service/b"})
+	got, err := selectObjects(manifest, []string{"Role", "Service/b"})
 	require.NoError(t, err)
 	assert.Equal(t, "kind: Service\nmetadata: {name: b}\n---\n# kept as it stands\nkind: Role\nmetadata: {name: c}\n", got)
-	_, err = takeObjects(manifest, []string{"Role", "Service/z"})
+	_, err = selectObjects(manifest, []string{"Role", "Service/z"})
 	assert.EqualError(t, err, "only: the manifest has no Service/z")
 }

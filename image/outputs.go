@@ -22,9 +22,9 @@ import (
 // needs to know of them.
 func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) (stamp, error) {
 	dir, name := filepath.Split(b.Out)
-	part := disk.Part(b.Out)
+	part := disk.PartPath(b.Out)
 	defer os.Remove(part)
-	s, err := b.stick(ctx, kernel)
+	s, err := b.stickLayout(ctx, kernel)
 	if err != nil {
 		return stamp{}, err
 	}
@@ -32,17 +32,17 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) (stam
 	if err != nil {
 		return stamp{}, err
 	}
-	var earlier before
+	var earlier previousOutputs
 	defer func() { earlier.Close() }()
-	err = b.timed("stick, root", func() error {
-		if earlier, err = b.before(base, at); err != nil {
+	err = b.runTimed("stick, root", func() error {
+		if earlier, err = b.openPrevious(base, at); err != nil {
 			return err
 		}
 		hash, size, err := b.placeRoot(ctx, base.Path, part, at, earlier.known)
 		if err != nil {
 			return err
 		}
-		s.Root = disk.Placed(size)
+		s.Root = disk.InPlace(size)
 		return fillGrubConfig(s.ESP, map[string]string{
 			stick.VerityPlaceholder:  hash,
 			stick.VersionPlaceholder: b.version,
@@ -51,7 +51,7 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) (stam
 	if err != nil {
 		return stamp{}, err
 	}
-	err = b.timed("stick, disk", func() error {
+	err = b.runTimed("stick, disk", func() error {
 		layout, err := s.Layout()
 		if err != nil {
 			return err
@@ -63,8 +63,8 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) (stam
 	}
 	bill := strings.TrimSuffix(name, ".img") + ".spdx.json"
 	names := []string{name, name + media.SuffixZstd, name + media.SuffixBmap, bill}
-	var published media.Published
-	err = b.timed("stick, what lies beside it", func() error {
+	var published media.PublishResult
+	err = b.runTimed("stick, what lies beside it", func() error {
 		var parts []sbom.Package
 		group, groupCtx := errgroup.WithContext(ctx)
 		group.Go(func() (err error) {
@@ -72,7 +72,7 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) (stam
 			return err
 		})
 		group.Go(func() (err error) {
-			parts, err = b.materials(groupCtx)
+			parts, err = b.listMaterials(groupCtx)
 			return err
 		})
 		if err := group.Wait(); err != nil {

@@ -31,7 +31,7 @@ func (b *build) buildLayers(ctx context.Context) error {
 			b.layers[image.Name] = b.layers[image.Layer]
 			continue
 		case image.Reference != "":
-			item, err := b.part(ctx, "registry image", image.Name, Inputs{"its reference": image.Reference}, func(out string) error {
+			item, err := b.makePart(ctx, "registry image", image.Name, Inputs{"its reference": image.Reference}, func(out string) error {
 				return oci.Pull(ctx, image.Reference, out)
 			})
 			if err != nil {
@@ -44,7 +44,7 @@ func (b *build) buildLayers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		code, err := b.code(codeOfTrees)
+		code, err := b.codeDigest(codeOfTrees)
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (b *build) buildLayers(ctx context.Context) error {
 		if err := b.contentInputs(in, image.Overlays, image.Programs); err != nil {
 			return err
 		}
-		item, err := b.part(ctx, "layer", image.Name, in, func(out string) error {
+		item, err := b.makePart(ctx, "layer", image.Name, in, func(out string) error {
 			t := tree.New(b.l.Epoch)
 			if root != nil {
 				var err error
@@ -70,7 +70,7 @@ func (b *build) buildLayers(ctx context.Context) error {
 			if err := b.addContent(t, image.Overlays, image.Programs, image.Links, image.Dirs); err != nil {
 				return fmt.Errorf("make image %s: %w", image.Name, err)
 			}
-			return oci.Layer(t, out)
+			return oci.WriteLayer(t, out)
 		})
 		if err != nil {
 			return err
@@ -80,8 +80,8 @@ func (b *build) buildLayers(ctx context.Context) error {
 	return nil
 }
 
-// references are an image's full names.
-func references(image *recipe.Image) []string {
+// imageReferences are an image's full names.
+func imageReferences(image *recipe.Image) []string {
 	var names []string
 	for _, tag := range image.Tags {
 		names = append(names, assets.ImageDomain+"/"+image.Name+":"+tag)
@@ -99,21 +99,21 @@ func (b *build) addImages(t *tree.Tree) error {
 		image := &b.r.Images[i]
 		item := b.layers[image.Name]
 		if image.Reference != "" {
-			if err := layout.AddPulled(item.Path, references(image)); err != nil {
+			if err := layout.AddPulled(item.Path, imageReferences(image)); err != nil {
 				return err
 			}
 			continue
 		}
 		config := oci.Config{Entrypoint: image.Entrypoint, Command: image.Command, User: image.User, WorkDir: image.WorkDir, Env: image.Env}
-		if _, err := layout.Add(item.Path, item.Digest, config, references(image)); err != nil {
+		if _, err := layout.Add(item.Path, item.Digest, config, imageReferences(image)); err != nil {
 			return err
 		}
 	}
-	return layout.Into(t, ImagesDir)
+	return layout.WriteInto(t, ImagesDir)
 }
 
 func (b *build) tool(program string) disk.Tool {
-	return debian.Tool(b.packages[b.r.Stick.Tools].Path, program)
+	return debian.ToolCommand(b.packages[b.r.Stick.Tools].Path, program)
 }
 
 // packagesTree is a root as its packages left it.
@@ -122,8 +122,8 @@ func (b *build) packagesTree(root string) (*tree.Tree, error) {
 	return t, t.AddTar(b.packages[root].Path, "packages of root "+root)
 }
 
-// one finds the only file that a glob matches.
-func one(t *tree.Tree, glob string) (string, error) {
+// onlyFile finds the only file that a glob matches.
+func onlyFile(t *tree.Tree, glob string) (string, error) {
 	var files []string
 	for _, p := range t.Paths(glob) {
 		if t.Get(p).Type == tree.File {
@@ -145,17 +145,17 @@ const (
 // buildKernel takes the kernel out of the root and makes the initramfs that fits it.
 func (b *build) buildKernel(ctx context.Context) (cache.Item, error) {
 	s := b.r.Stick
-	code, err := b.code(codeOfInitramfs)
+	code, err := b.codeDigest(codeOfInitramfs)
 	if err != nil {
 		return cache.Item{}, err
 	}
 	in := Inputs{"packages of " + s.Root: b.packages[s.Root].Digest, "program " + s.Init: b.programs[s.Init].Digest, "path of the kernel": s.Kernel, "the builder's code": code}
-	return b.part(ctx, "kernel and initramfs", "", in, func(out string) error {
+	return b.makePart(ctx, "kernel and initramfs", "", in, func(out string) error {
 		t, err := b.packagesTree(s.Root)
 		if err != nil {
 			return err
 		}
-		kernel, err := one(t, s.Kernel)
+		kernel, err := onlyFile(t, s.Kernel)
 		if err != nil {
 			return err
 		}

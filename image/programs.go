@@ -17,7 +17,7 @@ func programInputs(key string) Inputs { return Inputs{"its sources": key} }
 
 // buildPrograms compiles those programs of the recipe that wanted says yes to.
 func (b *build) buildPrograms(ctx context.Context, wanted func(name string) bool) error {
-	builder := b.gobuild(b.l.Toolchain)
+	builder := b.goBuilder(b.l.Toolchain)
 	for i := range b.r.Programs {
 		p := &b.r.Programs[i]
 		if !wanted(p.Name) {
@@ -27,12 +27,12 @@ func (b *build) buildPrograms(ctx context.Context, wanted func(name string) bool
 		if err != nil {
 			return err
 		}
-		item, err := b.part(ctx, kindProgram, p.Name, programInputs(key), func(out string) error {
+		item, err := b.makePart(ctx, kindProgram, p.Name, programInputs(key), func(out string) error {
 			var next []string
-			if later := slices.IndexFunc(b.r.Programs[i+1:], func(p recipe.Program) bool { return wanted(p.Name) && b.compiles(p.Name) }); later >= 0 {
+			if later := slices.IndexFunc(b.r.Programs[i+1:], func(p recipe.Program) bool { return wanted(p.Name) && b.willCompile(p.Name) }); later >= 0 {
 				next = []string{b.r.Programs[i+1+later].Name}
 			}
-			builder.Report = func(s gobuild.State) { b.progress.Advance(kindProgram+" "+p.Name, compiling(s, next)) }
+			builder.Report = func(s gobuild.State) { b.progress.Advance(kindProgram+" "+p.Name, compilePosition(s, next)) }
 			return builder.Build(ctx, p, out)
 		})
 		if err != nil {
@@ -43,8 +43,8 @@ func (b *build) buildPrograms(ctx context.Context, wanted func(name string) bool
 	return nil
 }
 
-// compiling says how far a program is; next are the programs after it.
-func compiling(s gobuild.State, next []string) Position {
+// compilePosition says how far a program is; next are the programs after it.
+func compilePosition(s gobuild.State, next []string) Position {
 	switch {
 	case s.Linking:
 		return Position{Doing: "linking", Next: next}
@@ -58,10 +58,10 @@ func compiling(s gobuild.State, next []string) Position {
 	return Position{Doing: "reading sources", Next: append([]string{"compiling", "linking"}, next...)}
 }
 
-// compiles tells whether one of the programs is not in the cache. One whose key cannot be
+// willCompile tells whether one of the programs is not in the cache. One whose key cannot be
 // told is: buildPrograms says what is wrong with it.
-func (b *build) compiles(names ...string) bool {
-	builder := b.gobuild(b.l.Toolchain)
+func (b *build) willCompile(names ...string) bool {
+	builder := b.goBuilder(b.l.Toolchain)
 	return slices.ContainsFunc(names, func(name string) bool {
 		key, err := builder.Key(b.r.Program(name))
 		if err != nil {
@@ -80,12 +80,12 @@ func (b *build) announce() {
 	}
 	var missing []string
 	for _, p := range b.r.Programs {
-		if p.Module != "" && b.compiles(p.Name) {
+		if p.Module != "" && b.willCompile(p.Name) {
 			missing = append(missing, p.Name)
 		}
 	}
 	if len(missing) > 0 {
-		b.progress.Note(firstRun(missing, runtime.GOMAXPROCS(0)))
+		b.progress.Log(firstRun(missing, runtime.GOMAXPROCS(0)))
 	}
 }
 

@@ -28,7 +28,7 @@ func TestCompiling(t *testing.T) {
 		{gobuild.State{Done: 2, All: 2, Linking: true}, Position{Doing: "linking", Next: next}},
 	}
 	for _, c := range cases {
-		assert.Equal(t, c.want, compiling(c.state, next))
+		assert.Equal(t, c.want, compilePosition(c.state, next))
 	}
 }
 
@@ -52,7 +52,7 @@ func TestFirstRun(t *testing.T) {
 // heard remembers what a build says before its first part.
 type heard struct{ notes []string }
 
-func (h *heard) Note(line string)        { h.notes = append(h.notes, line) }
+func (h *heard) Log(line string)         { h.notes = append(h.notes, line) }
 func (*heard) Begin(string, []string)    {}
 func (*heard) Advance(string, Position)  {}
 func (*heard) End(string, time.Duration) {}
@@ -83,7 +83,7 @@ func TestOnlyAFirstRunIsAnnounced(t *testing.T) {
 			r: &recipe.Recipe{Programs: []recipe.Program{ours, theirs}}, l: &lock.Lock{Toolchain: "go1.26.1"},
 		}
 		for _, p := range c.cached {
-			key, err := b.gobuild(b.l.Toolchain).Key(p)
+			key, err := b.goBuilder(b.l.Toolchain).Key(p)
 			require.NoError(t, err)
 			_, err = store.Do(kindProgram, programInputs(key).key(kindProgram, p.Name), func(path string) error { return os.WriteFile(path, nil, 0o755) })
 			require.NoError(t, err)

@@ -52,7 +52,7 @@ func (b *build) baseInputs() (Inputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	if in["the code that makes it"], err = b.code(codeOfRoot); err != nil {
+	if in["the code that makes it"], err = b.codeDigest(codeOfRoot); err != nil {
 		return nil, err
 	}
 	in["tools"] = b.packages[b.r.Stick.Tools].Digest
@@ -155,7 +155,7 @@ func (b *build) buildBase(ctx context.Context) (cache.Item, error) {
 	if err != nil {
 		return cache.Item{}, err
 	}
-	return b.part(ctx, "root file system", "", in, func(out string) error {
+	return b.makePart(ctx, "root file system", "", in, func(out string) error {
 		t, err := b.baseTree()
 		if err != nil {
 			return err
@@ -189,11 +189,11 @@ func (b *build) latePrograms() []string {
 // the stick will come into being, unless that will be the image of the build before.
 func (b *build) buildLate(ctx context.Context, late []string, kernel, base cache.Item) error {
 	group, ctx := errgroup.WithContext(ctx)
-	if !b.planOnly && b.compiles(late...) {
+	if !b.planOnly && b.willCompile(late...) {
 		if err := os.MkdirAll(filepath.Dir(b.Out), 0o755); err != nil {
 			return fmt.Errorf("write stick: %w", err)
 		}
-		s, err := b.stick(ctx, kernel)
+		s, err := b.stickLayout(ctx, kernel)
 		if err != nil {
 			return err
 		}
@@ -201,9 +201,9 @@ func (b *build) buildLate(ctx context.Context, late []string, kernel, base cache
 		if err != nil {
 			return err
 		}
-		if s, ok := b.stamped(); !ok || !s.root(base, at) || !b.samePerm() || !disk.Alone(b.Out) { // else the base lies there already
+		if s, ok := b.readStamp(); !ok || !s.hasRoot(base, at) || !b.samePerm() || !disk.IsUnused(b.Out) { // else the base lies there already
 			b.basePlaced = true
-			group.Go(func() error { return b.placeBase(base.Path, disk.Part(b.Out), at) })
+			group.Go(func() error { return b.placeBase(base.Path, disk.PartPath(b.Out), at) })
 		}
 	}
 	group.Go(func() error {
@@ -217,7 +217,7 @@ func (b *build) placeBase(base, file string, at int64) error {
 	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("make root file system: %w", err)
 	}
-	if err := copyFile(base, file, at, b.perm()); err != nil {
+	if err := copyFile(base, file, at, b.outputMode()); err != nil {
 		return fmt.Errorf("make root file system: %w", err)
 	}
 	return nil

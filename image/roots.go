@@ -34,7 +34,7 @@ type build struct {
 
 	document   []byte // the site document, checked; nil without
 	version    string // of the image, see ReadRevision
-	basePlaced bool   // the base of the root lies in disk.Part(Out) already
+	basePlaced bool   // the base of the root lies in disk.PartPath(Out) already
 }
 
 // alwaysRemoved is what mmdebstrap, dpkg and maintainer scripts leave of this machine
@@ -56,7 +56,7 @@ func (b *build) fetch(ctx context.Context, part string, packages []debian.Packag
 func (b *build) installPackages(ctx context.Context, root *recipe.Root) error {
 	packages := b.l.Root(root.Name)
 	alone := slices.DeleteFunc(slices.Clone(packages), func(p debian.Package) bool { return !slices.Contains(root.Unpack, p.Name) })
-	code, err := b.code(codeOfPackages)
+	code, err := b.codeDigest(codeOfPackages)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (b *build) installPackages(ctx context.Context, root *recipe.Root) error {
 		in["package "+p.Name] = p.SHA256
 	}
 	if root.Name == b.r.Stick.Tools || root.Name == b.r.Stick.Boot {
-		item, err := b.part(ctx, "unpacked", root.Name, in, func(out string) error {
+		item, err := b.makePart(ctx, "unpacked", root.Name, in, func(out string) error {
 			files, err := b.fetch(ctx, "unpacked "+root.Name, packages)
 			if err != nil {
 				return err
@@ -76,14 +76,14 @@ func (b *build) installPackages(ctx context.Context, root *recipe.Root) error {
 		return err
 	}
 	if root.Variant == recipe.VariantUnpacked {
-		in["path patterns"] = patterns(root)
-		item, err := b.part(ctx, "packages", root.Name, in, func(out string) error { return b.unpackTar(ctx, root, packages, out) })
+		in["path patterns"] = patternsKey(root)
+		item, err := b.makePart(ctx, "packages", root.Name, in, func(out string) error { return b.unpackTar(ctx, root, packages, out) })
 		b.packages[root.Name] = item
 		return err
 	}
 	for _, p := range alone {
 		delete(in, "package "+p.Name)
-		item, err := b.part(ctx, "package files", p.Name, Inputs{"package " + p.Name: p.SHA256}, func(out string) error {
+		item, err := b.makePart(ctx, "package files", p.Name, Inputs{"package " + p.Name: p.SHA256}, func(out string) error {
 			files, err := b.fetch(ctx, "package files "+p.Name, []debian.Package{p})
 			if err != nil {
 				return err
@@ -104,8 +104,8 @@ func (b *build) installPackages(ctx context.Context, root *recipe.Root) error {
 		in["hook "+hook] = digest
 		hooks = append(hooks, b.path(hook))
 	}
-	in["path patterns"] = patterns(root)
-	item, err := b.part(ctx, "packages", root.Name, in, func(out string) error {
+	in["path patterns"] = patternsKey(root)
+	item, err := b.makePart(ctx, "packages", root.Name, in, func(out string) error {
 		installed := slices.DeleteFunc(slices.Clone(packages), func(p debian.Package) bool { return slices.Contains(root.Unpack, p.Name) })
 		files, err := b.fetch(ctx, "packages "+root.Name, installed)
 		if err != nil {
@@ -138,7 +138,7 @@ func (b *build) installPackages(ctx context.Context, root *recipe.Root) error {
 	return err
 }
 
-func patterns(root *recipe.Root) string {
+func patternsKey(root *recipe.Root) string {
 	return cache.Key(slices.Concat(root.Exclude, []string{"but"}, root.Include)...)
 }
 
@@ -154,7 +154,7 @@ func (b *build) unpackTar(ctx context.Context, root *recipe.Root, packages []deb
 	}
 	defer os.RemoveAll(dir)
 	t := tree.New(b.l.Epoch)
-	for _, p := range debian.Ordered(packages) {
+	for _, p := range debian.SortBaseFirst(packages) {
 		tar := filepath.Join(dir, p.SHA256)
 		if err := debian.DataTar(ctx, files[p.SHA256], tar); err != nil {
 			return err
@@ -163,7 +163,7 @@ func (b *build) unpackTar(ctx context.Context, root *recipe.Root, packages []deb
 			return err
 		}
 	}
-	t.Filter(func(p string) bool { return !debian.Excluded("/"+p, root.Exclude, root.Include) })
+	t.Filter(func(p string) bool { return !debian.IsExcluded("/"+p, root.Exclude, root.Include) })
 	return writeTar(t, out)
 }
 
@@ -173,7 +173,7 @@ func checkInstalled(t *tree.Tree, root *recipe.Root, want []debian.Package) erro
 	if err != nil {
 		return err
 	}
-	installed := debian.Installed(status)
+	installed := debian.ParseInstalled(status)
 	for _, p := range want {
 		if installed[p.Name] != p.Version {
 			return fmt.Errorf("install root %s: %s is %q and locked is %s", root.Name, p.Name, installed[p.Name], p.Version)
@@ -202,7 +202,7 @@ func (b *build) rootInputs(root *recipe.Root) (Inputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	code, err := b.code(codeOfTrees)
+	code, err := b.codeDigest(codeOfTrees)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func (b *build) rootTree(root *recipe.Root) (*tree.Tree, error) {
 		t.Remove(glob)
 	}
 	for _, edit := range root.Replace {
-		if err := t.Edit(edit.Path, edit.Find, edit.With); err != nil {
+		if err := t.ReplaceText(edit.Path, edit.Find, edit.With); err != nil {
 			return nil, edit.Errorf("%v", err)
 		}
 	}

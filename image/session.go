@@ -40,7 +40,7 @@ type Step struct {
 
 // Progress is told how a build goes on.
 type Progress interface {
-	Note(line string)
+	Log(line string)
 	Begin(part string, why []string)
 	Advance(part string, at Position)
 	End(part string, took time.Duration)
@@ -66,19 +66,19 @@ type session struct {
 	steps []Step
 }
 
-func (s *session) memory(top string) string {
+func (s *session) lastBuildPath(top string) string {
 	return filepath.Join(s.store.Dir, "last", cache.Key(top)[:16]+".json")
 }
 
 func (s *session) load(top string) {
 	s.last, s.now = map[string]Inputs{}, map[string]Inputs{}
-	if text, err := os.ReadFile(s.memory(top)); err == nil {
+	if text, err := os.ReadFile(s.lastBuildPath(top)); err == nil {
 		_ = json.Unmarshal(text, &s.last) // only explains; a damaged one explains less
 	}
 }
 
 func (s *session) save(top string) error {
-	path := s.memory(top)
+	path := s.lastBuildPath(top)
 	text, err := json.Marshal(s.now)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o755)
@@ -92,8 +92,8 @@ func (s *session) save(top string) error {
 	return nil
 }
 
-// part returns one part, building it when the cache has none of these inputs.
-func (s *session) part(ctx context.Context, kind, name string, in Inputs, build func(path string) error) (cache.Item, error) {
+// makePart returns one part, building it when the cache has none of these inputs.
+func (s *session) makePart(ctx context.Context, kind, name string, in Inputs, build func(path string) error) (cache.Item, error) {
 	if err := ctx.Err(); err != nil {
 		return cache.Item{}, err
 	}
@@ -102,13 +102,13 @@ func (s *session) part(ctx context.Context, kind, name string, in Inputs, build 
 	key := in.key(kind, name)
 	if !waits {
 		if item, ok := s.store.Lookup(dirOf(kind), key); ok {
-			s.note(title, in, Step{Part: title, Action: "kept"})
+			s.recordStep(title, in, Step{Part: title, Action: "kept"})
 			return item, nil
 		}
 	}
-	why := s.why(title, in)
+	why := s.changedInputs(title, in)
 	if s.planOnly {
-		s.note(title, in, Step{Part: title, Action: "build", Why: why})
+		s.recordStep(title, in, Step{Part: title, Action: "build", Why: why})
 		return cache.Item{Digest: pending}, nil
 	}
 	start := time.Now()
@@ -119,12 +119,12 @@ func (s *session) part(ctx context.Context, kind, name string, in Inputs, build 
 	}
 	took := time.Since(start)
 	s.progress.End(title, took)
-	s.note(title, in, Step{Part: title, Action: "build", Why: why, Took: took})
+	s.recordStep(title, in, Step{Part: title, Action: "build", Why: why, Took: took})
 	return item, nil
 }
 
-// timed does one step of a part that is not kept, and says how long it took.
-func (s *session) timed(title string, do func() error) error {
+// runTimed does one step of a part that is not kept, and says how long it took.
+func (s *session) runTimed(title string, do func() error) error {
 	start := time.Now()
 	if err := do(); err != nil {
 		return err
@@ -139,15 +139,15 @@ func (s *session) timed(title string, do func() error) error {
 
 func dirOf(kind string) string { return strings.ReplaceAll(kind, " ", "-") }
 
-func (s *session) note(title string, in Inputs, step Step) {
+func (s *session) recordStep(title string, in Inputs, step Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now[title] = in
 	s.steps = append(s.steps, step)
 }
 
-// why names the inputs that differ from the last build's.
-func (s *session) why(title string, in Inputs) []string {
+// changedInputs names the inputs that differ from the last build's.
+func (s *session) changedInputs(title string, in Inputs) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, there := s.last[title]

@@ -32,9 +32,9 @@ func (b *Builder) readSite() ([]byte, error) {
 	return document, nil
 }
 
-// perm are the image's permissions: a site document holds the passwords of BMCs, and is written
+// outputMode are the image's permissions: a site document holds the passwords of BMCs, and is written
 // for its owner alone by `firstlight site import` as well.
-func (b *build) perm() os.FileMode {
+func (b *build) outputMode() os.FileMode {
 	if b.Site != "" {
 		return 0o600
 	}
@@ -45,5 +45,5 @@ func (b *build) perm() os.FileMode {
 // then may that come into being in its file, which somebody might have open.
 func (b *build) samePerm() bool {
 	info, err := os.Stat(b.Out)
-	return err == nil && info.Mode().Perm() == b.perm()
+	return err == nil && info.Mode().Perm() == b.outputMode()
 }

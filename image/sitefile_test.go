@@ -18,7 +18,7 @@ func TestAnImageWithASiteIsForItsOwnerAlone(t *testing.T) {
 	require.NoError(t, os.WriteFile(base, []byte("root"), 0o644))
 	for site, want := range map[string]os.FileMode{"": 0o644, "site.yaml": 0o600} {
 		b := &build{Builder: &Builder{Out: filepath.Join(dir, "x.img"), Site: site}}
-		part := disk.Part(b.Out)
+		part := disk.PartPath(b.Out)
 		for _, left := range []os.FileMode{0o644, 0o600} {
 			require.NoError(t, os.WriteFile(part, []byte("left"), left))
 			require.NoError(t, b.placeBase(base, part, 0))

@@ -27,17 +27,17 @@ type stamp struct {
 	Boot   string  // of this machine, in which the outputs were written or looked at last
 }
 
-// root tells whether the image has this base of its root file system at at.
-func (s stamp) root(base cache.Item, at int64) bool { return s.Base == base.Digest && s.At == at }
+// hasRoot tells whether the image has this base of its root file system at at.
+func (s stamp) hasRoot(base cache.Item, at int64) bool { return s.Base == base.Digest && s.At == at }
 
 func (b *build) stampPath() string {
 	return filepath.Join(filepath.Dir(b.Out), "."+filepath.Base(b.Out)+".stamp")
 }
 
-// stamped reads the stamp of an earlier build whose outputs are still what they were. They were
+// readStamp reads the stamp of an earlier build whose outputs are still what they were. They were
 // not waited for until they were on the disk: after a start of this machine, which may have lost
 // power, their digests are looked at once.
-func (b *build) stamped() (s stamp, ok bool) {
+func (b *build) readStamp() (s stamp, ok bool) {
 	text, err := os.ReadFile(b.stampPath())
 	if err != nil || json.Unmarshal(text, &s) != nil || len(s.Files) != len(s.Times) {
 		return s, false
@@ -77,10 +77,10 @@ func (s stamp) write(path string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// publisher digests what decides about the bytes of an image, compressed and not, and of its block map: our
+// publisherDigest digests what decides about the bytes of an image, compressed and not, and of its block map: our
 // code, and which versions of which libraries it is built with.
-func (b *build) publisher() (string, error) {
-	code, err := b.code(append([]string{"image/media"}, codeOfDisks...))
+func (b *build) publisherDigest() (string, error) {
+	code, err := b.codeDigest(append([]string{"image/media"}, codeOfDisks...))
 	if err != nil {
 		return "", err
 	}
@@ -88,24 +88,24 @@ func (b *build) publisher() (string, error) {
 	return cache.Key(code, modules), err
 }
 
-// before is what the outputs of the build before give to this one.
-type before struct {
-	published *media.Earlier // nil if nothing
+// previousOutputs is what the outputs of the build before give to this one.
+type previousOutputs struct {
+	published *media.PreviousImage // nil if nothing
 	known     verity.Known
 	open      []io.Closer
 }
 
-func (o before) Close() {
+func (o previousOutputs) Close() {
 	for _, c := range o.open {
 		c.Close()
 	}
 }
 
-// before opens the outputs of the build before, if they are as the same code wrote them. An image
+// openPrevious opens the outputs of the build before, if they are as the same code wrote them. An image
 // whose root has the same base at the same place, and that is for the same eyes, becomes the file in which the new one is made.
-func (b *build) before(base cache.Item, at int64) (o before, err error) {
-	s, ok := b.stamped()
-	code, err := b.publisher()
+func (b *build) openPrevious(base cache.Item, at int64) (o previousOutputs, err error) {
+	s, ok := b.readStamp()
+	code, err := b.publisherDigest()
 	if err != nil || !ok || s.Code != code {
 		return o, err
 	}
@@ -122,11 +122,11 @@ func (b *build) before(base cache.Item, at int64) (o before, err error) {
 		return o, nil
 	}
 	o.open = append(o.open, packed)
-	o.published = &media.Earlier{Packed: packed, Bmap: blocks, Frames: s.Frames}
-	if !b.basePlaced && s.root(base, at) && b.samePerm() {
-		kept, err := disk.TakeBack(b.Out, base.Path, at)
+	o.published = &media.PreviousImage{Packed: packed, Bmap: blocks, Frames: s.Frames}
+	if !b.basePlaced && s.hasRoot(base, at) && b.samePerm() {
+		kept, err := disk.ReuseImage(b.Out, base.Path, at)
 		if err == nil { // else a new file is made, as if there had been no image
-			b.basePlaced, o.known, o.published.Kept = true, kept.Hashes, media.Extent{Start: kept.From, End: kept.To}
+			b.basePlaced, o.known, o.published.Reused = true, kept.Hashes, media.Extent{Start: kept.From, End: kept.To}
 			return o, nil
 		}
 	}
@@ -140,7 +140,7 @@ func (b *build) before(base cache.Item, at int64) (o before, err error) {
 }
 
 func (b *build) writeStamp(s stamp) (err error) {
-	if s.Code, err = b.publisher(); err != nil {
+	if s.Code, err = b.publisherDigest(); err != nil {
 		return err
 	}
 	for _, file := range s.Files {

@@ -30,15 +30,15 @@ func TestOutputsAreLookedAtAfterAStart(t *testing.T) {
 	require.NoError(t, err)
 	s := stamp{Key: "k", Files: []File{{Path: b.Out, Bytes: 7, SHA256: digest}}, Times: []time.Time{then}, Boot: "an earlier one"}
 	require.NoError(t, s.write(b.stampPath()))
-	s, ok := b.stamped()
+	s, ok := b.readStamp()
 	require.True(t, ok)
 	assert.Equal(t, bootID(), s.Boot)
 	write("\x00\x00\x00\x00\x00\x00\x00")
-	_, ok = b.stamped()
+	_, ok = b.readStamp()
 	assert.True(t, ok, "looked at once")
 	s.Boot = "an earlier one"
 	require.NoError(t, s.write(b.stampPath()))
-	_, ok = b.stamped()
+	_, ok = b.readStamp()
 	assert.False(t, ok)
 }
 

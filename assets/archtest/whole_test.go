@@ -21,7 +21,7 @@ var renames = map[string]string{
 	"daemon/installer/installer.go":      "sets a long log aside",
 	"daemon/installer/progress.go":       "worth nothing after a power cut, and written at every step",
 	"image/cache/cache.go":               "folders too; what is torn is built again",
-	"image/disk/again.go":                "an image loses its name while it is changed",
+	"image/disk/reuse.go":                "an image loses its name while it is changed",
 	"image/disk/write.go":                "gigabytes, which a build need not wait for",
 	"image/media/media.go":               "gigabytes, which a build need not wait for",
 	"image/release/release.go":           "a directory, which is easily made again",

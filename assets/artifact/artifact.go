@@ -29,11 +29,11 @@ const (
 
 // Limits on what is announced.
 const (
-	MaxLength  = 5 << 40  // octets of one artifact: S3's largest object
-	MaxForm    = 16 << 20 // octets of a multipart form, all parts; ICN's limit
-	MaxRecord  = 64 << 10 // octets of the record in it
-	MaxPage    = 1000     // records of one page of a list
-	PageLength = 100      // if nothing else is asked
+	MaxLength   = 5 << 40  // octets of one artifact: S3's largest object
+	MaxForm     = 16 << 20 // octets of a multipart form, all parts; ICN's limit
+	MaxMetadata = 64 << 10 // octets of the record in it
+	MaxPage     = 1000     // records of one page of a list
+	PageLength  = 100      // if nothing else is asked
 
 	MaxRecords     = 10000   // artifacts of one owner, finished or not
 	MaxRecordBytes = 8 << 20 // octets of the free text of all of them
@@ -57,8 +57,8 @@ func (c Collection) Bucket() string {
 	return map[Collection]string{Binary: "binary", Container: "container", OS: "operatingsystem"}[c]
 }
 
-// Known tells whether there is such a collection.
-func (c Collection) Known() bool { return c.Bucket() != "" }
+// IsKnown tells whether there is such a collection.
+func (c Collection) IsKnown() bool { return c.Bucket() != "" }
 
 // Key names one artifact.
 type Key struct {
@@ -78,7 +78,7 @@ var (
 // is that of an image in site.yaml; binaries also have the '+' and '~' of Debian's versions.
 func (k Key) Check() error {
 	switch {
-	case !k.Collection.Known():
+	case !k.Collection.IsKnown():
 		return fmt.Errorf("collection %q is unknown; use binary_images, container_images or os_images", k.Collection)
 	case !reLabel.MatchString(k.Owner):
 		return fmt.Errorf("owner %q is not a DNS label: up to 63 of a-z, 0-9 and '-'", k.Owner)
@@ -110,9 +110,9 @@ func CollectionPath(c Collection, owner, cluster string) string {
 	return Base + "/" + url.PathEscape(owner) + "/" + url.PathEscape(cluster) + "/" + string(c)
 }
 
-// Record is what is known of an artifact. The offset and whether it is complete are the
+// Metadata is what is known of an artifact. The offset and whether it is complete are the
 // server's to say: what a client sends for them is passed over.
-type Record struct {
+type Metadata struct {
 	Owner       string      `json:"owner"`
 	ClusterName string      `json:"cluster_name"`
 	Type        string      `json:"type"` // free text
@@ -138,8 +138,8 @@ type Description struct {
 	ImageRecords []map[string]string `json:"image_records"`
 }
 
-// Text is how many octets of the record are free to the client, about.
-func (r Record) Text() (n int) {
+// FreeTextLength is how many octets of the record are free to the client, about.
+func (r Metadata) FreeTextLength() (n int) {
 	n = len(r.Type)
 	for _, notes := range r.Description.ImageRecords {
 		n += 2
@@ -152,8 +152,8 @@ func (r Record) Text() (n int) {
 
 // List is one page of a collection, ordered by name.
 type List struct {
-	Items    []Record `json:"items"`
-	Continue string   `json:"continue,omitempty"` // give it back to get the next page; absent on the last
+	Items    []Metadata `json:"items"`
+	Continue string     `json:"continue,omitempty"` // give it back to get the next page; absent on the last
 }
 
 // ProblemType is the media type of every failure (RFC 9457).

@@ -58,7 +58,7 @@ func TestPathsAndBuckets(t *testing.T) {
 func TestRecordHasICNsFields(t *testing.T) {
 	const sent = `{"owner":"alpha","cluster_name":"beta","type":"container","image_name":"qwerty123","image_offset":0,"image_length":29718177,
 		"upload_complete":false,"description":{"image_records":[{"image_record_name":"iuysdi1234","repo":"icn","tag":"2"}]}}`
-	var r Record
+	var r Metadata
 	require.NoError(t, json.Unmarshal([]byte(sent), &r))
 	back, err := json.Marshal(r)
 	require.NoError(t, err)

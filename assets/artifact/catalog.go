@@ -23,9 +23,9 @@ const (
 	DigestsPath = "/binaries/sha256/"
 )
 
-// WantedImage is the annotation of a BareMetalHost with the URL of the image that the site names for it. The
+// ImageAnnotation is the annotation of a BareMetalHost with the URL of the image that the site names for it. The
 // host itself gets it only when its disk was looked at, which may be long after.
-const WantedImage = "firstlight.dev/image"
+const ImageAnnotation = "firstlight.dev/image"
 
 // Catalog is what the agent tells the daemon of its appliance, as a file. It is written
 // after what it names is there.
@@ -80,9 +80,9 @@ func (c Catalog) ByName() map[string]OSImage {
 	return names
 }
 
-// Reserve is how much of DATA, of so many octets, uploads leave free: the appliance's database, its logs
+// ReservedSpace is how much of DATA, of so many octets, uploads leave free: the appliance's database, its logs
 // and the kubelet write there too, and below 1 % the kubelet begins to remove pods.
-func Reserve(size int64) int64 { return max(1<<30, size/100*3) }
+func ReservedSpace(size int64) int64 { return max(1<<30, size/100*3) }
 
 // PackageOwner is who brought a file in PackagesDir: labels have no dots.
 func PackageOwner(file string) string {

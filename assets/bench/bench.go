@@ -34,8 +34,8 @@ func (r Row) Less(peer string, value, bar float64) Row {
 	return r
 }
 
-// Load is that of the machine over the last minute, for notes: other work makes every figure worse.
-func Load() string {
+// LoadAverage is that of the machine over the last minute, for notes: other work makes every figure worse.
+func LoadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return "unknown"

@@ -15,14 +15,14 @@ import (
 // UsageError marks a wrong command line: exit code 2.
 type UsageError struct{ error }
 
-// Usage marks an error as one of the command line.
-func Usage(err error) error { return UsageError{err} }
+// NewUsageError marks an error as one of the command line.
+func NewUsageError(err error) error { return UsageError{err} }
 
 func (e UsageError) Unwrap() error { return e.error }
 
-// Strict makes every mistake in the words and flags of a command line a usage error, in root and in all
+// MarkUsageErrors makes every mistake in the words and flags of a command line a usage error, in root and in all
 // commands below it. What cobra checks and adds by itself would end with 1, or even with 0.
-func Strict(root *cobra.Command) *cobra.Command {
+func MarkUsageErrors(root *cobra.Command) *cobra.Command {
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
 	root.InitDefaultHelpCmd()
@@ -36,11 +36,11 @@ func Strict(root *cobra.Command) *cobra.Command {
 			return err
 		}
 	}
-	below(root)
+	markTree(root)
 	return root
 }
 
-func below(cmd *cobra.Command) {
+func markTree(cmd *cobra.Command) {
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if check != nil {
@@ -57,7 +57,7 @@ func below(cmd *cobra.Command) {
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	for _, sub := range cmd.Commands() {
-		below(sub)
+		markTree(sub)
 	}
 }
 

@@ -58,18 +58,18 @@ func ParseGUID(text string) (GUID, error) {
 		return g, fmt.Errorf("parse GUID %q: %w", text, err)
 	}
 	copy(g[:], raw)
-	g.swap()
+	g.swapEndian()
 	return g, nil
 }
 
 // String gives the text form in lower case.
 func (g GUID) String() string {
-	g.swap()
+	g.swapEndian()
 	return fmt.Sprintf("%x-%x-%x-%x-%x", g[0:4], g[4:6], g[6:8], g[8:10], g[10:16])
 }
 
-// swap exchanges the mixed-endian disk order and the text order.
-func (g *GUID) swap() {
+// swapEndian exchanges the mixed-endian disk order and the text order.
+func (g *GUID) swapEndian() {
 	g[0], g[1], g[2], g[3] = g[3], g[2], g[1], g[0]
 	g[4], g[5] = g[5], g[4]
 	g[6], g[7] = g[7], g[6]
@@ -126,8 +126,8 @@ func (t *Table) check() error {
 	return nil
 }
 
-// Named returns the partition with this name.
-func (t *Table) Named(name string) (Partition, bool) {
+// Find returns the partition with this name.
+func (t *Table) Find(name string) (Partition, bool) {
 	for _, p := range t.Partitions {
 		if p.Name == name {
 			return p, true
@@ -136,9 +136,9 @@ func (t *Table) Named(name string) (Partition, bool) {
 	return Partition{}, false
 }
 
-// Fit returns the table for a disk of size bytes: the same partitions, the backup at that
+// Resize returns the table for a disk of size bytes: the same partitions, the backup at that
 // disk's end, all space usable. Partitions that do not fit are an error.
-func (t *Table) Fit(size int64) (*Table, error) {
+func (t *Table) Resize(size int64) (*Table, error) {
 	sectors := uint64(size / SectorSize)
 	if sectors < PrimarySectors+BackupSectors {
 		return nil, fmt.Errorf("a disk of %d bytes has no room for a GPT", size)

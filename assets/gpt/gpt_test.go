@@ -29,7 +29,7 @@ func table(t testing.TB) *gpt.Table {
 }
 
 func written(t testing.TB) []byte {
-	fit, err := table(t).Fit(size)
+	fit, err := table(t).Resize(size)
 	require.NoError(t, err)
 	start, end, err := fit.Encode()
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestWrittenIsRead(t *testing.T) {
 	assert.Equal(t, primary.Partitions, backup.Partitions)
 	assert.Equal(t, primary.MyLBA, backup.OtherLBA)
 	assert.Equal(t, backup.MyLBA, primary.OtherLBA)
-	p, ok := primary.Named("Größe-3")
+	p, ok := primary.Find("Größe-3")
 	require.True(t, ok)
 	assert.EqualValues(t, 2<<20, p.Offset())
 	assert.EqualValues(t, 2<<20, p.Size())
@@ -83,16 +83,16 @@ func TestAnyFlippedByteIsFound(t *testing.T) {
 }
 
 func TestFit(t *testing.T) {
-	larger, err := table(t).Fit(2 * size)
+	larger, err := table(t).Resize(2 * size)
 	require.NoError(t, err)
 	assert.EqualValues(t, 2*size/512-1, larger.OtherLBA)
-	_, err = table(t).Fit(4 << 20)
+	_, err = table(t).Resize(4 << 20)
 	assert.ErrorContains(t, err, "partition 3: sectors 4096 to 8191 are not within the usable")
-	_, err = table(t).Fit(1000)
+	_, err = table(t).Resize(1000)
 	assert.ErrorContains(t, err, "no room for a GPT")
 	double := table(t)
 	double.Partitions[1].First = 4000
-	_, err = double.Fit(size)
+	_, err = double.Resize(size)
 	assert.ErrorContains(t, err, "partitions 1 and 3 overlap")
 }
 

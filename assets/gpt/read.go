@@ -20,7 +20,7 @@ type fault string
 func (f fault) Error() string        { return string(f) }
 func (f fault) Is(target error) bool { return target == ErrNoTable }
 
-func faultf(format string, args ...any) error { return fault(fmt.Sprintf(format, args...)) }
+func faultErrorf(format string, args ...any) error { return fault(fmt.Sprintf(format, args...)) }
 
 // maxArray is how many bytes of entries are believed: eight times what everybody writes.
 const maxArray = 128 << 10
@@ -30,7 +30,7 @@ const maxArray = 128 << 10
 // the table may say what it likes: it may be any disk's.
 func Read(r io.ReaderAt, lba uint64, sector int64) (*Table, error) {
 	if lba < 1 || lba > 1<<40 || sector < SectorSize || sector > 64<<10 {
-		return nil, faultf("read GPT header at sector %d of %d bytes: no disk has one there", lba, sector)
+		return nil, faultErrorf("read GPT header at sector %d of %d bytes: no disk has one there", lba, sector)
 	}
 	header := make([]byte, sector)
 	if _, err := r.ReadAt(header, int64(lba)*sector); err != nil {
@@ -45,7 +45,7 @@ func Read(r io.ReaderAt, lba uint64, sector int64) (*Table, error) {
 		return nil, fmt.Errorf("read GPT entries at sector %d: %w", t.EntriesLBA, err)
 	}
 	if got := crc32.ChecksumIEEE(array); got != sum {
-		return nil, faultf("GPT entries at sector %d: checksum is %08x, header says %08x", t.EntriesLBA, got, sum)
+		return nil, faultErrorf("GPT entries at sector %d: checksum is %08x, header says %08x", t.EntriesLBA, got, sum)
 	}
 	for i := range t.Slots {
 		if p, used := parseEntry(array[i*t.EntrySize:], i+1); used {
@@ -57,23 +57,23 @@ func Read(r io.ReaderAt, lba uint64, sector int64) (*Table, error) {
 
 // ReadPrimary reads the copy at the start of a disk such as we write: sectors of
 // SectorSize, entries of the usual size, partitions that do not overlap.
-func ReadPrimary(r io.ReaderAt) (*Table, error) { return readOurs(r, 1) }
+func ReadPrimary(r io.ReaderAt) (*Table, error) { return readOwnCopy(r, 1) }
 
 // ReadBackup reads the copy in the last sectors of a disk of size bytes, as ReadPrimary.
 func ReadBackup(r io.ReaderAt, size int64) (*Table, error) {
 	if size < (PrimarySectors+BackupSectors)*SectorSize {
 		return nil, fmt.Errorf("read backup GPT: a disk of %d bytes has no room for one", size)
 	}
-	return readOurs(r, uint64(size/SectorSize)-1)
+	return readOwnCopy(r, uint64(size/SectorSize)-1)
 }
 
-func readOurs(r io.ReaderAt, lba uint64) (*Table, error) {
+func readOwnCopy(r io.ReaderAt, lba uint64) (*Table, error) {
 	t, err := Read(r, lba, SectorSize)
 	if err != nil {
 		return nil, err
 	}
 	if t.EntrySize != entrySize {
-		return nil, faultf("GPT header at sector %d: entries of %d bytes; only %d are in use anywhere", lba, t.EntrySize, entrySize)
+		return nil, faultErrorf("GPT header at sector %d: entries of %d bytes; only %d are in use anywhere", lba, t.EntrySize, entrySize)
 	}
 	return t, t.check()
 }
@@ -86,12 +86,12 @@ func parseHeader(h []byte, lba uint64) (*Table, uint32, error) {
 	}
 	size := le.Uint32(h[12:])
 	if size < headerSize || size > uint32(len(h)) {
-		return nil, 0, faultf("header size %d is not within %d and %d", size, headerSize, len(h))
+		return nil, 0, faultErrorf("header size %d is not within %d and %d", size, headerSize, len(h))
 	}
 	sum := bytes.Clone(h[:size])
 	clear(sum[16:20])
 	if got, want := crc32.ChecksumIEEE(sum), le.Uint32(h[16:]); got != want {
-		return nil, 0, faultf("checksum is %08x, header says %08x", got, want)
+		return nil, 0, faultErrorf("checksum is %08x, header says %08x", got, want)
 	}
 	t := &Table{
 		MyLBA: le.Uint64(h[24:]), OtherLBA: le.Uint64(h[32:]),
@@ -103,11 +103,11 @@ func parseHeader(h []byte, lba uint64) (*Table, uint32, error) {
 	const beyond = 1 << 40 // sectors that no disk has
 	switch {
 	case t.MyLBA != lba:
-		return nil, 0, faultf("it says it is at sector %d", t.MyLBA)
+		return nil, 0, faultErrorf("it says it is at sector %d", t.MyLBA)
 	case each < entrySize || each > 4096 || count < 1 || count > maxArray/each:
-		return nil, 0, faultf("%d entries of %d bytes are not believable", count, each)
+		return nil, 0, faultErrorf("%d entries of %d bytes are not believable", count, each)
 	case t.FirstLBA > beyond || t.LastLBA > beyond || t.EntriesLBA > beyond:
-		return nil, 0, faultf("usable sectors %d to %d and entries at %d are beyond any disk", t.FirstLBA, t.LastLBA, t.EntriesLBA)
+		return nil, 0, faultErrorf("usable sectors %d to %d and entries at %d are beyond any disk", t.FirstLBA, t.LastLBA, t.EntriesLBA)
 	}
 	t.Slots, t.EntrySize = int(count), int(each)
 	return t, le.Uint32(h[88:]), nil

@@ -173,15 +173,15 @@ func (l *Layer) Reader(offset int64) io.ReadCloser {
 
 // reader reads one piece after the other. It has one file open at a time.
 type reader struct {
-	layer *Layer
-	next  int   // the piece to open when left is 0
-	at    int64 // in the archive
-	left  int64 // of the open piece
-	file  fs.File
+	layer     *Layer
+	next      int   // the piece to open when left is 0
+	at        int64 // in the archive
+	remaining int64 // of the open piece
+	file      fs.File
 }
 
 func (r *reader) Read(b []byte) (int, error) {
-	for r.left == 0 {
+	for r.remaining == 0 {
 		if err := r.Close(); err != nil {
 			return 0, err
 		}
@@ -193,13 +193,13 @@ func (r *reader) Read(b []byte) (int, error) {
 		}
 		r.next++
 	}
-	n, err := r.file.Read(b[:min(int64(len(b)), r.left)])
-	r.left -= int64(n)
+	n, err := r.file.Read(b[:min(int64(len(b)), r.remaining)])
+	r.remaining -= int64(n)
 	r.at += int64(n)
 	if err == io.EOF {
 		err = nil
-		if r.left > 0 {
-			err = fmt.Errorf("read layer: %s is %d bytes short: %w", r.layer.pieces[r.next-1].file, r.left, io.ErrUnexpectedEOF)
+		if r.remaining > 0 {
+			err = fmt.Errorf("read layer: %s is %d bytes short: %w", r.layer.pieces[r.next-1].file, r.remaining, io.ErrUnexpectedEOF)
 		}
 	}
 	return n, err
@@ -212,7 +212,7 @@ func (r *reader) open(p piece) error {
 		return err
 	}
 	within := r.at - p.at
-	r.file, r.left = f, p.size-within
+	r.file, r.remaining = f, p.size-within
 	skip := p.from + within
 	if skip == 0 {
 		return nil
@@ -231,6 +231,6 @@ func (r *reader) Close() error {
 		return nil
 	}
 	f := r.file
-	r.file, r.left = nil, 0
+	r.file, r.remaining = nil, 0
 	return f.Close()
 }

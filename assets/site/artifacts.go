@@ -52,18 +52,18 @@ func (c *Certificates) parse(s string) error {
 	return nil
 }
 
-// artifacts checks what the parts of the section mean together.
-func (r *reader) artifacts(a *Artifacts) {
+// checkArtifacts checks what the parts of the section mean together.
+func (r *reader) checkArtifacts(a *Artifacts) {
 	owners := map[Name]string{}
 	for i, o := range a.Owners {
 		at := fmt.Sprintf("artifacts.owners[%d].name", i)
 		if first, ok := owners[o.Name]; ok && o.Name != "" {
-			r.at(at, "owner %s is already that of %s; each must be given once", quote(string(o.Name)), first)
+			r.report(at, "owner %s is already that of %s; each must be given once", quote(string(o.Name)), first)
 		}
 		owners[o.Name] = at
 	}
 	if a.Expiry != 0 && time.Duration(a.Expiry) < time.Hour {
-		r.at("artifacts.expiry", "an upload that pauses would be removed at once; use 1h or more")
+		r.report("artifacts.expiry", "an upload that pauses would be removed at once; use 1h or more")
 	}
 	if a.Store == nil || a.Store.Endpoint == "" {
 		return
@@ -71,10 +71,10 @@ func (r *reader) artifacts(a *Artifacts) {
 	u, err := url.Parse(string(a.Store.Endpoint))
 	switch {
 	case err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		r.at("artifacts.store.endpoint", "%s has a path; write the store's host and port alone, such as https://s3.example:9000", quote(string(a.Store.Endpoint)))
+		r.report("artifacts.store.endpoint", "%s has a path; write the store's host and port alone, such as https://s3.example:9000", quote(string(a.Store.Endpoint)))
 	case u.Scheme == "https" && a.Store.CA == "":
-		r.at("artifacts.store", "nothing tells whose certificate to trust; add ca")
+		r.report("artifacts.store", "nothing tells whose certificate to trust; add ca")
 	case u.Scheme == "http" && a.Store.CA != "":
-		r.at("artifacts.store.ca", "there is no certificate with http; use https, or remove the line")
+		r.report("artifacts.store.ca", "there is no certificate with http; use https, or remove the line")
 	}
 }

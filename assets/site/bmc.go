@@ -46,8 +46,8 @@ func (a BMCAddress) Port() int {
 	return 443
 }
 
-// system identifies the server behind the address, whatever its spelling.
-func (a BMCAddress) system() string {
+// systemKey identifies the server behind the address, whatever its spelling.
+func (a BMCAddress) systemKey() string {
 	u, err := url.Parse(string(a))
 	if err != nil {
 		return string(a)

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// clusters checks that a name and a server are used by one cluster, and there by each
+// checkClusters checks that a name and a server are used by one cluster, and there by each
 // role, once, and that there are servers enough.
-func (r *reader) clusters(s *Site) {
+func (r *reader) checkClusters(s *Site) {
 	nodes := map[Name]bool{}
 	owner := map[MAC]Name{}
 	for _, n := range s.Nodes {
@@ -23,20 +23,20 @@ func (r *reader) clusters(s *Site) {
 	for i := range s.Clusters {
 		c, path := &s.Clusters[i], fmt.Sprintf("clusters[%d]", i)
 		if first, ok := names[c.Name]; ok && c.Name != "" {
-			r.at(path+".name", "name %s is already that of %s; each must be given once", quote(string(c.Name)), first)
+			r.report(path+".name", "name %s is already that of %s; each must be given once", quote(string(c.Name)), first)
 		}
 		names[c.Name] = path
-		asked += r.cluster(c, path, nodes, owner, used)
+		asked += r.checkCluster(c, path, nodes, owner, used)
 		listed := map[string]bool{}
 		for j, a := range c.AddOns {
 			if listed[a] && a != "" {
-				r.at(fmt.Sprintf("%s.addOns[%d]", path, j), "%s is given twice; keep one", quote(a))
+				r.report(fmt.Sprintf("%s.addOns[%d]", path, j), "%s is given twice; keep one", quote(a))
 			}
 			listed[a] = true
 		}
 	}
 	if len(s.Nodes) > 0 && asked > len(s.Nodes) {
-		r.at("clusters", "the clusters need %d nodes, this file lists %d; add nodes or lower the counts", asked, len(s.Nodes))
+		r.report("clusters", "the clusters need %d nodes, this file lists %d; add nodes or lower the counts", asked, len(s.Nodes))
 	}
 }
 
@@ -49,16 +49,16 @@ func (n Node) macs() []MAC {
 	return all
 }
 
-// cluster checks one cluster and returns how many servers it needs.
-func (r *reader) cluster(c *Cluster, path string, nodes map[Name]bool, owner map[MAC]Name, used map[string]string) int {
-	both := r.inventory(c, path, owner)
+// checkCluster checks one cluster and returns how many servers it needs.
+func (r *reader) checkCluster(c *Cluster, path string, nodes map[Name]bool, owner map[MAC]Name, used map[string]string) int {
+	both := r.checkInventory(c, path, owner)
 	asked := 0
-	role := func(key string, members []Member) {
+	role := func(key string, members []NodeSelector) {
 		inRole := map[string]string{}
 		for i, m := range members {
 			at := fmt.Sprintf("%s.%s[%d]", path, key, i)
-			r.member(m, at, nodes)
-			server := m.server(owner)
+			r.checkSelector(m, at, nodes)
+			server := m.serverKey(owner)
 			if server == "" {
 				if key != "workers" || !both[i] {
 					asked += max(m.Count, 1)
@@ -66,11 +66,11 @@ func (r *reader) cluster(c *Cluster, path string, nodes map[Name]bool, owner map
 				continue
 			}
 			if other, ok := inRole[server]; ok {
-				r.at(at, "this is the same server as %s; name each once", other)
+				r.report(at, "this is the same server as %s; name each once", other)
 			}
 			inRole[server] = at
 			if other, ok := used[server]; ok && other != path {
-				r.at(at, "this server is already claimed by %s; a server belongs to one cluster", other)
+				r.report(at, "this server is already claimed by %s; a server belongs to one cluster", other)
 			} else if !ok {
 				asked++
 			}
@@ -82,16 +82,16 @@ func (r *reader) cluster(c *Cluster, path string, nodes map[Name]bool, owner map
 	return asked
 }
 
-// inventory checks that each name of a cluster stands for one server. It returns which
+// checkInventory checks that each name of a cluster stands for one server. It returns which
 // entries of workers only repeat the name of a control-plane node: that has both roles.
-func (r *reader) inventory(c *Cluster, path string, owner map[MAC]Name) map[int]bool {
+func (r *reader) checkInventory(c *Cluster, path string, owner map[MAC]Name) map[int]bool {
 	type entry struct {
-		Member
+		NodeSelector
 		path string
 	}
 	seen, both := map[Name]entry{}, map[int]bool{}
-	add := func(key string, members []Member, stem string) {
-		all, from := expanded(members, stem)
+	add := func(key string, members []NodeSelector, stem string) {
+		all, from := expandSelectors(members, stem)
 		for i, m := range all {
 			at := fmt.Sprintf("%s.%s[%d]", path, key, from[i])
 			first, ok := seen[m.Name]
@@ -100,16 +100,16 @@ func (r *reader) inventory(c *Cluster, path string, owner map[MAC]Name) map[int]
 				continue
 			}
 			if key == "workers" && strings.HasPrefix(first.path, path+".controlPlane") {
-				if m == (Member{Name: m.Name, Count: 1}) {
+				if m == (NodeSelector{Name: m.Name, Count: 1}) {
 					both[from[i]] = true
 					continue
 				}
-				if s := m.server(owner); s != "" && s == first.server(owner) {
+				if s := m.serverKey(owner); s != "" && s == first.serverKey(owner) {
 					continue
 				}
 			}
 			if first.path != at {
-				r.at(at+".name", "name %s is already that of %s; use another", quote(string(m.Name)), first.path)
+				r.report(at+".name", "name %s is already that of %s; use another", quote(string(m.Name)), first.path)
 			}
 		}
 	}
@@ -118,8 +118,8 @@ func (r *reader) inventory(c *Cluster, path string, owner map[MAC]Name) map[int]
 	return both
 }
 
-// server identifies the server that a member pins, empty if it pins none.
-func (m Member) server(owner map[MAC]Name) string {
+// serverKey identifies the server that a member pins, empty if it pins none.
+func (m NodeSelector) serverKey(owner map[MAC]Name) string {
 	if m.Node != "" {
 		return "node " + string(m.Node)
 	}
@@ -129,24 +129,24 @@ func (m Member) server(owner map[MAC]Name) string {
 	return string(m.MAC)
 }
 
-func (r *reader) member(m Member, path string, nodes map[Name]bool) {
+func (r *reader) checkSelector(m NodeSelector, path string, nodes map[Name]bool) {
 	if m.Node != "" && m.MAC != "" {
-		r.at(path+".mac", "node is given as well; keep one of the two")
+		r.report(path+".mac", "node is given as well; keep one of the two")
 	}
 	if m.Node != "" && !nodes[m.Node] {
 		var known []string
 		for n := range nodes {
 			known = append(known, string(n))
 		}
-		r.at(path+".node", "no node is called %s; use the name of one in nodes%s", quote(string(m.Node)), nearest(string(m.Node), known))
+		r.report(path+".node", "no node is called %s; use the name of one in nodes%s", quote(string(m.Node)), suggestNearest(string(m.Node), known))
 	}
 	if m.Count > 1 && (m.Node != "" || m.MAC != "") {
-		r.at(path+".count", "one server is named, it cannot be %d; remove count, node or mac", m.Count)
+		r.report(path+".count", "one server is named, it cannot be %d; remove count, node or mac", m.Count)
 	}
 }
 
-// nearest suggests the known name that is nearest to name, if one is near.
-func nearest(name string, known []string) string {
+// suggestNearest suggests the known name that is nearest to name, if one is near.
+func suggestNearest(name string, known []string) string {
 	if len(known) == 0 {
 		return ""
 	}

@@ -13,11 +13,11 @@ import (
 // cryptRounds makes one guess of a password cost about a tenth of a second.
 const cryptRounds = 100_000
 
-// Crypt is the secret as a hash that login programs and cloud-init take (crypt(5),
+// CryptHash is the secret as a hash that login programs and cloud-init take (crypt(5),
 // SHA-512). A secret that is such a hash already is returned as it is. salt is any text
 // that stays the same for what the password opens, such as a node's UID: the same secret
 // and salt give the same hash, so that writing it again changes nothing.
-func (s Secret) Crypt(salt string) (string, error) {
+func (s Secret) CryptHash(salt string) (string, error) {
 	text := s.Reveal()
 	if text == "" {
 		return "", fmt.Errorf("hash password: it is empty")

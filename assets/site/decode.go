@@ -45,17 +45,17 @@ func (r *reader) load(data []byte) *Site {
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
 		return s
 	} else if err != nil {
-		r.syntax(data, err)
+		r.reportSyntaxError(data, err)
 		return s
 	}
 	if err := dec.Decode(&second); err == nil {
 		r.add(second.Line, "", "a second document begins here; a site file is one document, remove the '---'")
 	} else if !errors.Is(err, io.EOF) {
-		r.syntax(data, err)
+		r.reportSyntaxError(data, err)
 		return s
 	}
 	if root := doc.Content[0]; root.Kind != yaml.ScalarNode || root.ShortTag() != "!!null" {
-		r.value(root, reflect.ValueOf(s).Elem(), "", "")
+		r.decodeValue(root, reflect.ValueOf(s).Elem(), "", "")
 	}
 	if r.values <= maxValues && len(r.problems) < maxProblems {
 		r.validate(s)
@@ -78,7 +78,7 @@ func lineOfInvalid(data []byte) int {
 	return line
 }
 
-func (r *reader) syntax(data []byte, err error) {
+func (r *reader) reportSyntaxError(data []byte, err error) {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 0
 	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(message); m != nil {
@@ -121,8 +121,8 @@ func (r *reader) add(line int, path, message string) {
 	r.problems = append(r.problems, Problem{r.file, line, path, message})
 }
 
-// at adds a problem of the value at path, or where the nearest value around it stands.
-func (r *reader) at(path, format string, args ...any) {
+// report adds a problem of the value at path, or where the nearest value around it stands.
+func (r *reader) report(path, format string, args ...any) {
 	for p := path; ; {
 		if line, ok := r.lines[p]; ok || p == "" {
 			r.add(line, path, fmt.Sprintf(format, args...))
@@ -132,8 +132,8 @@ func (r *reader) at(path, format string, args ...any) {
 	}
 }
 
-// sorted gives the problems by line, each once.
-func (r *reader) sorted() Problems {
+// sortedProblems gives the problems by line, each once.
+func (r *reader) sortedProblems() Problems {
 	slices.SortStableFunc(r.problems, func(a, b Problem) int {
 		return cmp.Or(a.Line-b.Line, strings.Compare(a.Path, b.Path))
 	})
@@ -143,8 +143,8 @@ func (r *reader) sorted() Problems {
 	return r.problems
 }
 
-// value decodes n into v; the types of the document bound its depth, whatever aliases say. tag is that of the field; list items have their list's tag.
-func (r *reader) value(n *yaml.Node, v reflect.Value, path string, tag reflect.StructTag) {
+// decodeValue decodes n into v; the types of the document bound its depth, whatever aliases say. tag is that of the field; list items have their list's tag.
+func (r *reader) decodeValue(n *yaml.Node, v reflect.Value, path string, tag reflect.StructTag) {
 	if r.values++; r.values > maxValues {
 		if r.values == maxValues+1 {
 			r.add(n.Line, path, fmt.Sprintf("aliases make this file larger than %d values; write the values out", maxValues))
@@ -152,14 +152,14 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, path string, tag reflect.S
 		return
 	}
 	if n.Kind == yaml.AliasNode {
-		r.value(n.Alias, v, path, tag)
+		r.decodeValue(n.Alias, v, path, tag)
 		return
 	}
 	if _, ok := r.lines[path]; !ok {
 		r.lines[path] = n.Line
 	}
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
-		r.add(n.Line, path, fmt.Sprintf("nothing is given here, want %s; give it or remove the line", wanted(v.Type())))
+		r.add(n.Line, path, fmt.Sprintf("nothing is given here, want %s; give it or remove the line", expectedType(v.Type())))
 		return
 	}
 	if v.Kind() == reflect.Pointer {
@@ -167,14 +167,14 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, path string, tag reflect.S
 		v = v.Elem()
 	}
 	if isText(v.Type()) {
-		r.text(n, v, path)
+		r.decodeText(n, v, path)
 		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		r.object(n, v, path)
+		r.decodeObject(n, v, path)
 	case reflect.Map:
-		r.labels(n, v, path)
+		r.decodeLabels(n, v, path)
 	case reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
 			r.wrongType(n, v.Type(), path)
@@ -185,15 +185,15 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, path string, tag reflect.S
 			if r.values > maxValues {
 				return
 			}
-			r.value(item, v.Index(i), path+"["+strconv.Itoa(i)+"]", tag)
+			r.decodeValue(item, v.Index(i), path+"["+strconv.Itoa(i)+"]", tag)
 		}
 	default:
-		r.scalar(n, v, path, tag)
+		r.decodeScalar(n, v, path, tag)
 	}
 }
 
-// pairs calls each for every key that is new in the mapping n and reports the others.
-func (r *reader) pairs(n *yaml.Node, path string, each func(key string, value *yaml.Node)) {
+// eachPair calls each for every key that is new in the mapping n and reports the others.
+func (r *reader) eachPair(n *yaml.Node, path string, each func(key string, value *yaml.Node)) {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
@@ -212,7 +212,7 @@ func (r *reader) pairs(n *yaml.Node, path string, each func(key string, value *y
 	}
 }
 
-func (r *reader) object(n *yaml.Node, v reflect.Value, path string) {
+func (r *reader) decodeObject(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
 		r.wrongType(n, v.Type(), path)
 		return
@@ -225,7 +225,7 @@ func (r *reader) object(n *yaml.Node, v reflect.Value, path string) {
 		known = append(known, key)
 	}
 	given := map[string]bool{}
-	r.pairs(n, path, func(key string, value *yaml.Node) {
+	r.eachPair(n, path, func(key string, value *yaml.Node) {
 		i, ok := fields[key]
 		switch {
 		case key == "<<" && !ok:
@@ -234,7 +234,7 @@ func (r *reader) object(n *yaml.Node, v reflect.Value, path string) {
 			r.add(r.lines[join(path, key)], join(path, key), "unknown key; "+suggest(key, known))
 		default:
 			given[key] = true
-			r.value(value, v.Field(i), join(path, key), v.Type().Field(i).Tag)
+			r.decodeValue(value, v.Field(i), join(path, key), v.Type().Field(i).Tag)
 		}
 	})
 	for i := range v.NumField() {
@@ -245,16 +245,16 @@ func (r *reader) object(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// labels decodes a map of text to text.
-func (r *reader) labels(n *yaml.Node, v reflect.Value, path string) {
+// decodeLabels decodes a map of text to text.
+func (r *reader) decodeLabels(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
 		r.wrongType(n, v.Type(), path)
 		return
 	}
 	m := map[string]string{}
-	r.pairs(n, path, func(key string, value *yaml.Node) {
+	r.eachPair(n, path, func(key string, value *yaml.Node) {
 		var s string
-		r.value(value, reflect.ValueOf(&s).Elem(), join(path, key), "")
+		r.decodeValue(value, reflect.ValueOf(&s).Elem(), join(path, key), "")
 		m[key] = s
 	})
 	v.Set(reflect.ValueOf(m))

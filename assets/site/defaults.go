@@ -22,7 +22,7 @@ func (s *Site) WithDefaults() *Site {
 	d.Verification.Timeout = cmp.Or(d.Verification.Timeout, Duration(time.Hour))
 	d.Artifacts.Expiry = cmp.Or(d.Artifacts.Expiry, Duration(72*time.Hour))
 	if d.Artifacts.Store != nil {
-		d.Artifacts.Store = copied(d.Artifacts.Store)
+		d.Artifacts.Store = cloneOrZero(d.Artifacts.Store)
 		d.Artifacts.Store.Region = cmp.Or(d.Artifacts.Store.Region, "us-east-1")
 	}
 	d.Networks = d.Networks.withDefaults()
@@ -38,16 +38,16 @@ func (s *Site) WithDefaults() *Site {
 }
 
 func (ns Networks) withDefaults() Networks {
-	p := copied(ns.Provisioning)
+	p := cloneOrZero(ns.Provisioning)
 	p.CIDR = cmp.Or(p.CIDR, netip.MustParsePrefix("172.22.0.0/24"))
 	p.Address = cmp.Or(p.Address, p.CIDR.Addr().Next())
 	p.DHCP.Mode = cmp.Or(p.DHCP.Mode, "server")
 	if p.DHCP.Range.IsZero() && p.DHCP.Mode == "server" {
 		p.DHCP.Range = usualRange(p.CIDR)
 	}
-	ns.Provisioning, ns.Baremetal = p, copied(ns.Baremetal)
+	ns.Provisioning, ns.Baremetal = p, cloneOrZero(ns.Baremetal)
 	if ns.BMC != nil {
-		ns.BMC = copied(ns.BMC)
+		ns.BMC = cloneOrZero(ns.BMC)
 	}
 	for _, role := range Roles() {
 		n := ns.Role(role)
@@ -56,7 +56,7 @@ func (ns Networks) withDefaults() Networks {
 		}
 		n.MTU = cmp.Or(n.MTU, 1500)
 		if n.Bond != nil {
-			n.Bond = copied(n.Bond)
+			n.Bond = cloneOrZero(n.Bond)
 			n.Bond.Mode = cmp.Or(n.Bond.Mode, "active-backup")
 		}
 		if n.DHCP.Mode == "" {
@@ -77,12 +77,12 @@ func (ns Networks) withDefaults() Networks {
 func usualRange(cidr netip.Prefix) Range {
 	size := 1 << min(cidr.Addr().BitLen()-cidr.Bits(), 16)
 	if size >= 128 {
-		return Range{nth(cidr, 10), nth(cidr, 100)}
+		return Range{nthAddress(cidr, 10), nthAddress(cidr, 100)}
 	}
-	return Range{nth(cidr, size/2), nth(cidr, max(size-2, size/2))}
+	return Range{nthAddress(cidr, size/2), nthAddress(cidr, max(size-2, size/2))}
 }
 
-func nth(cidr netip.Prefix, n int) netip.Addr {
+func nthAddress(cidr netip.Prefix, n int) netip.Addr {
 	a := cidr.Addr()
 	for range n {
 		a = a.Next()
@@ -126,7 +126,7 @@ func (n Node) withDefaults(networks Networks) Node {
 
 func (l Link) withDefaults(networks Networks) Link {
 	if l.Bond != nil {
-		l.Bond = copied(l.Bond)
+		l.Bond = cloneOrZero(l.Bond)
 		l.Bond.Mode = cmp.Or(l.Bond.Mode, "active-backup")
 	}
 	n := networks.Role(l.Network)
@@ -155,11 +155,11 @@ func (l Link) withDefaults(networks Networks) Link {
 func (c Cluster) withDefaults() Cluster {
 	c.PodCIDR = cmp.Or(c.PodCIDR, netip.MustParsePrefix("10.244.64.0/18"))
 	c.ServiceCIDR = cmp.Or(c.ServiceCIDR, netip.MustParsePrefix("10.244.0.0/18"))
-	c.ControlPlane, _ = expanded(c.controlPlane(), "master")
-	c.Workers, _ = expanded(c.Workers, "worker")
+	c.ControlPlane, _ = expandSelectors(c.controlPlane(), "master")
+	c.Workers, _ = expandSelectors(c.Workers, "worker")
 	for i, w := range c.Workers {
 		for _, m := range c.ControlPlane {
-			if w == (Member{Name: m.Name, Count: 1}) {
+			if w == (NodeSelector{Name: m.Name, Count: 1}) {
 				c.Workers[i] = m // both roles
 			}
 		}
@@ -168,17 +168,17 @@ func (c Cluster) withDefaults() Cluster {
 }
 
 // controlPlane is what is asked for, or any one node.
-func (c Cluster) controlPlane() []Member {
+func (c Cluster) controlPlane() []NodeSelector {
 	if len(c.ControlPlane) == 0 {
-		return []Member{{}}
+		return []NodeSelector{{}}
 	}
 	return c.ControlPlane
 }
 
-// expanded makes one member of count 1 of each node that is asked for; from is the entry
+// expandSelectors makes one member of count 1 of each node that is asked for; from is the entry
 // it came from. Those without a name are numbered from 1 in list order; those of a named
 // entry with a count get its name and a number.
-func expanded(members []Member, stem string) (all []Member, from []int) {
+func expandSelectors(members []NodeSelector, stem string) (all []NodeSelector, from []int) {
 	for i, m := range members {
 		count, name := cmp.Or(m.Count, 1), m.Name
 		m.Count = 1
@@ -195,8 +195,8 @@ func expanded(members []Member, stem string) (all []Member, from []int) {
 	return all, from
 }
 
-// copied is a copy of *p, or a zero value if p is nil.
-func copied[T any](p *T) *T {
+// cloneOrZero is a copy of *p, or a zero value if p is nil.
+func cloneOrZero[T any](p *T) *T {
 	var c T
 	if p != nil {
 		c = *p

@@ -21,19 +21,21 @@ func (s *Site) YAML() ([]byte, error) { return encode(s, Secret.String) }
 func (s *Site) RevealedYAML() ([]byte, error) { return encode(s, Secret.Reveal) }
 
 // MarshalYAML is the document with its secrets hidden.
-func (s *Site) MarshalYAML() (any, error) { return node(reflect.ValueOf(s).Elem(), Secret.String), nil }
+func (s *Site) MarshalYAML() (any, error) {
+	return yamlNode(reflect.ValueOf(s).Elem(), Secret.String), nil
+}
 
 // MarshalJSON is the document with its secrets hidden, with the keys of the YAML.
 func (s *Site) MarshalJSON() ([]byte, error) {
 	var v map[string]any
-	if err := node(reflect.ValueOf(s).Elem(), Secret.String).Decode(&v); err != nil {
+	if err := yamlNode(reflect.ValueOf(s).Elem(), Secret.String).Decode(&v); err != nil {
 		return nil, fmt.Errorf("encode site %s: %w", s.Name, err)
 	}
 	return json.Marshal(v)
 }
 
 func encode(s *Site, show func(Secret) string) ([]byte, error) {
-	n := node(reflect.ValueOf(s).Elem(), show)
+	n := yamlNode(reflect.ValueOf(s).Elem(), show)
 	if len(n.Content) == 0 {
 		return []byte("# An empty site: networks are detected, servers are inspected.\n"), nil
 	}
@@ -46,21 +48,21 @@ func encode(s *Site, show func(Secret) string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// node makes the YAML of v, leaving out what is zero, in the order of the fields.
-func node(v reflect.Value, show func(Secret) string) *yaml.Node {
+// yamlNode makes the YAML of v, leaving out what is zero, in the order of the fields.
+func yamlNode(v reflect.Value, show func(Secret) string) *yaml.Node {
 	if v.Kind() == reflect.Pointer {
-		return node(v.Elem(), show)
+		return yamlNode(v.Elem(), show)
 	}
 	if isText(v.Type()) {
 		switch t := v.Interface().(type) {
 		case Secret:
-			return word(show(t))
+			return textNode(show(t))
 		case netip.Addr:
-			return word(t.String())
+			return textNode(t.String())
 		case netip.Prefix:
-			return word(t.String())
+			return textNode(t.String())
 		case fmt.Stringer:
-			return word(t.String())
+			return textNode(t.String())
 		}
 	}
 	switch v.Kind() {
@@ -71,17 +73,17 @@ func node(v reflect.Value, show func(Secret) string) *yaml.Node {
 			if f.IsZero() || f.Kind() == reflect.Slice && f.Len() == 0 || f.Kind() == reflect.Map && f.Len() == 0 {
 				continue
 			}
-			item := node(f, show)
+			item := yamlNode(f, show)
 			if f.Kind() == reflect.Struct && item.Kind == yaml.MappingNode && len(item.Content) == 0 {
 				continue
 			}
-			m.Content = append(m.Content, word(v.Type().Field(i).Tag.Get("yaml")), item)
+			m.Content = append(m.Content, textNode(v.Type().Field(i).Tag.Get("yaml")), item)
 		}
 		return m
 	case reflect.Slice:
 		l := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 		for i := range v.Len() {
-			l.Content = append(l.Content, node(v.Index(i), show))
+			l.Content = append(l.Content, yamlNode(v.Index(i), show))
 		}
 		return l
 	case reflect.Map:
@@ -93,7 +95,7 @@ func node(v reflect.Value, show func(Secret) string) *yaml.Node {
 		}
 		slices.Sort(keys)
 		for _, k := range keys {
-			m.Content = append(m.Content, word(k), word(labels[k]))
+			m.Content = append(m.Content, textNode(k), textNode(labels[k]))
 		}
 		return m
 	case reflect.Bool:
@@ -101,11 +103,11 @@ func node(v reflect.Value, show func(Secret) string) *yaml.Node {
 	case reflect.Int:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v.Int(), 10)}
 	}
-	return word(v.String())
+	return textNode(v.String())
 }
 
-// word is a scalar that reads back as text: the encoder quotes it where that is needed.
-func word(s string) *yaml.Node {
+// textNode is a scalar that reads back as text: the encoder quotes it where that is needed.
+func textNode(s string) *yaml.Node {
 	n := &yaml.Node{}
 	n.SetString(s)
 	return n

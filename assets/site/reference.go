@@ -15,14 +15,14 @@ type Field struct {
 }
 
 // Fields lists every key of the document in its order, parents before their children.
-func Fields() []Field { return fields(reflect.TypeFor[Site](), "") }
+func Fields() []Field { return listFields(reflect.TypeFor[Site](), "") }
 
-func fields(t reflect.Type, prefix string) []Field {
+func listFields(t reflect.Type, prefix string) []Field {
 	var all []Field
 	for i := range t.NumField() {
 		f := t.Field(i)
 		path := prefix + f.Tag.Get("yaml")
-		row := Field{path, kind(f.Type, f.Tag), f.Tag.Get("default"), f.Tag.Get("doc")}
+		row := Field{path, describeType(f.Type, f.Tag), f.Tag.Get("default"), f.Tag.Get("doc")}
 		if f.Tag.Get("required") == "true" {
 			row.Default = "required"
 		}
@@ -35,19 +35,19 @@ func fields(t reflect.Type, prefix string) []Field {
 			child = child.Elem()
 		}
 		if child.Kind() == reflect.Struct && !isText(child) {
-			all = append(all, fields(child, path+".")...)
+			all = append(all, listFields(child, path+".")...)
 		}
 	}
 	return all
 }
 
-// kind says in a word or two what a value of t looks like.
-func kind(t reflect.Type, tag reflect.StructTag) string {
+// describeType says in a word or two what a value of t looks like.
+func describeType(t reflect.Type, tag reflect.StructTag) string {
 	switch {
 	case t.Kind() == reflect.Pointer:
-		return kind(t.Elem(), tag)
+		return describeType(t.Elem(), tag)
 	case t.Kind() == reflect.Slice:
-		return "list of " + strings.TrimPrefix(kind(t.Elem(), tag), "one of ")
+		return "list of " + strings.TrimPrefix(describeType(t.Elem(), tag), "one of ")
 	case t.Kind() == reflect.Map:
 		return "map of text"
 	case t.Kind() == reflect.Bool:

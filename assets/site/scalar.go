@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// text decodes the types of value.go and the addresses of net/netip.
-func (r *reader) text(n *yaml.Node, v reflect.Value, path string) {
+// decodeText decodes the types of value.go and the addresses of net/netip.
+func (r *reader) decodeText(n *yaml.Node, v reflect.Value, path string) {
 	quoted := isString(n)
 	if n.Kind != yaml.ScalarNode {
 		r.wrongType(n, v.Type(), path)
@@ -33,7 +33,7 @@ func (r *reader) text(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-func (r *reader) scalar(n *yaml.Node, v reflect.Value, path string, tag reflect.StructTag) {
+func (r *reader) decodeScalar(n *yaml.Node, v reflect.Value, path string, tag reflect.StructTag) {
 	switch v.Kind() {
 	case reflect.String:
 		if !isString(n) {
@@ -49,9 +49,9 @@ func (r *reader) scalar(n *yaml.Node, v reflect.Value, path string, tag reflect.
 				}
 			}
 			r.add(n.Line, path, fmt.Sprintf("%s is not known; use one of: %s", quote(n.Value), strings.Join(known, ", ")))
-		} else if form := tag.Get("pattern"); form != "" && !matches(form, n.Value) {
+		} else if form := tag.Get("pattern"); form != "" && !matchesPattern(form, n.Value) {
 			r.add(n.Line, path, fmt.Sprintf("%s does not fit; use %s", quote(n.Value), tag.Get("hint")))
-		} else if n.Value == "" || len(n.Value) > 512 || !printable(n.Value) {
+		} else if n.Value == "" || len(n.Value) > 512 || !isPrintable(n.Value) {
 			r.add(n.Line, path, "give 1 to 512 printable characters in one line, or remove the line")
 		}
 	case reflect.Bool:
@@ -78,7 +78,7 @@ func (r *reader) scalar(n *yaml.Node, v reflect.Value, path string, tag reflect.
 	}
 }
 
-func printable(s string) bool {
+func isPrintable(s string) bool {
 	for _, c := range s {
 		if !strconv.IsPrint(c) {
 			return false
@@ -107,7 +107,7 @@ func (r *reader) wrongType(n *yaml.Node, t reflect.Type, path string) {
 	}
 	hint := ""
 	switch {
-	case wanted(t) == "text" && n.Kind == yaml.ScalarNode:
+	case expectedType(t) == "text" && n.Kind == yaml.ScalarNode:
 		hint = "; put it in quotes"
 	case t.Kind() == reflect.Slice:
 		hint = "; write each item in a line of its own after '- '"
@@ -115,13 +115,13 @@ func (r *reader) wrongType(n *yaml.Node, t reflect.Type, path string) {
 		hint = "; write true or false without quotes"
 	case t.Kind() == reflect.Int:
 		hint = "; write a whole number without quotes"
-	case wanted(t) == "a map":
+	case expectedType(t) == "a map":
 		hint = "; write KEY: VALUE lines indented below it"
 	}
-	r.add(n.Line, path, fmt.Sprintf("this is %s, want %s%s", have, wanted(t), hint))
+	r.add(n.Line, path, fmt.Sprintf("this is %s, want %s%s", have, expectedType(t), hint))
 }
 
-func wanted(t reflect.Type) string {
+func expectedType(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}

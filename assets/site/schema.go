@@ -33,7 +33,7 @@ func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 	}
 	if isText(t) {
 		s := map[string]any{"type": "string"}
-		if p := pattern(t); p != "" {
+		if p := patternOf(t); p != "" {
 			s["pattern"] = p
 		}
 		return s
@@ -78,8 +78,8 @@ func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 	return map[string]any{"type": "string", "minLength": 1, "maxLength": 512}
 }
 
-// pattern is the form of a text value, never narrower than its parser.
-func pattern(t reflect.Type) string {
+// patternOf is the form of a text value, never narrower than its parser.
+func patternOf(t reflect.Type) string {
 	const hex, word = `[0-9A-Fa-f]`, `[A-Za-z0-9._:-]`
 	switch t {
 	case reflect.TypeFor[Name]():

@@ -56,7 +56,7 @@ func (s *Secret) parse(text string) error {
 	if text == redacted {
 		return errors.New(`"[redacted]" stands for a secret that was hidden when this file was written; put the secret itself here`)
 	}
-	if !printable(text) {
+	if !isPrintable(text) {
 		return errors.New("a secret is one line of printable characters; look at its quotes")
 	}
 	*s = NewSecret(text)

@@ -141,17 +141,17 @@ type NodeBond struct {
 
 // Cluster is one workload cluster.
 type Cluster struct {
-	Name         Name         `yaml:"name" required:"true" doc:"Name of the cluster."`
-	ControlPlane []Member     `yaml:"controlPlane" default:"one node" doc:"The nodes that run the control plane. Without workers they run the workload as well."`
-	Workers      []Member     `yaml:"workers" doc:"The nodes that run the workload. A node may be in both lists; the name of a control-plane entry alone means that node."`
-	PodCIDR      netip.Prefix `yaml:"podCIDR" default:"10.244.64.0/18" doc:"Addresses of the pods."`
-	ServiceCIDR  netip.Prefix `yaml:"serviceCIDR" default:"10.244.0.0/18" doc:"Addresses of the services."`
-	AddOns       []string     `yaml:"addOns" enum:"metrics-server|local-path-provisioner" doc:"Plugins of the stick to install, in this order (KUDPlugins of a Provisioning)."`
+	Name         Name           `yaml:"name" required:"true" doc:"Name of the cluster."`
+	ControlPlane []NodeSelector `yaml:"controlPlane" default:"one node" doc:"The nodes that run the control plane. Without workers they run the workload as well."`
+	Workers      []NodeSelector `yaml:"workers" doc:"The nodes that run the workload. A node may be in both lists; the name of a control-plane entry alone means that node."`
+	PodCIDR      netip.Prefix   `yaml:"podCIDR" default:"10.244.64.0/18" doc:"Addresses of the pods."`
+	ServiceCIDR  netip.Prefix   `yaml:"serviceCIDR" default:"10.244.0.0/18" doc:"Addresses of the services."`
+	AddOns       []string       `yaml:"addOns" enum:"metrics-server|local-path-provisioner" doc:"Plugins of the stick to install, in this order (KUDPlugins of a Provisioning)."`
 }
 
-// Member chooses one node, or count of them, for a role in a cluster: by name, by MAC, by
+// NodeSelector chooses one node, or count of them, for a role in a cluster: by name, by MAC, by
 // resources, or by MAC and resources, which must then both hold.
-type Member struct {
+type NodeSelector struct {
 	Name   Name   `yaml:"name" default:"master-N, worker-N" doc:"Name of the node in the cluster's inventory; with a count the nodes are NAME-1, NAME-2 and so on."`
 	Node   Name   `yaml:"node" doc:"A node of this file by its name."`
 	MAC    MAC    `yaml:"mac" doc:"A node by the MAC of any of its NICs."`
@@ -197,7 +197,7 @@ func Load(name string, data []byte) (*Site, Problems) {
 	r := &reader{file: name, lines: map[string]int{}}
 	s := r.load(data)
 	if len(r.problems) > 0 {
-		return nil, r.sorted()
+		return nil, r.sortedProblems()
 	}
 	return s, nil
 }

@@ -114,8 +114,8 @@ clusters:
 `))
 	require.Empty(t, problems.String())
 	c := s.WithDefaults().Clusters[0]
-	assert.Equal(t, []Member{{Name: "cp", Memory: 8 << 30, Count: 1}, {Name: "master-2", Count: 1}, {Name: "master-3", Count: 1}}, c.ControlPlane)
-	assert.Equal(t, []Member{
+	assert.Equal(t, []NodeSelector{{Name: "cp", Memory: 8 << 30, Count: 1}, {Name: "master-2", Count: 1}, {Name: "master-3", Count: 1}}, c.ControlPlane)
+	assert.Equal(t, []NodeSelector{
 		{Name: "big-1", CPU: 64, Count: 1}, {Name: "big-2", CPU: 64, Count: 1}, {Name: "worker-3", CPU: 8, Count: 1},
 		{Name: "cp", Memory: 8 << 30, Count: 1},
 	}, c.Workers)

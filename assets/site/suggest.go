@@ -6,7 +6,7 @@ import "strings"
 func suggest(key string, known []string) string {
 	best, least := "", 1<<30
 	for _, k := range known {
-		d := distance(strings.ToLower(key), strings.ToLower(k))
+		d := editDistance(strings.ToLower(key), strings.ToLower(k))
 		if d < least {
 			best, least = k, d
 		}
@@ -26,8 +26,8 @@ func containsFold(s, part string) bool {
 	return strings.Contains(strings.ToLower(s), strings.ToLower(part))
 }
 
-// distance counts the insertions, deletions and replacements of bytes between a and b.
-func distance(a, b string) int {
+// editDistance counts the insertions, deletions and replacements of bytes between a and b.
+func editDistance(a, b string) int {
 	if len(a) > 64 {
 		a = a[:64]
 	}

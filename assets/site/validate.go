@@ -13,13 +13,13 @@ import (
 func (r *reader) validate(s *Site) {
 	u := &uniqueness{reader: r, seen: map[string]string{}}
 	u.claim("name", string(s.WithDefaults().Appliance.Hostname), "appliance.hostname")
-	r.networks(s, u)
+	r.checkNetworks(s, u)
 	for i := range s.Nodes {
-		r.node(&s.Nodes[i], s.Networks.withDefaults(), fmt.Sprintf("nodes[%d]", i), u)
+		r.checkNode(&s.Nodes[i], s.Networks.withDefaults(), fmt.Sprintf("nodes[%d]", i), u)
 	}
-	r.clusters(s)
-	r.artifacts(&s.Artifacts)
-	r.overlaps(s)
+	r.checkClusters(s)
+	r.checkArtifacts(&s.Artifacts)
+	r.checkOverlaps(s)
 }
 
 // uniqueness reports a thing that occurs twice. What stands for one thing in several
@@ -34,75 +34,75 @@ func (u *uniqueness) claim(kind, value, path string) {
 		return
 	}
 	if first, ok := u.seen[kind+" "+value]; ok {
-		u.at(path, "%s %s is already that of %s; each must be given once", kind, quote(value), first)
+		u.report(path, "%s %s is already that of %s; each must be given once", kind, quote(value), first)
 		return
 	}
 	u.seen[kind+" "+value] = path
 }
 
-func (r *reader) networks(s *Site, u *uniqueness) {
+func (r *reader) checkNetworks(s *Site, u *uniqueness) {
 	defaults := s.Networks.withDefaults()
 	for _, role := range Roles() {
 		n, path := s.Networks.Role(role), "networks."+role
 		if d := defaults.Role(role); d != nil {
-			u.claim("address", addr(d.Address), path+".address")
+			u.claim("address", formatAddr(d.Address), path+".address")
 		}
 		if n == nil {
 			continue
 		}
-		r.attachment(n, path, u)
+		r.checkAttachment(n, path, u)
 		d := defaults.Role(role)
 		if role != "provisioning" && d.DHCP.Mode == "proxy" {
-			r.at(path+".dhcp.mode", "machines are told what to boot on provisioning only; use server or none")
+			r.report(path+".dhcp.mode", "machines are told what to boot on provisioning only; use server or none")
 			continue
 		}
 		cidr := d.CIDR
 		if role == "provisioning" && !cidr.Addr().Is4() {
-			r.at(path+".cidr", "provisioning is IPv4 only, machines boot by DHCPv4; use a network such as 172.22.0.0/24")
+			r.report(path+".cidr", "provisioning is IPv4 only, machines boot by DHCPv4; use a network such as 172.22.0.0/24")
 			continue
 		}
 		if role == "provisioning" && (cidr.Bits() > 29 || cidr.Bits() < 8) {
-			r.at(path+".cidr", "a network of length %d cannot hold appliance and nodes; use /8 to /29", cidr.Bits())
+			r.report(path+".cidr", "a network of length %d cannot hold appliance and nodes; use /8 to /29", cidr.Bits())
 			continue
 		}
 		if !cidr.IsValid() {
 			if n.Address.IsValid() || n.Gateway.IsValid() || !n.DHCP.Range.IsZero() {
-				r.at(path, "address, gateway and dhcp.range need the network's cidr; add cidr")
+				r.report(path, "address, gateway and dhcp.range need the network's cidr; add cidr")
 			} else if d.DHCP.Mode == "server" {
-				r.at(path+".dhcp", "a server needs the network's cidr; add cidr, address and dhcp.range")
+				r.report(path+".dhcp", "a server needs the network's cidr; add cidr, address and dhcp.range")
 			}
 			continue
 		}
-		r.inside(n.Address, cidr, path+".address")
-		r.inside(n.Gateway, cidr, path+".gateway")
-		r.dhcp(role, n, d, path)
+		r.checkInside(n.Address, cidr, path+".address")
+		r.checkInside(n.Gateway, cidr, path+".gateway")
+		r.checkDHCP(role, n, d, path)
 		if d.Address.IsValid() && d.Address == n.Gateway && n.Address.IsValid() {
-			r.at(path+".gateway", "this is the address of the appliance; use the router's")
+			r.report(path+".gateway", "this is the address of the appliance; use the router's")
 		}
 	}
 }
 
-func addr(a netip.Addr) string {
+func formatAddr(a netip.Addr) string {
 	if !a.IsValid() {
 		return ""
 	}
 	return a.String()
 }
 
-// attachment checks that a network has one NIC or bond, and that no other network has it
+// checkAttachment checks that a network has one NIC or bond, and that no other network has it
 // with the same VLAN tag.
-func (r *reader) attachment(n *Network, path string, u *uniqueness) {
+func (r *reader) checkAttachment(n *Network, path string, u *uniqueness) {
 	nics := []Interface{n.Interface}
 	if n.Bond != nil {
 		nics = n.Bond.Interfaces
 		if !n.Interface.IsZero() {
-			r.at(path+".bond", "interface is given as well; keep one of the two")
+			r.report(path+".bond", "interface is given as well; keep one of the two")
 		}
 		if len(nics) < 2 {
-			r.at(path+".bond.interfaces", "a bond needs at least two NICs; add one or use interface")
+			r.report(path+".bond.interfaces", "a bond needs at least two NICs; add one or use interface")
 		}
 	} else if n.VLAN > 0 && n.Interface.IsZero() {
-		r.at(path+".vlan", "a VLAN is not detected; add interface or bond")
+		r.report(path+".vlan", "a VLAN is not detected; add interface or bond")
 	}
 	for i, nic := range nics {
 		if nic.IsZero() {
@@ -120,33 +120,33 @@ func (r *reader) attachment(n *Network, path string, u *uniqueness) {
 	}
 }
 
-func (r *reader) inside(a netip.Addr, cidr netip.Prefix, path string) {
+func (r *reader) checkInside(a netip.Addr, cidr netip.Prefix, path string) {
 	switch {
 	case !a.IsValid():
 	case !cidr.Contains(a):
-		r.at(path, "%s is outside %s; use an address of that network", a, cidr)
+		r.report(path, "%s is outside %s; use an address of that network", a, cidr)
 	case a.Is4() && cidr.Bits() < 31 && (a == cidr.Addr() || !cidr.Contains(a.Next())):
-		r.at(path, "%s is the first or last of %s, which no machine can have; use one between", a, cidr)
+		r.report(path, "%s is the first or last of %s, which no machine can have; use one between", a, cidr)
 	}
 }
 
-// dhcp checks what the appliance is to do as a DHCP server. On provisioning it has an
+// checkDHCP checks what the appliance is to do as a DHCP server. On provisioning it has an
 // address and may find the NIC by itself; a NIC on which nobody answers DHCP is taken for
 // provisioning, so another network that the appliance shall serve must name its own.
-func (r *reader) dhcp(role string, n, d *Network, path string) {
+func (r *reader) checkDHCP(role string, n, d *Network, path string) {
 	server := d.DHCP.Mode == "server"
 	if role != "provisioning" && server {
 		if !n.Address.IsValid() {
-			r.at(path+".dhcp", "the appliance cannot answer DHCP on a network where it has no address; add address")
+			r.report(path+".dhcp", "the appliance cannot answer DHCP on a network where it has no address; add address")
 		}
 		if n.Bond == nil && n.Interface.IsZero() {
-			r.at(path+".dhcp", "a network without a DHCP server of its own is not detected; add interface or bond")
+			r.report(path+".dhcp", "a network without a DHCP server of its own is not detected; add interface or bond")
 		}
 	}
 	if lease := n.DHCP.Lease; lease != 0 && !server {
-		r.at(path+".dhcp.lease", "with mode %s no addresses are given; remove the lease", d.DHCP.Mode)
+		r.report(path+".dhcp.lease", "with mode %s no addresses are given; remove the lease", d.DHCP.Mode)
 	} else if lease != 0 && (lease < Duration(2*time.Minute) || lease > Duration(720*time.Hour)) {
-		r.at(path+".dhcp.lease", "%s is out of bounds; use 2m to 720h", lease)
+		r.report(path+".dhcp.lease", "%s is out of bounds; use 2m to 720h", lease)
 	}
 	r.dhcpRange(n, d, path)
 }
@@ -155,45 +155,45 @@ func (r *reader) dhcpRange(n, d *Network, path string) {
 	at, cidr, given := path+".dhcp.range", d.CIDR, n.DHCP.Range
 	if given.IsZero() {
 		if d.DHCP.Mode == "server" && d.DHCP.Range.IsZero() {
-			r.at(path+".dhcp.mode", "a server needs addresses to give; add dhcp.range")
+			r.report(path+".dhcp.mode", "a server needs addresses to give; add dhcp.range")
 		}
 		// The default range is only as good as the addresses beside it.
 		for _, a := range []netip.Addr{n.Address, n.Gateway} {
 			if d.DHCP.Range.Contains(a) {
-				r.at(path, "%s lies in the default DHCP range %s; add dhcp.range without it", a, d.DHCP.Range)
+				r.report(path, "%s lies in the default DHCP range %s; add dhcp.range without it", a, d.DHCP.Range)
 			}
 		}
 		return
 	}
 	if d.DHCP.Mode != "server" {
-		r.at(at, "with mode %s no addresses are given; remove the range", d.DHCP.Mode)
+		r.report(at, "with mode %s no addresses are given; remove the range", d.DHCP.Mode)
 	}
 	for _, end := range []netip.Addr{given.First, given.Last} {
 		if !cidr.Contains(end) {
-			r.at(at, "%s of range %s is outside %s; use addresses of that network", end, given, cidr)
+			r.report(at, "%s of range %s is outside %s; use addresses of that network", end, given, cidr)
 			return
 		}
 	}
 	if !given.First.Is4() {
-		r.at(at, "DHCP is served for IPv4 only; remove the range")
+		r.report(at, "DHCP is served for IPv4 only; remove the range")
 		return
 	}
 	if first, last := given.First.As4(), given.Last.As4(); binary.BigEndian.Uint32(last[:])-binary.BigEndian.Uint32(first[:]) >= 1<<16 {
-		r.at(at, "range %s has more than 65536 addresses; make it smaller", given)
+		r.report(at, "range %s has more than 65536 addresses; make it smaller", given)
 	}
 	if given.First == cidr.Addr() || !cidr.Contains(given.Last.Next()) {
-		r.at(at, "range %s holds the first or last address of %s, which no machine can have; leave it out", given, cidr)
+		r.report(at, "range %s holds the first or last address of %s, which no machine can have; leave it out", given, cidr)
 	}
 	if given.Contains(d.Address) {
-		r.at(at, "range %s holds %s, the address of the appliance; leave it out", given, d.Address)
+		r.report(at, "range %s holds %s, the address of the appliance; leave it out", given, d.Address)
 	}
 	if given.Contains(n.Gateway) {
-		r.at(at, "range %s holds %s, the address of the gateway; leave it out", given, n.Gateway)
+		r.report(at, "range %s holds %s, the address of the gateway; leave it out", given, n.Gateway)
 	}
 }
 
-// overlaps compares every two CIDRs that meet in one routing table.
-func (r *reader) overlaps(s *Site) {
+// checkOverlaps compares every two CIDRs that meet in one routing table.
+func (r *reader) checkOverlaps(s *Site) {
 	type block struct {
 		path, what string
 		cidr       netip.Prefix
@@ -226,15 +226,15 @@ func (r *reader) overlaps(s *Site) {
 				}
 			}
 			if _, ok := r.lines[other.path]; ok {
-				r.at(at.path, "%s overlaps %s of %s; use another network", at.cidr, other.cidr, other.what)
+				r.report(at.path, "%s overlaps %s of %s; use another network", at.cidr, other.cidr, other.what)
 			} else {
-				r.at(at.path, "%s overlaps %s, the default of %s; use another network here or there", at.cidr, other.cidr, other.path)
+				r.report(at.path, "%s overlaps %s, the default of %s; use another network here or there", at.cidr, other.cidr, other.path)
 			}
 		}
 	}
 }
 
-func (r *reader) node(n *Node, networks Networks, path string, u *uniqueness) {
+func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniqueness) {
 	u.claim("name", string(n.Name), path+".name")
 	own := map[MAC]bool{}
 	for i, m := range n.MACs {
@@ -242,43 +242,43 @@ func (r *reader) node(n *Node, networks Networks, path string, u *uniqueness) {
 		u.claim("MAC", string(m), at)
 		own[m] = true
 	}
-	r.mac(n.BootMAC, path+".bootMAC", own, u)
+	r.claimMAC(n.BootMAC, path+".bootMAC", own, u)
 	taken := map[string]string{}
 	for i := range n.Links {
 		l, at := &n.Links[i], fmt.Sprintf("%s.links[%d]", path, i)
-		r.link(l, networks, at, own, u)
+		r.checkLink(l, networks, at, own, u)
 		for _, m := range l.nics() {
 			nic := fmt.Sprintf("%s vlan %d", m, l.VLAN)
 			if first, ok := taken[nic]; ok && first != at {
-				r.at(at, "NIC %s is already in %s with the same VLAN; give each link its own", quote(string(m)), first)
+				r.report(at, "NIC %s is already in %s with the same VLAN; give each link its own", quote(string(m)), first)
 			}
 			taken[nic] = at
 		}
 	}
 	if n.BMC != nil {
 		if a := n.BMC.Address; a != "" {
-			u.claim("BMC", a.system(), path+".bmc.address")
+			u.claim("BMC", a.systemKey(), path+".bmc.address")
 		}
 		if n.BMC.Address != "" && (n.BMC.Username == "") != n.BMC.Password.IsZero() {
-			r.at(path+".bmc", "username and password belong together; give both")
+			r.report(path+".bmc", "username and password belong together; give both")
 		}
 		if n.BMC.VerifyCertificate && (n.BMC.Address.Scheme() == "ipmi" || n.BMC.Address.Scheme() == "redfish+http") {
-			r.at(path+".bmc.verifyCertificate", "there is no certificate with %s; remove the line", n.BMC.Address.Scheme())
+			r.report(path+".bmc.verifyCertificate", "there is no certificate with %s; remove the line", n.BMC.Address.Scheme())
 		}
 	} else if len(n.MACs) == 0 && n.BootMAC == "" {
-		r.at(path, "nothing tells which server this is; add macs or bmc")
+		r.report(path, "nothing tells which server this is; add macs or bmc")
 	}
 	os := path + ".os"
 	switch {
 	case n.OS.URL != "" && n.OS.Image != "":
-		r.at(os+".url", "image is given as well; keep one of the two")
+		r.report(os+".url", "image is given as well; keep one of the two")
 	case n.OS.URL != "" && n.OS.SHA256 == "":
-		r.at(os+".url", "an image from outside needs os.sha256; add what sha256sum prints")
+		r.report(os+".url", "an image from outside needs os.sha256; add what sha256sum prints")
 	case n.OS.URL == "" && (n.OS.SHA256 != "" || n.OS.Format != ""):
-		r.at(os, "sha256 and format describe the image at url; add url or remove them")
+		r.report(os, "sha256 and format describe the image at url; add url or remove them")
 	}
 	if n.RootDevice != nil && *n.RootDevice == (RootDevice{}) {
-		r.at(path+".rootDevice", "no hint is given; add one, such as serialNumber, or remove the line")
+		r.report(path+".rootDevice", "no hint is given; add one, such as serialNumber, or remove the line")
 	}
 	keys := make([]string, 0, len(n.Labels))
 	for k := range n.Labels {
@@ -287,8 +287,8 @@ func (r *reader) node(n *Node, networks Networks, path string, u *uniqueness) {
 	sort.Strings(keys)
 	for _, k := range keys {
 		const word = `([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)`
-		if at := join(path+".labels", k); !matches(`^([a-z0-9.-]{1,253}/)?`+word+`$`, k) || !matches(`^`+word+`?$`, n.Labels[k]) {
-			r.at(at, "not a Kubernetes label; use up to 63 letters, digits, '-', '_' and '.'")
+		if at := join(path+".labels", k); !matchesPattern(`^([a-z0-9.-]{1,253}/)?`+word+`$`, k) || !matchesPattern(`^`+word+`?$`, n.Labels[k]) {
+			r.report(at, "not a Kubernetes label; use up to 63 letters, digits, '-', '_' and '.'")
 		}
 	}
 }
@@ -304,55 +304,55 @@ func (l Link) nics() []MAC {
 	return []MAC{l.MAC}
 }
 
-// mac claims a MAC that the same node may also list in macs.
-func (r *reader) mac(m MAC, path string, own map[MAC]bool, u *uniqueness) {
+// claimMAC claims a MAC that the same node may also list in macs.
+func (r *reader) claimMAC(m MAC, path string, own map[MAC]bool, u *uniqueness) {
 	if m != "" && !own[m] {
 		u.claim("MAC", string(m), path)
 		own[m] = true
 	}
 }
 
-func (r *reader) link(l *Link, networks Networks, path string, own map[MAC]bool, u *uniqueness) {
-	r.mac(l.MAC, path+".mac", own, u)
+func (r *reader) checkLink(l *Link, networks Networks, path string, own map[MAC]bool, u *uniqueness) {
+	r.claimMAC(l.MAC, path+".mac", own, u)
 	switch {
 	case l.Bond != nil && l.MAC != "":
-		r.at(path+".bond", "mac is given as well; keep one of the two")
+		r.report(path+".bond", "mac is given as well; keep one of the two")
 	case l.Bond == nil && l.MAC == "":
-		r.at(path, "nothing tells which NIC this is; add mac or bond")
+		r.report(path, "nothing tells which NIC this is; add mac or bond")
 	case l.Bond != nil:
 		members := map[MAC]bool{}
 		for i, m := range l.Bond.MACs {
 			at := fmt.Sprintf("%s.bond.macs[%d]", path, i)
-			r.mac(m, at, own, u)
+			r.claimMAC(m, at, own, u)
 			if m != "" && members[m] {
-				r.at(at, "MAC %s is twice in this bond; each must be given once", quote(string(m)))
+				r.report(at, "MAC %s is twice in this bond; each must be given once", quote(string(m)))
 			}
 			members[m] = true
 		}
 		if len(l.Bond.MACs) < 2 {
-			r.at(path+".bond.macs", "a bond needs at least two NICs; add one or use mac")
+			r.report(path+".bond.macs", "a bond needs at least two NICs; add one or use mac")
 		}
 	}
 	if l.Address.Method != "static" {
 		if l.Gateway.IsValid() {
-			r.at(path+".gateway", "a gateway belongs to a static address; by DHCP it comes from the server; remove the line")
+			r.report(path+".gateway", "a gateway belongs to a static address; by DHCP it comes from the server; remove the line")
 		}
 		return
 	}
 	p := l.Address.Prefix
 	u.claim("address", p.Addr().String(), path+".address")
-	r.inside(p.Addr(), p.Masked(), path+".address")
-	r.inside(l.Gateway, p.Masked(), path+".gateway")
+	r.checkInside(p.Addr(), p.Masked(), path+".address")
+	r.checkInside(l.Gateway, p.Masked(), path+".gateway")
 	n := networks.Role(l.Network)
 	if n == nil || !n.CIDR.IsValid() {
 		return
 	}
 	switch {
 	case p.Masked() != n.CIDR:
-		r.at(path+".address", "%s is not in %s, the %s network; use an address and length of it", p, n.CIDR, l.Network)
+		r.report(path+".address", "%s is not in %s, the %s network; use an address and length of it", p, n.CIDR, l.Network)
 	case n.DHCP.Range.Contains(p.Addr()):
-		r.at(path+".address", "%s lies in the DHCP range %s and could be given twice; use one outside", p.Addr(), n.DHCP.Range)
+		r.report(path+".address", "%s lies in the DHCP range %s and could be given twice; use one outside", p.Addr(), n.DHCP.Range)
 	case p.Addr() == n.Gateway:
-		r.at(path+".address", "%s is the gateway of that network; use another", p.Addr())
+		r.report(path+".address", "%s is the gateway of that network; use another", p.Addr())
 	}
 }

@@ -93,17 +93,17 @@ func (i Interface) IsZero() bool { return i == Interface{} }
 
 func (i *Interface) parse(s string) error {
 	switch {
-	case matches(`^([0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`, s):
+	case matchesPattern(`^([0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`, s):
 		if len(s) == len("3b:00.0") {
 			s = "0000:" + s
 		}
 		*i = Interface{PCI: strings.ToLower(s)}
 		return nil
-	case matches(`^[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}$`, s):
+	case matchesPattern(`^[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}$`, s):
 		mac, err := ParseMAC(s)
 		*i = Interface{MAC: mac}
 		return err
-	case matches(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`, s):
+	case matchesPattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`, s):
 		*i = Interface{Name: s}
 		return nil
 	}
@@ -162,7 +162,7 @@ func (d Duration) String() string {
 
 func (d *Duration) parse(s string) error {
 	t, err := time.ParseDuration(s)
-	if err != nil || !matches(`^[0-9]`, s) {
+	if err != nil || !matchesPattern(`^[0-9]`, s) {
 		return fmt.Errorf("%s is not a length of time; write a number with s, m or h such as 60m", quote(s))
 	}
 	if t < time.Second || t > 365*24*time.Hour {
@@ -220,7 +220,7 @@ func isHost(s string) bool {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return a.Zone() == ""
 	}
-	if len(s) > 253 || matches(`^[0-9.]+$`, s) {
+	if len(s) > 253 || matchesPattern(`^[0-9.]+$`, s) {
 		return false
 	}
 	for label := range strings.SplitSeq(strings.ToLower(s), ".") {
@@ -272,7 +272,7 @@ func (k *SSHKey) parse(s string) error {
 	}
 	s = strings.TrimSpace(s)
 	_, _, _, _, err := ssh.ParseAuthorizedKey([]byte(s))
-	if err != nil || !printable(s) {
+	if err != nil || !isPrintable(s) {
 		return fmt.Errorf("%s is not an SSH public key; paste the one line of a file such as id_ed25519.pub", quote(s))
 	}
 	*k = SSHKey(s)
@@ -327,7 +327,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-func matches(pattern, s string) bool { return regexp.MustCompile(pattern).MatchString(s) }
+func matchesPattern(pattern, s string) bool { return regexp.MustCompile(pattern).MatchString(s) }
 
 // quote shows a value of the document in a message: one line, not long, no control characters.
 func quote(s string) string {

@@ -51,11 +51,11 @@ nodes:
 }
 
 func TestSecretCrypt(t *testing.T) {
-	a, err := NewSecret("opensesame").Crypt("node-1")
+	a, err := NewSecret("opensesame").CryptHash("node-1")
 	require.NoError(t, err)
-	again, err := NewSecret("opensesame").Crypt("node-1")
+	again, err := NewSecret("opensesame").CryptHash("node-1")
 	require.NoError(t, err)
-	other, err := NewSecret("opensesame").Crypt("node-2")
+	other, err := NewSecret("opensesame").CryptHash("node-2")
 	require.NoError(t, err)
 	assert.Equal(t, a, again)
 	assert.NotEqual(t, a, other)
@@ -65,14 +65,14 @@ func TestSecretCrypt(t *testing.T) {
 	ok, err = crypt.CheckPassword("wrong", a)
 	require.NoError(t, err)
 	assert.False(t, ok)
-	kept, err := NewSecret(a).Crypt("node-2")
+	kept, err := NewSecret(a).CryptHash("node-2")
 	require.NoError(t, err)
 	assert.Equal(t, a, kept, "a hash is not hashed again")
 	yescrypt := "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$tnSYvahCwPBHKZUspmcxMfb0.WiB9W.zEaKlOBL35rC"
-	kept, err = NewSecret(yescrypt).Crypt("")
+	kept, err = NewSecret(yescrypt).CryptHash("")
 	require.NoError(t, err)
 	assert.Equal(t, yescrypt, kept)
-	_, err = Secret{}.Crypt("node-1")
+	_, err = Secret{}.CryptHash("node-1")
 	assert.EqualError(t, err, "hash password: it is empty")
 }
 

@@ -74,12 +74,12 @@ type NIC struct {
 type Node struct {
 	Name      string    `json:"name"`
 	State     string    `json:"state"`               // of its BareMetalHost; "absent" without one
-	Situation string    `json:"situation,omitempty"` // one word of docs/why.md's table
+	Rule      string    `json:"situation,omitempty"` // one word of docs/why.md's table
 	Why       string    `json:"why,omitempty"`       // one sentence: what it does or waits for
 	Since     time.Time `json:"since,omitzero"`      // Situation has been so since
 	Next      string    `json:"next,omitempty"`      // what a person can do; "" while nothing is needed
 	Percent   int       `json:"percent,omitempty"`   // of the way to proven, 0 to 100
-	Proven    bool      `json:"proven,omitempty"`    // every check of the launch held
+	Verified  bool      `json:"proven,omitempty"`    // every check of the launch held
 	Address   string    `json:"address,omitempty"`   // by which the appliance logs in to it
 	Error     string    `json:"error,omitempty"`     // what went wrong last
 	Preflight []Check   `json:"preflight,omitempty"` // before it was first switched on
@@ -106,22 +106,22 @@ const (
 
 // Launch is the promise that every node of the site works, and how it stands.
 type Launch struct {
-	State   LaunchState `json:"state"`
-	Text    string      `json:"text"` // one sentence; every node that is not proven is named with its reason
-	Proven  int         `json:"proven"`
-	Nodes   int         `json:"nodes"`   // of the site
-	Elapsed float64     `json:"elapsed"` // seconds since the nodes were handed over, counted while the appliance ran
-	Limit   float64     `json:"limit"`   // seconds that all nodes together may take
+	State    LaunchState `json:"state"`
+	Text     string      `json:"text"` // one sentence; every node that is not proven is named with its reason
+	Verified int         `json:"proven"`
+	Nodes    int         `json:"nodes"`   // of the site
+	Elapsed  float64     `json:"elapsed"` // seconds since the nodes were handed over, counted while the appliance ran
+	Limit    float64     `json:"limit"`   // seconds that all nodes together may take
 }
 
 // LaunchState is one word for the launch.
 type LaunchState string
 
 const (
-	LaunchNothing  LaunchState = "nothing"  // the site names no node: nothing to launch
-	LaunchRunning  LaunchState = "running"  // nodes are on their way
-	LaunchFailed   LaunchState = "failed"   // a node needs a person, or the time is up
-	LaunchLaunched LaunchState = "launched" // every node is proven
+	LaunchNothing   LaunchState = "nothing"  // the site names no node: nothing to launch
+	LaunchRunning   LaunchState = "running"  // nodes are on their way
+	LaunchFailed    LaunchState = "failed"   // a node needs a person, or the time is up
+	LaunchSucceeded LaunchState = "launched" // every node is proven
 )
 
 // Cluster is one workload Kubernetes.
@@ -133,12 +133,12 @@ type Cluster struct {
 	Text    string `json:"text,omitempty"`    // one sentence: what it does or waits for
 	Error   string `json:"error,omitempty"`   // what went wrong, or why it is refused
 
-	Members  []Member `json:"members,omitempty"`
-	Warnings []string `json:"warnings,omitempty"` // of what works and may surprise, and of servers that it let go of uncleared
+	Members  []ClusterNode `json:"members,omitempty"`
+	Warnings []string      `json:"warnings,omitempty"` // of what works and may surprise, and of servers that it let go of uncleared
 }
 
-// Member is one node of a cluster.
-type Member struct {
+// ClusterNode is one node of a cluster.
+type ClusterNode struct {
 	Name    string   `json:"name"` // in the cluster
 	Roles   []string `json:"roles"`
 	Host    string   `json:"host,omitempty"` // the server that it is, namespace/name

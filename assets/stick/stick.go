@@ -47,12 +47,12 @@ const BlockSize = 4096
 
 // Paths on the running appliance.
 const (
-	RunDir      = "/run/firstlight"              // tmpfs, made by firstlight-init
-	BootRecord  = "/run/firstlight/boot.json"    // Boot, by firstlight-init
-	StoreRecord = "/run/firstlight/storage.json" // Storage, by `firstlightd storage`
-	DamageFile  = "/run/firstlight/damage"       // one line per corrupted block, by firstlight-init's watcher
-	SiteDir     = "/run/firstlight/site"         // SITE, mounted read-only
-	DataDir     = "/var/lib/firstlight"          // DATA, or a tmpfs when there is none
+	RunDir          = "/run/firstlight"              // tmpfs, made by firstlight-init
+	BootInfoFile    = "/run/firstlight/boot.json"    // Boot, by firstlight-init
+	StorageInfoFile = "/run/firstlight/storage.json" // Storage, by `firstlightd storage`
+	DamageFile      = "/run/firstlight/damage"       // one line per corrupted block, by firstlight-init's watcher
+	SiteDir         = "/run/firstlight/site"         // SITE, mounted read-only
+	DataDir         = "/var/lib/firstlight"          // DATA, or a tmpfs when there is none
 	// MachineIDName is the file in DATA's root that keeps the identity: 32 hex digits.
 	MachineIDName = "machine-id"
 	LowerDir      = "/run/firstlight/root" // the read-only root itself, below the overlay

@@ -112,12 +112,12 @@ func FuzzReadTable(f *testing.F) {
 
 func TestRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run", "boot.json")
-	_, err := stick.Load[stick.Boot](path)
+	_, err := stick.Load[stick.BootInfo](path)
 	assert.Error(t, err)
-	want := stick.Boot{Disk: stick.Disk{Path: "/dev/sda", GUID: "x"},
+	want := stick.BootInfo{Disk: stick.Disk{Path: "/dev/sda", GUID: "x"},
 		Partitions: []stick.Partition{{Index: 2, Name: stick.PartitionESP, Path: "/dev/sda2"}}}
 	require.NoError(t, stick.Save(path, want))
-	got, err := stick.Load[stick.Boot](path)
+	got, err := stick.Load[stick.BootInfo](path)
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 	p, ok := got.Partition(stick.PartitionESP)
@@ -128,8 +128,8 @@ func TestRecords(t *testing.T) {
 func TestImageVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "boot.json")
 	assert.Equal(t, assets.Version, stick.ImageVersion(path), "not started from a stick")
-	require.NoError(t, stick.Save(path, stick.Boot{}))
+	require.NoError(t, stick.Save(path, stick.BootInfo{}))
 	assert.Equal(t, assets.Version, stick.ImageVersion(path), "by a boot loader that names none")
-	require.NoError(t, stick.Save(path, stick.Boot{Version: "9.8-dev+x"}))
+	require.NoError(t, stick.Save(path, stick.BootInfo{Version: "9.8-dev+x"}))
 	assert.Equal(t, "9.8-dev+x", stick.ImageVersion(path))
 }

@@ -32,7 +32,7 @@ func replace(path string, from io.Reader, mode os.FileMode) error {
 	dir = filepath.Clean(dir)
 	// Hidden, since programs take whatever lies in some folders for theirs. A fixed name: a cut leaves one
 	// file to overwrite, not many.
-	f, err := claim(filepath.Join(dir, "."+base+".new"))
+	f, err := openTemporary(filepath.Join(dir, "."+base+".new"))
 	if err != nil {
 		return err
 	}
@@ -50,12 +50,12 @@ func replace(path string, from io.Reader, mode os.FileMode) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return settle(dir)
+	return syncDir(dir)
 }
 
-// claim opens the temporary file for one writer, empty: another one of the same path waits until this one
+// openTemporary opens the temporary file for one writer, empty: another one of the same path waits until this one
 // has given the file its name, and then begins with a file of its own.
-func claim(name string) (*os.File, error) {
+func openTemporary(name string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
@@ -68,7 +68,7 @@ func claim(name string) (*os.File, error) {
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
-		if held(f) {
+		if hasName(f) {
 			// What a cut left may be open to more eyes than what comes.
 			if err := errors.Join(f.Truncate(0), f.Chmod(0o600)); err != nil {
 				f.Close()
@@ -80,8 +80,8 @@ func claim(name string) (*os.File, error) {
 	}
 }
 
-// held tells whether an open file still has its name.
-func held(f *os.File) bool {
+// hasName tells whether an open file still has its name.
+func hasName(f *os.File) bool {
 	mine, err := f.Stat()
 	if err != nil {
 		return false
@@ -90,8 +90,8 @@ func held(f *os.File) bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// settle brings a folder's names to the medium.
-func settle(dir string) error {
+// syncDir brings a folder's names to the medium.
+func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -51,22 +51,22 @@ next:
 		}
 		d := disk{name: n.Name(), nodes: map[int]string{}}
 		dir := path.Join("block", d.name)
-		blocks, err := strconv.ParseInt(attribute(sys, dir, "size"), 10, 64)
+		blocks, err := strconv.ParseInt(readAttribute(sys, dir, "size"), 10, 64)
 		if err != nil || blocks <= 0 {
 			continue // no medium in the reader
 		}
 		d.bytes = blocks * sysfsBlock
-		if d.sector, err = strconv.ParseInt(attribute(sys, dir, "queue/logical_block_size"), 10, 64); err != nil {
+		if d.sector, err = strconv.ParseInt(readAttribute(sys, dir, "queue/logical_block_size"), 10, 64); err != nil {
 			d.sector = 512
 		}
-		d.number, d.seq = attribute(sys, dir, "dev"), attribute(sys, dir, "diskseq")
-		d.model = strings.Join(strings.Fields(attribute(sys, dir, "device/vendor")+" "+attribute(sys, dir, "device/model")), " ")
+		d.number, d.seq = readAttribute(sys, dir, "dev"), readAttribute(sys, dir, "diskseq")
+		d.model = strings.Join(strings.Fields(readAttribute(sys, dir, "device/vendor")+" "+readAttribute(sys, dir, "device/model")), " ")
 		parts, err := fs.ReadDir(sys, dir)
 		if err != nil {
 			continue
 		}
 		for _, p := range parts {
-			if index, err := strconv.Atoi(attribute(sys, dir, p.Name()+"/partition")); err == nil {
+			if index, err := strconv.Atoi(readAttribute(sys, dir, p.Name()+"/partition")); err == nil {
 				d.nodes[index] = p.Name()
 			}
 		}
@@ -75,9 +75,9 @@ next:
 	return disks, nil
 }
 
-// attribute returns a sysfs file's content, trimmed; "" if it is not there. PCI devices
+// readAttribute returns a sysfs file's content, trimmed; "" if it is not there. PCI devices
 // call themselves by number here (0x1af4): not fit for people.
-func attribute(sys fs.FS, dir, name string) string {
+func readAttribute(sys fs.FS, dir, name string) string {
 	b, err := fs.ReadFile(sys, path.Join(dir, name))
 	s := strings.TrimSpace(string(b))
 	if err != nil || strings.HasSuffix(name, "vendor") && strings.HasPrefix(s, "0x") {
@@ -142,14 +142,14 @@ func (t *tables) read(key string, d disk) {
 
 // Reasons for which there is no boot disk yet; each has its screen.
 var (
-	errNotSeen   = errors.New("no disk holds the ESP this machine was started from")
-	errTwins     = errors.New("two disks hold an ESP with the same GUID")
-	errNoRoot    = errors.New("the boot disk has no partition " + stick.PartitionRootA)
-	errNoDevices = errors.New("the kernel has not made the boot disk's partitions yet")
+	errNotSeen       = errors.New("no disk holds the ESP this machine was started from")
+	errDuplicateGUID = errors.New("two disks hold an ESP with the same GUID")
+	errNoRoot        = errors.New("the boot disk has no partition " + stick.PartitionRootA)
+	errNoDevices     = errors.New("the kernel has not made the boot disk's partitions yet")
 )
 
 // chooseDisk finds the one disk whose table holds the ESP: not by name, not by order.
-func chooseDisk(disks []disk, esp string) (stick.Boot, error) {
+func chooseDisk(disks []disk, esp string) (stick.BootInfo, error) {
 	var found []disk
 	for _, d := range disks {
 		for _, e := range d.table.Entries {
@@ -161,20 +161,20 @@ func chooseDisk(disks []disk, esp string) (stick.Boot, error) {
 	}
 	switch len(found) {
 	case 0:
-		return stick.Boot{}, errNotSeen
+		return stick.BootInfo{}, errNotSeen
 	case 1:
 	default:
-		return stick.Boot{}, fmt.Errorf("%w: %s and %s", errTwins, found[0].name, found[1].name)
+		return stick.BootInfo{}, fmt.Errorf("%w: %s and %s", errDuplicateGUID, found[0].name, found[1].name)
 	}
 	d := found[0]
 	if _, ok := d.table.Entry(stick.PartitionRootA); !ok {
-		return stick.Boot{}, fmt.Errorf("%w: %s", errNoRoot, d.name)
+		return stick.BootInfo{}, fmt.Errorf("%w: %s", errNoRoot, d.name)
 	}
-	b := stick.Boot{Disk: stick.Disk{Path: "/dev/" + d.name, Number: d.number, GUID: d.table.GUID, Model: d.model, Bytes: d.bytes}}
+	b := stick.BootInfo{Disk: stick.Disk{Path: "/dev/" + d.name, Number: d.number, GUID: d.table.GUID, Model: d.model, Bytes: d.bytes}}
 	for _, e := range d.table.Entries {
 		node, ok := d.nodes[e.Index]
 		if !ok {
-			return stick.Boot{}, fmt.Errorf("%w: %s", errNoDevices, d.name)
+			return stick.BootInfo{}, fmt.Errorf("%w: %s", errNoDevices, d.name)
 		}
 		b.Partitions = append(b.Partitions, stick.Partition{Index: e.Index, Name: e.Name, GUID: e.GUID,
 			Path: "/dev/" + node, Start: e.Start, Bytes: e.Bytes})
@@ -182,8 +182,8 @@ func chooseDisk(disks []disk, esp string) (stick.Boot, error) {
 	return b, nil
 }
 
-// forget has every table read again.
-func (t *tables) forget() {
+// reset has every table read again.
+func (t *tables) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.seen)

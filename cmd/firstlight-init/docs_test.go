@@ -46,8 +46,8 @@ func TestDocsTellTheBoot(t *testing.T) {
 		named("unit", filepath.Base(unit))
 	}
 	for _, record := range []any{
-		stick.Boot{Partitions: []stick.Partition{{}}, Disk: stick.Disk{Model: "x"}},
-		stick.Storage{Reason: "x", Device: "x", GUID: "x", Bytes: 1},
+		stick.BootInfo{Partitions: []stick.Partition{{}}, Disk: stick.Disk{Model: "x"}},
+		stick.StorageInfo{Reason: "x", Device: "x", GUID: "x", Bytes: 1},
 	} {
 		b, err := json.Marshal(record)
 		require.NoError(t, err)
@@ -55,20 +55,20 @@ func TestDocsTellTheBoot(t *testing.T) {
 			named("record field", "`"+field[1]+"`")
 		}
 	}
-	for _, path := range []string{stick.BootRecord, stick.StoreRecord, stick.DamageFile, stick.SiteDir, stick.DataDir, watchArgument} {
+	for _, path := range []string{stick.BootInfoFile, stick.StorageInfoFile, stick.DamageFile, stick.SiteDir, stick.DataDir, watchArgument} {
 		named("path", "`"+path)
 	}
 	for _, state := range []stick.StorageState{stick.StorageData, stick.StorageVolatile, stick.StorageBroken} {
 		named("storage state", "- `"+string(state)+"`: ")
 	}
-	b := stick.Boot{}
+	b := stick.BootInfo{}
 	for screen, phrase := range map[string]string{
-		searchScreen(errNotSeen, params{}, nil, 0): "looks for the stick it was started from",
-		searchScreen(errTwins, params{}, nil, 0):   "two disks hold an ESP with the same GUID",
-		failureScreen(b, errors.New("x")):          "found its stick and cannot start from it",
-		damageScreen([]string{"x"}):                "THE STICK IS DAMAGED",
-		goneScreen("x"):                            "THE STICK IS GONE",
-		stuckScreen(errors.New("x")):               "cannot start.",
+		searchScreen(errNotSeen, params{}, nil, 0):       "looks for the stick it was started from",
+		searchScreen(errDuplicateGUID, params{}, nil, 0): "two disks hold an ESP with the same GUID",
+		failureScreen(b, errors.New("x")):                "found its stick and cannot start from it",
+		damageScreen([]string{"x"}):                      "THE STICK IS DAMAGED",
+		removedScreen("x"):                               "THE STICK IS GONE",
+		stuckScreen(errors.New("x")):                     "cannot start.",
 	} {
 		assert.Contains(t, screen, phrase)
 		named("screen", "`"+phrase+"`")

@@ -74,9 +74,9 @@ func TestModulesForADevice(t *testing.T) {
 	} {
 		assert.Equal(t, want, a.match(modalias), modalias)
 	}
-	assert.Equal(t, []string{"crc32c_generic", "crc32c-intel"}, a.before("ext4"), "aliases are resolved")
-	assert.Equal(t, []string{"usb-storage", "sd_mod"}, a.before("uas"), "post: is not before")
-	assert.Empty(t, a.before("cifs"), "words before pre: are no dependency")
+	assert.Equal(t, []string{"crc32c_generic", "crc32c-intel"}, a.softDependencies("ext4"), "aliases are resolved")
+	assert.Equal(t, []string{"usb-storage", "sd_mod"}, a.softDependencies("uas"), "post: is not before")
+	assert.Empty(t, a.softDependencies("cifs"), "words before pre: are no dependency")
 }
 
 func FuzzParseAliases(f *testing.F) {
@@ -84,7 +84,7 @@ func FuzzParseAliases(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at, st, modalias string) {
 		a := parseAliases(at, st)
 		for _, m := range a.match(modalias) {
-			a.before(m)
+			a.softDependencies(m)
 		}
 	})
 }
@@ -161,7 +161,7 @@ func TestChooseDisk(t *testing.T) {
 
 	disks[0].table = stickTable(espA)
 	_, err = chooseDisk(disks, espA)
-	assert.ErrorIs(t, err, errTwins)
+	assert.ErrorIs(t, err, errDuplicateGUID)
 
 	disks[0].table = stick.Table{Entries: []stick.Entry{{Index: 1, Name: stick.PartitionESP, GUID: espB}}}
 	_, err = chooseDisk(disks, espB)
@@ -200,20 +200,20 @@ func TestScreens(t *testing.T) {
 	disks[0].err = stick.ErrNoTable
 	disks[1].table = stickTable(espB)
 	disks[1].table.Entries[0].Name = "Grün \x1b[2J"
-	boot := stick.Boot{Version: assets.Version, Disk: stick.Disk{Path: "/dev/sda", Model: "SanDisk Ultra Fit", GUID: espB},
+	boot := stick.BootInfo{Version: assets.Version, Disk: stick.Disk{Path: "/dev/sda", Model: "SanDisk Ultra Fit", GUID: espB},
 		Verity: stick.Verity{RootHash: hash}, MachineID: stick.MachineID{ID: strings.Repeat("7", 32), Source: stick.MachineIDMinted}}
 	_, noParam := parseParams("")
 	w := watcher{device: "/dev/dm-0", disk: "/dev/sda"}
-	w.note(uevent{"SUBSYSTEM": "block", "DEVNAME": "dm-0", "DM_VERITY_ERR_BLOCK_NR": "0,4711"})
+	w.handleEvent(uevent{"SUBSYSTEM": "block", "DEVNAME": "dm-0", "DM_VERITY_ERR_BLOCK_NR": "0,4711"})
 	for name, got := range map[string]string{
 		"search-nothing": searchScreen(errNotSeen, p, nil, 8*time.Second),
 		"search-others":  searchScreen(errNotSeen, p, disks, 93*time.Second),
 		"search-reading": searchScreen(errNotSeen, p, []disk{{name: "sda", bytes: 1 << 33, reading: true}, {name: "sdb", bytes: 1 << 41, err: io.ErrUnexpectedEOF}}, 8*time.Second),
-		"search-twins":   searchScreen(fmt.Errorf("%w: sda and sdb", errTwins), p, []disk{{name: "sda", bytes: 1 << 33, table: stickTable(espA)}}, 8*time.Second),
+		"search-twins":   searchScreen(fmt.Errorf("%w: sda and sdb", errDuplicateGUID), p, []disk{{name: "sda", bytes: 1 << 33, table: stickTable(espA)}}, 8*time.Second),
 		"failure":        failureScreen(boot, errors.New("mount /run/firstlight/root: input/output error")),
 		"stuck":          stuckScreen(noParam),
 		"damage":         w.screen(),
-		"gone":           goneScreen("/dev/sda"),
+		"gone":           removedScreen("/dev/sda"),
 		"handover":       handoverLine(boot),
 	} {
 		got = strings.ReplaceAll(got, assets.Version, "VERSION")
@@ -235,12 +235,12 @@ func TestWatcherNotes(t *testing.T) {
 	w := watcher{device: "/dev/dm-0", disk: "/dev/sda"}
 	assert.Empty(t, w.screen())
 	bad := uevent{"ACTION": "change", "SUBSYSTEM": "block", "DEVNAME": "dm-0", "DM_VERITY_ERR_BLOCK_NR": "1,12"}
-	assert.Equal(t, "hash block 12 of partition ROOT-A is not what was written", w.note(bad))
-	assert.Empty(t, w.note(bad), "each block is told once")
+	assert.Equal(t, "hash block 12 of partition ROOT-A is not what was written", w.handleEvent(bad))
+	assert.Empty(t, w.handleEvent(bad), "each block is told once")
 	bad["DEVNAME"] = "dm-1"
-	assert.Empty(t, w.note(bad), "another device")
-	assert.Empty(t, w.note(uevent{"ACTION": "remove", "SUBSYSTEM": "block", "DEVNAME": "sdb"}))
-	assert.NotEmpty(t, w.note(uevent{"ACTION": "remove", "SUBSYSTEM": "block", "DEVNAME": "sda"}))
+	assert.Empty(t, w.handleEvent(bad), "another device")
+	assert.Empty(t, w.handleEvent(uevent{"ACTION": "remove", "SUBSYSTEM": "block", "DEVNAME": "sdb"}))
+	assert.NotEmpty(t, w.handleEvent(uevent{"ACTION": "remove", "SUBSYSTEM": "block", "DEVNAME": "sda"}))
 	assert.Contains(t, w.screen(), "THE STICK IS GONE")
 }
 

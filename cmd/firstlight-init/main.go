@@ -59,7 +59,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(prefixed{kmsg}, nil))
+	log := slog.New(slog.NewTextHandler(kmsgWriter{kmsg}, nil))
 	screen := openConsoles()
 	cmdline, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
@@ -98,19 +98,19 @@ func run() error {
 			return err
 		}
 		boot.Version = p.version
-		log.Info("boot disk found", "disk", boot.Disk.Path, "after", time.Since(s.began).Round(time.Millisecond))
+		log.Info("boot disk found", "disk", boot.Disk.Path, "after", time.Since(s.started).Round(time.Millisecond))
 		for _, m := range needed {
 			<-drivers.start(m)
 		}
 		err = start(boot, p, screen)
 		tearDown()
 		io.WriteString(screen, failureScreen(boot, err))
-		s.pause(10 * time.Second)
+		s.drainEvents(10 * time.Second)
 	}
 }
 
 // start boots from the disk; it returns only if that fails.
-func start(b stick.Boot, p params, screen io.Writer) error {
+func start(b stick.BootInfo, p params, screen io.Writer) error {
 	if err := os.MkdirAll(stick.RunDir, 0o755); err != nil {
 		return err
 	}
@@ -128,13 +128,13 @@ func start(b stick.Boot, p params, screen io.Writer) error {
 		if err := checkMountPoints(newRoot); err != nil {
 			return err
 		}
-		if err := identify(&b, newRoot); err != nil {
+		if err := writeMachineID(&b, newRoot); err != nil {
 			return err
 		}
 		if err := nameVersion(newRoot, b.Version); err != nil {
 			return err
 		}
-		if err := stick.Save(stick.BootRecord, b); err != nil {
+		if err := stick.Save(stick.BootInfoFile, b); err != nil {
 			return err
 		}
 		io.WriteString(screen, handoverLine(b))
@@ -144,10 +144,10 @@ func start(b stick.Boot, p params, screen io.Writer) error {
 	return err
 }
 
-// prefixed writes lines to the kernel's log: level 6 (informational), with a name.
-type prefixed struct{ w io.Writer }
+// kmsgWriter writes lines to the kernel's log: level 6 (informational), with a name.
+type kmsgWriter struct{ w io.Writer }
 
-func (p prefixed) Write(b []byte) (int, error) {
+func (p kmsgWriter) Write(b []byte) (int, error) {
 	_, err := p.w.Write(append([]byte("<6>firstlight-init: "), b...))
 	return len(b), err
 }

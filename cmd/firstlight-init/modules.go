@@ -66,9 +66,9 @@ func (a aliases) match(modalias string) []string {
 	return found
 }
 
-// before returns what the module wants loaded first; aliases are resolved, and a word
+// softDependencies returns what the module wants loaded first; aliases are resolved, and a word
 // that is no alias is a module's name.
-func (a aliases) before(module string) []string {
+func (a aliases) softDependencies(module string) []string {
 	var names []string
 	for _, word := range a.soft[kernelName(module)] {
 		if m := a.match(word); len(m) > 0 {
@@ -126,7 +126,7 @@ func (l *loader) start(module string) <-chan struct{} {
 	l.started[name] = done
 	l.running.Go(func() {
 		defer close(done)
-		for _, m := range l.aliases.before(name) {
+		for _, m := range l.aliases.softDependencies(name) {
 			<-l.start(m)
 		}
 		if err := l.prober.Probe(name, ""); err != nil {
@@ -136,8 +136,8 @@ func (l *loader) start(module string) <-chan struct{} {
 	return done
 }
 
-// device loads what drives a device.
-func (l *loader) device(modalias string) {
+// loadDevice loads what drives a device.
+func (l *loader) loadDevice(modalias string) {
 	for _, m := range l.aliases.match(strings.TrimSpace(modalias)) {
 		l.start(m)
 	}
@@ -151,7 +151,7 @@ func (l *loader) coldplug() error {
 		}
 		if err == nil && d.Name() == "modalias" {
 			if b, err := os.ReadFile(p); err == nil {
-				l.device(string(b))
+				l.loadDevice(string(b))
 			}
 		}
 		return nil

@@ -39,7 +39,7 @@ func mountDir(source, dir, fstype, options string, flags uintptr) error {
 
 // buildRoot makes newRoot: squashfs, checked by dm-verity while it is read, below a
 // tmpfs. It fills in the record's verity. Undone by tearDown.
-func buildRoot(b *stick.Boot, rootHash string) error {
+func buildRoot(b *stick.BootInfo, rootHash string) error {
 	part, _ := b.Partition(stick.PartitionRootA)
 	f, err := os.Open(part.Path)
 	if err != nil {
@@ -151,10 +151,10 @@ func readProgram(root, name string) ([]string, error) {
 
 var machineIDForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// keptMachineID reads the identity from DATA. A read-only mount replays the journal if
+// storedMachineID reads the identity from DATA. A read-only mount replays the journal if
 // the power was cut, as with any root file system; without that the file could be
 // missing although it was written. Nothing is formatted or repaired here.
-func keptMachineID(b stick.Boot) (id string, ok bool) {
+func storedMachineID(b stick.BootInfo) (id string, ok bool) {
 	part, ok := b.Partition(stick.PartitionData)
 	if !ok {
 		return "", false
@@ -179,12 +179,12 @@ func mintMachineID() string {
 	return hex.EncodeToString(b)
 }
 
-// identify gives the new root its machine-id: the kept one, or a new one which
+// writeMachineID gives the new root its machine-id: the kept one, or a new one which
 // `firstlightd storage` will keep.
-func identify(b *stick.Boot, root string) error {
-	b.MachineID = stick.MachineID{Source: stick.MachineIDKept}
+func writeMachineID(b *stick.BootInfo, root string) error {
+	b.MachineID = stick.MachineID{Source: stick.MachineIDFromData}
 	var ok bool
-	if b.MachineID.ID, ok = keptMachineID(*b); !ok {
+	if b.MachineID.ID, ok = storedMachineID(*b); !ok {
 		b.MachineID = stick.MachineID{ID: mintMachineID(), Source: stick.MachineIDMinted}
 	}
 	path := filepath.Join(root, "etc/machine-id")

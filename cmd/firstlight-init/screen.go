@@ -17,7 +17,7 @@ import (
 
 const rule = "----------------------------------------------------------------------------"
 
-func framed(lines ...string) string {
+func frameLines(lines ...string) string {
 	var b strings.Builder
 	b.WriteString(rule + "\n")
 	for _, line := range lines {
@@ -44,11 +44,11 @@ func searchScreen(why error, p params, disks []disk, waited time.Duration) strin
 		if i == 0 {
 			head = "Seen:    "
 		}
-		lines = append(lines, fmt.Sprintf("%s%-8s %9s  %s", head, d.name, size(d.bytes), d.model),
+		lines = append(lines, fmt.Sprintf("%s%-8s %9s  %s", head, d.name, formatSize(d.bytes), d.model),
 			"                  "+tableText(d, p.esp))
 	}
-	lines = append(lines, "", "What to do: "+advice(why), "Nothing is written to any disk. The search goes on.")
-	return framed(lines...)
+	lines = append(lines, "", "What to do: "+adviceFor(why), "Nothing is written to any disk. The search goes on.")
+	return frameLines(lines...)
 }
 
 // tableText is one line on what a disk holds.
@@ -71,13 +71,13 @@ func tableText(d disk, esp string) string {
 		if i == 12 {
 			return text + fmt.Sprintf(" and %d more", len(d.table.Entries)-i)
 		}
-		text += " " + printable(e.Name)
+		text += " " + sanitize(e.Name)
 	}
 	return text
 }
 
-// printable keeps what a foreign disk calls its partitions from drawing on the screen.
-func printable(name string) string {
+// sanitize keeps what a foreign disk calls its partitions from drawing on the screen.
+func sanitize(name string) string {
 	if name == "" {
 		return "(unnamed)"
 	}
@@ -89,9 +89,9 @@ func printable(name string) string {
 	}, name)
 }
 
-func advice(why error) string {
+func adviceFor(why error) string {
 	switch {
-	case errors.Is(why, errTwins):
+	case errors.Is(why, errDuplicateGUID):
 		return "pull one of the two sticks; `firstlight flash` tells sticks apart, dd does not."
 	case errors.Is(why, errNoRoot):
 		return "the stick is incomplete; write it again with `firstlight flash`."
@@ -100,7 +100,7 @@ func advice(why error) string {
 	}
 }
 
-func size(bytes int64) string {
+func formatSize(bytes int64) string {
 	switch {
 	case bytes >= 1<<40:
 		return fmt.Sprintf("%.1f TiB", float64(bytes)/(1<<40))
@@ -111,15 +111,15 @@ func size(bytes int64) string {
 }
 
 // handoverLine is the last thing said before systemd runs.
-func handoverLine(b stick.Boot) string {
+func handoverLine(b stick.BootInfo) string {
 	name := strings.TrimSpace(b.Disk.Path + " " + b.Disk.Model)
 	return fmt.Sprintf("Firstlight %s: starts from %s (disk %s), root %.12s, machine-id %s (%s)\n",
 		b.Version, name, b.Disk.GUID, b.Verity.RootHash, b.MachineID.ID, b.MachineID.Source)
 }
 
 // failureScreen tells why a stick that was found does not start.
-func failureScreen(b stick.Boot, why error) string {
-	return framed(
+func failureScreen(b stick.BootInfo, why error) string {
+	return frameLines(
 		fmt.Sprintf("Firstlight %s found its stick and cannot start from it.", b.Version),
 		"",
 		"Stick:   "+strings.TrimSpace(b.Disk.Path+" "+b.Disk.Model),
@@ -132,7 +132,7 @@ func failureScreen(b stick.Boot, why error) string {
 
 // stuckScreen is for what no waiting can mend: a wrong command line, missing modules.
 func stuckScreen(why error) string {
-	return framed(
+	return frameLines(
 		fmt.Sprintf("Firstlight %s cannot start.", assets.Version),
 		"",
 		"Reason:  "+why.Error(),
@@ -143,7 +143,7 @@ func stuckScreen(why error) string {
 
 // damageScreen is shown, again and again, once the running system's root is found corrupted.
 func damageScreen(damage []string) string {
-	return framed(
+	return frameLines(
 		"THE STICK IS DAMAGED: "+damage[len(damage)-1],
 		fmt.Sprintf("(%d so far). Every block is checked when it is read; this machine no", len(damage)),
 		"longer runs what was written. Programs that need the block fail.",
@@ -151,9 +151,9 @@ func damageScreen(damage []string) string {
 		"one, then restart. What is on "+stick.PartitionData+" stays readable.")
 }
 
-// goneScreen is shown once the stick is pulled out of a running machine.
-func goneScreen(diskPath string) string {
-	return framed(
+// removedScreen is shown once the stick is pulled out of a running machine.
+func removedScreen(diskPath string) string {
+	return frameLines(
 		"THE STICK IS GONE: "+diskPath+" was unplugged, or its port failed.",
 		"This machine runs from the stick and cannot go on without it.",
 		"What to do: plug it in again and restart the machine.")
@@ -170,30 +170,30 @@ func openConsoles() io.Writer {
 	for line := range strings.Lines(string(b)) {
 		if w := strings.Fields(line); len(w) > 0 {
 			if f, err := os.OpenFile("/dev/"+w[0], os.O_WRONLY|os.O_SYNC, 0); err == nil {
-				all = append(all, crlf{f})
+				all = append(all, crlfWriter{f})
 			}
 		}
 	}
 	if len(all) == 0 {
 		return os.Stderr
 	}
-	return everyone(all)
+	return allWriters(all)
 }
 
-// everyone writes to all, also when one fails: io.MultiWriter stops at the first error.
-type everyone []io.Writer
+// allWriters writes to all, also when one fails: io.MultiWriter stops at the first error.
+type allWriters []io.Writer
 
-func (e everyone) Write(p []byte) (int, error) {
+func (e allWriters) Write(p []byte) (int, error) {
 	for _, w := range e {
 		_, _ = w.Write(p) // a console that cannot be written to has nobody to tell
 	}
 	return len(p), nil
 }
 
-// crlf starts lines at the left also after a program has set the terminal raw.
-type crlf struct{ io.Writer }
+// crlfWriter starts lines at the left also after a program has set the terminal raw.
+type crlfWriter struct{ io.Writer }
 
-func (c crlf) Write(p []byte) (int, error) {
+func (c crlfWriter) Write(p []byte) (int, error) {
 	_, err := io.WriteString(c.Writer, "\r"+strings.ReplaceAll(string(p), "\n", "\r\n"))
 	return len(p), err
 }

@@ -16,22 +16,22 @@ type search struct {
 	screen  io.Writer
 	tables  *tables
 	changed chan struct{}
-	began   time.Time
+	started time.Time
 	shown   time.Time // when the screen was last written
 }
 
 // Intervals. The rescan is the safety net under the events; patience is how long an
 // ordinary boot may take before people are told anything; the screen is then repeated.
 const (
-	rescan   = time.Second
-	patience = 8 * time.Second
-	repeat   = 5 * time.Second
+	rescan      = time.Second
+	noticeDelay = 8 * time.Second
+	repeat      = 5 * time.Second
 )
 
 func newSearch(p params, drivers *loader, events <-chan uevent, screen io.Writer) *search {
 	s := &search{params: p, drivers: drivers, events: events, screen: screen,
-		changed: make(chan struct{}, 1), began: time.Now()}
-	s.shown = s.began.Add(patience - repeat)
+		changed: make(chan struct{}, 1), started: time.Now()}
+	s.shown = s.started.Add(noticeDelay - repeat)
 	s.tables = &tables{open: openDisk, changed: s.changed, retry: rescan, seen: map[string]tableRead{}}
 	return s
 }
@@ -42,13 +42,13 @@ func openDisk(name string) (io.ReaderAt, io.Closer, error) {
 }
 
 // find returns the boot disk. The error says that sysfs itself cannot be read.
-func (s *search) find() (stick.Boot, error) {
+func (s *search) find() (stick.BootInfo, error) {
 	tick := time.NewTicker(rescan)
 	defer tick.Stop()
 	for {
 		disks, err := listDisks(os.DirFS("/sys"))
 		if err != nil {
-			return stick.Boot{}, err
+			return stick.BootInfo{}, err
 		}
 		s.tables.fill(disks)
 		boot, why := chooseDisk(disks, s.params.esp)
@@ -56,39 +56,39 @@ func (s *search) find() (stick.Boot, error) {
 			return boot, nil
 		}
 		if time.Since(s.shown) >= repeat {
-			io.WriteString(s.screen, searchScreen(why, s.params, disks, time.Since(s.began)))
+			io.WriteString(s.screen, searchScreen(why, s.params, disks, time.Since(s.started)))
 			s.shown = time.Now()
 			// Events may be lost when many come at once: look for devices again, too.
 			if err := s.drivers.coldplug(); err != nil {
-				return stick.Boot{}, err
+				return stick.BootInfo{}, err
 			}
 		}
 		select {
 		case e := <-s.events:
-			s.take(e)
+			s.handleEvent(e)
 		case <-s.changed:
 		case <-tick.C:
 		}
 	}
 }
 
-// take loads drivers for a device that has appeared.
-func (s *search) take(e uevent) {
+// handleEvent loads drivers for a device that has appeared.
+func (s *search) handleEvent(e uevent) {
 	if m := e["MODALIAS"]; m != "" && e["ACTION"] == "add" {
-		s.drivers.device(m)
+		s.drivers.loadDevice(m)
 	}
 }
 
-// pause goes on taking events for a while, and forgets the tables: the stick may be
+// drainEvents goes on taking events for a while, and forgets the tables: the stick may be
 // another one afterwards.
-func (s *search) pause(d time.Duration) {
+func (s *search) drainEvents(d time.Duration) {
 	end := time.After(d)
 	for {
 		select {
 		case e := <-s.events:
-			s.take(e)
+			s.handleEvent(e)
 		case <-end:
-			s.tables.forget()
+			s.tables.reset()
 			return
 		}
 	}

@@ -71,7 +71,7 @@ func watch(verityDevice, diskPath string) error {
 	for {
 		select {
 		case e := <-events:
-			if line := w.note(e); line != "" {
+			if line := w.handleEvent(e); line != "" {
 				appendLine(run, line)
 				io.WriteString(consoles, w.screen())
 			}
@@ -87,12 +87,12 @@ func watch(verityDevice, diskPath string) error {
 type watcher struct {
 	device, disk string
 	damage       []string
-	gone         bool
+	removed      bool
 }
 
-// note takes an event and returns a line for the record, "" if it is not about the root
+// handleEvent takes an event and returns a line for the record, "" if it is not about the root
 // or known already.
-func (w *watcher) note(e uevent) string {
+func (w *watcher) handleEvent(e uevent) string {
 	if e["SUBSYSTEM"] != "block" {
 		return ""
 	}
@@ -113,8 +113,8 @@ func (w *watcher) note(e uevent) string {
 		w.damage = append(w.damage, line)
 		return line
 	}
-	if e["ACTION"] == "remove" && node == w.disk && !w.gone {
-		w.gone = true
+	if e["ACTION"] == "remove" && node == w.disk && !w.removed {
+		w.removed = true
 		return "the stick " + w.disk + " was unplugged"
 	}
 	return ""
@@ -123,8 +123,8 @@ func (w *watcher) note(e uevent) string {
 // screen is what there is to say, "" if all is well.
 func (w *watcher) screen() string {
 	switch {
-	case w.gone:
-		return goneScreen(w.disk)
+	case w.removed:
+		return removedScreen(w.disk)
 	case len(w.damage) > 0:
 		return damageScreen(w.damage)
 	}

@@ -68,7 +68,7 @@ func (e *endpoint) serve(ctx context.Context, listener net.Listener) error {
 // connect joins a client with the first server that takes it.
 func (e *endpoint) connect(ctx context.Context, client net.Conn) {
 	defer client.Close()
-	server, err := e.reach(ctx)
+	server, err := e.dialServer(ctx)
 	if err != nil {
 		e.log.Warn("no API server answers", "error", err)
 		return
@@ -76,13 +76,13 @@ func (e *endpoint) connect(ctx context.Context, client net.Conn) {
 	defer server.Close()
 	defer context.AfterFunc(ctx, func() { _ = client.Close(); _ = server.Close() })()
 	var wg sync.WaitGroup
-	wg.Go(func() { carry(server, client) })
-	wg.Go(func() { carry(client, server) })
+	wg.Go(func() { copyHalf(server, client) })
+	wg.Go(func() { copyHalf(client, server) })
 	wg.Wait()
 }
 
-// reach tries the server that answered last, then the others in turn.
-func (e *endpoint) reach(ctx context.Context) (net.Conn, error) {
+// dialServer tries the server that answered last, then the others in turn.
+func (e *endpoint) dialServer(ctx context.Context) (net.Conn, error) {
 	first := e.good.Load()
 	var all []error
 	for i := range e.servers {
@@ -100,8 +100,8 @@ func (e *endpoint) reach(ctx context.Context) (net.Conn, error) {
 	return nil, errors.Join(all...)
 }
 
-// carry copies one direction and tells the other end that it is over.
-func carry(to, from net.Conn) {
+// copyHalf copies one direction and tells the other end that it is over.
+func copyHalf(to, from net.Conn) {
 	_, err := io.Copy(to, from)
 	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
 		_ = half.CloseWrite()

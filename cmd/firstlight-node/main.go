@@ -31,11 +31,11 @@ const usage = `usage:
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// command executes one command line. Exit codes: 0 done, 1 refused or failed (one line says why), 2 usage.
-func command(ctx context.Context, args []string, out, problems io.Writer) int {
+// execute executes one command line. Exit codes: 0 done, 1 refused or failed (one line says why), 2 usage.
+func execute(ctx context.Context, args []string, out, problems io.Writer) int {
 	err := run(ctx, args, slog.New(slog.NewTextHandler(problems, nil)))
 	var wrong usageError
 	switch {
@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 	}
 	switch args[0] {
 	case "endpoint":
-		servers, err := addresses(*to)
+		servers, err := parseAddresses(*to)
 		if err != nil {
 			return usageError{err}
 		}
@@ -94,14 +94,14 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 		}
 		return runNetwork(ctx, &network{self: *node, pods: allPods.Masked(), services: allServices.Masked(), log: log})
 	case "certificates":
-		return keepCertificates(ctx, *dir, time.Now(), log)
+		return renewCertificates(ctx, *dir, time.Now(), log)
 	case "probe":
 		return runProbe(ctx, *listen)
 	}
 	return usageError{fmt.Errorf("command %q is not known", args[0])}
 }
 
-func addresses(list string) (all []netip.AddrPort, err error) {
+func parseAddresses(list string) (all []netip.AddrPort, err error) {
 	for _, text := range strings.Split(list, ",") {
 		a, err := netip.ParseAddrPort(text)
 		if err != nil {

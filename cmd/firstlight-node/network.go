@@ -33,22 +33,22 @@ const (
 	resync        = 30 * time.Second
 )
 
-// wanted is what the network of one node is.
-type wanted struct {
+// networkPlan is what the network of one node is.
+type networkPlan struct {
 	addr   netip.Addr                  // of this node
 	own    []netip.Prefix              // pods here
 	routes map[netip.Prefix]netip.Addr // pods there, and by whom
 }
 
-// want decides from the nodes of the cluster. A node without an address or without a part of the pods'
+// planNetwork decides from the nodes of the cluster. A node without an address or without a part of the pods'
 // addresses is new and comes again.
-func want(nodes []node, self string) (wanted, error) {
-	w := wanted{routes: map[netip.Prefix]netip.Addr{}}
+func planNetwork(nodes []node, self string) (networkPlan, error) {
+	w := networkPlan{routes: map[netip.Prefix]netip.Addr{}}
 	for _, n := range nodes {
 		for _, text := range n.Spec.PodCIDRs {
 			cidr, err := netip.ParsePrefix(text)
 			if err != nil {
-				return wanted{}, fmt.Errorf("node %s: %w", n.Metadata.Name, err)
+				return networkPlan{}, fmt.Errorf("node %s: %w", n.Metadata.Name, err)
 			}
 			if n.Metadata.Name == self {
 				w.own = append(w.own, cidr)
@@ -59,14 +59,14 @@ func want(nodes []node, self string) (wanted, error) {
 		}
 	}
 	if len(w.own) == 0 || !w.addr.IsValid() {
-		return wanted{}, fmt.Errorf("node %s has no addresses for pods yet", self)
+		return networkPlan{}, fmt.Errorf("node %s has no addresses for pods yet", self)
 	}
 	return w, nil
 }
 
-// conflist is the configuration of the CNI plugins. Pods are reached by routes, not over a bridge:
+// cniConfig is the configuration of the CNI plugins. Pods are reached by routes, not over a bridge:
 // every packet passes the host's rules, also between two pods of one node.
-func conflist(own []netip.Prefix, mtu int) []byte {
+func cniConfig(own []netip.Prefix, mtu int) []byte {
 	ranges := make([]string, len(own))
 	routes := make([]string, len(own))
 	for i, p := range own {
@@ -126,7 +126,7 @@ func runNetwork(ctx context.Context, n *network) error {
 	if err != nil {
 		return err
 	}
-	health := &http.Server{Addr: healthAddr, ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(n.health)}
+	health := &http.Server{Addr: healthAddr, ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(n.serveHealth)}
 	defer context.AfterFunc(ctx, func() { _ = health.Close() })()
 	failed := make(chan error, 1)
 	go func() { failed <- health.ListenAndServe() }()
@@ -144,12 +144,12 @@ func runNetwork(ctx context.Context, n *network) error {
 		case <-time.After(resync): // somebody may have flushed routes or rules
 		}
 		if last != nil {
-			n.settle(n.apply(ctx, last))
+			n.setState(n.apply(ctx, last))
 		}
 	}
 }
 
-func (n *network) health(w http.ResponseWriter, _ *http.Request) {
+func (n *network) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.state != nil {
@@ -157,7 +157,7 @@ func (n *network) health(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-func (n *network) settle(err error) {
+func (n *network) setState(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err != nil && (n.state == nil || n.state.Error() != err.Error()) {
@@ -171,7 +171,7 @@ func (n *network) settle(err error) {
 // apply makes routes, rules and configuration as the nodes want them. The configuration comes last: it
 // lets pods start.
 func (n *network) apply(ctx context.Context, nodes []node) error {
-	w, err := want(nodes, n.self)
+	w, err := planNetwork(nodes, n.self)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (n *network) apply(ctx context.Context, nodes []node) error {
 	if err != nil {
 		return err
 	}
-	if err := forward(); err != nil {
+	if err := enableForwarding(); err != nil {
 		return err
 	}
 	nft := exec.CommandContext(ctx, "nft", "-f", "-")
@@ -187,13 +187,13 @@ func (n *network) apply(ctx context.Context, nodes []node) error {
 	if out, err := nft.CombinedOutput(); err != nil {
 		return fmt.Errorf("set rules for pods' packets: %w: %s", err, bytes.TrimSpace(out))
 	}
-	return replace(confFile, conflist(w.own, mtu))
+	return replace(confFile, cniConfig(w.own, mtu))
 }
 
 // setRoutes makes our routes those wanted, and one to Services: what runs on the node itself addresses
 // them too, and a node without a default route has no way there. It returns the size of packet that
 // the network takes.
-func setRoutes(w wanted, services netip.Prefix) (mtu int, err error) {
+func setRoutes(w networkPlan, services netip.Prefix) (mtu int, err error) {
 	home, err := linkOf(w.addr)
 	if err != nil {
 		return 0, err
@@ -204,7 +204,7 @@ func setRoutes(w wanted, services netip.Prefix) (mtu int, err error) {
 		return 0, fmt.Errorf("read routes: %w", err)
 	}
 	for _, r := range have {
-		if _, wanted := w.routes[prefix(r.Dst)]; !wanted && prefix(r.Dst) != services {
+		if _, wanted := w.routes[prefixOf(r.Dst)]; !wanted && prefixOf(r.Dst) != services {
 			if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 				return 0, fmt.Errorf("remove route to %s: %w", r.Dst, err)
 			}
@@ -260,7 +260,7 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-func prefix(n *net.IPNet) netip.Prefix {
+func prefixOf(n *net.IPNet) netip.Prefix {
 	if n == nil {
 		return netip.Prefix{}
 	}
@@ -269,8 +269,8 @@ func prefix(n *net.IPNet) netip.Prefix {
 	return netip.PrefixFrom(a.Unmap(), bits)
 }
 
-// forward lets the host pass packets on.
-func forward() error {
+// enableForwarding lets the host pass packets on.
+func enableForwarding() error {
 	for _, path := range []string{"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"} {
 		have, err := os.ReadFile(path)
 		if errors.Is(err, os.ErrNotExist) || strings.TrimSpace(string(have)) == "1" {

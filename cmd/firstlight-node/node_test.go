@@ -141,7 +141,7 @@ func made(name, address string, cidrs ...string) node {
 
 func TestWant(t *testing.T) {
 	cidr, addr := netip.MustParsePrefix, netip.MustParseAddr
-	w, err := want([]node{
+	w, err := planNetwork([]node{
 		made("a", "172.22.0.11", "10.244.0.0/24"),
 		made("b", "172.22.0.12", "10.244.1.0/24"),
 		made("new", "172.22.0.13"),
@@ -149,22 +149,22 @@ func TestWant(t *testing.T) {
 		made("six", "fd00::6", "10.244.4.0/24", "fd01:4::/64"),
 	}, "a")
 	require.NoError(t, err)
-	assert.Equal(t, wanted{addr: addr("172.22.0.11"), own: []netip.Prefix{cidr("10.244.0.0/24")}, routes: map[netip.Prefix]netip.Addr{
+	assert.Equal(t, networkPlan{addr: addr("172.22.0.11"), own: []netip.Prefix{cidr("10.244.0.0/24")}, routes: map[netip.Prefix]netip.Addr{
 		cidr("10.244.1.0/24"): addr("172.22.0.12"), cidr("fd01:4::/64"): addr("fd00::6")}}, w)
-	_, err = want([]node{made("a", "172.22.0.11")}, "a")
+	_, err = planNetwork([]node{made("a", "172.22.0.11")}, "a")
 	assert.EqualError(t, err, "node a has no addresses for pods yet")
-	_, err = want(nil, "a")
+	_, err = planNetwork(nil, "a")
 	assert.Error(t, err)
-	_, err = want([]node{made("a", "172.22.0.11", "10.244.0.0")}, "a")
+	_, err = planNetwork([]node{made("a", "172.22.0.11", "10.244.0.0")}, "a")
 	assert.ErrorContains(t, err, "node a: ")
 }
 
 func TestConfigurationOfTheNetwork(t *testing.T) {
 	own := []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}
-	text := conflist(own, 1450)
+	text := cniConfig(own, 1450)
 	assert.True(t, json.Valid(text))
 	golden(t, "conflist.json", string(text))
-	assert.True(t, json.Valid(conflist(append(own, netip.MustParsePrefix("fd01::/64")), 9000)))
+	assert.True(t, json.Valid(cniConfig(append(own, netip.MustParsePrefix("fd01::/64")), 9000)))
 	golden(t, "rules.nft", rules(own, netip.MustParsePrefix("10.244.0.0/16")))
 }
 
@@ -222,14 +222,14 @@ func FuzzEvents(f *testing.F) {
 	f.Add([]byte(`{"type":"ADDED","object":{"metadata":{"name":"c"}}}{"type":"DELETED","object":{}}`))
 	f.Add([]byte(`{"type":"MODIFIED","object":{"spec":{"podCIDRs":["::/0","x"]}}}`))
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		_ = events(strings.NewReader(string(stream)), map[string]node{}, func(all map[string]node) {
+		_ = applyEvents(strings.NewReader(string(stream)), map[string]node{}, func(all map[string]node) {
 			var list []node
 			for _, n := range all {
 				list = append(list, n)
 			}
-			if w, err := want(list, "a"); err == nil {
+			if w, err := planNetwork(list, "a"); err == nil {
 				assert.NotEmpty(t, w.own)
-				assert.True(t, json.Valid(conflist(w.own, 1500)))
+				assert.True(t, json.Valid(cniConfig(w.own, 1500)))
 			}
 		})
 	})
@@ -238,7 +238,7 @@ func FuzzEvents(f *testing.F) {
 func TestProbe(t *testing.T) {
 	t.Setenv("NODE", "node-1")
 	t.Setenv("POD", "probe-x")
-	s := httptest.NewServer(probe())
+	s := httptest.NewServer(probeHandler())
 	defer s.Close()
 	get := func(path string) (int, string) {
 		r, err := http.Get(s.URL + path)
@@ -284,10 +284,10 @@ func TestCertificatesAreRenewedInTime(t *testing.T) {
 	year := 365 * 24 * time.Hour
 	write("ca.crt", now.Add(-29*year), now.Add(year), true)
 	write("etcd/server.crt", now.Add(-year), now.Add(2*year), false)
-	require.NoError(t, keepCertificates(t.Context(), dir, now, quiet))
+	require.NoError(t, renewCertificates(t.Context(), dir, now, quiet))
 	assert.NoFileExists(t, ran, "nothing ends, and something was done")
 
-	require.NoError(t, keepCertificates(t.Context(), dir, now.Add(5*year/4), quiet))
+	require.NoError(t, renewCertificates(t.Context(), dir, now.Add(5*year/4), quiet))
 	text, err := os.ReadFile(ran)
 	require.NoError(t, err)
 	assert.Equal(t, "kubeadm certs renew all\npkill -x kube-controller\npkill -x kube-scheduler\n", string(text))
@@ -297,8 +297,8 @@ func TestCertificatesAreRenewedInTime(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{filepath.Join(dir, "pki", "apiserver.crt")}, due)
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "kubeadm"), []byte("#!/bin/sh\necho no; exit 3\n"), 0o755))
-	assert.ErrorContains(t, keepCertificates(t.Context(), dir, now, quiet), "run kubeadm certs renew all: exit status 3: no")
-	assert.ErrorContains(t, keepCertificates(t.Context(), filepath.Join(dir, "nowhere"), now, quiet), "read certificates")
+	assert.ErrorContains(t, renewCertificates(t.Context(), dir, now, quiet), "run kubeadm certs renew all: exit status 3: no")
+	assert.ErrorContains(t, renewCertificates(t.Context(), filepath.Join(dir, "nowhere"), now, quiet), "read certificates")
 }
 
 func TestCommandLine(t *testing.T) {
@@ -309,13 +309,13 @@ func TestCommandLine(t *testing.T) {
 	}
 	for _, args := range [][]string{{"-h"}, {"--help"}, {"probe", "-h"}} {
 		var out, problems strings.Builder
-		assert.Equal(t, 0, command(t.Context(), args, &out, &problems), "%v", args)
+		assert.Equal(t, 0, execute(t.Context(), args, &out, &problems), "%v", args)
 		assert.Equal(t, usage, out.String(), "%v", args)
 		assert.Empty(t, problems.String(), "%v", args)
 	}
 	var out, problems strings.Builder
-	assert.Equal(t, 2, command(t.Context(), []string{"probe", "--nonsense"}, &out, &problems))
+	assert.Equal(t, 2, execute(t.Context(), []string{"probe", "--nonsense"}, &out, &problems))
 	assert.Empty(t, out.String())
-	assert.Equal(t, 1, command(t.Context(), []string{"probe", "--listen", "256.0.0.1:1"}, &out, &problems))
+	assert.Equal(t, 1, execute(t.Context(), []string{"probe", "--listen", "256.0.0.1:1"}, &out, &problems))
 	assert.ErrorContains(t, run(t.Context(), []string{"probe", "--listen", "256.0.0.1:1"}, quiet), "listen for questions")
 }

@@ -142,11 +142,11 @@ func (n *nodes) watch(ctx context.Context, send func(map[string]node)) error {
 	defer body.Close()
 	// The server ends a watch after the time asked for; a server that is gone never does.
 	defer time.AfterFunc(6*time.Minute, cancel).Stop()
-	return events(body, all, send)
+	return applyEvents(body, all, send)
 }
 
-// events applies a stream of watch events to the nodes.
-func events(stream io.Reader, all map[string]node, send func(map[string]node)) error {
+// applyEvents applies a stream of watch events to the nodes.
+func applyEvents(stream io.Reader, all map[string]node, send func(map[string]node)) error {
 	for d := json.NewDecoder(stream); ; {
 		var e struct {
 			Type   string          `json:"type"`

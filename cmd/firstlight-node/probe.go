@@ -23,7 +23,7 @@ func runProbe(ctx context.Context, listen string) error {
 	if err != nil {
 		return fmt.Errorf("listen for questions: %w", err)
 	}
-	server := &http.Server{Handler: probe(), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: probeHandler(), ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(listener); ctx.Err() == nil {
 		return fmt.Errorf("answer questions: %w", err)
@@ -33,10 +33,10 @@ func runProbe(ctx context.Context, listen string) error {
 
 const questionTimeout = 5 * time.Second
 
-func probe() http.Handler {
+func probeHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /who", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, map[string]string{"node": os.Getenv("NODE"), "pod": os.Getenv("POD")}, nil)
+		writeJSON(w, map[string]string{"node": os.Getenv("NODE"), "pod": os.Getenv("POD")}, nil)
 	})
 	// A connection of its own for each question: a Service then chooses a pod anew.
 	client := &http.Client{Timeout: questionTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -50,19 +50,19 @@ func probe() http.Handler {
 				err = json.NewDecoder(io.LimitReader(response.Body, 4096)).Decode(&said)
 			}
 		}
-		answer(w, said, err)
+		writeJSON(w, said, err)
 	})
 	mux.HandleFunc("GET /resolve", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), questionTimeout)
 		defer cancel()
 		addrs, err := net.DefaultResolver.LookupHost(ctx, r.URL.Query().Get("name"))
-		answer(w, addrs, err)
+		writeJSON(w, addrs, err)
 	})
 	return mux
 }
 
-// answer writes a value, or 502 and why there is none.
-func answer(w http.ResponseWriter, v any, err error) {
+// writeJSON writes a value, or 502 and why there is none.
+func writeJSON(w http.ResponseWriter, v any, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return

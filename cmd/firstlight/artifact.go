@@ -28,7 +28,7 @@ type artifactFlags struct {
 	server, ca, tokenFile, cert, key string
 	owner, cluster                   string
 	output                           commandline.Format
-	patience                         time.Duration
+	timeout                          time.Duration
 }
 
 func newArtifactCommand() *cobra.Command {
@@ -54,13 +54,13 @@ FIRSTLIGHT_TOKEN (the token itself).`,
 	flags.StringVar(&f.cluster, "cluster", "", "cluster they are for")
 	f.output = commandline.Text
 	flags.VarP(&f.output, "output", "o", "text or json")
-	flags.DurationVar(&f.patience, "patience", 5*time.Minute, "give a transfer up when nothing moved for so long")
+	flags.DurationVar(&f.timeout, "patience", 5*time.Minute, "give a transfer up when nothing moved for so long")
 	cmd.AddCommand(f.newPush(), f.newList(), f.newShow(), f.newGet(), f.newRemove())
 	return cmd
 }
 
 func (f *artifactFlags) newPush() *cobra.Command {
-	var record artifact.Record
+	var record artifact.Metadata
 	var notes []string
 	var replace bool
 	cmd := &cobra.Command{
@@ -73,7 +73,7 @@ func (f *artifactFlags) newPush() *cobra.Command {
 				return err
 			}
 			if record.Description, err = describeImage(notes); err != nil {
-				return commandline.Usage(err)
+				return commandline.NewUsageError(err)
 			}
 			have, err := c.Push(cmd.Context(), k, args[0], record, replace, client.Progress(newMeter(cmd.ErrOrStderr())))
 			if err != nil {
@@ -98,7 +98,7 @@ func (f *artifactFlags) newList() *cobra.Command {
 			if len(args) == 1 {
 				kinds = args
 			}
-			all := map[artifact.Collection][]artifact.Record{}
+			all := map[artifact.Collection][]artifact.Metadata{}
 			for _, kind := range kinds {
 				c, k, err := f.open(kind + "/x")
 				if err != nil {
@@ -126,7 +126,7 @@ func (f *artifactFlags) newShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			have, err := c.Show(cmd.Context(), k)
+			have, err := c.Metadata(cmd.Context(), k)
 			if err != nil {
 				return fmt.Errorf("show %s: %w", args[0], err)
 			}
@@ -185,19 +185,19 @@ func (f *artifactFlags) open(name string) (client.Client, artifact.Key, error) {
 	kind, short, _ := strings.Cut(name, "/")
 	k := artifact.Key{Collection: artifact.Collection(kind + "_images"), Owner: f.owner, Cluster: f.cluster, Name: short}
 	switch {
-	case !k.Collection.Known():
-		return c, k, commandline.Usage(fmt.Errorf("%q is not KIND/NAME; KIND is os, container or binary", name))
+	case !k.Collection.IsKnown():
+		return c, k, commandline.NewUsageError(fmt.Errorf("%q is not KIND/NAME; KIND is os, container or binary", name))
 	case f.server == "" || f.owner == "" || f.cluster == "":
-		return c, k, commandline.Usage(errors.New("--server, --owner and --cluster are required"))
+		return c, k, commandline.NewUsageError(errors.New("--server, --owner and --cluster are required"))
 	}
 	if err := k.Check(); err != nil {
-		return c, k, commandline.Usage(err)
+		return c, k, commandline.NewUsageError(err)
 	}
 	server, err := serverURL(f.server)
 	if err != nil {
-		return c, k, commandline.Usage(err)
+		return c, k, commandline.NewUsageError(err)
 	}
-	c = client.Client{URL: server, Token: os.Getenv("FIRSTLIGHT_TOKEN"), Patience: f.patience}
+	c = client.Client{URL: server, Token: os.Getenv("FIRSTLIGHT_TOKEN"), StallTimeout: f.timeout}
 	if f.tokenFile != "" {
 		token, err := os.ReadFile(f.tokenFile)
 		if err != nil {
@@ -205,7 +205,7 @@ func (f *artifactFlags) open(name string) (client.Client, artifact.Key, error) {
 		}
 		c.Token = strings.TrimSpace(string(token))
 	}
-	c.HTTP, err = f.http()
+	c.HTTP, err = f.httpClient()
 	return c, k, err
 }
 
@@ -224,7 +224,7 @@ func serverURL(server string) (string, error) {
 	return "https://" + u.Host, nil
 }
 
-func (f *artifactFlags) http() (*http.Client, error) {
+func (f *artifactFlags) httpClient() (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.ca != "" {
 		text, err := os.ReadFile(f.ca)
@@ -264,7 +264,7 @@ func describeImage(notes []string) (artifact.Description, error) {
 	return artifact.Description{ImageRecords: []map[string]string{record}}, nil
 }
 
-func (f *artifactFlags) print(w io.Writer, r artifact.Record) error {
+func (f *artifactFlags) print(w io.Writer, r artifact.Metadata) error {
 	if f.output == commandline.JSON {
 		return commandline.WriteJSON(w, r)
 	}
@@ -278,7 +278,7 @@ func (f *artifactFlags) print(w io.Writer, r artifact.Record) error {
 		line("sha256", r.SHA256)
 	}
 	if r.Format != "" {
-		line("format", fmt.Sprintf("%s, a disk of %s", r.Format, size(r.VirtualSize)))
+		line("format", fmt.Sprintf("%s, a disk of %s", r.Format, formatSize(r.VirtualSize)))
 	}
 	if r.Type != "" {
 		line("type", r.Type)
@@ -297,7 +297,7 @@ func (f *artifactFlags) print(w io.Writer, r artifact.Record) error {
 	return t.Flush()
 }
 
-func artifactState(r artifact.Record) string {
+func artifactState(r artifact.Metadata) string {
 	switch {
 	case r.Damaged != "":
 		return "damaged: " + r.Damaged
@@ -307,13 +307,13 @@ func artifactState(r artifact.Record) string {
 	return fmt.Sprintf("%d %% sent", 100*r.ImageOffset/max(r.ImageLength, 1))
 }
 
-func printArtifacts(w io.Writer, all map[artifact.Collection][]artifact.Record) error {
+func printArtifacts(w io.Writer, all map[artifact.Collection][]artifact.Metadata) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tSIZE\tSTATE\tSHA256\tUPDATED")
 	for _, c := range artifact.Collections() {
 		for _, r := range all[c] {
 			kind := strings.TrimSuffix(string(c), "_images")
-			fmt.Fprintf(t, "%s/%s\t%s\t%s\t%.12s\t%s\n", kind, r.ImageName, size(r.ImageLength), artifactState(r), r.SHA256, r.Updated.Format(time.DateTime))
+			fmt.Fprintf(t, "%s/%s\t%s\t%s\t%.12s\t%s\n", kind, r.ImageName, formatSize(r.ImageLength), artifactState(r), r.SHA256, r.Updated.Format(time.DateTime))
 		}
 	}
 	return t.Flush()

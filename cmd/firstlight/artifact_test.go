@@ -67,7 +67,7 @@ func TestArtifactCommandLine(t *testing.T) {
 }
 
 func TestArtifactListAndShow(t *testing.T) {
-	records := []artifact.Record{
+	records := []artifact.Metadata{
 		{ImageName: "debian-13", ImageLength: 640 << 20, ImageOffset: 640 << 20, Complete: true, SHA256: strings.Repeat("ab", 32), Format: "raw", VirtualSize: 640 << 20},
 		{ImageName: "half", ImageLength: 100, ImageOffset: 50, Description: artifact.Description{ImageRecords: []map[string]string{{"tag": "2", "repo": "icn"}}}},
 	}
@@ -79,9 +79,9 @@ func TestArtifactListAndShow(t *testing.T) {
 		case "/v1/baremetalcluster/alpha/beta/os_images/half":
 			_ = json.NewEncoder(w).Encode(records[1])
 		case "/v1/baremetalcluster/alpha/beta/container_images/served":
-			_ = json.NewEncoder(w).Encode(artifact.Record{ImageName: "served", Complete: true, ServedAs: []string{"icn/app:1.2", "icn/app:latest"}})
+			_ = json.NewEncoder(w).Encode(artifact.Metadata{ImageName: "served", Complete: true, ServedAs: []string{"icn/app:1.2", "icn/app:latest"}})
 		case "/v1/baremetalcluster/alpha/beta/container_images/odd":
-			_ = json.NewEncoder(w).Encode(artifact.Record{ImageName: "odd", Complete: true, NotServed: "it is no archive of images"})
+			_ = json.NewEncoder(w).Encode(artifact.Metadata{ImageName: "odd", Complete: true, NotServed: "it is no archive of images"})
 		default:
 			w.WriteHeader(http.StatusNotFound)
 			_ = json.NewEncoder(w).Encode(artifact.Problem{Status: 404, Detail: "there is no such thing"})

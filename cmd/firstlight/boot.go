@@ -40,7 +40,7 @@ overlay is kept, and the next boot from the same directory finds the same stick.
 			if len(args) == 1 {
 				image = args[0]
 			}
-			return boot(cmd, image, f)
+			return bootImage(cmd, image, f)
 		},
 	}
 	flags := cmd.Flags()
@@ -76,7 +76,7 @@ func bootConfig(image, dir string, f bootFlags) (lab.Config, error) {
 	switch bus {
 	case lab.USB, lab.EHCI, lab.NVMe, lab.Virtio, lab.AHCI:
 	default:
-		return c, commandline.Usage(fmt.Errorf("--disk %q is not known; use usb, ehci, nvme, virtio or ahci", f.disk))
+		return c, commandline.NewUsageError(fmt.Errorf("--disk %q is not known; use usb, ehci, nvme, virtio or ahci", f.disk))
 	}
 	info, err := os.Stat(image)
 	if err != nil {
@@ -90,16 +90,16 @@ func bootConfig(image, dir string, f bootFlags) (lab.Config, error) {
 	case "user":
 		c.NICs = []lab.NIC{{User: true}}
 	default:
-		return c, commandline.Usage(fmt.Errorf("--nic %q is not known; use none, unplugged or user", f.nic))
+		return c, commandline.NewUsageError(fmt.Errorf("--nic %q is not known; use none, unplugged or user", f.nic))
 	}
 	return c, nil
 }
 
-func boot(cmd *cobra.Command, image string, f bootFlags) error {
+func bootImage(cmd *cobra.Command, image string, f bootFlags) error {
 	dir := f.dir
 	if dir == "" {
 		if f.printOnly {
-			return commandline.Usage(errors.New("--print needs --dir: the command line names files there"))
+			return commandline.NewUsageError(errors.New("--print needs --dir: the command line names files there"))
 		}
 		tmp, err := os.MkdirTemp("", "firstlight-boot-")
 		if err != nil {
@@ -114,7 +114,7 @@ func boot(cmd *cobra.Command, image string, f bootFlags) error {
 	}
 	choice, err := accelerator.Choose(cmd.Context(), f.accel)
 	if err != nil {
-		return commandline.Usage(err)
+		return commandline.NewUsageError(err)
 	}
 	c.Accel = choice.Kind
 	m, err := lab.New(c)

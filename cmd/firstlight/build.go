@@ -44,7 +44,7 @@ func (f *builderFlags) builder(cmd *cobra.Command) (*image.Builder, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := cache.Default()
+	store, err := cache.DefaultStore()
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func showResult(w io.Writer, output commandline.Format, result *image.Result) er
 		return commandline.WriteJSON(w, result)
 	}
 	var b strings.Builder
-	if !result.Fresh {
+	if !result.Rebuilt {
 		b.WriteString("Nothing changed.\n")
 	}
 	for _, file := range result.Files {

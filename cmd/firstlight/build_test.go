@@ -32,7 +32,7 @@ func TestAWrongSiteIsNoStick(t *testing.T) {
 func TestAResultTellsOfPasswords(t *testing.T) {
 	files := []image.File{{Path: "/b/x.img", Bytes: 1 << 20, SHA256: strings.Repeat("a", 64)}}
 	var said strings.Builder
-	require.NoError(t, showResult(&said, commandline.Text, &image.Result{Files: files, Fresh: true}))
+	require.NoError(t, showResult(&said, commandline.Text, &image.Result{Files: files, Rebuilt: true}))
 	assert.NotContains(t, said.String(), "passwords")
 	require.NoError(t, showResult(&said, commandline.Text, &image.Result{Files: files, Site: "/s/site.yaml"}))
 	assert.Contains(t, said.String(), "\n/s/site.yaml is inside, with its passwords: ")

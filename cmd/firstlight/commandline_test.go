@@ -170,7 +170,7 @@ func TestFlashedIsJSON(t *testing.T) {
 	emptyFile(t, stick, 5<<20)
 	out, said, err := command(t, "", "flash", image, stick, "--force-device", stick, "-o", "json")
 	require.NoError(t, err)
-	var got flashed
+	var got flashResult
 	require.NoError(t, json.Unmarshal([]byte(out), &got))
 	assert.Equal(t, stick, got.Device.Path)
 	assert.Equal(t, image, got.Image)

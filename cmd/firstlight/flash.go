@@ -33,9 +33,9 @@ stick that was pulled too early does not boot.`,
 			return cobra.ExactArgs(2)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.out, f.said, f.world = cmd.OutOrStdout(), cmd.OutOrStdout(), flash.Here()
+			f.out, f.progressOut, f.sysfs = cmd.OutOrStdout(), cmd.OutOrStdout(), flash.HostSysFS()
 			if f.output == commandline.JSON {
-				f.said = cmd.ErrOrStderr()
+				f.progressOut = cmd.ErrOrStderr()
 			}
 			if list {
 				return f.list()
@@ -50,15 +50,15 @@ stick that was pulled too early does not boot.`,
 }
 
 type flasher struct {
-	out    io.Writer // what was asked for
-	said   io.Writer // how it goes on
-	world  flash.World
-	forced string
-	output commandline.Format
+	out         io.Writer // what was asked for
+	progressOut io.Writer // how it goes on
+	sysfs       flash.SysFS
+	forced      string
+	output      commandline.Format
 }
 
-// flashed is what became of a stick, for programs.
-type flashed struct {
+// flashResult is what became of a stick, for programs.
+type flashResult struct {
 	Device  flash.Device `json:"device"`
 	Image   string       `json:"image"`
 	Written int64        `json:"written"` // bytes, read back as well
@@ -67,17 +67,17 @@ type flashed struct {
 
 func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
 	ctx := cmd.Context()
-	device, err := f.world.Find(devicePath)
+	device, err := f.sysfs.Find(devicePath)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(f.said, describe(device))
+	fmt.Fprintln(f.progressOut, describeDevice(device))
 	image, err := media.Open(ctx, imagePath)
 	if err != nil {
 		return err
 	}
 	defer image.Close()
-	if err := flash.Allow(device, flash.Refuse(device, flash.Image{Bytes: image.Size}), f.forced); err != nil {
+	if err := flash.CheckAllowed(device, flash.RefusalReasons(device, flash.Image{Bytes: image.Size}), f.forced); err != nil {
 		return fmt.Errorf("refused: %w", err)
 	}
 	plan, err := flash.NewPlan(ctx, image, device.Bytes, rand.Reader)
@@ -89,16 +89,16 @@ func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
 		return err
 	}
 	defer medium.Close()
-	fmt.Fprintf(f.said, "writing %s of %s, disk GUID %s\n", size(plan.Bytes()), size(image.Size), plan.Table.GUID)
-	if err := plan.Write(ctx, medium, drop, newMeter(f.said)); err != nil {
+	fmt.Fprintf(f.progressOut, "writing %s of %s, disk GUID %s\n", formatSize(plan.Bytes()), formatSize(image.Size), plan.Table.GUID)
+	if err := plan.Write(ctx, medium, drop, newMeter(f.progressOut)); err != nil {
 		return fmt.Errorf("%w; %s has no valid table now and does not boot", err, device.Path)
 	}
-	flash.Reread(medium)
+	flash.RereadTable(medium)
 	if err := medium.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", device.Path, err)
 	}
 	if f.output == commandline.JSON {
-		return commandline.WriteJSON(f.out, flashed{Device: device, Image: imagePath, Written: plan.Bytes(), GUID: fmt.Sprint(plan.Table.GUID)})
+		return commandline.WriteJSON(f.out, flashResult{Device: device, Image: imagePath, Written: plan.Bytes(), GUID: fmt.Sprint(plan.Table.GUID)})
 	}
 	_, err = fmt.Fprintf(f.out, "%s is written and read back; it may be pulled\n", device.Path)
 	return err
@@ -121,18 +121,18 @@ func newMeter(w io.Writer) flash.Progress {
 		}
 		shown[phase] = part
 		if !terminal {
-			fmt.Fprintf(w, "%s %3d %% of %s\n", phase, 100*done/max(total, 1), size(total))
+			fmt.Fprintf(w, "%s %3d %% of %s\n", phase, 100*done/max(total, 1), formatSize(total))
 			return
 		}
 		full := int(width * done / max(total, 1))
-		fmt.Fprintf(w, "\r\x1b[K  %-6s [%-*s] %3d %% of %s", phase, width, bar(full), 100*done/max(total, 1), size(total))
+		fmt.Fprintf(w, "\r\x1b[K  %-6s [%-*s] %3d %% of %s", phase, width, progressBar(full), 100*done/max(total, 1), formatSize(total))
 		if done == total {
 			fmt.Fprintln(w)
 		}
 	}
 }
 
-func bar(n int) string {
+func progressBar(n int) string {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = '#'
@@ -140,10 +140,10 @@ func bar(n int) string {
 	return string(b)
 }
 
-func size(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+func formatSize(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-func describe(d flash.Device) string {
-	s := fmt.Sprintf("%s: %s", d.Path, size(d.Bytes))
+func describeDevice(d flash.Device) string {
+	s := fmt.Sprintf("%s: %s", d.Path, formatSize(d.Bytes))
 	if d.Model != "" {
 		s += ", " + d.Model
 	}
@@ -154,7 +154,7 @@ func describe(d flash.Device) string {
 }
 
 func (f *flasher) list() error {
-	devices, err := f.world.List()
+	devices, err := f.sysfs.List()
 	if err != nil {
 		return err
 	}
@@ -163,10 +163,10 @@ func (f *flasher) list() error {
 	}
 	for _, d := range devices {
 		state := "may be written"
-		if reasons := flash.Refuse(d, flash.Image{}); len(reasons) > 0 {
+		if reasons := flash.RefusalReasons(d, flash.Image{}); len(reasons) > 0 {
 			state = reasons[0].Text
 		}
-		if _, err := fmt.Fprintf(f.out, "%s; %s\n", describe(d), state); err != nil {
+		if _, err := fmt.Fprintf(f.out, "%s; %s\n", describeDevice(d), state); err != nil {
 			return err
 		}
 	}

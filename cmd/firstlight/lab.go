@@ -61,14 +61,14 @@ on from them as servers do after a power cut; --remove removes them.`,
 			if err != nil {
 				return err
 			}
-			ended, err := desk.Down(c.Dir)
+			ended, err := desk.TearDown(c.Dir)
 			for _, what := range ended {
 				fmt.Fprintln(cmd.OutOrStdout(), "ended", what)
 			}
 			if err != nil {
 				return err
 			}
-			if _, there, err := desk.Ordered(c.Dir); err != nil || !there {
+			if _, there, err := desk.ReadOrder(c.Dir); err != nil || !there {
 				fmt.Fprintf(cmd.OutOrStdout(), "There is no rack in %s.\n", shorten(c.Dir))
 				return err
 			}
@@ -124,27 +124,27 @@ End it: %[1]s down --remove
 	return err
 }
 
-// waiting is how long a rack is looked at.
-type waiting struct {
+// waitFlags is how long a rack is looked at.
+type waitFlags struct {
 	wait    bool
 	timeout time.Duration
 }
 
-func (w *waiting) bind(cmd *cobra.Command) {
+func (w *waitFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "with --wait: give up looking after this long (0: never); the rack goes on")
 }
 
-// patience is how long a failure must have stood: much of what fails is mended by the next try,
+// defaultTimeout is how long a failure must have stood: much of what fails is mended by the next try,
 // and under emulation tries are minutes apart.
-const patience = 20 * time.Minute
+const defaultTimeout = 20 * time.Minute
 
-// ended tells when a rack has come to its end: at once when all is well or nothing goes on, after some
+// newEndDetector tells when a rack has come to its end: at once when all is well or nothing goes on, after some
 // patience when something else has failed, or nothing has changed.
-func ended(now func() time.Time, patience time.Duration) func(desk.Status) bool {
+func newEndDetector(now func() time.Time, patience time.Duration) func(desk.Status) bool {
 	var failed, changed time.Time
 	var last desk.Status
 	return func(s desk.Status) bool {
-		if changed.IsZero() || getsOn(last, s, now()) {
+		if changed.IsZero() || isProgressing(last, s, now()) {
 			changed = now()
 		}
 		last = s
@@ -159,8 +159,8 @@ func ended(now func() time.Time, patience time.Duration) func(desk.Status) bool 
 	}
 }
 
-// getsOn tells whether anything of a rack has changed that is more than its age.
-func getsOn(before, after desk.Status, now time.Time) bool {
+// isProgressing tells whether anything of a rack has changed that is more than its age.
+func isProgressing(before, after desk.Status, now time.Time) bool {
 	seen := func(s desk.Status) (all []any) {
 		all = append(all, s.Over, s.Failed, s.Text)
 		for _, m := range s.Machines {
@@ -171,11 +171,11 @@ func getsOn(before, after desk.Status, now time.Time) bool {
 		}
 		return all
 	}
-	return !slices.Equal(seen(before), seen(after)) || desk.News(before, after, now) != ""
+	return !slices.Equal(seen(before), seen(after)) || desk.RenderChanges(before, after, now) != ""
 }
 
-// stuck says what a rack waits for that does not get on, and what to do.
-func stuck(s desk.Status, long time.Duration) string {
+// describeStuck says what a rack waits for that does not get on, and what to do.
+func describeStuck(s desk.Status, long time.Duration) string {
 	var all []string
 	for _, m := range s.Machines {
 		switch {
@@ -183,7 +183,7 @@ func stuck(s desk.Status, long time.Duration) string {
 			all = append(all, m.Name+" is paused")
 		case m.Share > 0:
 			all = append(all, fmt.Sprintf("%s is in %s and throttled", m.Name, m.Phase))
-		case m.Phase != desk.PhaseProven && m.Phase != desk.PhaseReady:
+		case m.Phase != desk.PhaseVerified && m.Phase != desk.PhaseReady:
 			all = append(all, m.Name+" is in "+m.Phase)
 		}
 	}
@@ -195,14 +195,14 @@ func stuck(s desk.Status, long time.Duration) string {
 }
 
 // run shows the rack until it has come to its end, then how long everything took.
-func (w *waiting) run(cmd *cobra.Command, c desk.Client, run desk.Run) error {
-	patience := run.Patient(patience)
+func (w *waitFlags) run(cmd *cobra.Command, c desk.Client, run desk.Run) error {
+	patience := run.ScaleTimeout(defaultTimeout)
 	ctx, cancel := cmd.Context(), context.CancelFunc(func() {})
 	if w.timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
 	}
 	defer cancel()
-	last, err := showLab(ctx, cmd.OutOrStdout(), c, ended(time.Now, patience))
+	last, err := showLab(ctx, cmd.OutOrStdout(), c, newEndDetector(time.Now, patience))
 	out := cmd.OutOrStdout()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -214,7 +214,7 @@ func (w *waiting) run(cmd *cobra.Command, c desk.Client, run desk.Run) error {
 		return err
 	}
 	if !last.Over {
-		return errors.New(stuck(last, patience))
+		return errors.New(describeStuck(last, patience))
 	}
 	if last.Failed {
 		return fmt.Errorf("the rack is not launched: %s; firstlight lab why", last.Text)

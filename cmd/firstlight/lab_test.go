@@ -12,7 +12,7 @@ import (
 )
 
 func TestLabOrder(t *testing.T) {
-	want := desk.Defaults()
+	want := desk.DefaultOrder()
 	want.Image = "/some.img"
 	got, err := labOrder(t.TempDir(), want, func(string) bool { return false })
 	require.NoError(t, err)
@@ -47,12 +47,12 @@ func TestWhyLab(t *testing.T) {
 		"appliance: control-plane for 1m30s; control-plane: the API server answers with 503; it comes":        {Name: "appliance", On: true, Phase: "control-plane", Since: since, Error: "control-plane: the API server answers with 503", Next: "it comes"},
 		"node-1: inspecting for 1m30s; the ramdisk looks; it is throttled to 0.5 processors of this computer": {Name: "node-1", On: true, Phase: "inspecting", Since: since, Why: "the ramdisk looks", Share: 0.5},
 	} {
-		assert.Equal(t, want, whyLab(m, now))
+		assert.Equal(t, want, describeMachine(m, now))
 	}
 }
 
 func TestQuoted(t *testing.T) {
-	assert.Equal(t, []string{"'get'", `'it'\''s'`, "'-o'", "'{.items[*].name}'"}, quoted([]string{"get", "it's", "-o", "{.items[*].name}"}))
+	assert.Equal(t, []string{"'get'", `'it'\''s'`, "'-o'", "'{.items[*].name}'"}, quoteArgs([]string{"get", "it's", "-o", "{.items[*].name}"}))
 }
 
 func TestSSHCommand(t *testing.T) {
@@ -71,20 +71,20 @@ func TestSSHCommand(t *testing.T) {
 }
 
 func TestStuck(t *testing.T) {
-	got := stuck(desk.Status{Machines: []desk.Machine{
+	got := describeStuck(desk.Status{Machines: []desk.Machine{
 		{Name: "appliance", Phase: desk.PhaseReady}, {Name: "node-1", Phase: "inspecting", Share: 0.1}, {Name: "node-2", Phase: "provisioning"},
-		{Name: "node-3", Phase: "provisioning", Paused: true}, {Name: "node-4", Phase: desk.PhaseProven},
+		{Name: "node-3", Phase: "provisioning", Paused: true}, {Name: "node-4", Phase: desk.PhaseVerified},
 	}, Clusters: []desk.Cluster{{Name: "edge", Phase: "waiting"}}}, 40*time.Minute)
 	assert.Contains(t, got, "nothing has changed for 40 min (node-1 is in inspecting and throttled, node-2 is in provisioning, node-3 is paused, cluster edge is waiting). It is on still")
 }
 
 func TestOverdraw(t *testing.T) {
-	assert.Equal(t, "a\x1b[K\nb\x1b[K\n\x1b[J", overdraw("a\nb\n"))
+	assert.Equal(t, "a\x1b[K\nb\x1b[K\n\x1b[J", clearBehind("a\nb\n"))
 }
 
 func TestAFailureMustStand(t *testing.T) {
 	at := time.Unix(0, 0)
-	end := ended(func() time.Time { return at }, 20*time.Minute)
+	end := newEndDetector(func() time.Time { return at }, 20*time.Minute)
 	fails, works := desk.Status{Over: true, Failed: true}, desk.Status{}
 	for _, step := range []struct {
 		second int64

@@ -82,7 +82,7 @@ func newLabKubectlCommand(f *labFlags) *cobra.Command {
 			if dir, rest, ok := leadingDir(args); ok { // the one flag that is ours
 				f.dir, args = dir, rest
 			}
-			return labSSH(f, desk.Appliance, append([]string{"kubectl"}, quoted(args)...))
+			return labSSH(f, desk.Appliance, append([]string{"kubectl"}, quoteArgs(args)...))
 		},
 	}
 }
@@ -98,8 +98,8 @@ func leadingDir(args []string) (dir string, rest []string, ok bool) {
 	return "", args, false
 }
 
-// quoted makes arguments pass the shell that sshd starts.
-func quoted(args []string) []string {
+// quoteArgs makes arguments pass the shell that sshd starts.
+func quoteArgs(args []string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {
 		out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
@@ -124,7 +124,7 @@ func labSSH(f *labFlags, machine string, command []string) error {
 	if err != nil {
 		return fmt.Errorf("find ssh: %w; `scripts/deps lab` installs it", err)
 	}
-	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, sshCommand(args, command, term.IsTerminal(int(os.Stdin.Fd())) && terminal(os.Stdout) != nil), os.Environ()))
+	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, sshCommand(args, command, term.IsTerminal(int(os.Stdin.Fd())) && terminalOf(os.Stdout) != nil), os.Environ()))
 }
 
 // sshCommand has ssh run a command. By itself ssh asks for a terminal only where no command is given: a
@@ -188,7 +188,7 @@ func bindShare(flags *pflag.FlagSet, share *float64) {
 // checkShare refuses what the rack would, before there is one.
 func checkShare(share float64) error {
 	if err := desk.CheckShare(share); err != nil {
-		return commandline.Usage(fmt.Errorf("--cpus: %w", err))
+		return commandline.NewUsageError(fmt.Errorf("--cpus: %w", err))
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func newLabCableCommand(f *labFlags) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if percent < 0 || percent > 100 {
-				return commandline.Usage(errors.New("--loss is 0 to 100"))
+				return commandline.NewUsageError(errors.New("--loss is 0 to 100"))
 			}
 			c, err := f.client()
 			if err != nil {

@@ -56,7 +56,7 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			case phases:
 				return showPhases(out, c, s)
 			}
-			_, err = io.WriteString(out, desk.Screen(s, labWidth(out), 1<<16, time.Now()))
+			_, err = io.WriteString(out, desk.RenderScreen(s, labWidth(out), 1<<16, time.Now()))
 			return err
 		},
 	}
@@ -93,8 +93,8 @@ func showPhases(w io.Writer, c desk.Client, s desk.Status) error {
 	return err
 }
 
-// terminal is the file behind w if it is a terminal, else nil.
-func terminal(w io.Writer) *os.File {
+// terminalOf is the file behind w if it is a terminal, else nil.
+func terminalOf(w io.Writer) *os.File {
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return f
 	}
@@ -103,7 +103,7 @@ func terminal(w io.Writer) *os.File {
 
 // labWidth is how wide a table may be: as the terminal is, else as it likes.
 func labWidth(w io.Writer) int {
-	if f := terminal(w); f != nil {
+	if f := terminalOf(w); f != nil {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
 			return width
 		}
@@ -111,22 +111,22 @@ func labWidth(w io.Writer) int {
 	return 1 << 16
 }
 
-// sight is how somebody looks at a rack all the time: it is shown beside how it was before.
-type sight func(before, after desk.Status) error
+// renderer is how somebody looks at a rack all the time: it is shown beside how it was before.
+type renderer func(before, after desk.Status) error
 
-// lines is a line per change.
-func lines(w io.Writer) sight {
+// lineRenderer is a line per change.
+func lineRenderer(w io.Writer) renderer {
 	return func(before, after desk.Status) error {
-		_, err := io.WriteString(w, desk.News(before, after, time.Now()))
+		_, err := io.WriteString(w, desk.RenderChanges(before, after, time.Now()))
 		return err
 	}
 }
 
 // jsonLines is a document per change, each on a line of its own, for programs.
-func jsonLines(w io.Writer, spans func(desk.Status) ([]desk.Span, error)) sight {
+func jsonLines(w io.Writer, spans func(desk.Status) ([]desk.Span, error)) renderer {
 	encoder, begun := json.NewEncoder(w), false
 	return func(before, after desk.Status) error {
-		if begun && desk.News(before, after, time.Now()) == "" {
+		if begun && desk.RenderChanges(before, after, time.Now()) == "" {
 			return nil
 		}
 		begun = true
@@ -138,31 +138,31 @@ func jsonLines(w io.Writer, spans func(desk.Status) ([]desk.Span, error)) sight 
 	}
 }
 
-// drawn is a screen that is drawn over.
-func drawn(screen *os.File) sight {
+// screenRenderer is a screen that is drawn over.
+func screenRenderer(screen *os.File) renderer {
 	return func(_, after desk.Status) error {
 		width, height, err := term.GetSize(int(screen.Fd()))
 		if err != nil {
 			width, height = 80, 25
 		}
-		_, err = io.WriteString(screen, "\x1b[H"+overdraw(desk.Screen(after, width, height-1, time.Now())))
+		_, err = io.WriteString(screen, "\x1b[H"+clearBehind(desk.RenderScreen(after, width, height-1, time.Now())))
 		return err
 	}
 }
 
 // showLab shows the rack to people until enough or ctx says so: on a screen on a terminal, as lines elsewhere.
 func showLab(ctx context.Context, w io.Writer, c desk.Client, enough func(desk.Status) bool) (desk.Status, error) {
-	screen := terminal(w)
+	screen := terminalOf(w)
 	if screen == nil {
-		return watchLab(ctx, c, lines(w), enough)
+		return watchLab(ctx, c, lineRenderer(w), enough)
 	}
 	fmt.Fprint(w, "\x1b[2J\x1b[?25l")      // clean, without a cursor
 	defer fmt.Fprint(w, "\x1b[?25h\x1b[J") // with it again
-	return watchLab(ctx, c, drawn(screen), enough)
+	return watchLab(ctx, c, screenRenderer(screen), enough)
 }
 
 // watchLab shows the rack until enough or ctx says so. It returns the last status.
-func watchLab(ctx context.Context, c desk.Client, see sight, enough func(desk.Status) bool) (desk.Status, error) {
+func watchLab(ctx context.Context, c desk.Client, see renderer, enough func(desk.Status) bool) (desk.Status, error) {
 	var last desk.Status
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -186,8 +186,8 @@ func watchLab(ctx context.Context, c desk.Client, see sight, enough func(desk.St
 	}
 }
 
-// overdraw clears the rest of each line, and of the screen, behind a text.
-func overdraw(text string) string {
+// clearBehind clears the rest of each line, and of the screen, behind a text.
+func clearBehind(text string) string {
 	out := make([]byte, 0, len(text)+256)
 	for _, b := range []byte(text) {
 		if b == '\n' {

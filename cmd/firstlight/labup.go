@@ -20,11 +20,11 @@ type upFlags struct {
 	accel    string
 	share    float64
 	fit      bool
-	waiting  waiting
+	waiting  waitFlags
 }
 
 func newLabUpCommand(f *labFlags) *cobra.Command {
-	u := upFlags{want: desk.Defaults()}
+	u := upFlags{want: desk.DefaultOrder()}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Make a rack and switch it on, or switch the one that is there on again",
@@ -33,7 +33,7 @@ down is switched on again and goes on from its disks. The rack runs in the backg
 --wait stays until every node is installed and proven and the cluster of them is ready,
 and may be interrupted and asked again at any time.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return u.up(cmd, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return u.start(cmd, f) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&u.want.Image, "image", "build/firstlight.img", "the stick's image; it is only read")
@@ -56,14 +56,14 @@ and may be interrupted and asked again at any time.`,
 	return cmd
 }
 
-// up makes the rack, decides what its run needs, and switches it on.
-func (u upFlags) up(cmd *cobra.Command, f *labFlags) error {
+// start makes the rack, decides what its run needs, and switches it on.
+func (u upFlags) start(cmd *cobra.Command, f *labFlags) error {
 	c, err := f.client()
 	if err != nil {
 		return err
 	}
 	if u.waiting.timeout != 0 && !u.waiting.wait {
-		return commandline.Usage(errors.New("--timeout is how long --wait looks; give both"))
+		return commandline.NewUsageError(errors.New("--timeout is how long --wait looks; give both"))
 	}
 	if err := checkShare(u.share); err != nil {
 		return err
@@ -74,9 +74,9 @@ func (u upFlags) up(cmd *cobra.Command, f *labFlags) error {
 		return err
 	}
 	if err := order.Check(); err != nil {
-		return commandline.Usage(err)
+		return commandline.NewUsageError(err)
 	}
-	run, err := u.decide(cmd, c, &order)
+	run, err := u.decideRun(cmd, c, &order)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (u upFlags) up(cmd *cobra.Command, f *labFlags) error {
 	if err != nil {
 		return fmt.Errorf("start rack: %w", err)
 	}
-	if err := desk.Make(c.Dir, program, order); err != nil {
+	if err := desk.Create(c.Dir, program, order); err != nil {
 		return err
 	}
 	fresh, err := desk.Start(cmd.Context(), c.Dir, run, program, "lab", "supervise", "--dir", c.Dir)
@@ -104,7 +104,7 @@ func (u upFlags) up(cmd *cobra.Command, f *labFlags) error {
 	if !fresh || !u.fit { // else it is said
 		fmt.Fprintf(out, "%s.\n", run.Accel)
 	}
-	if desk.Outdated(c.Dir, order) {
+	if desk.IsOutdated(c.Dir, order) {
 		fmt.Fprintf(out, "It keeps the stick it was made with; %s was built anew since. For the new one: down --remove, then up.\n", shorten(order.Image))
 	}
 	if u.waiting.wait {
@@ -113,9 +113,9 @@ func (u upFlags) up(cmd *cobra.Command, f *labFlags) error {
 	return showLabHelp(out, c, f.dir)
 }
 
-// decide is the run that begins, or the one that is: a machine does not change what runs its processors. A new
+// decideRun is the run that begins, or the one that is: a machine does not change what runs its processors. A new
 // rack that is to fit this computer is given its number of nodes.
-func (u upFlags) decide(cmd *cobra.Command, c desk.Client, order *desk.Order) (desk.Run, error) {
+func (u upFlags) decideRun(cmd *cobra.Command, c desk.Client, order *desk.Order) (desk.Run, error) {
 	ctx := cmd.Context()
 	if _, err := c.Status(ctx); err == nil {
 		run, err := c.Run()
@@ -126,16 +126,16 @@ func (u upFlags) decide(cmd *cobra.Command, c desk.Client, order *desk.Order) (d
 	}
 	choice, err := accelerator.Choose(ctx, u.accel)
 	if err != nil {
-		return desk.Run{}, commandline.Usage(err)
+		return desk.Run{}, commandline.NewUsageError(err)
 	}
 	if !u.fit {
 		return desk.Run{Accel: choice}, nil
 	}
-	host, err := desk.Measure(ctx, choice)
+	host, err := desk.MeasureHost(ctx, choice)
 	if err != nil {
 		return desk.Run{}, err
 	}
-	_, there, err := desk.Ordered(c.Dir)
+	_, there, err := desk.ReadOrder(c.Dir)
 	if err != nil {
 		return desk.Run{}, err
 	}
@@ -149,7 +149,7 @@ func (u upFlags) decide(cmd *cobra.Command, c desk.Client, order *desk.Order) (d
 	for _, line := range fit.Text {
 		fmt.Fprintln(cmd.OutOrStdout(), line)
 	}
-	return desk.Run{Accel: choice, Patience: fit.Patience}, nil
+	return desk.Run{Accel: choice, TimeoutFactor: fit.TimeoutFactor}, nil
 }
 
 // labOrder is the order of the rack that is there, with what the command line says otherwise.
@@ -159,7 +159,7 @@ func labOrder(dir string, want desk.Order, changed func(flag string) bool) (desk
 		return want, fmt.Errorf("find image: %w", err)
 	}
 	want.Image = image
-	have, ok, err := desk.Ordered(dir)
+	have, ok, err := desk.ReadOrder(dir)
 	if err != nil || !ok {
 		return want, err
 	}

@@ -45,9 +45,9 @@ func newLabWhyCommand(f *labFlags) *cobra.Command {
 
 // reasons are what a rack does and waits for, in words.
 type reasons struct {
-	Machines  []machineReason `json:"machines"`
-	Strangers []desk.Stranger `json:"strangers,omitempty"` // machines that the site does not name
-	Clusters  []clusterReason `json:"clusters"`
+	Machines []machineReason       `json:"machines"`
+	Unknown  []desk.UnknownMachine `json:"strangers,omitempty"` // machines that the site does not name
+	Clusters []clusterReason       `json:"clusters"`
 }
 
 type machineReason struct {
@@ -65,13 +65,13 @@ func labReasons(s desk.Status, name []string, now time.Time) reasons {
 	r := reasons{Machines: []machineReason{}, Clusters: []clusterReason{}}
 	for _, m := range s.Machines {
 		if len(name) == 0 || name[0] == m.Name {
-			r.Machines = append(r.Machines, machineReason{m, whyLab(m, now)})
+			r.Machines = append(r.Machines, machineReason{m, describeMachine(m, now)})
 		}
 	}
 	if len(name) > 0 {
 		return r
 	}
-	r.Strangers = s.Strangers
+	r.Unknown = s.Unknown
 	for _, c := range s.Clusters {
 		text := fmt.Sprintf("cluster %s: %s for %s; %s", c.Name, c.Phase, now.Sub(c.Since).Round(time.Second), cmp.Or(c.Error, c.Why))
 		r.Clusters = append(r.Clusters, clusterReason{c, text})
@@ -85,7 +85,7 @@ func (r reasons) write(w io.Writer) error {
 			return err
 		}
 	}
-	for _, x := range r.Strangers {
+	for _, x := range r.Unknown {
 		if _, err := fmt.Fprintln(w, x); err != nil {
 			return err
 		}
@@ -98,8 +98,8 @@ func (r reasons) write(w io.Writer) error {
 	return nil
 }
 
-// whyLab is a machine in words: the appliance's, or what this side of the wire sees.
-func whyLab(m desk.Machine, now time.Time) string {
+// describeMachine is a machine in words: the appliance's, or what this side of the wire sees.
+func describeMachine(m desk.Machine, now time.Time) string {
 	text := fmt.Sprintf("%s: %s for %s", m.Name, m.Phase, now.Sub(m.Since).Round(time.Second))
 	switch {
 	case m.Why != "" || m.Error != "":

@@ -58,5 +58,5 @@ func newRootCommand() *cobra.Command {
 		newVerifyCommand(),
 		newVersionCommand(),
 	)
-	return commandline.Strict(root)
+	return commandline.MarkUsageErrors(root)
 }

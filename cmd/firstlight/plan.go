@@ -30,7 +30,7 @@ func newPlanCommand() *cobra.Command {
 			for _, step := range steps {
 				line := fmt.Sprintf("%-6s %s", step.Action, step.Part)
 				if len(step.Why) > 0 {
-					line += ": " + brief(step.Why)
+					line += ": " + summarize(step.Why)
 				}
 				if _, err := fmt.Fprintln(cmd.OutOrStdout(), line); err != nil {
 					return err
@@ -44,8 +44,8 @@ func newPlanCommand() *cobra.Command {
 	return cmd
 }
 
-// brief names the first reasons and counts the others.
-func brief(why []string) string {
+// summarize names the first reasons and counts the others.
+func summarize(why []string) string {
 	const shown = 4
 	if len(why) <= shown {
 		return strings.Join(why, ", ")

@@ -16,8 +16,8 @@ import (
 
 // Between two drawings of a line on a terminal, and between two lines elsewhere.
 const (
-	drawnEvery = 50 * time.Millisecond
-	saidEvery  = 15 * time.Second
+	drawnEvery   = 50 * time.Millisecond
+	noteInterval = 15 * time.Second
 )
 
 // progress shows how a build goes on: one line that is drawn over on a terminal, whole
@@ -28,8 +28,8 @@ type progress struct {
 	columns  func() int // of the terminal
 	now      func() time.Time
 
-	mu           sync.Mutex
-	begun, shown time.Time // the part, and the last line about how far it is
+	mu             sync.Mutex
+	started, shown time.Time // the part, and the last line about how far it is
 }
 
 func newProgress(w io.Writer) *progress {
@@ -43,8 +43,8 @@ func newProgress(w io.Writer) *progress {
 	return &progress{w: w, terminal: ok && term.IsTerminal(int(f.Fd())), columns: columns, now: time.Now}
 }
 
-// Note says something about the whole build.
-func (p *progress) Note(line string) {
+// Log says something about the whole build.
+func (p *progress) Log(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.terminal {
@@ -57,12 +57,12 @@ func (p *progress) Note(line string) {
 func (p *progress) Begin(part string, why []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begun, p.shown = p.now(), time.Time{}
+	p.started, p.shown = p.now(), time.Time{}
 	if p.terminal {
-		p.draw(fmt.Sprintf("  …  %s (%s)", part, brief(why)))
+		p.draw(fmt.Sprintf("  …  %s (%s)", part, summarize(why)))
 		return
 	}
-	fmt.Fprintf(p.w, "build %s: %s\n", part, brief(why))
+	fmt.Fprintf(p.w, "build %s: %s\n", part, summarize(why))
 }
 
 // Advance says how far a part is: drawn with a bar on a terminal, elsewhere now and then.
@@ -70,9 +70,9 @@ func (p *progress) Advance(part string, at image.Position) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
-	text := howFar(at, now.Sub(p.begun))
+	text := describePosition(at, now.Sub(p.started))
 	if !p.terminal {
-		if now.Sub(p.begun) < saidEvery || now.Sub(p.shown) < saidEvery {
+		if now.Sub(p.started) < noteInterval || now.Sub(p.shown) < noteInterval {
 			return
 		}
 		p.shown = now
@@ -113,8 +113,8 @@ func (p *progress) End(part string, took time.Duration) {
 	fmt.Fprintf(p.w, "built %s in %.1f s\n", part, took.Seconds())
 }
 
-// howFar says how far a part is, for how long it has been made, and what follows.
-func howFar(at image.Position, took time.Duration) string {
+// describePosition says how far a part is, for how long it has been made, and what follows.
+func describePosition(at image.Position, took time.Duration) string {
 	var parts []string
 	if at.Doing != "" {
 		parts = append(parts, at.Doing)

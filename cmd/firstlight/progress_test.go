@@ -21,7 +21,7 @@ func TestProgressIsPlainElsewhereThanOnATerminal(t *testing.T) {
 	var said strings.Builder
 	p := newProgress(&said)
 	move := clock(p)
-	p.Note("first run")
+	p.Log("first run")
 	p.Begin("program box", []string{"package a changed", "package b is new"})
 	for second := range 40 {
 		p.Advance("program box", image.Position{Done: second, All: 40, Next: []string{"linking", "next"}})
@@ -47,7 +47,7 @@ func TestProgressIsDrawnOnATerminal(t *testing.T) {
 	p := newProgress(&said)
 	p.terminal, p.columns = true, func() int { return 60 }
 	move := clock(p)
-	p.Note("first run")
+	p.Log("first run")
 	p.Begin("packages box", []string{"package a changed"})
 	p.Advance("packages box", image.Position{Done: 1, All: 2})
 	p.Advance("packages box", image.Position{Done: 1, All: 3}) // too early
@@ -80,6 +80,6 @@ func TestHowFar(t *testing.T) {
 		{image.Position{Doing: "fetching", Done: 3, All: 4}, 75 * time.Minute, "fetching, 3 of 4 packages, 75:00 min"},
 	}
 	for _, c := range cases {
-		assert.Equal(t, c.want, howFar(c.at, c.took))
+		assert.Equal(t, c.want, describePosition(c.at, c.took))
 	}
 }

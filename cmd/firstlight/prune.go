@@ -22,9 +22,9 @@ the root file system changes. What is removed is made again if a build asks for 
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if unused < 0 {
-				return commandline.Usage(errors.New("--unused-for is a time that has passed, such as 24h"))
+				return commandline.NewUsageError(errors.New("--unused-for is a time that has passed, such as 24h"))
 			}
-			store, err := cache.Default()
+			store, err := cache.DefaultStore()
 			if err != nil {
 				return err
 			}

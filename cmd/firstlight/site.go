@@ -36,7 +36,7 @@ func newSiteValidateCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, found := site.Load(called(file), data)
+				_, found := site.Load(displayName(file), data)
 				problems = append(problems, found...)
 			}
 			if output == commandline.JSON {
@@ -71,7 +71,7 @@ func newSiteShowCommand() *cobra.Command {
 				if data, err = readSite(cmd.InOrStdin(), files[0]); err != nil {
 					return err
 				}
-				name = called(files[0])
+				name = displayName(files[0])
 			}
 			s, problems := site.Load(name, data)
 			if err := problems.Err(); err != nil {
@@ -139,8 +139,8 @@ func readSite(stdin io.Reader, file string) ([]byte, error) {
 	return data, nil
 }
 
-// called is the name of a file in messages.
-func called(file string) string {
+// displayName is the name of a file in messages.
+func displayName(file string) string {
 	if file == "-" {
 		return "stdin"
 	}

@@ -25,7 +25,7 @@ Exit code 1 if the site that results has problems; it is written nevertheless.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if userConfig == "" && nodes == "" {
-				return commandline.Usage(errors.New("nothing to import; give --user-config, --nodes or both"))
+				return commandline.NewUsageError(errors.New("nothing to import; give --user-config, --nodes or both"))
 			}
 			config, err := importFile(userConfig)
 			if err != nil {

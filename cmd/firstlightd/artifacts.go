@@ -104,18 +104,18 @@ docs/artifacts.md walks through all of it.`,
 // config makes the agent's configuration of the command line.
 func (f artifactFlags) config() (artifact.Config, error) {
 	if f.tls.Cert == "" || f.tls.Key == "" {
-		return artifact.Config{}, commandline.Usage(errors.New("--cert and --key are required"))
+		return artifact.Config{}, commandline.NewUsageError(errors.New("--cert and --key are required"))
 	}
 	quota, err := parseQuotas(f.quota, f.quotas)
 	if err != nil {
-		return artifact.Config{}, commandline.Usage(err)
+		return artifact.Config{}, commandline.NewUsageError(err)
 	}
 	f.store.AccessKey, f.store.SecretKey = os.Getenv("STORE_ACCESS_KEY"), os.Getenv("STORE_SECRET_KEY")
 	s, err := store.New(f.store)
 	if err != nil {
 		return artifact.Config{}, err
 	}
-	api, err := f.rest()
+	api, err := f.restConfig()
 	if err != nil {
 		return artifact.Config{}, err
 	}
@@ -132,37 +132,37 @@ func (f artifactFlags) config() (artifact.Config, error) {
 		return artifact.Config{}, err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	c := artifact.Config{Listen: f.listen, TLS: f.tls, Who: access.Chain{access.Certificates{}, kubernetes}, May: kubernetes, Log: log,
-		Depot: depot.Config{Store: s, Scratch: f.scratch, Local: f.local, Quota: quota, Expiry: f.expiry, InUse: users.Users, Log: log}}
+	c := artifact.Config{Listen: f.listen, TLS: f.tls, Authenticator: access.Chain{access.Certificates{}, kubernetes}, Authorizer: kubernetes, Log: log,
+		Blobs: depot.Config{Store: s, Scratch: f.scratch, Local: f.local, Quota: quota, Expiry: f.expiry, InUse: users.Users, Log: log}}
 	if f.publish != "" {
-		c.Told = publish.Folder(f.publish).Sync
-		c.Depot.Local, c.Depot.Scratch = true, filepath.Join(f.publish, contract.ScratchDir)
+		c.Publish = publish.Folder(f.publish).Sync
+		c.Blobs.Local, c.Blobs.Scratch = true, filepath.Join(f.publish, contract.ScratchDir)
 	}
 	if f.withdraw != "" {
 		if f.publish != "" {
-			return artifact.Config{}, commandline.Usage(errors.New("--publish and --withdraw exclude each other"))
+			return artifact.Config{}, commandline.NewUsageError(errors.New("--publish and --withdraw exclude each other"))
 		}
-		c.Told = publish.Folder(f.withdraw).Withdraw
+		c.Publish = publish.Folder(f.withdraw).Withdraw
 		c.Push = notPushed
-		c.Depot.Scratch = filepath.Join(f.withdraw, contract.ScratchDir)
+		c.Blobs.Scratch = filepath.Join(f.withdraw, contract.ScratchDir)
 	}
 	if f.registry.addr != "" {
 		if f.publish == "" {
-			return artifact.Config{}, commandline.Usage(errors.New("--registry needs --publish"))
+			return artifact.Config{}, commandline.NewUsageError(errors.New("--registry needs --publish"))
 		}
-		c.Push, c.Depot.Pushed = f.registry.push(publish.Folder(f.publish)), true
+		c.Push, c.Blobs.Pushed = f.registry.pusher(publish.Folder(f.publish)), true
 	}
 	return c, nil
 }
 
 // notPushed says of container images why nodes cannot pull them.
-func notPushed(ctx context.Context, d *depot.Depot) error {
+func notPushed(ctx context.Context, d *depot.Store) error {
 	for _, r := range d.Complete(contract.Container) {
 		if r.SHA256 == "" || r.NotServed != "" {
 			continue
 		}
 		k := contract.Key{Collection: contract.Container, Owner: r.Owner, Cluster: r.ClusterName, Name: r.ImageName}
-		if err := d.Served(ctx, k, r.SHA256, nil, "the store is not on the appliance, which offers to nodes only what it has itself"); err != nil {
+		if err := d.SetServed(ctx, k, r.SHA256, nil, "the store is not on the appliance, which offers to nodes only what it has itself"); err != nil {
 			return err
 		}
 	}
@@ -172,7 +172,7 @@ func notPushed(ctx context.Context, d *depot.Depot) error {
 // packageNames reads what binary images are called as Debian packages.
 func packageNames(folder publish.Folder) func(contract.Key) (name, version string, err error) {
 	return func(k contract.Key) (string, string, error) {
-		file, err := os.Open(folder.Object(k))
+		file, err := os.Open(folder.ObjectPath(k))
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", "", nil // not complete yet
 		}
@@ -180,7 +180,7 @@ func packageNames(folder publish.Folder) func(contract.Key) (name, version strin
 			return "", "", fmt.Errorf("look whether %s is a package: %w", k.Name, err)
 		}
 		defer file.Close()
-		control, err := packages.Control(file)
+		control, err := packages.ReadControl(file)
 		if err != nil {
 			return "", "", nil //nolint:nilerr // then no repository offers it
 		}
@@ -191,10 +191,10 @@ func packageNames(folder publish.Folder) func(contract.Key) (name, version strin
 // registryFlags are where container images go.
 type registryFlags struct{ addr, cert, key, ca string }
 
-// push reads the certificate anew each time: it is renewed while the agent runs.
-func (f registryFlags) push(folder publish.Folder) func(context.Context, *depot.Depot) error {
-	p := containers.Pusher{Registry: f.addr, State: filepath.Join(string(folder), contract.PushedFile), File: folder.Object}
-	return func(ctx context.Context, d *depot.Depot) error {
+// pusher reads the certificate anew each time: it is renewed while the agent runs.
+func (f registryFlags) pusher(folder publish.Folder) func(context.Context, *depot.Store) error {
+	p := containers.Pusher{Registry: f.addr, State: filepath.Join(string(folder), contract.PushedFile), File: folder.ObjectPath}
+	return func(ctx context.Context, d *depot.Store) error {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
 			return fmt.Errorf("read certificate for the registry: %w", err)
@@ -209,12 +209,12 @@ func (f registryFlags) push(folder publish.Folder) func(context.Context, *depot.
 		}
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}
 		defer transport.CloseIdleConnections()
-		p.Transport, p.Tell = transport, d.Served
+		p.Transport, p.Report = transport, d.SetServed
 		return p.Sync(ctx, d.Complete(contract.Container))
 	}
 }
 
-func (f artifactFlags) rest() (*rest.Config, error) {
+func (f artifactFlags) restConfig() (*rest.Config, error) {
 	if f.kubeconfig == "" {
 		c, err := rest.InClusterConfig()
 		if err != nil {

@@ -18,7 +18,7 @@ func TestWhatABinaryIsCalledAsAPackage(t *testing.T) {
 	at := func(name string) artifact.Key {
 		return artifact.Key{Collection: artifact.Binary, Owner: "alpha", Cluster: "beta", Name: name}
 	}
-	require.NoError(t, os.MkdirAll(filepath.Dir(folder.Object(at("x"))), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Dir(folder.ObjectPath(at("x"))), 0o755))
 	tree := t.TempDir()
 	require.NoError(t, os.Chmod(tree, 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(tree, "DEBIAN"), 0o755))
@@ -26,8 +26,8 @@ func TestWhatABinaryIsCalledAsAPackage(t *testing.T) {
 		[]byte("Package: greeting\nVersion: 1.0\nArchitecture: all\nMaintainer: Alpha <alpha@example.org>\nDescription: a greeting\n"), 0o644))
 	out, err := exec.Command("dpkg-deb", "--root-owner-group", "--build", tree, filepath.Join(tree, "x.deb")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.NoError(t, os.Rename(filepath.Join(tree, "x.deb"), folder.Object(at("brought"))))
-	require.NoError(t, os.WriteFile(folder.Object(at("tool")), []byte("#!/bin/sh\n"), 0o755))
+	require.NoError(t, os.Rename(filepath.Join(tree, "x.deb"), folder.ObjectPath(at("brought"))))
+	require.NoError(t, os.WriteFile(folder.ObjectPath(at("tool")), []byte("#!/bin/sh\n"), 0o755))
 
 	named := packageNames(folder)
 	for name, want := range map[string][2]string{"brought": {"greeting", "1.0"}, "tool": {}, "not-there": {}} {

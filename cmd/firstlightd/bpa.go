@@ -32,7 +32,7 @@ func newBPACommand() *cobra.Command {
 			switch c.Proposal {
 			case operator.ProposalOff, operator.ProposalShow, operator.ProposalApply:
 			default:
-				return commandline.Usage(fmt.Errorf("proposal %q is unknown; use %s, %s or %s", c.Proposal, operator.ProposalOff, operator.ProposalShow, operator.ProposalApply))
+				return commandline.NewUsageError(fmt.Errorf("proposal %q is unknown; use %s, %s or %s", c.Proposal, operator.ProposalOff, operator.ProposalShow, operator.ProposalApply))
 			}
 			api, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 			if err != nil {
@@ -40,7 +40,7 @@ func newBPACommand() *cobra.Command {
 			}
 			api.QPS, api.Burst = 100, 200
 			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-			again(cmd.Context(), log, 10*time.Second, func(ctx context.Context) error { return operator.Run(ctx, api, c, log) })
+			runForever(cmd.Context(), log, 10*time.Second, func(ctx context.Context) error { return operator.Run(ctx, api, c, log) })
 			return nil
 		},
 	}
@@ -59,9 +59,9 @@ func newBPACommand() *cobra.Command {
 	return cmd
 }
 
-// again runs what may fail while the API is away, until ctx ends. A process that ended instead would be
+// runForever runs what may fail while the API is away, until ctx ends. A process that ended instead would be
 // started again by the kubelet later and later, up to five minutes after the API is back.
-func again(ctx context.Context, log *slog.Logger, pause time.Duration, run func(context.Context) error) {
+func runForever(ctx context.Context, log *slog.Logger, pause time.Duration, run func(context.Context) error) {
 	for {
 		err := run(ctx)
 		if ctx.Err() != nil {
@@ -99,7 +99,7 @@ func newKubeconfigCommand() *cobra.Command {
 // it names those that are.
 func readKubeconfig(dir, cluster string) ([]byte, error) {
 	if !fs.ValidPath(cluster) || strings.Contains(cluster, "/") {
-		return nil, commandline.Usage(fmt.Errorf("%q is not the name of a cluster", cluster))
+		return nil, commandline.NewUsageError(fmt.Errorf("%q is not the name of a cluster", cluster))
 	}
 	text, err := os.ReadFile(filepath.Join(dir, cluster, kud.FileKubeconfig))
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {

@@ -44,7 +44,7 @@ func TestTheOperatorStartsAnewWhileTheAPIIsAway(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	runs := 0
-	again(ctx, slog.New(slog.DiscardHandler), time.Millisecond, func(context.Context) error {
+	runForever(ctx, slog.New(slog.DiscardHandler), time.Millisecond, func(context.Context) error {
 		if runs++; runs == 3 {
 			cancel()
 		}

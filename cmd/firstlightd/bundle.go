@@ -26,7 +26,7 @@ down and with the daemon dead. FILE is firstlight-TIME.tar.gz here unless given;
   ssh root@APPLIANCE firstlightd bundle - > bundle.tar.gz`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c := daemon.Collector(cmd.Context(), socket)
+			c := daemon.NewCollector(cmd.Context(), socket)
 			if len(args) == 1 && args[0] == "-" {
 				return c.Write(cmd.Context(), cmd.OutOrStdout())
 			}
@@ -34,7 +34,7 @@ down and with the daemon dead. FILE is firstlight-TIME.tar.gz here unless given;
 			if len(args) == 1 {
 				name = args[0]
 			}
-			size, err := writeWhole(name, func(w io.Writer) error { return c.Write(cmd.Context(), w) })
+			size, err := writeAtomically(name, func(w io.Writer) error { return c.Write(cmd.Context(), w) })
 			if err != nil {
 				return err
 			}
@@ -46,8 +46,8 @@ down and with the daemon dead. FILE is firstlight-TIME.tar.gz here unless given;
 	return cmd
 }
 
-// writeWhole writes a file for its owner's eyes, whole or not at all.
-func writeWhole(name string, write func(io.Writer) error) (int64, error) {
+// writeAtomically writes a file for its owner's eyes, whole or not at all.
+func writeAtomically(name string, write func(io.Writer) error) (int64, error) {
 	f, err := os.CreateTemp(filepath.Dir(name), ".bundle-*")
 	if err != nil {
 		return 0, fmt.Errorf("write %s: %w", name, err)

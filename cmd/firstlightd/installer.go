@@ -41,13 +41,13 @@ func newInstallerCommand() *cobra.Command {
 			settings, err := settingsOf(name, network, services)
 			switch {
 			case err != nil:
-				return commandline.Usage(err)
+				return commandline.NewUsageError(err)
 			case plugins && remove:
-				return commandline.Usage(errors.New("--plugins and --remove are not for one run"))
+				return commandline.NewUsageError(errors.New("--plugins and --remove are not for one run"))
 			case len(words) > 0 && !plugins && !remove:
-				return commandline.Usage(fmt.Errorf("%q is not expected", words[0]))
+				return commandline.NewUsageError(fmt.Errorf("%q is not expected", words[0]))
 			case len(words) == 0 && remove:
-				return commandline.Usage(errors.New("name the nodes to remove"))
+				return commandline.NewUsageError(errors.New("name the nodes to remove"))
 			}
 			signer, err := readSigner(key)
 			if err != nil {
@@ -66,7 +66,7 @@ func newInstallerCommand() *cobra.Command {
 			if remove {
 				leaving = words
 			}
-			return permanent(runInstaller(cmd.Context(), c, leaving, cmd.OutOrStdout()))
+			return markPermanent(runInstaller(cmd.Context(), c, leaving, cmd.OutOrStdout()))
 		},
 	}
 	cmd.Flags().StringVar(&name, "cluster", "", "the cluster's name, and that of its directory")
@@ -135,10 +135,10 @@ func readSigner(path string) (ssh.Signer, error) {
 	return signer, nil
 }
 
-// permanent gives what only a person can mend the exit code that says so.
-func permanent(err error) error {
+// markPermanent gives what only a person can mend the exit code that says so.
+func markPermanent(err error) error {
 	if bringup.IsPermanent(err) {
-		return commandline.Usage(err)
+		return commandline.NewUsageError(err)
 	}
 	return err
 }

@@ -49,7 +49,7 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "firstlightd",
 		Short:   "The daemon of the Firstlight appliance",
-		Version: stick.ImageVersion(stick.BootRecord),
+		Version: stick.ImageVersion(stick.BootInfoFile),
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd.Context()) },
 	}
@@ -60,7 +60,7 @@ func newRootCommand() *cobra.Command {
 		newArtifactsCommand(),
 		newInstallerCommand(),
 		newPXECommand(),
-		newSuppliesCommand(),
+		newMirrorCommand(),
 		newRunCommand(),
 		newStatusCommand(),
 		newWhyCommand(),
@@ -68,5 +68,5 @@ func newRootCommand() *cobra.Command {
 		newReloadCommand(),
 		newStorageCommand(),
 	)
-	return commandline.Strict(root)
+	return commandline.MarkUsageErrors(root)
 }

@@ -26,7 +26,7 @@ func newPXECommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
-				return commandline.Usage(fmt.Errorf("--config is required; docs/pxe.md shows a file"))
+				return commandline.NewUsageError(fmt.Errorf("--config is required; docs/pxe.md shows a file"))
 			}
 			return runPXE(cmd.Context(), file)
 		},
@@ -57,8 +57,8 @@ func runPXE(ctx context.Context, file string) error {
 	if parsed.admin != "" {
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-		mux.Handle("GET /machines", services.Records())
-		mux.Handle("GET /machines/", services.Records())
+		mux.Handle("GET /machines", services.Traces())
+		mux.Handle("GET /machines/", services.Traces())
 		group.Go(func() error { return serveAdmin(ctx, parsed.admin, mux) })
 	}
 	return group.Wait()

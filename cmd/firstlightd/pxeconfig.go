@@ -146,7 +146,7 @@ func parsePXE(file string, data []byte) (pxeParsed, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
-		return pxeParsed{}, placed(file, err)
+		return pxeParsed{}, locateErrors(file, err)
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return pxeParsed{}, fmt.Errorf("%s: holds a second document; keep one", file)
@@ -163,15 +163,15 @@ func parsePXE(file string, data []byte) (pxeParsed, error) {
 		conf.Mounts = append(conf.Mounts, server.Mount{Path: m.Path, Dir: m.Dir})
 	}
 	if f.DHCP != nil {
-		if conf.DHCP, err = f.dhcp(file); err != nil {
+		if conf.DHCP, err = f.dhcpConfig(file); err != nil {
 			return pxeParsed{}, err
 		}
 	}
 	return pxeParsed{conf: conf, admin: f.Admin}, nil
 }
 
-// placed turns the decoder's "line N: ..." into file:N: ..., one line per fault.
-func placed(file string, err error) error {
+// locateErrors turns the decoder's "line N: ..." into file:N: ..., one line per fault.
+func locateErrors(file string, err error) error {
 	at := regexp.MustCompile(`line (\d+): `)
 	var lines []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -189,7 +189,7 @@ func placed(file string, err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-func (f *pxeFile) dhcp(file string) (*dhcp.Config, error) {
+func (f *pxeFile) dhcpConfig(file string) (*dhcp.Config, error) {
 	d := &dhcp.Config{LeaseDir: f.DHCP.Leases, ISCFile: f.DHCP.ISC}
 	if f.DHCP.Proxy {
 		d.Mode = dhcp.ModeProxy
@@ -239,18 +239,18 @@ func (b *fileBooter) Boot(_ context.Context, m pxe.Machine) pxe.Boot {
 func (f *pxeFile) booter(file string) (*fileBooter, error) {
 	b := &fileBooter{machines: map[pxeMAC]pxe.Boot{}}
 	var err error
-	if b.other, err = f.Default.boot(file, "default"); err != nil {
+	if b.other, err = f.Default.bootConfig(file, "default"); err != nil {
 		return nil, err
 	}
 	for mac, m := range f.Machines {
-		if b.machines[mac], err = m.boot(file, "machines."+net.HardwareAddr(mac[:]).String()); err != nil {
+		if b.machines[mac], err = m.bootConfig(file, "machines."+net.HardwareAddr(mac[:]).String()); err != nil {
 			return nil, err
 		}
 	}
 	return b, nil
 }
 
-func (m pxeMachine) boot(file, where string) (pxe.Boot, error) {
+func (m pxeMachine) bootConfig(file, where string) (pxe.Boot, error) {
 	boot := pxe.Boot{Action: m.Action.Action, Reason: m.Reason, Script: m.Script, Kernel: m.Kernel, Initrd: m.Initrd, Args: m.Args}
 	if boot.Action == pxe.ActionRefuse && boot.Reason == "" {
 		boot.Reason = "this network does not know it"

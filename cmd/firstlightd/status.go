@@ -23,9 +23,9 @@ func newStatusCommand() *cobra.Command {
 		Short: "Show how the appliance is: its stages, addresses and what it waits for",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			until, err := awaited(wait, args)
+			until, err := parseWait(wait, args)
 			if err != nil {
-				return commandline.Usage(err)
+				return commandline.NewUsageError(err)
 			}
 			ctx := cmd.Context()
 			if timeout > 0 {
@@ -44,7 +44,7 @@ func newStatusCommand() *cobra.Command {
 			if output == commandline.JSON {
 				return errors.Join(err, commandline.WriteJSON(cmd.OutOrStdout(), d))
 			}
-			fmt.Fprint(cmd.OutOrStdout(), console.Text(d, time.Now()))
+			fmt.Fprint(cmd.OutOrStdout(), console.RenderText(d, time.Now()))
 			return err
 		},
 	}
@@ -59,8 +59,8 @@ func newStatusCommand() *cobra.Command {
 // waitLaunch is what --wait alone waits for.
 const waitLaunch = "launch"
 
-// awaited is what --wait says, or the word after it, which cobra takes for an argument; nil without --wait.
-func awaited(wait string, args []string) (func(status.Document) (bool, error), error) {
+// parseWait is what --wait says, or the word after it, which cobra takes for an argument; nil without --wait.
+func parseWait(wait string, args []string) (func(status.Document) (bool, error), error) {
 	if len(args) > 0 {
 		if wait != waitLaunch {
 			return nil, fmt.Errorf("%q is not expected; only --wait has a word behind it", args[0])
@@ -71,9 +71,9 @@ func awaited(wait string, args []string) (func(status.Document) (bool, error), e
 	case "":
 		return nil, nil
 	case waitLaunch:
-		return api.Launched, nil
+		return api.LaunchFinished, nil
 	case "appliance":
-		return api.Ready, nil
+		return api.ApplianceReady, nil
 	}
 	return nil, fmt.Errorf("wait %q is unknown; use launch or appliance", wait)
 }

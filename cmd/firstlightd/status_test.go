@@ -37,7 +37,7 @@ func daemonSays(t *testing.T, d status.Document) string {
 func TestStatusCommand(t *testing.T) {
 	ready := status.Document{Version: "0.1.0", Name: "firstlight-ab12", State: status.StateReady, Launch: status.Launch{State: status.LaunchNothing}}
 	launched, unlaunched := ready, ready
-	launched.Launch.State = status.LaunchLaunched
+	launched.Launch.State = status.LaunchSucceeded
 	unlaunched.Launch = status.Launch{State: status.LaunchFailed, Text: "not launched, 1 of 2 nodes proven: node-2 is not switched on"}
 	failed := status.Document{Version: "0.1.0", State: status.StateFailed, Summary: "site-read: site.yaml:2: unknown key"}
 	for _, c := range []struct {

@@ -16,7 +16,7 @@ func newStorageCommand() *cobra.Command {
 		Short: "Make, check and mount DATA and SITE of the boot disk (run once per boot by systemd)",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			k := storage.Keeper{Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
+			k := storage.Preparer{Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
 			r, err := k.Run(cmd.Context())
 			if err != nil {
 				return err

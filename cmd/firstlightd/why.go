@@ -35,7 +35,7 @@ func newWhyCommand() *cobra.Command {
 			}
 			clusters := d.Clusters
 			if len(args) == 1 {
-				if nodes, clusters = named(nodes, clusters, args[0]); len(nodes)+len(clusters) == 0 {
+				if nodes, clusters = filterByName(nodes, clusters, args[0]); len(nodes)+len(clusters) == 0 {
 					return fmt.Errorf("nothing is known of %q: no node of site.yaml, no machine on the provisioning network and no cluster is called so", args[0])
 				}
 			}
@@ -49,7 +49,7 @@ func newWhyCommand() *cobra.Command {
 			}
 			writeClusters(cmd.OutOrStdout(), clusters)
 			if len(args) == 1 && len(nodes) == 1 {
-				writeLeft(cmd.OutOrStdout(), d.Clusters, nodes[0].Name)
+				writeLeftovers(cmd.OutOrStdout(), d.Clusters, nodes[0].Name)
 			}
 			return nil
 		},
@@ -59,8 +59,8 @@ func newWhyCommand() *cobra.Command {
 	return cmd
 }
 
-// named are the node, else the cluster, of a name.
-func named(nodes []status.Node, clusters []status.Cluster, name string) ([]status.Node, []status.Cluster) {
+// filterByName are the node, else the cluster, of a name.
+func filterByName(nodes []status.Node, clusters []status.Cluster, name string) ([]status.Node, []status.Cluster) {
 	if i := slices.IndexFunc(nodes, func(n status.Node) bool { return strings.EqualFold(n.Name, name) }); i >= 0 {
 		return nodes[i : i+1], nil
 	}
@@ -70,8 +70,8 @@ func named(nodes []status.Node, clusters []status.Cluster, name string) ([]statu
 	return nil, nil
 }
 
-// writeLeft writes what clusters say of a server that they let go of.
-func writeLeft(w io.Writer, clusters []status.Cluster, name string) {
+// writeLeftovers writes what clusters say of a server that they let go of.
+func writeLeftovers(w io.Writer, clusters []status.Cluster, name string) {
 	for _, c := range clusters {
 		for _, text := range c.Warnings {
 			if _, after, ok := strings.Cut(text, "host "); ok && strings.HasPrefix(text, "host ") {
@@ -92,7 +92,7 @@ func writeClusters(w io.Writer, clusters []status.Cluster) {
 		}
 		fmt.Fprintln(w)
 		for _, m := range c.Members {
-			fmt.Fprintf(w, "  %s\n", console.MemberText(m))
+			fmt.Fprintf(w, "  %s\n", console.ClusterNodeText(m))
 		}
 		for _, text := range c.Warnings {
 			fmt.Fprintf(w, "  %s\n", text)
@@ -108,7 +108,7 @@ func writeWhy(w io.Writer, nodes []status.Node, checks bool, now time.Time) {
 	for _, n := range nodes {
 		fmt.Fprintf(w, "%s %s", n.Name, n.Why)
 		if !n.Since.IsZero() {
-			fmt.Fprintf(w, ", for %s", console.Since(now.Sub(n.Since)))
+			fmt.Fprintf(w, ", for %s", console.FormatDuration(now.Sub(n.Since)))
 		}
 		fmt.Fprintln(w)
 		if n.Next != "" {

@@ -11,12 +11,12 @@ import (
 
 func TestWhyKnowsClusters(t *testing.T) {
 	nodes := []status.Node{{Name: "node-1"}}
-	clusters := []status.Cluster{{Name: "edge", State: "installing", Text: "Job kud-edge: installing, attempt 1", Members: []status.Member{
+	clusters := []status.Cluster{{Name: "edge", State: "installing", Text: "Job kud-edge: installing, attempt 1", Members: []status.ClusterNode{
 		{Name: "master-1", Host: "metal3/node-1", Address: "172.22.0.101", State: "claimed"},
 		{Name: "worker-1", State: "waiting", Reason: "no host is left with 16 CPUs"},
 	}}, {Name: "far", State: "ready"}}
 
-	n, c := named(nodes, clusters, "EDGE")
+	n, c := filterByName(nodes, clusters, "EDGE")
 	assert.Empty(t, n)
 	var out strings.Builder
 	writeClusters(&out, c)
@@ -30,13 +30,13 @@ func TestWhyKnowsClusters(t *testing.T) {
 	writeClusters(&out, clusters[1:])
 	assert.Contains(t, out.String(), "  spec.hostfile does nothing\n")
 	out.Reset()
-	writeLeft(&out, clusters, "Node-1")
-	writeLeft(&out, clusters, "node")
+	writeLeftovers(&out, clusters, "Node-1")
+	writeLeftovers(&out, clusters, "node")
 	assert.Equal(t, "  "+clusters[1].Warnings[0]+"\n", out.String())
 
-	n, c = named(nodes, clusters, "node-1")
+	n, c = filterByName(nodes, clusters, "node-1")
 	assert.Len(t, n, 1)
 	assert.Empty(t, c)
-	n, c = named(nodes, clusters, "nobody")
+	n, c = filterByName(nodes, clusters, "nobody")
 	assert.Empty(t, len(n)+len(c))
 }

@@ -28,8 +28,8 @@ type Server struct {
 	Ready    func()                 // called when the socket answers; may be nil
 	Log      *slog.Logger
 
-	Why     func() []status.Node   // every node, and machines that nobody named; must not block
-	Records func() []record.Record // what was heard on the wire
+	Why     func() []status.Node  // every node, and machines that nobody named; must not block
+	Records func() []record.Trace // what was heard on the wire
 }
 
 // Run serves until ctx ends.
@@ -63,20 +63,20 @@ func (s *Server) Run(ctx context.Context) error {
 
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.Document()) })
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Document()) })
 	mux.HandleFunc("GET /v1/why", func(w http.ResponseWriter, _ *http.Request) {
 		nodes := []status.Node{}
 		if s.Why != nil {
 			nodes = append(nodes, s.Why()...)
 		}
-		answer(w, nodes)
+		writeJSON(w, nodes)
 	})
 	mux.HandleFunc("GET /v1/records", func(w http.ResponseWriter, _ *http.Request) {
-		records := []record.Record{}
+		records := []record.Trace{}
 		if s.Records != nil {
 			records = append(records, s.Records()...)
 		}
-		answer(w, records)
+		writeJSON(w, records)
 	})
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, _ *http.Request) {
 		s.Log.Info("reload asked")
@@ -89,7 +89,7 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
-func answer(w http.ResponseWriter, what any) {
+func writeJSON(w http.ResponseWriter, what any) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetIndent("", "  ")
@@ -132,8 +132,8 @@ func (c Client) Why(ctx context.Context) ([]status.Node, error) {
 	return nodes, nil
 }
 
-// Raw asks for one of the paths that Server answers and returns what it says.
-func (c Client) Raw(ctx context.Context, path string) ([]byte, error) {
+// Get asks for one of the paths that Server answers and returns what it says.
+func (c Client) Get(ctx context.Context, path string) ([]byte, error) {
 	return c.do(ctx, http.MethodGet, path)
 }
 
@@ -144,8 +144,8 @@ func (c Client) Reload(ctx context.Context) error {
 	return err
 }
 
-// Ready is what Wait waits for when only the appliance itself matters.
-func Ready(d status.Document) (done bool, err error) {
+// ApplianceReady is what Wait waits for when only the appliance itself matters.
+func ApplianceReady(d status.Document) (done bool, err error) {
 	switch d.State {
 	case status.StateReady:
 		return true, nil
@@ -155,14 +155,14 @@ func Ready(d status.Document) (done bool, err error) {
 	return false, fmt.Errorf("not ready in time: %s", d.Summary)
 }
 
-// Launched is what Wait waits for when the site's nodes matter too: all of them proven, or
+// LaunchFinished is what Wait waits for when the site's nodes matter too: all of them proven, or
 // none named. A launch that failed ends the wait at once.
-func Launched(d status.Document) (done bool, err error) {
-	if done, err := Ready(d); !done || err != nil {
+func LaunchFinished(d status.Document) (done bool, err error) {
+	if done, err := ApplianceReady(d); !done || err != nil {
 		return done, err
 	}
 	switch d.Launch.State {
-	case status.LaunchLaunched, status.LaunchNothing:
+	case status.LaunchSucceeded, status.LaunchNothing:
 		return true, nil
 	case status.LaunchFailed:
 		return true, errors.New(d.Launch.Text)

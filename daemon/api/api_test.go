@@ -73,7 +73,7 @@ func TestWait(t *testing.T) {
 				}
 				return status.Document{Version: "1", State: c.end, Summary: "site.yaml:3: unknown key"}
 			}, nil)
-			_, err := client.Wait(t.Context(), Ready)
+			_, err := client.Wait(t.Context(), ApplianceReady)
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {
@@ -90,7 +90,7 @@ func TestWaitSaysWhatWasMissingWhenTimeIsUp(t *testing.T) {
 	}, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	_, err := c.Wait(ctx, Ready)
+	_, err := c.Wait(ctx, ApplianceReady)
 	assert.EqualError(t, err, "not ready in time: links-up: a link")
 }
 
@@ -108,9 +108,9 @@ func TestWaitForTheLaunch(t *testing.T) {
 		{"nothing to launch", with(status.Launch{State: status.LaunchNothing}), true, ""},
 		{"nodes on their way", with(status.Launch{State: status.LaunchRunning, Text: "1 of 2 nodes proven"}), false, "not launched in time: 1 of 2 nodes proven"},
 		{"a node failed", with(status.Launch{State: status.LaunchFailed, Text: "not launched: node-2 …"}), true, "not launched: node-2 …"},
-		{"launched", with(status.Launch{State: status.LaunchLaunched}), true, ""},
+		{"launched", with(status.Launch{State: status.LaunchSucceeded}), true, ""},
 	} {
-		done, err := Launched(c.d)
+		done, err := LaunchFinished(c.d)
 		assert.Equal(t, c.done, done, c.name)
 		if c.err == "" {
 			assert.NoError(t, err, c.name)

@@ -41,7 +41,7 @@ func New(owner string, objects ...client.Object) (Set, error) {
 	for _, o := range objects {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 		if err != nil {
-			return Set{}, fmt.Errorf("convert %s: %w", name(o), err)
+			return Set{}, fmt.Errorf("convert %s: %w", objectName(o), err)
 		}
 		u := &unstructured.Unstructured{Object: content}
 		if u.GetKind() == "" || u.GetAPIVersion() == "" {
@@ -80,52 +80,52 @@ func Read(owner string, stream []byte) (Set, error) {
 	return New(owner, objects...)
 }
 
-// Current is nil if every object is there as it was last applied from this set. Otherwise
+// CheckCurrent is nil if every object is there as it was last applied from this set. Otherwise
 // it says which is not.
 //
 // Only metadata is asked for: it is asked again and again, and a definition of BareMetalHosts alone is
 // 100 KiB. A reader with a cache would watch every object of these kinds: take one without.
-func (s Set) Current(ctx context.Context, c client.Reader) error {
+func (s Set) CheckCurrent(ctx context.Context, c client.Reader) error {
 	for _, want := range s.Objects {
-		if err := current(ctx, c, want); err != nil {
+		if err := checkCurrent(ctx, c, want); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Stale is the part of the set that is not current: what applying it leaves alone is as people changed it.
-func (s Set) Stale(ctx context.Context, c client.Reader) Set {
+// StaleSubset is the part of the set that is not current: what applying it leaves alone is as people changed it.
+func (s Set) StaleSubset(ctx context.Context, c client.Reader) Set {
 	part := Set{Owner: s.Owner}
 	for _, want := range s.Objects {
-		if current(ctx, c, want) != nil {
+		if checkCurrent(ctx, c, want) != nil {
 			part.Objects = append(part.Objects, want)
 		}
 	}
 	return part
 }
 
-func current(ctx context.Context, c client.Reader, want *unstructured.Unstructured) error {
+func checkCurrent(ctx context.Context, c client.Reader, want *unstructured.Unstructured) error {
 	have := &metav1.PartialObjectMetadata{}
 	have.SetGroupVersionKind(want.GroupVersionKind())
 	err := c.Get(ctx, client.ObjectKeyFromObject(want), have)
 	switch {
 	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
-		return fmt.Errorf("%s does not exist", name(want))
+		return fmt.Errorf("%s does not exist", objectName(want))
 	case err != nil:
-		return fmt.Errorf("read %s: %w", name(want), err)
+		return fmt.Errorf("read %s: %w", objectName(want), err)
 	case have.GetAnnotations()[Annotation] != want.GetAnnotations()[Annotation]:
-		return fmt.Errorf("%s is not as wanted", name(want))
+		return fmt.Errorf("%s is not as wanted", objectName(want))
 	}
 	return nil
 }
 
-// BelievedFor is how long a Memory takes a set for current without looking again.
-const BelievedFor = 2 * time.Minute
+// CacheTTL is how long a Memory takes a set for current without looking again.
+const CacheTTL = 2 * time.Minute
 
-// Memory is what a stage remembers of its last look at a set. A look is a request for each object, an
+// Cache is what a stage remembers of its last look at a set. A look is a request for each object, an
 // appliance keeps more than a hundred of them, and nobody changes them but by hand.
-type Memory struct {
+type Cache struct {
 	now func() time.Time // nil: the clock
 
 	mu     sync.Mutex
@@ -133,15 +133,15 @@ type Memory struct {
 	until  time.Time
 }
 
-// Current is Set.Current, not asked again for BelievedFor after it was nil for this very set.
-func (m *Memory) Current(ctx context.Context, s Set, c client.Reader) error {
+// CheckCurrent is Set.CheckCurrent, not asked again for CacheTTL after it was nil for this very set.
+func (m *Cache) CheckCurrent(ctx context.Context, s Set, c client.Reader) error {
 	now := time.Now
 	if m.now != nil {
 		now = m.now
 	}
 	var digest strings.Builder
 	for _, o := range s.Objects {
-		digest.WriteString(name(o) + " " + o.GetAnnotations()[Annotation] + "\n")
+		digest.WriteString(objectName(o) + " " + o.GetAnnotations()[Annotation] + "\n")
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,10 +149,10 @@ func (m *Memory) Current(ctx context.Context, s Set, c client.Reader) error {
 		return nil
 	}
 	m.digest = ""
-	if err := s.Current(ctx, c); err != nil {
+	if err := s.CheckCurrent(ctx, c); err != nil {
 		return err
 	}
-	m.digest, m.until = digest.String(), now().Add(BelievedFor)
+	m.digest, m.until = digest.String(), now().Add(CacheTTL)
 	return nil
 }
 
@@ -163,7 +163,7 @@ func (s Set) Apply(ctx context.Context, c client.Client) error {
 	for _, o := range s.Objects {
 		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), client.FieldOwner(s.Owner), client.ForceOwnership)
 		if err != nil {
-			all = append(all, fmt.Errorf("apply %s: %w", name(o), err))
+			all = append(all, fmt.Errorf("apply %s: %w", objectName(o), err))
 		}
 	}
 	return errors.Join(all...)
@@ -172,13 +172,13 @@ func (s Set) Apply(ctx context.Context, c client.Client) error {
 func digestOf(u *unstructured.Unstructured) (string, error) {
 	text, err := json.Marshal(u.Object) // keys are sorted
 	if err != nil {
-		return "", fmt.Errorf("encode %s: %w", name(u), err)
+		return "", fmt.Errorf("encode %s: %w", objectName(u), err)
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-func name(o client.Object) string {
+func objectName(o client.Object) string {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	if o.GetNamespace() == "" {
 		return fmt.Sprintf("%s %s", kind, o.GetName())

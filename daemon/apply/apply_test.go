@@ -28,16 +28,16 @@ func TestSetIsCurrentOnlyAsItWasApplied(t *testing.T) {
 	ctx, c := context.Background(), fake.NewClientBuilder().Build()
 	set, err := New("test", configMap("a", "1"), configMap("b", "1"))
 	require.NoError(t, err)
-	assert.EqualError(t, set.Current(ctx, c), "ConfigMap metal3/a does not exist")
+	assert.EqualError(t, set.CheckCurrent(ctx, c), "ConfigMap metal3/a does not exist")
 	require.NoError(t, set.Apply(ctx, c))
-	require.NoError(t, set.Current(ctx, c))
+	require.NoError(t, set.CheckCurrent(ctx, c))
 	require.NoError(t, set.Apply(ctx, c), "applying again is harmless")
 
 	changed, err := New("test", configMap("a", "1"), configMap("b", "2"))
 	require.NoError(t, err)
-	assert.EqualError(t, changed.Current(ctx, c), "ConfigMap metal3/b is not as wanted")
+	assert.EqualError(t, changed.CheckCurrent(ctx, c), "ConfigMap metal3/b is not as wanted")
 	require.NoError(t, changed.Apply(ctx, c))
-	require.NoError(t, changed.Current(ctx, c))
+	require.NoError(t, changed.CheckCurrent(ctx, c))
 	var b corev1.ConfigMap
 	require.NoError(t, c.Get(ctx, client.ObjectKey{Namespace: "metal3", Name: "b"}, &b))
 	assert.Equal(t, "2", b.Data["key"])
@@ -56,10 +56,10 @@ func TestWhatIsCurrentKeepsItsChanges(t *testing.T) {
 
 	set, err = New("test", configMap("a", "1"), configMap("b", "2"))
 	require.NoError(t, err)
-	stale := set.Stale(ctx, c)
+	stale := set.StaleSubset(ctx, c)
 	require.Len(t, stale.Objects, 1)
 	require.NoError(t, stale.Apply(ctx, c))
-	require.NoError(t, set.Current(ctx, c))
+	require.NoError(t, set.CheckCurrent(ctx, c))
 	require.NoError(t, c.Get(ctx, client.ObjectKey{Namespace: "metal3", Name: "a"}, &a))
 	assert.Equal(t, "by hand", a.Data["key"])
 }
@@ -77,7 +77,7 @@ func TestARefusalKeepsNoOtherObjectBack(t *testing.T) {
 	set, err := New("test", configMap("a", "1"), configMap("b", "1"))
 	require.NoError(t, err)
 	assert.EqualError(t, set.Apply(ctx, c), "apply ConfigMap metal3/a: refused by policy")
-	assert.EqualError(t, set.Current(ctx, c), "ConfigMap metal3/a does not exist")
+	assert.EqualError(t, set.CheckCurrent(ctx, c), "ConfigMap metal3/a does not exist")
 	require.NoError(t, c.Get(ctx, client.ObjectKey{Namespace: "metal3", Name: "b"}, &corev1.ConfigMap{}))
 }
 
@@ -109,24 +109,24 @@ func TestAMemoryLooksAgainAfterAWhileAndAtAnotherSetAtOnce(t *testing.T) {
 			return c.Get(ctx, key, o, opts...)
 		},
 	}).Build()
-	m := Memory{now: func() time.Time { return now }}
+	m := Cache{now: func() time.Time { return now }}
 	set, err := New("test", configMap("a", "1"))
 	require.NoError(t, err)
 	for range 2 {
-		assert.EqualError(t, m.Current(ctx, set, c), "ConfigMap metal3/a does not exist", "a refusal is not remembered")
+		assert.EqualError(t, m.CheckCurrent(ctx, set, c), "ConfigMap metal3/a does not exist", "a refusal is not remembered")
 	}
 	require.NoError(t, set.Apply(ctx, c))
 	gets = 0
 	for range 3 {
-		require.NoError(t, m.Current(ctx, set, c))
+		require.NoError(t, m.CheckCurrent(ctx, set, c))
 	}
 	assert.Equal(t, 1, gets)
 	changed, err := New("test", configMap("a", "2"))
 	require.NoError(t, err)
-	assert.EqualError(t, m.Current(ctx, changed, c), "ConfigMap metal3/a is not as wanted")
-	require.NoError(t, m.Current(ctx, set, c))
+	assert.EqualError(t, m.CheckCurrent(ctx, changed, c), "ConfigMap metal3/a is not as wanted")
+	require.NoError(t, m.CheckCurrent(ctx, set, c))
 	require.NoError(t, c.Delete(ctx, configMap("a", "")))
-	require.NoError(t, m.Current(ctx, set, c), "believed")
-	now = now.Add(BelievedFor)
-	assert.EqualError(t, m.Current(ctx, set, c), "ConfigMap metal3/a does not exist")
+	require.NoError(t, m.CheckCurrent(ctx, set, c), "believed")
+	now = now.Add(CacheTTL)
+	assert.EqualError(t, m.CheckCurrent(ctx, set, c), "ConfigMap metal3/a does not exist")
 }

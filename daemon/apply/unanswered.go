@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Unanswered reports whether an error of a request to an API server says only that the request was
+// IsUnanswered reports whether an error of a request to an API server says only that the request was
 // not answered: no connection, no time, or a server that asks to be left alone for a while. It says
 // nothing about the objects that were asked for.
-func Unanswered(err error) bool {
+func IsUnanswered(err error) bool {
 	var transport *url.Error // of every request that brought no HTTP status
 	var discovered *apiutil.ErrResourceDiscoveryFailed
 	var group *discovery.ErrGroupDiscoveryFailed

@@ -39,7 +39,7 @@ func TestUnanswered(t *testing.T) {
 		{context.Canceled, false},
 		{nil, false},
 	} {
-		assert.Equal(t, c.want, Unanswered(c.err), "%v", c.err)
+		assert.Equal(t, c.want, IsUnanswered(c.err), "%v", c.err)
 	}
 }
 
@@ -58,13 +58,13 @@ func TestUnansweredByRealServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, err := client.New(&rest.Config{Host: server, Timeout: 200 * time.Millisecond}, client.Options{})
 			if err == nil {
-				err = set.Current(t.Context(), c)
+				err = set.CheckCurrent(t.Context(), c)
 			}
 			require.Error(t, err)
-			assert.True(t, Unanswered(err), "%v", err)
+			assert.True(t, IsUnanswered(err), "%v", err)
 
 			err = c.Get(t.Context(), client.ObjectKey{Name: "a"}, &corev1.ConfigMap{})
-			assert.True(t, Unanswered(err), "%v", err)
+			assert.True(t, IsUnanswered(err), "%v", err)
 		})
 	}
 }

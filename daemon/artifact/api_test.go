@@ -141,8 +141,8 @@ func (a *api) body(t testing.TB, what string, said any, got answer) {
 }
 
 func TestDocumentSaysEveryFieldOfTheContract(t *testing.T) {
-	l := newLab(t, storelab.Memory(t, nil), nil)
-	for name, of := range map[string]any{"Record": contract.Record{}, "Description": contract.Description{}, "List": contract.List{}, "Problem": contract.Problem{}} {
+	l := newLab(t, storelab.StartInMemory(t, nil), nil)
+	for name, of := range map[string]any{"Record": contract.Metadata{}, "Description": contract.Description{}, "List": contract.List{}, "Problem": contract.Problem{}} {
 		var fields, said []string
 		for i := range reflect.TypeOf(of).NumField() {
 			tag, _, _ := strings.Cut(reflect.TypeOf(of).Field(i).Tag.Get("json"), ",")
@@ -159,7 +159,7 @@ func TestDocumentSaysEveryFieldOfTheContract(t *testing.T) {
 
 // Nobody is told anything without credentials: not what exists, not what the API is.
 func TestEveryOperationOfTheDocumentWantsCredentials(t *testing.T) {
-	l := newLab(t, storelab.Memory(t, nil), nil)
+	l := newLab(t, storelab.StartInMemory(t, nil), nil)
 	require.Equal(t, http.StatusCreated, l.announce("os_images", sample("there", 4096, nil)).status)
 	walked := 0
 	fill := strings.NewReplacer("{owner}", "alpha", "{clustername}", "beta", "{collection}", "os_images", "{imgname}", "there")
@@ -189,7 +189,7 @@ func TestEveryOperationOfTheDocumentWantsCredentials(t *testing.T) {
 }
 
 func TestDocumentIsWholeJSON(t *testing.T) {
-	l := newLab(t, storelab.Memory(t, nil), nil)
+	l := newLab(t, storelab.StartInMemory(t, nil), nil)
 	ids := map[string]bool{}
 	l.api.operations(func(path, method string, op map[string]any) {
 		id := op["operationId"].(string)

@@ -35,25 +35,25 @@ const (
 
 // Config is what an agent is made of.
 type Config struct {
-	Listen  string // HOST:PORT
-	TLS     Files
-	Depot   depot.Config
-	Who     access.Authenticator
-	May     access.Authorizer
-	Silence time.Duration // how long a body may say nothing; 0 is a minute
-	// Told is given what is complete and what there is of each collection, soon after
+	Listen        string // HOST:PORT
+	TLS           Files
+	Blobs         depot.Config
+	Authenticator access.Authenticator
+	Authorizer    access.Authorizer
+	Silence       time.Duration // how long a body may say nothing; 0 is a minute
+	// Publish is given what is complete and what there is of each collection, soon after
 	// either changed; nil: nobody wants to know.
-	Told func(complete map[artifact.Collection][]artifact.Record, usage map[artifact.Collection]artifact.Usage) error
+	Publish func(complete map[artifact.Collection][]artifact.Metadata, usage map[artifact.Collection]artifact.Usage) error
 	// Push brings complete container images to where nodes pull them, and notes in the depot what became
 	// of it; nil: nowhere. It may take long.
-	Push func(ctx context.Context, d *depot.Depot) error
+	Push func(ctx context.Context, d *depot.Store) error
 	Log  *slog.Logger
 }
 
 // Agent serves the API.
 type Agent struct {
 	Config
-	depot     atomic.Pointer[depot.Depot] // nil until the store was read
+	blobs     atomic.Pointer[depot.Store] // nil until the store was read
 	transfers chan struct{}
 	changed   [2]chan struct{} // what Told and Push are told did
 	metrics   *counters
@@ -67,14 +67,14 @@ func New(c Config) (*Agent, error) {
 		c.Silence = silence
 	}
 	a := &Agent{Config: c, transfers: make(chan struct{}, maxTransfers), changed: [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}, metrics: newCounters(prometheus.NewRegistry())}
-	a.Config.Depot.Changed = a.change
-	document, err := document()
+	a.Config.Blobs.Changed = a.notifyChanged
+	document, err := openAPIDocument()
 	if err != nil {
 		return nil, err
 	}
 	a.document = document
 	a.handler = a.routes()
-	a.metrics.registry.MustRegister(usage{a})
+	a.metrics.registry.MustRegister(usageCollector{a})
 	return a, nil
 }
 
@@ -97,7 +97,7 @@ func (a *Agent) Run(ctx context.Context, ready func(net.Addr)) error {
 	// One upload fills a connection: HTTP/2 would only add a second flow control.
 	server.Protocols.SetHTTP1(true)
 	done := make(chan struct{})
-	go func() { defer close(done); a.keep(ctx) }()
+	go func() { defer close(done); a.openBlobs(ctx) }()
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		end, cancel := context.WithTimeout(context.Background(), stopTime)
@@ -127,15 +127,15 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// keep opens the depot, however long that takes, and looks after it.
-func (a *Agent) keep(ctx context.Context) {
+// openBlobs opens the depot, however long that takes, and looks after it.
+func (a *Agent) openBlobs(ctx context.Context) {
 	for pause := time.Second; ctx.Err() == nil; pause = min(2*pause, 30*time.Second) {
-		d, err := depot.Open(ctx, a.Config.Depot)
+		d, err := depot.Open(ctx, a.Config.Blobs)
 		if err == nil {
-			a.depot.Store(d)
+			a.blobs.Store(d)
 			a.Log.Info("store read", "artifacts", count(d.Usage()))
 			done := make(chan struct{})
-			go func() { defer close(done); a.tell(ctx, d) }()
+			go func() { defer close(done); a.publishChanges(ctx, d) }()
 			_ = d.Run(ctx) // ends with ctx, without error
 			<-done
 			return

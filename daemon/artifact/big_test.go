@@ -23,7 +23,7 @@ import (
 // A disk of 10 GiB that is nearly all holes comes whole, and the agent holds no more of it
 // than of a small one. It needs 20 GiB of disk for some minutes.
 func TestTenSparseGiB(t *testing.T) {
-	if !storelab.Asked(storelab.All) {
+	if !storelab.IsEnabled(storelab.All) {
 		t.Skip("writes 20 GiB; set FIRSTLIGHT_TEST=" + storelab.All)
 	}
 	g, err := storelab.StartGateway(t.Context(), filepath.Join(t.TempDir(), "store"))
@@ -46,7 +46,7 @@ func TestTenSparseGiB(t *testing.T) {
 
 	c := client.Client{URL: l.url, HTTP: l.client, Token: "admin"}
 	k := contract.Key{Collection: contract.OS, Owner: "alpha", Cluster: "beta", Name: "holes"}
-	r, err := c.Push(t.Context(), k, path, contract.Record{}, false, func(string, int64, int64) {})
+	r, err := c.Push(t.Context(), k, path, contract.Metadata{}, false, func(string, int64, int64) {})
 	require.NoError(t, err)
 	assert.Equal(t, "raw", r.Format)
 	assert.Equal(t, int64(size), r.VirtualSize)

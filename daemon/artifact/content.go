@@ -13,9 +13,9 @@ func contentHeaders() []string {
 	return []string{"ETag", "Repr-Digest", "Content-Disposition", "Accept-Ranges", "Content-Range", "Last-Modified"}
 }
 
-// pacedWriter is a response to a client that may be slow but not stuck. It keeps back what
+// deadlineWriter is a response to a client that may be slow but not stuck. It keeps back what
 // net/http writes of a failure, so that it can be said as a problem.
-type pacedWriter struct {
+type deadlineWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	silence time.Duration
@@ -25,7 +25,7 @@ type pacedWriter struct {
 
 var sendBuffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}
 
-func (p *pacedWriter) WriteHeader(status int) {
+func (p *deadlineWriter) WriteHeader(status int) {
 	if status >= 400 {
 		p.failed = status
 		return
@@ -33,7 +33,7 @@ func (p *pacedWriter) WriteHeader(status int) {
 	p.ResponseWriter.WriteHeader(status)
 }
 
-func (p *pacedWriter) Write(b []byte) (int, error) {
+func (p *deadlineWriter) Write(b []byte) (int, error) {
 	if p.failed != 0 {
 		return len(b), nil
 	}
@@ -46,7 +46,7 @@ func (p *pacedWriter) Write(b []byte) (int, error) {
 }
 
 // ReadFrom copies in larger pieces than io.Copy would.
-func (p *pacedWriter) ReadFrom(r io.Reader) (sum int64, err error) {
+func (p *deadlineWriter) ReadFrom(r io.Reader) (sum int64, err error) {
 	buffer := sendBuffers.Get().(*[]byte)
 	defer sendBuffers.Put(buffer)
 	for {

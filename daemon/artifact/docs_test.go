@@ -39,7 +39,7 @@ func TestDocumentationIsOfThisCode(t *testing.T) {
 	require.True(t, found)
 	answers, _, _ = strings.Cut(answers, "\n## ")
 	statuses := map[int]bool{}
-	for _, rt := range table() {
+	for _, rt := range routeTable() {
 		last := rt.path[strings.LastIndex(strings.TrimSuffix(rt.path, "/content"), "/"):]
 		assert.Regexp(t, "`[^|]*"+rt.method+"[^|]*"+regexp.QuoteMeta(last)+"|"+regexp.QuoteMeta(last)+"`", answers, "%s %s", rt.method, rt.path)
 		for _, s := range rt.success {

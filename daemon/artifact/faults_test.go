@@ -24,7 +24,7 @@ import (
 )
 
 // smallParts makes uploads of a few MiB have several parts.
-func smallParts(c *artifact.Config) { c.Depot.PartSize = store.MinPart }
+func smallParts(c *artifact.Config) { c.Blobs.PartSize = store.MinPart }
 
 // sendCut announces all that remains, sends n octets of it and cuts the connection.
 func (l *lab) sendCut(path string, rest []byte, offset, n int) {
@@ -193,7 +193,7 @@ func TestStoreKilledUnderAnUpload(t *testing.T) {
 func TestStoreThatStaysAway(t *testing.T) {
 	g := storelab.NewGateway(t)
 	c := g.Config
-	c.Patience = 200 * time.Millisecond
+	c.RetryTimeout = 200 * time.Millisecond
 	l := newLab(t, c, smallParts)
 	image, path := noise(20<<20, 19), base+"container_images/away"
 	require.Equal(t, http.StatusCreated, l.announce("container_images", sample("away", len(image), nil)).status)
@@ -336,7 +336,7 @@ func TestSilentClient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for silence to be noticed, which takes seconds: leave out -short")
 	}
-	l := newLab(t, storelab.Memory(t, nil), func(c *artifact.Config) { c.Silence = 2 * time.Second })
+	l := newLab(t, storelab.StartInMemory(t, nil), func(c *artifact.Config) { c.Silence = 2 * time.Second })
 	path := base + "binary_images/silent"
 	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("silent", 100, nil)).status)
 	r, w := io.Pipe()
@@ -376,7 +376,7 @@ func TestContextOfTheClientDoesNotStopSettling(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}
-	l := newLab(t, storelab.Memory(t, slow), nil)
+	l := newLab(t, storelab.StartInMemory(t, slow), nil)
 	path := base + "binary_images/hasty"
 	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("hasty", 1000, nil)).status)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -32,7 +32,7 @@ func readForm(w http.ResponseWriter, r *http.Request, within time.Duration) (f f
 	r.Body = http.MaxBytesReader(w, r.Body, artifact.MaxForm)
 	parts, err := r.MultipartReader()
 	if err != nil {
-		return f, refuse(http.StatusUnprocessableEntity, "the request is no multipart/form-data; send a part metadata and a part file")
+		return f, newProblem(http.StatusUnprocessableEntity, "the request is no multipart/form-data; send a part metadata and a part file")
 	}
 	for {
 		part, err := parts.NextPart()
@@ -40,7 +40,7 @@ func readForm(w http.ResponseWriter, r *http.Request, within time.Duration) (f f
 			return f, nil
 		}
 		if err == nil {
-			err = f.take(part)
+			err = f.readPart(part)
 		}
 		if err != nil {
 			return f, formError(err)
@@ -48,12 +48,12 @@ func readForm(w http.ResponseWriter, r *http.Request, within time.Duration) (f f
 	}
 }
 
-func (f *form) take(part *multipart.Part) (err error) {
+func (f *form) readPart(part *multipart.Part) (err error) {
 	switch part.FormName() {
 	case "metadata":
-		f.metadata, err = io.ReadAll(io.LimitReader(part, artifact.MaxRecord+1))
-		if err == nil && len(f.metadata) > artifact.MaxRecord {
-			err = refuse(http.StatusRequestEntityTooLarge, "the metadata have more than %d octets", artifact.MaxRecord)
+		f.metadata, err = io.ReadAll(io.LimitReader(part, artifact.MaxMetadata+1))
+		if err == nil && len(f.metadata) > artifact.MaxMetadata {
+			err = newProblem(http.StatusRequestEntityTooLarge, "the metadata have more than %d octets", artifact.MaxMetadata)
 		}
 	case "file":
 		f.file = part.FileName() != ""
@@ -72,19 +72,19 @@ func formError(err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refuse(http.StatusRequestTimeout, "the form did not come to its end")
+		return newProblem(http.StatusRequestTimeout, "the form did not come to its end")
 	case errors.As(err, &large):
-		return refuse(http.StatusRequestEntityTooLarge, "the form has more than %d octets; the bytes of an image are sent by PATCH", large.Limit)
+		return newProblem(http.StatusRequestEntityTooLarge, "the form has more than %d octets; the bytes of an image are sent by PATCH", large.Limit)
 	}
-	return refuse(http.StatusUnprocessableEntity, "the multipart form cannot be read: %v", err)
+	return newProblem(http.StatusUnprocessableEntity, "the multipart form cannot be read: %v", err)
 }
 
-// record checks what was announced, in ICN's order, and with its words where it had some.
+// parseMetadata checks what was announced, in ICN's order, and with its words where it had some.
 // k is the collection and scope of the path, and for PUT the name.
-func (f form) record(k artifact.Key, method string) (artifact.Key, artifact.Record, error) {
-	var r artifact.Record
-	no := func(status int, format string, args ...any) (artifact.Key, artifact.Record, error) {
-		return k, r, refuse(status, format, args...)
+func (f form) parseMetadata(k artifact.Key, method string) (artifact.Key, artifact.Metadata, error) {
+	var r artifact.Metadata
+	no := func(status int, format string, args ...any) (artifact.Key, artifact.Metadata, error) {
+		return k, r, newProblem(status, format, args...)
 	}
 	if len(strings.TrimSpace(string(f.metadata))) == 0 {
 		return no(http.StatusBadRequest, "Empty body")

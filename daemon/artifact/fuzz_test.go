@@ -36,15 +36,15 @@ func (everybody) Authorize(context.Context, access.User, access.Request) (bool, 
 
 // fuzzAgent serves an agent's handler over a store in memory.
 func fuzzAgent(f *testing.F) (url string) {
-	s, err := store.New(storelab.Memory(f, nil))
+	s, err := store.New(storelab.StartInMemory(f, nil))
 	require.NoError(f, err)
 	log := slog.New(slog.DiscardHandler)
 	c := depot.Config{Store: s, Scratch: f.TempDir(), Log: log}
-	a, err := New(Config{Depot: c, Who: everybody{}, May: everybody{}, Log: log})
+	a, err := New(Config{Blobs: c, Authenticator: everybody{}, Authorizer: everybody{}, Log: log})
 	require.NoError(f, err)
 	d, err := depot.Open(f.Context(), c)
 	require.NoError(f, err)
-	a.depot.Store(d)
+	a.blobs.Store(d)
 	server := httptest.NewServer(a.handler)
 	f.Cleanup(server.Close)
 	return server.URL + artifact.Base + "/alpha/beta/"
@@ -89,9 +89,9 @@ func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(strings.Repeat("[", 20000)))
 	k := artifact.Key{Collection: artifact.Binary, Owner: "alpha", Cluster: "beta"}
 	f.Fuzz(func(t *testing.T, metadata []byte) {
-		full, r, err := form{metadata: metadata, file: true}.record(k, "POST")
+		full, r, err := form{metadata: metadata, file: true}.parseMetadata(k, "POST")
 		if err != nil {
-			p := problem(err)
+			p := problemOf(err)
 			assert.Contains(t, []int{400, 413, 422}, p.Status, "%v", err)
 			return
 		}
@@ -112,12 +112,12 @@ func FuzzForm(f *testing.F) {
 		r.Header.Set("Content-Type", kind)
 		found, err := readForm(httptest.NewRecorder(), r, time.Minute)
 		if err != nil {
-			assert.Contains(t, []int{413, 422}, problem(err).Status, "%v", err)
+			assert.Contains(t, []int{413, 422}, problemOf(err).Status, "%v", err)
 			return
 		}
 		media, _, err := mime.ParseMediaType(kind)
 		assert.True(t, err == nil && strings.HasPrefix(media, "multipart/"), "%q", kind)
-		assert.LessOrEqual(t, len(found.metadata), artifact.MaxRecord)
+		assert.LessOrEqual(t, len(found.metadata), artifact.MaxMetadata)
 	})
 }
 

@@ -68,9 +68,9 @@ type lab struct {
 // stores runs a test against the store in memory and, if asked for, the appliance's own and
 // any other.
 func stores(t *testing.T, test func(t *testing.T, c store.Config)) {
-	t.Run("memory", func(t *testing.T) { test(t, storelab.Memory(t, nil)) })
+	t.Run("memory", func(t *testing.T) { test(t, storelab.StartInMemory(t, nil)) })
 	t.Run("gateway", func(t *testing.T) { test(t, storelab.NewGateway(t).Config) })
-	t.Run("other", func(t *testing.T) { test(t, storelab.Other(t)) })
+	t.Run("other", func(t *testing.T) { test(t, storelab.ExternalStore(t)) })
 }
 
 // newLab starts an agent over a store; change may be nil.
@@ -87,7 +87,7 @@ func newLab(t testing.TB, c store.Config, change func(*artifact.Config)) *lab {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))
 	l := &lab{t: t, token: "admin", config: artifact.Config{
 		Listen: "127.0.0.1:0", TLS: artifact.Files{Cert: at("artifacts.crt"), Key: at("artifacts.key"), ClientCA: at("ca.crt")},
-		Who: people{}, May: people{}, Log: log, Depot: depot.Config{Store: s, Scratch: dir, Log: log},
+		Authenticator: people{}, Authorizer: people{}, Log: log, Blobs: depot.Config{Store: s, Scratch: dir, Log: log},
 	}}
 	if change != nil {
 		change(&l.config)
@@ -149,8 +149,8 @@ func (a answer) problem(t testing.TB) contract.Problem {
 	return p
 }
 
-func (a answer) record(t testing.TB) contract.Record {
-	var r contract.Record
+func (a answer) record(t testing.TB) contract.Metadata {
+	var r contract.Metadata
 	require.NoError(t, json.Unmarshal([]byte(a.body), &r), "%s", a.body)
 	return r
 }

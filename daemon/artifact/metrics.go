@@ -28,8 +28,8 @@ func newCounters(r *prometheus.Registry) *counters {
 	return c
 }
 
-// usage tells what the depot holds whenever it is asked.
-type usage struct{ a *Agent }
+// usageCollector tells what the depot holds whenever it is asked.
+type usageCollector struct{ a *Agent }
 
 func usageDescs() []*prometheus.Desc {
 	labels := []string{"collection"}
@@ -45,24 +45,24 @@ func usageDescs() []*prometheus.Desc {
 	}
 }
 
-func (usage) Describe(out chan<- *prometheus.Desc) {
+func (usageCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range usageDescs() {
 		out <- d
 	}
 }
 
-func (u usage) Collect(out chan<- prometheus.Metric) {
+func (u usageCollector) Collect(out chan<- prometheus.Metric) {
 	descs := usageDescs()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(descs[4], float64(len(u.a.transfers)))
 	var s unix.Statfs_t
-	if u.a.Config.Depot.Local && unix.Statfs(u.a.Config.Depot.Scratch, &s) == nil {
+	if u.a.Config.Blobs.Local && unix.Statfs(u.a.Config.Blobs.Scratch, &s) == nil {
 		gauge(descs[6], float64(int64(s.Blocks)*s.Bsize))
 		gauge(descs[7], float64(int64(s.Bavail)*s.Bsize))
 	}
-	d := u.a.depot.Load()
+	d := u.a.blobs.Load()
 	if d == nil {
 		gauge(descs[5], 0)
 		return
@@ -82,17 +82,17 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request, _ call) err
 	return nil
 }
 
-// counted counts every answer.
-func (a *Agent) counted(next http.Handler) http.Handler {
+// countRequests counts every answer.
+func (a *Agent) countRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(c, r)
-		a.metrics.requests.WithLabelValues(method(r.Method), strconv.Itoa(c.status)).Inc()
+		a.metrics.requests.WithLabelValues(methodLabel(r.Method), strconv.Itoa(c.status)).Inc()
 	})
 }
 
-// method is a label of few values, whatever clients send.
-func method(m string) string {
+// methodLabel is a label of few values, whatever clients send.
+func methodLabel(m string) string {
 	switch m {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE":
 		return m

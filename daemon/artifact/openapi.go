@@ -50,19 +50,19 @@ func listQuery() []parameter {
 }
 
 func appendHeader() []parameter {
-	return []parameter{{artifact.HeaderOffset, "Offset at which the body begins; image_offset of the record.", true, octets()}}
+	return []parameter{{artifact.HeaderOffset, "Offset at which the body begins; image_offset of the record.", true, octetsSchema()}}
 }
 
 func rangeHeader() []parameter {
 	return []parameter{{"Range", "One range of octets (RFC 9110).", false, object{"type": "string"}}}
 }
 
-func octets() object { return object{"type": "integer", "format": "int64", "minimum": 0} }
+func octetsSchema() object { return object{"type": "integer", "format": "int64", "minimum": 0} }
 
-// document is the API as OpenAPI 3.1, made of the table of routes.
-func document() ([]byte, error) {
+// openAPIDocument is the API as OpenAPI 3.1, made of the table of routes.
+func openAPIDocument() ([]byte, error) {
 	paths := map[string]object{}
-	for _, rt := range table() {
+	for _, rt := range routeTable() {
 		if paths[rt.path] == nil {
 			paths[rt.path] = object{}
 		}

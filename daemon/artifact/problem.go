@@ -13,13 +13,13 @@ import (
 	"firstlight.dev/firstlight/daemon/artifact/depot"
 )
 
-// refuse is a problem of the request itself.
-func refuse(status int, format string, args ...any) error {
+// newProblem is a problem of the request itself.
+func newProblem(status int, format string, args ...any) error {
 	return artifact.Problem{Status: status, Detail: fmt.Sprintf(format, args...)}
 }
 
-// statuses are what the depot's refusals become.
-func statuses() map[depot.Kind]int {
+// statusCodes are what the depot's refusals become.
+func statusCodes() map[depot.Kind]int {
 	return map[depot.Kind]int{
 		depot.NotFound:    http.StatusNotFound,
 		depot.Exists:      http.StatusConflict,
@@ -48,14 +48,14 @@ func withOffset(k depot.Kind) bool {
 	return false
 }
 
-// problem is what a client is told of an error. What is nobody's to know is not in it.
-func problem(err error) artifact.Problem {
+// problemOf is what a client is told of an error. What is nobody's to know is not in it.
+func problemOf(err error) artifact.Problem {
 	var p artifact.Problem
 	var refused *depot.Error
 	switch {
 	case errors.As(err, &p):
 	case errors.As(err, &refused):
-		p = artifact.Problem{Status: statuses()[refused.Kind], Detail: refused.Text}
+		p = artifact.Problem{Status: statusCodes()[refused.Kind], Detail: refused.Text}
 		if withOffset(refused.Kind) {
 			p.Offset = &refused.Offset
 		}
@@ -71,9 +71,9 @@ func problem(err error) artifact.Problem {
 	return p
 }
 
-// answer writes a problem.
-func (a *Agent) answer(w http.ResponseWriter, r *http.Request, err error) {
-	p := problem(err)
+// writeProblem writes a problem.
+func (a *Agent) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
 	if p.Status >= 500 {
 		a.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
 	}
@@ -98,8 +98,8 @@ func (a *Agent) answer(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// reply writes JSON.
-func (a *Agent) reply(w http.ResponseWriter, status int, what any) error {
+// writeJSON writes JSON.
+func (a *Agent) writeJSON(w http.ResponseWriter, status int, what any) error {
 	text, err := json.Marshal(what)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)

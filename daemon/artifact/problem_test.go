@@ -27,8 +27,8 @@ func (c *timed) Write(b []byte) (int, error) {
 func TestAnswersAreNotWrittenForEver(t *testing.T) {
 	a := &Agent{Config: Config{Silence: time.Minute}, document: []byte("{}")}
 	for name, answer := range map[string]func(http.ResponseWriter) error{
-		"record":   func(w http.ResponseWriter) error { return a.reply(w, http.StatusOK, []int{1, 2}) },
-		"document": func(w http.ResponseWriter) error { return a.describe(w, nil, call{}) },
+		"record":   func(w http.ResponseWriter) error { return a.writeJSON(w, http.StatusOK, []int{1, 2}) },
+		"document": func(w http.ResponseWriter) error { return a.serveOpenAPI(w, nil, call{}) },
 	} {
 		c := &timed{ResponseRecorder: httptest.NewRecorder()}
 		require.NoError(t, answer(c), name)

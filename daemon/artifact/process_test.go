@@ -52,8 +52,8 @@ func serveChild(text string) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))
-	a, err := artifact.New(artifact.Config{Listen: "127.0.0.1:0", TLS: c.TLS, Who: people{}, May: people{}, Log: log,
-		Depot: depot.Config{Store: s, Scratch: c.Scratch, PartSize: c.PartSize, SaveEvery: time.Nanosecond, Log: log}})
+	a, err := artifact.New(artifact.Config{Listen: "127.0.0.1:0", TLS: c.TLS, Authenticator: people{}, Authorizer: people{}, Log: log,
+		Blobs: depot.Config{Store: s, Scratch: c.Scratch, PartSize: c.PartSize, SaveEvery: time.Nanosecond, Log: log}})
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func serveChild(text string) error {
 // inProcess makes the lab's agent a process of its own, which kill ends as kill -9 does.
 func (l *lab) inProcess(c store.Config, partSize int64) (kill func()) {
 	l.stop()
-	text, err := json.Marshal(child{c, l.config.TLS, l.config.Depot.Scratch, partSize})
+	text, err := json.Marshal(child{c, l.config.TLS, l.config.Blobs.Scratch, partSize})
 	require.NoError(l.t, err)
 	var cmd *exec.Cmd
 	kill = func() {

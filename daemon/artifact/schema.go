@@ -17,7 +17,7 @@ func pathSchemas() map[string]object {
 func headerSchema(name string) object {
 	switch name {
 	case artifact.HeaderOffset, artifact.HeaderLength:
-		return octets()
+		return octetsSchema()
 	case artifact.HeaderComplete:
 		return object{"type": "string", "enum": []string{"?0", "?1"}}
 	case "ETag":
@@ -40,14 +40,14 @@ func schemas() object {
 				"cluster_name": pathSchemas()["clustername"],
 				"type":         text,
 				"image_name":   pathSchemas()["imgname"],
-				"image_offset": octets(),
+				"image_offset": octetsSchema(),
 				"image_length": object{"type": "integer", "format": "int64", "minimum": 0, "maximum": int64(artifact.MaxLength),
 					"description": "At least 1; 0 is said of a damaged one alone."},
 				"upload_complete": object{"type": "boolean"},
 				"description":     reference("Description"),
 				"sha256":          digest,
 				"format":          object{"type": "string", "enum": []string{"qcow2", "raw"}, "readOnly": true},
-				"virtual_size":    octets(),
+				"virtual_size":    octetsSchema(),
 				"served_as":       object{"type": "array", "items": text, "readOnly": true},
 				"not_served":      object{"type": "string", "readOnly": true},
 				"damaged":         object{"type": "string", "readOnly": true},
@@ -76,7 +76,7 @@ func schemas() object {
 				"title":  text,
 				"status": object{"type": "integer", "minimum": 400, "maximum": 599},
 				"detail": text,
-				"offset": octets(),
+				"offset": octetsSchema(),
 			},
 		},
 		"Form": object{

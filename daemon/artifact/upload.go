@@ -17,10 +17,10 @@ import (
 	"firstlight.dev/firstlight/daemon/artifact/depot"
 )
 
-// append receives a piece. What is wrong is said in ICN's order: unknown, complete, no
+// serveAppend receives a piece. What is wrong is said in ICN's order: unknown, complete, no
 // offset, another offset, too long.
-func (a *Agent) append(w http.ResponseWriter, r *http.Request, c call) error {
-	have, err := c.depot.Get(c.Key)
+func (a *Agent) serveAppend(w http.ResponseWriter, r *http.Request, c call) error {
+	have, err := c.blobs.Get(c.Key)
 	if err != nil {
 		return err
 	}
@@ -31,14 +31,14 @@ func (a *Agent) append(w http.ResponseWriter, r *http.Request, c call) error {
 	if err != nil {
 		return err
 	}
-	release, err := a.transfer()
+	release, err := a.acquireTransfer()
 	if err != nil {
 		return err
 	}
 	defer release()
 	length := r.ContentLength // -1 if it is not announced
-	b := &pacedBody{from: r.Body, control: http.NewResponseController(w), silence: a.Silence, count: a.metrics.received.Add}
-	after, err := c.depot.Append(untilStop(r.Context()), c.Key, offset, length, b)
+	b := &deadlineBody{from: r.Body, control: http.NewResponseController(w), silence: a.Silence, count: a.metrics.received.Add}
+	after, err := c.blobs.Append(untilStop(r.Context()), c.Key, offset, length, b)
 	if err != nil {
 		return err
 	}
@@ -62,55 +62,55 @@ func untilStop(request context.Context) context.Context {
 // parseOffset reads the header: decimal digits, once.
 func parseOffset(values []string) (int64, error) {
 	if len(values) != 1 {
-		return 0, refuse(http.StatusBadRequest, "send one header %s: the offset at which the body begins", artifact.HeaderOffset)
+		return 0, newProblem(http.StatusBadRequest, "send one header %s: the offset at which the body begins", artifact.HeaderOffset)
 	}
 	n, err := strconv.ParseUint(values[0], 10, 63)
 	if err != nil {
-		return 0, refuse(http.StatusBadRequest, "%s %q is not a number of octets", artifact.HeaderOffset, values[0])
+		return 0, newProblem(http.StatusBadRequest, "%s %q is not a number of octets", artifact.HeaderOffset, values[0])
 	}
 	return int64(n), nil
 }
 
-// transfer takes one of the places for bodies of any length.
-func (a *Agent) transfer() (release func(), err error) {
+// acquireTransfer takes one of the places for bodies of any length.
+func (a *Agent) acquireTransfer() (release func(), err error) {
 	select {
 	case a.transfers <- struct{}{}:
 		return func() { <-a.transfers }, nil
 	default:
-		return nil, refuse(http.StatusServiceUnavailable, "%d uploads and downloads are under way, which is the most; try again", maxTransfers)
+		return nil, newProblem(http.StatusServiceUnavailable, "%d uploads and downloads are under way, which is the most; try again", maxTransfers)
 	}
 }
 
-// pacedBody is a request's body that may be slow but not silent, and can be interrupted.
-type pacedBody struct {
+// deadlineBody is a request's body that may be slow but not silent, and can be interrupted.
+type deadlineBody struct {
 	from    io.Reader
 	control *http.ResponseController
 	silence time.Duration
 	count   func(float64)
 
-	mu    sync.Mutex
-	over  bool
-	paced time.Time // when the deadline was last moved
+	mu         sync.Mutex
+	over       bool
+	extendedAt time.Time // when the deadline was last moved
 }
 
 var errInterrupted = errors.New("interrupted")
 
-func (b *pacedBody) Read(p []byte) (int, error) {
+func (b *deadlineBody) Read(p []byte) (int, error) {
 	if err := b.wait(); err != nil {
 		return 0, err
 	}
 	n, err := b.from.Read(p)
 	b.count(float64(n))
 	if errors.Is(err, io.EOF) {
-		b.rest()
+		b.liftDeadline()
 	}
 	return n, err
 }
 
-// rest lifts the deadline of a body that is whole: what follows may take long, and a
+// liftDeadline lifts the deadline of a body that is whole: what follows may take long, and a
 // deadline that passes then would look like a client that is gone. One that fell silent
 // keeps it, so that net/http does not wait for the rest either.
-func (b *pacedBody) rest() {
+func (b *deadlineBody) liftDeadline() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.over {
@@ -118,35 +118,35 @@ func (b *pacedBody) rest() {
 	}
 }
 
-func (b *pacedBody) wait() error {
+func (b *deadlineBody) wait() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.over {
 		return errInterrupted
 	}
 	now := time.Now()
-	if now.Sub(b.paced) < b.silence/64 { // 60,000 reads are a GiB
+	if now.Sub(b.extendedAt) < b.silence/64 { // 60,000 reads are a GiB
 		return nil
 	}
-	b.paced = now
+	b.extendedAt = now
 	return b.control.SetReadDeadline(now.Add(b.silence))
 }
 
 // Interrupt ends a Read that waits.
-func (b *pacedBody) Interrupt() {
+func (b *deadlineBody) Interrupt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = true
 	_ = b.control.SetReadDeadline(time.Unix(1, 0)) // a connection that is gone reads no more anyway
 }
 
-func (a *Agent) content(w http.ResponseWriter, r *http.Request, c call) error {
-	release, err := a.transfer()
+func (a *Agent) serveContent(w http.ResponseWriter, r *http.Request, c call) error {
+	release, err := a.acquireTransfer()
 	if err != nil {
 		return err
 	}
 	defer release()
-	bytes, have, err := c.depot.Content(r.Context(), c.Key)
+	bytes, have, err := c.blobs.Content(r.Context(), c.Key)
 	if err != nil {
 		return err
 	}
@@ -162,16 +162,16 @@ func (a *Agent) content(w http.ResponseWriter, r *http.Request, c call) error {
 	if strings.Contains(r.Header.Get("Range"), ",") {
 		r.Header.Del("Range")
 	}
-	paced := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), silence: a.Silence, count: a.metrics.sent.Add}
+	paced := &deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w), silence: a.Silence, count: a.metrics.sent.Add}
 	http.ServeContent(paced, r, "", have.Updated, bytes)
 	_ = paced.control.SetWriteDeadline(time.Time{}) // a connection that is gone
 	switch paced.failed {
 	case 0:
 		return nil
 	case http.StatusRequestedRangeNotSatisfiable:
-		return refuse(paced.failed, "there are %d octets; none of them is in the range %q", have.ImageLength, r.Header.Get("Range"))
+		return newProblem(paced.failed, "there are %d octets; none of them is in the range %q", have.ImageLength, r.Header.Get("Range"))
 	case http.StatusPreconditionFailed:
-		return refuse(paced.failed, "the artifact is another one than the request's condition says")
+		return newProblem(paced.failed, "the artifact is another one than the request's condition says")
 	}
-	return refuse(paced.failed, "the store does not give the artifact")
+	return newProblem(paced.failed, "the store does not give the artifact")
 }

@@ -55,39 +55,39 @@ type Operator struct {
 
 // Objects is all the operator needs, in the order of application.
 func (o Operator) Objects() ([]client.Object, error) {
-	objects, err := definitions()
+	objects, err := crdObjects()
 	if err != nil {
 		return nil, err
 	}
 	account := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
 	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: Namespace, Name: Name}}
 	return append(objects,
-		&corev1.Namespace{TypeMeta: typed("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
-		&corev1.ServiceAccount{TypeMeta: typed("v1", "ServiceAccount"), ObjectMeta: account},
-		&rbacv1.ClusterRole{TypeMeta: typed("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: Name}, Rules: rules()},
+		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
+		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: account},
+		&rbacv1.ClusterRole{TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: Name}, Rules: policyRules()},
 		&rbacv1.ClusterRoleBinding{
-			TypeMeta: typed("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: Name},
+			TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: Name},
 			RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: Name}, Subjects: subject,
 		},
 		// The lock that keeps a second operator waiting.
-		&rbacv1.Role{TypeMeta: typed("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: account, Rules: []rbacv1.PolicyRule{
+		&rbacv1.Role{TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: account, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update", "patch"}},
 			{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}, // who has it
 		}},
 		&rbacv1.RoleBinding{
-			TypeMeta: typed("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: account,
+			TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: account,
 			RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: Name}, Subjects: subject,
 		},
 		&corev1.Secret{
-			TypeMeta: typed("v1", "Secret"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: kud.SSHSecret}, Type: corev1.SecretTypeOpaque,
+			TypeMeta: typeMeta("v1", "Secret"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: kud.SSHSecret}, Type: corev1.SecretTypeOpaque,
 			Data: map[string][]byte{"id_rsa": o.Private, "id_rsa.pub": o.Public},
 		},
 		oldFields(), oldFieldsBinding(), o.deployment(),
 	), nil
 }
 
-// definitions are the kinds.
-func definitions() ([]client.Object, error) {
+// crdObjects are the kinds.
+func crdObjects() ([]client.Object, error) {
 	var objects []client.Object
 	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(crd.BPA), 4096)
 	for {
@@ -101,13 +101,13 @@ func definitions() ([]client.Object, error) {
 	}
 }
 
-func typed(version, kind string) metav1.TypeMeta {
+func typeMeta(version, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: version, Kind: kind}
 }
 
-// rules are the operator's rights: what its code asks for, in every namespace, since a
+// policyRules are the operator's rights: what its code asks for, in every namespace, since a
 // Provisioning may be in any.
-func rules() []rbacv1.PolicyRule {
+func policyRules() []rbacv1.PolicyRule {
 	rule := func(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 	}
@@ -135,7 +135,7 @@ func oldFields() *admissionv1.ValidatingAdmissionPolicy {
 		})
 	}
 	return &admissionv1.ValidatingAdmissionPolicy{
-		TypeMeta: typed("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"), ObjectMeta: metav1.ObjectMeta{Name: oldFieldsName},
+		TypeMeta: typeMeta("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"), ObjectMeta: metav1.ObjectMeta{Name: oldFieldsName},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: ptr.To(admissionv1.Ignore),
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
@@ -151,7 +151,7 @@ const oldFieldsName = "old-fields.bpa.akraino.org"
 
 func oldFieldsBinding() *admissionv1.ValidatingAdmissionPolicyBinding {
 	return &admissionv1.ValidatingAdmissionPolicyBinding{
-		TypeMeta: typed("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"), ObjectMeta: metav1.ObjectMeta{Name: oldFieldsName},
+		TypeMeta: typeMeta("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"), ObjectMeta: metav1.ObjectMeta{Name: oldFieldsName},
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: oldFieldsName, ValidationActions: []admissionv1.ValidationAction{admissionv1.Warn}},
 	}
 }
@@ -166,14 +166,14 @@ func (o Operator) deployment() *appsv1.Deployment {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
 	}
 	return &appsv1.Deployment{
-		TypeMeta: typed("apps/v1", "Deployment"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
+		TypeMeta: typeMeta("apps/v1", "Deployment"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1),
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"firstlight.dev/binary": o.Digest}},
-				Spec: apply.Vital(corev1.PodSpec{
+				Spec: apply.MakeCritical(corev1.PodSpec{
 					ServiceAccountName: Name,
 					HostNetwork:        true,
 					DNSPolicy:          corev1.DNSDefault,
@@ -210,9 +210,9 @@ func (o Operator) deployment() *appsv1.Deployment {
 	}
 }
 
-// Proposal is what is done with proposed clusters on a site: nothing if it names its own. An empty list
+// ProposalMode is what is done with proposed clusters on a site: nothing if it names its own. An empty list
 // names none on purpose.
-func Proposal(s *site.Site) string {
+func ProposalMode(s *site.Site) string {
 	switch {
 	case len(s.Clusters) > 0:
 		return operator.ProposalOff

@@ -32,7 +32,7 @@ func TestClustersOfASite(t *testing.T) {
 	require.NoError(t, err)
 	var got strings.Builder
 	for _, p := range Provisionings(readSite(t, string(text))) {
-		_, problems := match.Nodes(p.Spec)
+		_, problems := match.ParseNodes(p.Spec)
 		assert.Empty(t, problems, p.Name)
 		doc, err := yaml.Marshal(map[string]any{"metadata": p.ObjectMeta, "spec": p.Spec})
 		require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestWhatIsProposed(t *testing.T) {
 		nodes + "clusters:\n- {name: edge}\n": operator.ProposalOff,
 	} {
 		s := readSite(t, text)
-		assert.Equal(t, want, Proposal(s), text)
+		assert.Equal(t, want, ProposalMode(s), text)
 	}
 }
 
@@ -78,8 +78,8 @@ func TestObjects(t *testing.T) {
 }
 
 func TestStateOfACluster(t *testing.T) {
-	assert.Equal(t, "new", state(""))
-	assert.Equal(t, "installing", state(v1alpha1.PhaseInstalling))
+	assert.Equal(t, "new", stateOf(""))
+	assert.Equal(t, "installing", stateOf(v1alpha1.PhaseInstalling))
 }
 
 // TestDocs: docs/bpa.md explains every reason, and every test that it names is there.

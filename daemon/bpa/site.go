@@ -26,18 +26,18 @@ func Provisionings(s *site.Site) []v1alpha1.Provisioning {
 			Spec: v1alpha1.ProvisioningSpec{KUDPlugins: c.AddOns, PodSubnet: c.PodCIDR.String(), ServiceSubnet: c.ServiceCIDR.String()},
 		}
 		for _, m := range c.ControlPlane {
-			p.Spec.Masters = append(p.Spec.Masters, map[string]*v1alpha1.Body{string(m.Name): body(m)})
+			p.Spec.Masters = append(p.Spec.Masters, map[string]*v1alpha1.Body{string(m.Name): nodeBody(m)})
 		}
 		for _, m := range c.Workers {
-			p.Spec.Workers = append(p.Spec.Workers, map[string]*v1alpha1.Body{string(m.Name): body(m)})
+			p.Spec.Workers = append(p.Spec.Workers, map[string]*v1alpha1.Body{string(m.Name): nodeBody(m)})
 		}
 		all = append(all, p)
 	}
 	return all
 }
 
-// body is what is asked of one member. Who asks for nothing asks for any host.
-func body(m site.Member) *v1alpha1.Body {
+// nodeBody is what is asked of one member. Who asks for nothing asks for any host.
+func nodeBody(m site.NodeSelector) *v1alpha1.Body {
 	b := &v1alpha1.Body{Host: string(m.Node), MACAddress: string(m.MAC), CPU: int32(m.CPU), SRIOV: m.SRIOV, QAT: m.QAT}
 	if m.Memory != 0 {
 		b.Memory = m.Memory.String()
@@ -48,8 +48,8 @@ func body(m site.Member) *v1alpha1.Body {
 	return b
 }
 
-// state is a phase as the appliance's status says it.
-func state(phase string) string {
+// stateOf is a phase as the appliance's status says it.
+func stateOf(phase string) string {
 	if phase == "" {
 		phase = "new"
 	}

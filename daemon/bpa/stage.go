@@ -29,21 +29,21 @@ func Stages(o func() (Operator, error), clusters func() []v1alpha1.Provisioning,
 			return nil, err
 		}
 		return o.Objects()
-	}, &apply.Memory{}}
+	}, &apply.Cache{}}
 	handover := objects{api, siteOwner, func() ([]client.Object, error) {
 		var all []client.Object
 		for _, p := range clusters() {
 			all = append(all, &p)
 		}
 		return all, nil
-	}, &apply.Memory{}}
+	}, &apply.Cache{}}
 	return []bringup.Stage{
 		{
 			Name: "bpa-ready",
 			Fact: "the operator of clusters runs",
 			Why:  "It claims hosts, so it comes after all that makes and guards them.",
 			Done: func(ctx context.Context) error {
-				c, err := operator.current(ctx)
+				c, err := operator.checkCurrent(ctx)
 				if err != nil {
 					return err
 				}
@@ -63,7 +63,7 @@ func Stages(o func() (Operator, error), clusters func() []v1alpha1.Provisioning,
 			Name: "clusters-handed-over",
 			Fact: "every cluster of the site is a Provisioning",
 			Why:  "The last step: from here on the operator owns the clusters, and nothing of the appliance waits for them.",
-			Done: func(ctx context.Context) error { _, err := handover.current(ctx); return err },
+			Done: func(ctx context.Context) error { _, err := handover.checkCurrent(ctx); return err },
 			Do:   handover.apply("creating Provisionings"),
 
 			Recheck: 30 * time.Second,
@@ -77,10 +77,10 @@ type objects struct {
 	owner string
 	make  func() ([]client.Object, error)
 
-	memory *apply.Memory
+	memory *apply.Cache
 }
 
-func (o objects) set() (apply.Set, client.Client, error) {
+func (o objects) build() (apply.Set, client.Client, error) {
 	all, err := o.make()
 	if err != nil {
 		return apply.Set{}, nil, err
@@ -93,21 +93,21 @@ func (o objects) set() (apply.Set, client.Client, error) {
 	return set, c, err
 }
 
-func (o objects) current(ctx context.Context) (client.Client, error) {
-	set, c, err := o.set()
+func (o objects) checkCurrent(ctx context.Context) (client.Client, error) {
+	set, c, err := o.build()
 	if err != nil {
 		return nil, err
 	}
-	return c, o.memory.Current(ctx, set, c)
+	return c, o.memory.CheckCurrent(ctx, set, c)
 }
 
 func (o objects) apply(doing string) func(context.Context, bringup.Report) error {
 	return func(ctx context.Context, report bringup.Report) error {
-		set, c, err := o.set()
+		set, c, err := o.build()
 		if err != nil {
 			return err
 		}
-		if set = set.Stale(ctx, c); len(set.Objects) == 0 {
+		if set = set.StaleSubset(ctx, c); len(set.Objects) == 0 {
 			return nil
 		}
 		report(doing)
@@ -115,8 +115,8 @@ func (o objects) apply(doing string) func(context.Context, bringup.Report) error
 	}
 }
 
-// Clusters reads how every cluster stands, for the appliance's status.
-func Clusters(ctx context.Context, c client.Client) ([]status.Cluster, error) {
+// ListClusters reads how every cluster stands, for the appliance's status.
+func ListClusters(ctx context.Context, c client.Client) ([]status.Cluster, error) {
 	var list v1alpha1.ProvisioningList
 	if err := c.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list Provisionings: %w", err)
@@ -124,7 +124,7 @@ func Clusters(ctx context.Context, c client.Client) ([]status.Cluster, error) {
 	all := make([]status.Cluster, 0, len(list.Items))
 	for i := range list.Items {
 		p := &list.Items[i]
-		s := status.Cluster{Name: v1alpha1.ClusterOf(p), State: state(p.Status.Phase), Percent: int(p.Status.Percent), Nodes: p.Status.NodesReady, Warnings: p.Status.Warnings}
+		s := status.Cluster{Name: v1alpha1.ClusterOf(p), State: stateOf(p.Status.Phase), Percent: int(p.Status.Percent), Nodes: p.Status.NodesReady, Warnings: p.Status.Warnings}
 		switch p.Status.Phase {
 		case v1alpha1.PhaseRefused, v1alpha1.PhaseFailed:
 			s.Error = p.Status.Message
@@ -132,7 +132,7 @@ func Clusters(ctx context.Context, c client.Client) ([]status.Cluster, error) {
 			s.Text = p.Status.Message
 		}
 		for _, n := range p.Status.Nodes {
-			s.Members = append(s.Members, status.Member{Name: n.Name, Roles: n.Roles, Host: n.Host, Address: n.Address, State: strings.ToLower(n.State), Reason: n.Reason})
+			s.Members = append(s.Members, status.ClusterNode{Name: n.Name, Roles: n.Roles, Host: n.Host, Address: n.Address, State: strings.ToLower(n.State), Reason: n.Reason})
 		}
 		all = append(all, s)
 	}

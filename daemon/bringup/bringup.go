@@ -44,21 +44,21 @@ type waitError struct{ what string }
 
 func (e *waitError) Error() string { return e.what }
 
-// Waits tells whether err was made by Wait.
-func Waits(err error) bool { var w *waitError; return errors.As(err, &w) }
+// IsWait tells whether err was made by Wait.
+func IsWait(err error) bool { var w *waitError; return errors.As(err, &w) }
 
 // Begin acts for a stage whose turn has not come yet, if its fact needs more than time: what it starts comes up
 // meanwhile. At its turn the stage is asked as ever.
 func Begin(ctx context.Context, s Stage, report Report) error {
 	err := s.Done(ctx)
-	if err == nil || Waits(err) || IsPermanent(err) || s.Do == nil {
+	if err == nil || IsWait(err) || IsPermanent(err) || s.Do == nil {
 		return nil
 	}
 	return s.Do(ctx, report)
 }
 
 // Permanent marks an error that retrying cannot mend: the plan stops there until it is
-// told to look again (Runner.Again) or the next boot.
+// told to look again (Runner.Recheck) or the next boot.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

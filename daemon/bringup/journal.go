@@ -75,8 +75,8 @@ func (j *Journal) Begin(bootID, version string, now time.Time) {
 	j.last = map[string]status.Stage{}
 }
 
-// Note takes in how the plan stands. It does not wait for the medium.
-func (j *Journal) Note(s Snapshot) {
+// Update takes in how the plan stands. It does not wait for the medium.
+func (j *Journal) Update(s Snapshot) {
 	j.mu.Lock()
 	for _, st := range s.Stages {
 		before := j.last[st.Name]
@@ -151,7 +151,7 @@ func (j *Journal) flush() {
 // save puts run into the file, in the place of what it wrote of the same run before.
 func (j *Journal) save(run Run) error {
 	h, err := ReadHistory(j.Path)
-	var rubbish *RubbishError
+	var rubbish *CorruptJournalError
 	if errors.As(err, &rubbish) {
 		aside := j.Path + ".unreadable"
 		if err := os.Rename(j.Path, aside); err != nil {
@@ -179,17 +179,19 @@ func (j *Journal) save(run Run) error {
 	return whole.Write(j.Path, append(data, '\n'), 0o644)
 }
 
-// RubbishError says that a journal is there and is none.
-type RubbishError struct {
+// CorruptJournalError says that a journal is there and is none.
+type CorruptJournalError struct {
 	Path string
 	Err  error
 }
 
-func (e *RubbishError) Error() string { return fmt.Sprintf("read journal %s: %v", e.Path, e.Err) }
-func (e *RubbishError) Unwrap() error { return e.Err }
+func (e *CorruptJournalError) Error() string {
+	return fmt.Sprintf("read journal %s: %v", e.Path, e.Err)
+}
+func (e *CorruptJournalError) Unwrap() error { return e.Err }
 
 // ReadHistory reads a journal; one that does not exist is empty. A torn or foreign file
-// is a RubbishError.
+// is a CorruptJournalError.
 func ReadHistory(path string) (History, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -200,14 +202,14 @@ func ReadHistory(path string) (History, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, journalLimit+1))
 	if err != nil {
-		return History{}, &RubbishError{path, err}
+		return History{}, &CorruptJournalError{path, err}
 	}
 	if len(data) > journalLimit {
-		return History{}, &RubbishError{path, fmt.Errorf("more than %d bytes", journalLimit)}
+		return History{}, &CorruptJournalError{path, fmt.Errorf("more than %d bytes", journalLimit)}
 	}
 	var h History
 	if err := json.Unmarshal(data, &h); err != nil {
-		return History{}, &RubbishError{path, err}
+		return History{}, &CorruptJournalError{path, err}
 	}
 	return h, nil
 }

@@ -26,7 +26,7 @@ func snapshot(state status.State, attempts int) Snapshot {
 
 // write notes a snapshot and flushes it by ending the journal's Run.
 func write(t *testing.T, j *Journal, s Snapshot) {
-	j.Note(s)
+	j.Update(s)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, j.Run(ctx))
@@ -76,7 +76,7 @@ func TestTornJournalIsSetAside(t *testing.T) {
 		for name, text := range texts {
 			require.NoError(t, os.WriteFile(path, text, 0o644))
 			_, err := ReadHistory(path)
-			var rubbish *RubbishError
+			var rubbish *CorruptJournalError
 			require.True(t, errors.As(err, &rubbish), "%s, %d bytes: %v", name, n, err)
 			if name == "too large" && n > 0 {
 				continue
@@ -123,7 +123,7 @@ func TestJournalBoundsEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.json")
 	j := journal(t, path, "boot")
 	for i := range 4 * journalEvents {
-		j.Note(snapshot(status.StateWorking, i))
+		j.Update(snapshot(status.StateWorking, i))
 	}
 	write(t, j, snapshot(status.StateReady, 0))
 	h, err := ReadHistory(path)

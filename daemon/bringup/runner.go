@@ -38,9 +38,9 @@ type Runner struct {
 	since  time.Time
 	was    bool // every fact held at some moment since Run began
 
-	tell  sync.Mutex
-	again chan struct{}
-	once  sync.Once
+	tell    sync.Mutex
+	recheck chan struct{}
+	once    sync.Once
 }
 
 // Snapshot is how the plan stands.
@@ -54,9 +54,9 @@ type Snapshot struct {
 // the process, and none of it decides whether a fact holds.
 type track struct {
 	status.Stage
-	begun time.Time // first asked
-	asked time.Time // last asked with the answer that the fact holds
-	tries int       // looks since it last held, for the pace of the next
+	firstAsked time.Time // first asked
+	lastHeld   time.Time // last asked with the answer that the fact holds
+	tries      int       // looks since it last held, for the pace of the next
 
 	took   time.Duration // by the last question
 	unsure bool          // since it last held, every question went unanswered
@@ -66,24 +66,24 @@ type track struct {
 // It returns nil when ctx ends.
 func (r *Runner) Run(ctx context.Context) error {
 	r.begin()
-	r.changed()
+	r.notifyChanged()
 	for ctx.Err() == nil {
 		pause := r.pass(ctx)
 		select {
 		case <-ctx.Done():
-		case <-r.againC():
-			r.forget()
+		case <-r.recheckC():
+			r.resetAttempts()
 		case <-time.After(pause):
 		}
 	}
 	return nil
 }
 
-// Again makes the runner look at every stage anew, also at one that failed for good: its
+// Recheck makes the runner look at every stage anew, also at one that failed for good: its
 // cause may have been mended.
-func (r *Runner) Again() {
+func (r *Runner) Recheck() {
 	select {
-	case r.againC() <- struct{}{}:
+	case r.recheckC() <- struct{}{}:
 	default: // one is pending and will see what we changed
 	}
 }
@@ -99,9 +99,9 @@ func (r *Runner) Snapshot() Snapshot {
 	return s
 }
 
-func (r *Runner) againC() chan struct{} {
-	r.once.Do(func() { r.again = make(chan struct{}, 1) })
-	return r.again
+func (r *Runner) recheckC() chan struct{} {
+	r.once.Do(func() { r.recheck = make(chan struct{}, 1) })
+	return r.recheck
 }
 
 func (r *Runner) begin() {
@@ -115,12 +115,12 @@ func (r *Runner) begin() {
 	r.state, r.since = status.StateWorking, now
 }
 
-func (r *Runner) forget() {
+func (r *Runner) resetAttempts() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.tracks {
 		t := &r.tracks[i]
-		t.asked, t.tries = time.Time{}, 0
+		t.lastHeld, t.tries = time.Time{}, 0
 		if t.State == status.StateFailed {
 			t.set(status.StateWorking)
 		}
@@ -139,13 +139,13 @@ func (r *Runner) pass(ctx context.Context) time.Duration {
 		if recheck == 0 {
 			recheck = recheckDefault
 		}
-		if left := recheck - time.Since(r.tracks[i].asked); r.tracks[i].State == status.StateReady && left > 0 {
+		if left := recheck - time.Since(r.tracks[i].lastHeld); r.tracks[i].State == status.StateReady && left > 0 {
 			idle = min(idle, left)
 			continue
 		}
 		idle = min(idle, recheck)
-		if err := r.look(ctx, i); err != nil {
-			return r.pace(i, err)
+		if err := r.checkStage(ctx, i); err != nil {
+			return r.retryDelay(i, err)
 		}
 		if ctx.Err() != nil {
 			return 0
@@ -154,27 +154,27 @@ func (r *Runner) pass(ctx context.Context) time.Duration {
 	return max(idle, idleLeast)
 }
 
-// look asks a stage and, when its fact does not hold, acts and asks again.
-func (r *Runner) look(ctx context.Context, i int) error {
+// checkStage asks a stage and, when its fact does not hold, acts and asks again.
+func (r *Runner) checkStage(ctx context.Context, i int) error {
 	s := r.Plan[i]
-	r.asking(i)
-	err := r.ask(ctx, i)
-	if err != nil && ctx.Err() == nil && s.Do != nil && !Waits(err) && !IsPermanent(err) {
-		r.acting(i, err)
-		err = s.Do(ctx, func(doing string) { r.doing(i, doing) })
+	r.markAsking(i)
+	err := r.askDone(ctx, i)
+	if err != nil && ctx.Err() == nil && s.Do != nil && !IsWait(err) && !IsPermanent(err) {
+		r.markActing(i, err)
+		err = s.Do(ctx, func(doing string) { r.setDoing(i, doing) })
 		if err == nil {
-			err = r.ask(ctx, i)
+			err = r.askDone(ctx, i)
 		}
 	}
 	if ctx.Err() != nil {
 		return ctx.Err() // whatever it said, it was cut off
 	}
-	r.settle(i, err)
+	r.recordResult(i, err)
 	return err
 }
 
-// ask asks stage i whether its fact holds, and makes a wait of a question that got no answer.
-func (r *Runner) ask(ctx context.Context, i int) error {
+// askDone asks stage i whether its fact holds, and makes a wait of a question that got no answer.
+func (r *Runner) askDone(ctx context.Context, i int) error {
 	began := time.Now()
 	err := r.Plan[i].Done(ctx)
 	unanswered := err != nil && r.Unanswered != nil && r.Unanswered(err)
@@ -191,11 +191,11 @@ func (r *Runner) ask(ctx context.Context, i int) error {
 	return Wait("an answer: %v", err)
 }
 
-// pace is how long to wait after a look at stage i that ended in err: longer each time up to a
+// retryDelay is how long to wait after a look at stage i that ended in err: longer each time up to a
 // limit, and never less than the question took. Whoever answers slowly has other things to do.
-func (r *Runner) pace(i int, err error) time.Duration {
+func (r *Runner) retryDelay(i int, err error) time.Duration {
 	limit := retryErrorCap
-	if Waits(err) {
+	if IsWait(err) {
 		limit = retryWaitCap
 	}
 	r.mu.Lock()
@@ -211,12 +211,12 @@ func (r *Runner) pace(i int, err error) time.Duration {
 	return pause
 }
 
-func (r *Runner) asking(i int) {
+func (r *Runner) markAsking(i int) {
 	r.mu.Lock()
 	t := &r.tracks[i]
 	changed := false
-	if t.begun.IsZero() {
-		t.begun = time.Now()
+	if t.firstAsked.IsZero() {
+		t.firstAsked = time.Now()
 	}
 	if t.State == status.StateWaiting {
 		t.set(status.StateWorking)
@@ -225,71 +225,71 @@ func (r *Runner) asking(i int) {
 	r.mu.Unlock()
 	if changed {
 		r.Log.Debug("stage asked", "stage", t.Name)
-		r.changed()
+		r.notifyChanged()
 	}
 }
 
-func (r *Runner) acting(i int, missing error) {
+func (r *Runner) markActing(i int, missing error) {
 	r.mu.Lock()
 	t := &r.tracks[i]
-	t.fall()
+	t.degrade()
 	t.Attempts++
 	t.Waiting = missing.Error()
 	name, attempt, state := t.Name, t.Attempts, t.State
-	r.judge()
+	r.updateState()
 	r.mu.Unlock()
 	r.Log.Info("stage started", "stage", name, "attempt", attempt, "state", state, "missing", missing)
-	r.changed()
+	r.notifyChanged()
 }
 
-func (r *Runner) doing(i int, doing string) {
+func (r *Runner) setDoing(i int, doing string) {
 	r.mu.Lock()
 	same := r.tracks[i].Waiting == doing
 	r.tracks[i].Waiting = doing
 	r.mu.Unlock()
 	if !same {
-		r.changed()
+		r.notifyChanged()
 	}
 }
 
-// settle records the end of a look.
-func (r *Runner) settle(i int, err error) {
+// recordResult records the end of a look.
+func (r *Runner) recordResult(i int, err error) {
 	r.mu.Lock()
 	t := &r.tracks[i]
 	before := t.Stage
 	now := time.Now()
 	switch {
 	case err == nil:
-		t.asked, t.tries = now, 0
+		t.lastHeld, t.tries = now, 0
 		if t.State != status.StateReady {
 			t.set(status.StateReady)
 			for j := i + 1; j < len(r.tracks) && !t.unsure; j++ {
-				r.tracks[j].asked = time.Time{} // what stands on it may have fallen with it
+				r.tracks[j].lastHeld = time.Time{} // what stands on it may have fallen with it
 			}
 		}
 		t.unsure = false
 		if t.Seconds == 0 {
-			t.Seconds = now.Sub(t.begun).Seconds()
+			t.Seconds = now.Sub(t.firstAsked).Seconds()
 		}
 		t.Waiting, t.Error = "", ""
 	case IsPermanent(err):
 		t.set(status.StateFailed)
 		t.Waiting, t.Error = "", err.Error()
-	case Waits(err):
-		t.fall()
+	case IsWait(err):
+		t.degrade()
 		t.tries++
 		t.Waiting = err.Error()
 	default:
-		t.fall()
+		t.degrade()
 		t.tries++
 		t.Waiting, t.Error = "", err.Error()
 	}
 	after := t.Stage
-	r.judge()
+	r.updateState()
 	r.mu.Unlock()
 	if after != before {
 		r.log(before, after)
-		r.changed()
+		r.notifyChanged()
 	}
 }
 
@@ -305,8 +305,8 @@ func (r *Runner) log(before, after status.Stage) {
 	}
 }
 
-// judge finds the state of the whole from the states of the stages.
-func (r *Runner) judge() {
+// updateState finds the state of the whole from the states of the stages.
+func (r *Runner) updateState() {
 	state := status.StateReady
 	for i := range r.tracks {
 		switch r.tracks[i].State {
@@ -331,7 +331,7 @@ func (r *Runner) judge() {
 	}
 }
 
-func (r *Runner) changed() {
+func (r *Runner) notifyChanged() {
 	if r.Changed == nil {
 		return
 	}
@@ -346,8 +346,8 @@ func (t *track) set(s status.State) {
 	}
 }
 
-// fall notes that the fact does not hold: degraded if it did before.
-func (t *track) fall() {
+// degrade notes that the fact does not hold: degraded if it did before.
+func (t *track) degrade() {
 	switch t.State {
 	case status.StateReady, status.StateDegraded:
 		t.set(status.StateDegraded)

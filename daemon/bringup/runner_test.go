@@ -225,7 +225,7 @@ func TestPermanentErrorStopsUntilAgain(t *testing.T) {
 		assert.Equal(t, 1, asked)
 		assert.Zero(t, later)
 		bad.set(nil)
-		r.Again()
+		r.Recheck()
 		synctest.Wait()
 		assert.Equal(t, status.StateReady, r.Snapshot().State)
 		assert.Empty(t, r.Snapshot().Stages[0].Error)

@@ -60,10 +60,10 @@ func (c *Collector) Write(ctx context.Context, w io.Writer) error {
 	c.out = tar.NewWriter(z)
 	c.top = "firstlight-" + now().UTC().Format("20060102T150405Z")
 	fmt.Fprintf(&c.index, "Firstlight support bundle of %s. Secrets are hidden as %s.\n\n", now().UTC().Format(time.RFC3339), hidden)
-	c.learn()
-	objects := c.resources(ctx) // first: the API's Secrets are hidden in all that follows
+	c.learnSecrets()
+	objects := c.fetchResources(ctx) // first: the API's Secrets are hidden in all that follows
 	for _, step := range []func(context.Context) error{
-		objects, c.sources, c.captured, c.site, c.files, c.commands,
+		objects, c.collectSources, c.collectCaptures, c.collectSites, c.collectFiles, c.collectCommands,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -80,15 +80,15 @@ func (c *Collector) Write(ctx context.Context, w io.Writer) error {
 
 func (c *Collector) path(p string) string { return filepath.Join("/", c.Root, p) }
 
-// note writes a line into the index.
-func (c *Collector) note(name, what string) {
+// addIndexLine writes a line into the index.
+func (c *Collector) addIndexLine(name, what string) {
 	fmt.Fprintf(&c.index, "%-60s %s\n", name, strings.Join(strings.Fields(what), " "))
 }
 
 // add puts a text into the archive, without its secrets.
 func (c *Collector) add(name string, text []byte, err error) error {
 	if err != nil {
-		c.note(name, "missing: "+string(c.hide.Text([]byte(err.Error()))))
+		c.addIndexLine(name, "missing: "+string(c.hide.Redact([]byte(err.Error()))))
 		if len(text) == 0 {
 			return nil
 		}
@@ -99,13 +99,13 @@ func (c *Collector) add(name string, text []byte, err error) error {
 		what += ", the end of them"
 	}
 	if c.total += int64(len(text)); c.total > totalLimit {
-		c.note(name, "left out: the bundle is full")
+		c.addIndexLine(name, "left out: the bundle is full")
 		return nil
 	}
 	if err == nil {
-		c.note(name, what)
+		c.addIndexLine(name, what)
 	}
-	return c.put(name, c.hide.Text(text), time.Time{})
+	return c.put(name, c.hide.Redact(text), time.Time{})
 }
 
 func (c *Collector) put(name string, text []byte, at time.Time) error {
@@ -119,7 +119,7 @@ func (c *Collector) put(name string, text []byte, at time.Time) error {
 	return nil
 }
 
-func (c *Collector) sources(ctx context.Context) error {
+func (c *Collector) collectSources(ctx context.Context) error {
 	type answer struct {
 		text []byte
 		err  error
@@ -138,8 +138,8 @@ func (c *Collector) sources(ctx context.Context) error {
 	return nil
 }
 
-// commands are what the running system says of itself.
-func (c *Collector) commands(ctx context.Context) error {
+// collectCommands are what the running system says of itself.
+func (c *Collector) collectCommands(ctx context.Context) error {
 	for _, line := range []string{
 		"journalctl --boot --no-pager --output=short-precise --lines=40000",
 		"journalctl --boot=-1 --no-pager --output=short-precise --lines=10000",

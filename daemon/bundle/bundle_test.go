@@ -210,15 +210,15 @@ certificate: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJlVENDQVIrZ0F3SUJBZ0lCQVR
 http_basic authentication is on
 sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 `
-	assert.Equal(t, text, string(r.Text([]byte(text))))
-	assert.Equal(t, "logged in with [redacted]", string(r.Text([]byte("logged in with 12345"))))
+	assert.Equal(t, text, string(r.Redact([]byte(text))))
+	assert.Equal(t, "logged in with [redacted]", string(r.Redact([]byte("logged in with 12345"))))
 }
 
 func TestAPrivateKeyInBase64GoesWhereverItBegins(t *testing.T) {
 	const key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIAabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz\n"
 	body := base64.StdEncoding.EncodeToString([]byte(key))[60:80]
 	for _, before := range []string{"", "a", "ab", "abc"} {
-		got := string((&Redactor{}).Text([]byte("data: " + base64.StdEncoding.EncodeToString([]byte(before+key)))))
+		got := string((&Redactor{}).Redact([]byte("data: " + base64.StdEncoding.EncodeToString([]byte(before+key)))))
 		assert.Contains(t, got, "[redacted]", "after %q", before)
 		assert.NotContains(t, got, body)
 	}
@@ -238,7 +238,7 @@ func TestWhatLooksLikeASecretGoes(t *testing.T) {
 		{"cut off: -----BEGIN PRIVATE KEY-----\nabc", "cut off: [redacted]"},
 		{"key: " + base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIAabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz\n")), "key: [redacted]"},
 	} {
-		got := string(r.Text([]byte(c.text)))
+		got := string(r.Redact([]byte(c.text)))
 		assert.Equal(t, c.want, got)
 	}
 }
@@ -273,7 +273,7 @@ func FuzzRedactor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, secret string) {
 		r := &Redactor{}
 		r.Add(secret)
-		got := string(r.Text([]byte(text)))
+		got := string(r.Redact([]byte(text)))
 		s := strings.TrimSpace(secret)
 		if len(s) >= least && !strings.Contains(hidden, s) && !strings.ContainsAny(s, "[]") && strings.Contains(got, s) {
 			t.Fatalf("%q is left in %q", s, got)

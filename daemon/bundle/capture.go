@@ -19,32 +19,32 @@ const captures = "/run/firstlight/captures/*.pcap"
 // headers are the bytes of a packet that stay when there is a secret in it: Ethernet, IPv4, UDP.
 const headers = 14 + 20 + 8
 
-// captured adds the captures below captures/.
-func (c *Collector) captured(context.Context) error {
-	places := c.places([]string{captures})
+// collectCaptures adds the captures below captures/.
+func (c *Collector) collectCaptures(context.Context) error {
+	places := c.expandPaths([]string{captures})
 	if len(places) == 0 {
-		c.note("captures", "missing: no machine has booted from the network")
+		c.addIndexLine("captures", "missing: no machine has booted from the network")
 	}
 	for _, place := range places {
 		name := "captures/" + filepath.Base(place)
 		f, err := os.Open(c.path(place))
 		if err != nil {
-			c.note(name, "missing: "+err.Error())
+			c.addIndexLine(name, "missing: "+err.Error())
 			continue
 		}
-		text, err := c.packets(io.LimitReader(f, fileLimit))
+		text, err := c.rewriteCapture(io.LimitReader(f, fileLimit))
 		_ = f.Close()
 		if err != nil {
-			c.note(name, "torn: "+err.Error())
+			c.addIndexLine(name, "torn: "+err.Error())
 		}
 		if len(text) == 0 {
 			continue
 		}
 		if c.total += int64(len(text)); c.total > totalLimit {
-			c.note(name, "left out: the bundle is full")
+			c.addIndexLine(name, "left out: the bundle is full")
 			continue
 		}
-		c.note(name, fmt.Sprintf("%d bytes; tcpdump -r and Wireshark read it", len(text)))
+		c.addIndexLine(name, fmt.Sprintf("%d bytes; tcpdump -r and Wireshark read it", len(text)))
 		if err := c.put(name, text, time.Time{}); err != nil {
 			return err
 		}
@@ -52,9 +52,9 @@ func (c *Collector) captured(context.Context) error {
 	return nil
 }
 
-// packets writes a capture anew, packet by packet: nothing but packets comes into the bundle, and of one
+// rewriteCapture writes a capture anew, packet by packet: nothing but packets comes into the bundle, and of one
 // that holds a secret only the headers. What was read before an error is returned with it.
-func (c *Collector) packets(r io.Reader) ([]byte, error) {
+func (c *Collector) rewriteCapture(r io.Reader) ([]byte, error) {
 	in, err := pcapgo.NewReader(r)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (c *Collector) packets(r io.Reader) ([]byte, error) {
 		if err != nil {
 			return b.Bytes(), err
 		}
-		if !bytes.Equal(c.hide.Text(packet), packet) {
+		if !bytes.Equal(c.hide.Redact(packet), packet) {
 			packet = packet[:min(len(packet), headers)]
 			info.CaptureLength = len(packet)
 		}

@@ -31,11 +31,11 @@ var collected = []string{
 	"/proc/cmdline", "/proc/meminfo", "/proc/mounts", "/proc/uptime", "/proc/loadavg", "/proc/version",
 }
 
-func (c *Collector) files(context.Context) error {
-	for _, place := range c.places(collected) {
+func (c *Collector) collectFiles(context.Context) error {
+	for _, place := range c.expandPaths(collected) {
 		top := c.path(place)
 		if _, err := os.Lstat(top); err != nil {
-			c.note("files"+place, "missing: "+err.Error())
+			c.addIndexLine("files"+place, "missing: "+err.Error())
 			continue
 		}
 		err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
@@ -46,7 +46,7 @@ func (c *Collector) files(context.Context) error {
 			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 				return nil // a link of the kubelet's to a pod that is gone, a socket
 			}
-			return c.file(name, path)
+			return c.addFile(name, path)
 		})
 		if err != nil {
 			return err
@@ -55,9 +55,9 @@ func (c *Collector) files(context.Context) error {
 	return nil
 }
 
-// places are paths with every * replaced by what is there. One with a * that nothing answers to is left
+// expandPaths are paths with every * replaced by what is there. One with a * that nothing answers to is left
 // out: most appliances have no cluster yet.
-func (c *Collector) places(patterns []string) (all []string) {
+func (c *Collector) expandPaths(patterns []string) (all []string) {
 	for _, p := range patterns {
 		if !strings.Contains(p, "*") {
 			all = append(all, p)
@@ -71,24 +71,24 @@ func (c *Collector) places(patterns []string) (all []string) {
 	return all
 }
 
-// file adds one file; archives are unpacked, because nothing could be hidden inside them.
-func (c *Collector) file(name, path string) error {
+// addFile adds one file; archives are unpacked, because nothing could be hidden inside them.
+func (c *Collector) addFile(name, path string) error {
 	switch {
 	case strings.HasSuffix(path, ".tar.gz"):
-		return c.archive(name, path)
+		return c.addArchive(name, path)
 	case strings.HasSuffix(path, ".gz"):
-		text, err := unzipped(path)
+		text, err := gunzip(path)
 		return c.add(strings.TrimSuffix(name, ".gz"), text, err)
 	}
 	text, err := tail(path)
 	if err == nil && !isText(text) {
-		c.note(name, "left out: it is no text")
+		c.addIndexLine(name, "left out: it is no text")
 		return nil
 	}
 	return c.add(name, text, err)
 }
 
-func unzipped(path string) ([]byte, error) {
+func gunzip(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -101,17 +101,17 @@ func unzipped(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(z, fileLimit))
 }
 
-// archive adds the files of a ramdisk's log.
-func (c *Collector) archive(name, path string) error {
+// addArchive adds the files of a ramdisk's log.
+func (c *Collector) addArchive(name, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		c.note(name, "missing: "+err.Error())
+		c.addIndexLine(name, "missing: "+err.Error())
 		return nil
 	}
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	if err != nil {
-		c.note(name, "torn: "+err.Error())
+		c.addIndexLine(name, "torn: "+err.Error())
 		return nil
 	}
 	for r := tar.NewReader(z); ; {
@@ -120,7 +120,7 @@ func (c *Collector) archive(name, path string) error {
 			return nil
 		}
 		if err != nil {
-			c.note(name, "torn: "+err.Error())
+			c.addIndexLine(name, "torn: "+err.Error())
 			return nil
 		}
 		if header.Typeflag != tar.TypeReg {
@@ -135,7 +135,7 @@ func (c *Collector) archive(name, path string) error {
 		}, filepath.Clean("/"+header.Name))
 		text, err := io.ReadAll(io.LimitReader(r, fileLimit))
 		if !isText(text) {
-			c.note(name+inside, "left out: it is no text")
+			c.addIndexLine(name+inside, "left out: it is no text")
 			continue
 		}
 		if err := c.add(strings.TrimSuffix(name, ".tar.gz")+inside, text, err); err != nil {
@@ -146,15 +146,15 @@ func (c *Collector) archive(name, path string) error {
 
 func isText(b []byte) bool { return bytes.IndexByte(b[:min(len(b), 8192)], 0) < 0 }
 
-// site adds the documents with their secrets hidden, with their mistakes. A text that is no YAML is left
+// collectSites adds the documents with their secrets hidden, with their mistakes. A text that is no YAML is left
 // out: any place in it may be a password's.
-func (c *Collector) site(context.Context) error {
+func (c *Collector) collectSites(context.Context) error {
 	for _, path := range sites {
 		text, err := tail(c.path(path))
 		if err == nil {
 			clean, _, wrong := site.Redact(text)
 			if wrong != nil {
-				c.note("files"+path, fmt.Sprintf("left out: its secrets cannot be told from the rest: %s", wrong))
+				c.addIndexLine("files"+path, fmt.Sprintf("left out: its secrets cannot be told from the rest: %s", wrong))
 				continue
 			}
 			text = clean

@@ -33,23 +33,23 @@ func (r *Redactor) Add(secret string) {
 	r.replacer = nil
 	secret = strings.TrimSpace(secret)
 	if !strings.Contains(secret, "\n") {
-		r.forms(secret)
+		r.addForms(secret)
 		return
 	}
-	r.forms(secret)
-	r.forms(secret + "\n")
+	r.addForms(secret)
+	r.addForms(secret + "\n")
 	for _, block := range privateKey.FindAllString(secret, -1) {
 		for line := range strings.Lines(block) {
 			if line = strings.TrimSpace(line); len(line) >= 16 && !strings.HasPrefix(line, "-----") {
-				r.forms(line)
+				r.addForms(line)
 			}
 		}
 	}
 	for _, m := range announced.FindAllStringSubmatch(secret, -1) {
-		r.forms(m[3])
+		r.addForms(m[3])
 	}
 	for _, m := range hash.FindAllString(secret, -1) {
-		r.forms(m)
+		r.addForms(m)
 	}
 }
 
@@ -65,9 +65,9 @@ func (r *Redactor) AddNamed(name, value string) {
 
 var secretName = regexp.MustCompile(`(?i)pass|secret|token|key`)
 
-// forms are the ways in which a secret is written down: as it is, in base64, in JSON, in an
+// addForms are the ways in which a secret is written down: as it is, in base64, in JSON, in an
 // address.
-func (r *Redactor) forms(s string) {
+func (r *Redactor) addForms(s string) {
 	if len(s) < least {
 		return
 	}
@@ -96,8 +96,8 @@ var (
 	encodedKey = regexp.MustCompile(`(?:LS0tLS1CRUdJTi|0tLS0tQkVHSU4|tLS0tLUJFR0lO)[A-Za-z0-9+/=\r\n]{60,}`)
 )
 
-// Text is a text without its secrets.
-func (r *Redactor) Text(text []byte) []byte {
+// Redact is a text without its secrets.
+func (r *Redactor) Redact(text []byte) []byte {
 	if r.replacer == nil {
 		r.compile()
 	}
@@ -105,7 +105,7 @@ func (r *Redactor) Text(text []byte) []byte {
 	out = privateKey.ReplaceAll(out, []byte(hidden))
 	out = announced.ReplaceAllFunc(out, func(m []byte) []byte {
 		p := announced.FindSubmatch(m)
-		if harmless(string(p[3])) {
+		if isHarmless(string(p[3])) {
 			return m
 		}
 		return slices.Concat(p[1], p[2], []byte(hidden))
@@ -138,8 +138,8 @@ func (r *Redactor) Text(text []byte) []byte {
 	})
 }
 
-// harmless are words that follow "token:" and are none.
-func harmless(s string) bool {
+// isHarmless are words that follow "token:" and are none.
+func isHarmless(s string) bool {
 	switch strings.ToLower(strings.Trim(s, "*")) {
 	case "", "true", "false", "null", "none", "nil", strings.Trim(hidden, "[]"), "[redacted":
 		return true
@@ -166,8 +166,8 @@ func (r *Redactor) compile() {
 	r.replacer = strings.NewReplacer(pairs...)
 }
 
-// decoded is what a Secret's value stands for.
-func decoded(value string) string {
+// decodeValue is what a Secret's value stands for.
+func decodeValue(value string) string {
 	text, err := base64.StdEncoding.DecodeString(value)
 	if err != nil {
 		return value

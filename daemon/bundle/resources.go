@@ -20,11 +20,11 @@ import (
 // apiLimit is for asking the whole API; one that is down must not hold up the rest.
 const apiLimit = time.Minute
 
-// resources asks the API for all objects and returns what adds them. Their Secrets are known
+// fetchResources asks the API for all objects and returns what adds them. Their Secrets are known
 // to the redactor when it returns.
-func (c *Collector) resources(ctx context.Context) func(context.Context) error {
+func (c *Collector) fetchResources(ctx context.Context) func(context.Context) error {
 	texts := map[string][]byte{}
-	err := c.ask(ctx, texts)
+	err := c.listResources(ctx, texts)
 	return func(context.Context) error {
 		for _, name := range slices.Sorted(maps.Keys(texts)) {
 			if err := c.add(name, texts[name], nil); err != nil {
@@ -32,13 +32,13 @@ func (c *Collector) resources(ctx context.Context) func(context.Context) error {
 			}
 		}
 		if err != nil {
-			c.note("resources", "missing: "+string(c.hide.Text([]byte(err.Error()))))
+			c.addIndexLine("resources", "missing: "+string(c.hide.Redact([]byte(err.Error()))))
 		}
 		return nil
 	}
 }
 
-func (c *Collector) ask(ctx context.Context, texts map[string][]byte) error {
+func (c *Collector) listResources(ctx context.Context, texts map[string][]byte) error {
 	if c.Kubeconfig == "" {
 		return fmt.Errorf("no kubeconfig was given")
 	}
@@ -102,7 +102,7 @@ func (c *Collector) describe(kind string, items []unstructured.Unstructured) []b
 		o := items[i].Object
 		unstructured.RemoveNestedField(o, "metadata", "managedFields")
 		if kind == "Secret" {
-			o = c.bare(o)
+			o = c.redactSecret(o)
 		}
 		text, err := yaml.Marshal(o)
 		if err != nil {
@@ -113,11 +113,11 @@ func (c *Collector) describe(kind string, items []unstructured.Unstructured) []b
 	return all
 }
 
-func (c *Collector) bare(o map[string]any) map[string]any {
+func (c *Collector) redactSecret(o map[string]any) map[string]any {
 	data, _, _ := unstructured.NestedStringMap(o, "data")
 	keys := map[string]any{}
 	for key, value := range data {
-		text := decoded(value)
+		text := decodeValue(value)
 		keys[key] = fmt.Sprintf("%d bytes", len(text))
 		c.hide.AddNamed(key, text)
 	}

@@ -28,10 +28,10 @@ func isOpen(name string) bool {
 		strings.HasSuffix(name, "_config") || name == "moduli" || name == "ironic.conf"
 }
 
-// learn makes every secret of the appliance's files known. What cannot be read cannot be
+// learnSecrets makes every secret of the appliance's files known. What cannot be read cannot be
 // collected either.
-func (c *Collector) learn() {
-	for _, place := range c.places(secretPlaces) {
+func (c *Collector) learnSecrets() {
+	for _, place := range c.expandPaths(secretPlaces) {
 		_ = filepath.WalkDir(c.path(place), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return nil

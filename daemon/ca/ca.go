@@ -28,9 +28,9 @@ import (
 // battery is empty: certificates are valid from long ago, so that only a clock decades off
 // refuses them, and the root outlives the hardware.
 const (
-	rootLife  = 30 * 365 * 24 * time.Hour
-	leafLife  = 365 * 24 * time.Hour
-	renewLeft = leafLife / 3 // a leaf with less than this left is replaced
+	rootValidity = 30 * 365 * 24 * time.Hour
+	leafValidity = 365 * 24 * time.Hour
+	renewLeft    = leafValidity / 3 // a leaf with less than this left is replaced
 )
 
 // notBefore is the start of every certificate: older than any firmware's default clock
@@ -97,7 +97,7 @@ func (a *Authority) Issue(file string, n Names) (pair Pair, fresh bool, err erro
 	crt, key := filepath.Join(a.dir, file+".crt"), filepath.Join(a.dir, file+".key")
 	pair.Cert, _ = os.ReadFile(crt)
 	pair.Key, _ = os.ReadFile(key)
-	if a.serves(pair, n) {
+	if a.isValidFor(pair, n) {
 		return pair, false, nil
 	}
 	if pair, err = a.sign(n); err != nil {
@@ -112,8 +112,8 @@ func (a *Authority) Issue(file string, n Names) (pair Pair, fresh bool, err erro
 	return pair, true, nil
 }
 
-// serves tells whether a pair read from disk can be used for n.
-func (a *Authority) serves(p Pair, n Names) bool {
+// isValidFor tells whether a pair read from disk can be used for n.
+func (a *Authority) isValidFor(p Pair, n Names) bool {
 	cert, _, err := parsePair(p.Cert, p.Key)
 	if err != nil || cert.CheckSignatureFrom(a.cert) != nil || cert.Subject.CommonName != n.CommonName {
 		return false
@@ -141,7 +141,7 @@ func (a *Authority) mint() error {
 		SerialNumber:          serial(),
 		Subject:               pkix.Name{CommonName: "Firstlight appliance " + serial().Text(16)[:8]},
 		NotBefore:             notBefore,
-		NotAfter:              later(a.now(), notBefore).Add(rootLife),
+		NotAfter:              laterOf(a.now(), notBefore).Add(rootValidity),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		IsCA:                  true,
 		BasicConstraintsValid: true,
@@ -177,7 +177,7 @@ func (a *Authority) sign(n Names) (Pair, error) {
 		SerialNumber: serial(),
 		Subject:      pkix.Name{CommonName: n.CommonName},
 		NotBefore:    notBefore,
-		NotAfter:     later(a.now(), notBefore).Add(leafLife),
+		NotAfter:     laterOf(a.now(), notBefore).Add(leafValidity),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		DNSNames:     n.DNS,
@@ -237,7 +237,7 @@ func serial() *big.Int {
 	return new(big.Int).SetBytes(b[:])
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

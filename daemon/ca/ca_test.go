@@ -100,7 +100,7 @@ func TestIssue(t *testing.T) {
 			pair, err := tls.X509KeyPair(second.Cert, second.Key)
 			require.NoError(t, err)
 			for _, addr := range c.names.Addrs {
-				_, err = pair.Leaf.Verify(x509.VerifyOptions{DNSName: addr.String(), Roots: a.Pool(), CurrentTime: later(c.when, notBefore.AddDate(0, 0, 1))})
+				_, err = pair.Leaf.Verify(x509.VerifyOptions{DNSName: addr.String(), Roots: a.Pool(), CurrentTime: laterOf(c.when, notBefore.AddDate(0, 0, 1))})
 				assert.NoError(t, err)
 			}
 		})

@@ -56,9 +56,9 @@ func (c *Console) Run(ctx context.Context) error {
 			d := c.Document()
 			for _, f := range sFiles {
 				width, height := size(f)
-				c.write(f, frame(Screen(d, time.Now(), height), width, height))
+				c.write(f, frameScreen(RenderScreen(d, time.Now(), height), width, height))
 			}
-			if text := Changes(last, d); text != "" {
+			if text := RenderChanges(last, d); text != "" {
 				for _, f := range lFiles {
 					c.write(f, strings.ReplaceAll(text, "\n", "\r\n"))
 				}
@@ -135,9 +135,9 @@ func size(f *os.File) (width, height int) {
 	return int(ws.Col), int(ws.Row)
 }
 
-// frame is text placed on a terminal without clearing it first: every line is written
+// frameScreen is text placed on a terminal without clearing it first: every line is written
 // over the old one and its rest erased, so that nothing flickers.
-func frame(text string, width, height int) string {
+func frameScreen(text string, width, height int) string {
 	var b strings.Builder
 	b.WriteString("\x1b[?25l\x1b[H")
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")

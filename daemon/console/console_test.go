@@ -48,15 +48,15 @@ func documents() map[string]status.Document {
 	ready.Next = "Log in: ssh root@172.22.0.1"
 	ready.Stages = []status.Stage{{Name: "data-mounted", State: status.StateReady}, {Name: "node-ready", State: status.StateReady, Attempts: 1, Seconds: 11.5}}
 	ready.Nodes = []status.Node{
-		{Name: "node-1", State: "provisioned", Situation: "proven", Why: "is installed and proven", Since: now.Add(-time.Hour), Proven: true},
-		{Name: "node-2", State: "absent", Situation: "preflight", Why: "is not switched on: the BMC refuses\nuser \x1badmin", Since: now.Add(-90 * time.Second), Next: "correct bmc.password of node-2 in site.yaml"},
+		{Name: "node-1", State: "provisioned", Rule: "proven", Why: "is installed and proven", Since: now.Add(-time.Hour), Verified: true},
+		{Name: "node-2", State: "absent", Rule: "preflight", Why: "is not switched on: the BMC refuses\nuser \x1badmin", Since: now.Add(-90 * time.Second), Next: "correct bmc.password of node-2 in site.yaml"},
 		{Name: "node-3", State: "error", Error: "BMC: wrong password"},
 	}
-	ready.Launch = status.Launch{State: status.LaunchFailed, Text: "1 of 3 nodes proven; not launched: node-2, node-3", Proven: 1, Nodes: 3, Elapsed: 720, Limit: 3600}
-	ready.Clusters = []status.Cluster{{Name: "edge", State: "installing", Members: []status.Member{
+	ready.Launch = status.Launch{State: status.LaunchFailed, Text: "1 of 3 nodes proven; not launched: node-2, node-3", Verified: 1, Nodes: 3, Elapsed: 720, Limit: 3600}
+	ready.Clusters = []status.Cluster{{Name: "edge", State: "installing", Members: []status.ClusterNode{
 		{Name: "master-1", Roles: []string{"master"}, Host: "metal3/node-1", Address: "172.22.0.101", State: "claimed"},
 		{Name: "worker-1", Roles: []string{"worker"}, State: "waiting", Reason: "no host is left with 16 CPUs"},
-	}}, {Name: "far", State: "ready", Members: []status.Member{{Name: "master-1", State: "installed"}}}}
+	}}, {Name: "far", State: "ready", Members: []status.ClusterNode{{Name: "master-1", State: "installed"}}}}
 	broken := ready
 	broken.State = status.StateDegraded
 	broken.Stages = []status.Stage{{Name: "container-runtime", State: status.StateDegraded, Since: now.Add(-2 * time.Hour), Attempts: 1, Error: "containerd.service is failed"}}
@@ -76,13 +76,13 @@ func golden(t *testing.T, name, got string) {
 
 func TestText(t *testing.T) {
 	for name, d := range documents() {
-		t.Run(name, func(t *testing.T) { golden(t, name+".screen", Text(d, now)) })
+		t.Run(name, func(t *testing.T) { golden(t, name+".screen", RenderText(d, now)) })
 	}
 }
 
 func TestTextTellsWhereDHCPIsServed(t *testing.T) {
 	d := status.Document{Addresses: []status.Address{{Role: "bmc"}, {Role: "baremetal", DHCP: "silent"}}}
-	text := Text(d, time.Time{})
+	text := RenderText(d, time.Time{})
 	assert.Contains(t, text, "baremetal     no address yet     (no NIC) DHCP silent\n")
 	assert.Contains(t, text, "bmc           no address yet     (no NIC)\n")
 }
@@ -90,15 +90,15 @@ func TestTextTellsWhereDHCPIsServed(t *testing.T) {
 // A rack of thirty on a screen in text mode: what a person may have to act on is there, the rest is counted.
 func TestScreenThatIsTooSmall(t *testing.T) {
 	d := documents()["4-ready"]
-	assert.Equal(t, Text(d, now), Screen(d, now, 100))
+	assert.Equal(t, RenderText(d, now), RenderScreen(d, now, 100))
 	for i := range 22 {
 		d.Stages = append(d.Stages, status.Stage{Name: fmt.Sprintf("stage-%d", i), State: status.StateReady})
 	}
 	for i := range 28 {
-		d.Nodes = append(d.Nodes, status.Node{Name: fmt.Sprintf("more-%d", i), Proven: true})
+		d.Nodes = append(d.Nodes, status.Node{Name: fmt.Sprintf("more-%d", i), Verified: true})
 	}
-	golden(t, "small.screen", Screen(d, now, 25))
-	shown := frame(Screen(d, now, 25), 80, 25)
+	golden(t, "small.screen", RenderScreen(d, now, 25))
+	shown := frameScreen(RenderScreen(d, now, 25), 80, 25)
 	for _, part := range []string{d.Next, "24 of 24 stages", "launch ", "node node-2", "node node-3", "cluster edge", "29 of 31 are installed and proven"} {
 		assert.Contains(t, shown, part)
 	}
@@ -106,8 +106,8 @@ func TestScreenThatIsTooSmall(t *testing.T) {
 
 func TestNothingToLaunchIsSaid(t *testing.T) {
 	d := status.Document{Launch: status.Launch{State: status.LaunchNothing, Text: "nothing to launch: site.yaml names no nodes"}}
-	assert.Contains(t, Text(d, now), "launch                 nothing to launch: site.yaml names no nodes\n")
-	assert.Contains(t, Changes(status.Document{}, d), "firstlight: launch: nothing to launch: site.yaml names no nodes\n")
+	assert.Contains(t, RenderText(d, now), "launch                 nothing to launch: site.yaml names no nodes\n")
+	assert.Contains(t, RenderChanges(status.Document{}, d), "firstlight: launch: nothing to launch: site.yaml names no nodes\n")
 }
 
 func TestChanges(t *testing.T) {
@@ -115,8 +115,8 @@ func TestChanges(t *testing.T) {
 	var all strings.Builder
 	var last status.Document
 	for _, name := range []string{"1-first", "2-waiting", "3-stopped", "2-waiting", "4-ready", "5-broken", "4-ready"} {
-		all.WriteString("--- " + name + "\n" + Changes(last, ds[name]))
-		assert.Empty(t, Changes(ds[name], ds[name]), "%s told twice", name)
+		all.WriteString("--- " + name + "\n" + RenderChanges(last, ds[name]))
+		assert.Empty(t, RenderChanges(ds[name], ds[name]), "%s told twice", name)
 		last = ds[name]
 	}
 	golden(t, "serial", all.String())
@@ -124,7 +124,7 @@ func TestChanges(t *testing.T) {
 
 func TestFrameFitsAndNeverClears(t *testing.T) {
 	text := strings.Repeat("a line that is longer than the screen\n", 40)
-	got := frame(text, 20, 10)
+	got := frameScreen(text, 20, 10)
 	assert.NotContains(t, got, "\x1b[2J", "clearing first flickers")
 	lines := strings.Split(got, "\r\n")
 	require.Len(t, lines, 10)

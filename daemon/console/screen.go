@@ -9,11 +9,11 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 )
 
-// Screen is Text for a screen of so many lines. If that is too small for it, what a person may have to act on
+// RenderScreen is Text for a screen of so many lines. If that is too small for it, what a person may have to act on
 // stands first: what to do, the launch, stages that are not ready, nodes that are not proven, those which wait
 // for a person at their head. What is as it should be is counted; frame cuts off what comes last.
-func Screen(d status.Document, now time.Time, height int) string {
-	if text := Text(d, now); strings.Count(text, "\n") <= height {
+func RenderScreen(d status.Document, now time.Time, height int) string {
+	if text := RenderText(d, now); strings.Count(text, "\n") <= height {
 		return text
 	}
 	var b strings.Builder
@@ -32,7 +32,7 @@ func Screen(d status.Document, now time.Time, height int) string {
 			writeStage(&b, s, now)
 		}
 	}
-	fmt.Fprintf(&b, "[%s] %d of %d stages\n", mark(status.StateReady), ready, len(d.Stages))
+	fmt.Fprintf(&b, "[%s] %d of %d stages\n", stateMark(status.StateReady), ready, len(d.Stages))
 	for _, a := range d.Addresses {
 		writeAddress(&b, a)
 	}
@@ -41,7 +41,7 @@ func Screen(d status.Document, now time.Time, height int) string {
 		c.Members, c.Warnings = nil, nil // firstlightd why CLUSTER
 		writeCluster(&b, c)
 	}
-	nodes := slices.DeleteFunc(slices.Clone(d.Nodes), func(n status.Node) bool { return n.Proven })
+	nodes := slices.DeleteFunc(slices.Clone(d.Nodes), func(n status.Node) bool { return n.Verified })
 	slices.SortStableFunc(nodes, func(x, y status.Node) int {
 		switch {
 		case (x.Next != "") == (y.Next != ""):

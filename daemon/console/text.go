@@ -10,8 +10,8 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 )
 
-// mark stands before a stage; plain ASCII, for a serial line and a text-mode font.
-func mark(s status.State) string {
+// stateMark stands before a stage; plain ASCII, for a serial line and a text-mode font.
+func stateMark(s status.State) string {
 	switch s {
 	case status.StateReady:
 		return " ok "
@@ -26,8 +26,8 @@ func mark(s status.State) string {
 	}
 }
 
-// Text is the whole status for a person at a screen, at the moment now.
-func Text(d status.Document, now time.Time) string {
+// RenderText is the whole status for a person at a screen, at the moment now.
+func RenderText(d status.Document, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Firstlight %s   %s   %s\n\n", d.Version, d.Name, headline(d.State))
 	for _, a := range d.Addresses {
@@ -90,21 +90,21 @@ func writeAddress(b *strings.Builder, a status.Address) {
 	if len(nics) == 0 {
 		nics = []string{"no NIC"}
 	}
-	fmt.Fprintf(b, "%-13s %-18s (%s)%s\n", a.Role, addresses, strings.Join(nics, "; "), prefixed(" DHCP ", a.DHCP))
+	fmt.Fprintf(b, "%-13s %-18s (%s)%s\n", a.Role, addresses, strings.Join(nics, "; "), prefixIfSet(" DHCP ", a.DHCP))
 }
 
 func writeStage(b *strings.Builder, s status.Stage, now time.Time) {
-	fmt.Fprintf(b, "[%s] %s", mark(s.State), s.Name)
+	fmt.Fprintf(b, "[%s] %s", stateMark(s.State), s.Name)
 	indent := "\n         "
 	switch s.State {
 	case status.StateWaiting:
 	case status.StateReady:
 		if s.Attempts > 0 {
-			fmt.Fprintf(b, ", %s", seconds(s.Seconds))
+			fmt.Fprintf(b, ", %s", formatSeconds(s.Seconds))
 		}
 	default:
 		if s.State != status.StateFailed {
-			fmt.Fprintf(b, ", for %s", Since(now.Sub(s.Since)))
+			fmt.Fprintf(b, ", for %s", FormatDuration(now.Sub(s.Since)))
 		}
 		if s.Waiting != "" {
 			b.WriteString(indent + oneBlock(s.Waiting, indent))
@@ -127,10 +127,10 @@ func writeLaunch(b *strings.Builder, l status.Launch) {
 }
 
 func writeCluster(b *strings.Builder, c status.Cluster) {
-	fmt.Fprintf(b, "cluster %-14s %s%s%s\n", c.Name, c.State, prefixed(", nodes ", c.Nodes), prefixed(": ", cmp.Or(c.Error, c.Text)))
+	fmt.Fprintf(b, "cluster %-14s %s%s%s\n", c.Name, c.State, prefixIfSet(", nodes ", c.Nodes), prefixIfSet(": ", cmp.Or(c.Error, c.Text)))
 	for _, m := range c.Members {
 		if c.State != "ready" {
-			fmt.Fprintf(b, "  %s\n", MemberText(m))
+			fmt.Fprintf(b, "  %s\n", ClusterNodeText(m))
 		}
 	}
 	for _, text := range c.Warnings {
@@ -138,22 +138,22 @@ func writeCluster(b *strings.Builder, c status.Cluster) {
 	}
 }
 
-// MemberText says which server a node of a cluster is, and how it stands.
-func MemberText(m status.Member) string {
+// ClusterNodeText says which server a node of a cluster is, and how it stands.
+func ClusterNodeText(m status.ClusterNode) string {
 	_, host, _ := strings.Cut(m.Host, "/")
-	return fmt.Sprintf("%-20s %s%s%s%s", m.Name, m.State, prefixed(", host ", host), prefixed(", ", m.Address), prefixed(": ", oneBlock(m.Reason, " ")))
+	return fmt.Sprintf("%-20s %s%s%s%s", m.Name, m.State, prefixIfSet(", host ", host), prefixIfSet(", ", m.Address), prefixIfSet(": ", oneBlock(m.Reason, " ")))
 }
 
 // launchLine is the launch with the time it took, or has left.
 func launchLine(l status.Launch) string {
-	return fmt.Sprintf("%s; %s of %s", oneBlock(l.Text, " "), Since(time.Duration(l.Elapsed*float64(time.Second))), Since(time.Duration(l.Limit*float64(time.Second))))
+	return fmt.Sprintf("%s; %s of %s", oneBlock(l.Text, " "), FormatDuration(time.Duration(l.Elapsed*float64(time.Second))), FormatDuration(time.Duration(l.Limit*float64(time.Second))))
 }
 
 // writeNode says what a node does, for how long, and below it what a person can do.
 func writeNode(b *strings.Builder, n status.Node, now time.Time) {
 	fmt.Fprintf(b, "node %-17s %s", n.Name, nodeText(n))
-	if !n.Since.IsZero() && !n.Proven {
-		fmt.Fprintf(b, ", for %s", Since(now.Sub(n.Since)))
+	if !n.Since.IsZero() && !n.Verified {
+		fmt.Fprintf(b, ", for %s", FormatDuration(now.Sub(n.Since)))
 	}
 	b.WriteByte('\n')
 	if n.Next != "" {
@@ -165,7 +165,7 @@ func nodeText(n status.Node) string {
 	if n.Why != "" {
 		return oneBlock(n.Why, " ")
 	}
-	return n.State + prefixed(": ", n.Error)
+	return n.State + prefixIfSet(": ", n.Error)
 }
 
 // writeArtifacts says where uploads go and what there is of them, and what does not hold.
@@ -182,14 +182,14 @@ func writeArtifacts(b *strings.Builder, a *status.Artifacts) {
 	fmt.Fprintf(b, "artifacts              %s: %s, %d MiB; %d MiB free\n", a.URL, strings.Join(held, ", "), a.Stored>>20, a.Free>>20)
 	for _, c := range a.Conditions {
 		if c.State != status.CheckOK {
-			fmt.Fprintf(b, "%23s%s: %s%s\n", "", c.Name, oneBlock(c.Text, " "), prefixed(" -> ", c.Fix))
+			fmt.Fprintf(b, "%23s%s: %s%s\n", "", c.Name, oneBlock(c.Text, " "), prefixIfSet(" -> ", c.Fix))
 		}
 	}
 }
 
-// Changes is what a serial console is told when the status goes from before to after: one
+// RenderChanges is what a serial console is told when the status goes from before to after: one
 // line per stage that moved, nothing when nothing did.
-func Changes(before, after status.Document) string {
+func RenderChanges(before, after status.Document) string {
 	var b strings.Builder
 	old := map[string]status.Stage{}
 	for _, s := range before.Stages {
@@ -206,7 +206,7 @@ func Changes(before, after status.Document) string {
 			if o.State == status.StateReady && o.Attempts == s.Attempts {
 				continue
 			}
-			fmt.Fprintf(&b, "firstlight: %s: ok, %s\n", s.Name, seconds(s.Seconds))
+			fmt.Fprintf(&b, "firstlight: %s: ok, %s\n", s.Name, formatSeconds(s.Seconds))
 		case s.Error != "" && (s.Error != o.Error || s.State != o.State):
 			fmt.Fprintf(&b, "firstlight: %s: %s\n", s.Name, oneBlock(s.Error, "\nfirstlight: "+s.Name+": "))
 		case s.Waiting != "" && s.Waiting != o.Waiting:
@@ -214,7 +214,7 @@ func Changes(before, after status.Document) string {
 		}
 	}
 	for _, a := range after.Addresses {
-		if line := addressLine(a); !contains(before.Addresses, line) {
+		if line := addressLine(a); !containsLine(before.Addresses, line) {
 			fmt.Fprintf(&b, "firstlight: %s\n", line)
 		}
 	}
@@ -239,7 +239,7 @@ func clusterChanges(b *strings.Builder, before, after []status.Cluster) {
 	for _, c := range after {
 		i := slices.IndexFunc(before, func(o status.Cluster) bool { return o.Name == c.Name })
 		if i < 0 || before[i].State != c.State || before[i].Error != c.Error {
-			fmt.Fprintf(b, "firstlight: cluster %s: %s%s\n", c.Name, c.State, prefixed(": ", oneBlock(cmp.Or(c.Error, c.Text), " ")))
+			fmt.Fprintf(b, "firstlight: cluster %s: %s%s\n", c.Name, c.State, prefixIfSet(": ", oneBlock(cmp.Or(c.Error, c.Text), " ")))
 		}
 	}
 }
@@ -253,7 +253,7 @@ func nodeChanges(b *strings.Builder, before, after []status.Node) {
 	}
 	for _, n := range after {
 		o, known := old[n.Name]
-		if known && o.Situation == n.Situation && o.State == n.State && o.Error == n.Error && o.Next == n.Next {
+		if known && o.Rule == n.Rule && o.State == n.State && o.Error == n.Error && o.Next == n.Next {
 			continue
 		}
 		fmt.Fprintf(b, "firstlight: node %s: %s\n", n.Name, nodeText(n))
@@ -269,7 +269,7 @@ func addressLine(a status.Address) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-func contains(as []status.Address, line string) bool {
+func containsLine(as []status.Address, line string) bool {
 	return slices.ContainsFunc(as, func(a status.Address) bool { return addressLine(a) == line })
 }
 
@@ -285,17 +285,17 @@ func oneBlock(s, separator string) string {
 	return strings.ReplaceAll(clean, "\n", separator)
 }
 
-func prefixed(prefix, s string) string {
+func prefixIfSet(prefix, s string) string {
 	if s == "" {
 		return ""
 	}
 	return prefix + oneBlock(s, " ")
 }
 
-func seconds(s float64) string { return fmt.Sprintf("%.1f s", s) }
+func formatSeconds(s float64) string { return fmt.Sprintf("%.1f s", s) }
 
-// Since is a length of time as people say it.
-func Since(d time.Duration) string {
+// FormatDuration is a length of time as people say it.
+func FormatDuration(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0 s" // the clock was set back meanwhile

@@ -39,7 +39,7 @@ type clock struct {
 // ClockDone holds when the clock is not before the image's making and the site's time
 // servers were asked lately, whether or not one answered: a site without time still comes up.
 func (h *Host) ClockDone(context.Context) error {
-	if floor := h.built(); time.Now().Before(floor) {
+	if floor := h.buildTime(); time.Now().Before(floor) {
 		return fmt.Errorf("the clock says %s, before this image was made (%s)", time.Now().UTC().Format(time.DateTime), floor.UTC().Format(time.DateTime))
 	}
 	h.mu.Lock()
@@ -54,7 +54,7 @@ func (h *Host) ClockDone(context.Context) error {
 // ClockDo sets a clock that is years off to the image's time, then asks the site's time
 // servers.
 func (h *Host) ClockDo(_ context.Context, report bringup.Report) error {
-	if floor := h.built(); time.Now().Before(floor) {
+	if floor := h.buildTime(); time.Now().Before(floor) {
 		if err := setClock(floor); err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (h *Host) ClockDo(_ context.Context, report bringup.Report) error {
 	h.clock.asked = time.Now()
 	h.mu.Unlock()
 	if len(servers) == 0 {
-		h.note("clock", "")
+		h.setNote("clock", "")
 		return nil
 	}
 	query := h.Query
@@ -87,12 +87,12 @@ func (h *Host) ClockDo(_ context.Context, report bringup.Report) error {
 		h.clock.asked, h.clock.synced = time.Now(), true
 		h.clock.source = timeserver.Source{Stratum: o.Stratum, At: time.Now()}
 		h.mu.Unlock()
-		h.note("clock", "")
+		h.setNote("clock", "")
 		h.Log.Info("clock compared", "server", server, "ahead", o.Ahead)
 		return nil
 	}
 	h.Log.Warn("no time server answers", "servers", failed)
-	h.note("clock", "No time server answers ("+strings.Join(failed, "; ")+"); the clock of this machine is used.")
+	h.setNote("clock", "No time server answers ("+strings.Join(failed, "; ")+"); the clock of this machine is used.")
 	return nil
 }
 
@@ -109,7 +109,7 @@ func (h *Host) Clock() (built time.Time, asked, answered bool) {
 	h.mu.Lock()
 	answered = h.clock.synced
 	h.mu.Unlock()
-	return h.built(), len(h.timeServers()) > 0, answered
+	return h.buildTime(), len(h.timeServers()) > 0, answered
 }
 
 // timeServers are those of the site that are not this appliance.
@@ -130,8 +130,8 @@ func (h *Host) timeServers() []string {
 	return slices.DeleteFunc(servers, func(server string) bool { return ours[server] })
 }
 
-// built is when the image was made: no moment before it can be now.
-func (h *Host) built() time.Time {
+// buildTime is when the image was made: no moment before it can be now.
+func (h *Host) buildTime() time.Time {
 	for _, p := range []string{"/usr/lib/os-release", "/usr/bin/firstlightd"} {
 		if info, err := os.Stat(h.path(p)); err == nil {
 			return info.ModTime()

@@ -46,9 +46,9 @@ type Host struct {
 
 // Site is what the owner wants, as last read and with defaults filled in. Before the site
 // was read it is the site that says nothing.
-func (h *Host) Site() *site.Site { return h.raw().WithDefaults() }
+func (h *Host) Site() *site.Site { return h.rawSite().WithDefaults() }
 
-func (h *Host) raw() *site.Site {
+func (h *Host) rawSite() *site.Site {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.site == nil {
@@ -83,8 +83,8 @@ func (h *Host) Notes() []string {
 	return append(all, h.nets.notes...)
 }
 
-// note replaces what is said about a topic; "" takes it back.
-func (h *Host) note(topic, text string) {
+// setNote replaces what is said about a topic; "" takes it back.
+func (h *Host) setNote(topic, text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.notes == nil {
@@ -95,7 +95,7 @@ func (h *Host) note(topic, text string) {
 
 func (h *Host) path(p string) string { return filepath.Join("/", h.Root, p) }
 
-func (h *Host) data(name string) string { return h.path(filepath.Join(stick.DataDir, name)) }
+func (h *Host) dataPath(name string) string { return h.path(filepath.Join(stick.DataDir, name)) }
 
 func (h *Host) run(ctx context.Context, name string, args ...string) (string, error) {
 	if h.Run != nil {
@@ -114,29 +114,29 @@ func (h *Host) run(ctx context.Context, name string, args ...string) (string, er
 // DataDone holds when state has its place. State in memory is allowed, loudly; a DATA
 // partition that cannot be used is not: what this appliance has done before is on it.
 func (h *Host) DataDone(context.Context) error {
-	record, err := stick.Load[stick.Storage](h.path(stick.StoreRecord))
+	record, err := stick.Load[stick.StorageInfo](h.path(stick.StorageInfoFile))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		if _, err := os.Stat(h.path(stick.BootRecord)); err == nil {
+		if _, err := os.Stat(h.path(stick.BootInfoFile)); err == nil {
 			return bringup.Wait("firstlight-storage.service to mount %s", stick.DataDir)
 		}
 		// Not started from a stick: state is kept as long as this file system is.
-		h.note("storage", "Not started from a stick: state is kept in "+stick.DataDir+" of this system.")
+		h.setNote("storage", "Not started from a stick: state is kept in "+stick.DataDir+" of this system.")
 	case err != nil:
 		return err
 	case record.State == stick.StorageBroken:
 		return bringup.Permanent(fmt.Errorf(
 			"data partition %s cannot be used: %s; what was done before is on it: try the stick in another machine, or write it anew to begin from nothing", record.Device, record.Reason))
 	case record.State == stick.StorageVolatile:
-		h.note("storage", "State is kept in memory and lost at power off: "+record.Reason)
+		h.setNote("storage", "State is kept in memory and lost at power off: "+record.Reason)
 	default:
-		h.note("storage", "")
+		h.setNote("storage", "")
 	}
-	return h.writable(h.data("."))
+	return h.checkWritable(h.dataPath("."))
 }
 
-// writable proves that a file in dir reaches the medium.
-func (h *Host) writable(dir string) error {
+// checkWritable proves that a file in dir reaches the medium.
+func (h *Host) checkWritable(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make %s: %w", dir, err)
 	}

@@ -67,27 +67,27 @@ func TestData(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		boot      bool
-		record    *stick.Storage
+		record    *stick.StorageInfo
 		waits     bool
 		permanent bool
 		note      string
 	}{
-		{name: "on the stick", boot: true, record: &stick.Storage{State: stick.StorageData}},
+		{name: "on the stick", boot: true, record: &stick.StorageInfo{State: stick.StorageData}},
 		{name: "storage still at work", boot: true, waits: true},
-		{name: "no room: in memory, and said so", boot: true, record: &stick.Storage{State: stick.StorageVolatile, Reason: "the stick is too small"}, note: "the stick is too small"},
-		{name: "cannot be used: nothing goes on", boot: true, record: &stick.Storage{State: stick.StorageBroken, Device: "/dev/sda6", Reason: "bad superblock"}, permanent: true},
+		{name: "no room: in memory, and said so", boot: true, record: &stick.StorageInfo{State: stick.StorageVolatile, Reason: "the stick is too small"}, note: "the stick is too small"},
+		{name: "cannot be used: nothing goes on", boot: true, record: &stick.StorageInfo{State: stick.StorageBroken, Device: "/dev/sda6", Reason: "bad superblock"}, permanent: true},
 		{name: "not started from a stick", note: "Not started from a stick"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, _ := newHost(t)
 			if c.boot {
-				h.put(t, stick.BootRecord, "{}")
+				h.put(t, stick.BootInfoFile, "{}")
 			}
 			if c.record != nil {
-				require.NoError(t, stick.Save(h.path(stick.StoreRecord), *c.record))
+				require.NoError(t, stick.Save(h.path(stick.StorageInfoFile), *c.record))
 			}
 			err := h.DataDone(t.Context())
-			assert.Equal(t, c.waits, bringup.Waits(err), "%v", err)
+			assert.Equal(t, c.waits, bringup.IsWait(err), "%v", err)
 			assert.Equal(t, c.permanent, bringup.IsPermanent(err), "%v", err)
 			if !c.waits && !c.permanent {
 				require.NoError(t, err)
@@ -162,7 +162,7 @@ func TestIdentity(t *testing.T) {
 	second, _ := newHost(t)
 	second.put(t, machineIDPath, other+"\n") // as the initramfs left it
 	stageHolds(t, second.IdentityDone, second.IdentityDo)
-	assert.Equal(t, other, readID(second.data(stick.MachineIDName)))
+	assert.Equal(t, other, readID(second.dataPath(stick.MachineIDName)))
 	assert.NotEqual(t, id, second.MachineID())
 
 	h.site = &site.Site{Name: "rack-7"}
@@ -180,17 +180,17 @@ func TestSSH(t *testing.T) {
 	stageHolds(t, h.SSHDone, h.SSHDo)
 	assert.True(t, u.running[sshUnit])
 	assert.Empty(t, h.Notes())
-	keys, err := os.ReadFile(h.data(authorizedName))
+	keys, err := os.ReadFile(h.dataPath(authorizedName))
 	require.NoError(t, err)
 	assert.Contains(t, string(keys), key)
-	hostKey, err := os.ReadFile(h.data(hostKeyName))
+	hostKey, err := os.ReadFile(h.dataPath(hostKeyName))
 	require.NoError(t, err)
 
 	// A key added by hand does not stay, a host key does; a torn one is minted anew.
 	h.put(t, stick.DataDir+"/"+authorizedName, string(keys)+"ssh-ed25519 AAAA intruder\n")
 	require.Error(t, h.SSHDone(t.Context()))
 	stageHolds(t, h.SSHDone, h.SSHDo)
-	again, err := os.ReadFile(h.data(hostKeyName))
+	again, err := os.ReadFile(h.dataPath(hostKeyName))
 	require.NoError(t, err)
 	assert.Equal(t, hostKey, again)
 	h.put(t, stick.DataDir+"/"+hostKeyName, string(hostKey[:100]))
@@ -214,7 +214,7 @@ func TestSSH(t *testing.T) {
 	assert.False(t, u.running[shellUnit], "the site takes the shell back, and it stays")
 
 	for _, path := range []string{hostKeyName, authorizedName} {
-		info, err := os.Stat(h.data(path))
+		info, err := os.Stat(h.dataPath(path))
 		require.NoError(t, err)
 		assert.Zero(t, info.Mode().Perm()&0o077, "%s is open to others", path)
 	}

@@ -26,7 +26,7 @@ func (h *Host) MachineID() string { return readID(h.path(machineIDPath)) }
 // IdentityDone holds when the machine-id is the one on DATA and the host name is the
 // site's.
 func (h *Host) IdentityDone(context.Context) error {
-	id, kept := h.MachineID(), readID(h.data(stick.MachineIDName))
+	id, kept := h.MachineID(), readID(h.dataPath(stick.MachineIDName))
 	switch {
 	case id == "":
 		return fmt.Errorf("%s holds no machine-id", machineIDPath)
@@ -35,7 +35,7 @@ func (h *Host) IdentityDone(context.Context) error {
 	case kept != id:
 		return fmt.Errorf("%s is %s, on DATA it is %s", machineIDPath, id, kept)
 	}
-	want := hostname(h.raw(), id)
+	want := hostname(h.rawSite(), id)
 	if have := h.Hostname(); have != want {
 		return fmt.Errorf("the host name is %q, not %q", have, want)
 	}
@@ -44,12 +44,12 @@ func (h *Host) IdentityDone(context.Context) error {
 
 // IdentityDo makes what DATA says true, or mints and keeps an identity there.
 func (h *Host) IdentityDo(_ context.Context, _ bringup.Report) error {
-	id := readID(h.data(stick.MachineIDName))
+	id := readID(h.dataPath(stick.MachineIDName))
 	if id == "" {
 		if id = h.MachineID(); id == "" {
 			id = mintID()
 		}
-		if err := writeFile(h.data(stick.MachineIDName), []byte(id+"\n"), 0o444); err != nil {
+		if err := writeFile(h.dataPath(stick.MachineIDName), []byte(id+"\n"), 0o444); err != nil {
 			return err
 		}
 	}
@@ -58,7 +58,7 @@ func (h *Host) IdentityDo(_ context.Context, _ bringup.Report) error {
 			return err
 		}
 	}
-	name := hostname(h.raw(), id)
+	name := hostname(h.rawSite(), id)
 	if err := writeFile(h.path(hostnamePath), []byte(name+"\n"), 0o644); err != nil {
 		return err
 	}

@@ -32,8 +32,8 @@ type Link struct {
 	DHCP    bool         // an address is asked for
 }
 
-// short names a role in the 15 bytes that the kernel leaves for an interface's name.
-func short(role string) string {
+// shortRole names a role in the 15 bytes that the kernel leaves for an interface's name.
+func shortRole(role string) string {
 	if role == Provisioning {
 		return "prov"
 	}
@@ -67,7 +67,7 @@ func Layout(all []Assignment, networks site.Networks) []Link {
 		}
 		port := Link{Name: a.NICs[0].Name, Kind: KindNIC, MTU: n.MTU}
 		if n.Bond != nil {
-			port = Link{Name: "bond-" + short(a.Role), Kind: KindBond, Mode: n.Bond.Mode, MTU: n.MTU}
+			port = Link{Name: "bond-" + shortRole(a.Role), Kind: KindBond, Mode: n.Bond.Mode, MTU: n.MTU}
 			links = append(links, port)
 			for _, nic := range a.NICs {
 				links = append(links, Link{Name: nic.Name, Kind: KindNIC, Master: port.Name, MTU: n.MTU})
@@ -92,7 +92,7 @@ func Layout(all []Assignment, networks site.Networks) []Link {
 			links = append(links, port)
 		}
 		if n.VLAN != 0 {
-			links = append(links, Link{Name: "vlan-" + short(a.Role), Kind: KindVLAN, Parent: port.Name, VLAN: n.VLAN, Master: a.Role, MTU: n.MTU})
+			links = append(links, Link{Name: "vlan-" + shortRole(a.Role), Kind: KindVLAN, Parent: port.Name, VLAN: n.VLAN, Master: a.Role, MTU: n.MTU})
 		}
 	}
 	return links

@@ -21,22 +21,22 @@ const (
 
 // lease is an address that a DHCP server gave us.
 type lease struct {
-	server string
-	given  *nclient4.Lease
-	dns    []string
-	due    time.Time // renew, or ask again
-	until  time.Time // the address is ours
+	server   string
+	response *nclient4.Lease
+	dns      []string
+	due      time.Time // renew, or ask again
+	until    time.Time // the address is ours
 }
 
-// rebind is when any server may be asked instead of the one that gave the address
+// rebindTime is when any server may be asked instead of the one that gave the address
 // (RFC 2131 4.4.5: at seven eighths of the lease).
-func (l lease) rebind() time.Time {
-	return l.until.Add(-l.given.ACK.IPAddressLeaseTime(time.Hour) / 8)
+func (l lease) rebindTime() time.Time {
+	return l.until.Add(-l.response.ACK.IPAddressLeaseTime(time.Hour) / 8)
 }
 
-// unanswered is what is left of a lease when nobody answered at now: all of it, until it
+// afterSilence is what is left of a lease when nobody answered at now: all of it, until it
 // ends. It is asked for again a little later.
-func (l lease) unanswered(now time.Time) lease {
+func (l lease) afterSilence(now time.Time) lease {
 	if !now.Before(l.until) {
 		l = lease{}
 	}
@@ -44,15 +44,15 @@ func (l lease) unanswered(now time.Time) lease {
 	return l
 }
 
-// Lease keeps an address from the owner's DHCP server on every network that has no static
+// MaintainLeases keeps an address from the owner's DHCP server on every network that has no static
 // one, until ctx ends. Nothing waits for it: the appliance works without.
-func (h *Host) Lease(ctx context.Context) error {
+func (h *Host) MaintainLeases(ctx context.Context) error {
 	tick := time.NewTicker(leaseLook)
 	defer tick.Stop()
 	for {
 		for _, l := range h.layout() {
 			if l.Kind == KindBridge && l.DHCP {
-				h.keepLease(ctx, l.Name)
+				h.maintainLease(ctx, l.Name)
 			}
 		}
 		h.forgetLeases(time.Now())
@@ -65,7 +65,7 @@ func (h *Host) Lease(ctx context.Context) error {
 	}
 }
 
-func (h *Host) keepLease(ctx context.Context, bridge string) {
+func (h *Host) maintainLease(ctx context.Context, bridge string) {
 	h.mu.Lock()
 	have := h.nets.leases[bridge]
 	h.mu.Unlock()
@@ -73,7 +73,7 @@ func (h *Host) keepLease(ctx context.Context, bridge string) {
 	if err != nil || link.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 || time.Now().Before(have.due) {
 		return
 	}
-	next, err := h.ask(ctx, bridge, have)
+	next, err := h.requestLease(ctx, bridge, have)
 	if ctx.Err() != nil {
 		return
 	}
@@ -82,7 +82,7 @@ func (h *Host) keepLease(ctx context.Context, bridge string) {
 		if errors.As(err, new(*nclient4.ErrNak)) {
 			have = lease{} // it was taken back
 		}
-		next = have.unanswered(time.Now())
+		next = have.afterSilence(time.Now())
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,16 +98,16 @@ func (h *Host) forgetLeases(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for bridge, l := range h.nets.leases {
-		if l.given != nil && !now.Before(l.until) {
-			h.nets.leases[bridge] = l.unanswered(now)
+		if l.response != nil && !now.Before(l.until) {
+			h.nets.leases[bridge] = l.afterSilence(now)
 		}
 	}
 }
 
-// ask gets a lease, or the one we have again (RFC 2131 4.4.5), and puts it on the bridge.
+// requestLease gets a lease, or the one we have again (RFC 2131 4.4.5), and puts it on the bridge.
 // A server that is silent for a while does not cost us the address: until rebind no other is
 // asked.
-func (h *Host) ask(ctx context.Context, bridge string, have lease) (lease, error) {
+func (h *Host) requestLease(ctx context.Context, bridge string, have lease) (lease, error) {
 	c, err := nclient4.New(bridge, nclient4.WithTimeout(2*time.Second), nclient4.WithRetry(2))
 	if err != nil {
 		return lease{}, fmt.Errorf("open %s for DHCP: %w", bridge, err)
@@ -116,9 +116,9 @@ func (h *Host) ask(ctx context.Context, bridge string, have lease) (lease, error
 	name := dhcpv4.WithOption(dhcpv4.OptHostName(h.Hostname()))
 	var got *nclient4.Lease
 	var refused error
-	if have.given != nil {
-		got, refused = c.Renew(ctx, have.given, name)
-		if refused != nil && !errors.As(refused, new(*nclient4.ErrNak)) && time.Now().Before(have.rebind()) {
+	if have.response != nil {
+		got, refused = c.Renew(ctx, have.response, name)
+		if refused != nil && !errors.As(refused, new(*nclient4.ErrNak)) && time.Now().Before(have.rebindTime()) {
 			return lease{}, fmt.Errorf("renew the lease on %s: %w", bridge, refused)
 		}
 	}
@@ -128,10 +128,10 @@ func (h *Host) ask(ctx context.Context, bridge string, have lease) (lease, error
 	if err != nil {
 		return lease{}, fmt.Errorf("ask for a lease on %s: %w", bridge, errors.Join(refused, err))
 	}
-	return h.take(bridge, got)
+	return h.applyLease(bridge, got)
 }
 
-func (h *Host) take(bridge string, got *nclient4.Lease) (lease, error) {
+func (h *Host) applyLease(bridge string, got *nclient4.Lease) (lease, error) {
 	ack := got.ACK
 	addr, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
 	mask := ack.SubnetMask()
@@ -151,7 +151,7 @@ func (h *Host) take(bridge string, got *nclient4.Lease) (lease, error) {
 		}
 	}
 	now := time.Now()
-	l := lease{given: got, due: now.Add(max(ack.IPAddressRenewalTime(life/2), 30*time.Second)), until: now.Add(life)}
+	l := lease{response: got, due: now.Add(max(ack.IPAddressRenewalTime(life/2), 30*time.Second)), until: now.Add(life)}
 	if id := ack.ServerIdentifier(); id != nil {
 		l.server = id.String()
 	}

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// metric orders the default routes of the networks. Each has its own, so that none takes
+// routeMetric orders the default routes of the networks. Each has its own, so that none takes
 // another's place: the owner's network is the way out, and there is room below for a route
 // that a person adds.
-func metric(role string) int {
+func routeMetric(role string) int {
 	switch role {
 	case Baremetal:
 		return 100
@@ -75,9 +75,9 @@ func pciAddress(name string) string {
 	return base
 }
 
-// differences lists what to change, in order, so that the links are as wanted. NICs
+// linkChanges lists what to change, in order, so that the links are as wanted. NICs
 // without a role are taken out of our bridges, links of ours that nobody wants are removed.
-func differences(wanted []Link, nics []NIC) ([]change, error) {
+func linkChanges(wanted []Link, nics []NIC) ([]change, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
@@ -100,7 +100,7 @@ func differences(wanted []Link, nics []NIC) ([]change, error) {
 		if l == nil {
 			continue
 		}
-		if !isWanted(n.Name) && l.Attrs().MasterIndex != 0 && ours(byIndex[l.Attrs().MasterIndex]) {
+		if !isWanted(n.Name) && l.Attrs().MasterIndex != 0 && isOurLink(byIndex[l.Attrs().MasterIndex]) {
 			all = append(all, change{n.Name + " has no role any more", func() error { return netlink.LinkSetNoMaster(l) }})
 		}
 		if l.Attrs().Flags&net.FlagUp == 0 { // also those without a role: a link shows only on one that is up
@@ -109,22 +109,22 @@ func differences(wanted []Link, nics []NIC) ([]change, error) {
 	}
 	for _, w := range wanted {
 		l := byName[w.Name]
-		if l == nil || !same(l, w, byName) {
-			all = append(all, change{fmt.Sprintf("%s %s is missing", w.Kind, w.Name), func() error { return create(w) }})
+		if l == nil || !isSameLink(l, w, byName) {
+			all = append(all, change{fmt.Sprintf("%s %s is missing", w.Kind, w.Name), func() error { return createLink(w) }})
 			l = nil
 		}
-		all = append(all, settings(w, l, byIndex)...)
+		all = append(all, linkSettingChanges(w, l, byIndex)...)
 	}
 	return all, nil
 }
 
-// ours tells bridges and bonds of Layout from a pod network's.
-func ours(name string) bool {
+// isOurLink tells bridges and bonds of Layout from a pod network's.
+func isOurLink(name string) bool {
 	return name == Provisioning || name == BMC || name == Baremetal || strings.HasPrefix(name, "bond-")
 }
 
-// same tells whether an existing link can become the wanted one without being made anew.
-func same(l netlink.Link, w Link, byName map[string]netlink.Link) bool {
+// isSameLink tells whether an existing link can become the wanted one without being made anew.
+func isSameLink(l netlink.Link, w Link, byName map[string]netlink.Link) bool {
 	switch w.Kind {
 	case KindNIC:
 		return true
@@ -140,7 +140,7 @@ func same(l netlink.Link, w Link, byName map[string]netlink.Link) bool {
 	}
 }
 
-func create(w Link) error {
+func createLink(w Link) error {
 	if old, err := netlink.LinkByName(w.Name); err == nil && w.Kind != KindNIC {
 		if err := netlink.LinkDel(old); err != nil {
 			return fmt.Errorf("remove old %s: %w", w.Name, err)
@@ -172,8 +172,8 @@ func create(w Link) error {
 	return nil
 }
 
-// settings compares one link. l is nil when it is still to be made: then all is to be set.
-func settings(w Link, l netlink.Link, byIndex map[int]string) []change {
+// linkSettingChanges compares one link. l is nil when it is still to be made: then all is to be set.
+func linkSettingChanges(w Link, l netlink.Link, byIndex map[int]string) []change {
 	var all []change
 	add := func(text string, do func(netlink.Link) error) {
 		all = append(all, change{text, func() error {
@@ -202,7 +202,7 @@ func settings(w Link, l netlink.Link, byIndex map[int]string) []change {
 		add(w.Name+" is down", netlink.LinkSetUp)
 	}
 	if w.Kind == KindBridge {
-		all = append(all, addresses(w, l)...)
+		all = append(all, addressChanges(w, l)...)
 	}
 	return all
 }
@@ -226,9 +226,9 @@ func enslave(l netlink.Link, master string) error {
 	return netlink.LinkSetUp(l)
 }
 
-// addresses compares a bridge's static addresses and default route. Leased ones have a
+// addressChanges compares a bridge's static addresses and default route. Leased ones have a
 // lifetime and are left to run out; the kernel takes the route with the last address.
-func addresses(w Link, l netlink.Link) []change {
+func addressChanges(w Link, l netlink.Link) []change {
 	var have []netlink.Addr
 	if l != nil {
 		have, _ = netlink.AddrList(l, netlink.FAMILY_V4)
@@ -275,7 +275,7 @@ func addRoute(name string, gateway netip.Addr) error {
 		return fmt.Errorf("find %s: %w", name, err)
 	}
 	// On-link, since the gateway of a bridge without a link cannot be looked up.
-	r := &netlink.Route{LinkIndex: l.Attrs().Index, Gw: gateway.AsSlice(), Priority: metric(name), Flags: int(netlink.FLAG_ONLINK)}
+	r := &netlink.Route{LinkIndex: l.Attrs().Index, Gw: gateway.AsSlice(), Priority: routeMetric(name), Flags: int(netlink.FLAG_ONLINK)}
 	if err := netlink.RouteReplace(r); err != nil {
 		return fmt.Errorf("route by %s: %w", gateway, err)
 	}
@@ -289,7 +289,7 @@ func ourRoute(l netlink.Link) (netlink.Route, bool) {
 	}
 	routes, _ := netlink.RouteList(l, netlink.FAMILY_V4)
 	for _, r := range routes {
-		if (r.Dst == nil || r.Dst.IP.IsUnspecified()) && r.Priority == metric(l.Attrs().Name) {
+		if (r.Dst == nil || r.Dst.IP.IsUnspecified()) && r.Priority == routeMetric(l.Attrs().Name) {
 			return r, true
 		}
 	}

@@ -177,7 +177,7 @@ func (r *rack) hasAddress(link, prefix string) bool {
 func (r *rack) leases(h *Host) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	ended := make(chan error)
-	go func() { ended <- h.Lease(ctx) }()
+	go func() { ended <- h.MaintainLeases(ctx) }()
 	r.t.Cleanup(func() { cancel(); assert.NoError(r.t, <-ended) })
 }
 
@@ -358,13 +358,13 @@ func serverFallsSilent(r *rack) {
 	asked := func() bool { return time.Now().Before(lease().due) }
 	renew(had.until)
 	require.Eventually(r.t, asked, time.Minute, 20*time.Millisecond, "not renewed")
-	assert.Same(r.t, had.given, lease().given, "the lease was given up")
+	assert.Same(r.t, had.response, lease().response, "the lease was given up")
 	assert.Equal(r.t, had.server, lease().server)
 	time.Sleep(2 * leaseLook) // resolv.conf is written at every look
 	assert.Contains(r.t, resolvers(), "nameserver 10.9.1.1")
 	// It ends.
 	renew(time.Now().Add(leaseLook / 2))
-	require.Eventually(r.t, func() bool { return lease().given == nil }, time.Minute, 20*time.Millisecond, "kept beyond its end")
+	require.Eventually(r.t, func() bool { return lease().response == nil }, time.Minute, 20*time.Millisecond, "kept beyond its end")
 	require.Eventually(r.t, func() bool { return !strings.Contains(resolvers(), "nameserver") }, time.Minute, 20*time.Millisecond, "its resolver is still used")
 }
 

@@ -38,9 +38,9 @@ type networks struct {
 	leases map[string]lease
 }
 
-// remembered is the file that keeps the detected roles: a swapped order of NICs, or a
+// savedRoles is the file that keeps the detected roles: a swapped order of NICs, or a
 // DHCP server that is late, changes nothing.
-type remembered struct {
+type savedRoles struct {
 	Roles map[string]string `json:"roles"` // MAC to role
 }
 
@@ -54,14 +54,14 @@ func (h *Host) LinksDone(context.Context) error {
 	h.mu.Lock()
 	waited := h.nets.waited
 	h.mu.Unlock()
-	undecided := h.decide(nics)
+	undecided := h.assignRoles(nics)
 	for _, n := range undecided {
 		return fmt.Errorf("%s has a link and no role", n.Name)
 	}
 	if !waited && h.mayDetect(nics) {
 		return errors.New("the NICs' links are not known yet")
 	}
-	changes, err := differences(h.layout(), nics)
+	changes, err := linkChanges(h.layout(), nics)
 	if err != nil {
 		return err
 	}
@@ -78,29 +78,29 @@ func (h *Host) LinksDo(ctx context.Context, report bringup.Report) error {
 		return err
 	}
 	// The addresses first: what needs them need not wait for a switch.
-	h.decide(nics)
+	h.assignRoles(nics)
 	if err := h.connect(ctx, nics); err != nil {
 		return err
 	}
 	if nics, err = h.awaitLinks(ctx, nics, report); err != nil {
 		return err
 	}
-	if undecided := h.decide(nics); len(undecided) > 0 {
+	if undecided := h.assignRoles(nics); len(undecided) > 0 {
 		report(fmt.Sprintf("asking on %d NICs whether a DHCP server is there", len(undecided)))
-		h.probe(ctx, undecided)
+		h.probeNICs(ctx, undecided)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		h.decide(nics)
+		h.assignRoles(nics)
 	}
-	if err := h.remember(); err != nil {
+	if err := h.saveRoles(); err != nil {
 		return err
 	}
 	return h.connect(ctx, nics)
 }
 
 func (h *Host) connect(ctx context.Context, nics []NIC) error {
-	changes, err := differences(h.layout(), nics)
+	changes, err := linkChanges(h.layout(), nics)
 	if err != nil {
 		return err
 	}
@@ -113,9 +113,9 @@ func (h *Host) layout() []Link {
 	return h.nets.layout
 }
 
-// decide asks Roles and keeps the answer for the status.
-func (h *Host) decide(nics []NIC) (undecided []NIC) {
-	known := h.recall()
+// assignRoles asks Roles and keeps the answer for the status.
+func (h *Host) assignRoles(nics []NIC) (undecided []NIC) {
+	known := h.loadRoles()
 	networks := h.Site().Networks
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,7 +124,7 @@ func (h *Host) decide(nics []NIC) (undecided []NIC) {
 			delete(h.nets.probes, n.MAC) // another cable may come
 		}
 	}
-	h.nets.all, undecided, _, h.nets.notes = Roles(nics, h.nets.probes, known, networks)
+	h.nets.all, undecided, _, h.nets.notes = AssignRoles(nics, h.nets.probes, known, networks)
 	h.nets.layout = Layout(h.nets.all, networks)
 	return undecided
 }
@@ -175,9 +175,9 @@ func (h *Host) awaitLinks(ctx context.Context, nics []NIC, report bringup.Report
 	}
 }
 
-// probe asks on all NICs at once whether a DHCP server is there. Only DISCOVERs are sent:
+// probeNICs asks on all NICs at once whether a DHCP server is there. Only DISCOVERs are sent:
 // nothing is leased.
-func (h *Host) probe(ctx context.Context, nics []NIC) {
+func (h *Host) probeNICs(ctx context.Context, nics []NIC) {
 	var wg sync.WaitGroup
 	for _, n := range nics {
 		wg.Go(func() {
@@ -220,9 +220,9 @@ func discover(ctx context.Context, name string) (Probe, error) {
 	return Probe{Answered: true, Server: server.String()}, nil
 }
 
-func (h *Host) recall() map[string]string {
-	var r remembered
-	b, err := os.ReadFile(h.data(rolesName))
+func (h *Host) loadRoles() map[string]string {
+	var r savedRoles
+	b, err := os.ReadFile(h.dataPath(rolesName))
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
@@ -232,16 +232,16 @@ func (h *Host) recall() map[string]string {
 	return r.Roles
 }
 
-// remember adds the detected roles to those on DATA; a NIC that is absent today keeps its own.
-func (h *Host) remember() error {
-	known := h.recall()
+// saveRoles adds the detected roles to those on DATA; a NIC that is absent today keeps its own.
+func (h *Host) saveRoles() error {
+	known := h.loadRoles()
 	nics, err := readNICs()
 	if err != nil {
 		return err
 	}
 	networks := h.Site().Networks
 	h.mu.Lock()
-	_, _, detected, _ := Roles(nics, h.nets.probes, known, networks)
+	_, _, detected, _ := AssignRoles(nics, h.nets.probes, known, networks)
 	h.mu.Unlock()
 	changed := false
 	if known == nil {
@@ -255,11 +255,11 @@ func (h *Host) remember() error {
 	if !changed {
 		return nil
 	}
-	b, err := json.MarshalIndent(remembered{known}, "", "  ")
+	b, err := json.MarshalIndent(savedRoles{known}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode networks: %w", err)
 	}
-	return writeFile(h.data(rolesName), append(b, '\n'), 0o644)
+	return writeFile(h.dataPath(rolesName), append(b, '\n'), 0o644)
 }
 
 // Addresses is every network of the appliance as it is now.

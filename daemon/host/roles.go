@@ -45,12 +45,12 @@ type Assignment struct {
 	Why  string
 }
 
-// Roles decides which NIC has which role. In this order: what the site names; what was
+// AssignRoles decides which NIC has which role. In this order: what the site names; what was
 // decided before, by MAC; what a probe says: a NIC on which a DHCP server answers is
 // baremetal, a silent one with a link is provisioning. Undecided are the NICs with a link
 // that still have to be probed; detected are the roles found by probing, to be remembered;
 // notes are sentences for people about NICs that got no role.
-func Roles(nics []NIC, probes map[string]Probe, remembered map[string]string, networks site.Networks) (all []Assignment, undecided []NIC, detected map[string]string, notes []string) {
+func AssignRoles(nics []NIC, probes map[string]Probe, remembered map[string]string, networks site.Networks) (all []Assignment, undecided []NIC, detected map[string]string, notes []string) {
 	nics = slices.Clone(nics)
 	slices.SortFunc(nics, func(a, b NIC) int { return cmp.Or(cmp.Compare(a.PCI, b.PCI), cmp.Compare(a.MAC, b.MAC)) })
 	found := map[string]Assignment{}
@@ -58,13 +58,13 @@ func Roles(nics []NIC, probes map[string]Probe, remembered map[string]string, ne
 	detected = map[string]string{}
 
 	for _, role := range site.Roles() {
-		names := named(networks.Role(role))
+		names := namedNICs(networks.Role(role))
 		if len(names) == 0 {
 			continue
 		}
 		a := Assignment{Role: role, Why: "named in the site"}
 		for _, name := range names {
-			i := slices.IndexFunc(nics, func(n NIC) bool { return matches(n, name) })
+			i := slices.IndexFunc(nics, func(n NIC) bool { return nicMatches(n, name) })
 			if i < 0 {
 				notes = append(notes, fmt.Sprintf("Network %s: no NIC is %s; there are %s.", role, name, list(nics)))
 				continue
@@ -95,7 +95,7 @@ func Roles(nics []NIC, probes map[string]Probe, remembered map[string]string, ne
 		p, asked := probes[n.MAC]
 		switch {
 		case taken[n.MAC]:
-		case has(found, Provisioning) && has(found, Baremetal):
+		case hasRole(found, Provisioning) && hasRole(found, Baremetal):
 			notes = append(notes, fmt.Sprintf("NIC %s is not used; name it in the site to give it a role.", n.Name))
 		case !n.Link:
 			notes = append(notes, fmt.Sprintf("NIC %s has no link yet.", n.Name))
@@ -119,7 +119,7 @@ func Roles(nics []NIC, probes map[string]Probe, remembered map[string]string, ne
 			all = append(all, a)
 		case role == Provisioning:
 			all = append(all, Assignment{Role: role, Why: "no NIC for it yet"})
-		case networks.Role(role) != nil && (role == Baremetal && !blank(networks.Baremetal) || role == BMC):
+		case networks.Role(role) != nil && (role == Baremetal && !isDefault(networks.Baremetal) || role == BMC):
 			all = append(all, Assignment{Role: role, Why: "in the site, without a NIC"})
 			if role == BMC {
 				notes = append(notes, "Network bmc has no interface: name one in the site; it cannot be detected.")
@@ -129,10 +129,10 @@ func Roles(nics []NIC, probes map[string]Probe, remembered map[string]string, ne
 	return all, undecided, detected, notes
 }
 
-func has(found map[string]Assignment, role string) bool { _, ok := found[role]; return ok }
+func hasRole(found map[string]Assignment, role string) bool { _, ok := found[role]; return ok }
 
-// named are the NICs that the site names for a network.
-func named(n *site.Network) []site.Interface {
+// namedNICs are the NICs that the site names for a network.
+func namedNICs(n *site.Network) []site.Interface {
 	switch {
 	case n == nil:
 		return nil
@@ -144,10 +144,10 @@ func named(n *site.Network) []site.Interface {
 	return nil
 }
 
-// blank tells a network that the site only has by default.
-func blank(n *site.Network) bool { return !n.CIDR.IsValid() && !n.Address.IsValid() }
+// isDefault tells a network that the site only has by default.
+func isDefault(n *site.Network) bool { return !n.CIDR.IsValid() && !n.Address.IsValid() }
 
-func matches(n NIC, i site.Interface) bool {
+func nicMatches(n NIC, i site.Interface) bool {
 	switch {
 	case i.MAC != "":
 		return n.MAC == i.MAC.String()

@@ -93,7 +93,7 @@ func TestRoles(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ns := networksOf(t, c.site)
-			all, undecided, detected, notes := Roles(c.nics, c.probes, c.remembered, ns)
+			all, undecided, detected, notes := AssignRoles(c.nics, c.probes, c.remembered, ns)
 			assert.Equal(t, c.want, inWords(all))
 			var names []string
 			for _, n := range undecided {
@@ -107,11 +107,11 @@ func TestRoles(t *testing.T) {
 			// Whatever order the kernel finds the NICs in, and once decided, whatever their names.
 			reversed := slices.Clone(c.nics)
 			slices.Reverse(reversed)
-			again, _, _, _ := Roles(reversed, c.probes, c.remembered, ns)
+			again, _, _, _ := AssignRoles(reversed, c.probes, c.remembered, ns)
 			assert.Equal(t, c.want, inWords(again), "another order of NICs")
 			known := maps.Clone(detected)
 			if c.site == "" {
-				later, _, _, _ := Roles(reversed, nil, known, ns)
+				later, _, _, _ := AssignRoles(reversed, nil, known, ns)
 				assert.Equal(t, c.want, inWords(later), "the next boot")
 			}
 		})
@@ -162,7 +162,7 @@ func TestLayout(t *testing.T) {
 		{"a bond", "networks: {provisioning: {bond: {interfaces: [eno1, eno2]}}}", nics},
 	} {
 		ns := networksOf(t, c.site)
-		all, _, _, _ := Roles(c.nics, probes, nil, ns)
+		all, _, _, _ := AssignRoles(c.nics, probes, nil, ns)
 		fmt.Fprintf(&got, "--- %s\n%s", c.name, describe(Layout(all, ns)))
 		for _, l := range Layout(all, ns) {
 			assert.LessOrEqual(t, len(l.Name), 15, "the kernel takes no longer name than that: %s", l.Name)

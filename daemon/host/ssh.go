@@ -27,23 +27,23 @@ const (
 // SSHDone holds when exactly those may log in whom the site names: sshd runs if it names a
 // key, the shell on the second screen if it asks for one, and neither otherwise.
 func (h *Host) SSHDone(ctx context.Context) error {
-	keys := h.raw().Access.SSHKeys
-	h.note("ssh", "")
+	keys := h.rawSite().Access.SSHKeys
+	h.setNote("ssh", "")
 	if len(keys) == 0 {
-		h.note("ssh", "Nobody can log in over the network: the site names no SSH key (access.sshKeys).")
+		h.setNote("ssh", "Nobody can log in over the network: the site names no SSH key (access.sshKeys).")
 	}
-	have, err := os.ReadFile(h.data(authorizedName))
+	have, err := os.ReadFile(h.dataPath(authorizedName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read authorized keys: %w", err)
 	}
 	if !bytes.Equal(have, authorizedKeys(keys)) {
 		return errors.New("authorized keys are not the site's")
 	}
-	if err := checkHostKey(h.data(hostKeyName)); err != nil {
+	if err := checkHostKey(h.dataPath(hostKeyName)); err != nil {
 		return err
 	}
-	for _, d := range h.doors() {
-		switch running := h.runs(ctx, d.unit); {
+	for _, d := range h.accessUnits() {
+		switch running := h.isActive(ctx, d.unit); {
 		case running && !d.open:
 			return fmt.Errorf("%s runs though the site does not ask for it", d.unit)
 		case !running && d.open:
@@ -55,19 +55,19 @@ func (h *Host) SSHDone(ctx context.Context) error {
 
 // SSHDo writes the keys and starts or stops what lets people in.
 func (h *Host) SSHDo(ctx context.Context, _ bringup.Report) error {
-	if err := os.MkdirAll(h.data("ssh"), 0o700); err != nil {
+	if err := os.MkdirAll(h.dataPath("ssh"), 0o700); err != nil {
 		return fmt.Errorf("make ssh folder: %w", err)
 	}
-	if checkHostKey(h.data(hostKeyName)) != nil {
-		if err := mintHostKey(h.data(hostKeyName)); err != nil {
+	if checkHostKey(h.dataPath(hostKeyName)) != nil {
+		if err := mintHostKey(h.dataPath(hostKeyName)); err != nil {
 			return err
 		}
 	}
-	if err := writeFile(h.data(authorizedName), authorizedKeys(h.raw().Access.SSHKeys), 0o600); err != nil {
+	if err := writeFile(h.dataPath(authorizedName), authorizedKeys(h.rawSite().Access.SSHKeys), 0o600); err != nil {
 		return err
 	}
-	for _, d := range h.doors() {
-		running := h.runs(ctx, d.unit)
+	for _, d := range h.accessUnits() {
+		running := h.isActive(ctx, d.unit)
 		if running == d.open {
 			continue
 		}
@@ -84,19 +84,19 @@ func (h *Host) SSHDo(ctx context.Context, _ bringup.Report) error {
 	return nil
 }
 
-// door is a unit through which people get in, and whether the site wants it open.
-type door struct {
+// accessUnit is a unit through which people get in, and whether the site wants it open.
+type accessUnit struct {
 	unit string
 	open bool
 }
 
-func (h *Host) doors() []door {
-	access := h.raw().Access
-	return []door{{sshUnit, len(access.SSHKeys) > 0}, {shellUnit, access.Console == "shell"}}
+func (h *Host) accessUnits() []accessUnit {
+	access := h.rawSite().Access
+	return []accessUnit{{sshUnit, len(access.SSHKeys) > 0}, {shellUnit, access.Console == "shell"}}
 }
 
-// runs tells whether a unit is active; one that nobody knows is not.
-func (h *Host) runs(ctx context.Context, unit string) bool {
+// isActive tells whether a unit is active; one that nobody knows is not.
+func (h *Host) isActive(ctx context.Context, unit string) bool {
 	_, err := h.run(ctx, "systemctl", "is-active", unit)
 	return err == nil
 }

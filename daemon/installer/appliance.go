@@ -26,10 +26,10 @@ type appliance struct {
 	served      []netip.Prefix    // where nodes are supplied, see near
 }
 
-// near is the address at which a node is told to fetch what it is made of: the appliance's on the node's own
+// applianceAddress is the address at which a node is told to fetch what it is made of: the appliance's on the node's own
 // network; else local, by which this side reached the node, if nodes are supplied there; else the first
 // of served, that on the provisioning network.
-func near(node, local netip.Addr, served []netip.Prefix) netip.Addr {
+func applianceAddress(node, local netip.Addr, served []netip.Prefix) netip.Addr {
 	at := slices.IndexFunc(served, func(p netip.Prefix) bool { return p.Contains(node) })
 	if at < 0 {
 		at = slices.IndexFunc(served, func(p netip.Prefix) bool { return p.Addr() == local })
@@ -37,9 +37,9 @@ func near(node, local netip.Addr, served []netip.Prefix) netip.Addr {
 	return served[max(0, at)].Addr()
 }
 
-// fetched says of a node's try to fetch something what a person can do if it went wrong, and the node is on
+// explainFetch says of a node's try to fetch something what a person can do if it went wrong, and the node is on
 // no network where the appliance supplies nodes. err may be nil.
-func fetched(err error, node, told netip.Addr, served []netip.Prefix) error {
+func explainFetch(err error, node, told netip.Addr, served []netip.Prefix) error {
 	if err == nil || slices.ContainsFunc(served, func(p netip.Prefix) bool { return p.Contains(node) }) {
 		return err
 	}
@@ -47,32 +47,32 @@ func fetched(err error, node, told netip.Addr, served []netip.Prefix) error {
 		"(networks.baremetal.address), or the node a way to %s", err, node, told)
 }
 
-// fetched is the function of that name for this node.
-func (n *node) fetched(ctx context.Context, err error) error {
-	v, a, unknown := n.supplied(ctx)
+// explainFetch is the function of that name for this node.
+func (n *node) explainFetch(ctx context.Context, err error) error {
+	v, a, unknown := n.applianceValues(ctx)
 	if unknown != nil {
 		return err
 	}
-	return fetched(err, n.Addr, v.Appliance, a.served)
+	return explainFetch(err, n.Addr, v.Appliance, a.served)
 }
 
-// supplied is what the appliance has for a node, and what the templates may say with the node's way to it.
-func (n *node) supplied(ctx context.Context) (values, *appliance, error) {
-	a, err := n.supply(ctx, n.shell.Local())
+// applianceValues is what the appliance has for a node, and what the templates may say with the node's way to it.
+func (n *node) applianceValues(ctx context.Context) (values, *appliance, error) {
+	a, err := n.loadAppliance(ctx, n.shell.LocalAddr())
 	if err != nil {
 		return values{}, nil, err
 	}
 	v := n.values()
-	v.Appliance = near(n.Addr, n.shell.Local(), a.served)
+	v.Appliance = applianceAddress(n.Addr, n.shell.LocalAddr(), a.served)
 	v.Registry = netip.AddrPortFrom(v.Appliance, RegistryPort)
 	return v, a, nil
 }
 
-// supply asks this appliance's registry for the root certificate that nodes have to trust, for the digests
+// loadAppliance asks this appliance's registry for the root certificate that nodes have to trust, for the digests
 // of the images they need, and for the addresses at which it is served. local is where it is looked for
 // first, then all addresses of this machine. It is on this machine: whoever could answer in its place owns
 // the machine.
-func (c *cluster) supply(ctx context.Context, local netip.Addr) (*appliance, error) {
+func (c *cluster) loadAppliance(ctx context.Context, local netip.Addr) (*appliance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.appliance != nil {
@@ -80,7 +80,7 @@ func (c *cluster) supply(ctx context.Context, local netip.Addr) (*appliance, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	base, authority, err := findRegistry(ctx, append([]netip.Addr{local}, ownAddrs()...))
+	base, authority, err := findRegistry(ctx, append([]netip.Addr{local}, localAddrs()...))
 	if err != nil {
 		return nil, bringup.Wait("the appliance's registry: %v", err)
 	}
@@ -89,11 +89,11 @@ func (c *cluster) supply(ctx context.Context, local netip.Addr) (*appliance, err
 		return nil, fmt.Errorf("%s/ca.crt is no certificate", base)
 	}
 	trusting := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
-	key, _, err := get(ctx, trusting, base+"/packages.asc")
+	key, _, err := fetchText(ctx, trusting, base+"/packages.asc")
 	if err != nil {
 		return nil, fmt.Errorf("ask the appliance for the key of its packages: %w", err)
 	}
-	text, _, err := get(ctx, trusting, base+"/addresses")
+	text, _, err := fetchText(ctx, trusting, base+"/addresses")
 	if err != nil {
 		return nil, fmt.Errorf("ask the appliance where nodes are supplied: %w", err)
 	}
@@ -103,7 +103,7 @@ func (c *cluster) supply(ctx context.Context, local netip.Addr) (*appliance, err
 	}
 	for _, image := range imagesOf(true) {
 		repository, tag, _ := strings.Cut(strings.TrimPrefix(image, assets.ImageDomain+"/"), ":")
-		_, header, err := get(ctx, trusting, base+"/v2/"+repository+"/manifests/"+tag)
+		_, header, err := fetchText(ctx, trusting, base+"/v2/"+repository+"/manifests/"+tag)
 		if err != nil {
 			return nil, fmt.Errorf("ask the appliance's registry for %s: %w", image, err)
 		}
@@ -120,7 +120,7 @@ func findRegistry(ctx context.Context, at []netip.Addr) (base string, authority 
 	defer blind.CloseIdleConnections()
 	for _, addr := range at {
 		base = "https://" + netip.AddrPortFrom(addr, RegistryPort).String()
-		authority, _, wrong := get(ctx, blind, base+"/ca.crt")
+		authority, _, wrong := fetchText(ctx, blind, base+"/ca.crt")
 		if wrong == nil {
 			return base, authority, nil
 		}
@@ -131,8 +131,8 @@ func findRegistry(ctx context.Context, at []netip.Addr) (base string, authority 
 	return "", nil, err
 }
 
-// ownAddrs are this machine's addresses by which others may know it.
-func ownAddrs() (addrs []netip.Addr) {
+// localAddrs are this machine's addresses by which others may know it.
+func localAddrs() (addrs []netip.Addr) {
 	all, _ := net.InterfaceAddrs() // without them there is still the one that a node knows us by
 	for _, a := range all {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().IsGlobalUnicast() {
@@ -157,7 +157,7 @@ func parseServed(text string) (served []netip.Prefix, err error) {
 	return served, nil
 }
 
-func get(ctx context.Context, c *http.Client, url string) ([]byte, http.Header, error) {
+func fetchText(ctx context.Context, c *http.Client, url string) ([]byte, http.Header, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, nil, err

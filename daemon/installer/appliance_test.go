@@ -23,13 +23,13 @@ func TestANodeIsToldTheAddressOfItsOwnNetwork(t *testing.T) {
 	} {
 		served, err := parseServed(c.served)
 		require.NoError(t, err)
-		assert.Equal(t, c.told, near(netip.MustParseAddr(c.node), netip.MustParseAddr(c.local), served).String(), c.what)
+		assert.Equal(t, c.told, applianceAddress(netip.MustParseAddr(c.node), netip.MustParseAddr(c.local), served).String(), c.what)
 	}
 	pull := errors.New("pull: i/o timeout")
 	served, told := []netip.Prefix{netip.MustParsePrefix("172.22.0.1/24")}, netip.MustParseAddr("172.22.0.1")
-	assert.Equal(t, pull, fetched(pull, netip.MustParseAddr("172.22.0.11"), told, served), "its network is not what is wrong")
-	assert.NoError(t, fetched(nil, netip.MustParseAddr("10.10.110.21"), told, served))
-	err := fetched(pull, netip.MustParseAddr("10.10.110.21"), told, served)
+	assert.Equal(t, pull, explainFetch(pull, netip.MustParseAddr("172.22.0.11"), told, served), "its network is not what is wrong")
+	assert.NoError(t, explainFetch(nil, netip.MustParseAddr("10.10.110.21"), told, served))
+	err := explainFetch(pull, netip.MustParseAddr("10.10.110.21"), told, served)
 	assert.ErrorIs(t, err, pull)
 	assert.EqualError(t, err, "pull: i/o timeout; 10.10.110.21 is on no network where the appliance supplies nodes: give the appliance a static address there in site.yaml "+
 		"(networks.baremetal.address), or the node a way to 172.22.0.1")

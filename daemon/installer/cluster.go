@@ -36,19 +36,19 @@ type cluster struct {
 	joining sync.Mutex // control planes join one by one: each changes etcd's members
 
 	mu        sync.Mutex
-	record    *record
+	identity  *clusterIdentity
 	refused   error // why none of its nodes can be made part of it
 	api       *api
 	appliance *appliance
 	ready     []string          // labels of the nodes that were Ready when last asked for
 	verified  bool              // in this run
-	uncleared map[string]string // label to why, of nodes that were taken out in this run
+	dirty     map[string]string // label to why, of nodes that were taken out in this run
 
 	plugins []plugin
 }
 
-// first is the node that makes the cluster.
-func (c *cluster) first() *node {
+// firstControlPlane is the node that makes the cluster.
+func (c *cluster) firstControlPlane() *node {
 	return c.nodes[slices.IndexFunc(c.nodes, func(n *node) bool { return n.ControlPlane })]
 }
 
@@ -67,7 +67,7 @@ func (c *cluster) connect(ctx context.Context) (*api, error) {
 	c.mu.Lock()
 	known := c.api
 	c.mu.Unlock()
-	if known != nil && known.answers(ctx) == nil {
+	if known != nil && known.checkReady(ctx) == nil {
 		return known, nil
 	}
 	var all []error
@@ -75,13 +75,13 @@ func (c *cluster) connect(ctx context.Context) (*api, error) {
 		if !n.ControlPlane {
 			continue
 		}
-		err := n.listens(ctx)
+		err := n.checkListening(ctx)
 		var a *api
 		if err == nil {
-			a, err = n.api(ctx)
+			a, err = n.openAPI(ctx)
 		}
 		if err == nil {
-			err = a.answers(ctx)
+			err = a.checkReady(ctx)
 		}
 		if err == nil {
 			c.mu.Lock()
@@ -94,7 +94,7 @@ func (c *cluster) connect(ctx context.Context) (*api, error) {
 	return nil, errors.Join(all...)
 }
 
-func (a *api) answers(ctx context.Context) error {
+func (a *api) checkReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	said, err := a.set.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
@@ -130,9 +130,9 @@ func (a *api) authorityHash() (string, error) {
 // apiPort is the API server's on its own node.
 const apiPort = 6443
 
-// listens is nil if something takes connections where a node's API server would. It costs a node nothing,
+// checkListening is nil if something takes connections where a node's API server would. It costs a node nothing,
 // and is asked every few seconds while kubeadm needs all of its processor; a command by SSH is not.
-func (n *node) listens(ctx context.Context) error {
+func (n *node) checkListening(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", netip.AddrPortFrom(n.Addr, apiPort).String())
@@ -142,9 +142,9 @@ func (n *node) listens(ctx context.Context) error {
 	return conn.Close()
 }
 
-// api makes a way to the API server of one node from the kubeconfig that lies there.
-func (n *node) api(ctx context.Context) (*api, error) {
-	text, err := n.shell.Secret(ctx, "cat", "/etc/kubernetes/admin.conf")
+// openAPI makes a way to the API server of one node from the kubeconfig that lies there.
+func (n *node) openAPI(ctx context.Context) (*api, error) {
+	text, err := n.shell.RunSecret(ctx, "cat", "/etc/kubernetes/admin.conf")
 	if err != nil {
 		return nil, fmt.Errorf("read the administrator's kubeconfig: %w", err)
 	}

@@ -13,9 +13,9 @@ import (
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
-// look prints what the installer must know of a node before it changes anything, as name=value lines.
+// factsScript prints what the installer must know of a node before it changes anything, as name=value lines.
 // It needs nothing but a shell and the essential packages of Debian.
-const look = `
+const factsScript = `
 . /etc/os-release
 echo "os=$ID ${VERSION_ID:-}"
 echo "arch=$(uname -m)"
@@ -180,8 +180,8 @@ const (
 	leastFree         = 2 << 20 // before anything of Kubernetes is there
 )
 
-// fit says why a node cannot be part of a cluster; nil if it can.
-func fit(f facts, controlPlane bool) error {
+// checkFit says why a node cannot be part of a cluster; nil if it can.
+func checkFit(f facts, controlPlane bool) error {
 	least := int64(leastWorker)
 	if controlPlane {
 		least = leastControlPlane
@@ -201,18 +201,18 @@ func fit(f facts, controlPlane bool) error {
 	return nil
 }
 
-// moved says why a node cannot have another address than before; nil if it has the same, or can. A control
+// checkAddress says why a node cannot have another address than before; nil if it has the same, or can. A control
 // plane's is in its certificates, in etcd's list of members, and in every other node's way to the API.
-func moved(f facts, at netip.Addr, controlPlane bool) error {
+func checkAddress(f facts, at netip.Addr, controlPlane bool) error {
 	if !controlPlane || !f.Kubernetes || f.HalfMade || !f.NodeIP.IsValid() || f.NodeIP == at {
 		return nil
 	}
 	return bringup.Permanent(fmt.Errorf("its control plane was made at %s, and it is reached at %s now; a control plane does not move: give it %[1]s again, by nodes[].links in site.yaml or on the node itself", f.NodeIP, at))
 }
 
-// owner says whether a node may be made part of the cluster m.Cluster with the id m.ID as m.Label: nil if
+// checkOwner says whether a node may be made part of the cluster m.Cluster with the id m.ID as m.Label: nil if
 // it is free or that already. Nothing that another cluster may need is ever taken away here.
-func owner(f facts, m marker, authority string) error {
+func checkOwner(f facts, m marker, authority string) error {
 	const way = "; if what is on it may go, install its system anew (docs/clusters.md, \"A node of another cluster\")"
 	switch {
 	case f.Marker == nil && !f.Kubernetes:

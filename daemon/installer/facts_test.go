@@ -59,7 +59,7 @@ func TestFacts(t *testing.T) {
 
 // The script is asked of this machine: it must run anywhere and change nothing.
 func TestLookRuns(t *testing.T) {
-	out, err := exec.Command("sh", "-euc", look).Output()
+	out, err := exec.Command("sh", "-euc", factsScript).Output()
 	require.NoError(t, err)
 	text := string(out)
 	if !strings.Contains(text, "machineID=") {
@@ -89,26 +89,26 @@ func TestPodsGoBeforeServicesOnASmallNode(t *testing.T) {
 
 func TestFit(t *testing.T) {
 	change := func(c func(*facts)) facts { f := usual; c(&f); return f }
-	assert.NoError(t, fit(usual, true))
+	assert.NoError(t, checkFit(usual, true))
 	small := change(func(f *facts) { f.Memory = 1 << 20 })
-	assert.NoError(t, fit(small, false))
-	assert.EqualError(t, fit(small, true), "it has 1024 MiB of memory; its role needs 1500 MiB")
-	assert.True(t, bringup.IsPermanent(fit(small, true)))
-	err := fit(change(func(f *facts) { f.Arch = "aarch64" }), false)
+	assert.NoError(t, checkFit(small, false))
+	assert.EqualError(t, checkFit(small, true), "it has 1024 MiB of memory; its role needs 1500 MiB")
+	assert.True(t, bringup.IsPermanent(checkFit(small, true)))
+	err := checkFit(change(func(f *facts) { f.Arch = "aarch64" }), false)
 	assert.True(t, bringup.IsPermanent(err))
 	assert.ErrorContains(t, err, "aarch64")
 	bare := change(func(f *facts) { f.Missing, f.Apt = []string{"containerd", "nft"}, false })
-	assert.ErrorContains(t, fit(bare, false), "it lacks containerd, nft and has no apt")
-	assert.True(t, bringup.IsPermanent(fit(bare, false)))
+	assert.ErrorContains(t, checkFit(bare, false), "it lacks containerd, nft and has no apt")
+	assert.True(t, bringup.IsPermanent(checkFit(bare, false)))
 	bare.Apt = true
-	assert.NoError(t, fit(bare, false))
+	assert.NoError(t, checkFit(bare, false))
 	assert.Equal(t, []string{"containerd", "nftables"}, packagesOf(bare.Missing))
 	full := change(func(f *facts) { f.Free = 100 << 10 })
-	assert.EqualError(t, fit(full, false), "100 MiB are free in its /var/lib, 2048 MiB are needed; free some")
-	assert.False(t, bringup.IsPermanent(fit(full, false)), "somebody frees some while the installer waits")
+	assert.EqualError(t, checkFit(full, false), "100 MiB are free in its /var/lib, 2048 MiB are needed; free some")
+	assert.False(t, bringup.IsPermanent(checkFit(full, false)), "somebody frees some while the installer waits")
 	full.Kubernetes = true
-	assert.NoError(t, fit(full, false), "a node in service was given up for its disk")
-	assert.True(t, bringup.Waits(fit(change(func(f *facts) { f.CloudInit = true }), false)))
+	assert.NoError(t, checkFit(full, false), "a node in service was given up for its disk")
+	assert.True(t, bringup.IsWait(checkFit(change(func(f *facts) { f.CloudInit = true }), false)))
 }
 
 func TestOwner(t *testing.T) {
@@ -133,7 +133,7 @@ func TestOwner(t *testing.T) {
 		if strings.Contains(c.what, "not there yet") {
 			authority = ""
 		}
-		err := owner(c.f, ours, authority)
+		err := checkOwner(c.f, ours, authority)
 		if c.says == "" {
 			assert.NoError(t, err, c.what)
 			continue
@@ -141,26 +141,26 @@ func TestOwner(t *testing.T) {
 		assert.ErrorContains(t, err, c.says, c.what)
 		assert.True(t, bringup.IsPermanent(err), c.what)
 	}
-	assert.ErrorContains(t, owner(with(&ours, true, "other"), ours, "ca"), "of another cluster's authority")
+	assert.ErrorContains(t, checkOwner(with(&ours, true, "other"), ours, "ca"), "of another cluster's authority")
 }
 
 func TestAControlPlaneDoesNotMove(t *testing.T) {
 	was, now := netip.MustParseAddr("172.22.0.11"), netip.MustParseAddr("172.22.0.21")
 	f := facts{Kubernetes: true, NodeIP: was}
-	assert.NoError(t, moved(f, was, true))
-	assert.NoError(t, moved(f, now, false), "a worker may")
-	assert.NoError(t, moved(facts{}, now, true), "a new machine")
-	assert.NoError(t, moved(facts{Kubernetes: true, HalfMade: true, NodeIP: was}, now, true), "it will be made again")
-	err := moved(f, now, true)
+	assert.NoError(t, checkAddress(f, was, true))
+	assert.NoError(t, checkAddress(f, now, false), "a worker may")
+	assert.NoError(t, checkAddress(facts{}, now, true), "a new machine")
+	assert.NoError(t, checkAddress(facts{Kubernetes: true, HalfMade: true, NodeIP: was}, now, true), "it will be made again")
+	err := checkAddress(f, now, true)
 	assert.True(t, bringup.IsPermanent(err))
 	assert.ErrorContains(t, err, "made at 172.22.0.11, and it is reached at 172.22.0.21 now; a control plane does not move: give it 172.22.0.11 again")
 }
 
 func TestSkew(t *testing.T) {
 	now := time.Unix(1795276800, 0)
-	assert.Empty(t, skew(now.Add(29*time.Second), now))
-	assert.Equal(t, "its clock is 2h0m0s behind the appliance's", skew(now.Add(-2*time.Hour), now))
-	assert.Equal(t, "its clock is 31s ahead of the appliance's", skew(now.Add(31*time.Second), now))
+	assert.Empty(t, clockSkew(now.Add(29*time.Second), now))
+	assert.Equal(t, "its clock is 2h0m0s behind the appliance's", clockSkew(now.Add(-2*time.Hour), now))
+	assert.Equal(t, "its clock is 31s ahead of the appliance's", clockSkew(now.Add(31*time.Second), now))
 }
 
 func FuzzFacts(f *testing.F) {
@@ -172,7 +172,7 @@ func FuzzFacts(f *testing.F) {
 			return
 		}
 		assert.NotEmpty(t, facts.MachineID)
-		_ = fit(facts, true)
-		_ = owner(facts, marker{Cluster: "edge", ID: "A", Label: "w-1"}, "ca")
+		_ = checkFit(facts, true)
+		_ = checkOwner(facts, marker{Cluster: "edge", ID: "A", Label: "w-1"}, "ca")
 	})
 }

@@ -19,8 +19,8 @@ type file struct {
 	data []byte
 }
 
-// digest is of what the files hold, in their order.
-func digest(files ...file) string {
+// digestOf is of what the files hold, in their order.
+func digestOf(files ...file) string {
 	h := sha256.New()
 	for _, f := range files {
 		fmt.Fprintf(h, "%s %d\n", f.path, len(f.data))
@@ -29,17 +29,17 @@ func digest(files ...file) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// different returns those of the files that the node does not have as they should be.
-func (n *node) different(ctx context.Context, files []file) ([]file, error) {
+// differingFiles returns those of the files that the node does not have as they should be.
+func (n *node) differingFiles(ctx context.Context, files []file) ([]file, error) {
 	args := []string{"--"}
 	for _, f := range files {
 		args = append(args, f.path)
 	}
 	out, err := n.shell.Run(ctx, nil, "sha256sum", args...)
-	if err != nil && remote.Code(err) != 1 { // 1: some are not there
+	if err != nil && remote.ExitCode(err) != 1 { // 1: some are not there
 		return nil, err
 	}
-	return unlike(files, parseSums(out)), nil
+	return filterDiffering(files, parseSums(out)), nil
 }
 
 // parseSums reads what sha256sum printed: path to digest.
@@ -53,7 +53,7 @@ func parseSums(out string) map[string]string {
 	return sums
 }
 
-func unlike(files []file, sums map[string]string) (all []file) {
+func filterDiffering(files []file, sums map[string]string) (all []file) {
 	for _, f := range files {
 		sum := sha256.Sum256(f.data)
 		if sums[f.path] != hex.EncodeToString(sum[:]) {
@@ -63,9 +63,9 @@ func unlike(files []file, sums map[string]string) (all []file) {
 	return all
 }
 
-// same is nil if the node has the files as they are, else it names the first that it has not.
-func (n *node) same(ctx context.Context, files []file) error {
-	other, err := n.different(ctx, files)
+// checkFiles is nil if the node has the files as they are, else it names the first that it has not.
+func (n *node) checkFiles(ctx context.Context, files []file) error {
+	other, err := n.differingFiles(ctx, files)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ sync "$dir"
 
 // put writes those of the files that differ.
 func (n *node) put(ctx context.Context, files []file) error {
-	other, err := n.different(ctx, files)
+	other, err := n.differingFiles(ctx, files)
 	if err != nil {
 		return err
 	}
@@ -111,12 +111,12 @@ type unit struct {
 // inEffect is where it is written, until the next boot, from which files a unit was started.
 func (u unit) inEffect() string { return "/run/firstlight/" + u.name }
 
-// runs is nil if a unit runs, started from the files as they are.
-func (n *node) runs(ctx context.Context, u unit) error {
-	if err := n.same(ctx, u.files); err != nil {
+// checkRunning is nil if a unit runs, started from the files as they are.
+func (n *node) checkRunning(ctx context.Context, u unit) error {
+	if err := n.checkFiles(ctx, u.files); err != nil {
 		return err
 	}
-	out, err := n.shell.Script(ctx, `systemctl is-active "$1" || true; cat "$2" 2>/dev/null || true`, u.name, u.inEffect())
+	out, err := n.shell.RunScript(ctx, `systemctl is-active "$1" || true; cat "$2" 2>/dev/null || true`, u.name, u.inEffect())
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (n *node) runs(ctx context.Context, u unit) error {
 	switch {
 	case state != "active":
 		return fmt.Errorf("%s is %s", u.name, state)
-	case strings.TrimSpace(started) != digest(u.files...):
+	case strings.TrimSpace(started) != digestOf(u.files...):
 		return fmt.Errorf("%s runs from another configuration", u.name)
 	}
 	return nil
@@ -135,20 +135,20 @@ func (n *node) start(ctx context.Context, u unit) error {
 	if err := n.put(ctx, u.files); err != nil {
 		return err
 	}
-	_, err := n.locked(ctx, `
+	_, err := n.runLocked(ctx, `
 systemctl enable --quiet "$1" # reads all units anew, as daemon-reload does
 systemctl restart "$1"
 mkdir -p /run/firstlight
 echo "$3" >"$2"
-`, u.name, u.inEffect(), digest(u.files...))
+`, u.name, u.inEffect(), digestOf(u.files...))
 	return err
 }
 
-// locked runs a script that changes the node. The installer may be killed and started again while a
+// runLocked runs a script that changes the node. The installer may be killed and started again while a
 // command of its former life still runs there: the lock lets that end first.
-func (n *node) locked(ctx context.Context, text string, args ...string) (string, error) {
+func (n *node) runLocked(ctx context.Context, text string, args ...string) (string, error) {
 	out, err := n.shell.Run(ctx, nil, "flock", append([]string{"--conflict-exit-code", "99", "--timeout", "900", "/run/firstlight.lock", "sh", "-euc", text, "sh"}, args...)...)
-	if remote.Code(err) == 99 {
+	if remote.ExitCode(err) == 99 {
 		return "", errors.New("a command of an earlier run is still at work there")
 	}
 	return out, err

@@ -39,8 +39,8 @@ const (
 
 // image is one as containerd has it.
 type image struct {
-	digest string
-	whole  bool // has both labels
+	digest   string
+	complete bool // has both labels
 }
 
 // parseImages reads `ctr images list`: REF TYPE DIGEST SIZE UNIT PLATFORMS LABELS under a heading.
@@ -57,9 +57,9 @@ func parseImages(out string) map[string]image {
 	return have
 }
 
-// lacking are the images that containerd does not have as they should be, and those of them that are
+// missingImages are the images that containerd does not have as they should be, and those of them that are
 // there in part or in another version: they go first.
-func lacking(want []string, digests map[string]string, have map[string]image) (missing, torn []string) {
+func missingImages(want []string, digests map[string]string, have map[string]image) (missing, torn []string) {
 	for _, name := range want {
 		got, there := have[name]
 		if got == (image{digests[name], true}) {
@@ -73,8 +73,8 @@ func lacking(want []string, digests map[string]string, have map[string]image) (m
 	return missing, torn
 }
 
-func (n *node) lackingImages(ctx context.Context) (missing, torn []string, err error) {
-	supply, err := n.supply(ctx, n.shell.Local())
+func (n *node) missingImages(ctx context.Context) (missing, torn []string, err error) {
+	supply, err := n.loadAppliance(ctx, n.shell.LocalAddr())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,12 +82,12 @@ func (n *node) lackingImages(ctx context.Context) (missing, torn []string, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	missing, torn = lacking(imagesOf(n.ControlPlane), supply.digests, parseImages(out))
+	missing, torn = missingImages(imagesOf(n.ControlPlane), supply.digests, parseImages(out))
 	return missing, torn, nil
 }
 
 func (n *node) imagesDone(ctx context.Context) error {
-	missing, _, err := n.lackingImages(ctx)
+	missing, _, err := n.missingImages(ctx)
 	if err != nil {
 		return err
 	}
@@ -99,24 +99,24 @@ func (n *node) imagesDone(ctx context.Context) error {
 
 // imagesDo pulls what is missing from the appliance, one after the other: they share their largest layer.
 func (n *node) imagesDo(ctx context.Context, report bringup.Report) error {
-	missing, torn, err := n.lackingImages(ctx)
+	missing, torn, err := n.missingImages(ctx)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
 	if len(torn) > 0 {
-		if _, err := n.locked(ctx, `ctr --namespace k8s.io images remove --sync "$@" >/dev/null`, torn...); err != nil {
+		if _, err := n.runLocked(ctx, `ctr --namespace k8s.io images remove --sync "$@" >/dev/null`, torn...); err != nil {
 			return err
 		}
 	}
 	for i, name := range missing {
 		report(fmt.Sprintf("pulling image %d of %d", i+1, len(missing)))
-		_, err := n.locked(ctx, `ctr --namespace k8s.io images pull --hosts-dir /etc/containerd/certs.d "$1" >/dev/null`, name)
+		_, err := n.runLocked(ctx, `ctr --namespace k8s.io images pull --hosts-dir /etc/containerd/certs.d "$1" >/dev/null`, name)
 		if err != nil {
-			return n.fetched(ctx, err)
+			return n.explainFetch(ctx, err)
 		}
 	}
 	report("waiting for the disk")
-	_, err = n.locked(ctx, `
+	_, err = n.runLocked(ctx, `
 sync --file-system /var/lib/containerd
 for image; do ctr --namespace k8s.io images label "$image" `+syncedLabel+` `+pinnedLabel+` >/dev/null; done
 `, missing...)
@@ -125,7 +125,7 @@ for image; do ctr --namespace k8s.io images label "$image" `+syncedLabel+` `+pin
 
 // installed says which release of the programs is installed: the digest of the image they are from.
 func (n *node) release(ctx context.Context) (string, error) {
-	supply, err := n.supply(ctx, n.shell.Local())
+	supply, err := n.loadAppliance(ctx, n.shell.LocalAddr())
 	if err != nil {
 		return "", err
 	}
@@ -154,7 +154,7 @@ func (n *node) programsDone(ctx context.Context) error {
 	for _, l := range programLinks {
 		links = append(links, l[0])
 	}
-	out, err := n.shell.Script(ctx, `for link; do test -e "$link" && readlink "$link" || echo; done`, links...)
+	out, err := n.shell.RunScript(ctx, `for link; do test -e "$link" && readlink "$link" || echo; done`, links...)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (n *node) programsDo(ctx context.Context, report bringup.Report) error {
 		return err
 	}
 	report("installing programs")
-	_, err = n.locked(ctx, `
+	_, err = n.runLocked(ctx, `
 to=$1/$2
 from=/run/firstlight/image
 if test ! -d "$to"; then
@@ -198,7 +198,7 @@ fi
 	for _, l := range programLinks {
 		args = append(args, l[0], libDir+"/"+release+"/"+l[1])
 	}
-	_, err = n.locked(ctx, `
+	_, err = n.runLocked(ctx, `
 mkdir -p /usr/local/bin /opt/cni/bin
 while test $# -gt 0; do ln -sfn "$2" "$1"; shift 2; done
 `, args...)

@@ -20,7 +20,7 @@ func TestImagesThatAreMissing(t *testing.T) {
 	assert.Len(t, have, 4)
 	digests := map[string]string{"firstlight.internal/pause:3.10.2": "sha256:aa", "firstlight.internal/etcd:v3.6.16": "sha256:bb",
 		"firstlight.internal/coredns:v1.14.2": "sha256:new", "firstlight.internal/node:v0.1.0": "sha256:dd", "firstlight.internal/kube-proxy:v1.36.3": "sha256:ee"}
-	missing, torn := lacking([]string{"firstlight.internal/pause:3.10.2", "firstlight.internal/etcd:v3.6.16", "firstlight.internal/coredns:v1.14.2",
+	missing, torn := missingImages([]string{"firstlight.internal/pause:3.10.2", "firstlight.internal/etcd:v3.6.16", "firstlight.internal/coredns:v1.14.2",
 		"firstlight.internal/node:v0.1.0", "firstlight.internal/kube-proxy:v1.36.3"}, digests, have)
 	assert.Equal(t, []string{"firstlight.internal/etcd:v3.6.16", "firstlight.internal/coredns:v1.14.2", "firstlight.internal/node:v0.1.0",
 		"firstlight.internal/kube-proxy:v1.36.3"}, missing)
@@ -34,8 +34,8 @@ func TestFilesThatDiffer(t *testing.T) {
 	a, b, c := file{"/a b", 0o644, []byte("a")}, file{"/b", 0o644, []byte("b")}, file{"/c", 0o644, nil}
 	sum := func(s string) string { h := sha256.Sum256([]byte(s)); return hex.EncodeToString(h[:]) }
 	sums := parseSums(sum("a") + "  /a b\n" + sum("other") + "  /b\nnonsense\n")
-	assert.Equal(t, []file{b, c}, unlike([]file{a, b, c}, sums))
-	assert.Empty(t, unlike(nil, nil))
-	assert.NotEqual(t, digest(a, b), digest(b, a))
-	assert.NotEqual(t, digest(file{"/a", 0, []byte("b")}, file{"/c", 0, nil}), digest(file{"/a", 0, nil}, file{"/c", 0, []byte("b")}))
+	assert.Equal(t, []file{b, c}, filterDiffering([]file{a, b, c}, sums))
+	assert.Empty(t, filterDiffering(nil, nil))
+	assert.NotEqual(t, digestOf(a, b), digestOf(b, a))
+	assert.NotEqual(t, digestOf(file{"/a", 0, []byte("b")}, file{"/c", 0, nil}), digestOf(file{"/a", 0, nil}, file{"/c", 0, []byte("b")}))
 }

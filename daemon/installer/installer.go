@@ -57,7 +57,7 @@ func New(c Config) (*Installer, error) {
 	if err != nil {
 		return nil, bringup.Permanent(fmt.Errorf("read inventory %s: %w", filepath.Join(c.Dir, "hosts.ini"), err))
 	}
-	plugins, err := choose(c.Plugins)
+	plugins, err := choosePlugins(c.Plugins)
 	if err != nil {
 		return nil, bringup.Permanent(err)
 	}
@@ -157,12 +157,12 @@ func (i *Installer) Install(ctx context.Context) error {
 // run runs plans beside each other until they hold, or will not.
 func (i *Installer) run(ctx context.Context, plans map[string]*bringup.Runner, order []string) error {
 	t := newTracker(i.config.Dir, i.config.Out, order)
-	t.nodes = i.cluster.readyNow
+	t.nodes = i.cluster.lastReady
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
 	for name, r := range plans {
-		r.Changed = func(s bringup.Snapshot) { t.note(name, s) }
+		r.Changed = func(s bringup.Snapshot) { t.update(name, s) }
 		wg.Go(func() { _ = r.Run(running) })
 	}
 	defer wg.Wait()
@@ -177,7 +177,7 @@ func (i *Installer) run(ctx context.Context, plans map[string]*bringup.Runner, o
 		if err := i.cluster.refusal(); err != nil {
 			return err // of all nodes: there is nothing to wait for
 		}
-		if err := t.outcome().ended(i.config.Stall); err != errGoesOn {
+		if err := t.outcome().result(i.config.Stall); err != errGoesOn {
 			return err
 		}
 	}

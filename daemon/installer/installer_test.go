@@ -35,15 +35,15 @@ func (s *fakeShell) Run(_ context.Context, _ io.Reader, name string, args ...str
 	return s.answer(line)
 }
 
-func (s *fakeShell) Script(ctx context.Context, text string, args ...string) (string, error) {
+func (s *fakeShell) RunScript(ctx context.Context, text string, args ...string) (string, error) {
 	return s.Run(ctx, nil, "sh", append([]string{"-euc", text, "sh"}, args...)...)
 }
 
-func (s *fakeShell) Secret(ctx context.Context, name string, args ...string) (string, error) {
+func (s *fakeShell) RunSecret(ctx context.Context, name string, args ...string) (string, error) {
 	return s.Run(ctx, nil, name, args...)
 }
 
-func (s *fakeShell) Local() netip.Addr { return netip.MustParseAddr("172.22.0.1") }
+func (s *fakeShell) LocalAddr() netip.Addr { return netip.MustParseAddr("172.22.0.1") }
 
 // running are the lines that have a word in them.
 func (s *fakeShell) running(word string) (lines []string) {
@@ -57,7 +57,7 @@ func (s *fakeShell) running(word string) (lines []string) {
 
 func TestKubeadmKeepsItsTokenToItself(t *testing.T) {
 	s := &fakeShell{}
-	n := &node{Node: made("m-1", "172.22.0.11", true, true), cluster: &cluster{Settings: edge, dir: t.TempDir(), record: &record{}}, shell: s, known: usual}
+	n := &node{Node: made("m-1", "172.22.0.11", true, true), cluster: &cluster{Settings: edge, dir: t.TempDir(), identity: &clusterIdentity{}}, shell: s, known: usual}
 	n.cluster.nodes = []*node{n}
 	require.NoError(t, n.initDo(t.Context(), func(string) {}))
 	lines := s.running("kubeadm init")
@@ -108,14 +108,14 @@ func clockNode(t *testing.T, client string) (*node, *fakeShell) {
 	started := ""
 	s.answer = func(line string) (string, error) {
 		switch {
-		case strings.Contains(line, look):
+		case strings.Contains(line, factsScript):
 			return strings.Replace(saidByANode, "time=1795276800", fmt.Sprintf("time=%d", time.Now().Unix()), 1), nil
 		case strings.Contains(line, timeClient):
 			return client + "\n", nil
 		case strings.HasPrefix(line, "sha256sum"):
-			v, _, err := n.supplied(t.Context())
+			v, _, err := n.applianceValues(t.Context())
 			require.NoError(t, err)
-			u, err := timesyncd(v)
+			u, err := timesyncdUnit(v)
 			require.NoError(t, err)
 			sum := sha256.Sum256(u.files[0].data)
 			return hex.EncodeToString(sum[:]) + "  " + u.files[0].path + "\n", nil
@@ -167,7 +167,7 @@ func TestAnAddressIsKeptBeyondItsLease(t *testing.T) {
 	require.Len(t, s.running("systemctl restart"), 1)
 	assert.Contains(t, s.running("systemctl restart")[0], "systemd-networkd.service")
 	assert.Equal(t, "# The appliance, which gives leases, may be switched off: the node keeps its address.\n[Network]\nKeepConfiguration=dhcp\n",
-		string(keepLease("/run/systemd/network/10-netplan-ens3.network").files[0].data))
+		string(leaseUnitFor("/run/systemd/network/10-netplan-ens3.network").files[0].data))
 
 	// The script is asked of this machine, for an address that nobody has.
 	out, err := exec.Command("sh", "-euc", lease, "sh", "192.0.2.1").CombinedOutput()

@@ -34,11 +34,11 @@ kubectl --server "https://$1:6443" --request-timeout 10s --namespace kube-system
 `
 
 func (n *node) initDone(ctx context.Context) error {
-	_, err := n.shell.Script(ctx, complete, n.Addr.String(), n.Label)
+	_, err := n.shell.RunScript(ctx, complete, n.Addr.String(), n.Label)
 	if err != nil {
 		return answerOf(err, "the control plane is not whole")
 	}
-	return n.born()
+	return n.markFormed()
 }
 
 // answerOf makes what a script of ours said the error; whatever else happened stays as it is.
@@ -51,12 +51,12 @@ func answerOf(err error, what string) error {
 }
 
 func (n *node) initDo(ctx context.Context, report bringup.Report) error {
-	r, err := n.identity(nil)
+	r, err := n.loadIdentity(nil)
 	if err != nil {
 		return err
 	}
-	if r.Born {
-		return n.mendControlPlane(ctx, report)
+	if r.Formed {
+		return n.restartControlPlane(ctx, report)
 	}
 	text, err := render("kubeadm.yaml", n.values())
 	if err != nil {
@@ -72,28 +72,28 @@ func (n *node) initDo(ctx context.Context, report bringup.Report) error {
 	report("kubeadm makes the control plane")
 	// What a cut left half written stops kubeadm. Nothing was ever stored in a control plane that was
 	// never whole: it is cleared away, and the next try begins with nothing.
-	_, err = n.locked(ctx, `
+	_, err = n.runLocked(ctx, `
 systemctl enable --quiet kubelet.service # reads all units anew
 kubeadm init --config "$1" --skip-token-print --ignore-preflight-errors all || { code=$?; kubeadm reset --force >/dev/null 2>&1; exit $code; }
 `, initPath)
 	return err
 }
 
-// mendControlPlane starts what was made once. It is never made again: what is in it is the cluster.
-func (n *node) mendControlPlane(ctx context.Context, report bringup.Report) error {
+// restartControlPlane starts what was made once. It is never made again: what is in it is the cluster.
+func (n *node) restartControlPlane(ctx context.Context, report bringup.Report) error {
 	if f := n.facts(); !f.Kubernetes {
-		return bringup.Permanent(fmt.Errorf("the control plane was on this node and is gone; if the cluster may go with it, delete its Provisioning, or remove %s, and install every node's system anew", filepath.Join(n.dir, recordName)))
+		return bringup.Permanent(fmt.Errorf("the control plane was on this node and is gone; if the cluster may go with it, delete its Provisioning, or remove %s, and install every node's system anew", filepath.Join(n.dir, identityName)))
 	}
 	report("starting the control plane")
-	_, err := n.locked(ctx, `systemctl enable --quiet kubelet.service; systemctl start kubelet.service`)
+	_, err := n.runLocked(ctx, `systemctl enable --quiet kubelet.service; systemctl start kubelet.service`)
 	if err != nil {
 		return err
 	}
-	return n.await(ctx, 2*time.Minute, n.initDone)
+	return n.waitFor(ctx, 2*time.Minute, n.initDone)
 }
 
-// await asks until the answer is nil or atMost has passed; then it returns the last answer.
-func (n *node) await(ctx context.Context, atMost time.Duration, ask func(context.Context) error) error {
+// waitFor asks until the answer is nil or atMost has passed; then it returns the last answer.
+func (n *node) waitFor(ctx context.Context, atMost time.Duration, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	for {
@@ -120,7 +120,7 @@ if test "$1" != worker; then
 fi
 `
 
-func (n *node) role() string {
+func (n *node) joinRole() string {
 	if n.ControlPlane {
 		return n.Addr.String()
 	}
@@ -130,13 +130,13 @@ func (n *node) role() string {
 func (n *node) joinDone(ctx context.Context) error {
 	a, err := n.connect(ctx)
 	if err != nil {
-		return bringup.Wait("the control plane of %s", n.first().Label)
+		return bringup.Wait("the control plane of %s", n.firstControlPlane().Label)
 	}
-	f, err := n.look(ctx)
+	f, err := n.collectFacts(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := n.shell.Script(ctx, joined, n.role()); err != nil {
+	if _, err := n.shell.RunScript(ctx, joined, n.joinRole()); err != nil {
 		return answerOf(err, "it is not part of the cluster")
 	}
 	if f.Authority != a.authorityDigest() {
@@ -149,7 +149,7 @@ func (n *node) joinDone(ctx context.Context) error {
 	if is := object.Status.NodeInfo.MachineID; is != "" && is != f.MachineID {
 		return fmt.Errorf("the cluster knows another machine as %s", n.Label)
 	}
-	return n.addressed(f, object)
+	return n.checkAddressed(f, object)
 }
 
 // readdress puts a node's new address into what its kubelet is told. Nothing else there changes.
@@ -159,8 +159,8 @@ sync "$2.new"
 mv "$2.new" "$2"
 `
 
-// addressed is nil if the node's kubelet and the cluster know the address at which the node is now.
-func (n *node) addressed(f facts, object *corev1.Node) error {
+// checkAddressed is nil if the node's kubelet and the cluster know the address at which the node is now.
+func (n *node) checkAddressed(f facts, object *corev1.Node) error {
 	if f.NodeIP.IsValid() && f.NodeIP != n.Addr {
 		return fmt.Errorf("its kubelet is told the address %s, and it has %s now", f.NodeIP, n.Addr)
 	}
@@ -195,14 +195,14 @@ func (n *node) joinDo(ctx context.Context, report bringup.Report) error {
 	}
 	if is := n.facts().NodeIP; is.IsValid() && is != n.Addr { // only a worker's, see moved
 		report("telling its kubelet the new address")
-		if _, err := n.locked(ctx, readdress, n.Addr.String(), kubeletFlags); err != nil {
+		if _, err := n.runLocked(ctx, readdress, n.Addr.String(), kubeletFlags); err != nil {
 			return err
 		}
 	}
 	report("kubeadm joins it")
 	// A node that has its certificate is a member: its kubelet needs only to be started. Before that
 	// nothing is lost by clearing away what a cut left; kubeadm takes back its member of etcd.
-	_, err = n.locked(ctx, `
+	_, err = n.runLocked(ctx, `
 systemctl enable --quiet kubelet.service # reads all units anew
 if test -s /etc/kubernetes/kubelet.conf && test -s /var/lib/kubelet/pki/kubelet-client-current.pem && { test "$2" = worker || test -s /etc/kubernetes/manifests/etcd.yaml; }; then
 	systemctl restart kubelet.service
@@ -210,11 +210,11 @@ else
 	kubeadm join --config "$1" --ignore-preflight-errors all || { code=$?; kubeadm reset --force >/dev/null 2>&1; rm -f "$1"; exit $code; }
 fi
 rm -f "$1"
-`, joinPath, n.role())
+`, joinPath, n.joinRole())
 	if err != nil {
 		return err
 	}
-	return n.await(ctx, 2*time.Minute, n.joinDone)
+	return n.waitFor(ctx, 2*time.Minute, n.joinDone)
 }
 
 // replace removes the cluster's memory of another machine of the same name, if that machine is gone: a
@@ -254,7 +254,7 @@ func readyCondition(object *corev1.Node) corev1.ConditionStatus {
 func (n *node) joinFiles(ctx context.Context, a *api) ([]file, error) {
 	v := n.values()
 	v.Join = true
-	token, err := a.from.shell.Secret(ctx, "kubeadm", "--kubeconfig", "/etc/kubernetes/admin.conf", "token", "create", "--ttl", "1h")
+	token, err := a.from.shell.RunSecret(ctx, "kubeadm", "--kubeconfig", "/etc/kubernetes/admin.conf", "token", "create", "--ttl", "1h")
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +276,7 @@ func (n *node) joinFiles(ctx context.Context, a *api) ([]file, error) {
 	}
 	for _, name := range []string{"ca.crt", "ca.key", "sa.pub", "sa.key", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"} {
 		path := "/etc/kubernetes/pki/" + name
-		text, err := a.from.shell.Secret(ctx, "cat", path)
+		text, err := a.from.shell.RunSecret(ctx, "cat", path)
 		if err != nil {
 			return nil, err
 		}
@@ -285,15 +285,15 @@ func (n *node) joinFiles(ctx context.Context, a *api) ([]file, error) {
 	return files, nil
 }
 
-// configured makes sure that kubeadm finds the cluster's configuration on a control plane: where that joined, and
+// ensureConfig makes sure that kubeadm finds the cluster's configuration on a control plane: where that joined, and
 // did not make the cluster, it is not there yet.
-func (n *node) configured(ctx context.Context) error {
-	_, err := n.shell.Script(ctx, `test -s "$1"`, initPath)
+func (n *node) ensureConfig(ctx context.Context) error {
+	_, err := n.shell.RunScript(ctx, `test -s "$1"`, initPath)
 	var exit *remote.ExitError
 	if err == nil || !errors.As(err, &exit) {
 		return err
 	}
-	if _, err := n.look(ctx); err != nil {
+	if _, err := n.collectFacts(ctx); err != nil {
 		return err
 	}
 	text, err := render("kubeadm.yaml", n.values())
@@ -303,9 +303,9 @@ func (n *node) configured(ctx context.Context) error {
 	return n.put(ctx, []file{{initPath, 0o600, text}})
 }
 
-// lost tells a node that will come from one that only a person can mend.
-func lost(err error) error {
-	var changed *remote.ChangedError
+// permanentIfChanged tells a node that will come from one that only a person can mend.
+func permanentIfChanged(err error) error {
+	var changed *remote.HostKeyChangedError
 	if errors.As(err, &changed) {
 		return bringup.Permanent(err)
 	}

@@ -19,17 +19,17 @@ func TestAnyControlPlaneCanMakeAKubeconfig(t *testing.T) {
 		switch {
 		case strings.Contains(line, "test -s \"$1\"") && !there:
 			return "", &remote.ExitError{Node: "m-2", Code: 1}
-		case strings.Contains(line, look):
+		case strings.Contains(line, factsScript):
 			return saidByANode, nil
 		}
 		return "", nil
 	}
 	n := &node{Node: made("m-2", "172.22.0.12", true, true), cluster: &cluster{Settings: edge, dir: t.TempDir()}, shell: s}
 	n.cluster.nodes = []*node{n}
-	require.NoError(t, n.configured(t.Context()))
+	require.NoError(t, n.ensureConfig(t.Context()))
 	assert.Len(t, s.ran, 1, "what is there was touched")
 	there = false
-	require.NoError(t, n.configured(t.Context()))
+	require.NoError(t, n.ensureConfig(t.Context()))
 	assert.Greater(t, len(s.ran), 3)
 	assert.NotEmpty(t, s.running(initPath))
 }

@@ -75,9 +75,9 @@ func add[V any](m *map[string]V, key string, v V) {
 	(*m)[key] = v
 }
 
-// administrator is the user of a kubeconfig that this installer made, if it can still be handed out: for
+// adminUser is the user of a kubeconfig that this installer made, if it can still be handed out: for
 // these control planes and this authority, and with a third of its life left.
-func administrator(text []byte, cluster string, servers []inventory.Node, authority []byte, now time.Time) (string, error) {
+func adminUser(text []byte, cluster string, servers []inventory.Node, authority []byte, now time.Time) (string, error) {
 	again, err := kubeconfigFor(cluster, text, servers)
 	if err != nil {
 		return "", err
@@ -109,8 +109,8 @@ func administrator(text []byte, cluster string, servers []inventory.Node, author
 	return cert.Subject.CommonName, nil
 }
 
-// binding makes a user the administrator, and nobody who was it before.
-func binding(user string) (apply.Set, error) {
+// bindAdmin makes a user the administrator, and nobody who was it before.
+func bindAdmin(user string) (apply.Set, error) {
 	return apply.New("firstlight-installer", &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
 		ObjectMeta: metav1.ObjectMeta{Name: adminBinding},
@@ -128,22 +128,22 @@ func (c *cluster) kubeconfigDone(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
-	user, err := administrator(text, c.Cluster, c.inv.ControlPlanes(), a.authority, time.Now())
+	user, err := adminUser(text, c.Cluster, c.inv.ControlPlanes(), a.authority, time.Now())
 	if err != nil {
 		return err
 	}
-	set, err := binding(user)
+	set, err := bindAdmin(user)
 	if err != nil {
 		return bringup.Permanent(err)
 	}
-	if err := set.Current(ctx, a.client); err != nil {
+	if err := set.CheckCurrent(ctx, a.client); err != nil {
 		return err
 	}
-	return may(ctx, text)
+	return checkAdmin(ctx, text)
 }
 
-// may tries what only an administrator may.
-func may(ctx context.Context, kubeconfig []byte) error {
+// checkAdmin tries what only an administrator may.
+func checkAdmin(ctx context.Context, kubeconfig []byte) error {
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
@@ -168,10 +168,10 @@ func (c *cluster) kubeconfigDo(ctx context.Context, report bringup.Report) error
 	}
 	report("making a kubeconfig")
 	user := adminPrefix + strings.ToLower(rand.Text()[:10])
-	if err := a.from.configured(ctx); err != nil {
+	if err := a.from.ensureConfig(ctx); err != nil {
 		return err
 	}
-	made, err := a.from.shell.Secret(ctx, "kubeadm", "kubeconfig", "user", "--config", initPath, "--client-name", user, "--validity-period", adminLife.String())
+	made, err := a.from.shell.RunSecret(ctx, "kubeadm", "kubeconfig", "user", "--config", initPath, "--client-name", user, "--validity-period", adminValidity.String())
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (c *cluster) kubeconfigDo(ctx context.Context, report bringup.Report) error
 	if err != nil {
 		return err
 	}
-	set, err := binding(user)
+	set, err := bindAdmin(user)
 	if err != nil {
 		return bringup.Permanent(err)
 	}
@@ -189,6 +189,6 @@ func (c *cluster) kubeconfigDo(ctx context.Context, report bringup.Report) error
 	return writeFile(c.kubeconfigPath(), text, 0o600)
 }
 
-// adminLife is how long a kubeconfig is good for; the next run of the installer after two thirds of it
+// adminValidity is how long a kubeconfig is good for; the next run of the installer after two thirds of it
 // makes a new one.
-const adminLife = 3 * 365 * 24 * time.Hour
+const adminValidity = 3 * 365 * 24 * time.Hour

@@ -70,20 +70,20 @@ func TestAdministrator(t *testing.T) {
 	year := 365 * 24 * time.Hour
 	servers := valuesOf(made("m-1", "172.22.0.11", true, true), usual).ControlPlanes
 	fresh := kubeconfigOf(t, adminPrefix+"x", now.Add(-time.Hour), now.Add(3*year))
-	user, err := administrator(fresh, "edge", servers, []byte("ca"), now)
+	user, err := adminUser(fresh, "edge", servers, []byte("ca"), now)
 	require.NoError(t, err)
 	assert.Equal(t, "firstlight-admin-x", user)
 
-	_, err = administrator(fresh, "edge", servers[:1], []byte("ca"), now)
+	_, err = adminUser(fresh, "edge", servers[:1], []byte("ca"), now)
 	assert.ErrorContains(t, err, "not for these control planes")
-	_, err = administrator(fresh, "edge", servers, []byte("other"), now)
+	_, err = adminUser(fresh, "edge", servers, []byte("other"), now)
 	assert.ErrorContains(t, err, "of another cluster")
-	_, err = administrator(fresh, "edge", servers, []byte("ca"), now.Add(5*year/2))
+	_, err = adminUser(fresh, "edge", servers, []byte("ca"), now.Add(5*year/2))
 	assert.ErrorContains(t, err, "ends on 2029-")
-	_, err = administrator(kubeconfigOf(t, "kubernetes-admin", now, now.Add(year)), "edge", servers, []byte("ca"), now)
+	_, err = adminUser(kubeconfigOf(t, "kubernetes-admin", now, now.Add(year)), "edge", servers, []byte("ca"), now)
 	assert.ErrorContains(t, err, `of the user "kubernetes-admin"`)
 	for _, text := range []string{"", "torn"} {
-		_, err = administrator([]byte(text), "edge", servers, []byte("ca"), now)
+		_, err = adminUser([]byte(text), "edge", servers, []byte("ca"), now)
 		assert.Error(t, err)
 	}
 }

@@ -19,9 +19,9 @@ index=$(cat "/sys/class/net/${2%%@*}/ifindex")
 sed -n 's/^NETWORK_FILE=//p' "/run/systemd/netif/links/$index" 2>/dev/null || true
 `
 
-// keepLease tells networkd to keep what a lease brought after its end. It is a drop-in to the file that
+// leaseUnitFor tells networkd to keep what a lease brought after its end. It is a drop-in to the file that
 // is there, whoever wrote that: cloud-init, netplan, a person.
-func keepLease(networkFile string) unit {
+func leaseUnitFor(networkFile string) unit {
 	return unit{"systemd-networkd.service", []file{{"/etc/systemd/network/" + path.Base(networkFile) + ".d/60-firstlight.conf", 0o644, []byte(
 		"# The appliance, which gives leases, may be switched off: the node keeps its address.\n[Network]\nKeepConfiguration=dhcp\n")}}}
 }
@@ -29,7 +29,7 @@ func keepLease(networkFile string) unit {
 // leaseUnit is what keeps the node's address beyond its lease; nil if the address does not end, or if
 // networkd does not manage it.
 func (n *node) leaseUnit(ctx context.Context) (*unit, error) {
-	out, err := n.shell.Script(ctx, lease, n.Addr.String())
+	out, err := n.shell.RunScript(ctx, lease, n.Addr.String())
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (n *node) leaseUnit(ctx context.Context) (*unit, error) {
 	if name == "" {
 		return nil, nil
 	}
-	u := keepLease(name)
+	u := leaseUnitFor(name)
 	return &u, nil
 }
 
@@ -46,7 +46,7 @@ func (n *node) leaseDone(ctx context.Context) error {
 	if err != nil || u == nil {
 		return err
 	}
-	return n.runs(ctx, *u)
+	return n.checkRunning(ctx, *u)
 }
 
 // leaseDo starts networkd anew, which leaves links and addresses as they are; a reload would give the

@@ -18,9 +18,9 @@ import (
 // shell is how a node is spoken to: remote.Node, or what a test puts in its place.
 type shell interface {
 	Run(ctx context.Context, stdin io.Reader, name string, args ...string) (string, error)
-	Script(ctx context.Context, text string, args ...string) (string, error)
-	Secret(ctx context.Context, name string, args ...string) (string, error)
-	Local() netip.Addr
+	RunScript(ctx context.Context, text string, args ...string) (string, error)
+	RunSecret(ctx context.Context, name string, args ...string) (string, error)
+	LocalAddr() netip.Addr
 }
 
 // node is one machine on its way into the cluster.
@@ -38,7 +38,7 @@ type node struct {
 // stages are a node's way, in order. All nodes go theirs at once; what one has to wait for at another
 // is asked in its Done.
 func (n *node) stages() []bringup.Stage {
-	list := append(n.remainsStages(), []bringup.Stage{
+	list := append(n.leftoverStages(), []bringup.Stage{
 		{Name: "reached", Fact: "the node answers by SSH and may be made part of this cluster",
 			Why:  "First: nothing is changed on a node that another cluster has, or that cannot do what it is meant for.",
 			Done: n.reachedDone},
@@ -69,7 +69,7 @@ func (n *node) stages() []bringup.Stage {
 			Why:  "Before there are any: from here on nobody has to remember.",
 			Done: n.certificatesDone, Do: n.certificatesDo, Recheck: time.Minute})
 	}
-	if n == n.first() {
+	if n == n.firstControlPlane() {
 		return append(list, bringup.Stage{Name: "control-plane-made", Fact: "kubeadm made the control plane, and it answers",
 			Why:  "On one node: the others join what is here.",
 			Done: n.initDone, Do: n.initDo})
@@ -79,9 +79,9 @@ func (n *node) stages() []bringup.Stage {
 		Done: n.joinDone, Do: n.joinDo})
 }
 
-// look asks the node how it is.
-func (n *node) look(ctx context.Context) (facts, error) {
-	out, err := n.shell.Script(ctx, look)
+// collectFacts asks the node how it is.
+func (n *node) collectFacts(ctx context.Context) (facts, error) {
+	out, err := n.shell.RunScript(ctx, factsScript)
 	if err != nil {
 		return facts{}, err
 	}
@@ -103,37 +103,39 @@ func (n *node) facts() facts {
 }
 
 func (n *node) reachedDone(ctx context.Context) error {
-	f, err := n.look(ctx)
+	f, err := n.collectFacts(ctx)
 	if err != nil {
-		return lost(err)
+		return permanentIfChanged(err)
 	}
-	if err := fit(f, n.ControlPlane); err != nil {
+	if err := checkFit(f, n.ControlPlane); err != nil {
 		return err
 	}
 	var first *facts
-	if n == n.first() {
+	if n == n.firstControlPlane() {
 		first = &f
 	}
-	r, err := n.identity(first)
+	r, err := n.loadIdentity(first)
 	if err != nil {
 		return err
 	}
 	n.cluster.mu.Lock()
 	authority := n.cluster.api.authorityDigest()
 	n.cluster.mu.Unlock()
-	if err := owner(f, n.marker(r), authority); err != nil {
+	if err := checkOwner(f, n.marker(r), authority); err != nil {
 		return err
 	}
-	return moved(f, n.Addr, n.ControlPlane)
+	return checkAddress(f, n.Addr, n.ControlPlane)
 }
 
 // marker is what the node is to say of itself.
-func (n *node) marker(r *record) marker { return marker{Cluster: n.Cluster, ID: r.ID, Label: n.Label} }
+func (n *node) marker(r *clusterIdentity) marker {
+	return marker{Cluster: n.Cluster, ID: r.ID, Label: n.Label}
+}
 
 const clockTolerance = 30 * time.Second
 
-// skew is how far a clock is off, as a sentence; "" if it is not.
-func skew(theirs, ours time.Time) string {
+// clockSkew is how far a clock is off, as a sentence; "" if it is not.
+func clockSkew(theirs, ours time.Time) string {
 	switch d := theirs.Sub(ours).Round(time.Second); {
 	case d > clockTolerance:
 		return fmt.Sprintf("its clock is %s ahead of the appliance's", d)
@@ -151,7 +153,7 @@ func (n *node) values() values {
 }
 
 func (n *node) hostFiles(ctx context.Context) ([]file, error) {
-	v, supply, err := n.supplied(ctx)
+	v, supply, err := n.applianceValues(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -167,14 +169,14 @@ func (n *node) hostDone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.same(ctx, files); err != nil {
+	if err := n.checkFiles(ctx, files); err != nil {
 		return err
 	}
 	f := n.facts()
 	if f.Marker == nil { // it was taken out of a cluster, which leaves everything else
 		return errors.New("it does not say which cluster it is part of")
 	}
-	out, err := n.shell.Script(ctx, `
+	out, err := n.shell.RunScript(ctx, `
 cat /proc/sys/net/ipv4/ip_forward
 grep -c overlay /proc/filesystems || true
 test -z "$1" || systemctl show --property CPUWeight --value system.slice
@@ -204,16 +206,16 @@ func (n *node) hostDo(ctx context.Context, report bringup.Report) error {
 	if err := n.put(ctx, files); err != nil {
 		return err
 	}
-	r, err := n.identity(nil)
+	r, err := n.loadIdentity(nil)
 	if err != nil {
 		return err
 	}
 	// Before anything of Kubernetes: a node that was begun with is this cluster's.
-	if err := n.mark(ctx, n.marker(r)); err != nil {
+	if err := n.writeMarker(ctx, n.marker(r)); err != nil {
 		return err
 	}
 	// The setting that matters is written even where sysctl is not allowed the others.
-	_, err = n.locked(ctx, `
+	_, err = n.runLocked(ctx, `
 modprobe overlay 2>/dev/null || true
 sysctl --load=/etc/sysctl.d/60-firstlight.conf >/dev/null 2>&1 || echo 1 >/proc/sys/net/ipv4/ip_forward
 test -z "$1" || systemctl set-property system.slice CPUWeight="$1"
@@ -223,11 +225,11 @@ test -z "$1" || systemctl set-property system.slice CPUWeight="$1"
 	}
 	if missing := n.facts().Missing; len(missing) > 0 {
 		report("installing " + strings.Join(missing, ", "))
-		if _, err := n.locked(ctx, install, packagesOf(missing)...); err != nil {
-			return n.fetched(ctx, err)
+		if _, err := n.runLocked(ctx, install, packagesOf(missing)...); err != nil {
+			return n.explainFetch(ctx, err)
 		}
 	}
-	_, err = n.look(ctx)
+	_, err = n.collectFacts(ctx)
 	return err
 }
 
@@ -268,7 +270,7 @@ func (n *node) runtimeDone(ctx context.Context) error {
 	if err != nil {
 		return bringup.Permanent(err)
 	}
-	return n.runs(ctx, u)
+	return n.checkRunning(ctx, u)
 }
 
 func (n *node) runtimeDo(ctx context.Context, report bringup.Report) error {
@@ -294,7 +296,7 @@ func (n *node) certificatesDone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.same(ctx, files); err != nil {
+	if err := n.checkFiles(ctx, files); err != nil {
 		return err
 	}
 	if _, err := n.shell.Run(ctx, nil, "systemctl", "is-enabled", certificatesTimer); err != nil {
@@ -311,7 +313,7 @@ func (n *node) certificatesDo(ctx context.Context, _ bringup.Report) error {
 	if err := n.put(ctx, files); err != nil {
 		return err
 	}
-	_, err = n.locked(ctx, `systemctl enable --quiet "$1"; systemctl start "$1"`, certificatesTimer)
+	_, err = n.runLocked(ctx, `systemctl enable --quiet "$1"; systemctl start "$1"`, certificatesTimer)
 	return err
 }
 
@@ -330,7 +332,7 @@ func (n *node) endpointDone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return n.runs(ctx, u)
+	return n.checkRunning(ctx, u)
 }
 
 func (n *node) endpointDo(ctx context.Context, _ bringup.Report) error {

@@ -50,8 +50,8 @@ func Plugins() []string {
 	return names
 }
 
-// choose finds plugins by name, in the order asked for, each once.
-func choose(names []string) (chosen []plugin, err error) {
+// choosePlugins finds plugins by name, in the order asked for, each once.
+func choosePlugins(names []string) (chosen []plugin, err error) {
 	for _, name := range names {
 		i := slices.IndexFunc(catalogue(), func(p plugin) bool { return p.name == name })
 		if i < 0 {
@@ -64,8 +64,8 @@ func choose(names []string) (chosen []plugin, err error) {
 	return chosen, nil
 }
 
-// objects fills a template of objects.
-func (c *cluster) objects(template, owner string) (apply.Set, error) {
+// renderObjects fills a template of objects.
+func (c *cluster) renderObjects(template, owner string) (apply.Set, error) {
 	text, err := render(template, newValues(c.Settings, c.inv))
 	if err != nil {
 		return apply.Set{}, bringup.Permanent(err)
@@ -80,7 +80,7 @@ func (c *cluster) objects(template, owner string) (apply.Set, error) {
 func (c *cluster) pluginStage(p plugin) bringup.Stage {
 	tested := p.test == nil
 	begin := func(ctx context.Context) (apply.Set, *api, error) {
-		set, err := c.objects("plugin-"+p.name+".yaml", "firstlight-"+p.name)
+		set, err := c.renderObjects("plugin-"+p.name+".yaml", "firstlight-"+p.name)
 		if err != nil {
 			return set, nil, err
 		}
@@ -95,7 +95,7 @@ func (c *cluster) pluginStage(p plugin) bringup.Stage {
 			if err != nil {
 				return err
 			}
-			if err := set.Current(ctx, a.client); err != nil {
+			if err := set.CheckCurrent(ctx, a.client); err != nil {
 				return err
 			}
 			if err := p.ready(ctx, c, a); err != nil || tested {
@@ -108,7 +108,7 @@ func (c *cluster) pluginStage(p plugin) bringup.Stage {
 			if err != nil {
 				return err
 			}
-			if set.Current(ctx, a.client) != nil {
+			if set.CheckCurrent(ctx, a.client) != nil {
 				if err := set.Apply(ctx, a.client); err != nil {
 					return err
 				}
@@ -175,14 +175,14 @@ const storageNamespace = "firstlight-test-storage"
 
 // storageTest has a volume written and read, and removed again.
 func storageTest(ctx context.Context, c *cluster, a *api) error {
-	set, err := c.objects("test-local-path-provisioner.yaml", "firstlight-installer")
+	set, err := c.renderObjects("test-local-path-provisioner.yaml", "firstlight-installer")
 	if err != nil {
 		return err
 	}
-	if err := c.first().await(ctx, time.Minute, func(ctx context.Context) error { return set.Apply(ctx, a.client) }); err != nil {
+	if err := c.firstControlPlane().waitFor(ctx, time.Minute, func(ctx context.Context) error { return set.Apply(ctx, a.client) }); err != nil {
 		return err
 	}
-	err = c.first().await(ctx, 3*time.Minute, func(ctx context.Context) error {
+	err = c.firstControlPlane().waitFor(ctx, 3*time.Minute, func(ctx context.Context) error {
 		pod, err := a.set.CoreV1().Pods(storageNamespace).Get(ctx, "test", metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("read pod: %w", err)
@@ -200,7 +200,7 @@ func storageTest(ctx context.Context, c *cluster, a *api) error {
 	if err := errors.Join(err, removed); err != nil {
 		return err
 	}
-	return c.first().await(ctx, 2*time.Minute, func(ctx context.Context) error {
+	return c.firstControlPlane().waitFor(ctx, 2*time.Minute, func(ctx context.Context) error {
 		volumes, err := a.set.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return fmt.Errorf("list volumes: %w", err)

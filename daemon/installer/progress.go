@@ -33,27 +33,27 @@ type tracker struct {
 	mu      sync.Mutex
 	plans   map[string]bringup.Snapshot // "" is the cluster's own
 	order   []string
-	said    map[string]string
+	printed map[string]string
 	best    int // stages that held at once, so far
 	percent int // the most that was shown
 	since   time.Time
-	began   time.Time
+	started time.Time
 }
 
 func newTracker(dir string, out io.Writer, order []string) *tracker {
 	now := time.Now()
 	return &tracker{path: filepath.Join(dir, "progress.json"), out: out, wake: make(chan struct{}, 1), plans: map[string]bringup.Snapshot{},
-		order: order, said: map[string]string{}, since: now, began: now}
+		order: order, printed: map[string]string{}, since: now, started: now}
 }
 
-// note takes in how a plan stands.
-func (t *tracker) note(plan string, s bringup.Snapshot) {
+// update takes in how a plan stands.
+func (t *tracker) update(plan string, s bringup.Snapshot) {
 	t.mu.Lock()
 	t.plans[plan] = s
 	for _, st := range s.Stages {
-		t.say(plan, st)
+		t.printStage(plan, st)
 	}
-	if n := t.ready(); n > t.best {
+	if n := t.readyCount(); n > t.best {
 		t.best, t.since = n, time.Now()
 	}
 	p := progressOf(t.plans, t.order)
@@ -64,7 +64,7 @@ func (t *tracker) note(plan string, s bringup.Snapshot) {
 		t.percent = max(t.percent, p.Percent)
 	}
 	p.Percent = t.percent // a stage that is looked at again is no step back
-	if err := show(t.path, p); err != nil {
+	if err := writeProgress(t.path, p); err != nil {
 		fmt.Fprintf(t.out, "progress cannot be shown: %v\n", err)
 	}
 	t.mu.Unlock()
@@ -74,8 +74,8 @@ func (t *tracker) note(plan string, s bringup.Snapshot) {
 	}
 }
 
-// show replaces the progress file. It is worth nothing after a power cut and need not reach the disk.
-func show(path string, p Progress) error {
+// writeProgress replaces the progress file. It is worth nothing after a power cut and need not reach the disk.
+func writeProgress(path string, p Progress) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func show(path string, p Progress) error {
 	return os.Rename(path+".new", path)
 }
 
-func (t *tracker) ready() (n int) {
+func (t *tracker) readyCount() (n int) {
 	for _, s := range t.plans {
 		for _, st := range s.Stages {
 			if st.State == status.StateReady {
@@ -97,8 +97,8 @@ func (t *tracker) ready() (n int) {
 	return n
 }
 
-// say prints what became of a stage, once.
-func (t *tracker) say(plan string, st status.Stage) {
+// printStage prints what became of a stage, once.
+func (t *tracker) printStage(plan string, st status.Stage) {
 	line := ""
 	switch {
 	case st.State == status.StateReady:
@@ -109,11 +109,11 @@ func (t *tracker) say(plan string, st status.Stage) {
 		return
 	}
 	name := strings.TrimPrefix(plan+": "+st.Name, ": ")
-	if t.said[name] == line {
+	if t.printed[name] == line {
 		return
 	}
-	t.said[name] = line
-	fmt.Fprintf(t.out, "%6.1f s  %s: %s\n", time.Since(t.began).Seconds(), name, line)
+	t.printed[name] = line
+	fmt.Fprintf(t.out, "%6.1f s  %s: %s\n", time.Since(t.started).Seconds(), name, line)
 }
 
 // progressOf sums the plans up.
@@ -133,7 +133,7 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) Progress {
 		}
 		if name == "" {
 			if at >= 0 {
-				p.Doing = doing(s.Stages[at])
+				p.Doing = stageText(s.Stages[at])
 			} else if len(s.Stages) > 0 {
 				p.Doing = "done"
 			}
@@ -141,7 +141,7 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) Progress {
 		}
 		p.Nodes[name] = "waiting"
 		if at >= 0 {
-			p.Nodes[name] = doing(s.Stages[at])
+			p.Nodes[name] = stageText(s.Stages[at])
 		} else if len(s.Stages) > 0 {
 			p.Nodes[name] = "ready"
 		}
@@ -169,8 +169,8 @@ func open(s bringup.Snapshot, name string) bool {
 	return slices.ContainsFunc(s.Stages, func(st status.Stage) bool { return st.Name == name && st.State != status.StateReady })
 }
 
-// doing is a stage and what it does or what is wrong, in a line.
-func doing(st status.Stage) string {
+// stageText is a stage and what it does or what is wrong, in a line.
+func stageText(st status.Stage) string {
 	text := st.Waiting
 	if text == "" {
 		text = st.Error
@@ -205,7 +205,7 @@ func outcomeOf(plans map[string]bringup.Snapshot, order []string, stalled time.D
 			seen++
 		}
 		for _, st := range s.Stages {
-			what := strings.TrimPrefix(name+": "+doing(st), ": ")
+			what := strings.TrimPrefix(name+": "+stageText(st), ": ")
 			if st.State == status.StateFailed {
 				o.failed = append(o.failed, what)
 			} else if st.State != status.StateReady {
@@ -218,9 +218,9 @@ func outcomeOf(plans map[string]bringup.Snapshot, order []string, stalled time.D
 	return o
 }
 
-// ended tells whether nothing but what a person must mend is left to wait for: the others are as far as
+// result tells whether nothing but what a person must mend is left to wait for: the others are as far as
 // they come without it.
-func (o outcome) ended(limit time.Duration) error {
+func (o outcome) result(limit time.Duration) error {
 	switch {
 	case o.done:
 		return nil

@@ -64,7 +64,7 @@ func TestProgressDoesNotRunBackwards(t *testing.T) {
 
 	tr := newTracker(t.TempDir(), new(strings.Builder), order[:1])
 	for _, s := range []bringup.Snapshot{plan("a=ready", "b=waiting"), plan("a=working", "b=waiting")} {
-		tr.note("", s)
+		tr.update("", s)
 	}
 	text, err := os.ReadFile(tr.path)
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestHowARunEnds(t *testing.T) {
 		{"a node must be mended, the others are as far as they come", map[string]bringup.Snapshot{"": plan("nodes-ready=working"), "m-1": ready, "w-1": plan("reached=failed it belongs to cluster core")}, limit/5 + 1, "w-1: reached: it belongs to cluster core", true},
 		{"only that is left", map[string]bringup.Snapshot{"": ready, "m-1": ready, "w-1": plan("reached=failed it belongs to cluster core")}, 0, "w-1: reached: it belongs to cluster core", true},
 	} {
-		err := outcomeOf(c.plans, order, c.stalled).ended(limit)
+		err := outcomeOf(c.plans, order, c.stalled).result(limit)
 		switch c.says {
 		case "":
 			assert.NoError(t, err, c.what)
@@ -109,8 +109,8 @@ func TestTrackerTellsEachThingOnce(t *testing.T) {
 	var out strings.Builder
 	tr := newTracker(dir, &out, []string{"", "m-1"})
 	for range 3 {
-		tr.note("m-1", plan("reached=ready", "joined=working kubeadm joins it"))
-		tr.note("", plan("api-answers=failed no hope"))
+		tr.update("m-1", plan("reached=ready", "joined=working kubeadm joins it"))
+		tr.update("", plan("api-answers=failed no hope"))
 	}
 	assert.Equal(t, 1, strings.Count(out.String(), "m-1: reached: ok"))
 	assert.Equal(t, 1, strings.Count(out.String(), "api-answers: no hope"))

@@ -23,7 +23,7 @@ func (i *Installer) Remove(ctx context.Context, labels []string) error {
 	plans := map[string]*bringup.Runner{}
 	var order []string
 	for _, label := range labels {
-		n, err := i.cluster.leaving(label)
+		n, err := i.cluster.leavingNode(label)
 		if err != nil {
 			return bringup.Permanent(err)
 		}
@@ -38,36 +38,36 @@ func (i *Installer) Remove(ctx context.Context, labels []string) error {
 	if err := i.run(ctx, plans, order); err != nil {
 		return err
 	}
-	return i.cluster.keepRemoved()
+	return i.cluster.saveRemoved()
 }
 
-// keepRemoved writes down which of the nodes that were taken out did not answer and were not cleared: the
+// saveRemoved writes down which of the nodes that were taken out did not answer and were not cleared: the
 // operator marks their servers (docs/kud.md).
-func (c *cluster) keepRemoved() error {
+func (c *cluster) saveRemoved() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	text, err := json.Marshal(map[string]any{"uncleared": c.uncleared})
+	text, err := json.Marshal(map[string]any{"uncleared": c.dirty})
 	if err != nil {
 		return fmt.Errorf("encode what was removed: %w", err)
 	}
 	return writeFile(filepath.Join(c.dir, "artifacts", "removed.json"), append(text, '\n'), 0o644)
 }
 
-// noteCleared keeps why a node was not cleared; "" if it was.
-func (c *cluster) noteCleared(label, why string) {
+// recordCleared keeps why a node was not cleared; "" if it was.
+func (c *cluster) recordCleared(label, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if why == "" {
-		delete(c.uncleared, label)
+		delete(c.dirty, label)
 		return
 	}
-	if c.uncleared == nil {
-		c.uncleared = map[string]string{}
+	if c.dirty == nil {
+		c.dirty = map[string]string{}
 	}
-	c.uncleared[label] = why
+	c.dirty[label] = why
 }
 
-func (c *cluster) leaving(label string) (*node, error) {
+func (c *cluster) leavingNode(label string) (*node, error) {
 	for _, n := range c.nodes {
 		if n.Label != label {
 			continue
@@ -103,8 +103,8 @@ func (n *node) kubectl(ctx context.Context, args ...string) (string, error) {
 	return a.from.shell.Run(ctx, nil, "kubectl", append([]string{"--kubeconfig", "/etc/kubernetes/admin.conf"}, args...)...)
 }
 
-// gone tells whether the cluster does not know the node.
-func (n *node) gone(ctx context.Context) (bool, error) {
+// isGone tells whether the cluster does not know the node.
+func (n *node) isGone(ctx context.Context) (bool, error) {
 	a, err := n.connect(ctx)
 	if err != nil {
 		return false, bringup.Wait("the cluster's API: %v", err)
@@ -121,7 +121,7 @@ func (n *node) gone(ctx context.Context) (bool, error) {
 
 // drainedDone asks kubectl what it would still evict.
 func (n *node) drainedDone(ctx context.Context) error {
-	gone, err := n.gone(ctx)
+	gone, err := n.isGone(ctx)
 	if err != nil || gone {
 		return err
 	}
@@ -141,15 +141,15 @@ func (n *node) drainedDone(ctx context.Context) error {
 		return fmt.Errorf("list pods: %w", err)
 	}
 	dead := readyCondition(object) != corev1.ConditionTrue
-	if left := staying(pods.Items, dead); len(left) > 0 {
+	if left := stayingPods(pods.Items, dead); len(left) > 0 {
 		return fmt.Errorf("%d pods are still there, the first is %s", len(left), left[0])
 	}
 	return nil
 }
 
-// staying are the pods on a node that are neither the node's own (of a DaemonSet, or static) nor over. Of
+// stayingPods are the pods on a node that are neither the node's own (of a DaemonSet, or static) nor over. Of
 // a dead node those that were told to go count as gone: nobody is left to say so.
-func staying(pods []corev1.Pod, dead bool) (names []string) {
+func stayingPods(pods []corev1.Pod, dead bool) (names []string) {
 	for _, p := range pods {
 		_, static := p.Annotations[corev1.MirrorPodAnnotationKey]
 		owner := metav1.GetControllerOf(&p)
@@ -170,7 +170,7 @@ func (n *node) drainedDo(ctx context.Context, report bringup.Report) error {
 }
 
 func (n *node) forgottenDone(ctx context.Context) error {
-	gone, err := n.gone(ctx)
+	gone, err := n.isGone(ctx)
 	if err != nil || gone {
 		return err
 	}
@@ -182,22 +182,22 @@ func (n *node) forgottenDo(ctx context.Context, _ bringup.Report) error {
 	return err
 }
 
-// remains says what of a cluster is still on a node.
-const remains = `
+// leftoverScript says what of a cluster is still on a node.
+const leftoverScript = `
 for conf in /etc/kubernetes/*.conf; do test ! -e "$conf" || { echo "$conf is still there"; exit 1; }; done
 test ! -e ` + markerPath + ` || { echo "its mark is still there"; exit 1; }
 test "$(systemctl is-active kubelet.service)" != active || { echo "the kubelet still runs"; exit 1; }
 `
 
 func (n *node) clearedDone(ctx context.Context) error {
-	_, err := n.shell.Script(ctx, remains)
+	_, err := n.shell.RunScript(ctx, leftoverScript)
 	if err == nil {
-		n.noteCleared(n.Label, "")
+		n.recordCleared(n.Label, "")
 		return nil
 	}
 	var reach *remote.ReachError
 	if errors.As(err, &reach) {
-		n.noteCleared(n.Label, "it did not answer: "+reach.Err.Error())
+		n.recordCleared(n.Label, "it did not answer: "+reach.Err.Error())
 		n.log.Warn("node does not answer and is taken out as it is", "error", err)
 		return nil
 	}
@@ -208,7 +208,7 @@ func (n *node) clearedDone(ctx context.Context) error {
 // stay: they hurt nobody, and a node that comes back needs them.
 func (n *node) clearedDo(ctx context.Context, report bringup.Report) error {
 	report("clearing it")
-	_, err := n.locked(ctx, `
+	_, err := n.runLocked(ctx, `
 systemctl disable --quiet kubelet.service firstlight-endpoint.service 2>/dev/null || true
 kubeadm reset --force
 systemctl stop kubelet.service firstlight-endpoint.service 2>/dev/null || true
@@ -222,36 +222,36 @@ rm -f `+markerPath+`
 	return err
 }
 
-// remainsStages are those of a node that the operator says was let go of by a cluster, n.leftBy, while it did
+// leftoverStages are those of a node that the operator says was let go of by a cluster, n.leftBy, while it did
 // not answer: what is on it of that cluster goes, before anybody asks whose it is. Of any other none.
-func (n *node) remainsStages() []bringup.Stage {
+func (n *node) leftoverStages() []bringup.Stage {
 	if n.leftBy == "" {
 		return nil
 	}
 	return []bringup.Stage{{Name: "remains-cleared", Fact: "nothing is left on the node of the cluster that it was taken out of while it did not answer",
 		Why:  "Before anything else: it would be refused as that cluster's, and come back to it.",
-		Done: n.remainsDone, Do: n.remainsDo}}
+		Done: n.leftoverDone, Do: n.leftoverDo}}
 }
 
-// leftovers tells whether what a node says of itself is of the cluster that let go of it. As what it is to
+// hasLeftovers tells whether what a node says of itself is of the cluster that let go of it. As what it is to
 // be in this one it is not: a run before this may have come so far.
-func leftovers(f facts, leftBy string, is marker) bool {
+func hasLeftovers(f facts, leftBy string, is marker) bool {
 	return f.Marker != nil && f.Marker.Cluster == leftBy && (f.Marker.Cluster != is.Cluster || f.Marker.Label != is.Label)
 }
 
-func (n *node) remainsDone(ctx context.Context) error {
-	f, err := n.look(ctx)
+func (n *node) leftoverDone(ctx context.Context) error {
+	f, err := n.collectFacts(ctx)
 	if err != nil {
-		return lost(err)
+		return permanentIfChanged(err)
 	}
-	if leftovers(f, n.leftBy, marker{Cluster: n.Cluster, Label: n.Label}) {
+	if hasLeftovers(f, n.leftBy, marker{Cluster: n.Cluster, Label: n.Label}) {
 		return fmt.Errorf("it still is %s of cluster %s, which has let go of it", f.Marker.Label, f.Marker.Cluster)
 	}
 	return nil
 }
 
-func (n *node) remainsDo(ctx context.Context, report bringup.Report) error {
-	if n.remainsDone(ctx) == nil || !leftovers(n.facts(), n.leftBy, marker{Cluster: n.Cluster, Label: n.Label}) {
+func (n *node) leftoverDo(ctx context.Context, report bringup.Report) error {
+	if n.leftoverDone(ctx) == nil || !hasLeftovers(n.facts(), n.leftBy, marker{Cluster: n.Cluster, Label: n.Label}) {
 		return nil
 	}
 	return n.clearedDo(ctx, report)

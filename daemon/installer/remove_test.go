@@ -30,7 +30,7 @@ func TestLeftovers(t *testing.T) {
 		{"this cluster, as another node", &marker{Cluster: "far", Label: "w-9"}, "far", true},
 		{"this cluster, as this node: it may have joined", &marker{Cluster: "far", Label: "w-1"}, "far", false},
 	} {
-		assert.Equal(t, c.want, leftovers(facts{Marker: c.on}, c.leftBy, is), c.what)
+		assert.Equal(t, c.want, hasLeftovers(facts{Marker: c.on}, c.leftBy, is), c.what)
 	}
 }
 
@@ -48,18 +48,18 @@ func TestRemainsAreCleared(t *testing.T) {
 		return saidByANode + "marker=" + base64.StdEncoding.EncodeToString([]byte(on)) + "\n", nil
 	}
 	n := &node{Node: made("w-1", "172.22.0.14", false, true), cluster: &cluster{Settings: edge, dir: t.TempDir()}, shell: s}
-	assert.Empty(t, n.remainsStages(), "nobody said that anything may be cleared")
+	assert.Empty(t, n.leftoverStages(), "nobody said that anything may be cleared")
 	n.leftBy = "old"
-	require.Len(t, n.remainsStages(), 1)
+	require.Len(t, n.leftoverStages(), 1)
 	on = `{"cluster":"third","id":"X","label":"w-2"}`
-	require.NoError(t, n.remainsDone(t.Context()))
-	require.NoError(t, n.remainsDo(t.Context(), func(string) {}))
+	require.NoError(t, n.leftoverDone(t.Context()))
+	require.NoError(t, n.leftoverDo(t.Context(), func(string) {}))
 	assert.Empty(t, s.running("kubeadm reset"), "another cluster's node was cleared")
 	on = `{"cluster":"old","id":"X","label":"w-2"}`
-	assert.EqualError(t, n.remainsDone(t.Context()), "it still is w-2 of cluster old, which has let go of it")
-	require.NoError(t, n.remainsDo(t.Context(), func(string) {}))
+	assert.EqualError(t, n.leftoverDone(t.Context()), "it still is w-2 of cluster old, which has let go of it")
+	require.NoError(t, n.leftoverDo(t.Context(), func(string) {}))
 	assert.Len(t, s.running("kubeadm reset"), 1)
-	require.NoError(t, n.remainsDone(t.Context()))
+	require.NoError(t, n.leftoverDone(t.Context()))
 }
 
 func TestWhatWasNotClearedIsKept(t *testing.T) {
@@ -69,7 +69,7 @@ func TestWhatWasNotClearedIsKept(t *testing.T) {
 	n := &node{Node: made("w-1", "172.22.0.14", false, true), cluster: &cluster{Settings: edge, dir: t.TempDir()}, shell: s, log: slog.New(slog.DiscardHandler)}
 	require.NoError(t, n.clearedDone(t.Context()), "a dead node is taken out all the same")
 	kept := func() string {
-		require.NoError(t, n.keepRemoved())
+		require.NoError(t, n.saveRemoved())
 		text, err := os.ReadFile(filepath.Join(n.dir, "artifacts", "removed.json"))
 		require.NoError(t, err)
 		return string(text)

@@ -122,11 +122,11 @@ func hostFiles(v values, a *appliance) ([]file, error) {
 
 func containerdUnit(v values) (unit, error) {
 	files, err := renderFiles(v, []file{{"/etc/containerd/config.toml", 0o644, []byte("containerd.toml")}})
-	return unit{"containerd.service", append(files, slack("containerd.service", v.facts)...)}, err
+	return unit{"containerd.service", append(files, timerSlackFiles("containerd.service", v.facts)...)}, err
 }
 
-// slack is how exact the timers of a service are, and of the pods that it starts.
-func slack(unit string, f facts) []file {
+// timerSlackFiles is how exact the timers of a service are, and of the pods that it starts.
+func timerSlackFiles(unit string, f facts) []file {
 	if text := manifest.TimerSlack(f.CPUs); text != nil {
 		return []file{{"/etc/systemd/system/" + unit + ".d/60-firstlight.conf", 0o644, text}}
 	}
@@ -149,7 +149,7 @@ func certificateFiles(v values) ([]file, error) {
 
 func kubeletFiles(v values) ([]file, error) {
 	files, err := renderFiles(v, []file{{"/etc/systemd/system/kubelet.service", 0o644, []byte("kubelet.service")}})
-	return append(files, slack("kubelet.service", v.facts)...), err
+	return append(files, timerSlackFiles("kubelet.service", v.facts)...), err
 }
 
 // systemManifest is what every cluster has besides kubeadm's own: the pods' network and the name server.
@@ -158,12 +158,12 @@ func systemManifest(v values, nameservers []netip.Addr, replicas int) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	dns, err := manifest.CoreDNS{Address: nth(v.Services, 10), Nameservers: nameservers, Replicas: replicas, PullPolicy: "IfNotPresent"}.YAML()
+	dns, err := manifest.CoreDNS{Address: nthAddress(v.Services, 10), Nameservers: nameservers, Replicas: replicas, PullPolicy: "IfNotPresent"}.YAML()
 	return bytes.Join([][]byte{network, dns}, []byte("\n---\n")), err
 }
 
-// nth is the nth address of a network.
-func nth(p netip.Prefix, n int) netip.Addr {
+// nthAddress is the nth address of a network.
+func nthAddress(p netip.Prefix, n int) netip.Addr {
 	a := p.Masked().Addr()
 	for range n {
 		a = a.Next()

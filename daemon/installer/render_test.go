@@ -67,7 +67,7 @@ func TestWhatIsWrittenOnANode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			files, err := hostFiles(v, &appliance{authority: []byte("root certificate\n"), packagesKey: []byte("key\n")})
 			require.NoError(t, err)
-			for _, of := range []func(values) (unit, error){timesyncd, containerdUnit, endpointUnit} {
+			for _, of := range []func(values) (unit, error){timesyncdUnit, containerdUnit, endpointUnit} {
 				u, err := of(v)
 				require.NoError(t, err)
 				files = append(files, u.files...)

@@ -25,7 +25,7 @@ func (c *cluster) stages() []bringup.Stage {
 			Why: "Everything below is asked of it.",
 			Done: func(ctx context.Context) error {
 				if _, err := c.connect(ctx); err != nil {
-					return bringup.Wait("the control plane of %s", c.first().Label)
+					return bringup.Wait("the control plane of %s", c.firstControlPlane().Label)
 				}
 				return nil
 			}},
@@ -50,10 +50,10 @@ func (c *cluster) stages() []bringup.Stage {
 		Done: c.verifyDone, Do: c.verifyDo, Recheck: time.Hour})
 }
 
-func (c *cluster) system() (apply.Set, error) {
-	f := c.first().facts()
+func (c *cluster) systemObjects() (apply.Set, error) {
+	f := c.firstControlPlane().facts()
 	if f.CPUs == 0 { // it was not looked at in this run: without its name servers the cluster's would know no names but its own
-		return apply.Set{}, bringup.Wait("%s to say which name servers it uses", c.first().Label)
+		return apply.Set{}, bringup.Wait("%s to say which name servers it uses", c.firstControlPlane().Label)
 	}
 	nameservers := f.Nameservers[:min(len(f.Nameservers), 3)]
 	text, err := systemManifest(newValues(c.Settings, c.inv), nameservers, min(2, len(c.inv.Nodes)))
@@ -64,7 +64,7 @@ func (c *cluster) system() (apply.Set, error) {
 }
 
 func (c *cluster) systemDone(ctx context.Context) error {
-	set, err := c.system()
+	set, err := c.systemObjects()
 	if err != nil {
 		return err
 	}
@@ -72,11 +72,11 @@ func (c *cluster) systemDone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return set.Current(ctx, a.client)
+	return set.CheckCurrent(ctx, a.client)
 }
 
 func (c *cluster) systemDo(ctx context.Context, _ bringup.Report) error {
-	set, err := c.system()
+	set, err := c.systemObjects()
 	if err != nil {
 		return err
 	}
@@ -176,8 +176,8 @@ func (c *cluster) nodesDone(ctx context.Context) error {
 	return nodesVerdict(c.nodes, list.Items)
 }
 
-// readyNow are the nodes that were Ready when they were last asked for.
-func (c *cluster) readyNow() []string {
+// lastReady are the nodes that were Ready when they were last asked for.
+func (c *cluster) lastReady() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ready

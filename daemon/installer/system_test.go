@@ -64,14 +64,14 @@ func TestNodesVerdict(t *testing.T) {
 	nodes := []*node{{Node: made("a", "172.22.0.11", true, true)}, {Node: made("b", "172.22.0.12", false, true)}}
 	worker := map[string]string{workerRole: ""}
 	err := nodesVerdict(nodes, []corev1.Node{object("a", "False", worker)})
-	assert.True(t, bringup.Waits(err))
+	assert.True(t, bringup.IsWait(err))
 	assert.EqualError(t, err, "a is not Ready: container network is not ready; b has not joined")
 	full := object("b", "Unknown", worker)
 	full.Status.Conditions[0].Status, full.Status.Conditions[1].Message = corev1.ConditionTrue, ""
 	assert.ErrorContains(t, nodesVerdict(nodes, []corev1.Node{object("a", "True", worker), full}), "b is not Ready: DiskPressure")
 	err = nodesVerdict(nodes, []corev1.Node{object("a", "True", worker), object("b", "True", nil)})
 	assert.EqualError(t, err, "b does not have its roles")
-	assert.False(t, bringup.Waits(err), "roles do not come by themselves")
+	assert.False(t, bringup.IsWait(err), "roles do not come by themselves")
 	assert.NoError(t, nodesVerdict(nodes, []corev1.Node{object("a", "True", worker), object("b", "True", worker), object("stranger", "False", nil)}))
 }
 
@@ -107,8 +107,8 @@ func TestPodsThatStayOnANode(t *testing.T) {
 	user := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Controller: &yes}}}}
 	going := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "going", DeletionTimestamp: &metav1.Time{}}}
 	all := []corev1.Pod{daemon, static, over, user, going}
-	assert.Equal(t, []string{"shop/web", "shop/going"}, staying(all, false))
-	assert.Equal(t, []string{"shop/web"}, staying(all, true), "nobody is left to end a pod of a dead node")
+	assert.Equal(t, []string{"shop/web", "shop/going"}, stayingPods(all, false))
+	assert.Equal(t, []string{"shop/web"}, stayingPods(all, true), "nobody is left to end a pod of a dead node")
 }
 
 // A first control plane that is off must not cost the cluster the names of the world outside.
@@ -116,18 +116,18 @@ func TestNameServersAreNotGuessed(t *testing.T) {
 	c := &cluster{Settings: edge, inv: inventory.Inventory{Nodes: []inventory.Node{made("m-1", "172.22.0.11", true, true)}}}
 	n := &node{Node: c.inv.Nodes[0], cluster: c}
 	c.nodes = []*node{n}
-	_, err := c.system()
+	_, err := c.systemObjects()
 	require.ErrorContains(t, err, "m-1 to say which name servers it uses")
 	assert.False(t, bringup.IsPermanent(err))
 	n.known = bed
-	_, err = c.system()
+	_, err = c.systemObjects()
 	require.NoError(t, err)
 }
 
 func TestPlugins(t *testing.T) {
-	_, err := choose([]string{"multus"})
+	_, err := choosePlugins([]string{"multus"})
 	assert.EqualError(t, err, `plugin "multus" is not on this stick; it has metrics-server, local-path-provisioner`)
-	chosen, err := choose([]string{"local-path-provisioner", "metrics-server", "local-path-provisioner"})
+	chosen, err := choosePlugins([]string{"local-path-provisioner", "metrics-server", "local-path-provisioner"})
 	require.NoError(t, err)
 	require.Len(t, chosen, 2)
 	assert.Equal(t, "local-path-provisioner", chosen[0].name)
@@ -141,7 +141,7 @@ func TestPlugins(t *testing.T) {
 	c := &cluster{Settings: edge}
 	image := regexp.MustCompile(`image: firstlight\.internal/([a-z0-9-]+):(\S+)`)
 	for _, p := range catalogue() {
-		set, err := c.objects("plugin-"+p.name+".yaml", p.name)
+		set, err := c.renderObjects("plugin-"+p.name+".yaml", p.name)
 		require.NoError(t, err)
 		assert.Greater(t, len(set.Objects), 3)
 		text, err := render("plugin-"+p.name+".yaml", newValues(edge, c.inv))
@@ -152,7 +152,7 @@ func TestPlugins(t *testing.T) {
 			assert.Regexp(t, `name: `+m[1]+`[,\n]\s*tags: \["?`+m[2]+`"?\]`, string(recipe), "an image of %s is not on the stick", p.name)
 		}
 	}
-	_, err = c.objects("test-local-path-provisioner.yaml", "x")
+	_, err = c.renderObjects("test-local-path-provisioner.yaml", "x")
 	require.NoError(t, err)
 }
 
@@ -162,7 +162,7 @@ func TestMetricsVerdict(t *testing.T) {
 	assert.NoError(t, metricsVerdict([]byte(`{"items":[`+a+`,`+b+`]}`), nodes))
 	err := metricsVerdict([]byte(`{"items":[`+a+`]}`), nodes)
 	assert.EqualError(t, err, "metrics of b")
-	assert.True(t, bringup.Waits(err))
+	assert.True(t, bringup.IsWait(err))
 	assert.Error(t, metricsVerdict([]byte(`<html>`), nodes))
 }
 
@@ -174,11 +174,11 @@ func TestAWorkerThatMovedIsSeen(t *testing.T) {
 		return &o
 	}
 	told := facts{NodeIP: n.Addr}
-	assert.NoError(t, n.addressed(told, at("172.22.0.24")))
-	assert.NoError(t, n.addressed(told, &corev1.Node{}), "it has not said yet")
-	assert.NoError(t, n.addressed(told, at("fd00::14")))
-	assert.ErrorContains(t, n.addressed(facts{NodeIP: netip.MustParseAddr("172.22.0.14")}, at("172.22.0.24")), "its kubelet is told the address 172.22.0.14")
-	assert.ErrorContains(t, n.addressed(told, at("172.22.0.14")), "the cluster knows it at 172.22.0.14, and it has 172.22.0.24 now")
+	assert.NoError(t, n.checkAddressed(told, at("172.22.0.24")))
+	assert.NoError(t, n.checkAddressed(told, &corev1.Node{}), "it has not said yet")
+	assert.NoError(t, n.checkAddressed(told, at("fd00::14")))
+	assert.ErrorContains(t, n.checkAddressed(facts{NodeIP: netip.MustParseAddr("172.22.0.14")}, at("172.22.0.24")), "its kubelet is told the address 172.22.0.14")
+	assert.ErrorContains(t, n.checkAddressed(told, at("172.22.0.14")), "the cluster knows it at 172.22.0.14, and it has 172.22.0.24 now")
 }
 
 func TestAKubeletIsToldItsNewAddress(t *testing.T) {

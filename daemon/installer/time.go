@@ -19,8 +19,8 @@ done
 if systemctl cat systemd-timesyncd.service >/dev/null 2>&1; then echo timesyncd; else echo none; fi
 `
 
-// timesyncd is the service that follows the appliance; it reads its file only when it starts.
-func timesyncd(v values) (unit, error) {
+// timesyncdUnit is the service that follows the appliance; it reads its file only when it starts.
+func timesyncdUnit(v values) (unit, error) {
 	files, err := renderFiles(v, []file{{"/etc/systemd/timesyncd.conf.d/60-firstlight.conf", 0o644, []byte("timesyncd.conf")}})
 	return unit{"systemd-timesyncd.service", files}, err
 }
@@ -31,7 +31,7 @@ func (n *node) clockService(ctx context.Context) (*unit, error) {
 	if !n.facts().Systemd {
 		return nil, nil
 	}
-	out, err := n.shell.Script(ctx, timeClient)
+	out, err := n.shell.RunScript(ctx, timeClient)
 	if err != nil {
 		return nil, err
 	}
@@ -41,11 +41,11 @@ func (n *node) clockService(ctx context.Context) (*unit, error) {
 	case "none":
 		return nil, bringup.Permanent(errors.New("no program keeps its clock; use an image that has systemd-timesyncd or chrony"))
 	}
-	v, _, err := n.supplied(ctx)
+	v, _, err := n.applianceValues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	u, err := timesyncd(v)
+	u, err := timesyncdUnit(v)
 	if err != nil {
 		return nil, bringup.Permanent(err)
 	}
@@ -53,30 +53,30 @@ func (n *node) clockService(ctx context.Context) (*unit, error) {
 }
 
 func (n *node) clockDone(ctx context.Context) error {
-	f, err := n.look(ctx)
+	f, err := n.collectFacts(ctx)
 	if err != nil {
 		return err
 	}
-	if s := skew(f.Time, time.Now()); s != "" {
+	if s := clockSkew(f.Time, time.Now()); s != "" {
 		return fmt.Errorf("%s", s)
 	}
 	u, err := n.clockService(ctx)
 	if err != nil || u == nil {
 		return err
 	}
-	return n.runs(ctx, *u)
+	return n.checkRunning(ctx, *u)
 }
 
 // clockDo points the node's time service at the appliance and, since a service that finds a large step
 // may take its time, sets a clock that is off.
 func (n *node) clockDo(ctx context.Context, report bringup.Report) error {
-	f, err := n.look(ctx)
+	f, err := n.collectFacts(ctx)
 	if err != nil {
 		return err
 	}
-	if skew(f.Time, time.Now()) != "" {
+	if clockSkew(f.Time, time.Now()) != "" {
 		report("setting its clock")
-		if _, err := n.locked(ctx, `date -u -s "@$1" >/dev/null`, fmt.Sprint(time.Now().Unix())); err != nil {
+		if _, err := n.runLocked(ctx, `date -u -s "@$1" >/dev/null`, fmt.Sprint(time.Now().Unix())); err != nil {
 			return err
 		}
 	}

@@ -83,7 +83,7 @@ func checksOf(nodes []*node, have []corev1.Node, pods error, asked []question) [
 		if len(of) == 0 {
 			one.Message = "not asked: there is one node"
 		}
-		if err := verdict(of); err != nil {
+		if err := checkAnswers(of); err != nil {
 			one.Passed, one.Message = false, err.Error()
 		}
 		all = append(all, one)
@@ -95,8 +95,8 @@ func checksOf(nodes []*node, have []corev1.Node, pods error, asked []question) [
 // that follow it in a ring, which still is a path from every node to every other.
 const neighbours = 9
 
-// questions are all that is asked of the pods, which are sorted by node.
-func questions(pods []corev1.Pod, service string) (all []question) {
+// questionsFor are all that is asked of the pods, which are sorted by node.
+func questionsFor(pods []corev1.Pod, service string) (all []question) {
 	to := func(host string) string { return "http://" + host + "/who" }
 	for i, from := range pods {
 		ask := func(what, want, verb, key, value string) {
@@ -113,8 +113,8 @@ func questions(pods []corev1.Pod, service string) (all []question) {
 	return all
 }
 
-// judge fills in a question from what the pod answered.
-func judge(q question, answer []byte, err error) question {
+// judgeAnswer fills in a question from what the pod answered.
+func judgeAnswer(q question, answer []byte, err error) question {
 	if err != nil {
 		q.Err = err.Error()
 		return q
@@ -139,8 +139,8 @@ func judge(q question, answer []byte, err error) question {
 	return q
 }
 
-// verdict is nil if every question was answered, else it names the first few that were not.
-func verdict(all []question) error {
+// checkAnswers is nil if every question was answered, else it names the first few that were not.
+func checkAnswers(all []question) error {
 	var wrong []string
 	for _, q := range all {
 		if q.Err != "" {
@@ -172,7 +172,7 @@ func (c *cluster) verifyDo(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
-	set, err := c.objects("probe.yaml", "firstlight-installer")
+	set, err := c.renderObjects("probe.yaml", "firstlight-installer")
 	if err != nil {
 		return err
 	}
@@ -180,17 +180,17 @@ func (c *cluster) verifyDo(ctx context.Context, report bringup.Report) error {
 	if err := set.Apply(ctx, a.client); err != nil {
 		return err
 	}
-	pods, err := c.probes(ctx, a, report)
+	pods, err := c.waitForProbes(ctx, a, report)
 	if err != nil {
-		return errors.Join(err, c.keepVerification(ctx, a, err, nil))
+		return errors.Join(err, c.saveVerification(ctx, a, err, nil))
 	}
 	service, err := a.set.CoreV1().Services(probeNamespace).Get(ctx, "probe", metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read service: %w", err)
 	}
 	report("asking the pods")
-	answers, err := c.askUntil(ctx, a, questions(pods, service.Spec.ClusterIP))
-	if kept := c.keepVerification(ctx, a, nil, answers); kept != nil {
+	answers, err := c.askAll(ctx, a, questionsFor(pods, service.Spec.ClusterIP))
+	if kept := c.saveVerification(ctx, a, nil, answers); kept != nil {
 		return kept
 	}
 	if err != nil {
@@ -205,10 +205,10 @@ func (c *cluster) verifyDo(ctx context.Context, report bringup.Report) error {
 	return nil
 }
 
-// probes waits for a ready pod on every node of the inventory.
-func (c *cluster) probes(ctx context.Context, a *api, report bringup.Report) ([]corev1.Pod, error) {
+// waitForProbes waits for a ready pod on every node of the inventory.
+func (c *cluster) waitForProbes(ctx context.Context, a *api, report bringup.Report) ([]corev1.Pod, error) {
 	var pods []corev1.Pod
-	err := c.first().await(ctx, 3*time.Minute, func(ctx context.Context) error {
+	err := c.firstControlPlane().waitFor(ctx, 3*time.Minute, func(ctx context.Context) error {
 		list, err := a.set.CoreV1().Pods(probeNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=probe"})
 		if err != nil {
 			return fmt.Errorf("list pods: %w", err)
@@ -245,9 +245,9 @@ func podReady(p *corev1.Pod) bool {
 	})
 }
 
-// askUntil asks everything, and again what was not answered, for up to a minute: rules and routes of a
+// askAll asks everything, and again what was not answered, for up to a minute: rules and routes of a
 // pod that has just started take a moment to be everywhere.
-func (c *cluster) askUntil(ctx context.Context, a *api, all []question) ([]question, error) {
+func (c *cluster) askAll(ctx context.Context, a *api, all []question) ([]question, error) {
 	var err error
 	for began := time.Now(); ; {
 		todo := make(chan int)
@@ -259,7 +259,7 @@ func (c *cluster) askUntil(ctx context.Context, a *api, all []question) ([]quest
 					q.Got, q.Err = "", ""
 					answer, err := a.set.CoreV1().RESTClient().Get().Namespace(probeNamespace).Resource("pods").
 						Name(q.pod+":8080").SubResource("proxy").Suffix(q.verb).Param(q.key, q.value).DoRaw(ctx)
-					all[i] = judge(q, answer, err)
+					all[i] = judgeAnswer(q, answer, err)
 				}
 			})
 		}
@@ -270,15 +270,15 @@ func (c *cluster) askUntil(ctx context.Context, a *api, all []question) ([]quest
 		}
 		close(todo)
 		wg.Wait()
-		if err = verdict(all); err == nil || ctx.Err() != nil || time.Since(began) > time.Minute {
+		if err = checkAnswers(all); err == nil || ctx.Err() != nil || time.Since(began) > time.Minute {
 			return all, err
 		}
 		time.Sleep(time.Second)
 	}
 }
 
-// keepVerification writes down what was seen: pods says why not every node has one, all what they answered.
-func (c *cluster) keepVerification(ctx context.Context, a *api, pods error, all []question) error {
+// saveVerification writes down what was seen: pods says why not every node has one, all what they answered.
+func (c *cluster) saveVerification(ctx context.Context, a *api, pods error, all []question) error {
 	list, err := a.set.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)

@@ -19,17 +19,17 @@ func pod(node, name, ip string) corev1.Pod {
 }
 
 func TestQuestions(t *testing.T) {
-	all := questions([]corev1.Pod{pod("a", "probe-a", "10.0.0.2"), pod("b", "probe-b", "fd00::2")}, "10.1.0.9")
+	all := questionsFor([]corev1.Pod{pod("a", "probe-a", "10.0.0.2"), pod("b", "probe-b", "fd00::2")}, "10.1.0.9")
 	require.Len(t, all, 8)
 	assert.Equal(t, question{From: "a", What: "pod b", Want: "probe-b", pod: "probe-a", verb: "ask", key: "url", value: "http://[fd00::2]:8080/who"}, all[0])
 	assert.Equal(t, question{From: "a", What: "name", Want: "10.1.0.9", pod: "probe-a", verb: "resolve", key: "name", value: probeName}, all[2])
-	assert.Len(t, questions([]corev1.Pod{pod("a", "probe-a", "10.0.0.2")}, "10.1.0.9"), 3, "a cluster of one has a Service and names too")
+	assert.Len(t, questionsFor([]corev1.Pod{pod("a", "probe-a", "10.0.0.2")}, "10.1.0.9"), 3, "a cluster of one has a Service and names too")
 
 	var many []corev1.Pod
 	for i := range 40 {
 		many = append(many, pod(fmt.Sprint("n", i), fmt.Sprint("p", i), "10.0.0.2"))
 	}
-	all = questions(many, "10.1.0.9")
+	all = questionsFor(many, "10.1.0.9")
 	assert.Len(t, all, 40*(neighbours+3))
 	for _, q := range all {
 		assert.NotEqual(t, q.pod, q.Want, "a pod asks itself")
@@ -54,7 +54,7 @@ func TestJudge(t *testing.T) {
 		{question{What: "name", Want: "10.1.0.9"}, `[]`, nil, "", "is , not 10.1.0.9"},
 		{question{What: "name", Want: "10.1.0.9"}, `{}`, nil, "", "is no answer"},
 	} {
-		q := judge(c.q, []byte(c.answer), c.err)
+		q := judgeAnswer(c.q, []byte(c.answer), c.err)
 		assert.Equal(t, c.got, q.Got, c.answer)
 		if c.says == "" {
 			assert.Empty(t, q.Err, c.answer)
@@ -65,14 +65,14 @@ func TestJudge(t *testing.T) {
 }
 
 func TestVerdict(t *testing.T) {
-	assert.NoError(t, verdict(nil))
+	assert.NoError(t, checkAnswers(nil))
 	all := []question{{From: "a", What: "pod b", Got: "probe-b"}, {From: "b", What: "pod a", Err: "no route to host"}}
-	assert.EqualError(t, verdict(all), "1 of 2 questions were not answered: from b, pod a: no route to host")
+	assert.EqualError(t, checkAnswers(all), "1 of 2 questions were not answered: from b, pod a: no route to host")
 	for range 4 {
 		all = append(all, question{From: "c", What: "name", Err: "timeout"})
 	}
-	assert.ErrorContains(t, verdict(all), "5 of 6 questions were not answered")
-	assert.ErrorContains(t, verdict(all), "; and 2 more")
+	assert.ErrorContains(t, checkAnswers(all), "5 of 6 questions were not answered")
+	assert.ErrorContains(t, checkAnswers(all), "; and 2 more")
 }
 
 func TestProbesOfEveryNode(t *testing.T) {

@@ -43,7 +43,7 @@ func (a API) DiskContents(ctx context.Context, node string) (map[string][]string
 
 // get reads one document; found is false if there is none.
 func (a API) get(ctx context.Context, path string, into any) (found bool, err error) {
-	client, err := trusting(a.CA)
+	client, err := newClient(a.CA)
 	if err != nil {
 		return false, err
 	}
@@ -73,8 +73,8 @@ func (a API) get(ctx context.Context, path string, into any) (found bool, err er
 	return true, nil
 }
 
-// trusting is a client for servers with a certificate of this root, one connection per request.
-func trusting(root []byte) (*http.Client, error) {
+// newClient is a client for servers with a certificate of this root, one connection per request.
+func newClient(root []byte) (*http.Client, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(root) {
 		return nil, fmt.Errorf("no root certificate to check Ironic's with")

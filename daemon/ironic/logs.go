@@ -14,10 +14,10 @@ import (
 // LogDir is where the logs of failed deployments lie, below what is StateDir in the pod.
 const LogDir = "log/deploy"
 
-// KeepNewest removes all but the n files of a folder that were changed last: an agent's logs are
+// PruneOldest removes all but the n files of a folder that were changed last: an agent's logs are
 // kept each time an installation fails, and one that can never succeed fails for ever. A folder
 // that is not there has none.
-func KeepNewest(dir string, n int) error {
+func PruneOldest(dir string, n int) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -26,9 +26,9 @@ func TestTheNewestLogsAreKept(t *testing.T) {
 		}
 		return names
 	}
-	require.NoError(t, KeepNewest(dir, 4))
+	require.NoError(t, PruneOldest(dir, 4))
 	assert.Equal(t, []string{"a", "b", "c", "d", "folder"}, left())
-	require.NoError(t, KeepNewest(dir, 2))
+	require.NoError(t, PruneOldest(dir, 2))
 	assert.Equal(t, []string{"b", "d", "folder"}, left())
-	assert.NoError(t, KeepNewest(filepath.Join(dir, "absent"), 2))
+	assert.NoError(t, PruneOldest(filepath.Join(dir, "absent"), 2))
 }

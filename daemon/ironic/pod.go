@@ -48,10 +48,10 @@ func (p Pod) Objects() ([]client.Object, error) {
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 			ObjectMeta: metav1.ObjectMeta{Name: p.Namespace},
 		},
-		p.secret("ironic-config", confData),
-		p.secret("ironic-tls", tlsData),
+		p.newSecret("ironic-config", confData),
+		p.newSecret("ironic-tls", tlsData),
 		// For the operator and for `baremetal` on the appliance's shell.
-		p.secret("ironic-credentials", map[string][]byte{"username": []byte(p.Credentials.Username), "password": []byte(p.Credentials.Password)}),
+		p.newSecret("ironic-credentials", map[string][]byte{"username": []byte(p.Credentials.Username), "password": []byte(p.Credentials.Password)}),
 		&appsv1.Deployment{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: Name, Labels: labels},
@@ -62,9 +62,9 @@ func (p Pod) Objects() ([]client.Object, error) {
 				Template: corev1.PodTemplateSpec{
 					ObjectMeta: metav1.ObjectMeta{
 						Labels:      labels,
-						Annotations: map[string]string{"firstlight.dev/config": digest(confData, tlsData)},
+						Annotations: map[string]string{"firstlight.dev/config": configDigest(confData, tlsData)},
 					},
-					Spec: apply.Vital(p.spec()),
+					Spec: apply.MakeCritical(p.spec()),
 				},
 			},
 		},
@@ -131,7 +131,7 @@ func (p Pod) spec() corev1.PodSpec {
 	}
 }
 
-func (p Pod) secret(name string, data map[string][]byte) *corev1.Secret {
+func (p Pod) newSecret(name string, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name},
@@ -146,8 +146,8 @@ func hostPath(name, path string) corev1.Volume {
 	}}
 }
 
-// digest changes when any of the files does, and with it the pod.
-func digest(files ...map[string][]byte) string {
+// configDigest changes when any of the files does, and with it the pod.
+func configDigest(files ...map[string][]byte) string {
 	h := sha256.New()
 	for _, set := range files {
 		for _, name := range []string{"ironic.conf", "htpasswd", "tls.crt", "ca.crt"} {

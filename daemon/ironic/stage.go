@@ -21,7 +21,7 @@ const owner = "firstlight-ironic" // field manager
 // ought to have. pod is asked at every look, so that a renewed certificate or an edited
 // site is a difference like any other.
 func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.Stage {
-	s := stage{pod, api, &apply.Memory{}}
+	s := stage{pod, api, &apply.Cache{}}
 	return bringup.Stage{
 		Name:    "ironic-ready",
 		Fact:    "Ironic answers on the provisioning network, by TLS and with a password",
@@ -36,10 +36,10 @@ type stage struct {
 	pod func() (Pod, error)
 	api func() (client.Client, error)
 
-	memory *apply.Memory
+	memory *apply.Cache
 }
 
-func (s stage) set() (Pod, apply.Set, error) {
+func (s stage) objectSet() (Pod, apply.Set, error) {
 	p, err := s.pod()
 	if err != nil {
 		return Pod{}, apply.Set{}, err
@@ -53,7 +53,7 @@ func (s stage) set() (Pod, apply.Set, error) {
 }
 
 func (s stage) done(ctx context.Context) error {
-	p, set, err := s.set()
+	p, set, err := s.objectSet()
 	if err != nil {
 		return err
 	}
@@ -61,17 +61,17 @@ func (s stage) done(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.memory.Current(ctx, set, api); err != nil {
+	if err := s.memory.CheckCurrent(ctx, set, api); err != nil {
 		return err
 	}
-	if err := Answers(ctx, p.Config.Endpoint(), p.CA); err != nil {
+	if err := CheckReady(ctx, p.Config.Endpoint(), p.CA); err != nil {
 		return bringup.Wait("Ironic to answer at %s: %v", p.Config.Endpoint(), err)
 	}
 	return nil
 }
 
 func (s stage) do(ctx context.Context, report bringup.Report) error {
-	p, set, err := s.set()
+	p, set, err := s.objectSet()
 	if err != nil {
 		return err
 	}
@@ -100,10 +100,10 @@ func (p Pod) makeDirs() error {
 	return nil
 }
 
-// Answers is nil if an Ironic with a certificate of this root says its versions (GET /v1,
+// CheckReady is nil if an Ironic with a certificate of this root says its versions (GET /v1,
 // which needs no password).
-func Answers(ctx context.Context, endpoint string, root []byte) error {
-	client, err := trusting(root)
+func CheckReady(ctx context.Context, endpoint string, root []byte) error {
+	client, err := newClient(root)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,8 @@ import (
 // signer of the controller manager would begin them at the present time, which is why the
 // certificates are minted here; names and subjects are kubeadm's.
 const (
-	authorityLife = 30 * 365 * 24 * time.Hour
-	leafLife      = 365 * 24 * time.Hour
+	authorityValidity = 30 * 365 * 24 * time.Hour
+	leafValidity      = 365 * 24 * time.Hour
 )
 
 var notBefore = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -64,7 +64,7 @@ func leaves(c Config) []leaf {
 			path: pkiDir + "/apiserver", authority: caPath, cn: "kube-apiserver", usages: []x509.ExtKeyUsage{server},
 			dns: []string{NodeName, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 				"kubernetes.default.svc.cluster.local"},
-			addrs: append([]netip.Addr{c.Address, nth(c.ServiceCIDR, 1)}, local...),
+			addrs: append([]netip.Addr{c.Address, nthAddress(c.ServiceCIDR, 1)}, local...),
 		},
 		{path: pkiDir + "/apiserver-kubelet-client", authority: caPath, cn: "kube-apiserver-kubelet-client",
 			org: "kubeadm:cluster-admins", usages: []x509.ExtKeyUsage{user}},
@@ -84,8 +84,8 @@ func leaves(c Config) []leaf {
 	}
 }
 
-// nth is the nth address of a network.
-func nth(p netip.Prefix, n int) netip.Addr {
+// nthAddress is the nth address of a network.
+func nthAddress(p netip.Prefix, n int) netip.Addr {
 	a := p.Masked().Addr()
 	for range n {
 		a = a.Next()
@@ -93,19 +93,19 @@ func nth(p netip.Prefix, n int) netip.Addr {
 	return a
 }
 
-// verdict says why a certificate must be replaced; "" keeps it. A clock set back must not make a
+// renewReason says why a certificate must be replaced; "" keeps it. A clock set back must not make a
 // certificate look forged: only its end counts, never its beginning.
-func verdict(cert, authority *x509.Certificate, want leaf, now time.Time) string {
+func renewReason(cert, authority *x509.Certificate, want leaf, now time.Time) string {
 	switch {
 	case cert.CheckSignatureFrom(authority) != nil:
 		return "is of another authority"
-	case cert.Subject.CommonName != want.cn || !slices.Equal(cert.Subject.Organization, organization(want.org)):
+	case cert.Subject.CommonName != want.cn || !slices.Equal(cert.Subject.Organization, organizations(want.org)):
 		return "is for another name"
 	case !slices.Equal(cert.ExtKeyUsage, want.usages) || !slices.Equal(cert.DNSNames, want.dns):
 		return "is for another use"
 	case !slices.EqualFunc(cert.IPAddresses, want.addrs, func(ip net.IP, a netip.Addr) bool { return ip.Equal(a.AsSlice()) }):
 		return "is for another address"
-	case cert.NotAfter.Sub(now) < leafLife/3:
+	case cert.NotAfter.Sub(now) < leafValidity/3:
 		return "ends soon"
 	}
 	return ""
@@ -141,15 +141,15 @@ func (c *Cluster) leafDone(l leaf) error {
 	if err != nil {
 		return err
 	}
-	if why := verdict(cert, authority, l, c.Now()); why != "" {
+	if why := renewReason(cert, authority, l, c.Now()); why != "" {
 		return fmt.Errorf("certificate %s.crt %s", l.path, why)
 	}
 	return nil
 }
 
-// mint writes what certificatesDone misses and nothing else. An authority that is damaged is an
+// mintMissing writes what certificatesDone misses and nothing else. An authority that is damaged is an
 // error: to replace it would orphan everything that trusts it. It returns the paths replaced.
-func (c *Cluster) mint() (fresh []string, err error) {
+func (c *Cluster) mintMissing() (fresh []string, err error) {
 	for _, path := range authorities() {
 		_, _, err := c.readPair(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -180,7 +180,7 @@ func (c *Cluster) mintAuthority(path string) error {
 		Subject:               pkix.Name{CommonName: names[path]},
 		DNSNames:              []string{names[path]},
 		NotBefore:             notBefore,
-		NotAfter:              later(c.Now()).Add(authorityLife),
+		NotAfter:              effectiveNow(c.Now()).Add(authorityValidity),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		IsCA:                  true,
 		BasicConstraintsValid: true,
@@ -194,10 +194,10 @@ func (c *Cluster) mintLeaf(l leaf) error {
 		return err
 	}
 	template := &x509.Certificate{
-		Subject:     pkix.Name{CommonName: l.cn, Organization: organization(l.org)},
+		Subject:     pkix.Name{CommonName: l.cn, Organization: organizations(l.org)},
 		DNSNames:    l.dns,
 		NotBefore:   notBefore,
-		NotAfter:    later(c.Now()).Add(leafLife),
+		NotAfter:    effectiveNow(c.Now()).Add(leafValidity),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: l.usages,
 	}
@@ -255,7 +255,7 @@ func (c *Cluster) mintAccountKey() error {
 	if err != nil {
 		return fmt.Errorf("encode service account key: %w", err)
 	}
-	return keep(c.path(accountKey+".pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o644)
+	return writeIfChanged(c.path(accountKey+".pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o644)
 }
 
 // readPair reads PATH.crt and PATH.key and holds that they belong together.
@@ -306,15 +306,15 @@ func keyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// later is the clock, or the beginning of all certificates if the clock is before it.
-func later(now time.Time) time.Time {
+// effectiveNow is the clock, or the beginning of all certificates if the clock is before it.
+func effectiveNow(now time.Time) time.Time {
 	if now.Before(notBefore) {
 		return notBefore
 	}
 	return now
 }
 
-func organization(org string) []string {
+func organizations(org string) []string {
 	if org == "" {
 		return nil
 	}

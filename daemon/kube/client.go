@@ -34,7 +34,7 @@ func (c *Cluster) connect() (*apiClient, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	address := c.wanted.Address
+	address := c.desired.Address
 	if c.api != nil && c.api.certificate == string(certificate) && c.api.address == address {
 		return c.api, nil
 	}
@@ -62,8 +62,8 @@ func (c *Cluster) connect() (*apiClient, error) {
 	return c.api, nil
 }
 
-// ready is nil if the API server says that it can serve.
-func (c *Cluster) ready(ctx context.Context) error {
+// checkReady is nil if the API server says that it can serve.
+func (c *Cluster) checkReady(ctx context.Context) error {
 	api, err := c.connect()
 	if err != nil {
 		return err

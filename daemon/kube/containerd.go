@@ -63,21 +63,21 @@ func (c *Cluster) containerd(call func(*containerd) error) error {
 	})
 }
 
-func within(ctx context.Context) context.Context {
+func withNamespace(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "containerd-namespace", namespace)
 }
 
 // state waits for containerd as long as it does not answer.
 func (d *containerd) state(ctx context.Context) (state, error) {
-	s := state{images: map[string]held{}, snapshots: map[string]string{}}
-	images, err := d.images.List(within(ctx), &imagesapi.ListImagesRequest{})
+	s := state{images: map[string]heldImage{}, snapshots: map[string]string{}}
+	images, err := d.images.List(withNamespace(ctx), &imagesapi.ListImagesRequest{})
 	if err != nil {
 		return s, bringup.Wait("containerd to list images: %v", err)
 	}
 	for _, i := range images.Images {
-		s.images[i.Name] = held{digest: i.Target.GetDigest(), synced: i.Labels[synced] != ""}
+		s.images[i.Name] = heldImage{digest: i.Target.GetDigest(), synced: i.Labels[synced] != ""}
 	}
-	list, err := d.snapshots.List(within(ctx), &snapshotsapi.ListSnapshotsRequest{Snapshotter: snapshotter})
+	list, err := d.snapshots.List(withNamespace(ctx), &snapshotsapi.ListSnapshotsRequest{Snapshotter: snapshotter})
 	if err != nil {
 		return s, bringup.Wait("containerd to list snapshots: %v", err)
 	}
@@ -97,12 +97,12 @@ func (d *containerd) state(ctx context.Context) (state, error) {
 	}
 }
 
-// leased keeps what a call makes from containerd's collector until the call has returned, or for an hour
+// withLease keeps what a call makes from containerd's collector until the call has returned, or for an hour
 // if it does not.
-func (d *containerd) leased(ctx context.Context, now time.Time, call func(context.Context) error) error {
+func (d *containerd) withLease(ctx context.Context, now time.Time, call func(context.Context) error) error {
 	request := &leasesapi.CreateRequest{ID: lease, Labels: map[string]string{expires: now.Add(time.Hour).UTC().Format(time.RFC3339)}}
 	end := func() error {
-		if _, err := d.leases.Delete(within(ctx), &leasesapi.DeleteRequest{ID: lease}); err != nil && status.Code(err) != codes.NotFound {
+		if _, err := d.leases.Delete(withNamespace(ctx), &leasesapi.DeleteRequest{ID: lease}); err != nil && status.Code(err) != codes.NotFound {
 			return fmt.Errorf("end lease of containerd: %w", err)
 		}
 		return nil
@@ -110,7 +110,7 @@ func (d *containerd) leased(ctx context.Context, now time.Time, call func(contex
 	if err := end(); err != nil { // of a call that was cut off
 		return err
 	}
-	if _, err := d.leases.Create(within(ctx), request); err != nil {
+	if _, err := d.leases.Create(withNamespace(ctx), request); err != nil {
 		return fmt.Errorf("begin lease of containerd: %w", err)
 	}
 	if err := call(metadata.AppendToOutgoingContext(ctx, "containerd-lease", lease)); err != nil {
@@ -121,7 +121,7 @@ func (d *containerd) leased(ctx context.Context, now time.Time, call func(contex
 
 // snapshot makes a snapshot without files and returns where its files belong.
 func (d *containerd) snapshot(ctx context.Context, s snapshot) (at string, err error) {
-	ctx = within(ctx)
+	ctx = withNamespace(ctx)
 	key := "firstlight-" + s.chain
 	_, err = d.snapshots.Remove(ctx, &snapshotsapi.RemoveSnapshotRequest{Snapshotter: snapshotter, Key: key}) // half made
 	if err != nil && status.Code(err) != codes.NotFound {
@@ -140,9 +140,9 @@ func (d *containerd) snapshot(ctx context.Context, s snapshot) (at string, err e
 	return made.Info.Labels[upperDir], nil
 }
 
-// store stores a blob with labels.
-func (d *containerd) store(ctx context.Context, b blob, labels map[string]string) error {
-	ctx = within(ctx)
+// putBlob stores a blob with labels.
+func (d *containerd) putBlob(ctx context.Context, b blob, labels map[string]string) error {
+	ctx = withNamespace(ctx)
 	ref, sum := "firstlight-"+b.Digest.String(), b.Digest.String()
 	err := d.write(ctx, &contentapi.WriteContentRequest{Action: contentapi.WriteAction_COMMIT, Ref: ref, Total: b.Size, Expected: sum, Data: b.data, Labels: labels})
 	if status.Code(err) != codes.AlreadyExists {
@@ -180,9 +180,9 @@ func (d *containerd) write(ctx context.Context, request *contentapi.WriteContent
 func (d *containerd) name(ctx context.Context, i image) error {
 	target := &types.Descriptor{MediaType: i.manifest.MediaType, Digest: i.manifest.Digest.String(), Size: i.manifest.Size}
 	named := &imagesapi.Image{Name: i.name, Target: target, Labels: map[string]string{synced: "true"}}
-	_, err := d.images.Create(within(ctx), &imagesapi.CreateImageRequest{Image: named})
+	_, err := d.images.Create(withNamespace(ctx), &imagesapi.CreateImageRequest{Image: named})
 	if status.Code(err) == codes.AlreadyExists {
-		_, err = d.images.Update(within(ctx), &imagesapi.UpdateImageRequest{Image: named})
+		_, err = d.images.Update(withNamespace(ctx), &imagesapi.UpdateImageRequest{Image: named})
 	}
 	if err != nil {
 		return fmt.Errorf("name image %s: %w", i.name, err)
@@ -190,9 +190,9 @@ func (d *containerd) name(ctx context.Context, i image) error {
 	return nil
 }
 
-// forget takes a name from an image.
-func (d *containerd) forget(ctx context.Context, name string) error {
-	_, err := d.images.Delete(within(ctx), &imagesapi.DeleteImageRequest{Name: name})
+// removeImage takes a name from an image.
+func (d *containerd) removeImage(ctx context.Context, name string) error {
+	_, err := d.images.Delete(withNamespace(ctx), &imagesapi.DeleteImageRequest{Name: name})
 	if err != nil && status.Code(err) != codes.NotFound {
 		return fmt.Errorf("forget image %s: %w", name, err)
 	}

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	manifestDir   = "/etc/kubernetes/manifests"
-	kubeadmConfig = "/etc/kubernetes/kubeadm.yaml"
-	wantedConfig  = "/etc/kubernetes/kubeadm.wanted.yaml"
-	patchDir      = "/etc/kubernetes/patches"
+	manifestDir       = "/etc/kubernetes/manifests"
+	kubeadmConfig     = "/etc/kubernetes/kubeadm.yaml"
+	desiredConfigPath = "/etc/kubernetes/kubeadm.wanted.yaml"
+	patchDir          = "/etc/kubernetes/patches"
 )
 
 func (c *Cluster) controlPlaneDone(ctx context.Context) error {
 	if err := c.writtenDone(); err != nil {
 		return err
 	}
-	if err := c.active(ctx, "kubelet.service"); err != nil {
+	if err := c.checkActive(ctx, "kubelet.service"); err != nil {
 		return err
 	}
-	return c.ready(ctx)
+	return c.checkReady(ctx)
 }
 
 // writtenDone compares everything the control plane is started from with what it should be.
@@ -35,11 +35,11 @@ func (c *Cluster) writtenDone() error {
 	if err := c.certificatesDone(); err != nil {
 		return err
 	}
-	files, err := nodeFiles(c.config(), c.World())
+	files, err := nodeFiles(c.config(), c.HostTraits())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
-	if path := c.difference(files); path != "" {
+	if path := c.differingFile(files); path != "" {
 		return fmt.Errorf("%s is not as wanted", path)
 	}
 	return c.manifestsDone()
@@ -50,10 +50,10 @@ func (c *Cluster) writtenDone() error {
 // kubeadm's own, and what kubeadm would upload for a second node to join is left out: there is none.
 func (c *Cluster) controlPlaneDo(ctx context.Context, report bringup.Report) error {
 	report("minting certificates")
-	if _, err := c.mint(); err != nil {
+	if _, err := c.mintMissing(); err != nil {
 		return err
 	}
-	files, err := nodeFiles(c.config(), c.World())
+	files, err := nodeFiles(c.config(), c.HostTraits())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
@@ -97,7 +97,7 @@ func (c *Cluster) manifestsDone() error {
 // sealedConfig is the wanted configuration of kubeadm followed by the digests of the manifests and of
 // what they are patched with.
 func (c *Cluster) sealedConfig() ([]byte, error) {
-	text, err := render("kubeadm.yaml", newValues(c.config(), c.World()))
+	text, err := render("kubeadm.yaml", newValues(c.config(), c.HostTraits()))
 	if err != nil {
 		return nil, bringup.Permanent(err)
 	}
@@ -106,7 +106,7 @@ func (c *Cluster) sealedConfig() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read manifest: %w", err)
 		}
-		patch, with := manifest.StaticPodPatch(name, c.World().threads())
+		patch, with := manifest.StaticPodPatch(name, c.HostTraits().maxProcs())
 		text = fmt.Appendf(text, "# manifests/%s.yaml sha256:%x\n# patches/%s sha256:%x\n", name, sha256.Sum256(made), patch, sha256.Sum256(with))
 	}
 	return text, nil
@@ -118,16 +118,16 @@ func (c *Cluster) writeManifests(ctx context.Context) error {
 	if err := os.Remove(c.path(kubeadmConfig)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove old configuration: %w", err)
 	}
-	text, err := render("kubeadm.yaml", newValues(c.config(), c.World()))
+	text, err := render("kubeadm.yaml", newValues(c.config(), c.HostTraits()))
 	if err != nil {
 		return bringup.Permanent(err)
 	}
-	if err := writeFile(c.path(wantedConfig), text, 0o644); err != nil {
+	if err := writeFile(c.path(desiredConfigPath), text, 0o644); err != nil {
 		return err
 	}
 	skip := []string{"preflight", "certs", "kubeconfig", "kubelet-start", "wait-control-plane", "upload-config",
 		"upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon", "show-join-command"}
-	_, err = c.Run(ctx, nil, "kubeadm", "init", "--config", c.path(wantedConfig), "--skip-phases", strings.Join(skip, ","))
+	_, err = c.Run(ctx, nil, "kubeadm", "init", "--config", c.path(desiredConfigPath), "--skip-phases", strings.Join(skip, ","))
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ func writeFile(path string, data []byte, mode os.FileMode) error {
 	return whole.Write(path, data, mode)
 }
 
-// keep writes a file only if it differs: what did not change is not touched.
-func keep(path string, data []byte, mode os.FileMode) error {
+// writeIfChanged writes a file only if it differs: what did not change is not touched.
+func writeIfChanged(path string, data []byte, mode os.FileMode) error {
 	if fileIs(path, data) {
 		return nil
 	}

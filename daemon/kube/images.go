@@ -54,8 +54,8 @@ type image struct {
 // chain is the name of the snapshot that containers start from.
 func (i image) chain() string { return i.snapshots[len(i.snapshots)-1].chain }
 
-// held is an image as containerd has it.
-type held struct {
+// heldImage is an image as containerd has it.
+type heldImage struct {
 	digest string
 	synced bool
 }
@@ -69,9 +69,9 @@ func isOfNodes(name string) bool {
 	return slices.Contains(ofNodes(), path.Base(repository))
 }
 
-// bundle reads which images the layout in dir holds for the appliance; unpacked is where containerd finds
+// readImages reads which images the layout in dir holds for the appliance; unpacked is where containerd finds
 // its layers. What is not there will not come; a read that failed may succeed the next time.
-func bundle(dir, unpacked string) ([]image, error) {
+func readImages(dir, unpacked string) ([]image, error) {
 	var index imagespec.Index
 	if err := readJSON(filepath.Join(dir, "index.json"), &index); err != nil {
 		return nil, fmt.Errorf("read image bundle: %w", err)
@@ -126,7 +126,7 @@ func readImage(dir, unpacked, name string, manifest digest.Digest) (image, error
 			s.parent = i.snapshots[n-1].chain
 		}
 		if _, err := os.Stat(filepath.Join(dir, layer.Dir, id.Encoded(), layer.Files)); err != nil {
-			return image{}, judge(fmt.Errorf("layer %s is not unpacked: %w", id, err))
+			return image{}, permanentIfMissing(fmt.Errorf("layer %s is not unpacked: %w", id, err))
 		}
 		i.snapshots = append(i.snapshots, s)
 	}
@@ -147,7 +147,7 @@ func blobPath(dir string, d digest.Digest) string {
 func readJSON(file string, into any) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return judge(err)
+		return permanentIfMissing(err)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return bringup.Permanent(fmt.Errorf("read %s: %w", file, err))
@@ -155,17 +155,17 @@ func readJSON(file string, into any) error {
 	return nil
 }
 
-// judge makes an error permanent if it says that something is not there.
-func judge(err error) error {
+// permanentIfMissing makes an error permanent if it says that something is not there.
+func permanentIfMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return bringup.Permanent(err)
 	}
 	return err
 }
 
-// unpacked is where containerd finds the layers: on the root itself, so that containers lie one file
+// layersPath is where containerd finds the layers: on the root itself, so that containers lie one file
 // system above it and not two.
-func (c *Cluster) unpacked() string {
+func (c *Cluster) layersPath() string {
 	dir := path.Join(c.config().Images, layer.Dir)
 	if bare := path.Join(stick.LowerDir, dir); c.exists(bare) {
 		return bare
@@ -173,8 +173,8 @@ func (c *Cluster) unpacked() string {
 	return dir
 }
 
-// linked tells whether the files of a snapshot in containerd are those of the root.
-func (c *Cluster) linked(at, files string) bool {
+// isLinked tells whether the files of a snapshot in containerd are those of the root.
+func (c *Cluster) isLinked(at, files string) bool {
 	to, err := os.Readlink(c.path(at))
 	return err == nil && to == files && c.exists(files)
 }
@@ -185,7 +185,7 @@ func (c *Cluster) link(at, files string) error {
 	if at == "" || !path.IsAbs(at) || !strings.HasPrefix(at, containerdDir+"/") {
 		return fmt.Errorf("link layer %s: containerd says that its snapshot is at %q", files, at)
 	}
-	if c.linked(at, files) {
+	if c.isLinked(at, files) {
 		return nil
 	}
 	if err := os.RemoveAll(c.path(at)); err != nil {
@@ -199,22 +199,22 @@ func (c *Cluster) link(at, files string) error {
 
 // state is what containerd has.
 type state struct {
-	images    map[string]held   // by name
-	snapshots map[string]string // committed ones: name to where their files are
+	images    map[string]heldImage // by name
+	snapshots map[string]string    // committed ones: name to where their files are
 }
 
-// missing are the images that containerd does not have as they should be; linked tells whether a snapshot's
+// missingImages are the images that containerd does not have as they should be; linked tells whether a snapshot's
 // files are those of the root.
-func missing(want []image, have state, linked func(at, files string) bool) []image {
+func missingImages(want []image, have state, linked func(at, files string) bool) []image {
 	return slices.DeleteFunc(slices.Clone(want), func(i image) bool {
-		return have.images[i.name] == held{digest: i.manifest.Digest.String(), synced: true} &&
+		return have.images[i.name] == heldImage{digest: i.manifest.Digest.String(), synced: true} &&
 			!slices.ContainsFunc(i.snapshots, func(s snapshot) bool { return !linked(have.snapshots[s.chain], s.files) })
 	})
 }
 
-// strangers are the names of images of ours that another stick had: their files are not here. The container
+// foreignImages are the names of images of ours that another stick had: their files are not here. The container
 // runtime interface keeps a second name for each image, which goes with it.
-func strangers(want []image, have map[string]held) []string {
+func foreignImages(want []image, have map[string]heldImage) []string {
 	names, digests, old := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, i := range want {
 		names[i.name], digests[i.manifest.Digest.String()] = true, true
@@ -235,7 +235,7 @@ func strangers(want []image, have map[string]held) []string {
 }
 
 func (c *Cluster) imagesDone(ctx context.Context) error {
-	want, err := bundle(c.path(c.config().Images), c.unpacked())
+	want, err := readImages(c.path(c.config().Images), c.layersPath())
 	if err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func (c *Cluster) imagesDone(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if todo := missing(want, have, c.linked); len(todo) > 0 {
+		if todo := missingImages(want, have, c.isLinked); len(todo) > 0 {
 			return fmt.Errorf("%d images are not in containerd, the first is %s", len(todo), todo[0].name)
 		}
 		return nil
@@ -254,7 +254,7 @@ func (c *Cluster) imagesDone(ctx context.Context) error {
 // imagesDo gives containerd the images that are missing. The image itself comes last, when the rest is on
 // the disk: what a power cut leaves half made has no name.
 func (c *Cluster) imagesDo(ctx context.Context, report bringup.Report) error {
-	want, err := bundle(c.path(c.config().Images), c.unpacked())
+	want, err := readImages(c.path(c.config().Images), c.layersPath())
 	if err != nil {
 		return err
 	}
@@ -263,19 +263,19 @@ func (c *Cluster) imagesDo(ctx context.Context, report bringup.Report) error {
 		if err != nil {
 			return err
 		}
-		todo := missing(want, have, c.linked)
+		todo := missingImages(want, have, c.isLinked)
 		report(fmt.Sprintf("linking %d images", len(todo)))
-		return d.leased(ctx, c.Now(), func(ctx context.Context) error {
+		return d.withLease(ctx, c.Now(), func(ctx context.Context) error {
 			for _, i := range todo {
-				if err := c.place(ctx, d, i, have); err != nil {
+				if err := c.importImage(ctx, d, i, have); err != nil {
 					return fmt.Errorf("give containerd image %s: %w", i.name, err)
 				}
 			}
 			if err := syncFileSystem(c.path(containerdDir)); err != nil {
 				return err
 			}
-			for _, name := range strangers(want, have.images) {
-				if err := d.forget(ctx, name); err != nil {
+			for _, name := range foreignImages(want, have.images) {
+				if err := d.removeImage(ctx, name); err != nil {
 					return err
 				}
 			}
@@ -289,8 +289,8 @@ func (c *Cluster) imagesDo(ctx context.Context, report bringup.Report) error {
 	})
 }
 
-// place gives containerd all of an image but its name. What it has of it is in have, which is kept.
-func (c *Cluster) place(ctx context.Context, d *containerd, i image, have state) error {
+// importImage gives containerd all of an image but its name. What it has of it is in have, which is kept.
+func (c *Cluster) importImage(ctx context.Context, d *containerd, i image, have state) error {
 	for _, s := range i.snapshots {
 		if have.snapshots[s.chain] == "" {
 			at, err := d.snapshot(ctx, s)
@@ -303,10 +303,10 @@ func (c *Cluster) place(ctx context.Context, d *containerd, i image, have state)
 			return err
 		}
 	}
-	if err := d.store(ctx, i.config, map[string]string{refSnapshot: i.chain()}); err != nil {
+	if err := d.putBlob(ctx, i.config, map[string]string{refSnapshot: i.chain()}); err != nil {
 		return err
 	}
-	return d.store(ctx, i.manifest, map[string]string{refConfig: i.config.Digest.String()})
+	return d.putBlob(ctx, i.manifest, map[string]string{refConfig: i.config.Digest.String()})
 }
 
 // syncFileSystem waits until all that was written to the file system of dir is on its disk.

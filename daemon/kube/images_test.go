@@ -53,7 +53,7 @@ var (
 func TestBundleIsReadForContainerd(t *testing.T) {
 	dir := t.TempDir()
 	layout(t, dir, map[string][]digest.Digest{"etcd:v3": {lower}, "ironic:v29": {lower, upper}, "metrics-server:v0.9.0": {upper}})
-	all, err := bundle(dir, "/unpacked")
+	all, err := readImages(dir, "/unpacked")
 	require.NoError(t, err)
 	require.Len(t, all, 2, "what nodes run is not for containerd here")
 	assert.Equal(t, "firstlight.internal/etcd:v3", all[0].name)
@@ -73,7 +73,7 @@ func TestBundleIsReadForContainerd(t *testing.T) {
 
 func TestBundleProblemsArePermanent(t *testing.T) {
 	dir := t.TempDir()
-	_, err := bundle(dir, "")
+	_, err := readImages(dir, "")
 	assert.True(t, bringup.IsPermanent(err), "no bundle will come by waiting")
 	for text, want := range map[string]string{
 		`{"manifests":[{"digest":"sha256:aa"}]}`: "has no name",
@@ -81,20 +81,20 @@ func TestBundleProblemsArePermanent(t *testing.T) {
 		`{"manifests":[{"digest":"sha256:../aa","annotations":{"org.opencontainers.image.ref.name":"a"}}]}`: "digest",
 	} {
 		require.NoError(t, os.WriteFile(dir+"/index.json", []byte(text), 0o644))
-		_, err = bundle(dir, "")
+		_, err = readImages(dir, "")
 		assert.ErrorContains(t, err, want)
 		assert.True(t, bringup.IsPermanent(err), "rubbish stays rubbish: %s", text)
 	}
 	for _, gone := range []string{"layers/" + lower.Encoded() + "/fs", "blobs"} {
 		layout(t, dir, map[string][]digest.Digest{"etcd:v3": {lower}})
 		require.NoError(t, os.RemoveAll(filepath.Join(dir, gone)))
-		_, err = bundle(dir, "")
+		_, err = readImages(dir, "")
 		assert.ErrorContains(t, err, "read image firstlight.internal/etcd:v3")
 		assert.True(t, bringup.IsPermanent(err), "%s is gone", gone)
 	}
 	require.NoError(t, os.Remove(dir+"/index.json"))
 	require.NoError(t, os.Mkdir(dir+"/index.json", 0o755)) // its read fails, as that of a bad sector does
-	_, err = bundle(dir, "")
+	_, err = readImages(dir, "")
 	require.Error(t, err)
 	assert.False(t, bringup.IsPermanent(err), "a read that failed once is believed for ever")
 }
@@ -110,14 +110,14 @@ func wanted(name, manifest string, layers ...string) image {
 
 func TestMissingImages(t *testing.T) {
 	have := state{
-		images:    map[string]held{"whole": {"m1", true}, "unnamed": {"m2", false}, "other": {"m0", true}, "unlinked": {"m4", true}, "unmade": {"m5", true}},
+		images:    map[string]heldImage{"whole": {"m1", true}, "unnamed": {"m2", false}, "other": {"m0", true}, "unlinked": {"m4", true}, "unmade": {"m5", true}},
 		snapshots: map[string]string{"a": "/store/1/fs", "b": "/store/2/fs"},
 	}
 	linked := func(at, files string) bool { return at == "/store/1/fs" && files == "/root/a" }
 	want := []image{wanted("whole", "m1", "a"), wanted("unnamed", "m2", "a"), wanted("other", "m3", "a"),
 		wanted("unlinked", "m4", "a", "b"), wanted("unmade", "m5", "c"), wanted("new", "m6", "a")}
 	var names []string
-	for _, i := range missing(want, have, linked) {
+	for _, i := range missingImages(want, have, linked) {
 		names = append(names, i.name)
 	}
 	assert.Equal(t, []string{"unnamed", "other", "unlinked", "unmade", "new"}, names)
@@ -125,14 +125,14 @@ func TestMissingImages(t *testing.T) {
 
 func TestImagesOfAnotherStickAreForgotten(t *testing.T) {
 	want := []image{wanted("etcd:v3", "m1"), wanted("pause:v2", "m2")}
-	have := map[string]held{
+	have := map[string]heldImage{
 		"etcd:v3": {"m0", true}, "sha256:c0": {"m0", false}, // another content under the name
 		"pause:v1": {"m2", true}, "sha256:c2": {"m2", false}, // the content under another name
 		"gone:v1": {"m3", true}, "sha256:c3": {"m3", false},
 		"torn:v1": {"m4", false}, "owner/own:v1": {"m5", false}, "sha256:c5": {"m5", false},
 	}
-	assert.Equal(t, []string{"gone:v1", "pause:v1", "sha256:c0", "sha256:c3"}, strangers(want, have))
-	assert.Empty(t, strangers(want, map[string]held{"etcd:v3": {"m1", true}, "sha256:c1": {"m1", false}}))
+	assert.Equal(t, []string{"gone:v1", "pause:v1", "sha256:c0", "sha256:c3"}, foreignImages(want, have))
+	assert.Empty(t, foreignImages(want, map[string]heldImage{"etcd:v3": {"m1", true}, "sha256:c1": {"m1", false}}))
 }
 
 func TestLinksReplaceWhatIsThere(t *testing.T) {
@@ -154,12 +154,12 @@ func TestLinksReplaceWhatIsThere(t *testing.T) {
 			require.NoError(t, os.WriteFile(c.path(at), nil, 0o644))
 		}
 		require.NoError(t, make(), name)
-		assert.Equal(t, name == "the link already", c.linked(at, files), name)
+		assert.Equal(t, name == "the link already", c.isLinked(at, files), name)
 		require.NoError(t, c.link(at, files), name)
-		assert.True(t, c.linked(at, files), name)
+		assert.True(t, c.isLinked(at, files), name)
 	}
 	require.NoError(t, os.RemoveAll(c.path(files)))
-	assert.False(t, c.linked(at, files), "it leads nowhere")
+	assert.False(t, c.isLinked(at, files), "it leads nowhere")
 	for _, elsewhere := range []string{"", "/etc", "fs"} {
 		assert.ErrorContains(t, c.link(elsewhere, files), "containerd says", elsewhere)
 	}

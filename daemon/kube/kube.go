@@ -62,25 +62,25 @@ type Command func(ctx context.Context, stdin io.Reader, name string, args ...str
 
 // Cluster makes the stages. New makes that of the real box; tests give the rest.
 type Cluster struct {
-	Root  string           // where the file system begins: "" on the box
-	Run   Command          // runs systemctl, kubeadm
-	Now   func() time.Time // the clock that certificates are judged by
-	World func() World     // what kind of box this is
+	Root       string            // where the file system begins: "" on the box
+	Run        Command           // runs systemctl, kubeadm
+	Now        func() time.Time  // the clock that certificates are judged by
+	HostTraits func() HostTraits // what kind of box this is
 
 	// Beside starts what takes as long as the system's pods and does not need them, once those are asked
 	// for; nil: nothing. What goes wrong is told at its own stage.
 	Beside func(ctx context.Context, report bringup.Report)
 
-	memory apply.Memory // of the system's objects
+	memory apply.Cache // of the system's objects
 
-	mu     sync.Mutex
-	wanted Config
-	api    *apiClient
+	mu      sync.Mutex
+	desired Config
+	api     *apiClient
 }
 
 // New returns the appliance's cluster as it is on the box.
 func New(c Config) *Cluster {
-	return &Cluster{wanted: c, Run: runCommand, Now: time.Now, World: askWorld}
+	return &Cluster{desired: c, Run: runCommand, Now: time.Now, HostTraits: detectTraits}
 }
 
 // Configure gives the cluster what another site decided; the stages find the difference. Clients are asked
@@ -88,13 +88,13 @@ func New(c Config) *Cluster {
 func (c *Cluster) Configure(wanted Config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wanted = wanted
+	c.desired = wanted
 }
 
 func (c *Cluster) config() Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.wanted
+	return c.desired
 }
 
 // Stages are the cluster's part of the plan, in order.

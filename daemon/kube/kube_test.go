@@ -38,11 +38,11 @@ func other() Config {
 func TestWrittenFiles(t *testing.T) {
 	for name, in := range map[string]struct {
 		config Config
-		world  World
+		world  HostTraits
 	}{
-		"defaults": {Defaults(), World{Systemd: true, Unified: true, Processors: 4}},
-		"other":    {other(), World{Systemd: true, Unified: true, Processors: 3}},
-		"bed":      {Defaults(), World{Processors: 2}},
+		"defaults": {Defaults(), HostTraits{Systemd: true, Unified: true, Processors: 4}},
+		"other":    {other(), HostTraits{Systemd: true, Unified: true, Processors: 3}},
+		"bed":      {Defaults(), HostTraits{Processors: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
@@ -79,15 +79,15 @@ func golden(t *testing.T, path, got string) {
 }
 
 func TestDriver(t *testing.T) {
-	assert.Equal(t, "systemd", World{Systemd: true, Unified: true}.Driver())
-	assert.Equal(t, "cgroupfs", World{Systemd: true}.Driver(), "systemd does not delegate version 1 safely")
-	assert.Equal(t, "cgroupfs", World{Unified: true}.Driver())
+	assert.Equal(t, "systemd", HostTraits{Systemd: true, Unified: true}.Driver())
+	assert.Equal(t, "cgroupfs", HostTraits{Systemd: true}.Driver(), "systemd does not delegate version 1 safely")
+	assert.Equal(t, "cgroupfs", HostTraits{Unified: true}.Driver())
 }
 
 // cluster is a cluster in a directory, with a clock that can be set and no programs.
 func cluster(t *testing.T) (*Cluster, *time.Time) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	return &Cluster{wanted: Defaults(), Root: t.TempDir(), Now: func() time.Time { return now }, World: func() World { return World{} },
+	return &Cluster{desired: Defaults(), Root: t.TempDir(), Now: func() time.Time { return now }, HostTraits: func() HostTraits { return HostTraits{} },
 		Run: func(context.Context, io.Reader, string, ...string) (string, error) {
 			return "", errors.New("no programs here")
 		}}, &now
@@ -109,13 +109,13 @@ func TestCertificatesFollowTheClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, now := cluster(t)
-			first, err := c.mint()
+			first, err := c.mintMissing()
 			require.NoError(t, err)
 			assert.Len(t, first, len(leaves(c.config())))
 			require.NoError(t, c.certificatesDone())
 			*now = now.Add(in.move)
 			assert.Equal(t, in.fresh, c.certificatesDone() != nil)
-			again, err := c.mint()
+			again, err := c.mintMissing()
 			require.NoError(t, err)
 			assert.Equal(t, in.fresh, len(again) > 0)
 			require.NoError(t, c.certificatesDone())
@@ -127,7 +127,7 @@ func TestCertificatesFollowTheClock(t *testing.T) {
 				pool := x509.NewCertPool()
 				pool.AddCert(ca)
 				// What a peer with the same clock does. Before 2000 nothing of ours is valid, nor is anybody's.
-				_, err = cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: later(*now), KeyUsages: l.usages})
+				_, err = cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: effectiveNow(*now), KeyUsages: l.usages})
 				assert.NoError(t, err, l.path)
 			}
 		})
@@ -136,11 +136,11 @@ func TestCertificatesFollowTheClock(t *testing.T) {
 
 func TestCertificatesFollowTheSite(t *testing.T) {
 	c, _ := cluster(t)
-	_, err := c.mint()
+	_, err := c.mintMissing()
 	require.NoError(t, err)
 	c.Configure(other())
 	require.ErrorContains(t, c.certificatesDone(), "is for another address")
-	fresh, err := c.mint()
+	fresh, err := c.mintMissing()
 	require.NoError(t, err)
 	assert.ElementsMatch(t, []string{pkiDir + "/apiserver", nodeServer}, fresh)
 }
@@ -155,20 +155,20 @@ func TestTornCertificates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := cluster(t)
-			_, err := c.mint()
+			_, err := c.mintMissing()
 			require.NoError(t, err)
 			require.NoError(t, harm(c.path(pkiDir)))
 			require.Error(t, c.certificatesDone())
-			_, err = c.mint()
+			_, err = c.mintMissing()
 			require.NoError(t, err)
 			require.NoError(t, c.certificatesDone())
 		})
 	}
 	c, _ := cluster(t)
-	_, err := c.mint()
+	_, err := c.mintMissing()
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(c.path(caPath+".key"), 10))
-	_, err = c.mint()
+	_, err = c.mintMissing()
 	require.Error(t, err, "a damaged authority was replaced: everything that trusts it is cut off")
 }
 
@@ -263,7 +263,7 @@ func TestVersionsAreTheRecipes(t *testing.T) {
 // TestClientsFollowTheSite: an edited provisioning address is where the API server listens from then on.
 func TestClientsFollowTheSite(t *testing.T) {
 	c, _ := cluster(t)
-	_, err := c.mint()
+	_, err := c.mintMissing()
 	require.NoError(t, err)
 	before, err := c.REST()
 	require.NoError(t, err)

@@ -45,7 +45,7 @@ func (c *Cluster) nodeState(node *corev1.Node) error {
 	if err != nil {
 		return bringup.Permanent(err)
 	}
-	if path := c.difference([]file{conflist}); path != "" {
+	if path := c.differingFile([]file{conflist}); path != "" {
 		return fmt.Errorf("%s is not as wanted", path)
 	}
 	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil && node.Status.NodeInfo.BootID != strings.TrimSpace(string(boot)) {
@@ -72,7 +72,7 @@ func (c *Cluster) nodeDo(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
-	return follow(ctx, 5*time.Minute,
+	return askUntil(ctx, 5*time.Minute,
 		func(ctx context.Context) (watch.Interface, error) {
 			return api.set.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
 				FieldSelector: fields.OneTermEqualSelector("metadata.name", NodeName).String()})
@@ -83,7 +83,7 @@ func (c *Cluster) nodeDo(ctx context.Context, report bringup.Report) error {
 				report("waiting for the kubelet to register the node")
 				return fmt.Errorf("read node: %w", err)
 			}
-			if err := c.nodeMend(ctx, api, node); err != nil {
+			if err := c.repairNode(ctx, api, node); err != nil {
 				return err
 			}
 			err = c.nodeState(node)
@@ -114,7 +114,7 @@ func (c *Cluster) expectNetwork() error {
 	return err
 }
 
-func (c *Cluster) nodeMend(ctx context.Context, api *apiClient, node *corev1.Node) error {
+func (c *Cluster) repairNode(ctx context.Context, api *apiClient, node *corev1.Node) error {
 	if len(node.Spec.PodCIDRs) > 0 {
 		conflist, err := networkFile(node.Spec.PodCIDRs)
 		if err != nil {
@@ -141,9 +141,9 @@ func (c *Cluster) nodeMend(ctx context.Context, api *apiClient, node *corev1.Nod
 	return nil
 }
 
-// follow asks, and asks again at every event of a watch, until the answer is nil or atMost has passed;
+// askUntil asks, and asks again at every event of a watch, until the answer is nil or atMost has passed;
 // then it returns the last answer. A watch that cannot be had or ends is begun anew.
-func follow(ctx context.Context, atMost time.Duration, begin func(context.Context) (watch.Interface, error), ask func(context.Context) error) error {
+func askUntil(ctx context.Context, atMost time.Duration, begin func(context.Context) (watch.Interface, error), ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	var answer error
@@ -151,7 +151,7 @@ func follow(ctx context.Context, atMost time.Duration, begin func(context.Contex
 		events, err := begin(ctx)
 		if err != nil {
 			answer = fmt.Errorf("watch: %w", err)
-			pause(ctx, time.Second)
+			sleep(ctx, time.Second)
 			continue
 		}
 		if answer = ask(ctx); answer == nil {
@@ -174,7 +174,7 @@ func eachEvent(ctx context.Context, events watch.Interface, ask func(context.Con
 			return answer
 		case _, open := <-events.ResultChan():
 			if !open {
-				pause(ctx, 200*time.Millisecond)
+				sleep(ctx, 200*time.Millisecond)
 				return answer
 			}
 			if err := ask(ctx); err == nil {
@@ -186,7 +186,7 @@ func eachEvent(ctx context.Context, events watch.Interface, ask func(context.Con
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):

@@ -20,7 +20,7 @@ import (
 const system = "kube-system"
 
 // systemObjects are kube-proxy's and CoreDNS's.
-func systemObjects(c Config, w World) (apply.Set, error) {
+func systemObjects(c Config, w HostTraits) (apply.Set, error) {
 	var stream []byte
 	for _, name := range []string{"kubelet-api.yaml", "kube-proxy.yaml", "coredns.yaml"} {
 		text, err := manifestOf(name, c, w)
@@ -33,16 +33,16 @@ func systemObjects(c Config, w World) (apply.Set, error) {
 }
 
 // manifestOf fills one of the templates, or CoreDNS's, which clusters of nodes have as well.
-func manifestOf(name string, c Config, w World) ([]byte, error) {
+func manifestOf(name string, c Config, w HostTraits) ([]byte, error) {
 	if name != "coredns.yaml" {
 		return render(name, newValues(c, w))
 	}
-	return manifest.CoreDNS{Address: nth(c.ServiceCIDR, 10), Nameservers: c.Nameservers, API: netip.AddrPortFrom(c.Address, 6443),
+	return manifest.CoreDNS{Address: nthAddress(c.ServiceCIDR, 10), Nameservers: c.Nameservers, API: netip.AddrPortFrom(c.Address, 6443),
 		Replicas: 1, PullPolicy: "Never"}.YAML()
 }
 
 func (c *Cluster) podsDone(ctx context.Context) error {
-	set, err := systemObjects(c.config(), c.World())
+	set, err := systemObjects(c.config(), c.HostTraits())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
@@ -53,7 +53,7 @@ func (c *Cluster) podsDone(ctx context.Context) error {
 	if err := c.routeState(ctx); err != nil {
 		return err
 	}
-	if err := c.memory.Current(ctx, set, api.client); err != nil {
+	if err := c.memory.CheckCurrent(ctx, set, api.client); err != nil {
 		return err
 	}
 	return c.podsState(ctx, api)
@@ -145,7 +145,7 @@ func podState(p *corev1.Pod) string {
 }
 
 func (c *Cluster) podsDo(ctx context.Context, report bringup.Report) error {
-	set, err := systemObjects(c.config(), c.World())
+	set, err := systemObjects(c.config(), c.HostTraits())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
@@ -158,7 +158,7 @@ func (c *Cluster) podsDo(ctx context.Context, report bringup.Report) error {
 			return err
 		}
 	}
-	if set.Current(ctx, api.client) != nil {
+	if set.CheckCurrent(ctx, api.client) != nil {
 		report("writing kube-proxy and CoreDNS")
 		if err := set.Apply(ctx, api.client); err != nil {
 			return err
@@ -167,7 +167,7 @@ func (c *Cluster) podsDo(ctx context.Context, report bringup.Report) error {
 	if c.Beside != nil {
 		c.Beside(ctx, report)
 	}
-	return follow(ctx, 5*time.Minute,
+	return askUntil(ctx, 5*time.Minute,
 		func(ctx context.Context) (watch.Interface, error) {
 			return api.set.CoreV1().Pods(system).Watch(ctx, metav1.ListOptions{})
 		},

@@ -16,8 +16,8 @@ import (
 //go:embed templates/*
 var templates embed.FS
 
-// World is what kind of box this is, as far as Kubernetes cares.
-type World struct {
+// HostTraits is what kind of box this is, as far as Kubernetes cares.
+type HostTraits struct {
 	Systemd bool // PID 1 is systemd
 	Unified bool // cgroup version 2
 
@@ -25,7 +25,7 @@ type World struct {
 }
 
 // Driver is who makes pods' cgroups: systemd where it rules a unified tree, else the kubelet itself.
-func (w World) Driver() string {
+func (w HostTraits) Driver() string {
 	if w.Systemd && w.Unified {
 		return "systemd"
 	}
@@ -38,20 +38,20 @@ func (w World) Driver() string {
 func OneThread(processors int) bool { return processors <= 2 }
 
 // OneThread is that of this box, for the templates.
-func (w World) OneThread() bool { return OneThread(w.Processors) }
+func (w HostTraits) OneThread() bool { return OneThread(w.Processors) }
 
-// threads are those of a part of the control plane; 0 leaves that to Go.
-func (w World) threads() int {
+// maxProcs are those of a part of the control plane; 0 leaves that to Go.
+func (w HostTraits) maxProcs() int {
 	if w.OneThread() {
 		return 1
 	}
 	return 0
 }
 
-func askWorld() World {
+func detectTraits() HostTraits {
 	_, noSystemd := os.Stat("/run/systemd/system") // sd_booted(3)
 	_, noUnified := os.Stat("/sys/fs/cgroup/cgroup.controllers")
-	return World{Systemd: noSystemd == nil, Unified: noUnified == nil, Processors: runtime.NumCPU()}
+	return HostTraits{Systemd: noSystemd == nil, Unified: noUnified == nil, Processors: runtime.NumCPU()}
 }
 
 // file is a text that must be somewhere, as it is.
@@ -64,20 +64,20 @@ type file struct {
 // values are what the templates may use.
 type values struct {
 	Config
-	World
+	HostTraits
 	Domain, Node, Version, Etcd, Pause string
 	Authority, Admin, Client, Server   string
 	Patches                            string
 	APIService, DNSService             netip.Addr
 }
 
-func newValues(c Config, w World) values {
+func newValues(c Config, w HostTraits) values {
 	return values{
-		Config: c, World: w,
+		Config: c, HostTraits: w,
 		Domain: assets.ImageDomain, Node: NodeName, Version: assets.KubernetesVersion,
 		Etcd: assets.EtcdVersion, Pause: assets.PauseVersion,
 		Patches: patchDir, Authority: caPath, Admin: pkiDir + "/admin", Client: nodeClient, Server: nodeServer,
-		APIService: nth(c.ServiceCIDR, 1), DNSService: nth(c.ServiceCIDR, 10),
+		APIService: nthAddress(c.ServiceCIDR, 1), DNSService: nthAddress(c.ServiceCIDR, 10),
 	}
 }
 
@@ -95,19 +95,19 @@ func render(name string, v any) ([]byte, error) {
 }
 
 // runtimeFiles configure containerd.
-func runtimeFiles(c Config, w World) ([]file, error) {
+func runtimeFiles(c Config, w HostTraits) ([]file, error) {
 	text, err := render("containerd.toml", newValues(c, w))
 	if err != nil {
 		return nil, err
 	}
 	env, err := render("containerd.env", newValues(c, w))
 	files := []file{{"/etc/containerd/config.toml", 0o644, text}, {"/etc/containerd/firstlight.env", 0o644, env}}
-	return append(files, slack("containerd.service", w)...), err
+	return append(files, timerSlackFiles("containerd.service", w)...), err
 }
 
-// slack is how exact the timers of a service are, and of the pods that it starts. Not in /run/systemd/system,
+// timerSlackFiles is how exact the timers of a service are, and of the pods that it starts. Not in /run/systemd/system,
 // though /etc as well is made anew at each boot: that directory says that systemd is there (sd_booted(3)).
-func slack(unit string, w World) []file {
+func timerSlackFiles(unit string, w HostTraits) []file {
 	if text := manifest.TimerSlack(w.Processors); text != nil {
 		return []file{{"/etc/systemd/system/" + unit + ".d/50-firstlight.conf", 0o644, text}}
 	}
@@ -116,7 +116,7 @@ func slack(unit string, w World) []file {
 
 // nodeFiles configure the kubelet and the clients of the API. The kubeconfigs name their
 // certificates instead of holding them, so that a renewed one is used without a restart.
-func nodeFiles(c Config, w World) ([]file, error) {
+func nodeFiles(c Config, w HostTraits) ([]file, error) {
 	v := newValues(c, w)
 	list := []struct {
 		path, template string
@@ -143,10 +143,10 @@ func nodeFiles(c Config, w World) ([]file, error) {
 		files = append(files, file{l.path, l.mode, text})
 	}
 	for _, part := range manifest.StaticPods() {
-		name, text := manifest.StaticPodPatch(part, w.threads())
+		name, text := manifest.StaticPodPatch(part, w.maxProcs())
 		files = append(files, file{patchDir + "/" + name, 0o644, text})
 	}
-	return append(files, slack("kubelet.service", w)...), nil
+	return append(files, timerSlackFiles("kubelet.service", w)...), nil
 }
 
 // networkFile is the pods' network on this node, from the addresses the control plane gave the node.
@@ -155,8 +155,8 @@ func networkFile(podCIDRs []string) (file, error) {
 	return file{"/etc/cni/net.d/10-firstlight.conflist", 0o644, text}, err
 }
 
-// difference says which of the files is not as it should be; "" if none.
-func (c *Cluster) difference(files []file) string {
+// differingFile says which of the files is not as it should be; "" if none.
+func (c *Cluster) differingFile(files []file) string {
 	for _, f := range files {
 		if !fileIs(c.path(f.path), f.data) {
 			return f.path

@@ -14,14 +14,14 @@ import (
 const containerdSocket = "/run/containerd/containerd.sock"
 
 func (c *Cluster) runtimeDone(ctx context.Context) error {
-	files, err := runtimeFiles(c.config(), c.World())
+	files, err := runtimeFiles(c.config(), c.HostTraits())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
-	if path := c.difference(files); path != "" {
+	if path := c.differingFile(files); path != "" {
 		return fmt.Errorf("%s is not as wanted", path)
 	}
-	if err := c.active(ctx, "containerd.service"); err != nil {
+	if err := c.checkActive(ctx, "containerd.service"); err != nil {
 		return err
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.path(containerdSocket))
@@ -31,7 +31,7 @@ func (c *Cluster) runtimeDone(ctx context.Context) error {
 	if err := conn.Close(); err != nil {
 		return fmt.Errorf("ask containerd: %w", err)
 	}
-	found, err := c.findStrays(ctx)
+	found, err := c.listOrphans(ctx)
 	if err == nil && len(found) > 0 {
 		err = fmt.Errorf("%d ended containers and pods are from before the clock was set back, the first is %s", len(found), found[0].name)
 	}
@@ -39,7 +39,7 @@ func (c *Cluster) runtimeDone(ctx context.Context) error {
 }
 
 func (c *Cluster) runtimeDo(ctx context.Context, report bringup.Report) error {
-	files, err := runtimeFiles(c.config(), c.World())
+	files, err := runtimeFiles(c.config(), c.HostTraits())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
@@ -55,16 +55,16 @@ func (c *Cluster) runtimeDo(ctx context.Context, report bringup.Report) error {
 	if err := c.start(ctx, "containerd.service", len(changed)); err != nil {
 		return err
 	}
-	found, err := c.findStrays(ctx)
+	found, err := c.listOrphans(ctx)
 	if err != nil || len(found) == 0 {
 		return err
 	}
 	report(fmt.Sprintf("removing %d ended containers and pods from before the clock was set back", len(found)))
-	return c.removeStrays(ctx, found)
+	return c.removeOrphans(ctx, found)
 }
 
-// active is nil if systemd says that a unit runs.
-func (c *Cluster) active(ctx context.Context, unit string) error {
+// checkActive is nil if systemd says that a unit runs.
+func (c *Cluster) checkActive(ctx context.Context, unit string) error {
 	out, err := c.Run(ctx, nil, "systemctl", "is-active", unit)
 	if state := strings.TrimSpace(out); err != nil || state != "active" {
 		return errors.Join(fmt.Errorf("%s is %s", unit, state), ctx.Err())

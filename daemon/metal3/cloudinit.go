@@ -142,7 +142,7 @@ func networkData(n site.Node) (string, error) {
 		case "dhcp":
 			data.Networks = append(data.Networks, netNetwork{ID: fmt.Sprintf("net%d", i), Link: on, Type: "ipv4_dhcp"})
 		case "static":
-			data.Networks = append(data.Networks, static(i, on, l))
+			data.Networks = append(data.Networks, staticNetwork(i, on, l))
 		}
 		for _, d := range l.DNS {
 			if s := (netService{"dns", d.String()}); !slices.Contains(data.Services, s) {
@@ -161,9 +161,9 @@ func withBoot(n site.Node) []site.MAC {
 	return append([]site.MAC{n.BootMAC}, n.MACs...)
 }
 
-func static(i int, link string, l site.Link) netNetwork {
+func staticNetwork(i int, link string, l site.Link) netNetwork {
 	p := l.Address.Prefix
-	net := netNetwork{ID: fmt.Sprintf("net%d", i), Link: link, Type: "ipv4", Address: p.Addr().String(), Netmask: mask(p)}
+	net := netNetwork{ID: fmt.Sprintf("net%d", i), Link: link, Type: "ipv4", Address: p.Addr().String(), Netmask: netmask(p)}
 	any := "0.0.0.0"
 	if p.Addr().Is6() {
 		net.Type, any = "ipv6", "::"
@@ -174,7 +174,7 @@ func static(i int, link string, l site.Link) netNetwork {
 	return net
 }
 
-func mask(p netip.Prefix) string {
+func netmask(p netip.Prefix) string {
 	return net.IP(net.CIDRMask(p.Bits(), p.Addr().BitLen())).String()
 }
 

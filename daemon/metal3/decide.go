@@ -44,7 +44,7 @@ func Decide(v View, r Ramdisk) pxe.Boot {
 		if v.Script != "" {
 			return wait("the appliance is still starting and does not know its hosts yet") // one of them was about to boot
 		}
-		return refuse("the appliance is still starting and does not know its hosts yet")
+		return refuseBoot("the appliance is still starting and does not know its hosts yet")
 	}
 	if v.Host == nil {
 		return pxe.Boot{Action: pxe.ActionInspect, Kernel: r.Kernel, Initrd: r.Initrd, Args: r.Args}
@@ -60,11 +60,11 @@ func Decide(v View, r Ramdisk) pxe.Boot {
 	case metal3api.StateInspecting, metal3api.StatePreparing, metal3api.StateProvisioning, metal3api.StateDeprovisioning:
 		return wait("host %s is %s, but Ironic has not prepared its boot yet", name, state)
 	case metal3api.StateReady, metal3api.StateAvailable:
-		return refuse("host %s waits for an image; give it one in site.yaml", name)
+		return refuseBoot("host %s waits for an image; give it one in site.yaml", name)
 	case metal3api.StateDeleting, metal3api.StatePoweringOffBeforeDelete:
-		return refuse("host %s is being removed", name)
+		return refuseBoot("host %s is being removed", name)
 	}
-	return refuse("host %s is not registered yet", name)
+	return refuseBoot("host %s is not registered yet", name)
 }
 
 // InService tells whether a host runs an operating system that must not be touched.
@@ -80,6 +80,6 @@ func wait(format string, args ...any) pxe.Boot {
 	return pxe.Boot{Action: pxe.ActionWait, Reason: fmt.Sprintf(format, args...)}
 }
 
-func refuse(format string, args ...any) pxe.Boot {
+func refuseBoot(format string, args ...any) pxe.Boot {
 	return pxe.Boot{Action: pxe.ActionRefuse, Reason: fmt.Sprintf(format, args...)}
 }

@@ -19,8 +19,8 @@ func OneDisk(hints *metal3api.RootDeviceHints, disks []metal3api.Storage) (metal
 	var one metal3api.Storage
 	var fit []string
 	for _, d := range disks {
-		if fits(hints, d) {
-			one, fit = d, append(fit, short(d))
+		if diskFits(hints, d) {
+			one, fit = d, append(fit, shortestName(d))
 		}
 	}
 	switch {
@@ -29,9 +29,9 @@ func OneDisk(hints *metal3api.RootDeviceHints, disks []metal3api.Storage) (metal
 	case len(disks) == 0:
 		return metal3api.Storage{}, fmt.Errorf("inspection found no disk")
 	case len(fit) == 0:
-		return metal3api.Storage{}, fmt.Errorf("rootDevice fits none of its disks: %s", describe(disks))
+		return metal3api.Storage{}, fmt.Errorf("rootDevice fits none of its disks: %s", describeDisks(disks))
 	}
-	return metal3api.Storage{}, fmt.Errorf("rootDevice fits %d disks (%s); name one of: %s", len(fit), strings.Join(fit, ", "), describe(disks))
+	return metal3api.Storage{}, fmt.Errorf("rootDevice fits %d disks (%s); name one of: %s", len(fit), strings.Join(fit, ", "), describeDisks(disks))
 }
 
 // Contents is what inspection found on each disk, by device name: kinds of partition tables,
@@ -39,8 +39,8 @@ func OneDisk(hints *metal3api.RootDeviceHints, disks []metal3api.Storage) (metal
 // disk has an empty list. It comes from overlays/ramdisk.
 type Contents map[string][]string
 
-// Empty is nil if a disk is known to hold nothing.
-func (c Contents) Empty(d metal3api.Storage) error {
+// CheckEmpty is nil if a disk is known to hold nothing.
+func (c Contents) CheckEmpty(d metal3api.Storage) error {
 	for _, name := range append([]string{d.Name}, d.AlternateNames...) {
 		if kinds, ok := c[name]; ok && len(kinds) > 0 {
 			return fmt.Errorf("its disk %s is not empty, it holds: %s", name, strings.Join(kinds, ", "))
@@ -48,7 +48,7 @@ func (c Contents) Empty(d metal3api.Storage) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("it is not known what its disk %s holds", short(d))
+	return fmt.Errorf("it is not known what its disk %s holds", shortestName(d))
 }
 
 // onlyDisk is the hints that fit the only disk, by what does not change when it is found
@@ -67,7 +67,7 @@ func onlyDisk(disks []metal3api.Storage) *metal3api.RootDeviceHints {
 	}
 }
 
-func fits(h *metal3api.RootDeviceHints, d metal3api.Storage) bool {
+func diskFits(h *metal3api.RootDeviceHints, d metal3api.Storage) bool {
 	whole := func(hint, value string) bool { return hint == "" || hint == value }
 	part := func(hint, value string) bool { return hint == "" || strings.Contains(value, hint) }
 	named := h.DeviceName == "" || h.DeviceName == d.Name
@@ -81,8 +81,8 @@ func fits(h *metal3api.RootDeviceHints, d metal3api.Storage) bool {
 		(h.Rotational == nil || *h.Rotational == d.Rotational)
 }
 
-// short is the shortest name of a disk: /dev/sda, where the operator prefers a path.
-func short(d metal3api.Storage) string {
+// shortestName is the shortest name of a disk: /dev/sda, where the operator prefers a path.
+func shortestName(d metal3api.Storage) string {
 	name := d.Name
 	for _, other := range d.AlternateNames {
 		if len(other) < len(name) {
@@ -92,12 +92,12 @@ func short(d metal3api.Storage) string {
 	return name
 }
 
-func describe(disks []metal3api.Storage) string {
+func describeDisks(disks []metal3api.Storage) string {
 	var out []string
 	for _, d := range disks {
-		text := fmt.Sprintf("%s %d GiB", short(d), int64(d.SizeBytes)>>30)
+		text := fmt.Sprintf("%s %d GiB", shortestName(d), int64(d.SizeBytes)>>30)
 		if d.SizeBytes < 1<<30 {
-			text = fmt.Sprintf("%s %d MiB", short(d), int64(d.SizeBytes)>>20)
+			text = fmt.Sprintf("%s %d MiB", shortestName(d), int64(d.SizeBytes)>>20)
 		}
 		if d.SerialNumber != "" {
 			text += " serialNumber " + d.SerialNumber

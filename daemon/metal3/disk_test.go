@@ -51,8 +51,8 @@ func TestOneDisk(t *testing.T) {
 func TestTheOnlyDiskIsNamedInTheHost(t *testing.T) {
 	want, have := &metal3api.BareMetalHost{}, &metal3api.BareMetalHost{}
 	have.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/vda", SerialNumber: "S1"}}}
-	given := Shape(StepImage, want, have)
+	given := ObjectForStep(StepImage, want, have)
 	require.Equal(t, &metal3api.RootDeviceHints{SerialNumber: "S1"}, given.Spec.RootDeviceHints)
-	require.Equal(t, given.Spec.RootDeviceHints, Shape(StepApply, want, given).Spec.RootDeviceHints, "it is kept afterwards")
-	require.Nil(t, Shape(StepCreate, want, nil).Spec.RootDeviceHints)
+	require.Equal(t, given.Spec.RootDeviceHints, ObjectForStep(StepApply, want, given).Spec.RootDeviceHints, "it is kept afterwards")
+	require.Nil(t, ObjectForStep(StepCreate, want, nil).Spec.RootDeviceHints)
 }

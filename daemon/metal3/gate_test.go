@@ -17,7 +17,7 @@ import (
 // TestGateComesBeforeThePower: a node whose pre-flight did not pass has no host, and one that
 // is inspected gets no image; a host in service is never asked for.
 func TestGateComesBeforeThePower(t *testing.T) {
-	nodes := []Handover{handoverOf("new"), handoverOf("inspected"), handoverOf("live")}
+	nodes := []NodeObjects{handoverOf("new"), handoverOf("inspected"), handoverOf("live")}
 	inspected, live := nodes[1].Host.DeepCopy(), nodes[2].Host.DeepCopy()
 	inspected.Spec.Image = nil
 	inspected.Status.Provisioning.State = metal3api.StateAvailable
@@ -30,8 +30,8 @@ func TestGateComesBeforeThePower(t *testing.T) {
 
 	var asked sync.Map
 	open, due := false, false
-	s := Site{Client: api, Records: Records{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, Log: slog.New(slog.DiscardHandler),
-		Gate: func(node string) (bool, string) { asked.Store(node, true); return open, "its BMC does not answer" },
+	s := Reconciler{Client: api, Backups: Backups{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, Log: slog.New(slog.DiscardHandler),
+		PreflightGate: func(node string) (bool, string) { asked.Store(node, true); return open, "its BMC does not answer" },
 		Contents: func(context.Context, *metal3api.BareMetalHost) (Contents, error) {
 			return Contents{"/dev/vda": {}}, nil
 		},

@@ -21,7 +21,7 @@ import (
 type Hosts struct {
 	Ramdisk Ramdisk
 	Files   string // folder below which the conductor writes pxelinux.cfg/MAC
-	Records Records
+	Backups Backups
 	Log     *slog.Logger
 
 	mu      sync.RWMutex
@@ -31,22 +31,22 @@ type Hosts struct {
 	byMAC   map[string]*metal3api.BareMetalHost
 	live    map[string]bool // MACs of recorded hosts in service; until current
 
-	kept map[string]string // by host: the version of it that is in its record; only Set's
+	savedVersions map[string]string // by host: the version of it that is in its record; only Set's
 }
 
 var _ pxe.Booter = (*Hosts)(nil)
 
-// Recall reads the records, so that hosts in service boot their disks before the API
+// LoadBackups reads the records, so that hosts in service boot their disks before the API
 // answers, and even if it never does.
-func (h *Hosts) Recall() error {
-	records, err := h.Records.Read()
+func (h *Hosts) LoadBackups() error {
+	records, err := h.Backups.Read()
 	if err != nil {
 		return err
 	}
 	live := map[string]bool{}
 	for _, r := range records {
-		if r.Live() {
-			for _, mac := range macs(&r.Host) {
+		if r.IsLive() {
+			for _, mac := range hostMACs(&r.Host) {
 				live[mac] = true
 			}
 		}
@@ -64,19 +64,19 @@ func (h *Hosts) Set(hosts []metal3api.BareMetalHost) error {
 	byMAC, kept := map[string]*metal3api.BareMetalHost{}, map[string]string{}
 	var failed error
 	for i := range hosts {
-		for _, mac := range macs(&hosts[i]) {
+		for _, mac := range hostMACs(&hosts[i]) {
 			byMAC[mac] = &hosts[i]
 		}
 		version := string(hosts[i].UID) + "/" + hosts[i].ResourceVersion
-		if hosts[i].ResourceVersion != "" && h.kept[hosts[i].Name] == version {
+		if hosts[i].ResourceVersion != "" && h.savedVersions[hosts[i].Name] == version {
 			kept[hosts[i].Name] = version
-		} else if err := h.Records.Keep(&hosts[i]); err != nil {
+		} else if err := h.Backups.Save(&hosts[i]); err != nil {
 			failed = err
 		} else {
 			kept[hosts[i].Name] = version
 		}
 	}
-	h.kept = kept
+	h.savedVersions = kept
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.hosts, h.byMAC, h.current, h.renewed = hosts, byMAC, true, time.Now()
@@ -118,41 +118,41 @@ func (h *Hosts) List() (hosts []metal3api.BareMetalHost, current bool) {
 	return hosts, h.current
 }
 
-// Current tells whether the hosts were read from the API since the daemon started.
-func (h *Hosts) Current() bool {
+// IsCurrent tells whether the hosts were read from the API since the daemon started.
+func (h *Hosts) IsCurrent() bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.current
 }
 
-// patience is how long the API may be silent before the picture is called old: a restart of its server is shorter.
-const patience = time.Minute
+// apiTimeout is how long the API may be silent before the picture is called old: a restart of its server is shorter.
+const apiTimeout = time.Minute
 
-// Silent is since when the API has not answered for the hosts, if that is too long for List to be taken for
+// SilentSince is since when the API has not answered for the hosts, if that is too long for List to be taken for
 // the present; zero if it is not, or if they were never read.
-func (h *Hosts) Silent(now time.Time) time.Time {
+func (h *Hosts) SilentSince(now time.Time) time.Time {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return silent(h.renewed, now)
+	return silentSince(h.renewed, now)
 }
 
-func silent(renewed, now time.Time) time.Time {
-	if renewed.IsZero() || now.Sub(renewed) < patience {
+func silentSince(renewed, now time.Time) time.Time {
+	if renewed.IsZero() || now.Sub(renewed) < apiTimeout {
 		return time.Time{}
 	}
 	return renewed
 }
 
-// answered notes that the API was asked just now and answered.
-func (h *Hosts) answered() {
+// markAnswered notes that the API was asked just now and answered.
+func (h *Hosts) markAnswered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.renewed = time.Now()
 }
 
-// macs are all by which a host is known, lower case: the one it boots from and, once it
+// hostMACs are all by which a host is known, lower case: the one it boots from and, once it
 // was inspected, every NIC's.
-func macs(b *metal3api.BareMetalHost) []string {
+func hostMACs(b *metal3api.BareMetalHost) []string {
 	var out []string
 	if b.Spec.BootMACAddress != "" {
 		out = append(out, strings.ToLower(b.Spec.BootMACAddress))

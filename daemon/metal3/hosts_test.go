@@ -30,8 +30,8 @@ func host(name, mac string, state metal3api.ProvisioningState) metal3api.BareMet
 
 func newHosts(t *testing.T, dir string) *Hosts {
 	t.Helper()
-	h := &Hosts{Files: t.TempDir(), Records: Records{Dir: dir, Log: slog.New(slog.DiscardHandler)}, Log: slog.New(slog.DiscardHandler), Ramdisk: Ramdisk{Kernel: "k"}}
-	require.NoError(t, h.Recall())
+	h := &Hosts{Files: t.TempDir(), Backups: Backups{Dir: dir, Log: slog.New(slog.DiscardHandler)}, Log: slog.New(slog.DiscardHandler), Ramdisk: Ramdisk{Kernel: "k"}}
+	require.NoError(t, h.LoadBackups())
 	return h
 }
 
@@ -59,8 +59,8 @@ func TestSilenceIsLongerThanARestart(t *testing.T) {
 	}{
 		{time.Time{}, false}, // never read: Current says so
 		{now, false},
-		{now.Add(-patience + 1), false},
-		{now.Add(-patience), true},
+		{now.Add(-apiTimeout + 1), false},
+		{now.Add(-apiTimeout), true},
 		{now.Add(-24 * time.Hour), true},
 		{now.Add(time.Hour), false},
 	} {
@@ -68,14 +68,14 @@ func TestSilenceIsLongerThanARestart(t *testing.T) {
 		if c.silent {
 			want = c.renewed
 		}
-		assert.Equal(t, want, silent(c.renewed, now), "%s", c.renewed)
+		assert.Equal(t, want, silentSince(c.renewed, now), "%s", c.renewed)
 	}
 	h := newHosts(t, t.TempDir())
 	require.NoError(t, h.Set(nil))
-	later := time.Now().Add(2 * patience)
-	assert.False(t, h.Silent(later).IsZero())
-	h.answered()
-	assert.True(t, h.Silent(time.Now()).IsZero())
+	later := time.Now().Add(2 * apiTimeout)
+	assert.False(t, h.SilentSince(later).IsZero())
+	h.markAnswered()
+	assert.True(t, h.SilentSince(time.Now()).IsZero())
 }
 
 func TestTheConductorsScriptIsUsed(t *testing.T) {
@@ -118,33 +118,33 @@ func TestRecords(t *testing.T) {
 		{"removed by its owner", removed, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := Records{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
-			require.NoError(t, r.Keep(&live))
-			require.NoError(t, r.Keep(&c.after))
+			r := Backups{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+			require.NoError(t, r.Save(&live))
+			require.NoError(t, r.Save(&c.after))
 			all, err := r.Read()
 			require.NoError(t, err)
-			assert.Equal(t, c.live, all["node-1"].Live())
+			assert.Equal(t, c.live, all["node-1"].IsLive())
 		})
 	}
 }
 
 func TestATornRecordIsLeftAndTheOthersAreRead(t *testing.T) {
-	r := Records{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	r := Backups{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
 	one, two := host("node-1", "52:54:00:00:00:01", metal3api.StateProvisioned), host("node-2", "52:54:00:00:00:02", metal3api.StateProvisioned)
-	require.NoError(t, r.Keep(&one))
-	require.NoError(t, r.Keep(&two))
+	require.NoError(t, r.Save(&one))
+	require.NoError(t, r.Save(&two))
 	torn := filepath.Join(r.Dir, "node-1.json")
 	require.NoError(t, os.Truncate(torn, 100))
 	all, err := r.Read()
 	require.NoError(t, err)
 	assert.NotContains(t, all, "node-1")
-	assert.True(t, all["node-2"].Live())
+	assert.True(t, all["node-2"].IsLive())
 	assert.FileExists(t, torn)
 }
 
 func TestRestoreGivesBackStatusAndImagePaused(t *testing.T) {
-	r := Record{Host: host("node-1", "52:54:00:00:00:01", metal3api.StateProvisioned)}
-	h, err := Restore(r)
+	r := HostBackup{Host: host("node-1", "52:54:00:00:00:01", metal3api.StateProvisioned)}
+	h, err := RestoredHost(r)
 	require.NoError(t, err)
 	assert.Equal(t, r.Host.Spec, h.Spec)
 	assert.Empty(t, h.UID)
@@ -153,11 +153,11 @@ func TestRestoreGivesBackStatusAndImagePaused(t *testing.T) {
 	assert.Equal(t, r.Host.Status, status)
 	assert.Contains(t, h.Annotations, metal3api.PausedAnnotation)
 
-	assert.EqualError(t, Resumable(h, r), `host node-1 is "" in the API, "provisioned" in its record`)
+	assert.EqualError(t, CheckResumable(h, r), `host node-1 is "" in the API, "provisioned" in its record`)
 	h.Status = status
-	assert.NoError(t, Resumable(h, r))
+	assert.NoError(t, CheckResumable(h, r))
 	h.Spec.Image = nil
-	assert.ErrorContains(t, Resumable(h, r), "on its disk")
+	assert.ErrorContains(t, CheckResumable(h, r), "on its disk")
 	h.Annotations = nil
-	assert.ErrorContains(t, Resumable(h, r), "was not paused by the appliance")
+	assert.ErrorContains(t, CheckResumable(h, r), "was not paused by the appliance")
 }

@@ -14,7 +14,7 @@ const (
 	StepCreate Step = "create" // the host without its image: it is registered and inspected
 	StepWait   Step = "wait"   // something is going on that comes to its end by itself
 	StepHold   Step = "hold"   // a person must decide; nothing is written until then
-	// StepPreflight stands in for create and image while Site.Gate says no.
+	// StepPreflight stands in for create and image while Site.PreflightGate says no.
 	StepPreflight Step = "preflight"
 	// StepAgent stands in for image while Site.AgentsDue names it.
 	StepAgent Step = "agent"
@@ -33,23 +33,23 @@ const (
 // A host is first created without an image, because only after inspection it is known
 // whether its hints name exactly one disk, and whether that disk is empty. What is on its disks matters
 // for an idle host only.
-func Next(n Handover, have *metal3api.BareMetalHost, rec Record, found Contents) (Step, string) {
+func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Contents) (Step, string) {
 	want := n.Host
 	if n.Own != "" {
 		return StepHold, fmt.Sprintf("its MAC %s is one of this appliance's own, which never installs itself; take the node out of site.yaml or correct its MAC", n.Own)
 	}
 	if have == nil {
-		if rec.Live() {
+		if rec.IsLive() {
 			return StepRestore, ""
 		}
 		return StepCreate, ""
 	}
 	state := have.Status.Provisioning.State
 	if have.Annotations[annotationPaused] == pausedBy {
-		if state == metal3api.StateNone && rec.Live() {
+		if state == metal3api.StateNone && rec.IsLive() {
 			return StepRestore, "" // it was created, and its status not written yet
 		}
-		if err := Resumable(have, rec); err != nil {
+		if err := CheckResumable(have, rec); err != nil {
 			return StepWait, err.Error()
 		}
 		return StepResume, ""
@@ -76,7 +76,7 @@ func Next(n Handover, have *metal3api.BareMetalHost, rec Record, found Contents)
 		return StepHold, "it is externally provisioned: the appliance never installs it"
 	case state == metal3api.StateUnmanaged:
 		return StepHold, "it has no BMC in site.yaml: the appliance cannot switch it on"
-	case !idle(state):
+	case !isIdle(state):
 		return StepWait, "it is " + stateName(state)
 	}
 	if have.Status.HardwareDetails == nil {
@@ -87,10 +87,10 @@ func Next(n Handover, have *metal3api.BareMetalHost, rec Record, found Contents)
 		return StepHold, err.Error()
 	}
 	if size := int64(disk.SizeBytes); size < n.Need {
-		return StepHold, fmt.Sprintf("its disk %s has %d MiB, the image needs %d; name a larger disk with rootDevice in site.yaml", short(disk), size>>20, n.Need>>20)
+		return StepHold, fmt.Sprintf("its disk %s has %d MiB, the image needs %d; name a larger disk with rootDevice in site.yaml", shortestName(disk), size>>20, n.Need>>20)
 	}
 	if rec.Host.UID != have.UID && !wipe {
-		if rec.Live() {
+		if rec.IsLive() {
 			return StepHold, fmt.Sprintf("it was in service before its BareMetalHost was made anew; to install it again and lose what is on its disk, run: kubectl -n %s annotate bmh %s %s=true",
 				Namespace, have.Name, AllowWipe)
 		}
@@ -100,20 +100,20 @@ func Next(n Handover, have *metal3api.BareMetalHost, rec Record, found Contents)
 	if wipe || want.Annotations[Overwrite] == "true" {
 		return StepImage, ""
 	}
-	if err := found.Empty(disk); err != nil {
+	if err := found.CheckEmpty(disk); err != nil {
 		return StepHold, err.Error() + "; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"
 	}
 	return StepImage, ""
 }
 
-// idle tells whether a host waits for an image, or for another one.
-func idle(state metal3api.ProvisioningState) bool {
+// isIdle tells whether a host waits for an image, or for another one.
+func isIdle(state metal3api.ProvisioningState) bool {
 	return state == metal3api.StateReady || state == metal3api.StateAvailable || state == metal3api.StateProvisioned
 }
 
-// Shape is the object to apply for a step. Only StepImage gives an image that the host does
+// ObjectForStep is the object to apply for a step. Only StepImage gives an image that the host does
 // not have yet, and a host in service keeps the very image object it has.
-func Shape(step Step, want, have *metal3api.BareMetalHost) *metal3api.BareMetalHost {
+func ObjectForStep(step Step, want, have *metal3api.BareMetalHost) *metal3api.BareMetalHost {
 	h := want.DeepCopy()
 	if h.Spec.RootDeviceHints == nil && have != nil {
 		// Without hints the operator means /dev/sda. The only disk is named by what it is.

@@ -32,61 +32,61 @@ func TestNext(t *testing.T) {
 	failed := func(h *metal3api.BareMetalHost) { h.Status.ErrorMessage = "Image provisioning failed" }
 	anew := func(h *metal3api.BareMetalHost) { h.UID = "made anew" }
 	blank := Contents{"/dev/sda": {}}
-	live := Record{Host: *has(metal3api.StateProvisioned, image)}
+	live := HostBackup{Host: *has(metal3api.StateProvisioned, image)}
 	for _, c := range []struct {
 		name     string
 		have     *metal3api.BareMetalHost
-		rec      Record
+		rec      HostBackup
 		found    Contents
 		step     Step
 		sentence string
 	}{
-		{"new", nil, Record{}, nil, StepCreate, ""},
+		{"new", nil, HostBackup{}, nil, StepCreate, ""},
 		{"lost by the API", nil, live, nil, StepRestore, ""},
-		{"lost by the API, removed before", nil, Record{Host: live.Host, Gone: true}, nil, StepCreate, ""},
+		{"lost by the API, removed before", nil, HostBackup{Host: live.Host, Removed: true}, nil, StepCreate, ""},
 		{"restored, without its status", has("", image, note(annotationPaused, pausedBy)), live, nil, StepRestore, ""},
-		{"restored, its record gone", has("", image, note(annotationPaused, pausedBy)), Record{}, nil, StepWait, `host node-1 has image "` + image + `" in the API, "" on its disk`},
+		{"restored, its record gone", has("", image, note(annotationPaused, pausedBy)), HostBackup{}, nil, StepWait, `host node-1 has image "` + image + `" in the API, "" on its disk`},
 		{"restored", has(metal3api.StateProvisioned, image, note(annotationPaused, pausedBy)), live, nil, StepResume, ""},
 		{"paused by its owner", has(metal3api.StateProvisioned, image, note(annotationPaused, "me")), live, nil, StepApply, ""},
-		{"created", has("", ""), Record{}, nil, StepWait, "it is not registered yet"},
-		{"registering", has(metal3api.StateRegistering, ""), Record{}, nil, StepWait, "it is registering"},
-		{"inspecting", has(metal3api.StateInspecting, ""), Record{}, nil, StepWait, "it is inspecting"},
-		{"available", has(metal3api.StateAvailable, ""), Record{}, blank, StepImage, ""},
-		{"available, data on the disk", has(metal3api.StateAvailable, ""), Record{}, Contents{"/dev/sda": {"gpt", "ext4"}}, StepHold,
+		{"created", has("", ""), HostBackup{}, nil, StepWait, "it is not registered yet"},
+		{"registering", has(metal3api.StateRegistering, ""), HostBackup{}, nil, StepWait, "it is registering"},
+		{"inspecting", has(metal3api.StateInspecting, ""), HostBackup{}, nil, StepWait, "it is inspecting"},
+		{"available", has(metal3api.StateAvailable, ""), HostBackup{}, blank, StepImage, ""},
+		{"available, data on the disk", has(metal3api.StateAvailable, ""), HostBackup{}, Contents{"/dev/sda": {"gpt", "ext4"}}, StepHold,
 			"its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"},
-		{"available, unknown data", has(metal3api.StateAvailable, ""), Record{}, Contents{"/dev/sdb": {}}, StepHold,
+		{"available, unknown data", has(metal3api.StateAvailable, ""), HostBackup{}, Contents{"/dev/sdb": {}}, StepHold,
 			"it is not known what its disk /dev/sda holds; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"},
-		{"available, data on the disk, given up", has(metal3api.StateAvailable, "", note(AllowWipe, "true")), Record{}, Contents{"/dev/sda": {"gpt"}}, StepImage, ""},
+		{"available, data on the disk, given up", has(metal3api.StateAvailable, "", note(AllowWipe, "true")), HostBackup{}, Contents{"/dev/sda": {"gpt"}}, StepImage, ""},
 		{"available, ambiguous disk", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) {
 			h.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/sda"}, {Name: "/dev/sdb"}}}
-		}), Record{}, nil, StepHold, "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: /dev/sda 0 MiB; /dev/sdb 0 MiB"},
-		{"available, not inspected", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) { h.Status.HardwareDetails = nil }), Record{}, nil, StepWait, "it is not inspected yet"},
-		{"available, its record not written", has(metal3api.StateAvailable, "", anew), Record{}, blank, StepWait,
+		}), HostBackup{}, nil, StepHold, "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: /dev/sda 0 MiB; /dev/sdb 0 MiB"},
+		{"available, not inspected", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) { h.Status.HardwareDetails = nil }), HostBackup{}, nil, StepWait, "it is not inspected yet"},
+		{"available, its record not written", has(metal3api.StateAvailable, "", anew), HostBackup{}, blank, StepWait,
 			"host node-1 has no record on DATA yet, and gets no image before; is DATA full or read-only?"},
 		{"available, in service before", has(metal3api.StateAvailable, "", anew), live, blank, StepHold,
 			"it was in service before its BareMetalHost was made anew; to install it again and lose what is on its disk, run: kubectl -n metal3 annotate bmh node-1 firstlight.dev/allow-wipe=true"},
-		{"being installed", has(metal3api.StateProvisioning, image), Record{}, nil, StepApply, ""},
+		{"being installed", has(metal3api.StateProvisioning, image), HostBackup{}, nil, StepApply, ""},
 		{"in service", has(metal3api.StateProvisioned, image), live, nil, StepApply, ""},
 		{"in service, the site names another image", has(metal3api.StateProvisioned, other), live, nil, StepHold,
 			`it is in service with image "` + other + `", site.yaml names "` + image + `"; to install that and lose what is on its disk, run: kubectl -n metal3 annotate bmh node-1 firstlight.dev/allow-wipe=true`},
 		{"in service, given up", has(metal3api.StateProvisioned, other, note(AllowWipe, "true")), live, nil, StepImage, ""},
-		{"being installed, the site names another image", has(metal3api.StateProvisioning, other), Record{}, nil, StepHold,
+		{"being installed, the site names another image", has(metal3api.StateProvisioning, other), HostBackup{}, nil, StepHold,
 			`it is being installed with image "` + other + `", site.yaml names "` + image + `" now: that comes when this installation fails; to have it anyway, set the annotation firstlight.dev/allow-wipe=true on it`},
-		{"its installation failed", has(metal3api.StateProvisioning, image, failed), Record{}, nil, StepApply, ""},
-		{"its installation failed, the site names another image", has(metal3api.StateProvisioning, other, failed), Record{}, nil, StepImage, ""},
-		{"its installation failed, the site names another digest", has(metal3api.StateProvisioning, image, failed, func(h *metal3api.BareMetalHost) { h.Spec.Image.Checksum = "1" }), Record{}, nil, StepImage, ""},
+		{"its installation failed", has(metal3api.StateProvisioning, image, failed), HostBackup{}, nil, StepApply, ""},
+		{"its installation failed, the site names another image", has(metal3api.StateProvisioning, other, failed), HostBackup{}, nil, StepImage, ""},
+		{"its installation failed, the site names another digest", has(metal3api.StateProvisioning, image, failed, func(h *metal3api.BareMetalHost) { h.Spec.Image.Checksum = "1" }), HostBackup{}, nil, StepImage, ""},
 		{"in service with an error, the site names another digest", has(metal3api.StateProvisioned, image, failed, func(h *metal3api.BareMetalHost) { h.Spec.Image.Checksum = "1" }), live, nil, StepApply, ""},
-		{"somebody else's", has(metal3api.StateExternallyProvisioned, image), Record{}, nil, StepApply, ""},
-		{"somebody else's without image", has(metal3api.StateExternallyProvisioned, "", note(AllowWipe, "true")), Record{}, nil, StepHold, "it is externally provisioned: the appliance never installs it"},
-		{"without a BMC", has(metal3api.StateUnmanaged, ""), Record{}, nil, StepHold, "it has no BMC in site.yaml: the appliance cannot switch it on"},
+		{"somebody else's", has(metal3api.StateExternallyProvisioned, image), HostBackup{}, nil, StepApply, ""},
+		{"somebody else's without image", has(metal3api.StateExternallyProvisioned, "", note(AllowWipe, "true")), HostBackup{}, nil, StepHold, "it is externally provisioned: the appliance never installs it"},
+		{"without a BMC", has(metal3api.StateUnmanaged, ""), HostBackup{}, nil, StepHold, "it has no BMC in site.yaml: the appliance cannot switch it on"},
 		{"being removed", has(metal3api.StateProvisioned, image, func(h *metal3api.BareMetalHost) { h.DeletionTimestamp = &metav1.Time{} }), live, nil, StepWait,
 			"its owner is removing it; afterwards it is created again, because it is still in site.yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			step, sentence := Next(Handover{Host: want}, c.have, c.rec, c.found)
+			step, sentence := Next(NodeObjects{Host: want}, c.have, c.rec, c.found)
 			assert.Equal(t, c.step, step)
 			assert.Equal(t, c.sentence, sentence)
-			if got := Shape(step, want, c.have); step != StepImage && step != StepRestore {
+			if got := ObjectForStep(step, want, c.have); step != StepImage && step != StepRestore {
 				have := ""
 				if c.have != nil {
 					have = imageURL(c.have.Spec.Image)
@@ -102,15 +102,15 @@ func TestConsentIsTheSites(t *testing.T) {
 	want.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}
 	have.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/disk/by-path/pci-1", AlternateNames: []string{"/dev/sda", "/dev/disk/by-path/pci-1"}}}}
 	full := Contents{"/dev/sda": {"LVM2_member"}}
-	step, sentence := Next(Handover{Host: want}, have, Record{}, full)
+	step, sentence := Next(NodeObjects{Host: want}, have, HostBackup{}, full)
 	assert.Equal(t, StepHold, step)
 	assert.Contains(t, sentence, "LVM2_member")
 	want.Annotations = map[string]string{Overwrite: "true"}
-	step, _ = Next(Handover{Host: want}, have, Record{}, full)
+	step, _ = Next(NodeObjects{Host: want}, have, HostBackup{}, full)
 	assert.Equal(t, StepImage, step)
 
 	have.Status.HardwareDetails.Storage = append(have.Status.HardwareDetails.Storage, metal3api.Storage{Name: "/dev/sdb"})
-	step, _ = Next(Handover{Host: want}, have, Record{}, full)
+	step, _ = Next(NodeObjects{Host: want}, have, HostBackup{}, full)
 	assert.Equal(t, StepHold, step, "consent to lose data is no choice of a disk")
 }
 
@@ -119,7 +119,7 @@ func TestADiskMustBeLargeEnoughForItsImage(t *testing.T) {
 	want.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}
 	have.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/sda", SizeBytes: 640 << 20}}}
 	for need, step := range map[int64]Step{0: StepImage, 640 << 20: StepImage, 641 << 20: StepHold} {
-		got, sentence := Next(Handover{Host: want, Need: need}, have, Record{}, Contents{"/dev/sda": {}})
+		got, sentence := Next(NodeObjects{Host: want, Need: need}, have, HostBackup{}, Contents{"/dev/sda": {}})
 		assert.Equal(t, step, got, need)
 		if step == StepHold {
 			assert.Equal(t, "its disk /dev/sda has 640 MiB, the image needs 641; name a larger disk with rootDevice in site.yaml", sentence)
@@ -130,7 +130,7 @@ func TestADiskMustBeLargeEnoughForItsImage(t *testing.T) {
 func TestTheApplianceNeverInstallsItself(t *testing.T) {
 	want := in("")
 	for _, have := range []*metal3api.BareMetalHost{nil, in(metal3api.StateAvailable), in(metal3api.StateProvisioned)} {
-		step, sentence := Next(Handover{Host: want, Own: "52:54:00:00:00:01"}, have, Record{}, Contents{"/dev/sda": {}})
+		step, sentence := Next(NodeObjects{Host: want, Own: "52:54:00:00:00:01"}, have, HostBackup{}, Contents{"/dev/sda": {}})
 		assert.Equal(t, StepHold, step)
 		assert.Equal(t, "its MAC 52:54:00:00:00:01 is one of this appliance's own, which never installs itself; take the node out of site.yaml or correct its MAC", sentence)
 	}
@@ -138,7 +138,7 @@ func TestTheApplianceNeverInstallsItself(t *testing.T) {
 	appliance := testAppliance()
 	appliance.MACs = []string{"52:54:00:aa:00:01"}
 	for i, want := range []string{"52:54:00:aa:00:01", ""} {
-		h, err := Node(s, s.Nodes[i], appliance)
+		h, err := NewNodeObjects(s, s.Nodes[i], appliance)
 		require.NoError(t, err)
 		assert.Equal(t, want, h.Own)
 	}

@@ -75,9 +75,9 @@ func WebhookNames() []string {
 	}
 }
 
-// taken are the kinds that come from the manifest as they are. What it says of images,
+// usedKinds are the kinds that come from the manifest as they are. What it says of images,
 // addresses and certificate issuers holds elsewhere, not here.
-var taken = map[string]bool{
+var usedKinds = map[string]bool{
 	"CustomResourceDefinition": true, "ServiceAccount": true, "Role": true, "ClusterRole": true,
 	"RoleBinding": true, "ClusterRoleBinding": true, "ValidatingWebhookConfiguration": true,
 }
@@ -98,25 +98,25 @@ func (o Operator) Objects() ([]client.Object, error) {
 		switch {
 		case kind == "ValidatingWebhookConfiguration":
 			webhook = u // last: it refuses everything until the operator answers
-		case kind == "Service" && u.GetName() == WebhookService, taken[kind]:
+		case kind == "Service" && u.GetName() == WebhookService, usedKinds[kind]:
 			objects = append(objects, u)
 		}
 	}
-	for kind := range taken {
+	for kind := range usedKinds {
 		if found[kind] == 0 {
 			return nil, fmt.Errorf("the operator's manifest has no %s", kind)
 		}
 	}
 	objects = append(objects, o.secrets()...)
 	objects = append(objects, o.deployment())
-	if err := o.trust(webhook); err != nil {
+	if err := o.injectCA(webhook); err != nil {
 		return nil, err
 	}
 	return append(objects, webhook), nil
 }
 
-// trust puts our authority in the place where the manifest asks for one to be injected.
-func (o Operator) trust(webhook *unstructured.Unstructured) error {
+// injectCA puts our authority in the place where the manifest asks for one to be injected.
+func (o Operator) injectCA(webhook *unstructured.Unstructured) error {
 	hooks, _, err := unstructured.NestedSlice(webhook.Object, "webhooks")
 	if err != nil || len(hooks) == 0 {
 		return fmt.Errorf("the operator's manifest lists no webhooks: %v", err)
@@ -174,7 +174,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"firstlight.dev/config": o.digest()}},
-				Spec: apply.Vital(corev1.PodSpec{
+				Spec: apply.MakeCritical(corev1.PodSpec{
 					ServiceAccountName: OperatorName,
 					EnableServiceLinks: ptr.To(false),
 					SecurityContext: &corev1.PodSecurityContext{

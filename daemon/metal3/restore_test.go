@@ -20,20 +20,20 @@ func TestAHostInServiceIsRestoredWithItsStatusBeforeTheOperatorSeesIt(t *testing
 	was.UID = "before"
 	was.Status.Provisioning.State = metal3api.StateProvisioned
 	was.Status.Provisioning.ID = "ironic's"
-	records := Records{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
-	require.NoError(t, records.Keep(was))
+	records := Backups{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	require.NoError(t, records.Save(was))
 
 	scheme, err := Scheme()
 	require.NoError(t, err)
-	interrupted, err := Restore(Record{Host: *was})
+	interrupted, err := RestoredHost(HostBackup{Host: *was})
 	require.NoError(t, err)
 	for name, there := range map[string][]client.Object{"lost": nil, "created, then interrupted": {interrupted}} {
 		t.Run(name, func(t *testing.T) {
 			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(there...).WithStatusSubresource(&metal3api.BareMetalHost{}).WithReturnManagedFields().Build()
-			s := Site{Client: api, Records: records, Log: slog.New(slog.DiscardHandler)}
+			s := Reconciler{Client: api, Backups: records, Log: slog.New(slog.DiscardHandler)}
 			step := func() Step {
 				t.Helper()
-				all, err := s.Reconcile(t.Context(), []Handover{node})
+				all, err := s.Reconcile(t.Context(), []NodeObjects{node})
 				require.NoError(t, err)
 				require.NoError(t, all[0].Err)
 				return all[0].Step

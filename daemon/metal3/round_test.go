@@ -20,11 +20,11 @@ import (
 )
 
 // handoverOf is what a node of that name becomes, with empty secrets.
-func handoverOf(name string) Handover {
+func handoverOf(name string) NodeObjects {
 	secret := func(suffix string) *corev1.Secret {
 		return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Name: name + suffix, Namespace: Namespace}}
 	}
-	return Handover{BMC: secret("-bmc-secret"), User: secret("-user-data"), Network: secret("-network-data"), Host: &metal3api.BareMetalHost{
+	return NodeObjects{BMC: secret("-bmc-secret"), User: secret("-user-data"), Network: secret("-network-data"), Host: &metal3api.BareMetalHost{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace},
 		Spec:       metal3api.BareMetalHostSpec{Image: &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}}}}
@@ -42,7 +42,7 @@ func TestARoundWithoutNewsIsTwoRequests(t *testing.T) {
 		defer mu.Unlock()
 		asked[what]++
 	}
-	var nodes []Handover
+	var nodes []NodeObjects
 	var hosts []client.Object
 	for i, state := range []metal3api.ProvisioningState{metal3api.StateInspecting, metal3api.StatePreparing, metal3api.StateProvisioning, metal3api.StateProvisioned} {
 		n := handoverOf(fmt.Sprint("node-", i))
@@ -69,13 +69,13 @@ func TestARoundWithoutNewsIsTwoRequests(t *testing.T) {
 			return c.Apply(ctx, o, opts...)
 		},
 	}).Build()
-	s := Site{Client: api, Records: Records{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, Log: slog.New(slog.DiscardHandler),
+	s := Reconciler{Client: api, Backups: Backups{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, Log: slog.New(slog.DiscardHandler),
 		Contents: func(context.Context, *metal3api.BareMetalHost) (Contents, error) { count("contents"); return nil, nil }}
 	round := func() map[string]int {
 		clear(asked)
 		all, err := s.Reconcile(t.Context(), nodes)
 		require.NoError(t, err)
-		require.NoError(t, Errors(all))
+		require.NoError(t, JoinErrors(all))
 		return maps.Clone(asked)
 	}
 	// Every node gets its three secrets; two wait for the operator, of the others the host is applied too.

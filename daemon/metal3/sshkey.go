@@ -28,8 +28,8 @@ type Keys struct {
 // AccessFile is the private key of the appliance's log-in to nodes, as ssh -i takes it.
 func (k *Keys) AccessFile() string { return filepath.Join(k.Dir, "id_ed25519") }
 
-// Access is the public half of the appliance's log-in, as in authorized_keys.
-func (k *Keys) Access() (string, error) {
+// AccessPublicKey is the public half of the appliance's log-in, as in authorized_keys.
+func (k *Keys) AccessPublicKey() (string, error) {
 	pair, err := k.Pair()
 	return pair.Public, err
 }
@@ -43,8 +43,8 @@ func (k *Keys) Host(node site.Name) (SSHHostKey, error) {
 	return k.pair(filepath.Join(k.Dir, "hosts", string(node)), string(node))
 }
 
-// Minted tells whether a node was given its host key already.
-func (k *Keys) Minted(node site.Name) bool {
+// HasHostKey tells whether a node was given its host key already.
+func (k *Keys) HasHostKey(node site.Name) bool {
 	_, err := os.Stat(filepath.Join(k.Dir, "hosts", string(node)))
 	return err == nil
 }
@@ -57,7 +57,7 @@ func (k *Keys) pair(path, comment string) (SSHHostKey, error) {
 		return SSHHostKey{}, fmt.Errorf("read SSH key: %w", err)
 	}
 	if signer, err := ssh.ParsePrivateKey(text); err == nil {
-		return SSHHostKey{string(text), public(signer.PublicKey(), comment)}, nil
+		return SSHHostKey{string(text), authorizedKey(signer.PublicKey(), comment)}, nil
 	}
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -72,15 +72,15 @@ func (k *Keys) pair(path, comment string) (SSHHostKey, error) {
 		return SSHHostKey{}, fmt.Errorf("mint SSH key: %w", err)
 	}
 	private := pem.EncodeToMemory(block)
-	return SSHHostKey{string(private), public(signer.PublicKey(), comment)}, keep(path, private)
+	return SSHHostKey{string(private), authorizedKey(signer.PublicKey(), comment)}, writeKey(path, private)
 }
 
-func public(key ssh.PublicKey, comment string) string {
+func authorizedKey(key ssh.PublicKey, comment string) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " " + comment
 }
 
-// keep writes a secret file.
-func keep(path string, data []byte) error {
+// writeKey writes a secret file.
+func writeKey(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keep SSH key: %w", err)
 	}

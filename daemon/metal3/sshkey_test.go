@@ -20,7 +20,7 @@ func TestKeysAreMintedOnceAndATornOneAnew(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEqual(t, one.Public, other.Public)
 
-	access, err := k.Access()
+	access, err := k.AccessPublicKey()
 	require.NoError(t, err)
 	text, err := os.ReadFile(k.AccessFile())
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestKeysAreMintedOnceAndATornOneAnew(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
 	require.NoError(t, os.Truncate(k.AccessFile(), 50))
-	minted, err := k.Access()
+	minted, err := k.AccessPublicKey()
 	require.NoError(t, err)
 	assert.NotEqual(t, access, minted)
 }

@@ -28,18 +28,18 @@ func OperatorStage(operator func() (Operator, error), api func() (client.Client,
 		}
 		return apply.New(operatorOwner, objects...)
 	}
-	memory := &apply.Memory{}
+	memory := &apply.Cache{}
 	return bringup.Stage{
 		Name:    "metal3-ready",
 		Fact:    "the baremetal-operator runs and its webhook answers",
 		Why:     "It turns BareMetalHosts into what Ironic does. It starts while Ironic does, and asks for it every two seconds.",
 		Recheck: 30 * time.Second,
 		Done: func(ctx context.Context) error {
-			s, c, err := both(set, api)
+			s, c, err := setAndClient(set, api)
 			if err != nil {
 				return err
 			}
-			if err := memory.Current(ctx, s, c); err != nil {
+			if err := memory.CheckCurrent(ctx, s, c); err != nil {
 				return err
 			}
 			var d appsv1.Deployment
@@ -51,34 +51,34 @@ func OperatorStage(operator func() (Operator, error), api func() (client.Client,
 			}
 			return nil
 		},
-		Do: applying(set, api, "applying the operator"),
+		Do: applySet(set, api, "applying the operator"),
 	}
 }
 
 // GuardStage is the fact that the API server itself protects hosts in service.
 func GuardStage(api func() (client.Client, error)) bringup.Stage {
 	set := func() (apply.Set, error) { return apply.New(operatorOwner, Policy()...) }
-	memory := &apply.Memory{}
+	memory := &apply.Cache{}
 	return bringup.Stage{
 		Name:    "hosts-guarded",
 		Fact:    "the API server refuses whatever would erase or switch off a host in service",
 		Why:     "It comes before the first host is handed over, and holds for everybody, also while the daemon is down.",
 		Recheck: 30 * time.Second,
 		Done: func(ctx context.Context) error {
-			s, c, err := both(set, api)
+			s, c, err := setAndClient(set, api)
 			if err != nil {
 				return err
 			}
-			return memory.Current(ctx, s, c)
+			return memory.CheckCurrent(ctx, s, c)
 		},
-		Do: applying(set, api, "applying the admission policy"),
+		Do: applySet(set, api, "applying the admission policy"),
 	}
 }
 
-// HandoverStage is the fact that every node of the site is a host of the API. Whether it is
+// RegistrationStage is the fact that every node of the site is a host of the API. Whether it is
 // inspected, installed and proven is told per node; the plan does not wait for hardware.
-func HandoverStage(nodes func() ([]Handover, error), site func() (Site, error)) bringup.Stage {
-	each := func(ctx context.Context, do func(Site, context.Context, []Handover) ([]Progress, error)) ([]Progress, error) {
+func RegistrationStage(nodes func() ([]NodeObjects, error), site func() (Reconciler, error)) bringup.Stage {
+	each := func(ctx context.Context, do func(Reconciler, context.Context, []NodeObjects) ([]Progress, error)) ([]Progress, error) {
 		wanted, err := nodes()
 		if err != nil {
 			return nil, err // keys, digests, NICs: a full disk or a bad read passes; what a node lacks is told per node
@@ -95,7 +95,7 @@ func HandoverStage(nodes func() ([]Handover, error), site func() (Site, error)) 
 		Why:     "From here on Metal3's controllers own the nodes; the daemon only does each node's next step.",
 		Recheck: 30 * time.Second,
 		Done: func(ctx context.Context) error {
-			all, err := each(ctx, Site.Look)
+			all, err := each(ctx, Reconciler.Observe)
 			if err != nil {
 				return err
 			}
@@ -108,20 +108,20 @@ func HandoverStage(nodes func() ([]Handover, error), site func() (Site, error)) 
 			if len(missing) > 0 {
 				return fmt.Errorf("no host yet: %s", strings.Join(missing, ", "))
 			}
-			return Errors(all)
+			return JoinErrors(all)
 		},
 		Do: func(ctx context.Context, report bringup.Report) error {
 			report("creating hosts")
-			all, err := each(ctx, Site.Reconcile)
+			all, err := each(ctx, Reconciler.Reconcile)
 			if err != nil {
 				return err
 			}
-			return Errors(all)
+			return JoinErrors(all)
 		},
 	}
 }
 
-func both(set func() (apply.Set, error), api func() (client.Client, error)) (apply.Set, client.Client, error) {
+func setAndClient(set func() (apply.Set, error), api func() (client.Client, error)) (apply.Set, client.Client, error) {
 	s, err := set()
 	if err != nil {
 		return s, nil, err
@@ -130,9 +130,9 @@ func both(set func() (apply.Set, error), api func() (client.Client, error)) (app
 	return s, c, err
 }
 
-func applying(set func() (apply.Set, error), api func() (client.Client, error), doing string) func(context.Context, bringup.Report) error {
+func applySet(set func() (apply.Set, error), api func() (client.Client, error), doing string) func(context.Context, bringup.Report) error {
 	return func(ctx context.Context, report bringup.Report) error {
-		s, c, err := both(set, api)
+		s, c, err := setAndClient(set, api)
 		if err != nil {
 			return err
 		}

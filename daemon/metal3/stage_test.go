@@ -18,9 +18,9 @@ func TestHandoverIsTriedAgain(t *testing.T) {
 	scheme, err := Scheme()
 	require.NoError(t, err)
 	full := errors.Join(errors.New("keep SSH key"), syscall.ENOSPC)
-	s := HandoverStage(func() ([]Handover, error) { return nil, full }, func() (Site, error) {
-		return Site{Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Log: slog.New(slog.DiscardHandler),
-			Records: Records{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}}, nil
+	s := RegistrationStage(func() ([]NodeObjects, error) { return nil, full }, func() (Reconciler, error) {
+		return Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Log: slog.New(slog.DiscardHandler),
+			Backups: Backups{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}}, nil
 	})
 	report := func(string) {}
 	for _, err := range []error{s.Done(t.Context()), s.Do(t.Context(), report)} {

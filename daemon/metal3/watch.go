@@ -88,7 +88,7 @@ func (h *Hosts) Watch(ctx context.Context, config *rest.Config, changed chan<- s
 			// Silence of a watch is no news: it is silent too when its server is dead. After a silence the API
 			// itself is believed, for the watch takes some time to begin anew.
 			from = api
-			if h.Silent(time.Now()).IsZero() {
+			if h.SilentSince(time.Now()).IsZero() {
 				options = append(options, client.Limit(1))
 			}
 		}
@@ -103,7 +103,7 @@ func (h *Hosts) Watch(ctx context.Context, config *rest.Config, changed chan<- s
 		case err != nil:
 			return fmt.Errorf("list hosts: %w", err)
 		case len(options) > 0:
-			h.answered()
+			h.markAnswered()
 			continue
 		}
 		if err := h.Set(list.Items); err != nil {

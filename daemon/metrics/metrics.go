@@ -27,8 +27,8 @@ type Parts struct {
 	all map[string]*prometheus.Registry
 }
 
-// Fresh is an empty registry for a part, in place of the one that it had.
-func (p *Parts) Fresh(name string) prometheus.Registerer {
+// NewRegistry is an empty registry for a part, in place of the one that it had.
+func (p *Parts) NewRegistry(name string) prometheus.Registerer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil {
@@ -49,48 +49,48 @@ func (p *Parts) Gather() ([]*dto.MetricFamily, error) {
 	return all.Gather()
 }
 
-// Standing is the collector of what the status document says.
-type Standing struct{ Document func() status.Document }
+// StatusCollector is the collector of what the status document says.
+type StatusCollector struct{ Document func() status.Document }
 
-func describe(name, help string, labels ...string) *prometheus.Desc {
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("firstlight_"+name, help, labels, nil)
 }
 
 var (
-	ready     = describe("ready", "1 while every stage of the plan holds.")
-	started   = describe("start_time_seconds", "When the daemon started, in seconds since 1970.")
-	stage     = describe("stage_ready", "1 while the stage holds, else 0.", "stage")
-	attempts  = describe("stage_attempts", "Times a stage was acted on since the daemon started.", "stage")
-	node      = describe("node_state", "1 for the state that the node is in.", "node", "state", "situation")
-	proven    = describe("node_proven", "1 if every check of the node's launch held, else 0.", "node")
-	percent   = describe("node_progress_ratio", "How far the node is on its way to proven, 0 to 1.", "node")
-	launch    = describe("launch_state", "1 for the state that the launch is in.", "state")
-	launchFor = describe("launch_elapsed_seconds", "Time that the launch took so far, counted while the appliance ran.")
-	cluster   = describe("cluster_state", "1 for the state that the cluster is in.", "cluster", "state")
+	ready     = newDesc("ready", "1 while every stage of the plan holds.")
+	started   = newDesc("start_time_seconds", "When the daemon started, in seconds since 1970.")
+	stage     = newDesc("stage_ready", "1 while the stage holds, else 0.", "stage")
+	attempts  = newDesc("stage_attempts", "Times a stage was acted on since the daemon started.", "stage")
+	node      = newDesc("node_state", "1 for the state that the node is in.", "node", "state", "situation")
+	verified  = newDesc("node_proven", "1 if every check of the node's launch held, else 0.", "node")
+	percent   = newDesc("node_progress_ratio", "How far the node is on its way to proven, 0 to 1.", "node")
+	launch    = newDesc("launch_state", "1 for the state that the launch is in.", "state")
+	launchFor = newDesc("launch_elapsed_seconds", "Time that the launch took so far, counted while the appliance ran.")
+	cluster   = newDesc("cluster_state", "1 for the state that the cluster is in.", "cluster", "state")
 )
 
 // Describe implements prometheus.Collector.
-func (Standing) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{ready, started, stage, attempts, node, proven, percent, launch, launchFor, cluster} {
+func (StatusCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{ready, started, stage, attempts, node, verified, percent, launch, launchFor, cluster} {
 		to <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (s Standing) Collect(to chan<- prometheus.Metric) {
+func (s StatusCollector) Collect(to chan<- prometheus.Metric) {
 	d := s.Document()
 	put := func(desc *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	put(ready, number(d.State == status.StateReady))
+	put(ready, boolValue(d.State == status.StateReady))
 	put(started, float64(d.Started.Unix()))
 	for _, one := range d.Stages {
-		put(stage, number(one.State == status.StateReady), one.Name)
+		put(stage, boolValue(one.State == status.StateReady), one.Name)
 		put(attempts, float64(one.Attempts), one.Name)
 	}
 	for _, n := range d.Nodes {
-		put(node, 1, n.Name, n.State, n.Situation)
-		put(proven, number(n.Proven), n.Name)
+		put(node, 1, n.Name, n.State, n.Rule)
+		put(verified, boolValue(n.Verified), n.Name)
 		put(percent, float64(n.Percent)/100, n.Name)
 	}
 	if d.Launch.State != "" {
@@ -102,7 +102,7 @@ func (s Standing) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func number(is bool) float64 {
+func boolValue(is bool) float64 {
 	if is {
 		return 1
 	}
@@ -112,7 +112,7 @@ func number(is bool) float64 {
 // Handler answers GET /metrics with all of it.
 func Handler(document func() status.Document, parts *Parts) http.Handler {
 	own := prometheus.NewRegistry()
-	own.MustRegister(Standing{document})
+	own.MustRegister(StatusCollector{document})
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{own, parts}, promhttp.HandlerOpts{}))
 	return mux

@@ -18,7 +18,7 @@ import (
 func document() status.Document {
 	return status.Document{State: status.StateWorking, Started: time.Unix(1700000000, 0),
 		Stages:   []status.Stage{{Name: "links-up", State: status.StateReady, Attempts: 2}, {Name: "node-ready", State: status.StateWaiting}},
-		Nodes:    []status.Node{{Name: "node-1", State: "provisioned", Situation: "proven", Percent: 100, Proven: true}, {Name: "node-2", State: "absent", Percent: 25}},
+		Nodes:    []status.Node{{Name: "node-1", State: "provisioned", Rule: "proven", Percent: 100, Verified: true}, {Name: "node-2", State: "absent", Percent: 25}},
 		Launch:   status.Launch{State: status.LaunchRunning, Elapsed: 12.5},
 		Clusters: []status.Cluster{{Name: "edge", State: "ready"}}}
 }
@@ -55,11 +55,11 @@ func TestAPartThatBeginsAnewBeginsWithNothing(t *testing.T) {
 	parts := &Parts{}
 	for range 2 { // what registers twice in one registry panics
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "firstlight_registry_sent_bytes_total", Help: "b"})
-		parts.Fresh("registry").MustRegister(c)
+		parts.NewRegistry("registry").MustRegister(c)
 		c.Add(7)
 	}
 	other := prometheus.NewCounter(prometheus.CounterOpts{Name: "firstlight_pxe_panics_total", Help: "p"})
-	parts.Fresh("pxe").MustRegister(other)
+	parts.NewRegistry("pxe").MustRegister(other)
 	text := read(t, parts)
 	assert.Contains(t, text, "firstlight_registry_sent_bytes_total 7\n")
 	assert.Contains(t, text, "firstlight_pxe_panics_total 0\n")

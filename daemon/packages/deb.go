@@ -25,16 +25,16 @@ const (
 // ErrNoPackage says that a file is no Debian package.
 var ErrNoPackage = errors.New("not a Debian package")
 
-// Control reads the control file of a package (deb(5)): an ar archive with debian-binary, control.tar and
+// ReadControl reads the control file of a package (deb(5)): an ar archive with debian-binary, control.tar and
 // data.tar. It ends with a newline, and its fields are fit to be part of an index.
-func Control(r io.Reader) (string, error) {
+func ReadControl(r io.Reader) (string, error) {
 	b := bufio.NewReader(r)
 	magic := make([]byte, 8)
 	if _, err := io.ReadFull(b, magic); err != nil || string(magic) != "!<arch>\n" {
 		return "", ErrNoPackage
 	}
 	for first := true; ; first = false {
-		name, size, err := member(b)
+		name, size, err := readArHeader(b)
 		if err != nil {
 			return "", err
 		}
@@ -46,7 +46,7 @@ func Control(r io.Reader) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			return clean(text)
+			return checkControl(text)
 		}
 		if _, err := io.CopyN(io.Discard, b, size+size%2); err != nil {
 			return "", fmt.Errorf("%w: it ends early", ErrNoPackage)
@@ -54,8 +54,8 @@ func Control(r io.Reader) (string, error) {
 	}
 }
 
-// member reads a header of an ar archive: name, time, owner, group and mode, size, end.
-func member(r io.Reader) (name string, size int64, err error) {
+// readArHeader reads a header of an ar archive: name, time, owner, group and mode, size, end.
+func readArHeader(r io.Reader) (name string, size int64, err error) {
 	header := make([]byte, 60)
 	if _, err := io.ReadFull(r, header); err != nil {
 		return "", 0, fmt.Errorf("%w: it has no control.tar", ErrNoPackage)
@@ -119,9 +119,9 @@ var (
 	versionForm = regexp.MustCompile(`^[0-9][A-Za-z0-9.+~:-]*$`)
 )
 
-// clean holds that a control file is one stanza that says what it must and nothing that is the index's
+// checkControl holds that a control file is one stanza that says what it must and nothing that is the index's
 // to say: a package must not be able to describe another one.
-func clean(text string) (string, error) {
+func checkControl(text string) (string, error) {
 	text = strings.TrimRight(text, "\n") + "\n"
 	if bytes.ContainsAny([]byte(text), "\x00\r") {
 		return "", fmt.Errorf("%w: its control file is not text", ErrNoPackage)

@@ -38,7 +38,7 @@ func config() *packet.Config {
 func OpenKey(file string) (*Key, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		text, err = mint(file)
+		text, err = mintKey(file)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open key of the packages: %w", err)
@@ -60,7 +60,7 @@ func OpenKey(file string) (*Key, error) {
 	return k, nil
 }
 
-func mint(file string) ([]byte, error) {
+func mintKey(file string) ([]byte, error) {
 	e, err := openpgp.NewEntity("Firstlight appliance", "packages", "", config())
 	if err != nil {
 		return nil, fmt.Errorf("mint: %w", err)

@@ -68,7 +68,7 @@ func (r *Repository) Write(ctx context.Context) (changed bool, err error) {
 		return false, fmt.Errorf("read index of packages: %w", err)
 	}
 	before, valid := r.Key.open(old)
-	if valid && describes(before, index) {
+	if valid && releaseCovers(before, index) {
 		return false, nil
 	}
 	date := r.Now().UTC()
@@ -90,13 +90,13 @@ func (r *Repository) Write(ctx context.Context) (changed bool, err error) {
 			return false, err
 		}
 	}
-	return true, forget(filepath.Join(suite, path.Dir(byHash)), path.Base(byHash))
+	return true, removeOldIndexes(filepath.Join(suite, path.Dir(byHash)), path.Base(byHash))
 }
 
-// keptIndexes is how many old indexes stay for clients that have read an old InRelease.
-const keptIndexes = 4
+// maxIndexes is how many old indexes stay for clients that have read an old InRelease.
+const maxIndexes = 4
 
-func forget(dir, newest string) error {
+func removeOldIndexes(dir, newest string) error {
 	all, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("read old indexes: %w", err)
@@ -109,7 +109,7 @@ func forget(dir, newest string) error {
 	}
 	slices.SortFunc(old, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
 	for i, info := range old {
-		if i >= keptIndexes {
+		if i >= maxIndexes {
 			if err := os.Remove(filepath.Join(dir, info.Name())); err != nil {
 				return fmt.Errorf("remove old index: %w", err)
 			}
@@ -171,7 +171,7 @@ func (p Pool) stanzas(ctx context.Context, leave func(file, why string)) ([]stri
 		var all []string
 		for s := range strings.SplitSeq(string(text), "\n\n") {
 			if s = strings.Trim(s, "\n"); s != "" {
-				all = append(all, located(s, p.Path))
+				all = append(all, withPoolPath(s, p.Path))
 			}
 		}
 		return all, nil
@@ -185,18 +185,18 @@ func (p Pool) stanzas(ctx context.Context, leave func(file, why string)) ([]stri
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		s, err := Describe(file)
+		s, err := StanzaOf(file)
 		if err != nil {
 			leave(file, err.Error())
 			continue
 		}
-		all = append(all, located(s, p.Path))
+		all = append(all, withPoolPath(s, p.Path))
 	}
 	return all, nil
 }
 
-// located puts the pool's path before a stanza's file name.
-func located(stanza, pool string) string {
+// withPoolPath puts the pool's path before a stanza's file name.
+func withPoolPath(stanza, pool string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimRight(stanza, "\n") + "\n") {
 		if name, found := strings.CutPrefix(line, "Filename: "); found {
@@ -207,14 +207,14 @@ func located(stanza, pool string) string {
 	return b.String()
 }
 
-// Describe is the stanza of a package's file: its control file, name, size and digest.
-func Describe(file string) (string, error) {
+// StanzaOf is the stanza of a package's file: its control file, name, size and digest.
+func StanzaOf(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return "", fmt.Errorf("read package: %w", err)
 	}
 	defer f.Close()
-	control, err := Control(f)
+	control, err := ReadControl(f)
 	if err != nil {
 		return "", fmt.Errorf("read package %s: %w", file, err)
 	}
@@ -248,8 +248,8 @@ func release(index []byte, date time.Time) []byte {
 
 const dateForm = "Mon, 02 Jan 2006 15:04:05 UTC"
 
-// describes tells whether a release is that of an index.
-func describes(release, index []byte) bool {
+// releaseCovers tells whether a release is that of an index.
+func releaseCovers(release, index []byte) bool {
 	return bytes.Contains(release, fmt.Appendf(nil, "\n %x %d %s\n", sha256.Sum256(index), len(index), indexPath))
 }
 

@@ -69,7 +69,7 @@ func deb(t testing.TB, control, compression string) []byte {
 
 func TestControl(t *testing.T) {
 	for _, compression := range []string{"", ".gz", ".xz", ".zst"} {
-		text, err := Control(bytes.NewReader(deb(t, hello, compression)))
+		text, err := ReadControl(bytes.NewReader(deb(t, hello, compression)))
 		require.NoError(t, err, compression)
 		assert.Equal(t, hello, text)
 	}
@@ -85,12 +85,12 @@ func TestControl(t *testing.T) {
 		"its control file is not text":    "Package: hello\x00\n",
 		"it is for \"\"; nodes are amd64": "Package: hello\nVersion: 1\n",
 	} {
-		_, err := Control(bytes.NewReader(deb(t, control, ".xz")))
+		_, err := ReadControl(bytes.NewReader(deb(t, control, ".xz")))
 		assert.ErrorContains(t, err, says)
 	}
 	whole := deb(t, hello, ".gz")
 	for n := range len(whole) / 2 {
-		_, err := Control(bytes.NewReader(whole[:n]))
+		_, err := ReadControl(bytes.NewReader(whole[:n]))
 		assert.Error(t, err, "the first %d bytes", n)
 	}
 }
@@ -100,7 +100,7 @@ func FuzzControl(f *testing.F) {
 		f.Add(deb(f, hello, compression))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		text, err := Control(bytes.NewReader(data))
+		text, err := ReadControl(bytes.NewReader(data))
 		if err == nil {
 			assert.NotContains(t, text, "\n\n", "one package describes another")
 			assert.True(t, strings.HasSuffix(text, "\n"))
@@ -120,7 +120,7 @@ func repository(t *testing.T) (r *Repository, served string) {
 	}
 	put("pool", "hello.deb", hello)
 	put("local", "mine_1_all.deb", "Package: mine\nVersion: 1\nArchitecture: all\nMaintainer: me <me@example.org>\nDescription: mine\n")
-	s, err := Describe(filepath.Join(served, "pool", "hello.deb"))
+	s, err := StanzaOf(filepath.Join(served, "pool", "hello.deb"))
 	require.NoError(t, err)
 	index := filepath.Join(dir, "Packages")
 	require.NoError(t, os.WriteFile(index, []byte(s+"\n"), 0o644))
@@ -197,7 +197,7 @@ func TestTheIndexFollowsThePools(t *testing.T) {
 
 func TestOldIndexesStayForAWhile(t *testing.T) {
 	r, served := repository(t)
-	for i := range keptIndexes + 5 {
+	for i := range maxIndexes + 5 {
 		name := filepath.Join(served, "local", fmt.Sprintf("p%d.deb", i))
 		require.NoError(t, os.WriteFile(name, deb(t, fmt.Sprintf("Package: p%d\nVersion: 1\nArchitecture: all\n", i), ".gz"), 0o644))
 		_, err := r.Write(t.Context())
@@ -205,7 +205,7 @@ func TestOldIndexesStayForAWhile(t *testing.T) {
 	}
 	kept, err := filepath.Glob(filepath.Join(served, "dists", Suite, "main/binary-amd64/by-hash/SHA256/*"))
 	require.NoError(t, err)
-	assert.Len(t, kept, keptIndexes+1)
+	assert.Len(t, kept, maxIndexes+1)
 }
 
 func TestKey(t *testing.T) {

@@ -25,8 +25,8 @@ type pushes struct {
 	due  bool      // something may be there that no name leads to
 }
 
-// hold lets a request of a push or a removal go on, and keeps the collector away until done is called.
-func (p *pushes) hold(method string) (done func()) {
+// enter lets a request of a push or a removal go on, and keeps the collector away until done is called.
+func (p *pushes) enter(method string) (done func()) {
 	p.gate.RLock()
 	return func() {
 		p.mu.Lock()
@@ -37,17 +37,17 @@ func (p *pushes) hold(method string) (done func()) {
 	}
 }
 
-// ready tells whether there may be something to remove and nobody has pushed since quiet before now.
-func (p *pushes) ready(now time.Time, quiet time.Duration) bool {
+// canCollect tells whether there may be something to remove and nobody has pushed since quiet before now.
+func (p *pushes) canCollect(now time.Time, quiet time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.due && now.Sub(p.last) >= quiet
 }
 
-// collector removes what no name leads to from time to time, until ctx ends.
-func (s *Server) collector(ctx context.Context) {
+// runCollector removes what no name leads to from time to time, until ctx ends.
+func (s *Server) runCollector(ctx context.Context) {
 	for {
-		if s.pushes.ready(time.Now(), Quiet) {
+		if s.pushes.canCollect(time.Now(), Quiet) {
 			if err := s.Collect(ctx); err != nil && ctx.Err() == nil {
 				s.config.Log.Warn("pushed images that nobody can name stay on the disk until the next push or removal", "error", err)
 			}
@@ -69,10 +69,10 @@ func (s *Server) Collect(ctx context.Context) error {
 	s.pushes.mu.Lock()
 	s.pushes.due = false
 	s.pushes.mu.Unlock()
-	if _, err := s.storage.pushed().Stat(ctx, path.Dir(repositoriesRoot)); err != nil {
+	if _, err := s.storage.dataDriver().Stat(ctx, path.Dir(repositoriesRoot)); err != nil {
 		return nil //nolint:nilerr // nothing was ever pushed
 	}
-	all := sweep{s.storage}
+	all := collectDriver{s.storage}
 	r, err := storage.NewRegistry(ctx, all)
 	if err != nil {
 		return fmt.Errorf("read pushed images: %w", err)
@@ -83,16 +83,16 @@ func (s *Server) Collect(ctx context.Context) error {
 	return nil
 }
 
-// sweep is the storage as the library's collector sees it: the stick's part cannot be deleted, and
+// collectDriver is the storage as the library's collector sees it: the stick's part cannot be deleted, and
 // need not be.
-type sweep struct{ *storageDriver }
+type collectDriver struct{ *storageDriver }
 
 // Delete implements driver.StorageDriver.
-func (s sweep) Delete(ctx context.Context, name string) error {
-	if s.bundle.entries[name] != nil {
+func (s collectDriver) Delete(ctx context.Context, name string) error {
+	if s.layout.entries[name] != nil {
 		return nil
 	}
 	return s.storageDriver.Delete(ctx, name)
 }
 
-var _ driver.StorageDriver = sweep{}
+var _ driver.StorageDriver = collectDriver{}

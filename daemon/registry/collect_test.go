@@ -106,17 +106,17 @@ func TestWhatNoNameLeadsToIsRemoved(t *testing.T) {
 func TestNothingIsRemovedUnderAPush(t *testing.T) {
 	var p pushes
 	at := func(d time.Duration) time.Time { return time.Now().Add(d) }
-	assert.False(t, p.ready(at(time.Hour), Quiet), "nothing was pushed or taken away")
-	p.hold(http.MethodHead)()
-	p.hold(http.MethodPatch)()
-	assert.False(t, p.ready(at(time.Hour), Quiet))
-	p.hold(http.MethodPut)()
-	assert.False(t, p.ready(at(Quiet-time.Second), Quiet), "the next request of the push may come")
-	assert.True(t, p.ready(at(Quiet+time.Second), Quiet))
-	p.hold(http.MethodHead)()
-	assert.False(t, p.ready(at(Quiet-time.Second), Quiet), "somebody asks what is there")
+	assert.False(t, p.canCollect(at(time.Hour), Quiet), "nothing was pushed or taken away")
+	p.enter(http.MethodHead)()
+	p.enter(http.MethodPatch)()
+	assert.False(t, p.canCollect(at(time.Hour), Quiet))
+	p.enter(http.MethodPut)()
+	assert.False(t, p.canCollect(at(Quiet-time.Second), Quiet), "the next request of the push may come")
+	assert.True(t, p.canCollect(at(Quiet+time.Second), Quiet))
+	p.enter(http.MethodHead)()
+	assert.False(t, p.canCollect(at(Quiet-time.Second), Quiet), "somebody asks what is there")
 
-	done := p.hold(http.MethodPatch)
+	done := p.enter(http.MethodPatch)
 	assert.False(t, p.gate.TryLock(), "a layer is on its way")
 	done()
 	assert.True(t, p.gate.TryLock())
@@ -127,7 +127,7 @@ func TestTheAgentsLookingKeepsNobodyAway(t *testing.T) {
 	b := newBed(t)
 	s, host := b.serve()
 	dir := t.TempDir()
-	var records []artifact.Record
+	var records []artifact.Metadata
 	for i, tag := range []string{"kept:1", "gone:1"} {
 		image, err := random.Image(3000, 2)
 		require.NoError(t, err)
@@ -135,11 +135,11 @@ func TestTheAgentsLookingKeepsNobodyAway(t *testing.T) {
 		require.NoError(t, err)
 		file := strconv.Itoa(i)
 		require.NoError(t, tarball.WriteToFile(filepath.Join(dir, file), of, image))
-		records = append(records, artifact.Record{Owner: "alpha", ClusterName: "beta", ImageName: file, Complete: true, SHA256: file})
+		records = append(records, artifact.Metadata{Owner: "alpha", ClusterName: "beta", ImageName: file, Complete: true, SHA256: file})
 	}
 	p := containers.Pusher{Registry: host, Transport: b.client(Writer), State: filepath.Join(dir, "pushed.json"),
-		File: func(k artifact.Key) string { return filepath.Join(dir, k.Name) },
-		Tell: func(context.Context, artifact.Key, string, []string, string) error { return nil }}
+		File:   func(k artifact.Key) string { return filepath.Join(dir, k.Name) },
+		Report: func(context.Context, artifact.Key, string, []string, string) error { return nil }}
 	require.NoError(t, p.Sync(t.Context(), records))
 	require.NoError(t, p.Sync(t.Context(), records[:1]), "one is withdrawn")
 	before, _ := b.blobs()
@@ -148,7 +148,7 @@ func TestTheAgentsLookingKeepsNobodyAway(t *testing.T) {
 		require.NoError(t, p.Sync(t.Context(), records[:1]))
 	}
 	assert.Equal(t, last, s.pushes.last, "a Sync that has nothing to do is a push")
-	require.True(t, s.pushes.ready(last.Add(Quiet), Quiet))
+	require.True(t, s.pushes.canCollect(last.Add(Quiet), Quiet))
 	require.NoError(t, s.Collect(t.Context()))
 	after, _ := b.blobs()
 	assert.Equal(t, before-4, after, "two layers, a configuration and a manifest are gone")
@@ -176,9 +176,9 @@ func TestWhatAPushReliesOn(t *testing.T) {
 		{"GET", "/v2/", false},
 	} {
 		r := httptest.NewRequest(c.method, c.path, nil)
-		assert.False(t, writes(r), "nobody: %s %s", c.method, c.path)
+		assert.False(t, isPush(r), "nobody: %s %s", c.method, c.path)
 		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{certificate}}}
-		assert.Equal(t, c.writes, writes(r), "%s %s", c.method, c.path)
+		assert.Equal(t, c.writes, isPush(r), "%s %s", c.method, c.path)
 	}
 }
 

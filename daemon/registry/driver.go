@@ -22,26 +22,26 @@ import (
 // storageDriver is the registry library's view of two places: the bundle on the stick, which is read, and a
 // directory on DATA, which takes what is pushed. What the bundle has is never looked for elsewhere.
 type storageDriver struct {
-	bundle *bundle
+	layout *imageLayout
 	driver.StorageDriver
 }
 
-func newStorage(b *bundle, dir string) (*storageDriver, error) {
+func newStorage(b *imageLayout, dir string) (*storageDriver, error) {
 	pushed, err := filesystem.FromParameters(map[string]any{"rootdirectory": dir})
 	if err != nil {
 		return nil, fmt.Errorf("open store of pushed images %s: %w", dir, err)
 	}
-	return &storageDriver{bundle: b, StorageDriver: pushed}, nil
+	return &storageDriver{layout: b, StorageDriver: pushed}, nil
 }
 
-// pushed is the directory on DATA alone.
-func (s *storageDriver) pushed() driver.StorageDriver { return s.StorageDriver }
+// dataDriver is the directory on DATA alone.
+func (s *storageDriver) dataDriver() driver.StorageDriver { return s.StorageDriver }
 
 func (s *storageDriver) Name() string { return "firstlight" }
 
 // GetContent implements driver.StorageDriver.
 func (s *storageDriver) GetContent(ctx context.Context, name string) ([]byte, error) {
-	e := s.bundle.entries[name]
+	e := s.layout.entries[name]
 	switch {
 	case e == nil || e.isDir():
 		return s.StorageDriver.GetContent(ctx, name)
@@ -60,7 +60,7 @@ func (s *storageDriver) GetContent(ctx context.Context, name string) ([]byte, er
 
 // Reader implements driver.StorageDriver.
 func (s *storageDriver) Reader(ctx context.Context, name string, offset int64) (io.ReadCloser, error) {
-	e := s.bundle.entries[name]
+	e := s.layout.entries[name]
 	if e == nil || e.isDir() {
 		return s.StorageDriver.Reader(ctx, name, offset)
 	}
@@ -89,11 +89,11 @@ func (s *storageDriver) Reader(ctx context.Context, name string, offset int64) (
 
 // Stat implements driver.StorageDriver.
 func (s *storageDriver) Stat(ctx context.Context, name string) (driver.FileInfo, error) {
-	e := s.bundle.entries[name]
+	e := s.layout.entries[name]
 	if e == nil {
 		return s.StorageDriver.Stat(ctx, name)
 	}
-	made := s.bundle.made
+	made := s.layout.made
 	if made.IsZero() {
 		made = time.Unix(0, 0)
 	}
@@ -103,7 +103,7 @@ func (s *storageDriver) Stat(ctx context.Context, name string) (driver.FileInfo,
 // List implements driver.StorageDriver: what either place has, sorted.
 func (s *storageDriver) List(ctx context.Context, name string) ([]string, error) {
 	pushed, err := s.StorageDriver.List(ctx, name)
-	e := s.bundle.entries[name]
+	e := s.layout.entries[name]
 	if e == nil || !e.isDir() {
 		return pushed, err
 	}
@@ -124,14 +124,14 @@ func (s *storageDriver) Walk(ctx context.Context, from string, f driver.WalkFn, 
 // RedirectURL implements driver.StorageDriver: everything is served from here.
 func (s *storageDriver) RedirectURL(*http.Request, string) (string, error) { return "", nil }
 
-// made hands a driver that exists already to the registry library, which only takes a name and
+// existingDriver hands a driver that exists already to the registry library, which only takes a name and
 // parameters.
-type made struct{}
+type existingDriver struct{}
 
 const driverParameter = "driver"
 
 // Create implements factory.StorageDriverFactory.
-func (made) Create(_ context.Context, parameters map[string]any) (driver.StorageDriver, error) {
+func (existingDriver) Create(_ context.Context, parameters map[string]any) (driver.StorageDriver, error) {
 	d, ok := parameters[driverParameter].(driver.StorageDriver)
 	if !ok {
 		return nil, fmt.Errorf("create storage: no driver was given")
@@ -143,6 +143,6 @@ func (made) Create(_ context.Context, parameters map[string]any) (driver.Storage
 // ends its chatter: a line for every request, an error for every image that is asked for before it is
 // pushed. What matters is logged by Server.
 func register() {
-	factory.Register("firstlight", made{})
+	factory.Register("firstlight", existingDriver{})
 	logrus.SetLevel(logrus.FatalLevel)
 }

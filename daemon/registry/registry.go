@@ -46,7 +46,7 @@ const AddressesPath = "/addresses"
 type Config struct {
 	Addrs  []netip.Prefix // our addresses, each with its network's length; first that for nodes on none of the networks
 	Port   uint16
-	Bundle string // OCI layout; may be absent
+	Layout string // OCI layout; may be absent
 	Store  string // directory for what is pushed; made when something is
 
 	// Certificate is asked for at every connection, so that a renewed one is used at once.
@@ -64,7 +64,7 @@ type Config struct {
 // Server serves one registry.
 type Server struct {
 	config  Config
-	bundle  *bundle
+	layout  *imageLayout
 	storage *storageDriver
 	handler http.Handler
 	pushes  pushes
@@ -74,7 +74,7 @@ var registered = sync.OnceFunc(register)
 
 // New reads the bundle. Nothing is listened on before Run.
 func New(c Config) (*Server, error) {
-	b, err := openBundle(c.Bundle)
+	b, err := openLayout(c.Layout)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func New(c Config) (*Server, error) {
 	}}
 	conf.Catalog.MaxEntries = 1000
 	conf.Validation.Disabled = true // an image for one platform out of several is welcome
-	s := &Server{config: c, bundle: b, storage: store, pushes: pushes{due: true, last: time.Now()}}
+	s := &Server{config: c, layout: b, storage: store, pushes: pushes{due: true, last: time.Now()}}
 	s.handler = s.count(s.guard(handlers.NewApp(context.Background(), conf)))
 	return s, nil
 }
@@ -98,7 +98,7 @@ func New(c Config) (*Server, error) {
 // Images are the names of the stick's images, without the domain.
 func (s *Server) Images() []string {
 	var all []string
-	for name := range s.bundle.images {
+	for name := range s.layout.images {
 		all = append(all, name)
 	}
 	return all
@@ -136,7 +136,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	group, serving := errgroup.WithContext(ctx)
 	context.AfterFunc(serving, func() { _ = server.Close() })
-	group.Go(func() error { s.collector(serving); return nil })
+	group.Go(func() error { s.runCollector(serving); return nil })
 	for _, l := range listeners {
 		group.Go(func() error { return server.ServeTLS(l, "", "") })
 	}
@@ -165,7 +165,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			_, _ = w.Write(text)
 			return
 		}
-		place(r.URL)
+		mapRepository(r.URL)
 		code, why := s.refusal(r)
 		if code != 0 {
 			s.config.Log.Info("registry request refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "why", why)
@@ -174,17 +174,17 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			fmt.Fprintf(w, `{"errors":[{"code":"DENIED","message":%q}]}`+"\n", why)
 			return
 		}
-		if writes(r) {
-			defer s.pushes.hold(r.Method)()
+		if isPush(r) {
+			defer s.pushes.enter(r.Method)()
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// writes tells whether a request is part of a push or a removal. One who pushes also asks which layers are
+// isPush tells whether a request is part of a push or a removal. One who pushes also asks which layers are
 // there already, and relies on the answer. Who asks for an image by its name does not: what has a name
 // stays, and the agent asks so twice a minute for ever.
-func writes(r *http.Request) bool {
+func isPush(r *http.Request) bool {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || r.TLS.VerifiedChains[0][0].Subject.CommonName != Writer {
 		return false
 	}
@@ -200,8 +200,8 @@ func writes(r *http.Request) bool {
 	return false
 }
 
-// place gives a repository of another registry its name here.
-func place(u *url.URL) {
+// mapRepository gives a repository of another registry its name here.
+func mapRepository(u *url.URL) {
 	query := u.Query()
 	from := query.Get("ns")
 	rest, ours := strings.CutPrefix(u.Path, "/v2/")
@@ -224,7 +224,7 @@ func (s *Server) refusal(r *http.Request) (code int, why string) {
 	if name := r.TLS.VerifiedChains[0][0].Subject.CommonName; name != Writer {
 		return http.StatusForbidden, fmt.Sprintf("certificate of %q may not push images", name)
 	}
-	if repository := repositoryOf(r.URL.Path); s.bundle.holds(repository) {
+	if repository := repositoryOf(r.URL.Path); s.layout.hasRepository(repository) {
 		return http.StatusForbidden, fmt.Sprintf("image %s is the stick's own and stays as it is; use another name", repository)
 	}
 	return 0, ""
@@ -250,9 +250,9 @@ func (s *Server) count(next http.Handler) http.Handler {
 		s.config.Registry.MustRegister(requests, sent)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &counted{ResponseWriter: w, code: http.StatusOK}
+		c := &countingWriter{ResponseWriter: w, code: http.StatusOK}
 		next.ServeHTTP(c, r)
-		requests.WithLabelValues(method(r.Method), strconv.Itoa(c.code)).Inc()
+		requests.WithLabelValues(methodLabel(r.Method), strconv.Itoa(c.code)).Inc()
 		sent.Add(float64(c.bytes))
 		if c.code >= http.StatusInternalServerError {
 			s.config.Log.Error("registry request went wrong", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "status", c.code)
@@ -260,8 +260,8 @@ func (s *Server) count(next http.Handler) http.Handler {
 	})
 }
 
-// method is one of the few that are, so that nobody can fill the metrics with names.
-func method(m string) string {
+// methodLabel is one of the few that are, so that nobody can fill the metrics with names.
+func methodLabel(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodPatch, http.MethodDelete:
 		return m
@@ -269,22 +269,22 @@ func method(m string) string {
 	return "other"
 }
 
-type counted struct {
+type countingWriter struct {
 	http.ResponseWriter
 	code  int
 	bytes int64
 }
 
-func (c *counted) WriteHeader(code int) {
+func (c *countingWriter) WriteHeader(code int) {
 	c.code = code
 	c.ResponseWriter.WriteHeader(code)
 }
 
-func (c *counted) Write(p []byte) (int, error) {
+func (c *countingWriter) Write(p []byte) (int, error) {
 	n, err := c.ResponseWriter.Write(p)
 	c.bytes += int64(n)
 	return n, err
 }
 
 // Unwrap lets http.ResponseController reach the connection.
-func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+func (c *countingWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

@@ -61,7 +61,7 @@ func newBed(t *testing.T) *bed {
 	unpack(t, filepath.Join(dir, "bundle"), archive)
 	own := newAuthority(t)
 	return &bed{t: t, stick: stick, ca: own, metrics: prometheus.NewRegistry(),
-		config: Config{Bundle: filepath.Join(dir, "bundle"), Store: filepath.Join(dir, "store"), Log: slog.New(slog.DiscardHandler)}}
+		config: Config{Layout: filepath.Join(dir, "bundle"), Store: filepath.Join(dir, "store"), Log: slog.New(slog.DiscardHandler)}}
 }
 
 // program is the archive of a layer with one file of 3000 octets.
@@ -276,7 +276,7 @@ func TestPlaceAndRepository(t *testing.T) {
 	} {
 		u, err := url.Parse(c.asked)
 		require.NoError(t, err)
-		place(u)
+		mapRepository(u)
 		assert.Equal(t, c.path, u.Path, c.asked)
 		assert.Equal(t, c.repository, repositoryOf(u.Path), c.asked)
 	}
@@ -284,7 +284,7 @@ func TestPlaceAndRepository(t *testing.T) {
 
 func TestBundleThatIsNone(t *testing.T) {
 	dir := t.TempDir()
-	_, err := New(Config{Bundle: filepath.Join(dir, "absent"), Store: dir, Log: slog.New(slog.DiscardHandler)})
+	_, err := New(Config{Layout: filepath.Join(dir, "absent"), Store: dir, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	for text, says := range map[string]string{
 		`{`: "read image bundle",
@@ -292,7 +292,7 @@ func TestBundleThatIsNone(t *testing.T) {
 		`{"manifests":[{"digest":"../../etc/passwd","annotations":{"org.opencontainers.image.ref.name":"firstlight.internal/x:1"}}]}`: "read image firstlight.internal/x:1",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "index.json"), []byte(text), 0o644))
-		_, err := New(Config{Bundle: dir, Store: dir, Log: slog.New(slog.DiscardHandler)})
+		_, err := New(Config{Layout: dir, Store: dir, Log: slog.New(slog.DiscardHandler)})
 		assert.ErrorContains(t, err, says)
 	}
 }

@@ -46,7 +46,7 @@ func readDisk(d stick.Disk) (stick.Table, error) {
 // repart runs systemd-repart on this one device. It formats the new file system first
 // and writes the partition table last, so that a power cut leaves either no DATA or a
 // whole one; it moves the second copy of the table to the end of the medium.
-func (k Keeper) repart(ctx context.Context, d stick.Disk) error {
+func (k Preparer) repart(ctx context.Context, d stick.Disk) error {
 	began := time.Now()
 	// No discard: some sticks answer it with minutes of silence.
 	err := run(ctx, 0, "systemd-repart", "--dry-run=no", "--discard=no", "--seed=random", "--no-pager", "--no-legend",
@@ -101,7 +101,7 @@ func nodeOf(disk string, index int) string {
 
 // check replays the journal and, if the file system was marked as faulty, repairs it.
 // e2fsck's exit code is a sum of bits: 1 and 2 are repaired, from 4 on something is left.
-func (k Keeper) check(ctx context.Context, device string) error {
+func (k Preparer) check(ctx context.Context, device string) error {
 	err := run(ctx, 3, "e2fsck", "-p", device)
 	if err == nil {
 		return nil
@@ -116,7 +116,7 @@ func (k Keeper) check(ctx context.Context, device string) error {
 }
 
 // growFileSystem fills the partition, if it is larger than the file system (mounted).
-func (k Keeper) growFileSystem(ctx context.Context, p stick.Partition) error {
+func (k Preparer) growFileSystem(ctx context.Context, p stick.Partition) error {
 	f, err := os.Open(p.Path)
 	if err != nil {
 		return err

@@ -19,20 +19,20 @@ import (
 	"firstlight.dev/firstlight/assets/whole"
 )
 
-// Keeper does the work.
-type Keeper struct {
+// Preparer does the work.
+type Preparer struct {
 	Log *slog.Logger
 }
 
-// bind is a directory of the root whose content lives on DATA.
-type bind struct {
+// bindMount is a directory of the root whose content lives on DATA.
+type bindMount struct {
 	name string // below stick.DataDir/state
 	dir  string
 	mode os.FileMode
 }
 
 // binds lists all that outlives a boot. What is not here is gone at power off, by intent.
-var binds = []bind{
+var binds = []bindMount{
 	{"journal", "/var/log/journal", 0o2755},
 	{"pods", "/var/log/pods", 0o755}, // what pods print; would fill the memory otherwise
 	{"containerd", "/var/lib/containerd", 0o700},
@@ -43,13 +43,13 @@ var binds = []bind{
 	{"kud", "/opt/kud", 0o755},
 }
 
-// Run does all and leaves the record at stick.StoreRecord. An error means that there is
+// Run does all and leaves the record at stick.StorageInfoFile. An error means that there is
 // not even a place for volatile state, or no record of the boot. A DATA partition that
 // cannot be made or used is no error: the record says so, and the daemon shows it.
-func (k Keeper) Run(ctx context.Context) (stick.Storage, error) {
-	boot, err := stick.Load[stick.Boot](stick.BootRecord)
+func (k Preparer) Run(ctx context.Context) (stick.StorageInfo, error) {
+	boot, err := stick.Load[stick.BootInfo](stick.BootInfoFile)
 	if err != nil {
-		return stick.Storage{}, err
+		return stick.StorageInfo{}, err
 	}
 	record, err := k.mountData(ctx, boot.Disk)
 	if err != nil {
@@ -66,7 +66,7 @@ func (k Keeper) Run(ctx context.Context) (stick.Storage, error) {
 		}
 	}
 	if record.State == stick.StorageData {
-		if err := keepMachineID(stick.DataDir, boot.MachineID.ID); err != nil {
+		if err := saveMachineID(stick.DataDir, boot.MachineID.ID); err != nil {
 			k.Log.Error("machine-id not kept", "err", err)
 		}
 	}
@@ -75,22 +75,22 @@ func (k Keeper) Run(ctx context.Context) (stick.Storage, error) {
 	} else {
 		record.Site = true
 	}
-	return record, stick.Save(stick.StoreRecord, record)
+	return record, stick.Save(stick.StorageInfoFile, record)
 }
 
 // mountData leaves DATA mounted, or says why not: state volatile if the disk has none
 // and no room for one, broken if there is one that cannot be used.
-func (k Keeper) mountData(ctx context.Context, disk stick.Disk) (stick.Storage, error) {
+func (k Preparer) mountData(ctx context.Context, disk stick.Disk) (stick.StorageInfo, error) {
 	table, err := readDisk(disk)
 	if err != nil {
-		return stick.Storage{State: stick.StorageBroken}, err
+		return stick.StorageInfo{State: stick.StorageBroken}, err
 	}
 	decision := Decide(table, disk.Bytes)
 	k.Log.Info("storage decided", "disk", disk.Path, "action", decision.Action, "room", decision.Room)
 	unusable := stick.StorageBroken
 	switch decision.Action {
 	case NoRoom:
-		return stick.Storage{State: stick.StorageVolatile}, fmt.Errorf(
+		return stick.StorageInfo{State: stick.StorageVolatile}, fmt.Errorf(
 			"%s has no room for a %s partition (%d MiB free, %d needed): state is kept in memory and lost at power off; use a larger stick",
 			disk.Path, stick.PartitionData, decision.Room>>20, leastData>>20)
 	case Make:
@@ -100,16 +100,16 @@ func (k Keeper) mountData(ctx context.Context, disk stick.Disk) (stick.Storage, 
 	case Grow:
 		if err := k.repart(ctx, disk); err != nil {
 			if decision.Action == Make {
-				return stick.Storage{State: unusable}, err
+				return stick.StorageInfo{State: unusable}, err
 			}
 			k.Log.Error("data partition not grown", "err", err) // as large as before is still good
 		}
 	}
 	part, err := findData(ctx, disk)
 	if err != nil {
-		return stick.Storage{State: unusable}, err
+		return stick.StorageInfo{State: unusable}, err
 	}
-	record := stick.Storage{State: unusable, Device: part.Path, GUID: part.GUID, Bytes: part.Bytes}
+	record := stick.StorageInfo{State: unusable, Device: part.Path, GUID: part.GUID, Bytes: part.Bytes}
 	if err := k.check(ctx, part.Path); err != nil {
 		return record, err
 	}
@@ -148,7 +148,7 @@ func isMountPoint(dir string) bool {
 	return here.Dev != above.Dev
 }
 
-func mountBind(b bind) error {
+func mountBind(b bindMount) error {
 	source := filepath.Join(stick.DataDir, "state", b.name)
 	if err := os.MkdirAll(source, 0o755); err != nil {
 		return fmt.Errorf("bind %s: %w", b.dir, err)
@@ -170,7 +170,7 @@ func mountBind(b bind) error {
 
 // mountSite mounts the FAT partition that people put site.yaml on: read-only, and for
 // root alone, since it holds the BMCs' passwords.
-func mountSite(boot stick.Boot) error {
+func mountSite(boot stick.BootInfo) error {
 	part, ok := boot.Partition(stick.PartitionSite)
 	if !ok {
 		return fmt.Errorf("mount site: %s has no partition %s", boot.Disk.Path, stick.PartitionSite)
@@ -178,8 +178,8 @@ func mountSite(boot stick.Boot) error {
 	return mountAt(part.Path, stick.SiteDir, "vfat", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOSUID, "umask=0077,utf8")
 }
 
-// keepMachineID writes the identity of this boot to DATA unless one is there.
-func keepMachineID(dir, id string) error {
+// saveMachineID writes the identity of this boot to DATA unless one is there.
+func saveMachineID(dir, id string) error {
 	path := filepath.Join(dir, stick.MachineIDName)
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -96,8 +96,8 @@ func FuzzExt4Bytes(f *testing.F) {
 func TestMachineIDIsKeptOnce(t *testing.T) {
 	dir := t.TempDir()
 	first, second := strings.Repeat("1", 32), strings.Repeat("2", 32)
-	require.NoError(t, keepMachineID(dir, first))
-	require.NoError(t, keepMachineID(dir, second))
+	require.NoError(t, saveMachineID(dir, first))
+	require.NoError(t, saveMachineID(dir, second))
 	b, err := os.ReadFile(filepath.Join(dir, stick.MachineIDName))
 	require.NoError(t, err)
 	assert.Equal(t, first+"\n", string(b))

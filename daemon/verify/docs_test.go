@@ -20,7 +20,7 @@ func TestDocs(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	have := string(text)
-	for name, rows := range map[string]string{"preflight": rows(preflight), "proof": rows(proof)} {
+	for name, rows := range map[string]string{"preflight": rows(preflight), "proof": rows(verificationChecks)} {
 		part := regexp.MustCompile(`(?s)<!-- begin ` + name + ` -->\n.*?<!-- end -->`)
 		require.True(t, part.MatchString(have), "docs/verify.md has no list %s", name)
 		have = part.ReplaceAllLiteralString(have, "<!-- begin "+name+" -->\n| check | holds when |\n|---|---|\n"+rows+"<!-- end -->")

@@ -20,14 +20,14 @@ import (
 	"firstlight.dev/firstlight/pxe/record"
 )
 
-// World is what the engine looks at. Functions without a context answer from memory.
-type World struct {
+// Sources is what the engine looks at. Functions without a context answer from memory.
+type Sources struct {
 	Site      func() *site.Site // with its defaults
 	Appliance func() string     // what the appliance waits for before it hands nodes over; "": nothing
 	Hosts     func() (hosts []metal3api.BareMetalHost, current bool)
 	Silent    func(now time.Time) time.Time // since when the API has not answered for Hosts; zero: it does; nil: it always does
-	Held      func() map[string]string      // nodes that the hand-over holds back, and why
-	Records   func() []record.Record
+	Blocked   func() map[string]string      // nodes that the hand-over holds back, and why
+	Records   func() []record.Trace
 	Leases    func() map[site.MAC]netip.Addr
 	DHCP      func() DHCP
 	Clock     func() Clock
@@ -53,23 +53,23 @@ type Outcomes interface {
 
 // Paces of the engine.
 const (
-	beat        = time.Second // between two looks at what changed
-	beatPerNode = 5 * time.Millisecond
-	askAgain    = 15 * time.Second // a pre-flight or proof that did not hold
-	askPassed   = time.Minute      // a pre-flight that held, until its node is handed over
-	bmcAgain    = 30 * time.Second // a BMC that did not answer
-	bmcSoon     = 10 * time.Second // the first time: a login goes over UDP, and is not repeated by itself
-	bmcFresh    = 5 * time.Minute  // how long a login is believed
-	ironicEvery = 10 * time.Second
-	ironicShare = 10               // it does one thing at a time: a tenth of its time at most goes into such answers
-	settled     = 20 * time.Second // a failure that passes sooner is none of the launch's
-	saveEvery   = time.Minute      // if only time went by
+	tickInterval       = time.Second // between two looks at what changed
+	beatPerNode        = 5 * time.Millisecond
+	recheckInterval    = 15 * time.Second // a pre-flight or proof that did not hold
+	askPassed          = time.Minute      // a pre-flight that held, until its node is handed over
+	bmcRecheckInterval = 30 * time.Second // a BMC that did not answer
+	bmcSoon            = 10 * time.Second // the first time: a login goes over UDP, and is not repeated by itself
+	bmcTTL             = 5 * time.Minute  // how long a login is believed
+	ironicEvery        = 10 * time.Second
+	ironicShare        = 10               // it does one thing at a time: a tenth of its time at most goes into such answers
+	settled            = 20 * time.Second // a failure that passes sooner is none of the launch's
+	saveEvery          = time.Minute      // if only time went by
 )
 
 // Engine asks every node of the site what must be asked, all at once, and tells how each
 // stands. Run it once.
 type Engine struct {
-	World
+	Sources
 	Outcomes Outcomes
 	Refusals *Refusals // BMCs that must not be asked again
 	Changed  func()    // something changed that the hand-over or a screen waits for; must not block
@@ -92,7 +92,7 @@ type Engine struct {
 	savedAt time.Time
 	saving  bool
 
-	strangers []status.Node
+	unknownMachines []status.Node
 }
 
 // state is what the engine remembers of a node. Everything in it can be found out again.
@@ -116,13 +116,13 @@ type state struct {
 
 	answer    shell.Answer
 	checks    []status.Check
-	proofDue  time.Time
+	verifyDue time.Time
 	proving   bool
 	installed string // what was proven
 	wrong     int    // proofs in a row that named a failure
 
-	situation string
-	begun     time.Time
+	rule      string
+	ruleSince time.Time
 	failing   time.Time // it needs a person since; zero: it does not
 }
 
@@ -130,7 +130,7 @@ type state struct {
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.asking.Wait()
 	for {
-		next := time.NewTimer(max(beat, time.Duration(len(e.Site().Nodes))*beatPerNode))
+		next := time.NewTimer(max(tickInterval, time.Duration(len(e.Site().Nodes))*beatPerNode))
 		e.step(ctx)
 		select {
 		case <-ctx.Done():
@@ -141,17 +141,17 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// Again makes everything that failed be asked anew, also BMCs that refused: a person says
+// Recheck makes everything that failed be asked anew, also BMCs that refused: a person says
 // that something was mended.
-func (e *Engine) Again() {
+func (e *Engine) Recheck() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.Refusals.Forget()
+	e.Refusals.Clear()
 	for _, s := range e.nodes {
 		if !s.passed {
 			s.bmc, s.due = bmc.Answer{}, time.Time{}
 		}
-		s.proofDue = time.Time{}
+		s.verifyDue = time.Time{}
 	}
 }
 
@@ -175,7 +175,7 @@ func (e *Engine) Gate(name string) (bool, string) {
 	case s.passed:
 		return true, ""
 	}
-	c, _ := Problem(s.preflight)
+	c, _ := FirstProblem(s.preflight)
 	return false, c.Name + ": " + c.Text
 }
 
@@ -221,10 +221,10 @@ func (e *Engine) step(ctx context.Context) {
 		named[n.Name] = true
 		st := e.nodes[n.Name]
 		if st == nil || !reflect.DeepEqual(st.node, n) {
-			fresh := &state{node: n, since: now, begun: now}
+			fresh := &state{node: n, since: now, ruleSince: now}
 			if st != nil { // an edit changes what is asked of a node, not what it was proven to be
 				fresh.installed, fresh.bmc, fresh.bmcKey, fresh.bmcAt = st.installed, st.bmc, st.bmcKey, st.bmcAt
-				fresh.situation, fresh.begun, fresh.hostState, fresh.hostSince = st.situation, st.begun, st.hostState, st.hostSince
+				fresh.rule, fresh.ruleSince, fresh.hostState, fresh.hostSince = st.rule, st.ruleSince, st.hostState, st.hostSince
 			}
 			st = fresh
 			e.nodes[n.Name] = st
@@ -233,17 +233,17 @@ func (e *Engine) step(ctx context.Context) {
 		if !asked {
 			continue
 		}
-		e.prepare(ctx, st, h, has, list, now)
-		e.prove(ctx, st, h, has, now)
+		e.startPreflight(ctx, st, h, has, list, now)
+		e.startVerification(ctx, st, h, has, now)
 	}
 	for name := range e.nodes {
 		if !named[name] {
 			delete(e.nodes, name)
 		}
 	}
-	e.poll(ctx, now)
-	changed := e.tell(s, hosts, waits, silent, now)
-	out, due := e.outcome(now)
+	e.pollIronic(ctx, now)
+	changed := e.updateNodes(s, hosts, waits, silent, now)
+	out, due := e.dueOutcome(now)
 	e.mu.Unlock()
 	if changed && e.Changed != nil {
 		e.Changed()
@@ -253,15 +253,15 @@ func (e *Engine) step(ctx context.Context) {
 	}
 }
 
-// poll asks Ironic in the background, as long as a node is not proven.
-func (e *Engine) poll(ctx context.Context, now time.Time) {
-	unproven := func(n status.Node) bool { return !n.Proven }
+// pollIronic asks Ironic in the background, as long as a node is not proven.
+func (e *Engine) pollIronic(ctx context.Context, now time.Time) {
+	unproven := func(n status.Node) bool { return !n.Verified }
 	if e.Ironic == nil || e.polling || now.Before(e.pollAt) || !slices.ContainsFunc(e.all, unproven) {
 		return
 	}
 	e.polling = true
 	e.asking.Go(func() {
-		all, err := e.World.Ironic(ctx)
+		all, err := e.Sources.Ironic(ctx)
 		took := time.Since(now)
 		if err != nil {
 			e.Logger.Debug("Ironic not asked", "error", err)
@@ -275,7 +275,7 @@ func (e *Engine) poll(ctx context.Context, now time.Time) {
 
 // load takes up what was reached before the daemon started, once the API can be asked.
 func (e *Engine) load(ctx context.Context, s *site.Site, asked bool) {
-	name, spec := Wanted(s)
+	name, spec := LaunchSpec(s)
 	e.mu.Lock()
 	again := e.loaded != name || !reflect.DeepEqual(e.spec, spec)
 	e.mu.Unlock()
@@ -294,7 +294,7 @@ func (e *Engine) load(ctx context.Context, s *site.Site, asked bool) {
 	}
 	e.loaded, e.spec, e.elapsed, e.ticked = name, spec, time.Duration(out.ElapsedSeconds)*time.Second, time.Now()
 	for _, n := range out.Nodes {
-		if st := e.nodes[site.Name(n.Name)]; st != nil && st.installed == "" && n.Proven {
+		if st := e.nodes[site.Name(n.Name)]; st != nil && st.installed == "" && n.Verified {
 			st.installed, st.checks = n.Installed, n.Checks
 		}
 	}

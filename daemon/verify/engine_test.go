@@ -33,7 +33,7 @@ func TestAMendedBMCOpensTheGateByItself(t *testing.T) {
 		open, why = e.Gate("node-1")
 		assert.False(t, open)
 		assert.Equal(t, "bmc: the BMC is silent", why)
-		assert.Equal(t, "bmc-silent", find(e.Nodes(), "node-1").Situation)
+		assert.Equal(t, "bmc-silent", find(e.Nodes(), "node-1").Rule)
 		open, _ = e.Gate("node-2")
 		assert.True(t, open, "the other node does not go on")
 		assert.Equal(t, 1, r.count("10.0.0.2"), "a login that held was repeated at once")
@@ -74,7 +74,7 @@ func TestARefusedPasswordIsTriedOnce(t *testing.T) {
 			pass(40)
 			assert.Equal(t, 1, r.count("10.0.0.1"), "a refused password was tried again")
 			n := find(e.Nodes(), "node-1")
-			assert.Equal(t, "bmc-refused", n.Situation)
+			assert.Equal(t, "bmc-refused", n.Rule)
 			assert.Contains(t, n.Next, "not tried again")
 			end()
 		}
@@ -82,7 +82,7 @@ func TestARefusedPasswordIsTriedOnce(t *testing.T) {
 		end := start(t, e)
 		defer end()
 		pass(1)
-		e.Again() // a person says that something was mended
+		e.Recheck() // a person says that something was mended
 		pass(30)
 		assert.Equal(t, 2, r.count("10.0.0.1"))
 		password("right")
@@ -104,7 +104,7 @@ func TestNobodyIsAskedBeforeTheHostsAreKnown(t *testing.T) {
 		pass(10)
 		assert.Zero(t, r.count("10.0.0.1"))
 		n := find(e.Nodes(), "node-1")
-		assert.Equal(t, "appliance-starting", n.Situation)
+		assert.Equal(t, "appliance-starting", n.Rule)
 		assert.Equal(t, "waits for the appliance: control-plane: the API server to answer", n.Why)
 		assert.Zero(t, e.Launch().Elapsed, "the nodes' time runs before they are handed over")
 	})
@@ -120,7 +120,7 @@ func TestOldHostsAreNoEvidence(t *testing.T) {
 		defer end()
 		r.install("node-1")
 		pass(2)
-		assert.True(t, find(e.Nodes(), "node-1").Proven)
+		assert.True(t, find(e.Nodes(), "node-1").Verified)
 		asked, launch := r.count("10.0.0.2"), e.Launch()
 		since := time.Now()
 		r.change(func() { r.silent = since })
@@ -128,18 +128,18 @@ func TestOldHostsAreNoEvidence(t *testing.T) {
 		pass(90)            // longer than the launch may take
 		for name, says := range map[string]string{"node-1": "was installed and proven at ", "node-2": "was provisioned at "} {
 			n := find(e.Nodes(), name)
-			assert.Equal(t, "api-silent", n.Situation, name)
+			assert.Equal(t, "api-silent", n.Rule, name)
 			assert.Contains(t, n.Why, says)
 			assert.Contains(t, n.Next, "firstlightd status")
 			assert.Equal(t, since, n.Since, name)
 		}
-		assert.False(t, find(e.Nodes(), "node-2").Proven, "it was judged by an old host")
+		assert.False(t, find(e.Nodes(), "node-2").Verified, "it was judged by an old host")
 		assert.Equal(t, asked, r.count("10.0.0.2"))
 		assert.Equal(t, launch, e.Launch())
 		r.change(func() { r.silent = time.Time{} })
 		pass(2)
-		assert.True(t, find(e.Nodes(), "node-2").Proven)
-		assert.Equal(t, status.LaunchLaunched, e.Launch().State)
+		assert.True(t, find(e.Nodes(), "node-2").Verified)
+		assert.Equal(t, status.LaunchSucceeded, e.Launch().State)
 	})
 }
 
@@ -151,7 +151,7 @@ func TestAHostInServiceGetsNoPreflight(t *testing.T) {
 		defer start(t, e)()
 		pass(10)
 		assert.Zero(t, r.count("10.0.0.1"))
-		assert.Equal(t, status.LaunchLaunched, e.Launch().State)
+		assert.Equal(t, status.LaunchSucceeded, e.Launch().State)
 	})
 }
 
@@ -189,10 +189,10 @@ func TestLaunch(t *testing.T) {
 		pass(3)
 		l := e.Launch()
 		assert.Equal(t, status.LaunchFailed, l.State, "8 of 10 is not launched, and that is told before the deadline")
-		assert.Equal(t, 8, l.Proven)
+		assert.Equal(t, 8, l.Verified)
 		assert.Equal(t, "not launched, 8 of 10 nodes proven: node-9 is installed, but it is locked; node-10 is in site.yaml and has no BareMetalHost", l.Text)
 		kept := r.kept["rack"]
-		assert.Equal(t, "8/10", kept.Proven)
+		assert.Equal(t, "8/10", kept.Verified)
 		assert.Equal(t, l.Text, kept.Message)
 
 		end() // a restart of the daemon: what was proven stays so, and the time goes on
@@ -200,7 +200,7 @@ func TestLaunch(t *testing.T) {
 		e = r.engine(t, dir)
 		end = start(t, e)
 		pass(1)
-		assert.Equal(t, 8, e.Launch().Proven)
+		assert.Equal(t, 8, e.Launch().Verified)
 		assert.InDelta(t, 5*60, e.Launch().Elapsed, 70, "time counts only while the appliance runs")
 		r.change(func() { r.probe["node-9"] = shell.Reached })
 		r.install("node-10")
@@ -210,7 +210,7 @@ func TestLaunch(t *testing.T) {
 		saves := r.saves
 		pass(30)
 		assert.Equal(t, stopped, e.Launch().Elapsed, "the time goes on after the end")
-		assert.Equal(t, status.LaunchLaunched, e.Launch().State)
+		assert.Equal(t, status.LaunchSucceeded, e.Launch().State)
 		assert.Equal(t, saves, r.saves, "the API is written to though nothing changes")
 
 		r.change(func() { // installed anew: to be proven anew
@@ -220,7 +220,7 @@ func TestLaunch(t *testing.T) {
 			r.probe["node-3"] = shell.Silent
 		})
 		pass(1)
-		assert.False(t, find(e.Nodes(), "node-3").Proven)
+		assert.False(t, find(e.Nodes(), "node-3").Verified)
 		end()
 	})
 }
@@ -257,7 +257,7 @@ func TestAFailureJustAfterTheStartIsAskedTwice(t *testing.T) {
 		assert.NotEqual(t, status.LaunchFailed, e.Launch().State)
 		r.change(func() { r.probe["node-1"] = "" })
 		pass(1)
-		assert.Equal(t, status.LaunchLaunched, e.Launch().State)
+		assert.Equal(t, status.LaunchSucceeded, e.Launch().State)
 	})
 }
 
@@ -275,14 +275,14 @@ func TestAnEmptySiteIsNoSuccess(t *testing.T) {
 func TestALostPacketOfALoginFailsNothing(t *testing.T) {
 	e, st := &Engine{}, &state{}
 	say := func(key string, v bmc.Verdict) time.Duration {
-		e.answered(st, key, bmc.Answer{Verdict: v})
-		return believed(st.bmc.Verdict, st.silences)
+		e.recordBMCAnswer(st, key, bmc.Answer{Verdict: v})
+		return bmcAnswerTTL(st.bmc.Verdict, st.silences)
 	}
-	assert.Zero(t, believed("", 0))
+	assert.Zero(t, bmcAnswerTTL("", 0))
 	assert.Less(t, say("a", bmc.Silent), settled, "one silence lasts until the launch fails")
-	assert.Equal(t, bmcFresh, say("a", bmc.OK))
+	assert.Equal(t, bmcTTL, say("a", bmc.OK))
 	assert.Equal(t, bmcSoon, say("a", bmc.Silent))
-	assert.Equal(t, bmcAgain, say("a", bmc.Silent))
+	assert.Equal(t, bmcRecheckInterval, say("a", bmc.Silent))
 	assert.Equal(t, bmcSoon, say("b", bmc.Silent), "of another BMC")
-	assert.Equal(t, bmcAgain, say("b", bmc.Busy))
+	assert.Equal(t, bmcRecheckInterval, say("b", bmc.Busy))
 }

@@ -11,31 +11,31 @@ import (
 )
 
 // stands are n proven nodes and those given.
-func stands(n int, more ...Stand) []Stand {
-	var all []Stand
+func stands(n int, more ...NodeStanding) []NodeStanding {
+	var all []NodeStanding
 	for i := range n {
-		all = append(all, Stand{Name: fmt.Sprintf("node-%d", i+1), Proven: true})
+		all = append(all, NodeStanding{Name: fmt.Sprintf("node-%d", i+1), Verified: true})
 	}
 	return append(all, more...)
 }
 
 func TestJudge(t *testing.T) {
-	dead := Stand{Name: "node-a", Fails: true, Lasts: true, Situation: "bmc-silent", Sentence: "is not switched on: the BMC does not answer"}
-	absent := Stand{Name: "node-b", Fails: true, Lasts: true, Situation: "absent", Sentence: "is in site.yaml and has no BareMetalHost"}
-	writing := Stand{Name: "node-c", Situation: "writing", Sentence: "writes its image to disk, 500 of 1000 MB"}
-	blinks := Stand{Name: "node-d", Fails: true, Situation: "error", Sentence: "failed while registering: …"}
+	dead := NodeStanding{Name: "node-a", Fails: true, Lasts: true, Rule: "bmc-silent", Sentence: "is not switched on: the BMC does not answer"}
+	absent := NodeStanding{Name: "node-b", Fails: true, Lasts: true, Rule: "absent", Sentence: "is in site.yaml and has no BareMetalHost"}
+	writing := NodeStanding{Name: "node-c", Rule: "writing", Sentence: "writes its image to disk, 500 of 1000 MB"}
+	blinks := NodeStanding{Name: "node-d", Fails: true, Rule: "error", Sentence: "failed while registering: …"}
 	for _, c := range []struct {
 		name    string
-		nodes   []Stand
+		nodes   []NodeStanding
 		minutes int
 		state   status.LaunchState
 		text    string
 	}{
 		{"empty site", nil, 0, status.LaunchNothing, "nothing to launch: site.yaml names no nodes"},
 		{"empty site after an hour", nil, 61, status.LaunchNothing, "nothing to launch: site.yaml names no nodes"},
-		{"all", stands(3), 12, status.LaunchLaunched, "launched: 3 of 3 nodes proven"},
-		{"one", stands(1), 60, status.LaunchLaunched, "launched: 1 of 1 node proven"},
-		{"all, too late", stands(3), 61, status.LaunchLaunched, "launched, later than promised: 3 of 3 nodes proven"},
+		{"all", stands(3), 12, status.LaunchSucceeded, "launched: 3 of 3 nodes proven"},
+		{"one", stands(1), 60, status.LaunchSucceeded, "launched: 1 of 1 node proven"},
+		{"all, too late", stands(3), 61, status.LaunchSucceeded, "launched, later than promised: 3 of 3 nodes proven"},
 		{"on their way", stands(8, writing), 59, status.LaunchRunning, "8 of 9 nodes proven"},
 		{"8 of 10: both are named", stands(8, dead, absent), 1, status.LaunchFailed,
 			"not launched, 8 of 10 nodes proven: node-a is not switched on: the BMC does not answer; node-b is in site.yaml and has no BareMetalHost"},
@@ -48,7 +48,7 @@ func TestJudge(t *testing.T) {
 			"not launched, 1 of 3 nodes proven: node-c is not proven yet (writing); node-a is not switched on: the BMC does not answer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := Judge(c.nodes, time.Duration(c.minutes)*time.Minute, time.Hour)
+			l := JudgeLaunch(c.nodes, time.Duration(c.minutes)*time.Minute, time.Hour)
 			assert.Equal(t, c.state, l.State)
 			assert.Equal(t, c.text, l.Text)
 			assert.Equal(t, len(c.nodes), l.Nodes)
@@ -59,7 +59,7 @@ func TestJudge(t *testing.T) {
 
 func TestConditions(t *testing.T) {
 	for state, want := range map[status.LaunchState][2]string{
-		status.LaunchNothing: {"False", "False"}, status.LaunchRunning: {"False", "False"}, status.LaunchFailed: {"False", "True"}, status.LaunchLaunched: {"True", "False"},
+		status.LaunchNothing: {"False", "False"}, status.LaunchRunning: {"False", "False"}, status.LaunchFailed: {"False", "True"}, status.LaunchSucceeded: {"True", "False"},
 	} {
 		c := conditionsOf(Outcome{State: state, Message: "a sentence"})
 		assert.Equal(t, want, [2]string{string(c[0].Status), string(c[1].Status)}, state)

@@ -27,7 +27,7 @@ func TestASlowIronicIsAskedLessOften(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newRack(t, 1).engine(t, t.TempDir())
 				var asked atomic.Int32
-				e.World.Ironic = func(ctx context.Context) (map[string]fact.Ironic, error) {
+				e.Sources.Ironic = func(ctx context.Context) (map[string]fact.Ironic, error) {
 					asked.Add(1)
 					select {
 					case <-ctx.Done():

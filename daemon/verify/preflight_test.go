@@ -42,7 +42,7 @@ func good(t *testing.T) Facts {
 	return Facts{
 		Node: node(t), BMC: bmc.Answer{Verdict: bmc.OK, Text: "takes the password"},
 		Users: map[netip.Addr]Reply{address: {}}, Routers: map[netip.Addr]Reply{router: {From: "52:54:00:00:00:fe"}},
-		Resolvers: map[netip.Addr]Reply{dns: {From: "yes"}}, DHCP: DHCP{Given: true, Phase: "serving", Text: "serving eth1"},
+		Resolvers: map[netip.Addr]Reply{dns: {From: "yes"}}, DHCP: DHCP{Enabled: true, Phase: "serving", Text: "serving eth1"},
 		Image: Image{Name: "debian-13", Bytes: 1 << 30}, Clock: Clock{Now: noon, Built: noon.Add(-time.Hour)},
 	}
 }
@@ -61,8 +61,8 @@ func TestPreflight(t *testing.T) {
 		{"BMC is busy", "bmc", func(f *Facts) { f.BMC = bmc.Answer{Verdict: bmc.Busy, Text: "no room", Fix: "wait"} }, status.CheckWaiting, "no room"},
 		{"BMC was not asked", "bmc", func(f *Facts) { f.BMC = bmc.Answer{} }, status.CheckWaiting, "not asked"},
 		{"no BMC", "bmc", func(f *Facts) { f.Node.BMC, f.BMC = nil, bmc.Answer{} }, status.CheckSkipped, "a person must switch it on"},
-		{"Ironic has it", "bmc", func(f *Facts) { f.HandedOver, f.BMC = true, bmc.Answer{} }, status.CheckOK, "Ironic"},
-		{"a twin", "macs", func(f *Facts) { f.Twins = map[site.MAC]string{"52:54:00:12:34:02": "host other"} }, status.CheckFailed, "52:54:00:12:34:02 is also that of host other"},
+		{"Ironic has it", "bmc", func(f *Facts) { f.Registered, f.BMC = true, bmc.Answer{} }, status.CheckOK, "Ironic"},
+		{"a twin", "macs", func(f *Facts) { f.DuplicateMACs = map[site.MAC]string{"52:54:00:12:34:02": "host other"} }, status.CheckFailed, "52:54:00:12:34:02 is also that of host other"},
 		{"address taken", "addresses", func(f *Facts) { f.Users[address] = Reply{From: "52:54:00:99:99:99"} }, status.CheckFailed, "10.10.110.21 is used by 52:54:00:99:99:99"},
 		{"address used by itself", "addresses", func(f *Facts) { f.Users[address] = Reply{From: "52:54:00:12:34:02"} }, status.CheckOK, "its present system has it"},
 		{"address out of reach", "addresses", func(f *Facts) { f.Users = nil }, status.CheckSkipped, "cannot be asked from here"},
@@ -72,9 +72,9 @@ func TestPreflight(t *testing.T) {
 		{"router out of reach", "gateway", func(f *Facts) { f.Routers = nil }, status.CheckSkipped, "cannot be asked from here"},
 		{"no router given", "gateway", func(f *Facts) { f.Node.Links = nil }, status.CheckSkipped, "none"},
 		{"no resolver there", "dns", func(f *Facts) { f.Resolvers[dns] = Reply{Problem: "what answers is no resolver"} }, status.CheckFailed, "no resolver"},
-		{"foreign DHCP", "dhcp", func(f *Facts) { f.DHCP = DHCP{Given: true, Phase: "silent", Text: "DHCP server 1.2.3.4 answers"} }, status.CheckFailed, "1.2.3.4"},
-		{"listening", "dhcp", func(f *Facts) { f.DHCP = DHCP{Given: true, Phase: "probing"} }, status.CheckWaiting, "listened"},
-		{"no link", "dhcp", func(f *Facts) { f.DHCP = DHCP{Given: true, Phase: "broken", Text: "no DHCP on eth1"} }, status.CheckFailed, "no DHCP on eth1"},
+		{"foreign DHCP", "dhcp", func(f *Facts) { f.DHCP = DHCP{Enabled: true, Phase: "silent", Text: "DHCP server 1.2.3.4 answers"} }, status.CheckFailed, "1.2.3.4"},
+		{"listening", "dhcp", func(f *Facts) { f.DHCP = DHCP{Enabled: true, Phase: "probing"} }, status.CheckWaiting, "listened"},
+		{"no link", "dhcp", func(f *Facts) { f.DHCP = DHCP{Enabled: true, Phase: "broken", Text: "no DHCP on eth1"} }, status.CheckFailed, "no DHCP on eth1"},
 		{"somebody else's DHCP", "dhcp", func(f *Facts) { f.DHCP = DHCP{} }, status.CheckSkipped, "somebody else"},
 		{"no image", "image", func(f *Facts) { f.Image = Image{Problem: "os.image \"x\" is not here", Fix: "use debian-13"} }, status.CheckFailed, "not here"},
 		{"image larger than the hint", "image", func(f *Facts) { f.Image.Bytes = 9<<30 - 1 }, status.CheckFailed, "needs 9.0 GiB, rootDevice is content with 8 GiB"},
@@ -83,11 +83,11 @@ func TestPreflight(t *testing.T) {
 		{"image not looked for", "image", func(f *Facts) { f.Image = Image{} }, status.CheckWaiting, "not looked for"},
 		{"clock before the image", "clock", func(f *Facts) { f.Clock.Now = noon.Add(-2 * time.Hour) }, status.CheckFailed, "before this image was made"},
 		{"clock far after it", "clock", func(f *Facts) { f.Clock.Now = noon.AddDate(31, 0, 0) }, status.CheckFailed, "31 years after"},
-		{"no time server answered", "clock", func(f *Facts) { f.Clock.Asked = true }, status.CheckOK, "no time server answered"},
+		{"no time server answered", "clock", func(f *Facts) { f.Clock.HasServers = true }, status.CheckOK, "no time server answered"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := good(t)
-			require.True(t, Passed(Preflight(f)), "%+v", Preflight(f))
+			require.True(t, AllPassed(Preflight(f)), "%+v", Preflight(f))
 			c.change(&f)
 			for _, got := range Preflight(f) {
 				if got.Name != c.check {
@@ -101,8 +101,8 @@ func TestPreflight(t *testing.T) {
 				}
 			}
 			passes := c.state == status.CheckOK || c.state == status.CheckSkipped
-			assert.Equal(t, passes, Passed(Preflight(f)))
-			p, is := Problem(Preflight(f))
+			assert.Equal(t, passes, AllPassed(Preflight(f)))
+			p, is := FirstProblem(Preflight(f))
 			assert.Equal(t, !passes, is)
 			if is {
 				assert.Equal(t, c.check, p.Name)
@@ -111,9 +111,9 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-func TestNothingAskedIsNotPassed(t *testing.T) { assert.False(t, Passed(nil)) }
+func TestNothingAskedIsNotPassed(t *testing.T) { assert.False(t, AllPassed(nil)) }
 
 func TestAFailureComesBeforeAWait(t *testing.T) {
-	p, _ := Problem([]status.Check{waiting("a"), failed("fix", "b")})
+	p, _ := FirstProblem([]status.Check{waitingCheck("a"), failedCheck("fix", "b")})
 	assert.Equal(t, "b", p.Text)
 }

@@ -46,11 +46,11 @@ type rack struct {
 	saves  int
 }
 
-func (r *rack) Legs() ([]ask.Leg, error)                                   { return nil, nil }
-func (r *rack) User(context.Context, string, netip.Addr) (string, error)   { return "", nil }
-func (r *rack) Resolver(context.Context, netip.Addr) error                 { return nil }
-func (r *rack) Own() []string                                              { return nil }
-func (r *rack) Load(_ context.Context, name string) (Spec, Outcome, error) { return r.read(name) }
+func (r *rack) LocalAddrs() ([]ask.LocalAddr, error)                            { return nil, nil }
+func (r *rack) AddressUser(context.Context, string, netip.Addr) (string, error) { return "", nil }
+func (r *rack) CheckResolver(context.Context, netip.Addr) error                 { return nil }
+func (r *rack) OwnMACs() []string                                               { return nil }
+func (r *rack) Load(_ context.Context, name string) (Spec, Outcome, error)      { return r.read(name) }
 func (r *rack) Save(_ context.Context, name string, o Outcome) (err error) {
 	r.write(name, o)
 	return nil
@@ -61,7 +61,7 @@ func (r *rack) count(address string) int { r.mu.Lock(); defer r.mu.Unlock(); ret
 func (r *rack) read(name string) (Spec, Outcome, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wanted, spec := Wanted(r.site)
+	wanted, spec := LaunchSpec(r.site)
 	if wanted != name {
 		return Spec{}, Outcome{}, errors.New("not found")
 	}
@@ -87,7 +87,7 @@ func newRack(t *testing.T, n int) *rack {
 	s, problems := site.Load("site.yaml", []byte(text))
 	require.Empty(t, problems)
 	return &rack{site: s.WithDefaults(), hosts: map[string]metal3api.BareMetalHost{}, bmc: map[string]bmc.Verdict{}, logins: map[string]int{},
-		probe: map[string]shell.Verdict{}, dhcp: DHCP{Given: true, Phase: "serving"}, kept: map[string]Outcome{}}
+		probe: map[string]shell.Verdict{}, dhcp: DHCP{Enabled: true, Phase: "serving"}, kept: map[string]Outcome{}}
 }
 
 // engine is a daemon's on this rack; dir is its DATA.
@@ -98,7 +98,7 @@ func (r *rack) engine(t *testing.T, dir string) *Engine {
 	require.NoError(t, err)
 	return &Engine{
 		Outcomes: r, Refusals: &Refusals{Path: filepath.Join(dir, "refused.json"), Log: slog.New(slog.DiscardHandler)}, Logger: slog.New(slog.DiscardHandler),
-		World: World{
+		Sources: Sources{
 			Network: r,
 			Site:    func() *site.Site { r.mu.Lock(); defer r.mu.Unlock(); return r.site },
 			Hosts: func() (all []metal3api.BareMetalHost, current bool) {
@@ -111,8 +111,8 @@ func (r *rack) engine(t *testing.T, dir string) *Engine {
 			},
 			Appliance: func() string { r.mu.Lock(); defer r.mu.Unlock(); return r.waits },
 			Silent:    func(time.Time) time.Time { r.mu.Lock(); defer r.mu.Unlock(); return r.silent },
-			Held:      func() map[string]string { return nil },
-			Records:   func() []record.Record { return nil },
+			Blocked:   func() map[string]string { return nil },
+			Records:   func() []record.Trace { return nil },
 			Leases:    func() map[site.MAC]netip.Addr { return nil },
 			DHCP:      func() DHCP { r.mu.Lock(); defer r.mu.Unlock(); return r.dhcp },
 			Clock:     func() Clock { return Clock{Now: time.Now()} },
@@ -139,7 +139,7 @@ func (r *rack) engine(t *testing.T, dir string) *Engine {
 				if v == "" {
 					v = shell.Reached
 				}
-				a := shell.Answer{Verdict: v, Text: "it is " + string(v), Asked: time.Now(), Report: shell.Report{Time: time.Now()}}
+				a := shell.Answer{Verdict: v, Text: "it is " + string(v), AskedAt: time.Now(), Report: shell.Report{Time: time.Now()}}
 				for _, n := range r.site.Nodes {
 					if string(n.Name) == t.Name {
 						a.Report.NICs = []shell.NIC{{Name: "eno1", MAC: string(n.BootMAC), Up: true, Addresses: prefixes("172.22.0.33/24")}}

@@ -44,33 +44,33 @@ type refusal struct {
 func (r *Refusals) Key(b site.BMC) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	mac := hmac.New(sha256.New, []byte(r.read().Salt))
+	mac := hmac.New(sha256.New, []byte(r.load().Salt))
 	fmt.Fprintf(mac, "%q %q %q", string(b.Address), b.Username, b.Password.Reveal())
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// Stands tells whether a node's BMC refused just that, and what it said.
-func (r *Refusals) Stands(node, key string) (text string, is bool) {
+// Lookup tells whether a node's BMC refused just that, and what it said.
+func (r *Refusals) Lookup(node, key string) (text string, is bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n, is := r.read().Nodes[node]
+	n, is := r.load().Nodes[node]
 	return n.Text, is && n.Key == key
 }
 
-// Note keeps a refusal. It is on the medium when Note returns without an error; it stands in
+// Add keeps a refusal. It is on the medium when Note returns without an error; it stands in
 // memory in any case.
-func (r *Refusals) Note(node, key, text string) error {
+func (r *Refusals) Add(node, key, text string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.read().Nodes[node] = refusal{key, text}
+	r.load().Nodes[node] = refusal{key, text}
 	return r.write()
 }
 
-// Forget lets every BMC be asked again.
-func (r *Refusals) Forget() {
+// Clear lets every BMC be asked again.
+func (r *Refusals) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.read().Nodes) == 0 {
+	if len(r.load().Nodes) == 0 {
 		return
 	}
 	r.file.Nodes = map[string]refusal{}
@@ -79,8 +79,8 @@ func (r *Refusals) Forget() {
 	}
 }
 
-// read is the file, or a new one if it is absent or torn.
-func (r *Refusals) read() *refusals {
+// load is the file, or a new one if it is absent or torn.
+func (r *Refusals) load() *refusals {
 	if r.file != nil {
 		return r.file
 	}

@@ -51,7 +51,7 @@ type Outcome struct {
 	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 	State              status.LaunchState `json:"state,omitempty"`
 	Message            string             `json:"message,omitempty"`
-	Proven             string             `json:"proven,omitempty"` // "8/10"
+	Verified           string             `json:"proven,omitempty"` // "8/10"
 	ElapsedSeconds     int64              `json:"elapsedSeconds"`
 	Nodes              []NodeOutcome      `json:"nodes,omitempty"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
@@ -60,15 +60,15 @@ type Outcome struct {
 // NodeOutcome is how one node stands.
 type NodeOutcome struct {
 	Name      string         `json:"name"`
-	Proven    bool           `json:"proven"`
-	Situation string         `json:"situation,omitempty"` // of docs/why.md
+	Verified  bool           `json:"proven"`
+	Rule      string         `json:"situation,omitempty"` // of docs/why.md
 	Message   string         `json:"message,omitempty"`   // what stands in the way
 	Installed string         `json:"installed,omitempty"` // what was proven: another installation must be proven anew
 	Checks    []status.Check `json:"checks,omitempty"`
 }
 
-// Wanted is the Launch of a site.
-func Wanted(s *site.Site) (name string, spec Spec) {
+// LaunchSpec is the Launch of a site.
+func LaunchSpec(s *site.Site) (name string, spec Spec) {
 	spec = Spec{Nodes: []string{}, Timeout: s.Verification.Timeout.String()}
 	for _, n := range s.Nodes {
 		spec.Nodes = append(spec.Nodes, string(n.Name))
@@ -83,7 +83,7 @@ func Stage(s func() *site.Site, api func() (client.Client, error)) bringup.Stage
 		if err := yaml.Unmarshal(definition, &crd.Object); err != nil {
 			return apply.Set{}, fmt.Errorf("read the definition of Launch: %w", err)
 		}
-		name, spec := Wanted(s())
+		name, spec := LaunchSpec(s())
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
 			Spec Spec `json:"spec"`
 		}{spec})
@@ -107,14 +107,14 @@ func Stage(s func() *site.Site, api func() (client.Client, error)) bringup.Stage
 		}
 		return do(want, c)
 	}
-	memory := &apply.Memory{}
+	memory := &apply.Cache{}
 	return bringup.Stage{
 		Name:    "launch-declared",
 		Fact:    "the API has the site's Launch: which nodes must be proven, and in what time",
 		Why:     "It comes before the first node is handed over, because its time counts from then; whatever needs the nodes waits for its condition Ready.",
 		Recheck: 30 * time.Second,
 		Done: func(ctx context.Context) error {
-			return each(ctx, func(want apply.Set, c client.Client) error { return memory.Current(ctx, want, c) })
+			return each(ctx, func(want apply.Set, c client.Client) error { return memory.CheckCurrent(ctx, want, c) })
 		},
 		Do: func(ctx context.Context, report bringup.Report) error {
 			report("declaring the launch")
@@ -125,14 +125,14 @@ func Stage(s func() *site.Site, api func() (client.Client, error)) bringup.Stage
 					}
 					return err
 				}
-				return former(ctx, c, want.Objects[1].GetName())
+				return removeOtherLaunches(ctx, c, want.Objects[1].GetName())
 			})
 		},
 	}
 }
 
-// former removes the Launches of a site that was called otherwise.
-func former(ctx context.Context, c client.Client, name string) error {
+// removeOtherLaunches removes the Launches of a site that was called otherwise.
+func removeOtherLaunches(ctx context.Context, c client.Client, name string) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(Kind)
 	if err := c.List(ctx, list, client.HasLabels{labelSite}); err != nil {
@@ -160,10 +160,10 @@ func (s Store) Load(ctx context.Context, name string) (Spec, Outcome, error) {
 	if err != nil {
 		return Spec{}, Outcome{}, err
 	}
-	return parts(o)
+	return decodeLaunch(o)
 }
 
-func parts(o *unstructured.Unstructured) (Spec, Outcome, error) {
+func decodeLaunch(o *unstructured.Unstructured) (Spec, Outcome, error) {
 	var whole struct {
 		Spec   Spec    `json:"spec"`
 		Status Outcome `json:"status"`
@@ -196,7 +196,7 @@ func (s Store) Save(ctx context.Context, name string, out Outcome) error {
 	if err != nil {
 		return err
 	}
-	_, before, err := parts(o)
+	_, before, err := decodeLaunch(o)
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (s Store) Save(ctx context.Context, name string, out Outcome) error {
 // conditionsOf says the same in the words that kubectl wait and controllers know.
 func conditionsOf(o Outcome) []metav1.Condition {
 	reason := map[status.LaunchState]string{
-		status.LaunchNothing: "NothingToLaunch", status.LaunchRunning: "Running", status.LaunchFailed: "NodesNotProven", status.LaunchLaunched: "Launched",
+		status.LaunchNothing: "NothingToLaunch", status.LaunchRunning: "Running", status.LaunchFailed: "NodesNotProven", status.LaunchSucceeded: "Launched",
 	}[o.State]
 	is := func(b bool) metav1.ConditionStatus {
 		if b {
@@ -242,7 +242,7 @@ func conditionsOf(o Outcome) []metav1.Condition {
 		return metav1.ConditionFalse
 	}
 	return []metav1.Condition{
-		{Type: ConditionReady, Status: is(o.State == status.LaunchLaunched), Reason: reason, Message: o.Message},
+		{Type: ConditionReady, Status: is(o.State == status.LaunchSucceeded), Reason: reason, Message: o.Message},
 		{Type: ConditionFailed, Status: is(o.State == status.LaunchFailed), Reason: reason, Message: o.Message},
 	}
 }

@@ -21,7 +21,7 @@ import (
 // kubectl wait sees it, and a site that is called otherwise leaves nothing behind.
 func TestLaunchInTheAPI(t *testing.T) {
 	api := native.APIServer(t)
-	kubernetes, err := native.Program(t.Context(), "kubernetes")
+	kubernetes, err := native.BuildProgram(t.Context(), "kubernetes")
 	require.NoError(t, err)
 	kubectl := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(t.Context(), kubernetes, append([]string{"kubectl", "--kubeconfig", api.Kubeconfig}, args...)...).CombinedOutput()
@@ -60,9 +60,9 @@ func TestLaunchInTheAPI(t *testing.T) {
 	assert.Equal(t, Spec{Nodes: []string{"node-1", "node-2"}, Timeout: "1h"}, spec)
 	assert.Zero(t, out.ElapsedSeconds)
 
-	failed := Outcome{State: status.LaunchFailed, Message: "not launched, 1 of 2 nodes proven: node-2 is not switched on", Proven: "1/2", ElapsedSeconds: 60, Nodes: []NodeOutcome{
-		{Name: "node-1", Proven: true, Situation: "proven", Installed: "x@y", Checks: []status.Check{{Name: "login", State: status.CheckOK, Text: "at 172.22.0.150"}}},
-		{Name: "node-2", Situation: "bmc-silent", Message: "is not switched on"}}}
+	failed := Outcome{State: status.LaunchFailed, Message: "not launched, 1 of 2 nodes proven: node-2 is not switched on", Verified: "1/2", ElapsedSeconds: 60, Nodes: []NodeOutcome{
+		{Name: "node-1", Verified: true, Rule: "proven", Installed: "x@y", Checks: []status.Check{{Name: "login", State: status.CheckOK, Text: "at 172.22.0.150"}}},
+		{Name: "node-2", Rule: "bmc-silent", Message: "is not switched on"}}}
 	require.NoError(t, store.Save(t.Context(), "rack-7", failed))
 	text, err := kubectl("wait", "launch/rack-7", "--for=condition=Failed", "--timeout=5s")
 	require.NoError(t, err, text)
@@ -74,7 +74,7 @@ func TestLaunchInTheAPI(t *testing.T) {
 	assert.Equal(t, failed.Nodes, out.Nodes)
 
 	launched := failed
-	launched.State, launched.Proven, launched.Message = status.LaunchLaunched, "2/2", "launched: 2 of 2 nodes proven"
+	launched.State, launched.Verified, launched.Message = status.LaunchSucceeded, "2/2", "launched: 2 of 2 nodes proven"
 	require.NoError(t, store.Save(t.Context(), "rack-7", launched))
 	text, err = kubectl("wait", "launch/rack-7", "--for=condition=Ready", "--timeout=5s")
 	require.NoError(t, err, text)
@@ -88,7 +88,7 @@ func TestLaunchInTheAPI(t *testing.T) {
 	_, out, err = store.Load(t.Context(), "rack-7")
 	require.NoError(t, err)
 	assert.Zero(t, out.ElapsedSeconds, "another promise, and the old time")
-	assert.True(t, out.Nodes[0].Proven, "what was proven is forgotten")
+	assert.True(t, out.Nodes[0].Verified, "what was proven is forgotten")
 
 	now = load("name: rack-8\n")
 	hold()

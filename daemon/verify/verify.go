@@ -21,17 +21,17 @@ import (
 
 // Facts is what was found out about a node before it is switched on.
 type Facts struct {
-	Node       site.Node           // with its defaults
-	HandedOver bool                // it has its BareMetalHost: Ironic speaks to its BMC
-	BMC        bmc.Answer          // zero: not asked
-	Twins      map[site.MAC]string // MACs of the node that something else has as well: what that is
-	Users      map[netip.Addr]Reply
-	Routers    map[netip.Addr]Reply
-	Resolvers  map[netip.Addr]Reply
-	DHCP       DHCP
-	Image      Image
-	Disk       int64 // bytes of the disk to install on; 0: not inspected
-	Clock      Clock
+	Node          site.Node           // with its defaults
+	Registered    bool                // it has its BareMetalHost: Ironic speaks to its BMC
+	BMC           bmc.Answer          // zero: not asked
+	DuplicateMACs map[site.MAC]string // MACs of the node that something else has as well: what that is
+	Users         map[netip.Addr]Reply
+	Routers       map[netip.Addr]Reply
+	Resolvers     map[netip.Addr]Reply
+	DHCP          DHCP
+	Image         Image
+	Disk          int64 // bytes of the disk to install on; 0: not inspected
+	Clock         Clock
 }
 
 // Reply is what came back from an address. An address that is in no map cannot be asked
@@ -43,9 +43,9 @@ type Reply struct {
 
 // DHCP is how the provisioning network's DHCP stands.
 type DHCP struct {
-	Given bool   // the appliance gives addresses there
-	Phase string // of package pxe/dhcp: probing, serving, proxy, silent, broken
-	Text  string // what it says of itself
+	Enabled bool   // the appliance gives addresses there
+	Phase   string // of package pxe/dhcp: probing, serving, proxy, silent, broken
+	Text    string // what it says of itself
 }
 
 // Image is the operating system that the node is to have.
@@ -58,10 +58,10 @@ type Image struct {
 
 // Clock is what the appliance thinks of its time.
 type Clock struct {
-	Now    time.Time
-	Built  time.Time // of the image: no moment before it can be now
-	Server bool      // a time server answered
-	Asked  bool      // the site names time servers
+	Now        time.Time
+	Built      time.Time // of the image: no moment before it can be now
+	Server     bool      // a time server answered
+	HasServers bool      // the site names time servers
 }
 
 // check is one question of a list: its name, what it asks, and the answer.
@@ -71,8 +71,8 @@ type check[F any] struct {
 	judge func(F) status.Check
 }
 
-// run judges every check of a list, in its order.
-func run[F any](list []check[F], f F) []status.Check {
+// runChecks judges every check of a list, in its order.
+func runChecks[F any](list []check[F], f F) []status.Check {
 	out := make([]status.Check, len(list))
 	for i, c := range list {
 		out[i] = c.judge(f)
@@ -81,32 +81,32 @@ func run[F any](list []check[F], f F) []status.Check {
 	return out
 }
 
-func ok(format string, args ...any) status.Check {
+func okCheck(format string, args ...any) status.Check {
 	return status.Check{State: status.CheckOK, Text: fmt.Sprintf(format, args...)}
 }
 
-func skipped(format string, args ...any) status.Check {
+func skippedCheck(format string, args ...any) status.Check {
 	return status.Check{State: status.CheckSkipped, Text: fmt.Sprintf(format, args...)}
 }
 
-func waiting(format string, args ...any) status.Check {
+func waitingCheck(format string, args ...any) status.Check {
 	return status.Check{State: status.CheckWaiting, Text: fmt.Sprintf(format, args...)}
 }
 
-// failed is a failure with the way out of it.
-func failed(fix, format string, args ...any) status.Check {
+// failedCheck is a failure with the way out of it.
+func failedCheck(fix, format string, args ...any) status.Check {
 	return status.Check{State: status.CheckFailed, Text: fmt.Sprintf(format, args...), Fix: fix}
 }
 
-// Passed tells whether every check holds or has nothing to ask. No checks at all have not.
-func Passed(checks []status.Check) bool {
+// AllPassed tells whether every check holds or has nothing to ask. No checks at all have not.
+func AllPassed(checks []status.Check) bool {
 	return len(checks) > 0 && !slices.ContainsFunc(checks, func(c status.Check) bool {
 		return c.State != status.CheckOK && c.State != status.CheckSkipped
 	})
 }
 
-// Problem is the first check that stands in the way: a failed one before one that waits.
-func Problem(checks []status.Check) (status.Check, bool) {
+// FirstProblem is the first check that stands in the way: a failed one before one that waits.
+func FirstProblem(checks []status.Check) (status.Check, bool) {
 	for _, state := range []status.CheckState{status.CheckFailed, status.CheckWaiting} {
 		if i := slices.IndexFunc(checks, func(c status.Check) bool { return c.State == state }); i >= 0 {
 			return checks[i], true
@@ -115,8 +115,8 @@ func Problem(checks []status.Check) (status.Check, bool) {
 	return status.Check{}, false
 }
 
-// macs are all MACs by which a node of the site is known.
-func macs(n site.Node) []site.MAC {
+// nodeMACs are all MACs by which a node of the site is known.
+func nodeMACs(n site.Node) []site.MAC {
 	var all []site.MAC
 	add := func(list ...site.MAC) {
 		for _, m := range list {
@@ -128,13 +128,13 @@ func macs(n site.Node) []site.MAC {
 	add(n.BootMAC)
 	add(n.MACs...)
 	for _, l := range n.Links {
-		add(nics(l)...)
+		add(linkMACs(l)...)
 	}
 	return all
 }
 
-// nics are the MACs of a link, those of its bond if it has one.
-func nics(l site.Link) []site.MAC {
+// linkMACs are the MACs of a link, those of its bond if it has one.
+func linkMACs(l site.Link) []site.MAC {
 	if l.Bond != nil {
 		return l.Bond.MACs
 	}
@@ -144,8 +144,8 @@ func nics(l site.Link) []site.MAC {
 	return []site.MAC{l.MAC}
 }
 
-// statics are the node's own IPv4 addresses.
-func statics(n site.Node) []netip.Addr {
+// staticAddrs are the node's own IPv4 addresses.
+func staticAddrs(n site.Node) []netip.Addr {
 	var all []netip.Addr
 	for _, l := range n.Links {
 		if l.Address.Method == "static" && l.Address.Prefix.Addr().Is4() {

@@ -18,9 +18,9 @@ var moments = []struct{ name, line string }{
 	{"daemon", "firstlight: data-mounted: ok"},
 }
 
-// boots measures the second and later boots of a stick, by BIOS from USB, each ended by
+// measureBoots measures the second and later boots of a stick, by BIOS from USB, each ended by
 // pulling the plug once the daemon runs.
-func boots(ctx context.Context, path, dir string) ([]bench.Row, error) {
+func measureBoots(ctx context.Context, path, dir string) ([]bench.Row, error) {
 	m, err := lab.New(lab.Config{Name: "bench", Dir: dir, Disks: []lab.Disk{{Image: path, Bytes: 4 << 30}}})
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func boots(ctx context.Context, path, dir string) ([]bench.Row, error) {
 	for _, moment := range moments {
 		rows = append(rows,
 			bench.Row{Name: "image/boot-to-" + moment.name + "-cpu", Unit: "s", Ours: bench.Median(cpus[moment.name]), Note: "processor seconds of QEMU, without KVM; BIOS, USB, 2 processors, second boot"},
-			bench.Row{Name: "image/boot-to-" + moment.name, Unit: "s", Ours: bench.Median(walls[moment.name]), Note: fmt.Sprintf("the same by the clock; median of %d; load of the machine at the end %s", runs, bench.Load())})
+			bench.Row{Name: "image/boot-to-" + moment.name, Unit: "s", Ours: bench.Median(walls[moment.name]), Note: fmt.Sprintf("the same by the clock; median of %d; load of the machine at the end %s", runs, bench.LoadAverage())})
 	}
 	return rows, nil
 }

@@ -17,11 +17,11 @@ import (
 // are there. Beside it mmdebstrap alone installs the appliance's packages from the mirror.
 func fromNothing(ctx context.Context, top, dir string) ([]bench.Row, error) {
 	clone := filepath.Join(dir, "clone")
-	if _, err := timed(ctx, top, nil, "git", "clone", "--quiet", ".", clone); err != nil {
+	if _, err := runTimed(ctx, top, nil, "git", "clone", "--quiet", ".", clone); err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	t, err := timed(ctx, clone, []string{"FIRSTLIGHT_CACHE=" + filepath.Join(dir, "cache"), "GOCACHE=" + filepath.Join(dir, "gocache")}, "make", "usb-image")
+	t, err := runTimed(ctx, clone, []string{"FIRSTLIGHT_CACHE=" + filepath.Join(dir, "cache"), "GOCACHE=" + filepath.Join(dir, "gocache")}, "make", "usb-image")
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func fromNothing(ctx context.Context, top, dir string) ([]bench.Row, error) {
 	}
 	root := r.Root(r.Stick.Root)
 	ours := 0.0
-	for _, m := range built.FindAllStringSubmatch(t.said, -1) {
+	for _, m := range built.FindAllStringSubmatch(t.output, -1) {
 		if m[1] == "packages "+root.Name {
 			if ours, err = strconv.ParseFloat(m[2], 64); err != nil {
 				return nil, err
@@ -41,11 +41,11 @@ func fromNothing(ctx context.Context, top, dir string) ([]bench.Row, error) {
 	if ours == 0 {
 		return nil, fmt.Errorf("measure packages of %s: the build did not say how long they took", root.Name)
 	}
-	peer, err := timed(ctx, dir, nil, "mmdebstrap", "--variant=essential", "--include="+strings.Join(root.Packages, ","), `--aptopt=APT::Install-Recommends "false"`, r.Debian.Suite, filepath.Join(dir, "peer.tar"))
+	peer, err := runTimed(ctx, dir, nil, "mmdebstrap", "--variant=essential", "--include="+strings.Join(root.Packages, ","), `--aptopt=APT::Install-Recommends "false"`, r.Debian.Suite, filepath.Join(dir, "peer.tar"))
 	if err != nil {
 		return nil, err
 	}
-	note := "one run; load of the machine at the end " + bench.Load()
+	note := "one run; load of the machine at the end " + bench.LoadAverage()
 	return []bench.Row{
 		{Name: "image/cold", Unit: "s", Ours: t.wall, Note: "make usb-image, empty cache, nothing compiled; " + note},
 		{Name: "image/cold-cpu", Unit: "s", Ours: t.cpu, Note: "the same in processor seconds, without those of what was not waited for"},

@@ -50,9 +50,9 @@ func run(ctx context.Context, cold bool) error {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(top, "build", "firstlight.img")
 	measures := []func() ([]bench.Row, error){
-		func() ([]bench.Row, error) { return rebuilds(ctx, top, filepath.Join(dir, "rebuild")) },
-		func() ([]bench.Row, error) { return sizes(ctx, path, filepath.Join(dir, "size")) },
-		func() ([]bench.Row, error) { return boots(ctx, path, filepath.Join(dir, "boot")) },
+		func() ([]bench.Row, error) { return measureRebuilds(ctx, top, filepath.Join(dir, "rebuild")) },
+		func() ([]bench.Row, error) { return measureSizes(ctx, path, filepath.Join(dir, "size")) },
+		func() ([]bench.Row, error) { return measureBoots(ctx, path, filepath.Join(dir, "boot")) },
 	}
 	if cold {
 		measures = append(measures, func() ([]bench.Row, error) { return fromNothing(ctx, top, filepath.Join(dir, "cold")) })
@@ -68,20 +68,20 @@ func run(ctx context.Context, cold bool) error {
 	return bench.Write(os.Stdout, filepath.Join(top, bench.Dir), "image", rows)
 }
 
-// took is what one command cost.
-type took struct {
+// cost is what one command cost.
+type cost struct {
 	wall, cpu float64 // seconds; cpu with all that it started and waited for
-	said      string
+	output    string
 }
 
-// timed runs a command in dir and measures it.
-func timed(ctx context.Context, dir string, env []string, name string, args ...string) (took, error) {
+// runTimed runs a command in dir and measures it.
+func runTimed(ctx context.Context, dir string, env []string, name string, args ...string) (cost, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	began := time.Now()
 	said, err := cmd.CombinedOutput()
 	if err != nil {
-		return took{}, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, said)
+		return cost{}, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, said)
 	}
-	return took{time.Since(began).Seconds(), (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), string(said)}, nil
+	return cost{time.Since(began).Seconds(), (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), string(said)}, nil
 }

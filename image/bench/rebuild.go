@@ -15,14 +15,14 @@ import (
 // built is a line of a build that says how long a step took.
 var built = regexp.MustCompile(`(?m)^built (.+) in ([0-9.]+) s$`)
 
-// rebuilds measures `make usb-image` in a clone, with the cache of this machine: after one
+// measureRebuilds measures `make usb-image` in a clone, with the cache of this machine: after one
 // line of cmd/firstlightd changed, and after nothing did.
-func rebuilds(ctx context.Context, top, dir string) ([]bench.Row, error) {
-	if _, err := timed(ctx, top, nil, "git", "clone", "--quiet", ".", dir); err != nil {
+func measureRebuilds(ctx context.Context, top, dir string) ([]bench.Row, error) {
+	if _, err := runTimed(ctx, top, nil, "git", "clone", "--quiet", ".", dir); err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if _, err := timed(ctx, dir, nil, "make", "usb-image"); err != nil {
+	if _, err := runTimed(ctx, dir, nil, "make", "usb-image"); err != nil {
 		return nil, err
 	}
 	file := filepath.Join(dir, "cmd", "firstlightd", "main.go")
@@ -30,7 +30,7 @@ func rebuilds(ctx context.Context, top, dir string) ([]bench.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	var changed, same []took
+	var changed, same []cost
 	steps := map[string][]float64{}
 	var order []string
 	for i := range runs {
@@ -39,12 +39,12 @@ func rebuilds(ctx context.Context, top, dir string) ([]bench.Row, error) {
 		if err := os.WriteFile(file, append(slices.Clone(source), line...), 0o644); err != nil {
 			return nil, err
 		}
-		t, err := timed(ctx, dir, nil, "make", "usb-image")
+		t, err := runTimed(ctx, dir, nil, "make", "usb-image")
 		if err != nil {
 			return nil, err
 		}
 		changed = append(changed, t)
-		for _, m := range built.FindAllStringSubmatch(t.said, -1) {
+		for _, m := range built.FindAllStringSubmatch(t.output, -1) {
 			seconds, err := strconv.ParseFloat(m[2], 64)
 			if err != nil {
 				return nil, err
@@ -54,17 +54,17 @@ func rebuilds(ctx context.Context, top, dir string) ([]bench.Row, error) {
 			}
 			steps[m[1]] = append(steps[m[1]], seconds)
 		}
-		if t, err = timed(ctx, dir, nil, "make", "usb-image"); err != nil {
+		if t, err = runTimed(ctx, dir, nil, "make", "usb-image"); err != nil {
 			return nil, err
 		}
 		same = append(same, t)
 	}
-	note := fmt.Sprintf("median of %d; make usb-image, whole; load of the machine at the end %s", runs, bench.Load())
+	note := fmt.Sprintf("median of %d; make usb-image, whole; load of the machine at the end %s", runs, bench.LoadAverage())
 	rows := []bench.Row{
-		bench.Row{Name: "image/rebuild-daemon", Unit: "s", Ours: median(changed, wall), Note: "one line of cmd/firstlightd changed; " + note}.Less("bar", 10, 1),
-		{Name: "image/rebuild-daemon-cpu", Unit: "s", Ours: median(changed, cpu), Note: "the same in processor seconds; two processors share them"},
-		bench.Row{Name: "image/rebuild-nothing", Unit: "s", Ours: median(same, wall), Note: "nothing changed; " + note}.Less("bar", 2, 1),
-		{Name: "image/rebuild-nothing-cpu", Unit: "s", Ours: median(same, cpu), Note: "the same in processor seconds"},
+		bench.Row{Name: "image/rebuild-daemon", Unit: "s", Ours: median(changed, wallTime), Note: "one line of cmd/firstlightd changed; " + note}.Less("bar", 10, 1),
+		{Name: "image/rebuild-daemon-cpu", Unit: "s", Ours: median(changed, cpuTime), Note: "the same in processor seconds; two processors share them"},
+		bench.Row{Name: "image/rebuild-nothing", Unit: "s", Ours: median(same, wallTime), Note: "nothing changed; " + note}.Less("bar", 2, 1),
+		{Name: "image/rebuild-nothing-cpu", Unit: "s", Ours: median(same, cpuTime), Note: "the same in processor seconds"},
 	}
 	for _, step := range order {
 		rows = append(rows, bench.Row{Name: "image/rebuild-step: " + step, Unit: "s", Ours: bench.Median(steps[step]), Note: "of image/rebuild-daemon, as the build prints it"})
@@ -72,10 +72,10 @@ func rebuilds(ctx context.Context, top, dir string) ([]bench.Row, error) {
 	return rows, nil
 }
 
-func wall(t took) float64 { return t.wall }
-func cpu(t took) float64  { return t.cpu }
+func wallTime(t cost) float64 { return t.wall }
+func cpuTime(t cost) float64  { return t.cpu }
 
-func median(all []took, of func(took) float64) float64 {
+func median(all []cost, of func(cost) float64) float64 {
 	var v []float64
 	for _, t := range all {
 		v = append(v, of(t))

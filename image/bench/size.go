@@ -33,9 +33,9 @@ var parts = []struct {
 	{"our daemon", []string{"firstlight"}},
 }
 
-// sizes measures what the image weighs compressed, and what each part of its root weighs as a
+// measureSizes measures what the image weighs compressed, and what each part of its root weighs as a
 // squashfs of its own with the image's options.
-func sizes(ctx context.Context, path, dir string) ([]bench.Row, error) {
+func measureSizes(ctx context.Context, path, dir string) ([]bench.Row, error) {
 	info, err := os.Stat(path + media.SuffixZstd)
 	if err != nil {
 		return nil, fmt.Errorf("%w; run firstlight build first", err)
@@ -49,13 +49,13 @@ func sizes(ctx context.Context, path, dir string) ([]bench.Row, error) {
 		return nil, err
 	}
 	const alone = "as squashfs of its own, options as in the image"
-	rows := []bench.Row{bench.Row{Name: "image/size", Unit: "MiB", Ours: mib(info.Size()), Note: "the compressed image; the goal was set before Ironic and the nodes' system were on it"}.Less("bar", 500, 1)}
+	rows := []bench.Row{bench.Row{Name: "image/size", Unit: "MiB", Ours: toMiB(info.Size()), Note: "the compressed image; the goal was set before Ironic and the nodes' system were on it"}.Less("bar", 500, 1)}
 	counted := map[uint64]bool{}
 	add := func(name string, paths []string) error {
 		if err := removeCounted(paths, counted); err != nil {
 			return err
 		}
-		size, err := squeezed(ctx, dir, paths)
+		size, err := squashfsSize(ctx, dir, paths)
 		rows = append(rows, bench.Row{Name: "image/size: " + name, Unit: "MiB", Ours: size, Note: alone})
 		for _, p := range paths {
 			err = errors.Join(err, os.RemoveAll(p))
@@ -101,29 +101,29 @@ func unpackRoot(ctx context.Context, path, to string) error {
 	if err != nil {
 		return err
 	}
-	p, ok := table.Named(stick.PartitionRootA)
+	p, ok := table.Find(stick.PartitionRootA)
 	if !ok {
 		return fmt.Errorf("unpack %s: no partition %s", path, stick.PartitionRootA)
 	}
-	_, err = timed(ctx, "", nil, "unsquashfs", "-no-progress", "-quiet", "-no-xattrs", "-ignore-errors", "-no-exit-code", "-offset", fmt.Sprint(p.Offset()), "-dest", to, path)
+	_, err = runTimed(ctx, "", nil, "unsquashfs", "-no-progress", "-quiet", "-no-xattrs", "-ignore-errors", "-no-exit-code", "-offset", fmt.Sprint(p.Offset()), "-dest", to, path)
 	return err
 }
 
-// squeezed is the size of a squashfs of some files, in MiB.
-func squeezed(ctx context.Context, dir string, paths []string) (float64, error) {
+// squashfsSize is the size of a squashfs of some files, in MiB.
+func squashfsSize(ctx context.Context, dir string, paths []string) (float64, error) {
 	out := filepath.Join(dir, "part.squashfs")
 	args := append(append([]string{}, paths...), out, "-noappend", "-no-progress", "-quiet", "-comp", "zstd", "-Xcompression-level", "6", "-b", "256K")
-	if _, err := timed(ctx, "", nil, "mksquashfs", args...); err != nil {
+	if _, err := runTimed(ctx, "", nil, "mksquashfs", args...); err != nil {
 		return 0, err
 	}
 	info, err := os.Stat(out)
 	if err != nil {
 		return 0, err
 	}
-	return mib(info.Size()), nil
+	return toMiB(info.Size()), nil
 }
 
-func mib(n int64) float64 { return float64(n) / (1 << 20) }
+func toMiB(n int64) float64 { return float64(n) / (1 << 20) }
 
 // removeCounted removes the files that are hard links to what another part has, and notes the others.
 func removeCounted(paths []string, counted map[uint64]bool) error {
@@ -154,11 +154,11 @@ func removeCounted(paths []string, counted map[uint64]bool) error {
 	return nil
 }
 
-// unpacked is one file system of container images.
-type unpacked struct{ image, dir string }
+// unpackedImage is one file system of container images.
+type unpackedImage struct{ image, dir string }
 
 // layersOf lists the layers of an OCI layout, each once, by the first image that has it.
-func layersOf(dir string) ([]unpacked, error) {
+func layersOf(dir string) ([]unpackedImage, error) {
 	var index, manifest struct {
 		Manifests []struct {
 			Digest      string
@@ -180,7 +180,7 @@ func layersOf(dir string) ([]unpacked, error) {
 		return nil, err
 	}
 	seen := map[string]bool{}
-	var layers []unpacked
+	var layers []unpackedImage
 	for _, m := range index.Manifests {
 		manifest.Layers = nil
 		if err := read(blob(m.Digest), &manifest); err != nil {
@@ -190,7 +190,7 @@ func layersOf(dir string) ([]unpacked, error) {
 		for _, l := range manifest.Layers {
 			if !seen[l.Digest] {
 				seen[l.Digest] = true
-				layers = append(layers, unpacked{filepath.Base(name), filepath.Join(dir, layer.Dir, strings.TrimPrefix(l.Digest, "sha256:"))})
+				layers = append(layers, unpackedImage{filepath.Base(name), filepath.Join(dir, layer.Dir, strings.TrimPrefix(l.Digest, "sha256:"))})
 			}
 		}
 	}

@@ -27,8 +27,8 @@ type Item struct {
 	Made   bool   // by this call
 }
 
-// Default is $FIRSTLIGHT_CACHE, or firstlight in the user's cache directory.
-func Default() (Store, error) {
+// DefaultStore is $FIRSTLIGHT_CACHE, or firstlight in the user's cache directory.
+func DefaultStore() (Store, error) {
 	if dir := os.Getenv("FIRSTLIGHT_CACHE"); dir != "" {
 		abs, err := filepath.Abs(dir)
 		return Store{abs}, err

@@ -48,7 +48,7 @@ func FindMirror(ctx context.Context, url string) (Mirror, error) {
 		base := strings.TrimRight(url, "/")
 		return Mirror{Debian: base, Security: base + "-security"}, nil
 	}
-	out, err := command(ctx, nil, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+	out, err := runCommand(ctx, nil, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
 	if err != nil {
 		return Mirror{}, fmt.Errorf("find the Debian mirror of this machine: %w; name one with --mirror", err)
 	}
@@ -76,9 +76,9 @@ func mirrorOf(repositories []string) (Mirror, error) {
 	return m, nil
 }
 
-// command runs a program and returns what it printed; an error carries what it
+// runCommand runs a program and returns what it printed; an error carries what it
 // complained of. The environment is the caller's with LC_ALL=C and env.
-func command(ctx context.Context, env []string, name string, args ...string) (string, error) {
+func runCommand(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8", "TZ=UTC"), env...)
 	var out, complaints strings.Builder

@@ -60,10 +60,10 @@ func TestStanzas(t *testing.T) {
 		{Name: "zlib1g", Version: "1:1.3.dfsg-1", Arch: "amd64", Section: "libs", Size: 88000, SHA256: sum, Path: "debian/pool/main/z/zlib/zlib1g_1.3_amd64.deb"},
 		{Name: "openssl", Version: "3.5.1", Arch: "amd64", Section: "utils", Size: 1400000, SHA256: sum, Path: "debian-security/pool/updates/main/o/openssl/openssl.deb"},
 	}, found)
-	picked, err := pick([]string{"openssl=3.5.1"}, found)
+	picked, err := pickStanzas([]string{"openssl=3.5.1"}, found)
 	require.NoError(t, err)
 	assert.Equal(t, "openssl", picked[0].Name)
-	_, err = pick([]string{"openssl=4"}, found)
+	_, err = pickStanzas([]string{"openssl=4"}, found)
 	assert.ErrorContains(t, err, "openssl=4")
 	_, err = parseStanzas("Package: x\nVersion: 1\n")
 	assert.ErrorContains(t, err, "no SHA256")
@@ -90,13 +90,13 @@ func TestPathPatternsMatchAsDpkgDoes(t *testing.T) {
 		"/usr/share/doc/a/changelog.gz": true, "/usr/share/doc/a/b/c": true, "/usr/share/doc/a/copyright": false,
 		"/usr/share/docs": false, "/etc/x1": true, "/etc/x": false, "/etc/x12": false,
 	} {
-		assert.Equal(t, want, Excluded(path, exclude, include), path)
+		assert.Equal(t, want, IsExcluded(path, exclude, include), path)
 	}
 }
 
 func TestInstalled(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "1", "b": "2:3"},
-		Installed([]byte("Package: a\nStatus: install ok installed\nVersion: 1\nDescription: x\n Version: no\n\nPackage: b\nVersion: 2:3\n")))
+		ParseInstalled([]byte("Package: a\nStatus: install ok installed\nVersion: 1\nDescription: x\n Version: no\n\nPackage: b\nVersion: 2:3\n")))
 }
 
 func TestFetchTakesOnlyTheLockedBytes(t *testing.T) {
@@ -132,7 +132,7 @@ func TestFetchTakesOnlyTheLockedBytes(t *testing.T) {
 	_, err = fetch(good, forged)
 	assert.ErrorContains(t, err, "sha256 is "+good.SHA256+" and not "+forged.SHA256)
 	_, err = fetch(gone)
-	var missing *GoneError
+	var missing *MissingPackageError
 	require.ErrorAs(t, err, &missing)
 	assert.Contains(t, err.Error(), "fetch gone 2: ")
 	assert.Contains(t, err.Error(), "run `firstlight lock` for its successor")

@@ -15,13 +15,13 @@ import (
 	"firstlight.dev/firstlight/image/cache"
 )
 
-// GoneError says that the mirror no longer has a locked package.
-type GoneError struct {
+// MissingPackageError says that the mirror no longer has a locked package.
+type MissingPackageError struct {
 	Package Package
 	URL     string
 }
 
-func (e *GoneError) Error() string {
+func (e *MissingPackageError) Error() string {
 	return fmt.Sprintf("fetch %s %s: %s is no longer there; run `firstlight lock` for its successor, or give a mirror that keeps it with --mirror", e.Package.Name, e.Package.Version, e.URL)
 }
 
@@ -79,7 +79,7 @@ func download(ctx context.Context, url, path string, p Package) error {
 	defer response.Body.Close()
 	switch {
 	case response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusGone:
-		return &GoneError{Package: p, URL: url}
+		return &MissingPackageError{Package: p, URL: url}
 	case response.StatusCode != http.StatusOK:
 		return fmt.Errorf("fetch %s from %s: %s", p.Name, url, response.Status)
 	}

@@ -60,14 +60,14 @@ Acquire::Retries "3";
 			return nil, fmt.Errorf("open Debian %s: %w", suite, err)
 		}
 	}
-	if _, err := a.apt(ctx, "apt-get", "update", "--error-on=any"); err != nil {
+	if _, err := a.runApt(ctx, "apt-get", "update", "--error-on=any"); err != nil {
 		return nil, fmt.Errorf("open Debian %s: %w", suite, err)
 	}
 	return a, a.readDate()
 }
 
-func (a *Archive) apt(ctx context.Context, name string, args ...string) (string, error) {
-	return command(ctx, []string{"APT_CONFIG=" + a.config}, name, args...)
+func (a *Archive) runApt(ctx context.Context, name string, args ...string) (string, error) {
+	return runCommand(ctx, []string{"APT_CONFIG=" + a.config}, name, args...)
 }
 
 // readDate finds the newest Date of the signed indexes.
@@ -98,8 +98,8 @@ func (a *Archive) readDate() error {
 	return nil
 }
 
-// Ask is what a tree wants.
-type Ask struct {
+// Request is what a tree wants.
+type Request struct {
 	Essential bool     // Debian's essential packages too
 	Packages  []string // and what they depend on
 	Alone     []string // without what they depend on
@@ -108,14 +108,14 @@ type Ask struct {
 var instLine = regexp.MustCompile(`^Inst (\S+) (?:\[\S+\] )?\((\S+) .*\[(\S+)\]`)
 
 // Resolve turns names into packages, sorted by name.
-func (a *Archive) Resolve(ctx context.Context, ask Ask) ([]Package, error) {
+func (a *Archive) Resolve(ctx context.Context, ask Request) ([]Package, error) {
 	names := slices.Clone(ask.Packages)
 	if ask.Essential {
 		names = append([]string{"?essential"}, names...)
 	}
 	var wanted []string // name=version
 	if len(names) > 0 {
-		out, err := a.apt(ctx, "apt-get", append([]string{"--simulate", "--yes", "install"}, names...)...)
+		out, err := a.runApt(ctx, "apt-get", append([]string{"--simulate", "--yes", "install"}, names...)...)
 		if err != nil {
 			return nil, fmt.Errorf("resolve packages: %w", err)
 		}
@@ -127,7 +127,7 @@ func (a *Archive) Resolve(ctx context.Context, ask Ask) ([]Package, error) {
 		}
 	}
 	for _, name := range ask.Alone {
-		out, err := a.apt(ctx, "apt-cache", "show", "--no-all-versions", name)
+		out, err := a.runApt(ctx, "apt-cache", "show", "--no-all-versions", name)
 		if err != nil {
 			return nil, fmt.Errorf("resolve package %s: %w", name, err)
 		}
@@ -142,7 +142,7 @@ func (a *Archive) Resolve(ctx context.Context, ask Ask) ([]Package, error) {
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	out, err := a.apt(ctx, "apt-cache", append([]string{"show"}, wanted...)...)
+	out, err := a.runApt(ctx, "apt-cache", append([]string{"show"}, wanted...)...)
 	if err != nil {
 		return nil, fmt.Errorf("resolve packages: %w", err)
 	}
@@ -150,11 +150,11 @@ func (a *Archive) Resolve(ctx context.Context, ask Ask) ([]Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pick(wanted, found)
+	return pickStanzas(wanted, found)
 }
 
-// pick takes one stanza for every wanted name=version.
-func pick(wanted []string, found []Package) ([]Package, error) {
+// pickStanzas takes one stanza for every wanted name=version.
+func pickStanzas(wanted []string, found []Package) ([]Package, error) {
 	byName := map[string]Package{}
 	for _, p := range found {
 		byName[p.Name+"="+p.Version] = p

@@ -41,7 +41,7 @@ func (b Bootstrap) Run(ctx context.Context, out string) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return fmt.Errorf("make root: %w", err)
 	}
-	if err := b.repository(ctx, dir); err != nil {
+	if err := b.makeRepository(ctx, dir); err != nil {
 		return err
 	}
 	mode := "unshare"
@@ -96,8 +96,8 @@ func (b Bootstrap) Run(ctx context.Context, out string) error {
 	return nil
 }
 
-// repository makes a directory that apt reads as an archive with exactly these packages.
-func (b Bootstrap) repository(ctx context.Context, dir string) error {
+// makeRepository makes a directory that apt reads as an archive with exactly these packages.
+func (b Bootstrap) makeRepository(ctx context.Context, dir string) error {
 	pool := filepath.Join(dir, "repository")
 	if err := os.Mkdir(pool, 0o755); err != nil {
 		return fmt.Errorf("make repository: %w", err)
@@ -112,10 +112,10 @@ func (b Bootstrap) repository(ctx context.Context, dir string) error {
 				return fmt.Errorf("make repository: %s %s was not fetched", p.Name, p.Version)
 			}
 			name := p.SHA256 + ".deb"
-			if err := place(source, filepath.Join(pool, name)); err != nil {
+			if err := copyReadable(source, filepath.Join(pool, name)); err != nil {
 				return fmt.Errorf("make repository: %w", err)
 			}
-			control, err := command(ctx, nil, "dpkg-deb", "--field", source)
+			control, err := runCommand(ctx, nil, "dpkg-deb", "--field", source)
 			if err != nil {
 				return fmt.Errorf("make repository: read %s: %w", p.Name, err)
 			}
@@ -136,8 +136,8 @@ func (b Bootstrap) repository(ctx context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(pool, "Packages"), index, 0o644)
 }
 
-// place copies a file so that everybody may read it.
-func place(from, to string) error {
+// copyReadable copies a file so that everybody may read it.
+func copyReadable(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
@@ -159,16 +159,16 @@ func Unpack(ctx context.Context, packages []Package, files map[string]string, di
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("unpack packages: %w", err)
 	}
-	for _, p := range Ordered(packages) {
-		if _, err := command(ctx, nil, "dpkg-deb", "--extract", files[p.SHA256], dir); err != nil {
+	for _, p := range SortBaseFirst(packages) {
+		if _, err := runCommand(ctx, nil, "dpkg-deb", "--extract", files[p.SHA256], dir); err != nil {
 			return fmt.Errorf("unpack %s %s: %w", p.Name, p.Version, err)
 		}
 	}
 	return nil
 }
 
-// Ordered puts base-files first: it brings the links /bin, /lib ... into /usr.
-func Ordered(packages []Package) []Package {
+// SortBaseFirst puts base-files first: it brings the links /bin, /lib ... into /usr.
+func SortBaseFirst(packages []Package) []Package {
 	rank := func(p Package) int {
 		if p.Name == "base-files" {
 			return 0
@@ -180,22 +180,22 @@ func Ordered(packages []Package) []Package {
 	return ordered
 }
 
-// Excluded says whether dpkg's path patterns keep a file out: a pattern's * also
+// IsExcluded says whether dpkg's path patterns keep a file out: a pattern's * also
 // matches slashes, and what an include pattern names is kept.
-func Excluded(path string, exclude, include []string) bool {
+func IsExcluded(path string, exclude, include []string) bool {
 	matches := func(patterns []string) bool {
-		return slices.ContainsFunc(patterns, func(p string) bool { return glob(p, path) })
+		return slices.ContainsFunc(patterns, func(p string) bool { return matchGlob(p, path) })
 	}
 	return matches(exclude) && !matches(include)
 }
 
-// glob matches * with any text and ? with any character.
-func glob(pattern, text string) bool {
+// matchGlob matches * with any text and ? with any character.
+func matchGlob(pattern, text string) bool {
 	for pattern != "" {
 		switch pattern[0] {
 		case '*':
 			for i := 0; i <= len(text); i++ {
-				if glob(pattern[1:], text[i:]) {
+				if matchGlob(pattern[1:], text[i:]) {
 					return true
 				}
 			}
@@ -228,9 +228,9 @@ func DataTar(ctx context.Context, deb, out string) error {
 	return nil
 }
 
-// Tool is the command line prefix that runs a program of an unpacked tree through the
+// ToolCommand is the command line prefix that runs a program of an unpacked tree through the
 // tree's own loader and libraries, so that it is the same program on every host.
-func Tool(dir, program string) []string {
+func ToolCommand(dir, program string) []string {
 	return []string{
 		filepath.Join(dir, "usr/lib64/ld-linux-x86-64.so.2"),
 		"--library-path", filepath.Join(dir, "usr/lib/x86_64-linux-gnu"),
@@ -238,8 +238,8 @@ func Tool(dir, program string) []string {
 	}
 }
 
-// Installed reads which packages a tree's dpkg status lists: name to version.
-func Installed(status []byte) map[string]string {
+// ParseInstalled reads which packages a tree's dpkg status lists: name to version.
+func ParseInstalled(status []byte) map[string]string {
 	installed := map[string]string{}
 	name := ""
 	for line := range strings.Lines(string(status)) {

@@ -37,8 +37,8 @@ type Partition struct {
 
 // Content is what fills a partition: Empty, Bytes, Image or FAT.
 type Content interface {
-	// least is the smallest partition that the content fits into, in bytes.
-	least() (int64, error)
+	// minSize is the smallest partition that the content fits into, in bytes.
+	minSize() (int64, error)
 	// write puts the content into the image file, which reads as zeros there.
 	write(ctx context.Context, image *os.File, at, size int64) error
 }
@@ -46,13 +46,13 @@ type Content interface {
 // Empty leaves a partition as a hole.
 type Empty struct{}
 
-func (Empty) least() (int64, error)                               { return 0, nil }
+func (Empty) minSize() (int64, error)                             { return 0, nil }
 func (Empty) write(context.Context, *os.File, int64, int64) error { return nil }
 
 // Bytes is written at the partition's start.
 type Bytes []byte
 
-func (b Bytes) least() (int64, error) { return int64(len(b)), nil }
+func (b Bytes) minSize() (int64, error) { return int64(len(b)), nil }
 
 func (b Bytes) write(_ context.Context, image *os.File, at, _ int64) error {
 	_, err := image.WriteAt(b, at)
@@ -63,7 +63,7 @@ func (b Bytes) write(_ context.Context, image *os.File, at, _ int64) error {
 // stay holes.
 type Image string
 
-func (i Image) least() (int64, error) {
+func (i Image) minSize() (int64, error) {
 	info, err := os.Stat(string(i))
 	if err != nil {
 		return 0, err
@@ -80,11 +80,11 @@ func (i Image) write(ctx context.Context, image *os.File, at, _ int64) error {
 	return copySparse(ctx, io.NewOffsetWriter(image, at), f)
 }
 
-// Placed is content of so many bytes that Finish finds in its place already.
-type Placed int64
+// InPlace is content of so many bytes that Finish finds in its place already.
+type InPlace int64
 
-func (p Placed) least() (int64, error)                             { return int64(p), nil }
-func (Placed) write(context.Context, *os.File, int64, int64) error { return nil }
+func (p InPlace) minSize() (int64, error)                           { return int64(p), nil }
+func (InPlace) write(context.Context, *os.File, int64, int64) error { return nil }
 
 // File is one file of a FAT file system. Directories come into being with the files in
 // them; a Path that ends in a slash is a directory of its own.
@@ -114,9 +114,9 @@ func (l Layout) End() int64 {
 	return n
 }
 
-// Text shows the table of a layout, one line for each partition, for people and golden
+// Describe shows the table of a layout, one line for each partition, for people and golden
 // files.
-func Text(t *gpt.Table) string {
+func Describe(t *gpt.Table) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "disk %s sectors %d-%d\n", t.GUID, t.FirstLBA, t.LastLBA)
 	for _, p := range t.Partitions {

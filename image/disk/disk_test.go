@@ -135,8 +135,8 @@ func TestFinishAroundARootInItsPlace(t *testing.T) {
 	require.NoError(t, err)
 
 	path := filepath.Join(t.TempDir(), "image")
-	require.NoError(t, os.WriteFile(disk.Part(path), append(make([]byte, at), root...), 0o600))
-	s.Root = disk.Placed(len(root))
+	require.NoError(t, os.WriteFile(disk.PartPath(path), append(make([]byte, at), root...), 0o600))
+	s.Root = disk.InPlace(len(root))
 	l, err = s.Layout()
 	require.NoError(t, err)
 	require.NoError(t, disk.Finish(context.Background(), path, l))
@@ -145,7 +145,7 @@ func TestFinishAroundARootInItsPlace(t *testing.T) {
 	got, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(want, got))
-	assert.NoFileExists(t, disk.Part(path))
+	assert.NoFileExists(t, disk.PartPath(path))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "who may read it was said before")
@@ -158,7 +158,7 @@ func TestStickLayout(t *testing.T) {
 	f := opened(t, path)
 	primary, err := gpt.ReadPrimary(f)
 	require.NoError(t, err)
-	golden(t, "stick.txt", disk.Text(primary))
+	golden(t, "stick.txt", disk.Describe(primary))
 	backup, err := gpt.ReadBackup(f, size)
 	require.NoError(t, err)
 	assert.Equal(t, primary.Partitions, backup.Partitions)
@@ -175,7 +175,7 @@ func TestNodeLayoutEndsWithRoot(t *testing.T) {
 	assert.EqualValues(t, 50<<20, size)
 	table, err := gpt.ReadPrimary(opened(t, path))
 	require.NoError(t, err)
-	golden(t, "node.txt", disk.Text(table))
+	golden(t, "node.txt", disk.Describe(table))
 }
 
 func TestSameInputsSameBytes(t *testing.T) {
@@ -209,7 +209,7 @@ func TestContentIsInItsPartition(t *testing.T) {
 	table, err := gpt.ReadPrimary(f)
 	require.NoError(t, err)
 
-	root, ok := table.Named("ROOT-A")
+	root, ok := table.Find("ROOT-A")
 	require.True(t, ok)
 	want, err := os.ReadFile(string(s.Root.(disk.Image)))
 	require.NoError(t, err)
@@ -218,7 +218,7 @@ func TestContentIsInItsPartition(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(want, got), "ROOT-A must hold the root file")
 
-	esp, _ := table.Named("ESP")
+	esp, _ := table.Find("ESP")
 	volume, err := fat.Open(io.NewSectionReader(f, esp.Offset(), esp.Size()))
 	require.NoError(t, err)
 	assert.Empty(t, volume.Check())
@@ -325,7 +325,7 @@ func TestReadByOthers(t *testing.T) {
 		assert.Contains(t, output(t, program(t, "sgdisk"), "-v", path), "No problems found")
 	})
 	for _, name := range []string{"ESP", "SITE"} {
-		p, _ := table.Named(name)
+		p, _ := table.Find(name)
 		t.Run("fsck.vfat "+name, func(t *testing.T) {
 			fsck := program(t, "fsck.vfat")
 			part := filepath.Join(t.TempDir(), name)
@@ -339,7 +339,7 @@ func TestReadByOthers(t *testing.T) {
 		})
 	}
 	t.Run("mtools", func(t *testing.T) {
-		esp, _ := table.Named("ESP")
+		esp, _ := table.Find("ESP")
 		assert.Equal(t, "set timeout=0\n", output(t, program(t, "mtype"), "-i", fmt.Sprintf("%s@@%d", path, esp.Offset()), "::/EFI/debian/grub.cfg"))
 		assert.Contains(t, output(t, program(t, "mdir"), "-i", fmt.Sprintf("%s@@%d", path, esp.Offset()), "::/EFI/BOOT"), "a much longer name, with blanks.efi")
 	})

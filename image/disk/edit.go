@@ -25,7 +25,7 @@ func CopyFAT(ctx context.Context, image, partition, out string, put File) (at in
 	if err != nil {
 		return 0, fmt.Errorf("copy partition %s of %s: %w", partition, image, err)
 	}
-	p, ok := table.Named(partition)
+	p, ok := table.Find(partition)
 	if !ok {
 		return 0, fmt.Errorf("copy partition %s: %s has none of that name", partition, image)
 	}

@@ -27,7 +27,7 @@ func TestCopyFAT(t *testing.T) {
 
 	table, err := gpt.ReadPrimary(opened(t, image))
 	require.NoError(t, err)
-	p, _ := table.Named("SITE")
+	p, _ := table.Find("SITE")
 	assert.Equal(t, p.Offset(), at)
 	f := opened(t, out)
 	info, err := f.Stat()

@@ -19,11 +19,11 @@ import (
 // of 512 bytes it would be read as FAT16 (Microsoft, FAT specification, section 3.5).
 const leastFAT = 34 << 20
 
-func (f FAT) least() (int64, error) { return leastFAT, nil }
+func (f FAT) minSize() (int64, error) { return leastFAT, nil }
 
 // write makes the file system with go-diskfs and mends what that leaves wrong.
 func (f FAT) write(ctx context.Context, image *os.File, at, size int64) error {
-	files, err := f.sorted()
+	files, err := f.sortedFiles()
 	if err != nil {
 		return err
 	}
@@ -48,15 +48,15 @@ func (f FAT) write(ctx context.Context, image *os.File, at, size int64) error {
 		}
 	}
 	region := fat.Region{ReaderAt: io.NewSectionReader(image, at, size), WriterAt: io.NewOffsetWriter(image, at)}
-	if err := fat.Mend(region, f.VolumeID); err != nil {
+	if err := fat.Repair(region, f.VolumeID); err != nil {
 		return fmt.Errorf("mend FAT32: %w", err)
 	}
 	return nil
 }
 
-// sorted gives the files in the order of their paths, so that the order of the input does
+// sortedFiles gives the files in the order of their paths, so that the order of the input does
 // not matter, and refuses names that FAT cannot tell apart.
-func (f FAT) sorted() ([]File, error) {
+func (f FAT) sortedFiles() ([]File, error) {
 	files := append([]File(nil), f.Files...)
 	sort.Slice(files, func(i, j int) bool { return files[i].Path < files[j].Path })
 	seen := map[string]string{}

@@ -62,7 +62,7 @@ func (s Stick) Layout() (Layout, error) {
 		{Name: stick.PartitionRootB, Type: gpt.TypeLinuxRoot, GUID: stickBGUID,
 			Attributes: attributeReadOnly | attributeNoAuto, Content: Empty{}},
 	}}
-	if err := l.fit(s.Sizes); err != nil {
+	if err := l.fitSizes(s.Sizes); err != nil {
 		return Layout{}, err
 	}
 	l.Partitions[4].Size = max(l.Partitions[3].Size, l.Partitions[4].Size)
@@ -108,7 +108,7 @@ func (n Node) Layout() (Layout, error) {
 			Content: FAT{Label: "ESP", VolumeID: nodeESPVolume, Files: n.ESP}},
 		{Name: "ROOT", Type: gpt.TypeLinuxRoot, GUID: nodeRootGUID, Content: Image(n.Root)},
 	}}
-	if err := l.fit(nil); err != nil {
+	if err := l.fitSizes(nil); err != nil {
 		return Layout{}, err
 	}
 	if missing := n.Size - l.End(); missing > 0 {
@@ -117,13 +117,13 @@ func (n Node) Layout() (Layout, error) {
 	return l, nil
 }
 
-// fit gives every partition the size its content needs, at least what is asked.
-func (l *Layout) fit(asked map[string]int64) error {
+// fitSizes gives every partition the size its content needs, at least what is asked.
+func (l *Layout) fitSizes(asked map[string]int64) error {
 	known := map[string]bool{}
 	for i := range l.Partitions {
 		p := &l.Partitions[i]
 		known[p.Name] = true
-		least, err := p.Content.least()
+		least, err := p.Content.minSize()
 		if err != nil {
 			return fmt.Errorf("size partition %s: %w", p.Name, err)
 		}

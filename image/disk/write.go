@@ -13,13 +13,13 @@ import (
 	diskgpt "github.com/diskfs/go-diskfs/partition/gpt"
 )
 
-// Part is the file in which an image comes into being, until it is complete.
-func Part(path string) string { return path + ".part" }
+// PartPath is the file in which an image comes into being, until it is complete.
+func PartPath(path string) string { return path + ".part" }
 
 // Write makes the image file at path, sparse. A file that is there already is replaced
 // only when the new one is complete.
 func Write(ctx context.Context, path string, l Layout) error {
-	if err := os.Remove(Part(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(PartPath(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("write image: %w", err)
 	}
 	return Finish(ctx, path, l)
@@ -27,11 +27,11 @@ func Write(ctx context.Context, path string, l Layout) error {
 
 // Finish is Write around the content that Part(path) holds already, and with its permissions.
 func Finish(ctx context.Context, path string, l Layout) error {
-	image, err := os.OpenFile(Part(path), os.O_CREATE|os.O_RDWR, 0o644)
+	image, err := os.OpenFile(PartPath(path), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return fmt.Errorf("write image: %w", err)
 	}
-	defer os.Remove(Part(path))
+	defer os.Remove(PartPath(path))
 	defer image.Close()
 	if err := l.write(ctx, image); err != nil {
 		return fmt.Errorf("write image %s: %w", path, err)
@@ -43,7 +43,7 @@ func Finish(ctx context.Context, path string, l Layout) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("write image: %w", err)
 	}
-	if err := os.Rename(Part(path), path); err != nil {
+	if err := os.Rename(PartPath(path), path); err != nil {
 		return fmt.Errorf("write image: %w", err)
 	}
 	return nil
@@ -60,7 +60,7 @@ func (l Layout) write(ctx context.Context, image *os.File) error {
 		if p.Size <= 0 || p.Size%Align != 0 {
 			return fmt.Errorf("partition %s: a size of %d bytes is not a multiple of %d", p.Name, p.Size, Align)
 		}
-		least, err := p.Content.least()
+		least, err := p.Content.minSize()
 		if err != nil {
 			return fmt.Errorf("partition %s: %w", p.Name, err)
 		}

@@ -10,7 +10,7 @@ import (
 
 // Find looks up what path leads to: a block device, through links such as those below
 // /dev/disk/by-id, or a regular file.
-func (w World) Find(name string) (Device, error) {
+func (w SysFS) Find(name string) (Device, error) {
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil {
 		return Device{}, fmt.Errorf("find device: %w", err)
@@ -28,5 +28,5 @@ func (w World) Find(name string) (Device, error) {
 	return Device{}, fmt.Errorf("find device %s: it is neither a block device nor a regular file", name)
 }
 
-// Here is the machine that this runs on.
-func Here() World { return World{Sys: os.DirFS("/sys"), Proc: os.DirFS("/proc")} }
+// HostSysFS is the machine that this runs on.
+func HostSysFS() SysFS { return SysFS{Sys: os.DirFS("/sys"), Proc: os.DirFS("/proc")} }

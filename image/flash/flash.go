@@ -59,11 +59,11 @@ func NewPlan(ctx context.Context, image *media.Image, size int64, random io.Read
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: %w", image.Path, err)
 	}
-	if err := agrees(ctx, image); err != nil {
+	if err := checkBlockMap(ctx, image); err != nil {
 		return nil, err
 	}
 	p := &Plan{image: image, size: size / gpt.SectorSize * gpt.SectorSize}
-	if p.Table, err = table.Fit(size); err != nil {
+	if p.Table, err = table.Resize(size); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", image.Path, err)
 	}
 	if err := p.newGUIDs(random); err != nil {
@@ -88,9 +88,9 @@ func NewPlan(ctx context.Context, image *media.Image, size int64, random io.Read
 	return p, nil
 }
 
-// agrees holds the image against the block map beside it, if there is one: whoever made
+// checkBlockMap holds the image against the block map beside it, if there is one: whoever made
 // it, with ranges of any length.
-func agrees(ctx context.Context, image *media.Image) error {
+func checkBlockMap(ctx context.Context, image *media.Image) error {
 	name := media.RawPath(image.Path) + media.SuffixBmap
 	text, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -284,8 +284,8 @@ func Open(path string) (f *os.File, drop func() error, err error) {
 	return f, drop, nil
 }
 
-// Reread asks the kernel to look at the new table. It may refuse; the table is there all
+// RereadTable asks the kernel to look at the new table. It may refuse; the table is there all
 // the same at the next insertion.
-func Reread(f *os.File) {
+func RereadTable(f *os.File) {
 	_ = unix.IoctlSetInt(int(f.Fd()), unix.BLKRRPART, 0)
 }

@@ -33,8 +33,8 @@ type Reason struct {
 	Overridable bool
 }
 
-// Refuse says why the image must not be written to the device; nothing means it may.
-func Refuse(d Device, i Image) []Reason {
+// RefusalReasons says why the image must not be written to the device; nothing means it may.
+func RefusalReasons(d Device, i Image) []Reason {
 	var out []Reason
 	never := func(format string, args ...any) {
 		out = append(out, Reason{fmt.Sprintf(format, args...), false})
@@ -66,9 +66,9 @@ func Refuse(d Device, i Image) []Reason {
 	return out
 }
 
-// Allow returns the refusal as an error. forced is the name that was repeated to override
+// CheckAllowed returns the refusal as an error. forced is the name that was repeated to override
 // what can be overridden; it must be the device's own.
-func Allow(d Device, reasons []Reason, forced string) error {
+func CheckAllowed(d Device, reasons []Reason, forced string) error {
 	var left []string
 	overridable := true
 	for _, r := range reasons {

@@ -41,7 +41,7 @@ func TestRefuseAndAllow(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := good
 			c.change(&d)
-			err := flash.Allow(d, flash.Refuse(d, flash.Image{Bytes: 1 << 30}), c.forced)
+			err := flash.CheckAllowed(d, flash.RefusalReasons(d, flash.Image{Bytes: 1 << 30}), c.forced)
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {
@@ -53,7 +53,7 @@ func TestRefuseAndAllow(t *testing.T) {
 
 // machine has a stick sdb with one partition, a system disk nvme0n1 with LVM for the
 // root, and what does not count.
-func machine() (flash.World, fstest.MapFS, fstest.MapFS) {
+func machine() (flash.SysFS, fstest.MapFS, fstest.MapFS) {
 	text := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s + "\n")} }
 	link := func(to string) *fstest.MapFile {
 		return &fstest.MapFile{Data: []byte(to), Mode: fs.ModeSymlink | 0o777}
@@ -90,7 +90,7 @@ func machine() (flash.World, fstest.MapFS, fstest.MapFS) {
 		"self/mountinfo": text("22 1 253:0 / / rw - ext4 /dev/mapper/root rw\n23 22 0:5 / /proc rw - proc proc rw"),
 		"swaps":          text("Filename Type Size Used Priority\n/dev/nvme0n1p1 partition 100 0 -2"),
 	}
-	return flash.World{Sys: sys, Proc: proc}, sys, proc
+	return flash.SysFS{Sys: sys, Proc: proc}, sys, proc
 }
 
 func TestDeviceOfMachine(t *testing.T) {

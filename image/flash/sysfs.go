@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// World is where the kernel tells about devices: /sys and /proc. Sys must implement
+// SysFS is where the kernel tells about devices: /sys and /proc. Sys must implement
 // fs.ReadLinkFS for serial numbers of USB devices.
-type World struct {
+type SysFS struct {
 	Sys, Proc fs.FS
 }
 
@@ -21,7 +21,7 @@ const blockDir = "class/block"
 
 // List returns the whole disks that an image may be written to or that a person would
 // look for here: no loop, memory or optical devices, none without a medium.
-func (w World) List() ([]Device, error) {
+func (w SysFS) List() ([]Device, error) {
 	entries, err := fs.ReadDir(w.Sys, blockDir)
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
@@ -45,37 +45,37 @@ func (w World) List() ([]Device, error) {
 }
 
 // Device reads what the kernel says about a block device; name is as in /sys/class/block.
-func (w World) Device(name string) (Device, error) {
+func (w SysFS) Device(name string) (Device, error) {
 	dir := path.Join(blockDir, name)
 	if _, err := fs.Stat(w.Sys, dir); err != nil {
 		return Device{}, fmt.Errorf("read device %s: it is no block device: %w", name, err)
 	}
-	sectors, err := strconv.ParseInt(w.text(dir, "size"), 10, 64)
+	sectors, err := strconv.ParseInt(w.readAttribute(dir, "size"), 10, 64)
 	if err != nil {
 		return Device{}, fmt.Errorf("read size of %s: %w", name, err)
 	}
 	d := Device{
 		Name: name, Path: "/dev/" + strings.ReplaceAll(name, "!", "/"),
 		Bytes:     sectors * 512, // sysfs counts 512-byte sectors whatever the device has
-		Removable: w.text(dir, "removable") == "1",
-		ReadOnly:  w.text(dir, "ro") == "1",
-		Model:     strings.TrimSpace(w.text(dir, "device/vendor") + " " + w.text(dir, "device/model")),
+		Removable: w.readAttribute(dir, "removable") == "1",
+		ReadOnly:  w.readAttribute(dir, "ro") == "1",
+		Model:     strings.TrimSpace(w.readAttribute(dir, "device/vendor") + " " + w.readAttribute(dir, "device/model")),
 		Serial:    w.serial(dir),
 		Sector:    512,
 	}
-	if strings.HasPrefix(w.text(dir, "device/vendor"), "0x") {
-		d.Model = w.text(dir, "device/model") // virtio has a number there
+	if strings.HasPrefix(w.readAttribute(dir, "device/vendor"), "0x") {
+		d.Model = w.readAttribute(dir, "device/model") // virtio has a number there
 	}
-	if n, err := strconv.ParseInt(w.text(dir, "queue/logical_block_size"), 10, 64); err == nil {
+	if n, err := strconv.ParseInt(w.readAttribute(dir, "queue/logical_block_size"), 10, 64); err == nil {
 		d.Sector = n
 	}
-	if w.text(dir, "partition") != "" {
+	if w.readAttribute(dir, "partition") != "" {
 		d.Parent = "/dev/" + w.parent(dir)
 	}
-	return d, w.uses(&d)
+	return d, w.findUses(&d)
 }
 
-func (w World) text(dir, name string) string {
+func (w SysFS) readAttribute(dir, name string) string {
 	b, err := fs.ReadFile(w.Sys, path.Join(dir, name))
 	if err != nil {
 		return ""
@@ -83,8 +83,8 @@ func (w World) text(dir, name string) string {
 	return strings.TrimSpace(strings.Trim(string(b), "\x00"))
 }
 
-// real is the directory of devices/ that a class entry links to.
-func (w World) real(dir string) string {
+// realPath is the directory of devices/ that a class entry links to.
+func (w SysFS) realPath(dir string) string {
 	to, err := fs.ReadLink(w.Sys, dir)
 	if err != nil {
 		return dir
@@ -93,17 +93,17 @@ func (w World) real(dir string) string {
 }
 
 // parent is the disk of a partition: the directory above it.
-func (w World) parent(dir string) string { return path.Base(path.Dir(w.real(dir))) }
+func (w SysFS) parent(dir string) string { return path.Base(path.Dir(w.realPath(dir))) }
 
 // serial looks at the device and then, for USB, at what it hangs on.
-func (w World) serial(dir string) string {
+func (w SysFS) serial(dir string) string {
 	for _, name := range []string{"serial", "device/serial"} {
-		if s := w.text(dir, name); s != "" {
+		if s := w.readAttribute(dir, name); s != "" {
 			return s
 		}
 	}
-	for up := w.real(dir); strings.Contains(up, "/usb"); up = path.Dir(up) {
-		if s := w.text(up, "serial"); s != "" {
+	for up := w.realPath(dir); strings.Contains(up, "/usb"); up = path.Dir(up) {
+		if s := w.readAttribute(up, "serial"); s != "" {
 			return s
 		}
 	}
@@ -113,22 +113,22 @@ func (w World) serial(dir string) string {
 // systemMounts are where the running system is, apart from the root.
 var systemMounts = [...]string{"/", "/usr", "/boot", "/boot/efi", "/efi", "/var", "/run/firstlight", "/var/lib/firstlight"}
 
-// uses notes what is mounted, swapped to, or built on the device or its partitions, also
+// findUses notes what is mounted, swapped to, or built on the device or its partitions, also
 // through device mapper and RAID.
-func (w World) uses(d *Device) error {
-	parts, err := w.parts(d.Name)
+func (w SysFS) findUses(d *Device) error {
+	parts, err := w.partitions(d.Name)
 	if err != nil {
 		return err
 	}
 	names := map[string]string{} // everything that lies on the device, and what of the device it lies on
 	for _, part := range append([]string{d.Name}, parts...) {
-		if err := w.stack(part, part, names); err != nil {
+		if err := w.followHolders(part, part, names); err != nil {
 			return err
 		}
 	}
 	numbers := map[string]string{}
 	for name := range names {
-		if dev := w.text(path.Join(blockDir, name), "dev"); dev != "" {
+		if dev := w.readAttribute(path.Join(blockDir, name), "dev"); dev != "" {
 			numbers[dev] = name
 		}
 	}
@@ -143,7 +143,7 @@ func (w World) uses(d *Device) error {
 		}
 		name, ok := numbers[fields[2]]
 		if !ok { // btrfs and others show numbers of their own: look at the source
-			name, ok = w.source(fields, names)
+			name, ok = w.mountSource(fields, names)
 		}
 		if !ok {
 			continue
@@ -174,8 +174,8 @@ func (w World) uses(d *Device) error {
 	return nil
 }
 
-// source finds the name in the mount's source field, which follows the " - " separator.
-func (w World) source(fields []string, names map[string]string) (string, bool) {
+// mountSource finds the name in the mount's source field, which follows the " - " separator.
+func (w SysFS) mountSource(fields []string, names map[string]string) (string, bool) {
 	for i, f := range fields {
 		if f == "-" && i+2 < len(fields) {
 			name := filepath.Base(fields[i+2])
@@ -185,23 +185,23 @@ func (w World) source(fields []string, names map[string]string) (string, bool) {
 	return "", false
 }
 
-// parts lists the partitions of a disk.
-func (w World) parts(name string) ([]string, error) {
+// partitions lists the partitions of a disk.
+func (w SysFS) partitions(name string) ([]string, error) {
 	entries, err := fs.ReadDir(w.Sys, path.Join(blockDir, name))
 	if err != nil {
 		return nil, fmt.Errorf("list partitions of %s: %w", name, err)
 	}
 	var out []string
 	for _, e := range entries {
-		if w.text(path.Join(blockDir, name, e.Name()), "partition") != "" {
+		if w.readAttribute(path.Join(blockDir, name, e.Name()), "partition") != "" {
 			out = append(out, e.Name())
 		}
 	}
 	return out, nil
 }
 
-// stack follows holders upwards.
-func (w World) stack(name, below string, names map[string]string) error {
+// followHolders follows holders upwards.
+func (w SysFS) followHolders(name, below string, names map[string]string) error {
 	if names[name] != "" {
 		return nil
 	}
@@ -211,7 +211,7 @@ func (w World) stack(name, below string, names map[string]string) error {
 		return fmt.Errorf("list holders of %s: %w", name, err)
 	}
 	for _, h := range holders {
-		if err := w.stack(h.Name(), below, names); err != nil {
+		if err := w.followHolders(h.Name(), below, names); err != nil {
 			return err
 		}
 	}

@@ -55,8 +55,8 @@ func (b Builder) Key(p *recipe.Program) (string, error) {
 		return "", fmt.Errorf("look at program %s: %w", p.Name, err)
 	}
 	parts := []string{"go program 2", b.Toolchain, p.Module, p.Package, strings.Join(p.LDFlags, "\x00"), strings.Join(p.Tags, ","), sources}
-	if len(p.Mends) > 0 {
-		parts = append(parts, mendKey(p.Mends))
+	if len(p.Patches) > 0 {
+		parts = append(parts, patchKey(p.Patches))
 	}
 	return cache.Key(parts...), nil
 }
@@ -79,7 +79,7 @@ func sourceDigest(dir, own string, seen map[string]bool) (string, error) {
 			return err
 		}
 		if d.IsDir() {
-			if path != dir && (skipped(dir, path) || exists(filepath.Join(path, "go.mod"))) {
+			if path != dir && (isSkipped(dir, path) || exists(filepath.Join(path, "go.mod"))) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -125,9 +125,9 @@ func isMain(path string) bool {
 	return err == nil && f.Name.Name == "main"
 }
 
-// skipped says which directories never go into a program: outputs at the top, hidden
+// isSkipped says which directories never go into a program: outputs at the top, hidden
 // ones, documentation and trees copied verbatim.
-func skipped(top, path string) bool {
+func isSkipped(top, path string) bool {
 	name := filepath.Base(path)
 	if strings.HasPrefix(name, ".") || name == "testdata" {
 		return true
@@ -147,13 +147,13 @@ func (b Builder) Build(ctx context.Context, p *recipe.Program, out string) error
 	if len(p.Tags) > 0 {
 		flags = append(flags, "-tags="+strings.Join(p.Tags, ","))
 	}
-	if len(p.Mends) > 0 {
+	if len(p.Patches) > 0 {
 		dir, err := os.MkdirTemp("", "firstlight-mend-")
 		if err != nil {
 			return fmt.Errorf("build program %s: %w", p.Name, err)
 		}
 		defer os.RemoveAll(dir)
-		overlay, err := b.overlay(ctx, p, dir)
+		overlay, err := b.writeOverlay(ctx, p, dir)
 		if err != nil {
 			return fmt.Errorf("build program %s: %w", p.Name, err)
 		}
@@ -219,8 +219,8 @@ func (b Builder) run(ctx context.Context, p *recipe.Program, counted *counter, a
 	return out.String(), nil
 }
 
-// Toolchain is the version of the go command that a directory's go.mod gets.
-func Toolchain(ctx context.Context, dir string) (string, error) {
+// ToolchainVersion is the version of the go command that a directory's go.mod gets.
+func ToolchainVersion(ctx context.Context, dir string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION")
 	cmd.Dir = dir
 	out, err := cmd.Output()

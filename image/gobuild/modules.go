@@ -23,8 +23,8 @@ type module struct {
 	Replace       *module
 }
 
-// sources is the module whose files are compiled: a go.mod may replace one by another.
-func (m module) sources() module {
+// sourceModule is the module whose files are compiled: a go.mod may replace one by another.
+func (m module) sourceModule() module {
 	if m.Replace != nil {
 		return *m.Replace
 	}
@@ -54,7 +54,7 @@ func (b Builder) Modules(ctx context.Context, p *recipe.Program) ([]lock.Module,
 		if entry.Module == nil || entry.Module.Main {
 			continue
 		}
-		m := entry.Module.sources()
+		m := entry.Module.sourceModule()
 		if m.Version == "" {
 			continue // a directory of this repository
 		}
@@ -72,9 +72,9 @@ func (b Builder) Modules(ctx context.Context, p *recipe.Program) ([]lock.Module,
 	return modules, nil
 }
 
-// Contents lists the modules that a built program says it contains. It does not say the sum of a
+// BuiltModules lists the modules that a built program says it contains. It does not say the sum of a
 // mended one.
-func Contents(program string) ([]lock.Module, error) {
+func BuiltModules(program string) ([]lock.Module, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return nil, fmt.Errorf("read modules of program %s: %w", program, err)
@@ -84,7 +84,7 @@ func Contents(program string) ([]lock.Module, error) {
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		if name, ok := strings.CutPrefix(m.Path, mendedDir); ok {
+		if name, ok := strings.CutPrefix(m.Path, patchedDir); ok {
 			name, version, _ := strings.Cut(name, "@")
 			modules = append(modules, lock.Module{Path: name, Version: version})
 		} else if m.Sum != "" { // else a directory of this repository
@@ -103,12 +103,12 @@ func (b Builder) ModuleDir(ctx context.Context, p *recipe.Program, m lock.Module
 // SelectedDir is where the sources of a module lie, in the version that the go.mod in module
 // selects; they are fetched if they are not there.
 func (b Builder) SelectedDir(ctx context.Context, module, path string) (string, error) {
-	m, err := b.selected(ctx, &recipe.Program{Module: module}, path)
-	return m.sources().Dir, err
+	m, err := b.selectedModule(ctx, &recipe.Program{Module: module}, path)
+	return m.sourceModule().Dir, err
 }
 
-// selected is a module in the version that a program's go.mod selects, with its files.
-func (b Builder) selected(ctx context.Context, p *recipe.Program, path string) (module, error) {
+// selectedModule is a module in the version that a program's go.mod selects, with its files.
+func (b Builder) selectedModule(ctx context.Context, p *recipe.Program, path string) (module, error) {
 	out, err := b.goCommand(ctx, p, "list", "-mod=readonly", "-m", "-json", path)
 	if err != nil {
 		return module{}, fmt.Errorf("find module %s: %w", path, err)
@@ -117,10 +117,10 @@ func (b Builder) selected(ctx context.Context, p *recipe.Program, path string) (
 	if err := json.Unmarshal([]byte(out), &m); err != nil {
 		return module{}, fmt.Errorf("find module %s: %w", path, err)
 	}
-	if m.sources().Version == "" {
+	if m.sourceModule().Version == "" {
 		return m, nil
 	}
-	files, err := b.download(ctx, p, m.sources().Path, m.sources().Version)
+	files, err := b.download(ctx, p, m.sourceModule().Path, m.sourceModule().Version)
 	return module{Path: m.Path, Version: m.Version, Replace: &files}, err
 }
 

@@ -25,7 +25,7 @@ type counter struct {
 	complaints io.Writer
 
 	mu      sync.Mutex
-	begun   []byte // a line whose end is yet to come
+	partial []byte // a line whose end is yet to come
 	fetched int
 	done    map[string]bool
 	all     map[string]bool // nil while it is not known
@@ -36,18 +36,18 @@ type counter struct {
 func (c *counter) Write(text []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.begun = append(c.begun, text...)
+	c.partial = append(c.partial, text...)
 	for {
-		line, rest, ended := bytes.Cut(c.begun, []byte("\n"))
+		line, rest, ended := bytes.Cut(c.partial, []byte("\n"))
 		if !ended {
 			return len(text), nil
 		}
 		if !c.count(string(line)) {
-			if _, err := c.complaints.Write(c.begun[:len(line)+1]); err != nil {
+			if _, err := c.complaints.Write(c.partial[:len(line)+1]); err != nil {
 				return 0, err
 			}
 		}
-		c.begun = rest
+		c.partial = rest
 	}
 }
 
@@ -74,8 +74,8 @@ func (c *counter) count(line string) bool {
 func (c *counter) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, err := c.complaints.Write(c.begun)
-	c.begun = nil
+	_, err := c.complaints.Write(c.partial)
+	c.partial = nil
 	return err
 }
 

@@ -45,7 +45,7 @@ func Build(w io.Writer, src Source) (Summary, error) {
 	}
 	// The kernel opens it for PID 1 before anything is mounted on /dev.
 	a.records = append(a.records, cpio.CharDev("dev/console", 0o600, 5, 1))
-	a.file("init", src.Init, 0o755)
+	a.addFile("init", src.Init, 0o755)
 
 	sum := Summary{Modules: len(set.names)}
 	base := path.Join("lib/modules", src.Release)
@@ -55,10 +55,10 @@ func Build(w io.Writer, src Source) (Summary, error) {
 			return Summary{}, err
 		}
 		sum.Plain += int64(len(plain))
-		a.file(path.Join(base, plainName(name)), plain, 0o644)
+		a.addFile(path.Join(base, plainName(name)), plain, 0o644)
 	}
 	for _, t := range set.tables {
-		a.file(path.Join(base, t.name), t.content, 0o644)
+		a.addFile(path.Join(base, t.name), t.content, 0o644)
 	}
 	return sum, a.write(w)
 }
@@ -78,7 +78,7 @@ func (a *archive) mkdir(p string) {
 	a.records = append(a.records, cpio.Directory(p, 0o755))
 }
 
-func (a *archive) file(p string, content []byte, perm uint64) {
+func (a *archive) addFile(p string, content []byte, perm uint64) {
 	a.mkdir(path.Dir(p))
 	a.records = append(a.records, cpio.StaticFile(p, string(content), perm))
 }

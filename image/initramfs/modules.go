@@ -13,10 +13,10 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// wanted lists what the initramfs must be able to drive: directories (ending in a slash)
+// wantedModules lists what the initramfs must be able to drive: directories (ending in a slash)
 // and single modules, below kernel/. Everything else waits for udev on the real root.
 // Kept short on purpose: firmware reads the archive at 1 MB/s on old USB ports.
-var wanted = []string{
+var wantedModules = []string{
 	// Buses a stick or a disk hangs on.
 	"drivers/usb/host/", "drivers/usb/storage/", "drivers/ata/", "drivers/nvme/host/",
 	"drivers/virtio/", "drivers/block/virtio_blk", "drivers/mmc/core/", "drivers/mmc/host/sdhci-pci",
@@ -116,7 +116,7 @@ func selectModules(dir fs.FS) (moduleSet, error) {
 		var out bytes.Buffer
 		for _, line := range lines {
 			w := strings.Fields(line)
-			if len(w) >= 3 && w[0] != "#" && base[underscored(t.word(w))] {
+			if len(w) >= 3 && w[0] != "#" && base[underscore(t.word(w))] {
 				out.WriteString(line + "\n")
 			}
 		}
@@ -132,7 +132,7 @@ func selectModules(dir fs.FS) (moduleSet, error) {
 
 func isWanted(name string) bool {
 	rel := strings.TrimPrefix(name, "kernel/")
-	for _, w := range wanted {
+	for _, w := range wantedModules {
 		if strings.HasSuffix(w, "/") && strings.HasPrefix(rel, w) {
 			return true
 		}
@@ -150,10 +150,10 @@ func plainName(name string) string {
 
 // moduleName is the name the kernel knows a module by.
 func moduleName(name string) string {
-	return underscored(strings.TrimSuffix(path.Base(plainName(name)), ".ko"))
+	return underscore(strings.TrimSuffix(path.Base(plainName(name)), ".ko"))
 }
 
-func underscored(s string) string { return strings.ReplaceAll(s, "-", "_") }
+func underscore(s string) string { return strings.ReplaceAll(s, "-", "_") }
 
 func readModule(dir fs.FS, name string) ([]byte, error) {
 	f, err := dir.Open(name)

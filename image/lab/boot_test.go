@@ -300,7 +300,7 @@ func see(t testing.TB, m *lab.Machine, text string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), lab.BootDeadline)
 	defer cancel()
 	line, err := m.Console().Wait(ctx, text)
-	if err != nil && m.Running() {
+	if err != nil && m.IsRunning() {
 		// A guest that waits and an emulator that is stuck look the same from outside.
 		t.Logf("processors:\n%s\n%s", processors(m), processors(m))
 	}
@@ -351,8 +351,8 @@ func powerOff(t testing.TB, m *lab.Machine) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), lab.BootDeadline)
 	defer cancel()
-	for m.Running() {
-		if err := m.Power(ctx, lab.PowerButton); err != nil && m.Running() {
+	for m.IsRunning() {
+		if err := m.PressButton(ctx, lab.PowerButton); err != nil && m.IsRunning() {
 			require.NoError(t, err)
 		}
 		pressed, release := context.WithTimeout(ctx, 5*time.Second)

@@ -9,9 +9,9 @@ import (
 // firmwareFiles are the images QEMU is given for UEFI. Vars is this machine's own copy.
 type firmwareFiles struct{ Code, Vars string }
 
-// command returns QEMU's arguments for a machine whose disks were prepared: drives[i]
+// qemuArgs returns QEMU's arguments for a machine whose disks were prepared: drives[i]
 // is the file and format behind c.Disks[i]. Pure, so that it can be compared.
-func command(c Config, fw firmwareFiles, drives []drive) []string {
+func qemuArgs(c Config, fw firmwareFiles, drives []drive) []string {
 	machine := "q35"
 	if c.Firmware == SecureBoot {
 		machine = "q35,smm=on"
@@ -32,8 +32,8 @@ func command(c Config, fw firmwareFiles, drives []drive) []string {
 			args = append(args, "-global", "driver=cfi.pflash01,property=secure,value=on")
 		}
 		args = append(args,
-			"-drive", "if=pflash,format=raw,readonly=on,file="+escape(fw.Code),
-			"-drive", "if=pflash,format=raw,file="+escape(fw.Vars))
+			"-drive", "if=pflash,format=raw,readonly=on,file="+escapeCommas(fw.Code),
+			"-drive", "if=pflash,format=raw,file="+escapeCommas(fw.Vars))
 	}
 	buses := map[Bus]string{}
 	for i, d := range c.Disks {
@@ -42,7 +42,7 @@ func command(c Config, fw firmwareFiles, drives []drive) []string {
 			cache = "unsafe"
 		}
 		args = append(args, "-drive", fmt.Sprintf("if=none,id=drive%d,format=%s,cache=%s,discard=unmap,file=%s",
-			i, drives[i].format, cache, escape(drives[i].path)))
+			i, drives[i].format, cache, escapeCommas(drives[i].path)))
 		args = append(args, diskDevices(d, i, buses)...)
 	}
 	for i, n := range c.NICs {
@@ -95,7 +95,7 @@ func nicArgs(n NIC, i int) []string {
 		args = append(args, "-netdev", "user,id="+id)
 		device += ",netdev=" + id
 	case n.Port != "":
-		args = append(args, "-netdev", fmt.Sprintf("stream,id=%s,server=off,addr.type=unix,addr.path=%s", id, escape(n.Port)))
+		args = append(args, "-netdev", fmt.Sprintf("stream,id=%s,server=off,addr.type=unix,addr.path=%s", id, escapeCommas(n.Port)))
 		device += ",netdev=" + id
 	}
 	if n.NoROM {
@@ -107,8 +107,8 @@ func nicArgs(n NIC, i int) []string {
 	return append(args, "-device", device)
 }
 
-// escape doubles commas: QEMU splits its option strings at single ones.
-func escape(s string) string { return strings.ReplaceAll(s, ",", ",,") }
+// escapeCommas doubles commas: QEMU splits its option strings at single ones.
+func escapeCommas(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
 // shellLine is the command as a person can paste it.
 func shellLine(name string, args []string) string {

@@ -45,7 +45,7 @@ func (c *Console) Write(p []byte) (int, error) {
 		c.addLine(c.partial[:i])
 		c.partial = c.partial[i+1:]
 	}
-	c.wake()
+	c.notify()
 	return len(p), nil
 }
 
@@ -60,24 +60,24 @@ func (c *Console) addLine(raw []byte) {
 	}
 }
 
-func (c *Console) wake() {
+func (c *Console) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// begin is called when a machine starts, end when it has ended.
-func (c *Console) begin(input io.Writer) {
+// attach is called when a machine starts, end when it has ended.
+func (c *Console) attach(input io.Writer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended, c.input = false, input
 }
 
-func (c *Console) end() {
+func (c *Console) detach() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.addLine(c.partial)
 	c.partial, c.ended, c.input = nil, true, nil
-	c.wake()
+	c.notify()
 }
 
 // Lines returns all lines so far, without terminal escapes and empty ones.
@@ -87,15 +87,15 @@ func (c *Console) Lines() []string {
 	return append([]string(nil), c.lines...)
 }
 
-// From returns the lines after the first n.
-func (c *Console) From(n int) []string {
+// LinesFrom returns the lines after the first n.
+func (c *Console) LinesFrom(n int) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.lines[min(n, len(c.lines)):]...)
 }
 
-// Last returns the newest line, "" if there is none.
-func (c *Console) Last() string {
+// LastLine returns the newest line, "" if there is none.
+func (c *Console) LastLine() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.lines) == 0 {

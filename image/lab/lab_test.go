@@ -38,7 +38,7 @@ func TestCommandLine(t *testing.T) {
 		for i := range drives {
 			drives[i] = drive{"/lab/disk,0.qcow2", "qcow2"}
 		}
-		got := strings.ReplaceAll(shellLine(qemu, command(c, firmwareFiles{"/fw/code.fd", "/lab/vars.fd"}, drives)), " -", " \\\n  -") + "\n"
+		got := strings.ReplaceAll(shellLine(qemu, qemuArgs(c, firmwareFiles{"/fw/code.fd", "/lab/vars.fd"}, drives)), " -", " \\\n  -") + "\n"
 		path := filepath.Join("testdata", name+".txt")
 		if *update {
 			require.NoError(t, os.MkdirAll("testdata", 0o755))
@@ -117,7 +117,7 @@ func TestThrottle(t *testing.T) {
 func TestConsole(t *testing.T) {
 	var log bytes.Buffer
 	c := newConsole(&log)
-	c.begin(io.Discard)
+	c.attach(io.Discard)
 	c.Write([]byte("\x1b[2J\x1b[1;1Hfirst\r\n[  \x1b[0;32mOK\x1b[0m  ] sec"))
 	line, err := c.Wait(t.Context(), "first")
 	require.NoError(t, err)
@@ -134,16 +134,16 @@ func TestConsole(t *testing.T) {
 	assert.ErrorIs(t, err, context.DeadlineExceeded, "what was passed is not seen again")
 	assert.ErrorContains(t, err, "    third", "the error quotes what there is")
 
-	c.end()
+	c.detach()
 	_, err = c.Wait(t.Context(), "third")
 	require.NoError(t, err, "an unfinished line counts once the machine is off")
 	_, err = c.Wait(t.Context(), "fourth")
 	assert.ErrorContains(t, err, "the machine ended")
 	assert.Equal(t, []string{"first", "[  OK  ] second", "third"}, c.Lines())
 	assert.Regexp(t, `^\d\d:\d\d:\d\d\.\d\d first\n\d\d:\d\d:\d\d\.\d\d \[  OK  \] second\n`, log.String())
-	assert.Equal(t, []string{"third"}, c.From(2))
-	assert.Empty(t, c.From(3))
-	assert.Equal(t, "third", c.Last())
+	assert.Equal(t, []string{"third"}, c.LinesFrom(2))
+	assert.Empty(t, c.LinesFrom(3))
+	assert.Equal(t, "third", c.LastLine())
 	assert.Error(t, c.Type("x"), "the machine is off")
 }
 
@@ -208,7 +208,7 @@ func TestQMPGivesUpWithItsContext(t *testing.T) {
 }
 
 func TestQMPEndsWithTheMachine(t *testing.T) {
-	r := &running{ended: make(chan struct{})}
+	r := &powerOnPeriod{ended: make(chan struct{})}
 	close(r.ended)
 	m := &Machine{config: Config{Name: "m", Dir: t.TempDir()}, run: r}
 	_, err := m.QMP(t.Context())

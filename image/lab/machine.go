@@ -34,14 +34,14 @@ type Machine struct {
 	logFile *os.File
 
 	mu      sync.Mutex
-	run     *running // nil while off
-	failure error    // of the last power-on period
+	run     *powerOnPeriod // nil while off
+	failure error          // of the last power-on period
 	cpu     time.Duration
 	share   float64 // of Throttle
 }
 
-// running is one power-on period.
-type running struct {
+// powerOnPeriod is one power-on period.
+type powerOnPeriod struct {
 	cmd    *exec.Cmd
 	line   string
 	stderr bytes.Buffer
@@ -93,7 +93,7 @@ func (m *Machine) Prepare() (name string, args []string, err error) {
 		}
 		drives = append(drives, v)
 	}
-	return qemu, command(m.config, fw, drives), nil
+	return qemu, qemuArgs(m.config, fw, drives), nil
 }
 
 // Start powers the machine on. It runs until it powers itself off, Kill, Close, or the
@@ -111,7 +111,7 @@ func (m *Machine) Start(ctx context.Context) error {
 	if m.config.Nice > 0 {
 		name, args = "nice", append([]string{"-n", strconv.Itoa(m.config.Nice), name}, args...)
 	}
-	r := &running{cmd: exec.CommandContext(ctx, name, args...), line: shellLine(name, args), ended: make(chan struct{})}
+	r := &powerOnPeriod{cmd: exec.CommandContext(ctx, name, args...), line: shellLine(name, args), ended: make(chan struct{})}
 	r.cmd.Stdout, r.cmd.Stderr = m.console, &r.stderr
 	// A guest must not outlive the test that was killed.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -120,19 +120,19 @@ func (m *Machine) Start(ctx context.Context) error {
 		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
 	}
 	r.stdin = stdin
-	m.console.begin(stdin)
+	m.console.attach(stdin)
 	started := make(chan error, 1)
-	go m.attend(r, started)
+	go m.runQEMU(r, started)
 	if err := <-started; err != nil {
 		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
 	}
 	m.run, m.failure = r, nil
-	return m.throttle()
+	return m.applyShare()
 }
 
-// attend starts QEMU, waits for its end and marks the machine off. The kernel sends the
+// runQEMU starts QEMU, waits for its end and marks the machine off. The kernel sends the
 // parent-death signal when the starting thread ends, so this goroutine keeps its thread.
-func (m *Machine) attend(r *running, started chan<- error) {
+func (m *Machine) runQEMU(r *powerOnPeriod, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := r.cmd.Start()
@@ -144,32 +144,32 @@ func (m *Machine) attend(r *running, started chan<- error) {
 	if err := ended; err != nil {
 		r.err = fmt.Errorf("run machine %s: %w: %s\n%s", m.config.Name, err, bytes.TrimSpace(r.stderr.Bytes()), r.line)
 	}
-	m.console.end()
+	m.console.detach()
 	m.mu.Lock()
 	if r.free != nil {
 		r.err = errors.Join(r.err, r.free())
 	}
 	m.run = nil
 	if !r.cut && !errors.Is(ended, context.Canceled) {
-		m.failure = failure(ended, r.stderr.String())
+		m.failure = failureOf(ended, r.stderr.String())
 	}
 	m.cpu += r.cmd.ProcessState.UserTime() + r.cmd.ProcessState.SystemTime()
 	m.mu.Unlock()
 	close(r.ended)
 }
 
-// lineAsked is what QEMU says when somebody asks it to end, as a shutdown of this machine does. It
+// terminatedLine is what QEMU says when somebody asks it to end, as a shutdown of this machine does. It
 // counts that as well done.
-const lineAsked = "terminating on signal"
+const terminatedLine = "terminating on signal"
 
-// failure says in one line why QEMU ended, nil if its guest switched itself off. What it said last
+// failureOf says in one line why QEMU ended, nil if its guest switched itself off. What it said last
 // tells why. Killed by nobody here, it was the kernel as a rule.
-func failure(ended error, said string) error {
+func failureOf(ended error, said string) error {
 	said = strings.TrimSpace(said)
 	said = strings.TrimSpace(said[strings.LastIndexByte(said, '\n')+1:])
 	var exit *exec.ExitError
 	switch {
-	case ended == nil && strings.Contains(said, lineAsked):
+	case ended == nil && strings.Contains(said, terminatedLine):
 		return fmt.Errorf("QEMU has ended: %s", said)
 	case ended == nil:
 		return nil
@@ -187,14 +187,14 @@ func (m *Machine) Failure() error {
 	return m.failure
 }
 
-func (m *Machine) current() *running {
+func (m *Machine) currentRun() *powerOnPeriod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.run
 }
 
-// Running reports whether the machine has power.
-func (m *Machine) Running() bool { return m.current() != nil }
+// IsRunning reports whether the machine has power.
+func (m *Machine) IsRunning() bool { return m.currentRun() != nil }
 
 // CPU is the processor time that QEMU has taken in all power-on periods so far: the honest
 // price of a boot on a machine that does other things as well.
@@ -217,7 +217,7 @@ func (m *Machine) Throttle(share float64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.share = share
-	return m.throttle()
+	return m.applyShare()
 }
 
 // Share is what the machine is throttled to; 0: it is free.
@@ -227,9 +227,9 @@ func (m *Machine) Share() float64 {
 	return m.share
 }
 
-// throttle has a running machine keep to its share. QEMU is killed along with this program, so none
+// applyShare has a running machine keep to its share. QEMU is killed along with this program, so none
 // is left stopped.
-func (m *Machine) throttle() error {
+func (m *Machine) applyShare() error {
 	r, share := m.run, m.share
 	if r == nil {
 		return nil
@@ -250,15 +250,15 @@ func (m *Machine) throttle() error {
 
 // PID is QEMU's process number, 0 while the machine is off.
 func (m *Machine) PID() int {
-	if r := m.current(); r != nil {
+	if r := m.currentRun(); r != nil {
 		return r.cmd.Process.Pid
 	}
 	return 0
 }
 
-// Change alters what the machine is made of, from its next start on. Disks that are there
+// Reconfigure alters what the machine is made of, from its next start on. Disks that are there
 // already keep their content.
-func (m *Machine) Change(alter func(*Config)) {
+func (m *Machine) Reconfigure(alter func(*Config)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	alter(&m.config)
@@ -266,7 +266,7 @@ func (m *Machine) Change(alter func(*Config)) {
 
 // CommandLine is QEMU's command of this power-on period, to be pasted into a shell.
 func (m *Machine) CommandLine() string {
-	if r := m.current(); r != nil {
+	if r := m.currentRun(); r != nil {
 		return r.line
 	}
 	name, args, err := m.Prepare()
@@ -278,7 +278,7 @@ func (m *Machine) CommandLine() string {
 
 // Wait returns when the machine is off: nil if the guest powered off.
 func (m *Machine) Wait(ctx context.Context) error {
-	r := m.current()
+	r := m.currentRun()
 	if r == nil {
 		return nil
 	}
@@ -310,7 +310,7 @@ func (m *Machine) Kill() error {
 
 // QMP connects to the running machine.
 func (m *Machine) QMP(ctx context.Context) (*QMP, error) {
-	r := m.current()
+	r := m.currentRun()
 	if r == nil {
 		return nil, fmt.Errorf("connect QMP: machine %s is off", m.config.Name)
 	}
@@ -334,8 +334,8 @@ const (
 	PowerReset  PowerAction = "system_reset"
 )
 
-// Power presses a button; Start and Kill are the plug.
-func (m *Machine) Power(ctx context.Context, a PowerAction) error {
+// PressButton presses a button; Start and Kill are the plug.
+func (m *Machine) PressButton(ctx context.Context, a PowerAction) error {
 	q, err := m.QMP(ctx)
 	if err != nil {
 		return err

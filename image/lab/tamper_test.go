@@ -45,7 +45,7 @@ func tableOf(t *testing.T, image string) *gpt.Table {
 }
 
 func partition(t *testing.T, image, name string) gpt.Partition {
-	p, ok := tableOf(t, image).Named(name)
+	p, ok := tableOf(t, image).Find(name)
 	require.True(t, ok, "partition %s", name)
 	return p
 }
@@ -131,7 +131,7 @@ func giveOwnGUIDs(t *testing.T, image string) {
 	require.NoError(t, err)
 	info, err := f.Stat()
 	require.NoError(t, err)
-	table, err = table.Fit(info.Size())
+	table, err = table.Resize(info.Size())
 	require.NoError(t, err)
 	start, end, err := table.Encode()
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func foreignDisk(t *testing.T) (path, sum string) {
 	require.NoError(t, f.Truncate(size))
 	_, err = f.WriteAt(noise, 64<<20)
 	require.NoError(t, err)
-	table, err := (&gpt.Table{}).Fit(size)
+	table, err := (&gpt.Table{}).Resize(size)
 	require.NoError(t, err)
 	for i, name := range []string{stick.PartitionESP, stick.PartitionSite, stick.PartitionRootA} {
 		p := gpt.Partition{Index: i + 1, Name: name, First: uint64(2048 + i*65536), Last: uint64(2048 + (i+1)*65536 - 1)}

@@ -15,7 +15,7 @@ func Diff(from, to *Lock) []string {
 	if from.Toolchain != to.Toolchain {
 		say("toolchain %s -> %s", from.Toolchain, to.Toolchain)
 	}
-	compare(from.Asked, to.Asked, func(name, was, is string) {
+	compare(from.Requested, to.Requested, func(name, was, is string) {
 		switch {
 		case was == "":
 			say("root %s added", name)
@@ -27,7 +27,7 @@ func Diff(from, to *Lock) []string {
 	})
 	compare(from.Debs, to.Debs, func(name string, was, is Deb) { diffDeb(say, name, was, is) })
 	compare(from.Images, to.Images, func(name, was, is string) { say("image %s %s -> %s", name, orNone(was), orNone(is)) })
-	compare(modules(from), modules(to), func(key [2]string, was, is Module) {
+	compare(modulesByKey(from), modulesByKey(to), func(key [2]string, was, is Module) {
 		where := key[1] + " (" + key[0] + "/go.mod)"
 		switch {
 		case was.Path == "":
@@ -67,7 +67,7 @@ func orNone(s string) string {
 	return s
 }
 
-func modules(l *Lock) map[[2]string]Module {
+func modulesByKey(l *Lock) map[[2]string]Module {
 	byKey := map[[2]string]Module{}
 	for _, m := range l.Modules {
 		byKey[[2]string{m.Dir, m.Path}] = m

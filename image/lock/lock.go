@@ -25,7 +25,7 @@ import (
 type Lock struct {
 	Epoch     int64             // seconds since 1970: no file of the image is younger
 	Toolchain string            // go1.26.8
-	Asked     map[string]string // root to the digest of what it asked for
+	Requested map[string]string // root to the digest of what it asked for
 	Debs      map[string]Deb    // by name
 	Modules   []Module
 	Images    map[string]string // image name to registry/name@sha256:...
@@ -55,24 +55,24 @@ func (l *Lock) Sum(path, version string) string {
 	return ""
 }
 
-// Asked is the digest of everything that decides which packages a root gets.
-func Asked(r *recipe.Recipe, root *recipe.Root) string {
+// RequestDigest is the digest of everything that decides which packages a root gets.
+func RequestDigest(r *recipe.Recipe, root *recipe.Root) string {
 	parts := []string{"1", r.Debian.Suite, strings.Join(r.Debian.Components, " "), root.Variant}
 	parts = append(parts, strings.Join(slices.Sorted(slices.Values(root.Packages)), " "))
 	parts = append(parts, strings.Join(slices.Sorted(slices.Values(root.Unpack)), " "))
 	return cache.Key(parts...)[:16]
 }
 
-// Stale names the roots whose packages the recipe asks differently than when the lock
+// StaleRoots names the roots whose packages the recipe asks differently than when the lock
 // was written, each with the reason, sorted.
-func (l *Lock) Stale(r *recipe.Recipe) []string {
+func (l *Lock) StaleRoots(r *recipe.Recipe) []string {
 	var stale []string
 	for i := range r.Roots {
 		root := &r.Roots[i]
-		switch was, there := l.Asked[root.Name]; {
+		switch was, there := l.Requested[root.Name]; {
 		case !there:
 			stale = append(stale, "root "+root.Name+" is new")
-		case was != Asked(r, root):
+		case was != RequestDigest(r, root):
 			stale = append(stale, "root "+root.Name+" asks for other packages")
 		}
 	}
@@ -96,8 +96,8 @@ func (l *Lock) Root(name string) []debian.Package {
 	return packages
 }
 
-// All lists every package, sorted by name.
-func (l *Lock) All() []debian.Package {
+// Packages lists every package, sorted by name.
+func (l *Lock) Packages() []debian.Package {
 	var packages []debian.Package
 	for _, name := range slices.Sorted(maps.Keys(l.Debs)) {
 		packages = append(packages, l.Debs[name].Package)
@@ -107,10 +107,10 @@ func (l *Lock) All() []debian.Package {
 
 // AddRoot records what a root was resolved to.
 func (l *Lock) AddRoot(name, asked string, packages []debian.Package) error {
-	if l.Asked == nil {
-		l.Asked, l.Debs = map[string]string{}, map[string]Deb{}
+	if l.Requested == nil {
+		l.Requested, l.Debs = map[string]string{}, map[string]Deb{}
 	}
-	l.Asked[name] = asked
+	l.Requested[name] = asked
 	for _, p := range packages {
 		deb, there := l.Debs[p.Name]
 		if there && deb.Package != p {
@@ -132,8 +132,8 @@ func (l *Lock) Text() []byte {
 	fmt.Fprintln(&b, heading)
 	fmt.Fprintf(&b, "epoch %d\n", l.Epoch)
 	fmt.Fprintf(&b, "toolchain %s\n", l.Toolchain)
-	for _, name := range slices.Sorted(maps.Keys(l.Asked)) {
-		fmt.Fprintf(&b, "root %s asked=%s\n", name, l.Asked[name])
+	for _, name := range slices.Sorted(maps.Keys(l.Requested)) {
+		fmt.Fprintf(&b, "root %s asked=%s\n", name, l.Requested[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.Images)) {
 		fmt.Fprintf(&b, "image %s %s\n", name, l.Images[name])
@@ -168,7 +168,7 @@ var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // Parse reads the text form; name is used in errors, which say line and remedy.
 func Parse(name string, text []byte) (*Lock, error) {
-	l := &Lock{Asked: map[string]string{}, Debs: map[string]Deb{}, Images: map[string]string{}}
+	l := &Lock{Requested: map[string]string{}, Debs: map[string]Deb{}, Images: map[string]string{}}
 	scanner := bufio.NewScanner(bytes.NewReader(text))
 	scanner.Buffer(nil, 1<<20)
 	for n := 1; scanner.Scan(); n++ {
@@ -211,7 +211,7 @@ func (l *Lock) parseLine(words []string) error {
 		if !ok {
 			return fmt.Errorf("root %s does not say asked=", words[1])
 		}
-		l.Asked[words[1]] = asked
+		l.Requested[words[1]] = asked
 	case "image":
 		l.Images[words[1]] = words[2]
 	case "deb":

@@ -46,8 +46,8 @@ func TestDiffNamesEachDifference(t *testing.T) {
 	assert.True(t, lock.SameDebs(from, to))
 
 	to.Toolchain = "go1.27.0"
-	to.Asked["box"], to.Asked["new"] = "3333", "4444"
-	delete(to.Asked, "tools")
+	to.Requested["box"], to.Requested["new"] = "3333", "4444"
+	delete(to.Requested, "tools")
 	newer := to.Debs["systemd"]
 	newer.Version = "258"
 	to.Debs["systemd"] = newer
@@ -87,21 +87,21 @@ func TestOnePackageHasOneVersion(t *testing.T) {
 func TestStaleFollowsTheRecipe(t *testing.T) {
 	r := &recipe.Recipe{Debian: recipe.Debian{Suite: "trixie", Components: []string{"main"}}, Roots: []recipe.Root{{Name: "box", Packages: []string{"systemd", "udev"}}}}
 	l := &lock.Lock{}
-	assert.Equal(t, []string{"root box is new"}, l.Stale(r))
-	require.NoError(t, l.AddRoot("box", lock.Asked(r, &r.Roots[0]), nil))
-	assert.Empty(t, l.Stale(r))
+	assert.Equal(t, []string{"root box is new"}, l.StaleRoots(r))
+	require.NoError(t, l.AddRoot("box", lock.RequestDigest(r, &r.Roots[0]), nil))
+	assert.Empty(t, l.StaleRoots(r))
 	r.Roots[0].Packages = []string{"udev", "systemd"}
-	assert.Empty(t, l.Stale(r), "the order does not matter")
+	assert.Empty(t, l.StaleRoots(r), "the order does not matter")
 	r.Roots[0].Overlays = []recipe.Overlay{{Dir: "x"}}
-	assert.Empty(t, l.Stale(r), "overlays are not resolved")
+	assert.Empty(t, l.StaleRoots(r), "overlays are not resolved")
 	r.Roots[0].Packages = append(r.Roots[0].Packages, "bash")
-	assert.Equal(t, []string{"root box asks for other packages"}, l.Stale(r))
+	assert.Equal(t, []string{"root box asks for other packages"}, l.StaleRoots(r))
 	r.Roots[0].Packages = r.Roots[0].Packages[:2]
 	r.Debian.Suite = "forky"
-	assert.Len(t, l.Stale(r), 1)
+	assert.Len(t, l.StaleRoots(r), 1)
 	r.Debian.Suite = "trixie"
 	r.Images = []recipe.Image{{Name: "x", Reference: "host/x@sha256:0"}}
-	assert.Equal(t, []string{"image x asks for another digest"}, l.Stale(r))
+	assert.Equal(t, []string{"image x asks for another digest"}, l.StaleRoots(r))
 }
 
 func TestDamagedLocksAreNamed(t *testing.T) {
@@ -126,7 +126,7 @@ func TestTheLockInGitFitsTheRecipe(t *testing.T) {
 	require.NoError(t, err)
 	l, err := lock.ReadFile("../../assets/recipe.lock")
 	require.NoError(t, err)
-	assert.Empty(t, l.Stale(r), "run `firstlight lock` and commit assets/recipe.lock")
+	assert.Empty(t, l.StaleRoots(r), "run `firstlight lock` and commit assets/recipe.lock")
 	assert.NotContains(t, string(l.Text()), "://", "the lock names no mirror")
 }
 

@@ -43,8 +43,8 @@ func (b Bmap) Extent(r Range) Extent {
 	return Extent{r.First * b.BlockSize, min((r.Last+1)*b.BlockSize, b.ImageSize)}
 }
 
-// Mapped is how many blocks the ranges have.
-func (b Bmap) Mapped() int64 {
+// MappedBlocks is how many blocks the ranges have.
+func (b Bmap) MappedBlocks() int64 {
 	n := int64(0)
 	for _, r := range b.Ranges {
 		n += r.Last - r.First + 1
@@ -55,7 +55,7 @@ func (b Bmap) Mapped() int64 {
 // mapUsed cuts what Used lists into ranges, without their digests. No range crosses a
 // multiple of rangeBlocks.
 func mapUsed(f *os.File, size int64) (Bmap, error) {
-	used, err := Used(f, size)
+	used, err := UsedExtents(f, size)
 	if err != nil {
 		return Bmap{}, err
 	}
@@ -83,7 +83,7 @@ func MakeBmap(ctx context.Context, f *os.File, size int64) (Bmap, error) {
 		g.Go(func() error {
 			r := &b.Ranges[i]
 			e := b.Extent(*r)
-			sum, err := digest(ctx, io.NewSectionReader(f, e.Start, e.End-e.Start))
+			sum, err := digestReader(ctx, io.NewSectionReader(f, e.Start, e.End-e.Start))
 			r.SHA256 = sum
 			return err
 		})
@@ -101,7 +101,7 @@ func (b Bmap) Encode() []byte {
 	line("ImageSize", b.ImageSize)
 	line("BlockSize", b.BlockSize)
 	line("BlocksCount", (b.ImageSize+b.BlockSize-1)/b.BlockSize)
-	line("MappedBlocksCount", b.Mapped())
+	line("MappedBlocksCount", b.MappedBlocks())
 	line("ChecksumType", "sha256")
 	line("BmapFileChecksum", noSum)
 	w.WriteString("    <BlockMap>\n")
@@ -182,8 +182,8 @@ func ParseBmap(text []byte) (Bmap, error) {
 		next = one.Last + 1
 		b.Ranges = append(b.Ranges, one)
 	}
-	if b.Mapped() != mapped {
-		return Bmap{}, fmt.Errorf("read block map: it says %d blocks are mapped, its ranges have %d", mapped, b.Mapped())
+	if b.MappedBlocks() != mapped {
+		return Bmap{}, fmt.Errorf("read block map: it says %d blocks are mapped, its ranges have %d", mapped, b.MappedBlocks())
 	}
 	return b, nil
 }
@@ -196,7 +196,7 @@ func (b Bmap) Check(ctx context.Context, r io.ReaderAt) ([]Range, error) {
 	for i, one := range b.Ranges {
 		g.Go(func() error {
 			e := b.Extent(one)
-			got, err := digest(ctx, io.NewSectionReader(r, e.Start, e.End-e.Start))
+			got, err := digestReader(ctx, io.NewSectionReader(r, e.Start, e.End-e.Start))
 			differ[i] = got != one.SHA256
 			return err
 		})

@@ -93,7 +93,7 @@ func decompress(ctx context.Context, r io.Reader) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	size, err := sparse(ctx, f, decoder)
+	size, err := copySparse(ctx, f, decoder)
 	if err == nil {
 		err = f.Truncate(size)
 	}
@@ -104,8 +104,8 @@ func decompress(ctx context.Context, r io.Reader) (*os.File, error) {
 	return f, nil
 }
 
-// sparse copies r into an empty file and leaves zeros out.
-func sparse(ctx context.Context, w io.WriterAt, r io.Reader) (int64, error) {
+// copySparse copies r into an empty file and leaves zeros out.
+func copySparse(ctx context.Context, w io.WriterAt, r io.Reader) (int64, error) {
 	buf, zero := make([]byte, 1<<20), make([]byte, 64<<10)
 	for at := int64(0); ; {
 		if err := ctx.Err(); err != nil {

@@ -124,10 +124,10 @@ func TestWhatIsInCommonIsTakenOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			packed := &counted{ReaderAt: open(path + media.SuffixZstd)}
-			earlier := &media.Earlier{Image: open(path), Packed: packed, Bmap: b, Frames: first.Frames}
+			earlier := &media.PreviousImage{Image: open(path), Packed: packed, Bmap: b, Frames: first.Frames}
 			dir := t.TempDir()
 			var sums []map[string]string
-			for i, e := range []*media.Earlier{nil, earlier} {
+			for i, e := range []*media.PreviousImage{nil, earlier} {
 				at := filepath.Join(dir, fmt.Sprint(i), "x.img")
 				require.NoError(t, os.Mkdir(filepath.Dir(at), 0o755))
 				require.NoError(t, os.WriteFile(at, next, 0o644))
@@ -144,7 +144,7 @@ func TestWhatIsInCommonIsTakenOver(t *testing.T) {
 			assert.Equal(t, sums[0], sums[1])
 			assert.Positive(t, packed.bytes.Load(), "nothing was taken over")
 
-			told := &media.Earlier{Kept: media.Extent{Start: 71 << 20, End: int64(len(next))}, Packed: packed, Bmap: b, Frames: first.Frames}
+			told := &media.PreviousImage{Reused: media.Extent{Start: 71 << 20, End: int64(len(next))}, Packed: packed, Bmap: b, Frames: first.Frames}
 			packed.bytes.Store(0)
 			at := filepath.Join(dir, "x.img")
 			require.NoError(t, os.WriteFile(at, next, 0o644))

@@ -24,8 +24,8 @@ import (
 // many there were. A multiple of what a range of the block map may have.
 const chunkSize = 8 * rangeBlocks * BlockSize
 
-// Published is what Publish wrote.
-type Published struct {
+// PublishResult is what Publish wrote.
+type PublishResult struct {
 	Sums   map[string]string // of the three files, by name: sha256 in hexadecimal digits
 	Frames []int64           // how many bytes each frame of the compressed image has
 }
@@ -35,15 +35,15 @@ type Published struct {
 // read once and nothing that is written is read again. Files that are there already are
 // replaced only when the new ones are complete. earlier may be nil; the bytes are the same
 // with it and without.
-func Publish(ctx context.Context, image string, earlier *Earlier) (Published, error) {
+func Publish(ctx context.Context, image string, earlier *PreviousImage) (PublishResult, error) {
 	p, err := publish(ctx, image, earlier)
 	if err != nil {
-		return Published{}, fmt.Errorf("publish image %s: %w", image, err)
+		return PublishResult{}, fmt.Errorf("publish image %s: %w", image, err)
 	}
 	return p, nil
 }
 
-func publish(ctx context.Context, image string, earlier *Earlier) (p Published, err error) {
+func publish(ctx context.Context, image string, earlier *PreviousImage) (p PublishResult, err error) {
 	f, err := os.Open(image)
 	if err != nil {
 		return p, err
@@ -59,7 +59,7 @@ func publish(ctx context.Context, image string, earlier *Earlier) (p Published, 
 	}
 	raw, packed := sha256.New(), sha256.New()
 	err = replace(image+SuffixZstd, info.Mode().Perm(), func(w io.Writer) error {
-		p.Frames, err = pass(ctx, f, b, earlier.known(), raw, io.MultiWriter(w, packed))
+		p.Frames, err = processImage(ctx, f, b, earlier.index(), raw, io.MultiWriter(w, packed))
 		return err
 	})
 	if err != nil {
@@ -91,11 +91,11 @@ type chunk struct {
 	ready chan struct{} // gets a value when frame is there
 }
 
-// pass reads the image of b once: it fills in the digests of b's ranges, feeds the whole
+// processImage reads the image of b once: it fills in the digests of b's ranges, feeds the whole
 // image to raw, and writes it compressed to w. Reading, the ranges and compression are
 // shared by all processors; the two running digests are in the order of the image, each
 // with a goroutine of its own. It returns the length of each frame.
-func pass(ctx context.Context, f *os.File, b Bmap, earlier *known, raw hash.Hash, w io.Writer) (frames []int64, err error) {
+func processImage(ctx context.Context, f *os.File, b Bmap, earlier *previousIndex, raw hash.Hash, w io.Writer) (frames []int64, err error) {
 	// What is in use is compressed already, all but a few tables: a slow level would find nothing.
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithEncoderCRC(true))
 	if err != nil {
@@ -141,13 +141,13 @@ func pass(ctx context.Context, f *os.File, b Bmap, earlier *known, raw hash.Hash
 					c.ready <- struct{}{}
 					continue
 				}
-				same, err := earlier.has(c.at, c.data, scratch)
+				same, err := earlier.hasChunk(c.at, c.data, scratch)
 				if err != nil {
 					return err
 				}
 				if same {
 					b.digestIn(c.at, c.data, earlier.sums)
-					if c.frame, err = earlier.frame(c.at, c.frame); err != nil {
+					if c.frame, err = earlier.readFrame(c.at, c.frame); err != nil {
 						return err
 					}
 				} else {

@@ -38,11 +38,11 @@ func DigestFile(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	return digest(ctx, f)
+	return digestReader(ctx, f)
 }
 
-// digest reads r to its end.
-func digest(ctx context.Context, r io.Reader) (string, error) {
+// digestReader reads r to its end.
+func digestReader(ctx context.Context, r io.Reader) (string, error) {
 	h := sha256.New()
 	buf := make([]byte, 1<<20)
 	for {

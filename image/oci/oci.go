@@ -121,9 +121,9 @@ func (l *Layout) AddImage(image v1.Image, names []string) (string, error) {
 // Names are the references in the layout, each with its digest.
 func (l *Layout) Names() map[string]string { return maps.Clone(l.names) }
 
-// Into writes the layout below a directory of a tree. Files of layers that the tree has already, in
+// WriteInto writes the layout below a directory of a tree. Files of layers that the tree has already, in
 // another layer or outside of them, become hard links to those.
-func (l *Layout) Into(t *tree.Tree, dir string) error {
+func (l *Layout) WriteInto(t *tree.Tree, dir string) error {
 	index, err := l.index.RawManifest()
 	if err != nil {
 		return fmt.Errorf("write image layout: %w", err)
@@ -142,11 +142,11 @@ func (l *Layout) Into(t *tree.Tree, dir string) error {
 			return err
 		}
 	}
-	return t.Share(path.Join(dir, layer.Dir))
+	return t.LinkDuplicates(path.Join(dir, layer.Dir))
 }
 
-// Layer writes a tree as an uncompressed layer to a file.
-func Layer(t *tree.Tree, file string) error {
+// WriteLayer writes a tree as an uncompressed layer to a file.
+func WriteLayer(t *tree.Tree, file string) error {
 	f, err := os.Create(file)
 	if err != nil {
 		return fmt.Errorf("write layer: %w", err)

@@ -30,7 +30,7 @@ func program(t *testing.T, text string) (string, string) {
 	tr := tree.New(epoch)
 	require.NoError(t, tr.File("/bin/program", 0o755, tree.Bytes(text), "test"))
 	file := filepath.Join(t.TempDir(), "layer.tar")
-	require.NoError(t, oci.Layer(tr, file))
+	require.NoError(t, oci.WriteLayer(tr, file))
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
 	return file, fmt.Sprintf("%x", sha256.Sum256(content))
@@ -40,7 +40,7 @@ func program(t *testing.T, text string) (string, string) {
 func onDisk(t *testing.T, l *oci.Layout) string {
 	t.Helper()
 	tr := tree.New(epoch)
-	require.NoError(t, l.Into(tr, "/images"))
+	require.NoError(t, l.WriteInto(tr, "/images"))
 	dir := t.TempDir()
 	require.NoError(t, tr.Walk(func(p string, n *tree.Node) error {
 		if n.Type == tree.Dir {
@@ -145,11 +145,11 @@ func TestImagesOfARegistryAreUnpackedToo(t *testing.T) {
 		require.NoError(t, err)
 	}
 	dir := filepath.Join(t.TempDir(), "pulled")
-	require.NoError(t, oci.Keep(image, dir))
+	require.NoError(t, oci.Save(image, dir))
 	l := oci.New(epoch)
 	require.NoError(t, l.AddPulled(dir, []string{"firstlight.internal/pulled:v1"}))
 	tr := tree.New(epoch)
-	require.NoError(t, l.Into(tr, "/images"))
+	require.NoError(t, l.WriteInto(tr, "/images"))
 	layers, err := image.Layers()
 	require.NoError(t, err)
 	var files []string

@@ -28,7 +28,7 @@ func Pull(ctx context.Context, reference, dir string) error {
 	if err != nil {
 		return fmt.Errorf("pull image %s: %w", reference, err)
 	}
-	if err := Keep(image, dir); err != nil {
+	if err := Save(image, dir); err != nil {
 		return fmt.Errorf("pull image %s: %w", reference, err)
 	}
 	return nil
@@ -37,9 +37,9 @@ func Pull(ctx context.Context, reference, dir string) error {
 // unpackedDir is where Keep puts the archives of layers, uncompressed.
 const unpackedDir = "unpacked"
 
-// Keep writes an image to a new directory: a layout of its own, and beside it the archive of each layer
+// Save writes an image to a new directory: a layout of its own, and beside it the archive of each layer
 // under its diff id.
-func Keep(image v1.Image, dir string) error {
+func Save(image v1.Image, dir string) error {
 	to, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return fmt.Errorf("keep image: %w", err)
@@ -52,14 +52,14 @@ func Keep(image v1.Image, dir string) error {
 		return fmt.Errorf("keep image: %w", err)
 	}
 	for _, l := range layers {
-		if err := keepLayer(l, filepath.Join(dir, unpackedDir)); err != nil {
+		if err := saveLayer(l, filepath.Join(dir, unpackedDir)); err != nil {
 			return fmt.Errorf("keep image: %w", err)
 		}
 	}
 	return nil
 }
 
-func keepLayer(l v1.Layer, dir string) error {
+func saveLayer(l v1.Layer, dir string) error {
 	id, err := l.DiffID()
 	if err != nil {
 		return err

@@ -47,14 +47,14 @@ func (r *Recipe) check() error {
 		if err := once("program ", p.Name, p.Pos, nameForm); err != nil {
 			return err
 		}
-		if err := inside(p.Pos, "module", p.Module); err != nil {
+		if err := checkInside(p.Pos, "module", p.Module); err != nil {
 			return err
 		}
 		if strings.HasPrefix(p.Package, "-") || p.Package == "" {
 			return p.Errorf("package %q is not a Go package; write ./cmd/name or an import path", p.Package)
 		}
-		for _, m := range p.Mends {
-			if err := checkMend(m); err != nil {
+		for _, m := range p.Patches {
+			if err := checkPatch(m); err != nil {
 				return err
 			}
 		}
@@ -100,11 +100,11 @@ func (r *Recipe) check() error {
 	return r.checkStick()
 }
 
-func checkMend(m Mend) error {
+func checkPatch(m Patch) error {
 	if err := module.CheckPath(m.Module); err != nil {
 		return m.Errorf("module %q is not the path of a Go module; write one such as k8s.io/kubernetes", m.Module)
 	}
-	if m.File == "" || m.File == "." || inside(m.Pos, "file", m.File) != nil {
+	if m.File == "" || m.File == "." || checkInside(m.Pos, "file", m.File) != nil {
 		return m.Errorf("file %q must be a clean path from the top of the module, such as pkg/name.go", m.File)
 	}
 	if m.Old == "" || m.Old == m.New {
@@ -136,12 +136,12 @@ func (r *Recipe) checkRoot(root *Root) error {
 		}
 	}
 	for _, hook := range root.Hooks {
-		if err := inside(root.Pos, "hooks", hook); err != nil {
+		if err := checkInside(root.Pos, "hooks", hook); err != nil {
 			return err
 		}
 	}
 	for _, replace := range root.Replace {
-		if err := absolute(replace.Pos, "path", replace.Path); err != nil {
+		if err := checkAbsolute(replace.Pos, "path", replace.Path); err != nil {
 			return err
 		}
 		if replace.Find == "" || replace.Find == replace.With {
@@ -154,16 +154,16 @@ func (r *Recipe) checkRoot(root *Root) error {
 // checkTree checks what roots and images have in common.
 func (r *Recipe) checkTree(at Pos, overlays []Overlay, programs, links map[string]string, dirs []string) error {
 	for _, overlay := range overlays {
-		if err := inside(overlay.Pos, "dir", overlay.Dir); err != nil {
+		if err := checkInside(overlay.Pos, "dir", overlay.Dir); err != nil {
 			return err
 		}
 		for _, p := range overlay.Replaces {
-			if err := absolute(overlay.Pos, "replaces", p); err != nil {
+			if err := checkAbsolute(overlay.Pos, "replaces", p); err != nil {
 				return err
 			}
 		}
 		if overlay.At != "" {
-			if err := absolute(overlay.Pos, "at", overlay.At); err != nil {
+			if err := checkAbsolute(overlay.Pos, "at", overlay.At); err != nil {
 				return err
 			}
 		}
@@ -172,12 +172,12 @@ func (r *Recipe) checkTree(at Pos, overlays []Overlay, programs, links map[strin
 		if r.Program(name) == nil {
 			return at.Errorf("program %q is not among programs; add it there", name)
 		}
-		if err := absolute(at, "programs."+name, programs[name]); err != nil {
+		if err := checkAbsolute(at, "programs."+name, programs[name]); err != nil {
 			return err
 		}
 	}
 	for _, p := range slices.Concat(slices.Sorted(maps.Keys(links)), dirs) {
-		if err := absolute(at, "links and dirs", p); err != nil {
+		if err := checkAbsolute(at, "links and dirs", p); err != nil {
 			return err
 		}
 	}
@@ -247,7 +247,7 @@ func (r *Recipe) checkArtifact(a *Artifact) error {
 		if a.Root != "" || a.Path != "" {
 			return a.Errorf("root and path do not belong to kind file")
 		}
-		return inside(a.Pos, "file", a.File)
+		return checkInside(a.Pos, "file", a.File)
 	case KindExtract:
 		if a.Path == "" {
 			return a.Errorf("path is missing; give the file in the root")
@@ -257,7 +257,7 @@ func (r *Recipe) checkArtifact(a *Artifact) error {
 		if a.Module == "" || a.From == "" || a.Path == "" || path.IsAbs(a.Path) {
 			return a.Errorf("kind module needs module (the directory of a go.mod), from (a module's path) and path (a file in it)")
 		}
-		return inside(a.Pos, "path", a.Path)
+		return checkInside(a.Pos, "path", a.Path)
 	case KindInitramfs:
 		return needRoot()
 	case KindPackages:
@@ -266,7 +266,7 @@ func (r *Recipe) checkArtifact(a *Artifact) error {
 		}
 		return r.checkPool(a)
 	case KindDisk:
-		if _, err := Bytes(a.Size); err != nil {
+		if _, err := ParseBytes(a.Size); err != nil {
 			return a.Errorf("%v", err)
 		}
 		return needRoot()
@@ -330,17 +330,17 @@ func (r *Recipe) checkStick() error {
 		return s.Errorf("init %q is not among programs; add it there", s.Init)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Sizes)) {
-		if _, err := Bytes(s.Sizes[name]); err != nil {
+		if _, err := ParseBytes(s.Sizes[name]); err != nil {
 			return s.Errorf("sizes.%s: %v", name, err)
 		}
 	}
-	if err := inside(s.Pos, "esp", s.ESP); err != nil {
+	if err := checkInside(s.Pos, "esp", s.ESP); err != nil {
 		return err
 	}
 	if err := r.checkAppended(); err != nil {
 		return err
 	}
-	return inside(s.Pos, "site", s.Site)
+	return checkInside(s.Pos, "site", s.Site)
 }
 
 // checkAppended: a directory can only be appended at the top, and only as a whole.
@@ -361,8 +361,8 @@ func (r *Recipe) checkAppended() error {
 	return nil
 }
 
-// inside holds that a path of the repository does not leave it.
-func inside(at Pos, field, p string) error {
+// checkInside holds that a path of the repository does not leave it.
+func checkInside(at Pos, field, p string) error {
 	if p == "" {
 		return nil
 	}
@@ -372,16 +372,16 @@ func inside(at Pos, field, p string) error {
 	return nil
 }
 
-// absolute holds that a path in a tree is absolute and clean.
-func absolute(at Pos, field, p string) error {
+// checkAbsolute holds that a path in a tree is absolute and clean.
+func checkAbsolute(at Pos, field, p string) error {
 	if !path.IsAbs(p) || p != path.Clean(p) {
 		return at.Errorf("%s %q must be a clean absolute path in the tree, such as /usr/bin/name", field, p)
 	}
 	return nil
 }
 
-// Bytes reads a size such as 64MiB or 2GiB.
-func Bytes(size string) (int64, error) {
+// ParseBytes reads a size such as 64MiB or 2GiB.
+func ParseBytes(size string) (int64, error) {
 	for unit, shift := range map[string]uint{"KiB": 10, "MiB": 20, "GiB": 30} {
 		number, found := strings.CutSuffix(size, unit)
 		if !found {

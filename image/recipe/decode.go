@@ -58,7 +58,7 @@ func decode(at Pos, node *yaml.Node, v reflect.Value) error {
 
 func decodeStruct(at Pos, node *yaml.Node, v reflect.Value) error {
 	if node.Kind != yaml.MappingNode {
-		return at.Errorf("%s is not a mapping; write fields: %s", describe(node), strings.Join(fieldNames(v.Type()), ", "))
+		return at.Errorf("%s is not a mapping; write fields: %s", describeNode(node), strings.Join(fieldNames(v.Type()), ", "))
 	}
 	if p := v.FieldByName("Pos"); p.IsValid() {
 		p.Set(reflect.ValueOf(at))
@@ -90,7 +90,7 @@ func decodeStruct(at Pos, node *yaml.Node, v reflect.Value) error {
 
 func decodeSlice(at Pos, node *yaml.Node, v reflect.Value) error {
 	if node.Kind != yaml.SequenceNode {
-		return at.Errorf("%s is not a list; write [a, b] or lines with a dash", describe(node))
+		return at.Errorf("%s is not a list; write [a, b] or lines with a dash", describeNode(node))
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(node.Content), len(node.Content)))
 	for i, item := range node.Content {
@@ -104,7 +104,7 @@ func decodeSlice(at Pos, node *yaml.Node, v reflect.Value) error {
 // decodeMap reads a mapping of strings to strings.
 func decodeMap(at Pos, node *yaml.Node, v reflect.Value) error {
 	if node.Kind != yaml.MappingNode {
-		return at.Errorf("%s is not a mapping; write {name: value}", describe(node))
+		return at.Errorf("%s is not a mapping; write {name: value}", describeNode(node))
 	}
 	v.Set(reflect.MakeMap(v.Type()))
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -124,7 +124,7 @@ func decodeMap(at Pos, node *yaml.Node, v reflect.Value) error {
 
 func decodeScalar(at Pos, node *yaml.Node, v reflect.Value) error {
 	if node.Kind != yaml.ScalarNode {
-		return at.Errorf("%s where a single value belongs", describe(node))
+		return at.Errorf("%s where a single value belongs", describeNode(node))
 	}
 	switch v.Kind() {
 	case reflect.Bool:
@@ -147,7 +147,7 @@ func decodeScalar(at Pos, node *yaml.Node, v reflect.Value) error {
 	return nil
 }
 
-func describe(node *yaml.Node) string {
+func describeNode(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:
 		return "a mapping"

@@ -44,12 +44,12 @@ type Program struct {
 	Package string   `yaml:"package" need:"the package to build, such as ./cmd/firstlightd"`
 	LDFlags []string `yaml:"ldflags"` // added to -s -w; one flag with its value each, such as "-X=path.Name=value"
 	Tags    []string `yaml:"tags"`
-	Mends   []Mend   `yaml:"mends"` // of the modules it is compiled from
+	Patches []Patch  `yaml:"mends"` // of the modules it is compiled from
 }
 
-// Mend is a guarded text edit of a file of a Go module, made while a program is compiled: the
+// Patch is a guarded text edit of a file of a Go module, made while a program is compiled: the
 // old text must be there exactly once, else the build stops.
-type Mend struct {
+type Patch struct {
 	Pos
 	Module string `yaml:"module" need:"the path of the module, such as k8s.io/kubernetes"`
 	File   string `yaml:"file" need:"the file in the module"`

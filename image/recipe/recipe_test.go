@@ -135,12 +135,12 @@ func TestMistakesAreNamedInOneLine(t *testing.T) {
 
 func TestBytes(t *testing.T) {
 	for text, want := range map[string]int64{"1KiB": 1024, "64MiB": 64 << 20, "2GiB": 2 << 30} {
-		got, err := recipe.Bytes(text)
+		got, err := recipe.ParseBytes(text)
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	}
 	for _, text := range []string{"", "64", "64MB", "-1MiB", "0MiB", "1.5GiB", "99999999999999GiB", "MiB"} {
-		_, err := recipe.Bytes(text)
+		_, err := recipe.ParseBytes(text)
 		assert.Error(t, err, text)
 	}
 }

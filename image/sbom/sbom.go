@@ -35,13 +35,13 @@ type Image struct {
 	Epoch   int64 // seconds since 1970
 }
 
-// Debian makes the entry of a Debian package.
-func Debian(name, version, arch, sha256, license, note string) Package {
+// DebianPackage makes the entry of a Debian package.
+func DebianPackage(name, version, arch, sha256, license, note string) Package {
 	return Package{Name: name, Version: version, PURL: fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s", name, escape(version), arch), SHA256: sha256, License: license, Note: note}
 }
 
-// Module makes the entry of a Go module.
-func Module(path, version, license, note string) Package {
+// ModulePackage makes the entry of a Go module.
+func ModulePackage(path, version, license, note string) Package {
 	return Package{Name: path, Version: version, PURL: "pkg:golang/" + path + "@" + escape(version), License: license, Note: note}
 }
 
@@ -51,15 +51,15 @@ func escape(version string) string {
 }
 
 type document struct {
-	Version       string         `json:"spdxVersion"`
-	DataLicense   string         `json:"dataLicense"`
-	ID            string         `json:"SPDXID"`
-	Name          string         `json:"name"`
-	Namespace     string         `json:"documentNamespace"`
-	Creation      creation       `json:"creationInfo"`
-	Packages      []entry        `json:"packages"`
-	Relationships []relationship `json:"relationships"`
-	Licenses      []extracted    `json:"hasExtractedLicensingInfos,omitempty"`
+	Version       string             `json:"spdxVersion"`
+	DataLicense   string             `json:"dataLicense"`
+	ID            string             `json:"SPDXID"`
+	Name          string             `json:"name"`
+	Namespace     string             `json:"documentNamespace"`
+	Creation      creation           `json:"creationInfo"`
+	Packages      []entry            `json:"packages"`
+	Relationships []relationship     `json:"relationships"`
+	Licenses      []extractedLicense `json:"hasExtractedLicensingInfos,omitempty"`
 }
 
 type creation struct {
@@ -99,15 +99,15 @@ type relationship struct {
 	To   string `json:"relatedSpdxElement"`
 }
 
-type extracted struct {
+type extractedLicense struct {
 	ID   string `json:"licenseId"`
 	Text string `json:"extractedText"`
 }
 
 var idChars = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
-// id makes an identifier that stays unique though characters are replaced.
-func id(kind, name, version string) string {
+// spdxID makes an identifier that stays unique though characters are replaced.
+func spdxID(kind, name, version string) string {
 	sum := sha1.Sum([]byte(kind + name + "@" + version))
 	return "SPDXRef-" + kind + "-" + idChars.ReplaceAllString(name, "-") + "-" + hex.EncodeToString(sum[:4])
 }
@@ -135,7 +135,7 @@ func Encode(image Image, packages []Package) ([]byte, error) {
 			kind = "Go"
 		}
 		e := entry{
-			ID: id(kind, p.Name, p.Version), Name: p.Name, Version: p.Version, Location: NoAssertion,
+			ID: spdxID(kind, p.Name, p.Version), Name: p.Name, Version: p.Version, Location: NoAssertion,
 			Concluded: NoAssertion, Declared: p.License, Copyright: NoAssertion, Comment: p.Note,
 			Refs: []ref{{"PACKAGE-MANAGER", "purl", p.PURL}},
 		}
@@ -149,9 +149,9 @@ func Encode(image Image, packages []Package) ([]byte, error) {
 		doc.Relationships = append(doc.Relationships, relationship{root, "CONTAINS", e.ID})
 	}
 	for word := range refs {
-		doc.Licenses = append(doc.Licenses, extracted{ID: word, Text: "As named in the package's debian/copyright: " + strings.TrimPrefix(word, "LicenseRef-Debian-")})
+		doc.Licenses = append(doc.Licenses, extractedLicense{ID: word, Text: "As named in the package's debian/copyright: " + strings.TrimPrefix(word, "LicenseRef-Debian-")})
 	}
-	slices.SortFunc(doc.Licenses, func(a, b extracted) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(doc.Licenses, func(a, b extractedLicense) int { return strings.Compare(a.ID, b.ID) })
 	text, err := json.MarshalIndent(doc, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("write SBOM: %w", err)

@@ -18,9 +18,9 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 func TestDocument(t *testing.T) {
 	text, err := sbom.Encode(sbom.Image{Name: "firstlight", Version: "1.0", SHA256: strings.Repeat("a", 64), Epoch: 1700000000}, []sbom.Package{
-		sbom.Module("golang.org/x/sys", "v0.1.0", "BSD-3-Clause", "in firstlightd"),
-		sbom.Debian("zlib1g", "1:1.3+dfsg", "amd64", strings.Repeat("b", 64), "Zlib AND LicenseRef-Debian-odd", "in appliance"),
-		sbom.Module("golang.org/x/sys", "v0.1.0", "BSD-3-Clause", "in firstlightd"),
+		sbom.ModulePackage("golang.org/x/sys", "v0.1.0", "BSD-3-Clause", "in firstlightd"),
+		sbom.DebianPackage("zlib1g", "1:1.3+dfsg", "amd64", strings.Repeat("b", 64), "Zlib AND LicenseRef-Debian-odd", "in appliance"),
+		sbom.ModulePackage("golang.org/x/sys", "v0.1.0", "BSD-3-Clause", "in firstlightd"),
 	})
 	require.NoError(t, err)
 	golden := filepath.Join("testdata", "document.json")

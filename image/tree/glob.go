@@ -9,7 +9,7 @@ import (
 
 // Paths lists the paths that match a glob, sorted; the root directory never does.
 func (t *Tree) Paths(glob string) []string {
-	glob = clean(glob)
+	glob = cleanPath(glob)
 	if !strings.ContainsAny(glob, `*?[\`) {
 		if _, there := t.nodes[glob]; there && glob != "" {
 			return []string{glob}
@@ -19,7 +19,7 @@ func (t *Tree) Paths(glob string) []string {
 	pattern := strings.Split(glob, "/")
 	var found []string
 	for p := range maps.Keys(t.nodes) {
-		if p != "" && match(pattern, strings.Split(p, "/")) {
+		if p != "" && matchParts(pattern, strings.Split(p, "/")) {
 			found = append(found, p)
 		}
 	}
@@ -27,14 +27,14 @@ func (t *Tree) Paths(glob string) []string {
 	return found
 }
 
-func match(pattern, parts []string) bool {
+func matchParts(pattern, parts []string) bool {
 	for i, piece := range pattern {
 		if piece == "**" && i == len(pattern)-1 {
 			return len(parts) > i // all that is below, not the directory
 		}
 		if piece == "**" {
 			for skip := min(i, len(parts)); skip <= len(parts); skip++ {
-				if match(pattern[i+1:], parts[skip:]) {
+				if matchParts(pattern[i+1:], parts[skip:]) {
 					return true
 				}
 			}

@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// likeness is what two files must have in common to be one, besides their content.
-type likeness struct {
+// fileIdentity is what two files must have in common to be one, besides their content.
+type fileIdentity struct {
 	size, perm, time int64
 	uid, gid         int
 	xattrs           string
 }
 
-func likenessOf(n *Node) likeness {
+func likenessOf(n *Node) fileIdentity {
 	var xattrs strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(n.Xattrs)) {
 		fmt.Fprintf(&xattrs, "%q=%q ", name, n.Xattrs[name])
 	}
-	return likeness{n.Content.Size(), n.Perm, n.Time, n.UID, n.GID, xattrs.String()}
+	return fileIdentity{n.Content.Size(), n.Perm, n.Time, n.UID, n.GID, xattrs.String()}
 }
 
-// Share makes each file below dir a hard link to a file that is equal to it, owner, mode and time
+// LinkDuplicates makes each file below dir a hard link to a file that is equal to it, owner, mode and time
 // included, wherever in the tree that is: it is stored once, and read once by whoever runs it.
 // Empty files stay apart.
-func (t *Tree) Share(dir string) error {
-	below := clean(dir) + "/"
-	alike := map[likeness][]*Node{}
+func (t *Tree) LinkDuplicates(dir string) error {
+	below := cleanPath(dir) + "/"
+	alike := map[fileIdentity][]*Node{}
 	known := map[*Node]bool{}
 	var names []string
 	for _, p := range slices.Sorted(maps.Keys(t.nodes)) {

@@ -29,7 +29,7 @@ func TestEqualFilesBelowADirectoryAreOne(t *testing.T) {
 	require.NoError(t, root.File("/none", 0o755, tree.Bytes(""), "test"))
 	require.NoError(t, root.AddTarBelow("/layers/one/fs", archive, "layer one"))
 	require.NoError(t, root.AddTarBelow("/layers/two/fs", archive, "layer two"))
-	require.NoError(t, root.Share("/layers"))
+	require.NoError(t, root.LinkDuplicates("/layers"))
 
 	same := func(a, b string) bool { return root.Get(a) == root.Get(b) }
 	assert.True(t, same("/usr/bin/kubernetes", "/layers/one/fs/usr/bin/kubelet"))

@@ -27,7 +27,7 @@ func (t *Tree) AddTarBelow(dir, archive, from string) error {
 // followed, and files that are there already are replaced.
 func (t *Tree) UnpackTar(archive, from string) error {
 	return t.addTar(archive, "", from, func(p string, n *Node) error {
-		p = t.follow(clean(p))
+		p = t.resolveLinks(cleanPath(p))
 		if old := t.nodes[p]; old != nil && old.Type != Dir {
 			if n.Type == Dir {
 				return nil
@@ -38,9 +38,9 @@ func (t *Tree) UnpackTar(archive, from string) error {
 	})
 }
 
-// follow resolves links to directories among the parents of a path, and the path
+// resolveLinks resolves links to directories among the parents of a path, and the path
 // itself when it is a link to a directory.
-func (t *Tree) follow(p string) string {
+func (t *Tree) resolveLinks(p string) string {
 	for range 40 {
 		parts := strings.Split(p, "/")
 		changed := false
@@ -54,10 +54,10 @@ func (t *Tree) follow(p string) string {
 			if !path.IsAbs(target) {
 				target = path.Join(path.Dir("/"+prefix), target)
 			}
-			if to := t.nodes[clean(target)]; to == nil || to.Type != Dir {
+			if to := t.nodes[cleanPath(target)]; to == nil || to.Type != Dir {
 				continue
 			}
-			p, changed = clean(path.Join(append([]string{target}, parts[i+1:]...)...)), true
+			p, changed = cleanPath(path.Join(append([]string{target}, parts[i+1:]...)...)), true
 			break
 		}
 		if !changed {
@@ -82,11 +82,11 @@ func (t *Tree) addTar(archive, dir, from string, put func(string, *Node) error) 
 		if err != nil {
 			return fmt.Errorf("read tar %s: %w", archive, err)
 		}
-		p := path.Join(clean(dir), clean(h.Name))
+		p := path.Join(cleanPath(dir), cleanPath(h.Name))
 		if h.Typeflag == tar.TypeLink {
-			target := t.nodes[t.follow(path.Join(clean(dir), clean(h.Linkname)))]
+			target := t.nodes[t.resolveLinks(path.Join(cleanPath(dir), cleanPath(h.Linkname)))]
 			if target == nil {
-				return fmt.Errorf("read tar %s: /%s is a hard link to /%s, which is not there", archive, p, clean(h.Linkname))
+				return fmt.Errorf("read tar %s: /%s is a hard link to /%s, which is not there", archive, p, cleanPath(h.Linkname))
 			}
 			if err := put(p, target); err != nil {
 				return err
@@ -141,7 +141,7 @@ func nodeOf(h *tar.Header, from string) (*Node, error) {
 	case tar.TypeFifo:
 		n.Type = Fifo
 	default:
-		return nil, fmt.Errorf("/%s has tar type %q, which a tree cannot hold", clean(h.Name), h.Typeflag)
+		return nil, fmt.Errorf("/%s has tar type %q, which a tree cannot hold", cleanPath(h.Name), h.Typeflag)
 	}
 	return n, nil
 }
@@ -176,7 +176,7 @@ func (t *Tree) WriteTar(w io.Writer) error {
 
 func headerOf(p string, n *Node) (*tar.Header, error) {
 	h := &tar.Header{
-		Name: "./" + p, Mode: n.Perm, Uid: n.UID, Gid: n.GID, ModTime: unix(n.Time),
+		Name: "./" + p, Mode: n.Perm, Uid: n.UID, Gid: n.GID, ModTime: unixTime(n.Time),
 		Devmajor: n.Major, Devminor: n.Minor,
 	}
 	if len(n.Xattrs) > 0 {

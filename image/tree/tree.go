@@ -100,12 +100,12 @@ func (e *CollisionError) Error() string {
 	return fmt.Sprintf("/%s: %s collides with %s; remove one, or list the path under replaces of the overlay that shall win", e.Path, e.Second, e.First)
 }
 
-func clean(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
+func cleanPath(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
 
 // Put adds a node at a path; missing parents are made 0755 root:root. A directory
 // over a directory changes nothing; anything else over something is a CollisionError.
 func (t *Tree) Put(p string, n *Node) error {
-	p = clean(p)
+	p = cleanPath(p)
 	if old, there := t.nodes[p]; there {
 		if old.Type == Dir && n.Type == Dir {
 			return nil
@@ -121,7 +121,7 @@ func (t *Tree) Put(p string, n *Node) error {
 
 // Swap puts a node where another is already, of any type but a directory.
 func (t *Tree) Swap(p string, n *Node) error {
-	p = clean(p)
+	p = cleanPath(p)
 	old, there := t.nodes[p]
 	if !there {
 		return fmt.Errorf("replace /%s by %s: nothing is there to replace", p, n.From)
@@ -160,7 +160,7 @@ func (t *Tree) owner(p string, n *Node) string {
 }
 
 // Get returns the node at a path, without following links; nil when there is none.
-func (t *Tree) Get(p string) *Node { return t.nodes[clean(p)] }
+func (t *Tree) Get(p string) *Node { return t.nodes[cleanPath(p)] }
 
 // Len is the number of nodes, the root directory included.
 func (t *Tree) Len() int { return len(t.nodes) }
@@ -194,7 +194,7 @@ func (t *Tree) File(p string, perm int64, content Content, from string) error {
 func (t *Tree) HostFile(p string, perm int64, host, from string) error {
 	info, err := os.Stat(host)
 	if err != nil {
-		return fmt.Errorf("put /%s: %w", clean(p), err)
+		return fmt.Errorf("put /%s: %w", cleanPath(p), err)
 	}
 	return t.File(p, perm, Section{Path: host, Length: info.Size()}, from)
 }
@@ -205,10 +205,10 @@ func (t *Tree) HostFile(p string, perm int64, host, from string) error {
 func (t *Tree) Overlay(dir, at string, replaces []string) error {
 	pending := map[string]bool{}
 	for _, p := range replaces {
-		pending[clean(p)] = true
+		pending[cleanPath(p)] = true
 	}
 	err := filepathWalk(dir, func(rel string, info fs.FileInfo) error {
-		p, host := clean(path.Join(at, rel)), path.Join(dir, rel)
+		p, host := cleanPath(path.Join(at, rel)), path.Join(dir, rel)
 		n := &Node{Time: t.epoch, Perm: 0o644, From: "overlay " + dir}
 		switch mode := info.Mode(); {
 		case mode.IsDir():
@@ -263,39 +263,39 @@ func filepathWalk(dir string, f func(rel string, info fs.FileInfo) error) error 
 func (t *Tree) ReadFile(p string) ([]byte, error) {
 	n := t.Get(p)
 	if n == nil {
-		return nil, fmt.Errorf("read /%s: %w", clean(p), fs.ErrNotExist)
+		return nil, fmt.Errorf("read /%s: %w", cleanPath(p), fs.ErrNotExist)
 	}
 	if n.Type != File {
-		return nil, fmt.Errorf("read /%s: not a file", clean(p))
+		return nil, fmt.Errorf("read /%s: not a file", cleanPath(p))
 	}
 	if n.Content == nil {
 		return nil, nil
 	}
 	r, err := n.Content.Open()
 	if err != nil {
-		return nil, fmt.Errorf("read /%s: %w", clean(p), err)
+		return nil, fmt.Errorf("read /%s: %w", cleanPath(p), err)
 	}
 	defer r.Close()
 	return io.ReadAll(r)
 }
 
-// Edit replaces text in a file: find must be there exactly once, or with already.
-func (t *Tree) Edit(p, find, with string) error {
+// ReplaceText replaces text in a file: find must be there exactly once, or with already.
+func (t *Tree) ReplaceText(p, find, with string) error {
 	text, err := t.ReadFile(p)
 	if err != nil {
-		return fmt.Errorf("edit /%s: %w", clean(p), errors.Unwrap(err))
+		return fmt.Errorf("edit /%s: %w", cleanPath(p), errors.Unwrap(err))
 	}
 	switch n := bytes.Count(text, []byte(find)); {
 	case n == 1:
 		edited := *t.Get(p)
 		edited.Content = Bytes(bytes.Replace(text, []byte(find), []byte(with), 1))
 		edited.Time = t.epoch
-		t.nodes[clean(p)] = &edited
+		t.nodes[cleanPath(p)] = &edited
 		return nil
 	case n == 0 && with != "" && bytes.Contains(text, []byte(with)):
 		return nil
 	default:
-		return fmt.Errorf("edit /%s: the text to replace is there %d times and not once; read what the package changed: %q", clean(p), n, find)
+		return fmt.Errorf("edit /%s: the text to replace is there %d times and not once; read what the package changed: %q", cleanPath(p), n, find)
 	}
 }
 

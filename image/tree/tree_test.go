@@ -185,7 +185,7 @@ func TestEditIsGuarded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			tr := tree.New(epoch)
 			require.NoError(t, tr.File("/f", 0o640, tree.Bytes(c.text), "test"))
-			err := tr.Edit("/f", "old", "new")
+			err := tr.ReplaceText("/f", "old", "new")
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 				return
@@ -197,7 +197,7 @@ func TestEditIsGuarded(t *testing.T) {
 			assert.Equal(t, int64(0o640), tr.Get("/f").Perm)
 		})
 	}
-	assert.ErrorContains(t, tree.New(epoch).Edit("/none", "a", "b"), "edit /none: file does not exist")
+	assert.ErrorContains(t, tree.New(epoch).ReplaceText("/none", "a", "b"), "edit /none: file does not exist")
 }
 
 func TestRemove(t *testing.T) {

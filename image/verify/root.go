@@ -27,44 +27,44 @@ var (
 	verityHash = regexp.MustCompile(`\b` + regexp.QuoteMeta(stick.ParamVerity) + `=(\S+)`)
 )
 
-// boot checks GRUB's two stages for BIOS, the loaders for UEFI, and that grub.cfg leads to
+// checkBoot checks GRUB's two stages for BIOS, the loaders for UEFI, and that grub.cfg leads to
 // files on the ESP and names a root hash.
-func (c *check) boot(context.Context) (string, error) {
-	if p, ok := c.named(stick.PartitionBIOS); ok {
+func (c *check) checkBoot(context.Context) (string, error) {
+	if p, ok := c.partition(stick.PartitionBIOS); ok {
 		c.grubBIOS(p)
 	}
-	if _, ok := c.named(stick.PartitionESP); !ok {
+	if _, ok := c.partition(stick.PartitionESP); !ok {
 		return "no ESP", nil
 	}
 	for _, name := range loaders {
-		if b, ok := c.file(name); !ok || !bytes.HasPrefix(b, []byte("MZ")) {
-			c.fault(stick.PartitionESP, -1, "%s is not there or no EFI program", name)
+		if b, ok := c.espFile(name); !ok || !bytes.HasPrefix(b, []byte("MZ")) {
+			c.addFinding(stick.PartitionESP, -1, "%s is not there or no EFI program", name)
 		}
 	}
-	config, ok := c.file(stick.GrubConfigPath)
+	config, ok := c.espFile(stick.GrubConfigPath)
 	if !ok {
-		c.fault(stick.PartitionESP, -1, "%s is not there", stick.GrubConfigPath)
+		c.addFinding(stick.PartitionESP, -1, "%s is not there", stick.GrubConfigPath)
 		return "no grub.cfg", nil
 	}
 	files := grubFile.FindAllSubmatch(config, -1)
 	if len(files) == 0 {
-		c.fault(stick.PartitionESP, -1, "%s starts nothing", stick.GrubConfigPath)
+		c.addFinding(stick.PartitionESP, -1, "%s starts nothing", stick.GrubConfigPath)
 	}
 	for _, m := range files {
-		if b, ok := c.file(string(m[1])); !ok || len(b) == 0 {
-			c.fault(stick.PartitionESP, -1, "%s names %s, which is not there or empty", stick.GrubConfigPath, m[1])
+		if b, ok := c.espFile(string(m[1])); !ok || len(b) == 0 {
+			c.addFinding(stick.PartitionESP, -1, "%s names %s, which is not there or empty", stick.GrubConfigPath, m[1])
 		}
 	}
 	if m := verityHash.FindSubmatch(config); m != nil {
 		c.rootHash = string(m[1])
 	} else {
-		c.fault(stick.PartitionESP, -1, "%s has no %s=", stick.GrubConfigPath, stick.ParamVerity)
+		c.addFinding(stick.PartitionESP, -1, "%s has no %s=", stick.GrubConfigPath, stick.ParamVerity)
 	}
 	return fmt.Sprintf("GRUB for BIOS, %d EFI programs, %d files of grub.cfg", len(loaders), len(files)), nil
 }
 
-// file finds a file of the ESP, without regard to case.
-func (c *check) file(name string) ([]byte, bool) {
+// espFile finds a file of the ESP, without regard to case.
+func (c *check) espFile(name string) ([]byte, bool) {
 	for have, b := range c.esp {
 		if strings.EqualFold(have, name) {
 			return b, true
@@ -79,63 +79,63 @@ func (c *check) grubBIOS(p gpt.Partition) {
 	sector := make([]byte, gpt.SectorSize)
 	core := make([]byte, p.Size())
 	if _, err := c.image.ReadAt(sector, 0); err != nil {
-		c.fault("", 0, "read boot code: %v", err)
+		c.addFinding("", 0, "read boot code: %v", err)
 		return
 	}
 	if _, err := c.image.ReadAt(core, p.Offset()); err != nil {
-		c.fault(p.Name, 0, "read core.img: %v", err)
+		c.addFinding(p.Name, 0, "read core.img: %v", err)
 		return
 	}
 	const countAt = 0x1fc
 	sectors := int(binary.LittleEndian.Uint16(core[countAt:])) + 1
 	if sectors < 2 || sectors*gpt.SectorSize > len(core) {
-		c.fault(p.Name, countAt, "core.img says it has %d sectors", sectors)
+		c.addFinding(p.Name, countAt, "core.img says it has %d sectors", sectors)
 		return
 	}
 	core = core[:sectors*gpt.SectorSize]
 	code, patched, err := disk.PatchGrub(sector, core, p.First)
 	if err != nil {
-		c.fault(p.Name, 0, "%v", err)
+		c.addFinding(p.Name, 0, "%v", err)
 		return
 	}
 	for i := range code {
 		if code[i] != sector[i] {
-			c.fault("", int64(i), "boot code is not patched for a core at sector %d", p.First)
+			c.addFinding("", int64(i), "boot code is not patched for a core at sector %d", p.First)
 			break
 		}
 	}
 	for i := range patched {
 		if patched[i] != core[i] {
-			c.fault(p.Name, int64(i), "core.img is not patched for sector %d", p.First)
+			c.addFinding(p.Name, int64(i), "core.img is not patched for sector %d", p.First)
 			break
 		}
 	}
 	if bytes.Count(core[512:1024], []byte{0}) == 512 {
-		c.fault(p.Name, 512, "core.img has no second sector")
+		c.addFinding(p.Name, 512, "core.img has no second sector")
 	}
 }
 
-// root checks the superblock and hashes every block of ROOT-A up to the root hash.
-func (c *check) root(ctx context.Context) (string, error) {
-	p, ok := c.named(stick.PartitionRootA)
+// checkRoot checks the superblock and hashes every block of ROOT-A up to the root hash.
+func (c *check) checkRoot(ctx context.Context) (string, error) {
+	p, ok := c.partition(stick.PartitionRootA)
 	if !ok {
 		return "no root", nil
 	}
-	size, err := media.SquashfsSize(c.section(p))
+	size, err := media.SquashfsSize(c.sectionOf(p))
 	if err == nil && size > p.Size() {
 		err = fmt.Errorf("squashfs superblock: %d bytes in use, the partition has %d", size, p.Size())
 	}
 	if err != nil {
-		c.fault(p.Name, 0, "%v", err)
+		c.addFinding(p.Name, 0, "%v", err)
 		return "no squashfs", nil
 	}
 	c.rootSize = size
 	if c.rootHash == "" {
 		return "squashfs, no root hash", nil
 	}
-	damage, err := verity.Check(ctx, c.section(p), size, c.rootHash)
+	damage, err := verity.Check(ctx, c.sectionOf(p), size, c.rootHash)
 	if err != nil {
-		c.fault(p.Name, size, "%v", err)
+		c.addFinding(p.Name, size, "%v", err)
 		return "squashfs", nil
 	}
 	for _, d := range damage {
@@ -146,15 +146,15 @@ func (c *check) root(ctx context.Context) (string, error) {
 		case verity.PartTop:
 			text = "the top of the hash tree does not give the root hash that grub.cfg names"
 		}
-		c.fault(p.Name, d.Offset, "%s (%d bytes from here)", text, verity.BlockSize)
+		c.addFinding(p.Name, d.Offset, "%s (%d bytes from here)", text, verity.BlockSize)
 	}
 	return fmt.Sprintf("%d blocks against root hash %s", size/verity.BlockSize, c.rootHash), nil
 }
 
-// closure unpacks the root into a temporary directory, which needs no privileges: owners
+// checkClosure unpacks the root into a temporary directory, which needs no privileges: owners
 // and device nodes are not looked at.
-func (c *check) closure(ctx context.Context) (string, error) {
-	p, ok := c.named(stick.PartitionRootA)
+func (c *check) checkClosure(ctx context.Context) (string, error) {
+	p, ok := c.partition(stick.PartitionRootA)
 	if !ok || c.rootSize == 0 {
 		return "no root", nil
 	}
@@ -176,7 +176,7 @@ func (c *check) closure(ctx context.Context) (string, error) {
 		if _, missing := exec.LookPath(c.Unsquashfs[0]); missing != nil {
 			return "", fmt.Errorf("unpack root: %w; install squashfs-tools", missing)
 		}
-		c.fault(p.Name, -1, "cannot be unpacked: %v: %.500s", err, bytes.TrimSpace(said))
+		c.addFinding(p.Name, -1, "cannot be unpacked: %v: %.500s", err, bytes.TrimSpace(said))
 		return "nothing", nil
 	}
 	tree, err := closure.Load(os.DirFS(root))
@@ -186,10 +186,10 @@ func (c *check) closure(ctx context.Context) (string, error) {
 	finders := closure.Finders()
 	misses, err := closure.Check(tree, finders)
 	if err != nil {
-		c.fault(p.Name, -1, "%v", err)
+		c.addFinding(p.Name, -1, "%v", err)
 	}
 	for _, m := range misses {
-		c.fault(p.Name, -1, "%s", m)
+		c.addFinding(p.Name, -1, "%s", m)
 	}
 	return fmt.Sprintf("%d names by %d rules", tree.Len(), len(finders)), nil
 }

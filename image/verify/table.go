@@ -17,8 +17,8 @@ import (
 	"firstlight.dev/firstlight/image/media"
 )
 
-// wanted is the stick's table: what must be there, in this order (docs/disk.md).
-var wanted = [...]struct{ name, kind string }{
+// wantedPartitions is the stick's table: what must be there, in this order (docs/disk.md).
+var wantedPartitions = [...]struct{ name, kind string }{
 	{stick.PartitionBIOS, gpt.TypeBIOSBoot},
 	{stick.PartitionESP, gpt.TypeESP},
 	{stick.PartitionSite, gpt.TypeBasicData},
@@ -29,20 +29,20 @@ var wanted = [...]struct{ name, kind string }{
 func (c *check) partitionTable(context.Context) (string, error) {
 	mbr := make([]byte, gpt.SectorSize)
 	if _, err := c.image.ReadAt(mbr, 0); err != nil {
-		c.fault("", 0, "read sector 0: %v", err)
+		c.addFinding("", 0, "read sector 0: %v", err)
 		return "nothing", nil
 	}
 	le := binary.LittleEndian
 	if mbr[510] != 0x55 || mbr[511] != 0xaa || mbr[450] != 0xee || le.Uint32(mbr[454:]) != 1 {
-		c.fault("", 0, "no protective MBR")
+		c.addFinding("", 0, "no protective MBR")
 	}
 	primary, err := gpt.ReadPrimary(c.image)
 	if err != nil {
-		c.fault("", gpt.SectorSize, "primary table: %v", err)
+		c.addFinding("", gpt.SectorSize, "primary table: %v", err)
 	}
 	backup, err := gpt.ReadBackup(c.image, c.image.Size)
 	if err != nil {
-		c.fault("", c.image.Size-gpt.SectorSize, "backup table: %v", err)
+		c.addFinding("", c.image.Size-gpt.SectorSize, "backup table: %v", err)
 	}
 	c.table = primary
 	if c.table == nil {
@@ -53,62 +53,62 @@ func (c *check) partitionTable(context.Context) (string, error) {
 	}
 	if primary != nil && backup != nil {
 		if primary.GUID != backup.GUID || !reflect.DeepEqual(primary.Partitions, backup.Partitions) {
-			c.fault("", gpt.SectorSize, "the two tables differ")
+			c.addFinding("", gpt.SectorSize, "the two tables differ")
 		}
 		if primary.OtherLBA != backup.MyLBA || backup.OtherLBA != primary.MyLBA {
-			c.fault("", gpt.SectorSize, "the two tables do not name each other")
+			c.addFinding("", gpt.SectorSize, "the two tables do not name each other")
 		}
 	}
 	if last := uint64(c.image.Size/gpt.SectorSize) - 1 - gpt.BackupSectors; c.table.LastLBA > last {
-		c.fault("", gpt.SectorSize, "usable sectors end at %d, the disk has room up to %d", c.table.LastLBA, last)
+		c.addFinding("", gpt.SectorSize, "usable sectors end at %d, the disk has room up to %d", c.table.LastLBA, last)
 	}
-	for i, want := range wanted {
+	for i, want := range wantedPartitions {
 		if i >= len(c.table.Partitions) {
-			c.fault(want.name, -1, "there is no partition %d", i+1)
+			c.addFinding(want.name, -1, "there is no partition %d", i+1)
 			continue
 		}
 		p := c.table.Partitions[i]
 		if p.Name != want.name || p.Type.String() != want.kind || p.Index != i+1 {
-			c.fault(want.name, -1, "entry %d is %q of type %s; want type %s", p.Index, p.Name, p.Type, want.kind)
+			c.addFinding(want.name, -1, "entry %d is %q of type %s; want type %s", p.Index, p.Name, p.Type, want.kind)
 		}
 		if p.GUID == (gpt.GUID{}) {
-			c.fault(want.name, -1, "it has no GUID")
+			c.addFinding(want.name, -1, "it has no GUID")
 		}
 		if p.First%2048 != 0 {
-			c.fault(want.name, -1, "it starts at sector %d, not on a MiB", p.First)
+			c.addFinding(want.name, -1, "it starts at sector %d, not on a MiB", p.First)
 		}
 	}
-	a, okA := c.table.Named(stick.PartitionRootA)
-	b, okB := c.table.Named(stick.PartitionRootB)
+	a, okA := c.table.Find(stick.PartitionRootA)
+	b, okB := c.table.Find(stick.PartitionRootB)
 	if okA && okB && a.Size() != b.Size() {
-		c.fault(stick.PartitionRootB, -1, "%d bytes; an update needs the %d of ROOT-A", b.Size(), a.Size())
+		c.addFinding(stick.PartitionRootB, -1, "%d bytes; an update needs the %d of ROOT-A", b.Size(), a.Size())
 	}
 	return fmt.Sprintf("%d partitions, two copies", len(c.table.Partitions)), nil
 }
 
-// named finds a partition; partitionTable has reported one that is missing.
-func (c *check) named(name string) (gpt.Partition, bool) {
+// partition finds a partition; partitionTable has reported one that is missing.
+func (c *check) partition(name string) (gpt.Partition, bool) {
 	if c.table == nil {
 		return gpt.Partition{}, false
 	}
-	return c.table.Named(name)
+	return c.table.Find(name)
 }
 
 func (c *check) fatSystems(context.Context) (string, error) {
 	c.esp = map[string][]byte{}
 	var seen []string
 	for _, name := range []string{stick.PartitionESP, stick.PartitionSite} {
-		p, ok := c.named(name)
+		p, ok := c.partition(name)
 		if !ok {
 			continue
 		}
-		v, err := fat.Open(c.section(p))
+		v, err := fat.Open(c.sectionOf(p))
 		if err != nil {
-			c.fault(name, 0, "%v", err)
+			c.addFinding(name, 0, "%v", err)
 			continue
 		}
 		for _, text := range v.Check() {
-			c.fault(name, -1, "%s", text)
+			c.addFinding(name, -1, "%s", text)
 		}
 		list, err := v.List()
 		if err != nil {
@@ -124,7 +124,7 @@ func (c *check) fatSystems(context.Context) (string, error) {
 			}
 			b, err := v.ReadFile(e.Path)
 			if err != nil {
-				c.fault(name, -1, "%v", err)
+				c.addFinding(name, -1, "%v", err)
 				continue
 			}
 			c.esp["/"+e.Path] = b
@@ -134,8 +134,8 @@ func (c *check) fatSystems(context.Context) (string, error) {
 	return strings.Join(seen, ", "), nil
 }
 
-// handedOut checks SHA256SUMS and the block map, where they lie beside the image.
-func (c *check) handedOut(ctx context.Context) (string, error) {
+// checkHandouts checks SHA256SUMS and the block map, where they lie beside the image.
+func (c *check) checkHandouts(ctx context.Context) (string, error) {
 	seen := []string{}
 	raw := media.RawPath(c.image.Path)
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(raw), media.SumsName))
@@ -145,7 +145,7 @@ func (c *check) handedOut(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	default:
-		n, err := c.sums(ctx, filepath.Dir(raw), string(text))
+		n, err := c.checkSums(ctx, filepath.Dir(raw), string(text))
 		if err != nil {
 			return "", err
 		}
@@ -160,11 +160,11 @@ func (c *check) handedOut(ctx context.Context) (string, error) {
 	}
 	b, err := media.ParseBmap(text)
 	if err != nil {
-		c.fault("", -1, "%s: %v", raw+media.SuffixBmap, err)
+		c.addFinding("", -1, "%s: %v", raw+media.SuffixBmap, err)
 		return strings.Join(seen, ", "), nil
 	}
 	if b.ImageSize != c.image.Size {
-		c.fault("", -1, "%s is for an image of %d bytes, this one has %d", raw+media.SuffixBmap, b.ImageSize, c.image.Size)
+		c.addFinding("", -1, "%s is for an image of %d bytes, this one has %d", raw+media.SuffixBmap, b.ImageSize, c.image.Size)
 		return strings.Join(seen, ", "), nil
 	}
 	bad, err := b.Check(ctx, c.image)
@@ -173,14 +173,14 @@ func (c *check) handedOut(ctx context.Context) (string, error) {
 	}
 	for _, r := range bad {
 		e := b.Extent(r)
-		name, start := c.at(e.Start)
-		c.fault(name, e.Start-start, "these %d bytes differ from the block map (blocks %d to %d of the image)", e.End-e.Start, r.First, r.Last)
+		name, start := c.partitionAt(e.Start)
+		c.addFinding(name, e.Start-start, "these %d bytes differ from the block map (blocks %d to %d of the image)", e.End-e.Start, r.First, r.Last)
 	}
-	return strings.Join(append(seen, fmt.Sprintf("block map of %d blocks", b.Mapped())), ", "), nil
+	return strings.Join(append(seen, fmt.Sprintf("block map of %d blocks", b.MappedBlocks())), ", "), nil
 }
 
-// at names the partition that holds a byte of the disk, and where it starts.
-func (c *check) at(offset int64) (name string, start int64) {
+// partitionAt names the partition that holds a byte of the disk, and where it starts.
+func (c *check) partitionAt(offset int64) (name string, start int64) {
 	if c.table != nil {
 		for _, p := range c.table.Partitions {
 			if p.Offset() <= offset && offset < p.Offset()+p.Size() {
@@ -191,15 +191,15 @@ func (c *check) at(offset int64) (name string, start int64) {
 	return "", 0
 }
 
-// sums compares the listed files that are there; the image itself must be listed.
-func (c *check) sums(ctx context.Context, dir, text string) (int, error) {
+// checkSums compares the listed files that are there; the image itself must be listed.
+func (c *check) checkSums(ctx context.Context, dir, text string) (int, error) {
 	sums, err := media.ParseSums(text)
 	if err != nil {
-		c.fault("", -1, "%v", err)
+		c.addFinding("", -1, "%v", err)
 		return 0, nil
 	}
 	if name := filepath.Base(c.image.Path); sums[name] == "" {
-		c.fault("", -1, "%s does not list %s", media.SumsName, name)
+		c.addFinding("", -1, "%s does not list %s", media.SumsName, name)
 	}
 	n := 0
 	for name, want := range sums {
@@ -211,7 +211,7 @@ func (c *check) sums(ctx context.Context, dir, text string) (int, error) {
 			return n, err
 		}
 		if n++; got != want {
-			c.fault("", -1, "%s has sha256 %s, %s says %s", name, got, media.SumsName, want)
+			c.addFinding("", -1, "%s has sha256 %s, %s says %s", name, got, media.SumsName, want)
 		}
 	}
 	return n, nil

@@ -70,8 +70,8 @@ type check struct {
 	report *Report
 }
 
-// fault notes a finding. offset is -1 where there is none.
-func (c *check) fault(partition string, offset int64, format string, args ...any) {
+// addFinding notes a finding. offset is -1 where there is none.
+func (c *check) addFinding(partition string, offset int64, format string, args ...any) {
 	c.report.Findings = append(c.report.Findings, Finding{c.step, partition, offset, fmt.Sprintf(format, args...)})
 }
 
@@ -96,12 +96,12 @@ func Run(ctx context.Context, path string, o Options) (Report, error) {
 		name string
 		run  func(context.Context) (string, error)
 	}{
-		{"table", c.partitionTable}, // both copies; the others need to know where things are
-		{"digests", c.handedOut},    // SHA256SUMS and block map beside it
-		{"fat", c.fatSystems},       // ESP and SITE
-		{"boot", c.boot},            // GRUB, kernel, initramfs, the root hash
-		{"root", c.root},            // squashfs and every block of it
-		{"closure", c.closure},      // what the root names is in it
+		{"table", c.partitionTable},  // both copies; the others need to know where things are
+		{"digests", c.checkHandouts}, // SHA256SUMS and block map beside it
+		{"fat", c.fatSystems},        // ESP and SITE
+		{"boot", c.checkBoot},        // GRUB, kernel, initramfs, the root hash
+		{"root", c.checkRoot},        // squashfs and every block of it
+		{"closure", c.checkClosure},  // what the root names is in it
 	} {
 		start := time.Now()
 		c.step = s.name
@@ -116,7 +116,7 @@ func Run(ctx context.Context, path string, o Options) (Report, error) {
 	return report, nil
 }
 
-// section gives the bytes of a partition.
-func (c *check) section(p gpt.Partition) *io.SectionReader {
+// sectionOf gives the bytes of a partition.
+func (c *check) sectionOf(p gpt.Partition) *io.SectionReader {
 	return io.NewSectionReader(c.image, p.Offset(), p.Size())
 }

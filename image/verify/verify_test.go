@@ -147,11 +147,11 @@ func TestFlippedByteIsNamed(t *testing.T) {
 	table, err := gpt.ReadPrimary(f)
 	require.NoError(t, err)
 	at := func(name string, offset int64) int64 {
-		p, ok := table.Named(name)
+		p, ok := table.Find(name)
 		require.True(t, ok)
 		return p.Offset() + offset
 	}
-	root, _ := table.Named("ROOT-A")
+	root, _ := table.Find("ROOT-A")
 	data, err := media.SquashfsSize(io.NewSectionReader(f, root.Offset(), root.Size()))
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -199,7 +199,7 @@ func TestAnyByteThatMattersIsFoundByTheBlockMap(t *testing.T) {
 	defer f.Close()
 	info, err := f.Stat()
 	require.NoError(t, err)
-	used, err := media.Used(f, info.Size())
+	used, err := media.UsedExtents(f, info.Size())
 	require.NoError(t, err)
 	table, err := gpt.ReadPrimary(f)
 	require.NoError(t, err)
@@ -210,7 +210,7 @@ func TestAnyByteThatMattersIsFoundByTheBlockMap(t *testing.T) {
 		flip(t, path, at)
 		for _, one := range run(t, path) {
 			base := int64(0)
-			if p, ok := table.Named(one.Partition); ok {
+			if p, ok := table.Find(one.Partition); ok {
 				base = p.Offset()
 			}
 			found = found || one.Check == "digests" && base+one.Offset <= at && at < base+one.Offset+1<<20

@@ -35,7 +35,7 @@ type dhcpServer struct {
 
 func dhcpServers() []dhcpServer {
 	return []dhcpServer{
-		{"firstlight", "each lease fsynced before its ACK (group commit), dhcpd.leases rewritten besides", startOurs},
+		{"firstlight", "each lease fsynced before its ACK (group commit), dhcpd.leases rewritten besides", startFirstlight},
 		{"dnsmasq", "lease file rewritten before the ACK, never fsynced, no ping", startDnsmasq},
 		{"kea", "memfile, appended before the ACK, never fsynced, default threads, no lease file clean-up", startKea},
 	}
@@ -99,7 +99,7 @@ func oneDHCP(ctx context.Context, s dhcpServer, dir string, limit *int) (float64
 	}
 	defer stop()
 	// Every machine once, so that all runs meet the same number of leases.
-	if _, err := perfdhcp(ctx, p, 300, 4); err != nil {
+	if _, err := runPerfdhcp(ctx, p, 300, 4); err != nil {
 		return 0, err
 	}
 	if *limit == 0 {
@@ -112,7 +112,7 @@ func oneDHCP(ctx context.Context, s dhcpServer, dir string, limit *int) (float64
 func searchDHCP(ctx context.Context, p pair, rate int, step float64, limit *int) (float64, error) {
 	best, good := 0.0, 0
 	for step > 1.06 && rate <= dhcpCeiling {
-		r, err := perfdhcp(ctx, p, rate, dhcpSeconds)
+		r, err := runPerfdhcp(ctx, p, rate, dhcpSeconds)
 		if err != nil {
 			return 0, err
 		}
@@ -142,9 +142,9 @@ var (
 	reDrops = regexp.MustCompile(`drops ratio: ([0-9.]+) %`)
 )
 
-// perfdhcp sends at rate for so many seconds. It plays a relay with its own address.
-func perfdhcp(ctx context.Context, p pair, rate, seconds int) (dhcpResult, error) {
-	cmd := in(ctx, p.client, "perfdhcp", "-4", "-l", "cli0", "-r", fmt.Sprint(rate), "-R", fmt.Sprint(dhcpClients), "-p", fmt.Sprint(seconds),
+// runPerfdhcp sends at rate for so many seconds. It plays a relay with its own address.
+func runPerfdhcp(ctx context.Context, p pair, rate, seconds int) (dhcpResult, error) {
+	cmd := commandIn(ctx, p.client, "perfdhcp", "-4", "-l", "cli0", "-r", fmt.Sprint(rate), "-R", fmt.Sprint(dhcpClients), "-p", fmt.Sprint(seconds),
 		"-W", "500000", "172.22.0.1")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -171,7 +171,7 @@ func perfdhcp(ctx context.Context, p pair, rate, seconds int) (dhcpResult, error
 	return r, nil
 }
 
-func startOurs(ctx context.Context, p pair, dir string) (func(), error) {
+func startFirstlight(ctx context.Context, p pair, dir string) (func(), error) {
 	a := netip.MustParseAddr
 	c := dhcp.Config{
 		Interface: "srv0", Server: a("172.22.0.1"), HTTP: "http://172.22.0.1:8080", LeaseDir: dir, ISCFile: filepath.Join(dir, "dhcpd.leases"),
@@ -192,10 +192,10 @@ func startOurs(ctx context.Context, p pair, dir string) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	return daemon(ctx, p.server, nil, self, serveDHCPArg, path)
+	return startServer(ctx, p.server, nil, self, serveDHCPArg, path)
 }
 
-// serveDHCP is the child that startOurs starts.
+// serveDHCP is the child that startFirstlight starts.
 func serveDHCP(ctx context.Context, path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -213,7 +213,7 @@ func serveDHCP(ctx context.Context, path string) error {
 }
 
 func startDnsmasq(ctx context.Context, p pair, dir string) (func(), error) {
-	return daemon(ctx, p.server, nil, "dnsmasq", "-k", "-C", "/dev/null", "-p", "0", "-i", "srv0", "--no-ping", "--dhcp-lease-max=20000",
+	return startServer(ctx, p.server, nil, "dnsmasq", "-k", "-C", "/dev/null", "-p", "0", "-i", "srv0", "--no-ping", "--dhcp-lease-max=20000",
 		"--dhcp-range=172.22.16.0,172.22.79.255,255.255.0.0,1h", "--dhcp-authoritative", "--quiet-dhcp", "--log-facility=/dev/null",
 		"--dhcp-leasefile="+filepath.Join(dir, "leases"), "--pid-file="+filepath.Join(dir, "pid"), "-u", "root")
 }
@@ -227,5 +227,5 @@ func startKea(ctx context.Context, p pair, dir string) (func(), error) {
 	if err := os.WriteFile(path, []byte(conf), 0o644); err != nil {
 		return nil, err
 	}
-	return daemon(ctx, p.server, []string{"KEA_PIDFILE_DIR=" + dir, "KEA_LOCKFILE_DIR=" + dir}, "kea-dhcp4", "-c", path)
+	return startServer(ctx, p.server, []string{"KEA_PIDFILE_DIR=" + dir, "KEA_LOCKFILE_DIR=" + dir}, "kea-dhcp4", "-c", path)
 }

@@ -37,10 +37,12 @@ const (
 	ourHTTP       = "172.22.0.1:8080"
 )
 
-// anyone lets every machine boot.
-type anyone struct{}
+// allowAll lets every machine boot.
+type allowAll struct{}
 
-func (anyone) Boot(context.Context, pxe.Machine) pxe.Boot { return pxe.Boot{Action: pxe.ActionInspect} }
+func (allowAll) Boot(context.Context, pxe.Machine) pxe.Boot {
+	return pxe.Boot{Action: pxe.ActionInspect}
+}
 
 // serveFiles is the measured server: as in the product, with its log, record and metrics.
 func serveFiles(ctx context.Context, dir string) error {
@@ -59,25 +61,25 @@ func serveFiles(ctx context.Context, dir string) error {
 	}
 	defer root.Close()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	counters, book := metrics.New(prometheus.NewRegistry()), &record.Book{}
+	counters, book := metrics.New(prometheus.NewRegistry()), &record.Recorder{}
 	// All clients of a measurement have one address.
-	t := &tftp.Server{Addr: netip.MustParseAddrPort(ourTFTP), MaxPerClient: memoryClients, Files: files, Booter: anyone{}, Record: book, Metrics: counters, Log: log}
+	t := &tftp.Server{Addr: netip.MustParseAddrPort(ourTFTP), MaxPerClient: memoryClients, Files: files, Booter: allowAll{}, Record: book, Metrics: counters, Log: log}
 	h := &bootserver.Server{Addr: netip.MustParseAddrPort(ourHTTP), Base: "http://" + ourHTTP, Files: files, Mounts: []bootserver.Mount{{Path: "/", Root: root}},
-		Booter: anyone{}, Record: book, Metrics: counters, Log: log}
+		Booter: allowAll{}, Record: book, Metrics: counters, Log: log}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return t.Run(ctx) })
 	group.Go(func() error { return h.Run(ctx) })
 	return group.Wait()
 }
 
-// fileBed is the files, the namespaces and our server in them.
-type fileBed struct {
+// fileFixture is the files, the namespaces and our server in them.
+type fileFixture struct {
 	dir string
 	p   pair
 }
 
-// withFiles makes a fileBed for measure and removes it afterwards.
-func withFiles(ctx context.Context, tag string, measure func(context.Context, fileBed) ([]bench.Row, error)) (rows []bench.Row, err error) {
+// withFiles makes a fileFixture for measure and removes it afterwards.
+func withFiles(ctx context.Context, tag string, measure func(context.Context, fileFixture) ([]bench.Row, error)) (rows []bench.Row, err error) {
 	dir, err := os.MkdirTemp("", "firstlight-bench-")
 	if err != nil {
 		return nil, err
@@ -107,30 +109,30 @@ func withFiles(ctx context.Context, tag string, measure func(context.Context, fi
 	if err != nil {
 		return nil, err
 	}
-	stop, err := daemon(ctx, p.server, nil, self, serveFilesArg, dir)
+	stop, err := startServer(ctx, p.server, nil, self, serveFilesArg, dir)
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
-	return measure(ctx, fileBed{dir, p})
+	return measure(ctx, fileFixture{dir, p})
 }
 
 // benchHTTP compares with nginx: sendfile on both sides, one and eight streams.
 func benchHTTP(ctx context.Context) ([]bench.Row, error) {
-	return withFiles(ctx, "http", func(ctx context.Context, b fileBed) ([]bench.Row, error) {
+	return withFiles(ctx, "http", func(ctx context.Context, b fileFixture) ([]bench.Row, error) {
 		conf := filepath.Join(b.dir, "nginx.conf")
 		text := fmt.Sprintf("daemon off; worker_processes auto; pid %[1]s/nginx.pid; error_log %[1]s/nginx.err; events {}\nhttp { access_log %[1]s/nginx.log; sendfile on; tcp_nopush on; server { listen 172.22.0.1:8081; root %[1]s/web; } }\n", b.dir)
 		if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 			return nil, err
 		}
-		stop, err := daemon(ctx, b.p.server, nil, "nginx", "-c", conf)
+		stop, err := startServer(ctx, b.p.server, nil, "nginx", "-c", conf)
 		if err != nil {
 			return nil, err
 		}
 		defer stop()
 		var rows []bench.Row
 		for _, streams := range []int{1, 8} {
-			values, err := turns(ctx, func(ctx context.Context, server int) (float64, error) {
+			values, err := measureInTurns(ctx, func(ctx context.Context, server int) (float64, error) {
 				return httpSpeed(ctx, b.p, []string{ourHTTP, "172.22.0.1:8081"}[server], streams)
 			}, 2, httpRuns)
 			if err != nil {
@@ -148,7 +150,7 @@ func httpSpeed(ctx context.Context, p pair, server string, streams int) (float64
 	group, ctx := errgroup.WithContext(ctx)
 	for range streams {
 		group.Go(func() error {
-			out, err := in(ctx, p.client, "curl", "-sSf", "-o", "/dev/null", "http://"+server+"/image").CombinedOutput()
+			out, err := commandIn(ctx, p.client, "curl", "-sSf", "-o", "/dev/null", "http://"+server+"/image").CombinedOutput()
 			if err != nil {
 				return fmt.Errorf("curl %s: %w: %s", server, err, out)
 			}
@@ -163,7 +165,7 @@ func httpSpeed(ctx context.Context, p pair, server string, streams int) (float64
 
 // benchTFTP compares with dnsmasq and, if it is installed, atftpd; the client is atftp.
 func benchTFTP(ctx context.Context) ([]bench.Row, error) {
-	return withFiles(ctx, "tftp", func(ctx context.Context, b fileBed) ([]bench.Row, error) {
+	return withFiles(ctx, "tftp", func(ctx context.Context, b fileFixture) ([]bench.Row, error) {
 		web := filepath.Join(b.dir, "web")
 		peers := []struct {
 			name, addr string
@@ -178,10 +180,10 @@ func benchTFTP(ctx context.Context) ([]bench.Row, error) {
 			if err != nil {
 				return nil, err
 			}
-			if out, err := in(ctx, b.p.server, "ip", "addr", "add", peer.addr+"/16", "dev", "srv0").CombinedOutput(); err != nil {
+			if out, err := commandIn(ctx, b.p.server, "ip", "addr", "add", peer.addr+"/16", "dev", "srv0").CombinedOutput(); err != nil {
 				return nil, fmt.Errorf("add address: %w: %s", err, out)
 			}
-			stop, err := daemon(ctx, b.p.server, nil, path, peer.args[1:]...)
+			stop, err := startServer(ctx, b.p.server, nil, path, peer.args[1:]...)
 			if err != nil {
 				return nil, err
 			}
@@ -190,7 +192,7 @@ func benchTFTP(ctx context.Context) ([]bench.Row, error) {
 		}
 		var rows []bench.Row
 		for _, block := range []int{512, 1468} {
-			values, err := turns(ctx, func(ctx context.Context, server int) (float64, error) {
+			values, err := measureInTurns(ctx, func(ctx context.Context, server int) (float64, error) {
 				return tftpSpeed(ctx, b.p, addrs[server], block)
 			}, len(addrs), tftpRuns)
 			if err != nil {
@@ -225,7 +227,7 @@ func peerProgram(ctx context.Context, name, dir string) (string, error) {
 
 func tftpSpeed(ctx context.Context, p pair, server string, block int) (float64, error) {
 	begun := time.Now()
-	out, err := in(ctx, p.client, "atftp", "--option", fmt.Sprintf("blksize %d", block), "-g", "-r", "program", "-l", "/dev/null", server).CombinedOutput()
+	out, err := commandIn(ctx, p.client, "atftp", "--option", fmt.Sprintf("blksize %d", block), "-g", "-r", "program", "-l", "/dev/null", server).CombinedOutput()
 	if err != nil {
 		return 0, fmt.Errorf("atftp %s: %w: %s", server, err, out)
 	}
@@ -235,7 +237,7 @@ func tftpSpeed(ctx context.Context, p pair, server string, block int) (float64, 
 // benchMemory loads us with 64 machines at once, half by TFTP and half by HTTP, and reads
 // the most memory that was ever resident.
 func benchMemory(ctx context.Context) ([]bench.Row, error) {
-	return withFiles(ctx, "mem", func(ctx context.Context, b fileBed) ([]bench.Row, error) {
+	return withFiles(ctx, "mem", func(ctx context.Context, b fileFixture) ([]bench.Row, error) {
 		var all sync.WaitGroup
 		errs := make(chan error, memoryClients)
 		for i := range memoryClients {
@@ -244,7 +246,7 @@ func benchMemory(ctx context.Context) ([]bench.Row, error) {
 				if i%2 == 1 {
 					args = []string{"atftp", "--option", "blksize 1468", "--option", "windowsize 16", "-g", "-r", "program", "-l", "/dev/null", "172.22.0.1"}
 				}
-				if out, err := in(ctx, b.p.client, args[0], args[1:]...).CombinedOutput(); err != nil {
+				if out, err := commandIn(ctx, b.p.client, args[0], args[1:]...).CombinedOutput(); err != nil {
 					errs <- fmt.Errorf("%s: %w: %s", args[0], err, out)
 				}
 			})
@@ -273,9 +275,9 @@ func benchMemory(ctx context.Context) ([]bench.Row, error) {
 	})
 }
 
-// turns measures the servers in turns, so that other load on the machine hits all of
+// measureInTurns measures the servers in turns, so that other load on the machine hits all of
 // them, and returns the median of each.
-func turns(ctx context.Context, one func(ctx context.Context, server int) (float64, error), servers, runs int) ([]float64, error) {
+func measureInTurns(ctx context.Context, one func(ctx context.Context, server int) (float64, error), servers, runs int) ([]float64, error) {
 	values := make([][]float64, servers)
 	for range runs {
 		for server := range servers {

@@ -36,15 +36,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) == 3 && os.Args[1] == serveDHCPArg {
-		exit(serveDHCP(ctx, os.Args[2]))
+		exitWith(serveDHCP(ctx, os.Args[2]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == serveFilesArg {
-		exit(serveFiles(ctx, os.Args[2]))
+		exitWith(serveFiles(ctx, os.Args[2]))
 	}
-	exit(measure(ctx, os.Args[1:]))
+	exitWith(measureAll(ctx, os.Args[1:]))
 }
 
-func exit(err error) {
+func exitWith(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -52,7 +52,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-func measure(ctx context.Context, names []string) error {
+func measureAll(ctx context.Context, names []string) error {
 	for _, b := range benches() {
 		if len(names) > 0 && !slices.Contains(names, b.name) {
 			continue

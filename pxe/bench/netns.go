@@ -37,18 +37,18 @@ func (p pair) remove() {
 	}
 }
 
-// in is a command inside a namespace.
-func in(ctx context.Context, ns string, name string, args ...string) *exec.Cmd {
+// commandIn is a command inside a namespace.
+func commandIn(ctx context.Context, ns string, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", ns, name}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
-// daemon starts a server in a namespace; the returned function ends it.
-func daemon(ctx context.Context, ns string, env []string, name string, args ...string) (stop func(), err error) {
+// startServer starts a server in a namespace; the returned function ends it.
+func startServer(ctx context.Context, ns string, env []string, name string, args ...string) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	cmd := in(ctx, ns, name, args...)
+	cmd := commandIn(ctx, ns, name, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &out, append(os.Environ(), env...)
 	if err := cmd.Start(); err != nil {

@@ -55,8 +55,8 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Missing returns the names of the fixed set that no directory holds.
-func (s *Set) Missing() []string {
+// MissingFiles returns the names of the fixed set that no directory holds.
+func (s *Set) MissingFiles() []string {
 	var missing []string
 	for _, name := range s.names {
 		file, _, err := s.Open(name)
@@ -71,7 +71,7 @@ func (s *Set) Missing() []string {
 
 // Open opens the file of that name for reading. The error is one of this package's.
 func (s *Set) Open(name string) (*os.File, fs.FileInfo, error) {
-	clean, err := Clean(name)
+	clean, err := CleanName(name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,10 +113,10 @@ func OpenRegular(root *os.Root, clean string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// Clean turns a name from the wire into a relative slash-separated path: leading,
+// CleanName turns a name from the wire into a relative slash-separated path: leading,
 // doubled and single-dot elements go ("//boot/./x" is "boot/x": firmware writes such
 // names), everything that could mean something else is refused with ErrName.
-func Clean(name string) (string, error) {
+func CleanName(name string) (string, error) {
 	if len(name) > MaxName {
 		return "", fmt.Errorf("%w: it is longer than %d bytes", ErrName, MaxName)
 	}

@@ -35,9 +35,9 @@ type Server struct {
 	Files  *bootfile.Set // boot programs, at pxe.BootPath
 	Mounts []Mount       // the longest matching path serves
 
-	Booter   pxe.Booter   // nil: nothing is booted from here
-	Machines pxe.Machines // nil: no client is known by its address; needs a Booter
-	Record   *record.Book // may be nil
+	Booter   pxe.Booter       // nil: nothing is booted from here
+	Machines pxe.Machines     // nil: no client is known by its address; needs a Booter
+	Record   *record.Recorder // may be nil
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger
 
@@ -133,7 +133,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	err := server.Serve(limit(listener, connections, perClient, s.Log))
+	err := server.Serve(newLimitedListener(listener, connections, perClient, s.Log))
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if b.stall <= 0 {
 		b.stall = defaultStall
 	}
-	machine := s.machine(r)
+	machine := s.machineOf(r)
 	defer func() {
 		if fault := recover(); fault != nil {
 			s.Metrics.Panics.WithLabelValues("http").Inc()
@@ -160,8 +160,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.Metrics.HTTPRequests.WithLabelValues(fmt.Sprintf("%dxx", max(b.status, 200)/100)).Inc()
 		s.Metrics.HTTPBytes.Add(float64(b.bytes))
-		s.Log.Info("http: request", "mac", machine.MAC.String(), "client", r.RemoteAddr, "method", r.Method, "path", shown(r.URL.Path),
-			"range", shown(r.Header.Get("Range")), "status", b.status, "bytes", b.bytes, "seconds", time.Since(begun).Seconds())
+		s.Log.Info("http: request", "mac", machine.MAC.String(), "client", r.RemoteAddr, "method", r.Method, "path", truncate(r.URL.Path),
+			"range", truncate(r.Header.Get("Range")), "status", b.status, "bytes", b.bytes, "seconds", time.Since(begun).Seconds())
 	}()
 	s.route(b, r, machine)
 }
@@ -174,7 +174,7 @@ func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
 		http.Error(w, "this server is read only: it answers GET and HEAD", http.StatusMethodNotAllowed)
 		return
 	}
-	name, err := bootfile.Clean(r.URL.Path)
+	name, err := bootfile.CleanName(r.URL.Path)
 	if err != nil {
 		http.Error(w, "refused: "+err.Error(), http.StatusBadRequest)
 		return
@@ -200,7 +200,7 @@ func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
 	below := strings.TrimPrefix("/"+name, best.Path)
 	file, info, err := best.open(below)
 	if err != nil {
-		refuse(w, err)
+		writeRefusal(w, err)
 		return
 	}
 	defer file.Close()
@@ -208,11 +208,11 @@ func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
 	if best.Digest != nil {
 		digest = best.Digest(below)
 	}
-	s.send(w, r, machine, s.step(r.Context(), machine, name), name, file, info, digest)
+	s.send(w, r, machine, s.bootStep(r.Context(), machine, name), name, file, info, digest)
 }
 
-// machine finds who asks, by the lease of the address.
-func (s *Server) machine(r *http.Request) pxe.Machine {
+// machineOf finds who asks, by the lease of the address.
+func (s *Server) machineOf(r *http.Request) pxe.Machine {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return pxe.Machine{}
@@ -231,22 +231,22 @@ func (s *Server) bootProgram(w *body, r *http.Request, machine pxe.Machine, name
 	if len(machine.MAC) > 0 {
 		if boot := s.Booter.Boot(r.Context(), machine); boot.Action == pxe.ActionRefuse {
 			reason := machine.MAC.String() + " may not boot from here: " + boot.Reason
-			s.Record.Note(record.Event{MAC: machine.MAC, Addr: machine.Addr, Step: record.StepBootFile, Detail: name, Refused: boot.Reason})
+			s.Record.Add(record.Event{MAC: machine.MAC, Addr: machine.Addr, Step: record.StepBootFile, Detail: name, Refused: boot.Reason})
 			http.Error(w, reason, http.StatusForbidden)
 			return
 		}
 	}
 	file, info, err := s.Files.Open(name)
 	if err != nil {
-		refuse(w, err)
+		writeRefusal(w, err)
 		return
 	}
 	defer file.Close()
 	s.send(w, r, machine, record.StepBootFile, name, file, info, "")
 }
 
-// refuse answers with the sentence of a bootfile error.
-func refuse(w http.ResponseWriter, err error) {
+// writeRefusal answers with the sentence of a bootfile error.
+func writeRefusal(w http.ResponseWriter, err error) {
 	status := http.StatusNotFound
 	switch {
 	case errors.Is(err, bootfile.ErrName):
@@ -259,5 +259,5 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), status)
 }
 
-// shown cuts what a client sent to what a log line can hold; slog quotes the rest.
-func shown(text string) string { return text[:min(len(text), 200)] }
+// truncate cuts what a client sent to what a log line can hold; slog quotes the rest.
+func truncate(text string) string { return text[:min(len(text), 200)] }

@@ -33,7 +33,7 @@ func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record
 	}
 	note := record.Event{MAC: machine.MAC, Addr: machine.Addr, Step: step, Detail: name, Total: info.Size()}
 	if r.Method == http.MethodGet {
-		s.Record.Note(note)
+		s.Record.Add(note)
 		w.moved = func() {
 			note.Bytes = w.bytes
 			s.Record.Progress(note)
@@ -46,9 +46,9 @@ func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record
 	note.Bytes = w.bytes
 	if w.err != nil {
 		note.Error = "the client went away or stalled before the end"
-		s.Log.Warn("http: download cut", "mac", machine.MAC.String(), "client", r.RemoteAddr, "path", shown(name), "bytes", w.bytes, "size", info.Size(), "error", w.err)
+		s.Log.Warn("http: download cut", "mac", machine.MAC.String(), "client", r.RemoteAddr, "path", truncate(name), "bytes", w.bytes, "size", info.Size(), "error", w.err)
 	}
-	s.Record.Note(note)
+	s.Record.Add(note)
 }
 
 // etag is the digest where it is known, else what changes when the file does.
@@ -59,9 +59,9 @@ func etag(info fs.FileInfo, digest string) string {
 	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
 }
 
-// step tells what a file is to a machine: by what it was told to boot, else by the names
+// bootStep tells what a file is to a machine: by what it was told to boot, else by the names
 // that the deploy ramdisk's files have.
-func (s *Server) step(ctx context.Context, machine pxe.Machine, name string) record.Step {
+func (s *Server) bootStep(ctx context.Context, machine pxe.Machine, name string) record.Step {
 	if len(machine.MAC) > 0 {
 		boot := s.Booter.Boot(ctx, machine)
 		if boot.Kernel != "" && strings.Trim(boot.Kernel, "/") == name {
@@ -92,13 +92,13 @@ func (s *Server) step(ctx context.Context, machine pxe.Machine, name string) rec
 // hands files on to the connection, so that the kernel copies them (sendfile).
 type body struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	stall   time.Duration
-	status  int
-	bytes   int64
-	err     error
-	moved   func() // told about once a second how it goes; may be nil
-	told    time.Time
+	control  *http.ResponseController
+	stall    time.Duration
+	status   int
+	bytes    int64
+	err      error
+	moved    func() // told about once a second how it goes; may be nil
+	reported time.Time
 }
 
 // piece must move within the stall time: below 17 kB/s, at one minute, nothing boots.
@@ -108,7 +108,7 @@ func (b *body) WriteHeader(status int) {
 	if b.status == 0 && status >= 200 {
 		b.status = status
 	}
-	b.deadline()
+	b.extendDeadline()
 	b.ResponseWriter.WriteHeader(status)
 }
 
@@ -116,7 +116,7 @@ func (b *body) Write(p []byte) (int, error) {
 	if b.status == 0 {
 		b.status = http.StatusOK
 	}
-	b.deadline()
+	b.extendDeadline()
 	n, err := b.ResponseWriter.Write(p)
 	b.bytes += int64(n)
 	b.fail(err)
@@ -135,7 +135,7 @@ func (b *body) ReadFrom(src io.Reader) (int64, error) {
 	}
 	var sent int64
 	for rest.N > 0 {
-		b.deadline()
+		b.extendDeadline()
 		want := min(rest.N, piece)
 		n, err := move(from, rest.R, want)
 		sent, rest.N, b.bytes = sent+n, rest.N-n, b.bytes+n
@@ -165,13 +165,13 @@ func (r readerFrom) Write(b []byte) (int, error) {
 	return int(n), err
 }
 
-// deadline gives the next piece its time. Where there is no connection below (a test's
+// extendDeadline gives the next piece its time. Where there is no connection below (a test's
 // recorder) there is nothing to stall either.
-func (b *body) deadline() {
+func (b *body) extendDeadline() {
 	now := time.Now()
 	_ = b.control.SetWriteDeadline(now.Add(b.stall))
-	if b.moved != nil && now.Sub(b.told) >= time.Second {
-		b.told = now
+	if b.moved != nil && now.Sub(b.reported) >= time.Second {
+		b.reported = now
 		b.moved()
 	}
 }

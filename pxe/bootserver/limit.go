@@ -10,31 +10,31 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limited accepts no more connections than free has room for; the rest wait in the
+// limitedListener accepts no more connections than free has room for; the rest wait in the
 // kernel's queue, where they cost us nothing, and silent ones are cut by the timeouts.
 // Of one address it keeps no more than perClient: those beyond are closed at once, so that
 // one machine cannot fill the room of all.
-type limited struct {
+type limitedListener struct {
 	net.Listener
 	free      chan struct{}
 	end       chan struct{}
 	once      sync.Once
 	perClient int
 	log       *slog.Logger
-	said      rate.Sometimes
+	logLimit  rate.Sometimes
 
 	mu   sync.Mutex
 	open map[netip.Addr]int // connections of each address that has one
 }
 
-func limit(listener net.Listener, connections, perClient int, log *slog.Logger) *limited {
-	return &limited{
+func newLimitedListener(listener net.Listener, connections, perClient int, log *slog.Logger) *limitedListener {
+	return &limitedListener{
 		Listener: listener, free: make(chan struct{}, connections), end: make(chan struct{}),
-		perClient: perClient, log: log, said: rate.Sometimes{First: 1, Interval: time.Minute}, open: map[netip.Addr]int{},
+		perClient: perClient, log: log, logLimit: rate.Sometimes{First: 1, Interval: time.Minute}, open: map[netip.Addr]int{},
 	}
 }
 
-func (l *limited) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	select {
 	case l.free <- struct{}{}:
 	case <-l.end:
@@ -46,26 +46,26 @@ func (l *limited) Accept() (net.Conn, error) {
 			<-l.free
 			return nil, err
 		}
-		client := stranger(conn)
-		if !l.enter(client) {
+		client := remoteClient(conn)
+		if !l.acquire(client) {
 			_ = conn.Close()
-			l.said.Do(func() {
+			l.logLimit.Do(func() {
 				l.log.Warn("http: connections closed: too many from one address", "client", client, "limit", l.perClient)
 			})
 			continue
 		}
-		release := func() { l.leave(client); <-l.free }
+		release := func() { l.release(client); <-l.free }
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			return &countedTCP{TCPConn: tcp, release: release}, nil
 		}
-		return &counted{Conn: conn, release: release}, nil
+		return &countedConn{Conn: conn, release: release}, nil
 	}
 }
 
-// stranger is the address of a client that is another machine; invalid for what runs on
+// remoteClient is the address of a client that is another machine; invalid for what runs on
 // this one, such as the conductor, which is trusted with as many connections as there are.
 // What speaks to one of our addresses from here has that same address.
-func stranger(conn net.Conn) netip.Addr {
+func remoteClient(conn net.Conn) netip.Addr {
 	from, to := addrOf(conn.RemoteAddr()), addrOf(conn.LocalAddr())
 	if from.IsLoopback() || from == to {
 		return netip.Addr{}
@@ -81,8 +81,8 @@ func addrOf(a net.Addr) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap()
 }
 
-// enter counts a connection, unless its address has as many as it may.
-func (l *limited) enter(client netip.Addr) bool {
+// acquire counts a connection, unless its address has as many as it may.
+func (l *limitedListener) acquire(client netip.Addr) bool {
 	if !client.IsValid() {
 		return true
 	}
@@ -95,7 +95,7 @@ func (l *limited) enter(client netip.Addr) bool {
 	return true
 }
 
-func (l *limited) leave(client netip.Addr) {
+func (l *limitedListener) release(client netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[client]--; l.open[client] <= 0 {
@@ -103,18 +103,18 @@ func (l *limited) leave(client netip.Addr) {
 	}
 }
 
-func (l *limited) Close() error {
+func (l *limitedListener) Close() error {
 	l.once.Do(func() { close(l.end) })
 	return l.Listener.Close()
 }
 
-type counted struct {
+type countedConn struct {
 	net.Conn
 	once    sync.Once
 	release func()
 }
 
-func (c *counted) Close() error {
+func (c *countedConn) Close() error {
 	defer c.once.Do(c.release)
 	return c.Conn.Close()
 }

@@ -40,7 +40,7 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 		text, err = ipxe.Render(s.Base, mac, pxe.Boot{Action: pxe.ActionRefuse, Reason: note.Refused})
 	case boot.Script != "" && boot.Action != pxe.ActionRefuse && boot.Action != pxe.ActionWait:
 		note.Detail = boot.Script
-		text, err = s.finished(boot.Script)
+		text, err = s.readScript(boot.Script)
 		if err != nil {
 			note.Error = err.Error()
 			text, err = ipxe.Retry(s.Base, mac, note.Error)
@@ -60,7 +60,7 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 			return
 		}
 	}
-	s.Record.Note(note)
+	s.Record.Add(note)
 	s.Metrics.Scripts.WithLabelValues(boot.Action.String()).Inc()
 	s.Log.Info("ipxe: script", "mac", mac.String(), "client", r.RemoteAddr, "action", boot.Action.String(), "script", boot.Script, "refused", note.Refused)
 	w.Header().Set("Content-Type", "text/plain; charset=us-ascii")
@@ -71,14 +71,14 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 	}
 }
 
-// finished reads a script that somebody else wrote below the HTTP root. The error is
+// readScript reads a script that somebody else wrote below the HTTP root. The error is
 // shown to the machine.
-func (s *Server) finished(name string) ([]byte, error) {
+func (s *Server) readScript(name string) ([]byte, error) {
 	for _, mount := range s.Mounts {
 		if mount.Path != "/" {
 			continue
 		}
-		clean, err := bootfile.Clean(name)
+		clean, err := bootfile.CleanName(name)
 		if err != nil {
 			return nil, err
 		}

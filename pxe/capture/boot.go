@@ -13,16 +13,16 @@ import (
 
 // boot is how far the boot of a machine is.
 type boot struct {
-	last  time.Time // packet
-	rank  int       // the highest that asked: 1 the firmware, 2 iPXE, 3 an operating system
-	asked bool      // it got beyond DISCOVER: a REQUEST or a file
-	addr  netip.Addr
-	ports map[uint16]bool // that it asks for files from
-	bytes int             // in the file
+	last      time.Time // packet
+	rank      int       // the highest that asked: 1 the firmware, 2 iPXE, 3 an operating system
+	requested bool      // it got beyond DISCOVER: a REQUEST or a file
+	addr      netip.Addr
+	ports     map[uint16]bool // that it asks for files from
+	bytes     int             // in the file
 }
 
-// rank orders the programs of one boot.
-func rank(f pxe.Firmware) int {
+// firmwareRank orders the programs of one boot.
+func firmwareRank(f pxe.Firmware) int {
 	switch f {
 	case pxe.FirmwarePXE, pxe.FirmwareHTTPBoot:
 		return 1
@@ -32,15 +32,15 @@ func rank(f pxe.Firmware) int {
 	return 3
 }
 
-// begins tells whether a packet begins a new boot; b is nil for a machine that was not seen
+// startsBoot tells whether a packet begins a new boot; b is nil for a machine that was not seen
 // before. A DISCOVER of a boot program does when the last boot is over: a later program of it has
 // asked already, this one had got further, nothing was heard for a while, or its file is full. So does a
 // request for a file by a machine that was not seen: the daemon was started in between.
-func begins(b *boot, p packet, now time.Time) bool {
+func startsBoot(b *boot, p packet, now time.Time) bool {
 	if p.dhcp == nil {
 		return b == nil && p.request
 	}
-	r := rank(p.firmware)
+	r := firmwareRank(p.firmware)
 	if p.dhcp.OpCode != dhcpv4.OpcodeBootRequest || r == 3 {
 		return false
 	}
@@ -48,11 +48,11 @@ func begins(b *boot, p packet, now time.Time) bool {
 		return true // a REQUEST too
 	}
 	return p.dhcp.MessageType() == dhcpv4.MessageTypeDiscover &&
-		(r < b.rank || b.asked && r == b.rank || now.Sub(b.last) > silence || b.bytes >= maxFile)
+		(r < b.rank || b.requested && r == b.rank || now.Sub(b.last) > silence || b.bytes >= maxFile)
 }
 
-// note takes a packet into account that belongs to the boot.
-func (b *boot) note(p packet, now time.Time) {
+// update takes a packet into account that belongs to the boot.
+func (b *boot) update(p packet, now time.Time) {
 	b.last = now
 	switch {
 	case p.request:
@@ -62,13 +62,13 @@ func (b *boot) note(p packet, now time.Time) {
 		if b.ports == nil {
 			b.ports = map[uint16]bool{}
 		}
-		b.ports[p.src.Port()], b.addr, b.asked = true, p.src.Addr(), true
+		b.ports[p.src.Port()], b.addr, b.requested = true, p.src.Addr(), true
 	case p.dhcp == nil:
 	case p.dhcp.OpCode == dhcpv4.OpcodeBootRequest:
-		if r := rank(p.firmware); r > b.rank {
-			b.rank, b.asked = r, false
+		if r := firmwareRank(p.firmware); r > b.rank {
+			b.rank, b.requested = r, false
 		}
-		b.asked = b.asked || p.dhcp.MessageType() != dhcpv4.MessageTypeDiscover
+		b.requested = b.requested || p.dhcp.MessageType() != dhcpv4.MessageTypeDiscover
 	case p.dhcp.MessageType() == dhcpv4.MessageTypeAck:
 		if a, ok := netip.AddrFromSlice(p.dhcp.YourIPAddr.To4()); ok && !a.IsUnspecified() {
 			b.addr = a
@@ -76,33 +76,33 @@ func (b *boot) note(p packet, now time.Time) {
 	}
 }
 
-// book sorts packets into the boots that they belong to.
-type book struct {
-	files    files
+// bootSorter sorts packets into the boots that they belong to.
+type bootSorter struct {
+	files    captureDir
 	ours     mac
 	machines map[mac]*boot
 }
 
-// see keeps a packet if it is of a boot. length is its own on the wire, of which frame is the beginning.
-func (k *book) see(at time.Time, length int, frame []byte) error {
-	p, ok := understand(frame)
+// handlePacket keeps a packet if it is of a boot. length is its own on the wire, of which frame is the beginning.
+func (k *bootSorter) handlePacket(at time.Time, length int, frame []byte) error {
+	p, ok := parsePacket(frame)
 	if !ok {
 		return nil
 	}
-	who := k.owner(p)
+	who := k.ownerOf(p)
 	b := k.machines[who]
-	if begins(b, p, at) {
+	if startsBoot(b, p, at) {
 		if err := k.files.begin(who); err != nil {
 			return fmt.Errorf("begin capture of %s: %w", net.HardwareAddr(who[:]), err)
 		}
-		k.forget(at)
+		k.evictSilent(at)
 		b = &boot{}
 		k.machines[who] = b
 	}
 	if b == nil || p.ongoing && !b.ports[p.src.Port()] && !b.ports[p.dst.Port()] || at.Sub(b.last) > silence && !b.last.IsZero() {
 		return nil // no boot, or long over: an operating system renews its address
 	}
-	b.note(p, at)
+	b.update(p, at)
 	if b.bytes >= maxFile {
 		return nil
 	}
@@ -114,9 +114,9 @@ func (k *book) see(at time.Time, length int, frame []byte) error {
 	return nil
 }
 
-// owner is the machine that a packet is from or for. DHCP says it; of TFTP it is who has the address, for
+// ownerOf is the machine that a packet is from or for. DHCP says it; of TFTP it is who has the address, for
 // behind a relay the frame names the router, or else the end of the frame that is not ours.
-func (k *book) owner(p packet) mac {
+func (k *bootSorter) ownerOf(p packet) mac {
 	if p.dhcp != nil {
 		return mac(p.dhcp.ClientHWAddr)
 	}
@@ -131,8 +131,8 @@ func (k *book) owner(p packet) mac {
 	return p.from
 }
 
-// forget drops the machine that was silent longest, as long as there are too many.
-func (k *book) forget(now time.Time) {
+// evictSilent drops the machine that was silent longest, as long as there are too many.
+func (k *bootSorter) evictSilent(now time.Time) {
 	for len(k.machines) >= maxMachines {
 		var oldest mac
 		last := now

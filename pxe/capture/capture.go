@@ -41,7 +41,7 @@ const (
 // Run records until ctx ends. It returns no error: who cannot listen or write says so in the
 // log and goes on trying.
 func (r *Recorder) Run(ctx context.Context) error {
-	b := &book{files: files{dir: r.Dir}, machines: map[mac]*boot{}}
+	b := &bootSorter{files: captureDir{dir: r.Dir}, machines: map[mac]*boot{}}
 	var told string
 	for ctx.Err() == nil {
 		err := r.listen(ctx, b)
@@ -61,7 +61,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 }
 
 // listen records until ctx ends or the interface goes away.
-func (r *Recorder) listen(ctx context.Context, b *book) error {
+func (r *Recorder) listen(ctx context.Context, b *bootSorter) error {
 	filter, err := bpf.Assemble(kernelFilter)
 	if err != nil {
 		return fmt.Errorf("assemble filter: %w", err)
@@ -93,7 +93,7 @@ func (r *Recorder) listen(ctx context.Context, b *book) error {
 			}
 			return fmt.Errorf("listen on %s: %w", r.Interface, err)
 		}
-		if err := b.see(info.Timestamp, info.Length, frame); err != nil && err.Error() != told {
+		if err := b.handlePacket(info.Timestamp, info.Length, frame); err != nil && err.Error() != told {
 			told = err.Error()
 			r.Log.Warn("a boot is not captured", "error", err)
 		}

@@ -114,7 +114,7 @@ func TestTheKernelLetsThroughWhatIsKept(t *testing.T) {
 	} {
 		passed, err := filter.Run(c.frame)
 		require.NoError(t, err, name)
-		p, kept := understand(c.frame)
+		p, kept := parsePacket(c.frame)
 		assert.Equal(t, c.keep > 0, passed > 0, "the kernel: %s", name)
 		if passed > 0 {
 			assert.Equal(t, c.keep > 0, kept, name)
@@ -143,22 +143,22 @@ func TestBegins(t *testing.T) {
 		"a file, the daemon just started":      {nil, packet{request: true}, true},
 		"a block, the daemon just started":     {nil, packet{ongoing: true}, false},
 		"asked again":                          {&boot{last: just, rank: 1}, discover(pxe.FirmwarePXE), false},
-		"asked again after a lease":            {&boot{last: just, rank: 1, asked: true}, discover(pxe.FirmwarePXE), true},
-		"iPXE after the firmware":              {&boot{last: just, rank: 1, asked: true}, discover(pxe.FirmwareIPXE), false},
-		"the system after iPXE":                {&boot{last: just, rank: 2, asked: true}, discover(pxe.FirmwareUnknown), false},
+		"asked again after a lease":            {&boot{last: just, rank: 1, requested: true}, discover(pxe.FirmwarePXE), true},
+		"iPXE after the firmware":              {&boot{last: just, rank: 1, requested: true}, discover(pxe.FirmwareIPXE), false},
+		"the system after iPXE":                {&boot{last: just, rank: 2, requested: true}, discover(pxe.FirmwareUnknown), false},
 		"firmware after iPXE":                  {&boot{last: just, rank: 2}, discover(pxe.FirmwarePXE), true},
 		"iPXE after the system":                {&boot{last: just, rank: 3}, discover(pxe.FirmwareIPXE), true},
-		"iPXE again after a lease":             {&boot{last: just, rank: 2, asked: true}, discover(pxe.FirmwareIPXE), true},
+		"iPXE again after a lease":             {&boot{last: just, rank: 2, requested: true}, discover(pxe.FirmwareIPXE), true},
 		"after a silence":                      {&boot{last: now.Add(-silence - 1), rank: 1}, discover(pxe.FirmwarePXE), true},
 		"nobody answers, and the file is full": {&boot{last: just, rank: 1, bytes: maxFile}, discover(pxe.FirmwarePXE), true},
 		"a second file":                        {&boot{last: just, rank: 1}, packet{request: true}, false},
 	} {
-		assert.Equal(t, c.want, begins(c.boot, c.packet, now), name)
+		assert.Equal(t, c.want, startsBoot(c.boot, c.packet, now), name)
 	}
 }
 
-func newBook(t *testing.T) *book {
-	return &book{files: files{dir: filepath.Join(t.TempDir(), "captures")}, ours: appliance, machines: map[mac]*boot{}}
+func newBook(t *testing.T) *bootSorter {
+	return &bootSorter{files: captureDir{dir: filepath.Join(t.TempDir(), "captures")}, ours: appliance, machines: map[mac]*boot{}}
 }
 
 // read is a capture as the library reads it.
@@ -189,7 +189,7 @@ func TestTwoBootsAreTwoFiles(t *testing.T) {
 	see := func(frames ...[]byte) {
 		for _, f := range frames {
 			now = now.Add(time.Second)
-			require.NoError(t, k.see(now, len(f), f))
+			require.NoError(t, k.handlePacket(now, len(f), f))
 		}
 	}
 	other := frame(t, appliance, node, "172.22.0.1:161", "172.22.0.10:5", []byte("\x00\x05 looks like an error of TFTP's"))
@@ -230,7 +230,7 @@ func TestBehindARelay(t *testing.T) {
 	rrq := wants(t)
 	copy(rrq[6:], router[:])
 	for _, f := range [][]byte{asks(t, dhcpv4.MessageTypeDiscover, pxeClass), answers(t, dhcpv4.MessageTypeAck), rrq} {
-		require.NoError(t, k.see(now, len(f), f))
+		require.NoError(t, k.handlePacket(now, len(f), f))
 	}
 	assert.Len(t, read(t, k.files.path(node, suffix)), 3)
 }
@@ -239,7 +239,7 @@ func TestCapturesAreBounded(t *testing.T) {
 	k, now := newBook(t), time.Unix(1e9, 0)
 	f := asks(t, dhcpv4.MessageTypeDiscover, pxeClass)
 	for range 3 * maxFile / len(f) { // nobody answers it
-		require.NoError(t, k.see(now, len(f), f))
+		require.NoError(t, k.handlePacket(now, len(f), f))
 	}
 	read(t, k.files.path(node, suffix))
 	read(t, k.files.path(node, before))
@@ -247,7 +247,7 @@ func TestCapturesAreBounded(t *testing.T) {
 		m := bytes.Clone(f)
 		binary.BigEndian.PutUint16(m[14+20+8+28+4:], uint16(n+2)) // chaddr
 		m[40], m[41] = 0, 0
-		require.NoError(t, k.see(now.Add(time.Duration(n)), len(m), m))
+		require.NoError(t, k.handlePacket(now.Add(time.Duration(n)), len(m), m))
 	}
 	entries, err := os.ReadDir(k.files.dir)
 	require.NoError(t, err)
@@ -260,7 +260,7 @@ func TestWhatCannotBeWrittenIsSaid(t *testing.T) {
 	k := newBook(t)
 	require.NoError(t, os.WriteFile(k.files.dir, nil, 0o600))
 	f := asks(t, dhcpv4.MessageTypeDiscover, pxeClass)
-	assert.ErrorContains(t, k.see(time.Now(), len(f), f), "begin capture of 52:54:00:00:00:01: ")
+	assert.ErrorContains(t, k.handlePacket(time.Now(), len(f), f), "begin capture of 52:54:00:00:00:01: ")
 }
 
 func FuzzSee(f *testing.F) {
@@ -272,6 +272,6 @@ func FuzzSee(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = filter.Run(b)
 		k := newBook(t)
-		_ = k.see(time.Unix(1e9, 0), len(b), b)
+		_ = k.handlePacket(time.Unix(1e9, 0), len(b), b)
 	})
 }

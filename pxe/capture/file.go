@@ -23,18 +23,18 @@ const (
 	before = ".1.pcap"
 )
 
-// files is the folder of captures. What is in it counts, not what was done: the daemon before left
+// captureDir is the folder of captures. What is in it counts, not what was done: the daemon before left
 // files there too.
-type files struct{ dir string }
+type captureDir struct{ dir string }
 
 // path has the MAC with hyphens, as the conductor names its files.
-func (f files) path(who mac, suffix string) string {
+func (f captureDir) path(who mac, suffix string) string {
 	return filepath.Join(f.dir, strings.ReplaceAll(net.HardwareAddr(who[:]).String(), ":", "-")+suffix)
 }
 
 // begin makes room for a machine's new boot: its last capture becomes the one before, and the
 // machine that wrote nothing for longest loses its own if there are too many.
-func (f files) begin(who mac) error {
+func (f captureDir) begin(who mac) error {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (f files) begin(who mac) error {
 
 // add appends a packet, of which length bytes were on the wire, and returns by how much the file
 // grew. It is one write, so that whoever reads meanwhile sees whole packets.
-func (f files) add(who mac, at time.Time, length int, frame []byte) (int, error) {
+func (f captureDir) add(who mac, at time.Time, length int, frame []byte) (int, error) {
 	file, err := os.OpenFile(f.path(who, suffix), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 0, err

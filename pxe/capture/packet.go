@@ -34,8 +34,8 @@ type packet struct {
 	request, ongoing bool           // of TFTP: asks for a file; is of a transfer
 }
 
-// understand reads a frame; false if it is of no boot, whatever the kernel let through.
-func understand(frame []byte) (packet, bool) {
+// parsePacket reads a frame; false if it is of no boot, whatever the kernel let through.
+func parsePacket(frame []byte) (packet, bool) {
 	var eth layers.Ethernet
 	var ip layers.IPv4
 	var udp layers.UDP

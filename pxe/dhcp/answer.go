@@ -13,12 +13,12 @@ import (
 
 // Answer is what is to be done about a request. It does nothing itself.
 type Answer struct {
-	Reply  *dhcpv4.DHCPv4 // nil: silence
-	Put    *lease.Lease   // must be on disk before Reply is sent
-	Hold   netip.Addr     // valid: keep this address for the machine while it decides
-	Unhold bool           // the machine does not want what it was offered
-	Fresh  bool           // the address was never this machine's: worth asking the wire about
-	Events []Event
+	Reply      *dhcpv4.DHCPv4 // nil: silence
+	Put        *lease.Lease   // must be on disk before Reply is sent
+	Hold       netip.Addr     // valid: keep this address for the machine while it decides
+	Unhold     bool           // the machine does not want what it was offered
+	NewAddress bool           // the address was never this machine's: worth asking the wire about
+	Events     []Event
 }
 
 // Decide answers one request from the plan, the leases and the policy at now. Only the
@@ -58,13 +58,13 @@ func (d *decision) query() lease.Query {
 	return lease.Query{MAC: d.req.MAC, Subnet: d.subnet.Prefix, Want: optAddr(d.req.Packet, dhcpv4.OptionRequestedIPAddress)}
 }
 
-func (d *decision) note(e Event) {
+func (d *decision) addEvent(e Event) {
 	e.Machine = d.req.Machine
 	d.answer.Events = append(d.answer.Events, e)
 }
 
 func (d *decision) refuse(reason Reason, format string, args ...any) {
-	d.note(Event{Kind: KindRefuse, Reason: reason, Text: fmt.Sprintf(format, args...)})
+	d.addEvent(Event{Kind: KindRefuse, Reason: reason, Text: fmt.Sprintf(format, args...)})
 }
 
 func (d *decision) serve() {
@@ -91,16 +91,16 @@ func (d *decision) serve() {
 }
 
 func (d *decision) discover() {
-	d.note(Event{Kind: KindDiscover})
+	d.addEvent(Event{Kind: KindDiscover})
 	q := d.query()
 	addr, ok := d.table.Pick(q, d.now)
 	if !ok {
 		d.refuseEmpty()
 		return
 	}
-	old, had := d.table.At(addr)
-	_, reserved := d.table.Reserved(d.subnet.Prefix, addr)
-	d.answer.Fresh = !reserved && !(had && old.MAC == d.req.MAC && old.State == lease.Active)
+	old, had := d.table.LeaseAt(addr)
+	_, reserved := d.table.ReservedFor(d.subnet.Prefix, addr)
+	d.answer.NewAddress = !reserved && !(had && old.MAC == d.req.MAC && old.State == lease.Active)
 	d.answer.Hold = addr
 	d.watchDuplicate(q)
 	d.reply(dhcpv4.MessageTypeOffer, addr)
@@ -108,7 +108,7 @@ func (d *decision) discover() {
 
 func (d *decision) refuseEmpty() {
 	if _, known := d.plan.known[d.req.MAC]; !known && d.subnet.Pool.IsZero() {
-		d.refuse(ReasonStranger, "%v is not a known machine and %v has no pool for others; add it to the site", d.req.MAC, d.subnet.Prefix)
+		d.refuse(ReasonUnknownMachine, "%v is not a known machine and %v has no pool for others; add it to the site", d.req.MAC, d.subnet.Prefix)
 		return
 	}
 	d.refuse(ReasonPoolEmpty, "no address of %v is free for %v; the pool %v is in use", d.subnet.Prefix, d.req.MAC, d.subnet.Pool)
@@ -123,7 +123,7 @@ func (d *decision) request() {
 		d.answer.Unhold = true
 		d.refuse(ReasonOtherServer, "%v chose DHCP server %v", d.req.MAC, server)
 	case server.IsValid() && want.IsValid():
-		d.selecting(want)
+		d.acceptOffer(want)
 	case want.IsValid() && !uses.IsValid():
 		d.initReboot(want)
 	case uses.IsValid():
@@ -133,8 +133,8 @@ func (d *decision) request() {
 	}
 }
 
-// selecting takes up our offer, also one made before a restart.
-func (d *decision) selecting(want netip.Addr) {
+// acceptOffer takes up our offer, also one made before a restart.
+func (d *decision) acceptOffer(want netip.Addr) {
 	if !d.table.IsFor(d.query(), want, d.now) {
 		d.deny(want)
 		return
@@ -145,7 +145,7 @@ func (d *decision) selecting(want netip.Addr) {
 // initReboot confirms the address of a machine that restarted. A machine without a record
 // gets no word (RFC 2131 4.3.2) unless it would take another's address.
 func (d *decision) initReboot(want netip.Addr) {
-	l, known := d.table.Of(d.query())
+	l, known := d.table.LeaseOf(d.query())
 	_, reserved := d.plan.known[d.req.MAC]
 	switch {
 	case known && l.Addr == want && d.table.IsFor(d.query(), want, d.now):
@@ -175,7 +175,7 @@ func (d *decision) grant(addr netip.Addr) {
 		Addr: addr, MAC: d.req.MAC, Subnet: d.subnet.Prefix, State: lease.Active, Start: d.now, Duration: d.subnet.leaseTime(),
 		Hostname: hostname(d.req.Packet), UUID: d.req.Machine.UUID, Arch: d.req.Machine.Arch,
 	}
-	if old, ok := d.table.At(addr); ok && old.MAC == l.MAC && l.UUID == "" {
+	if old, ok := d.table.LeaseAt(addr); ok && old.MAC == l.MAC && l.UUID == "" {
 		l.UUID, l.Arch = old.UUID, old.Arch // the booted system does not repeat what firmware said
 	}
 	d.answer.Put = &l
@@ -197,31 +197,31 @@ func (d *decision) deny(addr netip.Addr) {
 	nak.UpdateOption(dhcpv4.OptMessage(text))
 	nak.SetBroadcast() // RFC 2131 4.3.2: also for the relay to broadcast it
 	d.answer.Reply = nak
-	d.note(Event{Kind: KindNak, Addr: addr, Reason: reason, Text: text})
+	d.addEvent(Event{Kind: KindNak, Addr: addr, Reason: reason, Text: text})
 }
 
 func (d *decision) decline() {
 	addr := optAddr(d.req.Packet, dhcpv4.OptionRequestedIPAddress)
-	l, ok := d.table.At(addr)
-	held, isHeld := d.table.Held(d.query(), d.now)
+	l, ok := d.table.LeaseAt(addr)
+	held, isHeld := d.table.HeldAddress(d.query(), d.now)
 	if !(ok && l.MAC == d.req.MAC && l.IsActive(d.now)) && !(isHeld && held == addr) {
 		d.refuse(ReasonNotYours, "%v declines %v, which it does not have", d.req.MAC, addr)
 		return
 	}
 	d.answer.Put = &lease.Lease{Addr: addr, MAC: d.req.MAC, Subnet: d.subnet.Prefix, State: lease.Declined, Start: d.now, Duration: d.plan.quarantine()}
-	d.note(Event{Kind: KindDecline, Addr: addr, Text: fmt.Sprintf("%v found %v in use by another machine; nobody gets it for %v", d.req.MAC, addr, d.plan.quarantine())})
+	d.addEvent(Event{Kind: KindDecline, Addr: addr, Text: fmt.Sprintf("%v found %v in use by another machine; nobody gets it for %v", d.req.MAC, addr, d.plan.quarantine())})
 }
 
 func (d *decision) release() {
 	addr := addr4(d.req.Packet.ClientIPAddr)
-	l, ok := d.table.At(addr)
+	l, ok := d.table.LeaseAt(addr)
 	if !ok || l.MAC != d.req.MAC || l.State != lease.Active {
 		d.refuse(ReasonNotYours, "%v releases %v, which it does not have", d.req.MAC, addr)
 		return
 	}
 	l.State, l.Start, l.Duration = lease.Free, d.now, 0
 	d.answer.Put = &l
-	d.note(Event{Kind: KindRelease, Addr: addr})
+	d.addEvent(Event{Kind: KindRelease, Addr: addr})
 }
 
 // inform gives options to a machine that has its address from elsewhere (RFC 2131 4.3.5).
@@ -237,9 +237,9 @@ func (d *decision) inform() {
 // watchDuplicate notes two machines with one MAC: they would share an address. Both are
 // served, because a replaced board looks the same; people are told.
 func (d *decision) watchDuplicate(q lease.Query) {
-	l, ok := d.table.Of(q)
+	l, ok := d.table.LeaseOf(q)
 	if ok && l.IsActive(d.now) && l.UUID != "" && d.req.Machine.UUID != "" && l.UUID != d.req.Machine.UUID {
-		d.note(Event{Kind: KindRefuse, Addr: l.Addr, Reason: ReasonDuplicateMAC,
+		d.addEvent(Event{Kind: KindRefuse, Addr: l.Addr, Reason: ReasonDuplicateMAC,
 			Text: fmt.Sprintf("%v was machine %s and is now %s: two machines use one MAC, or a board was replaced", d.req.MAC, l.UUID, d.req.Machine.UUID)})
 	}
 }

@@ -102,7 +102,7 @@ func (d *decision) proxyOffer() {
 		d.refuse(ReasonProxy, "message %v is the business of the server that gives addresses", t)
 		return
 	}
-	d.note(Event{Kind: KindDiscover})
+	d.addEvent(Event{Kind: KindDiscover})
 	d.bootOnly(dhcpv4.MessageTypeOffer, KindOffer)
 }
 
@@ -120,5 +120,5 @@ func (d *decision) bootOnly(t dhcpv4.MessageType, kind Kind) {
 	r.ClientIPAddr = d.req.Packet.ClientIPAddr
 	b.write(d, r)
 	d.answer.Reply = r
-	d.note(Event{Kind: kind, File: b.file})
+	d.addEvent(Event{Kind: kind, File: b.file})
 }

@@ -20,7 +20,7 @@ const (
 
 // check asks the wire whether anybody uses the address about to be offered, and answers
 // when that is known. False means too many checks are under way: offer unchecked.
-func (s *Server) check(ctx context.Context, w *wire, r Request, a Answer, proxy bool) bool {
+func (s *Server) check(ctx context.Context, w *packetConn, r Request, a Answer, proxy bool) bool {
 	if addr4(r.Packet.GatewayIPAddr).IsValid() {
 		return false // ARP does not pass a relay
 	}
@@ -40,7 +40,7 @@ func (s *Server) check(ctx context.Context, w *wire, r Request, a Answer, proxy 
 				s.finish(w, r, a, nil)
 				return
 			}
-			if a = s.quarantine(ctx, r, a, user, proxy); a.Reply == nil || !a.Fresh {
+			if a = s.quarantine(ctx, r, a, user, proxy); a.Reply == nil || !a.NewAddress {
 				s.finish(w, r, a, nil)
 				return
 			}
@@ -58,7 +58,7 @@ func (s *Server) quarantine(ctx context.Context, r Request, a Answer, user net.H
 	s.table.Unhold(q)
 	bad := lease.Lease{Addr: a.Hold, MAC: mac, Subnet: q.Subnet, State: lease.Declined, Start: now, Duration: s.conf.quarantine()}
 	s.journal.Commit(s.table.Put(bad), nil)
-	s.tell(Event{Kind: KindDecline, Machine: r.Machine, Addr: a.Hold,
+	s.emit(Event{Kind: KindDecline, Machine: r.Machine, Addr: a.Hold,
 		Text: fmt.Sprintf("%v is in use by %v without a lease; nobody gets it for %v", a.Hold, user, s.conf.quarantine())})
 	a = Decide(ctx, s.plan, s.table, now, s.deps.Booter, proxy, r)
 	if a.Hold.IsValid() {

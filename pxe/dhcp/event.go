@@ -46,24 +46,24 @@ type Reason string
 
 // Reasons.
 const (
-	ReasonMalformed    Reason = "malformed"     // not a DHCP packet we can read
-	ReasonBOOTP        Reason = "bootp"         // no message type: plain BOOTP
-	ReasonUnknownRelay Reason = "unknown-relay" // giaddr is in none of our subnets
-	ReasonPoolEmpty    Reason = "pool-empty"    // no address left for strangers
-	ReasonStranger     Reason = "stranger"      // the subnet has no pool for unknown machines
-	ReasonOtherServer  Reason = "other-server"  // the machine chose another server
-	ReasonNotYours     Reason = "not-yours"     // the address belongs to another machine
-	ReasonWrongNet     Reason = "wrong-network" // the address is of another network
-	ReasonNoRecord     Reason = "no-record"     // INIT-REBOOT of a machine we do not know: RFC 2131 4.3.2 asks for silence
-	ReasonUnexpected   Reason = "unexpected"    // a message that servers do not answer
-	ReasonSilent       Reason = "silent"        // a foreign DHCP server is there
-	ReasonArchUnknown  Reason = "arch-unknown"  // no boot file for this architecture
-	ReasonBootRefused  Reason = "boot-refused"  // the policy says: boot nothing
-	ReasonBootDisk     Reason = "boot-disk"     // the policy says: boot the local disk, so no file is offered
-	ReasonStorage      Reason = "storage"       // the lease could not be written
-	ReasonBusy         Reason = "busy"          // too many requests wait for the disk
-	ReasonDuplicateMAC Reason = "duplicate-mac" // two machines use one MAC (their UUIDs differ)
-	ReasonProxy        Reason = "proxy"         // addresses are another server's business
+	ReasonMalformed      Reason = "malformed"     // not a DHCP packet we can read
+	ReasonBOOTP          Reason = "bootp"         // no message type: plain BOOTP
+	ReasonUnknownRelay   Reason = "unknown-relay" // giaddr is in none of our subnets
+	ReasonPoolEmpty      Reason = "pool-empty"    // no address left for strangers
+	ReasonUnknownMachine Reason = "stranger"      // the subnet has no pool for unknown machines
+	ReasonOtherServer    Reason = "other-server"  // the machine chose another server
+	ReasonNotYours       Reason = "not-yours"     // the address belongs to another machine
+	ReasonWrongNet       Reason = "wrong-network" // the address is of another network
+	ReasonNoRecord       Reason = "no-record"     // INIT-REBOOT of a machine we do not know: RFC 2131 4.3.2 asks for silence
+	ReasonUnexpected     Reason = "unexpected"    // a message that servers do not answer
+	ReasonSilent         Reason = "silent"        // a foreign DHCP server is there
+	ReasonArchUnknown    Reason = "arch-unknown"  // no boot file for this architecture
+	ReasonBootRefused    Reason = "boot-refused"  // the policy says: boot nothing
+	ReasonBootDisk       Reason = "boot-disk"     // the policy says: boot the local disk, so no file is offered
+	ReasonStorage        Reason = "storage"       // the lease could not be written
+	ReasonBusy           Reason = "busy"          // too many requests wait for the disk
+	ReasonDuplicateMAC   Reason = "duplicate-mac" // two machines use one MAC (their UUIDs differ)
+	ReasonProxy          Reason = "proxy"         // addresses are another server's business
 )
 
 // Phase is what the server as a whole does.

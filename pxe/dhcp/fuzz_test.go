@@ -54,7 +54,7 @@ func FuzzDecide(f *testing.F) {
 		if a.Put != nil {
 			table.Put(*a.Put)
 			if r.MAC != other.MAC {
-				l, _ := table.At(other.Addr)
+				l, _ := table.LeaseAt(other.Addr)
 				assert.Equal(t, other, l, "another machine's lease changed")
 			}
 		}

@@ -177,7 +177,7 @@ func (p *process) kill() {
 }
 
 // leasesIn reads the leases of a server that has ended.
-func leasesIn(t *testing.T, dir string) []lease.Listed {
+func leasesIn(t *testing.T, dir string) []lease.ListedLease {
 	t.Helper()
 	j, err := lease.OpenJournal(dir, lease.Clock{})
 	require.NoError(t, err)

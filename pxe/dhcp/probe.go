@@ -171,8 +171,8 @@ func readOffer(frame []byte, probe *dhcpv4.DHCPv4) (Foreign, bool) {
 	return f, true
 }
 
-// identity is how an appliance introduces itself to another one's probe.
-func identity(id string, served time.Duration) string {
+// applianceIdentity is how an appliance introduces itself to another one's probe.
+func applianceIdentity(id string, served time.Duration) string {
 	return fmt.Sprintf("firstlight %s %d", id, int(served.Seconds()))
 }
 

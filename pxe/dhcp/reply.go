@@ -39,9 +39,9 @@ func (d *decision) reply(t dhcpv4.MessageType, addr netip.Addr) {
 	put := func(code dhcpv4.OptionCode, v []byte) { r.Options[code.Code()] = v }
 	if addr.IsValid() {
 		r.YourIPAddr = addr.AsSlice()
-		put(dhcpv4.OptionIPAddressLeaseTime, seconds(s.leaseTime()))
-		put(dhcpv4.OptionRenewTimeValue, seconds(s.leaseTime()/2))
-		put(dhcpv4.OptionRebindingTimeValue, seconds(s.leaseTime()/8*7))
+		put(dhcpv4.OptionIPAddressLeaseTime, secondsOption(s.leaseTime()))
+		put(dhcpv4.OptionRenewTimeValue, secondsOption(s.leaseTime()/2))
+		put(dhcpv4.OptionRebindingTimeValue, secondsOption(s.leaseTime()/8*7))
 	}
 	put(dhcpv4.OptionSubnetMask, net.CIDRMask(s.Prefix.Bits(), 32))
 	wanted := p.Options.Get(dhcpv4.OptionParameterRequestList)
@@ -53,7 +53,7 @@ func (d *decision) reply(t dhcpv4.MessageType, addr netip.Addr) {
 	if s.Router.IsValid() {
 		optional(dhcpv4.OptionRouter, s.Router.AsSlice())
 	}
-	optional(dhcpv4.OptionBroadcastAddress, broadcast(s.Prefix))
+	optional(dhcpv4.OptionBroadcastAddress, broadcastOption(s.Prefix))
 	optional(dhcpv4.OptionDomainNameServer, join(s.DNS))
 	optional(dhcpv4.OptionNTPServers, join(s.NTP))
 	optional(dhcpv4.OptionDomainName, []byte(s.Domain))
@@ -71,7 +71,7 @@ func (d *decision) reply(t dhcpv4.MessageType, addr netip.Addr) {
 	b.write(d, r)
 	e.File, e.Reason, e.Text = b.file, b.reason, b.text
 	d.answer.Reply = r
-	d.note(e)
+	d.addEvent(e)
 }
 
 // routes is option 121. A client that takes it ignores the router option (RFC 3442), so
@@ -97,7 +97,7 @@ func (s Subnet) routes() []byte {
 	return b
 }
 
-func seconds(d time.Duration) []byte {
+func secondsOption(d time.Duration) []byte {
 	return binary.BigEndian.AppendUint32(nil, uint32(d/time.Second))
 }
 
@@ -109,7 +109,7 @@ func join(addrs []netip.Addr) []byte {
 	return b
 }
 
-func broadcast(p netip.Prefix) []byte {
+func broadcastOption(p netip.Prefix) []byte {
 	b := p.Masked().Addr().As4()
 	n := binary.BigEndian.Uint32(b[:]) | uint32(uint64(1)<<(32-p.Bits())-1)
 	return binary.BigEndian.AppendUint32(nil, n)

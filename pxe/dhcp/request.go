@@ -58,10 +58,10 @@ func ParseRequest(data []byte, port int, source netip.AddrPort) (Request, error)
 			return Request{}, fmt.Errorf("option %d is longer than 255 bytes", code.Code())
 		}
 	}
-	return Request{Packet: p, Port: port, Source: source, MAC: mac, Machine: machine(p)}, nil
+	return Request{Packet: p, Port: port, Source: source, MAC: mac, Machine: machineOf(p)}, nil
 }
 
-func machine(p *dhcpv4.DHCPv4) pxe.Machine {
+func machineOf(p *dhcpv4.DHCPv4) pxe.Machine {
 	m := pxe.Machine{MAC: p.ClientHWAddr, UUID: uuid(p), Firmware: FirmwareOf(p)}
 	if arch := p.Options.Get(dhcpv4.OptionClientSystemArchitectureType); len(arch) >= 2 {
 		m.Arch = uint16(arch[0])<<8 | uint16(arch[1])

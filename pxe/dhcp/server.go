@@ -58,7 +58,7 @@ func New(c Config, deps Deps) (*Server, error) {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	if deps.Events == nil {
-		deps.Events = nobody{}
+		deps.Events = noEvents{}
 	}
 	var id [8]byte
 	rand.Read(id[:])
@@ -70,8 +70,8 @@ func New(c Config, deps Deps) (*Server, error) {
 		if s.journal, err = lease.OpenJournal(c.LeaseDir, deps.Clock); err != nil {
 			return nil, err
 		}
-		kept = s.journal.Kept()
-		if n := s.journal.Skipped(); n > 0 {
+		kept = s.journal.Leases()
+		if n := s.journal.SkippedLines(); n > 0 {
 			deps.Log.Warn("lease journal had unreadable lines", "lines", n, "dir", c.LeaseDir)
 		}
 	}
@@ -82,16 +82,16 @@ func New(c Config, deps Deps) (*Server, error) {
 // linesPerSecond is how much of a flood is printed; a rack that powers on is no flood.
 const linesPerSecond = 20
 
-// tell passes an event on, marked if the log has had enough.
-func (s *Server) tell(e Event) {
+// emit passes an event on, marked if the log has had enough.
+func (s *Server) emit(e Event) {
 	e.Flood = e.Kind != KindDiscover && !s.lines.Allow()
 	s.deps.Events.DHCP(e)
 }
 
-type nobody struct{}
+type noEvents struct{}
 
-func (nobody) DHCP(Event)        {}
-func (nobody) DHCPStatus(Status) {}
+func (noEvents) DHCP(Event)        {}
+func (noEvents) DHCPStatus(Status) {}
 
 // SetReservations replaces the known machines, and the subnets with what each gives to whom,
 // while serving. A machine that uses an address which is now another's is told at its next
@@ -111,27 +111,27 @@ func (s *Server) SetReservations(known []Reservation, subnets []Subnet) error {
 }
 
 // Leases lists all leases that are on disk.
-func (s *Server) Leases() []lease.Listed {
+func (s *Server) Leases() []lease.ListedLease {
 	if s.journal == nil {
 		return nil
 	}
 	return s.journal.List()
 }
 
-// Changed returns a number that grows with every durable lease change, and a channel that
+// Changes returns a number that grows with every durable lease change, and a channel that
 // is closed at the next one: call it, then Leases, then wait.
-func (s *Server) Changed() (uint64, <-chan struct{}) {
+func (s *Server) Changes() (uint64, <-chan struct{}) {
 	if s.journal == nil {
 		return 0, nil
 	}
-	return s.journal.Changed()
+	return s.journal.Changes()
 }
 
 // MachineAt implements pxe.Machines: who has addr.
 func (s *Server) MachineAt(addr netip.Addr) (pxe.Machine, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, ok := s.table.At(addr.Unmap())
+	l, ok := s.table.LeaseAt(addr.Unmap())
 	if !ok || s.journal == nil || !l.IsActive(s.journal.Now()) {
 		return pxe.Machine{}, false
 	}
@@ -148,7 +148,7 @@ func (s *Server) Run(ctx context.Context) error {
 		writer.Go(func() error { return s.journal.Run(writerCtx) })
 		if path := s.conf.ISCFile; path != "" {
 			writer.Go(func() error {
-				return s.journal.KeepISC(writerCtx, path, func(err error) { s.deps.Log.Error("write lease file", "path", path, "err", err) })
+				return s.journal.MaintainISC(writerCtx, path, func(err error) { s.deps.Log.Error("write lease file", "path", path, "err", err) })
 			})
 		}
 	}
@@ -181,11 +181,11 @@ const retryEvery = time.Second
 // listen keeps the sockets open; an interface that goes and comes back is opened again.
 func (s *Server) listen(ctx context.Context) error {
 	for ctx.Err() == nil {
-		w, err := openWire(s.conf.Interface, s.conf.Server)
+		w, err := openPacketConn(s.conf.Interface, s.conf.Server)
 		if err == nil {
-			s.opened()
+			s.markOpen()
 			err = s.read(ctx, w)
-			s.closed()
+			s.markClosed()
 		}
 		if ctx.Err() != nil {
 			break
@@ -197,7 +197,7 @@ func (s *Server) listen(ctx context.Context) error {
 }
 
 // read reads both sockets until one fails or ctx ends.
-func (s *Server) read(ctx context.Context, w *wire) error {
+func (s *Server) read(ctx context.Context, w *packetConn) error {
 	defer closeOn(ctx, w)()
 	defer w.Close()
 	loops, loopCtx := errgroup.WithContext(ctx)
@@ -224,7 +224,7 @@ func watchDevice(ctx context.Context, ifname string, index int) error {
 	return ctx.Err()
 }
 
-func (s *Server) readSocket(ctx context.Context, w *wire, conn *net.UDPConn, port int) error {
+func (s *Server) readSocket(ctx context.Context, w *packetConn, conn *net.UDPConn, port int) error {
 	buf := make([]byte, maxPacket+1)
 	for {
 		n, from, err := conn.ReadFromUDPAddrPort(buf)
@@ -236,46 +236,46 @@ func (s *Server) readSocket(ctx context.Context, w *wire, conn *net.UDPConn, por
 }
 
 // handle answers one packet. A panic is ours to mend, but not a reason to stop serving.
-func (s *Server) handle(ctx context.Context, w *wire, data []byte, port int, from netip.AddrPort) {
-	defer s.recovered(data)
+func (s *Server) handle(ctx context.Context, w *packetConn, data []byte, port int, from netip.AddrPort) {
+	defer s.recoverPanic(data)
 	r, err := ParseRequest(data, port, from)
 	if err != nil {
 		reason := ReasonMalformed
 		if errors.Is(err, errBOOTP) {
 			reason = ReasonBOOTP
 		}
-		s.tell(Event{Kind: KindRefuse, Reason: reason, Text: err.Error()})
+		s.emit(Event{Kind: KindRefuse, Reason: reason, Text: err.Error()})
 		return
 	}
 	phase := s.state.phase()
-	s.overhear(r)
+	s.noticeOtherServer(r)
 	if phase != PhaseServing && phase != PhaseProxy {
-		s.tell(Event{Kind: KindRefuse, Machine: r.Machine, Reason: ReasonSilent, Text: s.Status().Text})
+		s.emit(Event{Kind: KindRefuse, Machine: r.Machine, Reason: ReasonSilent, Text: s.Status().Text})
 		return
 	}
 	if string(r.Packet.Options.Get(dhcpv4.OptionClassIdentifier)) == classProbe {
-		s.introduce(w, r, phase)
+		s.answerProbe(w, r, phase)
 		return
 	}
 	s.answer(ctx, w, r, phase == PhaseProxy)
 }
 
-// recovered is deferred around whatever handles a packet.
-func (s *Server) recovered(data []byte) {
+// recoverPanic is deferred around whatever handles a packet.
+func (s *Server) recoverPanic(data []byte) {
 	if p := recover(); p != nil {
 		s.deps.Log.Error("handler panicked", "panic", fmt.Sprint(p), "packet", hex.EncodeToString(data[:min(len(data), 600)]), "stack", string(debug.Stack()))
-		s.tell(Event{Kind: KindPanic, Text: fmt.Sprint(p)})
+		s.emit(Event{Kind: KindPanic, Text: fmt.Sprint(p)})
 	}
 }
 
 // answer decides and acts. The lock is held only to decide and to queue the lease, so the
 // order of leases on disk is the order of decisions.
-func (s *Server) answer(ctx context.Context, w *wire, r Request, proxy bool) {
+func (s *Server) answer(ctx context.Context, w *packetConn, r Request, proxy bool) {
 	a := s.decide(ctx, w, r, proxy)
 	if a.Put != nil {
 		return // finished when it is on disk
 	}
-	if a.Fresh && s.conf.ConflictWait > 0 && s.check(ctx, w, r, a, proxy) {
+	if a.NewAddress && s.conf.ConflictWait > 0 && s.check(ctx, w, r, a, proxy) {
 		return
 	}
 	s.finish(w, r, a, nil)
@@ -283,7 +283,7 @@ func (s *Server) answer(ctx context.Context, w *wire, r Request, proxy bool) {
 
 // decide decides under the lock and queues the lease, if there is one. Queueing waits
 // while the disk is behind: that is what slows the senders down.
-func (s *Server) decide(ctx context.Context, w *wire, r Request, proxy bool) Answer {
+func (s *Server) decide(ctx context.Context, w *packetConn, r Request, proxy bool) Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -296,7 +296,7 @@ func (s *Server) decide(ctx context.Context, w *wire, r Request, proxy bool) Ans
 		s.table.Hold(q, a.Hold, now)
 	}
 	if now-s.forgot > lease.Tick(lease.HoldTime) {
-		s.table.Forget(now)
+		s.table.ExpireOffers(now)
 		s.forgot = now
 	}
 	if a.Put != nil {
@@ -318,13 +318,13 @@ func (s *Server) now() lease.Tick {
 }
 
 // finish sends what was decided, unless the lease could not be stored.
-func (s *Server) finish(w *wire, r Request, a Answer, stored error) {
-	defer s.recovered(nil)
+func (s *Server) finish(w *packetConn, r Request, a Answer, stored error) {
+	defer s.recoverPanic(nil)
 	if stored != nil {
 		if s.lines.Allow() {
 			s.deps.Log.Error("store lease", "mac", r.MAC.String(), "err", stored)
 		}
-		s.tell(Event{Kind: KindRefuse, Machine: r.Machine, Reason: ReasonStorage, Text: stored.Error()})
+		s.emit(Event{Kind: KindRefuse, Machine: r.Machine, Reason: ReasonStorage, Text: stored.Error()})
 		return
 	}
 	if a.Reply != nil {
@@ -333,7 +333,7 @@ func (s *Server) finish(w *wire, r Request, a Answer, stored error) {
 		}
 	}
 	for _, e := range a.Events {
-		s.tell(e)
+		s.emit(e)
 	}
 }
 

@@ -46,7 +46,7 @@ func (panicking) Boot(context.Context, pxe.Machine) pxe.Boot { panic("policy bro
 // TestPanicIsCounted: a panic in the policy costs one answer and no lock.
 func TestPanicIsCounted(t *testing.T) {
 	m := metrics.New(prometheus.NewRegistry())
-	s := newServer(t, Deps{Booter: panicking{}, Events: Seen{Metrics: m}})
+	s := newServer(t, Deps{Booter: panicking{}, Events: EventRecorder{Metrics: m}})
 	s.setStatus(Status{Phase: PhaseServing})
 	data := packet(stranger, dhcpv4.MessageTypeDiscover, firmwareOf("PXEClient", 7)).ToBytes()
 	for range 3 {
@@ -59,10 +59,10 @@ func TestPanicIsCounted(t *testing.T) {
 
 // TestSilentSaysWhy: while silent nothing is answered, and a machine's record tells why.
 func TestSilentSaysWhy(t *testing.T) {
-	m, book := metrics.New(prometheus.NewRegistry()), &record.Book{}
-	s := newServer(t, Deps{Events: Seen{Metrics: m, Book: book}})
+	m, book := metrics.New(prometheus.NewRegistry()), &record.Recorder{}
+	s := newServer(t, Deps{Events: EventRecorder{Metrics: m, Traces: book}})
 	mac, _ := net.ParseMAC("02:00:00:00:00:aa")
-	s.setStatus(s.judge([]Foreign{{Server: netip.MustParseAddr("172.22.0.250"), MAC: mac, MACText: mac.String()}}))
+	s.setStatus(s.judgeProbe([]Foreign{{Server: netip.MustParseAddr("172.22.0.250"), MAC: mac, MACText: mac.String()}}))
 	s.handle(t.Context(), nil, packet(stranger, dhcpv4.MessageTypeDiscover).ToBytes(), PortServer, netip.AddrPort{})
 	assert.Equal(t, 1.0, value(t, m.DHCPForeign))
 	assert.Equal(t, 1.0, value(t, m.DHCPRefusals.WithLabelValues("silent")))
@@ -85,7 +85,7 @@ func TestYieldsTo(t *testing.T) {
 	}
 	for _, d := range []int{0, 10, 15, 16, 100} { // exactly one of two yields
 		a, b := time.Duration(1000+d)*time.Second, 1000*time.Second
-		assert.NotEqual(t, yieldsTo("aa", a, identity("bb", b)), yieldsTo("bb", b, identity("aa", a)), "%d", d)
+		assert.NotEqual(t, yieldsTo("aa", a, applianceIdentity("bb", b)), yieldsTo("bb", b, applianceIdentity("aa", a)), "%d", d)
 	}
 }
 

@@ -74,16 +74,16 @@ func (s *Server) setBroken(err error) {
 	s.setStatus(Status{Phase: PhaseBroken, Text: fmt.Sprintf("no DHCP on %s: %v; it is tried again every second", s.conf.Interface, err)})
 }
 
-// opened notes that the sockets are there; a probe decides what to do with them.
-func (s *Server) opened() {
+// markOpen notes that the sockets are there; a probe decides what to do with them.
+func (s *Server) markOpen() {
 	s.state.mu.Lock()
 	s.state.open = true
 	s.state.mu.Unlock()
 	s.wakeProbe(0)
 }
 
-// closed notes that they are gone: nothing can be served whatever a probe finds.
-func (s *Server) closed() {
+// markClosed notes that they are gone: nothing can be served whatever a probe finds.
+func (s *Server) markClosed() {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	s.state.open = false
@@ -120,19 +120,19 @@ func (s *Server) watch(ctx context.Context) error {
 			continue
 		}
 		if s.state.isOpen() {
-			s.setStatus(s.judge(found))
+			s.setStatus(s.judgeProbe(found))
 		}
 		if p := s.state.phase(); p == PhaseSilent {
 			every /= 10
 		}
-		s.rest(ctx, every, plugged)
+		s.waitForProbe(ctx, every, plugged)
 	}
 }
 
-// rest waits until the next probe is due, or somebody asks for one, or the cable was
+// waitForProbe waits until the next probe is due, or somebody asks for one, or the cable was
 // plugged in since the count was plugged: it may lead elsewhere now, so nothing is served
 // until that is known.
-func (s *Server) rest(ctx context.Context, every time.Duration, plugged string) {
+func (s *Server) waitForProbe(ctx context.Context, every time.Duration, plugged string) {
 	next, look := time.NewTimer(every), time.NewTicker(lookEvery)
 	defer next.Stop()
 	defer look.Stop()
@@ -164,8 +164,8 @@ func plugCount(ifname string) string {
 	return string(count)
 }
 
-// judge turns the result of a probe into a phase.
-func (s *Server) judge(found []Foreign) Status {
+// judgeProbe turns the result of a probe into a phase.
+func (s *Server) judgeProbe(found []Foreign) Status {
 	others := found[:0:0]
 	for _, f := range found {
 		if !strings.HasPrefix(f.Appliance, "firstlight "+s.id+" ") {
@@ -196,9 +196,9 @@ func (s *Server) judge(found []Foreign) Status {
 	return Status{Phase: PhaseSilent, Foreign: others, Text: fmt.Sprintf("%s answers on %s: staying silent; switch it off or unplug it, service resumes by itself", who, dev)}
 }
 
-// overhear looks at requests for other servers: a sign that a probe is due now. Only the
+// noticeOtherServer looks at requests for other servers: a sign that a probe is due now. Only the
 // probe decides, so a forged packet cannot silence us.
-func (s *Server) overhear(r Request) {
+func (s *Server) noticeOtherServer(r Request) {
 	other := optAddr(r.Packet, dhcpv4.OptionServerIdentifier)
 	if other.IsValid() && other != s.conf.Server && r.Packet.MessageType() == dhcpv4.MessageTypeRequest {
 		s.wakeProbe(10 * time.Second)
@@ -219,15 +219,15 @@ func (s *Server) wakeProbe(pause time.Duration) {
 	}
 }
 
-// introduce answers another appliance's probe while we serve: it shall know whom it met.
+// answerProbe answers another appliance's probe while we serve: it shall know whom it met.
 // No address is held for it.
-func (s *Server) introduce(w *wire, r Request, phase Phase) {
+func (s *Server) answerProbe(w *packetConn, r Request, phase Phase) {
 	if phase != PhaseServing || r.Packet.MessageType() != dhcpv4.MessageTypeDiscover {
 		return
 	}
 	d := decision{plan: &Plan{Config: s.conf}, req: r}
 	offer := d.newReply(dhcpv4.MessageTypeOffer)
-	offer.Options[optAppliance.Code()] = []byte(identity(s.id, s.state.servedFor()))
+	offer.Options[optAppliance.Code()] = []byte(applianceIdentity(s.id, s.state.servedFor()))
 	if err := w.send(offer, r); err != nil {
 		s.deps.Log.Warn("answer the probe of another appliance", "err", err)
 	}

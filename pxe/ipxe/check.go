@@ -25,7 +25,7 @@ var errArgument = errors.New("a kernel argument in a script is made of letters, 
 
 func checkArgument(arg string) error {
 	switch {
-	case arg == "" || hasOther(arg, inArgument):
+	case arg == "" || hasOutside(arg, inArgument):
 		return errArgument
 	case arg[0] == '&' || arg[0] == '!':
 		return errArgument
@@ -42,7 +42,7 @@ func checkArgument(arg string) error {
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
-	case hasOther(text, inURL) || err != nil:
+	case hasOutside(text, inURL) || err != nil:
 		return fmt.Errorf("%q has characters that a script cannot hold", text)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return fmt.Errorf("%q is neither a path nor an http or https URL", text)
@@ -52,24 +52,24 @@ func checkURL(text string) error {
 	return nil
 }
 
-// absolute makes a path below the HTTP root a URL; URLs stay as they are.
-func absolute(base, name string) (string, error) {
+// absoluteURL makes a path below the HTTP root a URL; URLs stay as they are.
+func absoluteURL(base, name string) (string, error) {
 	if strings.Contains(name, "://") {
 		return name, checkURL(name)
 	}
-	clean, err := bootfile.Clean(name)
+	clean, err := bootfile.CleanName(name)
 	if err != nil {
 		return "", fmt.Errorf("%q: %w", name, err)
 	}
-	if hasOther(clean, inURL) || strings.ContainsAny(clean, "?%&=") {
+	if hasOutside(clean, inURL) || strings.ContainsAny(clean, "?%&=") {
 		return "", fmt.Errorf("%q has characters that a script cannot hold", name)
 	}
 	return base + "/" + clean, nil
 }
 
-// sentence makes a text for people harmless: what it may not hold becomes a space, a
+// sanitize makes a text for people harmless: what it may not hold becomes a space, a
 // quote becomes a backtick, and it is cut to a console's two lines.
-func sentence(text string) string {
+func sanitize(text string) string {
 	var out strings.Builder
 	for _, r := range text {
 		switch {
@@ -88,6 +88,6 @@ func sentence(text string) string {
 	return strings.TrimSpace(out.String())
 }
 
-func hasOther(text, alphabet string) bool {
+func hasOutside(text, alphabet string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return !strings.ContainsRune(alphabet, r) })
 }

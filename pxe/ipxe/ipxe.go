@@ -30,7 +30,7 @@ type script struct {
 // render: that is a file to be sent as it is. An error names what cannot be put in a
 // script, and never the token.
 func Render(base string, mac net.HardwareAddr, boot pxe.Boot) ([]byte, error) {
-	s := script{MAC: mac.String(), Self: base + pxe.ScriptPath + Name(mac), Word: boot.Action.String(), Reason: sentence(boot.Reason)}
+	s := script{MAC: mac.String(), Self: base + pxe.ScriptPath + Name(mac), Word: boot.Action.String(), Reason: sanitize(boot.Reason)}
 	if len(mac) != 6 {
 		return nil, fmt.Errorf("render script: address %q is not an Ethernet address", mac)
 	}
@@ -43,15 +43,15 @@ func Render(base string, mac net.HardwareAddr, boot pxe.Boot) ([]byte, error) {
 	}
 	if boot.Action == pxe.ActionInspect || boot.Action == pxe.ActionRamdisk {
 		name = "ramdisk"
-		if err := s.files(base, boot); err != nil {
+		if err := s.setFiles(base, boot); err != nil {
 			return nil, fmt.Errorf("render script for %s: %w", s.MAC, err)
 		}
-		if err := s.arguments(mac, boot); err != nil {
+		if err := s.setArguments(mac, boot); err != nil {
 			return nil, fmt.Errorf("render script for %s: %w", s.MAC, err)
 		}
 	}
 	var out bytes.Buffer
-	if err := templates().ExecuteTemplate(&out, name, s); err != nil {
+	if err := parseTemplates().ExecuteTemplate(&out, name, s); err != nil {
 		return nil, fmt.Errorf("render script for %s: %w", s.MAC, err)
 	}
 	return out.Bytes(), nil
@@ -61,13 +61,13 @@ func Render(base string, mac net.HardwareAddr, boot pxe.Boot) ([]byte, error) {
 // hyphens, as iPXE prints ${mac:hexhyp}.
 func Name(mac net.HardwareAddr) string { return strings.ReplaceAll(mac.String(), ":", "-") }
 
-func (s *script) files(base string, boot pxe.Boot) error {
+func (s *script) setFiles(base string, boot pxe.Boot) error {
 	var err error
-	if s.Kernel, err = absolute(base, boot.Kernel); err != nil {
+	if s.Kernel, err = absoluteURL(base, boot.Kernel); err != nil {
 		return fmt.Errorf("kernel: %w", err)
 	}
 	for i, initrd := range boot.Initrd {
-		url, err := absolute(base, initrd)
+		url, err := absoluteURL(base, initrd)
 		if err != nil {
 			return fmt.Errorf("initrd %d: %w", i, err)
 		}
@@ -76,13 +76,13 @@ func (s *script) files(base string, boot pxe.Boot) error {
 	return nil
 }
 
-func (s *script) arguments(mac net.HardwareAddr, boot pxe.Boot) error {
+func (s *script) setArguments(mac net.HardwareAddr, boot pxe.Boot) error {
 	for i, arg := range boot.Args {
 		if strings.Contains(arg, "${token}") {
 			if boot.Token == "" {
 				return fmt.Errorf("argument %d asks for a token and there is none", i)
 			}
-			if hasOther(boot.Token.Reveal(), alphanumeric+"-._~") {
+			if hasOutside(boot.Token.Reveal(), alphanumeric+"-._~") {
 				return fmt.Errorf("argument %d: the token has characters that a script cannot hold", i)
 			}
 			shown := arg
@@ -103,15 +103,15 @@ func (s *script) arguments(mac net.HardwareAddr, boot pxe.Boot) error {
 // Retry is the script for a machine whose real one is not there yet: it shows the reason
 // and asks again.
 func Retry(base string, mac net.HardwareAddr, reason string) ([]byte, error) {
-	s := script{MAC: mac.String(), Self: base + pxe.ScriptPath + Name(mac), Reason: sentence(reason)}
+	s := script{MAC: mac.String(), Self: base + pxe.ScriptPath + Name(mac), Reason: sanitize(reason)}
 	if err := checkURL(s.Self); err != nil {
 		return nil, fmt.Errorf("render script: own address: %w", err)
 	}
 	var out bytes.Buffer
-	if err := templates().ExecuteTemplate(&out, "retry", s); err != nil {
+	if err := parseTemplates().ExecuteTemplate(&out, "retry", s); err != nil {
 		return nil, fmt.Errorf("render script for %s: %w", s.MAC, err)
 	}
 	return out.Bytes(), nil
 }
 
-func templates() *template.Template { return template.Must(template.New("").Parse(text)) }
+func parseTemplates() *template.Template { return template.Must(template.New("").Parse(text)) }

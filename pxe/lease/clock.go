@@ -17,7 +17,7 @@ type Clock struct {
 
 func (c Clock) orSystem() Clock {
 	if c.Uptime == nil {
-		c.Uptime = uptime
+		c.Uptime = bootUptime
 	}
 	if c.BootID == nil {
 		c.BootID = bootID
@@ -28,7 +28,7 @@ func (c Clock) orSystem() Clock {
 	return c
 }
 
-func uptime() time.Duration {
+func bootUptime() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
 		return 0
@@ -53,16 +53,16 @@ type anchor struct {
 
 // now is the lease clock at uptime u. Milliseconds, so that the journal keeps it exactly.
 func (a anchor) now(u time.Duration) Tick {
-	return a.tick + Tick(max(0, u-a.uptime)).trim()
+	return a.tick + Tick(max(0, u-a.uptime)).truncate()
 }
 
-func (t Tick) trim() Tick { return t - t%Tick(time.Millisecond) }
+func (t Tick) truncate() Tick { return t - t%Tick(time.Millisecond) }
 
-// resume continues after a restart. Within one boot the boot clock says how long we were
+// resumeAnchor continues after a restart. Within one boot the boot clock says how long we were
 // away. After another boot nobody trustworthy does: the wall clock may be off by years,
 // so no time has passed. Leases then end late by the time switched off, at most by their
 // own length, and never early.
-func resume(last anchor, newest Tick, boot string, up time.Duration) anchor {
+func resumeAnchor(last anchor, newest Tick, boot string, up time.Duration) anchor {
 	at := max(last.tick, newest)
 	if last.boot == boot && boot != "unknown" && up >= last.uptime {
 		at = max(at, last.now(up))

@@ -12,11 +12,11 @@ import (
 )
 
 // List returns all leases for readers, by subnet and address.
-func (j *Journal) List() []Listed {
+func (j *Journal) List() []ListedLease {
 	now, wall := j.Now(), j.clock.Wall()
-	kept := j.Kept()
+	kept := j.Leases()
 	slices.SortFunc(kept, func(a, b Lease) int { return a.Addr.Compare(b.Addr) })
-	all := make([]Listed, len(kept))
+	all := make([]ListedLease, len(kept))
 	for i, l := range kept {
 		all[i] = l.list(now, wall)
 	}
@@ -25,16 +25,16 @@ func (j *Journal) List() []Listed {
 
 // AppendISC appends leases as ISC dhcpd's leases(5) text. Readers take the last block of
 // a MAC for the truth and use it only if active, so active blocks come last.
-func AppendISC(b []byte, leases []Listed) []byte {
+func AppendISC(b []byte, leases []ListedLease) []byte {
 	b = append(b, "# Leases of this server in the format of dhcpd.leases(5). Rewritten at every change.\nauthoring-byte-order little-endian;\n"...)
-	rank := func(l Listed) int {
+	rank := func(l ListedLease) int {
 		if l.State == Active.String() {
 			return 1
 		}
 		return 0
 	}
 	leases = slices.Clone(leases)
-	slices.SortStableFunc(leases, func(x, y Listed) int {
+	slices.SortStableFunc(leases, func(x, y ListedLease) int {
 		return cmp.Or(cmp.Compare(rank(x), rank(y)), x.Starts.Compare(y.Starts), x.Addr.Compare(y.Addr))
 	})
 	for _, l := range leases {
@@ -71,13 +71,13 @@ const (
 	iscRefresh = 30 * time.Second
 )
 
-// KeepISC writes the leases to path at every change until ctx ends. A reader sees the old
+// MaintainISC writes the leases to path at every change until ctx ends. A reader sees the old
 // or the new text. onError hears what could not be written; it is tried again.
-func (j *Journal) KeepISC(ctx context.Context, path string, onError func(error)) error {
+func (j *Journal) MaintainISC(ctx context.Context, path string, onError func(error)) error {
 	refresh := time.NewTicker(iscRefresh)
 	defer refresh.Stop()
 	for {
-		_, changed := j.Changed()
+		_, changed := j.Changes()
 		begin := time.Now()
 		if err := WriteISC(path, j.List()); err != nil {
 			onError(err)
@@ -99,6 +99,6 @@ func (j *Journal) KeepISC(ctx context.Context, path string, onError func(error))
 }
 
 // WriteISC replaces path by the ISC text of leases.
-func WriteISC(path string, leases []Listed) error {
+func WriteISC(path string, leases []ListedLease) error {
 	return whole.Write(path, AppendISC(nil, leases), 0o644)
 }

@@ -40,7 +40,7 @@ type Journal struct {
 	anchor anchor // set once by OpenJournal
 
 	mu      sync.Mutex // guards all below
-	kept    map[netip.Addr]Lease
+	leases  map[netip.Addr]Lease
 	version uint64
 	changed chan struct{} // closed and replaced at every version
 
@@ -86,7 +86,7 @@ func OpenJournal(dir string, clock Clock) (*Journal, error) {
 func (j *Journal) path() string { return filepath.Join(j.dir, journalName) }
 
 func (j *Journal) load() error {
-	j.kept = map[netip.Addr]Lease{}
+	j.leases = map[netip.Addr]Lease{}
 	f, err := os.Open(j.path())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read lease journal %s: %w", j.path(), err)
@@ -94,15 +94,15 @@ func (j *Journal) load() error {
 	var last anchor
 	if f != nil {
 		defer f.Close()
-		if j.kept, last, j.skipped, err = replay(f); err != nil {
+		if j.leases, last, j.skipped, err = replay(f); err != nil {
 			return fmt.Errorf("read lease journal %s: %w", j.path(), err)
 		}
 	}
 	var newest Tick
-	for _, l := range j.kept {
+	for _, l := range j.leases {
 		newest = max(newest, l.Start)
 	}
-	j.anchor = resume(last, newest, j.clock.BootID(), j.clock.Uptime())
+	j.anchor = resumeAnchor(last, newest, j.clock.BootID(), j.clock.Uptime())
 	return nil
 }
 
@@ -143,16 +143,16 @@ func replay(r io.Reader) (map[netip.Addr]Lease, anchor, int, error) {
 // Now is the lease clock.
 func (j *Journal) Now() Tick { return j.anchor.now(j.clock.Uptime()) }
 
-// Skipped is the number of unreadable lines found when the journal was opened: the torn
+// SkippedLines is the number of unreadable lines found when the journal was opened: the torn
 // end after a power cut, or damage.
-func (j *Journal) Skipped() int { return j.skipped }
+func (j *Journal) SkippedLines() int { return j.skipped }
 
-// Kept returns the durable state of every address.
-func (j *Journal) Kept() []Lease {
+// Leases returns the durable state of every address.
+func (j *Journal) Leases() []Lease {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	all := make([]Lease, 0, len(j.kept))
-	for _, l := range j.kept {
+	all := make([]Lease, 0, len(j.leases))
+	for _, l := range j.leases {
 		all = append(all, l)
 	}
 	return all
@@ -173,18 +173,18 @@ func (j *Journal) Run(ctx context.Context) error {
 	for {
 		select {
 		case c := <-j.queue:
-			j.commit(j.waiting(c))
+			j.commit(j.drainQueue(c))
 		case <-tick.C:
-			j.commit(j.waiting())
+			j.commit(j.drainQueue())
 		case <-ctx.Done():
-			j.commit(j.waiting())
+			j.commit(j.drainQueue())
 			return j.file.Close()
 		}
 	}
 }
 
-// waiting takes all that waits, without waiting for more.
-func (j *Journal) waiting(batch ...commit) []commit {
+// drainQueue takes all that waits, without waiting for more.
+func (j *Journal) drainQueue(batch ...commit) []commit {
 	for len(batch) < queueLen {
 		select {
 		case c := <-j.queue:
@@ -200,8 +200,8 @@ func (j *Journal) waiting(batch ...commit) []commit {
 func (j *Journal) commit(batch []commit) {
 	err := j.write(batch)
 	if err == nil {
-		j.note(batch)
-		if limit := max(minCompact, 4*len(j.kept)); j.records > limit {
+		j.applyBatch(batch)
+		if limit := max(minCompact, 4*len(j.leases)); j.records > limit {
 			// The batch is on disk either way; the next write finds out if this went wrong.
 			j.broken = j.compact()
 		}
@@ -230,7 +230,7 @@ func (j *Journal) write(batch []commit) error {
 		}
 	}
 	if n == 0 {
-		j.buf = appendClock(j.buf, j.here())
+		j.buf = appendClock(j.buf, j.currentAnchor())
 		n = 1
 	}
 	_, err := j.file.Write(j.buf)
@@ -245,17 +245,17 @@ func (j *Journal) write(batch []commit) error {
 	return nil
 }
 
-func (j *Journal) here() anchor {
+func (j *Journal) currentAnchor() anchor {
 	up := j.clock.Uptime()
 	return anchor{tick: j.anchor.now(up), boot: j.anchor.boot, uptime: up}
 }
 
-func (j *Journal) note(batch []commit) {
+func (j *Journal) applyBatch(batch []commit) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, c := range batch {
 		for _, l := range c.changes {
-			j.kept[l.Addr] = l
+			j.leases[l.Addr] = l
 		}
 	}
 	j.version++
@@ -263,9 +263,9 @@ func (j *Journal) note(batch []commit) {
 	j.changed = make(chan struct{})
 }
 
-// Changed returns a number that grows with every durable change, and a channel that is
+// Changes returns a number that grows with every durable change, and a channel that is
 // closed at the next one.
-func (j *Journal) Changed() (uint64, <-chan struct{}) {
+func (j *Journal) Changes() (uint64, <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.version, j.changed
@@ -276,12 +276,12 @@ func (j *Journal) Changed() (uint64, <-chan struct{}) {
 func (j *Journal) compact() error {
 	now := j.Now()
 	j.mu.Lock()
-	maps.DeleteFunc(j.kept, func(_ netip.Addr, l Lease) bool { return now-l.End() > Tick(forgetAfter) })
-	buf := appendClock(nil, j.here())
-	for _, l := range j.kept {
+	maps.DeleteFunc(j.leases, func(_ netip.Addr, l Lease) bool { return now-l.End() > Tick(forgetAfter) })
+	buf := appendClock(nil, j.currentAnchor())
+	for _, l := range j.leases {
 		buf = appendLease(buf, l)
 	}
-	records := len(j.kept)
+	records := len(j.leases)
 	j.mu.Unlock()
 	f, err := replaceFile(j.path(), buf)
 	if err != nil {

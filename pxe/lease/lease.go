@@ -77,11 +77,11 @@ func (l Lease) End() Tick { return l.Start + Tick(l.Duration) }
 // IsActive tells whether the machine may use the address at now.
 func (l Lease) IsActive(now Tick) bool { return l.State == Active && now < l.End() }
 
-// Left is the time until the lease ends, 0 if it has.
-func (l Lease) Left(now Tick) time.Duration { return max(0, time.Duration(l.End()-now)) }
+// Remaining is the time until the lease ends, 0 if it has.
+func (l Lease) Remaining(now Tick) time.Duration { return max(0, time.Duration(l.End()-now)) }
 
-// Listed is a lease as readers see it, with times of the wall clock, computed when read.
-type Listed struct {
+// ListedLease is a lease as readers see it, with times of the wall clock, computed when read.
+type ListedLease struct {
 	Addr     netip.Addr   `json:"address"`
 	MAC      string       `json:"mac"`
 	Subnet   netip.Prefix `json:"subnet"`
@@ -93,12 +93,12 @@ type Listed struct {
 }
 
 // list converts l for readers at the pair (now, wall) of simultaneous times.
-func (l Lease) list(now Tick, wall time.Time) Listed {
+func (l Lease) list(now Tick, wall time.Time) ListedLease {
 	state := l.State
 	if state == Active && now >= l.End() {
 		state = Free
 	}
-	return Listed{
+	return ListedLease{
 		Addr: l.Addr, MAC: l.MAC.String(), Subnet: l.Subnet, State: state.String(), Hostname: l.Hostname, UUID: l.UUID,
 		Starts: wall.Add(time.Duration(l.Start - now)), Ends: wall.Add(time.Duration(l.End() - now)),
 	}

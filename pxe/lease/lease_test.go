@@ -85,8 +85,8 @@ func TestJournalKeepsLeasesOverRestart(t *testing.T) {
 	j.close()
 	j = open(t, dir, c)
 	defer j.close()
-	assert.ElementsMatch(t, []Lease{want, released}, j.Kept())
-	assert.Zero(t, j.Skipped())
+	assert.ElementsMatch(t, []Lease{want, released}, j.Leases())
+	assert.Zero(t, j.SkippedLines())
 }
 
 func TestJournalIsNotShared(t *testing.T) {
@@ -168,7 +168,7 @@ func TestCompactionKeepsAll(t *testing.T) {
 	assert.Less(t, info.Size(), int64(minCompact*100), "never compacted")
 	j = open(t, dir, c)
 	defer j.close()
-	kept := j.Kept()
+	kept := j.Leases()
 	require.Len(t, kept, 200)
 	for _, l := range kept {
 		assert.Equal(t, fmt.Sprint(minCompact/200+2), l.Hostname)
@@ -188,13 +188,13 @@ func TestBrokenDisk(t *testing.T) {
 		j.Commit([]Lease{some(2, j.Now())}, func(err error) { result <- err })
 		require.ErrorIs(t, <-result, ErrBroken)
 	}
-	assert.Len(t, j.Kept(), 1, "what is not on disk is not listed")
+	assert.Len(t, j.Leases(), 1, "what is not on disk is not listed")
 	require.NoError(t, os.Rename(aside, dir))
 	j.put(some(3, j.Now()))
 	j.close()
 	j = open(t, dir, c)
 	defer j.close()
-	assert.Len(t, j.Kept(), 2)
+	assert.Len(t, j.Leases(), 2)
 }
 
 // TestFault09ClockJumps: leases live by time served, whatever the wall clock says.
@@ -227,13 +227,13 @@ func TestFault09ClockJumps(t *testing.T) {
 				x.change(c)
 			}
 			defer j.close()
-			for _, l := range j.Kept() {
+			for _, l := range j.Leases() {
 				if l.Addr == some(1, 0).Addr {
-					assert.Equal(t, x.left, l.Left(j.Now()))
+					assert.Equal(t, x.left, l.Remaining(j.Now()))
 				}
 			}
 			c.pass(2 * time.Hour)
-			for _, l := range j.Kept() {
+			for _, l := range j.Leases() {
 				assert.False(t, l.IsActive(j.Now()), "frozen: %v", l)
 			}
 		})
@@ -270,7 +270,7 @@ func TestReaderNeverSeesHalfAFile(t *testing.T) {
 	j := open(t, dir, c)
 	ctx, stop := context.WithCancel(t.Context())
 	kept := make(chan error, 1)
-	go func() { kept <- j.KeepISC(ctx, path, func(err error) { t.Error(err) }) }()
+	go func() { kept <- j.MaintainISC(ctx, path, func(err error) { t.Error(err) }) }()
 	reads := 0
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
 		j.put(some(1+reads%200, j.Now()))

@@ -35,7 +35,7 @@ func (r Range) Len() int {
 	if r.IsZero() {
 		return 0
 	}
-	return int(number(r.Last)) - int(number(r.First)) + 1
+	return int(addrNumber(r.Last)) - int(addrNumber(r.First)) + 1
 }
 
 // Split parts r before its last n addresses. Either part may hold nothing.
@@ -46,7 +46,7 @@ func (r Range) Split(n int) (front, back Range) {
 	case n >= r.Len():
 		return Range{}, r
 	}
-	cut := address(number(r.Last) - uint32(n))
+	cut := numberAddr(addrNumber(r.Last) - uint32(n))
 	return Range{First: r.First, Last: cut}, Range{First: cut.Next(), Last: r.Last}
 }
 
@@ -70,16 +70,16 @@ func IsHost(a netip.Addr, p netip.Prefix) bool {
 	if !p.Contains(a) {
 		return false
 	}
-	last := number(p.Masked().Addr()) | uint32(uint64(1)<<(32-p.Bits())-1)
-	return a != p.Masked().Addr() && number(a) != last
+	last := addrNumber(p.Masked().Addr()) | uint32(uint64(1)<<(32-p.Bits())-1)
+	return a != p.Masked().Addr() && addrNumber(a) != last
 }
 
-func number(a netip.Addr) uint32 {
+func addrNumber(a netip.Addr) uint32 {
 	b := a.As4()
 	return binary.BigEndian.Uint32(b[:])
 }
 
-func address(n uint32) netip.Addr {
+func numberAddr(n uint32) netip.Addr {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], n)
 	return netip.AddrFrom4(b)

@@ -71,7 +71,7 @@ func parseRecord(line []byte) (journalRecord, bool) {
 	f := fields{rest: line[sumLen:]}
 	op := f.word()
 	if op == "T" {
-		a := anchor{tick: Tick(f.ms()), boot: f.quoted(), uptime: f.ms()}
+		a := anchor{tick: Tick(f.ms()), boot: f.quotedText(), uptime: f.ms()}
 		return journalRecord{clock: &a}, !f.bad && len(f.rest) == 0
 	}
 	if len(op) != 1 || op != "A" && op != "F" && op != "D" {
@@ -79,7 +79,7 @@ func parseRecord(line []byte) (journalRecord, bool) {
 	}
 	l := Lease{
 		State: State(op[0]), Addr: f.addr(), MAC: f.mac(), Subnet: f.prefix(), Start: Tick(f.ms()), Duration: f.ms(),
-		Arch: uint16(f.number(16)), UUID: f.quoted(), Hostname: f.quoted(),
+		Arch: uint16(f.number(16)), UUID: f.quotedText(), Hostname: f.quotedText(),
 	}
 	return journalRecord{lease: l}, !f.bad && len(f.rest) == 0
 }
@@ -96,7 +96,7 @@ func (f *fields) word() string {
 	return string(word)
 }
 
-func (f *fields) quoted() string {
+func (f *fields) quotedText() string {
 	q, err := strconv.QuotedPrefix(string(f.rest))
 	if err != nil {
 		f.bad = true

@@ -113,11 +113,11 @@ func (t *Table) Pick(q Query, now Tick) (netip.Addr, bool) {
 		}
 	}
 	if known {
-		if a, ok := t.take(s, &s.known, q, now); ok {
+		if a, ok := t.pickFree(s, &s.known, q, now); ok {
 			return a, true
 		}
 	}
-	return t.take(s, &s.pool, q, now)
+	return t.pickFree(s, &s.pool, q, now)
 }
 
 // IsFor tells whether the machine may have addr now: it lies where the machine may be, is
@@ -149,13 +149,13 @@ func (t *Table) IsFor(q Query, addr netip.Addr, now Tick) bool {
 	}
 }
 
-// take returns the first address of the queue that is free.
-func (t *Table) take(s *space, q *queue, query Query, now Tick) (netip.Addr, bool) {
+// pickFree returns the first address of the queue that is free.
+func (t *Table) pickFree(s *space, q *queue, query Query, now Tick) (netip.Addr, bool) {
 	for range 2 {
 		for len(q.order) > 0 {
 			i := q.order[0]
 			q.order, q.queued[i] = q.order[1:], false
-			if a := address(number(q.r.First) + i); t.IsFor(query, a, now) {
+			if a := numberAddr(addrNumber(q.r.First) + i); t.IsFor(query, a, now) {
 				return a, true
 			}
 		}
@@ -173,7 +173,7 @@ func (t *Table) sweep(s *space, q *queue, now Tick) {
 	q.order = q.order[:0:0]
 	nobody := Query{Subnet: s.Subnet}
 	for i := range q.queued {
-		a := address(number(q.r.First) + uint32(i))
+		a := numberAddr(addrNumber(q.r.First) + uint32(i))
 		_, reserved := s.Fixed[a]
 		q.queued[i] = !reserved && (q == &s.known || t.IsFor(nobody, a, now))
 		if q.queued[i] {
@@ -202,14 +202,14 @@ func (t *Table) Unhold(q Query) {
 	}
 }
 
-// Held returns the address under offer to a machine.
-func (t *Table) Held(q Query, now Tick) (netip.Addr, bool) {
+// HeldAddress returns the address under offer to a machine.
+func (t *Table) HeldAddress(q Query, now Tick) (netip.Addr, bool) {
 	addr, ok := t.held[key{q.MAC, q.Subnet}]
 	return addr, ok && now < t.holds[addr].until && t.holds[addr].mac == q.MAC
 }
 
-// Of returns the newest lease of a machine in a subnet, whatever its state.
-func (t *Table) Of(q Query) (Lease, bool) {
+// LeaseOf returns the newest lease of a machine in a subnet, whatever its state.
+func (t *Table) LeaseOf(q Query) (Lease, bool) {
 	addr, ok := t.byMAC[key{q.MAC, q.Subnet}]
 	if !ok {
 		return Lease{}, false
@@ -218,14 +218,14 @@ func (t *Table) Of(q Query) (Lease, bool) {
 	return l, ok && l.MAC == q.MAC
 }
 
-// At returns the last lease of an address, whatever its state.
-func (t *Table) At(addr netip.Addr) (Lease, bool) {
+// LeaseAt returns the last lease of an address, whatever its state.
+func (t *Table) LeaseAt(addr netip.Addr) (Lease, bool) {
 	l, ok := t.leases[addr]
 	return l, ok
 }
 
-// Reserved returns whose address addr is.
-func (t *Table) Reserved(subnet netip.Prefix, addr netip.Addr) (MAC, bool) {
+// ReservedFor returns whose address addr is.
+func (t *Table) ReservedFor(subnet netip.Prefix, addr netip.Addr) (MAC, bool) {
 	s, ok := t.spaces[subnet]
 	if !ok {
 		return MAC{}, false
@@ -267,8 +267,8 @@ func (t *Table) Put(l Lease) []Lease {
 	return changed
 }
 
-// Forget drops offers that lapsed; the server calls it now and then.
-func (t *Table) Forget(now Tick) {
+// ExpireOffers drops offers that lapsed; the server calls it now and then.
+func (t *Table) ExpireOffers(now Tick) {
 	for addr, h := range t.holds {
 		if now >= h.until {
 			t.Unhold(Query{MAC: h.mac, Subnet: t.subnetOf(addr)})

@@ -31,7 +31,7 @@ func TestTableGivesNoAddressTwice(t *testing.T) {
 			mac := MAC{byte(rng.IntN(16))}
 			q := Query{MAC: mac, Subnet: subnet}
 			if rng.IntN(4) == 0 {
-				q.Want = address(number(netip.MustParseAddr("172.22.0.8")) + uint32(rng.IntN(14)))
+				q.Want = numberAddr(addrNumber(netip.MustParseAddr("172.22.0.8")) + uint32(rng.IntN(14)))
 			}
 			addr, ok := table.Pick(q, now)
 			if !ok {
@@ -99,7 +99,7 @@ func TestOffersLapse(t *testing.T) {
 	_, ok = table.Pick(other, 2)
 	require.False(t, ok)
 	late := 2 + Tick(HoldTime)
-	table.Forget(late)
+	table.ExpireOffers(late)
 	assert.Empty(t, table.holds)
 	assert.Empty(t, table.held)
 	_, ok = table.Pick(other, late)

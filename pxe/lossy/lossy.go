@@ -81,7 +81,7 @@ func (r *Relay) Run(ctx context.Context, conn *net.UDPConn) error {
 					mu.Lock()
 					p.server = netip.AddrPortFrom(source.Addr().Unmap(), source.Port())
 					mu.Unlock()
-					r.pass(down[:n], func(packet []byte) { _, _ = conn.WriteToUDPAddrPort(packet, from) })
+					r.forward(down[:n], func(packet []byte) { _, _ = conn.WriteToUDPAddrPort(packet, from) })
 				}
 			})
 		}
@@ -90,12 +90,12 @@ func (r *Relay) Run(ctx context.Context, conn *net.UDPConn) error {
 			to = r.Server // a TFTP request always goes to the server's own port
 		}
 		mu.Unlock()
-		r.pass(buffer[:n], func(packet []byte) { _, _ = p.up.WriteToUDPAddrPort(packet, to) })
+		r.forward(buffer[:n], func(packet []byte) { _, _ = p.up.WriteToUDPAddrPort(packet, to) })
 	}
 }
 
-// pass forwards a packet, or not, or twice, or late.
-func (r *Relay) pass(packet []byte, send func([]byte)) {
+// forward forwards a packet, or not, or twice, or late.
+func (r *Relay) forward(packet []byte, send func([]byte)) {
 	r.mu.Lock()
 	chance := r.random.Float64()
 	r.mu.Unlock()

@@ -44,8 +44,8 @@ type Event struct {
 	Error   string
 }
 
-// Record is the state of one machine. Times are of the server's clock.
-type Record struct {
+// Trace is the state of one machine. Times are of the server's clock.
+type Trace struct {
 	MAC     string     `json:"mac"`
 	Addr    netip.Addr `json:"addr,omitzero"`
 	First   time.Time  `json:"first"` // first event ever noted
@@ -68,14 +68,14 @@ type Mark struct {
 	Error   string    `json:"error,omitempty"`
 }
 
-// Book holds the records. The zero value is ready to use and keeps DefaultLimit machines.
+// Recorder holds the records. The zero value is ready to use and keeps DefaultLimit machines.
 // All methods may be called from many goroutines; a nil *Book takes notes and forgets them.
-type Book struct {
+type Recorder struct {
 	Limit int              // most machines kept; the longest silent one goes first
 	Now   func() time.Time // nil: time.Now
 
 	mu       sync.Mutex
-	machines map[string]*Record
+	machines map[string]*Trace
 }
 
 // DefaultLimit is how many machines a Book keeps: some racks, not a flood of made-up addresses.
@@ -85,8 +85,8 @@ const DefaultLimit = 2048
 // firmware, iPXE and the ramdisk each send their own within one boot.
 const quiet = time.Minute
 
-// Note adds an event. Events without a MAC are dropped.
-func (b *Book) Note(e Event) {
+// Add adds an event. Events without a MAC are dropped.
+func (b *Recorder) Add(e Event) {
 	if b == nil || len(e.MAC) == 0 {
 		return
 	}
@@ -96,7 +96,7 @@ func (b *Book) Note(e Event) {
 	if b.Now != nil {
 		now = b.Now()
 	}
-	r := b.record(e.MAC.String(), now)
+	r := b.traceOf(e.MAC.String(), now)
 	if e.Addr.IsValid() {
 		r.Addr = e.Addr
 	}
@@ -112,21 +112,21 @@ func (b *Book) Note(e Event) {
 	switch {
 	case i < 0:
 		r.Marks = append(r.Marks, m)
-	case m.NotGiven() && !r.Marks[i].NotGiven(): // it has its boot program, whatever else it asks for
+	case m.IsRefused() && !r.Marks[i].IsRefused(): // it has its boot program, whatever else it asks for
 		r.Marks[i].Count = m.Count
 	default:
 		r.Marks = append(slices.Delete(r.Marks, i, i+1), m)
 	}
 }
 
-// NotGiven tells of a boot program that was asked for and refused: no step on the way.
-func (m Mark) NotGiven() bool {
+// IsRefused tells of a boot program that was asked for and refused: no step on the way.
+func (m Mark) IsRefused() bool {
 	return m.Refused != "" && (m.Step == StepTFTP || m.Step == StepBootFile)
 }
 
 // Progress says how far a step that was noted has come: Bytes, and that it moved just now.
 // It counts as no event, and is forgotten if the step was not noted.
-func (b *Book) Progress(e Event) {
+func (b *Recorder) Progress(e Event) {
 	if b == nil {
 		return
 	}
@@ -150,7 +150,7 @@ func (b *Book) Progress(e Event) {
 	}
 }
 
-func (b *Book) record(mac string, now time.Time) *Record {
+func (b *Recorder) traceOf(mac string, now time.Time) *Trace {
 	if r, ok := b.machines[mac]; ok {
 		return r
 	}
@@ -162,18 +162,18 @@ func (b *Book) record(mac string, now time.Time) *Record {
 		b.evict()
 	}
 	if b.machines == nil {
-		b.machines = map[string]*Record{}
+		b.machines = map[string]*Trace{}
 	}
-	r := &Record{MAC: mac, First: now, Since: now}
+	r := &Trace{MAC: mac, First: now, Since: now}
 	b.machines[mac] = r
 	return r
 }
 
 // evict forgets the machine that got least far, and among those the longest silent:
 // a flood of made-up addresses never gets past DISCOVER.
-func (b *Book) evict() {
-	var victim *Record
-	far := func(r *Record) int { return min(len(r.Marks), 3) }
+func (b *Recorder) evict() {
+	var victim *Trace
+	far := func(r *Trace) int { return min(len(r.Marks), 3) }
 	for _, r := range b.machines {
 		if victim == nil || far(r) < far(victim) || far(r) == far(victim) && r.Last.Time.Before(victim.Last.Time) {
 			victim = r
@@ -183,35 +183,35 @@ func (b *Book) evict() {
 }
 
 // Get returns the record of one machine.
-func (b *Book) Get(mac net.HardwareAddr) (Record, bool) {
+func (b *Recorder) Get(mac net.HardwareAddr) (Trace, bool) {
 	if b == nil {
-		return Record{}, false
+		return Trace{}, false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r, ok := b.machines[mac.String()]
 	if !ok {
-		return Record{}, false
+		return Trace{}, false
 	}
-	return r.copied(), true
+	return r.clone(), true
 }
 
 // List returns all records, sorted by MAC.
-func (b *Book) List() []Record {
+func (b *Recorder) List() []Trace {
 	if b == nil {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := make([]Record, 0, len(b.machines))
+	all := make([]Trace, 0, len(b.machines))
 	for _, r := range b.machines {
-		all = append(all, r.copied())
+		all = append(all, r.clone())
 	}
-	slices.SortFunc(all, func(x, y Record) int { return cmp.Compare(x.MAC, y.MAC) })
+	slices.SortFunc(all, func(x, y Trace) int { return cmp.Compare(x.MAC, y.MAC) })
 	return all
 }
 
-func (r *Record) copied() Record {
+func (r *Trace) clone() Trace {
 	c := *r
 	c.Marks = slices.Clone(r.Marks)
 	return c
@@ -219,7 +219,7 @@ func (r *Record) copied() Record {
 
 // ServeHTTP answers GET with all records as a JSON array, or with one when the path ends
 // in a MAC address. Whoever mounts it decides who may read it.
-func (b *Book) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (b *Recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "records are read only", http.StatusMethodNotAllowed)

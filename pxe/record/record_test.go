@@ -17,10 +17,10 @@ func mac(i int) net.HardwareAddr { return net.HardwareAddr{0x52, 0x54, 0, 0, byt
 
 func TestOneBoot(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	b := &record.Book{Now: func() time.Time { return now }}
+	b := &record.Recorder{Now: func() time.Time { return now }}
 	for _, step := range []record.Step{record.StepDiscover, record.StepLease, record.StepTFTP, record.StepTFTP, record.StepDiscover, record.StepScript} {
 		now = now.Add(time.Second)
-		b.Note(record.Event{MAC: mac(1), Step: step, Detail: string(step)})
+		b.Add(record.Event{MAC: mac(1), Step: step, Detail: string(step)})
 	}
 	r, ok := b.Get(mac(1))
 	require.True(t, ok)
@@ -34,7 +34,7 @@ func TestOneBoot(t *testing.T) {
 	assert.Equal(t, 2, r.Marks[1].Count)
 
 	now = now.Add(time.Hour)
-	b.Note(record.Event{MAC: mac(1), Step: record.StepDiscover, Refused: "no"})
+	b.Add(record.Event{MAC: mac(1), Step: record.StepDiscover, Refused: "no"})
 	r, _ = b.Get(mac(1))
 	assert.Equal(t, 2, r.Boots)
 	assert.Len(t, r.Marks, 1)
@@ -43,10 +43,10 @@ func TestOneBoot(t *testing.T) {
 
 // TestARefusedFileHidesNoneThatWasGiven: firmware asks for this and that once it has its boot program.
 func TestARefusedFileHidesNoneThatWasGiven(t *testing.T) {
-	b := &record.Book{}
-	b.Note(record.Event{MAC: mac(1), Step: record.StepTFTP, Detail: "wrong.efi", Refused: "there is no wrong.efi"})
-	b.Note(record.Event{MAC: mac(1), Step: record.StepTFTP, Detail: "snponly.efi", Bytes: 9, Total: 9})
-	b.Note(record.Event{MAC: mac(1), Step: record.StepTFTP, Detail: "other.cfg", Refused: "there is no other.cfg"})
+	b := &record.Recorder{}
+	b.Add(record.Event{MAC: mac(1), Step: record.StepTFTP, Detail: "wrong.efi", Refused: "there is no wrong.efi"})
+	b.Add(record.Event{MAC: mac(1), Step: record.StepTFTP, Detail: "snponly.efi", Bytes: 9, Total: 9})
+	b.Add(record.Event{MAC: mac(1), Step: record.StepTFTP, Detail: "other.cfg", Refused: "there is no other.cfg"})
 	r, _ := b.Get(mac(1))
 	require.Len(t, r.Marks, 1)
 	assert.Equal(t, "snponly.efi", r.Marks[0].Detail)
@@ -58,12 +58,12 @@ func TestARefusedFileHidesNoneThatWasGiven(t *testing.T) {
 
 // TestFloodForgetsStrangersFirst: made-up machines do not push out one that boots.
 func TestFloodForgetsStrangersFirst(t *testing.T) {
-	b := &record.Book{Limit: 10}
+	b := &record.Recorder{Limit: 10}
 	for _, step := range []record.Step{record.StepDiscover, record.StepLease, record.StepTFTP} {
-		b.Note(record.Event{MAC: mac(1), Step: step})
+		b.Add(record.Event{MAC: mac(1), Step: step})
 	}
 	for i := range 1000 {
-		b.Note(record.Event{MAC: mac(100 + i), Step: record.StepDiscover})
+		b.Add(record.Event{MAC: mac(100 + i), Step: record.StepDiscover})
 	}
 	assert.Len(t, b.List(), 10)
 	_, ok := b.Get(mac(1))
@@ -71,11 +71,11 @@ func TestFloodForgetsStrangersFirst(t *testing.T) {
 }
 
 func TestServeHTTP(t *testing.T) {
-	b := &record.Book{}
-	b.Note(record.Event{MAC: mac(1), Step: record.StepKernel, Bytes: 5, Total: 9})
+	b := &record.Recorder{}
+	b.Add(record.Event{MAC: mac(1), Step: record.StepKernel, Bytes: 5, Total: 9})
 	w := httptest.NewRecorder()
 	b.ServeHTTP(w, httptest.NewRequest("GET", "/machines", nil))
-	var all []record.Record
+	var all []record.Trace
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &all))
 	require.Len(t, all, 1)
 	assert.EqualValues(t, 9, all[0].Last.Total)
@@ -87,20 +87,20 @@ func TestServeHTTP(t *testing.T) {
 	w = httptest.NewRecorder()
 	b.ServeHTTP(w, httptest.NewRequest("DELETE", "/machines", nil))
 	assert.Equal(t, 405, w.Code)
-	var none *record.Book
-	none.Note(record.Event{MAC: mac(1)})
+	var none *record.Recorder
+	none.Add(record.Event{MAC: mac(1)})
 	assert.Empty(t, none.List())
 }
 
 func TestProgressMovesAStepWithoutCountingIt(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := &record.Book{Now: func() time.Time { return now }}
+	b := &record.Recorder{Now: func() time.Time { return now }}
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	image := record.Event{MAC: mac, Step: record.StepImage, Detail: "images/debian", Total: 100}
 	b.Progress(image) // nobody noted it
 	_, known := b.Get(mac)
 	assert.False(t, known)
-	b.Note(image)
+	b.Add(image)
 	now = now.Add(10 * time.Second)
 	image.Bytes = 40
 	b.Progress(image)

@@ -55,7 +55,7 @@ func TestEveryFileAdvertisedIsServed(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other"), []byte("not advertised"), 0o644))
 	files, err := bootfile.OpenSet([]string{dir}, names)
 	require.NoError(t, err)
-	require.Empty(t, files.Missing())
+	require.Empty(t, files.MissingFiles())
 	log, counters := slog.New(slog.DiscardHandler), metrics.New(prometheus.NewRegistry())
 
 	local := netip.MustParseAddrPort("127.0.0.1:0")
@@ -134,7 +134,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			_ = answer.Body.Close()
 			assert.Equal(c, http.StatusOK, answer.StatusCode)
 		}, eventually, tick)
-		require.Len(t, s.Records().List(), 1)
+		require.Len(t, s.Traces().List(), 1)
 		cancel()
 		require.NoError(t, <-ended)
 	}

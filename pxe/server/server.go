@@ -63,19 +63,19 @@ type Mount struct {
 
 // Server is the services, ready to Run.
 type Server struct {
-	conf  Config
-	book  *record.Book
-	files *bootfile.Set
-	roots []*os.Root
-	dhcp  *dhcp.Server
-	tftp  *tftp.Server
-	http  *bootserver.Server
+	conf   Config
+	traces *record.Recorder
+	files  *bootfile.Set
+	roots  []*os.Root
+	dhcp   *dhcp.Server
+	tftp   *tftp.Server
+	http   *bootserver.Server
 }
 
 // New opens the directories and the leases. What it opened is closed when Run returns;
 // a Server that is never run is Closed.
 func New(c Config) (*Server, error) {
-	s := &Server{conf: c, book: &record.Book{}}
+	s := &Server{conf: c, traces: &record.Recorder{}}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -99,14 +99,14 @@ func (s *Server) open() error {
 	if s.files, err = bootfile.OpenSet(c.BootDirs, s.bootNames()); err != nil {
 		return err
 	}
-	if missing := s.files.Missing(); len(missing) > 0 {
+	if missing := s.files.MissingFiles(); len(missing) > 0 {
 		c.Log.Warn("boot programs are missing: machines that need them will not boot", "files", missing)
 	}
 	machines := c.Machines
 	if c.DHCP != nil {
 		d := *c.DHCP
 		d.Interface, d.Server, d.HTTP = c.Interface, c.Addr, base
-		s.dhcp, err = dhcp.New(d, dhcp.Deps{Booter: c.Booter, Events: dhcp.Seen{Metrics: counters, Book: s.book, Log: c.Log}, Log: c.Log})
+		s.dhcp, err = dhcp.New(d, dhcp.Deps{Booter: c.Booter, Events: dhcp.EventRecorder{Metrics: counters, Traces: s.traces, Log: c.Log}, Log: c.Log})
 		if err != nil {
 			return fmt.Errorf("prepare DHCP: %w", err)
 		}
@@ -114,13 +114,13 @@ func (s *Server) open() error {
 	}
 	s.tftp = &tftp.Server{
 		Addr: netip.AddrPortFrom(c.Addr, c.TFTPPort), Device: c.Interface, Files: s.files,
-		Machines: machines, Booter: c.Booter, Record: s.book, Metrics: counters, Log: c.Log,
+		Machines: machines, Booter: c.Booter, Record: s.traces, Metrics: counters, Log: c.Log,
 	}
 	// HTTP is bound to the address, not to the interface: the conductor on this very
 	// machine looks at the images it hands out, and its packets go through lo.
 	s.http = &bootserver.Server{
 		Addr: netip.AddrPortFrom(c.Addr, c.HTTPPort), Base: base, Files: s.files,
-		Machines: machines, Booter: c.Booter, Record: s.book, Metrics: counters, Log: c.Log,
+		Machines: machines, Booter: c.Booter, Record: s.traces, Metrics: counters, Log: c.Log,
 	}
 	for _, m := range c.Mounts {
 		if !strings.HasPrefix(m.Path, "/") || !strings.HasSuffix(m.Path, "/") {
@@ -209,8 +209,8 @@ func (s *Server) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// Records is where each machine last was; it is also an http.Handler.
-func (s *Server) Records() *record.Book { return s.book }
+// Traces is where each machine last was; it is also an http.Handler.
+func (s *Server) Traces() *record.Recorder { return s.traces }
 
 // DHCP is the running DHCP server: its status, its leases, its reservations. Nil without DHCP.
 func (s *Server) DHCP() *dhcp.Server { return s.dhcp }

@@ -37,7 +37,7 @@ func serve(t testing.TB, data []byte, change func(*tftp.Server)) (*tftp.Server, 
 	files, err := bootfile.OpenSet([]string{dir}, nil)
 	require.NoError(t, err)
 	s := &tftp.Server{
-		Addr: netip.MustParseAddrPort("127.0.0.1:0"), Files: files, Record: &record.Book{},
+		Addr: netip.MustParseAddrPort("127.0.0.1:0"), Files: files, Record: &record.Recorder{},
 		Metrics: metrics.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {

@@ -31,7 +31,7 @@ func openSocket(addr netip.Addr, device string, peer netip.AddrPort) (*socket, e
 	if err != nil {
 		return nil, fmt.Errorf("open socket: %w", err)
 	}
-	s := &socket{fd: fd, peer: unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swapped(peer.Port()), Addr: peer.Addr().As4()}}
+	s := &socket{fd: fd, peer: unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swapPort(peer.Port()), Addr: peer.Addr().As4()}}
 	wait := unix.NsecToTimeval(slice.Nanoseconds())
 	err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait)
 	if err == nil && device != "" {
@@ -76,11 +76,11 @@ func (s *socket) receive(buffer []byte) (int, netip.AddrPort, error) {
 	case size != unix.SizeofSockaddrInet4: // woken, see wake: there is no packet and no sender
 		return 0, netip.AddrPort{}, os.ErrDeadlineExceeded
 	}
-	return int(n), netip.AddrPortFrom(netip.AddrFrom4(s.from.Addr), swapped(s.from.Port)), nil
+	return int(n), netip.AddrPortFrom(netip.AddrFrom4(s.from.Addr), swapPort(s.from.Port)), nil
 }
 
-// swapped turns a port of the wire's byte order into the machine's, and back.
-func swapped(port uint16) uint16 {
+// swapPort turns a port of the wire's byte order into the machine's, and back.
+func swapPort(port uint16) uint16 {
 	var wire [2]byte
 	binary.BigEndian.PutUint16(wire[:], port)
 	return binary.NativeEndian.Uint16(wire[:])

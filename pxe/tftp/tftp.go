@@ -27,9 +27,9 @@ type Server struct {
 	Device string         // if set, the sockets are bound to this interface (SO_BINDTODEVICE)
 
 	Files    *bootfile.Set
-	Machines pxe.Machines // nil: no client is known
-	Booter   pxe.Booter   // nil: no client is refused
-	Record   *record.Book // may be nil
+	Machines pxe.Machines     // nil: no client is known
+	Booter   pxe.Booter       // nil: no client is refused
+	Record   *record.Recorder // may be nil
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger
 
@@ -40,7 +40,7 @@ type Server struct {
 	mu        sync.Mutex
 	transfers map[netip.AddrPort]*transfer // by the client's address and port: its TID
 	perClient map[netip.Addr]int
-	held      int // transfers that hold a socket, those about to end included
+	sockets   int // transfers that hold a socket, those about to end included
 	largest   int // block size that needs no fragments
 }
 
@@ -110,7 +110,7 @@ func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 		}
 		running.Go(func() {
 			defer s.release(t)
-			s.transfer(ctx, t)
+			s.runTransfer(ctx, t)
 		})
 	}
 }
@@ -140,7 +140,7 @@ func (s *Server) accept(ctx context.Context, from netip.AddrPort, packet []byte)
 		s.Metrics.TFTPTransfers.WithLabelValues("refused").Inc()
 		s.Log.Warn("tftp: request refused", "mac", machine.MAC.String(), "client", from.String(), "file", r.name, "reason", err.Error())
 		if r.name != optional {
-			s.Record.Note(record.Event{MAC: machine.MAC, Addr: from.Addr(), Step: record.StepTFTP, Detail: r.name, Refused: err.Error()})
+			s.Record.Add(record.Event{MAC: machine.MAC, Addr: from.Addr(), Step: record.StepTFTP, Detail: r.name, Refused: err.Error()})
 		}
 	}
 	return t, err
@@ -174,7 +174,7 @@ func (s *Server) begin(ctx context.Context, from netip.AddrPort, machine pxe.Mac
 func (s *Server) admit(t *transfer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.begun = time.Now()
+	t.started = time.Now()
 	if old := s.transfers[t.peer]; old != nil {
 		if old.request.name == t.request.name && !old.answered.Load() {
 			return false
@@ -188,31 +188,31 @@ func (s *Server) admit(t *transfer) bool {
 	if perClient <= 0 {
 		perClient = defaultPerClient
 	}
-	if s.held >= 2*limit {
+	if s.sockets >= 2*limit {
 		return false // those that were ended are not gone yet; the client repeats itself
 	}
 	client := t.peer.Addr()
 	if s.perClient[client] >= perClient {
-		s.drop(s.stalest(func(o *transfer) bool { return o.peer.Addr() == client }))
+		s.drop(s.stalestTransfer(func(o *transfer) bool { return o.peer.Addr() == client }))
 	} else if len(s.transfers) >= limit {
-		s.drop(s.stalest(func(*transfer) bool { return true }))
+		s.drop(s.stalestTransfer(func(*transfer) bool { return true }))
 	}
-	s.held++
+	s.sockets++
 	s.transfers[t.peer] = t
 	s.perClient[client]++
 	return true
 }
 
-// stalest picks, among the transfers that match, one that was never answered before one
+// stalestTransfer picks, among the transfers that match, one that was never answered before one
 // that was, and the oldest of those.
-func (s *Server) stalest(match func(*transfer) bool) *transfer {
+func (s *Server) stalestTransfer(match func(*transfer) bool) *transfer {
 	var worst *transfer
 	for _, t := range s.transfers {
 		if !match(t) {
 			continue
 		}
 		if worst == nil || !t.answered.Load() && worst.answered.Load() ||
-			t.answered.Load() == worst.answered.Load() && t.begun.Before(worst.begun) {
+			t.answered.Load() == worst.answered.Load() && t.started.Before(worst.started) {
 			worst = t
 		}
 	}
@@ -238,7 +238,7 @@ func (s *Server) release(t *transfer) {
 	s.mu.Lock()
 	s.drop(t)
 	t.close()
-	s.held--
+	s.sockets--
 	s.mu.Unlock()
 }
 

@@ -39,7 +39,7 @@ type transfer struct {
 	peer    netip.AddrPort
 	machine pxe.Machine
 	request request
-	begun   time.Time
+	started time.Time
 
 	answered   atomic.Bool // the client has sent something
 	superseded atomic.Bool // dropped from the table: end
@@ -148,12 +148,12 @@ func (s *Server) maxBlock() int {
 	return 1468
 }
 
-// transfer runs t to its end and tells of it.
-func (s *Server) transfer(ctx context.Context, t *transfer) {
+// runTransfer runs t to its end and tells of it.
+func (s *Server) runTransfer(ctx context.Context, t *transfer) {
 	s.Metrics.TFTPActive.Inc()
 	defer s.Metrics.TFTPActive.Dec()
 	note := record.Event{MAC: t.machine.MAC, Addr: t.peer.Addr(), Step: record.StepTFTP, Detail: t.request.name, Total: t.size}
-	s.Record.Note(note)
+	s.Record.Add(note)
 
 	err := t.run(ctx)
 	result := "done"
@@ -168,19 +168,19 @@ func (s *Server) transfer(ctx context.Context, t *transfer) {
 		_ = t.conn.send(appendError(nil, codeOther, err.Error()))
 	}
 	note.Bytes = t.acked
-	s.Record.Note(note)
+	s.Record.Add(note)
 	s.Metrics.TFTPTransfers.WithLabelValues(result).Inc()
 	s.Metrics.TFTPBytes.Add(float64(t.acked))
 	s.Log.Info("tftp: transfer ended", "mac", t.machine.MAC.String(), "client", t.peer.String(), "file", t.request.name,
 		"result", result, "bytes", t.acked, "size", t.size, "blksize", t.block, "windowsize", t.win,
-		"resent", t.resent, "seconds", time.Since(t.begun).Seconds(), "reason", note.Error)
+		"resent", t.resent, "seconds", time.Since(t.started).Seconds(), "reason", note.Error)
 }
 
 // run is the protocol: options, then windows of DATA, each confirmed by an ACK.
 func (t *transfer) run(ctx context.Context) error {
 	t.heard = time.Now()
 	if len(t.request.asked) > 0 {
-		if err := t.agree(ctx); err != nil {
+		if err := t.negotiate(ctx); err != nil {
 			return err
 		}
 	}
@@ -189,12 +189,12 @@ func (t *transfer) run(ctx context.Context) error {
 	for base <= t.last {
 		sent := time.Now()
 		for ; next < base+int64(t.win) && next <= t.last; next++ {
-			if err := t.fill(next); err != nil {
+			if err := t.readBlocks(next); err != nil {
 				return err
 			}
 			t.send(t.packet(next))
 		}
-		if err := t.fill(min(next+int64(t.win)-1, t.last)); err != nil { // read ahead while the client works
+		if err := t.readBlocks(min(next+int64(t.win)-1, t.last)); err != nil { // read ahead while the client works
 			return err
 		}
 		ack, err := t.receive(ctx, base == t.last)
@@ -220,9 +220,9 @@ func (t *transfer) run(ctx context.Context) error {
 			retried = true // and the round trip can no longer be told
 		default:
 			if !retried && step == next-base {
-				t.measure(time.Since(sent))
+				t.updateRoundTrip(time.Since(sent))
 			}
-			t.settle()
+			t.resetBackoff()
 			base += step
 			t.acked = min((base-1)*int64(t.block), t.size)
 			t.resent += int(next - base)
@@ -232,8 +232,8 @@ func (t *transfer) run(ctx context.Context) error {
 	return nil
 }
 
-// agree sends the OACK until the client confirms it as block 0.
-func (t *transfer) agree(ctx context.Context) error {
+// negotiate sends the OACK until the client confirms it as block 0.
+func (t *transfer) negotiate(ctx context.Context) error {
 	oack := appendOACK(nil, t.request.asked, map[string]int64{
 		"blksize": int64(t.block), "windowsize": int64(t.win), "timeout": int64(t.request.timeout), "tsize": t.size,
 	})
@@ -248,15 +248,15 @@ func (t *transfer) agree(ctx context.Context) error {
 			continue
 		}
 		if err == nil && tries == 1 { // else nobody can tell which OACK was confirmed
-			t.measure(time.Since(sent))
-			t.settle()
+			t.updateRoundTrip(time.Since(sent))
+			t.resetBackoff()
 		}
 		return err
 	}
 }
 
-// fill reads the DATAs up to number from the file into their slots.
-func (t *transfer) fill(number int64) error {
+// readBlocks reads the DATAs up to number from the file into their slots.
+func (t *transfer) readBlocks(number int64) error {
 	for ; t.filled <= number; t.filled++ {
 		slot := int(t.filled) % len(t.lens)
 		packet := t.slots[slot*(t.block+4) : (slot+1)*(t.block+4)]
@@ -299,7 +299,7 @@ func (t *transfer) receive(ctx context.Context, final bool) (uint16, error) {
 			return 0, errSuperseded
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			now := time.Now()
-			if now.Sub(t.heard) >= t.patience(final) {
+			if now.Sub(t.heard) >= t.silenceLimit(final) {
 				return 0, errSilent
 			}
 			if now.Before(until) {
@@ -334,9 +334,9 @@ func (t *transfer) receive(ctx context.Context, final bool) (uint16, error) {
 	}
 }
 
-// patience is how long the client may be silent: a third for one that never answered
+// silenceLimit is how long the client may be silent: a third for one that never answered
 // and for one that has all but the last ACK, which may be lost for good.
-func (t *transfer) patience(final bool) time.Duration {
+func (t *transfer) silenceLimit(final bool) time.Duration {
 	all := t.server.Silence
 	if all <= 0 {
 		all = defaultSilence
@@ -348,16 +348,16 @@ func (t *transfer) patience(final bool) time.Duration {
 	return all
 }
 
-// measure smooths the round trip as TCP does (RFC 6298), with a wider margin: firmware pauses.
-func (t *transfer) measure(trip time.Duration) {
+// updateRoundTrip smooths the round trip as TCP does (RFC 6298), with a wider margin: firmware pauses.
+func (t *transfer) updateRoundTrip(trip time.Duration) {
 	if t.trip == 0 {
 		t.trip = trip
 	}
 	t.trip += (trip - t.trip) / 8
 }
 
-// settle ends the doubling of the wait when the transfer has moved on.
-func (t *transfer) settle() {
+// resetBackoff ends the doubling of the wait when the transfer has moved on.
+func (t *transfer) resetBackoff() {
 	if t.request.timeout == 0 && t.trip > 0 { // else the client named the wait (RFC 2349)
 		t.wait = min(max(4*t.trip, minWait), maxWait)
 	}

@@ -18,17 +18,17 @@ func (im *importer) userConfig(f *File) error {
 			c.vars[v.name] = v
 		}
 	}
-	c.provisioning()
-	c.outside()
+	c.importProvisioning()
+	c.importOuterNetworks()
 	if err := c.computeNode(); err != nil {
 		return err
 	}
-	if v, ok := c.take("POD_NETWORK_CIDR"); ok {
+	if v, ok := c.pop("POD_NETWORK_CIDR"); ok {
 		set(im.doc, v.value, "appliance", "podCIDR")
 	}
 	for _, v := range variables {
-		if _, left := c.vars[v.name]; left && !(v.used && dropped(v.name) == unknownVariable) {
-			im.note(f.Name, v.line, short(v.name), "%s", dropped(v.name))
+		if _, left := c.vars[v.name]; left && !(v.isUsed && droppedReason(v.name) == unknownVariable) {
+			im.addNote(f.Name, v.line, truncate(v.name), "%s", droppedReason(v.name))
 		}
 	}
 	sortNotes(im.notes)
@@ -41,73 +41,73 @@ type config struct {
 	vars map[string]variable // not carried over yet
 }
 
-func (c *config) take(name string) (variable, bool) {
+func (c *config) pop(name string) (variable, bool) {
 	v, ok := c.vars[name]
 	delete(c.vars, name)
 	return v, ok
 }
 
-func (c *config) about(v variable, format string, args ...any) {
-	c.note(c.file, v.line, v.name, format, args...)
+func (c *config) noteVariable(v variable, format string, args ...any) {
+	c.addNote(c.file, v.line, v.name, format, args...)
 }
 
-func (c *config) provisioning() {
+func (c *config) importProvisioning() {
 	p := []string{"networks", "provisioning"}
-	if v, ok := c.take("IRONIC_INTERFACE"); ok {
+	if v, ok := c.pop("IRONIC_INTERFACE"); ok {
 		set(c.doc, v.value, append(p, "interface")...)
 	}
-	if v, ok := c.take("IRONIC_PROVISIONING_INTERFACE_IP"); ok {
+	if v, ok := c.pop("IRONIC_PROVISIONING_INTERFACE_IP"); ok {
 		if a, cidr, ok := bareAddr(v.value); ok {
 			set(c.doc, cidr.String(), append(p, "cidr")...)
 			set(c.doc, a.String(), append(p, "address")...)
 			if !strings.Contains(v.value, "/") {
-				c.about(v, "taken as an address of %s because its length is not given; correct networks.provisioning.cidr if that is wrong", cidr)
+				c.noteVariable(v, "taken as an address of %s because its length is not given; correct networks.provisioning.cidr if that is wrong", cidr)
 			}
 		} else {
-			c.about(v, "not an address; write networks.provisioning.address")
+			c.noteVariable(v, "not an address; write networks.provisioning.address")
 		}
 	}
-	if v, ok := c.take("DHCP_RANGE"); ok {
+	if v, ok := c.pop("DHCP_RANGE"); ok {
 		parts := strings.Split(v.value, ",")
 		if len(parts) >= 2 {
 			set(c.doc, parts[0]+"-"+parts[1], append(p, "dhcp", "range")...)
 		} else {
-			c.about(v, "not FIRST,LAST; write networks.provisioning.dhcp.range")
+			c.noteVariable(v, "not FIRST,LAST; write networks.provisioning.dhcp.range")
 		}
 	}
-	if v, ok := c.take("IRONIC_ENABLE_DHCP"); ok {
+	if v, ok := c.pop("IRONIC_ENABLE_DHCP"); ok {
 		switch strings.ToLower(v.value) {
 		case "yes", "true":
 			set(c.doc, "server", append(p, "dhcp", "mode")...)
 		case "no", "false":
 			set(c.doc, "none", append(p, "dhcp", "mode")...)
-			c.about(v, "carried over as mode none; virtual media is not used here, so another DHCP server must point the nodes at the appliance")
+			c.noteVariable(v, "carried over as mode none; virtual media is not used here, so another DHCP server must point the nodes at the appliance")
 		default:
-			c.about(v, "neither yes nor no; write networks.provisioning.dhcp.mode")
+			c.noteVariable(v, "neither yes nor no; write networks.provisioning.dhcp.mode")
 		}
 	}
 }
 
-// outside carries over the LAN of the BMCs and the provider network, which ICN allowed to
+// importOuterNetworks carries over the LAN of the BMCs and the provider network, which ICN allowed to
 // be one: then it becomes baremetal, through which BMCs are reached as well.
-func (c *config) outside() {
-	nic, hasNIC := c.take("IRONIC_IPMI_INTERFACE")
-	ip, hasIP := c.take("IRONIC_IPMI_INTERFACE_IP")
-	gw, hasGW := c.take("PROVIDER_NETWORK_GATEWAY")
+func (c *config) importOuterNetworks() {
+	nic, hasNIC := c.pop("IRONIC_IPMI_INTERFACE")
+	ip, hasIP := c.pop("IRONIC_IPMI_INTERFACE_IP")
+	gw, hasGW := c.pop("PROVIDER_NETWORK_GATEWAY")
 	address, bmc, ok := bareAddr(ip.value)
 	if hasIP && !ok {
-		c.about(ip, "not an address; write networks.bmc.address and networks.bmc.cidr")
+		c.noteVariable(ip, "not an address; write networks.bmc.address and networks.bmc.cidr")
 		hasIP = false
 	}
 	gateway, err := netip.ParseAddr(gw.value)
 	if hasGW && err != nil {
-		c.about(gw, "not an address; write networks.baremetal.gateway")
+		c.noteVariable(gw, "not an address; write networks.baremetal.gateway")
 		hasGW = false
 	}
 	role := "bmc"
 	if hasIP && hasGW && bmc.Contains(gateway) {
 		role = "baremetal"
-		c.about(ip, "the provider network's gateway %s is in its network: taken as one network, baremetal, through which the BMCs are reached", gateway)
+		c.noteVariable(ip, "the provider network's gateway %s is in its network: taken as one network, baremetal, through which the BMCs are reached", gateway)
 	}
 	if hasNIC {
 		set(c.doc, nic.value, "networks", role, "interface")
@@ -116,38 +116,38 @@ func (c *config) outside() {
 		set(c.doc, bmc.String(), "networks", role, "cidr")
 		set(c.doc, address.String(), "networks", role, "address")
 		if !strings.Contains(ip.value, "/") {
-			c.about(ip, "taken as an address of %s because its length is not given; correct networks.%s.cidr if that is wrong", bmc, role)
+			c.noteVariable(ip, "taken as an address of %s because its length is not given; correct networks.%s.cidr if that is wrong", bmc, role)
 		}
 	}
 	if hasGW {
 		if role == "bmc" {
 			cidr := networkOf(gateway)
 			set(c.doc, cidr.String(), "networks", "baremetal", "cidr")
-			c.about(gw, "taken as a router of %s because its length is not given; correct networks.baremetal.cidr if that is wrong", cidr)
+			c.noteVariable(gw, "taken as a router of %s because its length is not given; correct networks.baremetal.cidr if that is wrong", cidr)
 		}
 		set(c.doc, gateway.String(), "networks", "baremetal", "gateway")
 	}
-	if v, ok := c.take("PROVIDER_NETWORK_DNS"); ok {
+	if v, ok := c.pop("PROVIDER_NETWORK_DNS"); ok {
 		put(c.doc, list(strings.FieldsFunc(v.value, func(r rune) bool { return r == ' ' || r == ',' })...), "networks", "baremetal", "dns")
 	}
 }
 
 // computeNode carries over the one node that the oldest generation had in its environment.
 func (c *config) computeNode() error {
-	name, ok := c.take("COMPUTE_NODE_NAME")
+	name, ok := c.pop("COMPUTE_NODE_NAME")
 	if !ok {
 		return nil
 	}
 	n := newNode(c.nodeName(c.file, name.line, "COMPUTE_NODE_NAME", name.value))
-	if v, ok := c.take("COMPUTE_IPMI_ADDRESS"); ok {
+	if v, ok := c.pop("COMPUTE_IPMI_ADDRESS"); ok {
 		set(n, "ipmi://"+v.value, "bmc", "address")
 		for _, credential := range [][2]string{{"COMPUTE_IPMI_USER", "username"}, {"COMPUTE_IPMI_PASSWORD", "password"}} {
-			if v, ok := c.take(credential[0]); ok {
+			if v, ok := c.pop(credential[0]); ok {
 				set(n, v.value, "bmc", credential[1])
 			}
 		}
 	}
-	if v, ok := c.take("COMPUTE_NODE_PASSWORD"); ok {
+	if v, ok := c.pop("COMPUTE_NODE_PASSWORD"); ok {
 		hashed, err := hash(v.value, name.value)
 		if err != nil {
 			return err
@@ -160,8 +160,8 @@ func (c *config) computeNode() error {
 
 const unknownVariable = "not a variable of ICN; look for its place in docs/site.md"
 
-// dropped says why a variable has no place in a site and what to do about it.
-func dropped(name string) string {
+// droppedReason says why a variable has no place in a site and what to do about it.
+func droppedReason(name string) string {
 	switch name {
 	case "BS_DHCP_INTERFACE", "BS_DHCP_INTERFACE_IP":
 		return "there is no bootstrap DHCP network of its own: nodes get their addresses on provisioning, or on baremetal when networks.baremetal.dhcp.range is given"

@@ -72,7 +72,7 @@ type importer struct {
 	network netip.Prefix // of baremetal, as far as user_config.sh tells
 }
 
-func (im *importer) note(file string, line int, subject, format string, args ...any) {
+func (im *importer) addNote(file string, line int, subject, format string, args ...any) {
 	im.notes = append(im.notes, Note{file, line, subject, oneLine(fmt.Sprintf(format, args...))})
 }
 
@@ -146,7 +146,7 @@ func bareAddr(s string) (netip.Addr, netip.Prefix, bool) {
 // hash is the crypt hash of a password, salted by the name of what it opens so that the
 // same input gives the same document.
 func hash(password, salt string) (string, error) {
-	return site.NewSecret(password).Crypt("icn " + salt)
+	return site.NewSecret(password).CryptHash("icn " + salt)
 }
 
 func sortNotes(notes []Note) {

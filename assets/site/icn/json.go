@@ -35,14 +35,14 @@ func readJSON(f *File) (value, error) {
 	data := bytes.TrimPrefix(f.Data, []byte("\ufeff"))
 	p := &jsonReader{dec: json.NewDecoder(bytes.NewReader(data)), data: data, line: 1}
 	p.dec.UseNumber()
-	v, err := p.value(0)
+	v, err := p.readValue(0)
 	if err == nil {
 		if _, end := p.dec.Token(); !errors.Is(end, io.EOF) {
 			err = errors.New("something follows the document; remove it")
 		}
 	}
 	if err != nil {
-		return value{}, fmt.Errorf("read %s:%d: not JSON: %s", f.Name, p.at(), oneLine(err.Error()))
+		return value{}, fmt.Errorf("read %s:%d: not JSON: %s", f.Name, p.currentLine(), oneLine(err.Error()))
 	}
 	return v, nil
 }
@@ -54,19 +54,19 @@ type jsonReader struct {
 	line int
 }
 
-func (p *jsonReader) at() int {
+func (p *jsonReader) currentLine() int {
 	now := min(int(p.dec.InputOffset()), len(p.data))
 	p.line += bytes.Count(p.data[p.seen:now], []byte("\n"))
 	p.seen = now
 	return p.line
 }
 
-func (p *jsonReader) value(depth int) (value, error) {
+func (p *jsonReader) readValue(depth int) (value, error) {
 	token, err := p.dec.Token()
 	if err != nil {
 		return value{}, err
 	}
-	v := value{line: p.at()}
+	v := value{line: p.currentLine()}
 	switch t := token.(type) {
 	case string:
 		v.text, v.word = t, true
@@ -87,7 +87,7 @@ func (p *jsonReader) value(depth int) (value, error) {
 				name, _ := key.(string)
 				v.keys = append(v.keys, name)
 			}
-			item, err := p.value(depth + 1)
+			item, err := p.readValue(depth + 1)
 			if err != nil {
 				return v, err
 			}

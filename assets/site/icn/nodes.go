@@ -15,30 +15,30 @@ func (im *importer) nodesJSON(f *File) error {
 		return err
 	}
 	before := len(im.notes)
-	im.unknown(f.Name, doc, "", "nodes")
+	im.noteUnknownKeys(f.Name, doc, "", "nodes")
 	for i, n := range doc.get("nodes").items {
-		if err := im.node(f.Name, n, fmt.Sprintf("nodes[%d]", i)); err != nil {
+		if err := im.importNode(f.Name, n, fmt.Sprintf("nodes[%d]", i)); err != nil {
 			return err
 		}
 	}
 	if len(doc.get("nodes").items) == 0 {
-		im.note(f.Name, doc.line, "nodes", "there is no server in this file")
+		im.addNote(f.Name, doc.line, "nodes", "there is no server in this file")
 	} else {
-		im.note(f.Name, 0, "rootDevice", "ICN installed on any disk of 48 GB or more; here a node with more than one disk needs a rootDevice that names one")
+		im.addNote(f.Name, 0, "rootDevice", "ICN installed on any disk of 48 GB or more; here a node with more than one disk needs a rootDevice that names one")
 	}
 	sortNotes(im.notes[before:])
 	return nil
 }
 
-// unknown notes the keys of v that are not among the known ones.
-func (im *importer) unknown(file string, v value, path string, known ...string) {
+// noteUnknownKeys notes the keys of v that are not among the known ones.
+func (im *importer) noteUnknownKeys(file string, v value, path string, known ...string) {
 	for i, k := range v.keys {
 		found := false
 		for _, name := range known {
 			found = found || k == name
 		}
 		if !found {
-			im.note(file, v.items[i].line, strings.TrimPrefix(path+"."+short(k), "."), "not a key of ICN; look for its place in docs/site.md")
+			im.addNote(file, v.items[i].line, strings.TrimPrefix(path+"."+truncate(k), "."), "not a key of ICN; look for its place in docs/site.md")
 		}
 	}
 }
@@ -66,18 +66,18 @@ func (im *importer) nodeName(file string, line int, subject, name string) string
 		fixed = strings.Trim(fixed[:63], "-")
 	}
 	if fixed != name {
-		im.note(file, line, subject, "%s is not a host name; carried over as %q", short(name), fixed)
+		im.addNote(file, line, subject, "%s is not a host name; carried over as %q", truncate(name), fixed)
 	}
 	return fixed
 }
 
-func (im *importer) node(file string, v value, path string) error {
-	im.unknown(file, v, path, "name", "ipmi_driver_info", "os", "net")
+func (im *importer) importNode(file string, v value, path string) error {
+	im.noteUnknownKeys(file, v, path, "name", "ipmi_driver_info", "os", "net")
 	name := v.get("name")
 	n := newNode(im.nodeName(file, name.line, path+".name", name.text))
 	ipmi := v.get("ipmi_driver_info")
-	im.unknown(file, ipmi, path+".ipmi_driver_info", "username", "password", "address")
-	links := im.links(file, v.get("net"), path+".net")
+	im.noteUnknownKeys(file, ipmi, path+".ipmi_driver_info", "username", "password", "address")
+	links := im.importLinks(file, v.get("net"), path+".net")
 	boot, macs := provisioningMAC(v.get("net")), allMACs(v.get("net"))
 	if len(macs) > 0 {
 		put(n, list(macs...), "macs")
@@ -94,9 +94,9 @@ func (im *importer) node(file string, v value, path string) error {
 		}
 	}
 	os := v.get("os")
-	im.unknown(file, os, path+".os", "image_name", "username", "password")
+	im.noteUnknownKeys(file, os, path+".os", "image_name", "username", "password")
 	if image := os.get("image_name"); image.word && image.text != "" {
-		im.note(file, image.line, path+".os.image_name", "ICN read %s and did not use it, every node got one image; write os.image, or os.url and os.sha256", short(image.text))
+		im.addNote(file, image.line, path+".os.image_name", "ICN read %s and did not use it, every node got one image; write os.image, or os.url and os.sha256", truncate(image.text))
 	}
 	if user := os.get("username"); user.word && user.text != "" {
 		set(n, user.text, "os", "username")
@@ -135,10 +135,10 @@ func allMACs(net value) []string {
 	return macs
 }
 
-// links makes the links of a node from OpenStack network data: each network becomes a
+// importLinks makes the links of a node from OpenStack network data: each network becomes a
 // link, and so does each physical link that no network and no bond uses.
-func (im *importer) links(file string, net value, path string) []*yaml.Node {
-	im.unknown(file, net, path, "links", "networks", "services")
+func (im *importer) importLinks(file string, net value, path string) []*yaml.Node {
+	im.noteUnknownKeys(file, net, path, "links", "networks", "services")
 	byID := map[string]value{}
 	used := map[string]bool{}
 	for _, l := range net.get("links").items {
@@ -157,15 +157,15 @@ func (im *importer) links(file string, net value, path string) []*yaml.Node {
 		l, ok := byID[id]
 		switch {
 		case !ok:
-			im.note(file, n.line, at+".link", "there is no link %s; add the link to the node's links", short(id))
+			im.addNote(file, n.line, at+".link", "there is no link %s; add the link to the node's links", truncate(id))
 			continue
 		case used["network of "+id]:
-			im.note(file, n.line, at, "link %s has a network already, and a link here has one address; add it by hand on the node", short(id))
+			im.addNote(file, n.line, at, "link %s has a network already, and a link here has one address; add it by hand on the node", truncate(id))
 			continue
 		}
 		used[id], used["network of "+id] = true, true
 		if out := im.attach(file, l, byID, id, at); out != nil {
-			im.address(file, n, out, at)
+			im.importAddress(file, n, out, at)
 			links = append(links, out)
 		}
 	}
@@ -181,13 +181,13 @@ func (im *importer) links(file string, net value, path string) []*yaml.Node {
 	}
 	for i, s := range net.get("services").items {
 		at := fmt.Sprintf("%s.services[%d]", path, i)
-		im.note(file, s.line, at, "services have no place in a node; resolvers are networks.ROLE.dns or dns of a link")
+		im.addNote(file, s.line, at, "services have no place in a node; resolvers are networks.ROLE.dns or dns of a link")
 	}
 	return links
 }
 
-// role maps ICN's link names to the roles of networks; ok is false for one without.
-func role(id string) (name string, ok bool) {
+// networkRole maps ICN's link names to the roles of networks; ok is false for one without.
+func networkRole(id string) (name string, ok bool) {
 	switch {
 	case strings.HasPrefix(id, "provisioning"):
 		return "provisioning", true
@@ -202,13 +202,13 @@ func role(id string) (name string, ok bool) {
 // attach makes a link with its network and NIC, nil if that cannot be.
 func (im *importer) attach(file string, l value, byID map[string]value, id, path string) *yaml.Node {
 	if strings.HasPrefix(id, "bootstrap") {
-		im.note(file, l.line, path, "%s was the NIC of the bootstrap DHCP network, which does not exist here; only its MAC is carried over", short(id))
+		im.addNote(file, l.line, path, "%s was the NIC of the bootstrap DHCP network, which does not exist here; only its MAC is carried over", truncate(id))
 		return nil
 	}
-	network, ok := role(id)
+	network, ok := networkRole(id)
 	if !ok {
 		network = "data"
-		im.note(file, l.line, path, "the name %s tells no role; carried over as data, correct network of that link if it is another", short(id))
+		im.addNote(file, l.line, path, "the name %s tells no role; carried over as data, correct network of that link if it is another", truncate(id))
 	}
 	out := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	set(out, network, "network")
@@ -231,13 +231,13 @@ func (im *importer) attach(file string, l value, byID map[string]value, id, path
 			set(out, mode, "bond", "mode")
 		}
 	default:
-		im.note(file, l.line, path, "links of type %s are not made; add the link to the node's links", short(kind))
+		im.addNote(file, l.line, path, "links of type %s are not made; add the link to the node's links", truncate(kind))
 		return nil
 	}
 	return out
 }
 
-func (im *importer) address(file string, n value, out *yaml.Node, path string) {
+func (im *importer) importAddress(file string, n value, out *yaml.Node, path string) {
 	switch kind := n.get("type").text; kind {
 	case "ipv4_dhcp":
 		set(out, "dhcp", "address")
@@ -245,7 +245,7 @@ func (im *importer) address(file string, n value, out *yaml.Node, path string) {
 	case "ipv4", "ipv6":
 		set(out, withLength(n.get("ip_address").text, n.get("netmask").text), "address")
 	default:
-		im.note(file, n.line, path+".type", "networks of type %s are not made; carried over as none", short(kind))
+		im.addNote(file, n.line, path+".type", "networks of type %s are not made; carried over as none", truncate(kind))
 		set(out, "none", "address")
 		return
 	}

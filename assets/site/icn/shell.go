@@ -15,7 +15,7 @@ const maxSize = 1 << 20 // bytes of an input; ICN's own have a few hundred
 type variable struct {
 	name, value string
 	line        int
-	used        bool // by another one
+	isUsed      bool // by another one
 }
 
 // readShell lists the assignments of a shell file in order, a later one replacing an
@@ -65,15 +65,15 @@ func (sh *shell) statement(stmt *syntax.Stmt) {
 		if word == "" {
 			word = "a command"
 		}
-		sh.note(sh.file, line, short(word), "commands are not executed, only assignments are read; write down as NAME=VALUE what it sets")
+		sh.addNote(sh.file, line, truncate(word), "commands are not executed, only assignments are read; write down as NAME=VALUE what it sets")
 	case *syntax.DeclClause:
 		if v := c.Variant.Value; plain && (v == "export" || v == "readonly" || v == "declare") {
 			sh.assign(c.Args)
 			return
 		}
-		sh.note(sh.file, line, c.Variant.Value, "not read; write NAME=VALUE")
+		sh.addNote(sh.file, line, c.Variant.Value, "not read; write NAME=VALUE")
 	default:
-		sh.note(sh.file, line, kindOf(stmt.Cmd), "not executed, only assignments are read; write down as NAME=VALUE what it sets")
+		sh.addNote(sh.file, line, kindOf(stmt.Cmd), "not executed, only assignments are read; write down as NAME=VALUE what it sets")
 	}
 }
 
@@ -98,15 +98,15 @@ func (sh *shell) assign(assigns []*syntax.Assign) {
 		}
 		line, name := int(a.Pos().Line()), a.Name.Value
 		if a.Array != nil || a.Index != nil || a.Append {
-			sh.note(sh.file, line, short(name), "arrays and += are not read; write NAME=VALUE")
+			sh.addNote(sh.file, line, truncate(name), "arrays and += are not read; write NAME=VALUE")
 			continue
 		}
 		value, why := "", ""
 		if a.Value != nil {
-			value, why = sh.word(a.Value.Parts)
+			value, why = sh.wordText(a.Value.Parts)
 		}
 		if why != "" {
-			sh.note(sh.file, line, short(name), "%s; write its value down", why)
+			sh.addNote(sh.file, line, truncate(name), "%s; write its value down", why)
 			continue
 		}
 		sh.known[name] = value
@@ -120,11 +120,11 @@ func (sh *shell) assign(assigns []*syntax.Assign) {
 	}
 }
 
-// word is the text of a word, or why it cannot be known without running a shell.
-func (sh *shell) word(parts []syntax.WordPart) (text, why string) {
+// wordText is the text of a word, or why it cannot be known without running a shell.
+func (sh *shell) wordText(parts []syntax.WordPart) (text, why string) {
 	var b strings.Builder
 	for _, part := range parts {
-		s, why := sh.part(part)
+		s, why := sh.partText(part)
 		if why != "" {
 			return "", why
 		}
@@ -136,7 +136,7 @@ func (sh *shell) word(parts []syntax.WordPart) (text, why string) {
 	return b.String(), ""
 }
 
-func (sh *shell) part(part syntax.WordPart) (text, why string) {
+func (sh *shell) partText(part syntax.WordPart) (text, why string) {
 	switch p := part.(type) {
 	case *syntax.Lit:
 		return unescape(p.Value), ""
@@ -146,29 +146,29 @@ func (sh *shell) part(part syntax.WordPart) (text, why string) {
 		}
 		return p.Value, ""
 	case *syntax.DblQuoted:
-		return sh.word(p.Parts)
+		return sh.wordText(p.Parts)
 	case *syntax.ParamExp:
-		return sh.parameter(p)
+		return sh.expandParameter(p)
 	case *syntax.CmdSubst:
 		return "", "its value is the output of a command, and nothing is executed here"
 	}
 	return "", "its value is computed by a shell, and nothing is executed here"
 }
 
-// parameter expands $NAME, ${NAME}, ${NAME:-word} and ${NAME:=word} by what the file set before.
-func (sh *shell) parameter(p *syntax.ParamExp) (text, why string) {
+// expandParameter expands $NAME, ${NAME}, ${NAME:-word} and ${NAME:=word} by what the file set before.
+func (sh *shell) expandParameter(p *syntax.ParamExp) (text, why string) {
 	if p.Param == nil || p.Excl || p.Length || p.Width || p.Index != nil || p.Slice != nil || p.Repl != nil || p.Names != 0 {
 		return "", "its value is computed by a shell, and nothing is executed here"
 	}
 	value, ok := sh.known[p.Param.Value]
 	for i, v := range sh.variables {
 		if v.name == p.Param.Value {
-			sh.variables[i].used = true
+			sh.variables[i].isUsed = true
 		}
 	}
 	if p.Exp == nil {
 		if !ok {
-			return "", "it uses " + short(p.Param.Value) + ", which this file does not set"
+			return "", "it uses " + truncate(p.Param.Value) + ", which this file does not set"
 		}
 		return value, ""
 	}
@@ -182,7 +182,7 @@ func (sh *shell) parameter(p *syntax.ParamExp) (text, why string) {
 	if ok || p.Exp.Word == nil {
 		return value, ""
 	}
-	return sh.word(p.Exp.Word.Parts)
+	return sh.wordText(p.Exp.Word.Parts)
 }
 
 func unescape(s string) string {
@@ -199,8 +199,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// short shows a word of the input in a message.
-func short(s string) string {
+// truncate shows a word of the input in a message.
+func truncate(s string) string {
 	if r := []rune(s); len(r) > 40 {
 		s = string(r[:40]) + "…"
 	}

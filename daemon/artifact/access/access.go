@@ -96,9 +96,9 @@ func (Certificates) Authenticate(_ context.Context, r *http.Request) (User, erro
 	return User{Name: CertificatePrefix + leaf.Subject.CommonName, Groups: []string{"system:authenticated"}}, nil
 }
 
-// bearer is the token of a request; "" if there is none (RFC 6750 2.1; the word is of any
+// bearerToken is the token of a request; "" if there is none (RFC 6750 2.1; the word is of any
 // case, RFC 9110 11.1).
-func bearer(r *http.Request) string {
+func bearerToken(r *http.Request) string {
 	word, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	if !strings.EqualFold(word, "Bearer") {
 		return ""

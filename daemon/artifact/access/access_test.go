@@ -88,7 +88,7 @@ func TestTokensAreReviewed(t *testing.T) {
 	assert.ErrorIs(t, err, ErrAnonymous)
 	assert.Equal(t, asked+1, s.asked.Load(), "a wrong one is asked for again")
 
-	k.users.now = func() time.Time { return time.Now().Add(answerLife + time.Second) }
+	k.users.now = func() time.Time { return time.Now().Add(answerTTL + time.Second) }
 	s.down.Store(true)
 	_, err = k.Authenticate(t.Context(), with("Bearer good"))
 	require.Error(t, err)

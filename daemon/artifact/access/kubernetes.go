@@ -17,7 +17,7 @@ import (
 
 // How long an answer of the API server is good for. A right that is taken away is gone after
 // so long; a token that was revoked, too. A wrong one is asked for anew each time.
-const answerLife = 10 * time.Second
+const answerTTL = 10 * time.Second
 
 // askTime bounds one question.
 const askTime = 15 * time.Second
@@ -30,8 +30,8 @@ const maxToken = 16 << 10
 type Kubernetes struct {
 	tokens authenticationclient.TokenReviewInterface
 	rights authorizationclient.SubjectAccessReviewInterface
-	users  *memory[[sha256.Size]byte, User]
-	may    *memory[string, bool]
+	users  *answerCache[[sha256.Size]byte, User]
+	may    *answerCache[string, bool]
 }
 
 // NewKubernetes returns a client; no request is made.
@@ -45,12 +45,12 @@ func NewKubernetes(c *rest.Config) (*Kubernetes, error) {
 		return nil, fmt.Errorf("make client for access reviews: %w", err)
 	}
 	return &Kubernetes{tokens.TokenReviews(), rights.SubjectAccessReviews(),
-		newMemory[[sha256.Size]byte, User](answerLife), newMemory[string, bool](answerLife)}, nil
+		newMemory[[sha256.Size]byte, User](answerTTL), newMemory[string, bool](answerTTL)}, nil
 }
 
 // Authenticate has the request's bearer token reviewed.
 func (k *Kubernetes) Authenticate(ctx context.Context, r *http.Request) (User, error) {
-	token := bearer(r)
+	token := bearerToken(r)
 	if token == "" {
 		return User{}, errNone
 	}

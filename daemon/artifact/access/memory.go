@@ -8,25 +8,25 @@ import (
 // maxAnswers bounds what is remembered; the API server is asked for the rest.
 const maxAnswers = 1024
 
-// memory remembers answers for a while.
-type memory[K comparable, V any] struct {
-	life time.Duration
-	now  func() time.Time
+// answerCache remembers answers for a while.
+type answerCache[K comparable, V any] struct {
+	ttl time.Duration
+	now func() time.Time
 
 	mu      sync.Mutex
-	answers map[K]answer[V]
+	answers map[K]cachedAnswer[V]
 }
 
-type answer[V any] struct {
+type cachedAnswer[V any] struct {
 	value V
 	end   time.Time
 }
 
-func newMemory[K comparable, V any](life time.Duration) *memory[K, V] {
-	return &memory[K, V]{life: life, now: time.Now, answers: map[K]answer[V]{}}
+func newMemory[K comparable, V any](life time.Duration) *answerCache[K, V] {
+	return &answerCache[K, V]{ttl: life, now: time.Now, answers: map[K]cachedAnswer[V]{}}
 }
 
-func (m *memory[K, V]) get(k K) (V, bool) {
+func (m *answerCache[K, V]) get(k K) (V, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a, known := m.answers[k]
@@ -38,7 +38,7 @@ func (m *memory[K, V]) get(k K) (V, bool) {
 	return a.value, true
 }
 
-func (m *memory[K, V]) put(k K, v V) {
+func (m *answerCache[K, V]) put(k K, v V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.answers) >= maxAnswers {
@@ -52,5 +52,5 @@ func (m *memory[K, V]) put(k K, v V) {
 			clear(m.answers)
 		}
 	}
-	m.answers[k] = answer[V]{v, m.now().Add(m.life)}
+	m.answers[k] = cachedAnswer[V]{v, m.now().Add(m.ttl)}
 }

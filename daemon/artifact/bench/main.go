@@ -38,22 +38,22 @@ func main() {
 
 func run(ctx context.Context) error {
 	if os.Getenv(within) == "" {
-		return enter(ctx)
+		return reexecInNamespace(ctx)
 	}
-	if err := prepare(ctx); err != nil {
+	if err := setUpNetwork(ctx); err != nil {
 		return err
 	}
 	return measure(ctx, os.Args[1:])
 }
 
-// figures is all there is to measure, in the order of the rows.
-func figures() []figure {
-	return []figure{{"upload", upload}, {"download", download}, {"fetch", fetch}, {"memory", memory}}
+// measurements is all there is to measure, in the order of the rows.
+func measurements() []measurement {
+	return []measurement{{"upload", measureUpload}, {"download", measureDownload}, {"fetch", measureFetch}, {"memory", measureMemory}}
 }
 
-type figure struct {
+type measurement struct {
 	name string
-	run  func(context.Context, *bed) ([]bench.Row, error)
+	run  func(context.Context, *fixture) ([]bench.Row, error)
 }
 
 func measure(ctx context.Context, names []string) (err error) {
@@ -65,13 +65,13 @@ func measure(ctx context.Context, names []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b, err := newBed(ctx, dir)
+	b, err := newFixture(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer b.close()
 	var rows []bench.Row
-	for _, f := range figures() {
+	for _, f := range measurements() {
 		if len(names) > 0 && !slices.Contains(names, f.name) {
 			continue
 		}

@@ -19,9 +19,9 @@ const within = "FIRSTLIGHT_BENCH_WITHIN"
 // one, and what would be compared is their timers.
 var congestions = []string{"cubic", "reno"}
 
-// enter runs the program again in a network of its own, whose TCP is as the appliance's. What must
+// reexecInNamespace runs the program again in a network of its own, whose TCP is as the appliance's. What must
 // be compiled is compiled before, since nothing can be fetched from there.
-func enter(ctx context.Context) error {
+func reexecInNamespace(ctx context.Context) error {
 	if _, err := storelab.Program(); err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func enter(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes the network of its own usable.
-func prepare(ctx context.Context) error {
+// setUpNetwork makes the network of its own usable.
+func setUpNetwork(ctx context.Context) error {
 	if out, err := exec.CommandContext(ctx, "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		return fmt.Errorf("switch loopback on: %w: %s", err, out)
 	}

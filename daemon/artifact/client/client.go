@@ -22,34 +22,34 @@ import (
 // Client asks one appliance. Its errors are, or wrap, an artifact.Problem if the appliance
 // refused.
 type Client struct {
-	URL      string        // https://HOST:9015
-	HTTP     *http.Client  // trusts the appliance; may have a client certificate
-	Token    string        // "" sends none
-	Patience time.Duration // a transfer is tried again until nothing moved for so long; 0 is five minutes
+	URL          string        // https://HOST:9015
+	HTTP         *http.Client  // trusts the appliance; may have a client certificate
+	Token        string        // "" sends none
+	StallTimeout time.Duration // a transfer is tried again until nothing moved for so long; 0 is five minutes
 
 	Overwrite bool // Fetch replaces a file that holds something else
 }
 
 const (
-	patience  = 5 * time.Minute
-	stall     = 90 * time.Second // a transfer of which nothing moves is cut and tried again
-	answerMax = 64 << 20         // octets of an answer that is JSON
+	defaultStallTimeout = 5 * time.Minute
+	stall               = 90 * time.Second // a transfer of which nothing moves is cut and tried again
+	answerMax           = 64 << 20         // octets of an answer that is JSON
 )
 
-// Show reads a record.
-func (c Client) Show(ctx context.Context, k artifact.Key) (artifact.Record, error) {
-	var r artifact.Record
-	return r, c.json(ctx, http.MethodGet, k.Path(), nil, "", http.StatusOK, &r)
+// Metadata reads a record.
+func (c Client) Metadata(ctx context.Context, k artifact.Key) (artifact.Metadata, error) {
+	var r artifact.Metadata
+	return r, c.doJSON(ctx, http.MethodGet, k.Path(), nil, "", http.StatusOK, &r)
 }
 
 // List reads all records of a collection, page by page.
-func (c Client) List(ctx context.Context, collection artifact.Collection, owner, cluster string) ([]artifact.Record, error) {
-	all := []artifact.Record{}
+func (c Client) List(ctx context.Context, collection artifact.Collection, owner, cluster string) ([]artifact.Metadata, error) {
+	all := []artifact.Metadata{}
 	query := url.Values{"limit": {fmt.Sprint(artifact.MaxPage)}}
 	for {
 		var page artifact.List
 		path := artifact.CollectionPath(collection, owner, cluster) + "?" + query.Encode()
-		if err := c.json(ctx, http.MethodGet, path, nil, "", http.StatusOK, &page); err != nil {
+		if err := c.doJSON(ctx, http.MethodGet, path, nil, "", http.StatusOK, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Items...)
@@ -62,11 +62,11 @@ func (c Client) List(ctx context.Context, collection artifact.Collection, owner,
 
 // Remove removes an artifact.
 func (c Client) Remove(ctx context.Context, k artifact.Key) error {
-	return c.json(ctx, http.MethodDelete, k.Path(), nil, "", http.StatusNoContent, nil)
+	return c.doJSON(ctx, http.MethodDelete, k.Path(), nil, "", http.StatusNoContent, nil)
 }
 
 // announce sends a record, as a new one or in place of the one that is there.
-func (c Client) announce(ctx context.Context, k artifact.Key, r artifact.Record, replace bool) (made artifact.Record, err error) {
+func (c Client) announce(ctx context.Context, k artifact.Key, r artifact.Metadata, replace bool) (made artifact.Metadata, err error) {
 	metadata, err := json.Marshal(r)
 	if err != nil {
 		return made, fmt.Errorf("encode record: %w", err)
@@ -90,11 +90,11 @@ func (c Client) announce(ctx context.Context, k artifact.Key, r artifact.Record,
 	if replace {
 		method, path = http.MethodPut, k.Path()
 	}
-	return made, c.json(ctx, method, path, &b, w.FormDataContentType(), http.StatusCreated, &made)
+	return made, c.doJSON(ctx, method, path, &b, w.FormDataContentType(), http.StatusCreated, &made)
 }
 
-// request makes a request with credentials.
-func (c Client) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+// newRequest makes a request with credentials.
+func (c Client) newRequest(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.URL+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
@@ -105,9 +105,9 @@ func (c Client) request(ctx context.Context, method, path string, body io.Reader
 	return r, nil
 }
 
-// json does a request whose answer is JSON, or nothing if into is nil.
-func (c Client) json(ctx context.Context, method, path string, body io.Reader, kind string, want int, into any) error {
-	r, err := c.request(ctx, method, path, body)
+// doJSON does a request whose answer is JSON, or nothing if into is nil.
+func (c Client) doJSON(ctx context.Context, method, path string, body io.Reader, kind string, want int, into any) error {
+	r, err := c.newRequest(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
@@ -116,11 +116,11 @@ func (c Client) json(ctx context.Context, method, path string, body io.Reader, k
 	}
 	response, err := c.HTTP.Do(r)
 	if err != nil {
-		return reason(err)
+		return stripURL(err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != want {
-		return refusal(response)
+		return responseError(response)
 	}
 	if into == nil {
 		return nil
@@ -131,9 +131,9 @@ func (c Client) json(ctx context.Context, method, path string, body io.Reader, k
 	return nil
 }
 
-// refusal is the problem that an answer holds; something that is none of the agent's is
+// responseError is the problem that an answer holds; something that is none of the agent's is
 // told by its status.
-func refusal(response *http.Response) error {
+func responseError(response *http.Response) error {
 	p := artifact.Problem{}
 	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil || json.Unmarshal(text, &p) != nil || p.Detail == "" {
@@ -143,8 +143,8 @@ func refusal(response *http.Response) error {
 	return p
 }
 
-// reason leaves out method and address, which the user knows.
-func reason(err error) error {
+// stripURL leaves out method and address, which the user knows.
+func stripURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		return fmt.Errorf("reach the appliance: %w", u.Err)
@@ -152,8 +152,8 @@ func reason(err error) error {
 	return err
 }
 
-// passes tells whether trying again may help: nothing was refused, or only for now.
-func passes(err error) bool {
+// isTransient tells whether trying again may help: nothing was refused, or only for now.
+func isTransient(err error) bool {
 	var here localError
 	if errors.As(err, &here) {
 		return false

@@ -27,7 +27,7 @@ import (
 // agent is tested in cmd/firstlightd.
 type flaky struct {
 	mu     sync.Mutex
-	record *artifact.Record
+	record *artifact.Metadata
 	bytes  []byte
 	cuts   []int // octets after which the next transfers are cut
 	asked  []string
@@ -46,7 +46,7 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case r.Method == http.MethodPost || r.Method == http.MethodPut:
-		var wanted artifact.Record
+		var wanted artifact.Metadata
 		_ = r.ParseMultipartForm(1 << 20)
 		decode(r.FormValue("metadata"), &wanted)
 		f.record, f.bytes = &wanted, nil
@@ -102,7 +102,7 @@ func silent(string, int64, int64) {}
 func newClient(t *testing.T, f *flaky) client.Client {
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
-	return client.Client{URL: s.URL, HTTP: s.Client(), Patience: 20 * time.Second}
+	return client.Client{URL: s.URL, HTTP: s.Client(), StallTimeout: 20 * time.Second}
 }
 
 func file(t *testing.T, n int) (string, []byte) {
@@ -118,7 +118,7 @@ func file(t *testing.T, n int) (string, []byte) {
 func TestPushGoesOnAfterEveryCut(t *testing.T) {
 	f := &flaky{cuts: []int{0, 100000, 1, 300000}}
 	path, content := file(t, 1<<20)
-	r, err := newClient(t, f).Push(t.Context(), key, path, artifact.Record{Type: "t"}, false, silent)
+	r, err := newClient(t, f).Push(t.Context(), key, path, artifact.Metadata{Type: "t"}, false, silent)
 	require.NoError(t, err)
 	assert.True(t, r.Complete)
 	assert.Equal(t, content, f.bytes)
@@ -129,17 +129,17 @@ func TestPushOfWhatIsThere(t *testing.T) {
 	f := &flaky{}
 	c := newClient(t, f)
 	path, content := file(t, 1000)
-	_, err := c.Push(t.Context(), key, path, artifact.Record{}, false, silent)
+	_, err := c.Push(t.Context(), key, path, artifact.Metadata{}, false, silent)
 	require.NoError(t, err)
 	f.asked = nil
-	_, err = c.Push(t.Context(), key, path, artifact.Record{}, false, silent)
+	_, err = c.Push(t.Context(), key, path, artifact.Metadata{}, false, silent)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"GET"}, f.asked, "nothing is sent again")
 	other, changed := file(t, 999)
-	_, err = c.Push(t.Context(), key, other, artifact.Record{}, false, silent)
+	_, err = c.Push(t.Context(), key, other, artifact.Metadata{}, false, silent)
 	assert.ErrorContains(t, err, "there is another tool already")
 	assert.Equal(t, content, f.bytes)
-	_, err = c.Push(t.Context(), key, other, artifact.Record{}, true, silent)
+	_, err = c.Push(t.Context(), key, other, artifact.Metadata{}, true, silent)
 	require.NoError(t, err)
 	assert.Equal(t, changed, f.bytes)
 }
@@ -148,7 +148,7 @@ func TestPushGivesUpWhatIsRefused(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 413, 422, 507} {
 		f := &flaky{status: status}
 		path, _ := file(t, 10)
-		_, err := newClient(t, f).Push(t.Context(), key, path, artifact.Record{}, false, silent)
+		_, err := newClient(t, f).Push(t.Context(), key, path, artifact.Metadata{}, false, silent)
 		var p artifact.Problem
 		require.ErrorAs(t, err, &p)
 		assert.Equal(t, status, p.Status)
@@ -159,9 +159,9 @@ func TestPushGivesUpWhatIsRefused(t *testing.T) {
 func TestPushGivesUpWhenNothingMoves(t *testing.T) {
 	f := &flaky{status: 503}
 	c := newClient(t, f)
-	c.Patience = 300 * time.Millisecond
+	c.StallTimeout = 300 * time.Millisecond
 	path, _ := file(t, 10)
-	_, err := c.Push(t.Context(), key, path, artifact.Record{}, false, silent)
+	_, err := c.Push(t.Context(), key, path, artifact.Metadata{}, false, silent)
 	assert.ErrorContains(t, err, "refused")
 	assert.Greater(t, len(f.asked), 4)
 }
@@ -170,7 +170,7 @@ func TestFetchGoesOnAfterEveryCut(t *testing.T) {
 	f := &flaky{}
 	c := newClient(t, f)
 	path, content := file(t, 1<<20)
-	_, err := c.Push(t.Context(), key, path, artifact.Record{}, false, silent)
+	_, err := c.Push(t.Context(), key, path, artifact.Metadata{}, false, silent)
 	require.NoError(t, err)
 	f.cuts = []int{200000, 0, 1, 400000}
 	out := filepath.Join(t.TempDir(), "out")
@@ -186,7 +186,7 @@ func TestFetchThatIsNotWhatItShouldBe(t *testing.T) {
 	f := &flaky{}
 	c := newClient(t, f)
 	path, _ := file(t, 1000)
-	_, err := c.Push(t.Context(), key, path, artifact.Record{}, false, silent)
+	_, err := c.Push(t.Context(), key, path, artifact.Metadata{}, false, silent)
 	require.NoError(t, err)
 	f.bytes[500]++
 	out := filepath.Join(t.TempDir(), "out")
@@ -201,7 +201,7 @@ func TestFetchWithoutRoomHere(t *testing.T) {
 	f := &flaky{}
 	c := newClient(t, f)
 	path, _ := file(t, 1000)
-	have, err := c.Push(t.Context(), key, path, artifact.Record{}, false, silent)
+	have, err := c.Push(t.Context(), key, path, artifact.Metadata{}, false, silent)
 	require.NoError(t, err)
 	f.asked = nil
 	dir := t.TempDir()
@@ -217,7 +217,7 @@ func TestOtherServersAreToldByTheirStatus(t *testing.T) {
 		fmt.Fprint(w, "<html>")
 	}))
 	defer s.Close()
-	_, err := client.Client{URL: s.URL, HTTP: s.Client()}.Show(t.Context(), key)
+	_, err := client.Client{URL: s.URL, HTTP: s.Client()}.Metadata(t.Context(), key)
 	assert.EqualError(t, err, "the server answered 418 I'm a teapot")
 	s.Close()
 	_, err = client.Client{URL: s.URL, HTTP: s.Client()}.List(t.Context(), key.Collection, "a", "b")
@@ -236,7 +236,7 @@ func TestFetchLeavesOtherFilesAlone(t *testing.T) {
 	f := &flaky{}
 	c := newClient(t, f)
 	path, content := file(t, 1000)
-	_, err := c.Push(t.Context(), key, path, artifact.Record{}, false, silent)
+	_, err := c.Push(t.Context(), key, path, artifact.Metadata{}, false, silent)
 	require.NoError(t, err)
 	dir := t.TempDir()
 	out, part := filepath.Join(dir, "out"), filepath.Join(dir, "out.part")

@@ -24,13 +24,13 @@ type Progress func(phase string, done, total int64)
 // same sha256. An upload of the same content that was begun before is gone on with. Content
 // of the same name that differs is replaced only if that is asked for; r says what else the
 // record holds.
-func (c Client) Push(ctx context.Context, k artifact.Key, path string, r artifact.Record, replace bool, progress Progress) (artifact.Record, error) {
+func (c Client) Push(ctx context.Context, k artifact.Key, path string, r artifact.Metadata, replace bool, progress Progress) (artifact.Metadata, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return r, fmt.Errorf("open file: %w", err)
 	}
 	defer file.Close()
-	progress = one(progress)
+	progress = serialize(progress)
 	sum, length, err := hashFile(file, progress)
 	if err != nil {
 		return r, err
@@ -44,21 +44,21 @@ func (c Client) Push(ctx context.Context, k artifact.Key, path string, r artifac
 		return have, err
 	}
 	at := have.ImageOffset
-	err = c.persist(ctx, func() int64 { return at }, func(ctx context.Context) (bool, error) {
+	err = c.retry(ctx, func() int64 { return at }, func(ctx context.Context) (bool, error) {
 		return c.sendRest(ctx, k, file, &at, length, progress)
 	})
 	if err != nil {
 		return have, err
 	}
-	have, err = c.Show(ctx, k)
+	have, err = c.Metadata(ctx, k)
 	if err == nil && (!have.Complete || have.SHA256 != sum) {
 		err = fmt.Errorf("the appliance has %d of %d octets with sha256 %q, not %s", have.ImageOffset, length, have.SHA256, sum)
 	}
 	return have, err
 }
 
-// one lets a request that ends and the next one tell their progress one after the other.
-func one(progress Progress) Progress {
+// serialize lets a request that ends and the next one tell their progress one after the other.
+func serialize(progress Progress) Progress {
 	var mu sync.Mutex
 	return func(phase string, done, total int64) {
 		mu.Lock()
@@ -73,7 +73,7 @@ func hashFile(f *os.File, progress Progress) (sum string, length int64, err erro
 		return "", 0, fmt.Errorf("look at file: %w", err)
 	}
 	h := sha256.New()
-	length, err = io.Copy(h, &watched{from: f, moved: func(n int64) { progress("hash", n, info.Size()) }})
+	length, err = io.Copy(h, &countingReader{from: f, moved: func(n int64) { progress("hash", n, info.Size()) }})
 	if err != nil {
 		return "", 0, fmt.Errorf("read file: %w", err)
 	}
@@ -81,8 +81,8 @@ func hashFile(f *os.File, progress Progress) (sum string, length int64, err erro
 }
 
 // begin announces, or finds what was announced before.
-func (c Client) begin(ctx context.Context, k artifact.Key, r artifact.Record, replace bool) (artifact.Record, error) {
-	have, err := c.Show(ctx, k)
+func (c Client) begin(ctx context.Context, k artifact.Key, r artifact.Metadata, replace bool) (artifact.Metadata, error) {
+	have, err := c.Metadata(ctx, k)
 	var p artifact.Problem
 	switch {
 	case errors.As(err, &p) && p.Status == http.StatusNotFound:
@@ -105,8 +105,8 @@ func (c Client) sendRest(ctx context.Context, k artifact.Key, file *os.File, at 
 	begun := *at
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	body := &watched{from: io.NewSectionReader(file, begun, length-begun), moved: func(n int64) { progress("send", begun+n, length) }}
-	r, err := c.request(ctx, http.MethodPatch, k.Path(), body)
+	body := &countingReader{from: io.NewSectionReader(file, begun, length-begun), moved: func(n int64) { progress("send", begun+n, length) }}
+	r, err := c.newRequest(ctx, http.MethodPatch, k.Path(), body)
 	if err != nil {
 		return false, err
 	}
@@ -114,7 +114,7 @@ func (c Client) sendRest(ctx context.Context, k artifact.Key, file *os.File, at 
 	r.Header.Set(artifact.HeaderOffset, fmt.Sprint(begun))
 	r.Header.Set("Expect", "100-continue") // a refusal comes before the octets go
 	r.Header.Set("Content-Type", "application/octet-stream")
-	stop := body.guard(cancel, r.ContentLength)
+	stop := body.cancelOnStall(cancel, r.ContentLength)
 	defer stop()
 	response, err := c.HTTP.Do(r)
 	if err == nil {
@@ -123,16 +123,16 @@ func (c Client) sendRest(ctx context.Context, k artifact.Key, file *os.File, at 
 			*at = length
 			return true, nil
 		}
-		err = refusal(response)
+		err = responseError(response)
 	} else if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	} else {
-		err = reason(err)
+		err = stripURL(err)
 	}
-	if !passes(err) {
+	if !isTransient(err) {
 		return false, err
 	}
-	have, failed := c.Show(ctx, k)
+	have, failed := c.Metadata(ctx, k)
 	if failed != nil {
 		return false, errors.Join(err, failed)
 	}
@@ -144,8 +144,8 @@ func (c Client) sendRest(ctx context.Context, k artifact.Key, file *os.File, at 
 // and its sha256 is the record's. A file of that name that holds something else is left alone, unless
 // Overwrite is set. What was fetched before a cut lies beside it as PATH.SHA256.part, with the first 12
 // digits, and is gone on with: no other file has that name.
-func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress Progress) (artifact.Record, error) {
-	have, err := c.Show(ctx, k)
+func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress Progress) (artifact.Metadata, error) {
+	have, err := c.Metadata(ctx, k)
 	if err != nil {
 		return have, err
 	}
@@ -155,7 +155,7 @@ func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress
 	if have.SHA256 == "" {
 		return have, fmt.Errorf("the appliance still computes the sha256 of %s; try again", k.Name)
 	}
-	switch same, err := holds(path, have, progress); {
+	switch same, err := fileMatches(path, have, progress); {
 	case err != nil:
 		return have, err
 	case same:
@@ -171,7 +171,7 @@ func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress
 	}
 	defer file.Close()
 	var at int64
-	err = c.persist(ctx, func() int64 { return at }, func(ctx context.Context) (bool, error) {
+	err = c.retry(ctx, func() int64 { return at }, func(ctx context.Context) (bool, error) {
 		return c.fetchRest(ctx, k, have, file, &at, progress)
 	})
 	if err != nil {
@@ -197,12 +197,12 @@ func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress
 }
 
 // PartialName is where Fetch keeps what it has of an artifact with a sha256.
-func PartialName(path string, r artifact.Record) string {
+func PartialName(path string, r artifact.Metadata) string {
 	return fmt.Sprintf("%s.%.12s.part", path, r.SHA256)
 }
 
-// holds tells whether a file is the artifact already.
-func holds(path string, have artifact.Record, progress Progress) (bool, error) {
+// fileMatches tells whether a file is the artifact already.
+func fileMatches(path string, have artifact.Metadata, progress Progress) (bool, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -233,7 +233,7 @@ func (c Client) mayWrite(path string) error {
 	return fmt.Errorf("%s is there and holds something else; name another file, or replace it", path)
 }
 
-func (c Client) fetchRest(ctx context.Context, k artifact.Key, have artifact.Record, file *os.File, at *int64, progress Progress) (done bool, err error) {
+func (c Client) fetchRest(ctx context.Context, k artifact.Key, have artifact.Metadata, file *os.File, at *int64, progress Progress) (done bool, err error) {
 	begun, err := file.Seek(0, io.SeekEnd)
 	if err == nil && begun > have.ImageLength {
 		begun, err = 0, file.Truncate(0)
@@ -249,7 +249,7 @@ func (c Client) fetchRest(ctx context.Context, k artifact.Key, have artifact.Rec
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r, err := c.request(ctx, http.MethodGet, k.ContentPath(), nil)
+	r, err := c.newRequest(ctx, http.MethodGet, k.ContentPath(), nil)
 	if err != nil {
 		return false, err
 	}
@@ -257,15 +257,15 @@ func (c Client) fetchRest(ctx context.Context, k artifact.Key, have artifact.Rec
 	r.Header.Set("If-Match", `"sha256:`+have.SHA256+`"`)
 	response, err := c.HTTP.Do(r)
 	if err != nil {
-		return false, reason(err)
+		return false, stripURL(err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusPartialContent {
-		return false, refusal(response)
+		return false, responseError(response)
 	}
-	body := &watched{from: response.Body, moved: func(n int64) { *at = begun + n; progress("fetch", *at, have.ImageLength) }}
-	defer body.guard(cancel, have.ImageLength-begun)()
-	if _, err := io.Copy(local{file}, body); err != nil {
+	body := &countingReader{from: response.Body, moved: func(n int64) { *at = begun + n; progress("fetch", *at, have.ImageLength) }}
+	defer body.cancelOnStall(cancel, have.ImageLength-begun)()
+	if _, err := io.Copy(localWriter{file}, body); err != nil {
 		return false, fmt.Errorf("fetch: %w", err)
 	}
 	return *at == have.ImageLength, io.ErrUnexpectedEOF
@@ -276,10 +276,10 @@ type localError struct{ error }
 
 func (e localError) Unwrap() error { return e.error }
 
-// local makes its writer's failures local ones.
-type local struct{ io.Writer }
+// localWriter makes its writer's failures local ones.
+type localWriter struct{ io.Writer }
 
-func (l local) Write(p []byte) (int, error) {
+func (l localWriter) Write(p []byte) (int, error) {
 	n, err := l.Writer.Write(p)
 	if err != nil {
 		err = localError{fmt.Errorf("write file: %w", err)}
@@ -287,11 +287,11 @@ func (l local) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// persist tries until it is done, or nothing moved for as long as Patience.
-func (c Client) persist(ctx context.Context, at func() int64, try func(context.Context) (bool, error)) error {
-	limit := c.Patience
+// retry tries until it is done, or nothing moved for as long as Patience.
+func (c Client) retry(ctx context.Context, at func() int64, try func(context.Context) (bool, error)) error {
+	limit := c.StallTimeout
 	if limit == 0 {
-		limit = patience
+		limit = defaultStallTimeout
 	}
 	last, moved := at(), time.Now()
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
@@ -305,7 +305,7 @@ func (c Client) persist(ctx context.Context, at func() int64, try func(context.C
 		if now := at(); now != last {
 			last, moved, pause = now, time.Now(), 200*time.Millisecond
 		}
-		if !passes(err) || time.Since(moved) > limit {
+		if !isTransient(err) || time.Since(moved) > limit {
 			return err
 		}
 		select {
@@ -316,14 +316,14 @@ func (c Client) persist(ctx context.Context, at func() int64, try func(context.C
 	}
 }
 
-// watched is a reader that tells how much was read, and can be guarded against a stall.
-type watched struct {
+// countingReader is a reader that tells how much was read, and can be guarded against a stall.
+type countingReader struct {
 	from  io.Reader
 	moved func(sum int64)
 	sum   atomic.Int64
 }
 
-func (w *watched) Read(p []byte) (int, error) {
+func (w *countingReader) Read(p []byte) (int, error) {
 	n, err := w.from.Read(p)
 	w.moved(w.sum.Add(int64(n)))
 	return n, err
@@ -331,8 +331,8 @@ func (w *watched) Read(p []byte) (int, error) {
 
 var errStalled = errors.New("nothing moved for a while")
 
-// guard cancels a transfer of which nothing moves before all of it was read.
-func (w *watched) guard(cancel context.CancelCauseFunc, length int64) (stop func()) {
+// cancelOnStall cancels a transfer of which nothing moves before all of it was read.
+func (w *countingReader) cancelOnStall(cancel context.CancelCauseFunc, length int64) (stop func()) {
 	tick := time.NewTicker(stall)
 	ended := make(chan struct{})
 	go func() {

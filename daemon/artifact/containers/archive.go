@@ -39,8 +39,8 @@ const (
 	maxWhy    = 1000    // octets of what is said of it
 )
 
-// named is an image of an archive.
-type named struct {
+// archiveImage is an image of an archive.
+type archiveImage struct {
 	names []string
 	id    string                   // sha256 of its configuration, as docker images shows it
 	image func() (v1.Image, error) // reads its texts
@@ -77,17 +77,17 @@ var errNone = errors.New("the archive names no image; write it with: docker save
 // open reads which images an archive has and their names. Layers are read when they are asked for, and no
 // further than until ctx ends. What it says of an archive that is none is meant for who brought it; an
 // archive that could not be read is an fs.PathError.
-func open(ctx context.Context, file string) ([]named, error) {
+func open(ctx context.Context, file string) ([]archiveImage, error) {
 	a, err := indexOf(ctx, file)
 	if err != nil {
 		return nil, err
 	}
-	var all []named
+	var all []archiveImage
 	switch {
-	case a.files["manifest.json"].there():
-		all, err = a.docker()
-	case a.files["index.json"].there():
-		all, err = a.oci()
+	case a.files["manifest.json"].exists():
+		all, err = a.dockerImages()
+	case a.files["index.json"].exists():
+		all, err = a.ociImages()
 	default:
 		err = errors.New("it is a tar archive without manifest.json and index.json, so it is no container image")
 	}
@@ -119,7 +119,7 @@ type section struct {
 	link     string
 }
 
-func (s section) there() bool { return s.size > 0 || s.link != "" }
+func (s section) exists() bool { return s.size > 0 || s.link != "" }
 
 func indexOf(ctx context.Context, file string) (*archive, error) {
 	a := &archive{ctx: ctx, path: file, files: map[string]section{}}
@@ -128,7 +128,7 @@ func indexOf(ctx context.Context, file string) (*archive, error) {
 		return nil, err
 	}
 	defer f.Close()
-	end, err := f.end()
+	end, err := f.length()
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func indexOf(ctx context.Context, file string) (*archive, error) {
 		case len(h.Name) > maxPath || len(h.Linkname) > maxPath:
 			return nil, fmt.Errorf("the name of a file in it has more than %d octets, so it is no container image", maxPath)
 		case isSparse(h):
-			return nil, fmt.Errorf("%q in it is a sparse file; write it with docker save or skopeo copy", brief(h.Name))
+			return nil, fmt.Errorf("%q in it is a sparse file; write it with docker save or skopeo copy", shorten(h.Name))
 		}
 		s := section{size: h.Size}
 		switch h.Typeflag {
@@ -162,7 +162,7 @@ func indexOf(ctx context.Context, file string) (*archive, error) {
 			return nil, fmt.Errorf("read archive: %w", err)
 		}
 		if s.size > end-s.at {
-			return nil, fmt.Errorf("it ends within %q; it was cut off", brief(h.Name))
+			return nil, fmt.Errorf("it ends within %q; it was cut off", shorten(h.Name))
 		}
 		if _, twice := a.files[path.Clean(h.Name)]; !twice {
 			a.files[path.Clean(h.Name)] = s
@@ -190,7 +190,7 @@ func (a *archive) open(name string) (io.ReadCloser, int64, error) {
 		s, there = a.files[s.link]
 	}
 	if !there || s.link != "" {
-		return nil, 0, fmt.Errorf("the archive lacks %q", brief(name))
+		return nil, 0, fmt.Errorf("the archive lacks %q", shorten(name))
 	}
 	f, err := openFile(a.ctx, a.path)
 	if err != nil {
@@ -202,14 +202,14 @@ func (a *archive) open(name string) (io.ReadCloser, int64, error) {
 	}{io.NewSectionReader(f, s.at, s.size), f}, s.size, nil
 }
 
-func (a *archive) text(name string) ([]byte, error) {
+func (a *archive) readText(name string) ([]byte, error) {
 	r, size, err := a.open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
 	if size > maxText {
-		return nil, fmt.Errorf("%q has %d octets, more than %d", brief(name), size, maxText)
+		return nil, fmt.Errorf("%q has %d octets, more than %d", shorten(name), size, maxText)
 	}
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -218,9 +218,9 @@ func (a *archive) text(name string) ([]byte, error) {
 	return text, nil
 }
 
-// docker reads what docker save writes. go-containerregistry reads texts whole and follows what they name:
+// dockerImages reads what docker save writes. go-containerregistry reads texts whole and follows what they name:
 // all of it was measured here before.
-func (a *archive) docker() (all []named, err error) {
+func (a *archive) dockerImages() (all []archiveImage, err error) {
 	var manifest tarball.Manifest
 	if err := a.decode("manifest.json", &manifest); err != nil {
 		return nil, err
@@ -234,13 +234,13 @@ func (a *archive) docker() (all []named, err error) {
 		}
 		tag, err := name.NewTag(d.RepoTags[0])
 		if err != nil {
-			return nil, fmt.Errorf("%q is no name of an image: %w", brief(d.RepoTags[0]), err)
+			return nil, fmt.Errorf("%q is no name of an image: %w", shorten(d.RepoTags[0]), err)
 		}
-		id, err := a.measure(d)
+		id, err := a.readImageID(d)
 		if err != nil {
-			return nil, fmt.Errorf("image %s of the archive cannot be read: %w", brief(d.RepoTags[0]), err)
+			return nil, fmt.Errorf("image %s of the archive cannot be read: %w", shorten(d.RepoTags[0]), err)
 		}
-		n := named{id: id, image: func() (v1.Image, error) {
+		n := archiveImage{id: id, image: func() (v1.Image, error) {
 			return tarball.Image(func() (io.ReadCloser, error) { return openFile(a.ctx, a.path) }, &tag)
 		}}
 		for _, text := range d.RepoTags {
@@ -255,9 +255,9 @@ func (a *archive) docker() (all []named, err error) {
 	return all, nil
 }
 
-// measure reads an image's configuration and returns its sha256.
-func (a *archive) measure(d tarball.Descriptor) (id string, err error) {
-	text, err := a.text(d.Config)
+// readImageID reads an image's configuration and returns its sha256.
+func (a *archive) readImageID(d tarball.Descriptor) (id string, err error) {
+	text, err := a.readText(d.Config)
 	if err != nil {
 		return "", err
 	}
@@ -280,7 +280,7 @@ func (a *archive) measure(d tarball.Descriptor) (id string, err error) {
 // annotations).
 var nameAnnotations = []string{"io.containerd.image.name", "org.opencontainers.image.ref.name"}
 
-func (a *archive) oci() (all []named, err error) {
+func (a *archive) ociImages() (all []archiveImage, err error) {
 	var index v1.IndexManifest
 	if err := a.decode("index.json", &index); err != nil {
 		return nil, err
@@ -301,7 +301,7 @@ func (a *archive) oci() (all []named, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("image %s of the archive cannot be read: %w", parsed, err)
 		}
-		all = append(all, named{[]string{parsed.String()}, c.manifest.Config.Digest.Hex, func() (v1.Image, error) {
+		all = append(all, archiveImage{[]string{parsed.String()}, c.manifest.Config.Digest.Hex, func() (v1.Image, error) {
 			c, err := a.image(d)
 			if err != nil {
 				return nil, err
@@ -313,7 +313,7 @@ func (a *archive) oci() (all []named, err error) {
 }
 
 func (a *archive) decode(name string, into any) error {
-	text, err := a.text(name)
+	text, err := a.readText(name)
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
@@ -326,7 +326,7 @@ func (a *archive) decode(name string, into any) error {
 func blobPath(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
 // image is what a descriptor names; of an image for several platforms, the one for our nodes.
-func (a *archive) image(d v1.Descriptor) (*core, error) {
+func (a *archive) image(d v1.Descriptor) (*ociImage, error) {
 	if d.MediaType.IsIndex() {
 		var index v1.IndexManifest
 		if err := a.decode(blobPath(d.Digest), &index); err != nil {
@@ -340,11 +340,11 @@ func (a *archive) image(d v1.Descriptor) (*core, error) {
 		}
 		d = index.Manifests[i]
 	}
-	raw, err := a.text(blobPath(d.Digest))
+	raw, err := a.readText(blobPath(d.Digest))
 	if err != nil {
 		return nil, err
 	}
-	c := &core{archive: a, raw: raw, mediaType: d.MediaType}
+	c := &ociImage{archive: a, raw: raw, mediaType: d.MediaType}
 	if err := json.Unmarshal(raw, &c.manifest); err != nil {
 		return nil, err
 	}
@@ -354,18 +354,20 @@ func (a *archive) image(d v1.Descriptor) (*core, error) {
 	return c, nil
 }
 
-// core is an image of an OCI layout, for partial.CompressedToImage.
-type core struct {
+// ociImage is an image of an OCI layout, for partial.CompressedToImage.
+type ociImage struct {
 	*archive
 	raw       []byte
 	manifest  v1.Manifest
 	mediaType types.MediaType
 }
 
-func (c *core) RawManifest() ([]byte, error)        { return c.raw, nil }
-func (c *core) MediaType() (types.MediaType, error) { return c.mediaType, nil }
-func (c *core) RawConfigFile() ([]byte, error)      { return c.text(blobPath(c.manifest.Config.Digest)) }
-func (c *core) LayerByDigest(h v1.Hash) (partial.CompressedLayer, error) {
+func (c *ociImage) RawManifest() ([]byte, error)        { return c.raw, nil }
+func (c *ociImage) MediaType() (types.MediaType, error) { return c.mediaType, nil }
+func (c *ociImage) RawConfigFile() ([]byte, error) {
+	return c.readText(blobPath(c.manifest.Config.Digest))
+}
+func (c *ociImage) LayerByDigest(h v1.Hash) (partial.CompressedLayer, error) {
 	all := append([]v1.Descriptor{c.manifest.Config}, c.manifest.Layers...)
 	i := slices.IndexFunc(all, func(d v1.Descriptor) bool { return d.Digest == h })
 	if i < 0 {

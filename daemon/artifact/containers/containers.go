@@ -31,16 +31,16 @@ type Pusher struct {
 	State     string            // a file that knows what was pushed
 	File      func(artifact.Key) string
 
-	// Tell is told under which names an artifact is served, or why it is not.
-	Tell func(ctx context.Context, k artifact.Key, sha256 string, names []string, why string) error
+	// Report is told under which names an artifact is served, or why it is not.
+	Report func(ctx context.Context, k artifact.Key, sha256 string, names []string, why string) error
 
 	Now func() time.Time // nil is time.Now
 
-	memory map[artifact.Key]*remembered
+	memory map[artifact.Key]*archiveInfo
 }
 
-// served is an image in the registry.
-type served struct {
+// servedImage is an image in the registry.
+type servedImage struct {
 	Digest   string `json:"digest"`   // of its manifest
 	Artifact string `json:"artifact"` // its key
 	SHA256   string `json:"sha256"`   // of the archive
@@ -48,8 +48,8 @@ type served struct {
 
 // Sync pushes what is not there, and takes away what was pushed and is not wanted any more. It may be
 // cut off and called again.
-func (p *Pusher) Sync(ctx context.Context, complete []artifact.Record) error {
-	state, err := p.read()
+func (p *Pusher) Sync(ctx context.Context, complete []artifact.Metadata) error {
+	state, err := p.readState()
 	if err != nil {
 		return err
 	}
@@ -57,13 +57,13 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Record) error {
 	listed := map[artifact.Key]bool{}
 	var failed []error
 	// Of two with one name the older one has it.
-	records := slices.SortedFunc(slices.Values(complete), func(a, b artifact.Record) int { return a.Created.Compare(b.Created) })
+	records := slices.SortedFunc(slices.Values(complete), func(a, b artifact.Metadata) int { return a.Created.Compare(b.Created) })
 	for _, r := range records {
-		listed[key(r)] = true
+		listed[keyOf(r)] = true
 		if r.SHA256 == "" {
 			continue // it came by S3 itself and is still being read
 		}
-		names, why, err := p.one(ctx, r, state, taken)
+		names, why, err := p.syncArchive(ctx, r, state, taken)
 		if ctx.Err() != nil {
 			return errors.Join(append(failed, ctx.Err())...)
 		}
@@ -73,20 +73,20 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Record) error {
 		// A registry that does not answer takes nothing away.
 		for _, n := range names {
 			if _, is := taken[n]; !is {
-				taken[n] = p.id(key(r), n)
+				taken[n] = p.imageID(keyOf(r), n)
 			}
 		}
-		why = cut(why, maxWhy)
+		why = cutText(why, maxWhy)
 		if err == nil && (!slices.Equal(names, r.ServedAs) || why != r.NotServed) {
-			failed = append(failed, p.Tell(ctx, key(r), r.SHA256, names, why))
+			failed = append(failed, p.Report(ctx, keyOf(r), r.SHA256, names, why))
 		}
 	}
-	maps.DeleteFunc(p.memory, func(k artifact.Key, _ *remembered) bool { return !listed[k] })
+	maps.DeleteFunc(p.memory, func(k artifact.Key, _ *archiveInfo) bool { return !listed[k] })
 	return errors.Join(append(failed, p.withdraw(ctx, state, taken))...)
 }
 
-// id is of which image an archive says a name; "" if it is not known.
-func (p *Pusher) id(k artifact.Key, name string) string {
+// imageID is of which image an archive says a name; "" if it is not known.
+func (p *Pusher) imageID(k artifact.Key, name string) string {
 	if m := p.memory[k]; m != nil {
 		for _, i := range m.images {
 			if slices.Contains(i.names, name) {
@@ -97,17 +97,17 @@ func (p *Pusher) id(k artifact.Key, name string) string {
 	return ""
 }
 
-func key(r artifact.Record) artifact.Key {
+func keyOf(r artifact.Metadata) artifact.Key {
 	return artifact.Key{Collection: artifact.Container, Owner: r.Owner, Cluster: r.ClusterName, Name: r.ImageName}
 }
 
-// one serves one archive. It returns the names that it has, sorted, or a sentence why it has none. An
+// syncArchive serves one archive. It returns the names that it has, sorted, or a sentence why it has none. An
 // image that an older archive has under the same name need not be pushed.
-func (p *Pusher) one(ctx context.Context, r artifact.Record, state map[string]served, taken map[string]string) (names []string, why string, err error) {
-	k := key(r)
-	m, err := p.recall(ctx, k, r.SHA256)
+func (p *Pusher) syncArchive(ctx context.Context, r artifact.Metadata, state map[string]servedImage, taken map[string]string) (names []string, why string, err error) {
+	k := keyOf(r)
+	m, err := p.inspect(ctx, k, r.SHA256)
 	if err != nil {
-		return known(state, k, r.SHA256), "", err
+		return pushedNames(state, k, r.SHA256), "", err
 	}
 	if m.why != "" {
 		return nil, m.why, nil
@@ -123,15 +123,15 @@ func (p *Pusher) one(ctx context.Context, r artifact.Record, state map[string]se
 		}
 	}
 	slices.Sort(names)
-	if m.refused != "" && p.now().Before(m.again) {
+	if m.refused != "" && p.now().Before(m.retryAt) {
 		return nil, m.refused, nil
 	}
-	there, err := p.allThere(ctx, own, state, k, r.SHA256)
+	there, err := p.allPushed(ctx, own, state, k, r.SHA256)
 	if there || err != nil {
 		return names, "", err
 	}
-	if m.failed != nil && p.now().Before(m.again) {
-		return names, "", fmt.Errorf("%s is pushed again in %s: %w", k.Name, m.again.Sub(p.now()).Round(time.Second), m.failed)
+	if m.failed != nil && p.now().Before(m.retryAt) {
+		return names, "", fmt.Errorf("%s is pushed again in %s: %w", k.Name, m.retryAt.Sub(p.now()).Round(time.Second), m.failed)
 	}
 	m.refused, m.failed = "", nil
 	why, err = p.push(ctx, k, m, own, state)
@@ -143,13 +143,13 @@ func (p *Pusher) one(ctx context.Context, r artifact.Record, state map[string]se
 
 // push brings those images of an archive into the registry that have a name of their own. why is what
 // cannot be got over by trying again.
-func (p *Pusher) push(ctx context.Context, k artifact.Key, m *remembered, own map[string]bool, state map[string]served) (why string, err error) {
+func (p *Pusher) push(ctx context.Context, k artifact.Key, m *archiveInfo, own map[string]bool, state map[string]servedImage) (why string, err error) {
 	images, err := open(ctx, p.File(k))
 	if err != nil {
 		return "", err // it could be read before
 	}
 	for _, i := range images {
-		i.names = slices.DeleteFunc(i.names, func(n string) bool { return !own[n] || p.id(k, n) != i.id })
+		i.names = slices.DeleteFunc(i.names, func(n string) bool { return !own[n] || p.imageID(k, n) != i.id })
 		if len(i.names) == 0 {
 			continue
 		}
@@ -158,7 +158,7 @@ func (p *Pusher) push(ctx context.Context, k artifact.Key, m *remembered, own ma
 		if err == nil {
 			digest, err = image.Digest()
 		}
-		if isOurs(ctx, err) {
+		if isLocalFailure(ctx, err) {
 			return "", err
 		}
 		if err != nil {
@@ -167,23 +167,23 @@ func (p *Pusher) push(ctx context.Context, k artifact.Key, m *remembered, own ma
 		}
 		for _, n := range i.names {
 			// Before it is pushed, so that a cut leaves nothing that nobody knows.
-			state[n] = served{digest.String(), k.String(), m.sha256}
-			if err := p.write(state); err != nil {
+			state[n] = servedImage{digest.String(), k.String(), m.sha256}
+			if err := p.writeState(state); err != nil {
 				return "", err
 			}
-			tag, err := p.tag(n)
+			tag, err := p.tagFor(n)
 			if err != nil {
 				return "", err
 			}
 			err = remote.Write(tag, image, remote.WithTransport(p.Transport), remote.WithContext(ctx), remote.WithJobs(1))
-			if reason := refusal(err); reason != "" {
+			if reason := refusalOf(err); reason != "" {
 				delete(state, n)
-				m.refused, m.again = reason, p.now().Add(askAgain)
-				return reason, p.write(state)
+				m.refused, m.retryAt = reason, p.now().Add(recheckInterval)
+				return reason, p.writeState(state)
 			}
 			if err != nil {
 				err = fmt.Errorf("push %s: %w", n, err)
-				m.rest(p.now(), err)
+				m.postpone(p.now(), err)
 				return "", err
 			}
 		}
@@ -192,8 +192,8 @@ func (p *Pusher) push(ctx context.Context, k artifact.Key, m *remembered, own ma
 	return "", nil
 }
 
-// refusal is what the registry said that trying again will not change.
-func refusal(err error) string {
+// refusalOf is what the registry said that trying again will not change.
+func refusalOf(err error) string {
 	var e *transport.Error
 	if !errors.As(err, &e) || e.StatusCode >= 500 || e.StatusCode == http.StatusTooManyRequests || e.StatusCode == http.StatusUnauthorized {
 		return ""
@@ -206,8 +206,8 @@ func refusal(err error) string {
 	return e.Error()
 }
 
-// known are the names that the very archive was pushed under, sorted.
-func known(state map[string]served, k artifact.Key, sha256 string) (names []string) {
+// pushedNames are the names that the very archive was pushed under, sorted.
+func pushedNames(state map[string]servedImage, k artifact.Key, sha256 string) (names []string) {
 	for _, n := range slices.Sorted(maps.Keys(state)) {
 		if s := state[n]; s.Artifact == k.String() && s.SHA256 == sha256 {
 			names = append(names, n)
@@ -216,22 +216,22 @@ func known(state map[string]served, k artifact.Key, sha256 string) (names []stri
 	return names
 }
 
-// allThere tells whether the registry has all names that are an archive's own as they were pushed. It is asked
+// allPushed tells whether the registry has all names that are an archive's own as they were pushed. It is asked
 // also for those that never were: one that does not answer costs no reading of the archive.
-func (p *Pusher) allThere(ctx context.Context, own map[string]bool, state map[string]served, k artifact.Key, sha256 string) (bool, error) {
+func (p *Pusher) allPushed(ctx context.Context, own map[string]bool, state map[string]servedImage, k artifact.Key, sha256 string) (bool, error) {
 	all := true
 	for _, n := range slices.Sorted(maps.Keys(own)) {
 		if !own[n] {
 			continue
 		}
-		tag, err := p.tag(n)
+		tag, err := p.tagFor(n)
 		if err != nil {
 			return false, err
 		}
 		d, err := remote.Head(tag, remote.WithTransport(p.Transport), remote.WithContext(ctx))
 		s := state[n]
 		switch {
-		case refusal(err) != "": // 404 is one; of others the push hears more
+		case refusalOf(err) != "": // 404 is one; of others the push hears more
 			all = false
 		case err != nil:
 			return false, fmt.Errorf("ask registry for %s: %w", n, err)
@@ -243,12 +243,12 @@ func (p *Pusher) allThere(ctx context.Context, own map[string]bool, state map[st
 }
 
 // withdraw takes away names that are not wanted.
-func (p *Pusher) withdraw(ctx context.Context, state map[string]served, wanted map[string]string) error {
+func (p *Pusher) withdraw(ctx context.Context, state map[string]servedImage, wanted map[string]string) error {
 	for _, n := range slices.Sorted(maps.Keys(state)) {
 		if _, is := wanted[n]; is {
 			continue
 		}
-		tag, err := p.tag(n)
+		tag, err := p.tagFor(n)
 		if err == nil {
 			err = remote.Delete(tag, remote.WithTransport(p.Transport), remote.WithContext(ctx))
 		}
@@ -257,21 +257,21 @@ func (p *Pusher) withdraw(ctx context.Context, state map[string]served, wanted m
 			return fmt.Errorf("withdraw %s: %w", n, err)
 		}
 		delete(state, n)
-		if err := p.write(state); err != nil {
+		if err := p.writeState(state); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tag is where the registry keeps an image: its whole name is the repository's, but for the stick's
+// tagFor is where the registry keeps an image: its whole name is the repository's, but for the stick's
 // own domain, which has none.
-func (p *Pusher) tag(full string) (name.Tag, error) {
+func (p *Pusher) tagFor(full string) (name.Tag, error) {
 	return name.NewTag(p.Registry + "/" + strings.TrimPrefix(full, assets.ImageDomain+"/"))
 }
 
-func (p *Pusher) read() (map[string]served, error) {
-	state := map[string]served{}
+func (p *Pusher) readState() (map[string]servedImage, error) {
+	state := map[string]servedImage{}
 	text, err := os.ReadFile(p.State)
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, nil
@@ -285,8 +285,8 @@ func (p *Pusher) read() (map[string]served, error) {
 	return state, nil
 }
 
-// write replaces the file as a whole.
-func (p *Pusher) write(state map[string]served) error {
+// writeState replaces the file as a whole.
+func (p *Pusher) writeState(state map[string]servedImage) error {
 	text, err := json.MarshalIndent(state, "", " ")
 	if err != nil {
 		return fmt.Errorf("write what was pushed: %w", err)

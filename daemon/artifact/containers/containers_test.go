@@ -40,11 +40,11 @@ type bed struct {
 	full   bool // the registry takes no layer
 	now    time.Time
 	pusher *Pusher
-	told   map[string]artifact.Record // by name
+	told   map[string]artifact.Metadata // by name
 }
 
 func newBed(t *testing.T) *bed {
-	b := &bed{t: t, dir: t.TempDir(), now: created, told: map[string]artifact.Record{}}
+	b := &bed{t: t, dir: t.TempDir(), now: created, told: map[string]artifact.Metadata{}}
 	real := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -68,8 +68,8 @@ func newBed(t *testing.T) *bed {
 	b.pusher = &Pusher{Registry: b.host, Transport: http.DefaultTransport, State: filepath.Join(b.dir, "pushed.json"),
 		File: func(k artifact.Key) string { b.reads++; return filepath.Join(b.dir, k.Name) },
 		Now:  func() time.Time { return b.now },
-		Tell: func(_ context.Context, k artifact.Key, sha256 string, names []string, why string) error {
-			b.told[k.Name] = artifact.Record{SHA256: sha256, ServedAs: names, NotServed: why}
+		Report: func(_ context.Context, k artifact.Key, sha256 string, names []string, why string) error {
+			b.told[k.Name] = artifact.Metadata{SHA256: sha256, ServedAs: names, NotServed: why}
 			return nil
 		}}
 	return b
@@ -78,8 +78,8 @@ func newBed(t *testing.T) *bed {
 var created = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // record describes an archive; what was told of it is in it, as the depot keeps it.
-func (b *bed) record(name, sha256 string, age time.Duration) artifact.Record {
-	r := artifact.Record{Owner: "alpha", ClusterName: "beta", ImageName: name, Complete: true, SHA256: sha256, Created: created.Add(age)}
+func (b *bed) record(name, sha256 string, age time.Duration) artifact.Metadata {
+	r := artifact.Metadata{Owner: "alpha", ClusterName: "beta", ImageName: name, Complete: true, SHA256: sha256, Created: created.Add(age)}
 	if told := b.told[name]; told.SHA256 == sha256 {
 		r.ServedAs, r.NotServed = told.ServedAs, told.NotServed
 	}
@@ -153,8 +153,8 @@ func TestImagesAreServedUnderTheirNames(t *testing.T) {
 		mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
 	b.oci("layout", mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: platforms,
 		Descriptor: v1.Descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": "registry.example/many:3"}}}))
-	records := func() []artifact.Record {
-		return []artifact.Record{b.record("both", "1", 0), b.record("layout", "2", 1), {ImageName: "unread", Complete: true}}
+	records := func() []artifact.Metadata {
+		return []artifact.Metadata{b.record("both", "1", 0), b.record("layout", "2", 1), {ImageName: "unread", Complete: true}}
 	}
 	require.NoError(t, b.pusher.Sync(t.Context(), records()))
 	assert.NotEmpty(t, b.has("registry.example/web/front:1"))
@@ -176,7 +176,7 @@ func TestImagesAreServedUnderTheirNames(t *testing.T) {
 
 	// Another archive under the same artifact, and one that was removed.
 	b.docker("both", map[string]v1.Image{"registry.example/web/front:1": other})
-	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Record{b.record("both", "9", 0)}))
+	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Metadata{b.record("both", "9", 0)}))
 	assert.Equal(t, []string{"registry.example/web/front:1"}, b.told["both"].ServedAs)
 	assert.NotEmpty(t, b.has("registry.example/web/front:1"))
 	assert.Empty(t, b.has("registry.example/db:2"))
@@ -188,14 +188,14 @@ func TestImagesAreServedUnderTheirNames(t *testing.T) {
 func TestARegistryThatIsAwayTakesNothingAway(t *testing.T) {
 	b := newBed(t)
 	b.docker("web", map[string]v1.Image{"registry.example/web:1": image(t)})
-	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Record{b.record("web", "1", 0)}))
+	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Metadata{b.record("web", "1", 0)}))
 	told := b.told["web"]
 	b.broken = true
-	assert.Error(t, b.pusher.Sync(t.Context(), []artifact.Record{b.record("web", "1", 0)}))
+	assert.Error(t, b.pusher.Sync(t.Context(), []artifact.Metadata{b.record("web", "1", 0)}))
 	assert.Equal(t, told, b.told["web"])
 	b.broken = false
 	assert.NotEmpty(t, b.has("registry.example/web:1"))
-	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Record{b.record("web", "1", 0)}))
+	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Metadata{b.record("web", "1", 0)}))
 }
 
 func TestWhatIsNotServedSaysWhy(t *testing.T) {
@@ -219,7 +219,7 @@ func TestWhatIsNotServedSaysWhy(t *testing.T) {
 	require.NoError(t, w.Close())
 	require.NoError(t, f.Close())
 
-	var records []artifact.Record
+	var records []artifact.Metadata
 	for i, name := range []string{"first", "second", "port", "stick", "nameless", "foreign", "noise", "files"} {
 		records = append(records, b.record(name, "1", time.Duration(i)))
 	}

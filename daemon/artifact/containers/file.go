@@ -23,8 +23,8 @@ func openFile(ctx context.Context, path string) (*file, error) {
 	return &file{ctx, f}, nil
 }
 
-// end is how long it is.
-func (f *file) end() (int64, error) {
+// length is how long it is.
+func (f *file) length() (int64, error) {
 	info, err := f.file.Stat()
 	if err != nil {
 		return 0, fmt.Errorf("read archive: %w", err)
@@ -51,10 +51,10 @@ func (f *file) Close() error                                 { return f.file.Clo
 
 var _ io.ReadSeekCloser = (*file)(nil)
 
-// brief is the beginning of a text that somebody else wrote.
-func brief(text string) string { return cut(text, 200) }
+// shorten is the beginning of a text that somebody else wrote.
+func shorten(text string) string { return cutText(text, 200) }
 
-func cut(text string, n int) string {
+func cutText(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}

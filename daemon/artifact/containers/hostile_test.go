@@ -102,7 +102,7 @@ func TestHostileArchives(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(b.dir, "bad"), append(bytes.Join(c.files, nil), make([]byte, 1024)...), 0o644))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Record{b.record("bad", "1", 0)}), c.what)
+		require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Metadata{b.record("bad", "1", 0)}), c.what)
 		runtime.ReadMemStats(&after)
 		assert.Contains(t, b.told["bad"].NotServed, c.says, c.what)
 		assert.LessOrEqual(t, len(b.told["bad"].NotServed), maxWhy+len("…"), c.what)
@@ -115,7 +115,7 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	b := newBed(t)
 	b.docker("web", map[string]v1.Image{"registry.example/web:1": image(t)})
 	b.docker("other", map[string]v1.Image{"registry.example/other:1": image(t)})
-	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Record{b.record("web", "1", 0)}))
+	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Metadata{b.record("web", "1", 0)}))
 	ctx, cancel := context.WithCancel(t.Context())
 	images, err := open(ctx, filepath.Join(b.dir, "other"))
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	_, err = i.Digest()
 	assert.ErrorIs(t, err, context.Canceled)
 	told := len(b.told)
-	assert.ErrorIs(t, b.pusher.Sync(ctx, []artifact.Record{b.record("web", "2", 0), b.record("other", "1", 1)}), context.Canceled)
+	assert.ErrorIs(t, b.pusher.Sync(ctx, []artifact.Metadata{b.record("web", "2", 0), b.record("other", "1", 1)}), context.Canceled)
 	assert.Len(t, b.told, told, "nothing is said of what was not read")
 	assert.NotEmpty(t, b.has("registry.example/web:1"))
 }

@@ -11,38 +11,38 @@ import (
 
 // How long until what failed is tried again although nothing changed that we know of.
 const (
-	askAgain   = time.Hour        // a registry that refused
-	firstPause = 30 * time.Second // after a push that broke off; twice as long each time, up to:
-	lastPause  = 10 * time.Minute // longer than the registry must be left alone to remove what nobody can name
+	recheckInterval = time.Hour        // a registry that refused
+	firstPause      = 30 * time.Second // after a push that broke off; twice as long each time, up to:
+	lastPause       = 10 * time.Minute // longer than the registry must be left alone to remove what nobody can name
 )
 
-// remembered is what is known of an archive, so that it is not read again for nothing: that takes as long
+// archiveInfo is what is known of an archive, so that it is not read again for nothing: that takes as long
 // as its layers do, and Sync is called every half a minute.
-type remembered struct {
+type archiveInfo struct {
 	sha256 string
-	images []said
+	images []imageEntry
 	why    string // it can never be served; "" if it can
 
 	refused string // what the registry said of it
 	failed  error  // of the last push
 	pause   time.Duration
-	again   time.Time // before it nothing is tried after refused or failed
+	retryAt time.Time // before it nothing is tried after refused or failed
 }
 
-// said is what an archive says of an image.
-type said struct {
+// imageEntry is what an archive says of an image.
+type imageEntry struct {
 	names []string
 	id    string
 }
 
-// recall is what an archive says, read once.
-func (p *Pusher) recall(ctx context.Context, k artifact.Key, sha256 string) (*remembered, error) {
+// inspect is what an archive says, read once.
+func (p *Pusher) inspect(ctx context.Context, k artifact.Key, sha256 string) (*archiveInfo, error) {
 	if m := p.memory[k]; m != nil && m.sha256 == sha256 {
 		return m, nil
 	}
-	m := &remembered{sha256: sha256}
+	m := &archiveInfo{sha256: sha256}
 	images, err := open(ctx, p.File(k))
-	if isOurs(ctx, err) {
+	if isLocalFailure(ctx, err) {
 		return nil, err
 	}
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *Pusher) recall(ctx context.Context, k artifact.Key, sha256 string) (*re
 	}
 	given := map[string]string{} // of which image
 	for _, i := range images {
-		s := said{id: i.id}
+		s := imageEntry{id: i.id}
 		for _, n := range i.names {
 			if id, twice := given[n]; twice {
 				if id != i.id {
@@ -58,7 +58,7 @@ func (p *Pusher) recall(ctx context.Context, k artifact.Key, sha256 string) (*re
 				}
 				continue
 			}
-			if _, err := p.tag(n); err != nil {
+			if _, err := p.tagFor(n); err != nil {
 				m.why = err.Error()
 			}
 			given[n], s.names = i.id, append(s.names, n)
@@ -66,22 +66,22 @@ func (p *Pusher) recall(ctx context.Context, k artifact.Key, sha256 string) (*re
 		m.images = append(m.images, s)
 	}
 	if p.memory == nil {
-		p.memory = map[artifact.Key]*remembered{}
+		p.memory = map[artifact.Key]*archiveInfo{}
 	}
 	p.memory[k] = m
 	return m, nil
 }
 
-// isOurs tells whether an archive could not be read for a reason that lies not in it.
-func isOurs(ctx context.Context, err error) bool {
+// isLocalFailure tells whether an archive could not be read for a reason that lies not in it.
+func isLocalFailure(ctx context.Context, err error) bool {
 	var unread *fs.PathError
 	return err != nil && (ctx.Err() != nil || errors.As(err, &unread))
 }
 
-// rest has a push that broke off tried again later.
-func (m *remembered) rest(now time.Time, err error) {
+// postpone has a push that broke off tried again later.
+func (m *archiveInfo) postpone(now time.Time, err error) {
 	m.pause = min(max(2*m.pause, firstPause), lastPause)
-	m.failed, m.again = err, now.Add(m.pause)
+	m.failed, m.retryAt = err, now.Add(m.pause)
 }
 
 func (p *Pusher) now() time.Time {

@@ -12,7 +12,7 @@ import (
 )
 
 // reading is how often archives are opened by some rounds of Sync.
-func (b *bed) reading(rounds int, records func() []artifact.Record) int {
+func (b *bed) reading(rounds int, records func() []artifact.Metadata) int {
 	b.t.Helper()
 	before := b.reads
 	for range rounds {
@@ -30,7 +30,7 @@ func TestAnArchiveIsNotReadForNothing(t *testing.T) {
 	b.docker("port", map[string]v1.Image{"registry.example:5000/web:1": image(t)})
 	b.docker("stick", map[string]v1.Image{"firstlight.internal/pause:1": image(t)})
 	names := []string{"first", "second", "port", "stick"}
-	records := func() (all []artifact.Record) {
+	records := func() (all []artifact.Metadata) {
 		for i, n := range names {
 			all = append(all, b.record(n, "1", time.Duration(i)))
 		}
@@ -41,17 +41,17 @@ func TestAnArchiveIsNotReadForNothing(t *testing.T) {
 	assert.Contains(t, b.told["second"].NotServed, "brought before")
 	assert.Contains(t, b.told["stick"].NotServed, "the stick's own")
 
-	b.now = b.now.Add(askAgain)
+	b.now = b.now.Add(recheckInterval)
 	assert.Equal(t, 1, b.reading(1, records), "the registry may have become another")
 
 	names = names[1:]
 	assert.Equal(t, 1, b.reading(3, records), "the name is free, and so its image is pushed")
 	assert.Equal(t, []string{"registry.example/web:1"}, b.told["second"].ServedAs)
 	assert.NotEmpty(t, b.has("registry.example/web:1"))
-	assert.NotContains(t, b.pusher.memory, key(b.record("first", "1", 0)), "what was removed is forgotten")
+	assert.NotContains(t, b.pusher.memory, keyOf(b.record("first", "1", 0)), "what was removed is forgotten")
 
 	b.docker("port", map[string]v1.Image{"registry.example/port:1": image(t)})
-	records = func() []artifact.Record { return []artifact.Record{b.record("port", "2", 0)} }
+	records = func() []artifact.Metadata { return []artifact.Metadata{b.record("port", "2", 0)} }
 	assert.Equal(t, 2, b.reading(3, records), "other content is another archive")
 	assert.Equal(t, []string{"registry.example/port:1"}, b.told["port"].ServedAs)
 }
@@ -62,8 +62,8 @@ func TestOneImageInTwoArchives(t *testing.T) {
 	shared, more := image(t), image(t)
 	b.docker("first", map[string]v1.Image{"registry.example/web:1": shared})
 	b.docker("second", map[string]v1.Image{"registry.example/web:1": shared, "registry.example/more:1": more})
-	both := func() []artifact.Record {
-		return []artifact.Record{b.record("first", "1", 0), b.record("second", "2", 1)}
+	both := func() []artifact.Metadata {
+		return []artifact.Metadata{b.record("first", "1", 0), b.record("second", "2", 1)}
 	}
 	b.reading(1, both)
 	assert.Equal(t, []string{"registry.example/web:1"}, b.told["first"].ServedAs)
@@ -71,10 +71,10 @@ func TestOneImageInTwoArchives(t *testing.T) {
 	puts := b.puts
 	assert.Zero(t, b.reading(10, both))
 	assert.Equal(t, puts, b.puts)
-	b.reading(2, func() []artifact.Record { return both()[1:] })
+	b.reading(2, func() []artifact.Metadata { return both()[1:] })
 	assert.NotEmpty(t, b.has("registry.example/web:1"), "the other one still has it")
 	assert.NotEmpty(t, b.has("registry.example/more:1"))
-	b.reading(1, func() []artifact.Record { return nil })
+	b.reading(1, func() []artifact.Metadata { return nil })
 	assert.Empty(t, b.has("registry.example/web:1"))
 }
 
@@ -83,7 +83,7 @@ func TestOneImageInTwoArchives(t *testing.T) {
 func TestAPushThatBreaksOffIsTriedLessAndLess(t *testing.T) {
 	b := newBed(t)
 	b.docker("web", map[string]v1.Image{"registry.example/web:1": image(t)})
-	records := func() []artifact.Record { return []artifact.Record{b.record("web", "1", 0)} }
+	records := func() []artifact.Metadata { return []artifact.Metadata{b.record("web", "1", 0)} }
 	hour := func() int {
 		before := b.reads
 		for range 120 {

@@ -25,27 +25,27 @@ const AnyLength = -1
 // after it. What came in before an error is kept unless the error says otherwise: the next
 // piece begins where Get says. ctx only bounds the reading; what was read is brought into
 // the store also after it has ended.
-func (d *Depot) Append(ctx context.Context, k artifact.Key, offset, length int64, body Body) (int64, error) {
-	e, err := d.take(ctx, k, turnWait)
+func (d *Store) Append(ctx context.Context, k artifact.Key, offset, length int64, body Body) (int64, error) {
+	e, err := d.acquire(ctx, k, turnWait)
 	if err != nil {
 		return 0, err
 	}
-	defer e.give()
-	if r := e.record(); r.Complete {
+	defer e.release()
+	if r := e.metadata(); r.Complete {
 		return 0, &Error{Kind: Completed, Text: "Upload already completed", Offset: r.ImageOffset}
 	}
-	if r := e.record(); r.Damaged != "" {
+	if r := e.metadata(); r.Damaged != "" {
 		return 0, &Error{Kind: Damaged, Text: k.Name + " cannot be sent: " + r.Damaged}
 	}
 	working := context.WithoutCancel(ctx)
-	if r := e.state().Record; r.ImageOffset < r.ImageLength {
+	if r := e.copyState().Record; r.ImageOffset < r.ImageLength {
 		if err := d.appendRest(ctx, working, e, offset, length, body); err != nil {
 			return 0, err
 		}
-	} else if err := fits(r.ImageOffset, r.ImageLength, offset, length); err != nil {
+	} else if err := checkPiece(r.ImageOffset, r.ImageLength, offset, length); err != nil {
 		return 0, err
 	}
-	r := e.state().Record
+	r := e.copyState().Record
 	if r.ImageOffset < r.ImageLength {
 		return r.ImageOffset, nil
 	}
@@ -53,22 +53,22 @@ func (d *Depot) Append(ctx context.Context, k artifact.Key, offset, length int64
 }
 
 // appendRest receives a piece of an upload that lacks some octets.
-func (d *Depot) appendRest(ctx, working context.Context, e *entry, offset, length int64, body Body) error {
+func (d *Store) appendRest(ctx, working context.Context, e *entry, offset, length int64, body Body) error {
 	resuming, cancel := context.WithTimeout(working, settleTime)
 	defer cancel()
 	s, err := d.resume(resuming, e)
 	if err != nil {
-		return blame(err, e.key.Name, "gone on with", e.state().Record.ImageOffset)
+		return wrapStoreError(err, e.key.Name, "gone on with", e.copyState().Record.ImageOffset)
 	}
-	if err := fits(s.offset, s.length, offset, length); err != nil {
+	if err := checkPiece(s.offset, s.length, offset, length); err != nil {
 		return err
 	}
 	return d.receive(ctx, e, s, length, body)
 }
 
-// fits refuses a piece that does not begin where the upload goes on, or is longer than what
+// checkPiece refuses a piece that does not begin where the upload goes on, or is longer than what
 // remains.
-func fits(at, whole, offset, length int64) error {
+func checkPiece(at, whole, offset, length int64) error {
 	if offset != at {
 		return &Error{Kind: WrongOffset, Text: fmt.Sprintf("Expected Offset %d, actual offset %d", at, offset), Offset: at}
 	}
@@ -79,7 +79,7 @@ func fits(at, whole, offset, length int64) error {
 }
 
 // receive reads the body and settles what came in.
-func (d *Depot) receive(ctx context.Context, e *entry, s *session, length int64, body Body) error {
+func (d *Store) receive(ctx context.Context, e *entry, s *session, length int64, body Body) error {
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	e.mu.Lock()
@@ -87,7 +87,7 @@ func (d *Depot) receive(ctx context.Context, e *entry, s *session, length int64,
 	e.mu.Unlock()
 	stop := context.AfterFunc(reading, body.Interrupt)
 	storing := context.WithoutCancel(ctx)
-	err := d.read(storing, e, s, length, body)
+	err := d.readBody(storing, e, s, length, body)
 	stop()
 	e.mu.Lock()
 	e.cancel = nil
@@ -98,12 +98,12 @@ func (d *Depot) receive(ctx context.Context, e *entry, s *session, length int64,
 	}
 	var cut *cutError
 	if err != nil && !errors.As(err, &cut) {
-		return d.giveUp(storing, e, err)
+		return d.discardAfter(storing, e, err)
 	}
 	settling, done := context.WithTimeout(storing, settleTime)
 	defer done()
-	if failed := d.settle(settling, e, s); failed != nil {
-		return d.giveUp(settling, e, failed)
+	if failed := d.flush(settling, e, s); failed != nil {
+		return d.discardAfter(settling, e, failed)
 	}
 	if cut != nil {
 		return &Error{Kind: Cut, Text: fmt.Sprintf("the request ended early; go on from %d", s.offset), Offset: s.offset, Err: cut.err}
@@ -118,14 +118,14 @@ func (c *cutError) Error() string { return "receive: " + c.err.Error() }
 func (c *cutError) Unwrap() error { return c.err }
 
 // abandon closes the session; the next one begins with what the store has.
-func (d *Depot) abandon(e *entry) {
+func (d *Store) abandon(e *entry) {
 	e.session.close()
 	e.session = nil
-	e.setLive(e.state().Record.ImageOffset)
+	e.setLive(e.copyState().Record.ImageOffset)
 }
 
-// giveUp abandons the session after a failure. Content that is refused is given up too.
-func (d *Depot) giveUp(ctx context.Context, e *entry, err error) error {
+// discardAfter abandons the session after a failure. Content that is refused is given up too.
+func (d *Store) discardAfter(ctx context.Context, e *entry, err error) error {
 	var known *Error
 	if errors.As(err, &known) && known.Kind == Refused {
 		if _, failed := d.restart(ctx, e); failed != nil {
@@ -133,22 +133,22 @@ func (d *Depot) giveUp(ctx context.Context, e *entry, err error) error {
 		}
 		return err
 	}
-	d.keepSent(ctx, e, err)
+	d.saveSent(ctx, e, err)
 	d.abandon(e)
-	at := e.record().ImageOffset
+	at := e.metadata().ImageOffset
 	if errors.As(err, &known) {
 		known.Offset = at
 		return err
 	}
-	return blame(err, e.key.Name, "stored", at)
+	return wrapStoreError(err, e.key.Name, "stored", at)
 }
 
-// keepSent writes the state after the last part that reached a store that is full now: a
+// saveSent writes the state after the last part that reached a store that is full now: a
 // few octets may still find room.
-func (d *Depot) keepSent(ctx context.Context, e *entry, why error) {
+func (d *Store) saveSent(ctx context.Context, e *entry, why error) {
 	s := e.session
-	_ = s.reap(0) // one failure is enough
-	if !errors.Is(why, store.ErrFull) || s.stored.offset <= e.state().Record.ImageOffset {
+	_ = s.waitForParts(0) // one failure is enough
+	if !errors.Is(why, store.ErrFull) || s.stored.offset <= e.copyState().Record.ImageOffset {
 		return
 	}
 	if err := d.write(ctx, e, s, s.stored); err != nil {
@@ -156,8 +156,8 @@ func (d *Depot) keepSent(ctx context.Context, e *entry, why error) {
 	}
 }
 
-// read takes the body into the scratch file, part by part, and sends each whole part.
-func (d *Depot) read(ctx context.Context, e *entry, s *session, length int64, body Body) error {
+// readBody takes the body into the scratch file, part by part, and sends each whole part.
+func (d *Store) readBody(ctx context.Context, e *entry, s *session, length int64, body Body) error {
 	sums := s.sumBeside()
 	defer sums.stop()
 	for began := s.offset; s.offset < s.length; {
@@ -166,15 +166,15 @@ func (d *Depot) read(ctx context.Context, e *entry, s *session, length int64, bo
 				return err
 			}
 		}
-		file, err := s.scratch(d.Scratch)
+		file, err := s.scratchFile(d.Scratch)
 		if err != nil {
 			return err
 		}
 		end := min(s.part+s.upload.PartSize, s.length)
 		// A piece of the buffer's length, or what comes before the body ends: either is
 		// taken in before the error is looked at.
-		buffer := sums.buffer()
-		n, failed := fill(body, (*buffer)[:min(int64(len(*buffer)), end-s.offset)])
+		buffer := sums.takeBuffer()
+		n, failed := readPiece(body, (*buffer)[:min(int64(len(*buffer)), end-s.offset)])
 		if _, err := file.WriteAt((*buffer)[:n], s.offset-s.part); err != nil {
 			sums.add(buffer, 0)
 			return fullError(fmt.Errorf("write scratch file: %w", err))
@@ -182,11 +182,11 @@ func (d *Depot) read(ctx context.Context, e *entry, s *session, length int64, bo
 		sums.add(buffer, n)
 		s.offset += int64(n)
 		e.setLive(s.offset)
-		if err := s.look(e.key.Collection); err != nil {
+		if err := s.checkHead(e.key.Collection); err != nil {
 			return err
 		}
 		if s.offset == s.length && length == AnyLength && failed == nil {
-			if n, _ := fill(body, make([]byte, 1)); n > 0 {
+			if n, _ := readPiece(body, make([]byte, 1)); n > 0 {
 				sums.wait()
 				return d.tooMuch(ctx, e, s)
 			}
@@ -208,8 +208,8 @@ func (d *Depot) read(ctx context.Context, e *entry, s *session, length int64, bo
 	return nil
 }
 
-// fill reads until a piece is full or the body ends, and returns the body's own error.
-func fill(body Body, piece []byte) (n int, err error) {
+// readPiece reads until a piece is full or the body ends, and returns the body's own error.
+func readPiece(body Body, piece []byte) (n int, err error) {
 	for n < len(piece) && err == nil {
 		var k int
 		k, err = body.Read(piece[n:])
@@ -219,9 +219,9 @@ func fill(body Body, piece []byte) (n int, err error) {
 }
 
 // tooMuch gives up the part under way of a body that goes on after the end.
-func (d *Depot) tooMuch(ctx context.Context, e *entry, s *session) error {
+func (d *Store) tooMuch(ctx context.Context, e *entry, s *session) error {
 	rest := s.length - s.part
-	err := s.reap(0)
+	err := s.waitForParts(0)
 	if err == nil {
 		err = d.rewind(ctx, e, s)
 	}
@@ -231,8 +231,8 @@ func (d *Depot) tooMuch(ctx context.Context, e *entry, s *session) error {
 	return &Error{Kind: WrongLength, Text: fmt.Sprintf("Content length doesn't match upload length. Expected content length %d got more", rest), Offset: s.part}
 }
 
-// look checks the head of an OS image once it is there.
-func (s *session) look(c artifact.Collection) error {
+// checkHead checks the head of an OS image once it is there.
+func (s *session) checkHead(c artifact.Collection) error {
 	head := min(diskimage.HeadLength, s.length)
 	if s.checked || s.offset < head {
 		return nil

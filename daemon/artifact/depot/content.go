@@ -14,14 +14,14 @@ import (
 // from where it is read on; it ends with its context.
 type Content struct {
 	ctx            context.Context
-	store          *store.Store
+	store          *store.Client
 	bucket, object string
 	size, at       int64
 	body           io.ReadCloser // nil, or at the right place
 }
 
 // Content opens a complete artifact; the caller closes it.
-func (d *Depot) Content(ctx context.Context, k artifact.Key) (*Content, artifact.Record, error) {
+func (d *Store) Content(ctx context.Context, k artifact.Key) (*Content, artifact.Metadata, error) {
 	r, err := d.Get(k)
 	if err != nil {
 		return nil, r, err
@@ -42,7 +42,7 @@ func (c *Content) Read(p []byte) (int, error) {
 	if c.body == nil {
 		body, err := c.store.Open(c.ctx, c.bucket, c.object, c.at, c.size-c.at)
 		if err != nil {
-			return 0, blame(err, c.object, "read", 0)
+			return 0, wrapStoreError(err, c.object, "read", 0)
 		}
 		c.body = body
 	}

@@ -25,27 +25,27 @@ func TestDamageInTheStoreIsFound(t *testing.T) {
 	const at, partBegin = 12 << 20, 10 << 20
 	for _, c := range []struct {
 		name   string
-		damage func(ctx context.Context, s *store.Store, fragment string) error
+		damage func(ctx context.Context, s *store.Client, fragment string) error
 		goesOn int64
 	}{
-		{"fragment lost", func(ctx context.Context, s *store.Store, f string) error { return s.Remove(ctx, "binary", f) }, partBegin},
-		{"fragment torn", func(ctx context.Context, s *store.Store, f string) error {
+		{"fragment lost", func(ctx context.Context, s *store.Client, f string) error { return s.Remove(ctx, "binary", f) }, partBegin},
+		{"fragment torn", func(ctx context.Context, s *store.Client, f string) error {
 			return s.Put(ctx, "binary", f, content[:1000])
 		}, partBegin},
-		{"fragment of other octets", func(ctx context.Context, s *store.Store, f string) error {
+		{"fragment of other octets", func(ctx context.Context, s *store.Client, f string) error {
 			return s.Put(ctx, "binary", f, make([]byte, at-partBegin))
 		}, partBegin},
-		{"parts lost", func(ctx context.Context, s *store.Store, _ string) error {
+		{"parts lost", func(ctx context.Context, s *store.Client, _ string) error {
 			uploads, err := s.Uploads(ctx, "binary")
 			if err != nil || len(uploads) != 1 {
 				return errors.New("there is not one upload")
 			}
 			return s.Abort(ctx, "binary", uploads[0].Object, uploads[0].ID)
 		}, 0},
-		{"nothing", func(context.Context, *store.Store, string) error { return nil }, at},
+		{"nothing", func(context.Context, *store.Client, string) error { return nil }, at},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBed(t, storelab.Memory(t, nil), nil)
+			b := newBed(t, storelab.StartInMemory(t, nil), nil)
 			_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 			require.NoError(t, err)
 			_, err = b.Append(t.Context(), key("tool"), 0, at, octets(content[:at]))
@@ -110,7 +110,7 @@ func completionCutOff(t *testing.T, name string, noticed bool, cut func(*http.Re
 	content := image(11 << 20)
 	t.Run(name, func(t *testing.T) {
 		var broken atomic.Bool
-		config := storelab.Memory(t, func(next http.Handler) http.Handler {
+		config := storelab.StartInMemory(t, func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				before, after := cut(r)
 				if broken.Load() && before {
@@ -125,7 +125,7 @@ func completionCutOff(t *testing.T, name string, noticed bool, cut func(*http.Re
 				next.ServeHTTP(w, r)
 			})
 		})
-		config.Patience = 100 * time.Millisecond
+		config.RetryTimeout = 100 * time.Millisecond
 		b := newBed(t, config, nil)
 		_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 		require.NoError(t, err)
@@ -161,7 +161,7 @@ func (discard) WriteHeader(int)             {}
 func TestPartThatFindsNoRoomLeavesNoGap(t *testing.T) {
 	var full atomic.Bool
 	arrived := make(chan struct{})
-	config := storelab.Memory(t, func(next http.Handler) http.Handler {
+	config := storelab.StartInMemory(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch number := r.URL.Query().Get("partNumber"); {
 			case full.Load() && number == "2":
@@ -196,7 +196,7 @@ func TestPartThatFindsNoRoomLeavesNoGap(t *testing.T) {
 // What arrived counts as soon as it did, also while the client is slow with the next part: a kill would
 // not take it away.
 func TestPartThatArrivedIsKeptWhileTheNextIsAwaited(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
 	content := image(12 << 20)
 	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 	require.NoError(t, err)

@@ -32,17 +32,17 @@ const PartSize = 8 << 20
 
 // Times, unless Config says otherwise.
 const (
-	Expiry      = 72 * time.Hour   // an upload that nobody continued for so long is removed
-	sessionLife = 5 * time.Minute  // scratch files of an upload that nobody continues are closed
-	SaveEvery   = time.Second      // a long request writes its state so often, at the end of a part
-	settleTime  = 10 * time.Minute // to bring what was received into the store when a request ends
-	turnWait    = 5 * time.Second  // for another request that ends
-	keepIdle    = time.Hour        // the state says so often how long an upload has waited
+	Expiry     = 72 * time.Hour   // an upload that nobody continued for so long is removed
+	sessionTTL = 5 * time.Minute  // scratch files of an upload that nobody continues are closed
+	SaveEvery  = time.Second      // a long request writes its state so often, at the end of a part
+	settleTime = 10 * time.Minute // to bring what was received into the store when a request ends
+	turnWait   = 5 * time.Second  // for another request that ends
+	keepIdle   = time.Hour        // the state says so often how long an upload has waited
 )
 
 // Config is what a depot is made of.
 type Config struct {
-	Store     *store.Store
+	Store     *store.Client
 	Scratch   string                                                // folder for unnamed files of one or two parts for each upload at work
 	Local     bool                                                  // the store is on the file system of Scratch: its room is asked before an upload is announced
 	Disk      func() (free, size int64, err error)                  // octets of that file system; nil: it is asked
@@ -58,9 +58,9 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Depot keeps artifacts. Its methods may be called from anywhere; they return *Error for
+// Store keeps artifacts. Its methods may be called from anywhere; they return *Error for
 // whatever is the caller's or the store's matter.
-type Depot struct {
+type Store struct {
 	Config
 
 	mu      sync.Mutex
@@ -74,11 +74,11 @@ type entry struct {
 	key  artifact.Key
 	turn chan struct{} // holds one token
 
-	mu     sync.Mutex
-	kept   kept
-	live   int64                   // octets received, kept or not
-	cancel context.CancelCauseFunc // of the request that has the turn and may be interrupted
-	gone   bool
+	mu      sync.Mutex
+	stored  entryState
+	live    int64                   // octets received, kept or not
+	cancel  context.CancelCauseFunc // of the request that has the turn and may be interrupted
+	removed bool
 
 	// Under the turn.
 	session *session
@@ -88,8 +88,8 @@ type entry struct {
 
 // Open reads what the store holds. It waits for a store that is down as long as the store
 // was told to, and removes what a kill left behind.
-func Open(ctx context.Context, c Config) (*Depot, error) {
-	d := &Depot{Config: c, entries: map[artifact.Key]*entry{}}
+func Open(ctx context.Context, c Config) (*Store, error) {
+	d := &Store{Config: c, entries: map[artifact.Key]*entry{}}
 	if d.Expiry == 0 {
 		d.Expiry = Expiry
 	}
@@ -108,7 +108,7 @@ func Open(ctx context.Context, c Config) (*Depot, error) {
 	}
 	d.swept = d.Uptime()
 	if d.Disk == nil {
-		d.Disk = func() (int64, int64, error) { return disk(d.Scratch) }
+		d.Disk = func() (int64, int64, error) { return diskSpace(d.Scratch) }
 	}
 	if d.Changed == nil {
 		d.Changed = func() {}
@@ -118,17 +118,17 @@ func Open(ctx context.Context, c Config) (*Depot, error) {
 
 // Get returns a record. The offset is what was received, which during a request may be more
 // than what a kill would leave.
-func (d *Depot) Get(k artifact.Key) (artifact.Record, error) {
+func (d *Store) Get(k artifact.Key) (artifact.Metadata, error) {
 	e := d.find(k)
 	if e == nil {
-		return artifact.Record{}, unknown(k)
+		return artifact.Metadata{}, notFoundError(k)
 	}
-	return e.record(), nil
+	return e.metadata(), nil
 }
 
 // List returns up to limit records of a collection whose names come after a name, fewer of long ones, and
 // whether there are more.
-func (d *Depot) List(c artifact.Collection, owner, cluster, after string, limit int) (page []artifact.Record, more bool) {
+func (d *Store) List(c artifact.Collection, owner, cluster, after string, limit int) (page []artifact.Metadata, more bool) {
 	var found []*entry
 	d.mu.Lock()
 	for k, e := range d.entries {
@@ -140,8 +140,8 @@ func (d *Depot) List(c artifact.Collection, owner, cluster, after string, limit 
 	slices.SortFunc(found, func(a, b *entry) int { return cmp.Compare(a.key.Name, b.key.Name) })
 	text := 0
 	for _, e := range found {
-		r := e.record()
-		if text += r.Text(); len(page) == limit || len(page) > 0 && text > artifact.MaxPageBytes {
+		r := e.metadata()
+		if text += r.FreeTextLength(); len(page) == limit || len(page) > 0 && text > artifact.MaxPageBytes {
 			return page, true
 		}
 		page = append(page, r)
@@ -150,9 +150,9 @@ func (d *Depot) List(c artifact.Collection, owner, cluster, after string, limit 
 }
 
 // Complete returns the records of all artifacts of a collection that are whole.
-func (d *Depot) Complete(c artifact.Collection) (all []artifact.Record) {
-	for _, e := range d.all() {
-		if r := e.record(); e.key.Collection == c && r.Complete {
+func (d *Store) Complete(c artifact.Collection) (all []artifact.Metadata) {
+	for _, e := range d.allEntries() {
+		if r := e.metadata(); e.key.Collection == c && r.Complete {
 			all = append(all, r)
 		}
 	}
@@ -160,10 +160,10 @@ func (d *Depot) Complete(c artifact.Collection) (all []artifact.Record) {
 }
 
 // Usage sums up all collections, for metrics and the status.
-func (d *Depot) Usage() map[artifact.Collection]artifact.Usage {
+func (d *Store) Usage() map[artifact.Collection]artifact.Usage {
 	sums := map[artifact.Collection]artifact.Usage{}
-	for _, e := range d.all() {
-		r, u := e.record(), sums[e.key.Collection]
+	for _, e := range d.allEntries() {
+		r, u := e.metadata(), sums[e.key.Collection]
 		u.Artifacts++
 		u.Octets += r.ImageOffset
 		u.Announced += r.ImageLength
@@ -175,29 +175,29 @@ func (d *Depot) Usage() map[artifact.Collection]artifact.Usage {
 	return sums
 }
 
-func (d *Depot) find(k artifact.Key) *entry {
+func (d *Store) find(k artifact.Key) *entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.entries[k]
 }
 
-func (d *Depot) all() []*entry {
+func (d *Store) allEntries() []*entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Values(d.entries))
 }
 
-func newEntry(k artifact.Key, kp kept) *entry {
-	e := &entry{key: k, turn: make(chan struct{}, 1), kept: kp, live: kp.Record.ImageOffset}
+func newEntry(k artifact.Key, kp entryState) *entry {
+	e := &entry{key: k, turn: make(chan struct{}, 1), stored: kp, live: kp.Record.ImageOffset}
 	e.turn <- struct{}{}
 	return e
 }
 
-// record is what others see.
-func (e *entry) record() artifact.Record {
+// metadata is what others see.
+func (e *entry) metadata() artifact.Metadata {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.kept.Record
+	r := e.stored.Record
 	r.ImageOffset = e.live
 	return r
 }
@@ -208,35 +208,35 @@ func (e *entry) setLive(n int64) {
 	e.mu.Unlock()
 }
 
-// take waits for the turn of an artifact that exists; the caller gives it back.
-func (d *Depot) take(ctx context.Context, k artifact.Key, wait time.Duration) (*entry, error) {
+// acquire waits for the turn of an artifact that exists; the caller gives it back.
+func (d *Store) acquire(ctx context.Context, k artifact.Key, wait time.Duration) (*entry, error) {
 	e := d.find(k)
 	if e == nil {
-		return nil, unknown(k)
+		return nil, notFoundError(k)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-e.turn:
 	case <-timer.C:
-		return nil, &Error{Kind: Busy, Offset: e.record().ImageOffset, Text: "another request is writing " + k.Name + "; wait for its end, or a minute after it fell silent"}
+		return nil, &Error{Kind: Busy, Offset: e.metadata().ImageOffset, Text: "another request is writing " + k.Name + "; wait for its end, or a minute after it fell silent"}
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if e.gone {
-		e.give()
-		return nil, unknown(k)
+	if e.removed {
+		e.release()
+		return nil, notFoundError(k)
 	}
 	return e, nil
 }
 
-func (e *entry) give() { e.turn <- struct{}{} }
+func (e *entry) release() { e.turn <- struct{}{} }
 
 // seize interrupts the request that has the turn, for good, and takes it.
-func (d *Depot) seize(ctx context.Context, k artifact.Key, why error) (*entry, error) {
+func (d *Store) seize(ctx context.Context, k artifact.Key, why error) (*entry, error) {
 	e := d.find(k)
 	if e == nil {
-		return nil, unknown(k)
+		return nil, notFoundError(k)
 	}
 	for {
 		e.mu.Lock()
@@ -244,7 +244,7 @@ func (d *Depot) seize(ctx context.Context, k artifact.Key, why error) (*entry, e
 			e.cancel(why)
 		}
 		e.mu.Unlock()
-		got, err := d.take(ctx, k, time.Second)
+		got, err := d.acquire(ctx, k, time.Second)
 		var busy *Error
 		if errors.As(err, &busy) && busy.Kind == Busy {
 			continue // it settles what it received
@@ -291,14 +291,14 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-func unknown(k artifact.Key) error {
+func notFoundError(k artifact.Key) error {
 	return &Error{Kind: NotFound, Text: "there is no " + k.Name + " in " + string(k.Collection) + " of " + k.Owner + "/" + k.Cluster}
 }
 
-// blame says of what the store did not do what could not be done with an artifact ("announced"); offset is
+// wrapStoreError says of what the store did not do what could not be done with an artifact ("announced"); offset is
 // where the upload may go on then. What is neither a full store nor one that does not answer is nothing a
 // client could do something about.
-func blame(err error, name, done string, offset int64) error {
+func wrapStoreError(err error, name, done string, offset int64) error {
 	var known *Error
 	switch {
 	case err == nil:

@@ -48,7 +48,7 @@ type bed struct {
 	config depot.Config
 	now    time.Time
 	up     time.Duration
-	*depot.Depot
+	*depot.Store
 }
 
 func newBed(t *testing.T, c store.Config, change func(*depot.Config)) *bed {
@@ -72,7 +72,7 @@ func (b *bed) wait(d time.Duration) {
 // open is what a start of the agent does.
 func (b *bed) open() {
 	var err error
-	b.Depot, err = depot.Open(b.t.Context(), b.config)
+	b.Store, err = depot.Open(b.t.Context(), b.config)
 	require.NoError(b.t, err)
 }
 
@@ -80,13 +80,13 @@ func key(name string) artifact.Key {
 	return artifact.Key{Collection: artifact.Binary, Owner: "alpha", Cluster: "beta", Name: name}
 }
 
-func record(k artifact.Key, length int) artifact.Record {
-	return artifact.Record{Owner: k.Owner, ClusterName: k.Cluster, ImageName: k.Name, ImageLength: int64(length), Type: "tool",
+func record(k artifact.Key, length int) artifact.Metadata {
+	return artifact.Metadata{Owner: k.Owner, ClusterName: k.Cluster, ImageName: k.Name, ImageLength: int64(length), Type: "tool",
 		Description: artifact.Description{ImageRecords: []map[string]string{{"repo": "icn"}}}}
 }
 
 // bring announces and sends a whole artifact.
-func (b *bed) bring(k artifact.Key, content []byte) artifact.Record {
+func (b *bed) bring(k artifact.Key, content []byte) artifact.Metadata {
 	b.t.Helper()
 	_, err := b.Create(b.t.Context(), k, record(k, len(content)))
 	require.NoError(b.t, err)
@@ -123,7 +123,7 @@ func kind(t *testing.T, err error) depot.Kind {
 }
 
 func TestRecordIsMadeOfItsObject(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
 	content := image(6 << 20)
 	before := b.bring(key("tool"), content)
 	require.NoError(t, b.config.Store.Remove(t.Context(), "binary", ".firstlight/records/alpha/beta/tool"))
@@ -144,7 +144,7 @@ func TestRecordIsMadeOfItsObject(t *testing.T) {
 }
 
 func TestObjectThatCameByS3IsAnArtifact(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
 	require.NoError(t, b.config.Store.Put(t.Context(), "binary", "alpha/beta/foreign", []byte("by another client")))
 	require.NoError(t, b.config.Store.Put(t.Context(), "binary", "not/ours", []byte("x")))
 	require.NoError(t, b.config.Store.Put(t.Context(), "binary", "Not/a/label", []byte("x")))
@@ -159,7 +159,7 @@ func TestObjectThatCameByS3IsAnArtifact(t *testing.T) {
 }
 
 func TestObjectThatIsLostIsAskedForAgain(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
 	content := image(6 << 20)
 	b.bring(key("tool"), content)
 	require.NoError(t, b.config.Store.Remove(t.Context(), "binary", "alpha/beta/tool"))
@@ -174,7 +174,7 @@ func TestObjectThatIsLostIsAskedForAgain(t *testing.T) {
 }
 
 func TestUploadThatNobodyContinuesExpires(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
 	b.bring(key("whole"), image(1000))
 	for _, name := range []string{"begun", "continued", "announced"} {
 		_, err := b.Create(t.Context(), key(name), record(key(name), 11<<20))
@@ -202,7 +202,7 @@ func TestUploadThatNobodyContinuesExpires(t *testing.T) {
 }
 
 func TestQuota(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), func(c *depot.Config) {
+	b := newBed(t, storelab.StartInMemory(t, nil), func(c *depot.Config) {
 		c.Quota = func(owner string) int64 { return map[string]int64{"alpha": 1000}[owner] }
 	})
 	b.bring(key("first"), image(600))
@@ -227,7 +227,7 @@ func TestQuota(t *testing.T) {
 
 func TestWhatIsInUseStays(t *testing.T) {
 	users := []string{"BareMetalHost metal3/node-1"}
-	b := newBed(t, storelab.Memory(t, nil), func(c *depot.Config) {
+	b := newBed(t, storelab.StartInMemory(t, nil), func(c *depot.Config) {
 		c.InUse = func(_ context.Context, k artifact.Key) ([]string, error) {
 			if k.Name == "outage" {
 				return nil, errors.New("the API server is down")
@@ -255,7 +255,7 @@ func TestWhatIsInUseStays(t *testing.T) {
 // A removal that is cut off in between is finished by the next start, and nothing rises again.
 func TestRemovalCutOff(t *testing.T) {
 	var broken atomic.Bool
-	config := storelab.Memory(t, func(next http.Handler) http.Handler {
+	config := storelab.StartInMemory(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if broken.Load() && r.Method == "DELETE" {
 				w.WriteHeader(http.StatusInternalServerError)
@@ -264,7 +264,7 @@ func TestRemovalCutOff(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	config.Patience = 50 * time.Millisecond
+	config.RetryTimeout = 50 * time.Millisecond
 	b := newBed(t, config, nil)
 	b.bring(key("tool"), image(100))
 	broken.Store(true)
@@ -280,7 +280,7 @@ func TestRemovalCutOff(t *testing.T) {
 }
 
 func TestRecordsOfOthersMakingAreLeftAlone(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
 	put := func(name, text string) {
 		require.NoError(t, b.config.Store.Put(t.Context(), "binary", ".firstlight/records/alpha/beta/"+name, []byte(text)))
 	}
@@ -298,7 +298,7 @@ func TestRecordsOfOthersMakingAreLeftAlone(t *testing.T) {
 }
 
 func TestPartsGrowWithTheArtifact(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
 	k := key("huge")
 	_, err := b.Create(t.Context(), k, record(k, artifact.MaxLength))
 	require.NoError(t, err)
@@ -309,7 +309,7 @@ func TestPartsGrowWithTheArtifact(t *testing.T) {
 
 // An appliance whose clock stood is set right while an upload waits, or while it is off.
 func TestClockThatIsSetThrowsNoUploadAway(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
 	content := image(6 << 20)
 	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 	require.NoError(t, err)
@@ -336,7 +336,7 @@ func TestClockThatIsSetThrowsNoUploadAway(t *testing.T) {
 }
 
 func TestWaitingBeginsAnewWhenAnUploadGoesOn(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
 	content := image(6 << 20)
 	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 	require.NoError(t, err)

@@ -15,10 +15,10 @@ import (
 
 // finish makes one object of an upload whose last byte is in the store. It may be called
 // again after any failure or kill; the caller has the turn.
-func (d *Depot) finish(ctx context.Context, e *entry) error {
+func (d *Store) finish(ctx context.Context, e *entry) error {
 	e.session.close()
 	e.session = nil
-	kp := e.state()
+	kp := e.copyState()
 	r, u := kp.Record, kp.Upload
 	h, err := hashFrom(u.Hash)
 	if err != nil {
@@ -27,25 +27,25 @@ func (d *Depot) finish(ctx context.Context, e *entry) error {
 	sum := hex.EncodeToString(h.Sum(nil))
 	if r.SHA256 != "" && r.SHA256 != sum {
 		if _, err := d.restart(ctx, e); err != nil {
-			return blame(err, r.ImageName, "given up", r.ImageOffset)
+			return wrapStoreError(err, r.ImageName, "given up", r.ImageOffset)
 		}
 		return &Error{Kind: Refused, Text: fmt.Sprintf("the sha256 is %s, not %s as announced; nothing is kept", sum, r.SHA256)}
 	}
 	lost, err := d.assemble(ctx, e, *u, r.ImageLength)
 	if err != nil {
-		return blame(err, r.ImageName, "completed", r.ImageOffset)
+		return wrapStoreError(err, r.ImageName, "completed", r.ImageOffset)
 	}
 	if lost != "" {
 		if _, err := d.restart(ctx, e); err != nil {
-			return blame(err, r.ImageName, "given up", r.ImageOffset)
+			return wrapStoreError(err, r.ImageName, "given up", r.ImageOffset)
 		}
 		return &Error{Kind: Down, Text: "the store lost what it had of " + r.ImageName + " (" + lost + "); send it again"}
 	}
-	err = d.change(ctx, e, func(kp *kept) {
+	err = d.update(ctx, e, func(kp *entryState) {
 		kp.Record.Complete, kp.Record.SHA256, kp.Record.Updated, kp.Upload = true, sum, d.Now().UTC(), nil
 	})
 	if err != nil {
-		return blame(err, r.ImageName, "completed", r.ImageOffset)
+		return wrapStoreError(err, r.ImageName, "completed", r.ImageOffset)
 	}
 	d.Changed()
 	d.Log.Info("artifact complete", "artifact", e.key.String(), "octets", r.ImageLength, "sha256", sum)
@@ -54,9 +54,9 @@ func (d *Depot) finish(ctx context.Context, e *entry) error {
 
 // assemble completes the parts, or finds that it was done before. It believes the store only
 // when the object is there with its length and serial.
-func (d *Depot) assemble(ctx context.Context, e *entry, u upload, length int64) (lost string, err error) {
+func (d *Store) assemble(ctx context.Context, e *entry, u upload, length int64) (lost string, err error) {
 	bucket, object := e.key.Collection.Bucket(), e.key.Object()
-	there, err := d.isThere(ctx, e, u, length)
+	there, err := d.objectExists(ctx, e, u, length)
 	if there || err != nil {
 		return "", err
 	}
@@ -64,12 +64,12 @@ func (d *Depot) assemble(ctx context.Context, e *entry, u upload, length int64) 
 	if err != nil && !errors.Is(err, store.ErrNotExist) {
 		return "", err
 	}
-	parts, lost = whole(parts, u, length, u.parts(length, length))
+	parts, lost = checkParts(parts, u, length, u.partCount(length, length))
 	if lost != "" {
 		return lost, nil
 	}
 	completed := d.Store.Complete(ctx, bucket, object, u.ID, parts)
-	there, err = d.isThere(ctx, e, u, length)
+	there, err = d.objectExists(ctx, e, u, length)
 	switch {
 	case there:
 		return "", nil
@@ -81,8 +81,8 @@ func (d *Depot) assemble(ctx context.Context, e *entry, u upload, length int64) 
 	return "", fmt.Errorf("%w with what it says it completed", store.ErrDown)
 }
 
-// isThere tells whether the object of an upload exists.
-func (d *Depot) isThere(ctx context.Context, e *entry, u upload, length int64) (bool, error) {
+// objectExists tells whether the object of an upload exists.
+func (d *Store) objectExists(ctx context.Context, e *entry, u upload, length int64) (bool, error) {
 	o, err := d.Store.Stat(ctx, e.key.Collection.Bucket(), e.key.Object())
 	if errors.Is(err, store.ErrNotExist) {
 		return false, nil
@@ -90,15 +90,15 @@ func (d *Depot) isThere(ctx context.Context, e *entry, u upload, length int64) (
 	return err == nil && o.Size == length && o.Meta[metaSerial] == u.Serial, err
 }
 
-// unknownContent tells whether an object must be read, because its record was made again or it came into
+// mustRead tells whether an object must be read, because its record was made again or it came into
 // the store without us.
-func unknownContent(k artifact.Key, r artifact.Record) bool {
+func mustRead(k artifact.Key, r artifact.Metadata) bool {
 	return r.SHA256 == "" || k.Collection == artifact.OS && r.Format == "" && r.NotServed == ""
 }
 
 // readStored finds the sha256 of such an object, and whether it is an OS image that can be installed.
-func (d *Depot) readStored(ctx context.Context, e *entry) error {
-	r := e.record()
+func (d *Store) readStored(ctx context.Context, e *entry) error {
+	r := e.metadata()
 	body, err := d.Store.Open(ctx, e.key.Collection.Bucket(), e.key.Object(), 0, r.ImageLength)
 	if err != nil {
 		return err
@@ -124,15 +124,15 @@ func (d *Depot) readStored(ctx context.Context, e *entry) error {
 		sum = hex.EncodeToString(h.Sum(nil))
 	}
 	key := e.key
-	if e, err = d.take(ctx, key, turnWait); err != nil {
+	if e, err = d.acquire(ctx, key, turnWait); err != nil {
 		return err
 	}
-	defer e.give()
-	if now := e.record(); !now.Complete || !unknownContent(key, now) || now.SHA256 != r.SHA256 || !now.Updated.Equal(r.Updated) {
+	defer e.release()
+	if now := e.metadata(); !now.Complete || !mustRead(key, now) || now.SHA256 != r.SHA256 || !now.Updated.Equal(r.Updated) {
 		return nil // as above
 	}
 	defer d.Changed()
-	return d.change(ctx, e, func(kp *kept) {
+	return d.update(ctx, e, func(kp *entryState) {
 		kp.Record.SHA256 = sum
 		if key.Collection != artifact.OS {
 			return
@@ -146,16 +146,16 @@ func (d *Depot) readStored(ctx context.Context, e *entry) error {
 	})
 }
 
-// Served notes under which names a container image can be pulled, or why it cannot; of one that was
+// SetServed notes under which names a container image can be pulled, or why it cannot; of one that was
 // replaced meanwhile, nothing.
-func (d *Depot) Served(ctx context.Context, k artifact.Key, sha256 string, names []string, why string) error {
-	e, err := d.take(ctx, k, turnWait)
+func (d *Store) SetServed(ctx context.Context, k artifact.Key, sha256 string, names []string, why string) error {
+	e, err := d.acquire(ctx, k, turnWait)
 	if err != nil {
 		return err
 	}
-	defer e.give()
-	if now := e.record(); !now.Complete || now.SHA256 != sha256 {
+	defer e.release()
+	if now := e.metadata(); !now.Complete || now.SHA256 != sha256 {
 		return nil
 	}
-	return d.change(ctx, e, func(kp *kept) { kp.Record.ServedAs, kp.Record.NotServed = names, why })
+	return d.update(ctx, e, func(kp *entryState) { kp.Record.ServedAs, kp.Record.NotServed = names, why })
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // load makes the entries of what is in the store, and puts right what does not fit together.
-func (d *Depot) load(ctx context.Context) error {
+func (d *Store) load(ctx context.Context) error {
 	for _, c := range artifact.Collections() {
 		if err := d.Store.MakeBucket(ctx, c.Bucket()); err != nil {
 			return err
@@ -24,7 +24,7 @@ func (d *Depot) load(ctx context.Context) error {
 	return nil
 }
 
-func (d *Depot) loadCollection(ctx context.Context, c artifact.Collection) error {
+func (d *Store) loadCollection(ctx context.Context, c artifact.Collection) error {
 	objects := map[artifact.Key]store.Object{}
 	var records []artifact.Key
 	err := d.Store.List(ctx, c.Bucket(), "", func(o store.Object) error {
@@ -46,12 +46,12 @@ func (d *Depot) loadCollection(ctx context.Context, c artifact.Collection) error
 		if read {
 			delete(objects, k)
 		}
-		if err := d.loaded(ctx, k, err); err != nil {
+		if err := d.handleLoadError(ctx, k, err); err != nil {
 			return err
 		}
 	}
 	for k := range objects {
-		if err := d.loaded(ctx, k, d.rebuild(ctx, k)); err != nil {
+		if err := d.handleLoadError(ctx, k, d.rebuild(ctx, k)); err != nil {
 			return err
 		}
 	}
@@ -60,12 +60,12 @@ func (d *Depot) loadCollection(ctx context.Context, c artifact.Collection) error
 
 // loadRecord takes in an artifact by its record, unless that cannot be read and there is an object of which
 // it can be made anew.
-func (d *Depot) loadRecord(ctx context.Context, k artifact.Key, o store.Object, there bool) (read bool, err error) {
+func (d *Store) loadRecord(ctx context.Context, k artifact.Key, o store.Object, there bool) (read bool, err error) {
 	get := func() ([]byte, error) {
-		return d.Store.Get(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), maxKept)
+		return d.Store.Get(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), maxStateSize)
 	}
 	data, err := get()
-	if errors.Is(err, store.ErrDown) && d.answers(ctx, k) {
+	if errors.Is(err, store.ErrDown) && d.bucketAnswers(ctx, k) {
 		data, err = get() // it may have come back just now
 	}
 	switch {
@@ -77,40 +77,40 @@ func (d *Depot) loadRecord(ctx context.Context, k artifact.Key, o store.Object, 
 	case err != nil:
 		return true, err
 	}
-	var kp kept
-	if err := json.Unmarshal(data, &kp); err != nil || !kp.sound(k) {
+	var kp entryState
+	if err := json.Unmarshal(data, &kp); err != nil || !kp.isValid(k) {
 		d.Log.Error("record cannot be read; it is made anew if its object is there", "artifact", k.String(), "error", err)
 		return false, nil
 	}
 	return true, d.admit(ctx, newEntry(k, kp), o, there)
 }
 
-// loaded looks at what came of taking in one artifact. What is wrong with one takes nothing away from the
+// handleLoadError looks at what came of taking in one artifact. What is wrong with one takes nothing away from the
 // others: its name stays taken, and it can be seen, removed and replaced. A store that does not answer at
 // all is waited for.
-func (d *Depot) loaded(ctx context.Context, k artifact.Key, err error) error {
+func (d *Store) handleLoadError(ctx context.Context, k artifact.Key, err error) error {
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() != nil || errors.Is(err, store.ErrDown) && !d.answers(ctx, k) {
+	if ctx.Err() != nil || errors.Is(err, store.ErrDown) && !d.bucketAnswers(ctx, k) {
 		return err
 	}
 	d.Log.Error("artifact is damaged", "artifact", k.String(), "error", err)
 	d.mu.Lock()
-	d.entries[k] = newEntry(k, kept{Record: artifact.Record{Owner: k.Owner, ClusterName: k.Cluster, ImageName: k.Name,
+	d.entries[k] = newEntry(k, entryState{Record: artifact.Metadata{Owner: k.Owner, ClusterName: k.Cluster, ImageName: k.Name,
 		Damaged: "it could not be taken in when the agent started, whose log says why; remove it or replace it"}})
 	d.mu.Unlock()
 	return nil
 }
 
-// answers tells whether the store answers to anything in an artifact's bucket.
-func (d *Depot) answers(ctx context.Context, k artifact.Key) bool {
+// bucketAnswers tells whether the store answers to anything in an artifact's bucket.
+func (d *Store) bucketAnswers(ctx context.Context, k artifact.Key) bool {
 	return d.Store.List(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), func(store.Object) error { return nil }) == nil
 }
 
-// sound tells whether a record can be gone on with: it was written by us, but a store that
+// isValid tells whether a record can be gone on with: it was written by us, but a store that
 // others can write to may hold anything.
-func (kp kept) sound(k artifact.Key) bool {
+func (kp entryState) isValid(k artifact.Key) bool {
 	r, u := kp.Record, kp.Upload
 	named := artifact.Key{Collection: k.Collection, Owner: r.Owner, Cluster: r.ClusterName, Name: r.ImageName} == k
 	if kp.Removed && u == nil {
@@ -126,11 +126,11 @@ func (kp kept) sound(k artifact.Key) bool {
 }
 
 // admit takes an entry in, after comparing it with the object of its name.
-func (d *Depot) admit(ctx context.Context, e *entry, o store.Object, there bool) error {
-	r := e.kept.Record
+func (d *Store) admit(ctx context.Context, e *entry, o store.Object, there bool) error {
+	r := e.stored.Record
 	switch {
-	case e.kept.Removed:
-		d.drop(ctx, e.key, e.kept)
+	case e.stored.Removed:
+		d.eraseQuietly(ctx, e.key, e.stored)
 		return d.Store.Remove(ctx, e.key.Collection.Bucket(), recordPrefix+e.key.Object())
 	case r.Complete && there && o.Size != r.ImageLength: // somebody wrote it by S3 itself
 		return d.rebuild(ctx, e.key)
@@ -140,7 +140,7 @@ func (d *Depot) admit(ctx context.Context, e *entry, o store.Object, there bool)
 			return err
 		}
 	case !r.Complete && there:
-		there, err := d.isThere(ctx, e, *e.kept.Upload, r.ImageLength)
+		there, err := d.objectExists(ctx, e, *e.stored.Upload, r.ImageLength)
 		if err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func (d *Depot) admit(ctx context.Context, e *entry, o store.Object, there bool)
 }
 
 // rebuild makes the record of an object that has none.
-func (d *Depot) rebuild(ctx context.Context, k artifact.Key) error {
+func (d *Store) rebuild(ctx context.Context, k artifact.Key) error {
 	o, err := d.Store.Stat(ctx, k.Collection.Bucket(), k.Object())
 	if err != nil {
 		return err
@@ -165,8 +165,8 @@ func (d *Depot) rebuild(ctx context.Context, k artifact.Key) error {
 	if o.Size == 0 || o.Size > artifact.MaxLength {
 		return nil // nothing that could have been announced
 	}
-	e := newEntry(k, kept{Record: fromObject(k, o)})
-	switch err := d.save(ctx, k, e.kept); {
+	e := newEntry(k, entryState{Record: fromObject(k, o)})
+	switch err := d.save(ctx, k, e.stored); {
 	case errors.Is(err, store.ErrFull): // nothing is lost by that: it is made again at the next start
 		d.Log.Warn("no room for the record of an object", "artifact", k.String(), "error", err)
 	case err != nil:

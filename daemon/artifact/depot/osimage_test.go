@@ -25,7 +25,7 @@ func osKey(name string) artifact.Key {
 // An OS image is offered to nodes whatever became of its record.
 func TestOSImageWhoseRecordIsLostIsOfferedAgain(t *testing.T) {
 	for _, announced := range []string{"", digest(rawDisk(6 << 20))} {
-		b := newBed(t, storelab.Memory(t, nil), nil)
+		b := newBed(t, storelab.StartInMemory(t, nil), nil)
 		k, content := osKey("disk"), rawDisk(6<<20)
 		r := record(k, len(content))
 		r.SHA256 = announced
@@ -33,26 +33,26 @@ func TestOSImageWhoseRecordIsLostIsOfferedAgain(t *testing.T) {
 		require.NoError(t, err)
 		_, err = b.Append(t.Context(), k, 0, -1, octets(content))
 		require.NoError(t, err)
-		before := publish.Images(b.Complete(artifact.OS))
+		before := publish.OSImages(b.Complete(artifact.OS))
 		require.Len(t, before, 1)
 		require.NoError(t, b.config.Store.Remove(t.Context(), k.Collection.Bucket(), ".firstlight/records/"+k.Object()))
 		b.open()
 		if announced != "" {
-			assert.Equal(t, before, publish.Images(b.Complete(artifact.OS)), "the object's metadata says all of it")
+			assert.Equal(t, before, publish.OSImages(b.Complete(artifact.OS)), "the object's metadata says all of it")
 		}
 		b.Sweep(t.Context())
-		assert.Equal(t, before, publish.Images(b.Complete(artifact.OS)))
+		assert.Equal(t, before, publish.OSImages(b.Complete(artifact.OS)))
 	}
 }
 
 func TestOSImageThatCameByS3IsLookedAt(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
 	disk, text := osKey("disk"), osKey("text")
 	require.NoError(t, b.config.Store.Put(t.Context(), disk.Collection.Bucket(), disk.Object(), rawDisk(1<<20)))
 	require.NoError(t, b.config.Store.Put(t.Context(), text.Collection.Bucket(), text.Object(), []byte("no disk at all")))
 	b.open()
 	b.Sweep(t.Context())
-	all := publish.Images(b.Complete(artifact.OS))
+	all := publish.OSImages(b.Complete(artifact.OS))
 	require.Len(t, all, 1)
 	assert.Equal(t, artifact.OSImage{Owner: "alpha", Cluster: "beta", Name: "disk", SHA256: digest(rawDisk(1 << 20)), Format: "raw", Length: 1 << 20, VirtualSize: 1 << 20}, all[0])
 	r, err := b.Get(text)

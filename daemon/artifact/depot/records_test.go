@@ -15,8 +15,8 @@ import (
 )
 
 func TestRecordsOfAnOwnerAreNotWithoutEnd(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
-	note := func(name string, n int) artifact.Record {
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
+	note := func(name string, n int) artifact.Metadata {
 		r := record(key(name), 10)
 		r.Description = artifact.Description{ImageRecords: []map[string]string{{"note": strings.Repeat("x", n)}}}
 		return r
@@ -43,7 +43,7 @@ func TestRecordsOfAnOwnerAreNotWithoutEnd(t *testing.T) {
 	// A page of them is no longer than a client wants to read, and all are on some page.
 	var names []string
 	for after, more := "", true; more; {
-		var page []artifact.Record
+		var page []artifact.Metadata
 		page, more = b.List(artifact.Binary, "alpha", "beta", after, artifact.MaxPage)
 		require.NotEmpty(t, page)
 		assert.LessOrEqual(t, len(page), artifact.MaxPageBytes/n+1)
@@ -56,10 +56,10 @@ func TestRecordsOfAnOwnerAreNotWithoutEnd(t *testing.T) {
 }
 
 func TestNumberOfArtifactsOfAnOwner(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
 	for i := range artifact.MaxRecords {
 		k := key(fmt.Sprint("tool-", i))
-		_, err := b.Create(t.Context(), k, artifact.Record{Owner: k.Owner, ClusterName: k.Cluster, ImageName: k.Name, ImageLength: 1})
+		_, err := b.Create(t.Context(), k, artifact.Metadata{Owner: k.Owner, ClusterName: k.Cluster, ImageName: k.Name, ImageLength: 1})
 		require.NoError(t, err)
 	}
 	_, err := b.Create(t.Context(), key("more"), record(key("more"), 1))

@@ -25,13 +25,13 @@ func onDisk(free *atomic.Int64) func(*depot.Config) {
 }
 
 func TestReserve(t *testing.T) {
-	assert.Equal(t, int64(1<<30), artifact.Reserve(10<<30))
-	assert.Equal(t, int64(3e12), artifact.Reserve(1e14))
+	assert.Equal(t, int64(1<<30), artifact.ReservedSpace(10<<30))
+	assert.Equal(t, int64(3e12), artifact.ReservedSpace(1e14))
 }
 
 func TestTheAppliancesOwnRoomIsNotForUploads(t *testing.T) {
 	var free atomic.Int64
-	b := newBed(t, storelab.Memory(t, nil), onDisk(&free))
+	b := newBed(t, storelab.StartInMemory(t, nil), onDisk(&free))
 	free.Store(1<<30 + scratchRoom + 99)
 	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), 100))
 	assert.Equal(t, depot.Full, kind(t, err))
@@ -53,7 +53,7 @@ func TestTheAppliancesOwnRoomIsNotForUploads(t *testing.T) {
 	assert.Equal(t, depot.Full, kind(t, err), "until it is pushed")
 	r, err := b.Get(archive)
 	require.NoError(t, err)
-	require.NoError(t, b.Served(t.Context(), archive, r.SHA256, []string{"example/app:1"}, ""))
+	require.NoError(t, b.SetServed(t.Context(), archive, r.SHA256, []string{"example/app:1"}, ""))
 	_, err = b.Create(t.Context(), key("more"), record(key("more"), 100))
 	require.NoError(t, err)
 }
@@ -62,7 +62,7 @@ func TestTheAppliancesOwnRoomIsNotForUploads(t *testing.T) {
 func TestAnUploadStopsAtTheAppliancesOwnRoom(t *testing.T) {
 	var free atomic.Int64
 	free.Store(9 << 30)
-	b := newBed(t, storelab.Memory(t, nil), onDisk(&free))
+	b := newBed(t, storelab.StartInMemory(t, nil), onDisk(&free))
 	content := image(12 << 20)
 	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 	require.NoError(t, err)

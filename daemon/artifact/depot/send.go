@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// mark is a place in an upload at which the store has all that is needed to go on.
-type mark struct {
+// checkpoint is a place in an upload at which the store has all that is needed to go on.
+type checkpoint struct {
 	offset   int64
 	hash     []byte
 	partHash []byte
@@ -18,15 +18,15 @@ type mark struct {
 // syncs each: with one at a time it would wait for the medium while the medium waits for it.
 const maxSending = 3
 
-// sent is a part on its way to the store.
-type sent struct {
+// sentPart is a part on its way to the store.
+type sentPart struct {
 	file *os.File
 	done chan struct{} // closed when this part and all before it are there, or one of them failed
 	err  error         // of the first that did; then none behind it counts: what is there has no gap
 }
 
-// reap waits until at most left parts are on their way, in their order.
-func (s *session) reap(left int) error {
+// waitForParts waits until at most left parts are on their way, in their order.
+func (s *session) waitForParts(left int) error {
 	for len(s.sending) > left {
 		p := s.sending[0]
 		<-p.done
@@ -38,9 +38,9 @@ func (s *session) reap(left int) error {
 	return s.failed
 }
 
-// arrived notes that a part and all before it are in the store, and writes the state if it is time, or if
+// partStored notes that a part and all before it are in the store, and writes the state if it is time, or if
 // the store waits for the client. old are fragments of that part.
-func (d *Depot) arrived(ctx context.Context, e *entry, s *session, m mark, old []fragment) error {
+func (d *Store) partStored(ctx context.Context, e *entry, s *session, m checkpoint, old []fragment) error {
 	s.stored = m
 	if len(old) == 0 && s.under.Load() > 0 && d.Now().Sub(s.written) < d.SaveEvery {
 		return nil
@@ -53,31 +53,31 @@ func (d *Depot) arrived(ctx context.Context, e *entry, s *session, m mark, old [
 }
 
 // send begins to send the part under way, which is whole, and turns to the next.
-func (d *Depot) send(ctx context.Context, e *entry, s *session) error {
-	if err := s.reap(maxSending - 1); err != nil {
+func (d *Store) send(ctx context.Context, e *entry, s *session) error {
+	if err := s.waitForParts(maxSending - 1); err != nil {
 		return err
 	}
 	bucket, object := e.key.Collection.Bucket(), e.key.Object()
 	if s.upload.ID == "" {
-		r := e.record()
+		r := e.metadata()
 		r.Format, r.VirtualSize = s.image.Format, s.image.VirtualSize // not in the record before the first part is there
-		id, err := d.Store.Begin(ctx, bucket, object, meta(r, &s.upload))
+		id, err := d.Store.Begin(ctx, bucket, object, objectMetadata(r, &s.upload))
 		if err != nil {
 			return err
 		}
 		s.upload.ID = id
 		// Not written yet, but whoever removes the artifact must know it.
 		e.mu.Lock()
-		u := *e.kept.Upload
+		u := *e.stored.Upload
 		u.ID = id
-		e.kept.Upload = &u
+		e.stored.Upload = &u
 		e.mu.Unlock()
 	}
 	size, sum, number := s.offset-s.part, s.sum, int(s.part/s.upload.PartSize)+1
 	after := hashState(s.hash)
-	m, old, id := mark{offset: s.offset, hash: after, partHash: after}, s.saved, s.upload.ID
-	p := &sent{file: s.file, done: make(chan struct{})}
-	before := &sent{done: closed}
+	m, old, id := checkpoint{offset: s.offset, hash: after, partHash: after}, s.saved, s.upload.ID
+	p := &sentPart{file: s.file, done: make(chan struct{})}
+	before := &sentPart{done: closed}
 	if n := len(s.sending); n > 0 {
 		before = s.sending[n-1]
 	}
@@ -86,14 +86,14 @@ func (d *Depot) send(ctx context.Context, e *entry, s *session) error {
 	s.under.Add(1)
 	go func() {
 		defer close(p.done)
-		err := d.Store.Part(ctx, bucket, object, id, number, p.file, size, sum)
+		err := d.Store.PutPart(ctx, bucket, object, id, number, p.file, size, sum)
 		s.under.Add(-1)
 		<-before.done
 		if p.err = before.err; p.err == nil {
 			p.err = err
 		}
 		if p.err == nil {
-			p.err = d.arrived(ctx, e, s, m, old)
+			p.err = d.partStored(ctx, e, s, m, old)
 		}
 	}()
 	return nil
@@ -101,9 +101,9 @@ func (d *Depot) send(ctx context.Context, e *entry, s *session) error {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// settle brings the part under way into the store and writes the state.
-func (d *Depot) settle(ctx context.Context, e *entry, s *session) error {
-	if err := s.reap(0); err != nil {
+// flush brings the part under way into the store and writes the state.
+func (d *Store) flush(ctx context.Context, e *entry, s *session) error {
+	if err := s.waitForParts(0); err != nil {
 		return err
 	}
 	var old []fragment
@@ -115,15 +115,15 @@ func (d *Depot) settle(ctx context.Context, e *entry, s *session) error {
 			f, old = fragment{s.part, s.offset - s.part}, s.saved[1:]
 			s.saved = nil
 		}
-		err := d.Store.PutFrom(ctx, e.key.Collection.Bucket(), s.upload.fragment(f.Offset), offsetReader{s.file, f.Offset - s.part}, f.Length)
+		err := d.Store.PutFrom(ctx, e.key.Collection.Bucket(), s.upload.fragmentName(f.Offset), offsetReader{s.file, f.Offset - s.part}, f.Length)
 		if err != nil {
 			return err
 		}
 		s.saved, s.savedTo = append(s.saved, f), s.offset
-	} else if s.offset == e.state().Record.ImageOffset {
+	} else if s.offset == e.copyState().Record.ImageOffset {
 		return nil // it is written already
 	}
-	m := mark{s.offset, hashState(s.hash), s.partHash, append([]fragment(nil), s.saved...), s.sum}
+	m := checkpoint{s.offset, hashState(s.hash), s.partHash, append([]fragment(nil), s.saved...), s.sum}
 	if err := d.write(ctx, e, s, m); err != nil {
 		return err
 	}
@@ -132,9 +132,9 @@ func (d *Depot) settle(ctx context.Context, e *entry, s *session) error {
 }
 
 // write writes the state of the upload at a mark.
-func (d *Depot) write(ctx context.Context, e *entry, s *session, m mark) error {
+func (d *Store) write(ctx context.Context, e *entry, s *session, m checkpoint) error {
 	now := d.Now().UTC()
-	err := d.change(ctx, e, func(kp *kept) {
+	err := d.update(ctx, e, func(kp *entryState) {
 		u := s.upload
 		u.Hash, u.PartHash, u.Tail, u.TailSum, u.Checked, u.Touched = m.hash, m.partHash, m.tail, m.sum, s.checked, now
 		u.Idle = 0
@@ -147,9 +147,9 @@ func (d *Depot) write(ctx context.Context, e *entry, s *session, m mark) error {
 }
 
 // removeFragments removes what no state names; what remains is swept later.
-func (d *Depot) removeFragments(ctx context.Context, e *entry, s *session, old []fragment) {
+func (d *Store) removeFragments(ctx context.Context, e *entry, s *session, old []fragment) {
 	for _, f := range old {
-		if err := d.Store.Remove(ctx, e.key.Collection.Bucket(), s.upload.fragment(f.Offset)); err != nil {
+		if err := d.Store.Remove(ctx, e.key.Collection.Bucket(), s.upload.fragmentName(f.Offset)); err != nil {
 			d.Log.Warn("fragment is left in the store", "artifact", e.key.String(), "offset", f.Offset, "error", err)
 		}
 	}

@@ -35,11 +35,11 @@ type session struct {
 	image    diskimage.Info
 
 	file    *os.File     // the part under way; nil before its first octet
-	sending []*sent      // in order
+	sending []*sentPart  // in order
 	under   atomic.Int32 // of them, how many are not there yet
 	idle    []*os.File   // scratch files for parts to come
 	failed  error        // of the first part that could not be stored
-	stored  mark         // after the last part that was stored
+	stored  checkpoint   // after the last part that was stored
 	written time.Time    // when the state was last written
 }
 
@@ -64,11 +64,11 @@ func (s *session) close() {
 // lost is given up: the session begins where nothing is missing, which the caller sees by
 // its offset. Some octets must be lacking: an upload that lacks none may be one object by
 // now, and have no parts.
-func (d *Depot) resume(ctx context.Context, e *entry) (*session, error) {
+func (d *Store) resume(ctx context.Context, e *entry) (*session, error) {
 	if e.session != nil {
 		return e.session, nil
 	}
-	kp := e.state()
+	kp := e.copyState()
 	s := &session{upload: *kp.Upload, length: kp.Record.ImageLength, offset: kp.Record.ImageOffset, written: d.Now()}
 	s.checked, s.image = s.upload.Checked, diskimage.Info{Format: kp.Record.Format, VirtualSize: kp.Record.VirtualSize}
 	lost, err := d.partsLost(ctx, e, s)
@@ -104,8 +104,8 @@ func (d *Depot) resume(ctx context.Context, e *entry) (*session, error) {
 }
 
 // partsLost says which parts that must be there are not; "" if all are.
-func (d *Depot) partsLost(ctx context.Context, e *entry, s *session) (string, error) {
-	want := s.upload.parts(s.offset, s.length)
+func (d *Store) partsLost(ctx context.Context, e *entry, s *session) (string, error) {
+	want := s.upload.partCount(s.offset, s.length)
 	if want == 0 {
 		return "", nil
 	}
@@ -113,12 +113,12 @@ func (d *Depot) partsLost(ctx context.Context, e *entry, s *session) (string, er
 	if err != nil && !errors.Is(err, store.ErrNotExist) {
 		return "", err
 	}
-	_, lost := whole(parts, s.upload, s.length, want)
+	_, lost := checkParts(parts, s.upload, s.length, want)
 	return lost, nil
 }
 
-// whole chooses the first n parts, and says what is not right with them; "" if nothing is.
-func whole(parts []store.Part, u upload, length, n int64) ([]store.Part, string) {
+// checkParts chooses the first n parts, and says what is not right with them; "" if nothing is.
+func checkParts(parts []store.Part, u upload, length, n int64) ([]store.Part, string) {
 	if int64(len(parts)) < n {
 		return nil, fmt.Sprintf("%d of %d parts are there", len(parts), n)
 	}
@@ -132,8 +132,8 @@ func whole(parts []store.Part, u upload, length, n int64) ([]store.Part, string)
 }
 
 // reload brings a fragment back into the scratch file; one that is lost or torn is left out.
-func (d *Depot) reload(ctx context.Context, e *entry, s *session, f fragment) error {
-	body, err := d.Store.Open(ctx, e.key.Collection.Bucket(), s.upload.fragment(f.Offset), 0, f.Length)
+func (d *Store) reload(ctx context.Context, e *entry, s *session, f fragment) error {
+	body, err := d.Store.Open(ctx, e.key.Collection.Bucket(), s.upload.fragmentName(f.Offset), 0, f.Length)
 	if errors.Is(err, store.ErrNotExist) {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (d *Depot) reload(ctx context.Context, e *entry, s *session, f fragment) er
 		return err
 	}
 	defer body.Close()
-	file, err := s.scratch(d.Scratch)
+	file, err := s.scratchFile(d.Scratch)
 	if err != nil {
 		return err
 	}
@@ -173,35 +173,35 @@ func sumFile(sum uint32, f *os.File, from, n int64) uint32 {
 }
 
 // rewind gives up the part under way.
-func (d *Depot) rewind(ctx context.Context, e *entry, s *session) (err error) {
+func (d *Store) rewind(ctx context.Context, e *entry, s *session) (err error) {
 	if s.hash, err = hashFrom(s.partHash); err != nil {
 		return err
 	}
 	s.offset, s.sum, s.saved, s.savedTo = s.part, 0, nil, s.part
 	e.setLive(s.part)
-	return d.write(ctx, e, s, mark{offset: s.part, hash: s.partHash, partHash: s.partHash})
+	return d.write(ctx, e, s, checkpoint{offset: s.part, hash: s.partHash, partHash: s.partHash})
 }
 
 // restart gives up all that was received.
-func (d *Depot) restart(ctx context.Context, e *entry) (*session, error) {
-	old := e.state()
+func (d *Store) restart(ctx context.Context, e *entry) (*session, error) {
+	old := e.copyState()
 	e.session.close()
 	e.session = nil
-	err := d.changeOrErase(ctx, e, func(kp *kept) {
+	err := d.changeOrErase(ctx, e, func(kp *entryState) {
 		kp.Upload = newUpload(kp.Record.ImageLength, d.PartSize, d.Now().UTC())
-		fresh(&kp.Record, kp.Record.Created, kp.Record.Updated)
+		clearServerFields(&kp.Record, kp.Record.Created, kp.Record.Updated)
 	})
 	if err != nil {
 		return nil, err
 	}
 	e.setLive(0)
 	d.Changed()
-	d.drop(ctx, e.key, old)
+	d.eraseQuietly(ctx, e.key, old)
 	return d.resume(ctx, e)
 }
 
-// scratch is the file of the part under way.
-func (s *session) scratch(dir string) (f *os.File, err error) {
+// scratchFile is the file of the part under way.
+func (s *session) scratchFile(dir string) (f *os.File, err error) {
 	switch last := len(s.idle) - 1; {
 	case s.file != nil:
 	case last >= 0:

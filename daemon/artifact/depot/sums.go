@@ -10,10 +10,10 @@ const ahead = 3
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
-// sums are the sums of what a session receives, made beside its receiving: one processor reads, decrypts
+// sumWorker are the sums of what a session receives, made beside its receiving: one processor reads, decrypts
 // and writes the next piece while another sums the last one. Hash and sum of the session are right after
 // wait and after stop. A client that is slow holds one buffer.
-type sums struct {
+type sumWorker struct {
 	todo  chan summand
 	slots chan struct{} // one is taken for each piece that is received or summed
 }
@@ -24,8 +24,8 @@ type summand struct {
 }
 
 // sumBeside begins; stop must be called.
-func (s *session) sumBeside() sums {
-	t := sums{todo: make(chan summand, ahead), slots: make(chan struct{}, ahead)}
+func (s *session) sumBeside() sumWorker {
+	t := sumWorker{todo: make(chan summand, ahead), slots: make(chan struct{}, ahead)}
 	go func() {
 		for p := range t.todo {
 			piece := (*p.buffer)[:p.n]
@@ -38,17 +38,17 @@ func (s *session) sumBeside() sums {
 	return t
 }
 
-// buffer is a buffer to read into; add takes it back.
-func (t sums) buffer() *[]byte {
+// takeBuffer is a buffer to read into; add takes it back.
+func (t sumWorker) takeBuffer() *[]byte {
 	t.slots <- struct{}{}
 	return buffers.Get().(*[]byte)
 }
 
 // add has the first n octets summed.
-func (t sums) add(buffer *[]byte, n int) { t.todo <- summand{buffer, n} }
+func (t sumWorker) add(buffer *[]byte, n int) { t.todo <- summand{buffer, n} }
 
 // wait returns when all that was added is summed; no buffer may be held.
-func (t sums) wait() {
+func (t sumWorker) wait() {
 	for range ahead {
 		t.slots <- struct{}{}
 	}
@@ -58,7 +58,7 @@ func (t sums) wait() {
 }
 
 // stop waits, and ends it.
-func (t sums) stop() {
+func (t sumWorker) stop() {
 	t.wait()
 	close(t.todo)
 }

@@ -13,7 +13,7 @@ import (
 // Run looks after what no request does, until ctx ends: it completes uploads whose last
 // request was cut off after the last byte, removes those that nobody continued, closes
 // scratch files and removes what a kill left in the store.
-func (d *Depot) Run(ctx context.Context) error {
+func (d *Store) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for round := 0; ; round++ {
@@ -31,15 +31,15 @@ func (d *Depot) Run(ctx context.Context) error {
 }
 
 // Sweep looks after every artifact that no request is writing. One Sweep ends before the next begins.
-func (d *Depot) Sweep(ctx context.Context) {
+func (d *Store) Sweep(ctx context.Context) {
 	up := d.Uptime()
 	passed := up - d.swept
 	d.swept = up
-	for _, e := range d.all() {
+	for _, e := range d.allEntries() {
 		if ctx.Err() != nil {
 			return
 		}
-		if r := e.record(); r.Complete && unknownContent(e.key, r) {
+		if r := e.metadata(); r.Complete && mustRead(e.key, r) {
 			if err := d.readStored(ctx, e); err != nil {
 				d.Log.Warn("what an object holds is not known yet", "artifact", e.key.String(), "error", err)
 			}
@@ -53,13 +53,13 @@ func (d *Depot) Sweep(ctx context.Context) {
 		if err := d.sweepEntry(ctx, e, passed); err != nil && ctx.Err() == nil {
 			d.Log.Warn("upload is left as it is for now", "artifact", e.key.String(), "error", err)
 		}
-		e.give()
+		e.release()
 	}
 }
 
-func (d *Depot) sweepEntry(ctx context.Context, e *entry, passed time.Duration) error {
-	kp := e.state()
-	if e.gone || kp.Upload == nil {
+func (d *Store) sweepEntry(ctx context.Context, e *entry, passed time.Duration) error {
+	kp := e.copyState()
+	if e.removed || kp.Upload == nil {
 		return nil
 	}
 	if e.touched.Equal(kp.Upload.Touched) {
@@ -68,7 +68,7 @@ func (d *Depot) sweepEntry(ctx context.Context, e *entry, passed time.Duration) 
 		e.touched, e.idle = kp.Upload.Touched, kp.Upload.Idle
 	}
 	idle := e.idle
-	if e.session != nil && idle > sessionLife {
+	if e.session != nil && idle > sessionTTL {
 		d.abandon(e)
 	}
 	switch {
@@ -78,14 +78,14 @@ func (d *Depot) sweepEntry(ctx context.Context, e *entry, passed time.Duration) 
 		d.Log.Info("upload expired", "artifact", e.key.String(), "octets", kp.Record.ImageOffset, "announced", kp.Record.ImageLength, "idle", idle.Round(time.Minute))
 		return d.remove(ctx, e)
 	case idle-kp.Upload.Idle >= keepIdle:
-		return d.change(ctx, e, func(kp *kept) { kp.Upload.Idle = idle })
+		return d.update(ctx, e, func(kp *entryState) { kp.Upload.Idle = idle })
 	}
 	return nil
 }
 
 // sweepStore removes fragments and uploads that no state names. Those of an upload that
 // begins just now are told by their age.
-func (d *Depot) sweepStore(ctx context.Context) {
+func (d *Store) sweepStore(ctx context.Context) {
 	for _, c := range artifact.Collections() {
 		if err := d.sweepBucket(ctx, c); err != nil && ctx.Err() == nil {
 			d.Log.Warn("store is not swept", "bucket", c.Bucket(), "error", err)
@@ -93,10 +93,10 @@ func (d *Depot) sweepStore(ctx context.Context) {
 	}
 }
 
-func (d *Depot) sweepBucket(ctx context.Context, c artifact.Collection) error {
+func (d *Store) sweepBucket(ctx context.Context, c artifact.Collection) error {
 	serials, ids := map[string]bool{}, map[string]bool{}
-	for _, e := range d.all() {
-		if u := e.state().Upload; u != nil {
+	for _, e := range d.allEntries() {
+		if u := e.copyState().Upload; u != nil {
 			serials[u.Serial], ids[u.ID] = true, true
 		}
 	}
@@ -111,7 +111,7 @@ func (d *Depot) sweepBucket(ctx context.Context, c artifact.Collection) error {
 	uploads, err2 := d.Store.Uploads(ctx, c.Bucket())
 	for _, u := range uploads {
 		// Others may upload into the bucket by S3 itself; theirs are given as long as ours.
-		if ids[u.ID] || d.Now().Sub(u.Began) <= max(d.Expiry, time.Hour) {
+		if ids[u.ID] || d.Now().Sub(u.Started) <= max(d.Expiry, time.Hour) {
 			continue
 		}
 		err2 = errors.Join(err2, d.Store.Abort(ctx, c.Bucket(), u.Object, u.ID))
@@ -120,13 +120,13 @@ func (d *Depot) sweepBucket(ctx context.Context, c artifact.Collection) error {
 }
 
 // closeAll gives back the scratch files of uploads at rest.
-func (d *Depot) closeAll() {
-	for _, e := range d.all() {
+func (d *Store) closeAll() {
+	for _, e := range d.allEntries() {
 		select {
 		case <-e.turn:
 			e.session.close()
 			e.session = nil
-			e.give()
+			e.release()
 		default:
 		}
 	}

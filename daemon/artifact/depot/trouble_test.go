@@ -19,7 +19,7 @@ import (
 // On a full disk a removal is what makes room: it needs none.
 func TestRemovalFromAFullStore(t *testing.T) {
 	var full, stuck atomic.Bool
-	config := storelab.Memory(t, func(next http.Handler) http.Handler {
+	config := storelab.StartInMemory(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			record := strings.Contains(r.URL.Path, "/records/")
 			switch {
@@ -34,7 +34,7 @@ func TestRemovalFromAFullStore(t *testing.T) {
 			}
 		})
 	})
-	config.Patience = 50 * time.Millisecond
+	config.RetryTimeout = 50 * time.Millisecond
 	b := newBed(t, config, nil)
 	b.bring(key("whole"), image(100))
 	_, err := b.Create(t.Context(), key("begun"), record(key("begun"), 11<<20))
@@ -65,7 +65,7 @@ func TestRemovalFromAFullStore(t *testing.T) {
 // One record that cannot be read is one artifact's matter.
 func TestRecordThatCannotBeReadClosesNothing(t *testing.T) {
 	var broken atomic.Bool
-	config := storelab.Memory(t, func(next http.Handler) http.Handler {
+	config := storelab.StartInMemory(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if broken.Load() && r.Method == "GET" && strings.HasSuffix(r.URL.Path, "/records/alpha/beta/sector") {
 				w.WriteHeader(http.StatusInternalServerError)
@@ -74,7 +74,7 @@ func TestRecordThatCannotBeReadClosesNothing(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	config.Patience = 50 * time.Millisecond
+	config.RetryTimeout = 50 * time.Millisecond
 	b := newBed(t, config, nil)
 	for _, name := range []string{"whole", "fine"} {
 		b.bring(key(name), image(100))
@@ -118,9 +118,9 @@ func TestRecordThatCannotBeReadClosesNothing(t *testing.T) {
 }
 
 func TestRecordThatCouldNotBeReadIsNotWritten(t *testing.T) {
-	b := newBed(t, storelab.Memory(t, nil), nil)
+	b := newBed(t, storelab.StartInMemory(t, nil), nil)
 	r := b.bring(key("tool"), image(100))
-	err := b.Served(t.Context(), key("tool"), r.SHA256, nil, strings.Repeat("x", 1<<20))
+	err := b.SetServed(t.Context(), key("tool"), r.SHA256, nil, strings.Repeat("x", 1<<20))
 	assert.Equal(t, depot.TooLarge, kind(t, err))
 	b.open()
 	_, err = b.Get(key("tool"))
@@ -130,7 +130,7 @@ func TestRecordThatCouldNotBeReadIsNotWritten(t *testing.T) {
 // What a client is told of a failure, in a sentence; what is not the store's silence is ours.
 func TestWhatTheStoreDidNotDoIsSaid(t *testing.T) {
 	var status atomic.Int64
-	config := storelab.Memory(t, func(next http.Handler) http.Handler {
+	config := storelab.StartInMemory(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if n := int(status.Load()); n != 0 {
 				w.WriteHeader(n)
@@ -139,7 +139,7 @@ func TestWhatTheStoreDidNotDoIsSaid(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	config.Patience = 50 * time.Millisecond
+	config.RetryTimeout = 50 * time.Millisecond
 	b := newBed(t, config, nil)
 	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), 100))
 	require.NoError(t, err)

@@ -23,28 +23,28 @@ type Info struct {
 func Check(head []byte, length int64) (Info, error) {
 	head = head[:min(len(head), HeadLength)]
 	if bytes.HasPrefix(head, []byte("QFI\xfb")) {
-		return qcow2(head, length)
+		return checkQCOW2(head, length)
 	}
-	for _, k := range unusable() {
+	for _, k := range unusableKinds() {
 		if len(head) >= k.at+len(k.magic) && string(head[k.at:k.at+len(k.magic)]) == k.magic {
 			return Info{}, fmt.Errorf("it is %s; %s", k.what, k.instead)
 		}
 	}
-	return raw(head, length)
+	return checkRaw(head, length)
 }
 
-type kind struct {
+type signature struct {
 	at                   int
 	magic, what, instead string
 }
 
-// unusable lists what people upload instead, by signature.
-func unusable() []kind {
+// unusableKinds lists what people upload instead, by signature.
+func unusableKinds() []signature {
 	const (
 		unpack  = "unpack it first"
 		convert = "convert it first: qemu-img convert -O qcow2"
 	)
-	return []kind{
+	return []signature{
 		{0, "\x1f\x8b", "compressed by gzip", unpack},
 		{0, "\xfd7zXZ\x00", "compressed by xz", unpack},
 		{0, "\x28\xb5\x2f\xfd", "compressed by zstd", unpack},
@@ -61,9 +61,9 @@ func unusable() []kind {
 	}
 }
 
-// raw is what a disk holds, whole sectors with a boot signature: a partition table, of
+// checkRaw is what a disk holds, whole sectors with a boot signature: a partition table, of
 // either kind, or a boot sector.
-func raw(head []byte, length int64) (Info, error) {
+func checkRaw(head []byte, length int64) (Info, error) {
 	switch {
 	case len(head) < 512:
 		return Info{}, fmt.Errorf("it has %d octets, less than a sector, and is not qcow2", length)
@@ -84,8 +84,8 @@ const (
 	featureExtendedL2  = 1 << 4
 )
 
-// qcow2 checks the header and that the tables it names lie within the file.
-func qcow2(head []byte, length int64) (Info, error) {
+// checkQCOW2 checks the header and that the tables it names lie within the file.
+func checkQCOW2(head []byte, length int64) (Info, error) {
 	be32 := func(at int) uint32 { return binary.BigEndian.Uint32(head[at:]) }
 	be64 := func(at int) uint64 { return binary.BigEndian.Uint64(head[at:]) }
 	if len(head) < 72 {
@@ -126,16 +126,16 @@ func qcow2(head []byte, length int64) (Info, error) {
 	switch {
 	case entries < (size+covers-1)/covers:
 		return Info{}, fmt.Errorf("its first table has %d entries, too few for a disk of %d octets", entries, size)
-	case !within(table, entries*8, cluster, length):
+	case !isWithin(table, entries*8, cluster, length):
 		return Info{}, fmt.Errorf("its first table is at %d, beyond the %d octets of the file: it was cut off", table, length)
-	case !within(be64(48), uint64(be32(56))*cluster, cluster, length):
+	case !isWithin(be64(48), uint64(be32(56))*cluster, cluster, length):
 		return Info{}, fmt.Errorf("its reference counts are at %d, beyond the %d octets of the file: it was cut off", be64(48), length)
 	}
 	return Info{Format: "qcow2", VirtualSize: int64(size)}, nil
 }
 
-// within tells whether a table begins at a cluster and ends within the file. QEMU lets the
+// isWithin tells whether a table begins at a cluster and ends within the file. QEMU lets the
 // last cluster of a file be short, but no table.
-func within(at, size, cluster uint64, length int64) bool {
+func isWithin(at, size, cluster uint64, length int64) bool {
 	return at%cluster == 0 && at >= cluster && at <= uint64(length) && size <= uint64(length)-at
 }

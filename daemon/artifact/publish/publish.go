@@ -24,8 +24,8 @@ import (
 type Folder string
 
 // Sync makes names and catalog what the records say. It may be cut off and called again.
-func (f Folder) Sync(complete map[artifact.Collection][]artifact.Record, usage map[artifact.Collection]artifact.Usage) error {
-	images := Images(complete[artifact.OS])
+func (f Folder) Sync(complete map[artifact.Collection][]artifact.Metadata, usage map[artifact.Collection]artifact.Usage) error {
+	images := OSImages(complete[artifact.OS])
 	wanted := map[string]bool{}
 	var failed []error
 	there := images[:0:0]
@@ -39,7 +39,7 @@ func (f Folder) Sync(complete map[artifact.Collection][]artifact.Record, usage m
 		there = append(there, i)
 	}
 	for _, r := range complete[artifact.Binary] {
-		names, err := f.binary(r, wanted)
+		names, err := f.publishBinary(r, wanted)
 		if err != nil {
 			failed = append(failed, err)
 		}
@@ -59,13 +59,13 @@ func (f Folder) Sync(complete map[artifact.Collection][]artifact.Record, usage m
 
 // Withdraw takes all names away and leaves the catalog without images: the store is elsewhere, and has
 // no files here.
-func (f Folder) Withdraw(_ map[artifact.Collection][]artifact.Record, usage map[artifact.Collection]artifact.Usage) error {
+func (f Folder) Withdraw(_ map[artifact.Collection][]artifact.Metadata, usage map[artifact.Collection]artifact.Usage) error {
 	return f.Sync(nil, usage)
 }
 
-// binary publishes a binary image, and returns the names that it has now. Of two with the same octets
+// publishBinary publishes a binary image, and returns the names that it has now. Of two with the same octets
 // either will do.
-func (f Folder) binary(r artifact.Record, taken map[string]bool) (names []string, err error) {
+func (f Folder) publishBinary(r artifact.Metadata, taken map[string]bool) (names []string, err error) {
 	if r.SHA256 == "" {
 		return nil, nil // it came by S3 itself and is still being read
 	}
@@ -94,7 +94,7 @@ func (f Folder) binary(r artifact.Record, taken map[string]bool) (names []string
 const packageHead = "!<arch>\ndebian-binary"
 
 func (f Folder) isPackage(k artifact.Key) (bool, error) {
-	file, err := os.Open(f.Object(k))
+	file, err := os.Open(f.ObjectPath(k))
 	if err != nil {
 		return false, fmt.Errorf("publish %s: %w", k, err)
 	}
@@ -110,13 +110,13 @@ func (f Folder) isPackage(k artifact.Key) (bool, error) {
 	return string(head) == packageHead, nil
 }
 
-// Object is the file in which the store keeps an artifact.
-func (f Folder) Object(k artifact.Key) string {
+// ObjectPath is the file in which the store keeps an artifact.
+func (f Folder) ObjectPath(k artifact.Key) string {
 	return filepath.Join(string(f), artifact.StoreDir, k.Collection.Bucket(), k.Object())
 }
 
-// Images are the OS images among records that nodes can be installed from, by name.
-func Images(records []artifact.Record) []artifact.OSImage {
+// OSImages are the OS images among records that nodes can be installed from, by name.
+func OSImages(records []artifact.Metadata) []artifact.OSImage {
 	images := []artifact.OSImage{}
 	for _, r := range records {
 		if r.Complete && r.SHA256 != "" && r.Format != "" {
@@ -132,7 +132,7 @@ func Images(records []artifact.Record) []artifact.OSImage {
 
 // link gives an artifact a second name in the folder, in place of an older file of that name.
 func (f Folder) link(k artifact.Key, length int64, name string) error {
-	object, path := f.Object(k), filepath.Join(string(f), name)
+	object, path := f.ObjectPath(k), filepath.Join(string(f), name)
 	have, err := os.Stat(object)
 	if err != nil {
 		return fmt.Errorf("publish %s: %w", k, err)

@@ -27,12 +27,12 @@ func newBed(t *testing.T) bed {
 }
 
 // put stores an object as the S3 server does: a new file takes the name.
-func (b bed) put(owner, name, text string) artifact.Record {
+func (b bed) put(owner, name, text string) artifact.Metadata {
 	return b.store(artifact.OS, owner, name, text)
 }
 
-func (b bed) store(c artifact.Collection, owner, name, text string) artifact.Record {
-	r := artifact.Record{Owner: owner, ClusterName: "beta", ImageName: name, ImageLength: int64(len(text)), ImageOffset: int64(len(text)),
+func (b bed) store(c artifact.Collection, owner, name, text string) artifact.Metadata {
+	r := artifact.Metadata{Owner: owner, ClusterName: "beta", ImageName: name, ImageLength: int64(len(text)), ImageOffset: int64(len(text)),
 		Complete: true, SHA256: "of " + text, Format: "raw", VirtualSize: int64(len(text))}
 	path := filepath.Join(b.dir, artifact.StoreDir, c.Bucket(), owner, "beta", name)
 	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -41,8 +41,8 @@ func (b bed) store(c artifact.Collection, owner, name, text string) artifact.Rec
 	return r
 }
 
-func (b bed) sync(records ...artifact.Record) (artifact.Catalog, error) {
-	failed := publish.Folder(b.dir).Sync(map[artifact.Collection][]artifact.Record{artifact.OS: records}, map[artifact.Collection]artifact.Usage{artifact.OS: {Artifacts: len(records)}})
+func (b bed) sync(records ...artifact.Metadata) (artifact.Catalog, error) {
+	failed := publish.Folder(b.dir).Sync(map[artifact.Collection][]artifact.Metadata{artifact.OS: records}, map[artifact.Collection]artifact.Usage{artifact.OS: {Artifacts: len(records)}})
 	c, err := publish.Read(filepath.Join(b.dir, artifact.CatalogFile))
 	require.NoError(b.t, err)
 	return c, failed
@@ -119,9 +119,9 @@ func TestBinariesAreGivenByDigestAndPackagesByTheRepository(t *testing.T) {
 	deb := b.store(artifact.Binary, "alpha", "hello_2.10_amd64", "!<arch>\ndebian-binary   1700000000  0     0     100644  4")
 	unread := b.store(artifact.Binary, "alpha", "unread", "x")
 	tool.SHA256, twin.SHA256, deb.SHA256, unread.SHA256 = digest, digest, "77", ""
-	sync := func(records ...artifact.Record) {
+	sync := func(records ...artifact.Metadata) {
 		t.Helper()
-		require.NoError(t, publish.Folder(b.dir).Sync(map[artifact.Collection][]artifact.Record{artifact.Binary: records}, nil))
+		require.NoError(t, publish.Folder(b.dir).Sync(map[artifact.Collection][]artifact.Metadata{artifact.Binary: records}, nil))
 	}
 	names := func() (all []string) {
 		for _, dir := range []string{artifact.DigestsDir, artifact.PackagesDir} {
@@ -151,7 +151,7 @@ func TestAStoreElsewhereOffersNothing(t *testing.T) {
 	_, err := b.sync(r)
 	require.NoError(t, err)
 	usage := map[artifact.Collection]artifact.Usage{artifact.OS: {Artifacts: 3}}
-	require.NoError(t, publish.Folder(b.dir).Withdraw(map[artifact.Collection][]artifact.Record{artifact.OS: {r}}, usage))
+	require.NoError(t, publish.Folder(b.dir).Withdraw(map[artifact.Collection][]artifact.Metadata{artifact.OS: {r}}, usage))
 	c, err := publish.Read(filepath.Join(b.dir, artifact.CatalogFile))
 	require.NoError(t, err)
 	assert.Empty(t, c.Images)

@@ -66,31 +66,31 @@ func (p Pod) Objects() []client.Object {
 	named := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
 	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: Namespace, Name: Name}}
 	binding := func(name, role string) *rbacv1.ClusterRoleBinding {
-		return &rbacv1.ClusterRoleBinding{TypeMeta: typed("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name},
+		return &rbacv1.ClusterRoleBinding{TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name},
 			RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: role}, Subjects: subject}
 	}
 	return []client.Object{
-		&corev1.Namespace{TypeMeta: typed("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
-		&corev1.ServiceAccount{TypeMeta: typed("v1", "ServiceAccount"), ObjectMeta: named},
+		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
+		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: named},
 		// Whose a token is and what its owner may do is the API server's to say.
 		binding("artifacts-reviews", "system:auth-delegator"),
-		&rbacv1.ClusterRole{TypeMeta: typed("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: "artifacts-users"},
+		&rbacv1.ClusterRole{TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: "artifacts-users"},
 			Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{"metal3.io"}, Resources: []string{"baremetalhosts"}, Verbs: []string{"list"}},
 				{APIGroups: []string{"bpa.akraino.org"}, Resources: []string{"softwares"}, Verbs: []string{"list"}},
 			}},
 		binding("artifacts-users", "artifacts-users"),
-		p.secret("artifacts-tls", map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key, "ca.crt": p.CA, "write.crt": p.WriteCert, "write.key": p.WriteKey}),
-		p.secret("artifacts-store", p.storeSecret()),
+		p.newSecret("artifacts-tls", map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key, "ca.crt": p.CA, "write.crt": p.WriteCert, "write.key": p.WriteKey}),
+		p.newSecret("artifacts-store", p.storeSecret()),
 		&appsv1.Deployment{
-			TypeMeta: typed("apps/v1", "Deployment"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
+			TypeMeta: typeMeta("apps/v1", "Deployment"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
 			Spec: appsv1.DeploymentSpec{
 				Replicas: ptr.To[int32](1),
 				Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 				Selector: &metav1.LabelSelector{MatchLabels: labels},
 				Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"firstlight.dev/binary": p.Digest, "firstlight.dev/keys": p.keys()}},
-					Spec:       apply.Vital(p.spec()),
+					ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"firstlight.dev/binary": p.Digest, "firstlight.dev/keys": p.storeSecretDigest()}},
+					Spec:       apply.MakeCritical(p.spec()),
 				},
 			},
 		},
@@ -118,7 +118,7 @@ func (p Pod) spec() corev1.PodSpec {
 		// Uploads under way are cut and what came of them is brought into the store.
 		TerminationGracePeriodSeconds: ptr.To[int64](40),
 		Containers: append(p.ownStore(keys), corev1.Container{
-			Name: "agent", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: harmless(), Env: keys,
+			Name: "agent", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: restrictedSecurityContext(), Env: keys,
 			Command: slices.Concat([]string{binary, "artifacts", "--listen", fmt.Sprintf(":%d", artifact.Port),
 				"--cert", tlsDir + "/tls.crt", "--key", tlsDir + "/tls.key", "--client-ca", tlsDir + "/ca.crt"}, p.storeFlags(), p.Limits.flags()),
 			VolumeMounts: []corev1.VolumeMount{
@@ -129,8 +129,8 @@ func (p Pod) spec() corev1.PodSpec {
 				{Name: "keys", MountPath: storeDir, ReadOnly: true},
 			},
 			Ports:          []corev1.ContainerPort{{Name: "api", ContainerPort: artifact.Port, Protocol: corev1.ProtocolTCP}},
-			ReadinessProbe: probe(corev1.URISchemeHTTPS, artifact.Port, "/readyz"),
-			Resources:      memory("64Mi"),
+			ReadinessProbe: httpProbe(corev1.URISchemeHTTPS, artifact.Port, "/readyz"),
+			Resources:      memoryRequest("64Mi"),
 		}),
 		Volumes: []corev1.Volume{
 			folder("binary", binary, corev1.HostPathFile),
@@ -143,26 +143,26 @@ func (p Pod) spec() corev1.PodSpec {
 	}
 }
 
-func harmless() *corev1.SecurityContext {
+func restrictedSecurityContext() *corev1.SecurityContext {
 	return &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 }
 
-func memory(amount string) corev1.ResourceRequirements {
+func memoryRequest(amount string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}}
 }
 
-func probe(scheme corev1.URIScheme, port int32, path string) *corev1.Probe {
+func httpProbe(scheme corev1.URIScheme, port int32, path string) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Scheme: scheme, Host: "127.0.0.1", Port: intstr.FromInt32(port), Path: path}},
 		PeriodSeconds: 10, TimeoutSeconds: 10,
 	}
 }
 
-func typed(version, kind string) metav1.TypeMeta {
+func typeMeta(version, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: version, Kind: kind}
 }
 
-func (p Pod) secret(name string, data map[string][]byte) *corev1.Secret {
-	return &corev1.Secret{TypeMeta: typed("v1", "Secret"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name}, Type: corev1.SecretTypeOpaque, Data: data}
+func (p Pod) newSecret(name string, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{TypeMeta: typeMeta("v1", "Secret"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name}, Type: corev1.SecretTypeOpaque, Data: data}
 }

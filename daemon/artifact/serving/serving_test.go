@@ -102,7 +102,7 @@ func TestImageIsTheRecipes(t *testing.T) {
 func TestFolders(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "artifacts")
 	for range 2 {
-		require.NoError(t, folders(dir, os.Getuid()))
+		require.NoError(t, makeFolders(dir, os.Getuid()))
 	}
 	for _, name := range []string{artifact.StoreDir, artifact.ScratchDir, artifact.ImagesDir} {
 		assert.DirExists(t, filepath.Join(dir, name))

@@ -28,7 +28,7 @@ const StageName = "artifacts-ready"
 // Stage is the fact that uploads are taken. pod is asked at every look, so that a renewed
 // certificate or a new address is a difference like any other.
 func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.Stage {
-	s := stage{pod, api, &apply.Memory{}}
+	s := stage{pod, api, &apply.Cache{}}
 	return bringup.Stage{
 		Name:    StageName,
 		Fact:    "operators can bring OS images, container images and packages over the REST API",
@@ -43,10 +43,10 @@ type stage struct {
 	pod func() (Pod, error)
 	api func() (client.Client, error)
 
-	memory *apply.Memory
+	memory *apply.Cache
 }
 
-func (s stage) set() (Pod, apply.Set, error) {
+func (s stage) objectSet() (Pod, apply.Set, error) {
 	p, err := s.pod()
 	if err != nil {
 		return Pod{}, apply.Set{}, err
@@ -56,7 +56,7 @@ func (s stage) set() (Pod, apply.Set, error) {
 }
 
 func (s stage) done(ctx context.Context) error {
-	p, set, err := s.set()
+	p, set, err := s.objectSet()
 	if err != nil {
 		return err
 	}
@@ -64,21 +64,21 @@ func (s stage) done(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.memory.Current(ctx, set, api); err != nil {
+	if err := s.memory.CheckCurrent(ctx, set, api); err != nil {
 		return err
 	}
-	if err := Answers(ctx, p.CA); err != nil {
+	if err := CheckReady(ctx, p.CA); err != nil {
 		return bringup.Wait("the agent to answer on port %d: %v", artifact.Port, err)
 	}
 	return nil
 }
 
 func (s stage) do(ctx context.Context, report bringup.Report) error {
-	p, set, err := s.set()
+	p, set, err := s.objectSet()
 	if err != nil {
 		return err
 	}
-	if err := folders(p.Dir, User); err != nil {
+	if err := makeFolders(p.Dir, User); err != nil {
 		return err
 	}
 	api, err := s.api()
@@ -89,9 +89,9 @@ func (s stage) do(ctx context.Context, report bringup.Report) error {
 	return set.Apply(ctx, api)
 }
 
-// folders makes the folders and gives them to the pod's user. What is in them is its own
+// makeFolders makes the folders and gives them to the pod's user. What is in them is its own
 // already.
-func folders(dir string, user int) error {
+func makeFolders(dir string, user int) error {
 	for _, d := range []string{dir, filepath.Join(dir, artifact.StoreDir), filepath.Join(dir, artifact.ScratchDir), filepath.Join(dir, artifact.ImagesDir),
 		filepath.Join(dir, artifact.PackagesDir), filepath.Join(dir, artifact.DigestsDir)} {
 		err := os.MkdirAll(d, 0o750)
@@ -105,9 +105,9 @@ func folders(dir string, user int) error {
 	return nil
 }
 
-// Answers is nil if the agent, with a certificate of this root, says on the loopback that it
+// CheckReady is nil if the agent, with a certificate of this root, says on the loopback that it
 // has read its store.
-func Answers(ctx context.Context, root []byte) error {
+func CheckReady(ctx context.Context, root []byte) error {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(root) {
 		return errors.New("the appliance's root is no certificate")

@@ -52,11 +52,11 @@ func (p Pod) ownStore(keys []corev1.EnvVar) []corev1.Container {
 		return nil
 	}
 	return []corev1.Container{{
-		Name: "store", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: harmless(), Env: keys,
+		Name: "store", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: restrictedSecurityContext(), Env: keys,
 		Command:        []string{"/versitygw", "-listen", fmt.Sprintf("127.0.0.1:%d", storePort), "-dir", dataDir + "/" + artifact.StoreDir},
 		VolumeMounts:   []corev1.VolumeMount{{Name: "store", MountPath: dataDir + "/" + artifact.StoreDir}},
-		ReadinessProbe: probe(corev1.URISchemeHTTP, storePort, "/health"),
-		Resources:      memory("32Mi"),
+		ReadinessProbe: httpProbe(corev1.URISchemeHTTP, storePort, "/health"),
+		Resources:      memoryRequest("32Mi"),
 	}}
 }
 
@@ -86,9 +86,9 @@ func (p Pod) storeSecret() map[string][]byte {
 	return map[string][]byte{"access": []byte(k.Access), "secret": []byte(k.Secret), "ca": ca}
 }
 
-// keys changes with the store's secret, which the pod reads only when it starts; a certificate of its
+// storeSecretDigest changes with the store's secret, which the pod reads only when it starts; a certificate of its
 // own it reads anew by itself.
-func (p Pod) keys() string {
+func (p Pod) storeSecretDigest() string {
 	s, h := p.storeSecret(), sha256.New()
 	for _, name := range []string{"access", "secret", "ca"} {
 		fmt.Fprintf(h, "%s\n", s[name])

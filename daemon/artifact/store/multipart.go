@@ -21,37 +21,37 @@ type Part struct {
 
 // Upload is an upload that was begun and neither completed nor aborted.
 type Upload struct {
-	Object string
-	ID     string
-	Began  time.Time
+	Object  string
+	ID      string
+	Started time.Time
 }
 
 // Begin begins an upload of parts. meta are kept with the object.
-func (s *Store) Begin(ctx context.Context, bucket, object string, meta map[string]string) (id string, err error) {
-	err = s.try(ctx, "begin upload of "+object, tryTime, func(ctx context.Context) (err error) {
+func (s *Client) Begin(ctx context.Context, bucket, object string, meta map[string]string) (id string, err error) {
+	err = s.retry(ctx, "begin upload of "+object, tryTime, func(ctx context.Context) (err error) {
 		id, err = s.core.NewMultipartUpload(ctx, bucket, object, minio.PutObjectOptions{ContentType: "application/octet-stream", UserMetadata: meta})
 		return err
 	})
 	return id, err
 }
 
-// Part stores a part: the first size octets of r, whose CRC-32C the store checks. It takes
+// PutPart stores a part: the first size octets of r, whose CRC-32C the store checks. It takes
 // the place of one that has the number. What r holds is read anew for each try.
-func (s *Store) Part(ctx context.Context, bucket, object, id string, number int, r io.ReaderAt, size int64, sum uint32) error {
+func (s *Client) PutPart(ctx context.Context, bucket, object, id string, number int, r io.ReaderAt, size int64, sum uint32) error {
 	header := http.Header{"X-Amz-Checksum-Crc32c": {crc32c(sum)}}
-	return s.try(ctx, fmt.Sprintf("store part %d of %s", number, object), tryTime, func(ctx context.Context) error {
-		_, err := s.core.PutObjectPart(sending(ctx, r, size), bucket, object, id, number, io.NewSectionReader(r, 0, size), size,
+	return s.retry(ctx, fmt.Sprintf("store part %d of %s", number, object), tryTime, func(ctx context.Context) error {
+		_, err := s.core.PutObjectPart(withFileBody(ctx, r, size), bucket, object, id, number, io.NewSectionReader(r, 0, size), size,
 			minio.PutObjectPartOptions{CustomHeader: header, DisableContentSha256: true})
 		return err
 	})
 }
 
 // Parts lists the parts that are there, by number.
-func (s *Store) Parts(ctx context.Context, bucket, object, id string) (parts []Part, err error) {
+func (s *Client) Parts(ctx context.Context, bucket, object, id string) (parts []Part, err error) {
 	after := 0
 	for {
 		var page minio.ListObjectPartsResult
-		err := s.try(ctx, "list parts of "+object, tryTime, func(ctx context.Context) (err error) {
+		err := s.retry(ctx, "list parts of "+object, tryTime, func(ctx context.Context) (err error) {
 			page, err = s.core.ListObjectParts(ctx, bucket, object, id, after, 1000)
 			return err
 		})
@@ -71,20 +71,20 @@ func (s *Store) Parts(ctx context.Context, bucket, object, id string) (parts []P
 
 // Complete makes one object of the parts. Whoever is told that the upload does not exist
 // should look whether the object does: an answer may have been lost.
-func (s *Store) Complete(ctx context.Context, bucket, object, id string, parts []Part) error {
+func (s *Client) Complete(ctx context.Context, bucket, object, id string, parts []Part) error {
 	var list []minio.CompletePart
 	for _, p := range parts {
 		list = append(list, minio.CompletePart{PartNumber: p.Number, ETag: p.ETag})
 	}
-	return s.try(ctx, "complete "+object, completeTime, func(ctx context.Context) error {
+	return s.retry(ctx, "complete "+object, completeTime, func(ctx context.Context) error {
 		_, err := s.core.CompleteMultipartUpload(ctx, bucket, object, id, list, minio.PutObjectOptions{})
 		return err
 	})
 }
 
 // Abort removes an upload and its parts; none of that ID is no error.
-func (s *Store) Abort(ctx context.Context, bucket, object, id string) error {
-	err := s.try(ctx, "abort upload of "+object, tryTime, func(ctx context.Context) error {
+func (s *Client) Abort(ctx context.Context, bucket, object, id string) error {
+	err := s.retry(ctx, "abort upload of "+object, tryTime, func(ctx context.Context) error {
 		return s.core.AbortMultipartUpload(ctx, bucket, object, id)
 	})
 	if errors.Is(err, ErrNotExist) {
@@ -94,11 +94,11 @@ func (s *Store) Abort(ctx context.Context, bucket, object, id string) error {
 }
 
 // Uploads lists the uploads of a bucket.
-func (s *Store) Uploads(ctx context.Context, bucket string) (all []Upload, err error) {
+func (s *Client) Uploads(ctx context.Context, bucket string) (all []Upload, err error) {
 	key, id := "", ""
 	for {
 		var page minio.ListMultipartUploadsResult
-		err := s.try(ctx, "list uploads of "+bucket, tryTime, func(ctx context.Context) (err error) {
+		err := s.retry(ctx, "list uploads of "+bucket, tryTime, func(ctx context.Context) (err error) {
 			page, err = s.core.ListMultipartUploads(ctx, bucket, "", key, id, "", 1000)
 			return err
 		})

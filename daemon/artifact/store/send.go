@@ -8,15 +8,15 @@ import (
 	"os"
 )
 
-// filesSent sends a body that is a file as the file itself, which the kernel moves from the page cache
+// fileTransport sends a body that is a file as the file itself, which the kernel moves from the page cache
 // into the connection: minio-go and net/http hide it behind wrappers, and then every octet goes through
 // this process twice.
-type filesSent struct{ http.RoundTripper }
+type fileTransport struct{ http.RoundTripper }
 
 type fileKey struct{}
 
-// sending puts a file beside a request whose body is all of it, size octets.
-func sending(ctx context.Context, r io.ReaderAt, size int64) context.Context {
+// withFileBody puts a file beside a request whose body is all of it, size octets.
+func withFileBody(ctx context.Context, r io.ReaderAt, size int64) context.Context {
 	f, ok := r.(*os.File)
 	if !ok {
 		return ctx
@@ -29,7 +29,7 @@ func sending(ctx context.Context, r io.ReaderAt, size int64) context.Context {
 
 // RoundTrip implements http.RoundTripper. Each request has the file opened anew, with an offset of its
 // own: one that was given up may be read for a while after its answer.
-func (t filesSent) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t fileTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	f, ok := r.Context().Value(fileKey{}).(*os.File)
 	if !ok || r.Body == nil {
 		return t.RoundTripper.RoundTrip(r)

@@ -44,23 +44,23 @@ const (
 
 // Config says which store, and how long to wait for it.
 type Config struct {
-	Endpoint  string // http://HOST:PORT or https://HOST:PORT
-	Region    string // "" is us-east-1
-	AccessKey string
-	SecretKey string
-	CAFile    string        // PEM, for https; "" trusts the system's
-	Patience  time.Duration // how long a request is tried again while the store is down; 0 is a minute
+	Endpoint     string // http://HOST:PORT or https://HOST:PORT
+	Region       string // "" is us-east-1
+	AccessKey    string
+	SecretKey    string
+	CAFile       string        // PEM, for https; "" trusts the system's
+	RetryTimeout time.Duration // how long a request is tried again while the store is down; 0 is a minute
 }
 
-// Store speaks to one S3 server.
-type Store struct {
-	core     minio.Core
-	region   string
-	patience time.Duration
+// Client speaks to one S3 server.
+type Client struct {
+	core         minio.Core
+	region       string
+	retryTimeout time.Duration
 }
 
 // New returns a client. No request is made.
-func New(c Config) (*Store, error) {
+func New(c Config) (*Client, error) {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("parse store endpoint: %w", err)
@@ -81,15 +81,15 @@ func New(c Config) (*Store, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 	}
-	s := &Store{region: c.Region, patience: c.Patience}
+	s := &Client{region: c.Region, retryTimeout: c.RetryTimeout}
 	if s.region == "" {
 		s.region = "us-east-1"
 	}
-	if s.patience == 0 {
-		s.patience = time.Minute
+	if s.retryTimeout == 0 {
+		s.retryTimeout = time.Minute
 	}
 	client, err := minio.New(u.Host, &minio.Options{Creds: credentials.NewStaticV4(c.AccessKey, c.SecretKey, ""), Secure: u.Scheme == "https",
-		Transport: filesSent{transport}, Region: s.region, BucketLookup: minio.BucketLookupPath, MaxRetries: 1})
+		Transport: fileTransport{transport}, Region: s.region, BucketLookup: minio.BucketLookupPath, MaxRetries: 1})
 	if err != nil {
 		return nil, fmt.Errorf("make client of store: %w", err)
 	}
@@ -98,8 +98,8 @@ func New(c Config) (*Store, error) {
 }
 
 // MakeBucket makes a bucket if it is not there.
-func (s *Store) MakeBucket(ctx context.Context, bucket string) error {
-	return s.try(ctx, "make bucket "+bucket, tryTime, func(ctx context.Context) error {
+func (s *Client) MakeBucket(ctx context.Context, bucket string) error {
+	return s.retry(ctx, "make bucket "+bucket, tryTime, func(ctx context.Context) error {
 		err := s.core.MakeBucket(ctx, bucket, minio.MakeBucketOptions{Region: s.region})
 		switch minio.ToErrorResponse(err).Code {
 		case "BucketAlreadyOwnedByYou", "BucketAlreadyExists":
@@ -110,8 +110,8 @@ func (s *Store) MakeBucket(ctx context.Context, bucket string) error {
 }
 
 // Put stores a small object, in place of one that has the name.
-func (s *Store) Put(ctx context.Context, bucket, object string, data []byte) error {
-	return s.try(ctx, "store "+object, tryTime, func(ctx context.Context) error {
+func (s *Client) Put(ctx context.Context, bucket, object string, data []byte) error {
+	return s.retry(ctx, "store "+object, tryTime, func(ctx context.Context) error {
 		_, err := s.core.PutObject(ctx, bucket, object, bytes.NewReader(data), int64(len(data)), "", "",
 			minio.PutObjectOptions{ContentType: "application/octet-stream", DisableContentSha256: true})
 		return err
@@ -119,8 +119,8 @@ func (s *Store) Put(ctx context.Context, bucket, object string, data []byte) err
 }
 
 // PutFrom stores size octets of r, which it may read more than once.
-func (s *Store) PutFrom(ctx context.Context, bucket, object string, r io.ReaderAt, size int64) error {
-	return s.try(ctx, "store "+object, tryTime, func(ctx context.Context) error {
+func (s *Client) PutFrom(ctx context.Context, bucket, object string, r io.ReaderAt, size int64) error {
+	return s.retry(ctx, "store "+object, tryTime, func(ctx context.Context) error {
 		_, err := s.core.PutObject(ctx, bucket, object, io.NewSectionReader(r, 0, size), size, "", "",
 			minio.PutObjectOptions{ContentType: "application/octet-stream", DisableContentSha256: true})
 		return err
@@ -128,8 +128,8 @@ func (s *Store) PutFrom(ctx context.Context, bucket, object string, r io.ReaderA
 }
 
 // Get reads a whole object of at most limit octets.
-func (s *Store) Get(ctx context.Context, bucket, object string, limit int64) (data []byte, err error) {
-	err = s.try(ctx, "read "+object, tryTime, func(ctx context.Context) error {
+func (s *Client) Get(ctx context.Context, bucket, object string, limit int64) (data []byte, err error) {
+	err = s.retry(ctx, "read "+object, tryTime, func(ctx context.Context) error {
 		body, _, _, err := s.core.GetObject(ctx, bucket, object, minio.GetObjectOptions{})
 		if err != nil {
 			return err
@@ -145,13 +145,13 @@ func (s *Store) Get(ctx context.Context, bucket, object string, limit int64) (da
 }
 
 // Open reads length octets of an object from offset on; the stream ends with ctx.
-func (s *Store) Open(ctx context.Context, bucket, object string, offset, length int64) (io.ReadCloser, error) {
+func (s *Client) Open(ctx context.Context, bucket, object string, offset, length int64) (io.ReadCloser, error) {
 	var o minio.GetObjectOptions
 	if err := o.SetRange(offset, offset+length-1); err != nil {
 		return nil, fmt.Errorf("read %s: %w", object, err)
 	}
 	var body io.ReadCloser
-	err := s.try(ctx, "read "+object, 0, func(ctx context.Context) (err error) {
+	err := s.retry(ctx, "read "+object, 0, func(ctx context.Context) (err error) {
 		body, _, _, err = s.core.GetObject(ctx, bucket, object, o)
 		return err
 	})
@@ -168,8 +168,8 @@ type Object struct {
 }
 
 // Stat asks for one object.
-func (s *Store) Stat(ctx context.Context, bucket, object string) (o Object, err error) {
-	err = s.try(ctx, "look at "+object, tryTime, func(ctx context.Context) error {
+func (s *Client) Stat(ctx context.Context, bucket, object string) (o Object, err error) {
+	err = s.retry(ctx, "look at "+object, tryTime, func(ctx context.Context) error {
 		i, err := s.core.StatObject(ctx, bucket, object, minio.StatObjectOptions{})
 		o = Object{Name: object, Size: i.Size, Modified: i.LastModified, Meta: i.UserMetadata}
 		return err
@@ -178,11 +178,11 @@ func (s *Store) Stat(ctx context.Context, bucket, object string) (o Object, err 
 }
 
 // List calls yield for every object whose name begins with prefix, in the order of names.
-func (s *Store) List(ctx context.Context, bucket, prefix string, yield func(Object) error) error {
+func (s *Client) List(ctx context.Context, bucket, prefix string, yield func(Object) error) error {
 	token := ""
 	for {
 		var page minio.ListBucketV2Result
-		err := s.try(ctx, "list bucket "+bucket, tryTime, func(context.Context) (err error) {
+		err := s.retry(ctx, "list bucket "+bucket, tryTime, func(context.Context) (err error) {
 			page, err = s.core.ListObjectsV2(bucket, prefix, "", token, "", 1000)
 			return err
 		})
@@ -201,8 +201,8 @@ func (s *Store) List(ctx context.Context, bucket, prefix string, yield func(Obje
 }
 
 // Remove removes an object; none of that name is no error.
-func (s *Store) Remove(ctx context.Context, bucket, object string) error {
-	err := s.try(ctx, "remove "+object, tryTime, func(ctx context.Context) error {
+func (s *Client) Remove(ctx context.Context, bucket, object string) error {
+	err := s.retry(ctx, "remove "+object, tryTime, func(ctx context.Context) error {
 		return s.core.RemoveObject(ctx, bucket, object, minio.RemoveObjectOptions{})
 	})
 	if errors.Is(err, ErrNotExist) {
@@ -216,12 +216,12 @@ func crc32c(sum uint32) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
 }
 
-// try runs a request until it is answered, or the store has been down for too long. Each
+// retry runs a request until it is answered, or the store has been down for too long. Each
 // try may take so long; 0 is without end.
-func (s *Store) try(ctx context.Context, what string, each time.Duration, do func(context.Context) error) error {
-	end := time.Now().Add(s.patience)
+func (s *Client) retry(ctx context.Context, what string, each time.Duration, do func(context.Context) error) error {
+	end := time.Now().Add(s.retryTimeout)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := once(ctx, each, do)
+		err := tryOnce(ctx, each, do)
 		if err == nil {
 			return nil
 		}
@@ -236,7 +236,7 @@ func (s *Store) try(ctx context.Context, what string, each time.Duration, do fun
 	}
 }
 
-func once(ctx context.Context, each time.Duration, do func(context.Context) error) error {
+func tryOnce(ctx context.Context, each time.Duration, do func(context.Context) error) error {
 	if each == 0 {
 		return do(ctx)
 	}

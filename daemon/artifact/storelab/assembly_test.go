@@ -37,7 +37,7 @@ func blocks(t *testing.T, g *storelab.Gateway) (n int64) {
 	return n
 }
 
-func read(t *testing.T, s *store.Store, length int64) []byte {
+func read(t *testing.T, s *store.Client, length int64) []byte {
 	body, err := s.Open(t.Context(), "binary", "a/b/c", 0, length)
 	require.NoError(t, err)
 	defer body.Close()
@@ -56,7 +56,7 @@ func TestPartsAreWrittenWhereTheyBelong(t *testing.T) {
 	require.NoError(t, err)
 	send := func(number, length int, fill byte) error {
 		f, sum := part(t, length, fill)
-		return s.Part(t.Context(), "binary", "a/b/c", id, number, f, int64(length), sum)
+		return s.PutPart(t.Context(), "binary", "a/b/c", id, number, f, int64(length), sum)
 	}
 	require.NoError(t, send(3, 1000, 3))
 	require.NoError(t, send(1, store.MinPart, 9))
@@ -114,7 +114,7 @@ func TestShortPartIsNotTakenForAWholeOne(t *testing.T) {
 	require.NoError(t, err)
 	id := uploadOf(t, s, "a/b/c", 1, map[string]string{"Part-Size": fmt.Sprint(store.MinPart + 1)})
 	f, sum := part(t, 1000, 2)
-	require.NoError(t, s.Part(t.Context(), "binary", "a/b/c", id, 2, f, 1000, sum))
+	require.NoError(t, s.PutPart(t.Context(), "binary", "a/b/c", id, 2, f, 1000, sum))
 	parts, err := s.Parts(t.Context(), "binary", "a/b/c", id)
 	require.NoError(t, err)
 	assert.Error(t, s.Complete(t.Context(), "binary", "a/b/c", id, parts))
@@ -135,11 +135,11 @@ func TestUploadThatBecameTheObjectIsEnded(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(g.Dir, "binary", "a/b"), 0o755))
 	require.NoError(t, os.Link(found[0], filepath.Join(g.Dir, "binary", "a/b/c")))
 	f, sum := part(t, store.MinPart, 7)
-	assert.ErrorIs(t, s.Part(t.Context(), "binary", "a/b/c", id, 1, f, store.MinPart, sum), store.ErrNotExist)
+	assert.ErrorIs(t, s.PutPart(t.Context(), "binary", "a/b/c", id, 1, f, store.MinPart, sum), store.ErrNotExist)
 	g.Kill()
 	claim(t, g, id)
 	require.NoError(t, g.Start(t.Context()))
-	assert.ErrorIs(t, s.Part(t.Context(), "binary", "a/b/c", id, 1, f, store.MinPart, sum), store.ErrNotExist)
+	assert.ErrorIs(t, s.PutPart(t.Context(), "binary", "a/b/c", id, 1, f, store.MinPart, sum), store.ErrNotExist)
 	want := append(bytes.Repeat([]byte{0}, store.MinPart), bytes.Repeat([]byte{1}, store.MinPart)...)
 	assert.True(t, bytes.Equal(want, read(t, s, int64(len(want)))))
 	assert.Empty(t, left(t, g))

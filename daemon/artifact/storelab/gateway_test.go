@@ -34,7 +34,7 @@ func part(t *testing.T, n int, fill byte) (*os.File, uint32) {
 }
 
 // upload begins an upload of two parts in a bucket of its own.
-func upload(t *testing.T, s *store.Store) (id string) { return uploadOf(t, s, "a/b/c", 2, plain()) }
+func upload(t *testing.T, s *store.Client) (id string) { return uploadOf(t, s, "a/b/c", 2, plain()) }
 
 // plain are the metadata of an upload whose parts the store copies; assembled of one whose parts it
 // writes where they belong.
@@ -43,13 +43,13 @@ func assembled() map[string]string {
 	return map[string]string{"Serial": "x", "Part-Size": fmt.Sprint(store.MinPart)}
 }
 
-func uploadOf(t *testing.T, s *store.Store, object string, parts int, meta map[string]string) (id string) {
+func uploadOf(t *testing.T, s *store.Client, object string, parts int, meta map[string]string) (id string) {
 	require.NoError(t, s.MakeBucket(t.Context(), "binary"))
 	id, err := s.Begin(t.Context(), "binary", object, meta)
 	require.NoError(t, err)
 	for n := range parts {
 		f, sum := part(t, store.MinPart, byte(n))
-		require.NoError(t, s.Part(t.Context(), "binary", object, id, n+1, f, store.MinPart, sum))
+		require.NoError(t, s.PutPart(t.Context(), "binary", object, id, n+1, f, store.MinPart, sum))
 	}
 	return id
 }
@@ -135,7 +135,7 @@ func TestPartWhoseOctetsChangedOnTheWayIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	id := upload(t, s)
 	f, sum := part(t, store.MinPart, 7)
-	assert.ErrorContains(t, s.Part(t.Context(), "binary", "a/b/c", id, 3, f, store.MinPart, sum+1), "store part 3")
+	assert.ErrorContains(t, s.PutPart(t.Context(), "binary", "a/b/c", id, 3, f, store.MinPart, sum+1), "store part 3")
 	parts, err := s.Parts(t.Context(), "binary", "a/b/c", id)
 	require.NoError(t, err)
 	assert.Len(t, parts, 2)

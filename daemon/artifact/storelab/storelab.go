@@ -35,8 +35,8 @@ const (
 	All  = "store-all"
 )
 
-// Asked tells whether FIRSTLIGHT_TEST names a kind of tests.
-func Asked(kind string) bool {
+// IsEnabled tells whether FIRSTLIGHT_TEST names a kind of tests.
+func IsEnabled(kind string) bool {
 	return strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+kind+",")
 }
 
@@ -45,14 +45,14 @@ const (
 	secretKey = "lab-secret-key-of-no-worth"
 )
 
-// config is how a client reaches a store of the lab.
-func config(endpoint string) store.Config {
-	return store.Config{Endpoint: endpoint, AccessKey: accessKey, SecretKey: secretKey, Patience: 20 * time.Second}
+// gatewayConfig is how a client reaches a store of the lab.
+func gatewayConfig(endpoint string) store.Config {
+	return store.Config{Endpoint: endpoint, AccessKey: accessKey, SecretKey: secretKey, RetryTimeout: 20 * time.Second}
 }
 
-// Memory starts a store in this process. wrap, which may be nil, is put before it and may
+// StartInMemory starts a store in this process. wrap, which may be nil, is put before it and may
 // answer in its place.
-func Memory(t testing.TB, wrap func(http.Handler) http.Handler) store.Config {
+func StartInMemory(t testing.TB, wrap func(http.Handler) http.Handler) store.Config {
 	t.Helper()
 	handler := gofakes3.New(s3mem.New(), gofakes3.WithTimeSkewLimit(0), gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
 	if wrap != nil {
@@ -62,25 +62,25 @@ func Memory(t testing.TB, wrap func(http.Handler) http.Handler) store.Config {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it says so whenever a client hangs up
 	s.Start()
 	t.Cleanup(s.Close)
-	return config(s.URL)
+	return gatewayConfig(s.URL)
 }
 
 // OtherStore names, in the environment, the S3 endpoint that Other is; STORE_ACCESS_KEY and
 // STORE_SECRET_KEY are its keys.
 const OtherStore = "FIRSTLIGHT_TEST_STORE"
 
-// Other is a store that runs already, if there is one to try. Its three buckets are emptied.
-func Other(t testing.TB) store.Config {
+// ExternalStore is a store that runs already, if there is one to try. Its three buckets are emptied.
+func ExternalStore(t testing.TB) store.Config {
 	t.Helper()
 	endpoint := os.Getenv(OtherStore)
 	if endpoint == "" {
 		t.Skip("tries a store that runs already; set " + OtherStore + " to its endpoint, and STORE_ACCESS_KEY and STORE_SECRET_KEY")
 	}
-	c := config(endpoint)
+	c := gatewayConfig(endpoint)
 	c.AccessKey, c.SecretKey = os.Getenv("STORE_ACCESS_KEY"), os.Getenv("STORE_SECRET_KEY")
 	s, err := store.New(c)
 	if err == nil {
-		err = empty(t.Context(), s)
+		err = emptyBuckets(t.Context(), s)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func Other(t testing.TB) store.Config {
 	return c
 }
 
-func empty(ctx context.Context, s *store.Store) error {
+func emptyBuckets(ctx context.Context, s *store.Client) error {
 	for _, c := range artifact.Collections() {
 		bucket := c.Bucket()
 		if err := s.MakeBucket(ctx, bucket); err != nil {
@@ -133,7 +133,7 @@ type Gateway struct {
 // Program compiles the appliance's store, which takes two minutes once and a second from
 // then on, and returns its path.
 var Program = sync.OnceValues(func() (string, error) {
-	top, err := top()
+	top, err := repositoryRoot()
 	if err != nil {
 		return "", err
 	}
@@ -155,8 +155,8 @@ var Program = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// top is the directory of this repository.
-func top() (string, error) {
+// repositoryRoot is the directory of this repository.
+func repositoryRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find repository: %w", err)
@@ -189,7 +189,7 @@ func StartGateway(ctx context.Context, dir string) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log of store: %w", err)
 	}
-	g := &Gateway{Config: config("http://" + listen), Dir: dir, program: program, listen: listen, log: file}
+	g := &Gateway{Config: gatewayConfig("http://" + listen), Dir: dir, program: program, listen: listen, log: file}
 	return g, g.Start(ctx)
 }
 
@@ -202,7 +202,7 @@ func NewGateway(t testing.TB) *Gateway {
 // NewGatewayIn is NewGateway over a folder of the test's.
 func NewGatewayIn(t testing.TB, dir string) *Gateway {
 	t.Helper()
-	if !Asked(Kind) {
+	if !IsEnabled(Kind) {
 		t.Skip("compiles and runs the appliance's store; set FIRSTLIGHT_TEST=" + Kind)
 	}
 	g, err := StartGateway(t.Context(), dir)
@@ -217,7 +217,7 @@ func NewGatewayIn(t testing.TB, dir string) *Gateway {
 // may not.
 func SmallDisk(t testing.TB, size string) (dir string) {
 	t.Helper()
-	if !Asked(Kind) || os.Getuid() != 0 {
+	if !IsEnabled(Kind) || os.Getuid() != 0 {
 		t.Skip("mounts a small file system, which needs root, and runs the appliance's store; set FIRSTLIGHT_TEST=" + Kind)
 	}
 	dir = filepath.Join(t.TempDir(), "small")

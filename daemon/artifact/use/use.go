@@ -47,7 +47,7 @@ func New(c *rest.Config, named func(artifact.Key) (name, version string, err err
 func (f Finder) Users(ctx context.Context, k artifact.Key) ([]string, error) {
 	switch k.Collection {
 	case artifact.OS:
-		return f.find(ctx, hosts, "BareMetalHost", func(b *unstructured.Unstructured) bool { return installs(b, k) })
+		return f.find(ctx, hosts, "BareMetalHost", func(b *unstructured.Unstructured) bool { return hostInstalls(b, k) })
 	case artifact.Binary:
 		if f.Package == nil {
 			return nil, nil
@@ -85,9 +85,9 @@ func (f Finder) find(ctx context.Context, of schema.GroupVersionResource, kind s
 	return users, nil
 }
 
-// installs tells whether an image is the one that a host has or is asked to have, or that the site names for it.
-func installs(b *unstructured.Unstructured, k artifact.Key) bool {
-	for _, path := range [][]string{{"spec", "image", "url"}, {"status", "provisioning", "image", "url"}, {"metadata", "annotations", artifact.WantedImage}} {
+// hostInstalls tells whether an image is the one that a host has or is asked to have, or that the site names for it.
+func hostInstalls(b *unstructured.Unstructured, k artifact.Key) bool {
+	for _, path := range [][]string{{"spec", "image", "url"}, {"status", "provisioning", "image", "url"}, {"metadata", "annotations", artifact.ImageAnnotation}} {
 		text, _, _ := unstructured.NestedString(b.Object, path...)
 		if u, err := url.Parse(text); err == nil && u.Path == artifact.ImagesPath+k.Object() {
 			return true
@@ -99,7 +99,7 @@ func installs(b *unstructured.Unstructured, k artifact.Key) bool {
 // software is what matters here of a Software (daemon/bpa/v1alpha1).
 type software struct {
 	Spec struct {
-		MasterSoftware, WorkerSoftware []asked
+		MasterSoftware, WorkerSoftware []requestedPackages
 	}
 	Status struct {
 		Nodes []struct {
@@ -108,21 +108,21 @@ type software struct {
 	}
 }
 
-// asked are packages by name, with the version that is asked for; "" is any.
-type asked map[string]string
+// requestedPackages are packages by name, with the version that is asked for; "" is any.
+type requestedPackages map[string]string
 
 // UnmarshalJSON reads NAME, and {NAME: {version: VERSION}, …}.
-func (a *asked) UnmarshalJSON(b []byte) error {
+func (a *requestedPackages) UnmarshalJSON(b []byte) error {
 	var name string
 	if json.Unmarshal(b, &name) == nil {
-		*a = asked{name: ""}
+		*a = requestedPackages{name: ""}
 		return nil
 	}
 	var all map[string]struct{ Version string }
 	if err := json.Unmarshal(b, &all); err != nil {
 		return err
 	}
-	*a = asked{}
+	*a = requestedPackages{}
 	for name, v := range all {
 		(*a)[name] = v.Version
 	}
@@ -132,7 +132,7 @@ func (a *asked) UnmarshalJSON(b []byte) error {
 // wants tells whether a Software relies on this version of a package: it asks for it, or for any and
 // some node has this one or none yet.
 func (s software) wants(name, version string) bool {
-	for _, item := range append(append([]asked(nil), s.Spec.MasterSoftware...), s.Spec.WorkerSoftware...) {
+	for _, item := range append(append([]requestedPackages(nil), s.Spec.MasterSoftware...), s.Spec.WorkerSoftware...) {
 		of, is := item[name]
 		if is && (of == version || of == "" && s.relies(name, version)) {
 			return true

@@ -32,7 +32,7 @@ func TestHostsThatUseAnImage(t *testing.T) {
 		host("wants", at+"alpha/beta/debian", ""), host("has", "", at+"alpha/beta/debian"), host("other", at+"gamma/beta/debian", "::"),
 		host("stick", "http://172.22.0.1:6180/images/debian-13.raw", ""))
 	awaits := host("awaits", "", "") // handed over by the site, not inspected yet
-	awaits.SetAnnotations(map[string]string{artifact.WantedImage: at + "alpha/beta/debian"})
+	awaits.SetAnnotations(map[string]string{artifact.ImageAnnotation: at + "alpha/beta/debian"})
 	require.NoError(t, api.Tracker().Create(hosts, awaits, "metal3"))
 	k := artifact.Key{Collection: artifact.OS, Owner: "alpha", Cluster: "beta", Name: "debian"}
 	users, err := Finder{API: api}.Users(t.Context(), k)

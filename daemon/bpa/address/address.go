@@ -29,8 +29,8 @@ const (
 	FromInspection = "inspection"
 )
 
-// Found is an address, the NIC it is on, and where it is known from.
-type Found struct {
+// Result is an address, the NIC it is on, and where it is known from.
+type Result struct {
 	MAC  string
 	Addr netip.Addr
 	From string
@@ -42,32 +42,32 @@ const (
 	NoActiveLease = "NoActiveLease"
 )
 
-// Missing says why a host has no address; its text begins with ICN's.
-type Missing struct{ Reason, Sentence string }
+// MissingError says why a host has no address; its text begins with ICN's.
+type MissingError struct{ Reason, Sentence string }
 
-func (m *Missing) Error() string { return m.Sentence }
+func (m *MissingError) Error() string { return m.Sentence }
 
-// Of is the address of the NIC mac of a host. In this order:
+// ForNIC is the address of the NIC mac of a host. In this order:
 //
 //   - the site's, if it gives one to that NIC: the system was installed with it, and what the
 //     NIC leased or showed earlier was the deploy ramdisk's;
 //   - the active lease;
 //   - what inspection saw, unless the leases know the MAC: then its lease has ended, and the
 //     address may be another's by now.
-func Of(h Host, mac string, leases Leases, now time.Time) (Found, error) {
+func ForNIC(h Host, mac string, leases Leases, now time.Time) (Result, error) {
 	if s, ok := h.Static[mac]; ok {
-		return Found{mac, s.Addr, FromSite}, nil
+		return Result{mac, s.Addr, FromSite}, nil
 	}
 	lease, leased := leases[mac]
 	if lease.IsActive(now) {
-		return Found{mac, lease.Addr, FromLease}, nil
+		return Result{mac, lease.Addr, FromLease}, nil
 	}
 	if leased {
 		was := "is " + lease.State
 		if lease.State == "active" {
 			was = "ended at " + lease.Ends.UTC().Format(time.DateTime)
 		}
-		return Found{}, &Missing{NoActiveLease, fmt.Sprintf("No active ip address lease found for MAC address %s: host %s: its lease of %s %s; see that it is on and asks for an address", mac, h.Name, lease.Addr, was)}
+		return Result{}, &MissingError{NoActiveLease, fmt.Sprintf("No active ip address lease found for MAC address %s: host %s: its lease of %s %s; see that it is on and asks for an address", mac, h.Name, lease.Addr, was)}
 	}
 	var seen netip.Addr
 	for _, n := range h.NICs {
@@ -76,15 +76,15 @@ func Of(h Host, mac string, leases Leases, now time.Time) (Found, error) {
 		}
 	}
 	if seen.IsValid() {
-		return Found{mac, seen, FromInspection}, nil
+		return Result{mac, seen, FromInspection}, nil
 	}
-	return Found{}, &Missing{NoAddress, fmt.Sprintf("IP address not found for host with MAC address %s: host %s: the site gives that NIC none, it has no lease, and inspection saw none; "+
-		"cable it, give it an address in site.yaml, or name another NIC of the host%s", mac, h.Name, others(h, mac))}
+	return Result{}, &MissingError{NoAddress, fmt.Sprintf("IP address not found for host with MAC address %s: host %s: the site gives that NIC none, it has no lease, and inspection saw none; "+
+		"cable it, give it an address in site.yaml, or name another NIC of the host%s", mac, h.Name, otherNICs(h, mac))}
 }
 
-// Best is the address of a host of which no certain NIC is asked: of the NIC with the
+// ForHost is the address of a host of which no certain NIC is asked: of the NIC with the
 // default route, else of the one that it booted from, else of the first by MAC.
-func Best(h Host, leases Leases, now time.Time) (Found, error) {
+func ForHost(h Host, leases Leases, now time.Time) (Result, error) {
 	macs := h.macs()
 	rank := func(mac string) int {
 		switch {
@@ -98,7 +98,7 @@ func Best(h Host, leases Leases, now time.Time) (Found, error) {
 	slices.SortStableFunc(macs, func(a, b string) int { return rank(a) - rank(b) })
 	var first error
 	for _, mac := range macs {
-		found, err := Of(h, mac, leases, now)
+		found, err := ForNIC(h, mac, leases, now)
 		if err == nil {
 			return found, nil
 		}
@@ -107,9 +107,9 @@ func Best(h Host, leases Leases, now time.Time) (Found, error) {
 		}
 	}
 	if first == nil {
-		first = &Missing{NoAddress, fmt.Sprintf("IP address not found for host %s: nothing is known of its NICs; inspect it, or name its boot MAC", h.Name)}
+		first = &MissingError{NoAddress, fmt.Sprintf("IP address not found for host %s: nothing is known of its NICs; inspect it, or name its boot MAC", h.Name)}
 	}
-	return Found{}, first
+	return Result{}, first
 }
 
 // macs are all by which the host is known, sorted.
@@ -128,8 +128,8 @@ func (h Host) macs() []string {
 	return slices.Compact(all)
 }
 
-// others lists the host's other NICs, for who has named the wrong one.
-func others(h Host, mac string) string {
+// otherNICs lists the host's other NICs, for who has named the wrong one.
+func otherNICs(h Host, mac string) string {
 	rest := slices.DeleteFunc(h.macs(), func(m string) bool { return m == mac })
 	if len(rest) == 0 {
 		return ""

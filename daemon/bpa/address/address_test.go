@@ -115,28 +115,28 @@ func TestOf(t *testing.T) {
 		name    string
 		host    Host
 		leases  Leases
-		want    Found
+		want    Result
 		reason  string
 		message string
 	}{
-		{"the active lease before what inspection saw", Host{NICs: nics}, leases("active", "10.0.0.1"), Found{macA, addr("10.0.0.1"), FromLease}, "", ""},
-		{"what inspection saw", Host{NICs: nics}, nil, Found{macA, addr("10.0.0.3"), FromInspection}, "", ""},
-		{"the site's before the ramdisk's lease", Host{NICs: nics, Static: map[string]Static{macA: {Addr: addr("10.0.0.9")}}}, leases("active", "10.0.0.1"), Found{macA, addr("10.0.0.9"), FromSite}, "", ""},
-		{"not what inspection saw once the lease is over", Host{Name: "h", NICs: nics}, leases("free", "10.0.0.3"), Found{}, NoActiveLease, "No active ip address lease found for MAC address " + macA + ": host h: its lease of 10.0.0.3 is free"},
-		{"IPv4 before IPv6 of one NIC", Host{NICs: []NIC{{macA, addr("2001:db8::3")}, {macA, addr("10.0.0.3")}}}, nil, Found{macA, addr("10.0.0.3"), FromInspection}, "", ""},
-		{"IPv6", Host{NICs: []NIC{{macA, addr("fe80::1")}, {macA, addr("2001:db8::3")}}}, nil, Found{macA, addr("2001:db8::3"), FromInspection}, "", ""},
-		{"another NIC's address is not it", Host{Name: "h", NICs: []NIC{{MAC: macA}, {macB, addr("10.0.0.4")}}}, nil, Found{}, NoAddress,
+		{"the active lease before what inspection saw", Host{NICs: nics}, leases("active", "10.0.0.1"), Result{macA, addr("10.0.0.1"), FromLease}, "", ""},
+		{"what inspection saw", Host{NICs: nics}, nil, Result{macA, addr("10.0.0.3"), FromInspection}, "", ""},
+		{"the site's before the ramdisk's lease", Host{NICs: nics, Static: map[string]Static{macA: {Addr: addr("10.0.0.9")}}}, leases("active", "10.0.0.1"), Result{macA, addr("10.0.0.9"), FromSite}, "", ""},
+		{"not what inspection saw once the lease is over", Host{Name: "h", NICs: nics}, leases("free", "10.0.0.3"), Result{}, NoActiveLease, "No active ip address lease found for MAC address " + macA + ": host h: its lease of 10.0.0.3 is free"},
+		{"IPv4 before IPv6 of one NIC", Host{NICs: []NIC{{macA, addr("2001:db8::3")}, {macA, addr("10.0.0.3")}}}, nil, Result{macA, addr("10.0.0.3"), FromInspection}, "", ""},
+		{"IPv6", Host{NICs: []NIC{{macA, addr("fe80::1")}, {macA, addr("2001:db8::3")}}}, nil, Result{macA, addr("2001:db8::3"), FromInspection}, "", ""},
+		{"another NIC's address is not it", Host{Name: "h", NICs: []NIC{{MAC: macA}, {macB, addr("10.0.0.4")}}}, nil, Result{}, NoAddress,
 			"IP address not found for host with MAC address " + macA + ": host h: the site gives that NIC none, it has no lease, and inspection saw none; cable it, give it an address in site.yaml, or name another NIC of the host (" + macB + ")"},
-		{"link-local is none", Host{NICs: []NIC{{macA, addr("169.254.3.4")}}}, nil, Found{}, NoAddress, "IP address not found"},
+		{"link-local is none", Host{NICs: []NIC{{macA, addr("169.254.3.4")}}}, nil, Result{}, NoAddress, "IP address not found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Of(c.host, macA, c.leases, now)
+			got, err := ForNIC(c.host, macA, c.leases, now)
 			assert.Equal(t, c.want, got)
 			if c.reason == "" {
 				require.NoError(t, err)
 				return
 			}
-			var m *Missing
+			var m *MissingError
 			require.ErrorAs(t, err, &m)
 			assert.Equal(t, c.reason, m.Reason)
 			assert.Contains(t, m.Sentence, c.message)
@@ -145,7 +145,7 @@ func TestOf(t *testing.T) {
 }
 
 func TestAnEndedLeaseSaysWhen(t *testing.T) {
-	_, err := Of(Host{Name: "h"}, macA, Leases{macA: {addr("10.0.0.1"), "active", now.Add(-time.Hour)}}, now)
+	_, err := ForNIC(Host{Name: "h"}, macA, Leases{macA: {addr("10.0.0.1"), "active", now.Add(-time.Hour)}}, now)
 	assert.ErrorContains(t, err, "its lease of 10.0.0.1 ended at 2026-11-20 11:30:00")
 }
 
@@ -154,19 +154,19 @@ func TestBest(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		host Host
-		want Found
+		want Result
 	}{
-		{"the way out first", Host{NICs: nics, BootMAC: macA, Static: map[string]Static{macB: {addr("10.1.0.4"), true}}}, Found{macB, addr("10.1.0.4"), FromSite}},
-		{"then the NIC it booted from", Host{NICs: nics, BootMAC: macB}, Found{macB, addr("10.0.0.4"), FromInspection}},
-		{"then the first by MAC", Host{NICs: []NIC{nics[1], nics[0]}}, Found{macA, addr("10.0.0.3"), FromInspection}},
-		{"the first that has one", Host{NICs: []NIC{{MAC: macA}, nics[1]}, BootMAC: macA}, Found{macB, addr("10.0.0.4"), FromInspection}},
+		{"the way out first", Host{NICs: nics, BootMAC: macA, Static: map[string]Static{macB: {addr("10.1.0.4"), true}}}, Result{macB, addr("10.1.0.4"), FromSite}},
+		{"then the NIC it booted from", Host{NICs: nics, BootMAC: macB}, Result{macB, addr("10.0.0.4"), FromInspection}},
+		{"then the first by MAC", Host{NICs: []NIC{nics[1], nics[0]}}, Result{macA, addr("10.0.0.3"), FromInspection}},
+		{"the first that has one", Host{NICs: []NIC{{MAC: macA}, nics[1]}, BootMAC: macA}, Result{macB, addr("10.0.0.4"), FromInspection}},
 	} {
-		got, err := Best(c.host, nil, now)
+		got, err := ForHost(c.host, nil, now)
 		require.NoError(t, err, c.name)
 		assert.Equal(t, c.want, got, c.name)
 	}
-	_, err := Best(Host{Name: "h", BootMAC: macA}, nil, now)
+	_, err := ForHost(Host{Name: "h", BootMAC: macA}, nil, now)
 	assert.ErrorContains(t, err, "IP address not found for host with MAC address "+macA)
-	_, err = Best(Host{Name: "h"}, nil, now)
+	_, err = ForHost(Host{Name: "h"}, nil, now)
 	assert.ErrorContains(t, err, "IP address not found for host h")
 }

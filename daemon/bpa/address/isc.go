@@ -52,15 +52,15 @@ func ParseISC(text []byte) Leases {
 			m, _ := site.ParseMAC(words[2])
 			mac = string(m)
 		case words[0] == "ends":
-			block.Ends = ends(words[1:])
+			block.Ends = parseEnd(words[1:])
 		}
 	}
 	return all
 }
 
-// ends reads the end of a lease: never, WEEKDAY DATE TIME in UTC, or epoch SECONDS. What
+// parseEnd reads the end of a lease: never, WEEKDAY DATE TIME in UTC, or epoch SECONDS. What
 // cannot be read was long ago.
-func ends(words []string) time.Time {
+func parseEnd(words []string) time.Time {
 	switch {
 	case len(words) == 1 && words[0] == "never":
 		return time.Time{}

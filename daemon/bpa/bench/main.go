@@ -32,8 +32,8 @@ func mac(n, nic int) string {
 	return fmt.Sprintf("52:54:%02x:%02x:%02x:%02x", nic, n>>16&255, n>>8&255, n&255)
 }
 
-// rack is a thousand hosts of eight sizes with four NICs, every fifth with SR-IOV.
-func rack() []match.Host {
+// rackHosts is a thousand hosts of eight sizes with four NICs, every fifth with SR-IOV.
+func rackHosts() []match.Host {
 	var all []match.Host
 	for n := range hosts {
 		h := match.Host{Name: fmt.Sprintf("metal3/node-%04d", n), CPU: 8 << (n % 4), Memory: int64(16<<(n%8)) << 30, SRIOV: n%5 == 0, QAT: n%50 == 0}
@@ -45,9 +45,9 @@ func rack() []match.Host {
 	return all
 }
 
-// wants are a hundred clusters of ten nodes that between them need every host: half of the
+// wantedClusters are a hundred clusters of ten nodes that between them need every host: half of the
 // nodes name a MAC, forty ask for SR-IOV, the rest for resources alone.
-func wants() []match.Want {
+func wantedClusters() []match.Want {
 	var all []match.Want
 	for c := range clusters {
 		w := match.Want{Owner: fmt.Sprintf("Provisioning default/c%d", c), Cluster: fmt.Sprintf("c%d", c)}
@@ -85,7 +85,7 @@ func choose(all []match.Host, wanted []match.Want) (chosen int, err error) {
 }
 
 func run() error {
-	all, wanted := rack(), wants()
+	all, wanted := rackHosts(), wantedClusters()
 	pinned := map[string]string{}
 	for _, w := range wanted {
 		for _, n := range w.Nodes {
@@ -113,11 +113,11 @@ func run() error {
 		Name: "bpa/match-1000-hosts-100-clusters", Unit: "ms", Ours: bench.Median(ms),
 		Note: fmt.Sprintf("median of %d; all 1,000 hosts chosen for 1,000 nodes, half by MAC, 40 with SR-IOV; one sorting, 100 choices, each with its list of rejected hosts", runs),
 	}.Less("bar", 100, 1)}
-	rows = append(rows, leases(), inventory())
+	rows = append(rows, measureLeases(), measureInventory())
 	return bench.Write(os.Stdout, bench.Dir, "match", rows)
 }
 
-func leases() bench.Row {
+func measureLeases() bench.Row {
 	var text []byte
 	for n := range hosts {
 		text = fmt.Appendf(text, "lease 10.0.%d.%d {\n  starts 5 2026/11/20 12:00:00;\n  ends never;\n  binding state active;\n  next binding state free;\n  hardware ethernet %s;\n}\n", n>>8, n&255, mac(n, 0))
@@ -133,10 +133,10 @@ func leases() bench.Row {
 	return bench.Row{Name: "bpa/read-1000-leases", Unit: "ms", Ours: bench.Median(ms), Note: fmt.Sprintf("median of %d", runs)}
 }
 
-func inventory() bench.Row {
-	var members []kud.Member
+func measureInventory() bench.Row {
+	var members []kud.Node
 	for n := range hosts {
-		members = append(members, kud.Member{Label: fmt.Sprintf("n%d", n), Master: n < 3, Worker: n >= 3, Address: netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})})
+		members = append(members, kud.Node{Label: fmt.Sprintf("n%d", n), Master: n < 3, Worker: n >= 3, Address: netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})})
 	}
 	var ms []float64
 	for range runs {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Member is one node of a cluster with the host that it is.
-type Member struct {
+// Node is one node of a cluster with the host that it is.
+type Node struct {
 	Label   string     `json:"label"`
 	Master  bool       `json:"master,omitempty"`
 	Worker  bool       `json:"worker,omitempty"`
@@ -24,7 +24,7 @@ type Member struct {
 }
 
 // Roles are ICN's words for what a member is.
-func (m Member) Roles() []string {
+func (m Node) Roles() []string {
 	var all []string
 	if m.Master {
 		all = append(all, "master")
@@ -37,21 +37,21 @@ func (m Member) Roles() []string {
 
 // Inventory is hosts.ini: ICN's groups, which KUD and kubespray up to 2.16 read, and those of
 // kubespray today as groups of these. The same members give the same bytes.
-func Inventory(members []Member) []byte {
+func Inventory(members []Node) []byte {
 	var ini inventory
-	masters, workers := ini.begin(members, "")
+	masters, workers := ini.writeNodes(members, "")
 	ini.group("ovn-central", masters...)
 	ini.group("ovn-controller", workers...)
 	ini.group("virtlet", workers...)
-	return ini.end()
+	return ini.writeGroups()
 }
 
 // VirtualInventory is that of virtual machines: they are logged in to with ICN's password and have no groups
 // of network add-ons.
-func VirtualInventory(members []Member) []byte {
+func VirtualInventory(members []Node) []byte {
 	var ini inventory
-	ini.begin(members, " ansible_ssh_user=root ansible_ssh_pass=root")
-	return ini.end()
+	ini.writeNodes(members, " ansible_ssh_user=root ansible_ssh_pass=root")
+	return ini.writeGroups()
 }
 
 type inventory struct{ bytes.Buffer }
@@ -63,8 +63,8 @@ func (ini *inventory) group(name string, lines ...string) {
 	}
 }
 
-// begin writes the members and their roles.
-func (ini *inventory) begin(members []Member, login string) (masters, workers []string) {
+// writeNodes writes the members and their roles.
+func (ini *inventory) writeNodes(members []Node, login string) (masters, workers []string) {
 	ini.WriteString("[all]\n")
 	for _, m := range members {
 		fmt.Fprintf(ini, "%s  ansible_ssh_host=%s ansible_ssh_port=22%s\n", m.Label, m.Address, login)
@@ -81,8 +81,8 @@ func (ini *inventory) begin(members []Member, login string) (masters, workers []
 	return masters, workers
 }
 
-// end writes the groups of groups.
-func (ini *inventory) end() []byte {
+// writeGroups writes the groups of groups.
+func (ini *inventory) writeGroups() []byte {
 	ini.group("k8s-cluster:children", "kube-node", "kube-master")
 	ini.group("kube_control_plane:children", "kube-master")
 	ini.group("kube_node:children", "kube-node")

@@ -35,9 +35,9 @@ const AnnotationRun = "firstlight.dev/run"
 const (
 	FileInventory  = "hosts.ini"
 	FileKnownHosts = "known_hosts"
-	FileRecord     = "installed.json"
+	FileInstalled  = "installed.json"
 	FileProgress   = "progress.json"
-	FileLife       = "cluster.json" // of the stick's installer: which life of the cluster this is
+	FileIdentity   = "cluster.json" // of the stick's installer: which life of the cluster this is
 	FileKubeconfig = "artifacts/admin.conf"
 	FileVerified   = "artifacts/verification.json"
 	FileRemoved    = "artifacts/removed.json"

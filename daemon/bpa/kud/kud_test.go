@@ -35,8 +35,8 @@ func golden(t *testing.T, name string, got []byte) {
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-func three() []Member {
-	return []Member{
+func three() []Node {
+	return []Node{
 		{Label: "master-1", Master: true, Host: "metal3/node-1", MAC: "52:54:00:00:00:01", Address: addr("172.22.0.11")},
 		{Label: "both", Master: true, Worker: true, Host: "metal3/node-2", Address: addr("172.22.0.12")},
 		{Label: "worker-1", Worker: true, Host: "metal3/node-3", Address: addr("2001:db8::13")},
@@ -52,7 +52,7 @@ func TestInventoryOfTheContract(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/kud.md")
 	require.NoError(t, err)
 	members := three()[:2]
-	members[1] = Member{Label: "worker-1", Worker: true, Address: addr("172.22.0.12")}
+	members[1] = Node{Label: "worker-1", Worker: true, Address: addr("172.22.0.12")}
 	assert.Contains(t, string(text), "```\n"+string(Inventory(members))+"```\n", "docs/kud.md shows another inventory")
 }
 
@@ -119,21 +119,21 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-func edit(m []Member, i int, f func(*Member)) []Member {
-	m = append([]Member(nil), m...)
+func edit(m []Node, i int, f func(*Node)) []Node {
+	m = append([]Node(nil), m...)
 	f(&m[i])
 	return m
 }
 
 func TestNext(t *testing.T) {
-	record := Record{Provisioning: "default/c", Job: "j", Members: three(), Plugins: []string{"a"}, PodSubnet: "10.0.0.0/8"}
-	want := func(members []Member) Want {
+	record := InstalledCluster{Provisioning: "default/c", Job: "j", Members: three(), Plugins: []string{"a"}, PodSubnet: "10.0.0.0/8"}
+	want := func(members []Node) Want {
 		return Want{Members: members, Plugins: []string{"a"}, PodSubnet: "10.0.0.0/8"}
 	}
-	fourth := Member{Label: "worker-2", Worker: true, Host: "metal3/node-4", Address: addr("172.22.0.14")}
+	fourth := Node{Label: "worker-2", Worker: true, Host: "metal3/node-4", Address: addr("172.22.0.14")}
 	for _, c := range []struct {
 		name   string
-		have   *Record
+		have   *InstalledCluster
 		want   Want
 		action string
 		nodes  []string
@@ -141,25 +141,25 @@ func TestNext(t *testing.T) {
 	}{
 		{"never installed", nil, want(three()), Install, nil, ""},
 		{"as asked", &record, want(three()), "", nil, ""},
-		{"another order is the same cluster", &record, want([]Member{three()[2], three()[0], three()[1]}), "", nil, ""},
+		{"another order is the same cluster", &record, want([]Node{three()[2], three()[0], three()[1]}), "", nil, ""},
 		{"a worker more", &record, want(append(three(), fourth)), Add, []string{"worker-2"}, ""},
 		{"a worker less", &record, want(three()[:2]), Remove, []string{"worker-1"}, ""},
-		{"a worker on another host goes first", &record, want(edit(three(), 2, func(m *Member) { m.Host = "metal3/node-4" })), Remove, []string{"worker-1"}, ""},
+		{"a worker on another host goes first", &record, want(edit(three(), 2, func(m *Node) { m.Host = "metal3/node-4" })), Remove, []string{"worker-1"}, ""},
 		{"one more and one less: the one less goes first", &record, want(append(three()[:2:2], fourth)), Remove, []string{"worker-1"}, ""},
-		{"another address", &record, want(edit(three(), 0, func(m *Member) { m.Address = addr("172.22.0.99") })), Install, nil, ""},
-		{"a master works as well now", &record, want(edit(three(), 0, func(m *Member) { m.Worker = true })), Install, nil, ""},
+		{"another address", &record, want(edit(three(), 0, func(m *Node) { m.Address = addr("172.22.0.99") })), Install, nil, ""},
+		{"a master works as well now", &record, want(edit(three(), 0, func(m *Node) { m.Worker = true })), Install, nil, ""},
 		{"more plugins", &record, Want{Members: three(), Plugins: []string{"a", "b"}, PodSubnet: "10.0.0.0/8"}, Install, nil, ""},
-		{"a master more", &record, want(append(three(), Member{Label: "m3", Master: true, Host: "x"})), "", nil, ControlPlaneFixed},
+		{"a master more", &record, want(append(three(), Node{Label: "m3", Master: true, Host: "x"})), "", nil, ControlPlaneFixed},
 		{"a master less", &record, want(three()[1:]), "", nil, ControlPlaneFixed},
-		{"a master on another host", &record, want(edit(three(), 0, func(m *Member) { m.Host = "x" })), "", nil, ControlPlaneFixed},
-		{"a worker becomes a master", &record, want(edit(three(), 2, func(m *Member) { m.Master = true })), "", nil, ControlPlaneFixed},
+		{"a master on another host", &record, want(edit(three(), 0, func(m *Node) { m.Host = "x" })), "", nil, ControlPlaneFixed},
+		{"a worker becomes a master", &record, want(edit(three(), 2, func(m *Node) { m.Master = true })), "", nil, ControlPlaneFixed},
 		{"another pod network", &record, Want{Members: three(), Plugins: []string{"a"}, PodSubnet: "10.1.0.0/16"}, "", nil, SubnetFixed},
 		{"another service network", &record, Want{Members: three(), Plugins: []string{"a"}, PodSubnet: "10.0.0.0/8", ServiceSubnet: "10.1.0.0/16"}, "", nil, SubnetFixed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			run, err := Next(c.have, c.want)
 			if c.reason != "" {
-				var f *Fixed
+				var f *ImmutableError
 				require.ErrorAs(t, err, &f)
 				assert.Equal(t, c.reason, f.Reason)
 				return
@@ -184,7 +184,7 @@ func TestRunsConverge(t *testing.T) {
 		w := Want{Members: three()[:1]}
 		for i := range 5 {
 			if r.IntN(2) == 0 {
-				w.Members = append(w.Members, Member{Label: string(rune('a' + i)), Worker: true, Host: string(rune('h' + r.IntN(8))), Address: addr("10.0.0.1")})
+				w.Members = append(w.Members, Node{Label: string(rune('a' + i)), Worker: true, Host: string(rune('h' + r.IntN(8))), Address: addr("10.0.0.1")})
 			}
 		}
 		if r.IntN(2) == 0 {
@@ -196,7 +196,7 @@ func TestRunsConverge(t *testing.T) {
 		first, then := random(), random()
 		run, err := Next(nil, first)
 		require.NoError(t, err)
-		record := run.Done("default/c", "0", nil)
+		record := run.CompletedRecord("default/c", "0", nil)
 		steps := 0
 		for ; ; steps++ {
 			require.Less(t, steps, 4, "%+v to %+v does not end", first, then)
@@ -205,7 +205,7 @@ func TestRunsConverge(t *testing.T) {
 			if run == nil {
 				break
 			}
-			record = run.Done("default/c", "0", &record)
+			record = run.CompletedRecord("default/c", "0", &record)
 		}
 		assert.ElementsMatch(t, then.Members, record.Members)
 		assert.Equal(t, then.Plugins, record.Plugins)
@@ -213,12 +213,12 @@ func TestRunsConverge(t *testing.T) {
 }
 
 func TestRecordOnDisk(t *testing.T) {
-	record := Record{Provisioning: "default/c", Job: "j", Members: three(), Plugins: []string{"a"}, PodSubnet: "10.0.0.0/8"}
-	back, err := ReadRecord(record.Bytes())
+	record := InstalledCluster{Provisioning: "default/c", Job: "j", Members: three(), Plugins: []string{"a"}, PodSubnet: "10.0.0.0/8"}
+	back, err := ReadInstalled(record.Encode())
 	require.NoError(t, err)
 	assert.Equal(t, record, *back)
-	for _, text := range []string{"", "{}", string(record.Bytes()[:40]), `{"Provisioning":"default/c"}`} {
-		_, err := ReadRecord([]byte(text))
+	for _, text := range []string{"", "{}", string(record.Encode()[:40]), `{"Provisioning":"default/c"}`} {
+		_, err := ReadInstalled([]byte(text))
 		assert.ErrorContains(t, err, "read record of cluster", text)
 	}
 }
@@ -257,7 +257,7 @@ func TestOutcome(t *testing.T) {
 func TestPause(t *testing.T) {
 	var got []time.Duration
 	for _, n := range []int32{0, 1, 2, 3, 7, 100} {
-		got = append(got, Pause(n))
+		got = append(got, RetryDelay(n))
 	}
 	assert.Equal(t, []time.Duration{10 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 10 * time.Minute, 10 * time.Minute}, got)
 }
@@ -270,12 +270,12 @@ func TestProgress(t *testing.T) {
 
 func FuzzProgressAndRecord(f *testing.F) {
 	f.Add([]byte(`{"percent":40,"nodes":{"w":"x"}}`))
-	f.Add(Record{Provisioning: "a/b", Members: three()}.Bytes())
+	f.Add(InstalledCluster{Provisioning: "a/b", Members: three()}.Encode())
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if p := ReadProgress(text); p.Percent < 0 || p.Percent > 100 {
 			t.Error(p)
 		}
-		if r, err := ReadRecord(text); err == nil {
+		if r, err := ReadInstalled(text); err == nil {
 			if _, err := Next(r, Want{Members: r.Members, Plugins: r.Plugins, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet}); err != nil {
 				t.Error(err)
 			}

@@ -2,9 +2,9 @@ package kud
 
 import "encoding/json"
 
-// ReadUncleared reads artifacts/removed.json (docs/kud.md): the nodes by label that a run took out of the
+// ReadDirty reads artifacts/removed.json (docs/kud.md): the nodes by label that a run took out of the
 // cluster and could not clear, each with why. An installer that does not write it cleared all.
-func ReadUncleared(text []byte) map[string]string {
+func ReadDirty(text []byte) map[string]string {
 	var r struct {
 		Uncleared map[string]string `json:"uncleared"`
 	}

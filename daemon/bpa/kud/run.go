@@ -17,7 +17,7 @@ const (
 
 // Want is a cluster as it is asked for, with its hosts found.
 type Want struct {
-	Members       []Member
+	Members       []Node
 	Plugins       []string
 	PodSubnet     string
 	ServiceSubnet string
@@ -36,25 +36,25 @@ type Run struct {
 	Attempt    int32             // from 1
 }
 
-// Record is what a cluster is made of since its last run that ended well: installed.json
+// InstalledCluster is what a cluster is made of since its last run that ended well: installed.json
 // beside its inventory.
-type Record struct {
-	Provisioning  string   // namespace/name
-	Job           string   // UID of the Job that made it so
-	Members       []Member // in the order of the inventory
+type InstalledCluster struct {
+	Provisioning  string // namespace/name
+	Job           string // UID of the Job that made it so
+	Members       []Node // in the order of the inventory
 	Plugins       []string
 	PodSubnet     string
 	ServiceSubnet string
 	Virtlet       bool
 
 	// Of a cluster whose last run failed after its control plane and some nodes were Ready.
-	Unready []Member `json:",omitempty"` // that the run began with and that are not Ready: no members, but to be joined or taken out
-	Begun   bool     `json:",omitempty"` // the rest of the run, such as plugins, is still to be done
+	Unready []Node `json:",omitempty"` // that the run began with and that are not Ready: no members, but to be joined or taken out
+	Begun   bool   `json:",omitempty"` // the rest of the run, such as plugins, is still to be done
 }
 
-// ReadRecord reads what Bytes wrote.
-func ReadRecord(text []byte) (*Record, error) {
-	var r Record
+// ReadInstalled reads what Bytes wrote.
+func ReadInstalled(text []byte) (*InstalledCluster, error) {
+	var r InstalledCluster
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, fmt.Errorf("read record of cluster: %w", err)
 	}
@@ -64,8 +64,8 @@ func ReadRecord(text []byte) (*Record, error) {
 	return &r, nil
 }
 
-// Bytes is the record as a file.
-func (r Record) Bytes() []byte {
+// Encode is the record as a file.
+func (r InstalledCluster) Encode() []byte {
 	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
 		panic(err) // plain data
@@ -73,14 +73,14 @@ func (r Record) Bytes() []byte {
 	return append(text, '\n')
 }
 
-// Done is the record after a run ended well; have is the one before, nil if there was none.
-func (r Run) Done(provisioning, job string, have *Record) Record {
-	done := Record{Provisioning: provisioning, Job: job, Members: r.Members, Plugins: r.Plugins, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet, Virtlet: r.Virtlet}
+// CompletedRecord is the record after a run ended well; have is the one before, nil if there was none.
+func (r Run) CompletedRecord(provisioning, job string, have *InstalledCluster) InstalledCluster {
+	done := InstalledCluster{Provisioning: provisioning, Job: job, Members: r.Members, Plugins: r.Plugins, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet, Virtlet: r.Virtlet}
 	if r.Action != Remove {
 		return done
 	}
-	stays := func(all []Member) []Member {
-		return slices.DeleteFunc(slices.Clone(all), func(m Member) bool { return slices.Contains(r.Nodes, m.Label) })
+	stays := func(all []Node) []Node {
+		return slices.DeleteFunc(slices.Clone(all), func(m Node) bool { return slices.Contains(r.Nodes, m.Label) })
 	}
 	if have == nil || !have.Begun {
 		done.Members = stays(r.Members)
@@ -93,14 +93,14 @@ func (r Run) Done(provisioning, job string, have *Record) Record {
 	return done
 }
 
-// Partly is the record after an installation failed whose control plane is Ready, with those of the other
+// PartialRecord is the record after an installation failed whose control plane is Ready, with those of the other
 // nodes that are; nil if there is nothing to record: the control plane is not whole, or the run was for
 // a cluster that is recorded already.
-func (r Run) Partly(provisioning, job string, ready []string) *Record {
+func (r Run) PartialRecord(provisioning, job string, ready []string) *InstalledCluster {
 	if r.Action != Install || r.Virtlet {
 		return nil
 	}
-	p := Record{Provisioning: provisioning, Job: job, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet, Begun: true}
+	p := InstalledCluster{Provisioning: provisioning, Job: job, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet, Begun: true}
 	for _, m := range r.Members {
 		switch {
 		case slices.Contains(ready, m.Label):
@@ -127,36 +127,36 @@ const (
 // anew the one that is created again would be the old one.
 const GiveUp = "or give the cluster up: delete this Provisioning, install its nodes' systems anew (docs/clusters.md, \"A node of another cluster\"), create it again"
 
-// Fixed says that something of an installed cluster cannot be changed.
-type Fixed struct{ Reason, Sentence string }
+// ImmutableError says that something of an installed cluster cannot be changed.
+type ImmutableError struct{ Reason, Sentence string }
 
-func (f *Fixed) Error() string { return f.Sentence }
+func (f *ImmutableError) Error() string { return f.Sentence }
 
 // Next is the run that brings a cluster nearer to what is asked; nil if it is so already. A
 // cluster that was never installed has no record. Nodes are taken out before others are
 // added, each by a run of its own: a host may be moved from one label to another.
-func Next(have *Record, want Want) (*Run, error) {
+func Next(have *InstalledCluster, want Want) (*Run, error) {
 	if have == nil {
 		return &Run{Want: want, Action: Install}, nil
 	}
 	if have.PodSubnet != want.PodSubnet || have.ServiceSubnet != want.ServiceSubnet {
-		return nil, &Fixed{SubnetFixed, fmt.Sprintf("the networks of an installed cluster cannot be changed: it has PodSubnet %q and ServiceSubnet %q; write these again, "+
+		return nil, &ImmutableError{SubnetFixed, fmt.Sprintf("the networks of an installed cluster cannot be changed: it has PodSubnet %q and ServiceSubnet %q; write these again, "+
 			GiveUp, have.PodSubnet, have.ServiceSubnet)}
 	}
-	if was, is := masters(have.Members), masters(want.Members); was != is {
-		return nil, &Fixed{ControlPlaneFixed, fmt.Sprintf("the control plane of an installed cluster is not changed: it is %s, asked for is %s; write the old masters again, "+
+	if was, is := controlPlanes(have.Members), controlPlanes(want.Members); was != is {
+		return nil, &ImmutableError{ControlPlaneFixed, fmt.Sprintf("the control plane of an installed cluster is not changed: it is %s, asked for is %s; write the old masters again, "+
 			GiveUp, was, is)}
 	}
 	var removed, added []string
 	changed := have.Begun || !slices.Equal(have.Plugins, want.Plugins)
 	before := slices.Concat(have.Members, have.Unready)
 	for _, old := range before {
-		if now := find(want.Members, old.Label); now == nil || now.Host != old.Host {
+		if now := findNode(want.Members, old.Label); now == nil || now.Host != old.Host {
 			removed = append(removed, old.Label)
 		}
 	}
 	for _, now := range want.Members {
-		old := find(have.Members, now.Label)
+		old := findNode(have.Members, now.Label)
 		switch {
 		case old == nil || old.Host != now.Host:
 			added = append(added, now.Label)
@@ -177,16 +177,16 @@ func Next(have *Record, want Want) (*Run, error) {
 	return nil, nil
 }
 
-func find(members []Member, label string) *Member {
-	i := slices.IndexFunc(members, func(m Member) bool { return m.Label == label })
+func findNode(members []Node, label string) *Node {
+	i := slices.IndexFunc(members, func(m Node) bool { return m.Label == label })
 	if i < 0 {
 		return nil
 	}
 	return &members[i]
 }
 
-// masters names the control plane: label=host, sorted.
-func masters(members []Member) string {
+// controlPlanes names the control plane: label=host, sorted.
+func controlPlanes(members []Node) string {
 	var all []string
 	for _, m := range members {
 		if m.Master {
@@ -197,7 +197,7 @@ func masters(members []Member) string {
 	return strings.Join(all, ", ")
 }
 
-// Pause is how long to wait after a failed attempt.
-func Pause(attempt int32) time.Duration {
+// RetryDelay is how long to wait after a failed attempt.
+func RetryDelay(attempt int32) time.Duration {
 	return min(10*time.Second<<min(max(attempt, 1)-1, 10), 10*time.Minute)
 }

@@ -41,12 +41,12 @@ func (s Shell) Run(ctx context.Context, addr netip.Addr, hostKey, script string)
 		return "", "", err
 	}
 	defer client.Close()
-	return session(ctx, client, "/bin/sh -s", script)
+	return runSession(ctx, client, "/bin/sh -s", script)
 }
 
-// Meet logs in as root at an address whose host key nobody knows, and returns the key it was shown, as in
+// LearnHostKey logs in as root at an address whose host key nobody knows, and returns the key it was shown, as in
 // authorized_keys. It is for a system that the appliance has just installed.
-func (s Shell) Meet(ctx context.Context, addr netip.Addr) (hostKey string, err error) {
+func (s Shell) LearnHostKey(ctx context.Context, addr netip.Addr) (hostKey string, err error) {
 	var seen ssh.PublicKey
 	client, err := s.dial(ctx, addr, "root", ssh.PublicKeys(s.Signer), "", &seen)
 	if err != nil {
@@ -55,10 +55,10 @@ func (s Shell) Meet(ctx context.Context, addr netip.Addr) (hostKey string, err e
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(seen))), client.Close()
 }
 
-// ChangedError is a host that shows another key than the one that is known.
-type ChangedError struct{ Shown, Known string } // fingerprints
+// HostKeyChangedError is a host that shows another key than the one that is known.
+type HostKeyChangedError struct{ Shown, Known string } // fingerprints
 
-func (e *ChangedError) Error() string {
+func (e *HostKeyChangedError) Error() string {
 	return fmt.Sprintf("it shows the host key %s, known is %s: another machine has this address, or it was installed anew", e.Shown, e.Known)
 }
 
@@ -70,7 +70,7 @@ type Password struct{ User, Password string }
 // the password. hostKey is "" at the first contact; pin is then told what the host showed,
 // and must have kept it when it returns. It may be cut off anywhere and be called again.
 func (s Shell) Adopt(ctx context.Context, addr netip.Addr, hostKey string, p Password, pin func(hostKey string) error) error {
-	if hostKey != "" && s.lock(ctx, addr, hostKey, p.User) == nil {
+	if hostKey != "" && s.lockPassword(ctx, addr, hostKey, p.User) == nil {
 		return nil
 	}
 	var seen ssh.PublicKey
@@ -86,7 +86,7 @@ func (s Shell) Adopt(ctx context.Context, addr netip.Addr, hostKey string, p Pas
 	if p.User != "root" {
 		command = "sudo -S -p '' " + command
 	}
-	if _, said, err := session(ctx, client, command, p.Password+"\n"); err != nil {
+	if _, said, err := runSession(ctx, client, command, p.Password+"\n"); err != nil {
 		return fmt.Errorf("add key at %s: %w", addr, err)
 	} else if strings.Contains(said, "sudo:") {
 		return fmt.Errorf("add key at %s: user %s may not become root: %s", addr, p.User, said)
@@ -94,7 +94,7 @@ func (s Shell) Adopt(ctx context.Context, addr netip.Addr, hostKey string, p Pas
 	if err := pin(pinned); err != nil { // once the password is gone there is no second first contact
 		return fmt.Errorf("keep host key of %s: %w", addr, err)
 	}
-	if err := s.lock(ctx, addr, pinned, p.User); err != nil {
+	if err := s.lockPassword(ctx, addr, pinned, p.User); err != nil {
 		return fmt.Errorf("log in with the added key, password of %s kept: %w", p.User, err)
 	}
 	return nil
@@ -108,9 +108,9 @@ mkdir -p "$home/.ssh"
 touch "$home/.ssh/authorized_keys"
 grep -qxF '%[1]s' "$home/.ssh/authorized_keys" || echo '%[1]s' >>"$home/.ssh/authorized_keys"`
 
-// lock takes a user's password away, as root. '*' is no password's hash, and unlike '!' does
+// lockPassword takes a user's password away, as root. '*' is no password's hash, and unlike '!' does
 // not keep the user's own keys from logging in (shadow(5)).
-func (s Shell) lock(ctx context.Context, addr netip.Addr, hostKey, user string) error {
+func (s Shell) lockPassword(ctx context.Context, addr netip.Addr, hostKey, user string) error {
 	out, said, err := s.Run(ctx, addr, hostKey, "usermod -p '*' "+quote(user)+" && echo locked\n")
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (s Shell) dial(ctx context.Context, addr netip.Addr, user string, auth ssh.
 				*seen = key
 			}
 			if !bytes.Equal(key.Marshal(), known.Marshal()) {
-				return &ChangedError{Shown: ssh.FingerprintSHA256(key), Known: ssh.FingerprintSHA256(known)}
+				return &HostKeyChangedError{Shown: ssh.FingerprintSHA256(key), Known: ssh.FingerprintSHA256(known)}
 			}
 			return nil
 		}
@@ -171,8 +171,8 @@ func (s Shell) dial(ctx context.Context, addr netip.Addr, user string, auth ssh.
 // maxOutput bounds what is kept of either stream: the end of it.
 const maxOutput = 256 << 10
 
-// session runs a command; ctx's end closes the connection.
-func session(ctx context.Context, client *ssh.Client, command, stdin string) (string, string, error) {
+// runSession runs a command; ctx's end closes the connection.
+func runSession(ctx context.Context, client *ssh.Client, command, stdin string) (string, string, error) {
 	stop := context.AfterFunc(ctx, func() { client.Close() })
 	defer stop()
 	run, err := client.NewSession()

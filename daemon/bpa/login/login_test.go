@@ -17,13 +17,13 @@ import (
 var local = netip.MustParseAddr("127.0.0.1")
 
 func shell(n *logintest.Node) login.Shell {
-	return login.Shell{Signer: logintest.Key(n.T), Port: n.Port}
+	return login.Shell{Signer: logintest.NewKey(n.T), Port: n.Port}
 }
 
 func TestRun(t *testing.T) {
 	n := logintest.New(t)
 	s := shell(n)
-	n.Trust(s.Signer)
+	n.AuthorizeKey(s.Signer)
 	out, said, err := s.Run(t.Context(), local, n.HostKey(), "echo out; echo said >&2; exit 3\n")
 	require.NoError(t, err)
 	assert.Equal(t, "out\n", out)
@@ -33,8 +33,8 @@ func TestRun(t *testing.T) {
 func TestRunRefusesAnotherHost(t *testing.T) {
 	n := logintest.New(t)
 	s := shell(n)
-	n.Trust(s.Signer)
-	_, _, err := s.Run(t.Context(), local, logintest.Public(logintest.Key(t)), "touch ran\n")
+	n.AuthorizeKey(s.Signer)
+	_, _, err := s.Run(t.Context(), local, logintest.AuthorizedKey(logintest.NewKey(t)), "touch ran\n")
 	assert.ErrorContains(t, err, "another machine has this address, or it was installed anew")
 	_, _, err = s.Run(t.Context(), local, "", "touch ran\n")
 	assert.ErrorIs(t, err, login.ErrUnknownHost)
@@ -46,7 +46,7 @@ func TestRunRefusesAnotherHost(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	n := logintest.New(t)
 	s := shell(n)
-	n.Trust(s.Signer)
+	n.AuthorizeKey(s.Signer)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(200*time.Millisecond, cancel)
 	_, _, err := s.Run(ctx, local, n.HostKey(), "exec sleep 600\n")
@@ -66,9 +66,9 @@ func TestAdopt(t *testing.T) {
 	require.NoError(t, s.Adopt(t.Context(), local, "", p, pin))
 	assert.Equal(t, n.HostKey(), pinned)
 	assert.Equal(t, "*", n.Get("shadow"), "the default password still opens it")
-	assert.Equal(t, logintest.Public(s.Signer)+" appliance", n.Get("root/.ssh/authorized_keys"))
+	assert.Equal(t, logintest.AuthorizedKey(s.Signer)+" appliance", n.Get("root/.ssh/authorized_keys"))
 	require.NoError(t, s.Adopt(t.Context(), local, pinned, p, pin), "again, when all is done")
-	assert.Equal(t, logintest.Public(s.Signer)+" appliance", n.Get("root/.ssh/authorized_keys"))
+	assert.Equal(t, logintest.AuthorizedKey(s.Signer)+" appliance", n.Get("root/.ssh/authorized_keys"))
 	assert.Error(t, s.Adopt(t.Context(), local, "", p, pin), "the password was taken away and still works")
 }
 
@@ -93,7 +93,7 @@ func TestAdoptRefusals(t *testing.T) {
 		return s.Adopt(t.Context(), local, hostKey, login.Password{"ubuntu", password}, func(string) error { return nil })
 	}
 	assert.ErrorContains(t, adopt("", "wrong"), "log in to 127.0.0.1 as ubuntu")
-	assert.ErrorContains(t, adopt(logintest.Public(logintest.Key(t)), "ubuntu"), "another machine has this address", "the password was told to another machine")
+	assert.ErrorContains(t, adopt(logintest.AuthorizedKey(logintest.NewKey(t)), "ubuntu"), "another machine has this address", "the password was told to another machine")
 	n.Put("nosudo", "")
 	assert.ErrorContains(t, adopt("", "ubuntu"), "user ubuntu may not become root")
 	assert.Equal(t, "ubuntu", n.Get("shadow"))

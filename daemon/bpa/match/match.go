@@ -9,23 +9,23 @@ import (
 
 // Host is what is known of a server, or of a virtual machine.
 type Host struct {
-	Name       string // namespace/name, unique
-	MACs       []string
-	CPU        int
-	Memory     int64 // bytes
-	SRIOV, QAT bool
-	Unfit      string // why it cannot be used yet; "" if it can
-	Claim      Claim  // who has it
-	PinnedBy   string // the other cluster that names its MAC or the host itself; "" if none does
-	Former     string // the cluster that was installed on its disk; "" if none is
-	Uncleared  string // of whose cluster remains are on it since it was taken out of that without an answer, and why; "" if none
+	Name            string // namespace/name, unique
+	MACs            []string
+	CPU             int
+	Memory          int64 // bytes
+	SRIOV, QAT      bool
+	UnusableReason  string // why it cannot be used yet; "" if it can
+	Claim           Claim  // who has it
+	PinnedBy        string // the other cluster that names its MAC or the host itself; "" if none does
+	PreviousCluster string // the cluster that was installed on its disk; "" if none is
+	DirtyFrom       string // of whose cluster remains are on it since it was taken out of that without an answer, and why; "" if none
 }
 
-// unknown tells that the hardware was not inspected yet: what it lacks cannot be said.
-func (h *Host) unknown() bool { return h.CPU == 0 && h.Unfit != "" }
+// isUninspected tells that the hardware was not inspected yet: what it lacks cannot be said.
+func (h *Host) isUninspected() bool { return h.CPU == 0 && h.UnusableReason != "" }
 
-// devices counts what not every host has: of two alike the plainer one is taken first.
-func (h Host) devices() int {
+// deviceCount counts what not every host has: of two alike the plainer one is taken first.
+func (h Host) deviceCount() int {
 	n := 0
 	for _, has := range []bool{h.SRIOV, h.QAT} {
 		if has {
@@ -71,7 +71,7 @@ type Hosts struct {
 func NewHosts(all []Host) *Hosts {
 	h := &Hosts{All: slices.Clone(all), byMAC: map[string][]int{}, byClaim: map[Claim][]int{}}
 	slices.SortFunc(h.All, func(a, b Host) int {
-		return cmp.Or(cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory), a.devices()-b.devices(), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory), a.deviceCount()-b.deviceCount(), cmp.Compare(a.Name, b.Name))
 	})
 	for i := range h.All {
 		if c := h.All[i].Claim; c.Owner != "" {
@@ -91,18 +91,18 @@ func NewHosts(all []Host) *Hosts {
 // a later one would otherwise have none. What the cluster holds already it keeps, as long
 // as that fits.
 func (h *Hosts) Match(w Want) Result {
-	m := matching{Hosts: h, Want: w, of: map[int]int{}, firm: map[int]bool{}, Result: Result{Hosts: map[string]int{}}}
+	m := matcher{Hosts: h, Want: w, of: map[int]int{}, firm: map[int]bool{}, Result: Result{Hosts: map[string]int{}}}
 	for i, n := range w.Nodes {
-		if n.pinned() {
+		if n.isPinned() {
 			m.pin(i)
 		}
 	}
 	var open, chosen []int
 	for i, n := range w.Nodes {
-		if n.pinned() {
+		if n.isPinned() {
 			continue
 		}
-		held := m.keep(i)
+		held := m.keepClaimed(i)
 		if !held {
 			open = append(open, i)
 		}
@@ -117,16 +117,16 @@ func (h *Hosts) Match(w Want) Result {
 		}
 	}
 	for _, i := range without {
-		m.unplaced(i)
+		m.reportUnplaced(i)
 	}
 	for host, node := range m.of {
 		m.Result.Hosts[w.Nodes[node].Label] = host
 	}
-	m.reject(chosen, without)
+	m.listRejected(chosen, without)
 	return m.Result
 }
 
-type matching struct {
+type matcher struct {
 	*Hosts
 	Want
 	Result Result
@@ -134,12 +134,12 @@ type matching struct {
 	firm   map[int]bool // nodes that keep what they hold
 }
 
-func (m *matching) problem(n Node, reason string, waits bool, format string, args ...any) {
+func (m *matcher) addProblem(n Node, reason string, waits bool, format string, args ...any) {
 	m.Result.Problems = append(m.Result.Problems, Problem{Reason: reason, Sentence: fmt.Sprintf(format, args...), Waits: waits, Node: n})
 }
 
 // find returns the hosts that a node names.
-func (m *matching) find(n Node) []int {
+func (m *matcher) find(n Node) []int {
 	var found []int
 	if n.MAC != "" {
 		found = m.byMAC[n.MAC]
@@ -158,11 +158,11 @@ func (m *matching) find(n Node) []int {
 }
 
 // pin gives a node the host that it names, or says why not.
-func (m *matching) pin(i int) {
+func (m *matcher) pin(i int) {
 	n := m.Nodes[i]
 	found := m.find(n)
 	if len(found) == 0 {
-		m.missing(n)
+		m.reportMissing(n)
 		return
 	}
 	if len(found) > 1 {
@@ -171,63 +171,63 @@ func (m *matching) pin(i int) {
 			names[k] = m.All[at].Name
 		}
 		slices.Sort(names)
-		m.problem(n, HostAmbiguous, false, "node %s: %d hosts have the %s: %s; correct the BareMetalHost that is wrong", n.Label, len(found), who(n), strings.Join(names, ", "))
+		m.addProblem(n, HostAmbiguous, false, "node %s: %d hosts have the %s: %s; correct the BareMetalHost that is wrong", n.Label, len(found), pinText(n), strings.Join(names, ", "))
 		return
 	}
 	at := found[0]
 	host := &m.All[at]
 	if other, twice := m.of[at]; twice {
-		m.problem(n, HostTwice, false, "node %s: host %s, which has the %s, is node %s already; name another host, or give one label both roles",
-			n.Label, host.Name, who(n), m.Nodes[other].Label)
+		m.addProblem(n, HostTwice, false, "node %s: host %s, which has the %s, is node %s already; name another host, or give one label both roles",
+			n.Label, host.Name, pinText(n), m.Nodes[other].Label)
 		return
 	}
 	switch small := tooSmall(n, host); {
 	case host.Claim.Owner != "" && host.Claim.Owner != m.Owner:
-		m.problem(n, HostClaimed, false, "%s: node %s: host %s belongs to %s, as its node %s; name another host, or take it out there",
-			already(n), n.Label, host.Name, host.Claim.Owner, host.Claim.Node)
-	case small != "" && !host.unknown():
-		m.problem(n, HostTooSmall, false, "node %s: host %s, which has the %s, %s; ask for less, or name another host", n.Label, host.Name, who(n), small)
-	case host.Unfit != "" && !m.inService(host, n):
-		m.problem(n, HostNotReady, true, "node %s: host %s, which has the %s, %s", n.Label, host.Name, who(n), host.Unfit)
+		m.addProblem(n, HostClaimed, false, "%s: node %s: host %s belongs to %s, as its node %s; name another host, or take it out there",
+			alreadyUsedText(n), n.Label, host.Name, host.Claim.Owner, host.Claim.Node)
+	case small != "" && !host.isUninspected():
+		m.addProblem(n, HostTooSmall, false, "node %s: host %s, which has the %s, %s; ask for less, or name another host", n.Label, host.Name, pinText(n), small)
+	case host.UnusableReason != "" && !m.inService(host, n):
+		m.addProblem(n, HostNotReady, true, "node %s: host %s, which has the %s, %s", n.Label, host.Name, pinText(n), host.UnusableReason)
 	default:
 		m.of[at] = i
 	}
 }
 
 // inService tells whether a host is that node of an installed cluster.
-func (m *matching) inService(h *Host, n Node) bool {
+func (m *matcher) inService(h *Host, n Node) bool {
 	return m.Installed && h.Claim == (Claim{m.Owner, n.Label})
 }
 
-func (m *matching) missing(n Node) {
+func (m *matcher) reportMissing(n Node) {
 	if n.MAC == "" {
-		m.problem(n, HostNotFound, true, "Host %s not found: node %s: there is no such BareMetalHost among %d; see kubectl get bmh -A", n.Host, n.Label, len(m.All))
+		m.addProblem(n, HostNotFound, true, "Host %s not found: node %s: there is no such BareMetalHost among %d; see kubectl get bmh -A", n.Host, n.Label, len(m.All))
 		return
 	}
 	if at := m.byMAC[n.MAC]; n.Host != "" && len(at) > 0 {
-		m.problem(n, HostNotFound, false, "Host with MAC Address %s not found: node %s: that NIC is in host %s, not in %s; correct one of the two", n.MAC, n.Label, m.All[at[0]].Name, n.Host)
+		m.addProblem(n, HostNotFound, false, "Host with MAC Address %s not found: node %s: that NIC is in host %s, not in %s; correct one of the two", n.MAC, n.Label, m.All[at[0]].Name, n.Host)
 		return
 	}
-	m.problem(n, HostNotFound, true, "Host with MAC Address %s not found: node %s: none of %d hosts has this NIC; correct the MAC, or wait until its server was inspected (kubectl get bmh -A)",
+	m.addProblem(n, HostNotFound, true, "Host with MAC Address %s not found: node %s: none of %d hosts has this NIC; correct the MAC, or wait until its server was inspected (kubectl get bmh -A)",
 		n.MAC, n.Label, len(m.All))
 }
 
-func already(n Node) string {
+func alreadyUsedText(n Node) string {
 	if n.MAC == "" {
 		return "Host " + n.Host + " has already been used, check and update provisioning CR"
 	}
 	return "MAC address " + n.MAC + " has already been used, check and update provisioning CR"
 }
 
-func who(n Node) string {
+func pinText(n Node) string {
 	if n.MAC == "" {
 		return "name " + n.Host
 	}
 	return "MAC " + n.MAC
 }
 
-// keep gives a node the host that it holds, if that still fits.
-func (m *matching) keep(i int) bool {
+// keepClaimed gives a node the host that it holds, if that still fits.
+func (m *matcher) keepClaimed(i int) bool {
 	n := m.Nodes[i]
 	for _, at := range m.byClaim[Claim{m.Owner, n.Label}] {
 		if _, used := m.of[at]; !used && m.judge(n, at) == fits {
@@ -240,7 +240,7 @@ func (m *matching) keep(i int) bool {
 
 // place finds a host for a node, smallest first, and moves others if it must (augmenting
 // paths, H. W. Kuhn 1955). Nodes that name a host or hold one are not moved.
-func (m *matching) place(i int, tried map[int]bool) bool {
+func (m *matcher) place(i int, tried map[int]bool) bool {
 	n := m.Nodes[i]
 	for at := range m.All {
 		if _, used := m.of[at]; !used && m.judge(n, at) == fits {
@@ -250,7 +250,7 @@ func (m *matching) place(i int, tried map[int]bool) bool {
 	}
 	for at := range m.All {
 		other, used := m.of[at]
-		if !used || tried[at] || m.Nodes[other].pinned() || m.firm[other] || m.judge(n, at) != fits {
+		if !used || tried[at] || m.Nodes[other].isPinned() || m.firm[other] || m.judge(n, at) != fits {
 			continue
 		}
 		tried[at] = true
@@ -262,8 +262,8 @@ func (m *matching) place(i int, tried map[int]bool) bool {
 	return false
 }
 
-// unplaced says why there is no host for a node: how many hosts there are for each reason.
-func (m *matching) unplaced(i int) {
+// reportUnplaced says why there is no host for a node: how many hosts there are for each reason.
+func (m *matcher) reportUnplaced(i int) {
 	n := m.Nodes[i]
 	counts, own := map[verdict]int{}, 0
 	for at := range m.All {
@@ -274,7 +274,7 @@ func (m *matching) unplaced(i int) {
 		}
 	}
 	var parts []string
-	for _, v := range []verdict{small, others, former, unready} {
+	for _, v := range []verdict{small, others, usedBefore, unready} {
 		if counts[v] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[v], verdicts[v]))
 		}
@@ -287,19 +287,19 @@ func (m *matching) unplaced(i int) {
 		of = fmt.Sprintf("of %d hosts %s", len(m.All), strings.Join(parts, ", "))
 	}
 	if counts[unready] > 0 {
-		m.problem(n, NoHostFits, true, "node %s: waits for a host with %s to be ready: %s; it goes on by itself, see status.rejected", n.Label, n.needs(), of)
+		m.addProblem(n, NoHostFits, true, "node %s: waits for a host with %s to be ready: %s; it goes on by itself, see status.rejected", n.Label, n.requirements(), of)
 		return
 	}
-	m.problem(n, NoHostFits, false, "node %s: no host is left with %s: %s; ask for less, add a server, or see status.rejected", n.Label, n.needs(), of)
+	m.addProblem(n, NoHostFits, false, "node %s: no host is left with %s: %s; ask for less, add a server, or see status.rejected", n.Label, n.requirements(), of)
 }
 
 // MaxRejected is how many hosts are listed; the rest is counted.
 const MaxRejected = 32
 
-// reject lists the hosts that none of the nodes got, for which one was to be chosen, each
+// listRejected lists the hosts that none of the nodes got, for which one was to be chosen, each
 // with what the first of these nodes that it does not suit has against it. If some are
 // without a host, it is about them alone, and every host is listed.
-func (m *matching) reject(chosen, without []int) {
+func (m *matcher) listRejected(chosen, without []int) {
 	if len(chosen) == 0 {
 		return
 	}
@@ -338,7 +338,7 @@ func (m *matching) reject(chosen, without []int) {
 		case r.verdict == fits:
 			m.Result.Rejected = append(m.Result.Rejected, Rejected{name, "fits, but a smaller one was taken"})
 		default:
-			m.Result.Rejected = append(m.Result.Rejected, Rejected{name, "for " + n.Label + ": " + m.why(n, r.at)})
+			m.Result.Rejected = append(m.Result.Rejected, Rejected{name, "for " + n.Label + ": " + m.verdictText(n, r.at)})
 		}
 	}
 }

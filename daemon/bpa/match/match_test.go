@@ -47,8 +47,8 @@ func TestMatch(t *testing.T) {
 		{"what it holds it keeps", []Node{{Label: "a", CPU: 1}, {Label: "b", CPU: 1}},
 			[]Host{small, mid, changed(big, func(h *Host) { h.Claim = Claim{"o", "a"} })}, map[string]string{"a": big.Name, "b": small.Name}},
 		{"what it holds and does not fit it gives up", []Node{{Label: "a", CPU: 3}}, []Host{changed(small, func(h *Host) { h.Claim = Claim{"o", "a"} }), mid}, map[string]string{"a": mid.Name}},
-		{"its own former cluster is no obstacle", []Node{{Label: "a", CPU: 1}}, []Host{changed(small, func(h *Host) { h.Former = "c" })}, map[string]string{"a": small.Name}},
-		{"a former cluster is no obstacle to who names the host", []Node{{Label: "a", MAC: small.MACs[0]}}, []Host{changed(small, func(h *Host) { h.Former = "old" })}, map[string]string{"a": small.Name}},
+		{"its own former cluster is no obstacle", []Node{{Label: "a", CPU: 1}}, []Host{changed(small, func(h *Host) { h.PreviousCluster = "c" })}, map[string]string{"a": small.Name}},
+		{"a former cluster is no obstacle to who names the host", []Node{{Label: "a", MAC: small.MACs[0]}}, []Host{changed(small, func(h *Host) { h.PreviousCluster = "old" })}, map[string]string{"a": small.Name}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := NewHosts(c.hosts)
@@ -81,13 +81,13 @@ func TestHostRefusals(t *testing.T) {
 		{"too few CPUs", []Node{{Label: "m", MAC: h.MACs[0], CPU: 5}}, []Host{h}, HostTooSmall, "has 4 CPUs, 5 are asked for", false},
 		{"too little memory", []Node{{Label: "m", MAC: h.MACs[0], Memory: 3 << 30}}, []Host{h}, HostTooSmall, "has 2 GiB of memory, 3 GiB is asked for", false},
 		{"no QAT", []Node{{Label: "m", MAC: h.MACs[0], QAT: true}}, []Host{h}, HostTooSmall, "has no QAT", false},
-		{"not provisioned", pin, []Host{changed(h, func(h *Host) { h.Unfit = "is inspecting, not provisioned yet" })}, HostNotReady, "is inspecting, not provisioned yet", true},
+		{"not provisioned", pin, []Host{changed(h, func(h *Host) { h.UnusableReason = "is inspecting, not provisioned yet" })}, HostNotReady, "is inspecting, not provisioned yet", true},
 		{"nothing fits", []Node{{Label: "m", CPU: 9, SRIOV: true}}, []Host{h, changed(host(8), func(h *Host) { h.Claim = other; h.SRIOV = true })}, NoHostFits, "no host is left with 9 CPUs, SR-IOV: of 2 hosts 1 are too small, 1 belong to other clusters", false},
-		{"what would fit is not ready", []Node{{Label: "m", CPU: 1}}, []Host{changed(h, func(h *Host) { h.Unfit = "is inspecting" })}, NoHostFits, "node m: waits for a host with 1 CPUs to be ready: of 1 hosts 1 are not ready; it goes on by itself", true},
-		{"not inspected yet", []Node{{Label: "m", CPU: 1}}, []Host{{Name: "metal3/h2", MACs: h.MACs, Unfit: "is registering"}}, NoHostFits, "of 1 hosts 1 are not ready", true},
-		{"not inspected yet, by MAC", []Node{{Label: "m", MAC: h.MACs[0], CPU: 1}}, []Host{{Name: "metal3/h2", MACs: h.MACs, Unfit: "is registering"}}, HostNotReady, "is registering", true},
+		{"what would fit is not ready", []Node{{Label: "m", CPU: 1}}, []Host{changed(h, func(h *Host) { h.UnusableReason = "is inspecting" })}, NoHostFits, "node m: waits for a host with 1 CPUs to be ready: of 1 hosts 1 are not ready; it goes on by itself", true},
+		{"not inspected yet", []Node{{Label: "m", CPU: 1}}, []Host{{Name: "metal3/h2", MACs: h.MACs, UnusableReason: "is registering"}}, NoHostFits, "of 1 hosts 1 are not ready", true},
+		{"not inspected yet, by MAC", []Node{{Label: "m", MAC: h.MACs[0], CPU: 1}}, []Host{{Name: "metal3/h2", MACs: h.MACs, UnusableReason: "is registering"}}, HostNotReady, "is registering", true},
 		{"named elsewhere", []Node{{Label: "m", CPU: 1}}, []Host{changed(h, func(h *Host) { h.PinnedBy = "default/x" })}, NoHostFits, "1 belong to other clusters", false},
-		{"former cluster", []Node{{Label: "m", CPU: 1}}, []Host{changed(h, func(h *Host) { h.Former = "old" })}, NoHostFits, "1 hold a former cluster", false},
+		{"former cluster", []Node{{Label: "m", CPU: 1}}, []Host{changed(h, func(h *Host) { h.PreviousCluster = "old" })}, NoHostFits, "1 hold a former cluster", false},
 		{"too few", []Node{{Label: "a", CPU: 1}, {Label: "b", CPU: 1}}, []Host{h}, NoHostFits, "node b: no host is left with 1 CPUs: of 1 hosts 1 are other nodes of this cluster", false},
 		{"none", []Node{{Label: "a", CPU: 1}}, nil, NoHostFits, "there are no hosts", false},
 	} {
@@ -102,7 +102,7 @@ func TestHostRefusals(t *testing.T) {
 }
 
 func TestHostsInServiceAreNotAskedAgain(t *testing.T) {
-	h := changed(host(2), func(h *Host) { h.Unfit = "is not proven any more"; h.Claim = Claim{"o", "m"} })
+	h := changed(host(2), func(h *Host) { h.UnusableReason = "is not proven any more"; h.Claim = Claim{"o", "m"} })
 	w := Want{Owner: "o", Cluster: "c", Nodes: []Node{{Label: "m", MAC: h.MACs[0]}}, Installed: true}
 	assert.Empty(t, NewHosts([]Host{h}).Match(w).Problems)
 	w.Nodes[0] = Node{Label: "m", CPU: 1}
@@ -112,7 +112,7 @@ func TestHostsInServiceAreNotAskedAgain(t *testing.T) {
 }
 
 func TestRejectedHostsAreListedNearestFirst(t *testing.T) {
-	hosts := []Host{host(1), changed(host(5), func(h *Host) { h.Claim.Owner = "default/o" }), host(3), host(4), changed(host(6), func(h *Host) { h.Unfit = "is preparing" })}
+	hosts := []Host{host(1), changed(host(5), func(h *Host) { h.Claim.Owner = "default/o" }), host(3), host(4), changed(host(6), func(h *Host) { h.UnusableReason = "is preparing" })}
 	r := NewHosts(hosts).Match(Want{Owner: "default/c", Nodes: []Node{{Label: "w", CPU: 4}}})
 	assert.Equal(t, []Rejected{
 		{"metal3/h4", "fits, but a smaller one was taken"},
@@ -143,11 +143,11 @@ func random(r *rand.Rand) ([]Host, Want) {
 		case 1:
 			h.Claim = Claim{w.Owner, fmt.Sprint(r.IntN(6))}
 		case 2:
-			h.Unfit = "is preparing"
+			h.UnusableReason = "is preparing"
 		case 3:
 			h.PinnedBy = "default/third"
 		case 4:
-			h.Former = []string{"c", "old"}[r.IntN(2)]
+			h.PreviousCluster = []string{"c", "old"}[r.IntN(2)]
 		}
 		hosts = append(hosts, h)
 	}
@@ -162,11 +162,11 @@ func random(r *rand.Rand) ([]Host, Want) {
 }
 
 // possible is the slow truth: whether nodes from i on can all be given a host.
-func possible(m *matching, i int, used map[int]bool) bool {
+func possible(m *matcher, i int, used map[int]bool) bool {
 	if i == len(m.Nodes) {
 		return true
 	}
-	if m.Nodes[i].pinned() {
+	if m.Nodes[i].isPinned() {
 		return possible(m, i+1, used)
 	}
 	for at := range m.All {
@@ -195,7 +195,7 @@ func TestMatchProperties(t *testing.T) {
 		require.Equal(t, got, again, "seed %d: the order of hosts matters", seed)
 
 		used := map[int]bool{}
-		m := &matching{Hosts: h, Want: w}
+		m := &matcher{Hosts: h, Want: w}
 		kept := map[int]bool{} // hosts that nodes held, or name
 		for _, n := range w.Nodes {
 			at, chosen := got.Hosts[n.Label]
@@ -205,7 +205,7 @@ func TestMatchProperties(t *testing.T) {
 			}
 			require.False(t, used[at], "seed %d: host twice", seed)
 			used[at] = true
-			if n.pinned() {
+			if n.isPinned() {
 				require.Contains(t, h.All[at].MACs, n.MAC, "seed %d", seed)
 				kept[at] = true
 			} else {
@@ -214,7 +214,7 @@ func TestMatchProperties(t *testing.T) {
 		}
 		for at := range h.All {
 			for _, n := range w.Nodes {
-				require.Equal(t, m.why(n, at) == "", m.judge(n, at) == fits, "seed %d: %s", seed, m.why(n, at))
+				require.Equal(t, m.verdictText(n, at) == "", m.judge(n, at) == fits, "seed %d: %s", seed, m.verdictText(n, at))
 			}
 		}
 		holds := slices.ContainsFunc(hosts, func(h Host) bool { return h.Claim.Owner == w.Owner })

@@ -27,17 +27,17 @@ type Node struct {
 	SRIOV, QAT     bool
 }
 
-// pinned tells whether one certain host is asked for.
-func (n Node) pinned() bool { return n.MAC != "" || n.Host != "" }
+// isPinned tells whether one certain host is asked for.
+func (n Node) isPinned() bool { return n.MAC != "" || n.Host != "" }
 
-// needs says what is asked of a host besides who it is.
-func (n Node) needs() string {
+// requirements says what is asked of a host besides who it is.
+func (n Node) requirements() string {
 	var all []string
 	if n.CPU > 0 {
 		all = append(all, fmt.Sprintf("%d CPUs", n.CPU))
 	}
 	if n.Memory > 0 {
-		all = append(all, fmt.Sprintf("%s of memory", size(n.Memory)))
+		all = append(all, fmt.Sprintf("%s of memory", formatBytes(n.Memory)))
 	}
 	if n.SRIOV {
 		all = append(all, "SR-IOV")
@@ -51,8 +51,8 @@ func (n Node) needs() string {
 	return strings.Join(all, ", ")
 }
 
-// size is an amount of memory in MiB, or GiB if that is whole.
-func size(bytes int64) string {
+// formatBytes is an amount of memory in MiB, or GiB if that is whole.
+func formatBytes(bytes int64) string {
 	if bytes%(1<<30) == 0 {
 		return fmt.Sprintf("%d GiB", bytes>>30)
 	}
@@ -95,25 +95,25 @@ func Reasons() []string {
 // label is what may stand at the beginning of a line of an inventory, as a host name.
 var label = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// Nodes reads what is asked: masters in their order, then workers in theirs. A label in both
+// ParseNodes reads what is asked: masters in their order, then workers in theirs. A label in both
 // lists is one node; without workers the masters work as well (ICN). Within an item with
 // several labels their order is the alphabet's.
-func Nodes(s v1alpha1.ProvisioningSpec) ([]Node, []Problem) {
+func ParseNodes(s v1alpha1.ProvisioningSpec) ([]Node, []Problem) {
 	var nodes []Node
 	var problems []Problem
 	add := func(items []map[string]*v1alpha1.Body, master bool) {
 		for _, item := range items {
 			for _, name := range slices.Sorted(maps.Keys(item)) {
-				n, wrong := read(name, item[name], master)
+				n, wrong := readNode(name, item[name], master)
 				problems = append(problems, wrong...)
 				i := slices.IndexFunc(nodes, func(o Node) bool { return o.Label == name })
 				switch {
 				case i < 0:
 					nodes = append(nodes, n)
 				case master || nodes[i].Worker || n.MAC != "" && nodes[i].MAC != "" && n.MAC != nodes[i].MAC || n.Host != "" && nodes[i].Host != "" && n.Host != nodes[i].Host:
-					problems = append(problems, taken(name, n.MAC))
+					problems = append(problems, labelTakenProblem(name, n.MAC))
 				default:
-					nodes[i] = both(nodes[i], n)
+					nodes[i] = mergeRoles(nodes[i], n)
 				}
 			}
 		}
@@ -129,8 +129,8 @@ func Nodes(s v1alpha1.ProvisioningSpec) ([]Node, []Problem) {
 		if len(s.Workers) == 0 {
 			nodes[i].Worker = true
 		}
-		if !n.pinned() && n.CPU == 0 && n.Memory == 0 && !n.SRIOV && !n.QAT && !slices.ContainsFunc(problems, about(n.Label)) {
-			problems = append(problems, nothing(n))
+		if !n.isPinned() && n.CPU == 0 && n.Memory == 0 && !n.SRIOV && !n.QAT && !slices.ContainsFunc(problems, namesNode(n.Label)) {
+			problems = append(problems, nothingAskedProblem(n))
 		}
 		if first, twice := byMAC[n.MAC]; twice && n.MAC != "" {
 			problems = append(problems, Problem{Reason: LabelTaken, Sentence: fmt.Sprintf("A node with label %s already exists, modify resource and "+
@@ -141,12 +141,12 @@ func Nodes(s v1alpha1.ProvisioningSpec) ([]Node, []Problem) {
 	return nodes, problems
 }
 
-// about tells the problems that name a node.
-func about(label string) func(Problem) bool {
+// namesNode tells the problems that name a node.
+func namesNode(label string) func(Problem) bool {
 	return func(p Problem) bool { return strings.Contains(p.Sentence, "node "+label+":") }
 }
 
-func taken(name, mac string) Problem {
+func labelTakenProblem(name, mac string) Problem {
 	with := ""
 	if mac != "" {
 		with = " with MACAddress " + mac
@@ -155,8 +155,8 @@ func taken(name, mac string) Problem {
 		"a label stands once under masters and once under workers, for one host", name, with)}
 }
 
-// nothing is ICN's refusal of a node without MAC, which here has more ways out.
-func nothing(n Node) Problem {
+// nothingAskedProblem is ICN's refusal of a node without MAC, which here has more ways out.
+func nothingAskedProblem(n Node) Problem {
 	role, more := "worker", "; only a label of masters may have an empty body under workers"
 	if n.Master {
 		role, more = "masterNode", ""
@@ -165,7 +165,7 @@ func nothing(n Node) Problem {
 		"give mac-address, or what its host must have: cpu, memory, sriov, qat%s", role, n.Label, more)}
 }
 
-func read(name string, b *v1alpha1.Body, master bool) (Node, []Problem) {
+func readNode(name string, b *v1alpha1.Body, master bool) (Node, []Problem) {
 	n := Node{Label: name, Master: master, Worker: !master}
 	var problems []Problem
 	wrong := func(reason, format string, args ...any) {
@@ -197,8 +197,8 @@ func read(name string, b *v1alpha1.Body, master bool) (Node, []Problem) {
 	return n, problems
 }
 
-// both is one node in two roles: all that either asks must hold.
-func both(a, b Node) Node {
+// mergeRoles is one node in two roles: all that either asks must hold.
+func mergeRoles(a, b Node) Node {
 	a.Worker = true
 	if a.MAC == "" {
 		a.MAC = b.MAC

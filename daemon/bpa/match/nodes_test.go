@@ -39,7 +39,7 @@ func TestForms(t *testing.T) {
 		{"a host by name", "masters:\n- m: {host: node-1}\n", []Node{{Label: "m", Master: true, Worker: true, Host: "node-1"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, problems := Nodes(spec(t, c.text))
+			got, problems := ParseNodes(spec(t, c.text))
 			assert.Empty(t, problems)
 			assert.Equal(t, c.want, got)
 		})
@@ -67,7 +67,7 @@ func TestSpecRefusals(t *testing.T) {
 		{"a label of two lines", "masters:\n- \"m\\n[all]\": {cpu: 1}\n", InvalidLabel, `cannot be a host name`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, problems := Nodes(spec(t, c.text))
+			_, problems := ParseNodes(spec(t, c.text))
 			require.Len(t, problems, 1, "%v", problems)
 			assert.Equal(t, c.reason, problems[0].Reason)
 			assert.Contains(t, problems[0].Sentence, c.says)
@@ -77,7 +77,7 @@ func TestSpecRefusals(t *testing.T) {
 }
 
 func TestAllThatIsWrongIsSaidAtOnce(t *testing.T) {
-	_, problems := Nodes(spec(t, "masters:\n- a: {mac-address: x}\n- b: {memory: y}\n- c:\n- c:\n"))
+	_, problems := ParseNodes(spec(t, "masters:\n- a: {mac-address: x}\n- b: {memory: y}\n- c:\n- c:\n"))
 	var reasons []string
 	for _, p := range problems {
 		reasons = append(reasons, p.Reason)
@@ -96,7 +96,7 @@ func FuzzNodes(f *testing.F) {
 		if yaml.Unmarshal([]byte(text), &s) != nil {
 			return
 		}
-		nodes, problems := Nodes(s)
+		nodes, problems := ParseNodes(s)
 		for _, p := range problems {
 			if strings.Contains(p.Sentence, "%!") {
 				t.Errorf("%q", p.Sentence)

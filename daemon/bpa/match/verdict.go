@@ -8,7 +8,7 @@ func tooSmall(n Node, h *Host) string {
 	case h.CPU < n.CPU:
 		return fmt.Sprintf("has %d CPUs, %d are asked for", h.CPU, n.CPU)
 	case h.Memory < n.Memory:
-		return fmt.Sprintf("has %s of memory, %s is asked for", size(h.Memory), size(n.Memory))
+		return fmt.Sprintf("has %s of memory, %s is asked for", formatBytes(h.Memory), formatBytes(n.Memory))
 	case n.SRIOV && !h.SRIOV:
 		return "has no SR-IOV, which is asked for"
 	case n.QAT && !h.QAT:
@@ -25,32 +25,32 @@ const (
 	fits verdict = iota
 	unready
 	small
-	former
+	usedBefore
 	others // belongs to others, or is named by them
 )
 
 // verdicts say of how many hosts each is true.
-var verdicts = map[verdict]string{unready: "are not ready", small: "are too small", former: "hold a former cluster", others: "belong to other clusters"}
+var verdicts = map[verdict]string{unready: "are not ready", small: "are too small", usedBefore: "hold a former cluster", others: "belong to other clusters"}
 
-func (m *matching) judge(n Node, at int) verdict {
+func (m *matcher) judge(n Node, at int) verdict {
 	h := &m.All[at]
 	switch {
-	case h.unknown() && !m.inService(h, n):
+	case h.isUninspected() && !m.inService(h, n):
 		return unready
 	case h.CPU < n.CPU || h.Memory < n.Memory || n.SRIOV && !h.SRIOV || n.QAT && !h.QAT:
 		return small
 	case h.Claim.Owner != "" && h.Claim.Owner != m.Owner || h.PinnedBy != "":
 		return others
-	case h.Former != "" && h.Former != m.Cluster, h.Uncleared != "" && h.Claim.Owner == "":
-		return former
-	case h.Unfit != "" && !m.inService(h, n):
+	case h.PreviousCluster != "" && h.PreviousCluster != m.Cluster, h.DirtyFrom != "" && h.Claim.Owner == "":
+		return usedBefore
+	case h.UnusableReason != "" && !m.inService(h, n):
 		return unready
 	}
 	return fits
 }
 
-// why is a verdict in words; "" if the host fits.
-func (m *matching) why(n Node, at int) string {
+// verdictText is a verdict in words; "" if the host fits.
+func (m *matcher) verdictText(n Node, at int) string {
 	h := &m.All[at]
 	switch v := m.judge(n, at); {
 	case v == small:
@@ -59,12 +59,12 @@ func (m *matching) why(n Node, at int) string {
 		return "belongs to " + h.Claim.Owner
 	case v == others:
 		return "is named in " + h.PinnedBy
-	case v == former && h.Uncleared != "":
-		return "was taken out of its cluster without being cleared (" + h.Uncleared + "); name it by its MAC to have it cleared and used"
-	case v == former:
-		return "still holds the cluster " + h.Former + "; name it by its MAC to use it all the same"
+	case v == usedBefore && h.DirtyFrom != "":
+		return "was taken out of its cluster without being cleared (" + h.DirtyFrom + "); name it by its MAC to have it cleared and used"
+	case v == usedBefore:
+		return "still holds the cluster " + h.PreviousCluster + "; name it by its MAC to use it all the same"
 	case v == unready:
-		return h.Unfit
+		return h.UnusableReason
 	}
 	return ""
 }

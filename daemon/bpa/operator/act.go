@@ -23,7 +23,7 @@ const fieldManager = "bpa-operator"
 
 // act does one step. What keeps it from being done and is for a person to know comes back as
 // a problem; an error is tried again soon. Each part of a step may be repeated.
-func (r *Provisionings) act(ctx context.Context, w *world, d *decision) error {
+func (r *Provisionings) act(ctx context.Context, w *clusterState, d *decision) error {
 	for _, name := range d.release {
 		if err := r.release(ctx, w, name); err != nil {
 			return err
@@ -42,37 +42,37 @@ func (r *Provisionings) act(ctx context.Context, w *world, d *decision) error {
 	case stepStart:
 		return r.start(ctx, w, d)
 	case stepPause, stepRefused:
-		return r.keepLog(ctx, w)
+		return r.fetchLog(ctx, w)
 	case stepRecord:
-		if err := r.keepLog(ctx, w); err != nil {
+		if err := r.fetchLog(ctx, w); err != nil {
 			return err
 		}
-		done := w.run.Done(w.cr.Namespace+"/"+w.cr.Name, string(w.job.UID), w.record)
-		if err := w.dir.write(kud.FileRecord, done.Bytes(), 0o644); err != nil {
+		done := w.run.CompletedRecord(w.cr.Namespace+"/"+w.cr.Name, string(w.job.UID), w.record)
+		if err := w.dir.write(kud.FileInstalled, done.Encode(), 0o644); err != nil {
 			return err
 		}
 		w.record = &done
-		return r.handOut(ctx, w)
+		return r.publishResults(ctx, w)
 	case stepClear:
-		if err := r.keepLog(ctx, w); err != nil {
+		if err := r.fetchLog(ctx, w); err != nil {
 			return err
 		}
-		_, err := r.clear(ctx, w)
+		_, err := r.removeJob(ctx, w)
 		return err
 	case stepSettled:
-		return r.handOut(ctx, w)
+		return r.publishResults(ctx, w)
 	}
 	return nil
 }
 
 // claim writes the claim on a host, if the host is still as it was looked at.
-func (r *Provisionings) claim(ctx context.Context, w *world, m kud.Member) error {
-	return r.patchHost(ctx, w, m.Host, func(b *host) { b.Spec.ConsumerRef = claim(w.cr, m.Label) })
+func (r *Provisionings) claim(ctx context.Context, w *clusterState, m kud.Node) error {
+	return r.patchHost(ctx, w, m.Host, func(b *host) { b.Spec.ConsumerRef = consumerRef(w.cr, m.Label) })
 }
 
 // patchHost changes a host, if nobody has since it was read: the API server refuses the
 // patch otherwise, and all is looked at again.
-func (r *Provisionings) patchHost(ctx context.Context, w *world, name string, change func(*host)) error {
+func (r *Provisionings) patchHost(ctx context.Context, w *clusterState, name string, change func(*host)) error {
 	read := w.bmh[name]
 	b := read.DeepCopy()
 	change(b)
@@ -84,13 +84,13 @@ func (r *Provisionings) patchHost(ctx context.Context, w *world, name string, ch
 }
 
 // start makes all that a run needs, then the run.
-func (r *Provisionings) start(ctx context.Context, w *world, d *decision) error {
-	if gone, err := r.clear(ctx, w); !gone || err != nil {
+func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision) error {
+	if gone, err := r.removeJob(ctx, w); !gone || err != nil {
 		d.step = stepClear
 		return err
 	}
 	if problem, err := r.provideKey(ctx, w); problem != nil || err != nil {
-		d.hold(problem)
+		d.holdFor(problem)
 		return err
 	}
 	if err := r.provideEnvironment(ctx, w); err != nil {
@@ -100,8 +100,8 @@ func (r *Provisionings) start(ctx context.Context, w *world, d *decision) error 
 	if err != nil {
 		return err
 	}
-	if problems, err := r.adopt(ctx, w, d.run.Members, keys); len(problems) > 0 || err != nil {
-		d.hold(problems...)
+	if problems, err := r.adoptNodes(ctx, w, d.run.Members, keys); len(problems) > 0 || err != nil {
+		d.holdFor(problems...)
 		return err
 	}
 	if w.record == nil { // or the run would be taken for a good one by what another left
@@ -115,10 +115,10 @@ func (r *Provisionings) start(ctx context.Context, w *world, d *decision) error 
 	if err := r.writeInventory(w, d.run.Members, keys); err != nil {
 		return err
 	}
-	d.run.Clear = w.remains(d.run.Members)
+	d.run.Clear = w.leftovers(d.run.Members)
 	for _, m := range d.run.Members {
 		b := w.host(m)
-		if b == nil || former(b) == w.cluster {
+		if b == nil || previousCluster(b) == w.cluster {
 			continue
 		}
 		err := r.patchHost(ctx, w, m.Host, func(b *host) {
@@ -138,8 +138,8 @@ func (r *Provisionings) start(ctx context.Context, w *world, d *decision) error 
 	return nil
 }
 
-// hold makes a decision one that waits for a person, if there are problems.
-func (d *decision) hold(problems ...*match.Problem) {
+// holdFor makes a decision one that waits for a person, if there are problems.
+func (d *decision) holdFor(problems ...*match.Problem) {
 	for _, p := range problems {
 		if p != nil {
 			d.step, d.problems = stepHold, append(d.problems, *p)
@@ -147,7 +147,7 @@ func (d *decision) hold(problems ...*match.Problem) {
 	}
 }
 
-func (r *Provisionings) writeInventory(w *world, members []kud.Member, keys map[netip.Addr]string) error {
+func (r *Provisionings) writeInventory(w *clusterState, members []kud.Node, keys map[netip.Addr]string) error {
 	inventory := kud.Inventory
 	if w.virtlet {
 		inventory = kud.VirtualInventory
@@ -158,8 +158,8 @@ func (r *Provisionings) writeInventory(w *world, members []kud.Member, keys map[
 	return w.dir.write(kud.FileKnownHosts, kud.KnownHosts(keys), 0o644)
 }
 
-// managed labels what the operator makes and may change again.
-func managed() map[string]string {
+// managedLabels labels what the operator makes and may change again.
+func managedLabels() map[string]string {
 	return map[string]string{labelManaged: fieldManager}
 }
 
@@ -167,7 +167,7 @@ const labelManaged = "app.kubernetes.io/managed-by"
 
 // provideKey copies the appliance's log-in to the namespace of the Provisioning, unless
 // somebody has put another one there.
-func (r *Provisionings) provideKey(ctx context.Context, w *world) (*match.Problem, error) {
+func (r *Provisionings) provideKey(ctx context.Context, w *clusterState) (*match.Problem, error) {
 	var have, source corev1.Secret
 	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: w.cr.Namespace, Name: kud.SSHSecret}, &have)
 	if client.IgnoreNotFound(err) != nil {
@@ -189,16 +189,16 @@ func (r *Provisionings) provideKey(ctx context.Context, w *world) (*match.Proble
 	}
 	return nil, r.apply(ctx, &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.cr.Namespace, Name: kud.SSHSecret, Labels: managed()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.cr.Namespace, Name: kud.SSHSecret, Labels: managedLabels()},
 		Type:       corev1.SecretTypeOpaque, Data: source.Data,
 	})
 }
 
 // provideEnvironment makes ICN's ConfigMap where it is missing; one that is there is its
 // owner's.
-func (r *Provisionings) provideEnvironment(ctx context.Context, w *world) error {
+func (r *Provisionings) provideEnvironment(ctx context.Context, w *clusterState) error {
 	err := r.Client.Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.cr.Namespace, Name: kud.Environment, Labels: managed()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.cr.Namespace, Name: kud.Environment, Labels: managedLabels()},
 		Data:       kud.DefaultEnvironment(),
 	})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -213,15 +213,15 @@ func (r *Provisionings) apply(ctx context.Context, objects ...client.Object) err
 	if err != nil {
 		return err
 	}
-	if set.Current(ctx, r.Reader) == nil {
+	if set.CheckCurrent(ctx, r.Reader) == nil {
 		return nil
 	}
 	return set.Apply(ctx, r.Client)
 }
 
-// handOut gives out what the record says: the inventory, the ConfigMap that ICN's Software
+// publishResults gives out what the record says: the inventory, the ConfigMap that ICN's Software
 // reads, the kubeconfig as a Secret.
-func (r *Provisionings) handOut(ctx context.Context, w *world) error {
+func (r *Provisionings) publishResults(ctx context.Context, w *clusterState) error {
 	keys, err := r.hostKeys(ctx, w, w.record.Members)
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (r *Provisionings) handOut(ctx context.Context, w *world) error {
 	if err := r.writeInventory(w, w.record.Members, keys); err != nil {
 		return err
 	}
-	if err := r.forgetRemains(ctx, w); err != nil {
+	if err := r.clearLeftoverMark(ctx, w); err != nil {
 		return err
 	}
 	data := map[string]string{}
@@ -259,9 +259,9 @@ func (r *Provisionings) handOut(ctx context.Context, w *world) error {
 func configMapName(cluster string) string  { return cluster + "-configmap" }
 func kubeconfigName(cluster string) string { return cluster + "-kubeconfig" }
 
-// clear removes the Job and its pods: two installers at work on one cluster would undo each
+// removeJob removes the Job and its pods: two installers at work on one cluster would undo each
 // other. It tells whether nothing is left.
-func (r *Provisionings) clear(ctx context.Context, w *world) (bool, error) {
+func (r *Provisionings) removeJob(ctx context.Context, w *clusterState) (bool, error) {
 	if w.job != nil {
 		err := r.Client.Delete(ctx, w.job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &w.job.UID})
 		if client.IgnoreNotFound(err) != nil {
@@ -286,8 +286,8 @@ func (r *Provisionings) clear(ctx context.Context, w *world) (bool, error) {
 	return len(pods) == 0, err
 }
 
-// keepLog writes what the run printed beside the installer's own logs, once.
-func (r *Provisionings) keepLog(ctx context.Context, w *world) error {
+// fetchLog writes what the run printed beside the installer's own logs, once.
+func (r *Provisionings) fetchLog(ctx context.Context, w *clusterState) error {
 	name := w.run.LogFile()
 	if _, err := os.Stat(w.dir.path(name)); err == nil || w.job == nil || len(w.pods) == 0 {
 		return nil
@@ -299,5 +299,5 @@ func (r *Provisionings) keepLog(ctx context.Context, w *world) error {
 		return nil
 	}
 	defer log.Close()
-	return w.dir.keepLog(name, log)
+	return w.dir.saveLog(name, log)
 }

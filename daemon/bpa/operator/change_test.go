@@ -72,7 +72,7 @@ func testWorkerLeftUncleared(t *testing.T, r *rig) {
 	p := r.settle("edge")
 	require.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, p.Status.Message)
 	assert.Empty(t, r.holder(3))
-	assert.Equal(t, "edge: x: it did not answer: no route to host", r.bmh(3).Annotations[AnnotationUncleared])
+	assert.Equal(t, "edge: x: it did not answer: no route to host", r.bmh(3).Annotations[AnnotationDirty])
 	p = r.settle("edge")
 	require.Len(t, p.Status.Warnings, 1)
 	assert.Contains(t, p.Status.Warnings[0], "host metal3/h3 was taken out of cluster edge without being cleared: x: it did not answer: no route to host")
@@ -92,13 +92,13 @@ func testWorkerLeftUncleared(t *testing.T, r *rig) {
 		r.settle("far")
 		assert.Equal(t, map[string]string{"m": "edge"}, r.run("far").Clear)
 		assert.Contains(t, r.job("far").Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "KUD_CLEAR", Value: "m=edge"})
-		assert.Contains(t, r.bmh(3).Annotations, AnnotationUncleared, "it was not cleared yet")
+		assert.Contains(t, r.bmh(3).Annotations, AnnotationDirty, "it was not cleared yet")
 		r.end("far", int32(1-attempt), "")
 		r.settle("far")
 		r.now = r.now.Add(time.Minute)
 	}
 	assert.Equal(t, v1alpha1.PhaseReady, r.get("far").Status.Phase)
-	assert.NotContains(t, r.bmh(3).Annotations, AnnotationUncleared)
+	assert.NotContains(t, r.bmh(3).Annotations, AnnotationDirty)
 	assert.Equal(t, "far@", r.bmh(3).Annotations[AnnotationInstalled])
 	assert.Empty(t, r.settle("edge").Status.Warnings)
 }
@@ -252,7 +252,7 @@ func gone(t *testing.T, r *rig, name string) {
 	assert.Nil(t, r.configMap(name))
 	err = r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kubeconfigName(name)}, &corev1.Secret{})
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
-	for _, f := range []string{kud.FileInventory, kud.FileRecord, kud.FileKubeconfig, kud.FileKnownHosts} {
+	for _, f := range []string{kud.FileInventory, kud.FileInstalled, kud.FileKubeconfig, kud.FileKnownHosts} {
 		assert.NoFileExists(t, r.clusterDir(name).path(f))
 	}
 }
@@ -374,7 +374,7 @@ func testObjectsDeletedByHand(t *testing.T, r *rig) {
 	assert.NotEmpty(t, r.file("edge", kud.FileInventory))
 	err := r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kud.JobName("edge")}, &batchv1.Job{})
 	assert.True(t, apierrors.IsNotFound(err), "the installer ran again for nothing")
-	require.NoError(t, r.clusterDir("edge").write(kud.FileRecord, []byte("{"), 0o644))
+	require.NoError(t, r.clusterDir("edge").write(kud.FileInstalled, []byte("{"), 0o644))
 	_, err = r.step("edge")
 	assert.ErrorContains(t, err, "if the cluster is gone, remove the file")
 	assert.Contains(t, r.get("edge").Status.Message, "trying again: ")

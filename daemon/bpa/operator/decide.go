@@ -29,7 +29,7 @@ const (
 type decision struct {
 	step     step
 	run      *kud.Run        // that is started, or will be
-	claim    []kud.Member    // whose hosts are not claimed yet
+	claim    []kud.Node      // whose hosts are not claimed yet
 	release  []string        // hosts that are claimed and not used
 	problems []match.Problem // that came up beside those of resolve
 	until    time.Time       // of a pause
@@ -59,8 +59,8 @@ func Reasons() []string {
 
 // decide chooses the next step. It is pure, and asks only what there is: a step that was cut
 // off is found undone, one that was done is not done again.
-func decide(w *world, a resolved, want *kud.Want) decision {
-	d := decision{release: w.spare(a)}
+func decide(w *clusterState, a resolution, want *kud.Want) decision {
+	d := decision{release: w.unusedClaims(a)}
 	if w.job != nil {
 		switch o := w.outcome; {
 		case !o.Ended && (o.Started || w.run.Generation == w.cr.Generation || want == nil):
@@ -69,13 +69,13 @@ func decide(w *world, a resolved, want *kud.Want) decision {
 		case !o.Ended: // its container cannot start, and something was edited meanwhile
 			d.step = stepClear
 			return d
-		case w.failed() && w.run.Generation == w.cr.Generation && o.Refused:
+		case w.jobFailed() && w.run.Generation == w.cr.Generation && o.Refused:
 			d.step = stepRefused
 			return d
-		case w.failed() && w.run.Generation == w.cr.Generation && w.now.Before(o.At.Add(kud.Pause(w.run.Attempt))):
-			d.step, d.until = stepPause, o.At.Add(kud.Pause(w.run.Attempt))
+		case w.jobFailed() && w.run.Generation == w.cr.Generation && w.now.Before(o.At.Add(kud.RetryDelay(w.run.Attempt))):
+			d.step, d.until = stepPause, o.At.Add(kud.RetryDelay(w.run.Attempt))
 			return d
-		case !w.failed() && !w.recorded():
+		case !w.jobFailed() && !w.isRecorded():
 			d.step = stepRecord
 			return d
 		}
@@ -85,16 +85,16 @@ func decide(w *world, a resolved, want *kud.Want) decision {
 		return d
 	}
 	next, err := kud.Next(w.record, *want)
-	var fixed *kud.Fixed
+	var fixed *kud.ImmutableError
 	if errors.As(err, &fixed) {
 		d.step, d.problems = stepHold, []match.Problem{{Reason: fixed.Reason, Sentence: fixed.Sentence}}
 		return d
 	}
 	if next != nil {
-		next.Generation, next.Attempt = w.cr.Generation, w.attempt()
+		next.Generation, next.Attempt = w.cr.Generation, w.nextAttempt()
 		d.run = next
 	}
-	d.claim = w.unclaimed(a.members)
+	d.claim = w.unclaimedNodes(a.members)
 	switch {
 	case len(d.claim) > 0:
 		d.step = stepClaim
@@ -108,16 +108,16 @@ func decide(w *world, a resolved, want *kud.Want) decision {
 	return d
 }
 
-// failed tells whether the Job has failed. One that ended well without a kubeconfig has: it
+// jobFailed tells whether the Job has failed. One that ended well without a kubeconfig has: it
 // did not keep to the contract.
-func (w *world) failed() bool {
-	return w.job != nil && w.outcome.Ended && (!w.outcome.Succeeded || len(w.config) == 0 && !w.recorded())
+func (w *clusterState) jobFailed() bool {
+	return w.job != nil && w.outcome.Ended && (!w.outcome.Succeeded || len(w.config) == 0 && !w.isRecorded())
 }
 
-// attempt is the number of the next run: one more than the last that failed for the same
+// nextAttempt is the number of the next run: one more than the last that failed for the same
 // edit, whether its Job is still there or not.
-func (w *world) attempt() int32 {
-	if w.failed() && w.run.Generation == w.cr.Generation {
+func (w *clusterState) nextAttempt() int32 {
+	if w.jobFailed() && w.run.Generation == w.cr.Generation {
 		return w.run.Attempt + 1
 	}
 	if j := w.cr.Status.Job; w.job == nil && j != nil && j.Generation == w.cr.Generation && j.State == v1alpha1.JobFailed {
@@ -126,9 +126,9 @@ func (w *world) attempt() int32 {
 	return 1
 }
 
-// unclaimed are the members whose host does not say so yet.
-func (w *world) unclaimed(members []kud.Member) []kud.Member {
-	var all []kud.Member
+// unclaimedNodes are the members whose host does not say so yet.
+func (w *clusterState) unclaimedNodes(members []kud.Node) []kud.Node {
+	var all []kud.Node
 	for _, m := range members {
 		if b := w.host(m); b != nil && claimOf(b.Spec.ConsumerRef) != (match.Claim{Owner: w.owner, Node: m.Label}) {
 			all = append(all, m)
@@ -137,17 +137,17 @@ func (w *world) unclaimed(members []kud.Member) []kud.Member {
 	return all
 }
 
-// spare are the hosts that this Provisioning has claimed and does not need: not in the
+// unusedClaims are the hosts that this Provisioning has claimed and does not need: not in the
 // cluster, not in a run whose end is not recorded, not in what is asked for. What cannot be
 // matched as a whole holds nothing, so that two of them cannot wait for each other.
-func (w *world) spare(a resolved) []string {
+func (w *clusterState) unusedClaims(a resolution) []string {
 	keep := map[string]bool{}
 	if w.record != nil {
 		for _, m := range slices.Concat(w.record.Members, w.record.Unready) {
 			keep[m.Host] = true
 		}
 	}
-	if w.job != nil && !w.recorded() {
+	if w.job != nil && !w.isRecorded() {
 		for _, m := range w.run.Members {
 			keep[m.Host] = true
 		}

@@ -60,31 +60,31 @@ func (d clusterDir) remove(names ...string) error {
 	return nil
 }
 
-// record reads what the cluster is made of; nil if it was never installed. A record that
+// readInstalled reads what the cluster is made of; nil if it was never installed. A record that
 // cannot be read is no record of nothing: the error stops everything for this cluster.
-func (d clusterDir) record() (*kud.Record, error) {
-	text, err := d.read(kud.FileRecord)
+func (d clusterDir) readInstalled() (*kud.InstalledCluster, error) {
+	text, err := d.read(kud.FileInstalled)
 	if err != nil || text == nil {
 		return nil, err
 	}
-	r, err := kud.ReadRecord(text)
+	r, err := kud.ReadInstalled(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; if the cluster is gone, remove the file", d.path(kud.FileRecord), err)
+		return nil, fmt.Errorf("%s: %w; if the cluster is gone, remove the file", d.path(kud.FileInstalled), err)
 	}
 	return r, nil
 }
 
-// end removes what a cluster that is no more leaves behind, but for its logs. If it lives on, its nodes say
+// removeFiles removes what a cluster that is no more leaves behind, but for its logs. If it lives on, its nodes say
 // so; if they were installed anew, nothing here must speak of its former life.
-func (d clusterDir) end() error {
-	return d.remove(kud.FileInventory, kud.FileKnownHosts, kud.FileKeys, kud.FileProgress, filepath.Dir(kud.FileKubeconfig), kud.FileLife, kud.FileRecord)
+func (d clusterDir) removeFiles() error {
+	return d.remove(kud.FileInventory, kud.FileKnownHosts, kud.FileKeys, kud.FileProgress, filepath.Dir(kud.FileKubeconfig), kud.FileIdentity, kud.FileInstalled)
 }
 
 // maxLogs is how many logs of runs are kept for a cluster.
 const maxLogs = 20
 
-// keepLog writes what a run printed, at most 16 MiB of it, and removes the oldest logs.
-func (d clusterDir) keepLog(name string, from io.Reader) error {
+// saveLog writes what a run printed, at most 16 MiB of it, and removes the oldest logs.
+func (d clusterDir) saveLog(name string, from io.Reader) error {
 	path := d.path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("keep log: %w", err)

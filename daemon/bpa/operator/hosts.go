@@ -30,9 +30,9 @@ const (
 	// AnnotationInstalled is CLUSTER@TIME: the cluster whose installer was let loose on the
 	// system that was put onto the disk at that time.
 	AnnotationInstalled = "firstlight.dev/installed-cluster"
-	// AnnotationUncleared is CLUSTER: LABEL: WHY on a host that was taken out of a cluster while it did not
+	// AnnotationDirty is CLUSTER: LABEL: WHY on a host that was taken out of a cluster while it did not
 	// answer: what that cluster left on it is still there. It goes with AnnotationInstalled, and holds as long.
-	AnnotationUncleared = "firstlight.dev/uncleared"
+	AnnotationDirty = "firstlight.dev/uncleared"
 )
 
 const kindProvisioning = "Provisioning"
@@ -40,8 +40,8 @@ const kindProvisioning = "Provisioning"
 // ownerName is how a Provisioning is named as the owner of a host.
 func ownerName(namespace, name string) string { return kindProvisioning + " " + namespace + "/" + name }
 
-// claim is what a host's consumerRef says when it is that node of that Provisioning.
-func claim(p *v1alpha1.Provisioning, label string) *corev1.ObjectReference {
+// consumerRef is what a host's consumerRef says when it is that node of that Provisioning.
+func consumerRef(p *v1alpha1.Provisioning, label string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: kindProvisioning,
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, FieldPath: "node{" + label + "}",
@@ -57,19 +57,19 @@ func claimOf(ref *corev1.ObjectReference) match.Claim {
 	return match.Claim{Owner: ref.Kind + " " + ref.Namespace + "/" + ref.Name, Node: strings.TrimSuffix(label, "}")}
 }
 
-// verified is the small interface to whoever proves hosts: nil, or why it is not proven.
-func verified(b *metal3api.BareMetalHost) error {
+// checkVerified is the small interface to whoever proves hosts: nil, or why it is not proven.
+func checkVerified(b *metal3api.BareMetalHost) error {
 	if b.Labels[LabelVerified] != "true" {
 		return fmt.Errorf("is provisioned, but not proven to work yet (label %s)", LabelVerified)
 	}
 	return nil
 }
 
-// fact is a host as matching sees it.
-func fact(b *metal3api.BareMetalHost) match.Host {
-	h := match.Host{Name: b.Namespace + "/" + b.Name, Claim: claimOf(b.Spec.ConsumerRef), MACs: macs(b), Former: former(b)}
-	if cluster, why := uncleared(b); cluster != "" {
-		h.Uncleared = cluster + ", " + why
+// hostFacts is a host as matching sees it.
+func hostFacts(b *metal3api.BareMetalHost) match.Host {
+	h := match.Host{Name: b.Namespace + "/" + b.Name, Claim: claimOf(b.Spec.ConsumerRef), MACs: hostMACs(b), PreviousCluster: previousCluster(b)}
+	if cluster, why := dirtyFrom(b); cluster != "" {
+		h.DirtyFrom = cluster + ", " + why
 	}
 	if d := b.Status.HardwareDetails; d != nil {
 		h.CPU, h.Memory = d.CPU.Count, int64(d.RAMMebibytes)<<20
@@ -81,26 +81,26 @@ func fact(b *metal3api.BareMetalHost) match.Host {
 	h.QAT = b.Labels[LabelQAT] == "true"
 	switch state := b.Status.Provisioning.State; {
 	case b.DeletionTimestamp != nil:
-		h.Unfit = "is being deleted"
+		h.UnusableReason = "is being deleted"
 	case state != metal3api.StateProvisioned && state != metal3api.StateExternallyProvisioned:
 		if state == "" {
 			state = "new"
 		}
-		h.Unfit = fmt.Sprintf("is %s, not provisioned yet", state)
+		h.UnusableReason = fmt.Sprintf("is %s, not provisioned yet", state)
 		if b.Status.ErrorMessage != "" {
-			h.Unfit += ": " + apply.Said(b.Status.ErrorMessage)
+			h.UnusableReason += ": " + apply.RedactIronicError(b.Status.ErrorMessage)
 		}
 	default:
-		if err := verified(b); err != nil {
-			h.Unfit = err.Error()
+		if err := checkVerified(b); err != nil {
+			h.UnusableReason = err.Error()
 		}
 	}
 	return h
 }
 
-// macs are all by which a host is known, in lower case: those of its NICs and the one it
+// hostMACs are all by which a host is known, in lower case: those of its NICs and the one it
 // boots from.
-func macs(b *metal3api.BareMetalHost) []string {
+func hostMACs(b *metal3api.BareMetalHost) []string {
 	var all []string
 	if b.Spec.BootMACAddress != "" {
 		all = append(all, strings.ToLower(b.Spec.BootMACAddress))
@@ -123,8 +123,8 @@ func installedAt(b *metal3api.BareMetalHost) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// former is the cluster that was installed on what is on the host's disk now.
-func former(b *metal3api.BareMetalHost) string {
+// previousCluster is the cluster that was installed on what is on the host's disk now.
+func previousCluster(b *metal3api.BareMetalHost) string {
 	cluster, at, _ := strings.Cut(b.Annotations[AnnotationInstalled], "@")
 	if at != installedAt(b) {
 		return ""
@@ -132,18 +132,18 @@ func former(b *metal3api.BareMetalHost) string {
 	return cluster
 }
 
-// uncleared is the cluster that let go of a host without clearing it, and why; "" if none did, or if the
+// dirtyFrom is the cluster that let go of a host without clearing it, and why; "" if none did, or if the
 // host's disk was installed anew since.
-func uncleared(b *metal3api.BareMetalHost) (cluster, why string) {
-	if former(b) == "" {
+func dirtyFrom(b *metal3api.BareMetalHost) (cluster, why string) {
+	if previousCluster(b) == "" {
 		return "", ""
 	}
-	cluster, why, _ = strings.Cut(b.Annotations[AnnotationUncleared], ": ")
+	cluster, why, _ = strings.Cut(b.Annotations[AnnotationDirty], ": ")
 	return cluster, why
 }
 
-// detail is a host as looking for its address sees it; networkData may be empty.
-func detail(b *metal3api.BareMetalHost, networkData []byte) (address.Host, error) {
+// addressHost is a host as looking for its address sees it; networkData may be empty.
+func addressHost(b *metal3api.BareMetalHost, networkData []byte) (address.Host, error) {
 	h := address.Host{Name: b.Namespace + "/" + b.Name, BootMAC: strings.ToLower(b.Spec.BootMACAddress)}
 	if b.Status.HardwareDetails != nil {
 		for _, n := range b.Status.HardwareDetails.NIC {

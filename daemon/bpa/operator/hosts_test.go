@@ -39,13 +39,13 @@ func TestFact(t *testing.T) {
 	}{
 		"in service and proven": {aHost(), whole},
 		"inspecting": {aHost(func(b *host) { b.Status.Provisioning.State = metal3api.StateInspecting }),
-			with(func(h *match.Host) { h.Unfit = "is inspecting, not provisioned yet" })},
+			with(func(h *match.Host) { h.UnusableReason = "is inspecting, not provisioned yet" })},
 		"never seen": {aHost(func(b *host) { b.Status = metal3api.BareMetalHostStatus{} }),
-			match.Host{Name: "metal3/h", MACs: []string{"52:54:00:00:00:0a"}, Unfit: "is new, not provisioned yet"}},
-		"being deleted": {aHost(func(b *host) { b.DeletionTimestamp = &end }), with(func(h *match.Host) { h.Unfit = "is being deleted" })},
+			match.Host{Name: "metal3/h", MACs: []string{"52:54:00:00:00:0a"}, UnusableReason: "is new, not provisioned yet"}},
+		"being deleted": {aHost(func(b *host) { b.DeletionTimestamp = &end }), with(func(h *match.Host) { h.UnusableReason = "is being deleted" })},
 		"not proven": {aHost(func(b *host) { b.Labels[LabelVerified] = "false" }),
 			with(func(h *match.Host) {
-				h.Unfit = "is provisioned, but not proven to work yet (label firstlight.dev/verified)"
+				h.UnusableReason = "is provisioned, but not proven to work yet (label firstlight.dev/verified)"
 			})},
 		"externally provisioned": {aHost(func(b *host) { b.Status.Provisioning.State = metal3api.StateExternallyProvisioned }), whole},
 		"labels overrule inspection": {aHost(func(b *host) { b.Labels[LabelSRIOV], b.Labels[LabelQAT] = "false", "true" }),
@@ -56,33 +56,33 @@ func TestFact(t *testing.T) {
 		"holds a cluster": {aHost(func(b *host) {
 			b.Status.OperationHistory.Provision.End = end
 			b.Annotations = map[string]string{AnnotationInstalled: "edge@2023-11-14T22:13:20Z"}
-		}), with(func(h *match.Host) { h.Former = "edge" })},
+		}), with(func(h *match.Host) { h.PreviousCluster = "edge" })},
 		"held one before it was installed anew": {aHost(func(b *host) {
 			b.Status.OperationHistory.Provision.End = end
 			b.Annotations = map[string]string{AnnotationInstalled: "edge@2022-11-14T22:13:20Z"}
 		}), whole},
 	} {
-		assert.Equal(t, c.want, fact(c.host), name)
-		slimmed, err := slim(c.host.DeepCopy())
+		assert.Equal(t, c.want, hostFacts(c.host), name)
+		slimmed, err := trimForCache(c.host.DeepCopy())
 		require.NoError(t, err)
-		assert.Equal(t, c.want, fact(slimmed.(*host)), "%s: the cache keeps too little", name)
-		fromWhole, err := detail(c.host, nil)
+		assert.Equal(t, c.want, hostFacts(slimmed.(*host)), "%s: the cache keeps too little", name)
+		fromWhole, err := addressHost(c.host, nil)
 		require.NoError(t, err)
-		fromSlim, err := detail(slimmed.(*host), nil)
+		fromSlim, err := addressHost(slimmed.(*host), nil)
 		require.NoError(t, err)
 		assert.Equal(t, fromWhole, fromSlim, "%s: the cache keeps too little", name)
 	}
 }
 
 func TestSlimForgetsWhatNobodyLooksAt(t *testing.T) {
-	slimmed, err := slim(aHost(func(b *host) { b.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}} }))
+	slimmed, err := trimForCache(aHost(func(b *host) { b.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}} }))
 	require.NoError(t, err)
 	b := slimmed.(*host)
 	assert.Empty(t, b.ManagedFields)
 	assert.Empty(t, b.Status.HardwareDetails.Storage)
 	assert.Empty(t, b.Status.HardwareDetails.CPU.Flags)
 	other := &corev1.Pod{}
-	same, err := slim(other)
+	same, err := trimForCache(other)
 	require.NoError(t, err)
 	assert.Same(t, other, same)
 }
@@ -108,7 +108,7 @@ func TestLogsAreBounded(t *testing.T) {
 	d := clusterDir(t.TempDir())
 	for n := range maxLogs + 5 {
 		name := filepath.Join("log", "kud-1-install-"+string(rune('a'+n))+".log")
-		require.NoError(t, d.keepLog(name, strings.NewReader("x")))
+		require.NoError(t, d.saveLog(name, strings.NewReader("x")))
 		require.NoError(t, os.Chtimes(d.path(name), time.Unix(int64(n), 0), time.Unix(int64(n), 0)))
 	}
 	require.NoError(t, d.write("log/setup-kud.log", []byte("the installer's own"), 0o644))

@@ -21,9 +21,9 @@ type system struct {
 	Renewed bool   `json:"renewed,omitempty"` // another one was there before: its host key was forgotten
 }
 
-// renewed are the systems that addresses lead to now, and the addresses that led to another one when their
+// renewSystems are the systems that addresses lead to now, and the addresses that led to another one when their
 // host keys were taken. It is pure.
-func renewed(before, now map[netip.Addr]system) (after map[netip.Addr]system, forget []netip.Addr) {
+func renewSystems(before, now map[netip.Addr]system) (after map[netip.Addr]system, forget []netip.Addr) {
 	after = maps.Clone(before)
 	if after == nil {
 		after = map[netip.Addr]system{}
@@ -41,8 +41,8 @@ func renewed(before, now map[netip.Addr]system) (after map[netip.Addr]system, fo
 	return after, forget
 }
 
-// systems reads which systems the host keys of a cluster are of. What cannot be read is not known.
-func (d clusterDir) systems() (map[netip.Addr]system, error) {
+// readSystems reads which systems the host keys of a cluster are of. What cannot be read is not known.
+func (d clusterDir) readSystems() (map[netip.Addr]system, error) {
 	text, err := d.read(kud.FileKeys)
 	if err != nil {
 		return nil, fmt.Errorf("read systems of host keys: %w", err)
@@ -70,8 +70,8 @@ func (d clusterDir) knownHosts() (map[netip.Addr]string, error) {
 
 // forgetKeys removes the host keys of members whose host was provisioned anew since, or is another one at
 // the same address: they are taken anew at the next contact. The note of it is written last.
-func (w *world) forgetKeys(members []kud.Member) error {
-	before, err := w.dir.systems()
+func (w *clusterState) forgetKeys(members []kud.Node) error {
+	before, err := w.dir.readSystems()
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (w *world) forgetKeys(members []kud.Member) error {
 			now[m.Address] = system{Is: m.Host + "@" + installedAt(b)}
 		}
 	}
-	after, forget := renewed(before, now)
+	after, forget := renewSystems(before, now)
 	for _, name := range []string{kud.FileLearned, kud.FileKnownHosts} {
 		text, err := w.dir.read(name)
 		if err != nil {
@@ -107,30 +107,30 @@ type nodeKeys struct {
 	systems map[netip.Addr]system
 }
 
-// of is the host key of a node; "" if nobody knows it. Of a system that was provisioned anew it is taken at
+// hostKey is the host key of a node; "" if nobody knows it. Of a system that was provisioned anew it is taken at
 // the first contact, and kept.
-func (k nodeKeys) of(ctx context.Context, shell login.Shell, addr netip.Addr) (string, error) {
+func (k nodeKeys) hostKey(ctx context.Context, shell login.Shell, addr netip.Addr) (string, error) {
 	if k.known[addr] != "" || !k.systems[addr].Renewed {
 		return k.known[addr], nil
 	}
-	key, err := shell.Meet(ctx, addr)
+	key, err := shell.LearnHostKey(ctx, addr)
 	if err != nil {
 		return "", err
 	}
-	return key, k.dir.learn(addr, key)
+	return key, k.dir.addHostKey(addr, key)
 }
 
-// refused says what to do about a host key that changed though the appliance did not provision the server anew.
-func (k nodeKeys) refused(addr netip.Addr, err error) error {
-	var changed *login.ChangedError
+// hostKeyError says what to do about a host key that changed though the appliance did not provision the server anew.
+func (k nodeKeys) hostKeyError(addr netip.Addr, err error) error {
+	var changed *login.HostKeyChangedError
 	if !errors.As(err, &changed) {
 		return err
 	}
 	return fmt.Errorf("%w; if that is meant, remove the lines of %s from %s and %s, else find out who answers there", err, addr, k.dir.path(kud.FileKnownHosts), k.dir.path(kud.FileLearned))
 }
 
-// learn adds a host key to those that were met. The installer may add one at the same moment.
-func (d clusterDir) learn(addr netip.Addr, key string) error {
+// addHostKey adds a host key to those that were met. The installer may add one at the same moment.
+func (d clusterDir) addHostKey(addr netip.Addr, key string) error {
 	path := d.path(kud.FileLearned)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("keep host key: %w", err)

@@ -30,7 +30,7 @@ func TestKeysOfSystemsThatAreNoMore(t *testing.T) {
 		{"another host at that address", map[netip.Addr]system{one: {Is: "h1@1"}}, map[netip.Addr]system{one: {Is: "h2@1"}},
 			map[netip.Addr]system{one: {Is: "h2@1", Renewed: true}}, []netip.Addr{one}},
 	} {
-		after, forget := renewed(c.before, c.now)
+		after, forget := renewSystems(c.before, c.now)
 		assert.Equal(t, c.after, after, c.what)
 		assert.Equal(t, c.forget, forget, c.what)
 	}
@@ -43,7 +43,7 @@ func testSoftwareKeys(t *testing.T, r *rig) {
 	r.installed("edge", "masters:\n- m: {cpu: 1}\nworkers:\n- w: {cpu: 2}")
 	keys := map[netip.Addr]string{}
 	for _, m := range machines {
-		m.Trust(key)
+		m.AuthorizeKey(key)
 		keys[netip.MustParseAddr(m.Addr)] = m.HostKey()
 	}
 	w := netip.MustParseAddr(machines[1].Addr)
@@ -60,7 +60,7 @@ func testSoftwareKeys(t *testing.T, r *rig) {
 	r.apply(softwareText("masterSoftware: [jq]\nworkerSoftware: [jq, htop]"))
 	sw := r.software("tools")
 	assert.Contains(t, sw.Status.Message, "another machine has this address, or it was installed anew; if that is meant, remove the lines of 127.0.7.2 from")
-	r.now = r.now.Add(kud.Pause(1))
+	r.now = r.now.Add(kud.RetryDelay(1))
 	sw = r.software("tools")
 	assert.Equal(t, int32(2), sw.Status.Attempt)
 	r.apply(softwareText("masterSoftware: [jq]\nworkerSoftware: [htop]"))
@@ -71,7 +71,7 @@ func testSoftwareKeys(t *testing.T, r *rig) {
 	r.settle("edge")
 	assert.NotContains(t, r.file("edge", kud.FileLearned), w.String(), "the key of a system that is no more is still believed")
 	assert.Contains(t, r.file("edge", kud.FileLearned), machines[0].Addr)
-	r.now = r.now.Add(kud.Pause(1))
+	r.now = r.now.Add(kud.RetryDelay(1))
 	sw = r.software("tools")
 	assert.Equal(t, v1alpha1.PhaseReady, sw.Status.Phase, sw.Status.Message)
 	assert.Contains(t, r.file("edge", kud.FileLearned), w.String()+" "+right)

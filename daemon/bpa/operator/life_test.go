@@ -142,7 +142,7 @@ func testSameName(t *testing.T, r *rig) {
 	require.NoError(t, r.api.Delete(t.Context(), r.get("twin")))
 	r.settle("twin")
 	assert.Equal(t, addr(1), r.configMap("edge")["MASTER_m"], "the twin took the cluster's objects with it")
-	assert.NotEmpty(t, r.file("edge", kud.FileRecord))
+	assert.NotEmpty(t, r.file("edge", kud.FileInstalled))
 }
 
 // testFailsTwiceThenSucceeds: attempts, pauses, logs.
@@ -158,10 +158,10 @@ func testFailsTwiceThenSucceeds(t *testing.T, r *rig) {
 		assert.Equal(t, InstallFailed, ready(p).Reason)
 		assert.Contains(t, p.Status.Message, "exit code 1: TASK [etcd] / fatal: no route to host")
 		assert.Equal(t, v1alpha1.NodeFailed, p.Status.Nodes[0].State)
-		assert.Equal(t, r.now.Add(kud.Pause(attempt)).UTC(), p.Status.Job.Next.UTC())
+		assert.Equal(t, r.now.Add(kud.RetryDelay(attempt)).UTC(), p.Status.Job.Next.UTC())
 		assert.FileExists(t, p.Status.Job.Log)
 		uid := r.job("edge").UID
-		r.now = r.now.Add(kud.Pause(attempt) - time.Second)
+		r.now = r.now.Add(kud.RetryDelay(attempt) - time.Second)
 		r.settle("edge")
 		assert.Equal(t, uid, r.job("edge").UID, "tried again too early")
 		r.now = r.now.Add(2 * time.Second)

@@ -36,7 +36,7 @@ func (r *rig) access() ssh.Signer {
 	require.NoError(r.t, err)
 	s := &corev1.Secret{}
 	require.NoError(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.SSHSecret}, s))
-	s.Data = map[string][]byte{"id_rsa": pem.EncodeToMemory(block), "id_rsa.pub": []byte(logintest.Public(signer))}
+	s.Data = map[string][]byte{"id_rsa": pem.EncodeToMemory(block), "id_rsa.pub": []byte(logintest.AuthorizedKey(signer))}
 	require.NoError(r.t, r.api.Update(r.t.Context(), s))
 	return signer
 }
@@ -46,7 +46,7 @@ func (r *rig) machines(count int) []*logintest.Node {
 	var all []*logintest.Node
 	port := uint16(0)
 	for n := 1; n <= count; n++ {
-		m := logintest.At(r.t, fmt.Sprintf("127.0.7.%d:%d", n, port)).Debian()
+		m := logintest.NewAt(r.t, fmt.Sprintf("127.0.7.%d:%d", n, port)).SimulateDebian()
 		port, r.SSHPort = m.Port, m.Port
 		r.host(n, func(b *host) { b.Status.HardwareDetails.NIC[0].IP = m.Addr })
 		all = append(all, m)
@@ -75,7 +75,7 @@ func testCredentials(t *testing.T, r *rig) {
 	require.Equal(t, v1alpha1.PhaseInstalling, p.Status.Phase, p.Status.Message)
 	for i, m := range machines {
 		assert.Equal(t, "*", m.Get("shadow"), "the default password still opens it")
-		assert.Contains(t, m.Get("root/.ssh/authorized_keys"), logintest.Public(key))
+		assert.Contains(t, m.Get("root/.ssh/authorized_keys"), logintest.AuthorizedKey(key))
 		assert.Contains(t, r.file("edge", kud.FileKnownHosts), m.Addr+" "+m.HostKey()+"\n")
 		host, _, _, _, err := ssh.ParseAuthorizedKey([]byte(m.HostKey()))
 		require.NoError(t, err)
@@ -150,7 +150,7 @@ func testSoftware(t *testing.T, r *rig) {
 	r.installed("edge", "masters:\n- m: {cpu: 1}\nworkers:\n- w: {cpu: 2}")
 	known := map[netip.Addr]string{}
 	for _, m := range machines {
-		m.Trust(key)
+		m.AuthorizeKey(key)
 		known[netip.MustParseAddr(m.Addr)] = m.HostKey()
 	}
 	machines[1].Put("broken", "")
@@ -158,7 +158,7 @@ func testSoftware(t *testing.T, r *rig) {
 	assert.Equal(t, v1alpha1.PhaseFailed, sw.Status.Phase)
 	assert.Contains(t, sw.Status.Message, "its host key is not known")
 	require.NoError(t, r.clusterDir("edge").write(kud.FileKnownHosts, kud.KnownHosts(known), 0o644))
-	r.now = r.now.Add(kud.Pause(1))
+	r.now = r.now.Add(kud.RetryDelay(1))
 	sw = r.software("tools")
 	assert.Equal(t, v1alpha1.PhaseFailed, sw.Status.Phase)
 	assert.Equal(t, "1/2", sw.Status.NodesReady)
@@ -169,11 +169,11 @@ func testSoftware(t *testing.T, r *rig) {
 	machines[1].Put("has/jq", "1.6\n") // somebody mends it
 	sw = r.software("tools")
 	assert.Equal(t, v1alpha1.PhaseFailed, sw.Status.Phase, "tried again before its time")
-	r.now = r.now.Add(kud.Pause(2))
+	r.now = r.now.Add(kud.RetryDelay(2))
 	sw = r.software("tools")
 	assert.Equal(t, v1alpha1.PhaseReady, sw.Status.Phase, sw.Status.Message)
 	assert.Equal(t, "2/2", sw.Status.NodesReady)
-	assert.Equal(t, 1, machines[0].Installs(), "it was installed again")
+	assert.Equal(t, 1, machines[0].InstallCount(), "it was installed again")
 	r.apply(softwareText("masterSoftware: []\nworkerSoftware: [jq: {version: '2.0'}]"))
 	sw = r.software("tools")
 	assert.Contains(t, sw.Status.Message, "node w: jq: version 2.0 is not to be had; there are: 1.6, 1.7")

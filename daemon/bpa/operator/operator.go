@@ -109,7 +109,7 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&metal3api.BareMetalHost{}: {Transform: slim},
+				&metal3api.BareMetalHost{}: {Transform: trimForCache},
 				&batchv1.Job{}:             ofCluster,
 				&corev1.ConfigMap{}:        ofCluster,
 			},
@@ -130,16 +130,16 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	p := &Provisionings{Config: c, Client: m.GetClient(), Reader: m.GetAPIReader(), Recorder: m.GetEventRecorder("bpa-operator"), Logs: logs, Now: time.Now, Log: log}
 	s := &Softwares{Config: c, Client: p.Client, Reader: p.Reader, Recorder: p.Recorder, Now: time.Now}
 	err = builder.ControllerManagedBy(m).Named("provisioning").
-		For(&v1alpha1.Provisioning{}, builder.WithPredicates(edited())).
+		For(&v1alpha1.Provisioning{}, builder.WithPredicates(ignoreOwnWrites())).
 		Owns(&batchv1.Job{}).Owns(&corev1.ConfigMap{}).
-		Watches(&metal3api.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(p.concerned), builder.WithPredicates(factChanged())).
+		Watches(&metal3api.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(p.affectedProvisionings), builder.WithPredicates(factChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).Complete(p)
 	if err != nil {
 		return fmt.Errorf("make controller: %w", err)
 	}
 	err = builder.ControllerManagedBy(m).Named("software").
-		For(&v1alpha1.Software{}, builder.WithPredicates(edited())).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(s.concerned)).
+		For(&v1alpha1.Software{}, builder.WithPredicates(ignoreOwnWrites())).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(s.affectedSoftwares)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).Complete(s)
 	if err != nil {
 		return fmt.Errorf("make controller: %w", err)
@@ -153,9 +153,9 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	return m.Start(ctx)
 }
 
-// slim keeps of a host what is looked at: a thousand hosts with their disks, firmware and
+// trimForCache keeps of a host what is looked at: a thousand hosts with their disks, firmware and
 // history would be most of the operator's memory.
-func slim(o any) (any, error) {
+func trimForCache(o any) (any, error) {
 	b, ok := o.(*metal3api.BareMetalHost)
 	if !ok {
 		return o, nil
@@ -179,8 +179,8 @@ func slim(o any) (any, error) {
 	return b, nil
 }
 
-// edited passes over what the operator itself writes: status and finalizers.
-func edited() predicate.Predicate {
+// ignoreOwnWrites passes over what the operator itself writes: status and finalizers.
+func ignoreOwnWrites() predicate.Predicate {
 	ending := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	}}
@@ -192,12 +192,12 @@ func factChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		old, ok1 := e.ObjectOld.(*metal3api.BareMetalHost)
 		now, ok2 := e.ObjectNew.(*metal3api.BareMetalHost)
-		return !ok1 || !ok2 || !reflect.DeepEqual(fact(old), fact(now)) || !reflect.DeepEqual(old.Status.HardwareDetails, now.Status.HardwareDetails)
+		return !ok1 || !ok2 || !reflect.DeepEqual(hostFacts(old), hostFacts(now)) || !reflect.DeepEqual(old.Status.HardwareDetails, now.Status.HardwareDetails)
 	}}
 }
 
-// concerned are the Provisionings that a host may matter to: its own, and all that wait.
-func (r *Provisionings) concerned(ctx context.Context, o client.Object) []reconcile.Request {
+// affectedProvisionings are the Provisionings that a host may matter to: its own, and all that wait.
+func (r *Provisionings) affectedProvisionings(ctx context.Context, o client.Object) []reconcile.Request {
 	var all v1alpha1.ProvisioningList
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		r.Log.Error("Provisionings not listed", "error", err)
@@ -221,8 +221,8 @@ func (r *Provisionings) concerned(ctx context.Context, o client.Object) []reconc
 // isRace tells errors that only say that somebody else was quicker: all is looked at again.
 func isRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-// readiness is the condition Ready.
-func readiness(generation int64, ok bool, reason, message string) metav1.Condition {
+// readyCondition is the condition Ready.
+func readyCondition(generation int64, ok bool, reason, message string) metav1.Condition {
 	status := metav1.ConditionFalse
 	if ok {
 		status = metav1.ConditionTrue

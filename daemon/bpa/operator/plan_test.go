@@ -18,7 +18,7 @@ import (
 func TestPlanOfSoftware(t *testing.T) {
 	var s v1alpha1.SoftwareSpec
 	require.NoError(t, yaml.Unmarshal([]byte("masterSoftware: [htop, jq: {version: '1.6'}]\nworkerSoftware: [curl, jq]"), &s))
-	got, err := plan(s, map[string]string{"MASTER_m": "10.0.0.1", "WORKER_m": "10.0.0.1", "MASTER_k": "10.0.0.2", "WORKER_w": "2001:db8::3", "note": "of nobody"})
+	got, err := planTargets(s, map[string]string{"MASTER_m": "10.0.0.1", "WORKER_m": "10.0.0.1", "MASTER_k": "10.0.0.2", "WORKER_w": "2001:db8::3", "note": "of nobody"})
 	require.NoError(t, err)
 	htop, jq, curl := software.Package{Name: "htop"}, software.Package{Name: "jq", Version: "1.6"}, software.Package{Name: "curl"}
 	var said []string
@@ -29,7 +29,7 @@ func TestPlanOfSoftware(t *testing.T) {
 	assert.Equal(t, []software.Package{htop, jq}, got[0].packages)
 	assert.Equal(t, []software.Package{htop, jq, curl}, got[1].packages)
 	assert.Equal(t, []software.Package{curl, {Name: "jq"}}, got[2].packages)
-	_, err = plan(s, map[string]string{"MASTER_m": "somewhere"})
+	_, err = planTargets(s, map[string]string{"MASTER_m": "somewhere"})
 	assert.ErrorContains(t, err, `node m: "somewhere" is not an address`)
 }
 
@@ -45,11 +45,11 @@ func FuzzPlan(f *testing.F) {
 			return
 		}
 		nodes := map[string]string{"MASTER_" + label: address, "WORKER_" + label: address, "WORKER_w": "10.0.0.2"}
-		all, err := plan(s, nodes)
+		all, err := planTargets(s, nodes)
 		if err != nil {
 			return
 		}
-		again, err := plan(s, nodes)
+		again, err := planTargets(s, nodes)
 		if err != nil || !slices.EqualFunc(all, again, func(a, b target) bool {
 			return a.name == b.name && a.addr == b.addr && slices.Equal(a.packages, b.packages)
 		}) {

@@ -72,10 +72,10 @@ func (r *Proposals) Propose(ctx context.Context) error {
 	if err := r.Reader.List(ctx, &all); err != nil {
 		return fmt.Errorf("list Provisionings: %w", err)
 	}
-	macs, names := pins(&v1alpha1.Provisioning{}, all.Items)
+	macs, names := pinnedByOthers(&v1alpha1.Provisioning{}, all.Items)
 	var facts []match.Host
 	for i := range hosts.Items {
-		f := fact(&hosts.Items[i])
+		f := hostFacts(&hosts.Items[i])
 		f.PinnedBy = names[hosts.Items[i].Name]
 		for _, mac := range f.MACs {
 			if by := macs[mac]; by != "" {
@@ -98,7 +98,7 @@ func (r *Proposals) Propose(ctx context.Context) error {
 		applied = r.Now().UTC().Format(time.RFC3339)
 		r.Log.Info("proposed clusters applied", "proposal", p.Sentence)
 	}
-	return r.show(ctx, p, applied)
+	return r.writeProposal(ctx, p, applied)
 }
 
 func (r *Proposals) applyAll(ctx context.Context, p sizing.Proposal) error {
@@ -113,7 +113,7 @@ func (r *Proposals) applyAll(ctx context.Context, p sizing.Proposal) error {
 	return set.Apply(ctx, r.Client)
 }
 
-func (r *Proposals) show(ctx context.Context, p sizing.Proposal, applied string) error {
+func (r *Proposals) writeProposal(ctx context.Context, p sizing.Proposal, applied string) error {
 	data := map[string]string{"proposal": p.Sentence, "waiting": strings.Join(p.Waiting, "\n"), "left": strings.Join(p.Left, "\n")}
 	if applied != "" {
 		data[proposalApplied] = applied
@@ -137,7 +137,7 @@ func (r *Proposals) show(ctx context.Context, p sizing.Proposal, applied string)
 	if err != nil {
 		return err
 	}
-	if set.Current(ctx, r.Reader) == nil {
+	if set.CheckCurrent(ctx, r.Reader) == nil {
 		return nil
 	}
 	return set.Apply(ctx, r.Client)

@@ -53,7 +53,7 @@ func (r *Provisionings) Reconcile(ctx context.Context, q reconcile.Request) (rec
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !cr.DeletionTimestamp.IsZero() {
-		return r.end(ctx, cr)
+		return r.finalize(ctx, cr)
 	}
 	if !controllerutil.ContainsFinalizer(cr, Finalizer) {
 		before := cr.DeepCopy()
@@ -62,32 +62,32 @@ func (r *Provisionings) Reconcile(ctx context.Context, q reconcile.Request) (rec
 			return reconcile.Result{}, fmt.Errorf("add finalizer: %w", err)
 		}
 	}
-	w, err := r.look(ctx, cr)
+	w, err := r.observe(ctx, cr)
 	if err != nil {
-		return reconcile.Result{}, r.tellError(ctx, cr, err)
+		return reconcile.Result{}, r.reportError(ctx, cr, err)
 	}
 	a, err := r.resolve(ctx, w)
 	if err != nil {
-		return reconcile.Result{}, r.tellError(ctx, cr, err)
+		return reconcile.Result{}, r.reportError(ctx, cr, err)
 	}
 	d := decide(w, a, a.want(r, w))
-	progress := r.progress(w, d)
+	progress := r.readProgress(w, d)
 	if d.step == stepClear { // with the Job goes the number of its attempt
-		if err := r.tell(ctx, cr, describe(w, a, d, progress)); err != nil {
+		if err := r.updateStatus(ctx, cr, describeStatus(w, a, d, progress)); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
 	if err := r.act(ctx, w, &d); err != nil {
-		return reconcile.Result{}, r.tellError(ctx, cr, err)
+		return reconcile.Result{}, r.reportError(ctx, cr, err)
 	}
-	if err := r.tell(ctx, cr, describe(w, a, d, progress)); err != nil {
+	if err := r.updateStatus(ctx, cr, describeStatus(w, a, d, progress)); err != nil {
 		return reconcile.Result{}, err
 	}
-	return again(d, w.now), nil
+	return requeueAfter(d, w.now), nil
 }
 
-// again says when to look again.
-func again(d decision, now time.Time) reconcile.Result {
+// requeueAfter says when to look again.
+func requeueAfter(d decision, now time.Time) reconcile.Result {
 	switch d.step {
 	case stepSettled:
 		return reconcile.Result{RequeueAfter: lookSettled}
@@ -101,8 +101,8 @@ func again(d decision, now time.Time) reconcile.Result {
 	return reconcile.Result{RequeueAfter: 100 * time.Millisecond} // there is a next step already
 }
 
-// progress is what the installer says of itself while it runs, and said last when it failed.
-func (r *Provisionings) progress(w *world, d decision) kud.Progress {
+// readProgress is what the installer says of itself while it runs, and said last when it failed.
+func (r *Provisionings) readProgress(w *clusterState, d decision) kud.Progress {
 	if d.step != stepWatch && d.step != stepPause && d.step != stepRefused {
 		return kud.Progress{}
 	}
@@ -113,36 +113,36 @@ func (r *Provisionings) progress(w *world, d decision) kud.Progress {
 	return kud.ReadProgress(text)
 }
 
-// end lets go of everything, in the order in which nothing is lost when it is cut off: first
+// finalize lets go of everything, in the order in which nothing is lost when it is cut off: first
 // the installer stops, last the hosts are free for others.
-func (r *Provisionings) end(ctx context.Context, cr *v1alpha1.Provisioning) (reconcile.Result, error) {
+func (r *Provisionings) finalize(ctx context.Context, cr *v1alpha1.Provisioning) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(cr, Finalizer) {
 		return reconcile.Result{}, nil
 	}
-	w, err := r.look(ctx, cr)
+	w, err := r.observe(ctx, cr)
 	if err != nil {
-		return reconcile.Result{}, r.tellError(ctx, cr, err)
+		return reconcile.Result{}, r.reportError(ctx, cr, err)
 	}
 	status := cr.DeepCopy().Status
 	status.Phase, status.Message = v1alpha1.PhaseDeleting, "ending the Job, then releasing the hosts; nothing on their disks is touched"
-	if err := r.tell(ctx, cr, status); err != nil {
+	if err := r.updateStatus(ctx, cr, status); err != nil {
 		return reconcile.Result{}, err
 	}
-	if w.taken == "" {
-		if err := r.keepLog(ctx, w); err != nil {
+	if w.nameOwner == "" {
+		if err := r.fetchLog(ctx, w); err != nil {
 			return reconcile.Result{}, err
 		}
-		gone, err := r.clear(ctx, w)
+		gone, err := r.removeJob(ctx, w)
 		if err != nil || !gone {
 			return reconcile.Result{RequeueAfter: time.Second}, err
 		}
 		for _, o := range []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMapName(w.cluster)}}, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: kubeconfigName(w.cluster)}}} {
 			o.SetNamespace(cr.Namespace)
-			if err := r.deleteOwn(ctx, cr, o); err != nil {
+			if err := r.deleteOwned(ctx, cr, o); err != nil {
 				return reconcile.Result{}, err
 			}
 		}
-		if err := w.dir.end(); err != nil {
+		if err := w.dir.removeFiles(); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
@@ -162,8 +162,8 @@ func (r *Provisionings) end(ctx context.Context, cr *v1alpha1.Provisioning) (rec
 	return reconcile.Result{}, nil
 }
 
-// deleteOwn deletes an object if the Provisioning made it.
-func (r *Provisionings) deleteOwn(ctx context.Context, cr *v1alpha1.Provisioning, o client.Object) error {
+// deleteOwned deletes an object if the Provisioning made it.
+func (r *Provisionings) deleteOwned(ctx context.Context, cr *v1alpha1.Provisioning, o client.Object) error {
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -176,8 +176,8 @@ func (r *Provisionings) deleteOwn(ctx context.Context, cr *v1alpha1.Provisioning
 	return nil
 }
 
-// tell writes the status if it differs, and an Event if Ready says something new.
-func (r *Provisionings) tell(ctx context.Context, cr *v1alpha1.Provisioning, status v1alpha1.ProvisioningStatus) error {
+// updateStatus writes the status if it differs, and an Event if Ready says something new.
+func (r *Provisionings) updateStatus(ctx context.Context, cr *v1alpha1.Provisioning, status v1alpha1.ProvisioningStatus) error {
 	if sameStatus(cr.Status, status) {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (r *Provisionings) tell(ctx context.Context, cr *v1alpha1.Provisioning, sta
 	case v1alpha1.PhaseReady, v1alpha1.PhaseInstalling, v1alpha1.PhaseChanging:
 		kind = corev1.EventTypeNormal
 	}
-	r.Recorder.Eventf(cr, nil, kind, is.Reason, "Reconcile", "%s", short(is.Message))
+	r.Recorder.Eventf(cr, nil, kind, is.Reason, "Reconcile", "%s", truncateNote(is.Message))
 	for _, text := range status.Warnings {
 		if before.Status.ObservedGeneration != status.ObservedGeneration {
 			reason := "EvenControlPlanes"
@@ -204,28 +204,28 @@ func (r *Provisionings) tell(ctx context.Context, cr *v1alpha1.Provisioning, sta
 			} else if strings.HasPrefix(text, "host ") {
 				reason = "HostUncleared"
 			}
-			r.Recorder.Eventf(cr, nil, corev1.EventTypeWarning, reason, "Reconcile", "%s", short(text))
+			r.Recorder.Eventf(cr, nil, corev1.EventTypeWarning, reason, "Reconcile", "%s", truncateNote(text))
 		}
 	}
 	return nil
 }
 
-// short fits an Event's note, 1024 bytes at most.
-func short(s string) string {
+// truncateNote fits an Event's note, 1024 bytes at most.
+func truncateNote(s string) string {
 	if len(s) <= 1000 {
 		return s
 	}
 	return strings.ToValidUTF8(s[:1000], "") + " …"
 }
 
-// tellError shows an error that is tried again, unless it is an ordinary race.
-func (r *Provisionings) tellError(ctx context.Context, cr *v1alpha1.Provisioning, err error) error {
+// reportError shows an error that is tried again, unless it is an ordinary race.
+func (r *Provisionings) reportError(ctx context.Context, cr *v1alpha1.Provisioning, err error) error {
 	if isRace(err) {
 		return err
 	}
 	status := cr.DeepCopy().Status
-	status.Message = "trying again: " + short(err.Error())
-	if telling := r.tell(ctx, cr, status); telling != nil {
+	status.Message = "trying again: " + truncateNote(err.Error())
+	if telling := r.updateStatus(ctx, cr, status); telling != nil {
 		r.Log.Warn("status not written", "provisioning", cr.Name, "error", telling)
 	}
 	return err

@@ -16,17 +16,17 @@ import (
 	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
 )
 
-// resolved is what is asked for with the hosts that were found for it.
-type resolved struct {
+// resolution is what is asked for with the hosts that were found for it.
+type resolution struct {
 	nodes    []match.Node
 	spec     []match.Problem // with what is asked
 	hosts    []match.Problem // with finding its hosts and their addresses
 	rejected []match.Rejected
-	members  []kud.Member // those that were found, in the order of nodes
+	members  []kud.Node // those that were found, in the order of nodes
 }
 
 // want is what the installer is to make true; nil if something is in the way.
-func (a resolved) want(r *Provisionings, w *world) *kud.Want {
+func (a resolution) want(r *Provisionings, w *clusterState) *kud.Want {
 	if len(a.spec)+len(a.hosts) > 0 {
 		return nil
 	}
@@ -39,15 +39,15 @@ func (a resolved) want(r *Provisionings, w *world) *kud.Want {
 }
 
 // resolve finds a host and its address for each node that is asked for.
-func (r *Provisionings) resolve(ctx context.Context, w *world) (resolved, error) {
-	var a resolved
+func (r *Provisionings) resolve(ctx context.Context, w *clusterState) (resolution, error) {
+	var a resolution
 	if a.nodes, a.spec = r.checkSpec(w); len(a.spec) > 0 {
 		return a, nil
 	}
 	found := w.hosts.Match(match.Want{Owner: w.owner, Cluster: w.cluster, Nodes: a.nodes, Installed: w.record != nil})
 	a.hosts, a.rejected = found.Problems, found.Rejected
 	if w.virtlet {
-		a.hosts = virtual(a.hosts)
+		a.hosts = virtualMachineWording(a.hosts)
 	}
 	used := map[netip.Addr]string{}
 	for _, n := range a.nodes {
@@ -55,7 +55,7 @@ func (r *Provisionings) resolve(ctx context.Context, w *world) (resolved, error)
 		if !ok {
 			continue
 		}
-		m, problem, err := r.member(ctx, w, n, w.hosts.All[at].Name)
+		m, problem, err := r.resolveNode(ctx, w, n, w.hosts.All[at].Name)
 		if err != nil {
 			return a, err
 		}
@@ -72,8 +72,8 @@ func (r *Provisionings) resolve(ctx context.Context, w *world) (resolved, error)
 	return a, nil
 }
 
-// virtual puts problems into ICN's words for virtual machines, which are found or not.
-func virtual(problems []match.Problem) []match.Problem {
+// virtualMachineWording puts problems into ICN's words for virtual machines, which are found or not.
+func virtualMachineWording(problems []match.Problem) []match.Problem {
 	for i, p := range problems {
 		if p.Reason == match.HostNotFound {
 			problems[i].Sentence = fmt.Sprintf("IP address not found for VM with MAC address %s: node %s: no running pod of virtlet has it; correct the MAC, or start the virtual machine", p.Node.MAC, p.Node.Label)
@@ -82,26 +82,26 @@ func virtual(problems []match.Problem) []match.Problem {
 	return problems
 }
 
-// member is a node with its host and the address at which that is reached. What an installed
+// resolveNode is a node with its host and the address at which that is reached. What an installed
 // node was reached at is kept, unless something better than inspection says otherwise: a
 // host in service may be switched off.
-func (r *Provisionings) member(ctx context.Context, w *world, n match.Node, host string) (kud.Member, *match.Problem, error) {
-	m := kud.Member{Label: n.Label, Master: n.Master, Worker: n.Worker, Host: host, MAC: n.MAC}
-	d, err := r.detail(ctx, w, host)
+func (r *Provisionings) resolveNode(ctx context.Context, w *clusterState, n match.Node, host string) (kud.Node, *match.Problem, error) {
+	m := kud.Node{Label: n.Label, Master: n.Master, Worker: n.Worker, Host: host, MAC: n.MAC}
+	d, err := r.addressHost(ctx, w, host)
 	if err != nil {
 		return m, nil, err
 	}
-	var found address.Found
+	var found address.Result
 	if n.MAC != "" {
-		found, err = address.Of(d, n.MAC, w.leases, w.now)
+		found, err = address.ForNIC(d, n.MAC, w.leases, w.now)
 	} else {
-		found, err = address.Best(d, w.leases, w.now)
+		found, err = address.ForHost(d, w.leases, w.now)
 	}
-	if old := recorded(w.record, m); old != nil && (err != nil || found.From == address.FromInspection) {
+	if old := recordedNode(w.record, m); old != nil && (err != nil || found.From == address.FromInspection) {
 		m.MAC, m.Address, m.From = old.MAC, old.Address, old.From
 		return m, nil, nil
 	}
-	var missing *address.Missing
+	var missing *address.MissingError
 	if errors.As(err, &missing) {
 		p := &match.Problem{Reason: missing.Reason, Sentence: "node " + n.Label + ": " + missing.Sentence, Waits: true}
 		if w.virtlet {
@@ -118,8 +118,8 @@ func (r *Provisionings) member(ctx context.Context, w *world, n match.Node, host
 	return m, nil, nil
 }
 
-// recorded is the same node on the same host in the record; nil if it is not there.
-func recorded(record *kud.Record, m kud.Member) *kud.Member {
+// recordedNode is the same node on the same host in the record; nil if it is not there.
+func recordedNode(record *kud.InstalledCluster, m kud.Node) *kud.Node {
 	if record == nil {
 		return nil
 	}
@@ -131,8 +131,8 @@ func recorded(record *kud.Record, m kud.Member) *kud.Member {
 	return nil
 }
 
-// detail reads what the site gave a host's NICs, beside what inspection saw.
-func (r *Provisionings) detail(ctx context.Context, w *world, host string) (address.Host, error) {
+// addressHost reads what the site gave a host's NICs, beside what inspection saw.
+func (r *Provisionings) addressHost(ctx context.Context, w *clusterState, host string) (address.Host, error) {
 	if w.virtlet {
 		return w.vm[host], nil
 	}
@@ -148,7 +148,7 @@ func (r *Provisionings) detail(ctx context.Context, w *world, host string) (addr
 			return address.Host{}, err
 		}
 	}
-	return detail(b, data)
+	return addressHost(b, data)
 }
 
 // secretKey reads a key of a Secret; nil if either is not there.
@@ -163,8 +163,8 @@ func (r *Provisionings) secretKey(ctx context.Context, namespace, name, key stri
 	return s.Data[key], nil
 }
 
-// warnings are about fields that do nothing, and about what works and may surprise.
-func warnings(s v1alpha1.ProvisioningSpec) []string {
+// specWarnings are about fields that do nothing, and about what works and may surprise.
+func specWarnings(s v1alpha1.ProvisioningSpec) []string {
 	var all []string
 	masters := 0
 	for _, item := range s.Masters {

@@ -52,9 +52,9 @@ type target struct {
 	packages []software.Package
 }
 
-// plan turns a Software and the ConfigMap of its cluster into targets, by name. It is pure;
+// planTargets turns a Software and the ConfigMap of its cluster into targets, by name. It is pure;
 // the error says what is wrong with what is asked.
-func plan(s v1alpha1.SoftwareSpec, nodes map[string]string) ([]target, error) {
+func planTargets(s v1alpha1.SoftwareSpec, nodes map[string]string) ([]target, error) {
 	masters, errM := software.List("masterSoftware", s.MasterSoftware)
 	workers, errW := software.List("workerSoftware", s.WorkerSoftware)
 	for _, err := range []error{errM, errW} {
@@ -78,7 +78,7 @@ func plan(s v1alpha1.SoftwareSpec, nodes map[string]string) ([]target, error) {
 	}
 	var all []target
 	for _, name := range slices.Sorted(maps.Keys(lists)) {
-		packages, err := software.Union(lists[name]...)
+		packages, err := software.Merge(lists[name]...)
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", name, err)
 		}
@@ -100,8 +100,8 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 	status := v1alpha1.SoftwareStatus{ObservedGeneration: sw.Generation, Cluster: cluster, Conditions: slices.Clone(sw.Status.Conditions)}
 	finish := func(phase, reason, message string, wait time.Duration) (reconcile.Result, error) {
 		status.Phase, status.Message = phase, strings.Join(strings.Fields(message), " ")
-		meta.SetStatusCondition(&status.Conditions, readiness(sw.Generation, phase == v1alpha1.PhaseReady, reason, message))
-		return reconcile.Result{RequeueAfter: wait}, r.tell(ctx, sw, status)
+		meta.SetStatusCondition(&status.Conditions, readyCondition(sw.Generation, phase == v1alpha1.PhaseReady, reason, message))
+		return reconcile.Result{RequeueAfter: wait}, r.updateStatus(ctx, sw, status)
 	}
 	var nodes corev1.ConfigMap
 	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: sw.Namespace, Name: configMapName(cluster)}, &nodes)
@@ -110,7 +110,7 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read nodes of cluster: %w", err)
 	}
-	targets, err := plan(sw.Spec, nodes.Data)
+	targets, err := planTargets(sw.Spec, nodes.Data)
 	if err != nil {
 		return finish(v1alpha1.PhaseRefused, InvalidSoftware, err.Error(), 0)
 	}
@@ -121,7 +121,7 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 	if next := sw.Status.Next; next != nil && r.Now().Before(next.Time) && sw.Status.ObservedGeneration == sw.Generation {
 		return reconcile.Result{RequeueAfter: next.Sub(r.Now())}, nil
 	}
-	key, err := signer(ctx, r.Reader, sw.Namespace)
+	key, err := readSigner(ctx, r.Reader, sw.Namespace)
 	if err != nil {
 		return finish(v1alpha1.PhaseWaiting, NoSSHKey, err.Error(), lookWaiting)
 	}
@@ -130,7 +130,7 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	systems, err := dir.systems()
+	systems, err := dir.readSystems()
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -148,13 +148,13 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 	if ctx.Err() != nil {
 		return reconcile.Result{}, ctx.Err()
 	}
-	wrong := faults(status.Nodes)
+	wrong := nodeFaults(status.Nodes)
 	status.NodesReady = fmt.Sprintf("%d/%d", len(targets)-len(wrong), len(targets))
 	if len(wrong) == 0 {
 		return finish(v1alpha1.PhaseReady, "Installed", fmt.Sprintf("all packages are on all %d nodes", len(targets)), 0)
 	}
 	status.Attempt = attempt
-	pause := kud.Pause(status.Attempt)
+	pause := kud.RetryDelay(status.Attempt)
 	status.Next = &metav1.Time{Time: r.Now().Add(pause)}
 	return finish(v1alpha1.PhaseFailed, NotInstalled, fmt.Sprintf("%s; tried again at %s", strings.Join(wrong, "; "), status.Next.UTC().Format("15:04:05")), pause)
 }
@@ -168,14 +168,14 @@ func (r *Softwares) install(ctx context.Context, shell login.Shell, keys nodeKey
 			nodes[i] = v1alpha1.SoftwareNode{Name: t.name, Address: t.addr.String()}
 			ctx, cancel := context.WithTimeout(ctx, installTime)
 			defer cancel()
-			key, err := keys.of(ctx, shell, t.addr)
+			key, err := keys.hostKey(ctx, shell, t.addr)
 			if err != nil {
 				nodes[i].Error = err.Error()
 				return
 			}
 			out, said, err := shell.Run(ctx, t.addr, key, software.Script(t.packages))
 			if err != nil {
-				nodes[i].Error = keys.refused(t.addr, err).Error()
+				nodes[i].Error = keys.hostKeyError(t.addr, err).Error()
 				return
 			}
 			nodes[i].Packages = software.Read(t.packages, out, said)
@@ -185,8 +185,8 @@ func (r *Softwares) install(ctx context.Context, shell login.Shell, keys nodeKey
 	return nodes
 }
 
-// faults are what went wrong, one sentence for each node that is not as asked.
-func faults(nodes []v1alpha1.SoftwareNode) []string {
+// nodeFaults are what went wrong, one sentence for each node that is not as asked.
+func nodeFaults(nodes []v1alpha1.SoftwareNode) []string {
 	var all []string
 	for _, n := range nodes {
 		var wrong []string
@@ -205,7 +205,7 @@ func faults(nodes []v1alpha1.SoftwareNode) []string {
 	return all
 }
 
-func (r *Softwares) tell(ctx context.Context, sw *v1alpha1.Software, status v1alpha1.SoftwareStatus) error {
+func (r *Softwares) updateStatus(ctx context.Context, sw *v1alpha1.Software, status v1alpha1.SoftwareStatus) error {
 	if equality.Semantic.DeepEqual(sw.Status, status) {
 		return nil
 	}
@@ -222,12 +222,12 @@ func (r *Softwares) tell(ctx context.Context, sw *v1alpha1.Software, status v1al
 	if status.Phase == v1alpha1.PhaseReady || status.Phase == v1alpha1.PhaseInstalling {
 		kind = corev1.EventTypeNormal
 	}
-	r.Recorder.Eventf(sw, nil, kind, is.Reason, "Reconcile", "%s", short(is.Message))
+	r.Recorder.Eventf(sw, nil, kind, is.Reason, "Reconcile", "%s", truncateNote(is.Message))
 	return nil
 }
 
-// concerned are the Softwares of the cluster whose ConfigMap changed.
-func (r *Softwares) concerned(ctx context.Context, o client.Object) []reconcile.Request {
+// affectedSoftwares are the Softwares of the cluster whose ConfigMap changed.
+func (r *Softwares) affectedSoftwares(ctx context.Context, o client.Object) []reconcile.Request {
 	cluster, ok := strings.CutSuffix(o.GetName(), "-configmap")
 	if !ok {
 		return nil

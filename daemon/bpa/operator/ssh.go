@@ -20,7 +20,7 @@ import (
 
 // hostKeys are the SSH host keys of members by address: those that the site gave to its
 // nodes, and those that were pinned at a first contact. What is known of systems that are no more is forgotten.
-func (r *Provisionings) hostKeys(ctx context.Context, w *world, members []kud.Member) (map[netip.Addr]string, error) {
+func (r *Provisionings) hostKeys(ctx context.Context, w *clusterState, members []kud.Node) (map[netip.Addr]string, error) {
 	if err := w.forgetKeys(members); err != nil {
 		return nil, err
 	}
@@ -52,8 +52,8 @@ func (r *Provisionings) hostKeys(ctx context.Context, w *world, members []kud.Me
 	return keys, nil
 }
 
-// signer is the appliance's log-in as it is in a namespace.
-func signer(ctx context.Context, c client.Reader, namespace string) (ssh.Signer, error) {
+// readSigner is the appliance's log-in as it is in a namespace.
+func readSigner(ctx context.Context, c client.Reader, namespace string) (ssh.Signer, error) {
 	var s corev1.Secret
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: kud.SSHSecret}, &s); err != nil {
 		return nil, fmt.Errorf("read log-in to nodes: %w", err)
@@ -65,9 +65,9 @@ func signer(ctx context.Context, c client.Reader, namespace string) (ssh.Signer,
 	return key, nil
 }
 
-// adopt gets the appliance's key onto the members that are not in the cluster yet, if their
+// adoptNodes gets the appliance's key onto the members that are not in the cluster yet, if their
 // image came with a default user and password, all at once. What is pinned goes into keys.
-func (r *Provisionings) adopt(ctx context.Context, w *world, members []kud.Member, keys map[netip.Addr]string) ([]*match.Problem, error) {
+func (r *Provisionings) adoptNodes(ctx context.Context, w *clusterState, members []kud.Node, keys map[netip.Addr]string) ([]*match.Problem, error) {
 	name := w.cr.Spec.CredentialsSecret
 	if name == "" {
 		return nil, nil
@@ -81,7 +81,7 @@ func (r *Provisionings) adopt(ctx context.Context, w *world, members []kud.Membe
 	if apierrors.IsNotFound(err) || p.User == "" || p.Password == "" {
 		return []*match.Problem{{Reason: NoCredentials, Waits: true, Sentence: fmt.Sprintf("credentialsSecret: there is no Secret %s/%s with username and password; make it, or remove the field", w.cr.Namespace, name)}}, nil
 	}
-	key, err := signer(ctx, r.Reader, w.cr.Namespace)
+	key, err := readSigner(ctx, r.Reader, w.cr.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (r *Provisionings) adopt(ctx context.Context, w *world, members []kud.Membe
 	problems := make([]*match.Problem, len(members))
 	w.logins = map[string]string{}
 	for i, m := range members {
-		if recorded(w.record, m) != nil {
+		if recordedNode(w.record, m) != nil {
 			continue
 		}
 		wg.Go(func() {

@@ -15,13 +15,13 @@ import (
 	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
 )
 
-// describe is the status that follows from what was seen and decided. It is pure.
-func describe(w *world, a resolved, d decision, progress kud.Progress) v1alpha1.ProvisioningStatus {
+// describeStatus is the status that follows from what was seen and decided. It is pure.
+func describeStatus(w *clusterState, a resolution, d decision, progress kud.Progress) v1alpha1.ProvisioningStatus {
 	s := v1alpha1.ProvisioningStatus{
-		ObservedGeneration: w.cr.Generation, Cluster: w.cluster, Warnings: append(warnings(w.cr.Spec), w.left()...),
+		ObservedGeneration: w.cr.Generation, Cluster: w.cluster, Warnings: append(specWarnings(w.cr.Spec), w.leftoverWarnings()...),
 		Conditions: slices.Clone(w.cr.Status.Conditions), Job: jobStatus(w, d),
 	}
-	if w.taken != "" && w.cr.Status.Cluster == "" {
+	if w.nameOwner != "" && w.cr.Status.Cluster == "" {
 		s.Cluster = v1alpha1.ClusterOf(w.cr)
 	}
 	for _, r := range a.rejected {
@@ -38,8 +38,8 @@ func describe(w *world, a resolved, d decision, progress kud.Progress) v1alpha1.
 			break
 		}
 	}
-	verified := verification(w)
-	s.Checks = checks(w.trial)
+	verified := verifiedCondition(w)
+	s.Checks = checkStatuses(w.verification)
 	for _, c := range []metav1.Condition{accepted, claimed, installed, verified, ready} {
 		c.ObservedGeneration = w.cr.Generation
 		if len(c.Message) > 30000 {
@@ -47,12 +47,12 @@ func describe(w *world, a resolved, d decision, progress kud.Progress) v1alpha1.
 		}
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
-	s.Phase, s.Percent = phase(w, a, d, progress)
+	s.Phase, s.Percent = phaseAndPercent(w, a, d, progress)
 	s.Message = strings.Join(strings.Fields(ready.Message), " ")
 	if len(s.Message) > 1000 {
 		s.Message = strings.ToValidUTF8(s.Message[:1000], "") + " …"
 	}
-	s.Nodes = nodes(w, a, d, progress)
+	s.Nodes = nodeStatuses(w, a, d, progress)
 	done := 0
 	for _, n := range s.Nodes {
 		if n.State == v1alpha1.NodeInstalled {
@@ -63,11 +63,11 @@ func describe(w *world, a resolved, d decision, progress kud.Progress) v1alpha1.
 	return s
 }
 
-// say joins problems into a condition that is not true: what needs an edit comes first, what
+// failCondition joins problems into a condition that is not true: what needs an edit comes first, what
 // comes by itself after it.
-func say(c metav1.Condition, problems []match.Problem) metav1.Condition {
+func failCondition(c metav1.Condition, problems []match.Problem) metav1.Condition {
 	problems = slices.Clone(problems)
-	slices.SortStableFunc(problems, func(a, b match.Problem) int { return truth(a.Waits) - truth(b.Waits) })
+	slices.SortStableFunc(problems, func(a, b match.Problem) int { return boolToInt(a.Waits) - boolToInt(b.Waits) })
 	var all []string
 	for _, p := range problems {
 		all = append(all, p.Sentence)
@@ -76,18 +76,18 @@ func say(c metav1.Condition, problems []match.Problem) metav1.Condition {
 	return c
 }
 
-// truth is 1 or 0.
-func truth(b bool) int {
+// boolToInt is 1 or 0.
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-func conditions(w *world, a resolved, d decision, progress kud.Progress) (accepted, claimed, installed metav1.Condition) {
+func conditions(w *clusterState, a resolution, d decision, progress kud.Progress) (accepted, claimed, installed metav1.Condition) {
 	accepted = metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Accepted", Message: "what is asked makes sense"}
 	claimed = metav1.Condition{Type: v1alpha1.ConditionClaimed, Status: metav1.ConditionTrue, Reason: "Claimed", Message: fmt.Sprintf("all %d hosts are claimed", len(a.nodes))}
-	installed = metav1.Condition{Type: v1alpha1.ConditionInstalled, Status: metav1.ConditionFalse, Reason: Installing, Message: running(w, d, progress)}
+	installed = metav1.Condition{Type: v1alpha1.ConditionInstalled, Status: metav1.ConditionFalse, Reason: Installing, Message: runText(w, d, progress)}
 	refused := slices.Clone(a.spec)
 	hosts := slices.Clone(a.hosts)
 	for _, p := range d.problems {
@@ -98,11 +98,11 @@ func conditions(w *world, a resolved, d decision, progress kud.Progress) (accept
 		}
 	}
 	if len(refused) > 0 {
-		accepted = say(accepted, refused)
+		accepted = failCondition(accepted, refused)
 	}
 	switch {
 	case len(hosts) > 0:
-		claimed = say(claimed, hosts)
+		claimed = failCondition(claimed, hosts)
 	case len(a.spec) > 0:
 		claimed.Status, claimed.Reason, claimed.Message = metav1.ConditionUnknown, "NotLooked", "hosts are looked for when what is asked makes sense"
 	case d.step == stepClaim:
@@ -115,25 +115,25 @@ func conditions(w *world, a resolved, d decision, progress kud.Progress) (accept
 		installed.Reason = NotBegun
 	case d.step == stepHold:
 		installed.Reason = NotAsAsked
-	case w.failed() && w.outcome.Succeeded:
+	case w.jobFailed() && w.outcome.Succeeded:
 		installed.Reason = NoKubeconfig
-	case w.failed() && d.step == stepRefused:
+	case w.jobFailed() && d.step == stepRefused:
 		installed.Reason = InstallerRefused
-	case w.failed() && d.step == stepPause:
+	case w.jobFailed() && d.step == stepPause:
 		installed.Reason = InstallFailed
 	}
 	return accepted, claimed, installed
 }
 
-// running is a sentence about the last run and what follows.
-func running(w *world, d decision, progress kud.Progress) string {
+// runText is a sentence about the last run and what follows.
+func runText(w *clusterState, d decision, progress kud.Progress) string {
 	name := kud.JobName(w.cluster)
 	log := "log " + w.dir.path(w.run.LogFile())
 	switch d.step {
 	case stepSettled:
 		return fmt.Sprintf("cluster %s is installed; kubeconfig: firstlightd kubeconfig %s, or Secret %s", w.cluster, w.cluster, kubeconfigName(w.cluster))
 	case stepWatch:
-		s := fmt.Sprintf("Job %s: %s, attempt %d", name, doing(w.run), w.run.Attempt)
+		s := fmt.Sprintf("Job %s: %s, attempt %d", name, actionText(w.run), w.run.Attempt)
 		switch {
 		case progress.Doing != "":
 			s += ": " + progress.Doing
@@ -151,15 +151,15 @@ func running(w *world, d decision, progress kud.Progress) string {
 		if w.outcome.Succeeded {
 			why = "the installer ended well, but left no " + w.dir.path(kud.FileKubeconfig)
 		}
-		return fmt.Sprintf("Job %s: %s, attempt %d failed: %s; the next begins at %s, at once if the Job is deleted; %s%s", name, doing(w.run), w.run.Attempt, why, d.until.UTC().Format("15:04:05"), w.part(), log)
+		return fmt.Sprintf("Job %s: %s, attempt %d failed: %s; the next begins at %s, at once if the Job is deleted; %s%s", name, actionText(w.run), w.run.Attempt, why, d.until.UTC().Format("15:04:05"), w.partText(), log)
 	case stepRefused:
-		return fmt.Sprintf("Job %s: the installer says that it will not work as asked: %s; correct this Provisioning, or delete the Job to try again; %s%s", name, w.outcome.Message, w.part(), log)
+		return fmt.Sprintf("Job %s: the installer says that it will not work as asked: %s; correct this Provisioning, or delete the Job to try again; %s%s", name, w.outcome.Message, w.partText(), log)
 	case stepClear:
 		return fmt.Sprintf("Job %s: removing it and its pods before the next run", name)
 	case stepStart:
-		return fmt.Sprintf("Job %s: %s, attempt %d: starting", name, doing(*d.run), d.run.Attempt)
+		return fmt.Sprintf("Job %s: %s, attempt %d: starting", name, actionText(*d.run), d.run.Attempt)
 	case stepRecord:
-		return fmt.Sprintf("Job %s: %s is done", name, doing(w.run))
+		return fmt.Sprintf("Job %s: %s is done", name, actionText(w.run))
 	}
 	if w.record != nil {
 		return "cluster " + w.cluster + " is installed and left as it is; what is asked differs from it"
@@ -167,7 +167,7 @@ func running(w *world, d decision, progress kud.Progress) string {
 	return "not begun"
 }
 
-func doing(r kud.Run) string {
+func actionText(r kud.Run) string {
 	switch r.Action {
 	case kud.Add:
 		return "adding " + strings.Join(r.Nodes, ", ")
@@ -177,7 +177,7 @@ func doing(r kud.Run) string {
 	return "installing"
 }
 
-func phase(w *world, a resolved, d decision, progress kud.Progress) (string, int32) {
+func phaseAndPercent(w *clusterState, a resolution, d decision, progress kud.Progress) (string, int32) {
 	busy, percent := v1alpha1.PhaseInstalling, int32(10)
 	if w.record != nil && !w.record.Begun {
 		busy = v1alpha1.PhaseChanging
@@ -203,7 +203,7 @@ func phase(w *world, a resolved, d decision, progress kud.Progress) (string, int
 	return busy, percent
 }
 
-func jobStatus(w *world, d decision) *v1alpha1.JobStatus {
+func jobStatus(w *clusterState, d decision) *v1alpha1.JobStatus {
 	if w.job == nil { // the last one counts attempts
 		return w.cr.Status.Job
 	}
@@ -212,7 +212,7 @@ func jobStatus(w *world, d decision) *v1alpha1.JobStatus {
 		Started: w.job.CreationTimestamp, Log: w.dir.path(w.run.LogFile()),
 	}
 	switch {
-	case w.failed():
+	case w.jobFailed():
 		j.State = v1alpha1.JobFailed
 	case w.outcome.Ended:
 		j.State = v1alpha1.JobSucceeded
@@ -223,13 +223,13 @@ func jobStatus(w *world, d decision) *v1alpha1.JobStatus {
 	return j
 }
 
-// nodes are those that are asked for, then those that are still to be taken out.
-func nodes(w *world, a resolved, d decision, progress kud.Progress) []v1alpha1.NodeStatus {
+// nodeStatuses are those that are asked for, then those that are still to be taken out.
+func nodeStatuses(w *clusterState, a resolution, d decision, progress kud.Progress) []v1alpha1.NodeStatus {
 	before := map[string]v1alpha1.NodeStatus{}
 	for _, n := range w.cr.Status.Nodes {
 		before[n.Name+" "+n.Host] = n
 	}
-	members := map[string]kud.Member{}
+	members := map[string]kud.Node{}
 	for _, m := range a.members {
 		members[m.Label] = m
 	}
@@ -237,14 +237,14 @@ func nodes(w *world, a resolved, d decision, progress kud.Progress) []v1alpha1.N
 	for _, n := range a.nodes {
 		m, found := members[n.Label]
 		if !found {
-			m = kud.Member{Label: n.Label, Master: n.Master, Worker: n.Worker, MAC: n.MAC}
+			m = kud.Node{Label: n.Label, Master: n.Master, Worker: n.Worker, MAC: n.MAC}
 		}
-		all = append(all, node(w, a, d, m, progress))
+		all = append(all, nodeStatus(w, a, d, m, progress))
 	}
 	if w.record != nil {
 		for _, m := range slices.Concat(w.record.Members, w.record.Unready) {
 			if now, asked := members[m.Label]; !asked || now.Host != m.Host {
-				all = append(all, node(w, a, d, m, progress))
+				all = append(all, nodeStatus(w, a, d, m, progress))
 			}
 		}
 	}
@@ -254,7 +254,7 @@ func nodes(w *world, a resolved, d decision, progress kud.Progress) []v1alpha1.N
 	return all
 }
 
-func node(w *world, a resolved, d decision, m kud.Member, progress kud.Progress) v1alpha1.NodeStatus {
+func nodeStatus(w *clusterState, a resolution, d decision, m kud.Node, progress kud.Progress) v1alpha1.NodeStatus {
 	s := v1alpha1.NodeStatus{Name: m.Label, Roles: m.Roles(), Host: m.Host, MAC: m.MAC, AddressFrom: m.From, State: v1alpha1.NodeWaiting}
 	if m.Address.IsValid() {
 		s.Address = m.Address.String()
@@ -263,20 +263,20 @@ func node(w *world, a resolved, d decision, m kud.Member, progress kud.Progress)
 	if d.step == stepStart {
 		run = *d.run
 	}
-	inRun := slices.ContainsFunc(run.Members, func(o kud.Member) bool { return o.Label == m.Label && o.Host == m.Host })
+	inRun := slices.ContainsFunc(run.Members, func(o kud.Node) bool { return o.Label == m.Label && o.Host == m.Host })
 	touched := (d.step == stepWatch || d.step == stepStart) && inRun && (len(run.Nodes) == 0 || slices.Contains(run.Nodes, m.Label))
 	b := w.host(m)
 	claimed := b != nil && claimOf(b.Spec.ConsumerRef) == (match.Claim{Owner: w.owner, Node: m.Label})
-	switch installed := recorded(w.record, m) != nil; {
+	switch installed := recordedNode(w.record, m) != nil; {
 	case touched && run.Action == kud.Remove:
 		s.State = v1alpha1.NodeRemoving
 	case touched && !installed:
 		s.State, s.Reason = v1alpha1.NodeInstalling, progress.Nodes[m.Label]
 	case installed:
 		s.State = v1alpha1.NodeInstalled
-	case w.failed() && (d.step == stepPause || d.step == stepRefused):
+	case w.jobFailed() && (d.step == stepPause || d.step == stepRefused):
 		s.State, s.Reason = v1alpha1.NodeFailed, progress.Nodes[m.Label]
-		if w.unready(m) {
+		if w.isUnready(m) {
 			s.Reason = strings.TrimPrefix(s.Reason+"; ", "; ") + "the other nodes are installed: mend it and it is joined, or take " + m.Label + " out of this Provisioning"
 		}
 	case claimed || w.virtlet && len(a.hosts) == 0 && m.Address.IsValid():

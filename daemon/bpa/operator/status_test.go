@@ -209,7 +209,7 @@ func (r *chance) agree(name string) {
 	}
 	is := ready(p).Status == metav1.ConditionTrue
 	require.Equal(r.t, is, p.Status.Phase == v1alpha1.PhaseReady, p.Status.Message)
-	record, err := r.clusterDir(name).record()
+	record, err := r.clusterDir(name).readInstalled()
 	require.NoError(r.t, err)
 	installed := 0
 	for _, n := range p.Status.Nodes {

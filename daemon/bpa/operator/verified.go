@@ -12,30 +12,30 @@ import (
 	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
 )
 
-// verification is the condition Verified: what the installer saw when it tried the cluster, as long as
+// verifiedCondition is the condition Verified: what the installer saw when it tried the cluster, as long as
 // it is about the nodes that the cluster has. It is pure.
-func verification(w *world) metav1.Condition {
+func verifiedCondition(w *clusterState) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: NotVerified}
-	if w.trial == nil {
+	if w.verification == nil {
 		c.Message = "the installer has not written what it saw of the cluster, " + w.dir.path(kud.FileVerified)
 		return c
 	}
-	at := w.trial.Time.UTC().Format(time.RFC3339)
+	at := w.verification.Time.UTC().Format(time.RFC3339)
 	var failed []string
-	for _, k := range w.trial.Checks {
+	for _, k := range w.verification.Checks {
 		if !k.Passed {
 			failed = append(failed, k.Name+": "+k.Message)
 		}
 	}
 	if len(failed) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, CheckFailed
-		c.Message = fmt.Sprintf("at %s %d of %d checks failed: %s; every question and its answer: %s", at, len(failed), len(w.trial.Checks), strings.Join(failed, "; "), w.dir.path(kud.FileVerified))
+		c.Message = fmt.Sprintf("at %s %d of %d checks failed: %s; every question and its answer: %s", at, len(failed), len(w.verification.Checks), strings.Join(failed, "; "), w.dir.path(kud.FileVerified))
 		return c
 	}
 	var untried []string
 	if w.record != nil {
 		for _, m := range w.record.Members {
-			if !slices.Contains(w.trial.Nodes, m.Label) {
+			if !slices.Contains(w.verification.Nodes, m.Label) {
 				untried = append(untried, m.Label)
 			}
 		}
@@ -45,12 +45,12 @@ func verification(w *world) metav1.Condition {
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, "Verified"
-	c.Message = fmt.Sprintf("all %d checks passed at %s on %s", len(w.trial.Checks), at, strings.Join(w.trial.Nodes, ", "))
+	c.Message = fmt.Sprintf("all %d checks passed at %s on %s", len(w.verification.Checks), at, strings.Join(w.verification.Nodes, ", "))
 	return c
 }
 
-// checks are what the verification tried, one by one.
-func checks(v *kud.Verification) (all []v1alpha1.CheckStatus) {
+// checkStatuses are what the verification tried, one by one.
+func checkStatuses(v *kud.Verification) (all []v1alpha1.CheckStatus) {
 	if v == nil {
 		return nil
 	}

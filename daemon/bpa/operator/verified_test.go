@@ -14,10 +14,10 @@ import (
 
 func TestVerificationAsACondition(t *testing.T) {
 	const good = `{"time":"2026-11-20T12:00:00Z","nodes":["m","w"],"checks":[{"name":"nodes Ready","passed":true,"message":"all 2 nodes"},{"name":"DNS","passed":true}]}`
-	members := &kud.Record{Members: []kud.Member{{Label: "m"}, {Label: "w"}}}
+	members := &kud.InstalledCluster{Members: []kud.Node{{Label: "m"}, {Label: "w"}}}
 	for _, c := range []struct {
 		what, file           string
-		record               *kud.Record
+		record               *kud.InstalledCluster
 		status, reason, says string
 		checks               int
 	}{
@@ -25,16 +25,16 @@ func TestVerificationAsACondition(t *testing.T) {
 		{"another installer's", `{"ok":true}`, members, "Unknown", NotVerified, "has not written", 0},
 		{"all passed", good, members, "True", "Verified", "all 2 checks passed at 2026-11-20T12:00:00Z on m, w", 2},
 		{"before it is recorded", good, nil, "True", "Verified", "on m, w", 2},
-		{"a node came later", good, &kud.Record{Members: []kud.Member{{Label: "m"}, {Label: "x"}}}, "Unknown", NotVerified, "but x was not part of the cluster then", 2},
+		{"a node came later", good, &kud.InstalledCluster{Members: []kud.Node{{Label: "m"}, {Label: "x"}}}, "Unknown", NotVerified, "but x was not part of the cluster then", 2},
 		{"one failed", `{"time":"2026-11-20T12:00:00Z","nodes":["m"],"checks":[{"name":"nodes Ready","passed":true},{"name":"DNS","passed":false,"message":"timeout"}]}`,
 			members, "False", CheckFailed, "1 of 2 checks failed: DNS: timeout", 2},
 	} {
-		w := &world{cluster: "edge", dir: "/edge", record: c.record, trial: kud.ReadVerification([]byte(c.file))}
-		got := verification(w)
+		w := &clusterState{cluster: "edge", dir: "/edge", record: c.record, verification: kud.ReadVerification([]byte(c.file))}
+		got := verifiedCondition(w)
 		assert.Equal(t, c.status, string(got.Status), c.what)
 		assert.Equal(t, c.reason, got.Reason, c.what)
 		assert.Contains(t, got.Message, c.says, c.what)
-		assert.Len(t, checks(w.trial), c.checks, c.what)
+		assert.Len(t, checkStatuses(w.verification), c.checks, c.what)
 	}
 }
 

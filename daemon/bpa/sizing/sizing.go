@@ -51,10 +51,10 @@ func Propose(site, namespace string, hosts []match.Host) Proposal {
 			p.Left = append(p.Left, h.Name+" belongs to "+h.Claim.Owner)
 		case h.PinnedBy != "":
 			p.Left = append(p.Left, h.Name+" is named in "+h.PinnedBy)
-		case h.Former != "":
-			p.Left = append(p.Left, h.Name+" still holds the former cluster "+h.Former)
-		case h.Unfit != "":
-			p.Waiting = append(p.Waiting, h.Name+" "+h.Unfit)
+		case h.PreviousCluster != "":
+			p.Left = append(p.Left, h.Name+" still holds the former cluster "+h.PreviousCluster)
+		case h.UnusableReason != "":
+			p.Waiting = append(p.Waiting, h.Name+" "+h.UnusableReason)
 		default:
 			free = append(free, h)
 		}
@@ -66,18 +66,18 @@ func Propose(site, namespace string, hosts []match.Host) Proposal {
 		if count > 1 {
 			name = fmt.Sprintf("%s-%d", site, i+1)
 		}
-		cluster, ok := provisioning(name, namespace, share)
+		cluster, ok := newProvisioning(name, namespace, share)
 		if !ok {
 			p.Left = append(p.Left, fmt.Sprintf("%d hosts: none of them has %d CPUs and %d MiB of memory for a control plane", len(share), minCPU, minMemory>>20))
 			continue
 		}
 		p.Provisionings = append(p.Provisionings, cluster)
 	}
-	p.Sentence = p.sentence(len(hosts))
+	p.Sentence = p.describe(len(hosts))
 	return p
 }
 
-func (p Proposal) sentence(hosts int) string {
+func (p Proposal) describe(hosts int) string {
 	var parts []string
 	for _, c := range p.Provisionings {
 		masters, workers := len(c.Spec.Masters), len(c.Spec.Workers)
@@ -85,7 +85,7 @@ func (p Proposal) sentence(hosts int) string {
 		if masters > 1 {
 			text += "s"
 		}
-		if both := doubles(c); both > 0 || workers == 0 {
+		if both := countDoubleRoles(c); both > 0 || workers == 0 {
 			text += ", which work as well"
 			workers -= both
 		}
@@ -101,8 +101,8 @@ func (p Proposal) sentence(hosts int) string {
 	return fmt.Sprintf("of %d hosts: %s; %d are waited for, %d are left out", hosts, s, len(p.Waiting), len(p.Left))
 }
 
-// doubles counts nodes with both roles that are listed twice.
-func doubles(c v1alpha1.Provisioning) int {
+// countDoubleRoles counts nodes with both roles that are listed twice.
+func countDoubleRoles(c v1alpha1.Provisioning) int {
 	n := 0
 	for _, item := range c.Spec.Workers {
 		for _, body := range item {
@@ -114,7 +114,7 @@ func doubles(c v1alpha1.Provisioning) int {
 	return n
 }
 
-func provisioning(name, namespace string, hosts []match.Host) (v1alpha1.Provisioning, bool) {
+func newProvisioning(name, namespace string, hosts []match.Host) (v1alpha1.Provisioning, bool) {
 	controlPlanes := 1
 	if len(hosts) >= 3 {
 		controlPlanes = 3

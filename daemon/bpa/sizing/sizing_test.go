@@ -44,7 +44,7 @@ func TestSizes(t *testing.T) {
 			if c.clusters > 0 {
 				first := p.Provisionings[0]
 				assert.Len(t, first.Spec.Masters, c.masters)
-				assert.Equal(t, c.extra, len(first.Spec.Workers)-doubles(first))
+				assert.Equal(t, c.extra, len(first.Spec.Workers)-countDoubleRoles(first))
 			}
 		})
 	}
@@ -62,9 +62,9 @@ func TestProposalsCanBeInstalled(t *testing.T) {
 			case 0:
 				hosts[i].Claim.Owner = "default/x"
 			case 1:
-				hosts[i].Unfit = "is preparing"
+				hosts[i].UnusableReason = "is preparing"
 			case 2:
-				hosts[i].Former = "old"
+				hosts[i].PreviousCluster = "old"
 			case 3:
 				hosts[i].CPU = 1
 			case 4:
@@ -79,7 +79,7 @@ func TestProposalsCanBeInstalled(t *testing.T) {
 		h := match.NewHosts(hosts)
 		taken := map[int]bool{}
 		for _, c := range p.Provisionings {
-			nodes, problems := match.Nodes(c.Spec)
+			nodes, problems := match.ParseNodes(c.Spec)
 			require.Empty(t, problems, "seed %d", seed)
 			got := h.Match(match.Want{Owner: "default/" + c.Name, Cluster: c.Name, Nodes: nodes})
 			require.Empty(t, got.Problems, "seed %d", seed)

@@ -59,9 +59,9 @@ func List(field string, items []v1alpha1.Packages) ([]Package, error) {
 	return all, nil
 }
 
-// Union is what a node with several roles gets: each package once, where it stood first. A
+// Merge is what a node with several roles gets: each package once, where it stood first. A
 // version that one list asks for satisfies a list that asks for none.
-func Union(lists ...[]Package) ([]Package, error) {
+func Merge(lists ...[]Package) ([]Package, error) {
 	var all []Package
 	for _, list := range lists {
 		for _, p := range list {
@@ -89,7 +89,7 @@ func Script(packages []Package) string {
 	var b strings.Builder
 	b.WriteString(prologue)
 	for _, p := range packages {
-		fmt.Fprintf(&b, "want %s %s\n", p.Name, quoted(p.Version))
+		fmt.Fprintf(&b, "want %s %s\n", p.Name, quoteVersion(p.Version))
 	}
 	b.WriteString(middle)
 	for _, p := range packages {
@@ -98,7 +98,7 @@ func Script(packages []Package) string {
 	return b.String()
 }
 
-func quoted(version string) string { return "'" + version + "'" }
+func quoteVersion(version string) string { return "'" + version + "'" }
 
 const prologue = `export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 only=

@@ -48,10 +48,10 @@ func TestListRefusals(t *testing.T) {
 }
 
 func TestUnion(t *testing.T) {
-	got, err := Union([]Package{{"htop", ""}, {"jq", "1.5"}}, []Package{{"curl", ""}, {"jq", ""}, {"htop", "3"}, {"curl", ""}})
+	got, err := Merge([]Package{{"htop", ""}, {"jq", "1.5"}}, []Package{{"curl", ""}, {"jq", ""}, {"htop", "3"}, {"curl", ""}})
 	require.NoError(t, err)
 	assert.Equal(t, []Package{{"htop", "3"}, {"jq", "1.5"}, {"curl", ""}}, got)
-	_, err = Union([]Package{{"jq", "1.5"}}, []Package{{"jq", "1.6"}})
+	_, err = Merge([]Package{{"jq", "1.5"}}, []Package{{"jq", "1.6"}})
 	assert.ErrorContains(t, err, "package jq is asked for as 1.5 and as 1.6 for one node")
 }
 
@@ -66,28 +66,28 @@ func run(n *logintest.Node, packages ...Package) []v1alpha1.PackageStatus {
 }
 
 func TestScriptInstallsOnce(t *testing.T) {
-	n := logintest.New(t).Debian()
+	n := logintest.New(t).SimulateDebian()
 	want := []v1alpha1.PackageStatus{{Name: "htop", Installed: "3.4"}, {Name: "jq", Installed: "1.6"}}
 	assert.Equal(t, want, run(n, Package{"htop", ""}, Package{"jq", "1.6"}))
-	assert.Equal(t, 1, n.Installs(), "not in one transaction")
+	assert.Equal(t, 1, n.InstallCount(), "not in one transaction")
 	assert.Equal(t, want, run(n, Package{"htop", ""}, Package{"jq", "1.6"}))
-	assert.Equal(t, 1, n.Installs(), "installed again what was there")
+	assert.Equal(t, 1, n.InstallCount(), "installed again what was there")
 	assert.Equal(t, "1.7", run(n, Package{"jq", "1.7"})[0].Installed, "another version")
-	assert.Equal(t, 2, n.Installs())
+	assert.Equal(t, 2, n.InstallCount())
 }
 
 func TestScriptRefusesWhatIsNotToBeHad(t *testing.T) {
-	n := logintest.New(t).Debian()
+	n := logintest.New(t).SimulateDebian()
 	assert.Equal(t, []v1alpha1.PackageStatus{
 		{Name: "htop", Error: "not installed, because of the others that are not to be had"},
 		{Name: "jq", Error: "version 2.0 is not to be had; there are: 1.6, 1.7"},
 		{Name: "nautilus", Error: "there is no such package in the node's repositories"},
 	}, run(n, Package{"htop", ""}, Package{"jq", "2.0"}, Package{"nautilus", ""}))
-	assert.Zero(t, n.Installs())
+	assert.Zero(t, n.InstallCount())
 }
 
 func TestScriptSaysWhyAptFailed(t *testing.T) {
-	n := logintest.New(t).Debian()
+	n := logintest.New(t).SimulateDebian()
 	n.Put("broken", "")
 	assert.Equal(t, "not installed: Unable to correct problems, you have held broken packages.", run(n, Package{"htop", ""})[0].Error)
 	require.NoError(t, os.Remove(filepath.Join(n.Dir, "broken")))
@@ -101,9 +101,9 @@ func TestAnIndexThatCannotBeReadIsTheReason(t *testing.T) {
 }
 
 func TestScriptOfNothing(t *testing.T) {
-	n := logintest.New(t).Debian()
+	n := logintest.New(t).SimulateDebian()
 	assert.Empty(t, run(n))
-	assert.Zero(t, n.Installs())
+	assert.Zero(t, n.InstallCount())
 }
 
 func FuzzRead(f *testing.F) {

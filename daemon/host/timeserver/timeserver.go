@@ -63,8 +63,8 @@ func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 		} else if err != nil {
 			return fmt.Errorf("read time request: %w", err)
 		}
-		if answer, ok := Answer(buf[:n], time.Now(), s.Source()); ok {
-			binary.BigEndian.PutUint64(answer[40:], stamp(time.Now()))
+		if answer, ok := ReplyTo(buf[:n], time.Now(), s.Source()); ok {
+			binary.BigEndian.PutUint64(answer[40:], ntpTimestamp(time.Now()))
 			if _, err := conn.WriteToUDPAddrPort(answer, from); err != nil {
 				s.Log.Debug("time not sent", "to", from, "error", err)
 			}
@@ -72,9 +72,9 @@ func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 	}
 }
 
-// Answer is the reply to a request that arrived at now (RFC 5905 figure 31); ok is false
+// ReplyTo is the reply to a request that arrived at now (RFC 5905 figure 31); ok is false
 // for what is no client's request. The transmit time is now too, until the caller sets it.
-func Answer(request []byte, now time.Time, source Source) (answer []byte, ok bool) {
+func ReplyTo(request []byte, now time.Time, source Source) (answer []byte, ok bool) {
 	if len(request) < packetSize {
 		return nil, false
 	}
@@ -89,22 +89,22 @@ func Answer(request []byte, now time.Time, source Source) (answer []byte, ok boo
 	if source.Stratum > 0 && source.Stratum < 15 {
 		a[1] = byte(source.Stratum + 1)
 		binary.BigEndian.PutUint32(a[8:], ownRoot/16)
-		binary.BigEndian.PutUint64(a[16:], stamp(source.At))
+		binary.BigEndian.PutUint64(a[16:], ntpTimestamp(source.At))
 	} else {
 		a[1] = orphan
 		binary.BigEndian.PutUint32(a[8:], ownRoot)
 		copy(a[12:], "LOCL")
-		binary.BigEndian.PutUint64(a[16:], stamp(now))
+		binary.BigEndian.PutUint64(a[16:], ntpTimestamp(now))
 	}
 	copy(a[24:32], request[40:48]) // originate: what the client sent as transmit time
-	binary.BigEndian.PutUint64(a[32:], stamp(now))
-	binary.BigEndian.PutUint64(a[40:], stamp(now))
+	binary.BigEndian.PutUint64(a[32:], ntpTimestamp(now))
+	binary.BigEndian.PutUint64(a[40:], ntpTimestamp(now))
 	return a, true
 }
 
-// stamp is a time in NTP's 64 bits: seconds modulo 2^32, so that later eras wrap, and
+// ntpTimestamp is a time in NTP's 64 bits: seconds modulo 2^32, so that later eras wrap, and
 // fractions of 2^-32 s.
-func stamp(t time.Time) uint64 {
+func ntpTimestamp(t time.Time) uint64 {
 	seconds := uint64(t.Unix()+eraOffset) & 0xffffffff
 	return seconds<<32 | uint64(t.Nanosecond())<<32/1e9
 }

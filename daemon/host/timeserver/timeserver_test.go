@@ -43,8 +43,8 @@ func TestAnswersAForeignClient(t *testing.T) {
 }
 
 func TestStampSurvivesTheEndOfTheEra(t *testing.T) {
-	before := stamp(time.Date(2036, 2, 7, 6, 28, 15, 0, time.UTC))
-	after := stamp(time.Date(2036, 2, 7, 6, 28, 17, 0, time.UTC))
+	before := ntpTimestamp(time.Date(2036, 2, 7, 6, 28, 15, 0, time.UTC))
+	after := ntpTimestamp(time.Date(2036, 2, 7, 6, 28, 17, 0, time.UTC))
 	assert.Equal(t, uint64(0xffffffff), before>>32)
 	assert.Equal(t, uint64(1), after>>32)
 }
@@ -53,9 +53,9 @@ func TestSilentToWhatIsNoRequest(t *testing.T) {
 	for mode := range byte(8) {
 		request := make([]byte, packetSize)
 		request[0] = 4<<3 | mode
-		_, ok := Answer(request, time.Now(), Source{})
+		_, ok := ReplyTo(request, time.Now(), Source{})
 		assert.Equal(t, mode == modeClient, ok, "mode %d", mode)
-		_, ok = Answer(request[:packetSize-1], time.Now(), Source{})
+		_, ok = ReplyTo(request[:packetSize-1], time.Now(), Source{})
 		assert.False(t, ok, "a short packet")
 	}
 }
@@ -63,7 +63,7 @@ func TestSilentToWhatIsNoRequest(t *testing.T) {
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte{0x23, 47: 0})
 	f.Fuzz(func(t *testing.T, request []byte) {
-		a, ok := Answer(request, time.Unix(1, 0), Source{})
+		a, ok := ReplyTo(request, time.Unix(1, 0), Source{})
 		if !ok {
 			return
 		}

@@ -70,13 +70,13 @@ type file struct {
 
 // Parse reads hosts.ini. It says all that is wrong with it at once, each with its line or host.
 func Parse(text []byte) (Inventory, error) {
-	f, err := read(text)
+	f, err := readFile(text)
 	if err != nil {
 		return Inventory{}, err
 	}
 	var inv Inventory
 	var wrong []error
-	masters, workers := f.members(controlPlaneGroups), f.members(workerGroups)
+	masters, workers := f.groupHosts(controlPlaneGroups), f.groupHosts(workerGroups)
 	for _, name := range f.order {
 		if !masters[name] && !workers[name] {
 			continue // listed for something that is no node of Kubernetes
@@ -135,9 +135,9 @@ func (f *file) node(name string) (Node, error) {
 	if err := CheckLabel(name); err != nil {
 		return Node{}, fmt.Errorf("host %q: %w", name, err)
 	}
-	vars := f.variables(name)
-	n := Node{Label: name, Port: 22, User: "root", Password: first(vars, "ansible_password", "ansible_ssh_pass")}
-	address := first(vars, "ansible_host", "ansible_ssh_host", "ip", "access_ip")
+	vars := f.hostVariables(name)
+	n := Node{Label: name, Port: 22, User: "root", Password: firstValue(vars, "ansible_password", "ansible_ssh_pass")}
+	address := firstValue(vars, "ansible_host", "ansible_ssh_host", "ip", "access_ip")
 	if address == "" {
 		address = name
 	}
@@ -146,20 +146,20 @@ func (f *file) node(name string) (Node, error) {
 		return Node{}, fmt.Errorf("host %s: %q is not an address; give ansible_ssh_host=", name, address)
 	}
 	n.Addr = addr
-	if text := first(vars, "ansible_port", "ansible_ssh_port"); text != "" {
+	if text := firstValue(vars, "ansible_port", "ansible_ssh_port"); text != "" {
 		port, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || port == 0 {
 			return Node{}, fmt.Errorf("host %s: port %q is not 1 to 65535", name, text)
 		}
 		n.Port = uint16(port)
 	}
-	if user := first(vars, "ansible_user", "ansible_ssh_user"); user != "" {
+	if user := firstValue(vars, "ansible_user", "ansible_ssh_user"); user != "" {
 		n.User = user
 	}
 	return n, nil
 }
 
-func first(vars map[string]string, names ...string) string {
+func firstValue(vars map[string]string, names ...string) string {
 	for _, n := range names {
 		if v := vars[n]; v != "" {
 			return v
@@ -168,8 +168,8 @@ func first(vars map[string]string, names ...string) string {
 	return ""
 }
 
-// variables of a host: those of [all:vars], then its own.
-func (f *file) variables(host string) map[string]string {
+// hostVariables of a host: those of [all:vars], then its own.
+func (f *file) hostVariables(host string) map[string]string {
 	all := map[string]string{}
 	if g := f.groups["all"]; g != nil {
 		for k, v := range g.vars {
@@ -182,8 +182,8 @@ func (f *file) variables(host string) map[string]string {
 	return all
 }
 
-// members are the hosts of groups and of those groups' children.
-func (f *file) members(names []string) map[string]bool {
+// groupHosts are the hosts of groups and of those groups' children.
+func (f *file) groupHosts(names []string) map[string]bool {
 	hosts, seen := map[string]bool{}, map[string]bool{}
 	for todo := slices.Clone(names); len(todo) > 0; todo = todo[1:] {
 		g := f.groups[todo[0]]
@@ -199,8 +199,8 @@ func (f *file) members(names []string) map[string]bool {
 	return hosts
 }
 
-// read takes the file apart: [group], [group:children], [group:vars].
-func read(text []byte) (*file, error) {
+// readFile takes the file apart: [group], [group:children], [group:vars].
+func readFile(text []byte) (*file, error) {
 	if len(text) > limit {
 		return nil, fmt.Errorf("the inventory has %d bytes, more than %d", len(text), limit)
 	}
@@ -226,7 +226,7 @@ func read(text []byte) (*file, error) {
 			f.group(section)
 			continue
 		}
-		if err := f.line(section, kind, line); err != nil {
+		if err := f.addLine(section, kind, line); err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 	}
@@ -242,7 +242,7 @@ func (f *file) group(name string) *group {
 	return g
 }
 
-func (f *file) line(section, kind, line string) error {
+func (f *file) addLine(section, kind, line string) error {
 	g := f.group(section)
 	if kind == "vars" {
 		key, value, _ := strings.Cut(line, "=")

@@ -23,19 +23,19 @@ type Hosts struct {
 	mu sync.Mutex
 }
 
-// ChangedError is a node that shows another key than the one known: another machine, or a system
+// HostKeyChangedError is a node that shows another key than the one known: another machine, or a system
 // installed anew, or somebody between.
-type ChangedError struct {
+type HostKeyChangedError struct {
 	Addr string
 	File string
 	Line int
 }
 
-func (e *ChangedError) Error() string {
+func (e *HostKeyChangedError) Error() string {
 	return fmt.Sprintf("host key of %s is not the one in %s:%d; if the machine was installed anew, remove that line", e.Addr, e.File, e.Line)
 }
 
-func (h *Hosts) files() []string {
+func (h *Hosts) existingFiles() []string {
 	return slices.DeleteFunc([]string{h.Known, h.Learned}, func(f string) bool {
 		_, err := os.Stat(f)
 		return f == "" || err != nil
@@ -46,19 +46,19 @@ func (h *Hosts) files() []string {
 func (h *Hosts) Check(address string, remote net.Addr, key ssh.PublicKey) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	wanted, err := h.wanted(address, remote, key)
+	wanted, err := h.knownKeys(address, remote, key)
 	if err != nil || wanted == nil {
 		return err
 	}
 	if len(wanted) > 0 {
-		return &ChangedError{Addr: address, File: wanted[0].Filename, Line: wanted[0].Line}
+		return &HostKeyChangedError{Addr: address, File: wanted[0].Filename, Line: wanted[0].Line}
 	}
-	return h.learn(address, key)
+	return h.addKey(address, key)
 }
 
-// wanted are the known keys of an address if key is none of them: empty if there are none, nil if it is.
-func (h *Hosts) wanted(address string, remote net.Addr, key ssh.PublicKey) ([]knownhosts.KnownKey, error) {
-	check, err := knownhosts.New(h.files()...)
+// knownKeys are the known keys of an address if key is none of them: empty if there are none, nil if it is.
+func (h *Hosts) knownKeys(address string, remote net.Addr, key ssh.PublicKey) ([]knownhosts.KnownKey, error) {
+	check, err := knownhosts.New(h.existingFiles()...)
 	if err != nil {
 		return nil, fmt.Errorf("read known hosts: %w", err)
 	}
@@ -70,7 +70,7 @@ func (h *Hosts) wanted(address string, remote net.Addr, key ssh.PublicKey) ([]kn
 	return nil, err
 }
 
-func (h *Hosts) learn(address string, key ssh.PublicKey) error {
+func (h *Hosts) addKey(address string, key ssh.PublicKey) error {
 	if err := os.MkdirAll(filepath.Dir(h.Learned), 0o755); err != nil {
 		return fmt.Errorf("keep host key: %w", err)
 	}
@@ -90,7 +90,7 @@ func (h *Hosts) learn(address string, key ssh.PublicKey) error {
 func (h *Hosts) Algorithms(addr netip.AddrPort) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	wanted, err := h.wanted(addr.String(), net.TCPAddrFromAddrPort(addr), noKey{})
+	wanted, err := h.knownKeys(addr.String(), net.TCPAddrFromAddrPort(addr), noKey{})
 	if err != nil {
 		return nil // Check will say what is wrong
 	}

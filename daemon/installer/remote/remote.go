@@ -59,8 +59,8 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("run %s on %s: exit code %d: %s", e.Command, e.Node, e.Code, e.Output)
 }
 
-// Code is the exit code of a command that failed; -1 if it did not come to that.
-func Code(err error) int {
+// ExitCode is the exit code of a command that failed; -1 if it did not come to that.
+func ExitCode(err error) int {
 	var exit *ExitError
 	if errors.As(err, &exit) {
 		return exit.Code
@@ -74,8 +74,8 @@ func (n *Node) Run(ctx context.Context, stdin io.Reader, name string, args ...st
 	return n.run(ctx, stdin, false, append([]string{name}, args...))
 }
 
-// Secret runs a program whose output goes into no log.
-func (n *Node) Secret(ctx context.Context, name string, args ...string) (string, error) {
+// RunSecret runs a program whose output goes into no log.
+func (n *Node) RunSecret(ctx context.Context, name string, args ...string) (string, error) {
 	return n.run(ctx, nil, true, append([]string{name}, args...))
 }
 
@@ -103,7 +103,7 @@ func (n *Node) run(ctx context.Context, stdin io.Reader, secret bool, words []st
 	if secret && err == nil {
 		said = "(not shown)"
 	}
-	n.traced(began, words, said, err)
+	n.writeTrace(began, words, said, err)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
@@ -116,14 +116,14 @@ func (n *Node) run(ctx context.Context, stdin io.Reader, secret bool, words []st
 		if exit.Signal() != "" {
 			code = 255
 		}
-		return out.String(), &ExitError{Node: n.Name, Command: short(words), Code: code, Output: Tail(both.String())}
+		return out.String(), &ExitError{Node: n.Name, Command: shortCommand(words), Code: code, Output: Tail(both.String())}
 	}
-	n.drop()
-	return "", fmt.Errorf("run %s on %s: the connection broke: %w", short(words), n.Name, err)
+	n.disconnect()
+	return "", fmt.Errorf("run %s on %s: the connection broke: %w", shortCommand(words), n.Name, err)
 }
 
-// Script runs shell text with -e and -u; its arguments are $1, $2 and so on.
-func (n *Node) Script(ctx context.Context, text string, args ...string) (string, error) {
+// RunScript runs shell text with -e and -u; its arguments are $1, $2 and so on.
+func (n *Node) RunScript(ctx context.Context, text string, args ...string) (string, error) {
 	return n.Run(ctx, nil, "sh", append([]string{"-euc", text, "sh"}, args...)...)
 }
 
@@ -142,13 +142,13 @@ func (t *tee) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (n *Node) traced(began time.Time, words []string, said string, err error) {
+func (n *Node) writeTrace(began time.Time, words []string, said string, err error) {
 	if n.Trace == nil {
 		return
 	}
 	n.trace.Lock()
 	defer n.trace.Unlock()
-	fmt.Fprintf(n.Trace, "%s %s (%.1f s)\n", began.UTC().Format(time.RFC3339), short(words), time.Since(began).Seconds())
+	fmt.Fprintf(n.Trace, "%s %s (%.1f s)\n", began.UTC().Format(time.RFC3339), shortCommand(words), time.Since(began).Seconds())
 	for line := range strings.Lines(said) {
 		fmt.Fprintf(n.Trace, "  %s\n", strings.TrimRight(line, "\r\n"))
 	}
@@ -157,17 +157,17 @@ func (n *Node) traced(began time.Time, words []string, said string, err error) {
 	}
 }
 
-// Local is this side's address as the node sees it; invalid before the first connection.
-func (n *Node) Local() netip.Addr {
+// LocalAddr is this side's address as the node sees it; invalid before the first connection.
+func (n *Node) LocalAddr() netip.Addr {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.local
 }
 
 // Close ends the connection.
-func (n *Node) Close() { n.drop() }
+func (n *Node) Close() { n.disconnect() }
 
-func (n *Node) drop() {
+func (n *Node) disconnect() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.client != nil {
@@ -187,7 +187,7 @@ func (n *Node) session(ctx context.Context) (*ssh.Session, error) {
 		if err == nil {
 			return session, nil
 		}
-		n.drop()
+		n.disconnect()
 		if try == 1 {
 			return nil, fmt.Errorf("open session on %s: %w", n.Name, err)
 		}
@@ -223,7 +223,7 @@ func (n *Node) connect(ctx context.Context) (*ssh.Client, error) {
 		n.local = a.AddrPort().Addr().Unmap()
 	}
 	n.client = ssh.NewClient(c, channels, requests)
-	go alive(n.client)
+	go keepAlive(n.client)
 	return n.client, nil
 }
 
@@ -256,7 +256,7 @@ func (e *LoginError) Error() string {
 func (e *LoginError) Unwrap() error { return e.Err }
 
 func (n *Node) loginError(err error) error {
-	var changed *ChangedError
+	var changed *HostKeyChangedError
 	if errors.As(err, &changed) {
 		return fmt.Errorf("log in to %s: %w", n.Name, changed)
 	}
@@ -266,8 +266,8 @@ func (n *Node) loginError(err error) error {
 	return &ReachError{n.Name, err}
 }
 
-// alive closes a connection whose other end is gone: a power cut sends no farewell.
-func alive(client *ssh.Client) {
+// keepAlive closes a connection whose other end is gone: a power cut sends no farewell.
+func keepAlive(client *ssh.Client) {
 	for {
 		time.Sleep(aliveEvery)
 		answer := make(chan error, 1)
@@ -301,8 +301,8 @@ func Quote(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// short is a command for people: its first words, a script by its first line.
-func short(words []string) string {
+// shortCommand is a command for people: its first words, a script by its first line.
+func shortCommand(words []string) string {
 	s, more, cut := strings.Cut(strings.Join(words, " "), "\n")
 	if cut && strings.TrimSpace(s) == "" {
 		s, _, _ = strings.Cut(strings.TrimSpace(more), "\n")

@@ -152,21 +152,21 @@ func TestRun(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "through standard input", out)
 
-	out, err = n.Script(t.Context(), `echo to you; echo "not found: $1" >&2; exit 3`, "the file")
+	out, err = n.RunScript(t.Context(), `echo to you; echo "not found: $1" >&2; exit 3`, "the file")
 	assert.Equal(t, "to you\n", out)
-	assert.Equal(t, 3, Code(err))
+	assert.Equal(t, 3, ExitCode(err))
 	assert.ErrorContains(t, err, "on node-1: exit code 3")
 	assert.ErrorContains(t, err, "not found: the file")
 	assert.Contains(t, trace.String(), "  not found: the file\n", "what a command printed is not in the node's log")
 
-	out, err = n.Secret(t.Context(), "printf", "%s", "pass"+"word")
+	out, err = n.RunSecret(t.Context(), "printf", "%s", "pass"+"word")
 	require.NoError(t, err)
 	assert.Equal(t, "password", out)
 	assert.Contains(t, trace.String(), "(not shown)")
 
-	_, err = n.Script(t.Context(), `echo "$unset_variable"`)
+	_, err = n.RunScript(t.Context(), `echo "$unset_variable"`)
 	assert.Error(t, err, "a script went on after a mistake")
-	assert.Equal(t, netip.MustParseAddr("127.0.0.1"), n.Local())
+	assert.Equal(t, netip.MustParseAddr("127.0.0.1"), n.LocalAddr())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
@@ -183,7 +183,7 @@ func TestAConnectionThatBrokeIsMadeAnew(t *testing.T) {
 	time.AfterFunc(100*time.Millisecond, s.cut)
 	_, err = n.Run(t.Context(), nil, "sleep", "600")
 	assert.ErrorContains(t, err, "the connection broke")
-	assert.Equal(t, -1, Code(err), "nobody knows how it ended")
+	assert.Equal(t, -1, ExitCode(err), "nobody knows how it ended")
 	_, err = n.Run(t.Context(), nil, "true")
 	require.NoError(t, err)
 }
@@ -199,7 +199,7 @@ func TestHostKeys(t *testing.T) {
 	assert.NoError(t, run(s.node(user, knownFile(t, s.addr(), first))))
 	assert.NoError(t, run(s.node(user, knownFile(t, s.addr(), second, first))), "one of two keys")
 
-	var changed *ChangedError
+	var changed *HostKeyChangedError
 	err := run(s.node(user, knownFile(t, s.addr(), second)))
 	require.ErrorAs(t, err, &changed)
 	assert.ErrorContains(t, err, "known_hosts:1; if the machine was installed anew, remove that line")

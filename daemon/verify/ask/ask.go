@@ -16,19 +16,19 @@ import (
 	"firstlight.dev/firstlight/pxe/dhcp"
 )
 
-// Leg is an address of this machine on one of its interfaces.
-type Leg struct {
+// LocalAddr is an address of this machine on one of its interfaces.
+type LocalAddr struct {
 	Interface string
 	Prefix    netip.Prefix
 }
 
-// Legs are this machine's IPv4 addresses on interfaces that are up, loopback left out.
-func Legs() ([]Leg, error) {
+// LocalAddrs are this machine's IPv4 addresses on interfaces that are up, loopback left out.
+func LocalAddrs() ([]LocalAddr, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
-	var legs []Leg
+	var legs []LocalAddr
 	for _, i := range interfaces {
 		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 {
 			continue
@@ -39,17 +39,17 @@ func Legs() ([]Leg, error) {
 		}
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
-				legs = append(legs, Leg{i.Name, p})
+				legs = append(legs, LocalAddr{i.Name, p})
 			}
 		}
 	}
 	return legs, nil
 }
 
-// Toward is the interface whose network holds addr: the one with the longest prefix. It is
+// InterfaceFor is the interface whose network holds addr: the one with the longest prefix. It is
 // "" if this machine is not in that network.
-func Toward(legs []Leg, addr netip.Addr) string {
-	best := Leg{}
+func InterfaceFor(legs []LocalAddr, addr netip.Addr) string {
+	best := LocalAddr{}
 	for _, l := range legs {
 		if l.Prefix.Masked().Contains(addr) && (best.Interface == "" || l.Prefix.Bits() > best.Prefix.Bits()) {
 			best = l
@@ -58,14 +58,14 @@ func Toward(legs []Leg, addr netip.Addr) string {
 	return best.Interface
 }
 
-// Ours tells whether addr is one of this machine's own.
-func Ours(legs []Leg, addr netip.Addr) bool {
-	return slices.ContainsFunc(legs, func(l Leg) bool { return l.Prefix.Addr() == addr })
+// IsLocal tells whether addr is one of this machine's own.
+func IsLocal(legs []LocalAddr, addr netip.Addr) bool {
+	return slices.ContainsFunc(legs, func(l LocalAddr) bool { return l.Prefix.Addr() == addr })
 }
 
-// User asks three times who uses addr on an interface and returns the MAC, "" if nobody
+// AddressUser asks three times who uses addr on an interface and returns the MAC, "" if nobody
 // answers within about three seconds.
-func User(ctx context.Context, ifname string, addr netip.Addr) (string, error) {
+func AddressUser(ctx context.Context, ifname string, addr netip.Addr) (string, error) {
 	for range 3 {
 		mac, err := dhcp.InUse(ctx, ifname, addr, time.Second)
 		if err != nil || ctx.Err() != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestToward(t *testing.T) {
-	legs := []Leg{
+	legs := []LocalAddr{
 		{"provisioning", netip.MustParsePrefix("172.22.0.1/24")},
 		{"baremetal", netip.MustParsePrefix("10.0.0.7/8")},
 		{"bmc", netip.MustParsePrefix("10.30.0.2/24")},
@@ -20,10 +20,10 @@ func TestToward(t *testing.T) {
 	for addr, want := range map[string]string{
 		"172.22.0.150": "provisioning", "10.9.1.1": "baremetal", "10.30.0.101": "bmc", "192.0.2.1": "", "2001:db8::1": "",
 	} {
-		assert.Equal(t, want, Toward(legs, netip.MustParseAddr(addr)), addr)
+		assert.Equal(t, want, InterfaceFor(legs, netip.MustParseAddr(addr)), addr)
 	}
-	assert.True(t, Ours(legs, netip.MustParseAddr("10.30.0.2")))
-	assert.False(t, Ours(legs, netip.MustParseAddr("10.30.0.3")))
+	assert.True(t, IsLocal(legs, netip.MustParseAddr("10.30.0.2")))
+	assert.False(t, IsLocal(legs, netip.MustParseAddr("10.30.0.3")))
 }
 
 // resolverSays answers every query on an address of its own.
@@ -80,7 +80,7 @@ func TestResolver(t *testing.T) {
 		{"is silent", func([]byte) []byte { return nil }, "does not answer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := resolver(t.Context(), resolverSays(t, c.answer), 200*time.Millisecond)
+			err := checkResolver(t.Context(), resolverSays(t, c.answer), 200*time.Millisecond)
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {
@@ -91,7 +91,7 @@ func TestResolver(t *testing.T) {
 	closed, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
-	assert.ErrorContains(t, resolver(t.Context(), netip.MustParseAddrPort(closed.LocalAddr().String()), time.Second), "nothing answers DNS there")
+	assert.ErrorContains(t, checkResolver(t.Context(), netip.MustParseAddrPort(closed.LocalAddr().String()), time.Second), "nothing answers DNS there")
 }
 
 func TestAResolverThatLosesPacketsIsAskedAgain(t *testing.T) {
@@ -106,14 +106,14 @@ func TestAResolverThatLosesPacketsIsAskedAgain(t *testing.T) {
 		packet, _ := m.Pack()
 		return packet
 	})
-	assert.NoError(t, resolver(t.Context(), at, 200*time.Millisecond))
+	assert.NoError(t, checkResolver(t.Context(), at, 200*time.Millisecond))
 }
 
 func FuzzAnswered(f *testing.F) {
 	f.Add([]byte("hello"))
 	f.Add(Question{7}.Packet())
 	f.Fuzz(func(t *testing.T, packet []byte) {
-		if (Question{7}).Answered(packet) == nil {
+		if (Question{7}).CheckAnswer(packet) == nil {
 			if len(packet) < 12 || packet[0] != 0 || packet[1] != 7 || packet[2]&0x80 == 0 {
 				t.Fatalf("% x was taken for an answer", packet)
 			}

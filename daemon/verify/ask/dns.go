@@ -46,10 +46,10 @@ func (q Question) Packet() []byte {
 	return packet
 }
 
-// Answered is nil if packet is a resolver's answer to q, whatever it knows: dnsmasq without
+// CheckAnswer is nil if packet is a resolver's answer to q, whatever it knows: dnsmasq without
 // anybody to ask says REFUSED to every name that it does not know, and is right for a rack
 // without a way out. A packet that is no answer is an error.
-func (q Question) Answered(packet []byte) error {
+func (q Question) CheckAnswer(packet []byte) error {
 	var p dnsmessage.Parser
 	h, err := p.Start(packet)
 	switch {
@@ -63,12 +63,12 @@ func (q Question) Answered(packet []byte) error {
 	return nil
 }
 
-// Resolver asks a resolver by UDP, three times at most, and returns nil once it answers.
-func Resolver(ctx context.Context, server netip.Addr) error {
-	return resolver(ctx, netip.AddrPortFrom(server, 53), time.Second)
+// CheckResolver asks a resolver by UDP, three times at most, and returns nil once it answers.
+func CheckResolver(ctx context.Context, server netip.Addr) error {
+	return checkResolver(ctx, netip.AddrPortFrom(server, 53), time.Second)
 }
 
-func resolver(ctx context.Context, server netip.AddrPort, wait time.Duration) error {
+func checkResolver(ctx context.Context, server netip.AddrPort, wait time.Duration) error {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(server))
 	if err != nil {
 		return fmt.Errorf("there is no way to it: %w", err)
@@ -85,7 +85,7 @@ func resolver(ctx context.Context, server netip.AddrPort, wait time.Duration) er
 		}
 		n, err := conn.Read(buf)
 		if err == nil {
-			return q.Answered(buf[:n])
+			return q.CheckAnswer(buf[:n])
 		}
 		var timeout net.Error
 		if !errors.As(err, &timeout) || !timeout.Timeout() {

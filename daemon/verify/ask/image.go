@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Image asks for the first bytes of an image at an http(s) address, as the deploy ramdisk
+// ProbeImage asks for the first bytes of an image at an http(s) address, as the deploy ramdisk
 // will, and returns how many bytes it takes on a disk; 0 if the server does not say. format
 // is raw or qcow2. The error is a sentence for people.
-func Image(ctx context.Context, url, format string) (int64, error) {
+func ProbeImage(ctx context.Context, url, format string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -42,15 +42,15 @@ func Image(ctx context.Context, url, format string) (int64, error) {
 	if _, total, ok := strings.Cut(response.Header.Get("Content-Range"), "/"); ok {
 		length, _ = strconv.ParseInt(total, 10, 64)
 	}
-	return disk(header[:n], format, max(length, 0))
+	return virtualSize(header[:n], format, max(length, 0))
 }
 
 // headerSize is as much of qcow2's header as is looked at.
 const headerSize = 32
 
-// disk is the size of the disk that an image makes: of qcow2 it stands in the header (QEMU's
+// virtualSize is the size of the disk that an image makes: of qcow2 it stands in the header (QEMU's
 // docs/interop/qcow2.txt), of a raw image it is the file's.
-func disk(header []byte, format string, length int64) (int64, error) {
+func virtualSize(header []byte, format string, length int64) (int64, error) {
 	isQCOW2 := bytes.HasPrefix(header, []byte("QFI\xfb"))
 	switch {
 	case format == "qcow2" && !isQCOW2:

@@ -47,7 +47,7 @@ func TestImage(t *testing.T) {
 		{"/none", "raw", 0, "404"},
 	} {
 		t.Run(c.path+" "+c.format, func(t *testing.T) {
-			n, err := Image(t.Context(), s.URL+c.path, c.format)
+			n, err := ProbeImage(t.Context(), s.URL+c.path, c.format)
 			if c.path == "/empty" {
 				assert.Error(t, err)
 				return
@@ -61,6 +61,6 @@ func TestImage(t *testing.T) {
 		})
 	}
 	s.Close()
-	_, err := Image(t.Context(), s.URL+"/raw", "raw")
+	_, err := ProbeImage(t.Context(), s.URL+"/raw", "raw")
 	assert.ErrorContains(t, err, "its server does not answer")
 }

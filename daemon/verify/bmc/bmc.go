@@ -45,26 +45,26 @@ func Login(ctx context.Context, b site.BMC) Answer {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if b.Address.Scheme() == "ipmi" {
-		return ipmi(ctx, b)
+		return loginIPMI(ctx, b)
 	}
-	return redfish(ctx, b)
+	return loginRedfish(ctx, b)
 }
 
-// at is the BMC's address as people know it.
-func at(b site.BMC) string {
+// addressText is the BMC's address as people know it.
+func addressText(b site.BMC) string {
 	return net.JoinHostPort(b.Address.Host(), fmt.Sprint(b.Address.Port()))
 }
 
 // FixRefused is the way out of a refusal.
 const FixRefused = "correct bmc.username and bmc.password of this node in site.yaml, or the BMC's own, then run firstlightd reload; until then the password is not tried again, so that the account is not locked"
 
-// refused is the answer after which nobody may try again with the same password.
-func refused(b site.BMC, why string) Answer {
-	return Answer{Verdict: Refused, Text: fmt.Sprintf("the BMC %s refuses %s", at(b), why), Fix: FixRefused}
+// refusedAnswer is the answer after which nobody may try again with the same password.
+func refusedAnswer(b site.BMC, why string) Answer {
+	return Answer{Verdict: Refused, Text: fmt.Sprintf("the BMC %s refuses %s", addressText(b), why), Fix: FixRefused}
 }
 
-// unreachable says what an error of the network means.
-func unreachable(b site.BMC, protocol string, err error) Answer {
+// unreachableAnswer says what an error of the network means.
+func unreachableAnswer(b site.BMC, protocol string, err error) Answer {
 	a := Answer{Verdict: Silent, Fix: "look at the BMC's cable, its power and its address, and that this appliance has a way to it"}
 	var dns *net.DNSError
 	var timeout net.Error
@@ -76,14 +76,14 @@ func unreachable(b site.BMC, protocol string, err error) Answer {
 		a.Text = fmt.Sprintf("%s is there, but nothing answers %s on port %d", b.Address.Host(), protocol, b.Address.Port())
 		a.Fix = fmt.Sprintf("enable %s in the BMC's own set-up, or correct bmc.address", protocol)
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		a.Text = fmt.Sprintf("there is no way to the BMC %s", at(b))
+		a.Text = fmt.Sprintf("there is no way to the BMC %s", addressText(b))
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		a.Text = fmt.Sprintf("the BMC %s does not answer", at(b))
+		a.Text = fmt.Sprintf("the BMC %s does not answer", addressText(b))
 	default:
-		a.Text = fmt.Sprintf("the BMC %s cannot be asked: %s", at(b), line(err))
+		a.Text = fmt.Sprintf("the BMC %s cannot be asked: %s", addressText(b), oneLine(err))
 	}
 	return a
 }
 
-// line is an error on one line.
-func line(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// oneLine is an error on one line.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -110,7 +110,7 @@ func TestWhatErrorsMean(t *testing.T) {
 		{fmt.Errorf("read: %w", context.DeadlineExceeded), Silent, "does not answer"},
 		{&net.DNSError{Name: "bmc-7", IsNotFound: true}, Silent, "not known to this appliance's resolvers"},
 	} {
-		a := judge(asked("ipmi://10.0.0.5", password), c.err)
+		a := judgeIPMIError(asked("ipmi://10.0.0.5", password), c.err)
 		assert.Equal(t, c.want, a.Verdict, "%v", c.err)
 		assert.Contains(t, a.Text, c.text)
 		assert.NotEmpty(t, a.Fix, "%v names no way out", c.err)

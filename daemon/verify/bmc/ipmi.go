@@ -13,23 +13,23 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 )
 
-// suites are the cipher suites of IPMI 2.0 in the order in which Ironic tries them: SHA-1,
+// cipherSuites are the cipher suites of IPMI 2.0 in the order in which Ironic tries them: SHA-1,
 // which every BMC knows, and SHA-256, which some want instead. A proposal is no login.
-func suites() []types.CipherSuiteID {
+func cipherSuites() []types.CipherSuiteID {
 	return []types.CipherSuiteID{types.CipherSuiteID3, types.CipherSuiteID17}
 }
 
-// ipmi opens one RMCP+ session as administrator (IPMI 2.0, 13.15 to 13.24), asks for the
+// loginIPMI opens one RMCP+ session as administrator (IPMI 2.0, 13.15 to 13.24), asks for the
 // power and closes it. A wrong password shows in the BMC's second message, which is made
 // with it: the third, by which BMCs count wrong logins, is then never sent.
-func ipmi(ctx context.Context, b site.BMC) Answer {
+func loginIPMI(ctx context.Context, b site.BMC) Answer {
 	host := b.Address.Host()
 	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
 		host = "[" + host + "]"
 	}
 	c, err := client.NewClient(host, b.Address.Port(), b.Username, b.Password.Reveal())
 	if err != nil {
-		return Answer{Verdict: Unfit, Text: line(err), Fix: "correct bmc.username of this node in site.yaml: IPMI knows 16 characters"}
+		return Answer{Verdict: Unfit, Text: oneLine(err), Fix: "correct bmc.username of this node in site.yaml: IPMI knows 16 characters"}
 	}
 	c = c.WithTimeout(4 * time.Second).WithMaxPrivilegeLevel(types.PrivilegeLevelAdministrator)
 	defer func() {
@@ -38,39 +38,39 @@ func ipmi(ctx context.Context, b site.BMC) Answer {
 		defer cancel()
 		_ = c.WithTimeout(time.Second).WithRetry(0).Close(closing)
 	}()
-	for _, suite := range suites() {
+	for _, suite := range cipherSuites() {
 		// UDP loses packets: a proposal may be repeated, a login may not.
 		if _, err = c.WithCipherSuiteID(suite).WithRetry(2).OpenSession(ctx); err == nil {
 			break
 		}
-		if !mismatch(err) {
-			return judge(b, err)
+		if !isSuiteMismatch(err) {
+			return judgeIPMIError(b, err)
 		}
 	}
 	if err != nil {
-		return judge(b, err)
+		return judgeIPMIError(b, err)
 	}
 	c.WithRetry(0)
 	if _, err := c.RAKPMessage1(ctx); err != nil {
-		return judge(b, err)
+		return judgeIPMIError(b, err)
 	}
 	if _, err := c.RAKPMessage3(ctx); err != nil {
-		return judge(b, err)
+		return judgeIPMIError(b, err)
 	}
 	c.WithRetry(2)
 	if _, err := c.SetSessionPrivilegeLevel(ctx, types.PrivilegeLevelAdministrator); err != nil {
-		return refused(b, fmt.Sprintf("user %q the rights of an administrator (%s)", b.Username, line(err)))
+		return refusedAnswer(b, fmt.Sprintf("user %q the rights of an administrator (%s)", b.Username, oneLine(err)))
 	}
 	chassis, err := c.GetChassisStatus(ctx)
 	if err != nil {
-		return judge(b, err)
+		return judgeIPMIError(b, err)
 	}
-	return Answer{Verdict: OK, Text: fmt.Sprintf("%s takes the password by IPMI", at(b)), On: chassis.PowerIsOn}
+	return Answer{Verdict: OK, Text: fmt.Sprintf("%s takes the password by IPMI", addressText(b)), On: chassis.PowerIsOn}
 }
 
-// mismatch tells whether the BMC only dislikes the cipher suite.
-func mismatch(err error) bool {
-	switch code(err) {
+// isSuiteMismatch tells whether the BMC only dislikes the cipher suite.
+func isSuiteMismatch(err error) bool {
+	switch statusCode(err) {
 	case types.RmcpStatusCodeInvalidAuthAlg, types.RmcpStatusCodeInvalidIntegrityAlg, types.RmcpStatusCodeInvalidConfidentAlg,
 		types.RmcpStatusCodeNoMatchingAuthPayload, types.RmcpStatusCodeNoMatchingIntegrityPayload, types.RmcpStatusCodeNoCipherSuiteMatch:
 		return true
@@ -78,7 +78,7 @@ func mismatch(err error) bool {
 	return false
 }
 
-func code(err error) types.RmcpStatusCode {
+func statusCode(err error) types.RmcpStatusCode {
 	var status *types.RmcpStatusError
 	if errors.As(err, &status) {
 		return status.StatusCode()
@@ -86,29 +86,29 @@ func code(err error) types.RmcpStatusCode {
 	return types.RmcpStatusCodeNoErrors
 }
 
-// judge says what an error of the session's set-up means (IPMI 2.0, table 13-15).
-func judge(b site.BMC, err error) Answer {
-	switch code(err) {
+// judgeIPMIError says what an error of the session's set-up means (IPMI 2.0, table 13-15).
+func judgeIPMIError(b site.BMC, err error) Answer {
+	switch statusCode(err) {
 	case types.RmcpStatusCodeNoErrors:
 	case types.RmcpStatusCodeUnauthorizedName, types.RmcpStatusCodeInvalidNameLength:
-		return refused(b, fmt.Sprintf("user %q: it has no such user, or that one may not log in over the network", b.Username))
+		return refusedAnswer(b, fmt.Sprintf("user %q: it has no such user, or that one may not log in over the network", b.Username))
 	case types.RmcpStatusCodeUnauthorizedRoleOfPriLevel, types.RmcpStatusCodeInvalidRole:
-		return refused(b, fmt.Sprintf("user %q the rights of an administrator", b.Username))
+		return refusedAnswer(b, fmt.Sprintf("user %q the rights of an administrator", b.Username))
 	case types.RmcpStatusCodeInvalidIntegrityCheckValue:
-		return refused(b, fmt.Sprintf("the password of user %q", b.Username))
+		return refusedAnswer(b, fmt.Sprintf("the password of user %q", b.Username))
 	case types.RmcpStatusCodeNoResToCreateSess, types.RmcpStatusCodeNoResToCreateSessAtRole:
-		return Answer{Verdict: Busy, Text: fmt.Sprintf("the BMC %s has no room for one more session", at(b)),
+		return Answer{Verdict: Busy, Text: fmt.Sprintf("the BMC %s has no room for one more session", addressText(b)),
 			Fix: "end other sessions of this BMC; it is asked again by itself"}
 	default:
-		a := Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s does not open a session: %s", at(b), line(err)), Fix: "look into the BMC's own set-up, or restart the BMC"}
-		if mismatch(err) {
-			a.Text = fmt.Sprintf("the BMC %s knows neither cipher suite 3 nor 17 of IPMI 2.0", at(b))
+		a := Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s does not open a session: %s", addressText(b), oneLine(err)), Fix: "look into the BMC's own set-up, or restart the BMC"}
+		if isSuiteMismatch(err) {
+			a.Text = fmt.Sprintf("the BMC %s knows neither cipher suite 3 nor 17 of IPMI 2.0", addressText(b))
 			a.Fix = "enable cipher suite 17 (or 3) in the BMC's set-up"
 		}
 		return a
 	}
 	if errors.Is(err, client.ErrRAKPAuthentication) {
-		return refused(b, fmt.Sprintf("the password of user %q", b.Username))
+		return refusedAnswer(b, fmt.Sprintf("the password of user %q", b.Username))
 	}
-	return unreachable(b, "IPMI over LAN", err)
+	return unreachableAnswer(b, "IPMI over LAN", err)
 }

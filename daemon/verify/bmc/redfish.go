@@ -17,9 +17,9 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 )
 
-// redfish asks the service root, which needs no password (DSP0266, 9.4.1), and then for the
+// loginRedfish asks the service root, which needs no password (DSP0266, 9.4.1), and then for the
 // one system that the address names, with the password: that is the only login.
-func redfish(ctx context.Context, b site.BMC) Answer {
+func loginRedfish(ctx context.Context, b site.BMC) Answer {
 	system, err := url.Parse(string(b.Address))
 	if err != nil {
 		return Answer{Verdict: Unfit, Text: "bmc.address cannot be read", Fix: "correct bmc.address of this node in site.yaml"}
@@ -34,23 +34,23 @@ func redfish(ctx context.Context, b site.BMC) Answer {
 	root.Path = "/redfish/v1/"
 	response, err := get(ctx, c, root.String(), site.BMC{})
 	if err != nil {
-		return trouble(b, err)
+		return judgeTransportError(b, err)
 	}
 	if response.status != http.StatusOK && response.status != http.StatusUnauthorized && response.status != http.StatusForbidden {
-		return answered(b, response, "/redfish/v1/")
+		return judgeStatus(b, response, "/redfish/v1/")
 	}
 	response, err = get(ctx, c, system.String(), b)
 	if err != nil {
-		return trouble(b, err)
+		return judgeTransportError(b, err)
 	}
 	if response.status != http.StatusOK {
-		return answered(b, response, system.Path)
+		return judgeStatus(b, response, system.Path)
 	}
 	var power struct{ PowerState string }
 	if err := json.Unmarshal(response.body, &power); err != nil {
-		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s answers %s with something that is no Redfish", at(b), system.Path), Fix: "correct bmc.address of this node in site.yaml"}
+		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s answers %s with something that is no Redfish", addressText(b), system.Path), Fix: "correct bmc.address of this node in site.yaml"}
 	}
-	return Answer{Verdict: OK, Text: fmt.Sprintf("%s takes the password by Redfish", at(b)), On: power.PowerState == "On"}
+	return Answer{Verdict: OK, Text: fmt.Sprintf("%s takes the password by Redfish", addressText(b)), On: power.PowerState == "On"}
 }
 
 type reply struct {
@@ -101,43 +101,43 @@ func get(ctx context.Context, c *http.Client, address string, b site.BMC) (reply
 	return reply{status: response.StatusCode, body: body}, err
 }
 
-// answered says what a status other than 200 means.
-func answered(b site.BMC, r reply, path string) Answer {
+// judgeStatus says what a status other than 200 means.
+func judgeStatus(b site.BMC, r reply, path string) Answer {
 	switch {
 	case r.status == http.StatusUnauthorized:
-		return refused(b, fmt.Sprintf("the password of user %q (it says 401)", b.Username))
+		return refusedAnswer(b, fmt.Sprintf("the password of user %q (it says 401)", b.Username))
 	case r.status == http.StatusForbidden:
-		return refused(b, fmt.Sprintf("user %q the system (it says 403)", b.Username))
+		return refusedAnswer(b, fmt.Sprintf("user %q the system (it says 403)", b.Username))
 	case r.location != "":
-		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s sends %s on to %s, where the password is not taken", at(b), path, printable(r.location)),
+		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s sends %s on to %s, where the password is not taken", addressText(b), path, sanitize(r.location)),
 			Fix: "write the address that it names into bmc.address, if it is a BMC of yours"}
 	case r.status == http.StatusNotFound:
-		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s has no %s", at(b), path),
+		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s has no %s", addressText(b), path),
 			Fix: "correct the path of bmc.address: /redfish/v1/Systems/ followed by the ID that the BMC lists"}
 	case r.status == http.StatusServiceUnavailable, r.status == http.StatusTooManyRequests:
-		return Answer{Verdict: Busy, Text: fmt.Sprintf("the BMC %s is busy (it says %d)", at(b), r.status), Fix: "wait: it is asked again by itself"}
+		return Answer{Verdict: Busy, Text: fmt.Sprintf("the BMC %s is busy (it says %d)", addressText(b), r.status), Fix: "wait: it is asked again by itself"}
 	}
-	return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s answers %s with %d", at(b), path, r.status), Fix: "restart the BMC, or look into its own log"}
+	return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s answers %s with %d", addressText(b), path, r.status), Fix: "restart the BMC, or look into its own log"}
 }
 
-// trouble says what an error without an answer means.
-func trouble(b site.BMC, err error) Answer {
+// judgeTransportError says what an error without an answer means.
+func judgeTransportError(b site.BMC, err error) Answer {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
-		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the certificate of the BMC %s is not to be trusted: %s", at(b), line(errors.Unwrap(err))),
+		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the certificate of the BMC %s is not to be trusted: %s", addressText(b), oneLine(errors.Unwrap(err))),
 			Fix: "give the BMC a certificate of a known authority for the name in bmc.address, or remove bmc.verifyCertificate"}
 	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s does not speak TLS there", at(b)), Fix: "write redfish+http:// into bmc.address, or correct the port"}
+		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s does not speak TLS there", addressText(b)), Fix: "write redfish+http:// into bmc.address, or correct the port"}
 	}
-	return unreachable(b, "Redfish", err)
+	return unreachableAnswer(b, "Redfish", err)
 }
 
-// printable keeps what a stranger sent fit for a console.
-func printable(s string) string {
+// sanitize keeps what a stranger sent fit for a console.
+func sanitize(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return '?'

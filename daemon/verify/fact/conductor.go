@@ -69,10 +69,10 @@ func (c Conductor) Nodes(ctx context.Context) (map[string]Ironic, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("ask Ironic: it says %s", response.Status)
 	}
-	return nodes(body)
+	return parseNodes(body)
 }
 
-func nodes(body []byte) (map[string]Ironic, error) {
+func parseNodes(body []byte) (map[string]Ironic, error) {
 	var list struct {
 		Nodes []struct {
 			UUID                 string         `json:"uuid"`
@@ -109,8 +109,8 @@ func nodes(body []byte) (map[string]Ironic, error) {
 		}
 		i := Ironic{
 			Host: host, UUID: n.UUID, State: n.ProvisionState, Target: text(n.TargetProvisionState), Power: text(n.PowerState),
-			LastError: apply.Said(text(n.LastError)), Since: moment(text(n.ProvisionUpdatedAt)), Inspecting: moment(text(n.InspectionStartedAt)),
-			Heartbeat: moment(n.Internal.Heartbeat),
+			LastError: apply.RedactIronicError(text(n.LastError)), Since: parseTime(text(n.ProvisionUpdatedAt)), Inspecting: parseTime(text(n.InspectionStartedAt)),
+			Heartbeat: parseTime(n.Internal.Heartbeat),
 		}
 		for _, step := range []map[string]any{n.DeployStep, n.CleanStep} {
 			if s, ok := step["step"].(string); ok {
@@ -118,7 +118,7 @@ func nodes(body []byte) (map[string]Ironic, error) {
 			}
 		}
 		if n.Maintenance {
-			i.Maintenance = apply.Said(text(n.MaintenanceReason))
+			i.Maintenance = apply.RedactIronicError(text(n.MaintenanceReason))
 			if i.Maintenance == "" {
 				i.Maintenance = "no reason was given"
 			}
@@ -128,9 +128,9 @@ func nodes(body []byte) (map[string]Ironic, error) {
 	return all, nil
 }
 
-// moment reads the two forms in which Ironic writes a time: with a zone in its columns,
+// parseTime reads the two forms in which Ironic writes a time: with a zone in its columns,
 // without one (and in UTC) in driver_internal_info. Anything else is the zero time.
-func moment(s string) time.Time {
+func parseTime(s string) time.Time {
 	for _, form := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999"} {
 		if t, err := time.Parse(form, s); err == nil {
 			return t.UTC()

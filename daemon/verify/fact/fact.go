@@ -43,7 +43,7 @@ func HostOf(b *metal3api.BareMetalHost) Host {
 	s := b.Status
 	h := Host{
 		Name: b.Name, UID: string(b.UID), State: string(s.Provisioning.State), Operational: string(s.OperationalStatus),
-		ErrorType: string(s.ErrorType), Error: apply.Said(s.ErrorMessage), Errors: s.ErrorCount,
+		ErrorType: string(s.ErrorType), Error: apply.RedactIronicError(s.ErrorMessage), Errors: s.ErrorCount,
 		PoweredOn: s.PoweredOn, Online: b.Spec.Online, Installed: s.Provisioning.Image.URL, Deployed: s.OperationHistory.Provision.End.Time,
 		Inspected: s.HardwareDetails != nil,
 	}
@@ -69,13 +69,13 @@ func HostOf(b *metal3api.BareMetalHost) Host {
 			add(nic.MAC)
 		}
 	}
-	h.Since = since(s.Provisioning.State, s.OperationHistory, b.CreationTimestamp.Time)
+	h.Since = stateSince(s.Provisioning.State, s.OperationHistory, b.CreationTimestamp.Time)
 	return h
 }
 
-// since is when a state began, from the operator's history of its four operations: each
+// stateSince is when a state began, from the operator's history of its four operations: each
 // state begins when one of them starts or ends.
-func since(state metal3api.ProvisioningState, o metal3api.OperationHistory, created time.Time) time.Time {
+func stateSince(state metal3api.ProvisioningState, o metal3api.OperationHistory, created time.Time) time.Time {
 	switch state {
 	case metal3api.StateNone, metal3api.StateUnmanaged:
 		return created
@@ -84,7 +84,7 @@ func since(state metal3api.ProvisioningState, o metal3api.OperationHistory, crea
 	case metal3api.StateInspecting:
 		return o.Inspect.Start.Time
 	case metal3api.StatePreparing, metal3api.StateReady, metal3api.StateAvailable:
-		return later(o.Inspect.End.Time, o.Deprovision.End.Time)
+		return laterOf(o.Inspect.End.Time, o.Deprovision.End.Time)
 	case metal3api.StateProvisioning:
 		return o.Provision.Start.Time
 	case metal3api.StateProvisioned:
@@ -95,7 +95,7 @@ func since(state metal3api.ProvisioningState, o metal3api.OperationHistory, crea
 	return time.Time{}
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

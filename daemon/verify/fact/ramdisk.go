@@ -84,7 +84,7 @@ func lastError(path string) (string, error) {
 		for lines.Scan() {
 			for _, level := range []string{" ERROR ", " CRITICAL "} {
 				if _, said, ok := strings.Cut(lines.Text(), level); ok {
-					if text := message(said); text != "" && !strings.HasPrefix(text, "Traceback") {
+					if text := logMessage(said); text != "" && !strings.HasPrefix(text, "Traceback") {
 						last = text
 					}
 				}
@@ -97,10 +97,10 @@ func lastError(path string) (string, error) {
 // request.
 var record = regexp.MustCompile(`^\S+ \[[^\]]*\] (.*)$`)
 
-// message is the text of a record; "" for what is none.
-func message(said string) string {
+// logMessage is the text of a record; "" for what is none.
+func logMessage(said string) string {
 	if m := record.FindStringSubmatch(said); m != nil {
-		return apply.Said(m[1])
+		return apply.RedactIronicError(m[1])
 	}
 	return ""
 }

@@ -172,8 +172,8 @@ var words = map[string]struct {
 	}},
 }
 
-// octal is a packet as printf prints it: \ooo for each byte.
-func octal(packet []byte) string {
+// octalEscape is a packet as printf prints it: \ooo for each byte.
+func octalEscape(packet []byte) string {
 	var b strings.Builder
 	for _, c := range packet {
 		fmt.Fprintf(&b, `\%03o`, c)

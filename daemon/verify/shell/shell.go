@@ -37,11 +37,11 @@ type Target struct {
 type Verdict string
 
 const (
-	Reached  Verdict = "reached"  // it said what is in Report
-	Silent   Verdict = "silent"   // nothing answers at any of its addresses
-	Stranger Verdict = "stranger" // a machine with another host key answers
-	Locked   Verdict = "locked"   // it refuses the appliance's key
-	Odd      Verdict = "odd"      // logged in, and the commands did not work
+	Reached      Verdict = "reached"  // it said what is in Report
+	Silent       Verdict = "silent"   // nothing answers at any of its addresses
+	OtherMachine Verdict = "stranger" // a machine with another host key answers
+	Locked       Verdict = "locked"   // it refuses the appliance's key
+	Odd          Verdict = "odd"      // logged in, and the commands did not work
 )
 
 // Answer is what was found out. The zero Answer says that nothing was asked yet.
@@ -50,7 +50,7 @@ type Answer struct {
 	Text     string     // for people
 	Address  netip.Addr // that answered
 	Report   Report
-	Asked    time.Time     // of the appliance's clock, in the middle of the question
+	AskedAt  time.Time     // of the appliance's clock, in the middle of the question
 	Doubt    time.Duration // by how much the two clocks' difference may be off
 	Question ask.Question  // that the resolvers were asked
 }
@@ -75,19 +75,19 @@ func Ask(ctx context.Context, t Target) Answer {
 	// The clock first and alone, so that little time passes between question and answer.
 	begun := time.Now()
 	if _, err := run(conn, "true", ""); err != nil {
-		return odd(a, err)
+		return oddAnswer(a, err)
 	}
 	trip := time.Since(begun)
 	sent := time.Now()
 	a.Question = ask.NewQuestion()
-	text, err := run(conn, command(t, a.Question), script)
+	text, err := run(conn, commandLine(t, a.Question), script)
 	if err != nil && text == "" {
-		return odd(a, err)
+		return oddAnswer(a, err)
 	}
 	if a.Report, err = parse(text); err != nil {
-		return odd(a, err)
+		return oddAnswer(a, err)
 	}
-	a.Verdict, a.Asked, a.Doubt = Reached, sent.Add(trip/2), trip
+	a.Verdict, a.AskedAt, a.Doubt = Reached, sent.Add(trip/2), trip
 	a.overTCP(conn)
 	return a
 }
@@ -107,14 +107,14 @@ func Output(ctx context.Context, t Target, script string) ([]byte, error) {
 	return []byte(text), err
 }
 
-func odd(a Answer, err error) Answer {
-	a.Verdict, a.Text = Odd, fmt.Sprintf("it lets the appliance in at %s, but its shell does not answer as Linux does: %s", a.Address, line(err))
+func oddAnswer(a Answer, err error) Answer {
+	a.Verdict, a.Text = Odd, fmt.Sprintf("it lets the appliance in at %s, but its shell does not answer as Linux does: %s", a.Address, oneLine(err))
 	return a
 }
 
-// command is the script with its arguments. None of them comes from the node.
-func command(t Target, q ask.Question) string {
-	words := []string{"sh", "-s", "--", "'" + octal(q.Packet()) + "'"}
+// commandLine is the script with its arguments. None of them comes from the node.
+func commandLine(t Target, q ask.Question) string {
+	words := []string{"sh", "-s", "--", "'" + octalEscape(q.Packet()) + "'"}
 	for _, r := range t.Routers {
 		words = append(words, r.String())
 	}
@@ -133,17 +133,17 @@ func run(conn *ssh.Client, command, input string) (string, error) {
 	}
 	defer session.Close()
 	var out, said bytes.Buffer
-	session.Stdin, session.Stdout, session.Stderr = strings.NewReader(input), limited{&out}, limited{&said}
+	session.Stdin, session.Stdout, session.Stderr = strings.NewReader(input), limitedBuffer{&out}, limitedBuffer{&said}
 	if err := session.Run(command); err != nil {
 		return out.String(), fmt.Errorf("%w: %s", err, tail(said.String(), 200))
 	}
 	return out.String(), nil
 }
 
-// limited takes a megabyte and swallows the rest: the node may be anything.
-type limited struct{ b *bytes.Buffer }
+// limitedBuffer takes a megabyte and swallows the rest: the node may be anything.
+type limitedBuffer struct{ b *bytes.Buffer }
 
-func (l limited) Write(p []byte) (int, error) {
+func (l limitedBuffer) Write(p []byte) (int, error) {
 	if room := 1<<20 - l.b.Len(); room > 0 {
 		l.b.Write(p[:min(room, len(p))])
 	}
@@ -192,7 +192,7 @@ func login(ctx context.Context, t Target) (*ssh.Client, Answer) {
 	var wg sync.WaitGroup
 	for _, address := range t.Addresses {
 		wg.Go(func() {
-			conn, a := one(ctx, t, address)
+			conn, a := loginAt(ctx, t, address)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -210,7 +210,7 @@ func login(ctx context.Context, t Target) (*ssh.Client, Answer) {
 	return first, worst
 }
 
-func one(ctx context.Context, t Target, address netip.Addr) (*ssh.Client, Answer) {
+func loginAt(ctx context.Context, t Target, address netip.Addr) (*ssh.Client, Answer) {
 	port := t.Port
 	if port == 0 {
 		port = 22
@@ -246,7 +246,7 @@ func one(ctx context.Context, t Target, address netip.Addr) (*ssh.Client, Answer
 	var negotiation *ssh.AlgorithmNegotiationError
 	switch {
 	case stranger, errors.As(err, &negotiation):
-		a.Verdict = Stranger
+		a.Verdict = OtherMachine
 		a.Text = fmt.Sprintf("at %s another machine answers, or another system: its SSH host key is not the one that was minted for %s", address, t.Name)
 	case strings.Contains(err.Error(), "unable to authenticate"):
 		a.Verdict, a.Text = Locked, fmt.Sprintf("at %s it does not let the appliance's key in as user %s: cloud-init did not do its work", address, t.User)
@@ -256,4 +256,4 @@ func one(ctx context.Context, t Target, address netip.Addr) (*ssh.Client, Answer
 	return nil, a
 }
 
-func line(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

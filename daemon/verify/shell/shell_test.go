@@ -172,7 +172,7 @@ func TestScriptOnThisMachine(t *testing.T) {
 			assert.Contains(t, n.Addresses, netip.MustParsePrefix(p.String()))
 		}
 	}
-	assert.Less(t, a.Report.Time.Sub(a.Asked).Abs(), a.Doubt+time.Second, "one clock, and the difference is %s", a.Report.Time.Sub(a.Asked))
+	assert.Less(t, a.Report.Time.Sub(a.AskedAt).Abs(), a.Doubt+time.Second, "one clock, and the difference is %s", a.Report.Time.Sub(a.AskedAt))
 }
 
 func TestQuestionGoesFromTheNode(t *testing.T) {
@@ -202,7 +202,7 @@ func TestQuestionGoesFromTheNode(t *testing.T) {
 	to.Resolvers, to.Routers = []netip.Addr{answering, silent}, []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 	a := Ask(t.Context(), to)
 	require.Equal(t, Reached, a.Verdict, a.Text)
-	assert.NoError(t, a.Question.Answered(a.Report.DNS[answering]))
+	assert.NoError(t, a.Question.CheckAnswer(a.Report.DNS[answering]))
 	assert.Nil(t, a.Report.DNS[silent])
 	if _, err := exec.LookPath("ping"); err == nil {
 		assert.Equal(t, "echo", a.Report.Routers[netip.MustParseAddr("127.0.0.1")])
@@ -248,7 +248,7 @@ func TestVerdicts(t *testing.T) {
 		verdict Verdict
 		text    string
 	}{
-		"another machine":      {stranger, Stranger, "not the one that was minted for node-1"},
+		"another machine":      {stranger, OtherMachine, "not the one that was minted for node-1"},
 		"key not let in":       {locked, Locked, "does not let the appliance's key in as user firstlight"},
 		"no address known":     {nowhere, Silent, "no address"},
 		"nobody there":         {silent, Silent, "nothing answers SSH at 127.0.0.1"},
@@ -287,7 +287,7 @@ func TestOutput(t *testing.T) {
 
 func TestOctal(t *testing.T) {
 	packet := []byte{0, 1, '%', '\\', 0xff}
-	out, err := exec.Command("bash", "-c", `printf "$0" | od -An -v -tu1`, octal(packet)).Output()
+	out, err := exec.Command("bash", "-c", `printf "$0" | od -An -v -tu1`, octalEscape(packet)).Output()
 	if err != nil {
 		t.Skip("this machine has no bash: ", err)
 	}

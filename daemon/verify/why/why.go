@@ -28,92 +28,92 @@ type View struct {
 
 	Silent time.Time // the API has not answered for Host since then, so that it is of that time; zero: it does
 
-	Preflight []status.Check // before it was switched on; none: not asked
-	Passed    bool           // all of them hold
-	Asked     time.Time      // Passed, or the failure, has been so since
-	BMC       bmc.Verdict
+	Preflight      []status.Check // before it was switched on; none: not asked
+	Passed         bool           // all of them hold
+	PreflightSince time.Time      // Passed, or the failure, has been so since
+	BMC            bmc.Verdict
 
-	Held      string     // what the hand-over holds it back for; "": nothing
+	Blocked   string     // what the hand-over holds it back for; "": nothing
 	Host      *fact.Host // nil: there is none
 	LastError string     // of the host on its way to what it is to become: the operator clears an error at each new try
 	Ironic    *fact.Ironic
 
-	Wire     *record.Record // where its boot NIC last was; nil: never heard of
-	OtherNIC string         // another NIC of it that was heard on the provisioning network instead
-	Foreign  string         // what the DHCP server says of a foreign one; "": there is none
-	Log      string         // the last error in the log of its ramdisk
+	BootTrace *record.Trace // where its boot NIC last was; nil: never heard of
+	OtherNIC  string        // another NIC of it that was heard on the provisioning network instead
+	Foreign   string        // what the DHCP server says of a foreign one; "": there is none
+	Log       string        // the last error in the log of its ramdisk
 
-	Answer shell.Verdict  // of the installed system
-	Checks []status.Check // of the installed system
-	Proven bool
+	Answer   shell.Verdict  // of the installed system
+	Checks   []status.Check // of the installed system
+	Verified bool
 }
 
-// Reason is the answer.
-type Reason struct {
-	Situation string
-	Sentence  string    // without the node's name: "loads its ramdisk, 12 of 80 MB"; of what fails it stays the same while it does
-	Next      string    // what a person can do; "" if nothing is needed
-	Since     time.Time // zero if nobody knows
-	Percent   int       // of the way to proven
-	Fails     bool      // it needs a person, or will not become better by itself
+// Diagnosis is the answer.
+type Diagnosis struct {
+	Rule     string
+	Sentence string    // without the node's name: "loads its ramdisk, 12 of 80 MB"; of what fails it stays the same while it does
+	Next     string    // what a person can do; "" if nothing is needed
+	Since    time.Time // zero if nobody knows
+	Percent  int       // of the way to proven
+	Fails    bool      // it needs a person, or will not become better by itself
 }
 
-// situation is one row of the list.
-type situation struct {
-	name    string
-	means   string // what is seen, for docs/why.md
-	when    func(View) bool
-	say     func(View) string
-	next    func(View) string // nil: nothing is needed
-	since   func(View) time.Time
-	percent int
-	fails   bool
+// rule is one row of the list.
+type rule struct {
+	name     string
+	meaning  string // what is seen, for docs/why.md
+	matches  func(View) bool
+	sentence func(View) string
+	next     func(View) string // nil: nothing is needed
+	since    func(View) time.Time
+	percent  int
+	fails    bool
 }
 
 // Explain finds the first situation that fits. The last one fits everything.
-func Explain(v View) Reason {
-	for _, s := range situations {
-		if !s.when(v) {
+func Explain(v View) Diagnosis {
+	for _, s := range rules {
+		if !s.matches(v) {
 			continue
 		}
-		r := Reason{Situation: s.name, Sentence: printable(s.say(v)), Percent: s.percent, Fails: s.fails}
+		r := Diagnosis{Rule: s.name, Sentence: oneLine(s.sentence(v)), Percent: s.percent, Fails: s.fails}
 		if s.next != nil {
-			r.Next = printable(s.next(v))
+			r.Next = oneLine(s.next(v))
 		}
 		if s.since != nil {
 			r.Since = s.since(v)
 		}
 		if s.name == "writing" || s.name == "loading" {
-			r.Percent += moved(v, s.name)
+			r.Percent += transferPercent(v, s.name)
 		}
-		if again(v) && !r.Fails {
-			r.Sentence = printable(r.Sentence + "; it is tried again, before that it failed: " + text(v.LastError))
+		if isRetry(v) && !r.Fails {
+			r.Sentence = oneLine(r.Sentence + "; it is tried again, before that it failed: " + firstSentence(v.LastError))
 		}
-		if s.name == "api-silent" && v.Proven {
+		if s.name == "api-silent" && v.Verified {
 			r.Percent = 100
 		}
 		return r
 	}
-	return Reason{Situation: "unknown", Sentence: "nothing is known of it"}
+	return Diagnosis{Rule: "unknown", Sentence: "nothing is known of it"}
 }
 
-// moved is how many of a step's own per cent are done.
-func moved(v View, name string) int {
+// transferPercent is how many of a step's own per cent are done.
+func transferPercent(v View, name string) int {
 	share := map[string]int{"writing": 35, "loading": 5}[name]
-	m := far(v)
+	m := furthestMark(v)
 	if m.Total <= 0 {
 		return 0
 	}
 	return int(int64(share) * min(m.Bytes, m.Total) / m.Total)
 }
 
-// fix puts a fixed sentence into next.
-func fix(text string) func(View) string { return func(View) string { return text } }
+// fixedNext puts a fixed sentence into next.
+func fixedNext(text string) func(View) string { return func(View) string { return text } }
 
-func say(text string) func(View) string { return func(View) string { return text } }
+func fixedSentence(text string) func(View) string { return func(View) string { return text } }
 
-// printable keeps to one line what came from elsewhere.
-func printable(s string) string {
+// oneLine keeps to one line what came from elsewhere.
+func oneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > 400 {
 		s = s[:strings.LastIndex(s[:400], " ")+1] + "…"
@@ -126,8 +126,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// problem is the check that stands in the way: a failed one before one that waits.
-func problem(checks []status.Check) (c status.Check, failed bool) {
+// firstProblem is the check that stands in the way: a failed one before one that waits.
+func firstProblem(checks []status.Check) (c status.Check, failed bool) {
 	for _, state := range []status.CheckState{status.CheckFailed, status.CheckWaiting} {
 		for _, c := range checks {
 			if c.State == state {
@@ -150,7 +150,7 @@ func hostError(v View) string {
 	case v.Host == nil:
 		return ""
 	case v.Host.Error == "" && (v.Host.Errors > 0 || v.Host.State == "deprovisioning"): // it is cleaned up after, to be tried again
-		if interrupted(v.LastError) { // and was no failure of the machine's
+		if isInterrupted(v.LastError) { // and was no failure of the machine's
 			return ""
 		}
 		return v.LastError
@@ -158,13 +158,13 @@ func hostError(v View) string {
 	return v.Host.Error
 }
 
-// again tells whether what the host is at failed before, and no error of this try is known.
-func again(v View) bool {
-	return booting(v) && hostError(v) == "" && v.LastError != "" && !interrupted(v.LastError)
+// isRetry tells whether what the host is at failed before, and no error of this try is known.
+func isRetry(v View) bool {
+	return isBooting(v) && hostError(v) == "" && v.LastError != "" && !isInterrupted(v.LastError)
 }
 
-// says tells whether the error, or what Ironic or the ramdisk say about it, has one of the words.
-func says(v View, words ...string) bool {
+// mentions tells whether the error, or what Ironic or the ramdisk say about it, has one of the words.
+func mentions(v View, words ...string) bool {
 	text := hostError(v)
 	if text == "" {
 		return false
@@ -181,13 +181,13 @@ func says(v View, words ...string) bool {
 	return false
 }
 
-// booting tells whether the host is at something for which it must boot the ramdisk.
-func booting(v View) bool {
+// isBooting tells whether the host is at something for which it must boot the ramdisk.
+func isBooting(v View) bool {
 	return hostState(v, "inspecting", "preparing", "provisioning", "deprovisioning")
 }
 
-// begun is when what the host is at began, as far as anybody knows.
-func begun(v View) time.Time {
+// startedAt is when what the host is at began, as far as anybody knows.
+func startedAt(v View) time.Time {
 	switch {
 	case v.Host == nil:
 		return time.Time{}
@@ -199,19 +199,19 @@ func begun(v View) time.Time {
 	return v.Host.Since
 }
 
-// alive tells whether the agent in the ramdisk called lately.
-func alive(v View) bool {
+// agentAlive tells whether the agent in the ramdisk called lately.
+func agentAlive(v View) bool {
 	return v.Ironic != nil && !v.Ironic.Heartbeat.IsZero() && v.Now.Sub(v.Ironic.Heartbeat) < 4*time.Minute
 }
 
-// boot is the record of the boot that belongs to what the host is at; nil if the machine was
+// currentBoot is the record of the boot that belongs to what the host is at; nil if the machine was
 // not heard of since then. Ironic may be quicker with the power than the operator with its
 // history: a minute is forgiven.
-func boot(v View) *record.Record {
-	if v.Wire == nil || v.Wire.Last.Time.Before(begun(v).Add(-time.Minute)) {
+func currentBoot(v View) *record.Trace {
+	if v.BootTrace == nil || v.BootTrace.Last.Time.Before(startedAt(v).Add(-time.Minute)) {
 		return nil
 	}
-	return v.Wire
+	return v.BootTrace
 }
 
 // stepSystem stands for what the ramdisk does by itself: it asks for its address once more.
@@ -221,11 +221,11 @@ const stepSystem record.Step = "system"
 var way = []record.Step{record.StepDiscover, record.StepOffer, record.StepLease, record.StepTFTP, record.StepBootFile,
 	record.StepScript, record.StepKernel, record.StepRamdisk, stepSystem, record.StepImage}
 
-// far is the step furthest on the way that the boot came to. Firmware, iPXE and ramdisk each
+// furthestMark is the step furthest on the way that the boot came to. Firmware, iPXE and ramdisk each
 // ask for an address anew, so the last step heard of is not it. A lease without any word on
 // boot files was asked for by an operating system: the ramdisk.
-func far(v View) record.Mark {
-	r := boot(v)
+func furthestMark(v View) record.Mark {
+	r := currentBoot(v)
 	if r == nil {
 		return record.Mark{}
 	}
@@ -234,7 +234,7 @@ func far(v View) record.Mark {
 		if m.Step == record.StepLease && m.Detail == "" {
 			m.Step = stepSystem
 		}
-		if m.NotGiven() {
+		if m.IsRefused() {
 			continue
 		}
 		if best.Step == "" || slices.Index(way, m.Step) > slices.Index(way, best.Step) {
@@ -244,29 +244,29 @@ func far(v View) record.Mark {
 	return best
 }
 
-// at tells whether the boot came as far as one of steps and no further, and nothing was
+// stuckAt tells whether the boot came as far as one of steps and no further, and nothing was
 // heard for at least that long.
-func at(v View, least time.Duration, steps ...record.Step) bool {
-	return booting(v) && slices.Contains(steps, far(v).Step) && v.Now.Sub(v.Wire.Last.Time) >= least
+func stuckAt(v View, least time.Duration, steps ...record.Step) bool {
+	return isBooting(v) && slices.Contains(steps, furthestMark(v).Step) && v.Now.Sub(v.BootTrace.Last.Time) >= least
 }
 
-func lastSeen(v View) time.Time { return v.Wire.Last.Time }
+func lastSeen(v View) time.Time { return v.BootTrace.Last.Time }
 
-func hostSince(v View) time.Time { return begun(v) }
+func hostSince(v View) time.Time { return startedAt(v) }
 
-func asked(v View) time.Time { return v.Asked }
+func preflightSince(v View) time.Time { return v.PreflightSince }
 
-func deployed(v View) time.Time { return v.Host.Deployed }
+func deployedAt(v View) time.Time { return v.Host.Deployed }
 
-func megabytes(m record.Mark) string {
+func formatMegabytes(m record.Mark) string {
 	if m.Total <= 0 {
 		return fmt.Sprintf("%d MB", m.Bytes/1e6)
 	}
 	return fmt.Sprintf("%d of %d MB", m.Bytes/1e6, m.Total/1e6)
 }
 
-// text is an error cut to what people can read: the first sentence or so.
-func text(s string) string {
+// firstSentence is an error cut to what people can read: the first sentence or so.
+func firstSentence(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if i := strings.Index(s, "Traceback"); i > 0 {
 		s = s[:i]

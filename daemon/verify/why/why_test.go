@@ -30,7 +30,7 @@ func ago(minutes float64) time.Time {
 
 // base is a node of the site whose pre-flight passed an hour ago.
 func base() View {
-	return View{Now: now, Name: "node-1", Passed: true, Asked: ago(60), Preflight: []status.Check{{Name: "bmc", State: status.CheckOK}},
+	return View{Now: now, Name: "node-1", Passed: true, PreflightSince: ago(60), Preflight: []status.Check{{Name: "bmc", State: status.CheckOK}},
 		Node: &site.Node{Name: "node-1", BootMAC: "52:54:00:00:00:01"}}
 }
 
@@ -47,12 +47,12 @@ func host(state string, minutes float64) View {
 // wire is a host that boots, with the marks of its boot; the last one is so many minutes old.
 func wire(state string, minutes float64, marks ...record.Mark) View {
 	v := host(state, minutes+2)
-	v.Wire = &record.Record{MAC: "52:54:00:00:00:01", Addr: netip.MustParseAddr("172.22.0.33"), Since: ago(minutes + 1)}
+	v.BootTrace = &record.Trace{MAC: "52:54:00:00:00:01", Addr: netip.MustParseAddr("172.22.0.33"), Since: ago(minutes + 1)}
 	for i := range marks {
 		marks[i].Count = max(marks[i].Count, 1)
 		marks[i].Time = ago(minutes + float64(len(marks)-1-i)/10)
 	}
-	v.Wire.Marks, v.Wire.Last = marks, marks[len(marks)-1]
+	v.BootTrace.Marks, v.BootTrace.Last = marks, marks[len(marks)-1]
 	return v
 }
 
@@ -69,7 +69,7 @@ func checks(v View, name string, state status.CheckState, text, fix string) View
 
 func refusedBy(check, text, fix string, verdict bmc.Verdict) View {
 	v := base()
-	v.Passed, v.Asked, v.BMC = false, ago(2), verdict
+	v.Passed, v.PreflightSince, v.BMC = false, ago(2), verdict
 	v.Preflight = []status.Check{{Name: check, State: status.CheckFailed, Text: text, Fix: fix}}
 	return v
 }
@@ -93,9 +93,9 @@ func cases() map[string]View {
 	change := func(v View, do func(*View)) View { do(&v); return v }
 	return map[string]View{
 		"api-silent":  change(host("provisioning", 5), func(v *View) { v.Silent = time.Date(2026, 3, 1, 10, 4, 5, 0, time.UTC) }),
-		"not-in-site": change(wire("inspecting", 1, discover), func(v *View) { v.Node, v.Host, v.Wire.First = nil, nil, ago(7) }),
+		"not-in-site": change(wire("inspecting", 1, discover), func(v *View) { v.Node, v.Host, v.BootTrace.First = nil, nil, ago(7) }),
 		"removed":     change(host("provisioned", 60), func(v *View) { v.Node = nil }),
-		"proven":      change(host("provisioned", 60), func(v *View) { v.Proven = true }),
+		"proven":      change(host("provisioned", 60), func(v *View) { v.Verified = true }),
 		"appliance-starting": change(base(), func(v *View) {
 			v.Appliance, v.Preflight, v.Passed = "control-plane: the API server to answer", nil, false
 		}),
@@ -113,19 +113,19 @@ func cases() map[string]View {
 			v.Passed, v.Preflight = false, []status.Check{{Name: "bmc", State: status.CheckWaiting, Text: "not asked yet"}}
 		}),
 		"held": change(host("provisioned", 60), func(v *View) {
-			v.Held = `it is in service with image "a", site.yaml names "b"; to install that, run: kubectl …`
+			v.Blocked = `it is in service with image "a", site.yaml names "b"; to install that, run: kubectl …`
 		}),
 		"disk-ambiguous": change(host("available", 5), func(v *View) {
-			v.Held = "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: …"
+			v.Blocked = "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: …"
 		}),
 		"disk-not-empty": change(host("available", 5), func(v *View) {
-			v.Held = "its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"
+			v.Blocked = "its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"
 		}),
-		"absent":       change(base(), func(v *View) { v.Asked = ago(3) }),
-		"handing-over": change(base(), func(v *View) { v.Asked = ago(1) }),
-		"restoring":    change(host("provisioned", 5), func(v *View) { v.Host.Paused, v.Held = true, `host node-1 is "" in the API` }),
+		"absent":       change(base(), func(v *View) { v.PreflightSince = ago(3) }),
+		"handing-over": change(base(), func(v *View) { v.PreflightSince = ago(1) }),
+		"restoring":    change(host("provisioned", 5), func(v *View) { v.Host.Paused, v.Blocked = true, `host node-1 is "" in the API` }),
 		"paused":       change(host("available", 5), func(v *View) { v.Host.Paused = true }),
-		"bmc-lost":     change(failed(host("provisioned", 60), "IPMI call failed: power status."), func(v *View) { v.Proven = true }),
+		"bmc-lost":     change(failed(host("provisioned", 60), "IPMI call failed: power status."), func(v *View) { v.Verified = true }),
 		"off":          change(host("provisioned", 5), func(v *View) { v.Answer, v.Ironic = "silent", &fact.Ironic{Power: "power off"} }),
 		"disk-not-booting": change(wire("provisioned", 1, discover, lease, record.Mark{Step: record.StepScript, Detail: "disk", Count: 4}), func(v *View) {
 			v.Answer = "silent"
@@ -205,17 +205,17 @@ func cases() map[string]View {
 func TestEverySituationHasItsCase(t *testing.T) {
 	all := cases()
 	seen := map[string]bool{}
-	for _, s := range situations {
+	for _, s := range rules {
 		assert.False(t, seen[s.name], "%s is there twice", s.name)
 		seen[s.name] = true
 		assert.Regexp(t, `^[a-z]+(-[a-z]+)*$`, s.name)
-		assert.NotEmpty(t, s.means, s.name)
+		assert.NotEmpty(t, s.meaning, s.name)
 		v, ok := all[s.name]
 		if !assert.True(t, ok, "%s has no case", s.name) {
 			continue
 		}
 		r := Explain(v)
-		assert.Equal(t, s.name, r.Situation, "%s: %s", s.name, r.Sentence)
+		assert.Equal(t, s.name, r.Rule, "%s: %s", s.name, r.Sentence)
 		assert.NotEmpty(t, r.Sentence, s.name)
 		assert.NotContains(t, r.Sentence, "%!", s.name)
 		if r.Fails {
@@ -237,13 +237,13 @@ func TestDocs(t *testing.T) {
 	b.WriteString("| situation | what is seen | it says | what to do |\n|---|---|---|---|\n")
 	all := cases()
 	cell := strings.NewReplacer("|", "\\|")
-	for _, s := range situations {
+	for _, s := range rules {
 		r := Explain(all[s.name])
 		next := r.Next
 		if next == "" {
 			next = "nothing"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | node-1 %s | %s |\n", s.name, cell.Replace(s.means), cell.Replace(r.Sentence), cell.Replace(next))
+		fmt.Fprintf(&b, "| `%s` | %s | node-1 %s | %s |\n", s.name, cell.Replace(s.meaning), cell.Replace(r.Sentence), cell.Replace(next))
 	}
 	part := regexp.MustCompile(`(?s)(<!-- begin situations -->\n).*?(<!-- end -->)`)
 	require.True(t, part.Match(have))
@@ -258,7 +258,7 @@ func TestDocs(t *testing.T) {
 // TestARefusedFileIsNotCalledLoaded: what was asked for and not given is no boot program.
 func TestARefusedFileIsNotCalledLoaded(t *testing.T) {
 	r := Explain(wire("inspecting", 4, discover, offer, lease, record.Mark{Step: record.StepTFTP, Detail: "pxelinux.0", Refused: "there is no pxelinux.0"}))
-	assert.Equal(t, "no-tftp", r.Situation)
+	assert.Equal(t, "no-tftp", r.Rule)
 	assert.Contains(t, r.Sentence, "loads no boot program (undionly.kpxe); it asked for pxelinux.0: there is no pxelinux.0")
 }
 
@@ -266,29 +266,29 @@ func TestARefusedFileIsNotCalledLoaded(t *testing.T) {
 func TestAServerOfImagesThatIsSilentIsNamed(t *testing.T) {
 	r := Explain(failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.write_image failed on node 1-2. "+
 		"10.9.9.9:80/x.raw cannot be reached: Connection to 10.9.9.9 timed out. (connect timeout=60)"))
-	assert.Equal(t, "image-unreachable", r.Situation)
+	assert.Equal(t, "image-unreachable", r.Rule)
 	r = Explain(failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.deploy failed: Connection to agent failed: Failed to connect to the agent running on node 1-2. "+
 		"172.22.0.33:9999/v1/commands/ cannot be reached: Connection refused"))
-	assert.Equal(t, "error", r.Situation, "it was the agent that could not be reached")
+	assert.Equal(t, "error", r.Rule, "it was the agent that could not be reached")
 }
 
 // TestABMCThatDoesNothingIsNamed, also when Ironic says so of an inspection.
 func TestABMCThatDoesNothingIsNamed(t *testing.T) {
 	v := failed(host("inspecting", 5), "Failed to inspect hardware. Reason: unable to start inspection: Failed to set node power state to power on.")
 	v.Host.ErrorType = "inspection error"
-	assert.Equal(t, "power-refused", Explain(v).Situation)
+	assert.Equal(t, "power-refused", Explain(v).Rule)
 }
 
 // TestAServerThatLosesItsPowerWhileItIsWritten: it was heard, and is no more; when it boots again, that is told.
 func TestAServerThatLosesItsPowerWhileItIsWritten(t *testing.T) {
 	v := wire("provisioning", 5, script, kernel, initrd, image)
-	v.Wire.Since, v.Ironic = ago(9), &fact.Ironic{Heartbeat: ago(5.2), Power: "power off"}
+	v.BootTrace.Since, v.Ironic = ago(9), &fact.Ironic{Heartbeat: ago(5.2), Power: "power off"}
 	v.Host.Since = ago(10)
 	r := Explain(v)
-	assert.Equal(t, "agent-silent", r.Situation)
+	assert.Equal(t, "agent-silent", r.Rule)
 	assert.Equal(t, "is provisioning, but its agent has not called since 11:54:48 UTC, and its power is off", r.Sentence)
-	v.Wire.Since, v.Wire.Marks, v.Wire.Last = ago(1), []record.Mark{discover}, record.Mark{Step: record.StepDiscover, Time: ago(1)}
-	assert.Equal(t, "netbooting", Explain(v).Situation)
+	v.BootTrace.Since, v.BootTrace.Marks, v.BootTrace.Last = ago(1), []record.Mark{discover}, record.Mark{Step: record.StepDiscover, Time: ago(1)}
+	assert.Equal(t, "netbooting", Explain(v).Rule)
 }
 
 // TestWhatFailedBeforeIsSaidInTheNextTry: the operator forgets it when it begins anew.
@@ -296,7 +296,7 @@ func TestWhatFailedBeforeIsSaidInTheNextTry(t *testing.T) {
 	v := wire("provisioning", 0, script, kernel, part)
 	v.LastError = "Image provisioning failed: x"
 	r := Explain(v)
-	assert.Equal(t, "loading", r.Situation)
+	assert.Equal(t, "loading", r.Rule)
 	assert.Equal(t, "loads its ramdisk, 12 of 80 MB; it is tried again, before that it failed: Image provisioning failed: x", r.Sentence)
 	v.LastError = "can't be resumed by conductor firstlight"
 	assert.Equal(t, "loads its ramdisk, 12 of 80 MB", Explain(v).Sentence, "no failure of the machine's")
@@ -309,16 +309,16 @@ func TestOldHostsAreNotToldAsOfNow(t *testing.T) {
 		v.Silent = at
 		r := Explain(v)
 		if name == "not-in-site" { // heard on the wire: no matter of the API's
-			assert.Equal(t, name, r.Situation)
+			assert.Equal(t, name, r.Rule)
 			continue
 		}
-		assert.Equal(t, "api-silent", r.Situation, name)
+		assert.Equal(t, "api-silent", r.Rule, name)
 		assert.Contains(t, r.Sentence, "2026-03-01 10:04:05 UTC", name)
 		assert.Equal(t, at, r.Since, name)
 		assert.False(t, r.Fails, "%s: a node is judged by an old host", name)
 	}
 	for want, v := range map[string]View{
-		"was installed and proven at": {Silent: at, Host: &fact.Host{State: "provisioned"}, Proven: true},
+		"was installed and proven at": {Silent: at, Host: &fact.Host{State: "provisioned"}, Verified: true},
 		"was provisioned at":          {Silent: at, Host: &fact.Host{State: "provisioned"}},
 		"was not handed over at":      {Silent: at, Node: base().Node},
 	} {
@@ -328,19 +328,19 @@ func TestOldHostsAreNotToldAsOfNow(t *testing.T) {
 
 func TestAnErrorThatBlinksStays(t *testing.T) {
 	v := failed(host("provisioning", 5), "Error verifying image checksum")
-	require.Equal(t, "checksum", Explain(v).Situation)
+	require.Equal(t, "checksum", Explain(v).Rule)
 	v.LastError, v.Host.Error, v.Host.Operational = v.Host.Error, "", "OK" // the operator tries again
-	assert.Equal(t, "checksum", Explain(v).Situation)
+	assert.Equal(t, "checksum", Explain(v).Rule)
 	v.Host.Errors, v.Host.State = 0, "deprovisioning" // first of all cleans up
-	assert.Equal(t, "checksum", Explain(v).Situation)
+	assert.Equal(t, "checksum", Explain(v).Rule)
 	v.Host.State = "provisioning" // and is at it again
-	assert.NotEqual(t, "checksum", Explain(v).Situation)
+	assert.NotEqual(t, "checksum", Explain(v).Rule)
 }
 
 func TestAnOldBootIsNotTakenForThisOne(t *testing.T) {
 	v := wire("inspecting", 30, discover, lease, tftp, script, kernel, initrd)
 	v.Host.State, v.Host.Since = "provisioning", ago(2)
-	assert.Equal(t, "firmware", Explain(v).Situation)
+	assert.Equal(t, "firmware", Explain(v).Rule)
 }
 
 func TestATimeoutSaysHowFarItCame(t *testing.T) {
@@ -372,7 +372,7 @@ func TestATimeoutIsOverWhenItBootsAgain(t *testing.T) {
 		{11, []record.Mark{tftp, script, kernel, initrd}, "no-callback"},
 	} {
 		r := Explain(deadline(wire("inspecting", c.minutes, c.marks...)))
-		assert.Equal(t, c.want, r.Situation, r.Sentence)
+		assert.Equal(t, c.want, r.Rule, r.Sentence)
 	}
 }
 
@@ -393,14 +393,14 @@ func TestWhatStrangersSayIsHarmless(t *testing.T) {
 func TestNothingIsLeftUnsaid(t *testing.T) {
 	for name, v := range cases() {
 		for _, take := range []func(*View){
-			func(v *View) { v.Wire = nil }, func(v *View) { v.Host = nil }, func(v *View) { v.Ironic = nil }, func(v *View) { v.Node = nil },
-			func(v *View) { v.Checks, v.Preflight = nil, nil }, func(v *View) { v.Host = nil; v.Wire = nil },
+			func(v *View) { v.BootTrace = nil }, func(v *View) { v.Host = nil }, func(v *View) { v.Ironic = nil }, func(v *View) { v.Node = nil },
+			func(v *View) { v.Checks, v.Preflight = nil, nil }, func(v *View) { v.Host = nil; v.BootTrace = nil },
 		} {
 			part := v
 			take(&part)
 			r := Explain(part)
 			assert.NotEmpty(t, r.Sentence, name)
-			assert.NotEmpty(t, r.Situation, name)
+			assert.NotEmpty(t, r.Rule, name)
 		}
 	}
 }
@@ -408,5 +408,5 @@ func TestNothingIsLeftUnsaid(t *testing.T) {
 func TestABMCThatHangsIsNamedBeforeIronicGivesItUp(t *testing.T) {
 	v := failed(host("inspecting", 5), "Failed to inspect hardware. Reason: unable to start inspection: Redfish connection failed for node 7a3d: "+
 		"Unable to connect to https://127.23.0.8:8443/redfish/v1/. Error: Read timed out. (read timeout=60)")
-	assert.Equal(t, "bmc-gone", Explain(v).Situation)
+	assert.Equal(t, "bmc-gone", Explain(v).Rule)
 }

@@ -36,7 +36,7 @@ func Make(ctx context.Context, packages []debian.Package, files map[string]strin
 				return fmt.Errorf("make pool: read %s %s: %w", p.Name, p.Version, err)
 			}
 			stanzas[i] = stanza(string(control), p)
-			return copyFile(files[p.SHA256], filepath.Join(dir, name(p)))
+			return copyFile(files[p.SHA256], filepath.Join(dir, fileName(p)))
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -45,8 +45,8 @@ func Make(ctx context.Context, packages []debian.Package, files map[string]strin
 	return os.WriteFile(filepath.Join(dir, IndexName), []byte(strings.Join(stanzas, "\n")), 0o644)
 }
 
-// name is a package's file: an epoch is no part of it (Debian Policy, 5.6.12).
-func name(p debian.Package) string {
+// fileName is a package's file: an epoch is no part of it (Debian Policy, 5.6.12).
+func fileName(p debian.Package) string {
 	version := p.Version
 	if _, rest, epoch := strings.Cut(version, ":"); epoch {
 		version = rest
@@ -56,7 +56,7 @@ func name(p debian.Package) string {
 
 // stanza is a package's control file with what an index says besides.
 func stanza(control string, p debian.Package) string {
-	return fmt.Sprintf("%s\nFilename: %s\nSize: %d\nSHA256: %s\n", strings.TrimRight(control, "\n"), name(p), p.Size, p.SHA256)
+	return fmt.Sprintf("%s\nFilename: %s\nSize: %d\nSHA256: %s\n", strings.TrimRight(control, "\n"), fileName(p), p.Size, p.SHA256)
 }
 
 func copyFile(from, to string) error {

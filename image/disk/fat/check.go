@@ -30,12 +30,12 @@ func (v *Volume) Check() []string {
 		return len(chain)
 	}
 	own("", v.root)
-	err := v.walk(func(dir string, parent uint32, e raw) error {
+	err := v.walk(func(dir string, parent uint32, e dirEntry) error {
 		name := path.Join(dir, e.name)
 		size := int64(binary.LittleEndian.Uint32(e.b[28:]))
 		switch {
 		case e.b[11]&attrLabel != 0:
-		case e.dots():
+		case e.isDot():
 			if want := parent; e.b[1] != '.' && e.cluster() != want {
 				fault("/%s: \".\" says cluster %d, the directory is at %d", dir, e.cluster(), want)
 			}
@@ -55,7 +55,7 @@ func (v *Volume) Check() []string {
 		return faults
 	}
 	for c := uint32(2); c < v.clusters+2; c++ {
-		if _, ok := owner[c]; !ok && v.next(c) != 0 {
+		if _, ok := owner[c]; !ok && v.nextCluster(c) != 0 {
 			fault("cluster %d is in use by no file", c)
 		}
 	}
@@ -71,7 +71,7 @@ func (v *Volume) checkDotDot(name string, parent, cluster uint32, fault func(str
 		parent = 0
 	}
 	for _, e := range entries {
-		if e.dots() && e.b[1] == '.' {
+		if e.isDot() && e.b[1] == '.' {
 			if e.cluster() != parent {
 				fault("/%s: \"..\" says cluster %d, the parent is %d", name, e.cluster(), parent)
 			}
@@ -110,7 +110,7 @@ func (v *Volume) checkCopies(fault func(string, ...any)) {
 	le := binary.LittleEndian
 	if le.Uint32(info) != 0x41615252 || le.Uint32(info[484:]) != 0x61417272 || le.Uint32(info[508:]) != 0xaa550000 {
 		fault("the counter sector %d has no signature", v.infoSector)
-	} else if free, _ := v.usage(); le.Uint32(info[488:]) != free {
+	} else if free, _ := v.countClusters(); le.Uint32(info[488:]) != free {
 		fault("the counter sector says %d clusters are free, %d are", le.Uint32(info[488:]), free)
 	}
 }

@@ -88,47 +88,49 @@ func Open(r io.ReaderAt) (*Volume, error) {
 	return v, nil
 }
 
-func (v *Volume) next(c uint32) uint32  { return binary.LittleEndian.Uint32(v.table[4*c:]) & mask }
-func (v *Volume) offset(c uint32) int64 { return v.dataStart + int64(c-2)*v.clusterSize }
-func (v *Volume) valid(c uint32) bool   { return c >= 2 && c < v.clusters+2 }
+func (v *Volume) nextCluster(c uint32) uint32 {
+	return binary.LittleEndian.Uint32(v.table[4*c:]) & mask
+}
+func (v *Volume) clusterOffset(c uint32) int64 { return v.dataStart + int64(c-2)*v.clusterSize }
+func (v *Volume) isValid(c uint32) bool        { return c >= 2 && c < v.clusters+2 }
 
 // chain lists the clusters from first on; first 0 is the empty chain.
 func (v *Volume) chain(first uint32) ([]uint32, error) {
 	var out []uint32
-	for c := first; c != 0 && c < endOfChain; c = v.next(c) {
-		if !v.valid(c) {
+	for c := first; c != 0 && c < endOfChain; c = v.nextCluster(c) {
+		if !v.isValid(c) {
 			return nil, fmt.Errorf("cluster chain from %d: cluster %d does not exist", first, c)
 		}
 		if out = append(out, c); len(out) > int(v.clusters) {
 			return nil, fmt.Errorf("cluster chain from %d: it has a loop", first)
 		}
-		if v.next(c) == 0 {
+		if v.nextCluster(c) == 0 {
 			return nil, fmt.Errorf("cluster chain from %d: it ends in the free cluster %d", first, c)
 		}
 	}
 	return out, nil
 }
 
-// raw is one short directory entry: its bytes, where they are, and its long name.
-type raw struct {
+// dirEntry is one short directory entry: its bytes, where they are, and its long name.
+type dirEntry struct {
 	b    []byte
 	at   int64
 	name string
 }
 
-func (e raw) cluster() uint32 {
+func (e dirEntry) cluster() uint32 {
 	le := binary.LittleEndian
 	return uint32(le.Uint16(e.b[20:]))<<16 | uint32(le.Uint16(e.b[26:]))
 }
 
-// dots says whether the entry is "." or "..", which point back up.
-func (e raw) dots() bool { return e.b[0] == '.' }
+// isDot says whether the entry is "." or "..", which point back up.
+func (e dirEntry) isDot() bool { return e.b[0] == '.' }
 
 // maxDirectory is where FAT itself limits a directory: 65536 entries.
 const maxDirectory = 65536 * entrySize
 
 // entries reads the short entries of the directory that starts at cluster first.
-func (v *Volume) entries(first uint32) ([]raw, error) {
+func (v *Volume) entries(first uint32) ([]dirEntry, error) {
 	chain, err := v.chain(first)
 	if err != nil {
 		return nil, err
@@ -136,11 +138,11 @@ func (v *Volume) entries(first uint32) ([]raw, error) {
 	if int64(len(chain))*v.clusterSize > maxDirectory {
 		return nil, fmt.Errorf("directory at cluster %d: larger than FAT allows", first)
 	}
-	var out []raw
+	var out []dirEntry
 	var long []uint16
 	for _, c := range chain {
 		b := make([]byte, v.clusterSize)
-		if _, err := v.r.ReadAt(b, v.offset(c)); err != nil {
+		if _, err := v.r.ReadAt(b, v.clusterOffset(c)); err != nil {
 			return nil, fmt.Errorf("read directory cluster %d: %w", c, err)
 		}
 		for i := 0; i < len(b); i += entrySize {
@@ -153,7 +155,7 @@ func (v *Volume) entries(first uint32) ([]raw, error) {
 			case e[11]&0x3f == attrLong:
 				long = append(longPart(e), long...)
 			default:
-				out = append(out, raw{e, v.offset(c) + int64(i), entryName(e, long)})
+				out = append(out, dirEntry{e, v.clusterOffset(c) + int64(i), entryName(e, long)})
 				long = nil
 			}
 		}
@@ -187,7 +189,7 @@ func entryName(e []byte, long []uint16) string {
 }
 
 // walk calls visit for every entry of every directory, the parent's cluster with it.
-func (v *Volume) walk(visit func(dir string, parent uint32, e raw) error) error {
+func (v *Volume) walk(visit func(dir string, parent uint32, e dirEntry) error) error {
 	type todo struct {
 		path    string
 		cluster uint32
@@ -202,7 +204,7 @@ func (v *Volume) walk(visit func(dir string, parent uint32, e raw) error) error 
 			if err := visit(list[0].path, list[0].cluster, e); err != nil {
 				return err
 			}
-			if e.b[11]&attrDir == 0 || e.dots() {
+			if e.b[11]&attrDir == 0 || e.isDot() {
 				continue
 			}
 			name := path.Join(list[0].path, e.name)
@@ -219,8 +221,8 @@ func (v *Volume) walk(visit func(dir string, parent uint32, e raw) error) error 
 // List returns every file and directory, parents before what is in them.
 func (v *Volume) List() ([]Entry, error) {
 	var out []Entry
-	err := v.walk(func(dir string, _ uint32, e raw) error {
-		if e.dots() || e.b[11]&attrLabel != 0 {
+	err := v.walk(func(dir string, _ uint32, e dirEntry) error {
+		if e.isDot() || e.b[11]&attrLabel != 0 {
 			return nil
 		}
 		out = append(out, Entry{
@@ -240,13 +242,13 @@ func (v *Volume) ReadFile(name string) ([]byte, error) {
 	}
 	for _, e := range list {
 		if !e.Dir && strings.EqualFold(e.Path, strings.TrimPrefix(name, "/")) {
-			return v.content(e)
+			return v.readContent(e)
 		}
 	}
 	return nil, fmt.Errorf("read /%s: there is no such file", strings.TrimPrefix(name, "/"))
 }
 
-func (v *Volume) content(e Entry) ([]byte, error) {
+func (v *Volume) readContent(e Entry) ([]byte, error) {
 	chain, err := v.chain(e.cluster)
 	if err != nil {
 		return nil, fmt.Errorf("read /%s: %w", e.Path, err)
@@ -257,7 +259,7 @@ func (v *Volume) content(e Entry) ([]byte, error) {
 	b := make([]byte, int64(len(chain))*v.clusterSize)
 	for i, c := range chain {
 		at := int64(i) * v.clusterSize
-		if _, err := v.r.ReadAt(b[at:at+v.clusterSize], v.offset(c)); err != nil {
+		if _, err := v.r.ReadAt(b[at:at+v.clusterSize], v.clusterOffset(c)); err != nil {
 			return nil, fmt.Errorf("read /%s: %w", e.Path, err)
 		}
 	}
@@ -266,6 +268,6 @@ func (v *Volume) content(e Entry) ([]byte, error) {
 
 // End is where the last cluster in use ends, in bytes from the start of the file system.
 func (v *Volume) End() int64 {
-	_, last := v.usage()
-	return v.offset(last + 1)
+	_, last := v.countClusters()
+	return v.clusterOffset(last + 1)
 }

@@ -150,8 +150,8 @@ func Read(r io.ReaderAt, size int64) (Known, error) {
 	return Known{Leaves: leaves, Salt: s.Salt}, nil
 }
 
-// of are the blocks from first to end that are known.
-func (k Known) of(s Super, blocks uint64) (first, end uint64) {
+// knownBlocks are the blocks from first to end that are known.
+func (k Known) knownBlocks(s Super, blocks uint64) (first, end uint64) {
 	end = min(k.End, blocks, uint64(len(k.Leaves)/sha256.Size))
 	if k.First >= end || !bytes.Equal(k.Salt, s.Salt) {
 		return 0, 0
@@ -177,7 +177,7 @@ func Append(ctx context.Context, f ReaderWriterAt, size int64, salt, uuid string
 	}
 	copy(s.UUID[:], id)
 	digests := make([]byte, s.Blocks*sha256.Size)
-	first, end := known.of(s, s.Blocks)
+	first, end := known.knownBlocks(s, s.Blocks)
 	copy(digests[first*sha256.Size:], known.Leaves[first*sha256.Size:end*sha256.Size])
 	for _, piece := range [][2]uint64{{0, first}, {end, s.Blocks}} {
 		if err := s.digest(ctx, f, digests, piece[0], piece[1]); err != nil {
@@ -286,17 +286,17 @@ func Check(ctx context.Context, r io.ReaderAt, size int64, rootHash string) ([]D
 		if i == len(levels)-1 {
 			part = PartTop
 		}
-		damage = append(damage, differing(got, want, at, part)...)
+		damage = append(damage, compareDigests(got, want, at, part)...)
 		want = stored
 	}
 	got, err := s.digests(ctx, r, s.Blocks)
 	if err != nil {
 		return nil, err
 	}
-	return append(damage, differing(got, want, 0, PartData)...), nil
+	return append(damage, compareDigests(got, want, 0, PartData)...), nil
 }
 
-func differing(got, want []byte, at int64, part string) []Damage {
+func compareDigests(got, want []byte, at int64, part string) []Damage {
 	var out []Damage
 	for i := 0; i < len(got); i += sha256.Size {
 		if !bytes.Equal(got[i:i+sha256.Size], want[i:i+sha256.Size]) {

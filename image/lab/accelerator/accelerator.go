@@ -51,8 +51,8 @@ func (c Choice) String() string {
 	return "KVM: " + c.Why + "; machines are emulated"
 }
 
-// trialPatience is how long KVM may take to run the trial, which takes it a fifth of a second.
-const trialPatience = 2 * time.Second
+// probeTimeout is how long KVM may take to run the trial, which takes it a fifth of a second.
+const probeTimeout = 2 * time.Second
 
 // Choose takes what is asked for, here or else in the environment; where neither says anything, KVM
 // if it runs the trial.
@@ -63,14 +63,14 @@ func Choose(ctx context.Context, asked string) (Choice, error) {
 	case TCG:
 		return Choice{TCG, "not asked for"}, nil
 	case "":
-		return decide(tryKVM(ctx)), nil
+		return chooseAfterProbe(probeKVM(ctx)), nil
 	}
 	return Choice{}, fmt.Errorf("accelerator %q is not known; want %s or %s", asked, KVM, TCG)
 }
 
 const device = "/dev/kvm"
 
-func tryKVM(ctx context.Context) error {
+func probeKVM(ctx context.Context) error {
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -78,14 +78,14 @@ func tryKVM(ctx context.Context) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, trialPatience)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	_, err = KVM.run(ctx, 0)
 	return err
 }
 
-// decide is the choice after a trial of KVM, which ended so.
-func decide(trial error) Choice {
+// chooseAfterProbe is the choice after a trial of KVM, which ended so.
+func chooseAfterProbe(trial error) Choice {
 	switch {
 	case trial == nil:
 		return Choice{KVM, "machines run on this computer's own processors"}
@@ -94,7 +94,7 @@ func decide(trial error) Choice {
 	case errors.Is(trial, fs.ErrPermission):
 		return Choice{TCG, device + " may not be opened; its group may (`ls -l " + device + "`)"}
 	case errors.Is(trial, context.DeadlineExceeded):
-		return Choice{TCG, fmt.Sprintf("%s runs no guest within %s", device, trialPatience)}
+		return Choice{TCG, fmt.Sprintf("%s runs no guest within %s", device, probeTimeout)}
 	}
 	return Choice{TCG, fmt.Sprintf("%s runs no guest: %s", device, trial)}
 }

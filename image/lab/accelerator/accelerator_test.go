@@ -34,7 +34,7 @@ func TestDecide(t *testing.T) {
 		{context.DeadlineExceeded, TCG, "KVM: /dev/kvm runs no guest within 2s; machines are emulated"},
 		{errors.New("QEMU ended with exit status 1: no"), TCG, "KVM: /dev/kvm runs no guest: QEMU ended with exit status 1: no; machines are emulated"},
 	} {
-		got := decide(c.trial)
+		got := chooseAfterProbe(c.trial)
 		assert.Equal(t, c.kind, got.Kind)
 		assert.Equal(t, c.want, got.String())
 	}
@@ -55,9 +55,9 @@ func TestWhatIsAskedIsTaken(t *testing.T) {
 }
 
 func TestSpeed(t *testing.T) {
-	assert.InDelta(t, 1, speed(reference), 1e-9)
-	assert.InDelta(t, 0.5, speed(2*reference), 1e-9)
-	assert.InDelta(t, 670, speed(0), 1e-9, "less than can be told")
+	assert.InDelta(t, 1, speedOf(reference), 1e-9)
+	assert.InDelta(t, 0.5, speedOf(2*reference), 1e-9)
+	assert.InDelta(t, 670, speedOf(0), 1e-9, "less than can be told")
 }
 
 // fakeQEMU puts a program in QEMU's place.

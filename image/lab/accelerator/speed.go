@@ -35,10 +35,10 @@ func (k Kind) Speed(ctx context.Context) (float64, error) {
 		}
 		best = min(best, all-alone)
 	}
-	return speed(best), nil
+	return speedOf(best), nil
 }
 
-// speed is that of a processor that takes so long for the rounds.
-func speed(took time.Duration) float64 {
+// speedOf is that of a processor that takes so long for the rounds.
+func speedOf(took time.Duration) float64 {
 	return float64(reference) / float64(max(took, time.Millisecond))
 }

@@ -20,7 +20,7 @@ import (
 
 // Machine is what the buttons act on. Calls come one at a time.
 type Machine interface {
-	On() bool
+	IsOn() bool
 	SwitchOn(device string) error // and boot from the device that the BMC was told last
 	SwitchOff() error             // cuts the power
 	ShutDown() error              // asks the system to end; may return before it has
@@ -155,7 +155,7 @@ func (b *BMC) listen(dir string) error {
 		return err
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
-	b.server = &http.Server{Handler: http.HandlerFunc(b.press), ReadHeaderTimeout: time.Minute}
+	b.server = &http.Server{Handler: http.HandlerFunc(b.serveChassis), ReadHeaderTimeout: time.Minute}
 	go func() { _ = b.server.Serve(listener) }() // until it is closed
 	return nil
 }
@@ -170,9 +170,9 @@ func freePort() (int, error) {
 	return conn.LocalAddr().(*net.UDPAddr).Port, nil
 }
 
-// press answers one call of the chassis program (ipmi_lan(5), chassis_control): "get power
+// serveChassis answers one call of the chassis program (ipmi_lan(5), chassis_control): "get power
 // boot", "set power 1", "check power".
-func (b *BMC) press(w http.ResponseWriter, r *http.Request) {
+func (b *BMC) serveChassis(w http.ResponseWriter, r *http.Request) {
 	words := strings.Fields(r.FormValue("do"))
 	if len(words) == 0 {
 		http.Error(w, "nothing said", http.StatusBadRequest)
@@ -185,7 +185,7 @@ func (b *BMC) press(w http.ResponseWriter, r *http.Request) {
 		for _, what := range words {
 			switch what {
 			case "power":
-				fmt.Fprintf(w, "power:%d\n", map[bool]int{true: 1}[b.machine.On()])
+				fmt.Fprintf(w, "power:%d\n", map[bool]int{true: 1}[b.machine.IsOn()])
 			case "boot":
 				fmt.Fprintf(w, "boot:%s\n", b.device)
 			}
@@ -251,8 +251,8 @@ func (b *BMC) Press(what, value string) error {
 // Process is the simulator's.
 func (b *BMC) Process() process.ID { return b.child.ID }
 
-// Running tells whether the simulator has not ended by itself.
-func (b *BMC) Running() bool { return b.child.Running() }
+// IsRunning tells whether the simulator has not ended by itself.
+func (b *BMC) IsRunning() bool { return b.child.IsRunning() }
 
 // Close ends the BMC, not the machine.
 func (b *BMC) Close() error {

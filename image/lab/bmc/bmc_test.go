@@ -34,7 +34,7 @@ func (f *fake) did(on bool, what string) error {
 	return nil
 }
 
-func (f *fake) On() bool {
+func (f *fake) IsOn() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.on
@@ -103,12 +103,12 @@ func TestAnOrderThatFailsIsReported(t *testing.T) {
 	var reported []string
 	b := &BMC{config: Config{Name: "node1", Report: func(err error) { reported = append(reported, err.Error()) }}, machine: &stuck{}}
 	for _, order := range []string{"set power 0", "set power 1", "set boot pxe", "set reset 1"} {
-		b.press(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/?do="+url.QueryEscape(order), nil))
+		b.serveChassis(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/?do="+url.QueryEscape(order), nil))
 	}
 	assert.Equal(t, []string{"BMC of node1: power 1: there is no memory", "BMC of node1: reset 1: there is no memory"}, reported)
 	b.config.Report = nil
 	answer := httptest.NewRecorder()
-	b.press(answer, httptest.NewRequest(http.MethodPost, "/?do=set+power+1", nil))
+	b.serveChassis(answer, httptest.NewRequest(http.MethodPost, "/?do=set+power+1", nil))
 	assert.Equal(t, http.StatusInternalServerError, answer.Code)
 }
 

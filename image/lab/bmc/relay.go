@@ -38,7 +38,7 @@ func (r *relay) run() {
 			_, _ = r.front.WriteTo(answer, client) // a datagram may be lost
 			continue
 		}
-		if call := r.call(client); call != nil {
+		if call := r.clientSocket(client); call != nil {
 			_, _ = call.Write(buf[:n])
 		}
 	}
@@ -50,8 +50,8 @@ func (r *relay) run() {
 	r.calls = nil
 }
 
-// call is the client's own socket at the simulator, which tells clients apart by address.
-func (r *relay) call(client net.Addr) *net.UDPConn {
+// clientSocket is the client's own socket at the simulator, which tells clients apart by address.
+func (r *relay) clientSocket(client net.Addr) *net.UDPConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if call := r.calls[client.String()]; call != nil {
@@ -62,11 +62,11 @@ func (r *relay) call(client net.Addr) *net.UDPConn {
 		return nil
 	}
 	r.calls[client.String()] = call
-	go r.answer(client, call)
+	go r.forwardReplies(client, call)
 	return call
 }
 
-func (r *relay) answer(client net.Addr, call *net.UDPConn) {
+func (r *relay) forwardReplies(client net.Addr, call *net.UDPConn) {
 	buf := make([]byte, largest)
 	for {
 		_ = call.SetReadDeadline(time.Now().Add(idle))

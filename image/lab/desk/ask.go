@@ -15,9 +15,9 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 )
 
-// asker asks the appliance for its status, by its socket, over one SSH connection that stays
+// applianceClient asks the appliance for its status, by its socket, over one SSH connection that stays
 // open: logging in is dear under emulation.
-type asker struct {
+type applianceClient struct {
 	dial func(ctx context.Context) (net.Conn, error)
 	dir  string // with the key and the known hosts
 	run  Run    // with the patience for its deadlines
@@ -32,7 +32,7 @@ const (
 	askDeadline   = 30 * time.Second
 )
 
-func (a *asker) status(ctx context.Context) (*status.Document, error) {
+func (a *applianceClient) fetchStatus(ctx context.Context) (*status.Document, error) {
 	if a.client == nil {
 		if err := a.login(ctx); err != nil {
 			return nil, err
@@ -50,7 +50,7 @@ func (a *asker) status(ctx context.Context) (*status.Document, error) {
 	return &doc, nil
 }
 
-func (a *asker) close() {
+func (a *applianceClient) close() {
 	if a.client != nil {
 		a.client.Close()
 		a.web.CloseIdleConnections()
@@ -58,12 +58,12 @@ func (a *asker) close() {
 	a.client, a.web = nil, nil
 }
 
-func (a *asker) login(ctx context.Context) error {
+func (a *applianceClient) login(ctx context.Context) error {
 	key, err := readKey(a.dir)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.run.Patient(loginDeadline))
+	ctx, cancel := context.WithTimeout(ctx, a.run.ScaleTimeout(loginDeadline))
 	defer cancel()
 	conn, err := a.dial(ctx)
 	if err != nil {
@@ -89,8 +89,8 @@ func (a *asker) login(ctx context.Context) error {
 	return nil
 }
 
-func (a *asker) get(ctx context.Context, path string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, a.run.Patient(askDeadline))
+func (a *applianceClient) get(ctx context.Context, path string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, a.run.ScaleTimeout(askDeadline))
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://appliance"+path, nil)
 	if err != nil {

@@ -21,7 +21,7 @@ func TestMakeCleanKeepsARackThatIsOn(t *testing.T) {
 	rack := filepath.Join(top, "build", "lab")
 	require.NoError(t, os.MkdirAll(rack, 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(top, "bin"), 0o755))
-	require.NoError(t, writeJSON(filepath.Join(rack, runningFile), running{}))
+	require.NoError(t, writeJSON(filepath.Join(rack, runningFile), runningFileDoc{}))
 	clean := func() (string, error) {
 		out, err := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", top, "-f", makefile, "clean").CombinedOutput()
 		return string(out), err
@@ -32,7 +32,7 @@ func TestMakeCleanKeepsARackThatIsOn(t *testing.T) {
 	assert.FileExists(t, filepath.Join(rack, runningFile))
 	assert.DirExists(t, filepath.Join(top, "bin"))
 
-	_, err = Down(rack)
+	_, err = TearDown(rack)
 	require.NoError(t, err)
 	out, err = clean()
 	require.NoError(t, err, out)

@@ -30,7 +30,7 @@ var NotRunning = errors.New("the rack is down; `firstlight lab up` switches it o
 // connect opens the control socket. Its name may be longer than the kernel takes for a
 // socket's; that of a directory's descriptor is short.
 func (c Client) connect(ctx context.Context) (net.Conn, error) {
-	if _, err := readMade(c.Dir); err != nil {
+	if _, err := readRackDoc(c.Dir); err != nil {
 		return nil, err
 	}
 	dir, err := os.Open(c.Dir)
@@ -149,20 +149,20 @@ func (c Client) Dial(ctx context.Context, host, port string) (net.Conn, error) {
 		conn.Close()
 		return nil, fmt.Errorf("dial %s: %s", host, strings.TrimSpace(string(text)))
 	}
-	return &dialed{conn, in}, nil
+	return &bufferedConn{conn, in}, nil
 }
 
-// dialed reads first what came with the answer.
-type dialed struct {
+// bufferedConn reads first what came with the answer.
+type bufferedConn struct {
 	net.Conn
 	in *bufio.Reader
 }
 
-func (d *dialed) Read(p []byte) (int, error) { return d.in.Read(p) }
+func (d *bufferedConn) Read(p []byte) (int, error) { return d.in.Read(p) }
 
 // Rack is what the rack is.
 func (c Client) Rack() (Rack, error) {
-	m, err := readMade(c.Dir)
+	m, err := readRackDoc(c.Dir)
 	if err != nil {
 		return Rack{}, err
 	}
@@ -171,7 +171,7 @@ func (c Client) Rack() (Rack, error) {
 
 // Run is what was decided for the rack's run at present, or its last.
 func (c Client) Run() (Run, error) {
-	m, err := readMade(c.Dir)
+	m, err := readRackDoc(c.Dir)
 	return m.Run, err
 }
 

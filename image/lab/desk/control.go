@@ -30,18 +30,18 @@ func (s *supervisor) serve(stop func()) (end func(), err error) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(s.status())
 	})
-	mux.HandleFunc("POST /v1/power", answer(s.pressed))
-	mux.HandleFunc("POST /v1/throttle", answer(s.throttled))
-	mux.HandleFunc("POST /v1/cable", answer(s.cabled))
-	mux.HandleFunc("GET /v1/dial", s.dial)
+	mux.HandleFunc("POST /v1/power", errorHandler(s.servePower))
+	mux.HandleFunc("POST /v1/throttle", errorHandler(s.serveThrottle))
+	mux.HandleFunc("POST /v1/cable", errorHandler(s.serveCable))
+	mux.HandleFunc("GET /v1/dial", s.serveDial)
 	mux.HandleFunc("POST /v1/stop", func(http.ResponseWriter, *http.Request) { stop() })
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }() // until it is closed
 	return func() { server.Close() }, nil
 }
 
-// answer turns a function's error into an answer.
-func answer(do func(*http.Request) error) http.HandlerFunc {
+// errorHandler turns a function's error into an answer.
+func errorHandler(do func(*http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := do(r); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -49,7 +49,7 @@ func answer(do func(*http.Request) error) http.HandlerFunc {
 	}
 }
 
-func (s *supervisor) find(name string) (*computer, error) {
+func (s *supervisor) find(name string) (*machine, error) {
 	for _, c := range s.all {
 		if c.Name == name {
 			return c, nil
@@ -59,17 +59,17 @@ func (s *supervisor) find(name string) (*computer, error) {
 	return nil, err
 }
 
-// some are the machine of that name, or all.
-func (s *supervisor) some(name string) ([]*computer, error) {
+// machinesNamed are the machine of that name, or all.
+func (s *supervisor) machinesNamed(name string) ([]*machine, error) {
 	if name == All {
 		return s.all, nil
 	}
 	c, err := s.find(name)
-	return []*computer{c}, err
+	return []*machine{c}, err
 }
 
-func (s *supervisor) pressed(r *http.Request) error {
-	machines, err := s.some(r.FormValue("machine"))
+func (s *supervisor) servePower(r *http.Request) error {
+	machines, err := s.machinesNamed(r.FormValue("machine"))
 	if err != nil {
 		return err
 	}
@@ -81,9 +81,9 @@ func (s *supervisor) pressed(r *http.Request) error {
 	return errors.Join(errs...)
 }
 
-// throttled gives machines a share of this computer's processors each.
-func (s *supervisor) throttled(r *http.Request) error {
-	machines, err := s.some(r.FormValue("machine"))
+// serveThrottle gives machines a share of this computer's processors each.
+func (s *supervisor) serveThrottle(r *http.Request) error {
+	machines, err := s.machinesNamed(r.FormValue("machine"))
 	if err != nil {
 		return err
 	}
@@ -99,8 +99,8 @@ func (s *supervisor) throttled(r *http.Request) error {
 	return errors.Join(errs...)
 }
 
-// cabled changes the cables of a machine, or that of one of its networks.
-func (s *supervisor) cabled(r *http.Request) error {
+// serveCable changes the cables of a machine, or that of one of its networks.
+func (s *supervisor) serveCable(r *http.Request) error {
 	c, err := s.find(r.FormValue("machine"))
 	if err != nil {
 		return err
@@ -126,14 +126,14 @@ func (s *supervisor) cabled(r *http.Request) error {
 	return nil
 }
 
-// dial connects the caller to a TCP port of a machine, by name or by address.
-func (s *supervisor) dial(w http.ResponseWriter, r *http.Request) {
-	to, err := s.address(r.FormValue("host"), r.FormValue("port"))
+// serveDial connects the caller to a TCP port of a machine, by name or by address.
+func (s *supervisor) serveDial(w http.ResponseWriter, r *http.Request) {
+	to, err := s.resolveAddress(r.FormValue("host"), r.FormValue("port"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	for network, st := range s.stations {
+	for network, st := range s.endpoints {
 		if !networks[network].Contains(to.Addr()) {
 			continue
 		}
@@ -166,7 +166,7 @@ func join(far, near net.Conn, from io.Reader) {
 	<-done
 }
 
-func (s *supervisor) address(host, port string) (netip.AddrPort, error) {
+func (s *supervisor) resolveAddress(host, port string) (netip.AddrPort, error) {
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("port %q is no number from 1 to 65535", port)
@@ -175,7 +175,7 @@ func (s *supervisor) address(host, port string) (netip.AddrPort, error) {
 		return netip.AddrPortFrom(a, uint16(number)), nil
 	}
 	if host == Appliance { // also while the provisioning network is in use by a test
-		return netip.AddrPortFrom(at(bmcs, applianceHost), uint16(number)), nil
+		return netip.AddrPortFrom(addressOf(bmcs, applianceHost), uint16(number)), nil
 	}
 	c, err := s.rack.Find(host)
 	return netip.AddrPortFrom(c.Address, uint16(number)), err

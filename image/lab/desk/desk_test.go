@@ -64,7 +64,7 @@ func newRack(t *testing.T) Client {
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	o := Defaults()
+	o := DefaultOrder()
 	o.Image = filepath.Join(bin, "stick.img")
 	readme := disk.File{Path: "README.txt", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("hello")), nil }}
 	require.NoError(t, disk.Write(t.Context(), o.Image, disk.Layout{GUID: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c100", Partitions: []disk.Partition{{
@@ -72,10 +72,10 @@ func newRack(t *testing.T) Client {
 		Content: disk.FAT{Label: "SITE", Files: []disk.File{readme}},
 	}}}))
 	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 25), "rack") // longer than a socket's name may be
-	require.NoError(t, lay(dir, "/bin/firstlight", o))                     // whatever memory there is
+	require.NoError(t, writeRack(dir, "/bin/firstlight", o))               // whatever memory there is
 	t.Setenv(superviseDir, dir)
 	t.Cleanup(func() {
-		_, err := Down(dir)
+		_, err := TearDown(dir)
 		assert.NoError(t, err)
 	})
 	return Client{Dir: dir}
@@ -101,8 +101,8 @@ func (c Client) becomes(t *testing.T, machine int, what string, is func(Machine)
 	return last
 }
 
-func (c Client) processes(t *testing.T) running {
-	var r running
+func (c Client) processes(t *testing.T) runningFileDoc {
+	var r runningFileDoc
 	require.NoError(t, readJSON(filepath.Join(c.Dir, runningFile), &r))
 	return r
 }
@@ -180,10 +180,10 @@ func TestARackLives(t *testing.T) {
 	c.becomes(t, 0, "its power is cut", func(m Machine) bool { return m.Phase == PhaseOff })
 
 	r = c.processes(t)
-	ended, err := Down(c.Dir)
+	ended, err := TearDown(c.Dir)
 	require.NoError(t, err)
 	assert.NotEmpty(t, ended)
-	for _, p := range append(r.Children, started{"supervisor", r.Supervisor}) {
+	for _, p := range append(r.Children, startedProcess{"supervisor", r.Supervisor}) {
 		assert.False(t, p.Alive(), p.Name)
 	}
 	events, err := ReadEvents(c.Dir)
@@ -210,50 +210,50 @@ func phasesOf(events []Event, machine string) (all []string) {
 
 func TestAnotherRackIsNotOverwritten(t *testing.T) {
 	c := newRack(t)
-	o, ok, err := Ordered(c.Dir)
+	o, ok, err := ReadOrder(c.Dir)
 	require.NoError(t, err)
 	require.True(t, ok)
 	site, err := os.ReadFile(filepath.Join(c.Dir, siteFile))
 	require.NoError(t, err)
-	require.NoError(t, Make(c.Dir, "/bin/firstlight", o))
-	assert.False(t, Outdated(c.Dir, o))
+	require.NoError(t, Create(c.Dir, "/bin/firstlight", o))
+	assert.False(t, IsOutdated(c.Dir, o))
 	old, err := os.ReadFile(o.Image)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(o.Image+".new", old[:len(old)-512], 0o644))
 	require.NoError(t, os.Rename(o.Image+".new", o.Image)) // as a build does
-	assert.True(t, Outdated(c.Dir, o))
+	assert.True(t, IsOutdated(c.Dir, o))
 	own, err := os.ReadFile(filepath.Join(c.Dir, stickImage))
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(old, own), "the stick's overlay has lost what lies below it")
 
 	other := o
 	other.Nodes = 3
-	assert.ErrorContains(t, Make(c.Dir, "/bin/firstlight", other), "nodes is 2, asked is 3; `firstlight lab down --remove`")
+	assert.ErrorContains(t, Create(c.Dir, "/bin/firstlight", other), "nodes is 2, asked is 3; `firstlight lab down --remove`")
 	now, err := os.ReadFile(filepath.Join(c.Dir, siteFile))
 	require.NoError(t, err)
 	assert.Equal(t, string(site), string(now))
 	other = o
 	other.Cluster, other.Capture = false, true
-	assert.ErrorContains(t, Make(c.Dir, "/bin/firstlight", other), ": cluster is true, asked is false; `firstlight lab down --remove`")
-	have, _, err := Ordered(c.Dir)
+	assert.ErrorContains(t, Create(c.Dir, "/bin/firstlight", other), ": cluster is true, asked is false; `firstlight lab down --remove`")
+	have, _, err := ReadOrder(c.Dir)
 	require.NoError(t, err)
 	assert.False(t, have.Capture, "what is refused changes nothing")
 	o.Capture = true
-	require.NoError(t, Make(c.Dir, "/bin/firstlight", o))
-	have, _, err = Ordered(c.Dir)
+	require.NoError(t, Create(c.Dir, "/bin/firstlight", o))
+	have, _, err = ReadOrder(c.Dir)
 	require.NoError(t, err)
 	assert.Equal(t, o, have)
 	o.Capture = false
 	c.mustStart(t)
-	assert.ErrorContains(t, Make(c.Dir, "/bin/firstlight", o), "is on; `firstlight lab down` first")
+	assert.ErrorContains(t, Create(c.Dir, "/bin/firstlight", o), "is on; `firstlight lab down` first")
 	captured, err := filepath.Glob(filepath.Join(c.Dir, "*.pcap"))
 	require.NoError(t, err)
 	assert.Len(t, captured, 2)
 	for _, path := range captured {
-		assert.True(t, belongs(filepath.Base(path)), path)
+		assert.True(t, isRackFile(filepath.Base(path)), path)
 	}
 	o.Image = "/nonexistent"
-	assert.ErrorContains(t, Make(t.TempDir(), "/bin/firstlight", o), "`firstlight build` makes the image")
+	assert.ErrorContains(t, Create(t.TempDir(), "/bin/firstlight", o), "`firstlight build` makes the image")
 }
 
 func TestStartSaysWhy(t *testing.T) {
@@ -318,7 +318,7 @@ func TestAMachineThatDies(t *testing.T) {
 	assert.Equal(t, "appliance: QEMU has ended: signal: killed: as the kernel does where memory is short", s.Text)
 
 	// What died was not switched off: the next start starts it again, or says why it does not.
-	_, err = Down(c.Dir)
+	_, err = TearDown(c.Dir)
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(filepath.Join(c.Dir, machinesDir, "node-1", "disk0.qcow2")))
 	err = start(t.Context(), c.Dir, os.Args[0])

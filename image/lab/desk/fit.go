@@ -8,8 +8,8 @@ import (
 	"firstlight.dev/firstlight/image/lab/accelerator"
 )
 
-// Host is what this computer has for a rack.
-type Host struct {
+// HostCapacity is what this computer has for a rack.
+type HostCapacity struct {
 	Accel accelerator.Choice
 	Speed float64 // of a machine's processor, see accelerator
 	Cores int
@@ -20,28 +20,28 @@ type Host struct {
 
 // Fit is a rack that suits a host.
 type Fit struct {
-	Nodes    int
-	Patience float64  // how many times as long as on the README's computer something may take
-	Text     []string // what to expect, in sentences
+	Nodes         int
+	TimeoutFactor float64  // how many times as long as on the README's computer something may take
+	Text          []string // what to expect, in sentences
 }
 
 // What the README's computer takes from power on, emulated, on two processors that have nothing else to do.
 // docs/lab.md has the figures; a slower computer took as many times longer as its emulation was slower.
 const (
-	usualCores    = 2
-	usualOne      = 10 * time.Minute // one node proven
-	usualOneDone  = 18 * time.Minute // and its cluster ready
-	usualTwo      = 11 * time.Minute
-	usualTwoDone  = 20 * time.Minute
-	paceForTwo    = 0.5 // of the README's: below it two nodes and the appliance keep each other waiting
-	paceForAny    = 0.2 // below it parts of Kubernetes miss their own deadlines
-	leastPatience = 1
-	mostPatience  = 6
+	usualCores       = 2
+	usualOne         = 10 * time.Minute // one node proven
+	usualOneDone     = 18 * time.Minute // and its cluster ready
+	usualTwo         = 11 * time.Minute
+	usualTwoDone     = 20 * time.Minute
+	speedForTwo      = 0.5 // of the README's: below it two nodes and the appliance keep each other waiting
+	speedForAny      = 0.2 // below it parts of Kubernetes miss their own deadlines
+	minTimeoutFactor = 1
+	maxTimeoutFactor = 6
 )
 
-// pace is how fast a rack gets on, next to the README's computer: by the speed of a processor, and by how much
+// relativeSpeed is how fast a rack gets on, next to the README's computer: by the speed of a processor, and by how much
 // of the processors is left. More of them than that has help by an amount that was not measured.
-func (h Host) pace() float64 {
+func (h HostCapacity) relativeSpeed() float64 {
 	pace := h.Speed * min(1, float64(h.Cores)/(h.Busy+usualCores))
 	if h.Share > 0 {
 		pace *= min(1, h.Share/usualCores)
@@ -51,10 +51,10 @@ func (h Host) pace() float64 {
 
 // Fit decides what suits a host: as many nodes as were asked for, or where nobody asked (0) two, or one
 // where memory or speed do not suffice for two.
-func (h Host) Fit(o Order, asked int) Fit {
-	pace := h.pace()
-	f := Fit{Nodes: asked, Patience: min(max(leastPatience, 1/pace), mostPatience)}
-	slow := h.Accel.Kind != accelerator.KVM && pace < paceForTwo
+func (h HostCapacity) Fit(o Order, asked int) Fit {
+	pace := h.relativeSpeed()
+	f := Fit{Nodes: asked, TimeoutFactor: min(max(minTimeoutFactor, 1/pace), maxTimeoutFactor)}
+	slow := h.Accel.Kind != accelerator.KVM && pace < speedForTwo
 	tight := h.MiB > 0 && h.MiB < o.Appliance+2*o.MiB
 	if asked == 0 {
 		f.Nodes = 2
@@ -62,7 +62,7 @@ func (h Host) Fit(o Order, asked int) Fit {
 			f.Nodes = 1
 		}
 	}
-	f.Text = append(f.Text, h.say(), h.expect(f.Nodes, pace))
+	f.Text = append(f.Text, h.describe(), h.expectedTime(f.Nodes, pace))
 	switch {
 	case asked > 1 && slow:
 		f.Text = append(f.Text, "One node (N=1) would suit this computer better: more keep each other waiting.")
@@ -72,14 +72,14 @@ func (h Host) Fit(o Order, asked int) Fit {
 	default:
 		f.Text = append(f.Text, "One node: two would keep each other waiting. N=2 asks for two.")
 	}
-	if h.Accel.Kind != accelerator.KVM && pace < paceForAny {
+	if h.Accel.Kind != accelerator.KVM && pace < speedForAny {
 		f.Text = append(f.Text, "That is too slow for deadlines within Kubernetes, and it may not come to its end: end what else runs here, or take a faster computer.")
 	}
 	return f
 }
 
-// say is what there is.
-func (h Host) say() string {
+// describe is what there is.
+func (h HostCapacity) describe() string {
 	text := fmt.Sprintf("%s. Here are %d processors", h.Accel, h.Cores)
 	if h.Cores == 1 {
 		text = fmt.Sprintf("%s. Here is one processor", h.Accel)
@@ -96,24 +96,24 @@ func (h Host) say() string {
 	return text + "."
 }
 
-// expect is how long it will take.
-func (h Host) expect(nodes int, pace float64) string {
+// expectedTime is how long it will take.
+func (h HostCapacity) expectedTime(nodes int, pace float64) string {
 	if h.Accel.Kind == accelerator.KVM {
 		return fmt.Sprintf("Less is to be expected than the %s to two proven servers and %s to their cluster of the README's emulated rack; no rack was timed under KVM.",
-			about(usualTwo, 1), about(usualTwoDone, 1))
+			scaledTime(usualTwo, 1), scaledTime(usualTwoDone, 1))
 	}
 	text := fmt.Sprintf("A rack gets on at about %.0f %% of the speed of the README's computer: ", 100*pace)
 	switch nodes {
 	case 1:
-		return text + fmt.Sprintf("one proven server in about %s, its cluster in about %s.", about(usualOne, pace), about(usualOneDone, pace))
+		return text + fmt.Sprintf("one proven server in about %s, its cluster in about %s.", scaledTime(usualOne, pace), scaledTime(usualOneDone, pace))
 	case 2:
-		return text + fmt.Sprintf("two proven servers in about %s, their cluster in about %s.", about(usualTwo, pace), about(usualTwoDone, pace))
+		return text + fmt.Sprintf("two proven servers in about %s, their cluster in about %s.", scaledTime(usualTwo, pace), scaledTime(usualTwoDone, pace))
 	}
-	return text + fmt.Sprintf("two proven servers would take about %s, their cluster %s; %d take longer.", about(usualTwo, pace), about(usualTwoDone, pace), nodes)
+	return text + fmt.Sprintf("two proven servers would take about %s, their cluster %s; %d take longer.", scaledTime(usualTwo, pace), scaledTime(usualTwoDone, pace), nodes)
 }
 
-// about is a time at some pace, as people say it.
-func about(usual time.Duration, pace float64) string {
+// scaledTime is a time at some pace, as people say it.
+func scaledTime(usual time.Duration, pace float64) string {
 	minutes := usual.Minutes() / pace
 	if minutes < 100 {
 		return fmt.Sprintf("%.0f min", minutes)

@@ -17,9 +17,9 @@ const (
 	sampleEvery = 100 * time.Millisecond
 )
 
-// Measure finds out what this computer has for a rack, in some seconds.
-func Measure(ctx context.Context, choice accelerator.Choice) (Host, error) {
-	h := Host{Accel: choice, Cores: runtime.GOMAXPROCS(0)}
+// MeasureHost finds out what this computer has for a rack, in some seconds.
+func MeasureHost(ctx context.Context, choice accelerator.Choice) (HostCapacity, error) {
+	h := HostCapacity{Accel: choice, Cores: runtime.GOMAXPROCS(0)}
 	for range samples {
 		text, err := os.ReadFile("/proc/stat")
 		if err != nil {

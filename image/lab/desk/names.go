@@ -13,7 +13,7 @@ import (
 const zone = "lab."
 
 // serveNames answers DNS until the station is unplugged.
-func serveNames(st *station.Station, at netip.AddrPort) error {
+func serveNames(st *station.Endpoint, at netip.AddrPort) error {
 	conn, err := st.ListenPacket(at)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ const (
 	PhaseReady     = "ready"   // the appliance: every stage holds
 	PhaseWaiting   = "waiting" // a node that the appliance has not spoken of
 	PhaseInstalled = "provisioned"
-	PhaseProven    = "proven"
+	PhaseVerified  = "proven"
 )
 
 // Phases of clusters, in the appliance's words.
@@ -51,16 +51,16 @@ const (
 // stageForm is a stage's name as it stands before its news.
 var stageForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$`)
 
-// console follows the appliance by what it prints, until it can be asked.
-type console struct {
+// phaseTracker follows the appliance by what it prints, until it can be asked.
+type phaseTracker struct {
 	phase string
 	done  map[string]bool // stages
 }
 
-func (c *console) powerOn() { c.phase, c.done = PhaseFirmware, map[string]bool{} }
+func (c *phaseTracker) powerOn() { c.phase, c.done = PhaseFirmware, map[string]bool{} }
 
-// hear takes one line.
-func (c *console) hear(line string) {
+// handleLine takes one line.
+func (c *phaseTracker) handleLine(line string) {
 	switch {
 	case strings.Contains(line, lineReady):
 		c.phase = PhaseReady
@@ -84,9 +84,9 @@ const bootSteps = 3
 // usualStages is how many there are until the appliance says it.
 const usualStages = 17
 
-// applianceNow is the appliance's phase and how far it is, in percent: from what it says if
+// applianceState is the appliance's phase and how far it is, in percent: from what it says if
 // it can be asked, else from its console.
-func applianceNow(on bool, c console, doc *status.Document) (phase string, percent int) {
+func applianceState(on bool, c phaseTracker, doc *status.Document) (phase string, percent int) {
 	switch {
 	case !on:
 		return PhaseOff, 0
@@ -128,16 +128,16 @@ var stateShare = map[string]int{
 	"provisioning": 55, PhaseInstalled: 90,
 }
 
-// nodeNow is a node's phase and how far it is.
-func nodeNow(name string, doc *status.Document) (phase string, percent int, n status.Node) {
+// nodeState is a node's phase and how far it is.
+func nodeState(name string, doc *status.Document) (phase string, percent int, n status.Node) {
 	if doc != nil {
 		for _, n := range doc.Nodes {
 			if n.Name != name {
 				continue
 			}
 			switch {
-			case n.Proven:
-				return PhaseProven, 100, n
+			case n.Verified:
+				return PhaseVerified, 100, n
 			case n.State == "" || n.State == "absent":
 				return PhaseWaiting, n.Percent, n
 			case n.Percent > 0:
@@ -149,15 +149,15 @@ func nodeNow(name string, doc *status.Document) (phase string, percent int, n st
 	return PhaseWaiting, 0, status.Node{}
 }
 
-// strangers are what the appliance speaks of besides the rack's machines.
-func (r Rack) strangers(doc *status.Document) []Stranger {
-	var all []Stranger
+// unknownMachines are what the appliance speaks of besides the rack's machines.
+func (r Rack) unknownMachines(doc *status.Document) []UnknownMachine {
+	var all []UnknownMachine
 	for _, n := range doc.Nodes {
-		if slices.ContainsFunc(r.Nodes, func(c Computer) bool { return c.Name == n.Name }) {
+		if slices.ContainsFunc(r.Nodes, func(c MachineSpec) bool { return c.Name == n.Name }) {
 			continue
 		}
-		x := Stranger{Name: n.Name, Why: n.Why, Next: n.Next}
-		for _, c := range r.Computers() {
+		x := UnknownMachine{Name: n.Name, Why: n.Why, Next: n.Next}
+		for _, c := range r.Machines() {
 			if slices.ContainsFunc(c.Cards, func(card Card) bool { return card.MAC.String() == n.Name }) {
 				x.Machine = c.Name
 			}
@@ -167,9 +167,9 @@ func (r Rack) strangers(doc *status.Document) []Stranger {
 	return all
 }
 
-// settled tells whether a rack has come to its end: text says how, failed that it is not the
+// rackOutcome tells whether a rack has come to its end: text says how, failed that it is not the
 // one wanted. Without a word about the launch it is over when all nodes are installed.
-func settled(doc *status.Document, o Order) (over, failed bool, text string) {
+func rackOutcome(doc *status.Document, o Order) (over, failed bool, text string) {
 	if doc == nil {
 		return false, false, ""
 	}
@@ -177,11 +177,11 @@ func settled(doc *status.Document, o Order) (over, failed bool, text string) {
 		return true, true, doc.Summary
 	}
 	switch doc.Launch.State {
-	case status.LaunchLaunched:
+	case status.LaunchSucceeded:
 		if !o.Cluster {
 			return true, false, doc.Launch.Text
 		}
-		return clustered(doc)
+		return clustersOutcome(doc)
 	case status.LaunchFailed:
 		return true, true, doc.Launch.Text
 	case status.LaunchRunning, status.LaunchNothing:
@@ -199,8 +199,8 @@ func settled(doc *status.Document, o Order) (over, failed bool, text string) {
 	return true, false, "every node is installed"
 }
 
-// clustered tells whether the clusters of a rack whose nodes are proven have come to their end.
-func clustered(doc *status.Document) (over, failed bool, text string) {
+// clustersOutcome tells whether the clusters of a rack whose nodes are proven have come to their end.
+func clustersOutcome(doc *status.Document) (over, failed bool, text string) {
 	ready := 0
 	for _, c := range doc.Clusters {
 		switch c.State {
@@ -224,10 +224,10 @@ type Event struct {
 	CPU     float64   `json:"cpu"` // seconds of processor time that the machine had used
 }
 
-// offs are the events by which a rack that ends at a moment, or did so in a crash, closes the phases
+// closingEvents are the events by which a rack that ends at a moment, or did so in a crash, closes the phases
 // of its machines and clusters, the last of each in last: until it is started again they are off.
 // cpu is what machines had used by then, where that is known.
-func offs(last map[string]Event, at time.Time, cpu map[string]float64) []Event {
+func closingEvents(last map[string]Event, at time.Time, cpu map[string]float64) []Event {
 	var all []Event
 	for _, name := range slices.Sorted(maps.Keys(last)) {
 		if e := last[name]; e.Phase != PhaseOff {

@@ -11,7 +11,7 @@ import (
 )
 
 func TestConsoleFollowsTheAppliance(t *testing.T) {
-	var c console
+	var c phaseTracker
 	c.powerOn()
 	for _, step := range []struct {
 		line, phase string
@@ -32,12 +32,12 @@ func TestConsoleFollowsTheAppliance(t *testing.T) {
 		{"firstlight: Ready. Log in: ssh root@172.22.0.1", PhaseReady, 100},
 		{"Firstlight 0.1.0: looking for the stick", PhaseInitramfs, 5},
 	} {
-		c.hear(step.line)
-		phase, percent := applianceNow(true, c, nil)
+		c.handleLine(step.line)
+		phase, percent := applianceState(true, c, nil)
 		assert.Equal(t, step.phase, phase, step.line)
 		assert.Equal(t, step.percent, percent, step.line)
 	}
-	phase, _ := applianceNow(false, c, nil)
+	phase, _ := applianceState(false, c, nil)
 	assert.Equal(t, PhaseOff, phase)
 }
 
@@ -45,13 +45,13 @@ func TestTheAppliancesOwnWordCounts(t *testing.T) {
 	doc := &status.Document{Stages: []status.Stage{
 		{Name: "links-up", State: status.StateReady}, {Name: "control-plane", State: status.StateWorking}, {Name: "node-ready", State: status.StateWaiting},
 	}}
-	phase, percent := applianceNow(true, console{phase: PhaseSystemd}, doc)
+	phase, percent := applianceState(true, phaseTracker{phase: PhaseSystemd}, doc)
 	assert.Equal(t, "control-plane", phase)
 	assert.Equal(t, 66, percent)
 	for i := range doc.Stages {
 		doc.Stages[i].State = status.StateReady
 	}
-	phase, percent = applianceNow(true, console{}, doc)
+	phase, percent = applianceState(true, phaseTracker{}, doc)
 	assert.Equal(t, PhaseReady, phase)
 	assert.Equal(t, 100, percent)
 }
@@ -61,38 +61,38 @@ func TestNodeNow(t *testing.T) {
 		{Name: "new", State: "absent", Why: "its BMC does not answer"},
 		{Name: "old", State: "inspecting"},
 		{Name: "far", State: "provisioning", Percent: 77},
-		{Name: "done", State: "provisioned", Proven: true},
+		{Name: "done", State: "provisioned", Verified: true},
 	}}
 	for name, want := range map[string]struct {
 		phase   string
 		percent int
-	}{"new": {PhaseWaiting, 0}, "old": {"inspecting", 15}, "far": {"provisioning", 77}, "done": {PhaseProven, 100}, "unknown": {PhaseWaiting, 0}} {
-		phase, percent, _ := nodeNow(name, doc)
+	}{"new": {PhaseWaiting, 0}, "old": {"inspecting", 15}, "far": {"provisioning", 77}, "done": {PhaseVerified, 100}, "unknown": {PhaseWaiting, 0}} {
+		phase, percent, _ := nodeState(name, doc)
 		assert.Equal(t, want.phase, phase, name)
 		assert.Equal(t, want.percent, percent, name)
 	}
-	phase, _, _ := nodeNow("old", nil)
+	phase, _, _ := nodeState("old", nil)
 	assert.Equal(t, PhaseWaiting, phase)
 }
 
 func TestStrangers(t *testing.T) {
 	doc := &status.Document{Nodes: []status.Node{{Name: "node-1", Why: "is proven"}, {Name: "old", Why: "is not in site.yaml any more", Next: "give it up"},
 		{Name: "52:54:00:f1:02:01", Why: "is not in site.yaml"}, {Name: "52:54:00:00:00:01", Why: "is not in site.yaml"}}}
-	assert.Equal(t, []Stranger{{"old", "", "is not in site.yaml any more", "give it up"}, {"52:54:00:f1:02:01", "node-2", "is not in site.yaml", ""}, {"52:54:00:00:00:01", "", "is not in site.yaml", ""}},
-		Plan(Defaults()).strangers(doc))
+	assert.Equal(t, []UnknownMachine{{"old", "", "is not in site.yaml any more", "give it up"}, {"52:54:00:f1:02:01", "node-2", "is not in site.yaml", ""}, {"52:54:00:00:00:01", "", "is not in site.yaml", ""}},
+		Plan(DefaultOrder()).unknownMachines(doc))
 }
 
 func TestWhatTheApplianceCannotKnow(t *testing.T) {
-	c := &computer{Computer: Computer{Name: "node-1"}, paused: true}
+	c := &machine{MachineSpec: MachineSpec{Name: "node-1"}, paused: true}
 	said := Machine{On: true, Why: "boots from the network", Error: "an old one"}
-	m := c.ours(said)
+	m := c.addOwnState(said)
 	assert.True(t, m.Paused)
 	assert.Equal(t, "its time stands still: it is paused", m.Why)
 	assert.Equal(t, "`firstlight lab power node-1 resume` lets it go on", m.Next)
 	c.paused, c.failed = false, errors.New("QEMU has ended: no memory")
-	assert.Equal(t, "QEMU has ended: no memory", c.ours(said).Why)
+	assert.Equal(t, "QEMU has ended: no memory", c.addOwnState(said).Why)
 	c.failed = nil
-	assert.Equal(t, said, c.ours(said))
+	assert.Equal(t, said, c.addOwnState(said))
 }
 
 func TestSettled(t *testing.T) {
@@ -103,7 +103,7 @@ func TestSettled(t *testing.T) {
 		return all
 	}
 	launched := func(clusters ...string) *status.Document {
-		doc := &status.Document{Launch: status.Launch{State: status.LaunchLaunched}}
+		doc := &status.Document{Launch: status.Launch{State: status.LaunchSucceeded}}
 		for _, state := range clusters {
 			doc.Clusters = append(doc.Clusters, status.Cluster{Name: "edge", State: state})
 		}
@@ -117,7 +117,7 @@ func TestSettled(t *testing.T) {
 		"not to be asked":            {nil, false, false, false},
 		"stopped":                    {&status.Document{State: status.StateFailed}, true, true, false},
 		"on their way":               {&status.Document{Nodes: nodes("provisioned", "provisioned"), Launch: status.Launch{State: status.LaunchRunning}}, false, false, false},
-		"launched":                   {&status.Document{Launch: status.Launch{State: status.LaunchLaunched}}, true, false, false},
+		"launched":                   {&status.Document{Launch: status.Launch{State: status.LaunchSucceeded}}, true, false, false},
 		"launch failed":              {&status.Document{Launch: status.Launch{State: status.LaunchFailed}}, true, true, false},
 		"no word, one is not":        {&status.Document{Nodes: nodes("provisioned", "provisioning")}, false, false, false},
 		"no word, all are":           {&status.Document{Nodes: nodes("provisioned", "provisioned")}, true, false, false},
@@ -127,7 +127,7 @@ func TestSettled(t *testing.T) {
 		"launched, ready":            {launched("ready"), true, false, true},
 		"launched, refused":          {launched("refused"), true, true, true},
 	} {
-		over, failed, _ := settled(c.doc, Order{Nodes: 2, Cluster: c.cluster})
+		over, failed, _ := rackOutcome(c.doc, Order{Nodes: 2, Cluster: c.cluster})
 		assert.Equal(t, c.over, over, name)
 		assert.Equal(t, c.failed, failed, name)
 	}
@@ -140,10 +140,10 @@ func TestOffs(t *testing.T) {
 		"cluster edge": {at(90), "cluster edge", "installing", 0},
 	}
 	assert.Equal(t, []Event{{at(200), "appliance", "off", 120}, {at(200), "cluster edge", "off", 0}, {at(200), "node-1", "off", 30}},
-		offs(last, at(200), map[string]float64{"appliance": 120, "node-1": 30, "node-2": 8}))
+		closingEvents(last, at(200), map[string]float64{"appliance": 120, "node-1": 30, "node-2": 8}))
 	assert.Equal(t, []Event{{at(110), "appliance", "off", 90}, {at(105), "cluster edge", "off", 0}, {at(105), "node-1", "off", 20}},
-		offs(last, at(105), nil), "a phase does not end before it began")
-	assert.Empty(t, offs(nil, at(1), nil))
+		closingEvents(last, at(105), nil), "a phase does not end before it began")
+	assert.Empty(t, closingEvents(nil, at(1), nil))
 }
 
 func TestSpans(t *testing.T) {

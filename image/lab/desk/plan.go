@@ -41,8 +41,8 @@ const (
 // MaxNodes is how many nodes the rack's address plan has room for.
 const MaxNodes = 99
 
-// Defaults is a rack of two nodes.
-func Defaults() Order {
+// DefaultOrder is a rack of two nodes.
+func DefaultOrder() Order {
 	return Order{Nodes: 2, Firmware: AllBIOS, MiB: 2048, DiskGiB: 8, Disks: 1, NICs: 1, Appliance: 6144, StickGiB: 8, Cluster: true}
 }
 
@@ -91,19 +91,19 @@ const (
 	applianceHost = 1
 	firstNode     = 101 // node-1; its BMC on the bmc network
 	gatewayHost   = 253 // on baremetal
-	stationHost   = 254 // this process
+	endpointHost  = 254 // this process
 )
 
-// at is an address of the plan.
-func at(network string, host int) netip.Addr {
+// addressOf is an address of the plan.
+func addressOf(network string, host int) netip.Addr {
 	b := networks[network].Addr().As4()
 	b[3] = byte(host)
 	return netip.AddrFrom4(b)
 }
 
-// cidr is at with the length of its network.
-func cidr(network string, host int) netip.Prefix {
-	return netip.PrefixFrom(at(network, host), networks[network].Bits())
+// prefixOf is at with the length of its network.
+func prefixOf(network string, host int) netip.Prefix {
+	return netip.PrefixFrom(addressOf(network, host), networks[network].Bits())
 }
 
 // Appliance is the appliance's name.
@@ -115,8 +115,8 @@ type Card struct {
 	Network string
 }
 
-// Computer is one machine of a rack.
-type Computer struct {
+// MachineSpec is one machine of a rack.
+type MachineSpec struct {
 	Name     string
 	Firmware lab.Firmware
 	Cards    []Card     // the first boots
@@ -127,65 +127,65 @@ type Computer struct {
 // Rack is an order worked out. It depends on nothing else: the same order gives the same.
 type Rack struct {
 	Order     Order
-	Appliance Computer
-	Nodes     []Computer
+	Appliance MachineSpec
+	Nodes     []MachineSpec
 	Networks  []string // that have a switch
 }
 
 // Plan works out an order.
 func Plan(o Order) Rack {
 	r := Rack{Order: o, Networks: []string{provisioning, bmcs}}
-	r.Appliance = Computer{Name: Appliance, Firmware: lab.BIOS, Address: at(provisioning, applianceHost),
-		Cards: []Card{{mac(0, 1), provisioning}, {mac(0, 2), bmcs}}}
+	r.Appliance = MachineSpec{Name: Appliance, Firmware: lab.BIOS, Address: addressOf(provisioning, applianceHost),
+		Cards: []Card{{macOf(0, 1), provisioning}, {macOf(0, 2), bmcs}}}
 	if o.Gateway {
 		r.Networks = append(r.Networks, baremetal)
-		r.Appliance.Cards = append(r.Appliance.Cards, Card{mac(0, 3), baremetal})
+		r.Appliance.Cards = append(r.Appliance.Cards, Card{macOf(0, 3), baremetal})
 	}
 	if o.NICs > 1 {
 		r.Networks = append(r.Networks, data)
 	}
 	for i := range o.Nodes {
-		n := Computer{Name: fmt.Sprintf("node-%d", i+1), Firmware: lab.BIOS, Address: at(provisioning, firstNode+i), BMC: at(bmcs, firstNode+i),
-			Cards: []Card{{mac(i+1, 1), provisioning}}}
+		n := MachineSpec{Name: fmt.Sprintf("node-%d", i+1), Firmware: lab.BIOS, Address: addressOf(provisioning, firstNode+i), BMC: addressOf(bmcs, firstNode+i),
+			Cards: []Card{{macOf(i+1, 1), provisioning}}}
 		if o.Firmware == AllUEFI || o.Firmware == Mixed && i%2 == 1 {
 			n.Firmware = lab.UEFI
 		}
 		if o.Gateway {
-			n.Cards = append(n.Cards, Card{mac(i+1, 2), baremetal})
+			n.Cards = append(n.Cards, Card{macOf(i+1, 2), baremetal})
 		}
 		for j := 1; j < o.NICs; j++ {
-			n.Cards = append(n.Cards, Card{mac(i+1, 2+j), data})
+			n.Cards = append(n.Cards, Card{macOf(i+1, 2+j), data})
 		}
 		r.Nodes = append(r.Nodes, n)
 	}
 	return r
 }
 
-// mac is a locally administered address: machine 0 is the appliance.
-func mac(machine, card int) net.HardwareAddr {
+// macOf is a locally administered address: machine 0 is the appliance.
+func macOf(machine, card int) net.HardwareAddr {
 	return net.HardwareAddr{0x52, 0x54, 0x00, 0xf1, byte(machine), byte(card)}
 }
 
-// Computers are the appliance and the nodes.
-func (r Rack) Computers() []Computer { return append([]Computer{r.Appliance}, r.Nodes...) }
+// Machines are the appliance and the nodes.
+func (r Rack) Machines() []MachineSpec { return append([]MachineSpec{r.Appliance}, r.Nodes...) }
 
 // Find is a computer by its name.
-func (r Rack) Find(name string) (Computer, error) {
+func (r Rack) Find(name string) (MachineSpec, error) {
 	var names []string
-	for _, c := range r.Computers() {
+	for _, c := range r.Machines() {
 		if c.Name == name {
 			return c, nil
 		}
 		names = append(names, c.Name)
 	}
-	return Computer{}, fmt.Errorf("machine %q is not in the rack; it has %s", name, strings.Join(names, ", "))
+	return MachineSpec{}, fmt.Errorf("machine %q is not in the rack; it has %s", name, strings.Join(names, ", "))
 }
 
 // stickImage is the rack's own name for the image, in its directory.
 const stickImage = "stick.img"
 
 // disks of a node, and the stick: the firmware begins with the one that boots.
-func (r Rack) disks(c Computer) []lab.Disk {
+func (r Rack) disks(c MachineSpec) []lab.Disk {
 	const gib = 1 << 30
 	if c.Name == Appliance {
 		return []lab.Disk{{Image: stickImage, Bus: lab.USB, Serial: "stick", Bytes: int64(r.Order.StickGiB) * gib, Quick: true}}
@@ -216,7 +216,7 @@ const (
 )
 
 // config is the machine, off, with its files below dir and its ports in ports.
-func (r Rack) config(c Computer, dir string, port func(computer string, card int) string) lab.Config {
+func (r Rack) config(c MachineSpec, dir string, port func(computer string, card int) string) lab.Config {
 	m := lab.Config{Name: c.Name, Dir: dir, Firmware: c.Firmware, CPUs: nodeCPUs, MiB: r.Order.MiB, Disks: r.disks(c)}
 	if c.Name == Appliance {
 		m.CPUs, m.MiB = applianceCPUs, r.Order.Appliance

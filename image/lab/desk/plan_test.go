@@ -31,18 +31,18 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestDocument(t *testing.T) {
-	large := Defaults()
+	large := DefaultOrder()
 	large.Nodes, large.Firmware, large.Disks, large.NICs, large.Gateway = 3, Mixed, 2, 2, true
 	large.Cluster = false
-	for name, o := range map[string]Order{"two.yaml": Defaults(), "mixed.yaml": large} {
+	for name, o := range map[string]Order{"two.yaml": DefaultOrder(), "mixed.yaml": large} {
 		require.NoError(t, o.Check())
-		text, err := Plan(o).Document("a secret", someKey)
+		text, err := Plan(o).SiteDocument("a secret", someKey)
 		require.NoError(t, err)
 		golden(t, name, text)
 	}
-	full := Defaults()
+	full := DefaultOrder()
 	full.Nodes, full.Gateway, full.NICs = MaxNodes, true, 8
-	text, err := Plan(full).Document("a secret", someKey)
+	text, err := Plan(full).SiteDocument("a secret", someKey)
 	require.NoError(t, err, "the plan has room for as many nodes as it says")
 	s, problems := site.Load("site.yaml", []byte(text))
 	require.NoError(t, problems.Err())
@@ -57,22 +57,22 @@ func TestOrdersAreChecked(t *testing.T) {
 		"512 MiB of memory for a node; want 1024 to 1048576": func(o *Order) { o.MiB = 512 },
 		"0 disks for a node; want 1 to 8":                    func(o *Order) { o.Disks = 0 },
 	} {
-		o := Defaults()
+		o := DefaultOrder()
 		spoil(&o)
 		assert.EqualError(t, o.Check(), want)
 	}
 }
 
 func TestFind(t *testing.T) {
-	c, err := Plan(Defaults()).Find("node-2")
+	c, err := Plan(DefaultOrder()).Find("node-2")
 	require.NoError(t, err)
 	assert.Equal(t, "172.23.0.102", c.BMC.String())
-	_, err = Plan(Defaults()).Find("node-3")
+	_, err = Plan(DefaultOrder()).Find("node-3")
 	assert.EqualError(t, err, `machine "node-3" is not in the rack; it has appliance, node-1, node-2`)
 }
 
 func TestBootOrder(t *testing.T) {
-	o := Defaults()
+	o := DefaultOrder()
 	o.Disks, o.Gateway = 2, true
 	r := Plan(o)
 	m := r.config(r.Nodes[0], "dir", func(computer string, card int) string { return "port" })
@@ -96,7 +96,7 @@ func order(m lab.Config) []int {
 
 // TestDifferences: no difference may be without a word, or the refusal names none.
 func TestDifferences(t *testing.T) {
-	have := Defaults()
+	have := DefaultOrder()
 	fields := reflect.TypeFor[Order]()
 	for i := range fields.NumField() {
 		want := have
@@ -109,17 +109,17 @@ func TestDifferences(t *testing.T) {
 			v.SetString("another")
 		}
 		if name := fields.Field(i).Name; name != "Capture" { // which is set, not compared
-			assert.NotEmpty(t, differences(have, want), name)
+			assert.NotEmpty(t, describeDifferences(have, want), name)
 		}
 	}
 }
 
 func TestFits(t *testing.T) {
-	o := Defaults()
-	assert.NoError(t, fits(o, "MemTotal:       16000000 kB\nMemAvailable:   10485760 kB\n"))
-	assert.EqualError(t, fits(o, "MemTotal:       16000000 kB\nMemAvailable:   8388608 kB\n"),
+	o := DefaultOrder()
+	assert.NoError(t, checkMemory(o, "MemTotal:       16000000 kB\nMemAvailable:   10485760 kB\n"))
+	assert.EqualError(t, checkMemory(o, "MemTotal:       16000000 kB\nMemAvailable:   8388608 kB\n"),
 		"2 nodes and the appliance need 10240 MiB of memory, 8192 MiB are free here; take fewer (--nodes), smaller ones (--memory, --appliance-memory), or end something else")
 	o.Nodes = 1
-	assert.NoError(t, fits(o, "MemAvailable:   8388608 kB\n"))
-	assert.NoError(t, fits(o, "MemTotal: 1 kB\n"), "a kernel that does not say it")
+	assert.NoError(t, checkMemory(o, "MemAvailable:   8388608 kB\n"))
+	assert.NoError(t, checkMemory(o, "MemTotal: 1 kB\n"), "a kernel that does not say it")
 }

@@ -54,7 +54,7 @@ func newCommand(t *testing.T, kind string) command {
 			log, _ := os.ReadFile(filepath.Join(c.dir, supervisorLog))
 			t.Logf("the end of %s:\n%s", supervisorLog, log[max(0, len(log)-5000):])
 		}
-		_, err := Down(c.dir)
+		_, err := TearDown(c.dir)
 		assert.NoError(t, err)
 	})
 	return c
@@ -121,11 +121,11 @@ func (c command) status() Status {
 }
 
 // processes are those of the rack; none of them is root's.
-func (c command) processes() []started {
+func (c command) processes() []startedProcess {
 	c.t.Helper()
-	var r running
+	var r runningFileDoc
 	require.NoError(c.t, readJSON(filepath.Join(c.dir, runningFile), &r))
-	all := append(r.Children, started{"supervisor", r.Supervisor})
+	all := append(r.Children, startedProcess{"supervisor", r.Supervisor})
 	for _, p := range all {
 		info, err := os.Stat(filepath.Join("/proc", strconv.Itoa(p.PID)))
 		require.NoError(c.t, err)
@@ -135,7 +135,7 @@ func (c command) processes() []started {
 }
 
 // remove ends the rack; nothing of it is left.
-func (c command) remove(all []started) {
+func (c command) remove(all []startedProcess) {
 	c.t.Helper()
 	c.t.Log(c.run("down", "--remove"))
 	for _, p := range all {

@@ -13,7 +13,7 @@ import (
 // TestARunKeepsItsAccelerator: whatever is switched on later runs as was decided when the rack began.
 func TestARunKeepsItsAccelerator(t *testing.T) {
 	c := newRack(t)
-	m, err := readMade(c.Dir)
+	m, err := readRackDoc(c.Dir)
 	require.NoError(t, err)
 	m.Run.Accel = accelerator.Choice{Kind: accelerator.KVM, Why: "as asked"}
 	require.NoError(t, writeJSON(filepath.Join(c.Dir, rackFile), m))

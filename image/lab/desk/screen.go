@@ -12,21 +12,21 @@ import (
 // wide is a screen on which a sentence has room behind the columns.
 const wide = 110
 
-// Screen is a rack as one screen of at most width columns and height lines, at the moment now. Where
+// RenderScreen is a rack as one screen of at most width columns and height lines, at the moment now. Where
 // they have room, what a person can do and the console's last line stand below each machine. Where they
 // have not, these go first, then the nodes of clusters that are installed, then all nodes of clusters.
-func Screen(s Status, width, height int, now time.Time) string {
+func RenderScreen(s Status, width, height int, now time.Time) string {
 	width, height = max(width, 60), max(height, 4)
 	full := func(m Machine) []string {
 		if width < wide {
-			return []string{"", reason(m), m.Next, m.Last}
+			return []string{"", machineReason(m), m.Next, m.Last}
 		}
-		return []string{reason(m), m.Next, m.Last}
+		return []string{machineReason(m), m.Next, m.Last}
 	}
-	short := func(m Machine) []string { return []string{cmp.Or(reason(m), m.Next, m.Last)} }
-	every := func(Member) bool { return true }
-	open := func(m Member) bool { return m.Phase != memberInstalled }
-	none := func(Member) bool { return false }
+	short := func(m Machine) []string { return []string{cmp.Or(machineReason(m), m.Next, m.Last)} }
+	every := func(ClusterNode) bool { return true }
+	open := func(m ClusterNode) bool { return m.Phase != memberInstalled }
+	none := func(ClusterNode) bool { return false }
 	var lines []string
 	for _, l := range []layout{{full, every}, {short, every}, {short, open}, {short, none}} {
 		if lines = screenLines(s, now, l); len(lines) <= height {
@@ -45,16 +45,16 @@ func Screen(s Status, width, height int, now time.Time) string {
 // layout is what of a rack stands on a screen.
 type layout struct {
 	texts func(Machine) []string // the first stands in the machine's row
-	shown func(Member) bool
+	shown func(ClusterNode) bool
 }
 
 // screenLines are the screen, of any length.
 func screenLines(s Status, now time.Time, l layout) []string {
-	lines := []string{fmt.Sprintf("Rack in %s, on for %s.  %s", s.Dir, took(now.Sub(s.Since)), s.Text), "",
+	lines := []string{fmt.Sprintf("Rack in %s, on for %s.  %s", s.Dir, formatDuration(now.Sub(s.Since)), s.Text), "",
 		fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s %s", "MACHINE", "", "PHASE", "", "FOR", "")}
 	for _, m := range s.Machines {
 		texts := l.texts(m)
-		lines = append(lines, fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s %s", m.Name, map[bool]string{true: "on", false: "off"}[m.On], m.Phase, bar(m.Percent), took(now.Sub(m.Since)), texts[0]))
+		lines = append(lines, fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s %s", m.Name, map[bool]string{true: "on", false: "off"}[m.On], m.Phase, progressBar(m.Percent), formatDuration(now.Sub(m.Since)), texts[0]))
 		for _, text := range texts[1:] {
 			if text != "" {
 				lines = append(lines, "           "+text)
@@ -62,17 +62,17 @@ func screenLines(s Status, now time.Time, l layout) []string {
 		}
 	}
 	for _, c := range s.Clusters {
-		lines = append(lines, fmt.Sprintf("%-15s %-18s %-17s %-9s %s", ofCluster(c.Name), c.Phase, bar(c.Percent), took(now.Sub(c.Since)), cmp.Or(c.Error, c.Why)))
+		lines = append(lines, fmt.Sprintf("%-15s %-18s %-17s %-9s %s", ofCluster(c.Name), c.Phase, progressBar(c.Percent), formatDuration(now.Sub(c.Since)), cmp.Or(c.Error, c.Why)))
 		for _, m := range c.Members {
 			if l.shown(m) {
 				lines = append(lines, "  "+m.String())
 			}
 		}
 	}
-	for _, x := range s.Strangers {
+	for _, x := range s.Unknown {
 		lines = append(lines, x.String())
 	}
-	slow := throttled(s.Machines)
+	slow := throttledText(s.Machines)
 	if slow != "" || len(s.Outside) > 0 || len(s.Faults) > 0 {
 		lines = append(lines, "")
 	}
@@ -80,18 +80,18 @@ func screenLines(s Status, now time.Time, l layout) []string {
 		lines = append(lines, slow)
 	}
 	lines = append(lines, s.Faults...)
-	if text := outside(s.Outside); text != "" {
+	if text := outsideText(s.Outside); text != "" {
 		lines = append(lines, text)
 	}
 	return lines
 }
 
-// reason is why a machine is as it is. Its error is what went wrong last, be it over, in the words
+// machineReason is why a machine is as it is. Its error is what went wrong last, be it over, in the words
 // of whatever program it was: it serves where there is no sentence.
-func reason(m Machine) string { return cmp.Or(m.Why, m.Error) }
+func machineReason(m Machine) string { return cmp.Or(m.Why, m.Error) }
 
-// throttled tells which machines are.
-func throttled(machines []Machine) string {
+// throttledText tells which machines are.
+func throttledText(machines []Machine) string {
 	var all []string
 	for _, m := range machines {
 		if m.Share > 0 {
@@ -104,8 +104,8 @@ func throttled(machines []Machine) string {
 	return "Throttled, to so many processors of this computer: " + strings.Join(all, ", ")
 }
 
-// outside tells of frames that had no destination in the rack.
-func outside(all map[string]int) string {
+// outsideText tells of frames that had no destination in the rack.
+func outsideText(all map[string]int) string {
 	if len(all) == 0 {
 		return ""
 	}
@@ -117,8 +117,8 @@ func outside(all map[string]int) string {
 	return "Asked for outside the rack, and not reached: " + strings.Join(names, ", ")
 }
 
-// bar is a progress bar of 15 columns.
-func bar(percent int) string {
+// progressBar is a progress bar of 15 columns.
+func progressBar(percent int) string {
 	const columns = 15
 	full := columns * min(max(percent, 0), 100) / 100
 	return "[" + strings.Repeat("#", full) + strings.Repeat("-", columns-full) + "]"
@@ -138,8 +138,8 @@ func clip(line string, width int) string {
 	return strings.TrimRight(string(r), " ")
 }
 
-// took is a duration as people say it.
-func took(d time.Duration) string {
+// formatDuration is a duration as people say it.
+func formatDuration(d time.Duration) string {
 	d = max(d, 0)
 	switch {
 	case d < time.Minute:
@@ -151,8 +151,8 @@ func took(d time.Duration) string {
 	}
 }
 
-// uncounted is a sentence without its numbers: what only counts on is no news.
-func uncounted(text string) string {
+// withoutDigits is a sentence without its numbers: what only counts on is no news.
+func withoutDigits(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
 			return -1
@@ -161,10 +161,10 @@ func uncounted(text string) string {
 	}, text)
 }
 
-// News are the lines to print when a rack goes from before to after, where a screen cannot be
+// RenderChanges are the lines to print when a rack goes from before to after, where a screen cannot be
 // drawn over: one for each machine whose phase or sentences for people changed, and one for each
 // step of each cluster.
-func News(before, after Status, now time.Time) string {
+func RenderChanges(before, after Status, now time.Time) string {
 	var b strings.Builder
 	old := map[string]Machine{}
 	for _, m := range before.Machines {
@@ -172,14 +172,14 @@ func News(before, after Status, now time.Time) string {
 	}
 	for _, m := range after.Machines {
 		o := old[m.Name]
-		if o.Phase == m.Phase && o.Next == m.Next && uncounted(reason(o)) == uncounted(reason(m)) {
+		if o.Phase == m.Phase && o.Next == m.Next && withoutDigits(machineReason(o)) == withoutDigits(machineReason(m)) {
 			continue
 		}
 		line := fmt.Sprintf("%s %s: %s", now.Format("15:04:05"), m.Name, m.Phase)
 		if o.Phase != "" && o.Phase != m.Phase {
-			line += fmt.Sprintf(" (after %s of %s)", took(m.Since.Sub(o.Since)), o.Phase)
+			line += fmt.Sprintf(" (after %s of %s)", formatDuration(m.Since.Sub(o.Since)), o.Phase)
 		}
-		if text := reason(m); text != "" {
+		if text := machineReason(m); text != "" {
 			line += "; " + text
 		}
 		if m.Next != "" && m.Next != o.Next {
@@ -193,22 +193,22 @@ func News(before, after Status, now time.Time) string {
 	}
 	for _, c := range after.Clusters {
 		o := known[c.Name]
-		if o.Phase == c.Phase && o.Error == c.Error && o.Nodes == c.Nodes && uncounted(o.Why) == uncounted(c.Why) {
-			b.WriteString(memberNews(o, c, now))
+		if o.Phase == c.Phase && o.Error == c.Error && o.Nodes == c.Nodes && withoutDigits(o.Why) == withoutDigits(c.Why) {
+			b.WriteString(clusterNodeChanges(o, c, now))
 			continue
 		}
 		line := fmt.Sprintf("%s %s: %s", now.Format("15:04:05"), ofCluster(c.Name), c.Phase)
 		if o.Phase != "" && o.Phase != c.Phase {
-			line += fmt.Sprintf(" (after %s of %s)", took(c.Since.Sub(o.Since)), o.Phase)
+			line += fmt.Sprintf(" (after %s of %s)", formatDuration(c.Since.Sub(o.Since)), o.Phase)
 		}
 		if text := cmp.Or(c.Error, c.Why); text != "" {
 			line += "; " + text
 		}
 		fmt.Fprintln(&b, clip(line, 400))
-		b.WriteString(memberNews(o, c, now))
+		b.WriteString(clusterNodeChanges(o, c, now))
 	}
-	for _, x := range after.Strangers {
-		if !slices.ContainsFunc(before.Strangers, func(o Stranger) bool { return o.Name == x.Name && uncounted(o.Why) == uncounted(x.Why) }) {
+	for _, x := range after.Unknown {
+		if !slices.ContainsFunc(before.Unknown, func(o UnknownMachine) bool { return o.Name == x.Name && withoutDigits(o.Why) == withoutDigits(x.Why) }) {
 			fmt.Fprintf(&b, "%s %s\n", now.Format("15:04:05"), clip(x.String(), 400))
 		}
 	}
@@ -217,19 +217,19 @@ func News(before, after Status, now time.Time) string {
 			fmt.Fprintf(&b, "%s %s\n", now.Format("15:04:05"), f)
 		}
 	}
-	if a, o := outside(after.Outside), outside(before.Outside); len(after.Outside) != len(before.Outside) && a != o {
+	if a, o := outsideText(after.Outside), outsideText(before.Outside); len(after.Outside) != len(before.Outside) && a != o {
 		fmt.Fprintf(&b, "%s %s\n", now.Format("15:04:05"), a)
 	}
 	return b.String()
 }
 
-// memberNews are lines for the nodes of a cluster whose phase or reason changed. While one is being
+// clusterNodeChanges are lines for the nodes of a cluster whose phase or reason changed. While one is being
 // installed the cluster's own line says what it does.
-func memberNews(before, after Cluster, now time.Time) string {
+func clusterNodeChanges(before, after Cluster, now time.Time) string {
 	var b strings.Builder
 	for _, m := range after.Members {
-		same := func(o Member) bool {
-			return o.Name == m.Name && o.Server == m.Server && o.Phase == m.Phase && (m.Phase == memberInstalling || uncounted(o.Why) == uncounted(m.Why))
+		same := func(o ClusterNode) bool {
+			return o.Name == m.Name && o.Server == m.Server && o.Phase == m.Phase && (m.Phase == memberInstalling || withoutDigits(o.Why) == withoutDigits(m.Why))
 		}
 		if !slices.ContainsFunc(before.Members, same) {
 			fmt.Fprintln(&b, clip(fmt.Sprintf("%s %s: %s", now.Format("15:04:05"), ofCluster(after.Name), strings.Join(strings.Fields(m.String()), " ")), 400))
@@ -257,7 +257,7 @@ func PhaseTable(spans []Span) string {
 			machine, seconds, cpu = s.Machine, 0, 0
 			fmt.Fprintf(&b, "%s\n", machine)
 		}
-		if s.Open && (s.Phase == PhaseReady || s.Phase == PhaseProven || s.Phase == PhaseInstalled) {
+		if s.Open && (s.Phase == PhaseReady || s.Phase == PhaseVerified || s.Phase == PhaseInstalled) {
 			continue // it is where it was to come (a cluster is ready, too)
 		}
 		if s.Phase != PhaseOff {

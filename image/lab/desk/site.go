@@ -15,9 +15,9 @@ const bmcUser = "admin"
 // clusterName is that of the one cluster of a rack.
 const clusterName = "edge"
 
-// Document is the site of a rack: what an owner would write who has these servers. Whoever has
+// SiteDocument is the site of a rack: what an owner would write who has these servers. Whoever has
 // the secret half of key may log in.
-func (r Rack) Document(password, key string) (string, error) {
+func (r Rack) SiteDocument(password, key string) (string, error) {
 	var out bytes.Buffer
 	if err := document.Execute(&out, map[string]any{"Rack": r, "Password": password, "Key": key, "User": bmcUser, "Cluster": clusterName, "Workers": r.Order.Nodes - 1}); err != nil {
 		return "", fmt.Errorf("write site: %w", err)
@@ -29,9 +29,9 @@ func (r Rack) Document(password, key string) (string, error) {
 }
 
 var document = template.Must(template.New("site.yaml").Option("missingkey=error").Funcs(template.FuncMap{
-	"at": at, "cidr": cidr,
+	"at": addressOf, "cidr": prefixOf,
 	"network": func(name string) string { return networks[name].String() },
-	"firmware": func(c Computer) string {
+	"firmware": func(c MachineSpec) string {
 		return map[lab.Firmware]string{lab.BIOS: "legacy", lab.UEFI: "UEFI"}[c.Firmware]
 	},
 }).Parse(`name: lab

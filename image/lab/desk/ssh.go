@@ -28,7 +28,7 @@ func mintKey(dir string) (public string, err error) {
 	}
 	path := filepath.Join(dir, keyFile)
 	if signer, err := readKey(dir); err == nil {
-		return authorized(signer.PublicKey()), nil
+		return authorizedKey(signer.PublicKey()), nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
@@ -47,10 +47,10 @@ func mintKey(dir string) (public string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("mint key: %w", err)
 	}
-	return authorized(signer.PublicKey()), nil
+	return authorizedKey(signer.PublicKey()), nil
 }
 
-func authorized(key ssh.PublicKey) string {
+func authorizedKey(key ssh.PublicKey) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " lab"
 }
 

@@ -64,7 +64,7 @@ func TestSSHUnderstandsItsConfiguration(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a 100% odd dir")
 	require.NoError(t, os.MkdirAll(dir, 0o700))
 	path := filepath.Join(dir, "config")
-	require.NoError(t, os.WriteFile(path, []byte(sshConfig(Plan(Defaults()), dir, "/opt/it's here/firstlight")), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(sshConfig(Plan(DefaultOrder()), dir, "/opt/it's here/firstlight")), 0o600))
 	ask := func(host string) string {
 		out, err := exec.Command("ssh", "-G", "-F", path, host).CombinedOutput()
 		require.NoError(t, err, string(out))
@@ -83,7 +83,7 @@ func TestSSHUnderstandsItsConfiguration(t *testing.T) {
 func appliance(t *testing.T, allowed string, documents func() status.Document) (dial func(context.Context) (net.Conn, error), logins *atomic.Int32) {
 	logins = &atomic.Int32{}
 	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-		if authorized(key) != allowed {
+		if authorizedKey(key) != allowed {
 			return nil, os.ErrPermission
 		}
 		return nil, nil
@@ -158,9 +158,9 @@ func TestAsk(t *testing.T) {
 	dial, logins := appliance(t, public, func() status.Document {
 		return status.Document{Name: "lab", Nodes: []status.Node{{Name: "node-1"}}, Started: time.Unix(int64(asked.Add(1)), 0)}
 	})
-	a := &asker{dial: dial, dir: dir}
+	a := &applianceClient{dial: dial, dir: dir}
 	for i := range 3 {
-		doc, err := a.status(t.Context())
+		doc, err := a.fetchStatus(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, "lab", doc.Name)
 		assert.Equal(t, int64(i+1), doc.Started.Unix())
@@ -168,9 +168,9 @@ func TestAsk(t *testing.T) {
 	}
 	assert.Equal(t, int32(1), logins.Load(), "one connection stays open")
 	a.client.Close() // the appliance's power is cut
-	_, err = a.status(t.Context())
+	_, err = a.fetchStatus(t.Context())
 	require.Error(t, err)
-	_, err = a.status(t.Context())
+	_, err = a.fetchStatus(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, int32(2), logins.Load())
 	a.close()
@@ -178,6 +178,6 @@ func TestAsk(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, keyFile)))
 	_, err = mintKey(dir)
 	require.NoError(t, err)
-	_, err = a.status(t.Context())
+	_, err = a.fetchStatus(t.Context())
 	assert.ErrorContains(t, err, "log in to the appliance")
 }

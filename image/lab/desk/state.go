@@ -29,8 +29,8 @@ const (
 	sshDir        = "ssh"
 )
 
-// made is rack.json: an order and the secrets that were minted for it.
-type made struct {
+// rackDoc is rack.json: an order and the secrets that were minted for it.
+type rackDoc struct {
 	Order    Order     `json:"order"`
 	Password string    `json:"password"` // of the BMCs
 	Made     time.Time `json:"made"`
@@ -39,32 +39,32 @@ type made struct {
 
 // Run is what was decided for the time from one `up` to the next `down`; the next `up` decides anew.
 type Run struct {
-	Accel    accelerator.Choice `json:"accel"`              // of every machine
-	Patience float64            `json:"patience,omitempty"` // see Fit; 0 is 1
+	Accel         accelerator.Choice `json:"accel"`              // of every machine
+	TimeoutFactor float64            `json:"patience,omitempty"` // see Fit; 0 is 1
 }
 
-// Patient is how long something may take in this run that is given so long on the README's computer.
-func (r Run) Patient(usual time.Duration) time.Duration {
-	return time.Duration(max(1, r.Patience) * float64(usual))
+// ScaleTimeout is how long something may take in this run that is given so long on the README's computer.
+func (r Run) ScaleTimeout(usual time.Duration) time.Duration {
+	return time.Duration(max(1, r.TimeoutFactor) * float64(usual))
 }
 
-// started is a process that the rack has started.
-type started struct {
+// startedProcess is a process that the rack has started.
+type startedProcess struct {
 	Name string `json:"name"`
 	process.ID
 }
 
-// running is running.json.
-type running struct {
-	Supervisor process.ID `json:"supervisor"`
-	Children   []started  `json:"children"`
+// runningFileDoc is running.json.
+type runningFileDoc struct {
+	Supervisor process.ID       `json:"supervisor"`
+	Children   []startedProcess `json:"children"`
 }
 
 // NoRack says that a directory holds none.
 var NoRack = errors.New("there is no rack; `firstlight lab up` makes one")
 
-func readMade(dir string) (made, error) {
-	var m made
+func readRackDoc(dir string) (rackDoc, error) {
+	var m rackDoc
 	err := readJSON(filepath.Join(dir, rackFile), &m)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, fmt.Errorf("%s: %w", dir, NoRack)
@@ -92,13 +92,13 @@ func writeJSON(path string, v any) error {
 	return whole.Write(path, append(b, '\n'), 0o600)
 }
 
-// patience is how long a supervisor may take to end when it is asked.
-const patience = 30 * time.Second
+// supervisorTimeout is how long a supervisor may take to end when it is asked.
+const supervisorTimeout = 30 * time.Second
 
-// Down ends what the rack in dir has started and nothing else, also what a crash left behind.
+// TearDown ends what the rack in dir has started and nothing else, also what a crash left behind.
 // It says what it ended. Nothing running is no error.
-func Down(dir string) (ended []string, err error) {
-	var r running
+func TearDown(dir string) (ended []string, err error) {
+	var r runningFileDoc
 	if err := readJSON(filepath.Join(dir, runningFile), &r); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
@@ -113,11 +113,11 @@ func Down(dir string) (ended []string, err error) {
 		}
 	}
 	// The supervisor first: it would start nothing anew, but it can end the rest in order.
-	if err := r.Supervisor.End(patience); err != nil {
+	if err := r.Supervisor.Terminate(supervisorTimeout); err != nil {
 		return ended, fmt.Errorf("end rack: %w", err)
 	}
 	for _, c := range r.Children {
-		if err := c.End(0); err != nil {
+		if err := c.Terminate(0); err != nil {
 			return ended, fmt.Errorf("end rack: %s: %w", c.Name, err)
 		}
 	}
@@ -127,8 +127,8 @@ func Down(dir string) (ended []string, err error) {
 	return ended, nil
 }
 
-// belongs tells whether a name in a rack's directory is the rack's.
-func belongs(name string) bool {
+// isRackFile tells whether a name in a rack's directory is the rack's.
+func isRackFile(name string) bool {
 	if ok, _ := filepath.Match("*-????????-??????.pcap", name); ok { // of a network, and when it began
 		return true
 	}
@@ -142,9 +142,9 @@ func belongs(name string) bool {
 	return false
 }
 
-// vacant refuses a directory in which something else lies: a rack would write among it, and be
+// checkVacant refuses a directory in which something else lies: a rack would write among it, and be
 // removed from among it. What a rack left that was not made to its end, the image first, is made anew.
-func vacant(dir string) error {
+func checkVacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -156,7 +156,7 @@ func vacant(dir string) error {
 	begun := false
 	for _, e := range entries {
 		begun = begun || e.Name() == stickImage
-		if !belongs(e.Name()) {
+		if !isRackFile(e.Name()) {
 			others = append(others, e.Name())
 		}
 	}
@@ -172,10 +172,10 @@ func vacant(dir string) error {
 // Remove deletes a rack that is down, with its disks, and its directory if nothing else lies
 // there. It deletes nothing of a directory in which there is no rack.
 func Remove(dir string) error {
-	if _, err := readMade(dir); err != nil {
+	if _, err := readRackDoc(dir); err != nil {
 		return err
 	}
-	var r running
+	var r runningFileDoc
 	if err := readJSON(filepath.Join(dir, runningFile), &r); err == nil {
 		return fmt.Errorf("remove rack in %s: it is not down", dir)
 	}
@@ -186,7 +186,7 @@ func Remove(dir string) error {
 	others := 0
 	for _, e := range entries {
 		switch {
-		case !belongs(e.Name()):
+		case !isRackFile(e.Name()):
 			others++
 		case e.Name() != rackFile:
 			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {

@@ -30,19 +30,19 @@ func TestDownEndsExactlyWhatWasStarted(t *testing.T) {
 		id.Start--
 		return id
 	}
-	require.NoError(t, writeJSON(filepath.Join(dir, runningFile), running{
+	require.NoError(t, writeJSON(filepath.Join(dir, runningFile), runningFileDoc{
 		Supervisor: before(stranger),
-		Children:   []started{{"node-1", left.ID}, {"BMC of node-1", before(other)}, {"node-2", process.ID{}}},
+		Children:   []startedProcess{{"node-1", left.ID}, {"BMC of node-1", before(other)}, {"node-2", process.ID{}}},
 	}))
-	ended, err := Down(dir)
+	ended, err := TearDown(dir)
 	require.NoError(t, err)
 	require.Len(t, ended, 1)
 	assert.Contains(t, ended[0], "node-1 (")
 	assert.False(t, left.ID.Alive())
-	assert.True(t, stranger.Running())
-	assert.True(t, other.Running())
+	assert.True(t, stranger.IsRunning())
+	assert.True(t, other.IsRunning())
 
-	ended, err = Down(dir)
+	ended, err = TearDown(dir)
 	require.NoError(t, err)
 	assert.Empty(t, ended)
 }
@@ -55,10 +55,10 @@ func TestRemove(t *testing.T) {
 	assert.ErrorIs(t, Remove(dir), NoRack)
 	assert.FileExists(t, photos)
 
-	require.NoError(t, writeJSON(filepath.Join(dir, rackFile), made{Order: Defaults(), Made: time.Now()}))
-	require.NoError(t, writeJSON(filepath.Join(dir, runningFile), running{}))
+	require.NoError(t, writeJSON(filepath.Join(dir, rackFile), rackDoc{Order: DefaultOrder(), Made: time.Now()}))
+	require.NoError(t, writeJSON(filepath.Join(dir, runningFile), runningFileDoc{}))
 	assert.ErrorContains(t, Remove(dir), "not down")
-	_, err := Down(dir)
+	_, err := TearDown(dir)
 	require.NoError(t, err)
 	require.NoError(t, Remove(dir))
 	assert.FileExists(t, photos)
@@ -67,22 +67,22 @@ func TestRemove(t *testing.T) {
 
 // TestOthersFilesStay: a rack neither moves in where something lies, nor takes it along when it goes.
 func TestOthersFilesStay(t *testing.T) {
-	o := Defaults()
+	o := DefaultOrder()
 	o.Image = filepath.Join(t.TempDir(), "some.img")
 	require.NoError(t, os.WriteFile(o.Image, nil, 0o600))
 	dir := t.TempDir()
 	photos := filepath.Join(dir, "photos")
 	require.NoError(t, os.WriteFile(photos, nil, 0o600))
-	assert.EqualError(t, Make(dir, "/bin/firstlight", o), "make rack: "+dir+" is not empty and holds no rack, but photos; name a new or an empty directory with --dir")
+	assert.EqualError(t, Create(dir, "/bin/firstlight", o), "make rack: "+dir+" is not empty and holds no rack, but photos; name a new or an empty directory with --dir")
 	own := t.TempDir() // a site that its owner wrote there
 	require.NoError(t, os.WriteFile(filepath.Join(own, siteFile), []byte("name: mine\n"), 0o600))
-	assert.ErrorContains(t, Make(own, "/bin/firstlight", o), "holds no rack, but site.yaml")
+	assert.ErrorContains(t, Create(own, "/bin/firstlight", o), "holds no rack, but site.yaml")
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Len(t, entries, 1, "nothing was made there")
 
 	// A rack that was made there all the same, as before this was refused.
-	require.NoError(t, lay(dir, "/bin/firstlight", o))
+	require.NoError(t, writeRack(dir, "/bin/firstlight", o))
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, machinesDir, Appliance), 0o700))
 	capture := filepath.Join(dir, "bmc-20260102-150405.pcap")
 	require.NoError(t, os.WriteFile(capture, nil, 0o600))
@@ -94,7 +94,7 @@ func TestOthersFilesStay(t *testing.T) {
 
 	// One that was cut off while it was made is made anew.
 	begun := filepath.Join(t.TempDir(), "rack")
-	require.NoError(t, lay(begun, "/bin/firstlight", o))
+	require.NoError(t, writeRack(begun, "/bin/firstlight", o))
 	require.NoError(t, os.Remove(filepath.Join(begun, rackFile)))
-	assert.NoError(t, vacant(begun))
+	assert.NoError(t, checkVacant(begun))
 }

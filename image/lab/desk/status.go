@@ -11,33 +11,33 @@ import (
 
 // Status is how a rack stands.
 type Status struct {
-	Dir       string         `json:"dir"`
-	Since     time.Time      `json:"since"` // its supervisor has started
-	Machines  []Machine      `json:"machines"`
-	Clusters  []Cluster      `json:"clusters,omitempty"`
-	Strangers []Stranger     `json:"strangers,omitempty"` // that the appliance sees or knows, and the site does not name
-	Over      bool           `json:"over"`                // nothing more is to come: every node is proven and every cluster ready, or something has failed
-	Failed    bool           `json:"failed"`              // with Over
-	Dead      bool           `json:"dead,omitempty"`      // with Failed: the appliance itself does not run, and nothing mends that by itself
-	Text      string         `json:"text,omitempty"`
-	Outside   map[string]int `json:"outside"` // addresses outside the rack, with the frames that were for them
-	Faults    []string       `json:"faults,omitempty"`
+	Dir      string           `json:"dir"`
+	Since    time.Time        `json:"since"` // its supervisor has started
+	Machines []Machine        `json:"machines"`
+	Clusters []Cluster        `json:"clusters,omitempty"`
+	Unknown  []UnknownMachine `json:"strangers,omitempty"` // that the appliance sees or knows, and the site does not name
+	Over     bool             `json:"over"`                // nothing more is to come: every node is proven and every cluster ready, or something has failed
+	Failed   bool             `json:"failed"`              // with Over
+	Dead     bool             `json:"dead,omitempty"`      // with Failed: the appliance itself does not run, and nothing mends that by itself
+	Text     string           `json:"text,omitempty"`
+	Outside  map[string]int   `json:"outside"` // addresses outside the rack, with the frames that were for them
+	Faults   []string         `json:"faults,omitempty"`
 }
 
 // Cluster is how one workload cluster of a rack stands.
 type Cluster struct {
-	Name    string    `json:"name"`
-	Phase   string    `json:"phase"` // of its Provisioning, in lower case
-	Since   time.Time `json:"since"` // in this phase
-	Percent int       `json:"percent"`
-	Nodes   string    `json:"nodes,omitempty"` // installed of all, 2/3
-	Why     string    `json:"why,omitempty"`   // what it does or waits for, in the appliance's words
-	Error   string    `json:"error,omitempty"`
-	Members []Member  `json:"members,omitempty"`
+	Name    string        `json:"name"`
+	Phase   string        `json:"phase"` // of its Provisioning, in lower case
+	Since   time.Time     `json:"since"` // in this phase
+	Percent int           `json:"percent"`
+	Nodes   string        `json:"nodes,omitempty"` // installed of all, 2/3
+	Why     string        `json:"why,omitempty"`   // what it does or waits for, in the appliance's words
+	Error   string        `json:"error,omitempty"`
+	Members []ClusterNode `json:"members,omitempty"`
 }
 
-// Member is one node of a cluster.
-type Member struct {
+// ClusterNode is one node of a cluster.
+type ClusterNode struct {
 	Name   string   `json:"name"` // in the cluster
 	Server string   `json:"server,omitempty"`
 	Roles  []string `json:"roles"` // master, worker
@@ -45,7 +45,7 @@ type Member struct {
 	Why    string   `json:"why,omitempty"`
 }
 
-func (m Member) String() string {
+func (m ClusterNode) String() string {
 	text := fmt.Sprintf("%-12s %-12s %-14s %s", m.Name, cmp.Or(m.Server, "no server"), strings.Join(m.Roles, ", "), m.Phase)
 	if m.Why != "" {
 		text += ": " + m.Why
@@ -73,16 +73,16 @@ type Machine struct {
 	Stages  []Duration `json:"stages,omitempty"`
 }
 
-// Stranger is what the appliance says of a machine that is not one of the rack's under its name: a
+// UnknownMachine is what the appliance says of a machine that is not one of the rack's under its name: a
 // MAC address on the wire that no node of the site has, or a host of another name.
-type Stranger struct {
+type UnknownMachine struct {
 	Name    string `json:"name"`              // MAC address, or name of the host
 	Machine string `json:"machine,omitempty"` // of the rack whose card has that address
 	Why     string `json:"why"`
 	Next    string `json:"next,omitempty"` // what a person can do
 }
 
-func (x Stranger) String() string {
+func (x UnknownMachine) String() string {
 	text := x.Name
 	if x.Machine != "" {
 		text += " (of " + x.Machine + ")"

@@ -25,42 +25,42 @@ import (
 
 // supervisor holds a rack. Its working directory is the rack's: sockets have short names then.
 type supervisor struct {
-	made     made
-	rack     Rack
-	dir      string // absolute, for people
-	log      *slog.Logger
-	begun    time.Time
-	switches map[string]*wire.Switch
-	stations map[string]*station.Station
-	captures []*wire.Capture
-	all      []*computer // the appliance first
-	asker    *asker
+	made      rackDoc
+	rack      Rack
+	dir       string // absolute, for people
+	log       *slog.Logger
+	started   time.Time
+	switches  map[string]*wire.Switch
+	endpoints map[string]*station.Endpoint
+	captures  []*wire.Capture
+	all       []*machine // the appliance first
+	asker     *applianceClient
 
 	mu     sync.Mutex
 	doc    *status.Document // the appliance's last word; nil: it cannot be asked
 	phases map[string]Event // of each machine
 	faults map[string]string
-	watch  follower
+	watch  consoleFollower
 	writes sync.Mutex // of running.json
 }
 
 // Supervise brings the rack in dir to life and holds it until ctx ends. What was on when it
 // ended is switched on again.
 func Supervise(ctx context.Context, dir string, log *slog.Logger) error {
-	m, err := readMade(dir)
+	m, err := readRackDoc(dir)
 	if err != nil {
 		return err
 	}
 	if err := os.Chdir(dir); err != nil {
 		return fmt.Errorf("hold rack: %w", err)
 	}
-	lock, err := takeLock()
+	lock, err := acquireLock()
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	s := &supervisor{made: m, rack: Plan(m.Order), dir: dir, log: log, begun: time.Now(), phases: map[string]Event{}, faults: map[string]string{},
-		switches: map[string]*wire.Switch{}, stations: map[string]*station.Station{}}
+	s := &supervisor{made: m, rack: Plan(m.Order), dir: dir, log: log, started: time.Now(), phases: map[string]Event{}, faults: map[string]string{},
+		switches: map[string]*wire.Switch{}, endpoints: map[string]*station.Endpoint{}}
 	log.Info("rack begins", "accelerator", m.Run.Accel)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,11 +68,11 @@ func Supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	if err == nil {
 		err = s.run(ctx, cancel)
 	}
-	return errors.Join(err, s.end())
+	return errors.Join(err, s.shutDown())
 }
 
-// takeLock keeps a second supervisor out; it ends with the process.
-func takeLock() (*os.File, error) {
+// acquireLock keeps a second supervisor out; it ends with the process.
+func acquireLock() (*os.File, error) {
 	f, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("hold rack: %w", err)
@@ -91,11 +91,11 @@ func (s *supervisor) build(ctx context.Context) error {
 			return fmt.Errorf("build rack: %w", err)
 		}
 	}
-	if err := s.cable(); err != nil {
+	if err := s.buildSwitches(); err != nil {
 		return err
 	}
-	for _, c := range s.rack.Computers() {
-		if err := s.place(ctx, c); err != nil {
+	for _, c := range s.rack.Machines() {
+		if err := s.addMachine(ctx, c); err != nil {
 			return fmt.Errorf("build rack: %s: %w", c.Name, err)
 		}
 	}
@@ -106,24 +106,24 @@ func (s *supervisor) build(ctx context.Context) error {
 	if err := writeStick(ctx, s.all[0].machine, string(document)); err != nil {
 		return err
 	}
-	s.asker = &asker{dir: sshDir, run: s.made.Run, dial: func(ctx context.Context) (net.Conn, error) {
-		return s.stations[bmcs].Dial(ctx, netip.AddrPortFrom(at(bmcs, applianceHost), 22))
+	s.asker = &applianceClient{dir: sshDir, run: s.made.Run, dial: func(ctx context.Context) (net.Conn, error) {
+		return s.endpoints[bmcs].Dial(ctx, netip.AddrPortFrom(addressOf(bmcs, applianceHost), 22))
 	}}
-	return s.remembered()
+	return s.restorePhases()
 }
 
-// cable makes the switches and this process's place on them.
-func (s *supervisor) cable() error {
+// buildSwitches makes the switches and this process's place on them.
+func (s *supervisor) buildSwitches() error {
 	var inside []netip.Prefix
 	for _, p := range networks {
 		inside = append(inside, p)
 	}
-	inside = append(inside, s.rack.inner()...)
+	inside = append(inside, s.rack.internalPrefixes()...)
 	for i, name := range s.rack.Networks {
 		sw := wire.New(name, inside...)
 		s.switches[name] = sw
 		if s.made.Order.Capture {
-			capture, err := wire.CaptureTo(fmt.Sprintf("%s-%s.pcap", name, s.begun.Format("20060102-150405")))
+			capture, err := wire.CaptureTo(fmt.Sprintf("%s-%s.pcap", name, s.started.Format("20060102-150405")))
 			if err != nil {
 				return err
 			}
@@ -140,24 +140,24 @@ func (s *supervisor) cable() error {
 				also = append(also, n.BMC)
 			}
 		case baremetal:
-			also = append(also, at(baremetal, gatewayHost))
+			also = append(also, addressOf(baremetal, gatewayHost))
 		}
-		st, err := station.Plug(sw, "workstation", net.HardwareAddr{0x52, 0x54, 0, 0xf1, 0xff, byte(i)}, cidr(name, stationHost), also...)
+		st, err := station.Attach(sw, "workstation", net.HardwareAddr{0x52, 0x54, 0, 0xf1, 0xff, byte(i)}, prefixOf(name, endpointHost), also...)
 		if err != nil {
 			return err
 		}
-		s.stations[name] = st
+		s.endpoints[name] = st
 	}
-	if st := s.stations[baremetal]; st != nil {
-		return serveNames(st, netip.AddrPortFrom(at(baremetal, gatewayHost), 53))
+	if st := s.endpoints[baremetal]; st != nil {
+		return serveNames(st, netip.AddrPortFrom(addressOf(baremetal, gatewayHost), 53))
 	}
 	return nil
 }
 
-// place puts one machine into the rack, with its cables and its BMC.
-func (s *supervisor) place(ctx context.Context, what Computer) error {
-	c := &computer{Computer: what, ctx: ctx, dir: filepath.Join(machinesDir, what.Name), changed: func() { s.report(s.noteProcesses()) }}
-	if err := errors.Join(c.makeDir(), c.recall()); err != nil {
+// addMachine puts one machine into the rack, with its cables and its BMC.
+func (s *supervisor) addMachine(ctx context.Context, what MachineSpec) error {
+	c := &machine{MachineSpec: what, ctx: ctx, dir: filepath.Join(machinesDir, what.Name), changed: func() { s.logError(s.noteProcesses()) }}
+	if err := errors.Join(c.makeDir(), c.loadPower()); err != nil {
 		return err
 	}
 	port := func(computer string, card int) string {
@@ -180,7 +180,7 @@ func (s *supervisor) place(ctx context.Context, what Computer) error {
 	if !what.BMC.IsValid() {
 		return nil
 	}
-	front, err := s.stations[bmcs].ListenPacket(netip.AddrPortFrom(what.BMC, 623))
+	front, err := s.endpoints[bmcs].ListenPacket(netip.AddrPortFrom(what.BMC, 623))
 	if err != nil {
 		return err
 	}
@@ -188,8 +188,8 @@ func (s *supervisor) place(ctx context.Context, what Computer) error {
 		Changed: func(device string) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			s.report(c.remember(power{On: c.power.On, Device: device}))
-		}, Report: s.report}, c)
+			s.logError(c.savePower(power{On: c.power.On, Device: device}))
+		}, Report: s.logError}, c)
 	return err
 }
 
@@ -213,7 +213,7 @@ func (s *supervisor) run(ctx context.Context, cancel context.CancelFunc) error {
 		return err
 	}
 	defer closeControl()
-	go s.ask(ctx)
+	go s.pollAppliance(ctx)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -221,7 +221,7 @@ func (s *supervisor) run(ctx context.Context, cancel context.CancelFunc) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			s.look(time.Now())
+			s.updatePhases(time.Now())
 		}
 	}
 }
@@ -234,8 +234,8 @@ const keepWord = 90 * time.Second
 // processor.
 const askInterval = 5 * time.Second
 
-// ask keeps the appliance's last word.
-func (s *supervisor) ask(ctx context.Context) {
+// pollAppliance keeps the appliance's last word.
+func (s *supervisor) pollAppliance(ctx context.Context) {
 	defer s.asker.close()
 	var heard time.Time
 	pid := 0
@@ -247,7 +247,7 @@ func (s *supervisor) ask(ctx context.Context) {
 			pid, heard = s.all[0].machine.PID(), time.Time{}
 		}
 		if pid != 0 {
-			doc, err = s.asker.status(ctx)
+			doc, err = s.asker.fetchStatus(ctx)
 		}
 		if err != nil {
 			s.log.Debug("appliance not asked", "error", err)
@@ -256,7 +256,7 @@ func (s *supervisor) ask(ctx context.Context) {
 		switch {
 		case doc != nil:
 			s.doc, heard = doc, time.Now()
-		case time.Since(heard) > s.made.Run.Patient(keepWord):
+		case time.Since(heard) > s.made.Run.ScaleTimeout(keepWord):
 			s.doc = nil
 		}
 		s.mu.Unlock()
@@ -267,8 +267,8 @@ func (s *supervisor) ask(ctx context.Context) {
 	}
 }
 
-// report logs what nobody waits for.
-func (s *supervisor) report(err error) {
+// logError logs what nobody waits for.
+func (s *supervisor) logError(err error) {
 	if err != nil {
 		s.log.Error("rack", "error", err)
 	}
@@ -278,30 +278,30 @@ func (s *supervisor) report(err error) {
 func (s *supervisor) noteProcesses() error {
 	s.writes.Lock()
 	defer s.writes.Unlock()
-	self, err := process.Of(os.Getpid())
+	self, err := process.Identify(os.Getpid())
 	if err != nil {
 		return err
 	}
-	r := running{Supervisor: self}
+	r := runningFileDoc{Supervisor: self}
 	for _, c := range s.all {
 		r.Children = append(r.Children, c.processes()...)
 	}
 	return writeJSON(runningFile, r)
 }
 
-// end ends everything.
-func (s *supervisor) end() error {
+// shutDown ends everything.
+func (s *supervisor) shutDown() error {
 	cpu := map[string]float64{}
 	for _, c := range s.all {
 		cpu[c.Name] = c.machine.CPU().Seconds()
 	}
 	s.mu.Lock()
-	errs := []error{s.off(time.Now(), cpu)}
+	errs := []error{s.closePhases(time.Now(), cpu)}
 	s.mu.Unlock()
 	for _, c := range s.all {
-		errs = append(errs, c.end())
+		errs = append(errs, c.cutPower())
 	}
-	for _, st := range s.stations {
+	for _, st := range s.endpoints {
 		errs = append(errs, st.Close())
 	}
 	for _, sw := range s.switches {

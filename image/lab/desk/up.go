@@ -26,42 +26,42 @@ var programs = []struct{ name, from string }{
 	{"ipmi_sim", "openipmi"}, {"curl", "curl"}, {"ssh", "openssh-client"},
 }
 
-// Make writes a new rack into dir: what it is, its secrets, its site. A rack that is there is
+// Create writes a new rack into dir: what it is, its secrets, its site. A rack that is there is
 // kept; it must be the one that is ordered, but for Capture, which counts from its next start on.
 // program is the firstlight command, for ssh.
-func Make(dir, program string, o Order) error {
+func Create(dir, program string, o Order) error {
 	if err := o.Check(); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
-	have, err := readMade(dir)
+	have, err := readRackDoc(dir)
 	same := have.Order
 	same.Capture = o.Capture
 	switch {
 	case err == nil && same != o:
-		return fmt.Errorf("make rack: there is another one in %s: %s; `firstlight lab down --remove` removes it", dir, differences(have.Order, o))
+		return fmt.Errorf("make rack: there is another one in %s: %s; `firstlight lab down --remove` removes it", dir, describeDifferences(have.Order, o))
 	case err == nil:
-		return errors.Join(have.capture(dir, o.Capture), writeSSHConfig(dir, program, o)) // the program may have moved
+		return errors.Join(have.setCapture(dir, o.Capture), writeSSHConfig(dir, program, o)) // the program may have moved
 	case !errors.Is(err, NoRack):
 		return err
 	}
 	if _, err := os.Stat(o.Image); err != nil {
 		return fmt.Errorf("make rack: %w; `firstlight build` makes the image", err)
 	}
-	if err := vacant(dir); err != nil {
+	if err := checkVacant(dir); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
-	if err := equipped(o); err != nil { // before there is a rack of this size
+	if err := checkEquipment(o); err != nil { // before there is a rack of this size
 		return fmt.Errorf("make rack: %w", err)
 	}
-	return lay(dir, program, o)
+	return writeRack(dir, program, o)
 }
 
-// lay writes the files of a new rack.
-func lay(dir, program string, o Order) error {
+// writeRack writes the files of a new rack.
+func writeRack(dir, program string, o Order) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
-	if err := keepImage(o.Image, filepath.Join(dir, stickImage)); err != nil {
+	if err := linkImage(o.Image, filepath.Join(dir, stickImage)); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
 	key, err := mintKey(filepath.Join(dir, sshDir))
@@ -72,8 +72,8 @@ func lay(dir, program string, o Order) error {
 	if _, err := rand.Read(password); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
-	m := made{Order: o, Password: hex.EncodeToString(password), Made: time.Now()}
-	text, err := Plan(o).Document(m.Password, key)
+	m := rackDoc{Order: o, Password: hex.EncodeToString(password), Made: time.Now()}
+	text, err := Plan(o).SiteDocument(m.Password, key)
 	if err != nil {
 		return err
 	}
@@ -84,12 +84,12 @@ func lay(dir, program string, o Order) error {
 	return errors.Join(writeSSHConfig(dir, program, o), writeJSON(filepath.Join(dir, rackFile), m))
 }
 
-// capture has what passes the switches of a rack captured, or no more.
-func (m made) capture(dir string, all bool) error {
+// setCapture has what passes the switches of a rack captured, or no more.
+func (m rackDoc) setCapture(dir string, all bool) error {
 	if m.Order.Capture == all {
 		return nil
 	}
-	var r running
+	var r runningFileDoc
 	if err := readJSON(filepath.Join(dir, runningFile), &r); err == nil && r.Supervisor.Alive() {
 		return fmt.Errorf("make rack: the one in %s is on; `firstlight lab down` first, capture begins and ends with `up`", dir)
 	}
@@ -97,10 +97,10 @@ func (m made) capture(dir string, all bool) error {
 	return writeJSON(filepath.Join(dir, rackFile), m)
 }
 
-// keepImage gives the rack the image under a name of its own: the stick is an overlay of the very
+// linkImage gives the rack the image under a name of its own: the stick is an overlay of the very
 // image that it was made from. A build writes in the file of the image before only as long as that
-// has no second name (disk.TakeBack); with one it puts a new file in its place.
-func keepImage(image, own string) error {
+// has no second name (disk.ReuseImage); with one it puts a new file in its place.
+func linkImage(image, own string) error {
 	if err := os.Remove(own); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -114,9 +114,9 @@ func keepImage(image, own string) error {
 	return nil
 }
 
-// Outdated tells whether the image was built anew since the rack in dir was made of it. A copy
+// IsOutdated tells whether the image was built anew since the rack in dir was made of it. A copy
 // is compared by its size only.
-func Outdated(dir string, o Order) bool {
+func IsOutdated(dir string, o Order) bool {
 	own, err := os.Stat(filepath.Join(dir, stickImage))
 	now, err2 := os.Stat(o.Image)
 	if err != nil || err2 != nil || os.SameFile(own, now) {
@@ -129,8 +129,8 @@ func writeSSHConfig(dir, program string, o Order) error {
 	return os.WriteFile(filepath.Join(dir, sshDir, configFile), []byte(sshConfig(Plan(o), dir, program)), 0o600)
 }
 
-// differences says in which way two orders are not the same.
-func differences(have, want Order) string {
+// describeDifferences says in which way two orders are not the same.
+func describeDifferences(have, want Order) string {
 	var all []string
 	for _, d := range []struct {
 		what       string
@@ -147,23 +147,23 @@ func differences(have, want Order) string {
 	return strings.Join(all, ", ")
 }
 
-// Ordered is the order of the rack in dir; ok is false if there is none.
-func Ordered(dir string) (o Order, ok bool, err error) {
-	m, err := readMade(dir)
+// ReadOrder is the order of the rack in dir; ok is false if there is none.
+func ReadOrder(dir string) (o Order, ok bool, err error) {
+	m, err := readRackDoc(dir)
 	if errors.Is(err, NoRack) {
 		return Order{}, false, nil
 	}
 	return m.Order, err == nil, err
 }
 
-// equipped tells whether this machine has what a rack needs to be on.
-func equipped(o Order) error {
+// checkEquipment tells whether this machine has what a rack needs to be on.
+func checkEquipment(o Order) error {
 	for _, p := range programs {
 		if _, err := exec.LookPath(p.name); err != nil {
 			return fmt.Errorf("%s is not installed; `scripts/deps lab` installs it (package %s)", p.name, p.from)
 		}
 	}
-	for _, c := range Plan(o).Computers() {
+	for _, c := range Plan(o).Machines() {
 		if err := lab.CheckFirmware(c.Firmware); err != nil {
 			return err
 		}
@@ -172,12 +172,12 @@ func equipped(o Order) error {
 	if err != nil {
 		return err
 	}
-	return fits(o, string(text))
+	return checkMemory(o, string(text))
 }
 
-// fits tells whether the machines' memory is there. Where it is not, the kernel ends one QEMU after the other,
+// checkMemory tells whether the machines' memory is there. Where it is not, the kernel ends one QEMU after the other,
 // hours later.
-func fits(o Order, meminfo string) error {
+func checkMemory(o Order, meminfo string) error {
 	free, known := freeMiB(meminfo)
 	if need := o.Appliance + o.Nodes*o.MiB; known && need > free {
 		return fmt.Errorf("%d nodes and the appliance need %d MiB of memory, %d MiB are free here; take fewer (--nodes), smaller ones (--memory, --appliance-memory), or end something else",
@@ -193,11 +193,11 @@ func Start(ctx context.Context, dir string, run Run, argv ...string) (fresh bool
 	if _, err := c.Status(ctx); err == nil || !errors.Is(err, NotRunning) {
 		return false, err
 	}
-	m, err := readMade(dir)
+	m, err := readRackDoc(dir)
 	if err != nil {
 		return false, err
 	}
-	if err := equipped(m.Order); err != nil {
+	if err := checkEquipment(m.Order); err != nil {
 		return false, fmt.Errorf("start rack: %w", err)
 	}
 	m.Run = run
@@ -209,7 +209,7 @@ func Start(ctx context.Context, dir string, run Run, argv ...string) (fresh bool
 
 // start starts the supervisor and returns when it answers.
 func start(ctx context.Context, dir string, argv ...string) error {
-	if _, err := Down(dir); err != nil { // what a crash has left
+	if _, err := TearDown(dir); err != nil { // what a crash has left
 		return err
 	}
 	c := Client{Dir: dir}

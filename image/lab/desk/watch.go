@@ -16,9 +16,9 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 )
 
-// follower follows the appliance's console.
-type follower struct {
-	console
+// consoleFollower follows the appliance's console.
+type consoleFollower struct {
+	phaseTracker
 	pid   int // of the power-on period that is followed
 	heard int // lines
 }
@@ -31,55 +31,55 @@ func (s *supervisor) listen() {
 		s.watch.powerOn()
 		s.doc = nil // said before
 	}
-	lines := a.machine.Console().From(s.watch.heard)
+	lines := a.machine.Console().LinesFrom(s.watch.heard)
 	s.watch.heard += len(lines)
 	for _, line := range lines {
-		s.watch.hear(line)
+		s.watch.handleLine(line)
 	}
 }
 
-// look notes every change of phase.
-func (s *supervisor) look(now time.Time) {
+// updatePhases notes every change of phase.
+func (s *supervisor) updatePhases(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.report(os.Chtimes(lockFile, now, now)) // the sign of life, see remembered
+	s.logError(os.Chtimes(lockFile, now, now)) // the sign of life, see remembered
 	s.listen()
 	for i, c := range s.all {
-		if !c.On() {
-			s.report(c.noticeEnd())
+		if !c.IsOn() {
+			s.logError(c.noticeEnd())
 		}
 		phase := ""
 		if i == 0 {
-			phase, _ = applianceNow(c.On(), s.watch.console, s.doc)
+			phase, _ = applianceState(c.IsOn(), s.watch.phaseTracker, s.doc)
 		} else {
 			if known := s.phases[c.Name].Phase; s.doc == nil && known != "" && known != PhaseOff {
 				continue // nothing new is known of it
 			}
-			phase, _, _ = nodeNow(c.Name, s.doc)
+			phase, _, _ = nodeState(c.Name, s.doc)
 		}
 		if phase == s.phases[c.Name].Phase {
 			continue
 		}
-		s.report(s.note(Event{At: now, Machine: c.Name, Phase: phase, CPU: c.machine.CPU().Seconds()}))
+		s.logError(s.recordEvent(Event{At: now, Machine: c.Name, Phase: phase, CPU: c.machine.CPU().Seconds()}))
 	}
 	if s.doc != nil {
 		for _, c := range s.doc.Clusters {
 			name := ofCluster(c.Name)
 			if c.State != s.phases[name].Phase {
-				s.report(s.note(Event{At: now, Machine: name, Phase: c.State}))
+				s.logError(s.recordEvent(Event{At: now, Machine: name, Phase: c.State}))
 			}
 		}
 	}
 	for _, c := range s.all {
-		if c.bmc != nil && !c.bmc.Running() {
+		if c.bmc != nil && !c.bmc.IsRunning() {
 			s.faults["BMC of "+c.Name] = "has ended; its log says why; `firstlight lab down` and `up` start it again"
 		}
 	}
 }
 
-// remembered goes on with the phases of an earlier supervisor. If that one was killed, they ended
+// restorePhases goes on with the phases of an earlier supervisor. If that one was killed, they ended
 // with its last sign of life.
-func (s *supervisor) remembered() error {
+func (s *supervisor) restorePhases() error {
 	events, err := ReadEvents(".")
 	if err != nil {
 		return err
@@ -91,19 +91,19 @@ func (s *supervisor) remembered() error {
 	if err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
-	return s.off(info.ModTime(), nil)
+	return s.closePhases(info.ModTime(), nil)
 }
 
-// off closes every phase.
-func (s *supervisor) off(at time.Time, cpu map[string]float64) error {
+// closePhases closes every phase.
+func (s *supervisor) closePhases(at time.Time, cpu map[string]float64) error {
 	var errs []error
-	for _, e := range offs(s.phases, at, cpu) {
-		errs = append(errs, s.note(e))
+	for _, e := range closingEvents(s.phases, at, cpu) {
+		errs = append(errs, s.recordEvent(e))
 	}
 	return errors.Join(errs...)
 }
 
-func (s *supervisor) note(e Event) error {
+func (s *supervisor) recordEvent(e Event) error {
 	s.phases[e.Machine] = e
 	return appendEvent(e)
 }
@@ -142,11 +142,11 @@ func ReadEvents(dir string) ([]Event, error) {
 	return all, nil
 }
 
-// members are a cluster's nodes, each with the server that it is.
-func members(c status.Cluster) (all []Member) {
+// clusterNodes are a cluster's nodes, each with the server that it is.
+func clusterNodes(c status.Cluster) (all []ClusterNode) {
 	for _, m := range c.Members {
 		_, server, _ := strings.Cut(m.Host, "/")
-		all = append(all, Member{Name: m.Name, Server: server, Roles: m.Roles, Phase: m.State, Why: m.Reason})
+		all = append(all, ClusterNode{Name: m.Name, Server: server, Roles: m.Roles, Phase: m.State, Why: m.Reason})
 	}
 	return all
 }
@@ -155,8 +155,8 @@ func members(c status.Cluster) (all []Member) {
 func (s *supervisor) status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Dir: s.dir, Since: s.begun, Outside: map[string]int{}}
-	st.Over, st.Failed, st.Text = settled(s.doc, s.rack.Order)
+	st := Status{Dir: s.dir, Since: s.started, Outside: map[string]int{}}
+	st.Over, st.Failed, st.Text = rackOutcome(s.doc, s.rack.Order)
 	if err := s.all[0].failure(); err != nil {
 		st.Over, st.Failed, st.Dead, st.Text = true, true, true, fmt.Sprintf("%s: %s", Appliance, err)
 	}
@@ -164,16 +164,16 @@ func (s *supervisor) status() Status {
 		st.Text = s.doc.Launch.Text
 	}
 	for _, c := range s.all {
-		st.Machines = append(st.Machines, s.machine(c))
+		st.Machines = append(st.Machines, s.machineStatus(c))
 	}
 	if s.doc != nil {
 		for _, c := range s.doc.Clusters {
 			st.Clusters = append(st.Clusters, Cluster{Name: c.Name, Phase: c.State, Since: s.phases[ofCluster(c.Name)].At, Percent: c.Percent,
-				Nodes: c.Nodes, Why: c.Text, Error: c.Error, Members: members(c)})
+				Nodes: c.Nodes, Why: c.Text, Error: c.Error, Members: clusterNodes(c)})
 		}
 	}
 	if s.doc != nil {
-		st.Strangers = s.rack.strangers(s.doc)
+		st.Unknown = s.rack.unknownMachines(s.doc)
 	}
 	for _, sw := range s.switches {
 		for a, n := range sw.Outside() {
@@ -192,20 +192,20 @@ func (s *supervisor) status() Status {
 	return st
 }
 
-func (s *supervisor) machine(c *computer) Machine {
+func (s *supervisor) machineStatus(c *machine) Machine {
 	e := s.phases[c.Name]
-	m := Machine{Name: c.Name, On: c.On(), Phase: e.Phase, Since: e.At, CPU: c.machine.CPU().Seconds(), Last: c.machine.Console().Last(),
+	m := Machine{Name: c.Name, On: c.IsOn(), Phase: e.Phase, Since: e.At, CPU: c.machine.CPU().Seconds(), Last: c.machine.Console().LastLine(),
 		Share: c.machine.Share(), Cables: c.cables()}
 	if m.On {
 		m.Command = c.machine.CommandLine()
 	}
 	if c.bmc != nil {
 		m.Boot = c.bmc.Device()
-		_, percent, n := nodeNow(c.Name, s.doc)
+		_, percent, n := nodeState(c.Name, s.doc)
 		m.Percent, m.Why, m.Next, m.Error = percent, n.Why, n.Next, n.Error
-		return c.ours(m)
+		return c.addOwnState(m)
 	}
-	_, m.Percent = applianceNow(m.On, s.watch.console, s.doc)
+	_, m.Percent = applianceState(m.On, s.watch.phaseTracker, s.doc)
 	if s.doc != nil {
 		m.Why = s.doc.Summary
 		if s.doc.State != status.StateWorking { // until then there is nothing to do
@@ -216,12 +216,12 @@ func (s *supervisor) machine(c *computer) Machine {
 			m.Error = cmp.Or(m.Error, st.Error)
 		}
 	}
-	return c.ours(m)
+	return c.addOwnState(m)
 }
 
-// ours says what the appliance cannot know of a machine, before all that it says.
-func (c *computer) ours(m Machine) Machine {
-	if m.Paused = m.On && c.stopped(); m.Paused {
+// addOwnState says what the appliance cannot know of a machine, before all that it says.
+func (c *machine) addOwnState(m Machine) Machine {
+	if m.Paused = m.On && c.isPaused(); m.Paused {
 		m.Why = "its time stands still: it is paused"
 		m.Next = fmt.Sprintf("`firstlight lab power %s resume` lets it go on", c.Name)
 	}
@@ -232,7 +232,7 @@ func (c *computer) ours(m Machine) Machine {
 	return m
 }
 
-// inner are the addresses of the pods and services within the appliance; they are no way out.
-func (r Rack) inner() []netip.Prefix {
+// internalPrefixes are the addresses of the pods and services within the appliance; they are no way out.
+func (r Rack) internalPrefixes() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.96.0.0/12")}
 }

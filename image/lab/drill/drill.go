@@ -30,35 +30,35 @@ const (
 type Config struct {
 	Name     string // of the bed, unique on this machine
 	Dir      string // the appliance's DATA, and logs
-	Root     string // see native.Root
+	Root     string // see native.RootTree
 	Programs native.Programs
-	Fleet    fleet.Config // Boot and Namespace are filled in
+	Servers  fleet.Config // Boot and Namespace are filled in
 	Log      io.Writer    // what happens; may be nil
 }
 
-// Drill is an appliance and its servers.
-type Drill struct {
-	Bed   *native.Bed
-	Fleet *fleet.Fleet
+// Scenario is an appliance and its servers.
+type Scenario struct {
+	Sandbox *native.Sandbox
+	Servers *fleet.Simulator
 
 	config Config
 	api    *api
 }
 
 // Start makes the bed with its provisioning NIC, and plugs in the fleet. The daemon waits for Begin.
-func Start(ctx context.Context, c Config) (*Drill, error) {
+func Start(ctx context.Context, c Config) (*Scenario, error) {
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
-	d := &Drill{config: c}
-	if err := d.power(ctx); err != nil {
+	d := &Scenario{config: c}
+	if err := d.startSandbox(ctx); err != nil {
 		return nil, err
 	}
-	fakes := c.Fleet
-	fakes.Boot, fakes.Namespace = Boot, netns.Of(d.Bed.PID())
+	fakes := c.Servers
+	fakes.Boot, fakes.Namespace = Boot, netns.PathOf(d.Sandbox.PID())
 	var err error
-	if d.Fleet, err = fleet.Start(fakes); err != nil {
-		return nil, errors.Join(err, d.Bed.Close())
+	if d.Servers, err = fleet.Start(fakes); err != nil {
+		return nil, errors.Join(err, d.Sandbox.Close())
 	}
 	for _, name := range []string{ImageA, ImageB} {
 		if err := d.serve(name); err != nil {
@@ -68,8 +68,8 @@ func Start(ctx context.Context, c Config) (*Drill, error) {
 	return d, nil
 }
 
-// power starts a bed on the drill's Dir.
-func (d *Drill) power(ctx context.Context) error {
+// startSandbox starts a bed on the drill's Dir.
+func (d *Scenario) startSandbox(ctx context.Context) error {
 	if err := os.MkdirAll(d.config.Dir, 0o755); err != nil {
 		return fmt.Errorf("start drill: %w", err)
 	}
@@ -85,33 +85,33 @@ func (d *Drill) power(ctx context.Context) error {
 			return errors.Join(err, bed.Close())
 		}
 	}
-	d.Bed, d.api = bed, newAPI(bed)
+	d.Sandbox, d.api = bed, newAPI(bed)
 	return nil
 }
 
 // Close ends everything. What was kept stays in Dir.
-func (d *Drill) Close() error { return errors.Join(d.Fleet.Close(), d.Bed.Close()) }
+func (d *Scenario) Close() error { return errors.Join(d.Servers.Close(), d.Sandbox.Close()) }
 
 // Begin writes the site and starts the daemon.
-func (d *Drill) Begin(ctx context.Context, site string) error {
+func (d *Scenario) Begin(ctx context.Context, site string) error {
 	if err := d.write(site); err != nil {
 		return err
 	}
-	_, err := d.Bed.Run(ctx, "systemctl", "start", "firstlightd")
+	_, err := d.Sandbox.Run(ctx, "systemctl", "start", "firstlightd")
 	return err
 }
 
-// Edit replaces the site, as its owner does.
-func (d *Drill) Edit(ctx context.Context, site string) error {
+// EditSite replaces the site, as its owner does.
+func (d *Scenario) EditSite(ctx context.Context, site string) error {
 	if err := d.write(site); err != nil {
 		return err
 	}
-	_, err := d.Bed.Run(ctx, "firstlightd", "reload")
+	_, err := d.Sandbox.Run(ctx, "firstlightd", "reload")
 	return err
 }
 
-func (d *Drill) write(site string) error {
-	dir := d.Bed.Path("/run/firstlight/site")
+func (d *Scenario) write(site string) error {
+	dir := d.Sandbox.Path("/run/firstlight/site")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write site: %w", err)
 	}
@@ -127,22 +127,22 @@ const (
 	ImageB = "system-b"
 )
 
-func content(image string) []byte { return []byte(strings.Repeat(image+"\n", 1<<16)) }
+func imageContent(image string) []byte { return []byte(strings.Repeat(image+"\n", 1<<16)) }
 
-// Sum is the sha256 of an image.
-func Sum(image string) string { return fmt.Sprintf("%x", sha256.Sum256(content(image))) }
+// ImageSum is the sha256 of an image.
+func ImageSum(image string) string { return fmt.Sprintf("%x", sha256.Sum256(imageContent(image))) }
 
 // OS is the line of a node in the site that asks for an image, with a digest that may be wrong.
 func OS(image, sum string) string {
 	return fmt.Sprintf("os: {url: %q, sha256: %q, format: raw}", Boot+"/"+image+".raw", sum)
 }
 
-func (d *Drill) serve(image string) error {
-	dir := d.Bed.Kept("/var/lib/firstlight/http")
+func (d *Scenario) serve(image string) error {
+	dir := d.Sandbox.DataPath("/var/lib/firstlight/http")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("serve image: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, image+".raw"), content(image), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, image+".raw"), imageContent(image), 0o644); err != nil {
 		return fmt.Errorf("serve image: %w", err)
 	}
 	return nil
@@ -170,8 +170,8 @@ func (l Loss) String() string {
 
 // PowerCut ends the appliance at once, loses what is to be lost, and switches it on again with the same
 // site. The servers go on as they are.
-func (d *Drill) PowerCut(ctx context.Context, loss Loss, site string) error {
-	if err := d.Bed.Close(); err != nil {
+func (d *Scenario) PowerCut(ctx context.Context, loss Loss, site string) error {
+	if err := d.Sandbox.Close(); err != nil {
 		return err
 	}
 	var lost []string
@@ -182,21 +182,21 @@ func (d *Drill) PowerCut(ctx context.Context, loss Loss, site string) error {
 		lost = append(lost, ironic...)
 	}
 	for _, dir := range lost {
-		if err := os.RemoveAll(d.Bed.Kept(dir)); err != nil {
+		if err := os.RemoveAll(d.Sandbox.DataPath(dir)); err != nil {
 			return fmt.Errorf("lose %s: %w", loss, err)
 		}
 	}
-	if err := d.power(ctx); err != nil {
+	if err := d.startSandbox(ctx); err != nil {
 		return err
 	}
-	if err := d.Fleet.Plug(netns.Of(d.Bed.PID())); err != nil {
+	if err := d.Servers.MoveTo(netns.PathOf(d.Sandbox.PID())); err != nil {
 		return err
 	}
 	return d.Begin(ctx, site)
 }
 
 // Kill ends a part of the appliance at once, without a chance to tidy up; whoever keeps it starts it again.
-func (d *Drill) Kill(ctx context.Context, part string) error {
+func (d *Scenario) Kill(ctx context.Context, part string) error {
 	commands := map[string][]string{
 		"firstlightd": {"systemctl", "kill", "--signal=SIGKILL", "firstlightd"},
 		"ironic":      {"pkill", "-KILL", "-f", "/usr/bin/ironic --config-file"},
@@ -208,15 +208,15 @@ func (d *Drill) Kill(ctx context.Context, part string) error {
 	if command == nil {
 		return fmt.Errorf("kill %s: it is no part of the appliance", part)
 	}
-	_, err := d.Bed.Run(ctx, command[0], command[1:]...) // in the bed's own process namespace
+	_, err := d.Sandbox.Run(ctx, command[0], command[1:]...) // in the bed's own process namespace
 	return err
 }
 
 // Dial connects to an address inside the bed's network.
-func dial(pid int) func(context.Context, string, string) (net.Conn, error) {
+func dialerIn(pid int) func(context.Context, string, string) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, FallbackDelay: -1}
 	return func(ctx context.Context, family, addr string) (conn net.Conn, err error) {
-		err = netns.Within(netns.Of(pid), func() (err error) {
+		err = netns.Do(netns.PathOf(pid), func() (err error) {
 			conn, err = dialer.DialContext(ctx, family, addr)
 			return err
 		})
@@ -225,8 +225,8 @@ func dial(pid int) func(context.Context, string, string) (net.Conn, error) {
 }
 
 // Logs are the last lines of what a container of namespace metal3 said, all its lives together.
-func (d *Drill) Logs(container string, bytes int) string {
-	files, _ := filepath.Glob(d.Bed.Kept("/var/log/pods/metal3_*/" + container + "/*.log"))
+func (d *Scenario) Logs(container string, bytes int) string {
+	files, _ := filepath.Glob(d.Sandbox.DataPath("/var/log/pods/metal3_*/" + container + "/*.log"))
 	var out strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -32,27 +32,27 @@ func need(t *testing.T) {
 const bootTime = 15 * time.Second
 
 // start makes an appliance with n servers, as they are plugged in.
-func start(t *testing.T, name string, n int, patience time.Duration) (context.Context, *drill.Drill) {
+func start(t *testing.T, name string, n int, patience time.Duration) (context.Context, *drill.Scenario) {
 	t.Helper()
 	return startFleet(t, name, fleet.Config{Hosts: n, BootTime: bootTime}, patience)
 }
 
 // startFleet makes an appliance with servers of some kind.
-func startFleet(t *testing.T, name string, servers fleet.Config, patience time.Duration) (context.Context, *drill.Drill) {
+func startFleet(t *testing.T, name string, servers fleet.Config, patience time.Duration) (context.Context, *drill.Scenario) {
 	t.Helper()
-	root := native.Need(t)
+	root := native.RequireRoot(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	programs, err := native.BuildPrograms(ctx, t.TempDir())
 	require.NoError(t, err)
-	d, err := drill.Start(ctx, drill.Config{Name: name, Dir: t.TempDir(), Root: root, Programs: programs, Log: t.Output(), Fleet: servers})
+	d, err := drill.Start(ctx, drill.Config{Name: name, Dir: t.TempDir(), Root: root, Programs: programs, Log: t.Output(), Servers: servers})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("firstlightd, the end of its log:\n%s", end(d.Bed.Log("firstlightd.service"), 8000))
+			t.Logf("firstlightd, the end of its log:\n%s", end(d.Sandbox.UnitLog("firstlightd.service"), 8000))
 			t.Logf("operator:\n%s", d.Logs("manager", 6000))
 			t.Logf("ironic:\n%s", d.Logs("ironic", 8000))
-			for _, h := range d.Fleet.Hosts()[:min(servers.Hosts, 8)] {
+			for _, h := range d.Servers.Hosts()[:min(servers.Hosts, 8)] {
 				t.Logf("%s: %s %+v\n%s", h.Name, h.State(), h.Counters(), events(h))
 			}
 		}
@@ -63,7 +63,7 @@ func startFleet(t *testing.T, name string, servers fleet.Config, patience time.D
 
 func end(s string, n int) string { return s[max(0, len(s)-n):] }
 
-func events(h *fleet.Host) string {
+func events(h *fleet.Server) string {
 	var out strings.Builder
 	for _, e := range h.Events() {
 		fmt.Fprintf(&out, "  %s %s\n", e.At.Format("15:04:05"), e.What)
@@ -72,31 +72,31 @@ func events(h *fleet.Host) string {
 }
 
 // follow waits until the hosts are as wanted and prints when the last was first seen in each state.
-func follow(t *testing.T, ctx context.Context, d *drill.Drill, began time.Time, wanted func(map[string]metal3api.BareMetalHost) bool) map[string]time.Duration {
+func follow(t *testing.T, ctx context.Context, d *drill.Scenario, began time.Time, wanted func(map[string]metal3api.BareMetalHost) bool) map[string]time.Duration {
 	t.Helper()
-	phases, err := d.Follow(ctx, began, wanted)
+	phases, err := d.WaitForHosts(ctx, began, wanted)
 	require.NoError(t, err)
 	return phases
 }
 
 // run runs a command on the appliance's shell.
-func run(t *testing.T, ctx context.Context, d *drill.Drill, name string, args ...string) string {
+func run(t *testing.T, ctx context.Context, d *drill.Scenario, name string, args ...string) string {
 	t.Helper()
-	out, err := d.Bed.Run(ctx, name, args...)
+	out, err := d.Sandbox.Run(ctx, name, args...)
 	require.NoError(t, err)
 	return out
 }
 
 // provision brings n hosts into service.
-func provision(t *testing.T, ctx context.Context, d *drill.Drill, n int) {
+func provision(t *testing.T, ctx context.Context, d *drill.Scenario, n int) {
 	t.Helper()
 	began := time.Now()
-	require.NoError(t, d.Begin(ctx, d.Fleet.Site("eth0", drill.OS(drill.ImageA, drill.Sum(drill.ImageA)))))
-	_, err := d.Bed.Await(ctx, "site-handed-over", t.Output())
+	require.NoError(t, d.Begin(ctx, d.Servers.SiteDocument("eth0", drill.OS(drill.ImageA, drill.ImageSum(drill.ImageA)))))
+	_, err := d.Sandbox.AwaitStage(ctx, "site-handed-over", t.Output())
 	require.NoError(t, err)
 	t.Logf("site handed over after %.0f s", time.Since(began).Seconds())
 	handed := time.Now()
-	phases := follow(t, ctx, d, handed, drill.All(n, metal3api.StateProvisioned))
+	phases := follow(t, ctx, d, handed, drill.AllInState(n, metal3api.StateProvisioned))
 	t.Logf("%d hosts provisioned %.0f s after they were handed over; last host in each phase: %v", n, time.Since(handed).Seconds(), phases)
 	usage, err := d.Usage(ctx)
 	require.NoError(t, err)
@@ -106,26 +106,26 @@ func provision(t *testing.T, ctx context.Context, d *drill.Drill, n int) {
 }
 
 // started waits until every host, just installed, has left its firmware.
-func started(t *testing.T, d *drill.Drill) {
+func started(t *testing.T, d *drill.Scenario) {
 	t.Helper()
-	for _, h := range d.Fleet.Hosts() {
+	for _, h := range d.Servers.Hosts() {
 		require.Eventually(t, func() bool { return h.State() == fleet.OnDisk }, time.Minute+bootTime, 100*time.Millisecond, "%s does not start its system", h.Name)
 	}
 }
 
 // onDisk checks that every host has the image on its disk and runs it.
-func onDisk(t *testing.T, d *drill.Drill, image string) {
+func onDisk(t *testing.T, d *drill.Scenario, image string) {
 	t.Helper()
-	for _, h := range d.Fleet.Hosts() {
+	for _, h := range d.Servers.Hosts() {
 		disk := h.Disks()[0]
-		assert.Equal(t, drill.Sum(image), disk.Image, h.Name)
+		assert.Equal(t, drill.ImageSum(image), disk.Image, h.Name)
 		assert.True(t, disk.Drive, "%s has no config drive", h.Name)
 		assert.Equal(t, fleet.OnDisk, h.State(), h.Name)
 	}
 }
 
 // outlivesVanishing checks that clients of Ironic which are gone before they are accepted end only themselves.
-func outlivesVanishing(t *testing.T, ctx context.Context, d *drill.Drill) {
+func outlivesVanishing(t *testing.T, ctx context.Context, d *drill.Scenario) {
 	t.Helper()
 	require.NoError(t, d.Vanish(ctx, 300))
 	for range 3 {
@@ -139,10 +139,10 @@ func outlivesVanishing(t *testing.T, ctx context.Context, d *drill.Drill) {
 func TestOneHostOutlivesWhatIsKnownOfIt(t *testing.T) {
 	need(t)
 	ctx, d := start(t, "one", 1, 20*time.Minute)
-	site := d.Fleet.Site("eth0", drill.OS(drill.ImageA, drill.Sum(drill.ImageA)))
+	site := d.Servers.SiteDocument("eth0", drill.OS(drill.ImageA, drill.ImageSum(drill.ImageA)))
 	began := time.Now()
 	require.NoError(t, d.Begin(ctx, site))
-	follow(t, ctx, d, began, drill.All(1, metal3api.StateProvisioned))
+	follow(t, ctx, d, began, drill.AllInState(1, metal3api.StateProvisioned))
 	t.Logf("provisioned %.0f s after the appliance was switched on\n%s", time.Since(began).Seconds(), run(t, ctx, d, "kubectl", "get", "bmh", "-A"))
 	started(t, d)
 	onDisk(t, d, drill.ImageA)

@@ -20,7 +20,7 @@ import (
 // trouble is one host with something wrong, and what its owner must be told.
 type trouble struct {
 	name  string
-	fail  func(*fleet.Host)
+	fail  func(*fleet.Server)
 	late  bool     // it goes wrong when the host was handed over and is inspected; else before
 	os    string   // of its entry in the site; "": the right one
 	reads []string // all of it is read somewhere: on the host in the API or in the daemon's status
@@ -31,15 +31,15 @@ type trouble struct {
 // TestEveryFaultIsToldAndHarmsNobodyElse runs one host with each fault beside a sound one.
 func TestEveryFaultIsToldAndHarmsNobodyElse(t *testing.T) {
 	need(t)
-	right := drill.OS(drill.ImageA, drill.Sum(drill.ImageA))
-	broken := func(f fleet.Faults) func(*fleet.Host) { return func(h *fleet.Host) { h.Break(f) } }
-	disks := func(d ...fleet.Disk) func(*fleet.Host) { return func(h *fleet.Host) { h.Fit(d...) } }
+	right := drill.OS(drill.ImageA, drill.ImageSum(drill.ImageA))
+	broken := func(f fleet.Faults) func(*fleet.Server) { return func(h *fleet.Server) { h.SetFaults(f) } }
+	disks := func(d ...fleet.Disk) func(*fleet.Server) { return func(h *fleet.Server) { h.SetDisks(d...) } }
 	all := []trouble{
 		{name: "sound", whole: true},
 		{name: "wrong password", fail: broken(fleet.Faults{Password: "another"}), blank: true, reads: []string{`refuses the password of user "admin" (it says 401)`}},
 		{name: "hanging BMC", fail: broken(fleet.Faults{Hang: true}), blank: true, reads: []string{"the BMC 127.23.0.3:8443 does not answer"}},
 		{name: "BMC says 500", fail: broken(fleet.Faults{Status: http.StatusInternalServerError}), blank: true, reads: []string{"answers /redfish/v1/ with 500"}},
-		{name: "no image there", os: drill.OS("absent", drill.Sum(drill.ImageA)), blank: true, reads: []string{"its server says 404"}},
+		{name: "no image there", os: drill.OS("absent", drill.ImageSum(drill.ImageA)), blank: true, reads: []string{"its server says 404"}},
 		{name: "power stuck", fail: broken(fleet.Faults{StuckPower: true}), blank: true, reads: []string{"cannot be switched on or off", "Failed to set node power state"}},
 		{name: "password changed later", late: true, fail: broken(fleet.Faults{Password: "another"}), reads: []string{"its BMC refuses user or password", "401"}},
 		{name: "BMC hangs later", late: true, fail: broken(fleet.Faults{Hang: true}), reads: []string{"its BMC does not answer Ironic any more"}},
@@ -55,7 +55,7 @@ func TestEveryFaultIsToldAndHarmsNobodyElse(t *testing.T) {
 	ctx, d := start(t, "faults", len(all), 60*time.Minute)
 	var site strings.Builder
 	site.WriteString("name: fleet\nnetworks: {provisioning: {interface: eth0}}\nnodes:\n")
-	for i, h := range d.Fleet.Hosts() {
+	for i, h := range d.Servers.Hosts() {
 		if all[i].fail != nil && !all[i].late {
 			all[i].fail(h)
 		}
@@ -63,17 +63,17 @@ func TestEveryFaultIsToldAndHarmsNobodyElse(t *testing.T) {
 		if all[i].os != "" {
 			lines = all[i].os
 		}
-		site.WriteString(h.Node(strings.Split(lines, "\n")...))
+		site.WriteString(h.SiteEntry(strings.Split(lines, "\n")...))
 	}
 	require.NoError(t, d.Begin(ctx, site.String()))
-	_, err := d.Bed.Await(ctx, "site-handed-over", t.Output())
+	_, err := d.Sandbox.AwaitStage(ctx, "site-handed-over", t.Output())
 	require.NoError(t, err)
 	began := time.Now()
 	last, told := map[string]string{}, map[string]string{} // told: all that was read of a host so far
 	for open := len(all); open > 0; time.Sleep(2 * time.Second) {
 		open = 0
 		now := reads(ctx, d)
-		for i, h := range d.Fleet.Hosts() {
+		for i, h := range d.Servers.Hosts() {
 			if all[i].late && h.Counters().BMCWrites > 0 { // it is switched on, and inspected next
 				all[i].fail(h)
 			}
@@ -87,7 +87,7 @@ func TestEveryFaultIsToldAndHarmsNobodyElse(t *testing.T) {
 		}
 		require.NoError(t, ctx.Err(), "%d hosts are not where they ought to be", open)
 	}
-	for i, h := range d.Fleet.Hosts() {
+	for i, h := range d.Servers.Hosts() {
 		c := h.Counters()
 		t.Logf("%s (%s): %s, %+v", h.Name, all[i].name, h.State(), c)
 		assert.Equal(t, all[i].whole, h.State() == fleet.OnDisk, all[i].name)
@@ -95,11 +95,11 @@ func TestEveryFaultIsToldAndHarmsNobodyElse(t *testing.T) {
 			assert.Zero(t, c.DiskWrites, all[i].name)
 		}
 	}
-	assert.Equal(t, 1, d.Fleet.Hosts()[1].Counters().BMCRefused, "a wrong password is tried once")
+	assert.Equal(t, 1, d.Servers.Hosts()[1].Counters().BMCRefused, "a wrong password is tried once")
 }
 
 // finished tells whether a host is in service, or its owner was told all that there is to be told.
-func finished(c trouble, h *fleet.Host, told string) bool {
+func finished(c trouble, h *fleet.Server, told string) bool {
 	if c.whole {
 		return h.State() == fleet.OnDisk
 	}
@@ -112,14 +112,14 @@ func finished(c trouble, h *fleet.Host, told string) bool {
 }
 
 // reads is what can be read of every host, in the API and in the daemon's status.
-func reads(ctx context.Context, d *drill.Drill) map[string]string {
+func reads(ctx context.Context, d *drill.Scenario) map[string]string {
 	out := map[string]string{}
 	if hosts, err := d.Hosts(ctx); err == nil {
 		for name, h := range hosts {
 			out[name] = fmt.Sprintf("%s; BareMetalHost: %s", h.Status.Provisioning.State, h.Status.ErrorMessage)
 		}
 	}
-	if doc, err := d.Bed.Status(ctx); err == nil {
+	if doc, err := d.Sandbox.Status(ctx); err == nil {
 		for _, n := range doc.Nodes {
 			out[n.Name] += fmt.Sprintf("; status: %s; %s", n.Error, n.Why)
 		}
@@ -132,19 +132,19 @@ func TestEightOfTenFinishBesideADeadAndAFlappingBMC(t *testing.T) {
 	need(t)
 	const n = 10
 	ctx, d := start(t, "eight", n, 60*time.Minute)
-	dead, flapping := d.Fleet.Hosts()[n-2], d.Fleet.Hosts()[n-1]
-	dead.Break(fleet.Faults{Hang: true})
+	dead, flapping := d.Servers.Hosts()[n-2], d.Servers.Hosts()[n-1]
+	dead.SetFaults(fleet.Faults{Hang: true})
 	flaps, mend := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer mend()
 	work.Go(func() {
-		defer flapping.Break(fleet.Faults{})
+		defer flapping.SetFaults(fleet.Faults{})
 		tick := time.NewTicker(7 * time.Second)
 		defer tick.Stop()
 		for bad := false; ; bad = !bad {
-			if flapping.Break(fleet.Faults{}); bad {
-				flapping.Break(fleet.Faults{Status: http.StatusServiceUnavailable})
+			if flapping.SetFaults(fleet.Faults{}); bad {
+				flapping.SetFaults(fleet.Faults{Status: http.StatusServiceUnavailable})
 			}
 			select {
 			case <-flaps.Done():
@@ -153,20 +153,20 @@ func TestEightOfTenFinishBesideADeadAndAFlappingBMC(t *testing.T) {
 			}
 		}
 	})
-	require.NoError(t, d.Begin(ctx, d.Fleet.Site("eth0", drill.OS(drill.ImageA, drill.Sum(drill.ImageA)))))
+	require.NoError(t, d.Begin(ctx, d.Servers.SiteDocument("eth0", drill.OS(drill.ImageA, drill.ImageSum(drill.ImageA)))))
 	began := time.Now()
 	follow(t, ctx, d, began, func(hosts map[string]metal3api.BareMetalHost) bool {
 		delete(hosts, dead.Name)
 		delete(hosts, flapping.Name)
-		return drill.All(n-2, metal3api.StateProvisioned)(hosts)
+		return drill.AllInState(n-2, metal3api.StateProvisioned)(hosts)
 	})
 	t.Logf("eight of ten provisioned after %.0f s\n%s", time.Since(began).Seconds(), run(t, ctx, d, "firstlightd", "why"))
 	assert.Contains(t, says(t, ctx, d, dead.Name, "does not answer"), "127.23.0.9:8443")
 	assert.Zero(t, dead.Counters().BMCWrites)
 	mend()
 	work.Wait()
-	dead.Break(fleet.Faults{})
-	follow(t, ctx, d, began, drill.All(n, metal3api.StateProvisioned))
+	dead.SetFaults(fleet.Faults{})
+	follow(t, ctx, d, began, drill.AllInState(n, metal3api.StateProvisioned))
 	t.Logf("all ten after %.0f s; flapping: %+v", time.Since(began).Seconds(), flapping.Counters())
 	started(t, d)
 	onDisk(t, d, drill.ImageA)
@@ -176,10 +176,10 @@ func TestEightOfTenFinishBesideADeadAndAFlappingBMC(t *testing.T) {
 func TestTokensAreWorthNothingToOthers(t *testing.T) {
 	need(t)
 	ctx, d := start(t, "tokens", 3, 40*time.Minute)
-	victim, thief, robbed := d.Fleet.Hosts()[0], d.Fleet.Hosts()[1], d.Fleet.Hosts()[2]
-	thief.Fit(fleet.Disk{Name: "/dev/sda", Serial: "A"}, fleet.Disk{Name: "/dev/sdb", Serial: "B"}) // it is held, its agent runs on
-	robbed.Break(fleet.Faults{Robbed: true})
-	require.NoError(t, d.Begin(ctx, d.Fleet.Site("eth0", drill.OS(drill.ImageA, drill.Sum(drill.ImageA)))))
+	victim, thief, robbed := d.Servers.Hosts()[0], d.Servers.Hosts()[1], d.Servers.Hosts()[2]
+	thief.SetDisks(fleet.Disk{Name: "/dev/sda", Serial: "A"}, fleet.Disk{Name: "/dev/sdb", Serial: "B"}) // it is held, its agent runs on
+	robbed.SetFaults(fleet.Faults{TokenStolen: true})
+	require.NoError(t, d.Begin(ctx, d.Servers.SiteDocument("eth0", drill.OS(drill.ImageA, drill.ImageSum(drill.ImageA)))))
 	agents := func() bool {
 		_, a := victim.Identity()
 		_, b := thief.Identity()
@@ -212,11 +212,11 @@ func TestTokensAreWorthNothingToOthers(t *testing.T) {
 	follow(t, ctx, d, time.Now(), func(hosts map[string]metal3api.BareMetalHost) bool {
 		return hosts["node3"].Status.Provisioning.State == metal3api.StateProvisioning
 	})
-	robbed.Break(fleet.Faults{}) // from its next boot on
-	follow(t, ctx, d, time.Now(), drill.One("node1", metal3api.StateProvisioned))
+	robbed.SetFaults(fleet.Faults{}) // from its next boot on
+	follow(t, ctx, d, time.Now(), drill.HostInState("node1", metal3api.StateProvisioned))
 	claim("heartbeat with the token of an earlier boot", uuid, token)
-	assert.Equal(t, drill.Sum(drill.ImageA), victim.Disks()[0].Image)
+	assert.Equal(t, drill.ImageSum(drill.ImageA), victim.Disks()[0].Image)
 	assert.Zero(t, thief.Counters().DiskWrites)
-	follow(t, ctx, d, time.Now(), drill.One("node3", metal3api.StateProvisioned))
+	follow(t, ctx, d, time.Now(), drill.HostInState("node3", metal3api.StateProvisioned))
 	assert.Contains(t, events(robbed), "locks itself down")
 }

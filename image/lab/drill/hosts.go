@@ -20,13 +20,13 @@ import (
 // api is the bed's Kubernetes API, spoken to from here: kubectl in the bed would cost more than what it
 // looks at.
 type api struct {
-	bed *native.Bed
+	sandbox *native.Sandbox
 
 	mu     sync.Mutex
 	client client.Client
 }
 
-func newAPI(bed *native.Bed) *api { return &api{bed: bed} }
+func newAPI(bed *native.Sandbox) *api { return &api{sandbox: bed} }
 
 func (a *api) get() (client.Client, error) {
 	a.mu.Lock()
@@ -34,22 +34,22 @@ func (a *api) get() (client.Client, error) {
 	if a.client != nil {
 		return a.client, nil
 	}
-	file, err := clientcmd.LoadFromFile(a.bed.Path("/etc/kubernetes/admin.conf"))
+	file, err := clientcmd.LoadFromFile(a.sandbox.Path("/etc/kubernetes/admin.conf"))
 	if err != nil {
 		return nil, fmt.Errorf("speak to the API: %w", err)
 	}
 	// Its paths are the bed's.
 	for _, c := range file.Clusters {
-		c.CertificateAuthority = a.bed.Path(c.CertificateAuthority)
+		c.CertificateAuthority = a.sandbox.Path(c.CertificateAuthority)
 	}
 	for _, u := range file.AuthInfos {
-		u.ClientCertificate, u.ClientKey = a.bed.Path(u.ClientCertificate), a.bed.Path(u.ClientKey)
+		u.ClientCertificate, u.ClientKey = a.sandbox.Path(u.ClientCertificate), a.sandbox.Path(u.ClientKey)
 	}
 	config, err := clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("speak to the API: %w", err)
 	}
-	config.Dial = dial(a.bed.PID())
+	config.Dial = dialerIn(a.sandbox.PID())
 	scheme := runtime.NewScheme()
 	if err := metal3api.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (a *api) get() (client.Client, error) {
 }
 
 // Hosts are the hosts of the API by name.
-func (d *Drill) Hosts(ctx context.Context) (map[string]metal3api.BareMetalHost, error) {
+func (d *Scenario) Hosts(ctx context.Context) (map[string]metal3api.BareMetalHost, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	c, err := d.api.get()
@@ -77,9 +77,9 @@ func (d *Drill) Hosts(ctx context.Context) (map[string]metal3api.BareMetalHost, 
 	return hosts, nil
 }
 
-// Follow looks at the hosts once a second until they are as wanted, and writes a line whenever their
+// WaitForHosts looks at the hosts once a second until they are as wanted, and writes a line whenever their
 // states change. It returns how long after began the last host of all was first seen in each state.
-func (d *Drill) Follow(ctx context.Context, began time.Time, wanted func(map[string]metal3api.BareMetalHost) bool) (map[string]time.Duration, error) {
+func (d *Scenario) WaitForHosts(ctx context.Context, began time.Time, wanted func(map[string]metal3api.BareMetalHost) bool) (map[string]time.Duration, error) {
 	phases := map[string]time.Duration{}
 	seen := map[string]bool{}
 	said := ""
@@ -90,7 +90,7 @@ func (d *Drill) Follow(ctx context.Context, began time.Time, wanted func(map[str
 		if err != nil {
 			text = err.Error()
 		} else {
-			text = States(hosts)
+			text = SummarizeStates(hosts)
 			for name, h := range hosts {
 				state := string(h.Status.Provisioning.State)
 				if key := name + " " + state; !seen[key] {
@@ -114,8 +114,8 @@ func (d *Drill) Follow(ctx context.Context, began time.Time, wanted func(map[str
 	}
 }
 
-// States sums hosts up: "available 3, provisioned 7; node4: the error".
-func States(hosts map[string]metal3api.BareMetalHost) string {
+// SummarizeStates sums hosts up: "available 3, provisioned 7; node4: the error".
+func SummarizeStates(hosts map[string]metal3api.BareMetalHost) string {
 	count := map[string]int{}
 	var errors []string
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
@@ -136,8 +136,8 @@ func States(hosts map[string]metal3api.BareMetalHost) string {
 	return strings.Join(append([]string{strings.Join(parts, ", ")}, errors...), "; ")
 }
 
-// All tells whether there are n hosts and each is in the state, without an error.
-func All(n int, state metal3api.ProvisioningState) func(map[string]metal3api.BareMetalHost) bool {
+// AllInState tells whether there are n hosts and each is in the state, without an error.
+func AllInState(n int, state metal3api.ProvisioningState) func(map[string]metal3api.BareMetalHost) bool {
 	return func(hosts map[string]metal3api.BareMetalHost) bool {
 		for _, h := range hosts {
 			if h.Status.Provisioning.State != state || h.Status.ErrorMessage != "" {
@@ -148,8 +148,8 @@ func All(n int, state metal3api.ProvisioningState) func(map[string]metal3api.Bar
 	}
 }
 
-// One tells whether a host is in the state.
-func One(name string, state metal3api.ProvisioningState) func(map[string]metal3api.BareMetalHost) bool {
+// HostInState tells whether a host is in the state.
+func HostInState(name string, state metal3api.ProvisioningState) func(map[string]metal3api.BareMetalHost) bool {
 	return func(hosts map[string]metal3api.BareMetalHost) bool {
 		return hosts[name].Status.Provisioning.State == state
 	}

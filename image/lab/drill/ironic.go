@@ -26,12 +26,12 @@ type Node struct {
 }
 
 // Nodes asks Ironic for its nodes, with the appliance's own password and root; by the host's name.
-func (d *Drill) Nodes(ctx context.Context) (map[string]Node, error) {
-	root, err := os.ReadFile(d.Bed.Kept("/var/lib/firstlight/ca/ca.crt"))
+func (d *Scenario) Nodes(ctx context.Context) (map[string]Node, error) {
+	root, err := os.ReadFile(d.Sandbox.DataPath("/var/lib/firstlight/ca/ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	credentials, err := os.ReadFile(d.Bed.Kept("/var/lib/firstlight/secret/ironic.credentials"))
+	credentials, err := os.ReadFile(d.Sandbox.DataPath("/var/lib/firstlight/secret/ironic.credentials"))
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
@@ -39,7 +39,7 @@ func (d *Drill) Nodes(ctx context.Context) (map[string]Node, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(root)
 	c := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
-		DialContext: dial(d.Bed.PID()), DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		DialContext: dialerIn(d.Sandbox.PID()), DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+Address+":6385/v1/nodes?fields=uuid,name,provision_state,power_state,last_error,driver_internal_info", nil)
 	if err != nil {
@@ -68,8 +68,8 @@ func (d *Drill) Nodes(ctx context.Context) (map[string]Node, error) {
 
 // Vanish connects to Ironic as many times, says half a word each time and is gone before it can be accepted, as the
 // clients of a busy server are.
-func (d *Drill) Vanish(ctx context.Context, times int) error {
-	connect := dial(d.Bed.PID())
+func (d *Scenario) Vanish(ctx context.Context, times int) error {
+	connect := dialerIn(d.Sandbox.PID())
 	for range times {
 		conn, err := connect(ctx, "tcp", Address+":6385")
 		if err != nil {

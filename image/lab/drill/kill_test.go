@@ -22,7 +22,7 @@ func TestPartsKilledWhileHostsAreProvisioned(t *testing.T) {
 	need(t)
 	const n = 5
 	ctx, d := startFleet(t, "kills", fleet.Config{Hosts: n, BootTime: bootTime, WorkTime: workTime}, 60*time.Minute)
-	site := d.Fleet.Site("eth0", drill.OS(drill.ImageA, drill.Sum(drill.ImageA)))
+	site := d.Servers.SiteDocument("eth0", drill.OS(drill.ImageA, drill.ImageSum(drill.ImageA)))
 	require.NoError(t, d.Begin(ctx, site))
 	began := time.Now()
 	for _, c := range []struct {
@@ -43,7 +43,7 @@ func TestPartsKilledWhileHostsAreProvisioned(t *testing.T) {
 					return true
 				}
 			}
-			return drill.All(n, metal3api.StateProvisioned)(hosts)
+			return drill.AllInState(n, metal3api.StateProvisioned)(hosts)
 		})
 		require.NotEmpty(t, at, "all hosts were provisioned before one was seen %v: nothing was killed then", c.states)
 		for _, part := range c.parts {
@@ -52,8 +52,8 @@ func TestPartsKilledWhileHostsAreProvisioned(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 	}
-	follow(t, ctx, d, began, drill.All(n, metal3api.StateProvisioned))
-	t.Logf("all provisioned after %.0f s; %+v", time.Since(began).Seconds(), d.Fleet.Total())
+	follow(t, ctx, d, began, drill.AllInState(n, metal3api.StateProvisioned))
+	t.Logf("all provisioned after %.0f s; %+v", time.Since(began).Seconds(), d.Servers.TotalCounters())
 	started(t, d)
 	onDisk(t, d, drill.ImageA)
 }

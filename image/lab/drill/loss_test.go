@@ -27,7 +27,7 @@ func TestLossesBesideHostsInService(t *testing.T) {
 	const n = 51
 	ctx, d := start(t, "loss", n, 80*time.Minute)
 	provision(t, ctx, d, n)
-	site := d.Fleet.Site("eth0", drill.OS(drill.ImageA, drill.Sum(drill.ImageA)))
+	site := d.Servers.SiteDocument("eth0", drill.OS(drill.ImageA, drill.ImageSum(drill.ImageA)))
 	for _, loss := range []drill.Loss{drill.Both, drill.Ironic, drill.Etcd, drill.Nothing} {
 		t.Run(loss.String(), func(t *testing.T) {
 			lose(t, ctx, d, loss, site, soak)
@@ -38,10 +38,10 @@ func TestLossesBesideHostsInService(t *testing.T) {
 
 // lose cuts the appliance's power, with a loss, and waits until all hosts are in service again and some
 // time longer. Nobody may have written to a BMC or a disk meanwhile.
-func lose(t *testing.T, ctx context.Context, d *drill.Drill, loss drill.Loss, site string, longer time.Duration) {
+func lose(t *testing.T, ctx context.Context, d *drill.Scenario, loss drill.Loss, site string, longer time.Duration) {
 	t.Helper()
-	n := len(d.Fleet.Hosts())
-	d.Fleet.Zero()
+	n := len(d.Servers.Hosts())
+	d.Servers.ResetCounters()
 	cut := time.Now()
 	require.NoError(t, d.PowerCut(ctx, loss, site))
 	guarded(t, ctx, d)
@@ -49,7 +49,7 @@ func lose(t *testing.T, ctx context.Context, d *drill.Drill, loss drill.Loss, si
 	inService(t, ctx, d, n)
 	all := time.Since(cut)
 	time.Sleep(longer)
-	total := d.Fleet.Total()
+	total := d.Servers.TotalCounters()
 	t.Logf("lost %s beside %d live hosts: all in service again %.0f s after the power cut, %.0f s after the operator was back; BMC writes %d, disk writes %d",
 		loss, n, all.Seconds(), (all - ready).Seconds(), total.BMCWrites, total.DiskWrites)
 	assert.Zero(t, total.BMCWrites)
@@ -60,10 +60,10 @@ func lose(t *testing.T, ctx context.Context, d *drill.Drill, loss drill.Loss, si
 
 // guarded waits until the operator is back and hosts in service are guarded, and logs which stages took
 // long. It asks once a second: whoever looks on takes the time of what is measured.
-func guarded(t *testing.T, ctx context.Context, d *drill.Drill) {
+func guarded(t *testing.T, ctx context.Context, d *drill.Scenario) {
 	t.Helper()
 	for said := ""; ; time.Sleep(time.Second) {
-		doc, err := d.Bed.Status(ctx)
+		doc, err := d.Sandbox.Status(ctx)
 		require.NoError(t, ctx.Err(), "%v", err)
 		if doc.Summary != said {
 			said = doc.Summary
@@ -84,15 +84,15 @@ func guarded(t *testing.T, ctx context.Context, d *drill.Drill) {
 
 // inService waits until all hosts are the operator's again, without an error, and Ironic has taken over
 // every one.
-func inService(t *testing.T, ctx context.Context, d *drill.Drill, n int) {
+func inService(t *testing.T, ctx context.Context, d *drill.Scenario, n int) {
 	t.Helper()
-	_, err := d.Follow(ctx, time.Now(), func(hosts map[string]metal3api.BareMetalHost) bool {
+	_, err := d.WaitForHosts(ctx, time.Now(), func(hosts map[string]metal3api.BareMetalHost) bool {
 		for _, h := range hosts {
 			if _, paused := h.Annotations[metal3api.PausedAnnotation]; paused || h.Status.OperationalStatus != metal3api.OperationalStatusOK {
 				return false
 			}
 		}
-		if !drill.All(n, metal3api.StateProvisioned)(hosts) {
+		if !drill.AllInState(n, metal3api.StateProvisioned)(hosts) {
 			return false
 		}
 		nodes, err := d.Nodes(ctx)
@@ -115,37 +115,37 @@ func TestAnImageEditedInTheSiteIsHeld(t *testing.T) {
 	need(t)
 	ctx, d := start(t, "edit", 2, 40*time.Minute)
 	provision(t, ctx, d, 2)
-	d.Fleet.Zero()
-	edited := d.Fleet.Site("eth0", drill.OS(drill.ImageB, drill.Sum(drill.ImageB)))
-	require.NoError(t, d.Edit(ctx, edited))
+	d.Servers.ResetCounters()
+	edited := d.Servers.SiteDocument("eth0", drill.OS(drill.ImageB, drill.ImageSum(drill.ImageB)))
+	require.NoError(t, d.EditSite(ctx, edited))
 	said := says(t, ctx, d, "node1", "site.yaml names")
 	t.Logf("node1: %s", said)
 	assert.Contains(t, said, "annotate bmh node1 firstlight.dev/allow-wipe=true")
 	time.Sleep(soak)
-	assert.Zero(t, d.Fleet.Total().BMCWrites)
-	assert.Zero(t, d.Fleet.Total().DiskWrites)
+	assert.Zero(t, d.Servers.TotalCounters().BMCWrites)
+	assert.Zero(t, d.Servers.TotalCounters().DiskWrites)
 
-	_, err := d.Bed.Run(ctx, "kubectl", "-n", "metal3", "delete", "bmh", "node2", "--wait=false")
+	_, err := d.Sandbox.Run(ctx, "kubectl", "-n", "metal3", "delete", "bmh", "node2", "--wait=false")
 	require.Error(t, err)
 	t.Logf("delete: %v", err)
 	assert.ErrorContains(t, err, "this host is in service: deleting it would switch it off")
-	_, err = d.Bed.Run(ctx, "kubectl", "-n", "metal3", "patch", "bmh", "node2", "--type=merge", "-p", `{"spec":{"image":null}}`)
+	_, err = d.Sandbox.Run(ctx, "kubectl", "-n", "metal3", "patch", "bmh", "node2", "--type=merge", "-p", `{"spec":{"image":null}}`)
 	require.Error(t, err)
 	t.Logf("remove the image: %v", err)
 	assert.ErrorContains(t, err, "changing or removing its image would erase its disk")
 
 	run(t, ctx, d, "kubectl", "-n", "metal3", "annotate", "bmh", "node1", "firstlight.dev/allow-wipe=true")
 	began := time.Now()
-	follow(t, ctx, d, began, drill.One("node1", metal3api.StateDeprovisioning))
-	follow(t, ctx, d, began, drill.All(2, metal3api.StateProvisioned))
-	one, two := d.Fleet.Hosts()[0], d.Fleet.Hosts()[1]
-	assert.Equal(t, drill.Sum(drill.ImageB), one.Disks()[0].Image)
-	assert.Equal(t, drill.Sum(drill.ImageA), two.Disks()[0].Image)
+	follow(t, ctx, d, began, drill.HostInState("node1", metal3api.StateDeprovisioning))
+	follow(t, ctx, d, began, drill.AllInState(2, metal3api.StateProvisioned))
+	one, two := d.Servers.Hosts()[0], d.Servers.Hosts()[1]
+	assert.Equal(t, drill.ImageSum(drill.ImageB), one.Disks()[0].Image)
+	assert.Equal(t, drill.ImageSum(drill.ImageA), two.Disks()[0].Image)
 	assert.Zero(t, two.Counters().BMCWrites)
 	assert.Zero(t, two.Counters().DiskWrites)
 
 	// A node taken out of the site is left alone; one that is given up and deleted is switched off.
-	require.NoError(t, d.Edit(ctx, "name: fleet\nnetworks: {provisioning: {interface: eth0}}\nnodes:\n"+two.Node(drill.OS(drill.ImageA, drill.Sum(drill.ImageA)))))
+	require.NoError(t, d.EditSite(ctx, "name: fleet\nnetworks: {provisioning: {interface: eth0}}\nnodes:\n"+two.SiteEntry(drill.OS(drill.ImageA, drill.ImageSum(drill.ImageA)))))
 	run(t, ctx, d, "kubectl", "-n", "metal3", "annotate", "bmh", "node1", "--overwrite", "firstlight.dev/allow-wipe=true")
 	time.Sleep(soak)
 	assert.Equal(t, fleet.OnDisk, one.State())
@@ -156,11 +156,11 @@ func TestAnImageEditedInTheSiteIsHeld(t *testing.T) {
 }
 
 // says waits until the status of the daemon says something of a node, and returns that sentence.
-func says(t *testing.T, ctx context.Context, d *drill.Drill, node, part string) string {
+func says(t *testing.T, ctx context.Context, d *drill.Scenario, node, part string) string {
 	t.Helper()
 	last := ""
 	for ctx.Err() == nil {
-		doc, err := d.Bed.Status(ctx)
+		doc, err := d.Sandbox.Status(ctx)
 		for _, n := range doc.Nodes {
 			if err == nil && n.Name == node {
 				for _, last = range []string{n.Error, n.Why} {

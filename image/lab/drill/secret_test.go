@@ -17,9 +17,9 @@ import (
 
 // closed looks at all that the appliance keeps: no file that holds a BMC's password may be read by anybody
 // but root. What containers are made from is left out: it is gigabytes, and the same on every appliance.
-func closed(t *testing.T, d *drill.Drill) {
+func closed(t *testing.T, d *drill.Scenario) {
 	t.Helper()
-	top, password := d.Bed.Kept("/"), []byte(d.Fleet.Password())
+	top, password := d.Sandbox.DataPath("/"), []byte(d.Servers.Password())
 	hidden := map[string]bool{} // folders that only root can pass
 	var holders []string
 	err := filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {

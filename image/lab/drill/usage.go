@@ -25,8 +25,8 @@ const usage = `for p in /proc/[0-9]*; do
 done 2>/dev/null`
 
 // Usage reads it by part, the processes of a part together, and as "all" that of every process.
-func (d *Drill) Usage(ctx context.Context) (map[string]Usage, error) {
-	out, err := d.Bed.Run(ctx, "sh", "-c", usage)
+func (d *Scenario) Usage(ctx context.Context) (map[string]Usage, error) {
+	out, err := d.Sandbox.Run(ctx, "sh", "-c", usage)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (d *Drill) Usage(ctx context.Context) (map[string]Usage, error) {
 		if errTicks != nil || errRSS != nil || errSwitches != nil {
 			continue
 		}
-		for _, name := range []string{"all", part(words[3:])} {
+		for _, name := range []string{"all", partOf(words[3:])} {
 			if name != "" {
 				u := sums[name]
 				sums[name] = Usage{u.CPU + ticks/100, u.MiB + kib/1024, u.Switches + switches}
@@ -52,7 +52,7 @@ func (d *Drill) Usage(ctx context.Context) (map[string]Usage, error) {
 	return sums, nil
 }
 
-func part(args []string) string {
+func partOf(args []string) string {
 	line := strings.Join(args, " ")
 	for _, p := range []struct{ part, mark string }{
 		{"ironic", "/usr/bin/ironic --config-file"}, {"operator", "/baremetal-operator"}, {"apiserver", "kube-apiserver"},
@@ -68,8 +68,8 @@ func part(args []string) string {
 
 // Objects counts what the API keeps, by resource: pods, baremetalhosts.metal3.io. It is the API server's own
 // figure (apiserver_resource_objects), up to a minute old.
-func (d *Drill) Objects(ctx context.Context) (map[string]int, error) {
-	out, err := d.Bed.Run(ctx, "kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "--raw", "/metrics")
+func (d *Scenario) Objects(ctx context.Context) (map[string]int, error) {
+	out, err := d.Sandbox.Run(ctx, "kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "--raw", "/metrics")
 	if err != nil {
 		return nil, err
 	}

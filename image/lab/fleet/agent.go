@@ -31,8 +31,8 @@ const tokenHidden = "******"
 
 // agent is one life of a ramdisk.
 type agent struct {
-	host    *Host
-	run     *running
+	server  *Server
+	run     *powerOnPeriod
 	api     string // of Ironic, from the kernel's command line
 	inspect string // where the inventory goes; "" if it is not asked for
 	retries string // ipa-image-download-connection-retries
@@ -49,55 +49,55 @@ type agent struct {
 	written  string          // id of the image that is on the disk
 }
 
-// ramdisk runs the agent until the power goes.
-func (h *Host) ramdisk(r *running, args map[string]string, trust *x509.CertPool) {
+// runRamdisk runs the agent until the power goes.
+func (h *Server) runRamdisk(r *powerOnPeriod, args map[string]string, trust *x509.CertPool) {
 	a := &agent{
-		host: h, run: r, api: strings.TrimRight(args["ipa-api-url"], "/"), inspect: args["ipa-inspection-callback-url"],
-		retries: args["ipa-image-download-connection-retries"], client: h.client(trust), force: make(chan struct{}, 1),
+		server: h, run: r, api: strings.TrimRight(args["ipa-api-url"], "/"), inspect: args["ipa-inspection-callback-url"],
+		retries: args["ipa-image-download-connection-retries"], client: h.httpClient(trust), force: make(chan struct{}, 1),
 	}
-	if !h.become(r, Ramdisk, a) || h.broken().Mute {
+	if !h.setState(r, Ramdisk, a) || h.currentFaults().Mute {
 		return
 	}
 	defer a.client.CloseIdleConnections()
 	uuid := ""
 	if a.inspect != "" {
-		uuid = a.inspected(r.ctx)
+		uuid = a.postInventory(r.ctx)
 	}
 	if a.api == "" {
 		return // only looked at: it waits to be switched off
 	}
 	timeout, err := a.lookup(r.ctx, uuid)
 	if err != nil {
-		h.note("agent: locks itself down: %v", err)
+		h.logEvent("agent: locks itself down: %v", err)
 		return
 	}
 	cert, text, err := selfSigned(h.address)
 	if err != nil {
-		h.note("agent: %v", err)
+		h.logEvent("agent: %v", err)
 		return
 	}
 	a.cert = text
 	listener := &service{addr: netip.AddrPortFrom(h.address, AgentPort), handler: http.HandlerFunc(a.serve), cert: &cert}
-	for err := listener.open(h.fleet.net); err != nil; err = listener.open(h.fleet.net) {
+	for err := listener.open(h.simulator.net); err != nil; err = listener.open(h.simulator.net) {
 		if !sleep(r.ctx, 100*time.Millisecond) { // of the boot before, which is about to end
 			return
 		}
 	}
-	defer h.fleet.net.shut(listener)
-	a.beat(r.ctx, timeout)
+	defer h.simulator.net.closeService(listener)
+	a.sendHeartbeats(r.ctx, timeout)
 }
 
-// inspected posts the inventory and returns the node's UUID, "" if Ironic does not know the host.
-func (a *agent) inspected(ctx context.Context) string {
+// postInventory posts the inventory and returns the node's UUID, "" if Ironic does not know the host.
+func (a *agent) postInventory(ctx context.Context) string {
 	for attempt := range 5 {
-		code, body, err := a.call(ctx, http.MethodPost, a.inspect, "", a.host.inventory())
+		code, body, err := a.call(ctx, http.MethodPost, a.inspect, "", a.server.inventory())
 		if err == nil && code < 400 {
 			var said struct{ UUID string }
 			_ = json.Unmarshal(body, &said) // no UUID is no node
-			a.host.note("agent: inventory posted, node %s", or(said.UUID, "unknown"))
+			a.server.logEvent("agent: inventory posted, node %s", orDefault(said.UUID, "unknown"))
 			return said.UUID
 		}
-		a.host.note("agent: inventory refused: %d %.200s %v", code, body, err)
+		a.server.logEvent("agent: inventory refused: %d %.200s %v", code, body, err)
 		if err == nil && code < 500 && code != http.StatusConflict {
 			return ""
 		}
@@ -112,9 +112,9 @@ var errNoToken = errors.New("the token was given to somebody else")
 
 // lookup asks until Ironic knows the host, and returns how often it wants to hear of it.
 func (a *agent) lookup(ctx context.Context, uuid string) (heartbeat time.Duration, err error) {
-	if a.host.broken().Robbed {
+	if a.server.currentFaults().TokenStolen {
 		// The thief keeps the answer. While the node is locked there is none.
-		for code, _, err := a.asked(ctx, uuid); err == nil && code == http.StatusConflict; code, _, err = a.asked(ctx, uuid) {
+		for code, _, err := a.requestLookup(ctx, uuid); err == nil && code == http.StatusConflict; code, _, err = a.requestLookup(ctx, uuid) {
 			if !sleep(ctx, 200*time.Millisecond) {
 				return 0, ctx.Err()
 			}
@@ -122,7 +122,7 @@ func (a *agent) lookup(ctx context.Context, uuid string) (heartbeat time.Duratio
 	}
 	conflict := 5 * time.Second
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
-		code, said, err := a.asked(ctx, uuid)
+		code, said, err := a.requestLookup(ctx, uuid)
 		switch {
 		case err == nil && code == http.StatusOK && said.Node.UUID != "":
 			a.mu.Lock()
@@ -132,13 +132,13 @@ func (a *agent) lookup(ctx context.Context, uuid string) (heartbeat time.Duratio
 			}
 			has := a.token != ""
 			a.mu.Unlock()
-			a.host.note("agent: found as %s, token=%v", said.Node.UUID, has)
+			a.server.logEvent("agent: found as %s, token=%v", said.Node.UUID, has)
 			if !has && said.Config.Token == tokenHidden {
 				return 0, errNoToken
 			}
 			return time.Duration(said.Config.Heartbeat) * time.Second, nil
 		case code == http.StatusConflict:
-			a.host.note("agent: lookup: the node is locked")
+			a.server.logEvent("agent: lookup: the node is locked")
 			if !sleep(ctx, conflict) {
 				return 0, ctx.Err()
 			}
@@ -151,7 +151,7 @@ func (a *agent) lookup(ctx context.Context, uuid string) (heartbeat time.Duratio
 	}
 }
 
-type found struct {
+type lookupResult struct {
 	Node   struct{ UUID string }
 	Config struct {
 		Heartbeat float64 `json:"heartbeat_timeout"` // seconds
@@ -159,38 +159,38 @@ type found struct {
 	}
 }
 
-func (a *agent) asked(ctx context.Context, uuid string) (int, found, error) {
-	query := url.Values{"addresses": {a.host.MAC}}
+func (a *agent) requestLookup(ctx context.Context, uuid string) (int, lookupResult, error) {
+	query := url.Values{"addresses": {a.server.MAC}}
 	if uuid != "" {
 		query.Set("node_uuid", uuid)
 	}
 	code, body, err := a.call(ctx, http.MethodGet, a.api+"/v1/lookup?"+query.Encode(), lookupVersion, nil)
-	var said found
+	var said lookupResult
 	if err == nil && code == http.StatusOK {
 		err = json.Unmarshal(body, &said)
 	}
 	if err != nil || code != http.StatusOK {
-		a.host.note("agent: lookup: %d %.200s %v", code, body, err)
+		a.server.logEvent("agent: lookup: %d %.200s %v", code, body, err)
 	}
 	return code, said, err
 }
 
-// beat calls Ironic until the power goes: at once, then within the time that Ironic gave, and soon
+// sendHeartbeats calls Ironic until the power goes: at once, then within the time that Ironic gave, and soon
 // after each command.
-func (a *agent) beat(ctx context.Context, timeout time.Duration) {
-	least := a.host.fleet.config.Heartbeat
+func (a *agent) sendHeartbeats(ctx context.Context, timeout time.Duration) {
+	least := a.server.simulator.config.Heartbeat
 	for {
 		a.mu.Lock()
 		uuid, token := a.uuid, a.token
 		a.mu.Unlock()
-		code, said := a.host.heartbeat(ctx, a, uuid, token)
+		code, said := a.server.heartbeat(ctx, a, uuid, token)
 		interval := time.Duration((0.3 + 0.3*rand.Float64()) * float64(timeout))
 		forced := a.force
 		if code == http.StatusAccepted {
-			a.host.count(func(c *Counters) { c.Heartbeats++ })
+			a.server.count(func(c *Counters) { c.Heartbeats++ })
 		} else {
 			if ctx.Err() == nil {
-				a.host.note("agent: heartbeat refused: %d %.300s", code, said)
+				a.server.logEvent("agent: heartbeat refused: %d %.300s", code, said)
 			}
 			interval, forced = time.Duration((1+rand.Float64())*float64(least)), nil
 		}
@@ -209,7 +209,7 @@ func (a *agent) beat(ctx context.Context, timeout time.Duration) {
 }
 
 // heartbeat says to Ironic that node uuid has its agent at the host's address.
-func (h *Host) heartbeat(ctx context.Context, a *agent, uuid, token string) (int, string) {
+func (h *Server) heartbeat(ctx context.Context, a *agent, uuid, token string) (int, string) {
 	code, body, err := a.call(ctx, http.MethodPost, a.api+"/v1/heartbeat/"+uuid, heartbeatVersion, object{
 		"callback_url": "https://" + netip.AddrPortFrom(h.address, AgentPort).String(), "agent_token": token,
 		"agent_version": agentVersion, "agent_verify_ca": a.cert,
@@ -222,7 +222,7 @@ func (h *Host) heartbeat(ctx context.Context, a *agent, uuid, token string) (int
 
 // Claim makes the host's agent, which must run, say that it is the one of node uuid, with a token;
 // it returns Ironic's status and answer. It is what a thief or a confused machine would do.
-func (h *Host) Claim(ctx context.Context, uuid, token string) (int, string, error) {
+func (h *Server) Claim(ctx context.Context, uuid, token string) (int, string, error) {
 	a := h.agent()
 	if a == nil {
 		return 0, "", fmt.Errorf("host %s: no agent runs", h.Name)
@@ -232,7 +232,7 @@ func (h *Host) Claim(ctx context.Context, uuid, token string) (int, string, erro
 }
 
 // Identity is the node that Ironic took the host's running agent for, and the token it was given.
-func (h *Host) Identity() (uuid, token string) {
+func (h *Server) Identity() (uuid, token string) {
 	a := h.agent()
 	if a == nil {
 		return "", ""
@@ -242,7 +242,7 @@ func (h *Host) Identity() (uuid, token string) {
 	return a.uuid, a.token
 }
 
-func (h *Host) agent() *agent {
+func (h *Server) agent() *agent {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.running == nil {

@@ -26,8 +26,8 @@ type object = map[string]any
 // override is what the next boot is told (ComputerSystem.Boot).
 type override struct{ Target, Enabled, Mode string }
 
-// next tells whether the next boot begins with the network, and uses up what was meant for one boot.
-func (o *override) next() (network bool) {
+// consume tells whether the next boot begins with the network, and uses up what was meant for one boot.
+func (o *override) consume() (network bool) {
 	network = o.Target == "Pxe" && (o.Enabled == "Once" || o.Enabled == "Continuous")
 	if o.Enabled == "Once" {
 		o.Target, o.Enabled = "None", "Disabled"
@@ -36,51 +36,51 @@ func (o *override) next() (network bool) {
 }
 
 // serveBMC answers one request, at once or with the host's fault.
-func (h *Host) serveBMC(w http.ResponseWriter, r *http.Request) {
-	switch faults := h.broken(); {
+func (h *Server) serveBMC(w http.ResponseWriter, r *http.Request) {
+	switch faults := h.currentFaults(); {
 	case faults.Hang:
-		h.note("bmc: hangs on %s %s", r.Method, r.URL.Path)
+		h.logEvent("bmc: hangs on %s %s", r.Method, r.URL.Path)
 		select {
 		case <-r.Context().Done():
-		case <-h.fleet.ctx.Done():
+		case <-h.simulator.ctx.Done():
 		}
 		panic(http.ErrAbortHandler) // no answer at all, not an empty one
 	case faults.Status != 0:
-		refuse(w, faults.Status, "The service is not well.")
+		writeError(w, faults.Status, "The service is not well.")
 		return
 	}
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	if path == rootPath && r.Method == http.MethodGet { // the one resource that needs no password
-		answer(w, http.StatusOK, root())
+		writeJSON(w, http.StatusOK, serviceRoot())
 		return
 	}
 	if r.Method == http.MethodPost && path == sessionsPath {
-		h.login(w, r)
+		h.serveLogin(w, r)
 		return
 	}
-	if !h.admits(r) {
-		h.note("bmc: refuses %s %s", r.Method, path)
-		refuse(w, http.StatusUnauthorized, "The credentials are not valid.")
+	if !h.isAuthorized(r) {
+		h.logEvent("bmc: refuses %s %s", r.Method, path)
+		writeError(w, http.StatusUnauthorized, "The credentials are not valid.")
 		return
 	}
 	switch r.Method + " " + path {
 	case "GET " + systemPath:
 		h.count(func(c *Counters) { c.BMCReads++ })
-		answer(w, http.StatusOK, h.system())
+		writeJSON(w, http.StatusOK, h.system())
 	case "PATCH " + systemPath:
-		h.patch(w, r)
+		h.servePatch(w, r)
 	case "POST " + resetPath:
-		h.reset(w, r)
+		h.serveReset(w, r)
 	case "POST " + managerPath + "/Actions/Manager.Reset":
 		h.write("bmc: reset of itself")
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		h.rest(w, r, path)
+		h.serveOther(w, r, path)
 	}
 }
 
-// rest answers what only describes the BMC, and says no to everything else.
-func (h *Host) rest(w http.ResponseWriter, r *http.Request, path string) {
+// serveOther answers what only describes the BMC, and says no to everything else.
+func (h *Server) serveOther(w http.ResponseWriter, r *http.Request, path string) {
 	token, session := strings.CutPrefix(path, sessionsPath+"/")
 	if r.Method == http.MethodDelete && session {
 		h.mu.Lock()
@@ -100,20 +100,20 @@ func (h *Host) rest(w http.ResponseWriter, r *http.Request, path string) {
 	}
 	if body, there := static[path]; there && r.Method == http.MethodGet {
 		h.count(func(c *Counters) { c.BMCReads++ })
-		answer(w, http.StatusOK, body)
+		writeJSON(w, http.StatusOK, body)
 		return
 	}
 	h.count(func(c *Counters) { c.BMCUnknown++ })
-	h.note("bmc: has no %s %s", r.Method, path)
-	refuse(w, http.StatusNotFound, "There is no such resource.")
+	h.logEvent("bmc: has no %s %s", r.Method, path)
+	writeError(w, http.StatusNotFound, "There is no such resource.")
 }
 
-// login opens a session (DSP0266, 13.3.4): the token goes into a header.
-func (h *Host) login(w http.ResponseWriter, r *http.Request) {
+// serveLogin opens a session (DSP0266, 13.3.4): the token goes into a header.
+func (h *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 	var ask struct{ UserName, Password string }
-	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || !h.knows(ask.UserName, ask.Password) {
-		h.note("bmc: refuses a session to %q", ask.UserName)
-		refuse(w, http.StatusUnauthorized, "The credentials are not valid.")
+	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || !h.checkPassword(ask.UserName, ask.Password) {
+		h.logEvent("bmc: refuses a session to %q", ask.UserName)
+		writeError(w, http.StatusUnauthorized, "The credentials are not valid.")
 		return
 	}
 	token := random()
@@ -123,38 +123,38 @@ func (h *Host) login(w http.ResponseWriter, r *http.Request) {
 	where := sessionsPath + "/" + token
 	w.Header().Set("X-Auth-Token", token)
 	w.Header().Set("Location", where)
-	answer(w, http.StatusCreated, object{
+	writeJSON(w, http.StatusCreated, object{
 		"@odata.id": where, "@odata.type": "#Session.v1_1_0.Session", "Id": token, "Name": "Session", "UserName": ask.UserName,
 	})
 }
 
-// admits checks the token of a session, or a password.
-func (h *Host) admits(r *http.Request) bool {
+// isAuthorized checks the token of a session, or a password.
+func (h *Server) isAuthorized(r *http.Request) bool {
 	if token := r.Header.Get("X-Auth-Token"); token != "" {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		// A BMC whose password was changed has ended the sessions of the old one.
 		ok := h.sessions[token] && h.faults.Password == ""
-		h.tally(ok)
+		h.countLogin(ok)
 		return ok
 	}
 	user, password, _ := r.BasicAuth()
-	return h.knows(user, password)
+	return h.checkPassword(user, password)
 }
 
-func (h *Host) knows(user, password string) bool {
+func (h *Server) checkPassword(user, password string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	want := h.fleet.config.Password
+	want := h.simulator.config.Password
 	if h.faults.Password != "" {
 		want = h.faults.Password
 	}
-	ok := user == h.fleet.config.Username && password == want
-	h.tally(ok)
+	ok := user == h.simulator.config.Username && password == want
+	h.countLogin(ok)
 	return ok
 }
 
-func (h *Host) tally(ok bool) {
+func (h *Server) countLogin(ok bool) {
 	if ok {
 		h.seen.BMCLogins++
 	} else {
@@ -163,15 +163,15 @@ func (h *Host) tally(ok bool) {
 }
 
 // write counts something that changes the host.
-func (h *Host) write(format string, args ...any) {
+func (h *Server) write(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seen.BMCWrites++
-	h.noted(format, args...)
+	h.logEventLocked(format, args...)
 }
 
-// patch sets the boot override.
-func (h *Host) patch(w http.ResponseWriter, r *http.Request) {
+// servePatch sets the boot override.
+func (h *Server) servePatch(w http.ResponseWriter, r *http.Request) {
 	var ask struct {
 		Boot struct {
 			Target  *string `json:"BootSourceOverrideTarget"`
@@ -180,11 +180,11 @@ func (h *Host) patch(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
+		writeError(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	if t := ask.Boot.Target; t != nil && !slices.Contains(bootTargets(), *t) {
-		refuse(w, http.StatusBadRequest, "This target is not among the allowable values.")
+		writeError(w, http.StatusBadRequest, "This target is not among the allowable values.")
 		return
 	}
 	h.mu.Lock()
@@ -196,14 +196,14 @@ func (h *Host) patch(w http.ResponseWriter, r *http.Request) {
 	now := h.override
 	h.mu.Unlock()
 	h.write("bmc: boot override %s %s %s", now.Target, now.Enabled, now.Mode)
-	answer(w, http.StatusOK, h.system())
+	writeJSON(w, http.StatusOK, h.system())
 }
 
-// reset presses a button.
-func (h *Host) reset(w http.ResponseWriter, r *http.Request) {
+// serveReset presses a button.
+func (h *Server) serveReset(w http.ResponseWriter, r *http.Request) {
 	var ask struct{ ResetType string }
 	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || !slices.Contains(resetTypes(), ask.ResetType) {
-		refuse(w, http.StatusBadRequest, "This reset type is not among the allowable values.")
+		writeError(w, http.StatusBadRequest, "This reset type is not among the allowable values.")
 		return
 	}
 	h.write("bmc: reset %s", ask.ResetType)
@@ -232,16 +232,16 @@ func resetTypes() []string {
 	return []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "PushPowerButton"}
 }
 
-func answer(w http.ResponseWriter, code int, body any) {
+func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("OData-Version", "4.0")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// refuse answers with an error as DSP0266, 8.6, wants it.
-func refuse(w http.ResponseWriter, code int, sentence string) {
-	answer(w, code, object{"error": object{"code": "Base.1.0.GeneralError", "message": sentence}})
+// writeError answers with an error as DSP0266, 8.6, wants it.
+func writeError(w http.ResponseWriter, code int, sentence string) {
+	writeJSON(w, code, object{"error": object{"code": "Base.1.0.GeneralError", "message": sentence}})
 }
 
 // random is a token that nobody guesses.
@@ -253,5 +253,5 @@ func random() string {
 
 func uuid(i int) string { return fmt.Sprintf("46494e45-0000-4000-8000-%012d", i) }
 
-// now is a BMC's clock.
-func now() string { return time.Now().UTC().Format(time.RFC3339) }
+// timestamp is a BMC's clock.
+func timestamp() string { return time.Now().UTC().Format(time.RFC3339) }

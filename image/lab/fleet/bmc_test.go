@@ -26,7 +26,7 @@ type browser struct {
 	client   *http.Client
 }
 
-func console(t *testing.T, h *fleet.Host) *browser {
+func console(t *testing.T, h *fleet.Server) *browser {
 	t.Helper()
 	address, found := strings.CutPrefix(h.BMC(), "redfish://")
 	scheme := "https://"
@@ -116,7 +116,7 @@ func TestABMCKnowsPasswordsAndSessions(t *testing.T) {
 	assert.Equal(t, 4, h.Counters().BMCRefused)
 
 	_, header = b.do(http.MethodPost, sessions, `{"UserName": "admin", "Password": "secret-of-bmc"}`, http.StatusCreated)
-	h.Break(fleet.Faults{Password: "changed"})
+	h.SetFaults(fleet.Faults{Password: "changed"})
 	b.do(http.MethodGet, system, "", http.StatusUnauthorized)
 	b.session = header.Get("X-Auth-Token")
 	b.do(http.MethodGet, system, "", http.StatusUnauthorized)
@@ -138,14 +138,14 @@ func TestButtonsOfABMC(t *testing.T) {
 	press("PushPowerButton", http.StatusNoContent, "On")
 	press("PushPowerButton", http.StatusNoContent, "Off")
 	press("Explode", http.StatusBadRequest, "Off")
-	h.Break(fleet.Faults{StuckPower: true})
+	h.SetFaults(fleet.Faults{StuckPower: true})
 	press("On", http.StatusNoContent, "Off")
 
 	b.do(http.MethodPatch, system, `{"Boot": {"BootSourceOverrideTarget": "Moon"}}`, http.StatusBadRequest)
 	b.do(http.MethodPatch, system, `{"Boot": {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Once"}}`, http.StatusOK)
 	body, _ := b.do(http.MethodGet, system, "", http.StatusOK)
 	assert.Equal(t, "Pxe", body["Boot"].(map[string]any)["BootSourceOverrideTarget"])
-	h.Break(fleet.Faults{})
+	h.SetFaults(fleet.Faults{})
 	press("On", http.StatusNoContent, "On")
 	body, _ = b.do(http.MethodGet, system, "", http.StatusOK)
 	assert.Equal(t, "None", body["Boot"].(map[string]any)["BootSourceOverrideTarget"], "meant for one boot")
@@ -157,10 +157,10 @@ func TestButtonsOfABMC(t *testing.T) {
 func TestABrokenBMC(t *testing.T) {
 	h := start(t, nil, fleet.Config{Hosts: 1}).Hosts()[0]
 	b := console(t, h)
-	h.Break(fleet.Faults{Status: http.StatusInternalServerError})
+	h.SetFaults(fleet.Faults{Status: http.StatusInternalServerError})
 	b.do(http.MethodGet, "/redfish/v1/Systems/1", "", http.StatusInternalServerError)
 
-	h.Break(fleet.Faults{Hang: true})
+	h.SetFaults(fleet.Faults{Hang: true})
 	ctx, cancel := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+"/redfish/v1", nil)
 	require.NoError(t, err)
@@ -189,6 +189,6 @@ func TestAFleetMovesToAnotherNetwork(t *testing.T) {
 	f := start(t, nil, fleet.Config{Hosts: 2})
 	h := f.Hosts()[1]
 	console(t, h).do(http.MethodGet, "/redfish/v1", "", http.StatusOK)
-	require.NoError(t, f.Plug("/proc/self/ns/net"))
+	require.NoError(t, f.MoveTo("/proc/self/ns/net"))
 	console(t, h).do(http.MethodGet, "/redfish/v1", "", http.StatusOK)
 }

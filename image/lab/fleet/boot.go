@@ -14,52 +14,52 @@ import (
 	"github.com/u-root/u-root/pkg/cpio"
 )
 
-// patience is how long a firmware waits before it asks again: iPXE's scripts say 10 s.
-const patience = 10 * time.Second
+// requestTimeout is how long a firmware waits before it asks again: iPXE's scripts say 10 s.
+const requestTimeout = 10 * time.Second
 
-// boot is what a host does from power on: the network if it was told so, else its disk. A disk without
+// runBoot is what a host does from power on: the network if it was told so, else its disk. A disk without
 // a system is passed over, as a firmware does.
-func (h *Host) boot(r *running, network bool) {
-	if !sleep(r.ctx, h.fleet.config.BootTime) {
+func (h *Server) runBoot(r *powerOnPeriod, network bool) {
+	if !sleep(r.ctx, h.simulator.config.BootTime) {
 		return
 	}
 	for network {
-		script, err := h.script(r.ctx)
+		script, err := h.fetchScript(r.ctx)
 		if err != nil {
-			h.note("boot: no script: %v", err)
+			h.logEvent("boot: no script: %v", err)
 			break // firmware goes on to the next device
 		}
 		if script.wait {
-			h.note("boot: waits: %s", script.said)
-			if !sleep(r.ctx, patience) {
+			h.logEvent("boot: waits: %s", script.output)
+			if !sleep(r.ctx, requestTimeout) {
 				return
 			}
 			continue
 		}
 		if script.kernel == "" {
-			h.note("boot: sent to its disk: %s", script.said)
+			h.logEvent("boot: sent to its disk: %s", script.output)
 			break
 		}
 		trust, err := h.load(r.ctx, script)
 		if err != nil {
-			h.note("boot: ramdisk not loaded: %v", err)
-			if !sleep(r.ctx, patience) {
+			h.logEvent("boot: ramdisk not loaded: %v", err)
+			if !sleep(r.ctx, requestTimeout) {
 				return
 			}
 			continue
 		}
-		h.ramdisk(r, script.args, trust)
+		h.runRamdisk(r, script.args, trust)
 		return
 	}
-	if !h.installed() {
-		h.become(r, Nothing, nil)
+	if !h.isInstalled() {
+		h.setState(r, Nothing, nil)
 		return
 	}
-	h.become(r, OnDisk, nil)
+	h.setState(r, OnDisk, nil)
 }
 
-// installed tells whether a whole system is on one of the disks.
-func (h *Host) installed() bool {
+// isInstalled tells whether a whole system is on one of the disks.
+func (h *Server) isInstalled() bool {
 	for _, d := range h.Disks() {
 		if d.Image != "" {
 			return true
@@ -74,14 +74,14 @@ type script struct {
 	initrds []string
 	args    map[string]string // of the kernel's command line
 	wait    bool              // it only asks again
-	said    string            // what it shows
+	output  string            // what it shows
 }
 
-// script asks the boot server what DHCP would send iPXE to.
-func (h *Host) script(ctx context.Context) (script, error) {
+// fetchScript asks the boot server what DHCP would send iPXE to.
+func (h *Server) fetchScript(ctx context.Context) (script, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	text, err := h.get(ctx, h.fleet.config.Boot+"/ipxe/"+strings.ReplaceAll(h.MAC, ":", "-"), "")
+	text, err := h.get(ctx, h.simulator.config.Boot+"/ipxe/"+strings.ReplaceAll(h.MAC, ":", "-"), "")
 	if err != nil {
 		return script{}, err
 	}
@@ -98,15 +98,15 @@ func parse(text string) script {
 		}
 		switch words[0] {
 		case "echo":
-			if s.said == "" {
-				s.said = strings.Join(words[1:], " ")
+			if s.output == "" {
+				s.output = strings.Join(words[1:], " ")
 			}
 		case "sanboot", "exit":
 			local = true
 		case "kernel":
-			s.command(words[1:])
+			s.parseKernel(words[1:])
 		case "initrd":
-			if url := target(words[1:]); url != "" {
+			if url := findURL(words[1:]); url != "" {
 				s.initrds = append(s.initrds, url)
 			}
 		}
@@ -115,9 +115,9 @@ func parse(text string) script {
 	return s
 }
 
-// command takes the words of a kernel line: options, the URL, arguments, and what happens on failure.
-func (s *script) command(words []string) {
-	url := target(words)
+// parseKernel takes the words of a kernel line: options, the URL, arguments, and what happens on failure.
+func (s *script) parseKernel(words []string) {
+	url := findURL(words)
 	if url == "" || s.kernel != "" {
 		return // a script of Ironic's holds several; the first is the deploy ramdisk's
 	}
@@ -132,7 +132,7 @@ func (s *script) command(words []string) {
 	}
 }
 
-func target(words []string) string {
+func findURL(words []string) string {
 	for _, w := range words {
 		if strings.HasPrefix(w, "http://") || strings.HasPrefix(w, "https://") {
 			return w
@@ -142,7 +142,7 @@ func target(words []string) string {
 }
 
 // load looks whether kernel and ramdisks are there, and reads from the last what the agent trusts.
-func (h *Host) load(ctx context.Context, s script) (*x509.CertPool, error) {
+func (h *Server) load(ctx context.Context, s script) (*x509.CertPool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if _, err := h.get(ctx, s.kernel, "bytes=0-511"); err != nil {
@@ -154,16 +154,16 @@ func (h *Host) load(ctx context.Context, s script) (*x509.CertPool, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, root := range trusted(end) {
+		for _, root := range trustedCerts(end) {
 			pool.AppendCertsFromPEM(root)
 		}
 	}
 	return pool, nil
 }
 
-// trusted finds, in the end of a ramdisk, the archive that was appended to it, and in that the
+// trustedCerts finds, in the end of a ramdisk, the archive that was appended to it, and in that the
 // certificates which the agent's configuration names.
-func trusted(end []byte) [][]byte {
+func trustedCerts(end []byte) [][]byte {
 	const magic, dir = "070701", "etc/ironic-python-agent.d/"
 	var roots [][]byte
 	for at := 0; ; at += len(magic) {
@@ -198,7 +198,7 @@ func trusted(end []byte) [][]byte {
 }
 
 // get fetches a URL over plain HTTP from the host's address; span is a Range or "".
-func (h *Host) get(ctx context.Context, url, span string) ([]byte, error) {
+func (h *Server) get(ctx context.Context, url, span string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func (h *Host) get(ctx context.Context, url, span string) ([]byte, error) {
 		want = http.StatusPartialContent
 	}
 	request.Close = true
-	response, err := h.client(nil).Do(request)
+	response, err := h.httpClient(nil).Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -220,13 +220,13 @@ func (h *Host) get(ctx context.Context, url, span string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(response.Body, 1<<20))
 }
 
-// client speaks from the host's address and trusts the roots, nobody without any.
-func (h *Host) client(roots *x509.CertPool) *http.Client {
+// httpClient speaks from the host's address and trusts the roots, nobody without any.
+func (h *Server) httpClient(roots *x509.CertPool) *http.Client {
 	if roots == nil {
 		roots = x509.NewCertPool()
 	}
 	return &http.Client{Transport: &http.Transport{
-		DialContext: h.fleet.net.dial(h.address), DisableCompression: true, IdleConnTimeout: 2 * time.Minute,
+		DialContext: h.simulator.net.dial(h.address), DisableCompression: true, IdleConnTimeout: 2 * time.Minute,
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 	}}
 }

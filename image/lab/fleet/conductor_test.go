@@ -160,7 +160,7 @@ func (a *appliance) ironicAPI() http.Handler {
 
 // agentOf waits until the host's agent called, and returns where it listens and a client that trusts
 // nothing but the certificate that it sent.
-func (a *appliance) agentOf(t *testing.T, h *fleet.Host) (string, *http.Client) {
+func (a *appliance) agentOf(t *testing.T, h *fleet.Server) (string, *http.Client) {
 	t.Helper()
 	var url, cert string
 	eventually(t, h, "agent never called", func() bool {
@@ -185,7 +185,7 @@ type answer struct {
 }
 
 // command gives one and waits for its end, as the conductor does.
-func (a *appliance) command(t *testing.T, h *fleet.Host, name string, params any) answer {
+func (a *appliance) command(t *testing.T, h *fleet.Server, name string, params any) answer {
 	t.Helper()
 	base, client := a.agentOf(t, h)
 	body, err := json.Marshal(map[string]any{"name": name, "params": params})
@@ -225,7 +225,7 @@ func (a *appliance) command(t *testing.T, h *fleet.Host, name string, params any
 }
 
 // write gives the command by which a conductor has an image written.
-func (a *appliance) write(t *testing.T, h *fleet.Host, id, sum string) answer {
+func (a *appliance) write(t *testing.T, h *fleet.Server, id, sum string) answer {
 	t.Helper()
 	return a.command(t, h, "deploy.execute_deploy_step", map[string]any{"step": map[string]any{"step": "write_image", "interface": "deploy", "args": map[string]any{
 		"image_info": map[string]any{
@@ -239,7 +239,7 @@ func (a *appliance) sum() string {
 }
 
 // start plugs in hosts at addresses of the test's own.
-func start(t *testing.T, a *appliance, c fleet.Config) *fleet.Fleet {
+func start(t *testing.T, a *appliance, c fleet.Config) *fleet.Simulator {
 	random := make([]byte, 2)
 	_, _ = rand.Read(random)
 	c.BMC = netip.AddrFrom4([4]byte{127, 100 + random[0]%60, random[1], 1})
@@ -255,7 +255,7 @@ func start(t *testing.T, a *appliance, c fleet.Config) *fleet.Fleet {
 }
 
 // eventually waits, for minutes if need be: it only ends a run that hangs.
-func eventually(t *testing.T, h *fleet.Host, otherwise string, what func() bool) {
+func eventually(t *testing.T, h *fleet.Server, otherwise string, what func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -267,7 +267,7 @@ func eventually(t *testing.T, h *fleet.Host, otherwise string, what func() bool)
 	}
 }
 
-func events(h *fleet.Host) string {
+func events(h *fleet.Server) string {
 	var out strings.Builder
 	for _, e := range h.Events() {
 		fmt.Fprintf(&out, "%s %s\n", e.At.Format("15:04:05.000"), e.What)

@@ -26,33 +26,33 @@ type imageInfo struct {
 
 // prepareImage streams an image onto the disk, sums it up on the way, and tries again as often as it
 // was told to: each try writes the disk.
-func (a *agent) prepareImage(ctx context.Context, p asked) (any, *failed) {
+func (a *agent) prepareImage(ctx context.Context, p commandParams) (any, *agentError) {
 	a.mu.Lock()
 	node, done := a.node, a.written == p.Image.ID && a.written != ""
 	a.mu.Unlock()
-	disk, err := a.host.choose(node)
+	disk, err := a.server.chooseDisk(node)
 	if err != nil {
-		return nil, &failed{"DeviceNotFound", 404, "Error finding the disk or partition device to deploy the image onto", err.Error()}
+		return nil, &agentError{"DeviceNotFound", 404, "Error finding the disk or partition device to deploy the image onto", err.Error()}
 	}
-	again, _ := strconv.Atoi(or(a.retries, "9")) // the agent's own default
-	var last *failed
+	again, _ := strconv.Atoi(orDefault(a.retries, "9")) // the agent's own default
+	var last *agentError
 	for try := 0; !done && try <= again; try++ {
-		if try > 0 && !sleep(ctx, a.host.fleet.config.WorkTime) {
+		if try > 0 && !sleep(ctx, a.server.simulator.config.WorkTime) {
 			break
 		}
-		a.host.begin(disk)
+		a.server.beginWrite(disk)
 		sum, err := a.download(ctx, p.Image)
-		if err == nil && a.host.broken().BadDisk { // the agent streams, and calls this a download that failed
+		if err == nil && a.server.currentFaults().BadDisk { // the agent streams, and calls this a download that failed
 			err = fmt.Errorf("Unable to write image to device %s. Error: [Errno 5] Input/output error", disk)
 		}
-		switch want := or(p.Image.Sum, p.Image.Checksum); {
+		switch want := orDefault(p.Image.Sum, p.Image.Checksum); {
 		case err != nil:
-			last = &failed{"ImageDownloadError", 500, "Error downloading image", fmt.Sprintf("Download of image %s failed: %v", p.Image.ID, err)}
+			last = &agentError{"ImageDownloadError", 500, "Error downloading image", fmt.Sprintf("Download of image %s failed: %v", p.Image.ID, err)}
 		case sum != want:
-			last = &failed{"ImageChecksumError", 500, "Error verifying image checksum", fmt.Sprintf(
+			last = &agentError{"ImageChecksumError", 500, "Error verifying image checksum", fmt.Sprintf(
 				"Image failed to verify against checksum. location: %s; image ID: %s; image checksum: %s; verification checksum: %s", disk, p.Image.ID, want, sum)}
 		default:
-			a.host.wrote(disk, sum, len(p.Drive) > 0 && string(p.Drive) != "null")
+			a.server.finishWrite(disk, sum, len(p.Drive) > 0 && string(p.Drive) != "null")
 			done, last = true, nil
 		}
 	}
@@ -94,15 +94,15 @@ func (a *agent) download(ctx context.Context, image imageInfo) (string, error) {
 	if _, err := io.Copy(sum, response.Body); err != nil {
 		return "", err
 	}
-	if a.host.broken().Corrupt {
+	if a.server.currentFaults().Corrupt {
 		sum.Write([]byte{1})
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// choose is the disk that the node's hints name, as the agent would take it: the first that fits, the
+// chooseDisk is the disk that the node's hints name, as the agent would take it: the first that fits, the
 // first of all without hints. Hints are compared whole, as baremetal-operator writes them ("s== x").
-func (h *Host) choose(node json.RawMessage) (string, error) {
+func (h *Server) chooseDisk(node json.RawMessage) (string, error) {
 	var n struct {
 		Properties struct {
 			Hints map[string]any `json:"root_device"`
@@ -134,18 +134,18 @@ func (h *Host) choose(node json.RawMessage) (string, error) {
 	return "", fmt.Errorf("no suitable device was found for deployment using these hints %v", hints)
 }
 
-// begin is the first byte that is written to a disk: what was on it is gone.
-func (h *Host) begin(disk string) { h.change(disk, []string{"data of an unknown kind"}) }
+// beginWrite is the first byte that is written to a disk: what was on it is gone.
+func (h *Server) beginWrite(disk string) { h.writeDisk(disk, []string{"data of an unknown kind"}) }
 
-// erase wipes every disk.
-func (h *Host) erase() {
+// eraseDisks wipes every disk.
+func (h *Server) eraseDisks() {
 	for _, d := range h.Disks() {
-		h.change(d.Name, nil)
+		h.writeDisk(d.Name, nil)
 	}
 }
 
-// change writes to a disk, so that no image is whole on it any more.
-func (h *Host) change(disk string, holds []string) {
+// writeDisk writes to a disk, so that no image is whole on it any more.
+func (h *Server) writeDisk(disk string, holds []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.disks {
@@ -157,8 +157,8 @@ func (h *Host) change(disk string, holds []string) {
 	}
 }
 
-// wrote is the end of a whole image.
-func (h *Host) wrote(disk, sum string, drive bool) {
+// finishWrite is the end of a whole image.
+func (h *Server) finishWrite(disk, sum string, drive bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.disks {

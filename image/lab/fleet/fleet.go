@@ -52,12 +52,12 @@ type Config struct {
 	Log       *slog.Logger  // nil: nothing is logged
 }
 
-// Fleet is hosts that live.
-type Fleet struct {
+// Simulator is hosts that live.
+type Simulator struct {
 	config Config
 	net    *network
 	cert   *tls.Certificate // of every BMC
-	hosts  []*Host
+	hosts  []*Server
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -65,9 +65,9 @@ type Fleet struct {
 }
 
 // Start plugs in the hosts: switched off, nothing on their disks, their BMCs alive.
-func Start(c Config) (*Fleet, error) {
-	c.defaults()
-	f := &Fleet{config: c, net: &network{namespace: c.Namespace}}
+func Start(c Config) (*Simulator, error) {
+	c.setDefaults()
+	f := &Simulator{config: c, net: &network{namespace: c.Namespace}}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	if !c.PlainBMC {
 		cert, _, err := selfSigned(c.BMC)
@@ -78,7 +78,7 @@ func Start(c Config) (*Fleet, error) {
 	}
 	bmc, agent := c.BMC, c.Agent
 	for i := range c.Hosts {
-		h := newHost(f, i+1, bmc, agent)
+		h := newServer(f, i+1, bmc, agent)
 		f.hosts = append(f.hosts, h)
 		if err := h.service.open(f.net); err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -88,7 +88,7 @@ func Start(c Config) (*Fleet, error) {
 	return f, nil
 }
 
-func (c *Config) defaults() {
+func (c *Config) setDefaults() {
 	if !c.BMC.IsValid() {
 		c.BMC = netip.MustParseAddr("127.23.0.1")
 	}
@@ -116,16 +116,16 @@ func (c *Config) defaults() {
 }
 
 // Hosts are all hosts, the first at index 0.
-func (f *Fleet) Hosts() []*Host { return f.hosts }
+func (f *Simulator) Hosts() []*Server { return f.hosts }
 
 // Username and Password are what the site needs to know of the BMCs.
-func (f *Fleet) Username() string { return f.config.Username }
+func (f *Simulator) Username() string { return f.config.Username }
 
 // Password of every BMC, unless a fault changed it.
-func (f *Fleet) Password() string { return f.config.Password }
+func (f *Simulator) Password() string { return f.config.Password }
 
-// Total sums up what was done to all hosts.
-func (f *Fleet) Total() Counters {
+// TotalCounters sums up what was done to all hosts.
+func (f *Simulator) TotalCounters() Counters {
 	var sum Counters
 	for _, h := range f.hosts {
 		sum = sum.plus(h.Counters())
@@ -133,21 +133,21 @@ func (f *Fleet) Total() Counters {
 	return sum
 }
 
-// Zero begins counting anew.
-func (f *Fleet) Zero() {
+// ResetCounters begins counting anew.
+func (f *Simulator) ResetCounters() {
 	for _, h := range f.hosts {
-		h.zero()
+		h.resetCounters()
 	}
 }
 
-// Plug moves all hosts, as they are, to another network namespace: that of an appliance which was
+// MoveTo moves all hosts, as they are, to another network namespace: that of an appliance which was
 // switched off and on again. Connections break, as they do then.
-func (f *Fleet) Plug(namespace string) error {
+func (f *Simulator) MoveTo(namespace string) error {
 	return f.net.move(namespace)
 }
 
 // Close cuts the power and ends the BMCs.
-func (f *Fleet) Close() error {
+func (f *Simulator) Close() error {
 	f.stop() // from now on no button starts anything
 	for _, h := range f.hosts {
 		h.Power(false)

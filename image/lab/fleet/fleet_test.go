@@ -15,7 +15,7 @@ import (
 )
 
 // netboot sets the boot override to the network and presses the button, as Ironic does.
-func netboot(t *testing.T, h *fleet.Host) {
+func netboot(t *testing.T, h *fleet.Server) {
 	t.Helper()
 	b := console(t, h)
 	b.do(http.MethodPatch, "/redfish/v1/Systems/1", `{"Boot": {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Once"}}`, http.StatusOK)
@@ -58,7 +58,7 @@ func TestAHostWithoutASystemBootsNothing(t *testing.T) {
 func TestStepsOfCleaningEraseTheDisks(t *testing.T) {
 	a := newAppliance(t)
 	h := start(t, a, fleet.Config{Hosts: 1}).Hosts()[0]
-	h.Fit(fleet.Disk{Name: "/dev/sda", Image: "old"}, fleet.Disk{Name: "/dev/sdb", Image: "data"})
+	h.SetDisks(fleet.Disk{Name: "/dev/sda", Image: "old"}, fleet.Disk{Name: "/dev/sdb", Image: "data"})
 	netboot(t, h)
 	done := a.command(t, h, "clean.execute_clean_step", map[string]any{"step": map[string]any{"step": "erase_devices_metadata", "interface": "deploy"}})
 	assert.Equal(t, "SUCCEEDED", done.Status)
@@ -72,7 +72,7 @@ func TestStepsOfCleaningEraseTheDisks(t *testing.T) {
 func TestTheDiskThatTheHintsNameIsWritten(t *testing.T) {
 	a := newAppliance(t)
 	h := start(t, a, fleet.Config{Hosts: 1}).Hosts()[0]
-	h.Fit(fleet.Disk{Name: "/dev/sda", Serial: "A", Image: "data"}, fleet.Disk{Name: "/dev/sdb", Serial: "B"})
+	h.SetDisks(fleet.Disk{Name: "/dev/sda", Serial: "A", Image: "data"}, fleet.Disk{Name: "/dev/sdb", Serial: "B"})
 	netboot(t, h)
 	hints := map[string]any{"properties": map[string]any{"root_device": map[string]any{"serial": "s== B"}}}
 	a.command(t, h, "deploy.get_deploy_steps", map[string]any{"node": hints})
@@ -99,7 +99,7 @@ func TestAnImageOfAnotherDigestIsNotInstalled(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a := newAppliance(t)
 			h := start(t, a, fleet.Config{Hosts: 1}).Hosts()[0]
-			h.Break(c.faults)
+			h.SetFaults(c.faults)
 			netboot(t, h)
 			sum := c.sum
 			if sum == "" {
@@ -118,7 +118,7 @@ func TestAnImageOfAnotherDigestIsNotInstalled(t *testing.T) {
 func TestADiskThatCannotBeWrittenIsNotInstalled(t *testing.T) {
 	a := newAppliance(t)
 	h := start(t, a, fleet.Config{Hosts: 1}).Hosts()[0]
-	h.Break(fleet.Faults{BadDisk: true})
+	h.SetFaults(fleet.Faults{BadDisk: true})
 	netboot(t, h)
 	failed := a.write(t, h, "1", a.sum())
 	assert.Equal(t, "FAILED", failed.Status)
@@ -140,7 +140,7 @@ func TestAnAgentTrustsWhatItsRamdiskCarriesAndNobodyElse(t *testing.T) {
 func TestAnAgentWithoutItsTokenLocksItselfDown(t *testing.T) {
 	a := newAppliance(t)
 	h := start(t, a, fleet.Config{Hosts: 1}).Hosts()[0]
-	h.Break(fleet.Faults{Robbed: true})
+	h.SetFaults(fleet.Faults{TokenStolen: true})
 	netboot(t, h)
 	eventually(t, h, "not locked down", func() bool { return strings.Contains(events(h), "locks itself down") })
 	assert.Zero(t, h.Counters().Heartbeats)
@@ -174,7 +174,7 @@ func TestAnAgentObeysItsTokenOnly(t *testing.T) {
 func TestAMuteAgentNeverCalls(t *testing.T) {
 	a := newAppliance(t)
 	h := start(t, a, fleet.Config{Hosts: 1}).Hosts()[0]
-	h.Break(fleet.Faults{Mute: true})
+	h.SetFaults(fleet.Faults{Mute: true})
 	netboot(t, h)
 	eventually(t, h, "no ramdisk", func() bool { return h.State() == fleet.Ramdisk })
 	h.Power(false)

@@ -4,7 +4,7 @@ import "fmt"
 
 // inventory is what the agent finds in the host: what ironic-python-agent's collector "default" tells, and
 // the appliance's own (overlays/ramdisk) of what lies on the disks.
-func (h *Host) inventory() object {
+func (h *Server) inventory() object {
 	disks, contents := []object{}, object{}
 	for _, d := range h.Disks() {
 		contents[d.Name] = append([]string{}, d.Holds...)

@@ -30,12 +30,12 @@ type network struct {
 	open      map[*service]bool
 }
 
-// within makes what do makes in the namespace at path, "" for this one's.
-func within(path string, do func() error) error {
+// inNamespace makes what do makes in the namespace at path, "" for this one's.
+func inNamespace(path string, do func() error) error {
 	if path == "" {
 		return do()
 	}
-	return netns.Within(path, do)
+	return netns.Do(path, do)
 }
 
 func (n *network) path() string {
@@ -48,7 +48,7 @@ func (n *network) path() string {
 func (n *network) dial(from netip.Addr) func(context.Context, string, string) (net.Conn, error) {
 	dialer := &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: 30 * time.Second, FallbackDelay: -1}
 	return func(ctx context.Context, family, addr string) (conn net.Conn, err error) {
-		err = within(n.path(), func() (err error) {
+		err = inNamespace(n.path(), func() (err error) {
 			conn, err = dialer.DialContext(ctx, family, addr)
 			return err
 		})
@@ -81,7 +81,7 @@ func (s *service) open(n *network) error {
 
 func (s *service) listen(namespace string) error {
 	var listener net.Listener
-	err := within(namespace, func() (err error) {
+	err := inNamespace(namespace, func() (err error) {
 		listener, err = net.Listen("tcp", s.addr.String())
 		return err
 	})
@@ -98,8 +98,8 @@ func (s *service) listen(namespace string) error {
 	return nil
 }
 
-// shut ends a service and its connections.
-func (n *network) shut(s *service) {
+// closeService ends a service and its connections.
+func (n *network) closeService(s *service) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.open[s] {

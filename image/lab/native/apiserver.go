@@ -60,7 +60,7 @@ func APIServer(t testing.TB) *API {
 // HostDefinition is the CustomResourceDefinition of BareMetalHosts, of the very module that the
 // appliance's operator is compiled from.
 func HostDefinition(ctx context.Context) ([]byte, error) {
-	top, err := Top()
+	top, err := RepositoryRoot()
 	if err != nil {
 		return nil, err
 	}
@@ -77,10 +77,10 @@ func HostDefinition(ctx context.Context) ([]byte, error) {
 	return os.ReadFile(filepath.Join(module.Dir, "config/base/crds/bases/metal3.io_baremetalhosts.yaml"))
 }
 
-// Program compiles one of the recipe's programs, with the recipe's flags, and keeps it in
+// BuildProgram compiles one of the recipe's programs, with the recipe's flags, and keeps it in
 // $FIRSTLIGHT_CACHE; it returns the path.
-func Program(ctx context.Context, name string) (string, error) {
-	top, err := Top()
+func BuildProgram(ctx context.Context, name string) (string, error) {
+	top, err := RepositoryRoot()
 	if err != nil {
 		return "", err
 	}
@@ -92,7 +92,7 @@ func Program(ctx context.Context, name string) (string, error) {
 	if p == nil {
 		return "", fmt.Errorf("compile %s: it is not among the recipe's programs", name)
 	}
-	toolchain, err := gobuild.Toolchain(ctx, top)
+	toolchain, err := gobuild.ToolchainVersion(ctx, top)
 	if err != nil {
 		return "", err
 	}
@@ -101,7 +101,7 @@ func Program(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	store, err := cache.Default()
+	store, err := cache.DefaultStore()
 	if err != nil {
 		return "", err
 	}
@@ -111,11 +111,11 @@ func Program(ctx context.Context, name string) (string, error) {
 
 // StartAPI starts an API whose files are in dir, and returns when it serves.
 func StartAPI(ctx context.Context, dir string) (*API, error) {
-	etcd, err := Program(ctx, "etcd")
+	etcd, err := BuildProgram(ctx, "etcd")
 	if err != nil {
 		return nil, err
 	}
-	kubernetes, err := Program(ctx, "kubernetes")
+	kubernetes, err := BuildProgram(ctx, "kubernetes")
 	if err != nil {
 		return nil, err
 	}
@@ -129,20 +129,20 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 	if err := a.writeFiles(); err != nil {
 		return nil, err
 	}
-	store, err := begin(ctx, dir+"/etcd.log", etcd, "--data-dir", dir+"/etcd", "--unsafe-no-fsync",
+	store, err := startProcess(ctx, dir+"/etcd.log", etcd, "--data-dir", dir+"/etcd", "--unsafe-no-fsync",
 		"--listen-client-urls", "http://"+at(0), "--advertise-client-urls", "http://"+at(0),
 		"--listen-peer-urls", "http://"+at(1), "--initial-advertise-peer-urls", "http://"+at(1), "--initial-cluster", "default=http://"+at(1))
 	if err != nil {
 		return nil, err
 	}
-	a.apiserver, err = begin(ctx, dir+"/apiserver.log", kubernetes, "kube-apiserver", "--etcd-servers", "http://"+at(0),
+	a.apiserver, err = startProcess(ctx, dir+"/apiserver.log", kubernetes, "kube-apiserver", "--etcd-servers", "http://"+at(0),
 		"--allow-privileged", "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[2]), "--endpoint-reconciler-type", "none",
 		"--service-cluster-ip-range", "10.96.0.0/16", "--client-ca-file", a.CAFile, "--authorization-mode", "RBAC",
 		"--tls-cert-file", dir+"/server.crt", "--tls-private-key-file", dir+"/server.key",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", dir+"/admin.key",
 		"--service-account-signing-key-file", dir+"/admin.key", "--disable-admission-plugins", "ServiceAccount")
 	if err != nil {
-		store.end()
+		store.kill()
 		return nil, err
 	}
 	a.apiserver.needs = store
@@ -154,7 +154,7 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 }
 
 // Close ends it; what it kept is lost.
-func (a *API) Close() { a.apiserver.end() }
+func (a *API) Close() { a.apiserver.kill() }
 
 // await asks until the server says that it is ready.
 func (a *API) await(ctx context.Context) error {
@@ -185,7 +185,7 @@ func (a *API) await(ctx context.Context) error {
 			return fmt.Errorf("wait for API server: %w: %w", ctx.Err(), err)
 		case <-a.apiserver.ended:
 			text, _ := os.ReadFile(a.dir + "/apiserver.log")
-			return fmt.Errorf("wait for API server: it ended: %s", end(string(text), 2000))
+			return fmt.Errorf("wait for API server: it ended: %s", lastBytes(string(text), 2000))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -251,7 +251,7 @@ type process struct {
 	needs *process // ended after this one
 }
 
-func begin(ctx context.Context, log string, name string, args ...string) (*process, error) {
+func startProcess(ctx context.Context, log string, name string, args ...string) (*process, error) {
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -268,12 +268,12 @@ func begin(ctx context.Context, log string, name string, args ...string) (*proce
 	return p, ctx.Err()
 }
 
-// end kills it and what it needs: nothing they write is worth waiting for.
-func (p *process) end() {
+// kill kills it and what it needs: nothing they write is worth waiting for.
+func (p *process) kill() {
 	p.cmd.Process.Kill()
 	<-p.ended
 	if p.needs != nil {
-		p.needs.end()
+		p.needs.kill()
 	}
 }
 

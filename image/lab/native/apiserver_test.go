@@ -11,7 +11,7 @@ import (
 
 func TestAPIServerKeepsObjects(t *testing.T) {
 	api := native.APIServer(t)
-	kubernetes, err := native.Program(t.Context(), "kubernetes")
+	kubernetes, err := native.BuildProgram(t.Context(), "kubernetes")
 	require.NoError(t, err)
 	kubectl := func(args ...string) string {
 		out, err := exec.CommandContext(t.Context(), kubernetes, append([]string{"kubectl", "--kubeconfig", api.Kubeconfig}, args...)...).CombinedOutput()

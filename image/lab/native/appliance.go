@@ -18,13 +18,13 @@ import (
 // Kind is what FIRSTLIGHT_TEST must contain for tests on the bed.
 const Kind = "native"
 
-// Root is the tree that tests use: $FIRSTLIGHT_ROOT (a directory, squashfs or image), else the image
+// RootTree is the tree that tests use: $FIRSTLIGHT_ROOT (a directory, squashfs or image), else the image
 // that was built in this repository.
-func Root() (string, error) {
+func RootTree() (string, error) {
 	if root := os.Getenv("FIRSTLIGHT_ROOT"); root != "" {
 		return root, nil
 	}
-	top, err := Top()
+	top, err := RepositoryRoot()
 	if err != nil {
 		return "", err
 	}
@@ -35,8 +35,8 @@ func Root() (string, error) {
 	return image, nil
 }
 
-// Need skips a test, with the reason, unless beds were asked for and are possible here.
-func Need(t testing.TB) (root string) {
+// RequireRoot skips a test, with the reason, unless beds were asked for and are possible here.
+func RequireRoot(t testing.TB) (root string) {
 	t.Helper()
 	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+Kind+",") {
 		t.Skip("brings up the appliance's root tree in namespaces; set FIRSTLIGHT_TEST=" + Kind)
@@ -44,7 +44,7 @@ func Need(t testing.TB) (root string) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for namespaces and mounts")
 	}
-	root, err := Root()
+	root, err := RootTree()
 	if err != nil {
 		t.Skip(err)
 	}
@@ -63,9 +63,9 @@ func BuildPrograms(ctx context.Context, dir string) (p Programs, err error) {
 	return p, err
 }
 
-// Appliance starts a bed for a test: the root of Need with the daemon of the sources at hand, in dir.
+// StartAppliance starts a bed for a test: the root of Need with the daemon of the sources at hand, in dir.
 // It is closed with the test; if the test failed, the units' logs are in the test's.
-func Appliance(t testing.TB, root string, p Programs, name, dir string) *Bed {
+func StartAppliance(t testing.TB, root string, p Programs, name, dir string) *Sandbox {
 	t.Helper()
 	bed, err := Start(t.Context(), Config{Name: name, Root: root, Dir: dir, Manager: p.Manager, Log: t.Output(),
 		Add: map[string]string{"/usr/bin/firstlightd": p.Daemon}})
@@ -75,9 +75,9 @@ func Appliance(t testing.TB, root string, p Programs, name, dir string) *Bed {
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, unit := range []string{"containerd.service", "kubelet.service", "firstlightd.service"} {
-				t.Logf("%s, the end of its log:\n%s", unit, end(bed.Log(unit), 3000))
+				t.Logf("%s, the end of its log:\n%s", unit, lastBytes(bed.UnitLog(unit), 3000))
 			}
-			t.Log("Kubernetes, as it was then:\n" + bed.told(context.WithoutCancel(t.Context())))
+			t.Log("Kubernetes, as it was then:\n" + bed.diagnostics(context.WithoutCancel(t.Context())))
 		}
 		if err := bed.Close(); err != nil {
 			t.Error(err)
@@ -86,9 +86,9 @@ func Appliance(t testing.TB, root string, p Programs, name, dir string) *Bed {
 	return bed
 }
 
-// told is what kubectl knows of what runs, and the end of what the pods say. It is for a person who reads
+// diagnostics is what kubectl knows of what runs, and the end of what the pods say. It is for a person who reads
 // why a test failed: where something does not answer, its error stands instead.
-func (b *Bed) told(ctx context.Context) string {
+func (b *Sandbox) diagnostics(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var told strings.Builder
@@ -108,10 +108,10 @@ func (b *Bed) told(ctx context.Context) string {
 	return told.String()
 }
 
-func end(s string, n int) string { return s[max(0, len(s)-n):] }
+func lastBytes(s string, n int) string { return s[max(0, len(s)-n):] }
 
 // Status asks the daemon how it is.
-func (b *Bed) Status(ctx context.Context) (status.Document, error) {
+func (b *Sandbox) Status(ctx context.Context) (status.Document, error) {
 	out, err := b.Run(ctx, "firstlightd", "status", "-o", "json")
 	var d status.Document
 	if err != nil {
@@ -123,9 +123,9 @@ func (b *Bed) Status(ctx context.Context) (status.Document, error) {
 	return d, nil
 }
 
-// Await asks the daemon until a stage is ready and returns its part of the document. At every change of
+// AwaitStage asks the daemon until a stage is ready and returns its part of the document. At every change of
 // what it says a line goes to log, which may be nil.
-func (b *Bed) Await(ctx context.Context, stage string, log io.Writer) (status.Stage, error) {
+func (b *Sandbox) AwaitStage(ctx context.Context, stage string, log io.Writer) (status.Stage, error) {
 	said, last := "", errors.New("never asked")
 	for ; ; time.Sleep(100 * time.Millisecond) {
 		if ctx.Err() != nil {

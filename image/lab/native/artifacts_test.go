@@ -40,7 +40,7 @@ const (
 )
 
 func newUploads(t *testing.T, name string) *uploads {
-	root := native.Need(t)
+	root := native.RequireRoot(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	t.Cleanup(cancel)
 	programs, err := native.BuildPrograms(ctx, t.TempDir())
@@ -59,14 +59,14 @@ func newUploads(t *testing.T, name string) *uploads {
 // until uploads are taken.
 func (u *uploads) begin(nodes string) {
 	u.t.Helper()
-	u.bed = native.Appliance(u.t, u.root, u.programs, u.name, u.box.dir)
+	u.bed = native.StartAppliance(u.t, u.root, u.programs, u.name, u.box.dir)
 	for _, args := range []string{"link add eth0 type veth peer name far0", "link set far0 up", "link set eth0 up"} {
 		u.run("ip", strings.Fields(args)...)
 	}
 	u.site(nodes)
 	u.run("systemctl", "start", "firstlightd")
 	u.await()
-	authority, err := os.ReadFile(u.bed.Kept("/var/lib/firstlight/ca/ca.crt"))
+	authority, err := os.ReadFile(u.bed.DataPath("/var/lib/firstlight/ca/ca.crt"))
 	require.NoError(u.t, err)
 	require.NoError(u.t, os.WriteFile(filepath.Join(u.dir, "ca.crt"), authority, 0o644))
 }
@@ -81,7 +81,7 @@ func (u *uploads) site(nodes string) {
 
 func (u *uploads) await() {
 	u.t.Helper()
-	_, err := u.bed.Await(u.ctx, uploadsReady, u.t.Output())
+	_, err := u.bed.AwaitStage(u.ctx, uploadsReady, u.t.Output())
 	require.NoError(u.t, err)
 }
 
@@ -107,7 +107,7 @@ const setCLI = "export FIRSTLIGHT_SERVER=$H FIRSTLIGHT_CA=$CA FIRSTLIGHT_TOKEN=$
 
 // page returns the blocks of a section of docs/artifacts.md: commands and what they print.
 func page(t *testing.T, section string) (commands, prints []string) {
-	top, err := native.Top()
+	top, err := native.RepositoryRoot()
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(top, "docs", "artifacts.md"))
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func (u *uploads) login(commands string) {
 
 // object is the file in which the store keeps an artifact.
 func (u *uploads) object(bucket, name string) string {
-	return u.bed.Kept(artifactsKept + "/" + artifact.StoreDir + "/" + bucket + "/" + name)
+	return u.bed.DataPath(artifactsKept + "/" + artifact.StoreDir + "/" + bucket + "/" + name)
 }
 
 // TestUploadsToTheAppliance does what docs/artifacts.md tells its readers to do, as it stands
@@ -296,7 +296,7 @@ func (u *uploads) slowUpload(offset int64) (wait func() string) {
 
 func (u *uploads) offset() int64 {
 	u.t.Helper()
-	var r artifact.Record
+	var r artifact.Metadata
 	for u.ctx.Err() == nil {
 		out, err := u.sh(`curl --silent --fail --cacert $CA --header "Authorization: Bearer $TOKEN" $H/v1/baremetalcluster/alpha/beta/binary_images/sample`)
 		if err == nil && json.Unmarshal([]byte(out), &r) == nil {

@@ -14,7 +14,7 @@ import (
 
 // Assemble writes a file of the bed, which may be kept without its shared extents, to a file of this machine.
 // Where it has zeros the file has holes.
-func (b *Bed) Assemble(inside, to string) error {
+func (b *Sandbox) Assemble(inside, to string) error {
 	file, err := extent.Open(os.DirFS(b.Path(stick.LowerDir)), strings.TrimPrefix(inside, "/"))
 	if err != nil {
 		return fmt.Errorf("assemble %s: %w", inside, err)

@@ -12,7 +12,7 @@ import (
 // the directory with the go.mod and pkg the package, both from the top; the program's name is the last
 // part of pkg, or of module when pkg is ".".
 func Build(ctx context.Context, module, pkg, dir string) (string, error) {
-	top, err := Top()
+	top, err := RepositoryRoot()
 	if err != nil {
 		return "", err
 	}
@@ -33,8 +33,8 @@ func Build(ctx context.Context, module, pkg, dir string) (string, error) {
 	return out, nil
 }
 
-// Top is the directory of this repository, found upwards from the working directory.
-func Top() (string, error) {
+// RepositoryRoot is the directory of this repository, found upwards from the working directory.
+func RepositoryRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find repository: %w", err)

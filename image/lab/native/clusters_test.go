@@ -84,16 +84,16 @@ func foreign(t *testing.T, file string) {
 type rack struct {
 	t   *testing.T
 	ctx context.Context
-	bed *native.Bed
+	bed *native.Sandbox
 }
 
 func newRack(t *testing.T, hosts int) *rack {
-	root := native.Need(t)
+	root := native.RequireRoot(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	t.Cleanup(cancel)
 	programs, err := native.BuildPrograms(ctx, t.TempDir())
 	require.NoError(t, err)
-	r := &rack{t: t, ctx: ctx, bed: native.Appliance(t, root, programs, "clusters", t.TempDir())}
+	r := &rack{t: t, ctx: ctx, bed: native.StartAppliance(t, root, programs, "clusters", t.TempDir())}
 	for _, args := range []string{"link add eth0 type veth peer name far0", "link set far0 up", "link set eth0 up"} {
 		r.run("ip", strings.Fields(args)...)
 	}
@@ -119,7 +119,7 @@ func (r *rack) begin(clusters string) (attempts map[string]int) {
 	site := "name: bed\nnetworks: {provisioning: {interface: eth0}}\nclusters: " + clusters + "\n"
 	require.NoError(r.t, os.WriteFile(filepath.Join(dir, "site.yaml"), []byte(site), 0o644))
 	r.run("systemctl", "restart", "firstlightd")
-	_, err := r.bed.Await(r.ctx, lastOfAll, r.t.Output())
+	_, err := r.bed.AwaitStage(r.ctx, lastOfAll, r.t.Output())
 	require.NoError(r.t, err)
 	d, err := r.bed.Status(r.ctx)
 	require.NoError(r.t, err)

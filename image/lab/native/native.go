@@ -60,14 +60,14 @@ type Config struct {
 	Log     io.Writer // what the first process says; may be nil
 }
 
-// Kept are the directories that the appliance keeps on its DATA partition.
-func Kept() []string {
+// DataDirs are the directories that the appliance keeps on its DATA partition.
+func DataDirs() []string {
 	return []string{"/var/lib/firstlight", "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd", "/etc/kubernetes",
 		"/var/lib/ironic", "/var/log/pods", "/var/log/units", "/opt/kud"}
 }
 
-// Bed is a root tree that lives.
-type Bed struct {
+// Sandbox is a root tree that lives.
+type Sandbox struct {
 	config Config
 	cmd    *exec.Cmd
 	alive  io.Closer // closing it ends the first process
@@ -77,18 +77,18 @@ type Bed struct {
 
 // Start makes a bed and returns when its service manager answers. Leftovers of a bed of the same name
 // whose owner crashed are removed first.
-func Start(ctx context.Context, c Config) (*Bed, error) {
+func Start(ctx context.Context, c Config) (*Sandbox, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("start bed: needs root")
 	}
 	if c.Keep == nil {
-		c.Keep = Kept()
+		c.Keep = DataDirs()
 	}
 	cgroup := "firstlight-" + c.Name
 	if err := removeCgroups(cgroup); err != nil {
 		return nil, err
 	}
-	lower, offset, err := locate(c.Root)
+	lower, offset, err := locateTree(c.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func Start(ctx context.Context, c Config) (*Bed, error) {
 	if err := errors.Join(os.MkdirAll(filepath.Join(c.Dir, "mount"), 0o755), os.WriteFile(file, plan, 0o644)); err != nil {
 		return nil, fmt.Errorf("write plan of bed: %w", err)
 	}
-	b := &Bed{config: c, ended: make(chan struct{})}
+	b := &Sandbox{config: c, ended: make(chan struct{})}
 	b.cmd = exec.Command(c.Manager, "bed", file)
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS |
 		syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET}
@@ -121,7 +121,7 @@ func Start(ctx context.Context, c Config) (*Bed, error) {
 		return nil, fmt.Errorf("start bed: %w", err)
 	}
 	ready := make(chan struct{})
-	go b.read(out, ready)
+	go b.followOutput(out, ready)
 	select {
 	case <-ready:
 	case <-b.ended:
@@ -135,8 +135,8 @@ func Start(ctx context.Context, c Config) (*Bed, error) {
 	return b, nil
 }
 
-// read copies what the first process says and notes when it is ready and when it is gone.
-func (b *Bed) read(out io.Reader, ready chan struct{}) {
+// followOutput copies what the first process says and notes when it is ready and when it is gone.
+func (b *Sandbox) followOutput(out io.Reader, ready chan struct{}) {
 	for s := bufio.NewScanner(out); s.Scan(); {
 		if s.Text() == "bed: ready" {
 			close(ready)
@@ -149,23 +149,23 @@ func (b *Bed) read(out io.Reader, ready chan struct{}) {
 }
 
 // PID is the bed's first process as this machine numbers it.
-func (b *Bed) PID() int { return b.cmd.Process.Pid }
+func (b *Sandbox) PID() int { return b.cmd.Process.Pid }
 
 // Name is the bed's name.
-func (b *Bed) Name() string { return b.config.Name }
+func (b *Sandbox) Name() string { return b.config.Name }
 
 // Path is where a path of the bed is on this machine, while the bed lives. Links inside are not
 // followed as the bed would.
-func (b *Bed) Path(inside string) string {
+func (b *Sandbox) Path(inside string) string {
 	return filepath.Join("/proc", strconv.Itoa(b.PID()), "root", inside)
 }
 
-// Kept is where a kept directory of the bed, or a path below it, is on this machine, also when the bed
+// DataPath is where a kept directory of the bed, or a path below it, is on this machine, also when the bed
 // is gone.
-func (b *Bed) Kept(inside string) string { return filepath.Join(b.config.Dir, "data", inside) }
+func (b *Sandbox) DataPath(inside string) string { return filepath.Join(b.config.Dir, "data", inside) }
 
 // Command is a command that will run inside, with the environment of the appliance's root shell.
-func (b *Bed) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+func (b *Sandbox) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	enter := []string{"--target", strconv.Itoa(b.PID()), "--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--root", "--wd=/", "--", name}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
@@ -174,7 +174,7 @@ func (b *Bed) Command(ctx context.Context, name string, args ...string) *exec.Cm
 
 // Run runs a command inside and returns what it printed on standard output. Its error holds the
 // command and what it said on standard error.
-func (b *Bed) Run(ctx context.Context, name string, args ...string) (string, error) {
+func (b *Sandbox) Run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := b.Command(ctx, name, args...)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
@@ -184,9 +184,9 @@ func (b *Bed) Run(ctx context.Context, name string, args ...string) (string, err
 	return out.String(), nil
 }
 
-// Log is what a unit printed, in this bed and in those before it in the same Dir.
-func (b *Bed) Log(unit string) string {
-	text, err := os.ReadFile(b.Kept("/var/log/units/" + unit + ".log"))
+// UnitLog is what a unit printed, in this bed and in those before it in the same Dir.
+func (b *Sandbox) UnitLog(unit string) string {
+	text, err := os.ReadFile(b.DataPath("/var/log/units/" + unit + ".log"))
 	if err != nil {
 		return err.Error()
 	}
@@ -195,7 +195,7 @@ func (b *Bed) Log(unit string) string {
 
 // Close kills the first process, with it everything in the bed, and removes the bed's cgroups. What
 // was kept stays in Dir.
-func (b *Bed) Close() error {
+func (b *Sandbox) Close() error {
 	var err error
 	b.once.Do(func() {
 		b.alive.Close()
@@ -209,7 +209,7 @@ func (b *Bed) Close() error {
 }
 
 // Connect joins two beds by a veth pair with an end in each, both up. It goes with either bed.
-func Connect(ctx context.Context, a, b *Bed, inA, inB string) error {
+func Connect(ctx context.Context, a, b *Sandbox, inA, inB string) error {
 	// Made inside a, so that no name on this machine is taken for a moment.
 	if _, err := a.Run(ctx, "ip", "link", "add", inA, "type", "veth", "peer", "name", "peer"+inB); err != nil {
 		return err
@@ -224,8 +224,8 @@ func Connect(ctx context.Context, a, b *Bed, inA, inB string) error {
 	return errors.Join(errA, errB)
 }
 
-// locate finds the tree: a directory, a squashfs, or the partition named root of a disk image.
-func locate(root string) (path string, offset int64, err error) {
+// locateTree finds the tree: a directory, a squashfs, or the partition named root of a disk image.
+func locateTree(root string) (path string, offset int64, err error) {
 	path, err = filepath.Abs(root)
 	if err != nil {
 		return "", 0, fmt.Errorf("find root tree: %w", err)

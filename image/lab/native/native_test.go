@@ -34,11 +34,11 @@ type box struct {
 	name     string
 	dir      string
 	programs native.Programs
-	bed      *native.Bed
+	bed      *native.Sandbox
 }
 
 func newBox(t *testing.T, name string) *box {
-	root := native.Need(t)
+	root := native.RequireRoot(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	programs, err := native.BuildPrograms(ctx, t.TempDir())
@@ -50,7 +50,7 @@ func newBox(t *testing.T, name string) *box {
 
 // power starts a bed on the box's DATA, and the daemon in it.
 func (b *box) power() {
-	b.bed = native.Appliance(b.t, b.root, b.programs, b.name, b.dir)
+	b.bed = native.StartAppliance(b.t, b.root, b.programs, b.name, b.dir)
 	b.run("systemctl", "start", "firstlightd")
 }
 
@@ -68,7 +68,7 @@ func (b *box) run(name string, args ...string) string {
 func (b *box) ready() time.Duration {
 	b.t.Helper()
 	began := time.Now()
-	_, err := b.bed.Await(b.ctx, last, b.t.Output())
+	_, err := b.bed.AwaitStage(b.ctx, last, b.t.Output())
 	require.NoError(b.t, err)
 	return time.Since(began).Round(10 * time.Millisecond)
 }
@@ -106,7 +106,7 @@ func (b *box) upTo(stage string) string {
 func (b *box) identity() map[string]string {
 	b.t.Helper()
 	all := map[string]string{}
-	top := b.bed.Kept("/etc/kubernetes")
+	top := b.bed.DataPath("/etc/kubernetes")
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

@@ -138,7 +138,7 @@ func (b *box) storm(token string) (calm func()) {
 	b.t.Helper()
 	self, err := os.Executable()
 	require.NoError(b.t, err)
-	program := b.bed.Kept("/var/lib/firstlight/storm")
+	program := b.bed.DataPath("/var/lib/firstlight/storm")
 	text, err := os.ReadFile(self)
 	require.NoError(b.t, err)
 	require.NoError(b.t, os.WriteFile(program, text, 0o755))

@@ -13,9 +13,9 @@ import (
 // Uploader is a workstation beside an appliance: the workstation's command, and a token that may
 // bring and take away artifacts of one owner.
 type Uploader struct {
-	bed        *Bed
-	dir        string // the command, the appliance's authority
-	owner, who string
+	sandbox           *Sandbox
+	dir               string // the command, the appliance's authority
+	owner, kubeconfig string
 }
 
 // rights lets a service account do everything with the artifacts of its namespace (docs/artifacts.md).
@@ -32,11 +32,11 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: uploader}, subj
 
 // NewUploader compiles the command into dir, an empty directory, and gives it the rights on the
 // appliance, which must take uploads already.
-func NewUploader(ctx context.Context, bed *Bed, dir, owner string) (*Uploader, error) {
+func NewUploader(ctx context.Context, bed *Sandbox, dir, owner string) (*Uploader, error) {
 	if _, err := Build(ctx, ".", "./cmd/firstlight", dir); err != nil {
 		return nil, err
 	}
-	authority, err := os.ReadFile(bed.Kept("/var/lib/firstlight/ca/ca.crt"))
+	authority, err := os.ReadFile(bed.DataPath("/var/lib/firstlight/ca/ca.crt"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "ca.crt"), authority, 0o644)
 	}
@@ -49,15 +49,15 @@ func NewUploader(ctx context.Context, bed *Bed, dir, owner string) (*Uploader, e
 		return nil, fmt.Errorf("give the uploader its rights: %w: %s", err, out)
 	}
 	token, err := bed.Run(ctx, "kubectl", "create", "token", "--namespace", owner, "--duration", "2h", "uploader")
-	return &Uploader{bed: bed, dir: dir, owner: owner, who: strings.TrimSpace(token)}, err
+	return &Uploader{sandbox: bed, dir: dir, owner: owner, kubeconfig: strings.TrimSpace(token)}, err
 }
 
 // Artifact runs `firstlight artifact` in the appliance's network, for the owner's cluster "edge",
 // and returns all that it printed.
 func (u *Uploader) Artifact(ctx context.Context, args ...string) (string, error) {
-	words := append([]string{"--target", strconv.Itoa(u.bed.PID()), "--net", filepath.Join(u.dir, "firstlight"), "artifact"}, args...)
+	words := append([]string{"--target", strconv.Itoa(u.sandbox.PID()), "--net", filepath.Join(u.dir, "firstlight"), "artifact"}, args...)
 	cmd := exec.CommandContext(ctx, "nsenter", append(words, "--owner", u.owner, "--cluster", "edge")...)
-	cmd.Env = append(os.Environ(), "FIRSTLIGHT_SERVER=https://172.22.0.1:9015", "FIRSTLIGHT_CA="+filepath.Join(u.dir, "ca.crt"), "FIRSTLIGHT_TOKEN="+u.who)
+	cmd.Env = append(os.Environ(), "FIRSTLIGHT_SERVER=https://172.22.0.1:9015", "FIRSTLIGHT_CA="+filepath.Join(u.dir, "ca.crt"), "FIRSTLIGHT_TOKEN="+u.kubeconfig)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("firstlight artifact %s: %w: %s", strings.Join(args, " "), err, out)

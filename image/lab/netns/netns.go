@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of is the file that stands for the network of a process.
-func Of(pid int) string { return fmt.Sprintf("/proc/%d/ns/net", pid) }
+// PathOf is the file that stands for the network of a process.
+func PathOf(pid int) string { return fmt.Sprintf("/proc/%d/ns/net", pid) }
 
-// Within runs do in the network namespace that the file at path stands for. It needs root. A thread
+// Do runs do in the network namespace that the file at path stands for. It needs root. A thread
 // that cannot come back ends.
-func Within(path string, do func() error) error {
+func Do(path string, do func() error) error {
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread()

@@ -27,9 +27,9 @@ func TestWithinRunsInAnotherNetwork(t *testing.T) {
 	here, err := network()
 	require.NoError(t, err)
 	var there string
-	require.NoError(t, netns.Within(netns.Of(other.Process.Pid), func() (err error) { there, err = network(); return err }))
+	require.NoError(t, netns.Do(netns.PathOf(other.Process.Pid), func() (err error) { there, err = network(); return err }))
 	assert.NotEqual(t, here, there)
-	assert.ErrorIs(t, netns.Within(netns.Of(-1), func() error { return nil }), os.ErrNotExist)
+	assert.ErrorIs(t, netns.Do(netns.PathOf(-1), func() error { return nil }), os.ErrNotExist)
 	after, err := network()
 	require.NoError(t, err)
 	assert.Equal(t, here, after)

@@ -23,21 +23,21 @@ type ID struct {
 	Boot  string `json:"boot"`  // /proc/sys/kernel/random/boot_id
 }
 
-// Of reads the identity of a running process.
-func Of(pid int) (ID, error) {
+// Identify reads the identity of a running process.
+func Identify(pid int) (ID, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ID{}, fmt.Errorf("identify process %d: %w", pid, err)
 	}
-	start, err := started(pid)
+	start, err := startTime(pid)
 	if err != nil {
 		return ID{}, fmt.Errorf("identify process %d: %w", pid, err)
 	}
 	return ID{PID: pid, Start: start, Boot: strings.TrimSpace(string(boot))}, nil
 }
 
-// started is the start time of a process that is not a zombie.
-func started(pid int) (uint64, error) {
+// startTime is the start time of a process that is not a zombie.
+func startTime(pid int) (uint64, error) {
 	fields, err := stat(pid)
 	if err != nil {
 		return 0, err
@@ -77,7 +77,7 @@ func CPU(pid int) time.Duration {
 
 // Alive tells whether this very process still runs.
 func (id ID) Alive() bool {
-	have, err := Of(id.PID)
+	have, err := Identify(id.PID)
 	return err == nil && have == id
 }
 
@@ -105,9 +105,9 @@ func (id ID) Signal(s syscall.Signal) error {
 	return nil
 }
 
-// End asks the process to end, and makes it end after patience. It returns when the
+// Terminate asks the process to end, and makes it end after patience. It returns when the
 // process is gone.
-func (id ID) End(patience time.Duration) error {
+func (id ID) Terminate(patience time.Duration) error {
 	if err := id.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -139,21 +139,21 @@ func Start(cmd *exec.Cmd) (*Child, error) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	c := &Child{cmd: cmd, ended: make(chan struct{})}
 	begun := make(chan error, 1)
-	go c.attend(begun)
+	go c.runAttached(begun)
 	if err := <-begun; err != nil {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	return c, nil
 }
 
-// attend keeps its thread: the kernel sends the parent-death signal when the thread that
+// runAttached keeps its thread: the kernel sends the parent-death signal when the thread that
 // started the child ends.
-func (c *Child) attend(begun chan<- error) {
+func (c *Child) runAttached(begun chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := c.cmd.Start()
 	if err == nil {
-		c.ID, err = Of(c.cmd.Process.Pid)
+		c.ID, err = Identify(c.cmd.Process.Pid)
 		if errors.Is(err, os.ErrProcessDone) {
 			err = nil // it ended at once; Wait says how
 		}
@@ -165,8 +165,8 @@ func (c *Child) attend(begun chan<- error) {
 	close(c.ended)
 }
 
-// Ended is closed when the child has ended.
-func (c *Child) Ended() <-chan struct{} { return c.ended }
+// Done is closed when the child has ended.
+func (c *Child) Done() <-chan struct{} { return c.ended }
 
 // Err is how it ended, once it has.
 func (c *Child) Err() error {
@@ -178,8 +178,8 @@ func (c *Child) Err() error {
 	}
 }
 
-// Running tells whether it has not ended.
-func (c *Child) Running() bool {
+// IsRunning tells whether it has not ended.
+func (c *Child) IsRunning() bool {
 	select {
 	case <-c.ended:
 		return false
@@ -190,7 +190,7 @@ func (c *Child) Running() bool {
 
 // Kill ends the child and what it started, and returns when it is gone.
 func (c *Child) Kill() {
-	if c.Running() {
+	if c.IsRunning() {
 		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // it may end at this moment
 	}
 	<-c.ended

@@ -30,12 +30,12 @@ func TestAnIdentityIsOfOneProcess(t *testing.T) {
 	} {
 		assert.False(t, other.Alive(), what)
 		require.NoError(t, other.Signal(syscall.SIGKILL), what)
-		require.NoError(t, other.End(0), what)
+		require.NoError(t, other.Terminate(0), what)
 	}
-	assert.True(t, c.Running(), "a stranger's identity has ended it")
+	assert.True(t, c.IsRunning(), "a stranger's identity has ended it")
 
-	require.NoError(t, c.ID.End(time.Minute))
-	<-c.Ended()
+	require.NoError(t, c.ID.Terminate(time.Minute))
+	<-c.Done()
 	assert.False(t, c.ID.Alive())
 	assert.ErrorContains(t, c.Err(), "terminated")
 	require.NoError(t, c.ID.Signal(syscall.SIGKILL), "one that has ended is no error")
@@ -49,7 +49,7 @@ func TestEndIsNotRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	require.NoError(t, c.ID.End(50*time.Millisecond))
+	require.NoError(t, c.ID.Terminate(50*time.Millisecond))
 	c.Kill() // the sleep of its own
 	assert.False(t, c.ID.Alive())
 }
@@ -78,7 +78,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "child ")))
 	require.NoError(t, err, line)
-	child, err := Of(pid)
+	child, err := Identify(pid)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { fields, err := stat(pid); return err == nil && fields[0] == "T" }, time.Minute, time.Millisecond)
 	require.NoError(t, parent.Process.Kill())

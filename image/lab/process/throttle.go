@@ -23,17 +23,17 @@ const (
 // it, as a Child is.
 func Throttle(ctx context.Context, p *os.Process, share float64) error {
 	last := time.Now()
-	taken, err := clock(p.Pid)
+	taken, err := cpuTime(p.Pid)
 	var left time.Duration
 	for err == nil && sleep(ctx, runs) {
 		now, before := time.Now(), taken
-		if taken, err = clock(p.Pid); err != nil {
+		if taken, err = cpuTime(p.Pid); err != nil {
 			break
 		}
 		left = min(saves, left+now.Sub(last)-time.Duration(float64(taken-before)/share))
 		last = now
 		if left < 0 {
-			err = hold(ctx, p, -left)
+			err = stopFor(ctx, p, -left)
 		}
 	}
 	if errors.Is(err, unix.EINVAL) {
@@ -42,8 +42,8 @@ func Throttle(ctx context.Context, p *os.Process, share float64) error {
 	return err
 }
 
-// hold stops a process for a time. One that has ended is no error.
-func hold(ctx context.Context, p *os.Process, long time.Duration) error {
+// stopFor stops a process for a time. One that has ended is no error.
+func stopFor(ctx context.Context, p *os.Process, long time.Duration) error {
 	stopped := p.Signal(syscall.SIGSTOP)
 	sleep(ctx, long)
 	if err := errors.Join(stopped, p.Signal(syscall.SIGCONT)); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -52,8 +52,8 @@ func hold(ctx context.Context, p *os.Process, long time.Duration) error {
 	return nil
 }
 
-// clock is the processor time that a process has taken, finer than CPU: clock_getcpuclockid(3).
-func clock(pid int) (time.Duration, error) {
+// cpuTime is the processor time that a process has taken, finer than CPU: clock_getcpuclockid(3).
+func cpuTime(pid int) (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(^int32(pid)<<3|2, &t); err != nil {
 		return 0, fmt.Errorf("read processor time of process %d: %w", pid, err)

@@ -39,7 +39,7 @@ func TestThrottle(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Kill()
 	taken := func() time.Duration {
-		all, err := clock(c.ID.PID)
+		all, err := cpuTime(c.ID.PID)
 		require.NoError(t, err)
 		return all
 	}

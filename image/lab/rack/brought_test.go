@@ -27,7 +27,7 @@ func TestServerIsInstalledFromAnUploadedImage(t *testing.T) {
 	r.nodes[0].extra = "    os: {image: alpha.edge.brought}\n"
 	r.power()
 	r.until("node1", r.status, func(s string) bool { return strings.Contains(s, "is not on this appliance") })
-	_, err := r.bed.Await(r.ctx, "artifacts-ready", r.t.Output())
+	_, err := r.bed.AwaitStage(r.ctx, "artifacts-ready", r.t.Output())
 	require.NoError(t, err)
 
 	image := filepath.Join(t.TempDir(), "brought.qcow2")
@@ -46,7 +46,7 @@ func TestServerIsInstalledFromAnUploadedImage(t *testing.T) {
 	t.Log("\n" + r.run("kubectl", "-n", "metal3", "get", "bmh", "node1", "-o", "jsonpath={.spec.image}"))
 	_, err = operator.Artifact(r.ctx, "rm", "os/brought")
 	assert.ErrorContains(t, err, "brought is in use by BareMetalHost metal3/node1; it cannot be removed")
-	assert.True(t, box.On())
+	assert.True(t, box.IsOn())
 }
 
 // customized writes the stick's own system with one more file as qcow2.

@@ -44,7 +44,7 @@ func TestServersBecomeACluster(t *testing.T) {
 	r.launched()
 	r.ready("edge", 3)
 	r.agree()
-	assert.Empty(t, r.rack.Outside(), "frames were for addresses outside the rack")
+	assert.Empty(t, r.rack.OutsideAddresses(), "frames were for addresses outside the rack")
 }
 
 // roomy plugs in all nodes, with disks for a cluster.
@@ -85,7 +85,7 @@ func (r *room) ready(name string, n int) {
 	})
 	r.kubectl(name, "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=5m")
 	r.t.Log("\n" + r.kubectl(name, "get", "nodes", "-o", "wide"))
-	asked, err := os.ReadFile(r.bed.Kept("/opt/kud/multi-cluster/" + name + "/artifacts/verification.json"))
+	asked, err := os.ReadFile(r.bed.DataPath("/opt/kud/multi-cluster/" + name + "/artifacts/verification.json"))
 	require.NoError(r.t, err)
 	r.t.Logf("\n%s", asked)
 	assert.Contains(r.t, string(asked), `"passed": true`)

@@ -55,7 +55,7 @@ func TestImagesThatAreNotWhatTheSiteSays(t *testing.T) {
 	r.run("firstlightd", "reload")
 	r.installed(box)
 
-	logs, err := filepath.Glob(r.bed.Kept("/var/lib/ironic/log/deploy/*.tar.gz"))
+	logs, err := filepath.Glob(r.bed.DataPath("/var/lib/ironic/log/deploy/*.tar.gz"))
 	require.NoError(t, err)
 	require.NotEmpty(t, logs, "no logs of the deployments that failed")
 	kept := r.make("tar", "-tzf", logs[0])

@@ -70,7 +70,7 @@ type room struct {
 	dir      string // the appliance's DATA
 	programs native.Programs
 	rack     *rack.Rack
-	bed      *native.Bed
+	bed      *native.Sandbox
 	nodes    []*node
 	clusters string // as in site.yaml
 }
@@ -78,7 +78,7 @@ type room struct {
 // newRoom makes a rack for nodes with these firmwares; racks of several tests may live at once. patience
 // ends a test that hangs.
 func newRoom(t *testing.T, patience time.Duration, modes ...string) *room {
-	root := native.Need(t)
+	root := native.RequireRoot(t)
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -97,7 +97,7 @@ func newRoom(t *testing.T, patience time.Duration, modes ...string) *room {
 }
 
 // plug adds a server. Its console is in the log of a test that failed.
-func (r *room) plug(s rack.Server) *rack.Box {
+func (r *room) plug(s rack.ServerConfig) *rack.Server {
 	r.t.Helper()
 	s.Dir = r.t.TempDir()
 	box, err := r.rack.Plug(r.ctx, s)
@@ -113,19 +113,19 @@ func (r *room) plug(s rack.Server) *rack.Box {
 }
 
 // node1 plugs in the first server that the site names, with the file of a second disk or "".
-func (r *room) node1(data string) *rack.Box {
+func (r *room) node1(data string) *rack.Server {
 	r.t.Helper()
 	return r.plugNode(r.nodes[0], data)
 }
 
-func (r *room) plugNode(n *node, data string) *rack.Box {
+func (r *room) plugNode(n *node, data string) *rack.Server {
 	r.t.Helper()
 	return r.plug(n.server(data))
 }
 
 // server is what the node is made of, with the file of a second disk or "".
-func (n node) server(data string) rack.Server {
-	s := rack.Server{Name: n.name(), MAC: n.mac(), Port: n.port(), Disk: n.disk(), Data: data, MiB: 2048}
+func (n node) server(data string) rack.ServerConfig {
+	s := rack.ServerConfig{Name: n.name(), MAC: n.mac(), Port: n.port(), Disk: n.disk(), Data: data, MiB: 2048}
 	if n.mode == "UEFI" {
 		s.Code, s.Vars = "/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"
 	}
@@ -137,7 +137,7 @@ func (r *room) power() {
 	r.t.Helper()
 	r.switchOn()
 	began := time.Now()
-	_, err := r.bed.Await(r.ctx, "site-handed-over", r.t.Output())
+	_, err := r.bed.AwaitStage(r.ctx, "site-handed-over", r.t.Output())
 	require.NoError(r.t, err)
 	r.t.Logf("site handed over after %s", time.Since(began).Round(time.Second))
 }
@@ -145,7 +145,7 @@ func (r *room) power() {
 // switchOn starts the appliance on its DATA.
 func (r *room) switchOn() {
 	r.t.Helper()
-	r.bed = native.Appliance(r.t, r.root, r.programs, r.rack.Name(), r.dir)
+	r.bed = native.StartAppliance(r.t, r.root, r.programs, r.rack.Name(), r.dir)
 	require.NoError(r.t, r.rack.Connect(r.ctx, r.bed))
 	r.site()
 	r.run("systemctl", "start", "firstlightd")
@@ -277,7 +277,7 @@ func sum(t *testing.T, file string) string {
 }
 
 // written is how many bytes of a server's disk hold data.
-func written(t *testing.T, box *rack.Box) int64 {
+func written(t *testing.T, box *rack.Server) int64 {
 	t.Helper()
 	out, err := exec.Command("du", "--block-size=1", box.DiskFile()).Output()
 	require.NoError(t, err)

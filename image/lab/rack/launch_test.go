@@ -31,7 +31,7 @@ func TestTwoServersAtOnce(t *testing.T) {
 	assert.NotContains(t, r.sshTo(r.nodes[0], "ls /sys/firmware"), "efi")
 	assert.Contains(t, r.sshTo(r.nodes[1], "ls /sys/firmware"), "efi")
 	t.Log(r.run("kubectl", "get", "launches"))
-	assert.Empty(t, r.rack.Outside(), "frames were for addresses outside the rack")
+	assert.Empty(t, r.rack.OutsideAddresses(), "frames were for addresses outside the rack")
 }
 
 // Of three servers one was never plugged into the network and one loses its cable again and again.
@@ -39,7 +39,7 @@ func TestTwoServersAtOnce(t *testing.T) {
 func TestADeadAndAFlappingServerBesideAThird(t *testing.T) {
 	need(t, "rack-all")
 	r := newRoom(t, 100*time.Minute, "legacy", "legacy", "legacy")
-	var boxes []*rack.Box
+	var boxes []*rack.Server
 	for _, n := range r.nodes {
 		boxes = append(boxes, r.plugNode(n, ""))
 	}
@@ -59,7 +59,7 @@ func TestADeadAndAFlappingServerBesideAThird(t *testing.T) {
 		}
 	}()
 	r.power()
-	r.becomes("node1", func(n status.Node) bool { return n.Proven })
+	r.becomes("node1", func(n status.Node) bool { return n.Verified })
 	d := r.launch(func(l status.Launch) bool { return l.State == status.LaunchFailed && strings.Contains(l.Text, "node2") })
 	assert.Contains(t, d.Launch.Text, "node2 was switched on and never heard on the provisioning network")
 	assert.NotContains(t, d.Launch.Text, "node1")
@@ -81,14 +81,14 @@ func TestPowerCutsOfTheApplianceInEveryPhase(t *testing.T) {
 		phase string
 		at    func(status.Node) bool
 	}{
-		{"pre-flight", func(n status.Node) bool { return n.Situation == "preflight" }},
+		{"pre-flight", func(n status.Node) bool { return n.Rule == "preflight" }},
 		{"registering", func(n status.Node) bool { return n.State == "registering" }},
 		{"inspecting", func(n status.Node) bool { return n.State == "inspecting" }},
 		{"writing", func(n status.Node) bool { return n.State == "provisioning" && written(t, box) > 100<<20 }},
-		{"verifying", func(n status.Node) bool { return n.State == "provisioned" && !n.Proven }},
+		{"verifying", func(n status.Node) bool { return n.State == "provisioned" && !n.Verified }},
 	} {
-		n := r.becomes("node1", func(n status.Node) bool { return n.Proven || c.at(n) })
-		require.False(t, n.Proven, "it was never seen %s", c.phase)
+		n := r.becomes("node1", func(n status.Node) bool { return n.Verified || c.at(n) })
+		require.False(t, n.Verified, "it was never seen %s", c.phase)
 		r.cut()
 		t.Logf("power cut while %s: %s, %s", c.phase, n.State, n.Why)
 		r.switchOn()
@@ -110,7 +110,7 @@ func TestAServerIsPluggedInAgain(t *testing.T) {
 		box.Cable().SetFault(wire.Fault{})
 		t.Logf("out and in again while %s", what)
 	}
-	r.becomes("node1", func(n status.Node) bool { return n.Situation == "loading" })
+	r.becomes("node1", func(n status.Node) bool { return n.Rule == "loading" })
 	pull("its ramdisk is loaded")
 	r.until("bytes on the disk", func() string { return mebibytes(written(t, box)) }, func(string) bool { return written(t, box) > 100<<20 })
 	pull("its disk is written")
@@ -139,7 +139,7 @@ func TestAForeignDHCPServerOnTheSwitch(t *testing.T) {
 	r := newRoom(t, 60*time.Minute, "legacy")
 	box := r.node1("")
 	var conn net.PacketConn
-	require.NoError(t, netns.Within(r.rack.Network(), func() (err error) {
+	require.NoError(t, netns.Do(r.rack.Network(), func() (err error) {
 		conn, err = server4.NewIPv4UDPConn(rack.Bridge, &net.UDPAddr{Port: dhcpv4.ServerPort})
 		return err
 	}))
@@ -159,10 +159,10 @@ func TestAForeignDHCPServerOnTheSwitch(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = foreign.Serve() }()
 	r.power()
-	n := r.becomes("node1", func(n status.Node) bool { return n.Situation == "foreign-dhcp" })
+	n := r.becomes("node1", func(n status.Node) bool { return n.Rule == "foreign-dhcp" })
 	assert.Contains(t, n.Why, rack.BMCAddr)
 	time.Sleep(30 * time.Second) // nothing follows from it by itself
-	assert.False(t, box.On(), "it was switched on")
+	assert.False(t, box.IsOn(), "it was switched on")
 	assert.Empty(t, box.BMC().Writes())
 	require.NoError(t, foreign.Close())
 	<-ended
@@ -175,7 +175,7 @@ func TestAForeignDHCPServerOnTheSwitch(t *testing.T) {
 func (r *room) launched() {
 	r.t.Helper()
 	began := time.Now()
-	r.launch(func(l status.Launch) bool { return l.State == status.LaunchLaunched })
+	r.launch(func(l status.Launch) bool { return l.State == status.LaunchSucceeded })
 	r.t.Logf("launched after %s: %s", time.Since(began).Round(time.Second), r.run("firstlightd", "status", "--wait"))
 	assert.Equal(r.t, "True", r.run("kubectl", "get", "launch", "rack", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`))
 }
@@ -217,7 +217,7 @@ func (r *room) document(so func(status.Document) bool) status.Document {
 		}
 		tell("launch", string(d.Launch.State)+", "+d.Launch.Text, "")
 		for _, n := range d.Nodes {
-			tell(n.Name, n.State+", "+n.Situation, ": "+n.Why)
+			tell(n.Name, n.State+", "+n.Rule, ": "+n.Why)
 		}
 		if so(d) {
 			return d

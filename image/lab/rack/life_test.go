@@ -47,8 +47,8 @@ func TestServerInServiceStaysInService(t *testing.T) {
 	r.agree()
 
 	r.cut()
-	require.NoError(t, os.RemoveAll(r.bed.Kept("/var/lib/etcd")))
-	require.NoError(t, os.RemoveAll(r.bed.Kept("/var/lib/ironic")))
+	require.NoError(t, os.RemoveAll(r.bed.DataPath("/var/lib/etcd")))
+	require.NoError(t, os.RemoveAll(r.bed.DataPath("/var/lib/ironic")))
 	r.power()
 	r.served()
 	t.Log("the databases of Kubernetes and of Ironic were lost")
@@ -88,7 +88,7 @@ func (r *room) guarded() {
 // served waits until node1 is known as in service, by Ironic too.
 func (r *room) served() {
 	r.t.Helper()
-	_, err := r.bed.Await(r.ctx, "site-handed-over", r.t.Output())
+	_, err := r.bed.AwaitStage(r.ctx, "site-handed-over", r.t.Output())
 	require.NoError(r.t, err)
 	r.provisioned()
 	ask := func() string {
@@ -105,7 +105,7 @@ func (r *room) served() {
 func TestUnknownMachineIsInspectedAtMost(t *testing.T) {
 	need(t, "rack-all")
 	r := newRoom(t, 30*time.Minute, "legacy")
-	box := r.plug(rack.Server{Name: "stranger", MAC: "52:54:00:00:00:77", Port: 6277, Disk: 256 << 20, MiB: 2048})
+	box := r.plug(rack.ServerConfig{Name: "stranger", MAC: "52:54:00:00:00:77", Port: 6277, Disk: 256 << 20, MiB: 2048})
 	data := []byte(strings.Repeat("somebody's data ", 1<<20))
 	require.NoError(t, os.WriteFile(box.DiskFile(), data, 0o644))
 	before := sum(t, box.DiskFile())
@@ -121,7 +121,7 @@ func TestUnknownMachineIsInspectedAtMost(t *testing.T) {
 	}
 	said := r.until("the stranger's agent", order, func(s string) bool { return strings.Contains(s, "HTTP/") })
 	assert.Contains(t, said, " 401 ")
-	require.True(t, box.On(), "it was switched off")
+	require.True(t, box.IsOn(), "it was switched off")
 	require.NoError(t, box.BMC().Press("power", "0"))
 	assert.Equal(t, before, sum(t, box.DiskFile()))
 	assert.NotContains(t, r.run("baremetal", "node", "list"), "52:54:00:00:00:77")
@@ -151,7 +151,7 @@ func TestPowerCutWhileTheDiskIsWritten(t *testing.T) {
 	require.NotEqual(t, "provisioned", r.host("status.provisioning.state"))
 	t.Logf("power cut with %s on the disk", mebibytes(written(t, box)))
 	r.installed(box)
-	logs, err := filepath.Glob(r.bed.Kept("/var/lib/ironic/log/deploy/*"))
+	logs, err := filepath.Glob(r.bed.DataPath("/var/lib/ironic/log/deploy/*"))
 	require.NoError(t, err)
 	t.Logf("deploy logs: %q", logs)
 }

@@ -33,7 +33,7 @@ import (
 const BMCAddr = "172.22.0.2"
 
 // inside are the addresses of the rack and of what runs within the appliance (its pods and
-// services, daemon/kube). What a frame is for beside them is outside; see Rack.Outside.
+// services, daemon/kube). What a frame is for beside them is outside; see Rack.OutsideAddresses.
 var inside = []netip.Prefix{
 	netip.MustParsePrefix("172.22.0.0/24"), netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.96.0.0/12"),
 }
@@ -44,8 +44,8 @@ const (
 	Password = "secret-of-bmc"
 )
 
-// Server is what a server is made of.
-type Server struct {
+// ServerConfig is what a server is made of.
+type ServerConfig struct {
 	Name string
 	Dir  string // disk, console log, BMC's state
 	MAC  string
@@ -61,9 +61,9 @@ type Server struct {
 	Firmware bool
 }
 
-// Box is a server with its BMC.
-type Box struct {
-	Server
+// Server is a server with its BMC.
+type Server struct {
+	ServerConfig
 	rack  *Rack
 	bmc   *bmc.BMC
 	cable *wire.Port
@@ -108,10 +108,10 @@ func (r *Rack) build(ctx context.Context) error {
 	if r.dir, err = os.MkdirTemp("", "rack"); err != nil {
 		return err
 	}
-	if err := netns.Within(r.Network(), func() (err error) { r.uplink, err = openTap("uplink"); return err }); err != nil {
+	if err := netns.Do(r.Network(), func() (err error) { r.uplink, err = openTap("uplink"); return err }); err != nil {
 		return err
 	}
-	if err := r.ip(ctx, "link set lo up", "link add "+Bridge+" type bridge", "link set uplink master "+Bridge, "link set uplink up",
+	if err := r.runIP(ctx, "link set lo up", "link add "+Bridge+" type bridge", "link set uplink master "+Bridge, "link set uplink up",
 		"link set "+Bridge+" up", "addr add "+BMCAddr+"/24 dev "+Bridge); err != nil {
 		return err
 	}
@@ -153,13 +153,13 @@ func openTap(name string) (*os.File, error) {
 func (r *Rack) Name() string { return "rack-" + strconv.Itoa(r.holder.ID.PID) }
 
 // Network is the file that stands for the network in which the beds and BMCs are.
-func (r *Rack) Network() string { return netns.Of(r.holder.ID.PID) }
+func (r *Rack) Network() string { return netns.PathOf(r.holder.ID.PID) }
 
 // Accelerator is what runs the servers' processors, and why.
 func (r *Rack) Accelerator() accelerator.Choice { return r.accel }
 
-// Outside is every address outside the rack that a frame on its switch was for, with how many.
-func (r *Rack) Outside() map[netip.Addr]int { return r.sw.Outside() }
+// OutsideAddresses is every address outside the rack that a frame on its switch was for, with how many.
+func (r *Rack) OutsideAddresses() map[netip.Addr]int { return r.sw.Outside() }
 
 // Close ends the rack's network. Unplug its servers before.
 func (r *Rack) Close() error {
@@ -176,14 +176,14 @@ func (r *Rack) Close() error {
 
 // Connect gives a bed its provisioning NIC, eth0. It must be called before the daemon starts. The
 // cable of the bed before goes with that bed, or a little later: the kernel takes its time.
-func (r *Rack) Connect(ctx context.Context, bed *native.Bed) error {
-	_ = r.ip(ctx, "link del port0")
-	err := ip(ctx, bed.PID(), "link add eth0 type veth peer name port0", "link set port0 netns "+strconv.Itoa(r.holder.ID.PID))
+func (r *Rack) Connect(ctx context.Context, bed *native.Sandbox) error {
+	_ = r.runIP(ctx, "link del port0")
+	err := runIP(ctx, bed.PID(), "link add eth0 type veth peer name port0", "link set port0 netns "+strconv.Itoa(r.holder.ID.PID))
 	if err == nil {
-		err = r.ip(ctx, "link set port0 master "+Bridge, "link set port0 up")
+		err = r.runIP(ctx, "link set port0 master "+Bridge, "link set port0 up")
 	}
 	if err == nil {
-		err = ip(ctx, bed.PID(), "link set eth0 up")
+		err = runIP(ctx, bed.PID(), "link set eth0 up")
 	}
 	if err != nil {
 		return fmt.Errorf("connect bed %s to the rack: %w", bed.Name(), err)
@@ -191,12 +191,14 @@ func (r *Rack) Connect(ctx context.Context, bed *native.Bed) error {
 	return nil
 }
 
-func (r *Rack) ip(ctx context.Context, all ...string) error { return ip(ctx, r.holder.ID.PID, all...) }
+func (r *Rack) runIP(ctx context.Context, all ...string) error {
+	return runIP(ctx, r.holder.ID.PID, all...)
+}
 
-// ip runs this machine's ip in the network of a process, once for each of all.
-func ip(ctx context.Context, pid int, all ...string) error {
+// runIP runs this machine's ip in the network of a process, once for each of all.
+func runIP(ctx context.Context, pid int, all ...string) error {
 	for _, args := range all {
-		words := append([]string{"--net=" + netns.Of(pid), "--", "ip"}, strings.Fields(args)...)
+		words := append([]string{"--net=" + netns.PathOf(pid), "--", "ip"}, strings.Fields(args)...)
 		if out, err := exec.CommandContext(ctx, "nsenter", words...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", args, err, out)
 		}
@@ -206,8 +208,8 @@ func ip(ctx context.Context, pid int, all ...string) error {
 
 // Plug puts a server into the rack: switched off, its BMC alive. A disk that is there already
 // is kept.
-func (r *Rack) Plug(ctx context.Context, s Server) (*Box, error) {
-	b := &Box{Server: s, rack: r}
+func (r *Rack) Plug(ctx context.Context, s ServerConfig) (*Server, error) {
+	b := &Server{ServerConfig: s, rack: r}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
 	}
@@ -223,7 +225,7 @@ func (r *Rack) Plug(ctx context.Context, s Server) (*Box, error) {
 	}
 	var front net.PacketConn
 	at := net.JoinHostPort(BMCAddr, strconv.Itoa(s.Port))
-	if err := netns.Within(r.Network(), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
+	if err := netns.Do(r.Network(), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
 		return nil, fmt.Errorf("plug server %s: listen for its BMC: %w", s.Name, err)
 	}
 	b.bmc, err = bmc.Start(bmc.Config{Name: s.Name, Dir: filepath.Join(s.Dir, "bmc"), User: User, Password: Password, Front: front}, b)
@@ -234,18 +236,18 @@ func (r *Rack) Plug(ctx context.Context, s Server) (*Box, error) {
 }
 
 // BMC is the server's controller.
-func (b *Box) BMC() *bmc.BMC { return b.bmc }
+func (b *Server) BMC() *bmc.BMC { return b.bmc }
 
 // Cable is the server's port of the switch: what is wrong with it can be set, and counted.
-func (b *Box) Cable() *wire.Port { return b.cable }
+func (b *Server) Cable() *wire.Port { return b.cable }
 
-func (b *Box) socket() string { return filepath.Join(b.rack.dir, b.Name) }
+func (b *Server) socket() string { return filepath.Join(b.rack.dir, b.Name) }
 
 // DiskFile is the server's disk, raw.
-func (b *Box) DiskFile() string { return filepath.Join(b.Dir, "disk.raw") }
+func (b *Server) DiskFile() string { return filepath.Join(b.Dir, "disk.raw") }
 
 // Console is what the server said on its serial line, all power-on periods together.
-func (b *Box) Console() string {
+func (b *Server) Console() string {
 	text, err := os.ReadFile(filepath.Join(b.Dir, "console.log"))
 	if err != nil {
 		return err.Error()
@@ -253,20 +255,20 @@ func (b *Box) Console() string {
 	return string(text)
 }
 
-// On tells whether the server has power.
-func (b *Box) On() bool {
+// IsOn tells whether the server has power.
+func (b *Server) IsOn() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.on()
+	return b.isOn()
 }
 
-func (b *Box) on() bool { return b.qemu != nil && b.qemu.Running() }
+func (b *Server) isOn() bool { return b.qemu != nil && b.qemu.IsRunning() }
 
 // SwitchOn starts the server from the device that its BMC was told last.
-func (b *Box) SwitchOn(device string) error {
+func (b *Server) SwitchOn(device string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.on() {
+	if b.isOn() {
 		return nil
 	}
 	disk, nic := 1, 2
@@ -318,7 +320,7 @@ func (b *Box) SwitchOn(device string) error {
 }
 
 // SwitchOff cuts the server's power.
-func (b *Box) SwitchOff() error {
+func (b *Server) SwitchOff() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stop()
@@ -326,15 +328,15 @@ func (b *Box) SwitchOff() error {
 }
 
 // ShutDown cuts the power as well: no system waits for a button here.
-func (b *Box) ShutDown() error { return b.SwitchOff() }
+func (b *Server) ShutDown() error { return b.SwitchOff() }
 
-func (b *Box) stop() {
+func (b *Server) stop() {
 	if b.qemu != nil {
 		b.qemu.Kill()
 	}
 }
 
 // Unplug ends the BMC and cuts the power. The disk stays.
-func (b *Box) Unplug() error {
+func (b *Server) Unplug() error {
 	return errors.Join(b.bmc.Close(), b.SwitchOff(), b.cable.Close())
 }

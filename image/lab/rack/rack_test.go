@@ -60,7 +60,7 @@ func TestServerIsInstalledOnTheDiskThatIsNamedUEFI(t *testing.T) {
 }
 
 // installed waits until node1 is in service and shows what it is then.
-func (r *room) installed(box *rack.Box) {
+func (r *room) installed(box *rack.Server) {
 	r.t.Helper()
 	began := time.Now()
 	r.provisioned()

@@ -85,7 +85,7 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 	r.network("ip addr add 172.22.0.199/24 dev " + rack.Bridge) // somebody has an address that the site gives
 	r.network("nft add table bridge stuck")
 	r.network("nft add chain bridge stuck in { type filter hook prerouting priority -300 ; }")
-	boxes := make([]*rack.Box, len(all))
+	boxes := make([]*rack.Server, len(all))
 	for i, n := range r.nodes {
 		c := all[i]
 		if n.mode = c.mode; n.mode == "" {
@@ -129,20 +129,20 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 			if told[i] != "" {
 				continue
 			}
-			if was[i] != now.Situation {
-				was[i] = now.Situation
-				t.Logf("%5s %s (%s): %s, %s: %s", time.Since(began).Round(time.Second), now.Name, c.situation, now.State, now.Situation, now.Why)
+			if was[i] != now.Rule {
+				was[i] = now.Rule
+				t.Logf("%5s %s (%s): %s, %s: %s", time.Since(began).Round(time.Second), now.Name, c.situation, now.State, now.Rule, now.Why)
 			}
-			if c.unless != "" && c.unless == now.Situation && time.Since(reset[i]) > 5*time.Minute {
+			if c.unless != "" && c.unless == now.Rule && time.Since(reset[i]) > 5*time.Minute {
 				reset[i] = time.Now()
 				require.NoError(t, boxes[i].BMC().Press("boot", "pxe"))
 				require.NoError(t, boxes[i].BMC().Press("reset", "1"))
 			}
-			if c.silence != "" && c.silence == now.Situation {
+			if c.silence != "" && c.silence == now.Rule {
 				r.network("nft add rule bridge stuck in ether saddr " + r.nodes[i].mac() + " drop")
 				all[i].silence = ""
 			}
-			if now.Situation != c.situation {
+			if now.Rule != c.situation {
 				continue
 			}
 			told[i] = now.Why
@@ -176,7 +176,7 @@ func (r *room) network(command string) {
 func (r *room) elsewhere() {
 	r.t.Helper()
 	var listener net.Listener
-	require.NoError(r.t, netns.Within(r.rack.Network(), func() (err error) { listener, err = net.Listen("tcp", elsewhere); return err }))
+	require.NoError(r.t, netns.Do(r.rack.Network(), func() (err error) { listener, err = net.Listen("tcp", elsewhere); return err }))
 	zeros := make([]byte, 1<<20)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/silent.raw", func(w http.ResponseWriter, q *http.Request) {

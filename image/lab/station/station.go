@@ -26,8 +26,8 @@ import (
 	"firstlight.dev/firstlight/image/lab/wire"
 )
 
-// Station is a machine that answers to its addresses and routes nothing.
-type Station struct {
+// Endpoint is a machine that answers to its addresses and routes nothing.
+type Endpoint struct {
 	stack *stack.Stack
 	link  *channel.Endpoint
 	port  *wire.Port
@@ -41,10 +41,10 @@ const (
 	waiting  = 1024 // frames on their way out
 )
 
-// Plug puts a station on a switch. It has the first address, with its network, and answers to
+// Attach puts a station on a switch. It has the first address, with its network, and answers to
 // the others too, which are of the same network.
-func Plug(s *wire.Switch, name string, mac net.HardwareAddr, network netip.Prefix, also ...netip.Addr) (*Station, error) {
-	st := &Station{
+func Attach(s *wire.Switch, name string, mac net.HardwareAddr, network netip.Prefix, also ...netip.Addr) (*Endpoint, error) {
+	st := &Endpoint{
 		stack: stack.New(stack.Options{
 			NetworkProtocols:   []stack.NetworkProtocolFactory{arp.NewProtocol, ipv4.NewProtocol},
 			TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4},
@@ -65,7 +65,7 @@ func Plug(s *wire.Switch, name string, mac net.HardwareAddr, network netip.Prefi
 	return st, nil
 }
 
-func (st *Station) configure(network netip.Prefix, also []netip.Addr) error {
+func (st *Endpoint) configure(network netip.Prefix, also []netip.Addr) error {
 	if err := st.stack.CreateNIC(card, ethernet.New(st.link)); err != nil {
 		return errors.New(err.String())
 	}
@@ -91,14 +91,14 @@ func (st *Station) configure(network netip.Prefix, also []netip.Addr) error {
 }
 
 // receive takes a frame from the switch.
-func (st *Station) receive(frame []byte) {
+func (st *Endpoint) receive(frame []byte) {
 	p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(frame)})
 	defer p.DecRef()
 	st.link.InjectInbound(0, p) // the Ethernet header says which protocol
 }
 
 // send passes the stack's frames to the switch until ctx ends.
-func (st *Station) send(ctx context.Context) {
+func (st *Endpoint) send(ctx context.Context) {
 	defer close(st.gone)
 	for {
 		p := st.link.ReadContext(ctx)
@@ -113,7 +113,7 @@ func (st *Station) send(ctx context.Context) {
 	}
 }
 
-func full(a netip.AddrPort) tcpip.FullAddress {
+func fullAddress(a netip.AddrPort) tcpip.FullAddress {
 	at := tcpip.FullAddress{NIC: card, Port: a.Port()}
 	if a.Addr().IsValid() && !a.Addr().IsUnspecified() {
 		at.Addr = tcpip.AddrFrom4(a.Addr().As4())
@@ -122,11 +122,11 @@ func full(a netip.AddrPort) tcpip.FullAddress {
 }
 
 // Dial connects to a TCP port of a machine on the wire.
-func (st *Station) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+func (st *Endpoint) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	if !to.Addr().Is4() {
 		return nil, fmt.Errorf("dial %s: the lab speaks IPv4", to)
 	}
-	conn, err := gonet.DialContextTCP(ctx, st.stack, full(to), ipv4.ProtocolNumber)
+	conn, err := gonet.DialContextTCP(ctx, st.stack, fullAddress(to), ipv4.ProtocolNumber)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s on the wire: %w", to, err)
 	}
@@ -134,8 +134,8 @@ func (st *Station) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error
 }
 
 // Listen accepts TCP connections to one of the station's addresses.
-func (st *Station) Listen(at netip.AddrPort) (net.Listener, error) {
-	l, err := gonet.ListenTCP(st.stack, full(at), ipv4.ProtocolNumber)
+func (st *Endpoint) Listen(at netip.AddrPort) (net.Listener, error) {
+	l, err := gonet.ListenTCP(st.stack, fullAddress(at), ipv4.ProtocolNumber)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s on the wire: %w", at, err)
 	}
@@ -143,8 +143,8 @@ func (st *Station) Listen(at netip.AddrPort) (net.Listener, error) {
 }
 
 // ListenPacket gets the UDP datagrams to one of the station's addresses.
-func (st *Station) ListenPacket(at netip.AddrPort) (net.PacketConn, error) {
-	local := full(at)
+func (st *Endpoint) ListenPacket(at netip.AddrPort) (net.PacketConn, error) {
+	local := fullAddress(at)
 	conn, err := gonet.DialUDP(st.stack, &local, nil, ipv4.ProtocolNumber)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s on the wire: %w", at, err)
@@ -153,10 +153,10 @@ func (st *Station) ListenPacket(at netip.AddrPort) (net.PacketConn, error) {
 }
 
 // Port is where it is plugged in.
-func (st *Station) Port() *wire.Port { return st.port }
+func (st *Endpoint) Port() *wire.Port { return st.port }
 
 // Close unplugs the station; its connections end.
-func (st *Station) Close() error {
+func (st *Endpoint) Close() error {
 	st.end()
 	<-st.gone
 	err := st.port.Close()

@@ -16,11 +16,11 @@ import (
 	"firstlight.dev/firstlight/image/lab/wire"
 )
 
-func pair(t *testing.T, also ...netip.Addr) (*wire.Switch, *Station, *Station) {
+func pair(t *testing.T, also ...netip.Addr) (*wire.Switch, *Endpoint, *Endpoint) {
 	s := wire.New("test", netip.MustParsePrefix("10.0.0.0/24"))
-	one, err := Plug(s, "one", net.HardwareAddr{2, 0, 0, 0, 0, 1}, netip.MustParsePrefix("10.0.0.1/24"))
+	one, err := Attach(s, "one", net.HardwareAddr{2, 0, 0, 0, 0, 1}, netip.MustParsePrefix("10.0.0.1/24"))
 	require.NoError(t, err)
-	two, err := Plug(s, "two", net.HardwareAddr{2, 0, 0, 0, 0, 2}, netip.MustParsePrefix("10.0.0.2/24"), also...)
+	two, err := Attach(s, "two", net.HardwareAddr{2, 0, 0, 0, 0, 2}, netip.MustParsePrefix("10.0.0.2/24"), also...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, one.Close())
@@ -31,7 +31,7 @@ func pair(t *testing.T, also ...netip.Addr) (*wire.Switch, *Station, *Station) {
 }
 
 // echo answers each connection with what it says.
-func echo(t *testing.T, st *Station, at string) {
+func echo(t *testing.T, st *Endpoint, at string) {
 	l, err := st.Listen(netip.MustParseAddrPort(at))
 	require.NoError(t, err)
 	go func() {

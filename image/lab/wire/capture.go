@@ -61,7 +61,7 @@ func (c *Capture) flush() {
 	}
 }
 
-func (c *Capture) frame(at time.Time, frame []byte) {
+func (c *Capture) writeFrame(at time.Time, frame []byte) {
 	kept := frame
 	if kind, data := payload(frame); kind == typeIPv4 && len(data) >= 20 && data[9] == protoTCP && len(frame) > tcpBytes {
 		kept = frame[:tcpBytes]

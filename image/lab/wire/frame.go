@@ -11,12 +11,12 @@ const headerBytes = 14
 
 type mac [6]byte
 
-func (m mac) group() bool { return m[0]&1 != 0 } // broadcast or multicast
+func (m mac) isGroup() bool { return m[0]&1 != 0 } // broadcast or multicast
 
 // table is what a switch has learnt: where each address was last heard.
-type table map[mac]place
+type table map[mac]portEntry
 
-type place struct {
+type portEntry struct {
 	port *Port
 	at   time.Time
 }
@@ -31,12 +31,12 @@ const largestTable = 4096
 // A frame to an address on its own port goes to that port, which Send leaves out.
 func (t table) forward(from *Port, frame []byte, now time.Time) *Port {
 	to, source := mac(frame[0:6]), mac(frame[6:12])
-	if !source.group() {
+	if !source.isGroup() {
 		if _, known := t[source]; known || len(t) < largestTable {
-			t[source] = place{from, now}
+			t[source] = portEntry{from, now}
 		}
 	}
-	if to.group() {
+	if to.isGroup() {
 		return nil
 	}
 	p, known := t[to]
@@ -50,7 +50,7 @@ func (t table) forward(from *Port, frame []byte, now time.Time) *Port {
 	return p.port
 }
 
-func (t table) forget(p *Port) {
+func (t table) forgetPort(p *Port) {
 	for m, place := range t {
 		if place.port == p {
 			delete(t, m)
@@ -92,9 +92,9 @@ func destination(frame []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// belongs tells whether a packet for an address stays within the rack by its nature or
+// isInternal tells whether a packet for an address stays within the rack by its nature or
 // because the address is the rack's. An address that a machine gave itself is no way out.
-func belongs(a netip.Addr, rack []netip.Prefix) bool {
+func isInternal(a netip.Addr, rack []netip.Prefix) bool {
 	if a.IsMulticast() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 		return true
 	}

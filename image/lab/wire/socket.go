@@ -72,7 +72,7 @@ func (j *jack) unplug(conn net.Conn) {
 	}
 }
 
-func (j *jack) plugged() net.Conn {
+func (j *jack) current() net.Conn {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.conn
@@ -116,7 +116,7 @@ func (j *jack) write() {
 				more = false
 			}
 		}
-		conn := j.plugged()
+		conn := j.current()
 		if conn == nil {
 			continue // no machine: the frames are lost
 		}

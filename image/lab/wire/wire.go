@@ -107,17 +107,17 @@ func (p *Port) Send(frame []byte) {
 	}
 	p.stats.Sent++
 	p.stats.Bytes += int64(len(frame))
-	if p.fault.loses() {
+	if p.fault.drops() {
 		p.stats.Lost++
 		return
 	}
-	s.note(frame)
+	s.observe(frame)
 	to := s.table.forward(p, frame, time.Now())
 	for other := range s.ports {
 		if other == p || to != nil && other != to || other.fault.Side != p.fault.Side {
 			continue
 		}
-		if other.fault.loses() {
+		if other.fault.drops() {
 			other.stats.Lost++
 			continue
 		}
@@ -149,15 +149,15 @@ func (p *Port) put(frame []byte) {
 	}
 }
 
-func (f Fault) loses() bool { return f.Cut || f.Loss > 0 && rand.Float64() < f.Loss }
+func (f Fault) drops() bool { return f.Cut || f.Loss > 0 && rand.Float64() < f.Loss }
 
-// note captures a frame and remembers where to it was addressed, if that is outside.
-func (s *Switch) note(frame []byte) {
+// observe captures a frame and remembers where to it was addressed, if that is outside.
+func (s *Switch) observe(frame []byte) {
 	if s.capture != nil {
-		s.capture.frame(time.Now(), frame)
+		s.capture.writeFrame(time.Now(), frame)
 	}
 	to := destination(frame)
-	if !to.IsValid() || belongs(to, s.rack) {
+	if !to.IsValid() || isInternal(to, s.rack) {
 		return
 	}
 	const most = 1000 // different ones
@@ -209,7 +209,7 @@ func (s *Switch) Capture(c *Capture) {
 func (p *Port) Close() error {
 	p.sw.mu.Lock()
 	delete(p.sw.ports, p)
-	p.sw.table.forget(p)
+	p.sw.table.forgetPort(p)
 	p.sw.mu.Unlock()
 	var err error
 	p.once.Do(func() {

@@ -114,7 +114,7 @@ func TestTableForgets(t *testing.T) {
 		tab.forward(p, frame(everybody, mac{0, 1, 2, 3, byte(i >> 8), byte(i)}, ""), now)
 	}
 	assert.LessOrEqual(t, len(tab), largestTable)
-	tab.forget(p)
+	tab.forgetPort(p)
 	assert.Empty(t, tab)
 }
 

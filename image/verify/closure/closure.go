@@ -174,8 +174,8 @@ func (t *Tree) Open(name string) (fs.File, error) {
 	return t.fsys.Open(strings.TrimPrefix(real, "/"))
 }
 
-// Under lists the regular files below a directory, at any depth, sorted.
-func (t *Tree) Under(dir string) []string {
+// FilesUnder lists the regular files below a directory, at any depth, sorted.
+func (t *Tree) FilesUnder(dir string) []string {
 	var out []string
 	for _, name := range t.names {
 		if strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/") && t.nodes[name].mode.IsRegular() {
@@ -188,24 +188,24 @@ func (t *Tree) Under(dir string) []string {
 // maxText is the largest file that is read as text.
 const maxText = 4 << 20
 
-// ours are the text files that this product puts into the root: what Debian's packages
+// ownFiles are the text files that this product puts into the root: what Debian's packages
 // name is Debian's business, and resolved by their dependencies.
-func (t *Tree) ours() []string {
+func (t *Tree) ownFiles() []string {
 	var out []string
 	for _, name := range t.names {
 		n := t.nodes[name]
 		if !n.mode.IsRegular() || n.size > maxText || strings.HasPrefix(name, imagesDir+"/") || strings.HasPrefix(name, packagesDir+"/") {
 			continue
 		}
-		if own(name) {
+		if isOurs(name) {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
-// own says whether this product puts the file into the root.
-func own(name string) bool {
+// isOurs says whether this product puts the file into the root.
+func isOurs(name string) bool {
 	return strings.Contains(name, "firstlight") || strings.HasPrefix(name, "/etc/kubernetes/") || strings.Contains(name, "/kubelet.service")
 }
 
@@ -215,8 +215,8 @@ type line struct {
 	text string
 }
 
-// lines reads the text files of ours; binary files have none.
-func (t *Tree) lines(names []string) ([]line, error) {
+// readLines reads the text files of ours; binary files have none.
+func (t *Tree) readLines(names []string) ([]line, error) {
 	var out []line
 	for _, name := range names {
 		b, err := t.Read(name)
@@ -233,8 +233,8 @@ func (t *Tree) lines(names []string) ([]line, error) {
 	return out, nil
 }
 
-// comment says whether a line is one, in units, shell, YAML and sysctl files.
-func (l line) comment() bool {
+// isComment says whether a line is one, in units, shell, YAML and sysctl files.
+func (l line) isComment() bool {
 	s := strings.TrimSpace(l.text)
 	return s == "" || s[0] == '#' && !strings.HasPrefix(s, "#!") || s[0] == ';'
 }

@@ -15,7 +15,7 @@ import (
 // its digest beside it says.
 func findExtents(t *Tree) ([]Miss, error) {
 	var out []Miss
-	for _, name := range t.Under(ourDir) {
+	for _, name := range t.FilesUnder(ourDir) {
 		whole, ok := strings.CutSuffix(name, extent.SuffixExtents)
 		if !ok {
 			continue

@@ -53,8 +53,8 @@ func (t *Tree) index() (manifest, error) {
 	return m, nil
 }
 
-// images lists the names in the layout.
-func (t *Tree) images() (map[string]bool, error) {
+// imageNames lists the names in the layout.
+func (t *Tree) imageNames() (map[string]bool, error) {
 	m, err := t.index()
 	if err != nil {
 		return nil, err
@@ -80,17 +80,17 @@ var (
 // of ours, and those that our programs carry inside them; there a name ends where the
 // text does, so only complete references count.
 func findImages(t *Tree) ([]Miss, error) {
-	have, err := t.images()
+	have, err := t.imageNames()
 	if err != nil {
 		return nil, err
 	}
 	var out []Miss
-	lines, err := t.lines(t.ours())
+	lines, err := t.readLines(t.ownFiles())
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range lines {
-		if l.comment() {
+		if l.isComment() {
 			continue
 		}
 		refs := domainRef.FindAllString(l.text, -1)
@@ -102,18 +102,18 @@ func findImages(t *Tree) ([]Miss, error) {
 			}
 		}
 		for _, ref := range refs {
-			if !known(have, ref) {
+			if !hasImage(have, ref) {
 				out = append(out, Miss{l.by, "image " + ref + " is not in " + imagesDir})
 			}
 		}
 	}
-	for _, name := range t.programs() {
-		refs, err := t.embedded(name)
+	for _, name := range t.ownPrograms() {
+		refs, err := t.embeddedImages(name)
 		if err != nil {
 			return nil, err
 		}
 		for _, ref := range refs {
-			if !known(have, ref) {
+			if !hasImage(have, ref) {
 				out = append(out, Miss{name, "image " + ref + ", named by a manifest inside it, is not in " + imagesDir})
 			}
 		}
@@ -121,8 +121,8 @@ func findImages(t *Tree) ([]Miss, error) {
 	return out, nil
 }
 
-// known looks a reference up; where it has blanks, any name that fits them does.
-func known(have map[string]bool, ref string) bool {
+// hasImage looks a reference up; where it has blanks, any name that fits them does.
+func hasImage(have map[string]bool, ref string) bool {
 	if !strings.Contains(ref, "{{") {
 		return have[ref]
 	}
@@ -148,8 +148,8 @@ func known(have map[string]bool, ref string) bool {
 	return false
 }
 
-// programs are the executables of ours that may carry manifests.
-func (t *Tree) programs() []string {
+// ownPrograms are the executables of ours that may carry manifests.
+func (t *Tree) ownPrograms() []string {
 	var out []string
 	for _, name := range t.names {
 		n := t.nodes[name]
@@ -160,8 +160,8 @@ func (t *Tree) programs() []string {
 	return out
 }
 
-// embedded finds the image lines of manifests inside a program.
-func (t *Tree) embedded(name string) ([]string, error) {
+// embeddedImages finds the image lines of manifests inside a program.
+func (t *Tree) embeddedImages(name string) ([]string, error) {
 	b, err := t.Read(name)
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func findKubeadm(t *Tree) ([]Miss, error) {
 	if !t.Has(kubeadm) {
 		return nil, nil
 	}
-	have, err := t.images()
+	have, err := t.imageNames()
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func findLayout(t *Tree) ([]Miss, error) {
 			continue
 		}
 		seen[d.Digest] = true
-		body, miss, err := t.blob(by, d)
+		body, miss, err := t.checkBlob(by, d)
 		if err != nil {
 			return nil, err
 		}
@@ -300,8 +300,8 @@ func (t *Tree) openBlob(sum string) (io.ReadCloser, error) {
 	return l.Reader(0), nil
 }
 
-// blob checks one blob; of manifests and indexes it returns the content.
-func (t *Tree) blob(by string, d descriptor) ([]byte, *Miss, error) {
+// checkBlob checks one blob; of manifests and indexes it returns the content.
+func (t *Tree) checkBlob(by string, d descriptor) ([]byte, *Miss, error) {
 	sum, ok := strings.CutPrefix(d.Digest, "sha256:")
 	if raw, err := hex.DecodeString(sum); !ok || err != nil || len(raw) != sha256.Size {
 		return nil, &Miss{by, fmt.Sprintf("a sha256 digest; %q is none", d.Digest)}, nil

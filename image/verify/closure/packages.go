@@ -25,7 +25,7 @@ func findPackages(t *Tree) ([]Miss, error) {
 	var all []map[string]string
 	have := map[string]bool{}
 	for stanza := range strings.SplitSeq(string(text), "\n\n") {
-		fields := control(stanza)
+		fields := parseControl(stanza)
 		if fields["Package"] == "" {
 			continue
 		}
@@ -53,8 +53,8 @@ func findPackages(t *Tree) ([]Miss, error) {
 	return misses, nil
 }
 
-// control reads the fields of a stanza that are one line each (deb-control(5)).
-func control(stanza string) map[string]string {
+// parseControl reads the fields of a stanza that are one line each (deb-control(5)).
+func parseControl(stanza string) map[string]string {
 	fields := map[string]string{}
 	for line := range strings.Lines(stanza) {
 		if key, value, ok := strings.Cut(line, ":"); ok && key != "" && key[0] != ' ' && key[0] != '\t' {

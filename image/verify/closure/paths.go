@@ -18,18 +18,18 @@ func findLinks(t *Tree) ([]Miss, error) {
 			continue
 		}
 		dir := path.Dir(name)
-		if dir != "/usr/bin" && dir != "/usr/sbin" && path.Ext(dir) != ".wants" && path.Ext(dir) != ".requires" && !own(name) {
+		if dir != "/usr/bin" && dir != "/usr/sbin" && path.Ext(dir) != ".wants" && path.Ext(dir) != ".requires" && !isOurs(name) {
 			continue
 		}
-		if to, ok := t.Resolve(name); !ok && !runtime(to) {
+		if to, ok := t.Resolve(name); !ok && !isRuntimePath(to) {
 			out = append(out, Miss{name, fmt.Sprintf("link to %s, which is not in the root", n.link)})
 		}
 	}
 	return out, nil
 }
 
-// runtime says whether a path comes into being only on the running machine.
-func runtime(name string) bool {
+// isRuntimePath says whether a path comes into being only on the running machine.
+func isRuntimePath(name string) bool {
 	for _, top := range []string{"/run", "/var", "/proc", "/sys", "/dev", "/tmp", "/mnt", "/root", "/home", "/etc/kubernetes", "/etc/cni", "/opt/cni"} {
 		if name == top || strings.HasPrefix(name, top+"/") {
 			return true
@@ -46,18 +46,18 @@ var absolutePath = regexp.MustCompile(`(?:^|[\s"'=:,\[(>@!+-])(/(?:usr|bin|sbin|
 // scripts and settings name. Patterns and paths with variables cannot be decided and are
 // left to the tests that run them.
 func findPaths(t *Tree) ([]Miss, error) {
-	lines, err := t.lines(t.ours())
+	lines, err := t.readLines(t.ownFiles())
 	if err != nil {
 		return nil, err
 	}
 	var out []Miss
 	for _, l := range lines {
-		if l.comment() || conditional(l.text) {
+		if l.isComment() || isConditional(l.text) {
 			continue
 		}
 		for _, m := range absolutePath.FindAllStringSubmatch(l.text, -1) {
 			name := strings.TrimRight(m[1], ".:,")
-			if strings.ContainsAny(name, `*?$%\{}`) || runtime(name) || t.Has(name) {
+			if strings.ContainsAny(name, `*?$%\{}`) || isRuntimePath(name) || t.Has(name) {
 				continue
 			}
 			out = append(out, Miss{l.by, "path " + name + " is not in the root"})
@@ -66,8 +66,8 @@ func findPaths(t *Tree) ([]Miss, error) {
 	return out, nil
 }
 
-// conditional says whether a line asks for a path rather than needing it.
-func conditional(text string) bool {
+// isConditional says whether a line asks for a path rather than needing it.
+func isConditional(text string) bool {
 	text = strings.TrimSpace(text)
 	return strings.HasPrefix(text, "Condition") || strings.HasPrefix(text, "EnvironmentFile=-") ||
 		strings.HasPrefix(text, "ReadWritePaths=-") || strings.HasPrefix(text, "InaccessiblePaths=")
@@ -79,7 +79,7 @@ var address = regexp.MustCompile(`\b(?:https?|ftp|tftp|nfs|oci|docker)://([^\s"'
 // names below .internal, .local, .svc and .example, variables, and the identifiers of
 // schemas and licences, which nobody fetches, are not.
 func findURLs(t *Tree) ([]Miss, error) {
-	lines, err := t.lines(t.ours())
+	lines, err := t.readLines(t.ownFiles())
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +95,11 @@ func findURLs(t *Tree) ([]Miss, error) {
 			prose = indent
 			continue
 		}
-		if l.comment() || strings.Contains(l.text, "$schema") || strings.Contains(l.text, "Documentation=") || strings.Contains(l.text, "description:") {
+		if l.isComment() || strings.Contains(l.text, "$schema") || strings.Contains(l.text, "Documentation=") || strings.Contains(l.text, "description:") {
 			continue
 		}
 		for _, m := range address.FindAllStringSubmatch(l.text, -1) {
-			if !inside(strings.ToLower(m[1])) {
+			if !isInside(strings.ToLower(m[1])) {
 				out = append(out, Miss{l.by, "address " + m[0] + " is outside the rack"})
 			}
 		}
@@ -109,6 +109,6 @@ func findURLs(t *Tree) ([]Miss, error) {
 
 var privateHost = regexp.MustCompile(`^(\[.*\]|127\.|10\.|192\.168\.|172\.(1[6-9]|2[0-9]|3[01])\.|169\.254\.|0\.0\.0\.0|[^.]*$|.*[{}$%@])|\.(internal|local|svc|example|invalid|test)$`)
 
-func inside(host string) bool {
+func isInside(host string) bool {
 	return privateHost.MatchString(host) || host == "www.w3.org" || host == "spdx.org"
 }

@@ -34,7 +34,7 @@ func findUnits(t *Tree) ([]Miss, error) {
 	seen := map[string]bool{}
 	list := []string{"default.target", "sysinit.target", "basic.target", "multi-user.target", "sockets.target", "timers.target", "local-fs.target", "shutdown.target"}
 	for name := range all {
-		if own("/" + name) {
+		if isOurs("/" + name) {
 			list = append(list, name)
 		}
 	}
@@ -45,33 +45,33 @@ func findUnits(t *Tree) ([]Miss, error) {
 			continue
 		}
 		seen[name] = true
-		u, err := t.unit(name)
+		u, err := t.readUnit(name)
 		if err != nil {
 			return nil, err
 		}
 		if u.masked {
 			continue
 		}
-		list = append(list, t.pulled(name)...)
+		list = append(list, t.wantedUnits(name)...)
 		for _, s := range u.settings {
 			for _, other := range strings.Fields(s.value) {
 				switch s.key {
 				case "Requires", "BindsTo", "Requisite":
 					list = append(list, other)
-					if !t.hasUnit(all, other) && !made(other) {
+					if !t.hasUnit(all, other) && !isGenerated(other) {
 						out = append(out, Miss{s.by, fmt.Sprintf("%s=%s: no such unit", s.key, other)})
 					}
 				case "Wants", "Upholds", "After", "Before", "OnFailure", "Also":
 					if s.key != "After" && s.key != "Before" {
 						list = append(list, other)
 					}
-					if own(s.by) && !t.hasUnit(all, other) && !made(other) {
+					if isOurs(s.by) && !t.hasUnit(all, other) && !isGenerated(other) {
 						out = append(out, Miss{s.by, fmt.Sprintf("%s=%s: no such unit", s.key, other)})
 					}
 				}
 			}
 			if strings.HasPrefix(s.key, "Exec") {
-				out = append(out, t.program(u, s)...)
+				out = append(out, t.checkProgram(u, s)...)
 			}
 		}
 		out = append(out, t.socketService(all, name)...)
@@ -79,9 +79,9 @@ func findUnits(t *Tree) ([]Miss, error) {
 	return out, nil
 }
 
-// made says whether systemd makes the unit itself, from a device, a mount table, a slice
+// isGenerated says whether systemd makes the unit itself, from a device, a mount table, a slice
 // or a template's instance that no file describes.
-func made(name string) bool {
+func isGenerated(name string) bool {
 	switch path.Ext(name) {
 	case ".device", ".slice", ".scope", ".mount", ".swap":
 		return true
@@ -89,9 +89,9 @@ func made(name string) bool {
 	return strings.ContainsAny(name, "%$")
 }
 
-// program wants the file that an Exec line starts. A "-" says that its failure does not
+// checkProgram wants the file that an Exec line starts. A "-" says that its failure does not
 // matter, and Debian's units use that for programs of other packages.
-func (t *Tree) program(u unit, s setting) []Miss {
+func (t *Tree) checkProgram(u unit, s setting) []Miss {
 	fields := strings.Fields(s.value)
 	if len(fields) == 0 {
 		return nil
@@ -141,8 +141,8 @@ func (t *Tree) hasUnit(all map[string]bool, name string) bool {
 	return ok && all[before+"@"+path.Ext(after)]
 }
 
-// unit reads a unit's file and drop-ins.
-func (t *Tree) unit(name string) (unit, error) {
+// readUnit reads a unit's file and drop-ins.
+func (t *Tree) readUnit(name string) (unit, error) {
 	var u unit
 	for _, dir := range unitDirs {
 		file := path.Join(dir, name)
@@ -157,14 +157,14 @@ func (t *Tree) unit(name string) (unit, error) {
 		if !t.Has(file) {
 			continue // a dangling alias: findLinks and the package have to say
 		}
-		if err := t.settings(&u, file); err != nil {
+		if err := t.readSettings(&u, file); err != nil {
 			return u, err
 		}
 		break
 	}
 	for _, dir := range unitDirs {
-		for _, file := range t.Under(path.Join(dir, name+".d")) {
-			if err := t.settings(&u, file); err != nil {
+		for _, file := range t.FilesUnder(path.Join(dir, name+".d")) {
+			if err := t.readSettings(&u, file); err != nil {
 				return u, err
 			}
 		}
@@ -172,12 +172,12 @@ func (t *Tree) unit(name string) (unit, error) {
 	return u, nil
 }
 
-func (t *Tree) settings(u *unit, file string) error {
+func (t *Tree) readSettings(u *unit, file string) error {
 	b, err := t.Read(file)
 	if err != nil {
 		return err
 	}
-	u.ours = u.ours || own(file)
+	u.ours = u.ours || isOurs(file)
 	long := ""
 	for i, text := range strings.Split(string(b), "\n") {
 		text = long + strings.TrimSpace(text)
@@ -197,8 +197,8 @@ func (t *Tree) settings(u *unit, file string) error {
 	return nil
 }
 
-// pulled lists what NAME.wants and NAME.requires link in.
-func (t *Tree) pulled(name string) []string {
+// wantedUnits lists what NAME.wants and NAME.requires link in.
+func (t *Tree) wantedUnits(name string) []string {
 	var out []string
 	for _, dir := range unitDirs {
 		for _, kind := range []string{".wants", ".requires"} {
@@ -220,7 +220,7 @@ func (t *Tree) socketService(all map[string]bool, name string) []Miss {
 		return nil
 	}
 	service := strings.TrimSuffix(name, ext) + ".service"
-	u, err := t.unit(name)
+	u, err := t.readUnit(name)
 	if err != nil {
 		return nil
 	}

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Key is a new ed25519 key.
-func Key(t testing.TB) ssh.Signer {
+// NewKey is a new ed25519 key.
+func NewKey(t testing.TB) ssh.Signer {
 	_, k, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	s, err := ssh.NewSignerFromKey(k)
@@ -28,8 +28,8 @@ func Key(t testing.TB) ssh.Signer {
 	return s
 }
 
-// Public is a key as in authorized_keys.
-func Public(s ssh.Signer) string {
+// AuthorizedKey is a key as in authorized_keys.
+func AuthorizedKey(s ssh.Signer) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(s.PublicKey())))
 }
 
@@ -46,15 +46,15 @@ type Node struct {
 }
 
 // New starts a node on 127.0.0.1, at a port of its own, until the test ends.
-func New(t testing.TB) *Node { return At(t, "127.0.0.1:0") }
+func New(t testing.TB) *Node { return NewAt(t, "127.0.0.1:0") }
 
-// At starts a node at an address.
-func At(t testing.TB, address string) *Node {
-	n := &Node{T: t, Dir: t.TempDir(), signer: Key(t)}
+// NewAt starts a node at an address.
+func NewAt(t testing.TB, address string) *Node {
+	n := &Node{T: t, Dir: t.TempDir(), signer: NewKey(t)}
 	n.Put("shadow", "ubuntu")
-	n.Program("getent", `echo root:x:0:0:root:$DIR/root:/bin/sh`)
-	n.Program("usermod", `[ "$1 $2 $3" = "-p * ubuntu" ] && echo '*' >$DIR/shadow`)
-	n.Program("sudo", `read -r p; [ -f $DIR/nosudo ] && { echo "sudo: not allowed" >&2; exit 1; }; [ "$1 $2 $3" = "-S -p " ] && shift 3; exec "$@"`)
+	n.PutProgram("getent", `echo root:x:0:0:root:$DIR/root:/bin/sh`)
+	n.PutProgram("usermod", `[ "$1 $2 $3" = "-p * ubuntu" ] && echo '*' >$DIR/shadow`)
+	n.PutProgram("sudo", `read -r p; [ -f $DIR/nosudo ] && { echo "sudo: not allowed" >&2; exit 1; }; [ "$1 $2 $3" = "-S -p " ] && shift 3; exec "$@"`)
 	l, err := net.Listen("tcp", address)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
@@ -73,10 +73,12 @@ func At(t testing.TB, address string) *Node {
 }
 
 // HostKey is what the node shows.
-func (n *Node) HostKey() string { return Public(n.signer) }
+func (n *Node) HostKey() string { return AuthorizedKey(n.signer) }
 
-// Trust lets a key of root's in.
-func (n *Node) Trust(key ssh.Signer) { n.Put("root/.ssh/authorized_keys", Public(key)+"\n") }
+// AuthorizeKey lets a key of root's in.
+func (n *Node) AuthorizeKey(key ssh.Signer) {
+	n.Put("root/.ssh/authorized_keys", AuthorizedKey(key)+"\n")
+}
 
 // Put writes a file of the node.
 func (n *Node) Put(name, text string) {
@@ -85,8 +87,8 @@ func (n *Node) Put(name, text string) {
 	require.NoError(n.T, os.WriteFile(path, []byte(text), 0o644))
 }
 
-// Program puts a shell script into the node's bin.
-func (n *Node) Program(name, text string) {
+// PutProgram puts a shell script into the node's bin.
+func (n *Node) PutProgram(name, text string) {
 	n.Put("bin/"+name, "#!/bin/sh\n"+text+"\n")
 	require.NoError(n.T, os.Chmod(filepath.Join(n.Dir, "bin", name), 0o755))
 }
@@ -97,13 +99,13 @@ func (n *Node) Get(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// Debian makes it a machine with packages: repo/NAME has the versions that can be had, newest
+// SimulateDebian makes it a machine with packages: repo/NAME has the versions that can be had, newest
 // first, has/NAME the one that is installed. While there is a file broken, nothing can be.
 // Every call of apt-get is a line of log.
-func (n *Node) Debian() *Node {
-	n.Program("dpkg-query", `for p; do :; done; [ -f $DIR/has/$p ] && echo "ii  $(cat $DIR/has/$p)"`)
-	n.Program("apt-cache", `[ -f $DIR/repo/$2 ] && while read v; do echo " $2 | $v | http://x stable/main amd64 Packages"; done <$DIR/repo/$2`)
-	n.Program("apt-get", `echo "$*" >>$DIR/log; case " $* " in *" update "*) exit 0;; esac
+func (n *Node) SimulateDebian() *Node {
+	n.PutProgram("dpkg-query", `for p; do :; done; [ -f $DIR/has/$p ] && echo "ii  $(cat $DIR/has/$p)"`)
+	n.PutProgram("apt-cache", `[ -f $DIR/repo/$2 ] && while read v; do echo " $2 | $v | http://x stable/main amd64 Packages"; done <$DIR/repo/$2`)
+	n.PutProgram("apt-get", `echo "$*" >>$DIR/log; case " $* " in *" update "*) exit 0;; esac
 [ -f $DIR/broken ] && { echo "E: Unable to correct problems, you have held broken packages." >&2; exit 100; }
 mkdir -p $DIR/has
 seen=; for a; do if [ -n "$seen" ]; then p=${a%%=*} v=${a#"$p"}; v=${v#=}; echo ${v:-$(head -n 1 $DIR/repo/$p)} >$DIR/has/$p; fi; [ "$a" = install ] && seen=1; done; exit 0`)
@@ -112,8 +114,8 @@ seen=; for a; do if [ -n "$seen" ]; then p=${a%%=*} v=${a#"$p"}; v=${v#=}; echo 
 	return n
 }
 
-// Installs counts the calls that installed something.
-func (n *Node) Installs() int { return strings.Count(n.Get("log"), " install ") }
+// InstallCount counts the calls that installed something.
+func (n *Node) InstallCount() int { return strings.Count(n.Get("log"), " install ") }
 
 // Environment is what the node's commands run with.
 func (n *Node) Environment() []string {

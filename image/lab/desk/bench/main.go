@@ -48,13 +48,13 @@ func run(ctx context.Context, sizes []string, cluster bool) error {
 		if err != nil || n < 1 {
 			return fmt.Errorf("-nodes: %q is not a size", text)
 		}
-		spans, err := measure(ctx, n, cluster)
+		spans, err := measureRack(ctx, n, cluster)
 		if err != nil {
 			return err
 		}
 		fmt.Printf("\n%d nodes\n%s\n", n, desk.PhaseTable(spans))
-		whole, cpu := sums(spans)
-		note := "one run; all under emulation on this machine; its load at the end: " + bench.Load()
+		whole, cpu := totals(spans)
+		note := "one run; all under emulation on this machine; its load at the end: " + bench.LoadAverage()
 		name := fmt.Sprintf("rack/%d-nodes", n)
 		wall := bench.Row{Name: name + "-to-end", Unit: "s", Ours: whole, Note: note}
 		if i == 0 {
@@ -68,8 +68,8 @@ func run(ctx context.Context, sizes []string, cluster bool) error {
 	return bench.Write(os.Stdout, bench.Dir, "rack", rows)
 }
 
-// measure brings up a rack, waits for its end, and removes it.
-func measure(ctx context.Context, nodes int, cluster bool) (spans []desk.Span, err error) {
+// measureRack brings up a rack, waits for its end, and removes it.
+func measureRack(ctx context.Context, nodes int, cluster bool) (spans []desk.Span, err error) {
 	dir := fmt.Sprintf("build/bench/rack-%d", nodes)
 	lab := func(args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, program, append([]string{"lab", "--dir", dir}, args...)...)
@@ -99,9 +99,9 @@ func measure(ctx context.Context, nodes int, cluster bool) (spans []desk.Span, e
 	return s.Phases, nil
 }
 
-// sums are the time from power on to the end of the slowest machine, and the processor time of
+// totals are the time from power on to the end of the slowest machine, and the processor time of
 // all of them, in seconds.
-func sums(spans []desk.Span) (whole, cpu float64) {
+func totals(spans []desk.Span) (whole, cpu float64) {
 	each := map[string]float64{}
 	for _, s := range spans {
 		if !s.Open {

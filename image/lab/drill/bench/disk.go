@@ -48,9 +48,9 @@ print(time.monotonic() - began)
 const ddScript = `set -o pipefail
 curl -sSf "$0" | tee >(sha256sum >&2) | dd bs=1M conv=sparse,notrunc,fsync iflag=fullblock status=none of="$1"`
 
-// disk measures how fast the nodes' system comes from HTTP onto a disk, by the agent of the ramdisk and by
+// measureDisk measures how fast the nodes' system comes from HTTP onto a disk, by the agent of the ramdisk and by
 // dd beside it, natively; and how large the ramdisk is.
-func disk(ctx context.Context, f *figures, root string, programs native.Programs, dir string) (err error) {
+func measureDisk(ctx context.Context, f *measurements, root string, programs native.Programs, dir string) (err error) {
 	bed, err := native.Start(ctx, native.Config{Name: "bench-disk", Root: root, Dir: filepath.Join(dir, "disk"), Manager: programs.Manager, Log: os.Stderr})
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func disk(ctx context.Context, f *figures, root string, programs native.Programs
 	}
 	digest, _, _ := strings.Cut(string(sum), " ")
 	tree := filepath.Join(dir, "ramdisk")
-	if err := unpack(ramdisk, tree); err != nil {
+	if err := unpackInitramfs(ramdisk, tree); err != nil {
 		return fmt.Errorf("unpack ramdisk: %w", err)
 	}
 	url, stop, err := serve(image)
@@ -91,11 +91,11 @@ func disk(ctx context.Context, f *figures, root string, programs native.Programs
 		}
 	}
 	for range writes {
-		target, err := blank(tree, size.Size())
+		target, err := makeBlankDisk(tree, size.Size())
 		if err != nil {
 			return err
 		}
-		out, err := output(exec.CommandContext(ctx, "chroot", tree, "python3", "/bench.py", url, digest, "/disk"))
+		out, err := runOutput(exec.CommandContext(ctx, "chroot", tree, "python3", "/bench.py", url, digest, "/disk"))
 		if err != nil {
 			return err
 		}
@@ -104,11 +104,11 @@ func disk(ctx context.Context, f *figures, root string, programs native.Programs
 			return fmt.Errorf("read what the agent says: %w: %s", err, out)
 		}
 		f.add("metal/disk-write-agent", seconds)
-		if target, err = blank(tree, size.Size()); err != nil {
+		if target, err = makeBlankDisk(tree, size.Size()); err != nil {
 			return err
 		}
 		began := time.Now()
-		if _, err := output(exec.CommandContext(ctx, "bash", "-c", ddScript, url, target)); err != nil {
+		if _, err := runOutput(exec.CommandContext(ctx, "bash", "-c", ddScript, url, target)); err != nil {
 			return err
 		}
 		f.add("metal/disk-write-dd", time.Since(began).Seconds())
@@ -116,8 +116,8 @@ func disk(ctx context.Context, f *figures, root string, programs native.Programs
 	return nil
 }
 
-// blank makes the disk anew.
-func blank(tree string, size int64) (string, error) {
+// makeBlankDisk makes the disk anew.
+func makeBlankDisk(tree string, size int64) (string, error) {
 	path := filepath.Join(tree, "disk")
 	if err := os.RemoveAll(path); err != nil {
 		return "", err
@@ -125,7 +125,7 @@ func blank(tree string, size int64) (string, error) {
 	return path, errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, size))
 }
 
-func output(cmd *exec.Cmd) (string, error) {
+func runOutput(cmd *exec.Cmd) (string, error) {
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
@@ -135,8 +135,8 @@ func output(cmd *exec.Cmd) (string, error) {
 	return string(out), nil
 }
 
-// unpack unpacks a ramdisk as the kernel would: an archive as it is, and behind it a compressed one.
-func unpack(file, dir string) error {
+// unpackInitramfs unpacks a ramdisk as the kernel would: an archive as it is, and behind it a compressed one.
+func unpackInitramfs(file, dir string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func (p plan) work() []work {
 var parts = []string{"ironic", "operator", "apiserver", "etcd", "firstlightd", "all"}
 
 // measure brings hosts to a new appliance once.
-func (a appliance) measure(ctx context.Context, f *figures, w work) (err error) {
+func (a appliance) measure(ctx context.Context, f *measurements, w work) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.within)
 	defer cancel()
 
@@ -69,7 +69,7 @@ func (a appliance) measure(ctx context.Context, f *figures, w work) (err error) 
 		Root:     a.root,
 		Programs: a.programs,
 		Log:      os.Stderr,
-		Fleet:    fleet.Config{Hosts: w.hosts},
+		Servers:  fleet.Config{Hosts: w.hosts},
 	})
 	if err != nil {
 		return err
@@ -77,12 +77,12 @@ func (a appliance) measure(ctx context.Context, f *figures, w work) (err error) 
 	defer func() { err = errors.Join(err, d.Close(), os.RemoveAll(a.dir)) }()
 
 	if w.until == metal3api.StateAvailable {
-		holdData(d.Fleet)
+		holdData(d.Servers)
 	}
-	if err := d.Begin(ctx, d.Fleet.Site("eth0", drill.OS(drill.ImageA, drill.Sum(drill.ImageA)))); err != nil {
+	if err := d.Begin(ctx, d.Servers.SiteDocument("eth0", drill.OS(drill.ImageA, drill.ImageSum(drill.ImageA)))); err != nil {
 		return err
 	}
-	if _, err := d.Bed.Await(ctx, "hosts-guarded", nil); err != nil {
+	if _, err := d.Sandbox.AwaitStage(ctx, "hosts-guarded", nil); err != nil {
 		return err
 	}
 
@@ -91,7 +91,7 @@ func (a appliance) measure(ctx context.Context, f *figures, w work) (err error) 
 		return err
 	}
 	simulator := ownTime()
-	phases, failed := d.Follow(ctx, time.Now(), drill.All(w.hosts, w.until))
+	phases, failed := d.WaitForHosts(ctx, time.Now(), drill.AllInState(w.hosts, w.until))
 	simulator = ownTime() - simulator
 	if errors.Is(failed, context.Canceled) {
 		return failed // somebody interrupted it; when the time is over, what was reached is told
@@ -122,13 +122,13 @@ func (a appliance) measure(ctx context.Context, f *figures, w work) (err error) 
 }
 
 // holdData puts a partition table on every disk: without consent the appliance inspects such hosts and no more.
-func holdData(servers *fleet.Fleet) {
+func holdData(servers *fleet.Simulator) {
 	for _, h := range servers.Hosts() {
 		disks := h.Disks()
 		for i := range disks {
 			disks[i].Holds = []string{"gpt"}
 		}
-		h.Fit(disks...)
+		h.SetDisks(disks...)
 	}
 }
 
@@ -136,7 +136,7 @@ func holdData(servers *fleet.Fleet) {
 const settle = 65 * time.Second
 
 // count tells, after a while, how many hosts are not where they belong, and how many objects the API has.
-func count(ctx context.Context, d *drill.Drill, f *figures, w work, name func(string) string) error {
+func count(ctx context.Context, d *drill.Scenario, f *measurements, w work, name func(string) string) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -151,7 +151,7 @@ func count(ctx context.Context, d *drill.Drill, f *figures, w work, name func(st
 		return err
 	}
 	lost := 0
-	for _, h := range d.Fleet.Hosts() {
+	for _, h := range d.Servers.Hosts() {
 		status := hosts[h.Name].Status
 		if _, known := nodes[h.Name]; !known || status.Provisioning.State != w.until || status.ErrorMessage != "" {
 			lost++

@@ -59,13 +59,13 @@ type plan struct {
 	registered  []int // hosts
 }
 
-// figures are all measurements of one name.
-type figures struct {
+// measurements are all measurements of one name.
+type measurements struct {
 	values map[string][]float64
 	order  []string
 }
 
-func (f *figures) add(name string, v float64) {
+func (f *measurements) add(name string, v float64) {
 	if _, there := f.values[name]; !there {
 		f.order = append(f.order, name)
 	}
@@ -73,7 +73,7 @@ func (f *figures) add(name string, v float64) {
 }
 
 func run(ctx context.Context, p plan) error {
-	root, err := native.Root()
+	root, err := native.RootTree()
 	if err != nil {
 		return err
 	}
@@ -87,9 +87,9 @@ func run(ctx context.Context, p plan) error {
 		return err
 	}
 
-	f := &figures{values: map[string][]float64{}}
+	f := &measurements{values: map[string][]float64{}}
 	if p.disk {
-		if err := disk(ctx, f, root, programs, dir); err != nil {
+		if err := measureDisk(ctx, f, root, programs, dir); err != nil {
 			return fmt.Errorf("measure the writing of disks: %w", err)
 		}
 	}
@@ -98,16 +98,16 @@ func run(ctx context.Context, p plan) error {
 		for _, work := range p.work() {
 			a := appliance{root: root, programs: programs, dir: filepath.Join(dir, "appliance")}
 			if failed = a.measure(ctx, f, work); failed != nil {
-				return errors.Join(failed, report(f, p.runs))
+				return errors.Join(failed, writeReport(f, p.runs))
 			}
 		}
 	}
-	return report(f, p.runs)
+	return writeReport(f, p.runs)
 }
 
-func report(f *figures, runs int) error {
+func writeReport(f *measurements, runs int) error {
 	note := fmt.Sprintf("median of %d; native, fake hosts; the clock starts when the first may be handed over; "+
-		"load of the machine at the end %s", runs, bench.Load())
+		"load of the machine at the end %s", runs, bench.LoadAverage())
 	ten := f.values["metal/10-hosts-last-provisioned"]
 	var rows []bench.Row
 	for _, name := range f.order {
@@ -138,7 +138,7 @@ func report(f *figures, runs int) error {
 		}
 		rows = append(rows, r)
 	}
-	top, err := native.Top()
+	top, err := native.RepositoryRoot()
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func run() error {
 	}
 	defer f.Close()
 	if *site {
-		fmt.Print(f.Site(*nic))
+		fmt.Print(f.SiteDocument(*nic))
 		return nil
 	}
 	server := &http.Server{Addr: *control, Handler: handler(f)}
@@ -66,7 +66,7 @@ type host struct {
 	Disks          []fleet.Disk
 }
 
-func handler(f *fleet.Fleet) http.Handler {
+func handler(f *fleet.Simulator) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		var all []host
@@ -77,7 +77,7 @@ func handler(f *fleet.Fleet) http.Handler {
 		out.SetIndent("", "  ")
 		_ = out.Encode(all)
 	})
-	change := func(path string, do func(*fleet.Host, *json.Decoder) error) {
+	change := func(path string, do func(*fleet.Server, *json.Decoder) error) {
 		mux.HandleFunc("POST /{host}/"+path, func(w http.ResponseWriter, r *http.Request) {
 			for _, h := range f.Hosts() {
 				if h.Name != r.PathValue("host") {
@@ -91,16 +91,16 @@ func handler(f *fleet.Fleet) http.Handler {
 			http.NotFound(w, r)
 		})
 	}
-	change("faults", func(h *fleet.Host, in *json.Decoder) error {
+	change("faults", func(h *fleet.Server, in *json.Decoder) error {
 		var faults fleet.Faults
 		in.DisallowUnknownFields()
 		err := in.Decode(&faults)
 		if err == nil {
-			h.Break(faults)
+			h.SetFaults(faults)
 		}
 		return err
 	})
-	change("power", func(h *fleet.Host, in *json.Decoder) error {
+	change("power", func(h *fleet.Server, in *json.Decoder) error {
 		var on bool
 		err := in.Decode(&on)
 		if err == nil {

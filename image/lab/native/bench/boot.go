@@ -47,7 +47,7 @@ func benchBoot(ctx context.Context) ([]bench.Row, error) {
 			return nil, err
 		}
 		rows = append(rows, bench.Row{Name: "kube/boot-to-" + stage.name + "-cpu", Unit: "s", Ours: m.CPU().Seconds(),
-			Note: fmt.Sprintf("processor seconds of QEMU without KVM, 2 processors, first boot from USB; by the clock %.0f s, load of the machine %s", time.Since(began).Seconds(), bench.Load())})
+			Note: fmt.Sprintf("processor seconds of QEMU without KVM, 2 processors, first boot from USB; by the clock %.0f s, load of the machine %s", time.Since(began).Seconds(), bench.LoadAverage())})
 	}
 	return rows, m.Kill()
 }

@@ -39,14 +39,14 @@ func main() {
 	}
 }
 
-// figures collects the measurements of all runs by name.
-type figures struct {
+// measurements collects the measurements of all runs by name.
+type measurements struct {
 	seconds map[string][]float64
 	memory  map[string][]float64
 	order   []string
 }
 
-func (f *figures) add(to map[string][]float64, name string, v float64) {
+func (f *measurements) add(to map[string][]float64, name string, v float64) {
 	if !slices.Contains(f.order, name) {
 		f.order = append(f.order, name)
 	}
@@ -76,7 +76,7 @@ func run(ctx context.Context, names []string) error {
 }
 
 func benchNative(ctx context.Context) error {
-	root, err := native.Root()
+	root, err := native.RootTree()
 	if err != nil {
 		return err
 	}
@@ -89,17 +89,17 @@ func benchNative(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f := &figures{seconds: map[string][]float64{}, memory: map[string][]float64{}}
+	f := &measurements{seconds: map[string][]float64{}, memory: map[string][]float64{}}
 	for i := range runs {
-		if err := one(ctx, f, root, programs, filepath.Join(dir, strconv.Itoa(i))); err != nil {
+		if err := measureOnce(ctx, f, root, programs, filepath.Join(dir, strconv.Itoa(i))); err != nil {
 			return err
 		}
 	}
-	return report(f)
+	return writeReport(f)
 }
 
-// one brings up a bed from nothing, runs the plan again, and measures memory.
-func one(ctx context.Context, f *figures, root string, p native.Programs, dir string) (err error) {
+// measureOnce brings up a bed from nothing, runs the plan again, and measures memory.
+func measureOnce(ctx context.Context, f *measurements, root string, p native.Programs, dir string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -119,7 +119,7 @@ func one(ctx context.Context, f *figures, root string, p native.Programs, dir st
 		if _, err := bed.Run(ctx, "systemctl", verb, "firstlightd"); err != nil {
 			return err
 		}
-		if _, err := bed.Await(ctx, last, nil); err != nil {
+		if _, err := bed.AwaitStage(ctx, last, nil); err != nil {
 			return err
 		}
 		d, err := bed.Status(ctx)
@@ -138,11 +138,11 @@ func one(ctx context.Context, f *figures, root string, p native.Programs, dir st
 			}
 		}
 	}
-	return memory(ctx, f, bed)
+	return measureMemory(ctx, f, bed)
 }
 
-// memory reads the resident memory of the processes of Kubernetes and of the daemon, summed by name.
-func memory(ctx context.Context, f *figures, bed *native.Bed) error {
+// measureMemory reads the resident memory of the processes of Kubernetes and of the daemon, summed by name.
+func measureMemory(ctx context.Context, f *measurements, bed *native.Sandbox) error {
 	out, err := bed.Run(ctx, "ps", "-eo", "rss=,comm=")
 	if err != nil {
 		return err
@@ -165,8 +165,8 @@ func memory(ctx context.Context, f *figures, bed *native.Bed) error {
 	return nil
 }
 
-func report(f *figures) error {
-	note := fmt.Sprintf("median of %d; native, in namespaces; etcd syncs; load of the machine at the end %s", runs, bench.Load())
+func writeReport(f *measurements) error {
+	note := fmt.Sprintf("median of %d; native, in namespaces; etcd syncs; load of the machine at the end %s", runs, bench.LoadAverage())
 	bars := map[string]float64{"plan-to-node-ready": 15, "again-plan-to-" + last: 1}
 	var rows []bench.Row
 	for _, name := range f.order {

@@ -44,9 +44,9 @@ var (
 // Config is what a rack is made of.
 type Config struct {
 	Name     string // unique on this machine among racks that live at once
-	Root     string // the stick's image, see native.Root
+	Root     string // the stick's image, see native.RootTree
 	Dir      string // working directory; absolute
-	Whole    bool   // all of the appliance runs, not only what serves nodes
+	Full     bool   // all of the appliance runs, not only what serves nodes
 	Beside   bool   // servers are on baremetal and have no way to provisioning; not with Whole
 	Programs native.Programs
 	Log      io.Writer // what the beds say; may be nil
@@ -58,18 +58,18 @@ type Rack struct {
 	access []byte // the appliance's log-in, as in authorized_keys
 	system string // the servers' disk image
 
-	Appliance *native.Bed
+	Appliance *native.Sandbox
 	Servers   []*Server
 
-	wire   *native.Bed // has the bridge that joins everybody
-	bridge string
+	network *native.Sandbox // has the bridge that joins everybody
+	bridge  string
 }
 
 // Server is one machine of the rack.
 type Server struct {
-	*native.Bed // nil while its power is off
-	Addr        netip.Addr
-	HostKey     string // as in authorized_keys
+	*native.Sandbox // nil while its power is off
+	Addr            netip.Addr
+	HostKey         string // as in authorized_keys
 
 	rack *Rack
 	nr   int
@@ -93,9 +93,9 @@ func New(ctx context.Context, c Config, servers int) (*Rack, error) {
 func (r *Rack) Close() error {
 	var all []error
 	for _, s := range r.Servers {
-		all = append(all, s.Cut())
+		all = append(all, s.CutPower())
 	}
-	for _, b := range []*native.Bed{r.Appliance, r.wire} {
+	for _, b := range []*native.Sandbox{r.Appliance, r.network} {
 		if b != nil {
 			all = append(all, b.Close())
 		}
@@ -118,10 +118,10 @@ func (r *Rack) start(ctx context.Context) (err error) {
 	if err := r.Appliance.Assemble(System, r.system); err != nil {
 		return fmt.Errorf("start rack: %w", err)
 	}
-	if r.Whole {
-		return r.startWhole(ctx)
+	if r.Full {
+		return r.startFull(ctx)
 	}
-	r.wire, r.bridge = r.Appliance, "provisioning"
+	r.network, r.bridge = r.Appliance, "provisioning"
 	if r.Beside {
 		r.bridge = "baremetal"
 	}
@@ -131,7 +131,7 @@ func (r *Rack) start(ctx context.Context) (err error) {
 	}
 	r.access = ssh.MarshalAuthorizedKey(key)
 	unit := fmt.Sprintf("[Service]\nExecStart=/usr/bin/firstlightd supplies --address %s --address %s --state /var/lib/firstlight\nRestart=always\n", Address, Baremetal)
-	err = errors.Join(put(r.Appliance, "/root/.ssh/id_rsa", private, 0o600), put(r.Appliance, "/etc/systemd/system/supplies.service", []byte(unit), 0o644))
+	err = errors.Join(putFile(r.Appliance, "/root/.ssh/id_rsa", private, 0o600), putFile(r.Appliance, "/etc/systemd/system/supplies.service", []byte(unit), 0o644))
 	if err != nil {
 		return err
 	}
@@ -148,33 +148,33 @@ func (r *Rack) start(ctx context.Context) (err error) {
 // site is that of the whole appliance: no clusters but those that are asked for.
 const site = "name: bed\nnetworks: {provisioning: {interface: eth0}}\nclusters: []\n"
 
-// startWhole waits until the appliance is as far as it comes without nodes. The switch is a bed of its own: an
+// startFull waits until the appliance is as far as it comes without nodes. The switch is a bed of its own: an
 // appliance with the servers' links in it would take them for its own.
-func (r *Rack) startWhole(ctx context.Context) (err error) {
+func (r *Rack) startFull(ctx context.Context) (err error) {
 	dir := filepath.Join(r.Dir, "switch")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("start rack: %w", err)
 	}
 	r.bridge = "rack"
-	if r.wire, err = native.Start(ctx, native.Config{Name: r.Name + "-switch", Root: r.Root, Dir: dir, Manager: r.Programs.Manager, Log: r.Log}); err != nil {
+	if r.network, err = native.Start(ctx, native.Config{Name: r.Name + "-switch", Root: r.Root, Dir: dir, Manager: r.Programs.Manager, Log: r.Log}); err != nil {
 		return err
 	}
-	if err := run(ctx, r.wire, "ip link add rack type bridge", "ip link set rack up"); err != nil {
+	if err := run(ctx, r.network, "ip link add rack type bridge", "ip link set rack up"); err != nil {
 		return err
 	}
-	if err := native.Connect(ctx, r.wire, r.Appliance, "appliance", "eth0"); err != nil {
+	if err := native.Connect(ctx, r.network, r.Appliance, "appliance", "eth0"); err != nil {
 		return err
 	}
-	if err := put(r.Appliance, "/run/firstlight/site/site.yaml", []byte(site), 0o644); err != nil {
+	if err := putFile(r.Appliance, "/run/firstlight/site/site.yaml", []byte(site), 0o644); err != nil {
 		return err
 	}
-	if err := run(ctx, r.wire, "ip link set appliance master rack"); err != nil {
+	if err := run(ctx, r.network, "ip link set appliance master rack"); err != nil {
 		return err
 	}
 	if err := run(ctx, r.Appliance, "systemctl start firstlightd"); err != nil {
 		return err
 	}
-	if _, err := r.Appliance.Await(ctx, "clusters-handed-over", r.Log); err != nil {
+	if _, err := r.Appliance.AwaitStage(ctx, "clusters-handed-over", r.Log); err != nil {
 		return err
 	}
 	key, err := r.Appliance.Run(ctx, "kubectl", "-n", "bpa", "get", "secret", "ssh-key-secret", "-o", `go-template={{index .data "id_rsa.pub" | base64decode}}`)
@@ -183,7 +183,7 @@ func (r *Rack) startWhole(ctx context.Context) (err error) {
 }
 
 // run runs command lines without quotes, one after the other.
-func run(ctx context.Context, b *native.Bed, lines ...string) error {
+func run(ctx context.Context, b *native.Sandbox, lines ...string) error {
 	for _, l := range lines {
 		words := strings.Fields(l)
 		if _, err := b.Run(ctx, words[0], words[1:]...); err != nil {
@@ -193,7 +193,7 @@ func run(ctx context.Context, b *native.Bed, lines ...string) error {
 	return nil
 }
 
-func put(b *native.Bed, path string, data []byte, mode os.FileMode) error {
+func putFile(b *native.Sandbox, path string, data []byte, mode os.FileMode) error {
 	at := b.Path(path)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
@@ -225,7 +225,7 @@ func (r *Rack) Add(ctx context.Context) (*Server, error) {
 	at[3] = byte(10 + nr)
 	s := &Server{rack: r, nr: nr, Addr: netip.AddrFrom4(at)}
 	r.Servers = append(r.Servers, s)
-	return s, s.Power(ctx)
+	return s, s.PowerOn(ctx)
 }
 
 func (s *Server) dir() string { return filepath.Join(s.rack.Dir, fmt.Sprintf("server-%d", s.nr)) }
@@ -233,8 +233,8 @@ func (s *Server) dir() string { return filepath.Join(s.rack.Dir, fmt.Sprintf("se
 // Label is the server's name in inventories.
 func (s *Server) Label() string { return fmt.Sprintf("node-%d", s.nr) }
 
-// Power starts the server on its disk.
-func (s *Server) Power(ctx context.Context) error {
+// PowerOn starts the server on its disk.
+func (s *Server) PowerOn(ctx context.Context) error {
 	if err := os.MkdirAll(s.dir(), 0o755); err != nil {
 		return fmt.Errorf("power %s: %w", s.Label(), err)
 	}
@@ -244,17 +244,17 @@ func (s *Server) Power(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Bed = bed
+	s.Sandbox = bed
 	port := fmt.Sprintf("port%d", s.nr)
 	// The kernel removes the port of the server's last life in its own time.
-	_, _ = s.rack.wire.Run(ctx, "ip", "link", "delete", port) // there may be none
-	if err := native.Connect(ctx, s.rack.wire, bed, port, "eth0"); err != nil {
+	_, _ = s.rack.network.Run(ctx, "ip", "link", "delete", port) // there may be none
+	if err := native.Connect(ctx, s.rack.network, bed, port, "eth0"); err != nil {
 		return err
 	}
 	if err := s.install(); err != nil {
 		return fmt.Errorf("install %s: %w", s.Label(), err)
 	}
-	return errors.Join(run(ctx, s.rack.wire, "ip link set "+port+" master "+s.rack.bridge), run(ctx, bed,
+	return errors.Join(run(ctx, s.rack.network, "ip link set "+port+" master "+s.rack.bridge), run(ctx, bed,
 		"ip address add "+s.Addr.String()+"/24 dev eth0",
 		"systemctl start ssh containerd",
 		"systemctl default firstlight-endpoint kubelet"))
@@ -277,19 +277,19 @@ func (s *Server) install() error {
 		return err
 	}
 	return errors.Join(
-		put(s.Bed, "/etc/resolv.conf", nil, 0o644),
-		put(s.Bed, "/etc/ssh/ssh_host_ed25519_key", private, 0o600),
-		put(s.Bed, "/root/.ssh/authorized_keys", s.rack.access, 0o600),
-		put(s.Bed, "/etc/machine-id", []byte(hex.EncodeToString(id)+"\n"), 0o644))
+		putFile(s.Sandbox, "/etc/resolv.conf", nil, 0o644),
+		putFile(s.Sandbox, "/etc/ssh/ssh_host_ed25519_key", private, 0o600),
+		putFile(s.Sandbox, "/root/.ssh/authorized_keys", s.rack.access, 0o600),
+		putFile(s.Sandbox, "/etc/machine-id", []byte(hex.EncodeToString(id)+"\n"), 0o644))
 }
 
-// Cut takes the server's power. What was not on its disk is lost, as far as that can be had in a bed.
-func (s *Server) Cut() error {
-	if s.Bed == nil {
+// CutPower takes the server's power. What was not on its disk is lost, as far as that can be had in a bed.
+func (s *Server) CutPower() error {
+	if s.Sandbox == nil {
 		return nil
 	}
 	err := s.Close()
-	s.Bed = nil
+	s.Sandbox = nil
 	return err
 }
 
@@ -310,7 +310,7 @@ func (r *Rack) Inventory(cluster string, masters int, servers ...*Server) error 
 		}
 	}
 	text := fmt.Sprintf("[all]\n%s\n[kube-master]\n%s\n[kube-node]\n%s\n[etcd]\n%s", &all, &control, &work, &control)
-	return put(r.Appliance, "/opt/kud/multi-cluster/"+cluster+"/hosts.ini", []byte(text), 0o644)
+	return putFile(r.Appliance, "/opt/kud/multi-cluster/"+cluster+"/hosts.ini", []byte(text), 0o644)
 }
 
 // Installer is the installer's command line in the appliance.

@@ -37,11 +37,11 @@ func newBench(t *testing.T, name string, servers int) *bench {
 
 // newWhole is a rack with all of the appliance.
 func newWhole(t *testing.T, name string, servers int) *bench {
-	return startBench(t, nodes.Config{Name: name, Whole: true}, servers)
+	return startBench(t, nodes.Config{Name: name, Full: true}, servers)
 }
 
 func startBench(t *testing.T, c nodes.Config, servers int) *bench {
-	root := native.Need(t)
+	root := native.RequireRoot(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	programs, err := native.BuildPrograms(ctx, t.TempDir())
@@ -63,15 +63,15 @@ func startBench(t *testing.T, c nodes.Config, servers int) *bench {
 func (b *bench) tell() {
 	for _, s := range b.Servers {
 		b.t.Logf("the end of the log of %s:\n%s", s.Label(), end(b.file("log/"+s.Label()+".log")))
-		if s.Bed == nil {
+		if s.Sandbox == nil {
 			continue
 		}
 		for _, unit := range []string{"kubelet.service", "containerd.service"} {
-			b.t.Logf("%s of %s, the end of its log:\n%s", unit, s.Label(), end(s.Log(unit)))
+			b.t.Logf("%s of %s, the end of its log:\n%s", unit, s.Label(), end(s.UnitLog(unit)))
 		}
 	}
 	for _, unit := range []string{"supplies.service", "firstlightd.service"} {
-		b.t.Logf("%s, the end of its log:\n%s", unit, end(b.Appliance.Log(unit)))
+		b.t.Logf("%s, the end of its log:\n%s", unit, end(b.Appliance.UnitLog(unit)))
 	}
 }
 
@@ -99,9 +99,9 @@ func (b *bench) on(s *nodes.Server, text string) string {
 	return out
 }
 
-func (b *bench) power(s *nodes.Server) { b.t.Helper(); require.NoError(b.t, s.Power(b.ctx)) }
+func (b *bench) power(s *nodes.Server) { b.t.Helper(); require.NoError(b.t, s.PowerOn(b.ctx)) }
 
-func (b *bench) cut(s *nodes.Server) { b.t.Helper(); require.NoError(b.t, s.Cut()) }
+func (b *bench) cut(s *nodes.Server) { b.t.Helper(); require.NoError(b.t, s.CutPower()) }
 
 // long skips what `make e2e` runs and `make test` does not.
 func long(t *testing.T) {

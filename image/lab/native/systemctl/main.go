@@ -29,13 +29,13 @@ type reply struct {
 
 func main() {
 	if filepath.Base(os.Args[0]) != "systemctl" && len(os.Args) == 3 && (os.Args[1] == "bed" || os.Args[1] == "bed-unshared") {
-		if err := bed(os.Args[1], os.Args[2]); err != nil {
+		if err := runSandbox(os.Args[1], os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, "bed:", err)
 			os.Exit(1)
 		}
 		return
 	}
-	code, err := ask(os.Args[1:])
+	code, err := sendRequest(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "systemctl:", err)
 		code = 1
@@ -43,8 +43,8 @@ func main() {
 	os.Exit(code)
 }
 
-// ask sends one call to the first process.
-func ask(args []string) (int, error) {
+// sendRequest sends one call to the first process.
+func sendRequest(args []string) (int, error) {
 	conn, err := net.Dial("unix", socketPath)
 	if err != nil {
 		return 1, fmt.Errorf("ask the bed's first process: %w", err)

@@ -59,14 +59,14 @@ func serve() error {
 			if err := json.NewDecoder(conn).Decode(&r); err != nil {
 				return
 			}
-			out, code := m.call(r.Args)
+			out, code := m.handleCall(r.Args)
 			json.NewEncoder(conn).Encode(reply{out, code})
 		}()
 	}
 }
 
-// call is one systemctl command line; exit codes are systemctl's.
-func (m *manager) call(args []string) (string, int) {
+// handleCall is one systemctl command line; exit codes are systemctl's.
+func (m *manager) handleCall(args []string) (string, int) {
 	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-") })
 	if len(args) == 0 {
 		args = []string{"list-units"}
@@ -126,11 +126,11 @@ func (m *manager) call(args []string) (string, int) {
 			fmt.Fprintln(&out, m.describe(n))
 		}
 	case "enable", "disable":
-		each(func(n string) error { return wish(n, verb == "enable") })
+		each(func(n string) error { return setEnabled(n, verb == "enable") })
 	case "is-enabled":
 		for _, n := range names {
 			state := "enabled"
-			if _, err := os.Lstat(filepath.Join(wanted, n)); err != nil {
+			if _, err := os.Lstat(filepath.Join(wantsDir, n)); err != nil {
 				state, code = "disabled", 1
 			}
 			fmt.Fprintln(&out, state)
@@ -147,12 +147,12 @@ func (m *manager) call(args []string) (string, int) {
 	return out.String(), code
 }
 
-// wanted is where the links to the services lie that every boot starts.
-const wanted = "/etc/systemd/system/multi-user.target.wants"
+// wantsDir is where the links to the services lie that every boot starts.
+const wantsDir = "/etc/systemd/system/multi-user.target.wants"
 
-// wish keeps, or forgets, that a service is to be started at every boot.
-func wish(name string, enable bool) error {
-	link := filepath.Join(wanted, name)
+// setEnabled keeps, or forgets, that a service is to be started at every boot.
+func setEnabled(name string, enable bool) error {
+	link := filepath.Join(wantsDir, name)
 	if err := os.Remove(link); err != nil && !os.IsNotExist(err) {
 		return err
 	}
@@ -161,7 +161,7 @@ func wish(name string, enable bool) error {
 	}
 	for _, dir := range unitDirs() {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return errorsFirst(os.MkdirAll(wanted, 0o755), os.Symlink(filepath.Join(dir, name), link))
+			return errorsFirst(os.MkdirAll(wantsDir, 0o755), os.Symlink(filepath.Join(dir, name), link))
 		}
 	}
 	return fmt.Errorf("Unit %s does not exist.", name)
@@ -170,7 +170,7 @@ func wish(name string, enable bool) error {
 // startWanted starts a service if it is one that every boot starts. The bed's owner says which to look
 // at: what else a boot of systemd would bring up has no place in a bed.
 func (m *manager) startWanted(name string) error {
-	if _, err := os.Lstat(filepath.Join(wanted, name)); err != nil {
+	if _, err := os.Lstat(filepath.Join(wantsDir, name)); err != nil {
 		return nil
 	}
 	return m.start(name)
@@ -241,7 +241,7 @@ func (m *manager) spawn(u *unit, words, env []string, log *os.File) (int, chan s
 	}
 	attr := &os.ProcAttr{Dir: dir, Env: env, Files: []*os.File{null, log, log}, Sys: &syscall.SysProcAttr{Setsid: true}}
 	if u.user != "" && u.user != "root" {
-		if attr.Sys.Credential, err = credential(u.user); err != nil {
+		if attr.Sys.Credential, err = credentialOf(u.user); err != nil {
 			return 0, nil, err
 		}
 	}

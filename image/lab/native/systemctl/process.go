@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// credential is who a unit's User= is.
-func credential(name string) (*syscall.Credential, error) {
+// credentialOf is who a unit's User= is.
+func credentialOf(name string) (*syscall.Credential, error) {
 	who, err := user.Lookup(name)
 	if err != nil {
 		return nil, err

@@ -129,7 +129,7 @@ func (u *unit) set(key, value string) error {
 	case "Restart":
 		u.restart = value
 	case "RestartSec":
-		d, err := seconds(value)
+		d, err := parseSpan(value)
 		if err != nil {
 			return fmt.Errorf("RestartSec: %w", err)
 		}
@@ -166,8 +166,8 @@ func (u *unit) set(key, value string) error {
 	return nil
 }
 
-// seconds reads a time span: a number of seconds, or with a unit.
-func seconds(value string) (time.Duration, error) {
+// parseSpan reads a time span: a number of seconds, or with a unit.
+func parseSpan(value string) (time.Duration, error) {
 	if n, err := strconv.ParseFloat(value, 64); err == nil {
 		return time.Duration(n * float64(time.Second)), nil
 	}

@@ -37,7 +37,7 @@ func main() {
 }
 
 func run(ctx context.Context, settle, look time.Duration) (err error) {
-	root, err := native.Root()
+	root, err := native.RootTree()
 	if err != nil {
 		return err
 	}
@@ -50,15 +50,15 @@ func run(ctx context.Context, settle, look time.Duration) (err error) {
 	if err != nil {
 		return err
 	}
-	d, err := drill.Start(ctx, drill.Config{Name: "bench-idle", Dir: filepath.Join(dir, "data"), Root: root, Programs: programs, Log: os.Stderr, Fleet: fleet.Config{Hosts: 1}})
+	d, err := drill.Start(ctx, drill.Config{Name: "bench-idle", Dir: filepath.Join(dir, "data"), Root: root, Programs: programs, Log: os.Stderr, Servers: fleet.Config{Hosts: 1}})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	if err := d.Begin(ctx, d.Fleet.Site("eth0", drill.OS(drill.ImageA, drill.Sum(drill.ImageA)))); err != nil {
+	if err := d.Begin(ctx, d.Servers.SiteDocument("eth0", drill.OS(drill.ImageA, drill.ImageSum(drill.ImageA)))); err != nil {
 		return err
 	}
-	if _, err := d.Bed.Await(ctx, "hosts-guarded", nil); err != nil {
+	if _, err := d.Sandbox.AwaitStage(ctx, "hosts-guarded", nil); err != nil {
 		return err
 	}
 	if err := sleep(ctx, settle); err != nil {
@@ -79,9 +79,9 @@ func run(ctx context.Context, settle, look time.Duration) (err error) {
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		a, b := after[name], before[name]
 		rows = append(rows, bench.Row{Name: "idle/" + name, Unit: "%", Ours: 100 * (a.CPU - b.CPU) / look.Seconds(),
-			Note: fmt.Sprintf("of one core, natively, over %v; %.0f context switches a second; load of the machine %s", look, (a.Switches-b.Switches)/look.Seconds(), bench.Load())})
+			Note: fmt.Sprintf("of one core, natively, over %v; %.0f context switches a second; load of the machine %s", look, (a.Switches-b.Switches)/look.Seconds(), bench.LoadAverage())})
 	}
-	top, err := native.Top()
+	top, err := native.RepositoryRoot()
 	if err != nil {
 		return err
 	}

@@ -62,13 +62,13 @@ func run(ctx context.Context) error {
 	}
 	var seconds, cpu, peak, settled []float64
 	for i := range runs {
-		f, err := once(ctx, daemon, filepath.Join(dir, strconv.Itoa(i)))
+		f, err := measureOnce(ctx, daemon, filepath.Join(dir, strconv.Itoa(i)))
 		if err != nil {
 			return err
 		}
 		seconds, cpu, peak, settled = append(seconds, f.seconds), append(cpu, f.cpu), append(peak, f.peak), append(settled, f.settled)
 	}
-	note := fmt.Sprintf("median of %d; 1,000 hosts, 100 clusters of 10 nodes, half of them by MAC; etcd and kube-apiserver on the same machine, etcd does not sync; load of the machine at the end %s", runs, bench.Load())
+	note := fmt.Sprintf("median of %d; 1,000 hosts, 100 clusters of 10 nodes, half of them by MAC; etcd and kube-apiserver on the same machine, etcd does not sync; load of the machine at the end %s", runs, bench.LoadAverage())
 	return bench.Write(os.Stdout, bench.Dir, "bpa", []bench.Row{
 		{Name: "bpa/all-jobs-made", Unit: "s", Ours: bench.Median(seconds), Note: "from the operator's start to the Job of the last cluster; " + note},
 		{Name: "bpa/cpu", Unit: "s", Ours: bench.Median(cpu), Note: "of the operator until then; " + note},
@@ -77,9 +77,9 @@ func run(ctx context.Context) error {
 	})
 }
 
-type figures struct{ seconds, cpu, peak, settled float64 }
+type measurements struct{ seconds, cpu, peak, settled float64 }
 
-func once(ctx context.Context, daemon, dir string) (f figures, err error) {
+func measureOnce(ctx context.Context, daemon, dir string) (f measurements, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -99,7 +99,7 @@ func once(ctx context.Context, daemon, dir string) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	if err := fill(ctx, api); err != nil {
+	if err := createObjects(ctx, api); err != nil {
 		return f, err
 	}
 	log, err := os.Create(filepath.Join(dir, "operator.log"))
@@ -114,7 +114,7 @@ func once(ctx context.Context, daemon, dir string) (f figures, err error) {
 		return f, err
 	}
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
-	if err := jobs(ctx, api, clusters); err != nil {
+	if err := waitForJobs(ctx, api, clusters); err != nil {
 		text, _ := os.ReadFile(log.Name())
 		return f, fmt.Errorf("%w\n%s", err, text[max(0, len(text)-2000):])
 	}
@@ -127,15 +127,15 @@ func once(ctx context.Context, daemon, dir string) (f figures, err error) {
 	case <-ctx.Done():
 		return f, ctx.Err()
 	}
-	if f.peak, err = memory(cmd.Process.Pid, "VmHWM:"); err != nil {
+	if f.peak, err = memoryOf(cmd.Process.Pid, "VmHWM:"); err != nil {
 		return f, err
 	}
-	f.settled, err = memory(cmd.Process.Pid, "VmRSS:")
+	f.settled, err = memoryOf(cmd.Process.Pid, "VmRSS:")
 	return f, err
 }
 
-// jobs waits until there are so many Jobs.
-func jobs(ctx context.Context, api client.Client, n int) error {
+// waitForJobs waits until there are so many Jobs.
+func waitForJobs(ctx context.Context, api client.Client, n int) error {
 	for {
 		list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "JobList"}}
 		if err := api.List(ctx, list); err != nil {
@@ -152,8 +152,8 @@ func jobs(ctx context.Context, api client.Client, n int) error {
 	}
 }
 
-// fill makes kinds, hosts and Provisionings.
-func fill(ctx context.Context, api client.Client) error {
+// createObjects makes kinds, hosts and Provisionings.
+func createObjects(ctx context.Context, api client.Client) error {
 	definition, err := native.HostDefinition(ctx)
 	if err != nil {
 		return err
@@ -171,26 +171,26 @@ func fill(ctx context.Context, api client.Client) error {
 		}
 	}
 	for _, name := range []string{"metal3", "bpa"} {
-		if err := create(ctx, api, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}); err != nil {
+		if err := createObject(ctx, api, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}); err != nil {
 			return err
 		}
 	}
-	if err := create(ctx, api, map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "ssh-key-secret", "namespace": "bpa"}, "stringData": map[string]any{"id_rsa": "key"}}); err != nil {
+	if err := createObject(ctx, api, map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "ssh-key-secret", "namespace": "bpa"}, "stringData": map[string]any{"id_rsa": "key"}}); err != nil {
 		return err
 	}
 	var g errgroup.Group
 	g.SetLimit(16)
 	for n := range hosts {
-		g.Go(func() error { return host(ctx, api, n) })
+		g.Go(func() error { return createHost(ctx, api, n) })
 	}
 	for c := range clusters {
-		g.Go(func() error { return create(ctx, api, provisioning(c)) })
+		g.Go(func() error { return createObject(ctx, api, newProvisioning(c)) })
 	}
 	return g.Wait()
 }
 
-// create makes an object; a kind that was only just defined is waited for.
-func create(ctx context.Context, api client.Client, content map[string]any) error {
+// createObject makes an object; a kind that was only just defined is waited for.
+func createObject(ctx context.Context, api client.Client, content map[string]any) error {
 	for {
 		err := api.Create(ctx, &unstructured.Unstructured{Object: content})
 		if err == nil || !strings.Contains(err.Error(), "no matches") && !strings.Contains(err.Error(), "could not find") {
@@ -206,8 +206,8 @@ func create(ctx context.Context, api client.Client, content map[string]any) erro
 
 func mac(n, nic int) string { return fmt.Sprintf("52:54:%02x:00:%02x:%02x", nic, n>>8, n&255) }
 
-// host is one as inspection leaves it, with its disks and NICs, in service and proven.
-func host(ctx context.Context, api client.Client, n int) error {
+// createHost is one as inspection leaves it, with its disks and NICs, in service and proven.
+func createHost(ctx context.Context, api client.Client, n int) error {
 	var nics, disks []any
 	for nic := range 4 {
 		nics = append(nics, map[string]any{"name": fmt.Sprintf("eno%d", nic), "mac": mac(n, nic), "model": "0x8086 0x1572", "ip": fmt.Sprintf("10.%d.%d.%d", nic, n>>8, n&255), "speedGbps": int64(25)})
@@ -221,7 +221,7 @@ func host(ctx context.Context, api client.Client, n int) error {
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost", "metadata": meta,
 		"spec": map[string]any{"online": true, "bootMACAddress": mac(n, 0), "automatedCleaningMode": "disabled"}}}
-	if err := create(ctx, api, u.Object); err != nil {
+	if err := createObject(ctx, api, u.Object); err != nil {
 		return err
 	}
 	patch, err := json.Marshal(map[string]any{"status": status})
@@ -231,8 +231,8 @@ func host(ctx context.Context, api client.Client, n int) error {
 	return api.Status().Patch(ctx, u, client.RawPatch("application/merge-patch+json", patch))
 }
 
-// provisioning asks for ten nodes: those with even numbers by MAC, the others for any host.
-func provisioning(c int) map[string]any {
+// newProvisioning asks for ten nodes: those with even numbers by MAC, the others for any host.
+func newProvisioning(c int) map[string]any {
 	var masters, workers []any
 	for i := range hosts / clusters {
 		body := map[string]any{"cpu": int64(8), "memory": "16Gi"}
@@ -252,8 +252,8 @@ func provisioning(c int) map[string]any {
 		"spec":     map[string]any{"masters": masters, "workers": workers, "PodSubnet": "10.244.64.0/18"}}
 }
 
-// memory reads a line of /proc/PID/status, in MiB.
-func memory(pid int, line string) (float64, error) {
+// memoryOf reads a line of /proc/PID/status, in MiB.
+func memoryOf(pid int, line string) (float64, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("read memory of operator: %w", err)

@@ -15,9 +15,9 @@ import (
 	"firstlight.dev/firstlight/image/lab/native/nodes"
 )
 
-// kept is what a person would have prepared: the files of a node and the manifests of the pods' network and
+// preparedFiles is what a person would have prepared: the files of a node and the manifests of the pods' network and
 // the name server, as the installer wrote them.
-type kept struct {
+type preparedFiles struct {
 	files    map[string][]byte // of every node
 	kubeadm  string            // of the first
 	manifest []byte
@@ -37,9 +37,9 @@ const (
 	direct   = "172.22.0.11:6443"
 )
 
-func keep(ctx context.Context, rack *nodes.Rack, servers []*nodes.Server) (*kept, error) {
+func prepareFiles(ctx context.Context, rack *nodes.Rack, servers []*nodes.Server) (*preparedFiles, error) {
 	first := servers[0]
-	k := &kept{files: map[string][]byte{}}
+	k := &preparedFiles{files: map[string][]byte{}}
 	for _, path := range common {
 		text, err := os.ReadFile(first.Path(path))
 		if err != nil {
@@ -77,12 +77,12 @@ func keep(ctx context.Context, rack *nodes.Rack, servers []*nodes.Server) (*kept
 	if err != nil {
 		return nil, err
 	}
-	k.manifest, err = plain(out, inside)
+	k.manifest, err = plainList(out, inside)
 	return k, err
 }
 
-// plain is lists of objects without what the API server added.
-func plain(lists ...string) ([]byte, error) {
+// plainList is lists of objects without what the API server added.
+func plainList(lists ...string) ([]byte, error) {
 	all := map[string]any{"apiVersion": "v1", "kind": "List"}
 	var items []any
 	for _, text := range lists {
@@ -122,7 +122,7 @@ systemctl enable --quiet kubelet.service
 `
 
 // byHand makes a cluster of new machines as a person does who has everything at hand.
-func (k *kept) byHand(ctx context.Context, servers []*nodes.Server) error {
+func (k *preparedFiles) byHand(ctx context.Context, servers []*nodes.Server) error {
 	group, inner := errgroup.WithContext(ctx)
 	for _, s := range servers {
 		group.Go(func() error {
@@ -168,7 +168,7 @@ func (k *kept) byHand(ctx context.Context, servers []*nodes.Server) error {
 	return err
 }
 
-func (k *kept) join(ctx context.Context, s *nodes.Server, token string) error {
+func (k *preparedFiles) join(ctx context.Context, s *nodes.Server, token string) error {
 	text := fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4
 kind: JoinConfiguration
 nodeRegistration:

@@ -40,7 +40,7 @@ func main() {
 }
 
 func run(ctx context.Context, runs int, sizes []string) (err error) {
-	root, err := native.Root()
+	root, err := native.RootTree()
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func run(ctx context.Context, runs int, sizes []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, rack.Close()) }()
-	f := &figures{seconds: map[string][]float64{}}
+	f := &measurements{seconds: map[string][]float64{}}
 	for _, text := range sizes {
 		size, err := strconv.Atoi(text)
 		if err != nil || size < 1 {
@@ -70,7 +70,7 @@ func run(ctx context.Context, runs int, sizes []string) (err error) {
 			}
 		}
 		for range runs {
-			if err := once(ctx, f, rack, rack.Servers[:size]); err != nil {
+			if err := measureOnce(ctx, f, rack, rack.Servers[:size]); err != nil {
 				return err
 			}
 		}
@@ -78,19 +78,19 @@ func run(ctx context.Context, runs int, sizes []string) (err error) {
 	return f.report(runs)
 }
 
-// once installs a cluster on new machines, takes what that wrote, and makes another one of it by hand, on
+// measureOnce installs a cluster on new machines, takes what that wrote, and makes another one of it by hand, on
 // machines that are new again.
-func once(ctx context.Context, f *figures, rack *nodes.Rack, servers []*nodes.Server) error {
+func measureOnce(ctx context.Context, f *measurements, rack *nodes.Rack, servers []*nodes.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Minute)
 	defer cancel()
-	if err := ours(ctx, f, rack, servers); err != nil {
+	if err := measureInstaller(ctx, f, rack, servers); err != nil {
 		return err
 	}
-	kept, err := keep(ctx, rack, servers)
+	kept, err := prepareFiles(ctx, rack, servers)
 	if err != nil {
 		return err
 	}
-	if err := renew(ctx, rack, servers); err != nil {
+	if err := resetServers(ctx, rack, servers); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -98,16 +98,16 @@ func once(ctx context.Context, f *figures, rack *nodes.Rack, servers []*nodes.Se
 		return fmt.Errorf("make cluster by hand: %w", err)
 	}
 	f.add(fmt.Sprintf("%d/by-hand", len(servers)), time.Since(began).Seconds())
-	return renew(ctx, rack, servers)
+	return resetServers(ctx, rack, servers)
 }
 
-// renew makes the servers new machines.
-func renew(ctx context.Context, rack *nodes.Rack, servers []*nodes.Server) error {
+// resetServers makes the servers new machines.
+func resetServers(ctx context.Context, rack *nodes.Rack, servers []*nodes.Server) error {
 	for _, s := range servers {
-		if err := errors.Join(s.Cut(), s.Wipe()); err != nil {
+		if err := errors.Join(s.CutPower(), s.Wipe()); err != nil {
 			return err
 		}
-		if err := s.Power(ctx); err != nil {
+		if err := s.PowerOn(ctx); err != nil {
 			return err
 		}
 	}
@@ -116,10 +116,10 @@ func renew(ctx context.Context, rack *nodes.Rack, servers []*nodes.Server) error
 
 const cluster = "bench"
 
-// heldAt is what the installer prints when a stage begins to hold.
-var heldAt = regexp.MustCompile(`(?m)^ *([0-9.]+) s  (?:[a-z0-9-]+: )?([a-z-]+): ok$`)
+// stageLine is what the installer prints when a stage begins to hold.
+var stageLine = regexp.MustCompile(`(?m)^ *([0-9.]+) s  (?:[a-z0-9-]+: )?([a-z-]+): ok$`)
 
-func ours(ctx context.Context, f *figures, rack *nodes.Rack, servers []*nodes.Server) error {
+func measureInstaller(ctx context.Context, f *measurements, rack *nodes.Rack, servers []*nodes.Server) error {
 	if err := rack.Inventory(cluster, 1, servers...); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func ours(ctx context.Context, f *figures, rack *nodes.Rack, servers []*nodes.Se
 	f.add(fmt.Sprintf("%d/verified", len(servers)), time.Since(began).Seconds())
 	last := map[string]float64{} // of several nodes the slowest counts
 	var order []string
-	for _, m := range heldAt.FindAllStringSubmatch(string(out), -1) {
+	for _, m := range stageLine.FindAllStringSubmatch(string(out), -1) {
 		at, err := strconv.ParseFloat(m[1], 64)
 		if err != nil {
 			return err
@@ -147,20 +147,20 @@ func ours(ctx context.Context, f *figures, rack *nodes.Rack, servers []*nodes.Se
 	return nil
 }
 
-// figures collects the measurements of all runs by name, in the order of their first.
-type figures struct {
+// measurements collects the measurements of all runs by name, in the order of their first.
+type measurements struct {
 	seconds map[string][]float64
 	order   []string
 }
 
-func (f *figures) add(name string, v float64) {
+func (f *measurements) add(name string, v float64) {
 	if !slices.Contains(f.order, name) {
 		f.order = append(f.order, name)
 	}
 	f.seconds[name] = append(f.seconds[name], v)
 }
 
-func (f *figures) report(runs int) error {
+func (f *measurements) report(runs int) error {
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return err

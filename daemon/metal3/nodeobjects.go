@@ -1,0 +1,172 @@
+// Package metal3 hands the site over to Metal3: per node the Secrets and the
+// BareMetalHost that its controllers act on, the operator that runs them, and the rules
+// under which a host in service is left alone. What is decided is decided in pure
+// functions; the stages apply it.
+package metal3
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/site"
+)
+
+// Namespace holds the hosts, their Secrets, Ironic and the operator (ICN's name).
+const Namespace = "metal3"
+
+// Labels and annotations of the objects that are handed over.
+const (
+	LabelSite    = "firstlight.dev/site"       // name of the site
+	LabelNode    = "firstlight.dev/node"       // on Secrets: the node they are for
+	AllowWipe    = "firstlight.dev/allow-wipe" // annotation by which an owner gives up a live host's disk
+	Overwrite    = "firstlight.dev/overwrite"  // annotation, from the site: a disk that holds data may be installed on
+	FieldManager = "firstlight-site"           // of server-side apply: what the site says
+)
+
+// Image is an operating system image that this appliance serves.
+type Image struct {
+	URL    string
+	SHA256 string
+	Format string // raw or qcow2
+	Size   int64  // bytes it takes on a disk; 0: not known
+}
+
+// Appliance is what the hand-over needs to know of the box it runs on.
+type Appliance struct {
+	Time    []netip.Addr                                   // its addresses from which nodes take their time
+	Images  map[string]Image                               // by the name that site.yaml uses
+	Key     string                                         // public key of the appliance's own log-in to nodes, as in authorized_keys
+	HostKey func(node site.Name) (SSHHostKey, error)       // minted per node and kept, so that the first contact is verified
+	Hash    func(password string) (hash string, err error) // crypt(5) hash; passes a hash through
+	CA      []byte                                         // PEM of the appliance's authority, trusted by every node
+	MACs    []string                                       // of its own NICs, lower case
+}
+
+// SSHHostKey is an ed25519 pair: OpenSSH private key and authorized_keys form.
+type SSHHostKey struct{ Private, Public string }
+
+// NodeObjects is everything that one node becomes.
+type NodeObjects struct {
+	BMC     *corev1.Secret // nil if the node has no BMC
+	User    *corev1.Secret // <name>-user-data: cloud-init's user data
+	Network *corev1.Secret // <name>-network-data: OpenStack network data
+	Host    *metal3api.BareMetalHost
+	Need    int64  // bytes of the image on the disk; 0: not known
+	Own     string // a MAC of the node that is one of the appliance's; "": none
+}
+
+// NewNodeObjects turns one node of a site with its defaults filled in into objects. The error names
+// the node and what to do.
+func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error) {
+	image, err := imageOf(n, a.Images)
+	if err != nil {
+		return NodeObjects{}, fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	user, err := userData(s, n, a)
+	if err != nil {
+		return NodeObjects{}, fmt.Errorf("node %s: user data: %w", n.Name, err)
+	}
+	network, err := networkData(n)
+	if err != nil {
+		return NodeObjects{}, fmt.Errorf("node %s: network data: %w", n.Name, err)
+	}
+	name := string(n.Name)
+	labels := map[string]string{}
+	maps.Copy(labels, n.Labels)
+	labels[LabelSite] = string(s.Name)
+	h := NodeObjects{
+		Need:    image.Size,
+		Own:     ownMAC(n, a.MACs),
+		User:    newSecret(s, name, "-user-data", map[string]string{"userData": user}),
+		Network: newSecret(s, name, "-network-data", map[string]string{"networkData": network}),
+		Host: &metal3api.BareMetalHost{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: labels},
+			Spec: metal3api.BareMetalHostSpec{
+				Online:                true,
+				BootMACAddress:        string(n.BootMAC),
+				BootMode:              metal3api.BootMode(n.BootMode),
+				AutomatedCleaningMode: metal3api.CleaningModeDisabled, // cleaning would erase every disk of the node, also those nobody named
+				RootDeviceHints:       rootDeviceHints(n.RootDevice),
+				Image: &metal3api.Image{
+					URL: image.URL, Checksum: image.SHA256, ChecksumType: metal3api.SHA256, DiskFormat: &image.Format,
+				},
+				UserData:    &corev1.SecretReference{Name: name + "-user-data", Namespace: Namespace},
+				NetworkData: &corev1.SecretReference{Name: name + "-network-data", Namespace: Namespace},
+			},
+		},
+	}
+	h.Host.Annotations = map[string]string{artifact.ImageAnnotation: image.URL}
+	if n.Overwrite {
+		h.Host.Annotations[Overwrite] = "true"
+	}
+	if n.BMC != nil {
+		h.BMC = newSecret(s, name, "-bmc-secret", map[string]string{
+			"username": n.BMC.Username, "password": n.BMC.Password.Reveal(),
+		})
+		h.Host.Spec.BMC = metal3api.BMCDetails{
+			Address:                        string(n.BMC.Address),
+			CredentialsName:                h.BMC.Name,
+			DisableCertificateVerification: !n.BMC.VerifyCertificate,
+		}
+	}
+	return h, nil
+}
+
+// ownMAC is the first MAC of a node that the appliance has itself.
+func ownMAC(n site.Node, macs []string) string {
+	for _, mac := range withBoot(n) {
+		if slices.Contains(macs, strings.ToLower(string(mac))) {
+			return string(mac)
+		}
+	}
+	return ""
+}
+
+func newSecret(s *site.Site, node, suffix string, data map[string]string) *corev1.Secret {
+	sec := &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node + suffix, Namespace: Namespace,
+			Labels: map[string]string{LabelSite: string(s.Name), LabelNode: node},
+		},
+		Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{},
+	}
+	for k, v := range data {
+		sec.Data[k] = []byte(v)
+	}
+	return sec
+}
+
+func imageOf(n site.Node, images map[string]Image) (Image, error) {
+	if n.OS.URL != "" {
+		return Image{URL: string(n.OS.URL), SHA256: string(n.OS.SHA256), Format: n.OS.Format}, nil
+	}
+	image, ok := images[n.OS.Image]
+	if !ok {
+		return Image{}, fmt.Errorf("os.image %q is not on this appliance; it has %s", n.OS.Image, list(images))
+	}
+	return image, nil
+}
+
+// rootDeviceHints copies the site's description of the disk. Metal3 takes the first disk that fits;
+// that it is the only one is checked before anything is written (OneDisk).
+func rootDeviceHints(d *site.RootDevice) *metal3api.RootDeviceHints {
+	if d == nil {
+		return nil
+	}
+	return &metal3api.RootDeviceHints{
+		DeviceName: d.DeviceName, HCTL: d.HCTL, Model: d.Model, Vendor: d.Vendor, SerialNumber: d.SerialNumber,
+		MinSizeGigabytes: d.MinSizeGigabytes, WWN: d.WWN, WWNWithExtension: d.WWNWithExtension,
+		WWNVendorExtension: d.WWNVendorExtension, Rotational: d.Rotational,
+	}
+}

@@ -1,0 +1,80 @@
+package metal3
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/site"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), string(got))
+}
+
+func loadSite(t *testing.T, text []byte) *site.Site {
+	t.Helper()
+	s, problems := site.Load("site.yaml", text)
+	require.Empty(t, problems)
+	return s.WithDefaults()
+}
+
+func testAppliance() Appliance {
+	return Appliance{
+		Time:   []netip.Addr{netip.MustParseAddr("172.22.0.1")},
+		Images: map[string]Image{"debian-13": {URL: "http://172.22.0.1:6180/images/debian-13.raw", SHA256: "00ff", Format: "raw"}},
+		Key:    "ssh-ed25519 AAAA appliance",
+		HostKey: func(n site.Name) (SSHHostKey, error) {
+			return SSHHostKey{"private of " + string(n), "public of " + string(n)}, nil
+		},
+		Hash: func(p string) (string, error) { return fmt.Sprintf("$6$hash-of-%d-characters", len(p)), nil },
+		CA:   []byte("-----CERTIFICATE-----\n"),
+	}
+}
+
+func TestNodeBecomesItsObjects(t *testing.T) {
+	text, err := os.ReadFile("testdata/site.yaml")
+	require.NoError(t, err)
+	s := loadSite(t, text)
+	for _, n := range s.Nodes {
+		h, err := NewNodeObjects(s, n, testAppliance())
+		require.NoError(t, err)
+		var out bytes.Buffer
+		host, err := yaml.Marshal(map[string]any{"metadata": map[string]any{"name": h.Host.Name, "namespace": h.Host.Namespace, "labels": h.Host.Labels}, "spec": h.Host.Spec})
+		require.NoError(t, err)
+		fmt.Fprintf(&out, "%s# %s\n%s# %s\n%s\n", host, h.User.Name, h.User.Data["userData"], h.Network.Name, h.Network.Data["networkData"])
+		golden(t, string(n.Name)+".yaml", out.Bytes())
+		assert.NotContains(t, out.String(), "node-pass")
+		assert.Equal(t, h.Host.Spec.Image.URL, ObjectForStep(StepCreate, h.Host, nil).Annotations[artifact.ImageAnnotation], "it has no image yet, and nobody may take it away")
+		if n.BMC == nil {
+			assert.Nil(t, h.BMC)
+			continue
+		}
+		assert.Equal(t, "bmc-pass", string(h.BMC.Data["password"]))
+		assert.Equal(t, string(n.Name)+"-bmc-secret", h.Host.Spec.BMC.CredentialsName)
+	}
+}
+
+func TestNodeRefusesAnImageThatIsNotHere(t *testing.T) {
+	s := loadSite(t, []byte(`nodes: [{name: a, macs: ["52:54:00:00:00:01"], os: {image: plan9}}]`))
+	_, err := NewNodeObjects(s, s.Nodes[0], testAppliance())
+	assert.EqualError(t, err, `node a: os.image "plan9" is not on this appliance; it has debian-13`)
+}

@@ -1,0 +1,110 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/host"
+	"firstlight.dev/firstlight/daemon/packages"
+	"firstlight.dev/firstlight/pxe/bootserver"
+	"firstlight.dev/firstlight/pxe/metrics"
+	"firstlight.dev/firstlight/pxe/server"
+)
+
+// serviceAddresses are the appliance's own addresses at which nodes fetch what they are made of (container images,
+// packages, the time), each with the length of its network: that on the provisioning network first, then
+// that on baremetal if the site gives the appliance a static IPv4 address there and a node of the site may
+// have one too. A leased address is not among them: it may be another's tomorrow. Nor is one on the BMCs'
+// network, where no node is.
+func serviceAddresses(s *site.Site) []netip.Prefix {
+	p := s.Networks.Provisioning
+	all := []netip.Prefix{netip.PrefixFrom(p.Address, p.CIDR.Bits())}
+	if b := s.Networks.Baremetal; b != nil && b.Address.Is4() && slices.ContainsFunc(s.Nodes, onBaremetal) {
+		all = append(all, netip.PrefixFrom(b.Address, b.CIDR.Bits()))
+	}
+	return all
+}
+
+// onBaremetal tells whether a node may have an address on baremetal: by a link there, or because nothing
+// is said of its links, which is DHCP on every NIC.
+func onBaremetal(n site.Node) bool {
+	return len(n.Links) == 0 || slices.ContainsFunc(n.Links, func(l site.Link) bool {
+		return l.Network == host.Baremetal && l.Address.Method != "none"
+	})
+}
+
+// addrsOf are addresses without the lengths of their networks.
+func addrsOf(all []netip.Prefix) (addrs []netip.Addr) {
+	for _, p := range all {
+		addrs = append(addrs, p.Addr())
+	}
+	return addrs
+}
+
+// mirrorURLs are URLs that answer where nodes are supplied: of the registry and of the packages.
+func mirrorURLs(addr netip.Addr) []string {
+	return []string{
+		"https://" + netip.AddrPortFrom(addr, registryPort).String() + "/v2/",
+		"http://" + netip.AddrPortFrom(addr, httpPort).String() + "/debian/dists/" + packages.Suite + "/InRelease",
+	}
+}
+
+// mirrorMounts are all that is served by HTTP beside the provisioning network: packages and what is named
+// by its digest. There is nothing to boot among it.
+func mirrorMounts() []server.Mount {
+	return append(packageMounts(), server.Mount{Path: "/debian/", Dir: packagesRoot})
+}
+
+// servePackages serves packages beside the provisioning network, where the boot server has them, and begins
+// anew when the site changes the addresses. It is a server of its own: machines go on booting when it ends.
+func (m *metal) servePackages(ctx context.Context, up func() bool) error {
+	for waitUntil(ctx, func() bool { return up() && len(serviceAddresses(m.site())) > 1 }) {
+		at := serviceAddresses(m.site())
+		serving, stop := context.WithCancel(ctx)
+		go func() {
+			defer stop()
+			waitUntil(serving, func() bool { return !slices.Equal(at, serviceAddresses(m.site())) })
+		}()
+		err := m.mirrorPackages(serving, addrsOf(at[1:]))
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mirrorPackages serves packages at some addresses until ctx ends.
+func (m *metal) mirrorPackages(ctx context.Context, at []netip.Addr) (err error) {
+	var mounts []bootserver.Mount
+	defer func() {
+		for _, mount := range mounts {
+			err = errors.Join(err, mount.Root.Close())
+		}
+	}()
+	for _, mount := range mirrorMounts() {
+		if err := os.MkdirAll(mount.Dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			m.log.Warn("directory cannot be made", "dir", mount.Dir, "error", err)
+		}
+		root, err := os.OpenRoot(mount.Dir)
+		if err != nil {
+			return fmt.Errorf("open directory for %s: %w", mount.Path, err)
+		}
+		mounts = append(mounts, bootserver.Mount{Path: mount.Path, Root: root, Digest: mount.Digest})
+	}
+	counters := metrics.New(prometheus.NewRegistry()) // the boot server's own are shown
+	group, ctx := errgroup.WithContext(ctx)
+	for _, addr := range at {
+		s := &bootserver.Server{Addr: netip.AddrPortFrom(addr, httpPort), Mounts: mounts, Metrics: counters, Log: m.log.With("part", "packages")}
+		group.Go(func() error { return s.Run(ctx) })
+	}
+	return group.Wait()
+}
