@@ -11,10 +11,10 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/api"
-	"firstlight.dev/firstlight/daemon/bundle"
 	"firstlight.dev/firstlight/daemon/console"
 	"firstlight.dev/firstlight/daemon/host"
 	"firstlight.dev/firstlight/daemon/kube"
+	"firstlight.dev/firstlight/daemon/supportbundle"
 	"firstlight.dev/firstlight/daemon/verify/shell"
 )
 
@@ -28,7 +28,7 @@ done
 
 // NewCollector collects a support bundle on this machine. The daemon behind socket, and
 // Kubernetes, are asked and may be dead.
-func NewCollector(ctx context.Context, socket string) *bundle.Collector {
+func NewCollector(ctx context.Context, socket string) *supportbundle.Collector {
 	client := api.Client{Socket: socket}
 	asking, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -40,7 +40,7 @@ func NewCollector(ctx context.Context, socket string) *bundle.Collector {
 			return client.Get(ctx, path)
 		}
 	}
-	c := &bundle.Collector{Kubeconfig: kube.AdminConfig, Sources: []bundle.Source{
+	c := &supportbundle.Collector{Kubeconfig: kube.AdminConfig, Sources: []supportbundle.Source{
 		{Name: "status.json", Get: raw("/v1/status")},
 		{Name: "status.txt", Get: func(context.Context) ([]byte, error) { return []byte(console.RenderText(document, time.Now())), err }},
 		{Name: "why.json", Get: raw("/v1/why")},
@@ -48,11 +48,11 @@ func NewCollector(ctx context.Context, socket string) *bundle.Collector {
 	}}
 	h := &host.Host{Log: slog.New(slog.DiscardHandler)}
 	if err := h.SiteDo(ctx, func(string) {}); err != nil {
-		c.Sources = append(c.Sources, bundle.Source{Name: "nodes", Get: func(context.Context) ([]byte, error) { return nil, err }})
+		c.Sources = append(c.Sources, supportbundle.Source{Name: "nodes", Get: func(context.Context) ([]byte, error) { return nil, err }})
 		return c
 	}
 	m := newMetal(h.Log, h.Site, h.MachineID, kube.New(kube.Defaults()))
-	c.Sources = append(c.Sources, bundle.Source{Name: "ironic.json", Get: func(ctx context.Context) ([]byte, error) {
+	c.Sources = append(c.Sources, supportbundle.Source{Name: "ironic.json", Get: func(ctx context.Context) ([]byte, error) {
 		nodes, err := m.ironicNodes(ctx)
 		if err != nil {
 			return nil, err
@@ -60,7 +60,7 @@ func NewCollector(ctx context.Context, socket string) *bundle.Collector {
 		return json.MarshalIndent(nodes, "", "  ")
 	}})
 	for _, n := range h.Site().Nodes {
-		c.Sources = append(c.Sources, bundle.Source{Name: fmt.Sprintf("nodes/%s.log", n.Name), Get: func(ctx context.Context) ([]byte, error) {
+		c.Sources = append(c.Sources, supportbundle.Source{Name: fmt.Sprintf("nodes/%s.log", n.Name), Get: func(ctx context.Context) ([]byte, error) {
 			return m.nodeLog(ctx, n, document)
 		}})
 	}

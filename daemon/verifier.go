@@ -13,16 +13,16 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"golang.org/x/crypto/ssh"
 
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/assets/whole"
 	"firstlight.dev/firstlight/daemon/ironic"
 	"firstlight.dev/firstlight/daemon/metal3"
 	"firstlight.dev/firstlight/daemon/verify"
-	"firstlight.dev/firstlight/daemon/verify/ask"
 	"firstlight.dev/firstlight/daemon/verify/fact"
-	"firstlight.dev/firstlight/pxe/record"
+	"firstlight.dev/firstlight/daemon/verify/netprobe"
+	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
 // refusalsFile remembers which BMC refused which password, on DATA.
@@ -90,7 +90,7 @@ func (m *metal) blockedNodes() map[string]string {
 	return all
 }
 
-func (m *metal) bootTraces() []record.Trace {
+func (m *metal) bootTraces() []boottrace.Trace {
 	if s := m.serving.Load(); s != nil {
 		return s.Traces().List()
 	}
@@ -158,7 +158,7 @@ func (m *metal) imageFacts(ctx context.Context, n site.Node) verify.Image {
 		}
 		url, format = i.URL, i.Format
 	}
-	size, err := ask.ProbeImage(ctx, url, format)
+	size, err := netprobe.ProbeImage(ctx, url, format)
 	if err != nil {
 		return verify.Image{Name: name, Problem: fmt.Sprintf("image %s cannot be had: %v", name, err), Fix: "look at whether its server answers, or correct os in site.yaml"}
 	}
@@ -213,7 +213,7 @@ func (d *Daemon) writeTraces(ctx context.Context) error {
 	for ctx.Err() == nil {
 		text, err := json.Marshal(d.metal.bootTraces())
 		if err == nil && !bytes.Equal(text, last) {
-			err = whole.Write(recordsFile, text, 0o600)
+			err = atomicfile.Write(recordsFile, text, 0o600)
 			last = text
 		}
 		if err != nil {

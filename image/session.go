@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/image/cache"
 )
 
@@ -84,7 +84,7 @@ func (s *session) save(top string) error {
 		err = os.MkdirAll(filepath.Dir(path), 0o755)
 	}
 	if err == nil {
-		err = whole.Write(path, text, 0o644)
+		err = atomicfile.Write(path, text, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("remember build: %w", err)

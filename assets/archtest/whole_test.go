@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// renames are the files outside assets/whole that give a file its name by a rename, with the reason why
+// renames are the files outside assets/atomicfile that give a file its name by a rename, with the reason why
 // whole.Write does not do it.
 var renames = map[string]string{
 	"cmd/firstlightd/bundle.go":          "for whoever asked for it, who asks again after a power cut; it is written piece by piece",
@@ -52,8 +52,8 @@ func TestFilesAreReplacedByOnePackage(t *testing.T) {
 		}
 		return err
 	})
-	require.True(t, found["assets/whole/whole.go"], "the tree was not read")
-	delete(found, "assets/whole/whole.go")
+	require.True(t, found["assets/atomicfile/atomicfile.go"], "the tree was not read")
+	delete(found, "assets/atomicfile/atomicfile.go")
 	for file := range found {
 		assert.Contains(t, renames, file, "it renames by hand; use whole.Write, or say here why not")
 	}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"firstlight.dev/firstlight/assets"
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
 // BootInfo is the record firstlight-init leaves in BootInfoFile: which disk the appliance runs
@@ -121,5 +121,5 @@ func Save[T BootInfo | StorageInfo](path string, v T) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
-	return whole.Write(path, append(b, '\n'), 0o644)
+	return atomicfile.Write(path, append(b, '\n'), 0o644)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets"
-	"firstlight.dev/firstlight/image/lab/desk"
+	"firstlight.dev/firstlight/image/lab/virtualrack"
 )
 
 // everyCommand calls do with every command below cmd, and with the words that name it.
@@ -122,13 +122,13 @@ func TestSiteShowIsYAMLForPeople(t *testing.T) {
 
 // TestWatchedAsJSONIsALinePerChange: what did not change is not told again.
 func TestWatchedAsJSONIsALinePerChange(t *testing.T) {
-	machine := func(phase string, cpu float64) desk.Status {
-		return desk.Status{Machines: []desk.Machine{{Name: "node-1", Phase: phase, CPU: cpu}}}
+	machine := func(phase string, cpu float64) virtualrack.Status {
+		return virtualrack.Status{Machines: []virtualrack.Machine{{Name: "node-1", Phase: phase, CPU: cpu}}}
 	}
 	var out bytes.Buffer
-	see := jsonLines(&out, func(desk.Status) ([]desk.Span, error) { return []desk.Span{}, nil })
-	last := desk.Status{}
-	for _, now := range []desk.Status{{}, machine("new", 1), machine("new", 2), machine("inspecting", 3)} {
+	see := jsonLines(&out, func(virtualrack.Status) ([]virtualrack.Span, error) { return []virtualrack.Span{}, nil })
+	last := virtualrack.Status{}
+	for _, now := range []virtualrack.Status{{}, machine("new", 1), machine("new", 2), machine("inspecting", 3)} {
 		require.NoError(t, see(last, now))
 		last = now
 	}
@@ -136,8 +136,8 @@ func TestWatchedAsJSONIsALinePerChange(t *testing.T) {
 	require.Len(t, told, 3)
 	for i, want := range []string{"", "new", "inspecting"} {
 		var got struct {
-			Machines []desk.Machine
-			Phases   []desk.Span
+			Machines []virtualrack.Machine
+			Phases   []virtualrack.Span
 		}
 		require.NoError(t, json.Unmarshal([]byte(told[i]), &got))
 		assert.NotNil(t, got.Phases)
@@ -149,9 +149,9 @@ func TestWatchedAsJSONIsALinePerChange(t *testing.T) {
 
 func TestLabReasons(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	s := desk.Status{
-		Machines: []desk.Machine{{Name: "node-1", On: true, Phase: "new", Since: now, Why: "it is new"}, {Name: "node-2", On: true, Phase: "new", Since: now}},
-		Clusters: []desk.Cluster{{Name: "edge", Phase: "waiting", Since: now.Add(-time.Minute), Why: "nodes"}},
+	s := virtualrack.Status{
+		Machines: []virtualrack.Machine{{Name: "node-1", On: true, Phase: "new", Since: now, Why: "it is new"}, {Name: "node-2", On: true, Phase: "new", Since: now}},
+		Clusters: []virtualrack.Cluster{{Name: "edge", Phase: "waiting", Since: now.Add(-time.Minute), Why: "nodes"}},
 	}
 	var out bytes.Buffer
 	require.NoError(t, labReasons(s, nil, now).write(&out))

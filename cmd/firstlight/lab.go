@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"firstlight.dev/firstlight/image/lab/desk"
+	"firstlight.dev/firstlight/image/lab/virtualrack"
 )
 
 // labFlags is what the commands of `firstlight lab` have in common.
@@ -40,12 +40,12 @@ func newLabCommand() *cobra.Command {
 }
 
 // client asks the rack.
-func (f *labFlags) client() (desk.Client, error) {
+func (f *labFlags) client() (virtualrack.Client, error) {
 	dir, err := filepath.Abs(f.dir)
 	if err != nil {
-		return desk.Client{}, fmt.Errorf("find rack: %w", err)
+		return virtualrack.Client{}, fmt.Errorf("find rack: %w", err)
 	}
-	return desk.Client{Dir: dir}, nil
+	return virtualrack.Client{Dir: dir}, nil
 }
 
 func newLabDownCommand(f *labFlags) *cobra.Command {
@@ -61,14 +61,14 @@ on from them as servers do after a power cut; --remove removes them.`,
 			if err != nil {
 				return err
 			}
-			ended, err := desk.TearDown(c.Dir)
+			ended, err := virtualrack.TearDown(c.Dir)
 			for _, what := range ended {
 				fmt.Fprintln(cmd.OutOrStdout(), "ended", what)
 			}
 			if err != nil {
 				return err
 			}
-			if _, there, err := desk.ReadOrder(c.Dir); err != nil || !there {
+			if _, there, err := virtualrack.ReadOrder(c.Dir); err != nil || !there {
 				fmt.Fprintf(cmd.OutOrStdout(), "There is no rack in %s.\n", shorten(c.Dir))
 				return err
 			}
@@ -77,7 +77,7 @@ on from them as servers do after a power cut; --remove removes them.`,
 				return nil
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "The rack in %s is removed.\n", shorten(c.Dir))
-			return desk.Remove(c.Dir)
+			return virtualrack.Remove(c.Dir)
 		},
 	}
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove its disks, logs and keys as well")
@@ -94,13 +94,13 @@ func newLabSuperviseCommand(f *labFlags) *cobra.Command {
 				return err
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
-			return desk.Supervise(cmd.Context(), c.Dir, log)
+			return virtualrack.Supervise(cmd.Context(), c.Dir, log)
 		},
 	}
 }
 
 // showLabHelp says how to look inside.
-func showLabHelp(w io.Writer, c desk.Client, dir string) error {
+func showLabHelp(w io.Writer, c virtualrack.Client, dir string) error {
 	r, err := c.Rack()
 	if err != nil {
 		return err
@@ -140,10 +140,10 @@ const defaultTimeout = 20 * time.Minute
 
 // newEndDetector tells when a rack has come to its end: at once when all is well or nothing goes on, after some
 // patience when something else has failed, or nothing has changed.
-func newEndDetector(now func() time.Time, patience time.Duration) func(desk.Status) bool {
+func newEndDetector(now func() time.Time, patience time.Duration) func(virtualrack.Status) bool {
 	var failed, changed time.Time
-	var last desk.Status
-	return func(s desk.Status) bool {
+	var last virtualrack.Status
+	return func(s virtualrack.Status) bool {
 		if changed.IsZero() || isProgressing(last, s, now()) {
 			changed = now()
 		}
@@ -160,8 +160,8 @@ func newEndDetector(now func() time.Time, patience time.Duration) func(desk.Stat
 }
 
 // isProgressing tells whether anything of a rack has changed that is more than its age.
-func isProgressing(before, after desk.Status, now time.Time) bool {
-	seen := func(s desk.Status) (all []any) {
+func isProgressing(before, after virtualrack.Status, now time.Time) bool {
+	seen := func(s virtualrack.Status) (all []any) {
 		all = append(all, s.Over, s.Failed, s.Text)
 		for _, m := range s.Machines {
 			all = append(all, m.Percent, m.Last)
@@ -171,11 +171,11 @@ func isProgressing(before, after desk.Status, now time.Time) bool {
 		}
 		return all
 	}
-	return !slices.Equal(seen(before), seen(after)) || desk.RenderChanges(before, after, now) != ""
+	return !slices.Equal(seen(before), seen(after)) || virtualrack.RenderChanges(before, after, now) != ""
 }
 
 // describeStuck says what a rack waits for that does not get on, and what to do.
-func describeStuck(s desk.Status, long time.Duration) string {
+func describeStuck(s virtualrack.Status, long time.Duration) string {
 	var all []string
 	for _, m := range s.Machines {
 		switch {
@@ -183,7 +183,7 @@ func describeStuck(s desk.Status, long time.Duration) string {
 			all = append(all, m.Name+" is paused")
 		case m.Share > 0:
 			all = append(all, fmt.Sprintf("%s is in %s and throttled", m.Name, m.Phase))
-		case m.Phase != desk.PhaseVerified && m.Phase != desk.PhaseReady:
+		case m.Phase != virtualrack.PhaseVerified && m.Phase != virtualrack.PhaseReady:
 			all = append(all, m.Name+" is in "+m.Phase)
 		}
 	}
@@ -195,7 +195,7 @@ func describeStuck(s desk.Status, long time.Duration) string {
 }
 
 // run shows the rack until it has come to its end, then how long everything took.
-func (w *waitFlags) run(cmd *cobra.Command, c desk.Client, run desk.Run) error {
+func (w *waitFlags) run(cmd *cobra.Command, c virtualrack.Client, run virtualrack.Run) error {
 	patience := run.ScaleTimeout(defaultTimeout)
 	ctx, cancel := cmd.Context(), context.CancelFunc(func() {})
 	if w.timeout > 0 {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/term"
 
 	"firstlight.dev/firstlight/assets/commandline"
-	"firstlight.dev/firstlight/image/lab/desk"
-	"firstlight.dev/firstlight/image/lab/wire"
+	"firstlight.dev/firstlight/image/lab/virtualrack"
+	"firstlight.dev/firstlight/image/lab/vswitch"
 )
 
 func newLabConsoleCommand(f *labFlags) *cobra.Command {
@@ -82,7 +82,7 @@ func newLabKubectlCommand(f *labFlags) *cobra.Command {
 			if dir, rest, ok := leadingDir(args); ok { // the one flag that is ours
 				f.dir, args = dir, rest
 			}
-			return labSSH(f, desk.Appliance, append([]string{"kubectl"}, quoteArgs(args)...))
+			return labSSH(f, virtualrack.Appliance, append([]string{"kubectl"}, quoteArgs(args)...))
 		},
 	}
 }
@@ -187,7 +187,7 @@ func bindShare(flags *pflag.FlagSet, share *float64) {
 
 // checkShare refuses what the rack would, before there is one.
 func checkShare(share float64) error {
-	if err := desk.CheckShare(share); err != nil {
+	if err := virtualrack.CheckShare(share); err != nil {
 		return commandline.NewUsageError(fmt.Errorf("--cpus: %w", err))
 	}
 	return nil
@@ -218,7 +218,7 @@ the machine's power off and on, until the rack goes down. Without flags the mach
 }
 
 func newLabCableCommand(f *labFlags) *cobra.Command {
-	var fault wire.Fault
+	var fault vswitch.Fault
 	var network string
 	var percent float64
 	cmd := &cobra.Command{

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"firstlight.dev/firstlight/assets/commandline"
-	"firstlight.dev/firstlight/image/lab/desk"
+	"firstlight.dev/firstlight/image/lab/virtualrack"
 )
 
 func newLabStatusCommand(f *labFlags) *cobra.Command {
@@ -30,9 +30,9 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			}
 			out := cmd.OutOrStdout()
 			if watch {
-				never := func(desk.Status) bool { return false }
+				never := func(virtualrack.Status) bool { return false }
 				if output == commandline.JSON {
-					spans := func(s desk.Status) ([]desk.Span, error) { return labSpans(c, s) }
+					spans := func(s virtualrack.Status) ([]virtualrack.Span, error) { return labSpans(c, s) }
 					_, err = watchLab(cmd.Context(), c, jsonLines(out, spans), never)
 				} else {
 					_, err = showLab(cmd.Context(), out, c, never)
@@ -56,7 +56,7 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			case phases:
 				return showPhases(out, c, s)
 			}
-			_, err = io.WriteString(out, desk.RenderScreen(s, labWidth(out), 1<<16, time.Now()))
+			_, err = io.WriteString(out, virtualrack.RenderScreen(s, labWidth(out), 1<<16, time.Now()))
 			return err
 		},
 	}
@@ -68,12 +68,12 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 
 // labDocument is a rack for programs.
 type labDocument struct {
-	desk.Status
-	Phases []desk.Span `json:"phases"`
+	virtualrack.Status
+	Phases []virtualrack.Span `json:"phases"`
 }
 
-func labSpans(c desk.Client, s desk.Status) ([]desk.Span, error) {
-	events, err := desk.ReadEvents(c.Dir)
+func labSpans(c virtualrack.Client, s virtualrack.Status) ([]virtualrack.Span, error) {
+	events, err := virtualrack.ReadEvents(c.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -81,15 +81,15 @@ func labSpans(c desk.Client, s desk.Status) ([]desk.Span, error) {
 	for _, m := range s.Machines {
 		cpu[m.Name] = m.CPU
 	}
-	return desk.Spans(events, time.Now(), cpu), nil
+	return virtualrack.Spans(events, time.Now(), cpu), nil
 }
 
-func showPhases(w io.Writer, c desk.Client, s desk.Status) error {
+func showPhases(w io.Writer, c virtualrack.Client, s virtualrack.Status) error {
 	spans, err := labSpans(c, s)
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(w, desk.PhaseTable(spans))
+	_, err = io.WriteString(w, virtualrack.PhaseTable(spans))
 	return err
 }
 
@@ -112,21 +112,21 @@ func labWidth(w io.Writer) int {
 }
 
 // renderer is how somebody looks at a rack all the time: it is shown beside how it was before.
-type renderer func(before, after desk.Status) error
+type renderer func(before, after virtualrack.Status) error
 
 // lineRenderer is a line per change.
 func lineRenderer(w io.Writer) renderer {
-	return func(before, after desk.Status) error {
-		_, err := io.WriteString(w, desk.RenderChanges(before, after, time.Now()))
+	return func(before, after virtualrack.Status) error {
+		_, err := io.WriteString(w, virtualrack.RenderChanges(before, after, time.Now()))
 		return err
 	}
 }
 
 // jsonLines is a document per change, each on a line of its own, for programs.
-func jsonLines(w io.Writer, spans func(desk.Status) ([]desk.Span, error)) renderer {
+func jsonLines(w io.Writer, spans func(virtualrack.Status) ([]virtualrack.Span, error)) renderer {
 	encoder, begun := json.NewEncoder(w), false
-	return func(before, after desk.Status) error {
-		if begun && desk.RenderChanges(before, after, time.Now()) == "" {
+	return func(before, after virtualrack.Status) error {
+		if begun && virtualrack.RenderChanges(before, after, time.Now()) == "" {
 			return nil
 		}
 		begun = true
@@ -140,18 +140,18 @@ func jsonLines(w io.Writer, spans func(desk.Status) ([]desk.Span, error)) render
 
 // screenRenderer is a screen that is drawn over.
 func screenRenderer(screen *os.File) renderer {
-	return func(_, after desk.Status) error {
+	return func(_, after virtualrack.Status) error {
 		width, height, err := term.GetSize(int(screen.Fd()))
 		if err != nil {
 			width, height = 80, 25
 		}
-		_, err = io.WriteString(screen, "\x1b[H"+clearBehind(desk.RenderScreen(after, width, height-1, time.Now())))
+		_, err = io.WriteString(screen, "\x1b[H"+clearBehind(virtualrack.RenderScreen(after, width, height-1, time.Now())))
 		return err
 	}
 }
 
 // showLab shows the rack to people until enough or ctx says so: on a screen on a terminal, as lines elsewhere.
-func showLab(ctx context.Context, w io.Writer, c desk.Client, enough func(desk.Status) bool) (desk.Status, error) {
+func showLab(ctx context.Context, w io.Writer, c virtualrack.Client, enough func(virtualrack.Status) bool) (virtualrack.Status, error) {
 	screen := terminalOf(w)
 	if screen == nil {
 		return watchLab(ctx, c, lineRenderer(w), enough)
@@ -162,8 +162,8 @@ func showLab(ctx context.Context, w io.Writer, c desk.Client, enough func(desk.S
 }
 
 // watchLab shows the rack until enough or ctx says so. It returns the last status.
-func watchLab(ctx context.Context, c desk.Client, see renderer, enough func(desk.Status) bool) (desk.Status, error) {
-	var last desk.Status
+func watchLab(ctx context.Context, c virtualrack.Client, see renderer, enough func(virtualrack.Status) bool) (virtualrack.Status, error) {
+	var last virtualrack.Status
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -199,9 +199,9 @@ func clearBehind(text string) string {
 }
 
 // showCluster shows the nodes of a cluster, and what its pods answered each other when it was verified.
-func showCluster(ctx context.Context, w io.Writer, c desk.Client, name string) error {
+func showCluster(ctx context.Context, w io.Writer, c virtualrack.Client, name string) error {
 	on := func(command string) ([]byte, error) {
-		args, err := c.SSH(desk.Appliance)
+		args, err := c.SSH(virtualrack.Appliance)
 		if err != nil {
 			return nil, err
 		}

@@ -10,12 +10,12 @@ import (
 
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image/lab/accelerator"
-	"firstlight.dev/firstlight/image/lab/desk"
+	"firstlight.dev/firstlight/image/lab/virtualrack"
 )
 
 // upFlags is what the command line of `firstlight lab up` says.
 type upFlags struct {
-	want     desk.Order
+	want     virtualrack.Order
 	firmware string
 	accel    string
 	share    float64
@@ -24,7 +24,7 @@ type upFlags struct {
 }
 
 func newLabUpCommand(f *labFlags) *cobra.Command {
-	u := upFlags{want: desk.DefaultOrder()}
+	u := upFlags{want: virtualrack.DefaultOrder()}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Make a rack and switch it on, or switch the one that is there on again",
@@ -68,7 +68,7 @@ func (u upFlags) start(cmd *cobra.Command, f *labFlags) error {
 	if err := checkShare(u.share); err != nil {
 		return err
 	}
-	u.want.Firmware = desk.Firmware(u.firmware)
+	u.want.Firmware = virtualrack.Firmware(u.firmware)
 	order, err := labOrder(c.Dir, u.want, cmd.Flags().Changed)
 	if err != nil {
 		return err
@@ -84,15 +84,15 @@ func (u upFlags) start(cmd *cobra.Command, f *labFlags) error {
 	if err != nil {
 		return fmt.Errorf("start rack: %w", err)
 	}
-	if err := desk.Create(c.Dir, program, order); err != nil {
+	if err := virtualrack.Create(c.Dir, program, order); err != nil {
 		return err
 	}
-	fresh, err := desk.Start(cmd.Context(), c.Dir, run, program, "lab", "supervise", "--dir", c.Dir)
+	fresh, err := virtualrack.Start(cmd.Context(), c.Dir, run, program, "lab", "supervise", "--dir", c.Dir)
 	if err != nil {
 		return err
 	}
 	if cmd.Flags().Changed("cpus") {
-		if err := c.Throttle(cmd.Context(), desk.All, u.share); err != nil {
+		if err := c.Throttle(cmd.Context(), virtualrack.All, u.share); err != nil {
 			return err
 		}
 	}
@@ -104,7 +104,7 @@ func (u upFlags) start(cmd *cobra.Command, f *labFlags) error {
 	if !fresh || !u.fit { // else it is said
 		fmt.Fprintf(out, "%s.\n", run.Accel)
 	}
-	if desk.IsOutdated(c.Dir, order) {
+	if virtualrack.IsOutdated(c.Dir, order) {
 		fmt.Fprintf(out, "It keeps the stick it was made with; %s was built anew since. For the new one: down --remove, then up.\n", shorten(order.Image))
 	}
 	if u.waiting.wait {
@@ -115,7 +115,7 @@ func (u upFlags) start(cmd *cobra.Command, f *labFlags) error {
 
 // decideRun is the run that begins, or the one that is: a machine does not change what runs its processors. A new
 // rack that is to fit this computer is given its number of nodes.
-func (u upFlags) decideRun(cmd *cobra.Command, c desk.Client, order *desk.Order) (desk.Run, error) {
+func (u upFlags) decideRun(cmd *cobra.Command, c virtualrack.Client, order *virtualrack.Order) (virtualrack.Run, error) {
 	ctx := cmd.Context()
 	if _, err := c.Status(ctx); err == nil {
 		run, err := c.Run()
@@ -126,18 +126,18 @@ func (u upFlags) decideRun(cmd *cobra.Command, c desk.Client, order *desk.Order)
 	}
 	choice, err := accelerator.Choose(ctx, u.accel)
 	if err != nil {
-		return desk.Run{}, commandline.NewUsageError(err)
+		return virtualrack.Run{}, commandline.NewUsageError(err)
 	}
 	if !u.fit {
-		return desk.Run{Accel: choice}, nil
+		return virtualrack.Run{Accel: choice}, nil
 	}
-	host, err := desk.MeasureHost(ctx, choice)
+	host, err := virtualrack.MeasureHost(ctx, choice)
 	if err != nil {
-		return desk.Run{}, err
+		return virtualrack.Run{}, err
 	}
-	_, there, err := desk.ReadOrder(c.Dir)
+	_, there, err := virtualrack.ReadOrder(c.Dir)
 	if err != nil {
-		return desk.Run{}, err
+		return virtualrack.Run{}, err
 	}
 	asked := 0
 	if there || cmd.Flags().Changed("nodes") {
@@ -149,17 +149,17 @@ func (u upFlags) decideRun(cmd *cobra.Command, c desk.Client, order *desk.Order)
 	for _, line := range fit.Text {
 		fmt.Fprintln(cmd.OutOrStdout(), line)
 	}
-	return desk.Run{Accel: choice, TimeoutFactor: fit.TimeoutFactor}, nil
+	return virtualrack.Run{Accel: choice, TimeoutFactor: fit.TimeoutFactor}, nil
 }
 
 // labOrder is the order of the rack that is there, with what the command line says otherwise.
-func labOrder(dir string, want desk.Order, changed func(flag string) bool) (desk.Order, error) {
+func labOrder(dir string, want virtualrack.Order, changed func(flag string) bool) (virtualrack.Order, error) {
 	image, err := filepath.Abs(want.Image)
 	if err != nil {
 		return want, fmt.Errorf("find image: %w", err)
 	}
 	want.Image = image
-	have, ok, err := desk.ReadOrder(dir)
+	have, ok, err := virtualrack.ReadOrder(dir)
 	if err != nil || !ok {
 		return want, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/assets/commandline"
-	"firstlight.dev/firstlight/image/lab/desk"
+	"firstlight.dev/firstlight/image/lab/virtualrack"
 )
 
 func newLabWhyCommand(f *labFlags) *cobra.Command {
@@ -45,23 +45,23 @@ func newLabWhyCommand(f *labFlags) *cobra.Command {
 
 // reasons are what a rack does and waits for, in words.
 type reasons struct {
-	Machines []machineReason       `json:"machines"`
-	Unknown  []desk.UnknownMachine `json:"strangers,omitempty"` // machines that the site does not name
-	Clusters []clusterReason       `json:"clusters"`
+	Machines []machineReason              `json:"machines"`
+	Unknown  []virtualrack.UnknownMachine `json:"strangers,omitempty"` // machines that the site does not name
+	Clusters []clusterReason              `json:"clusters"`
 }
 
 type machineReason struct {
-	desk.Machine
+	virtualrack.Machine
 	Text string `json:"text"`
 }
 
 type clusterReason struct {
-	desk.Cluster
+	virtualrack.Cluster
 	Text string `json:"text"`
 }
 
 // labReasons are those of the machine that is named, or of all machines and clusters.
-func labReasons(s desk.Status, name []string, now time.Time) reasons {
+func labReasons(s virtualrack.Status, name []string, now time.Time) reasons {
 	r := reasons{Machines: []machineReason{}, Clusters: []clusterReason{}}
 	for _, m := range s.Machines {
 		if len(name) == 0 || name[0] == m.Name {
@@ -99,12 +99,12 @@ func (r reasons) write(w io.Writer) error {
 }
 
 // describeMachine is a machine in words: the appliance's, or what this side of the wire sees.
-func describeMachine(m desk.Machine, now time.Time) string {
+func describeMachine(m virtualrack.Machine, now time.Time) string {
 	text := fmt.Sprintf("%s: %s for %s", m.Name, m.Phase, now.Sub(m.Since).Round(time.Second))
 	switch {
 	case m.Why != "" || m.Error != "":
 		text += "; " + cmp.Or(m.Why, m.Error)
-	case m.Phase == desk.PhaseOff || m.Phase == desk.PhaseWaiting && !m.On:
+	case m.Phase == virtualrack.PhaseOff || m.Phase == virtualrack.PhaseWaiting && !m.On:
 		text += "; it has no power, and the appliance has not spoken of it"
 	case m.Last != "":
 		text += "; the appliance has not spoken of it; its console says: " + m.Last

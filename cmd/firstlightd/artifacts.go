@@ -25,10 +25,10 @@ import (
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/access"
+	"firstlight.dev/firstlight/daemon/artifact/blobs"
 	"firstlight.dev/firstlight/daemon/artifact/containers"
-	"firstlight.dev/firstlight/daemon/artifact/depot"
 	"firstlight.dev/firstlight/daemon/artifact/publish"
-	"firstlight.dev/firstlight/daemon/artifact/store"
+	"firstlight.dev/firstlight/daemon/artifact/s3"
 	"firstlight.dev/firstlight/daemon/artifact/use"
 	"firstlight.dev/firstlight/daemon/packages"
 )
@@ -41,7 +41,7 @@ const artifactMemory = 36 << 20
 type artifactFlags struct {
 	listen     string
 	tls        artifact.Files
-	store      store.Config
+	store      s3.Config
 	local      bool
 	scratch    string
 	publish    string
@@ -97,7 +97,7 @@ docs/artifacts.md walks through all of it.`,
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "API server to ask who may (default that of the cluster this runs in)")
 	flags.StringVar(&f.quota, "quota", "", "what an owner may announce in all, such as 200Gi (default any)")
 	flags.StringArrayVar(&f.quotas, "quota-of", nil, "another quota for one owner: OWNER=500Gi; may be repeated")
-	flags.DurationVar(&f.expiry, "expiry", depot.Expiry, "after which an upload that nobody continued is removed")
+	flags.DurationVar(&f.expiry, "expiry", blobs.Expiry, "after which an upload that nobody continued is removed")
 	return cmd
 }
 
@@ -111,7 +111,7 @@ func (f artifactFlags) config() (artifact.Config, error) {
 		return artifact.Config{}, commandline.NewUsageError(err)
 	}
 	f.store.AccessKey, f.store.SecretKey = os.Getenv("STORE_ACCESS_KEY"), os.Getenv("STORE_SECRET_KEY")
-	s, err := store.New(f.store)
+	s, err := s3.New(f.store)
 	if err != nil {
 		return artifact.Config{}, err
 	}
@@ -133,7 +133,7 @@ func (f artifactFlags) config() (artifact.Config, error) {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	c := artifact.Config{Listen: f.listen, TLS: f.tls, Authenticator: access.Chain{access.Certificates{}, kubernetes}, Authorizer: kubernetes, Log: log,
-		Blobs: depot.Config{Store: s, Scratch: f.scratch, Local: f.local, Quota: quota, Expiry: f.expiry, InUse: users.Users, Log: log}}
+		Blobs: blobs.Config{Store: s, Scratch: f.scratch, Local: f.local, Quota: quota, Expiry: f.expiry, InUse: users.Users, Log: log}}
 	if f.publish != "" {
 		c.Publish = publish.Folder(f.publish).Sync
 		c.Blobs.Local, c.Blobs.Scratch = true, filepath.Join(f.publish, contract.ScratchDir)
@@ -156,7 +156,7 @@ func (f artifactFlags) config() (artifact.Config, error) {
 }
 
 // notPushed says of container images why nodes cannot pull them.
-func notPushed(ctx context.Context, d *depot.Store) error {
+func notPushed(ctx context.Context, d *blobs.Store) error {
 	for _, r := range d.Complete(contract.Container) {
 		if r.SHA256 == "" || r.NotServed != "" {
 			continue
@@ -192,9 +192,9 @@ func packageNames(folder publish.Folder) func(contract.Key) (name, version strin
 type registryFlags struct{ addr, cert, key, ca string }
 
 // pusher reads the certificate anew each time: it is renewed while the agent runs.
-func (f registryFlags) pusher(folder publish.Folder) func(context.Context, *depot.Store) error {
+func (f registryFlags) pusher(folder publish.Folder) func(context.Context, *blobs.Store) error {
 	p := containers.Pusher{Registry: f.addr, State: filepath.Join(string(folder), contract.PushedFile), File: folder.ObjectPath}
-	return func(ctx context.Context, d *depot.Store) error {
+	return func(ctx context.Context, d *blobs.Store) error {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
 			return fmt.Errorf("read certificate for the registry: %w", err)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/pxe/record"
+	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
 // Server answers GET /v1/status, GET /v1/why, GET /v1/records and POST /v1/reload.
@@ -28,8 +28,8 @@ type Server struct {
 	Ready    func()                 // called when the socket answers; may be nil
 	Log      *slog.Logger
 
-	Why     func() []status.Node  // every node, and machines that nobody named; must not block
-	Records func() []record.Trace // what was heard on the wire
+	Why     func() []status.Node     // every node, and machines that nobody named; must not block
+	Records func() []boottrace.Trace // what was heard on the wire
 }
 
 // Run serves until ctx ends.
@@ -72,7 +72,7 @@ func (s *Server) handler() http.Handler {
 		writeJSON(w, nodes)
 	})
 	mux.HandleFunc("GET /v1/records", func(w http.ResponseWriter, _ *http.Request) {
-		records := []record.Trace{}
+		records := []boottrace.Trace{}
 		if s.Records != nil {
 			records = append(records, s.Records()...)
 		}

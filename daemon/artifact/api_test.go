@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	contract "firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/artifact/storelab"
+	"firstlight.dev/firstlight/daemon/artifact/s3test"
 )
 
 // api is the OpenAPI document as the agent serves it. Every exchange of the lab is compared
@@ -141,7 +141,7 @@ func (a *api) body(t testing.TB, what string, said any, got answer) {
 }
 
 func TestDocumentSaysEveryFieldOfTheContract(t *testing.T) {
-	l := newLab(t, storelab.StartInMemory(t, nil), nil)
+	l := newLab(t, s3test.StartInMemory(t, nil), nil)
 	for name, of := range map[string]any{"Record": contract.Metadata{}, "Description": contract.Description{}, "List": contract.List{}, "Problem": contract.Problem{}} {
 		var fields, said []string
 		for i := range reflect.TypeOf(of).NumField() {
@@ -159,7 +159,7 @@ func TestDocumentSaysEveryFieldOfTheContract(t *testing.T) {
 
 // Nobody is told anything without credentials: not what exists, not what the API is.
 func TestEveryOperationOfTheDocumentWantsCredentials(t *testing.T) {
-	l := newLab(t, storelab.StartInMemory(t, nil), nil)
+	l := newLab(t, s3test.StartInMemory(t, nil), nil)
 	require.Equal(t, http.StatusCreated, l.announce("os_images", sample("there", 4096, nil)).status)
 	walked := 0
 	fill := strings.NewReplacer("{owner}", "alpha", "{clustername}", "beta", "{collection}", "os_images", "{imgname}", "there")
@@ -189,7 +189,7 @@ func TestEveryOperationOfTheDocumentWantsCredentials(t *testing.T) {
 }
 
 func TestDocumentIsWholeJSON(t *testing.T) {
-	l := newLab(t, storelab.StartInMemory(t, nil), nil)
+	l := newLab(t, s3test.StartInMemory(t, nil), nil)
 	ids := map[string]bool{}
 	l.api.operations(func(path, method string, op map[string]any) {
 		id := op["operationId"].(string)

@@ -19,7 +19,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/access"
-	"firstlight.dev/firstlight/daemon/artifact/depot"
+	"firstlight.dev/firstlight/daemon/artifact/blobs"
 )
 
 // Bounds on what clients can hold: memory stays flat whatever they send.
@@ -37,7 +37,7 @@ const (
 type Config struct {
 	Listen        string // HOST:PORT
 	TLS           Files
-	Blobs         depot.Config
+	Blobs         blobs.Config
 	Authenticator access.Authenticator
 	Authorizer    access.Authorizer
 	Silence       time.Duration // how long a body may say nothing; 0 is a minute
@@ -46,14 +46,14 @@ type Config struct {
 	Publish func(complete map[artifact.Collection][]artifact.Metadata, usage map[artifact.Collection]artifact.Usage) error
 	// Push brings complete container images to where nodes pull them, and notes in the depot what became
 	// of it; nil: nowhere. It may take long.
-	Push func(ctx context.Context, d *depot.Store) error
+	Push func(ctx context.Context, d *blobs.Store) error
 	Log  *slog.Logger
 }
 
 // Agent serves the API.
 type Agent struct {
 	Config
-	blobs     atomic.Pointer[depot.Store] // nil until the store was read
+	blobs     atomic.Pointer[blobs.Store] // nil until the store was read
 	transfers chan struct{}
 	changed   [2]chan struct{} // what Told and Push are told did
 	metrics   *counters
@@ -130,7 +130,7 @@ func ignoreClosed(err error) error {
 // openBlobs opens the depot, however long that takes, and looks after it.
 func (a *Agent) openBlobs(ctx context.Context) {
 	for pause := time.Second; ctx.Err() == nil; pause = min(2*pause, 30*time.Second) {
-		d, err := depot.Open(ctx, a.Config.Blobs)
+		d, err := blobs.Open(ctx, a.Config.Blobs)
 		if err == nil {
 			a.blobs.Store(d)
 			a.Log.Info("store read", "artifacts", count(d.Usage()))

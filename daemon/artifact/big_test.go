@@ -17,16 +17,16 @@ import (
 
 	contract "firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/client"
-	"firstlight.dev/firstlight/daemon/artifact/storelab"
+	"firstlight.dev/firstlight/daemon/artifact/s3test"
 )
 
 // A disk of 10 GiB that is nearly all holes comes whole, and the agent holds no more of it
 // than of a small one. It needs 20 GiB of disk for some minutes.
 func TestTenSparseGiB(t *testing.T) {
-	if !storelab.IsEnabled(storelab.All) {
-		t.Skip("writes 20 GiB; set FIRSTLIGHT_TEST=" + storelab.All)
+	if !s3test.IsEnabled(s3test.All) {
+		t.Skip("writes 20 GiB; set FIRSTLIGHT_TEST=" + s3test.All)
 	}
-	g, err := storelab.StartGateway(t.Context(), filepath.Join(t.TempDir(), "store"))
+	g, err := s3test.StartGateway(t.Context(), filepath.Join(t.TempDir(), "store"))
 	require.NoError(t, err)
 	t.Cleanup(g.Kill)
 	l := newLab(t, g.Config, nil)

@@ -20,7 +20,7 @@ func TestDocumentationIsOfThisCode(t *testing.T) {
 	docs := string(text)
 
 	tests := ""
-	for _, dir := range []string{".", "../../image/lab/native", "../../image/lab/rack"} {
+	for _, dir := range []string{".", "../../image/lab/sandbox", "../../image/lab/testrack"} {
 		require.NoError(t, filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(p, "_test.go") {
 				source, failed := os.ReadFile(p)

@@ -19,9 +19,9 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/access"
-	"firstlight.dev/firstlight/daemon/artifact/depot"
-	"firstlight.dev/firstlight/daemon/artifact/store"
-	"firstlight.dev/firstlight/daemon/artifact/storelab"
+	"firstlight.dev/firstlight/daemon/artifact/blobs"
+	"firstlight.dev/firstlight/daemon/artifact/s3"
+	"firstlight.dev/firstlight/daemon/artifact/s3test"
 )
 
 type everybody struct{}
@@ -36,13 +36,13 @@ func (everybody) Authorize(context.Context, access.User, access.Request) (bool, 
 
 // fuzzAgent serves an agent's handler over a store in memory.
 func fuzzAgent(f *testing.F) (url string) {
-	s, err := store.New(storelab.StartInMemory(f, nil))
+	s, err := s3.New(s3test.StartInMemory(f, nil))
 	require.NoError(f, err)
 	log := slog.New(slog.DiscardHandler)
-	c := depot.Config{Store: s, Scratch: f.TempDir(), Log: log}
+	c := blobs.Config{Store: s, Scratch: f.TempDir(), Log: log}
 	a, err := New(Config{Blobs: c, Authenticator: everybody{}, Authorizer: everybody{}, Log: log})
 	require.NoError(f, err)
-	d, err := depot.Open(f.Context(), c)
+	d, err := blobs.Open(f.Context(), c)
 	require.NoError(f, err)
 	a.blobs.Store(d)
 	server := httptest.NewServer(a.handler)

@@ -25,9 +25,9 @@ import (
 	contract "firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/access"
-	"firstlight.dev/firstlight/daemon/artifact/depot"
-	"firstlight.dev/firstlight/daemon/artifact/store"
-	"firstlight.dev/firstlight/daemon/artifact/storelab"
+	"firstlight.dev/firstlight/daemon/artifact/blobs"
+	"firstlight.dev/firstlight/daemon/artifact/s3"
+	"firstlight.dev/firstlight/daemon/artifact/s3test"
 	"firstlight.dev/firstlight/daemon/ca"
 )
 
@@ -67,16 +67,16 @@ type lab struct {
 
 // stores runs a test against the store in memory and, if asked for, the appliance's own and
 // any other.
-func stores(t *testing.T, test func(t *testing.T, c store.Config)) {
-	t.Run("memory", func(t *testing.T) { test(t, storelab.StartInMemory(t, nil)) })
-	t.Run("gateway", func(t *testing.T) { test(t, storelab.NewGateway(t).Config) })
-	t.Run("other", func(t *testing.T) { test(t, storelab.ExternalStore(t)) })
+func stores(t *testing.T, test func(t *testing.T, c s3.Config)) {
+	t.Run("memory", func(t *testing.T) { test(t, s3test.StartInMemory(t, nil)) })
+	t.Run("gateway", func(t *testing.T) { test(t, s3test.NewGateway(t).Config) })
+	t.Run("other", func(t *testing.T) { test(t, s3test.ExternalStore(t)) })
 }
 
 // newLab starts an agent over a store; change may be nil.
-func newLab(t testing.TB, c store.Config, change func(*artifact.Config)) *lab {
+func newLab(t testing.TB, c s3.Config, change func(*artifact.Config)) *lab {
 	t.Helper()
-	s, err := store.New(c)
+	s, err := s3.New(c)
 	require.NoError(t, err)
 	dir := t.TempDir()
 	authority, err := ca.Open(filepath.Join(dir, "pki"), time.Now)
@@ -87,7 +87,7 @@ func newLab(t testing.TB, c store.Config, change func(*artifact.Config)) *lab {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))
 	l := &lab{t: t, token: "admin", config: artifact.Config{
 		Listen: "127.0.0.1:0", TLS: artifact.Files{Cert: at("artifacts.crt"), Key: at("artifacts.key"), ClientCA: at("ca.crt")},
-		Authenticator: people{}, Authorizer: people{}, Log: log, Blobs: depot.Config{Store: s, Scratch: dir, Log: log},
+		Authenticator: people{}, Authorizer: people{}, Log: log, Blobs: blobs.Config{Store: s, Scratch: dir, Log: log},
 	}}
 	if change != nil {
 		change(&l.config)

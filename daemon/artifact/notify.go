@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/artifact/depot"
+	"firstlight.dev/firstlight/daemon/artifact/blobs"
 )
 
 // publishInterval is how often Told and Push are told although nothing changed: offsets move meanwhile, and
@@ -24,7 +24,7 @@ func (a *Agent) notifyChanged() {
 }
 
 // publishChanges keeps Told and Push up to date until ctx ends.
-func (a *Agent) publishChanges(ctx context.Context, d *depot.Store) {
+func (a *Agent) publishChanges(ctx context.Context, d *blobs.Store) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	if a.Publish != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/artifact/depot"
+	"firstlight.dev/firstlight/daemon/artifact/blobs"
 )
 
 // newProblem is a problem of the request itself.
@@ -19,30 +19,30 @@ func newProblem(status int, format string, args ...any) error {
 }
 
 // statusCodes are what the depot's refusals become.
-func statusCodes() map[depot.Kind]int {
-	return map[depot.Kind]int{
-		depot.NotFound:    http.StatusNotFound,
-		depot.Exists:      http.StatusConflict,
-		depot.WrongOffset: http.StatusConflict,
-		depot.Busy:        http.StatusConflict,
-		depot.InUse:       http.StatusConflict,
-		depot.Unfinished:  http.StatusConflict,
-		depot.Interrupted: http.StatusConflict,
-		depot.Damaged:     http.StatusConflict,
-		depot.WrongLength: http.StatusBadRequest,
-		depot.Completed:   http.StatusUnprocessableEntity,
-		depot.Refused:     http.StatusUnprocessableEntity,
-		depot.TooLarge:    http.StatusRequestEntityTooLarge,
-		depot.Full:        http.StatusInsufficientStorage,
-		depot.Down:        http.StatusServiceUnavailable,
-		depot.Cut:         http.StatusRequestTimeout,
+func statusCodes() map[blobs.Kind]int {
+	return map[blobs.Kind]int{
+		blobs.NotFound:    http.StatusNotFound,
+		blobs.Exists:      http.StatusConflict,
+		blobs.WrongOffset: http.StatusConflict,
+		blobs.Busy:        http.StatusConflict,
+		blobs.InUse:       http.StatusConflict,
+		blobs.Unfinished:  http.StatusConflict,
+		blobs.Interrupted: http.StatusConflict,
+		blobs.Damaged:     http.StatusConflict,
+		blobs.WrongLength: http.StatusBadRequest,
+		blobs.Completed:   http.StatusUnprocessableEntity,
+		blobs.Refused:     http.StatusUnprocessableEntity,
+		blobs.TooLarge:    http.StatusRequestEntityTooLarge,
+		blobs.Full:        http.StatusInsufficientStorage,
+		blobs.Down:        http.StatusServiceUnavailable,
+		blobs.Cut:         http.StatusRequestTimeout,
 	}
 }
 
 // withOffset tells for which refusals the offset is what the client needs next.
-func withOffset(k depot.Kind) bool {
+func withOffset(k blobs.Kind) bool {
 	switch k {
-	case depot.WrongOffset, depot.WrongLength, depot.Busy, depot.Refused, depot.Full, depot.Down, depot.Cut, depot.Completed, depot.Unfinished:
+	case blobs.WrongOffset, blobs.WrongLength, blobs.Busy, blobs.Refused, blobs.Full, blobs.Down, blobs.Cut, blobs.Completed, blobs.Unfinished:
 		return true
 	}
 	return false
@@ -51,7 +51,7 @@ func withOffset(k depot.Kind) bool {
 // problemOf is what a client is told of an error. What is nobody's to know is not in it.
 func problemOf(err error) artifact.Problem {
 	var p artifact.Problem
-	var refused *depot.Error
+	var refused *blobs.Error
 	switch {
 	case errors.As(err, &p):
 	case errors.As(err, &refused):
@@ -59,7 +59,7 @@ func problemOf(err error) artifact.Problem {
 		if withOffset(refused.Kind) {
 			p.Offset = &refused.Offset
 		}
-		if refused.Kind == depot.Interrupted {
+		if refused.Kind == blobs.Interrupted {
 			p.Detail = refused.Error()
 		}
 	case errors.Is(err, context.Canceled):

@@ -8,7 +8,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/access"
-	"firstlight.dev/firstlight/daemon/artifact/depot"
+	"firstlight.dev/firstlight/daemon/artifact/blobs"
 )
 
 // Paths of the API; the words in braces are ICN's.
@@ -39,7 +39,7 @@ const open = "open"
 type call struct {
 	artifact.Key
 	user  access.User
-	blobs *depot.Store
+	blobs *blobs.Store
 }
 
 // routeTable is the API. The mux and the OpenAPI document are made of it.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/artifact/depot"
+	"firstlight.dev/firstlight/daemon/artifact/blobs"
 )
 
 // serveAppend receives a piece. What is wrong is said in ICN's order: unknown, complete, no
@@ -25,7 +25,7 @@ func (a *Agent) serveAppend(w http.ResponseWriter, r *http.Request, c call) erro
 		return err
 	}
 	if have.Complete {
-		return &depot.Error{Kind: depot.Completed, Text: "Upload already completed", Offset: have.ImageOffset}
+		return &blobs.Error{Kind: blobs.Completed, Text: "Upload already completed", Offset: have.ImageOffset}
 	}
 	offset, err := parseOffset(r.Header.Values(artifact.HeaderOffset))
 	if err != nil {

@@ -31,7 +31,7 @@ import (
 	"firstlight.dev/firstlight/daemon/bpa/kud"
 	"firstlight.dev/firstlight/daemon/bpa/operator"
 	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
-	"firstlight.dev/firstlight/image/lab/native"
+	"firstlight.dev/firstlight/image/lab/sandbox"
 )
 
 // bed is a real API with the operator's objects applied, and operators that run against it
@@ -48,7 +48,7 @@ type bed struct {
 }
 
 func newBed(t *testing.T) *bed {
-	server := native.APIServer(t)
+	server := sandbox.APIServer(t)
 	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
 	require.NoError(t, err)
 	config.QPS, config.Burst = 500, 500
@@ -58,7 +58,7 @@ func newBed(t *testing.T) *bed {
 	require.NoError(t, err)
 	b.api, err = client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	program, err := native.BuildProgram(t.Context(), "kubernetes")
+	program, err := sandbox.BuildProgram(t.Context(), "kubernetes")
 	require.NoError(t, err)
 	b.kubectl = func(args ...string) string {
 		out, err := exec.CommandContext(t.Context(), program, append([]string{"kubectl", "--kubeconfig", server.Kubeconfig}, args...)...).CombinedOutput()
@@ -71,7 +71,7 @@ func newBed(t *testing.T) *bed {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return set.Apply(t.Context(), b.api) == nil }, time.Minute, 100*time.Millisecond)
 	require.NoError(t, set.CheckCurrent(t.Context(), b.api))
-	definition, err := native.HostDefinition(t.Context())
+	definition, err := sandbox.HostDefinition(t.Context())
 	require.NoError(t, err)
 	b.apply(string(definition))
 	require.Eventually(t, func() bool { return b.api.List(t.Context(), &metal3api.BareMetalHostList{}) == nil }, time.Minute, 100*time.Millisecond)

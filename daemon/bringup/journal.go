@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/assets/whole"
 )
 
 const (
@@ -176,7 +176,7 @@ func (j *Journal) save(run Run) error {
 	if err := os.MkdirAll(filepath.Dir(j.Path), 0o755); err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
-	return whole.Write(j.Path, append(data, '\n'), 0o644)
+	return atomicfile.Write(j.Path, append(data, '\n'), 0o644)
 }
 
 // CorruptJournalError says that a journal is there and is none.

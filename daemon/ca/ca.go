@@ -21,7 +21,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
 // Lifetimes. A site may have no clock worth the name, on the appliance or on a node whose
@@ -103,10 +103,10 @@ func (a *Authority) Issue(file string, n Names) (pair Pair, fresh bool, err erro
 	if pair, err = a.sign(n); err != nil {
 		return Pair{}, false, fmt.Errorf("issue certificate %s: %w", file, err)
 	}
-	if err := whole.Write(key, pair.Key, 0o600); err != nil {
+	if err := atomicfile.Write(key, pair.Key, 0o600); err != nil {
 		return Pair{}, false, err
 	}
-	if err := whole.Write(crt, pair.Cert, 0o644); err != nil {
+	if err := atomicfile.Write(crt, pair.Cert, 0o644); err != nil {
 		return Pair{}, false, err
 	}
 	return pair, true, nil
@@ -162,10 +162,10 @@ func (a *Authority) mint() error {
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return err
 	}
-	if err := whole.Write(filepath.Join(a.dir, "ca.key"), keyPEM, 0o600); err != nil {
+	if err := atomicfile.Write(filepath.Join(a.dir, "ca.key"), keyPEM, 0o600); err != nil {
 		return err
 	}
-	return whole.Write(filepath.Join(a.dir, "ca.crt"), a.PEM(), 0o644)
+	return atomicfile.Write(filepath.Join(a.dir, "ca.crt"), a.PEM(), 0o644)
 }
 
 func (a *Authority) sign(n Names) (Pair, error) {

@@ -15,9 +15,9 @@ import (
 	"sync"
 	"time"
 
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/assets/whole"
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
@@ -149,7 +149,7 @@ func writeFile(path string, data []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return whole.Write(path, data, mode)
+	return atomicfile.Write(path, data, mode)
 }
 
 // writeIfNew writes a file only when its content changes.

@@ -12,7 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/daemon/bringup"
 )
 
@@ -121,7 +121,7 @@ func writeFile(path string, data []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return whole.Write(path, data, mode)
+	return atomicfile.Write(path, data, mode)
 }
 
 func fileIs(path string, want []byte) bool {

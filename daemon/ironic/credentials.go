@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
 // User is the one account of the API: the operator and the appliance's shell use it.
@@ -64,5 +64,5 @@ func write(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return whole.Write(path, data, 0o600)
+	return atomicfile.Write(path, data, 0o600)
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
 // writeFile replaces a file as a whole, in a directory that may have to be made.
@@ -14,7 +14,7 @@ func writeFile(path string, data []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
-	return whole.Write(path, data, mode)
+	return atomicfile.Write(path, data, mode)
 }
 
 // writeIfChanged writes a file only if it differs: what did not change is not touched.

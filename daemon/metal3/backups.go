@@ -12,7 +12,7 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
 // Backups keeps on DATA what the API knows of each host, one JSON file per host. When the
@@ -80,7 +80,7 @@ func (r Backups) Save(h *metal3api.BareMetalHost) error {
 	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
 		return err
 	}
-	if err := whole.Write(path, text, 0o600); err != nil {
+	if err := atomicfile.Write(path, text, 0o600); err != nil {
 		return fmt.Errorf("keep record of host %s: %w", h.Name, err)
 	}
 	return nil

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Keys are the SSH keys of nodes, minted on the appliance and kept in Dir: one by which the
@@ -84,7 +84,7 @@ func writeKey(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keep SSH key: %w", err)
 	}
-	if err := whole.Write(path, data, 0o600); err != nil {
+	if err := atomicfile.Write(path, data, 0o600); err != nil {
 		return fmt.Errorf("keep SSH key: %w", err)
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
 // Key signs the repository of one appliance. It is minted there and never leaves it.
@@ -72,7 +72,7 @@ func mintKey(file string) ([]byte, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, err
 	}
-	return b.Bytes(), whole.Write(file, b.Bytes(), 0o600)
+	return b.Bytes(), atomicfile.Write(file, b.Bytes(), 0o600)
 }
 
 // Public is the key for whoever checks signatures, as apt's Signed-By takes it.

@@ -26,7 +26,7 @@ import (
 	"strings"
 	"time"
 
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
 // Suite is the name by which nodes know the repository.
@@ -263,5 +263,5 @@ func writeFile(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	return whole.Write(name, data, 0o644)
+	return atomicfile.Write(name, data, 0o644)
 }

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Preparer does the work.
@@ -184,5 +184,5 @@ func saveMachineID(dir, id string) error {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return whole.Write(path, []byte(id+"\n"), 0o444)
+	return atomicfile.Write(path, []byte(id+"\n"), 0o444)
 }

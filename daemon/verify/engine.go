@@ -17,7 +17,7 @@ import (
 	"firstlight.dev/firstlight/daemon/verify/bmc"
 	"firstlight.dev/firstlight/daemon/verify/fact"
 	"firstlight.dev/firstlight/daemon/verify/shell"
-	"firstlight.dev/firstlight/pxe/record"
+	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
 // Sources is what the engine looks at. Functions without a context answer from memory.
@@ -27,7 +27,7 @@ type Sources struct {
 	Hosts     func() (hosts []metal3api.BareMetalHost, current bool)
 	Silent    func(now time.Time) time.Time // since when the API has not answered for Hosts; zero: it does; nil: it always does
 	Blocked   func() map[string]string      // nodes that the hand-over holds back, and why
-	Records   func() []record.Trace
+	Records   func() []boottrace.Trace
 	Leases    func() map[site.MAC]netip.Addr
 	DHCP      func() DHCP
 	Clock     func() Clock

@@ -13,15 +13,15 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/verify/ask"
 	"firstlight.dev/firstlight/daemon/verify/bmc"
 	"firstlight.dev/firstlight/daemon/verify/fact"
+	"firstlight.dev/firstlight/daemon/verify/netprobe"
 	"firstlight.dev/firstlight/daemon/verify/shell"
 )
 
 // Network is the questions that are put to the networks from here.
 type Network interface {
-	LocalAddrs() ([]ask.LocalAddr, error)
+	LocalAddrs() ([]netprobe.LocalAddr, error)
 	AddressUser(ctx context.Context, ifname string, addr netip.Addr) (mac string, err error)
 	CheckResolver(ctx context.Context, server netip.Addr) error
 	OwnMACs() []string // MACs of this machine
@@ -30,12 +30,12 @@ type Network interface {
 // localNetwork asks as package ask does.
 type localNetwork struct{}
 
-func (localNetwork) LocalAddrs() ([]ask.LocalAddr, error) { return ask.LocalAddrs() }
+func (localNetwork) LocalAddrs() ([]netprobe.LocalAddr, error) { return netprobe.LocalAddrs() }
 func (localNetwork) AddressUser(ctx context.Context, ifname string, addr netip.Addr) (string, error) {
-	return ask.AddressUser(ctx, ifname, addr)
+	return netprobe.AddressUser(ctx, ifname, addr)
 }
 func (localNetwork) CheckResolver(ctx context.Context, server netip.Addr) error {
-	return ask.CheckResolver(ctx, server)
+	return netprobe.CheckResolver(ctx, server)
 }
 func (localNetwork) OwnMACs() []string {
 	interfaces, _ := net.Interfaces() // without them nothing works, and other parts say so
@@ -117,7 +117,7 @@ func (e *Engine) gatherFacts(ctx context.Context, st *state, h metal3api.BareMet
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	arp := func(into map[netip.Addr]Reply, addr netip.Addr) {
-		leg := ask.InterfaceFor(legs, addr)
+		leg := netprobe.InterfaceFor(legs, addr)
 		if leg == "" || !addr.Is4() {
 			return
 		}
@@ -128,7 +128,7 @@ func (e *Engine) gatherFacts(ctx context.Context, st *state, h metal3api.BareMet
 			} else {
 				r.From = mac
 			}
-			if ask.IsLocal(legs, addr) {
+			if netprobe.IsLocal(legs, addr) {
 				r = Reply{From: "the appliance"}
 			}
 			mu.Lock()

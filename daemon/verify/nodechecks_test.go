@@ -11,15 +11,15 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/verify/ask"
 	"firstlight.dev/firstlight/daemon/verify/fact"
+	"firstlight.dev/firstlight/daemon/verify/netprobe"
 	"firstlight.dev/firstlight/daemon/verify/shell"
 )
 
 // proven are findings with which every check holds: a plain link without address, and one
 // with a static address.
 func proven(t *testing.T) Findings {
-	q := ask.NewQuestion()
+	q := netprobe.NewQuestion()
 	return Findings{
 		Node: node(t), Host: &fact.Host{Name: "node-1", State: "provisioned"},
 		Answer: shell.Answer{Verdict: shell.Reached, Address: address, AskedAt: noon, Doubt: 200 * time.Millisecond, Question: q, Report: shell.Report{
@@ -34,7 +34,7 @@ func proven(t *testing.T) Findings {
 	}
 }
 
-func answerTo(t *testing.T, q ask.Question) []byte {
+func answerTo(t *testing.T, q netprobe.Question) []byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(q.Packet())
 	require.NoError(t, err)

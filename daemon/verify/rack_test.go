@@ -23,11 +23,11 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/verify/ask"
 	"firstlight.dev/firstlight/daemon/verify/bmc"
 	"firstlight.dev/firstlight/daemon/verify/fact"
+	"firstlight.dev/firstlight/daemon/verify/netprobe"
 	"firstlight.dev/firstlight/daemon/verify/shell"
-	"firstlight.dev/firstlight/pxe/record"
+	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
 // rack is a world that a test turns: its site, its hosts, its BMCs.
@@ -46,7 +46,7 @@ type rack struct {
 	saves  int
 }
 
-func (r *rack) LocalAddrs() ([]ask.LocalAddr, error)                            { return nil, nil }
+func (r *rack) LocalAddrs() ([]netprobe.LocalAddr, error)                       { return nil, nil }
 func (r *rack) AddressUser(context.Context, string, netip.Addr) (string, error) { return "", nil }
 func (r *rack) CheckResolver(context.Context, netip.Addr) error                 { return nil }
 func (r *rack) OwnMACs() []string                                               { return nil }
@@ -112,7 +112,7 @@ func (r *rack) engine(t *testing.T, dir string) *Engine {
 			Appliance: func() string { r.mu.Lock(); defer r.mu.Unlock(); return r.waits },
 			Silent:    func(time.Time) time.Time { r.mu.Lock(); defer r.mu.Unlock(); return r.silent },
 			Blocked:   func() map[string]string { return nil },
-			Records:   func() []record.Trace { return nil },
+			Records:   func() []boottrace.Trace { return nil },
 			Leases:    func() map[site.MAC]netip.Addr { return nil },
 			DHCP:      func() DHCP { r.mu.Lock(); defer r.mu.Unlock(); return r.dhcp },
 			Clock:     func() Clock { return Clock{Now: time.Now()} },

@@ -14,8 +14,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/assets/whole"
 )
 
 // Refusals remembers, also across restarts, which BMC refused which password: a daemon that
@@ -111,5 +111,5 @@ func (r *Refusals) write() error {
 	if err := os.MkdirAll(filepath.Dir(r.Path), 0o700); err != nil {
 		return fmt.Errorf("write refusals: %w", err)
 	}
-	return whole.Write(r.Path, text, 0o600)
+	return atomicfile.Write(r.Path, text, 0o600)
 }

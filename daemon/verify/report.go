@@ -13,9 +13,9 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/verify/diagnose"
 	"firstlight.dev/firstlight/daemon/verify/fact"
-	"firstlight.dev/firstlight/daemon/verify/why"
-	"firstlight.dev/firstlight/pxe/record"
+	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
 // installation identifies what is on a node's disk: another image, or the same one written
@@ -27,7 +27,7 @@ func installation(h fact.Host) string {
 // updateNodes says how every node and the launch stand. It returns whether anything is other than
 // it was that somebody waits for. e.mu is held.
 func (e *Engine) updateNodes(s *site.Site, hosts map[string]metal3api.BareMetalHost, waits string, silent, now time.Time) (changed bool) {
-	records := map[string]record.Trace{}
+	records := map[string]boottrace.Trace{}
 	for _, r := range e.Records() {
 		records[r.MAC] = r
 	}
@@ -62,13 +62,13 @@ func (e *Engine) updateNodes(s *site.Site, hosts map[string]metal3api.BareMetalH
 		if slices.ContainsFunc(s.Nodes, func(n site.Node) bool { return string(n.Name) == name }) {
 			continue
 		}
-		r := why.Explain(why.View{Now: now, Name: name, Host: &h, Appliance: waits, Silent: silent})
+		r := diagnose.Explain(diagnose.View{Now: now, Name: name, Host: &h, Appliance: waits, Silent: silent})
 		all = append(all, status.Node{Name: name, State: stateName(&h), Rule: r.Rule, Why: r.Sentence, Next: r.Next, Since: r.Since, Error: h.Error})
 	}
 	e.unknownMachines = nil
 	for _, mac := range sortedKeys(records) {
 		if !known[mac] {
-			r := why.Explain(why.View{Now: now, Name: mac, BootTrace: new(records[mac])})
+			r := diagnose.Explain(diagnose.View{Now: now, Name: mac, BootTrace: new(records[mac])})
 			e.unknownMachines = append(e.unknownMachines, status.Node{Name: mac, State: "absent", Rule: r.Rule, Why: r.Sentence, Next: r.Next, Since: r.Since})
 		}
 	}
@@ -113,9 +113,9 @@ func stateName(h *fact.Host) string {
 
 // buildView is all that is known of a node. It keeps what the operator forgets: since when a
 // state is, and the last error until the host is in service or is to become something else.
-func (e *Engine) buildView(st *state, n site.Node, hosts map[string]metal3api.BareMetalHost, records map[string]record.Trace, held map[string]string, waits string, now time.Time) why.View {
+func (e *Engine) buildView(st *state, n site.Node, hosts map[string]metal3api.BareMetalHost, records map[string]boottrace.Trace, held map[string]string, waits string, now time.Time) diagnose.View {
 	name := string(n.Name)
-	v := why.View{Now: now, Name: name, Node: &n, Appliance: waits, Preflight: st.preflight, Passed: st.passed, PreflightSince: st.since, BMC: st.bmc.Verdict,
+	v := diagnose.View{Now: now, Name: name, Node: &n, Appliance: waits, Preflight: st.preflight, Passed: st.passed, PreflightSince: st.since, BMC: st.bmc.Verdict,
 		Blocked: held[name], Answer: st.answer.Verdict, Checks: st.checks}
 	if api, ok := hosts[name]; ok {
 		h := fact.HostOf(&api)
@@ -165,8 +165,8 @@ func wantedImage(h *metal3api.BareMetalHost) string {
 }
 
 // nodeStatus is the view for people.
-func (e *Engine) nodeStatus(st *state, v why.View, now time.Time) (status.Node, why.Diagnosis) {
-	r := why.Explain(v)
+func (e *Engine) nodeStatus(st *state, v diagnose.View, now time.Time) (status.Node, diagnose.Diagnosis) {
+	r := diagnose.Explain(v)
 	n := status.Node{Name: v.Name, State: stateName(v.Host), Rule: r.Rule, Why: r.Sentence, Next: r.Next, Since: r.Since, Percent: r.Percent,
 		Verified: v.Verified, Preflight: slices.Clone(v.Preflight), Checks: slices.Clone(v.Checks)}
 	if v.Host != nil {

@@ -14,14 +14,14 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/image/lab/native"
+	"firstlight.dev/firstlight/image/lab/sandbox"
 )
 
 // TestLaunchInTheAPI declares a Launch in a real API server and tells it what becomes of it:
 // kubectl wait sees it, and a site that is called otherwise leaves nothing behind.
 func TestLaunchInTheAPI(t *testing.T) {
-	api := native.APIServer(t)
-	kubernetes, err := native.BuildProgram(t.Context(), "kubernetes")
+	api := sandbox.APIServer(t)
+	kubernetes, err := sandbox.BuildProgram(t.Context(), "kubernetes")
 	require.NoError(t, err)
 	kubectl := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(t.Context(), kubernetes, append([]string{"kubectl", "--kubeconfig", api.Kubeconfig}, args...)...).CombinedOutput()

@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/debian"
 	"firstlight.dev/firstlight/image/recipe"
@@ -162,7 +162,7 @@ func ReadFile(path string) (*Lock, error) {
 }
 
 // WriteFile writes a lock, whole or not at all.
-func (l *Lock) WriteFile(path string) error { return whole.Write(path, l.Text(), 0o644) }
+func (l *Lock) WriteFile(path string) error { return atomicfile.Write(path, l.Text(), 0o644) }
 
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 

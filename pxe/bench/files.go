@@ -20,8 +20,8 @@ import (
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
 	"firstlight.dev/firstlight/pxe/bootserver"
+	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/metrics"
-	"firstlight.dev/firstlight/pxe/record"
 	"firstlight.dev/firstlight/pxe/tftp"
 )
 
@@ -61,7 +61,7 @@ func serveFiles(ctx context.Context, dir string) error {
 	}
 	defer root.Close()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	counters, book := metrics.New(prometheus.NewRegistry()), &record.Recorder{}
+	counters, book := metrics.New(prometheus.NewRegistry()), &boottrace.Recorder{}
 	// All clients of a measurement have one address.
 	t := &tftp.Server{Addr: netip.MustParseAddrPort(ourTFTP), MaxPerClient: memoryClients, Files: files, Booter: allowAll{}, Record: book, Metrics: counters, Log: log}
 	h := &bootserver.Server{Addr: netip.MustParseAddrPort(ourHTTP), Base: "http://" + ourHTTP, Files: files, Mounts: []bootserver.Mount{{Path: "/", Root: root}},

@@ -21,8 +21,8 @@ import (
 
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
+	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/metrics"
-	"firstlight.dev/firstlight/pxe/record"
 )
 
 // Server answers GET and HEAD. Addr, Metrics and Log are required; Base, Files and Booter together: without
@@ -35,9 +35,9 @@ type Server struct {
 	Files  *bootfile.Set // boot programs, at pxe.BootPath
 	Mounts []Mount       // the longest matching path serves
 
-	Booter   pxe.Booter       // nil: nothing is booted from here
-	Machines pxe.Machines     // nil: no client is known by its address; needs a Booter
-	Record   *record.Recorder // may be nil
+	Booter   pxe.Booter          // nil: nothing is booted from here
+	Machines pxe.Machines        // nil: no client is known by its address; needs a Booter
+	Record   *boottrace.Recorder // may be nil
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger
 
@@ -231,7 +231,7 @@ func (s *Server) bootProgram(w *body, r *http.Request, machine pxe.Machine, name
 	if len(machine.MAC) > 0 {
 		if boot := s.Booter.Boot(r.Context(), machine); boot.Action == pxe.ActionRefuse {
 			reason := machine.MAC.String() + " may not boot from here: " + boot.Reason
-			s.Record.Add(record.Event{MAC: machine.MAC, Addr: machine.Addr, Step: record.StepBootFile, Detail: name, Refused: boot.Reason})
+			s.Record.Add(boottrace.Event{MAC: machine.MAC, Addr: machine.Addr, Step: boottrace.StepBootFile, Detail: name, Refused: boot.Reason})
 			http.Error(w, reason, http.StatusForbidden)
 			return
 		}
@@ -242,7 +242,7 @@ func (s *Server) bootProgram(w *body, r *http.Request, machine pxe.Machine, name
 		return
 	}
 	defer file.Close()
-	s.send(w, r, machine, record.StepBootFile, name, file, info, "")
+	s.send(w, r, machine, boottrace.StepBootFile, name, file, info, "")
 }
 
 // writeRefusal answers with the sentence of a bootfile error.

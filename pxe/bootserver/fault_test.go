@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/pxe"
-	"firstlight.dev/firstlight/pxe/record"
+	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
 const patience = 10 * time.Second // ends a hung run; nothing takes that long
@@ -207,7 +207,7 @@ func TestFault17GoneAtTheEnd(t *testing.T) {
 		return ok && kept.Last.Error != "" && kept.Last.Bytes < size && kept.Last.Total == size
 	}, patience, 5*time.Millisecond)
 	kept, _ := b.Record.Get(mac)
-	assert.Equal(t, record.StepImage, kept.Last.Step)
+	assert.Equal(t, boottrace.StepImage, kept.Last.Step)
 }
 
 // TestManyMachinesAtOnce: a rack that is switched on asks at the same moment.

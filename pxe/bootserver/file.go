@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/pxe"
-	"firstlight.dev/firstlight/pxe/record"
+	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
 // maxRanges is how many ranges one request may ask for; firmware and agents ask for one.
 const maxRanges = 8
 
 // send sends a file with ranges and conditions (RFC 9110, 13 and 14).
-func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record.Step, name string, file File, info fs.FileInfo, digest string) {
+func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step boottrace.Step, name string, file File, info fs.FileInfo, digest string) {
 	header := w.Header()
 	header.Set("Content-Type", "application/octet-stream") // named, so that nothing is sniffed and sendfile stays possible
 	header.Set("ETag", etag(info, digest))
@@ -31,7 +31,7 @@ func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step record
 	if strings.Count(r.Header.Get("Range"), ",") >= maxRanges {
 		r.Header.Del("Range") // a server may always send the whole (RFC 9110, 14.2)
 	}
-	note := record.Event{MAC: machine.MAC, Addr: machine.Addr, Step: step, Detail: name, Total: info.Size()}
+	note := boottrace.Event{MAC: machine.MAC, Addr: machine.Addr, Step: step, Detail: name, Total: info.Size()}
 	if r.Method == http.MethodGet {
 		s.Record.Add(note)
 		w.moved = func() {
@@ -61,30 +61,30 @@ func etag(info fs.FileInfo, digest string) string {
 
 // bootStep tells what a file is to a machine: by what it was told to boot, else by the names
 // that the deploy ramdisk's files have.
-func (s *Server) bootStep(ctx context.Context, machine pxe.Machine, name string) record.Step {
+func (s *Server) bootStep(ctx context.Context, machine pxe.Machine, name string) boottrace.Step {
 	if len(machine.MAC) > 0 {
 		boot := s.Booter.Boot(ctx, machine)
 		if boot.Kernel != "" && strings.Trim(boot.Kernel, "/") == name {
-			return record.StepKernel
+			return boottrace.StepKernel
 		}
 		for _, initrd := range boot.Initrd {
 			if strings.Trim(initrd, "/") == name {
-				return record.StepRamdisk
+				return boottrace.StepRamdisk
 			}
 		}
 		if boot.Script != "" && strings.Trim(boot.Script, "/") == name {
-			return record.StepScript
+			return boottrace.StepScript
 		}
 	}
 	switch base := path.Base(name); {
 	case strings.HasSuffix(base, "_kernel") || strings.HasPrefix(base, "vmlinuz"):
-		return record.StepKernel
+		return boottrace.StepKernel
 	case strings.HasSuffix(base, "_ramdisk") || strings.HasPrefix(base, "initrd"):
-		return record.StepRamdisk
+		return boottrace.StepRamdisk
 	case base == "boot.ipxe" || strings.HasPrefix(name, "pxelinux.cfg/"):
-		return record.StepScript
+		return boottrace.StepScript
 	default:
-		return record.StepImage
+		return boottrace.StepImage
 	}
 }
 

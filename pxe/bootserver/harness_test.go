@@ -17,8 +17,8 @@ import (
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
 	"firstlight.dev/firstlight/pxe/bootserver"
+	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/metrics"
-	"firstlight.dev/firstlight/pxe/record"
 )
 
 // rack is a Booter and a lease table that a test fills in.
@@ -55,7 +55,7 @@ func newBed(t testing.TB) *bed {
 	})
 	b.Server = &bootserver.Server{
 		Base: "http://172.22.0.1:8080", Files: files, Mounts: []bootserver.Mount{{Path: "/", Root: root}},
-		Booter: b.rack, Machines: b.rack, Record: &record.Recorder{}, Metrics: metrics.New(prometheus.NewRegistry()),
+		Booter: b.rack, Machines: b.rack, Record: &boottrace.Recorder{}, Metrics: metrics.New(prometheus.NewRegistry()),
 		Log: slog.New(slog.NewTextHandler(b.log, nil)),
 	}
 	return b

@@ -10,8 +10,8 @@ import (
 
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
+	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/ipxe"
-	"firstlight.dev/firstlight/pxe/record"
 )
 
 // maxScript is more than any script a conductor writes.
@@ -31,7 +31,7 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 	}
 	machine.Firmware = pxe.FirmwareIPXE
 	boot := s.Booter.Boot(r.Context(), machine)
-	note := record.Event{MAC: mac, Addr: caller.Addr, Step: record.StepScript, Detail: boot.Action.String()}
+	note := boottrace.Event{MAC: mac, Addr: caller.Addr, Step: boottrace.StepScript, Detail: boot.Action.String()}
 	var text []byte
 	switch {
 	case boot.Token != "" && s.Machines != nil && !bytes.Equal(caller.MAC, mac):

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/pxe"
-	"firstlight.dev/firstlight/pxe/record"
+	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -42,7 +42,7 @@ func TestTokenGoesToItsMachineOnly(t *testing.T) {
 	assert.NotContains(t, b.log.String(), token.Reveal())
 	kept, ok := b.Record.Get(mac1)
 	require.True(t, ok)
-	assert.Equal(t, record.StepScript, kept.Last.Step)
+	assert.Equal(t, boottrace.StepScript, kept.Last.Step)
 }
 
 // TestFinishedScript: the conductor's file is sent as it is; until it is there, and
@@ -86,7 +86,7 @@ func TestStepsAndDigest(t *testing.T) {
 	b.rack.boots[mac1.String()] = pxe.Boot{Action: pxe.ActionInspect, Kernel: "/agent/k", Initrd: []string{"agent/r"}}
 	digest := "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
 	b.Mounts[0].Digest = func(name string) string { return map[string]string{"agent/k": digest}[name] }
-	for name, step := range map[string]record.Step{"agent/k": record.StepKernel, "agent/r": record.StepRamdisk, "node.raw": record.StepImage, "1-2/deploy_kernel": record.StepKernel} {
+	for name, step := range map[string]boottrace.Step{"agent/k": boottrace.StepKernel, "agent/r": boottrace.StepRamdisk, "node.raw": boottrace.StepImage, "1-2/deploy_kernel": boottrace.StepKernel} {
 		b.write(t, name, []byte("hello"))
 		answer := b.get("/" + name)
 		require.Equal(t, 200, answer.Code)

@@ -4,31 +4,31 @@ import (
 	"context"
 	"log/slog"
 
+	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/metrics"
-	"firstlight.dev/firstlight/pxe/record"
 )
 
 // EventRecorder is the usual Events: it counts, notes where each machine is, and logs what a person
 // would want to know. Book and Log may be nil.
 type EventRecorder struct {
 	Metrics *metrics.Metrics
-	Traces  *record.Recorder
+	Traces  *boottrace.Recorder
 	Log     *slog.Logger
 }
 
 // DHCP implements Events.
 func (s EventRecorder) DHCP(e Event) {
 	s.count(e)
-	note := record.Event{MAC: e.Machine.MAC, Addr: e.Addr, Detail: e.File}
+	note := boottrace.Event{MAC: e.Machine.MAC, Addr: e.Addr, Detail: e.File}
 	switch e.Kind {
 	case KindDiscover:
-		note.Step = record.StepDiscover
+		note.Step = boottrace.StepDiscover
 	case KindOffer:
-		note.Step = record.StepOffer
+		note.Step = boottrace.StepOffer
 	case KindAck:
-		note.Step = record.StepLease
+		note.Step = boottrace.StepLease
 	case KindRefuse, KindNak, KindDecline:
-		note.Step, note.Refused = record.StepDiscover, e.Text
+		note.Step, note.Refused = boottrace.StepDiscover, e.Text
 	case KindRelease, KindPanic:
 		note.MAC = nil
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/pxe"
+	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/metrics"
-	"firstlight.dev/firstlight/pxe/record"
 )
 
 // newServer is a server without sockets, with its leases in a directory of the test.
@@ -59,7 +59,7 @@ func TestPanicIsCounted(t *testing.T) {
 
 // TestSilentSaysWhy: while silent nothing is answered, and a machine's record tells why.
 func TestSilentSaysWhy(t *testing.T) {
-	m, book := metrics.New(prometheus.NewRegistry()), &record.Recorder{}
+	m, book := metrics.New(prometheus.NewRegistry()), &boottrace.Recorder{}
 	s := newServer(t, Deps{Events: EventRecorder{Metrics: m, Traces: book}})
 	mac, _ := net.ParseMAC("02:00:00:00:00:aa")
 	s.setStatus(s.judgeProbe([]Foreign{{Server: netip.MustParseAddr("172.22.0.250"), MAC: mac, MACText: mac.String()}}))

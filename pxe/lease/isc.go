@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
 // List returns all leases for readers, by subnet and address.
@@ -100,5 +100,5 @@ func (j *Journal) MaintainISC(ctx context.Context, path string, onError func(err
 
 // WriteISC replaces path by the ISC text of leases.
 func WriteISC(path string, leases []ListedLease) error {
-	return whole.Write(path, AppendISC(nil, leases), 0o644)
+	return atomicfile.Write(path, AppendISC(nil, leases), 0o644)
 }

@@ -19,10 +19,10 @@ import (
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
 	"firstlight.dev/firstlight/pxe/bootserver"
+	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/capture"
 	"firstlight.dev/firstlight/pxe/dhcp"
 	"firstlight.dev/firstlight/pxe/metrics"
-	"firstlight.dev/firstlight/pxe/record"
 	"firstlight.dev/firstlight/pxe/tftp"
 )
 
@@ -64,7 +64,7 @@ type Mount struct {
 // Server is the services, ready to Run.
 type Server struct {
 	conf   Config
-	traces *record.Recorder
+	traces *boottrace.Recorder
 	files  *bootfile.Set
 	roots  []*os.Root
 	dhcp   *dhcp.Server
@@ -75,7 +75,7 @@ type Server struct {
 // New opens the directories and the leases. What it opened is closed when Run returns;
 // a Server that is never run is Closed.
 func New(c Config) (*Server, error) {
-	s := &Server{conf: c, traces: &record.Recorder{}}
+	s := &Server{conf: c, traces: &boottrace.Recorder{}}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -210,7 +210,7 @@ func (s *Server) closeFiles() error {
 }
 
 // Traces is where each machine last was; it is also an http.Handler.
-func (s *Server) Traces() *record.Recorder { return s.traces }
+func (s *Server) Traces() *boottrace.Recorder { return s.traces }
 
 // DHCP is the running DHCP server: its status, its leases, its reservations. Nil without DHCP.
 func (s *Server) DHCP() *dhcp.Server { return s.dhcp }

@@ -14,8 +14,8 @@ import (
 
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
+	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/metrics"
-	"firstlight.dev/firstlight/pxe/record"
 	"firstlight.dev/firstlight/pxe/tftp"
 )
 
@@ -37,7 +37,7 @@ func serve(t testing.TB, data []byte, change func(*tftp.Server)) (*tftp.Server, 
 	files, err := bootfile.OpenSet([]string{dir}, nil)
 	require.NoError(t, err)
 	s := &tftp.Server{
-		Addr: netip.MustParseAddrPort("127.0.0.1:0"), Files: files, Record: &record.Recorder{},
+		Addr: netip.MustParseAddrPort("127.0.0.1:0"), Files: files, Record: &boottrace.Recorder{},
 		Metrics: metrics.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {

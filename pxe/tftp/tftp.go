@@ -17,8 +17,8 @@ import (
 
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
+	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/metrics"
-	"firstlight.dev/firstlight/pxe/record"
 )
 
 // Server serves Files. Addr, Files, Metrics and Log are required.
@@ -27,9 +27,9 @@ type Server struct {
 	Device string         // if set, the sockets are bound to this interface (SO_BINDTODEVICE)
 
 	Files    *bootfile.Set
-	Machines pxe.Machines     // nil: no client is known
-	Booter   pxe.Booter       // nil: no client is refused
-	Record   *record.Recorder // may be nil
+	Machines pxe.Machines        // nil: no client is known
+	Booter   pxe.Booter          // nil: no client is refused
+	Record   *boottrace.Recorder // may be nil
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger
 
@@ -140,7 +140,7 @@ func (s *Server) accept(ctx context.Context, from netip.AddrPort, packet []byte)
 		s.Metrics.TFTPTransfers.WithLabelValues("refused").Inc()
 		s.Log.Warn("tftp: request refused", "mac", machine.MAC.String(), "client", from.String(), "file", r.name, "reason", err.Error())
 		if r.name != optional {
-			s.Record.Add(record.Event{MAC: machine.MAC, Addr: from.Addr(), Step: record.StepTFTP, Detail: r.name, Refused: err.Error()})
+			s.Record.Add(boottrace.Event{MAC: machine.MAC, Addr: from.Addr(), Step: boottrace.StepTFTP, Detail: r.name, Refused: err.Error()})
 		}
 	}
 	return t, err

@@ -15,7 +15,7 @@ import (
 
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
-	"firstlight.dev/firstlight/pxe/record"
+	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
 // What one transfer may hold: the packets of two windows (one on the wire, one read
@@ -152,7 +152,7 @@ func (s *Server) maxBlock() int {
 func (s *Server) runTransfer(ctx context.Context, t *transfer) {
 	s.Metrics.TFTPActive.Inc()
 	defer s.Metrics.TFTPActive.Dec()
-	note := record.Event{MAC: t.machine.MAC, Addr: t.peer.Addr(), Step: record.StepTFTP, Detail: t.request.name, Total: t.size}
+	note := boottrace.Event{MAC: t.machine.MAC, Addr: t.peer.Addr(), Step: boottrace.StepTFTP, Detail: t.request.name, Total: t.size}
 	s.Record.Add(note)
 
 	err := t.run(ctx)

@@ -28,7 +28,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/artifact/client"
-	"firstlight.dev/firstlight/daemon/artifact/storelab"
+	"firstlight.dev/firstlight/daemon/artifact/s3test"
 )
 
 // Addresses of the bench's own.
@@ -44,7 +44,7 @@ const (
 type fixture struct {
 	dir   string
 	file  string // bytes of noise
-	store *storelab.Gateway
+	store *s3test.Gateway
 	agent *exec.Cmd
 	nginx *exec.Cmd
 	api   *http.Server
@@ -64,7 +64,7 @@ func newFixture(ctx context.Context, dir string) (b *fixture, err error) {
 	if err := mintCertificate(filepath.Join(dir, "pki")); err != nil {
 		return nil, err
 	}
-	if b.store, err = storelab.StartGateway(ctx, filepath.Join(dir, "store")); err != nil {
+	if b.store, err = s3test.StartGateway(ctx, filepath.Join(dir, "store")); err != nil {
 		return nil, err
 	}
 	if err := b.startAPI(); err != nil {

@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"syscall"
 
-	"firstlight.dev/firstlight/daemon/artifact/storelab"
+	"firstlight.dev/firstlight/daemon/artifact/s3test"
 )
 
 // within tells the program that it is in a network of its own.
@@ -22,7 +22,7 @@ var congestions = []string{"cubic", "reno"}
 // reexecInNamespace runs the program again in a network of its own, whose TCP is as the appliance's. What must
 // be compiled is compiled before, since nothing can be fetched from there.
 func reexecInNamespace(ctx context.Context) error {
-	if _, err := storelab.Program(); err != nil {
+	if _, err := s3test.Program(); err != nil {
 		return err
 	}
 	if err := compile(ctx, os.DevNull); err != nil {

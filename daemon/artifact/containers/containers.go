@@ -20,7 +20,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
 // Pusher keeps the registry's pushed images what the records say. One that is kept remembers which archives
@@ -291,5 +291,5 @@ func (p *Pusher) writeState(state map[string]servedImage) error {
 	if err != nil {
 		return fmt.Errorf("write what was pushed: %w", err)
 	}
-	return whole.Write(p.State, append(text, '\n'), 0o644)
+	return atomicfile.Write(p.State, append(text, '\n'), 0o644)
 }

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
 // Keys are how the agent speaks to the store. They are minted on the appliance.
@@ -48,5 +48,5 @@ func write(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return whole.Write(path, []byte(text), 0o600)
+	return atomicfile.Write(path, []byte(text), 0o600)
 }

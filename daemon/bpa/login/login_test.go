@@ -11,17 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/daemon/bpa/login"
-	"firstlight.dev/firstlight/daemon/bpa/login/logintest"
+	"firstlight.dev/firstlight/daemon/bpa/login/sshtest"
 )
 
 var local = netip.MustParseAddr("127.0.0.1")
 
-func shell(n *logintest.Node) login.Shell {
-	return login.Shell{Signer: logintest.NewKey(n.T), Port: n.Port}
+func shell(n *sshtest.Node) login.Shell {
+	return login.Shell{Signer: sshtest.NewKey(n.T), Port: n.Port}
 }
 
 func TestRun(t *testing.T) {
-	n := logintest.New(t)
+	n := sshtest.New(t)
 	s := shell(n)
 	n.AuthorizeKey(s.Signer)
 	out, said, err := s.Run(t.Context(), local, n.HostKey(), "echo out; echo said >&2; exit 3\n")
@@ -31,10 +31,10 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunRefusesAnotherHost(t *testing.T) {
-	n := logintest.New(t)
+	n := sshtest.New(t)
 	s := shell(n)
 	n.AuthorizeKey(s.Signer)
-	_, _, err := s.Run(t.Context(), local, logintest.AuthorizedKey(logintest.NewKey(t)), "touch ran\n")
+	_, _, err := s.Run(t.Context(), local, sshtest.AuthorizedKey(sshtest.NewKey(t)), "touch ran\n")
 	assert.ErrorContains(t, err, "another machine has this address, or it was installed anew")
 	_, _, err = s.Run(t.Context(), local, "", "touch ran\n")
 	assert.ErrorIs(t, err, login.ErrUnknownHost)
@@ -44,7 +44,7 @@ func TestRunRefusesAnotherHost(t *testing.T) {
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
-	n := logintest.New(t)
+	n := sshtest.New(t)
 	s := shell(n)
 	n.AuthorizeKey(s.Signer)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -54,7 +54,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 }
 
 func TestAdopt(t *testing.T) {
-	n := logintest.New(t)
+	n := sshtest.New(t)
 	s := shell(n)
 	p := login.Password{"ubuntu", "ubuntu"}
 	pinned := ""
@@ -66,14 +66,14 @@ func TestAdopt(t *testing.T) {
 	require.NoError(t, s.Adopt(t.Context(), local, "", p, pin))
 	assert.Equal(t, n.HostKey(), pinned)
 	assert.Equal(t, "*", n.Get("shadow"), "the default password still opens it")
-	assert.Equal(t, logintest.AuthorizedKey(s.Signer)+" appliance", n.Get("root/.ssh/authorized_keys"))
+	assert.Equal(t, sshtest.AuthorizedKey(s.Signer)+" appliance", n.Get("root/.ssh/authorized_keys"))
 	require.NoError(t, s.Adopt(t.Context(), local, pinned, p, pin), "again, when all is done")
-	assert.Equal(t, logintest.AuthorizedKey(s.Signer)+" appliance", n.Get("root/.ssh/authorized_keys"))
+	assert.Equal(t, sshtest.AuthorizedKey(s.Signer)+" appliance", n.Get("root/.ssh/authorized_keys"))
 	assert.Error(t, s.Adopt(t.Context(), local, "", p, pin), "the password was taken away and still works")
 }
 
 func TestAdoptCutOff(t *testing.T) {
-	n := logintest.New(t)
+	n := sshtest.New(t)
 	s, p := shell(n), login.Password{"ubuntu", "ubuntu"}
 	kept := ""
 	lost := func(k string) error { kept = k; return errors.New("no space left on device") }
@@ -87,13 +87,13 @@ func TestAdoptCutOff(t *testing.T) {
 }
 
 func TestAdoptRefusals(t *testing.T) {
-	n := logintest.New(t)
+	n := sshtest.New(t)
 	s := shell(n)
 	adopt := func(hostKey, password string) error {
 		return s.Adopt(t.Context(), local, hostKey, login.Password{"ubuntu", password}, func(string) error { return nil })
 	}
 	assert.ErrorContains(t, adopt("", "wrong"), "log in to 127.0.0.1 as ubuntu")
-	assert.ErrorContains(t, adopt(logintest.AuthorizedKey(logintest.NewKey(t)), "ubuntu"), "another machine has this address", "the password was told to another machine")
+	assert.ErrorContains(t, adopt(sshtest.AuthorizedKey(sshtest.NewKey(t)), "ubuntu"), "another machine has this address", "the password was told to another machine")
 	n.Put("nosudo", "")
 	assert.ErrorContains(t, adopt("", "ubuntu"), "user ubuntu may not become root")
 	assert.Equal(t, "ubuntu", n.Get("shadow"))

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"firstlight.dev/firstlight/assets/whole"
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/daemon/bpa/kud"
 )
 
@@ -48,7 +48,7 @@ func (d clusterDir) write(name string, text []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return whole.Write(path, text, mode)
+	return atomicfile.Write(path, text, mode)
 }
 
 func (d clusterDir) remove(names ...string) error {
@@ -89,7 +89,7 @@ func (d clusterDir) saveLog(name string, from io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("keep log: %w", err)
 	}
-	if err := whole.Copy(path, io.LimitReader(from, 16<<20), 0o644); err != nil {
+	if err := atomicfile.Copy(path, io.LimitReader(from, 16<<20), 0o644); err != nil {
 		return fmt.Errorf("keep log: %w", err)
 	}
 	logs, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "kud-*.log"))

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/daemon/bpa/kud"
-	"firstlight.dev/firstlight/daemon/bpa/login/logintest"
+	"firstlight.dev/firstlight/daemon/bpa/login/sshtest"
 	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
 )
 
@@ -36,17 +36,17 @@ func (r *rig) access() ssh.Signer {
 	require.NoError(r.t, err)
 	s := &corev1.Secret{}
 	require.NoError(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.SSHSecret}, s))
-	s.Data = map[string][]byte{"id_rsa": pem.EncodeToMemory(block), "id_rsa.pub": []byte(logintest.AuthorizedKey(signer))}
+	s.Data = map[string][]byte{"id_rsa": pem.EncodeToMemory(block), "id_rsa.pub": []byte(sshtest.AuthorizedKey(signer))}
 	require.NoError(r.t, r.api.Update(r.t.Context(), s))
 	return signer
 }
 
 // machines are hosts 1 to n that can be logged in to.
-func (r *rig) machines(count int) []*logintest.Node {
-	var all []*logintest.Node
+func (r *rig) machines(count int) []*sshtest.Node {
+	var all []*sshtest.Node
 	port := uint16(0)
 	for n := 1; n <= count; n++ {
-		m := logintest.NewAt(r.t, fmt.Sprintf("127.0.7.%d:%d", n, port)).SimulateDebian()
+		m := sshtest.NewAt(r.t, fmt.Sprintf("127.0.7.%d:%d", n, port)).SimulateDebian()
 		port, r.SSHPort = m.Port, m.Port
 		r.host(n, func(b *host) { b.Status.HardwareDetails.NIC[0].IP = m.Addr })
 		all = append(all, m)
@@ -75,7 +75,7 @@ func testCredentials(t *testing.T, r *rig) {
 	require.Equal(t, v1alpha1.PhaseInstalling, p.Status.Phase, p.Status.Message)
 	for i, m := range machines {
 		assert.Equal(t, "*", m.Get("shadow"), "the default password still opens it")
-		assert.Contains(t, m.Get("root/.ssh/authorized_keys"), logintest.AuthorizedKey(key))
+		assert.Contains(t, m.Get("root/.ssh/authorized_keys"), sshtest.AuthorizedKey(key))
 		assert.Contains(t, r.file("edge", kud.FileKnownHosts), m.Addr+" "+m.HostKey()+"\n")
 		host, _, _, _, err := ssh.ParseAuthorizedKey([]byte(m.HostKey()))
 		require.NoError(t, err)

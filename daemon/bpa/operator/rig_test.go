@@ -36,7 +36,7 @@ import (
 	"firstlight.dev/firstlight/daemon/bpa/kud"
 	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/installer/inventory"
-	"firstlight.dev/firstlight/image/lab/native"
+	"firstlight.dev/firstlight/image/lab/sandbox"
 )
 
 // cases run twice: in `make check` against controller-runtime's fake of an API, in
@@ -186,7 +186,7 @@ func TestOnTheFake(t *testing.T) {
 }
 
 func TestOnARealAPIServer(t *testing.T) {
-	server := native.APIServer(t)
+	server := sandbox.APIServer(t)
 	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
 	require.NoError(t, err)
 	config.QPS, config.Burst = 1000, 1000
@@ -202,7 +202,7 @@ func TestOnARealAPIServer(t *testing.T) {
 
 // applyCRDs applies ours and Metal3's, and waits until the server serves them.
 func applyCRDs(t *testing.T, c client.Client) {
-	host, err := native.HostDefinition(t.Context())
+	host, err := sandbox.HostDefinition(t.Context())
 	require.NoError(t, err)
 	for _, text := range [][]byte{crd.BPA, host} {
 		d := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"firstlight.dev/firstlight/daemon/bpa/login/logintest"
+	"firstlight.dev/firstlight/daemon/bpa/login/sshtest"
 	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
 )
 
@@ -56,7 +56,7 @@ func TestUnion(t *testing.T) {
 }
 
 // run runs the script of packages on a node.
-func run(n *logintest.Node, packages ...Package) []v1alpha1.PackageStatus {
+func run(n *sshtest.Node, packages ...Package) []v1alpha1.PackageStatus {
 	cmd := exec.Command("/bin/sh", "-s")
 	cmd.Stdin, cmd.Env = strings.NewReader(Script(packages)), n.Environment()
 	var out, said bytes.Buffer
@@ -66,7 +66,7 @@ func run(n *logintest.Node, packages ...Package) []v1alpha1.PackageStatus {
 }
 
 func TestScriptInstallsOnce(t *testing.T) {
-	n := logintest.New(t).SimulateDebian()
+	n := sshtest.New(t).SimulateDebian()
 	want := []v1alpha1.PackageStatus{{Name: "htop", Installed: "3.4"}, {Name: "jq", Installed: "1.6"}}
 	assert.Equal(t, want, run(n, Package{"htop", ""}, Package{"jq", "1.6"}))
 	assert.Equal(t, 1, n.InstallCount(), "not in one transaction")
@@ -77,7 +77,7 @@ func TestScriptInstallsOnce(t *testing.T) {
 }
 
 func TestScriptRefusesWhatIsNotToBeHad(t *testing.T) {
-	n := logintest.New(t).SimulateDebian()
+	n := sshtest.New(t).SimulateDebian()
 	assert.Equal(t, []v1alpha1.PackageStatus{
 		{Name: "htop", Error: "not installed, because of the others that are not to be had"},
 		{Name: "jq", Error: "version 2.0 is not to be had; there are: 1.6, 1.7"},
@@ -87,7 +87,7 @@ func TestScriptRefusesWhatIsNotToBeHad(t *testing.T) {
 }
 
 func TestScriptSaysWhyAptFailed(t *testing.T) {
-	n := logintest.New(t).SimulateDebian()
+	n := sshtest.New(t).SimulateDebian()
 	n.Put("broken", "")
 	assert.Equal(t, "not installed: Unable to correct problems, you have held broken packages.", run(n, Package{"htop", ""})[0].Error)
 	require.NoError(t, os.Remove(filepath.Join(n.Dir, "broken")))
@@ -101,7 +101,7 @@ func TestAnIndexThatCannotBeReadIsTheReason(t *testing.T) {
 }
 
 func TestScriptOfNothing(t *testing.T) {
-	n := logintest.New(t).SimulateDebian()
+	n := sshtest.New(t).SimulateDebian()
 	assert.Empty(t, run(n))
 	assert.Zero(t, n.InstallCount())
 }

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"firstlight.dev/firstlight/daemon/verify/ask"
+	"firstlight.dev/firstlight/daemon/verify/netprobe"
 )
 
 // Target is a node and how to log in to it.
@@ -50,9 +50,9 @@ type Answer struct {
 	Text     string     // for people
 	Address  netip.Addr // that answered
 	Report   Report
-	AskedAt  time.Time     // of the appliance's clock, in the middle of the question
-	Doubt    time.Duration // by how much the two clocks' difference may be off
-	Question ask.Question  // that the resolvers were asked
+	AskedAt  time.Time         // of the appliance's clock, in the middle of the question
+	Doubt    time.Duration     // by how much the two clocks' difference may be off
+	Question netprobe.Question // that the resolvers were asked
 }
 
 const (
@@ -79,7 +79,7 @@ func Ask(ctx context.Context, t Target) Answer {
 	}
 	trip := time.Since(begun)
 	sent := time.Now()
-	a.Question = ask.NewQuestion()
+	a.Question = netprobe.NewQuestion()
 	text, err := run(conn, commandLine(t, a.Question), script)
 	if err != nil && text == "" {
 		return oddAnswer(a, err)
@@ -113,7 +113,7 @@ func oddAnswer(a Answer, err error) Answer {
 }
 
 // commandLine is the script with its arguments. None of them comes from the node.
-func commandLine(t Target, q ask.Question) string {
+func commandLine(t Target, q netprobe.Question) string {
 	words := []string{"sh", "-s", "--", "'" + octalEscape(q.Packet()) + "'"}
 	for _, r := range t.Routers {
 		words = append(words, r.String())

@@ -1,0 +1,292 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"firstlight.dev/firstlight/image/cache"
+	"firstlight.dev/firstlight/image/gobuild"
+	"firstlight.dev/firstlight/image/recipe"
+)
+
+// API is a Kubernetes API without a node: etcd and kube-apiserver as the image has them, as plain
+// processes on the loopback, for tests of controllers. Nothing runs pods, and no controller of
+// Kubernetes' own runs. What is written is gone with the test, so etcd does not sync.
+type API struct {
+	URL        string // https://127.0.0.1:PORT
+	CAFile     string
+	CertFile   string // of a member of system:masters
+	KeyFile    string
+	Kubeconfig string // a file that says all that
+	dir        string
+	apiserver  *process
+}
+
+// APIServer starts an API for a test, in a few seconds, and ends it with the test. It needs neither root
+// nor an image, but compiles Kubernetes on a machine that never did; so it asks for the kind native.
+func APIServer(t testing.TB) *API {
+	t.Helper()
+	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+Kind+",") {
+		t.Skip("compiles and runs etcd and kube-apiserver; set FIRSTLIGHT_TEST=" + Kind)
+	}
+	api, err := StartAPI(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Close)
+	return api
+}
+
+// HostDefinition is the CustomResourceDefinition of BareMetalHosts, of the very module that the
+// appliance's operator is compiled from.
+func HostDefinition(ctx context.Context) ([]byte, error) {
+	top, err := RepositoryRoot()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/metal3-io/baremetal-operator")
+	cmd.Dir = filepath.Join(top, "assets", "build", "metal3")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("find module of BareMetalHost: %w", err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return nil, fmt.Errorf("find module of BareMetalHost: %w", err)
+	}
+	return os.ReadFile(filepath.Join(module.Dir, "config/base/crds/bases/metal3.io_baremetalhosts.yaml"))
+}
+
+// BuildProgram compiles one of the recipe's programs, with the recipe's flags, and keeps it in
+// $FIRSTLIGHT_CACHE; it returns the path.
+func BuildProgram(ctx context.Context, name string) (string, error) {
+	top, err := RepositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	r, err := recipe.ReadFile(filepath.Join(top, "assets", "recipe.yaml"))
+	if err != nil {
+		return "", err
+	}
+	p := r.Program(name)
+	if p == nil {
+		return "", fmt.Errorf("compile %s: it is not among the recipe's programs", name)
+	}
+	toolchain, err := gobuild.ToolchainVersion(ctx, top)
+	if err != nil {
+		return "", err
+	}
+	builder := gobuild.Builder{Top: top, Toolchain: toolchain, Log: os.Stderr}
+	key, err := builder.Key(p)
+	if err != nil {
+		return "", err
+	}
+	store, err := cache.DefaultStore()
+	if err != nil {
+		return "", err
+	}
+	item, err := store.Do("bed program", key, func(path string) error { return builder.Build(ctx, p, path) })
+	return item.Path, err
+}
+
+// StartAPI starts an API whose files are in dir, and returns when it serves.
+func StartAPI(ctx context.Context, dir string) (*API, error) {
+	etcd, err := BuildProgram(ctx, "etcd")
+	if err != nil {
+		return nil, err
+	}
+	kubernetes, err := BuildProgram(ctx, "kubernetes")
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
+	a := &API{URL: "https://" + at(2), CAFile: dir + "/ca.crt", CertFile: dir + "/admin.crt", KeyFile: dir + "/admin.key",
+		Kubeconfig: dir + "/kubeconfig", dir: dir}
+	if err := a.writeFiles(); err != nil {
+		return nil, err
+	}
+	store, err := startProcess(ctx, dir+"/etcd.log", etcd, "--data-dir", dir+"/etcd", "--unsafe-no-fsync",
+		"--listen-client-urls", "http://"+at(0), "--advertise-client-urls", "http://"+at(0),
+		"--listen-peer-urls", "http://"+at(1), "--initial-advertise-peer-urls", "http://"+at(1), "--initial-cluster", "default=http://"+at(1))
+	if err != nil {
+		return nil, err
+	}
+	a.apiserver, err = startProcess(ctx, dir+"/apiserver.log", kubernetes, "kube-apiserver", "--etcd-servers", "http://"+at(0),
+		"--allow-privileged", "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[2]), "--endpoint-reconciler-type", "none",
+		"--service-cluster-ip-range", "10.96.0.0/16", "--client-ca-file", a.CAFile, "--authorization-mode", "RBAC",
+		"--tls-cert-file", dir+"/server.crt", "--tls-private-key-file", dir+"/server.key",
+		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", dir+"/admin.key",
+		"--service-account-signing-key-file", dir+"/admin.key", "--disable-admission-plugins", "ServiceAccount")
+	if err != nil {
+		store.kill()
+		return nil, err
+	}
+	a.apiserver.needs = store
+	if err := a.await(ctx); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// Close ends it; what it kept is lost.
+func (a *API) Close() { a.apiserver.kill() }
+
+// await asks until the server says that it is ready.
+func (a *API) await(ctx context.Context) error {
+	pair, err := tls.LoadX509KeyPair(a.CertFile, a.KeyFile)
+	if err != nil {
+		return fmt.Errorf("read client certificate: %w", err)
+	}
+	ca, err := os.ReadFile(a.CAFile)
+	if err != nil {
+		return fmt.Errorf("read authority: %w", err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	client := http.Client{Timeout: 10 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}}
+	defer client.CloseIdleConnections()
+	for {
+		response, err := client.Get(a.URL + "/readyz")
+		if err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = errors.New(response.Status)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for API server: %w: %w", ctx.Err(), err)
+		case <-a.apiserver.ended:
+			text, _ := os.ReadFile(a.dir + "/apiserver.log")
+			return fmt.Errorf("wait for API server: it ended: %s", lastBytes(string(text), 2000))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// writeFiles mints an authority, a server's and an administrator's certificate, and writes the kubeconfig.
+func (a *API) writeFiles() error {
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("make key: %w", err)
+	}
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bed"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
+	if err != nil {
+		return fmt.Errorf("mint authority: %w", err)
+	}
+	if err := writePEM(a.CAFile, "CERTIFICATE", der); err != nil {
+		return err
+	}
+	leaf := func(name string, serial int64, subject pkix.Name, usage x509.ExtKeyUsage) error {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			return fmt.Errorf("make key: %w", err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: subject, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
+			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+		der, err := x509.CreateCertificate(rand.Reader, template, ca, key.Public(), caKey)
+		if err != nil {
+			return fmt.Errorf("mint certificate %s: %w", name, err)
+		}
+		keyDER, err := x509.MarshalECPrivateKey(key)
+		if err != nil {
+			return fmt.Errorf("encode key: %w", err)
+		}
+		return errors.Join(writePEM(a.dir+"/"+name+".crt", "CERTIFICATE", der), writePEM(a.dir+"/"+name+".key", "EC PRIVATE KEY", keyDER))
+	}
+	kubeconfig := fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: bed, cluster: {server: %q, certificate-authority: %q}}]
+users: [{name: admin, user: {client-certificate: %q, client-key: %q}}]
+contexts: [{name: bed, context: {cluster: bed, user: admin}}]
+current-context: bed
+`, a.URL, a.CAFile, a.CertFile, a.KeyFile)
+	return errors.Join(
+		leaf("server", 2, pkix.Name{CommonName: "kube-apiserver"}, x509.ExtKeyUsageServerAuth),
+		leaf("admin", 3, pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}}, x509.ExtKeyUsageClientAuth),
+		os.WriteFile(a.Kubeconfig, []byte(kubeconfig), 0o600))
+}
+
+func writePEM(path, kind string, der []byte) error {
+	var b bytes.Buffer
+	if err := pem.Encode(&b, &pem.Block{Type: kind, Bytes: der}); err != nil {
+		return fmt.Errorf("encode %s: %w", path, err)
+	}
+	return os.WriteFile(path, b.Bytes(), 0o600)
+}
+
+// process is a program that runs until end.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+	needs *process // ended after this one
+}
+
+func startProcess(ctx context.Context, log string, name string, args ...string) (*process, error) {
+	out, err := os.Create(log)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	defer out.Close()
+	p := &process{cmd: exec.Command(name, args...), ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	// A test that crashes leaves nothing behind.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() { p.cmd.Wait(); close(p.ended) }()
+	return p, ctx.Err()
+}
+
+// kill kills it and what it needs: nothing they write is worth waiting for.
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	<-p.ended
+	if p.needs != nil {
+		p.needs.kill()
+	}
+}
+
+// freePorts finds TCP ports of the loopback that nobody listens on at this moment.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find free port: %w", err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}

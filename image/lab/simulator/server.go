@@ -1,0 +1,249 @@
+package simulator
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Server is one server.
+type Server struct {
+	Name string // node1, node2, …
+	MAC  string // of the NIC it boots from
+
+	simulator *Simulator
+	index     int
+	bmcAddr   netip.Addr
+	address   netip.Addr // of its agent
+	service   *service   // the BMC
+
+	mu       sync.Mutex
+	faults   Faults
+	disks    []Disk
+	seen     Counters
+	events   []Event
+	running  *powerOnPeriod // nil: switched off
+	override override
+	sessions map[string]bool // tokens of the BMC
+}
+
+// powerOnPeriod is the time from power on to power off.
+type powerOnPeriod struct {
+	ctx   context.Context
+	off   context.CancelFunc
+	state State
+	agent *agent // of the ramdisk, once it is up
+}
+
+// State is what a host is doing.
+type State string
+
+const (
+	Off      State = "off"
+	Firmware State = "firmware" // boots, or waits for its boot
+	Ramdisk  State = "ramdisk"
+	OnDisk   State = "disk"    // the system on its disk runs
+	Nothing  State = "nothing" // it found nothing to boot
+)
+
+// Faults are what is wrong with a host; the zero value is a sound one.
+type Faults struct {
+	Password    string // the BMC's, instead of the fleet's
+	Hang        bool   // the BMC takes requests and never answers
+	Status      int    // the BMC answers every request with it, e.g. 500
+	StuckPower  bool   // the BMC accepts a reset and nothing happens
+	Mute        bool   // the ramdisk boots and its agent never calls
+	Corrupt     bool   // what the agent downloads arrives with a bit flipped
+	BadDisk     bool   // every write to a disk ends in an input/output error
+	TokenStolen bool   // somebody asks for the agent's token before the agent does
+}
+
+// Counters are what was done to a host.
+type Counters struct {
+	BMCReads   int // GET
+	BMCWrites  int // resets, boot overrides, resets of the BMC: all that changes something
+	BMCLogins  int // passwords and tokens of sessions that were right
+	BMCRefused int // and that were wrong
+	BMCUnknown int // requests for what the BMC does not have
+	DiskWrites int // images begun, disks erased
+	Boots      int
+	Heartbeats int // that Ironic accepted
+}
+
+func (c Counters) plus(o Counters) Counters {
+	return Counters{
+		c.BMCReads + o.BMCReads, c.BMCWrites + o.BMCWrites, c.BMCLogins + o.BMCLogins, c.BMCRefused + o.BMCRefused,
+		c.BMCUnknown + o.BMCUnknown, c.DiskWrites + o.DiskWrites, c.Boots + o.Boots, c.Heartbeats + o.Heartbeats,
+	}
+}
+
+// Disk is one disk and what is on it.
+type Disk struct {
+	Name   string // /dev/sda
+	Serial string
+	Size   int64    // bytes
+	Image  string   // sha256 of the whole image that was written last; "" if none was, or not to its end
+	Drive  bool     // a config drive is beside it
+	Holds  []string // what the collector sees on it: tables, file systems (libblkid's names); nil: blank
+	Writes int
+}
+
+// Event is something that happened to a host.
+type Event struct {
+	At   time.Time
+	What string
+}
+
+// maxEvents bounds what is remembered; the oldest go.
+const maxEvents = 2000
+
+func newServer(f *Simulator, i int, bmc, agent netip.Addr) *Server {
+	h := &Server{
+		Name: fmt.Sprintf("node%d", i), MAC: fmt.Sprintf("52:54:01:00:%02x:%02x", i>>8, i&0xff),
+		simulator: f, index: i, bmcAddr: bmc, address: agent, sessions: map[string]bool{},
+		disks: []Disk{{Name: "/dev/sda", Serial: fmt.Sprintf("DISK%d", i), Size: 480 << 30}},
+	}
+	h.service = &service{addr: netip.AddrPortFrom(bmc, BMCPort), handler: http.HandlerFunc(h.serveBMC), cert: f.cert}
+	return h
+}
+
+// BMC is the address of the host's BMC as site.yaml takes it.
+func (h *Server) BMC() string {
+	scheme := "redfish"
+	if h.simulator.config.PlainBMC {
+		scheme = "redfish+http"
+	}
+	return fmt.Sprintf("%s://%s%s", scheme, h.service.addr, systemPath)
+}
+
+// SetFaults makes the host have these faults and no others.
+func (h *Server) SetFaults(faults Faults) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.faults = faults
+}
+
+func (h *Server) currentFaults() Faults {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.faults
+}
+
+// SetDisks gives the host other disks, blank or not.
+func (h *Server) SetDisks(disks ...Disk) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.disks = slices.Clone(disks)
+}
+
+// Disks are its disks as they are now.
+func (h *Server) Disks() []Disk {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.disks)
+}
+
+// Counters are what was done to the host since it was plugged in or Zero was called.
+func (h *Server) Counters() Counters {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.seen
+}
+
+func (h *Server) resetCounters() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen = Counters{}
+}
+
+func (h *Server) count(add func(*Counters)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	add(&h.seen)
+}
+
+// State is what the host is doing.
+func (h *Server) State() State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state()
+}
+
+func (h *Server) state() State {
+	if h.running == nil {
+		return Off
+	}
+	return h.running.state
+}
+
+// Events are what happened, oldest first.
+func (h *Server) Events() []Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.events)
+}
+
+func (h *Server) logEvent(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.logEventLocked(format, args...)
+}
+
+func (h *Server) logEventLocked(format string, args ...any) {
+	e := Event{time.Now(), fmt.Sprintf(format, args...)}
+	if len(h.events) == maxEvents {
+		h.events = append(h.events[:0], h.events[maxEvents/2:]...)
+	}
+	h.events = append(h.events, e)
+	h.simulator.config.Log.Info(e.What, "host", h.Name)
+}
+
+// Power presses the button, as a person in front of the server would: it is no write of the BMC's.
+func (h *Server) Power(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.power(on)
+}
+
+func (h *Server) power(on bool) {
+	switch {
+	case on && h.running == nil && h.simulator.ctx.Err() == nil:
+		r := &powerOnPeriod{state: Firmware}
+		r.ctx, r.off = context.WithCancel(h.simulator.ctx)
+		h.running = r
+		h.seen.Boots++
+		network := h.override.consume()
+		h.simulator.work.Go(func() { h.runBoot(r, network) })
+	case !on && h.running != nil:
+		h.running.off()
+		h.running = nil
+	}
+}
+
+// setState notes that the host has come further; false if its power was cut meanwhile.
+func (h *Server) setState(r *powerOnPeriod, s State, a *agent) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running != r {
+		return false
+	}
+	r.state, r.agent = s, a
+	h.logEventLocked("boot: %s", s)
+	return true
+}
+
+// powerOffGuest is the guest's own power off, or reboot; of the boot that asked for it and no later one.
+func (h *Server) powerOffGuest(r *powerOnPeriod, again bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running != r {
+		return
+	}
+	h.logEventLocked("guest: power off, again=%v", again)
+	h.power(false)
+	h.power(again)
+}

@@ -1,0 +1,251 @@
+// Package virtualrack is a whole rack on one machine: an appliance booted from the stick image and
+// blank nodes, all in QEMU, on a switch of this process, each node with a BMC. docs/lab.md
+// walks through it. A supervisor process holds the rack; everything about it lies in one
+// directory, and whoever asks (Client) or ends it (Down) needs nothing but that.
+package virtualrack
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"firstlight.dev/firstlight/image/lab"
+)
+
+// Order is what a rack is asked to be.
+type Order struct {
+	Image     string   `json:"image"`     // of the stick; absolute
+	Nodes     int      `json:"nodes"`     // 1 to MaxNodes
+	Firmware  Firmware `json:"firmware"`  // of the nodes
+	MiB       int      `json:"mib"`       // memory of a node
+	DiskGiB   int      `json:"diskGiB"`   // of each disk of a node
+	Disks     int      `json:"disks"`     // of a node; 1 or more
+	NICs      int      `json:"nics"`      // of a node; the second and further ones are on a network of their own
+	Gateway   bool     `json:"gateway"`   // a network of the owner, with a gateway and a resolver that lead nowhere
+	Appliance int      `json:"appliance"` // memory of the appliance, MiB
+	StickGiB  int      `json:"stickGiB"`
+	Cluster   bool     `json:"cluster"` // one Kubernetes of all nodes, its control plane on the first that is free
+	Capture   bool     `json:"capture"` // everything on the wire, to files
+}
+
+// Firmware says what the nodes' firmware is.
+type Firmware string
+
+const (
+	AllBIOS Firmware = "bios"
+	AllUEFI Firmware = "uefi"
+	Mixed   Firmware = "mixed" // node 1 BIOS, node 2 UEFI, and so on
+)
+
+// MaxNodes is how many nodes the rack's address plan has room for.
+const MaxNodes = 99
+
+// DefaultOrder is a rack of two nodes.
+func DefaultOrder() Order {
+	return Order{Nodes: 2, Firmware: AllBIOS, MiB: 2048, DiskGiB: 8, Disks: 1, NICs: 1, Appliance: 6144, StickGiB: 8, Cluster: true}
+}
+
+// Check names what is wrong with an order.
+func (o Order) Check() error {
+	for _, c := range []struct {
+		what             string
+		value, low, high int
+	}{
+		{"nodes", o.Nodes, 1, MaxNodes},
+		{"MiB of memory for a node", o.MiB, 1024, 1 << 20},
+		{"GiB for a disk", o.DiskGiB, 3, 1 << 20},
+		{"disks for a node", o.Disks, 1, 8},
+		{"NICs for a node", o.NICs, 1, 8},
+		{"MiB of memory for the appliance", o.Appliance, 2048, 1 << 20},
+		{"GiB for the stick", o.StickGiB, 4, 1 << 20},
+	} {
+		if c.value < c.low || c.value > c.high {
+			return fmt.Errorf("%d %s; want %d to %d", c.value, c.what, c.low, c.high)
+		}
+	}
+	switch o.Firmware {
+	case AllBIOS, AllUEFI, Mixed:
+		return nil
+	}
+	return fmt.Errorf("firmware %q; want %s, %s or %s", o.Firmware, AllBIOS, AllUEFI, Mixed)
+}
+
+// The rack's networks, by the role that the site gives them.
+const (
+	provisioning = "provisioning"
+	bmcs         = "bmc"
+	baremetal    = "baremetal"
+	data         = "data" // the further NICs of nodes; nobody else is on it
+)
+
+// networks is the address plan.
+var networks = map[string]netip.Prefix{
+	provisioning: netip.MustParsePrefix("172.22.0.0/24"),
+	bmcs:         netip.MustParsePrefix("172.23.0.0/24"),
+	baremetal:    netip.MustParsePrefix("172.24.0.0/24"),
+}
+
+// Last bytes of addresses within those networks.
+const (
+	applianceHost = 1
+	firstNode     = 101 // node-1; its BMC on the bmc network
+	gatewayHost   = 253 // on baremetal
+	endpointHost  = 254 // this process
+)
+
+// addressOf is an address of the plan.
+func addressOf(network string, host int) netip.Addr {
+	b := networks[network].Addr().As4()
+	b[3] = byte(host)
+	return netip.AddrFrom4(b)
+}
+
+// prefixOf is at with the length of its network.
+func prefixOf(network string, host int) netip.Prefix {
+	return netip.PrefixFrom(addressOf(network, host), networks[network].Bits())
+}
+
+// Appliance is the appliance's name.
+const Appliance = "appliance"
+
+// Card is a NIC and the network that it is on.
+type Card struct {
+	MAC     net.HardwareAddr
+	Network string
+}
+
+// MachineSpec is one machine of a rack.
+type MachineSpec struct {
+	Name     string
+	Firmware lab.Firmware
+	Cards    []Card     // the first boots
+	BMC      netip.Addr // of a node
+	Address  netip.Addr // on the provisioning network
+}
+
+// Rack is an order worked out. It depends on nothing else: the same order gives the same.
+type Rack struct {
+	Order     Order
+	Appliance MachineSpec
+	Nodes     []MachineSpec
+	Networks  []string // that have a switch
+}
+
+// Plan works out an order.
+func Plan(o Order) Rack {
+	r := Rack{Order: o, Networks: []string{provisioning, bmcs}}
+	r.Appliance = MachineSpec{Name: Appliance, Firmware: lab.BIOS, Address: addressOf(provisioning, applianceHost),
+		Cards: []Card{{macOf(0, 1), provisioning}, {macOf(0, 2), bmcs}}}
+	if o.Gateway {
+		r.Networks = append(r.Networks, baremetal)
+		r.Appliance.Cards = append(r.Appliance.Cards, Card{macOf(0, 3), baremetal})
+	}
+	if o.NICs > 1 {
+		r.Networks = append(r.Networks, data)
+	}
+	for i := range o.Nodes {
+		n := MachineSpec{Name: fmt.Sprintf("node-%d", i+1), Firmware: lab.BIOS, Address: addressOf(provisioning, firstNode+i), BMC: addressOf(bmcs, firstNode+i),
+			Cards: []Card{{macOf(i+1, 1), provisioning}}}
+		if o.Firmware == AllUEFI || o.Firmware == Mixed && i%2 == 1 {
+			n.Firmware = lab.UEFI
+		}
+		if o.Gateway {
+			n.Cards = append(n.Cards, Card{macOf(i+1, 2), baremetal})
+		}
+		for j := 1; j < o.NICs; j++ {
+			n.Cards = append(n.Cards, Card{macOf(i+1, 2+j), data})
+		}
+		r.Nodes = append(r.Nodes, n)
+	}
+	return r
+}
+
+// macOf is a locally administered address: machine 0 is the appliance.
+func macOf(machine, card int) net.HardwareAddr {
+	return net.HardwareAddr{0x52, 0x54, 0x00, 0xf1, byte(machine), byte(card)}
+}
+
+// Machines are the appliance and the nodes.
+func (r Rack) Machines() []MachineSpec { return append([]MachineSpec{r.Appliance}, r.Nodes...) }
+
+// Find is a computer by its name.
+func (r Rack) Find(name string) (MachineSpec, error) {
+	var names []string
+	for _, c := range r.Machines() {
+		if c.Name == name {
+			return c, nil
+		}
+		names = append(names, c.Name)
+	}
+	return MachineSpec{}, fmt.Errorf("machine %q is not in the rack; it has %s", name, strings.Join(names, ", "))
+}
+
+// stickImage is the rack's own name for the image, in its directory.
+const stickImage = "stick.img"
+
+// disks of a node, and the stick: the firmware begins with the one that boots.
+func (r Rack) disks(c MachineSpec) []lab.Disk {
+	const gib = 1 << 30
+	if c.Name == Appliance {
+		return []lab.Disk{{Image: stickImage, Bus: lab.USB, Serial: "stick", Bytes: int64(r.Order.StickGiB) * gib, Quick: true}}
+	}
+	var all []lab.Disk
+	for i := range r.Order.Disks {
+		all = append(all, lab.Disk{Bus: lab.Virtio, Serial: fmt.Sprintf("%s-disk%d", c.Name, i), Bytes: int64(r.Order.DiskGiB) * gib, Quick: true})
+	}
+	return all
+}
+
+// nodesNice lets the appliance have this machine's processors first: while it waits for a node
+// its clocks run on, and a node that installs itself takes all that it gets. Where it got too little
+// its API answered after the time that callers wait, and what they tried again took the rest.
+// The first node goes before the others: its control plane is what they wait for.
+const (
+	firstNice = 5
+	nodesNice = 10
+)
+
+// CPUs of the appliance and of a node. Of two emulated ones each interrupts the other and waits for its
+// answer, and every locked instruction is a real one: docs/lab.md has figures. The appliance is alone for its
+// first ten minutes, and has use for two. On a node with two, Debian's kernel also fell over its
+// own patching of code now and then (Oops: int3).
+const (
+	applianceCPUs = 2
+	nodeCPUs      = 1
+)
+
+// config is the machine, off, with its files below dir and its ports in ports.
+func (r Rack) config(c MachineSpec, dir string, port func(computer string, card int) string) lab.Config {
+	m := lab.Config{Name: c.Name, Dir: dir, Firmware: c.Firmware, CPUs: nodeCPUs, MiB: r.Order.MiB, Disks: r.disks(c)}
+	if c.Name == Appliance {
+		m.CPUs, m.MiB = applianceCPUs, r.Order.Appliance
+	} else {
+		m.Nice = nodesNice
+		if c.Name == r.Nodes[0].Name {
+			m.Nice = firstNice
+		}
+	}
+	for i, card := range c.Cards {
+		m.NICs = append(m.NICs, lab.NIC{MAC: card.MAC, Port: port(c.Name, i), NoROM: i > 0})
+	}
+	return m
+}
+
+// bootFrom orders a machine's devices as a BMC wants them: disks first, the network after
+// them, or the other way round. Blank disks lead to the network either way.
+func bootFrom(m *lab.Config, network bool) {
+	disks, nics := append([]lab.Disk(nil), m.Disks...), append([]lab.NIC(nil), m.NICs...)
+	first := 1
+	if network {
+		first = 2
+	}
+	for i := range disks {
+		disks[i].BootIx = first + i
+	}
+	nics[0].BootIx = 1
+	if !network {
+		nics[0].BootIx = len(disks) + 1
+	}
+	m.Disks, m.NICs = disks, nics
+}

@@ -1,0 +1,125 @@
+package virtualrack
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/image/lab"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+const someKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGZpcnN0bGlnaHQgZXhhbXBsZSBrZXksIG5vIHVzZSEh lab"
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got, name)
+}
+
+func TestDocument(t *testing.T) {
+	large := DefaultOrder()
+	large.Nodes, large.Firmware, large.Disks, large.NICs, large.Gateway = 3, Mixed, 2, 2, true
+	large.Cluster = false
+	for name, o := range map[string]Order{"two.yaml": DefaultOrder(), "mixed.yaml": large} {
+		require.NoError(t, o.Check())
+		text, err := Plan(o).SiteDocument("a secret", someKey)
+		require.NoError(t, err)
+		golden(t, name, text)
+	}
+	full := DefaultOrder()
+	full.Nodes, full.Gateway, full.NICs = MaxNodes, true, 8
+	text, err := Plan(full).SiteDocument("a secret", someKey)
+	require.NoError(t, err, "the plan has room for as many nodes as it says")
+	s, problems := site.Load("site.yaml", []byte(text))
+	require.NoError(t, problems.Err())
+	assert.Len(t, s.Nodes, MaxNodes)
+}
+
+func TestOrdersAreChecked(t *testing.T) {
+	for want, spoil := range map[string]func(*Order){
+		"0 nodes; want 1 to 99":                              func(o *Order) { o.Nodes = 0 },
+		"100 nodes; want 1 to 99":                            func(o *Order) { o.Nodes = 100 },
+		`firmware "efi"; want bios, uefi or mixed`:           func(o *Order) { o.Firmware = "efi" },
+		"512 MiB of memory for a node; want 1024 to 1048576": func(o *Order) { o.MiB = 512 },
+		"0 disks for a node; want 1 to 8":                    func(o *Order) { o.Disks = 0 },
+	} {
+		o := DefaultOrder()
+		spoil(&o)
+		assert.EqualError(t, o.Check(), want)
+	}
+}
+
+func TestFind(t *testing.T) {
+	c, err := Plan(DefaultOrder()).Find("node-2")
+	require.NoError(t, err)
+	assert.Equal(t, "172.23.0.102", c.BMC.String())
+	_, err = Plan(DefaultOrder()).Find("node-3")
+	assert.EqualError(t, err, `machine "node-3" is not in the rack; it has appliance, node-1, node-2`)
+}
+
+func TestBootOrder(t *testing.T) {
+	o := DefaultOrder()
+	o.Disks, o.Gateway = 2, true
+	r := Plan(o)
+	m := r.config(r.Nodes[0], "dir", func(computer string, card int) string { return "port" })
+	bootFrom(&m, true)
+	assert.Equal(t, []int{1, 0, 2, 3}, order(m))
+	bootFrom(&m, false)
+	assert.Equal(t, []int{3, 0, 1, 2}, order(m))
+}
+
+// order is the place of each NIC and disk.
+func order(m lab.Config) []int {
+	var all []int
+	for _, n := range m.NICs {
+		all = append(all, n.BootIx)
+	}
+	for _, d := range m.Disks {
+		all = append(all, d.BootIx)
+	}
+	return all
+}
+
+// TestDifferences: no difference may be without a word, or the refusal names none.
+func TestDifferences(t *testing.T) {
+	have := DefaultOrder()
+	fields := reflect.TypeFor[Order]()
+	for i := range fields.NumField() {
+		want := have
+		switch v := reflect.ValueOf(&want).Elem().Field(i); v.Kind() {
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
+		case reflect.Int:
+			v.SetInt(v.Int() + 1)
+		case reflect.String:
+			v.SetString("another")
+		}
+		if name := fields.Field(i).Name; name != "Capture" { // which is set, not compared
+			assert.NotEmpty(t, describeDifferences(have, want), name)
+		}
+	}
+}
+
+func TestFits(t *testing.T) {
+	o := DefaultOrder()
+	assert.NoError(t, checkMemory(o, "MemTotal:       16000000 kB\nMemAvailable:   10485760 kB\n"))
+	assert.EqualError(t, checkMemory(o, "MemTotal:       16000000 kB\nMemAvailable:   8388608 kB\n"),
+		"2 nodes and the appliance need 10240 MiB of memory, 8192 MiB are free here; take fewer (--nodes), smaller ones (--memory, --appliance-memory), or end something else")
+	o.Nodes = 1
+	assert.NoError(t, checkMemory(o, "MemAvailable:   8388608 kB\n"))
+	assert.NoError(t, checkMemory(o, "MemTotal: 1 kB\n"), "a kernel that does not say it")
+}

@@ -1,0 +1,89 @@
+package virtualrack
+
+import (
+	"bytes"
+	"fmt"
+	"text/template"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/image/lab"
+)
+
+// bmcUser is the user of every BMC of a rack.
+const bmcUser = "admin"
+
+// clusterName is that of the one cluster of a rack.
+const clusterName = "edge"
+
+// SiteDocument is the site of a rack: what an owner would write who has these servers. Whoever has
+// the secret half of key may log in.
+func (r Rack) SiteDocument(password, key string) (string, error) {
+	var out bytes.Buffer
+	if err := document.Execute(&out, map[string]any{"Rack": r, "Password": password, "Key": key, "User": bmcUser, "Cluster": clusterName, "Workers": r.Order.Nodes - 1}); err != nil {
+		return "", fmt.Errorf("write site: %w", err)
+	}
+	if _, problems := site.Load("site.yaml", out.Bytes()); problems.Err() != nil {
+		return "", fmt.Errorf("write site: %w", problems.Err())
+	}
+	return out.String(), nil
+}
+
+var document = template.Must(template.New("site.yaml").Option("missingkey=error").Funcs(template.FuncMap{
+	"at": addressOf, "cidr": prefixOf,
+	"network": func(name string) string { return networks[name].String() },
+	"firmware": func(c MachineSpec) string {
+		return map[lab.Firmware]string{lab.BIOS: "legacy", lab.UEFI: "UEFI"}[c.Firmware]
+	},
+}).Parse(`name: lab
+networks:
+  provisioning:
+    interface: "{{(index .Rack.Appliance.Cards 0).MAC}}"
+    cidr: {{network "provisioning"}}
+  bmc:
+    interface: "{{(index .Rack.Appliance.Cards 1).MAC}}"
+    cidr: {{network "bmc"}}
+    address: {{at "bmc" 1}}
+{{- if .Rack.Order.Gateway}}
+  baremetal:
+    interface: "{{(index .Rack.Appliance.Cards 2).MAC}}"
+    cidr: {{network "baremetal"}}
+    address: {{at "baremetal" 1}}
+    gateway: {{at "baremetal" 253}}
+    dns: [{{at "baremetal" 253}}]
+{{- end}}
+access:
+  sshKeys:
+    - {{.Key}}
+nodes:
+{{- range .Rack.Nodes}}
+  - name: {{.Name}}
+    macs: [{{range $i, $c := .Cards}}{{if $i}}, {{end}}"{{$c.MAC}}"{{end}}]
+    bootMode: {{firmware .}}
+    bmc: {address: "ipmi://{{.BMC}}", username: {{$.User}}, password: "{{$.Password}}"}
+    {{- if gt $.Rack.Order.Disks 1}}
+    rootDevice: {serialNumber: "{{.Name}}-disk0"}
+    {{- end}}
+    links:
+    {{- $node := .}}
+    {{- range .Cards}}
+      {{- if eq .Network "provisioning"}}
+      - {network: provisioning, mac: "{{.MAC}}", address: {{$node.Address}}/24}
+      {{- else if eq .Network "baremetal"}}
+      - {network: baremetal, mac: "{{.MAC}}", address: 172.24.0.{{index $node.Address.As4 3}}/24}
+      {{- else}}
+      - {network: data, mac: "{{.MAC}}"}
+      {{- end}}
+    {{- end}}
+{{- end}}
+# Machines under emulation take their time.
+verification: {timeout: 4h}
+{{- if .Rack.Order.Cluster}}
+clusters:
+  - name: {{.Cluster}}
+    {{- if gt .Rack.Order.Nodes 1}}
+    workers: [{count: {{.Workers}}}]
+    {{- end}}
+{{- else}}
+clusters: []
+{{- end}}
+`))

@@ -1,0 +1,53 @@
+package virtualrack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/lab"
+)
+
+// stickDone is left beside the appliance's overlay once the site is on it.
+const stickDone = "site-is-on-the-stick"
+
+// writeStick makes the appliance's stick: an overlay of the image with the site on its SITE
+// partition. Done once; the stick then lives its own life.
+func writeStick(ctx context.Context, m *lab.Machine, document string) error {
+	c := m.Config()
+	done := filepath.Join(c.Dir, stickDone)
+	if _, err := os.Stat(done); err == nil {
+		return nil
+	}
+	overlay := filepath.Join(c.Dir, "disk0.qcow2")
+	if err := os.Remove(overlay); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write stick: %w", err)
+	}
+	if _, _, err := m.Prepare(); err != nil {
+		return fmt.Errorf("write stick: %w", err)
+	}
+	part := filepath.Join(c.Dir, "site.fat")
+	defer os.Remove(part)
+	file := disk.File{Path: "site.yaml", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(document)), nil }}
+	at, err := disk.CopyFAT(ctx, c.Disks[0].Image, stick.PartitionSite, part, file)
+	if err != nil {
+		return fmt.Errorf("write stick: %w", err)
+	}
+	info, err := os.Stat(part)
+	if err != nil {
+		return fmt.Errorf("write stick: %w", err)
+	}
+	order := fmt.Sprintf("write -q -s %s %d %d", part, at, info.Size())
+	if out, err := exec.CommandContext(ctx, "qemu-io", "-f", "qcow2", "-c", order, overlay).CombinedOutput(); err != nil {
+		return fmt.Errorf("write stick: qemu-io %s: %w: %s", order, err, out)
+	}
+	return os.WriteFile(done, nil, 0o600)
+}
