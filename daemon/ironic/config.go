@@ -73,6 +73,11 @@ my_ip = {{.Addr}}
 # One process is API and conductor: no message queue.
 rpc_transport = none
 use_stderr = true
+# A connection that stays open holds one of the API's threads: an agent's, as long as its server is looked
+# at or installed. With the default of 100 the agents of the first hundred servers shut out all the others.
+wsgi_default_pool_size = 4096
+# In seconds; agents call every 18 to 36. Who connects and says nothing does not keep a thread for 15 minutes.
+client_socket_timeout = 120
 state_path = {{.StateDir}}
 pybasedir = /usr/lib/python3/dist-packages/ironic
 enabled_hardware_types = ipmi,redfish
