@@ -53,9 +53,9 @@ type assembly struct {
 	length   int64 // of the object; after check
 }
 
-// assembling has the module expect the CRC-32C of each part of such an upload, of which it makes the
+// expectPartChecksums has the module expect the CRC-32C of each part of such an upload, of which it makes the
 // object's own: its default is a second sum over all octets.
-func assembling(in *s3response.CreateMultipartUploadInput) error {
+func expectPartChecksums(in *s3response.CreateMultipartUploadInput) error {
 	if in.Metadata[partSizeMeta] == "" {
 		return nil
 	}
@@ -135,18 +135,18 @@ func (a *assembly) write(in *s3.UploadPartInput) (*s3.UploadPartOutput, error) {
 	}
 	crc, err := a.fill(int64(number-1)*a.partSize, length, in.Body)
 	if err != nil {
-		return nil, full(fmt.Errorf("write part %d: %w", number, err))
+		return nil, noSpaceError(fmt.Errorf("write part %d: %w", number, err))
 	}
 	sum := base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc))
 	if sum != *in.ChecksumCRC32C {
 		return nil, s3err.GetChecksumBadDigestErr(types.ChecksumAlgorithmCrc32c)
 	}
 	if err := syscall.Fdatasync(int(a.Fd())); err != nil {
-		return nil, full(fmt.Errorf("sync part %d: %w", number, err))
+		return nil, noSpaceError(fmt.Errorf("sync part %d: %w", number, err))
 	}
 	etag := `"CRC32C-` + sum + `"`
-	if err := a.note(name, length, etag, sum); err != nil {
-		return nil, full(fmt.Errorf("note part %d: %w", number, err))
+	if err := a.namePart(name, length, etag, sum); err != nil {
+		return nil, noSpaceError(fmt.Errorf("note part %d: %w", number, err))
 	}
 	return &s3.UploadPartOutput{ETag: &etag, ChecksumCRC32C: &sum}, nil
 }
@@ -179,8 +179,8 @@ func (a *assembly) fill(at, length int64, body io.Reader) (crc uint32, err error
 	return crc, nil
 }
 
-// note gives a part its name.
-func (a *assembly) note(name string, length int64, etag, sum string) error {
+// namePart gives a part its name.
+func (a *assembly) namePart(name string, length int64, etag, sum string) error {
 	sums, err := json.Marshal(s3response.Checksum{Algorithm: types.ChecksumAlgorithmCrc32c, CRC32C: &sum})
 	if err != nil {
 		return err
@@ -230,10 +230,10 @@ func (a *assembly) check(parts []types.CompletedPart) error {
 	return nil
 }
 
-// become puts the file in the place of another that is open and has no name yet: what is done to that
+// replaceObject puts the file in the place of another that is open and has no name yet: what is done to that
 // one from here on is done to the upload's. A file system that knows only files with names has it copied.
-func (a *assembly) become(to *os.File, folder string, parts int) error {
-	if err := forget(folder, parts); err != nil {
+func (a *assembly) replaceObject(to *os.File, folder string, parts int) error {
+	if err := removePartNames(folder, parts); err != nil {
 		return err
 	}
 	if err := a.Truncate(a.length); err != nil {
@@ -252,9 +252,9 @@ func (a *assembly) become(to *os.File, folder string, parts int) error {
 	return nil
 }
 
-// forget removes the names of the parts after the last: they are not of the object, and the file is cut
+// removePartNames removes the names of the parts after the last: they are not of the object, and the file is cut
 // before them.
-func forget(folder string, last int) error {
+func removePartNames(folder string, last int) error {
 	all, err := os.ReadDir(folder)
 	if err != nil {
 		return fmt.Errorf("list parts: %w", err)
@@ -275,8 +275,8 @@ func forget(folder string, last int) error {
 	return syncFile(folder)
 }
 
-// full is the protocol's own error for a medium without room.
-func full(err error) error {
+// noSpaceError is the protocol's own error for a medium without room.
+func noSpaceError(err error) error {
 	var known s3err.S3Error
 	switch {
 	case errors.As(err, &known):

@@ -17,14 +17,14 @@ import (
 	"github.com/versity/versitygw/s3response"
 )
 
-// durable is the folder with its writes synced before they are answered: first the data,
+// durableBackend is the folder with its writes synced before they are answered: first the data,
 // then the name. A part that is torn by a power cut was never answered for, so its name
 // may come first.
-type durable struct{ *posix.Posix }
+type durableBackend struct{ *posix.Posix }
 
 // PutObject syncs the data before the object takes its name, so that the object of that
 // name is always whole: the old one or the new one.
-func (d durable) PutObject(ctx context.Context, in s3response.PutObjectInput) (s3response.PutObjectOutput, error) {
+func (d durableBackend) PutObject(ctx context.Context, in s3response.PutObjectInput) (s3response.PutObjectOutput, error) {
 	out, err := d.PutObjectWithPostFunc(ctx, in, func(f *os.File) error { return f.Sync() })
 	if err == nil {
 		err = syncFolder(filepath.Join(*in.Bucket, *in.Key))
@@ -32,7 +32,7 @@ func (d durable) PutObject(ctx context.Context, in s3response.PutObjectInput) (s
 	return out, err
 }
 
-func (d durable) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.UploadPartOutput, error) {
+func (d durableBackend) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.UploadPartOutput, error) {
 	a, err := openAssembly(uploadFolder(*in.Bucket, *in.Key, *in.UploadId), *in.UploadId)
 	if err == nil {
 		defer a.Close()
@@ -49,8 +49,8 @@ func (d durable) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.Up
 }
 
 // CreateMultipartUpload syncs the folder that the parts will lie in.
-func (d durable) CreateMultipartUpload(ctx context.Context, in s3response.CreateMultipartUploadInput) (s3response.InitiateMultipartUploadResult, error) {
-	if err := assembling(&in); err != nil {
+func (d durableBackend) CreateMultipartUpload(ctx context.Context, in s3response.CreateMultipartUploadInput) (s3response.InitiateMultipartUploadResult, error) {
+	if err := expectPartChecksums(&in); err != nil {
 		return s3response.InitiateMultipartUploadResult{}, err
 	}
 	out, err := d.Posix.CreateMultipartUpload(ctx, in)
@@ -71,14 +71,14 @@ func (d durable) CreateMultipartUpload(ctx context.Context, in s3response.Create
 // CompleteMultipartUpload syncs the whole object before it takes its name: the parts are
 // gone once it has. The module (v1.8.0) forgets an error of the copy and goes on with an
 // object that is too short; leaving by a panic is the way to have it keep the parts.
-func (d durable) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMultipartUploadInput) (out s3response.CompleteMultipartUploadResult, version string, err error) {
+func (d durableBackend) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMultipartUploadInput) (out s3response.CompleteMultipartUploadResult, version string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			failed, ours := r.(copyError)
 			if !ours {
 				panic(r)
 			}
-			err = full(failed.err)
+			err = noSpaceError(failed.err)
 		}
 	}()
 	var parts []types.CompletedPart
@@ -99,7 +99,7 @@ func (d durable) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMul
 
 // assembler makes the object of the parts, which it is called for one by one: of the upload's own file
 // if it has one, else by copying them.
-func (d durable) assembler(in *s3.CompleteMultipartUploadInput, parts []types.CompletedPart) (assemble posix.CustomCopyFunc, done func(), err error) {
+func (d durableBackend) assembler(in *s3.CompleteMultipartUploadInput, parts []types.CompletedPart) (assemble posix.CustomCopyFunc, done func(), err error) {
 	a, err := openAssembly(uploadFolder(*in.Bucket, *in.Key, *in.UploadId), *in.UploadId)
 	rest := len(parts)
 	switch {
@@ -119,11 +119,11 @@ func (d durable) assembler(in *s3.CompleteMultipartUploadInput, parts []types.Co
 	}
 	if err := a.check(parts); err != nil {
 		a.Close()
-		return nil, nil, full(err)
+		return nil, nil, noSpaceError(err)
 	}
 	return func(from, to *os.File) (bool, error) {
 		if rest--; rest == 0 {
-			if err := a.become(to, filepath.Dir(from.Name()), len(parts)); err != nil {
+			if err := a.replaceObject(to, filepath.Dir(from.Name()), len(parts)); err != nil {
 				panic(copyError{err})
 			}
 		}
@@ -158,11 +158,11 @@ func syncFolder(file string) error {
 	return nil
 }
 
-// reopen gives uploads back their names whose completion was cut off. The module renames
+// restoreUploads gives uploads back their names whose completion was cut off. The module renames
 // the folder of an upload ID to ID.ETAG.inprogress while it completes it, and answers
 // "done" to whoever asks again for as long as that is there, which after a kill is for
 // ever. Nothing runs yet when this is called.
-func reopen(dir string) error {
+func restoreUploads(dir string) error {
 	found, err := filepath.Glob(filepath.Join(dir, "*", posix.MetaTmpMultipartDir, "*", "*.inprogress"))
 	if err != nil {
 		return fmt.Errorf("look for uploads cut off: %w", err)

@@ -45,16 +45,16 @@ func run(ctx context.Context, listen, dir, region string) error {
 	if err := (meta.XattrMeta{}).Test(dir); err != nil {
 		return fmt.Errorf("try attributes of %s: %w", dir, err)
 	}
-	if err := reopen(dir); err != nil {
+	if err := restoreUploads(dir); err != nil {
 		return err
 	}
 	// The checksum of a part is its ETag: without MD5 a part costs half the time.
-	store, err := posix.New(dir, attributes{}, posix.PosixOpts{DataIntegrityEtag: true, IOBufferSize: 256 << 10, ForceNoObjLockFile: true})
+	store, err := posix.New(dir, attributeStore{}, posix.PosixOpts{DataIntegrityEtag: true, IOBufferSize: 256 << 10, ForceNoObjLockFile: true})
 	if err != nil {
 		return fmt.Errorf("open %s: %w", dir, err)
 	}
 	defer store.Shutdown()
-	server, err := s3api.New(durable{store}, middlewares.RootUserConfig{Access: root.Access, Secret: root.Secret}, region,
+	server, err := s3api.New(durableBackend{store}, middlewares.RootUserConfig{Access: root.Access, Secret: root.Secret}, region,
 		auth.NewIAMServiceSingle(root), nil, nil, nil, nil,
 		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(), s3api.WithHealth("/health"),
 		s3api.WithConcurrencyLimiter(1024, 512), s3api.WithMpMaxParts(10000))
