@@ -15,13 +15,13 @@ const (
 	levelDefault  = 4
 )
 
-// comeFirst puts this program's reads and writes before those of all others in the queue of the disk.
+// raiseIOPriority puts this program's reads and writes before those of all others in the queue of the disk.
 // etcd writes little and waits for each write to reach the medium; everything in Kubernetes waits with
 // it, and on a stick that is busy with an upload a write may take seconds.
 //
 // The kernel keeps the class for each thread, and Go has started some by now: the program begins anew
 // in the class, once. It needs the capability SYS_NICE.
-func comeFirst() error {
+func raiseIOPriority() error {
 	const priority = classRealTime<<classShift | levelDefault
 
 	now, _, errno := syscall.Syscall(syscall.SYS_IOPRIO_GET, whoProcess, 0, 0)

@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	if err := comeFirst(); err != nil {
+	if err := raiseIOPriority(); err != nil {
 		fmt.Fprintln(os.Stderr, "etcd's writes wait behind those of others:", err)
 	}
 	etcdmain.Main(os.Args)

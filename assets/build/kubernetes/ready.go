@@ -42,7 +42,7 @@ func kubeconfigOf(args []string) string {
 func waitForAPI(ctx context.Context, kubeconfig string) {
 	pause := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 1 << 30, Cap: 5 * time.Second}
 	for {
-		err := askAPI(ctx, kubeconfig)
+		err := checkAPI(ctx, kubeconfig)
 		if err == nil {
 			return
 		}
@@ -51,7 +51,7 @@ func waitForAPI(ctx context.Context, kubeconfig string) {
 	}
 }
 
-func askAPI(ctx context.Context, kubeconfig string) error {
+func checkAPI(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
