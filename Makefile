@@ -70,7 +70,7 @@ bench-pxe: ## Measure DHCP, TFTP and HTTP beside other servers (needs root; minu
 
 .PHONY: bench-kube
 bench-kube: ## Measure the bring-up of Kubernetes natively, its memory, and a first boot in QEMU (needs root and a built image; minutes)
-	$(GO) run ./image/lab/sandbox/bench
+	$(GO) run ./image/lab/testbed/sandbox/bench
 
 .PHONY: bench-image
 bench-image: ## Measure rebuilds, sizes and a boot (needs a built image; minutes; COLD=1: also a build from nothing)
@@ -79,11 +79,11 @@ bench-image: ## Measure rebuilds, sizes and a boot (needs a built image; minutes
 
 .PHONY: bench-metal
 bench-metal: ## Measure 10, 50 and 200 fake hosts provisioned by Ironic and Metal3 (root and a built image; half an hour; BIG=1: 1,000 inspected)
-	$(GO) run ./image/lab/scenario/bench $(if $(BIG),-registered 1000)
+	$(GO) run ./image/lab/testbed/scenario/bench $(if $(BIG),-registered 1000)
 
 .PHONY: bench-idle
 bench-idle: ## Measure what an appliance that waits takes of the processor, by process (needs root and a built image; minutes)
-	$(GO) run ./image/lab/scenario/bench/idle
+	$(GO) run ./image/lab/testbed/scenario/bench/idle
 
 .PHONY: bench-rack
 bench-rack: ## Measure racks of one, two and three nodes from power on to proven nodes (needs a built image; an hour)
@@ -93,17 +93,17 @@ bench-rack: ## Measure racks of one, two and three nodes from power on to proven
 
 .PHONY: bench-bpa
 bench-bpa: ## Measure the operator of clusters: matching, and its memory with 1,000 hosts and 100 clusters (minutes)
-	$(GO) run ./daemon/bpa/bench
-	$(GO) run ./image/lab/sandbox/bench/operator
+	$(GO) run ./daemon/clusters/bpa/bench
+	$(GO) run ./image/lab/testbed/sandbox/bench/operator
 
 .PHONY: bench-artifact
 bench-artifact: ## Measure uploads and downloads beside the store alone and nginx, and memory (10 GiB of disk; minutes)
 	@scripts/deps test bench
-	$(GO) run ./daemon/artifact/bench
+	$(GO) run ./daemon/uploads/artifact/bench
 
 .PHONY: bench-clusters
 bench-clusters: ## Measure clusters of 1, 2 and 3 nodes by SSH beside kubeadm by hand, natively (needs root and a built image; half an hour)
-	$(GO) run ./image/lab/sandbox/nodes/bench
+	$(GO) run ./image/lab/testbed/sandbox/nodes/bench
 
 .PHONY: bench
 bench: bench-pxe bench-kube bench-idle bench-metal bench-bpa bench-clusters bench-artifact bench-image bench-rack ## All measurements; rows to the screen and to build/bench

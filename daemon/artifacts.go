@@ -18,12 +18,12 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/daemon/artifact/publish"
-	"firstlight.dev/firstlight/daemon/artifact/serving"
-	"firstlight.dev/firstlight/daemon/bringup"
-	"firstlight.dev/firstlight/daemon/ca"
-	"firstlight.dev/firstlight/daemon/metal3"
-	"firstlight.dev/firstlight/daemon/registry"
+	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/registry"
+	"firstlight.dev/firstlight/daemon/uploads/artifact/publish"
+	"firstlight.dev/firstlight/daemon/uploads/artifact/serving"
 )
 
 // Where artifacts are kept on DATA.

@@ -12,8 +12,8 @@ import (
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/artifact/serving"
-	"firstlight.dev/firstlight/daemon/metal3"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/uploads/artifact/serving"
 )
 
 func TestUploadedImagesHaveNamesForTheSite(t *testing.T) {

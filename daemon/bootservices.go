@@ -12,7 +12,7 @@ import (
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/daemon/ironic"
+	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/pxe/dhcp"
 	"firstlight.dev/firstlight/pxe/server"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/daemon/kube"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
 )
 
 // wired is what would be served for a document.

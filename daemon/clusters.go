@@ -20,11 +20,11 @@ import (
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/daemon/bpa"
-	"firstlight.dev/firstlight/daemon/bpa/operator"
-	"firstlight.dev/firstlight/daemon/bpa/v1alpha1"
-	"firstlight.dev/firstlight/daemon/bringup"
-	"firstlight.dev/firstlight/daemon/metal3"
+	"firstlight.dev/firstlight/daemon/clusters/bpa"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
 // leaseFile is what the DHCP server writes for readers, in a directory that pods can mount.

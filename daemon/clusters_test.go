@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/bpa/operator"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 )
 
 func TestProvenHostsAreMarked(t *testing.T) {

@@ -10,12 +10,12 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/api"
-	"firstlight.dev/firstlight/daemon/console"
-	"firstlight.dev/firstlight/daemon/host"
-	"firstlight.dev/firstlight/daemon/kube"
-	"firstlight.dev/firstlight/daemon/supportbundle"
-	"firstlight.dev/firstlight/daemon/verify/shell"
+	"firstlight.dev/firstlight/daemon/appliance/api"
+	"firstlight.dev/firstlight/daemon/appliance/console"
+	"firstlight.dev/firstlight/daemon/appliance/host"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
+	"firstlight.dev/firstlight/daemon/appliance/supportbundle"
+	"firstlight.dev/firstlight/daemon/metal/verify/shell"
 )
 
 // askLog is what a node is asked for the support bundle: any Linux answers most of it.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"firstlight.dev/firstlight/daemon/bringup"
-	"firstlight.dev/firstlight/daemon/ironic"
-	"firstlight.dev/firstlight/daemon/metal3"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/metal/ironic"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
 // ironicStage is begun beside the system's pods: Ironic is on the appliance's own network and asks neither the

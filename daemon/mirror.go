@@ -14,10 +14,10 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/daemon/bringup"
-	"firstlight.dev/firstlight/daemon/ca"
-	"firstlight.dev/firstlight/daemon/packages"
-	"firstlight.dev/firstlight/daemon/registry"
+	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/metal/packages"
+	"firstlight.dev/firstlight/daemon/metal/registry"
 	"firstlight.dev/firstlight/pxe/server"
 )
 

@@ -26,9 +26,9 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/daemon/api"
-	"firstlight.dev/firstlight/daemon/bringup"
-	"firstlight.dev/firstlight/daemon/host"
+	"firstlight.dev/firstlight/daemon/appliance/api"
+	"firstlight.dev/firstlight/daemon/appliance/host"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
 // box says which part this process plays: "" the test itself, "test" inside the

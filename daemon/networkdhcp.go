@@ -12,7 +12,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/host"
+	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/pxe/dhcp"
 )
 

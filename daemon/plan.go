@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"firstlight.dev/firstlight/daemon/bringup"
-	"firstlight.dev/firstlight/daemon/host"
-	"firstlight.dev/firstlight/daemon/kube"
+	"firstlight.dev/firstlight/daemon/appliance/host"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
 // Plan is all that happens between power and serving, in order. docs/bringup.md walks

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/extent"
-	"firstlight.dev/firstlight/daemon/ironic"
+	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/pxe/bootfile"
 	"firstlight.dev/firstlight/pxe/bootserver"
 )

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/daemon/host"
-	"firstlight.dev/firstlight/daemon/packages"
+	"firstlight.dev/firstlight/daemon/appliance/host"
+	"firstlight.dev/firstlight/daemon/metal/packages"
 	"firstlight.dev/firstlight/pxe/bootserver"
 	"firstlight.dev/firstlight/pxe/metrics"
 	"firstlight.dev/firstlight/pxe/server"

@@ -17,11 +17,11 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/daemon/ironic"
-	"firstlight.dev/firstlight/daemon/metal3"
-	"firstlight.dev/firstlight/daemon/verify"
-	"firstlight.dev/firstlight/daemon/verify/fact"
-	"firstlight.dev/firstlight/daemon/verify/netprobe"
+	"firstlight.dev/firstlight/daemon/metal/ironic"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/verify"
+	"firstlight.dev/firstlight/daemon/metal/verify/fact"
+	"firstlight.dev/firstlight/daemon/metal/verify/netprobe"
 	"firstlight.dev/firstlight/pxe/boottrace"
 )
 

@@ -76,7 +76,7 @@ func sources(t *testing.T) []source {
 		}
 		return nil
 	})
-	require.Contains(t, all, "daemon/bringup", "the tree was not read")
+	require.Contains(t, all, "daemon/engine/bringup", "the tree was not read")
 	var list []source
 	for _, dir := range slices.Sorted(maps.Keys(all)) {
 		list = append(list, *all[dir])
@@ -95,6 +95,22 @@ func imported(f *ast.File) []string {
 	return dirs
 }
 
+// floors are the rooms of the daemon from the ground up. A package imports its own room's ground and floors below.
+var floors = [][]string{
+	{"daemon/engine"},
+	{"daemon/appliance"},
+	{"daemon/metal", "daemon/uploads"},
+	{"daemon/clusters"},
+	{"daemon"},
+}
+
+// pairs are the imports between the packages of one room: who may import whom. What is not here is passed in by
+// plan.go and daemon.go.
+var pairs = map[string][]string{}
+
+// testbed is where the rigs of tests are: simulated servers, a sandbox for the appliance, scenarios.
+const testbed = "image/lab/testbed/"
+
 // forbidden says why package from may not import package to; "" if it may.
 func forbidden(from, to string) string {
 	room, target := first(from), first(to)
@@ -107,49 +123,81 @@ func forbidden(from, to string) string {
 		return "the contract depends on neither of its sides"
 	case target == "cmd":
 		return "commands are imported by nobody"
-	case room == "daemon" && target == "daemon" && from != "daemon" && sibling(from) != sibling(to):
-		if isTool(sibling(from)) {
-			return "the engine and the tools of the stages know no stage"
-		}
-		if !isTool(sibling(to)) {
-			return "siblings of the daemon meet in plan.go and daemon.go; they share only bringup's words and apply"
-		}
+	case strings.HasPrefix(to, testbed) && !strings.HasPrefix(from, testbed):
+		return "what ships knows nothing of the rigs of tests"
+	case room == "daemon" && target == "daemon":
+		return forbiddenInDaemon(from, to)
 	}
 	return ""
 }
 
+func forbiddenInDaemon(from, to string) string {
+	above, below := floor(from), floor(to)
+	switch {
+	case above < 0 || below < 0:
+		return "one of them is on none of the floors of the daemon"
+	case below > above:
+		return "imports go down the floors of the daemon"
+	case below < above:
+		return ""
+	case unit(from) == unit(to) || slices.Contains(pairs[unit(from)], unit(to)):
+		return ""
+	}
+	return "packages of one floor meet in plan.go and daemon.go; pairs lists those that do not"
+}
+
+// floor is the index of the floor that a package of the daemon is on; -1 if it is on none.
+func floor(dir string) int {
+	for i, rooms := range floors {
+		for _, room := range rooms {
+			if dir == room || room != "daemon" && strings.HasPrefix(dir, room+"/") {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// unit is the package directly in a room that a package belongs to: daemon/appliance/host of
+// daemon/appliance/host/timeserver.
+func unit(dir string) string {
+	parts := strings.SplitN(dir, "/", 4)
+	return strings.Join(parts[:min(len(parts), 3)], "/")
+}
+
 func first(dir string) string { s, _, _ := strings.Cut(dir, "/"); return s }
-
-func sibling(dir string) string { return first(strings.TrimPrefix(dir, "daemon/")) }
-
-// isTool tells the two packages that stages may use, and that use none of them: the
-// engine's words, and server-side apply.
-func isTool(sibling string) bool { return sibling == "bringup" || sibling == "apply" }
 
 func TestForbiddenKnowsTheArrows(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
 		allowed  bool
 	}{
-		{"image/disk", "daemon/host", false},
+		{"image/disk", "daemon/appliance/host", false},
 		{"daemon", "image/lab", false},
-		{"daemon/host", "assets/site", true},
+		{"daemon/appliance/host", "assets/site", true},
 		{"image", "assets", true},
 		{"pxe/dhcp", "daemon", false},
 		{"pxe/dhcp", "pxe", true},
 		{"daemon", "pxe/dhcp", true},
-		{"daemon", "daemon/host", true},
-		{"daemon/host", "daemon/bringup", true},
-		{"daemon/bringup", "daemon/host", false},
-		{"daemon/bringup", "daemon/apply", false},
-		{"daemon/kube", "daemon/apply", true},
-		{"daemon/apply", "daemon/kube", false},
-		{"daemon/bringup", "assets/status", true},
-		{"daemon/host", "daemon/host/timeserver", true},
-		{"daemon/host", "daemon/kube", false},
+		{"daemon", "daemon/appliance/host", true},
+		{"daemon/appliance/host", "daemon/engine/bringup", true},
+		{"daemon/engine/bringup", "daemon/appliance/host", false},
+		{"daemon/engine/bringup", "daemon/engine/apply", false},
+		{"daemon/appliance/kube", "daemon/engine/apply", true},
+		{"daemon/engine/apply", "daemon/appliance/kube", false},
+		{"daemon/engine/bringup", "assets/status", true},
+		{"daemon/appliance/host", "daemon/appliance/host/timeserver", true},
+		{"daemon/appliance/host", "daemon/appliance/kube", false},
+		{"daemon/clusters/bpa/operator", "daemon/metal/metal3", true},
+		{"daemon/metal/metal3", "daemon/clusters/bpa/operator", false},
+		{"daemon/metal/metal3", "daemon/uploads/artifact", false},
+		{"daemon/metal/metal3", "daemon", false},
+		{"daemon/attic", "daemon/engine/apply", false},
 		{"assets/site", "image/recipe", false},
-		{"daemon/host", "cmd/firstlightd", false},
+		{"daemon/appliance/host", "cmd/firstlightd", false},
 		{"cmd/firstlightd", "daemon", true},
+		{"image/lab/virtualrack", "image/lab/testbed/simulator", false},
+		{"image/lab/testbed/scenario", "image/lab/testbed/simulator", true},
 	} {
 		assert.Equal(t, c.allowed, forbidden(c.from, c.to) == "", "%s imports %s", c.from, c.to)
 	}

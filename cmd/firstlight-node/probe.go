@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// runProbe serves what the installer's verification asks of a pod (daemon/installer/verify.go):
+// runProbe serves what the installer's verification asks of a pod (daemon/clusters/installer/verify.go):
 //
 //	/who            the node's and the pod's name, from the environment (NODE, POD)
 //	/ask?url=…      the same of another pod or a Service, asked from here

@@ -23,14 +23,14 @@ import (
 
 	contract "firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/commandline"
-	"firstlight.dev/firstlight/daemon/artifact"
-	"firstlight.dev/firstlight/daemon/artifact/access"
-	"firstlight.dev/firstlight/daemon/artifact/blobs"
-	"firstlight.dev/firstlight/daemon/artifact/containers"
-	"firstlight.dev/firstlight/daemon/artifact/publish"
-	"firstlight.dev/firstlight/daemon/artifact/s3"
-	"firstlight.dev/firstlight/daemon/artifact/use"
-	"firstlight.dev/firstlight/daemon/packages"
+	"firstlight.dev/firstlight/daemon/metal/packages"
+	"firstlight.dev/firstlight/daemon/uploads/artifact"
+	"firstlight.dev/firstlight/daemon/uploads/artifact/access"
+	"firstlight.dev/firstlight/daemon/uploads/artifact/blobs"
+	"firstlight.dev/firstlight/daemon/uploads/artifact/containers"
+	"firstlight.dev/firstlight/daemon/uploads/artifact/publish"
+	"firstlight.dev/firstlight/daemon/uploads/artifact/s3"
+	"firstlight.dev/firstlight/daemon/uploads/artifact/use"
 )
 
 // artifactMemory is where the garbage collector begins to work harder, in octets: with the pages of the

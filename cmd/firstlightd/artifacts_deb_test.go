@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/artifact/publish"
+	"firstlight.dev/firstlight/daemon/uploads/artifact/publish"
 )
 
 func TestWhatABinaryIsCalledAsAPackage(t *testing.T) {

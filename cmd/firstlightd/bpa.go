@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"firstlight.dev/firstlight/assets/commandline"
-	"firstlight.dev/firstlight/daemon/bpa/kud"
-	"firstlight.dev/firstlight/daemon/bpa/operator"
-	"firstlight.dev/firstlight/daemon/installer"
-	"firstlight.dev/firstlight/daemon/installer/inventory"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
+	"firstlight.dev/firstlight/daemon/clusters/installer"
+	"firstlight.dev/firstlight/daemon/clusters/installer/inventory"
 )
 
 func newBPACommand() *cobra.Command {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"firstlight.dev/firstlight/assets/commandline"
-	"firstlight.dev/firstlight/daemon/bringup"
-	"firstlight.dev/firstlight/daemon/installer"
+	"firstlight.dev/firstlight/daemon/clusters/installer"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
 // What a Provisioning that says nothing gets: KUD's own defaults.

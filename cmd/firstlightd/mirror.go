@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"firstlight.dev/firstlight/assets/commandline"
-	"firstlight.dev/firstlight/daemon/ca"
-	"firstlight.dev/firstlight/daemon/packages"
-	"firstlight.dev/firstlight/daemon/registry"
+	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/metal/packages"
+	"firstlight.dev/firstlight/daemon/metal/registry"
 )
 
 // newMirrorCommand is what installers of clusters need of an appliance, without the rest of it.

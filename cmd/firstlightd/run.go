@@ -10,7 +10,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon"
-	"firstlight.dev/firstlight/daemon/kube"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
 )
 
 func newRunCommand() *cobra.Command {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/api"
+	"firstlight.dev/firstlight/daemon/appliance/api"
 )
 
 // daemonSays serves a document and returns the socket. A daemon that failed refuses to reload, with its summary.

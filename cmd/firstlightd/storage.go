@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/daemon/storage"
+	"firstlight.dev/firstlight/daemon/appliance/storage"
 )
 
 func newStorageCommand() *cobra.Command {

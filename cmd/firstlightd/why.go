@@ -12,8 +12,8 @@ import (
 
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/api"
-	"firstlight.dev/firstlight/daemon/console"
+	"firstlight.dev/firstlight/daemon/appliance/api"
+	"firstlight.dev/firstlight/daemon/appliance/console"
 )
 
 func newWhyCommand() *cobra.Command {

@@ -1,0 +1,81 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+)
+
+// SiteName is the document's name on the SITE partition.
+const SiteName = "site.yaml"
+
+// BakedSite is the document that was given when the stick was built.
+const BakedSite = "/usr/share/firstlight/site.yaml"
+
+// SiteDone holds when the site was read since the daemon started or was last told to.
+func (h *Host) SiteDone(context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.site == nil || h.stale {
+		return errors.New("not read yet")
+	}
+	return nil
+}
+
+// SiteDo reads the SITE partition's document or, if it has none, the one baked in. No
+// document at all is a valid site; a wrong one is permanent, with every mistake named.
+func (h *Host) SiteDo(_ context.Context, _ bringup.Report) error {
+	s, from, size, err := h.readSite()
+	if err != nil {
+		return err
+	}
+	if h.OnSite != nil {
+		h.OnSite(s.WithDefaults())
+	}
+	h.mu.Lock()
+	h.site, h.stale = s, false
+	h.mu.Unlock()
+	h.Log.Info("site read", "path", from, "bytes", size, "nodes", len(s.Nodes), "clusters", len(s.Clusters))
+	return nil
+}
+
+// readSite reads the document that holds now: where it is, and its size in bytes.
+func (h *Host) readSite() (s *site.Site, from string, size int, err error) {
+	var data []byte
+	from = "none"
+	for _, path := range []string{filepath.Join(stick.SiteDir, SiteName), BakedSite} {
+		b, err := readLimited(h.path(path), site.MaxSize+1)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, from, 0, err
+		}
+		data, from = b, path
+		break
+	}
+	s, problems := site.Load(SiteName, data)
+	if err := problems.Err(); err != nil {
+		return nil, from, 0, bringup.Permanent(err)
+	}
+	return s, from, len(data), nil
+}
+
+func readLimited(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read site: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return nil, fmt.Errorf("read site %s: %w", path, err)
+	}
+	return b, nil
+}

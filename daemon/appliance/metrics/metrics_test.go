@@ -1,0 +1,83 @@
+package metrics
+
+import (
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+func document() status.Document {
+	return status.Document{State: status.StateWorking, Started: time.Unix(1700000000, 0),
+		Stages:   []status.Stage{{Name: "links-up", State: status.StateReady, Attempts: 2}, {Name: "node-ready", State: status.StateWaiting}},
+		Nodes:    []status.Node{{Name: "node-1", State: "provisioned", Rule: "proven", Percent: 100, Verified: true}, {Name: "node-2", State: "absent", Percent: 25}},
+		Launch:   status.Launch{State: status.LaunchRunning, Elapsed: 12.5},
+		Clusters: []status.Cluster{{Name: "edge", State: "ready"}}}
+}
+
+func read(t *testing.T, parts *Parts) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	Handler(document, parts).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	require.Equal(t, 200, w.Code)
+	return w.Body.String()
+}
+
+func TestTheDocumentAsFigures(t *testing.T) {
+	text := read(t, &Parts{})
+	for _, line := range []string{
+		"firstlight_ready 0",
+		"firstlight_start_time_seconds 1.7e+09",
+		`firstlight_stage_ready{stage="links-up"} 1`,
+		`firstlight_stage_ready{stage="node-ready"} 0`,
+		`firstlight_stage_attempts{stage="links-up"} 2`,
+		`firstlight_node_state{node="node-1",situation="proven",state="provisioned"} 1`,
+		`firstlight_node_proven{node="node-1"} 1`,
+		`firstlight_node_proven{node="node-2"} 0`,
+		`firstlight_node_progress_ratio{node="node-2"} 0.25`,
+		`firstlight_launch_state{state="running"} 1`,
+		"firstlight_launch_elapsed_seconds 12.5",
+		`firstlight_cluster_state{cluster="edge",state="ready"} 1`,
+	} {
+		assert.Contains(t, text, line+"\n")
+	}
+}
+
+func TestAPartThatBeginsAnewBeginsWithNothing(t *testing.T) {
+	parts := &Parts{}
+	for range 2 { // what registers twice in one registry panics
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "firstlight_registry_sent_bytes_total", Help: "b"})
+		parts.NewRegistry("registry").MustRegister(c)
+		c.Add(7)
+	}
+	other := prometheus.NewCounter(prometheus.CounterOpts{Name: "firstlight_pxe_panics_total", Help: "p"})
+	parts.NewRegistry("pxe").MustRegister(other)
+	text := read(t, parts)
+	assert.Contains(t, text, "firstlight_registry_sent_bytes_total 7\n")
+	assert.Contains(t, text, "firstlight_pxe_panics_total 0\n")
+}
+
+// The page names what there is, and nothing else.
+func TestDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics.md")
+	require.NoError(t, err)
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(firstlight_[a-z_]+)` ").FindAllStringSubmatch(string(page), -1) {
+		if !strings.HasPrefix(m[1], "firstlight_registry_") { // daemon/metal/registry has those
+			listed[m[1]] = true
+		}
+	}
+	real := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) `).FindAllStringSubmatch(read(t, &Parts{}), -1) {
+		real[m[1]] = true
+	}
+	assert.Equal(t, real, listed)
+}

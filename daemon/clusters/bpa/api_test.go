@@ -1,0 +1,268 @@
+package bpa
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
+)
+
+// bed is a real API with the operator's objects applied, and operators that run against it
+// with no more rights than their own.
+type bed struct {
+	t       *testing.T
+	api     client.Client
+	config  *rest.Config
+	rights  *rest.Config // the operator's
+	dir     string
+	kubectl func(args ...string) string
+	mu      sync.Mutex
+	warned  []string
+}
+
+func newBed(t *testing.T) *bed {
+	server := sandbox.APIServer(t)
+	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
+	require.NoError(t, err)
+	config.QPS, config.Burst = 500, 500
+	b := &bed{t: t, config: config, dir: t.TempDir()}
+	config.WarningHandler = b
+	scheme, err := operator.Scheme()
+	require.NoError(t, err)
+	b.api, err = client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	program, err := sandbox.BuildProgram(t.Context(), "kubernetes")
+	require.NoError(t, err)
+	b.kubectl = func(args ...string) string {
+		out, err := exec.CommandContext(t.Context(), program, append([]string{"kubectl", "--kubeconfig", server.Kubeconfig}, args...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	objects, err := Operator{Site: "rack-7", Proposal: "off", LeaseFile: "/run/x/l", LeaseDir: "/run/x", Private: []byte("key"), Public: []byte("pub")}.Objects()
+	require.NoError(t, err)
+	set, err := apply.New(owner, objects...)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return set.Apply(t.Context(), b.api) == nil }, time.Minute, 100*time.Millisecond)
+	require.NoError(t, set.CheckCurrent(t.Context(), b.api))
+	definition, err := sandbox.HostDefinition(t.Context())
+	require.NoError(t, err)
+	b.apply(string(definition))
+	require.Eventually(t, func() bool { return b.api.List(t.Context(), &metal3api.BareMetalHostList{}) == nil }, time.Minute, 100*time.Millisecond)
+	require.NoError(t, b.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal3"}}))
+	b.rights = rest.CopyConfig(config)
+	b.rights.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + Namespace + ":" + Name, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	return b
+}
+
+// HandleWarningHeader hears what the API server warns of.
+func (b *bed) HandleWarningHeader(_ int, _, text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.warned = append(b.warned, text)
+}
+
+func (b *bed) apply(text string) {
+	b.t.Helper()
+	u := &unstructured.Unstructured{}
+	require.NoError(b.t, yaml.Unmarshal([]byte(text), &u.Object))
+	err := b.api.Apply(b.t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("test"), client.ForceOwnership)
+	require.NoError(b.t, err)
+}
+
+func (b *bed) host(n int) {
+	h := &metal3api.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: fmt.Sprintf("node-%d", n), Labels: map[string]string{operator.LabelVerified: "true"}},
+		Spec:       metal3api.BareMetalHostSpec{Online: true, BootMACAddress: fmt.Sprintf("52:54:00:00:00:%02x", n)},
+	}
+	require.NoError(b.t, b.api.Create(b.t.Context(), h))
+	h.Status = metal3api.BareMetalHostStatus{OperationalStatus: metal3api.OperationalStatusOK, Provisioning: metal3api.ProvisionStatus{State: metal3api.StateProvisioned}, HardwareDetails: &metal3api.HardwareDetails{
+		CPU: metal3api.CPU{Count: 8}, RAMMebibytes: 16384, NIC: []metal3api.NIC{{Name: "eno1", MAC: h.Spec.BootMACAddress, IP: fmt.Sprintf("172.22.0.%d", 10+n)}},
+	}}
+	require.NoError(b.t, b.api.Status().Update(b.t.Context(), h))
+}
+
+// operate runs an operator until the returned function is called, which waits for its end.
+func (b *bed) operate(log string) (stop func()) {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	ended := make(chan error, 1)
+	c := operator.Config{Namespace: Namespace, Dir: b.dir, Installer: "example/installer:1", Plugins: operator.Plugins(), Proposal: "off", Elect: true, Metrics: "0", Health: "0"}
+	f, err := os.OpenFile(filepath.Join(b.dir, log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	require.NoError(b.t, err)
+	go func() { ended <- operator.Run(ctx, b.rights, c, slog.New(slog.NewTextHandler(f, nil))) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(b.t, <-ended)
+		f.Close()
+	})
+}
+
+func (b *bed) until(name string, ok func(*v1alpha1.Provisioning) bool) *v1alpha1.Provisioning {
+	b.t.Helper()
+	p := &v1alpha1.Provisioning{}
+	require.Eventually(b.t, func() bool {
+		return b.api.Get(b.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, p) == nil && p.Status.ObservedGeneration == p.Generation && ok(p)
+	}, 3*time.Minute, 50*time.Millisecond, "%s: %s", name, &lazy{p})
+	return p
+}
+
+type lazy struct{ p *v1alpha1.Provisioning }
+
+func (l *lazy) String() string { return l.p.Status.Phase + " " + l.p.Status.Message }
+
+func phaseIs(phase string) func(*v1alpha1.Provisioning) bool {
+	return func(p *v1alpha1.Provisioning) bool { return p.Status.Phase == phase }
+}
+
+// finish ends the Job of a cluster well, as its controller and an installer would.
+func (b *bed) finish(cluster string) {
+	j := &batchv1.Job{}
+	require.Eventually(b.t, func() bool {
+		return b.api.Get(b.t.Context(), client.ObjectKey{Namespace: "default", Name: kud.JobName(cluster)}, j) == nil
+	}, time.Minute, 20*time.Millisecond)
+	path := filepath.Join(b.dir, cluster, kud.FileKubeconfig)
+	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(b.t, os.WriteFile(path, []byte("kubeconfig"), 0o600))
+	now := metav1.Now()
+	j.Status.StartTime, j.Status.CompletionTime, j.Status.Succeeded = &now, &now, 1
+	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
+		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now, LastProbeTime: now, Reason: "Test", Message: "done"})
+	}
+	require.NoError(b.t, b.api.Status().Update(b.t.Context(), j))
+}
+
+func document(name, spec string) string {
+	return fmt.Sprintf("{apiVersion: bpa.akraino.org/v1alpha1, kind: Provisioning, metadata: {name: %s, namespace: default, labels: {cluster: %s, owner: c1}}, spec: %s}", name, name, spec)
+}
+
+// event waits until a Provisioning has an Event of a reason.
+func (b *bed) event(reason string) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool {
+		var all eventsv1.EventList
+		require.NoError(b.t, b.api.List(b.t.Context(), &all))
+		for _, e := range all.Items {
+			if e.Reason == reason && e.Regarding.Kind == "Provisioning" {
+				return true
+			}
+		}
+		return false
+	}, time.Minute, 100*time.Millisecond, "no Event %s", reason)
+}
+
+// TestTheOperatorWithItsOwnRights runs the whole operator: watches, leader lock, Events and
+// logs, with the rights of its ServiceAccount and no others; two at once, one killed.
+func TestTheOperatorWithItsOwnRights(t *testing.T) {
+	b := newBed(t)
+	for n := 1; n <= 4; n++ {
+		b.host(n)
+	}
+	stop := b.operate("first.log")
+	defer stop()
+	b.apply(document("edge", "{masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{worker-1: {cpu: 4, memory: 8Gi}}]}"))
+	b.until("edge", phaseIs(v1alpha1.PhaseInstalling))
+	second := b.operate("second.log") // waits for the lock
+	defer second()
+	b.finish("edge")
+	b.until("edge", phaseIs(v1alpha1.PhaseReady))
+	b.event("Ready") // Events are sent beside the work: one that is on its way ends with its operator
+	stop()
+	b.apply(document("edge", "{masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{worker-1: {cpu: 4, memory: 8Gi}}, {worker-2: {cpu: 4}}]}"))
+	p := b.until("edge", phaseIs(v1alpha1.PhaseChanging))
+	assert.Equal(t, "2/3", p.Status.NodesReady, "the second operator did not take over")
+
+	for name, spec := range map[string]string{
+		"claimed":     "{masters: [{master-1: {mac-address: '52-54-00-00-00-01'}}], hostfile: /opt/hosts.ini}",
+		"typo":        "{masters: [{master-1: {mac-address: <pn4-IF2-mac>}}], workers: [{worker-1: }], KUDPlugins: [emco, bpa]}",
+		"too-greedy":  "{masters: [{master-1: {cpu: 4}}], workers: [{worker-1: {cpu: 64, qat: true}}]}",
+		"not-cabled":  "{masters: [{master-1: {mac-address: '52:54:00:00:00:99'}}]}",
+		"will-be-one": "{masters: [{master-1: {host: node-9}}]}",
+	} {
+		b.apply(document(name, spec))
+	}
+	for _, name := range []string{"claimed", "typo", "too-greedy"} {
+		b.until(name, phaseIs(v1alpha1.PhaseRefused))
+	}
+	b.until("not-cabled", phaseIs(v1alpha1.PhaseWaiting))
+	b.until("will-be-one", phaseIs(v1alpha1.PhaseWaiting))
+	b.mu.Lock()
+	assert.Contains(t, strings.Join(b.warned, "\n"), "spec.hostfile is of an older version and does nothing", "nobody was warned at once")
+	b.mu.Unlock()
+	b.apply("{apiVersion: bpa.akraino.org/v1alpha1, kind: Software, metadata: {name: tools, namespace: default, labels: {cluster: nowhere}}, spec: {masterSoftware: [htop, jq: {version: 1.7.1-6}]}}")
+	sw := &v1alpha1.Software{}
+	require.Eventually(t, func() bool {
+		return b.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "tools"}, sw) == nil && sw.Status.Phase == v1alpha1.PhaseWaiting
+	}, time.Minute, 50*time.Millisecond)
+	for _, reason := range []string{"HostClaimed", "InvalidMAC", "NoHostFits", "HostNotFound", "OldField"} {
+		b.event(reason)
+	}
+	t.Log("\n" + b.kubectl("get", "bpa,sw", "-A"))
+	t.Log("\n" + b.kubectl("get", "bpa,sw", "-A", "-o", "wide"))
+	t.Log("\n" + b.kubectl("get", "bmh", "-A"))
+	for _, name := range []string{"claimed", "typo", "too-greedy"} {
+		t.Log("\n" + b.kubectl("describe", "bpa", name))
+	}
+	// A host that appears is seen without being asked for.
+	b.host(9)
+	b.until("will-be-one", phaseIs(v1alpha1.PhaseInstalling))
+	require.NoError(t, b.api.Delete(t.Context(), &v1alpha1.Provisioning{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "edge"}}))
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(b.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "edge"}, &v1alpha1.Provisioning{}))
+	}, 2*time.Minute, 50*time.Millisecond)
+	b.until("claimed", phaseIs(v1alpha1.PhaseInstalling))
+	second()
+	for _, log := range []string{"first.log", "second.log"} {
+		text, err := os.ReadFile(filepath.Join(b.dir, log))
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), "forbidden", "a right is missing")
+	}
+}
+
+// TestStagesOnARealAPIServer: the daemon's two stages, as far as they go without a node.
+func TestStagesOnARealAPIServer(t *testing.T) {
+	b := newBed(t)
+	s := readSite(t, "name: rack-7\nnodes:\n- {name: a, macs: ['52:54:00:00:00:01']}\nclusters:\n- {name: edge, controlPlane: [{node: a}]}\n")
+	stages := Stages(func() (Operator, error) {
+		return Operator{Site: "rack-7", Proposal: "off", LeaseFile: "/run/x/l", LeaseDir: "/run/x", Digest: "other"}, nil
+	}, func() []v1alpha1.Provisioning { return Provisionings(s) }, func() (client.Client, error) { return b.api, nil })
+	require.Len(t, stages, 2)
+	quiet := func(string) {}
+	assert.ErrorContains(t, stages[0].Done(t.Context()), "is not as wanted", "another binary is no difference")
+	require.NoError(t, stages[0].Do(t.Context(), quiet))
+	assert.ErrorContains(t, stages[0].Done(t.Context()), "the pod of bpa-operator to be ready", "nothing runs pods here")
+	assert.ErrorContains(t, stages[1].Done(t.Context()), "Provisioning default/edge does not exist")
+	require.NoError(t, stages[1].Do(t.Context(), quiet))
+	require.NoError(t, stages[1].Done(t.Context()))
+	all, err := ListClusters(t.Context(), b.api)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	text, err := json.Marshal(all)
+	require.NoError(t, err)
+	assert.JSONEq(t, `[{"name":"edge","state":"new"}]`, string(text))
+}

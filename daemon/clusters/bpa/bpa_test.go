@@ -1,0 +1,105 @@
+package bpa
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+func readSite(t *testing.T, text string) *site.Site {
+	s, problems := site.Load("site.yaml", []byte(text))
+	require.Empty(t, problems)
+	return s.WithDefaults()
+}
+
+// TestClustersOfASite: what site.yaml says in its words becomes what ICN's operators know.
+func TestClustersOfASite(t *testing.T) {
+	text, err := os.ReadFile("../../assets/site/testdata/valid/full.yaml")
+	require.NoError(t, err)
+	var got strings.Builder
+	for _, p := range Provisionings(readSite(t, string(text))) {
+		_, problems := match.ParseNodes(p.Spec)
+		assert.Empty(t, problems, p.Name)
+		doc, err := yaml.Marshal(map[string]any{"metadata": p.ObjectMeta, "spec": p.Spec})
+		require.NoError(t, err)
+		got.WriteString("---\n" + string(doc))
+	}
+	if *update {
+		require.NoError(t, os.WriteFile("testdata/full.yaml", []byte(got.String()), 0o644))
+	}
+	want, err := os.ReadFile("testdata/full.yaml")
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got.String())
+}
+
+func TestWhatIsProposed(t *testing.T) {
+	const nodes = "nodes:\n- {name: a, macs: ['52:54:00:00:00:01']}\n"
+	for text, want := range map[string]string{
+		"name: x\n":                           operator.ProposalShow, // nothing that could be used
+		nodes:                                 operator.ProposalApply,
+		nodes + "clusters: []\n":              operator.ProposalShow,
+		nodes + "clusters:\n- {name: edge}\n": operator.ProposalOff,
+	} {
+		s := readSite(t, text)
+		assert.Equal(t, want, ProposalMode(s), text)
+	}
+}
+
+func TestObjects(t *testing.T) {
+	all, err := Operator{Site: "rack-7", Proposal: "show", LeaseFile: "/run/x/dhcpd.leases", LeaseDir: "/run/x", Digest: "d1"}.Objects()
+	require.NoError(t, err)
+	kinds := map[string]int{}
+	for _, o := range all {
+		kinds[o.GetObjectKind().GroupVersionKind().Kind]++
+		assert.NotEmpty(t, o.GetName())
+	}
+	assert.Equal(t, 2, kinds["CustomResourceDefinition"])
+	pod := all[len(all)-1].(*appsv1.Deployment).Spec.Template
+	assert.Equal(t, "d1", pod.Annotations["firstlight.dev/binary"], "another daemon would not start another pod")
+	assert.Equal(t, "firstlight.internal/firstlight:0.1.0", pod.Spec.Containers[0].Image)
+	recipe, err := os.ReadFile("../../assets/recipe.yaml")
+	require.NoError(t, err)
+	_, tag, _ := strings.Cut(Image, ":")
+	assert.Contains(t, string(recipe), "name: firstlight, tags: ["+tag+"]", "the image is not on the stick")
+}
+
+func TestStateOfACluster(t *testing.T) {
+	assert.Equal(t, "new", stateOf(""))
+	assert.Equal(t, "installing", stateOf(v1alpha1.PhaseInstalling))
+}
+
+// TestDocs: docs/bpa.md explains every reason, and every test that it names is there.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/bpa.md")
+	require.NoError(t, err)
+	for _, reason := range operator.Reasons() {
+		assert.Contains(t, string(text), "`"+reason+"`", "a reason that the page does not explain")
+	}
+	var code strings.Builder
+	for _, file := range []string{"bpa_test.go", "api_test.go", "match/match_test.go", "match/nodes_test.go", "address/address_test.go", "kud/kud_test.go", "software/software_test.go",
+		"sizing/sizing_test.go", "login/login_test.go", "operator/rig_test.go", "operator/forms_test.go", "operator/life_test.go", "operator/change_test.go", "operator/kill_test.go",
+		"operator/nodes_test.go", "operator/status_test.go", "operator/plan_test.go", "operator/verified_test.go", "operator/keys_test.go", "../../image/lab/testbed/sandbox/clusters_test.go"} {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		code.Write(b)
+	}
+	named := regexp.MustCompile("`((?:Test|test|Fuzz)[A-Z][A-Za-z]+)`").FindAllStringSubmatch(string(text), -1)
+	assert.Greater(t, len(named), 30)
+	for _, m := range named {
+		assert.Contains(t, code.String(), "func "+m[1]+"(", "the page names a test that is not there")
+	}
+}

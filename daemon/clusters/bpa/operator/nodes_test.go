@@ -1,0 +1,250 @@
+package operator
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
+
+	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/login/sshtest"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+)
+
+// access puts a real log-in into the operator's namespace and returns it.
+func (r *rig) access() ssh.Signer {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(r.t, err)
+	block, err := ssh.MarshalPrivateKey(key, "appliance")
+	require.NoError(r.t, err)
+	signer, err := ssh.NewSignerFromKey(key)
+	require.NoError(r.t, err)
+	s := &corev1.Secret{}
+	require.NoError(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.SSHSecret}, s))
+	s.Data = map[string][]byte{"id_rsa": pem.EncodeToMemory(block), "id_rsa.pub": []byte(sshtest.AuthorizedKey(signer))}
+	require.NoError(r.t, r.api.Update(r.t.Context(), s))
+	return signer
+}
+
+// machines are hosts 1 to n that can be logged in to.
+func (r *rig) machines(count int) []*sshtest.Node {
+	var all []*sshtest.Node
+	port := uint16(0)
+	for n := 1; n <= count; n++ {
+		m := sshtest.NewAt(r.t, fmt.Sprintf("127.0.7.%d:%d", n, port)).SimulateDebian()
+		port, r.SSHPort = m.Port, m.Port
+		r.host(n, func(b *host) { b.Status.HardwareDetails.NIC[0].IP = m.Addr })
+		all = append(all, m)
+	}
+	return all
+}
+
+// testCredentials: an image with a default user and password.
+func testCredentials(t *testing.T, r *rig) {
+	key, machines := r.access(), r.machines(2)
+	spec := "masters:\n- m: {cpu: 1}\nworkers:\n- w: {cpu: 2}\ncredentialsSecret: login"
+	r.apply(provisioning("edge", spec))
+	p := r.settle("edge")
+	assert.Equal(t, NoCredentials, ready(p).Reason)
+	assert.Contains(t, p.Status.Message, "there is no Secret default/login with username and password")
+	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login"}, Data: map[string][]byte{"username": []byte("ubuntu"), "password": []byte("wrong")}})
+	p = r.settle("edge")
+	assert.Equal(t, LoginFailed, ready(p).Reason)
+	assert.Contains(t, p.Status.Message, "node m: host metal3/h1: log in to 127.0.7.1 as ubuntu")
+	assert.Contains(t, p.Status.Message, "node w: host metal3/h2", "only the first was tried")
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "login"}}
+	require.NoError(t, r.api.Get(t.Context(), client.ObjectKeyFromObject(s), s))
+	s.Data["password"] = []byte("ubuntu")
+	require.NoError(t, r.api.Update(t.Context(), s))
+	p = r.settle("edge")
+	require.Equal(t, v1alpha1.PhaseInstalling, p.Status.Phase, p.Status.Message)
+	for i, m := range machines {
+		assert.Equal(t, "*", m.Get("shadow"), "the default password still opens it")
+		assert.Contains(t, m.Get("root/.ssh/authorized_keys"), sshtest.AuthorizedKey(key))
+		assert.Contains(t, r.file("edge", kud.FileKnownHosts), m.Addr+" "+m.HostKey()+"\n")
+		host, _, _, _, err := ssh.ParseAuthorizedKey([]byte(m.HostKey()))
+		require.NoError(t, err)
+		assert.Equal(t, "by the appliance's key; host key "+ssh.FingerprintSHA256(host)+" pinned at first contact, password of ubuntu taken away", p.Status.Nodes[i].Login)
+	}
+	r.end("edge", 0, "")
+	p = r.settle("edge")
+	assert.Equal(t, v1alpha1.PhaseReady, p.Status.Phase)
+	assert.Contains(t, p.Status.Nodes[1].Login, "password of ubuntu taken away", "the status forgot it")
+	assert.Contains(t, r.file("edge", kud.FileKnownHosts), machines[1].HostKey(), "the pin was lost")
+}
+
+// testKeyOfTheNamespace: the appliance's log-in comes to the Provisioning, and host keys that
+// the site gave come to the installer; somebody's own log-in stays.
+func testKeyOfTheNamespace(t *testing.T, r *rig) {
+	user, err := yaml.Marshal(map[string]any{"ssh_keys": map[string]string{"ed25519_public": "ssh-ed25519 AAAAkey h1"}})
+	require.NoError(t, err)
+	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: "h1-user-data"}, Data: map[string][]byte{"userData": append([]byte("#cloud-config\n"), user...)}})
+	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: "h1-network-data"}, Data: map[string][]byte{"networkData": []byte(
+		`{"links":[{"id":"a","ethernet_mac_address":"` + mac(1, 0) + `"}],"networks":[{"link":"a","type":"ipv4","ip_address":"10.5.5.5"}]}`)}})
+	r.host(1, func(b *host) {
+		b.Spec.UserData = &corev1.SecretReference{Name: "h1-user-data"}
+		b.Spec.NetworkData = &corev1.SecretReference{Name: "h1-network-data", Namespace: "metal3"}
+	})
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bpa", Name: kud.SSHSecret}}
+	require.NoError(t, r.api.Delete(t.Context(), source))
+	r.apply(provisioning("edge", "masters:\n- m: {mac-address: '"+mac(1, 0)+"'}"))
+	p := r.settle("edge")
+	assert.Equal(t, NoSSHKey, ready(p).Reason)
+	r.create(&corev1.Secret{ObjectMeta: source.ObjectMeta, Data: map[string][]byte{"id_rsa": []byte("one")}})
+	p = r.settle("edge")
+	require.Equal(t, v1alpha1.PhaseInstalling, p.Status.Phase, p.Status.Message)
+	assert.Equal(t, "site", p.Status.Nodes[0].AddressFrom)
+	assert.Equal(t, "10.5.5.5 ssh-ed25519 AAAAkey\n", r.file("edge", kud.FileKnownHosts))
+	have := func() *corev1.Secret {
+		s := &corev1.Secret{}
+		require.NoError(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kud.SSHSecret}, s))
+		return s
+	}
+	assert.Equal(t, "one", string(have().Data["id_rsa"]))
+	own := have()
+	own.Labels, own.Data = nil, map[string][]byte{"id_rsa": []byte("mine")}
+	require.NoError(t, r.api.Update(t.Context(), own))
+	r.end("edge", 1, "")
+	r.settle("edge")
+	r.now = r.now.Add(time.Hour)
+	r.settle("edge")
+	assert.Equal(t, int32(2), r.run("edge").Attempt)
+	assert.Equal(t, "mine", string(have().Data["id_rsa"]), "somebody's own log-in was overwritten")
+}
+
+func (r *rig) software(name string) *v1alpha1.Software {
+	s := &Softwares{Config: r.Config, Client: r.Client, Reader: r.Reader, Recorder: r.Recorder, Now: r.Now}
+	_, err := s.Reconcile(r.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}})
+	require.NoError(r.t, err)
+	sw := &v1alpha1.Software{}
+	require.NoError(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, sw))
+	return sw
+}
+
+func softwareText(spec string) string {
+	return "apiVersion: bpa.akraino.org/v1alpha1\nkind: Software\nmetadata:\n  name: tools\n  labels: {cluster: edge}\nspec:\n  " + strings.ReplaceAll(spec, "\n", "\n  ") + "\n"
+}
+
+// testSoftware: waits for the cluster, installs by role, says what is there, tries again.
+func testSoftware(t *testing.T, r *rig) {
+	key, machines := r.access(), r.machines(2)
+	r.apply(softwareText("masterSoftware: [htop, jq: {version: '1.6'}]\nworkerSoftware:\n- jq"))
+	sw := r.software("tools")
+	assert.Equal(t, v1alpha1.PhaseWaiting, sw.Status.Phase)
+	assert.Contains(t, sw.Status.Message, "there is no ConfigMap edge-configmap in namespace default")
+	r.installed("edge", "masters:\n- m: {cpu: 1}\nworkers:\n- w: {cpu: 2}")
+	known := map[netip.Addr]string{}
+	for _, m := range machines {
+		m.AuthorizeKey(key)
+		known[netip.MustParseAddr(m.Addr)] = m.HostKey()
+	}
+	machines[1].Put("broken", "")
+	sw = r.software("tools")
+	assert.Equal(t, v1alpha1.PhaseFailed, sw.Status.Phase)
+	assert.Contains(t, sw.Status.Message, "its host key is not known")
+	require.NoError(t, r.clusterDir("edge").write(kud.FileKnownHosts, kud.KnownHosts(known), 0o644))
+	r.now = r.now.Add(kud.RetryDelay(1))
+	sw = r.software("tools")
+	assert.Equal(t, v1alpha1.PhaseFailed, sw.Status.Phase)
+	assert.Equal(t, "1/2", sw.Status.NodesReady)
+	assert.Equal(t, int32(2), sw.Status.Attempt)
+	assert.Equal(t, []v1alpha1.PackageStatus{{Name: "htop", Installed: "3.4"}, {Name: "jq", Installed: "1.6"}}, sw.Status.Nodes[0].Packages)
+	assert.Contains(t, sw.Status.Message, "node w: jq: not installed: Unable to correct problems, you have held broken packages.; tried again at")
+	r.said("Warning NotInstalled node w: jq")
+	machines[1].Put("has/jq", "1.6\n") // somebody mends it
+	sw = r.software("tools")
+	assert.Equal(t, v1alpha1.PhaseFailed, sw.Status.Phase, "tried again before its time")
+	r.now = r.now.Add(kud.RetryDelay(2))
+	sw = r.software("tools")
+	assert.Equal(t, v1alpha1.PhaseReady, sw.Status.Phase, sw.Status.Message)
+	assert.Equal(t, "2/2", sw.Status.NodesReady)
+	assert.Equal(t, 1, machines[0].InstallCount(), "it was installed again")
+	r.apply(softwareText("masterSoftware: []\nworkerSoftware: [jq: {version: '2.0'}]"))
+	sw = r.software("tools")
+	assert.Contains(t, sw.Status.Message, "node w: jq: version 2.0 is not to be had; there are: 1.6, 1.7")
+}
+
+func testSoftwareRefusals(t *testing.T, r *rig) {
+	r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "edge-configmap"}, Data: map[string]string{"MASTER_m": "10.0.0.1", "WORKER_m": "10.0.0.1"}})
+	for spec, says := range map[string]string{
+		"masterSoftware: ['htop; reboot']":                                               `masterSoftware[0]: "htop; reboot" is not the name of a package`,
+		"workerSoftware: [jq: {version: '$(reboot)'}]":                                   `workerSoftware[0]: "$(reboot)" is not a version of package jq`,
+		"masterSoftware: [jq: {version: '1.6'}]\nworkerSoftware: [jq: {version: '1.7'}]": "node m: package jq is asked for as 1.6 and as 1.7 for one node",
+	} {
+		r.apply(softwareText(spec))
+		sw := r.software("tools")
+		assert.Equal(t, v1alpha1.PhaseRefused, sw.Status.Phase)
+		assert.Contains(t, sw.Status.Message, says)
+	}
+}
+
+// testProposal: clusters without being told, applied once when all hosts are proven.
+func testProposal(t *testing.T, r *rig) {
+	for n := 2; n <= 6; n++ {
+		r.host(n)
+	}
+	r.host(7, func(b *host) { b.Labels = nil })
+	c := r.Config
+	c.Site, c.Proposal = "rack-7", ProposalShow
+	p := &Proposals{Config: c, Client: r.Client, Reader: r.Reader, Now: r.Now, Log: r.Log}
+	shown := func() map[string]string {
+		require.NoError(t, p.Propose(t.Context()))
+		m := &corev1.ConfigMap{}
+		require.NoError(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "bpa", Name: ProposalName}, m))
+		return m.Data
+	}
+	count := func() int {
+		var l v1alpha1.ProvisioningList
+		require.NoError(t, r.api.List(t.Context(), &l))
+		return len(l.Items)
+	}
+	data := shown()
+	assert.Equal(t, "of 6 hosts: cluster rack-7 with 3 control planes, which work as well, and 2 workers; 1 are waited for, 0 are left out", data["proposal"])
+	assert.Contains(t, data["waiting"], "metal3/h7 is provisioned, but not proven")
+	p.Proposal = ProposalApply
+	shown()
+	assert.Zero(t, count(), "applied while a host was waited for")
+	r.changeHost(7, func(b *host) { b.Labels = map[string]string{LabelVerified: "true"} })
+	p.Proposal = ProposalShow
+	data = shown()
+	assert.Zero(t, count(), "applied, though only to be shown")
+	r.apply(data["provisionings.yaml"]) // as a person would
+	require.Equal(t, v1alpha1.PhaseInstalling, r.settle("rack-7").Status.Phase)
+	require.NoError(t, r.api.Delete(t.Context(), r.get("rack-7")))
+	for range 3 {
+		r.settle("rack-7")
+	}
+	for n := 2; n <= 7; n++ {
+		r.changeHost(n, func(b *host) { delete(b.Annotations, AnnotationInstalled) })
+	}
+	p.Proposal = ProposalApply
+	data = shown()
+	assert.Equal(t, 1, count())
+	assert.NotEmpty(t, data[proposalApplied])
+	got := r.settle("rack-7")
+	assert.Equal(t, "0/6", got.Status.NodesReady)
+	require.NoError(t, r.api.Delete(t.Context(), got))
+	for range 3 {
+		r.settle("rack-7")
+	}
+	shown()
+	assert.Zero(t, count(), "what its owner deleted came back")
+	var jobs batchv1.JobList
+	require.NoError(t, r.api.List(t.Context(), &jobs))
+	assert.Empty(t, jobs.Items)
+}

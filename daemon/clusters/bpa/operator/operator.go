@@ -1,0 +1,231 @@
+// Package operator is the Binary Provisioning Agent: the controllers of Provisioning and
+// Software, and the proposal of clusters for a rack that asks for none. Each looks at the
+// world, decides by the pure functions of its sibling packages, and acts; docs/bpa.md walks
+// through it. Nothing is remembered: what was done is seen by looking.
+package operator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"reflect"
+	"time"
+
+	"github.com/go-logr/logr"
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+)
+
+// Config is what the operator is told.
+type Config struct {
+	Namespace string   // the operator's own: the appliance's log-in to nodes is there, Secret kud.SSHSecret
+	Dir       string   // of clusters, kud.Dir
+	LeaseFile string   // of ISC's format; may be missing
+	Installer string   // image, for Provisionings that name none
+	Plugins   []string // that Installer knows; a Provisioning that names another may ask for KUD's
+	SSHPort   uint16   // of nodes; 22 if zero
+
+	// Why Installer will not take a node's label, or so many control planes, so that neither is found out
+	// when hosts are claimed already; without them it takes all.
+	CheckLabel         func(string) error
+	CheckControlPlanes func(int) error
+
+	Site     string // its name: that of proposed clusters
+	Proposal string // ProposalOff, ProposalShow or ProposalApply
+
+	Elect   bool   // wait until no other operator runs
+	Metrics string // address; "0" for none
+	Health  string // address; "0" for none
+}
+
+// Plugins are the names for which KUD has a playbook.
+func Plugins() []string {
+	return []string{"cmk", "emco", "istio", "kata", "kata-webhook", "multus", "nfd", "onap4k8s", "optane", "ovn", "ovn4nfv", "qat", "sriov", "virtlet"}
+}
+
+// Scheme knows every kind that the operator reads or writes.
+func Scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, metal3api.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("make scheme: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Run runs all controllers until ctx ends.
+func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) error {
+	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	klog.SetSlogLogger(log)
+	scheme, err := Scheme()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return fmt.Errorf("make directory of clusters: %w", err)
+	}
+	named, err := labels.NewRequirement(kud.LabelCluster, selection.Exists, nil)
+	if err != nil {
+		return err
+	}
+	ofCluster := cache.ByObject{Label: labels.NewSelector().Add(*named)}
+	m, err := manager.New(api, manager.Options{
+		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()),
+		Metrics: server.Options{BindAddress: c.Metrics}, HealthProbeBindAddress: c.Health,
+		LeaderElection: c.Elect, LeaderElectionID: "bpa-operator-lock", LeaderElectionNamespace: c.Namespace, LeaderElectionReleaseOnCancel: true,
+		// A machine under load is slow, not lost: by default it would give up after ten seconds of silence.
+		LeaseDuration: ptr.To(time.Minute), RenewDeadline: ptr.To(40 * time.Second), RetryPeriod: ptr.To(10 * time.Second),
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&metal3api.BareMetalHost{}: {Transform: trimForCache},
+				&batchv1.Job{}:             ofCluster,
+				&corev1.ConfigMap{}:        ofCluster,
+			},
+		},
+		// Names of controllers are for metrics; tests run several operators in one process.
+		Controller: config.Controller{SkipNameValidation: ptr.To(true), CacheSyncTimeout: 10 * time.Minute},
+	})
+	if err != nil {
+		return fmt.Errorf("make manager: %w", err)
+	}
+	set, err := kubernetes.NewForConfig(api)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	logs := func(ctx context.Context, namespace, pod string) (io.ReadCloser, error) {
+		return set.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{}).Stream(ctx)
+	}
+	p := &Provisionings{Config: c, Client: m.GetClient(), Reader: m.GetAPIReader(), Recorder: m.GetEventRecorder("bpa-operator"), Logs: logs, Now: time.Now, Log: log}
+	s := &Softwares{Config: c, Client: p.Client, Reader: p.Reader, Recorder: p.Recorder, Now: time.Now}
+	err = builder.ControllerManagedBy(m).Named("provisioning").
+		For(&v1alpha1.Provisioning{}, builder.WithPredicates(ignoreOwnWrites())).
+		Owns(&batchv1.Job{}).Owns(&corev1.ConfigMap{}).
+		Watches(&metal3api.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(p.affectedProvisionings), builder.WithPredicates(factChanged())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).Complete(p)
+	if err != nil {
+		return fmt.Errorf("make controller: %w", err)
+	}
+	err = builder.ControllerManagedBy(m).Named("software").
+		For(&v1alpha1.Software{}, builder.WithPredicates(ignoreOwnWrites())).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(s.affectedSoftwares)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).Complete(s)
+	if err != nil {
+		return fmt.Errorf("make controller: %w", err)
+	}
+	if err := m.Add(manager.RunnableFunc((&Proposals{Config: c, Client: p.Client, Reader: p.Reader, Now: time.Now, Log: log}).Run)); err != nil {
+		return fmt.Errorf("add proposals: %w", err)
+	}
+	if err := m.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("add readiness check: %w", err)
+	}
+	return m.Start(ctx)
+}
+
+// trimForCache keeps of a host what is looked at: a thousand hosts with their disks, firmware and
+// history would be most of the operator's memory.
+func trimForCache(o any) (any, error) {
+	b, ok := o.(*metal3api.BareMetalHost)
+	if !ok {
+		return o, nil
+	}
+	b.ManagedFields = nil
+	delete(b.Annotations, corev1.LastAppliedConfigAnnotation)
+	provision := b.Status.OperationHistory.Provision
+	b.Status = metal3api.BareMetalHostStatus{
+		ErrorMessage:    b.Status.ErrorMessage,
+		HardwareDetails: b.Status.HardwareDetails,
+		Provisioning:    metal3api.ProvisionStatus{State: b.Status.Provisioning.State},
+	}
+	b.Status.OperationHistory.Provision = provision
+	if d := b.Status.HardwareDetails; d != nil {
+		d.Storage, d.Firmware, d.SystemVendor = nil, metal3api.Firmware{}, metal3api.HardwareSystemVendor{}
+		d.CPU = metal3api.CPU{Count: d.CPU.Count}
+		for i := range d.NIC {
+			d.NIC[i].VLANs = nil
+		}
+	}
+	return b, nil
+}
+
+// ignoreOwnWrites passes over what the operator itself writes: status and finalizers.
+func ignoreOwnWrites() predicate.Predicate {
+	ending := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	}}
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, ending)
+}
+
+// factChanged passes over changes of hosts that matching does not see.
+func factChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		old, ok1 := e.ObjectOld.(*metal3api.BareMetalHost)
+		now, ok2 := e.ObjectNew.(*metal3api.BareMetalHost)
+		return !ok1 || !ok2 || !reflect.DeepEqual(hostFacts(old), hostFacts(now)) || !reflect.DeepEqual(old.Status.HardwareDetails, now.Status.HardwareDetails)
+	}}
+}
+
+// affectedProvisionings are the Provisionings that a host may matter to: its own, and all that wait.
+func (r *Provisionings) affectedProvisionings(ctx context.Context, o client.Object) []reconcile.Request {
+	var all v1alpha1.ProvisioningList
+	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		r.Log.Error("Provisionings not listed", "error", err)
+		return nil
+	}
+	b, ok := o.(*metal3api.BareMetalHost)
+	if !ok {
+		return nil
+	}
+	owner := claimOf(b.Spec.ConsumerRef).Owner
+	var out []reconcile.Request
+	for i := range all.Items {
+		p := &all.Items[i]
+		if p.Status.Phase != v1alpha1.PhaseReady || ownerName(p.Namespace, p.Name) == owner {
+			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}})
+		}
+	}
+	return out
+}
+
+// isRace tells errors that only say that somebody else was quicker: all is looked at again.
+func isRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
+// readyCondition is the condition Ready.
+func readyCondition(generation int64, ok bool, reason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if ok {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message, ObservedGeneration: generation}
+}

@@ -1,0 +1,353 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/address"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+)
+
+// clusterState is all that is looked at for one Provisioning.
+type clusterState struct {
+	cr      *v1alpha1.Provisioning
+	cluster string
+	owner   string // as claims name it
+	virtlet bool
+	now     time.Time
+	dir     clusterDir
+
+	nameOwner string // the other Provisioning that has this cluster's name
+	renamed   string // the name that the label says now, of a cluster that has another already
+	hosts     *match.Hosts
+	bmh       map[string]*metal3api.BareMetalHost // by namespace/name; from the cache, read only
+	vm        map[string]address.Host             // virtual machines
+	leases    address.Leases
+
+	record       *kud.InstalledCluster
+	job          *batchv1.Job // nil if there is none, or it is not ours
+	run          kud.Run      // of that Job
+	outcome      kud.Outcome
+	pods         []corev1.Pod
+	config       []byte            // the kubeconfig that the installer left
+	verification *kud.Verification // of the cluster, the last that the installer wrote down; nil if there is none
+	logins       map[string]string // of nodes that the appliance's key was brought to just now
+}
+
+// host is the BareMetalHost of a member; nil if that is a virtual machine, or gone.
+func (w *clusterState) host(m kud.Node) *metal3api.BareMetalHost {
+	if w.virtlet {
+		return nil
+	}
+	return w.bmh[m.Host]
+}
+
+// isRecorded tells whether what the Job did is in the record.
+func (w *clusterState) isRecorded() bool {
+	return w.job != nil && w.record != nil && w.record.Job == string(w.job.UID)
+}
+
+func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) (*clusterState, error) {
+	w := &clusterState{
+		cr: cr, cluster: v1alpha1.ClusterOf(cr), owner: ownerName(cr.Namespace, cr.Name), now: r.Now(),
+		virtlet: cr.Labels[v1alpha1.LabelClusterType] == v1alpha1.VirtletVM,
+	}
+	if old := cr.Status.Cluster; old != "" && old != w.cluster {
+		has, err := r.hasCluster(ctx, cr, old)
+		if err != nil {
+			return nil, err
+		}
+		if has {
+			w.cluster, w.renamed = old, w.cluster
+		}
+	}
+	w.dir = r.clusterDir(w.cluster)
+	var others v1alpha1.ProvisioningList
+	err := r.Client.List(ctx, &others)
+	if err != nil {
+		return nil, fmt.Errorf("list Provisionings: %w", err)
+	}
+	if w.record, err = w.dir.readInstalled(); err != nil {
+		return nil, err
+	}
+	w.nameOwner = sameName(cr, w.cluster, w.record, others.Items)
+	if err := r.observeHosts(ctx, w, others.Items); err != nil {
+		return nil, err
+	}
+	if w.virtlet {
+		if err := r.observePods(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+	text, err := os.ReadFile(r.LeaseFile)
+	if err == nil {
+		w.leases = address.ParseISC(text)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("read leases: %w", err)
+	}
+	if w.nameOwner != "" { // its files and its Job are the other's
+		w.record = nil
+		return w, nil
+	}
+	if w.config, err = w.dir.read(kud.FileKubeconfig); err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if text, err = w.dir.read(kud.FileVerified); err != nil {
+		return nil, fmt.Errorf("read verification: %w", err)
+	}
+	w.verification = kud.ReadVerification(text)
+	return w, r.observeJob(ctx, w)
+}
+
+// sameName finds the other Provisioning that has this cluster's name: the one that the record
+// names, else one that has claimed hosts, else the oldest.
+func sameName(cr *v1alpha1.Provisioning, cluster string, record *kud.InstalledCluster, all []v1alpha1.Provisioning) string {
+	key := func(p *v1alpha1.Provisioning) string { return p.Namespace + "/" + p.Name }
+	first := cr
+	for i := range all {
+		o := &all[i]
+		if o.UID == cr.UID || v1alpha1.ClusterOf(o) != cluster && o.Status.Cluster != cluster {
+			continue
+		}
+		if record != nil && record.Provisioning == key(o) {
+			return key(o)
+		}
+		if cmp.Or(claimRank(o)-claimRank(first), o.CreationTimestamp.Compare(first.CreationTimestamp.Time), strings.Compare(key(o), key(first))) < 0 {
+			first = o
+		}
+	}
+	if first == cr || record != nil && record.Provisioning == key(cr) {
+		return ""
+	}
+	return key(first)
+}
+
+// claimRank is 0 for a Provisioning that has hosts, 1 for any other.
+func claimRank(p *v1alpha1.Provisioning) int {
+	if slices.ContainsFunc(p.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.State != v1alpha1.NodeWaiting }) {
+		return 0
+	}
+	return 1
+}
+
+// hasCluster tells whether a Provisioning's cluster has been begun under a name.
+func (r *Provisionings) hasCluster(ctx context.Context, cr *v1alpha1.Provisioning, name string) (bool, error) {
+	record, err := r.clusterDir(name).readInstalled()
+	if err != nil || record != nil && record.Provisioning == cr.Namespace+"/"+cr.Name {
+		return record != nil, err
+	}
+	var job batchv1.Job
+	err = r.Reader.Get(ctx, client.ObjectKey{Namespace: cr.Namespace, Name: kud.JobName(name)}, &job)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return metav1.IsControlledBy(&job, cr), nil
+}
+
+func (r *Provisionings) observeHosts(ctx context.Context, w *clusterState, others []v1alpha1.Provisioning) error {
+	var list metal3api.BareMetalHostList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list hosts: %w", err)
+	}
+	macs, names := pinnedByOthers(w.cr, others)
+	facts := make([]match.Host, len(list.Items))
+	w.bmh = make(map[string]*metal3api.BareMetalHost, len(list.Items))
+	for i := range list.Items {
+		b := &list.Items[i]
+		f := hostFacts(b)
+		f.PinnedBy = names[b.Name]
+		for _, mac := range f.MACs {
+			if by := macs[mac]; by != "" {
+				f.PinnedBy = by
+			}
+		}
+		facts[i], w.bmh[f.Name] = f, b
+	}
+	w.hosts = match.NewHosts(facts)
+	return nil
+}
+
+// pinnedByOthers are the MACs and the hosts' names that other Provisionings ask for: who asks for any
+// host does not get these.
+func pinnedByOthers(cr *v1alpha1.Provisioning, others []v1alpha1.Provisioning) (macs, names map[string]string) {
+	macs, names = map[string]string{}, map[string]string{}
+	for i := range others {
+		o := &others[i]
+		if o.UID == cr.UID || !o.DeletionTimestamp.IsZero() {
+			continue
+		}
+		for _, item := range slices.Concat(o.Spec.Masters, o.Spec.Workers) {
+			for _, body := range item {
+				if body == nil {
+					continue
+				}
+				if mac, err := site.ParseMAC(body.MACAddress); err == nil {
+					macs[string(mac)] = ownerName(o.Namespace, o.Name)
+				}
+				if body.Host != "" {
+					names[body.Host] = ownerName(o.Namespace, o.Name)
+				}
+			}
+		}
+	}
+	return macs, names
+}
+
+// observePods takes virtual machines for hosts. Nothing is written on a pod: who has which is
+// in the status of the other Provisionings, read from the API itself.
+func (r *Provisionings) observePods(ctx context.Context, w *clusterState) error {
+	var pods corev1.PodList
+	if err := r.Reader.List(ctx, &pods); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	var others v1alpha1.ProvisioningList
+	if err := r.Reader.List(ctx, &others, client.MatchingLabels{v1alpha1.LabelClusterType: v1alpha1.VirtletVM}); err != nil {
+		return fmt.Errorf("list Provisionings: %w", err)
+	}
+	claims := map[string]match.Claim{}
+	for _, o := range others.Items {
+		for _, n := range o.Status.Nodes {
+			if n.State != v1alpha1.NodeWaiting {
+				claims[n.Host] = match.Claim{Owner: ownerName(o.Namespace, o.Name), Node: n.Name}
+			}
+		}
+	}
+	w.vm = map[string]address.Host{}
+	var facts []match.Host
+	for i := range pods.Items {
+		if f, d, ok := virtualMachine(&pods.Items[i]); ok {
+			f.Claim = claims[f.Name]
+			facts, w.vm[f.Name] = append(facts, f), d
+		}
+	}
+	w.hosts = match.NewHosts(facts)
+	return nil
+}
+
+func (r *Provisionings) observeJob(ctx context.Context, w *clusterState) error {
+	var job batchv1.Job
+	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: w.cr.Namespace, Name: kud.JobName(w.cluster)}, &job)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("read Job: %w", err)
+	}
+	run, ours := kud.RunOf(&job)
+	if !ours {
+		return fmt.Errorf("job %s/%s is not the operator's; remove it: kubectl -n %s delete job %s", job.Namespace, job.Name, job.Namespace, job.Name)
+	}
+	if w.pods, err = r.jobPods(ctx, w); err != nil {
+		return err
+	}
+	w.job, w.run, w.outcome = &job, run, kud.OutcomeOf(&job, w.pods)
+	return nil
+}
+
+func (r *Provisionings) jobPods(ctx context.Context, w *clusterState) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := r.Reader.List(ctx, &pods, client.InNamespace(w.cr.Namespace), client.MatchingLabels{batchv1.JobNameLabel: kud.JobName(w.cluster)})
+	if err != nil {
+		return nil, fmt.Errorf("list pods of Job: %w", err)
+	}
+	return pods.Items, nil
+}
+
+// Reasons that are about the resource itself.
+const (
+	InvalidName      = "InvalidName"
+	ClusterRenamed   = "ClusterRenamed"
+	ClusterNameTaken = "ClusterNameTaken"
+	UnknownPlugin    = "UnknownPlugin"
+	InvalidSubnet    = "InvalidSubnet"
+	AddressTwice     = "AddressTwice"
+	NoInstaller      = "NoInstaller"
+	LabelRefused     = "LabelRefused"
+	MastersRefused   = "MastersRefused"
+)
+
+// checkSpec says what is wrong with what is asked, whatever the hosts are.
+func (r *Provisionings) checkSpec(w *clusterState) ([]match.Node, []match.Problem) {
+	nodes, problems := match.ParseNodes(w.cr.Spec)
+	wrong := func(reason, format string, args ...any) {
+		problems = append(problems, match.Problem{Reason: reason, Sentence: fmt.Sprintf(format, args...)})
+	}
+	if errs := validation.IsDNS1123Label(kud.JobName(w.cluster)); len(errs) > 0 {
+		wrong(InvalidName, "the label cluster=%q cannot name a Job kud-CLUSTER: use up to 59 of a-z, 0-9 and '-', ending with a letter or digit", w.cluster)
+	}
+	if w.nameOwner != "" {
+		wrong(ClusterNameTaken, "cluster %s is that of Provisioning %s already; set the label cluster to another name", w.cluster, w.nameOwner)
+	}
+	if w.renamed != "" {
+		wrong(ClusterRenamed, "cluster %s was begun under this name and cannot become %s; set the label cluster back, "+kud.GiveUp, w.cluster, w.renamed)
+	}
+	known := r.Plugins
+	if w.cr.Spec.InstallerImage != "" { // not the stick's: a KUD
+		known = Plugins()
+	}
+	for _, name := range w.cr.Spec.KUDPlugins {
+		if !slices.Contains(known, name) {
+			wrong(UnknownPlugin, "KUDPlugins: there is no plugin %s; known are: %s", name, strings.Join(known, ", "))
+		}
+	}
+	for _, f := range []struct{ name, text string }{{"PodSubnet", w.cr.Spec.PodSubnet}, {"ServiceSubnet", w.cr.Spec.ServiceSubnet}} {
+		if p, err := netip.ParsePrefix(f.text); f.text != "" && (err != nil || p != p.Masked()) {
+			wrong(InvalidSubnet, "%s %q is not a network; write one such as 10.244.64.0/18", f.name, f.text)
+		}
+	}
+	if r.Installer == "" && w.cr.Spec.InstallerImage == "" {
+		wrong(NoInstaller, "this appliance has no installer of clusters; name one: installerImage (docs/kud.md)")
+	}
+	if w.cr.Spec.InstallerImage == "" {
+		problems = append(problems, r.checkNodes(nodes, problems)...)
+	}
+	if w.virtlet {
+		for _, n := range nodes {
+			if n.CPU != 0 || n.Memory != 0 || n.SRIOV || n.QAT || n.Host != "" {
+				wrong(match.NothingAsked, "MAC address for VM %s not provided: a virtual machine is found by mac-address alone; remove the rest", n.Label)
+			}
+		}
+	}
+	return nodes, problems
+}
+
+// checkNodes says what the stick's installer would refuse of the nodes, where nothing else did.
+func (r *Provisionings) checkNodes(nodes []match.Node, known []match.Problem) (problems []match.Problem) {
+	const way = "or name another installer: installerImage (docs/kud.md)"
+	masters := 0
+	for _, n := range nodes {
+		if n.Master {
+			masters++
+		}
+		if r.CheckLabel == nil || slices.ContainsFunc(known, func(p match.Problem) bool { return p.Reason == match.InvalidLabel }) {
+			continue
+		}
+		if err := r.CheckLabel(n.Label); err != nil {
+			problems = append(problems, match.Problem{Reason: LabelRefused, Sentence: fmt.Sprintf("node %s: the label is %v; %s", n.Label, err, way)})
+		}
+	}
+	if r.CheckControlPlanes == nil || masters == 0 {
+		return problems
+	}
+	if err := r.CheckControlPlanes(masters); err != nil {
+		problems = append(problems, match.Problem{Reason: MastersRefused, Sentence: fmt.Sprintf("spec.masters: %v; %s", err, way)})
+	}
+	return problems
+}

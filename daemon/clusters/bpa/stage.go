@@ -1,0 +1,140 @@
+package bpa
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+)
+
+// Field managers: of the operator's own objects, and of the site's clusters.
+const (
+	owner     = "firstlight-bpa"
+	siteOwner = "firstlight-site"
+)
+
+// Stages are the facts that the operator runs, and that it knows the site's clusters.
+func Stages(o func() (Operator, error), clusters func() []v1alpha1.Provisioning, api func() (client.Client, error)) []bringup.Stage {
+	operator := objects{api, owner, func() ([]client.Object, error) {
+		o, err := o()
+		if err != nil {
+			return nil, err
+		}
+		return o.Objects()
+	}, &apply.Cache{}}
+	handover := objects{api, siteOwner, func() ([]client.Object, error) {
+		var all []client.Object
+		for _, p := range clusters() {
+			all = append(all, &p)
+		}
+		return all, nil
+	}, &apply.Cache{}}
+	return []bringup.Stage{
+		{
+			Name: "bpa-ready",
+			Fact: "the operator of clusters runs",
+			Why:  "It claims hosts, so it comes after all that makes and guards them.",
+			Done: func(ctx context.Context) error {
+				c, err := operator.checkCurrent(ctx)
+				if err != nil {
+					return err
+				}
+				var d appsv1.Deployment
+				if err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: Name}, &d); err != nil {
+					return fmt.Errorf("read deployment %s: %w", Name, err)
+				}
+				if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas == 0 || d.Status.AvailableReplicas == 0 {
+					return bringup.Wait("the pod of %s to be ready", Name)
+				}
+				return nil
+			},
+			Do:      operator.apply("applying the operator of clusters"),
+			Recheck: 30 * time.Second,
+		},
+		{
+			Name: "clusters-handed-over",
+			Fact: "every cluster of the site is a Provisioning",
+			Why:  "The last step: from here on the operator owns the clusters, and nothing of the appliance waits for them.",
+			Done: func(ctx context.Context) error { _, err := handover.checkCurrent(ctx); return err },
+			Do:   handover.apply("creating Provisionings"),
+
+			Recheck: 30 * time.Second,
+		},
+	}
+}
+
+// objects is a set that is made anew at each look.
+type objects struct {
+	api   func() (client.Client, error)
+	owner string
+	make  func() ([]client.Object, error)
+
+	memory *apply.Cache
+}
+
+func (o objects) build() (apply.Set, client.Client, error) {
+	all, err := o.make()
+	if err != nil {
+		return apply.Set{}, nil, err
+	}
+	set, err := apply.New(o.owner, all...)
+	if err != nil {
+		return apply.Set{}, nil, err
+	}
+	c, err := o.api()
+	return set, c, err
+}
+
+func (o objects) checkCurrent(ctx context.Context) (client.Client, error) {
+	set, c, err := o.build()
+	if err != nil {
+		return nil, err
+	}
+	return c, o.memory.CheckCurrent(ctx, set, c)
+}
+
+func (o objects) apply(doing string) func(context.Context, bringup.Report) error {
+	return func(ctx context.Context, report bringup.Report) error {
+		set, c, err := o.build()
+		if err != nil {
+			return err
+		}
+		if set = set.StaleSubset(ctx, c); len(set.Objects) == 0 {
+			return nil
+		}
+		report(doing)
+		return set.Apply(ctx, c)
+	}
+}
+
+// ListClusters reads how every cluster stands, for the appliance's status.
+func ListClusters(ctx context.Context, c client.Client) ([]status.Cluster, error) {
+	var list v1alpha1.ProvisioningList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list Provisionings: %w", err)
+	}
+	all := make([]status.Cluster, 0, len(list.Items))
+	for i := range list.Items {
+		p := &list.Items[i]
+		s := status.Cluster{Name: v1alpha1.ClusterOf(p), State: stateOf(p.Status.Phase), Percent: int(p.Status.Percent), Nodes: p.Status.NodesReady, Warnings: p.Status.Warnings}
+		switch p.Status.Phase {
+		case v1alpha1.PhaseRefused, v1alpha1.PhaseFailed:
+			s.Error = p.Status.Message
+		default:
+			s.Text = p.Status.Message
+		}
+		for _, n := range p.Status.Nodes {
+			s.Members = append(s.Members, status.ClusterNode{Name: n.Name, Roles: n.Roles, Host: n.Host, Address: n.Address, State: strings.ToLower(n.State), Reason: n.Reason})
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}

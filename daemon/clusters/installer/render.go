@@ -1,0 +1,172 @@
+package installer
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"net/netip"
+	"text/template"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/manifest"
+	"firstlight.dev/firstlight/daemon/clusters/installer/inventory"
+)
+
+//go:embed templates/*
+var templates embed.FS
+
+// Endpoint is where, on every node, the API servers are reached.
+var Endpoint = netip.MustParseAddrPort("127.0.0.1:7443")
+
+// RegistryPort is where the appliance serves container images.
+const RegistryPort = 5000
+
+// Where things are on a node.
+const (
+	libDir        = "/usr/local/lib/firstlight" // a directory for each release of the programs
+	patchDir      = "/etc/firstlight/patches"
+	authorityPath = "/etc/firstlight/ca.crt"
+
+	packagesKeyPath = "/etc/firstlight/packages.asc"
+	sourcesPath     = "/etc/apt/sources.list.d/firstlight.sources"
+)
+
+// nodeImage has the programs of a node, in the layer of Kubernetes.
+const nodeImage = assets.ImageDomain + "/node:v" + assets.Version
+
+// values are what the templates may use.
+type values struct {
+	Settings
+	inventory.Node
+	facts
+	Domain, Version, Etcd, Pause string
+	NodeImage, InstallerImage    string
+	Patches                      string
+	ControlPlanes                []inventory.Node
+	NodeBits                     int
+	Endpoint                     netip.AddrPort
+	Registry                     netip.AddrPort
+	Appliance                    netip.Addr
+	Release                      string // of the programs, see install
+
+	Join                 bool
+	Token, AuthorityHash string
+}
+
+// Settings are what the operator may decide of a cluster.
+type Settings struct {
+	Cluster        string
+	Pods, Services netip.Prefix
+}
+
+func newValues(s Settings, inv inventory.Inventory) values {
+	return values{
+		Settings: s, Domain: assets.ImageDomain, Version: assets.KubernetesVersion, Etcd: assets.EtcdVersion, Pause: assets.PauseVersion,
+		NodeImage: nodeImage, InstallerImage: assets.InstallerImage, Patches: patchDir, ControlPlanes: inv.ControlPlanes(), NodeBits: nodeBits(s.Pods), Endpoint: Endpoint,
+	}
+}
+
+// nodeBits is how the pods' addresses are divided among nodes: 254 for each where there is room for 16
+// nodes at least, else as many as leave that room.
+func nodeBits(pods netip.Prefix) int {
+	if pods.Addr().Is6() {
+		return max(64, pods.Bits()+4)
+	}
+	return min(max(24, pods.Bits()+4), 28)
+}
+
+// render fills one of the templates.
+func render(name string, v any) ([]byte, error) {
+	t, err := template.ParseFS(templates, "templates/"+name)
+	if err != nil {
+		return nil, fmt.Errorf("parse template %s: %w", name, err)
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, v); err != nil {
+		return nil, fmt.Errorf("fill template %s: %w", name, err)
+	}
+	return b.Bytes(), nil
+}
+
+// renderFiles fills templates into files.
+func renderFiles(v values, list []file) ([]file, error) {
+	var files []file
+	for _, f := range list {
+		text, err := render(string(f.data), v)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{f.path, f.mode, text})
+	}
+	return files, nil
+}
+
+// hostFiles are what a node needs before Kubernetes; data names the template.
+func hostFiles(v values, a *appliance) ([]file, error) {
+	list := []file{
+		{"/etc/sysctl.d/60-firstlight.conf", 0o644, []byte("sysctl.conf")},
+		{"/etc/containerd/certs.d/" + assets.ImageDomain + "/hosts.toml", 0o644, []byte("hosts.toml")},
+		{"/etc/containerd/certs.d/_default/hosts.toml", 0o644, []byte("hosts.toml")},
+		{patchDir + "/kubeletconfiguration+merge.yaml", 0o644, []byte("kubelet-patch.yaml")},
+	}
+	if v.Apt {
+		list = append(list, file{sourcesPath, 0o644, []byte("firstlight.sources")})
+	}
+	files, err := renderFiles(v, list)
+	for _, part := range manifest.StaticPods() {
+		name, text := manifest.StaticPodPatch(part, 0)
+		files = append(files, file{patchDir + "/" + name, 0o644, text})
+	}
+	return append(files, file{authorityPath, 0o644, a.authority}, file{packagesKeyPath, 0o644, a.packagesKey}), err
+}
+
+func containerdUnit(v values) (unit, error) {
+	files, err := renderFiles(v, []file{{"/etc/containerd/config.toml", 0o644, []byte("containerd.toml")}})
+	return unit{"containerd.service", append(files, timerSlackFiles("containerd.service", v.facts)...)}, err
+}
+
+// timerSlackFiles is how exact the timers of a service are, and of the pods that it starts.
+func timerSlackFiles(unit string, f facts) []file {
+	if text := manifest.TimerSlack(f.CPUs); text != nil {
+		return []file{{"/etc/systemd/system/" + unit + ".d/60-firstlight.conf", 0o644, text}}
+	}
+	return nil
+}
+
+func endpointUnit(v values) (unit, error) {
+	files, err := renderFiles(v, []file{{"/etc/systemd/system/firstlight-endpoint.service", 0o644, []byte("endpoint.service")}})
+	return unit{"firstlight-endpoint.service", files}, err
+}
+
+const certificatesTimer = "firstlight-certificates.timer"
+
+func certificateFiles(v values) ([]file, error) {
+	return renderFiles(v, []file{
+		{"/etc/systemd/system/firstlight-certificates.service", 0o644, []byte("certificates.service")},
+		{"/etc/systemd/system/" + certificatesTimer, 0o644, []byte("certificates.timer")},
+	})
+}
+
+func kubeletFiles(v values) ([]file, error) {
+	files, err := renderFiles(v, []file{{"/etc/systemd/system/kubelet.service", 0o644, []byte("kubelet.service")}})
+	return append(files, timerSlackFiles("kubelet.service", v.facts)...), err
+}
+
+// systemManifest is what every cluster has besides kubeadm's own: the pods' network and the name server.
+func systemManifest(v values, nameservers []netip.Addr, replicas int) ([]byte, error) {
+	network, err := render("network.yaml", v)
+	if err != nil {
+		return nil, err
+	}
+	dns, err := manifest.CoreDNS{Address: nthAddress(v.Services, 10), Nameservers: nameservers, Replicas: replicas, PullPolicy: "IfNotPresent"}.YAML()
+	return bytes.Join([][]byte{network, dns}, []byte("\n---\n")), err
+}
+
+// nthAddress is the nth address of a network.
+func nthAddress(p netip.Prefix, n int) netip.Addr {
+	a := p.Masked().Addr()
+	for range n {
+		a = a.Next()
+	}
+	return a
+}

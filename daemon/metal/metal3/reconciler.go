@@ -1,0 +1,292 @@
+package metal3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/daemon/engine/apply"
+)
+
+// Reconciler hands nodes over and keeps what the site says of them applied.
+type Reconciler struct {
+	Client  client.Client
+	Backups Backups
+	Log     *slog.Logger
+
+	// PreflightGate is asked before the first power action on a node, that is before its host is
+	// created and before it is given its image; a host in service is never asked for. A no
+	// comes with the reason. Nil: always yes.
+	PreflightGate func(node string) (ok bool, reason string)
+	// Contents is what the last inspection of a host found on its disks; nil if it found nothing out. See
+	// Inspections.
+	Contents func(ctx context.Context, h *metal3api.BareMetalHost) (Contents, error)
+	// AgentsDue asks Ironic which of its nodes, by UUID, are to get no image yet because the agent that
+	// has just inspected them did not call since. It is asked once in a round, and only if a host is to
+	// get its image. Nil: none.
+	AgentsDue func(ctx context.Context) (map[string]bool, error)
+}
+
+// Progress is how far the hand-over of one node is.
+type Progress struct {
+	Node     string
+	Step     Step
+	Sentence string // what is waited for or held back
+	Err      error  // of the last try
+}
+
+// Observe tells how each node stands, changing nothing.
+func (s Reconciler) Observe(ctx context.Context, nodes []NodeObjects) ([]Progress, error) {
+	return s.forEach(ctx, nodes, func(n NodeObjects, rec HostBackup, now snapshot) Progress {
+		return s.next(ctx, n, rec, now)
+	})
+}
+
+// Reconcile does the next step of every node, all at once, and tells how each stands. It
+// may be cut off and called again at any time.
+func (s Reconciler) Reconcile(ctx context.Context, nodes []NodeObjects) ([]Progress, error) {
+	return s.forEach(ctx, nodes, func(n NodeObjects, rec HostBackup, now snapshot) Progress {
+		p := s.next(ctx, n, rec, now)
+		if p.Err != nil {
+			return p
+		}
+		p.Err = s.act(ctx, p.Step, n, rec, now)
+		if p.Err == nil && (p.Step == StepRestore || p.Step == StepResume || p.Step == StepImage) {
+			s.Log.Info("node handed over", "node", p.Node, "step", string(p.Step))
+		}
+		return p
+	})
+}
+
+// minInterval is the shortest time from one round to the next. While many hosts are installed, one of them
+// changes all the time.
+const minInterval = time.Second
+
+// pacePerHost is what each host adds to the shortest time from one round to the next, where there are more than
+// a hundred: a round takes a fraction of a millisecond of processor time for each, here and in the API server.
+const pacePerHost = 10 * time.Millisecond
+
+// Run reconciles whenever a host changed, and every half minute, until ctx ends. No host changes when
+// an agent calls, so while one is due the next round comes at once. seen gets how the nodes stand after
+// each round.
+func (s Reconciler) Run(ctx context.Context, changed <-chan struct{}, nodes func() ([]NodeObjects, error), seen func([]Progress)) error {
+	tick := time.NewTicker(30 * time.Second)
+	defer tick.Stop()
+	for {
+		began, due := time.Now(), make(<-chan time.Time)
+		wanted, err := nodes()
+		rest := time.After(time.Until(began.Add(max(minInterval, time.Duration(len(wanted))*pacePerHost))))
+		if err != nil {
+			s.Log.Error("site cannot be handed over", "error", err)
+		} else if all, err := s.Reconcile(ctx, wanted); err != nil {
+			s.Log.Error("site cannot be handed over", "error", err)
+		} else {
+			seen(all)
+			if slices.ContainsFunc(all, func(p Progress) bool { return p.Step == StepAgent }) {
+				due = rest
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-tick.C:
+		case <-due:
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-rest:
+		}
+	}
+}
+
+// snapshot is what the API has when a round begins: two requests, however many hosts there are.
+type snapshot struct {
+	hosts   map[string]*metal3api.BareMetalHost // by name
+	secrets map[string]string                   // by name: the digest of what was applied last
+	due     func() (map[string]bool, error)     // Site.AgentsDue, asked at most once
+}
+
+func (s Reconciler) takeSnapshot(ctx context.Context) (snapshot, error) {
+	now := snapshot{hosts: map[string]*metal3api.BareMetalHost{}, secrets: map[string]string{},
+		due: sync.OnceValues(func() (map[string]bool, error) { return s.AgentsDue(ctx) })}
+	var hosts metal3api.BareMetalHostList
+	if err := s.Client.List(ctx, &hosts, client.InNamespace(Namespace)); err != nil {
+		return now, fmt.Errorf("list hosts: %w", err)
+	}
+	for i := range hosts.Items {
+		now.hosts[hosts.Items[i].Name] = &hosts.Items[i]
+	}
+	var secrets metav1.PartialObjectMetadataList // what is in them is not needed
+	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := s.Client.List(ctx, &secrets, client.InNamespace(Namespace)); err != nil {
+		return now, fmt.Errorf("list secrets: %w", err)
+	}
+	for i := range secrets.Items {
+		now.secrets[secrets.Items[i].Name] = secrets.Items[i].Annotations[apply.Annotation]
+	}
+	return now, nil
+}
+
+// appliedDigest is the digest of what was applied last to an object, "" if it is not there.
+func (p snapshot) appliedDigest(kind, name string) string {
+	if kind == "Secret" {
+		return p.secrets[name]
+	}
+	if h := p.hosts[name]; h != nil {
+		return h.Annotations[apply.Annotation]
+	}
+	return ""
+}
+
+func (s Reconciler) forEach(ctx context.Context, nodes []NodeObjects, do func(NodeObjects, HostBackup, snapshot) Progress) ([]Progress, error) {
+	records, err := s.Backups.Read()
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.takeSnapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Progress, len(nodes))
+	var wg sync.WaitGroup
+	for i, n := range nodes {
+		wg.Go(func() { out[i] = do(n, records[n.Host.Name], now) })
+	}
+	wg.Wait()
+	return out, nil
+}
+
+// next decides.
+func (s Reconciler) next(ctx context.Context, n NodeObjects, rec HostBackup, now snapshot) Progress {
+	have := now.hosts[n.Host.Name] // nil if there is none
+	p := Progress{Node: n.Host.Name}
+	var found Contents
+	var err error
+	if have != nil && have.Spec.Image == nil && have.Status.HardwareDetails != nil && isIdle(have.Status.Provisioning.State) {
+		if found, err = s.Contents(ctx, have); err != nil {
+			p.Err = fmt.Errorf("ask what is on the disks of %s: %w", p.Node, err)
+			return p
+		}
+	}
+	p.Step, p.Sentence = Next(n, have, rec, found)
+	if s.PreflightGate != nil && (p.Step == StepCreate || p.Step == StepImage) {
+		if ok, reason := s.PreflightGate(p.Node); !ok {
+			p.Step, p.Sentence = StepPreflight, reason
+		}
+	}
+	if s.AgentsDue != nil && p.Step == StepImage {
+		due, err := now.due()
+		if err != nil {
+			p.Err = fmt.Errorf("ask for the agent of %s: %w", p.Node, err)
+		} else if due[have.Status.Provisioning.ID] {
+			p.Step, p.Sentence = StepAgent, "the agent that inspected it has not called Ironic yet"
+		}
+	}
+	return p
+}
+
+func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostBackup, now snapshot) error {
+	have := now.hosts[n.Host.Name]
+	if step == StepPreflight || step == StepAgent {
+		return nil
+	}
+	// Secrets first: a host whose credentials are missing is an error on the host.
+	secrets := []client.Object{n.User, n.Network}
+	if n.BMC != nil {
+		secrets = append(secrets, n.BMC)
+	}
+	if err := s.applyChanged(ctx, now, secrets...); err != nil {
+		return err
+	}
+	switch step {
+	case StepCreate, StepImage, StepApply:
+		return s.applyChanged(ctx, now, ObjectForStep(step, n.Host, have))
+	case StepRestore:
+		h, err := RestoredHost(rec)
+		if err != nil {
+			return err
+		}
+		if err := s.Client.Create(ctx, h, client.FieldOwner(FieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("restore host %s: %w", n.Host.Name, err)
+		}
+		if err := s.writeStatus(ctx, rec); err != nil {
+			return fmt.Errorf("restore host %s: %w", n.Host.Name, err)
+		}
+	case StepResume:
+		patch := []byte(`{"metadata":{"annotations":{"` + annotationPaused + `":null,"` + annotationStatus + `":null}}}`)
+		if err := s.Client.Patch(ctx, have, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			return fmt.Errorf("resume host %s: %w", n.Host.Name, err)
+		}
+	}
+	return nil
+}
+
+// writeStatus writes the status of a host that was just restored. The operator would take it from the
+// annotation, but it looks at no annotation of a paused host; and the host stays paused until the API
+// shows it as it was.
+func (s Reconciler) writeStatus(ctx context.Context, rec HostBackup) error {
+	h := &metal3api.BareMetalHost{}
+	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(&rec.Host), h); err != nil {
+		return err
+	}
+	if h.Annotations[annotationPaused] != pausedBy || h.Status.Provisioning.State != metal3api.StateNone {
+		return nil
+	}
+	h.Status = *rec.Host.Status.DeepCopy()
+	return s.Client.Status().Update(ctx, h)
+}
+
+// applyChanged applies what is not as it was applied last.
+func (s Reconciler) applyChanged(ctx context.Context, now snapshot, objects ...client.Object) error {
+	set, err := apply.New(FieldManager, objects...)
+	if err != nil {
+		return err
+	}
+	for _, o := range set.Objects {
+		if now.appliedDigest(o.GetKind(), o.GetName()) != o.GetAnnotations()[apply.Annotation] {
+			return set.Apply(ctx, s.Client)
+		}
+	}
+	return nil
+}
+
+// Removed are the hosts of the API that came from the site and are not in it any more. They
+// are reported, never touched: a line deleted from a file is not an order to wipe a server.
+func Removed(hosts []metal3api.BareMetalHost, nodes []NodeObjects) []string {
+	in := map[string]bool{}
+	for _, n := range nodes {
+		in[n.Host.Name] = true
+	}
+	var out []string
+	for i := range hosts {
+		if _, ours := hosts[i].Labels[LabelSite]; ours && !in[hosts[i].Name] {
+			out = append(out, hosts[i].Name)
+		}
+	}
+	return out
+}
+
+// JoinErrors joins what went wrong, one sentence per node.
+func JoinErrors(all []Progress) error {
+	var errs []error
+	for _, p := range all {
+		if p.Err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", p.Node, p.Err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,142 @@
+package metal3
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+)
+
+const operatorOwner = "firstlight-metal3" // field manager
+
+// OperatorStage is the fact that the baremetal-operator runs as it ought to.
+func OperatorStage(operator func() (Operator, error), api func() (client.Client, error)) bringup.Stage {
+	set := func() (apply.Set, error) {
+		o, err := operator()
+		if err != nil {
+			return apply.Set{}, err
+		}
+		objects, err := o.Objects()
+		if err != nil {
+			return apply.Set{}, err
+		}
+		return apply.New(operatorOwner, objects...)
+	}
+	memory := &apply.Cache{}
+	return bringup.Stage{
+		Name:    "metal3-ready",
+		Fact:    "the baremetal-operator runs and its webhook answers",
+		Why:     "It turns BareMetalHosts into what Ironic does. It starts while Ironic does, and asks for it every two seconds.",
+		Recheck: 30 * time.Second,
+		Done: func(ctx context.Context) error {
+			s, c, err := setAndClient(set, api)
+			if err != nil {
+				return err
+			}
+			if err := memory.CheckCurrent(ctx, s, c); err != nil {
+				return err
+			}
+			var d appsv1.Deployment
+			if err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: OperatorName}, &d); err != nil {
+				return fmt.Errorf("read deployment %s: %w", OperatorName, err)
+			}
+			if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas == 0 {
+				return bringup.Wait("the operator's pod to be ready")
+			}
+			return nil
+		},
+		Do: applySet(set, api, "applying the operator"),
+	}
+}
+
+// GuardStage is the fact that the API server itself protects hosts in service.
+func GuardStage(api func() (client.Client, error)) bringup.Stage {
+	set := func() (apply.Set, error) { return apply.New(operatorOwner, Policy()...) }
+	memory := &apply.Cache{}
+	return bringup.Stage{
+		Name:    "hosts-guarded",
+		Fact:    "the API server refuses whatever would erase or switch off a host in service",
+		Why:     "It comes before the first host is handed over, and holds for everybody, also while the daemon is down.",
+		Recheck: 30 * time.Second,
+		Done: func(ctx context.Context) error {
+			s, c, err := setAndClient(set, api)
+			if err != nil {
+				return err
+			}
+			return memory.CheckCurrent(ctx, s, c)
+		},
+		Do: applySet(set, api, "applying the admission policy"),
+	}
+}
+
+// RegistrationStage is the fact that every node of the site is a host of the API. Whether it is
+// inspected, installed and proven is told per node; the plan does not wait for hardware.
+func RegistrationStage(nodes func() ([]NodeObjects, error), site func() (Reconciler, error)) bringup.Stage {
+	each := func(ctx context.Context, do func(Reconciler, context.Context, []NodeObjects) ([]Progress, error)) ([]Progress, error) {
+		wanted, err := nodes()
+		if err != nil {
+			return nil, err // keys, digests, NICs: a full disk or a bad read passes; what a node lacks is told per node
+		}
+		s, err := site()
+		if err != nil {
+			return nil, err
+		}
+		return do(s, ctx, wanted)
+	}
+	return bringup.Stage{
+		Name:    "site-handed-over",
+		Fact:    "every node of the site that passed its pre-flight is a BareMetalHost, with its credentials and configuration",
+		Why:     "From here on Metal3's controllers own the nodes; the daemon only does each node's next step.",
+		Recheck: 30 * time.Second,
+		Done: func(ctx context.Context) error {
+			all, err := each(ctx, Reconciler.Observe)
+			if err != nil {
+				return err
+			}
+			var missing []string
+			for _, p := range all {
+				if p.Step == StepCreate || p.Step == StepRestore {
+					missing = append(missing, p.Node)
+				}
+			}
+			if len(missing) > 0 {
+				return fmt.Errorf("no host yet: %s", strings.Join(missing, ", "))
+			}
+			return JoinErrors(all)
+		},
+		Do: func(ctx context.Context, report bringup.Report) error {
+			report("creating hosts")
+			all, err := each(ctx, Reconciler.Reconcile)
+			if err != nil {
+				return err
+			}
+			return JoinErrors(all)
+		},
+	}
+}
+
+func setAndClient(set func() (apply.Set, error), api func() (client.Client, error)) (apply.Set, client.Client, error) {
+	s, err := set()
+	if err != nil {
+		return s, nil, err
+	}
+	c, err := api()
+	return s, c, err
+}
+
+func applySet(set func() (apply.Set, error), api func() (client.Client, error), doing string) func(context.Context, bringup.Report) error {
+	return func(ctx context.Context, report bringup.Report) error {
+		s, c, err := setAndClient(set, api)
+		if err != nil {
+			return err
+		}
+		report(doing)
+		return s.Apply(ctx, c)
+	}
+}

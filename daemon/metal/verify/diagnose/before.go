@@ -1,0 +1,248 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
+	"firstlight.dev/firstlight/pxe/boottrace"
+)
+
+// How long what usually takes seconds may take before it is called stuck.
+const (
+	firmware = 10 * time.Minute // from power to the first packet: large servers count their memory
+	step     = 3 * time.Minute  // between two steps on the wire
+	ramdisk  = 10 * time.Minute // from the ramdisk's last byte to its agent's first call, and from that to the image
+	starting = 20 * time.Minute // from installed to a login: the firmware once more, and a first boot
+	handing  = 2 * time.Minute  // from a passed pre-flight to a host
+)
+
+// rules is the list. What stands further up wins: what is certain before what is likely,
+// what failed before what goes on.
+var rules = slices.Concat(staleRules, unknownMachineRules, preflightRules, serviceRules, errorRules, progressRules, bootRules, rest)
+
+// staleRules is when what is known of hosts is old: nothing that follows may be told as of now.
+var staleRules = []rule{
+	{name: "api-silent", meaning: "the API server stopped answering: the BareMetalHosts are those of an earlier time",
+		matches: func(v View) bool { return !v.Silent.IsZero() && (v.Node != nil || v.Host != nil) },
+		sentence: func(v View) string {
+			state := "not handed over"
+			switch {
+			case v.Verified:
+				state = "installed and proven"
+			case v.Host != nil:
+				state = stateName(v)
+			}
+			return fmt.Sprintf("was %s at %s; nothing newer is known, the API server has not answered since", state, v.Silent.UTC().Format("2006-01-02 15:04:05 UTC"))
+		},
+		next:  fixedNext("look at firstlightd status and at the API server's log below /var/log/pods; it goes on by itself when that answers, and running nodes are left alone"),
+		since: func(v View) time.Time { return v.Silent }},
+}
+
+// unknownMachineRules are machines that the site does not name.
+var unknownMachineRules = []rule{
+	{name: "not-in-site", meaning: "a machine on the provisioning network that site.yaml does not name",
+		matches:  func(v View) bool { return v.Node == nil && v.Host == nil },
+		sentence: fixedSentence("is not in site.yaml: when it boots from the network it is looked at, and never written to"),
+		next:     fixedNext("add it to nodes in site.yaml with this MAC, if it is to be installed"), since: func(v View) time.Time {
+			if v.BootTrace == nil {
+				return time.Time{}
+			}
+			return v.BootTrace.First
+		}},
+	{name: "removed", meaning: "a host whose node was taken out of site.yaml",
+		matches:  func(v View) bool { return v.Node == nil },
+		sentence: func(v View) string { return "is not in site.yaml any more: it is left as it is, " + stateName(v) },
+		next: func(v View) string {
+			return fmt.Sprintf("to give it up, run: kubectl -n metal3 delete bmh %s (docs/metal.md says what that does)", v.Name)
+		}},
+}
+
+// preflightRule makes a situation of a failed check.
+func preflightRule(name, check, means string, verdicts ...bmc.Verdict) rule {
+	return rule{name: name, meaning: means, fails: true, percent: 0, since: preflightSince,
+		matches: func(v View) bool {
+			c, failed := firstProblem(v.Preflight)
+			return !v.Passed && failed && c.Name == check && (v.Host == nil || hostState(v, "available", "ready")) &&
+				(len(verdicts) == 0 || slices.Contains(verdicts, v.BMC))
+		},
+		sentence: func(v View) string {
+			c, _ := firstProblem(v.Preflight)
+			if v.Host != nil {
+				return "gets no image yet: " + c.Text
+			}
+			return "is not switched on: " + c.Text
+		},
+		next: func(v View) string { c, _ := firstProblem(v.Preflight); return c.Fix }}
+}
+
+// preflightRules is what comes before the first power action.
+var preflightRules = []rule{
+	{name: "proven", meaning: "every check of the installed system held", percent: 100, since: deployedAt,
+		matches:  func(v View) bool { return v.Verified && v.Host != nil && v.Blocked == "" && hostError(v) == "" },
+		sentence: fixedSentence("is installed and proven")},
+	{name: "appliance-starting", meaning: "the appliance itself is not ready to hand nodes over",
+		matches:  func(v View) bool { return v.Appliance != "" },
+		sentence: func(v View) string { return "waits for the appliance: " + v.Appliance }},
+	preflightRule("bmc-silent", "bmc", "pre-flight: the BMC does not answer", bmc.Silent),
+	preflightRule("bmc-refused", "bmc", "pre-flight: the BMC refuses user or password", bmc.Refused),
+	preflightRule("bmc-unfit", "bmc", "pre-flight: the BMC answers and cannot be used", bmc.Unfit),
+	preflightRule("mac-twice", "macs", "pre-flight: something else has one of its MACs"),
+	preflightRule("address-taken", "addresses", "pre-flight: somebody uses its static address"),
+	preflightRule("router-silent", "gateway", "pre-flight: a router that it is given does not answer"),
+	preflightRule("resolver-silent", "dns", "pre-flight: a resolver that it is given does not answer"),
+	preflightRule("foreign-dhcp", "dhcp", "pre-flight: a foreign DHCP server is on the provisioning network"),
+	preflightRule("image-unfit", "image", "pre-flight: its image is not there, or does not fit"),
+	preflightRule("clock-wrong", "clock", "pre-flight: the appliance's clock cannot be right"),
+	{name: "preflight", meaning: "its pre-flight is being asked", percent: 1, since: preflightSince,
+		matches: func(v View) bool { return v.Host == nil && !v.Passed && v.Blocked == "" },
+		sentence: func(v View) string {
+			if c, _ := firstProblem(v.Preflight); c.Name != "" {
+				return fmt.Sprintf("is not switched on yet: pre-flight waits for %s: %s", c.Name, c.Text)
+			}
+			return "is not switched on yet: its pre-flight is being asked"
+		}},
+	{name: "held", meaning: "the hand-over holds it back: a person must decide", fails: true, percent: 10, since: preflightSince,
+		matches: func(v View) bool {
+			return v.Blocked != "" && !disksAmbiguous(v) && !containsAny(v.Blocked, "is not empty", "is not known what its disk") && (v.Host == nil || !v.Host.Paused)
+		},
+		sentence: func(v View) string { return "is held back: " + v.Blocked },
+		next:     fixedNext("mend what is named, in site.yaml or on the server")},
+	{name: "disk-ambiguous", meaning: "inspection found none or several disks that rootDevice fits", fails: true, percent: 40,
+		matches:  disksAmbiguous,
+		sentence: func(v View) string { return "is not written to: " + v.Blocked },
+		next:     fixedNext("name exactly one disk in rootDevice, best by its serialNumber or wwn, then run firstlightd reload")},
+	{name: "disk-not-empty", meaning: "the disk holds data, and site.yaml gives no consent", fails: true, percent: 40,
+		matches: func(v View) bool {
+			return v.Host != nil && containsAny(v.Blocked, "is not empty", "is not known what its disk")
+		},
+		sentence: func(v View) string { return "is not written to: " + v.Blocked },
+		next:     fixedNext("look at what is on that disk; set overwrite: true for this node in site.yaml if it may be lost, then run firstlightd reload")},
+	{name: "absent", meaning: "pre-flight passed, and there is still no BareMetalHost", fails: true, percent: 2, since: preflightSince,
+		matches:  func(v View) bool { return v.Host == nil && v.Now.Sub(v.PreflightSince) >= handing },
+		sentence: fixedSentence("is in site.yaml and has no BareMetalHost"),
+		next:     fixedNext("look at firstlightd status and journalctl -u firstlightd for what keeps it from being made")},
+	{name: "handing-over", meaning: "pre-flight passed; its BareMetalHost is being made", percent: 2, since: preflightSince,
+		matches:  func(v View) bool { return v.Host == nil },
+		sentence: fixedSentence("passed its pre-flight and is being handed over")},
+}
+
+func disksAmbiguous(v View) bool {
+	return v.Host != nil && containsAny(v.Blocked, "rootDevice fits", "found no disk")
+}
+
+func stateName(v View) string {
+	if v.Host.State == "" {
+		return "not registered"
+	}
+	return v.Host.State
+}
+
+// serviceRules is what a node that was installed can be, or is meant to be left as.
+var serviceRules = []rule{
+	{name: "restoring", meaning: "the API had lost it; it is taken over again from its record", percent: 90,
+		matches:  func(v View) bool { return v.Host.Paused && v.Blocked != "" },
+		sentence: func(v View) string { return "was in service and is being taken over again: " + v.Blocked }},
+	{name: "paused", meaning: "its host has the annotation baremetalhost.metal3.io/paused", fails: true,
+		matches:  func(v View) bool { return v.Host.Paused },
+		sentence: func(v View) string { return "is paused: Metal3 leaves it as it is, " + stateName(v) },
+		next: func(v View) string {
+			return fmt.Sprintf("to go on, run: kubectl -n metal3 annotate bmh %s baremetalhost.metal3.io/paused-", v.Name)
+		}},
+	{name: "bmc-lost", meaning: "it is in service, and its BMC does not answer any more", percent: 90, fails: true,
+		matches: func(v View) bool { return v.Host.InService() && hostError(v) != "" },
+		sentence: func(v View) string {
+			return "is in service and left alone, but it cannot be switched on or off: " + firstSentence(hostError(v))
+		},
+		next: fixedNext("look at the BMC's cable, address and password")},
+	{name: "off", meaning: "installed, and its BMC says that the power is off", percent: 90, fails: true, since: deployedAt,
+		matches:  func(v View) bool { return isSilent(v) && powerState(v) == "off" && v.Now.Sub(v.Host.Deployed) >= step },
+		sentence: fixedSentence("is installed and switched off"),
+		next:     fixedNext("press its power button, or set spec.online of its BareMetalHost")},
+	{name: "disk-not-booting", meaning: "installed, and its firmware asks the network again and again", percent: 90, fails: true, since: deployedAt,
+		matches: func(v View) bool {
+			m := diskScript(v)
+			return isSilent(v) && m.Count > 2 && m.Time.After(v.Host.Deployed)
+		},
+		sentence: fixedSentence("is installed, but its firmware does not start the disk: it asks the network again and again what to boot"),
+		next:     fixedNext("look at bootMode in site.yaml (UEFI or legacy must be what the firmware does) and at the firmware's boot order")},
+	{name: "booted-silent", meaning: "installed, and for twenty minutes nobody answers SSH", percent: 92, fails: true, since: deployedAt,
+		matches: func(v View) bool { return isSilent(v) && v.Now.Sub(v.Host.Deployed) >= starting },
+		sentence: func(v View) string {
+			c, _ := firstProblem(v.Checks)
+			return "is installed and does not answer: " + c.Text
+		},
+		next: fixedNext("look at its console; look at links in site.yaml: does the appliance have a way to one of its addresses?")},
+	{name: "starting", meaning: "installed; its system starts", percent: 92, since: deployedAt,
+		matches: isSilent, sentence: fixedSentence("is installed and starts its own system")},
+	{name: "stranger", meaning: "at its address another machine answers", percent: 92, fails: true, since: deployedAt,
+		matches: answeredWith("stranger"), sentence: installedBut, next: wayOut},
+	{name: "locked-out", meaning: "it answers SSH and does not let the appliance in", percent: 92, fails: true, since: deployedAt,
+		matches: answeredWith("locked"), sentence: installedBut, next: wayOut},
+	{name: "odd-system", meaning: "it lets the appliance in, and the commands of any Linux do not work", percent: 92, fails: true, since: deployedAt,
+		matches: answeredWith("odd"), sentence: installedBut, next: wayOut},
+	{name: "wrong-network", meaning: "installed; links, addresses, router or resolver are not as given", percent: 95, fails: true, since: deployedAt,
+		matches: checkFailing("links", "addresses", "gateway", "dns"), sentence: installedBut, next: wayOut},
+	{name: "wrong-clock", meaning: "installed, and its clock is off", percent: 95, fails: true, since: deployedAt,
+		matches: checkFailing("clock"), sentence: installedBut, next: wayOut},
+	{name: "checking", meaning: "installed; its checks are being asked", percent: 95, since: deployedAt,
+		matches:  func(v View) bool { return v.Host.InService() },
+		sentence: fixedSentence("is installed and being proven")},
+}
+
+// diskScript is the mark of being told to boot the disk.
+func diskScript(v View) boottrace.Mark {
+	if v.BootTrace == nil {
+		return boottrace.Mark{}
+	}
+	i := slices.IndexFunc(v.BootTrace.Marks, func(m boottrace.Mark) bool { return m.Step == boottrace.StepScript && m.Detail == "disk" })
+	if i < 0 {
+		return boottrace.Mark{}
+	}
+	return v.BootTrace.Marks[i]
+}
+
+func isSilent(v View) bool {
+	return v.Host.InService() && !v.Verified && (v.Answer == "silent" || v.Answer == "")
+}
+
+func powerState(v View) string {
+	switch {
+	case v.Ironic != nil && v.Ironic.Power == "power off":
+		return "off"
+	case v.Ironic != nil && v.Ironic.Power == "power on":
+		return "on"
+	case v.Ironic == nil && v.Host != nil && !v.Host.PoweredOn:
+		return "off"
+	}
+	return ""
+}
+
+func answeredWith(verdict string) func(View) bool {
+	return func(v View) bool {
+		_, failed := firstProblem(v.Checks)
+		return v.Host.InService() && failed && string(v.Answer) == verdict
+	}
+}
+
+func checkFailing(checks ...string) func(View) bool {
+	return func(v View) bool {
+		c, failed := firstProblem(v.Checks)
+		return v.Host.InService() && failed && slices.Contains(checks, c.Name)
+	}
+}
+
+func installedBut(v View) string {
+	c, _ := firstProblem(v.Checks)
+	return "is installed, but " + c.Text
+}
+
+func wayOut(v View) string {
+	c, _ := firstProblem(v.Checks)
+	if c.State != status.CheckFailed {
+		return ""
+	}
+	return c.Fix
+}

@@ -1,0 +1,412 @@
+package diagnose
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
+	"firstlight.dev/firstlight/daemon/metal/verify/fact"
+	"firstlight.dev/firstlight/pxe/boottrace"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/why.md")
+
+var now = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+func ago(minutes float64) time.Time {
+	return now.Add(-time.Duration(minutes * float64(time.Minute)))
+}
+
+// base is a node of the site whose pre-flight passed an hour ago.
+func base() View {
+	return View{Now: now, Name: "node-1", Passed: true, PreflightSince: ago(60), Preflight: []status.Check{{Name: "bmc", State: status.CheckOK}},
+		Node: &site.Node{Name: "node-1", BootMAC: "52:54:00:00:00:01"}}
+}
+
+// host is base with a host in a state since some minutes.
+func host(state string, minutes float64) View {
+	v := base()
+	v.Host = &fact.Host{Name: "node-1", State: state, Operational: "OK", PoweredOn: true, Online: true, Since: ago(minutes)}
+	if v.Host.InService() {
+		v.Host.Deployed = ago(minutes)
+	}
+	return v
+}
+
+// wire is a host that boots, with the marks of its boot; the last one is so many minutes old.
+func wire(state string, minutes float64, marks ...boottrace.Mark) View {
+	v := host(state, minutes+2)
+	v.BootTrace = &boottrace.Trace{MAC: "52:54:00:00:00:01", Addr: netip.MustParseAddr("172.22.0.33"), Since: ago(minutes + 1)}
+	for i := range marks {
+		marks[i].Count = max(marks[i].Count, 1)
+		marks[i].Time = ago(minutes + float64(len(marks)-1-i)/10)
+	}
+	v.BootTrace.Marks, v.BootTrace.Last = marks, marks[len(marks)-1]
+	return v
+}
+
+func failed(v View, message string) View {
+	v.Host.Operational, v.Host.Error, v.Host.Errors = "error", message, 1
+	return v
+}
+
+func checks(v View, name string, state status.CheckState, text, fix string) View {
+	v.Answer = "reached"
+	v.Checks = []status.Check{{Name: "installed", State: status.CheckOK}, {Name: name, State: state, Text: text, Fix: fix}}
+	return v
+}
+
+func refusedBy(check, text, fix string, verdict bmc.Verdict) View {
+	v := base()
+	v.Passed, v.PreflightSince, v.BMC = false, ago(2), verdict
+	v.Preflight = []status.Check{{Name: check, State: status.CheckFailed, Text: text, Fix: fix}}
+	return v
+}
+
+var (
+	discover = boottrace.Mark{Step: boottrace.StepDiscover}
+	offer    = boottrace.Mark{Step: boottrace.StepOffer, Detail: "undionly.kpxe"}
+	lease    = boottrace.Mark{Step: boottrace.StepLease, Detail: "undionly.kpxe"}
+	tftp     = boottrace.Mark{Step: boottrace.StepTFTP, Detail: "undionly.kpxe", Bytes: 100, Total: 100}
+	script   = boottrace.Mark{Step: boottrace.StepScript, Detail: "inspect"}
+	kernel   = boottrace.Mark{Step: boottrace.StepKernel, Detail: "ramdisk/kernel", Bytes: 100, Total: 100}
+	initrd   = boottrace.Mark{Step: boottrace.StepRamdisk, Detail: "ramdisk/initramfs", Bytes: 80e6, Total: 80e6}
+	part     = boottrace.Mark{Step: boottrace.StepRamdisk, Detail: "ramdisk/initramfs", Bytes: 12e6, Total: 80e6}
+	image    = boottrace.Mark{Step: boottrace.StepImage, Detail: "images/debian-13.raw", Bytes: 500e6, Total: 1000e6}
+)
+
+func deadline(v View) View { return failed(v, "timeout reached while inspecting the node") }
+
+// cases are one view per situation, in the order of the list.
+func cases() map[string]View {
+	change := func(v View, do func(*View)) View { do(&v); return v }
+	return map[string]View{
+		"api-silent":  change(host("provisioning", 5), func(v *View) { v.Silent = time.Date(2026, 3, 1, 10, 4, 5, 0, time.UTC) }),
+		"not-in-site": change(wire("inspecting", 1, discover), func(v *View) { v.Node, v.Host, v.BootTrace.First = nil, nil, ago(7) }),
+		"removed":     change(host("provisioned", 60), func(v *View) { v.Node = nil }),
+		"proven":      change(host("provisioned", 60), func(v *View) { v.Verified = true }),
+		"appliance-starting": change(base(), func(v *View) {
+			v.Appliance, v.Preflight, v.Passed = "control-plane: the API server to answer", nil, false
+		}),
+		"bmc-silent":      refusedBy("bmc", "the BMC 10.30.0.101:623 does not answer", "look at the BMC's cable", bmc.Silent),
+		"bmc-refused":     refusedBy("bmc", `the BMC 10.30.0.101:623 refuses the password of user "admin"`, "correct bmc.password", bmc.Refused),
+		"bmc-unfit":       refusedBy("bmc", "the BMC 10.30.0.101:443 has no /redfish/v1/Systems/9", "correct the path of bmc.address", bmc.Unfit),
+		"mac-twice":       refusedBy("macs", "MAC 52:54:00:00:00:01 is also that of host other", "look at the servers' labels", bmc.OK),
+		"address-taken":   refusedBy("addresses", "address 10.10.110.21 is used by 52:54:00:99:99:99", "take the address away from that machine", bmc.OK),
+		"router-silent":   refusedBy("gateway", "router 10.10.110.1 does not answer", "switch it on", bmc.OK),
+		"resolver-silent": refusedBy("dns", "resolver 10.10.110.2 does not answer", "switch it on", bmc.OK),
+		"foreign-dhcp":    refusedBy("dhcp", "DHCP server 172.22.0.250 answers on eth1: staying silent", "switch that server off", bmc.OK),
+		"image-unfit":     refusedBy("image", "debian-13 needs 9.0 GiB, rootDevice is content with 8 GiB", "set rootDevice.minSizeGigabytes to 9 or more", bmc.OK),
+		"clock-wrong":     refusedBy("clock", "the appliance's clock says 2001-01-01 00:00:00, before this image was made", "set the clock", bmc.OK),
+		"preflight": change(base(), func(v *View) {
+			v.Passed, v.Preflight = false, []status.Check{{Name: "bmc", State: status.CheckWaiting, Text: "not asked yet"}}
+		}),
+		"held": change(host("provisioned", 60), func(v *View) {
+			v.Blocked = `it is in service with image "a", site.yaml names "b"; to install that, run: kubectl …`
+		}),
+		"disk-ambiguous": change(host("available", 5), func(v *View) {
+			v.Blocked = "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: …"
+		}),
+		"disk-not-empty": change(host("available", 5), func(v *View) {
+			v.Blocked = "its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"
+		}),
+		"absent":       change(base(), func(v *View) { v.PreflightSince = ago(3) }),
+		"handing-over": change(base(), func(v *View) { v.PreflightSince = ago(1) }),
+		"restoring":    change(host("provisioned", 5), func(v *View) { v.Host.Paused, v.Blocked = true, `host node-1 is "" in the API` }),
+		"paused":       change(host("available", 5), func(v *View) { v.Host.Paused = true }),
+		"bmc-lost":     change(failed(host("provisioned", 60), "IPMI call failed: power status."), func(v *View) { v.Verified = true }),
+		"off":          change(host("provisioned", 5), func(v *View) { v.Answer, v.Ironic = "silent", &fact.Ironic{Power: "power off"} }),
+		"disk-not-booting": change(wire("provisioned", 1, discover, lease, boottrace.Mark{Step: boottrace.StepScript, Detail: "disk", Count: 4}), func(v *View) {
+			v.Answer = "silent"
+		}),
+		"booted-silent": change(checks(host("provisioned", 21), "login", status.CheckWaiting, "nothing answers SSH at 10.10.110.21", ""), func(v *View) { v.Answer = "silent" }),
+		"starting":      change(host("provisioned", 1), func(v *View) { v.Answer = "silent" }),
+		"stranger": change(checks(host("provisioned", 1), "login", status.CheckFailed, "at 10.10.110.21 another machine answers", "look at which machine has that address"), func(v *View) {
+			v.Answer = "stranger"
+		}),
+		"locked-out":    change(checks(host("provisioned", 1), "login", status.CheckFailed, "it does not let the appliance's key in", "look at the node's console"), func(v *View) { v.Answer = "locked" }),
+		"odd-system":    change(checks(host("provisioned", 1), "login", status.CheckFailed, "its shell does not answer as Linux does", "the image must be a Linux"), func(v *View) { v.Answer = "odd" }),
+		"wrong-network": checks(host("provisioned", 1), "gateway", status.CheckFailed, "router 10.10.110.1 does not answer it", "look at the router"),
+		"wrong-clock":   checks(host("provisioned", 1), "clock", status.CheckFailed, "it is 1h0m0s behind of the appliance", "look at whether an NTP client runs on it"),
+		"checking":      checks(host("provisioned", 1), "links", status.CheckWaiting, "not asked yet", ""),
+		"bmc-gone": change(host("provisioning", 5), func(v *View) {
+			v.Ironic = &fact.Ironic{Maintenance: "During sync_power_state, max retries exceeded for node 4298, node state None does not match expected state 'power on'."}
+		}),
+		"bmc-refusing": failed(host("provisioning", 5), "Image provisioning failed: Failed to prepare to deploy: Redfish exception occurred. "+
+			"Error: HTTP GET https://10.30.0.101/redfish/v1/Systems/1 returned code 401."),
+		"maintenance": change(host("inspecting", 1), func(v *View) { v.Ironic = &fact.Ironic{Maintenance: "somebody looks at it"} }),
+		"checksum": failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.deploy failed: Error verifying image checksum: "+
+			"Image failed to verify against checksum. location: http://172.22.0.1:6180/images/x; image ID: None"),
+		"disk-too-small": change(failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.write_image failed"), func(v *View) {
+			v.Log = "qemu-img: error while writing: No space left on device"
+		}),
+		"no-disk": failed(host("provisioning", 5), "Image provisioning failed: Error finding the disk: No suitable device was found for deployment using these hints {'serial': 's== X'}"),
+		"disk-broken": failed(host("provisioning", 5), "Image provisioning failed: Error downloading image: Download of image x failed: "+
+			"Unable to write image to device /dev/sda. Error: [Errno 5] Input/output error"),
+		"image-unreachable": failed(host("provisioning", 5), "Image provisioning failed: Error downloading image: Download of image x failed: URL: http://10.9.9.9/x; "+
+			"time: 60 seconds. Error: connection timed out"),
+		"boot-loader":   failed(host("provisioning", 5), "Image provisioning failed: Failed to install a bootloader when deploying node"),
+		"no-callback":   wire("inspecting", 11, discover, lease, tftp, script, kernel, initrd),
+		"boot-timeout":  deadline(wire("inspecting", 30, discover, offer, lease)),
+		"power-refused": change(failed(host("inspecting", 5), "PowerOn operation failed: IPMI call failed"), func(v *View) { v.Host.ErrorType = "power management error" }),
+		"interrupted":   failed(host("inspecting", 5), "The inspecting state can't be resumed by conductor firstlight. Moving to fail state."),
+		"registration":  change(failed(host("registering", 5), "Failed to get power state for node"), func(v *View) { v.Host.ErrorType = "registration error" }),
+		"error":         failed(host("preparing", 5), "something that nobody has seen yet"),
+		"no-bmc":        host("unmanaged", 5),
+		"delayed":       change(host("available", 5), func(v *View) { v.Host.Operational = "delayed" }),
+		"registering":   host("registering", 1),
+		"inspected":     host("available", 1),
+		"deleting":      host("deleting", 1),
+		"writing":       wire("provisioning", 0, image),
+		"agent-no-image": change(host("provisioning", 11), func(v *View) {
+			v.Ironic = &fact.Ironic{Heartbeat: ago(1), Step: "write_image"}
+		}),
+		"writing-unseen": change(host("provisioning", 12), func(v *View) {
+			v.Node.OS.URL = "http://10.9.9.9/x.raw"
+			v.Ironic = &fact.Ironic{Heartbeat: ago(1), Step: "write_image"}
+		}),
+		"agent-at-work": change(host("provisioning", 2), func(v *View) { v.Ironic = &fact.Ironic{Heartbeat: ago(1), Step: "erase_devices_metadata"} }),
+		"agent-silent": change(host("provisioning", 12), func(v *View) {
+			v.Ironic = &fact.Ironic{Heartbeat: ago(5), Step: "write_image", Power: "power on"}
+		}),
+		"power-off":      change(host("inspecting", 4), func(v *View) { v.Ironic = &fact.Ironic{Power: "power off"} }),
+		"wrong-nic":      change(host("inspecting", 4), func(v *View) { v.OtherNIC = "52:54:00:00:00:02" }),
+		"dhcp-silent":    change(host("inspecting", 1), func(v *View) { v.Foreign = "DHCP server 172.22.0.250 answers on eth1: staying silent" }),
+		"firmware":       host("inspecting", 4),
+		"never-seen":     host("inspecting", 11),
+		"dhcp-refused":   wire("inspecting", 0, boottrace.Mark{Step: boottrace.StepDiscover, Refused: "no address is left in 172.22.0.10-172.22.0.100"}),
+		"no-request":     wire("inspecting", 4, discover, offer),
+		"no-tftp":        wire("inspecting", 4, discover, offer, lease),
+		"no-script":      wire("inspecting", 4, discover, offer, lease, tftp),
+		"script-refused": wire("inspecting", 1, tftp, boottrace.Mark{Step: boottrace.StepScript, Refused: "host node-1 is inspecting, but Ironic has not prepared its boot yet"}),
+		"no-kernel":      wire("inspecting", 4, tftp, discover, offer, lease, script),
+		"load-stalled":   wire("inspecting", 4, script, kernel, part),
+		"loading":        wire("inspecting", 0, script, kernel, part),
+		// The ramdisk asks for its address after the ramdisk was sent, and names no boot file.
+		"ramdisk-starting": wire("inspecting", 1, script, kernel, initrd, discover, boottrace.Mark{Step: boottrace.StepOffer}, boottrace.Mark{Step: boottrace.StepLease}),
+		"netbooting":       wire("inspecting", 1, discover, offer, lease),
+		"inspecting":       wire("inspecting", 1, initrd, boottrace.Mark{Step: boottrace.StepImage, Detail: "x", Bytes: 1, Total: 1}),
+		"deprovisioning":   change(wire("deprovisioning", 1, initrd, image), func(v *View) {}),
+		"at-work":          host("some new state", 1),
+	}
+}
+
+func TestEverySituationHasItsCase(t *testing.T) {
+	all := cases()
+	seen := map[string]bool{}
+	for _, s := range rules {
+		assert.False(t, seen[s.name], "%s is there twice", s.name)
+		seen[s.name] = true
+		assert.Regexp(t, `^[a-z]+(-[a-z]+)*$`, s.name)
+		assert.NotEmpty(t, s.meaning, s.name)
+		v, ok := all[s.name]
+		if !assert.True(t, ok, "%s has no case", s.name) {
+			continue
+		}
+		r := Explain(v)
+		assert.Equal(t, s.name, r.Rule, "%s: %s", s.name, r.Sentence)
+		assert.NotEmpty(t, r.Sentence, s.name)
+		assert.NotContains(t, r.Sentence, "%!", s.name)
+		if r.Fails {
+			assert.NotEmpty(t, r.Next, "%s needs a person and does not say for what", s.name)
+		}
+		assert.True(t, r.Percent >= 0 && r.Percent <= 100, "%s: %d", s.name, r.Percent)
+	}
+	for name := range all {
+		assert.True(t, seen[name], "case %s is of no situation", name)
+	}
+}
+
+// TestDocs keeps the table of docs/why.md as the code answers; -update writes it.
+func TestDocs(t *testing.T) {
+	const file = "../../../docs/why.md"
+	have, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var b strings.Builder
+	b.WriteString("| situation | what is seen | it says | what to do |\n|---|---|---|---|\n")
+	all := cases()
+	cell := strings.NewReplacer("|", "\\|")
+	for _, s := range rules {
+		r := Explain(all[s.name])
+		next := r.Next
+		if next == "" {
+			next = "nothing"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | node-1 %s | %s |\n", s.name, cell.Replace(s.meaning), cell.Replace(r.Sentence), cell.Replace(next))
+	}
+	part := regexp.MustCompile(`(?s)(<!-- begin situations -->\n).*?(<!-- end -->)`)
+	require.True(t, part.Match(have))
+	want := part.ReplaceAllStringFunc(string(have), func(string) string { return "<!-- begin situations -->\n" + b.String() + "<!-- end -->" })
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(want), 0o644))
+		return
+	}
+	assert.Equal(t, want, string(have), "run go test ./daemon/metal/verify/diagnose -update")
+}
+
+// TestARefusedFileIsNotCalledLoaded: what was asked for and not given is no boot program.
+func TestARefusedFileIsNotCalledLoaded(t *testing.T) {
+	r := Explain(wire("inspecting", 4, discover, offer, lease, boottrace.Mark{Step: boottrace.StepTFTP, Detail: "pxelinux.0", Refused: "there is no pxelinux.0"}))
+	assert.Equal(t, "no-tftp", r.Rule)
+	assert.Contains(t, r.Sentence, "loads no boot program (undionly.kpxe); it asked for pxelinux.0: there is no pxelinux.0")
+}
+
+// TestAServerOfImagesThatIsSilentIsNamed, in the words of an agent that never got a connection.
+func TestAServerOfImagesThatIsSilentIsNamed(t *testing.T) {
+	r := Explain(failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.write_image failed on node 1-2. "+
+		"10.9.9.9:80/x.raw cannot be reached: Connection to 10.9.9.9 timed out. (connect timeout=60)"))
+	assert.Equal(t, "image-unreachable", r.Rule)
+	r = Explain(failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.deploy failed: Connection to agent failed: Failed to connect to the agent running on node 1-2. "+
+		"172.22.0.33:9999/v1/commands/ cannot be reached: Connection refused"))
+	assert.Equal(t, "error", r.Rule, "it was the agent that could not be reached")
+}
+
+// TestABMCThatDoesNothingIsNamed, also when Ironic says so of an inspection.
+func TestABMCThatDoesNothingIsNamed(t *testing.T) {
+	v := failed(host("inspecting", 5), "Failed to inspect hardware. Reason: unable to start inspection: Failed to set node power state to power on.")
+	v.Host.ErrorType = "inspection error"
+	assert.Equal(t, "power-refused", Explain(v).Rule)
+}
+
+// TestAServerThatLosesItsPowerWhileItIsWritten: it was heard, and is no more; when it boots again, that is told.
+func TestAServerThatLosesItsPowerWhileItIsWritten(t *testing.T) {
+	v := wire("provisioning", 5, script, kernel, initrd, image)
+	v.BootTrace.Since, v.Ironic = ago(9), &fact.Ironic{Heartbeat: ago(5.2), Power: "power off"}
+	v.Host.Since = ago(10)
+	r := Explain(v)
+	assert.Equal(t, "agent-silent", r.Rule)
+	assert.Equal(t, "is provisioning, but its agent has not called since 11:54:48 UTC, and its power is off", r.Sentence)
+	v.BootTrace.Since, v.BootTrace.Marks, v.BootTrace.Last = ago(1), []boottrace.Mark{discover}, boottrace.Mark{Step: boottrace.StepDiscover, Time: ago(1)}
+	assert.Equal(t, "netbooting", Explain(v).Rule)
+}
+
+// TestWhatFailedBeforeIsSaidInTheNextTry: the operator forgets it when it begins anew.
+func TestWhatFailedBeforeIsSaidInTheNextTry(t *testing.T) {
+	v := wire("provisioning", 0, script, kernel, part)
+	v.LastError = "Image provisioning failed: x"
+	r := Explain(v)
+	assert.Equal(t, "loading", r.Rule)
+	assert.Equal(t, "loads its ramdisk, 12 of 80 MB; it is tried again, before that it failed: Image provisioning failed: x", r.Sentence)
+	v.LastError = "can't be resumed by conductor firstlight"
+	assert.Equal(t, "loads its ramdisk, 12 of 80 MB", Explain(v).Sentence, "no failure of the machine's")
+}
+
+// TestOldHostsAreNotToldAsOfNow, whatever they were.
+func TestOldHostsAreNotToldAsOfNow(t *testing.T) {
+	at := time.Date(2026, 3, 1, 10, 4, 5, 0, time.UTC)
+	for name, v := range cases() {
+		v.Silent = at
+		r := Explain(v)
+		if name == "not-in-site" { // heard on the wire: no matter of the API's
+			assert.Equal(t, name, r.Rule)
+			continue
+		}
+		assert.Equal(t, "api-silent", r.Rule, name)
+		assert.Contains(t, r.Sentence, "2026-03-01 10:04:05 UTC", name)
+		assert.Equal(t, at, r.Since, name)
+		assert.False(t, r.Fails, "%s: a node is judged by an old host", name)
+	}
+	for want, v := range map[string]View{
+		"was installed and proven at": {Silent: at, Host: &fact.Host{State: "provisioned"}, Verified: true},
+		"was provisioned at":          {Silent: at, Host: &fact.Host{State: "provisioned"}},
+		"was not handed over at":      {Silent: at, Node: base().Node},
+	} {
+		assert.Contains(t, Explain(v).Sentence, want)
+	}
+}
+
+func TestAnErrorThatBlinksStays(t *testing.T) {
+	v := failed(host("provisioning", 5), "Error verifying image checksum")
+	require.Equal(t, "checksum", Explain(v).Rule)
+	v.LastError, v.Host.Error, v.Host.Operational = v.Host.Error, "", "OK" // the operator tries again
+	assert.Equal(t, "checksum", Explain(v).Rule)
+	v.Host.Errors, v.Host.State = 0, "deprovisioning" // first of all cleans up
+	assert.Equal(t, "checksum", Explain(v).Rule)
+	v.Host.State = "provisioning" // and is at it again
+	assert.NotEqual(t, "checksum", Explain(v).Rule)
+}
+
+func TestAnOldBootIsNotTakenForThisOne(t *testing.T) {
+	v := wire("inspecting", 30, discover, lease, tftp, script, kernel, initrd)
+	v.Host.State, v.Host.Since = "provisioning", ago(2)
+	assert.Equal(t, "firmware", Explain(v).Rule)
+}
+
+func TestATimeoutSaysHowFarItCame(t *testing.T) {
+	for _, c := range []struct {
+		marks []boottrace.Mark
+		want  string
+	}{
+		{[]boottrace.Mark{discover}, "asked for an address and was given none"},
+		{[]boottrace.Mark{discover, offer, lease}, "got an address and loaded nothing"},
+		{[]boottrace.Mark{discover, offer, lease, tftp}, "loaded undionly.kpxe and asked for nothing more"},
+		{[]boottrace.Mark{tftp, script, kernel, initrd}, "the agent in it never called"},
+	} {
+		assert.Contains(t, Explain(deadline(wire("inspecting", 30, c.marks...))).Sentence, c.want)
+	}
+	assert.Contains(t, Explain(deadline(host("inspecting", 30))).Sentence, "nothing was heard of it")
+}
+
+// A server that booted in vain is switched on again, and the error stays until it is inspected.
+func TestATimeoutIsOverWhenItBootsAgain(t *testing.T) {
+	for _, c := range []struct {
+		minutes float64
+		marks   []boottrace.Mark
+		want    string
+	}{
+		{1, []boottrace.Mark{discover, offer, lease}, "netbooting"},
+		{4, []boottrace.Mark{discover, offer, lease}, "boot-timeout"},
+		{1, []boottrace.Mark{script, kernel, part}, "loading"},
+		{9, []boottrace.Mark{tftp, script, kernel, initrd}, "ramdisk-starting"},
+		{11, []boottrace.Mark{tftp, script, kernel, initrd}, "no-callback"},
+	} {
+		r := Explain(deadline(wire("inspecting", c.minutes, c.marks...)))
+		assert.Equal(t, c.want, r.Rule, r.Sentence)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	half := Explain(wire("provisioning", 0, image))
+	assert.Equal(t, 67, half.Percent)
+	assert.Equal(t, "writes its image to disk, 500 of 1000 MB", half.Sentence)
+}
+
+func TestWhatStrangersSayIsHarmless(t *testing.T) {
+	r := Explain(failed(host("preparing", 1), "a\x1b[2J\nb"+strings.Repeat(" x", 1000)))
+	assert.NotContains(t, r.Sentence, "\x1b")
+	assert.NotContains(t, r.Sentence, "\n")
+	assert.Less(t, len(r.Sentence), 450)
+}
+
+// TestNothingIsLeftUnsaid: whatever is unknown, there is an answer and no crash.
+func TestNothingIsLeftUnsaid(t *testing.T) {
+	for name, v := range cases() {
+		for _, take := range []func(*View){
+			func(v *View) { v.BootTrace = nil }, func(v *View) { v.Host = nil }, func(v *View) { v.Ironic = nil }, func(v *View) { v.Node = nil },
+			func(v *View) { v.Checks, v.Preflight = nil, nil }, func(v *View) { v.Host = nil; v.BootTrace = nil },
+		} {
+			part := v
+			take(&part)
+			r := Explain(part)
+			assert.NotEmpty(t, r.Sentence, name)
+			assert.NotEmpty(t, r.Rule, name)
+		}
+	}
+}
+
+func TestABMCThatHangsIsNamedBeforeIronicGivesItUp(t *testing.T) {
+	v := failed(host("inspecting", 5), "Failed to inspect hardware. Reason: unable to start inspection: Redfish connection failed for node 7a3d: "+
+		"Unable to connect to https://127.23.0.8:8443/redfish/v1/. Error: Read timed out. (read timeout=60)")
+	assert.Equal(t, "bmc-gone", Explain(v).Rule)
+}

@@ -1,0 +1,323 @@
+package verify
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
+	"firstlight.dev/firstlight/daemon/metal/verify/fact"
+	"firstlight.dev/firstlight/daemon/metal/verify/netprobe"
+	"firstlight.dev/firstlight/daemon/metal/verify/shell"
+)
+
+// Network is the questions that are put to the networks from here.
+type Network interface {
+	LocalAddrs() ([]netprobe.LocalAddr, error)
+	AddressUser(ctx context.Context, ifname string, addr netip.Addr) (mac string, err error)
+	CheckResolver(ctx context.Context, server netip.Addr) error
+	OwnMACs() []string // MACs of this machine
+}
+
+// localNetwork asks as package ask does.
+type localNetwork struct{}
+
+func (localNetwork) LocalAddrs() ([]netprobe.LocalAddr, error) { return netprobe.LocalAddrs() }
+func (localNetwork) AddressUser(ctx context.Context, ifname string, addr netip.Addr) (string, error) {
+	return netprobe.AddressUser(ctx, ifname, addr)
+}
+func (localNetwork) CheckResolver(ctx context.Context, server netip.Addr) error {
+	return netprobe.CheckResolver(ctx, server)
+}
+func (localNetwork) OwnMACs() []string {
+	interfaces, _ := net.Interfaces() // without them nothing works, and other parts say so
+	var all []string
+	for _, i := range interfaces {
+		all = append(all, i.HardwareAddr.String())
+	}
+	return all
+}
+
+// allowWipeAnnotation is the annotation on a host by which its owner gives up what is on its disk.
+const allowWipeAnnotation = "firstlight.dev/allow-wipe"
+
+// maySwitchOn tells whether the hand-over may be about to have a node switched on: it has no host
+// yet, or an inspected host waits for its image, or an installation failed and may get another, or its
+// owner gave up what is on its disk.
+func maySwitchOn(h metal3api.BareMetalHost, has bool) bool {
+	switch {
+	case !has:
+		return true
+	case h.Annotations[allowWipeAnnotation] == "true":
+		return true
+	case fact.HostOf(&h).InService():
+		return false
+	case h.Spec.Image != nil:
+		return h.Status.ErrorMessage != ""
+	}
+	return h.Status.Provisioning.State == metal3api.StateAvailable || h.Status.Provisioning.State == metal3api.StateReady
+}
+
+// startPreflight begins a node's pre-flight when it is due: whenever the gate may be asked. e.mu is held.
+func (e *Engine) startPreflight(ctx context.Context, st *state, h metal3api.BareMetalHost, has bool, hosts []metal3api.BareMetalHost, now time.Time) {
+	if !maySwitchOn(h, has) || st.busy || now.Before(st.due) {
+		return
+	}
+	st.busy = true
+	e.asking.Go(func() {
+		f := e.gatherFacts(ctx, st, h, has, hosts)
+		checks := Preflight(f)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		st.busy = false
+		if ctx.Err() != nil {
+			return
+		}
+		passed := AllPassed(checks)
+		before, _ := FirstProblem(st.preflight)
+		after, _ := FirstProblem(checks)
+		if st.preflight == nil || passed != st.passed || before.Name != after.Name || before.Text != after.Text {
+			st.since = time.Now()
+			e.Logger.Info("pre-flight", "node", string(st.node.Name), "passed", passed, "check", after.Name, "found", after.Text)
+			if e.Changed != nil {
+				defer e.Changed()
+			}
+		}
+		st.preflight, st.passed = checks, passed
+		st.due = time.Now().Add(recheckInterval)
+		if passed {
+			st.due = time.Now().Add(askPassed)
+		}
+	})
+}
+
+// gatherFacts finds everything out that a pre-flight is made from, all at once.
+func (e *Engine) gatherFacts(ctx context.Context, st *state, h metal3api.BareMetalHost, has bool, hosts []metal3api.BareMetalHost) Facts {
+	n := st.node
+	network := e.Network
+	if network == nil {
+		network = localNetwork{}
+	}
+	f := Facts{Node: n, Registered: has, DuplicateMACs: duplicateMACs(n, hosts, network.OwnMACs()), Users: map[netip.Addr]Reply{}, Routers: map[netip.Addr]Reply{}, Resolvers: map[netip.Addr]Reply{}}
+	if has && e.Disk != nil {
+		f.Disk = e.Disk(n, h)
+	}
+	legs, err := network.LocalAddrs()
+	if err != nil {
+		e.Logger.Warn("addresses not read", "error", err)
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	arp := func(into map[netip.Addr]Reply, addr netip.Addr) {
+		leg := netprobe.InterfaceFor(legs, addr)
+		if leg == "" || !addr.Is4() {
+			return
+		}
+		wg.Go(func() {
+			var r Reply
+			if mac, err := network.AddressUser(ctx, leg, addr); err != nil {
+				r.Problem = err.Error()
+			} else {
+				r.From = mac
+			}
+			if netprobe.IsLocal(legs, addr) {
+				r = Reply{From: "the appliance"}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			into[addr] = r
+		})
+	}
+	for _, a := range staticAddrs(n) {
+		arp(f.Users, a)
+	}
+	for _, a := range routers(n) {
+		arp(f.Routers, a)
+	}
+	for _, a := range resolvers(n) {
+		wg.Go(func() {
+			r := Reply{From: "yes"}
+			if err := network.CheckResolver(ctx, a); err != nil {
+				r = Reply{Problem: err.Error()}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			f.Resolvers[a] = r
+		})
+	}
+	if n.BMC != nil && !has {
+		wg.Go(func() { f.BMC = e.checkBMC(ctx, st, *n.BMC) })
+	}
+	wg.Go(func() { f.Image = e.Image(ctx, n) })
+	wg.Wait()
+	f.DHCP, f.Clock = e.DHCP(), e.Clock()
+	return f
+}
+
+// duplicateMACs are MACs of the node that a host of another name, or this machine, has as well.
+func duplicateMACs(n site.Node, hosts []metal3api.BareMetalHost, own []string) map[site.MAC]string {
+	same := map[site.MAC]string{}
+	for _, m := range nodeMACs(n) {
+		if slices.Contains(own, string(m)) {
+			same[m] = "the appliance itself"
+		}
+		for i := range hosts {
+			if h := fact.HostOf(&hosts[i]); h.Name != string(n.Name) && slices.Contains(h.MACs, string(m)) {
+				same[m] = "host " + h.Name
+			}
+		}
+	}
+	return same
+}
+
+// checkBMC asks the BMC, unless it is known what it would say: a refusal stands until user,
+// password or address are others, a login is believed for some minutes.
+func (e *Engine) checkBMC(ctx context.Context, st *state, b site.BMC) bmc.Answer {
+	key := e.Refusals.Key(b)
+	if text, is := e.Refusals.Lookup(string(st.node.Name), key); is {
+		return e.recordBMCAnswer(st, key, bmc.Answer{Verdict: bmc.Refused, Text: text, Fix: bmc.FixRefused})
+	}
+	e.mu.Lock()
+	last, at, same, silences := st.bmc, st.bmcAt, st.bmcKey == key, st.silences
+	e.mu.Unlock()
+	if same && time.Since(at) < bmcAnswerTTL(last.Verdict, silences) {
+		return last
+	}
+	login := e.Login
+	if login == nil {
+		login = bmc.Login
+	}
+	a := login(ctx, b)
+	if ctx.Err() != nil {
+		return bmc.Answer{}
+	}
+	if a.Verdict == bmc.Refused {
+		if err := e.Refusals.Add(string(st.node.Name), key, a.Text); err != nil {
+			e.Logger.Error("refusal of a BMC not kept", "node", string(st.node.Name), "error", err)
+		}
+	}
+	return e.recordBMCAnswer(st, key, a)
+}
+
+// bmcAnswerTTL is how long a BMC's answer is believed; silences are those in a row. One alone may be a lost
+// packet, which must not last long enough to fail the launch.
+func bmcAnswerTTL(v bmc.Verdict, silences int) time.Duration {
+	switch {
+	case v == "":
+		return 0
+	case v == bmc.OK:
+		return bmcTTL
+	case v == bmc.Silent && silences == 1:
+		return bmcSoon
+	}
+	return bmcRecheckInterval
+}
+
+func (e *Engine) recordBMCAnswer(st *state, key string, a bmc.Answer) bmc.Answer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case a.Verdict != bmc.Silent:
+		st.silences = 0
+	case st.bmcKey != key:
+		st.silences = 1
+	default:
+		st.silences++
+	}
+	if st.bmcKey != key || st.bmc != a || a.Verdict != bmc.Refused {
+		st.bmc, st.bmcKey, st.bmcAt = a, key, time.Now()
+	}
+	return a
+}
+
+// startVerification begins to ask an installed node when that is due. e.mu is held.
+func (e *Engine) startVerification(ctx context.Context, st *state, api metal3api.BareMetalHost, has bool, now time.Time) {
+	if !has {
+		return
+	}
+	h := fact.HostOf(&api)
+	what := installation(h)
+	if !h.InService() {
+		st.answer, st.checks, st.wrong = shell.Answer{}, nil, 0
+		return
+	}
+	if st.installed == what || st.proving || now.Before(st.verifyDue) {
+		return
+	}
+	t, err := e.loginTarget(st.node, h)
+	if err != nil {
+		e.Logger.Error("node cannot be asked", "node", h.Name, "error", err)
+		st.verifyDue = now.Add(recheckInterval)
+		return
+	}
+	st.proving = true
+	question := e.Ask
+	if question == nil {
+		question = shell.Ask
+	}
+	e.asking.Go(func() {
+		a := question(ctx, t)
+		checks := VerifyNode(Findings{Node: st.node, Host: &h, Answer: a})
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		st.proving, st.verifyDue = false, time.Now().Add(recheckInterval)
+		if ctx.Err() != nil {
+			return
+		}
+		st.answer = a
+		if AllPassed(checks) {
+			st.installed, st.checks, st.wrong = what, checks, 0
+			e.Logger.Info("node proven", "node", h.Name, "address", a.Address.String())
+			return
+		}
+		if p, _ := FirstProblem(checks); p.State == status.CheckFailed {
+			st.wrong++
+		} else {
+			st.wrong = 0
+		}
+		if st.wrong == 1 {
+			deferFirstFailures(checks) // a system that has just started may still be at it
+		}
+		st.checks = checks
+	})
+}
+
+// deferFirstFailures makes failures wait: they count when they are found a second time.
+func deferFirstFailures(checks []status.Check) {
+	for i := range checks {
+		if checks[i].State == status.CheckFailed {
+			checks[i].State, checks[i].Fix = status.CheckWaiting, ""
+		}
+	}
+}
+
+// loginTarget is how a node is logged in to: at its own addresses, or those it was leased.
+func (e *Engine) loginTarget(n site.Node, h fact.Host) (shell.Target, error) {
+	t := shell.Target{Name: string(n.Name), User: n.OS.Username, Addresses: staticAddrs(n), Routers: routers(n), Resolvers: resolvers(n)}
+	var err error
+	if t.Key, err = e.Access(); err != nil {
+		return t, err
+	}
+	if t.HostKey, err = e.HostKey(n.Name); err != nil {
+		return t, err
+	}
+	leases := e.Leases()
+	own := nodeMACs(n)
+	for _, m := range h.MACs {
+		own = append(own, site.MAC(strings.ToLower(m)))
+	}
+	for _, m := range own {
+		if a, ok := leases[m]; ok && !slices.Contains(t.Addresses, a) {
+			t.Addresses = append(t.Addresses, a)
+		}
+	}
+	return t, nil
+}

@@ -1,0 +1,235 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/verify/diagnose"
+	"firstlight.dev/firstlight/daemon/metal/verify/fact"
+	"firstlight.dev/firstlight/pxe/boottrace"
+)
+
+// installation identifies what is on a node's disk: another image, or the same one written
+// anew, must be proven anew.
+func installation(h fact.Host) string {
+	return fmt.Sprintf("%s@%s", h.Installed, h.Deployed.UTC().Format(time.RFC3339))
+}
+
+// updateNodes says how every node and the launch stand. It returns whether anything is other than
+// it was that somebody waits for. e.mu is held.
+func (e *Engine) updateNodes(s *site.Site, hosts map[string]metal3api.BareMetalHost, waits string, silent, now time.Time) (changed bool) {
+	records := map[string]boottrace.Trace{}
+	for _, r := range e.Records() {
+		records[r.MAC] = r
+	}
+	held := e.Blocked()
+	var all []status.Node
+	var stands []NodeStanding
+	known := map[string]bool{}
+	for _, n := range s.Nodes {
+		st := e.nodes[n.Name]
+		v := e.buildView(st, n, hosts, records, held, waits, now)
+		v.Silent = silent
+		for _, m := range nodeMACs(n) {
+			known[string(m)] = true
+		}
+		node, reason := e.nodeStatus(st, v, now)
+		changed = changed || st.rule != reason.Rule
+		all = append(all, node)
+		if !reason.Fails {
+			st.failing = time.Time{}
+		} else if st.failing.IsZero() {
+			st.failing = now
+		}
+		stands = append(stands, NodeStanding{Name: string(n.Name), Verified: v.Verified, Rule: reason.Rule, Sentence: reason.Sentence,
+			Fails: reason.Fails, Lasts: reason.Fails && now.Sub(st.failing) >= settled})
+		st.rule, st.ruleSince = reason.Rule, node.Since
+	}
+	for _, name := range sortedKeys(hosts) {
+		h := fact.HostOf(new(hosts[name]))
+		for _, m := range h.MACs {
+			known[m] = true
+		}
+		if slices.ContainsFunc(s.Nodes, func(n site.Node) bool { return string(n.Name) == name }) {
+			continue
+		}
+		r := diagnose.Explain(diagnose.View{Now: now, Name: name, Host: &h, Appliance: waits, Silent: silent})
+		all = append(all, status.Node{Name: name, State: stateName(&h), Rule: r.Rule, Why: r.Sentence, Next: r.Next, Since: r.Since, Error: h.Error})
+	}
+	e.unknownMachines = nil
+	for _, mac := range sortedKeys(records) {
+		if !known[mac] {
+			r := diagnose.Explain(diagnose.View{Now: now, Name: mac, BootTrace: new(records[mac])})
+			e.unknownMachines = append(e.unknownMachines, status.Node{Name: mac, State: "absent", Rule: r.Rule, Why: r.Sentence, Next: r.Next, Since: r.Since})
+		}
+	}
+	if waits == "" && silent.IsZero() && e.loaded != "" && e.launch.State != status.LaunchSucceeded {
+		e.elapsed += now.Sub(e.ticked)
+	}
+	e.ticked = now
+	launch := e.launch // stays as it was while nobody knows how the hosts are
+	if silent.IsZero() {
+		launch = JudgeLaunch(stands, e.elapsed, time.Duration(s.Verification.Timeout))
+	}
+	changed = changed || launch.State != e.launch.State || launch.Text != e.launch.Text
+	e.all, e.launch = all, launch
+	return changed
+}
+
+// Why is Nodes, and the machines that neither site nor API name.
+func (e *Engine) Why() []status.Node {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Concat(e.all, e.unknownMachines)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for n := range m {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func stateName(h *fact.Host) string {
+	switch {
+	case h == nil:
+		return "absent"
+	case h.State == "":
+		return "new"
+	}
+	return h.State
+}
+
+// buildView is all that is known of a node. It keeps what the operator forgets: since when a
+// state is, and the last error until the host is in service or is to become something else.
+func (e *Engine) buildView(st *state, n site.Node, hosts map[string]metal3api.BareMetalHost, records map[string]boottrace.Trace, held map[string]string, waits string, now time.Time) diagnose.View {
+	name := string(n.Name)
+	v := diagnose.View{Now: now, Name: name, Node: &n, Appliance: waits, Preflight: st.preflight, Passed: st.passed, PreflightSince: st.since, BMC: st.bmc.Verdict,
+		Blocked: held[name], Answer: st.answer.Verdict, Checks: st.checks}
+	if api, ok := hosts[name]; ok {
+		h := fact.HostOf(&api)
+		if h.State != st.hostState {
+			st.hostState, st.hostSince = h.State, now
+		}
+		if want := wantedImage(&api); h.InService() || want != st.want {
+			st.want, st.lastError = want, ""
+		}
+		if h.Since.IsZero() {
+			h.Since = st.hostSince
+		}
+		if h.Error != "" {
+			st.lastError = h.Error
+		}
+		v.Host, v.LastError = &h, st.lastError
+		v.Verified = h.InService() && st.installed == installation(h)
+		if h.Error != "" && e.Log != nil {
+			v.Log = e.Log(name)
+		}
+	} else {
+		st.hostState, st.want, st.lastError = "", "", ""
+	}
+	if i, ok := e.ironic[name]; ok {
+		v.Ironic = &i
+	}
+	if r, ok := records[string(n.BootMAC)]; ok {
+		v.BootTrace = &r
+	}
+	for _, m := range nodeMACs(n) {
+		if r, ok := records[string(m)]; ok && m != n.BootMAC && v.Host != nil && r.Last.Time.After(v.Host.Since) {
+			v.OtherNIC = string(m)
+		}
+	}
+	if d := e.DHCP(); d.Enabled && d.Phase == "silent" {
+		v.Foreign = d.Text
+	}
+	return v
+}
+
+// wantedImage identifies what a host is to become: with another one, earlier errors say nothing.
+func wantedImage(h *metal3api.BareMetalHost) string {
+	if h.Spec.Image == nil {
+		return ""
+	}
+	return h.Spec.Image.URL + " " + h.Spec.Image.Checksum
+}
+
+// nodeStatus is the view for people.
+func (e *Engine) nodeStatus(st *state, v diagnose.View, now time.Time) (status.Node, diagnose.Diagnosis) {
+	r := diagnose.Explain(v)
+	n := status.Node{Name: v.Name, State: stateName(v.Host), Rule: r.Rule, Why: r.Sentence, Next: r.Next, Since: r.Since, Percent: r.Percent,
+		Verified: v.Verified, Preflight: slices.Clone(v.Preflight), Checks: slices.Clone(v.Checks)}
+	if v.Host != nil {
+		n.Error = cmp.Or(v.Host.Error, v.LastError)
+	}
+	if n.Error == "" {
+		n.Error = v.Blocked
+	}
+	if st.answer.Address.IsValid() {
+		n.Address = st.answer.Address.String()
+	}
+	if n.Since.IsZero() {
+		n.Since = st.ruleSince
+		if st.rule != r.Rule {
+			n.Since = now
+		}
+	}
+	return n, r
+}
+
+// dueOutcome is what the API is to be told, and whether it is due. e.mu is held.
+func (e *Engine) dueOutcome(now time.Time) (Outcome, bool) {
+	if e.loaded == "" || e.saving {
+		return Outcome{}, false
+	}
+	l := e.launch
+	out := Outcome{State: l.State, Message: l.Text, Verified: fmt.Sprintf("%d/%d", l.Verified, l.Nodes), ElapsedSeconds: int64(l.Elapsed)}
+	for _, n := range e.all {
+		st := e.nodes[site.Name(n.Name)]
+		if st == nil {
+			continue // not of the site
+		}
+		o := NodeOutcome{Name: n.Name, Verified: n.Verified, Rule: n.Rule, Checks: n.Checks}
+		if n.Verified {
+			o.Installed = st.installed
+		}
+		if n.Next != "" {
+			o.Message = n.Why
+		}
+		out.Nodes = append(out.Nodes, o)
+	}
+	same := out
+	same.ElapsedSeconds = e.saved.ElapsedSeconds
+	if reflect.DeepEqual(same, e.saved) && (now.Sub(e.savedAt) < saveEvery || out.ElapsedSeconds == e.saved.ElapsedSeconds) {
+		return Outcome{}, false
+	}
+	e.saving = true
+	return out, true
+}
+
+func (e *Engine) save(ctx context.Context, name string, out Outcome) {
+	saving, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	err := e.Outcomes.Save(saving, name, out)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.saving = false
+	if err != nil {
+		e.Logger.Debug("launch not written", "error", err) // the API is away; the next look tries again
+		return
+	}
+	if out.State != e.saved.State || out.Message != e.saved.Message {
+		e.Logger.Info("launch", "state", string(out.State), "proven", out.Verified, "message", strings.TrimSpace(out.Message))
+	}
+	e.saved, e.savedAt = out, time.Now()
+}

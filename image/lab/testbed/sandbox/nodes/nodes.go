@@ -1,0 +1,329 @@
+// Package nodes is a rack in namespaces: an appliance and servers with the system that the appliance
+// installs on servers, each a bed of package native, on one network without a way out. The appliance
+// serves what nodes are given and can log in to every server; nothing else of it runs, unless all of it is
+// asked for. What installs clusters is tried here in seconds, where virtual machines take many minutes.
+//
+//	rack, err := nodes.New(ctx, nodes.Config{Name: "one", Root: root, Dir: dir, Programs: programs}, 2)
+//	defer rack.Close()
+//	err = rack.Inventory("edge", 1, rack.Servers...)
+//	out, err := rack.Installer(ctx, "edge").CombinedOutput()
+//
+// A server has what servers have: a machine-id and a disk of its own, an SSH server with its own host
+// key, containerd. Cut takes its power, Power gives it back.
+package nodes
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
+)
+
+// System is where the stick carries the servers' system.
+const System = "/usr/share/firstlight/images/os/debian-13.raw"
+
+// Addresses of the appliance on its networks. Servers follow from .11 on, on one of them.
+var (
+	Address   = netip.MustParsePrefix("172.22.0.1/24")
+	Baremetal = netip.MustParsePrefix("10.10.110.1/24")
+)
+
+// Config is what a rack is made of.
+type Config struct {
+	Name     string // unique on this machine among racks that live at once
+	Root     string // the stick's image, see native.RootTree
+	Dir      string // working directory; absolute
+	Full     bool   // all of the appliance runs, not only what serves nodes
+	Beside   bool   // servers are on baremetal and have no way to provisioning; not with Whole
+	Programs sandbox.Programs
+	Log      io.Writer // what the beds say; may be nil
+}
+
+// Rack is an appliance and its servers.
+type Rack struct {
+	Config
+	access []byte // the appliance's log-in, as in authorized_keys
+	system string // the servers' disk image
+
+	Appliance *sandbox.Sandbox
+	Servers   []*Server
+
+	network *sandbox.Sandbox // has the bridge that joins everybody
+	bridge  string
+}
+
+// Server is one machine of the rack.
+type Server struct {
+	*sandbox.Sandbox // nil while its power is off
+	Addr             netip.Addr
+	HostKey          string // as in authorized_keys
+
+	rack *Rack
+	nr   int
+}
+
+// New starts a rack with so many servers.
+func New(ctx context.Context, c Config, servers int) (*Rack, error) {
+	r := &Rack{Config: c}
+	if err := r.start(ctx); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	for range servers {
+		if _, err := r.Add(ctx); err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
+	}
+	return r, nil
+}
+
+// Close ends all beds.
+func (r *Rack) Close() error {
+	var all []error
+	for _, s := range r.Servers {
+		all = append(all, s.CutPower())
+	}
+	for _, b := range []*sandbox.Sandbox{r.Appliance, r.network} {
+		if b != nil {
+			all = append(all, b.Close())
+		}
+	}
+	return errors.Join(all...)
+}
+
+// start brings up the appliance: its network, its log-in, and what nodes are given.
+func (r *Rack) start(ctx context.Context) (err error) {
+	dir := filepath.Join(r.Dir, "appliance")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("start rack: %w", err)
+	}
+	r.Appliance, err = sandbox.Start(ctx, sandbox.Config{Name: r.Name, Root: r.Root, Dir: dir, Manager: r.Programs.Manager, Log: r.Log,
+		Add: map[string]string{"/usr/bin/firstlightd": r.Programs.Daemon}})
+	if err != nil {
+		return err
+	}
+	r.system = filepath.Join(r.Dir, "system.raw")
+	if err := r.Appliance.Assemble(System, r.system); err != nil {
+		return fmt.Errorf("start rack: %w", err)
+	}
+	if r.Full {
+		return r.startFull(ctx)
+	}
+	r.network, r.bridge = r.Appliance, "provisioning"
+	if r.Beside {
+		r.bridge = "baremetal"
+	}
+	key, private, err := newKey()
+	if err != nil {
+		return err
+	}
+	r.access = ssh.MarshalAuthorizedKey(key)
+	unit := fmt.Sprintf("[Service]\nExecStart=/usr/bin/firstlightd supplies --address %s --address %s --state /var/lib/firstlight\nRestart=always\n", Address, Baremetal)
+	err = errors.Join(putFile(r.Appliance, "/root/.ssh/id_rsa", private, 0o600), putFile(r.Appliance, "/etc/systemd/system/supplies.service", []byte(unit), 0o644))
+	if err != nil {
+		return err
+	}
+	return run(ctx, r.Appliance,
+		"ip link add provisioning type bridge",
+		"ip address add "+Address.String()+" dev provisioning",
+		"ip link set provisioning up",
+		"ip link add baremetal type bridge",
+		"ip address add "+Baremetal.String()+" dev baremetal",
+		"ip link set baremetal up",
+		"systemctl start supplies")
+}
+
+// site is that of the whole appliance: no clusters but those that are asked for.
+const site = "name: bed\nnetworks: {provisioning: {interface: eth0}}\nclusters: []\n"
+
+// startFull waits until the appliance is as far as it comes without nodes. The switch is a bed of its own: an
+// appliance with the servers' links in it would take them for its own.
+func (r *Rack) startFull(ctx context.Context) (err error) {
+	dir := filepath.Join(r.Dir, "switch")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("start rack: %w", err)
+	}
+	r.bridge = "rack"
+	if r.network, err = sandbox.Start(ctx, sandbox.Config{Name: r.Name + "-switch", Root: r.Root, Dir: dir, Manager: r.Programs.Manager, Log: r.Log}); err != nil {
+		return err
+	}
+	if err := run(ctx, r.network, "ip link add rack type bridge", "ip link set rack up"); err != nil {
+		return err
+	}
+	if err := sandbox.Connect(ctx, r.network, r.Appliance, "appliance", "eth0"); err != nil {
+		return err
+	}
+	if err := putFile(r.Appliance, "/run/firstlight/site/site.yaml", []byte(site), 0o644); err != nil {
+		return err
+	}
+	if err := run(ctx, r.network, "ip link set appliance master rack"); err != nil {
+		return err
+	}
+	if err := run(ctx, r.Appliance, "systemctl start firstlightd"); err != nil {
+		return err
+	}
+	if _, err := r.Appliance.AwaitStage(ctx, "clusters-handed-over", r.Log); err != nil {
+		return err
+	}
+	key, err := r.Appliance.Run(ctx, "kubectl", "-n", "bpa", "get", "secret", "ssh-key-secret", "-o", `go-template={{index .data "id_rsa.pub" | base64decode}}`)
+	r.access = []byte(key)
+	return err
+}
+
+// run runs command lines without quotes, one after the other.
+func run(ctx context.Context, b *sandbox.Sandbox, lines ...string) error {
+	for _, l := range lines {
+		words := strings.Fields(l)
+		if _, err := b.Run(ctx, words[0], words[1:]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func putFile(b *sandbox.Sandbox, path string, data []byte, mode os.FileMode) error {
+	at := b.Path(path)
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(at, data, mode)
+}
+
+func newKey() (ssh.PublicKey, []byte, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make key: %w", err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		return nil, nil, fmt.Errorf("make key: %w", err)
+	}
+	public, err := ssh.NewPublicKey(key.Public())
+	return public, pem.EncodeToMemory(block), err
+}
+
+// Add puts one more server into the rack.
+func (r *Rack) Add(ctx context.Context) (*Server, error) {
+	nr := len(r.Servers) + 1
+	network := Address
+	if r.Beside {
+		network = Baremetal
+	}
+	at := network.Addr().As4()
+	at[3] = byte(10 + nr)
+	s := &Server{rack: r, nr: nr, Addr: netip.AddrFrom4(at)}
+	r.Servers = append(r.Servers, s)
+	return s, s.PowerOn(ctx)
+}
+
+func (s *Server) dir() string { return filepath.Join(s.rack.Dir, fmt.Sprintf("server-%d", s.nr)) }
+
+// Label is the server's name in inventories.
+func (s *Server) Label() string { return fmt.Sprintf("node-%d", s.nr) }
+
+// PowerOn starts the server on its disk.
+func (s *Server) PowerOn(ctx context.Context) error {
+	if err := os.MkdirAll(s.dir(), 0o755); err != nil {
+		return fmt.Errorf("power %s: %w", s.Label(), err)
+	}
+	bed, err := sandbox.Start(ctx, sandbox.Config{Name: fmt.Sprintf("%s-server-%d", s.rack.Name, s.nr), Root: s.rack.Root, DiskImage: s.rack.system, Disk: true,
+		Dir: s.dir(), Manager: s.rack.Programs.Manager, Log: s.rack.Log,
+		Keep: []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd", "/var/log"}})
+	if err != nil {
+		return err
+	}
+	s.Sandbox = bed
+	port := fmt.Sprintf("port%d", s.nr)
+	// The kernel removes the port of the server's last life in its own time.
+	_, _ = s.rack.network.Run(ctx, "ip", "link", "delete", port) // there may be none
+	if err := sandbox.Connect(ctx, s.rack.network, bed, port, "eth0"); err != nil {
+		return err
+	}
+	if err := s.install(); err != nil {
+		return fmt.Errorf("install %s: %w", s.Label(), err)
+	}
+	return errors.Join(run(ctx, s.rack.network, "ip link set "+port+" master "+s.rack.bridge), run(ctx, bed,
+		"ip address add "+s.Addr.String()+"/24 dev eth0",
+		"systemctl start ssh containerd",
+		"systemctl default firstlight-endpoint kubelet"))
+}
+
+// install gives a server, once, what cloud-init would: its identity and who may log in.
+func (s *Server) install() error {
+	if id, err := os.ReadFile(s.Path("/etc/machine-id")); err == nil && len(strings.TrimSpace(string(id))) == 32 {
+		return nil
+	}
+	public, private, err := newKey()
+	if err != nil {
+		return err
+	}
+	s.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public)))
+	id := make([]byte, 16)
+	_, _ = rand.Read(id)
+	// The system's resolver does not run in a bed, and no name server is in the rack.
+	if err := os.Remove(s.Path("/etc/resolv.conf")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return errors.Join(
+		putFile(s.Sandbox, "/etc/resolv.conf", nil, 0o644),
+		putFile(s.Sandbox, "/etc/ssh/ssh_host_ed25519_key", private, 0o600),
+		putFile(s.Sandbox, "/root/.ssh/authorized_keys", s.rack.access, 0o600),
+		putFile(s.Sandbox, "/etc/machine-id", []byte(hex.EncodeToString(id)+"\n"), 0o644))
+}
+
+// CutPower takes the server's power. What was not on its disk is lost, as far as that can be had in a bed.
+func (s *Server) CutPower() error {
+	if s.Sandbox == nil {
+		return nil
+	}
+	err := s.Close()
+	s.Sandbox = nil
+	return err
+}
+
+// Wipe makes the server a new machine, as an installation of its system would. Its power must be off.
+func (s *Server) Wipe() error { return os.RemoveAll(s.dir()) }
+
+// Inventory writes a cluster's hosts.ini with servers; the first masters of them are control planes,
+// the others, or all if there are no others, workers.
+func (r *Rack) Inventory(cluster string, masters int, servers ...*Server) error {
+	var all, control, work strings.Builder
+	for i, s := range servers {
+		fmt.Fprintf(&all, "%s  ansible_ssh_host=%s ansible_ssh_port=22\n", s.Label(), s.Addr)
+		if i < masters {
+			fmt.Fprintln(&control, s.Label())
+		}
+		if i >= masters || len(servers) == masters {
+			fmt.Fprintln(&work, s.Label())
+		}
+	}
+	text := fmt.Sprintf("[all]\n%s\n[kube-master]\n%s\n[kube-node]\n%s\n[etcd]\n%s", &all, &control, &work, &control)
+	return putFile(r.Appliance, "/opt/kud/multi-cluster/"+cluster+"/hosts.ini", []byte(text), 0o644)
+}
+
+// Installer is the installer's command line in the appliance.
+func (r *Rack) Installer(ctx context.Context, cluster string, args ...string) *exec.Cmd {
+	return r.Appliance.Command(ctx, "firstlightd", append([]string{"installer", "--cluster", cluster}, args...)...)
+}
+
+// Kubectl asks a cluster by the kubeconfig that the installer left.
+func (r *Rack) Kubectl(ctx context.Context, cluster string, args ...string) (string, error) {
+	return r.Appliance.Run(ctx, "kubectl", append([]string{"--kubeconfig", "/opt/kud/multi-cluster/" + cluster + "/artifacts/admin.conf"}, args...)...)
+}
+
+// Path is where a file of a cluster's directory on the appliance is on this machine.
+func (r *Rack) Path(cluster, name string) string {
+	return r.Appliance.Path("/opt/kud/multi-cluster/" + cluster + "/" + name)
+}

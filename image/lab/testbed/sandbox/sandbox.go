@@ -1,0 +1,284 @@
+// Package sandbox is the bed: the appliance's (or a node's) own root tree, brought to life in Linux
+// namespaces in a fraction of a second, where a virtual machine would need a minute. The programs in
+// it are the real ones with their real units; what is not real is the kernel's boot and systemd.
+//
+//	bed, err := native.Start(ctx, native.Config{Name: "one", Root: root, Dir: t.TempDir()})
+//	defer bed.Close()
+//	out, err := bed.Run(ctx, "systemctl", "start", "containerd")
+//	text, err := os.ReadFile(bed.Path("/etc/kubernetes/admin.conf"))
+//
+// A bed has its own mounts, network, processes, host name, IPC and cgroups, and needs root. Its root is
+// read-only below an overlay in memory; the directories of Config.Keep lie in Config.Dir and outlive
+// it: closing a bed and starting another in the same Dir is a power cut, as far as that can be had
+// without a kernel that dies (what was not synced is still there). Its first process is the small
+// service manager of package systemctl beside this one, which is also bound over the tree's systemctl.
+//
+// Its network holds a loopback and nothing else: Connect joins beds by veth pairs, and Run("ip", …)
+// makes what a test needs. There is no default route, like on an appliance without cables.
+//
+// Not in a bed: a wall clock of its own (Linux has namespaces for the monotonic and the boot clock
+// only), udev, the journal, dbus, kernel modules and sysctls outside net.*. The kernel is this
+// machine's; with cgroup version 1 the kubelet makes pods' cgroups itself.
+package sandbox
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"firstlight.dev/firstlight/assets/stick"
+)
+
+// Config is what a bed is made of.
+type Config struct {
+	Name string // host name; unique on this machine among beds that live at once
+	// Root is an unpacked tree, a squashfs file, or a disk image of the product (its ROOT partition).
+	Root string
+	// DiskImage is a disk image of this machine whose root is used instead: the nodes' system.
+	DiskImage string
+	// Disk lets the whole root outlive the bed, as on a machine with a disk. What holds an overlay itself,
+	// such as /var/lib/containerd, must be in Keep all the same.
+	Disk bool
+	Dir  string            // working directory: DATA, mount points, logs; absolute
+	Keep []string          // directories of the root that outlive the bed; nil: those that the appliance keeps
+	Add  map[string]string // path in the root: host's file or directory shown there, read-only
+	// Manager is the program image/lab/testbed/sandbox/systemctl, see Build.
+	Manager string
+	Log     io.Writer // what the first process says; may be nil
+}
+
+// DataDirs are the directories that the appliance keeps on its DATA partition.
+func DataDirs() []string {
+	return []string{"/var/lib/firstlight", "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd", "/etc/kubernetes",
+		"/var/lib/ironic", "/var/log/pods", "/var/log/units", "/opt/kud"}
+}
+
+// Sandbox is a root tree that lives.
+type Sandbox struct {
+	config Config
+	cmd    *exec.Cmd
+	alive  io.Closer // closing it ends the first process
+	once   sync.Once
+	ended  chan struct{}
+}
+
+// Start makes a bed and returns when its service manager answers. Leftovers of a bed of the same name
+// whose owner crashed are removed first.
+func Start(ctx context.Context, c Config) (*Sandbox, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("start bed: needs root")
+	}
+	if c.Keep == nil {
+		c.Keep = DataDirs()
+	}
+	cgroup := "firstlight-" + c.Name
+	if err := removeCgroups(cgroup); err != nil {
+		return nil, err
+	}
+	lower, offset, err := locateTree(c.Root)
+	if err != nil {
+		return nil, err
+	}
+	add := map[string]string{"/usr/bin/systemctl": c.Manager}
+	for path, source := range c.Add {
+		add[path] = source
+	}
+	plan, err := json.Marshal(map[string]any{"Name": cgroup, "Lower": lower, "Offset": offset, "DiskImage": c.DiskImage, "Disk": c.Disk,
+		"Work": filepath.Join(c.Dir, "mount"), "Data": filepath.Join(c.Dir, "data"), "Keep": c.Keep, "Add": add})
+	if err != nil {
+		return nil, fmt.Errorf("encode plan of bed: %w", err)
+	}
+	file := filepath.Join(c.Dir, "bed.json")
+	if err := errors.Join(os.MkdirAll(filepath.Join(c.Dir, "mount"), 0o755), os.WriteFile(file, plan, 0o644)); err != nil {
+		return nil, fmt.Errorf("write plan of bed: %w", err)
+	}
+	b := &Sandbox{config: c, ended: make(chan struct{})}
+	b.cmd = exec.Command(c.Manager, "bed", file)
+	b.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS |
+		syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET}
+	if b.alive, err = b.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start bed: %w", err)
+	}
+	out, err := b.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start bed: %w", err)
+	}
+	b.cmd.Stderr = c.Log
+	if err := b.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start bed: %w", err)
+	}
+	ready := make(chan struct{})
+	go b.followOutput(out, ready)
+	select {
+	case <-ready:
+	case <-b.ended:
+		return nil, errors.Join(fmt.Errorf("start bed %s: its first process ended: %s", c.Name, b.cmd.ProcessState), removeCgroups(cgroup))
+	case <-ctx.Done():
+		return nil, errors.Join(ctx.Err(), b.Close())
+	}
+	if _, err := b.Run(ctx, "ip", "link", "set", "lo", "up"); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// followOutput copies what the first process says and notes when it is ready and when it is gone.
+func (b *Sandbox) followOutput(out io.Reader, ready chan struct{}) {
+	for s := bufio.NewScanner(out); s.Scan(); {
+		if s.Text() == "bed: ready" {
+			close(ready)
+		} else if b.config.Log != nil {
+			fmt.Fprintln(b.config.Log, s.Text())
+		}
+	}
+	b.cmd.Wait() // its state is read where it matters
+	close(b.ended)
+}
+
+// PID is the bed's first process as this machine numbers it.
+func (b *Sandbox) PID() int { return b.cmd.Process.Pid }
+
+// Name is the bed's name.
+func (b *Sandbox) Name() string { return b.config.Name }
+
+// Path is where a path of the bed is on this machine, while the bed lives. Links inside are not
+// followed as the bed would.
+func (b *Sandbox) Path(inside string) string {
+	return filepath.Join("/proc", strconv.Itoa(b.PID()), "root", inside)
+}
+
+// DataPath is where a kept directory of the bed, or a path below it, is on this machine, also when the bed
+// is gone.
+func (b *Sandbox) DataPath(inside string) string { return filepath.Join(b.config.Dir, "data", inside) }
+
+// Command is a command that will run inside, with the environment of the appliance's root shell.
+func (b *Sandbox) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	enter := []string{"--target", strconv.Itoa(b.PID()), "--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--root", "--wd=/", "--", name}
+	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
+	return cmd
+}
+
+// Run runs a command inside and returns what it printed on standard output. Its error holds the
+// command and what it said on standard error.
+func (b *Sandbox) Run(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := b.Command(ctx, name, args...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("run %s %s in bed %s: %w: %s%s", name, strings.Join(args, " "), b.config.Name, err, out.String(), said.String())
+	}
+	return out.String(), nil
+}
+
+// UnitLog is what a unit printed, in this bed and in those before it in the same Dir.
+func (b *Sandbox) UnitLog(unit string) string {
+	text, err := os.ReadFile(b.DataPath("/var/log/units/" + unit + ".log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// Close kills the first process, with it everything in the bed, and removes the bed's cgroups. What
+// was kept stays in Dir.
+func (b *Sandbox) Close() error {
+	var err error
+	b.once.Do(func() {
+		b.alive.Close()
+		if killing := b.cmd.Process.Kill(); killing != nil && !errors.Is(killing, os.ErrProcessDone) {
+			err = fmt.Errorf("end bed %s: %w", b.config.Name, killing)
+		}
+		<-b.ended
+		err = errors.Join(err, removeCgroups("firstlight-"+b.config.Name))
+	})
+	return err
+}
+
+// Connect joins two beds by a veth pair with an end in each, both up. It goes with either bed.
+func Connect(ctx context.Context, a, b *Sandbox, inA, inB string) error {
+	// Made inside a, so that no name on this machine is taken for a moment.
+	if _, err := a.Run(ctx, "ip", "link", "add", inA, "type", "veth", "peer", "name", "peer"+inB); err != nil {
+		return err
+	}
+	move := exec.CommandContext(ctx, "nsenter", "--target", strconv.Itoa(a.PID()), "--net",
+		"ip", "link", "set", "peer"+inB, "netns", strconv.Itoa(b.PID()), "name", inB)
+	if out, err := move.CombinedOutput(); err != nil {
+		return fmt.Errorf("move link into bed %s: %w: %s", b.Name(), err, out)
+	}
+	_, errA := a.Run(ctx, "ip", "link", "set", inA, "up")
+	_, errB := b.Run(ctx, "ip", "link", "set", inB, "up")
+	return errors.Join(errA, errB)
+}
+
+// locateTree finds the tree: a directory, a squashfs, or the partition named root of a disk image.
+func locateTree(root string) (path string, offset int64, err error) {
+	path, err = filepath.Abs(root)
+	if err != nil {
+		return "", 0, fmt.Errorf("find root tree: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, fmt.Errorf("find root tree: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", 0, fmt.Errorf("find root tree: %w", err)
+	}
+	magic := make([]byte, 4)
+	if _, err := f.ReadAt(magic, 0); info.IsDir() || err == nil && string(magic) == "hsqs" {
+		return path, 0, nil
+	}
+	table, err := stick.ReadTable(f, info.Size(), 512)
+	if err != nil {
+		return "", 0, fmt.Errorf("find root tree in %s: %w", path, err)
+	}
+	for _, e := range table.Entries {
+		if _, err := f.ReadAt(magic, e.Start); err == nil && string(magic) == "hsqs" {
+			return path, e.Start, nil
+		}
+	}
+	return "", 0, fmt.Errorf("find root tree in %s: no partition holds a squashfs", path)
+}
+
+// removeCgroups removes a bed's cgroups, deepest first. Processes that were just killed leave theirs a
+// little later.
+func removeCgroups(name string) error {
+	var left error
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		left = nil
+		roots, _ := filepath.Glob("/sys/fs/cgroup/*/" + name)
+		roots = append(roots, "/sys/fs/cgroup/"+name)
+		for _, root := range roots {
+			var dirs []string
+			filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+				if err == nil && d.IsDir() {
+					dirs = append(dirs, path)
+				}
+				return nil
+			})
+			for _, dir := range slices.Backward(dirs) {
+				if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+					left = fmt.Errorf("remove cgroup %s: %w", dir, err)
+				}
+			}
+		}
+		if left == nil || time.Now().After(deadline) {
+			return left
+		}
+	}
+}

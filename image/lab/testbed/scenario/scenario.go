@@ -1,0 +1,239 @@
+// Package scenario lets an appliance provision a fleet, and breaks things meanwhile: the appliance runs in a
+// bed (package native) with its real Ironic, operator and daemon, the servers are fakes (package fleet)
+// in the same network. Tests and measurements share it.
+package scenario
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
+	"firstlight.dev/firstlight/image/lab/testbed/simulator"
+)
+
+// The appliance's address and what it serves.
+const (
+	Address = "172.22.0.1"
+	Boot    = "http://" + Address + ":6180"
+)
+
+// Config is what a drill is made of.
+type Config struct {
+	Name     string // of the bed, unique on this machine
+	Dir      string // the appliance's DATA, and logs
+	Root     string // see native.RootTree
+	Programs sandbox.Programs
+	Servers  simulator.Config // Boot and Namespace are filled in
+	Log      io.Writer        // what happens; may be nil
+}
+
+// Scenario is an appliance and its servers.
+type Scenario struct {
+	Sandbox *sandbox.Sandbox
+	Servers *simulator.Simulator
+
+	config Config
+	api    *api
+}
+
+// Start makes the bed with its provisioning NIC, and plugs in the fleet. The daemon waits for Begin.
+func Start(ctx context.Context, c Config) (*Scenario, error) {
+	if c.Log == nil {
+		c.Log = io.Discard
+	}
+	d := &Scenario{config: c}
+	if err := d.startSandbox(ctx); err != nil {
+		return nil, err
+	}
+	fakes := c.Servers
+	fakes.Boot, fakes.Namespace = Boot, netns.PathOf(d.Sandbox.PID())
+	var err error
+	if d.Servers, err = simulator.Start(fakes); err != nil {
+		return nil, errors.Join(err, d.Sandbox.Close())
+	}
+	for _, name := range []string{ImageA, ImageB} {
+		if err := d.serve(name); err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+	}
+	return d, nil
+}
+
+// startSandbox starts a bed on the drill's Dir.
+func (d *Scenario) startSandbox(ctx context.Context) error {
+	if err := os.MkdirAll(d.config.Dir, 0o755); err != nil {
+		return fmt.Errorf("start drill: %w", err)
+	}
+	bed, err := sandbox.Start(ctx, sandbox.Config{Name: d.config.Name, Root: d.config.Root, Dir: d.config.Dir, Manager: d.config.Programs.Manager,
+		Log: d.config.Log, Add: map[string]string{"/usr/bin/firstlightd": d.config.Programs.Daemon}})
+	if err != nil {
+		return err
+	}
+	// The provisioning NIC needs a cable with something at its other end. The servers are not there: they
+	// have addresses of their own in the bed's network, because fifty of them shall cost little.
+	for _, args := range []string{"link add eth0 type veth peer name far0", "link set far0 up", "link set eth0 up"} {
+		if _, err := bed.Run(ctx, "ip", strings.Fields(args)...); err != nil {
+			return errors.Join(err, bed.Close())
+		}
+	}
+	d.Sandbox, d.api = bed, newAPI(bed)
+	return nil
+}
+
+// Close ends everything. What was kept stays in Dir.
+func (d *Scenario) Close() error { return errors.Join(d.Servers.Close(), d.Sandbox.Close()) }
+
+// Begin writes the site and starts the daemon.
+func (d *Scenario) Begin(ctx context.Context, site string) error {
+	if err := d.write(site); err != nil {
+		return err
+	}
+	_, err := d.Sandbox.Run(ctx, "systemctl", "start", "firstlightd")
+	return err
+}
+
+// EditSite replaces the site, as its owner does.
+func (d *Scenario) EditSite(ctx context.Context, site string) error {
+	if err := d.write(site); err != nil {
+		return err
+	}
+	_, err := d.Sandbox.Run(ctx, "firstlightd", "reload")
+	return err
+}
+
+func (d *Scenario) write(site string) error {
+	dir := d.Sandbox.Path("/run/firstlight/site")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("write site: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "site.yaml"), []byte(site), 0o644); err != nil {
+		return fmt.Errorf("write site: %w", err)
+	}
+	return nil
+}
+
+// Images that the appliance serves: small, each with bytes of its own.
+const (
+	ImageA = "system-a"
+	ImageB = "system-b"
+)
+
+func imageContent(image string) []byte { return []byte(strings.Repeat(image+"\n", 1<<16)) }
+
+// ImageSum is the sha256 of an image.
+func ImageSum(image string) string { return fmt.Sprintf("%x", sha256.Sum256(imageContent(image))) }
+
+// OS is the line of a node in the site that asks for an image, with a digest that may be wrong.
+func OS(image, sum string) string {
+	return fmt.Sprintf("os: {url: %q, sha256: %q, format: raw}", Boot+"/"+image+".raw", sum)
+}
+
+func (d *Scenario) serve(image string) error {
+	dir := d.Sandbox.DataPath("/var/lib/firstlight/http")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("serve image: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, image+".raw"), imageContent(image), 0o644); err != nil {
+		return fmt.Errorf("serve image: %w", err)
+	}
+	return nil
+}
+
+// What a power cut may lose, each below DATA.
+var (
+	etcd   = []string{"/var/lib/etcd"}
+	ironic = []string{"/var/lib/ironic"}
+)
+
+// Loss is what a power cut takes with it.
+type Loss int
+
+const (
+	Nothing Loss = iota
+	Etcd
+	Ironic
+	Both
+)
+
+func (l Loss) String() string {
+	return [...]string{"nothing", "etcd", "Ironic's database", "etcd and Ironic's database"}[l]
+}
+
+// PowerCut ends the appliance at once, loses what is to be lost, and switches it on again with the same
+// site. The servers go on as they are.
+func (d *Scenario) PowerCut(ctx context.Context, loss Loss, site string) error {
+	if err := d.Sandbox.Close(); err != nil {
+		return err
+	}
+	var lost []string
+	if loss == Etcd || loss == Both {
+		lost = append(lost, etcd...)
+	}
+	if loss == Ironic || loss == Both {
+		lost = append(lost, ironic...)
+	}
+	for _, dir := range lost {
+		if err := os.RemoveAll(d.Sandbox.DataPath(dir)); err != nil {
+			return fmt.Errorf("lose %s: %w", loss, err)
+		}
+	}
+	if err := d.startSandbox(ctx); err != nil {
+		return err
+	}
+	if err := d.Servers.MoveTo(netns.PathOf(d.Sandbox.PID())); err != nil {
+		return err
+	}
+	return d.Begin(ctx, site)
+}
+
+// Kill ends a part of the appliance at once, without a chance to tidy up; whoever keeps it starts it again.
+func (d *Scenario) Kill(ctx context.Context, part string) error {
+	commands := map[string][]string{
+		"firstlightd": {"systemctl", "kill", "--signal=SIGKILL", "firstlightd"},
+		"ironic":      {"pkill", "-KILL", "-f", "/usr/bin/ironic --config-file"},
+		"operator":    {"pkill", "-KILL", "-f", "^/baremetal-operator"},
+		"apiserver":   {"pkill", "-KILL", "-f", "^kube-apiserver"},
+		"etcd":        {"pkill", "-KILL", "-x", "etcd"},
+	}
+	command := commands[part]
+	if command == nil {
+		return fmt.Errorf("kill %s: it is no part of the appliance", part)
+	}
+	_, err := d.Sandbox.Run(ctx, command[0], command[1:]...) // in the bed's own process namespace
+	return err
+}
+
+// Dial connects to an address inside the bed's network.
+func dialerIn(pid int) func(context.Context, string, string) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, FallbackDelay: -1}
+	return func(ctx context.Context, family, addr string) (conn net.Conn, err error) {
+		err = netns.Do(netns.PathOf(pid), func() (err error) {
+			conn, err = dialer.DialContext(ctx, family, addr)
+			return err
+		})
+		return conn, err
+	}
+}
+
+// Logs are the last lines of what a container of namespace metal3 said, all its lives together.
+func (d *Scenario) Logs(container string, bytes int) string {
+	files, _ := filepath.Glob(d.Sandbox.DataPath("/var/log/pods/metal3_*/" + container + "/*.log"))
+	var out strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		fmt.Fprintf(&out, "%s:\n%s\n", filepath.Base(filepath.Dir(filepath.Dir(file))), text[max(0, len(text)-bytes):])
+	}
+	return out.String()
+}

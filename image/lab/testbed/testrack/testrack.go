@@ -1,0 +1,342 @@
+// Package testrack is servers for the appliance to provision: QEMU machines on one switch (package
+// wire), each with a BMC that turns it on and off. The BMC is OpenIPMI's ipmi_sim, so that Ironic
+// speaks to it as it does to a real one. Beds (package native) are connected to that switch: an
+// appliance may be cut off and started again, and the servers go on running.
+package testrack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/image/lab/accelerator"
+	"firstlight.dev/firstlight/image/lab/bmc"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/process"
+	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
+	"firstlight.dev/firstlight/image/lab/vswitch"
+)
+
+// BMCAddr is where the BMCs are: an address of the rack's own on the provisioning network, one
+// port per server.
+const BMCAddr = "172.22.0.2"
+
+// inside are the addresses of the rack and of what runs within the appliance (its pods and
+// services, daemon/appliance/kube). What a frame is for beside them is outside; see Rack.OutsideAddresses.
+var inside = []netip.Prefix{
+	netip.MustParsePrefix("172.22.0.0/24"), netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.96.0.0/12"),
+}
+
+// Credentials of every BMC.
+const (
+	User     = "admin"
+	Password = "secret-of-bmc"
+)
+
+// ServerConfig is what a server is made of.
+type ServerConfig struct {
+	Name string
+	Dir  string // disk, console log, BMC's state
+	MAC  string
+	Port int    // of the BMC, UDP
+	Disk int64  // bytes; blank at first; serial number: Name
+	Data string // file of a second disk, serial number Name-data; "": none
+	MiB  int    // memory
+	Code string // UEFI firmware (OVMF_CODE); "": BIOS
+	Vars string // its variables, copied; with Code
+
+	// Firmware lets the firmware boot from the network by itself, which loads its boot program by TFTP; it
+	// takes UEFI. Else the NIC has iPXE in its ROM.
+	Firmware bool
+}
+
+// Server is a server with its BMC.
+type Server struct {
+	ServerConfig
+	rack  *Rack
+	bmc   *bmc.BMC
+	cable *vswitch.Port
+
+	mu   sync.Mutex
+	qemu *process.Child
+}
+
+// Rack is a switch, and a network of the kernel's that hangs on it, where beds and the BMCs are.
+type Rack struct {
+	holder *process.Child // whose network it is
+	sw     *vswitch.Switch
+	uplink *os.File // the tap between the two
+	dir    string   // of sockets; short, because their names may not be long
+	accel  accelerator.Choice
+}
+
+// Bridge is the interface in that network that is on the rack's wire, with the address BMCAddr.
+const Bridge = "rack"
+
+// New makes a rack without servers. Close it.
+func New(ctx context.Context) (*Rack, error) {
+	accel, err := accelerator.Choose(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("make rack: %w", err)
+	}
+	cmd := exec.Command("sleep", "infinity")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	holder, err := process.Start(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("make rack: %w", err)
+	}
+	r := &Rack{holder: holder, sw: vswitch.New(Bridge, inside...), accel: accel}
+	if err := r.build(ctx); err != nil {
+		return nil, fmt.Errorf("make rack: %w", errors.Join(err, r.Close()))
+	}
+	return r, nil
+}
+
+func (r *Rack) build(ctx context.Context) error {
+	var err error
+	if r.dir, err = os.MkdirTemp("", "rack"); err != nil {
+		return err
+	}
+	if err := netns.Do(r.Network(), func() (err error) { r.uplink, err = openTap("uplink"); return err }); err != nil {
+		return err
+	}
+	if err := r.runIP(ctx, "link set lo up", "link add "+Bridge+" type bridge", "link set uplink master "+Bridge, "link set uplink up",
+		"link set "+Bridge+" up", "addr add "+BMCAddr+"/24 dev "+Bridge); err != nil {
+		return err
+	}
+	port, err := r.sw.Attach("uplink", func(frame []byte) { _, _ = r.uplink.Write(frame) }) // a full queue loses frames, as switches do
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			frame := make([]byte, 2048)
+			n, err := r.uplink.Read(frame)
+			if err != nil {
+				return // closed
+			}
+			port.Send(frame[:n])
+		}
+	}()
+	return nil
+}
+
+// openTap makes a tap in the network of the calling thread (the kernel's tuntap.rst).
+func openTap(name string) (*os.File, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open tap: %w", err)
+	}
+	request, err := unix.NewIfreq(name)
+	if err == nil {
+		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open tap %s: %w", name, errors.Join(err, unix.Close(fd)))
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Name is the rack's, unlike that of any other that lives on this machine at the same time.
+func (r *Rack) Name() string { return "rack-" + strconv.Itoa(r.holder.ID.PID) }
+
+// Network is the file that stands for the network in which the beds and BMCs are.
+func (r *Rack) Network() string { return netns.PathOf(r.holder.ID.PID) }
+
+// Accelerator is what runs the servers' processors, and why.
+func (r *Rack) Accelerator() accelerator.Choice { return r.accel }
+
+// OutsideAddresses is every address outside the rack that a frame on its switch was for, with how many.
+func (r *Rack) OutsideAddresses() map[netip.Addr]int { return r.sw.Outside() }
+
+// Close ends the rack's network. Unplug its servers before.
+func (r *Rack) Close() error {
+	errs := []error{r.sw.Close()}
+	if r.uplink != nil {
+		errs = append(errs, r.uplink.Close())
+	}
+	if r.dir != "" {
+		errs = append(errs, os.RemoveAll(r.dir))
+	}
+	r.holder.Kill()
+	return errors.Join(errs...)
+}
+
+// Connect gives a bed its provisioning NIC, eth0. It must be called before the daemon starts. The
+// cable of the bed before goes with that bed, or a little later: the kernel takes its time.
+func (r *Rack) Connect(ctx context.Context, bed *sandbox.Sandbox) error {
+	_ = r.runIP(ctx, "link del port0")
+	err := runIP(ctx, bed.PID(), "link add eth0 type veth peer name port0", "link set port0 netns "+strconv.Itoa(r.holder.ID.PID))
+	if err == nil {
+		err = r.runIP(ctx, "link set port0 master "+Bridge, "link set port0 up")
+	}
+	if err == nil {
+		err = runIP(ctx, bed.PID(), "link set eth0 up")
+	}
+	if err != nil {
+		return fmt.Errorf("connect bed %s to the rack: %w", bed.Name(), err)
+	}
+	return nil
+}
+
+func (r *Rack) runIP(ctx context.Context, all ...string) error {
+	return runIP(ctx, r.holder.ID.PID, all...)
+}
+
+// runIP runs this machine's ip in the network of a process, once for each of all.
+func runIP(ctx context.Context, pid int, all ...string) error {
+	for _, args := range all {
+		words := append([]string{"--net=" + netns.PathOf(pid), "--", "ip"}, strings.Fields(args)...)
+		if out, err := exec.CommandContext(ctx, "nsenter", words...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", args, err, out)
+		}
+	}
+	return nil
+}
+
+// Plug puts a server into the rack: switched off, its BMC alive. A disk that is there already
+// is kept.
+func (r *Rack) Plug(ctx context.Context, s ServerConfig) (*Server, error) {
+	b := &Server{ServerConfig: s, rack: r}
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
+	}
+	disk, err := os.OpenFile(b.DiskFile(), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
+	}
+	if err := errors.Join(disk.Truncate(s.Disk), disk.Close()); err != nil {
+		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
+	}
+	if b.cable, err = r.sw.Listen(s.Name, b.socket()); err != nil {
+		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
+	}
+	var front net.PacketConn
+	at := net.JoinHostPort(BMCAddr, strconv.Itoa(s.Port))
+	if err := netns.Do(r.Network(), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
+		return nil, fmt.Errorf("plug server %s: listen for its BMC: %w", s.Name, err)
+	}
+	b.bmc, err = bmc.Start(bmc.Config{Name: s.Name, Dir: filepath.Join(s.Dir, "bmc"), User: User, Password: Password, Front: front}, b)
+	if err != nil {
+		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
+	}
+	return b, nil
+}
+
+// BMC is the server's controller.
+func (b *Server) BMC() *bmc.BMC { return b.bmc }
+
+// Cable is the server's port of the switch: what is wrong with it can be set, and counted.
+func (b *Server) Cable() *vswitch.Port { return b.cable }
+
+func (b *Server) socket() string { return filepath.Join(b.rack.dir, b.Name) }
+
+// DiskFile is the server's disk, raw.
+func (b *Server) DiskFile() string { return filepath.Join(b.Dir, "disk.raw") }
+
+// Console is what the server said on its serial line, all power-on periods together.
+func (b *Server) Console() string {
+	text, err := os.ReadFile(filepath.Join(b.Dir, "console.log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// IsOn tells whether the server has power.
+func (b *Server) IsOn() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.isOn()
+}
+
+func (b *Server) isOn() bool { return b.qemu != nil && b.qemu.IsRunning() }
+
+// SwitchOn starts the server from the device that its BMC was told last.
+func (b *Server) SwitchOn(device string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isOn() {
+		return nil
+	}
+	disk, nic := 1, 2
+	if device == bmc.BootNetwork {
+		disk, nic = 2, 1
+	}
+	args := append(b.rack.accel.Kind.Args(),
+		"-name", b.Name, "-machine", "q35",
+		"-smp", "1", // of two, Debian's kernel now and then falls over its own patching of code (int3), when emulation is slow
+		"-m", strconv.Itoa(b.MiB), "-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults", "-vga", "none",
+		"-chardev", "file,id=console,append=on,path="+filepath.Join(b.Dir, "console.log"), "-serial", "chardev:console", "-device", "virtio-rng-pci",
+		"-drive", "if=none,id=disk0,format=raw,cache=unsafe,discard=unmap,file="+b.DiskFile(),
+		"-device", fmt.Sprintf("virtio-blk-pci,drive=disk0,serial=%s,bootindex=%d", b.Name, disk),
+		"-netdev", "stream,id=net0,server=off,addr.type=unix,addr.path="+b.socket(),
+	)
+	card := fmt.Sprintf("virtio-net-pci,netdev=net0,mac=%s,bootindex=%d", b.MAC, nic)
+	if b.Firmware {
+		card += ",romfile="
+	}
+	args = append(args, "-device", card)
+	if b.Data != "" {
+		args = append(args, "-drive", "if=none,id=disk1,format=raw,cache=unsafe,file="+b.Data,
+			"-device", "virtio-blk-pci,drive=disk1,serial="+b.Name+"-data")
+	}
+	if b.Code != "" {
+		vars := filepath.Join(b.Dir, "vars.fd")
+		if _, err := os.Stat(vars); err != nil {
+			text, err := os.ReadFile(b.Vars)
+			if err != nil {
+				return fmt.Errorf("read firmware variables: %w", err)
+			}
+			if err := os.WriteFile(vars, text, 0o644); err != nil {
+				return fmt.Errorf("write firmware variables: %w", err)
+			}
+		}
+		args = append(args, "-drive", "if=pflash,format=raw,readonly=on,file="+b.Code, "-drive", "if=pflash,format=raw,file="+vars)
+	}
+	said, err := os.OpenFile(filepath.Join(b.Dir, "qemu.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("start server %s: %w", b.Name, err)
+	}
+	defer said.Close()
+	cmd := exec.Command("qemu-system-x86_64", args...)
+	cmd.Stdout, cmd.Stderr = said, said
+	if b.qemu, err = process.Start(cmd); err != nil {
+		return fmt.Errorf("start server %s: %w", b.Name, err)
+	}
+	return nil
+}
+
+// SwitchOff cuts the server's power.
+func (b *Server) SwitchOff() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stop()
+	return nil
+}
+
+// ShutDown cuts the power as well: no system waits for a button here.
+func (b *Server) ShutDown() error { return b.SwitchOff() }
+
+func (b *Server) stop() {
+	if b.qemu != nil {
+		b.qemu.Kill()
+	}
+}
+
+// Unplug ends the BMC and cuts the power. The disk stays.
+func (b *Server) Unplug() error {
+	return errors.Join(b.bmc.Close(), b.SwitchOff(), b.cable.Close())
+}

@@ -1,0 +1,93 @@
+package testrack_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab/testbed/testrack"
+)
+
+// The whole way of one server: it has data on its disk and is held, its owner consents, it is
+// installed, answers on SSH with the host key that the appliance minted for it, and is proven.
+func TestServerIsInstalledWithConsentBIOS(t *testing.T) {
+	need(t, "rack")
+	r := newRoom(t, 40*time.Minute, "legacy")
+	box := r.node1("")
+	out, err := exec.Command("sh", "-c", `printf 'label: gpt\nsize=1GiB\n' | sfdisk -q "$0"`, box.DiskFile()).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	before := sum(t, box.DiskFile())
+	r.power()
+
+	held := r.until("node1", r.status, func(s string) bool { return strings.Contains(s, "overwrite: true") })
+	assert.Contains(t, held, "is not empty, it holds: gpt")
+	assert.Equal(t, before, sum(t, box.DiskFile()), "inspection wrote to the disk")
+	r.nodes[0].extra = "    overwrite: true\n"
+	r.site()
+	r.run("firstlightd", "reload")
+	r.installed(box)
+	r.launched()
+	r.refuses()
+}
+
+// A server with two disks is held until its owner says which; the other one is left as it was.
+func TestServerIsInstalledOnTheDiskThatIsNamedUEFI(t *testing.T) {
+	need(t, "rack-all")
+	r := newRoom(t, 40*time.Minute, "UEFI")
+	data := filepath.Join(t.TempDir(), "data.raw")
+	require.NoError(t, os.WriteFile(data, []byte(strings.Repeat("somebody's data ", 1<<20)), 0o644))
+	before := sum(t, data)
+	box := r.node1(data)
+	r.power()
+
+	held := r.until("node1", r.status, func(s string) bool { return strings.Contains(s, "rootDevice fits 2 disks") })
+	assert.Contains(t, held, "serialNumber node1;")
+	assert.Contains(t, held, "serialNumber node1-data")
+	assert.Zero(t, written(t, box), "something was written to a disk that nobody named")
+	r.nodes[0].extra = "    rootDevice: {serialNumber: node1}\n"
+	r.site()
+	r.run("firstlightd", "reload")
+	r.installed(box)
+	assert.Contains(t, r.ssh("ls /sys/firmware"), "efi")
+	assert.Equal(t, before, sum(t, data), "the disk that was not named was changed")
+}
+
+// installed waits until node1 is in service and shows what it is then.
+func (r *room) installed(box *testrack.Server) {
+	r.t.Helper()
+	began := time.Now()
+	r.provisioned()
+	r.agree()
+	assert.Contains(r.t, r.run("openstack", "baremetal", "node", "show", "metal3~node1", "-f", "json", "-c", "parent_node"), `"parent_node": null`, "a PATCH made the node its own parent")
+	log := r.ssh("hostname; uname -r; cloud-init status --wait; ip -br addr; df -h /; sudo cloud-init schema --system; cat /var/lib/cloud/data/result.json")
+	r.t.Logf("logged in after %s:\n%s", time.Since(began).Round(time.Second), log)
+	assert.Contains(r.t, log, "node1\n")
+	assert.Contains(r.t, log, "status: done")
+	assert.Contains(r.t, log, "172.22.0.150/24")
+	assert.NotContains(r.t, log, "Invalid", "cloud-init does not know all that it was told")
+	r.t.Logf("what its BMC was told: %s", strings.Join(box.BMC().Writes(), ", "))
+}
+
+// refuses asks Ironic without a password and without TLS.
+func (r *room) refuses() {
+	r.t.Helper()
+	ca := r.bed.Path("/var/lib/firstlight/ca/ca.crt")
+	assert.Contains(r.t, r.curl("--cacert", ca, "https://172.22.0.1:6385/v1/nodes"), " 401 ", "Ironic answers without a password")
+	assert.NotContains(r.t, r.curl("http://172.22.0.1:6385/v1/nodes"), "HTTP/1", "Ironic answers without TLS")
+}
+
+// curl asks from the appliance's network, and logs the answer or why there is none.
+func (r *room) curl(args ...string) string {
+	r.t.Helper()
+	words := append([]string{fmt.Sprintf("--net=/proc/%d/ns/net", r.bed.PID()), "curl", "-sSi", "-m", "60"}, args...)
+	out, _ := exec.CommandContext(r.ctx, "nsenter", words...).CombinedOutput()
+	r.t.Logf("curl %s\n%s", strings.Join(args, " "), out)
+	return string(out)
+}
