@@ -246,7 +246,7 @@ func TestNodeState(t *testing.T) {
 
 // What is pinned for the build and what is asked for at run time are one.
 func TestVersionsAreTheRecipes(t *testing.T) {
-	recipe, err := os.ReadFile("../../assets/recipe.yaml")
+	recipe, err := os.ReadFile("../../../assets/recipe.yaml")
 	require.NoError(t, err)
 	for _, text := range []string{"version.gitVersion=" + assets.KubernetesVersion, "tags: [" + assets.EtcdVersion + "]", "tags: [" + assets.CoreDNSVersion + "]",
 		`tags: ["` + assets.PauseVersion + `"]`} {
@@ -254,7 +254,7 @@ func TestVersionsAreTheRecipes(t *testing.T) {
 	}
 	for module, version := range map[string]string{"kubernetes": "k8s.io/kubernetes " + assets.KubernetesVersion, "etcd": "go.etcd.io/etcd/server/v3 " + assets.EtcdVersion,
 		"coredns": "github.com/coredns/coredns " + assets.CoreDNSVersion} {
-		mod, err := os.ReadFile("../../assets/build/" + module + "/go.mod")
+		mod, err := os.ReadFile("../../../assets/build/" + module + "/go.mod")
 		require.NoError(t, err)
 		assert.Contains(t, string(mod), version)
 	}

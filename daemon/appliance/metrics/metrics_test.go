@@ -67,7 +67,7 @@ func TestAPartThatBeginsAnewBeginsWithNothing(t *testing.T) {
 
 // The page names what there is, and nothing else.
 func TestDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/metrics.md")
+	page, err := os.ReadFile("../../../docs/metrics.md")
 	require.NoError(t, err)
 	listed := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(firstlight_[a-z_]+)` ").FindAllStringSubmatch(string(page), -1) {

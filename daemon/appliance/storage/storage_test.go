@@ -55,7 +55,7 @@ func TestDecide(t *testing.T) {
 // The number in repart.d and the one the decision is made by must be the same, or
 // systemd-repart would refuse what was decided.
 func TestRepartDefinitionAgrees(t *testing.T) {
-	b, err := os.ReadFile("../../overlays/appliance" + definitions + "/50-data.conf")
+	b, err := os.ReadFile("../../../overlays/appliance" + definitions + "/50-data.conf")
 	require.NoError(t, err)
 	assert.Contains(t, string(b), "SizeMinBytes=256M\n")
 	assert.EqualValues(t, 256*mib, leastData)
@@ -122,7 +122,7 @@ func TestRunNamesCommandAndOutput(t *testing.T) {
 }
 
 func TestDocsNameWhatIsKept(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/boot.md")
+	doc, err := os.ReadFile("../../../docs/boot.md")
 	require.NoError(t, err)
 	for _, b := range binds {
 		assert.Contains(t, string(doc), "`"+b.dir+"`")

@@ -28,7 +28,7 @@ func readSite(t *testing.T, text string) *site.Site {
 
 // TestClustersOfASite: what site.yaml says in its words becomes what ICN's operators know.
 func TestClustersOfASite(t *testing.T) {
-	text, err := os.ReadFile("../../assets/site/testdata/valid/full.yaml")
+	text, err := os.ReadFile("../../../assets/site/testdata/valid/full.yaml")
 	require.NoError(t, err)
 	var got strings.Builder
 	for _, p := range Provisionings(readSite(t, string(text))) {
@@ -71,7 +71,7 @@ func TestObjects(t *testing.T) {
 	pod := all[len(all)-1].(*appsv1.Deployment).Spec.Template
 	assert.Equal(t, "d1", pod.Annotations["firstlight.dev/binary"], "another daemon would not start another pod")
 	assert.Equal(t, "firstlight.internal/firstlight:0.1.0", pod.Spec.Containers[0].Image)
-	recipe, err := os.ReadFile("../../assets/recipe.yaml")
+	recipe, err := os.ReadFile("../../../assets/recipe.yaml")
 	require.NoError(t, err)
 	_, tag, _ := strings.Cut(Image, ":")
 	assert.Contains(t, string(recipe), "name: firstlight, tags: ["+tag+"]", "the image is not on the stick")
@@ -84,7 +84,7 @@ func TestStateOfACluster(t *testing.T) {
 
 // TestDocs: docs/bpa.md explains every reason, and every test that it names is there.
 func TestDocs(t *testing.T) {
-	text, err := os.ReadFile("../../docs/bpa.md")
+	text, err := os.ReadFile("../../../docs/bpa.md")
 	require.NoError(t, err)
 	for _, reason := range operator.Reasons() {
 		assert.Contains(t, string(text), "`"+reason+"`", "a reason that the page does not explain")
@@ -92,7 +92,7 @@ func TestDocs(t *testing.T) {
 	var code strings.Builder
 	for _, file := range []string{"bpa_test.go", "api_test.go", "match/match_test.go", "match/nodes_test.go", "address/address_test.go", "kud/kud_test.go", "software/software_test.go",
 		"sizing/sizing_test.go", "login/login_test.go", "operator/rig_test.go", "operator/forms_test.go", "operator/life_test.go", "operator/change_test.go", "operator/kill_test.go",
-		"operator/nodes_test.go", "operator/status_test.go", "operator/plan_test.go", "operator/verified_test.go", "operator/keys_test.go", "../../image/lab/testbed/sandbox/clusters_test.go"} {
+		"operator/nodes_test.go", "operator/status_test.go", "operator/plan_test.go", "operator/verified_test.go", "operator/keys_test.go", "../../../image/lab/testbed/sandbox/clusters_test.go"} {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
 		code.Write(b)

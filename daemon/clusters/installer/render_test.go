@@ -106,7 +106,7 @@ func TestWhatEveryClusterRuns(t *testing.T) {
 }
 
 func TestEveryImageIsOnTheStick(t *testing.T) {
-	recipe, err := os.ReadFile("../../assets/recipe.yaml")
+	recipe, err := os.ReadFile("../../../assets/recipe.yaml")
 	require.NoError(t, err)
 	for _, image := range imagesOf(true) {
 		name, tag, _ := strings.Cut(strings.TrimPrefix(image, assets.ImageDomain+"/"), ":")

@@ -136,7 +136,7 @@ func TestPlugins(t *testing.T) {
 	require.True(t, found)
 	assert.Equal(t, strings.Join(Plugins(), "|"), field.Tag.Get("enum"), "what a site may name is not what the stick carries")
 
-	recipe, err := os.ReadFile("../../assets/recipe.yaml")
+	recipe, err := os.ReadFile("../../../assets/recipe.yaml")
 	require.NoError(t, err)
 	c := &cluster{Settings: edge}
 	image := regexp.MustCompile(`image: firstlight\.internal/([a-z0-9-]+):(\S+)`)

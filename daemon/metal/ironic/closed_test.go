@@ -47,7 +47,7 @@ func TestThePodGainsNoPrivileges(t *testing.T) {
 // The script of the image's init container, with other paths and a program that does what ironic-dbsync does to
 // the row of the revision.
 func TestTheDatabase(t *testing.T) {
-	text, err := os.ReadFile("../../overlays/ironic/usr/lib/firstlight/ironic-database")
+	text, err := os.ReadFile("../../../overlays/ironic/usr/lib/firstlight/ironic-database")
 	require.NoError(t, err)
 	const shipped, earlier = "21c48150dea9", "163040c5513f"
 	for name, c := range map[string]struct {

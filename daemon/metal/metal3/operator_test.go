@@ -19,7 +19,7 @@ import (
 func manifest(t *testing.T) Manifest {
 	t.Helper()
 	cmd := exec.Command("go", "mod", "download", "-json", "github.com/metal3-io/baremetal-operator")
-	cmd.Dir = filepath.FromSlash("../../assets/build/metal3")
+	cmd.Dir = filepath.FromSlash("../../../assets/build/metal3")
 	out, err := cmd.Output()
 	require.NoError(t, err, "the operator's module")
 	var module struct{ Dir string }

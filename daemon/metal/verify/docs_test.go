@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the lists of docs/verify.md")
 
 // TestDocs keeps the lists of docs/verify.md equal to the checks that are asked.
 func TestDocs(t *testing.T) {
-	const file = "../../docs/verify.md"
+	const file = "../../../docs/verify.md"
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	have := string(text)

@@ -15,12 +15,12 @@ import (
 
 // docs/artifacts.md names every path and status of the API, and no test that is not there.
 func TestDocumentationIsOfThisCode(t *testing.T) {
-	text, err := os.ReadFile("../../docs/artifacts.md")
+	text, err := os.ReadFile("../../../docs/artifacts.md")
 	require.NoError(t, err)
 	docs := string(text)
 
 	tests := ""
-	for _, dir := range []string{".", "../../image/lab/testbed/sandbox", "../../image/lab/testbed/testrack"} {
+	for _, dir := range []string{".", "../../../image/lab/testbed/sandbox", "../../../image/lab/testbed/testrack"} {
 		require.NoError(t, filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(p, "_test.go") {
 				source, failed := os.ReadFile(p)

@@ -64,7 +64,7 @@ func TestISC(t *testing.T) {
 
 // TestISCOfOurOwnServer reads what package pxe/lease writes.
 func TestISCOfOurOwnServer(t *testing.T) {
-	text, err := os.ReadFile("../../../pxe/lease/testdata/dhcpd.leases")
+	text, err := os.ReadFile("../../../../pxe/lease/testdata/dhcpd.leases")
 	require.NoError(t, err)
 	all := ParseISC(text)
 	assert.Len(t, all, 3)
@@ -73,7 +73,7 @@ func TestISCOfOurOwnServer(t *testing.T) {
 }
 
 func FuzzISC(f *testing.F) {
-	text, err := os.ReadFile("../../../pxe/lease/testdata/dhcpd.leases")
+	text, err := os.ReadFile("../../../../pxe/lease/testdata/dhcpd.leases")
 	require.NoError(f, err)
 	f.Add(text)
 	f.Add([]byte("lease {\nlease\n}\n{ends epoch\n"))

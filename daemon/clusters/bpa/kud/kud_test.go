@@ -49,7 +49,7 @@ func TestInventoryGolden(t *testing.T) {
 }
 
 func TestInventoryOfTheContract(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/kud.md")
+	text, err := os.ReadFile("../../../../docs/kud.md")
 	require.NoError(t, err)
 	members := three()[:2]
 	members[1] = Node{Label: "worker-1", Worker: true, Address: addr("172.22.0.12")}

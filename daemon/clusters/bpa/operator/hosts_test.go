@@ -94,7 +94,7 @@ func TestVirtualFunctions(t *testing.T) {
 }
 
 func TestHostKeyOfUserData(t *testing.T) {
-	text, err := os.ReadFile("../../metal3/testdata/node-1.yaml")
+	text, err := os.ReadFile("../../../metal/metal3/testdata/node-1.yaml")
 	require.NoError(t, err)
 	_, user, found := strings.Cut(string(text), "# node-1-user-data\n")
 	require.True(t, found)

@@ -230,7 +230,7 @@ func TestEverySituationHasItsCase(t *testing.T) {
 
 // TestDocs keeps the table of docs/why.md as the code answers; -update writes it.
 func TestDocs(t *testing.T) {
-	const file = "../../../docs/why.md"
+	const file = "../../../../docs/why.md"
 	have, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var b strings.Builder

@@ -91,10 +91,10 @@ func TestThePodIsStartedAnewForWhatItReadsOnlyOnce(t *testing.T) {
 // The image's tag is the version of what is in it, here, in the recipe and in the module.
 func TestImageIsTheRecipes(t *testing.T) {
 	name, tag, _ := strings.Cut(strings.TrimPrefix(Image, assets.ImageDomain+"/"), ":")
-	recipe, err := os.ReadFile("../../../assets/recipe.yaml")
+	recipe, err := os.ReadFile("../../../../assets/recipe.yaml")
 	require.NoError(t, err)
 	assert.Contains(t, string(recipe), "  - name: "+name+"\n    tags: ["+tag+"]\n")
-	module, err := os.ReadFile("../../../assets/build/versitygw/go.mod")
+	module, err := os.ReadFile("../../../../assets/build/versitygw/go.mod")
 	require.NoError(t, err)
 	assert.Contains(t, string(module), "github.com/versity/versitygw "+tag+"\n")
 }

@@ -36,7 +36,7 @@ func TestCollectorTellsWhatADiskHolds(t *testing.T) {
 	disk("table-at-the-end-only", `printf 'label: gpt\nsize=1MiB\n' | sfdisk -q "$1" && dd if=/dev/zero of="$1" bs=1M count=1 conv=notrunc status=none`)
 	disk("odd", `echo x | dd of="$1" bs=1 seek=5000 conv=notrunc status=none`)
 
-	program := filepath.FromSlash("../../../overlays/ramdisk/usr/lib/python3/dist-packages/firstlight.py")
+	program := filepath.FromSlash("../../../../overlays/ramdisk/usr/lib/python3/dist-packages/firstlight.py")
 	var files []string
 	for _, name := range []string{"blank", "file-system", "table", "old-table", "table-at-the-end-only", "odd", "absent"} {
 		files = append(files, filepath.Join(dir, name))

@@ -69,7 +69,7 @@ func TestLoadRefuses(t *testing.T) {
 
 // The appliance's own units must be ones that this manager understands well enough.
 func TestAppliancesUnits(t *testing.T) {
-	dir := "../../../../overlays/appliance/usr/lib/systemd/system"
+	dir := "../../../../../overlays/appliance/usr/lib/systemd/system"
 	units, err := filepath.Glob(dir + "/*.service")
 	require.NoError(t, err)
 	require.NotEmpty(t, units)
