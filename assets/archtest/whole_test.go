@@ -26,7 +26,7 @@ var renames = map[string]string{
 	"image/media/media.go":                       "gigabytes, which a build need not wait for",
 	"image/release/release.go":                   "a directory, which is easily made again",
 	"pxe/capture/file.go":                        "sets the capture before aside; in memory",
-	"pxe/lease/journal.go":                       "goes on appending to the very file that it gave the name",
+	"pxe/lease/disk.go":                          "goes on appending to the very file that it gave the name",
 }
 
 // renaming is how a file may be given a name.

@@ -1,4 +1,4 @@
-package main
+package initrd
 
 import (
 	"errors"
@@ -130,7 +130,7 @@ func failureScreen(b stick.BootInfo, why error) string {
 		"Nothing is written to any disk. Tried again every few seconds.")
 }
 
-// stuckScreen is for what no waiting can mend: a wrong command line, missing modules.
+// stuckScreen is for what no waiting can repair: a wrong command line, missing modules.
 func stuckScreen(why error) string {
 	return frameLines(
 		fmt.Sprintf("Firstlight %s cannot start.", assets.Version),
@@ -159,7 +159,12 @@ func removedScreen(diskPath string) string {
 		"What to do: plug it in again and restart the machine.")
 }
 
-// consoles writes to every console the kernel uses (/proc/consoles): the screen and the
+// ShowStuck says on screen and serial why nothing can be started.
+func ShowStuck(why error) {
+	io.WriteString(openConsoles(), stuckScreen(why))
+}
+
+// openConsoles returns a writer to every console the kernel uses (/proc/consoles): the screen and the
 // serial line, whichever of them somebody looks at.
 func openConsoles() io.Writer {
 	b, err := os.ReadFile("/proc/consoles")

@@ -1,4 +1,4 @@
-package main
+package initrd
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ type disk struct {
 	reading bool  // the table is still being read
 }
 
-// block is the unit of size and start in sysfs, whatever the disk's sector is.
+// sysfsBlock is the unit of size and start in sysfs, whatever the disk's sector is.
 const sysfsBlock = 512
 
 // notDisks are the names of block devices that cannot be the stick.
@@ -49,6 +49,7 @@ next:
 				continue next
 			}
 		}
+
 		d := disk{name: n.Name(), nodes: map[int]string{}}
 		dir := path.Join("block", d.name)
 		blocks, err := strconv.ParseInt(readAttribute(sys, dir, "size"), 10, 64)
@@ -60,7 +61,9 @@ next:
 			d.sector = 512
 		}
 		d.number, d.seq = readAttribute(sys, dir, "dev"), readAttribute(sys, dir, "diskseq")
-		d.model = strings.Join(strings.Fields(readAttribute(sys, dir, "device/vendor")+" "+readAttribute(sys, dir, "device/model")), " ")
+		maker, model := readAttribute(sys, dir, "device/vendor"), readAttribute(sys, dir, "device/model")
+		d.model = strings.Join(strings.Fields(maker+" "+model), " ")
+
 		parts, err := fs.ReadDir(sys, dir)
 		if err != nil {
 			continue
@@ -170,14 +173,26 @@ func chooseDisk(disks []disk, esp string) (stick.BootInfo, error) {
 	if _, ok := d.table.Entry(stick.PartitionRootA); !ok {
 		return stick.BootInfo{}, fmt.Errorf("%w: %s", errNoRoot, d.name)
 	}
-	b := stick.BootInfo{Disk: stick.Disk{Path: "/dev/" + d.name, Number: d.number, GUID: d.table.GUID, Model: d.model, Bytes: d.bytes}}
+	b := stick.BootInfo{Disk: stick.Disk{
+		Path:   "/dev/" + d.name,
+		Number: d.number,
+		GUID:   d.table.GUID,
+		Model:  d.model,
+		Bytes:  d.bytes,
+	}}
 	for _, e := range d.table.Entries {
 		node, ok := d.nodes[e.Index]
 		if !ok {
 			return stick.BootInfo{}, fmt.Errorf("%w: %s", errNoDevices, d.name)
 		}
-		b.Partitions = append(b.Partitions, stick.Partition{Index: e.Index, Name: e.Name, GUID: e.GUID,
-			Path: "/dev/" + node, Start: e.Start, Bytes: e.Bytes})
+		b.Partitions = append(b.Partitions, stick.Partition{
+			Index: e.Index,
+			Name:  e.Name,
+			GUID:  e.GUID,
+			Path:  "/dev/" + node,
+			Start: e.Start,
+			Bytes: e.Bytes,
+		})
 	}
 	return b, nil
 }

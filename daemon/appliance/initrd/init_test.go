@@ -1,4 +1,4 @@
-package main
+package initrd
 
 import (
 	"bytes"
@@ -40,7 +40,9 @@ func TestParseParams(t *testing.T) {
 		"":                                   stick.ParamESP,
 		"firstlight.esp= firstlight.verity=": stick.ParamESP,
 		"firstlight.esp=" + espA:             stick.ParamVerity,
-		"firstlight.esp=" + espA + " firstlight.verity=@VERITY@": stick.ParamVerity,
+		"firstlight.esp=" + espA + " firstlight.verity=@VERITY@":     stick.ParamVerity,
+		"firstlight.esp=" + espA + " firstlight.verity=" + hash[2:]:  stick.ParamVerity,
+		"firstlight.esp=" + espA[1:] + "0 firstlight.verity=" + hash: stick.ParamESP,
 	} {
 		_, err := parseParams(cmdline)
 		assert.ErrorContains(t, err, want, cmdline)

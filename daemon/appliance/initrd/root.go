@@ -1,4 +1,4 @@
-package main
+package initrd
 
 import (
 	"crypto/rand"
@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/u-root/u-root/pkg/mount"
@@ -149,8 +148,6 @@ func readProgram(root, name string) ([]string, error) {
 	return needed, nil
 }
 
-var machineIDForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
-
 // storedMachineID reads the identity from DATA. A read-only mount replays the journal if
 // the power was cut, as with any root file system; without that the file could be
 // missing although it was written. Nothing is formatted or repaired here.
@@ -159,7 +156,8 @@ func storedMachineID(b stick.BootInfo) (id string, ok bool) {
 	if !ok {
 		return "", false
 	}
-	if err := mountDir(part.Path, dataOnce, "ext4", "", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOSUID); err != nil {
+	const flags = unix.MS_RDONLY | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOSUID
+	if err := mountDir(part.Path, dataOnce, "ext4", "", flags); err != nil {
 		return "", false
 	}
 	defer func() {
@@ -168,7 +166,7 @@ func storedMachineID(b stick.BootInfo) (id string, ok bool) {
 	}()
 	raw, err := os.ReadFile(filepath.Join(dataOnce, stick.MachineIDName))
 	id = strings.TrimSpace(string(raw))
-	return id, err == nil && machineIDForm.MatchString(id)
+	return id, err == nil && isHex(id, 16)
 }
 
 // mintMachineID makes a new identity: random, marked as a version 4 UUID as systemd does.
@@ -197,9 +195,6 @@ func writeMachineID(b *stick.BootInfo, root string) error {
 	return nil
 }
 
-// releaseVersion is the line of os-release(5) that says which version of the image this is.
-var releaseVersion = regexp.MustCompile(`(?m)^IMAGE_VERSION=.*$`)
-
 // nameVersion writes the exact version into the new root's /etc/os-release. The read-only one has the version that
 // is worked towards, so that it is the same for many commits.
 func nameVersion(root, version string) error {
@@ -207,13 +202,19 @@ func nameVersion(root, version string) error {
 	if err != nil {
 		return fmt.Errorf("name the version: %w", err)
 	}
-	text = releaseVersion.ReplaceAllLiteral(text, fmt.Appendf(nil, "IMAGE_VERSION=%q", version))
+	var release strings.Builder // os-release(5)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "IMAGE_VERSION=") {
+			line = fmt.Sprintf("IMAGE_VERSION=%q\n", version)
+		}
+		release.WriteString(line)
+	}
 
 	path := filepath.Join(root, "etc/os-release") // in Debian a link to the read-only one
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("name the version: %w", err)
 	}
-	if err := os.WriteFile(path, text, 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(release.String()), 0o644); err != nil {
 		return fmt.Errorf("name the version: %w", err)
 	}
 	return nil

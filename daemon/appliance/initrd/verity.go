@@ -1,4 +1,4 @@
-package main
+package initrd
 
 import (
 	"bytes"
@@ -32,10 +32,12 @@ func readVerity(r io.ReaderAt) (verity, error) {
 	if !bytes.Equal(head[:4], []byte("hsqs")) {
 		return verity{}, fmt.Errorf("read root superblock: no squashfs (starts with %x)", head[:4])
 	}
+
 	used := le.Uint64(head[40:])
 	if used < 96 || used > 1<<46 {
 		return verity{}, fmt.Errorf("read root superblock: length %d makes no sense", used)
 	}
+
 	blocks := (used + stick.BlockSize - 1) / stick.BlockSize
 	sb := make([]byte, 512)
 	if _, err := r.ReadAt(sb, int64(blocks*stick.BlockSize)); err != nil {
@@ -44,20 +46,25 @@ func readVerity(r io.ReaderAt) (verity, error) {
 	if !bytes.Equal(sb[:8], []byte("verity\x00\x00")) {
 		return verity{}, fmt.Errorf("read hash tree superblock at byte %d: no signature", blocks*stick.BlockSize)
 	}
+
 	algorithm, _, _ := strings.Cut(string(sb[32:64]), "\x00")
 	salt := int(le.Uint16(sb[80:]))
 	switch {
 	case le.Uint32(sb[8:]) != 1 || le.Uint32(sb[12:]) != 1:
-		return verity{}, fmt.Errorf("read hash tree superblock: version %d, type %d; only 1, 1 is known", le.Uint32(sb[8:]), le.Uint32(sb[12:]))
+		return verity{}, fmt.Errorf("read hash tree superblock: version %d, type %d; only 1, 1 is known",
+			le.Uint32(sb[8:]), le.Uint32(sb[12:]))
 	case le.Uint32(sb[64:]) != stick.BlockSize || le.Uint32(sb[68:]) != stick.BlockSize:
-		return verity{}, fmt.Errorf("read hash tree superblock: blocks of %d and %d bytes; only %d is known", le.Uint32(sb[64:]), le.Uint32(sb[68:]), stick.BlockSize)
+		return verity{}, fmt.Errorf("read hash tree superblock: blocks of %d and %d bytes; only %d is known",
+			le.Uint32(sb[64:]), le.Uint32(sb[68:]), stick.BlockSize)
 	case le.Uint64(sb[72:]) != blocks:
-		return verity{}, fmt.Errorf("read hash tree superblock: covers %d blocks, the root has %d", le.Uint64(sb[72:]), blocks)
+		return verity{}, fmt.Errorf("read hash tree superblock: covers %d blocks, the root has %d",
+			le.Uint64(sb[72:]), blocks)
 	case algorithm != "sha256":
 		return verity{}, fmt.Errorf("read hash tree superblock: algorithm %q; only sha256 is known", algorithm)
 	case salt > 256:
 		return verity{}, fmt.Errorf("read hash tree superblock: salt of %d bytes", salt)
 	}
+
 	v := verity{blocks: blocks, hashStart: blocks + 1, algorithm: algorithm, salt: "-"}
 	if salt > 0 {
 		v.salt = hex.EncodeToString(sb[88 : 88+salt])

@@ -1,11 +1,12 @@
-package main
+package initrd
 
 import (
+	"encoding/hex"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/stick"
 )
 
@@ -15,11 +16,6 @@ type params struct {
 	verity  string // root hash of ROOT-A
 	version string // of the image
 }
-
-var (
-	guidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
-)
 
 // parseParams reads the kernel command line; all but the version are required.
 func parseParams(cmdline string) (params, error) {
@@ -35,11 +31,20 @@ func parseParams(cmdline string) (params, error) {
 			p.version = value
 		}
 	}
-	if !guidForm.MatchString(p.esp) {
-		return p, fmt.Errorf("kernel parameter %s=%q is not a partition's GUID; the boot loader sets it, see %s on the ESP", stick.ParamESP, p.esp, stick.GrubConfigPath)
+
+	if _, err := gpt.ParseGUID(p.esp); err != nil {
+		return p, fmt.Errorf("kernel parameter %s=%q is not a partition's GUID; the boot loader sets it, see %s on the ESP",
+			stick.ParamESP, p.esp, stick.GrubConfigPath)
 	}
-	if !hashForm.MatchString(p.verity) {
-		return p, fmt.Errorf("kernel parameter %s=%q is not a root hash of 64 digits; the builder writes it to %s on the ESP", stick.ParamVerity, p.verity, stick.GrubConfigPath)
+	if !isHex(p.verity, 32) {
+		return p, fmt.Errorf("kernel parameter %s=%q is not a root hash of 64 digits; the builder writes it to %s on the ESP",
+			stick.ParamVerity, p.verity, stick.GrubConfigPath)
 	}
 	return p, nil
+}
+
+// isHex reports whether s is so many bytes in lower-case hexadecimal digits.
+func isHex(s string, bytes int) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == bytes && s == strings.ToLower(s)
 }

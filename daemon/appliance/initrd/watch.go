@@ -1,4 +1,4 @@
-package main
+package initrd
 
 import (
 	"fmt"
@@ -13,10 +13,10 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 )
 
-// watchArgument makes firstlight-init the watcher instead of PID 1. systemd spares
+// WatchArgument, as the name it is started by, makes firstlight-init the watcher instead of PID 1. systemd spares
 // processes whose name starts with @ when it stops all others (its document on root
 // storage daemons), so the watcher lives as long as the root it watches.
-const watchArgument = "@firstlight-watch"
+const WatchArgument = "@firstlight-watch"
 
 // startWatcher starts the process that outlives switch_root and says on screen and
 // serial when the root is found corrupted or the stick is pulled. It opens all it needs
@@ -28,7 +28,7 @@ func startWatcher(verityDevice, diskPath string) (stop func(), err error) {
 	}
 	defer ready.Close()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{watchArgument, verityDevice, diskPath}
+	cmd.Args = []string{WatchArgument, verityDevice, diskPath}
 	cmd.ExtraFiles = []*os.File{w}
 	if err := cmd.Start(); err != nil {
 		w.Close()
@@ -44,8 +44,9 @@ func startWatcher(verityDevice, diskPath string) (stop func(), err error) {
 	}, nil
 }
 
-// watch is the watcher's main. It never returns unless it cannot begin.
-func watch(verityDevice, diskPath string) error {
+// Watch is the watcher: it says on screen and serial what happens to the root on verityDevice and to the stick at
+// diskPath. It returns only if it cannot begin.
+func Watch(verityDevice, diskPath string) error {
 	consoles := openConsoles()
 	// The directory, not its path: /run will be moved away from under us.
 	run, err := unix.Open(stick.RunDir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

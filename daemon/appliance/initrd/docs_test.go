@@ -1,4 +1,4 @@
-package main
+package initrd
 
 import (
 	"encoding/json"
@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	overlay    = "../../overlays/appliance"
-	grubConfig = "../../overlays/esp" + stick.GrubConfigPath
+	overlay    = "../../../overlays/appliance"
+	grubConfig = "../../../overlays/esp" + stick.GrubConfigPath
 )
 
 func text(t *testing.T, path string) string {
@@ -28,7 +28,7 @@ func text(t *testing.T, path string) string {
 
 // docs/boot.md names every kernel parameter, unit, record field and screen there is.
 func TestDocsTellTheBoot(t *testing.T) {
-	doc := text(t, "../../docs/boot.md")
+	doc := text(t, "../../../docs/boot.md")
 	named := func(what, word string) { assert.Contains(t, doc, word, what) }
 
 	linux := regexp.MustCompile(`(?m)linux (\S+) (.*)$`).FindStringSubmatch(text(t, grubConfig))
@@ -55,7 +55,7 @@ func TestDocsTellTheBoot(t *testing.T) {
 			named("record field", "`"+field[1]+"`")
 		}
 	}
-	for _, path := range []string{stick.BootInfoFile, stick.StorageInfoFile, stick.DamageFile, stick.SiteDir, stick.DataDir, watchArgument} {
+	for _, path := range []string{stick.BootInfoFile, stick.StorageInfoFile, stick.DamageFile, stick.SiteDir, stick.DataDir, WatchArgument} {
 		named("path", "`"+path)
 	}
 	for _, state := range []stick.StorageState{stick.StorageData, stick.StorageVolatile, stick.StorageBroken} {
