@@ -20,7 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const module = "firstlight.dev/firstlight"
+// domain is of the module, and of the keys of its labels.
+const (
+	domain = "firstlight.dev"
+	module = domain + "/firstlight"
+)
 
 // source is one package of the module, by its folder below the root.
 type source struct {
@@ -224,4 +228,32 @@ func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
 			assert.True(t, strings.HasPrefix(s.docs[0], want), "the comment of %s does not begin with %q", s.dir, want)
 		}
 	}
+}
+
+// A key that is written twice is one day written in two ways.
+func TestKeysOfLabelsAreInOneFile(t *testing.T) {
+	found := 0
+	walk(t, func(p, rel string) error {
+		f, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if _, imports := n.(*ast.ImportSpec); imports {
+				return false
+			}
+			literal, isLiteral := n.(*ast.BasicLit)
+			if !isLiteral || literal.Kind != token.STRING || !strings.Contains(literal.Value, domain+"/") {
+				return true
+			}
+			if path.Dir(rel) == "assets/label" {
+				found++
+				return true
+			}
+			assert.Fail(t, "a key that assets/label does not list", "%s: %s", rel, literal.Value)
+			return true
+		})
+		return nil
+	})
+	assert.Greater(t, found, 10, "the keys were not read")
 }

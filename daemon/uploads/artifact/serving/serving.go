@@ -17,6 +17,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
@@ -89,7 +90,7 @@ func (p Pod) Objects() []client.Object {
 				Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 				Selector: &metav1.LabelSelector{MatchLabels: labels},
 				Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"firstlight.dev/binary": p.Digest, "firstlight.dev/keys": p.storeSecretDigest()}},
+					ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{label.Binary: p.Digest, label.Keys: p.storeSecretDigest()}},
 					Spec:       apply.MakeCritical(p.spec()),
 				},
 			},
