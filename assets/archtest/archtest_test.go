@@ -110,7 +110,15 @@ var floors = [][]string{
 
 // pairs are the imports between the packages of one room: who may import whom. What is not here is passed in by
 // plan.go and daemon.go.
-var pairs = map[string][]string{}
+var pairs = map[string][]string{
+	// The API serves what the store holds.
+	"daemon/uploads/api": {"daemon/uploads/blobs"},
+	// The registry gets what is complete in the store, which is told what became of it.
+	"daemon/uploads/containers": {"daemon/uploads/blobs"},
+	// An uploaded package has the name that the repository reads from it.
+	"daemon/uploads/publish": {"daemon/metal/packages"},
+	"daemon/uploads/bench":   {"daemon/uploads/client", "daemon/uploads/blobs"},
+}
 
 // testbed is where the rigs of tests are: simulated servers, a sandbox for the appliance, scenarios.
 const testbed = "image/lab/testbed/"
@@ -194,7 +202,7 @@ func TestForbiddenKnowsTheArrows(t *testing.T) {
 		{"daemon/appliance/host", "daemon/appliance/kube", false},
 		{"daemon/clusters/bpa/operator", "daemon/metal/metal3", true},
 		{"daemon/metal/metal3", "daemon/clusters/bpa/operator", false},
-		{"daemon/metal/metal3", "daemon/uploads/artifact", false},
+		{"daemon/metal/metal3", "daemon/uploads/blobs", false},
 		{"daemon/metal/metal3", "daemon", false},
 		{"daemon/attic", "daemon/engine/apply", false},
 		{"assets/site", "image/recipe", false},
