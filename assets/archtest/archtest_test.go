@@ -106,7 +106,9 @@ var floors = [][]string{
 
 // pairs are the imports between the packages of one room: who may import whom. What is not here is passed in by
 // plan.go and daemon.go.
-var pairs = map[string][]string{}
+var pairs = map[string][]string{
+	"daemon/metal/verify": {"daemon/metal/metal3"}, // what blocks a node, and what may switch it on, is decided there
+}
 
 // testbed is where the rigs of tests are: simulated servers, a sandbox for the appliance, scenarios.
 const testbed = "image/lab/testbed/"
