@@ -118,6 +118,7 @@ var pairs = map[string][]string{
 	// An uploaded package has the name that the repository reads from it.
 	"daemon/uploads/publish": {"daemon/metal/packages"},
 	"daemon/uploads/bench":   {"daemon/uploads/client", "daemon/uploads/blobs"},
+	"daemon/metal/verify":    {"daemon/metal/metal3"}, // what blocks a node, and what may switch it on, is decided there
 }
 
 // testbed is where the rigs of tests are: simulated servers, a sandbox for the appliance, scenarios.
