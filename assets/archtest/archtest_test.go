@@ -110,7 +110,10 @@ var floors = [][]string{
 
 // pairs are the imports between the packages of one room: who may import whom. What is not here is passed in by
 // plan.go and daemon.go.
-var pairs = map[string][]string{}
+var pairs = map[string][]string{
+	"daemon/clusters/bpa":       {"daemon/clusters/contract"}, // the operator and an installer meet in what both must keep
+	"daemon/clusters/installer": {"daemon/clusters/contract"},
+}
 
 // testbed is where the rigs of tests are: simulated servers, a sandbox for the appliance, scenarios.
 const testbed = "image/lab/testbed/"
