@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
@@ -29,7 +30,7 @@ const (
 	digestsDir   = artifactDir + "/" + artifact.DigestsDir
 	packagesKey  = secretDir + "/packages.key"
 	packagesRoot = httpRoot + "/debian" // gets the index
-	registryPort = 5000
+	registryPort = assets.RegistryPort
 )
 
 // packageMounts are where the boot server has packages, besides the index below its root.

@@ -116,9 +116,11 @@ var pairs = map[string][]string{
 	// The registry gets what is complete in the store, which is told what became of it.
 	"daemon/uploads/containers": {"daemon/uploads/blobs"},
 	// An uploaded package has the name that the repository reads from it.
-	"daemon/uploads/publish": {"daemon/metal/packages"},
-	"daemon/uploads/bench":   {"daemon/uploads/client", "daemon/uploads/blobs"},
-	"daemon/metal/verify":    {"daemon/metal/metal3"}, // what blocks a node, and what may switch it on, is decided there
+	"daemon/uploads/publish":    {"daemon/metal/packages"},
+	"daemon/uploads/bench":      {"daemon/uploads/client", "daemon/uploads/blobs"},
+	"daemon/metal/verify":       {"daemon/metal/metal3"},      // what blocks a node, and what may switch it on, is decided there
+	"daemon/clusters/bpa":       {"daemon/clusters/contract"}, // the operator and an installer meet in what both must keep
+	"daemon/clusters/installer": {"daemon/clusters/contract"},
 }
 
 // testbed is where the rigs of tests are: simulated servers, a sandbox for the appliance, scenarios.

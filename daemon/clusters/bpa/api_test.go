@@ -31,6 +31,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
@@ -147,7 +148,7 @@ func (b *bed) finish(cluster string) {
 	require.Eventually(b.t, func() bool {
 		return b.api.Get(b.t.Context(), client.ObjectKey{Namespace: "default", Name: kud.JobName(cluster)}, j) == nil
 	}, time.Minute, 20*time.Millisecond)
-	path := filepath.Join(b.dir, cluster, kud.FileKubeconfig)
+	path := filepath.Join(b.dir, cluster, contract.FileKubeconfig)
 	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(b.t, os.WriteFile(path, []byte("kubeconfig"), 0o600))
 	now := metav1.Now()

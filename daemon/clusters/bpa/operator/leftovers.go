@@ -9,20 +9,21 @@ import (
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // release takes the claim away. The mark of what is on the disk stays, unless the node was taken out by
 // a run and cleared; one that did not answer is marked as such, and no cluster gets it by chance.
 func (r *Provisionings) release(ctx context.Context, w *clusterState, name string) error {
 	node := claimOf(w.bmh[name].Spec.ConsumerRef).Node
-	removed := w.isRecorded() && w.run.Action == kud.Remove && slices.Contains(w.run.Nodes, node)
+	removed := w.isRecorded() && w.run.Action == contract.Remove && slices.Contains(w.run.Nodes, node)
 	why := ""
 	if removed {
-		text, err := w.dir.read(kud.FileRemoved)
+		text, err := w.dir.read(contract.FileRemoved)
 		if err != nil {
 			return fmt.Errorf("read what was removed: %w", err)
 		}
-		why = kud.ReadDirty(text)[node]
+		why = contract.ReadRemoved(text).Dirty[node]
 	}
 	return r.patchHost(ctx, w, name, func(b *host) {
 		b.Spec.ConsumerRef = nil

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 type host = metal3api.BareMetalHost
@@ -102,15 +102,15 @@ func requeueAfter(d decision, now time.Time) reconcile.Result {
 }
 
 // readProgress is what the installer says of itself while it runs, and said last when it failed.
-func (r *Provisionings) readProgress(w *clusterState, d decision) kud.Progress {
+func (r *Provisionings) readProgress(w *clusterState, d decision) contract.Progress {
 	if d.step != stepWatch && d.step != stepPause && d.step != stepRefused {
-		return kud.Progress{}
+		return contract.Progress{}
 	}
-	text, err := w.dir.read(kud.FileProgress)
+	text, err := w.dir.read(contract.FileProgress)
 	if err != nil {
-		return kud.Progress{}
+		return contract.Progress{}
 	}
-	return kud.ReadProgress(text)
+	return contract.ReadProgress(text)
 }
 
 // finalize lets go of everything, in the order in which nothing is lost when it is cut off: first

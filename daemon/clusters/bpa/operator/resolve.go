@@ -14,6 +14,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // resolution is what is asked for with the hosts that were found for it.
@@ -174,10 +175,10 @@ func specWarnings(s v1alpha1.ProvisioningSpec) []string {
 		all = append(all, fmt.Sprintf("%d control planes bear the loss of %d, no more than %d would: etcd goes on with more than half; list one, three or five", masters, masters/2-1, masters-1))
 	}
 	for _, f := range []struct{ name, value, instead string }{
-		{"hostfile", s.HostFile, "the inventory is " + kud.Dir + "/CLUSTER/" + kud.FileInventory},
+		{"hostfile", s.HostFile, "the inventory is " + contract.Dir + "/CLUSTER/" + contract.FileInventory},
 		{"kudInstallerPath", s.KUDInstallerPath, "installerImage names another installer"},
 		{"dhcpLeaseFile", s.DHCPLeaseFile, "leases are those of the appliance"},
-		{"multiClusterDir", s.MultiClusterDir, "it is " + kud.Dir},
+		{"multiClusterDir", s.MultiClusterDir, "it is " + contract.Dir},
 	} {
 		if f.value != "" {
 			all = append(all, fmt.Sprintf("spec.%s is of an older version and does nothing: %s", f.name, f.instead))
