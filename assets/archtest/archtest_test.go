@@ -107,7 +107,8 @@ var floors = [][]string{
 // pairs are the imports between the packages of one room: who may import whom. What is not here is passed in by
 // plan.go and daemon.go.
 var pairs = map[string][]string{
-	"daemon/metal/verify": {"daemon/metal/metal3"}, // what blocks a node, and what may switch it on, is decided there
+	"daemon/engine/apply": {"daemon/engine/bringup"}, // a stage of the plan that applies objects
+	"daemon/metal/verify": {"daemon/metal/metal3"},   // what blocks a node, and what may switch it on, is decided there
 }
 
 // testbed is where the rigs of tests are: simulated servers, a sandbox for the appliance, scenarios.
@@ -186,6 +187,7 @@ func TestForbiddenKnowsTheArrows(t *testing.T) {
 		{"daemon/engine/bringup", "daemon/appliance/host", false},
 		{"daemon/engine/bringup", "daemon/engine/apply", false},
 		{"daemon/appliance/kube", "daemon/engine/apply", true},
+		{"daemon/engine/apply", "daemon/engine/bringup", true},
 		{"daemon/engine/apply", "daemon/appliance/kube", false},
 		{"daemon/engine/bringup", "assets/status", true},
 		{"daemon/appliance/host", "daemon/appliance/host/timeserver", true},
