@@ -121,6 +121,7 @@ var pairs = map[string][]string{
 	"daemon/metal/verify":       {"daemon/metal/metal3"},      // what blocks a node, and what may switch it on, is decided there
 	"daemon/clusters/bpa":       {"daemon/clusters/contract"}, // the operator and an installer meet in what both must keep
 	"daemon/clusters/installer": {"daemon/clusters/contract"},
+	"daemon/engine/apply":       {"daemon/engine/bringup"}, // a stage of the plan that applies objects
 }
 
 // testbed is where the rigs of tests are: simulated servers, a sandbox for the appliance, scenarios.
@@ -199,6 +200,7 @@ func TestForbiddenKnowsTheArrows(t *testing.T) {
 		{"daemon/engine/bringup", "daemon/appliance/host", false},
 		{"daemon/engine/bringup", "daemon/engine/apply", false},
 		{"daemon/appliance/kube", "daemon/engine/apply", true},
+		{"daemon/engine/apply", "daemon/engine/bringup", true},
 		{"daemon/engine/apply", "daemon/appliance/kube", false},
 		{"daemon/engine/bringup", "assets/status", true},
 		{"daemon/appliance/host", "daemon/appliance/host/timeserver", true},
