@@ -111,7 +111,15 @@ var floors = [][]string{
 // pairs are the imports between the packages of one room: who may import whom. What is not here is passed in by
 // plan.go and daemon.go.
 var pairs = map[string][]string{
-	"daemon/clusters/bpa":       {"daemon/clusters/contract"}, // the operator and an installer meet in what both must keep
+	// The API serves what the store holds.
+	"daemon/uploads/api": {"daemon/uploads/blobs"},
+	// The registry gets what is complete in the store, which is told what became of it.
+	"daemon/uploads/containers": {"daemon/uploads/blobs"},
+	// An uploaded package has the name that the repository reads from it.
+	"daemon/uploads/publish": {"daemon/metal/packages"},
+	"daemon/uploads/bench":   {"daemon/uploads/client", "daemon/uploads/blobs"},
+	// The operator and an installer meet in what both must keep.
+	"daemon/clusters/bpa":       {"daemon/clusters/contract"},
 	"daemon/clusters/installer": {"daemon/clusters/contract"},
 }
 
@@ -197,7 +205,7 @@ func TestForbiddenKnowsTheArrows(t *testing.T) {
 		{"daemon/appliance/host", "daemon/appliance/kube", false},
 		{"daemon/clusters/bpa/operator", "daemon/metal/metal3", true},
 		{"daemon/metal/metal3", "daemon/clusters/bpa/operator", false},
-		{"daemon/metal/metal3", "daemon/uploads/artifact", false},
+		{"daemon/metal/metal3", "daemon/uploads/blobs", false},
 		{"daemon/metal/metal3", "daemon", false},
 		{"daemon/attic", "daemon/engine/apply", false},
 		{"assets/site", "image/recipe", false},
