@@ -120,9 +120,10 @@ var pairs = map[string][]string{
 	// The registry gets what is complete in the store, which is told what became of it.
 	"daemon/uploads/containers": {"daemon/uploads/blobs"},
 	// An uploaded package has the name that the repository reads from it.
-	"daemon/uploads/publish":    {"daemon/metal/packages"},
-	"daemon/uploads/bench":      {"daemon/uploads/client", "daemon/uploads/blobs"},
-	"daemon/clusters/bpa":       {"daemon/clusters/contract"}, // the operator and an installer meet in what both must keep
+	"daemon/uploads/publish": {"daemon/metal/packages"},
+	"daemon/uploads/bench":   {"daemon/uploads/client", "daemon/uploads/blobs"},
+	// The operator and an installer meet in what both must keep.
+	"daemon/clusters/bpa":       {"daemon/clusters/contract"},
 	"daemon/clusters/installer": {"daemon/clusters/contract"},
 }
 

@@ -113,6 +113,7 @@ func (t *tracker) printStage(plan string, st status.Stage) {
 func progressOf(plans map[string]bringup.Snapshot, order []string) contract.Progress {
 	p := contract.Progress{Nodes: map[string]string{}, Doing: "starting"}
 	ready, all := 0, 0
+	doing := "" // stage of the cluster's own plan
 	for _, name := range order {
 		s := plans[name]
 		at := -1
@@ -126,7 +127,7 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) contract.Prog
 		}
 		if name == "" {
 			if at >= 0 {
-				p.Doing = stageText(s.Stages[at])
+				doing, p.Doing = s.Stages[at].Name, stageText(s.Stages[at])
 			} else if len(s.Stages) > 0 {
 				p.Doing = "done"
 			}
@@ -146,7 +147,7 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) contract.Prog
 	// what the cluster's own plan does meanwhile is no step ahead.
 	making := slices.ContainsFunc(order, func(name string) bool { return open(plans[name], "control-plane-made") })
 	// While the cluster only waits for its nodes, what they do says more.
-	if making || strings.HasPrefix(p.Doing, "api-answers") || strings.HasPrefix(p.Doing, "nodes-ready") {
+	if making || doing == "api-answers" || doing == "nodes-ready" {
 		for _, name := range order {
 			if d := p.Nodes[name]; d != "" && d != "ready" {
 				p.Doing = name + ": " + d

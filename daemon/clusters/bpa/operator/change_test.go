@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,6 +79,8 @@ func testWorkerLeftUncleared(t *testing.T, r *rig) {
 	p = r.settle("edge")
 	require.Len(t, p.Status.Warnings, 1)
 	assert.Contains(t, p.Status.Warnings[0], "host metal3/h3 was taken out of cluster edge without being cleared: x: it did not answer: no route to host")
+	left := Leftover{Host: "metal3/h3", Cluster: "edge", Why: "x: it did not answer: no route to host"}
+	assert.Equal(t, []Leftover{left}, FindLeftovers("edge", slices.Values([]*host{r.bmh(1), r.bmh(3), r.bmh(4)})))
 
 	r.apply(provisioning("edge", edge+"\n- z: {cpu: 3}"))
 	r.settle("edge")

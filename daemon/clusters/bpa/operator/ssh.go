@@ -103,7 +103,13 @@ func (r *Provisionings) adoptNodes(ctx context.Context, w *clusterState, members
 				return w.dir.write(contract.FileKnownHosts, kud.KnownHosts(pinned), 0o644)
 			}
 			if err := (login.Shell{Signer: key, Port: r.SSHPort}).Adopt(ctx, m.Address, keys[m.Address], p, pin); err != nil {
-				problems[i] = &match.Problem{Reason: LoginFailed, Waits: true, Sentence: fmt.Sprintf("node %s: host %s: %v; correct the Secret %s, or put the appliance's key there for root by hand and remove credentialsSecret", m.Label, m.Host, err, name)}
+				problems[i] = &match.Problem{
+					Reason: LoginFailed,
+					Waits:  true,
+					Node:   match.Node{Label: m.Label},
+					Sentence: fmt.Sprintf("node %s: host %s: %v; correct the Secret %s, or put the appliance's key there for root by hand and remove credentialsSecret",
+						m.Label, m.Host, err, name),
+				}
 				return
 			}
 			mu.Lock()

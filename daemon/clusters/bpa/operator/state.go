@@ -343,7 +343,7 @@ func checkNodes(nodes []match.Node, known []match.Problem) (problems []match.Pro
 			continue
 		}
 		if err := inventory.CheckLabel(n.Label); err != nil {
-			problems = append(problems, match.Problem{Reason: LabelRefused, Sentence: fmt.Sprintf("node %s: the label is %v; %s", n.Label, err, way)})
+			problems = append(problems, match.Problem{Reason: LabelRefused, Sentence: fmt.Sprintf("node %s: the label is %v; %s", n.Label, err, way), Node: n})
 		}
 	}
 	if masters == 0 {

@@ -19,8 +19,11 @@ import (
 // describeStatus is the status that follows from what was seen and decided. It is pure.
 func describeStatus(w *clusterState, a resolution, d decision, progress contract.Progress) v1alpha1.ProvisioningStatus {
 	s := v1alpha1.ProvisioningStatus{
-		ObservedGeneration: w.cr.Generation, Cluster: w.cluster, Warnings: append(specWarnings(w.cr.Spec), w.leftoverWarnings()...),
+		ObservedGeneration: w.cr.Generation, Cluster: w.cluster,
 		Conditions: slices.Clone(w.cr.Status.Conditions), Job: jobStatus(w, d),
+	}
+	for _, wrong := range w.warnings() {
+		s.Warnings = append(s.Warnings, wrong.Sentence)
 	}
 	if w.nameOwner != "" && w.cr.Status.Cluster == "" {
 		s.Cluster = v1alpha1.ClusterOf(w.cr)
@@ -285,7 +288,7 @@ func nodeStatus(w *clusterState, a resolution, d decision, m kud.Node, progress 
 	}
 	if s.State == v1alpha1.NodeWaiting || s.State == v1alpha1.NodeInstalled {
 		for _, p := range slices.Concat(a.spec, a.hosts, d.problems) {
-			if strings.Contains(p.Sentence, "node "+m.Label+":") {
+			if match.IsAbout(m.Label)(p) {
 				s.Reason = p.Sentence
 			}
 		}
