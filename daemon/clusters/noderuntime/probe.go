@@ -1,4 +1,4 @@
-package main
+package noderuntime
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// runProbe serves what the installer's verification asks of a pod (daemon/clusters/installer/verify.go):
+// RunProbe serves what the installer's verification asks of a pod (daemon/clusters/installer/verify.go):
 //
 //	/who            the node's and the pod's name, from the environment (NODE, POD)
 //	/ask?url=…      the same of another pod or a Service, asked from here
 //	/resolve?name=… the addresses of a name, asked from here
 //
 // It runs in the verification's own namespace, which goes when the verification is over.
-func runProbe(ctx context.Context, listen string) error {
+func RunProbe(ctx context.Context, listen string) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return fmt.Errorf("listen for questions: %w", err)

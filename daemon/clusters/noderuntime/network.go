@@ -1,4 +1,4 @@
-package main
+package noderuntime
 
 import (
 	"bytes"
@@ -110,17 +110,18 @@ func rules(own []netip.Prefix, pods netip.Prefix) string {
 	return b.String()
 }
 
-// network keeps one node as want says.
-type network struct {
-	self           string
-	pods, services netip.Prefix // of the whole cluster
-	log            *slog.Logger
+// Network keeps the pods' network of one node as the nodes of the cluster want it.
+type Network struct {
+	Node           string       // this node's name
+	Pods, Services netip.Prefix // of the whole cluster, masked
+	Log            *slog.Logger
 
 	mu    sync.Mutex
 	state error // of the last try
 }
 
-func runNetwork(ctx context.Context, n *network) error {
+// Run follows the nodes and answers at healthAddr how the network stands, until ctx ends. It needs a pod's account.
+func (n *Network) Run(ctx context.Context) error {
 	n.state = errors.New("not looked yet")
 	nodes, err := newNodes(os.Getenv)
 	if err != nil {
@@ -130,7 +131,7 @@ func runNetwork(ctx context.Context, n *network) error {
 	defer context.AfterFunc(ctx, func() { _ = health.Close() })()
 	failed := make(chan error, 1)
 	go func() { failed <- health.ListenAndServe() }()
-	changed := nodes.follow(ctx, n.log)
+	changed := nodes.follow(ctx, n.Log)
 	var last []node
 	for {
 		select {
@@ -149,7 +150,7 @@ func runNetwork(ctx context.Context, n *network) error {
 	}
 }
 
-func (n *network) serveHealth(w http.ResponseWriter, _ *http.Request) {
+func (n *Network) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.state != nil {
@@ -157,25 +158,25 @@ func (n *network) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-func (n *network) setState(err error) {
+func (n *Network) setState(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err != nil && (n.state == nil || n.state.Error() != err.Error()) {
-		n.log.Error("pods' network is not as wanted", "error", err)
+		n.Log.Error("pods' network is not as wanted", "error", err)
 	} else if err == nil && n.state != nil {
-		n.log.Info("pods' network is as wanted")
+		n.Log.Info("pods' network is as wanted")
 	}
 	n.state = err
 }
 
 // apply makes routes, rules and configuration as the nodes want them. The configuration comes last: it
 // lets pods start.
-func (n *network) apply(ctx context.Context, nodes []node) error {
-	w, err := planNetwork(nodes, n.self)
+func (n *Network) apply(ctx context.Context, nodes []node) error {
+	w, err := planNetwork(nodes, n.Node)
 	if err != nil {
 		return err
 	}
-	mtu, err := setRoutes(w, n.services)
+	mtu, err := setRoutes(w, n.Services)
 	if err != nil {
 		return err
 	}
@@ -183,7 +184,7 @@ func (n *network) apply(ctx context.Context, nodes []node) error {
 		return err
 	}
 	nft := exec.CommandContext(ctx, "nft", "-f", "-")
-	nft.Stdin = strings.NewReader(rules(w.own, n.pods))
+	nft.Stdin = strings.NewReader(rules(w.own, n.Pods))
 	if out, err := nft.CombinedOutput(); err != nil {
 		return fmt.Errorf("set rules for pods' packets: %w: %s", err, bytes.TrimSpace(out))
 	}

@@ -1,4 +1,4 @@
-package main
+package noderuntime
 
 import (
 	"bufio"
@@ -91,7 +91,7 @@ func TestEndpointUsesAServerThatAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- (&endpoint{servers: []netip.AddrPort{one, two}, log: quiet}).serve(ctx, listener)
+		ended <- (&Endpoint{Servers: []netip.AddrPort{one, two}, Log: quiet}).serve(ctx, listener)
 	}()
 	at := listener.Addr().String()
 	who, said := ask(t, at, "hello")
@@ -114,7 +114,7 @@ func TestEndpointWithoutAnyServerEndsTheConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	tried := make(chan netip.AddrPort, 10)
-	e := &endpoint{servers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:6443"), netip.MustParseAddrPort("10.0.0.2:6443")}, log: quiet,
+	e := &Endpoint{Servers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:6443"), netip.MustParseAddrPort("10.0.0.2:6443")}, Log: quiet,
 		dial: func(_ context.Context, to netip.AddrPort) (net.Conn, error) {
 			tried <- to
 			return nil, errors.New("no route to host")
@@ -284,10 +284,10 @@ func TestCertificatesAreRenewedInTime(t *testing.T) {
 	year := 365 * 24 * time.Hour
 	write("ca.crt", now.Add(-29*year), now.Add(year), true)
 	write("etcd/server.crt", now.Add(-year), now.Add(2*year), false)
-	require.NoError(t, renewCertificates(t.Context(), dir, now, quiet))
+	require.NoError(t, RenewCertificates(t.Context(), dir, now, quiet))
 	assert.NoFileExists(t, ran, "nothing ends, and something was done")
 
-	require.NoError(t, renewCertificates(t.Context(), dir, now.Add(5*year/4), quiet))
+	require.NoError(t, RenewCertificates(t.Context(), dir, now.Add(5*year/4), quiet))
 	text, err := os.ReadFile(ran)
 	require.NoError(t, err)
 	assert.Equal(t, "kubeadm certs renew all\npkill -x kube-controller\npkill -x kube-scheduler\n", string(text))
@@ -297,25 +297,6 @@ func TestCertificatesAreRenewedInTime(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{filepath.Join(dir, "pki", "apiserver.crt")}, due)
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "kubeadm"), []byte("#!/bin/sh\necho no; exit 3\n"), 0o755))
-	assert.ErrorContains(t, renewCertificates(t.Context(), dir, now, quiet), "run kubeadm certs renew all: exit status 3: no")
-	assert.ErrorContains(t, renewCertificates(t.Context(), filepath.Join(dir, "nowhere"), now, quiet), "read certificates")
-}
-
-func TestCommandLine(t *testing.T) {
-	for _, args := range [][]string{{}, {"dance"}, {"endpoint", "--to", "nowhere"}, {"network", "--pods", "10.0.0.0/8"},
-		{"network", "--node", "a", "--pods", "all"}, {"probe", "now"}, {"probe", "--no"}} {
-		var wrong usageError
-		assert.ErrorAs(t, run(t.Context(), args, quiet), &wrong, "%v", args)
-	}
-	for _, args := range [][]string{{"-h"}, {"--help"}, {"probe", "-h"}} {
-		var out, problems strings.Builder
-		assert.Equal(t, 0, execute(t.Context(), args, &out, &problems), "%v", args)
-		assert.Equal(t, usage, out.String(), "%v", args)
-		assert.Empty(t, problems.String(), "%v", args)
-	}
-	var out, problems strings.Builder
-	assert.Equal(t, 2, execute(t.Context(), []string{"probe", "--nonsense"}, &out, &problems))
-	assert.Empty(t, out.String())
-	assert.Equal(t, 1, execute(t.Context(), []string{"probe", "--listen", "256.0.0.1:1"}, &out, &problems))
-	assert.ErrorContains(t, run(t.Context(), []string{"probe", "--listen", "256.0.0.1:1"}, quiet), "listen for questions")
+	assert.ErrorContains(t, RenewCertificates(t.Context(), dir, now, quiet), "run kubeadm certs renew all: exit status 3: no")
+	assert.ErrorContains(t, RenewCertificates(t.Context(), filepath.Join(dir, "nowhere"), now, quiet), "read certificates")
 }

@@ -1,4 +1,4 @@
-package main
+package noderuntime
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// endpoint gives the API servers of a cluster one address on this node, so that nothing outside the
+// Endpoint gives the API servers of a cluster one address on this node, so that nothing outside the
 // cluster has to hold a common one: whatever runs here asks 127.0.0.1 and is connected to a server that
 // answers. TLS goes through it untouched.
-type endpoint struct {
-	servers []netip.AddrPort
-	log     *slog.Logger
+type Endpoint struct {
+	Servers []netip.AddrPort
+	Log     *slog.Logger
 
 	good atomic.Int64 // index of the server that answered last: tried first
 	dial func(context.Context, netip.AddrPort) (net.Conn, error)
@@ -29,7 +29,8 @@ const (
 	lookEvery   = 5 * time.Second
 )
 
-func (e *endpoint) run(ctx context.Context, listen string) error {
+// Run listens at an address, with a port, until ctx ends.
+func (e *Endpoint) Run(ctx context.Context, listen string) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return fmt.Errorf("listen for the API: %w", err)
@@ -38,7 +39,7 @@ func (e *endpoint) run(ctx context.Context, listen string) error {
 }
 
 // serve connects whoever comes until ctx ends, and then ends what is connected.
-func (e *endpoint) serve(ctx context.Context, listener net.Listener) error {
+func (e *Endpoint) serve(ctx context.Context, listener net.Listener) error {
 	if e.dial == nil {
 		dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
 		e.dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
@@ -66,11 +67,11 @@ func (e *endpoint) serve(ctx context.Context, listener net.Listener) error {
 }
 
 // connect joins a client with the first server that takes it.
-func (e *endpoint) connect(ctx context.Context, client net.Conn) {
+func (e *Endpoint) connect(ctx context.Context, client net.Conn) {
 	defer client.Close()
 	server, err := e.dialServer(ctx)
 	if err != nil {
-		e.log.Warn("no API server answers", "error", err)
+		e.Log.Warn("no API server answers", "error", err)
 		return
 	}
 	defer server.Close()
@@ -82,16 +83,16 @@ func (e *endpoint) connect(ctx context.Context, client net.Conn) {
 }
 
 // dialServer tries the server that answered last, then the others in turn.
-func (e *endpoint) dialServer(ctx context.Context) (net.Conn, error) {
+func (e *Endpoint) dialServer(ctx context.Context) (net.Conn, error) {
 	first := e.good.Load()
 	var all []error
-	for i := range e.servers {
-		at := (int(first) + i) % len(e.servers)
-		conn, err := e.dial(ctx, e.servers[at])
+	for i := range e.Servers {
+		at := (int(first) + i) % len(e.Servers)
+		conn, err := e.dial(ctx, e.Servers[at])
 		if err == nil {
 			if i > 0 {
 				e.good.Store(int64(at))
-				e.log.Info("another API server is used", "server", e.servers[at], "instead of", e.servers[first])
+				e.Log.Info("another API server is used", "server", e.Servers[at], "instead of", e.Servers[first])
 			}
 			return conn, nil
 		}

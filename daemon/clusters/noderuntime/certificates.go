@@ -1,4 +1,4 @@
-package main
+package noderuntime
 
 import (
 	"context"
@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// renewCertificates renews what kubeadm made on a control plane before it ends; the node's own timer runs
+// RenewCertificates renews what kubeadm made on a control plane before it ends; the node's own timer runs
 // it every day. The API server and etcd read new certificates by themselves; the two others hold theirs
 // from their start and are ended, which the kubelet answers with a new start.
-func renewCertificates(ctx context.Context, dir string, now time.Time, log *slog.Logger) error {
+func RenewCertificates(ctx context.Context, dir string, now time.Time, log *slog.Logger) error {
 	due, err := dueCertificates(dir, now)
 	if err != nil || len(due) == 0 {
 		return err
