@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decodeValue decodes n into v; the types of the document bound its depth, whatever aliases say. tag is that of the field; list items have their list's tag.
+// decodeValue decodes n into v; the types of the document bound its depth, whatever aliases say. tag is that of the
+// field; list items have their list's tag.
 func (d *Document) decodeValue(n *yaml.Node, v reflect.Value, path string, tag reflect.StructTag) {
 	if d.values++; d.values > maxValues {
 		if d.values == maxValues+1 {

@@ -114,7 +114,13 @@ func IsText(t reflect.Type) bool {
 
 // wrongType reports the kind of n, never its value: that could be a secret.
 func (d *Document) wrongType(n *yaml.Node, t reflect.Type, path string) {
-	have := map[string]string{"!!map": "a map", "!!seq": "a list", "!!int": "a number", "!!float": "a number", "!!bool": "true or false"}[n.ShortTag()]
+	have := map[string]string{
+		"!!map":   "a map",
+		"!!seq":   "a list",
+		"!!int":   "a number",
+		"!!float": "a number",
+		"!!bool":  "true or false",
+	}[n.ShortTag()]
 	if have == "" {
 		have = "text"
 	}
