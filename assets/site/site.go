@@ -10,10 +10,12 @@ package site
 
 import (
 	"net/netip"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
 // MaxSize is the largest document that is read, in bytes.
-const MaxSize = 1 << 20
+const MaxSize = yamldoc.MaxSize
 
 // Site is the whole document. The zero value is a valid site: an appliance that detects
 // its networks and inspects whatever boots from it.
@@ -194,10 +196,21 @@ type Verification struct {
 // sorted by line, and a nil Site if there is one. Absent, empty and comment-only data is
 // the zero Site. Load fills in no defaults.
 func Load(name string, data []byte) (*Site, Problems) {
-	r := &reader{file: name, lines: map[string]int{}}
-	s := r.load(data)
-	if len(r.problems) > 0 {
-		return nil, r.sortedProblems()
+	r, s := reader{yamldoc.Document{File: name, Kind: "a site file"}}, &Site{}
+	if r.Decode(data, s) {
+		r.validate(s)
+	}
+	if problems := r.Problems(); len(problems) > 0 {
+		return nil, problems
 	}
 	return s, nil
 }
+
+// reader finds the problems of one document that its values have with each other.
+type reader struct{ yamldoc.Document }
+
+// Problem is one mistake in a document, Problems are all of them.
+type (
+	Problem  = yamldoc.Problem
+	Problems = yamldoc.Problems
+)

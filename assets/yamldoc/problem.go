@@ -1,6 +1,7 @@
-package site
+package yamldoc
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -45,9 +46,17 @@ func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil
 	}
-	return problemsError{ps}
+	return errors.New(ps.String())
 }
 
-type problemsError struct{ Problems Problems }
+// Pos is where a part of a document is. A struct that embeds it learns its own.
+type Pos struct {
+	File string `json:"-"`
+	Line int    `json:"-"` // from 1; 0 for a part that was not written
+	Path string `json:"-"` // such as roots[0].packages
+}
 
-func (e problemsError) Error() string { return e.Problems.String() }
+// Errorf is an error at this place; its text is that of a Problem.
+func (p Pos) Errorf(format string, args ...any) error {
+	return errors.New(Problem{p.File, p.Line, p.Path, fmt.Sprintf(format, args...)}.String())
+}

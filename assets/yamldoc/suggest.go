@@ -1,9 +1,9 @@
-package site
+package yamldoc
 
 import "strings"
 
-// suggest says what may be meant by an unknown key: the nearest known one, or all of them.
-func suggest(key string, known []string) string {
+// Suggest says what may be meant by an unknown key: the nearest known one, or all of them.
+func Suggest(key string, known []string) string {
 	best, least := "", 1<<30
 	for _, k := range known {
 		d := editDistance(strings.ToLower(key), strings.ToLower(k))
