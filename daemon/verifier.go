@@ -17,7 +17,6 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
@@ -72,22 +71,10 @@ func (d *Daemon) clockFacts() verify.Clock {
 }
 
 // blockedNodes are the nodes that the hand-over holds back, with the reason.
-func (m *metal) blockedNodes() map[string]string {
+func (m *metal) blockedNodes() map[string]metal3.Block {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := map[string]string{}
-	for name, err := range m.invalidNodes {
-		all[name] = err.Error()
-	}
-	for _, p := range m.progress {
-		switch {
-		case p.Err != nil:
-			all[p.Node] = p.Err.Error()
-		case p.Step == metal3.StepHold, p.Step == metal3.StepRestore, p.Step == metal3.StepWait && strings.HasPrefix(p.Sentence, "host "):
-			all[p.Node] = p.Sentence
-		}
-	}
-	return all
+	return metal3.Blocks(m.invalidNodes, m.progress)
 }
 
 func (m *metal) bootTraces() []boottrace.Trace {
@@ -187,20 +174,6 @@ func rootDiskSize(_ site.Node, h metal3api.BareMetalHost) int64 {
 		return 0
 	}
 	return int64(d.SizeBytes)
-}
-
-// ironicNodes asks Ironic for its nodes.
-func (m *metal) ironicNodes(ctx context.Context) (map[string]fact.Ironic, error) {
-	authority, err := m.ca()
-	if err != nil {
-		return nil, err
-	}
-	credentials, err := ironic.OpenCredentials(secretDir)
-	if err != nil {
-		return nil, err
-	}
-	c := fact.Conductor{Endpoint: m.ironic().Endpoint(), Username: credentials.Username, Password: credentials.Password, CA: authority.PEM()}
-	return c.Nodes(ctx)
 }
 
 // recordsFile holds what was heard on the wire, for when the daemon is dead; it lies in

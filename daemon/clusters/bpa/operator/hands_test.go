@@ -20,8 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 func (r *rig) create(o client.Object) {
@@ -37,7 +39,7 @@ func (r *rig) create(o client.Object) {
 func (r *rig) host(n int, change ...func(*host)) {
 	r.t.Helper()
 	b := &host{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: fmt.Sprintf("h%d", n), Labels: map[string]string{LabelVerified: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: fmt.Sprintf("h%d", n), Labels: map[string]string{label.Verified: "true"}},
 		Spec:       metal3api.BareMetalHostSpec{BootMACAddress: mac(n, 0), Online: true},
 	}
 	b.Status.Provisioning.State = metal3api.StateProvisioned
@@ -192,7 +194,7 @@ func (r *rig) end(cluster string, code int32, said string) {
 	if code == 0 {
 		j.Status.Conditions = []batchv1.JobCondition{condition(batchv1.JobSuccessCriteriaMet), condition(batchv1.JobComplete)}
 		j.Status.Succeeded, j.Status.CompletionTime = 1, &now
-		require.NoError(r.t, r.clusterDir(cluster).write(kud.FileKubeconfig, []byte("kubeconfig of "+cluster), 0o600))
+		require.NoError(r.t, r.clusterDir(cluster).write(contract.FileKubeconfig, []byte("kubeconfig of "+cluster), 0o600))
 	} else {
 		j.Status.Conditions = []batchv1.JobCondition{condition(batchv1.JobFailureTarget), condition(batchv1.JobFailed)}
 		j.Status.Failed = 1

@@ -19,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -41,7 +43,7 @@ func TestStatusGolden(t *testing.T) {
 			}
 			text, err := yaml.Marshal(s)
 			require.NoError(t, err)
-			fmt.Fprintf(&got, "--- # %s\n%s", when, strings.ReplaceAll(strings.ReplaceAll(string(text), r.Dir, kud.Dir), "lastTransitionTime: null\n  ", ""))
+			fmt.Fprintf(&got, "--- # %s\n%s", when, strings.ReplaceAll(strings.ReplaceAll(string(text), r.Dir, contract.Dir), "lastTransitionTime: null\n  ", ""))
 		}
 		r.apply(provisioning("edge", "masters:\n- m: {mac-address: '52:54:00:00:02:00'}\nworkers:\n- w: {cpu: 64}\n- w2: {mac-address: x}"))
 		show("a MAC that is none")
@@ -103,7 +105,7 @@ func (r *chance) live() {
 	r.fatal = nil
 	for n := 1; n <= 5; n++ {
 		r.changeHost(n, func(b *host) {
-			b.Status.Provisioning.State, b.Labels, b.Annotations = metal3api.StateProvisioned, map[string]string{LabelVerified: "true"}, nil
+			b.Status.Provisioning.State, b.Labels, b.Annotations = metal3api.StateProvisioned, map[string]string{label.Verified: "true"}, nil
 		})
 	}
 	require.NoError(r.t, client.IgnoreNotFound(r.api.Delete(r.t.Context(), &v1alpha1.Provisioning{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}})))
@@ -147,7 +149,7 @@ func (r *chance) happen(name string) {
 		state := []metal3api.ProvisioningState{metal3api.StateProvisioned, metal3api.StateProvisioned, metal3api.StateDeprovisioning}[r.IntN(3)]
 		r.changeHost(n, func(b *host) { b.Status.Provisioning.State = state })
 	case 7:
-		r.changeHost(n, func(b *host) { b.Labels = []map[string]string{nil, {LabelVerified: "true"}}[r.IntN(2)] })
+		r.changeHost(n, func(b *host) { b.Labels = []map[string]string{nil, {label.Verified: "true"}}[r.IntN(2)] })
 	case 8:
 		o := []client.Object{&batchv1.Job{}, &v1alpha1.Provisioning{}}[r.IntN(2)]
 		o.SetNamespace("default")
@@ -178,10 +180,10 @@ func (r *chance) finish(name string, code int32) {
 					ready = append(ready, m.Label)
 				}
 			}
-			text, err := json.Marshal(kud.Progress{Ready: ready})
+			text, err := json.Marshal(contract.Progress{Ready: ready})
 			require.NoError(r.t, err)
-			require.NoError(r.t, r.clusterDir(name).write(kud.FileProgress, text, 0o644))
-			require.NoError(r.t, r.clusterDir(name).write(kud.FileKubeconfig, []byte("kubeconfig of "+name), 0o600))
+			require.NoError(r.t, r.clusterDir(name).write(contract.FileProgress, text, 0o644))
+			require.NoError(r.t, r.clusterDir(name).write(contract.FileKubeconfig, []byte("kubeconfig of "+name), 0o600))
 		}
 		r.end(name, code, "said\n")
 	}
@@ -231,6 +233,6 @@ func (r *chance) agree(name string) {
 	}
 	if is {
 		require.Len(r.t, record.Members, len(p.Status.Nodes))
-		require.NotEmpty(r.t, r.file(name, kud.FileKubeconfig))
+		require.NotEmpty(r.t, r.file(name, contract.FileKubeconfig))
 	}
 }
