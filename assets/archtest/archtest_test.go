@@ -111,6 +111,10 @@ var floors = [][]string{
 // pairs are the imports between the packages of one room: who may import whom. What is not here is passed in by
 // plan.go and daemon.go.
 var pairs = map[string][]string{
+	// A stage of the plan that applies objects.
+	"daemon/engine/apply": {"daemon/engine/bringup"},
+	// What blocks a node, and what may switch it on, is decided in metal3.
+	"daemon/metal/verify": {"daemon/metal/metal3"},
 	// The API serves what the store holds.
 	"daemon/uploads/api": {"daemon/uploads/blobs"},
 	// The registry gets what is complete in the store, which is told what became of it.
@@ -118,6 +122,9 @@ var pairs = map[string][]string{
 	// An uploaded package has the name that the repository reads from it.
 	"daemon/uploads/publish": {"daemon/metal/packages"},
 	"daemon/uploads/bench":   {"daemon/uploads/client", "daemon/uploads/blobs"},
+	// The operator and an installer meet in what both must keep.
+	"daemon/clusters/bpa":       {"daemon/clusters/contract"},
+	"daemon/clusters/installer": {"daemon/clusters/contract"},
 }
 
 // testbed is where the rigs of tests are: simulated servers, a sandbox for the appliance, scenarios.
@@ -196,6 +203,7 @@ func TestForbiddenKnowsTheArrows(t *testing.T) {
 		{"daemon/engine/bringup", "daemon/appliance/host", false},
 		{"daemon/engine/bringup", "daemon/engine/apply", false},
 		{"daemon/appliance/kube", "daemon/engine/apply", true},
+		{"daemon/engine/apply", "daemon/engine/bringup", true},
 		{"daemon/engine/apply", "daemon/appliance/kube", false},
 		{"daemon/engine/bringup", "assets/status", true},
 		{"daemon/appliance/host", "daemon/appliance/host/timeserver", true},
