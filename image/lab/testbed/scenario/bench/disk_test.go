@@ -1,4 +1,4 @@
-package main
+package bench_test
 
 import (
 	"bytes"
@@ -12,15 +12,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/u-root/u-root/pkg/cpio"
 
+	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
-// writes is how often the node image is written by either; the figure is the median.
+// writes is how often the node image is written by either; the row is their median.
 const writes = 3
 
 // agentScript has the agent of the ramdisk do its step write_image: load an image, check its digest, write
@@ -48,10 +50,50 @@ print(time.monotonic() - began)
 const ddScript = `set -o pipefail
 curl -sSf "$0" | tee >(sha256sum >&2) | dd bs=1M conv=sparse,notrunc,fsync iflag=fullblock status=none of="$1"`
 
-// measureDisk measures how fast the nodes' system comes from HTTP onto a disk, by the agent of the ramdisk and by
-// dd beside it, natively; and how large the ramdisk is.
-func measureDisk(ctx context.Context, f *measurements, root string, programs sandbox.Programs, dir string) (err error) {
-	bed, err := sandbox.Start(ctx, sandbox.Config{Name: "bench-disk", Root: root, Dir: filepath.Join(dir, "disk"), Manager: programs.Manager, Log: os.Stderr})
+// BenchmarkDisk measures how fast the nodes' system comes from HTTP onto a disk, by the agent of the ramdisk and by
+// dd, natively; and how large the ramdisk is.
+func BenchmarkDisk(b *testing.B) {
+	dir := b.TempDir()
+	bench.Run(b, "metal-disk", func(ctx context.Context) ([]bench.Row, error) {
+		var s bench.Series
+		if err := measureDisk(ctx, &s, dir); err != nil {
+			return nil, err
+		}
+		written := bench.Row{
+			Name: "metal/disk-write-agent",
+			Unit: "s",
+			Ours: s.Median("agent"),
+			Note: fmt.Sprintf("the nodes' system from HTTP to a file, its sha256 taken; natively, median of %d; "+
+				"the peer is curl, sha256sum and sparse dd", writes),
+		}
+		return []bench.Row{
+			{
+				Name: "metal/ramdisk-size",
+				Unit: "MiB",
+				Ours: s.Median("size"),
+				Note: "kernel's modules, firmware and agent, packed",
+			},
+			written.Less("dd", s.Median("dd"), 0),
+		}, nil
+	})
+}
+
+func measureDisk(ctx context.Context, s *bench.Series, dir string) (err error) {
+	root, err := sandbox.RootTree()
+	if err != nil {
+		return err
+	}
+	programs, err := sandbox.BuildPrograms(ctx, dir)
+	if err != nil {
+		return err
+	}
+	bed, err := sandbox.Start(ctx, sandbox.Config{
+		Name:    "bench-disk",
+		Root:    root,
+		Dir:     filepath.Join(dir, "disk"),
+		Manager: programs.Manager,
+		Log:     os.Stderr,
+	})
 	if err != nil {
 		return err
 	}
@@ -65,7 +107,7 @@ func measureDisk(ctx context.Context, f *measurements, root string, programs san
 	if err != nil {
 		return err
 	}
-	f.add("metal/ramdisk-size", float64(info.Size())/(1<<20))
+	s.Add("size", float64(info.Size())/(1<<20))
 	sum, err := os.ReadFile(bed.Path(system + ".sha256"))
 	if err != nil {
 		return err
@@ -103,7 +145,7 @@ func measureDisk(ctx context.Context, f *measurements, root string, programs san
 		if _, err := fmt.Sscan(out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:], &seconds); err != nil {
 			return fmt.Errorf("read what the agent says: %w: %s", err, out)
 		}
-		f.add("metal/disk-write-agent", seconds)
+		s.Add("agent", seconds)
 		if target, err = makeBlankDisk(tree, size.Size()); err != nil {
 			return err
 		}
@@ -111,7 +153,7 @@ func measureDisk(ctx context.Context, f *measurements, root string, programs san
 		if _, err := runOutput(exec.CommandContext(ctx, "bash", "-c", ddScript, url, target)); err != nil {
 			return err
 		}
-		f.add("metal/disk-write-dd", time.Since(began).Seconds())
+		s.Add("dd", time.Since(began).Seconds())
 	}
 	return nil
 }

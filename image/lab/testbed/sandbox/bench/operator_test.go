@@ -1,13 +1,6 @@
-// Command operator measures the operator of clusters at size: a thousand hosts, a hundred
-// Provisionings of ten nodes each, a real API server (package native). It prints how long the
-// operator takes from its start until every cluster has its Job, and the memory it needs;
-// the rows go to build/bench/bpa.json.
-//
-// Nothing runs pods here, so no cluster gets further than its Job.
-package main
+package bench_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -16,10 +9,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -31,107 +24,101 @@ import (
 
 	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/assets/crd"
+	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
-// What is measured, and how often.
+// What the operator of clusters is given.
 const (
 	hosts    = 1000
 	clusters = 100
-	runs     = 5
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "firstlight-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	daemon, err := sandbox.Build(ctx, ".", "./cmd/firstlightd", dir)
-	if err != nil {
-		return err
-	}
-	var seconds, cpu, peak, settled []float64
-	for i := range runs {
-		f, err := measureOnce(ctx, daemon, filepath.Join(dir, strconv.Itoa(i)))
+// BenchmarkOperator measures the operator of clusters at size: a thousand hosts, a hundred Provisionings of ten nodes
+// each, a real API server. It measures how long the operator takes from its start until every cluster has its Job, and
+// the memory it needs. Nothing runs pods here, so no cluster gets further than its Job.
+func BenchmarkOperator(b *testing.B) {
+	dir := b.TempDir()
+	bench.Run(b, "bpa", func(ctx context.Context) ([]bench.Row, error) {
+		daemon, err := sandbox.Build(ctx, ".", "./cmd/firstlightd", dir)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		seconds, cpu, peak, settled = append(seconds, f.seconds), append(cpu, f.cpu), append(peak, f.peak), append(settled, f.settled)
-	}
-	note := fmt.Sprintf("median of %d; 1,000 hosts, 100 clusters of 10 nodes, half of them by MAC; etcd and kube-apiserver on the same machine, etcd does not sync; load of the machine at the end %s", runs, bench.LoadAverage())
-	return bench.Write(os.Stdout, bench.Dir, "bpa", []bench.Row{
-		{Name: "bpa/all-jobs-made", Unit: "s", Ours: bench.Median(seconds), Note: "from the operator's start to the Job of the last cluster; " + note},
-		{Name: "bpa/cpu", Unit: "s", Ours: bench.Median(cpu), Note: "of the operator until then; " + note},
-		bench.Row{Name: "bpa/memory-peak", Unit: "MiB", Ours: bench.Median(peak), Note: "most that was resident at once (VmHWM); " + note}.Less("bar", 128, 1),
-		bench.Row{Name: "bpa/memory", Unit: "MiB", Ours: bench.Median(settled), Note: "resident half a minute later, all clusters watched; " + note}.Less("bar", 128, 1),
+		var s bench.Series
+		for i := range runs {
+			if err := measureOperator(ctx, &s, daemon, filepath.Join(dir, strconv.Itoa(i))); err != nil {
+				return nil, err
+			}
+		}
+		note := fmt.Sprintf("median of %d; 1,000 hosts, 100 clusters of 10 nodes, half of them by MAC; etcd and kube-apiserver "+
+			"on the same machine, etcd does not sync; load of the machine at the end %s", runs, bench.LoadAverage())
+		row := func(name, unit, of string) bench.Row {
+			return bench.Row{Name: "bpa/" + name, Unit: unit, Ours: s.Median(name), Note: of + "; " + note}
+		}
+		return []bench.Row{
+			row("all-jobs-made", "s", "from the operator's start to the Job of the last cluster"),
+			row("cpu", "s", "of the operator until then"),
+			row("memory-peak", "MiB", "most that was resident at once (VmHWM)").Less("bar", 128, 1),
+			row("memory", "MiB", "resident half a minute later, all clusters watched").Less("bar", 128, 1),
+		}, nil
 	})
 }
 
-type measurements struct{ seconds, cpu, peak, settled float64 }
-
-func measureOnce(ctx context.Context, daemon, dir string) (f measurements, err error) {
+func measureOperator(ctx context.Context, s *bench.Series, daemon, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return f, err
+		return err
 	}
 	server, err := sandbox.StartAPI(ctx, dir)
 	if err != nil {
-		return f, err
+		return err
 	}
 	defer server.Close()
 	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
 	if err != nil {
-		return f, err
+		return err
 	}
 	config.QPS, config.Burst = 2000, 2000
 	api, err := client.New(config, client.Options{})
 	if err != nil {
-		return f, err
+		return err
 	}
 	if err := createObjects(ctx, api); err != nil {
-		return f, err
+		return err
 	}
 	log, err := os.Create(filepath.Join(dir, "operator.log"))
 	if err != nil {
-		return f, err
+		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(daemon, "bpa", "--kubeconfig", server.Kubeconfig, "--dir", filepath.Join(dir, "clusters"), "--installer-image", "example/installer:1", "--elect=false")
+	cmd := exec.Command(daemon, "bpa", "--kubeconfig", server.Kubeconfig, "--dir", filepath.Join(dir, "clusters"),
+		"--installer-image", "example/installer:1", "--elect=false")
 	cmd.Stderr = log
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
-		return f, err
+		return err
 	}
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	if err := waitForJobs(ctx, api, clusters); err != nil {
 		text, _ := os.ReadFile(log.Name())
-		return f, fmt.Errorf("%w\n%s", err, text[max(0, len(text)-2000):])
+		return fmt.Errorf("%w\n%s", err, text[max(0, len(text)-2000):])
 	}
-	f.seconds = time.Since(began).Seconds()
-	if f.cpu, err = cpuSeconds(cmd.Process.Pid); err != nil {
-		return f, err
-	}
+	s.Add("all-jobs-made", time.Since(began).Seconds())
+	s.Add("cpu", process.CPU(cmd.Process.Pid).Seconds())
 	select {
 	case <-time.After(30 * time.Second):
 	case <-ctx.Done():
-		return f, ctx.Err()
+		return ctx.Err()
 	}
-	if f.peak, err = memoryOf(cmd.Process.Pid, "VmHWM:"); err != nil {
-		return f, err
+	for name, line := range map[string]string{"memory-peak": bench.PeakResident, "memory": bench.Resident} {
+		used, err := bench.Memory(cmd.Process.Pid, line)
+		if err != nil {
+			return err
+		}
+		s.Add(name, used/(1<<20))
 	}
-	f.settled, err = memoryOf(cmd.Process.Pid, "VmRSS:")
-	return f, err
+	return nil
 }
 
 // waitForJobs waits until there are so many Jobs.
@@ -250,33 +237,4 @@ func newProvisioning(c int) map[string]any {
 	return map[string]any{"apiVersion": "bpa.akraino.org/v1alpha1", "kind": "Provisioning",
 		"metadata": map[string]any{"name": name, "namespace": "default", "labels": map[string]any{"cluster": name}},
 		"spec":     map[string]any{"masters": masters, "workers": workers, "PodSubnet": "10.244.64.0/18"}}
-}
-
-// memoryOf reads a line of /proc/PID/status, in MiB.
-func memoryOf(pid int, line string) (float64, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read memory of operator: %w", err)
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if rest, ok := strings.CutPrefix(s.Text(), line); ok {
-			kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			return kib / 1024, err
-		}
-	}
-	return 0, fmt.Errorf("read memory of operator: no %s", line)
-}
-
-// cpuSeconds reads the time that a process has computed (proc(5): utime and stime, in
-// hundredths of a second).
-func cpuSeconds(pid int) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read time of operator: %w", err)
-	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	user, err1 := strconv.ParseFloat(fields[11], 64)
-	system, err2 := strconv.ParseFloat(fields[12], 64)
-	return (user + system) / 100, errors.Join(err1, err2)
 }

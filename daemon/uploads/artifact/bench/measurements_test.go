@@ -1,4 +1,4 @@
-package main
+package bench_test
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -69,7 +68,7 @@ func measureUpload(ctx context.Context, b *fixture) ([]bench.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	note := fmt.Sprintf("medians of %d, load %s; ours: TLS, token, sha256, resumable at any octet, synced before the answer, by curl; ", runs, bench.LoadAverage())
+	note := fmt.Sprintf("medians of %d, load %s; ours: TLS, token, sha256, resumable at any byte, synced before the answer, by curl; ", runs, bench.LoadAverage())
 	return compareRows("artifact/upload-1GiB", rates, []peer{
 		{"store-sha256", 0.7, note + "store-sha256: one PUT to the same store by minio-go, plain HTTP, whose sha256 the store checks, synced"},
 		{"store-put", 0.7, note + "store-put: one PUT by curl, plain HTTP, which nobody checks, synced"},
@@ -80,7 +79,7 @@ func measureUpload(ctx context.Context, b *fixture) ([]bench.Row, error) {
 	}), nil
 }
 
-// downloadSources is what is downloaded: the artifact, by the agent and by the store, and the same octets by nginx.
+// downloadSources is what is downloaded: the artifact, by the agent and by the store, and the same bytes by nginx.
 type downloadSources struct{ agent, store, proxy, nginx string }
 
 func (b *fixture) serve(ctx context.Context) (s downloadSources, undo func(), err error) {
@@ -103,7 +102,7 @@ func (b *fixture) serve(ctx context.Context) (s downloadSources, undo func(), er
 		return s, nil, err
 	}
 	s = downloadSources{"https://" + agentAddr + key("down").ContentPath(), signed.String(), "https://" + proxyAddr + signed.RequestURI(), "https://" + nginxAddr + "/down"}
-	return s, func() { _, _ = b.remove(ctx, "down"), os.Remove(beside) }, nil // the bed goes
+	return s, func() { _, _ = b.remove(ctx, "down"), os.Remove(beside) }, nil // the fixture goes
 }
 
 // measureDownload compares with the store alone, by TLS and without, and with nginx.
@@ -201,8 +200,8 @@ type peer struct {
 func compareRows(name string, rates map[string][]float64, peers []peer) (all []bench.Row) {
 	ours := bench.Median(rates["ours"])
 	for _, p := range peers {
-		v := bench.Median(rates[p.name])
-		all = append(all, bench.Row{Name: name, Unit: "MB/s", Ours: ours, Peer: p.name, Value: v, Ratio: ours / v, Bar: p.bar, Note: p.note})
+		r := bench.Row{Name: name, Unit: "MB/s", Ours: ours, Note: p.note}
+		all = append(all, r.More(p.name, bench.Median(rates[p.name]), p.bar))
 	}
 	return all
 }
@@ -210,7 +209,7 @@ func compareRows(name string, rates map[string][]float64, peers []peer) (all []b
 // measureMemory runs many uploads at once and reads the most memory that the agent ever had
 // resident. Scratch files are on disk; their pages in the page cache are the kernel's.
 func measureMemory(ctx context.Context, b *fixture) ([]bench.Row, error) {
-	before, err := b.resident("VmRSS:")
+	before, err := bench.Memory(b.agent.Process.Pid, bench.Resident)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +229,7 @@ func measureMemory(ctx context.Context, b *fixture) ([]bench.Row, error) {
 			return nil, err
 		}
 	}
-	peak, err := b.resident("VmHWM:")
+	peak, err := bench.Memory(b.agent.Process.Pid, bench.PeakResident)
 	if err != nil {
 		return nil, err
 	}
@@ -240,21 +239,7 @@ func measureMemory(ctx context.Context, b *fixture) ([]bench.Row, error) {
 		}
 	}
 	const limit = 64.0
-	r := bench.Row{Name: fmt.Sprintf("artifact/memory-%dx1GiB", many), Unit: "MB", Ours: peak,
-		Note: fmt.Sprintf("the most that was resident of firstlightd artifacts (%.0f MB before), of which the program's own pages are a part", before)}
+	r := bench.Row{Name: fmt.Sprintf("artifact/memory-%dx1GiB", many), Unit: "MB", Ours: peak / 1e6,
+		Note: fmt.Sprintf("the most that was resident of firstlightd artifacts (%.0f MB before), of which the program's own pages are a part", before/1e6)}
 	return []bench.Row{r.Less("bar", limit, 1)}, nil
-}
-
-// resident reads a line of the agent's status, in MB.
-func (b *fixture) resident(line string) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.agent.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	_, after, found := strings.Cut(string(text), line)
-	if !found {
-		return 0, fmt.Errorf("read %s: %w", line, errNoValue)
-	}
-	kib, err := strconv.ParseFloat(strings.Fields(after)[0], 64)
-	return kib * 1024 / 1e6, err
 }

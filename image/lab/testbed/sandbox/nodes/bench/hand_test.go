@@ -1,4 +1,4 @@
-package main
+package bench_test
 
 import (
 	"context"
@@ -25,11 +25,17 @@ type preparedFiles struct {
 }
 
 // Files that are the same on every node of a cluster.
-var common = []string{"/etc/containerd/config.toml", "/etc/containerd/certs.d/_default/hosts.toml", "/etc/containerd/certs.d/firstlight.internal/hosts.toml",
-	"/etc/firstlight/ca.crt", "/etc/firstlight/patches/kubeletconfiguration+merge.yaml", "/etc/sysctl.d/60-firstlight.conf", "/etc/systemd/system/kubelet.service"}
+var common = []string{
+	"/etc/containerd/config.toml", "/etc/containerd/certs.d/_default/hosts.toml",
+	"/etc/containerd/certs.d/firstlight.internal/hosts.toml", "/etc/firstlight/ca.crt",
+	"/etc/firstlight/patches/kubeletconfiguration+merge.yaml", "/etc/sysctl.d/60-firstlight.conf",
+	"/etc/systemd/system/kubelet.service",
+}
 
 // timers are of small machines alone (manifest.TimerSlack).
-var timers = []string{"/etc/systemd/system/containerd.service.d/60-firstlight.conf", "/etc/systemd/system/kubelet.service.d/60-firstlight.conf"}
+var timers = []string{
+	"/etc/systemd/system/containerd.service.d/60-firstlight.conf", "/etc/systemd/system/kubelet.service.d/60-firstlight.conf",
+}
 
 // endpoint is what a node's own way to the API is called by, and direct what a person writes in its place.
 const (

@@ -1,4 +1,4 @@
-package main
+package bench_test
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"firstlight.dev/firstlight/image/recipe"
 )
 
-// fromNothing builds in a clone with an empty cache and nothing compiled; sources of Go modules
-// are there. Beside it mmdebstrap alone installs the appliance's packages from the mirror.
-func fromNothing(ctx context.Context, top, dir string) ([]bench.Row, error) {
+// measureCold builds in a clone with an empty cache and nothing compiled; sources of Go modules
+// are there. Its peer is mmdebstrap alone, which installs the appliance's packages from the mirror.
+func measureCold(ctx context.Context, top, dir string) ([]bench.Row, error) {
 	clone := filepath.Join(dir, "clone")
 	if _, err := runTimed(ctx, top, nil, "git", "clone", "--quiet", ".", clone); err != nil {
 		return nil, err

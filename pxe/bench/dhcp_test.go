@@ -1,4 +1,4 @@
-package main
+package bench_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"testing"
 	"time"
 
 	"firstlight.dev/firstlight/assets/bench"
@@ -41,22 +42,19 @@ func dhcpServers() []dhcpServer {
 	}
 }
 
-// benchDHCP finds, for each server, the rate of DISCOVER-OFFER-REQUEST-ACK exchanges it
+// BenchmarkDHCP finds, for each server, the rate of DISCOVER-OFFER-REQUEST-ACK exchanges it
 // keeps up with at no more than dhcpDrops per cent lost on either leg. The servers take
 // turns, so that other load on the machine hits all of them.
-func benchDHCP(ctx context.Context) ([]bench.Row, error) {
+func BenchmarkDHCP(b *testing.B) {
+	dir := bench.TempDir(b)
+	bench.Run(b, "dhcp", func(ctx context.Context) ([]bench.Row, error) { return measureDHCP(ctx, dir) })
+}
+
+func measureDHCP(ctx context.Context, dir string) ([]bench.Row, error) {
 	for _, tool := range []string{"perfdhcp", "dnsmasq", "kea-dhcp4"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return nil, fmt.Errorf("find %s: %w; run make deps", tool, err)
+			return nil, fmt.Errorf("find %s: %w; run scripts/deps test bench", tool, err)
 		}
-	}
-	dir, err := os.MkdirTemp(".", ".bench-dhcp-") // a disk, not a tmpfs
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, err
 	}
 	servers := dhcpServers()
 	rates, limits := make([][]float64, len(servers)), make([]int, len(servers))
@@ -73,11 +71,14 @@ func benchDHCP(ctx context.Context) ([]bench.Row, error) {
 	ours := bench.Median(rates[0])
 	var rows []bench.Row
 	for i, s := range servers[1:] {
-		peer := bench.Median(rates[i+1])
-		rows = append(rows, bench.Row{
-			Name: "dhcp-exchanges", Unit: "exchanges/s", Ours: ours, Peer: s.name, Value: peer, Ratio: ours / peer, Bar: []float64{10, 1}[i],
-			Note: fmt.Sprintf("medians of %d runs of %d s at <= %g %% drops, %d machines; ours: %s; %s: %s", dhcpRuns, dhcpSeconds, dhcpDrops, dhcpClients, servers[0].note, s.name, s.note),
-		})
+		r := bench.Row{
+			Name: "dhcp-exchanges",
+			Unit: "exchanges/s",
+			Ours: ours,
+			Note: fmt.Sprintf("medians of %d runs of %d s at <= %g %% drops, %d machines; ours: %s; %s: %s",
+				dhcpRuns, dhcpSeconds, dhcpDrops, dhcpClients, servers[0].note, s.name, s.note),
+		}
+		rows = append(rows, r.More(s.name, bench.Median(rates[i+1]), []float64{10, 1}[i]))
 	}
 	return rows, nil
 }

@@ -1,4 +1,4 @@
-package main
+package bench_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,18 +78,21 @@ type fileFixture struct {
 	p   pair
 }
 
-// withFiles makes a fileFixture for measure and removes it afterwards.
-func withFiles(ctx context.Context, tag string, measure func(context.Context, fileFixture) ([]bench.Row, error)) (rows []bench.Row, err error) {
-	dir, err := os.MkdirTemp("", "firstlight-bench-")
-	if err != nil {
-		return nil, err
+// fileMeasurement measures servers of files.
+type fileMeasurement func(context.Context, fileFixture) ([]bench.Row, error)
+
+// runWithFiles measures with a fileFixture, which it removes afterwards.
+func runWithFiles(b *testing.B, name string, measure fileMeasurement) {
+	dir := b.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // peers drop their privileges
+		b.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	bench.Run(b, name, func(ctx context.Context) ([]bench.Row, error) { return withFiles(ctx, name, dir, measure) })
+}
+
+func withFiles(ctx context.Context, tag, dir string, measure fileMeasurement) ([]bench.Row, error) {
 	web := filepath.Join(dir, "web")
 	if err := os.MkdirAll(web, 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil { // peers drop their privileges
 		return nil, err
 	}
 	for name, size := range map[string]int64{"image": imageBytes, "program": programBytes} {
@@ -117,9 +120,9 @@ func withFiles(ctx context.Context, tag string, measure func(context.Context, fi
 	return measure(ctx, fileFixture{dir, p})
 }
 
-// benchHTTP compares with nginx: sendfile on both sides, one and eight streams.
-func benchHTTP(ctx context.Context) ([]bench.Row, error) {
-	return withFiles(ctx, "http", func(ctx context.Context, b fileFixture) ([]bench.Row, error) {
+// BenchmarkHTTP compares with nginx: sendfile on both sides, one and eight streams.
+func BenchmarkHTTP(b *testing.B) {
+	runWithFiles(b, "http", func(ctx context.Context, b fileFixture) ([]bench.Row, error) {
 		conf := filepath.Join(b.dir, "nginx.conf")
 		text := fmt.Sprintf("daemon off; worker_processes auto; pid %[1]s/nginx.pid; error_log %[1]s/nginx.err; events {}\nhttp { access_log %[1]s/nginx.log; sendfile on; tcp_nopush on; server { listen 172.22.0.1:8081; root %[1]s/web; } }\n", b.dir)
 		if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
@@ -138,8 +141,13 @@ func benchHTTP(ctx context.Context) ([]bench.Row, error) {
 			if err != nil {
 				return nil, err
 			}
-			rows = append(rows, bench.Row{Name: fmt.Sprintf("http-1GiB-x%d", streams), Unit: "MB/s", Ours: values[0], Peer: "nginx", Value: values[1],
-				Ratio: values[0] / values[1], Bar: 0.9, Note: "both by sendfile from the page cache, with an access log; ours also keeps a deadline per MiB"})
+			r := bench.Row{
+				Name: fmt.Sprintf("http-1GiB-x%d", streams),
+				Unit: "MB/s",
+				Ours: values[0],
+				Note: "both by sendfile from the page cache, with an access log; ours also keeps a deadline per MiB",
+			}
+			rows = append(rows, r.More("nginx", values[1], 0.9))
 		}
 		return rows, nil
 	})
@@ -163,9 +171,9 @@ func httpSpeed(ctx context.Context, p pair, server string, streams int) (float64
 	return float64(streams) * imageBytes / 1e6 / time.Since(begun).Seconds(), nil
 }
 
-// benchTFTP compares with dnsmasq and, if it is installed, atftpd; the client is atftp.
-func benchTFTP(ctx context.Context) ([]bench.Row, error) {
-	return withFiles(ctx, "tftp", func(ctx context.Context, b fileFixture) ([]bench.Row, error) {
+// BenchmarkTFTP compares with dnsmasq and atftpd; the client is atftp.
+func BenchmarkTFTP(b *testing.B) {
+	runWithFiles(b, "tftp", func(ctx context.Context, b fileFixture) ([]bench.Row, error) {
 		web := filepath.Join(b.dir, "web")
 		peers := []struct {
 			name, addr string
@@ -203,8 +211,13 @@ func benchTFTP(ctx context.Context) ([]bench.Row, error) {
 				if names[i] == "dnsmasq" {
 					bar = 1
 				}
-				rows = append(rows, bench.Row{Name: fmt.Sprintf("tftp-%d-%s", block, names[i]), Unit: "MB/s", Ours: values[0], Peer: names[i], Value: values[i],
-					Ratio: values[0] / values[i], Bar: bar, Note: "one client, atftp, one block per ACK"})
+				r := bench.Row{
+					Name: fmt.Sprintf("tftp-%d-%s", block, names[i]),
+					Unit: "MB/s",
+					Ours: values[0],
+					Note: "one client, atftp, one block per ACK",
+				}
+				rows = append(rows, r.More(names[i], values[i], bar))
 			}
 		}
 		return rows, nil
@@ -234,10 +247,10 @@ func tftpSpeed(ctx context.Context, p pair, server string, block int) (float64, 
 	return programBytes / 1e6 / time.Since(begun).Seconds(), nil
 }
 
-// benchMemory loads us with 64 machines at once, half by TFTP and half by HTTP, and reads
+// BenchmarkMemory loads us with 64 machines at once, half by TFTP and half by HTTP, and reads
 // the most memory that was ever resident.
-func benchMemory(ctx context.Context) ([]bench.Row, error) {
-	return withFiles(ctx, "mem", func(ctx context.Context, b fileFixture) ([]bench.Row, error) {
+func BenchmarkMemory(b *testing.B) {
+	runWithFiles(b, "memory", func(ctx context.Context, b fileFixture) ([]bench.Row, error) {
 		var all sync.WaitGroup
 		errs := make(chan error, memoryClients)
 		for i := range memoryClients {
@@ -256,22 +269,25 @@ func benchMemory(ctx context.Context) ([]bench.Row, error) {
 		if err := <-errs; err != nil {
 			return nil, err
 		}
-		pid, err := os.ReadFile(filepath.Join(b.dir, "pid"))
+		text, err := os.ReadFile(filepath.Join(b.dir, "pid"))
 		if err != nil {
 			return nil, err
 		}
-		status, err := os.ReadFile("/proc/" + string(pid) + "/status")
+		pid, err := strconv.Atoi(string(text))
 		if err != nil {
 			return nil, err
 		}
-		_, after, _ := strings.Cut(string(status), "VmHWM:")
-		kb, err := strconv.ParseFloat(strings.Fields(after)[0], 64)
+		peak, err := bench.Memory(pid, bench.PeakResident)
 		if err != nil {
-			return nil, fmt.Errorf("read VmHWM: %w", err)
+			return nil, err
 		}
-		mb := kb * 1024 / 1e6
-		return []bench.Row{{Name: "memory-64-clients", Unit: "MB", Ours: mb, Peer: "limit", Value: memoryLimit, Ratio: memoryLimit / mb, Bar: 1,
-			Note: "most ever resident (VmHWM) of TFTP and HTTP with 32 clients each at once; DHCP is not in this process"}}, nil
+		r := bench.Row{
+			Name: "memory-64-clients",
+			Unit: "MB",
+			Ours: peak / 1e6,
+			Note: "most ever resident (VmHWM) of TFTP and HTTP with 32 clients each at once; DHCP is not in this process",
+		}
+		return []bench.Row{r.Less("limit", memoryLimit, 1)}, nil
 	})
 }
 

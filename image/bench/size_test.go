@@ -1,4 +1,4 @@
-package main
+package bench_test
 
 import (
 	"context"
@@ -35,7 +35,8 @@ var parts = []struct {
 
 // measureSizes measures what the image weighs compressed, and what each part of its root weighs as a
 // squashfs of its own with the image's options.
-func measureSizes(ctx context.Context, path, dir string) ([]bench.Row, error) {
+func measureSizes(ctx context.Context, top, dir string) ([]bench.Row, error) {
+	path := imageOf(top)
 	info, err := os.Stat(path + media.SuffixZstd)
 	if err != nil {
 		return nil, fmt.Errorf("%w; run firstlight build first", err)

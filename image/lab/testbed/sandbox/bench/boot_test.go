@@ -1,17 +1,15 @@
-package main
+package bench_test
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
+	"testing"
 	"time"
 
 	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/image/lab"
 )
-
-const imagePath = "build/firstlight.img"
 
 // stages of a first boot, by the lines that end them.
 var stages = []struct{ name, line string }{
@@ -21,15 +19,20 @@ var stages = []struct{ name, line string }{
 	{"system-pods", "firstlight: system-pods: ok"},
 }
 
-// benchBoot measures the first boot of a stick without a network card, from power on. It
+// BenchmarkBoot measures the first boot of a stick without a network card, from power on. It
 // takes the processor seconds of QEMU, which other load changes less than the clock.
-func benchBoot(ctx context.Context) ([]bench.Row, error) {
-	dir, err := os.MkdirTemp("", "firstlight-bench-")
+func BenchmarkBoot(b *testing.B) {
+	dir := b.TempDir()
+	bench.Run(b, "kube-boot", func(ctx context.Context) ([]bench.Row, error) { return measureBoot(ctx, dir) })
+}
+
+func measureBoot(ctx context.Context, dir string) ([]bench.Row, error) {
+	top, err := bench.FindTop()
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	m, err := lab.New(lab.Config{Name: "bench", Dir: filepath.Join(dir, "machine"), MiB: 4096, Disks: []lab.Disk{{Image: imagePath, Bytes: 8 << 30}}})
+	image := filepath.Join(top, "build", "firstlight.img")
+	m, err := lab.New(lab.Config{Name: "bench", Dir: dir, MiB: 4096, Disks: []lab.Disk{{Image: image, Bytes: 8 << 30}}})
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +49,13 @@ func benchBoot(ctx context.Context) ([]bench.Row, error) {
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, bench.Row{Name: "kube/boot-to-" + stage.name + "-cpu", Unit: "s", Ours: m.CPU().Seconds(),
-			Note: fmt.Sprintf("processor seconds of QEMU without KVM, 2 processors, first boot from USB; by the clock %.0f s, load of the machine %s", time.Since(began).Seconds(), bench.LoadAverage())})
+		rows = append(rows, bench.Row{
+			Name: "kube/boot-to-" + stage.name + "-cpu",
+			Unit: "s",
+			Ours: m.CPU().Seconds(),
+			Note: fmt.Sprintf("processor seconds of QEMU without KVM, 2 processors, first boot from USB; by the clock %.0f s, "+
+				"load of the machine %s", time.Since(began).Seconds(), bench.LoadAverage()),
+		})
 	}
 	return rows, m.Kill()
 }

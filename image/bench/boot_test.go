@@ -1,4 +1,4 @@
-package main
+package bench_test
 
 import (
 	"context"
@@ -20,13 +20,13 @@ var moments = []struct{ name, line string }{
 
 // measureBoots measures the second and later boots of a stick, by BIOS from USB, each ended by
 // pulling the plug once the daemon runs.
-func measureBoots(ctx context.Context, path, dir string) ([]bench.Row, error) {
-	m, err := lab.New(lab.Config{Name: "bench", Dir: dir, Disks: []lab.Disk{{Image: path, Bytes: 4 << 30}}})
+func measureBoots(ctx context.Context, top, dir string) ([]bench.Row, error) {
+	m, err := lab.New(lab.Config{Name: "bench", Dir: dir, Disks: []lab.Disk{{Image: imageOf(top), Bytes: 4 << 30}}})
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	walls, cpus := map[string][]float64{}, map[string][]float64{}
+	var walls, cpus bench.Series
 	for i := range runs + 1 {
 		before, began := m.CPU(), time.Now()
 		if err := m.Start(ctx); err != nil {
@@ -40,8 +40,8 @@ func measureBoots(ctx context.Context, path, dir string) ([]bench.Row, error) {
 				return nil, err
 			}
 			if i > 0 { // the first boot makes DATA
-				walls[moment.name] = append(walls[moment.name], time.Since(began).Seconds())
-				cpus[moment.name] = append(cpus[moment.name], (m.CPU() - before).Seconds())
+				walls.Add(moment.name, time.Since(began).Seconds())
+				cpus.Add(moment.name, (m.CPU() - before).Seconds())
 			}
 		}
 		if err := m.Kill(); err != nil {
@@ -49,10 +49,16 @@ func measureBoots(ctx context.Context, path, dir string) ([]bench.Row, error) {
 		}
 	}
 	var rows []bench.Row
-	for _, moment := range moments {
+	byClock := fmt.Sprintf("the same by the clock; median of %d; load of the machine at the end %s", runs, bench.LoadAverage())
+	for _, name := range walls.Names() {
 		rows = append(rows,
-			bench.Row{Name: "image/boot-to-" + moment.name + "-cpu", Unit: "s", Ours: bench.Median(cpus[moment.name]), Note: "processor seconds of QEMU, without KVM; BIOS, USB, 2 processors, second boot"},
-			bench.Row{Name: "image/boot-to-" + moment.name, Unit: "s", Ours: bench.Median(walls[moment.name]), Note: fmt.Sprintf("the same by the clock; median of %d; load of the machine at the end %s", runs, bench.LoadAverage())})
+			bench.Row{
+				Name: "image/boot-to-" + name + "-cpu",
+				Unit: "s",
+				Ours: cpus.Median(name),
+				Note: "processor seconds of QEMU, without KVM; BIOS, USB, 2 processors, second boot",
+			},
+			bench.Row{Name: "image/boot-to-" + name, Unit: "s", Ours: walls.Median(name), Note: byClock})
 	}
 	return rows, nil
 }

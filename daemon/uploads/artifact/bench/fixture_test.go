@@ -1,4 +1,4 @@
-package main
+package bench_test
 
 import (
 	"context"
@@ -58,6 +58,9 @@ func newFixture(ctx context.Context, dir string) (b *fixture, err error) {
 			begun.close()
 		}
 	}()
+	if err := setUpNetwork(ctx); err != nil {
+		return nil, err
+	}
 	if err := writeNoise(b.file); err != nil {
 		return nil, err
 	}
@@ -76,7 +79,7 @@ func newFixture(ctx context.Context, dir string) (b *fixture, err error) {
 	return b, b.startNginx(ctx)
 }
 
-// writeNoise writes octets that neither compress nor are holes.
+// writeNoise writes bytes that neither compress nor are holes.
 func writeNoise(path string) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -99,8 +102,15 @@ func mintCertificate(dir string) error {
 	if err != nil {
 		return err
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bench"}, NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	c := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "bench"},
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
 	for _, addr := range []string{agentAddr, nginxAddr, proxyAddr} {
 		c.IPAddresses = append(c.IPAddresses, netip.MustParseAddrPort(addr).Addr().AsSlice())
 	}
@@ -291,5 +301,3 @@ func (b *fixture) close() {
 		b.store.Kill()
 	}
 }
-
-var errNoValue = errors.New("no such line")

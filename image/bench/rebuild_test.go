@@ -1,4 +1,4 @@
-package main
+package bench_test
 
 import (
 	"context"
@@ -31,8 +31,7 @@ func measureRebuilds(ctx context.Context, top, dir string) ([]bench.Row, error) 
 		return nil, err
 	}
 	var changed, same []cost
-	steps := map[string][]float64{}
-	var order []string
+	var steps bench.Series
 	for i := range runs {
 		// A line that the compiler cannot leave out, and that no build before had.
 		line := fmt.Sprintf("\nvar _ = os.Getenv(\"BENCH_%d_%d\")\n", os.Getpid(), i)
@@ -49,10 +48,7 @@ func measureRebuilds(ctx context.Context, top, dir string) ([]bench.Row, error) 
 			if err != nil {
 				return nil, err
 			}
-			if !slices.Contains(order, m[1]) {
-				order = append(order, m[1])
-			}
-			steps[m[1]] = append(steps[m[1]], seconds)
+			steps.Add(m[1], seconds)
 		}
 		if t, err = runTimed(ctx, dir, nil, "make", "usb-image"); err != nil {
 			return nil, err
@@ -66,8 +62,13 @@ func measureRebuilds(ctx context.Context, top, dir string) ([]bench.Row, error) 
 		bench.Row{Name: "image/rebuild-nothing", Unit: "s", Ours: median(same, wallTime), Note: "nothing changed; " + note}.Less("bar", 2, 1),
 		{Name: "image/rebuild-nothing-cpu", Unit: "s", Ours: median(same, cpuTime), Note: "the same in processor seconds"},
 	}
-	for _, step := range order {
-		rows = append(rows, bench.Row{Name: "image/rebuild-step: " + step, Unit: "s", Ours: bench.Median(steps[step]), Note: "of image/rebuild-daemon, as the build prints it"})
+	for _, step := range steps.Names() {
+		rows = append(rows, bench.Row{
+			Name: "image/rebuild-step: " + step,
+			Unit: "s",
+			Ours: steps.Median(step),
+			Note: "of image/rebuild-daemon, as the build prints it",
+		})
 	}
 	return rows, nil
 }

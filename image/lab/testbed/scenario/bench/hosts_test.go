@@ -1,4 +1,4 @@
-package main
+package bench_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
+	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
 	"firstlight.dev/firstlight/image/lab/testbed/simulator"
@@ -23,44 +24,12 @@ type appliance struct {
 	dir      string // made and removed
 }
 
-// work is a number of hosts and how far they are to come.
-type work struct {
-	hosts  int
-	until  metal3api.ProvisioningState
-	phases []metal3api.ProvisioningState // of which the time of the last host is a figure
-	rate   string                        // name of the figure: hosts in a minute
-	within time.Duration
-}
-
-func (p plan) work() []work {
-	var all []work
-	for _, n := range p.provisioned {
-		all = append(all, work{
-			hosts:  n,
-			until:  metal3api.StateProvisioned,
-			phases: []metal3api.ProvisioningState{metal3api.StateInspecting, metal3api.StateProvisioning, metal3api.StateProvisioned},
-			rate:   "per-minute",
-			within: time.Hour,
-		})
-	}
-	for _, n := range p.registered {
-		all = append(all, work{
-			hosts:  n,
-			until:  metal3api.StateAvailable,
-			phases: []metal3api.ProvisioningState{metal3api.StateRegistering, metal3api.StateInspecting, metal3api.StateAvailable},
-			rate:   "registered-per-minute",
-			within: 3 * time.Hour,
-		})
-	}
-	return all
-}
-
-// parts of the appliance of which processor time and memory are told; "all" is every process of it.
+// parts of the appliance of which processor time and memory are measured; "all" is every process of it.
 var parts = []string{"ironic", "operator", "apiserver", "etcd", "firstlightd", "all"}
 
 // measure brings hosts to a new appliance once.
-func (a appliance) measure(ctx context.Context, f *measurements, w work) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, w.within)
+func (a appliance) measure(ctx context.Context, s *bench.Series, hosts int, g goal) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, g.within)
 	defer cancel()
 
 	d, err := scenario.Start(ctx, scenario.Config{
@@ -69,14 +38,14 @@ func (a appliance) measure(ctx context.Context, f *measurements, w work) (err er
 		Root:     a.root,
 		Programs: a.programs,
 		Log:      os.Stderr,
-		Servers:  simulator.Config{Hosts: w.hosts},
+		Servers:  simulator.Config{Hosts: hosts},
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close(), os.RemoveAll(a.dir)) }()
 
-	if w.until == metal3api.StateAvailable {
+	if g.until == metal3api.StateAvailable {
 		holdData(d.Servers)
 	}
 	if err := d.Begin(ctx, d.Servers.SiteDocument("eth0", scenario.OS(scenario.ImageA, scenario.ImageSum(scenario.ImageA)))); err != nil {
@@ -91,20 +60,20 @@ func (a appliance) measure(ctx context.Context, f *measurements, w work) (err er
 		return err
 	}
 	simulator := ownTime()
-	phases, failed := d.WaitForHosts(ctx, time.Now(), scenario.AllInState(w.hosts, w.until))
+	phases, failed := d.WaitForHosts(ctx, time.Now(), scenario.AllInState(hosts, g.until))
 	simulator = ownTime() - simulator
 	if errors.Is(failed, context.Canceled) {
 		return failed // somebody interrupted it; when the time is over, what was reached is told
 	}
 
-	name := func(figure string) string { return fmt.Sprintf("metal/%d-hosts-%s", w.hosts, figure) }
-	for _, state := range w.phases {
+	name := func(what string) string { return fmt.Sprintf("metal/%d-hosts-%s", hosts, what) }
+	for _, state := range g.phases {
 		if took, reached := phases[string(state)]; reached {
-			f.add(name("last-"+string(state)), took.Seconds())
+			s.Add(name("last-"+string(state)), took.Seconds())
 		}
 	}
 	if failed == nil {
-		f.add(name(w.rate), float64(w.hosts)/phases[string(w.until)].Minutes())
+		s.Add(name(g.rate), float64(hosts)/phases[string(g.until)].Minutes())
 	}
 
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Minute) // also after the time is over
@@ -114,11 +83,11 @@ func (a appliance) measure(ctx context.Context, f *measurements, w work) (err er
 		return errors.Join(failed, err)
 	}
 	for _, part := range parts {
-		f.add(name("cpu-"+part), after[part].CPU-before[part].CPU)
-		f.add(name("memory-"+part), after[part].MiB)
+		s.Add(name("cpu-"+part), after[part].CPU-before[part].CPU)
+		s.Add(name("memory-"+part), after[part].MiB)
 	}
-	f.add(name("cpu-simulator"), simulator.Seconds())
-	return errors.Join(failed, count(ctx, d, f, w, name))
+	s.Add(name("cpu-simulator"), simulator.Seconds())
+	return errors.Join(failed, count(ctx, d, s, g, name))
 }
 
 // holdData puts a partition table on every disk: without consent the appliance inspects such hosts and no more.
@@ -136,7 +105,7 @@ func holdData(servers *simulator.Simulator) {
 const settle = 65 * time.Second
 
 // count tells, after a while, how many hosts are not where they belong, and how many objects the API has.
-func count(ctx context.Context, d *scenario.Scenario, f *measurements, w work, name func(string) string) error {
+func count(ctx context.Context, d *scenario.Scenario, s *bench.Series, g goal, name func(string) string) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -153,11 +122,11 @@ func count(ctx context.Context, d *scenario.Scenario, f *measurements, w work, n
 	lost := 0
 	for _, h := range d.Servers.Hosts() {
 		status := hosts[h.Name].Status
-		if _, known := nodes[h.Name]; !known || status.Provisioning.State != w.until || status.ErrorMessage != "" {
+		if _, known := nodes[h.Name]; !known || status.Provisioning.State != g.until || status.ErrorMessage != "" {
 			lost++
 		}
 	}
-	f.add(name("lost"), float64(lost))
+	s.Add(name("lost"), float64(lost))
 
 	objects, err := d.Objects(ctx)
 	if err != nil {
@@ -167,14 +136,14 @@ func count(ctx context.Context, d *scenario.Scenario, f *measurements, w work, n
 	for kind, n := range objects {
 		all += n
 		if strings.HasSuffix(kind, ".metal3.io") || kind == "secrets" || kind == "events" {
-			f.add(name("objects-"+kind), float64(n))
+			s.Add(name("objects-"+kind), float64(n))
 		}
 	}
-	f.add(name("objects-all"), float64(all))
+	s.Add(name("objects-all"), float64(all))
 	return nil
 }
 
-// ownTime is the processor time of this process so far: the fake hosts', and that of looking on.
+// ownTime is the processor time of this process so far: the simulated hosts', and that of looking on.
 func ownTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

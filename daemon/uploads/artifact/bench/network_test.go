@@ -1,4 +1,4 @@
-package main
+package bench_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"syscall"
 
+	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/daemon/uploads/artifact/s3test"
 )
 
@@ -19,7 +20,7 @@ const within = "FIRSTLIGHT_BENCH_WITHIN"
 // one, and what would be compared is their timers.
 var congestions = []string{"cubic", "reno"}
 
-// reexecInNamespace runs the program again in a network of its own, whose TCP is as the appliance's. What must
+// reexecInNamespace runs the benchmarks in a network of their own, whose TCP is as the appliance's. What must
 // be compiled is compiled before, since nothing can be fetched from there.
 func reexecInNamespace(ctx context.Context) error {
 	if _, err := s3test.Program(); err != nil {
@@ -60,7 +61,12 @@ func setUpNetwork(ctx context.Context) error {
 
 // compile compiles firstlightd.
 func compile(ctx context.Context, out string) error {
+	top, err := bench.FindTop()
+	if err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "./cmd/firstlightd")
+	cmd.Dir = top
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("compile firstlightd: %w: %s", err, text)
