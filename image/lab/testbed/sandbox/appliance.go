@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/assets/status"
 )
 
@@ -24,7 +25,7 @@ func RootTree() (string, error) {
 	if root := os.Getenv("FIRSTLIGHT_ROOT"); root != "" {
 		return root, nil
 	}
-	top, err := RepositoryRoot()
+	top, err := bench.FindTop()
 	if err != nil {
 		return "", err
 	}

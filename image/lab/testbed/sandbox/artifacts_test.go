@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -107,7 +108,7 @@ const setCLI = "export FIRSTLIGHT_SERVER=$H FIRSTLIGHT_CA=$CA FIRSTLIGHT_TOKEN=$
 
 // page returns the blocks of a section of docs/artifacts.md: commands and what they print.
 func page(t *testing.T, section string) (commands, prints []string) {
-	top, err := sandbox.RepositoryRoot()
+	top, err := bench.FindTop()
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(top, "docs", "artifacts.md"))
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/testbed/netns"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )

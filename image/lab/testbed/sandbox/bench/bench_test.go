@@ -1,5 +1,5 @@
 // Package bench_test measures the bring-up natively: a sandbox from nothing to a node that is Ready and to system
-// pods that run, five times, each with a second run of the plan; the memory of every process of
+// pods that run, five times (RUNS=5), each with a second run of the plan; the memory of every process of
 // Kubernetes; one first boot of the stick in QEMU; and the operator of clusters at size.
 //
 // The peer of the bring-up is the bar itself: no other way to a Kubernetes from this image exists on
@@ -21,8 +21,6 @@ import (
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
-const runs = 5
-
 // last is the stage after which Kubernetes can be used.
 const last = "system-pods"
 
@@ -30,7 +28,7 @@ const last = "system-pods"
 type measurements struct{ seconds, memory bench.Series }
 
 func BenchmarkBringUp(b *testing.B) {
-	dir := b.TempDir()
+	runs, dir := bench.Runs(b, 5), b.TempDir()
 	bench.Run(b, "kube", func(ctx context.Context) ([]bench.Row, error) {
 		root, err := sandbox.RootTree()
 		if err != nil {
@@ -46,7 +44,7 @@ func BenchmarkBringUp(b *testing.B) {
 				return nil, err
 			}
 		}
-		return m.rows(), nil
+		return m.rows(runs), nil
 	})
 }
 
@@ -126,7 +124,7 @@ func (m *measurements) measureMemory(ctx context.Context, appliance *sandbox.San
 	return nil
 }
 
-func (m *measurements) rows() []bench.Row {
+func (m *measurements) rows(runs int) []bench.Row {
 	note := fmt.Sprintf("median of %d; native, in namespaces; etcd syncs; load of the machine at the end %s", runs, bench.LoadAverage())
 	bars := map[string]float64{"plan-to-node-ready": 15, "again-plan-to-" + last: 1}
 	var rows []bench.Row

@@ -1,4 +1,4 @@
-// Package netns reaches into other network namespaces: those of beds and of switches. A socket
+// Package netns reaches into other network namespaces: those of sandboxes and of switches. A socket
 // stays in the namespace that it was made in, so a program needs to be there only to make it.
 package netns
 

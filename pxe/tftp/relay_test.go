@@ -1,7 +1,4 @@
-// Package lossy is a UDP relay that loses, doubles and swaps packets: a bad network for
-// tests, where the kernel has none to offer. What happens to a packet depends on the
-// seed and on its number alone.
-package lossy
+package tftp_test
 
 import (
 	"context"
@@ -13,10 +10,11 @@ import (
 	"time"
 )
 
-// Relay forwards between clients and Server. Each client gets an upstream port of its
+// lossyRelay forwards UDP between clients and Server, and loses, doubles and swaps packets: a bad network, where
+// the kernel has none to offer. What happens to a packet depends on the seed and on its number alone. Each client gets an upstream port of its
 // own; answers come from the relay's port, whatever port the server used, and what the
 // client sends then goes to that port: as TFTP's transfer identifiers want it.
-type Relay struct {
+type lossyRelay struct {
 	Server    netip.AddrPort
 	Loss      float64 // share of packets that vanish, either way
 	Duplicate float64 // share that arrive twice
@@ -29,13 +27,13 @@ type Relay struct {
 	random *rand.Rand
 }
 
-type path struct {
+type relayPath struct {
 	up     *net.UDPConn
 	server netip.AddrPort
 }
 
 // Run relays what arrives at conn until ctx ends; it closes conn.
-func (r *Relay) Run(ctx context.Context, conn *net.UDPConn) error {
+func (r *lossyRelay) Run(ctx context.Context, conn *net.UDPConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
@@ -48,7 +46,7 @@ func (r *Relay) Run(ctx context.Context, conn *net.UDPConn) error {
 		}
 		running.Wait()
 	}()
-	paths := map[netip.AddrPort]*path{}
+	paths := map[netip.AddrPort]*relayPath{}
 	var mu sync.Mutex
 	buffer := make([]byte, 1<<16)
 	for {
@@ -69,7 +67,7 @@ func (r *Relay) Run(ctx context.Context, conn *net.UDPConn) error {
 				return err
 			}
 			ups = append(ups, up)
-			p = &path{up: up, server: r.Server}
+			p = &relayPath{up: up, server: r.Server}
 			paths[from] = p
 			running.Go(func() {
 				down := make([]byte, 1<<16)
@@ -95,7 +93,7 @@ func (r *Relay) Run(ctx context.Context, conn *net.UDPConn) error {
 }
 
 // forward forwards a packet, or not, or twice, or late.
-func (r *Relay) forward(packet []byte, send func([]byte)) {
+func (r *lossyRelay) forward(packet []byte, send func([]byte)) {
 	r.mu.Lock()
 	chance := r.random.Float64()
 	r.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/testbed/netns"
 )
 
 func TestWithinRunsInAnotherNetwork(t *testing.T) {
