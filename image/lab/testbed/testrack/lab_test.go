@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/testrack"
 )
@@ -58,7 +59,7 @@ func (n node) entry() string {
 
 func need(t *testing.T, kind string) {
 	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+kind+",") {
-		t.Skip("installs a server in QEMU for minutes; set FIRSTLIGHT_TEST=native," + kind)
+		t.Skip("runs servers in QEMU; set FIRSTLIGHT_TEST=native," + kind)
 	}
 }
 
@@ -127,7 +128,7 @@ func (r *room) plugNode(n *node, data string) *testrack.Server {
 func (n node) server(data string) testrack.ServerConfig {
 	s := testrack.ServerConfig{Name: n.name(), MAC: n.mac(), Port: n.port(), Disk: n.disk(), Data: data, MiB: 2048}
 	if n.mode == "UEFI" {
-		s.Code, s.Vars = "/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"
+		s.Firmware = lab.UEFI
 	}
 	return s
 }

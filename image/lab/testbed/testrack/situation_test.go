@@ -96,7 +96,7 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 		}
 		if c.mode != "" {
 			s := n.server("")
-			if s.Firmware = c.firmware; c.mac != "" {
+			if s.NoROM = c.firmware; c.mac != "" {
 				s.MAC = c.mac
 			}
 			boxes[i] = r.plug(s)

@@ -15,11 +15,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/accelerator"
 	"firstlight.dev/firstlight/image/lab/bmc"
 	"firstlight.dev/firstlight/image/lab/process"
@@ -46,30 +46,27 @@ const (
 
 // ServerConfig is what a server is made of.
 type ServerConfig struct {
-	Name string
-	Dir  string // disk, console log, BMC's state
-	MAC  string
-	Port int    // of the BMC, UDP
-	Disk int64  // bytes; blank at first; serial number: Name
-	Data string // file of a second disk, serial number Name-data; "": none
-	MiB  int    // memory
-	Code string // UEFI firmware (OVMF_CODE); "": BIOS
-	Vars string // its variables, copied; with Code
+	Name     string
+	Dir      string // disk, console log, BMC's state
+	MAC      string
+	Port     int    // of the BMC, UDP
+	Disk     int64  // bytes; blank at first; serial number: Name
+	Data     string // file of a second disk, serial number Name-data; "": none
+	MiB      int    // memory
+	Firmware lab.Firmware
 
-	// Firmware lets the firmware boot from the network by itself, which loads its boot program by TFTP; it
+	// NoROM lets the firmware boot from the network by itself, which loads its boot program by TFTP; it
 	// takes UEFI. Else the NIC has iPXE in its ROM.
-	Firmware bool
+	NoROM bool
 }
 
 // Server is a server with its BMC.
 type Server struct {
 	ServerConfig
-	rack  *Rack
-	bmc   *bmc.BMC
-	cable *vswitch.Port
-
-	mu   sync.Mutex
-	qemu *process.Child
+	ctx     context.Context // of the rack: its machine ends with it
+	bmc     *bmc.BMC
+	cable   *vswitch.Port
+	machine *lab.Machine
 }
 
 // Rack is a switch, and a network of the kernel's that hangs on it, where beds and the BMCs are.
@@ -207,32 +204,66 @@ func runIP(ctx context.Context, pid int, all ...string) error {
 }
 
 // Plug puts a server into the rack: switched off, its BMC alive. A disk that is there already
-// is kept.
+// is kept. The server lives no longer than ctx.
 func (r *Rack) Plug(ctx context.Context, s ServerConfig) (*Server, error) {
-	b := &Server{ServerConfig: s, rack: r}
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
-	}
-	disk, err := os.OpenFile(b.DiskFile(), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
-	}
-	if err := errors.Join(disk.Truncate(s.Disk), disk.Close()); err != nil {
-		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
-	}
-	if b.cable, err = r.sw.Listen(s.Name, b.socket()); err != nil {
-		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
-	}
-	var front net.PacketConn
-	at := net.JoinHostPort(BMCAddr, strconv.Itoa(s.Port))
-	if err := netns.Do(r.Network(), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
-		return nil, fmt.Errorf("plug server %s: listen for its BMC: %w", s.Name, err)
-	}
-	b.bmc, err = bmc.Start(bmc.Config{Name: s.Name, Dir: filepath.Join(s.Dir, "bmc"), User: User, Password: Password, Front: front}, b)
-	if err != nil {
+	b := &Server{ServerConfig: s, ctx: ctx}
+	if err := r.plug(b); err != nil {
 		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
 	}
 	return b, nil
+}
+
+func (r *Rack) plug(b *Server) error {
+	socket := filepath.Join(r.dir, b.Name)
+	mac, err := net.ParseMAC(b.MAC)
+	if err != nil {
+		return err
+	}
+	if b.machine, err = lab.New(b.machineConfig(r.accel.Kind, mac, socket)); err != nil {
+		return err
+	}
+	disk, err := os.OpenFile(b.DiskFile(), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(disk.Truncate(b.Disk), disk.Close()); err != nil {
+		return err
+	}
+	if b.cable, err = r.sw.Listen(b.Name, socket); err != nil {
+		return err
+	}
+	var front net.PacketConn
+	at := net.JoinHostPort(BMCAddr, strconv.Itoa(b.Port))
+	if err := netns.Do(r.Network(), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
+		return fmt.Errorf("listen for its BMC: %w", err)
+	}
+	b.bmc, err = bmc.Start(bmc.Config{
+		Name:     b.Name,
+		Dir:      filepath.Join(b.Dir, "bmc"),
+		User:     User,
+		Password: Password,
+		Front:    front,
+	}, b)
+	return err
+}
+
+// machineConfig is the server's machine, with its network at a socket of the switch.
+func (b *Server) machineConfig(accel accelerator.Kind, mac net.HardwareAddr, socket string) lab.Config {
+	c := lab.Config{
+		Name:     b.Name,
+		Dir:      b.Dir,
+		Firmware: b.Firmware,
+		Accel:    accel,
+		CPUs:     1, // of two, Debian's kernel now and then falls over its own patching of code (int3), when emulation is slow
+		MiB:      b.MiB,
+		Disks:    []lab.Disk{{Image: b.DiskFile(), Bus: lab.Virtio, Direct: true, Serial: b.Name, Quick: true}},
+		NICs:     []lab.NIC{{MAC: mac, Port: socket, NoROM: b.NoROM}},
+	}
+	if b.Data != "" {
+		data := lab.Disk{Image: b.Data, Bus: lab.Virtio, Direct: true, Serial: b.Name + "-data", Quick: true}
+		c.Disks = append(c.Disks, data)
+	}
+	return c
 }
 
 // BMC is the server's controller.
@@ -241,12 +272,10 @@ func (b *Server) BMC() *bmc.BMC { return b.bmc }
 // Cable is the server's port of the switch: what is wrong with it can be set, and counted.
 func (b *Server) Cable() *vswitch.Port { return b.cable }
 
-func (b *Server) socket() string { return filepath.Join(b.rack.dir, b.Name) }
-
 // DiskFile is the server's disk, raw.
 func (b *Server) DiskFile() string { return filepath.Join(b.Dir, "disk.raw") }
 
-// Console is what the server said on its serial line, all power-on periods together.
+// Console is what the server printed on its serial line, all power-on periods together.
 func (b *Server) Console() string {
 	text, err := os.ReadFile(filepath.Join(b.Dir, "console.log"))
 	if err != nil {
@@ -255,88 +284,25 @@ func (b *Server) Console() string {
 	return string(text)
 }
 
-// IsOn tells whether the server has power.
-func (b *Server) IsOn() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.isOn()
-}
+// IsOn reports whether the server has power.
+func (b *Server) IsOn() bool { return b.machine.IsRunning() }
 
-func (b *Server) isOn() bool { return b.qemu != nil && b.qemu.IsRunning() }
-
-// SwitchOn starts the server from the device that its BMC was told last.
+// SwitchOn starts the server from the device that its BMC was given last.
 func (b *Server) SwitchOn(device string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.isOn() {
+	if b.IsOn() {
 		return nil
 	}
-	disk, nic := 1, 2
-	if device == bmc.BootNetwork {
-		disk, nic = 2, 1
-	}
-	args := append(b.rack.accel.Kind.Args(),
-		"-name", b.Name, "-machine", "q35",
-		"-smp", "1", // of two, Debian's kernel now and then falls over its own patching of code (int3), when emulation is slow
-		"-m", strconv.Itoa(b.MiB), "-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults", "-vga", "none",
-		"-chardev", "file,id=console,append=on,path="+filepath.Join(b.Dir, "console.log"), "-serial", "chardev:console", "-device", "virtio-rng-pci",
-		"-drive", "if=none,id=disk0,format=raw,cache=unsafe,discard=unmap,file="+b.DiskFile(),
-		"-device", fmt.Sprintf("virtio-blk-pci,drive=disk0,serial=%s,bootindex=%d", b.Name, disk),
-		"-netdev", "stream,id=net0,server=off,addr.type=unix,addr.path="+b.socket(),
-	)
-	card := fmt.Sprintf("virtio-net-pci,netdev=net0,mac=%s,bootindex=%d", b.MAC, nic)
-	if b.Firmware {
-		card += ",romfile="
-	}
-	args = append(args, "-device", card)
-	if b.Data != "" {
-		args = append(args, "-drive", "if=none,id=disk1,format=raw,cache=unsafe,file="+b.Data,
-			"-device", "virtio-blk-pci,drive=disk1,serial="+b.Name+"-data")
-	}
-	if b.Code != "" {
-		vars := filepath.Join(b.Dir, "vars.fd")
-		if _, err := os.Stat(vars); err != nil {
-			text, err := os.ReadFile(b.Vars)
-			if err != nil {
-				return fmt.Errorf("read firmware variables: %w", err)
-			}
-			if err := os.WriteFile(vars, text, 0o644); err != nil {
-				return fmt.Errorf("write firmware variables: %w", err)
-			}
-		}
-		args = append(args, "-drive", "if=pflash,format=raw,readonly=on,file="+b.Code, "-drive", "if=pflash,format=raw,file="+vars)
-	}
-	said, err := os.OpenFile(filepath.Join(b.Dir, "qemu.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("start server %s: %w", b.Name, err)
-	}
-	defer said.Close()
-	cmd := exec.Command("qemu-system-x86_64", args...)
-	cmd.Stdout, cmd.Stderr = said, said
-	if b.qemu, err = process.Start(cmd); err != nil {
-		return fmt.Errorf("start server %s: %w", b.Name, err)
-	}
-	return nil
+	b.machine.Reconfigure(func(c *lab.Config) { c.BootFrom(device == bmc.BootNetwork) })
+	return b.machine.Start(b.ctx)
 }
 
 // SwitchOff cuts the server's power.
-func (b *Server) SwitchOff() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stop()
-	return nil
-}
+func (b *Server) SwitchOff() error { return b.machine.Kill() }
 
 // ShutDown cuts the power as well: no system waits for a button here.
 func (b *Server) ShutDown() error { return b.SwitchOff() }
 
-func (b *Server) stop() {
-	if b.qemu != nil {
-		b.qemu.Kill()
-	}
-}
-
 // Unplug ends the BMC and cuts the power. The disk stays.
 func (b *Server) Unplug() error {
-	return errors.Join(b.bmc.Close(), b.SwitchOff(), b.cable.Close())
+	return errors.Join(b.bmc.Close(), b.machine.Close(), b.cable.Close())
 }
