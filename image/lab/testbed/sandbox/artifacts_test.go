@@ -74,10 +74,7 @@ func (u *uploads) begin(nodes string) {
 
 func (u *uploads) site(nodes string) {
 	u.t.Helper()
-	dir := u.bed.Path("/run/firstlight/site")
-	require.NoError(u.t, os.MkdirAll(dir, 0o755))
-	text := "name: bed\nnetworks: {provisioning: {interface: eth0}}\nnodes: " + nodes + "\n"
-	require.NoError(u.t, os.WriteFile(filepath.Join(dir, "site.yaml"), []byte(text), 0o644))
+	require.NoError(u.t, u.bed.WriteSite("name: bed\nnetworks: {provisioning: {interface: eth0}}\nnodes: "+nodes+"\n"))
 }
 
 func (u *uploads) await() {

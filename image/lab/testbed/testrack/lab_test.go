@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -158,14 +157,12 @@ func (r *room) cut() { require.NoError(r.t, r.bed.Close()) }
 // site writes site.yaml.
 func (r *room) site() {
 	r.t.Helper()
-	dir := r.bed.Path("/run/firstlight/site")
-	require.NoError(r.t, os.MkdirAll(dir, 0o755))
 	text := "name: rack\nnetworks: {provisioning: {interface: eth0}}\nnodes:\n"
 	for _, n := range r.nodes {
 		text += n.entry()
 	}
 	text += "clusters: " + r.clusters + "\n"
-	require.NoError(r.t, os.WriteFile(filepath.Join(dir, "site.yaml"), []byte(text), 0o644))
+	require.NoError(r.t, r.bed.WriteSite(text))
 }
 
 func (r *room) run(name string, args ...string) string {

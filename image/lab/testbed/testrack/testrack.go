@@ -1,7 +1,7 @@
 // Package testrack is servers for the appliance to provision: QEMU machines on one switch (package
-// wire), each with a BMC that turns it on and off. The BMC is OpenIPMI's ipmi_sim, so that Ironic
-// speaks to it as it does to a real one. Beds (package native) are connected to that switch: an
-// appliance may be cut off and started again, and the servers go on running.
+// vswitch), each with a BMC that turns it on and off. The BMC is OpenIPMI's ipmi_sim, so that Ironic
+// talks to it as it does to a real one. The appliance is a sandbox that is connected to that switch: it
+// may be cut off and started again, and the servers go on running.
 package testrack
 
 import (
@@ -11,18 +11,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/accelerator"
 	"firstlight.dev/firstlight/image/lab/bmc"
-	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/testbed/netns"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/vswitch"
@@ -69,17 +65,14 @@ type Server struct {
 	machine *lab.Machine
 }
 
-// Rack is a switch, and a network of the kernel's that hangs on it, where beds and the BMCs are.
+// Rack is a switch, and a bridge of the kernel's that hangs on it, where the appliance and the BMCs are.
 type Rack struct {
-	holder *process.Child // whose network it is
+	bridge *netns.Bridge
 	sw     *vswitch.Switch
 	uplink *os.File // the tap between the two
 	dir    string   // of sockets; short, because their names may not be long
 	accel  accelerator.Choice
 }
-
-// Bridge is the interface in that network that is on the rack's wire, with the address BMCAddr.
-const Bridge = "rack"
 
 // New makes a rack without servers. Close it.
 func New(ctx context.Context) (*Rack, error) {
@@ -87,13 +80,11 @@ func New(ctx context.Context) (*Rack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make rack: %w", err)
 	}
-	cmd := exec.Command("sleep", "infinity")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	holder, err := process.Start(cmd)
+	bridge, err := netns.NewBridge(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("make rack: %w", err)
 	}
-	r := &Rack{holder: holder, sw: vswitch.New(Bridge, inside...), accel: accel}
+	r := &Rack{bridge: bridge, sw: vswitch.New(netns.BridgeName, inside...), accel: accel}
 	if err := r.build(ctx); err != nil {
 		return nil, fmt.Errorf("make rack: %w", errors.Join(err, r.Close()))
 	}
@@ -108,8 +99,8 @@ func (r *Rack) build(ctx context.Context) error {
 	if err := netns.Do(r.Network(), func() (err error) { r.uplink, err = openTap("uplink"); return err }); err != nil {
 		return err
 	}
-	if err := r.runIP(ctx, "link set lo up", "link add "+Bridge+" type bridge", "link set uplink master "+Bridge, "link set uplink up",
-		"link set "+Bridge+" up", "addr add "+BMCAddr+"/24 dev "+Bridge); err != nil {
+	if err := r.bridge.IP(ctx, "link set uplink master "+netns.BridgeName+" up",
+		"addr add "+BMCAddr+"/24 dev "+netns.BridgeName); err != nil {
 		return err
 	}
 	port, err := r.sw.Attach("uplink", func(frame []byte) { _, _ = r.uplink.Write(frame) }) // a full queue loses frames, as switches do
@@ -147,10 +138,10 @@ func openTap(name string) (*os.File, error) {
 }
 
 // Name is the rack's, unlike that of any other that lives on this machine at the same time.
-func (r *Rack) Name() string { return "rack-" + strconv.Itoa(r.holder.ID.PID) }
+func (r *Rack) Name() string { return "rack-" + strconv.Itoa(r.bridge.PID()) }
 
-// Network is the file that stands for the network in which the beds and BMCs are.
-func (r *Rack) Network() string { return netns.PathOf(r.holder.ID.PID) }
+// Network is the file that stands for the network in which the appliance and the BMCs are.
+func (r *Rack) Network() string { return r.bridge.Path() }
 
 // Accelerator is what runs the servers' processors, and why.
 func (r *Rack) Accelerator() accelerator.Choice { return r.accel }
@@ -167,40 +158,14 @@ func (r *Rack) Close() error {
 	if r.dir != "" {
 		errs = append(errs, os.RemoveAll(r.dir))
 	}
-	r.holder.Kill()
+	r.bridge.Close()
 	return errors.Join(errs...)
 }
 
-// Connect gives a bed its provisioning NIC, eth0. It must be called before the daemon starts. The
-// cable of the bed before goes with that bed, or a little later: the kernel takes its time.
-func (r *Rack) Connect(ctx context.Context, bed *sandbox.Sandbox) error {
-	_ = r.runIP(ctx, "link del port0")
-	err := runIP(ctx, bed.PID(), "link add eth0 type veth peer name port0", "link set port0 netns "+strconv.Itoa(r.holder.ID.PID))
-	if err == nil {
-		err = r.runIP(ctx, "link set port0 master "+Bridge, "link set port0 up")
-	}
-	if err == nil {
-		err = runIP(ctx, bed.PID(), "link set eth0 up")
-	}
-	if err != nil {
-		return fmt.Errorf("connect bed %s to the rack: %w", bed.Name(), err)
-	}
-	return nil
-}
-
-func (r *Rack) runIP(ctx context.Context, all ...string) error {
-	return runIP(ctx, r.holder.ID.PID, all...)
-}
-
-// runIP runs this machine's ip in the network of a process, once for each of all.
-func runIP(ctx context.Context, pid int, all ...string) error {
-	for _, args := range all {
-		words := append([]string{"--net=" + netns.PathOf(pid), "--", "ip"}, strings.Fields(args)...)
-		if out, err := exec.CommandContext(ctx, "nsenter", words...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", args, err, out)
-		}
-	}
-	return nil
+// Connect gives an appliance its provisioning NIC, eth0. It must be called before the daemon starts. The
+// cable of the sandbox before goes with that sandbox, or a little later: the kernel takes its time.
+func (r *Rack) Connect(ctx context.Context, appliance *sandbox.Sandbox) error {
+	return r.bridge.Connect(ctx, appliance.PID(), "port0", "eth0")
 }
 
 // Plug puts a server into the rack: switched off, its BMC alive. A disk that is there already

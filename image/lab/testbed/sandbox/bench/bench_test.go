@@ -52,17 +52,7 @@ func BenchmarkBringUp(b *testing.B) {
 func (m *measurements) measureOnce(ctx context.Context, root string, p sandbox.Programs, dir string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	appliance, err := sandbox.Start(ctx, sandbox.Config{
-		Name:    "bench",
-		Root:    root,
-		Dir:     dir,
-		Manager: p.Manager,
-		Log:     os.Stderr,
-		Add:     map[string]string{"/usr/bin/firstlightd": p.Daemon},
-	})
+	appliance, err := p.StartAppliance(ctx, sandbox.Config{Name: "bench", Root: root, Dir: dir, Log: os.Stderr})
 	if err != nil {
 		return err
 	}

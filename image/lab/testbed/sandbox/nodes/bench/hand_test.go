@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -133,7 +132,7 @@ func (k *preparedFiles) byHand(ctx context.Context, servers []*nodes.Server) err
 	for _, s := range servers {
 		group.Go(func() error {
 			for path, text := range k.files {
-				if err := write(s, path, text); err != nil {
+				if err := s.WriteFile(path, text, 0o600); err != nil {
 					return err
 				}
 			}
@@ -145,10 +144,10 @@ func (k *preparedFiles) byHand(ctx context.Context, servers []*nodes.Server) err
 		return err
 	}
 	first := servers[0]
-	if err := write(first, "/root/kubeadm.yaml", []byte(k.kubeadm)); err != nil {
+	if err := first.WriteFile("/root/kubeadm.yaml", []byte(k.kubeadm), 0o600); err != nil {
 		return err
 	}
-	if err := write(first, "/root/manifest.json", k.manifest); err != nil {
+	if err := first.WriteFile("/root/manifest.json", k.manifest, 0o600); err != nil {
 		return err
 	}
 	if _, err := first.Run(ctx, "kubeadm", "init", "--config", "/root/kubeadm.yaml", "--ignore-preflight-errors", "all"); err != nil {
@@ -189,17 +188,9 @@ discovery:
   bootstrapToken: {apiServerEndpoint: %q, token: %s, unsafeSkipCAVerification: true}
   tlsBootstrapToken: %[5]s
 `, s.Label(), s.Addr, s.Label(), direct, token)
-	if err := write(s, "/root/kubeadm.yaml", []byte(text)); err != nil {
+	if err := s.WriteFile("/root/kubeadm.yaml", []byte(text), 0o600); err != nil {
 		return err
 	}
 	_, err := s.Run(ctx, "kubeadm", "join", "--config", "/root/kubeadm.yaml", "--ignore-preflight-errors", "all")
 	return err
-}
-
-func write(s *nodes.Server, path string, text []byte) error {
-	at := s.Path(path)
-	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(at, text, 0o600)
 }
