@@ -102,7 +102,7 @@ bench-bpa: ## Measure the operator of clusters: matching, and its memory with 1,
 .PHONY: bench-artifact
 bench-artifact: ## Measure uploads and downloads beside the store alone and nginx, and memory (10 GiB of disk; minutes)
 	@scripts/deps test bench
-	$(BENCH) . ./daemon/uploads/artifact/bench
+	$(BENCH) . ./daemon/uploads/bench
 
 .PHONY: bench-clusters
 bench-clusters: ## Measure clusters of 1, 2 and 3 nodes by SSH beside kubeadm by hand, natively (needs root and a built image; half an hour)

@@ -22,8 +22,8 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/registry"
-	"firstlight.dev/firstlight/daemon/uploads/artifact/publish"
-	"firstlight.dev/firstlight/daemon/uploads/artifact/serving"
+	"firstlight.dev/firstlight/daemon/uploads/publish"
+	"firstlight.dev/firstlight/daemon/uploads/serving"
 )
 
 // Where artifacts are kept on DATA.

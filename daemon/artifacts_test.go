@@ -13,7 +13,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
-	"firstlight.dev/firstlight/daemon/uploads/artifact/serving"
+	"firstlight.dev/firstlight/daemon/uploads/serving"
 )
 
 func TestUploadedImagesHaveNamesForTheSite(t *testing.T) {

@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
@@ -118,7 +118,7 @@ func verifiedLabelChanges(nodes []status.Node, hosts []metal3api.BareMetalHost) 
 		if i < 0 {
 			continue
 		}
-		marked := hosts[i].Labels[operator.LabelVerified] == "true"
+		marked := hosts[i].Labels[label.Verified] == "true"
 		switch {
 		case n.Verified && !marked:
 			changes[n.Name] = true
@@ -135,7 +135,7 @@ func setVerifiedLabel(ctx context.Context, api client.Client, name string, prove
 	if proven {
 		value = `"true"`
 	}
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, operator.LabelVerified, value))
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, label.Verified, value))
 	h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: metal3.Namespace, Name: name}}
 	if err := api.Patch(ctx, h, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("mark host %s: %w", name, err)

@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 )
 
 func TestProvenHostsAreMarked(t *testing.T) {
-	host := func(name, label string, state metal3api.ProvisioningState) metal3api.BareMetalHost {
+	host := func(name, mark string, state metal3api.ProvisioningState) metal3api.BareMetalHost {
 		h := metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if label != "" {
-			h.Labels = map[string]string{operator.LabelVerified: label}
+		if mark != "" {
+			h.Labels = map[string]string{label.Verified: mark}
 		}
 		h.Status.Provisioning.State = state
 		return h

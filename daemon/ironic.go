@@ -2,11 +2,10 @@ package daemon
 
 import (
 	"context"
-	"time"
 
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
-	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/verify/fact"
 )
 
 // ironicStage is begun beside the system's pods: Ironic is on the appliance's own network and asks neither the
@@ -21,29 +20,23 @@ func (m *metal) ironicStage() bringup.Stage {
 	return stage
 }
 
-// diskContents asks Ironic what a node's inspection found on its disks.
-func (m *metal) diskContents(ctx context.Context, node string) (metal3.Contents, error) {
-	api, err := m.ironicAPI()
-	if err != nil {
-		return nil, err
-	}
-	return api.DiskContents(ctx, node)
-}
-
-// agentsDue asks Ironic on which agents it would count that have not called yet.
-func (m *metal) agentsDue(ctx context.Context) (map[string]bool, error) {
-	api, err := m.ironicAPI()
-	if err != nil {
-		return nil, err
-	}
-	return api.AgentsDue(ctx, time.Now())
-}
-
-func (m *metal) ironicAPI() (ironic.API, error) {
+// ironicAccess is how Ironic is asked.
+func (m *metal) ironicAccess() (ironic.Access, error) {
 	authority, err := m.ca()
 	if err != nil {
-		return ironic.API{}, err
+		return ironic.Access{}, err
 	}
 	credentials, err := ironic.OpenCredentials(secretDir)
-	return ironic.API{Endpoint: m.ironic().Endpoint(), Credentials: credentials, CA: authority.PEM()}, err
+	return ironic.Access{
+		Endpoint: m.ironic().Endpoint(), Username: credentials.Username, Password: credentials.Password, CA: string(authority.PEM()),
+	}, err
+}
+
+// ironicNodes are Ironic's nodes, by the name of their host.
+func (m *metal) ironicNodes(ctx context.Context) (map[string]fact.Ironic, error) {
+	all, err := m.ironicClient.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return fact.IronicNodes(all), nil
 }

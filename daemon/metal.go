@@ -67,6 +67,8 @@ type metal struct {
 	changed chan struct{} // a host did
 	found   *metal3.Inspections
 
+	ironicClient *ironic.Client
+
 	mu           sync.Mutex
 	authority    *ca.Authority
 	hashes       map[string]string // of passwords; a hash costs a tenth of a second
@@ -88,7 +90,8 @@ func newMetal(log *slog.Logger, s func() *site.Site, salt func() string, k *kube
 		hosts: &metal3.Hosts{Files: httpRoot, Backups: records, Log: log},
 		keys:  &metal3.Keys{Dir: sshDir},
 	}
-	m.found = &metal3.Inspections{Ask: m.diskContents}
+	m.ironicClient = &ironic.Client{Access: m.ironicAccess}
+	m.found = &metal3.Inspections{Ask: m.ironicClient.DiskContents}
 	return m
 }
 
@@ -306,7 +309,7 @@ func (m *metal) reconciler() (metal3.Reconciler, error) {
 		Backups:       m.hosts.Backups,
 		Log:           m.log,
 		Contents:      m.found.Contents,
-		AgentsDue:     m.agentsDue,
+		AgentsDue:     m.ironicClient.AgentsDue,
 		PreflightGate: m.preflightGate,
 	}, err
 }

@@ -17,7 +17,6 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
@@ -187,20 +186,6 @@ func rootDiskSize(_ site.Node, h metal3api.BareMetalHost) int64 {
 		return 0
 	}
 	return int64(d.SizeBytes)
-}
-
-// ironicNodes asks Ironic for its nodes.
-func (m *metal) ironicNodes(ctx context.Context) (map[string]fact.Ironic, error) {
-	authority, err := m.ca()
-	if err != nil {
-		return nil, err
-	}
-	credentials, err := ironic.OpenCredentials(secretDir)
-	if err != nil {
-		return nil, err
-	}
-	c := fact.Conductor{Endpoint: m.ironic().Endpoint(), Username: credentials.Username, Password: credentials.Password, CA: authority.PEM()}
-	return c.Nodes(ctx)
 }
 
 // recordsFile holds what was heard on the wire, for when the daemon is dead; it lies in

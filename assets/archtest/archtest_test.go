@@ -20,7 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const module = "firstlight.dev/firstlight"
+// domain is of the module, and of the keys of its labels.
+const (
+	domain = "firstlight.dev"
+	module = domain + "/firstlight"
+)
 
 // source is one package of the module, by its folder below the root.
 type source struct {
@@ -108,7 +112,14 @@ var floors = [][]string{
 
 // pairs are the imports between the packages of one room: who may import whom. What is not here is passed in by
 // plan.go and daemon.go.
-var pairs = map[string][]string{}
+var pairs = map[string][]string{
+	// The API serves what the store holds.
+	"daemon/uploads/api": {"daemon/uploads/blobs"},
+	// The registry gets what is complete in the store, which is told what became of it.
+	"daemon/uploads/containers": {"daemon/uploads/blobs"},
+	// An uploaded package has the name that the repository reads from it.
+	"daemon/uploads/publish": {"daemon/metal/packages"},
+}
 
 // isTestCode reports whether a package stands with the tests although its files are not called _test.go, because
 // tests of several packages share it: the rigs of the lab's testbed, what is named *test, and the harness of
@@ -196,7 +207,7 @@ func TestForbiddenKnowsTheArrows(t *testing.T) {
 		{"daemon/appliance/host", "daemon/appliance/kube", false},
 		{"daemon/clusters/bpa/operator", "daemon/metal/metal3", true},
 		{"daemon/metal/metal3", "daemon/clusters/bpa/operator", false},
-		{"daemon/metal/metal3", "daemon/uploads/artifact", false},
+		{"daemon/metal/metal3", "daemon/uploads/blobs", false},
 		{"daemon/metal/metal3", "daemon", false},
 		{"daemon/attic", "daemon/engine/apply", false},
 		{"assets/site", "image/recipe", false},
@@ -204,7 +215,7 @@ func TestForbiddenKnowsTheArrows(t *testing.T) {
 		{"cmd/firstlightd", "daemon", true},
 		{"image/lab/virtualrack", "image/lab/testbed/simulator", false},
 		{"image/lab/testbed/scenario", "image/lab/testbed/simulator", true},
-		{"daemon/uploads/artifact", "daemon/uploads/artifact/s3test", false},
+		{"daemon/uploads/api", "daemon/uploads/blobs/s3test", false},
 		{"image", "assets/bench", false},
 		{"image/lab", "daemon/metal/registry", false},
 		{"image/lab/testbed/sandbox/nodes/mirror", "daemon/metal/registry", true},
@@ -264,4 +275,32 @@ func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
 			assert.True(t, strings.HasPrefix(s.docs[0], want), "the comment of %s does not begin with %q", s.dir, want)
 		}
 	}
+}
+
+// A key that is written twice is one day written in two ways.
+func TestKeysOfLabelsAreInOneFile(t *testing.T) {
+	found := 0
+	walk(t, func(p, rel string) error {
+		f, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if _, imports := n.(*ast.ImportSpec); imports {
+				return false
+			}
+			literal, isLiteral := n.(*ast.BasicLit)
+			if !isLiteral || literal.Kind != token.STRING || !strings.Contains(literal.Value, domain+"/") {
+				return true
+			}
+			if path.Dir(rel) == "assets/label" {
+				found++
+				return true
+			}
+			assert.Fail(t, "a key that assets/label does not list", "%s: %s", rel, literal.Value)
+			return true
+		})
+		return nil
+	})
+	assert.Greater(t, found, 10, "the keys were not read")
 }

@@ -3,6 +3,8 @@ package artifact
 import (
 	"strings"
 	"time"
+
+	"firstlight.dev/firstlight/assets/label"
 )
 
 // The folder on DATA that agent, store and daemon share. All of it is one file system: an OS
@@ -25,7 +27,7 @@ const (
 
 // ImageAnnotation is the annotation of a BareMetalHost with the URL of the image that the site names for it. The
 // host itself gets it only when its disk was looked at, which may be long after.
-const ImageAnnotation = "firstlight.dev/image"
+const ImageAnnotation = label.Image
 
 // Catalog is what the agent tells the daemon of its appliance, as a file. It is written
 // after what it names is there.

@@ -20,7 +20,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/commandline"
-	"firstlight.dev/firstlight/daemon/uploads/artifact/client"
+	"firstlight.dev/firstlight/daemon/uploads/client"
 )
 
 // artifactFlags are what all of `firstlight artifact` share.

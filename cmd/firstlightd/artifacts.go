@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -21,16 +17,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	contract "firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/commandline"
-	"firstlight.dev/firstlight/daemon/metal/packages"
-	"firstlight.dev/firstlight/daemon/uploads/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/artifact/access"
-	"firstlight.dev/firstlight/daemon/uploads/artifact/blobs"
-	"firstlight.dev/firstlight/daemon/uploads/artifact/containers"
-	"firstlight.dev/firstlight/daemon/uploads/artifact/publish"
-	"firstlight.dev/firstlight/daemon/uploads/artifact/s3"
-	"firstlight.dev/firstlight/daemon/uploads/artifact/use"
+	"firstlight.dev/firstlight/daemon/uploads/api"
+	"firstlight.dev/firstlight/daemon/uploads/api/access"
+	"firstlight.dev/firstlight/daemon/uploads/blobs"
+	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
+	"firstlight.dev/firstlight/daemon/uploads/containers"
+	"firstlight.dev/firstlight/daemon/uploads/publish"
+	"firstlight.dev/firstlight/daemon/uploads/use"
 )
 
 // artifactMemory is where the garbage collector begins to work harder, in octets: with the pages of the
@@ -39,18 +34,19 @@ const artifactMemory = 36 << 20
 
 // artifactFlags are the command line of `firstlightd artifacts`.
 type artifactFlags struct {
-	listen     string
-	tls        artifact.Files
-	store      s3.Config
-	local      bool
-	scratch    string
-	publish    string
-	withdraw   string
-	registry   registryFlags
-	kubeconfig string
-	quota      string
-	quotas     []string
-	expiry     time.Duration
+	listen         string
+	tls            api.Files
+	store          s3.Config
+	local          bool
+	scratch        string
+	publish        string
+	withdraw       string
+	registry       string
+	registryWriter containers.Writer
+	kubeconfig     string
+	quota          string
+	quotas         []string
+	expiry         time.Duration
 }
 
 func newArtifactsCommand() *cobra.Command {
@@ -79,7 +75,7 @@ docs/artifacts.md walks through all of it.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.listen, "listen", fmt.Sprintf(":%d", contract.Port), "address to serve, by TLS")
+	flags.StringVar(&f.listen, "listen", fmt.Sprintf(":%d", artifact.Port), "address to serve, by TLS")
 	flags.StringVar(&f.tls.Cert, "cert", "", "certificate, PEM; it and the key may be replaced at any time")
 	flags.StringVar(&f.tls.Key, "key", "", "its key, PEM")
 	flags.StringVar(&f.tls.ClientCA, "client-ca", "", "authority of client certificates, PEM; without it none is asked for")
@@ -90,10 +86,10 @@ docs/artifacts.md walks through all of it.`,
 	flags.StringVar(&f.scratch, "scratch", os.TempDir(), "folder for scratch files: two parts for each upload at work, gone with the process")
 	flags.StringVar(&f.publish, "publish", "", "folder of the appliance with the store's files, images for the boot server and catalog.json; makes the store local and its scratch the scratch")
 	flags.StringVar(&f.withdraw, "withdraw", "", "folder of the appliance, with a store that is not on it: it gets catalog.json and the scratch, and nodes are offered nothing")
-	flags.StringVar(&f.registry.addr, "registry", "", "HOST:PORT of the registry that gets container images; needs --publish")
-	flags.StringVar(&f.registry.cert, "registry-cert", "", "certificate that may push there, PEM")
-	flags.StringVar(&f.registry.key, "registry-key", "", "its key, PEM")
-	flags.StringVar(&f.registry.ca, "registry-ca", "", "authority of the registry's certificate, PEM")
+	flags.StringVar(&f.registry, "registry", "", "HOST:PORT of the registry that gets container images; needs --publish")
+	flags.StringVar(&f.registryWriter.Cert, "registry-cert", "", "certificate that may push there, PEM")
+	flags.StringVar(&f.registryWriter.Key, "registry-key", "", "its key, PEM")
+	flags.StringVar(&f.registryWriter.CA, "registry-ca", "", "authority of the registry's certificate, PEM")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "API server to ask who may (default that of the cluster this runs in)")
 	flags.StringVar(&f.quota, "quota", "", "what an owner may announce in all, such as 200Gi (default any)")
 	flags.StringArrayVar(&f.quotas, "quota-of", nil, "another quota for one owner: OWNER=500Gi; may be repeated")
@@ -102,116 +98,77 @@ docs/artifacts.md walks through all of it.`,
 }
 
 // config makes the agent's configuration of the command line.
-func (f artifactFlags) config() (artifact.Config, error) {
+func (f artifactFlags) config() (api.Config, error) {
 	if f.tls.Cert == "" || f.tls.Key == "" {
-		return artifact.Config{}, commandline.NewUsageError(errors.New("--cert and --key are required"))
+		return api.Config{}, commandline.NewUsageError(errors.New("--cert and --key are required"))
 	}
 	quota, err := parseQuotas(f.quota, f.quotas)
 	if err != nil {
-		return artifact.Config{}, commandline.NewUsageError(err)
+		return api.Config{}, commandline.NewUsageError(err)
 	}
 	f.store.AccessKey, f.store.SecretKey = os.Getenv("STORE_ACCESS_KEY"), os.Getenv("STORE_SECRET_KEY")
 	s, err := s3.New(f.store)
 	if err != nil {
-		return artifact.Config{}, err
+		return api.Config{}, err
 	}
-	api, err := f.restConfig()
+	cluster, err := f.restConfig()
 	if err != nil {
-		return artifact.Config{}, err
+		return api.Config{}, err
 	}
-	kubernetes, err := access.NewKubernetes(api)
+	kubernetes, err := access.NewKubernetes(cluster)
 	if err != nil {
-		return artifact.Config{}, err
+		return api.Config{}, err
 	}
-	var named func(contract.Key) (string, string, error)
+	folder := publish.Folder(f.publish)
+	var packageName func(artifact.Key) (string, string, error)
 	if f.publish != "" {
-		named = packageNames(publish.Folder(f.publish))
+		packageName = folder.PackageName
 	}
-	users, err := use.New(api, named)
+	users, err := use.New(cluster, packageName)
 	if err != nil {
-		return artifact.Config{}, err
+		return api.Config{}, err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	c := artifact.Config{Listen: f.listen, TLS: f.tls, Authenticator: access.Chain{access.Certificates{}, kubernetes}, Authorizer: kubernetes, Log: log,
-		Blobs: blobs.Config{Store: s, Scratch: f.scratch, Local: f.local, Quota: quota, Expiry: f.expiry, InUse: users.Users, Log: log}}
-	if f.publish != "" {
-		c.Publish = publish.Folder(f.publish).Sync
-		c.Blobs.Local, c.Blobs.Scratch = true, filepath.Join(f.publish, contract.ScratchDir)
+	c := api.Config{
+		Listen:        f.listen,
+		TLS:           f.tls,
+		Authenticator: access.Chain{access.Certificates{}, kubernetes},
+		Authorizer:    kubernetes,
+		Log:           log,
+		Blobs: blobs.Config{
+			Store:   s,
+			Scratch: f.scratch,
+			Local:   f.local,
+			Quota:   quota,
+			Expiry:  f.expiry,
+			InUse:   users.Users,
+			Log:     log,
+		},
 	}
+
+	if f.publish != "" {
+		c.Publish = folder.Sync
+		c.Blobs.Local, c.Blobs.Scratch = true, filepath.Join(f.publish, artifact.ScratchDir)
+	}
+
 	if f.withdraw != "" {
 		if f.publish != "" {
-			return artifact.Config{}, commandline.NewUsageError(errors.New("--publish and --withdraw exclude each other"))
+			return api.Config{}, commandline.NewUsageError(errors.New("--publish and --withdraw exclude each other"))
 		}
 		c.Publish = publish.Folder(f.withdraw).Withdraw
-		c.Push = notPushed
-		c.Blobs.Scratch = filepath.Join(f.withdraw, contract.ScratchDir)
+		c.Push = containers.Decline
+		c.Blobs.Scratch = filepath.Join(f.withdraw, artifact.ScratchDir)
 	}
-	if f.registry.addr != "" {
+
+	if f.registry != "" {
 		if f.publish == "" {
-			return artifact.Config{}, commandline.NewUsageError(errors.New("--registry needs --publish"))
+			return api.Config{}, commandline.NewUsageError(errors.New("--registry needs --publish"))
 		}
-		c.Push, c.Blobs.Pushed = f.registry.pusher(publish.Folder(f.publish)), true
+		p := containers.Pusher{Registry: f.registry, State: filepath.Join(f.publish, artifact.PushedFile), File: folder.ObjectPath}
+		c.Push = func(ctx context.Context, d *blobs.Store) error { return p.PushComplete(ctx, f.registryWriter, d) }
+		c.Blobs.Pushed = true
 	}
 	return c, nil
-}
-
-// notPushed says of container images why nodes cannot pull them.
-func notPushed(ctx context.Context, d *blobs.Store) error {
-	for _, r := range d.Complete(contract.Container) {
-		if r.SHA256 == "" || r.NotServed != "" {
-			continue
-		}
-		k := contract.Key{Collection: contract.Container, Owner: r.Owner, Cluster: r.ClusterName, Name: r.ImageName}
-		if err := d.SetServed(ctx, k, r.SHA256, nil, "the store is not on the appliance, which offers to nodes only what it has itself"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// packageNames reads what binary images are called as Debian packages.
-func packageNames(folder publish.Folder) func(contract.Key) (name, version string, err error) {
-	return func(k contract.Key) (string, string, error) {
-		file, err := os.Open(folder.ObjectPath(k))
-		if errors.Is(err, fs.ErrNotExist) {
-			return "", "", nil // not complete yet
-		}
-		if err != nil {
-			return "", "", fmt.Errorf("look whether %s is a package: %w", k.Name, err)
-		}
-		defer file.Close()
-		control, err := packages.ReadControl(file)
-		if err != nil {
-			return "", "", nil //nolint:nilerr // then no repository offers it
-		}
-		return packages.Field(control, "Package"), packages.Field(control, "Version"), nil
-	}
-}
-
-// registryFlags are where container images go.
-type registryFlags struct{ addr, cert, key, ca string }
-
-// pusher reads the certificate anew each time: it is renewed while the agent runs.
-func (f registryFlags) pusher(folder publish.Folder) func(context.Context, *blobs.Store) error {
-	p := containers.Pusher{Registry: f.addr, State: filepath.Join(string(folder), contract.PushedFile), File: folder.ObjectPath}
-	return func(ctx context.Context, d *blobs.Store) error {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-		if err != nil {
-			return fmt.Errorf("read certificate for the registry: %w", err)
-		}
-		authority, err := os.ReadFile(f.ca)
-		if err != nil {
-			return fmt.Errorf("read authority of the registry: %w", err)
-		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(authority) {
-			return fmt.Errorf("read authority of the registry: %s holds no certificate", f.ca)
-		}
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}
-		defer transport.CloseIdleConnections()
-		p.Transport, p.Report = transport, d.SetServed
-		return p.Sync(ctx, d.Complete(contract.Container))
-	}
 }
 
 func (f artifactFlags) restConfig() (*rest.Config, error) {
@@ -264,8 +221,8 @@ func parseQuotas(all string, each []string) (func(owner string) int64, error) {
 }
 
 // serveArtifacts serves until ctx ends.
-func serveArtifacts(ctx context.Context, c artifact.Config) error {
-	a, err := artifact.New(c)
+func serveArtifacts(ctx context.Context, c api.Config) error {
+	a, err := api.New(c)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"runtime"
@@ -15,8 +14,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -29,13 +26,13 @@ func Check(dir fs.FS) error {
 	}
 	there := map[string]bool{}
 	for name := range strings.FieldsSeq(string(builtin)) {
-		there[moduleName(name)] = true
+		there[ModuleName(name)] = true
 	}
 	var files []string
 	err = fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.Contains(path.Base(name), ".ko") {
 			files = append(files, name)
-			there[moduleName(name)] = true
+			there[ModuleName(name)] = true
 		}
 		return err
 	})
@@ -81,20 +78,11 @@ func checkFiles(dir fs.FS, files []string, there map[string]bool) error {
 
 // readNeeds returns the modules that one depends on, by the kernel's names (scripts/mod/modpost.c, depends).
 func readNeeds(dir fs.FS, file string) ([]string, error) {
-	f, err := dir.Open(file)
+	content, err := ReadModule(dir, file)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	r, err := unpack(f, path.Ext(file))
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return nil, err
-	}
-	module, err := elf.NewFile(bytes.NewReader(text))
+	module, err := elf.NewFile(bytes.NewReader(content))
 	if err != nil {
 		return nil, err
 	}
@@ -108,26 +96,8 @@ func readNeeds(dir fs.FS, file string) ([]string, error) {
 	}
 	for field := range strings.SplitSeq(string(info), "\x00") {
 		if list, ok := strings.CutPrefix(field, "depends="); ok && list != "" {
-			return strings.Split(underscored(list), ","), nil
+			return strings.Split(CanonicalName(list), ","), nil
 		}
 	}
 	return nil, nil
 }
-
-func unpack(r io.Reader, suffix string) (io.Reader, error) {
-	switch suffix {
-	case ".xz":
-		return xz.NewReader(r)
-	case ".zst":
-		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1))
-	}
-	return r, nil
-}
-
-// moduleName is the name the kernel knows a module by.
-func moduleName(file string) string {
-	name, _, _ := strings.Cut(path.Base(file), ".ko")
-	return underscored(name)
-}
-
-func underscored(s string) string { return strings.ReplaceAll(s, "-", "_") }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/u-root/u-root/pkg/cpio"
+
+	"firstlight.dev/firstlight/image/drivers"
 )
 
 // Source is what goes in.
@@ -50,7 +52,7 @@ func Build(w io.Writer, src Source) (Summary, error) {
 	sum := Summary{Modules: len(set.names)}
 	base := path.Join("lib/modules", src.Release)
 	for _, name := range set.names {
-		plain, err := readModule(src.Modules, name)
+		plain, err := drivers.ReadModule(src.Modules, name)
 		if err != nil {
 			return Summary{}, err
 		}

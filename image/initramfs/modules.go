@@ -3,14 +3,11 @@ package initramfs
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
+	"firstlight.dev/firstlight/image/drivers"
 )
 
 // wantedModules lists what the initramfs must be able to drive: directories (ending in a slash)
@@ -93,7 +90,7 @@ func selectModules(dir fs.FS) (moduleSet, error) {
 	var dep bytes.Buffer
 	base := map[string]bool{}
 	for _, name := range set.names {
-		base[moduleName(name)] = true
+		base[drivers.ModuleName(name)] = true
 		dep.WriteString(plainName(name) + ":")
 		for _, d := range deps[name] {
 			dep.WriteString(" " + plainName(d))
@@ -116,7 +113,7 @@ func selectModules(dir fs.FS) (moduleSet, error) {
 		var out bytes.Buffer
 		for _, line := range lines {
 			w := strings.Fields(line)
-			if len(w) >= 3 && w[0] != "#" && base[underscore(t.word(w))] {
+			if len(w) >= 3 && w[0] != "#" && base[drivers.CanonicalName(t.word(w))] {
 				out.WriteString(line + "\n")
 			}
 		}
@@ -146,34 +143,4 @@ func isWanted(name string) bool {
 // plainName drops the compression suffix: a.ko.xz becomes a.ko.
 func plainName(name string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(name, ".xz"), ".zst")
-}
-
-// moduleName is the name the kernel knows a module by.
-func moduleName(name string) string {
-	return underscore(strings.TrimSuffix(path.Base(plainName(name)), ".ko"))
-}
-
-func underscore(s string) string { return strings.ReplaceAll(s, "-", "_") }
-
-func readModule(dir fs.FS, name string) ([]byte, error) {
-	f, err := dir.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("read kernel module: %w", err)
-	}
-	defer f.Close()
-	var r io.Reader = f
-	switch path.Ext(name) {
-	case ".xz":
-		r, err = xz.NewReader(f)
-	case ".zst":
-		r, err = zstd.NewReader(f, zstd.WithDecoderConcurrency(1))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read kernel module %s: %w", name, err)
-	}
-	b, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("read kernel module %s: %w", name, err)
-	}
-	return b, nil
 }

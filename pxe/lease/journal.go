@@ -34,6 +34,7 @@ var ErrBroken = errors.New("lease journal cannot be written")
 type Journal struct {
 	dir   string
 	clock Clock
+	disk  disk
 	lock  *os.File
 	queue chan commit
 
@@ -44,7 +45,7 @@ type Journal struct {
 	version uint64
 	changed chan struct{} // closed and replaced at every version
 
-	file    *os.File // below: only the writer
+	file    file // below: only the writer
 	records int
 	buf     []byte
 	broken  error
@@ -60,6 +61,10 @@ type commit struct {
 // journal. Only one process may have it open. Torn and damaged lines are skipped; Skipped
 // counts them.
 func OpenJournal(dir string, clock Clock) (*Journal, error) {
+	return openJournal(dir, clock, systemDisk{})
+}
+
+func openJournal(dir string, clock Clock, disk disk) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make lease directory %s: %w", dir, err)
 	}
@@ -71,7 +76,15 @@ func OpenJournal(dir string, clock Clock) (*Journal, error) {
 		lock.Close()
 		return nil, fmt.Errorf("lock lease directory %s: another server uses it: %w", dir, err)
 	}
-	j := &Journal{dir: dir, clock: clock.orSystem(), lock: lock, queue: make(chan commit, queueLen), changed: make(chan struct{})}
+
+	j := &Journal{
+		dir:     dir,
+		clock:   clock.orSystem(),
+		disk:    disk,
+		lock:    lock,
+		queue:   make(chan commit, queueLen),
+		changed: make(chan struct{}),
+	}
 	if err := j.load(); err != nil {
 		lock.Close()
 		return nil, err
@@ -235,7 +248,7 @@ func (j *Journal) write(batch []commit) error {
 	}
 	_, err := j.file.Write(j.buf)
 	if err == nil {
-		err = unix.Fdatasync(int(j.file.Fd()))
+		err = j.file.syncData()
 	}
 	if err != nil {
 		j.broken = err
@@ -283,7 +296,8 @@ func (j *Journal) compact() error {
 	}
 	records := len(j.leases)
 	j.mu.Unlock()
-	f, err := replaceFile(j.path(), buf)
+
+	f, err := replaceFile(j.disk, j.path(), buf)
 	if err != nil {
 		return err
 	}
@@ -292,39 +306,4 @@ func (j *Journal) compact() error {
 	}
 	j.file, j.records = f, records
 	return nil
-}
-
-// replaceFile makes data the content of path so that a reader or a crash meets the old
-// content or the new, never a part. The returned file is open for appending: it was opened
-// before it had its name, so that nothing is ever appended to another one.
-func replaceFile(path string, data []byte) (*os.File, error) {
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("write %s: %w", path, err)
-	}
-	return f, nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -129,3 +129,19 @@ func TestRangeCheck(t *testing.T) {
 	assert.NoError(t, Range{a("172.22.0.1"), a("172.22.0.254")}.Check(subnet))
 	assert.Error(t, Range{a("10.0.0.1"), a("10.255.0.1")}.Check(netip.MustParsePrefix("10.0.0.0/8")), "too large")
 }
+
+// TestOldAddressIsReleased: what goes to the disk names the new address of a machine and gives back its old one.
+func TestOldAddressIsReleased(t *testing.T) {
+	table := NewTable([]Space{spaceOf("172.22.0.10", "172.22.0.19")}, nil)
+	old := some(10, Tick(time.Hour))
+	require.Equal(t, []Lease{old}, table.Put(old))
+
+	moved, released := old, old
+	moved.Addr, moved.Start = some(11, 0).Addr, old.Start+Tick(time.Minute)
+	released.State, released.Start, released.Duration = Free, moved.Start, 0
+	changed := table.Put(moved)
+	assert.Equal(t, []Lease{moved, released}, changed)
+
+	again := NewTable([]Space{spaceOf("172.22.0.10", "172.22.0.19")}, changed)
+	assert.True(t, again.IsFor(Query{MAC: MAC{2}, Subnet: subnet}, old.Addr, moved.Start), "another may have it after a restart")
+}

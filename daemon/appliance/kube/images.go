@@ -17,6 +17,7 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/layer"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
@@ -30,7 +31,7 @@ const containerdDir = "/var/lib/containerd"
 
 // synced marks an image of ours in containerd. It is given when all that belongs to the image is known to be
 // on the disk: containerd's database is, but not the links.
-const synced = "firstlight.dev/synced"
+const synced = label.Synced
 
 // blob is a small part of an image that containerd stores: its configuration or its manifest.
 type blob struct {

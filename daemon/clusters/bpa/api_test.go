@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -98,7 +99,7 @@ func (b *bed) apply(text string) {
 
 func (b *bed) host(n int) {
 	h := &metal3api.BareMetalHost{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: fmt.Sprintf("node-%d", n), Labels: map[string]string{operator.LabelVerified: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: fmt.Sprintf("node-%d", n), Labels: map[string]string{label.Verified: "true"}},
 		Spec:       metal3api.BareMetalHostSpec{Online: true, BootMACAddress: fmt.Sprintf("52:54:00:00:00:%02x", n)},
 	}
 	require.NoError(b.t, b.api.Create(b.t.Context(), h))

@@ -22,6 +22,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/crd"
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
@@ -172,7 +173,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"firstlight.dev/binary": o.Digest}},
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{label.Binary: o.Digest}},
 				Spec: apply.MakeCritical(corev1.PodSpec{
 					ServiceAccountName: Name,
 					HostNetwork:        true,

@@ -5,13 +5,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 )
-
-// LabelSite is on Provisionings that came from the site document.
-const LabelSite = "firstlight.dev/site"
 
 // Provisionings are the clusters of a site with its defaults filled in.
 func Provisionings(s *site.Site) []v1alpha1.Provisioning {
@@ -21,7 +19,7 @@ func Provisionings(s *site.Site) []v1alpha1.Provisioning {
 			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Provisioning"},
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: operator.ProposalNamespace, Name: string(c.Name),
-				Labels: map[string]string{v1alpha1.LabelCluster: string(c.Name), LabelSite: string(s.Name)},
+				Labels: map[string]string{v1alpha1.LabelCluster: string(c.Name), label.Site: string(s.Name)},
 			},
 			Spec: v1alpha1.ProvisioningSpec{KUDPlugins: c.AddOns, PodSubnet: c.PodCIDR.String(), ServiceSubnet: c.ServiceCIDR.String()},
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
@@ -30,10 +31,9 @@ func imagesOf(controlPlane bool) []string {
 	return images
 }
 
-// Labels of an image in containerd. Synced: its content and unpacked files are known to be on the disk;
-// containerd syncs what it downloads but not what it unpacks. Pinned: the kubelet does not collect it.
+// Labels of an image in containerd. Pinned: the kubelet does not collect it.
 const (
-	syncedLabel = "firstlight.dev/synced=true"
+	syncedLabel = label.Synced + "=true"
 	pinnedLabel = "io.cri-containerd.pinned=pinned"
 )
 

@@ -22,11 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"firstlight.dev/firstlight/assets/label"
 )
 
 // Annotation holds the digest of what was applied last. It tells a set that is current
 // from one that must be applied again; it is no lock and holds nothing secret.
-const Annotation = "firstlight.dev/applied"
+const Annotation = label.Applied
 
 // Set is objects that belong together, in the order in which they are applied.
 type Set struct {

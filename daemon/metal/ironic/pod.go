@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
@@ -62,7 +63,7 @@ func (p Pod) Objects() ([]client.Object, error) {
 				Template: corev1.PodTemplateSpec{
 					ObjectMeta: metav1.ObjectMeta{
 						Labels:      labels,
-						Annotations: map[string]string{"firstlight.dev/config": configDigest(confData, tlsData)},
+						Annotations: map[string]string{label.Config: configDigest(confData, tlsData)},
 					},
 					Spec: apply.MakeCritical(p.spec()),
 				},

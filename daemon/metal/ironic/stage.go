@@ -103,17 +103,18 @@ func (p Pod) makeDirs() error {
 // CheckReady is nil if an Ironic with a certificate of this root says its versions (GET /v1,
 // which needs no password).
 func CheckReady(ctx context.Context, endpoint string, root []byte) error {
-	client, err := newClient(root)
+	transport, err := newTransport(root)
 	if err != nil {
 		return err
 	}
+	transport.DisableKeepAlives = true // the certificate may be another the next time
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/v1", nil)
 	if err != nil {
 		return err
 	}
-	resp, err := client.Do(req)
+	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // would be asked for in every round.
 type Inspections struct {
 	// Ask asks Ironic for one of its nodes; nil contents if it found nothing out.
-	Ask func(ctx context.Context, node string) (Contents, error)
+	Ask func(ctx context.Context, node string) (map[string][]string, error)
 
 	mu    sync.Mutex
 	known map[string]inspection // by Ironic's node

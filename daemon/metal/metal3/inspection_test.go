@@ -16,7 +16,7 @@ func TestInspectionsAreAskedForOnce(t *testing.T) {
 	var answer Contents
 	var failure error
 	asked := 0
-	i := Inspections{Ask: func(_ context.Context, node string) (Contents, error) {
+	i := Inspections{Ask: func(_ context.Context, node string) (map[string][]string, error) {
 		asked++
 		assert.Equal(t, "ironic's", node)
 		return answer, failure

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
 )
 
@@ -24,11 +25,11 @@ const Namespace = "metal3"
 
 // Labels and annotations of the objects that are handed over.
 const (
-	LabelSite    = "firstlight.dev/site"       // name of the site
-	LabelNode    = "firstlight.dev/node"       // on Secrets: the node they are for
-	AllowWipe    = "firstlight.dev/allow-wipe" // annotation by which an owner gives up a live host's disk
-	Overwrite    = "firstlight.dev/overwrite"  // annotation, from the site: a disk that holds data may be installed on
-	FieldManager = "firstlight-site"           // of server-side apply: what the site says
+	LabelSite    = label.Site        // name of the site
+	LabelNode    = label.Node        // on Secrets: the node they are for
+	AllowWipe    = label.AllowWipe   // annotation by which an owner gives up a live host's disk
+	Overwrite    = label.Overwrite   // annotation, from the site: a disk that holds data may be installed on
+	FieldManager = "firstlight-site" // of server-side apply: what the site says
 )
 
 // Image is an operating system image that this appliance serves.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
@@ -173,7 +174,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"firstlight.dev/config": o.digest()}},
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{label.Config: o.digest()}},
 				Spec: apply.MakeCritical(corev1.PodSpec{
 					ServiceAccountName: OperatorName,
 					EnableServiceLinks: ptr.To(false),

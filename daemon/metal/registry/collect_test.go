@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/artifact/containers"
+	"firstlight.dev/firstlight/daemon/uploads/containers"
 )
 
 // blobs are how many blobs lie in the store on DATA, and their octets.

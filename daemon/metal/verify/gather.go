@@ -11,6 +11,7 @@ import (
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
@@ -47,7 +48,7 @@ func (localNetwork) OwnMACs() []string {
 }
 
 // allowWipeAnnotation is the annotation on a host by which its owner gives up what is on its disk.
-const allowWipeAnnotation = "firstlight.dev/allow-wipe"
+const allowWipeAnnotation = label.AllowWipe
 
 // maySwitchOn tells whether the hand-over may be about to have a node switched on: it has no host
 // yet, or an inspected host waits for its image, or an installation failed and may get another, or its

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/engine/apply"
@@ -30,8 +31,8 @@ var definition []byte
 var Kind = schema.GroupVersionKind{Group: "firstlight.dev", Version: "v1alpha1", Kind: "Launch"}
 
 const (
-	owner     = "firstlight-launch"        // field manager
-	labelSite = "firstlight.dev/site-name" // on every Launch: it is made from a site
+	owner     = "firstlight-launch" // field manager
+	labelSite = label.SiteName      // on every Launch: it is made from a site
 )
 
 // Conditions of a Launch. Whatever waits for the nodes waits for ConditionReady.

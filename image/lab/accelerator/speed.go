@@ -13,7 +13,7 @@ import (
 //
 // The README's computer did not take it. Another one did on 2026-11-26: two processors of an AMD EPYC with QEMU 7.2
 // took 870 ms. Its appliance's firmware and container runtime took 1.3 times the processor time that
-// docs/lab.md has for them; hence the reference. Its whole systems took up to twice that time.
+// docs/performance.md has for them; hence the reference. Its whole systems took up to twice that time.
 const (
 	rounds    = 100_000_000
 	measures  = 2

@@ -26,7 +26,7 @@ type Fit struct {
 }
 
 // What the README's computer takes from power on, emulated, on two processors that have nothing else to do.
-// docs/lab.md has the figures; a slower computer took as many times longer as its emulation was slower.
+// docs/performance.md has the figures; a slower computer took as many times longer as its emulation was slower.
 const (
 	usualCores       = 2
 	usualOne         = 10 * time.Minute // one node proven

@@ -43,7 +43,7 @@ func TestFit(t *testing.T) {
 			"KVM: /dev/kvm is not there; machines are emulated. Here are 16 processors with 3 other threads on them and 64.0 GiB of free memory.",
 			"A rack gets on at about 100 % of the speed of the README's computer: two proven servers in about 11 min, their cluster in about 20 min.",
 		}}},
-		{"slower, as docs/lab.md has it", HostCapacity{tcg, 0.625, 2, 16384, 0.2, 0}, 0, Fit{2, 1.76, []string{
+		{"slower, as docs/performance.md has it", HostCapacity{tcg, 0.625, 2, 16384, 0.2, 0}, 0, Fit{2, 1.76, []string{
 			"KVM: /dev/kvm is not there; machines are emulated. Here are 2 processors and 16.0 GiB of free memory.",
 			"A rack gets on at about 57 % of the speed of the README's computer: two proven servers in about 19 min, their cluster in about 35 min.",
 		}}},

@@ -207,7 +207,7 @@ const (
 )
 
 // CPUs of the appliance and of a node. Of two emulated ones each interrupts the other and waits for its
-// answer, and every locked instruction is a real one: docs/lab.md has figures. The appliance is alone for its
+// answer, and every locked instruction is a real one: docs/performance.md has figures. The appliance is alone for its
 // first ten minutes, and has use for two. On a node with two, Debian's kernel also fell over its
 // own patching of code now and then (Oops: int3).
 const (

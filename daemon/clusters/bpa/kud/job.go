@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/label"
 )
 
 // ICN's names.
@@ -27,9 +28,6 @@ const (
 
 // program is the daemon on the appliance, and in a container of assets.InstallerImage.
 const program = "/usr/bin/firstlightd"
-
-// AnnotationRun holds the Run of a Job.
-const AnnotationRun = "firstlight.dev/run"
 
 // Files of a cluster, below its directory in Dir.
 const (
@@ -109,7 +107,7 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: JobName(cluster), Labels: labels, OwnerReferences: []metav1.OwnerReference{owner},
-			Annotations: map[string]string{AnnotationRun: string(text)},
+			Annotations: map[string]string{label.Run: string(text)},
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit: ptr.To[int32](0),
@@ -142,7 +140,7 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 // RunOf reads the run back from its Job; false for a Job that is not ours.
 func RunOf(job *batchv1.Job) (Run, bool) {
 	var r Run
-	err := json.Unmarshal([]byte(job.Annotations[AnnotationRun]), &r)
+	err := json.Unmarshal([]byte(job.Annotations[label.Run]), &r)
 	return r, err == nil && r.Action != ""
 }
 

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/engine/apply"
@@ -122,7 +123,7 @@ func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision)
 			continue
 		}
 		err := r.patchHost(ctx, w, m.Host, func(b *host) {
-			metav1.SetMetaDataAnnotation(&b.ObjectMeta, AnnotationInstalled, w.cluster+"@"+installedAt(b))
+			metav1.SetMetaDataAnnotation(&b.ObjectMeta, label.Installed, w.cluster+"@"+installedAt(b))
 		})
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -52,7 +53,7 @@ func testWorkerAddedAndRemoved(t *testing.T, r *rig) {
 	p = r.settle("edge")
 	require.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, p.Status.Message)
 	assert.Empty(t, r.holder(3))
-	assert.NotContains(t, r.bmh(3).Annotations, AnnotationInstalled, "it was taken out and still counts as installed")
+	assert.NotContains(t, r.bmh(3).Annotations, label.Installed, "it was taken out and still counts as installed")
 	assert.NotContains(t, r.file("edge", kud.FileInventory), "10.0.0.3")
 	assert.NotContains(t, r.configMap("edge"), "WORKER_x")
 }
@@ -72,7 +73,7 @@ func testWorkerLeftUncleared(t *testing.T, r *rig) {
 	p := r.settle("edge")
 	require.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, p.Status.Message)
 	assert.Empty(t, r.holder(3))
-	assert.Equal(t, "edge: x: it did not answer: no route to host", r.bmh(3).Annotations[AnnotationDirty])
+	assert.Equal(t, "edge: x: it did not answer: no route to host", r.bmh(3).Annotations[label.Dirty])
 	p = r.settle("edge")
 	require.Len(t, p.Status.Warnings, 1)
 	assert.Contains(t, p.Status.Warnings[0], "host metal3/h3 was taken out of cluster edge without being cleared: x: it did not answer: no route to host")
@@ -92,14 +93,14 @@ func testWorkerLeftUncleared(t *testing.T, r *rig) {
 		r.settle("far")
 		assert.Equal(t, map[string]string{"m": "edge"}, r.run("far").Clear)
 		assert.Contains(t, r.job("far").Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "KUD_CLEAR", Value: "m=edge"})
-		assert.Contains(t, r.bmh(3).Annotations, AnnotationDirty, "it was not cleared yet")
+		assert.Contains(t, r.bmh(3).Annotations, label.Dirty, "it was not cleared yet")
 		r.end("far", int32(1-attempt), "")
 		r.settle("far")
 		r.now = r.now.Add(time.Minute)
 	}
 	assert.Equal(t, v1alpha1.PhaseReady, r.get("far").Status.Phase)
-	assert.NotContains(t, r.bmh(3).Annotations, AnnotationDirty)
-	assert.Equal(t, "far@", r.bmh(3).Annotations[AnnotationInstalled])
+	assert.NotContains(t, r.bmh(3).Annotations, label.Dirty)
+	assert.Equal(t, "far@", r.bmh(3).Annotations[label.Installed])
 	assert.Empty(t, r.settle("edge").Status.Warnings)
 }
 

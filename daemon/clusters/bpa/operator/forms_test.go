@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -70,7 +71,7 @@ func testForms(t *testing.T, r *rig) {
 		require.NoError(t, r.api.Delete(t.Context(), r.get(name)))
 		assert.Empty(t, r.settle(name).Name, "%s is not gone", c.name)
 		for n := 1; n <= 5; n++ {
-			r.changeHost(n, func(b *host) { delete(b.Annotations, AnnotationInstalled) })
+			r.changeHost(n, func(b *host) { delete(b.Annotations, label.Installed) })
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 )
@@ -37,7 +38,7 @@ func (r *rig) create(o client.Object) {
 func (r *rig) host(n int, change ...func(*host)) {
 	r.t.Helper()
 	b := &host{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: fmt.Sprintf("h%d", n), Labels: map[string]string{LabelVerified: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: fmt.Sprintf("h%d", n), Labels: map[string]string{label.Verified: "true"}},
 		Spec:       metal3api.BareMetalHostSpec{BootMACAddress: mac(n, 0), Online: true},
 	}
 	b.Status.Provisioning.State = metal3api.StateProvisioned

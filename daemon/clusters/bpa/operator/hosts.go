@@ -13,26 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/address"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/apply"
-)
-
-// What is written on BareMetalHosts for people and controllers.
-const (
-	// LabelVerified is "true" on a host whose installed system was proven to work. Whoever
-	// proves hosts sets it, and takes it away when the host is installed anew.
-	LabelVerified = "firstlight.dev/verified"
-	// LabelSRIOV and LabelQAT, "true" or "false", overrule what inspection saw.
-	LabelSRIOV = "firstlight.dev/sriov"
-	LabelQAT   = "firstlight.dev/qat"
-	// AnnotationInstalled is CLUSTER@TIME: the cluster whose installer was let loose on the
-	// system that was put onto the disk at that time.
-	AnnotationInstalled = "firstlight.dev/installed-cluster"
-	// AnnotationDirty is CLUSTER: LABEL: WHY on a host that was taken out of a cluster while it did not
-	// answer: what that cluster left on it is still there. It goes with AnnotationInstalled, and holds as long.
-	AnnotationDirty = "firstlight.dev/uncleared"
 )
 
 const kindProvisioning = "Provisioning"
@@ -59,8 +44,8 @@ func claimOf(ref *corev1.ObjectReference) match.Claim {
 
 // checkVerified is the small interface to whoever proves hosts: nil, or why it is not proven.
 func checkVerified(b *metal3api.BareMetalHost) error {
-	if b.Labels[LabelVerified] != "true" {
-		return fmt.Errorf("is provisioned, but not proven to work yet (label %s)", LabelVerified)
+	if b.Labels[label.Verified] != "true" {
+		return fmt.Errorf("is provisioned, but not proven to work yet (label %s)", label.Verified)
 	}
 	return nil
 }
@@ -75,10 +60,10 @@ func hostFacts(b *metal3api.BareMetalHost) match.Host {
 		h.CPU, h.Memory = d.CPU.Count, int64(d.RAMMebibytes)<<20
 		h.SRIOV = slices.ContainsFunc(d.NIC, func(n metal3api.NIC) bool { return hasVirtualFunctions(n.Model) })
 	}
-	if v, said := b.Labels[LabelSRIOV]; said {
+	if v, said := b.Labels[label.SRIOV]; said {
 		h.SRIOV = v == "true"
 	}
-	h.QAT = b.Labels[LabelQAT] == "true"
+	h.QAT = b.Labels[label.QAT] == "true"
 	switch state := b.Status.Provisioning.State; {
 	case b.DeletionTimestamp != nil:
 		h.UnusableReason = "is being deleted"
@@ -125,7 +110,7 @@ func installedAt(b *metal3api.BareMetalHost) string {
 
 // previousCluster is the cluster that was installed on what is on the host's disk now.
 func previousCluster(b *metal3api.BareMetalHost) string {
-	cluster, at, _ := strings.Cut(b.Annotations[AnnotationInstalled], "@")
+	cluster, at, _ := strings.Cut(b.Annotations[label.Installed], "@")
 	if at != installedAt(b) {
 		return ""
 	}
@@ -138,7 +123,7 @@ func dirtyFrom(b *metal3api.BareMetalHost) (cluster, why string) {
 	if previousCluster(b) == "" {
 		return "", ""
 	}
-	cluster, why, _ = strings.Cut(b.Annotations[AnnotationDirty], ": ")
+	cluster, why, _ = strings.Cut(b.Annotations[label.Dirty], ": ")
 	return cluster, why
 }
 

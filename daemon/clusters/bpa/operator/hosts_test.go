@@ -13,11 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 )
 
 func aHost(change ...func(*host)) *host {
-	b := &host{ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: "h", Labels: map[string]string{LabelVerified: "true"}}}
+	b := &host{ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: "h", Labels: map[string]string{label.Verified: "true"}}}
 	b.Spec.BootMACAddress = "52:54:00:00:00:0A"
 	b.Status.Provisioning.State = metal3api.StateProvisioned
 	b.Status.HardwareDetails = &metal3api.HardwareDetails{CPU: metal3api.CPU{Count: 8, Flags: []string{"x"}}, RAMMebibytes: 2048,
@@ -43,23 +44,23 @@ func TestFact(t *testing.T) {
 		"never seen": {aHost(func(b *host) { b.Status = metal3api.BareMetalHostStatus{} }),
 			match.Host{Name: "metal3/h", MACs: []string{"52:54:00:00:00:0a"}, UnusableReason: "is new, not provisioned yet"}},
 		"being deleted": {aHost(func(b *host) { b.DeletionTimestamp = &end }), with(func(h *match.Host) { h.UnusableReason = "is being deleted" })},
-		"not proven": {aHost(func(b *host) { b.Labels[LabelVerified] = "false" }),
+		"not proven": {aHost(func(b *host) { b.Labels[label.Verified] = "false" }),
 			with(func(h *match.Host) {
 				h.UnusableReason = "is provisioned, but not proven to work yet (label firstlight.dev/verified)"
 			})},
 		"externally provisioned": {aHost(func(b *host) { b.Status.Provisioning.State = metal3api.StateExternallyProvisioned }), whole},
-		"labels overrule inspection": {aHost(func(b *host) { b.Labels[LabelSRIOV], b.Labels[LabelQAT] = "false", "true" }),
+		"labels overrule inspection": {aHost(func(b *host) { b.Labels[label.SRIOV], b.Labels[label.QAT] = "false", "true" }),
 			with(func(h *match.Host) { h.SRIOV, h.QAT = false, true })},
 		"claimed": {aHost(func(b *host) {
 			b.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Provisioning", Namespace: "default", Name: "edge", FieldPath: "node{w-1}"}
 		}), with(func(h *match.Host) { h.Claim = match.Claim{Owner: "Provisioning default/edge", Node: "w-1"} })},
 		"holds a cluster": {aHost(func(b *host) {
 			b.Status.OperationHistory.Provision.End = end
-			b.Annotations = map[string]string{AnnotationInstalled: "edge@2023-11-14T22:13:20Z"}
+			b.Annotations = map[string]string{label.Installed: "edge@2023-11-14T22:13:20Z"}
 		}), with(func(h *match.Host) { h.PreviousCluster = "edge" })},
 		"held one before it was installed anew": {aHost(func(b *host) {
 			b.Status.OperationHistory.Provision.End = end
-			b.Annotations = map[string]string{AnnotationInstalled: "edge@2022-11-14T22:13:20Z"}
+			b.Annotations = map[string]string{label.Installed: "edge@2022-11-14T22:13:20Z"}
 		}), whole},
 	} {
 		assert.Equal(t, c.want, hostFacts(c.host), name)

@@ -7,31 +7,32 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 )
 
 // release takes the claim away. The mark of what is on the disk stays, unless the node was taken out by
 // a run and cleared; one that did not answer is marked as such, and no cluster gets it by chance.
 func (r *Provisionings) release(ctx context.Context, w *clusterState, name string) error {
-	label := claimOf(w.bmh[name].Spec.ConsumerRef).Node
-	removed := w.isRecorded() && w.run.Action == kud.Remove && slices.Contains(w.run.Nodes, label)
+	node := claimOf(w.bmh[name].Spec.ConsumerRef).Node
+	removed := w.isRecorded() && w.run.Action == kud.Remove && slices.Contains(w.run.Nodes, node)
 	why := ""
 	if removed {
 		text, err := w.dir.read(kud.FileRemoved)
 		if err != nil {
 			return fmt.Errorf("read what was removed: %w", err)
 		}
-		why = kud.ReadDirty(text)[label]
+		why = kud.ReadDirty(text)[node]
 	}
 	return r.patchHost(ctx, w, name, func(b *host) {
 		b.Spec.ConsumerRef = nil
 		switch {
 		case why != "":
-			metav1.SetMetaDataAnnotation(&b.ObjectMeta, AnnotationInstalled, w.cluster+"@"+installedAt(b))
-			metav1.SetMetaDataAnnotation(&b.ObjectMeta, AnnotationDirty, w.cluster+": "+label+": "+why)
+			metav1.SetMetaDataAnnotation(&b.ObjectMeta, label.Installed, w.cluster+"@"+installedAt(b))
+			metav1.SetMetaDataAnnotation(&b.ObjectMeta, label.Dirty, w.cluster+": "+node+": "+why)
 		case removed:
-			delete(b.Annotations, AnnotationInstalled)
-			delete(b.Annotations, AnnotationDirty)
+			delete(b.Annotations, label.Installed)
+			delete(b.Annotations, label.Dirty)
 		}
 	})
 }
@@ -56,10 +57,10 @@ func (w *clusterState) leftovers(members []kud.Node) map[string]string {
 func (r *Provisionings) clearLeftoverMark(ctx context.Context, w *clusterState) error {
 	for _, m := range w.record.Members {
 		b := w.host(m)
-		if b == nil || b.Annotations[AnnotationDirty] == "" {
+		if b == nil || b.Annotations[label.Dirty] == "" {
 			continue
 		}
-		if err := r.patchHost(ctx, w, m.Host, func(b *host) { delete(b.Annotations, AnnotationDirty) }); err != nil {
+		if err := r.patchHost(ctx, w, m.Host, func(b *host) { delete(b.Annotations, label.Dirty) }); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -114,7 +115,7 @@ func testNoHalfClaims(t *testing.T, r *rig) {
 	assert.Equal(t, match.NoHostFits, ready(p).Reason)
 	assert.Contains(t, p.Status.Message, "2 belong to other clusters")
 	// Claimed, then edited before anything was begun: let go again.
-	r.changeHost(3, func(b *host) { b.Labels = map[string]string{LabelVerified: "true"} })
+	r.changeHost(3, func(b *host) { b.Labels = map[string]string{label.Verified: "true"} })
 	r.apply(provisioning("c", "masters:\n- m: {cpu: 1}"))
 	for range 2 {
 		_, err := r.step("c")

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/login/sshtest"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -219,7 +220,7 @@ func testProposal(t *testing.T, r *rig) {
 	p.Proposal = ProposalApply
 	shown()
 	assert.Zero(t, count(), "applied while a host was waited for")
-	r.changeHost(7, func(b *host) { b.Labels = map[string]string{LabelVerified: "true"} })
+	r.changeHost(7, func(b *host) { b.Labels = map[string]string{label.Verified: "true"} })
 	p.Proposal = ProposalShow
 	data = shown()
 	assert.Zero(t, count(), "applied, though only to be shown")
@@ -230,7 +231,7 @@ func testProposal(t *testing.T, r *rig) {
 		r.settle("rack-7")
 	}
 	for n := 2; n <= 7; n++ {
-		r.changeHost(n, func(b *host) { delete(b.Annotations, AnnotationInstalled) })
+		r.changeHost(n, func(b *host) { delete(b.Annotations, label.Installed) })
 	}
 	p.Proposal = ProposalApply
 	data = shown()

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 )
@@ -103,7 +104,7 @@ func (r *chance) live() {
 	r.fatal = nil
 	for n := 1; n <= 5; n++ {
 		r.changeHost(n, func(b *host) {
-			b.Status.Provisioning.State, b.Labels, b.Annotations = metal3api.StateProvisioned, map[string]string{LabelVerified: "true"}, nil
+			b.Status.Provisioning.State, b.Labels, b.Annotations = metal3api.StateProvisioned, map[string]string{label.Verified: "true"}, nil
 		})
 	}
 	require.NoError(r.t, client.IgnoreNotFound(r.api.Delete(r.t.Context(), &v1alpha1.Provisioning{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}})))
@@ -147,7 +148,7 @@ func (r *chance) happen(name string) {
 		state := []metal3api.ProvisioningState{metal3api.StateProvisioned, metal3api.StateProvisioned, metal3api.StateDeprovisioning}[r.IntN(3)]
 		r.changeHost(n, func(b *host) { b.Status.Provisioning.State = state })
 	case 7:
-		r.changeHost(n, func(b *host) { b.Labels = []map[string]string{nil, {LabelVerified: "true"}}[r.IntN(2)] })
+		r.changeHost(n, func(b *host) { b.Labels = []map[string]string{nil, {label.Verified: "true"}}[r.IntN(2)] })
 	case 8:
 		o := []client.Object{&batchv1.Job{}, &v1alpha1.Provisioning{}}[r.IntN(2)]
 		o.SetNamespace("default")

@@ -1,12 +1,11 @@
 package fact
 
 import (
-	"encoding/pem"
-	"net/http"
-	"net/http/httptest"
+	"encoding/json"
 	"testing"
 	"time"
 
+	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -51,31 +50,16 @@ const answer = `{"nodes": [
   "driver_internal_info": {"agent_last_heartbeat": "2026-03-04T05:05:00.123456"}},
  {"uuid": "u-2", "name": "metal3~node-2", "provision_state": "deploy failed", "target_provision_state": null, "power_state": null,
   "last_error": "it broke\n", "maintenance": true, "maintenance_reason": null, "deploy_step": {}, "clean_step": {},
-  "provision_updated_at": null, "inspection_started_at": "rubbish", "driver_internal_info": {}},
+  "provision_updated_at": null, "inspection_started_at": null, "driver_internal_info": {"agent_last_heartbeat": "rubbish"}},
  {"uuid": "u-3", "name": null, "provision_state": "enroll", "driver_internal_info": {}}
 ]}`
 
-func TestConductor(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if user, password, _ := r.BasicAuth(); user != "firstlight" || password != "secret" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		assert.Equal(t, "/v1/nodes", r.URL.Path)
-		w.Write([]byte(answer))
-	}))
-	defer s.Close()
-	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	all, err := Conductor{Endpoint: s.URL, Username: "firstlight", Password: "secret", CA: root}.Nodes(t.Context())
-	require.NoError(t, err)
+func TestIronicNodes(t *testing.T) {
+	var list struct{ Nodes []nodes.Node }
+	require.NoError(t, json.Unmarshal([]byte(answer), &list))
 	assert.Equal(t, map[string]Ironic{
 		"node-1": {Host: "node-1", UUID: "u-1", State: "wait call-back", Target: "active", Power: "power on", Step: "write_image",
 			Since: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Heartbeat: time.Date(2026, 3, 4, 5, 5, 0, 123456000, time.UTC)},
 		"node-2": {Host: "node-2", UUID: "u-2", State: "deploy failed", LastError: "it broke", Maintenance: "no reason was given"},
-	}, all)
-
-	_, err = Conductor{Endpoint: s.URL, Username: "firstlight", Password: "wrong", CA: root}.Nodes(t.Context())
-	assert.ErrorContains(t, err, "401")
-	_, err = Conductor{Endpoint: s.URL}.Nodes(t.Context())
-	assert.ErrorContains(t, err, "no root certificate")
+	}, IronicNodes(list.Nodes))
 }

@@ -4,13 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/httpbasic"
+	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 )
 
 // Node is what Ironic thinks of a host.
@@ -38,32 +40,35 @@ func (d *Scenario) Nodes(ctx context.Context) (map[string]Node, error) {
 	password, _, _ := strings.Cut(string(credentials), "\n")
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(root)
-	c := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
-		DialContext: dialerIn(d.Sandbox.PID()), DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+	c, err := httpbasic.NewBareMetalHTTPBasic(httpbasic.EndpointOpts{
+		IronicEndpoint:     "https://" + Address + ":6385/v1/",
+		IronicUser:         "firstlight",
+		IronicUserPassword: password,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	c.Microversion = "1.81"
+	c.HTTPClient = http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		DialContext:       dialerIn(d.Sandbox.PID()),
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+Address+":6385/v1/nodes?fields=uuid,name,provision_state,power_state,last_error,driver_internal_info", nil)
-	if err != nil {
-		return nil, err
-	}
-	request.SetBasicAuth("firstlight", password)
-	request.Header.Set("X-OpenStack-Ironic-API-Version", "1.81")
-	response, err := c.Do(request)
+
+	fields := []string{"uuid", "name", "provision_state", "power_state", "last_error", "driver_internal_info"}
+	page, err := nodes.List(c, nodes.ListOpts{Fields: fields}).AllPages(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("list nodes: %s", response.Status)
-	}
-	var list struct{ Nodes []Node }
-	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
+	var list []Node
+	if err := nodes.ExtractNodesInto(page, &list); err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	nodes := map[string]Node{}
-	for _, n := range list.Nodes {
-		nodes[strings.TrimPrefix(n.Name, "metal3~")] = n
+	byName := map[string]Node{}
+	for _, n := range list {
+		byName[strings.TrimPrefix(n.Name, "metal3~")] = n
 	}
-	return nodes, nil
+	return byName, nil
 }
 
 // Vanish connects to Ironic as many times, says half a word each time and is gone before it can be accepted, as the

@@ -24,6 +24,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/assets/crd"
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
@@ -200,7 +201,7 @@ func createHost(ctx context.Context, api client.Client, n int) error {
 		nics = append(nics, map[string]any{"name": fmt.Sprintf("eno%d", nic), "mac": mac(n, nic), "model": "0x8086 0x1572", "ip": fmt.Sprintf("10.%d.%d.%d", nic, n>>8, n&255), "speedGbps": int64(25)})
 		disks = append(disks, map[string]any{"name": fmt.Sprintf("/dev/sd%c", 'a'+nic), "sizeBytes": int64(1) << 40, "model": "SSDSC2KB", "vendor": "INTEL", "serialNumber": fmt.Sprintf("S%d-%d", n, nic), "rotational": false})
 	}
-	meta := map[string]any{"name": fmt.Sprintf("node-%04d", n), "namespace": "metal3", "labels": map[string]any{"firstlight.dev/verified": "true"}}
+	meta := map[string]any{"name": fmt.Sprintf("node-%04d", n), "namespace": "metal3", "labels": map[string]any{label.Verified: "true"}}
 	status := map[string]any{
 		"errorMessage": "", "errorCount": int64(0), "operationalStatus": "OK", "poweredOn": true, "hardwareProfile": "unknown",
 		"provisioning": map[string]any{"state": "provisioned", "ID": fmt.Sprint(n)},

@@ -1,0 +1,165 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// page walks through the code by its names.
+const page = "../../docs/architecture.md"
+
+var (
+	codeSpan  = regexp.MustCompile("`([^`\n]+)`")
+	treePath  = regexp.MustCompile(`^(assets|cmd|daemon|docs|image|overlays|pxe|scripts)(/[\w.-]+)+/?$`)
+	qualified = regexp.MustCompile(`^[a-z]\w*(\.[A-Za-z]\w*){1,2}$`)
+	dataFile  = regexp.MustCompile(`\.(cfg|conf|ini|img|json|jsonl|yaml)$`)
+)
+
+// reference is a name on the page that must exist in the tree: a path, or a declaration as package.Name or
+// package.Type.Method.
+type reference struct {
+	path string
+	name string
+}
+
+// references reads the names out of a page. Commands, addresses and files of data are none.
+func references(text string) (all []reference) {
+	for _, m := range codeSpan.FindAllStringSubmatch(text, -1) {
+		switch span := m[1]; {
+		case treePath.MatchString(span):
+			all = append(all, reference{path: span})
+		case qualified.MatchString(span) && !dataFile.MatchString(span):
+			all = append(all, reference{name: span})
+		}
+	}
+	return all
+}
+
+// declared are the names of all declarations of the module, as package.Name and package.Type.Method.
+func declared(t *testing.T) map[string]bool {
+	names := map[string]bool{}
+	walk(t, func(p, rel string) error {
+		f, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		pkg := f.Name.Name
+		if pkg == "main" {
+			pkg = path.Base(path.Dir(rel))
+		}
+		for _, d := range f.Decls {
+			for _, name := range declarationNames(d) {
+				names[pkg+"."+name] = true
+			}
+		}
+		return nil
+	})
+	return names
+}
+
+// declarationNames are the names that one declaration gives, a method's with its type's before it. The methods of
+// an interface count as well.
+func declarationNames(d ast.Decl) (names []string) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			return []string{d.Name.Name}
+		}
+		return []string{receiverName(d.Recv.List[0].Type) + "." + d.Name.Name}
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			switch s := s.(type) {
+			case *ast.TypeSpec:
+				names = append(names, s.Name.Name)
+				names = append(names, memberNames(s)...)
+			case *ast.ValueSpec:
+				for _, n := range s.Names {
+					names = append(names, n.Name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// memberNames are the fields of a struct and the methods of an interface, with the type's name before them.
+func memberNames(s *ast.TypeSpec) (names []string) {
+	var fields *ast.FieldList
+	switch of := s.Type.(type) {
+	case *ast.StructType:
+		fields = of.Fields
+	case *ast.InterfaceType:
+		fields = of.Methods
+	default:
+		return nil
+	}
+	for _, f := range fields.List {
+		for _, n := range f.Names {
+			names = append(names, s.Name.Name+"."+n.Name)
+		}
+	}
+	return names
+}
+
+func receiverName(of ast.Expr) string {
+	switch of := of.(type) {
+	case *ast.StarExpr:
+		return receiverName(of.X)
+	case *ast.IndexExpr:
+		return receiverName(of.X)
+	case *ast.Ident:
+		return of.Name
+	}
+	return ""
+}
+
+// The first page that a newcomer reads names functions and files. One that was moved or renamed without the page
+// fails here.
+func TestArchitecturePageNamesWhatIsThere(t *testing.T) {
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	names := declared(t)
+	require.True(t, names["pxe.Booter.Boot"], "the tree was not read")
+
+	paths, functions := 0, 0
+	for _, r := range references(string(text)) {
+		if r.path != "" {
+			paths++
+			_, err := os.Stat(filepath.Join("../..", filepath.FromSlash(r.path)))
+			assert.NoError(t, err, "docs/architecture.md names %s", r.path)
+			continue
+		}
+		functions++
+		assert.True(t, names[r.name], "docs/architecture.md names %s, which is declared nowhere", r.name)
+	}
+	assert.Greater(t, paths, 20, "the page was not read")
+	assert.Greater(t, functions, 30, "the page was not read")
+	for _, floor := range floors {
+		for _, room := range floor {
+			assert.Contains(t, string(text), "`"+room+"`", "docs/architecture.md does not show the room %s", room)
+		}
+	}
+}
+
+func TestReferencesAreSeen(t *testing.T) {
+	for text, want := range map[string][]reference{
+		"`site.Load` reads `site.yaml`":             {{name: "site.Load"}},
+		"`metal3.Hosts.Boot`, `daemon/metal`":       {{name: "metal3.Hosts.Boot"}, {path: "daemon/metal"}},
+		"`firstlightd status`, `/var/lib/ironic`":   nil,
+		"`docs/bringup.md` and `daemon/plan.go`":    {{path: "docs/bringup.md"}, {path: "daemon/plan.go"}},
+		"without marks site.Load and daemon/metal":  nil,
+		"`hosts.ini`, `catalog.json`, `grub.cfg`":   nil,
+		"`daemon.setVerifiedLabel` is not exported": {{name: "daemon.setVerifiedLabel"}},
+	} {
+		assert.Equal(t, want, references(text), text)
+	}
+}

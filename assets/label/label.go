@@ -1,0 +1,35 @@
+// Package label lists the keys of the labels and annotations that the product writes on objects of Kubernetes and
+// on container images. There is no key of firstlight.dev/ that is not here.
+package label
+
+// On BareMetalHosts and their Secrets, by what registers the site's nodes.
+const (
+	Site      = "firstlight.dev/site"       // label, also of Provisionings: name of the site that the object comes from
+	Node      = "firstlight.dev/node"       // label of Secrets: the node they are for
+	Image     = "firstlight.dev/image"      // annotation: URL of the image that the site names; the host may get it later
+	Overwrite = "firstlight.dev/overwrite"  // annotation "true", from the site: a disk that holds data may be installed on
+	AllowWipe = "firstlight.dev/allow-wipe" // annotation "true", from the owner: what is on a live host's disk may go
+)
+
+// On BareMetalHosts, by what verifies them and what makes clusters of them.
+const (
+	Verified  = "firstlight.dev/verified"          // label "true": the installed system was seen to work; goes when it is reinstalled
+	SRIOV     = "firstlight.dev/sriov"             // label "true" or "false", from the owner: overrules what inspection saw
+	QAT       = "firstlight.dev/qat"               // the same of QAT
+	Installed = "firstlight.dev/installed-cluster" // annotation CLUSTER@TIME: whose installer worked on the system of that time
+	Dirty     = "firstlight.dev/uncleared"         // annotation CLUSTER: LABEL: WHY: left a cluster without being cleared; holds as long as Installed
+)
+
+// On the appliance's other objects.
+const (
+	SiteName = "firstlight.dev/site-name" // label of every Launch: name of its site
+	Run      = "firstlight.dev/run"       // annotation of a Job: the installer's run as JSON
+	Applied  = "firstlight.dev/applied"   // annotation: digest of what was applied last
+	Binary   = "firstlight.dev/binary"    // annotation of pods: digest of the program they run; another one replaces them
+	Config   = "firstlight.dev/config"    // the same of a configuration
+	Keys     = "firstlight.dev/keys"      // the same of a store's keys
+)
+
+// Synced is a label of images in containerd, "true": the image's content and its unpacked files are known to be on
+// the disk. containerd syncs its database and what it downloads, but not what it unpacks.
+const Synced = "firstlight.dev/synced"

@@ -1,0 +1,268 @@
+// Package s3test starts S3 servers for tests and measurements: the appliance's own as a
+// process, compiled from its module, and one in memory that is somebody else's view of the
+// protocol and needs nothing.
+package s3test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/bench"
+	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
+)
+
+// Kind is what FIRSTLIGHT_TEST must name for tests that compile and run the appliance's
+// store. All is for those that take minutes or much disk.
+const (
+	Kind = "store"
+	All  = "store-all"
+)
+
+// IsEnabled tells whether FIRSTLIGHT_TEST names a kind of tests.
+func IsEnabled(kind string) bool {
+	return strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+kind+",")
+}
+
+const (
+	accessKey = "lab-access"
+	secretKey = "lab-secret-key-of-no-worth"
+)
+
+// gatewayConfig is how a client reaches a store of the lab.
+func gatewayConfig(endpoint string) s3.Config {
+	return s3.Config{Endpoint: endpoint, AccessKey: accessKey, SecretKey: secretKey, RetryTimeout: 20 * time.Second}
+}
+
+// StartInMemory starts a store in this process. wrap, which may be nil, is put before it and may
+// answer in its place.
+func StartInMemory(t testing.TB, wrap func(http.Handler) http.Handler) s3.Config {
+	t.Helper()
+	handler := gofakes3.New(s3mem.New(), gofakes3.WithTimeSkewLimit(0), gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
+	if wrap != nil {
+		handler = wrap(handler)
+	}
+	s := httptest.NewUnstartedServer(handler)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it says so whenever a client hangs up
+	s.Start()
+	t.Cleanup(s.Close)
+	return gatewayConfig(s.URL)
+}
+
+// OtherStore names, in the environment, the S3 endpoint that Other is; STORE_ACCESS_KEY and
+// STORE_SECRET_KEY are its keys.
+const OtherStore = "FIRSTLIGHT_TEST_STORE"
+
+// ExternalStore is a store that runs already, if there is one to try. Its three buckets are emptied.
+func ExternalStore(t testing.TB) s3.Config {
+	t.Helper()
+	endpoint := os.Getenv(OtherStore)
+	if endpoint == "" {
+		t.Skip("tries a store that runs already; set " + OtherStore + " to its endpoint, and STORE_ACCESS_KEY and STORE_SECRET_KEY")
+	}
+	c := gatewayConfig(endpoint)
+	c.AccessKey, c.SecretKey = os.Getenv("STORE_ACCESS_KEY"), os.Getenv("STORE_SECRET_KEY")
+	s, err := s3.New(c)
+	if err == nil {
+		err = emptyBuckets(t.Context(), s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func emptyBuckets(ctx context.Context, s *s3.Client) error {
+	for _, c := range artifact.Collections() {
+		bucket := c.Bucket()
+		if err := s.MakeBucket(ctx, bucket); err != nil {
+			return err
+		}
+		var names []string
+		if err := s.List(ctx, bucket, "", func(o s3.Object) error { names = append(names, o.Name); return nil }); err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := s.Remove(ctx, bucket, name); err != nil {
+				return err
+			}
+		}
+		uploads, err := s.Uploads(ctx, bucket)
+		if err != nil {
+			return err
+		}
+		for _, u := range uploads {
+			if err := s.Abort(ctx, bucket, u.Object, u.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Gateway is the appliance's store as a process over a folder. It can be killed and started
+// again at its address.
+type Gateway struct {
+	Config  s3.Config
+	Dir     string
+	program string
+	listen  string
+	log     *os.File
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// Program compiles the appliance's store, which takes two minutes once and a second from
+// then on, and returns its path.
+var Program = sync.OnceValues(func() (string, error) {
+	top, err := bench.FindTop()
+	if err != nil {
+		return "", err
+	}
+	cache := os.Getenv("FIRSTLIGHT_CACHE")
+	if cache == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("find cache: %w", err)
+		}
+		cache = filepath.Join(dir, "firstlight")
+	}
+	out := filepath.Join(cache, "lab", "versitygw")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", out, ".")
+	cmd.Dir = filepath.Join(top, "assets", "build", "versitygw")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile store: %w: %s", err, text)
+	}
+	return out, nil
+})
+
+// StartGateway starts the appliance's store over dir, on a port of 127.0.0.1 that is free.
+// Its log goes to a file beside dir.
+func StartGateway(ctx context.Context, dir string) (*Gateway, error) {
+	program, err := Program()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make folder of store: %w", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("find free port: %w", err)
+	}
+	listen := l.Addr().String()
+	l.Close()
+	file, err := os.OpenFile(dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open log of store: %w", err)
+	}
+	g := &Gateway{Config: gatewayConfig("http://" + listen), Dir: dir, program: program, listen: listen, log: file}
+	return g, g.Start(ctx)
+}
+
+// NewGateway is StartGateway for a test, if its kind was asked for.
+func NewGateway(t testing.TB) *Gateway {
+	t.Helper()
+	return NewGatewayIn(t, filepath.Join(t.TempDir(), "store"))
+}
+
+// NewGatewayIn is NewGateway over a folder of the test's.
+func NewGatewayIn(t testing.TB, dir string) *Gateway {
+	t.Helper()
+	if !IsEnabled(Kind) {
+		t.Skip("compiles and runs the appliance's store; set FIRSTLIGHT_TEST=" + Kind)
+	}
+	g, err := StartGateway(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Kill)
+	return g
+}
+
+// SmallDisk mounts a file system of so much memory ("16m") for a store; the test is skipped where it
+// may not.
+func SmallDisk(t testing.TB, size string) (dir string) {
+	t.Helper()
+	if !IsEnabled(Kind) || os.Getuid() != 0 {
+		t.Skip("mounts a small file system, which needs root, and runs the appliance's store; set FIRSTLIGHT_TEST=" + Kind)
+	}
+	dir = filepath.Join(t.TempDir(), "small")
+	if err := errors.Join(os.Mkdir(dir, 0o755), syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// Start starts it, and returns when it answers.
+func (g *Gateway) Start(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	cmd := exec.Command(g.program, "-listen", g.listen, "-dir", g.Dir)
+	cmd.Env = append(os.Environ(), "STORE_ACCESS_KEY="+accessKey, "STORE_SECRET_KEY="+secretKey)
+	cmd.Stdout, cmd.Stderr = g.log, g.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that crashes leaves nothing behind
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start store: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }() // it is killed, sooner or later
+	g.cmd, g.ended = cmd, ended
+	for {
+		response, err := http.Get(g.Config.Endpoint + "/health")
+		if err == nil {
+			response.Body.Close()
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for store: %w: %w", ctx.Err(), err)
+		case <-ended:
+			return fmt.Errorf("wait for store: it ended; see %s", g.log.Name())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Kill ends it at once, as kill -9 does.
+func (g *Gateway) Kill() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cmd != nil {
+		_ = g.cmd.Process.Kill() // it may have ended
+		<-g.ended
+		g.cmd = nil
+	}
+}
+
+// Pid is its process.
+func (g *Gateway) Pid() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cmd.Process.Pid
+}

@@ -1,0 +1,169 @@
+// Package serving brings the REST API for uploads onto the appliance: one pod of the agent
+// and the store that only the agent can speak to, and the fact that it answers.
+package serving
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/daemon/engine/apply"
+)
+
+// Names of the pod's objects.
+const (
+	Namespace = "artifacts"
+	Name      = "artifacts"
+)
+
+// Image holds the store. The agent is the daemon's own binary, which the appliance's root has
+// anyway; it is mounted.
+const Image = assets.ImageDomain + "/versitygw:v1.8.0"
+
+// User is who agent and store run as, and who owns their folder.
+const User = 65532
+
+// storePort is where the store listens, on the appliance's loopback.
+const storePort = 9016
+
+// Paths in the pod.
+const (
+	binary  = "/usr/bin/firstlightd"
+	dataDir = "/artifacts"
+	tlsDir  = "/etc/artifacts-tls"
+)
+
+// Pod is what the objects are made from.
+type Pod struct {
+	Dir       string // on the appliance, on DATA; see assets/artifact for what is in it
+	Keys      Keys
+	Cert, Key []byte // of the API, PEM
+	CA        []byte // root that signed Cert, and that client certificates must be of, PEM
+	Digest    string // of the daemon's binary: another one starts another pod
+
+	Registry            string // HOST:PORT of the registry that gets container images
+	WriteCert, WriteKey []byte // of who may push there, PEM; the registry's own is of CA
+
+	Limits Limits
+	Store  *Store // nil: the pod's own, on DATA
+}
+
+// Objects describes the pod: one, never two at a time (agent and store each believe to be
+// alone with their folder), on the appliance's own network, so that every network of the
+// appliance reaches the API and none the store.
+func (p Pod) Objects() []client.Object {
+	labels := map[string]string{"app.kubernetes.io/name": Name}
+	named := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
+	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: Namespace, Name: Name}}
+	binding := func(name, role string) *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: role}, Subjects: subject}
+	}
+	return []client.Object{
+		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
+		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: named},
+		// Whose a token is and what its owner may do is the API server's to say.
+		binding("artifacts-reviews", "system:auth-delegator"),
+		&rbacv1.ClusterRole{TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: "artifacts-users"},
+			Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{"metal3.io"}, Resources: []string{"baremetalhosts"}, Verbs: []string{"list"}},
+				{APIGroups: []string{"bpa.akraino.org"}, Resources: []string{"softwares"}, Verbs: []string{"list"}},
+			}},
+		binding("artifacts-users", "artifacts-users"),
+		p.newSecret("artifacts-tls", map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key, "ca.crt": p.CA, "write.crt": p.WriteCert, "write.key": p.WriteKey}),
+		p.newSecret("artifacts-store", p.storeSecret()),
+		&appsv1.Deployment{
+			TypeMeta: typeMeta("apps/v1", "Deployment"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: ptr.To[int32](1),
+				Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{label.Binary: p.Digest, label.Keys: p.storeSecretDigest()}},
+					Spec:       apply.MakeCritical(p.spec()),
+				},
+			},
+		},
+	}
+}
+
+func (p Pod) spec() corev1.PodSpec {
+	env := func(name, key string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "artifacts-store"}, Key: key}}}
+	}
+	keys := []corev1.EnvVar{env("STORE_ACCESS_KEY", "access"), env("STORE_SECRET_KEY", "secret")}
+	folder := func(name, path string, kind corev1.HostPathType) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
+	}
+	return corev1.PodSpec{
+		ServiceAccountName: Name,
+		HostNetwork:        true,
+		DNSPolicy:          corev1.DNSDefault,
+		EnableServiceLinks: ptr.To(false),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](User), RunAsGroup: ptr.To[int64](User), FSGroup: ptr.To[int64](User),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		// Uploads under way are cut and what came of them is brought into the store.
+		TerminationGracePeriodSeconds: ptr.To[int64](40),
+		Containers: append(p.ownStore(keys), corev1.Container{
+			Name: "agent", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: restrictedSecurityContext(), Env: keys,
+			Command: slices.Concat([]string{binary, "artifacts", "--listen", fmt.Sprintf(":%d", artifact.Port),
+				"--cert", tlsDir + "/tls.crt", "--key", tlsDir + "/tls.key", "--client-ca", tlsDir + "/ca.crt"}, p.storeFlags(), p.Limits.flags()),
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "binary", MountPath: binary, ReadOnly: true},
+				// Not the three folders one by one: a file has two names only within one mount.
+				{Name: "folder", MountPath: dataDir},
+				{Name: "tls", MountPath: tlsDir, ReadOnly: true},
+				{Name: "keys", MountPath: storeDir, ReadOnly: true},
+			},
+			Ports:          []corev1.ContainerPort{{Name: "api", ContainerPort: artifact.Port, Protocol: corev1.ProtocolTCP}},
+			ReadinessProbe: httpProbe(corev1.URISchemeHTTPS, artifact.Port, "/readyz"),
+			Resources:      memoryRequest("64Mi"),
+		}),
+		Volumes: []corev1.Volume{
+			folder("binary", binary, corev1.HostPathFile),
+			folder("folder", p.Dir, corev1.HostPathDirectory),
+			folder("store", p.Dir+"/"+artifact.StoreDir, corev1.HostPathDirectory),
+			{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-tls"}}},
+			{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-store",
+				Items: []corev1.KeyToPath{{Key: "ca", Path: "ca.crt"}}}}},
+		},
+	}
+}
+
+func restrictedSecurityContext() *corev1.SecurityContext {
+	return &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+}
+
+func memoryRequest(amount string) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}}
+}
+
+func httpProbe(scheme corev1.URIScheme, port int32, path string) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Scheme: scheme, Host: "127.0.0.1", Port: intstr.FromInt32(port), Path: path}},
+		PeriodSeconds: 10, TimeoutSeconds: 10,
+	}
+}
+
+func typeMeta(version, kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: version, Kind: kind}
+}
+
+func (p Pod) newSecret(name string, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{TypeMeta: typeMeta("v1", "Secret"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name}, Type: corev1.SecretTypeOpaque, Data: data}
+}
