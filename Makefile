@@ -100,7 +100,7 @@ bench-bpa: ## Measure the operator of clusters: matching, and its memory with 1,
 	$(BENCH) Operator ./image/lab/testbed/sandbox/bench
 
 .PHONY: bench-artifact
-bench-artifact: ## Measure uploads and downloads beside the store alone and nginx, and memory (10 GiB of disk; minutes)
+bench-artifact: ## Measure uploads and downloads beside an S3 server and nginx, and memory (10 GiB of disk; minutes)
 	@scripts/deps test bench
 	$(BENCH) . ./daemon/uploads/bench
 

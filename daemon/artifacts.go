@@ -66,16 +66,12 @@ func (a *artifacts) pod() (serving.Pod, error) {
 	if err != nil {
 		return serving.Pod{}, err
 	}
-	keys, err := serving.OpenKeys(secretDir)
-	if err != nil {
-		return serving.Pod{}, err
-	}
 	digest, err := binaryDigest()
 	if err != nil {
 		return serving.Pod{}, err
 	}
 	limits, store := artifactConfig(a.metal.site().Artifacts)
-	return serving.Pod{Limits: limits, Store: store, Dir: artifactDir, Keys: keys, Cert: pair.Cert, Key: pair.Key, CA: authority.PEM(), Digest: digest,
+	return serving.Pod{Limits: limits, Store: store, Dir: artifactDir, Cert: pair.Cert, Key: pair.Key, CA: authority.PEM(), Digest: digest,
 		Registry: a.metal.registryAddr().String(), WriteCert: writer.Cert, WriteKey: writer.Key}, nil
 }
 

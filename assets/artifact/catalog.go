@@ -7,10 +7,10 @@ import (
 	"firstlight.dev/firstlight/assets/label"
 )
 
-// The folder on DATA that agent, store and daemon share. All of it is one file system: an OS
+// The folder on DATA that agent and daemon share. All of it is one file system: an OS
 // image is served to nodes by a second name of the very file that the store keeps.
 const (
-	StoreDir    = "store"        // the S3 server's: a folder for each bucket
+	StoreDir    = "store"        // the artifacts: a folder for each bucket
 	ScratchDir  = "scratch"      // the agent's, empty after a restart
 	ImagesDir   = "images"       // OWNER/CLUSTER/NAME of every complete OS image
 	PackagesDir = "packages"     // OWNER.CLUSTER.NAME.deb of every complete binary image that is a Debian package

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,10 +54,10 @@ func newArtifactsCommand() *cobra.Command {
 	f := artifactFlags{}
 	cmd := &cobra.Command{
 		Use:   "artifacts",
-		Short: "Serve the REST API for uploads (OS images, container images, packages) over an S3 store",
-		Long: `Serve the REST API for uploads over an S3 store.
+		Short: "Serve the REST API for uploads (OS images, container images, packages)",
+		Long: `Serve the REST API for uploads. They are kept in a folder of the appliance (--publish), or in an S3 store.
 
-The store's keys are read from STORE_ACCESS_KEY and STORE_SECRET_KEY. Whose a token is and what its
+The keys of an S3 store are read from STORE_ACCESS_KEY and STORE_SECRET_KEY. Whose a token is and what its
 owner may do is asked of the API server, for which this needs the ClusterRole system:auth-delegator.
 docs/artifacts.md walks through all of it.`,
 		Args: cobra.NoArgs,
@@ -79,12 +80,12 @@ docs/artifacts.md walks through all of it.`,
 	flags.StringVar(&f.tls.Cert, "cert", "", "certificate, PEM; it and the key may be replaced at any time")
 	flags.StringVar(&f.tls.Key, "key", "", "its key, PEM")
 	flags.StringVar(&f.tls.ClientCA, "client-ca", "", "authority of client certificates, PEM; without it none is asked for")
-	flags.StringVar(&f.store.Endpoint, "store", "http://127.0.0.1:9000", "S3 endpoint")
+	flags.StringVar(&f.store.Endpoint, "store", "http://127.0.0.1:9000", "S3 endpoint, without --publish")
 	flags.StringVar(&f.store.CAFile, "store-ca", "", "authority of the store's certificate, PEM (default the system's)")
 	flags.StringVar(&f.store.Region, "store-region", "", "region of the store (default us-east-1)")
 	flags.BoolVar(&f.local, "store-is-local", false, "the store keeps its objects on the file system of --scratch: ask it for room before an upload is announced")
 	flags.StringVar(&f.scratch, "scratch", os.TempDir(), "folder for scratch files: two parts for each upload at work, gone with the process")
-	flags.StringVar(&f.publish, "publish", "", "folder of the appliance with the store's files, images for the boot server and catalog.json; makes the store local and its scratch the scratch")
+	flags.StringVar(&f.publish, "publish", "", "folder of the appliance that keeps uploads, images for the boot server and catalog.json")
 	flags.StringVar(&f.withdraw, "withdraw", "", "folder of the appliance, with a store that is not on it: it gets catalog.json and the scratch, and nodes are offered nothing")
 	flags.StringVar(&f.registry, "registry", "", "HOST:PORT of the registry that gets container images; needs --publish")
 	flags.StringVar(&f.registryWriter.Cert, "registry-cert", "", "certificate that may push there, PEM")
@@ -97,20 +98,36 @@ docs/artifacts.md walks through all of it.`,
 	return cmd
 }
 
+// check says what is wrong with the flags.
+func (f artifactFlags) check() error {
+	switch {
+	case f.tls.Cert == "" || f.tls.Key == "":
+		return errors.New("--cert and --key are required")
+	case f.publish != "" && f.withdraw != "":
+		return errors.New("--publish and --withdraw exclude each other")
+	case f.publish == "" && f.registry != "":
+		return errors.New("--registry needs --publish")
+	}
+	return nil
+}
+
 // config makes the agent's configuration of the command line.
 func (f artifactFlags) config() (api.Config, error) {
-	if f.tls.Cert == "" || f.tls.Key == "" {
-		return api.Config{}, commandline.NewUsageError(errors.New("--cert and --key are required"))
-	}
 	quota, err := parseQuotas(f.quota, f.quotas)
+	if err == nil {
+		err = f.check()
+	}
 	if err != nil {
 		return api.Config{}, commandline.NewUsageError(err)
 	}
-	f.store.AccessKey, f.store.SecretKey = os.Getenv("STORE_ACCESS_KEY"), os.Getenv("STORE_SECRET_KEY")
-	s, err := s3.New(f.store)
+	if dir := cmp.Or(f.publish, f.withdraw); dir != "" {
+		f.scratch = filepath.Join(dir, artifact.ScratchDir)
+	}
+	backend, err := f.backend()
 	if err != nil {
 		return api.Config{}, err
 	}
+
 	cluster, err := f.restConfig()
 	if err != nil {
 		return api.Config{}, err
@@ -128,6 +145,7 @@ func (f artifactFlags) config() (api.Config, error) {
 	if err != nil {
 		return api.Config{}, err
 	}
+
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	c := api.Config{
 		Listen:        f.listen,
@@ -136,39 +154,37 @@ func (f artifactFlags) config() (api.Config, error) {
 		Authorizer:    kubernetes,
 		Log:           log,
 		Blobs: blobs.Config{
-			Store:   s,
+			Backend: backend,
 			Scratch: f.scratch,
-			Local:   f.local,
+			Local:   f.local || f.publish != "",
 			Quota:   quota,
 			Expiry:  f.expiry,
 			InUse:   users.Users,
 			Log:     log,
 		},
 	}
-
-	if f.publish != "" {
+	switch {
+	case f.publish != "":
 		c.Publish = folder.Sync
-		c.Blobs.Local, c.Blobs.Scratch = true, filepath.Join(f.publish, artifact.ScratchDir)
+	case f.withdraw != "":
+		c.Publish, c.Push = publish.Folder(f.withdraw).Withdraw, containers.Decline
 	}
-
-	if f.withdraw != "" {
-		if f.publish != "" {
-			return api.Config{}, commandline.NewUsageError(errors.New("--publish and --withdraw exclude each other"))
-		}
-		c.Publish = publish.Folder(f.withdraw).Withdraw
-		c.Push = containers.Decline
-		c.Blobs.Scratch = filepath.Join(f.withdraw, artifact.ScratchDir)
-	}
-
 	if f.registry != "" {
-		if f.publish == "" {
-			return api.Config{}, commandline.NewUsageError(errors.New("--registry needs --publish"))
-		}
 		p := containers.Pusher{Registry: f.registry, State: filepath.Join(f.publish, artifact.PushedFile), File: folder.ObjectPath}
 		c.Push = func(ctx context.Context, d *blobs.Store) error { return p.PushComplete(ctx, f.registryWriter, d) }
 		c.Blobs.Pushed = true
 	}
 	return c, nil
+}
+
+// backend is the folder of the appliance, or the S3 server that the site brings.
+func (f artifactFlags) backend() (blobs.Backend, error) {
+	if f.publish != "" {
+		return &blobs.Folder{Dir: filepath.Join(f.publish, artifact.StoreDir)}, nil
+	}
+	f.store.AccessKey, f.store.SecretKey = os.Getenv("STORE_ACCESS_KEY"), os.Getenv("STORE_SECRET_KEY")
+	f.store.Scratch = f.scratch
+	return s3.New(f.store)
 }
 
 func (f artifactFlags) restConfig() (*rest.Config, error) {

@@ -44,7 +44,7 @@ type Config struct {
 	// Publish is given what is complete and what there is of each collection, soon after
 	// either changed; nil: nobody wants to know.
 	Publish func(complete map[artifact.Collection][]artifact.Metadata, usage map[artifact.Collection]artifact.Usage) error
-	// Push brings complete container images to where nodes pull them, and notes in the depot what became
+	// Push brings complete container images to where nodes pull them, and notes in the store what became
 	// of it; nil: nowhere. It may take long.
 	Push func(ctx context.Context, d *blobs.Store) error
 	Log  *slog.Logger
@@ -127,7 +127,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// openBlobs opens the depot, however long that takes, and looks after it.
+// openBlobs opens the store, however long that takes, and looks after it.
 func (a *Agent) openBlobs(ctx context.Context) {
 	for pause := time.Second; ctx.Err() == nil; pause = min(2*pause, 30*time.Second) {
 		d, err := blobs.Open(ctx, a.Config.Blobs)

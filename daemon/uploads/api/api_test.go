@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3test"
 )
 
 // apiDocument is the OpenAPI document as the agent serves it. Every exchange of the lab is compared
@@ -141,7 +140,7 @@ func (a *apiDocument) body(t testing.TB, what string, said any, got answer) {
 }
 
 func TestDocumentSaysEveryFieldOfTheContract(t *testing.T) {
-	l := newLab(t, s3test.StartInMemory(t, nil), nil)
+	l := newLab(t, inFolder(t), nil)
 	for name, of := range map[string]any{"Record": artifact.Metadata{}, "Description": artifact.Description{}, "List": artifact.List{}, "Problem": artifact.Problem{}} {
 		var fields, said []string
 		for i := range reflect.TypeOf(of).NumField() {
@@ -159,7 +158,7 @@ func TestDocumentSaysEveryFieldOfTheContract(t *testing.T) {
 
 // Nobody is told anything without credentials: not what exists, not what the API is.
 func TestEveryOperationOfTheDocumentWantsCredentials(t *testing.T) {
-	l := newLab(t, s3test.StartInMemory(t, nil), nil)
+	l := newLab(t, inFolder(t), nil)
 	require.Equal(t, http.StatusCreated, l.announce("os_images", sample("there", 4096, nil)).status)
 	walked := 0
 	fill := strings.NewReplacer("{owner}", "alpha", "{clustername}", "beta", "{collection}", "os_images", "{imgname}", "there")
@@ -189,7 +188,7 @@ func TestEveryOperationOfTheDocumentWantsCredentials(t *testing.T) {
 }
 
 func TestDocumentIsWholeJSON(t *testing.T) {
-	l := newLab(t, s3test.StartInMemory(t, nil), nil)
+	l := newLab(t, inFolder(t), nil)
 	ids := map[string]bool{}
 	l.api.operations(func(path, method string, op map[string]any) {
 		id := op["operationId"].(string)

@@ -26,11 +26,9 @@ func TestTenSparseGiB(t *testing.T) {
 	if !s3test.IsEnabled(s3test.All) {
 		t.Skip("writes 20 GiB; set FIRSTLIGHT_TEST=" + s3test.All)
 	}
-	g, err := s3test.StartGateway(t.Context(), filepath.Join(t.TempDir(), "store"))
-	require.NoError(t, err)
-	t.Cleanup(g.Kill)
-	l := newLab(t, g.Config, nil)
-	l.inProcess(g.Config, 0)
+	c := inFolder(t)
+	l := newLab(t, c, nil)
+	l.inProcess(c, 0)
 	const size = 10 << 30
 	path := filepath.Join(t.TempDir(), "disk.raw")
 	f, err := os.Create(path)
@@ -44,9 +42,9 @@ func TestTenSparseGiB(t *testing.T) {
 	_, err = f.WriteAt([]byte{0x55, 0xaa}, 510)
 	require.NoError(t, err)
 
-	c := client.Client{URL: l.url, HTTP: l.client, Token: "admin"}
+	sender := client.Client{URL: l.url, HTTP: l.client, Token: "admin"}
 	k := artifact.Key{Collection: artifact.OS, Owner: "alpha", Cluster: "beta", Name: "holes"}
-	r, err := c.Push(t.Context(), k, path, artifact.Metadata{}, false, func(string, int64, int64) {})
+	r, err := sender.Push(t.Context(), k, path, artifact.Metadata{}, false, func(string, int64, int64) {})
 	require.NoError(t, err)
 	assert.Equal(t, "raw", r.Format)
 	assert.Equal(t, int64(size), r.VirtualSize)

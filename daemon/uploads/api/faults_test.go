@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,12 +20,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/daemon/uploads/api"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
+	"firstlight.dev/firstlight/daemon/uploads/blobs"
 	"firstlight.dev/firstlight/daemon/uploads/blobs/s3test"
 )
 
 // smallParts makes uploads of a few MiB have several parts.
-func smallParts(c *api.Config) { c.Blobs.PartSize = s3.MinPart }
+func smallParts(c *api.Config) { c.Blobs.PartSize = blobs.MinPart }
 
 // sendCut announces all that remains, sends n octets of it and cuts the connection.
 func (l *lab) sendCut(path string, rest []byte, offset, n int) {
@@ -55,7 +56,7 @@ func (l *lab) offset(path string) int {
 }
 
 func TestUploadCutGoesOnAtTheOctet(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, smallParts)
 		image, path := noise(17<<20+4321, 11), base+"container_images/cut"
 		made := l.announce("container_images", sample("cut", len(image), func(m map[string]any) { m["sha256"] = strings.ToUpper(digest(image)) }))
@@ -80,12 +81,12 @@ func TestUploadCutGoesOnAtTheOctet(t *testing.T) {
 
 // Any sizes of pieces, with agents that come and go between them.
 func TestUploadInPiecesOfAnySize(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, smallParts)
 		image, path := noise(12<<20+1, 5), base+"binary_images/pieces"
 		require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("pieces", len(image), nil)).status)
 		rnd := rand.New(rand.NewPCG(1, 2))
-		at, sizes := 0, []int{1, 1, 7, 511, 1 << 10, 64 << 10, 1 << 20, s3.MinPart - 1, s3.MinPart, s3.MinPart + 1}
+		at, sizes := 0, []int{1, 1, 7, 511, 1 << 10, 64 << 10, 1 << 20, blobs.MinPart - 1, blobs.MinPart, blobs.MinPart + 1}
 		for i := 0; at < len(image); i++ {
 			n := min(sizes[rnd.IntN(len(sizes))], len(image)-at)
 			if i < 70 { // more fragments than one part may have
@@ -103,14 +104,14 @@ func TestUploadInPiecesOfAnySize(t *testing.T) {
 }
 
 // assertOnly holds that a bucket has these objects, no other and no unfinished upload.
-func assertOnly(t *testing.T, c s3.Config, bucket string, names ...string) {
+func assertOnly(t *testing.T, c place, bucket string, names ...string) {
 	t.Helper()
-	s, err := s3.New(c)
+	s, err := c.open()
 	require.NoError(t, err)
 	have := []string{}
-	require.NoError(t, s.List(t.Context(), bucket, "", func(o s3.Object) error { have = append(have, o.Name); return nil }))
+	require.NoError(t, s.List(t.Context(), bucket, "", func(o blobs.Object) error { have = append(have, o.Name); return nil }))
 	assert.ElementsMatch(t, names, have)
-	uploads, err := s.Uploads(t.Context(), bucket)
+	uploads, err := s3test.Pending(t.Context(), s, bucket)
 	require.NoError(t, err)
 	assert.Empty(t, uploads)
 }
@@ -136,9 +137,9 @@ func (s *slowly) Read(p []byte) (int, error) {
 }
 
 func TestUploadKilledThreeTimesEndsVerified(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, nil)
-		kill := l.inProcess(c, s3.MinPart)
+		kill := l.inProcess(c, blobs.MinPart)
 		image, path := noise(60<<20+99, 13), base+"container_images/killed"
 		made := l.announce("container_images", sample("killed", len(image), func(m map[string]any) { m["sha256"] = digest(image) }))
 		require.Equal(t, http.StatusCreated, made.status, made.body)
@@ -169,48 +170,60 @@ func TestUploadKilledThreeTimesEndsVerified(t *testing.T) {
 	})
 }
 
-func TestStoreKilledUnderAnUpload(t *testing.T) {
-	g := s3test.NewGateway(t)
-	l := newLab(t, g.Config, smallParts)
+// comingAndGoing is an S3 server that hangs up on everybody while it is away.
+func comingAndGoing(t testing.TB) (c place, away *atomic.Bool) {
+	away = new(atomic.Bool)
+	return inMemory(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if away.Load() {
+				panic(http.ErrAbortHandler)
+			}
+			next.ServeHTTP(w, r)
+		})
+	}), away
+}
+
+func TestStoreAwayUnderAnUpload(t *testing.T) {
+	c, away := comingAndGoing(t)
+	l := newLab(t, c, smallParts)
 	image, path := noise(30<<20, 17), base+"container_images/steady"
 	require.Equal(t, http.StatusCreated, l.announce("container_images", sample("steady", len(image), nil)).status)
-	var kills sync.WaitGroup
-	kills.Go(func() {
+	var outages sync.WaitGroup
+	outages.Go(func() {
 		for range 3 {
 			time.Sleep(150 * time.Millisecond)
-			g.Kill()
+			away.Store(true)
 			time.Sleep(100 * time.Millisecond)
-			assert.NoError(t, g.Start(t.Context()))
+			away.Store(false)
 		}
 	})
 	got := l.do("PATCH", path, &slowly{from: bytes.NewReader(image), pause: 3 * time.Millisecond}, "Upload-Offset", "0")
-	kills.Wait()
+	outages.Wait()
 	assert.Equal(t, http.StatusNoContent, got.status, "the client sees nothing of it: %s", got.body)
 	assert.Equal(t, digest(image), digest([]byte(l.do("GET", path+"/content", nil).body)))
 }
 
 // A store that stays away ends the request with 503; what was answered for before is kept.
 func TestStoreThatStaysAway(t *testing.T) {
-	g := s3test.NewGateway(t)
-	c := g.Config
-	c.RetryTimeout = 200 * time.Millisecond
+	c, away := comingAndGoing(t)
+	c.S3.RetryTimeout = 200 * time.Millisecond
 	l := newLab(t, c, smallParts)
 	image, path := noise(20<<20, 19), base+"container_images/away"
 	require.Equal(t, http.StatusCreated, l.announce("container_images", sample("away", len(image), nil)).status)
 	require.Equal(t, http.StatusNoContent, l.patch(path, 0, image[:7<<20]).status)
-	g.Kill()
+	away.Store(true)
 	got := l.patch(path, 7<<20, image[7<<20:])
 	assert.Equal(t, http.StatusServiceUnavailable, got.status, got.body)
 	assert.Equal(t, strconv.Itoa(7<<20), got.header.Get("Upload-Offset"))
 	assert.NotEmpty(t, got.header.Get("Retry-After"))
-	require.NoError(t, g.Start(t.Context()))
+	away.Store(false)
 	assert.Equal(t, 7<<20, l.offset(path))
 	assert.Equal(t, http.StatusNoContent, l.patch(path, 7<<20, image[7<<20:]).status)
 	assert.Equal(t, digest(image), l.do("GET", path, nil).record(t).SHA256)
 }
 
 func TestTwoWritersOfOneName(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, smallParts)
 		path := base + "binary_images/shared"
 		images := [2][]byte{noise(8<<20, 23), noise(8<<20, 29)}
@@ -240,7 +253,7 @@ func TestTwoWritersOfOneName(t *testing.T) {
 }
 
 func TestWrongDigestKeepsNothing(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, smallParts)
 		image, path := noise(6<<20, 31), base+"binary_images/spoilt"
 		require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("spoilt", len(image), func(m map[string]any) { m["sha256"] = digest(image) })).status)
@@ -257,7 +270,7 @@ func TestWrongDigestKeepsNothing(t *testing.T) {
 }
 
 func TestDeleteEndsAnUpload(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, smallParts)
 		image, path := noise(12<<20, 37), base+"binary_images/unwanted"
 		require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("unwanted", len(image), nil)).status)
@@ -284,7 +297,7 @@ func TestDeleteEndsAnUpload(t *testing.T) {
 
 // An agent that is stopped keeps what came of an upload, and says how far it is.
 func TestStopUnderAnUpload(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, smallParts)
 		image, path := noise(12<<20, 67), base+"binary_images/stopped"
 		require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("stopped", len(image), nil)).status)
@@ -314,7 +327,7 @@ func TestStopUnderAnUpload(t *testing.T) {
 }
 
 func TestParallelUploads(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, smallParts)
 		var all sync.WaitGroup
 		for i := range 8 {
@@ -336,7 +349,7 @@ func TestSilentClient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for silence to be noticed, which takes seconds: leave out -short")
 	}
-	l := newLab(t, s3test.StartInMemory(t, nil), func(c *api.Config) { c.Silence = 2 * time.Second })
+	l := newLab(t, inFolder(t), func(c *api.Config) { c.Silence = 2 * time.Second })
 	path := base + "binary_images/silent"
 	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("silent", 100, nil)).status)
 	r, w := io.Pipe()
@@ -376,7 +389,7 @@ func TestContextOfTheClientDoesNotStopSettling(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}
-	l := newLab(t, s3test.StartInMemory(t, slow), nil)
+	l := newLab(t, inMemory(t, slow), nil)
 	path := base + "binary_images/hasty"
 	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("hasty", 1000, nil)).status)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -20,8 +20,6 @@ import (
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/uploads/api/access"
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3test"
 )
 
 type everybody struct{}
@@ -34,12 +32,11 @@ func (everybody) Authorize(context.Context, access.User, access.Request) (bool, 
 	return true, nil
 }
 
-// fuzzAgent serves an agent's handler over a store in memory.
+// fuzzAgent serves an agent's handler over a folder.
 func fuzzAgent(f *testing.F) (url string) {
-	s, err := s3.New(s3test.StartInMemory(f, nil))
-	require.NoError(f, err)
+	s := &blobs.Folder{Dir: f.TempDir()}
 	log := slog.New(slog.DiscardHandler)
-	c := blobs.Config{Store: s, Scratch: f.TempDir(), Log: log}
+	c := blobs.Config{Backend: s, Scratch: f.TempDir(), Log: log}
 	a, err := New(Config{Blobs: c, Authenticator: everybody{}, Authorizer: everybody{}, Log: log})
 	require.NoError(f, err)
 	d, err := blobs.Open(f.Context(), c)

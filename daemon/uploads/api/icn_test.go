@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
+	"firstlight.dev/firstlight/daemon/uploads/blobs"
 )
 
 func digest(b []byte) string {
@@ -25,7 +25,7 @@ func digest(b []byte) string {
 // ICN's table of verbs, line by line and in the order in which it checked. Where an answer
 // differs from ICN's, was says what ICN gave; docs/artifacts.md has the same list.
 func TestICNVerbs(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, nil)
 		image := noise(5000, 1)
 		require.Equal(t, http.StatusCreated, l.announce("container_images", sample("open", len(image), nil)).status)
@@ -142,9 +142,9 @@ func TestICNVerbs(t *testing.T) {
 
 // The sample flow of ICN's README and end-to-end test.
 func TestICNSampleFlow(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, nil)
-		objects, err := s3.New(c)
+		objects, err := c.open()
 		require.NoError(t, err)
 		for _, collection := range []string{"container_images", "binary_images"} {
 			image := noise(1<<20+77, 7)
@@ -180,14 +180,14 @@ func TestICNSampleFlow(t *testing.T) {
 			assert.Equal(t, http.StatusNoContent, l.do("DELETE", path, nil).status)
 			assert.Equal(t, http.StatusNotFound, l.do("GET", path, nil).status)
 			_, err = objects.Stat(t.Context(), artifact.Collection(collection).Bucket(), "alpha/beta/qwerty123")
-			assert.ErrorIs(t, err, s3.ErrNotExist)
+			assert.ErrorIs(t, err, blobs.ErrNotExist)
 		}
 	})
 }
 
 // ICN's interrupted variant: 29,718,177 octets, cut at 4,079,616.
 func TestICNInterruptedUpload(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, nil)
 		image, path := noise(29718177, 3), base+"container_images/asdf246"
 		require.Equal(t, http.StatusCreated, l.announce("container_images", sample("asdf246", len(image), nil)).status)

@@ -65,18 +65,43 @@ type lab struct {
 	stop   func()
 }
 
-// stores runs a test against the store in memory and, if asked for, the appliance's own and
-// any other.
-func stores(t *testing.T, test func(t *testing.T, c s3.Config)) {
-	t.Run("memory", func(t *testing.T) { test(t, s3test.StartInMemory(t, nil)) })
-	t.Run("gateway", func(t *testing.T) { test(t, s3test.NewGateway(t).Config) })
-	t.Run("other", func(t *testing.T) { test(t, s3test.ExternalStore(t)) })
+// place is where artifacts are kept: in a folder, or in an S3 server.
+type place struct {
+	Dir string // "": in the server
+	S3  s3.Config
+}
+
+func (p place) open() (blobs.Backend, error) {
+	if p.Dir != "" {
+		return &blobs.Folder{Dir: p.Dir}, nil
+	}
+	if p.S3.Scratch == "" {
+		p.S3.Scratch = os.TempDir()
+	}
+	return s3.New(p.S3)
+}
+
+func inFolder(t testing.TB) place { return place{Dir: filepath.Join(t.TempDir(), "store")} }
+
+// inMemory is an S3 server in this process; wrap may answer in its place.
+func inMemory(t testing.TB, wrap func(http.Handler) http.Handler) place {
+	c := s3test.StartInMemory(t, wrap)
+	c.Scratch = t.TempDir()
+	return place{S3: c}
+}
+
+// stores runs a test with artifacts in a folder and in S3 servers: one in memory and, if asked for, others.
+func stores(t *testing.T, test func(t *testing.T, c place)) {
+	t.Run("folder", func(t *testing.T) { test(t, inFolder(t)) })
+	t.Run("memory", func(t *testing.T) { test(t, inMemory(t, nil)) })
+	t.Run("gateway", func(t *testing.T) { test(t, place{S3: s3test.NewGateway(t).Config}) })
+	t.Run("other", func(t *testing.T) { test(t, place{S3: s3test.ExternalStore(t)}) })
 }
 
 // newLab starts an agent over a store; change may be nil.
-func newLab(t testing.TB, c s3.Config, change func(*api.Config)) *lab {
+func newLab(t testing.TB, c place, change func(*api.Config)) *lab {
 	t.Helper()
-	s, err := s3.New(c)
+	s, err := c.open()
 	require.NoError(t, err)
 	dir := t.TempDir()
 	authority, err := ca.Open(filepath.Join(dir, "pki"), time.Now)
@@ -87,7 +112,7 @@ func newLab(t testing.TB, c s3.Config, change func(*api.Config)) *lab {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))
 	l := &lab{t: t, token: "admin", config: api.Config{
 		Listen: "127.0.0.1:0", TLS: api.Files{Cert: at("artifacts.crt"), Key: at("artifacts.key"), ClientCA: at("ca.crt")},
-		Authenticator: people{}, Authorizer: people{}, Log: log, Blobs: blobs.Config{Store: s, Scratch: dir, Log: log},
+		Authenticator: people{}, Authorizer: people{}, Log: log, Blobs: blobs.Config{Backend: s, Scratch: dir, Log: log},
 	}}
 	if change != nil {
 		change(&l.config)

@@ -11,8 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3test"
 )
 
 func (l *lab) bring(collection, name string, image []byte) {
@@ -24,7 +22,7 @@ func (l *lab) bring(collection, name string, image []byte) {
 }
 
 func TestListPageByPage(t *testing.T) {
-	l := newLab(t, s3test.StartInMemory(t, nil), nil)
+	l := newLab(t, inFolder(t), nil)
 	empty := l.do("GET", base+"os_images", nil)
 	assert.JSONEq(t, `{"items": []}`, empty.body)
 	for i := range 7 {
@@ -56,7 +54,7 @@ func TestListPageByPage(t *testing.T) {
 
 // The same name is another artifact in another scope; ICN mixed them.
 func TestOwnerClusterAndCollectionScopeNames(t *testing.T) {
-	l := newLab(t, s3test.StartInMemory(t, nil), nil)
+	l := newLab(t, inFolder(t), nil)
 	scopes := []struct{ owner, cluster, collection string }{
 		{"alpha", "beta", "binary_images"}, {"alpha", "beta", "container_images"}, {"alpha", "gamma", "binary_images"}, {"delta", "beta", "binary_images"}}
 	for i, s := range scopes {
@@ -73,7 +71,7 @@ func TestOwnerClusterAndCollectionScopeNames(t *testing.T) {
 }
 
 func TestReplace(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, smallParts)
 		image, path := noise(6<<20, 41), base+"container_images/app"
 		l.bring("container_images", "app", image)
@@ -97,7 +95,7 @@ func TestReplace(t *testing.T) {
 }
 
 func TestContent(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, smallParts)
 		image, path := noise(11<<20, 47), base+"binary_images/tool/content"
 		l.bring("binary_images", "tool", image)
@@ -167,7 +165,7 @@ func qcow2(n int) []byte {
 }
 
 func TestOSImagesAreLookedAt(t *testing.T) {
-	stores(t, func(t *testing.T, c s3.Config) {
+	stores(t, func(t *testing.T, c place) {
 		l := newLab(t, c, nil)
 		backed := qcow2(1 << 20)
 		binary.BigEndian.PutUint64(backed[8:], 1024)
@@ -207,7 +205,7 @@ func TestOSImagesAreLookedAt(t *testing.T) {
 }
 
 func TestOddNames(t *testing.T) {
-	l := newLab(t, s3test.StartInMemory(t, nil), nil)
+	l := newLab(t, inFolder(t), nil)
 	for _, name := range []string{"..", ".", "../x", "a/b", "a%2fb", "a\x00b", "größe", "日本", "-x", ".hidden", strings.Repeat("n", 129), "a b", "a\\b", "<script>", "a\nb", "%", "a?b", "a#b"} {
 		got := l.announce("binary_images", sample(name, 10, nil))
 		assert.Equal(t, http.StatusUnprocessableEntity, got.status, "%q: %s", name, got.body)

@@ -28,7 +28,7 @@ func newCounters(r *prometheus.Registry) *counters {
 	return c
 }
 
-// usageCollector tells what the depot holds whenever it is asked.
+// usageCollector tells what the store holds whenever it is asked.
 type usageCollector struct{ a *Agent }
 
 func usageDescs() []*prometheus.Desc {

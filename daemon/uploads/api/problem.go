@@ -18,7 +18,7 @@ func newProblem(status int, format string, args ...any) error {
 	return artifact.Problem{Status: status, Detail: fmt.Sprintf(format, args...)}
 }
 
-// statusCodes are what the depot's refusals become.
+// statusCodes are what the store's refusals become.
 func statusCodes() map[blobs.Kind]int {
 	return map[blobs.Kind]int{
 		blobs.NotFound:    http.StatusNotFound,

@@ -18,14 +18,13 @@ import (
 
 	"firstlight.dev/firstlight/daemon/uploads/api"
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
 // childEnv holds what this program is to serve when it is started as an agent to be killed.
 const childEnv = "FIRSTLIGHT_LAB_AGENT"
 
 type child struct {
-	Store    s3.Config
+	Store    place
 	TLS      api.Files
 	Scratch  string
 	PartSize int64
@@ -47,13 +46,13 @@ func serveChild(text string) error {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err
 	}
-	s, err := s3.New(c.Store)
+	s, err := c.Store.open()
 	if err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))
 	a, err := api.New(api.Config{Listen: "127.0.0.1:0", TLS: c.TLS, Authenticator: people{}, Authorizer: people{}, Log: log,
-		Blobs: blobs.Config{Store: s, Scratch: c.Scratch, PartSize: c.PartSize, SaveEvery: time.Nanosecond, Log: log}})
+		Blobs: blobs.Config{Backend: s, Scratch: c.Scratch, PartSize: c.PartSize, SaveEvery: time.Nanosecond, Log: log}})
 	if err != nil {
 		return err
 	}
@@ -61,7 +60,7 @@ func serveChild(text string) error {
 }
 
 // inProcess makes the lab's agent a process of its own, which kill ends as kill -9 does.
-func (l *lab) inProcess(c s3.Config, partSize int64) (kill func()) {
+func (l *lab) inProcess(c place, partSize int64) (kill func()) {
 	l.stop()
 	text, err := json.Marshal(child{c, l.config.TLS, l.config.Blobs.Scratch, partSize})
 	require.NoError(l.t, err)

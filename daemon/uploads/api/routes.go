@@ -35,7 +35,7 @@ type route struct {
 const open = "open"
 
 // call is what a handler is given of the request: the artifact it names, and who asks. The
-// depot is open.
+// store is open.
 type call struct {
 	artifact.Key
 	user  access.User

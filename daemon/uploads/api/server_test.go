@@ -26,7 +26,7 @@ import (
 )
 
 func TestWhoMayWhat(t *testing.T) {
-	l := newLab(t, s3test.StartInMemory(t, nil), nil)
+	l := newLab(t, inFolder(t), nil)
 	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("tool", 10, nil)).status)
 	l.token = "reader"
 	assert.Equal(t, http.StatusOK, l.do("GET", base+"binary_images/tool", nil).status)
@@ -49,7 +49,7 @@ func TestWhoMayWhat(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	l := newLab(t, s3test.StartInMemory(t, nil), func(c *api.Config) { c.Authenticator = access.Chain{certificatesFirst{}, people{}} })
+	l := newLab(t, inFolder(t), func(c *api.Config) { c.Authenticator = access.Chain{certificatesFirst{}, people{}} })
 	l.token = ""
 	pki := filepath.Dir(l.config.TLS.Cert)
 	authority, err := ca.Open(pki, time.Now)
@@ -129,7 +129,7 @@ func TestStoreIsFullWhileItCompletes(t *testing.T) {
 	var full atomic.Bool
 	full.Store(true)
 	completes := func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Query().Has("uploadId") }
-	l := newLab(t, s3test.StartInMemory(t, filling(&full, completes)), smallParts)
+	l := newLab(t, inMemory(t, filling(&full, completes)), smallParts)
 	image, path := noise(12<<20, 60), base+"binary_images/big"
 	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("big", len(image), nil)).status)
 	got := l.patch(path, 0, image)
@@ -145,7 +145,7 @@ func TestStoreIsFullWhileItCompletes(t *testing.T) {
 
 func TestFullStore(t *testing.T) {
 	var full atomic.Bool
-	l := newLab(t, s3test.StartInMemory(t, filling(&full, func(r *http.Request) bool { return r.Method == http.MethodPut })), smallParts)
+	l := newLab(t, inMemory(t, filling(&full, func(r *http.Request) bool { return r.Method == http.MethodPut })), smallParts)
 	image, path := noise(12<<20, 59), base+"binary_images/big"
 	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("big", len(image), nil)).status)
 	require.Equal(t, http.StatusNoContent, l.patch(path, 0, image[:6<<20]).status)
@@ -164,10 +164,10 @@ func TestFullStore(t *testing.T) {
 // The same with a disk that is full indeed.
 func TestFullDisk(t *testing.T) {
 	small := s3test.SmallDisk(t, "32m")
-	g := s3test.NewGatewayIn(t, filepath.Join(small, "store"))
+	c := place{Dir: filepath.Join(small, "store")}
 	ballast := filepath.Join(small, "ballast")
 	fill := func(n int) { require.NoError(t, os.WriteFile(ballast, make([]byte, n), 0o644)) }
-	l := newLab(t, g.Config, smallParts)
+	l := newLab(t, c, smallParts)
 	image, path := noise(14<<20, 61), base+"container_images/big"
 	require.Equal(t, http.StatusCreated, l.announce("container_images", sample("big", len(image), nil)).status)
 	fill(24 << 20)
@@ -186,8 +186,8 @@ func TestFullDisk(t *testing.T) {
 // The last block is taken: what is removed makes room nevertheless, whole or begun.
 func TestFullDiskIsEmptied(t *testing.T) {
 	small := s3test.SmallDisk(t, "32m")
-	g := s3test.NewGatewayIn(t, filepath.Join(small, "store"))
-	l := newLab(t, g.Config, smallParts)
+	c := place{Dir: filepath.Join(small, "store")}
+	l := newLab(t, c, smallParts)
 	for name, n := range map[string]int{"whole": 6 << 20, "begun": 11 << 20} {
 		require.Equal(t, http.StatusCreated, l.announce("container_images", sample(name, n, nil)).status)
 		require.Equal(t, http.StatusNoContent, l.patch(base+"container_images/"+name, 0, noise(6<<20, 63)).status)
@@ -216,7 +216,7 @@ func TestFullDiskIsEmptied(t *testing.T) {
 	for _, name := range []string{"begun", "whole"} {
 		assert.Equal(t, http.StatusNotFound, l.do("GET", base+"container_images/"+name, nil).status)
 	}
-	assertOnly(t, g.Config, "container")
+	assertOnly(t, c, "container")
 }
 
 // A store that refuses for a reason of its own is nothing that a client could wait for; who runs the
@@ -224,7 +224,7 @@ func TestFullDiskIsEmptied(t *testing.T) {
 func TestWhatIsUnknownIsOurs(t *testing.T) {
 	var refuses atomic.Bool
 	var log bytes.Buffer
-	l := newLab(t, s3test.StartInMemory(t, func(next http.Handler) http.Handler {
+	l := newLab(t, inMemory(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if refuses.Load() {
 				w.WriteHeader(http.StatusForbidden)
@@ -242,7 +242,7 @@ func TestWhatIsUnknownIsOurs(t *testing.T) {
 }
 
 func TestNoRoomIsSaidBeforeTheFirstOctet(t *testing.T) {
-	l := newLab(t, s3test.StartInMemory(t, nil), func(c *api.Config) { c.Blobs.Local = true })
+	l := newLab(t, inFolder(t), func(c *api.Config) { c.Blobs.Local = true })
 	got := l.announce("os_images", sample("enormous", 4<<40, nil))
 	assert.Equal(t, http.StatusInsufficientStorage, got.status, got.body)
 	assert.Contains(t, got.problem(t).Detail, "the disk has room for")
@@ -250,7 +250,7 @@ func TestNoRoomIsSaidBeforeTheFirstOctet(t *testing.T) {
 }
 
 func TestQuotaIsSaidBeforeTheFirstOctet(t *testing.T) {
-	l := newLab(t, s3test.StartInMemory(t, nil), func(c *api.Config) { c.Blobs.Quota = func(string) int64 { return 100 } })
+	l := newLab(t, inFolder(t), func(c *api.Config) { c.Blobs.Quota = func(string) int64 { return 100 } })
 	got := l.announce("os_images", sample("large", 101, nil))
 	assert.Equal(t, http.StatusRequestEntityTooLarge, got.status)
 	assert.Contains(t, got.problem(t).Detail, "owner alpha may have 100 octets")

@@ -1,4 +1,4 @@
-// Package bench_test measures uploads and downloads of artifacts, and in the same run those of the store alone and of
+// Package bench_test measures uploads and downloads of artifacts, and in the same run those of an S3 server and of
 // nginx, and the agent's memory while eight uploads run. Its rows are build/bench/artifact-*.json.
 //
 // It runs in a network namespace of its own: no root, and TCP as it is on the appliance (reexecInNamespace).

@@ -35,12 +35,12 @@ import (
 const (
 	agentAddr = "127.9.16.1:9015"
 	nginxAddr = "127.9.16.2:9443"
-	proxyAddr = "127.9.16.4:9443" // the store behind nginx, which does TLS for it
+	proxyAddr = "127.9.16.4:9443" // the S3 server behind nginx, which does TLS for it
 	apiAddr   = "127.9.16.3:6443"
 )
 
-// fixture is what is measured: the store, the agent over it as the appliance runs it, and nginx,
-// all with their files on one disk.
+// fixture is what is measured: the agent as the appliance runs it, and beside it an S3 server and nginx, all with their
+// files on one disk.
 type fixture struct {
 	dir   string
 	file  string // bytes of noise
@@ -162,13 +162,12 @@ func (b *fixture) startAgent(ctx context.Context) error {
 		return err
 	}
 	at := func(name string) string { return filepath.Join(b.dir, name) }
-	if err := os.MkdirAll(at("scratch"), 0o755); err != nil {
+	if err := os.MkdirAll(at("artifacts/"+artifact.ScratchDir), 0o755); err != nil {
 		return err
 	}
-	env := append(os.Environ(), "STORE_ACCESS_KEY="+b.store.Config.AccessKey, "STORE_SECRET_KEY="+b.store.Config.SecretKey)
 	var err error
-	b.agent, err = b.start("agent", env, program, "artifacts", "--listen", agentAddr, "--cert", at("pki/bench.crt"), "--key", at("pki/bench.key"),
-		"--kubeconfig", at("kubeconfig"), "--store", b.store.Config.Endpoint, "--scratch", at("scratch"), "--store-is-local")
+	b.agent, err = b.start("agent", os.Environ(), program, "artifacts", "--listen", agentAddr, "--cert", at("pki/bench.crt"), "--key", at("pki/bench.key"),
+		"--kubeconfig", at("kubeconfig"), "--publish", at("artifacts"))
 	if err != nil {
 		return err
 	}

@@ -20,29 +20,39 @@ import (
 // syncDisks lets no figure pay for the writes of the one before.
 func syncDisks() { unix.Sync() }
 
-// storeClient is a client of the store itself.
-func (b *fixture) storeClient() (*minio.Client, error) {
-	return minio.New(strings.TrimPrefix(b.store.Config.Endpoint, "http://"), &minio.Options{Creds: credentials.NewStaticV4(b.store.Config.AccessKey, b.store.Config.SecretKey, ""),
+// storeClient is a client of the S3 server, in which there is a bucket.
+func (b *fixture) storeClient(ctx context.Context) (*minio.Client, error) {
+	c, err := minio.New(strings.TrimPrefix(b.store.Config.Endpoint, "http://"), &minio.Options{Creds: credentials.NewStaticV4(b.store.Config.AccessKey, b.store.Config.SecretKey, ""),
 		Region: "us-east-1", BucketLookup: minio.BucketLookupPath})
+	if err != nil {
+		return nil, err
+	}
+	err = c.MakeBucket(ctx, bucket, minio.MakeBucketOptions{})
+	if code := minio.ToErrorResponse(err).Code; code == "BucketAlreadyOwnedByYou" || code == "BucketAlreadyExists" {
+		err = nil
+	}
+	return c, err
 }
 
-// measureUpload compares with the store alone, by one request, by parts one at a time and by minio-go's four,
+const bucket = "binary"
+
+// measureUpload compares with an S3 server alone, by one request, by parts one at a time and by minio-go's four,
 // and with nginx's PUT.
 func measureUpload(ctx context.Context, b *fixture) ([]bench.Row, error) {
-	client, err := b.storeClient()
+	client, err := b.storeClient(ctx)
 	if err != nil {
 		return nil, err
 	}
 	direct := func(threads uint) error {
-		_, err := client.FPutObject(ctx, "binary", "bare", b.file, minio.PutObjectOptions{PartSize: 16 << 20, NumThreads: threads, DisableContentSha256: true})
+		_, err := client.FPutObject(ctx, bucket, "bare", b.file, minio.PutObjectOptions{PartSize: 16 << 20, NumThreads: threads, DisableContentSha256: true})
 		return err
 	}
 	verified := func() error {
-		_, err := client.FPutObject(ctx, "binary", "bare", b.file, minio.PutObjectOptions{DisableMultipart: true})
+		_, err := client.FPutObject(ctx, bucket, "bare", b.file, minio.PutObjectOptions{DisableMultipart: true})
 		return err
 	}
-	bare := func() error { return client.RemoveObject(ctx, "binary", "bare", minio.RemoveObjectOptions{}) }
-	signed, err := client.PresignedPutObject(ctx, "binary", "bare", time.Hour)
+	bare := func() error { return client.RemoveObject(ctx, bucket, "bare", minio.RemoveObjectOptions{}) }
+	signed, err := client.PresignedPutObject(ctx, bucket, "bare", time.Hour)
 	if err != nil {
 		return nil, err
 	}
@@ -70,16 +80,16 @@ func measureUpload(ctx context.Context, b *fixture) ([]bench.Row, error) {
 	}
 	note := fmt.Sprintf("medians of %d, load %s; ours: TLS, token, sha256, resumable at any byte, synced before the answer, by curl; ", runs, bench.LoadAverage())
 	return compareRows("artifact/upload-1GiB", rates, []peer{
-		{"store-sha256", 0.7, note + "store-sha256: one PUT to the same store by minio-go, plain HTTP, whose sha256 the store checks, synced"},
-		{"store-put", 0.7, note + "store-put: one PUT by curl, plain HTTP, which nobody checks, synced"},
-		{"store-tls", 0.7, note + "store-tls: the same by TLS, which nginx does for the store"},
-		{"store-1", 0.7, note + "store-1: the same store by minio-go, parts of 16 MiB one after the other, plain HTTP, CRC-32C, synced"},
+		{"store-sha256", 0.7, note + "store-sha256: one PUT to an S3 server by minio-go, plain HTTP, whose sha256 it checks; it syncs nothing"},
+		{"store-put", 0.7, note + "store-put: one PUT by curl, plain HTTP, which nobody checks"},
+		{"store-tls", 0.7, note + "store-tls: the same by TLS, which nginx does for it"},
+		{"store-1", 0.7, note + "store-1: the same server by minio-go, parts of 16 MiB one after the other, plain HTTP, CRC-32C"},
 		{"store-4", 0.7, note + "store-4: the same, four parts at a time"},
 		{"nginx", 0, note + "nginx: PUT by curl with TLS; no sync, no digest, nothing to go on from"},
 	}), nil
 }
 
-// downloadSources is what is downloaded: the artifact, by the agent and by the store, and the same bytes by nginx.
+// downloadSources is what is downloaded: the artifact, by the agent and by an S3 server, and the same bytes by nginx.
 type downloadSources struct{ agent, store, proxy, nginx string }
 
 func (b *fixture) serve(ctx context.Context) (s downloadSources, undo func(), err error) {
@@ -93,11 +103,14 @@ func (b *fixture) serve(ctx context.Context) (s downloadSources, undo func(), er
 	if err := os.Link(b.file, beside); err != nil {
 		return s, nil, err
 	}
-	client, err := b.storeClient()
+	client, err := b.storeClient(ctx)
 	if err != nil {
 		return s, nil, err
 	}
-	signed, err := client.PresignedGetObject(ctx, "binary", key("down").Object(), time.Hour, nil)
+	if _, err := client.FPutObject(ctx, bucket, key("down").Object(), b.file, minio.PutObjectOptions{PartSize: 64 << 20}); err != nil {
+		return s, nil, err
+	}
+	signed, err := client.PresignedGetObject(ctx, bucket, key("down").Object(), time.Hour, nil)
 	if err != nil {
 		return s, nil, err
 	}
@@ -105,7 +118,7 @@ func (b *fixture) serve(ctx context.Context) (s downloadSources, undo func(), er
 	return s, func() { _, _ = b.remove(ctx, "down"), os.Remove(beside) }, nil // the fixture goes
 }
 
-// measureDownload compares with the store alone, by TLS and without, and with nginx.
+// measureDownload compares with an S3 server, by TLS and without, and with nginx.
 func measureDownload(ctx context.Context, b *fixture) ([]bench.Row, error) {
 	s, undo, err := b.serve(ctx)
 	if err != nil {
@@ -126,9 +139,9 @@ func measureDownload(ctx context.Context, b *fixture) ([]bench.Row, error) {
 	}
 	note := fmt.Sprintf("medians of %d from the page cache, load %s; by curl, not kept; ", runs, bench.LoadAverage())
 	return compareRows("artifact/download-1GiB", rates, []peer{
-		{"store-tls", 0.7, note + "all by TLS; store-tls: the same store, nginx does TLS for it"},
+		{"store-tls", 0.7, note + "all by TLS; store-tls: an S3 server, nginx does TLS for it"},
 		{"nginx", 0, note + "nginx: the file itself, by TLS"},
-		{"store", 0, note + "store: the same store by plain HTTP (sendfile)"},
+		{"store", 0, note + "store: an S3 server by plain HTTP (sendfile)"},
 	}), nil
 }
 

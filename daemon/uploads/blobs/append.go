@@ -8,7 +8,6 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/uploads/blobs/diskimage"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
 // Body is what a request sends. Interrupt makes a Read that waits return an error, from
@@ -148,7 +147,7 @@ func (d *Store) discardAfter(ctx context.Context, e *entry, err error) error {
 func (d *Store) saveSent(ctx context.Context, e *entry, why error) {
 	s := e.session
 	_ = s.waitForParts(0) // one failure is enough
-	if !errors.Is(why, s3.ErrFull) || s.stored.offset <= e.copyState().Record.ImageOffset {
+	if !errors.Is(why, ErrFull) || s.stored.offset <= e.copyState().Record.ImageOffset {
 		return
 	}
 	if err := d.write(ctx, e, s, s.stored); err != nil {
@@ -156,7 +155,7 @@ func (d *Store) saveSent(ctx context.Context, e *entry, why error) {
 	}
 }
 
-// readBody takes the body into the scratch file, part by part, and sends each whole part.
+// readBody takes the body into the file of the part under way, and sends each whole part.
 func (d *Store) readBody(ctx context.Context, e *entry, s *session, length int64, body Body) error {
 	sums := s.sumBeside()
 	defer sums.stop()
@@ -166,7 +165,7 @@ func (d *Store) readBody(ctx context.Context, e *entry, s *session, length int64
 				return err
 			}
 		}
-		file, err := s.scratchFile(d.Scratch)
+		file, err := d.partFile(e, s)
 		if err != nil {
 			return err
 		}
@@ -175,9 +174,9 @@ func (d *Store) readBody(ctx context.Context, e *entry, s *session, length int64
 		// taken in before the error is looked at.
 		buffer := sums.takeBuffer()
 		n, failed := readPiece(body, (*buffer)[:min(int64(len(*buffer)), end-s.offset)])
-		if _, err := file.WriteAt((*buffer)[:n], s.offset-s.part); err != nil {
+		if _, err := file.WriteAt((*buffer)[:n], s.place(s.offset)); err != nil {
 			sums.add(buffer, 0)
-			return fullError(fmt.Errorf("write scratch file: %w", err))
+			return FullError(fmt.Errorf("write file of the part: %w", err))
 		}
 		sums.add(buffer, n)
 		s.offset += int64(n)
@@ -243,7 +242,7 @@ func (s *session) checkHead(c artifact.Collection) error {
 	}
 	b := make([]byte, head)
 	if _, err := s.file.ReadAt(b, 0); err != nil {
-		return fmt.Errorf("read scratch file: %w", err)
+		return fmt.Errorf("read file of the part: %w", err)
 	}
 	info, err := diskimage.Check(b, s.length)
 	if err != nil {

@@ -1,15 +1,13 @@
-// Package blobs keeps artifacts in an object store: their records, their unfinished uploads
-// and their bytes. It holds nothing that the store does not hold as well, except what came in
-// during the last second of an upload; a depot that is opened on an empty machine goes on
-// where another one was killed.
+// Package blobs keeps artifacts: their records, their unfinished uploads and their bytes. All of it is in a backend: a
+// folder, or an S3 server. A Store holds nothing besides, except what came in during the last second of an upload; one
+// that is opened anew goes on where another was killed.
 //
 // In the bucket of a collection lie
 //
 //	OWNER/CLUSTER/NAME                       the bytes, once they are all there
 //	.firstlight/records/OWNER/CLUSTER/NAME   the record and the state of its upload, JSON
-//	.firstlight/fragments/SERIAL/OFFSET      received bytes that do not fill a part yet
 //
-// and S3's own multipart uploads. docs/artifacts.md walks through an upload.
+// and what the backend has of unfinished uploads. docs/artifacts.md walks through one.
 package blobs
 
 import (
@@ -24,7 +22,6 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
 // PartSize is what a part has unless the artifact would need more than S3's 10,000 of them.
@@ -33,17 +30,17 @@ const PartSize = 8 << 20
 // Times, unless Config says otherwise.
 const (
 	Expiry     = 72 * time.Hour   // an upload that nobody continued for so long is removed
-	sessionTTL = 5 * time.Minute  // scratch files of an upload that nobody continues are closed
+	sessionTTL = 5 * time.Minute  // files of an upload that nobody continues are closed
 	SaveEvery  = time.Second      // a long request writes its state so often, at the end of a part
 	settleTime = 10 * time.Minute // to bring what was received into the store when a request ends
 	turnWait   = 5 * time.Second  // for another request that ends
 	keepIdle   = time.Hour        // the state says so often how long an upload has waited
 )
 
-// Config is what a depot is made of.
+// Config is what a Store is made of.
 type Config struct {
-	Store     *s3.Client
-	Scratch   string                                                // folder for unnamed files of one or two parts for each upload at work
+	Backend   Backend
+	Scratch   string                                                // a folder on the disk whose room is asked; see Local
 	Local     bool                                                  // the store is on the file system of Scratch: its room is asked before an upload is announced
 	Disk      func() (free, size int64, err error)                  // octets of that file system; nil: it is asked
 	Pushed    bool                                                  // container images go to a registry on it: they need their room twice
@@ -52,7 +49,7 @@ type Config struct {
 	Changed   func()                                                // called, and not to be kept waiting, after an artifact was completed, given up or removed; may be nil
 	Expiry    time.Duration                                         // 0 is Expiry
 	SaveEvery time.Duration                                         // 0 is SaveEvery
-	PartSize  int64                                                 // 0 is PartSize; at least store.MinPart
+	PartSize  int64                                                 // 0 is PartSize; at least MinPart
 	Now       func() time.Time                                      // nil is time.Now
 	Uptime    func() time.Duration                                  // of something that no clock is set by; nil: the process
 	Log       *slog.Logger
@@ -305,9 +302,9 @@ func wrapStoreError(err error, name, done string, offset int64) error {
 		return nil
 	case errors.As(err, &known):
 		return err
-	case errors.Is(err, s3.ErrFull):
+	case errors.Is(err, ErrFull):
 		return &Error{Kind: Full, Text: name + " could not be " + done + ": there is no room left; what was stored before is kept", Offset: offset, Err: err}
-	case errors.Is(err, s3.ErrDown):
+	case errors.Is(err, ErrDown):
 		return &Error{Kind: Down, Text: "the store does not answer: " + name + " could not be " + done + "; try again", Offset: offset, Err: err}
 	}
 	return fmt.Errorf("%s could not be %s: %w", name, done, err)

@@ -7,14 +7,13 @@ import (
 	"io"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
 // Content is the bytes of a complete artifact. The store is asked when something is read,
 // from where it is read on; it ends with its context.
 type Content struct {
 	ctx            context.Context
-	store          *s3.Client
+	store          Backend
 	bucket, object string
 	size, at       int64
 	body           io.ReadCloser // nil, or at the right place
@@ -32,7 +31,7 @@ func (d *Store) Content(ctx context.Context, k artifact.Key) (*Content, artifact
 	if !r.Complete {
 		return nil, r, &Error{Kind: Unfinished, Text: fmt.Sprintf("%s is not complete: %d of %d octets are there", k.Name, r.ImageOffset, r.ImageLength), Offset: r.ImageOffset}
 	}
-	return &Content{ctx: ctx, store: d.Store, bucket: k.Collection.Bucket(), object: k.Object(), size: r.ImageLength}, r, nil
+	return &Content{ctx: ctx, store: d.Backend, bucket: k.Collection.Bucket(), object: k.Object(), size: r.ImageLength}, r, nil
 }
 
 func (c *Content) Read(p []byte) (int, error) {

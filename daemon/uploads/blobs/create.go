@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
 var (
@@ -148,12 +147,12 @@ func (d *Store) remove(ctx context.Context, e *entry) error {
 	d.abandon(e)
 	old := e.copyState()
 	noted := d.changeOrErase(ctx, e, func(kp *entryState) { kp.Removed = true })
-	if noted != nil && !errors.Is(noted, s3.ErrFull) {
+	if noted != nil && !errors.Is(noted, ErrFull) {
 		return wrapStoreError(noted, e.key.Name, "removed", 0)
 	}
 	err := d.erase(ctx, e.key, old)
 	if err == nil {
-		err = d.Store.Remove(ctx, e.key.Collection.Bucket(), recordPrefix+e.key.Object())
+		err = d.Backend.Remove(ctx, e.key.Collection.Bucket(), recordPrefix+e.key.Object())
 	}
 	if err != nil && noted != nil {
 		return wrapStoreError(err, e.key.Name, "removed", 0)
@@ -170,7 +169,7 @@ func (d *Store) remove(ctx context.Context, e *entry) error {
 // for a word of it: then they go first.
 func (d *Store) changeOrErase(ctx context.Context, e *entry, how func(*entryState)) error {
 	err := d.update(ctx, e, how)
-	if !errors.Is(err, s3.ErrFull) {
+	if !errors.Is(err, ErrFull) {
 		return err
 	}
 	if err := d.erase(ctx, e.key, e.copyState()); err != nil {
@@ -181,15 +180,9 @@ func (d *Store) changeOrErase(ctx context.Context, e *entry, how func(*entryStat
 
 // erase removes the bytes of what was kept, wherever they are.
 func (d *Store) erase(ctx context.Context, k artifact.Key, old entryState) error {
-	bucket := k.Collection.Bucket()
-	errs := []error{d.Store.Remove(ctx, bucket, k.Object())}
+	errs := []error{d.Backend.Remove(ctx, k.Collection.Bucket(), k.Object())}
 	if u := old.Upload; u != nil {
-		if u.ID != "" {
-			errs = append(errs, d.Store.Abort(ctx, bucket, k.Object(), u.ID))
-		}
-		for _, f := range u.Tail {
-			errs = append(errs, d.Store.Remove(ctx, bucket, u.fragmentName(f.Offset)))
-		}
+		errs = append(errs, d.Backend.Discard(ctx, u.in(k, old.Record.ImageLength)))
 	}
 	return errors.Join(errs...)
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,45 +25,75 @@ import (
 func TestDamageInTheStoreIsFound(t *testing.T) {
 	content := image(17 << 20)
 	const at, partBegin = 12 << 20, 10 << 20
+	type client = *s3.Client
 	for _, c := range []struct {
 		name   string
-		damage func(ctx context.Context, s *s3.Client, fragment string) error
+		server func(ctx context.Context, s client, fragment string) error
+		folder func(file string) error
 		goesOn int64
 	}{
-		{"fragment lost", func(ctx context.Context, s *s3.Client, f string) error { return s.Remove(ctx, "binary", f) }, partBegin},
-		{"fragment torn", func(ctx context.Context, s *s3.Client, f string) error {
-			return s.Put(ctx, "binary", f, content[:1000])
-		}, partBegin},
-		{"fragment of other octets", func(ctx context.Context, s *s3.Client, f string) error {
-			return s.Put(ctx, "binary", f, make([]byte, at-partBegin))
-		}, partBegin},
-		{"parts lost", func(ctx context.Context, s *s3.Client, _ string) error {
-			uploads, err := s.Uploads(ctx, "binary")
-			if err != nil || len(uploads) != 1 {
-				return errors.New("there is not one upload")
-			}
-			return s.Abort(ctx, "binary", uploads[0].Object, uploads[0].ID)
-		}, 0},
-		{"nothing", func(context.Context, *s3.Client, string) error { return nil }, at},
+		{"fragment lost",
+			func(ctx context.Context, s client, f string) error { return s.Remove(ctx, "binary", f) },
+			func(file string) error { return os.Truncate(file, partBegin) }, partBegin},
+		{"fragment torn",
+			func(ctx context.Context, s client, f string) error { return s.Put(ctx, "binary", f, content[:1000]) },
+			func(file string) error { return os.Truncate(file, partBegin+1000) }, partBegin},
+		{"fragment of other octets",
+			func(ctx context.Context, s client, f string) error {
+				return s.Put(ctx, "binary", f, make([]byte, at-partBegin))
+			},
+			func(file string) error {
+				return errors.Join(os.Truncate(file, partBegin), os.Truncate(file, at))
+			}, partBegin},
+		{"parts lost",
+			func(ctx context.Context, s client, _ string) error {
+				uploads, err := s.Pending(ctx, "binary")
+				if err != nil || len(uploads) != 1 {
+					return errors.New("there is not one upload")
+				}
+				return s.Abort(ctx, "binary", uploads[0].Object, uploads[0].ID)
+			},
+			os.Remove, 0},
+		{"a part torn", nil, func(file string) error { return os.Truncate(file, partBegin-1) }, 0},
+		{"more written than was answered for", nil, func(file string) error { return os.Truncate(file, at+5) }, at},
+		{"nothing", func(context.Context, client, string) error { return nil }, func(string) error { return nil }, at},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			b := newBed(t, s3test.StartInMemory(t, nil), nil)
-			_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
-			require.NoError(t, err)
-			_, err = b.Append(t.Context(), key("tool"), 0, at, octets(content[:at]))
-			require.NoError(t, err)
-			fragments := b.names(".firstlight/fragments/")
-			require.Len(t, fragments, 1)
-			require.NoError(t, c.damage(t.Context(), b.config.Store, fragments[0]))
+		goesOn := func(b *bed) {
 			b.open()
 			if c.goesOn != at {
-				_, err = b.Append(t.Context(), key("tool"), at, -1, octets(content[at:]))
+				_, err := b.Append(t.Context(), key("tool"), at, -1, octets(content[at:]))
 				assert.Equal(t, blobs.WrongOffset, kind(t, err))
 			}
 			n, err := b.Append(t.Context(), key("tool"), c.goesOn, -1, octets(content[c.goesOn:]))
 			require.NoError(t, err)
 			assert.Equal(t, int64(len(content)), n)
 			assert.True(t, bytes.Equal(content, b.read(key("tool"))))
+			assert.Empty(t, b.pending())
+		}
+		begun := func(b *bed) *bed {
+			_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
+			require.NoError(t, err)
+			_, err = b.Append(t.Context(), key("tool"), 0, at, octets(content[:at]))
+			require.NoError(t, err)
+			return b
+		}
+		t.Run("folder: "+c.name, func(t *testing.T) {
+			f := &blobs.Folder{Dir: t.TempDir()}
+			b := begun(newBed(t, f, nil))
+			require.Len(t, b.pending(), 1)
+			require.NoError(t, c.folder(filepath.Join(f.Dir, "binary", ".firstlight", "uploads", b.pending()[0])))
+			goesOn(b)
+		})
+		t.Run("s3: "+c.name, func(t *testing.T) {
+			if c.server == nil {
+				t.Skip("a folder's own")
+			}
+			s := server(t, s3test.StartInMemory(t, nil))
+			b := begun(newBed(t, s, nil))
+			fragments := b.names(".firstlight/fragments/")
+			require.Len(t, fragments, 1)
+			require.NoError(t, c.server(t.Context(), s, fragments[0]))
+			goesOn(b)
 		})
 	}
 }
@@ -126,7 +158,7 @@ func completionCutOff(t *testing.T, name string, noticed bool, cut func(*http.Re
 			})
 		})
 		config.RetryTimeout = 100 * time.Millisecond
-		b := newBed(t, config, nil)
+		b := newBed(t, server(t, config), nil)
 		_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 		require.NoError(t, err)
 		_, err = b.Append(t.Context(), key("tool"), 0, 10<<20, octets(content[:10<<20]))
@@ -178,7 +210,7 @@ func TestPartThatFindsNoRoomLeavesNoGap(t *testing.T) {
 		})
 	})
 	full.Store(true)
-	b := newBed(t, config, nil)
+	b := newBed(t, server(t, config), nil)
 	content := image(18 << 20)
 	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 	require.NoError(t, err)
@@ -186,7 +218,7 @@ func TestPartThatFindsNoRoomLeavesNoGap(t *testing.T) {
 	assert.Equal(t, blobs.Full, kind(t, err))
 	r, err := b.Get(key("tool"))
 	require.NoError(t, err)
-	assert.Equal(t, int64(s3.MinPart), r.ImageOffset, "the first part, which was there before the store was full")
+	assert.Equal(t, int64(blobs.MinPart), r.ImageOffset, "the first part, which was there before the store was full")
 	full.Store(false)
 	_, err = b.Append(t.Context(), key("tool"), r.ImageOffset, -1, octets(content[r.ImageOffset:]))
 	require.NoError(t, err)
@@ -196,27 +228,29 @@ func TestPartThatFindsNoRoomLeavesNoGap(t *testing.T) {
 // What arrived counts as soon as it did, also while the client is slow with the next part: a kill would
 // not take it away.
 func TestPartThatArrivedIsKeptWhileTheNextIsAwaited(t *testing.T) {
-	b := newBed(t, s3test.StartInMemory(t, nil), nil)
-	content := image(12 << 20)
-	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
-	require.NoError(t, err)
-	from, to := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := b.Append(t.Context(), key("tool"), 0, -1, piece{from})
-		ended <- err
-	}()
-	_, err = to.Write(content[:6<<20])
-	require.NoError(t, err)
-	assert.Eventually(t, func() bool {
-		after, err := blobs.Open(t.Context(), b.config) // as after a kill
+	backends(t, func(t *testing.T, s blobs.Backend) {
+		b := newBed(t, s, nil)
+		content := image(12 << 20)
+		_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 		require.NoError(t, err)
-		r, err := after.Get(key("tool"))
-		return err == nil && r.ImageOffset == s3.MinPart
-	}, time.Minute, 10*time.Millisecond)
-	_, err = to.Write(content[6<<20:])
-	require.NoError(t, err)
-	require.NoError(t, to.Close())
-	require.NoError(t, <-ended)
-	assert.True(t, bytes.Equal(content, b.read(key("tool"))))
+		from, to := io.Pipe()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.Append(t.Context(), key("tool"), 0, -1, piece{from})
+			ended <- err
+		}()
+		_, err = to.Write(content[:6<<20])
+		require.NoError(t, err)
+		assert.Eventually(t, func() bool {
+			after, err := blobs.Open(t.Context(), b.config) // as after a kill
+			require.NoError(t, err)
+			r, err := after.Get(key("tool"))
+			return err == nil && r.ImageOffset == blobs.MinPart
+		}, time.Minute, 10*time.Millisecond)
+		_, err = to.Write(content[6<<20:])
+		require.NoError(t, err)
+		require.NoError(t, to.Close())
+		require.NoError(t, <-ended)
+		assert.True(t, bytes.Equal(content, b.read(key("tool"))))
+	})
 }

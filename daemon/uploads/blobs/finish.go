@@ -10,7 +10,6 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/uploads/blobs/diskimage"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
 // finish makes one object of an upload whose last byte is in the store. It may be called
@@ -55,20 +54,15 @@ func (d *Store) finish(ctx context.Context, e *entry) error {
 // assemble completes the parts, or finds that it was done before. It believes the store only
 // when the object is there with its length and serial.
 func (d *Store) assemble(ctx context.Context, e *entry, u upload, length int64) (lost string, err error) {
-	bucket, object := e.key.Collection.Bucket(), e.key.Object()
 	there, err := d.objectExists(ctx, e, u, length)
 	if there || err != nil {
 		return "", err
 	}
-	parts, err := d.Store.Parts(ctx, bucket, object, u.ID)
-	if err != nil && !errors.Is(err, s3.ErrNotExist) {
-		return "", err
-	}
-	parts, lost = checkParts(parts, u, length, u.partCount(length, length))
+	r := e.copyState().Record
+	lost, completed := d.Backend.Complete(ctx, u.in(e.key, length), u.partCount(length, length), objectMetadata(r, &u))
 	if lost != "" {
 		return lost, nil
 	}
-	completed := d.Store.Complete(ctx, bucket, object, u.ID, parts)
 	there, err = d.objectExists(ctx, e, u, length)
 	switch {
 	case there:
@@ -78,13 +72,13 @@ func (d *Store) assemble(ctx context.Context, e *entry, u upload, length int64) 
 	case err != nil:
 		return "", err
 	}
-	return "", fmt.Errorf("%w with what it says it completed", s3.ErrDown)
+	return "", fmt.Errorf("%w with what it says it completed", ErrDown)
 }
 
 // objectExists tells whether the object of an upload exists.
 func (d *Store) objectExists(ctx context.Context, e *entry, u upload, length int64) (bool, error) {
-	o, err := d.Store.Stat(ctx, e.key.Collection.Bucket(), e.key.Object())
-	if errors.Is(err, s3.ErrNotExist) {
+	o, err := d.Backend.Stat(ctx, e.key.Collection.Bucket(), e.key.Object())
+	if errors.Is(err, ErrNotExist) {
 		return false, nil
 	}
 	return err == nil && o.Size == length && o.Meta[metaSerial] == u.Serial, err
@@ -99,7 +93,7 @@ func mustRead(k artifact.Key, r artifact.Metadata) bool {
 // readStored finds the sha256 of such an object, and whether it is an OS image that can be installed.
 func (d *Store) readStored(ctx context.Context, e *entry) error {
 	r := e.metadata()
-	body, err := d.Store.Open(ctx, e.key.Collection.Bucket(), e.key.Object(), 0, r.ImageLength)
+	body, err := d.Backend.Open(ctx, e.key.Collection.Bucket(), e.key.Object(), 0, r.ImageLength)
 	if err != nil {
 		return err
 	}

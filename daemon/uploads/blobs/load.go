@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
 // load makes the entries of what is in the store, and puts right what does not fit together.
 func (d *Store) load(ctx context.Context) error {
 	for _, c := range artifact.Collections() {
-		if err := d.Store.MakeBucket(ctx, c.Bucket()); err != nil {
+		if err := d.Backend.MakeBucket(ctx, c.Bucket()); err != nil {
 			return err
 		}
 		if err := d.loadCollection(ctx, c); err != nil {
@@ -25,9 +24,9 @@ func (d *Store) load(ctx context.Context) error {
 }
 
 func (d *Store) loadCollection(ctx context.Context, c artifact.Collection) error {
-	objects := map[artifact.Key]s3.Object{}
+	objects := map[artifact.Key]Object{}
 	var records []artifact.Key
-	err := d.Store.List(ctx, c.Bucket(), "", func(o s3.Object) error {
+	err := d.Backend.List(ctx, c.Bucket(), "", func(o Object) error {
 		if name, ok := strings.CutPrefix(o.Name, recordPrefix); ok {
 			if k, ok := parseObject(c, name); ok {
 				records = append(records, k)
@@ -60,18 +59,18 @@ func (d *Store) loadCollection(ctx context.Context, c artifact.Collection) error
 
 // loadRecord takes in an artifact by its record, unless that cannot be read and there is an object of which
 // it can be made anew.
-func (d *Store) loadRecord(ctx context.Context, k artifact.Key, o s3.Object, there bool) (read bool, err error) {
+func (d *Store) loadRecord(ctx context.Context, k artifact.Key, o Object, there bool) (read bool, err error) {
 	get := func() ([]byte, error) {
-		return d.Store.Get(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), maxStateSize)
+		return d.Backend.Get(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), maxStateSize)
 	}
 	data, err := get()
-	if errors.Is(err, s3.ErrDown) && d.bucketAnswers(ctx, k) {
+	if errors.Is(err, ErrDown) && d.bucketAnswers(ctx, k) {
 		data, err = get() // it may have come back just now
 	}
 	switch {
-	case errors.Is(err, s3.ErrNotExist):
+	case errors.Is(err, ErrNotExist):
 		return false, nil // it went meanwhile
-	case err != nil && there && !errors.Is(err, s3.ErrDown) && ctx.Err() == nil:
+	case err != nil && there && !errors.Is(err, ErrDown) && ctx.Err() == nil:
 		d.Log.Error("record cannot be read; it is made anew of its object", "artifact", k.String(), "error", err)
 		return false, nil
 	case err != nil:
@@ -92,7 +91,7 @@ func (d *Store) handleLoadError(ctx context.Context, k artifact.Key, err error) 
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() != nil || errors.Is(err, s3.ErrDown) && !d.bucketAnswers(ctx, k) {
+	if ctx.Err() != nil || errors.Is(err, ErrDown) && !d.bucketAnswers(ctx, k) {
 		return err
 	}
 	d.Log.Error("artifact is damaged", "artifact", k.String(), "error", err)
@@ -105,7 +104,7 @@ func (d *Store) handleLoadError(ctx context.Context, k artifact.Key, err error) 
 
 // bucketAnswers tells whether the store answers to anything in an artifact's bucket.
 func (d *Store) bucketAnswers(ctx context.Context, k artifact.Key) bool {
-	return d.Store.List(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), func(s3.Object) error { return nil }) == nil
+	return d.Backend.List(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), func(Object) error { return nil }) == nil
 }
 
 // isValid tells whether a record can be gone on with: it was written by us, but a store that
@@ -122,16 +121,16 @@ func (kp entryState) isValid(k artifact.Key) bool {
 	}
 	_, err := hashFrom(u.Hash)
 	_, err2 := hashFrom(u.PartHash)
-	return fits && err == nil && err2 == nil && u.PartSize >= s3.MinPart && u.Serial != "" && !strings.Contains(u.Serial, "/")
+	return fits && err == nil && err2 == nil && u.PartSize >= MinPart && u.Serial != "" && !strings.Contains(u.Serial, "/")
 }
 
 // admit takes an entry in, after comparing it with the object of its name.
-func (d *Store) admit(ctx context.Context, e *entry, o s3.Object, there bool) error {
+func (d *Store) admit(ctx context.Context, e *entry, o Object, there bool) error {
 	r := e.stored.Record
 	switch {
 	case e.stored.Removed:
 		d.eraseQuietly(ctx, e.key, e.stored)
-		return d.Store.Remove(ctx, e.key.Collection.Bucket(), recordPrefix+e.key.Object())
+		return d.Backend.Remove(ctx, e.key.Collection.Bucket(), recordPrefix+e.key.Object())
 	case r.Complete && there && o.Size != r.ImageLength: // somebody wrote it by S3 itself
 		return d.rebuild(ctx, e.key)
 	case r.Complete && !there:
@@ -145,7 +144,7 @@ func (d *Store) admit(ctx context.Context, e *entry, o s3.Object, there bool) er
 			return err
 		}
 		if !there { // of an upload that was replaced
-			if err := d.Store.Remove(ctx, e.key.Collection.Bucket(), e.key.Object()); err != nil {
+			if err := d.Backend.Remove(ctx, e.key.Collection.Bucket(), e.key.Object()); err != nil {
 				return err
 			}
 		}
@@ -158,7 +157,7 @@ func (d *Store) admit(ctx context.Context, e *entry, o s3.Object, there bool) er
 
 // rebuild makes the record of an object that has none.
 func (d *Store) rebuild(ctx context.Context, k artifact.Key) error {
-	o, err := d.Store.Stat(ctx, k.Collection.Bucket(), k.Object())
+	o, err := d.Backend.Stat(ctx, k.Collection.Bucket(), k.Object())
 	if err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func (d *Store) rebuild(ctx context.Context, k artifact.Key) error {
 	}
 	e := newEntry(k, entryState{Record: fromObject(k, o)})
 	switch err := d.save(ctx, k, e.stored); {
-	case errors.Is(err, s3.ErrFull): // nothing is lost by that: it is made again at the next start
+	case errors.Is(err, ErrFull): // nothing is lost by that: it is made again at the next start
 		d.Log.Warn("no room for the record of an object", "artifact", k.String(), "error", err)
 	case err != nil:
 		return err

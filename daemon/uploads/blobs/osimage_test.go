@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3test"
+	"firstlight.dev/firstlight/daemon/uploads/blobs"
 	"firstlight.dev/firstlight/daemon/uploads/publish"
 )
 
@@ -24,43 +24,48 @@ func osKey(name string) artifact.Key {
 
 // An OS image is offered to nodes whatever became of its record.
 func TestOSImageWhoseRecordIsLostIsOfferedAgain(t *testing.T) {
-	for _, announced := range []string{"", digest(rawDisk(6 << 20))} {
-		b := newBed(t, s3test.StartInMemory(t, nil), nil)
-		k, content := osKey("disk"), rawDisk(6<<20)
-		r := record(k, len(content))
-		r.SHA256 = announced
-		_, err := b.Create(t.Context(), k, r)
-		require.NoError(t, err)
-		_, err = b.Append(t.Context(), k, 0, -1, octets(content))
-		require.NoError(t, err)
-		before := publish.OSImages(b.Complete(artifact.OS))
-		require.Len(t, before, 1)
-		require.NoError(t, b.config.Store.Remove(t.Context(), k.Collection.Bucket(), ".firstlight/records/"+k.Object()))
-		b.open()
-		if announced != "" {
-			assert.Equal(t, before, publish.OSImages(b.Complete(artifact.OS)), "the object's metadata says all of it")
+	backends(t, func(t *testing.T, s blobs.Backend) {
+		for _, announced := range []string{"", digest(rawDisk(6 << 20))} {
+			b := newBed(t, s, nil)
+			k, content := osKey("disk"), rawDisk(6<<20)
+			r := record(k, len(content))
+			r.SHA256 = announced
+			_, err := b.Create(t.Context(), k, r)
+			require.NoError(t, err)
+			_, err = b.Append(t.Context(), k, 0, -1, octets(content))
+			require.NoError(t, err)
+			before := publish.OSImages(b.Complete(artifact.OS))
+			require.Len(t, before, 1)
+			require.NoError(t, b.config.Backend.Remove(t.Context(), k.Collection.Bucket(), ".firstlight/records/"+k.Object()))
+			b.open()
+			if announced != "" {
+				assert.Equal(t, before, publish.OSImages(b.Complete(artifact.OS)), "the object's metadata says all of it")
+			}
+			b.Sweep(t.Context())
+			assert.Equal(t, before, publish.OSImages(b.Complete(artifact.OS)))
+			require.NoError(t, b.Remove(t.Context(), k))
 		}
-		b.Sweep(t.Context())
-		assert.Equal(t, before, publish.OSImages(b.Complete(artifact.OS)))
-	}
+	})
 }
 
 func TestOSImageThatCameByS3IsLookedAt(t *testing.T) {
-	b := newBed(t, s3test.StartInMemory(t, nil), nil)
-	disk, text := osKey("disk"), osKey("text")
-	require.NoError(t, b.config.Store.Put(t.Context(), disk.Collection.Bucket(), disk.Object(), rawDisk(1<<20)))
-	require.NoError(t, b.config.Store.Put(t.Context(), text.Collection.Bucket(), text.Object(), []byte("no disk at all")))
-	b.open()
-	b.Sweep(t.Context())
-	all := publish.OSImages(b.Complete(artifact.OS))
-	require.Len(t, all, 1)
-	assert.Equal(t, artifact.OSImage{Owner: "alpha", Cluster: "beta", Name: "disk", SHA256: digest(rawDisk(1 << 20)), Format: "raw", Length: 1 << 20, VirtualSize: 1 << 20}, all[0])
-	r, err := b.Get(text)
-	require.NoError(t, err)
-	assert.Equal(t, "this is no OS image that can be installed: it has 14 octets, less than a sector, and is not qcow2", r.NotServed)
-	assert.NotEmpty(t, r.SHA256)
-	b.Sweep(t.Context())
-	again, err := b.Get(text)
-	require.NoError(t, err)
-	assert.Equal(t, r, again, "it is read once")
+	backends(t, func(t *testing.T, s blobs.Backend) {
+		b := newBed(t, s, nil)
+		disk, text := osKey("disk"), osKey("text")
+		require.NoError(t, b.config.Backend.Put(t.Context(), disk.Collection.Bucket(), disk.Object(), rawDisk(1<<20)))
+		require.NoError(t, b.config.Backend.Put(t.Context(), text.Collection.Bucket(), text.Object(), []byte("no disk at all")))
+		b.open()
+		b.Sweep(t.Context())
+		all := publish.OSImages(b.Complete(artifact.OS))
+		require.Len(t, all, 1)
+		assert.Equal(t, artifact.OSImage{Owner: "alpha", Cluster: "beta", Name: "disk", SHA256: digest(rawDisk(1 << 20)), Format: "raw", Length: 1 << 20, VirtualSize: 1 << 20}, all[0])
+		r, err := b.Get(text)
+		require.NoError(t, err)
+		assert.Equal(t, "this is no OS image that can be installed: it has 14 octets, less than a sector, and is not qcow2", r.NotServed)
+		assert.NotEmpty(t, r.SHA256)
+		b.Sweep(t.Context())
+		again, err := b.Get(text)
+		require.NoError(t, err)
+		assert.Equal(t, r, again, "it is read once")
+	})
 }

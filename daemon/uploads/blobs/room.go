@@ -6,7 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
 // diskSpace asks the file system of a folder.
@@ -59,7 +58,7 @@ func (d *Store) roomFor(octets int64) error {
 		return err
 	}
 	if least := artifact.ReservedSpace(size); free-octets < least {
-		return fmt.Errorf("%w: %d octets are free, and %d of them are the appliance's own", s3.ErrFull, free, least)
+		return fmt.Errorf("%w: %d octets are free, and %d of them are the appliance's own", ErrFull, free, least)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ type checkpoint struct {
 	offset   int64
 	hash     []byte
 	partHash []byte
-	tail     []fragment
+	tail     []Fragment
 	sum      uint32
 }
 
@@ -40,7 +40,7 @@ func (s *session) waitForParts(left int) error {
 
 // partStored notes that a part and all before it are in the store, and writes the state if it is time, or if
 // the store waits for the client. old are fragments of that part.
-func (d *Store) partStored(ctx context.Context, e *entry, s *session, m checkpoint, old []fragment) error {
+func (d *Store) partStored(ctx context.Context, e *entry, s *session, m checkpoint, old []Fragment) error {
 	s.stored = m
 	if len(old) == 0 && s.under.Load() > 0 && d.Now().Sub(s.written) < d.SaveEvery {
 		return nil
@@ -57,11 +57,10 @@ func (d *Store) send(ctx context.Context, e *entry, s *session) error {
 	if err := s.waitForParts(maxSending - 1); err != nil {
 		return err
 	}
-	bucket, object := e.key.Collection.Bucket(), e.key.Object()
 	if s.upload.ID == "" {
 		r := e.metadata()
 		r.Format, r.VirtualSize = s.image.Format, s.image.VirtualSize // not in the record before the first part is there
-		id, err := d.Store.Begin(ctx, bucket, object, objectMetadata(r, &s.upload))
+		id, err := d.Backend.Begin(ctx, s.in(e), objectMetadata(r, &s.upload))
 		if err != nil {
 			return err
 		}
@@ -75,7 +74,7 @@ func (d *Store) send(ctx context.Context, e *entry, s *session) error {
 	}
 	size, sum, number := s.offset-s.part, s.sum, int(s.part/s.upload.PartSize)+1
 	after := hashState(s.hash)
-	m, old, id := checkpoint{offset: s.offset, hash: after, partHash: after}, s.saved, s.upload.ID
+	m, old, u := checkpoint{offset: s.offset, hash: after, partHash: after}, s.saved, s.in(e)
 	p := &sentPart{file: s.file, done: make(chan struct{})}
 	before := &sentPart{done: closed}
 	if n := len(s.sending); n > 0 {
@@ -86,7 +85,7 @@ func (d *Store) send(ctx context.Context, e *entry, s *session) error {
 	s.under.Add(1)
 	go func() {
 		defer close(p.done)
-		err := d.Store.PutPart(ctx, bucket, object, id, number, p.file, size, sum)
+		err := d.Backend.PutPart(ctx, u, number, p.file, size, sum)
 		s.under.Add(-1)
 		<-before.done
 		if p.err = before.err; p.err == nil {
@@ -106,24 +105,23 @@ func (d *Store) flush(ctx context.Context, e *entry, s *session) error {
 	if err := s.waitForParts(0); err != nil {
 		return err
 	}
-	var old []fragment
+	var old []Fragment
 	if s.offset > s.savedTo {
-		f := fragment{s.savedTo, s.offset - s.savedTo}
+		f := Fragment{s.savedTo, s.offset - s.savedTo}
 		if len(s.saved) >= maxFragments {
 			// All of the part, under the name of its first fragment: a state that names the
 			// old ones reads as much of it as it always did, and finds the same octets.
-			f, old = fragment{s.part, s.offset - s.part}, s.saved[1:]
+			f, old = Fragment{s.part, s.offset - s.part}, s.saved[1:]
 			s.saved = nil
 		}
-		err := d.Store.PutFrom(ctx, e.key.Collection.Bucket(), s.upload.fragmentName(f.Offset), offsetReader{s.file, f.Offset - s.part}, f.Length)
-		if err != nil {
+		if err := d.Backend.PutFragment(ctx, s.in(e), f, s.file, s.place(f.Offset)); err != nil {
 			return err
 		}
 		s.saved, s.savedTo = append(s.saved, f), s.offset
 	} else if s.offset == e.copyState().Record.ImageOffset {
 		return nil // it is written already
 	}
-	m := checkpoint{s.offset, hashState(s.hash), s.partHash, append([]fragment(nil), s.saved...), s.sum}
+	m := checkpoint{s.offset, hashState(s.hash), s.partHash, append([]Fragment(nil), s.saved...), s.sum}
 	if err := d.write(ctx, e, s, m); err != nil {
 		return err
 	}
@@ -147,10 +145,8 @@ func (d *Store) write(ctx context.Context, e *entry, s *session, m checkpoint) e
 }
 
 // removeFragments removes what no state names; what remains is swept later.
-func (d *Store) removeFragments(ctx context.Context, e *entry, s *session, old []fragment) {
-	for _, f := range old {
-		if err := d.Store.Remove(ctx, e.key.Collection.Bucket(), s.upload.fragmentName(f.Offset)); err != nil {
-			d.Log.Warn("fragment is left in the store", "artifact", e.key.String(), "offset", f.Offset, "error", err)
-		}
+func (d *Store) removeFragments(ctx context.Context, e *entry, s *session, old []Fragment) {
+	if err := d.Backend.RemoveFragments(ctx, s.in(e), old); err != nil {
+		d.Log.Warn("fragments are left in the store", "artifact", e.key.String(), "error", err)
 	}
 }

@@ -2,22 +2,18 @@ package blobs
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"hash"
 	"hash/crc32"
-	"io"
 	"os"
 	"sync/atomic"
 	"time"
 
 	"firstlight.dev/firstlight/daemon/uploads/blobs/diskimage"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// session is an upload at work: where it is, and the part under way in a scratch file. It is
+// session is an upload at work: where it is, and the file of the part under way. It is
 // used under the entry's turn and may outlive a request. One part is gathered while those
 // before it are sent to the store.
 type session struct {
@@ -29,21 +25,22 @@ type session struct {
 	part     int64      // offset at which the part under way begins
 	partHash []byte     // state of the hash there
 	sum      uint32     // CRC-32C of what there is of the part
-	saved    []fragment // of the part, in the store
+	saved    []Fragment // of the part, in the backend
 	savedTo  int64      // offset up to which they reach
 	checked  bool
 	image    diskimage.Info
 
 	file    *os.File     // the part under way; nil before its first octet
+	whole   bool         // it is the file of all parts
 	sending []*sentPart  // in order
 	under   atomic.Int32 // of them, how many are not there yet
-	idle    []*os.File   // scratch files for parts to come
+	idle    []*os.File   // for parts to come
 	failed  error        // of the first part that could not be stored
 	stored  checkpoint   // after the last part that was stored
 	written time.Time    // when the state was last written
 }
 
-// close gives the scratch files back. A nil session is closed.
+// close closes the files. A nil session is closed.
 func (s *session) close() {
 	if s == nil {
 		return
@@ -109,51 +106,32 @@ func (d *Store) partsLost(ctx context.Context, e *entry, s *session) (string, er
 	if want == 0 {
 		return "", nil
 	}
-	parts, err := d.Store.Parts(ctx, e.key.Collection.Bucket(), e.key.Object(), s.upload.ID)
-	if err != nil && !errors.Is(err, s3.ErrNotExist) {
-		return "", err
-	}
-	_, lost := checkParts(parts, s.upload, s.length, want)
-	return lost, nil
+	return d.Backend.LostParts(ctx, s.in(e), want)
 }
 
-// checkParts chooses the first n parts, and says what is not right with them; "" if nothing is.
-func checkParts(parts []s3.Part, u upload, length, n int64) ([]s3.Part, string) {
-	if int64(len(parts)) < n {
-		return nil, fmt.Sprintf("%d of %d parts are there", len(parts), n)
+// in names the session's upload to the backend.
+func (s *session) in(e *entry) Upload { return s.upload.in(e.key, s.length) }
+
+// place is where in the file of the part under way an offset of the artifact is.
+func (s *session) place(offset int64) int64 {
+	if s.whole {
+		return offset
 	}
-	parts = parts[:n]
-	for i, p := range parts {
-		if size := min(u.PartSize, length-int64(i)*u.PartSize); p.Number != i+1 || p.Size != size {
-			return nil, fmt.Sprintf("part %d has %d octets, not %d", p.Number, p.Size, size)
-		}
-	}
-	return parts, ""
+	return offset - s.part
 }
 
-// reload brings a fragment back into the scratch file; one that is lost or torn is left out.
-func (d *Store) reload(ctx context.Context, e *entry, s *session, f fragment) error {
-	body, err := d.Store.Open(ctx, e.key.Collection.Bucket(), s.upload.fragmentName(f.Offset), 0, f.Length)
-	if errors.Is(err, s3.ErrNotExist) {
-		return nil
-	}
+// reload brings a fragment back into the file of the part; one that is lost or torn is left out.
+func (d *Store) reload(ctx context.Context, e *entry, s *session, f Fragment) error {
+	file, err := d.partFile(e, s)
 	if err != nil {
 		return err
 	}
-	defer body.Close()
-	file, err := s.scratchFile(d.Scratch)
-	if err != nil {
-		return err
+	there, err := d.Backend.LoadFragment(ctx, s.in(e), f, file, s.place(f.Offset))
+	if there {
+		s.sum = sumFile(s.sum, file, s.place(f.Offset), f.Length)
+		s.saved, s.savedTo = append(s.saved, f), f.Offset+f.Length
 	}
-	n, err := io.Copy(io.NewOffsetWriter(file, f.Offset-s.part), body)
-	if err != nil {
-		return fullError(fmt.Errorf("read fragment %d: %w", f.Offset, err))
-	}
-	if n == f.Length {
-		s.sum = sumFile(s.sum, file, f.Offset-s.part, n)
-		s.saved, s.savedTo = append(s.saved, f), f.Offset+n
-	}
-	return nil
+	return err
 }
 
 // sumFile goes on with a checksum over a piece of a file; one that cannot be read gives a
@@ -200,14 +178,14 @@ func (d *Store) restart(ctx context.Context, e *entry) (*session, error) {
 	return d.resume(ctx, e)
 }
 
-// scratchFile is the file of the part under way.
-func (s *session) scratchFile(dir string) (f *os.File, err error) {
+// partFile is the file of the part under way.
+func (d *Store) partFile(e *entry, s *session) (f *os.File, err error) {
 	switch last := len(s.idle) - 1; {
 	case s.file != nil:
 	case last >= 0:
 		s.file, s.idle = s.idle[last], s.idle[:last]
 	default:
-		s.file, err = openScratch(dir)
+		s.file, s.whole, err = d.Backend.PartFile(s.in(e))
 	}
 	return s.file, err
 }

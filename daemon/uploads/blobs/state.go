@@ -10,19 +10,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash"
-	"strconv"
 	"strings"
 	"time"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
 const (
-	recordPrefix   = ".firstlight/records/"
-	fragmentPrefix = ".firstlight/fragments/"
-	maxStateSize   = 1 << 20 // octets of a record object
-	maxFragments   = 64      // of one part; then they are made one
+	recordPrefix = ".firstlight/records/"
+	maxStateSize = 1 << 20 // octets of a record object
+	maxFragments = 64      // of one part; then they are made one
 )
 
 // Names of the metadata of an object, by which it is known again.
@@ -30,10 +27,6 @@ const (
 	metaSerial = "Serial" // of the upload that it is of
 	metaRecord = "Record" // base64 of the record's JSON, without description if that is long
 	maxMeta    = 1500     // octets; S3 has 2 KB for all
-
-	// In octets, of all parts but the last. The appliance's store then needs no copy of them to
-	// make the object; to others it is a word like any.
-	metaPartSize = "Part-Size"
 )
 
 // entryState is what the store holds of an artifact besides its bytes.
@@ -50,7 +43,7 @@ type upload struct {
 	PartSize int64      `json:"part_size"`
 	Hash     []byte     `json:"hash,omitempty"`      // state of the sha256 at the offset
 	PartHash []byte     `json:"part_hash,omitempty"` // and where the part under way begins
-	Tail     []fragment `json:"tail,omitempty"`      // what there is of that part, in order
+	Tail     []Fragment `json:"tail,omitempty"`      // what there is of that part, in order
 	TailSum  uint32     `json:"tail_sum,omitempty"`  // CRC-32C of it
 	Checked  bool       `json:"checked,omitempty"`   // the head of an OS image was looked at
 	Touched  time.Time  `json:"touched"`             // last time that something was received
@@ -58,12 +51,6 @@ type upload struct {
 	// How long agents saw that nobody continued it. The clock does not tell: an appliance may start years
 	// in the past, and be set right while an upload waits.
 	Idle time.Duration `json:"idle,omitempty"`
-}
-
-// fragment is received bytes that are an object of their own.
-type fragment struct {
-	Offset int64 `json:"offset"` // in the artifact
-	Length int64 `json:"length"`
 }
 
 // partCount is how many whole parts there are at an offset; the last may be short.
@@ -75,16 +62,29 @@ func (u *upload) partCount(offset, length int64) int64 {
 }
 
 func newUpload(length, partSize int64, now time.Time) *upload {
-	if least := (length + s3.MaxParts - 1) / s3.MaxParts; partSize < least {
+	if least := (length + MaxParts - 1) / MaxParts; partSize < least {
 		partSize = (least + 1<<20 - 1) >> 20 << 20 // whole MiB
 	}
-	var b [12]byte
-	_, _ = rand.Read(b[:]) // never fails, crypto/rand
-	return &upload{Serial: hex.EncodeToString(b[:]), PartSize: partSize, Touched: now}
+	return &upload{Serial: randomHex(), PartSize: partSize, Touched: now}
 }
 
-func (u *upload) fragmentName(offset int64) string {
-	return fragmentPrefix + u.Serial + "/" + strconv.FormatInt(offset, 10)
+func randomHex() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails, crypto/rand
+	return hex.EncodeToString(b[:])
+}
+
+// in names the upload to the backend.
+func (u *upload) in(k artifact.Key, length int64) Upload {
+	return Upload{
+		Bucket:   k.Collection.Bucket(),
+		Object:   k.Object(),
+		Serial:   u.Serial,
+		ID:       u.ID,
+		PartSize: u.PartSize,
+		Length:   length,
+		Tail:     u.Tail,
+	}
 }
 
 // save writes what is kept; the store has it whole or not at all.
@@ -96,7 +96,7 @@ func (d *Store) save(ctx context.Context, k artifact.Key, kp entryState) error {
 	if len(data) > maxStateSize { // it could never be read again
 		return &Error{Kind: TooLarge, Text: fmt.Sprintf("the record of %s would have %d octets; %d are the most", k.Name, len(data), maxStateSize)}
 	}
-	return d.Store.Put(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), data)
+	return d.Backend.Put(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), data)
 }
 
 // update writes a changed copy of what is kept of an artifact, and keeps it once it is
@@ -134,12 +134,12 @@ func objectMetadata(r artifact.Metadata, u *upload) map[string]string {
 		r.Type = r.Type[:min(len(r.Type), 64)]
 		text, _ = json.Marshal(r) // a struct of strings and numbers
 	}
-	return map[string]string{metaSerial: u.Serial, metaRecord: base64.StdEncoding.EncodeToString(text), metaPartSize: strconv.FormatInt(u.PartSize, 10)}
+	return map[string]string{metaSerial: u.Serial, metaRecord: base64.StdEncoding.EncodeToString(text)}
 }
 
 // fromObject makes a record of an object alone: of its metadata if it has ours, else of its
 // name and size.
-func fromObject(k artifact.Key, o s3.Object) artifact.Metadata {
+func fromObject(k artifact.Key, o Object) artifact.Metadata {
 	var r artifact.Metadata
 	text, err := base64.StdEncoding.DecodeString(o.Meta[metaRecord])
 	if err != nil || json.Unmarshal(text, &r) != nil {

@@ -2,17 +2,14 @@ package blobs
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"time"
 
 	"firstlight.dev/firstlight/assets/artifact"
-	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
 // Run looks after what no request does, until ctx ends: it completes uploads whose last
 // request was cut off after the last byte, removes those that nobody continued, closes
-// scratch files and removes what a kill left in the store.
+// files and removes what a kill left in the store.
 func (d *Store) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -83,8 +80,7 @@ func (d *Store) sweepEntry(ctx context.Context, e *entry, passed time.Duration) 
 	return nil
 }
 
-// sweepStore removes fragments and uploads that no state names. Those of an upload that
-// begins just now are told by their age.
+// sweepStore removes what no state names of fragments and uploads.
 func (d *Store) sweepStore(ctx context.Context) {
 	for _, c := range artifact.Collections() {
 		if err := d.sweepBucket(ctx, c); err != nil && ctx.Err() == nil {
@@ -100,26 +96,11 @@ func (d *Store) sweepBucket(ctx context.Context, c artifact.Collection) error {
 			serials[u.Serial], ids[u.ID] = true, true
 		}
 	}
-	old := func(t time.Time) bool { return d.Now().Sub(t) > time.Hour }
-	err := d.Store.List(ctx, c.Bucket(), fragmentPrefix, func(o s3.Object) error {
-		serial, _, _ := strings.Cut(strings.TrimPrefix(o.Name, fragmentPrefix), "/")
-		if serials[serial] || !old(o.Modified) {
-			return nil
-		}
-		return d.Store.Remove(ctx, c.Bucket(), o.Name)
-	})
-	uploads, err2 := d.Store.Uploads(ctx, c.Bucket())
-	for _, u := range uploads {
-		// Others may upload into the bucket by S3 itself; theirs are given as long as ours.
-		if ids[u.ID] || d.Now().Sub(u.Started) <= max(d.Expiry, time.Hour) {
-			continue
-		}
-		err2 = errors.Join(err2, d.Store.Abort(ctx, c.Bucket(), u.Object, u.ID))
-	}
-	return errors.Join(err, err2)
+	named := func(serial, id string) bool { return serials[serial] || id != "" && ids[id] }
+	return d.Backend.Sweep(ctx, c.Bucket(), named, d.Now(), max(d.Expiry, SweepAge))
 }
 
-// closeAll gives back the scratch files of uploads at rest.
+// closeAll closes the files of uploads at rest.
 func (d *Store) closeAll() {
 	for _, e := range d.allEntries() {
 		select {

@@ -35,7 +35,7 @@ func TestRemovalFromAFullStore(t *testing.T) {
 		})
 	})
 	config.RetryTimeout = 50 * time.Millisecond
-	b := newBed(t, config, nil)
+	b := newBed(t, server(t, config), nil)
 	b.bring(key("whole"), image(100))
 	_, err := b.Create(t.Context(), key("begun"), record(key("begun"), 11<<20))
 	require.NoError(t, err)
@@ -43,9 +43,7 @@ func TestRemovalFromAFullStore(t *testing.T) {
 	require.NoError(t, err)
 	full.Store(true)
 	require.NoError(t, b.Remove(t.Context(), key("begun")))
-	uploads, err := b.config.Store.Uploads(t.Context(), "binary")
-	require.NoError(t, err)
-	assert.Empty(t, uploads)
+	assert.Empty(t, b.pending())
 	assert.Len(t, b.names(""), 2, "the other one is there")
 
 	// Cut off after the bytes: none of them rises again, and it is removed again.
@@ -75,7 +73,7 @@ func TestRecordThatCannotBeReadClosesNothing(t *testing.T) {
 		})
 	})
 	config.RetryTimeout = 50 * time.Millisecond
-	b := newBed(t, config, nil)
+	b := newBed(t, server(t, config), nil)
 	for _, name := range []string{"whole", "fine"} {
 		b.bring(key(name), image(100))
 	}
@@ -84,7 +82,7 @@ func TestRecordThatCannotBeReadClosesNothing(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for _, name := range []string{"whole", "bloated"} {
-		require.NoError(t, b.config.Store.Put(t.Context(), "binary", ".firstlight/records/alpha/beta/"+name, make([]byte, 1<<20+1)))
+		require.NoError(t, b.config.Backend.Put(t.Context(), "binary", ".firstlight/records/alpha/beta/"+name, make([]byte, 1<<20+1)))
 	}
 	broken.Store(true)
 	b.open()
@@ -118,13 +116,15 @@ func TestRecordThatCannotBeReadClosesNothing(t *testing.T) {
 }
 
 func TestRecordThatCouldNotBeReadIsNotWritten(t *testing.T) {
-	b := newBed(t, s3test.StartInMemory(t, nil), nil)
-	r := b.bring(key("tool"), image(100))
-	err := b.SetServed(t.Context(), key("tool"), r.SHA256, nil, strings.Repeat("x", 1<<20))
-	assert.Equal(t, blobs.TooLarge, kind(t, err))
-	b.open()
-	_, err = b.Get(key("tool"))
-	require.NoError(t, err)
+	backends(t, func(t *testing.T, s blobs.Backend) {
+		b := newBed(t, s, nil)
+		r := b.bring(key("tool"), image(100))
+		err := b.SetServed(t.Context(), key("tool"), r.SHA256, nil, strings.Repeat("x", 1<<20))
+		assert.Equal(t, blobs.TooLarge, kind(t, err))
+		b.open()
+		_, err = b.Get(key("tool"))
+		require.NoError(t, err)
+	})
 }
 
 // What a client is told of a failure, in a sentence; what is not the store's silence is ours.
@@ -140,7 +140,7 @@ func TestWhatTheStoreDidNotDoIsSaid(t *testing.T) {
 		})
 	})
 	config.RetryTimeout = 50 * time.Millisecond
-	b := newBed(t, config, nil)
+	b := newBed(t, server(t, config), nil)
 	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), 100))
 	require.NoError(t, err)
 	for what, do := range map[string]func() error{

@@ -77,7 +77,7 @@ func newBed(t *testing.T) *bed {
 
 var created = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// record describes an archive; what was told of it is in it, as the depot keeps it.
+// record describes an archive; what was told of it is in it, as the store keeps it.
 func (b *bed) record(name, sha256 string, age time.Duration) artifact.Metadata {
 	r := artifact.Metadata{Owner: "alpha", ClusterName: "beta", ImageName: name, Complete: true, SHA256: sha256, Created: created.Add(age)}
 	if told := b.told[name]; told.SHA256 == sha256 {

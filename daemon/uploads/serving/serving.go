@@ -1,5 +1,5 @@
-// Package serving brings the REST API for uploads onto the appliance: one pod of the agent
-// and the store that only the agent can speak to, and the fact that it answers.
+// Package serving brings the REST API for uploads onto the appliance: the pod of the agent, and the fact that it
+// answers.
 package serving
 
 import (
@@ -27,15 +27,12 @@ const (
 	Name      = "artifacts"
 )
 
-// Image holds the store. The agent is the daemon's own binary, which the appliance's root has
-// anyway; it is mounted.
-const Image = assets.ImageDomain + "/versitygw:v1.8.0"
+// Image is that of all pods whose program is the daemon's own binary, which the appliance's root has anyway; it is
+// mounted.
+const Image = assets.ImageDomain + "/firstlight:" + assets.Version
 
-// User is who agent and store run as, and who owns their folder.
+// User is who the agent runs as, and who owns its folder.
 const User = 65532
-
-// storePort is where the store listens, on the appliance's loopback.
-const storePort = 9016
 
 // Paths in the pod.
 const (
@@ -47,7 +44,6 @@ const (
 // Pod is what the objects are made from.
 type Pod struct {
 	Dir       string // on the appliance, on DATA; see assets/artifact for what is in it
-	Keys      Keys
 	Cert, Key []byte // of the API, PEM
 	CA        []byte // root that signed Cert, and that client certificates must be of, PEM
 	Digest    string // of the daemon's binary: another one starts another pod
@@ -56,12 +52,11 @@ type Pod struct {
 	WriteCert, WriteKey []byte // of who may push there, PEM; the registry's own is of CA
 
 	Limits Limits
-	Store  *Store // nil: the pod's own, on DATA
+	Store  *Store // nil: the folder
 }
 
-// Objects describes the pod: one, never two at a time (agent and store each believe to be
-// alone with their folder), on the appliance's own network, so that every network of the
-// appliance reaches the API and none the store.
+// Objects describes the pod: one, never two at a time (the agent believes to be alone with its folder), on the
+// appliance's own network, so that every network of the appliance reaches the API.
 func (p Pod) Objects() []client.Object {
 	labels := map[string]string{"app.kubernetes.io/name": Name}
 	named := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
@@ -118,7 +113,7 @@ func (p Pod) spec() corev1.PodSpec {
 		},
 		// Uploads under way are cut and what came of them is brought into the store.
 		TerminationGracePeriodSeconds: ptr.To[int64](40),
-		Containers: append(p.ownStore(keys), corev1.Container{
+		Containers: []corev1.Container{{
 			Name: "agent", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: restrictedSecurityContext(), Env: keys,
 			Command: slices.Concat([]string{binary, "artifacts", "--listen", fmt.Sprintf(":%d", artifact.Port),
 				"--cert", tlsDir + "/tls.crt", "--key", tlsDir + "/tls.key", "--client-ca", tlsDir + "/ca.crt"}, p.storeFlags(), p.Limits.flags()),
@@ -132,11 +127,10 @@ func (p Pod) spec() corev1.PodSpec {
 			Ports:          []corev1.ContainerPort{{Name: "api", ContainerPort: artifact.Port, Protocol: corev1.ProtocolTCP}},
 			ReadinessProbe: httpProbe(corev1.URISchemeHTTPS, artifact.Port, "/readyz"),
 			Resources:      memoryRequest("64Mi"),
-		}),
+		}},
 		Volumes: []corev1.Volume{
 			folder("binary", binary, corev1.HostPathFile),
 			folder("folder", p.Dir, corev1.HostPathDirectory),
-			folder("store", p.Dir+"/"+artifact.StoreDir, corev1.HostPathDirectory),
 			{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-tls"}}},
 			{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-store",
 				Items: []corev1.KeyToPath{{Key: "ca", Path: "ca.crt"}}}}},

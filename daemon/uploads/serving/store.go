@@ -5,10 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"firstlight.dev/firstlight/assets/artifact"
 )
 
 // storeDir is where the pod has the authority of a store elsewhere.
@@ -38,6 +34,12 @@ func (l Limits) flags() (all []string) {
 	return all
 }
 
+// Keys are how the agent speaks to an S3 store.
+type Keys struct{ Access, Secret string }
+
+// String keeps the secret out of logs.
+func (k Keys) String() string { return k.Access + ":[redacted]" }
+
 // Store is an S3 store elsewhere.
 type Store struct {
 	Endpoint string // http(s)://HOST:PORT
@@ -46,25 +48,11 @@ type Store struct {
 	CA       []byte // of its certificate, PEM; nil with http
 }
 
-// ownStore is the container of the store on DATA, if that is the one.
-func (p Pod) ownStore(keys []corev1.EnvVar) []corev1.Container {
-	if p.Store != nil {
-		return nil
-	}
-	return []corev1.Container{{
-		Name: "store", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: restrictedSecurityContext(), Env: keys,
-		Command:        []string{"/versitygw", "-listen", fmt.Sprintf("127.0.0.1:%d", storePort), "-dir", dataDir + "/" + artifact.StoreDir},
-		VolumeMounts:   []corev1.VolumeMount{{Name: "store", MountPath: dataDir + "/" + artifact.StoreDir}},
-		ReadinessProbe: httpProbe(corev1.URISchemeHTTP, storePort, "/health"),
-		Resources:      memoryRequest("32Mi"),
-	}}
-}
-
 // storeFlags tell the agent where its store is. What is in a store elsewhere has no file here that
 // the boot server, the repository or the registry could have.
 func (p Pod) storeFlags() []string {
 	if p.Store == nil {
-		return []string{"--store", fmt.Sprintf("http://127.0.0.1:%d", storePort), "--publish", dataDir,
+		return []string{"--publish", dataDir,
 			"--registry", p.Registry, "--registry-cert", tlsDir + "/write.crt", "--registry-key", tlsDir + "/write.key", "--registry-ca", tlsDir + "/ca.crt"}
 	}
 	all := []string{"--store", p.Store.Endpoint, "--withdraw", dataDir}
@@ -79,7 +67,7 @@ func (p Pod) storeFlags() []string {
 
 // storeSecret is what the pod must know of its store, and nobody else.
 func (p Pod) storeSecret() map[string][]byte {
-	k, ca := p.Keys, []byte{}
+	k, ca := Keys{}, []byte{}
 	if p.Store != nil {
 		k, ca = p.Store.Keys, p.Store.CA
 	}

@@ -1,6 +1,6 @@
-// Package s3 keeps objects in an S3 server: the appliance's own or any other. It adds to
-// the protocol what its caller needs to hear: whether something is not there, whether the
-// store is full, whether it is down; and it waits a while for a store that is down.
+// Package s3 is the backend of the blob store that a site brings itself: an S3 server. Parts gather in scratch files and
+// go to the server when they are whole; what there is of one when a request ends is an object of its own. It waits a
+// while for a server that is down.
 package s3
 
 import (
@@ -20,20 +20,8 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
-)
 
-// What a store may answer besides what was asked. Errors of this package wrap one of them,
-// or none if the store refused for another reason.
-var (
-	ErrNotExist = errors.New("is not in the store")
-	ErrFull     = errors.New("the store is full")
-	ErrDown     = errors.New("the store does not answer")
-)
-
-// Limits of S3.
-const (
-	MinPart  = 5 << 20 // octets of a part that is not the last
-	MaxParts = 10000
+	"firstlight.dev/firstlight/daemon/uploads/blobs"
 )
 
 // Time that one try of a request may take; completing an upload may copy all of it.
@@ -49,6 +37,7 @@ type Config struct {
 	AccessKey    string
 	SecretKey    string
 	CAFile       string        // PEM, for https; "" trusts the system's
+	Scratch      string        // directory for unnamed files of one to four parts for each upload at work
 	RetryTimeout time.Duration // how long a request is tried again while the store is down; 0 is a minute
 }
 
@@ -56,6 +45,7 @@ type Config struct {
 type Client struct {
 	core         minio.Core
 	region       string
+	scratch      string
 	retryTimeout time.Duration
 }
 
@@ -81,7 +71,7 @@ func New(c Config) (*Client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 	}
-	s := &Client{region: c.Region, retryTimeout: c.RetryTimeout}
+	s := &Client{region: c.Region, scratch: c.Scratch, retryTimeout: c.RetryTimeout}
 	if s.region == "" {
 		s.region = "us-east-1"
 	}
@@ -118,15 +108,6 @@ func (s *Client) Put(ctx context.Context, bucket, object string, data []byte) er
 	})
 }
 
-// PutFrom stores size octets of r, which it may read more than once.
-func (s *Client) PutFrom(ctx context.Context, bucket, object string, r io.ReaderAt, size int64) error {
-	return s.retry(ctx, "store "+object, tryTime, func(ctx context.Context) error {
-		_, err := s.core.PutObject(ctx, bucket, object, io.NewSectionReader(r, 0, size), size, "", "",
-			minio.PutObjectOptions{ContentType: "application/octet-stream", DisableContentSha256: true})
-		return err
-	})
-}
-
 // Get reads a whole object of at most limit octets.
 func (s *Client) Get(ctx context.Context, bucket, object string, limit int64) (data []byte, err error) {
 	err = s.retry(ctx, "read "+object, tryTime, func(ctx context.Context) error {
@@ -158,27 +139,18 @@ func (s *Client) Open(ctx context.Context, bucket, object string, offset, length
 	return body, err
 }
 
-// Object is what the store knows of an object. Meta is there only after Stat; its names
-// are as Go writes headers (Sha256).
-type Object struct {
-	Name     string
-	Size     int64
-	Modified time.Time
-	Meta     map[string]string
-}
-
 // Stat asks for one object.
-func (s *Client) Stat(ctx context.Context, bucket, object string) (o Object, err error) {
+func (s *Client) Stat(ctx context.Context, bucket, object string) (o blobs.Object, err error) {
 	err = s.retry(ctx, "look at "+object, tryTime, func(ctx context.Context) error {
 		i, err := s.core.StatObject(ctx, bucket, object, minio.StatObjectOptions{})
-		o = Object{Name: object, Size: i.Size, Modified: i.LastModified, Meta: i.UserMetadata}
+		o = blobs.Object{Name: object, Size: i.Size, Modified: i.LastModified, Meta: i.UserMetadata}
 		return err
 	})
 	return o, err
 }
 
 // List calls yield for every object whose name begins with prefix, in the order of names.
-func (s *Client) List(ctx context.Context, bucket, prefix string, yield func(Object) error) error {
+func (s *Client) List(ctx context.Context, bucket, prefix string, yield func(blobs.Object) error) error {
 	token := ""
 	for {
 		var page minio.ListBucketV2Result
@@ -190,7 +162,7 @@ func (s *Client) List(ctx context.Context, bucket, prefix string, yield func(Obj
 			return err
 		}
 		for _, c := range page.Contents {
-			if err := yield(Object{Name: c.Key, Size: c.Size, Modified: c.LastModified}); err != nil {
+			if err := yield(blobs.Object{Name: c.Key, Size: c.Size, Modified: c.LastModified}); err != nil {
 				return err
 			}
 		}
@@ -205,7 +177,7 @@ func (s *Client) Remove(ctx context.Context, bucket, object string) error {
 	err := s.retry(ctx, "remove "+object, tryTime, func(ctx context.Context) error {
 		return s.core.RemoveObject(ctx, bucket, object, minio.RemoveObjectOptions{})
 	})
-	if errors.Is(err, ErrNotExist) {
+	if errors.Is(err, blobs.ErrNotExist) {
 		return nil
 	}
 	return err
@@ -225,7 +197,7 @@ func (s *Client) retry(ctx context.Context, what string, each time.Duration, do 
 		if err == nil {
 			return nil
 		}
-		if err = classify(err); !errors.Is(err, ErrDown) || ctx.Err() != nil || time.Now().After(end) {
+		if err = classify(err); !errors.Is(err, blobs.ErrDown) || ctx.Err() != nil || time.Now().After(end) {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		select {
@@ -251,21 +223,21 @@ func classify(err error) error {
 	r := minio.ToErrorResponse(err)
 	switch r.Code {
 	case "NoSuchKey", "NoSuchUpload", "NoSuchBucket":
-		return fmt.Errorf("%w (%s)", ErrNotExist, r.Code)
+		return fmt.Errorf("%w (%s)", blobs.ErrNotExist, r.Code)
 	case "XMinioStorageFull", "InsufficientStorage", "QuotaExceeded":
-		return fmt.Errorf("%w (%s)", ErrFull, r.Code)
+		return fmt.Errorf("%w (%s)", blobs.ErrFull, r.Code)
 	}
 	switch {
 	case r.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("%w (%s)", ErrNotExist, r.Code)
+		return fmt.Errorf("%w (%s)", blobs.ErrNotExist, r.Code)
 	case r.StatusCode == http.StatusInsufficientStorage:
-		return fmt.Errorf("%w (%s)", ErrFull, r.Code)
+		return fmt.Errorf("%w (%s)", blobs.ErrFull, r.Code)
 	case r.StatusCode >= 500, r.StatusCode == http.StatusTooManyRequests:
-		return fmt.Errorf("%w: %s", ErrDown, r.Message)
+		return fmt.Errorf("%w: %s", blobs.ErrDown, r.Message)
 	}
 	var network *url.Error
 	if errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", ErrDown, err)
+		return fmt.Errorf("%w: %w", blobs.ErrDown, err)
 	}
 	return err
 }

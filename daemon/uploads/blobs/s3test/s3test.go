@@ -26,11 +26,12 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/bench"
+	"firstlight.dev/firstlight/daemon/uploads/blobs"
 	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
-// Kind is what FIRSTLIGHT_TEST must name for tests that compile and run the appliance's
-// store. All is for those that take minutes or much disk.
+// Kind is what FIRSTLIGHT_TEST must name for tests that mount a file system, or compile and run an S3 server. All is for
+// those that take minutes or much disk.
 const (
 	Kind = "store"
 	All  = "store-all"
@@ -96,7 +97,7 @@ func emptyBuckets(ctx context.Context, s *s3.Client) error {
 			return err
 		}
 		var names []string
-		if err := s.List(ctx, bucket, "", func(o s3.Object) error { names = append(names, o.Name); return nil }); err != nil {
+		if err := s.List(ctx, bucket, "", func(o blobs.Object) error { names = append(names, o.Name); return nil }); err != nil {
 			return err
 		}
 		for _, name := range names {
@@ -104,7 +105,7 @@ func emptyBuckets(ctx context.Context, s *s3.Client) error {
 				return err
 			}
 		}
-		uploads, err := s.Uploads(ctx, bucket)
+		uploads, err := s.Pending(ctx, bucket)
 		if err != nil {
 			return err
 		}
@@ -117,8 +118,23 @@ func emptyBuckets(ctx context.Context, s *s3.Client) error {
 	return nil
 }
 
-// Gateway is the appliance's store as a process over a folder. It can be killed and started
-// again at its address.
+// Pending names the unfinished uploads that a backend has in a bucket.
+func Pending(ctx context.Context, s blobs.Backend, bucket string) (names []string, err error) {
+	if f, is := s.(*blobs.Folder); is {
+		files, err := os.ReadDir(filepath.Join(f.Dir, bucket, ".firstlight", "uploads"))
+		for _, file := range files {
+			names = append(names, file.Name())
+		}
+		return names, err
+	}
+	all, err := s.(*s3.Client).Pending(ctx, bucket)
+	for _, u := range all {
+		names = append(names, u.ID)
+	}
+	return names, err
+}
+
+// Gateway is an S3 server as a process over a folder.
 type Gateway struct {
 	Config  s3.Config
 	Dir     string
@@ -131,8 +147,7 @@ type Gateway struct {
 	ended chan struct{}
 }
 
-// Program compiles the appliance's store, which takes two minutes once and a second from
-// then on, and returns its path.
+// Program compiles that server, which takes two minutes once and a second from then on, and returns its path.
 var Program = sync.OnceValues(func() (string, error) {
 	top, err := bench.FindTop()
 	if err != nil {
@@ -146,9 +161,9 @@ var Program = sync.OnceValues(func() (string, error) {
 		}
 		cache = filepath.Join(dir, "firstlight")
 	}
-	out := filepath.Join(cache, "lab", "versitygw")
+	out := filepath.Join(cache, "lab", "gateway")
 	cmd := exec.Command("go", "build", "-trimpath", "-o", out, ".")
-	cmd.Dir = filepath.Join(top, "assets", "build", "versitygw")
+	cmd.Dir = filepath.Join(top, "daemon", "uploads", "blobs", "s3test", "gateway")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("compile store: %w: %s", err, text)
@@ -156,7 +171,7 @@ var Program = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// StartGateway starts the appliance's store over dir, on a port of 127.0.0.1 that is free.
+// StartGateway starts the server over dir, on a port of 127.0.0.1 that is free.
 // Its log goes to a file beside dir.
 func StartGateway(ctx context.Context, dir string) (*Gateway, error) {
 	program, err := Program()
@@ -183,16 +198,10 @@ func StartGateway(ctx context.Context, dir string) (*Gateway, error) {
 // NewGateway is StartGateway for a test, if its kind was asked for.
 func NewGateway(t testing.TB) *Gateway {
 	t.Helper()
-	return NewGatewayIn(t, filepath.Join(t.TempDir(), "store"))
-}
-
-// NewGatewayIn is NewGateway over a folder of the test's.
-func NewGatewayIn(t testing.TB, dir string) *Gateway {
-	t.Helper()
 	if !IsEnabled(Kind) {
-		t.Skip("compiles and runs the appliance's store; set FIRSTLIGHT_TEST=" + Kind)
+		t.Skip("compiles and runs an S3 server; set FIRSTLIGHT_TEST=" + Kind)
 	}
-	g, err := StartGateway(t.Context(), dir)
+	g, err := StartGateway(t.Context(), filepath.Join(t.TempDir(), "store"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,12 +209,12 @@ func NewGatewayIn(t testing.TB, dir string) *Gateway {
 	return g
 }
 
-// SmallDisk mounts a file system of so much memory ("16m") for a store; the test is skipped where it
+// SmallDisk mounts a file system of so much memory ("16m"); the test is skipped where it
 // may not.
 func SmallDisk(t testing.TB, size string) (dir string) {
 	t.Helper()
 	if !IsEnabled(Kind) || os.Getuid() != 0 {
-		t.Skip("mounts a small file system, which needs root, and runs the appliance's store; set FIRSTLIGHT_TEST=" + Kind)
+		t.Skip("mounts a small file system, which needs root; set FIRSTLIGHT_TEST=" + Kind)
 	}
 	dir = filepath.Join(t.TempDir(), "small")
 	if err := errors.Join(os.Mkdir(dir, 0o755), syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size)); err != nil {

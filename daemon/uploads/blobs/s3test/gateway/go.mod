@@ -1,5 +1,5 @@
-// Pins the S3 server under the artifacts and everything it is compiled from.
-module firstlight.dev/firstlight/assets/build/versitygw
+// Pins the S3 server of tests and everything it is compiled from.
+module firstlight.dev/firstlight/daemon/uploads/blobs/s3test/gateway
 
 go 1.26.0
 
