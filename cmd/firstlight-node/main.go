@@ -1,7 +1,5 @@
-// Command firstlight-node is what a node of a workload cluster runs besides Kubernetes: the way to the
-// API servers, the pods' network, the renewal of certificates, and, while a cluster is verified, something
-// to talk to. It is small, since every node has it and it runs all the time; it lies in the image whose
-// layer Kubernetes is in. docs/clusters.md says where it is used.
+// Command firstlight-node is what a node of a workload cluster runs besides Kubernetes
+// (daemon/clusters/noderuntime).
 package main
 
 import (
@@ -18,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"firstlight.dev/firstlight/daemon/clusters/noderuntime"
 )
 
 const usage = `usage:
@@ -85,18 +85,19 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 		if err != nil {
 			return usageError{err}
 		}
-		return (&endpoint{servers: servers, log: log}).run(ctx, *listen)
+		return (&noderuntime.Endpoint{Servers: servers, Log: log}).Run(ctx, *listen)
 	case "network":
 		allPods, err := netip.ParsePrefix(*pods)
 		allServices, err2 := netip.ParsePrefix(*services)
 		if errors.Join(err, err2) != nil || *node == "" {
 			return usageError{errors.New("network needs --node, --pods and --services")}
 		}
-		return runNetwork(ctx, &network{self: *node, pods: allPods.Masked(), services: allServices.Masked(), log: log})
+		n := noderuntime.Network{Node: *node, Pods: allPods.Masked(), Services: allServices.Masked(), Log: log}
+		return n.Run(ctx)
 	case "certificates":
-		return renewCertificates(ctx, *dir, time.Now(), log)
+		return noderuntime.RenewCertificates(ctx, *dir, time.Now(), log)
 	case "probe":
-		return runProbe(ctx, *listen)
+		return noderuntime.RunProbe(ctx, *listen)
 	}
 	return usageError{fmt.Errorf("command %q is not known", args[0])}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/pxe/bootfile"
-	"firstlight.dev/firstlight/pxe/lossy"
 	"firstlight.dev/firstlight/pxe/tftp"
 )
 
@@ -152,7 +151,7 @@ func TestFault14LossAndReordering(t *testing.T) {
 		for _, window := range []int{1, 8} {
 			t.Run(fmt.Sprintf("loss %v window %d", loss, window), func(t *testing.T) {
 				t.Parallel()
-				relay := &lossy.Relay{Server: server, Loss: loss, Duplicate: 0.05, Reorder: 0.05, Seed: 7}
+				relay := &lossyRelay{Server: server, Loss: loss, Duplicate: 0.05, Reorder: 0.05, Seed: 7}
 				c := dial(t, relayed(t, relay))
 				c.block, c.window = 1024, window
 				options := []string{"blksize", "1024"}
@@ -173,14 +172,14 @@ func TestFault14LossAndReordering(t *testing.T) {
 func TestFault14DuplicatesAreNotMultiplied(t *testing.T) {
 	data := content(50_000)
 	_, server := serve(t, data, nil)
-	relay := &lossy.Relay{Server: server, Duplicate: 1}
+	relay := &lossyRelay{Server: server, Duplicate: 1}
 	c := dial(t, relayed(t, relay))
 	assert.True(t, bytes.Equal(data, c.get(rrq("boot.efi"), nil)))
 	blocks := int64(len(data)/512 + 1)
 	assert.LessOrEqual(t, relay.Doubled.Load(), 3*blocks+10, "one DATA and at most two ACKs per block pass the relay")
 }
 
-func relayed(t *testing.T, relay *lossy.Relay) netip.AddrPort {
+func relayed(t *testing.T, relay *lossyRelay) netip.AddrPort {
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
