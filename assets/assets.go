@@ -11,6 +11,9 @@ const Version = "0.1.0"
 // top-level domain is reserved for private use, so no such name resolves anywhere.
 const ImageDomain = "firstlight.internal"
 
+// RegistryPort is where the appliance serves container images, by TCP.
+const RegistryPort = 5000
+
 // InstallerImage is the stick's installer of clusters: a shell, and a place for the daemon's own binary, which
 // the appliance's root has anyway and of which the installer is a command. On nodes it is a shell.
 const InstallerImage = ImageDomain + "/installer:v" + Version

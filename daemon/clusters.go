@@ -86,7 +86,7 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 				return err
 			}
 		}
-		all, err := bpa.ListClusters(ctx, api)
+		all, err := bpa.ListClusters(ctx, api, hosts)
 		if err != nil {
 			return err
 		}

@@ -130,6 +130,9 @@ var pairs = map[string][]string{
 	// An uploaded package has the name that the repository reads from it.
 	"daemon/uploads/publish": {"daemon/metal/packages"},
 	"daemon/uploads/bench":   {"daemon/uploads/client", "daemon/uploads/blobs"},
+	// The operator and an installer meet in what both must keep.
+	"daemon/clusters/bpa":       {"daemon/clusters/contract"},
+	"daemon/clusters/installer": {"daemon/clusters/contract"},
 }
 
 // testbed is where the rigs of tests are: simulated servers, a sandbox for the appliance, scenarios.

@@ -133,8 +133,15 @@ type Cluster struct {
 	Text    string `json:"text,omitempty"`    // one sentence: what it does or waits for
 	Error   string `json:"error,omitempty"`   // what went wrong, or why it is refused
 
-	Members  []ClusterNode `json:"members,omitempty"`
-	Warnings []string      `json:"warnings,omitempty"` // of what works and may surprise, and of servers that it let go of uncleared
+	Members   []ClusterNode `json:"members,omitempty"`
+	Warnings  []string      `json:"warnings,omitempty"`  // of what works and may surprise, and of servers that it let go of uncleared
+	Leftovers []Leftover    `json:"leftovers,omitempty"` // the latter, each by its server
+}
+
+// Leftover is a server that was taken out of a cluster and still holds what that left on it.
+type Leftover struct {
+	Host string `json:"host"` // namespace/name
+	Text string `json:"text"` // one sentence: what is wrong and what to do
 }
 
 // ClusterNode is one node of a cluster.

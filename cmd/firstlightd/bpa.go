@@ -15,14 +15,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"firstlight.dev/firstlight/assets/commandline"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/installer"
-	"firstlight.dev/firstlight/daemon/clusters/installer/inventory"
 )
 
 func newBPACommand() *cobra.Command {
-	c := operator.Config{Elect: true, CheckLabel: inventory.CheckLabel, CheckControlPlanes: inventory.CheckControlPlanes}
+	c := operator.Config{Elect: true}
 	var kubeconfig string
 	cmd := &cobra.Command{
 		Use:   "bpa",
@@ -47,7 +46,7 @@ func newBPACommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API; in a pod nothing is needed")
 	f.StringVar(&c.Namespace, "namespace", "bpa", "the operator's own namespace, with the log-in to nodes and the lock")
-	f.StringVar(&c.Dir, "dir", kud.Dir, "directory of clusters")
+	f.StringVar(&c.Dir, "dir", contract.Dir, "directory of clusters")
 	f.StringVar(&c.LeaseFile, "lease-file", "", "leases in the format of ISC's dhcpd")
 	f.StringVar(&c.Installer, "installer-image", "", "installer of Provisionings that name none")
 	f.StringSliceVar(&c.Plugins, "plugins", installer.Plugins(), "names that KUDPlugins may have without installerImage")
@@ -91,7 +90,7 @@ func newKubeconfigCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", kud.Dir, "directory of clusters")
+	cmd.Flags().StringVar(&dir, "dir", contract.Dir, "directory of clusters")
 	return cmd
 }
 
@@ -101,14 +100,14 @@ func readKubeconfig(dir, cluster string) ([]byte, error) {
 	if !fs.ValidPath(cluster) || strings.Contains(cluster, "/") {
 		return nil, commandline.NewUsageError(fmt.Errorf("%q is not the name of a cluster", cluster))
 	}
-	text, err := os.ReadFile(filepath.Join(dir, cluster, kud.FileKubeconfig))
+	text, err := os.ReadFile(filepath.Join(dir, cluster, contract.FileKubeconfig))
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return text, err
 	}
-	all, _ := filepath.Glob(filepath.Join(dir, "*", kud.FileKubeconfig))
+	all, _ := filepath.Glob(filepath.Join(dir, "*", contract.FileKubeconfig))
 	names := make([]string, len(all))
 	for i, path := range all {
-		names[i] = filepath.Base(strings.TrimSuffix(path, "/"+kud.FileKubeconfig))
+		names[i] = filepath.Base(strings.TrimSuffix(path, "/"+contract.FileKubeconfig))
 	}
 	if len(names) == 0 {
 		names = []string{"none"}

@@ -8,13 +8,13 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/installer"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
@@ -34,7 +34,7 @@ func newInstallerCommand() *cobra.Command {
 		Use:   "installer --cluster NAME [--network CIDR] [--plugins NAME …] | --remove LABEL …",
 		Short: "Make a cluster of the machines in its inventory (docs/kud.md)",
 		RunE: func(cmd *cobra.Command, words []string) error {
-			services := os.Getenv("KUD_SERVICE_SUBNET")
+			services := os.Getenv(contract.EnvServiceSubnet)
 			if services == "" {
 				services = defaultServices
 			}
@@ -53,12 +53,12 @@ func newInstallerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c := installer.Config{Settings: settings, Dir: filepath.Join(dir, name), Key: signer, Stall: stall, Out: cmd.OutOrStdout(), Clear: clearOf(os.Getenv("KUD_CLEAR"))}
+			c := installer.Config{Settings: settings, Dir: filepath.Join(dir, name), Key: signer, Stall: stall, Out: cmd.OutOrStdout(), Clear: contract.ParseClear(os.Getenv(contract.EnvClear))}
 			if plugins {
 				c.Plugins = words
 			}
 			if rotate {
-				if err := os.Remove(filepath.Join(c.Dir, "artifacts", "admin.conf")); err != nil && !errors.Is(err, os.ErrNotExist) {
+				if err := os.Remove(filepath.Join(c.Dir, contract.FileKubeconfig)); err != nil && !errors.Is(err, os.ErrNotExist) {
 					return fmt.Errorf("forget the kubeconfig: %w", err)
 				}
 			}
@@ -74,8 +74,8 @@ func newInstallerCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&plugins, "plugins", false, "what follows are plugins to install, in this order")
 	cmd.Flags().BoolVar(&remove, "remove", false, "what follows are nodes to take out of the cluster")
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "make a new kubeconfig; the one before is worth nothing then")
-	cmd.Flags().StringVar(&dir, "dir", "/opt/kud/multi-cluster", "where clusters have their directories")
-	cmd.Flags().StringVar(&key, "key", "/root/.ssh/id_rsa", "the private key by which nodes are logged in to")
+	cmd.Flags().StringVar(&dir, "dir", contract.Dir, "where clusters have their directories")
+	cmd.Flags().StringVar(&key, "key", "/root/.ssh/"+contract.FilePrivateKey, "the private key by which nodes are logged in to")
 	cmd.Flags().DurationVar(&stall, "stall", 30*time.Minute, "end when nothing came true for so long")
 	return cmd
 }
@@ -97,17 +97,6 @@ func runInstaller(ctx context.Context, c installer.Config, leaving []string, out
 	return err
 }
 
-// clearOf reads KUD_CLEAR, LABEL=CLUSTER with blanks between.
-func clearOf(text string) map[string]string {
-	all := map[string]string{}
-	for _, word := range strings.Fields(text) {
-		if label, cluster, ok := strings.Cut(word, "="); ok {
-			all[label] = cluster
-		}
-	}
-	return all
-}
-
 func settingsOf(name, pods, services string) (s installer.Settings, err error) {
 	if name == "" || name != filepath.Base(name) || name[0] == '.' {
 		return s, errors.New("--cluster must name a cluster")
@@ -117,7 +106,7 @@ func settingsOf(name, pods, services string) (s installer.Settings, err error) {
 		return s, fmt.Errorf("--network: %w", err)
 	}
 	if s.Services, err = netip.ParsePrefix(services); err != nil {
-		return s, fmt.Errorf("KUD_SERVICE_SUBNET: %w", err)
+		return s, fmt.Errorf("%s: %w", contract.EnvServiceSubnet, err)
 	}
 	s.Pods, s.Services = s.Pods.Masked(), s.Services.Masked()
 	return s, nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -73,11 +74,9 @@ func filterByName(nodes []status.Node, clusters []status.Cluster, name string) (
 // writeLeftovers writes what clusters say of a server that they let go of.
 func writeLeftovers(w io.Writer, clusters []status.Cluster, name string) {
 	for _, c := range clusters {
-		for _, text := range c.Warnings {
-			if _, after, ok := strings.Cut(text, "host "); ok && strings.HasPrefix(text, "host ") {
-				if word, _, _ := strings.Cut(after, " "); strings.EqualFold(word[strings.LastIndex(word, "/")+1:], name) {
-					fmt.Fprintf(w, "  %s\n", text)
-				}
+		for _, l := range c.Leftovers {
+			if strings.EqualFold(path.Base(l.Host), name) {
+				fmt.Fprintf(w, "  %s\n", l.Text)
 			}
 		}
 	}

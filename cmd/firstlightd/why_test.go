@@ -26,13 +26,14 @@ func TestWhyKnowsClusters(t *testing.T) {
 `, out.String())
 
 	out.Reset()
-	clusters[1].Warnings = []string{"host metal3/node-1 was taken out of cluster far without being cleared: worker-1: it did not answer", "spec.hostfile does nothing"}
+	clusters[1].Warnings = []string{"spec.hostfile does nothing"}
+	clusters[1].Leftovers = []status.Leftover{{Host: "metal3/node-1", Text: "it still holds what cluster far left on it"}}
 	writeClusters(&out, clusters[1:])
 	assert.Contains(t, out.String(), "  spec.hostfile does nothing\n")
 	out.Reset()
 	writeLeftovers(&out, clusters, "Node-1")
 	writeLeftovers(&out, clusters, "node")
-	assert.Equal(t, "  "+clusters[1].Warnings[0]+"\n", out.String())
+	assert.Equal(t, "  it still holds what cluster far left on it\n", out.String())
 
 	n, c = filterByName(nodes, clusters, "node-1")
 	assert.Len(t, n, 1)

@@ -12,9 +12,9 @@ import (
 
 // Pos says where a part of the recipe was written.
 type Pos struct {
-	File string
-	Line int    // from 1; 0 for a part that was not written
-	Path string // like roots[0].packages
+	File string `json:"-"`
+	Line int    `json:"-"` // from 1; 0 for a part that was not written
+	Path string `json:"-"` // like roots[0].packages
 }
 
 // Errorf is an error at this place: "FILE:LINE: PATH: what; what to do".

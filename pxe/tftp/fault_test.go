@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -190,6 +191,45 @@ func relayed(t *testing.T, relay *lossy.Relay) netip.AddrPort {
 		assert.NoError(t, <-ended)
 	})
 	return conn.LocalAddr().(*net.UDPAddr).AddrPort()
+}
+
+// TestFault14SilenceIsNotFlooded: a client that is gone is sent its block ever more seldom, not every tenth of a second.
+func TestFault14SilenceIsNotFlooded(t *testing.T) {
+	const silence = 5 * time.Second
+	_, server := serve(t, content(5000), func(s *tftp.Server) { s.Silence = silence })
+	c := dial(t, server)
+	c.send(rrq("boot.efi"))
+	for block := range uint16(4) { // at once, so that the server's first wait is short
+		require.Equal(t, fmt.Sprintf("DATA %d, 512 bytes", block+1), show(c.receive(patience)))
+		c.send(ack(block + 1))
+	}
+
+	copies := 0
+	for show(c.receive(time.Minute)) == "DATA 5, 512 bytes" {
+		copies++
+	}
+	assert.Positive(t, copies)
+	assert.LessOrEqual(t, copies, 8, "after 0, 0.1, 0.3, 0.7, 1.5 and 3.1 s, or fewer; without backoff 50")
+}
+
+// TestFault14NoFragmentsOnEthernet: a client that asks for more gets what fits into a frame.
+func TestFault14NoFragmentsOnEthernet(t *testing.T) {
+	if !strings.Contains(os.Getenv("FIRSTLIGHT_TEST"), "ns") {
+		t.Skip("needs root and network namespaces: set FIRSTLIGHT_TEST=ns")
+	}
+	if os.Getenv("FIRSTLIGHT_TFTP_INSIDE") == "" {
+		inside := exec.Command("unshare", "--net", "sh", "-c",
+			`ip link set lo mtu 1500 up && exec "$0" -test.run='^TestFault14NoFragmentsOnEthernet$' -test.v`, os.Args[0])
+		inside.Env = append(os.Environ(), "FIRSTLIGHT_TFTP_INSIDE=1")
+		out, err := inside.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "--- PASS: TestFault14NoFragmentsOnEthernet")
+		return
+	}
+	_, server := serve(t, content(5000), nil)
+	c := dial(t, server)
+	c.send(rrq("boot.efi", "blksize", "65464"))
+	assert.Equal(t, "OACK blksize 1468", show(c.receive(patience)))
 }
 
 // TestFault15BlockNumbersWrap: a file of more than 65,535 blocks, across the wrap in the

@@ -31,6 +31,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
@@ -147,7 +148,7 @@ func (b *bed) finish(cluster string) {
 	require.Eventually(b.t, func() bool {
 		return b.api.Get(b.t.Context(), client.ObjectKey{Namespace: "default", Name: kud.JobName(cluster)}, j) == nil
 	}, time.Minute, 20*time.Millisecond)
-	path := filepath.Join(b.dir, cluster, kud.FileKubeconfig)
+	path := filepath.Join(b.dir, cluster, contract.FileKubeconfig)
 	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(b.t, os.WriteFile(path, []byte("kubeconfig"), 0o600))
 	now := metav1.Now()
@@ -260,9 +261,18 @@ func TestStagesOnARealAPIServer(t *testing.T) {
 	assert.ErrorContains(t, stages[1].Done(t.Context()), "Provisioning default/edge does not exist")
 	require.NoError(t, stages[1].Do(t.Context(), quiet))
 	require.NoError(t, stages[1].Done(t.Context()))
-	all, err := ListClusters(t.Context(), b.api)
+	left := metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
+		Namespace:   "metal3",
+		Name:        "node-1",
+		Annotations: map[string]string{label.Installed: "edge@", label.Dirty: "edge: worker-1: it did not answer"},
+	}}
+	all, err := ListClusters(t.Context(), b.api, []metal3api.BareMetalHost{left, {}})
 	require.NoError(t, err)
 	require.Len(t, all, 1)
+	require.Len(t, all[0].Leftovers, 1)
+	assert.Equal(t, "metal3/node-1", all[0].Leftovers[0].Host)
+	assert.Contains(t, all[0].Leftovers[0].Text, "host metal3/node-1 was taken out of cluster edge without being cleared: worker-1: it did not answer")
+	all[0].Leftovers = nil
 	text, err := json.Marshal(all)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"name":"edge","state":"new"}]`, string(text))

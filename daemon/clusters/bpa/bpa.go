@@ -26,6 +26,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
@@ -81,7 +82,7 @@ func (o Operator) Objects() ([]client.Object, error) {
 		},
 		&corev1.Secret{
 			TypeMeta: typeMeta("v1", "Secret"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: kud.SSHSecret}, Type: corev1.SecretTypeOpaque,
-			Data: map[string][]byte{"id_rsa": o.Private, "id_rsa.pub": o.Public},
+			Data: map[string][]byte{contract.FilePrivateKey: o.Private, contract.FilePublicKey: o.Public},
 		},
 		oldFields(), oldFieldsBinding(), o.deployment(),
 	), nil
@@ -196,13 +197,13 @@ func (o Operator) deployment() *appsv1.Deployment {
 						},
 						VolumeMounts: []corev1.VolumeMount{
 							{Name: "binary", MountPath: binary, ReadOnly: true},
-							{Name: "clusters", MountPath: kud.Dir},
+							{Name: "clusters", MountPath: contract.Dir},
 							{Name: "leases", MountPath: o.LeaseDir, ReadOnly: true},
 						},
 					}},
 					Volumes: []corev1.Volume{
 						directory("binary", binary, corev1.HostPathFile),
-						directory("clusters", kud.Dir, corev1.HostPathDirectoryOrCreate),
+						directory("clusters", contract.Dir, corev1.HostPathDirectoryOrCreate),
 						directory("leases", o.LeaseDir, corev1.HostPathDirectoryOrCreate),
 					},
 				}),

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"time"
 
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
@@ -115,8 +117,8 @@ func (o objects) apply(doing string) func(context.Context, bringup.Report) error
 	}
 }
 
-// ListClusters reads how every cluster stands, for the appliance's status.
-func ListClusters(ctx context.Context, c client.Client) ([]status.Cluster, error) {
+// ListClusters reads how every cluster stands, for the appliance's status. The hosts tell what clusters left on them.
+func ListClusters(ctx context.Context, c client.Client, hosts []metal3api.BareMetalHost) ([]status.Cluster, error) {
 	var list v1alpha1.ProvisioningList
 	if err := c.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list Provisionings: %w", err)
@@ -124,7 +126,14 @@ func ListClusters(ctx context.Context, c client.Client) ([]status.Cluster, error
 	all := make([]status.Cluster, 0, len(list.Items))
 	for i := range list.Items {
 		p := &list.Items[i]
-		s := status.Cluster{Name: v1alpha1.ClusterOf(p), State: stateOf(p.Status.Phase), Percent: int(p.Status.Percent), Nodes: p.Status.NodesReady, Warnings: p.Status.Warnings}
+		s := status.Cluster{
+			Name:      v1alpha1.ClusterOf(p),
+			State:     stateOf(p.Status.Phase),
+			Percent:   int(p.Status.Percent),
+			Nodes:     p.Status.NodesReady,
+			Warnings:  p.Status.Warnings,
+			Leftovers: listLeftovers(v1alpha1.ClusterOf(p), hosts),
+		}
 		switch p.Status.Phase {
 		case v1alpha1.PhaseRefused, v1alpha1.PhaseFailed:
 			s.Error = p.Status.Message
@@ -132,9 +141,31 @@ func ListClusters(ctx context.Context, c client.Client) ([]status.Cluster, error
 			s.Text = p.Status.Message
 		}
 		for _, n := range p.Status.Nodes {
-			s.Members = append(s.Members, status.ClusterNode{Name: n.Name, Roles: n.Roles, Host: n.Host, Address: n.Address, State: strings.ToLower(n.State), Reason: n.Reason})
+			s.Members = append(s.Members, status.ClusterNode{
+				Name:    n.Name,
+				Roles:   n.Roles,
+				Host:    n.Host,
+				Address: n.Address,
+				State:   strings.ToLower(n.State),
+				Reason:  n.Reason,
+			})
 		}
 		all = append(all, s)
 	}
 	return all, nil
+}
+
+func listLeftovers(cluster string, hosts []metal3api.BareMetalHost) []status.Leftover {
+	pointers := func(yield func(*metal3api.BareMetalHost) bool) {
+		for i := range hosts {
+			if !yield(&hosts[i]) {
+				return
+			}
+		}
+	}
+	var all []status.Leftover
+	for _, l := range operator.FindLeftovers(cluster, pointers) {
+		all = append(all, status.Leftover{Host: l.Host, Text: l.Sentence()})
+	}
+	return all
 }

@@ -64,7 +64,7 @@ func (n *node) applianceValues(ctx context.Context) (values, *appliance, error) 
 	}
 	v := n.values()
 	v.Appliance = applianceAddress(n.Addr, n.shell.LocalAddr(), a.served)
-	v.Registry = netip.AddrPortFrom(v.Appliance, RegistryPort)
+	v.Registry = netip.AddrPortFrom(v.Appliance, assets.RegistryPort)
 	return v, a, nil
 }
 
@@ -119,7 +119,7 @@ func findRegistry(ctx context.Context, at []netip.Addr) (base string, authority 
 	blind := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // see supply
 	defer blind.CloseIdleConnections()
 	for _, addr := range at {
-		base = "https://" + netip.AddrPortFrom(addr, RegistryPort).String()
+		base = "https://" + netip.AddrPortFrom(addr, assets.RegistryPort).String()
 		authority, _, wrong := fetchText(ctx, blind, base+"/ca.crt")
 		if wrong == nil {
 			return base, authority, nil

@@ -13,11 +13,9 @@ import (
 	"path/filepath"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
-
-// identityName is the file that tells one life of a cluster from another.
-const identityName = "cluster.json"
 
 // clusterIdentity is what cannot be asked of the nodes because it decides what they may be asked to become.
 type clusterIdentity struct {
@@ -36,7 +34,7 @@ func (c *cluster) loadIdentity(f *facts) (*clusterIdentity, error) {
 	if c.identity != nil {
 		return c.identity, nil
 	}
-	path := filepath.Join(c.dir, identityName)
+	path := filepath.Join(c.dir, contract.FileIdentity)
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read record of the cluster: %w", err)
@@ -101,7 +99,7 @@ func (c *cluster) saveIdentity(r clusterIdentity) error {
 	if err != nil {
 		return fmt.Errorf("encode record of the cluster: %w", err)
 	}
-	return writeFile(filepath.Join(c.dir, identityName), append(text, '\n'), 0o644)
+	return writeFile(filepath.Join(c.dir, contract.FileIdentity), append(text, '\n'), 0o644)
 }
 
 // writeMarker writes on a node which cluster it is part of, before anything there depends on it.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
@@ -17,7 +18,7 @@ func TestIdentity(t *testing.T) {
 	fresh := func() *cluster { return &cluster{Settings: edge, dir: dir} }
 	_, err := fresh().loadIdentity(nil)
 	assert.True(t, bringup.IsWait(err), "a worker decided what the cluster is")
-	assert.NoFileExists(t, filepath.Join(dir, identityName))
+	assert.NoFileExists(t, filepath.Join(dir, contract.FileIdentity))
 
 	c := fresh()
 	r, err := c.loadIdentity(&facts{})
@@ -37,7 +38,7 @@ func TestIdentity(t *testing.T) {
 	assert.True(t, bringup.IsPermanent(err))
 	assert.ErrorContains(t, err, "10.244.64.0/18 for pods")
 
-	require.NoError(t, os.WriteFile(filepath.Join(dir, identityName), []byte("{"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, contract.FileIdentity), []byte("{"), 0o644))
 	_, err = fresh().loadIdentity(&facts{})
 	assert.True(t, bringup.IsPermanent(err))
 	assert.ErrorContains(t, err, "what the nodes say is believed")
@@ -58,7 +59,7 @@ func TestIdentityIsFoundOnTheFirstNode(t *testing.T) {
 	assert.True(t, bringup.IsPermanent(err))
 	assert.ErrorContains(t, err, "the cluster has the networks 10.9.0.0/16 for pods")
 	assert.Equal(t, err, c.refusal(), "it is against all nodes")
-	assert.NoFileExists(t, filepath.Join(dir, identityName))
+	assert.NoFileExists(t, filepath.Join(dir, contract.FileIdentity))
 
 	// Its Provisioning was deleted while kubeadm made it: it is begun again, with what is asked for now.
 	half := &facts{Kubernetes: true, HalfMade: true, PodsWere: living.PodsWere, ServicesWere: living.ServicesWere, Marker: living.Marker}

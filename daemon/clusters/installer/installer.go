@@ -22,7 +22,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"firstlight.dev/firstlight/daemon/clusters/installer/inventory"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
+	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
 	"firstlight.dev/firstlight/daemon/clusters/installer/remote"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
@@ -47,7 +48,7 @@ type Installer struct {
 
 // New reads the inventory. What is wrong in it, or with what was asked, is for a person to mend.
 func New(c Config) (*Installer, error) {
-	text, err := os.ReadFile(filepath.Join(c.Dir, "hosts.ini"))
+	text, err := os.ReadFile(filepath.Join(c.Dir, contract.FileInventory))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, bringup.Permanent(fmt.Errorf("read inventory: %w", err))
 	} else if err != nil {
@@ -55,7 +56,7 @@ func New(c Config) (*Installer, error) {
 	}
 	inv, err := inventory.Parse(text)
 	if err != nil {
-		return nil, bringup.Permanent(fmt.Errorf("read inventory %s: %w", filepath.Join(c.Dir, "hosts.ini"), err))
+		return nil, bringup.Permanent(fmt.Errorf("read inventory %s: %w", filepath.Join(c.Dir, contract.FileInventory), err))
 	}
 	plugins, err := choosePlugins(c.Plugins)
 	if err != nil {
@@ -70,7 +71,7 @@ func New(c Config) (*Installer, error) {
 		return nil, err
 	}
 	i.cluster = &cluster{Settings: c.Settings, dir: c.Dir, inv: inv, log: slog.New(slog.NewTextHandler(log, nil)), plugins: plugins}
-	hosts := &remote.Hosts{Known: filepath.Join(c.Dir, "known_hosts"), Learned: filepath.Join(c.Dir, "artifacts", "known_hosts")}
+	hosts := &remote.Hosts{Known: filepath.Join(c.Dir, contract.FileKnownHosts), Learned: filepath.Join(c.Dir, contract.FileLearned)}
 	for _, in := range inv.Nodes {
 		log, err := i.logTo(in.Label)
 		if err != nil {
@@ -111,7 +112,7 @@ const maxLog = 4 << 20
 // logTo opens a log below the cluster's directory, to go on where it ended. It is for root alone: what
 // programs print is not ours to promise.
 func (i *Installer) logTo(name string) (io.Writer, error) {
-	path := filepath.Join(i.config.Dir, "log", name+".log")
+	path := filepath.Join(i.config.Dir, contract.LogDir, name+".log")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}

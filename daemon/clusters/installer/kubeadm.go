@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/installer/remote"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
@@ -82,7 +83,8 @@ kubeadm init --config "$1" --skip-token-print --ignore-preflight-errors all || {
 // restartControlPlane starts what was made once. It is never made again: what is in it is the cluster.
 func (n *node) restartControlPlane(ctx context.Context, report bringup.Report) error {
 	if f := n.facts(); !f.Kubernetes {
-		return bringup.Permanent(fmt.Errorf("the control plane was on this node and is gone; if the cluster may go with it, delete its Provisioning, or remove %s, and install every node's system anew", filepath.Join(n.dir, identityName)))
+		return bringup.Permanent(fmt.Errorf("the control plane was on this node and is gone; if the cluster may go with it, "+
+			"delete its Provisioning, or remove %s, and install every node's system anew", filepath.Join(n.dir, contract.FileIdentity)))
 	}
 	report("starting the control plane")
 	_, err := n.runLocked(ctx, `systemctl enable --quiet kubelet.service; systemctl start kubelet.service`)

@@ -18,7 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"firstlight.dev/firstlight/daemon/clusters/installer/inventory"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
+	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
@@ -31,7 +32,7 @@ const (
 	adminBinding = "firstlight:admin"
 )
 
-func (c *cluster) kubeconfigPath() string { return filepath.Join(c.dir, "artifacts", "admin.conf") }
+func (c *cluster) kubeconfigPath() string { return filepath.Join(c.dir, contract.FileKubeconfig) }
 
 // kubeconfigFor makes the administrator's kubeconfig for use from outside: by the addresses of the control
 // planes instead of the nodes' own proxies. Each control plane is a context; the first is the current one.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"firstlight.dev/firstlight/daemon/clusters/installer/inventory"
+	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 

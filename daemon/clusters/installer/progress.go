@@ -12,20 +12,13 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
-// Progress is what the operator shows while the installer runs (docs/kud.md).
-type Progress struct {
-	Percent int               `json:"percent"`
-	Doing   string            `json:"doing"`
-	Nodes   map[string]string `json:"nodes"`           // label to what it does or waits for
-	Ready   []string          `json:"ready,omitempty"` // labels of the nodes that are Ready in the cluster
-}
-
 // tracker follows the plans of all nodes and of the cluster.
 type tracker struct {
-	path  string          // progress.json
+	path  string          // contract.FileProgress
 	nodes func() []string // those that are Ready in the cluster
 	out   io.Writer       // a line for every stage that begins to hold or goes wrong
 	wake  chan struct{}
@@ -42,7 +35,7 @@ type tracker struct {
 
 func newTracker(dir string, out io.Writer, order []string) *tracker {
 	now := time.Now()
-	return &tracker{path: filepath.Join(dir, "progress.json"), out: out, wake: make(chan struct{}, 1), plans: map[string]bringup.Snapshot{},
+	return &tracker{path: filepath.Join(dir, contract.FileProgress), out: out, wake: make(chan struct{}, 1), plans: map[string]bringup.Snapshot{},
 		order: order, printed: map[string]string{}, since: now, started: now}
 }
 
@@ -75,7 +68,7 @@ func (t *tracker) update(plan string, s bringup.Snapshot) {
 }
 
 // writeProgress replaces the progress file. It is worth nothing after a power cut and need not reach the disk.
-func writeProgress(path string, p Progress) error {
+func writeProgress(path string, p contract.Progress) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -117,9 +110,10 @@ func (t *tracker) printStage(plan string, st status.Stage) {
 }
 
 // progressOf sums the plans up.
-func progressOf(plans map[string]bringup.Snapshot, order []string) Progress {
-	p := Progress{Nodes: map[string]string{}, Doing: "starting"}
+func progressOf(plans map[string]bringup.Snapshot, order []string) contract.Progress {
+	p := contract.Progress{Nodes: map[string]string{}, Doing: "starting"}
 	ready, all := 0, 0
+	doing := "" // stage of the cluster's own plan
 	for _, name := range order {
 		s := plans[name]
 		at := -1
@@ -133,7 +127,7 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) Progress {
 		}
 		if name == "" {
 			if at >= 0 {
-				p.Doing = stageText(s.Stages[at])
+				doing, p.Doing = s.Stages[at].Name, stageText(s.Stages[at])
 			} else if len(s.Stages) > 0 {
 				p.Doing = "done"
 			}
@@ -153,7 +147,7 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) Progress {
 	// what the cluster's own plan does meanwhile is no step ahead.
 	making := slices.ContainsFunc(order, func(name string) bool { return open(plans[name], "control-plane-made") })
 	// While the cluster only waits for its nodes, what they do says more.
-	if making || strings.HasPrefix(p.Doing, "api-answers") || strings.HasPrefix(p.Doing, "nodes-ready") {
+	if making || doing == "api-answers" || doing == "nodes-ready" {
 		for _, name := range order {
 			if d := p.Nodes[name]; d != "" && d != "ready" {
 				p.Doing = name + ": " + d

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
@@ -36,13 +37,13 @@ func TestProgress(t *testing.T) {
 		"w-1": plan("reached=ready", "joined=ready"),
 	}
 	order := []string{"", "m-1", "w-1"}
-	assert.Equal(t, Progress{Percent: 50, Doing: "m-1: images-present: pulling image 3 of 8",
+	assert.Equal(t, contract.Progress{Percent: 50, Doing: "m-1: images-present: pulling image 3 of 8",
 		Nodes: map[string]string{"m-1": "images-present: pulling image 3 of 8", "w-1": "ready"}}, progressOf(plans, order))
 	delete(plans, "w-1")
 	assert.Equal(t, "waiting", progressOf(plans, order).Nodes["w-1"])
-	assert.Equal(t, Progress{Doing: "starting", Nodes: map[string]string{}}, progressOf(nil, nil))
+	assert.Equal(t, contract.Progress{Doing: "starting", Nodes: map[string]string{}}, progressOf(nil, nil))
 	done := map[string]bringup.Snapshot{"": plan("api-answers=ready")}
-	assert.Equal(t, Progress{Percent: 100, Doing: "done", Nodes: map[string]string{}}, progressOf(done, []string{""}))
+	assert.Equal(t, contract.Progress{Percent: 100, Doing: "done", Nodes: map[string]string{}}, progressOf(done, []string{""}))
 }
 
 // TestProgressDoesNotRunBackwards: the API answers, and more is done by it, while kubeadm is at its last steps.
@@ -117,7 +118,7 @@ func TestTrackerTellsEachThingOnce(t *testing.T) {
 	assert.NotContains(t, out.String(), "joined")
 	text, err := os.ReadFile(filepath.Join(dir, "progress.json"))
 	require.NoError(t, err)
-	var p Progress
+	var p contract.Progress
 	require.NoError(t, json.Unmarshal(text, &p))
 	assert.Equal(t, 33, p.Percent)
 	assert.Equal(t, "joined: kubeadm joins it", p.Nodes["m-1"])

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/installer/remote"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
@@ -46,11 +47,11 @@ func (i *Installer) Remove(ctx context.Context, labels []string) error {
 func (c *cluster) saveRemoved() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	text, err := json.Marshal(map[string]any{"uncleared": c.dirty})
+	text, err := json.Marshal(contract.Removed{Dirty: c.dirty})
 	if err != nil {
 		return fmt.Errorf("encode what was removed: %w", err)
 	}
-	return writeFile(filepath.Join(c.dir, "artifacts", "removed.json"), append(text, '\n'), 0o644)
+	return writeFile(filepath.Join(c.dir, contract.FileRemoved), append(text, '\n'), 0o644)
 }
 
 // recordCleared keeps why a node was not cleared; "" if it was.

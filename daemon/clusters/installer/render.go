@@ -9,7 +9,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/manifest"
-	"firstlight.dev/firstlight/daemon/clusters/installer/inventory"
+	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
 )
 
 //go:embed templates/*
@@ -17,9 +17,6 @@ var templates embed.FS
 
 // Endpoint is where, on every node, the API servers are reached.
 var Endpoint = netip.MustParseAddrPort("127.0.0.1:7443")
-
-// RegistryPort is where the appliance serves container images.
-const RegistryPort = 5000
 
 // Where things are on a node.
 const (

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets"
-	"firstlight.dev/firstlight/daemon/clusters/installer/inventory"
+	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
@@ -49,7 +49,7 @@ func valuesOf(n inventory.Node, f facts) values {
 	v := newValues(edge, inv)
 	v.Node, v.facts, v.Release = n, f, "0123456789ab"
 	v.Appliance = netip.MustParseAddr("172.22.0.1")
-	v.Registry = netip.AddrPortFrom(v.Appliance, RegistryPort)
+	v.Registry = netip.AddrPortFrom(v.Appliance, assets.RegistryPort)
 	return v
 }
 

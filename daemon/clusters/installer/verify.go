@@ -15,13 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
 const (
 	probeNamespace = "firstlight-verify"
 	probeName      = "probe.firstlight-verify.svc.cluster.local"
-	verifyReport   = "verification.json"
 )
 
 // question is one thing that a pod is asked to do, and what came of it.
@@ -36,35 +36,25 @@ type question struct {
 	verb, key, value string // VERB?KEY=VALUE, see firstlight-node probe
 }
 
-// verification is what is kept of the last one (docs/kud.md): the questions for whoever wants to know it
-// exactly, the checks that follow from them for the status.
+// verification is what is kept of the last one: the checks for the status, the questions that they follow from for
+// whoever wants to know it exactly.
 type verification struct {
-	Time      time.Time  `json:"time"`
-	Nodes     []string   `json:"nodes"`
-	Passed    bool       `json:"passed"`
-	Checks    []check    `json:"checks"`
+	contract.Verification
 	Questions []question `json:"questions"`
-}
-
-// check is one thing that was tried of the cluster.
-type check struct {
-	Name    string `json:"name"`
-	Passed  bool   `json:"passed"`
-	Message string `json:"message,omitempty"`
 }
 
 // checksOf sums up what was seen: the nodes as the API knows them, why not every node has a pod (nil if
 // all have), and the questions that the pods were asked.
-func checksOf(nodes []*node, have []corev1.Node, pods error, asked []question) []check {
-	ready := check{Name: "nodes Ready", Passed: true, Message: fmt.Sprintf("all %d nodes", len(nodes))}
+func checksOf(nodes []*node, have []corev1.Node, pods error, asked []question) []contract.Check {
+	ready := contract.Check{Name: "nodes Ready", Passed: true, Message: fmt.Sprintf("all %d nodes", len(nodes))}
 	if err := nodesVerdict(nodes, have); err != nil {
 		ready.Passed, ready.Message = false, err.Error()
 	}
-	placed := check{Name: "a pod on every node", Passed: true, Message: fmt.Sprintf("on all %d nodes", len(nodes))}
+	placed := contract.Check{Name: "a pod on every node", Passed: true, Message: fmt.Sprintf("on all %d nodes", len(nodes))}
 	if pods != nil {
-		return []check{ready, {Name: placed.Name, Message: pods.Error()}}
+		return []contract.Check{ready, {Name: placed.Name, Message: pods.Error()}}
 	}
-	all := []check{ready, placed}
+	all := []contract.Check{ready, placed}
 	for _, c := range []struct {
 		name string
 		is   func(what string) bool
@@ -79,7 +69,7 @@ func checksOf(nodes []*node, have []corev1.Node, pods error, asked []question) [
 				of = append(of, q)
 			}
 		}
-		one := check{Name: c.name, Passed: true, Message: fmt.Sprintf("%d of %d questions answered", len(of), len(of))}
+		one := contract.Check{Name: c.name, Passed: true, Message: fmt.Sprintf("%d of %d questions answered", len(of), len(of))}
 		if len(of) == 0 {
 			one.Message = "not asked: there is one node"
 		}
@@ -283,8 +273,10 @@ func (c *cluster) saveVerification(ctx context.Context, a *api, pods error, all 
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	v := verification{Time: time.Now().UTC().Truncate(time.Second), Checks: checksOf(c.nodes, list.Items, pods, all), Questions: all}
-	v.Passed = !slices.ContainsFunc(v.Checks, func(k check) bool { return !k.Passed })
+	v := verification{Questions: all}
+	v.Time = time.Now().UTC().Truncate(time.Second)
+	v.Checks = checksOf(c.nodes, list.Items, pods, all)
+	v.Passed = !slices.ContainsFunc(v.Checks, func(k contract.Check) bool { return !k.Passed })
 	for _, n := range c.nodes {
 		v.Nodes = append(v.Nodes, n.Label)
 	}
@@ -292,5 +284,5 @@ func (c *cluster) saveVerification(ctx context.Context, a *api, pods error, all 
 	if err != nil {
 		return fmt.Errorf("encode verification: %w", err)
 	}
-	return writeFile(filepath.Join(c.dir, "artifacts", verifyReport), append(text, '\n'), 0o644)
+	return writeFile(filepath.Join(c.dir, contract.FileVerification), append(text, '\n'), 0o644)
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 func pod(node, name, ip string) corev1.Pod {
@@ -93,7 +95,7 @@ func TestChecksOfAVerification(t *testing.T) {
 	nodes := []*node{{Node: made("a", "172.22.0.11", true, true)}, {Node: made("b", "172.22.0.12", false, true)}}
 	worker := map[string]string{workerRole: ""}
 	have := []corev1.Node{object("a", "True", worker), object("b", "True", worker)}
-	lines := func(all []check) (text []string) {
+	lines := func(all []contract.Check) (text []string) {
 		for _, k := range all {
 			text = append(text, fmt.Sprintf("%s %t: %s", k.Name, k.Passed, k.Message))
 		}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
@@ -39,7 +40,7 @@ const (
 	digestsDir   = artifact.Dir + "/" + artifact.DigestsDir
 	packagesKey  = vault.SecretDir + "/packages.key"
 	packagesRoot = netboot.HTTPRoot + "/debian" // gets the index
-	registryPort = 5000
+	registryPort = assets.RegistryPort
 )
 
 // Mirror serves at the appliance's own addresses, which move when the site is edited.

@@ -3,7 +3,6 @@ package kud
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -16,40 +15,25 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // ICN's names.
 const (
-	Dir          = "/opt/kud/multi-cluster" // on the appliance, and in the container
-	SSHSecret    = "ssh-key-secret"         // id_rsa, id_rsa.pub
-	Environment  = "kud-installer"          // ConfigMap
+	SSHSecret    = "ssh-key-secret" // with contract.FilePrivateKey and contract.FilePublicKey
+	Environment  = "kud-installer"  // ConfigMap
 	LabelCluster = "cluster"
 )
 
 // program is the daemon on the appliance, and in a container of assets.InstallerImage.
 const program = "/usr/bin/firstlightd"
 
-// Files of a cluster, below its directory in Dir.
-const (
-	FileInventory  = "hosts.ini"
-	FileKnownHosts = "known_hosts"
-	FileInstalled  = "installed.json"
-	FileProgress   = "progress.json"
-	FileIdentity   = "cluster.json" // of the stick's installer: which life of the cluster this is
-	FileKubeconfig = "artifacts/admin.conf"
-	FileVerified   = "artifacts/verification.json"
-	FileRemoved    = "artifacts/removed.json"
-	FileLearned    = "artifacts/known_hosts" // host keys that the stick's installer met
-	FileKeys       = "keys.json"             // the operator's: of which system each host key is
-	LogDir         = "log"
-)
-
 // JobName is the name of a cluster's Job.
 func JobName(cluster string) string { return "kud-" + cluster }
 
 // LogFile is where what the run printed is kept, below the cluster's directory.
 func (r Run) LogFile() string {
-	return path.Join(LogDir, fmt.Sprintf("kud-%d-%s-%d.log", r.Generation, r.Action, r.Attempt))
+	return path.Join(contract.LogDir, fmt.Sprintf("kud-%d-%s-%d.log", r.Generation, r.Action, r.Attempt))
 }
 
 // DefaultEnvironment is ICN's ConfigMap kud-installer.
@@ -63,7 +47,7 @@ func DefaultEnvironment() map[string]string {
 // Command is the installer's command line, ICN's to the letter.
 func (r Run) Command(cluster string) string {
 	c := "cp -r /.ssh /root/; chmod -R 600 /root/.ssh; ./installer --cluster " + cluster
-	if r.Action == Remove {
+	if r.Action == contract.Remove {
 		return c + " --remove " + strings.Join(r.Nodes, " ")
 	}
 	if r.PodSubnet != "" {
@@ -82,9 +66,9 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 		return nil, fmt.Errorf("encode run of cluster %s: %w", cluster, err)
 	}
 	labels := map[string]string{LabelCluster: cluster}
-	mounts := []corev1.VolumeMount{{Name: "multi-cluster", MountPath: Dir}, {Name: "secret-volume", MountPath: "/.ssh"}}
+	mounts := []corev1.VolumeMount{{Name: "multi-cluster", MountPath: contract.Dir}, {Name: "secret-volume", MountPath: "/.ssh"}}
 	volumes := []corev1.Volume{
-		{Name: "multi-cluster", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: Dir}}},
+		{Name: "multi-cluster", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: contract.Dir}}},
 		{Name: "secret-volume", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: SSHSecret}}},
 	}
 	if r.Image == assets.InstallerImage {
@@ -92,16 +76,15 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 		source := corev1.HostPathVolumeSource{Path: program, Type: ptr.To(corev1.HostPathFile)}
 		volumes = append(volumes, corev1.Volume{Name: "program", VolumeSource: corev1.VolumeSource{HostPath: &source}})
 	}
-	env := []corev1.EnvVar{{Name: "KUD_ACTION", Value: r.Action}, {Name: "KUD_NODES", Value: strings.Join(r.Nodes, " ")}}
+	env := []corev1.EnvVar{
+		{Name: contract.EnvAction, Value: r.Action},
+		{Name: contract.EnvNodes, Value: strings.Join(r.Nodes, " ")},
+	}
 	if r.ServiceSubnet != "" {
-		env = append(env, corev1.EnvVar{Name: "KUD_SERVICE_SUBNET", Value: r.ServiceSubnet})
+		env = append(env, corev1.EnvVar{Name: contract.EnvServiceSubnet, Value: r.ServiceSubnet})
 	}
 	if len(r.Clear) > 0 {
-		var all []string
-		for _, label := range slices.Sorted(maps.Keys(r.Clear)) {
-			all = append(all, label+"="+r.Clear[label])
-		}
-		env = append(env, corev1.EnvVar{Name: "KUD_CLEAR", Value: strings.Join(all, " ")})
+		env = append(env, corev1.EnvVar{Name: contract.EnvClear, Value: contract.FormatClear(r.Clear)})
 	}
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
@@ -144,9 +127,6 @@ func RunOf(job *batchv1.Job) (Run, bool) {
 	return r, err == nil && r.Action != ""
 }
 
-// ExitRefused is the exit code of an installer that will fail however often it is tried.
-const ExitRefused = 2
-
 // Outcome is how a Job stands.
 type Outcome struct {
 	Ended     bool
@@ -172,7 +152,7 @@ func OutcomeOf(job *batchv1.Job, pods []corev1.Pod) Outcome {
 			case s.Terminated != nil:
 				o.Started = true
 				if s.Terminated.ExitCode != 0 {
-					o.Refused = s.Terminated.ExitCode == ExitRefused
+					o.Refused = s.Terminated.ExitCode == contract.ExitRefused
 					o.Message = fmt.Sprintf("exit code %d: %s", s.Terminated.ExitCode, lastLine(s.Terminated.Message))
 				}
 			case s.Running != nil:
@@ -193,22 +173,4 @@ func lastLine(s string) string {
 		s = "… " + strings.ToValidUTF8(s[len(s)-500:], "")
 	}
 	return s
-}
-
-// Progress is what an installer may say of itself while it runs.
-type Progress struct {
-	Percent int               `json:"percent"`
-	Doing   string            `json:"doing"`
-	Nodes   map[string]string `json:"nodes"`
-	Ready   []string          `json:"ready"` // labels of the nodes that are Ready in the cluster
-}
-
-// ReadProgress reads progress.json; what is torn or out of bounds says nothing.
-func ReadProgress(text []byte) Progress {
-	var p Progress
-	if json.Unmarshal(text, &p) != nil {
-		return Progress{}
-	}
-	p.Percent = min(max(p.Percent, 0), 100)
-	return p
 }

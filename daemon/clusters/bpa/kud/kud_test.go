@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -88,9 +89,9 @@ func TestJobGolden(t *testing.T) {
 	w := Want{Members: three(), Plugins: []string{"emco", "nfd"}, PodSubnet: "10.244.64.0/18", ServiceSubnet: "10.244.0.0/18", Image: "example/installer:1"}
 	owner := metav1.OwnerReference{APIVersion: "bpa.akraino.org/v1alpha1", Kind: "Provisioning", Name: "edge", UID: "u-1"}
 	for _, r := range []Run{
-		{Want: w, Action: Install, Generation: 1, Attempt: 1},
-		{Want: Want{Members: three(), Image: assets.InstallerImage}, Action: Add, Generation: 2, Attempt: 1},
-		{Want: w, Action: Remove, Nodes: []string{"worker-1"}, Generation: 4, Attempt: 2},
+		{Want: w, Action: contract.Install, Generation: 1, Attempt: 1},
+		{Want: Want{Members: three(), Image: assets.InstallerImage}, Action: contract.Add, Generation: 2, Attempt: 1},
+		{Want: w, Action: contract.Remove, Nodes: []string{"worker-1"}, Generation: 4, Attempt: 2},
 	} {
 		job, err := r.Job("default", "edge", owner)
 		require.NoError(t, err)
@@ -109,11 +110,11 @@ func TestJobGolden(t *testing.T) {
 func TestCommand(t *testing.T) {
 	const head = "cp -r /.ssh /root/; chmod -R 600 /root/.ssh; ./installer --cluster c"
 	for want, r := range map[string]Run{
-		head:                           {Action: Install},
-		head + " --network 10.0.0.0/8": {Action: Install, Want: Want{PodSubnet: "10.0.0.0/8"}},
-		head + " --plugins a b":        {Action: Add, Nodes: []string{"w"}, Want: Want{Plugins: []string{"a", "b"}}},
-		head + " --network 10.0.0.0/8 --plugins emco": {Action: Install, Want: Want{PodSubnet: "10.0.0.0/8", Plugins: []string{"emco"}}},
-		head + " --remove w1 w2":                      {Action: Remove, Nodes: []string{"w1", "w2"}, Want: Want{PodSubnet: "10.0.0.0/8", Plugins: []string{"emco"}}},
+		head:                           {Action: contract.Install},
+		head + " --network 10.0.0.0/8": {Action: contract.Install, Want: Want{PodSubnet: "10.0.0.0/8"}},
+		head + " --plugins a b":        {Action: contract.Add, Nodes: []string{"w"}, Want: Want{Plugins: []string{"a", "b"}}},
+		head + " --network 10.0.0.0/8 --plugins emco": {Action: contract.Install, Want: Want{PodSubnet: "10.0.0.0/8", Plugins: []string{"emco"}}},
+		head + " --remove w1 w2":                      {Action: contract.Remove, Nodes: []string{"w1", "w2"}, Want: Want{PodSubnet: "10.0.0.0/8", Plugins: []string{"emco"}}},
 	} {
 		assert.Equal(t, want, r.Command("c"))
 	}
@@ -139,16 +140,16 @@ func TestNext(t *testing.T) {
 		nodes  []string
 		reason string
 	}{
-		{"never installed", nil, want(three()), Install, nil, ""},
+		{"never installed", nil, want(three()), contract.Install, nil, ""},
 		{"as asked", &record, want(three()), "", nil, ""},
 		{"another order is the same cluster", &record, want([]Node{three()[2], three()[0], three()[1]}), "", nil, ""},
-		{"a worker more", &record, want(append(three(), fourth)), Add, []string{"worker-2"}, ""},
-		{"a worker less", &record, want(three()[:2]), Remove, []string{"worker-1"}, ""},
-		{"a worker on another host goes first", &record, want(edit(three(), 2, func(m *Node) { m.Host = "metal3/node-4" })), Remove, []string{"worker-1"}, ""},
-		{"one more and one less: the one less goes first", &record, want(append(three()[:2:2], fourth)), Remove, []string{"worker-1"}, ""},
-		{"another address", &record, want(edit(three(), 0, func(m *Node) { m.Address = addr("172.22.0.99") })), Install, nil, ""},
-		{"a master works as well now", &record, want(edit(three(), 0, func(m *Node) { m.Worker = true })), Install, nil, ""},
-		{"more plugins", &record, Want{Members: three(), Plugins: []string{"a", "b"}, PodSubnet: "10.0.0.0/8"}, Install, nil, ""},
+		{"a worker more", &record, want(append(three(), fourth)), contract.Add, []string{"worker-2"}, ""},
+		{"a worker less", &record, want(three()[:2]), contract.Remove, []string{"worker-1"}, ""},
+		{"a worker on another host goes first", &record, want(edit(three(), 2, func(m *Node) { m.Host = "metal3/node-4" })), contract.Remove, []string{"worker-1"}, ""},
+		{"one more and one less: the one less goes first", &record, want(append(three()[:2:2], fourth)), contract.Remove, []string{"worker-1"}, ""},
+		{"another address", &record, want(edit(three(), 0, func(m *Node) { m.Address = addr("172.22.0.99") })), contract.Install, nil, ""},
+		{"a master works as well now", &record, want(edit(three(), 0, func(m *Node) { m.Worker = true })), contract.Install, nil, ""},
+		{"more plugins", &record, Want{Members: three(), Plugins: []string{"a", "b"}, PodSubnet: "10.0.0.0/8"}, contract.Install, nil, ""},
 		{"a master more", &record, want(append(three(), Node{Label: "m3", Master: true, Host: "x"})), "", nil, ControlPlaneFixed},
 		{"a master less", &record, want(three()[1:]), "", nil, ControlPlaneFixed},
 		{"a master on another host", &record, want(edit(three(), 0, func(m *Node) { m.Host = "x" })), "", nil, ControlPlaneFixed},
@@ -262,19 +263,9 @@ func TestPause(t *testing.T) {
 	assert.Equal(t, []time.Duration{10 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 10 * time.Minute, 10 * time.Minute}, got)
 }
 
-func TestProgress(t *testing.T) {
-	assert.Equal(t, Progress{40, "joining", map[string]string{"w": "joining"}, nil}, ReadProgress([]byte(`{"percent":40,"doing":"joining","nodes":{"w":"joining"},"more":1}`)))
-	assert.Equal(t, Progress{Percent: 100}, ReadProgress([]byte(`{"percent":4000}`)))
-	assert.Equal(t, Progress{}, ReadProgress([]byte(`{"percent":4`)))
-}
-
-func FuzzProgressAndRecord(f *testing.F) {
-	f.Add([]byte(`{"percent":40,"nodes":{"w":"x"}}`))
+func FuzzRecord(f *testing.F) {
 	f.Add(InstalledCluster{Provisioning: "a/b", Members: three()}.Encode())
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if p := ReadProgress(text); p.Percent < 0 || p.Percent > 100 {
-			t.Error(p)
-		}
 		if r, err := ReadInstalled(text); err == nil {
 			if _, err := Next(r, Want{Members: r.Members, Plugins: r.Plugins, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet}); err != nil {
 				t.Error(err)

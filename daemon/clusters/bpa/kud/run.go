@@ -6,13 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// Actions of a run.
-const (
-	Install = "install" // make the inventory true
-	Add     = "add"     // the same; Nodes are new in it
-	Remove  = "remove"  // take Nodes out; they are still in the inventory
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // Want is a cluster as it is asked for, with its hosts found.
@@ -76,7 +71,7 @@ func (r InstalledCluster) Encode() []byte {
 // CompletedRecord is the record after a run ended well; have is the one before, nil if there was none.
 func (r Run) CompletedRecord(provisioning, job string, have *InstalledCluster) InstalledCluster {
 	done := InstalledCluster{Provisioning: provisioning, Job: job, Members: r.Members, Plugins: r.Plugins, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet, Virtlet: r.Virtlet}
-	if r.Action != Remove {
+	if r.Action != contract.Remove {
 		return done
 	}
 	stays := func(all []Node) []Node {
@@ -97,7 +92,7 @@ func (r Run) CompletedRecord(provisioning, job string, have *InstalledCluster) I
 // nodes that are; nil if there is nothing to record: the control plane is not whole, or the run was for
 // a cluster that is recorded already.
 func (r Run) PartialRecord(provisioning, job string, ready []string) *InstalledCluster {
-	if r.Action != Install || r.Virtlet {
+	if r.Action != contract.Install || r.Virtlet {
 		return nil
 	}
 	p := InstalledCluster{Provisioning: provisioning, Job: job, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet, Begun: true}
@@ -137,7 +132,7 @@ func (f *ImmutableError) Error() string { return f.Sentence }
 // added, each by a run of its own: a host may be moved from one label to another.
 func Next(have *InstalledCluster, want Want) (*Run, error) {
 	if have == nil {
-		return &Run{Want: want, Action: Install}, nil
+		return &Run{Want: want, Action: contract.Install}, nil
 	}
 	if have.PodSubnet != want.PodSubnet || have.ServiceSubnet != want.ServiceSubnet {
 		return nil, &ImmutableError{SubnetFixed, fmt.Sprintf("the networks of an installed cluster cannot be changed: it has PodSubnet %q and ServiceSubnet %q; write these again, "+
@@ -168,11 +163,11 @@ func Next(have *InstalledCluster, want Want) (*Run, error) {
 	case len(removed) > 0:
 		was := want
 		was.Members, was.Plugins = before, have.Plugins
-		return &Run{Want: was, Action: Remove, Nodes: removed}, nil
+		return &Run{Want: was, Action: contract.Remove, Nodes: removed}, nil
 	case len(added) > 0:
-		return &Run{Want: want, Action: Add, Nodes: added}, nil
+		return &Run{Want: want, Action: contract.Add, Nodes: added}, nil
 	case changed:
-		return &Run{Want: want, Action: Install}, nil
+		return &Run{Want: want, Action: contract.Install}, nil
 	}
 	return nil, nil
 }

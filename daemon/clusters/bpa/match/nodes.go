@@ -66,7 +66,7 @@ type Problem struct {
 	Reason   string
 	Sentence string
 	Waits    bool // it may go away by itself
-	Node     Node // of a problem with finding a host
+	Node     Node // that it is about; zero if it is about none or about several
 }
 
 // Reasons of problems with what is asked, and with finding it.
@@ -129,7 +129,7 @@ func ParseNodes(s v1alpha1.ProvisioningSpec) ([]Node, []Problem) {
 		if len(s.Workers) == 0 {
 			nodes[i].Worker = true
 		}
-		if !n.isPinned() && n.CPU == 0 && n.Memory == 0 && !n.SRIOV && !n.QAT && !slices.ContainsFunc(problems, namesNode(n.Label)) {
+		if !n.isPinned() && n.CPU == 0 && n.Memory == 0 && !n.SRIOV && !n.QAT && !slices.ContainsFunc(problems, IsAbout(n.Label)) {
 			problems = append(problems, nothingAskedProblem(n))
 		}
 		if first, twice := byMAC[n.MAC]; twice && n.MAC != "" {
@@ -141,9 +141,9 @@ func ParseNodes(s v1alpha1.ProvisioningSpec) ([]Node, []Problem) {
 	return nodes, problems
 }
 
-// namesNode tells the problems that name a node.
-func namesNode(label string) func(Problem) bool {
-	return func(p Problem) bool { return strings.Contains(p.Sentence, "node "+label+":") }
+// IsAbout returns what reports whether a problem is about the node with a label.
+func IsAbout(label string) func(Problem) bool {
+	return func(p Problem) bool { return p.Node.Label == label }
 }
 
 func labelTakenProblem(name, mac string) Problem {
@@ -169,7 +169,7 @@ func readNode(name string, b *v1alpha1.Body, master bool) (Node, []Problem) {
 	n := Node{Label: name, Master: master, Worker: !master}
 	var problems []Problem
 	wrong := func(reason, format string, args ...any) {
-		problems = append(problems, Problem{Reason: reason, Sentence: "node " + name + ": " + fmt.Sprintf(format, args...)})
+		problems = append(problems, Problem{Reason: reason, Sentence: "node " + name + ": " + fmt.Sprintf(format, args...), Node: n})
 	}
 	if !label.MatchString(name) {
 		n.Label = strings.ToValidUTF8(name, "?")

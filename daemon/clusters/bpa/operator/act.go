@@ -16,6 +16,7 @@ import (
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
@@ -49,7 +50,7 @@ func (r *Provisionings) act(ctx context.Context, w *clusterState, d *decision) e
 			return err
 		}
 		done := w.run.CompletedRecord(w.cr.Namespace+"/"+w.cr.Name, string(w.job.UID), w.record)
-		if err := w.dir.write(kud.FileInstalled, done.Encode(), 0o644); err != nil {
+		if err := w.dir.write(contract.FileInstalled, done.Encode(), 0o644); err != nil {
 			return err
 		}
 		w.record = &done
@@ -106,11 +107,11 @@ func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision)
 		return err
 	}
 	if w.record == nil { // or the run would be taken for a good one by what another left
-		if err := w.dir.remove(kud.FileKubeconfig, kud.FileVerified); err != nil {
+		if err := w.dir.remove(contract.FileKubeconfig, contract.FileVerification); err != nil {
 			return err
 		}
 	}
-	if err := w.dir.remove(kud.FileProgress, kud.FileRemoved); err != nil {
+	if err := w.dir.remove(contract.FileProgress, contract.FileRemoved); err != nil {
 		return err
 	}
 	if err := r.writeInventory(w, d.run.Members, keys); err != nil {
@@ -153,10 +154,10 @@ func (r *Provisionings) writeInventory(w *clusterState, members []kud.Node, keys
 	if w.virtlet {
 		inventory = kud.VirtualInventory
 	}
-	if err := w.dir.write(kud.FileInventory, inventory(members), 0o644); err != nil {
+	if err := w.dir.write(contract.FileInventory, inventory(members), 0o644); err != nil {
 		return err
 	}
-	return w.dir.write(kud.FileKnownHosts, kud.KnownHosts(keys), 0o644)
+	return w.dir.write(contract.FileKnownHosts, kud.KnownHosts(keys), 0o644)
 }
 
 // managedLabels labels what the operator makes and may change again.

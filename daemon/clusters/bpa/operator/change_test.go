@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 func testWorkerAddedAndRemoved(t *testing.T, r *rig) {
@@ -33,10 +35,10 @@ func testWorkerAddedAndRemoved(t *testing.T, r *rig) {
 	require.Equal(t, v1alpha1.PhaseChanging, p.Status.Phase, p.Status.Message)
 	assert.Equal(t, "2/3", p.Status.NodesReady)
 	run := r.run("edge")
-	assert.Equal(t, kud.Add, run.Action)
+	assert.Equal(t, contract.Add, run.Action)
 	assert.Equal(t, []string{"x"}, run.Nodes)
-	assert.Contains(t, r.file("edge", kud.FileInventory), "x  ansible_ssh_host=10.0.0.3")
-	assert.Equal(t, "kubeconfig of edge", r.file("edge", kud.FileKubeconfig), "the cluster's kubeconfig went before the run")
+	assert.Contains(t, r.file("edge", contract.FileInventory), "x  ansible_ssh_host=10.0.0.3")
+	assert.Equal(t, "kubeconfig of edge", r.file("edge", contract.FileKubeconfig), "the cluster's kubeconfig went before the run")
 	r.end("edge", 0, "")
 	assert.Equal(t, "3/3", r.settle("edge").Status.NodesReady)
 
@@ -44,9 +46,9 @@ func testWorkerAddedAndRemoved(t *testing.T, r *rig) {
 	p = r.settle("edge")
 	require.Equal(t, v1alpha1.PhaseChanging, p.Status.Phase)
 	run = r.run("edge")
-	assert.Equal(t, kud.Remove, run.Action)
+	assert.Equal(t, contract.Remove, run.Action)
 	assert.Contains(t, r.job("edge").Spec.Template.Spec.Containers[0].Args[0], "./installer --cluster edge --remove x")
-	assert.Contains(t, r.file("edge", kud.FileInventory), "x  ansible_ssh_host=10.0.0.3", "the installer must still find what it takes out")
+	assert.Contains(t, r.file("edge", contract.FileInventory), "x  ansible_ssh_host=10.0.0.3", "the installer must still find what it takes out")
 	assert.Equal(t, v1alpha1.NodeRemoving, p.Status.Nodes[2].State)
 	assert.Equal(t, "Provisioning default/edge x", r.holder(3), "released before it was taken out")
 	r.end("edge", 0, "")
@@ -54,7 +56,7 @@ func testWorkerAddedAndRemoved(t *testing.T, r *rig) {
 	require.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, p.Status.Message)
 	assert.Empty(t, r.holder(3))
 	assert.NotContains(t, r.bmh(3).Annotations, label.Installed, "it was taken out and still counts as installed")
-	assert.NotContains(t, r.file("edge", kud.FileInventory), "10.0.0.3")
+	assert.NotContains(t, r.file("edge", contract.FileInventory), "10.0.0.3")
 	assert.NotContains(t, r.configMap("edge"), "WORKER_x")
 }
 
@@ -67,8 +69,8 @@ func testWorkerLeftUncleared(t *testing.T, r *rig) {
 	r.installed("edge", edge+"\n- x: {mac-address: '52:54:00:00:03:00'}")
 	r.apply(provisioning("edge", edge))
 	r.settle("edge")
-	require.Equal(t, kud.Remove, r.run("edge").Action)
-	require.NoError(t, r.clusterDir("edge").write(kud.FileRemoved, []byte(`{"uncleared":{"x":"it did not answer: no route to host"}}`), 0o644))
+	require.Equal(t, contract.Remove, r.run("edge").Action)
+	require.NoError(t, r.clusterDir("edge").write(contract.FileRemoved, []byte(`{"uncleared":{"x":"it did not answer: no route to host"}}`), 0o644))
 	r.end("edge", 0, "")
 	p := r.settle("edge")
 	require.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, p.Status.Message)
@@ -77,6 +79,8 @@ func testWorkerLeftUncleared(t *testing.T, r *rig) {
 	p = r.settle("edge")
 	require.Len(t, p.Status.Warnings, 1)
 	assert.Contains(t, p.Status.Warnings[0], "host metal3/h3 was taken out of cluster edge without being cleared: x: it did not answer: no route to host")
+	left := Leftover{Host: "metal3/h3", Cluster: "edge", Why: "x: it did not answer: no route to host"}
+	assert.Equal(t, []Leftover{left}, FindLeftovers("edge", slices.Values([]*host{r.bmh(1), r.bmh(3), r.bmh(4)})))
 
 	r.apply(provisioning("edge", edge+"\n- z: {cpu: 3}"))
 	r.settle("edge")
@@ -112,10 +116,10 @@ func testWorkerMoves(t *testing.T, r *rig) {
 	r.installed("edge", edge)
 	r.apply(provisioning("edge", "masters:\n- m: {mac-address: '52:54:00:00:01:00'}\nworkers:\n- w: {mac-address: '52:54:00:00:03:00'}"))
 	r.settle("edge")
-	assert.Equal(t, kud.Remove, r.run("edge").Action)
+	assert.Equal(t, contract.Remove, r.run("edge").Action)
 	r.end("edge", 0, "")
 	r.settle("edge")
-	assert.Equal(t, kud.Add, r.run("edge").Action)
+	assert.Equal(t, contract.Add, r.run("edge").Action)
 	assert.Empty(t, r.holder(2))
 	r.end("edge", 0, "")
 	p := r.settle("edge")
@@ -141,11 +145,11 @@ func testEditWhileTheJobRuns(t *testing.T, r *rig) {
 	r.end("edge", 0, "")
 	r.settle("edge")
 	run := r.run("edge")
-	assert.Equal(t, kud.Remove, run.Action, "what the cut-off edit left behind was forgotten")
+	assert.Equal(t, contract.Remove, run.Action, "what the cut-off edit left behind was forgotten")
 	assert.Equal(t, []string{"w"}, run.Nodes)
 	r.end("edge", 0, "")
 	r.settle("edge")
-	assert.Equal(t, kud.Add, r.run("edge").Action)
+	assert.Equal(t, contract.Add, r.run("edge").Action)
 	r.end("edge", 0, "")
 	p = r.settle("edge")
 	assert.Equal(t, v1alpha1.PhaseReady, p.Status.Phase)
@@ -241,8 +245,8 @@ func testHostsInServiceMayFail(t *testing.T, r *rig) {
 	lease("10.0.0.78", "active")
 	p := r.settle("edge")
 	assert.Equal(t, v1alpha1.PhaseChanging, p.Status.Phase, "it has another address now")
-	assert.Equal(t, kud.Install, r.run("edge").Action)
-	assert.Contains(t, r.file("edge", kud.FileInventory), "10.0.0.78")
+	assert.Equal(t, contract.Install, r.run("edge").Action)
+	assert.Contains(t, r.file("edge", contract.FileInventory), "10.0.0.78")
 }
 
 func gone(t *testing.T, r *rig, name string) {
@@ -253,7 +257,7 @@ func gone(t *testing.T, r *rig, name string) {
 	assert.Nil(t, r.configMap(name))
 	err = r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kubeconfigName(name)}, &corev1.Secret{})
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
-	for _, f := range []string{kud.FileInventory, kud.FileInstalled, kud.FileKubeconfig, kud.FileKnownHosts} {
+	for _, f := range []string{contract.FileInventory, contract.FileInstalled, contract.FileKubeconfig, contract.FileKnownHosts} {
 		assert.NoFileExists(t, r.clusterDir(name).path(f))
 	}
 }
@@ -311,7 +315,7 @@ func testRecreated(t *testing.T, r *rig) {
 	left, err := os.ReadDir(r.clusterDir("edge").path("."))
 	require.NoError(t, err)
 	require.Len(t, left, 1, "something speaks of its former life")
-	assert.Equal(t, kud.LogDir, left[0].Name())
+	assert.Equal(t, contract.LogDir, left[0].Name())
 	p := r.installed("edge", edge)
 	assert.Equal(t, "2/2", p.Status.NodesReady)
 	assert.Equal(t, p.UID, r.bmh(1).Spec.ConsumerRef.UID)
@@ -368,14 +372,14 @@ func testObjectsDeletedByHand(t *testing.T, r *rig) {
 	r.installed("edge", edge)
 	require.NoError(t, r.api.Delete(t.Context(), r.job("edge"), client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	require.NoError(t, r.api.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: configMapName("edge")}}))
-	require.NoError(t, os.Remove(r.clusterDir("edge").path(kud.FileInventory)))
+	require.NoError(t, os.Remove(r.clusterDir("edge").path(contract.FileInventory)))
 	p := r.settle("edge")
 	assert.Equal(t, v1alpha1.PhaseReady, p.Status.Phase)
 	assert.Equal(t, addr(1), r.configMap("edge")["MASTER_m"])
-	assert.NotEmpty(t, r.file("edge", kud.FileInventory))
+	assert.NotEmpty(t, r.file("edge", contract.FileInventory))
 	err := r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kud.JobName("edge")}, &batchv1.Job{})
 	assert.True(t, apierrors.IsNotFound(err), "the installer ran again for nothing")
-	require.NoError(t, r.clusterDir("edge").write(kud.FileInstalled, []byte("{"), 0o644))
+	require.NoError(t, r.clusterDir("edge").write(contract.FileInstalled, []byte("{"), 0o644))
 	_, err = r.step("edge")
 	assert.ErrorContains(t, err, "if the cluster is gone, remove the file")
 	assert.Contains(t, r.get("edge").Status.Message, "trying again: ")

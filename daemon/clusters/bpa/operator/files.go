@@ -14,9 +14,10 @@ import (
 
 	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
-// clusterDir is a cluster's directory below kud.Dir, shared with its installer.
+// clusterDir is a cluster's directory below contract.Dir, shared with its installer.
 type clusterDir string
 
 // clusterDir is where a cluster's files are. A name is a label's value, which cannot leave
@@ -63,13 +64,13 @@ func (d clusterDir) remove(names ...string) error {
 // readInstalled reads what the cluster is made of; nil if it was never installed. A record that
 // cannot be read is no record of nothing: the error stops everything for this cluster.
 func (d clusterDir) readInstalled() (*kud.InstalledCluster, error) {
-	text, err := d.read(kud.FileInstalled)
+	text, err := d.read(contract.FileInstalled)
 	if err != nil || text == nil {
 		return nil, err
 	}
 	r, err := kud.ReadInstalled(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; if the cluster is gone, remove the file", d.path(kud.FileInstalled), err)
+		return nil, fmt.Errorf("%s: %w; if the cluster is gone, remove the file", d.path(contract.FileInstalled), err)
 	}
 	return r, nil
 }
@@ -77,7 +78,7 @@ func (d clusterDir) readInstalled() (*kud.InstalledCluster, error) {
 // removeFiles removes what a cluster that is no more leaves behind, but for its logs. If it lives on, its nodes say
 // so; if they were installed anew, nothing here must speak of its former life.
 func (d clusterDir) removeFiles() error {
-	return d.remove(kud.FileInventory, kud.FileKnownHosts, kud.FileKeys, kud.FileProgress, filepath.Dir(kud.FileKubeconfig), kud.FileIdentity, kud.FileInstalled)
+	return d.remove(contract.FileInventory, contract.FileKnownHosts, contract.FileKeys, contract.FileProgress, filepath.Dir(contract.FileKubeconfig), contract.FileIdentity, contract.FileInstalled)
 }
 
 // maxLogs is how many logs of runs are kept for a cluster.

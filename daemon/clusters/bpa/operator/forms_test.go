@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"firstlight.dev/firstlight/assets/label"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // testForms applies each form that ICN's samples have, whole files as ICN's users wrote them.
@@ -108,7 +108,7 @@ func (r *rig) refuse(i int, c refusal) {
 	var jobs batchv1.JobList
 	require.NoError(t, r.api.List(t.Context(), &jobs))
 	assert.Empty(t, jobs.Items, "%s: a Job was made", c.name)
-	assert.Empty(t, r.file(name, kud.FileInventory), "%s: an inventory was written", c.name)
+	assert.Empty(t, r.file(name, contract.FileInventory), "%s: an inventory was written", c.name)
 	var hosts metal3api.BareMetalHostList
 	require.NoError(t, r.api.List(t.Context(), &hosts))
 	for _, b := range hosts.Items {
@@ -230,7 +230,7 @@ func testVirtlet(t *testing.T, r *rig) {
 	r.apply(text("vms", "masters:\n- m: {mac-address: '52:54:00:00:aa:01'}\nworkers:\n- w: {mac-address: '52:54:00:00:aa:02'}"))
 	p := r.settle("vms")
 	require.Equal(t, v1alpha1.PhaseInstalling, p.Status.Phase, p.Status.Message)
-	ini := r.file("vms", kud.FileInventory)
+	ini := r.file("vms", contract.FileInventory)
 	assert.Contains(t, ini, "m  ansible_ssh_host=10.9.0.1 ansible_ssh_port=22 ansible_ssh_user=root ansible_ssh_pass=root\n")
 	assert.NotContains(t, ini, "[virtlet]")
 	r.apply(text("more", "masters:\n- m: {mac-address: '52:54:00:00:aa:02'}"))

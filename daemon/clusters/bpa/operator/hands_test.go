@@ -23,6 +23,7 @@ import (
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 func (r *rig) create(o client.Object) {
@@ -193,7 +194,7 @@ func (r *rig) end(cluster string, code int32, said string) {
 	if code == 0 {
 		j.Status.Conditions = []batchv1.JobCondition{condition(batchv1.JobSuccessCriteriaMet), condition(batchv1.JobComplete)}
 		j.Status.Succeeded, j.Status.CompletionTime = 1, &now
-		require.NoError(r.t, r.clusterDir(cluster).write(kud.FileKubeconfig, []byte("kubeconfig of "+cluster), 0o600))
+		require.NoError(r.t, r.clusterDir(cluster).write(contract.FileKubeconfig, []byte("kubeconfig of "+cluster), 0o600))
 	} else {
 		j.Status.Conditions = []batchv1.JobCondition{condition(batchv1.JobFailureTarget), condition(batchv1.JobFailed)}
 		j.Status.Failed = 1

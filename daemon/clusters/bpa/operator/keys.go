@@ -13,6 +13,7 @@ import (
 
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/login"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // system is which installation of which host's disk an address led to.
@@ -43,7 +44,7 @@ func renewSystems(before, now map[netip.Addr]system) (after map[netip.Addr]syste
 
 // readSystems reads which systems the host keys of a cluster are of. What cannot be read is not known.
 func (d clusterDir) readSystems() (map[netip.Addr]system, error) {
-	text, err := d.read(kud.FileKeys)
+	text, err := d.read(contract.FileKeys)
 	if err != nil {
 		return nil, fmt.Errorf("read systems of host keys: %w", err)
 	}
@@ -58,7 +59,7 @@ func (d clusterDir) readSystems() (map[netip.Addr]system, error) {
 // pinned, and for the others those that the installer met.
 func (d clusterDir) knownHosts() (map[netip.Addr]string, error) {
 	keys := map[netip.Addr]string{}
-	for _, name := range []string{kud.FileLearned, kud.FileKnownHosts} {
+	for _, name := range []string{contract.FileLearned, contract.FileKnownHosts} {
 		text, err := d.read(name)
 		if err != nil {
 			return nil, fmt.Errorf("read known hosts: %w", err)
@@ -82,7 +83,7 @@ func (w *clusterState) forgetKeys(members []kud.Node) error {
 		}
 	}
 	after, forget := renewSystems(before, now)
-	for _, name := range []string{kud.FileLearned, kud.FileKnownHosts} {
+	for _, name := range []string{contract.FileLearned, contract.FileKnownHosts} {
 		text, err := w.dir.read(name)
 		if err != nil {
 			return fmt.Errorf("read known hosts: %w", err)
@@ -97,7 +98,7 @@ func (w *clusterState) forgetKeys(members []kud.Node) error {
 	if err != nil {
 		return fmt.Errorf("encode systems of host keys: %w", err)
 	}
-	return w.dir.write(kud.FileKeys, append(text, '\n'), 0o644)
+	return w.dir.write(contract.FileKeys, append(text, '\n'), 0o644)
 }
 
 // nodeKeys is how Software knows the nodes of a cluster.
@@ -126,12 +127,12 @@ func (k nodeKeys) hostKeyError(addr netip.Addr, err error) error {
 	if !errors.As(err, &changed) {
 		return err
 	}
-	return fmt.Errorf("%w; if that is meant, remove the lines of %s from %s and %s, else find out who answers there", err, addr, k.dir.path(kud.FileKnownHosts), k.dir.path(kud.FileLearned))
+	return fmt.Errorf("%w; if that is meant, remove the lines of %s from %s and %s, else find out who answers there", err, addr, k.dir.path(contract.FileKnownHosts), k.dir.path(contract.FileLearned))
 }
 
 // addHostKey adds a host key to those that were met. The installer may add one at the same moment.
 func (d clusterDir) addHostKey(addr netip.Addr, key string) error {
-	path := d.path(kud.FileLearned)
+	path := d.path(contract.FileLearned)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("keep host key: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 func TestKeysOfSystemsThatAreNoMore(t *testing.T) {
@@ -49,7 +50,7 @@ func testSoftwareKeys(t *testing.T, r *rig) {
 	w := netip.MustParseAddr(machines[1].Addr)
 	right := keys[w]
 	learned := func() {
-		require.NoError(t, r.clusterDir("edge").write(kud.FileLearned, kud.KnownHosts(keys), 0o644))
+		require.NoError(t, r.clusterDir("edge").write(contract.FileLearned, kud.KnownHosts(keys), 0o644))
 	}
 	learned()
 	r.apply(softwareText("masterSoftware: [jq]\nworkerSoftware: [jq]"))
@@ -69,10 +70,10 @@ func testSoftwareKeys(t *testing.T, r *rig) {
 
 	r.changeHost(2, func(b *host) { b.Status.OperationHistory.Provision.End = metav1.NewTime(r.now.Truncate(time.Second)) })
 	r.settle("edge")
-	assert.NotContains(t, r.file("edge", kud.FileLearned), w.String(), "the key of a system that is no more is still believed")
-	assert.Contains(t, r.file("edge", kud.FileLearned), machines[0].Addr)
+	assert.NotContains(t, r.file("edge", contract.FileLearned), w.String(), "the key of a system that is no more is still believed")
+	assert.Contains(t, r.file("edge", contract.FileLearned), machines[0].Addr)
 	r.now = r.now.Add(kud.RetryDelay(1))
 	sw = r.software("tools")
 	assert.Equal(t, v1alpha1.PhaseReady, sw.Status.Phase, sw.Status.Message)
-	assert.Contains(t, r.file("edge", kud.FileLearned), w.String()+" "+right)
+	assert.Contains(t, r.file("edge", contract.FileLearned), w.String()+" "+right)
 }

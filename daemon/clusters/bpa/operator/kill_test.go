@@ -14,6 +14,7 @@ import (
 
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 func replace(s, old, now string) string { return strings.Replace(s, old, now, 1) }
@@ -79,7 +80,7 @@ func (r *rig) life(t *testing.T, name string) []string {
 		}
 		run := r.run(name)
 		story = append(story, fmt.Sprintf("%s %v attempt %d of %d nodes: %s", run.Action, run.Nodes, run.Attempt, len(run.Members), kud.Inventory(run.Members)))
-		require.Equal(t, string(kud.Inventory(run.Members)), r.file(name, kud.FileInventory))
+		require.Equal(t, string(kud.Inventory(run.Members)), r.file(name, contract.FileInventory))
 		r.end(name, code, "fatal\n")
 	}
 	r.apply(provisioning(name, edge))

@@ -3,26 +3,29 @@ package operator
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // release takes the claim away. The mark of what is on the disk stays, unless the node was taken out by
 // a run and cleared; one that did not answer is marked as such, and no cluster gets it by chance.
 func (r *Provisionings) release(ctx context.Context, w *clusterState, name string) error {
 	node := claimOf(w.bmh[name].Spec.ConsumerRef).Node
-	removed := w.isRecorded() && w.run.Action == kud.Remove && slices.Contains(w.run.Nodes, node)
+	removed := w.isRecorded() && w.run.Action == contract.Remove && slices.Contains(w.run.Nodes, node)
 	why := ""
 	if removed {
-		text, err := w.dir.read(kud.FileRemoved)
+		text, err := w.dir.read(contract.FileRemoved)
 		if err != nil {
 			return fmt.Errorf("read what was removed: %w", err)
 		}
-		why = kud.ReadDirty(text)[node]
+		why = contract.ReadRemoved(text).Dirty[node]
 	}
 	return r.patchHost(ctx, w, name, func(b *host) {
 		b.Spec.ConsumerRef = nil
@@ -67,17 +70,28 @@ func (r *Provisionings) clearLeftoverMark(ctx context.Context, w *clusterState) 
 	return nil
 }
 
-// leftoverWarnings warns of hosts that were taken out of this cluster and still hold what it left there.
-func (w *clusterState) leftoverWarnings() []string {
-	var all []string
-	for name, b := range w.bmh {
-		cluster, why := dirtyFrom(b)
-		if cluster != w.cluster || b.Spec.ConsumerRef != nil {
-			continue
+// Leftover is a host that was taken out of a cluster and still holds what that left there.
+type Leftover struct {
+	Host    string // namespace/name
+	Cluster string
+	Why     string // it was not cleared
+}
+
+// Sentence says what is wrong and what to do.
+func (l Leftover) Sentence() string {
+	return fmt.Sprintf("host %s was taken out of cluster %s without being cleared: %s; switched on, it comes back as a node of it: "+
+		"install its system anew, or name it by its MAC in a Provisioning, whose installer clears it first", l.Host, l.Cluster, l.Why)
+}
+
+// FindLeftovers returns a cluster's leftovers on hosts that nobody has claimed since, by the name of the host.
+func FindLeftovers(cluster string, hosts iter.Seq[*host]) []Leftover {
+	var all []Leftover
+	for b := range hosts {
+		from, why := dirtyFrom(b)
+		if from == cluster && b.Spec.ConsumerRef == nil {
+			all = append(all, Leftover{Host: b.Namespace + "/" + b.Name, Cluster: cluster, Why: why})
 		}
-		all = append(all, fmt.Sprintf("host %s was taken out of cluster %s without being cleared: %s; switched on, it comes back as a node of it: "+
-			"install its system anew, or name it by its MAC in a Provisioning, whose installer clears it first", name, cluster, why))
 	}
-	slices.Sort(all)
+	slices.SortFunc(all, func(a, b Leftover) int { return strings.Compare(a.Host, b.Host) })
 	return all
 }

@@ -18,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 const edge = "masters:\n- m: {mac-address: '52:54:00:00:01:00'}\nworkers:\n- w: {cpu: 2}"
@@ -47,16 +48,16 @@ func testOneCluster(t *testing.T, r *rig) {
 	require.NoError(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kud.Environment}, &env))
 	assert.Equal(t, "docker", env.Data["CONTAINER_RUNTIME"])
 	ini := string(kud.Inventory(r.run("edge").Members))
-	assert.Equal(t, ini, r.file("edge", kud.FileInventory))
+	assert.Equal(t, ini, r.file("edge", contract.FileInventory))
 	assert.Contains(t, ini, "m  ansible_ssh_host=10.0.0.1 ansible_ssh_port=22\n")
 
-	require.NoError(t, r.clusterDir("edge").write(kud.FileProgress, []byte(`{"percent":40,"doing":"joining w","nodes":{"w":"joining"}}`), 0o644))
+	require.NoError(t, r.clusterDir("edge").write(contract.FileProgress, []byte(`{"percent":40,"doing":"joining w","nodes":{"w":"joining"}}`), 0o644))
 	p = r.settle("edge")
 	assert.Equal(t, int32(44), p.Status.Percent)
 	assert.Contains(t, p.Status.Message, "attempt 1: joining w")
 	assert.Equal(t, v1alpha1.NodeStatus{Name: "w", Roles: []string{"worker"}, Host: "metal3/h2", MAC: mac(2, 0), Address: addr(2), AddressFrom: "inspection", State: v1alpha1.NodeInstalling, Reason: "joining"}, p.Status.Nodes[1])
 
-	require.NoError(t, r.clusterDir("edge").write(kud.FileVerified, []byte(`{"time":"2026-11-20T12:00:00Z","nodes":["m","w"],"checks":[{"name":"DNS","passed":true}]}`), 0o644))
+	require.NoError(t, r.clusterDir("edge").write(contract.FileVerification, []byte(`{"time":"2026-11-20T12:00:00Z","nodes":["m","w"],"checks":[{"name":"DNS","passed":true}]}`), 0o644))
 	r.end("edge", 0, "")
 	p = r.settle("edge")
 	require.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, p.Status.Message)
@@ -143,7 +144,7 @@ func testSameName(t *testing.T, r *rig) {
 	require.NoError(t, r.api.Delete(t.Context(), r.get("twin")))
 	r.settle("twin")
 	assert.Equal(t, addr(1), r.configMap("edge")["MASTER_m"], "the twin took the cluster's objects with it")
-	assert.NotEmpty(t, r.file("edge", kud.FileInstalled))
+	assert.NotEmpty(t, r.file("edge", contract.FileInstalled))
 }
 
 // testFailsTwiceThenSucceeds: attempts, pauses, logs.
@@ -173,7 +174,7 @@ func testFailsTwiceThenSucceeds(t *testing.T, r *rig) {
 	r.end("edge", 0, "")
 	p := r.settle("edge")
 	assert.Equal(t, v1alpha1.PhaseReady, p.Status.Phase)
-	logs, _ := filepath.Glob(r.clusterDir("edge").path(kud.LogDir) + "/kud-*.log")
+	logs, _ := filepath.Glob(r.clusterDir("edge").path(contract.LogDir) + "/kud-*.log")
 	assert.Len(t, logs, 3)
 	r.said("Warning InstallFailed Job kud-edge: installing, attempt 2 failed")
 }
@@ -182,7 +183,7 @@ func testInstallerRefuses(t *testing.T, r *rig) {
 	r.host(1)
 	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
 	r.settle("edge")
-	r.end("edge", kud.ExitRefused, "usage: installer --cluster NAME\n")
+	r.end("edge", contract.ExitRefused, "usage: installer --cluster NAME\n")
 	p := r.settle("edge")
 	assert.Equal(t, v1alpha1.PhaseRefused, p.Status.Phase)
 	assert.Equal(t, InstallerRefused, ready(p).Reason)
@@ -199,18 +200,18 @@ func testInstallerRefuses(t *testing.T, r *rig) {
 
 func testNoKubeconfig(t *testing.T, r *rig) {
 	r.host(1)
-	require.NoError(t, r.clusterDir("edge").write(kud.FileKubeconfig, []byte("of an older attempt"), 0o600))
+	require.NoError(t, r.clusterDir("edge").write(contract.FileKubeconfig, []byte("of an older attempt"), 0o600))
 	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
 	r.settle("edge")
 	r.end("edge", 0, "")
-	require.NoError(t, r.clusterDir("edge").remove(kud.FileKubeconfig))
+	require.NoError(t, r.clusterDir("edge").remove(contract.FileKubeconfig))
 	p := r.settle("edge")
 	assert.Equal(t, NoKubeconfig, ready(p).Reason)
-	assert.Contains(t, p.Status.Message, "left no "+r.clusterDir("edge").path(kud.FileKubeconfig))
+	assert.Contains(t, p.Status.Message, "left no "+r.clusterDir("edge").path(contract.FileKubeconfig))
 	r.now = r.now.Add(time.Hour)
 	r.settle("edge")
 	assert.Equal(t, int32(2), r.run("edge").Attempt)
-	assert.Empty(t, r.file("edge", kud.FileKubeconfig))
+	assert.Empty(t, r.file("edge", contract.FileKubeconfig))
 }
 
 // testDeadWorker: one dead worker of a first installation keeps nobody else from being installed; taken out,
@@ -222,8 +223,8 @@ func testDeadWorker(t *testing.T, r *rig) {
 	r.apply(provisioning("edge", edge+"\n- x: {mac-address: '52:54:00:00:03:00'}"))
 	r.settle("edge")
 	dir := r.clusterDir("edge")
-	require.NoError(t, dir.write(kud.FileKubeconfig, []byte("kubeconfig of edge"), 0o600))
-	require.NoError(t, dir.write(kud.FileProgress, []byte(`{"percent":70,"nodes":{"x":"reached: no route to host"},"ready":["m","w"]}`), 0o644))
+	require.NoError(t, dir.write(contract.FileKubeconfig, []byte("kubeconfig of edge"), 0o600))
+	require.NoError(t, dir.write(contract.FileProgress, []byte(`{"percent":70,"nodes":{"x":"reached: no route to host"},"ready":["m","w"]}`), 0o644))
 	r.end("edge", 1, "nodes-ready: x has not joined")
 	p := r.settle("edge")
 	assert.Equal(t, v1alpha1.PhaseFailed, p.Status.Phase, p.Status.Message)
@@ -248,7 +249,7 @@ func testDeadWorker(t *testing.T, r *rig) {
 	assert.Equal(t, "remove [x]", fmt.Sprint(r.run("edge").Action, " ", r.run("edge").Nodes))
 	r.end("edge", 0, "")
 	p = r.settle("edge")
-	assert.Equal(t, kud.Install, r.run("edge").Action, "what comes after the nodes was never done")
+	assert.Equal(t, contract.Install, r.run("edge").Action, "what comes after the nodes was never done")
 	assert.Empty(t, r.holder(3))
 	r.end("edge", 0, "")
 	p = r.settle("edge")

@@ -25,6 +25,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/login/sshtest"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // access puts a real log-in into the operator's namespace and returns it.
@@ -77,7 +78,7 @@ func testCredentials(t *testing.T, r *rig) {
 	for i, m := range machines {
 		assert.Equal(t, "*", m.Get("shadow"), "the default password still opens it")
 		assert.Contains(t, m.Get("root/.ssh/authorized_keys"), sshtest.AuthorizedKey(key))
-		assert.Contains(t, r.file("edge", kud.FileKnownHosts), m.Addr+" "+m.HostKey()+"\n")
+		assert.Contains(t, r.file("edge", contract.FileKnownHosts), m.Addr+" "+m.HostKey()+"\n")
 		host, _, _, _, err := ssh.ParseAuthorizedKey([]byte(m.HostKey()))
 		require.NoError(t, err)
 		assert.Equal(t, "by the appliance's key; host key "+ssh.FingerprintSHA256(host)+" pinned at first contact, password of ubuntu taken away", p.Status.Nodes[i].Login)
@@ -86,7 +87,7 @@ func testCredentials(t *testing.T, r *rig) {
 	p = r.settle("edge")
 	assert.Equal(t, v1alpha1.PhaseReady, p.Status.Phase)
 	assert.Contains(t, p.Status.Nodes[1].Login, "password of ubuntu taken away", "the status forgot it")
-	assert.Contains(t, r.file("edge", kud.FileKnownHosts), machines[1].HostKey(), "the pin was lost")
+	assert.Contains(t, r.file("edge", contract.FileKnownHosts), machines[1].HostKey(), "the pin was lost")
 }
 
 // testKeyOfTheNamespace: the appliance's log-in comes to the Provisioning, and host keys that
@@ -110,7 +111,7 @@ func testKeyOfTheNamespace(t *testing.T, r *rig) {
 	p = r.settle("edge")
 	require.Equal(t, v1alpha1.PhaseInstalling, p.Status.Phase, p.Status.Message)
 	assert.Equal(t, "site", p.Status.Nodes[0].AddressFrom)
-	assert.Equal(t, "10.5.5.5 ssh-ed25519 AAAAkey\n", r.file("edge", kud.FileKnownHosts))
+	assert.Equal(t, "10.5.5.5 ssh-ed25519 AAAAkey\n", r.file("edge", contract.FileKnownHosts))
 	have := func() *corev1.Secret {
 		s := &corev1.Secret{}
 		require.NoError(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kud.SSHSecret}, s))
@@ -158,7 +159,7 @@ func testSoftware(t *testing.T, r *rig) {
 	sw = r.software("tools")
 	assert.Equal(t, v1alpha1.PhaseFailed, sw.Status.Phase)
 	assert.Contains(t, sw.Status.Message, "its host key is not known")
-	require.NoError(t, r.clusterDir("edge").write(kud.FileKnownHosts, kud.KnownHosts(known), 0o644))
+	require.NoError(t, r.clusterDir("edge").write(contract.FileKnownHosts, kud.KnownHosts(known), 0o644))
 	r.now = r.now.Add(kud.RetryDelay(1))
 	sw = r.software("tools")
 	assert.Equal(t, v1alpha1.PhaseFailed, sw.Status.Phase)

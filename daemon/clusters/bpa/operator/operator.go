@@ -49,16 +49,11 @@ import (
 // Config is what the operator is told.
 type Config struct {
 	Namespace string   // the operator's own: the appliance's log-in to nodes is there, Secret kud.SSHSecret
-	Dir       string   // of clusters, kud.Dir
+	Dir       string   // of clusters, contract.Dir
 	LeaseFile string   // of ISC's format; may be missing
 	Installer string   // image, for Provisionings that name none
 	Plugins   []string // that Installer knows; a Provisioning that names another may ask for KUD's
 	SSHPort   uint16   // of nodes; 22 if zero
-
-	// Why Installer will not take a node's label, or so many control planes, so that neither is found out
-	// when hosts are claimed already; without them it takes all.
-	CheckLabel         func(string) error
-	CheckControlPlanes func(int) error
 
 	Site     string // its name: that of proposed clusters
 	Proposal string // ProposalOff, ProposalShow or ProposalApply

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // recordPart records what a first installation came to that failed because of some of its workers: one dead
@@ -20,15 +21,15 @@ func (r *Provisionings) recordPart(ctx context.Context, w *clusterState) error {
 	if w.record != nil {
 		return nil
 	}
-	text, err := w.dir.read(kud.FileProgress)
+	text, err := w.dir.read(contract.FileProgress)
 	if err != nil {
 		return fmt.Errorf("read progress: %w", err)
 	}
-	part := w.run.PartialRecord(w.cr.Namespace+"/"+w.cr.Name, string(w.job.UID), kud.ReadProgress(text).Ready)
+	part := w.run.PartialRecord(w.cr.Namespace+"/"+w.cr.Name, string(w.job.UID), contract.ReadProgress(text).Ready)
 	if part == nil {
 		return nil
 	}
-	if err := w.dir.write(kud.FileInstalled, part.Encode(), 0o644); err != nil {
+	if err := w.dir.write(contract.FileInstalled, part.Encode(), 0o644); err != nil {
 		return err
 	}
 	w.record = part

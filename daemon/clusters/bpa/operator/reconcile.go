@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 type host = metal3api.BareMetalHost
@@ -73,14 +73,14 @@ func (r *Provisionings) Reconcile(ctx context.Context, q reconcile.Request) (rec
 	d := decide(w, a, a.want(r, w))
 	progress := r.readProgress(w, d)
 	if d.step == stepClear { // with the Job goes the number of its attempt
-		if err := r.updateStatus(ctx, cr, describeStatus(w, a, d, progress)); err != nil {
+		if err := r.updateStatus(ctx, cr, describeStatus(w, a, d, progress), w.warnings()); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
 	if err := r.act(ctx, w, &d); err != nil {
 		return reconcile.Result{}, r.reportError(ctx, cr, err)
 	}
-	if err := r.updateStatus(ctx, cr, describeStatus(w, a, d, progress)); err != nil {
+	if err := r.updateStatus(ctx, cr, describeStatus(w, a, d, progress), w.warnings()); err != nil {
 		return reconcile.Result{}, err
 	}
 	return requeueAfter(d, w.now), nil
@@ -102,15 +102,15 @@ func requeueAfter(d decision, now time.Time) reconcile.Result {
 }
 
 // readProgress is what the installer says of itself while it runs, and said last when it failed.
-func (r *Provisionings) readProgress(w *clusterState, d decision) kud.Progress {
+func (r *Provisionings) readProgress(w *clusterState, d decision) contract.Progress {
 	if d.step != stepWatch && d.step != stepPause && d.step != stepRefused {
-		return kud.Progress{}
+		return contract.Progress{}
 	}
-	text, err := w.dir.read(kud.FileProgress)
+	text, err := w.dir.read(contract.FileProgress)
 	if err != nil {
-		return kud.Progress{}
+		return contract.Progress{}
 	}
-	return kud.ReadProgress(text)
+	return contract.ReadProgress(text)
 }
 
 // finalize lets go of everything, in the order in which nothing is lost when it is cut off: first
@@ -125,7 +125,7 @@ func (r *Provisionings) finalize(ctx context.Context, cr *v1alpha1.Provisioning)
 	}
 	status := cr.DeepCopy().Status
 	status.Phase, status.Message = v1alpha1.PhaseDeleting, "ending the Job, then releasing the hosts; nothing on their disks is touched"
-	if err := r.updateStatus(ctx, cr, status); err != nil {
+	if err := r.updateStatus(ctx, cr, status, nil); err != nil {
 		return reconcile.Result{}, err
 	}
 	if w.nameOwner == "" {
@@ -176,8 +176,9 @@ func (r *Provisionings) deleteOwned(ctx context.Context, cr *v1alpha1.Provisioni
 	return nil
 }
 
-// updateStatus writes the status if it differs, and an Event if Ready says something new.
-func (r *Provisionings) updateStatus(ctx context.Context, cr *v1alpha1.Provisioning, status v1alpha1.ProvisioningStatus) error {
+// updateStatus writes the status if it differs, and an Event if Ready says something new; of an edit, one for each
+// warning as well.
+func (r *Provisionings) updateStatus(ctx context.Context, cr *v1alpha1.Provisioning, status v1alpha1.ProvisioningStatus, warnings []warning) error {
 	if sameStatus(cr.Status, status) {
 		return nil
 	}
@@ -196,16 +197,11 @@ func (r *Provisionings) updateStatus(ctx context.Context, cr *v1alpha1.Provision
 		kind = corev1.EventTypeNormal
 	}
 	r.Recorder.Eventf(cr, nil, kind, is.Reason, "Reconcile", "%s", truncateNote(is.Message))
-	for _, text := range status.Warnings {
-		if before.Status.ObservedGeneration != status.ObservedGeneration {
-			reason := "EvenControlPlanes"
-			if strings.HasPrefix(text, "spec.") {
-				reason = "OldField"
-			} else if strings.HasPrefix(text, "host ") {
-				reason = "HostUncleared"
-			}
-			r.Recorder.Eventf(cr, nil, corev1.EventTypeWarning, reason, "Reconcile", "%s", truncateNote(text))
-		}
+	if before.Status.ObservedGeneration == status.ObservedGeneration {
+		return nil
+	}
+	for _, w := range warnings {
+		r.Recorder.Eventf(cr, nil, corev1.EventTypeWarning, w.Reason, "Reconcile", "%s", truncateNote(w.Sentence))
 	}
 	return nil
 }
@@ -225,7 +221,7 @@ func (r *Provisionings) reportError(ctx context.Context, cr *v1alpha1.Provisioni
 	}
 	status := cr.DeepCopy().Status
 	status.Message = "trying again: " + truncateNote(err.Error())
-	if telling := r.updateStatus(ctx, cr, status); telling != nil {
+	if telling := r.updateStatus(ctx, cr, status, nil); telling != nil {
 		r.Log.Warn("status not written", "provisioning", cr.Name, "error", telling)
 	}
 	return err

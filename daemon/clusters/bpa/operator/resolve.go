@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // resolution is what is asked for with the hosts that were found for it.
@@ -76,7 +78,8 @@ func (r *Provisionings) resolve(ctx context.Context, w *clusterState) (resolutio
 func virtualMachineWording(problems []match.Problem) []match.Problem {
 	for i, p := range problems {
 		if p.Reason == match.HostNotFound {
-			problems[i].Sentence = fmt.Sprintf("IP address not found for VM with MAC address %s: node %s: no running pod of virtlet has it; correct the MAC, or start the virtual machine", p.Node.MAC, p.Node.Label)
+			problems[i].Sentence = fmt.Sprintf("IP address not found for VM with MAC address %s: node %s: no running pod of virtlet has it; "+
+				"correct the MAC, or start the virtual machine", p.Node.MAC, p.Node.Label)
 		}
 	}
 	return problems
@@ -103,7 +106,7 @@ func (r *Provisionings) resolveNode(ctx context.Context, w *clusterState, n matc
 	}
 	var missing *address.MissingError
 	if errors.As(err, &missing) {
-		p := &match.Problem{Reason: missing.Reason, Sentence: "node " + n.Label + ": " + missing.Sentence, Waits: true}
+		p := &match.Problem{Reason: missing.Reason, Sentence: "node " + n.Label + ": " + missing.Sentence, Waits: true, Node: n}
 		if w.virtlet {
 			p.Sentence = fmt.Sprintf("IP address not found for VM with MAC address %s: node %s: pod %s has no address yet", n.MAC, n.Label, host)
 		}
@@ -163,24 +166,46 @@ func (r *Provisionings) secretKey(ctx context.Context, namespace, name, key stri
 	return s.Data[key], nil
 }
 
-// specWarnings are about fields that do nothing, and about what works and may surprise.
-func specWarnings(s v1alpha1.ProvisioningSpec) []string {
-	var all []string
+// warning is about what works and may surprise.
+type warning struct {
+	Reason   string // of the Event
+	Sentence string
+}
+
+// Reasons of warnings.
+const (
+	EvenControlPlanes = "EvenControlPlanes"
+	OldField          = "OldField"
+	HostUncleared     = "HostUncleared"
+)
+
+// warnings are about what is asked, and about what the cluster left behind.
+func (w *clusterState) warnings() []warning {
+	all := specWarnings(w.cr.Spec)
+	for _, l := range FindLeftovers(w.cluster, maps.Values(w.bmh)) {
+		all = append(all, warning{HostUncleared, l.Sentence()})
+	}
+	return all
+}
+
+func specWarnings(s v1alpha1.ProvisioningSpec) []warning {
+	var all []warning
 	masters := 0
 	for _, item := range s.Masters {
 		masters += len(item)
 	}
 	if masters > 0 && masters%2 == 0 {
-		all = append(all, fmt.Sprintf("%d control planes bear the loss of %d, no more than %d would: etcd goes on with more than half; list one, three or five", masters, masters/2-1, masters-1))
+		all = append(all, warning{EvenControlPlanes, fmt.Sprintf("%d control planes bear the loss of %d, no more than %d would: "+
+			"etcd goes on with more than half; list one, three or five", masters, masters/2-1, masters-1)})
 	}
 	for _, f := range []struct{ name, value, instead string }{
-		{"hostfile", s.HostFile, "the inventory is " + kud.Dir + "/CLUSTER/" + kud.FileInventory},
+		{"hostfile", s.HostFile, "the inventory is " + contract.Dir + "/CLUSTER/" + contract.FileInventory},
 		{"kudInstallerPath", s.KUDInstallerPath, "installerImage names another installer"},
 		{"dhcpLeaseFile", s.DHCPLeaseFile, "leases are those of the appliance"},
-		{"multiClusterDir", s.MultiClusterDir, "it is " + kud.Dir},
+		{"multiClusterDir", s.MultiClusterDir, "it is " + contract.Dir},
 	} {
 		if f.value != "" {
-			all = append(all, fmt.Sprintf("spec.%s is of an older version and does nothing: %s", f.name, f.instead))
+			all = append(all, warning{OldField, fmt.Sprintf("spec.%s is of an older version and does nothing: %s", f.name, f.instead)})
 		}
 	}
 	return all

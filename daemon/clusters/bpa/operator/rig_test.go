@@ -35,7 +35,6 @@ import (
 	"firstlight.dev/firstlight/assets/crd"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
-	"firstlight.dev/firstlight/daemon/clusters/installer/inventory"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -108,8 +107,7 @@ func newRig(t *testing.T, api client.Client, real *rest.Config) *rig {
 		},
 	})
 	r.Provisionings = &Provisionings{
-		Config: Config{Namespace: "bpa", Dir: memoryDir(t), Installer: "firstlight.internal/installer:test", Plugins: Plugins(),
-			CheckLabel: inventory.CheckLabel, CheckControlPlanes: inventory.CheckControlPlanes},
+		Config: Config{Namespace: "bpa", Dir: memoryDir(t), Installer: "firstlight.internal/installer:test", Plugins: Plugins()},
 		Client: guarded, Reader: api, Recorder: recorder{r}, Now: func() time.Time { return r.now }, Log: slog.New(slog.DiscardHandler),
 		Logs: func(context.Context, string, string) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader("what the installer printed\n")), nil

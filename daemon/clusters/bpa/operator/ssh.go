@@ -16,6 +16,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/login"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // hostKeys are the SSH host keys of members by address: those that the site gave to its
@@ -24,7 +25,7 @@ func (r *Provisionings) hostKeys(ctx context.Context, w *clusterState, members [
 	if err := w.forgetKeys(members); err != nil {
 		return nil, err
 	}
-	text, err := w.dir.read(kud.FileKnownHosts)
+	text, err := w.dir.read(contract.FileKnownHosts)
 	if err != nil {
 		return nil, fmt.Errorf("read known hosts: %w", err)
 	}
@@ -58,7 +59,7 @@ func readSigner(ctx context.Context, c client.Reader, namespace string) (ssh.Sig
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: kud.SSHSecret}, &s); err != nil {
 		return nil, fmt.Errorf("read log-in to nodes: %w", err)
 	}
-	key, err := ssh.ParsePrivateKey(s.Data["id_rsa"])
+	key, err := ssh.ParsePrivateKey(s.Data[contract.FilePrivateKey])
 	if err != nil {
 		return nil, fmt.Errorf("read log-in to nodes, Secret %s/%s: id_rsa: %w", namespace, kud.SSHSecret, err)
 	}
@@ -99,10 +100,16 @@ func (r *Provisionings) adoptNodes(ctx context.Context, w *clusterState, members
 				mu.Lock()
 				defer mu.Unlock()
 				pinned[m.Address] = hostKey
-				return w.dir.write(kud.FileKnownHosts, kud.KnownHosts(pinned), 0o644)
+				return w.dir.write(contract.FileKnownHosts, kud.KnownHosts(pinned), 0o644)
 			}
 			if err := (login.Shell{Signer: key, Port: r.SSHPort}).Adopt(ctx, m.Address, keys[m.Address], p, pin); err != nil {
-				problems[i] = &match.Problem{Reason: LoginFailed, Waits: true, Sentence: fmt.Sprintf("node %s: host %s: %v; correct the Secret %s, or put the appliance's key there for root by hand and remove credentialsSecret", m.Label, m.Host, err, name)}
+				problems[i] = &match.Problem{
+					Reason: LoginFailed,
+					Waits:  true,
+					Node:   match.Node{Label: m.Label},
+					Sentence: fmt.Sprintf("node %s: host %s: %v; correct the Secret %s, or put the appliance's key there for root by hand and remove credentialsSecret",
+						m.Label, m.Host, err, name),
+				}
 				return
 			}
 			mu.Lock()

@@ -24,6 +24,8 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
+	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
 )
 
 // clusterState is all that is looked at for one Provisioning.
@@ -47,9 +49,9 @@ type clusterState struct {
 	run          kud.Run      // of that Job
 	outcome      kud.Outcome
 	pods         []corev1.Pod
-	config       []byte            // the kubeconfig that the installer left
-	verification *kud.Verification // of the cluster, the last that the installer wrote down; nil if there is none
-	logins       map[string]string // of nodes that the appliance's key was brought to just now
+	config       []byte                 // the kubeconfig that the installer left
+	verification *contract.Verification // of the cluster, the last that the installer wrote down; nil if there is none
+	logins       map[string]string      // of nodes that the appliance's key was brought to just now
 }
 
 // host is the BareMetalHost of a member; nil if that is a virtual machine, or gone.
@@ -107,13 +109,13 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 		w.record = nil
 		return w, nil
 	}
-	if w.config, err = w.dir.read(kud.FileKubeconfig); err != nil {
+	if w.config, err = w.dir.read(contract.FileKubeconfig); err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	if text, err = w.dir.read(kud.FileVerified); err != nil {
+	if text, err = w.dir.read(contract.FileVerification); err != nil {
 		return nil, fmt.Errorf("read verification: %w", err)
 	}
-	w.verification = kud.ReadVerification(text)
+	w.verification = contract.ReadVerification(text)
 	return w, r.observeJob(ctx, w)
 }
 
@@ -316,7 +318,7 @@ func (r *Provisionings) checkSpec(w *clusterState) ([]match.Node, []match.Proble
 		wrong(NoInstaller, "this appliance has no installer of clusters; name one: installerImage (docs/kud.md)")
 	}
 	if w.cr.Spec.InstallerImage == "" {
-		problems = append(problems, r.checkNodes(nodes, problems)...)
+		problems = append(problems, checkNodes(nodes, problems)...)
 	}
 	if w.virtlet {
 		for _, n := range nodes {
@@ -328,25 +330,26 @@ func (r *Provisionings) checkSpec(w *clusterState) ([]match.Node, []match.Proble
 	return nodes, problems
 }
 
-// checkNodes says what the stick's installer would refuse of the nodes, where nothing else did.
-func (r *Provisionings) checkNodes(nodes []match.Node, known []match.Problem) (problems []match.Problem) {
+// checkNodes returns what the stick's installer would refuse of the nodes, where nothing else did: it is not to be
+// found out when hosts are claimed already.
+func checkNodes(nodes []match.Node, known []match.Problem) (problems []match.Problem) {
 	const way = "or name another installer: installerImage (docs/kud.md)"
 	masters := 0
 	for _, n := range nodes {
 		if n.Master {
 			masters++
 		}
-		if r.CheckLabel == nil || slices.ContainsFunc(known, func(p match.Problem) bool { return p.Reason == match.InvalidLabel }) {
+		if slices.ContainsFunc(known, func(p match.Problem) bool { return p.Reason == match.InvalidLabel }) {
 			continue
 		}
-		if err := r.CheckLabel(n.Label); err != nil {
-			problems = append(problems, match.Problem{Reason: LabelRefused, Sentence: fmt.Sprintf("node %s: the label is %v; %s", n.Label, err, way)})
+		if err := inventory.CheckLabel(n.Label); err != nil {
+			problems = append(problems, match.Problem{Reason: LabelRefused, Sentence: fmt.Sprintf("node %s: the label is %v; %s", n.Label, err, way), Node: n})
 		}
 	}
-	if r.CheckControlPlanes == nil || masters == 0 {
+	if masters == 0 {
 		return problems
 	}
-	if err := r.CheckControlPlanes(masters); err != nil {
+	if err := inventory.CheckControlPlanes(masters); err != nil {
 		problems = append(problems, match.Problem{Reason: MastersRefused, Sentence: fmt.Sprintf("spec.masters: %v; %s", err, way)})
 	}
 	return problems

@@ -13,13 +13,17 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // describeStatus is the status that follows from what was seen and decided. It is pure.
-func describeStatus(w *clusterState, a resolution, d decision, progress kud.Progress) v1alpha1.ProvisioningStatus {
+func describeStatus(w *clusterState, a resolution, d decision, progress contract.Progress) v1alpha1.ProvisioningStatus {
 	s := v1alpha1.ProvisioningStatus{
-		ObservedGeneration: w.cr.Generation, Cluster: w.cluster, Warnings: append(specWarnings(w.cr.Spec), w.leftoverWarnings()...),
+		ObservedGeneration: w.cr.Generation, Cluster: w.cluster,
 		Conditions: slices.Clone(w.cr.Status.Conditions), Job: jobStatus(w, d),
+	}
+	for _, wrong := range w.warnings() {
+		s.Warnings = append(s.Warnings, wrong.Sentence)
 	}
 	if w.nameOwner != "" && w.cr.Status.Cluster == "" {
 		s.Cluster = v1alpha1.ClusterOf(w.cr)
@@ -84,7 +88,7 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-func conditions(w *clusterState, a resolution, d decision, progress kud.Progress) (accepted, claimed, installed metav1.Condition) {
+func conditions(w *clusterState, a resolution, d decision, progress contract.Progress) (accepted, claimed, installed metav1.Condition) {
 	accepted = metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Accepted", Message: "what is asked makes sense"}
 	claimed = metav1.Condition{Type: v1alpha1.ConditionClaimed, Status: metav1.ConditionTrue, Reason: "Claimed", Message: fmt.Sprintf("all %d hosts are claimed", len(a.nodes))}
 	installed = metav1.Condition{Type: v1alpha1.ConditionInstalled, Status: metav1.ConditionFalse, Reason: Installing, Message: runText(w, d, progress)}
@@ -126,7 +130,7 @@ func conditions(w *clusterState, a resolution, d decision, progress kud.Progress
 }
 
 // runText is a sentence about the last run and what follows.
-func runText(w *clusterState, d decision, progress kud.Progress) string {
+func runText(w *clusterState, d decision, progress contract.Progress) string {
 	name := kud.JobName(w.cluster)
 	log := "log " + w.dir.path(w.run.LogFile())
 	switch d.step {
@@ -149,7 +153,7 @@ func runText(w *clusterState, d decision, progress kud.Progress) string {
 	case stepPause:
 		why := w.outcome.Message
 		if w.outcome.Succeeded {
-			why = "the installer ended well, but left no " + w.dir.path(kud.FileKubeconfig)
+			why = "the installer ended well, but left no " + w.dir.path(contract.FileKubeconfig)
 		}
 		return fmt.Sprintf("Job %s: %s, attempt %d failed: %s; the next begins at %s, at once if the Job is deleted; %s%s", name, actionText(w.run), w.run.Attempt, why, d.until.UTC().Format("15:04:05"), w.partText(), log)
 	case stepRefused:
@@ -169,15 +173,15 @@ func runText(w *clusterState, d decision, progress kud.Progress) string {
 
 func actionText(r kud.Run) string {
 	switch r.Action {
-	case kud.Add:
+	case contract.Add:
 		return "adding " + strings.Join(r.Nodes, ", ")
-	case kud.Remove:
+	case contract.Remove:
 		return "removing " + strings.Join(r.Nodes, ", ")
 	}
 	return "installing"
 }
 
-func phaseAndPercent(w *clusterState, a resolution, d decision, progress kud.Progress) (string, int32) {
+func phaseAndPercent(w *clusterState, a resolution, d decision, progress contract.Progress) (string, int32) {
 	busy, percent := v1alpha1.PhaseInstalling, int32(10)
 	if w.record != nil && !w.record.Begun {
 		busy = v1alpha1.PhaseChanging
@@ -224,7 +228,7 @@ func jobStatus(w *clusterState, d decision) *v1alpha1.JobStatus {
 }
 
 // nodeStatuses are those that are asked for, then those that are still to be taken out.
-func nodeStatuses(w *clusterState, a resolution, d decision, progress kud.Progress) []v1alpha1.NodeStatus {
+func nodeStatuses(w *clusterState, a resolution, d decision, progress contract.Progress) []v1alpha1.NodeStatus {
 	before := map[string]v1alpha1.NodeStatus{}
 	for _, n := range w.cr.Status.Nodes {
 		before[n.Name+" "+n.Host] = n
@@ -254,7 +258,7 @@ func nodeStatuses(w *clusterState, a resolution, d decision, progress kud.Progre
 	return all
 }
 
-func nodeStatus(w *clusterState, a resolution, d decision, m kud.Node, progress kud.Progress) v1alpha1.NodeStatus {
+func nodeStatus(w *clusterState, a resolution, d decision, m kud.Node, progress contract.Progress) v1alpha1.NodeStatus {
 	s := v1alpha1.NodeStatus{Name: m.Label, Roles: m.Roles(), Host: m.Host, MAC: m.MAC, AddressFrom: m.From, State: v1alpha1.NodeWaiting}
 	if m.Address.IsValid() {
 		s.Address = m.Address.String()
@@ -268,7 +272,7 @@ func nodeStatus(w *clusterState, a resolution, d decision, m kud.Node, progress 
 	b := w.host(m)
 	claimed := b != nil && claimOf(b.Spec.ConsumerRef) == (match.Claim{Owner: w.owner, Node: m.Label})
 	switch installed := recordedNode(w.record, m) != nil; {
-	case touched && run.Action == kud.Remove:
+	case touched && run.Action == contract.Remove:
 		s.State = v1alpha1.NodeRemoving
 	case touched && !installed:
 		s.State, s.Reason = v1alpha1.NodeInstalling, progress.Nodes[m.Label]
@@ -284,7 +288,7 @@ func nodeStatus(w *clusterState, a resolution, d decision, m kud.Node, progress 
 	}
 	if s.State == v1alpha1.NodeWaiting || s.State == v1alpha1.NodeInstalled {
 		for _, p := range slices.Concat(a.spec, a.hosts, d.problems) {
-			if strings.Contains(p.Sentence, "node "+m.Label+":") {
+			if match.IsAbout(m.Label)(p) {
 				s.Reason = p.Sentence
 			}
 		}

@@ -22,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -42,7 +43,7 @@ func TestStatusGolden(t *testing.T) {
 			}
 			text, err := yaml.Marshal(s)
 			require.NoError(t, err)
-			fmt.Fprintf(&got, "--- # %s\n%s", when, strings.ReplaceAll(strings.ReplaceAll(string(text), r.Dir, kud.Dir), "lastTransitionTime: null\n  ", ""))
+			fmt.Fprintf(&got, "--- # %s\n%s", when, strings.ReplaceAll(strings.ReplaceAll(string(text), r.Dir, contract.Dir), "lastTransitionTime: null\n  ", ""))
 		}
 		r.apply(provisioning("edge", "masters:\n- m: {mac-address: '52:54:00:00:02:00'}\nworkers:\n- w: {cpu: 64}\n- w2: {mac-address: x}"))
 		show("a MAC that is none")
@@ -179,10 +180,10 @@ func (r *chance) finish(name string, code int32) {
 					ready = append(ready, m.Label)
 				}
 			}
-			text, err := json.Marshal(kud.Progress{Ready: ready})
+			text, err := json.Marshal(contract.Progress{Ready: ready})
 			require.NoError(r.t, err)
-			require.NoError(r.t, r.clusterDir(name).write(kud.FileProgress, text, 0o644))
-			require.NoError(r.t, r.clusterDir(name).write(kud.FileKubeconfig, []byte("kubeconfig of "+name), 0o600))
+			require.NoError(r.t, r.clusterDir(name).write(contract.FileProgress, text, 0o644))
+			require.NoError(r.t, r.clusterDir(name).write(contract.FileKubeconfig, []byte("kubeconfig of "+name), 0o600))
 		}
 		r.end(name, code, "said\n")
 	}
@@ -232,6 +233,6 @@ func (r *chance) agree(name string) {
 	}
 	if is {
 		require.Len(r.t, record.Members, len(p.Status.Nodes))
-		require.NotEmpty(r.t, r.file(name, kud.FileKubeconfig))
+		require.NotEmpty(r.t, r.file(name, contract.FileKubeconfig))
 	}
 }

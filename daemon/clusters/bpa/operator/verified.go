@@ -8,8 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // verifiedCondition is the condition Verified: what the installer saw when it tried the cluster, as long as
@@ -17,7 +17,7 @@ import (
 func verifiedCondition(w *clusterState) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: NotVerified}
 	if w.verification == nil {
-		c.Message = "the installer has not written what it saw of the cluster, " + w.dir.path(kud.FileVerified)
+		c.Message = "the installer has not written what it saw of the cluster, " + w.dir.path(contract.FileVerification)
 		return c
 	}
 	at := w.verification.Time.UTC().Format(time.RFC3339)
@@ -29,7 +29,7 @@ func verifiedCondition(w *clusterState) metav1.Condition {
 	}
 	if len(failed) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, CheckFailed
-		c.Message = fmt.Sprintf("at %s %d of %d checks failed: %s; every question and its answer: %s", at, len(failed), len(w.verification.Checks), strings.Join(failed, "; "), w.dir.path(kud.FileVerified))
+		c.Message = fmt.Sprintf("at %s %d of %d checks failed: %s; every question and its answer: %s", at, len(failed), len(w.verification.Checks), strings.Join(failed, "; "), w.dir.path(contract.FileVerification))
 		return c
 	}
 	var untried []string
@@ -50,7 +50,7 @@ func verifiedCondition(w *clusterState) metav1.Condition {
 }
 
 // checkStatuses are what the verification tried, one by one.
-func checkStatuses(v *kud.Verification) (all []v1alpha1.CheckStatus) {
+func checkStatuses(v *contract.Verification) (all []v1alpha1.CheckStatus) {
 	if v == nil {
 		return nil
 	}

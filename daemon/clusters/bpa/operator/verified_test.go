@@ -10,6 +10,7 @@ import (
 
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 func TestVerificationAsACondition(t *testing.T) {
@@ -29,7 +30,7 @@ func TestVerificationAsACondition(t *testing.T) {
 		{"one failed", `{"time":"2026-11-20T12:00:00Z","nodes":["m"],"checks":[{"name":"nodes Ready","passed":true},{"name":"DNS","passed":false,"message":"timeout"}]}`,
 			members, "False", CheckFailed, "1 of 2 checks failed: DNS: timeout", 2},
 	} {
-		w := &clusterState{cluster: "edge", dir: "/edge", record: c.record, verification: kud.ReadVerification([]byte(c.file))}
+		w := &clusterState{cluster: "edge", dir: "/edge", record: c.record, verification: contract.ReadVerification([]byte(c.file))}
 		got := verifiedCondition(w)
 		assert.Equal(t, c.status, string(got.Status), c.what)
 		assert.Equal(t, c.reason, got.Reason, c.what)
@@ -43,9 +44,9 @@ func testVerified(t *testing.T, r *rig) {
 	r.host(1)
 	p := r.installed("edge", "masters:\n- m: {mac-address: '52:54:00:00:01:00'}")
 	assert.Equal(t, "Unknown", string(meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionVerified).Status))
-	text, err := json.Marshal(kud.Verification{Time: r.now, Nodes: []string{"m"}, Checks: []kud.Check{{Name: "nodes Ready", Passed: true}, {Name: "DNS", Message: "timeout"}}})
+	text, err := json.Marshal(contract.Verification{Time: r.now, Nodes: []string{"m"}, Checks: []contract.Check{{Name: "nodes Ready", Passed: true}, {Name: "DNS", Message: "timeout"}}})
 	require.NoError(t, err)
-	require.NoError(t, r.clusterDir("edge").write(kud.FileVerified, text, 0o644))
+	require.NoError(t, r.clusterDir("edge").write(contract.FileVerification, text, 0o644))
 	p = r.settle("edge")
 	assert.Equal(t, CheckFailed, meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionVerified).Reason)
 	require.Len(t, p.Status.Checks, 2)
