@@ -63,47 +63,50 @@ demo-down: ## End the rack of make demo and remove what it left
 	@$(MAKE) --no-print-directory build
 	@bin/firstlight lab down --remove
 
+# Benchmarks of packages by a pattern of their names; each runs once.
+BENCH = $(GO) test -run '^$$' -timeout 0 -bench
+
 .PHONY: bench-pxe
 bench-pxe: ## Measure DHCP, TFTP and HTTP beside other servers (needs root; minutes)
 	@scripts/deps test bench
-	$(GO) run ./pxe/bench
+	$(BENCH) . ./pxe/bench
 
 .PHONY: bench-kube
 bench-kube: ## Measure the bring-up of Kubernetes natively, its memory, and a first boot in QEMU (needs root and a built image; minutes)
-	$(GO) run ./image/lab/testbed/sandbox/bench
+	$(BENCH) 'BringUp|Boot' ./image/lab/testbed/sandbox/bench
 
 .PHONY: bench-image
 bench-image: ## Measure rebuilds, sizes and a boot (needs a built image; minutes; COLD=1: also a build from nothing)
 	@scripts/deps build test
-	$(GO) run ./image/bench $(if $(COLD),-cold)
+	$(BENCH) 'Rebuild|Size|Boot$(if $(COLD),|Cold)' ./image/bench
 
 .PHONY: bench-metal
 bench-metal: ## Measure 10, 50 and 200 fake hosts provisioned by Ironic and Metal3 (root and a built image; half an hour; BIG=1: 1,000 inspected)
-	$(GO) run ./image/lab/testbed/scenario/bench $(if $(BIG),-registered 1000)
+	$(BENCH) 'Disk|$(if $(BIG),Register,Provision)' ./image/lab/testbed/scenario/bench
 
 .PHONY: bench-idle
 bench-idle: ## Measure what an appliance that waits takes of the processor, by process (needs root and a built image; minutes)
-	$(GO) run ./image/lab/testbed/scenario/bench/idle
+	$(BENCH) Idle ./image/lab/testbed/scenario/bench
 
 .PHONY: bench-rack
 bench-rack: ## Measure racks of one, two and three nodes from power on to proven nodes (needs a built image; an hour)
 	@scripts/deps lab
 	@$(MAKE) --no-print-directory build
-	$(GO) run ./image/lab/virtualrack/bench
+	$(BENCH) . ./image/lab/virtualrack/bench
 
 .PHONY: bench-bpa
 bench-bpa: ## Measure the operator of clusters: matching, and its memory with 1,000 hosts and 100 clusters (minutes)
-	$(GO) run ./daemon/clusters/bpa/bench
-	$(GO) run ./image/lab/testbed/sandbox/bench/operator
+	$(BENCH) . ./daemon/clusters/bpa/bench
+	$(BENCH) Operator ./image/lab/testbed/sandbox/bench
 
 .PHONY: bench-artifact
 bench-artifact: ## Measure uploads and downloads beside the store alone and nginx, and memory (10 GiB of disk; minutes)
 	@scripts/deps test bench
-	$(GO) run ./daemon/uploads/bench
+	$(BENCH) . ./daemon/uploads/bench
 
 .PHONY: bench-clusters
 bench-clusters: ## Measure clusters of 1, 2 and 3 nodes by SSH beside kubeadm by hand, natively (needs root and a built image; half an hour)
-	$(GO) run ./image/lab/testbed/sandbox/nodes/bench
+	$(BENCH) . ./image/lab/testbed/sandbox/nodes/bench
 
 .PHONY: bench
 bench: bench-pxe bench-kube bench-idle bench-metal bench-bpa bench-clusters bench-artifact bench-image bench-rack ## All measurements; rows to the screen and to build/bench

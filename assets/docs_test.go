@@ -50,3 +50,24 @@ func TestDocsNameTestsThatAreThere(t *testing.T) {
 		}
 	}
 }
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+
+// A page that was moved or renamed leaves no link to where it was.
+func TestLinksOfPagesLeadSomewhere(t *testing.T) {
+	pages := []string{"../README.md"}
+	for _, pattern := range []string{"../docs/*.md", "../docs/decisions/*.md"} {
+		more, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, more)
+		pages = append(pages, more...)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			_, err := os.Stat(filepath.Join(filepath.Dir(page), m[1]))
+			assert.NoError(t, err, "%s links to %s", page, m[1])
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/pxe/dhcp"
 	"firstlight.dev/firstlight/pxe/server"
@@ -27,7 +28,7 @@ const captureDir = stick.RunDir + "/captures"
 // serve answers nodes on the provisioning network from the moment that it has its address,
 // and begins anew when the site changes it.
 func (m *metal) serve(ctx context.Context, up func() bool) error {
-	if !waitUntil(ctx, up) {
+	if !rerun.Await(ctx, up) {
 		return nil
 	}
 	for _, dir := range []string{httpRoot, leaseDir, filepath.Dir(leaseFile), ramdiskDir, nodeImages, artifactImages, broughtDir, digestsDir, packagesDir} {
@@ -38,7 +39,8 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 	if err := m.hosts.LoadBackups(); err != nil {
 		return err
 	}
-	for ctx.Err() == nil {
+	network := func() (*site.Network, bool) { return m.site().Networks.Provisioning, true }
+	return rerun.OnChange(ctx, up, network, func(ctx context.Context, _ *site.Network) error {
 		had := m.site()
 		m.hosts.Ramdisk = m.ramdisk()
 		s, err := server.New(m.bootServicesConfig(had))
@@ -46,32 +48,24 @@ func (m *metal) serve(ctx context.Context, up func() bool) error {
 			return err
 		}
 		m.serving.Store(s)
-		serving, stop := context.WithCancel(ctx)
-		go func() {
-			defer stop()
-			m.updateReservations(serving, s.DHCP(), had)
-		}()
-		err = s.Run(serving)
-		stop()
-		if err != nil {
-			return err
+		if s.DHCP() != nil {
+			go m.updateReservations(ctx, s.DHCP(), had)
 		}
-	}
-	return nil
+		return s.Run(ctx)
+	})
 }
 
-// updateReservations tells the DHCP server, which may be nil, the nodes of a site that is edited. It returns when the
-// network itself is another: what serves must begin anew, which it must not for one more
-// node while others load their images.
+// updateReservations tells the DHCP server the nodes of a site that is edited, as long as its network stays the same:
+// what serves must not restart for one more node while others load their images.
 func (m *metal) updateReservations(ctx context.Context, s *dhcp.Server, had *site.Site) {
 	conf := provisioningDHCP(had)
-	waitUntil(ctx, func() bool {
+	rerun.Await(ctx, func() bool {
 		now := m.site()
 		if !reflect.DeepEqual(had.Networks.Provisioning, now.Networks.Provisioning) {
-			return true
+			return true // another server comes
 		}
 		next := provisioningDHCP(now)
-		if s == nil || reflect.DeepEqual(conf, next) {
+		if next == nil || reflect.DeepEqual(conf, next) {
 			return false
 		}
 		conf = next
@@ -99,7 +93,7 @@ func (m *metal) bootServicesConfig(s *site.Site) server.Config {
 
 // watch keeps the picture of the hosts as the API has it, once there are such kinds.
 func (m *metal) watch(ctx context.Context, up func() bool) error {
-	if !waitUntil(ctx, up) {
+	if !rerun.Await(ctx, up) {
 		return nil
 	}
 	config, err := m.kube.REST()
@@ -114,7 +108,7 @@ func (m *metal) watch(ctx context.Context, up func() bool) error {
 
 // reconcileNodes takes every node from step to step.
 func (m *metal) reconcileNodes(ctx context.Context, up func() bool) error {
-	if !waitUntil(ctx, up) {
+	if !rerun.Await(ctx, up) {
 		return nil
 	}
 	s, err := m.reconciler()
@@ -136,16 +130,4 @@ func (m *metal) pruneDeployLogs(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// waitUntil returns true when something holds, false when ctx has ended.
-func waitUntil(ctx context.Context, what func() bool) bool {
-	for !what() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(time.Second):
-		}
-	}
-	return true
 }

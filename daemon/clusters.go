@@ -24,6 +24,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
@@ -73,7 +74,7 @@ func (c *clusters) operator() (bpa.Operator, error) {
 // watch keeps how the clusters stand, for the status, and tells the operator which hosts are
 // proven.
 func (c *clusters) watch(ctx context.Context, up func() bool) error {
-	if !waitUntil(ctx, up) {
+	if !rerun.Await(ctx, up) {
 		return nil
 	}
 	for {

@@ -28,6 +28,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/verify"
 )
 
@@ -320,25 +321,15 @@ func (d *Daemon) runNotifier(ctx context.Context) error {
 // serveTime answers time requests wherever nodes are supplied, once the addresses are there, and moves with
 // them when the site is edited.
 func (d *Daemon) serveTime(ctx context.Context) error {
-	for waitUntil(ctx, d.stageReady("links-up")) {
-		at := serviceAddresses(d.host.Site())
-		serving, stop := context.WithCancel(ctx)
-		go func() {
-			defer stop()
-			waitUntil(serving, func() bool { return !slices.Equal(at, serviceAddresses(d.host.Site())) })
-		}()
-		group, serving := errgroup.WithContext(serving)
+	addresses := func() ([]netip.Prefix, bool) { return serviceAddresses(d.host.Site()), true }
+	return rerun.OnChange(ctx, d.stageReady("links-up"), addresses, func(ctx context.Context, at []netip.Prefix) error {
+		group, ctx := errgroup.WithContext(ctx)
 		for _, addr := range addrsOf(at) {
 			s := &timeserver.Server{Addr: netip.AddrPortFrom(addr, 123), Source: d.host.TimeSource, Log: d.log}
-			group.Go(func() error { return s.Run(serving) })
+			group.Go(func() error { return s.Run(ctx) })
 		}
-		err := group.Wait()
-		stop()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return group.Wait()
+	})
 }
 
 // bootID tells one boot from another; "" on a system without one.

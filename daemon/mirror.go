@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/packages"
 	"firstlight.dev/firstlight/daemon/metal/registry"
 	"firstlight.dev/firstlight/pxe/server"
@@ -51,24 +51,14 @@ func (m *metal) registryAddr() netip.AddrPort { return netip.AddrPortFrom(m.addr
 // serveImages gives nodes their container images from the moment that their networks have the appliance's
 // addresses, and begins anew when the site changes those.
 func (m *metal) serveImages(ctx context.Context, up func() bool) error {
-	for waitUntil(ctx, up) {
-		at := serviceAddresses(m.site())
+	addresses := func() ([]netip.Prefix, bool) { return serviceAddresses(m.site()), true }
+	return rerun.OnChange(ctx, up, addresses, func(ctx context.Context, at []netip.Prefix) error {
 		s, err := m.newRegistry(at)
 		if err != nil {
 			return err
 		}
-		serving, stop := context.WithCancel(ctx)
-		go func() {
-			defer stop()
-			waitUntil(serving, func() bool { return !slices.Equal(at, serviceAddresses(m.site())) })
-		}()
-		err = s.Run(serving)
-		stop()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return s.Run(ctx)
+	})
 }
 
 func (m *metal) newRegistry(at []netip.Prefix) (*registry.Server, error) {

@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
-	"reflect"
 	"sync"
 	"time"
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/host"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/pxe/dhcp"
 )
 
@@ -44,30 +44,20 @@ func (a *networkDHCP) dhcpNetwork(role string) (site.Network, bool) {
 // site changes the network.
 func (a *networkDHCP) serve(ctx context.Context, role string, up func() bool) error {
 	log := a.log.With("part", "dhcp", "network", role)
-	for ctx.Err() == nil {
-		n, asked := a.dhcpNetwork(role)
-		if !asked || !up() {
-			a.setResult(role, nil, nil)
-			waitUntil(ctx, func() bool { _, asked := a.dhcpNetwork(role); return asked && up() })
-			continue
-		}
-		s, err := dhcp.New(networkDHCPConfig(role, n, filepath.Join(a.dir, role)), dhcp.Deps{Events: dhcp.EventRecorder{Log: log}, Log: log})
+	network := func() (site.Network, bool) { return a.dhcpNetwork(role) }
+	return rerun.OnChange(ctx, up, network, func(ctx context.Context, n site.Network) error {
+		conf := networkDHCPConfig(role, n, filepath.Join(a.dir, role))
+		s, err := dhcp.New(conf, dhcp.Deps{Events: dhcp.EventRecorder{Log: log}, Log: log})
 		if err == nil {
 			a.setResult(role, s, nil)
-			serving, stop := context.WithCancel(ctx)
-			go func() {
-				defer stop()
-				waitUntil(serving, func() bool { now, asked := a.dhcpNetwork(role); return !asked || !reflect.DeepEqual(n, now) })
-			}()
-			err = s.Run(serving)
-			stop()
+			err = s.Run(ctx)
 		}
 		a.setResult(role, nil, err)
 		if err != nil {
 			return fmt.Errorf("serve DHCP on %s: %w", role, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // networkDHCPConfig is how a network's addresses are given: with what the site says of the network,

@@ -13,6 +13,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/host"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/packages"
 	"firstlight.dev/firstlight/pxe/bootserver"
 	"firstlight.dev/firstlight/pxe/metrics"
@@ -66,20 +67,11 @@ func mirrorMounts() []server.Mount {
 // servePackages serves packages beside the provisioning network, where the boot server has them, and begins
 // anew when the site changes the addresses. It is a server of its own: machines go on booting when it ends.
 func (m *metal) servePackages(ctx context.Context, up func() bool) error {
-	for waitUntil(ctx, func() bool { return up() && len(serviceAddresses(m.site())) > 1 }) {
-		at := serviceAddresses(m.site())
-		serving, stop := context.WithCancel(ctx)
-		go func() {
-			defer stop()
-			waitUntil(serving, func() bool { return !slices.Equal(at, serviceAddresses(m.site())) })
-		}()
-		err := m.mirrorPackages(serving, addrsOf(at[1:]))
-		stop()
-		if err != nil {
-			return err
-		}
+	beside := func() ([]netip.Addr, bool) {
+		at := addrsOf(serviceAddresses(m.site()))[1:]
+		return at, len(at) > 0
 	}
-	return nil
+	return rerun.OnChange(ctx, up, beside, m.mirrorPackages)
 }
 
 // mirrorPackages serves packages at some addresses until ctx ends.

@@ -71,22 +71,10 @@ func (d *Daemon) clockFacts() verify.Clock {
 }
 
 // blockedNodes are the nodes that the hand-over holds back, with the reason.
-func (m *metal) blockedNodes() map[string]string {
+func (m *metal) blockedNodes() map[string]metal3.Block {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := map[string]string{}
-	for name, err := range m.invalidNodes {
-		all[name] = err.Error()
-	}
-	for _, p := range m.progress {
-		switch {
-		case p.Err != nil:
-			all[p.Node] = p.Err.Error()
-		case p.Step == metal3.StepHold, p.Step == metal3.StepRestore, p.Step == metal3.StepWait && strings.HasPrefix(p.Sentence, "host "):
-			all[p.Node] = p.Sentence
-		}
-	}
-	return all
+	return metal3.Blocks(m.invalidNodes, m.progress)
 }
 
 func (m *metal) bootTraces() []boottrace.Trace {

@@ -7,65 +7,65 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/debian/pool"
+	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/nodedisk"
+	"firstlight.dev/firstlight/image/initramfs"
+	"firstlight.dev/firstlight/image/objects"
 	"firstlight.dev/firstlight/image/recipe"
 	"firstlight.dev/firstlight/image/tree"
-
-	"go.yaml.in/yaml/v3"
 )
 
-// buildArtifacts makes every artifact by its kind.
-func (b *build) buildArtifacts(ctx context.Context) error {
-	kinds := map[string]func(context.Context, *recipe.Artifact) (cache.Item, error){
-		recipe.KindFile:      b.fileArtifact,
-		recipe.KindExtract:   b.extractArtifact,
-		recipe.KindInitramfs: b.initramfsArtifact,
-		recipe.KindDisk:      b.diskArtifact,
-		recipe.KindModule:    b.moduleArtifact,
-		recipe.KindPackages:  b.packagesArtifact,
+// artifacts are the artifacts, each by its kind.
+func (l *list) artifacts(ctx context.Context) (parts []Part) {
+	kinds := map[string]func(context.Context, *recipe.Artifact) Part{
+		recipe.KindFile:      l.fileArtifact,
+		recipe.KindExtract:   l.extractArtifact,
+		recipe.KindInitramfs: l.initramfsArtifact,
+		recipe.KindDisk:      l.diskArtifact,
+		recipe.KindModule:    l.moduleArtifact,
+		recipe.KindPackages:  l.packagesArtifact,
 	}
-	for i := range b.r.Artifacts {
-		a := &b.r.Artifacts[i]
-		item, err := kinds[a.Kind](ctx, a)
-		if err != nil {
-			return err
-		}
-		b.files[a.Name] = item
+	for i := range l.r.Artifacts {
+		a := &l.r.Artifacts[i]
+		p := kinds[a.Kind](ctx, a)
+		p.Kind, p.Name = kindArtifact, a.Name
+		parts = append(parts, p)
 	}
-	return nil
+	return parts
 }
 
 // fileArtifact is a file of the repository, or of a URL with a known digest.
-func (b *build) fileArtifact(ctx context.Context, a *recipe.Artifact) (cache.Item, error) {
+func (l *list) fileArtifact(_ context.Context, a *recipe.Artifact) Part {
 	if a.File != "" {
-		digest, err := cache.FileDigest(b.path(a.File))
-		if err != nil {
-			return cache.Item{}, a.Errorf("%v", err)
-		}
-		if a.SHA256 != "" && a.SHA256 != digest {
-			return cache.Item{}, a.Errorf("sha256 of %s is %s and not %s; update it if the file is right", a.File, digest, a.SHA256)
-		}
-		return cache.Item{Path: b.path(a.File), Digest: digest}, nil
+		l.keep(checkDigest(a, l.path(a.File), a.File))
+		return Part{File: l.path(a.File)}
 	}
-	return b.makePart(ctx, "artifact", a.Name, Inputs{"its sha256": a.SHA256}, func(out string) error {
-		if err := download(ctx, a.URL, out); err != nil {
-			return a.Errorf("%v", err)
-		}
-		digest, err := cache.FileDigest(out)
-		if err != nil {
-			return err
-		}
-		if digest != a.SHA256 {
-			return a.Errorf("sha256 of %s is %s and not %s", a.URL, digest, a.SHA256)
-		}
-		return nil
-	})
+	return Part{
+		Inputs: Inputs{"its sha256": a.SHA256},
+		Make: func(ctx context.Context, _ Made, out string) error {
+			if err := download(ctx, a.URL, out); err != nil {
+				return a.Errorf("%v", err)
+			}
+			return checkDigest(a, out, a.URL)
+		},
+	}
+}
+
+// checkDigest holds a file, which comes from there, to the artifact's digest if it has one.
+func checkDigest(a *recipe.Artifact, file, from string) error {
+	digest, err := cache.FileDigest(file)
+	if err != nil {
+		return a.Errorf("%v", err)
+	}
+	if a.SHA256 != "" && a.SHA256 != digest {
+		return a.Errorf("sha256 of %s is %s and not %s; update it if the file is right", from, digest, a.SHA256)
+	}
+	return nil
 }
 
 func download(ctx context.Context, url, out string) error {
@@ -93,125 +93,134 @@ func download(ctx context.Context, url, out string) error {
 }
 
 // extractArtifact is one file that a root's packages brought.
-func (b *build) extractArtifact(ctx context.Context, a *recipe.Artifact) (cache.Item, error) {
-	in := Inputs{"packages of " + a.Root: b.packages[a.Root].Digest, "path": a.Path}
-	return b.makePart(ctx, "artifact", a.Name, in, func(out string) error {
-		t, err := b.packagesTree(a.Root)
-		if err != nil {
-			return err
-		}
-		file, err := onlyFile(t, a.Path)
-		if err != nil {
-			return a.Errorf("%v", err)
-		}
-		content := t.Get(file).Content
-		if content == nil {
-			return a.Errorf("%s is empty", file)
-		}
-		r, err := content.Open()
-		if err != nil {
-			return a.Errorf("%v", err)
-		}
-		defer r.Close()
-		f, err := os.Create(out)
-		if err != nil {
-			return fmt.Errorf("extract %s: %w", file, err)
-		}
-		_, err = io.Copy(f, r)
-		return errors.Join(err, f.Close())
-	})
+func (l *list) extractArtifact(_ context.Context, a *recipe.Artifact) Part {
+	return Part{
+		Needs:  []string{l.packagesTitle(a.Root)},
+		Inputs: l.code("image/tree").add(Inputs{"path": a.Path}),
+		Make: func(_ context.Context, from Made, out string) error {
+			t, err := l.packagesTree(from, a.Root)
+			if err != nil {
+				return err
+			}
+			file, err := t.OnlyFile(a.Path)
+			if err != nil {
+				return a.Errorf("%v", err)
+			}
+			content := t.Get(file).Content
+			if content == nil {
+				return a.Errorf("%s is empty", file)
+			}
+			return tree.WriteContent(content, out)
+		},
+	}
+}
+
+// initramfsArtifact is a whole root as initramfs: cpio, zstd.
+func (l *list) initramfsArtifact(_ context.Context, a *recipe.Artifact) Part {
+	root := l.r.Root(a.Root)
+	return Part{
+		Needs:  l.rootNeeds(root),
+		Inputs: l.rootInputs(root).add(l.code("image/roottree", "image/initramfs")),
+		Make: func(_ context.Context, from Made, out string) error {
+			t, err := l.rootTree(from, root)
+			if err != nil {
+				return err
+			}
+			return initramfs.WriteTree(t, out)
+		},
+	}
+}
+
+// diskArtifact is a whole root as a disk that boots by itself.
+func (l *list) diskArtifact(_ context.Context, a *recipe.Artifact) Part {
+	root := l.r.Root(a.Root)
+	in := l.rootInputs(root).add(l.code("image/roottree", "image/disk/nodedisk"))
+	in["its settings"] = l.settings(a.Size, a.CmdLine)
+	size, err := recipe.ParseBytes(a.Size)
+	if err != nil {
+		l.keep(a.Errorf("%v", err))
+	}
+	return Part{
+		Needs:  append(l.rootNeeds(root), l.bootNeeds()...),
+		Inputs: in,
+		Make: func(ctx context.Context, from Made, out string) error {
+			t, err := l.rootTree(from, root)
+			if err != nil {
+				return err
+			}
+			err = nodedisk.Disk{
+				Name:    a.Name,
+				Root:    t,
+				Size:    size,
+				CmdLine: a.CmdLine,
+				Epoch:   l.l.Epoch,
+				Loaders: l.bootLoaders(from),
+				Mke2fs:  l.tool(from, "sbin/mke2fs"),
+			}.Write(ctx, out)
+			if err != nil {
+				return a.Errorf("%v", err)
+			}
+			return nil
+		},
+	}
+}
+
+// bootNeeds are the parts that boot loaders are made from.
+func (b *build) bootNeeds() []string {
+	return []string{titleOf(kindUnpacked, b.r.Stick.Boot), titleOf(kindUnpacked, b.r.Stick.Tools)}
+}
+
+func (b *build) bootLoaders(from Made) disk.BootLoaders {
+	return disk.BootLoaders{
+		Dir:     from.path(titleOf(kindUnpacked, b.r.Stick.Boot)),
+		Mkimage: b.tool(from, "bin/grub-mkimage"),
+	}
 }
 
 // moduleArtifact is one file of a Go module, in the version that a go.mod selects, or the
 // objects of it that are wanted. The go command holds it to go.sum.
-func (b *build) moduleArtifact(ctx context.Context, a *recipe.Artifact) (cache.Item, error) {
-	dir, err := b.goBuilder(b.l.Toolchain).SelectedDir(ctx, a.Module, a.From)
+func (l *list) moduleArtifact(ctx context.Context, a *recipe.Artifact) Part {
+	dir, err := l.goBuilder(l.l.Toolchain).SelectedDir(ctx, a.Module, a.From)
 	if err != nil {
-		return cache.Item{}, a.Errorf("%v", err)
+		l.keep(a.Errorf("%v", err))
+		return Part{}
 	}
 	file := filepath.Join(dir, filepath.FromSlash(a.Path))
+	if len(a.Only) == 0 {
+		return Part{File: file}
+	}
+
 	digest, err := cache.FileDigest(file)
 	if err != nil {
-		return cache.Item{}, a.Errorf("%v", err)
+		l.keep(a.Errorf("%v", err))
 	}
-	if len(a.Only) == 0 {
-		return cache.Item{Path: file, Digest: digest}, nil
+	return Part{
+		Inputs: l.code("image/objects").add(Inputs{"file of " + a.From: digest, "objects": strings.Join(a.Only, " ")}),
+		Make: func(_ context.Context, _ Made, out string) error {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			chosen, err := objects.Select(string(text), a.Only)
+			if err != nil {
+				return a.Errorf("%v", err)
+			}
+			return os.WriteFile(out, []byte(chosen), 0o644)
+		},
 	}
-	in := Inputs{"file of " + a.From: digest, "objects": strings.Join(a.Only, " ")}
-	return b.makePart(ctx, "artifact", a.Name, in, func(out string) error {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		taken, err := selectObjects(string(text), a.Only)
-		if err != nil {
-			return a.Errorf("%v", err)
-		}
-		return os.WriteFile(out, []byte(taken), 0o644)
-	})
 }
 
 // packagesArtifact is a directory with the packages of a root as they are and an index of them.
-func (b *build) packagesArtifact(ctx context.Context, a *recipe.Artifact) (cache.Item, error) {
-	packages := b.l.Root(a.Root)
-	code, err := b.codeDigest(codeOfPools)
-	if err != nil {
-		return cache.Item{}, err
-	}
-	in := Inputs{"the builder's code": code}
-	for _, p := range packages {
-		in["package "+p.Name] = p.SHA256
-	}
-	return b.makePart(ctx, "artifact", a.Name, in, func(out string) error {
-		files, err := b.fetch(ctx, "artifact "+a.Name, packages)
-		if err != nil {
-			return err
-		}
-		return pool.Make(ctx, packages, files, out)
-	})
-}
-
-// addPool puts the files of a packages artifact into a tree.
-func (b *build) addPool(t *tree.Tree, a *recipe.Artifact) error {
-	all, err := os.ReadDir(b.files[a.Name].Path)
-	if err != nil {
-		return fmt.Errorf("read packages: %w", err)
-	}
-	for _, e := range all {
-		if err := t.HostFile(path.Join(a.To, e.Name()), 0o644, filepath.Join(b.files[a.Name].Path, e.Name()), "artifact "+a.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// selectObjects keeps the documents of a Kubernetes manifest whose Kind or Kind/name is
-// wanted, each as it stands. A wish that nothing answers is an error.
-func selectObjects(manifest string, only []string) (string, error) {
-	var out []string
-	found := map[string]bool{}
-	for document := range strings.SplitSeq(manifest, "\n---\n") {
-		var object struct {
-			Kind     string `yaml:"kind"`
-			Metadata struct {
-				Name string `yaml:"name"`
-			} `yaml:"metadata"`
-		}
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			return "", fmt.Errorf("read manifest: %w", err)
-		}
-		for _, wish := range []string{object.Kind, object.Kind + "/" + object.Metadata.Name} {
-			if slices.Contains(only, wish) {
-				found[wish] = true
-				out = append(out, strings.TrimSuffix(document, "\n"))
-				break
+func (l *list) packagesArtifact(_ context.Context, a *recipe.Artifact) Part {
+	packages := l.l.Root(a.Root)
+	return Part{
+		Inputs: l.code("image/debian/pool").add(packageInputs(packages)),
+		Make: func(ctx context.Context, _ Made, out string) error {
+			files, err := l.fetch(ctx, titleOf(kindArtifact, a.Name), packages)
+			if err != nil {
+				return err
 			}
-		}
+			return pool.Make(ctx, packages, files, out)
+		},
 	}
-	for _, wish := range only {
-		if !found[wish] {
-			return "", fmt.Errorf("only: the manifest has no %s", wish)
-		}
-	}
-	return strings.Join(out, "\n---\n") + "\n", nil
 }

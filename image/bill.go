@@ -24,12 +24,12 @@ func (b *build) isShipped(root string) bool { return root != b.r.Stick.Tools }
 
 // listMaterials lists what the image is made of. Reading licences takes seconds, so they are
 // kept in the cache by what they were read from.
-func (b *build) listMaterials(ctx context.Context) ([]sbom.Package, error) {
-	debian, err := b.debianParts()
+func (b *build) listMaterials(ctx context.Context, from Made) ([]sbom.Package, error) {
+	debian, err := b.debianParts(from)
 	if err != nil {
 		return nil, err
 	}
-	modules, err := b.moduleParts(ctx)
+	modules, err := b.moduleParts(ctx, from)
 	if err != nil {
 		return nil, err
 	}
@@ -42,15 +42,15 @@ func (b *build) billOfMaterials(parts []sbom.Package, imageDigest string) ([]byt
 	return sbom.Encode(about, parts)
 }
 
-func (b *build) debianParts() ([]sbom.Package, error) {
+func (b *build) debianParts(from Made) ([]sbom.Package, error) {
 	licenses := map[string]string{} // by package
 	for i := range b.r.Roots {
 		root := &b.r.Roots[i]
 		if !b.isShipped(root.Name) {
 			continue
 		}
-		key := cache.Key("1", root.Name, b.packages[root.Name].Digest, fmt.Sprint(b.l.Root(root.Name)))
-		item, err := b.store.Do("licenses", key, func(out string) error { return b.readLicenses(root, out) })
+		key := cache.Key("1", root.Name, from[b.packagesTitle(root.Name)].Digest, fmt.Sprint(b.l.Root(root.Name)))
+		item, err := b.store.Do("licenses", key, func(out string) error { return b.readLicenses(from, root, out) })
 		if err != nil {
 			return nil, err
 		}
@@ -73,16 +73,16 @@ func (b *build) debianParts() ([]sbom.Package, error) {
 }
 
 // readLicenses writes a root's packages and their licences as JSON.
-func (b *build) readLicenses(root *recipe.Root, out string) error {
-	item := b.packages[root.Name]
-	read := func(p string) ([]byte, error) { return os.ReadFile(filepath.Join(item.Path, p)) }
-	if root.Name != b.r.Stick.Boot { // an archive; the boot loaders are a directory
-		t := tree.New(b.l.Epoch)
-		if err := t.AddTar(item.Path, "packages"); err != nil {
+func (b *build) readLicenses(from Made, root *recipe.Root, out string) error {
+	packages := from.path(b.packagesTitle(root.Name))
+	read := func(p string) ([]byte, error) { return os.ReadFile(filepath.Join(packages, p)) }
+	if !b.isDirectory(root.Name) {
+		t, err := b.packagesTree(from, root.Name)
+		if err != nil {
 			return err
 		}
-		for _, archive := range b.alone[root.Name] {
-			if err := t.UnpackTar(archive.Path, "package"); err != nil {
+		for _, name := range root.Unpack {
+			if err := t.UnpackTar(from.path(titleOf(kindFiles, name)), "package"); err != nil {
 				return err
 			}
 		}
@@ -108,13 +108,13 @@ func (b *build) readLicenses(root *recipe.Root, out string) error {
 }
 
 // moduleParts lists what the programs say of themselves that they are made of.
-func (b *build) moduleParts(ctx context.Context) ([]sbom.Package, error) {
+func (b *build) moduleParts(ctx context.Context, from Made) ([]sbom.Package, error) {
 	builder := b.goBuilder(b.l.Toolchain)
 	parts := []sbom.Package{sbom.ModulePackage("std", strings.TrimPrefix(b.l.Toolchain, "go"), "BSD-3-Clause", "in every program")}
 	at := map[lock.Module][]*recipe.Program{}
 	for i := range b.r.Programs {
 		p := &b.r.Programs[i]
-		modules, err := gobuild.BuiltModules(b.programs[p.Name].Path)
+		modules, err := gobuild.BuiltModules(from.path(titleOf(kindProgram, p.Name)))
 		if err != nil {
 			return nil, err
 		}

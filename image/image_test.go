@@ -1,10 +1,11 @@
-package image_test
+package image
 
 import (
 	"context"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/image"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/debian"
 	"firstlight.dev/firstlight/image/lock"
@@ -26,10 +26,10 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 type silent struct{}
 
-func (silent) Log(string)                     {}
-func (silent) Begin(string, []string)         {}
-func (silent) Advance(string, image.Position) {}
-func (silent) End(string, time.Duration)      {}
+func (silent) Log(string)                {}
+func (silent) Begin(string, []string)    {}
+func (silent) Advance(string, Position)  {}
+func (silent) End(string, time.Duration) {}
 
 const smallRecipe = `debian: {suite: trixie, components: [main]}
 programs:
@@ -47,33 +47,54 @@ artifacts:
 stick: {name: small, root: box, boot: boot, tools: tools, init: init, kernel: /boot/vmlinuz-*, esp: overlays/esp, site: overlays/site}
 `
 
+// builderCode is packages of the names that make parts, each with what it imports.
+var builderCode = map[string]string{
+	"image/image.go": goFile("image/debian/install", "image/debian/pool", "image/rootfs", "image/disk/nodedisk",
+		"image/initramfs", "image/objects", "image/media"),
+	"image/tree/tree.go":              goFile(),
+	"image/debian/debian.go":          goFile(),
+	"image/debian/install/install.go": goFile("image/debian", "image/tree"),
+	"image/debian/pool/pool.go":       goFile("image/debian"),
+	"image/roottree/roottree.go":      goFile("image/debian/install"),
+	"image/oci/oci.go":                goFile("image/tree"),
+	"image/rootfs/rootfs.go":          goFile("image/roottree", "image/oci"),
+	"image/disk/disk.go":              goFile(),
+	"image/disk/nodedisk/nodedisk.go": goFile("image/disk", "image/tree"),
+	"image/initramfs/initramfs.go":    goFile("image/tree"),
+	"image/objects/objects.go":        goFile(),
+	"image/media/media.go":            goFile(),
+}
+
+func goFile(imports ...string) string {
+	text := "package code\n"
+	for _, path := range imports {
+		text += fmt.Sprintf("import _ %q\n", "example.org/small/"+path)
+	}
+	return text
+}
+
 // repository makes a small repository with recipe and lock, and a builder for it.
-func repository(t *testing.T) *image.Builder {
+func repository(t *testing.T) *Builder {
 	t.Helper()
 	top := t.TempDir()
 	files := map[string]string{
 		"go.mod": "module example.org/small\n\ngo 1.24\n", "main.go": "package main\n\nfunc main() {}\n",
-		"note.txt": "note", "overlays/box/etc/motd": "box", "overlays/esp/x": "x", "overlays/site/README.txt": "read", image.RecipePath: smallRecipe,
+		"note.txt": "note", "overlays/box/etc/motd": "box", "overlays/esp/x": "x", "overlays/site/README.txt": "read", RecipePath: smallRecipe,
 	}
-	for _, dir := range []string{"debian", "tree", "oci", "initramfs", "disk", "disk/fat", "disk/squashfs", "disk/verity", "media", "sbom"} {
-		files["image/"+dir+"/code.go"] = "package code\n"
-	}
-	for _, file := range []string{"roots.go", "parts.go", "rootfs.go", "disk/root.go", "artifacts.go", "machine.go", "build.go", "stamp.go", "outputs.go", "sitefile.go", "bill.go"} {
-		files["image/"+file] = "package code\n"
-	}
+	maps.Copy(files, builderCode)
 	for name, text := range files {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(top, name)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(top, name), []byte(text), 0o644))
 	}
-	r, err := recipe.ReadFile(filepath.Join(top, image.RecipePath))
+	r, err := recipe.ReadFile(filepath.Join(top, RecipePath))
 	require.NoError(t, err)
 	l := &lock.Lock{Epoch: 1700000000, Toolchain: toolchain(t, top)}
 	for i := range r.Roots {
 		p := debian.Package{Name: r.Roots[i].Packages[0], Version: "1", Arch: "amd64", Section: "admin", Size: 1, SHA256: strings.Repeat(fmt.Sprint(i), 64), Path: "debian/pool/x.deb"}
 		require.NoError(t, l.AddRoot(r.Roots[i].Name, lock.RequestDigest(r, &r.Roots[i]), []debian.Package{p}))
 	}
-	require.NoError(t, l.WriteFile(filepath.Join(top, image.LockPath)))
-	return &image.Builder{Top: top, Store: cache.Store{Dir: t.TempDir()}, Mirror: "http://127.0.0.1:1/debian", Out: filepath.Join(top, "build", "small.img"), Log: io.Discard, Progress: silent{}}
+	require.NoError(t, l.WriteFile(filepath.Join(top, LockPath)))
+	return &Builder{Top: top, Store: cache.Store{Dir: t.TempDir()}, Mirror: "http://127.0.0.1:1/debian", Out: filepath.Join(top, "build", "small.img"), Log: io.Discard, Progress: silent{}}
 }
 
 func toolchain(t *testing.T, dir string) string {
@@ -108,23 +129,23 @@ func TestPlanNamesEveryPartAndWhy(t *testing.T) {
 
 func TestLockedRefusesAndNamesEachDifference(t *testing.T) {
 	b := repository(t)
-	path := filepath.Join(b.Top, image.LockPath)
+	path := filepath.Join(b.Top, LockPath)
 	l, err := lock.ReadFile(path)
 	require.NoError(t, err)
 	l.Toolchain = "go1.1"
 	l.Modules = []lock.Module{{Dir: ".", Path: "example.org/gone", Version: "v1.0.0", Sum: "h1:x="}}
 	require.NoError(t, l.WriteFile(path))
 	text := strings.Replace(smallRecipe, "packages: [systemd]", "packages: [systemd, udev]", 1)
-	require.NoError(t, os.WriteFile(filepath.Join(b.Top, image.RecipePath), []byte(text), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(b.Top, RecipePath), []byte(text), 0o644))
 
-	_, err = b.Build(context.Background(), image.Locked)
+	_, err = b.Build(context.Background(), Locked)
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), "build locked: 3 differences from assets/recipe.lock: root box asks for other packages; toolchain go1.1 -> go")
 	assert.Contains(t, err.Error(), "module example.org/gone (./go.mod) v1.0.0 removed; run `firstlight lock` and commit it")
 	assert.NotContains(t, err.Error(), "\n")
 
 	require.NoError(t, os.Remove(path))
-	_, err = b.Build(context.Background(), image.Locked)
+	_, err = b.Build(context.Background(), Locked)
 	assert.EqualError(t, err, "read assets/recipe.lock: it is missing; run `firstlight lock`")
 	_, err = b.Plan(context.Background())
 	assert.ErrorContains(t, err, "run `firstlight lock` first")
@@ -134,11 +155,11 @@ func TestLockedRefusesAndNamesEachDifference(t *testing.T) {
 func TestAWrongSiteIsToldBeforeAnythingIsMade(t *testing.T) {
 	b := repository(t)
 	b.Site = filepath.Join(t.TempDir(), "site.yaml")
-	_, err := b.Build(t.Context(), image.Loose)
+	_, err := b.Build(t.Context(), Loose)
 	require.ErrorContains(t, err, "read site: open "+b.Site)
 	require.NoError(t, os.WriteFile(b.Site, []byte("nam: x\nnodes: 3\n"), 0o600))
 	for name, run := range map[string]func() error{
-		"build": func() error { _, err := b.Build(t.Context(), image.Loose); return err },
+		"build": func() error { _, err := b.Build(t.Context(), Loose); return err },
 		"plan":  func() error { _, err := b.Plan(t.Context()); return err },
 	} {
 		err := run()
@@ -158,10 +179,10 @@ func TestAWrongSiteIsToldBeforeAnythingIsMade(t *testing.T) {
 
 func TestFindTop(t *testing.T) {
 	b := repository(t)
-	top, err := image.FindTop(filepath.Join(b.Top, "overlays", "box"))
+	top, err := FindTop(filepath.Join(b.Top, "overlays", "box"))
 	require.NoError(t, err)
 	assert.Equal(t, b.Top, top)
-	_, err = image.FindTop(t.TempDir())
+	_, err = FindTop(t.TempDir())
 	assert.ErrorContains(t, err, "run this inside the Firstlight repository")
 }
 
@@ -174,7 +195,7 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 	}
 	dir, err := os.Getwd()
 	require.NoError(t, err)
-	top, err := image.FindTop(dir)
+	top, err := FindTop(dir)
 	require.NoError(t, err)
 	store, err := cache.DefaultStore()
 	require.NoError(t, err)

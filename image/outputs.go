@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/media"
 	"firstlight.dev/firstlight/image/sbom"
@@ -20,11 +19,11 @@ import (
 // writeOutputs writes the image and what belongs beside it: compressed image, block map,
 // bill of materials, digests. Each step says how long it took. It returns what the next build
 // needs to know of them.
-func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) (stamp, error) {
+func (b *build) writeOutputs(ctx context.Context, from Made) (stamp, error) {
 	dir, name := filepath.Split(b.Out)
 	part := disk.PartPath(b.Out)
 	defer os.Remove(part)
-	s, err := b.stickLayout(ctx, kernel)
+	s, err := b.stickLayout(ctx, from)
 	if err != nil {
 		return stamp{}, err
 	}
@@ -35,10 +34,10 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) (stam
 	var earlier previousOutputs
 	defer func() { earlier.Close() }()
 	err = b.runTimed("stick, root", func() error {
-		if earlier, err = b.openPrevious(base, at); err != nil {
+		if earlier, err = b.openPrevious(from[kindBase], at); err != nil {
 			return err
 		}
-		hash, size, err := b.placeRoot(ctx, base.Path, part, at, earlier.known)
+		hash, size, err := b.placeRoot(ctx, from, part, at, earlier.known)
 		if err != nil {
 			return err
 		}
@@ -72,7 +71,7 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) (stam
 			return err
 		})
 		group.Go(func() (err error) {
-			parts, err = b.listMaterials(groupCtx)
+			parts, err = b.listMaterials(groupCtx, from)
 			return err
 		})
 		if err := group.Wait(); err != nil {
@@ -100,5 +99,5 @@ func (b *build) writeOutputs(ctx context.Context, kernel, base cache.Item) (stam
 		}
 		files = append(files, File{Path: filepath.Join(dir, name), Bytes: info.Size(), SHA256: published.Sums[name]})
 	}
-	return stamp{Files: files, Frames: published.Frames, Base: base.Digest, At: at}, nil
+	return stamp{Files: files, Frames: published.Frames, Base: from[kindBase].Digest, At: at}, nil
 }

@@ -11,34 +11,43 @@ import (
 	"firstlight.dev/firstlight/image/recipe"
 )
 
-const kindProgram = "program"
-
-func programInputs(key string) Inputs { return Inputs{"its sources": key} }
-
-// buildPrograms compiles those programs of the recipe that wanted says yes to.
-func (b *build) buildPrograms(ctx context.Context, wanted func(name string) bool) error {
-	builder := b.goBuilder(b.l.Toolchain)
-	for i := range b.r.Programs {
-		p := &b.r.Programs[i]
+// programs are those programs of the recipe that wanted says yes to. What compiles them is left out of their key:
+// that ends in a version of its own (gobuild.Builder.Key), and relinking them all takes minutes.
+func (l *list) programs(wanted func(name string) bool) (parts []Part) {
+	for i := range l.r.Programs {
+		p := &l.r.Programs[i]
 		if !wanted(p.Name) {
 			continue
 		}
-		key, err := builder.Key(p)
-		if err != nil {
-			return err
-		}
-		item, err := b.makePart(ctx, kindProgram, p.Name, programInputs(key), func(out string) error {
-			var next []string
-			if later := slices.IndexFunc(b.r.Programs[i+1:], func(p recipe.Program) bool { return wanted(p.Name) && b.willCompile(p.Name) }); later >= 0 {
-				next = []string{b.r.Programs[i+1+later].Name}
-			}
-			builder.Report = func(s gobuild.State) { b.progress.Advance(kindProgram+" "+p.Name, compilePosition(s, next)) }
-			return builder.Build(ctx, p, out)
+		key, err := l.goBuilder(l.l.Toolchain).Key(p)
+		l.keep(err)
+		parts = append(parts, Part{
+			Kind:   kindProgram,
+			Name:   p.Name,
+			Inputs: Inputs{"its sources": key},
+			Make:   func(ctx context.Context, _ Made, out string) error { return l.compile(ctx, p, out) },
 		})
-		if err != nil {
-			return err
+	}
+	return parts
+}
+
+func (b *build) compile(ctx context.Context, p *recipe.Program, out string) error {
+	title := titleOf(kindProgram, p.Name)
+	next, builder := b.nextProgram(title), b.goBuilder(b.l.Toolchain)
+	builder.Report = func(s gobuild.State) { b.progress.Advance(title, compilePosition(s, next)) }
+	return builder.Build(ctx, p, out)
+}
+
+// nextProgram is the one, if any, that is compiled as soon as the one of this title is there.
+func (b *build) nextProgram(title string) []string {
+	i := slices.IndexFunc(b.parts, func(p Part) bool { return p.Title() == title })
+	for _, p := range b.parts[i+1:] {
+		if p.Kind != kindProgram {
+			break
 		}
-		b.programs[p.Name] = item
+		if !b.isCached(p) {
+			return []string{p.Name}
+		}
 	}
 	return nil
 }
@@ -58,20 +67,6 @@ func compilePosition(s gobuild.State, next []string) Position {
 	return Position{Doing: "reading sources", Next: append([]string{"compiling", "linking"}, next...)}
 }
 
-// willCompile tells whether one of the programs is not in the cache. One whose key cannot be
-// told is: buildPrograms says what is wrong with it.
-func (b *build) willCompile(names ...string) bool {
-	builder := b.goBuilder(b.l.Toolchain)
-	return slices.ContainsFunc(names, func(name string) bool {
-		key, err := builder.Key(b.r.Program(name))
-		if err != nil {
-			return true
-		}
-		_, ok := b.store.Lookup(dirOf(kindProgram), programInputs(key).key(kindProgram, name))
-		return !ok
-	})
-}
-
 // announce says before the first build from this directory that comes to its end what is not in the
 // cache, and how long it takes. Programs with a go.mod of their own are from elsewhere, and large.
 func (b *build) announce() {
@@ -79,8 +74,8 @@ func (b *build) announce() {
 		return
 	}
 	var missing []string
-	for _, p := range b.r.Programs {
-		if p.Module != "" && b.willCompile(p.Name) {
+	for _, p := range b.parts {
+		if p.Kind == kindProgram && b.r.Program(p.Name).Module != "" && !b.isCached(p) {
 			missing = append(missing, p.Name)
 		}
 	}
@@ -102,5 +97,6 @@ func firstRun(missing []string, processors int) string {
 	if processors > 1 {
 		on = fmt.Sprintf("%d processors", processors)
 	}
-	return fmt.Sprintf("first run: not in the cache: %s%s; a first run takes about %d minutes on %s; interrupted, it continues where it was", strings.Join(names, ", "), more, minutes, on)
+	return fmt.Sprintf("first run: not in the cache: %s%s; a first run takes about %d minutes on %s; "+
+		"interrupted, it continues where it was", strings.Join(names, ", "), more, minutes, on)
 }

@@ -67,26 +67,31 @@ func TestOnlyAFirstRunIsAnnounced(t *testing.T) {
 	ours, theirs := recipe.Program{Name: "ours", Package: "."}, recipe.Program{Name: "theirs", Module: "elsewhere", Package: "."}
 	cases := []struct {
 		name   string
-		cached []*recipe.Program
+		cached string
 		last   map[string]Inputs
 		said   bool
 	}{
 		{name: "first", said: true},
-		{name: "interrupted before", cached: []*recipe.Program{&ours}, said: true},
-		{name: "interrupted after", cached: []*recipe.Program{&theirs}},
+		{name: "interrupted before", cached: "ours", said: true},
+		{name: "interrupted after", cached: "theirs"},
 		{name: "a later one", last: map[string]Inputs{"program ours": {}}},
 	}
 	for _, c := range cases {
 		store, h := cache.Store{Dir: t.TempDir()}, &heard{}
 		b := &build{
-			Builder: &Builder{Top: top}, session: &session{store: store, progress: h, last: c.last},
-			r: &recipe.Recipe{Programs: []recipe.Program{ours, theirs}}, l: &lock.Lock{Toolchain: "go1.26.1"},
+			Builder: &Builder{Top: top},
+			session: &session{store: store, progress: h, last: c.last},
+			r:       &recipe.Recipe{Programs: []recipe.Program{ours, theirs}},
+			l:       &lock.Lock{Toolchain: "go1.26.1"},
 		}
-		for _, p := range c.cached {
-			key, err := b.goBuilder(b.l.Toolchain).Key(p)
-			require.NoError(t, err)
-			_, err = store.Do(kindProgram, programInputs(key).key(kindProgram, p.Name), func(path string) error { return os.WriteFile(path, nil, 0o755) })
-			require.NoError(t, err)
+		l := &list{build: b}
+		b.parts = l.programs(func(string) bool { return true })
+		require.NoError(t, l.err)
+		for _, p := range b.parts {
+			if p.Name == c.cached {
+				_, err := store.Do(p.dir(), p.Inputs.key(p.Kind, p.Name), func(path string) error { return os.WriteFile(path, nil, 0o755) })
+				require.NoError(t, err)
+			}
 		}
 		b.announce()
 		if c.said {

@@ -1,4 +1,4 @@
-package image_test
+package image
 
 import (
 	"os"
@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets"
-	"firstlight.dev/firstlight/image"
 )
 
 // commit makes a repository with one commit, whatever this machine's own git is configured to do.
@@ -28,7 +27,7 @@ func commit(t *testing.T, top string) {
 func TestTheRevisionIsGits(t *testing.T) {
 	top := t.TempDir()
 	read := func(dir string) assets.Revision {
-		r, err := image.ReadRevision(t.Context(), dir)
+		r, err := ReadRevision(t.Context(), dir)
 		require.NoError(t, err)
 		return r
 	}

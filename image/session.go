@@ -1,14 +1,12 @@
 package image
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,17 +16,6 @@ import (
 
 // pending stands for the digest of a part that will change once it is built.
 const pending = "to be built"
-
-// Inputs are what a part is made from: a readable name and a digest of each.
-type Inputs map[string]string
-
-func (in Inputs) key(kind, name string) string {
-	parts := []string{kind, name}
-	for _, input := range slices.Sorted(maps.Keys(in)) {
-		parts = append(parts, input, in[input])
-	}
-	return cache.Key(parts...)
-}
 
 // Step says what became, or would become, of one part of the image.
 type Step struct {
@@ -61,6 +48,7 @@ type session struct {
 	progress Progress
 
 	mu    sync.Mutex
+	made  Made
 	last  map[string]Inputs // part to inputs of the last build
 	now   map[string]Inputs
 	steps []Step
@@ -92,35 +80,17 @@ func (s *session) save(top string) error {
 	return nil
 }
 
-// makePart returns one part, building it when the cache has none of these inputs.
-func (s *session) makePart(ctx context.Context, kind, name string, in Inputs, build func(path string) error) (cache.Item, error) {
-	if err := ctx.Err(); err != nil {
-		return cache.Item{}, err
-	}
-	title := strings.TrimSpace(kind + " " + name)
-	waits := slices.Contains(slices.Collect(maps.Values(in)), pending)
-	key := in.key(kind, name)
-	if !waits {
-		if item, ok := s.store.Lookup(dirOf(kind), key); ok {
-			s.recordStep(title, in, Step{Part: title, Action: "kept"})
-			return item, nil
-		}
-	}
-	why := s.changedInputs(title, in)
-	if s.planOnly {
-		s.recordStep(title, in, Step{Part: title, Action: "build", Why: why})
-		return cache.Item{Digest: pending}, nil
-	}
-	start := time.Now()
+// runPart makes a part that is not kept: it says why, and how long it took.
+func (s *session) runPart(title string, in Inputs, do func() error) error {
+	why, start := s.changedInputs(title, in), time.Now()
 	s.progress.Begin(title, why)
-	item, err := s.store.Do(dirOf(kind), key, build)
-	if err != nil {
-		return cache.Item{}, err
+	if err := do(); err != nil {
+		return err
 	}
 	took := time.Since(start)
 	s.progress.End(title, took)
-	s.recordStep(title, in, Step{Part: title, Action: "build", Why: why, Took: took})
-	return item, nil
+	s.recordStep(in, Step{Part: title, Action: "build", Why: why, Took: took})
+	return nil
 }
 
 // runTimed does one step of a part that is not kept, and says how long it took.
@@ -131,18 +101,17 @@ func (s *session) runTimed(title string, do func() error) error {
 	}
 	took := time.Since(start)
 	s.progress.End(title, took)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.steps = append(s.steps, Step{Part: title, Action: "build", Took: took})
+	s.recordStep(nil, Step{Part: title, Action: "build", Took: took})
 	return nil
 }
 
-func dirOf(kind string) string { return strings.ReplaceAll(kind, " ", "-") }
-
-func (s *session) recordStep(title string, in Inputs, step Step) {
+// recordStep adds a step, and for the next build what its part was made from unless that is nil.
+func (s *session) recordStep(in Inputs, step Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now[title] = in
+	if in != nil {
+		s.now[step.Part] = in
+	}
 	s.steps = append(s.steps, step)
 }
 

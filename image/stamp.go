@@ -77,15 +77,9 @@ func (s stamp) write(path string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// publisherDigest digests what decides about the bytes of an image, compressed and not, and of its block map: our
-// code, and which versions of which libraries it is built with.
+// publisherDigest digests what decides about the bytes of an image, compressed and not, and of its block map.
 func (b *build) publisherDigest() (string, error) {
-	code, err := b.codeDigest(append([]string{"image/media"}, codeOfDisks...))
-	if err != nil {
-		return "", err
-	}
-	modules, err := cache.FileDigest(b.path("go.mod"))
-	return cache.Key(code, modules), err
+	return b.sources.Digest("image/media", "image/disk")
 }
 
 // previousOutputs is what the outputs of the build before give to this one.

@@ -32,6 +32,7 @@ type source struct {
 	name    string
 	docs    []string            // package comments of its files
 	imports map[string][]string // of this module, by folder: the files that do
+	testing bool                // it imports the standard library's testing
 }
 
 // walk shows every Go file of the module, by where it is and by its name below the root; files of tests are
@@ -75,6 +76,7 @@ func sources(t *testing.T) []source {
 		if f.Doc != nil {
 			s.docs = append(s.docs, f.Doc.Text())
 		}
+		s.testing = s.testing || slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing"` })
 		for _, i := range imported(f) {
 			s.imports[i] = append(s.imports[i], rel)
 		}
@@ -111,26 +113,33 @@ var floors = [][]string{
 // pairs are the imports between the packages of one room: who may import whom. What is not here is passed in by
 // plan.go and daemon.go.
 var pairs = map[string][]string{
+	// A stage of the plan that applies objects.
+	"daemon/engine/apply": {"daemon/engine/bringup"},
+	// What blocks a node, and what may switch it on, is decided in metal3.
+	"daemon/metal/verify": {"daemon/metal/metal3"},
 	// The API serves what the store holds.
 	"daemon/uploads/api": {"daemon/uploads/blobs"},
 	// The registry gets what is complete in the store, which is told what became of it.
 	"daemon/uploads/containers": {"daemon/uploads/blobs"},
 	// An uploaded package has the name that the repository reads from it.
 	"daemon/uploads/publish": {"daemon/metal/packages"},
-	"daemon/uploads/bench":   {"daemon/uploads/client", "daemon/uploads/blobs"},
 	// The operator and an installer meet in what both must keep.
 	"daemon/clusters/bpa":       {"daemon/clusters/contract"},
 	"daemon/clusters/installer": {"daemon/clusters/contract"},
 }
 
-// testbed is where the rigs of tests are: simulated servers, a sandbox for the appliance, scenarios.
-const testbed = "image/lab/testbed/"
+// isTestCode reports whether a package stands with the tests although its files are not called _test.go, because
+// tests of several packages share it: the rigs of the lab's testbed, what is named *test, and the harness of
+// benchmarks. It may import testing and the daemon, and only tests and other test code import it.
+func isTestCode(dir string) bool {
+	return strings.HasPrefix(dir, "image/lab/testbed/") || strings.HasSuffix(dir, "test") || dir == "assets/bench"
+}
 
 // forbidden says why package from may not import package to; "" if it may.
 func forbidden(from, to string) string {
 	room, target := first(from), first(to)
 	switch {
-	case room == "image" && target == "daemon", room == "daemon" && target == "image":
+	case room == "image" && target == "daemon" && !isTestCode(from), room == "daemon" && target == "image":
 		return "the builder and the daemon share only assets"
 	case room == "pxe" && (target == "image" || target == "daemon"):
 		return "policy enters the protocol servers through pxe.Booter alone"
@@ -138,8 +147,8 @@ func forbidden(from, to string) string {
 		return "the contract depends on neither of its sides"
 	case target == "cmd":
 		return "commands are imported by nobody"
-	case strings.HasPrefix(to, testbed) && !strings.HasPrefix(from, testbed):
-		return "what ships knows nothing of the rigs of tests"
+	case isTestCode(to) && !isTestCode(from):
+		return "what ships knows nothing of test code"
 	case room == "daemon" && target == "daemon":
 		return forbiddenInDaemon(from, to)
 	}
@@ -199,6 +208,7 @@ func TestForbiddenKnowsTheArrows(t *testing.T) {
 		{"daemon/engine/bringup", "daemon/appliance/host", false},
 		{"daemon/engine/bringup", "daemon/engine/apply", false},
 		{"daemon/appliance/kube", "daemon/engine/apply", true},
+		{"daemon/engine/apply", "daemon/engine/bringup", true},
 		{"daemon/engine/apply", "daemon/appliance/kube", false},
 		{"daemon/engine/bringup", "assets/status", true},
 		{"daemon/appliance/host", "daemon/appliance/host/timeserver", true},
@@ -213,6 +223,11 @@ func TestForbiddenKnowsTheArrows(t *testing.T) {
 		{"cmd/firstlightd", "daemon", true},
 		{"image/lab/virtualrack", "image/lab/testbed/simulator", false},
 		{"image/lab/testbed/scenario", "image/lab/testbed/simulator", true},
+		{"daemon/uploads/api", "daemon/uploads/blobs/s3test", false},
+		{"image", "assets/bench", false},
+		{"image/lab", "daemon/metal/registry", false},
+		{"image/lab/testbed/sandbox/nodes/mirror", "daemon/metal/registry", true},
+		{"image/lab/testbed/sandbox", "assets/bench", true},
 	} {
 		assert.Equal(t, c.allowed, forbidden(c.from, c.to) == "", "%s imports %s", c.from, c.to)
 	}
@@ -224,6 +239,35 @@ func TestImports(t *testing.T) {
 			if why := forbidden(s.dir, to); why != "" {
 				t.Errorf("%s imports %s: %s", files[0], to, why)
 			}
+		}
+	}
+}
+
+// A package that no command reaches is dead, or it is a rig and belongs to the tests.
+func TestEveryPackageIsShippedOrTestCode(t *testing.T) {
+	all := map[string]source{}
+	var next []string
+	for _, s := range sources(t) {
+		all[s.dir] = s
+		if first(s.dir) == "cmd" {
+			next = append(next, s.dir)
+		}
+	}
+	require.NotEmpty(t, next, "there are no commands")
+
+	shipped := map[string]bool{}
+	for len(next) > 0 {
+		dir := next[0]
+		next = next[1:]
+		if !shipped[dir] {
+			shipped[dir] = true
+			next = slices.AppendSeq(next, maps.Keys(all[dir].imports))
+		}
+	}
+	for dir, s := range all {
+		assert.NotEqual(t, isTestCode(dir), shipped[dir], "%s: a package is reached by a command or is test code", dir)
+		if !isTestCode(dir) {
+			assert.False(t, s.testing, "%s imports testing", dir)
 		}
 	}
 }

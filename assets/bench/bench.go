@@ -1,22 +1,26 @@
-// Package bench shows measurements: one row a figure, on the screen and as JSON in
-// build/bench. A row measures and does not judge: a figure that falls short is printed as
-// one that does, and nothing fails.
+// Package bench is the harness of all benchmarks. A benchmark measures once and returns rows, one per measurement:
+// they go to the screen, as JSON to build/bench, and as metrics to whoever reads what `go test -bench` prints. A row
+// measures and does not judge: one that falls short of its bar says so, and nothing fails.
 package bench
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
+	"syscall"
+	"testing"
 )
 
 // Dir is where rows are kept, from the top of the repository.
 const Dir = "build/bench"
 
-// Row is one figure, alone or beside one of a peer. A peer called "bar" is a goal.
+// Row is one measurement, alone or compared with one of a peer. A peer called "bar" is a goal.
 type Row struct {
 	Name  string  `json:"name"` // such as image/rebuild
 	Unit  string  `json:"unit"`
@@ -28,20 +32,16 @@ type Row struct {
 	Note  string  `json:"note"`            // what each guarantees, how often it was run
 }
 
-// Less puts a peer beside a figure of which less is better.
+// Less compares with a peer where less is better.
 func (r Row) Less(peer string, value, bar float64) Row {
 	r.Peer, r.Value, r.Bar, r.Ratio = peer, value, bar, value/r.Ours
 	return r
 }
 
-// LoadAverage is that of the machine over the last minute, for notes: other work makes every figure worse.
-func LoadAverage() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
+// More compares with a peer where more is better.
+func (r Row) More(peer string, value, bar float64) Row {
+	r.Peer, r.Value, r.Bar, r.Ratio = peer, value, bar, r.Ours/value
+	return r
 }
 
 // String is the row that people and scripts read.
@@ -57,8 +57,37 @@ func (r Row) String() string {
 	return text + "\n  note: " + r.Note
 }
 
-// Write prints the rows to w and keeps them as dir/NAME.json.
-func Write(w io.Writer, dir, name string, rows []Row) error {
+// Run measures, once whatever -benchtime says, and reports the rows as build/bench/NAME.json; with an error those
+// that were measured before it. The context ends when the user interrupts.
+func Run(b *testing.B, name string, measure func(context.Context) ([]Row, error)) {
+	b.Helper()
+	ctx, stop := signal.NotifyContext(b.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	rows, failed := measure(ctx)
+	if len(rows) > 0 {
+		top, err := FindTop()
+		failed = errors.Join(failed, err, writeRows(os.Stdout, filepath.Join(top, Dir), name, rows))
+	}
+	for _, r := range rows {
+		b.Run(strings.TrimSuffix(r.Name+"/"+r.Peer, "/"), r.report)
+	}
+	if failed != nil {
+		b.Fatal(failed)
+	}
+}
+
+// report reports a row as the metrics of a benchmark of its own.
+func (r Row) report(b *testing.B) {
+	b.ReportMetric(0, "ns/op") // leaves it out
+	b.ReportMetric(r.Ours, r.Unit)
+	if r.Peer != "" {
+		b.ReportMetric(r.Ratio, "ratio")
+	}
+}
+
+// writeRows prints the rows to w and saves them as dir/NAME.json.
+func writeRows(w io.Writer, dir, name string, rows []Row) error {
 	for _, r := range rows {
 		if _, err := fmt.Fprintln(w, r); err != nil {
 			return fmt.Errorf("show rows: %w", err)
@@ -66,20 +95,13 @@ func Write(w io.Writer, dir, name string, rows []Row) error {
 	}
 	text, err := json.MarshalIndent(rows, "", "  ")
 	if err != nil {
-		return fmt.Errorf("keep rows: %w", err)
+		return fmt.Errorf("encode rows: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("keep rows: %w", err)
+		return fmt.Errorf("save rows: %w", err)
 	}
-	path := filepath.Join(dir, name+".json")
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("keep rows: %w", err)
+	if err := os.WriteFile(filepath.Join(dir, name+".json"), append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("save rows: %w", err)
 	}
 	return nil
-}
-
-// Median of a list that is not empty.
-func Median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
 // Amount is an amount of storage in bytes.
@@ -15,9 +17,9 @@ type Amount int64
 
 func (a Amount) String() string { return Memory(a).String() }
 
-func (a *Amount) parse(s string) error {
+func (a *Amount) ParseText(s string) error {
 	var m Memory
-	if err := m.parse(s); err != nil {
+	if err := m.ParseText(s); err != nil {
 		return errors.New(strings.ReplaceAll(err.Error(), "an amount of memory; write a number with a unit such as 16Gi", "an amount; write a number with a unit such as 50Gi"))
 	}
 	*a = Amount(m)
@@ -29,7 +31,7 @@ type Certificates string
 
 func (c Certificates) String() string { return string(c) }
 
-func (c *Certificates) parse(s string) error {
+func (c *Certificates) ParseText(s string) error {
 	var clean strings.Builder
 	for rest := []byte(strings.TrimSpace(s)); len(rest) > 0; {
 		block, after := pem.Decode(rest)
@@ -37,7 +39,7 @@ func (c *Certificates) parse(s string) error {
 		case block == nil:
 			return errors.New("this is not PEM; paste the lines from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE----- below 'ca: |'")
 		case block.Type != "CERTIFICATE":
-			return fmt.Errorf("this is a %s; a certificate belongs here", quote(strings.ToLower(block.Type)))
+			return fmt.Errorf("this is a %s; a certificate belongs here", yamldoc.Quote(strings.ToLower(block.Type)))
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
 			return errors.New("this certificate is torn; paste all of its lines")
@@ -58,12 +60,12 @@ func (r *reader) checkArtifacts(a *Artifacts) {
 	for i, o := range a.Owners {
 		at := fmt.Sprintf("artifacts.owners[%d].name", i)
 		if first, ok := owners[o.Name]; ok && o.Name != "" {
-			r.report(at, "owner %s is already that of %s; each must be given once", quote(string(o.Name)), first)
+			r.Report(at, "owner %s is already that of %s; each must be given once", yamldoc.Quote(string(o.Name)), first)
 		}
 		owners[o.Name] = at
 	}
 	if a.Expiry != 0 && time.Duration(a.Expiry) < time.Hour {
-		r.report("artifacts.expiry", "an upload that pauses would be removed at once; use 1h or more")
+		r.Report("artifacts.expiry", "an upload that pauses would be removed at once; use 1h or more")
 	}
 	if a.Store == nil || a.Store.Endpoint == "" {
 		return
@@ -71,10 +73,10 @@ func (r *reader) checkArtifacts(a *Artifacts) {
 	u, err := url.Parse(string(a.Store.Endpoint))
 	switch {
 	case err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		r.report("artifacts.store.endpoint", "%s has a path; write the store's host and port alone, such as https://s3.example:9000", quote(string(a.Store.Endpoint)))
+		r.Report("artifacts.store.endpoint", "%s has a path; write the store's host and port alone, such as https://s3.example:9000", yamldoc.Quote(string(a.Store.Endpoint)))
 	case u.Scheme == "https" && a.Store.CA == "":
-		r.report("artifacts.store", "nothing tells whose certificate to trust; add ca")
+		r.Report("artifacts.store", "nothing tells whose certificate to trust; add ca")
 	case u.Scheme == "http" && a.Store.CA != "":
-		r.report("artifacts.store.ca", "there is no certificate with http; use https, or remove the line")
+		r.Report("artifacts.store.ca", "there is no certificate with http; use https, or remove the line")
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
 // BMCAddress is the address of a BMC in the form BareMetalHost takes.
@@ -55,10 +57,10 @@ func (a BMCAddress) systemKey() string {
 	return fmt.Sprintf("%s:%d%s", strings.ToLower(a.Host()), a.Port(), strings.TrimRight(u.Path, "/"))
 }
 
-func (a *BMCAddress) parse(s string) error {
+func (a *BMCAddress) ParseText(s string) error {
 	const example = "; write ipmi://10.0.0.5 or redfish://10.0.0.5/redfish/v1/Systems/1"
 	if !strings.Contains(s, "://") {
-		return fmt.Errorf("%s has no scheme%s", quote(withoutUser(s)), example)
+		return fmt.Errorf("%s has no scheme%s", yamldoc.Quote(withoutUser(s)), example)
 	}
 	u, err := url.Parse(s)
 	if err != nil {
@@ -67,22 +69,22 @@ func (a *BMCAddress) parse(s string) error {
 	switch scheme, _, _ := strings.Cut(s, "://"); scheme {
 	case "ipmi", "redfish", "redfish+http", "redfish+https":
 	default:
-		return fmt.Errorf("scheme %s is not a BMC; use redfish:// or ipmi://", quote(scheme))
+		return fmt.Errorf("scheme %s is not a BMC; use redfish:// or ipmi://", yamldoc.Quote(scheme))
 	}
 	port, err := strconv.Atoi(u.Port())
 	switch {
 	case u.User != nil:
 		return errors.New("credentials do not belong into the address; use bmc.username and bmc.password")
 	case !isHost(u.Hostname()):
-		return fmt.Errorf("%s is neither a host name nor an address%s", quote(u.Hostname()), example)
+		return fmt.Errorf("%s is neither a host name nor an address%s", yamldoc.Quote(u.Hostname()), example)
 	case u.Port() != "" && (err != nil || port < 1 || port > 65535):
-		return fmt.Errorf("port %s is out of bounds; use 1 to 65535", quote(u.Port()))
+		return fmt.Errorf("port %s is out of bounds; use 1 to 65535", yamldoc.Quote(u.Port()))
 	case u.RawQuery != "" || u.Fragment != "":
 		return fmt.Errorf("a BMC address ends with its path; remove what follows '?' or '#'")
 	case u.Scheme == "ipmi" && strings.Trim(u.Path, "/") != "":
-		return fmt.Errorf("path %s has no meaning with ipmi; remove it", quote(u.Path))
+		return fmt.Errorf("path %s has no meaning with ipmi; remove it", yamldoc.Quote(u.Path))
 	case u.Scheme != "ipmi" && !strings.HasPrefix(u.Path, "/redfish/v1/Systems/"):
-		return fmt.Errorf("path %s names no system; write redfish://%s/redfish/v1/Systems/ID with the ID that the BMC lists", quote(u.Path), u.Host)
+		return fmt.Errorf("path %s names no system; write redfish://%s/redfish/v1/Systems/ID with the ID that the BMC lists", yamldoc.Quote(u.Path), u.Host)
 	}
 	*a = BMCAddress(s)
 	return nil

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
 // checkClusters checks that a name and a server are used by one cluster, and there by each
@@ -23,20 +25,20 @@ func (r *reader) checkClusters(s *Site) {
 	for i := range s.Clusters {
 		c, path := &s.Clusters[i], fmt.Sprintf("clusters[%d]", i)
 		if first, ok := names[c.Name]; ok && c.Name != "" {
-			r.report(path+".name", "name %s is already that of %s; each must be given once", quote(string(c.Name)), first)
+			r.Report(path+".name", "name %s is already that of %s; each must be given once", yamldoc.Quote(string(c.Name)), first)
 		}
 		names[c.Name] = path
 		asked += r.checkCluster(c, path, nodes, owner, used)
 		listed := map[string]bool{}
 		for j, a := range c.AddOns {
 			if listed[a] && a != "" {
-				r.report(fmt.Sprintf("%s.addOns[%d]", path, j), "%s is given twice; keep one", quote(a))
+				r.Report(fmt.Sprintf("%s.addOns[%d]", path, j), "%s is given twice; keep one", yamldoc.Quote(a))
 			}
 			listed[a] = true
 		}
 	}
 	if len(s.Nodes) > 0 && asked > len(s.Nodes) {
-		r.report("clusters", "the clusters need %d nodes, this file lists %d; add nodes or lower the counts", asked, len(s.Nodes))
+		r.Report("clusters", "the clusters need %d nodes, this file lists %d; add nodes or lower the counts", asked, len(s.Nodes))
 	}
 }
 
@@ -66,11 +68,11 @@ func (r *reader) checkCluster(c *Cluster, path string, nodes map[Name]bool, owne
 				continue
 			}
 			if other, ok := inRole[server]; ok {
-				r.report(at, "this is the same server as %s; name each once", other)
+				r.Report(at, "this is the same server as %s; name each once", other)
 			}
 			inRole[server] = at
 			if other, ok := used[server]; ok && other != path {
-				r.report(at, "this server is already claimed by %s; a server belongs to one cluster", other)
+				r.Report(at, "this server is already claimed by %s; a server belongs to one cluster", other)
 			} else if !ok {
 				asked++
 			}
@@ -109,7 +111,7 @@ func (r *reader) checkInventory(c *Cluster, path string, owner map[MAC]Name) map
 				}
 			}
 			if first.path != at {
-				r.report(at+".name", "name %s is already that of %s; use another", quote(string(m.Name)), first.path)
+				r.Report(at+".name", "name %s is already that of %s; use another", yamldoc.Quote(string(m.Name)), first.path)
 			}
 		}
 	}
@@ -131,17 +133,17 @@ func (m NodeSelector) serverKey(owner map[MAC]Name) string {
 
 func (r *reader) checkSelector(m NodeSelector, path string, nodes map[Name]bool) {
 	if m.Node != "" && m.MAC != "" {
-		r.report(path+".mac", "node is given as well; keep one of the two")
+		r.Report(path+".mac", "node is given as well; keep one of the two")
 	}
 	if m.Node != "" && !nodes[m.Node] {
 		var known []string
 		for n := range nodes {
 			known = append(known, string(n))
 		}
-		r.report(path+".node", "no node is called %s; use the name of one in nodes%s", quote(string(m.Node)), suggestNearest(string(m.Node), known))
+		r.Report(path+".node", "no node is called %s; use the name of one in nodes%s", yamldoc.Quote(string(m.Node)), suggestNearest(string(m.Node), known))
 	}
 	if m.Count > 1 && (m.Node != "" || m.MAC != "") {
-		r.report(path+".count", "one server is named, it cannot be %d; remove count, node or mac", m.Count)
+		r.Report(path+".count", "one server is named, it cannot be %d; remove count, node or mac", m.Count)
 	}
 }
 
@@ -151,7 +153,7 @@ func suggestNearest(name string, known []string) string {
 		return ""
 	}
 	sort.Strings(known)
-	if s := suggest(name, known); strings.HasPrefix(s, "did you mean") {
+	if s := yamldoc.Suggest(name, known); strings.HasPrefix(s, "did you mean") {
 		return "; " + s
 	}
 	return ""

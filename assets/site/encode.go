@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
 // YAML writes the site as a document with its secrets hidden. It cannot be read back
@@ -53,7 +55,7 @@ func yamlNode(v reflect.Value, show func(Secret) string) *yaml.Node {
 	if v.Kind() == reflect.Pointer {
 		return yamlNode(v.Elem(), show)
 	}
-	if isText(v.Type()) {
+	if yamldoc.IsText(v.Type()) {
 		switch t := v.Interface().(type) {
 		case Secret:
 			return textNode(show(t))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
 // Field is one row of the reference: a key of the document with its path.
@@ -34,7 +36,7 @@ func listFields(t reflect.Type, prefix string) []Field {
 		if child.Kind() == reflect.Pointer {
 			child = child.Elem()
 		}
-		if child.Kind() == reflect.Struct && !isText(child) {
+		if child.Kind() == reflect.Struct && !yamldoc.IsText(child) {
 			all = append(all, listFields(child, path+".")...)
 		}
 	}
@@ -58,7 +60,7 @@ func describeType(t reflect.Type, tag reflect.StructTag) string {
 		return "one of " + strings.ReplaceAll(tag.Get("enum"), "|", ", ")
 	case t.Kind() == reflect.String && t.Name() == "string":
 		return "text"
-	case t.Kind() == reflect.Struct && !isText(t):
+	case t.Kind() == reflect.Struct && !yamldoc.IsText(t):
 		return "map"
 	}
 	return map[string]string{

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
 // SchemaID names the published JSON Schema; it is a name, nothing is served there.
@@ -31,7 +33,7 @@ func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if isText(t) {
+	if yamldoc.IsText(t) {
 		s := map[string]any{"type": "string"}
 		if p := patternOf(t); p != "" {
 			s["pattern"] = p

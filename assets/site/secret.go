@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
 const redacted = "[redacted]"
@@ -52,11 +54,11 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // MarshalYAML is String.
 func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }
 
-func (s *Secret) parse(text string) error {
+func (s *Secret) ParseText(text string) error {
 	if text == redacted {
 		return errors.New(`"[redacted]" stands for a secret that was hidden when this file was written; put the secret itself here`)
 	}
-	if !isPrintable(text) {
+	if !yamldoc.IsPrintable(text) {
 		return errors.New("a secret is one line of printable characters; look at its quotes")
 	}
 	*s = NewSecret(text)

@@ -10,22 +10,24 @@ package site
 
 import (
 	"net/netip"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
 // MaxSize is the largest document that is read, in bytes.
-const MaxSize = 1 << 20
+const MaxSize = yamldoc.MaxSize
 
 // Site is the whole document. The zero value is a valid site: an appliance that detects
 // its networks and inspects whatever boots from it.
 type Site struct {
 	Name         Name         `yaml:"name" default:"firstlight" doc:"Name of the site, shown on the console and in every report."`
-	Appliance    Appliance    `yaml:"appliance" doc:"The bootstrap box itself."`
+	Appliance    Appliance    `yaml:"appliance" doc:"The appliance itself."`
 	Networks     Networks     `yaml:"networks" doc:"The networks of the rack by role. A role that is left out is detected or not used."`
 	Access       Access       `yaml:"access" doc:"Who may log in."`
 	Nodes        []Node       `yaml:"nodes" doc:"The servers to provision. A server that is not listed is inspected at most, never written to."`
 	Clusters     []Cluster    `yaml:"clusters" doc:"The workload clusters to install on the nodes."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"What may be uploaded to the appliance, and where it is kept."`
-	Verification Verification `yaml:"verification" doc:"The proof that each node works."`
+	Verification Verification `yaml:"verification" doc:"The verification that each node works."`
 }
 
 // Appliance is what the bootstrap box may be told about itself.
@@ -38,7 +40,7 @@ type Appliance struct {
 // Networks are the three roles a network of the rack can have. A nil role was not given.
 type Networks struct {
 	Provisioning *Network `yaml:"provisioning" doc:"Where the appliance answers DHCP and serves boot files; isolated."`
-	BMC          *Network `yaml:"bmc" doc:"Where the BMCs are. Left out: they are reached through baremetal."`
+	BMC          *Network `yaml:"bmc" doc:"Where the BMCs are. Without it, they are reached through baremetal."`
 	Baremetal    *Network `yaml:"baremetal" doc:"The network of the owner: log-in, the clusters' API, the way out."`
 }
 
@@ -64,24 +66,24 @@ type Bond struct {
 
 // DHCP is what the appliance's DHCP server does on one network.
 type DHCP struct {
-	Mode  string   `yaml:"mode" enum:"server|proxy|none" default:"provisioning: server; others: server with a range, else none" doc:"server gives addresses, and on provisioning tells machines what to boot; proxy (provisioning only) does the latter alone, beside a server that is already there; none is silent."`
-	Range Range    `yaml:"range" default:"provisioning: the 10th to the 100th address" doc:"Addresses to give, first-last (172.22.0.10-172.22.0.100). Its end is kept for the nodes listed."`
-	Lease Duration `yaml:"lease" default:"1h" doc:"How long an address is given for: 2m to 720h."`
+	Mode  string   `yaml:"mode" enum:"server|proxy|none" default:"provisioning: server; others: server with a range, else none" doc:"server gives addresses, and on provisioning tells machines what to boot; proxy (provisioning only) does the latter alone, next to an existing server; none is silent."`
+	Range Range    `yaml:"range" default:"provisioning: the 10th to the 100th address" doc:"Addresses to give, first-last (172.22.0.10-172.22.0.100). Its end is reserved for the nodes listed."`
+	Lease Duration `yaml:"lease" default:"1h" doc:"How long a lease lasts: 2m to 720h."`
 }
 
 // Access is who may log in to the appliance and the nodes.
 type Access struct {
-	SSHKeys []SSHKey `yaml:"sshKeys" doc:"Public keys, as in authorized_keys, for the appliance and every node. Without one nobody can log in over the network."`
+	SSHKeys []SSHKey `yaml:"sshKeys" doc:"Public keys, as in authorized_keys, for the appliance and every node. Without one, no one can log in over the network."`
 	Console string   `yaml:"console" enum:"status|shell|none" default:"status" doc:"What screen and serial line show: the status, the status and a root shell on the second screen, or nothing."`
 }
 
 // Node is one server to provision.
 type Node struct {
 	Name       Name              `yaml:"name" required:"true" doc:"Host name; also the name of its BareMetalHost."`
-	MACs       []MAC             `yaml:"macs" doc:"MACs by which the server is known, any NICs of it."`
+	MACs       []MAC             `yaml:"macs" doc:"MACs that identify the server, of any of its NICs."`
 	BootMAC    MAC               `yaml:"bootMAC" default:"the first of macs" doc:"MAC of the NIC that boots on the provisioning network."`
 	BootMode   string            `yaml:"bootMode" enum:"UEFI|UEFISecureBoot|legacy" default:"UEFI" doc:"How the firmware starts the installed system."`
-	BMC        *BMC              `yaml:"bmc" doc:"The server's BMC. Left out: somebody must power the server on."`
+	BMC        *BMC              `yaml:"bmc" doc:"The server's BMC. Without it, someone must power the server on."`
 	OS         OS                `yaml:"os" doc:"What is installed and who may log in to it."`
 	RootDevice *RootDevice       `yaml:"rootDevice" default:"the only disk" doc:"The disk to install on. All hints given must hold, and for exactly one disk; otherwise nothing is written."`
 	Overwrite  bool              `yaml:"overwrite" default:"false" doc:"Consent: the disk may be overwritten although it holds data that the appliance did not write."`
@@ -91,7 +93,7 @@ type Node struct {
 
 // BMC is how a server's management controller is reached.
 type BMC struct {
-	Address           BMCAddress `yaml:"address" required:"true" doc:"ipmi://HOST[:PORT], or redfish://HOST[:PORT]/redfish/v1/Systems/ID; redfish+http:// and redfish+https:// name the transport (https unless said)."`
+	Address           BMCAddress `yaml:"address" required:"true" doc:"ipmi://HOST[:PORT], or redfish://HOST[:PORT]/redfish/v1/Systems/ID; redfish+http:// and redfish+https:// name the transport (default https)."`
 	Username          string     `yaml:"username" doc:"User of the BMC."`
 	Password          Secret     `yaml:"password" doc:"Password of that user."`
 	VerifyCertificate bool       `yaml:"verifyCertificate" default:"false" doc:"Refuse a BMC whose TLS certificate no known CA has signed."`
@@ -103,7 +105,7 @@ type OS struct {
 	URL      URL    `yaml:"url" doc:"http(s) address of an image, in place of image; needs sha256."`
 	SHA256   SHA256 `yaml:"sha256" doc:"SHA-256 of the image at url, 64 hexadecimal digits."`
 	Format   string `yaml:"format" enum:"qcow2|raw" default:"qcow2" doc:"Format of the image at url."`
-	Username string `yaml:"username" pattern:"^[a-z_][a-z0-9_-]{0,31}$" hint:"up to 32 of a-z, 0-9, '-' and '_', beginning with a letter" default:"firstlight" doc:"User made on the node; may use sudo."`
+	Username string `yaml:"username" pattern:"^[a-z_][a-z0-9_-]{0,31}$" hint:"up to 32 of a-z, 0-9, '-' and '_', beginning with a letter" default:"firstlight" doc:"User created on the node; may use sudo."`
 	Password Secret `yaml:"password" default:"none: SSH keys only" doc:"Password of that user, in clear or as a crypt hash ($6$… or $y$…). Only a hash ever leaves the appliance."`
 }
 
@@ -113,7 +115,7 @@ type RootDevice struct {
 	HCTL               string `yaml:"hctl" pattern:"^[0-9]{1,5}(:[0-9]{1,5}){2}:[0-9]{1,20}$" hint:"four numbers such as 0:0:0:0" doc:"SCSI address host:channel:target:lun, such as \"0:0:0:0\"."`
 	Model              string `yaml:"model" doc:"Model, or a part of it."`
 	Vendor             string `yaml:"vendor" doc:"Vendor, or a part of it."`
-	SerialNumber       string `yaml:"serialNumber" doc:"Serial number, whole."`
+	SerialNumber       string `yaml:"serialNumber" doc:"Complete serial number."`
 	MinSizeGigabytes   int    `yaml:"minSizeGigabytes" min:"1" max:"1000000" doc:"Smallest size in GiB."`
 	WWN                string `yaml:"wwn" doc:"World wide name."`
 	WWNWithExtension   string `yaml:"wwnWithExtension" doc:"World wide name with the vendor's extension."`
@@ -155,7 +157,7 @@ type NodeSelector struct {
 	Name   Name   `yaml:"name" default:"master-N, worker-N" doc:"Name of the node in the cluster's inventory; with a count the nodes are NAME-1, NAME-2 and so on."`
 	Node   Name   `yaml:"node" doc:"A node of this file by its name."`
 	MAC    MAC    `yaml:"mac" doc:"A node by the MAC of any of its NICs."`
-	Count  int    `yaml:"count" min:"1" max:"1000" default:"1" doc:"How many nodes of this description."`
+	Count  int    `yaml:"count" min:"1" max:"1000" default:"1" doc:"How many nodes with these properties."`
 	CPU    int    `yaml:"cpu" min:"1" max:"100000" doc:"Fewest CPUs."`
 	Memory Memory `yaml:"memory" doc:"Least memory, such as 16Gi."`
 	SRIOV  bool   `yaml:"sriov" default:"false" doc:"Needs a NIC with SR-IOV."`
@@ -165,8 +167,8 @@ type NodeSelector struct {
 // Artifacts is what the API for uploads allows, and where it keeps what is brought.
 type Artifacts struct {
 	Quota  Amount          `yaml:"quota" default:"what DATA has room for" doc:"What each owner may announce in all, such as 50Gi."`
-	Owners []ArtifactOwner `yaml:"owners" doc:"Owners with a quota of their own, in place of quota."`
-	Expiry Duration        `yaml:"expiry" default:"72h" doc:"An upload that nobody continued for so long is removed; at least 1h."`
+	Owners []ArtifactOwner `yaml:"owners" doc:"Owners with their own quota, in place of quota."`
+	Expiry Duration        `yaml:"expiry" default:"72h" doc:"An upload that is not continued for this long is removed; at least 1h."`
 	Store  *ArtifactStore  `yaml:"store" default:"on DATA" doc:"Another S3 store. What is kept there is not offered to nodes: no OS images, no packages, no container images."`
 }
 
@@ -180,24 +182,35 @@ type ArtifactOwner struct {
 type ArtifactStore struct {
 	Endpoint  URL          `yaml:"endpoint" required:"true" doc:"http(s)://HOST[:PORT]."`
 	Region    string       `yaml:"region" pattern:"^[A-Za-z0-9-]{1,64}$" hint:"letters, digits and '-'" default:"us-east-1" doc:"Region of the store."`
-	AccessKey string       `yaml:"accessKey" required:"true" doc:"Who the appliance is there."`
+	AccessKey string       `yaml:"accessKey" required:"true" doc:"The appliance's user there."`
 	SecretKey Secret       `yaml:"secretKey" required:"true" doc:"The key that belongs to accessKey."`
 	CA        Certificates `yaml:"ca" doc:"Authority of the store's certificate, PEM; https needs it."`
 }
 
 // Verification is the proof that each provisioned node works.
 type Verification struct {
-	Timeout Duration `yaml:"timeout" default:"60m" doc:"How long all nodes together may take from power-on to proven."`
+	Timeout Duration `yaml:"timeout" default:"60m" doc:"How long all nodes together may take from power-on to verified."`
 }
 
 // Load reads the document data, called name in messages. It returns every problem found,
 // sorted by line, and a nil Site if there is one. Absent, empty and comment-only data is
 // the zero Site. Load fills in no defaults.
 func Load(name string, data []byte) (*Site, Problems) {
-	r := &reader{file: name, lines: map[string]int{}}
-	s := r.load(data)
-	if len(r.problems) > 0 {
-		return nil, r.sortedProblems()
+	r, s := reader{yamldoc.Document{File: name, Kind: "a site file"}}, &Site{}
+	if r.Decode(data, s) {
+		r.validate(s)
+	}
+	if problems := r.Problems(); len(problems) > 0 {
+		return nil, problems
 	}
 	return s, nil
 }
+
+// reader finds the problems of one document that its values have with each other.
+type reader struct{ yamldoc.Document }
+
+// Problem is one mistake in a document, Problems are all of them.
+type (
+	Problem  = yamldoc.Problem
+	Problems = yamldoc.Problems
+)

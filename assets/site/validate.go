@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sort"
 	"time"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
 // validate checks what no single value shows. It looks at what is given, with the
@@ -34,7 +36,7 @@ func (u *uniqueness) claim(kind, value, path string) {
 		return
 	}
 	if first, ok := u.seen[kind+" "+value]; ok {
-		u.report(path, "%s %s is already that of %s; each must be given once", kind, quote(value), first)
+		u.Report(path, "%s %s is already that of %s; each must be given once", kind, yamldoc.Quote(value), first)
 		return
 	}
 	u.seen[kind+" "+value] = path
@@ -53,23 +55,23 @@ func (r *reader) checkNetworks(s *Site, u *uniqueness) {
 		r.checkAttachment(n, path, u)
 		d := defaults.Role(role)
 		if role != "provisioning" && d.DHCP.Mode == "proxy" {
-			r.report(path+".dhcp.mode", "machines are told what to boot on provisioning only; use server or none")
+			r.Report(path+".dhcp.mode", "machines are told what to boot on provisioning only; use server or none")
 			continue
 		}
 		cidr := d.CIDR
 		if role == "provisioning" && !cidr.Addr().Is4() {
-			r.report(path+".cidr", "provisioning is IPv4 only, machines boot by DHCPv4; use a network such as 172.22.0.0/24")
+			r.Report(path+".cidr", "provisioning is IPv4 only, machines boot by DHCPv4; use a network such as 172.22.0.0/24")
 			continue
 		}
 		if role == "provisioning" && (cidr.Bits() > 29 || cidr.Bits() < 8) {
-			r.report(path+".cidr", "a network of length %d cannot hold appliance and nodes; use /8 to /29", cidr.Bits())
+			r.Report(path+".cidr", "a network of length %d cannot hold appliance and nodes; use /8 to /29", cidr.Bits())
 			continue
 		}
 		if !cidr.IsValid() {
 			if n.Address.IsValid() || n.Gateway.IsValid() || !n.DHCP.Range.IsZero() {
-				r.report(path, "address, gateway and dhcp.range need the network's cidr; add cidr")
+				r.Report(path, "address, gateway and dhcp.range need the network's cidr; add cidr")
 			} else if d.DHCP.Mode == "server" {
-				r.report(path+".dhcp", "a server needs the network's cidr; add cidr, address and dhcp.range")
+				r.Report(path+".dhcp", "a server needs the network's cidr; add cidr, address and dhcp.range")
 			}
 			continue
 		}
@@ -77,7 +79,7 @@ func (r *reader) checkNetworks(s *Site, u *uniqueness) {
 		r.checkInside(n.Gateway, cidr, path+".gateway")
 		r.checkDHCP(role, n, d, path)
 		if d.Address.IsValid() && d.Address == n.Gateway && n.Address.IsValid() {
-			r.report(path+".gateway", "this is the address of the appliance; use the router's")
+			r.Report(path+".gateway", "this is the address of the appliance; use the router's")
 		}
 	}
 }
@@ -96,13 +98,13 @@ func (r *reader) checkAttachment(n *Network, path string, u *uniqueness) {
 	if n.Bond != nil {
 		nics = n.Bond.Interfaces
 		if !n.Interface.IsZero() {
-			r.report(path+".bond", "interface is given as well; keep one of the two")
+			r.Report(path+".bond", "interface is given as well; keep one of the two")
 		}
 		if len(nics) < 2 {
-			r.report(path+".bond.interfaces", "a bond needs at least two NICs; add one or use interface")
+			r.Report(path+".bond.interfaces", "a bond needs at least two NICs; add one or use interface")
 		}
 	} else if n.VLAN > 0 && n.Interface.IsZero() {
-		r.report(path+".vlan", "a VLAN is not detected; add interface or bond")
+		r.Report(path+".vlan", "a VLAN is not detected; add interface or bond")
 	}
 	for i, nic := range nics {
 		if nic.IsZero() {
@@ -124,9 +126,9 @@ func (r *reader) checkInside(a netip.Addr, cidr netip.Prefix, path string) {
 	switch {
 	case !a.IsValid():
 	case !cidr.Contains(a):
-		r.report(path, "%s is outside %s; use an address of that network", a, cidr)
+		r.Report(path, "%s is outside %s; use an address of that network", a, cidr)
 	case a.Is4() && cidr.Bits() < 31 && (a == cidr.Addr() || !cidr.Contains(a.Next())):
-		r.report(path, "%s is the first or last of %s, which no machine can have; use one between", a, cidr)
+		r.Report(path, "%s is the first or last of %s, which no machine can have; use one between", a, cidr)
 	}
 }
 
@@ -137,16 +139,16 @@ func (r *reader) checkDHCP(role string, n, d *Network, path string) {
 	server := d.DHCP.Mode == "server"
 	if role != "provisioning" && server {
 		if !n.Address.IsValid() {
-			r.report(path+".dhcp", "the appliance cannot answer DHCP on a network where it has no address; add address")
+			r.Report(path+".dhcp", "the appliance cannot answer DHCP on a network where it has no address; add address")
 		}
 		if n.Bond == nil && n.Interface.IsZero() {
-			r.report(path+".dhcp", "a network without a DHCP server of its own is not detected; add interface or bond")
+			r.Report(path+".dhcp", "a network without a DHCP server of its own is not detected; add interface or bond")
 		}
 	}
 	if lease := n.DHCP.Lease; lease != 0 && !server {
-		r.report(path+".dhcp.lease", "with mode %s no addresses are given; remove the lease", d.DHCP.Mode)
+		r.Report(path+".dhcp.lease", "with mode %s no addresses are given; remove the lease", d.DHCP.Mode)
 	} else if lease != 0 && (lease < Duration(2*time.Minute) || lease > Duration(720*time.Hour)) {
-		r.report(path+".dhcp.lease", "%s is out of bounds; use 2m to 720h", lease)
+		r.Report(path+".dhcp.lease", "%s is out of bounds; use 2m to 720h", lease)
 	}
 	r.dhcpRange(n, d, path)
 }
@@ -155,40 +157,40 @@ func (r *reader) dhcpRange(n, d *Network, path string) {
 	at, cidr, given := path+".dhcp.range", d.CIDR, n.DHCP.Range
 	if given.IsZero() {
 		if d.DHCP.Mode == "server" && d.DHCP.Range.IsZero() {
-			r.report(path+".dhcp.mode", "a server needs addresses to give; add dhcp.range")
+			r.Report(path+".dhcp.mode", "a server needs addresses to give; add dhcp.range")
 		}
 		// The default range is only as good as the addresses beside it.
 		for _, a := range []netip.Addr{n.Address, n.Gateway} {
 			if d.DHCP.Range.Contains(a) {
-				r.report(path, "%s lies in the default DHCP range %s; add dhcp.range without it", a, d.DHCP.Range)
+				r.Report(path, "%s lies in the default DHCP range %s; add dhcp.range without it", a, d.DHCP.Range)
 			}
 		}
 		return
 	}
 	if d.DHCP.Mode != "server" {
-		r.report(at, "with mode %s no addresses are given; remove the range", d.DHCP.Mode)
+		r.Report(at, "with mode %s no addresses are given; remove the range", d.DHCP.Mode)
 	}
 	for _, end := range []netip.Addr{given.First, given.Last} {
 		if !cidr.Contains(end) {
-			r.report(at, "%s of range %s is outside %s; use addresses of that network", end, given, cidr)
+			r.Report(at, "%s of range %s is outside %s; use addresses of that network", end, given, cidr)
 			return
 		}
 	}
 	if !given.First.Is4() {
-		r.report(at, "DHCP is served for IPv4 only; remove the range")
+		r.Report(at, "DHCP is served for IPv4 only; remove the range")
 		return
 	}
 	if first, last := given.First.As4(), given.Last.As4(); binary.BigEndian.Uint32(last[:])-binary.BigEndian.Uint32(first[:]) >= 1<<16 {
-		r.report(at, "range %s has more than 65536 addresses; make it smaller", given)
+		r.Report(at, "range %s has more than 65536 addresses; make it smaller", given)
 	}
 	if given.First == cidr.Addr() || !cidr.Contains(given.Last.Next()) {
-		r.report(at, "range %s holds the first or last address of %s, which no machine can have; leave it out", given, cidr)
+		r.Report(at, "range %s holds the first or last address of %s, which no machine can have; leave it out", given, cidr)
 	}
 	if given.Contains(d.Address) {
-		r.report(at, "range %s holds %s, the address of the appliance; leave it out", given, d.Address)
+		r.Report(at, "range %s holds %s, the address of the appliance; leave it out", given, d.Address)
 	}
 	if given.Contains(n.Gateway) {
-		r.report(at, "range %s holds %s, the address of the gateway; leave it out", given, n.Gateway)
+		r.Report(at, "range %s holds %s, the address of the gateway; leave it out", given, n.Gateway)
 	}
 }
 
@@ -220,15 +222,13 @@ func (r *reader) checkOverlaps(s *Site) {
 			}
 			// Point at what is written in the file, which the default of the other may not be.
 			at, other := b, a
-			if _, ok := r.lines[at.path]; !ok {
-				if _, ok := r.lines[a.path]; ok {
-					at, other = a, b
-				}
+			if !r.IsGiven(at.path) && r.IsGiven(a.path) {
+				at, other = a, b
 			}
-			if _, ok := r.lines[other.path]; ok {
-				r.report(at.path, "%s overlaps %s of %s; use another network", at.cidr, other.cidr, other.what)
+			if r.IsGiven(other.path) {
+				r.Report(at.path, "%s overlaps %s of %s; use another network", at.cidr, other.cidr, other.what)
 			} else {
-				r.report(at.path, "%s overlaps %s, the default of %s; use another network here or there", at.cidr, other.cidr, other.path)
+				r.Report(at.path, "%s overlaps %s, the default of %s; use another network here or there", at.cidr, other.cidr, other.path)
 			}
 		}
 	}
@@ -250,7 +250,7 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 		for _, m := range l.nics() {
 			nic := fmt.Sprintf("%s vlan %d", m, l.VLAN)
 			if first, ok := taken[nic]; ok && first != at {
-				r.report(at, "NIC %s is already in %s with the same VLAN; give each link its own", quote(string(m)), first)
+				r.Report(at, "NIC %s is already in %s with the same VLAN; give each link its own", yamldoc.Quote(string(m)), first)
 			}
 			taken[nic] = at
 		}
@@ -260,25 +260,25 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 			u.claim("BMC", a.systemKey(), path+".bmc.address")
 		}
 		if n.BMC.Address != "" && (n.BMC.Username == "") != n.BMC.Password.IsZero() {
-			r.report(path+".bmc", "username and password belong together; give both")
+			r.Report(path+".bmc", "username and password belong together; give both")
 		}
 		if n.BMC.VerifyCertificate && (n.BMC.Address.Scheme() == "ipmi" || n.BMC.Address.Scheme() == "redfish+http") {
-			r.report(path+".bmc.verifyCertificate", "there is no certificate with %s; remove the line", n.BMC.Address.Scheme())
+			r.Report(path+".bmc.verifyCertificate", "there is no certificate with %s; remove the line", n.BMC.Address.Scheme())
 		}
 	} else if len(n.MACs) == 0 && n.BootMAC == "" {
-		r.report(path, "nothing tells which server this is; add macs or bmc")
+		r.Report(path, "nothing tells which server this is; add macs or bmc")
 	}
 	os := path + ".os"
 	switch {
 	case n.OS.URL != "" && n.OS.Image != "":
-		r.report(os+".url", "image is given as well; keep one of the two")
+		r.Report(os+".url", "image is given as well; keep one of the two")
 	case n.OS.URL != "" && n.OS.SHA256 == "":
-		r.report(os+".url", "an image from outside needs os.sha256; add what sha256sum prints")
+		r.Report(os+".url", "an image from outside needs os.sha256; add what sha256sum prints")
 	case n.OS.URL == "" && (n.OS.SHA256 != "" || n.OS.Format != ""):
-		r.report(os, "sha256 and format describe the image at url; add url or remove them")
+		r.Report(os, "sha256 and format describe the image at url; add url or remove them")
 	}
 	if n.RootDevice != nil && *n.RootDevice == (RootDevice{}) {
-		r.report(path+".rootDevice", "no hint is given; add one, such as serialNumber, or remove the line")
+		r.Report(path+".rootDevice", "no hint is given; add one, such as serialNumber, or remove the line")
 	}
 	keys := make([]string, 0, len(n.Labels))
 	for k := range n.Labels {
@@ -287,8 +287,8 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 	sort.Strings(keys)
 	for _, k := range keys {
 		const word = `([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)`
-		if at := join(path+".labels", k); !matchesPattern(`^([a-z0-9.-]{1,253}/)?`+word+`$`, k) || !matchesPattern(`^`+word+`?$`, n.Labels[k]) {
-			r.report(at, "not a Kubernetes label; use up to 63 letters, digits, '-', '_' and '.'")
+		if at := yamldoc.Join(path+".labels", k); !matchesPattern(`^([a-z0-9.-]{1,253}/)?`+word+`$`, k) || !matchesPattern(`^`+word+`?$`, n.Labels[k]) {
+			r.Report(at, "not a Kubernetes label; use up to 63 letters, digits, '-', '_' and '.'")
 		}
 	}
 }
@@ -316,26 +316,26 @@ func (r *reader) checkLink(l *Link, networks Networks, path string, own map[MAC]
 	r.claimMAC(l.MAC, path+".mac", own, u)
 	switch {
 	case l.Bond != nil && l.MAC != "":
-		r.report(path+".bond", "mac is given as well; keep one of the two")
+		r.Report(path+".bond", "mac is given as well; keep one of the two")
 	case l.Bond == nil && l.MAC == "":
-		r.report(path, "nothing tells which NIC this is; add mac or bond")
+		r.Report(path, "nothing tells which NIC this is; add mac or bond")
 	case l.Bond != nil:
 		members := map[MAC]bool{}
 		for i, m := range l.Bond.MACs {
 			at := fmt.Sprintf("%s.bond.macs[%d]", path, i)
 			r.claimMAC(m, at, own, u)
 			if m != "" && members[m] {
-				r.report(at, "MAC %s is twice in this bond; each must be given once", quote(string(m)))
+				r.Report(at, "MAC %s is twice in this bond; each must be given once", yamldoc.Quote(string(m)))
 			}
 			members[m] = true
 		}
 		if len(l.Bond.MACs) < 2 {
-			r.report(path+".bond.macs", "a bond needs at least two NICs; add one or use mac")
+			r.Report(path+".bond.macs", "a bond needs at least two NICs; add one or use mac")
 		}
 	}
 	if l.Address.Method != "static" {
 		if l.Gateway.IsValid() {
-			r.report(path+".gateway", "a gateway belongs to a static address; by DHCP it comes from the server; remove the line")
+			r.Report(path+".gateway", "a gateway belongs to a static address; by DHCP it comes from the server; remove the line")
 		}
 		return
 	}
@@ -349,10 +349,10 @@ func (r *reader) checkLink(l *Link, networks Networks, path string, own map[MAC]
 	}
 	switch {
 	case p.Masked() != n.CIDR:
-		r.report(path+".address", "%s is not in %s, the %s network; use an address and length of it", p, n.CIDR, l.Network)
+		r.Report(path+".address", "%s is not in %s, the %s network; use an address and length of it", p, n.CIDR, l.Network)
 	case n.DHCP.Range.Contains(p.Addr()):
-		r.report(path+".address", "%s lies in the DHCP range %s and could be given twice; use one outside", p.Addr(), n.DHCP.Range)
+		r.Report(path+".address", "%s lies in the DHCP range %s and could be given twice; use one outside", p.Addr(), n.DHCP.Range)
 	case p.Addr() == n.Gateway:
-		r.report(path+".address", "%s is the gateway of that network; use another", p.Addr())
+		r.Report(path+".address", "%s is the gateway of that network; use another", p.Addr())
 	}
 }

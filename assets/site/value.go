@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
-// text is a value of the document that is written as one word. parse says in one line
-// what is wrong and what to do; String is the canonical form.
+// text is a value of the document that is written as one word; String is the canonical form.
 type text interface {
-	parse(s string) error
+	yamldoc.Text
 	String() string
 }
 
@@ -27,9 +28,9 @@ type Name string
 
 func (n Name) String() string { return string(n) }
 
-func (n *Name) parse(s string) error {
+func (n *Name) ParseText(s string) error {
 	if !isLabel(s) {
-		return fmt.Errorf("%s is not a name; use up to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit", quote(s))
+		return fmt.Errorf("%s is not a name; use up to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit", yamldoc.Quote(s))
 	}
 	*n = Name(s)
 	return nil
@@ -55,13 +56,13 @@ type MAC string
 func ParseMAC(s string) (MAC, error) {
 	hw, err := net.ParseMAC(s)
 	if err != nil || len(hw) != 6 || len(s) != 17 {
-		return "", fmt.Errorf("%s is not a MAC; write six pairs such as 52:54:00:12:34:56", quote(s))
+		return "", fmt.Errorf("%s is not a MAC; write six pairs such as 52:54:00:12:34:56", yamldoc.Quote(s))
 	}
 	if hw[0]&1 == 1 {
-		return "", fmt.Errorf("%s is a multicast address; use the MAC of a NIC", quote(s))
+		return "", fmt.Errorf("%s is a multicast address; use the MAC of a NIC", yamldoc.Quote(s))
 	}
 	if hw.String() == "00:00:00:00:00:00" {
-		return "", fmt.Errorf("%s is no NIC's MAC; use the one printed on the NIC", quote(s))
+		return "", fmt.Errorf("%s is no NIC's MAC; use the one printed on the NIC", yamldoc.Quote(s))
 	}
 	return MAC(hw.String()), nil
 }
@@ -74,7 +75,7 @@ func (m MAC) HardwareAddr() net.HardwareAddr {
 	return hw
 }
 
-func (m *MAC) parse(s string) (err error) {
+func (m *MAC) ParseText(s string) (err error) {
 	*m, err = ParseMAC(s)
 	return err
 }
@@ -91,7 +92,7 @@ func (i Interface) String() string { return i.Name + string(i.MAC) + i.PCI }
 // IsZero reports whether no NIC is named.
 func (i Interface) IsZero() bool { return i == Interface{} }
 
-func (i *Interface) parse(s string) error {
+func (i *Interface) ParseText(s string) error {
 	switch {
 	case matchesPattern(`^([0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`, s):
 		if len(s) == len("3b:00.0") {
@@ -107,7 +108,7 @@ func (i *Interface) parse(s string) error {
 		*i = Interface{Name: s}
 		return nil
 	}
-	return fmt.Errorf("%s names no NIC; write a name (eno2), a MAC (52:54:00:12:34:56) or a PCI address (0000:3b:00.0)", quote(s))
+	return fmt.Errorf("%s names no NIC; write a name (eno2), a MAC (52:54:00:12:34:56) or a PCI address (0000:3b:00.0)", yamldoc.Quote(s))
 }
 
 // Range is a run of addresses, both ends included.
@@ -130,17 +131,17 @@ func (r Range) Contains(a netip.Addr) bool {
 	return r.First.IsValid() && r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
 }
 
-func (r *Range) parse(s string) error {
+func (r *Range) ParseText(s string) error {
 	first, last, found := strings.Cut(s, "-")
 	a, err1 := netip.ParseAddr(strings.TrimSpace(first))
 	b, err2 := netip.ParseAddr(strings.TrimSpace(last))
 	switch {
 	case !found || err1 != nil || err2 != nil || a.Zone() != "" || b.Zone() != "":
-		return fmt.Errorf("%s is not a range; write FIRST-LAST such as 172.22.0.10-172.22.0.100", quote(s))
+		return fmt.Errorf("%s is not a range; write FIRST-LAST such as 172.22.0.10-172.22.0.100", yamldoc.Quote(s))
 	case a.Is4() != b.Is4():
-		return fmt.Errorf("%s mixes IPv4 and IPv6; write two addresses of one kind", quote(s))
+		return fmt.Errorf("%s mixes IPv4 and IPv6; write two addresses of one kind", yamldoc.Quote(s))
 	case b.Less(a):
-		return fmt.Errorf("%s runs backwards; write %s-%s", quote(s), b, a)
+		return fmt.Errorf("%s runs backwards; write %s-%s", yamldoc.Quote(s), b, a)
 	}
 	*r = Range{a, b}
 	return nil
@@ -160,13 +161,13 @@ func (d Duration) String() string {
 	return s
 }
 
-func (d *Duration) parse(s string) error {
+func (d *Duration) ParseText(s string) error {
 	t, err := time.ParseDuration(s)
 	if err != nil || !matchesPattern(`^[0-9]`, s) {
-		return fmt.Errorf("%s is not a length of time; write a number with s, m or h such as 60m", quote(s))
+		return fmt.Errorf("%s is not a length of time; write a number with s, m or h such as 60m", yamldoc.Quote(s))
 	}
 	if t < time.Second || t > 365*24*time.Hour {
-		return fmt.Errorf("%s is out of bounds; use 1s to 8760h", quote(s))
+		return fmt.Errorf("%s is out of bounds; use 1s to 8760h", yamldoc.Quote(s))
 	}
 	*d = Duration(t)
 	return nil
@@ -190,14 +191,14 @@ func (m Memory) String() string {
 	return strconv.FormatInt(int64(m), 10)
 }
 
-func (m *Memory) parse(s string) error {
+func (m *Memory) ParseText(s string) error {
 	parts := regexp.MustCompile(`^([0-9]{1,9})(` + memoryUnits + `)$`).FindStringSubmatch(s)
 	if parts == nil {
-		return fmt.Errorf("%s is not an amount of memory; write a number with a unit such as 16Gi", quote(s))
+		return fmt.Errorf("%s is not an amount of memory; write a number with a unit such as 16Gi", yamldoc.Quote(s))
 	}
 	n, err := strconv.ParseInt(parts[1], 10, 64)
 	if unit := memoryUnit(parts[2]); err != nil || n == 0 || n > (1<<50)/unit {
-		return fmt.Errorf("%s is out of bounds; use 1Ki to 1024Ti", quote(s))
+		return fmt.Errorf("%s is out of bounds; use 1Ki to 1024Ti", yamldoc.Quote(s))
 	}
 	*m = Memory(n * memoryUnit(parts[2]))
 	return nil
@@ -208,9 +209,9 @@ type Host string
 
 func (h Host) String() string { return string(h) }
 
-func (h *Host) parse(s string) error {
+func (h *Host) ParseText(s string) error {
 	if !isHost(s) {
-		return fmt.Errorf("%s is neither a host name nor an address; write ntp.example.org or 10.0.0.1", quote(s))
+		return fmt.Errorf("%s is neither a host name nor an address; write ntp.example.org or 10.0.0.1", yamldoc.Quote(s))
 	}
 	*h = Host(s)
 	return nil
@@ -236,7 +237,7 @@ type URL string
 
 func (u URL) String() string { return string(u) }
 
-func (u *URL) parse(s string) error {
+func (u *URL) ParseText(s string) error {
 	v, err := url.Parse(s)
 	switch {
 	case err != nil || v.Host == "" || (v.Scheme != "http" && v.Scheme != "https"):
@@ -253,9 +254,9 @@ type SHA256 string
 
 func (d SHA256) String() string { return string(d) }
 
-func (d *SHA256) parse(s string) error {
+func (d *SHA256) ParseText(s string) error {
 	if b, err := hex.DecodeString(s); err != nil || len(b) != 32 {
-		return fmt.Errorf("%s is not a SHA-256; write the 64 hexadecimal digits that sha256sum prints", quote(s))
+		return fmt.Errorf("%s is not a SHA-256; write the 64 hexadecimal digits that sha256sum prints", yamldoc.Quote(s))
 	}
 	*d = SHA256(strings.ToLower(s))
 	return nil
@@ -266,14 +267,14 @@ type SSHKey string
 
 func (k SSHKey) String() string { return string(k) }
 
-func (k *SSHKey) parse(s string) error {
+func (k *SSHKey) ParseText(s string) error {
 	if strings.Contains(s, "PRIVATE KEY") {
 		return errors.New("this is a private key; use the public one, the file ending in .pub, and replace the pair")
 	}
 	s = strings.TrimSpace(s)
 	_, _, _, _, err := ssh.ParseAuthorizedKey([]byte(s))
-	if err != nil || !isPrintable(s) {
-		return fmt.Errorf("%s is not an SSH public key; paste the one line of a file such as id_ed25519.pub", quote(s))
+	if err != nil || !yamldoc.IsPrintable(s) {
+		return fmt.Errorf("%s is not an SSH public key; paste the one line of a file such as id_ed25519.pub", yamldoc.Quote(s))
 	}
 	*k = SSHKey(s)
 	return nil
@@ -295,45 +296,17 @@ func (a LinkAddress) String() string {
 	return a.Method
 }
 
-func (a *LinkAddress) parse(s string) error {
+func (a *LinkAddress) ParseText(s string) error {
 	if s == "dhcp" || s == "none" {
 		*a = LinkAddress{Method: s}
 		return nil
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return fmt.Errorf("%s is not an address of a link; write dhcp, none, or an address with its length such as 10.10.110.21/24", quote(s))
+		return fmt.Errorf("%s is not an address of a link; write dhcp, none, or an address with its length such as 10.10.110.21/24", yamldoc.Quote(s))
 	}
 	*a = LinkAddress{"static", p}
 	return nil
 }
 
-func parseAddr(s string) (netip.Addr, error) {
-	a, err := netip.ParseAddr(s)
-	if err != nil || a.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("%s is not an address; write one such as 172.22.0.1, without a length", quote(s))
-	}
-	return a, nil
-}
-
-func parsePrefix(s string) (netip.Prefix, error) {
-	p, err := netip.ParsePrefix(s)
-	if err != nil {
-		return p, fmt.Errorf("%s is not a CIDR; write network and length such as 172.22.0.0/24", quote(s))
-	}
-	if p != p.Masked() {
-		return p, fmt.Errorf("%s is an address in a network, not the network; write %s", quote(s), p.Masked())
-	}
-	return p, nil
-}
-
 func matchesPattern(pattern, s string) bool { return regexp.MustCompile(pattern).MatchString(s) }
-
-// quote shows a value of the document in a message: one line, not long, no control characters.
-func quote(s string) string {
-	const most = 40
-	if r := []rune(s); len(r) > most {
-		s = string(r[:most]) + "…"
-	}
-	return strconv.Quote(s)
-}

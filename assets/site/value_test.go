@@ -96,12 +96,12 @@ func TestInterfaceForms(t *testing.T) {
 		"52:54:00:AB:CD:EF": {MAC: "52:54:00:ab:cd:ef"}, "3B:00.0": {PCI: "0000:3b:00.0"}, "0001:3b:00.7": {PCI: "0001:3b:00.7"},
 	} {
 		var i Interface
-		require.NoError(t, i.parse(in), in)
+		require.NoError(t, i.ParseText(in), in)
 		assert.Equal(t, want, i)
 	}
 	for _, in := range []string{"", "a name", "averyveryverylongname", "-eno1", "eno/1", "0000:3b:00.9", "../x"} {
 		var i Interface
-		assert.Error(t, i.parse(in), in)
+		assert.Error(t, i.ParseText(in), in)
 	}
 }
 
@@ -118,35 +118,35 @@ func TestBMCAddressParts(t *testing.T) {
 		"redfish+https://bmc/redfish/v1/Systems/a":       {"redfish+https", "bmc", 443},
 	} {
 		var a BMCAddress
-		require.NoError(t, a.parse(in), in)
+		require.NoError(t, a.ParseText(in), in)
 		assert.Equal(t, want.scheme, a.Scheme(), in)
 		assert.Equal(t, want.host, a.Host(), in)
 		assert.Equal(t, want.port, a.Port(), in)
 	}
 	for _, in := range []string{"", "ipmi://", "IPMI://h", "ipmi://h:0", "ipmi://h:99999", "ipmi://h/x", "ipmi://a b", "redfish://h/redfish/v1", "redfish://u:p@h/redfish/v1/Systems/1", "redfish://h/redfish/v1/Systems/1?a", "ipmi://h\n", "https://h/redfish/v1/Systems/1"} {
 		var a BMCAddress
-		assert.Error(t, a.parse(in), in)
+		assert.Error(t, a.ParseText(in), in)
 	}
 }
 
 func TestDurationAndMemoryText(t *testing.T) {
 	for in, want := range map[string]string{"60m": "1h", "90s": "1m30s", "1h30m": "1h30m", "3600s": "1h", "10s": "10s", "10m": "10m", "1h0m20s": "1h0m20s"} {
 		var d Duration
-		require.NoError(t, d.parse(in))
+		require.NoError(t, d.ParseText(in))
 		assert.Equal(t, want, d.String())
 	}
 	for _, in := range []string{"", "60", "-1m", "1ms", "9999h", "soon", "1e9s"} {
 		var d Duration
-		assert.Error(t, d.parse(in), in)
+		assert.Error(t, d.ParseText(in), in)
 	}
 	for in, want := range map[string]Memory{"16Gi": 16 << 30, "1Ti": 1 << 40, "512M": 512e6, "1Ki": 1024} {
 		var m Memory
-		require.NoError(t, m.parse(in))
+		require.NoError(t, m.ParseText(in))
 		assert.Equal(t, want, m)
 		assert.Equal(t, in, m.String())
 	}
 	for _, in := range []string{"", "16", "16GB", "0Gi", "-1Gi", "999999999Ti", "1.5Gi"} {
 		var m Memory
-		assert.Error(t, m.parse(in), in)
+		assert.Error(t, m.ParseText(in), in)
 	}
 }

@@ -60,7 +60,6 @@ func newRootCommand() *cobra.Command {
 		newArtifactsCommand(),
 		newInstallerCommand(),
 		newPXECommand(),
-		newMirrorCommand(),
 		newRunCommand(),
 		newStatusCommand(),
 		newWhyCommand(),

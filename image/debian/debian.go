@@ -84,13 +84,13 @@ func runCommand(ctx context.Context, env []string, name string, args ...string) 
 	var out, complaints strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("run %s: %w: %s", name, err, tail(complaints.String()))
+		return "", fmt.Errorf("run %s: %w: %s", name, err, SummarizeComplaints(complaints.String()))
 	}
 	return out.String(), nil
 }
 
-// tail keeps what matters of a long complaint: its errors, else its last lines.
-func tail(text string) string {
+// SummarizeComplaints keeps what matters of what a program complained of: its errors, else its last lines.
+func SummarizeComplaints(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	bad := slices.DeleteFunc(slices.Clone(lines), func(l string) bool {
 		return !strings.HasPrefix(l, "E: ") && !strings.Contains(l, "error:")

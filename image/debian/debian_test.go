@@ -139,6 +139,6 @@ func TestFetchTakesOnlyTheLockedBytes(t *testing.T) {
 }
 
 func TestComplaintsAreShortened(t *testing.T) {
-	assert.Equal(t, "E: Unable to locate package nonesuch", tail("Reading package lists...\nE: Unable to locate package nonesuch\n"))
-	assert.Equal(t, "2 | 3 | 4 | 5 | 6", tail("1\n2\n3\n4\n5\n6\n"))
+	assert.Equal(t, "E: Unable to locate package nonesuch", SummarizeComplaints("Reading package lists...\nE: Unable to locate package nonesuch\n"))
+	assert.Equal(t, "2 | 3 | 4 | 5 | 6", SummarizeComplaints("1\n2\n3\n4\n5\n6\n"))
 }

@@ -5,10 +5,13 @@
 package disk
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"firstlight.dev/firstlight/assets/gpt"
@@ -93,16 +96,39 @@ type File struct {
 	Open func() (io.ReadCloser, error)
 }
 
+// HostFile is a file of this machine, to be at path to.
+func HostFile(to, file string) File {
+	return File{strings.TrimPrefix(to, "/"), func() (io.ReadCloser, error) { return os.Open(file) }}
+}
+
+// TextFile is a file with this content, to be at path to.
+func TextFile(to string, content []byte) File {
+	return File{strings.TrimPrefix(to, "/"), func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}}
+}
+
+// DirFiles lists the files below a directory of this machine.
+func DirFiles(dir string) ([]File, error) {
+	var files []File
+	err := fs.WalkDir(os.DirFS(dir), ".", func(rel string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			files = append(files, HostFile(rel, filepath.Join(dir, filepath.FromSlash(rel))))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", dir, err)
+	}
+	return files, nil
+}
+
 // FAT is a FAT32 file system.
 type FAT struct {
 	Label    string // at most 11 characters, upper case
 	VolumeID uint32
 	Files    []File // in any order; equal names ignoring case are an error
 }
-
-// Tool is a program of the pinned Debian suite with the arguments that start it, such as
-// that suite's ld.so with --library-path and the program's path.
-type Tool []string
 
 // End is the size of the finished image in bytes: the partitions and one Align each for
 // the tables at both ends.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"firstlight.dev/firstlight/image/disk/mkfs"
 )
 
 // Where GRUB's first two stages keep what grub-install would fill in (GRUB manual,
@@ -46,42 +48,53 @@ func PatchGrub(boot, core []byte, coreLBA uint64) (bootCode, coreImage []byte, e
 	return bootCode, coreImage, nil
 }
 
-// GrubPrefix is where GRUB looks for grub.cfg: on the ESP, which is partition 2 of the disk
+// grubPrefix is where GRUB looks for grub.cfg: on the ESP, which is partition 2 of the disk
 // the BIOS started, in the directory that Debian's signed GRUB has compiled in. Both
 // firmwares so read one file.
-const GrubPrefix = "(,gpt2)/EFI/debian"
+const grubPrefix = "(,gpt2)/EFI/debian"
 
-// GrubModules returns what the BIOS core needs: reading our disk, drawing the menu, telling
+// grubModules is what the BIOS core needs: reading our disk, drawing the menu, telling
 // the kernel which disk it is, talking to a serial line.
-func GrubModules() []string {
-	return []string{
-		"biosdisk", "part_gpt", "fat", "ext2", "normal", "linux", "echo", "serial", "terminal",
-		"configfile", "test", "regexp", "search", "search_fs_uuid", "search_fs_file", "search_label",
-		"probe", "reboot", "halt", "sleep",
+var grubModules = []string{
+	"biosdisk", "part_gpt", "fat", "ext2", "normal", "linux", "echo", "serial", "terminal",
+	"configfile", "test", "regexp", "search", "search_fs_uuid", "search_fs_file", "search_label",
+	"probe", "reboot", "halt", "sleep",
+}
+
+// BootLoaders are those that Debian built, unpacked.
+type BootLoaders struct {
+	Dir     string // with usr/lib/shim and usr/lib/grub
+	Mkimage mkfs.Tool
+}
+
+// UEFI returns the boot loaders for UEFI, as Debian signed them: the firmware starts
+// shim, shim starts GRUB, and Secure Boot can stay on.
+func (b BootLoaders) UEFI() []File {
+	return []File{
+		HostFile("EFI/BOOT/BOOTX64.EFI", filepath.Join(b.Dir, "usr/lib/shim/shimx64.efi.signed")),
+		HostFile("EFI/BOOT/mmx64.efi", filepath.Join(b.Dir, "usr/lib/shim/mmx64.efi.signed")),
+		HostFile("EFI/BOOT/grubx64.efi", filepath.Join(b.Dir, "usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed")),
 	}
 }
 
-// GrubTools are grub-mkimage and the directory with the i386-pc modules.
-type GrubTools struct {
-	Mkimage Tool
-	Modules string // such as usr/lib/grub/i386-pc
-}
-
-// GrubCore makes core.img with the modules built in.
-func GrubCore(ctx context.Context, tools GrubTools, modules []string, prefix string) ([]byte, error) {
+// BIOS makes GRUB's two stages for BIOS machines: boot.img as it is, and core.img with the modules built in.
+func (b BootLoaders) BIOS(ctx context.Context) (boot, core []byte, err error) {
 	dir, err := os.MkdirTemp("", "firstlight-grub-")
 	if err != nil {
-		return nil, fmt.Errorf("make core.img: %w", err)
+		return nil, nil, fmt.Errorf("make core.img: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	out := filepath.Join(dir, "core.img")
-	args := append([]string{"-d", tools.Modules, "-O", "i386-pc", "-p", prefix, "-o", out}, modules...)
-	if err := tools.Mkimage.run(ctx, time.Time{}, nil, args...); err != nil {
-		return nil, fmt.Errorf("make core.img: %w", err)
+
+	modules, out := filepath.Join(b.Dir, "usr/lib/grub/i386-pc"), filepath.Join(dir, "core.img")
+	args := append([]string{"-d", modules, "-O", "i386-pc", "-p", grubPrefix, "-o", out}, grubModules...)
+	if err := b.Mkimage.Run(ctx, time.Time{}, nil, args...); err != nil {
+		return nil, nil, fmt.Errorf("make core.img: %w", err)
 	}
-	core, err := os.ReadFile(out)
-	if err != nil {
-		return nil, fmt.Errorf("make core.img: %w", err)
+	if core, err = os.ReadFile(out); err != nil {
+		return nil, nil, fmt.Errorf("make core.img: %w", err)
 	}
-	return core, nil
+	if boot, err = os.ReadFile(filepath.Join(modules, "boot.img")); err != nil {
+		return nil, nil, fmt.Errorf("read boot loader: %w", err)
+	}
+	return boot, core, nil
 }

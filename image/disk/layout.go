@@ -40,7 +40,7 @@ type Stick struct {
 	Site  []File           // what people see who put the stick into a laptop
 	Root  Content          // the squashfs with its verity tree
 	Boot  []byte           // GRUB's boot.img as it is in the package
-	Core  []byte           // from GrubCore
+	Core  []byte           // from BootLoaders
 	Sizes map[string]int64 // least bytes for a partition by name; the content may need more
 }
 
@@ -92,7 +92,7 @@ type Node struct {
 	ESP  []File // shim, GRUB and a configuration that finds the root by its UUID
 	Root string // path of the ext4 file system, by Ext4
 	Boot []byte // GRUB's boot.img as it is in the package
-	Core []byte // from GrubCore
+	Core []byte // from BootLoaders
 	Size int64  // least bytes for the whole disk
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/mkfs"
 	"firstlight.dev/firstlight/image/disk/verity"
 )
 
@@ -45,11 +46,11 @@ func someTar(t *testing.T) []byte {
 }
 
 func TestSquashfsKeepsOwnersAndIsReproducible(t *testing.T) {
-	tool := disk.Tool{program(t, "mksquashfs")}
+	tool := mkfs.Tool{program(t, "mksquashfs")}
 	dir := t.TempDir()
 	made := func(name string) []byte {
 		path := filepath.Join(dir, name)
-		require.NoError(t, disk.Squashfs(context.Background(), tool, bytes.NewReader(someTar(t)), path, stamp))
+		require.NoError(t, mkfs.Squashfs(context.Background(), tool, bytes.NewReader(someTar(t)), path, stamp))
 		b, err := os.ReadFile(path)
 		require.NoError(t, err)
 		return b
@@ -69,10 +70,10 @@ func TestSquashfsKeepsOwnersAndIsReproducible(t *testing.T) {
 // TestAppend holds what a build relies on: what was there stays, what is added is root's and of
 // the given age, and the bytes depend on nothing else.
 func TestAppend(t *testing.T) {
-	tool := disk.Tool{program(t, "mksquashfs")}
+	tool := mkfs.Tool{program(t, "mksquashfs")}
 	dir := t.TempDir()
 	base := filepath.Join(dir, "base")
-	require.NoError(t, disk.Squashfs(context.Background(), tool, bytes.NewReader(someTar(t)), base, stamp))
+	require.NoError(t, mkfs.Squashfs(context.Background(), tool, bytes.NewReader(someTar(t)), base, stamp))
 	before, err := os.ReadFile(base)
 	require.NoError(t, err)
 	made := func(name string) []byte {
@@ -82,7 +83,7 @@ func TestAppend(t *testing.T) {
 		noise := make([]byte, 300<<10)
 		rand.New(rand.NewSource(1)).Read(noise)
 		require.NoError(t, os.WriteFile(filepath.Join(own, "bin", "daemon"), noise, 0o755))
-		require.NoError(t, disk.Append(context.Background(), tool, own, path, 1<<20, stamp))
+		require.NoError(t, mkfs.Append(context.Background(), tool, own, path, 1<<20, stamp))
 		b, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, make([]byte, 1<<20), b[:1<<20], "what lies before it")
@@ -103,7 +104,7 @@ func TestAppend(t *testing.T) {
 // that is made from nothing.
 func TestTakeBack(t *testing.T) {
 	const at = 1 << 20
-	tool := disk.Tool{program(t, "mksquashfs")}
+	tool := mkfs.Tool{program(t, "mksquashfs")}
 	dir := t.TempDir()
 	noise := make([]byte, 3<<20)
 	rand.New(rand.NewSource(1)).Read(noise)
@@ -119,7 +120,7 @@ func TestTakeBack(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 	base := filepath.Join(dir, "base")
-	require.NoError(t, disk.Squashfs(context.Background(), tool, &archive, base, stamp))
+	require.NoError(t, mkfs.Squashfs(context.Background(), tool, &archive, base, stamp))
 	before, err := os.ReadFile(base)
 	require.NoError(t, err)
 	placed := append(make([]byte, at), before...)
@@ -129,7 +130,7 @@ func TestTakeBack(t *testing.T) {
 		require.NoError(t, os.RemoveAll(own))
 		require.NoError(t, os.Mkdir(own, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(own, "daemon"), []byte(program), 0o755))
-		require.NoError(t, disk.Append(context.Background(), tool, own, disk.PartPath(path), at, stamp))
+		require.NoError(t, mkfs.Append(context.Background(), tool, own, disk.PartPath(path), at, stamp))
 		hash, _, err := disk.Seal(context.Background(), disk.PartPath(path), at, known)
 		require.NoError(t, err)
 		f, err := os.OpenFile(disk.PartPath(path), os.O_RDWR, 0)
@@ -211,10 +212,10 @@ func TestSealAppendsTheTree(t *testing.T) {
 }
 
 func TestToolErrorsSayWhatRan(t *testing.T) {
-	err := disk.Squashfs(context.Background(), disk.Tool{"/bin/sh", "-c", "echo no such option; exit 3"}, nil, filepath.Join(t.TempDir(), "x"), stamp)
+	err := mkfs.Squashfs(context.Background(), mkfs.Tool{"/bin/sh", "-c", "echo no such option; exit 3"}, nil, filepath.Join(t.TempDir(), "x"), stamp)
 	assert.ErrorContains(t, err, "exit status 3: no such option")
 	assert.ErrorContains(t, err, "make squashfs: run /bin/sh -c")
-	err = disk.Squashfs(context.Background(), nil, nil, filepath.Join(t.TempDir(), "x"), stamp)
+	err = mkfs.Squashfs(context.Background(), nil, nil, filepath.Join(t.TempDir(), "x"), stamp)
 	assert.ErrorContains(t, err, "no program given")
 }
 
@@ -232,11 +233,11 @@ func TestExt4FromTar(t *testing.T) {
 	dir := t.TempDir()
 	tarPath := filepath.Join(dir, "tar")
 	require.NoError(t, os.WriteFile(tarPath, someTar(t), 0o644))
-	o := disk.Ext4Options{Label: "ROOT", UUID: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c2ff", HashSeed: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c2fe", Size: 16 << 20, Stamp: stamp}
+	o := mkfs.Ext4Options{Label: "ROOT", UUID: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c2ff", HashSeed: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c2fe", Size: 16 << 20, Stamp: stamp}
 	var made [2][]byte
 	for i := range made {
 		path := filepath.Join(dir, strconv.Itoa(i))
-		require.NoError(t, disk.Ext4(context.Background(), disk.Tool{tool}, tarPath, path, o))
+		require.NoError(t, mkfs.Ext4(context.Background(), mkfs.Tool{tool}, tarPath, path, o))
 		made[i], err = os.ReadFile(path)
 		require.NoError(t, err)
 	}
@@ -245,16 +246,14 @@ func TestExt4FromTar(t *testing.T) {
 }
 
 func TestGrubCoreOfRealModules(t *testing.T) {
-	const modules = "/usr/lib/grub/i386-pc"
-	tools := disk.GrubTools{Mkimage: disk.Tool{program(t, "grub-mkimage")}, Modules: modules}
-	boot, err := os.ReadFile(modules + "/boot.img")
-	if err != nil {
+	loaders := disk.BootLoaders{Dir: "/", Mkimage: mkfs.Tool{program(t, "grub-mkimage")}}
+	if _, err := os.Stat("/usr/lib/grub/i386-pc/boot.img"); err != nil {
 		t.Skipf("grub-pc-bin is not installed: %v", err)
 	}
-	core, err := disk.GrubCore(context.Background(), tools, disk.GrubModules(), disk.GrubPrefix)
+	boot, core, err := loaders.BIOS(context.Background())
 	require.NoError(t, err)
 	assert.Less(t, len(core), disk.Align, "it must fit the BIOS partition")
-	again, err := disk.GrubCore(context.Background(), tools, disk.GrubModules(), disk.GrubPrefix)
+	_, again, err := loaders.BIOS(context.Background())
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(core, again))
 	code, image, err := disk.PatchGrub(boot, core, 2048)

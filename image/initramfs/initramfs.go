@@ -87,10 +87,7 @@ func (a *archive) addFile(p string, content []byte, perm uint64) {
 
 func (a *archive) write(w io.Writer) error {
 	slices.SortFunc(a.records, func(x, y cpio.Record) int { return cmp.Compare(x.Name, y.Name) })
-	// One worker: with several the block boundaries, and so the bytes, depend on timing.
-	// The kernel's decompressor takes windows of up to 8 MiB.
-	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBetterCompression),
-		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))
+	z, err := newCompressor(w, zstd.SpeedBetterCompression)
 	if err != nil {
 		return fmt.Errorf("write initramfs: %w", err)
 	}

@@ -8,6 +8,7 @@ package lab
 import (
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"firstlight.dev/firstlight/image/lab/accelerator"
@@ -116,6 +117,21 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.NICs = nics
 	return c, nil
+}
+
+// BootFrom orders the devices of a machine with one NIC to boot from as its BMC wants them: disks first, the network
+// after them, or the other way round. Blank disks lead to the network either way.
+func (c *Config) BootFrom(network bool) {
+	disks, nics := slices.Clone(c.Disks), slices.Clone(c.NICs)
+	first := 1
+	nics[0].BootIx = len(disks) + 1
+	if network {
+		first, nics[0].BootIx = 2, 1
+	}
+	for i := range disks {
+		disks[i].BootIx = first + i
+	}
+	c.Disks, c.NICs = disks, nics
 }
 
 // BootDeadline is how long a test may wait for one boot: it only ends hung runs. Under

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,6 +42,7 @@ type Machine struct {
 // powerOnPeriod is one power-on period.
 type powerOnPeriod struct {
 	cmd    *exec.Cmd
+	child  *process.Child // of cmd
 	line   string
 	stderr bytes.Buffer
 	ended  chan struct{}
@@ -113,36 +113,26 @@ func (m *Machine) Start(ctx context.Context) error {
 	}
 	r := &powerOnPeriod{cmd: exec.CommandContext(ctx, name, args...), line: shellLine(name, args), ended: make(chan struct{})}
 	r.cmd.Stdout, r.cmd.Stderr = m.console, &r.stderr
-	// A guest must not outlive the test that was killed.
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stdin, err := r.cmd.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
 	}
 	r.stdin = stdin
 	m.console.attach(stdin)
-	started := make(chan error, 1)
-	go m.runQEMU(r, started)
-	if err := <-started; err != nil {
+	if r.child, err = process.Start(r.cmd); err != nil {
 		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
 	}
+	go m.awaitEnd(r)
 	m.run, m.failure = r, nil
 	return m.applyShare()
 }
 
-// runQEMU starts QEMU, waits for its end and marks the machine off. The kernel sends the
-// parent-death signal when the starting thread ends, so this goroutine keeps its thread.
-func (m *Machine) runQEMU(r *powerOnPeriod, started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := r.cmd.Start()
-	started <- err
-	if err != nil {
-		return
-	}
-	ended := r.cmd.Wait()
-	if err := ended; err != nil {
-		r.err = fmt.Errorf("run machine %s: %w: %s\n%s", m.config.Name, err, bytes.TrimSpace(r.stderr.Bytes()), r.line)
+// awaitEnd waits for QEMU's end and marks the machine off.
+func (m *Machine) awaitEnd(r *powerOnPeriod) {
+	<-r.child.Done()
+	ended := r.child.Err()
+	if ended != nil {
+		r.err = fmt.Errorf("run machine %s: %w: %s\n%s", m.config.Name, ended, bytes.TrimSpace(r.stderr.Bytes()), r.line)
 	}
 	m.console.detach()
 	m.mu.Lock()
@@ -301,9 +291,7 @@ func (m *Machine) Kill() error {
 	}
 	r.cut = true
 	m.mu.Unlock()
-	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("kill machine %s: %w", m.config.Name, err)
-	}
+	r.child.Kill()
 	<-r.ended
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/module"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
 var (
@@ -22,175 +24,161 @@ var (
 	digestForm  = regexp.MustCompile(`^[^@\s]+@sha256:[0-9a-f]{64}$`)
 )
 
-// check holds what the types cannot say: names that exist, paths that stay inside.
-func (r *Recipe) check() error {
-	if !suiteForm.MatchString(r.Debian.Suite) {
-		return r.Debian.Errorf("suite %q is not a release name; write one such as trixie", r.Debian.Suite)
+// checker holds what the types cannot say: names that exist, paths that stay inside.
+type checker struct {
+	*Recipe
+	document *yamldoc.Document
+	broken   yamldoc.Problems // what could not be read
+}
+
+// report adds a problem, unless what is there could not be read as a whole: then that is said already.
+func (c *checker) report(at Pos, format string, args ...any) {
+	for _, p := range c.broken {
+		if at.Path == "" || p.Path == at.Path || strings.HasPrefix(p.Path, at.Path+".") {
+			return
+		}
 	}
-	for _, component := range r.Debian.Components {
+	c.document.Report(at.Path, format, args...)
+}
+
+func (c *checker) check() {
+	if !suiteForm.MatchString(c.Debian.Suite) {
+		c.report(c.Debian.Pos, "suite %q is not a release name; write one such as trixie", c.Debian.Suite)
+	}
+	for _, component := range c.Debian.Components {
 		if !suiteForm.MatchString(component) {
-			return r.Debian.Errorf("component %q is not a component; write main, contrib or non-free-firmware", component)
+			c.report(c.Debian.Pos, "component %q is not a component; write main, contrib or non-free-firmware", component)
 		}
 	}
-	seen := map[string]Pos{}
-	once := func(kind, name string, at Pos, form *regexp.Regexp) error {
-		if !form.MatchString(name) {
-			return at.Errorf("name %q has other characters than a-z 0-9 . _ -", name)
-		}
-		if first, there := seen[kind+name]; there {
-			return at.Errorf("%s%s exists already at line %d; choose another name", kind, name, first.Line)
-		}
-		seen[kind+name] = at
-		return nil
+	c.checkNames()
+	for i := range c.Programs {
+		c.checkProgram(&c.Programs[i])
 	}
-	for _, p := range r.Programs {
-		if err := once("program ", p.Name, p.Pos, nameForm); err != nil {
-			return err
-		}
-		if err := checkInside(p.Pos, "module", p.Module); err != nil {
-			return err
-		}
-		if strings.HasPrefix(p.Package, "-") || p.Package == "" {
-			return p.Errorf("package %q is not a Go package; write ./cmd/name or an import path", p.Package)
-		}
-		for _, m := range p.Patches {
-			if err := checkPatch(m); err != nil {
-				return err
-			}
-		}
-	}
-	for _, o := range r.Omissions {
-		if err := once("omission ", o.Name, o.Pos, nameForm); err != nil {
-			return err
-		}
+	for _, o := range c.Omissions {
 		for _, pattern := range o.Paths {
 			if !strings.HasPrefix(pattern, "/") {
-				return o.Errorf("path %q must begin at the top of the tree, such as /usr/share/doc/*", pattern)
+				c.report(o.Pos, "path %q must begin at the top of the tree, such as /usr/share/doc/*", pattern)
 			}
 		}
 	}
-	for i := range r.Roots {
-		if err := once("root ", r.Roots[i].Name, r.Roots[i].Pos, nameForm); err != nil {
-			return err
-		}
-		if err := r.checkRoot(&r.Roots[i]); err != nil {
-			return err
-		}
+	for i := range c.Roots {
+		c.checkRoot(&c.Roots[i])
 	}
-	for i := range r.Images {
-		if err := once("image ", r.Images[i].Name, r.Images[i].Pos, imageForm); err != nil {
-			return err
-		}
-		if err := r.checkImage(&r.Images[i], i); err != nil {
-			return err
-		}
+	for i := range c.Images {
+		c.checkImage(&c.Images[i], i)
 	}
-	for i := range r.Artifacts {
-		a := &r.Artifacts[i]
-		if err := once("artifact ", a.Name, a.Pos, nameForm); err != nil {
-			return err
-		}
-		if err := once("artifact path ", strings.TrimPrefix(path.Clean(a.To), "/"), a.Pos, regexp.MustCompile(`.`)); err != nil {
-			return err
-		}
-		if err := r.checkArtifact(a); err != nil {
-			return err
-		}
+	for i := range c.Artifacts {
+		c.checkArtifact(&c.Artifacts[i])
 	}
-	return r.checkStick()
+	c.checkStick()
 }
 
-func checkPatch(m Patch) error {
-	if err := module.CheckPath(m.Module); err != nil {
-		return m.Errorf("module %q is not the path of a Go module; write one such as k8s.io/kubernetes", m.Module)
+// checkNames holds names to their form, and to be there once.
+func (c *checker) checkNames() {
+	seen := map[string]Pos{}
+	once := func(kind, name string, at Pos, form *regexp.Regexp) {
+		if form != nil && !form.MatchString(name) {
+			c.report(at, "name %q has other characters than a-z 0-9 . _ -", name)
+		}
+		if first, there := seen[kind+name]; there {
+			c.report(at, "%s%s exists already at line %d; choose another name", kind, name, first.Line)
+		}
+		seen[kind+name] = at
 	}
-	if m.File == "" || m.File == "." || checkInside(m.Pos, "file", m.File) != nil {
-		return m.Errorf("file %q must be a clean path from the top of the module, such as pkg/name.go", m.File)
+	for _, p := range c.Programs {
+		once("program ", p.Name, p.Pos, nameForm)
 	}
-	if m.Old == "" || m.Old == m.New {
-		return m.Errorf("old must be text that new changes")
+	for _, o := range c.Omissions {
+		once("omission ", o.Name, o.Pos, nameForm)
 	}
-	if m.Why == "" {
-		return m.Errorf("why is empty; say what the mend is for")
+	for _, root := range c.Roots {
+		once("root ", root.Name, root.Pos, nameForm)
 	}
-	return nil
+	for _, image := range c.Images {
+		once("image ", image.Name, image.Pos, imageForm)
+	}
+	for _, a := range c.Artifacts {
+		once("artifact ", a.Name, a.Pos, nameForm)
+		once("artifact path ", strings.TrimPrefix(path.Clean(a.To), "/"), a.Pos, nil)
+	}
 }
 
-func (r *Recipe) checkRoot(root *Root) error {
+func (c *checker) checkProgram(p *Program) {
+	c.checkInside(p.Pos, "module", p.Module)
+	if strings.HasPrefix(p.Package, "-") || p.Package == "" {
+		c.report(p.Pos, "package %q is not a Go package; write ./cmd/name or an import path", p.Package)
+	}
+	for _, m := range p.Patches {
+		if err := module.CheckPath(m.Module); err != nil {
+			c.report(m.Pos, "module %q is not the path of a Go module; write one such as k8s.io/kubernetes", m.Module)
+		}
+		if m.File == "" || m.File == "." || !isInside(m.File) {
+			c.report(m.Pos, "file %q must be a clean path from the top of the module, such as pkg/name.go", m.File)
+		}
+		if m.Old == "" || m.Old == m.New {
+			c.report(m.Pos, "old must be text that new changes")
+		}
+		if m.Why == "" {
+			c.report(m.Pos, "why is empty; say what the mend is for")
+		}
+	}
+}
+
+func (c *checker) checkRoot(root *Root) {
 	for _, name := range root.Omit {
-		at := slices.IndexFunc(r.Omissions, func(o Omission) bool { return o.Name == name })
-		if at < 0 {
-			return root.Errorf("omit: there is no omission %s; write one under omissions", name)
+		if c.omission(name) == nil {
+			c.report(root.Pos, "omit: there is no omission %s; write one under omissions", name)
 		}
-		root.Exclude = append(root.Exclude, r.Omissions[at].Paths...)
 	}
-	if root.Variant == "" {
-		root.Variant = VariantEssential
-	}
-	if root.Variant != VariantEssential && root.Variant != VariantUnpacked {
-		return root.Errorf("variant %q is unknown; write %s or %s", root.Variant, VariantEssential, VariantUnpacked)
+	if !slices.Contains([]string{"", VariantEssential, VariantUnpacked}, root.Variant) {
+		c.report(root.Pos, "variant %q is unknown; write %s or %s", root.Variant, VariantEssential, VariantUnpacked)
 	}
 	for _, name := range slices.Concat(root.Packages, root.Unpack) {
 		if !packageForm.MatchString(name) {
-			return root.Errorf("package %q is not a Debian package name; write it without version or architecture", name)
+			c.report(root.Pos, "package %q is not a Debian package name; write it without version or architecture", name)
 		}
 	}
 	for _, hook := range root.Hooks {
-		if err := checkInside(root.Pos, "hooks", hook); err != nil {
-			return err
-		}
+		c.checkInside(root.Pos, "hooks", hook)
 	}
 	for _, replace := range root.Replace {
-		if err := checkAbsolute(replace.Pos, "path", replace.Path); err != nil {
-			return err
-		}
+		c.checkAbsolute(replace.Pos, "path", replace.Path)
 		if replace.Find == "" || replace.Find == replace.With {
-			return replace.Errorf("find must be text that with changes")
+			c.report(replace.Pos, "find must be text that with changes")
 		}
 	}
-	return r.checkTree(root.Pos, root.Overlays, root.Programs, root.Links, root.Dirs)
+	c.checkTree(root.Pos, root.Overlays, root.Programs, root.Links, root.Dirs)
 }
 
 // checkTree checks what roots and images have in common.
-func (r *Recipe) checkTree(at Pos, overlays []Overlay, programs, links map[string]string, dirs []string) error {
+func (c *checker) checkTree(at Pos, overlays []Overlay, programs, links map[string]string, dirs []string) {
 	for _, overlay := range overlays {
-		if err := checkInside(overlay.Pos, "dir", overlay.Dir); err != nil {
-			return err
-		}
+		c.checkInside(overlay.Pos, "dir", overlay.Dir)
 		for _, p := range overlay.Replaces {
-			if err := checkAbsolute(overlay.Pos, "replaces", p); err != nil {
-				return err
-			}
+			c.checkAbsolute(overlay.Pos, "replaces", p)
 		}
 		if overlay.At != "" {
-			if err := checkAbsolute(overlay.Pos, "at", overlay.At); err != nil {
-				return err
-			}
+			c.checkAbsolute(overlay.Pos, "at", overlay.At)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
-		if r.Program(name) == nil {
-			return at.Errorf("program %q is not among programs; add it there", name)
+		if c.Program(name) == nil {
+			c.report(at, "program %q is not among programs; add it there", name)
 		}
-		if err := checkAbsolute(at, "programs."+name, programs[name]); err != nil {
-			return err
-		}
+		c.checkAbsolute(at, "programs."+name, programs[name])
 	}
 	for _, p := range slices.Concat(slices.Sorted(maps.Keys(links)), dirs) {
-		if err := checkAbsolute(at, "links and dirs", p); err != nil {
-			return err
-		}
+		c.checkAbsolute(at, "links and dirs", p)
 	}
-	return nil
 }
 
-func (r *Recipe) checkImage(image *Image, index int) error {
+func (c *checker) checkImage(image *Image, index int) {
 	if len(image.Tags) == 0 {
-		return image.Errorf("tags is empty; give at least one")
+		c.report(image.Pos, "tags is empty; give at least one")
 	}
 	for _, tag := range image.Tags {
 		if !tagForm.MatchString(tag) {
-			return image.Errorf("tag %q is not a tag; use letters, digits, . _ -", tag)
+			c.report(image.Pos, "tag %q is not a tag; use letters, digits, . _ -", tag)
 		}
 	}
 	kinds := 0
@@ -200,184 +188,193 @@ func (r *Recipe) checkImage(image *Image, index int) error {
 		}
 	}
 	if kinds != 1 {
-		return image.Errorf("give exactly one of programs, root, layer and reference")
+		c.report(image.Pos, "give exactly one of programs, root, layer and reference")
 	}
-	if image.Root != "" && r.Root(image.Root) == nil {
-		return image.Errorf("root %q is not among roots; add it there", image.Root)
+	if image.Root != "" {
+		c.checkRootOf(image.Pos, image.Root)
 	}
 	if image.Layer != "" {
-		earlier := slices.IndexFunc(r.Images[:index], func(i Image) bool { return i.Name == image.Layer })
-		if earlier < 0 {
-			return image.Errorf("layer %q is not an image before this one; move or add it", image.Layer)
-		}
-		if r.Images[earlier].Layer != "" || r.Images[earlier].Reference != "" {
-			return image.Errorf("layer %q has no layer of its own; name the image that has", image.Layer)
-		}
-		if len(image.Links)+len(image.Dirs)+len(image.Overlays) > 0 {
-			return image.Errorf("links, dirs and overlays belong to image %q, whose layer this one shares", image.Layer)
-		}
+		c.checkLayer(image, c.Images[:index])
 	}
 	if image.Reference != "" && !digestForm.MatchString(image.Reference) {
-		return image.Errorf("reference %q has no digest; write registry/name@sha256:...", image.Reference)
+		c.report(image.Pos, "reference %q has no digest; write registry/name@sha256:...", image.Reference)
 	}
-	return r.checkTree(image.Pos, image.Overlays, image.Programs, image.Links, image.Dirs)
+	c.checkTree(image.Pos, image.Overlays, image.Programs, image.Links, image.Dirs)
 }
 
-func (r *Recipe) checkArtifact(a *Artifact) error {
-	if !strings.HasPrefix(path.Clean(a.To), "/usr/share/firstlight/") {
-		return a.Errorf("to %q is not below /usr/share/firstlight/", a.To)
+// checkLayer holds an image that shares the layer of another to one before it.
+func (c *checker) checkLayer(image *Image, before []Image) {
+	i := slices.IndexFunc(before, func(i Image) bool { return i.Name == image.Layer })
+	switch {
+	case i < 0:
+		c.report(image.Pos, "layer %q is not an image before this one; move or add it", image.Layer)
+	case before[i].Layer != "" || before[i].Reference != "":
+		c.report(image.Pos, "layer %q has no layer of its own; name the image that has", image.Layer)
+	case len(image.Links)+len(image.Dirs)+len(image.Overlays) > 0:
+		c.report(image.Pos, "links, dirs and overlays belong to image %q, whose layer this one shares", image.Layer)
 	}
-	needRoot := func() error {
-		if a.File != "" || a.URL != "" || a.SHA256 != "" {
-			return a.Errorf("file, url and sha256 belong to kind file")
-		}
-		if r.Root(a.Root) == nil {
-			return a.Errorf("root %q is not among roots; add it there", a.Root)
-		}
-		return nil
+}
+
+func (c *checker) checkArtifact(a *Artifact) {
+	if !strings.HasPrefix(path.Clean(a.To), "/usr/share/firstlight/") {
+		c.report(a.Pos, "to %q is not below /usr/share/firstlight/", a.To)
 	}
 	switch a.Kind {
 	case KindFile:
-		if (a.File == "") == (a.URL == "") {
-			return a.Errorf("give either file or url")
-		}
-		if a.URL != "" && !sha256Form.MatchString(a.SHA256) {
-			return a.Errorf("sha256 %q is not 64 hexadecimal digits; a url needs it", a.SHA256)
-		}
-		if a.Root != "" || a.Path != "" {
-			return a.Errorf("root and path do not belong to kind file")
-		}
-		return checkInside(a.Pos, "file", a.File)
-	case KindExtract:
-		if a.Path == "" {
-			return a.Errorf("path is missing; give the file in the root")
-		}
-		return needRoot()
+		c.checkFile(a)
+		return
 	case KindModule:
 		if a.Module == "" || a.From == "" || a.Path == "" || path.IsAbs(a.Path) {
-			return a.Errorf("kind module needs module (the directory of a go.mod), from (a module's path) and path (a file in it)")
+			c.report(a.Pos, "kind module needs module (the directory of a go.mod), from (a module's path) and path (a file in it)")
+		} else {
+			c.checkInside(a.Pos, "path", a.Path)
 		}
-		return checkInside(a.Pos, "path", a.Path)
-	case KindInitramfs:
-		return needRoot()
-	case KindPackages:
-		if err := needRoot(); err != nil {
-			return err
+		return
+	case KindExtract:
+		if a.Path == "" {
+			c.report(a.Pos, "path is missing; give the file in the root")
 		}
-		return r.checkPool(a)
 	case KindDisk:
 		if _, err := ParseBytes(a.Size); err != nil {
-			return a.Errorf("%v", err)
+			c.report(a.Pos, "%v", err)
 		}
-		return needRoot()
+	case KindPackages:
+		c.checkPool(a)
+	case KindInitramfs:
+	default:
+		c.report(a.Pos, "kind %q is unknown; write file, extract, initramfs, disk, module or packages", a.Kind)
+		return
 	}
-	return a.Errorf("kind %q is unknown; write file, extract, initramfs, disk, module or packages", a.Kind)
+	if a.File != "" || a.URL != "" || a.SHA256 != "" {
+		c.report(a.Pos, "file, url and sha256 belong to kind file")
+	}
+	c.checkRootOf(a.Pos, a.Root)
+}
+
+func (c *checker) checkFile(a *Artifact) {
+	if (a.File == "") == (a.URL == "") {
+		c.report(a.Pos, "give either file or url")
+	}
+	if a.URL != "" && !sha256Form.MatchString(a.SHA256) {
+		c.report(a.Pos, "sha256 %q is not 64 hexadecimal digits; a url needs it", a.SHA256)
+	}
+	if a.Root != "" || a.Path != "" {
+		c.report(a.Pos, "root and path do not belong to kind file")
+	}
+	c.checkInside(a.Pos, "file", a.File)
+}
+
+// checkRootOf holds the name of a root to those that there are.
+func (c *checker) checkRootOf(at Pos, name string) {
+	if c.Root(name) == nil {
+		c.report(at, "root %q is not among roots; add it there", name)
+	}
 }
 
 // checkPool holds that a root whose packages are kept as they are is nothing else: what else were said of
 // it would not be done. (It is unpacked all the same, for the licences in it.)
-func (r *Recipe) checkPool(a *Artifact) error {
-	root := r.Root(a.Root)
+func (c *checker) checkPool(a *Artifact) {
+	root := c.Root(a.Root)
+	if root == nil {
+		return
+	}
 	if root.Variant != VariantUnpacked {
-		return a.Errorf("root %q must have variant %s", a.Root, VariantUnpacked)
+		c.report(a.Pos, "root %q must have variant %s", a.Root, VariantUnpacked)
 	}
-	if len(root.Unpack)+len(root.Exclude)+len(root.Include)+len(root.Hooks)+len(root.Remove)+len(root.Replace)+len(root.Overlays)+
-		len(root.Programs)+len(root.Links)+len(root.Dirs) > 0 {
-		return a.Errorf("root %q may have packages only; they are kept as they are", a.Root)
+	lists := len(root.Unpack) + len(root.Exclude) + len(root.Include) + len(root.Omit) + len(root.Hooks) + len(root.Remove) +
+		len(root.Replace) + len(root.Overlays) + len(root.Programs) + len(root.Links) + len(root.Dirs)
+	if lists > 0 {
+		c.report(a.Pos, "root %q may have packages only; they are kept as they are", a.Root)
 	}
-	for _, image := range r.Images {
+	for _, image := range c.Images {
 		if image.Root == a.Root {
-			return image.Errorf("root %q is kept as packages; make another root of them", a.Root)
+			c.report(image.Pos, "root %q is kept as packages; make another root of them", a.Root)
 		}
 	}
-	for _, other := range r.Artifacts {
+	for _, other := range c.Artifacts {
 		if other.Root == a.Root && other.Name != a.Name {
-			return other.Errorf("root %q is kept as packages; make another root of them", a.Root)
+			c.report(other.Pos, "root %q is kept as packages; make another root of them", a.Root)
 		}
 	}
-	return nil
 }
 
-func (r *Recipe) checkStick() error {
-	s := &r.Stick
+func (c *checker) checkStick() {
+	s := &c.Stick
 	if !nameForm.MatchString(s.Name) {
-		return s.Errorf("name %q has other characters than a-z 0-9 . _ -", s.Name)
+		c.report(s.Pos, "name %q has other characters than a-z 0-9 . _ -", s.Name)
 	}
-	for _, root := range []string{s.Root, s.Boot, s.Tools} {
-		if r.Root(root) == nil {
-			return s.Errorf("root %q is not among roots; add it there", root)
+	for _, name := range []string{s.Root, s.Boot, s.Tools} {
+		c.checkRootOf(s.Pos, name)
+	}
+	for _, name := range []string{s.Boot, s.Tools} {
+		if root := c.Root(name); root != nil && root.Variant != VariantUnpacked {
+			c.report(s.Pos, "root %q must have variant %s", name, VariantUnpacked)
 		}
 	}
-	for _, root := range []string{s.Boot, s.Tools} {
-		if r.Root(root).Variant != VariantUnpacked {
-			return s.Errorf("root %q must have variant %s", root, VariantUnpacked)
+	if root := c.Root(s.Root); root != nil {
+		if root.Variant == VariantUnpacked {
+			c.report(s.Pos, "root %q must not have variant %s", s.Root, VariantUnpacked)
+		}
+		c.checkAppended(root)
+	}
+
+	const ofBuilder = "root %q is unpacked for the builder; make another root of these packages"
+	isOfBuilder := func(root string) bool { return root != "" && (root == s.Boot || root == s.Tools) }
+	for _, image := range c.Images {
+		if isOfBuilder(image.Root) {
+			c.report(image.Pos, ofBuilder, image.Root)
 		}
 	}
-	if r.Root(s.Root).Variant == VariantUnpacked {
-		return s.Errorf("root %q must not have variant %s", s.Root, VariantUnpacked)
-	}
-	for _, image := range r.Images {
-		if image.Root == s.Boot || image.Root == s.Tools {
-			return image.Errorf("root %q is unpacked for the builder; make another root of these packages", image.Root)
+	for _, a := range c.Artifacts {
+		if isOfBuilder(a.Root) {
+			c.report(a.Pos, ofBuilder, a.Root)
 		}
 	}
-	for _, a := range r.Artifacts {
-		if a.Root != "" && (a.Root == s.Boot || a.Root == s.Tools) {
-			return a.Errorf("root %q is unpacked for the builder; make another root of these packages", a.Root)
-		}
-	}
-	if r.Program(s.Init) == nil {
-		return s.Errorf("init %q is not among programs; add it there", s.Init)
+
+	if c.Program(s.Init) == nil {
+		c.report(s.Pos, "init %q is not among programs; add it there", s.Init)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Sizes)) {
 		if _, err := ParseBytes(s.Sizes[name]); err != nil {
-			return s.Errorf("sizes.%s: %v", name, err)
+			c.report(s.Pos, "sizes.%s: %v", name, err)
 		}
 	}
-	if err := checkInside(s.Pos, "esp", s.ESP); err != nil {
-		return err
-	}
-	if err := r.checkAppended(); err != nil {
-		return err
-	}
-	return checkInside(s.Pos, "site", s.Site)
+	c.checkInside(s.Pos, "esp", s.ESP)
+	c.checkInside(s.Pos, "site", s.Site)
 }
 
-// checkAppended: a directory can only be appended at the top, and only as a whole.
-func (r *Recipe) checkAppended() error {
-	s := &r.Stick
+// checkAppended: a directory can only be appended at the top of root, and only as a whole.
+func (c *checker) checkAppended(root *Root) {
+	s := &c.Stick
 	if s.Appended == "" {
-		return nil
+		return
 	}
 	if path.Dir(s.Appended) != "/" || s.Appended != path.Clean(s.Appended) || s.Appended == "/" {
-		return s.Errorf("appended %q is not a directory at the top, such as /firstlight", s.Appended)
+		c.report(s.Pos, "appended %q is not a directory at the top, such as /firstlight", s.Appended)
 	}
-	root := r.Root(s.Root)
-	for _, p := range slices.Concat(root.Dirs, slices.Collect(maps.Keys(root.Links))) {
+	for _, p := range slices.Concat(root.Dirs, slices.Sorted(maps.Keys(root.Links))) {
 		if p == s.Appended || strings.HasPrefix(p, s.Appended+"/") {
-			return root.Errorf("%s is in stick.appended, which only programs can be", p)
+			c.report(root.Pos, "%s is in stick.appended, which only programs can be", p)
 		}
 	}
-	return nil
 }
 
 // checkInside holds that a path of the repository does not leave it.
-func checkInside(at Pos, field, p string) error {
-	if p == "" {
-		return nil
+func (c *checker) checkInside(at Pos, field, p string) {
+	if p != "" && !isInside(p) {
+		c.report(at, "%s %q must be a clean path from the top of the repository, such as overlays/site", field, p)
 	}
-	if path.IsAbs(p) || p != path.Clean(p) || p == ".." || strings.HasPrefix(p, "../") {
-		return at.Errorf("%s %q must be a clean path from the top of the repository, such as overlays/site", field, p)
-	}
-	return nil
+}
+
+func isInside(p string) bool {
+	return !path.IsAbs(p) && p == path.Clean(p) && p != ".." && !strings.HasPrefix(p, "../")
 }
 
 // checkAbsolute holds that a path in a tree is absolute and clean.
-func checkAbsolute(at Pos, field, p string) error {
+func (c *checker) checkAbsolute(at Pos, field, p string) {
 	if !path.IsAbs(p) || p != path.Clean(p) {
-		return at.Errorf("%s %q must be a clean absolute path in the tree, such as /usr/bin/name", field, p)
+		c.report(at, "%s %q must be a clean absolute path in the tree, such as /usr/bin/name", field, p)
 	}
-	return nil
 }
 
 // ParseBytes reads a size such as 64MiB or 2GiB.

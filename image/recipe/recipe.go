@@ -4,17 +4,18 @@
 package recipe
 
 import (
-	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"reflect"
-	"regexp"
-	"strconv"
+	"slices"
+	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"firstlight.dev/firstlight/assets/yamldoc"
 )
+
+// Pos says where a part of the recipe was written.
+type Pos = yamldoc.Pos
 
 // Recipe is everything that is asked for.
 type Recipe struct {
@@ -174,7 +175,7 @@ type Stick struct {
 	Appended string `yaml:"appended"`
 }
 
-// ReadFile reads and checks a recipe. Every error is one line that says where, what
+// ReadFile reads and checks a recipe. Every problem is one line that says where, what
 // and what to do.
 func ReadFile(path string) (*Recipe, error) {
 	data, err := os.ReadFile(path)
@@ -184,35 +185,32 @@ func ReadFile(path string) (*Recipe, error) {
 	return Parse(path, data)
 }
 
-var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
-
-// Parse reads a recipe from its text; name is used in errors.
+// Parse reads a recipe from its text; name is used in errors. It tells every problem, one a line.
 func Parse(name string, data []byte) (*Recipe, error) {
-	top := Pos{File: name, Line: 1}
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var document yaml.Node
-	if err := decoder.Decode(&document); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, top.Errorf("the recipe is empty; start from the one in git")
-		}
-		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
-			top.Line, _ = strconv.Atoi(m[1])
-			return nil, top.Errorf("not YAML: %s", m[2])
-		}
-		return nil, top.Errorf("not YAML: %v", err)
-	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, top.Errorf("more than one document; keep one")
-	}
 	var r Recipe
-	top.Path = ""
-	if err := decode(top, document.Content[0], reflect.ValueOf(&r).Elem()); err != nil {
+	d := yamldoc.Document{File: name, Kind: "a recipe", FreeText: true}
+	if d.Decode(data, &r) {
+		c := checker{Recipe: &r, document: &d, broken: d.Problems()}
+		c.check()
+	} else if len(d.Problems()) == 0 {
+		d.Report("", "the recipe is empty; start from the one in git")
+	}
+	if err := d.Problems().Err(); err != nil {
 		return nil, err
 	}
-	if err := r.check(); err != nil {
-		return nil, err
-	}
+	r.complete()
 	return &r, nil
+}
+
+// complete fills in what roots may leave out, and what they leave out by the name of an omission.
+func (r *Recipe) complete() {
+	for i := range r.Roots {
+		root := &r.Roots[i]
+		root.Variant = cmp.Or(root.Variant, VariantEssential)
+		for _, name := range root.Omit {
+			root.Exclude = append(root.Exclude, r.omission(name).Paths...)
+		}
+	}
 }
 
 // Program finds a program by name; nil when there is none.
@@ -243,4 +241,39 @@ func (r *Recipe) Image(name string) *Image {
 		}
 	}
 	return nil
+}
+
+// omission finds an omission by name; nil when there is none.
+func (r *Recipe) omission(name string) *Omission {
+	for i := range r.Omissions {
+		if r.Omissions[i].Name == name {
+			return &r.Omissions[i]
+		}
+	}
+	return nil
+}
+
+// Fields lists every field a recipe may have, as dotted paths with [] for lists,
+// sorted. The documentation is held to it.
+func Fields() []string {
+	var all []string
+	var walk func(prefix string, t reflect.Type)
+	walk = func(prefix string, t reflect.Type) {
+		for t.Kind() == reflect.Slice {
+			prefix, t = prefix+"[]", t.Elem()
+		}
+		if t.Kind() != reflect.Struct {
+			return
+		}
+		for i := range t.NumField() {
+			if tag := t.Field(i).Tag.Get("yaml"); tag != "" {
+				path := strings.TrimPrefix(prefix+"."+tag, ".")
+				all = append(all, path)
+				walk(path, t.Field(i).Type)
+			}
+		}
+	}
+	walk("", reflect.TypeOf(Recipe{}))
+	slices.Sort(all)
+	return all
 }

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -25,6 +26,15 @@ func (t *Tree) Paths(glob string) []string {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// OnlyFile finds the only file that a glob matches.
+func (t *Tree) OnlyFile(glob string) (string, error) {
+	files := slices.DeleteFunc(t.Paths(glob), func(p string) bool { return t.Get(p).Type != File })
+	if len(files) != 1 {
+		return "", fmt.Errorf("find %s: %d files match and not one: %s", glob, len(files), strings.Join(files, ", "))
+	}
+	return files[0], nil
 }
 
 func matchParts(pattern, parts []string) bool {

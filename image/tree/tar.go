@@ -2,6 +2,7 @@ package tree
 
 import (
 	"archive/tar"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -172,6 +173,30 @@ func (t *Tree) WriteTar(w io.Writer) error {
 		return err
 	}
 	return tw.Close()
+}
+
+// WriteContent writes the content of a file to a new file of this machine.
+func WriteContent(c Content, file string) error {
+	r, err := c.Open()
+	if err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	defer r.Close()
+	f, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	_, err = io.Copy(f, r)
+	return errors.Join(err, f.Close())
+}
+
+// WriteTarFile writes the tree as a tar archive to a new file.
+func (t *Tree) WriteTarFile(file string) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("write tree: %w", err)
+	}
+	return errors.Join(t.WriteTar(f), f.Close())
 }
 
 func headerOf(p string, n *Node) (*tar.Header, error) {

@@ -20,6 +20,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/mkfs"
 	"firstlight.dev/firstlight/image/disk/verity"
 	"firstlight.dev/firstlight/image/media"
 	"firstlight.dev/firstlight/image/verify"
@@ -62,7 +63,7 @@ func made(t *testing.T, program string, change func(*disk.Stick)) string {
 	}
 	dir := t.TempDir()
 	root := filepath.Join(dir, "root")
-	require.NoError(t, disk.Squashfs(context.Background(), disk.Tool{tool}, rootTar(t, program), root, time.Unix(1, 0)))
+	require.NoError(t, mkfs.Squashfs(context.Background(), mkfs.Tool{tool}, rootTar(t, program), root, time.Unix(1, 0)))
 	hash, _, err := disk.Seal(context.Background(), root, 0, verity.Known{})
 	require.NoError(t, err)
 	boot := bytes.Repeat([]byte{0xcc}, 512)

@@ -133,6 +133,7 @@ func exchanges() []exchange {
 		{name: "discover-relay", packet: packet(stranger, D, fromRelay("10.20.0.1"))},
 		{name: "discover-relay-unknown", packet: packet(stranger, D, fromRelay("192.0.2.1"))},
 		{name: "discover-routes", packet: packet(stranger, D, dhcpv4.WithRequestedOptions(dhcpv4.OptionClasslessStaticRoute))},
+		{name: "discover-relay-routes", packet: packet(stranger, D, fromRelay("10.20.0.1"), dhcpv4.WithRequestedOptions(dhcpv4.OptionClasslessStaticRoute))},
 		{name: "request-selecting", packet: packet(stranger, R, serverID("172.22.0.1"), want("172.22.1.7"), opt(dhcpv4.OptHostName("node\"; x")))},
 		{name: "request-selecting-taken", packet: packet(stranger, R, serverID("172.22.0.1"), want("172.22.1.7")), leases: taken},
 		{name: "request-selecting-taken-firmware", packet: packet(stranger, R, serverID("172.22.0.1"), want("172.22.1.7"), firmwareOf("PXEClient", 7)), leases: taken},

@@ -83,6 +83,7 @@ func testConfig() Config {
 			Routes: []Route{{Dest: netip.MustParsePrefix("10.9.0.0/16"), Via: a("172.22.0.254")}},
 		}, {
 			Prefix: netip.MustParsePrefix("10.20.0.0/24"), Pool: Range{First: a("10.20.0.100"), Last: a("10.20.0.120")}, Router: a("10.20.0.1"),
+			Routes: []Route{{Dest: netip.MustParsePrefix("10.9.0.0/16"), Via: a("10.20.0.254")}},
 		}},
 		Reservations: []Reservation{
 			{MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}, Addr: a("172.22.0.11"), Hostname: "node-1"},

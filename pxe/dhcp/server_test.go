@@ -2,6 +2,7 @@ package dhcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/boottrace"
+	"firstlight.dev/firstlight/pxe/lease"
 	"firstlight.dev/firstlight/pxe/metrics"
 )
 
@@ -69,6 +71,84 @@ func TestSilentSaysWhy(t *testing.T) {
 	r, ok := book.Get(mustMAC(stranger))
 	require.True(t, ok)
 	assert.Equal(t, "DHCP server 172.22.0.250 (MAC 02:00:00:00:00:aa) answers on srv0: staying silent; switch it off or unplug it, service resumes by itself", r.Refused)
+}
+
+// TestSilentUntilItServes: while the network is probed, and wherever else the server does not serve, nothing is
+// answered and no address is promised.
+func TestSilentUntilItServes(t *testing.T) {
+	for _, phase := range []Phase{PhaseProbing, PhaseSilent, PhaseBroken} {
+		m := metrics.New(prometheus.NewRegistry())
+		s := newServer(t, Deps{Events: EventRecorder{Metrics: m}})
+		if phase != PhaseProbing { // that it begins with
+			s.setStatus(Status{Phase: phase})
+		}
+		s.handle(t.Context(), nil, packet(stranger, dhcpv4.MessageTypeDiscover).ToBytes(), PortServer, netip.AddrPort{})
+
+		assert.Equal(t, 1.0, value(t, m.DHCPRefusals.WithLabelValues("silent")), phase)
+		assert.Zero(t, value(t, m.Panics.WithLabelValues("dhcp")), "%s: there is no connection to answer on", phase)
+		mac, _ := lease.MACFrom(mustMAC(stranger))
+		_, held := s.table.HeldAddress(lease.Query{MAC: mac, Subnet: s.plan.Subnets[0].Prefix}, s.now())
+		assert.False(t, held, phase)
+	}
+}
+
+// TestNoAnswerWithoutALease: a machine whose lease could not be stored hears nothing.
+func TestNoAnswerWithoutALease(t *testing.T) {
+	loopback := func() *net.UDPConn {
+		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	server, client := loopback(), loopback()
+	m := metrics.New(prometheus.NewRegistry())
+	s := newServer(t, Deps{Events: EventRecorder{Metrics: m}})
+	r := Request{Port: PortPXE, Source: client.LocalAddr().(*net.UDPAddr).AddrPort()} // answered where it came from
+	finish := func(t dhcpv4.MessageType, stored error) {
+		s.finish(&packetConn{boot: server}, r, Answer{Reply: packet(known, t), Events: []Event{{Kind: KindAck}}}, stored)
+	}
+	finish(dhcpv4.MessageTypeAck, errors.New("no space left on device"))
+	finish(dhcpv4.MessageTypeNak, nil)
+
+	require.NoError(t, client.SetReadDeadline(time.Now().Add(time.Minute)))
+	buf := make([]byte, maxPacket)
+	n, err := client.Read(buf)
+	require.NoError(t, err)
+	got, err := dhcpv4.FromBytes(buf[:n])
+	require.NoError(t, err)
+	assert.Equal(t, dhcpv4.MessageTypeNak, got.MessageType(), "the ACK was sent before")
+	assert.Equal(t, 1.0, value(t, m.DHCPRefusals.WithLabelValues(string(ReasonStorage))))
+}
+
+// TestAnEndedLeaseNamesNobody: what a machine may fetch by its address, it may no longer once another could have
+// that address.
+func TestAnEndedLeaseNamesNobody(t *testing.T) {
+	up := time.Minute
+	s := newServer(t, Deps{Clock: lease.Clock{Uptime: func() time.Duration { return up }}})
+	mac, _ := lease.MACFrom(mustMAC(stranger))
+	l := lease.Lease{
+		Addr:     netip.MustParseAddr("172.22.1.7"),
+		MAC:      mac,
+		Subnet:   s.plan.Subnets[0].Prefix,
+		State:    lease.Active,
+		Start:    s.now(),
+		Duration: time.Hour,
+	}
+	s.table.Put(l)
+	machine, ok := s.MachineAt(l.Addr)
+	require.True(t, ok)
+	assert.Equal(t, stranger, machine.MAC.String())
+
+	up += l.Duration
+	_, ok = s.MachineAt(l.Addr)
+	assert.False(t, ok, "it ended")
+
+	l.Start = s.now()
+	s.table.Put(l)
+	l.State, l.Duration = lease.Free, time.Hour
+	s.table.Put(l)
+	_, ok = s.MachineAt(l.Addr)
+	assert.False(t, ok, "it was released")
 }
 
 func TestYieldsTo(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -17,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/pxe/bootfile"
-	"firstlight.dev/firstlight/pxe/lossy"
 	"firstlight.dev/firstlight/pxe/tftp"
 )
 
@@ -151,7 +151,7 @@ func TestFault14LossAndReordering(t *testing.T) {
 		for _, window := range []int{1, 8} {
 			t.Run(fmt.Sprintf("loss %v window %d", loss, window), func(t *testing.T) {
 				t.Parallel()
-				relay := &lossy.Relay{Server: server, Loss: loss, Duplicate: 0.05, Reorder: 0.05, Seed: 7}
+				relay := &lossyRelay{Server: server, Loss: loss, Duplicate: 0.05, Reorder: 0.05, Seed: 7}
 				c := dial(t, relayed(t, relay))
 				c.block, c.window = 1024, window
 				options := []string{"blksize", "1024"}
@@ -172,14 +172,14 @@ func TestFault14LossAndReordering(t *testing.T) {
 func TestFault14DuplicatesAreNotMultiplied(t *testing.T) {
 	data := content(50_000)
 	_, server := serve(t, data, nil)
-	relay := &lossy.Relay{Server: server, Duplicate: 1}
+	relay := &lossyRelay{Server: server, Duplicate: 1}
 	c := dial(t, relayed(t, relay))
 	assert.True(t, bytes.Equal(data, c.get(rrq("boot.efi"), nil)))
 	blocks := int64(len(data)/512 + 1)
 	assert.LessOrEqual(t, relay.Doubled.Load(), 3*blocks+10, "one DATA and at most two ACKs per block pass the relay")
 }
 
-func relayed(t *testing.T, relay *lossy.Relay) netip.AddrPort {
+func relayed(t *testing.T, relay *lossyRelay) netip.AddrPort {
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -190,6 +190,45 @@ func relayed(t *testing.T, relay *lossy.Relay) netip.AddrPort {
 		assert.NoError(t, <-ended)
 	})
 	return conn.LocalAddr().(*net.UDPAddr).AddrPort()
+}
+
+// TestFault14SilenceIsNotFlooded: a client that is gone is sent its block ever more seldom, not every tenth of a second.
+func TestFault14SilenceIsNotFlooded(t *testing.T) {
+	const silence = 5 * time.Second
+	_, server := serve(t, content(5000), func(s *tftp.Server) { s.Silence = silence })
+	c := dial(t, server)
+	c.send(rrq("boot.efi"))
+	for block := range uint16(4) { // at once, so that the server's first wait is short
+		require.Equal(t, fmt.Sprintf("DATA %d, 512 bytes", block+1), show(c.receive(patience)))
+		c.send(ack(block + 1))
+	}
+
+	copies := 0
+	for show(c.receive(time.Minute)) == "DATA 5, 512 bytes" {
+		copies++
+	}
+	assert.Positive(t, copies)
+	assert.LessOrEqual(t, copies, 8, "after 0, 0.1, 0.3, 0.7, 1.5 and 3.1 s, or fewer; without backoff 50")
+}
+
+// TestFault14NoFragmentsOnEthernet: a client that asks for more gets what fits into a frame.
+func TestFault14NoFragmentsOnEthernet(t *testing.T) {
+	if !strings.Contains(os.Getenv("FIRSTLIGHT_TEST"), "ns") {
+		t.Skip("needs root and network namespaces: set FIRSTLIGHT_TEST=ns")
+	}
+	if os.Getenv("FIRSTLIGHT_TFTP_INSIDE") == "" {
+		inside := exec.Command("unshare", "--net", "sh", "-c",
+			`ip link set lo mtu 1500 up && exec "$0" -test.run='^TestFault14NoFragmentsOnEthernet$' -test.v`, os.Args[0])
+		inside.Env = append(os.Environ(), "FIRSTLIGHT_TFTP_INSIDE=1")
+		out, err := inside.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "--- PASS: TestFault14NoFragmentsOnEthernet")
+		return
+	}
+	_, server := serve(t, content(5000), nil)
+	c := dial(t, server)
+	c.send(rrq("boot.efi", "blksize", "65464"))
+	assert.Equal(t, "OACK blksize 1468", show(c.receive(patience)))
 }
 
 // TestFault15BlockNumbersWrap: a file of more than 65,535 blocks, across the wrap in the

@@ -130,23 +130,29 @@ func (t *transfer) close() {
 	}
 }
 
-// maxBlock is the largest block that needs no IP fragments: firmware seldom puts them
-// together again. 32 bytes are the headers of IPv4, UDP and TFTP.
+// maxBlock is the largest block for the interface that the server is on.
 func (s *Server) maxBlock() int {
 	ifaces, err := net.Interfaces()
 	if err != nil {
-		return 1468
+		return largestBlock(ethernetMTU)
 	}
 	for _, iface := range ifaces {
 		addrs, _ := iface.Addrs()
 		for _, addr := range addrs {
-			if ipnet, ok := addr.(*net.IPNet); ok && ipnet.Contains(s.Addr.Addr().AsSlice()) && (s.Device == "" || s.Device == iface.Name) {
-				return max(defaultBlock, min(iface.MTU-32, maxBlock))
+			ipnet, ok := addr.(*net.IPNet)
+			if ok && ipnet.Contains(s.Addr.Addr().AsSlice()) && (s.Device == "" || s.Device == iface.Name) {
+				return largestBlock(iface.MTU)
 			}
 		}
 	}
-	return 1468
+	return largestBlock(ethernetMTU)
 }
+
+const ethernetMTU = 1500
+
+// largestBlock is the largest block that needs no IP fragments on a link of that MTU: firmware seldom puts them
+// together again. 32 bytes are the headers of IPv4, UDP and TFTP.
+func largestBlock(mtu int) int { return max(defaultBlock, min(mtu-32, maxBlock)) }
 
 // runTransfer runs t to its end and tells of it.
 func (s *Server) runTransfer(ctx context.Context, t *transfer) {

@@ -106,3 +106,25 @@ func TestIssue(t *testing.T) {
 		})
 	}
 }
+
+// TestACertificateOfAnotherAuthorityIsNotServed: one from before the authority was lost holds no longer.
+func TestACertificateOfAnotherAuthorityIsNotServed(t *testing.T) {
+	dir := t.TempDir()
+	lost, err := Open(dir, at(day))
+	require.NoError(t, err)
+	old, _, err := lost.Issue("ironic", ironic())
+	require.NoError(t, err)
+	for _, name := range []string{"ca.crt", "ca.key"} {
+		require.NoError(t, os.Remove(filepath.Join(dir, name)))
+	}
+
+	a, err := Open(dir, at(day))
+	require.NoError(t, err)
+	pair, fresh, err := a.Issue("ironic", ironic())
+	require.NoError(t, err)
+	assert.True(t, fresh)
+	assert.NotEqual(t, old.Cert, pair.Cert)
+	cert, _, err := parsePair(pair.Cert, pair.Key)
+	require.NoError(t, err)
+	assert.NoError(t, cert.CheckSignatureFrom(a.cert))
+}

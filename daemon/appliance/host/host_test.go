@@ -256,3 +256,18 @@ func TestClockBeforeTheImage(t *testing.T) {
 	require.NoError(t, os.Chtimes(h.path("/usr/lib/os-release"), future, future))
 	assert.ErrorContains(t, h.ClockDone(t.Context()), "before this image was made")
 }
+
+// TestALeaseOutlivesASilentServer: until it ends nothing of it is given up (RFC 2131 4.4.5).
+func TestALeaseOutlivesASilentServer(t *testing.T) {
+	now := time.Now()
+	have := lease{server: "10.0.0.1", dns: []string{"10.0.0.2"}, due: now, until: now.Add(time.Hour)}
+
+	kept := have.afterSilence(now)
+	assert.Equal(t, have.server, kept.server)
+	assert.Equal(t, have.dns, kept.dns)
+	assert.Equal(t, have.until, kept.until)
+	assert.Equal(t, now.Add(leaseTry), kept.due, "it is asked for again a little later")
+
+	ended := have.afterSilence(have.until)
+	assert.Equal(t, lease{due: have.until.Add(leaseTry)}, ended)
+}

@@ -130,18 +130,23 @@ func start(b stick.BootInfo, p params, screen io.Writer) error {
 	return err
 }
 
+// prepareRoot checks all that the switch to root needs, and gives root its machine-id and its version.
+func prepareRoot(b *stick.BootInfo, root string) error {
+	if err := checkInit(root); err != nil {
+		return err
+	}
+	if err := checkMountPoints(root); err != nil {
+		return err
+	}
+	if err := writeMachineID(b, root); err != nil {
+		return err
+	}
+	return nameVersion(root, b.Version)
+}
+
 // switchRoot makes newRoot the root and systemd PID 1; it returns only if that fails.
 func switchRoot(b stick.BootInfo, screen io.Writer) error {
-	if err := checkInit(newRoot); err != nil {
-		return err
-	}
-	if err := checkMountPoints(newRoot); err != nil {
-		return err
-	}
-	if err := writeMachineID(&b, newRoot); err != nil {
-		return err
-	}
-	if err := nameVersion(newRoot, b.Version); err != nil {
+	if err := prepareRoot(&b, newRoot); err != nil {
 		return err
 	}
 	if err := stick.Save(stick.BootInfoFile, b); err != nil {

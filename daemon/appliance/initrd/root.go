@@ -148,6 +148,9 @@ func readProgram(root, name string) ([]string, error) {
 	return needed, nil
 }
 
+// dataFlags are those that DATA is mounted with: nothing on it is written or run here.
+const dataFlags = unix.MS_RDONLY | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOSUID
+
 // storedMachineID reads the identity from DATA. A read-only mount replays the journal if
 // the power was cut, as with any root file system; without that the file could be
 // missing although it was written. Nothing is formatted or repaired here.
@@ -156,8 +159,7 @@ func storedMachineID(b stick.BootInfo) (id string, ok bool) {
 	if !ok {
 		return "", false
 	}
-	const flags = unix.MS_RDONLY | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOSUID
-	if err := mountDir(part.Path, dataOnce, "ext4", "", flags); err != nil {
+	if err := mountDir(part.Path, dataOnce, "ext4", "", dataFlags); err != nil {
 		return "", false
 	}
 	defer func() {

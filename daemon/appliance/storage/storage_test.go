@@ -3,6 +3,8 @@ package storage
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,6 +113,30 @@ func TestReadDiskKnowsItsOwn(t *testing.T) {
 	assert.ErrorIs(t, err, stick.ErrNoTable)
 	_, err = readDisk(stick.Disk{Path: path + "x", Bytes: mib})
 	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestAFileSystemWithErrorsLeftIsNotUsed: e2fsck's exit code says more than whether it ran.
+func TestAFileSystemWithErrorsLeftIsNotUsed(t *testing.T) {
+	for _, c := range []struct {
+		preen, force int // exit codes of e2fsck -p and of -f -y; 255: it is not to be called
+		usable       bool
+	}{
+		{0, 255, true},
+		{1, 255, true}, // repaired
+		{3, 255, true}, // repaired, and to be mounted again
+		{4, 0, true},
+		{4, 1, true},
+		{4, 4, false}, // errors are left
+		{8, 8, false},
+		{6, 5, false},
+	} {
+		dir := t.TempDir()
+		script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = -p ] && exit %d\nexit %d\n", c.preen, c.force)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "e2fsck"), []byte(script), 0o755))
+		t.Setenv("PATH", dir)
+		err := Preparer{Log: slog.New(slog.DiscardHandler)}.check(t.Context(), "/dev/sdx5")
+		assert.Equal(t, c.usable, err == nil, "%+v: %v", c, err)
+	}
 }
 
 func TestRunNamesCommandAndOutput(t *testing.T) {

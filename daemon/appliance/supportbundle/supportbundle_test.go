@@ -230,6 +230,9 @@ func TestWhatLooksLikeASecretGoes(t *testing.T) {
 		{`password: hunter2`, `password: [redacted]`},
 		{`{"agent_token": "abcdef", "x": 1}`, `{"agent_token": "[redacted]", "x": 1}`},
 		{`kernel ipa-agent-token=abc123 quiet`, `kernel ipa-agent-token=[redacted] quiet`},
+		{`secret-key: abcdef`, `secret-key: [redacted]`},
+		{`"private-key": "abcdef"`, `"private-key": "[redacted]"`},
+		{`cookie eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl; x`, `cookie [redacted]; x`},
 		{`Authorization: Basic YWRtaW46cGFzcw==`, `Authorization: Basic [redacted]`},
 		{`curl -H "Bearer abc.def.123"`, `curl -H "Bearer [redacted]"`},
 		{`http://admin:hunter2@10.0.0.5/x`, `http://admin:[redacted]@10.0.0.5/x`},
@@ -240,6 +243,47 @@ func TestWhatLooksLikeASecretGoes(t *testing.T) {
 	} {
 		got := string(r.Redact([]byte(c.text)))
 		assert.Equal(t, c.want, got)
+	}
+}
+
+// TestASecretGoesInEveryForm: however it is written down.
+func TestASecretGoesInEveryForm(t *testing.T) {
+	const secret = `ab?>~~"d/ e`
+	r := &Redactor{}
+	r.Add(secret)
+	encoded := base64.StdEncoding.EncodeToString([]byte(secret))
+	for _, form := range []string{
+		secret,
+		encoded,
+		strings.TrimRight(encoded, "="),
+		base64.URLEncoding.EncodeToString([]byte(secret)),
+		url.QueryEscape(secret),
+		`ab?\u003e~~\"d/ e`, // JSON as Go writes it
+	} {
+		assert.Equal(t, "x [redacted] y", string(r.Redact([]byte("x "+form+" y"))), form)
+	}
+}
+
+// TestSecretsAreLearnedWhereTheyAre: what lies in one of the places is hidden wherever else it turns up.
+func TestSecretsAreLearnedWhereTheyAre(t *testing.T) {
+	for _, place := range []string{
+		"var/lib/firstlight/ca/ca.key",
+		"var/lib/firstlight/secret/ironic",
+		"var/lib/firstlight/ssh/ssh_host_ed25519_key",
+		"etc/kubernetes/admin.conf",
+		"var/lib/kubelet/pki/kubelet.key",
+		"etc/ssh/ssh_host_ed25519_key",
+		"run/secrets/token",
+		"opt/kud/multi-cluster/edge/artifacts/admin.conf",
+		"var/lib/kubelet/pods/1/volumes/kubernetes.io~secret/x/password",
+	} {
+		root := t.TempDir()
+		write(t, root, place, "correcthorsebatterystaple")
+		write(t, root, "var/lib/firstlight/journal.json", "it said correcthorsebatterystaple")
+		var out bytes.Buffer
+		c := &Collector{Root: root, Now: time.Now, Run: func(context.Context, string, ...string) ([]byte, error) { return nil, nil }}
+		require.NoError(t, c.Write(t.Context(), &out))
+		assert.Equal(t, "it said [redacted]", unpacked(t, out.Bytes())["files/var/lib/firstlight/journal.json"], place)
 	}
 }
 

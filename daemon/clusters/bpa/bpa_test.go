@@ -91,7 +91,7 @@ func TestDocs(t *testing.T) {
 	}
 	var code strings.Builder
 	for _, file := range []string{"bpa_test.go", "api_test.go", "match/match_test.go", "match/nodes_test.go", "address/address_test.go", "kud/kud_test.go", "software/software_test.go",
-		"sizing/sizing_test.go", "login/login_test.go", "operator/rig_test.go", "operator/forms_test.go", "operator/life_test.go", "operator/change_test.go", "operator/kill_test.go",
+		"sizing/sizing_test.go", "../../engine/remote/shell_test.go", "../../engine/remote/knownhosts_test.go", "../contract/contract_test.go", "operator/rig_test.go", "operator/forms_test.go", "operator/life_test.go", "operator/change_test.go", "operator/kill_test.go",
 		"operator/nodes_test.go", "operator/status_test.go", "operator/plan_test.go", "operator/verified_test.go", "operator/keys_test.go", "../../../image/lab/testbed/sandbox/clusters_test.go"} {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)

@@ -21,69 +21,38 @@ const owner = "firstlight-ironic" // field manager
 // ought to have. pod is asked at every look, so that a renewed certificate or an edited
 // site is a difference like any other.
 func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.Stage {
-	s := stage{pod, api, &apply.Cache{}}
-	return bringup.Stage{
-		Name:    "ironic-ready",
-		Fact:    "Ironic answers on the provisioning network, by TLS and with a password",
-		Why:     "It drives the BMCs and the deploy ramdisk for the operator. It was begun beside system-pods, and is waited for before the first node is handed over.",
-		Done:    s.done,
-		Do:      s.do,
-		Recheck: 30 * time.Second,
-	}
-}
-
-type stage struct {
-	pod func() (Pod, error)
-	api func() (client.Client, error)
-
-	memory *apply.Cache
-}
-
-func (s stage) objectSet() (Pod, apply.Set, error) {
-	p, err := s.pod()
-	if err != nil {
-		return Pod{}, apply.Set{}, err
-	}
-	objects, err := p.Objects()
-	if err != nil {
-		return Pod{}, apply.Set{}, err
-	}
-	set, err := apply.New(owner, objects...)
-	return p, set, err
-}
-
-func (s stage) done(ctx context.Context) error {
-	p, set, err := s.objectSet()
-	if err != nil {
-		return err
-	}
-	api, err := s.api()
-	if err != nil {
-		return err
-	}
-	if err := s.memory.CheckCurrent(ctx, set, api); err != nil {
-		return err
-	}
-	if err := CheckReady(ctx, p.Config.Endpoint(), p.CA); err != nil {
-		return bringup.Wait("Ironic to answer at %s: %v", p.Config.Endpoint(), err)
-	}
-	return nil
-}
-
-func (s stage) do(ctx context.Context, report bringup.Report) error {
-	p, set, err := s.objectSet()
-	if err != nil {
-		return err
-	}
-	if err := p.makeDirs(); err != nil {
-		return err
-	}
-	api, err := s.api()
-	if err != nil {
-		return err
-	}
-	report("applying Ironic's pod")
-	return set.Apply(ctx, api)
+	return apply.Stage{
+		Name:  "ironic-ready",
+		Fact:  "Ironic answers on the provisioning network, by TLS and with a password",
+		Why:   "It drives the BMCs and the deploy ramdisk for the operator. It was begun beside system-pods, and is waited for before the first node is handed over.",
+		Owner: owner,
+		API:   api,
+		Doing: "applying Ironic's pod",
+		Objects: func() ([]client.Object, error) {
+			p, err := pod()
+			if err != nil {
+				return nil, err
+			}
+			return p.Objects()
+		},
+		Prepare: func() error {
+			p, err := pod()
+			if err != nil {
+				return err
+			}
+			return p.makeDirs()
+		},
+		Ready: func(ctx context.Context, _ client.Client) error {
+			p, err := pod()
+			if err != nil {
+				return err
+			}
+			if err := CheckReady(ctx, p.Config.Endpoint(), p.CA); err != nil {
+				return bringup.Wait("Ironic to answer at %s: %v", p.Config.Endpoint(), err)
+			}
+			return nil
+		},
+	}.Bringup()
 }
 
 // makeDirs makes the directories that the pod is given. The database holds the BMCs' passwords: its

@@ -51,7 +51,7 @@ func TestGateComesBeforeThePower(t *testing.T) {
 	}
 	all := look()
 	for _, name := range []string{"new", "inspected"} {
-		assert.Equal(t, Progress{Node: name, Step: StepPreflight, Sentence: "its BMC does not answer"}, all[name])
+		assert.Equal(t, Progress{Node: name, Decision: Decision{Step: StepPreflight, Sentence: "its BMC does not answer"}}, all[name])
 	}
 	assert.Equal(t, StepApply, all["live"].Step)
 	_, ok := asked.Load("live")
@@ -64,7 +64,7 @@ func TestGateComesBeforeThePower(t *testing.T) {
 
 	open, due = true, true // what was mended is seen in the next round
 	all = look()
-	assert.Equal(t, Progress{Node: "inspected", Step: StepAgent, Sentence: "the agent that inspected it has not called Ironic yet"}, all["inspected"])
+	assert.Equal(t, Progress{Node: "inspected", Decision: Decision{Step: StepAgent, Sentence: "the agent that inspected it has not called Ironic yet"}}, all["inspected"])
 	require.True(t, exists(&h, "inspected"))
 	assert.Nil(t, h.Spec.Image, "an image was given that Ironic would fail to deploy")
 	assert.Equal(t, StepCreate, all["new"].Step)

@@ -25,85 +25,135 @@ const (
 	StepResume  Step = "resume"  // it came back as it was: give it to the operator again
 )
 
+// Reason says why nothing is done with a node, for code; people get the sentence.
+type Reason string
+
+// The reasons of StepHold, of some of StepWait, and of failures.
+const (
+	ReasonDecision      Reason = "decision"       // a person must decide
+	ReasonDiskAmbiguous Reason = "disk-ambiguous" // its hints fit no disk, or several
+	ReasonDiskNotEmpty  Reason = "disk-not-empty" // its disk holds data, or it is not known what
+	ReasonBackup        Reason = "backup"         // its backup on DATA is missing, or the API does not agree with it
+	ReasonInvalid       Reason = "invalid"        // what the site says of it cannot become objects
+	ReasonFailed        Reason = "failed"         // the last try to take its next step
+)
+
+// Decision is the next step of a node. Where that is to do nothing it says why.
+type Decision struct {
+	Step     Step
+	Reason   Reason // "": nothing but time is needed
+	Sentence string // what is waited for, or what blocks the node
+}
+
+func holdFor(reason Reason, format string, args ...any) Decision {
+	return Decision{StepHold, reason, fmt.Sprintf(format, args...)}
+}
+
+func waitFor(reason Reason, format string, args ...any) Decision {
+	return Decision{StepWait, reason, fmt.Sprintf(format, args...)}
+}
+
 // Next decides the step for a node: n is what the site describes, have the host in the API
 // or nil, rec what the appliance remembers, found what inspection found on its
-// disks, nil if that is not known. The sentence says what is waited for or held back and is
-// empty otherwise.
+// disks, nil if that is not known.
 //
 // A host is first created without an image, because only after inspection it is known
 // whether its hints name exactly one disk, and whether that disk is empty. What is on its disks matters
 // for an idle host only.
-func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Contents) (Step, string) {
+func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Contents) Decision {
 	want := n.Host
 	if n.Own != "" {
-		return StepHold, fmt.Sprintf("its MAC %s is one of this appliance's own, which never installs itself; take the node out of site.yaml or correct its MAC", n.Own)
+		return holdFor(ReasonDecision, "its MAC %s is one of this appliance's own, which never installs itself; "+
+			"take the node out of site.yaml or correct its MAC", n.Own)
 	}
 	if have == nil {
 		if rec.IsLive() {
-			return StepRestore, ""
+			return Decision{Step: StepRestore}
 		}
-		return StepCreate, ""
+		return Decision{Step: StepCreate}
 	}
 	state := have.Status.Provisioning.State
 	if have.Annotations[annotationPaused] == pausedBy {
 		if state == metal3api.StateNone && rec.IsLive() {
-			return StepRestore, "" // it was created, and its status not written yet
+			return Decision{Step: StepRestore} // it was created, and its status not written yet
 		}
 		if err := CheckResumable(have, rec); err != nil {
-			return StepWait, err.Error()
+			return Decision{StepWait, ReasonBackup, err.Error()}
 		}
-		return StepResume, ""
+		return Decision{Step: StepResume}
 	}
 	if have.DeletionTimestamp != nil {
-		return StepWait, "its owner is removing it; afterwards it is created again, because it is still in site.yaml"
+		return waitFor("", "its owner is removing it; afterwards it is created again, because it is still in site.yaml")
 	}
 	wipe := have.Annotations[AllowWipe] == "true"
 	failed := have.Spec.Image != nil && !InService(have) && have.Status.ErrorMessage != ""
 	switch {
 	case imageURL(have.Spec.Image) == imageURL(want.Spec.Image) && !(failed && !reflect.DeepEqual(have.Spec.Image, want.Spec.Image)):
-		return StepApply, ""
+		return Decision{Step: StepApply}
 	case failed:
-		return StepImage, "" // its owner has mended the image in the site, or its digest
+		return Decision{Step: StepImage} // its owner has mended the image in the site, or its digest
 	case InService(have) && !wipe:
-		return StepHold, fmt.Sprintf("it is in service with image %q, site.yaml names %q; to install that and lose what is on its disk, run: kubectl -n %s annotate bmh %s %s=true",
+		return holdFor(ReasonDecision, "it is in service with image %q, site.yaml names %q; "+
+			"to install that and lose what is on its disk, run: kubectl -n %s annotate bmh %s %s=true",
 			imageURL(have.Spec.Image), imageURL(want.Spec.Image), Namespace, have.Name, AllowWipe)
 	case have.Spec.Image != nil && !wipe:
-		return StepHold, fmt.Sprintf("it is being installed with image %q, site.yaml names %q now: that comes when this installation fails; to have it anyway, set the annotation %s=true on it",
+		return holdFor(ReasonDecision, "it is being installed with image %q, site.yaml names %q now: "+
+			"that comes when this installation fails; to have it anyway, set the annotation %s=true on it",
 			imageURL(have.Spec.Image), imageURL(want.Spec.Image), AllowWipe)
 	}
 	switch {
 	case state == metal3api.StateExternallyProvisioned:
-		return StepHold, "it is externally provisioned: the appliance never installs it"
+		return holdFor(ReasonDecision, "it is externally provisioned: the appliance never installs it")
 	case state == metal3api.StateUnmanaged:
-		return StepHold, "it has no BMC in site.yaml: the appliance cannot switch it on"
+		return holdFor(ReasonDecision, "it has no BMC in site.yaml: the appliance cannot switch it on")
 	case !isIdle(state):
-		return StepWait, "it is " + stateName(state)
+		return waitFor("", "it is %s", stateName(state))
 	}
 	if have.Status.HardwareDetails == nil {
-		return StepWait, "it is not inspected yet"
+		return waitFor("", "it is not inspected yet")
 	}
 	disk, err := OneDisk(want.Spec.RootDeviceHints, have.Status.HardwareDetails.Storage)
 	if err != nil {
-		return StepHold, err.Error()
+		return holdFor(ReasonDiskAmbiguous, "%v", err)
 	}
 	if size := int64(disk.SizeBytes); size < n.Need {
-		return StepHold, fmt.Sprintf("its disk %s has %d MiB, the image needs %d; name a larger disk with rootDevice in site.yaml", shortestName(disk), size>>20, n.Need>>20)
+		return holdFor(ReasonDecision, "its disk %s has %d MiB, the image needs %d; name a larger disk with rootDevice in site.yaml",
+			shortestName(disk), size>>20, n.Need>>20)
 	}
 	if rec.Host.UID != have.UID && !wipe {
 		if rec.IsLive() {
-			return StepHold, fmt.Sprintf("it was in service before its BareMetalHost was made anew; to install it again and lose what is on its disk, run: kubectl -n %s annotate bmh %s %s=true",
+			return holdFor(ReasonDecision, "it was in service before its BareMetalHost was made anew; "+
+				"to install it again and lose what is on its disk, run: kubectl -n %s annotate bmh %s %s=true",
 				Namespace, have.Name, AllowWipe)
 		}
 		// Once it is in service the record may be all that is left of it.
-		return StepWait, fmt.Sprintf("host %s has no record on DATA yet, and gets no image before; is DATA full or read-only?", have.Name)
+		return waitFor(ReasonBackup, "host %s has no record on DATA yet, and gets no image before; is DATA full or read-only?",
+			have.Name)
 	}
 	if wipe || want.Annotations[Overwrite] == "true" {
-		return StepImage, ""
+		return Decision{Step: StepImage}
 	}
 	if err := found.CheckEmpty(disk); err != nil {
-		return StepHold, err.Error() + "; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"
+		return holdFor(ReasonDiskNotEmpty, "%v; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload",
+			err)
 	}
-	return StepImage, ""
+	return Decision{Step: StepImage}
+}
+
+// MaySwitchOn reports whether the next step of a node may be one that has it switched on, whatever its backup and its
+// disks say: StepCreate or StepImage. have is nil if it has no host yet.
+func MaySwitchOn(have *metal3api.BareMetalHost) bool {
+	switch {
+	case have == nil:
+		return true
+	case have.Annotations[AllowWipe] == "true":
+		return true
+	case InService(have):
+		return false
+	case have.Spec.Image != nil:
+		return have.Status.ErrorMessage != ""
+	}
+	return isIdle(have.Status.Provisioning.State)
 }
 
 // isIdle tells whether a host waits for an image, or for another one.

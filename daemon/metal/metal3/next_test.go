@@ -1,6 +1,7 @@
 package metal3
 
 import (
+	"errors"
 	"testing"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -39,53 +40,55 @@ func TestNext(t *testing.T) {
 		rec      HostBackup
 		found    Contents
 		step     Step
+		reason   Reason
 		sentence string
 	}{
-		{"new", nil, HostBackup{}, nil, StepCreate, ""},
-		{"lost by the API", nil, live, nil, StepRestore, ""},
-		{"lost by the API, removed before", nil, HostBackup{Host: live.Host, Removed: true}, nil, StepCreate, ""},
-		{"restored, without its status", has("", image, note(annotationPaused, pausedBy)), live, nil, StepRestore, ""},
-		{"restored, its record gone", has("", image, note(annotationPaused, pausedBy)), HostBackup{}, nil, StepWait, `host node-1 has image "` + image + `" in the API, "" on its disk`},
-		{"restored", has(metal3api.StateProvisioned, image, note(annotationPaused, pausedBy)), live, nil, StepResume, ""},
-		{"paused by its owner", has(metal3api.StateProvisioned, image, note(annotationPaused, "me")), live, nil, StepApply, ""},
-		{"created", has("", ""), HostBackup{}, nil, StepWait, "it is not registered yet"},
-		{"registering", has(metal3api.StateRegistering, ""), HostBackup{}, nil, StepWait, "it is registering"},
-		{"inspecting", has(metal3api.StateInspecting, ""), HostBackup{}, nil, StepWait, "it is inspecting"},
-		{"available", has(metal3api.StateAvailable, ""), HostBackup{}, blank, StepImage, ""},
-		{"available, data on the disk", has(metal3api.StateAvailable, ""), HostBackup{}, Contents{"/dev/sda": {"gpt", "ext4"}}, StepHold,
+		{"new", nil, HostBackup{}, nil, StepCreate, "", ""},
+		{"lost by the API", nil, live, nil, StepRestore, "", ""},
+		{"lost by the API, removed before", nil, HostBackup{Host: live.Host, Removed: true}, nil, StepCreate, "", ""},
+		{"restored, without its status", has("", image, note(annotationPaused, pausedBy)), live, nil, StepRestore, "", ""},
+		{"restored, its record gone", has("", image, note(annotationPaused, pausedBy)), HostBackup{}, nil, StepWait, ReasonBackup, `host node-1 has image "` + image + `" in the API, "" on its disk`},
+		{"restored", has(metal3api.StateProvisioned, image, note(annotationPaused, pausedBy)), live, nil, StepResume, "", ""},
+		{"paused by its owner", has(metal3api.StateProvisioned, image, note(annotationPaused, "me")), live, nil, StepApply, "", ""},
+		{"created", has("", ""), HostBackup{}, nil, StepWait, "", "it is not registered yet"},
+		{"registering", has(metal3api.StateRegistering, ""), HostBackup{}, nil, StepWait, "", "it is registering"},
+		{"inspecting", has(metal3api.StateInspecting, ""), HostBackup{}, nil, StepWait, "", "it is inspecting"},
+		{"available", has(metal3api.StateAvailable, ""), HostBackup{}, blank, StepImage, "", ""},
+		{"available, data on the disk", has(metal3api.StateAvailable, ""), HostBackup{}, Contents{"/dev/sda": {"gpt", "ext4"}}, StepHold, ReasonDiskNotEmpty,
 			"its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"},
-		{"available, unknown data", has(metal3api.StateAvailable, ""), HostBackup{}, Contents{"/dev/sdb": {}}, StepHold,
+		{"available, unknown data", has(metal3api.StateAvailable, ""), HostBackup{}, Contents{"/dev/sdb": {}}, StepHold, ReasonDiskNotEmpty,
 			"it is not known what its disk /dev/sda holds; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"},
-		{"available, data on the disk, given up", has(metal3api.StateAvailable, "", note(AllowWipe, "true")), HostBackup{}, Contents{"/dev/sda": {"gpt"}}, StepImage, ""},
+		{"available, data on the disk, given up", has(metal3api.StateAvailable, "", note(AllowWipe, "true")), HostBackup{}, Contents{"/dev/sda": {"gpt"}}, StepImage, "", ""},
 		{"available, ambiguous disk", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) {
 			h.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/sda"}, {Name: "/dev/sdb"}}}
-		}), HostBackup{}, nil, StepHold, "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: /dev/sda 0 MiB; /dev/sdb 0 MiB"},
-		{"available, not inspected", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) { h.Status.HardwareDetails = nil }), HostBackup{}, nil, StepWait, "it is not inspected yet"},
-		{"available, its record not written", has(metal3api.StateAvailable, "", anew), HostBackup{}, blank, StepWait,
+		}), HostBackup{}, nil, StepHold, ReasonDiskAmbiguous, "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: /dev/sda 0 MiB; /dev/sdb 0 MiB"},
+		{"available, not inspected", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) { h.Status.HardwareDetails = nil }), HostBackup{}, nil, StepWait, "", "it is not inspected yet"},
+		{"available, its record not written", has(metal3api.StateAvailable, "", anew), HostBackup{}, blank, StepWait, ReasonBackup,
 			"host node-1 has no record on DATA yet, and gets no image before; is DATA full or read-only?"},
-		{"available, in service before", has(metal3api.StateAvailable, "", anew), live, blank, StepHold,
+		{"available, in service before", has(metal3api.StateAvailable, "", anew), live, blank, StepHold, ReasonDecision,
 			"it was in service before its BareMetalHost was made anew; to install it again and lose what is on its disk, run: kubectl -n metal3 annotate bmh node-1 firstlight.dev/allow-wipe=true"},
-		{"being installed", has(metal3api.StateProvisioning, image), HostBackup{}, nil, StepApply, ""},
-		{"in service", has(metal3api.StateProvisioned, image), live, nil, StepApply, ""},
-		{"in service, the site names another image", has(metal3api.StateProvisioned, other), live, nil, StepHold,
+		{"being installed", has(metal3api.StateProvisioning, image), HostBackup{}, nil, StepApply, "", ""},
+		{"in service", has(metal3api.StateProvisioned, image), live, nil, StepApply, "", ""},
+		{"in service, the site names another image", has(metal3api.StateProvisioned, other), live, nil, StepHold, ReasonDecision,
 			`it is in service with image "` + other + `", site.yaml names "` + image + `"; to install that and lose what is on its disk, run: kubectl -n metal3 annotate bmh node-1 firstlight.dev/allow-wipe=true`},
-		{"in service, given up", has(metal3api.StateProvisioned, other, note(AllowWipe, "true")), live, nil, StepImage, ""},
-		{"being installed, the site names another image", has(metal3api.StateProvisioning, other), HostBackup{}, nil, StepHold,
+		{"in service, given up", has(metal3api.StateProvisioned, other, note(AllowWipe, "true")), live, nil, StepImage, "", ""},
+		{"being installed, the site names another image", has(metal3api.StateProvisioning, other), HostBackup{}, nil, StepHold, ReasonDecision,
 			`it is being installed with image "` + other + `", site.yaml names "` + image + `" now: that comes when this installation fails; to have it anyway, set the annotation firstlight.dev/allow-wipe=true on it`},
-		{"its installation failed", has(metal3api.StateProvisioning, image, failed), HostBackup{}, nil, StepApply, ""},
-		{"its installation failed, the site names another image", has(metal3api.StateProvisioning, other, failed), HostBackup{}, nil, StepImage, ""},
-		{"its installation failed, the site names another digest", has(metal3api.StateProvisioning, image, failed, func(h *metal3api.BareMetalHost) { h.Spec.Image.Checksum = "1" }), HostBackup{}, nil, StepImage, ""},
-		{"in service with an error, the site names another digest", has(metal3api.StateProvisioned, image, failed, func(h *metal3api.BareMetalHost) { h.Spec.Image.Checksum = "1" }), live, nil, StepApply, ""},
-		{"somebody else's", has(metal3api.StateExternallyProvisioned, image), HostBackup{}, nil, StepApply, ""},
-		{"somebody else's without image", has(metal3api.StateExternallyProvisioned, "", note(AllowWipe, "true")), HostBackup{}, nil, StepHold, "it is externally provisioned: the appliance never installs it"},
-		{"without a BMC", has(metal3api.StateUnmanaged, ""), HostBackup{}, nil, StepHold, "it has no BMC in site.yaml: the appliance cannot switch it on"},
-		{"being removed", has(metal3api.StateProvisioned, image, func(h *metal3api.BareMetalHost) { h.DeletionTimestamp = &metav1.Time{} }), live, nil, StepWait,
+		{"its installation failed", has(metal3api.StateProvisioning, image, failed), HostBackup{}, nil, StepApply, "", ""},
+		{"its installation failed, the site names another image", has(metal3api.StateProvisioning, other, failed), HostBackup{}, nil, StepImage, "", ""},
+		{"its installation failed, the site names another digest", has(metal3api.StateProvisioning, image, failed, func(h *metal3api.BareMetalHost) { h.Spec.Image.Checksum = "1" }), HostBackup{}, nil, StepImage, "", ""},
+		{"in service with an error, the site names another digest", has(metal3api.StateProvisioned, image, failed, func(h *metal3api.BareMetalHost) { h.Spec.Image.Checksum = "1" }), live, nil, StepApply, "", ""},
+		{"somebody else's", has(metal3api.StateExternallyProvisioned, image), HostBackup{}, nil, StepApply, "", ""},
+		{"somebody else's without image", has(metal3api.StateExternallyProvisioned, "", note(AllowWipe, "true")), HostBackup{}, nil, StepHold, ReasonDecision, "it is externally provisioned: the appliance never installs it"},
+		{"without a BMC", has(metal3api.StateUnmanaged, ""), HostBackup{}, nil, StepHold, ReasonDecision, "it has no BMC in site.yaml: the appliance cannot switch it on"},
+		{"being removed", has(metal3api.StateProvisioned, image, func(h *metal3api.BareMetalHost) { h.DeletionTimestamp = &metav1.Time{} }), live, nil, StepWait, "",
 			"its owner is removing it; afterwards it is created again, because it is still in site.yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			step, sentence := Next(NodeObjects{Host: want}, c.have, c.rec, c.found)
-			assert.Equal(t, c.step, step)
-			assert.Equal(t, c.sentence, sentence)
+			next := Next(NodeObjects{Host: want}, c.have, c.rec, c.found)
+			step := next.Step
+			assert.Equal(t, Decision{c.step, c.reason, c.sentence}, next)
+			assert.True(t, MaySwitchOn(c.have) || step != StepCreate && step != StepImage, "the pre-flight is asked before it is needed")
 			if got := ObjectForStep(step, want, c.have); step != StepImage && step != StepRestore {
 				have := ""
 				if c.have != nil {
@@ -102,16 +105,15 @@ func TestConsentIsTheSites(t *testing.T) {
 	want.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}
 	have.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/disk/by-path/pci-1", AlternateNames: []string{"/dev/sda", "/dev/disk/by-path/pci-1"}}}}
 	full := Contents{"/dev/sda": {"LVM2_member"}}
-	step, sentence := Next(NodeObjects{Host: want}, have, HostBackup{}, full)
-	assert.Equal(t, StepHold, step)
-	assert.Contains(t, sentence, "LVM2_member")
+	next := Next(NodeObjects{Host: want}, have, HostBackup{}, full)
+	assert.Equal(t, StepHold, next.Step)
+	assert.Contains(t, next.Sentence, "LVM2_member")
 	want.Annotations = map[string]string{Overwrite: "true"}
-	step, _ = Next(NodeObjects{Host: want}, have, HostBackup{}, full)
-	assert.Equal(t, StepImage, step)
+	assert.Equal(t, StepImage, Next(NodeObjects{Host: want}, have, HostBackup{}, full).Step)
 
 	have.Status.HardwareDetails.Storage = append(have.Status.HardwareDetails.Storage, metal3api.Storage{Name: "/dev/sdb"})
-	step, _ = Next(NodeObjects{Host: want}, have, HostBackup{}, full)
-	assert.Equal(t, StepHold, step, "consent to lose data is no choice of a disk")
+	next = Next(NodeObjects{Host: want}, have, HostBackup{}, full)
+	assert.Equal(t, StepHold, next.Step, "consent to lose data is no choice of a disk")
 }
 
 func TestADiskMustBeLargeEnoughForItsImage(t *testing.T) {
@@ -119,10 +121,10 @@ func TestADiskMustBeLargeEnoughForItsImage(t *testing.T) {
 	want.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}
 	have.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/sda", SizeBytes: 640 << 20}}}
 	for need, step := range map[int64]Step{0: StepImage, 640 << 20: StepImage, 641 << 20: StepHold} {
-		got, sentence := Next(NodeObjects{Host: want, Need: need}, have, HostBackup{}, Contents{"/dev/sda": {}})
-		assert.Equal(t, step, got, need)
+		next := Next(NodeObjects{Host: want, Need: need}, have, HostBackup{}, Contents{"/dev/sda": {}})
+		assert.Equal(t, step, next.Step, need)
 		if step == StepHold {
-			assert.Equal(t, "its disk /dev/sda has 640 MiB, the image needs 641; name a larger disk with rootDevice in site.yaml", sentence)
+			assert.Equal(t, "its disk /dev/sda has 640 MiB, the image needs 641; name a larger disk with rootDevice in site.yaml", next.Sentence)
 		}
 	}
 }
@@ -130,9 +132,9 @@ func TestADiskMustBeLargeEnoughForItsImage(t *testing.T) {
 func TestTheApplianceNeverInstallsItself(t *testing.T) {
 	want := in("")
 	for _, have := range []*metal3api.BareMetalHost{nil, in(metal3api.StateAvailable), in(metal3api.StateProvisioned)} {
-		step, sentence := Next(NodeObjects{Host: want, Own: "52:54:00:00:00:01"}, have, HostBackup{}, Contents{"/dev/sda": {}})
-		assert.Equal(t, StepHold, step)
-		assert.Equal(t, "its MAC 52:54:00:00:00:01 is one of this appliance's own, which never installs itself; take the node out of site.yaml or correct its MAC", sentence)
+		next := Next(NodeObjects{Host: want, Own: "52:54:00:00:00:01"}, have, HostBackup{}, Contents{"/dev/sda": {}})
+		assert.Equal(t, StepHold, next.Step)
+		assert.Equal(t, "its MAC 52:54:00:00:00:01 is one of this appliance's own, which never installs itself; take the node out of site.yaml or correct its MAC", next.Sentence)
 	}
 	s := loadSite(t, []byte(`nodes: [{name: a, macs: ["52:54:00:AA:00:01"]}, {name: b, macs: ["52:54:00:aa:00:02"]}]`))
 	appliance := testAppliance()
@@ -142,4 +144,21 @@ func TestTheApplianceNeverInstallsItself(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, h.Own)
 	}
+}
+
+func TestBlocks(t *testing.T) {
+	got := Blocks(map[string]error{"a": errors.New("no image of that name")}, []Progress{
+		{Node: "b", Decision: Decision{StepHold, ReasonDiskNotEmpty, "its disk is not empty"}},
+		{Node: "c", Decision: Decision{StepWait, ReasonBackup, "host c has no record"}},
+		{Node: "d", Decision: Decision{StepImage, "", ""}, Err: errors.New("refused")},
+		{Node: "e", Decision: Decision{StepWait, "", "it is inspecting"}},
+		{Node: "f", Decision: Decision{StepPreflight, "", "its BMC does not answer"}},
+		{Node: "g", Decision: Decision{StepRestore, "", ""}},
+	})
+	assert.Equal(t, map[string]Block{
+		"a": {ReasonInvalid, "no image of that name"},
+		"b": {ReasonDiskNotEmpty, "its disk is not empty"},
+		"c": {ReasonBackup, "host c has no record"},
+		"d": {ReasonFailed, "refused"},
+	}, got)
 }

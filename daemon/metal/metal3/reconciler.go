@@ -40,10 +40,32 @@ type Reconciler struct {
 
 // Progress is how far the hand-over of one node is.
 type Progress struct {
-	Node     string
-	Step     Step
-	Sentence string // what is waited for or held back
-	Err      error  // of the last try
+	Node string
+	Decision
+	Err error // of the last try
+}
+
+// Block is why a node is not changed until a person decides or something is repaired. The zero value blocks nothing.
+type Block struct {
+	Reason   Reason
+	Sentence string
+}
+
+// Blocks returns the nodes that are blocked, by name: what is invalid in the site, and what the last round found.
+func Blocks(invalid map[string]error, all []Progress) map[string]Block {
+	blocks := map[string]Block{}
+	for name, err := range invalid {
+		blocks[name] = Block{ReasonInvalid, err.Error()}
+	}
+	for _, p := range all {
+		switch {
+		case p.Err != nil:
+			blocks[p.Node] = Block{ReasonFailed, p.Err.Error()}
+		case p.Reason != "":
+			blocks[p.Node] = Block{p.Reason, p.Sentence}
+		}
+	}
+	return blocks
 }
 
 // Observe tells how each node stands, changing nothing.
@@ -182,10 +204,10 @@ func (s Reconciler) next(ctx context.Context, n NodeObjects, rec HostBackup, now
 			return p
 		}
 	}
-	p.Step, p.Sentence = Next(n, have, rec, found)
+	p.Decision = Next(n, have, rec, found)
 	if s.PreflightGate != nil && (p.Step == StepCreate || p.Step == StepImage) {
 		if ok, reason := s.PreflightGate(p.Node); !ok {
-			p.Step, p.Sentence = StepPreflight, reason
+			p.Decision = Decision{Step: StepPreflight, Sentence: reason}
 		}
 	}
 	if s.AgentsDue != nil && p.Step == StepImage {
@@ -193,7 +215,7 @@ func (s Reconciler) next(ctx context.Context, n NodeObjects, rec HostBackup, now
 		if err != nil {
 			p.Err = fmt.Errorf("ask for the agent of %s: %w", p.Node, err)
 		} else if due[have.Status.Provisioning.ID] {
-			p.Step, p.Sentence = StepAgent, "the agent that inspected it has not called Ironic yet"
+			p.Decision = Decision{Step: StepAgent, Sentence: "the agent that inspected it has not called Ironic yet"}
 		}
 	}
 	return p

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/daemon/engine/apply"
@@ -17,62 +16,37 @@ const operatorOwner = "firstlight-metal3" // field manager
 
 // OperatorStage is the fact that the baremetal-operator runs as it ought to.
 func OperatorStage(operator func() (Operator, error), api func() (client.Client, error)) bringup.Stage {
-	set := func() (apply.Set, error) {
-		o, err := operator()
-		if err != nil {
-			return apply.Set{}, err
-		}
-		objects, err := o.Objects()
-		if err != nil {
-			return apply.Set{}, err
-		}
-		return apply.New(operatorOwner, objects...)
-	}
-	memory := &apply.Cache{}
-	return bringup.Stage{
-		Name:    "metal3-ready",
-		Fact:    "the baremetal-operator runs and its webhook answers",
-		Why:     "It turns BareMetalHosts into what Ironic does. It starts while Ironic does, and asks for it every two seconds.",
-		Recheck: 30 * time.Second,
-		Done: func(ctx context.Context) error {
-			s, c, err := setAndClient(set, api)
+	return apply.Stage{
+		Name:  "metal3-ready",
+		Fact:  "the baremetal-operator runs and its webhook answers",
+		Why:   "It turns BareMetalHosts into what Ironic does. It starts while Ironic does, and asks for it every two seconds.",
+		Owner: operatorOwner,
+		API:   api,
+		Doing: "applying the operator",
+		Objects: func() ([]client.Object, error) {
+			o, err := operator()
 			if err != nil {
-				return err
+				return nil, err
 			}
-			if err := memory.CheckCurrent(ctx, s, c); err != nil {
-				return err
-			}
-			var d appsv1.Deployment
-			if err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: OperatorName}, &d); err != nil {
-				return fmt.Errorf("read deployment %s: %w", OperatorName, err)
-			}
-			if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas == 0 {
-				return bringup.Wait("the operator's pod to be ready")
-			}
-			return nil
+			return o.Objects()
 		},
-		Do: applySet(set, api, "applying the operator"),
-	}
+		Ready: func(ctx context.Context, c client.Client) error {
+			return apply.CheckRolledOut(ctx, c, client.ObjectKey{Namespace: Namespace, Name: OperatorName}, "the operator's pod")
+		},
+	}.Bringup()
 }
 
 // GuardStage is the fact that the API server itself protects hosts in service.
 func GuardStage(api func() (client.Client, error)) bringup.Stage {
-	set := func() (apply.Set, error) { return apply.New(operatorOwner, Policy()...) }
-	memory := &apply.Cache{}
-	return bringup.Stage{
+	return apply.Stage{
 		Name:    "hosts-guarded",
 		Fact:    "the API server refuses whatever would erase or switch off a host in service",
 		Why:     "It comes before the first host is handed over, and holds for everybody, also while the daemon is down.",
-		Recheck: 30 * time.Second,
-		Done: func(ctx context.Context) error {
-			s, c, err := setAndClient(set, api)
-			if err != nil {
-				return err
-			}
-			return memory.CheckCurrent(ctx, s, c)
-		},
-		Do: applySet(set, api, "applying the admission policy"),
-	}
+		Owner:   operatorOwner,
+		API:     api,
+		Doing:   "applying the admission policy",
+		Objects: func() ([]client.Object, error) { return Policy(), nil },
+	}.Bringup()
 }
 
 // RegistrationStage is the fact that every node of the site is a host of the API. Whether it is
@@ -118,25 +92,5 @@ func RegistrationStage(nodes func() ([]NodeObjects, error), site func() (Reconci
 			}
 			return JoinErrors(all)
 		},
-	}
-}
-
-func setAndClient(set func() (apply.Set, error), api func() (client.Client, error)) (apply.Set, client.Client, error) {
-	s, err := set()
-	if err != nil {
-		return s, nil, err
-	}
-	c, err := api()
-	return s, c, err
-}
-
-func applySet(set func() (apply.Set, error), api func() (client.Client, error), doing string) func(context.Context, bringup.Report) error {
-	return func(ctx context.Context, report bringup.Report) error {
-		s, c, err := setAndClient(set, api)
-		if err != nil {
-			return err
-		}
-		report(doing)
-		return s.Apply(ctx, c)
 	}
 }

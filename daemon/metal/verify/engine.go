@@ -14,6 +14,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
 	"firstlight.dev/firstlight/daemon/metal/verify/shell"
@@ -25,8 +26,8 @@ type Sources struct {
 	Site      func() *site.Site // with its defaults
 	Appliance func() string     // what the appliance waits for before it hands nodes over; "": nothing
 	Hosts     func() (hosts []metal3api.BareMetalHost, current bool)
-	Silent    func(now time.Time) time.Time // since when the API has not answered for Hosts; zero: it does; nil: it always does
-	Blocked   func() map[string]string      // nodes that the hand-over holds back, and why
+	Silent    func(now time.Time) time.Time  // since when the API has not answered for Hosts; zero: it does; nil: it always does
+	Blocked   func() map[string]metal3.Block // nodes that registration blocks
 	Records   func() []boottrace.Trace
 	Leases    func() map[site.MAC]netip.Addr
 	DHCP      func() DHCP

@@ -11,9 +11,9 @@ import (
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
-	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
 	"firstlight.dev/firstlight/daemon/metal/verify/netprobe"
@@ -47,29 +47,9 @@ func (localNetwork) OwnMACs() []string {
 	return all
 }
 
-// allowWipeAnnotation is the annotation on a host by which its owner gives up what is on its disk.
-const allowWipeAnnotation = label.AllowWipe
-
-// maySwitchOn tells whether the hand-over may be about to have a node switched on: it has no host
-// yet, or an inspected host waits for its image, or an installation failed and may get another, or its
-// owner gave up what is on its disk.
-func maySwitchOn(h metal3api.BareMetalHost, has bool) bool {
-	switch {
-	case !has:
-		return true
-	case h.Annotations[allowWipeAnnotation] == "true":
-		return true
-	case fact.HostOf(&h).InService():
-		return false
-	case h.Spec.Image != nil:
-		return h.Status.ErrorMessage != ""
-	}
-	return h.Status.Provisioning.State == metal3api.StateAvailable || h.Status.Provisioning.State == metal3api.StateReady
-}
-
 // startPreflight begins a node's pre-flight when it is due: whenever the gate may be asked. e.mu is held.
 func (e *Engine) startPreflight(ctx context.Context, st *state, h metal3api.BareMetalHost, has bool, hosts []metal3api.BareMetalHost, now time.Time) {
-	if !maySwitchOn(h, has) || st.busy || now.Before(st.due) {
+	if has && !metal3.MaySwitchOn(&h) || st.busy || now.Before(st.due) {
 		return
 	}
 	st.busy = true

@@ -23,6 +23,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
 	"firstlight.dev/firstlight/daemon/metal/verify/netprobe"
@@ -111,7 +112,7 @@ func (r *rack) engine(t *testing.T, dir string) *Engine {
 			},
 			Appliance: func() string { r.mu.Lock(); defer r.mu.Unlock(); return r.waits },
 			Silent:    func(time.Time) time.Time { r.mu.Lock(); defer r.mu.Unlock(); return r.silent },
-			Blocked:   func() map[string]string { return nil },
+			Blocked:   func() map[string]metal3.Block { return nil },
 			Records:   func() []boottrace.Trace { return nil },
 			Leases:    func() map[site.MAC]netip.Addr { return nil },
 			DHCP:      func() DHCP { r.mu.Lock(); defer r.mu.Unlock(); return r.dhcp },

@@ -13,6 +13,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/diagnose"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
 	"firstlight.dev/firstlight/pxe/boottrace"
@@ -37,8 +38,15 @@ func (e *Engine) updateNodes(s *site.Site, hosts map[string]metal3api.BareMetalH
 	known := map[string]bool{}
 	for _, n := range s.Nodes {
 		st := e.nodes[n.Name]
-		v := e.buildView(st, n, hosts, records, held, waits, now)
-		v.Silent = silent
+		var h *fact.Host
+		if api, ok := hosts[string(n.Name)]; ok {
+			h = new(fact.HostOf(&api))
+			st.observe(h, wantedImage(&api), now)
+		} else {
+			st.forgetHost()
+		}
+		v := e.buildView(st, n, h, records, held[string(n.Name)])
+		v.Now, v.Appliance, v.Silent = now, waits, silent
 		for _, m := range nodeMACs(n) {
 			known[string(m)] = true
 		}
@@ -111,42 +119,55 @@ func stateName(h *fact.Host) string {
 	return h.State
 }
 
-// buildView is all that is known of a node. It keeps what the operator forgets: since when a
-// state is, and the last error until the host is in service or is to become something else.
-func (e *Engine) buildView(st *state, n site.Node, hosts map[string]metal3api.BareMetalHost, records map[string]boottrace.Trace, held map[string]string, waits string, now time.Time) diagnose.View {
-	name := string(n.Name)
-	v := diagnose.View{Now: now, Name: name, Node: &n, Appliance: waits, Preflight: st.preflight, Passed: st.passed, PreflightSince: st.since, BMC: st.bmc.Verdict,
-		Blocked: held[name], Answer: st.answer.Verdict, Checks: st.checks}
-	if api, ok := hosts[name]; ok {
-		h := fact.HostOf(&api)
-		if h.State != st.hostState {
-			st.hostState, st.hostSince = h.State, now
-		}
-		if want := wantedImage(&api); h.InService() || want != st.want {
-			st.want, st.lastError = want, ""
-		}
-		if h.Since.IsZero() {
-			h.Since = st.hostSince
-		}
-		if h.Error != "" {
-			st.lastError = h.Error
-		}
-		v.Host, v.LastError = &h, st.lastError
-		v.Verified = h.InService() && st.installed == installation(h)
-		if h.Error != "" && e.Log != nil {
-			v.Log = e.Log(name)
-		}
-	} else {
-		st.hostState, st.want, st.lastError = "", "", ""
+// observe remembers what the operator forgets: since when a state is, and the last error until the host is in service
+// or is to become something else. It completes h with the former.
+func (st *state) observe(h *fact.Host, want string, now time.Time) {
+	if h.State != st.hostState {
+		st.hostState, st.hostSince = h.State, now
 	}
-	if i, ok := e.ironic[name]; ok {
+	if h.InService() || want != st.want {
+		st.want, st.lastError = want, ""
+	}
+	if h.Error != "" {
+		st.lastError = h.Error
+	}
+	if h.Since.IsZero() {
+		h.Since = st.hostSince
+	}
+}
+
+// forgetHost is observe for a node that has no host.
+func (st *state) forgetHost() { st.hostState, st.want, st.lastError = "", "", "" }
+
+// buildView puts together all that is known of a node, whose host is nil if there is none.
+func (e *Engine) buildView(st *state, n site.Node, h *fact.Host, records map[string]boottrace.Trace, block metal3.Block) diagnose.View {
+	v := diagnose.View{
+		Name:           string(n.Name),
+		Node:           &n,
+		Preflight:      st.preflight,
+		Passed:         st.passed,
+		PreflightSince: st.since,
+		BMC:            st.bmc.Verdict,
+		Blocked:        block,
+		Host:           h,
+		LastError:      st.lastError,
+		Answer:         st.answer.Verdict,
+		Checks:         st.checks,
+	}
+	if h != nil {
+		v.Verified = h.InService() && st.installed == installation(*h)
+		if h.Error != "" && e.Log != nil {
+			v.Log = e.Log(v.Name)
+		}
+	}
+	if i, ok := e.ironic[v.Name]; ok {
 		v.Ironic = &i
 	}
 	if r, ok := records[string(n.BootMAC)]; ok {
 		v.BootTrace = &r
 	}
 	for _, m := range nodeMACs(n) {
-		if r, ok := records[string(m)]; ok && m != n.BootMAC && v.Host != nil && r.Last.Time.After(v.Host.Since) {
+		if r, ok := records[string(m)]; ok && m != n.BootMAC && h != nil && r.Last.Time.After(h.Since) {
 			v.OtherNIC = string(m)
 		}
 	}
@@ -173,7 +194,7 @@ func (e *Engine) nodeStatus(st *state, v diagnose.View, now time.Time) (status.N
 		n.Error = cmp.Or(v.Host.Error, v.LastError)
 	}
 	if n.Error == "" {
-		n.Error = v.Blocked
+		n.Error = v.Blocked.Sentence
 	}
 	if st.answer.Address.IsValid() {
 		n.Address = st.answer.Address.String()

@@ -6,7 +6,6 @@ import (
 	_ "embed" // launch.yaml
 	"encoding/json"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -79,57 +78,51 @@ func LaunchSpec(s *site.Site) (name string, spec Spec) {
 
 // Stage is the fact that the launch is an object of the API, which whoever waits for all nodes can wait for.
 func Stage(s func() *site.Site, api func() (client.Client, error)) bringup.Stage {
-	set := func() (apply.Set, error) {
-		crd := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(definition, &crd.Object); err != nil {
-			return apply.Set{}, fmt.Errorf("read the definition of Launch: %w", err)
-		}
-		name, spec := LaunchSpec(s())
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
-			Spec Spec `json:"spec"`
-		}{spec})
-		if err != nil {
-			return apply.Set{}, fmt.Errorf("make Launch: %w", err)
-		}
-		launch := &unstructured.Unstructured{Object: content}
-		launch.SetGroupVersionKind(Kind)
-		launch.SetName(name)
-		launch.SetLabels(map[string]string{labelSite: name})
-		return apply.New(owner, crd, launch)
-	}
-	each := func(ctx context.Context, do func(apply.Set, client.Client) error) error {
-		want, err := set()
-		if err != nil {
+	stage := apply.Stage{
+		Name:    "launch-declared",
+		Fact:    "the API has the site's Launch: which nodes must be proven, and in what time",
+		Why:     "It comes before the first node is handed over, because its time counts from then; whatever needs the nodes waits for its condition Ready.",
+		Owner:   owner,
+		API:     api,
+		Doing:   "declaring the launch",
+		Objects: func() ([]client.Object, error) { return launchObjects(s()) },
+	}.Bringup()
+	declare := stage.Do
+	stage.Do = func(ctx context.Context, report bringup.Report) error {
+		err := declare(ctx, report)
+		switch {
+		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+			return bringup.Wait("the API to take up the new kind Launch")
+		case err != nil:
 			return err
 		}
 		c, err := api()
 		if err != nil {
 			return err
 		}
-		return do(want, c)
+		return removeOtherLaunches(ctx, c, string(s().Name))
 	}
-	memory := &apply.Cache{}
-	return bringup.Stage{
-		Name:    "launch-declared",
-		Fact:    "the API has the site's Launch: which nodes must be proven, and in what time",
-		Why:     "It comes before the first node is handed over, because its time counts from then; whatever needs the nodes waits for its condition Ready.",
-		Recheck: 30 * time.Second,
-		Done: func(ctx context.Context) error {
-			return each(ctx, func(want apply.Set, c client.Client) error { return memory.CheckCurrent(ctx, want, c) })
-		},
-		Do: func(ctx context.Context, report bringup.Report) error {
-			report("declaring the launch")
-			return each(ctx, func(want apply.Set, c client.Client) error {
-				if err := want.Apply(ctx, c); err != nil {
-					if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-						return bringup.Wait("the API to take up the new kind Launch")
-					}
-					return err
-				}
-				return removeOtherLaunches(ctx, c, want.Objects[1].GetName())
-			})
-		},
+	return stage
+}
+
+// launchObjects are the definition of Launch, and the site's.
+func launchObjects(s *site.Site) ([]client.Object, error) {
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(definition, &crd.Object); err != nil {
+		return nil, fmt.Errorf("read the definition of Launch: %w", err)
 	}
+	name, spec := LaunchSpec(s)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
+		Spec Spec `json:"spec"`
+	}{spec})
+	if err != nil {
+		return nil, fmt.Errorf("make Launch: %w", err)
+	}
+	launch := &unstructured.Unstructured{Object: content}
+	launch.SetGroupVersionKind(Kind)
+	launch.SetName(name)
+	launch.SetLabels(map[string]string{labelSite: name})
+	return []client.Object{crd, launch}, nil
 }
 
 // removeOtherLaunches removes the Launches of a site that was called otherwise.

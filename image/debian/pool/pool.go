@@ -1,10 +1,10 @@
-// Package pool keeps Debian packages as they are, with an index of them, for a machine that will serve
-// them as a repository. It is apart from package debian because every file of that one decides about
-// the installed trees.
+// Package pool keeps Debian packages as they are, with an index of them: for mmdebstrap here, and for a machine that
+// will serve them as a repository.
 package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -59,6 +59,7 @@ func stanza(control string, p debian.Package) string {
 	return fmt.Sprintf("%s\nFilename: %s\nSize: %d\nSHA256: %s\n", strings.TrimRight(control, "\n"), fileName(p), p.Size, p.SHA256)
 }
 
+// copyFile copies a file so that everybody may read it: mmdebstrap has a user of its own.
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -69,9 +70,6 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return fmt.Errorf("make pool: %w", err)
 	}
-	if _, err := io.Copy(out, in); err != nil {
-		out.Close()
-		return fmt.Errorf("make pool: %w", err)
-	}
-	return out.Close()
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Chmod(0o644), out.Close())
 }

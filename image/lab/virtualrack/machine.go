@@ -68,7 +68,7 @@ func (c *machine) SwitchOn(device string) error {
 	if c.ended || c.machine.IsRunning() {
 		return nil
 	}
-	c.machine.Reconfigure(func(m *lab.Config) { bootFrom(m, device == bmc.BootNetwork) })
+	c.machine.Reconfigure(func(m *lab.Config) { m.BootFrom(device == bmc.BootNetwork) })
 	c.paused = false
 	if c.failed = c.machine.Start(c.ctx); c.failed != nil {
 		return c.failed

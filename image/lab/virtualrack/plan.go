@@ -231,21 +231,3 @@ func (r Rack) config(c MachineSpec, dir string, port func(computer string, card 
 	}
 	return m
 }
-
-// bootFrom orders a machine's devices as a BMC wants them: disks first, the network after
-// them, or the other way round. Blank disks lead to the network either way.
-func bootFrom(m *lab.Config, network bool) {
-	disks, nics := append([]lab.Disk(nil), m.Disks...), append([]lab.NIC(nil), m.NICs...)
-	first := 1
-	if network {
-		first = 2
-	}
-	for i := range disks {
-		disks[i].BootIx = first + i
-	}
-	nics[0].BootIx = 1
-	if !network {
-		nics[0].BootIx = len(disks) + 1
-	}
-	m.Disks, m.NICs = disks, nics
-}

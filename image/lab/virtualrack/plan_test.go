@@ -76,9 +76,9 @@ func TestBootOrder(t *testing.T) {
 	o.Disks, o.Gateway = 2, true
 	r := Plan(o)
 	m := r.config(r.Nodes[0], "dir", func(computer string, card int) string { return "port" })
-	bootFrom(&m, true)
+	m.BootFrom(true)
 	assert.Equal(t, []int{1, 0, 2, 3}, order(m))
-	bootFrom(&m, false)
+	m.BootFrom(false)
 	assert.Equal(t, []int{3, 0, 1, 2}, order(m))
 }
 

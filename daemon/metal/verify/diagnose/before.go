@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
+	"firstlight.dev/firstlight/daemon/metal/verify/shell"
 	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
@@ -38,7 +40,13 @@ var staleRules = []rule{
 			return fmt.Sprintf("was %s at %s; nothing newer is known, the API server has not answered since", state, v.Silent.UTC().Format("2006-01-02 15:04:05 UTC"))
 		},
 		next:  fixedNext("look at firstlightd status and at the API server's log below /var/log/pods; it goes on by itself when that answers, and running nodes are left alone"),
-		since: func(v View) time.Time { return v.Silent }},
+		since: func(v View) time.Time { return v.Silent },
+		progress: func(v View) int {
+			if v.Verified {
+				return 100
+			}
+			return 0
+		}},
 }
 
 // unknownMachineRules are machines that the site does not name.
@@ -81,7 +89,7 @@ func preflightRule(name, check, means string, verdicts ...bmc.Verdict) rule {
 // preflightRules is what comes before the first power action.
 var preflightRules = []rule{
 	{name: "proven", meaning: "every check of the installed system held", percent: 100, since: deployedAt,
-		matches:  func(v View) bool { return v.Verified && v.Host != nil && v.Blocked == "" && hostError(v) == "" },
+		matches:  func(v View) bool { return v.Verified && v.Host != nil && !isBlocked(v) && hostError(v) == "" },
 		sentence: fixedSentence("is installed and proven")},
 	{name: "appliance-starting", meaning: "the appliance itself is not ready to hand nodes over",
 		matches:  func(v View) bool { return v.Appliance != "" },
@@ -97,7 +105,7 @@ var preflightRules = []rule{
 	preflightRule("image-unfit", "image", "pre-flight: its image is not there, or does not fit"),
 	preflightRule("clock-wrong", "clock", "pre-flight: the appliance's clock cannot be right"),
 	{name: "preflight", meaning: "its pre-flight is being asked", percent: 1, since: preflightSince,
-		matches: func(v View) bool { return v.Host == nil && !v.Passed && v.Blocked == "" },
+		matches: func(v View) bool { return v.Host == nil && !v.Passed && !isBlocked(v) },
 		sentence: func(v View) string {
 			if c, _ := firstProblem(v.Preflight); c.Name != "" {
 				return fmt.Sprintf("is not switched on yet: pre-flight waits for %s: %s", c.Name, c.Text)
@@ -106,19 +114,18 @@ var preflightRules = []rule{
 		}},
 	{name: "held", meaning: "the hand-over holds it back: a person must decide", fails: true, percent: 10, since: preflightSince,
 		matches: func(v View) bool {
-			return v.Blocked != "" && !disksAmbiguous(v) && !containsAny(v.Blocked, "is not empty", "is not known what its disk") && (v.Host == nil || !v.Host.Paused)
+			return isBlocked(v) && !isBlockedFor(v, metal3.ReasonDiskAmbiguous) && v.Blocked.Reason != metal3.ReasonDiskNotEmpty &&
+				(v.Host == nil || !v.Host.Paused)
 		},
-		sentence: func(v View) string { return "is held back: " + v.Blocked },
+		sentence: func(v View) string { return "is held back: " + v.Blocked.Sentence },
 		next:     fixedNext("mend what is named, in site.yaml or on the server")},
 	{name: "disk-ambiguous", meaning: "inspection found none or several disks that rootDevice fits", fails: true, percent: 40,
-		matches:  disksAmbiguous,
-		sentence: func(v View) string { return "is not written to: " + v.Blocked },
+		matches:  func(v View) bool { return isBlockedFor(v, metal3.ReasonDiskAmbiguous) },
+		sentence: func(v View) string { return "is not written to: " + v.Blocked.Sentence },
 		next:     fixedNext("name exactly one disk in rootDevice, best by its serialNumber or wwn, then run firstlightd reload")},
 	{name: "disk-not-empty", meaning: "the disk holds data, and site.yaml gives no consent", fails: true, percent: 40,
-		matches: func(v View) bool {
-			return v.Host != nil && containsAny(v.Blocked, "is not empty", "is not known what its disk")
-		},
-		sentence: func(v View) string { return "is not written to: " + v.Blocked },
+		matches:  func(v View) bool { return isBlockedFor(v, metal3.ReasonDiskNotEmpty) },
+		sentence: func(v View) string { return "is not written to: " + v.Blocked.Sentence },
 		next:     fixedNext("look at what is on that disk; set overwrite: true for this node in site.yaml if it may be lost, then run firstlightd reload")},
 	{name: "absent", meaning: "pre-flight passed, and there is still no BareMetalHost", fails: true, percent: 2, since: preflightSince,
 		matches:  func(v View) bool { return v.Host == nil && v.Now.Sub(v.PreflightSince) >= handing },
@@ -129,8 +136,10 @@ var preflightRules = []rule{
 		sentence: fixedSentence("passed its pre-flight and is being handed over")},
 }
 
-func disksAmbiguous(v View) bool {
-	return v.Host != nil && containsAny(v.Blocked, "rootDevice fits", "found no disk")
+func isBlocked(v View) bool { return v.Blocked.Reason != "" }
+
+func isBlockedFor(v View, reason metal3.Reason) bool {
+	return v.Host != nil && v.Blocked.Reason == reason
 }
 
 func stateName(v View) string {
@@ -143,8 +152,8 @@ func stateName(v View) string {
 // serviceRules is what a node that was installed can be, or is meant to be left as.
 var serviceRules = []rule{
 	{name: "restoring", meaning: "the API had lost it; it is taken over again from its record", percent: 90,
-		matches:  func(v View) bool { return v.Host.Paused && v.Blocked != "" },
-		sentence: func(v View) string { return "was in service and is being taken over again: " + v.Blocked }},
+		matches:  func(v View) bool { return v.Host.Paused && isBlocked(v) },
+		sentence: func(v View) string { return "was in service and is being taken over again: " + v.Blocked.Sentence }},
 	{name: "paused", meaning: "its host has the annotation baremetalhost.metal3.io/paused", fails: true,
 		matches:  func(v View) bool { return v.Host.Paused },
 		sentence: func(v View) string { return "is paused: Metal3 leaves it as it is, " + stateName(v) },
@@ -178,11 +187,11 @@ var serviceRules = []rule{
 	{name: "starting", meaning: "installed; its system starts", percent: 92, since: deployedAt,
 		matches: isSilent, sentence: fixedSentence("is installed and starts its own system")},
 	{name: "stranger", meaning: "at its address another machine answers", percent: 92, fails: true, since: deployedAt,
-		matches: answeredWith("stranger"), sentence: installedBut, next: wayOut},
+		matches: answeredWith(shell.OtherMachine), sentence: installedBut, next: wayOut},
 	{name: "locked-out", meaning: "it answers SSH and does not let the appliance in", percent: 92, fails: true, since: deployedAt,
-		matches: answeredWith("locked"), sentence: installedBut, next: wayOut},
+		matches: answeredWith(shell.Locked), sentence: installedBut, next: wayOut},
 	{name: "odd-system", meaning: "it lets the appliance in, and the commands of any Linux do not work", percent: 92, fails: true, since: deployedAt,
-		matches: answeredWith("odd"), sentence: installedBut, next: wayOut},
+		matches: answeredWith(shell.Odd), sentence: installedBut, next: wayOut},
 	{name: "wrong-network", meaning: "installed; links, addresses, router or resolver are not as given", percent: 95, fails: true, since: deployedAt,
 		matches: checkFailing("links", "addresses", "gateway", "dns"), sentence: installedBut, next: wayOut},
 	{name: "wrong-clock", meaning: "installed, and its clock is off", percent: 95, fails: true, since: deployedAt,
@@ -205,7 +214,7 @@ func diskScript(v View) boottrace.Mark {
 }
 
 func isSilent(v View) bool {
-	return v.Host.InService() && !v.Verified && (v.Answer == "silent" || v.Answer == "")
+	return v.Host.InService() && !v.Verified && (v.Answer == shell.Silent || v.Answer == "")
 }
 
 func powerState(v View) string {
@@ -220,10 +229,10 @@ func powerState(v View) string {
 	return ""
 }
 
-func answeredWith(verdict string) func(View) bool {
+func answeredWith(verdict shell.Verdict) func(View) bool {
 	return func(v View) bool {
 		_, failed := firstProblem(v.Checks)
-		return v.Host.InService() && failed && string(v.Answer) == verdict
+		return v.Host.InService() && failed && v.Answer == verdict
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
 	"firstlight.dev/firstlight/daemon/metal/verify/shell"
@@ -33,9 +34,9 @@ type View struct {
 	PreflightSince time.Time      // Passed, or the failure, has been so since
 	BMC            bmc.Verdict
 
-	Blocked   string     // what the hand-over holds it back for; "": nothing
-	Host      *fact.Host // nil: there is none
-	LastError string     // of the host on its way to what it is to become: the operator clears an error at each new try
+	Blocked   metal3.Block // why registration blocks it; zero: it does not
+	Host      *fact.Host   // nil: there is none
+	LastError string       // of the host on its way to what it is to become: the operator clears an error at each new try
 	Ironic    *fact.Ironic
 
 	BootTrace *boottrace.Trace // where its boot NIC last was; nil: never heard of
@@ -66,7 +67,8 @@ type rule struct {
 	sentence func(View) string
 	next     func(View) string // nil: nothing is needed
 	since    func(View) time.Time
-	percent  int
+	percent  int            // of the way to verified
+	progress func(View) int // what is added to percent; nil: nothing
 	fails    bool
 }
 
@@ -83,28 +85,26 @@ func Explain(v View) Diagnosis {
 		if s.since != nil {
 			r.Since = s.since(v)
 		}
-		if s.name == "writing" || s.name == "loading" {
-			r.Percent += transferPercent(v, s.name)
+		if s.progress != nil {
+			r.Percent += s.progress(v)
 		}
 		if isRetry(v) && !r.Fails {
 			r.Sentence = oneLine(r.Sentence + "; it is tried again, before that it failed: " + firstSentence(v.LastError))
-		}
-		if s.name == "api-silent" && v.Verified {
-			r.Percent = 100
 		}
 		return r
 	}
 	return Diagnosis{Rule: "unknown", Sentence: "nothing is known of it"}
 }
 
-// transferPercent is how many of a step's own per cent are done.
-func transferPercent(v View, name string) int {
-	share := map[string]int{"writing": 35, "loading": 5}[name]
-	m := furthestMark(v)
-	if m.Total <= 0 {
-		return 0
+// transferProgress returns how many of a step's own per cent are done.
+func transferProgress(share int64) func(View) int {
+	return func(v View) int {
+		m := furthestMark(v)
+		if m.Total <= 0 {
+			return 0
+		}
+		return int(share * min(m.Bytes, m.Total) / m.Total)
 	}
-	return int(int64(share) * min(m.Bytes, m.Total) / m.Total)
 }
 
 // fixedNext puts a fixed sentence into next.

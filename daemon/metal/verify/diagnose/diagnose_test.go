@@ -15,6 +15,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
 	"firstlight.dev/firstlight/pxe/boottrace"
@@ -113,20 +114,23 @@ func cases() map[string]View {
 			v.Passed, v.Preflight = false, []status.Check{{Name: "bmc", State: status.CheckWaiting, Text: "not asked yet"}}
 		}),
 		"held": change(host("provisioned", 60), func(v *View) {
-			v.Blocked = `it is in service with image "a", site.yaml names "b"; to install that, run: kubectl …`
+			v.Blocked = metal3.Block{Reason: metal3.ReasonDecision, Sentence: `it is in service with image "a", site.yaml names "b"; to install that, run: kubectl …`}
 		}),
 		"disk-ambiguous": change(host("available", 5), func(v *View) {
-			v.Blocked = "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: …"
+			v.Blocked = metal3.Block{Reason: metal3.ReasonDiskAmbiguous, Sentence: "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: …"}
 		}),
 		"disk-not-empty": change(host("available", 5), func(v *View) {
-			v.Blocked = "its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"
+			v.Blocked = metal3.Block{Reason: metal3.ReasonDiskNotEmpty, Sentence: "its disk /dev/sda is not empty, it holds: gpt, ext4; " +
+				"if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"}
 		}),
 		"absent":       change(base(), func(v *View) { v.PreflightSince = ago(3) }),
 		"handing-over": change(base(), func(v *View) { v.PreflightSince = ago(1) }),
-		"restoring":    change(host("provisioned", 5), func(v *View) { v.Host.Paused, v.Blocked = true, `host node-1 is "" in the API` }),
-		"paused":       change(host("available", 5), func(v *View) { v.Host.Paused = true }),
-		"bmc-lost":     change(failed(host("provisioned", 60), "IPMI call failed: power status."), func(v *View) { v.Verified = true }),
-		"off":          change(host("provisioned", 5), func(v *View) { v.Answer, v.Ironic = "silent", &fact.Ironic{Power: "power off"} }),
+		"restoring": change(host("provisioned", 5), func(v *View) {
+			v.Host.Paused, v.Blocked = true, metal3.Block{Reason: metal3.ReasonBackup, Sentence: `host node-1 is "" in the API`}
+		}),
+		"paused":   change(host("available", 5), func(v *View) { v.Host.Paused = true }),
+		"bmc-lost": change(failed(host("provisioned", 60), "IPMI call failed: power status."), func(v *View) { v.Verified = true }),
+		"off":      change(host("provisioned", 5), func(v *View) { v.Answer, v.Ironic = "silent", &fact.Ironic{Power: "power off"} }),
 		"disk-not-booting": change(wire("provisioned", 1, discover, lease, boottrace.Mark{Step: boottrace.StepScript, Detail: "disk", Count: 4}), func(v *View) {
 			v.Answer = "silent"
 		}),

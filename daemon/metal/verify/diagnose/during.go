@@ -6,17 +6,10 @@ import (
 	"strings"
 	"time"
 
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
 	"firstlight.dev/firstlight/pxe/boottrace"
 )
-
-func containsAny(s string, words ...string) bool {
-	for _, w := range words {
-		if strings.Contains(s, w) {
-			return true
-		}
-	}
-	return false
-}
 
 // failureRule makes a situation of an error that the operator or Ironic names. The words are
 // those of Ironic 29 and its agent.
@@ -113,18 +106,24 @@ var errorRules = []rule{
 		next:     fixedNext("look at its console, at its boot order (network first, IPv4) and at the cable of its boot NIC; it is tried again by itself")},
 	{name: "power-refused", meaning: "its BMC does not do what it is told", fails: true, percent: 12, since: hostSince,
 		matches: func(v View) bool {
-			return hostError(v) != "" && v.Host.ErrorType == "power management error" || mentions(v, "failed to set node power state")
+			return hostError(v) != "" && isErrorType(v, metal3api.PowerManagementError) || mentions(v, "failed to set node power state")
 		},
 		sentence: func(v View) string { return "cannot be switched on or off: " + errorDetail(v) },
 		next:     fixedNext("look at the BMC: restart it, or press the server's power button")},
 	{name: "registration", meaning: "the BMC answered the pre-flight, and Ironic cannot speak to it now", fails: true, percent: 5, since: hostSince,
-		matches:  func(v View) bool { return hostError(v) != "" && containsAny(v.Host.ErrorType, "registration error") },
+		matches: func(v View) bool {
+			return hostError(v) != "" && isErrorType(v, metal3api.RegistrationError, metal3api.ProvisionedRegistrationError)
+		},
 		sentence: func(v View) string { return "cannot be registered: " + errorDetail(v) },
 		next:     fixedNext("look at the BMC's cable, address and password; it is tried again by itself")},
 	{name: "error", meaning: "any other error of the operator's or Ironic's", fails: true, percent: 20, since: hostSince,
 		matches:  func(v View) bool { return hostError(v) != "" && !isTimeout(v) },
 		sentence: func(v View) string { return fmt.Sprintf("failed while %s: %s", stateName(v), errorDetail(v)) },
 		next:     fixedNext("it is tried again by itself, more and more rarely; firstlightd bundle collects what is needed to find out")},
+}
+
+func isErrorType(v View, types ...metal3api.ErrorType) bool {
+	return slices.Contains(types, metal3api.ErrorType(v.Host.ErrorType))
 }
 
 func isLoaded(m boottrace.Mark) bool { return m.Error == "" && (m.Total == 0 || m.Bytes >= m.Total) }
@@ -177,7 +176,7 @@ var progressRules = []rule{
 	{name: "deleting", meaning: "its owner deletes it", percent: 0,
 		matches:  func(v View) bool { return hostState(v, "deleting", "powering off before delete") },
 		sentence: fixedSentence("is being removed from Metal3, as somebody asked")},
-	{name: "writing", meaning: "its agent loads the image and writes it", percent: 50, since: hostSince,
+	{name: "writing", meaning: "its agent loads the image and writes it", percent: 50, progress: transferProgress(35), since: hostSince,
 		matches: func(v View) bool {
 			return hostState(v, "provisioning") && currentBoot(v) != nil && furthestMark(v).Step == boottrace.StepImage && v.Now.Sub(v.BootTrace.Last.Time) < step && !isLoaded(furthestMark(v))
 		},
@@ -282,7 +281,7 @@ var bootRules = []rule{
 			return fmt.Sprintf("stopped loading %s at %s", furthestMark(v).Detail, formatMegabytes(furthestMark(v)))
 		},
 		next: fixedNext("look at the cable and the switch: something loses packets; it boots again by itself when Ironic's time is up")},
-	{name: "loading", meaning: "it loads kernel or ramdisk", percent: 18, since: lastSeen,
+	{name: "loading", meaning: "it loads kernel or ramdisk", percent: 18, progress: transferProgress(5), since: lastSeen,
 		matches: func(v View) bool {
 			return stuckAt(v, 0, boottrace.StepKernel, boottrace.StepRamdisk) && !isLoaded(furthestMark(v))
 		},

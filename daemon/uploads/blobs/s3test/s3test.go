@@ -25,6 +25,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
 
@@ -133,7 +134,7 @@ type Gateway struct {
 // Program compiles the appliance's store, which takes two minutes once and a second from
 // then on, and returns its path.
 var Program = sync.OnceValues(func() (string, error) {
-	top, err := repositoryRoot()
+	top, err := bench.FindTop()
 	if err != nil {
 		return "", err
 	}
@@ -154,20 +155,6 @@ var Program = sync.OnceValues(func() (string, error) {
 	}
 	return out, nil
 })
-
-// repositoryRoot is the directory of this repository.
-func repositoryRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find repository: %w", err)
-	}
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "assets", "recipe.yaml")); err == nil {
-			return dir, nil
-		}
-	}
-	return "", errors.New("find repository: assets/recipe.yaml is in no directory above the working directory")
-}
 
 // StartGateway starts the appliance's store over dir, on a port of 127.0.0.1 that is free.
 // Its log goes to a file beside dir.

@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/gobuild"
 	"firstlight.dev/firstlight/image/recipe"
@@ -60,7 +61,7 @@ func APIServer(t testing.TB) *API {
 // HostDefinition is the CustomResourceDefinition of BareMetalHosts, of the very module that the
 // appliance's operator is compiled from.
 func HostDefinition(ctx context.Context) ([]byte, error) {
-	top, err := RepositoryRoot()
+	top, err := bench.FindTop()
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func HostDefinition(ctx context.Context) ([]byte, error) {
 // BuildProgram compiles one of the recipe's programs, with the recipe's flags, and keeps it in
 // $FIRSTLIGHT_CACHE; it returns the path.
 func BuildProgram(ctx context.Context, name string) (string, error) {
-	top, err := RepositoryRoot()
+	top, err := bench.FindTop()
 	if err != nil {
 		return "", err
 	}

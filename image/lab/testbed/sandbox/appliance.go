@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/assets/status"
 )
 
@@ -24,7 +26,7 @@ func RootTree() (string, error) {
 	if root := os.Getenv("FIRSTLIGHT_ROOT"); root != "" {
 		return root, nil
 	}
-	top, err := RepositoryRoot()
+	top, err := bench.FindTop()
 	if err != nil {
 		return "", err
 	}
@@ -63,12 +65,22 @@ func BuildPrograms(ctx context.Context, dir string) (p Programs, err error) {
 	return p, err
 }
 
-// StartAppliance starts a bed for a test: the root of Need with the daemon of the sources at hand, in dir.
+// StartAppliance starts a sandbox with the daemon of the sources at hand in place of the tree's.
+func (p Programs) StartAppliance(ctx context.Context, c Config) (*Sandbox, error) {
+	c.Manager = p.Manager
+	c.Add = maps.Clone(c.Add)
+	if c.Add == nil {
+		c.Add = map[string]string{}
+	}
+	c.Add["/usr/bin/firstlightd"] = p.Daemon
+	return Start(ctx, c)
+}
+
+// StartAppliance starts an appliance for a test: the root of RequireRoot, in dir.
 // It is closed with the test; if the test failed, the units' logs are in the test's.
 func StartAppliance(t testing.TB, root string, p Programs, name, dir string) *Sandbox {
 	t.Helper()
-	bed, err := Start(t.Context(), Config{Name: name, Root: root, Dir: dir, Manager: p.Manager, Log: t.Output(),
-		Add: map[string]string{"/usr/bin/firstlightd": p.Daemon}})
+	bed, err := p.StartAppliance(t.Context(), Config{Name: name, Root: root, Dir: dir, Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +121,11 @@ func (b *Sandbox) diagnostics(ctx context.Context) string {
 }
 
 func lastBytes(s string, n int) string { return s[max(0, len(s)-n):] }
+
+// WriteSite writes the site document, as on the stick's SITE partition.
+func (b *Sandbox) WriteSite(text string) error {
+	return b.WriteFile("/run/firstlight/site/site.yaml", []byte(text), 0o644)
+}
 
 // Status asks the daemon how it is.
 func (b *Sandbox) Status(ctx context.Context) (status.Document, error) {

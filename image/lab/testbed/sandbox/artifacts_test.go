@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -73,10 +74,7 @@ func (u *uploads) begin(nodes string) {
 
 func (u *uploads) site(nodes string) {
 	u.t.Helper()
-	dir := u.bed.Path("/run/firstlight/site")
-	require.NoError(u.t, os.MkdirAll(dir, 0o755))
-	text := "name: bed\nnetworks: {provisioning: {interface: eth0}}\nnodes: " + nodes + "\n"
-	require.NoError(u.t, os.WriteFile(filepath.Join(dir, "site.yaml"), []byte(text), 0o644))
+	require.NoError(u.t, u.bed.WriteSite("name: bed\nnetworks: {provisioning: {interface: eth0}}\nnodes: "+nodes+"\n"))
 }
 
 func (u *uploads) await() {
@@ -107,7 +105,7 @@ const setCLI = "export FIRSTLIGHT_SERVER=$H FIRSTLIGHT_CA=$CA FIRSTLIGHT_TOKEN=$
 
 // page returns the blocks of a section of docs/artifacts.md: commands and what they print.
 func page(t *testing.T, section string) (commands, prints []string) {
-	top, err := sandbox.RepositoryRoot()
+	top, err := bench.FindTop()
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(top, "docs", "artifacts.md"))
 	require.NoError(t, err)

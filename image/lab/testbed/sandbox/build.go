@@ -6,13 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"firstlight.dev/firstlight/assets/bench"
 )
 
 // Build compiles a program of this repository, statically, into dir and returns its path. module is
 // the directory with the go.mod and pkg the package, both from the top; the program's name is the last
 // part of pkg, or of module when pkg is ".".
 func Build(ctx context.Context, module, pkg, dir string) (string, error) {
-	top, err := RepositoryRoot()
+	top, err := bench.FindTop()
 	if err != nil {
 		return "", err
 	}
@@ -31,18 +33,4 @@ func Build(ctx context.Context, module, pkg, dir string) (string, error) {
 		return "", fmt.Errorf("build %s: %w: %s", pkg, err, text)
 	}
 	return out, nil
-}
-
-// RepositoryRoot is the directory of this repository, found upwards from the working directory.
-func RepositoryRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find repository: %w", err)
-	}
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "assets", "recipe.yaml")); err == nil {
-			return dir, nil
-		}
-	}
-	return "", fmt.Errorf("find repository: assets/recipe.yaml is in no directory above the working directory")
 }

@@ -114,10 +114,7 @@ func newRack(t *testing.T, hosts int) *rack {
 // come to the end of its plan. It returns how often the stages of the operator had to act.
 func (r *rack) begin(clusters string) (attempts map[string]int) {
 	r.t.Helper()
-	dir := r.bed.Path("/run/firstlight/site")
-	require.NoError(r.t, os.MkdirAll(dir, 0o755))
-	site := "name: bed\nnetworks: {provisioning: {interface: eth0}}\nclusters: " + clusters + "\n"
-	require.NoError(r.t, os.WriteFile(filepath.Join(dir, "site.yaml"), []byte(site), 0o644))
+	require.NoError(r.t, r.bed.WriteSite("name: bed\nnetworks: {provisioning: {interface: eth0}}\nclusters: "+clusters+"\n"))
 	r.run("systemctl", "restart", "firstlightd")
 	_, err := r.bed.AwaitStage(r.ctx, lastOfAll, r.t.Output())
 	require.NoError(r.t, err)

@@ -52,7 +52,7 @@ type Config struct {
 	// Disk lets the whole root outlive the bed, as on a machine with a disk. What holds an overlay itself,
 	// such as /var/lib/containerd, must be in Keep all the same.
 	Disk bool
-	Dir  string            // working directory: DATA, mount points, logs; absolute
+	Dir  string            // working directory: DATA, mount points, logs; absolute, made if absent
 	Keep []string          // directories of the root that outlive the bed; nil: those that the appliance keeps
 	Add  map[string]string // path in the root: host's file or directory shown there, read-only
 	// Manager is the program image/lab/testbed/sandbox/systemctl, see Build.
@@ -160,6 +160,18 @@ func (b *Sandbox) Path(inside string) string {
 	return filepath.Join("/proc", strconv.Itoa(b.PID()), "root", inside)
 }
 
+// WriteFile writes a file of the sandbox, and makes the directories that it is in.
+func (b *Sandbox) WriteFile(inside string, data []byte, mode os.FileMode) error {
+	path := b.Path(inside)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write %s in sandbox %s: %w", inside, b.Name(), err)
+	}
+	if err := os.WriteFile(path, data, mode); err != nil {
+		return fmt.Errorf("write %s in sandbox %s: %w", inside, b.Name(), err)
+	}
+	return nil
+}
+
 // DataPath is where a kept directory of the bed, or a path below it, is on this machine, also when the bed
 // is gone.
 func (b *Sandbox) DataPath(inside string) string { return filepath.Join(b.config.Dir, "data", inside) }
@@ -206,22 +218,6 @@ func (b *Sandbox) Close() error {
 		err = errors.Join(err, removeCgroups("firstlight-"+b.config.Name))
 	})
 	return err
-}
-
-// Connect joins two beds by a veth pair with an end in each, both up. It goes with either bed.
-func Connect(ctx context.Context, a, b *Sandbox, inA, inB string) error {
-	// Made inside a, so that no name on this machine is taken for a moment.
-	if _, err := a.Run(ctx, "ip", "link", "add", inA, "type", "veth", "peer", "name", "peer"+inB); err != nil {
-		return err
-	}
-	move := exec.CommandContext(ctx, "nsenter", "--target", strconv.Itoa(a.PID()), "--net",
-		"ip", "link", "set", "peer"+inB, "netns", strconv.Itoa(b.PID()), "name", inB)
-	if out, err := move.CombinedOutput(); err != nil {
-		return fmt.Errorf("move link into bed %s: %w: %s", b.Name(), err, out)
-	}
-	_, errA := a.Run(ctx, "ip", "link", "set", inA, "up")
-	_, errB := b.Run(ctx, "ip", "link", "set", inB, "up")
-	return errors.Join(errA, errB)
 }
 
 // locateTree finds the tree: a directory, a squashfs, or the partition named root of a disk image.

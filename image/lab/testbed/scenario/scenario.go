@@ -1,6 +1,6 @@
-// Package scenario lets an appliance provision a fleet, and breaks things meanwhile: the appliance runs in a
-// bed (package native) with its real Ironic, operator and daemon, the servers are fakes (package fleet)
-// in the same network. Tests and measurements share it.
+// Package scenario lets an appliance provision simulated servers, and breaks things meanwhile: the appliance runs in a
+// sandbox with its real Ironic, operator and daemon, the servers are those of package simulator
+// in the same network. Tests and benchmarks share it.
 package scenario
 
 import (
@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/testbed/netns"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )
@@ -26,11 +26,11 @@ const (
 	Boot    = "http://" + Address + ":6180"
 )
 
-// Config is what a drill is made of.
+// Config is what a scenario is made of.
 type Config struct {
-	Name     string // of the bed, unique on this machine
+	Name     string // of the sandbox, unique on this machine
 	Dir      string // the appliance's DATA, and logs
-	Root     string // see native.RootTree
+	Root     string // see sandbox.RootTree
 	Programs sandbox.Programs
 	Servers  simulator.Config // Boot and Namespace are filled in
 	Log      io.Writer        // what happens; may be nil
@@ -45,7 +45,7 @@ type Scenario struct {
 	api    *api
 }
 
-// Start makes the bed with its provisioning NIC, and plugs in the fleet. The daemon waits for Begin.
+// Start makes the sandbox with its provisioning NIC, and the servers. The daemon waits for Begin.
 func Start(ctx context.Context, c Config) (*Scenario, error) {
 	if c.Log == nil {
 		c.Log = io.Discard
@@ -54,10 +54,10 @@ func Start(ctx context.Context, c Config) (*Scenario, error) {
 	if err := d.startSandbox(ctx); err != nil {
 		return nil, err
 	}
-	fakes := c.Servers
-	fakes.Boot, fakes.Namespace = Boot, netns.PathOf(d.Sandbox.PID())
+	servers := c.Servers
+	servers.Boot, servers.Namespace = Boot, netns.PathOf(d.Sandbox.PID())
 	var err error
-	if d.Servers, err = simulator.Start(fakes); err != nil {
+	if d.Servers, err = simulator.Start(servers); err != nil {
 		return nil, errors.Join(err, d.Sandbox.Close())
 	}
 	for _, name := range []string{ImageA, ImageB} {
@@ -68,18 +68,19 @@ func Start(ctx context.Context, c Config) (*Scenario, error) {
 	return d, nil
 }
 
-// startSandbox starts a bed on the drill's Dir.
+// startSandbox starts a sandbox on the scenario's Dir.
 func (d *Scenario) startSandbox(ctx context.Context) error {
-	if err := os.MkdirAll(d.config.Dir, 0o755); err != nil {
-		return fmt.Errorf("start drill: %w", err)
-	}
-	bed, err := sandbox.Start(ctx, sandbox.Config{Name: d.config.Name, Root: d.config.Root, Dir: d.config.Dir, Manager: d.config.Programs.Manager,
-		Log: d.config.Log, Add: map[string]string{"/usr/bin/firstlightd": d.config.Programs.Daemon}})
+	bed, err := d.config.Programs.StartAppliance(ctx, sandbox.Config{
+		Name: d.config.Name,
+		Root: d.config.Root,
+		Dir:  d.config.Dir,
+		Log:  d.config.Log,
+	})
 	if err != nil {
 		return err
 	}
 	// The provisioning NIC needs a cable with something at its other end. The servers are not there: they
-	// have addresses of their own in the bed's network, because fifty of them shall cost little.
+	// have addresses of their own in the sandbox's network, because fifty of them should cost little.
 	for _, args := range []string{"link add eth0 type veth peer name far0", "link set far0 up", "link set eth0 up"} {
 		if _, err := bed.Run(ctx, "ip", strings.Fields(args)...); err != nil {
 			return errors.Join(err, bed.Close())
@@ -94,7 +95,7 @@ func (d *Scenario) Close() error { return errors.Join(d.Servers.Close(), d.Sandb
 
 // Begin writes the site and starts the daemon.
 func (d *Scenario) Begin(ctx context.Context, site string) error {
-	if err := d.write(site); err != nil {
+	if err := d.Sandbox.WriteSite(site); err != nil {
 		return err
 	}
 	_, err := d.Sandbox.Run(ctx, "systemctl", "start", "firstlightd")
@@ -103,22 +104,11 @@ func (d *Scenario) Begin(ctx context.Context, site string) error {
 
 // EditSite replaces the site, as its owner does.
 func (d *Scenario) EditSite(ctx context.Context, site string) error {
-	if err := d.write(site); err != nil {
+	if err := d.Sandbox.WriteSite(site); err != nil {
 		return err
 	}
 	_, err := d.Sandbox.Run(ctx, "firstlightd", "reload")
 	return err
-}
-
-func (d *Scenario) write(site string) error {
-	dir := d.Sandbox.Path("/run/firstlight/site")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("write site: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "site.yaml"), []byte(site), 0o644); err != nil {
-		return fmt.Errorf("write site: %w", err)
-	}
-	return nil
 }
 
 // Images that the appliance serves: small, each with bytes of its own.
@@ -208,11 +198,11 @@ func (d *Scenario) Kill(ctx context.Context, part string) error {
 	if command == nil {
 		return fmt.Errorf("kill %s: it is no part of the appliance", part)
 	}
-	_, err := d.Sandbox.Run(ctx, command[0], command[1:]...) // in the bed's own process namespace
+	_, err := d.Sandbox.Run(ctx, command[0], command[1:]...) // in the sandbox's own process namespace
 	return err
 }
 
-// Dial connects to an address inside the bed's network.
+// dialerIn connects to addresses in the network of a process.
 func dialerIn(pid int) func(context.Context, string, string) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, FallbackDelay: -1}
 	return func(ctx context.Context, family, addr string) (conn net.Conn, err error) {

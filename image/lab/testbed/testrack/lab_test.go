@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/testrack"
 )
@@ -58,7 +58,7 @@ func (n node) entry() string {
 
 func need(t *testing.T, kind string) {
 	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+kind+",") {
-		t.Skip("installs a server in QEMU for minutes; set FIRSTLIGHT_TEST=native," + kind)
+		t.Skip("runs servers in QEMU; set FIRSTLIGHT_TEST=native," + kind)
 	}
 }
 
@@ -127,7 +127,7 @@ func (r *room) plugNode(n *node, data string) *testrack.Server {
 func (n node) server(data string) testrack.ServerConfig {
 	s := testrack.ServerConfig{Name: n.name(), MAC: n.mac(), Port: n.port(), Disk: n.disk(), Data: data, MiB: 2048}
 	if n.mode == "UEFI" {
-		s.Code, s.Vars = "/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"
+		s.Firmware = lab.UEFI
 	}
 	return s
 }
@@ -157,14 +157,12 @@ func (r *room) cut() { require.NoError(r.t, r.bed.Close()) }
 // site writes site.yaml.
 func (r *room) site() {
 	r.t.Helper()
-	dir := r.bed.Path("/run/firstlight/site")
-	require.NoError(r.t, os.MkdirAll(dir, 0o755))
 	text := "name: rack\nnetworks: {provisioning: {interface: eth0}}\nnodes:\n"
 	for _, n := range r.nodes {
 		text += n.entry()
 	}
 	text += "clusters: " + r.clusters + "\n"
-	require.NoError(r.t, os.WriteFile(filepath.Join(dir, "site.yaml"), []byte(text), 0o644))
+	require.NoError(r.t, r.bed.WriteSite(text))
 }
 
 func (r *room) run(name string, args ...string) string {

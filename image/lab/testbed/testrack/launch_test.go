@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/testbed/netns"
 	"firstlight.dev/firstlight/image/lab/testbed/testrack"
 	"firstlight.dev/firstlight/image/lab/vswitch"
 )
@@ -140,7 +140,7 @@ func TestAForeignDHCPServerOnTheSwitch(t *testing.T) {
 	box := r.node1("")
 	var conn net.PacketConn
 	require.NoError(t, netns.Do(r.rack.Network(), func() (err error) {
-		conn, err = server4.NewIPv4UDPConn(testrack.Bridge, &net.UDPAddr{Port: dhcpv4.ServerPort})
+		conn, err = server4.NewIPv4UDPConn(netns.BridgeName, &net.UDPAddr{Port: dhcpv4.ServerPort})
 		return err
 	}))
 	foreign, err := server4.NewServer("", nil, func(conn net.PacketConn, _ net.Addr, m *dhcpv4.DHCPv4) {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/testbed/netns"
 	"firstlight.dev/firstlight/image/lab/testbed/testrack"
 )
 
@@ -82,7 +82,7 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 	modes := make([]string, len(all))
 	r := newRoom(t, 2*time.Hour, modes...)
 	r.elsewhere()
-	r.network("ip addr add 172.22.0.199/24 dev " + testrack.Bridge) // somebody has an address that the site gives
+	r.network("ip addr add 172.22.0.199/24 dev " + netns.BridgeName) // somebody has an address that the site gives
 	r.network("nft add table bridge stuck")
 	r.network("nft add chain bridge stuck in { type filter hook prerouting priority -300 ; }")
 	boxes := make([]*testrack.Server, len(all))
@@ -96,7 +96,7 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 		}
 		if c.mode != "" {
 			s := n.server("")
-			if s.Firmware = c.firmware; c.mac != "" {
+			if s.NoROM = c.firmware; c.mac != "" {
 				s.MAC = c.mac
 			}
 			boxes[i] = r.plug(s)

@@ -1,7 +1,7 @@
 // Package testrack is servers for the appliance to provision: QEMU machines on one switch (package
-// wire), each with a BMC that turns it on and off. The BMC is OpenIPMI's ipmi_sim, so that Ironic
-// speaks to it as it does to a real one. Beds (package native) are connected to that switch: an
-// appliance may be cut off and started again, and the servers go on running.
+// vswitch), each with a BMC that turns it on and off. The BMC is OpenIPMI's ipmi_sim, so that Ironic
+// talks to it as it does to a real one. The appliance is a sandbox that is connected to that switch: it
+// may be cut off and started again, and the servers go on running.
 package testrack
 
 import (
@@ -11,19 +11,15 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/accelerator"
 	"firstlight.dev/firstlight/image/lab/bmc"
-	"firstlight.dev/firstlight/image/lab/netns"
-	"firstlight.dev/firstlight/image/lab/process"
+	"firstlight.dev/firstlight/image/lab/testbed/netns"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/vswitch"
 )
@@ -46,43 +42,37 @@ const (
 
 // ServerConfig is what a server is made of.
 type ServerConfig struct {
-	Name string
-	Dir  string // disk, console log, BMC's state
-	MAC  string
-	Port int    // of the BMC, UDP
-	Disk int64  // bytes; blank at first; serial number: Name
-	Data string // file of a second disk, serial number Name-data; "": none
-	MiB  int    // memory
-	Code string // UEFI firmware (OVMF_CODE); "": BIOS
-	Vars string // its variables, copied; with Code
+	Name     string
+	Dir      string // disk, console log, BMC's state
+	MAC      string
+	Port     int    // of the BMC, UDP
+	Disk     int64  // bytes; blank at first; serial number: Name
+	Data     string // file of a second disk, serial number Name-data; "": none
+	MiB      int    // memory
+	Firmware lab.Firmware
 
-	// Firmware lets the firmware boot from the network by itself, which loads its boot program by TFTP; it
+	// NoROM lets the firmware boot from the network by itself, which loads its boot program by TFTP; it
 	// takes UEFI. Else the NIC has iPXE in its ROM.
-	Firmware bool
+	NoROM bool
 }
 
 // Server is a server with its BMC.
 type Server struct {
 	ServerConfig
-	rack  *Rack
-	bmc   *bmc.BMC
-	cable *vswitch.Port
-
-	mu   sync.Mutex
-	qemu *process.Child
+	ctx     context.Context // of the rack: its machine ends with it
+	bmc     *bmc.BMC
+	cable   *vswitch.Port
+	machine *lab.Machine
 }
 
-// Rack is a switch, and a network of the kernel's that hangs on it, where beds and the BMCs are.
+// Rack is a switch, and a bridge of the kernel's that hangs on it, where the appliance and the BMCs are.
 type Rack struct {
-	holder *process.Child // whose network it is
+	bridge *netns.Bridge
 	sw     *vswitch.Switch
 	uplink *os.File // the tap between the two
 	dir    string   // of sockets; short, because their names may not be long
 	accel  accelerator.Choice
 }
-
-// Bridge is the interface in that network that is on the rack's wire, with the address BMCAddr.
-const Bridge = "rack"
 
 // New makes a rack without servers. Close it.
 func New(ctx context.Context) (*Rack, error) {
@@ -90,13 +80,11 @@ func New(ctx context.Context) (*Rack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make rack: %w", err)
 	}
-	cmd := exec.Command("sleep", "infinity")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	holder, err := process.Start(cmd)
+	bridge, err := netns.NewBridge(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("make rack: %w", err)
 	}
-	r := &Rack{holder: holder, sw: vswitch.New(Bridge, inside...), accel: accel}
+	r := &Rack{bridge: bridge, sw: vswitch.New(netns.BridgeName, inside...), accel: accel}
 	if err := r.build(ctx); err != nil {
 		return nil, fmt.Errorf("make rack: %w", errors.Join(err, r.Close()))
 	}
@@ -111,8 +99,8 @@ func (r *Rack) build(ctx context.Context) error {
 	if err := netns.Do(r.Network(), func() (err error) { r.uplink, err = openTap("uplink"); return err }); err != nil {
 		return err
 	}
-	if err := r.runIP(ctx, "link set lo up", "link add "+Bridge+" type bridge", "link set uplink master "+Bridge, "link set uplink up",
-		"link set "+Bridge+" up", "addr add "+BMCAddr+"/24 dev "+Bridge); err != nil {
+	if err := r.bridge.IP(ctx, "link set uplink master "+netns.BridgeName+" up",
+		"addr add "+BMCAddr+"/24 dev "+netns.BridgeName); err != nil {
 		return err
 	}
 	port, err := r.sw.Attach("uplink", func(frame []byte) { _, _ = r.uplink.Write(frame) }) // a full queue loses frames, as switches do
@@ -150,10 +138,10 @@ func openTap(name string) (*os.File, error) {
 }
 
 // Name is the rack's, unlike that of any other that lives on this machine at the same time.
-func (r *Rack) Name() string { return "rack-" + strconv.Itoa(r.holder.ID.PID) }
+func (r *Rack) Name() string { return "rack-" + strconv.Itoa(r.bridge.PID()) }
 
-// Network is the file that stands for the network in which the beds and BMCs are.
-func (r *Rack) Network() string { return netns.PathOf(r.holder.ID.PID) }
+// Network is the file that stands for the network in which the appliance and the BMCs are.
+func (r *Rack) Network() string { return r.bridge.Path() }
 
 // Accelerator is what runs the servers' processors, and why.
 func (r *Rack) Accelerator() accelerator.Choice { return r.accel }
@@ -170,69 +158,77 @@ func (r *Rack) Close() error {
 	if r.dir != "" {
 		errs = append(errs, os.RemoveAll(r.dir))
 	}
-	r.holder.Kill()
+	r.bridge.Close()
 	return errors.Join(errs...)
 }
 
-// Connect gives a bed its provisioning NIC, eth0. It must be called before the daemon starts. The
-// cable of the bed before goes with that bed, or a little later: the kernel takes its time.
-func (r *Rack) Connect(ctx context.Context, bed *sandbox.Sandbox) error {
-	_ = r.runIP(ctx, "link del port0")
-	err := runIP(ctx, bed.PID(), "link add eth0 type veth peer name port0", "link set port0 netns "+strconv.Itoa(r.holder.ID.PID))
-	if err == nil {
-		err = r.runIP(ctx, "link set port0 master "+Bridge, "link set port0 up")
-	}
-	if err == nil {
-		err = runIP(ctx, bed.PID(), "link set eth0 up")
-	}
-	if err != nil {
-		return fmt.Errorf("connect bed %s to the rack: %w", bed.Name(), err)
-	}
-	return nil
-}
-
-func (r *Rack) runIP(ctx context.Context, all ...string) error {
-	return runIP(ctx, r.holder.ID.PID, all...)
-}
-
-// runIP runs this machine's ip in the network of a process, once for each of all.
-func runIP(ctx context.Context, pid int, all ...string) error {
-	for _, args := range all {
-		words := append([]string{"--net=" + netns.PathOf(pid), "--", "ip"}, strings.Fields(args)...)
-		if out, err := exec.CommandContext(ctx, "nsenter", words...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", args, err, out)
-		}
-	}
-	return nil
+// Connect gives an appliance its provisioning NIC, eth0. It must be called before the daemon starts. The
+// cable of the sandbox before goes with that sandbox, or a little later: the kernel takes its time.
+func (r *Rack) Connect(ctx context.Context, appliance *sandbox.Sandbox) error {
+	return r.bridge.Connect(ctx, appliance.PID(), "port0", "eth0")
 }
 
 // Plug puts a server into the rack: switched off, its BMC alive. A disk that is there already
-// is kept.
+// is kept. The server lives no longer than ctx.
 func (r *Rack) Plug(ctx context.Context, s ServerConfig) (*Server, error) {
-	b := &Server{ServerConfig: s, rack: r}
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
-	}
-	disk, err := os.OpenFile(b.DiskFile(), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
-	}
-	if err := errors.Join(disk.Truncate(s.Disk), disk.Close()); err != nil {
-		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
-	}
-	if b.cable, err = r.sw.Listen(s.Name, b.socket()); err != nil {
-		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
-	}
-	var front net.PacketConn
-	at := net.JoinHostPort(BMCAddr, strconv.Itoa(s.Port))
-	if err := netns.Do(r.Network(), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
-		return nil, fmt.Errorf("plug server %s: listen for its BMC: %w", s.Name, err)
-	}
-	b.bmc, err = bmc.Start(bmc.Config{Name: s.Name, Dir: filepath.Join(s.Dir, "bmc"), User: User, Password: Password, Front: front}, b)
-	if err != nil {
+	b := &Server{ServerConfig: s, ctx: ctx}
+	if err := r.plug(b); err != nil {
 		return nil, fmt.Errorf("plug server %s: %w", s.Name, err)
 	}
 	return b, nil
+}
+
+func (r *Rack) plug(b *Server) error {
+	socket := filepath.Join(r.dir, b.Name)
+	mac, err := net.ParseMAC(b.MAC)
+	if err != nil {
+		return err
+	}
+	if b.machine, err = lab.New(b.machineConfig(r.accel.Kind, mac, socket)); err != nil {
+		return err
+	}
+	disk, err := os.OpenFile(b.DiskFile(), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(disk.Truncate(b.Disk), disk.Close()); err != nil {
+		return err
+	}
+	if b.cable, err = r.sw.Listen(b.Name, socket); err != nil {
+		return err
+	}
+	var front net.PacketConn
+	at := net.JoinHostPort(BMCAddr, strconv.Itoa(b.Port))
+	if err := netns.Do(r.Network(), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
+		return fmt.Errorf("listen for its BMC: %w", err)
+	}
+	b.bmc, err = bmc.Start(bmc.Config{
+		Name:     b.Name,
+		Dir:      filepath.Join(b.Dir, "bmc"),
+		User:     User,
+		Password: Password,
+		Front:    front,
+	}, b)
+	return err
+}
+
+// machineConfig is the server's machine, with its network at a socket of the switch.
+func (b *Server) machineConfig(accel accelerator.Kind, mac net.HardwareAddr, socket string) lab.Config {
+	c := lab.Config{
+		Name:     b.Name,
+		Dir:      b.Dir,
+		Firmware: b.Firmware,
+		Accel:    accel,
+		CPUs:     1, // of two, Debian's kernel now and then falls over its own patching of code (int3), when emulation is slow
+		MiB:      b.MiB,
+		Disks:    []lab.Disk{{Image: b.DiskFile(), Bus: lab.Virtio, Direct: true, Serial: b.Name, Quick: true}},
+		NICs:     []lab.NIC{{MAC: mac, Port: socket, NoROM: b.NoROM}},
+	}
+	if b.Data != "" {
+		data := lab.Disk{Image: b.Data, Bus: lab.Virtio, Direct: true, Serial: b.Name + "-data", Quick: true}
+		c.Disks = append(c.Disks, data)
+	}
+	return c
 }
 
 // BMC is the server's controller.
@@ -241,12 +237,10 @@ func (b *Server) BMC() *bmc.BMC { return b.bmc }
 // Cable is the server's port of the switch: what is wrong with it can be set, and counted.
 func (b *Server) Cable() *vswitch.Port { return b.cable }
 
-func (b *Server) socket() string { return filepath.Join(b.rack.dir, b.Name) }
-
 // DiskFile is the server's disk, raw.
 func (b *Server) DiskFile() string { return filepath.Join(b.Dir, "disk.raw") }
 
-// Console is what the server said on its serial line, all power-on periods together.
+// Console is what the server printed on its serial line, all power-on periods together.
 func (b *Server) Console() string {
 	text, err := os.ReadFile(filepath.Join(b.Dir, "console.log"))
 	if err != nil {
@@ -255,88 +249,25 @@ func (b *Server) Console() string {
 	return string(text)
 }
 
-// IsOn tells whether the server has power.
-func (b *Server) IsOn() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.isOn()
-}
+// IsOn reports whether the server has power.
+func (b *Server) IsOn() bool { return b.machine.IsRunning() }
 
-func (b *Server) isOn() bool { return b.qemu != nil && b.qemu.IsRunning() }
-
-// SwitchOn starts the server from the device that its BMC was told last.
+// SwitchOn starts the server from the device that its BMC was given last.
 func (b *Server) SwitchOn(device string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.isOn() {
+	if b.IsOn() {
 		return nil
 	}
-	disk, nic := 1, 2
-	if device == bmc.BootNetwork {
-		disk, nic = 2, 1
-	}
-	args := append(b.rack.accel.Kind.Args(),
-		"-name", b.Name, "-machine", "q35",
-		"-smp", "1", // of two, Debian's kernel now and then falls over its own patching of code (int3), when emulation is slow
-		"-m", strconv.Itoa(b.MiB), "-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults", "-vga", "none",
-		"-chardev", "file,id=console,append=on,path="+filepath.Join(b.Dir, "console.log"), "-serial", "chardev:console", "-device", "virtio-rng-pci",
-		"-drive", "if=none,id=disk0,format=raw,cache=unsafe,discard=unmap,file="+b.DiskFile(),
-		"-device", fmt.Sprintf("virtio-blk-pci,drive=disk0,serial=%s,bootindex=%d", b.Name, disk),
-		"-netdev", "stream,id=net0,server=off,addr.type=unix,addr.path="+b.socket(),
-	)
-	card := fmt.Sprintf("virtio-net-pci,netdev=net0,mac=%s,bootindex=%d", b.MAC, nic)
-	if b.Firmware {
-		card += ",romfile="
-	}
-	args = append(args, "-device", card)
-	if b.Data != "" {
-		args = append(args, "-drive", "if=none,id=disk1,format=raw,cache=unsafe,file="+b.Data,
-			"-device", "virtio-blk-pci,drive=disk1,serial="+b.Name+"-data")
-	}
-	if b.Code != "" {
-		vars := filepath.Join(b.Dir, "vars.fd")
-		if _, err := os.Stat(vars); err != nil {
-			text, err := os.ReadFile(b.Vars)
-			if err != nil {
-				return fmt.Errorf("read firmware variables: %w", err)
-			}
-			if err := os.WriteFile(vars, text, 0o644); err != nil {
-				return fmt.Errorf("write firmware variables: %w", err)
-			}
-		}
-		args = append(args, "-drive", "if=pflash,format=raw,readonly=on,file="+b.Code, "-drive", "if=pflash,format=raw,file="+vars)
-	}
-	said, err := os.OpenFile(filepath.Join(b.Dir, "qemu.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("start server %s: %w", b.Name, err)
-	}
-	defer said.Close()
-	cmd := exec.Command("qemu-system-x86_64", args...)
-	cmd.Stdout, cmd.Stderr = said, said
-	if b.qemu, err = process.Start(cmd); err != nil {
-		return fmt.Errorf("start server %s: %w", b.Name, err)
-	}
-	return nil
+	b.machine.Reconfigure(func(c *lab.Config) { c.BootFrom(device == bmc.BootNetwork) })
+	return b.machine.Start(b.ctx)
 }
 
 // SwitchOff cuts the server's power.
-func (b *Server) SwitchOff() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stop()
-	return nil
-}
+func (b *Server) SwitchOff() error { return b.machine.Kill() }
 
 // ShutDown cuts the power as well: no system waits for a button here.
 func (b *Server) ShutDown() error { return b.SwitchOff() }
 
-func (b *Server) stop() {
-	if b.qemu != nil {
-		b.qemu.Kill()
-	}
-}
-
 // Unplug ends the BMC and cuts the power. The disk stays.
 func (b *Server) Unplug() error {
-	return errors.Join(b.bmc.Close(), b.SwitchOff(), b.cable.Close())
+	return errors.Join(b.bmc.Close(), b.machine.Close(), b.cable.Close())
 }

@@ -1,5 +1,5 @@
 // Package nodes is a rack in namespaces: an appliance and servers with the system that the appliance
-// installs on servers, each a bed of package native, on one network without a way out. The appliance
+// installs on servers, each a sandbox, on one network without a way out. The appliance
 // serves what nodes are given and can log in to every server; nothing else of it runs, unless all of it is
 // asked for. What installs clusters is tried here in seconds, where virtual machines take many minutes.
 //
@@ -9,7 +9,7 @@
 //	out, err := rack.Installer(ctx, "edge").CombinedOutput()
 //
 // A server has what servers have: a machine-id and a disk of its own, an SSH server with its own host
-// key, containerd. Cut takes its power, Power gives it back.
+// key, containerd. CutPower takes its power, PowerOn gives it back.
 package nodes
 
 import (
@@ -29,11 +29,15 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"firstlight.dev/firstlight/image/lab/testbed/netns"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
 // System is where the stick carries the servers' system.
 const System = "/usr/share/firstlight/images/os/debian-13.raw"
+
+// mirror is in the appliance what serves nodes where nothing else of it runs.
+const mirror = "/usr/bin/mirror"
 
 // Addresses of the appliance on its networks. Servers follow from .11 on, on one of them.
 var (
@@ -44,12 +48,12 @@ var (
 // Config is what a rack is made of.
 type Config struct {
 	Name     string // unique on this machine among racks that live at once
-	Root     string // the stick's image, see native.RootTree
+	Root     string // the stick's image, see sandbox.RootTree
 	Dir      string // working directory; absolute
 	Full     bool   // all of the appliance runs, not only what serves nodes
-	Beside   bool   // servers are on baremetal and have no way to provisioning; not with Whole
+	Beside   bool   // servers are on baremetal and have no way to provisioning; not with Full
 	Programs sandbox.Programs
-	Log      io.Writer // what the beds say; may be nil
+	Log      io.Writer // what the sandboxes print; may be nil
 }
 
 // Rack is an appliance and its servers.
@@ -61,8 +65,7 @@ type Rack struct {
 	Appliance *sandbox.Sandbox
 	Servers   []*Server
 
-	network *sandbox.Sandbox // has the bridge that joins everybody
-	bridge  string
+	bridge *netns.Bridge // joins everybody
 }
 
 // Server is one machine of the rack.
@@ -89,28 +92,39 @@ func New(ctx context.Context, c Config, servers int) (*Rack, error) {
 	return r, nil
 }
 
-// Close ends all beds.
+// Close ends all sandboxes.
 func (r *Rack) Close() error {
 	var all []error
 	for _, s := range r.Servers {
 		all = append(all, s.CutPower())
 	}
-	for _, b := range []*sandbox.Sandbox{r.Appliance, r.network} {
-		if b != nil {
-			all = append(all, b.Close())
-		}
+	if r.Appliance != nil {
+		all = append(all, r.Appliance.Close())
+	}
+	if r.bridge != nil {
+		r.bridge.Close()
 	}
 	return errors.Join(all...)
 }
 
 // start brings up the appliance: its network, its log-in, and what nodes are given.
 func (r *Rack) start(ctx context.Context) (err error) {
-	dir := filepath.Join(r.Dir, "appliance")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("start rack: %w", err)
+	if r.bridge, err = netns.NewBridge(ctx); err != nil {
+		return err
 	}
-	r.Appliance, err = sandbox.Start(ctx, sandbox.Config{Name: r.Name, Root: r.Root, Dir: dir, Manager: r.Programs.Manager, Log: r.Log,
-		Add: map[string]string{"/usr/bin/firstlightd": r.Programs.Daemon}})
+	add := map[string]string{}
+	if !r.Full {
+		if add[mirror], err = sandbox.Build(ctx, ".", "./image/lab/testbed/sandbox/nodes/mirror", r.Dir); err != nil {
+			return err
+		}
+	}
+	r.Appliance, err = r.Programs.StartAppliance(ctx, sandbox.Config{
+		Name: r.Name,
+		Root: r.Root,
+		Dir:  filepath.Join(r.Dir, "appliance"),
+		Log:  r.Log,
+		Add:  add,
+	})
 	if err != nil {
 		return err
 	}
@@ -121,54 +135,42 @@ func (r *Rack) start(ctx context.Context) (err error) {
 	if r.Full {
 		return r.startFull(ctx)
 	}
-	r.network, r.bridge = r.Appliance, "provisioning"
+	servers, others := "provisioning", "baremetal"
 	if r.Beside {
-		r.bridge = "baremetal"
+		servers, others = others, servers
+	}
+	if err := r.bridge.Connect(ctx, r.Appliance.PID(), "appliance", servers); err != nil {
+		return err
 	}
 	key, private, err := newKey()
 	if err != nil {
 		return err
 	}
 	r.access = ssh.MarshalAuthorizedKey(key)
-	unit := fmt.Sprintf("[Service]\nExecStart=/usr/bin/firstlightd supplies --address %s --address %s --state /var/lib/firstlight\nRestart=always\n", Address, Baremetal)
-	err = errors.Join(putFile(r.Appliance, "/root/.ssh/id_rsa", private, 0o600), putFile(r.Appliance, "/etc/systemd/system/supplies.service", []byte(unit), 0o644))
+	unit := fmt.Sprintf("[Service]\nExecStart=%s /var/lib/firstlight %s %s\nRestart=always\n", mirror, Address, Baremetal)
+	err = errors.Join(
+		r.Appliance.WriteFile("/root/.ssh/id_rsa", private, 0o600),
+		r.Appliance.WriteFile("/etc/systemd/system/mirror.service", []byte(unit), 0o644))
 	if err != nil {
 		return err
 	}
 	return run(ctx, r.Appliance,
-		"ip link add provisioning type bridge",
+		"ip link add "+others+" type bridge", // without a cable
+		"ip link set "+others+" up",
 		"ip address add "+Address.String()+" dev provisioning",
-		"ip link set provisioning up",
-		"ip link add baremetal type bridge",
 		"ip address add "+Baremetal.String()+" dev baremetal",
-		"ip link set baremetal up",
-		"systemctl start supplies")
+		"systemctl start mirror")
 }
 
 // site is that of the whole appliance: no clusters but those that are asked for.
-const site = "name: bed\nnetworks: {provisioning: {interface: eth0}}\nclusters: []\n"
+const site = "name: sandbox\nnetworks: {provisioning: {interface: eth0}}\nclusters: []\n"
 
-// startFull waits until the appliance is as far as it comes without nodes. The switch is a bed of its own: an
-// appliance with the servers' links in it would take them for its own.
+// startFull waits until the appliance is as far as it comes without nodes.
 func (r *Rack) startFull(ctx context.Context) (err error) {
-	dir := filepath.Join(r.Dir, "switch")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("start rack: %w", err)
-	}
-	r.bridge = "rack"
-	if r.network, err = sandbox.Start(ctx, sandbox.Config{Name: r.Name + "-switch", Root: r.Root, Dir: dir, Manager: r.Programs.Manager, Log: r.Log}); err != nil {
+	if err := r.bridge.Connect(ctx, r.Appliance.PID(), "appliance", "eth0"); err != nil {
 		return err
 	}
-	if err := run(ctx, r.network, "ip link add rack type bridge", "ip link set rack up"); err != nil {
-		return err
-	}
-	if err := sandbox.Connect(ctx, r.network, r.Appliance, "appliance", "eth0"); err != nil {
-		return err
-	}
-	if err := putFile(r.Appliance, "/run/firstlight/site/site.yaml", []byte(site), 0o644); err != nil {
-		return err
-	}
-	if err := run(ctx, r.network, "ip link set appliance master rack"); err != nil {
+	if err := r.Appliance.WriteSite(site); err != nil {
 		return err
 	}
 	if err := run(ctx, r.Appliance, "systemctl start firstlightd"); err != nil {
@@ -191,14 +193,6 @@ func run(ctx context.Context, b *sandbox.Sandbox, lines ...string) error {
 		}
 	}
 	return nil
-}
-
-func putFile(b *sandbox.Sandbox, path string, data []byte, mode os.FileMode) error {
-	at := b.Path(path)
-	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(at, data, mode)
 }
 
 func newKey() (ssh.PublicKey, []byte, error) {
@@ -235,29 +229,30 @@ func (s *Server) Label() string { return fmt.Sprintf("node-%d", s.nr) }
 
 // PowerOn starts the server on its disk.
 func (s *Server) PowerOn(ctx context.Context) error {
-	if err := os.MkdirAll(s.dir(), 0o755); err != nil {
-		return fmt.Errorf("power %s: %w", s.Label(), err)
-	}
-	bed, err := sandbox.Start(ctx, sandbox.Config{Name: fmt.Sprintf("%s-server-%d", s.rack.Name, s.nr), Root: s.rack.Root, DiskImage: s.rack.system, Disk: true,
-		Dir: s.dir(), Manager: s.rack.Programs.Manager, Log: s.rack.Log,
-		Keep: []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd", "/var/log"}})
+	bed, err := sandbox.Start(ctx, sandbox.Config{
+		Name:      fmt.Sprintf("%s-server-%d", s.rack.Name, s.nr),
+		Root:      s.rack.Root,
+		DiskImage: s.rack.system,
+		Disk:      true,
+		Dir:       s.dir(),
+		Manager:   s.rack.Programs.Manager,
+		Log:       s.rack.Log,
+		Keep:      []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd", "/var/log"},
+	})
 	if err != nil {
 		return err
 	}
 	s.Sandbox = bed
-	port := fmt.Sprintf("port%d", s.nr)
-	// The kernel removes the port of the server's last life in its own time.
-	_, _ = s.rack.network.Run(ctx, "ip", "link", "delete", port) // there may be none
-	if err := sandbox.Connect(ctx, s.rack.network, bed, port, "eth0"); err != nil {
+	if err := s.rack.bridge.Connect(ctx, bed.PID(), fmt.Sprintf("port%d", s.nr), "eth0"); err != nil {
 		return err
 	}
 	if err := s.install(); err != nil {
 		return fmt.Errorf("install %s: %w", s.Label(), err)
 	}
-	return errors.Join(run(ctx, s.rack.network, "ip link set "+port+" master "+s.rack.bridge), run(ctx, bed,
+	return run(ctx, bed,
 		"ip address add "+s.Addr.String()+"/24 dev eth0",
 		"systemctl start ssh containerd",
-		"systemctl default firstlight-endpoint kubelet"))
+		"systemctl default firstlight-endpoint kubelet")
 }
 
 // install gives a server, once, what cloud-init would: its identity and who may log in.
@@ -272,18 +267,18 @@ func (s *Server) install() error {
 	s.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public)))
 	id := make([]byte, 16)
 	_, _ = rand.Read(id)
-	// The system's resolver does not run in a bed, and no name server is in the rack.
+	// The system's resolver does not run in a sandbox, and no name server is in the rack.
 	if err := os.Remove(s.Path("/etc/resolv.conf")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return errors.Join(
-		putFile(s.Sandbox, "/etc/resolv.conf", nil, 0o644),
-		putFile(s.Sandbox, "/etc/ssh/ssh_host_ed25519_key", private, 0o600),
-		putFile(s.Sandbox, "/root/.ssh/authorized_keys", s.rack.access, 0o600),
-		putFile(s.Sandbox, "/etc/machine-id", []byte(hex.EncodeToString(id)+"\n"), 0o644))
+		s.WriteFile("/etc/resolv.conf", nil, 0o644),
+		s.WriteFile("/etc/ssh/ssh_host_ed25519_key", private, 0o600),
+		s.WriteFile("/root/.ssh/authorized_keys", s.rack.access, 0o600),
+		s.WriteFile("/etc/machine-id", []byte(hex.EncodeToString(id)+"\n"), 0o644))
 }
 
-// CutPower takes the server's power. What was not on its disk is lost, as far as that can be had in a bed.
+// CutPower takes the server's power. What was not on its disk is lost, as far as a sandbox can lose it.
 func (s *Server) CutPower() error {
 	if s.Sandbox == nil {
 		return nil
@@ -310,7 +305,7 @@ func (r *Rack) Inventory(cluster string, masters int, servers ...*Server) error 
 		}
 	}
 	text := fmt.Sprintf("[all]\n%s\n[kube-master]\n%s\n[kube-node]\n%s\n[etcd]\n%s", &all, &control, &work, &control)
-	return putFile(r.Appliance, "/opt/kud/multi-cluster/"+cluster+"/hosts.ini", []byte(text), 0o644)
+	return r.Appliance.WriteFile("/opt/kud/multi-cluster/"+cluster+"/hosts.ini", []byte(text), 0o644)
 }
 
 // Installer is the installer's command line in the appliance.

@@ -70,7 +70,7 @@ func (b *bench) tell() {
 			b.t.Logf("%s of %s, the end of its log:\n%s", unit, s.Label(), end(s.UnitLog(unit)))
 		}
 	}
-	for _, unit := range []string{"supplies.service", "firstlightd.service"} {
+	for _, unit := range []string{"mirror.service", "firstlightd.service"} {
 		b.t.Logf("%s, the end of its log:\n%s", unit, end(b.Appliance.UnitLog(unit)))
 	}
 }

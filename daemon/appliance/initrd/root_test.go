@@ -1,0 +1,87 @@
+package initrd
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/stick"
+)
+
+// testRoot is a root with a program as systemd: this test's.
+func testRoot(t *testing.T) string {
+	root := t.TempDir()
+	for _, dir := range []string{"dev", "proc", "sys", "run", "etc", "usr/lib/systemd"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(root, "usr/lib/os-release"), []byte("IMAGE_VERSION=0.1.0\n"), 0o644))
+	program, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(root, systemd), program, 0o755))
+	return root
+}
+
+func TestRootIsReadBeforeTheSwitch(t *testing.T) {
+	sane := testRoot(t)
+	b := stick.BootInfo{Version: "0.1.0"}
+	require.NoError(t, prepareRoot(&b, sane))
+	id, err := os.ReadFile(filepath.Join(sane, "etc/machine-id"))
+	require.NoError(t, err)
+	assert.Equal(t, b.MachineID.ID, strings.TrimSpace(string(id)))
+
+	for name, damage := range map[string]func(root string) error{
+		"no systemd":     func(root string) error { return os.Remove(filepath.Join(root, systemd)) },
+		"half a systemd": func(root string) error { return os.Truncate(filepath.Join(root, systemd), 4000) },
+		"no /run":        func(root string) error { return os.Remove(filepath.Join(root, "run")) },
+	} {
+		root := testRoot(t)
+		require.NoError(t, damage(root))
+		assert.Error(t, prepareRoot(&stick.BootInfo{Version: "0.1.0"}, root), name)
+		assert.NoFileExists(t, filepath.Join(root, "etc/machine-id"), name)
+	}
+}
+
+// TestDataIsNotWritten: the identity is read from a file system that has the same bytes afterwards.
+func TestDataIsNotWritten(t *testing.T) {
+	if !strings.Contains(os.Getenv("FIRSTLIGHT_TEST"), "ns") {
+		t.Skip("needs root and namespaces: set FIRSTLIGHT_TEST=ns")
+	}
+	image := os.Getenv("FIRSTLIGHT_DATA_DEVICE")
+	if image != "" { // in the mount namespace
+		id, ok := storedMachineID(stick.BootInfo{Partitions: []stick.Partition{{Name: stick.PartitionData, Path: image}}})
+		assert.True(t, ok)
+		assert.Equal(t, strings.Repeat("7", 32), id)
+		return
+	}
+
+	dir := t.TempDir()
+	image = filepath.Join(dir, "data")
+	tree := filepath.Join(dir, "tree")
+	require.NoError(t, os.MkdirAll(filepath.Join(tree, filepath.Dir(stick.MachineIDName)), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(tree, stick.MachineIDName), []byte(strings.Repeat("7", 32)+"\n"), 0o444))
+	out, err := exec.Command("mke2fs", "-q", "-t", "ext4", "-d", tree, image, "8M").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	before, err := os.ReadFile(image)
+	require.NoError(t, err)
+
+	loop, err := exec.Command("losetup", "--find", "--show", image).Output()
+	require.NoError(t, err)
+	device := strings.TrimSpace(string(loop))
+	inside := exec.Command("unshare", "--mount", "sh", "-c",
+		`mount -t tmpfs none /run && exec "$0" -test.run='^TestDataIsNotWritten$' -test.v`, os.Args[0])
+	inside.Env = append(os.Environ(), "FIRSTLIGHT_DATA_DEVICE="+device)
+	out, err = inside.CombinedOutput()
+	assert.NoError(t, err, "%s", out)
+	assert.Contains(t, string(out), "--- PASS: TestDataIsNotWritten")
+	require.NoError(t, exec.Command("losetup", "--detach", device).Run())
+
+	after, err := os.ReadFile(image)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(before, after), "DATA was written to")
+}
