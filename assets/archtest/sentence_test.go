@@ -27,7 +27,6 @@ var foreign = map[string]string{
 
 // ours are texts of our own that are read back all the same. It grows no more.
 var ours = map[string]string{
-	" install ":    "what a node of tests did: a log of words",
 	"did you mean": "a suggestion for a key of site.yaml, or the list of all keys",
 	"one of ":      "the type of a list's items, for docs/site.md",
 	"pod ":         "the kinds of questions that verify a cluster",

@@ -92,7 +92,7 @@ func TestDocs(t *testing.T) {
 		assert.Contains(t, string(text), "`"+reason+"`", "a reason that the page does not explain")
 	}
 	var code strings.Builder
-	for _, dir := range []string{".", "../../engine/remote", "../../../image/lab/testbed/sandbox"} {
+	for _, dir := range []string{".", "../contract", "../../engine/remote", "../../../image/lab/testbed/sandbox"} {
 		require.NoError(t, filepath.WalkDir(dir, func(file string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(file, "_test.go") {
 				return err
