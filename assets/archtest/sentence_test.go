@@ -21,7 +21,6 @@ var foreign = map[string]string{
 	"can't be resumed by conductor": "Ironic's last_error",
 	"firstlight ":                   "the vendor class of our own DHCP probes: a format, on the network",
 	"go: downloading ":              "the go command",
-	"procs_running ":                "/proc/stat",
 	"server gave HTTP response to HTTPS client": "net/http",
 	"unable to authenticate":                    "golang.org/x/crypto/ssh",
 }
