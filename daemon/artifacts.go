@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,44 +16,45 @@ import (
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/mirror"
+	"firstlight.dev/firstlight/daemon/metal/provisioning"
 	"firstlight.dev/firstlight/daemon/metal/registry"
 	"firstlight.dev/firstlight/daemon/uploads/publish"
 	"firstlight.dev/firstlight/daemon/uploads/serving"
+	"firstlight.dev/firstlight/pxe/server"
 )
 
-// Where artifacts are kept on DATA.
-const (
-	artifactDir    = stick.DataDir + "/artifacts"
-	artifactImages = artifactDir + "/" + artifact.ImagesDir
-)
+// catalogFile lists what is complete.
+const catalogFile = artifact.Dir + "/" + artifact.CatalogFile
 
 // artifacts is the part of the plan that takes uploads.
 type artifacts struct {
-	metal     *metal
+	metal     *provisioning.Provisioner
+	mirror    *mirror.Mirror
 	hostname  func() string
 	addresses func() []status.Address
 }
 
-func newArtifacts(m *metal, hostname func() string, addresses func() []status.Address) *artifacts {
-	return &artifacts{metal: m, hostname: hostname, addresses: addresses}
-}
-
 func (a *artifacts) stages() []bringup.Stage {
-	return []bringup.Stage{serving.Stage(a.pod, a.metal.client)}
+	return []bringup.Stage{serving.Stage(a.pod, a.metal.Client)}
 }
 
-// pod is what the agent's and the store's pod is made from. The certificate is for every
+// pod is what the agent's pod is made from. The certificate is for every
 // address that the appliance has now.
 func (a *artifacts) pod() (serving.Pod, error) {
-	authority, err := a.metal.ca()
+	authority, err := a.metal.Vault.Authority()
 	if err != nil {
 		return serving.Pod{}, err
 	}
-	names := ca.Names{CommonName: "artifacts", DNS: []string{"localhost"}, Addrs: append(hostAddrs(a.addresses()), a.metal.addr(), netip.AddrFrom4([4]byte{127, 0, 0, 1}))}
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	names := ca.Names{
+		CommonName: "artifacts",
+		DNS:        []string{"localhost"},
+		Addrs:      append(hostAddrs(a.addresses()), a.metal.Site().Networks.Provisioning.Address, loopback),
+	}
 	if name := a.hostname(); name != "" {
 		names.DNS = append(names.DNS, name)
 	}
@@ -70,9 +70,19 @@ func (a *artifacts) pod() (serving.Pod, error) {
 	if err != nil {
 		return serving.Pod{}, err
 	}
-	limits, store := artifactConfig(a.metal.site().Artifacts)
-	return serving.Pod{Limits: limits, Store: store, Dir: artifactDir, Cert: pair.Cert, Key: pair.Key, CA: authority.PEM(), Digest: digest,
-		Registry: a.metal.registryAddr().String(), WriteCert: writer.Cert, WriteKey: writer.Key}, nil
+	limits, store := artifactConfig(a.metal.Site().Artifacts)
+	return serving.Pod{
+		Limits:    limits,
+		Store:     store,
+		Dir:       artifact.Dir,
+		Cert:      pair.Cert,
+		Key:       pair.Key,
+		CA:        authority.PEM(),
+		Digest:    digest,
+		Registry:  a.mirror.RegistryAddr().String(),
+		WriteCert: writer.Cert,
+		WriteKey:  writer.Key,
+	}, nil
 }
 
 // artifactConfig is what the site says of uploads, for the pod.
@@ -109,16 +119,16 @@ func (a *artifacts) status(stages []status.Stage) *status.Artifacts {
 	if i < 0 {
 		return nil
 	}
-	catalog, err := publish.Read(filepath.Join(artifactDir, artifact.CatalogFile))
+	catalog, err := publish.Read(catalogFile)
 	if errors.Is(err, fs.ErrNotExist) && stages[i].State != status.StateReady {
 		return nil
 	}
 	var s unix.Statfs_t
 	free, least := int64(-1), int64(0)
-	if unix.Statfs(artifactDir, &s) == nil {
+	if unix.Statfs(artifact.Dir, &s) == nil {
 		free, least = int64(s.Bavail)*s.Bsize, artifact.ReservedSpace(int64(s.Blocks)*s.Bsize)
 	}
-	url := "https://" + net.JoinHostPort(a.metal.addr().String(), fmt.Sprint(artifact.Port))
+	url := "https://" + net.JoinHostPort(a.metal.Site().Networks.Provisioning.Address.String(), fmt.Sprint(artifact.Port))
 	return artifactsStatus(stages[i], catalog, err, url, free, least)
 }
 
@@ -151,26 +161,36 @@ func artifactsStatus(stage status.Stage, c artifact.Catalog, unread error, url s
 }
 
 // uploadedImages are the OS images among the artifacts, by the names that site.yaml may use; never
-// nil.
-func (m *metal) uploadedImages() (map[string]metal3.Image, error) {
-	c, err := publish.Read(filepath.Join(artifactDir, artifact.CatalogFile))
+// nil. files is the address of the boot server.
+func uploadedImages(files string) (map[string]metal3.Image, error) {
+	c, err := publish.Read(catalogFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return nodeImagesOf(c, m.fileURL()), err
+	return nodeImagesOf(c, files), err
 }
 
 func nodeImagesOf(c artifact.Catalog, files string) map[string]metal3.Image {
 	images := map[string]metal3.Image{}
 	for name, i := range c.ByName() {
-		images[name] = metal3.Image{URL: files + strings.TrimSuffix(artifact.ImagesPath, "/") + "/" + i.Key().Object(), SHA256: i.SHA256, Format: i.Format, Size: i.VirtualSize}
+		images[name] = metal3.Image{
+			URL:    files + strings.TrimSuffix(artifact.ImagesPath, "/") + "/" + i.Key().Object(),
+			SHA256: i.SHA256,
+			Format: i.Format,
+			Size:   i.VirtualSize,
+		}
 	}
 	return images
 }
 
+// uploadMount is where the boot server has uploaded OS images.
+func uploadMount() server.Mount {
+	return server.Mount{Path: artifact.ImagesPath, Dir: artifact.Dir + "/" + artifact.ImagesDir, Digest: imageDigest}
+}
+
 // imageDigest knows the sha256 of what the boot server shows below artifact.ImagesPath.
 func imageDigest(name string) string {
-	c, err := publish.Read(filepath.Join(artifactDir, artifact.CatalogFile))
+	c, err := publish.Read(catalogFile)
 	if err != nil {
 		return ""
 	}

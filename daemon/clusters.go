@@ -20,42 +20,36 @@ import (
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/netboot"
+	"firstlight.dev/firstlight/daemon/metal/provisioning"
 )
-
-// leaseFile is what the DHCP server writes for readers, in a directory that pods can mount.
-const leaseFile = stick.RunDir + "/dhcp/dhcpd.leases"
 
 // clusters is the part of the plan that makes the nodes of metal into workload clusters.
 type clusters struct {
-	metal *metal
+	metal *provisioning.Provisioner
 	nodes func() []status.Node // of the site, each with whether it is proven
 
 	mu  sync.Mutex
 	all []status.Cluster
 }
 
-func newClusters(m *metal, nodes func() []status.Node) *clusters {
-	return &clusters{metal: m, nodes: nodes}
-}
-
 func (c *clusters) stages() []bringup.Stage {
-	provisionings := func() []v1alpha1.Provisioning { return bpa.Provisionings(c.metal.site()) }
-	return bpa.Stages(c.operator, provisionings, c.metal.client)
+	provisionings := func() []v1alpha1.Provisioning { return bpa.Provisionings(c.metal.Site()) }
+	return bpa.Stages(c.operator, provisionings, c.metal.Client)
 }
 
 // operator is what its pod is made from.
 func (c *clusters) operator() (bpa.Operator, error) {
-	public, err := c.metal.keys.AccessPublicKey() // minted if it is not there
+	public, err := c.metal.Vault.Keys.AccessPublicKey() // minted if it is not there
 	if err != nil {
 		return bpa.Operator{}, err
 	}
-	private, err := os.ReadFile(c.metal.keys.AccessFile())
+	private, err := os.ReadFile(c.metal.Vault.Keys.AccessFile())
 	if err != nil {
 		return bpa.Operator{}, fmt.Errorf("read log-in to nodes: %w", err)
 	}
@@ -63,11 +57,15 @@ func (c *clusters) operator() (bpa.Operator, error) {
 	if err != nil {
 		return bpa.Operator{}, err
 	}
-	s := c.metal.site()
+	s := c.metal.Site()
 	return bpa.Operator{
 		Installer: assets.InstallerImage,
 		Site:      string(s.Name), Proposal: bpa.ProposalMode(s),
-		LeaseFile: leaseFile, LeaseDir: filepath.Dir(leaseFile), Digest: digest, Private: private, Public: []byte(public + "\n"),
+		LeaseFile: netboot.LeaseFile,
+		LeaseDir:  filepath.Dir(netboot.LeaseFile),
+		Digest:    digest,
+		Private:   private,
+		Public:    []byte(public + "\n"),
 	}, nil
 }
 
@@ -78,11 +76,11 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		return nil
 	}
 	for {
-		api, err := c.metal.client()
+		api, err := c.metal.Client()
 		if err != nil {
 			return err
 		}
-		hosts, _ := c.metal.hosts.List()
+		hosts, _ := c.metal.Hosts.List()
 		for name, proven := range verifiedLabelChanges(c.nodes(), hosts) {
 			if err := setVerifiedLabel(ctx, api, name, proven); err != nil {
 				return err

@@ -15,6 +15,8 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/supportbundle"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
+	"firstlight.dev/firstlight/daemon/metal/provisioning"
 	"firstlight.dev/firstlight/daemon/metal/verify/shell"
 )
 
@@ -51,9 +53,10 @@ func NewCollector(ctx context.Context, socket string) *supportbundle.Collector {
 		c.Sources = append(c.Sources, supportbundle.Source{Name: "nodes", Get: func(context.Context) ([]byte, error) { return nil, err }})
 		return c
 	}
-	m := newMetal(h.Log, h.Site, h.MachineID, kube.New(kube.Defaults()))
+	keys := vault.New(h.MachineID)
+	m := provisioning.New(provisioning.Deps{Log: h.Log, Site: h.Site, Vault: keys})
 	c.Sources = append(c.Sources, supportbundle.Source{Name: "ironic.json", Get: func(ctx context.Context) ([]byte, error) {
-		nodes, err := m.ironicNodes(ctx)
+		nodes, err := m.IronicNodes(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +64,7 @@ func NewCollector(ctx context.Context, socket string) *supportbundle.Collector {
 	}})
 	for _, n := range h.Site().Nodes {
 		c.Sources = append(c.Sources, supportbundle.Source{Name: fmt.Sprintf("nodes/%s.log", n.Name), Get: func(ctx context.Context) ([]byte, error) {
-			return m.nodeLog(ctx, n, document)
+			return nodeLog(ctx, keys.Keys, n, document)
 		}})
 	}
 	return c
@@ -69,7 +72,7 @@ func NewCollector(ctx context.Context, socket string) *supportbundle.Collector {
 
 // nodeLog asks an installed node for its log. One that was never installed has no host key, and
 // none is minted for it here.
-func (m *metal) nodeLog(ctx context.Context, n site.Node, document status.Document) ([]byte, error) {
+func nodeLog(ctx context.Context, keys *vault.Keys, n site.Node, document status.Document) ([]byte, error) {
 	t := shell.Target{Name: string(n.Name), User: n.OS.Username}
 	for _, known := range document.Nodes {
 		if a, err := netip.ParseAddr(known.Address); err == nil && known.Name == t.Name {
@@ -81,14 +84,14 @@ func (m *metal) nodeLog(ctx context.Context, n site.Node, document status.Docume
 			t.Addresses = append(t.Addresses, l.Address.Prefix.Addr())
 		}
 	}
-	if !m.keys.HasHostKey(n.Name) {
+	if !keys.HasHostKey(n.Name) {
 		return nil, fmt.Errorf("it was never handed over")
 	}
 	var err error
-	if t.Key, err = m.accessSigner(); err != nil {
+	if t.Key, err = keys.AccessSigner(); err != nil {
 		return nil, err
 	}
-	if t.HostKey, err = m.hostKey(n.Name); err != nil {
+	if t.HostKey, err = keys.HostPublicKey(n.Name); err != nil {
 		return nil, err
 	}
 	return shell.Output(ctx, t, askLog)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/site"
@@ -23,13 +21,20 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/api"
 	"firstlight.dev/firstlight/daemon/appliance/console"
 	"firstlight.dev/firstlight/daemon/appliance/host"
-	"firstlight.dev/firstlight/daemon/appliance/host/timeserver"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
+	"firstlight.dev/firstlight/daemon/metal/ironic"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/mirror"
+	"firstlight.dev/firstlight/daemon/metal/netboot"
+	"firstlight.dev/firstlight/daemon/metal/provisioning"
 	"firstlight.dev/firstlight/daemon/metal/verify"
+	"firstlight.dev/firstlight/pxe"
 )
 
 // JournalName is the history of the plan, on DATA.
@@ -40,8 +45,10 @@ type Daemon struct {
 	log         *slog.Logger
 	host        *host.Host
 	kube        *kube.Cluster
-	metal       *metal
-	networkDHCP *networkDHCP
+	boot        *netboot.Server
+	mirror      *mirror.Mirror
+	metal       *provisioning.Provisioner
+	networkDHCP *netboot.NetworkDHCP
 	verifier    *verify.Engine
 	cluster     *clusters
 	uploads     *artifacts
@@ -49,7 +56,8 @@ type Daemon struct {
 	journal     *bringup.Journal
 	started     time.Time
 	bootID      string
-	version     string // of the image
+	version     string        // of the image
+	metricParts metrics.Parts // counters of what serves the site
 
 	drawn    chan struct{} // kicks the console
 	notified chan struct{} // kicks sd_notify
@@ -57,21 +65,62 @@ type Daemon struct {
 
 // New wires the daemon.
 func New(log *slog.Logger) *Daemon {
-	d := &Daemon{log: log, host: &host.Host{Log: log}, kube: kube.New(kube.Defaults()), started: time.Now(), bootID: bootID(),
-		version: stick.ImageVersion(stick.BootInfoFile),
-		drawn:   make(chan struct{}, 1), notified: make(chan struct{}, 1)}
-	d.journal = &bringup.Journal{Path: filepath.Join(stick.DataDir, JournalName), Log: log, Ready: d.stageReady("data-mounted")}
+	d := &Daemon{
+		log:      log,
+		host:     &host.Host{Log: log},
+		kube:     kube.New(kube.Defaults()),
+		started:  time.Now(),
+		bootID:   bootID(),
+		version:  stick.ImageVersion(stick.BootInfoFile),
+		drawn:    make(chan struct{}, 1),
+		notified: make(chan struct{}, 1),
+	}
+	d.journal = &bringup.Journal{
+		Path:  filepath.Join(stick.DataDir, JournalName),
+		Log:   log,
+		Ready: d.stageReady("data-mounted"),
+	}
 	d.host.OnSite = d.applySite
-	d.metal = newMetal(log, d.host.Site, d.host.MachineID, d.kube)
-	d.networkDHCP = &networkDHCP{log: log, site: d.host.Site, dir: leaseDir}
+	d.wireMetal(vault.New(d.host.MachineID))
+	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()
-	d.metal.preflightGate = d.verifier.Gate
-	d.cluster = newClusters(d.metal, d.verifier.Nodes)
-	d.uploads = newArtifacts(d.metal, d.host.Hostname, d.host.Addresses)
+	d.metal.PreflightGate = d.verifier.Gate
+	d.cluster = &clusters{metal: d.metal, nodes: d.verifier.Nodes}
+	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.journal.Begin(d.bootID, d.version, d.started)
-	d.runner = &bringup.Runner{Plan: Plan(d.host, d.kube, d.metal, d.uploads, d.cluster), Log: log, Changed: d.notifyChange,
-		Unanswered: apply.IsUnanswered}
+	d.runner = &bringup.Runner{Plan: d.plan(), Log: log, Changed: d.notifyChange, Unanswered: apply.IsUnanswered}
 	return d
+}
+
+// wireMetal wires what serves and installs nodes.
+func (d *Daemon) wireMetal(secrets *vault.Vault) {
+	d.mirror = &mirror.Mirror{Log: d.log, Site: d.host.Site, Vault: secrets, Metrics: &d.metricParts}
+	d.boot = &netboot.Server{
+		Log:     d.log,
+		Site:    d.host.Site,
+		Metrics: &d.metricParts,
+		Mounts:  append(mirror.Mounts(), uploadMount()),
+		RamdiskTail: func(size int64) ([]byte, error) {
+			authority, err := secrets.Authority()
+			if err != nil {
+				return nil, err
+			}
+			return ironic.RamdiskTail(authority.PEM(), size)
+		},
+		Booter: func() pxe.Booter {
+			d.metal.Hosts.Ramdisk = d.metal.Ramdisk()
+			return d.metal.Hosts
+		},
+	}
+	d.metal = provisioning.New(provisioning.Deps{
+		Log:     d.log,
+		Site:    d.host.Site,
+		Vault:   secrets,
+		Kube:    d.kube,
+		Boot:    d.boot,
+		Kinds:   v1alpha1.AddToScheme,
+		Uploads: func() (map[string]metal3.Image, error) { return uploadedImages(d.boot.FileURL()) },
+	})
 }
 
 // applySite hands the site to the parts that follow it. It runs within the stage site-read, so
@@ -97,33 +146,32 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
+	linksUp := d.stageReady("links-up")
 	parts := []struct {
 		name string
 		run  func(context.Context) error
 	}{
 		{"console", (&console.Console{Document: d.Document, Changed: d.drawn, Hidden: d.consoleHidden, Log: d.log}).Run},
 		{"api", (&api.Server{Socket: status.SocketPath, Document: d.Document, Reload: d.reload, Ready: d.notifyReady, Log: d.log,
-			Why: d.verifier.Why, Records: d.metal.bootTraces}).Run},
+			Why: d.verifier.Why, Records: d.boot.Traces}).Run},
 		{"systemd", d.runNotifier},
 		{"journal", d.journal.Run},
 		{"plan", d.runner.Run},
 		{"lease", d.host.MaintainLeases},
-		{"time", d.serveTime},
-		{"pxe", func(ctx context.Context) error { return d.metal.serve(ctx, d.stageReady("links-up")) }},
-		{"dhcp bmc", func(ctx context.Context) error { return d.networkDHCP.serve(ctx, host.BMC, d.stageReady("links-up")) }},
-		{"dhcp baremetal", func(ctx context.Context) error {
-			return d.networkDHCP.serve(ctx, host.Baremetal, d.stageReady("links-up"))
-		}},
-		{"packages", func(ctx context.Context) error { return d.metal.servePackages(ctx, d.stageReady("links-up")) }},
-		{"registry", func(ctx context.Context) error { return d.metal.serveImages(ctx, d.stageReady("clock-set")) }},
-		{"hosts", func(ctx context.Context) error { return d.metal.watch(ctx, d.stageReady("metal3-ready")) }},
+		{"time", func(ctx context.Context) error { return d.mirror.ServeTime(ctx, linksUp, d.host.TimeSource) }},
+		{"pxe", d.serveBoot},
+		{"dhcp bmc", func(ctx context.Context) error { return d.networkDHCP.Serve(ctx, host.BMC, linksUp) }},
+		{"dhcp baremetal", func(ctx context.Context) error { return d.networkDHCP.Serve(ctx, host.Baremetal, linksUp) }},
+		{"packages", func(ctx context.Context) error { return d.mirror.ServePackages(ctx, linksUp) }},
+		{"registry", func(ctx context.Context) error { return d.mirror.ServeImages(ctx, d.stageReady("clock-set")) }},
+		{"hosts", func(ctx context.Context) error { return d.metal.Watch(ctx, d.stageReady("metal3-ready")) }},
 		{"verify", d.verifier.Run},
 		{"records", d.writeTraces},
-		{"handover", func(ctx context.Context) error { return d.metal.reconcileNodes(ctx, d.stageReady("site-handed-over")) }},
+		{"handover", func(ctx context.Context) error { return d.metal.Reconcile(ctx, d.stageReady("site-handed-over")) }},
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
-		{"tidy", d.metal.pruneDeployLogs},
+		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {
-			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metal.metricParts))
+			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts))
 		}},
 	}
 	var wg sync.WaitGroup
@@ -188,7 +236,7 @@ func (d *Daemon) Document() status.Document {
 		Nodes: append([]status.Node{}, d.verifier.Nodes()...), Launch: d.verifier.Launch(), Clusters: d.cluster.Clusters(),
 		Artifacts: d.uploads.status(s.Stages),
 	}
-	d.networkDHCP.addDHCPStatus(&doc)
+	d.networkDHCP.AddStatus(&doc)
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started
 	}
@@ -318,18 +366,17 @@ func (d *Daemon) runNotifier(ctx context.Context) error {
 	}
 }
 
-// serveTime answers time requests wherever nodes are supplied, once the addresses are there, and moves with
-// them when the site is edited.
-func (d *Daemon) serveTime(ctx context.Context) error {
-	addresses := func() ([]netip.Prefix, bool) { return serviceAddresses(d.host.Site()), true }
-	return rerun.OnChange(ctx, d.stageReady("links-up"), addresses, func(ctx context.Context, at []netip.Prefix) error {
-		group, ctx := errgroup.WithContext(ctx)
-		for _, addr := range addrsOf(at) {
-			s := &timeserver.Server{Addr: netip.AddrPortFrom(addr, 123), Source: d.host.TimeSource, Log: d.log}
-			group.Go(func() error { return s.Run(ctx) })
-		}
-		return group.Wait()
-	})
+// serveBoot serves machines that boot. Hosts in service boot their disks by their backups before the API answers, and
+// even if it never does.
+func (d *Daemon) serveBoot(ctx context.Context) error {
+	linksUp := d.stageReady("links-up")
+	if !rerun.Await(ctx, linksUp) {
+		return nil
+	}
+	if err := d.metal.Hosts.LoadBackups(); err != nil {
+		return err
+	}
+	return d.boot.Run(ctx, linksUp)
 }
 
 // bootID tells one boot from another; "" on a system without one.

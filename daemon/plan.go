@@ -6,14 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"firstlight.dev/firstlight/daemon/appliance/host"
-	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
-// Plan is all that happens between power and serving, in order. docs/bringup.md walks
+// plan is all that happens between power and serving, in order. docs/bringup.md walks
 // through it; a test holds the two together.
-func Plan(h *host.Host, k *kube.Cluster, m *metal, a *artifacts, c *clusters) []bringup.Stage {
+func (d *Daemon) plan() []bringup.Stage {
+	h := d.host
 	return slices.Concat([]bringup.Stage{
 		{Name: "data-mounted", Fact: "State has its place, and what is written there reaches the medium.",
 			Why:  "First: every secret and decision below is kept there, and SITE is mounted with it.",
@@ -34,9 +33,13 @@ func Plan(h *host.Host, k *kube.Cluster, m *metal, a *artifacts, c *clusters) []
 			Why:  "Before Kubernetes, so that a person can look while it comes up.",
 			Done: h.SSHDone, Do: h.SSHDo, Recheck: time.Minute},
 	},
-		k.Stages(), // container-runtime, images-present, control-plane, node-ready, system-pods
-		m.stages(), // wire-serving, supplies-served, metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
-		a.stages(), // artifacts-ready
-		c.stages(), // bpa-ready, clusters-handed-over
+		d.kube.Stages(), // container-runtime, images-present, control-plane, node-ready, system-pods
+		[]bringup.Stage{
+			d.boot.Stage(),   // wire-serving
+			d.mirror.Stage(), // supplies-served
+		},
+		d.metal.Stages(),   // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
+		d.uploads.stages(), // artifacts-ready
+		d.cluster.stages(), // bpa-ready, clusters-handed-over
 	)
 }

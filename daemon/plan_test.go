@@ -68,6 +68,14 @@ func TestStagesAreFacts(t *testing.T) {
 	}
 }
 
+func TestNodesLoadFromTheBootServer(t *testing.T) {
+	var paths []string
+	for _, m := range New(slog.New(slog.DiscardHandler)).boot.Mounts {
+		paths = append(paths, m.Path)
+	}
+	assert.Equal(t, []string{"/debian/pool/", "/debian/local/", "/binaries/sha256/", "/artifacts/"}, paths)
+}
+
 func TestSecondDaemonIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run", "lock")
 	first, err := acquireLock(path)

@@ -115,6 +115,14 @@ var floors = [][]string{
 var pairs = map[string][]string{
 	// A stage of the plan that applies objects.
 	"daemon/engine/apply": {"daemon/engine/bringup"},
+	// The vault holds the authority.
+	"daemon/appliance/vault": {"daemon/appliance/ca"},
+	// Packages are beside what boots, at the same port.
+	"daemon/metal/mirror": {"daemon/metal/netboot", "daemon/metal/packages", "daemon/metal/registry"},
+	// What installs nodes puts the others together.
+	"daemon/metal/provisioning": {
+		"daemon/metal/ironic", "daemon/metal/metal3", "daemon/metal/mirror", "daemon/metal/netboot", "daemon/metal/verify",
+	},
 	// What blocks a node, and what may switch it on, is decided in metal3.
 	"daemon/metal/verify": {"daemon/metal/metal3"},
 	// The API serves what the store holds.

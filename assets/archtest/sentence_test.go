@@ -21,17 +21,13 @@ var foreign = map[string]string{
 	"can't be resumed by conductor": "Ironic's last_error",
 	"firstlight ":                   "the vendor class of our own DHCP probes: a format, on the network",
 	"go: downloading ":              "the go command",
-	"procs_running ":                "/proc/stat",
 	"server gave HTTP response to HTTPS client": "net/http",
 	"unable to authenticate":                    "golang.org/x/crypto/ssh",
 }
 
 // ours are texts of our own that are read back all the same. It grows no more.
 var ours = map[string]string{
-	" install ":    "what a node of tests did: a log of words",
 	"did you mean": "a suggestion for a key of site.yaml, or the list of all keys",
-	"host ":        "the host that a warning of the operator is about",
-	"node ":        "the node that a problem of the operator is about",
 	"one of ":      "the type of a list's items, for docs/site.md",
 	"pod ":         "the kinds of questions that verify a cluster",
 }
@@ -92,8 +88,10 @@ func TestNoCodeReadsASentence(t *testing.T) {
 		}
 		return nil
 	})
-	for text := range foreign {
-		assert.True(t, read[text], "nothing looks for %q any more", text)
+	for _, list := range []map[string]string{foreign, ours} {
+		for text := range list {
+			assert.True(t, read[text], "nothing looks for %q any more", text)
+		}
 	}
 }
 

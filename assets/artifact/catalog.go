@@ -5,7 +5,11 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/stick"
 )
+
+// Dir is where artifacts are kept on DATA.
+const Dir = stick.DataDir + "/artifacts"
 
 // The folder on DATA that agent and daemon share. All of it is one file system: an OS
 // image is served to nodes by a second name of the very file that the store keeps.

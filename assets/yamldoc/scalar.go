@@ -35,7 +35,7 @@ func (d *Document) decodeText(n *yaml.Node, v reflect.Value, path string) {
 	}
 	if err != nil {
 		d.add(n.Line, path, err.Error())
-	} else if !quoted {
+	} else if !quoted && !d.FreeText {
 		d.wrongType(n, v.Type(), path)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -125,19 +126,11 @@ func newMeter(w io.Writer) flash.Progress {
 			return
 		}
 		full := int(width * done / max(total, 1))
-		fmt.Fprintf(w, "\r\x1b[K  %-6s [%-*s] %3d %% of %s", phase, width, progressBar(full), 100*done/max(total, 1), formatSize(total))
+		fmt.Fprintf(w, "\r\x1b[K  %-6s [%-*s] %3d %% of %s", phase, width, strings.Repeat("#", full), 100*done/max(total, 1), formatSize(total))
 		if done == total {
 			fmt.Fprintln(w)
 		}
 	}
-}
-
-func progressBar(n int) string {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = '#'
-	}
-	return string(b)
 }
 
 func formatSize(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

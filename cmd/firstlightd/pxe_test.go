@@ -38,14 +38,14 @@ func TestParsePXEErrors(t *testing.T) {
 	const head = "interface: eth1\naddress: 172.22.0.1\n"
 	for text, want := range map[string]string{
 		"":                                    "pxe.yaml: interface and address are required; name the provisioning interface and this machine's address on it",
-		head + "bot: [x]\n":                   "pxe.yaml:3: field bot not found; docs/pxe.md lists the fields",
-		"interface: eth1\naddress: here\n":    `pxe.yaml:2: "here" is not an IPv4 address; write it like 172.22.0.1`,
-		head + "default: {action: wipe}\n":    `pxe.yaml:3: action "wipe" is unknown; use refuse, disk, inspect, ramdisk or wait`,
-		head + "default: {action: inspect}\n": "pxe.yaml: default: action inspect boots nothing; give kernel and initrd, or script",
-		head + "machines:\n  nobody: {action: disk}\n":     `pxe.yaml:4: "nobody" is not a MAC address; write it like "52:54:00:12:34:56"`,
-		head + "dhcp:\n  subnets:\n  - {pool: 1.2.3.4}\n":  `pxe.yaml:5: "1.2.3.4" is not a range; write it like 172.22.0.100-172.22.0.199`,
-		head + "dhcp: {foreign: fight}\n":                  `pxe.yaml: dhcp.foreign: "fight" is unknown; use silent or proxy`,
-		head + "default: {action: disk}\n---\nsecond: 1\n": "pxe.yaml: holds a second document; keep one",
+		head + "bot: [x]\n":                   "pxe.yaml:3: bot: unknown key; did you mean boot?",
+		"interface: eth1\naddress: here\n":    `pxe.yaml:2: address: "here" is not an IPv4 address; write it like 172.22.0.1`,
+		head + "default: {action: wipe}\n":    `pxe.yaml:3: default.action: action "wipe" is unknown; use refuse, disk, inspect, ramdisk or wait`,
+		head + "default: {action: inspect}\n": "pxe.yaml:3: default: action inspect boots nothing; give kernel and initrd, or script",
+		head + "machines:\n  nobody: {action: disk}\n":     `pxe.yaml:4: machines.nobody: "nobody" is not a MAC address; write it like "52:54:00:12:34:56"`,
+		head + "dhcp:\n  subnets:\n  - {pool: 1.2.3.4}\n":  `pxe.yaml:5: dhcp.subnets[0].pool: "1.2.3.4" is not a range; write it like 172.22.0.100-172.22.0.199`,
+		head + "dhcp: {foreign: fight}\n":                  `pxe.yaml:3: dhcp.foreign: "fight" is unknown; use silent or proxy`,
+		head + "default: {action: disk}\n---\nsecond: 1\n": "pxe.yaml:4: a second document begins here; the configuration of PXE is one document, remove the '---'",
 	} {
 		_, err := parsePXE("pxe.yaml", []byte(text))
 		assert.EqualError(t, err, want)

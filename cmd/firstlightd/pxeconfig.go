@@ -3,19 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
+	"firstlight.dev/firstlight/assets/yamldoc"
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/dhcp"
 	"firstlight.dev/firstlight/pxe/server"
@@ -25,8 +21,8 @@ import (
 type pxeFile struct {
 	Interface string     `yaml:"interface"`
 	Address   pxeAddr    `yaml:"address"`
-	HTTPPort  uint16     `yaml:"httpPort"`
-	TFTPPort  uint16     `yaml:"tftpPort"`
+	HTTPPort  int        `yaml:"httpPort" min:"0" max:"65535"`
+	TFTPPort  int        `yaml:"tftpPort" min:"0" max:"65535"`
 	Admin     string     `yaml:"admin"` // address:port of metrics and records
 	Captures  string     `yaml:"captures"`
 	Boot      []string   `yaml:"boot"`
@@ -51,15 +47,15 @@ type pxeDHCP struct {
 }
 
 type pxeSubnet struct {
-	Prefix pxePrefix     `yaml:"prefix"`
-	Pool   pxeRange      `yaml:"pool"`
-	Known  pxeRange      `yaml:"known"`
-	Lease  time.Duration `yaml:"lease"`
-	Router pxeAddr       `yaml:"router"`
-	DNS    []pxeAddr     `yaml:"dns"`
-	NTP    []pxeAddr     `yaml:"ntp"`
-	Domain string        `yaml:"domain"`
-	MTU    uint16        `yaml:"mtu"`
+	Prefix pxePrefix   `yaml:"prefix"`
+	Pool   pxeRange    `yaml:"pool"`
+	Known  pxeRange    `yaml:"known"`
+	Lease  pxeDuration `yaml:"lease"`
+	Router pxeAddr     `yaml:"router"`
+	DNS    []pxeAddr   `yaml:"dns"`
+	NTP    []pxeAddr   `yaml:"ntp"`
+	Domain string      `yaml:"domain"`
+	MTU    int         `yaml:"mtu" min:"0" max:"65535"`
 }
 
 // pxeMachine is what one machine, or every other one, boots.
@@ -75,63 +71,69 @@ type pxeMachine struct {
 	Hostname string    `yaml:"hostname"`
 }
 
-// Scalars that know how to be read, so that an error has its line.
+// Values that are written as one word (yamldoc.Text).
 type (
-	pxeAddr   struct{ netip.Addr }
-	pxePrefix struct{ netip.Prefix }
-	pxeRange  struct{ dhcp.Range }
-	pxeMAC    [6]byte
-	pxeAction struct{ pxe.Action }
+	pxeAddr     struct{ netip.Addr }
+	pxePrefix   struct{ netip.Prefix }
+	pxeRange    struct{ dhcp.Range }
+	pxeMAC      [6]byte
+	pxeAction   struct{ pxe.Action }
+	pxeDuration time.Duration
 )
 
-func lineError(n *yaml.Node, format string, args ...any) error {
-	return fmt.Errorf("line %d: "+format, append([]any{n.Line}, args...)...)
+func (d *pxeDuration) ParseText(s string) error {
+	length, err := time.ParseDuration(s)
+	if err != nil {
+		return fmt.Errorf("%q is not a length of time; write it like 1h", s)
+	}
+	*d = pxeDuration(length)
+	return nil
 }
 
-func (a *pxeAddr) UnmarshalYAML(n *yaml.Node) (err error) {
-	if a.Addr, err = netip.ParseAddr(n.Value); err != nil || !a.Is4() {
-		return lineError(n, "%q is not an IPv4 address; write it like 172.22.0.1", n.Value)
+func (a *pxeAddr) ParseText(s string) (err error) {
+	if a.Addr, err = netip.ParseAddr(s); err != nil || !a.Is4() {
+		return fmt.Errorf("%q is not an IPv4 address; write it like 172.22.0.1", s)
 	}
 	return nil
 }
 
-func (p *pxePrefix) UnmarshalYAML(n *yaml.Node) (err error) {
-	if p.Prefix, err = netip.ParsePrefix(n.Value); err != nil {
-		return lineError(n, "%q is not a network; write it like 172.22.0.0/24", n.Value)
+func (p *pxePrefix) ParseText(s string) (err error) {
+	if p.Prefix, err = netip.ParsePrefix(s); err != nil {
+		return fmt.Errorf("%q is not a network; write it like 172.22.0.0/24", s)
 	}
 	return nil
 }
 
-func (r *pxeRange) UnmarshalYAML(n *yaml.Node) (err error) {
-	first, last, ok := strings.Cut(n.Value, "-")
+func (r *pxeRange) ParseText(s string) (err error) {
+	first, last, ok := strings.Cut(s, "-")
 	if ok {
 		if r.First, err = netip.ParseAddr(strings.TrimSpace(first)); err == nil {
 			r.Last, err = netip.ParseAddr(strings.TrimSpace(last))
 		}
 	}
 	if !ok || err != nil {
-		return lineError(n, "%q is not a range; write it like 172.22.0.100-172.22.0.199", n.Value)
+		return fmt.Errorf("%q is not a range; write it like 172.22.0.100-172.22.0.199", s)
 	}
 	return nil
 }
 
-func (m *pxeMAC) UnmarshalYAML(n *yaml.Node) error {
-	mac, err := net.ParseMAC(n.Value)
+func (m *pxeMAC) ParseText(s string) error {
+	mac, err := net.ParseMAC(s)
 	if err != nil || len(mac) != 6 {
-		return lineError(n, "%q is not a MAC address; write it like \"52:54:00:12:34:56\"", n.Value)
+		return fmt.Errorf("%q is not a MAC address; write it like \"52:54:00:12:34:56\"", s)
 	}
 	copy(m[:], mac)
 	return nil
 }
 
-func (a *pxeAction) UnmarshalYAML(n *yaml.Node) error {
+func (a *pxeAction) ParseText(s string) error {
 	for _, action := range []pxe.Action{pxe.ActionRefuse, pxe.ActionDisk, pxe.ActionInspect, pxe.ActionRamdisk, pxe.ActionWait} {
-		if n.Value == action.String() {
+		if s == action.String() {
 			a.Action = action
 			return nil
 		}
 	}
-	return lineError(n, "action %q is unknown; use refuse, disk, inspect, ramdisk or wait", n.Value)
+	return fmt.Errorf("action %q is unknown; use refuse, disk, inspect, ramdisk or wait", s)
 }
 
 // pxeParsed is the configuration as resolved; Log and Registry are still to be set.
@@ -140,56 +142,37 @@ type pxeParsed struct {
 	admin string
 }
 
-// parsePXE reads the configuration. Errors are one line each: file:line: what, what to do.
+// parsePXE reads the configuration. Every problem is one line: file:line: path: what; what to do.
 func parsePXE(file string, data []byte) (pxeParsed, error) {
 	var f pxeFile
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
-		return pxeParsed{}, locateErrors(file, err)
+	d := yamldoc.Document{File: file, Kind: "the configuration of PXE", FreeText: true}
+	d.Decode(data, &f)
+	if len(d.Problems()) == 0 && (f.Interface == "" || !f.Address.IsValid()) {
+		d.Report("", "interface and address are required; name the provisioning interface and this machine's address on it")
 	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return pxeParsed{}, fmt.Errorf("%s: holds a second document; keep one", file)
-	}
-	if f.Interface == "" || !f.Address.IsValid() {
-		return pxeParsed{}, fmt.Errorf("%s: interface and address are required; name the provisioning interface and this machine's address on it", file)
-	}
-	booter, err := f.booter(file)
-	if err != nil {
+	if err := d.Problems().Err(); err != nil {
 		return pxeParsed{}, err
 	}
-	conf := server.Config{Interface: f.Interface, Addr: f.Address.Addr, HTTPPort: f.HTTPPort, TFTPPort: f.TFTPPort, BootDirs: f.Boot, Captures: f.Captures, Booter: booter}
+
+	conf := server.Config{
+		Interface: f.Interface,
+		Addr:      f.Address.Addr,
+		HTTPPort:  uint16(f.HTTPPort),
+		TFTPPort:  uint16(f.TFTPPort),
+		BootDirs:  f.Boot,
+		Captures:  f.Captures,
+		Booter:    f.booter(&d),
+	}
 	for _, m := range f.Mounts {
 		conf.Mounts = append(conf.Mounts, server.Mount{Path: m.Path, Dir: m.Dir})
 	}
 	if f.DHCP != nil {
-		if conf.DHCP, err = f.dhcpConfig(file); err != nil {
-			return pxeParsed{}, err
-		}
+		conf.DHCP = f.dhcpConfig(&d)
 	}
-	return pxeParsed{conf: conf, admin: f.Admin}, nil
+	return pxeParsed{conf: conf, admin: f.Admin}, d.Problems().Err()
 }
 
-// locateErrors turns the decoder's "line N: ..." into file:N: ..., one line per fault.
-func locateErrors(file string, err error) error {
-	at := regexp.MustCompile(`line (\d+): `)
-	var lines []string
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		line = strings.TrimSpace(strings.TrimPrefix(line, "yaml: "))
-		if line == "" || line == "unmarshal errors:" {
-			continue
-		}
-		if m := at.FindStringSubmatchIndex(line); m != nil {
-			line = file + ":" + line[m[2]:m[3]] + ": " + line[m[1]:]
-		} else {
-			line = file + ": " + line
-		}
-		lines = append(lines, regexp.MustCompile(` in type \S+$`).ReplaceAllString(line, "; docs/pxe.md lists the fields"))
-	}
-	return errors.New(strings.Join(lines, "\n"))
-}
-
-func (f *pxeFile) dhcpConfig(file string) (*dhcp.Config, error) {
+func (f *pxeFile) dhcpConfig(doc *yamldoc.Document) *dhcp.Config {
 	d := &dhcp.Config{LeaseDir: f.DHCP.Leases, ISCFile: f.DHCP.ISC}
 	if f.DHCP.Proxy {
 		d.Mode = dhcp.ModeProxy
@@ -199,7 +182,7 @@ func (f *pxeFile) dhcpConfig(file string) (*dhcp.Config, error) {
 	case "proxy":
 		d.Foreign = dhcp.ForeignProxy
 	default:
-		return nil, fmt.Errorf("%s: dhcp.foreign: %q is unknown; use silent or proxy", file, f.DHCP.Foreign)
+		doc.Report("dhcp.foreign", "%q is unknown; use silent or proxy", f.DHCP.Foreign)
 	}
 	plain := func(list []pxeAddr) (out []netip.Addr) {
 		for _, a := range list {
@@ -209,15 +192,22 @@ func (f *pxeFile) dhcpConfig(file string) (*dhcp.Config, error) {
 	}
 	for _, s := range f.DHCP.Subnets {
 		d.Subnets = append(d.Subnets, dhcp.Subnet{
-			Prefix: s.Prefix.Prefix, Pool: s.Pool.Range, Known: s.Known.Range, Lease: s.Lease, Router: s.Router.Addr,
-			DNS: plain(s.DNS), NTP: plain(s.NTP), Domain: s.Domain, MTU: s.MTU,
+			Prefix: s.Prefix.Prefix,
+			Pool:   s.Pool.Range,
+			Known:  s.Known.Range,
+			Lease:  time.Duration(s.Lease),
+			Router: s.Router.Addr,
+			DNS:    plain(s.DNS),
+			NTP:    plain(s.NTP),
+			Domain: s.Domain,
+			MTU:    uint16(s.MTU),
 		})
 	}
 	for mac, m := range f.Machines {
 		d.Reservations = append(d.Reservations, dhcp.Reservation{MAC: mac[:], Addr: m.Address.Addr, Hostname: m.Hostname})
 	}
 	slices.SortFunc(d.Reservations, func(a, b dhcp.Reservation) int { return bytes.Compare(a.MAC, b.MAC) })
-	return d, nil
+	return d
 }
 
 // fileBooter answers from the configuration file: policy for those who have no other.
@@ -236,22 +226,23 @@ func (b *fileBooter) Boot(_ context.Context, m pxe.Machine) pxe.Boot {
 	return b.other
 }
 
-func (f *pxeFile) booter(file string) (*fileBooter, error) {
-	b := &fileBooter{machines: map[pxeMAC]pxe.Boot{}}
-	var err error
-	if b.other, err = f.Default.bootConfig(file, "default"); err != nil {
-		return nil, err
-	}
+func (f *pxeFile) booter(doc *yamldoc.Document) *fileBooter {
+	b := &fileBooter{machines: map[pxeMAC]pxe.Boot{}, other: f.Default.bootConfig(doc, "default")}
 	for mac, m := range f.Machines {
-		if b.machines[mac], err = m.bootConfig(file, "machines."+net.HardwareAddr(mac[:]).String()); err != nil {
-			return nil, err
-		}
+		b.machines[mac] = m.bootConfig(doc, yamldoc.Join("machines", net.HardwareAddr(mac[:]).String()))
 	}
-	return b, nil
+	return b
 }
 
-func (m pxeMachine) bootConfig(file, where string) (pxe.Boot, error) {
-	boot := pxe.Boot{Action: m.Action.Action, Reason: m.Reason, Script: m.Script, Kernel: m.Kernel, Initrd: m.Initrd, Args: m.Args}
+func (m pxeMachine) bootConfig(doc *yamldoc.Document, path string) pxe.Boot {
+	boot := pxe.Boot{
+		Action: m.Action.Action,
+		Reason: m.Reason,
+		Script: m.Script,
+		Kernel: m.Kernel,
+		Initrd: m.Initrd,
+		Args:   m.Args,
+	}
 	if boot.Action == pxe.ActionRefuse && boot.Reason == "" {
 		boot.Reason = "this network does not know it"
 	}
@@ -260,14 +251,14 @@ func (m pxeMachine) bootConfig(file, where string) (pxe.Boot, error) {
 	}
 	ramdisk := boot.Action == pxe.ActionInspect || boot.Action == pxe.ActionRamdisk
 	if ramdisk && boot.Kernel == "" && boot.Script == "" {
-		return boot, fmt.Errorf("%s: %s: action %s boots nothing; give kernel and initrd, or script", file, where, boot.Action)
+		doc.Report(path, "action %s boots nothing; give kernel and initrd, or script", boot.Action)
 	}
 	if m.Token != "" {
 		token, err := os.ReadFile(m.Token)
 		if err != nil {
-			return boot, fmt.Errorf("%s: %s: read tokenFile: %w", file, where, err)
+			doc.Report(path, "read tokenFile: %v", err)
 		}
 		boot.Token = pxe.Secret(strings.TrimSpace(string(token)))
 	}
-	return boot, nil
+	return boot
 }

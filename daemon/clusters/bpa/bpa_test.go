@@ -2,7 +2,9 @@ package bpa
 
 import (
 	"flag"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -90,12 +92,15 @@ func TestDocs(t *testing.T) {
 		assert.Contains(t, string(text), "`"+reason+"`", "a reason that the page does not explain")
 	}
 	var code strings.Builder
-	for _, file := range []string{"bpa_test.go", "api_test.go", "match/match_test.go", "match/nodes_test.go", "address/address_test.go", "kud/kud_test.go", "software/software_test.go",
-		"sizing/sizing_test.go", "login/login_test.go", "operator/rig_test.go", "operator/forms_test.go", "operator/life_test.go", "operator/change_test.go", "operator/kill_test.go",
-		"operator/nodes_test.go", "operator/status_test.go", "operator/plan_test.go", "operator/verified_test.go", "operator/keys_test.go", "../../../image/lab/testbed/sandbox/clusters_test.go"} {
-		b, err := os.ReadFile(file)
-		require.NoError(t, err)
-		code.Write(b)
+	for _, dir := range []string{".", "../contract", "../../engine/remote", "../../../image/lab/testbed/sandbox"} {
+		require.NoError(t, filepath.WalkDir(dir, func(file string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(file, "_test.go") {
+				return err
+			}
+			b, err := os.ReadFile(file)
+			code.Write(b)
+			return err
+		}))
 	}
 	tests, err := os.ReadFile("../../../docs/tests.md")
 	require.NoError(t, err)

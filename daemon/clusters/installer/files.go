@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"firstlight.dev/firstlight/daemon/clusters/installer/remote"
+	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
 // file is a text that must be somewhere on a node, as it is.

@@ -24,8 +24,8 @@ import (
 
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
-	"firstlight.dev/firstlight/daemon/clusters/installer/remote"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
 // Config is what the installer is told.

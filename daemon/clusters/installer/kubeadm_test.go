@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/daemon/clusters/installer/remote"
+	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
 // TestAnyControlPlaneCanMakeAKubeconfig: one that joined is given the configuration that kubeadm asks for; the

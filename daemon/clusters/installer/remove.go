@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"firstlight.dev/firstlight/daemon/clusters/contract"
-	"firstlight.dev/firstlight/daemon/clusters/installer/remote"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
 // Remove takes nodes out of the cluster: their pods go elsewhere, the cluster forgets them, and what

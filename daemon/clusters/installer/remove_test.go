@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/daemon/clusters/installer/remote"
+	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
 func TestLeftovers(t *testing.T) {

@@ -13,7 +13,9 @@ const interval = time.Second
 // OnChange serves, from the moment that ready says so, what wanted returns; false: nothing is to be served. When that
 // becomes another value serve's context ends, and when serve has returned it is called with the new one. OnChange
 // returns when ctx ends, and with the first error of serve.
-func OnChange[T any](ctx context.Context, ready func() bool, wanted func() (T, bool), serve func(context.Context, T) error) error {
+func OnChange[T any](
+	ctx context.Context, ready func() bool, wanted func() (T, bool), serve func(context.Context, T) error,
+) error {
 	for {
 		var value T
 		isWanted := func() (ok bool) { value, ok = wanted(); return ok }

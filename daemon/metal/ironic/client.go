@@ -97,8 +97,9 @@ func (c *Client) AgentsDue(ctx context.Context) (map[string]bool, error) {
 // Nodes lists all of Ironic's nodes, with the fields that fact.IronicNodes reads: the whole of many nodes keeps
 // Ironic busy for seconds. It returns within 15 s.
 func (c *Client) Nodes(ctx context.Context) ([]nodes.Node, error) {
-	return c.list(ctx, "uuid", "name", "provision_state", "target_provision_state", "power_state", "last_error", "maintenance",
-		"maintenance_reason", "deploy_step", "clean_step", "provision_updated_at", "inspection_started_at", "driver_internal_info")
+	return c.list(ctx, "uuid", "name", "provision_state", "target_provision_state", "power_state", "last_error",
+		"maintenance", "maintenance_reason", "deploy_step", "clean_step", "provision_updated_at", "inspection_started_at",
+		"driver_internal_info")
 }
 
 // list gets some fields of all nodes, page by page: Ironic sends a thousand at most at once.

@@ -18,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
 )
 
 // Namespace holds the hosts, their Secrets, Ironic and the operator (ICN's name).
@@ -45,14 +46,11 @@ type Appliance struct {
 	Time    []netip.Addr                                   // its addresses from which nodes take their time
 	Images  map[string]Image                               // by the name that site.yaml uses
 	Key     string                                         // public key of the appliance's own log-in to nodes, as in authorized_keys
-	HostKey func(node site.Name) (SSHHostKey, error)       // minted per node and kept, so that the first contact is verified
+	HostKey func(node site.Name) (vault.KeyPair, error)    // minted per node and kept, so that the first contact is verified
 	Hash    func(password string) (hash string, err error) // crypt(5) hash; passes a hash through
 	CA      []byte                                         // PEM of the appliance's authority, trusted by every node
 	MACs    []string                                       // of its own NICs, lower case
 }
-
-// SSHHostKey is an ed25519 pair: OpenSSH private key and authorized_keys form.
-type SSHHostKey struct{ Private, Public string }
 
 // NodeObjects is everything that one node becomes.
 type NodeObjects struct {

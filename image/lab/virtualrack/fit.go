@@ -11,10 +11,9 @@ import (
 // HostCapacity is what this computer has for a rack.
 type HostCapacity struct {
 	Accel accelerator.Choice
-	Speed float64 // of a machine's processor, see accelerator
+	Speed float64 // of the processors that a rack gets, see accelerator
 	Cores int
 	MiB   int     // of memory, free; 0: its kernel does not say
-	Busy  float64 // threads of others that run or want to, on average
 	Share float64 // of its processors, that each machine will be throttled to; 0: none is
 }
 
@@ -39,10 +38,10 @@ const (
 	maxTimeoutFactor = 6
 )
 
-// relativeSpeed is how fast a rack gets on, next to the README's computer: by the speed of a processor, and by how much
-// of the processors is left. More of them than that has help by an amount that was not measured.
+// relativeSpeed is how fast a rack makes progress, next to the README's computer. What else runs here is in Speed
+// already. More processors than that computer has help by an amount that was not measured.
 func (h HostCapacity) relativeSpeed() float64 {
-	pace := h.Speed * min(1, float64(h.Cores)/(h.Busy+usualCores))
+	pace := h.Speed
 	if h.Share > 0 {
 		pace *= min(1, h.Share/usualCores)
 	}
@@ -73,7 +72,7 @@ func (h HostCapacity) Fit(o Order, asked int) Fit {
 		f.Text = append(f.Text, "One node: two would keep each other waiting. N=2 asks for two.")
 	}
 	if h.Accel.Kind != accelerator.KVM && pace < speedForAny {
-		f.Text = append(f.Text, "That is too slow for deadlines within Kubernetes, and it may not come to its end: end what else runs here, or take a faster computer.")
+		f.Text = append(f.Text, "That is too slow for deadlines within Kubernetes, and the rack may never finish: stop what else runs here, or use a faster computer.")
 	}
 	return f
 }
@@ -83,9 +82,6 @@ func (h HostCapacity) describe() string {
 	text := fmt.Sprintf("%s. Here are %d processors", h.Accel, h.Cores)
 	if h.Cores == 1 {
 		text = fmt.Sprintf("%s. Here is one processor", h.Accel)
-	}
-	if h.Busy >= 0.5 {
-		text += fmt.Sprintf(" with %.0f other threads on them", h.Busy)
 	}
 	if h.MiB > 0 {
 		text += fmt.Sprintf(" and %.1f GiB of free memory", float64(h.MiB)/1024)
@@ -102,7 +98,7 @@ func (h HostCapacity) expectedTime(nodes int, pace float64) string {
 		return fmt.Sprintf("Less is to be expected than the %s to two proven servers and %s to their cluster of the README's emulated rack; no rack was timed under KVM.",
 			scaledTime(usualTwo, 1), scaledTime(usualTwoDone, 1))
 	}
-	text := fmt.Sprintf("A rack gets on at about %.0f %% of the speed of the README's computer: ", 100*pace)
+	text := fmt.Sprintf("A rack runs at about %.0f %% of the speed of the README's computer, with everything else that runs here: ", 100*pace)
 	switch nodes {
 	case 1:
 		return text + fmt.Sprintf("one proven server in about %s, its cluster in about %s.", scaledTime(usualOne, pace), scaledTime(usualOneDone, pace))

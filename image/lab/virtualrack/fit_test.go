@@ -10,9 +10,6 @@ import (
 )
 
 func TestWhatTheKernelSays(t *testing.T) {
-	assert.Equal(t, 2, othersRunning("cpu  1 2 3\nprocesses 17\nprocs_running 3\nprocs_blocked 0\n"))
-	assert.Zero(t, othersRunning("procs_running 0\n"))
-	assert.Zero(t, othersRunning("cpu  1 2 3\n"))
 	mib, known := freeMiB("MemTotal:       16000000 kB\nMemAvailable:   10485760 kB\n")
 	assert.Equal(t, 10240, mib)
 	assert.True(t, known)
@@ -35,48 +32,48 @@ func TestFit(t *testing.T) {
 		asked int
 		want  Fit
 	}{
-		{"the README's computer", HostCapacity{tcg, 1, 2, 16384, 0, 0}, 0, Fit{2, 1, []string{
+		{"the README's computer", HostCapacity{tcg, 1, 2, 16384, 0}, 0, Fit{2, 1, []string{
 			"KVM: /dev/kvm is not there; machines are emulated. Here are 2 processors and 16.0 GiB of free memory.",
-			"A rack gets on at about 100 % of the speed of the README's computer: two proven servers in about 11 min, their cluster in about 20 min.",
+			"A rack runs at about 100 % of the speed of the README's computer, with everything else that runs here: two proven servers in about 11 min, their cluster in about 20 min.",
 		}}},
-		{"more processors promise nothing", HostCapacity{tcg, 1, 16, 65536, 3, 0}, 0, Fit{2, 1, []string{
-			"KVM: /dev/kvm is not there; machines are emulated. Here are 16 processors with 3 other threads on them and 64.0 GiB of free memory.",
-			"A rack gets on at about 100 % of the speed of the README's computer: two proven servers in about 11 min, their cluster in about 20 min.",
+		{"more processors promise nothing", HostCapacity{tcg, 1, 16, 65536, 0}, 0, Fit{2, 1, []string{
+			"KVM: /dev/kvm is not there; machines are emulated. Here are 16 processors and 64.0 GiB of free memory.",
+			"A rack runs at about 100 % of the speed of the README's computer, with everything else that runs here: two proven servers in about 11 min, their cluster in about 20 min.",
 		}}},
-		{"slower, as docs/performance.md has it", HostCapacity{tcg, 0.625, 2, 16384, 0.2, 0}, 0, Fit{2, 1.76, []string{
+		{"slower, as docs/performance.md has it", HostCapacity{tcg, 0.57, 2, 16384, 0}, 0, Fit{2, 1.75, []string{
 			"KVM: /dev/kvm is not there; machines are emulated. Here are 2 processors and 16.0 GiB of free memory.",
-			"A rack gets on at about 57 % of the speed of the README's computer: two proven servers in about 19 min, their cluster in about 35 min.",
+			"A rack runs at about 57 % of the speed of the README's computer, with everything else that runs here: two proven servers in about 19 min, their cluster in about 35 min.",
 		}}},
-		{"memory for one", HostCapacity{tcg, 1, 2, 9000, 0, 0}, 0, Fit{1, 1, []string{
+		{"memory for one", HostCapacity{tcg, 1, 2, 9000, 0}, 0, Fit{1, 1, []string{
 			"KVM: /dev/kvm is not there; machines are emulated. Here are 2 processors and 8.8 GiB of free memory.",
-			"A rack gets on at about 100 % of the speed of the README's computer: one proven server in about 10 min, its cluster in about 18 min.",
+			"A rack runs at about 100 % of the speed of the README's computer, with everything else that runs here: one proven server in about 10 min, its cluster in about 18 min.",
 			"One node: two would need 10240 MiB of memory, 9000 MiB are free. N=2 asks for two.",
 		}}},
-		{"busy", HostCapacity{tcg, 0.8, 2, 16384, 2, 0}, 0, Fit{1, 2.5, []string{
-			"KVM: /dev/kvm is not there; machines are emulated. Here are 2 processors with 2 other threads on them and 16.0 GiB of free memory.",
-			"A rack gets on at about 40 % of the speed of the README's computer: one proven server in about 25 min, its cluster in about 45 min.",
+		{"busy, or slower", HostCapacity{tcg, 0.4, 2, 16384, 0}, 0, Fit{1, 2.5, []string{
+			"KVM: /dev/kvm is not there; machines are emulated. Here are 2 processors and 16.0 GiB of free memory.",
+			"A rack runs at about 40 % of the speed of the README's computer, with everything else that runs here: one proven server in about 25 min, its cluster in about 45 min.",
 			"One node: two would keep each other waiting. N=2 asks for two.",
 		}}},
-		{"throttled", HostCapacity{tcg, 1, 2, 16384, 0, 1}, 0, Fit{2, 2, []string{
+		{"throttled", HostCapacity{tcg, 1, 2, 16384, 1}, 0, Fit{2, 2, []string{
 			"KVM: /dev/kvm is not there; machines are emulated. Here are 2 processors and 16.0 GiB of free memory; each machine is throttled to 1 processors.",
-			"A rack gets on at about 50 % of the speed of the README's computer: two proven servers in about 22 min, their cluster in about 40 min.",
+			"A rack runs at about 50 % of the speed of the README's computer, with everything else that runs here: two proven servers in about 22 min, their cluster in about 40 min.",
 		}}},
-		{"two were asked for", HostCapacity{tcg, 0.4, 2, 16384, 0, 0}, 2, Fit{2, 2.5, []string{
+		{"two were asked for", HostCapacity{tcg, 0.4, 2, 16384, 0}, 2, Fit{2, 2.5, []string{
 			"KVM: /dev/kvm is not there; machines are emulated. Here are 2 processors and 16.0 GiB of free memory.",
-			"A rack gets on at about 40 % of the speed of the README's computer: two proven servers in about 28 min, their cluster in about 50 min.",
+			"A rack runs at about 40 % of the speed of the README's computer, with everything else that runs here: two proven servers in about 28 min, their cluster in about 50 min.",
 			"One node (N=1) would suit this computer better: more keep each other waiting.",
 		}}},
-		{"three were asked for, of a kernel that does not tell its memory", HostCapacity{tcg, 1, 2, 0, 0, 0}, 3, Fit{3, 1, []string{
+		{"three were asked for, of a kernel that does not tell its memory", HostCapacity{tcg, 1, 2, 0, 0}, 3, Fit{3, 1, []string{
 			"KVM: /dev/kvm is not there; machines are emulated. Here are 2 processors.",
-			"A rack gets on at about 100 % of the speed of the README's computer: two proven servers would take about 11 min, their cluster 20 min; 3 take longer.",
+			"A rack runs at about 100 % of the speed of the README's computer, with everything else that runs here: two proven servers would take about 11 min, their cluster 20 min; 3 take longer.",
 		}}},
-		{"hardly", HostCapacity{tcg, 0.15, 1, 8192, 0, 0}, 0, Fit{1, 6, []string{
+		{"hardly", HostCapacity{tcg, 0.075, 1, 8192, 0}, 0, Fit{1, 6, []string{
 			"KVM: /dev/kvm is not there; machines are emulated. Here is one processor and 8.0 GiB of free memory.",
-			"A rack gets on at about 8 % of the speed of the README's computer: one proven server in about 3 hours, its cluster in about 4 hours.",
+			"A rack runs at about 8 % of the speed of the README's computer, with everything else that runs here: one proven server in about 3 hours, its cluster in about 4 hours.",
 			"One node: two would need 10240 MiB of memory, 8192 MiB are free. N=2 asks for two.",
-			"That is too slow for deadlines within Kubernetes, and it may not come to its end: end what else runs here, or take a faster computer.",
+			"That is too slow for deadlines within Kubernetes, and the rack may never finish: stop what else runs here, or use a faster computer.",
 		}}},
-		{"KVM", HostCapacity{kvm, 12, 2, 16384, 0, 0}, 0, Fit{2, 1, []string{
+		{"KVM", HostCapacity{kvm, 12, 2, 16384, 0}, 0, Fit{2, 1, []string{
 			"KVM: machines run on this computer's own processors. Here are 2 processors and 16.0 GiB of free memory.",
 			"Less is to be expected than the 11 min to two proven servers and 20 min to their cluster of the README's emulated rack; no rack was timed under KVM.",
 		}}},

@@ -78,13 +78,6 @@ func TestICNReadsTheInventory(t *testing.T) {
 	}
 }
 
-func TestKnownHosts(t *testing.T) {
-	keys := map[netip.Addr]string{addr("10.0.0.2"): "ssh-ed25519 BBBB node-2", addr("10.0.0.1"): "ssh-ed25519 AAAA", addr("10.0.0.3"): ""}
-	text := KnownHosts(keys)
-	assert.Equal(t, "10.0.0.1 ssh-ed25519 AAAA\n10.0.0.2 ssh-ed25519 BBBB\n", string(text))
-	assert.Equal(t, map[netip.Addr]string{addr("10.0.0.1"): "ssh-ed25519 AAAA", addr("10.0.0.2"): "ssh-ed25519 BBBB"}, ReadKnownHosts(append(text, "# x\nhost key\n"...)))
-}
-
 func TestJobGolden(t *testing.T) {
 	w := Want{Members: three(), Plugins: []string{"emco", "nfd"}, PodSubnet: "10.244.64.0/18", ServiceSubnet: "10.244.0.0/18", Image: "example/installer:1"}
 	owner := metav1.OwnerReference{APIVersion: "bpa.akraino.org/v1alpha1", Kind: "Provisioning", Name: "edge", UID: "u-1"}
@@ -271,6 +264,5 @@ func FuzzRecord(f *testing.F) {
 				t.Error(err)
 			}
 		}
-		ReadKnownHosts(text)
 	})
 }

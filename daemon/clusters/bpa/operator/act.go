@@ -18,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
 // fieldManager owns what the operator writes by server-side apply.
@@ -157,7 +158,7 @@ func (r *Provisionings) writeInventory(w *clusterState, members []kud.Node, keys
 	if err := w.dir.write(contract.FileInventory, inventory(members), 0o644); err != nil {
 		return err
 	}
-	return w.dir.write(contract.FileKnownHosts, kud.KnownHosts(keys), 0o644)
+	return w.dir.write(contract.FileKnownHosts, remote.KnownHosts(keys), 0o644)
 }
 
 // managedLabels labels what the operator makes and may change again.

@@ -12,8 +12,8 @@ import (
 	"slices"
 
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/login"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
+	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
 // system is which installation of which host's disk an address led to.
@@ -64,7 +64,7 @@ func (d clusterDir) knownHosts() (map[netip.Addr]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read known hosts: %w", err)
 		}
-		maps.Copy(keys, kud.ReadKnownHosts(text))
+		maps.Copy(keys, remote.ReadKnownHosts(text))
 	}
 	return keys, nil
 }
@@ -88,7 +88,7 @@ func (w *clusterState) forgetKeys(members []kud.Node) error {
 		if err != nil {
 			return fmt.Errorf("read known hosts: %w", err)
 		}
-		if left := kud.WithoutHosts(text, forget); len(left) != len(text) {
+		if left := remote.WithoutHosts(text, forget); len(left) != len(text) {
 			if err := w.dir.write(name, left, 0o644); err != nil {
 				return err
 			}
@@ -110,7 +110,7 @@ type nodeKeys struct {
 
 // hostKey is the host key of a node; "" if nobody knows it. Of a system that was provisioned anew it is taken at
 // the first contact, and kept.
-func (k nodeKeys) hostKey(ctx context.Context, shell login.Shell, addr netip.Addr) (string, error) {
+func (k nodeKeys) hostKey(ctx context.Context, shell remote.Shell, addr netip.Addr) (string, error) {
 	if k.known[addr] != "" || !k.systems[addr].Renewed {
 		return k.known[addr], nil
 	}
@@ -123,7 +123,7 @@ func (k nodeKeys) hostKey(ctx context.Context, shell login.Shell, addr netip.Add
 
 // hostKeyError says what to do about a host key that changed though the appliance did not provision the server anew.
 func (k nodeKeys) hostKeyError(addr netip.Addr, err error) error {
-	var changed *login.HostKeyChangedError
+	var changed *remote.HostKeyChangedError
 	if !errors.As(err, &changed) {
 		return err
 	}
@@ -140,7 +140,7 @@ func (d clusterDir) addHostKey(addr netip.Addr, key string) error {
 	if err != nil {
 		return fmt.Errorf("keep host key: %w", err)
 	}
-	_, err = f.Write(kud.KnownHosts(map[netip.Addr]string{addr: key}))
+	_, err = f.Write(remote.KnownHosts(map[netip.Addr]string{addr: key}))
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("keep host key: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
+	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
 func TestKeysOfSystemsThatAreNoMore(t *testing.T) {
@@ -50,7 +51,7 @@ func testSoftwareKeys(t *testing.T, r *rig) {
 	w := netip.MustParseAddr(machines[1].Addr)
 	right := keys[w]
 	learned := func() {
-		require.NoError(t, r.clusterDir("edge").write(contract.FileLearned, kud.KnownHosts(keys), 0o644))
+		require.NoError(t, r.clusterDir("edge").write(contract.FileLearned, remote.KnownHosts(keys), 0o644))
 	}
 	learned()
 	r.apply(softwareText("masterSoftware: [jq]\nworkerSoftware: [jq]"))

@@ -23,9 +23,10 @@ import (
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/login/sshtest"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
+	"firstlight.dev/firstlight/daemon/engine/remote"
+	"firstlight.dev/firstlight/daemon/engine/remote/sshtest"
 )
 
 // access puts a real log-in into the operator's namespace and returns it.
@@ -159,7 +160,7 @@ func testSoftware(t *testing.T, r *rig) {
 	sw = r.software("tools")
 	assert.Equal(t, v1alpha1.PhaseFailed, sw.Status.Phase)
 	assert.Contains(t, sw.Status.Message, "its host key is not known")
-	require.NoError(t, r.clusterDir("edge").write(contract.FileKnownHosts, kud.KnownHosts(known), 0o644))
+	require.NoError(t, r.clusterDir("edge").write(contract.FileKnownHosts, remote.KnownHosts(known), 0o644))
 	r.now = r.now.Add(kud.RetryDelay(1))
 	sw = r.software("tools")
 	assert.Equal(t, v1alpha1.PhaseFailed, sw.Status.Phase)

@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/login"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/software"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
 // Softwares installs what every Software asks for on the nodes of its cluster.
@@ -144,7 +144,7 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 			return reconcile.Result{}, err
 		}
 	}
-	status.Nodes = r.install(ctx, login.Shell{Signer: key, Port: r.SSHPort}, nodeKeys{dir, known, systems}, targets)
+	status.Nodes = r.install(ctx, remote.Shell{Signer: key, Port: r.SSHPort}, nodeKeys{dir, known, systems}, targets)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, ctx.Err()
 	}
@@ -160,7 +160,7 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 }
 
 // install runs the scripts on all nodes at once and returns when the last has ended.
-func (r *Softwares) install(ctx context.Context, shell login.Shell, keys nodeKeys, targets []target) []v1alpha1.SoftwareNode {
+func (r *Softwares) install(ctx context.Context, shell remote.Shell, keys nodeKeys, targets []target) []v1alpha1.SoftwareNode {
 	nodes := make([]v1alpha1.SoftwareNode, len(targets))
 	var wg sync.WaitGroup
 	for i, t := range targets {

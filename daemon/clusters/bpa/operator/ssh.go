@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/login"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
+	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
 // hostKeys are the SSH host keys of members by address: those that the site gave to its
@@ -29,7 +29,7 @@ func (r *Provisionings) hostKeys(ctx context.Context, w *clusterState, members [
 	if err != nil {
 		return nil, fmt.Errorf("read known hosts: %w", err)
 	}
-	pinned, keys := kud.ReadKnownHosts(text), map[netip.Addr]string{}
+	pinned, keys := remote.ReadKnownHosts(text), map[netip.Addr]string{}
 	for _, m := range members {
 		if key := pinned[m.Address]; key != "" {
 			keys[m.Address] = key
@@ -78,7 +78,7 @@ func (r *Provisionings) adoptNodes(ctx context.Context, w *clusterState, members
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Secret: %w", err)
 	}
-	p := login.Password{User: string(s.Data["username"]), Password: string(s.Data["password"])}
+	p := remote.Password{User: string(s.Data["username"]), Password: string(s.Data["password"])}
 	if apierrors.IsNotFound(err) || p.User == "" || p.Password == "" {
 		return []*match.Problem{{Reason: NoCredentials, Waits: true, Sentence: fmt.Sprintf("credentialsSecret: there is no Secret %s/%s with username and password; make it, or remove the field", w.cr.Namespace, name)}}, nil
 	}
@@ -100,9 +100,9 @@ func (r *Provisionings) adoptNodes(ctx context.Context, w *clusterState, members
 				mu.Lock()
 				defer mu.Unlock()
 				pinned[m.Address] = hostKey
-				return w.dir.write(contract.FileKnownHosts, kud.KnownHosts(pinned), 0o644)
+				return w.dir.write(contract.FileKnownHosts, remote.KnownHosts(pinned), 0o644)
 			}
-			if err := (login.Shell{Signer: key, Port: r.SSHPort}).Adopt(ctx, m.Address, keys[m.Address], p, pin); err != nil {
+			if err := (remote.Shell{Signer: key, Port: r.SSHPort}).Adopt(ctx, m.Address, keys[m.Address], p, pin); err != nil {
 				problems[i] = &match.Problem{
 					Reason: LoginFailed,
 					Waits:  true,

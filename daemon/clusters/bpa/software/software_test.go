@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"firstlight.dev/firstlight/daemon/clusters/bpa/login/sshtest"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/remote/sshtest"
 )
 
 func spec(t testing.TB, text string) v1alpha1.SoftwareSpec {

@@ -20,11 +20,13 @@ func (b *bench) host(n int, s *nodes.Server) {
 	b.t.Helper()
 	b.apply(fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: data-%[1]d, namespace: metal3}, stringData: {userData: "#cloud-config\nssh_keys: {ed25519_public: '%[2]s'}\n"}}
 ---
-{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost, metadata: {name: host-%[1]d, namespace: metal3, labels: {firstlight.dev/verified: 'true'},
+{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost, metadata: {name: host-%[1]d, namespace: metal3,
 annotations: {baremetalhost.metal3.io/paused: test}}, spec: {online: true, bootMACAddress: '52:54:00:00:00:0%[1]d', userData: {name: data-%[1]d, namespace: metal3}}}`, n, s.HostKey))
 	b.appliance("kubectl", "-n", "metal3", "patch", "bmh", fmt.Sprintf("host-%d", n), "--subresource=status", "--type=merge", "-p",
 		fmt.Sprintf(`{"status":{"errorMessage":"","errorCount":0,"operationalStatus":"OK","poweredOn":true,"hardwareProfile":"unknown","provisioning":{"state":"provisioned","ID":""},`+
 			`"hardware":{"cpu":{"count":8},"ramMebibytes":16384,"nics":[{"name":"eno1","mac":"52:54:00:00:00:0%d","ip":%q}]}}}`, n, s.Addr))
+	// Last: the daemon takes this label from a host that is not in service.
+	b.appliance("kubectl", "-n", "metal3", "label", "bmh", fmt.Sprintf("host-%d", n), "firstlight.dev/verified=true")
 }
 
 // appliance runs a command on the appliance.

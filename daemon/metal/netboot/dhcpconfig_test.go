@@ -1,4 +1,4 @@
-package daemon
+package netboot
 
 import (
 	"fmt"
@@ -41,9 +41,9 @@ func newRackDHCP(t *testing.T, text string) *rackDHCP {
 
 func (r *rackDHCP) serve(text string) {
 	m, s := wired(r.t, text)
-	c := m.bootServicesConfig(s)
+	c := m.config(s)
 	d := *c.DHCP
-	d.Interface, d.Server, d.HTTP = c.Interface, c.Addr, m.fileURL() // as package server fills them in
+	d.Interface, d.Server, d.HTTP = c.Interface, c.Addr, m.FileURL() // as package server fills them in
 	var err error
 	r.plan, err = dhcp.NewPlan(d)
 	require.NoError(r.t, err)

@@ -1,8 +1,3 @@
-// Package remote runs commands on a node by SSH, as root, one connection for each node: it is opened
-// when it is first needed, kept, and opened anew when it broke. A node that falls silent in the middle
-// of a command is noticed.
-//
-// Quoting is done here and nowhere else: a command is a list of words, never a line.
 package remote
 
 import (
@@ -35,7 +30,8 @@ type Target struct {
 	Password string // tried after the key; usually empty
 }
 
-// Node is one machine.
+// Node is one machine, with one connection: it is opened when it is first needed, kept, and opened anew when it broke.
+// A machine that falls silent in the middle of a command is noticed.
 type Node struct {
 	Target
 	Key   ssh.Signer
@@ -202,27 +198,14 @@ func (n *Node) connect(ctx context.Context) (*ssh.Client, error) {
 	if n.client != nil {
 		return n.client, nil
 	}
-	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", n.Addr.String())
+	client, err := Dial(ctx, n.Addr, n.config())
 	if err != nil {
-		return nil, &ReachError{n.Name, err}
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
-	if err := conn.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	c, channels, requests, err := ssh.NewClientConn(conn, n.Addr.String(), n.config())
-	if err != nil {
-		_ = conn.Close()
 		return nil, n.loginError(err)
 	}
-	if err := conn.SetDeadline(time.Time{}); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	if a, ok := conn.LocalAddr().(*net.TCPAddr); ok {
+	if a, ok := client.LocalAddr().(*net.TCPAddr); ok {
 		n.local = a.AddrPort().Addr().Unmap()
 	}
-	n.client = ssh.NewClient(c, channels, requests)
+	n.client = client
 	go keepAlive(n.client)
 	return n.client, nil
 }
@@ -232,7 +215,13 @@ func (n *Node) config() *ssh.ClientConfig {
 	if n.Password != "" {
 		auth = append(auth, ssh.Password(n.Password))
 	}
-	return &ssh.ClientConfig{User: n.User, Auth: auth, HostKeyCallback: n.Hosts.Check, HostKeyAlgorithms: n.Hosts.Algorithms(n.Addr), Timeout: dialTimeout}
+	return &ssh.ClientConfig{
+		User:              n.User,
+		Auth:              auth,
+		HostKeyCallback:   n.Hosts.Check,
+		HostKeyAlgorithms: n.Hosts.Algorithms(n.Addr),
+		Timeout:           dialTimeout,
+	}
 }
 
 // ReachError is a node that does not answer.
@@ -260,7 +249,7 @@ func (n *Node) loginError(err error) error {
 	if errors.As(err, &changed) {
 		return fmt.Errorf("log in to %s: %w", n.Name, changed)
 	}
-	if strings.Contains(err.Error(), "unable to authenticate") { // the library has no type for it
+	if IsRefused(err) {
 		return &LoginError{Node: n.Name, User: n.User, Err: errors.New("the appliance's key is not accepted; is it in authorized_keys?")}
 	}
 	return &ReachError{n.Name, err}
@@ -285,42 +274,4 @@ func keepAlive(client *ssh.Client) {
 		_ = client.Close()
 		return
 	}
-}
-
-// Quote makes a line for the shell of a list of words.
-func Quote(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = w
-		if w == "" || strings.ContainsFunc(w, func(r rune) bool {
-			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r))
-		}) {
-			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(quoted, " ")
-}
-
-// shortCommand is a command for people: its first words, a script by its first line.
-func shortCommand(words []string) string {
-	s, more, cut := strings.Cut(strings.Join(words, " "), "\n")
-	if cut && strings.TrimSpace(s) == "" {
-		s, _, _ = strings.Cut(strings.TrimSpace(more), "\n")
-	}
-	if len(s) > 120 {
-		s, cut = s[:120], true
-	}
-	if cut {
-		s += " …"
-	}
-	return s
-}
-
-// Tail is the end of what a program printed, on one line.
-func Tail(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > 600 {
-		s = "… " + strings.ToValidUTF8(s[len(s)-600:], "")
-	}
-	return s
 }

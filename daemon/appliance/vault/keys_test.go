@@ -1,4 +1,4 @@
-package metal3
+package vault
 
 import (
 	"os"

@@ -1,6 +1,7 @@
-package daemon
+package netboot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -16,12 +17,13 @@ import (
 	"firstlight.dev/firstlight/pxe/dhcp"
 )
 
-// networkDHCP is the DHCP server of the networks beside provisioning. It answers only where
+// NetworkDHCP is the DHCP server of the networks beside provisioning. It answers only where
 // the site says so, and offers nothing to boot.
-type networkDHCP struct {
-	log  *slog.Logger
-	site func() *site.Site
-	dir  string // leases, in a directory for each role
+type NetworkDHCP struct {
+	Log  *slog.Logger
+	Site func() *site.Site
+
+	dir string // of leases, in a directory for each role; "": the appliance's
 
 	mu      sync.Mutex
 	serving map[string]*dhcp.Server // by role
@@ -32,21 +34,21 @@ type networkDHCP struct {
 func servedRoles() []string { return []string{host.BMC, host.Baremetal} }
 
 // dhcpNetwork is the network with that role, if the appliance shall be its DHCP server.
-func (a *networkDHCP) dhcpNetwork(role string) (site.Network, bool) {
-	n := a.site().Networks.Role(role)
+func (a *NetworkDHCP) dhcpNetwork(role string) (site.Network, bool) {
+	n := a.Site().Networks.Role(role)
 	if n == nil || n.DHCP.Mode != "server" {
 		return site.Network{}, false
 	}
 	return *n, true
 }
 
-// serve answers on one network whenever the site asks for that, and begins anew when the
+// Serve answers on one network whenever the site asks for that, and begins anew when the
 // site changes the network.
-func (a *networkDHCP) serve(ctx context.Context, role string, up func() bool) error {
-	log := a.log.With("part", "dhcp", "network", role)
+func (a *NetworkDHCP) Serve(ctx context.Context, role string, up func() bool) error {
+	log := a.Log.With("part", "dhcp", "network", role)
 	network := func() (site.Network, bool) { return a.dhcpNetwork(role) }
 	return rerun.OnChange(ctx, up, network, func(ctx context.Context, n site.Network) error {
-		conf := networkDHCPConfig(role, n, filepath.Join(a.dir, role))
+		conf := networkDHCPConfig(role, n, filepath.Join(cmp.Or(a.dir, leaseDir), role))
 		s, err := dhcp.New(conf, dhcp.Deps{Events: dhcp.EventRecorder{Log: log}, Log: log})
 		if err == nil {
 			a.setResult(role, s, nil)
@@ -65,13 +67,23 @@ func (a *networkDHCP) serve(ctx context.Context, role string, up func() bool) er
 // hand, BMCs above all, so a stranger's is looked for before it is offered.
 func networkDHCPConfig(role string, n site.Network, dir string) dhcp.Config {
 	s := dhcp.Subnet{
-		Prefix: n.CIDR, Pool: dhcp.Range{First: n.DHCP.Range.First, Last: n.DHCP.Range.Last}, Lease: time.Duration(n.DHCP.Lease),
-		Router: n.Gateway, DNS: ipv4Servers(n.DNS), NTP: ipv4Servers(numericHosts(n.NTP)),
+		Prefix: n.CIDR,
+		Pool:   dhcp.Range{First: n.DHCP.Range.First, Last: n.DHCP.Range.Last},
+		Lease:  time.Duration(n.DHCP.Lease),
+		Router: n.Gateway,
+		DNS:    ipv4Servers(n.DNS),
+		NTP:    ipv4Servers(numericHosts(n.NTP)),
 	}
 	if n.MTU != 1500 {
 		s.MTU = uint16(n.MTU)
 	}
-	return dhcp.Config{Interface: role, Server: n.Address, Subnets: []dhcp.Subnet{s}, LeaseDir: dir, ConflictWait: 500 * time.Millisecond}
+	return dhcp.Config{
+		Interface:    role,
+		Server:       n.Address,
+		Subnets:      []dhcp.Subnet{s},
+		LeaseDir:     dir,
+		ConflictWait: 500 * time.Millisecond,
+	}
 }
 
 // ipv4Servers are the servers that fit a DHCP option: IPv4, and eight at most.
@@ -96,7 +108,7 @@ func numericHosts(hosts []site.Host) []netip.Addr {
 	return all
 }
 
-func (a *networkDHCP) setResult(role string, s *dhcp.Server, err error) {
+func (a *NetworkDHCP) setResult(role string, s *dhcp.Server, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.serving == nil {
@@ -106,7 +118,7 @@ func (a *networkDHCP) setResult(role string, s *dhcp.Server, err error) {
 }
 
 // dhcpStatus is what the server of a network does now; the zero Status where none is asked for.
-func (a *networkDHCP) dhcpStatus(role string) dhcp.Status {
+func (a *NetworkDHCP) dhcpStatus(role string) dhcp.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, asked := a.dhcpNetwork(role); !asked {
@@ -121,9 +133,9 @@ func (a *networkDHCP) dhcpStatus(role string) dhcp.Status {
 	return dhcp.Status{Phase: dhcp.PhaseProbing}
 }
 
-// addDHCPStatus adds to the status of each network what its DHCP server does, and to the notes why
+// AddStatus adds to the status of each network what its DHCP server does, and to the notes why
 // one that was asked for gives no addresses.
-func (a *networkDHCP) addDHCPStatus(d *status.Document) {
+func (a *NetworkDHCP) AddStatus(d *status.Document) {
 	for _, role := range servedRoles() {
 		st := a.dhcpStatus(role)
 		for i := range d.Addresses {

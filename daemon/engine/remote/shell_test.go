@@ -1,4 +1,4 @@
-package login_test
+package remote_test
 
 import (
 	"context"
@@ -10,17 +10,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/daemon/clusters/bpa/login"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/login/sshtest"
+	"firstlight.dev/firstlight/daemon/engine/remote"
+	"firstlight.dev/firstlight/daemon/engine/remote/sshtest"
 )
 
 var local = netip.MustParseAddr("127.0.0.1")
 
-func shell(n *sshtest.Node) login.Shell {
-	return login.Shell{Signer: sshtest.NewKey(n.T), Port: n.Port}
+func shell(n *sshtest.Node) remote.Shell {
+	return remote.Shell{Signer: sshtest.NewKey(n.T), Port: n.Port}
 }
 
-func TestRun(t *testing.T) {
+func TestShellRuns(t *testing.T) {
 	n := sshtest.New(t)
 	s := shell(n)
 	n.AuthorizeKey(s.Signer)
@@ -37,7 +37,7 @@ func TestRunRefusesAnotherHost(t *testing.T) {
 	_, _, err := s.Run(t.Context(), local, sshtest.AuthorizedKey(sshtest.NewKey(t)), "touch ran\n")
 	assert.ErrorContains(t, err, "another machine has this address, or it was installed anew")
 	_, _, err = s.Run(t.Context(), local, "", "touch ran\n")
-	assert.ErrorIs(t, err, login.ErrUnknownHost)
+	assert.ErrorIs(t, err, remote.ErrUnknownHost)
 	_, _, err = s.Run(t.Context(), local, "ssh-ed25519 x", "touch ran\n")
 	assert.ErrorContains(t, err, "read its host key")
 	assert.Zero(t, n.Logins.Load())
@@ -56,7 +56,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	n := sshtest.New(t)
 	s := shell(n)
-	p := login.Password{"ubuntu", "ubuntu"}
+	p := remote.Password{"ubuntu", "ubuntu"}
 	pinned := ""
 	pin := func(k string) error {
 		assert.Equal(t, "ubuntu", n.Get("shadow"), "the password went before the host key was kept")
@@ -74,7 +74,7 @@ func TestAdopt(t *testing.T) {
 
 func TestAdoptCutOff(t *testing.T) {
 	n := sshtest.New(t)
-	s, p := shell(n), login.Password{"ubuntu", "ubuntu"}
+	s, p := shell(n), remote.Password{"ubuntu", "ubuntu"}
 	kept := ""
 	lost := func(k string) error { kept = k; return errors.New("no space left on device") }
 	assert.ErrorContains(t, s.Adopt(t.Context(), local, "", p, lost), "keep host key")
@@ -90,7 +90,7 @@ func TestAdoptRefusals(t *testing.T) {
 	n := sshtest.New(t)
 	s := shell(n)
 	adopt := func(hostKey, password string) error {
-		return s.Adopt(t.Context(), local, hostKey, login.Password{"ubuntu", password}, func(string) error { return nil })
+		return s.Adopt(t.Context(), local, hostKey, remote.Password{"ubuntu", password}, func(string) error { return nil })
 	}
 	assert.ErrorContains(t, adopt("", "wrong"), "log in to 127.0.0.1 as ubuntu")
 	assert.ErrorContains(t, adopt(sshtest.AuthorizedKey(sshtest.NewKey(t)), "ubuntu"), "another machine has this address", "the password was told to another machine")

@@ -23,18 +23,6 @@ type Hosts struct {
 	mu sync.Mutex
 }
 
-// HostKeyChangedError is a node that shows another key than the one known: another machine, or a system
-// installed anew, or somebody between.
-type HostKeyChangedError struct {
-	Addr string
-	File string
-	Line int
-}
-
-func (e *HostKeyChangedError) Error() string {
-	return fmt.Sprintf("host key of %s is not the one in %s:%d; if the machine was installed anew, remove that line", e.Addr, e.File, e.Line)
-}
-
 func (h *Hosts) existingFiles() []string {
 	return slices.DeleteFunc([]string{h.Known, h.Learned}, func(f string) bool {
 		_, err := os.Stat(f)
@@ -96,11 +84,7 @@ func (h *Hosts) Algorithms(addr netip.AddrPort) []string {
 	}
 	var all []string
 	for _, w := range wanted {
-		kinds := []string{w.Key.Type()}
-		if kinds[0] == ssh.KeyAlgoRSA { // the key's kind is not the signature's
-			kinds = []string{ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512}
-		}
-		all = append(all, kinds...)
+		all = append(all, algorithms(w.Key)...)
 	}
 	return all
 }

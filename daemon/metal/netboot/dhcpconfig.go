@@ -1,4 +1,4 @@
-package daemon
+package netboot
 
 import (
 	"net/netip"
@@ -17,7 +17,7 @@ func provisioningDHCP(s *site.Site) *dhcp.Config {
 	if n.DHCP.Mode == "none" {
 		return nil
 	}
-	c := &dhcp.Config{LeaseDir: leaseDir, ISCFile: leaseFile}
+	c := &dhcp.Config{LeaseDir: leaseDir, ISCFile: LeaseFile}
 	if n.DHCP.Mode == "proxy" {
 		c.Mode = dhcp.ModeProxy
 		return c

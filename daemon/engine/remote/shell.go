@@ -1,11 +1,7 @@
-// Package login runs scripts on nodes by SSH as root with the appliance's key, and gets that
-// key onto nodes whose image came with a default user and password instead. A host key is
-// either known before or pinned at that first contact; nothing is ever said to a host that
-// shows another.
-package login
+package remote
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,10 +13,10 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Timeout is how long a host may take to accept a connection and log us in.
-const Timeout = 20 * time.Second
+// loginTimeout is how long a machine may take to accept a connection and a login.
+const loginTimeout = 20 * time.Second
 
-// Shell logs in with one key.
+// Shell logs in with one key, as root.
 type Shell struct {
 	Signer ssh.Signer
 	Port   uint16 // 22 if zero
@@ -55,13 +51,6 @@ func (s Shell) LearnHostKey(ctx context.Context, addr netip.Addr) (hostKey strin
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(seen))), client.Close()
 }
 
-// HostKeyChangedError is a host that shows another key than the one that is known.
-type HostKeyChangedError struct{ Shown, Known string } // fingerprints
-
-func (e *HostKeyChangedError) Error() string {
-	return fmt.Sprintf("it shows the host key %s, known is %s: another machine has this address, or it was installed anew", e.Shown, e.Known)
-}
-
 // Password is a user that an image came with.
 type Password struct{ User, Password string }
 
@@ -82,11 +71,11 @@ func (s Shell) Adopt(ctx context.Context, addr netip.Addr, hostKey string, p Pas
 	pinned := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(seen)))
 	key := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(s.Signer.PublicKey()))) + " appliance"
 	script := fmt.Sprintf(addKey, key)
-	command := "/bin/sh -c " + quote(script)
+	command := []string{"/bin/sh", "-c", script}
 	if p.User != "root" {
-		command = "sudo -S -p '' " + command
+		command = append([]string{"sudo", "-S", "-p", ""}, command...)
 	}
-	if _, said, err := runSession(ctx, client, command, p.Password+"\n"); err != nil {
+	if _, said, err := runSession(ctx, client, Quote(command), p.Password+"\n"); err != nil {
 		return fmt.Errorf("add key at %s: %w", addr, err)
 	} else if strings.Contains(said, "sudo:") {
 		return fmt.Errorf("add key at %s: user %s may not become root: %s", addr, p.User, said)
@@ -111,7 +100,7 @@ grep -qxF '%[1]s' "$home/.ssh/authorized_keys" || echo '%[1]s' >>"$home/.ssh/aut
 // lockPassword takes a user's password away, as root. '*' is no password's hash, and unlike '!' does
 // not keep the user's own keys from logging in (shadow(5)).
 func (s Shell) lockPassword(ctx context.Context, addr netip.Addr, hostKey, user string) error {
-	out, said, err := s.Run(ctx, addr, hostKey, "usermod -p '*' "+quote(user)+" && echo locked\n")
+	out, said, err := s.Run(ctx, addr, hostKey, Quote([]string{"usermod", "-p", "*", user})+" && echo locked\n")
 	if err != nil {
 		return err
 	}
@@ -121,55 +110,40 @@ func (s Shell) lockPassword(ctx context.Context, addr netip.Addr, hostKey, user 
 	return nil
 }
 
-// dial connects and logs in. Without a host key the one that is shown is taken, if seen is
-// not nil, and put there.
+// dial connects and logs in. Without a host key the one that is shown is taken; what is shown is put into seen, if that
+// is not nil.
 func (s Shell) dial(ctx context.Context, addr netip.Addr, user string, auth ssh.AuthMethod, hostKey string, seen *ssh.PublicKey) (*ssh.Client, error) {
-	port := s.Port
-	if port == 0 {
-		port = 22
+	config := &ssh.ClientConfig{
+		User:    user,
+		Auth:    []ssh.AuthMethod{auth},
+		Timeout: loginTimeout,
 	}
-	to := netip.AddrPortFrom(addr, port).String()
-	config := &ssh.ClientConfig{User: user, Auth: []ssh.AuthMethod{auth}, Timeout: Timeout}
-	config.HostKeyCallback = func(_ string, _ net.Addr, key ssh.PublicKey) error {
-		if seen != nil {
-			*seen = key
-		}
-		return nil
-	}
+	check := func(string, net.Addr, ssh.PublicKey) error { return nil }
 	if hostKey != "" {
 		known, _, _, _, err := ssh.ParseAuthorizedKey([]byte(hostKey))
 		if err != nil {
 			return nil, fmt.Errorf("log in to %s: read its host key: %w", addr, err)
 		}
-		config.HostKeyAlgorithms = []string{known.Type()}
-		config.HostKeyCallback = func(_ string, _ net.Addr, key ssh.PublicKey) error {
-			if seen != nil {
-				*seen = key
-			}
-			if !bytes.Equal(key.Marshal(), known.Marshal()) {
-				return &HostKeyChangedError{Shown: ssh.FingerprintSHA256(key), Known: ssh.FingerprintSHA256(known)}
-			}
-			return nil
+		Pin(config, known)
+		check = config.HostKeyCallback
+	}
+	config.HostKeyCallback = func(address string, from net.Addr, key ssh.PublicKey) error {
+		if seen != nil {
+			*seen = key
 		}
+		return check(address, from, key)
 	}
-	dialing, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(dialing, "tcp", to)
-	if err != nil {
+
+	client, err := Dial(ctx, netip.AddrPortFrom(addr, cmp.Or(s.Port, 22)), config)
+	var closed *ConnectError
+	switch {
+	case errors.As(err, &closed):
 		return nil, fmt.Errorf("log in to %s: %w", addr, err)
-	}
-	conn.SetDeadline(time.Now().Add(Timeout))
-	c, channels, requests, err := ssh.NewClientConn(conn, to, config)
-	if err != nil {
-		conn.Close()
+	case err != nil:
 		return nil, fmt.Errorf("log in to %s as %s: %w", addr, user, err)
 	}
-	conn.SetDeadline(time.Time{})
-	return ssh.NewClient(c, channels, requests), nil
+	return client, nil
 }
-
-// maxOutput bounds what is kept of either stream: the end of it.
-const maxOutput = 256 << 10
 
 // runSession runs a command; ctx's end closes the connection.
 func runSession(ctx context.Context, client *ssh.Client, command, stdin string) (string, string, error) {
@@ -195,21 +169,3 @@ func runSession(ctx context.Context, client *ssh.Client, command, stdin string) 
 	}
 	return out.String(), said.String(), err
 }
-
-// tail keeps the last maxOutput bytes.
-type tail struct{ bytes.Buffer }
-
-func (t *tail) Write(p []byte) (int, error) {
-	n := len(p)
-	if len(p) > maxOutput {
-		p = p[len(p)-maxOutput:]
-	}
-	if over := t.Len() + len(p) - maxOutput; over > 0 {
-		t.Next(over)
-	}
-	t.Buffer.Write(p)
-	return n, nil
-}
-
-// quote makes one word of a shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,4 +1,4 @@
-package daemon
+package netboot
 
 import (
 	"log/slog"
@@ -8,16 +8,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/daemon/appliance/kube"
+	"firstlight.dev/firstlight/daemon/appliance/metrics"
+	"firstlight.dev/firstlight/pxe"
+	"firstlight.dev/firstlight/pxe/server"
 )
 
 // wired is what would be served for a document.
-func wired(t *testing.T, text string) (*metal, *site.Site) {
+func wired(t *testing.T, text string) (*Server, *site.Site) {
 	s, problems := site.Load("site.yaml", []byte(text))
 	require.Empty(t, problems)
 	s = s.WithDefaults()
-	m := newMetal(slog.New(slog.DiscardHandler), func() *site.Site { return s }, func() string { return "salt" }, kube.New(kube.Defaults()))
-	return m, s
+	return &Server{
+		Log:     slog.New(slog.DiscardHandler),
+		Site:    func() *site.Site { return s },
+		Metrics: &metrics.Parts{},
+		Booter:  func() pxe.Booter { return nil },
+	}, s
 }
 
 func TestWireServesWhatTheSiteSays(t *testing.T) {
@@ -29,7 +35,7 @@ func TestWireServesWhatTheSiteSays(t *testing.T) {
 		"networks: {provisioning: {dhcp: {mode: none}}}":                                                                                              "none",
 	} {
 		m, s := wired(t, text)
-		c := m.bootServicesConfig(s)
+		c := m.config(s)
 		assert.Equal(t, s.Networks.Provisioning.Address, c.Addr)
 		assert.Equal(t, "provisioning", c.Interface)
 		if mode == "none" {
@@ -37,24 +43,18 @@ func TestWireServesWhatTheSiteSays(t *testing.T) {
 			continue
 		}
 		d := *c.DHCP
-		d.Interface, d.Server, d.HTTP = c.Interface, c.Addr, m.fileURL() // as package server fills them in
+		d.Interface, d.Server, d.HTTP = c.Interface, c.Addr, m.FileURL() // as package server fills them in
 		assert.NoError(t, d.Validate(), text)
 	}
 }
 
-func TestRamdiskOfStrangersIsToldNoDeployment(t *testing.T) {
-	m, _ := wired(t, "")
-	for _, arg := range m.ramdisk().Args {
-		assert.NotContains(t, arg, "ipa-api-url", "with it the agent would ask Ironic for work")
+// What others have served comes before the root, which holds everything else.
+func TestMountsOfOthersComeFirst(t *testing.T) {
+	s, of := wired(t, "")
+	s.Mounts = []server.Mount{{Path: "/debian/pool/"}}
+	var paths []string
+	for _, m := range s.config(of).Mounts {
+		paths = append(paths, m.Path)
 	}
-}
-
-func TestPasswordIsHashedTheSameEveryTime(t *testing.T) {
-	m, _ := wired(t, "")
-	one, err := m.passwordHash("correct horse")
-	require.NoError(t, err)
-	again, err := m.passwordHash("correct horse")
-	require.NoError(t, err)
-	assert.Equal(t, one, again)
-	assert.NotContains(t, one, "horse")
+	assert.Equal(t, []string{"/debian/pool/", "/images/", "/ramdisk/", "/"}, paths)
 }

@@ -1,4 +1,4 @@
-package daemon
+package mirror
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/metal/netboot"
 )
 
 func TestNodesAreSuppliedOnTheirOwnNetworks(t *testing.T) {
@@ -28,21 +29,16 @@ func TestNodesAreSuppliedOnTheirOwnNetworks(t *testing.T) {
 	} {
 		s, problems := site.Load("site.yaml", []byte(c.text))
 		require.Empty(t, problems, c.what)
-		assert.Equal(t, c.served, fmt.Sprint(serviceAddresses(s.WithDefaults())), c.what)
+		assert.Equal(t, c.served, fmt.Sprint(ServiceAddresses(s.WithDefaults())), c.what)
 	}
 }
 
 // What machines boot, what they are installed with and what Ironic writes stay on the provisioning network.
 func TestNothingToBootIsServedBesideProvisioning(t *testing.T) {
-	m, s := wired(t, "")
-	var there, beside []string
-	for _, mount := range m.bootServicesConfig(s).Mounts {
-		there = append(there, mount.Path)
-	}
-	for _, mount := range mirrorMounts() {
+	var beside []string
+	for _, mount := range besideMounts() {
 		beside = append(beside, mount.Path)
-		assert.NotEqual(t, httpRoot, mount.Dir)
+		assert.NotEqual(t, netboot.HTTPRoot, mount.Dir)
 	}
-	assert.Equal(t, []string{"/debian/pool/", "/debian/local/", "/binaries/sha256/", "/images/", "/artifacts/", "/ramdisk/", "/"}, there)
 	assert.Equal(t, []string{"/debian/pool/", "/debian/local/", "/binaries/sha256/", "/debian/"}, beside)
 }

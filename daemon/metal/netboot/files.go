@@ -1,4 +1,4 @@
-package daemon
+package netboot
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 // share with the appliance's own system; root is the read-only one, below the overlay, whose files stay as they are.
 func imageOpener(root fs.FS) func(*os.Root, string) (bootserver.File, fs.FileInfo, error) {
 	return func(_ *os.Root, name string) (bootserver.File, fs.FileInfo, error) {
-		file, info, err := openExtents(root, path.Join(nodeImages, name))
+		file, info, err := openExtents(root, path.Join(ImageDir, name))
 		if err != nil {
 			return nil, nil, err
 		}

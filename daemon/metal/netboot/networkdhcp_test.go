@@ -1,4 +1,4 @@
-package daemon
+package netboot
 
 import (
 	"context"
@@ -43,7 +43,7 @@ const servedBaremetal = `networks:
 `
 
 func TestAddressesAreGivenAsTheSiteSays(t *testing.T) {
-	a := networkDHCP{site: func() *site.Site { return read(t, servedBaremetal) }}
+	a := NetworkDHCP{Site: func() *site.Site { return read(t, servedBaremetal) }}
 	n, asked := a.dhcpNetwork("baremetal")
 	require.True(t, asked)
 	c := networkDHCPConfig("baremetal", n, "/leases")
@@ -60,11 +60,20 @@ func TestAddressesAreGivenAsTheSiteSays(t *testing.T) {
 // TestNobodyIsAnsweredUnasked: without dhcp, and with it for another network.
 func TestNobodyIsAnsweredUnasked(t *testing.T) {
 	for _, text := range []string{"", servedBaremetal, "networks: {bmc: {interface: eno3, cidr: 10.30.0.0/24, address: 10.30.0.1, dhcp: {mode: none}}}"} {
-		a := networkDHCP{site: func() *site.Site { return read(t, text) }}
+		a := NetworkDHCP{Site: func() *site.Site { return read(t, text) }}
 		_, asked := a.dhcpNetwork("bmc")
 		assert.False(t, asked, text)
 		assert.Empty(t, a.dhcpStatus("bmc").Phase, text)
 	}
+}
+
+// box says which part this process plays: "" the test itself, "addresses" the server in its namespace.
+const box = "FIRSTLIGHT_BOX"
+
+func inBox(part, run string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "-test.run=^"+run+"$", "-test.v")
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, box+"=") }), box+"="+part)
+	return cmd
 }
 
 // TestAddressesOfBox serves the site of a file in a network namespace and says how that
@@ -74,17 +83,17 @@ func TestAddressesOfBox(t *testing.T) {
 		t.Skip("run by TestAddressesInNamespaces in a namespace")
 	}
 	dir := os.Getenv("FIRSTLIGHT_BOX_DIR")
-	a := &networkDHCP{log: slog.New(slog.NewTextHandler(os.Stderr, nil)), dir: filepath.Join(dir, "leases"), site: func() *site.Site {
+	a := &NetworkDHCP{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), dir: filepath.Join(dir, "leases"), Site: func() *site.Site {
 		text, err := os.ReadFile(filepath.Join(dir, "site.yaml"))
 		require.NoError(t, err)
 		return read(t, string(text))
 	}}
 	for _, role := range servedRoles() {
-		go func() { fmt.Println(role, a.serve(t.Context(), role, func() bool { return true })) }()
+		go func() { fmt.Println(role, a.Serve(t.Context(), role, func() bool { return true })) }()
 	}
 	for {
 		d := status.Document{Addresses: []status.Address{{Role: "provisioning"}, {Role: "bmc"}, {Role: "baremetal"}}}
-		a.addDHCPStatus(&d)
+		a.AddStatus(&d)
 		text, err := json.Marshal(d)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "status.new"), text, 0o600))

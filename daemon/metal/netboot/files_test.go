@@ -1,4 +1,4 @@
-package daemon
+package netboot
 
 import (
 	"io"

@@ -1,4 +1,4 @@
-package daemon
+package netboot
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/extent"
-	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/pxe/bootfile"
 	"firstlight.dev/firstlight/pxe/bootserver"
 )
@@ -17,20 +16,18 @@ import (
 // ramdiskTail is what follows a file of ramdiskDir, of a size in bytes, when it is served: the ramdisk learns there
 // to trust this appliance's root. It is not copied to DATA for that: a hundred megabytes, read and written at each
 // first boot.
-func (m *metal) ramdiskTail(name string, size int64) ([]byte, error) {
+func (s *Server) ramdiskTail(name string, size int64) ([]byte, error) {
 	if name != "initramfs" {
 		return nil, nil
 	}
-	authority, err := m.ca()
-	if err != nil {
-		return nil, err
-	}
-	return ironic.RamdiskTail(authority.PEM(), size)
+	return s.RamdiskTail(size)
 }
 
 // ramdiskOpener opens the kernel and the ramdisk of the stick, whose root is given, each with its tail. They count as
 // changed when they began to be served: another stick, or another authority, came with a start of the daemon.
-func ramdiskOpener(root fs.FS, tailOf func(name string, size int64) ([]byte, error), since time.Time) func(*os.Root, string) (bootserver.File, fs.FileInfo, error) {
+func ramdiskOpener(
+	root fs.FS, tailOf func(name string, size int64) ([]byte, error), since time.Time,
+) func(*os.Root, string) (bootserver.File, fs.FileInfo, error) {
 	return func(_ *os.Root, name string) (bootserver.File, fs.FileInfo, error) {
 		file, info, err := openExtents(root, path.Join(ramdiskDir, name))
 		if err != nil {

@@ -1,4 +1,4 @@
-package login
+package remote
 
 import (
 	"bytes"

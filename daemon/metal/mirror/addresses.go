@@ -1,4 +1,4 @@
-package daemon
+package mirror
 
 import (
 	"context"
@@ -14,18 +14,19 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
+	"firstlight.dev/firstlight/daemon/metal/netboot"
 	"firstlight.dev/firstlight/daemon/metal/packages"
 	"firstlight.dev/firstlight/pxe/bootserver"
 	"firstlight.dev/firstlight/pxe/metrics"
 	"firstlight.dev/firstlight/pxe/server"
 )
 
-// serviceAddresses are the appliance's own addresses at which nodes fetch what they are made of (container images,
+// ServiceAddresses are the appliance's own addresses at which nodes fetch what they are made of (container images,
 // packages, the time), each with the length of its network: that on the provisioning network first, then
 // that on baremetal if the site gives the appliance a static IPv4 address there and a node of the site may
 // have one too. A leased address is not among them: it may be another's tomorrow. Nor is one on the BMCs'
 // network, where no node is.
-func serviceAddresses(s *site.Site) []netip.Prefix {
+func ServiceAddresses(s *site.Site) []netip.Prefix {
 	p := s.Networks.Provisioning
 	all := []netip.Prefix{netip.PrefixFrom(p.Address, p.CIDR.Bits())}
 	if b := s.Networks.Baremetal; b != nil && b.Address.Is4() && slices.ContainsFunc(s.Nodes, onBaremetal) {
@@ -42,8 +43,8 @@ func onBaremetal(n site.Node) bool {
 	})
 }
 
-// addrsOf are addresses without the lengths of their networks.
-func addrsOf(all []netip.Prefix) (addrs []netip.Addr) {
+// Addrs are addresses without the lengths of their networks.
+func Addrs(all []netip.Prefix) (addrs []netip.Addr) {
 	for _, p := range all {
 		addrs = append(addrs, p.Addr())
 	}
@@ -54,37 +55,37 @@ func addrsOf(all []netip.Prefix) (addrs []netip.Addr) {
 func mirrorURLs(addr netip.Addr) []string {
 	return []string{
 		"https://" + netip.AddrPortFrom(addr, registryPort).String() + "/v2/",
-		"http://" + netip.AddrPortFrom(addr, httpPort).String() + "/debian/dists/" + packages.Suite + "/InRelease",
+		"http://" + netip.AddrPortFrom(addr, netboot.HTTPPort).String() + "/debian/dists/" + packages.Suite + "/InRelease",
 	}
 }
 
-// mirrorMounts are all that is served by HTTP beside the provisioning network: packages and what is named
+// besideMounts are all that is served by HTTP beside the provisioning network: packages and what is named
 // by its digest. There is nothing to boot among it.
-func mirrorMounts() []server.Mount {
-	return append(packageMounts(), server.Mount{Path: "/debian/", Dir: packagesRoot})
+func besideMounts() []server.Mount {
+	return append(Mounts(), server.Mount{Path: "/debian/", Dir: packagesRoot})
 }
 
-// servePackages serves packages beside the provisioning network, where the boot server has them, and begins
+// ServePackages serves packages beside the provisioning network, where the boot server has them, and begins
 // anew when the site changes the addresses. It is a server of its own: machines go on booting when it ends.
-func (m *metal) servePackages(ctx context.Context, up func() bool) error {
+func (m *Mirror) ServePackages(ctx context.Context, up func() bool) error {
 	beside := func() ([]netip.Addr, bool) {
-		at := addrsOf(serviceAddresses(m.site()))[1:]
+		at := Addrs(ServiceAddresses(m.Site()))[1:]
 		return at, len(at) > 0
 	}
 	return rerun.OnChange(ctx, up, beside, m.mirrorPackages)
 }
 
 // mirrorPackages serves packages at some addresses until ctx ends.
-func (m *metal) mirrorPackages(ctx context.Context, at []netip.Addr) (err error) {
+func (m *Mirror) mirrorPackages(ctx context.Context, at []netip.Addr) (err error) {
 	var mounts []bootserver.Mount
 	defer func() {
 		for _, mount := range mounts {
 			err = errors.Join(err, mount.Root.Close())
 		}
 	}()
-	for _, mount := range mirrorMounts() {
+	for _, mount := range besideMounts() {
 		if err := os.MkdirAll(mount.Dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-			m.log.Warn("directory cannot be made", "dir", mount.Dir, "error", err)
+			m.Log.Warn("directory cannot be made", "dir", mount.Dir, "error", err)
 		}
 		root, err := os.OpenRoot(mount.Dir)
 		if err != nil {
@@ -95,7 +96,12 @@ func (m *metal) mirrorPackages(ctx context.Context, at []netip.Addr) (err error)
 	counters := metrics.New(prometheus.NewRegistry()) // the boot server's own are shown
 	group, ctx := errgroup.WithContext(ctx)
 	for _, addr := range at {
-		s := &bootserver.Server{Addr: netip.AddrPortFrom(addr, httpPort), Mounts: mounts, Metrics: counters, Log: m.log.With("part", "packages")}
+		s := &bootserver.Server{
+			Addr:    netip.AddrPortFrom(addr, netboot.HTTPPort),
+			Mounts:  mounts,
+			Metrics: counters,
+			Log:     m.Log.With("part", "packages"),
+		}
 		group.Go(func() error { return s.Run(ctx) })
 	}
 	return group.Wait()

@@ -1,0 +1,215 @@
+// Package mirror gives nodes what they are made of, wherever they are: container images, Debian packages and the time.
+package mirror
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/appliance/host/timeserver"
+	"firstlight.dev/firstlight/daemon/appliance/metrics"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
+	"firstlight.dev/firstlight/daemon/metal/netboot"
+	"firstlight.dev/firstlight/daemon/metal/packages"
+	"firstlight.dev/firstlight/daemon/metal/registry"
+	"firstlight.dev/firstlight/pxe/server"
+)
+
+const (
+	imagesDir    = "/usr/share/firstlight/images"
+	packagesDir  = "/usr/share/firstlight/packages"
+	pushedDir    = stick.DataDir + "/registry"               // container images that were pushed to the appliance
+	broughtDir   = artifact.Dir + "/" + artifact.PackagesDir // .deb files that were brought to it
+	digestsDir   = artifact.Dir + "/" + artifact.DigestsDir
+	packagesKey  = vault.SecretDir + "/packages.key"
+	packagesRoot = netboot.HTTPRoot + "/debian" // gets the index
+	registryPort = assets.RegistryPort
+)
+
+// Mirror serves at the appliance's own addresses, which move when the site is edited.
+type Mirror struct {
+	Log     *slog.Logger
+	Site    func() *site.Site // with its defaults
+	Vault   *vault.Vault
+	Metrics *metrics.Parts // gets the registry's counters
+
+	mu      sync.Mutex
+	indexed string // the packages that the index was written for
+}
+
+// Mounts are where the boot server has packages, besides the index below its root.
+func Mounts() []server.Mount {
+	return []server.Mount{
+		{Path: "/debian/pool/", Dir: packagesDir},
+		{Path: "/debian/local/", Dir: broughtDir},
+		{Path: artifact.DigestsPath, Dir: digestsDir, Digest: func(name string) string { return name }},
+	}
+}
+
+func packagePools() []packages.Pool {
+	return []packages.Pool{
+		{Dir: packagesDir, Path: "pool", Index: packagesDir + "/Packages"},
+		{Dir: broughtDir, Path: "local", Owner: artifact.PackageOwner},
+	}
+}
+
+// RegistryAddr is where the registry listens on the provisioning network.
+func (m *Mirror) RegistryAddr() netip.AddrPort {
+	return netip.AddrPortFrom(m.Site().Networks.Provisioning.Address, registryPort)
+}
+
+// ServeImages gives nodes their container images from the moment that their networks have the appliance's
+// addresses, and begins anew when the site changes those.
+func (m *Mirror) ServeImages(ctx context.Context, up func() bool) error {
+	addresses := func() ([]netip.Prefix, bool) { return ServiceAddresses(m.Site()), true }
+	return rerun.OnChange(ctx, up, addresses, func(ctx context.Context, at []netip.Prefix) error {
+		s, err := m.newRegistry(at)
+		if err != nil {
+			return err
+		}
+		return s.Run(ctx)
+	})
+}
+
+// ServeTime answers time requests wherever nodes get images and packages, with source's opinion of our clock.
+func (m *Mirror) ServeTime(ctx context.Context, up func() bool, source func() timeserver.Source) error {
+	addresses := func() ([]netip.Prefix, bool) { return ServiceAddresses(m.Site()), true }
+	return rerun.OnChange(ctx, up, addresses, func(ctx context.Context, at []netip.Prefix) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, addr := range Addrs(at) {
+			s := &timeserver.Server{Addr: netip.AddrPortFrom(addr, 123), Source: source, Log: m.Log}
+			group.Go(func() error { return s.Run(ctx) })
+		}
+		return group.Wait()
+	})
+}
+
+func (m *Mirror) newRegistry(at []netip.Prefix) (*registry.Server, error) {
+	authority, err := m.Vault.Authority()
+	if err != nil {
+		return nil, err
+	}
+	key, err := packages.OpenKey(packagesKey)
+	if err != nil {
+		return nil, err
+	}
+	return registry.New(registry.Config{
+		Addrs:    at,
+		Port:     registryPort,
+		Layout:   imagesDir,
+		Store:    pushedDir,
+		Writers:  authority.Pool(),
+		Registry: m.Metrics.NewRegistry("registry"),
+		Log:      m.Log.With("part", "registry"),
+		Public:   map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()},
+		Certificate: func() (tls.Certificate, error) {
+			pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: Addrs(at)})
+			if err != nil {
+				return tls.Certificate{}, err
+			}
+			return tls.X509KeyPair(pair.Cert, pair.Key)
+		},
+	})
+}
+
+// Stage is the fact that nodes can fetch what they are made of.
+func (m *Mirror) Stage() bringup.Stage {
+	return bringup.Stage{
+		Name: "supplies-served",
+		Fact: "nodes are served every container image and every package of the stick, " +
+			"on each network where the appliance supplies them",
+		Why:  "Clusters are installed from them. Before the site is handed over, so that no installer waits.",
+		Done: m.checkServed, Do: m.writeIndex, // asked often: what is brought enters the index then
+	}
+}
+
+// writeIndex writes the index of packages.
+func (m *Mirror) writeIndex(ctx context.Context, report bringup.Report) error {
+	key, err := packages.OpenKey(packagesKey)
+	if err != nil {
+		return err
+	}
+	report("writing the index of packages")
+	found := poolState()
+	r := packages.Repository{
+		Dir:     packagesRoot,
+		Pools:   packagePools(),
+		Key:     key,
+		Now:     time.Now,
+		LeftOut: func(file, why string) { m.Log.Warn("package is not offered", "file", file, "why", why) },
+	}
+	if _, err := r.Write(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.indexed = found
+	return nil
+}
+
+// poolState tells pools apart without reading their packages.
+func poolState() string {
+	var b strings.Builder
+	for _, p := range packagePools() {
+		files, err := os.ReadDir(p.Dir)
+		fmt.Fprintln(&b, p.Dir, err == nil)
+		for _, f := range files {
+			if info, err := f.Info(); err == nil {
+				fmt.Fprintln(&b, info.Name(), info.Size(), info.ModTime().UnixNano())
+			}
+		}
+	}
+	return b.String()
+}
+
+func (m *Mirror) checkServed(ctx context.Context) error {
+	m.mu.Lock()
+	indexed := m.indexed
+	m.mu.Unlock()
+	if indexed != poolState() {
+		return errors.New("the index of packages is not that of the packages that are here")
+	}
+	authority, err := m.Vault.Authority()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	for _, addr := range Addrs(ServiceAddresses(m.Site())) {
+		for _, url := range mirrorURLs(addr) {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+			if err != nil {
+				return err
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				return bringup.Wait("%s to answer: %v", url, err)
+			}
+			response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s is answered with %s", url, response.Status)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package provisioning
+
+import (
+	"context"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/metal/ironic"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/netboot"
+	"firstlight.dev/firstlight/daemon/metal/verify/fact"
+)
+
+const (
+	ironicImage = assets.ImageDomain + "/ironic:29.0.5"
+	ironicState = "/var/lib/ironic"
+)
+
+// kernelArgs are what every ramdisk's kernel is started with; docs/decisions/0009 says why the TSC is not
+// watched.
+const kernelArgs = "console=tty0 console=ttyS0,115200 tsc=nowatchdog"
+
+func (p *Provisioner) ironic() ironic.Config {
+	return ironic.Config{
+		Addr:       p.Site().Networks.Provisioning.Address,
+		HTTPPort:   netboot.HTTPPort,
+		Boot:       15 * time.Minute,
+		KernelArgs: kernelArgs,
+	}
+}
+
+func (p *Provisioner) pod() (ironic.Pod, error) {
+	authority, err := p.Vault.Authority()
+	if err != nil {
+		return ironic.Pod{}, err
+	}
+	conf := p.ironic()
+	pair, _, err := authority.Issue("ironic", ca.Names{CommonName: "ironic", Addrs: []netip.Addr{conf.Addr}})
+	if err != nil {
+		return ironic.Pod{}, err
+	}
+	credentials, err := ironic.OpenCredentials(vault.SecretDir)
+	if err != nil {
+		return ironic.Pod{}, err
+	}
+	return ironic.Pod{
+		Namespace:   metal3.Namespace,
+		Image:       ironicImage,
+		Config:      conf,
+		Credentials: credentials,
+		Cert:        pair.Cert,
+		Key:         pair.Key,
+		CA:          authority.PEM(),
+		StateDir:    ironicState,
+		FilesDir:    netboot.HTTPRoot,
+	}, nil
+}
+
+// ironicStage is begun beside the system's pods: Ironic is on the appliance's own network and asks neither the
+// API nor the name server, and it takes as long to start as they do.
+func (p *Provisioner) ironicStage() bringup.Stage {
+	stage := ironic.Stage(p.pod, p.Client)
+	p.Kube.Beside = func(ctx context.Context, report bringup.Report) {
+		if err := bringup.Begin(ctx, stage, report); err != nil {
+			p.Log.Info("Ironic cannot be started yet", "error", err)
+		}
+	}
+	return stage
+}
+
+// ironicAccess is how Ironic is asked.
+func (p *Provisioner) ironicAccess() (ironic.Access, error) {
+	authority, err := p.Vault.Authority()
+	if err != nil {
+		return ironic.Access{}, err
+	}
+	credentials, err := ironic.OpenCredentials(vault.SecretDir)
+	return ironic.Access{
+		Endpoint: p.ironic().Endpoint(),
+		Username: credentials.Username,
+		Password: credentials.Password,
+		CA:       string(authority.PEM()),
+	}, err
+}
+
+// IronicNodes are Ironic's nodes, by the name of their host.
+func (p *Provisioner) IronicNodes(ctx context.Context) (map[string]fact.Ironic, error) {
+	all, err := p.api.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return fact.IronicNodes(all), nil
+}
+
+// PruneDeployLogs keeps the logs of failed deployments from filling DATA.
+func (p *Provisioner) PruneDeployLogs(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := ironic.PruneOldest(filepath.Join(ironicState, ironic.LogDir), 100); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Minute):
+		}
+	}
+	return nil
+}

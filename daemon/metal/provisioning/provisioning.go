@@ -1,0 +1,152 @@
+// Package provisioning installs the nodes of the site: it puts Ironic, Metal3 and their verification together.
+package provisioning
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
+	"firstlight.dev/firstlight/daemon/metal/ironic"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/netboot"
+	"firstlight.dev/firstlight/daemon/metal/verify"
+)
+
+const backupDir = stick.DataDir + "/hosts"
+
+// Deps is what a Provisioner works with.
+type Deps struct {
+	Log   *slog.Logger
+	Site  func() *site.Site // with its defaults
+	Vault *vault.Vault
+	Kube  *kube.Cluster
+	Boot  *netboot.Server
+
+	Kinds         func(*runtime.Scheme) error                // adds the kinds that Client knows besides Metal3's
+	Uploads       func() (map[string]metal3.Image, error)    // OS images that were uploaded, by name; never nil
+	PreflightGate func(node string) (ok bool, reason string) // asked before a node is first switched on
+}
+
+// Provisioner takes the nodes of the site from their BMC to a system in service.
+type Provisioner struct {
+	Deps
+	Hosts *metal3.Hosts // the picture of them, and what each boots
+
+	changed chan struct{} // a host did, or what is known of one
+	found   *metal3.Inspections
+	api     *ironic.Client
+
+	mu           sync.Mutex
+	kubeClient   client.Client
+	kubeConfig   *rest.Config    // that kubeClient was made from
+	manifest     metal3.Manifest // of the operator
+	progress     []metal3.Progress
+	invalidNodes map[string]error // nodes of the site that cannot become objects
+}
+
+// New returns a Provisioner that has done nothing yet.
+func New(d Deps) *Provisioner {
+	p := &Provisioner{Deps: d, changed: make(chan struct{}, 1)}
+	p.Hosts = &metal3.Hosts{Files: netboot.HTTPRoot, Backups: metal3.Backups{Dir: backupDir, Log: d.Log}, Log: d.Log}
+	p.api = &ironic.Client{Access: p.ironicAccess}
+	p.found = &metal3.Inspections{Ask: p.api.DiskContents}
+	return p
+}
+
+// Stages are the part of the plan from Metal3 to the nodes' hosts.
+func (p *Provisioner) Stages() []bringup.Stage {
+	return []bringup.Stage{
+		metal3.OperatorStage(p.operator, p.Client),
+		metal3.GuardStage(p.Client),
+		p.ironicStage(),
+		verify.Stage(p.Site, p.Client),
+		metal3.RegistrationStage(p.nodeObjects, p.reconciler),
+	}
+}
+
+// Recheck has the next step of every node looked at again, soon.
+func (p *Provisioner) Recheck() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Client speaks to the API and knows Metal3's kinds, and those of Kinds.
+func (p *Provisioner) Client() (client.Client, error) {
+	config, err := p.Kube.REST()
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kubeClient != nil && p.kubeConfig == config {
+		return p.kubeClient, nil
+	}
+	scheme, err := metal3.Scheme()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Kinds(scheme); err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	p.kubeClient, p.kubeConfig = c, config
+	return c, nil
+}
+
+// Watch keeps the picture of the hosts as the API has it, once there are such kinds.
+func (p *Provisioner) Watch(ctx context.Context, up func() bool) error {
+	if !rerun.Await(ctx, up) {
+		return nil
+	}
+	config, err := p.Kube.REST()
+	if err != nil {
+		return err
+	}
+	if err := p.Hosts.Watch(ctx, config, p.changed); err != nil {
+		return fmt.Errorf("watch hosts: %w", err)
+	}
+	return nil
+}
+
+// Reconcile takes every node from step to step.
+func (p *Provisioner) Reconcile(ctx context.Context, up func() bool) error {
+	if !rerun.Await(ctx, up) {
+		return nil
+	}
+	s, err := p.reconciler()
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx, p.changed, p.nodeObjects, p.setProgress)
+}
+
+// Ramdisk is what a machine that nobody named boots, to be looked at.
+func (p *Provisioner) Ramdisk() metal3.Ramdisk {
+	return metal3.Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: append([]string{
+		"ipa-inspection-callback-url=" + p.ironic().Endpoint() + "/v1/continue_inspection", "ipa-inspection-collectors=default,contents",
+	}, strings.Fields(kernelArgs)...)}
+}
+
+// setProgress keeps how the hand-over stands, for the status.
+func (p *Provisioner) setProgress(all []metal3.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.progress = all
+}

@@ -1,0 +1,111 @@
+package provisioning
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/verify"
+	"firstlight.dev/firstlight/daemon/metal/verify/fact"
+	"firstlight.dev/firstlight/daemon/metal/verify/netprobe"
+)
+
+// RefusalsFile remembers which BMC refused which password, on DATA.
+const RefusalsFile = vault.SecretDir + "/bmc-refusals.json"
+
+// Sources are what the verification looks at, but for Appliance and Clock.
+func (p *Provisioner) Sources() verify.Sources {
+	logs := &fact.RamdiskLogs{Dir: ironicState + "/log/deploy"}
+	return verify.Sources{
+		Site:    p.Site,
+		Hosts:   p.Hosts.List,
+		Silent:  p.Hosts.SilentSince,
+		Blocked: p.blockedNodes,
+		Records: p.Boot.Traces,
+		Leases:  p.Boot.Leases,
+		DHCP:    p.dhcpFacts,
+		Access:  p.Vault.Keys.AccessSigner,
+		HostKey: p.Vault.Keys.HostPublicKey,
+		Image:   p.imageFacts,
+		Disk:    rootDiskSize,
+		Ironic:  p.IronicNodes,
+		Log:     logs.LastError,
+	}
+}
+
+// blockedNodes are the nodes that the hand-over holds back, with the reason.
+func (p *Provisioner) blockedNodes() map[string]metal3.Block {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return metal3.Blocks(p.invalidNodes, p.progress)
+}
+
+func (p *Provisioner) dhcpFacts() verify.DHCP {
+	status := p.Boot.DHCPStatus()
+	return verify.DHCP{
+		Enabled: p.Site().Networks.Provisioning.DHCP.Mode != "none",
+		Phase:   string(status.Phase),
+		Text:    status.Text,
+	}
+}
+
+// imageFacts looks for a node's operating system where the node will load it from.
+func (p *Provisioner) imageFacts(ctx context.Context, n site.Node) verify.Image {
+	name, url, format := n.OS.Image, string(n.OS.URL), n.OS.Format
+	if url != "" {
+		name = url
+	} else {
+		images, err := p.images()
+		if err != nil {
+			return verify.Image{Name: name, Problem: "the images cannot be read: " + err.Error(), Fix: "write the stick again"}
+		}
+		i, ok := images[name]
+		if !ok {
+			return verify.Image{
+				Name:    name,
+				Problem: fmt.Sprintf("os.image %q is not on this appliance; it has %s", name, imageNames(images)),
+				Fix:     "use an image that is there in site.yaml, or give os.url",
+			}
+		}
+		url, format = i.URL, i.Format
+	}
+	size, err := netprobe.ProbeImage(ctx, url, format)
+	if err != nil {
+		return verify.Image{
+			Name:    name,
+			Problem: fmt.Sprintf("image %s cannot be had: %v", name, err),
+			Fix:     "look at whether its server answers, or correct os in site.yaml",
+		}
+	}
+	return verify.Image{Name: name, Bytes: size}
+}
+
+func imageNames(images map[string]metal3.Image) string {
+	var all []string
+	for n := range images {
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	if len(all) == 0 {
+		return "none"
+	}
+	return strings.Join(all, ", ")
+}
+
+// rootDiskSize is the size of the disk that a host's hints name; 0 while that is not exactly one.
+func rootDiskSize(_ site.Node, h metal3api.BareMetalHost) int64 {
+	if h.Status.HardwareDetails == nil {
+		return 0
+	}
+	d, err := metal3.OneDisk(h.Spec.RootDeviceHints, h.Status.HardwareDetails.Storage)
+	if err != nil {
+		return 0
+	}
+	return int64(d.SizeBytes)
+}
