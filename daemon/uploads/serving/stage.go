@@ -85,7 +85,7 @@ func (s stage) do(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
-	report("applying the pod of agent and store")
+	report("applying the pod of the agent")
 	return set.Apply(ctx, api)
 }
 
