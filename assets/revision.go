@@ -49,6 +49,7 @@ func RevisionOf(info *debug.BuildInfo) Revision {
 			r.IsDirty = setting.Value == "true"
 		}
 	}
+
 	r.IsReleased = info.Main.Version == ReleaseTag
 	return r
 }

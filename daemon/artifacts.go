@@ -49,6 +49,7 @@ func (a *artifacts) pod() (serving.Pod, error) {
 	if err != nil {
 		return serving.Pod{}, err
 	}
+
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	names := ca.Names{
 		CommonName: "artifacts",
@@ -58,18 +59,22 @@ func (a *artifacts) pod() (serving.Pod, error) {
 	if name := a.hostname(); name != "" {
 		names.DNS = append(names.DNS, name)
 	}
+
 	pair, _, err := authority.Issue("artifacts", names)
 	if err != nil {
 		return serving.Pod{}, err
 	}
+
 	writer, _, err := authority.Issue(registry.Writer, ca.Names{CommonName: registry.Writer})
 	if err != nil {
 		return serving.Pod{}, err
 	}
+
 	digest, err := binaryDigest()
 	if err != nil {
 		return serving.Pod{}, err
 	}
+
 	limits, store := artifactConfig(a.metal.Site().Artifacts)
 	return serving.Pod{
 		Limits:    limits,
@@ -91,12 +96,15 @@ func artifactConfig(s site.Artifacts) (serving.Limits, *serving.Store) {
 	if s.Quota != 0 {
 		l.Quota = s.Quota.String()
 	}
+
 	for _, o := range s.Owners {
 		l.Owners = append(l.Owners, serving.Quota{Owner: string(o.Name), Amount: o.Quota.String()})
 	}
+
 	if s.Store == nil {
 		return l, nil
 	}
+
 	return l, &serving.Store{Endpoint: string(s.Store.Endpoint), Region: s.Store.Region, CA: []byte(s.Store.CA),
 		Keys: serving.Keys{Access: s.Store.AccessKey, Secret: s.Store.SecretKey.Reveal()}}
 }
@@ -119,36 +127,60 @@ func (a *artifacts) status(stages []status.Stage) *status.Artifacts {
 	if i < 0 {
 		return nil
 	}
+
 	catalog, err := publish.Read(catalogFile)
 	if errors.Is(err, fs.ErrNotExist) && stages[i].State != status.StateReady {
 		return nil
 	}
+
 	var s unix.Statfs_t
 	free, least := int64(-1), int64(0)
 	if unix.Statfs(artifact.Dir, &s) == nil {
 		free, least = int64(s.Bavail)*s.Bsize, artifact.ReservedSpace(int64(s.Blocks)*s.Bsize)
 	}
-	url := "https://" + net.JoinHostPort(a.metal.Site().Networks.Provisioning.Address.String(), fmt.Sprint(artifact.Port))
+
+	url := "https://" + net.JoinHostPort(
+		a.metal.Site().Networks.Provisioning.Address.String(), fmt.Sprint(artifact.Port),
+	)
 	return artifactsStatus(stages[i], catalog, err, url, free, least)
 }
 
 // artifactsStatus makes the document's part of what is known. free is in octets, -1 if it is
 // not known; below least none is for more artifacts.
-func artifactsStatus(stage status.Stage, c artifact.Catalog, unread error, url string, free, least int64) *status.Artifacts {
+func artifactsStatus(
+	stage status.Stage,
+	c artifact.Catalog,
+	unread error,
+	url string,
+	free, least int64,
+) *status.Artifacts {
 	s := &status.Artifacts{URL: url, Free: max(free, 0), Collections: []status.Collection{}}
 	for _, name := range artifact.Collections() {
 		u := c.Collections[name]
-		s.Collections = append(s.Collections, status.Collection{Name: string(name), Artifacts: u.Artifacts, Complete: u.Complete, Stored: u.Octets, Announced: u.Announced})
+		s.Collections = append(s.Collections, status.Collection{
+			Name:      string(name),
+			Artifacts: u.Artifacts,
+			Complete:  u.Complete,
+			Stored:    u.Octets,
+			Announced: u.Announced,
+		})
 		s.Artifacts, s.Stored = s.Artifacts+u.Artifacts, s.Stored+u.Octets
 	}
+
 	serves := status.Check{Name: "serving", State: status.CheckOK, Text: "uploads are taken at " + url}
 	if stage.State != status.StateReady {
 		serves.State, serves.Text = status.CheckWaiting, cmp.Or(stage.Waiting, stage.Error, "not looked at yet")
 	}
-	read := status.Check{Name: "store-read", State: status.CheckOK, Text: fmt.Sprintf("the store holds %d artifacts", s.Artifacts)}
+
+	read := status.Check{
+		Name:  "store-read",
+		State: status.CheckOK,
+		Text:  fmt.Sprintf("the store holds %d artifacts", s.Artifacts),
+	}
 	if unread != nil {
 		read.State, read.Text = status.CheckWaiting, unread.Error()
 	}
+
 	room := status.Check{Name: "room", State: status.CheckOK, Text: fmt.Sprintf("%d MiB of DATA are free", free>>20)}
 	switch {
 	case free < 0:
@@ -156,6 +188,7 @@ func artifactsStatus(stage status.Stage, c artifact.Catalog, unread error, url s
 	case free < least:
 		room.State, room.Fix = status.CheckFailed, "Remove artifacts (firstlight artifact rm), or use a larger stick."
 	}
+
 	s.Conditions = []status.Check{serves, read, room}
 	return s
 }
@@ -194,10 +227,12 @@ func imageDigest(name string) string {
 	if err != nil {
 		return ""
 	}
+
 	for _, i := range c.Images {
 		if i.Key().Object() == name {
 			return i.SHA256
 		}
 	}
+
 	return ""
 }

@@ -49,18 +49,22 @@ func (c *clusters) operator() (bpa.Operator, error) {
 	if err != nil {
 		return bpa.Operator{}, err
 	}
+
 	private, err := os.ReadFile(c.metal.Vault.Keys.AccessFile())
 	if err != nil {
 		return bpa.Operator{}, fmt.Errorf("read log-in to nodes: %w", err)
 	}
+
 	digest, err := binaryDigest()
 	if err != nil {
 		return bpa.Operator{}, err
 	}
+
 	s := c.metal.Site()
 	return bpa.Operator{
 		Installer: assets.InstallerImage,
-		Site:      string(s.Name), Proposal: bpa.ProposalMode(s),
+		Site:      string(s.Name),
+		Proposal:  bpa.ProposalMode(s),
 		LeaseFile: netboot.LeaseFile,
 		LeaseDir:  filepath.Dir(netboot.LeaseFile),
 		Digest:    digest,
@@ -80,16 +84,19 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		if err != nil {
 			return err
 		}
+
 		hosts, _ := c.metal.Hosts.List()
 		for name, proven := range verifiedLabelChanges(c.nodes(), hosts) {
 			if err := setVerifiedLabel(ctx, api, name, proven); err != nil {
 				return err
 			}
 		}
+
 		all, err := bpa.ListClusters(ctx, api, hosts)
 		if err != nil {
 			return err
 		}
+
 		c.mu.Lock()
 		c.all = all
 		c.mu.Unlock()
@@ -117,6 +124,7 @@ func verifiedLabelChanges(nodes []status.Node, hosts []metal3api.BareMetalHost) 
 		if i < 0 {
 			continue
 		}
+
 		marked := hosts[i].Labels[label.Verified] == "true"
 		switch {
 		case n.Verified && !marked:
@@ -134,11 +142,15 @@ func setVerifiedLabel(ctx context.Context, api client.Client, name string, prove
 	if proven {
 		value = `"true"`
 	}
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, label.Verified, value))
+
+	patch := client.RawPatch(
+		types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, label.Verified, value),
+	)
 	h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: metal3.Namespace, Name: name}}
 	if err := api.Patch(ctx, h, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("mark host %s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -154,6 +166,7 @@ var binaryDigest = remember(func() (string, error) {
 	if _, err := io.Copy(h, f); err != nil {
 		return "", fmt.Errorf("read the daemon's own binary: %w", err)
 	}
+
 	return hex.EncodeToString(h.Sum(nil)), nil
 })
 
@@ -172,6 +185,7 @@ func remember[T any](ask func() (T, error)) func() (T, error) {
 		if err == nil {
 			answer = &got
 		}
+
 		return got, err
 	}
 }

@@ -44,29 +44,47 @@ func NewCollector(ctx context.Context, socket string) *supportbundle.Collector {
 	}
 	c := &supportbundle.Collector{Kubeconfig: kube.AdminConfig, Sources: []supportbundle.Source{
 		{Name: "status.json", Get: raw("/v1/status")},
-		{Name: "status.txt", Get: func(context.Context) ([]byte, error) { return []byte(console.RenderText(document, time.Now())), err }},
+		{
+			Name: "status.txt",
+			Get: func(context.Context) ([]byte, error) {
+				return []byte(console.RenderText(
+					document, time.Now(),
+				)), err
+			},
+		},
 		{Name: "why.json", Get: raw("/v1/why")},
 		{Name: "wire.json", Get: raw("/v1/records")},
 	}}
 	h := &host.Host{Log: slog.New(slog.DiscardHandler)}
 	if err := h.SiteDo(ctx, func(string) {}); err != nil {
-		c.Sources = append(c.Sources, supportbundle.Source{Name: "nodes", Get: func(context.Context) ([]byte, error) { return nil, err }})
+		c.Sources = append(
+			c.Sources,
+			supportbundle.Source{Name: "nodes", Get: func(context.Context) ([]byte, error) { return nil, err }},
+		)
 		return c
 	}
+
 	keys := vault.New(h.MachineID)
 	m := provisioning.New(provisioning.Deps{Log: h.Log, Site: h.Site, Vault: keys})
-	c.Sources = append(c.Sources, supportbundle.Source{Name: "ironic.json", Get: func(ctx context.Context) ([]byte, error) {
-		nodes, err := m.IronicNodes(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return json.MarshalIndent(nodes, "", "  ")
-	}})
+	c.Sources = append(c.Sources, supportbundle.Source{
+		Name: "ironic.json",
+		Get: func(ctx context.Context) ([]byte, error) {
+			nodes, err := m.IronicNodes(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return json.MarshalIndent(nodes, "", "  ")
+		},
+	})
 	for _, n := range h.Site().Nodes {
-		c.Sources = append(c.Sources, supportbundle.Source{Name: fmt.Sprintf("nodes/%s.log", n.Name), Get: func(ctx context.Context) ([]byte, error) {
-			return nodeLog(ctx, keys.Keys, n, document)
-		}})
+		c.Sources = append(c.Sources, supportbundle.Source{
+			Name: fmt.Sprintf("nodes/%s.log", n.Name),
+			Get: func(ctx context.Context) ([]byte, error) {
+				return nodeLog(ctx, keys.Keys, n, document)
+			},
+		})
 	}
+
 	return c
 }
 
@@ -79,14 +97,17 @@ func nodeLog(ctx context.Context, keys *vault.Keys, n site.Node, document status
 			t.Addresses = append(t.Addresses, a)
 		}
 	}
+
 	for _, l := range n.Links {
 		if l.Address.Method == "static" {
 			t.Addresses = append(t.Addresses, l.Address.Prefix.Addr())
 		}
 	}
+
 	if !keys.HasHostKey(n.Name) {
 		return nil, fmt.Errorf("it was never handed over")
 	}
+
 	var err error
 	if t.Key, err = keys.AccessSigner(); err != nil {
 		return nil, err
@@ -94,5 +115,6 @@ func nodeLog(ctx context.Context, keys *vault.Keys, n site.Node, document status
 	if t.HostKey, err = keys.HostPublicKey(n.Name); err != nil {
 		return nil, err
 	}
+
 	return shell.Output(ctx, t, askLog)
 }

@@ -134,6 +134,7 @@ func (d *Daemon) applySite(s *site.Site) {
 			c.Nameservers = append(c.Nameservers, n.DNS...)
 		}
 	}
+
 	c.Nameservers = c.Nameservers[:min(len(c.Nameservers), 3)] // resolv.conf(5): at most three
 	d.kube.Configure(c)
 }
@@ -146,14 +147,27 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
+
 	linksUp := d.stageReady("links-up")
 	parts := []struct {
 		name string
 		run  func(context.Context) error
 	}{
-		{"console", (&console.Console{Document: d.Document, Changed: d.drawn, Hidden: d.consoleHidden, Log: d.log}).Run},
-		{"api", (&api.Server{Socket: status.SocketPath, Document: d.Document, Reload: d.reload, Ready: d.notifyReady, Log: d.log,
-			Why: d.verifier.Why, Records: d.boot.Traces}).Run},
+		{"console", (&console.Console{
+			Document: d.Document,
+			Changed:  d.drawn,
+			Hidden:   d.consoleHidden,
+			Log:      d.log,
+		}).Run},
+		{"api", (&api.Server{
+			Socket:   status.SocketPath,
+			Document: d.Document,
+			Reload:   d.reload,
+			Ready:    d.notifyReady,
+			Log:      d.log,
+			Why:      d.verifier.Why,
+			Records:  d.boot.Traces,
+		}).Run},
 		{"systemd", d.runNotifier},
 		{"journal", d.journal.Run},
 		{"plan", d.runner.Run},
@@ -161,13 +175,21 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"time", func(ctx context.Context) error { return d.mirror.ServeTime(ctx, linksUp, d.host.TimeSource) }},
 		{"pxe", d.serveBoot},
 		{"dhcp bmc", func(ctx context.Context) error { return d.networkDHCP.Serve(ctx, host.BMC, linksUp) }},
-		{"dhcp baremetal", func(ctx context.Context) error { return d.networkDHCP.Serve(ctx, host.Baremetal, linksUp) }},
+		{"dhcp baremetal", func(ctx context.Context) error {
+			return d.networkDHCP.Serve(
+				ctx, host.Baremetal, linksUp,
+			)
+		}},
 		{"packages", func(ctx context.Context) error { return d.mirror.ServePackages(ctx, linksUp) }},
 		{"registry", func(ctx context.Context) error { return d.mirror.ServeImages(ctx, d.stageReady("clock-set")) }},
 		{"hosts", func(ctx context.Context) error { return d.metal.Watch(ctx, d.stageReady("metal3-ready")) }},
 		{"verify", d.verifier.Run},
 		{"records", d.writeTraces},
-		{"handover", func(ctx context.Context) error { return d.metal.Reconcile(ctx, d.stageReady("site-handed-over")) }},
+		{"handover", func(ctx context.Context) error {
+			return d.metal.Reconcile(
+				ctx, d.stageReady("site-handed-over"),
+			)
+		}},
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {
@@ -178,6 +200,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	for _, p := range parts {
 		wg.Go(func() { d.supervise(ctx, p.name, p.run) })
 	}
+
 	wg.Wait()
 	return nil
 }
@@ -188,6 +211,7 @@ func acquireLock(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make folder of %s: %w", path, err)
 	}
+
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
@@ -196,6 +220,7 @@ func acquireLock(path string) (*os.File, error) {
 		f.Close()
 		return nil, fmt.Errorf("lock %s: %w: the daemon runs already; see firstlightd status", path, err)
 	}
+
 	return f, nil
 }
 
@@ -207,6 +232,7 @@ func (d *Daemon) supervise(ctx context.Context, name string, run func(context.Co
 		if ctx.Err() != nil {
 			return
 		}
+
 		pause = restartDelay(pause, time.Since(began))
 		d.log.Error("part ended", "part", name, "error", err, "again", pause)
 		select {
@@ -230,16 +256,26 @@ func restartDelay(before, ran time.Duration) time.Duration {
 func (d *Daemon) Document() status.Document {
 	s := d.runner.Snapshot()
 	doc := status.Document{
-		Name: d.host.Hostname(), Version: d.version, BootID: d.bootID, MachineID: d.host.MachineID(),
-		State: s.State, Since: s.Since, Started: d.started, Stages: s.Stages,
-		Addresses: d.host.Addresses(), Notes: d.host.Notes(),
-		Nodes: append([]status.Node{}, d.verifier.Nodes()...), Launch: d.verifier.Launch(), Clusters: d.cluster.Clusters(),
+		Name:      d.host.Hostname(),
+		Version:   d.version,
+		BootID:    d.bootID,
+		MachineID: d.host.MachineID(),
+		State:     s.State,
+		Since:     s.Since,
+		Started:   d.started,
+		Stages:    s.Stages,
+		Addresses: d.host.Addresses(),
+		Notes:     d.host.Notes(),
+		Nodes:     append([]status.Node{}, d.verifier.Nodes()...),
+		Launch:    d.verifier.Launch(),
+		Clusters:  d.cluster.Clusters(),
 		Artifacts: d.uploads.status(s.Stages),
 	}
 	d.networkDHCP.AddStatus(&doc)
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started
 	}
+
 	doc.Summary, doc.Next = summary(doc), nextAction(doc, len(d.host.Site().Access.SSHKeys) > 0)
 	return doc
 }
@@ -250,13 +286,16 @@ func summary(d status.Document) string {
 		if s.State == status.StateReady {
 			continue
 		}
+
 		what := s.Waiting
 		if what == "" {
 			what = s.Error
 		}
+
 		if what == "" {
 			what = "looking"
 		}
+
 		first, _, _ := strings.Cut(what, "\n")
 		return s.Name + ": " + first
 	}
@@ -343,9 +382,11 @@ func (d *Daemon) runNotifier(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read watchdog interval: %w", err)
 	}
+
 	if every == 0 {
 		every = time.Minute
 	}
+
 	tick := time.NewTicker(every / 3)
 	defer tick.Stop()
 	for last := ""; ; {
@@ -353,9 +394,11 @@ func (d *Daemon) runNotifier(ctx context.Context) error {
 		if s := d.Document().Summary; s != last {
 			last, text = s, text+"\nSTATUS="+s
 		}
+
 		if _, err := sd.SdNotify(false, text); err != nil {
 			d.log.Warn("systemd not told", "error", err)
 		}
+
 		select {
 		case <-ctx.Done():
 			_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
@@ -376,6 +419,7 @@ func (d *Daemon) serveBoot(ctx context.Context) error {
 	if err := d.metal.Hosts.LoadBackups(); err != nil {
 		return err
 	}
+
 	return d.boot.Run(ctx, linksUp)
 }
 

@@ -29,9 +29,14 @@ func (d *Daemon) plan() []bringup.Stage {
 		{Name: "clock-set", Fact: "The clock is not before the image was made, and the site's time servers were asked.",
 			Why:  "Before the first certificate: one minted in the wrong year is refused in the right one.",
 			Done: h.ClockDone, Do: h.ClockDo, Recheck: time.Minute},
-		{Name: "ssh-ready", Fact: "Root can log in with the site's SSH keys, and on the second screen if the site says so; nobody else can.",
-			Why:  "Before Kubernetes, so that a person can look while it comes up.",
-			Done: h.SSHDone, Do: h.SSHDo, Recheck: time.Minute},
+		{
+			Name:    "ssh-ready",
+			Fact:    "Root can log in with the site's SSH keys, and on the second screen if the site says so; nobody else can.",
+			Why:     "Before Kubernetes, so that a person can look while it comes up.",
+			Done:    h.SSHDone,
+			Do:      h.SSHDo,
+			Recheck: time.Minute,
+		},
 	},
 		d.kube.Stages(), // container-runtime, images-present, control-plane, node-ready, system-pods
 		[]bringup.Stage{

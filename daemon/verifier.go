@@ -40,12 +40,14 @@ func (d *Daemon) beforeNodes() string {
 	if d.metal.Hosts.IsCurrent() {
 		return ""
 	}
+
 	stages := d.runner.Snapshot().Stages
 	for _, s := range stages {
 		if s.State != status.StateReady {
 			return summary(status.Document{Stages: stages})
 		}
 	}
+
 	return "its hosts are being read"
 }
 
@@ -67,9 +69,11 @@ func (d *Daemon) writeTraces(ctx context.Context) error {
 			err = atomicfile.Write(recordsFile, text, 0o600)
 			last = text
 		}
+
 		if err != nil {
 			d.log.Debug("records not kept", "error", err)
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-time.After(10 * time.Second):

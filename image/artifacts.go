@@ -65,6 +65,7 @@ func checkDigest(a *recipe.Artifact, file, from string) error {
 	if a.SHA256 != "" && a.SHA256 != digest {
 		return a.Errorf("sha256 of %s is %s and not %s; update it if the file is right", from, digest, a.SHA256)
 	}
+
 	return nil
 }
 
@@ -73,22 +74,27 @@ func download(ctx context.Context, url, out string) error {
 	if err != nil {
 		return fmt.Errorf("fetch: %w", err)
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return fmt.Errorf("fetch: %w", err)
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("fetch %s: %s", url, response.Status)
 	}
+
 	f, err := os.Create(out)
 	if err != nil {
 		return fmt.Errorf("fetch %s: %w", url, err)
 	}
+
 	_, err = io.Copy(f, response.Body)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("fetch %s: %w", url, err)
 	}
+
 	return nil
 }
 
@@ -102,14 +108,17 @@ func (l *list) extractArtifact(_ context.Context, a *recipe.Artifact) Part {
 			if err != nil {
 				return err
 			}
+
 			file, err := t.OnlyFile(a.Path)
 			if err != nil {
 				return a.Errorf("%v", err)
 			}
+
 			content := t.Get(file).Content
 			if content == nil {
 				return a.Errorf("%s is empty", file)
 			}
+
 			return tree.WriteContent(content, out)
 		},
 	}
@@ -140,6 +149,7 @@ func (l *list) diskArtifact(_ context.Context, a *recipe.Artifact) Part {
 	if err != nil {
 		l.keep(a.Errorf("%v", err))
 	}
+
 	return Part{
 		Needs:  append(l.rootNeeds(root), l.bootNeeds()...),
 		Inputs: in,
@@ -148,6 +158,7 @@ func (l *list) diskArtifact(_ context.Context, a *recipe.Artifact) Part {
 			if err != nil {
 				return err
 			}
+
 			err = nodedisk.Disk{
 				Name:    a.Name,
 				Root:    t,
@@ -160,6 +171,7 @@ func (l *list) diskArtifact(_ context.Context, a *recipe.Artifact) Part {
 			if err != nil {
 				return a.Errorf("%v", err)
 			}
+
 			return nil
 		},
 	}
@@ -185,6 +197,7 @@ func (l *list) moduleArtifact(ctx context.Context, a *recipe.Artifact) Part {
 		l.keep(a.Errorf("%v", err))
 		return Part{}
 	}
+
 	file := filepath.Join(dir, filepath.FromSlash(a.Path))
 	if len(a.Only) == 0 {
 		return Part{File: file}
@@ -194,6 +207,7 @@ func (l *list) moduleArtifact(ctx context.Context, a *recipe.Artifact) Part {
 	if err != nil {
 		l.keep(a.Errorf("%v", err))
 	}
+
 	return Part{
 		Inputs: l.code("image/objects").add(Inputs{"file of " + a.From: digest, "objects": strings.Join(a.Only, " ")}),
 		Make: func(_ context.Context, _ Made, out string) error {
@@ -201,10 +215,12 @@ func (l *list) moduleArtifact(ctx context.Context, a *recipe.Artifact) Part {
 			if err != nil {
 				return err
 			}
+
 			chosen, err := objects.Select(string(text), a.Only)
 			if err != nil {
 				return a.Errorf("%v", err)
 			}
+
 			return os.WriteFile(out, []byte(chosen), 0o644)
 		},
 	}

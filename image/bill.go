@@ -29,10 +29,12 @@ func (b *build) listMaterials(ctx context.Context, from Made) ([]sbom.Package, e
 	if err != nil {
 		return nil, err
 	}
+
 	modules, err := b.moduleParts(ctx, from)
 	if err != nil {
 		return nil, err
 	}
+
 	return append(debian, modules...), nil
 }
 
@@ -49,11 +51,13 @@ func (b *build) debianParts(from Made) ([]sbom.Package, error) {
 		if !b.isShipped(root.Name) {
 			continue
 		}
+
 		key := cache.Key("1", root.Name, from[b.packagesTitle(root.Name)].Digest, fmt.Sprint(b.l.Root(root.Name)))
 		item, err := b.store.Do("licenses", key, func(out string) error { return b.readLicenses(from, root, out) })
 		if err != nil {
 			return nil, err
 		}
+
 		text, err := os.ReadFile(item.Path)
 		if err != nil {
 			return nil, fmt.Errorf("read licences: %w", err)
@@ -62,13 +66,22 @@ func (b *build) debianParts(from Made) ([]sbom.Package, error) {
 			return nil, fmt.Errorf("read licences %s: %w", item.Path, err)
 		}
 	}
+
 	var parts []sbom.Package
 	for _, p := range b.l.Packages() {
-		roots := slices.DeleteFunc(slices.Clone(b.l.Debs[p.Name].Roots), func(root string) bool { return !b.isShipped(root) })
+		roots := slices.DeleteFunc(
+			slices.Clone(b.l.Debs[p.Name].Roots), func(root string) bool { return !b.isShipped(root) },
+		)
 		if len(roots) > 0 {
-			parts = append(parts, sbom.DebianPackage(p.Name, p.Version, p.Arch, p.SHA256, licenses[p.Name], "in "+strings.Join(roots, ", ")))
+			parts = append(
+				parts,
+				sbom.DebianPackage(
+					p.Name, p.Version, p.Arch, p.SHA256, licenses[p.Name], "in "+strings.Join(roots, ", "),
+				),
+			)
 		}
 	}
+
 	return parts, nil
 }
 
@@ -81,11 +94,13 @@ func (b *build) readLicenses(from Made, root *recipe.Root, out string) error {
 		if err != nil {
 			return err
 		}
+
 		for _, name := range root.Unpack {
 			if err := t.UnpackTar(from.path(titleOf(kindFiles, name)), "package"); err != nil {
 				return err
 			}
 		}
+
 		read = func(p string) ([]byte, error) {
 			if n := t.Get(path.Dir(p)); n != nil && n.Type == tree.Symlink { // the documentation of a sibling
 				p = path.Join(path.Dir(path.Dir(p)), n.Target, path.Base(p))
@@ -93,6 +108,7 @@ func (b *build) readLicenses(from Made, root *recipe.Root, out string) error {
 			return t.ReadFile(p)
 		}
 	}
+
 	licenses := map[string]string{}
 	for _, p := range b.l.Root(root.Name) {
 		licenses[p.Name] = sbom.NoAssertion
@@ -100,17 +116,21 @@ func (b *build) readLicenses(from Made, root *recipe.Root, out string) error {
 			licenses[p.Name] = sbom.DebianLicense(text)
 		}
 	}
+
 	text, err := json.Marshal(licenses)
 	if err != nil {
 		return fmt.Errorf("keep licences: %w", err)
 	}
+
 	return os.WriteFile(out, text, 0o644)
 }
 
 // moduleParts lists what the programs say of themselves that they are made of.
 func (b *build) moduleParts(ctx context.Context, from Made) ([]sbom.Package, error) {
 	builder := b.goBuilder(b.l.Toolchain)
-	parts := []sbom.Package{sbom.ModulePackage("std", strings.TrimPrefix(b.l.Toolchain, "go"), "BSD-3-Clause", "in every program")}
+	parts := []sbom.Package{sbom.ModulePackage(
+		"std", strings.TrimPrefix(b.l.Toolchain, "go"), "BSD-3-Clause", "in every program",
+	)}
 	at := map[lock.Module][]*recipe.Program{}
 	for i := range b.r.Programs {
 		p := &b.r.Programs[i]
@@ -118,16 +138,19 @@ func (b *build) moduleParts(ctx context.Context, from Made) ([]sbom.Package, err
 		if err != nil {
 			return nil, err
 		}
+
 		for _, m := range modules {
 			m.Sum = cmp.Or(m.Sum, b.l.Sum(m.Path, m.Version))
 			at[m] = append(at[m], p)
 		}
 	}
+
 	for m, programs := range at {
 		license, err := b.moduleLicense(ctx, builder, programs[0], m)
 		if err != nil {
 			return nil, err
 		}
+
 		var in []string
 		for _, p := range programs {
 			if slices.ContainsFunc(p.Patches, func(mend recipe.Patch) bool { return mend.Module == m.Path }) {
@@ -136,13 +159,20 @@ func (b *build) moduleParts(ctx context.Context, from Made) ([]sbom.Package, err
 				in = append(in, p.Name)
 			}
 		}
+
 		parts = append(parts, sbom.ModulePackage(m.Path, m.Version, license, "in "+strings.Join(in, ", ")))
 	}
+
 	return parts, nil
 }
 
 // moduleLicense recognises a module's licence once and keeps it.
-func (b *build) moduleLicense(ctx context.Context, builder gobuild.Builder, p *recipe.Program, m lock.Module) (string, error) {
+func (b *build) moduleLicense(
+	ctx context.Context,
+	builder gobuild.Builder,
+	p *recipe.Program,
+	m lock.Module,
+) (string, error) {
 	item, err := b.store.Do("license", cache.Key("1", m.Path, m.Version, m.Sum), func(out string) error {
 		dir, err := builder.ModuleDir(ctx, p, m)
 		if err != nil {
@@ -153,9 +183,11 @@ func (b *build) moduleLicense(ctx context.Context, builder gobuild.Builder, p *r
 	if err != nil {
 		return "", err
 	}
+
 	text, err := os.ReadFile(item.Path)
 	if err != nil {
 		return "", fmt.Errorf("read licence of %s: %w", m.Path, err)
 	}
+
 	return string(text), nil
 }

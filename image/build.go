@@ -42,15 +42,18 @@ func (b *Builder) run(ctx context.Context, mode Mode) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	result, err := run.makeParts(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	if mode != PlanOnly {
 		if err := run.save(b.Top); err != nil {
 			return nil, err
 		}
 	}
+
 	result.Steps, result.Site = run.steps, b.Site
 	return result, nil
 }
@@ -61,18 +64,22 @@ func (b *Builder) prepare(ctx context.Context, mode Mode) (*build, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r, l, err := b.loadResolved(ctx, mode)
 	if err != nil {
 		return nil, err
 	}
+
 	revision, err := ReadRevision(ctx, b.Top)
 	if err != nil {
 		return nil, err
 	}
+
 	sources, err := b.goBuilder(l.Toolchain).ReadCode(ctx, "image")
 	if err != nil {
 		return nil, err
 	}
+
 	run := &build{
 		Builder:  b,
 		session:  &session{store: b.Store, planOnly: mode == PlanOnly, progress: b.Progress, made: Made{}},
@@ -92,6 +99,7 @@ func (b *build) makeParts(ctx context.Context) (*Result, error) {
 	if !b.planOnly {
 		b.announce()
 	}
+
 	last := len(b.parts) - 1
 	late := 1 + slices.IndexFunc(b.parts, func(p Part) bool { return p.Kind == kindBase })
 	for _, p := range b.parts[:late] {
@@ -105,8 +113,10 @@ func (b *build) makeParts(ctx context.Context) (*Result, error) {
 			_ = os.Remove(disk.PartPath(b.Out))
 		}
 	}()
+
 	if err := b.makeLate(ctx, b.parts[late:last]); err != nil {
 		return nil, err
 	}
+
 	return b.makeStick(ctx, b.parts[last])
 }

@@ -60,7 +60,9 @@ func FindTop(dir string) (string, error) {
 			return at, nil
 		}
 		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("find %s above %s: not there; run this inside the Firstlight repository", RecipePath, dir)
+			return "", fmt.Errorf(
+				"find %s above %s: not there; run this inside the Firstlight repository", RecipePath, dir,
+			)
 		}
 	}
 }
@@ -77,16 +79,19 @@ func (b *Builder) Resolve(ctx context.Context, r *recipe.Recipe) (*lock.Lock, er
 	if err != nil {
 		return nil, err
 	}
+
 	l := &lock.Lock{Images: map[string]string{}}
 	if err := b.resolveGo(ctx, r, l); err != nil {
 		return nil, err
 	}
+
 	// apt's indexes stay: the next time only what changed is fetched.
 	dir := filepath.Join(b.Store.Dir, "apt", cache.Key(r.Debian.Suite, mirror.Debian)[:16])
 	archive, err := debian.Open(ctx, dir, r.Debian.Suite, r.Debian.Components, mirror)
 	if err != nil {
 		return nil, err
 	}
+
 	l.Epoch = archive.Date.Unix()
 	for i := range r.Roots {
 		root := &r.Roots[i]
@@ -100,11 +105,13 @@ func (b *Builder) Resolve(ctx context.Context, r *recipe.Recipe) (*lock.Lock, er
 			return nil, err
 		}
 	}
+
 	for _, image := range r.Images {
 		if image.Reference != "" {
 			l.Images[image.Name] = image.Reference
 		}
 	}
+
 	return l, nil
 }
 
@@ -114,6 +121,7 @@ func (b *Builder) resolveGo(ctx context.Context, r *recipe.Recipe, l *lock.Lock)
 	if err != nil {
 		return err
 	}
+
 	l.Toolchain = toolchain
 	builder := b.goBuilder(toolchain)
 	seen := map[[2]string]bool{}
@@ -129,6 +137,7 @@ func (b *Builder) resolveGo(ctx context.Context, r *recipe.Recipe, l *lock.Lock)
 			}
 		}
 	}
+
 	lock.SortModules(l.Modules)
 	return nil
 }
@@ -140,20 +149,25 @@ func (b *Builder) Lock(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	old, err := lock.ReadFile(b.path(LockPath))
 	if errors.Is(err, fs.ErrNotExist) {
 		old, err = &lock.Lock{}, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	fresh, err := b.Resolve(ctx, r)
 	if err != nil {
 		return nil, err
 	}
+
 	if old.Epoch != 0 && lock.SameDebs(old, fresh) {
 		fresh.Epoch = old.Epoch
 	}
+
 	return lock.Diff(old, fresh), fresh.WriteFile(b.path(LockPath))
 }
 
@@ -164,6 +178,7 @@ func (b *Builder) loadResolved(ctx context.Context, mode Mode) (*recipe.Recipe, 
 	if err != nil {
 		return nil, nil, err
 	}
+
 	l, err := lock.ReadFile(b.path(LockPath))
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !missing {
@@ -175,13 +190,18 @@ func (b *Builder) loadResolved(ctx context.Context, mode Mode) (*recipe.Recipe, 
 		}
 		return r, l, b.checkLock(ctx, r, l)
 	}
+
 	if missing {
 		l = &lock.Lock{}
 	}
+
 	if stale := l.StaleRoots(r); missing || len(stale) > 0 {
 		if mode == PlanOnly {
-			return nil, nil, fmt.Errorf("plan: %s is out of date (%s); run `firstlight lock` first", LockPath, strings.Join(stale, "; "))
+			return nil, nil, fmt.Errorf(
+				"plan: %s is out of date (%s); run `firstlight lock` first", LockPath, strings.Join(stale, "; "),
+			)
 		}
+
 		b.Progress.Begin("lock", stale)
 		if _, err := b.Lock(ctx); err != nil {
 			return nil, nil, err
@@ -190,6 +210,7 @@ func (b *Builder) loadResolved(ctx context.Context, mode Mode) (*recipe.Recipe, 
 			return nil, nil, err
 		}
 	}
+
 	return r, l, nil
 }
 
@@ -200,10 +221,15 @@ func (b *Builder) checkLock(ctx context.Context, r *recipe.Recipe, l *lock.Lock)
 	if err := b.resolveGo(ctx, r, now); err != nil {
 		return err
 	}
+
 	differences = append(differences, lock.Diff(l, now)...)
 	if len(differences) > 0 {
-		return fmt.Errorf("build locked: %d differences from %s: %s; run `firstlight lock` and commit it", len(differences), LockPath, strings.Join(differences, "; "))
+		return fmt.Errorf(
+			"build locked: %d differences from %s: %s; run `firstlight lock` and commit it", len(differences),
+			LockPath, strings.Join(differences, "; "),
+		)
 	}
+
 	return nil
 }
 

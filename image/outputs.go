@@ -27,20 +27,24 @@ func (b *build) writeOutputs(ctx context.Context, from Made) (stamp, error) {
 	if err != nil {
 		return stamp{}, err
 	}
+
 	at, err := s.RootOffset()
 	if err != nil {
 		return stamp{}, err
 	}
+
 	var earlier previousOutputs
 	defer func() { earlier.Close() }()
 	err = b.runTimed("stick, root", func() error {
 		if earlier, err = b.openPrevious(from[kindBase], at); err != nil {
 			return err
 		}
+
 		hash, size, err := b.placeRoot(ctx, from, part, at, earlier.known)
 		if err != nil {
 			return err
 		}
+
 		s.Root = disk.InPlace(size)
 		return fillGrubConfig(s.ESP, map[string]string{
 			stick.VerityPlaceholder:  hash,
@@ -50,6 +54,7 @@ func (b *build) writeOutputs(ctx context.Context, from Made) (stamp, error) {
 	if err != nil {
 		return stamp{}, err
 	}
+
 	err = b.runTimed("stick, disk", func() error {
 		layout, err := s.Layout()
 		if err != nil {
@@ -60,6 +65,7 @@ func (b *build) writeOutputs(ctx context.Context, from Made) (stamp, error) {
 	if err != nil {
 		return stamp{}, err
 	}
+
 	bill := strings.TrimSuffix(name, ".img") + ".spdx.json"
 	names := []string{name, name + media.SuffixZstd, name + media.SuffixBmap, bill}
 	var published media.PublishResult
@@ -77,20 +83,24 @@ func (b *build) writeOutputs(ctx context.Context, from Made) (stamp, error) {
 		if err := group.Wait(); err != nil {
 			return err
 		}
+
 		sums := published.Sums
 		text, err := b.billOfMaterials(parts, sums[name])
 		if err != nil {
 			return err
 		}
+
 		sums[bill] = fmt.Sprintf("%x", sha256.Sum256(text))
 		if err := os.WriteFile(filepath.Join(dir, bill), text, 0o644); err != nil {
 			return fmt.Errorf("write bill of materials: %w", err)
 		}
+
 		return media.WriteSums(dir, names, sums)
 	})
 	if err != nil {
 		return stamp{}, err
 	}
+
 	var files []File
 	for _, name := range append(names, media.SumsName) {
 		info, err := os.Stat(filepath.Join(dir, name))
@@ -99,5 +109,6 @@ func (b *build) writeOutputs(ctx context.Context, from Made) (stamp, error) {
 		}
 		files = append(files, File{Path: filepath.Join(dir, name), Bytes: info.Size(), SHA256: published.Sums[name]})
 	}
+
 	return stamp{Files: files, Frames: published.Frames, Base: from[kindBase].Digest, At: at}, nil
 }

@@ -75,6 +75,7 @@ func (l *list) packageSet(
 		in["hook "+hook] = digest
 		hooks = append(hooks, l.path(hook))
 	}
+
 	return Part{
 		Kind:   kindPackages,
 		Name:   root.Name,

@@ -87,6 +87,7 @@ func (b *build) complete(p Part) (Inputs, Made, error) {
 		}
 		in[need], from[need] = item.Digest, item
 	}
+
 	return in, from, nil
 }
 
@@ -101,10 +102,12 @@ func (b *build) makePart(ctx context.Context, p Part) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	item, err := b.findOrMake(ctx, p)
 	if err != nil {
 		return err
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.made[p.Title()] = item
@@ -116,10 +119,12 @@ func (b *build) findOrMake(ctx context.Context, p Part) (cache.Item, error) {
 		digest, err := cache.FileDigest(p.File)
 		return cache.Item{Path: p.File, Digest: digest}, err
 	}
+
 	in, from, err := b.complete(p)
 	if err != nil {
 		return cache.Item{}, err
 	}
+
 	key := in.key(p.Kind, p.Name)
 	if !slices.Contains(slices.Collect(maps.Values(in)), pending) {
 		if item, ok := b.store.Lookup(p.dir(), key); ok {
@@ -127,6 +132,7 @@ func (b *build) findOrMake(ctx context.Context, p Part) (cache.Item, error) {
 			return item, nil
 		}
 	}
+
 	if b.planOnly {
 		b.recordStep(in, Step{Part: p.Title(), Action: "build", Why: b.changedInputs(p.Title(), in)})
 		return cache.Item{Digest: pending}, nil

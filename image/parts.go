@@ -90,9 +90,11 @@ func (l *list) contentInputs(overlays []recipe.Overlay, programs map[string]stri
 		}
 		in["overlay "+overlay.Dir] = cache.Key(append([]string{digest, overlay.At}, overlay.Replaces...)...)
 	}
+
 	for name, at := range programs {
 		in["path of "+name] = at
 	}
+
 	return in
 }
 
@@ -153,6 +155,7 @@ func (l *list) layer(image *recipe.Image, root *recipe.Root) Part {
 		p.Needs = append(p.Needs, l.rootNeeds(root)...)
 		p.Inputs.add(l.rootInputs(root))
 	}
+
 	p.Inputs.add(l.contentInputs(image.Overlays, image.Programs)).add(l.code("image/roottree", "image/oci"))
 	p.Inputs["its links and directories"] = l.settings(image.Links, image.Dirs)
 	p.Make = func(_ context.Context, from Made, out string) (err error) {
@@ -162,10 +165,12 @@ func (l *list) layer(image *recipe.Image, root *recipe.Root) Part {
 				return err
 			}
 		}
+
 		t, err := l.trees(from).Image(image, below)
 		if err != nil {
 			return err
 		}
+
 		return oci.WriteLayer(t, out)
 	}
 	return p
@@ -208,11 +213,13 @@ func (l *list) base() Part {
 	for i := range l.r.Images {
 		needs = append(needs, l.layerTitle(&l.r.Images[i]))
 	}
+
 	var paths []string
 	for _, a := range l.r.Artifacts {
 		needs = append(needs, titleOf(kindArtifact, a.Name))
 		paths = append(paths, a.Name, a.Kind, a.To)
 	}
+
 	in := l.rootInputs(root).add(l.code("image/roottree", "image/rootfs"))
 	in["settings of the images"], in["paths of artifacts"] = l.settings(l.r.Images), l.settings(paths)
 	in["the version"], in["what is appended"] = assets.Version, l.r.Stick.Appended
@@ -250,18 +257,22 @@ func (l *list) stick(parts []Part) Part {
 	for name, at := range appended {
 		in["path of "+name] = at
 	}
+
 	for _, dir := range []string{l.r.Stick.ESP, l.r.Stick.Site} {
 		digest, err := tree.DirDigest(l.path(dir))
 		l.keep(err)
 		in["overlay "+dir] = digest
 	}
+
 	if l.Site != "" {
 		in["the site document"] = fmt.Sprintf("%x", sha256.Sum256(l.document))
 	}
+
 	p := Part{Kind: kindStick, Inputs: in}
 	for _, other := range parts {
 		p.Needs = append(p.Needs, other.Title())
 	}
+
 	return p
 }
 
@@ -277,5 +288,6 @@ func (b *build) splitRoot() (base *recipe.Root, appended map[string]string) {
 			root.Programs[name] = at
 		}
 	}
+
 	return &root, appended
 }

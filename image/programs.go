@@ -19,6 +19,7 @@ func (l *list) programs(wanted func(name string) bool) (parts []Part) {
 		if !wanted(p.Name) {
 			continue
 		}
+
 		key, err := l.goBuilder(l.l.Toolchain).Key(p)
 		l.keep(err)
 		parts = append(parts, Part{
@@ -62,7 +63,10 @@ func compilePosition(s gobuild.State, next []string) Position {
 	case s.Done > 0:
 		return Position{Done: s.Done, All: s.All, Next: append([]string{"linking"}, next...)}
 	case s.Fetched > 0:
-		return Position{Doing: fmt.Sprintf("%d Go modules fetched", s.Fetched), Next: append([]string{"compiling", "linking"}, next...)}
+		return Position{
+			Doing: fmt.Sprintf("%d Go modules fetched", s.Fetched),
+			Next:  append([]string{"compiling", "linking"}, next...),
+		}
 	}
 	return Position{Doing: "reading sources", Next: append([]string{"compiling", "linking"}, next...)}
 }
@@ -73,12 +77,14 @@ func (b *build) announce() {
 	if len(b.last) > 0 {
 		return
 	}
+
 	var missing []string
 	for _, p := range b.parts {
 		if p.Kind == kindProgram && b.r.Program(p.Name).Module != "" && !b.isCached(p) {
 			missing = append(missing, p.Name)
 		}
 	}
+
 	if len(missing) > 0 {
 		b.progress.Log(firstRun(missing, runtime.GOMAXPROCS(0)))
 	}
@@ -93,10 +99,12 @@ func firstRun(missing []string, processors int) string {
 	if len(missing) > 4 {
 		names, more = missing[:3], fmt.Sprintf(" and %d more", len(missing)-3)
 	}
+
 	on := "one processor"
 	if processors > 1 {
 		on = fmt.Sprintf("%d processors", processors)
 	}
+
 	return fmt.Sprintf("first run: not in the cache: %s%s; a first run takes about %d minutes on %s; "+
 		"interrupted, it continues where it was", strings.Join(names, ", "), more, minutes, on)
 }

@@ -28,14 +28,17 @@ func ReadRevision(ctx context.Context, top string) (assets.Revision, error) {
 	if err != nil {
 		return assets.Revision{}, err
 	}
+
 	tags, err := runGit(ctx, top, "tag", "--points-at", "HEAD")
 	if err != nil {
 		return assets.Revision{}, err
 	}
+
 	changes, err := runGit(ctx, top, "status", "--porcelain")
 	if err != nil {
 		return assets.Revision{}, err
 	}
+
 	return parseRevision(commit, tags, changes)
 }
 
@@ -46,6 +49,7 @@ func parseRevision(commit, tags, changes string) (assets.Revision, error) {
 	if err != nil {
 		return assets.Revision{}, fmt.Errorf("read git's commit %q: %w", commit, err)
 	}
+
 	return assets.Revision{
 		Commit:     hash,
 		Time:       date.UTC(),
@@ -62,7 +66,10 @@ func runGit(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("run git %s in %s: %w: %s", strings.Join(args, " "), dir, err, strings.TrimSpace(said.String()))
+		return "", fmt.Errorf(
+			"run git %s in %s: %w: %s", strings.Join(args, " "), dir, err, strings.TrimSpace(said.String()),
+		)
 	}
+
 	return strings.TrimSuffix(string(out), "\n"), nil
 }

@@ -71,12 +71,15 @@ func (s *session) save(top string) error {
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o755)
 	}
+
 	if err == nil {
 		err = atomicfile.Write(path, text, 0o644)
 	}
+
 	if err != nil {
 		return fmt.Errorf("remember build: %w", err)
 	}
+
 	return nil
 }
 
@@ -87,6 +90,7 @@ func (s *session) runPart(title string, in Inputs, do func() error) error {
 	if err := do(); err != nil {
 		return err
 	}
+
 	took := time.Since(start)
 	s.progress.End(title, took)
 	s.recordStep(in, Step{Part: title, Action: "build", Why: why, Took: took})
@@ -99,6 +103,7 @@ func (s *session) runTimed(title string, do func() error) error {
 	if err := do(); err != nil {
 		return err
 	}
+
 	took := time.Since(start)
 	s.progress.End(title, took)
 	s.recordStep(nil, Step{Part: title, Action: "build", Took: took})
@@ -112,6 +117,7 @@ func (s *session) recordStep(in Inputs, step Step) {
 	if in != nil {
 		s.now[step.Part] = in
 	}
+
 	s.steps = append(s.steps, step)
 }
 
@@ -123,6 +129,7 @@ func (s *session) changedInputs(title string, in Inputs) []string {
 	if !there {
 		return []string{"not built before from this directory"}
 	}
+
 	names := maps.Clone(in)
 	maps.Copy(names, was)
 	var why []string
@@ -138,8 +145,10 @@ func (s *session) changedInputs(title string, in Inputs) []string {
 			why = append(why, name+" changed")
 		}
 	}
+
 	if len(why) == 0 {
 		why = []string{"no longer in the cache"}
 	}
+
 	return why
 }

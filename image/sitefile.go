@@ -17,18 +17,23 @@ func (b *Builder) readSite() ([]byte, error) {
 	if b.Site == "" {
 		return nil, nil
 	}
+
 	f, err := os.Open(b.Site)
 	if err != nil {
 		return nil, fmt.Errorf("read site: %w", err)
 	}
 	defer f.Close()
+
 	document, err := io.ReadAll(io.LimitReader(f, 64<<20))
 	if err != nil {
 		return nil, fmt.Errorf("read site %s: %w", b.Site, err)
 	}
 	if _, problems := site.Load(b.Site, document); len(problems) > 0 {
-		return nil, fmt.Errorf("check site %s: %d problems, nothing is built:\n%w", b.Site, len(problems), problems.Err())
+		return nil, fmt.Errorf(
+			"check site %s: %d problems, nothing is built:\n%w", b.Site, len(problems), problems.Err(),
+		)
 	}
+
 	return document, nil
 }
 

@@ -42,6 +42,7 @@ func (b *build) readStamp() (s stamp, ok bool) {
 	if err != nil || json.Unmarshal(text, &s) != nil || len(s.Files) != len(s.Times) {
 		return s, false
 	}
+
 	dir, boot := filepath.Dir(b.Out), bootID()
 	for i, file := range s.Files {
 		path := filepath.Join(dir, filepath.Base(file.Path))
@@ -56,10 +57,12 @@ func (b *build) readStamp() (s stamp, ok bool) {
 			return s, false
 		}
 	}
+
 	if s.Boot != boot {
 		s.Boot = boot
 		_ = s.write(b.stampPath()) // else they are looked at again
 	}
+
 	return s, true
 }
 
@@ -103,18 +106,22 @@ func (b *build) openPrevious(base cache.Item, at int64) (o previousOutputs, err 
 	if err != nil || !ok || s.Code != code {
 		return o, err
 	}
+
 	text, err := os.ReadFile(b.Out + media.SuffixBmap)
 	if err != nil {
 		return o, nil // what is gone cannot be used
 	}
+
 	blocks, err := media.ParseBmap(text)
 	if err != nil {
 		return o, nil
 	}
+
 	packed, err := os.Open(b.Out + media.SuffixZstd)
 	if err != nil {
 		return o, nil
 	}
+
 	o.open = append(o.open, packed)
 	o.published = &media.PreviousImage{Packed: packed, Bmap: blocks, Frames: s.Frames}
 	if !b.basePlaced && s.hasRoot(base, at) && b.samePerm() {
@@ -124,10 +131,12 @@ func (b *build) openPrevious(base cache.Item, at int64) (o previousOutputs, err 
 			return o, nil
 		}
 	}
+
 	image, err := os.Open(b.Out)
 	if err != nil {
 		return o, nil // no image to compare with, and the frames serve for nothing
 	}
+
 	o.open = append(o.open, image)
 	o.published.Image = image
 	return o, nil
@@ -137,6 +146,7 @@ func (b *build) writeStamp(s stamp) (err error) {
 	if s.Code, err = b.publisherDigest(); err != nil {
 		return err
 	}
+
 	for _, file := range s.Files {
 		info, err := os.Stat(file.Path)
 		if err != nil {
@@ -144,6 +154,7 @@ func (b *build) writeStamp(s stamp) (err error) {
 		}
 		s.Times = append(s.Times, info.ModTime())
 	}
+
 	s.Boot = bootID()
 	return s.write(b.stampPath())
 }

@@ -23,6 +23,7 @@ func (b *build) makeStick(ctx context.Context, p Part) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	key := in.key(p.Kind, b.Out)
 	if s, ok := b.readStamp(); ok && s.Key == key {
 		b.recordStep(in, Step{Part: p.Title(), Action: "kept"})
@@ -44,6 +45,7 @@ func (b *build) makeStick(ctx context.Context, p Part) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s.Key = key
 	return &Result{Files: s.Files, Rebuilt: true}, b.writeStamp(s)
 }
@@ -55,6 +57,7 @@ func (b *build) stickLayout(ctx context.Context, from Made) (disk.Stick, error) 
 	if err != nil {
 		return disk.Stick{}, err
 	}
+
 	esp = append(append(esp, loaders.UEFI()...),
 		disk.HostFile(stick.KernelPath, filepath.Join(kernel, initramfs.KernelFile)),
 		disk.HostFile(stick.InitramfsPath, filepath.Join(kernel, initramfs.InitramfsFile)))
@@ -62,20 +65,30 @@ func (b *build) stickLayout(ctx context.Context, from Made) (disk.Stick, error) 
 	if err != nil {
 		return disk.Stick{}, err
 	}
+
 	if b.Site != "" {
 		site = append(site, disk.TextFile(siteFile, b.document))
 	}
+
 	boot, core, err := loaders.BIOS(ctx)
 	if err != nil {
 		return disk.Stick{}, err
 	}
+
 	sizes := map[string]int64{}
 	for name, size := range b.r.Stick.Sizes {
 		if sizes[name], err = recipe.ParseBytes(size); err != nil {
 			return disk.Stick{}, err
 		}
 	}
-	return disk.Stick{ESP: esp, Site: site, Boot: boot, Core: core, Sizes: sizes}, nil
+
+	return disk.Stick{
+		ESP:   esp,
+		Site:  site,
+		Boot:  boot,
+		Core:  core,
+		Sizes: sizes,
+	}, nil
 }
 
 // fillGrubConfig puts values in place of their placeholders into the boot loader's configuration: the root hash,
@@ -85,10 +98,12 @@ func fillGrubConfig(esp []disk.File, values map[string]string) error {
 	if i < 0 {
 		return fmt.Errorf("fill in %s: overlays/esp has no such file", stick.GrubConfigPath)
 	}
+
 	r, err := esp[i].Open()
 	if err != nil {
 		return fmt.Errorf("fill in %s: %w", esp[i].Path, err)
 	}
+
 	text, err := io.ReadAll(r)
 	r.Close()
 	if err != nil {
@@ -101,6 +116,7 @@ func fillGrubConfig(esp []disk.File, values map[string]string) error {
 		}
 		text = bytes.Replace(text, []byte(placeholder), []byte(values[placeholder]), 1)
 	}
+
 	esp[i] = disk.TextFile(esp[i].Path, text)
 	return nil
 }

@@ -32,11 +32,13 @@ func (b *build) latePrograms() []string {
 			uses[name]++
 		}
 	}
+
 	for _, image := range b.r.Images {
 		for name := range image.Programs {
 			uses[name]++
 		}
 	}
+
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(appended)), func(name string) bool { return uses[name] > 1 })
 }
 
@@ -49,14 +51,17 @@ func (b *build) makeLate(ctx context.Context, late []Part) error {
 		if err := os.MkdirAll(filepath.Dir(b.Out), 0o755); err != nil {
 			return fmt.Errorf("write stick: %w", err)
 		}
+
 		layout, err := b.stickLayout(ctx, b.made)
 		if err != nil {
 			return err
 		}
+
 		at, err := layout.RootOffset()
 		if err != nil {
 			return err
 		}
+
 		base := b.made[kindBase]
 		s, ok := b.readStamp()
 		if !ok || !s.hasRoot(base, at) || !b.samePerm() || !disk.IsUnused(b.Out) { // else the base lies there already
@@ -64,6 +69,7 @@ func (b *build) makeLate(ctx context.Context, late []Part) error {
 			group.Go(func() error { return b.placeBase(base.Path, disk.PartPath(b.Out), at) })
 		}
 	}
+
 	group.Go(func() error {
 		for _, p := range late {
 			if err := b.makePart(ctx, p); err != nil {
@@ -115,6 +121,7 @@ func (b *build) appendPrograms(
 		return fmt.Errorf("append programs: %w", err)
 	}
 	defer os.RemoveAll(dir)
+
 	for name, path := range programs {
 		to := filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -123,12 +130,14 @@ func (b *build) appendPrograms(
 		if err := copyFile(from.path(titleOf(kindProgram, name)), to, 0, 0o755); err != nil {
 			return fmt.Errorf("append program %s: %w", name, err)
 		}
+
 		for made := to; made != dir; made = filepath.Dir(made) { // whatever the umask is
 			if err := os.Chmod(made, 0o755); err != nil {
 				return fmt.Errorf("append program %s: %w", name, err)
 			}
 		}
 	}
+
 	appended := filepath.Join(dir, b.r.Stick.Appended)
 	return mkfs.Append(ctx, b.tool(from, "bin/mksquashfs"), appended, file, at, time.Unix(b.l.Epoch, 0))
 }
@@ -141,12 +150,15 @@ func copyFile(from, to string, at int64, perm os.FileMode) error {
 		return err
 	}
 	defer in.Close()
+
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, perm)
 	if err != nil {
 		return err
 	}
+
 	if _, err = out.Seek(at, io.SeekStart); err == nil {
 		_, err = io.Copy(out, in)
 	}
+
 	return errors.Join(err, out.Close())
 }

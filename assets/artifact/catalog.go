@@ -75,14 +75,17 @@ func (c Catalog) ByName() map[string]OSImage {
 	for _, i := range c.Images {
 		count[i.Name]++
 	}
+
 	for _, i := range c.Images {
 		if count[i.Name] == 1 {
 			names[i.Name] = i
 		}
 	}
+
 	for _, i := range c.Images {
 		names[i.FullName()] = i
 	}
+
 	return names
 }
 

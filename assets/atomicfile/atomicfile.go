@@ -37,19 +37,24 @@ func replace(path string, from io.Reader, mode os.FileMode) error {
 		return err
 	}
 	defer f.Close()
+
 	err = f.Chmod(mode)
 	if err == nil {
 		_, err = io.Copy(f, from)
 	}
+
 	if err == nil {
 		err = f.Sync()
 	}
+
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
+
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
+
 	return syncDir(dir)
 }
 
@@ -61,9 +66,11 @@ func openTemporary(name string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		for err = unix.EINTR; err == unix.EINTR; {
 			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
 		}
+
 		if err != nil {
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", name, err)
@@ -76,6 +83,7 @@ func openTemporary(name string) (*os.File, error) {
 			}
 			return f, nil
 		}
+
 		f.Close()
 	}
 }
@@ -86,6 +94,7 @@ func hasName(f *os.File) bool {
 	if err != nil {
 		return false
 	}
+
 	there, err := os.Lstat(f.Name())
 	return err == nil && os.SameFile(mine, there)
 }

@@ -69,9 +69,11 @@ func Run(b *testing.B, name string, measure func(context.Context) ([]Row, error)
 		top, err := FindTop()
 		failed = errors.Join(failed, err, writeRows(os.Stdout, filepath.Join(top, Dir), name, rows))
 	}
+
 	for _, r := range rows {
 		b.Run(strings.TrimSuffix(r.Name+"/"+r.Peer, "/"), r.report)
 	}
+
 	if failed != nil {
 		b.Fatal(failed)
 	}
@@ -93,6 +95,7 @@ func writeRows(w io.Writer, dir, name string, rows []Row) error {
 			return fmt.Errorf("show rows: %w", err)
 		}
 	}
+
 	text, err := json.MarshalIndent(rows, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode rows: %w", err)
@@ -103,5 +106,6 @@ func writeRows(w io.Writer, dir, name string, rows []Row) error {
 	if err := os.WriteFile(filepath.Join(dir, name+".json"), append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("save rows: %w", err)
 	}
+
 	return nil
 }

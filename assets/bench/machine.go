@@ -17,11 +17,13 @@ func FindTop() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find repository: %w", err)
 	}
+
 	for ; dir != "/"; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "assets", "recipe.yaml")); err == nil {
 			return dir, nil
 		}
 	}
+
 	return "", errors.New("find repository: assets/recipe.yaml is in no directory above the working directory")
 }
 
@@ -33,13 +35,16 @@ func TempDir(b *testing.B) string {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	if err := os.MkdirAll(filepath.Join(top, Dir), 0o755); err != nil {
 		b.Fatal(err)
 	}
+
 	dir, err := os.MkdirTemp(filepath.Join(top, Dir), "files-")
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	b.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			b.Error(err)
@@ -55,6 +60,7 @@ func Counts(b *testing.B, variable string, or ...int) []int {
 	if text == "" {
 		return or
 	}
+
 	var all []int
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(word)
@@ -63,6 +69,7 @@ func Counts(b *testing.B, variable string, or ...int) []int {
 		}
 		all = append(all, n)
 	}
+
 	return all
 }
 
@@ -75,6 +82,7 @@ func LoadAverage() string {
 	if err != nil {
 		return "unknown"
 	}
+
 	first, _, _ := strings.Cut(string(text), " ")
 	return first
 }
@@ -92,15 +100,18 @@ func Memory(pid int, line string) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read memory of process: %w", err)
 	}
+
 	_, after, found := strings.Cut(string(text), line+":")
 	value := strings.Fields(after)
 	if !found || len(value) == 0 {
 		return 0, fmt.Errorf("read memory of process: %s has no %s", path, line)
 	}
+
 	kib, err := strconv.ParseFloat(value[0], 64)
 	if err != nil {
 		return 0, fmt.Errorf("read memory of process: %s: %w", path, err)
 	}
+
 	return kib * 1024, nil
 }
 

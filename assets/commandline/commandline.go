@@ -36,6 +36,7 @@ func MarkUsageErrors(root *cobra.Command) *cobra.Command {
 			return err
 		}
 	}
+
 	markTree(root)
 	return root
 }
@@ -56,6 +57,7 @@ func markTree(cmd *cobra.Command) {
 	if !cmd.Runnable() { // cobra would show the help whatever the arguments are
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
+
 	for _, sub := range cmd.Commands() {
 		markTree(sub)
 	}

@@ -51,12 +51,15 @@ func Decode(text io.Reader, size int64) ([]Extent, error) {
 		if err == nil && (e.Offset < end || e.Size > size-e.Offset) {
 			err = errors.New("it overlaps the one before, or the file's end")
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("extent %d: %w", n, err)
 		}
+
 		end = e.Offset + e.Size
 		all = append(all, e)
 	}
+
 	return all, lines.Err()
 }
 
@@ -65,16 +68,19 @@ func parse(line string) (e Extent, err error) {
 	if len(fields) != 4 {
 		return e, errors.New("not an offset, a size, an offset and a path")
 	}
+
 	for i, number := range []*int64{&e.Offset, &e.Size, &e.At} {
 		if *number, err = strconv.ParseInt(fields[i], 10, 64); err != nil {
 			return e, err
 		}
 	}
+
 	if e.Source, err = strconv.Unquote(fields[3]); err != nil {
 		return e, err
 	}
 	if e.Offset < 0 || e.Size <= 0 || e.At < 0 || !fs.ValidPath(e.Source) {
 		return e, errors.New("not a stretch of a file below the root")
 	}
+
 	return e, nil
 }

@@ -26,9 +26,11 @@ func Size(root fs.FS, name string) (int64, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		info, err = fs.Stat(root, name)
 	}
+
 	if err != nil {
 		return 0, err
 	}
+
 	return info.Size(), nil
 }
 
@@ -42,19 +44,24 @@ func Open(root fs.FS, name string) (*File, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		own, err = root.Open(name)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	f.own = own
 	if f.info, err = own.Stat(); err == nil && !f.info.Mode().IsRegular() {
 		err = &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("not a regular file: %w", fs.ErrInvalid)}
 	}
+
 	if err == nil && shared {
 		err = f.openExtents(name + SuffixExtents)
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, own.Close())
 	}
+
 	return f, nil
 }
 
@@ -64,9 +71,11 @@ func (f *File) openExtents(name string) error {
 		return err
 	}
 	defer list.Close()
+
 	if f.extents, err = Decode(list, f.info.Size()); err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -93,9 +102,11 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 	case io.SeekEnd:
 		offset += f.info.Size()
 	}
+
 	if offset < 0 {
 		return f.at, fs.ErrInvalid
 	}
+
 	f.at = offset
 	return offset, nil
 }
@@ -105,6 +116,7 @@ func (f *File) Read(b []byte) (int, error) {
 	if f.at >= f.info.Size() {
 		return 0, io.EOF
 	}
+
 	b = b[:min(int64(len(b)), f.info.Size()-f.at)]
 	done := 0
 	for done < len(b) {
@@ -115,6 +127,7 @@ func (f *File) Read(b []byte) (int, error) {
 			return done, err
 		}
 	}
+
 	return done, nil
 }
 
@@ -128,6 +141,7 @@ func (f *File) WriteN(w io.Writer, n int64) (int64, error) {
 		if err != nil {
 			return done, err
 		}
+
 		size = min(size, n-done)
 		seeker, ok := file.(io.Seeker)
 		if !ok {
@@ -136,16 +150,19 @@ func (f *File) WriteN(w io.Writer, n int64) (int64, error) {
 		if _, err := seeker.Seek(at, io.SeekStart); err != nil {
 			return done, err
 		}
+
 		wrote, err := io.Copy(w, &io.LimitedReader{R: file, N: size})
 		done += wrote
 		f.at += wrote
 		if err == nil && wrote < size {
 			err = f.short()
 		}
+
 		if err != nil {
 			return done, err
 		}
 	}
+
 	return done, nil
 }
 
@@ -155,18 +172,22 @@ func (f *File) readPiece(b []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	r, ok := file.(io.ReaderAt)
 	if !ok {
 		return 0, errors.ErrUnsupported
 	}
+
 	b = b[:min(int64(len(b)), size)]
 	n, err := r.ReadAt(b, at)
 	if n == len(b) {
 		return n, nil
 	}
+
 	if err == io.EOF {
 		err = f.short()
 	}
+
 	return n, err
 }
 
@@ -187,12 +208,15 @@ func (f *File) stretch() (file fs.File, at, size int64, err error) {
 		if err := f.openSource(e.Source); err != nil {
 			return nil, 0, 0, err
 		}
+
 		return f.source, e.At + within, e.Size - within, nil
 	}
+
 	end := f.info.Size()
 	if next < len(f.extents) {
 		end = f.extents[next].Offset
 	}
+
 	return f.own, f.at, end - f.at, nil
 }
 
@@ -201,14 +225,17 @@ func (f *File) openSource(name string) error {
 	if f.sourceName == name {
 		return nil
 	}
+
 	if f.source != nil {
 		f.source.Close() // it was read only
 		f.source, f.sourceName = nil, ""
 	}
+
 	source, err := f.root.Open(name)
 	if err != nil {
 		return err
 	}
+
 	f.source, f.sourceName = source, name
 	return nil
 }

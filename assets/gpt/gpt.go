@@ -53,10 +53,12 @@ func ParseGUID(text string) (GUID, error) {
 	if len(text) != 36 || len(parts) != 5 || len(parts[0]) != 8 || len(parts[1]) != 4 || len(parts[2]) != 4 || len(parts[3]) != 4 {
 		return g, fmt.Errorf("parse GUID %q: want 8-4-4-4-12 hexadecimal digits", text)
 	}
+
 	raw, err := hex.DecodeString(strings.Join(parts, ""))
 	if err != nil {
 		return g, fmt.Errorf("parse GUID %q: %w", text, err)
 	}
+
 	copy(g[:], raw)
 	g.swapEndian()
 	return g, nil
@@ -112,7 +114,10 @@ func (t *Table) check() error {
 	}
 	for i, p := range t.Partitions {
 		if p.First > p.Last || p.First < t.FirstLBA || p.Last > t.LastLBA {
-			return fmt.Errorf("partition %d: sectors %d to %d are not within the usable %d to %d", p.Index, p.First, p.Last, t.FirstLBA, t.LastLBA)
+			return fmt.Errorf(
+				"partition %d: sectors %d to %d are not within the usable %d to %d", p.Index, p.First, p.Last,
+				t.FirstLBA, t.LastLBA,
+			)
 		}
 		for _, q := range t.Partitions[:i] {
 			if p.First <= q.Last && q.First <= p.Last {
@@ -143,6 +148,7 @@ func (t *Table) Resize(size int64) (*Table, error) {
 	if sectors < PrimarySectors+BackupSectors {
 		return nil, fmt.Errorf("a disk of %d bytes has no room for a GPT", size)
 	}
+
 	fit := *t
 	fit.MyLBA, fit.OtherLBA, fit.EntriesLBA = 1, sectors-1, 2
 	fit.FirstLBA, fit.LastLBA = PrimarySectors, sectors-1-BackupSectors
@@ -159,8 +165,12 @@ func (t *Table) Encode() (start, end []byte, err error) {
 	for _, p := range t.Partitions {
 		name := utf16.Encode([]rune(p.Name))
 		if p.Index < 1 || p.Index > entryCount || len(name) > 36 {
-			return nil, nil, fmt.Errorf("encode partition %d %q: the index must be within 1 and %d, the name at most 36 characters", p.Index, p.Name, entryCount)
+			return nil, nil, fmt.Errorf(
+				"encode partition %d %q: the index must be within 1 and %d, the name at most 36 characters", p.Index,
+				p.Name, entryCount,
+			)
 		}
+
 		e := array[(p.Index-1)*entrySize:]
 		copy(e[0:16], p.Type[:])
 		copy(e[16:32], p.GUID[:])
@@ -171,6 +181,7 @@ func (t *Table) Encode() (start, end []byte, err error) {
 			le.PutUint16(e[56+2*i:], u)
 		}
 	}
+
 	last := max(t.MyLBA, t.OtherLBA)
 	sum := crc32.ChecksumIEEE(array)
 	start = append(t.header(1, last, 2, sum), array...)

@@ -32,14 +32,17 @@ func Read(r io.ReaderAt, lba uint64, sector int64) (*Table, error) {
 	if lba < 1 || lba > 1<<40 || sector < SectorSize || sector > 64<<10 {
 		return nil, faultErrorf("read GPT header at sector %d of %d bytes: no disk has one there", lba, sector)
 	}
+
 	header := make([]byte, sector)
 	if _, err := r.ReadAt(header, int64(lba)*sector); err != nil {
 		return nil, fmt.Errorf("read GPT header at sector %d: %w", lba, err)
 	}
+
 	t, sum, err := parseHeader(header, lba)
 	if err != nil {
 		return nil, fmt.Errorf("GPT header at sector %d: %w", lba, err)
 	}
+
 	array := make([]byte, t.Slots*t.EntrySize)
 	if _, err := r.ReadAt(array, int64(t.EntriesLBA)*sector); err != nil {
 		return nil, fmt.Errorf("read GPT entries at sector %d: %w", t.EntriesLBA, err)
@@ -47,11 +50,13 @@ func Read(r io.ReaderAt, lba uint64, sector int64) (*Table, error) {
 	if got := crc32.ChecksumIEEE(array); got != sum {
 		return nil, faultErrorf("GPT entries at sector %d: checksum is %08x, header says %08x", t.EntriesLBA, got, sum)
 	}
+
 	for i := range t.Slots {
 		if p, used := parseEntry(array[i*t.EntrySize:], i+1); used {
 			t.Partitions = append(t.Partitions, p)
 		}
 	}
+
 	return t, nil
 }
 
@@ -73,8 +78,11 @@ func readOwnCopy(r io.ReaderAt, lba uint64) (*Table, error) {
 		return nil, err
 	}
 	if t.EntrySize != entrySize {
-		return nil, faultErrorf("GPT header at sector %d: entries of %d bytes; only %d are in use anywhere", lba, t.EntrySize, entrySize)
+		return nil, faultErrorf(
+			"GPT header at sector %d: entries of %d bytes; only %d are in use anywhere", lba, t.EntrySize, entrySize,
+		)
 	}
+
 	return t, t.check()
 }
 
@@ -84,18 +92,23 @@ func parseHeader(h []byte, lba uint64) (*Table, uint32, error) {
 	if string(h[:8]) != signature {
 		return nil, 0, ErrNoTable
 	}
+
 	size := le.Uint32(h[12:])
 	if size < headerSize || size > uint32(len(h)) {
 		return nil, 0, faultErrorf("header size %d is not within %d and %d", size, headerSize, len(h))
 	}
+
 	sum := bytes.Clone(h[:size])
 	clear(sum[16:20])
 	if got, want := crc32.ChecksumIEEE(sum), le.Uint32(h[16:]); got != want {
 		return nil, 0, faultErrorf("checksum is %08x, header says %08x", got, want)
 	}
+
 	t := &Table{
-		MyLBA: le.Uint64(h[24:]), OtherLBA: le.Uint64(h[32:]),
-		FirstLBA: le.Uint64(h[40:]), LastLBA: le.Uint64(h[48:]),
+		MyLBA:      le.Uint64(h[24:]),
+		OtherLBA:   le.Uint64(h[32:]),
+		FirstLBA:   le.Uint64(h[40:]),
+		LastLBA:    le.Uint64(h[48:]),
 		EntriesLBA: le.Uint64(h[72:]),
 	}
 	copy(t.GUID[:], h[56:72])
@@ -107,8 +120,11 @@ func parseHeader(h []byte, lba uint64) (*Table, uint32, error) {
 	case each < entrySize || each > 4096 || count < 1 || count > maxArray/each:
 		return nil, 0, faultErrorf("%d entries of %d bytes are not believable", count, each)
 	case t.FirstLBA > beyond || t.LastLBA > beyond || t.EntriesLBA > beyond:
-		return nil, 0, faultErrorf("usable sectors %d to %d and entries at %d are beyond any disk", t.FirstLBA, t.LastLBA, t.EntriesLBA)
+		return nil, 0, faultErrorf(
+			"usable sectors %d to %d and entries at %d are beyond any disk", t.FirstLBA, t.LastLBA, t.EntriesLBA,
+		)
 	}
+
 	t.Slots, t.EntrySize = int(count), int(each)
 	return t, le.Uint32(h[88:]), nil
 }
@@ -127,6 +143,7 @@ func parseEntry(e []byte, index int) (p Partition, used bool) {
 		}
 		name = append(name, u)
 	}
+
 	p.Name = string(utf16.Decode(name))
 	return p, p.Type != GUID{} && p.First <= p.Last && p.Last <= 1<<40
 }

@@ -55,29 +55,36 @@ func Split(archive io.ReadSeeker) (headers, contents []byte, err error) {
 		if h.Typeflag != tar.TypeReg || h.Size == 0 {
 			continue
 		}
+
 		at, err := archive.Seek(0, io.SeekCurrent) // the reader does not read ahead
 		if err != nil {
 			return nil, nil, fmt.Errorf("split layer: %w", err)
 		}
+
 		c := content{at, h.Size, strings.TrimPrefix(path.Clean("/"+h.Name), "/")}
 		all = append(all, c)
 		fmt.Fprintf(&lines, "%d %d %s\n", c.offset, c.size, strconv.Quote(c.name))
 	}
+
 	var from int64
 	for _, c := range append(all, content{offset: -1}) {
 		if _, err := archive.Seek(from, io.SeekStart); err != nil {
 			return nil, nil, fmt.Errorf("split layer: %w", err)
 		}
+
 		part := io.Reader(archive)
 		if c.offset >= 0 {
 			part = io.LimitReader(archive, c.offset-from)
 		}
+
 		text, err := io.ReadAll(part)
 		if err != nil {
 			return nil, nil, fmt.Errorf("split layer: %w", err)
 		}
+
 		headers, from = append(headers, text...), c.offset+c.size
 	}
+
 	return headers, []byte(lines.String()), nil
 }
 
@@ -101,11 +108,13 @@ func Open(dir fs.FS) (*Layer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open layer: %w", err)
 	}
+
 	f, err := dir.Open(Contents)
 	if err != nil {
 		return nil, fmt.Errorf("open layer: %w", err)
 	}
 	defer f.Close()
+
 	l := &Layer{dir: dir}
 	var taken int64 // of the headers
 	add := func(p piece) {
@@ -120,17 +129,21 @@ func Open(dir fs.FS) (*Layer, error) {
 		if err == nil && c.offset-l.size > info.Size()-taken {
 			err = errors.New("there are not that many headers")
 		}
+
 		if err != nil || c.offset < l.size {
 			return nil, fmt.Errorf("open layer: %s:%d: %w", Contents, n, errors.Join(err, inOrder(c.offset >= l.size)))
 		}
+
 		between := c.offset - l.size
 		add(piece{l.size, between, Headers, taken})
 		add(piece{c.offset, c.size, path.Join(Files, c.name), 0})
 		taken += between
 	}
+
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("open layer: %w", err)
 	}
+
 	add(piece{l.size, info.Size() - taken, Headers, taken})
 	return l, nil
 }
@@ -152,6 +165,7 @@ func parse(line string) (c content, err error) {
 	if c.size < 0 || !fs.ValidPath(c.name) {
 		return c, errors.New("not a file below " + Files)
 	}
+
 	return c, nil
 }
 
@@ -191,17 +205,23 @@ func (r *reader) Read(b []byte) (int, error) {
 		if err := r.open(r.layer.pieces[r.next]); err != nil {
 			return 0, fmt.Errorf("read layer: %w", err)
 		}
+
 		r.next++
 	}
+
 	n, err := r.file.Read(b[:min(int64(len(b)), r.remaining)])
 	r.remaining -= int64(n)
 	r.at += int64(n)
 	if err == io.EOF {
 		err = nil
 		if r.remaining > 0 {
-			err = fmt.Errorf("read layer: %s is %d bytes short: %w", r.layer.pieces[r.next-1].file, r.remaining, io.ErrUnexpectedEOF)
+			err = fmt.Errorf(
+				"read layer: %s is %d bytes short: %w", r.layer.pieces[r.next-1].file, r.remaining,
+				io.ErrUnexpectedEOF,
+			)
 		}
 	}
+
 	return n, err
 }
 
@@ -211,17 +231,20 @@ func (r *reader) open(p piece) error {
 	if err != nil {
 		return err
 	}
+
 	within := r.at - p.at
 	r.file, r.remaining = f, p.size-within
 	skip := p.from + within
 	if skip == 0 {
 		return nil
 	}
+
 	if s, ok := f.(io.Seeker); ok {
 		_, err = s.Seek(skip, io.SeekStart)
 	} else {
 		_, err = io.CopyN(io.Discard, f, skip)
 	}
+
 	return err
 }
 
@@ -230,6 +253,7 @@ func (r *reader) Close() error {
 	if r.file == nil {
 		return nil
 	}
+
 	f := r.file
 	r.file, r.remaining = nil, 0
 	return f.Close()

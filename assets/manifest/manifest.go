@@ -33,9 +33,11 @@ func (c CoreDNS) YAML() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse manifest of CoreDNS: %w", err)
 	}
+
 	var b bytes.Buffer
 	if err := t.Execute(&b, c); err != nil {
 		return nil, fmt.Errorf("fill manifest of CoreDNS: %w", err)
 	}
+
 	return b.Bytes(), nil
 }

@@ -34,21 +34,26 @@ func StaticPodPatch(part string, threads int) (name string, text []byte) {
 	if part != "kube-controller-manager" { // has none
 		readiness = "      readinessProbe: {periodSeconds: 5}\n"
 	}
+
 	security := ""
 	if part == "etcd" { // which puts its writes before those of others
 		security = "      securityContext: {capabilities: {add: [SYS_NICE]}}\n"
 	}
+
 	env := ""
 	for _, variable := range environment(part, threads) {
 		env += fmt.Sprintf("        - {name: %s, value: %q}\n", variable.name, variable.value)
 	}
+
 	if env != "" {
 		env = "      env:\n" + env
 	}
+
 	resources := ""
 	if cpu := shares[part]; cpu != "" {
 		resources = "      resources: {requests: {cpu: " + cpu + "}}\n"
 	}
+
 	return part + "+strategic.yaml", fmt.Appendf(nil, `spec:
   containers:
     - name: %s
@@ -71,8 +76,10 @@ func environment(part string, threads int) []variable {
 	case "kube-controller-manager", "kube-scheduler":
 		threads = 1
 	}
+
 	if threads > 0 {
 		all = append(all, variable{"GOMAXPROCS", fmt.Sprint(threads)})
 	}
+
 	return all
 }

@@ -20,8 +20,12 @@ func (a Amount) String() string { return Memory(a).String() }
 func (a *Amount) ParseText(s string) error {
 	var m Memory
 	if err := m.ParseText(s); err != nil {
-		return errors.New(strings.ReplaceAll(err.Error(), "an amount of memory; write a number with a unit such as 16Gi", "an amount; write a number with a unit such as 50Gi"))
+		return errors.New(strings.ReplaceAll(
+			err.Error(), "an amount of memory; write a number with a unit such as 16Gi",
+			"an amount; write a number with a unit such as 50Gi",
+		))
 	}
+
 	*a = Amount(m)
 	return nil
 }
@@ -41,15 +45,19 @@ func (c *Certificates) ParseText(s string) error {
 		case block.Type != "CERTIFICATE":
 			return fmt.Errorf("this is a %s; a certificate belongs here", yamldoc.Quote(strings.ToLower(block.Type)))
 		}
+
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
 			return errors.New("this certificate is torn; paste all of its lines")
 		}
+
 		clean.Write(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
 		rest = after
 	}
+
 	if clean.Len() == 0 {
 		return errors.New("there is no certificate; paste it or remove the line")
 	}
+
 	*c = Certificates(clean.String())
 	return nil
 }
@@ -60,20 +68,29 @@ func (r *reader) checkArtifacts(a *Artifacts) {
 	for i, o := range a.Owners {
 		at := fmt.Sprintf("artifacts.owners[%d].name", i)
 		if first, ok := owners[o.Name]; ok && o.Name != "" {
-			r.Report(at, "owner %s is already that of %s; each must be given once", yamldoc.Quote(string(o.Name)), first)
+			r.Report(
+				at, "owner %s is already that of %s; each must be given once", yamldoc.Quote(string(o.Name)), first,
+			)
 		}
 		owners[o.Name] = at
 	}
+
 	if a.Expiry != 0 && time.Duration(a.Expiry) < time.Hour {
 		r.Report("artifacts.expiry", "an upload that pauses would be removed at once; use 1h or more")
 	}
+
 	if a.Store == nil || a.Store.Endpoint == "" {
 		return
 	}
+
 	u, err := url.Parse(string(a.Store.Endpoint))
 	switch {
 	case err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		r.Report("artifacts.store.endpoint", "%s has a path; write the store's host and port alone, such as https://s3.example:9000", yamldoc.Quote(string(a.Store.Endpoint)))
+		r.Report(
+			"artifacts.store.endpoint",
+			"%s has a path; write the store's host and port alone, such as https://s3.example:9000",
+			yamldoc.Quote(string(a.Store.Endpoint)),
+		)
 	case u.Scheme == "https" && a.Store.CA == "":
 		r.Report("artifacts.store", "nothing tells whose certificate to trust; add ca")
 	case u.Scheme == "http" && a.Store.CA != "":

@@ -39,12 +39,14 @@ func (a BMCAddress) Port() int {
 	if port, err := strconv.Atoi(u.Port()); err == nil {
 		return port
 	}
+
 	switch u.Scheme {
 	case "ipmi":
 		return 623
 	case "redfish+http":
 		return 80
 	}
+
 	return 443
 }
 
@@ -62,15 +64,18 @@ func (a *BMCAddress) ParseText(s string) error {
 	if !strings.Contains(s, "://") {
 		return fmt.Errorf("%s has no scheme%s", yamldoc.Quote(withoutUser(s)), example)
 	}
+
 	u, err := url.Parse(s)
 	if err != nil {
 		return errors.New("this is not an address of a BMC" + example)
 	}
+
 	switch scheme, _, _ := strings.Cut(s, "://"); scheme {
 	case "ipmi", "redfish", "redfish+http", "redfish+https":
 	default:
 		return fmt.Errorf("scheme %s is not a BMC; use redfish:// or ipmi://", yamldoc.Quote(scheme))
 	}
+
 	port, err := strconv.Atoi(u.Port())
 	switch {
 	case u.User != nil:
@@ -84,8 +89,12 @@ func (a *BMCAddress) ParseText(s string) error {
 	case u.Scheme == "ipmi" && strings.Trim(u.Path, "/") != "":
 		return fmt.Errorf("path %s has no meaning with ipmi; remove it", yamldoc.Quote(u.Path))
 	case u.Scheme != "ipmi" && !strings.HasPrefix(u.Path, "/redfish/v1/Systems/"):
-		return fmt.Errorf("path %s names no system; write redfish://%s/redfish/v1/Systems/ID with the ID that the BMC lists", yamldoc.Quote(u.Path), u.Host)
+		return fmt.Errorf(
+			"path %s names no system; write redfish://%s/redfish/v1/Systems/ID with the ID that the BMC lists",
+			yamldoc.Quote(u.Path), u.Host,
+		)
 	}
+
 	*a = BMCAddress(s)
 	return nil
 }

@@ -19,14 +19,19 @@ func (r *reader) checkClusters(s *Site) {
 			owner[m] = n.Name
 		}
 	}
+
 	names := map[Name]string{}
 	used := map[string]string{} // server -> path of the cluster that has it
 	asked := 0
 	for i := range s.Clusters {
 		c, path := &s.Clusters[i], fmt.Sprintf("clusters[%d]", i)
 		if first, ok := names[c.Name]; ok && c.Name != "" {
-			r.Report(path+".name", "name %s is already that of %s; each must be given once", yamldoc.Quote(string(c.Name)), first)
+			r.Report(
+				path+".name", "name %s is already that of %s; each must be given once", yamldoc.Quote(string(c.Name)),
+				first,
+			)
 		}
+
 		names[c.Name] = path
 		asked += r.checkCluster(c, path, nodes, owner, used)
 		listed := map[string]bool{}
@@ -37,8 +42,12 @@ func (r *reader) checkClusters(s *Site) {
 			listed[a] = true
 		}
 	}
+
 	if len(s.Nodes) > 0 && asked > len(s.Nodes) {
-		r.Report("clusters", "the clusters need %d nodes, this file lists %d; add nodes or lower the counts", asked, len(s.Nodes))
+		r.Report(
+			"clusters", "the clusters need %d nodes, this file lists %d; add nodes or lower the counts", asked,
+			len(s.Nodes),
+		)
 	}
 }
 
@@ -52,7 +61,13 @@ func (n Node) macs() []MAC {
 }
 
 // checkCluster checks one cluster and returns how many servers it needs.
-func (r *reader) checkCluster(c *Cluster, path string, nodes map[Name]bool, owner map[MAC]Name, used map[string]string) int {
+func (r *reader) checkCluster(
+	c *Cluster,
+	path string,
+	nodes map[Name]bool,
+	owner map[MAC]Name,
+	used map[string]string,
+) int {
 	both := r.checkInventory(c, path, owner)
 	asked := 0
 	role := func(key string, members []NodeSelector) {
@@ -67,15 +82,18 @@ func (r *reader) checkCluster(c *Cluster, path string, nodes map[Name]bool, owne
 				}
 				continue
 			}
+
 			if other, ok := inRole[server]; ok {
 				r.Report(at, "this is the same server as %s; name each once", other)
 			}
+
 			inRole[server] = at
 			if other, ok := used[server]; ok && other != path {
 				r.Report(at, "this server is already claimed by %s; a server belongs to one cluster", other)
 			} else if !ok {
 				asked++
 			}
+
 			used[server] = path
 		}
 	}
@@ -101,6 +119,7 @@ func (r *reader) checkInventory(c *Cluster, path string, owner map[MAC]Name) map
 				seen[m.Name] = entry{m, at}
 				continue
 			}
+
 			if key == "workers" && strings.HasPrefix(first.path, path+".controlPlane") {
 				if m == (NodeSelector{Name: m.Name, Count: 1}) {
 					both[from[i]] = true
@@ -110,8 +129,12 @@ func (r *reader) checkInventory(c *Cluster, path string, owner map[MAC]Name) map
 					continue
 				}
 			}
+
 			if first.path != at {
-				r.Report(at+".name", "name %s is already that of %s; use another", yamldoc.Quote(string(m.Name)), first.path)
+				r.Report(
+					at+".name", "name %s is already that of %s; use another", yamldoc.Quote(string(m.Name)),
+					first.path,
+				)
 			}
 		}
 	}
@@ -140,7 +163,10 @@ func (r *reader) checkSelector(m NodeSelector, path string, nodes map[Name]bool)
 		for n := range nodes {
 			known = append(known, string(n))
 		}
-		r.Report(path+".node", "no node is called %s; use the name of one in nodes%s", yamldoc.Quote(string(m.Node)), suggestNearest(string(m.Node), known))
+		r.Report(
+			path+".node", "no node is called %s; use the name of one in nodes%s", yamldoc.Quote(string(m.Node)),
+			suggestNearest(string(m.Node), known),
+		)
 	}
 	if m.Count > 1 && (m.Node != "" || m.MAC != "") {
 		r.Report(path+".count", "one server is named, it cannot be %d; remove count, node or mac", m.Count)
@@ -152,9 +178,11 @@ func suggestNearest(name string, known []string) string {
 	if len(known) == 0 {
 		return ""
 	}
+
 	sort.Strings(known)
 	if s := yamldoc.Suggest(name, known); strings.HasPrefix(s, "did you mean") {
 		return "; " + s
 	}
+
 	return ""
 }

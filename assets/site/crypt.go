@@ -25,16 +25,19 @@ func (s Secret) CryptHash(salt string) (string, error) {
 	if isCrypt(text) {
 		return text, nil
 	}
+
 	h, err := shacrypt.New(shacrypt.WithSHA512(), shacrypt.WithIterations(cryptRounds))
 	if err != nil {
 		return "", fmt.Errorf("hash password: %w", err)
 	}
+
 	sum := sha256.Sum256([]byte("firstlight password salt\x00" + salt))
 	alphabet := strings.NewReplacer("+", ".", "-", ".", "_", "/")
 	digest, err := h.HashWithSalt(text, []byte(alphabet.Replace(base64.RawURLEncoding.EncodeToString(sum[:])[:16])))
 	if err != nil {
 		return "", fmt.Errorf("hash password: %w", err)
 	}
+
 	return digest.Encode(), nil
 }
 

@@ -25,15 +25,18 @@ func (s *Site) WithDefaults() *Site {
 		d.Artifacts.Store = cloneOrZero(d.Artifacts.Store)
 		d.Artifacts.Store.Region = cmp.Or(d.Artifacts.Store.Region, "us-east-1")
 	}
+
 	d.Networks = d.Networks.withDefaults()
 	d.Nodes = slices.Clone(d.Nodes)
 	for i := range d.Nodes {
 		d.Nodes[i] = d.Nodes[i].withDefaults(d.Networks)
 	}
+
 	d.Clusters = slices.Clone(d.Clusters)
 	for i := range d.Clusters {
 		d.Clusters[i] = d.Clusters[i].withDefaults()
 	}
+
 	return &d
 }
 
@@ -45,30 +48,36 @@ func (ns Networks) withDefaults() Networks {
 	if p.DHCP.Range.IsZero() && p.DHCP.Mode == "server" {
 		p.DHCP.Range = usualRange(p.CIDR)
 	}
+
 	ns.Provisioning, ns.Baremetal = p, cloneOrZero(ns.Baremetal)
 	if ns.BMC != nil {
 		ns.BMC = cloneOrZero(ns.BMC)
 	}
+
 	for _, role := range Roles() {
 		n := ns.Role(role)
 		if n == nil {
 			continue
 		}
+
 		n.MTU = cmp.Or(n.MTU, 1500)
 		if n.Bond != nil {
 			n.Bond = cloneOrZero(n.Bond)
 			n.Bond.Mode = cmp.Or(n.Bond.Mode, "active-backup")
 		}
+
 		if n.DHCP.Mode == "" {
 			n.DHCP.Mode = "none"
 			if !n.DHCP.Range.IsZero() {
 				n.DHCP.Mode = "server"
 			}
 		}
+
 		if n.DHCP.Mode == "server" {
 			n.DHCP.Lease = cmp.Or(n.DHCP.Lease, Duration(time.Hour))
 		}
 	}
+
 	return ns
 }
 
@@ -110,17 +119,20 @@ func (n Node) withDefaults(networks Networks) Node {
 	if n.BootMAC == "" && len(n.MACs) > 0 {
 		n.BootMAC = n.MACs[0]
 	}
+
 	n.BootMode = cmp.Or(n.BootMode, "UEFI")
 	if n.OS.URL == "" {
 		n.OS.Image = cmp.Or(n.OS.Image, "debian-13")
 	} else {
 		n.OS.Format = cmp.Or(n.OS.Format, "qcow2")
 	}
+
 	n.OS.Username = cmp.Or(n.OS.Username, "firstlight")
 	n.Links = slices.Clone(n.Links)
 	for i := range n.Links {
 		n.Links[i] = n.Links[i].withDefaults(networks)
 	}
+
 	return n
 }
 
@@ -129,10 +141,12 @@ func (l Link) withDefaults(networks Networks) Link {
 		l.Bond = cloneOrZero(l.Bond)
 		l.Bond.Mode = cmp.Or(l.Bond.Mode, "active-backup")
 	}
+
 	n := networks.Role(l.Network)
 	if n != nil {
 		l.MTU = cmp.Or(l.MTU, n.MTU)
 	}
+
 	l.MTU = cmp.Or(l.MTU, 1500)
 	if l.Address.IsZero() {
 		l.Address.Method = "dhcp"
@@ -140,15 +154,19 @@ func (l Link) withDefaults(networks Networks) Link {
 			l.Address.Method = "none"
 		}
 	}
+
 	if n == nil || l.Address.Method != "static" {
 		return l
 	}
+
 	if l.Network == "baremetal" && n.CIDR.IsValid() && n.CIDR.Contains(l.Address.Prefix.Addr()) {
 		l.Gateway = cmp.Or(l.Gateway, n.Gateway)
 	}
+
 	if len(l.DNS) == 0 {
 		l.DNS = slices.Clone(n.DNS)
 	}
+
 	return l
 }
 
@@ -164,6 +182,7 @@ func (c Cluster) withDefaults() Cluster {
 			}
 		}
 	}
+
 	return c
 }
 

@@ -41,12 +41,14 @@ func encode(s *Site, show func(Secret) string) ([]byte, error) {
 	if len(n.Content) == 0 {
 		return []byte("# An empty site: networks are detected, servers are inspected.\n"), nil
 	}
+
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
 	if err := enc.Encode(n); err != nil {
 		return nil, fmt.Errorf("encode site %s: %w", s.Name, err)
 	}
+
 	return b.Bytes(), nil
 }
 
@@ -55,6 +57,7 @@ func yamlNode(v reflect.Value, show func(Secret) string) *yaml.Node {
 	if v.Kind() == reflect.Pointer {
 		return yamlNode(v.Elem(), show)
 	}
+
 	if yamldoc.IsText(v.Type()) {
 		switch t := v.Interface().(type) {
 		case Secret:
@@ -67,6 +70,7 @@ func yamlNode(v reflect.Value, show func(Secret) string) *yaml.Node {
 			return textNode(t.String())
 		}
 	}
+
 	switch v.Kind() {
 	case reflect.Struct:
 		m := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
@@ -75,10 +79,12 @@ func yamlNode(v reflect.Value, show func(Secret) string) *yaml.Node {
 			if f.IsZero() || f.Kind() == reflect.Slice && f.Len() == 0 || f.Kind() == reflect.Map && f.Len() == 0 {
 				continue
 			}
+
 			item := yamlNode(f, show)
 			if f.Kind() == reflect.Struct && item.Kind == yaml.MappingNode && len(item.Content) == 0 {
 				continue
 			}
+
 			m.Content = append(m.Content, textNode(v.Type().Field(i).Tag.Get("yaml")), item)
 		}
 		return m
@@ -95,16 +101,19 @@ func yamlNode(v reflect.Value, show func(Secret) string) *yaml.Node {
 		for k := range labels {
 			keys = append(keys, k)
 		}
+
 		slices.Sort(keys)
 		for _, k := range keys {
 			m.Content = append(m.Content, textNode(k), textNode(labels[k]))
 		}
+
 		return m
 	case reflect.Bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v.Bool())}
 	case reflect.Int:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v.Int(), 10)}
 	}
+
 	return textNode(v.String())
 }
 

@@ -28,14 +28,17 @@ func listFields(t reflect.Type, prefix string) []Field {
 		if f.Tag.Get("required") == "true" {
 			row.Default = "required"
 		}
+
 		all = append(all, row)
 		child := f.Type
 		if child.Kind() == reflect.Slice {
 			child, path = child.Elem(), path+"[]"
 		}
+
 		if child.Kind() == reflect.Pointer {
 			child = child.Elem()
 		}
+
 		if child.Kind() == reflect.Struct && !yamldoc.IsText(child) {
 			all = append(all, listFields(child, path+".")...)
 		}

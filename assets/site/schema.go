@@ -26,6 +26,7 @@ func Schema() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode schema: %w", err)
 	}
+
 	return append(data, '\n'), nil
 }
 
@@ -33,6 +34,7 @@ func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+
 	if yamldoc.IsText(t) {
 		s := map[string]any{"type": "string"}
 		if p := patternOf(t); p != "" {
@@ -40,6 +42,7 @@ func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 		}
 		return s
 	}
+
 	switch t.Kind() {
 	case reflect.Struct:
 		properties, required := map[string]any{}, []string{}
@@ -50,15 +53,18 @@ func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 			if d := f.Tag.Get("default"); d != "" {
 				p["description"] = f.Tag.Get("doc") + " Default: " + d + "."
 			}
+
 			properties[f.Tag.Get("yaml")] = p
 			if f.Tag.Get("required") == "true" {
 				required = append(required, f.Tag.Get("yaml"))
 			}
 		}
+
 		s := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
 		if len(required) > 0 {
 			s["required"] = required
 		}
+
 		return s
 	case reflect.Slice:
 		return map[string]any{"type": "array", "items": schemaOf(t.Elem(), tag)}
@@ -71,12 +77,14 @@ func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 		most, _ := strconv.Atoi(tag.Get("max"))
 		return map[string]any{"type": "integer", "minimum": least, "maximum": most}
 	}
+
 	if enum := tag.Get("enum"); enum != "" {
 		return map[string]any{"type": "string", "enum": strings.Split(enum, "|")}
 	}
 	if form := tag.Get("pattern"); form != "" {
 		return map[string]any{"type": "string", "pattern": form}
 	}
+
 	return map[string]any{"type": "string", "minLength": 1, "maxLength": 512}
 }
 

@@ -61,6 +61,7 @@ func (s *Secret) ParseText(text string) error {
 	if !yamldoc.IsPrintable(text) {
 		return errors.New("a secret is one line of printable characters; look at its quotes")
 	}
+
 	*s = NewSecret(text)
 	return nil
 }

@@ -15,6 +15,7 @@ func Redact(text []byte) (clean []byte, secrets []string, err error) {
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, nil, err
 	}
+
 	keys := secretKeys(reflect.TypeFor[Site](), map[reflect.Type]bool{})
 	var walk func(n *yaml.Node, secret bool)
 	walk = func(n *yaml.Node, secret bool) {
@@ -45,9 +46,11 @@ func secretKeys(t reflect.Type, seen map[reflect.Type]bool) (keys []string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
 	}
+
 	if t.Kind() != reflect.Struct || seen[t] {
 		return nil
 	}
+
 	seen[t] = true
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
@@ -57,5 +60,6 @@ func secretKeys(t reflect.Type, seen map[reflect.Type]bool) (keys []string) {
 			keys = append(keys, secretKeys(f.Type, seen)...)
 		}
 	}
+
 	return keys
 }

@@ -200,9 +200,11 @@ func Load(name string, data []byte) (*Site, Problems) {
 	if r.Decode(data, s) {
 		r.validate(s)
 	}
+
 	if problems := r.Problems(); len(problems) > 0 {
 		return nil, problems
 	}
+
 	return s, nil
 }
 

@@ -19,6 +19,7 @@ func (r *reader) validate(s *Site) {
 	for i := range s.Nodes {
 		r.checkNode(&s.Nodes[i], s.Networks.withDefaults(), fmt.Sprintf("nodes[%d]", i), u)
 	}
+
 	r.checkClusters(s)
 	r.checkArtifacts(&s.Artifacts)
 	r.checkOverlaps(s)
@@ -49,18 +50,24 @@ func (r *reader) checkNetworks(s *Site, u *uniqueness) {
 		if d := defaults.Role(role); d != nil {
 			u.claim("address", formatAddr(d.Address), path+".address")
 		}
+
 		if n == nil {
 			continue
 		}
+
 		r.checkAttachment(n, path, u)
 		d := defaults.Role(role)
 		if role != "provisioning" && d.DHCP.Mode == "proxy" {
 			r.Report(path+".dhcp.mode", "machines are told what to boot on provisioning only; use server or none")
 			continue
 		}
+
 		cidr := d.CIDR
 		if role == "provisioning" && !cidr.Addr().Is4() {
-			r.Report(path+".cidr", "provisioning is IPv4 only, machines boot by DHCPv4; use a network such as 172.22.0.0/24")
+			r.Report(
+				path+".cidr",
+				"provisioning is IPv4 only, machines boot by DHCPv4; use a network such as 172.22.0.0/24",
+			)
 			continue
 		}
 		if role == "provisioning" && (cidr.Bits() > 29 || cidr.Bits() < 8) {
@@ -75,6 +82,7 @@ func (r *reader) checkNetworks(s *Site, u *uniqueness) {
 			}
 			continue
 		}
+
 		r.checkInside(n.Address, cidr, path+".address")
 		r.checkInside(n.Gateway, cidr, path+".gateway")
 		r.checkDHCP(role, n, d, path)
@@ -110,14 +118,17 @@ func (r *reader) checkAttachment(n *Network, path string, u *uniqueness) {
 		if nic.IsZero() {
 			continue
 		}
+
 		at := path + ".interface"
 		if n.Bond != nil {
 			at = fmt.Sprintf("%s.bond.interfaces[%d]", path, i)
 		}
+
 		vlan := ""
 		if n.VLAN > 0 {
 			vlan = fmt.Sprintf(" vlan %d", n.VLAN)
 		}
+
 		u.claim("NIC", nic.String()+vlan, at)
 	}
 }
@@ -145,11 +156,13 @@ func (r *reader) checkDHCP(role string, n, d *Network, path string) {
 			r.Report(path+".dhcp", "a network without a DHCP server of its own is not detected; add interface or bond")
 		}
 	}
+
 	if lease := n.DHCP.Lease; lease != 0 && !server {
 		r.Report(path+".dhcp.lease", "with mode %s no addresses are given; remove the lease", d.DHCP.Mode)
 	} else if lease != 0 && (lease < Duration(2*time.Minute) || lease > Duration(720*time.Hour)) {
 		r.Report(path+".dhcp.lease", "%s is out of bounds; use 2m to 720h", lease)
 	}
+
 	r.dhcpRange(n, d, path)
 }
 
@@ -167,28 +180,37 @@ func (r *reader) dhcpRange(n, d *Network, path string) {
 		}
 		return
 	}
+
 	if d.DHCP.Mode != "server" {
 		r.Report(at, "with mode %s no addresses are given; remove the range", d.DHCP.Mode)
 	}
+
 	for _, end := range []netip.Addr{given.First, given.Last} {
 		if !cidr.Contains(end) {
 			r.Report(at, "%s of range %s is outside %s; use addresses of that network", end, given, cidr)
 			return
 		}
 	}
+
 	if !given.First.Is4() {
 		r.Report(at, "DHCP is served for IPv4 only; remove the range")
 		return
 	}
+
 	if first, last := given.First.As4(), given.Last.As4(); binary.BigEndian.Uint32(last[:])-binary.BigEndian.Uint32(first[:]) >= 1<<16 {
 		r.Report(at, "range %s has more than 65536 addresses; make it smaller", given)
 	}
+
 	if given.First == cidr.Addr() || !cidr.Contains(given.Last.Next()) {
-		r.Report(at, "range %s holds the first or last address of %s, which no machine can have; leave it out", given, cidr)
+		r.Report(
+			at, "range %s holds the first or last address of %s, which no machine can have; leave it out", given, cidr,
+		)
 	}
+
 	if given.Contains(d.Address) {
 		r.Report(at, "range %s holds %s, the address of the appliance; leave it out", given, d.Address)
 	}
+
 	if given.Contains(n.Gateway) {
 		r.Report(at, "range %s holds %s, the address of the gateway; leave it out", given, n.Gateway)
 	}
@@ -208,27 +230,37 @@ func (r *reader) checkOverlaps(s *Site) {
 			blocks = append(blocks, block{"networks." + role + ".cidr", role, n.CIDR, ""})
 		}
 	}
+
 	blocks = append(blocks,
 		block{"appliance.podCIDR", "appliance.podCIDR", d.Appliance.PodCIDR, "appliance"},
 		block{"appliance.serviceCIDR", "appliance.serviceCIDR", d.Appliance.ServiceCIDR, "appliance"})
 	for i, c := range d.Clusters {
 		p := fmt.Sprintf("clusters[%d]", i)
-		blocks = append(blocks, block{p + ".podCIDR", p + ".podCIDR", c.PodCIDR, p}, block{p + ".serviceCIDR", p + ".serviceCIDR", c.ServiceCIDR, p})
+		blocks = append(
+			blocks, block{p + ".podCIDR", p + ".podCIDR", c.PodCIDR, p},
+			block{p + ".serviceCIDR", p + ".serviceCIDR", c.ServiceCIDR, p},
+		)
 	}
+
 	for i, b := range blocks {
 		for _, a := range blocks[:i] {
 			if a.table != "" && b.table != "" && a.table != b.table || !a.cidr.Overlaps(b.cidr) {
 				continue
 			}
+
 			// Point at what is written in the file, which the default of the other may not be.
 			at, other := b, a
 			if !r.IsGiven(at.path) && r.IsGiven(a.path) {
 				at, other = a, b
 			}
+
 			if r.IsGiven(other.path) {
 				r.Report(at.path, "%s overlaps %s of %s; use another network", at.cidr, other.cidr, other.what)
 			} else {
-				r.Report(at.path, "%s overlaps %s, the default of %s; use another network here or there", at.cidr, other.cidr, other.path)
+				r.Report(
+					at.path, "%s overlaps %s, the default of %s; use another network here or there", at.cidr,
+					other.cidr, other.path,
+				)
 			}
 		}
 	}
@@ -242,6 +274,7 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 		u.claim("MAC", string(m), at)
 		own[m] = true
 	}
+
 	r.claimMAC(n.BootMAC, path+".bootMAC", own, u)
 	taken := map[string]string{}
 	for i := range n.Links {
@@ -250,11 +283,15 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 		for _, m := range l.nics() {
 			nic := fmt.Sprintf("%s vlan %d", m, l.VLAN)
 			if first, ok := taken[nic]; ok && first != at {
-				r.Report(at, "NIC %s is already in %s with the same VLAN; give each link its own", yamldoc.Quote(string(m)), first)
+				r.Report(
+					at, "NIC %s is already in %s with the same VLAN; give each link its own", yamldoc.Quote(string(m)),
+					first,
+				)
 			}
 			taken[nic] = at
 		}
 	}
+
 	if n.BMC != nil {
 		if a := n.BMC.Address; a != "" {
 			u.claim("BMC", a.systemKey(), path+".bmc.address")
@@ -263,11 +300,15 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 			r.Report(path+".bmc", "username and password belong together; give both")
 		}
 		if n.BMC.VerifyCertificate && (n.BMC.Address.Scheme() == "ipmi" || n.BMC.Address.Scheme() == "redfish+http") {
-			r.Report(path+".bmc.verifyCertificate", "there is no certificate with %s; remove the line", n.BMC.Address.Scheme())
+			r.Report(
+				path+".bmc.verifyCertificate", "there is no certificate with %s; remove the line",
+				n.BMC.Address.Scheme(),
+			)
 		}
 	} else if len(n.MACs) == 0 && n.BootMAC == "" {
 		r.Report(path, "nothing tells which server this is; add macs or bmc")
 	}
+
 	os := path + ".os"
 	switch {
 	case n.OS.URL != "" && n.OS.Image != "":
@@ -277,17 +318,22 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 	case n.OS.URL == "" && (n.OS.SHA256 != "" || n.OS.Format != ""):
 		r.Report(os, "sha256 and format describe the image at url; add url or remove them")
 	}
+
 	if n.RootDevice != nil && *n.RootDevice == (RootDevice{}) {
 		r.Report(path+".rootDevice", "no hint is given; add one, such as serialNumber, or remove the line")
 	}
+
 	keys := make([]string, 0, len(n.Labels))
 	for k := range n.Labels {
 		keys = append(keys, k)
 	}
+
 	sort.Strings(keys)
 	for _, k := range keys {
 		const word = `([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)`
-		if at := yamldoc.Join(path+".labels", k); !matchesPattern(`^([a-z0-9.-]{1,253}/)?`+word+`$`, k) || !matchesPattern(`^`+word+`?$`, n.Labels[k]) {
+		if at := yamldoc.Join(
+			path+".labels", k,
+		); !matchesPattern(`^([a-z0-9.-]{1,253}/)?`+word+`$`, k) || !matchesPattern(`^`+word+`?$`, n.Labels[k]) {
 			r.Report(at, "not a Kubernetes label; use up to 63 letters, digits, '-', '_' and '.'")
 		}
 	}
@@ -327,18 +373,24 @@ func (r *reader) checkLink(l *Link, networks Networks, path string, own map[MAC]
 			if m != "" && members[m] {
 				r.Report(at, "MAC %s is twice in this bond; each must be given once", yamldoc.Quote(string(m)))
 			}
+
 			members[m] = true
 		}
 		if len(l.Bond.MACs) < 2 {
 			r.Report(path+".bond.macs", "a bond needs at least two NICs; add one or use mac")
 		}
 	}
+
 	if l.Address.Method != "static" {
 		if l.Gateway.IsValid() {
-			r.Report(path+".gateway", "a gateway belongs to a static address; by DHCP it comes from the server; remove the line")
+			r.Report(
+				path+".gateway",
+				"a gateway belongs to a static address; by DHCP it comes from the server; remove the line",
+			)
 		}
 		return
 	}
+
 	p := l.Address.Prefix
 	u.claim("address", p.Addr().String(), path+".address")
 	r.checkInside(p.Addr(), p.Masked(), path+".address")
@@ -347,11 +399,17 @@ func (r *reader) checkLink(l *Link, networks Networks, path string, own map[MAC]
 	if n == nil || !n.CIDR.IsValid() {
 		return
 	}
+
 	switch {
 	case p.Masked() != n.CIDR:
-		r.Report(path+".address", "%s is not in %s, the %s network; use an address and length of it", p, n.CIDR, l.Network)
+		r.Report(
+			path+".address", "%s is not in %s, the %s network; use an address and length of it", p, n.CIDR, l.Network,
+		)
 	case n.DHCP.Range.Contains(p.Addr()):
-		r.Report(path+".address", "%s lies in the DHCP range %s and could be given twice; use one outside", p.Addr(), n.DHCP.Range)
+		r.Report(
+			path+".address", "%s lies in the DHCP range %s and could be given twice; use one outside", p.Addr(),
+			n.DHCP.Range,
+		)
 	case p.Addr() == n.Gateway:
 		r.Report(path+".address", "%s is the gateway of that network; use another", p.Addr())
 	}

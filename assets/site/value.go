@@ -30,7 +30,10 @@ func (n Name) String() string { return string(n) }
 
 func (n *Name) ParseText(s string) error {
 	if !isLabel(s) {
-		return fmt.Errorf("%s is not a name; use up to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit", yamldoc.Quote(s))
+		return fmt.Errorf(
+			"%s is not a name; use up to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit",
+			yamldoc.Quote(s),
+		)
 	}
 	*n = Name(s)
 	return nil
@@ -64,6 +67,7 @@ func ParseMAC(s string) (MAC, error) {
 	if hw.String() == "00:00:00:00:00:00" {
 		return "", fmt.Errorf("%s is no NIC's MAC; use the one printed on the NIC", yamldoc.Quote(s))
 	}
+
 	return MAC(hw.String()), nil
 }
 
@@ -108,7 +112,10 @@ func (i *Interface) ParseText(s string) error {
 		*i = Interface{Name: s}
 		return nil
 	}
-	return fmt.Errorf("%s names no NIC; write a name (eno2), a MAC (52:54:00:12:34:56) or a PCI address (0000:3b:00.0)", yamldoc.Quote(s))
+	return fmt.Errorf(
+		"%s names no NIC; write a name (eno2), a MAC (52:54:00:12:34:56) or a PCI address (0000:3b:00.0)",
+		yamldoc.Quote(s),
+	)
 }
 
 // Range is a run of addresses, both ends included.
@@ -143,6 +150,7 @@ func (r *Range) ParseText(s string) error {
 	case b.Less(a):
 		return fmt.Errorf("%s runs backwards; write %s-%s", yamldoc.Quote(s), b, a)
 	}
+
 	*r = Range{a, b}
 	return nil
 }
@@ -155,9 +163,11 @@ func (d Duration) String() string {
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
 	}
+
 	if strings.HasSuffix(s, "h0m") {
 		s = strings.TrimSuffix(s, "0m")
 	}
+
 	return s
 }
 
@@ -169,6 +179,7 @@ func (d *Duration) ParseText(s string) error {
 	if t < time.Second || t > 365*24*time.Hour {
 		return fmt.Errorf("%s is out of bounds; use 1s to 8760h", yamldoc.Quote(s))
 	}
+
 	*d = Duration(t)
 	return nil
 }
@@ -179,7 +190,16 @@ type Memory int64
 const memoryUnits = "Ki|Mi|Gi|Ti|k|M|G|T"
 
 func memoryUnit(u string) int64 {
-	return map[string]int64{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[u]
+	return map[string]int64{
+		"Ki": 1 << 10,
+		"Mi": 1 << 20,
+		"Gi": 1 << 30,
+		"Ti": 1 << 40,
+		"k":  1e3,
+		"M":  1e6,
+		"G":  1e9,
+		"T":  1e12,
+	}[u]
 }
 
 func (m Memory) String() string {
@@ -196,10 +216,12 @@ func (m *Memory) ParseText(s string) error {
 	if parts == nil {
 		return fmt.Errorf("%s is not an amount of memory; write a number with a unit such as 16Gi", yamldoc.Quote(s))
 	}
+
 	n, err := strconv.ParseInt(parts[1], 10, 64)
 	if unit := memoryUnit(parts[2]); err != nil || n == 0 || n > (1<<50)/unit {
 		return fmt.Errorf("%s is out of bounds; use 1Ki to 1024Ti", yamldoc.Quote(s))
 	}
+
 	*m = Memory(n * memoryUnit(parts[2]))
 	return nil
 }
@@ -211,7 +233,9 @@ func (h Host) String() string { return string(h) }
 
 func (h *Host) ParseText(s string) error {
 	if !isHost(s) {
-		return fmt.Errorf("%s is neither a host name nor an address; write ntp.example.org or 10.0.0.1", yamldoc.Quote(s))
+		return fmt.Errorf(
+			"%s is neither a host name nor an address; write ntp.example.org or 10.0.0.1", yamldoc.Quote(s),
+		)
 	}
 	*h = Host(s)
 	return nil
@@ -224,11 +248,13 @@ func isHost(s string) bool {
 	if len(s) > 253 || matchesPattern(`^[0-9.]+$`, s) {
 		return false
 	}
+
 	for label := range strings.SplitSeq(strings.ToLower(s), ".") {
 		if !isLabel(label) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -245,6 +271,7 @@ func (u *URL) ParseText(s string) error {
 	case v.User != nil:
 		return errors.New("credentials do not belong into an address; serve the file without them")
 	}
+
 	*u = URL(s)
 	return nil
 }
@@ -256,7 +283,9 @@ func (d SHA256) String() string { return string(d) }
 
 func (d *SHA256) ParseText(s string) error {
 	if b, err := hex.DecodeString(s); err != nil || len(b) != 32 {
-		return fmt.Errorf("%s is not a SHA-256; write the 64 hexadecimal digits that sha256sum prints", yamldoc.Quote(s))
+		return fmt.Errorf(
+			"%s is not a SHA-256; write the 64 hexadecimal digits that sha256sum prints", yamldoc.Quote(s),
+		)
 	}
 	*d = SHA256(strings.ToLower(s))
 	return nil
@@ -271,11 +300,15 @@ func (k *SSHKey) ParseText(s string) error {
 	if strings.Contains(s, "PRIVATE KEY") {
 		return errors.New("this is a private key; use the public one, the file ending in .pub, and replace the pair")
 	}
+
 	s = strings.TrimSpace(s)
 	_, _, _, _, err := ssh.ParseAuthorizedKey([]byte(s))
 	if err != nil || !yamldoc.IsPrintable(s) {
-		return fmt.Errorf("%s is not an SSH public key; paste the one line of a file such as id_ed25519.pub", yamldoc.Quote(s))
+		return fmt.Errorf(
+			"%s is not an SSH public key; paste the one line of a file such as id_ed25519.pub", yamldoc.Quote(s),
+		)
 	}
+
 	*k = SSHKey(s)
 	return nil
 }
@@ -301,10 +334,15 @@ func (a *LinkAddress) ParseText(s string) error {
 		*a = LinkAddress{Method: s}
 		return nil
 	}
+
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return fmt.Errorf("%s is not an address of a link; write dhcp, none, or an address with its length such as 10.10.110.21/24", yamldoc.Quote(s))
+		return fmt.Errorf(
+			"%s is not an address of a link; write dhcp, none, or an address with its length such as 10.10.110.21/24",
+			yamldoc.Quote(s),
+		)
 	}
+
 	*a = LinkAddress{"static", p}
 	return nil
 }

@@ -99,6 +99,7 @@ func Load[T BootInfo | StorageInfo](path string) (T, error) {
 	if err := json.Unmarshal(b, &v); err != nil {
 		return v, fmt.Errorf("read record %s: %w", path, err)
 	}
+
 	return v, nil
 }
 
@@ -121,5 +122,6 @@ func Save[T BootInfo | StorageInfo](path string, v T) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
+
 	return atomicfile.Write(path, append(b, '\n'), 0o644)
 }

@@ -36,6 +36,7 @@ func ReadTable(r io.ReaderAt, diskBytes, sectorBytes int64) (Table, error) {
 	if sectorBytes <= 0 {
 		return Table{}, fmt.Errorf("read partition table: sectors of %d bytes: %w", sectorBytes, ErrNoTable)
 	}
+
 	t, err := gpt.Read(r, 1, sectorBytes)
 	if err == nil {
 		return tableOf(t, sectorBytes), nil
@@ -45,6 +46,7 @@ func ReadTable(r io.ReaderAt, diskBytes, sectorBytes int64) (Table, error) {
 		backup.Backup = true
 		return backup, nil
 	}
+
 	return Table{}, err
 }
 
@@ -52,8 +54,12 @@ func tableOf(t *gpt.Table, sector int64) Table {
 	table := Table{GUID: t.GUID.String(), SectorBytes: sector, FirstUsable: int64(t.FirstLBA) * sector}
 	for _, p := range t.Partitions {
 		table.Entries = append(table.Entries, Entry{
-			Index: p.Index, Type: p.Type.String(), GUID: p.GUID.String(), Name: p.Name,
-			Start: int64(p.First) * sector, Bytes: int64(p.Last-p.First+1) * sector,
+			Index: p.Index,
+			Type:  p.Type.String(),
+			GUID:  p.GUID.String(),
+			Name:  p.Name,
+			Start: int64(p.First) * sector,
+			Bytes: int64(p.Last-p.First+1) * sector,
 		})
 	}
 	return table

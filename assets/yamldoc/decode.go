@@ -14,7 +14,10 @@ import (
 func (d *Document) decodeValue(n *yaml.Node, v reflect.Value, path string, tag reflect.StructTag) {
 	if d.values++; d.values > maxValues {
 		if d.values == maxValues+1 {
-			d.add(n.Line, path, fmt.Sprintf("aliases make this file larger than %d values; write the values out", maxValues))
+			d.add(
+				n.Line, path,
+				fmt.Sprintf("aliases make this file larger than %d values; write the values out", maxValues),
+			)
 		}
 		return
 	}
@@ -22,21 +25,29 @@ func (d *Document) decodeValue(n *yaml.Node, v reflect.Value, path string, tag r
 		d.decodeValue(n.Alias, v, path, tag)
 		return
 	}
+
 	if _, ok := d.lines[path]; !ok {
 		d.lines[path] = n.Line
 	}
+
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
-		d.add(n.Line, path, fmt.Sprintf("nothing is given here, want %s; give it or remove the line", expectedType(v.Type())))
+		d.add(
+			n.Line, path,
+			fmt.Sprintf("nothing is given here, want %s; give it or remove the line", expectedType(v.Type())),
+		)
 		return
 	}
+
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
+
 	if IsText(v.Type()) {
 		d.decodeText(n, v, path)
 		return
 	}
+
 	switch v.Kind() {
 	case reflect.Struct:
 		d.decodeObject(n, v, path)
@@ -68,11 +79,13 @@ func (d *Document) eachPair(n *yaml.Node, path string, each func(key string, val
 			d.add(key.Line, path, "a key must be one word; write KEY: VALUE")
 			continue
 		}
+
 		at := Join(path, key.Value)
 		if first, ok := seen[key.Value]; ok {
 			d.add(key.Line, at, fmt.Sprintf("given twice, first in line %d; keep one", first))
 			continue
 		}
+
 		seen[key.Value] = key.Line
 		d.lines[at] = key.Line
 		each(key.Value, value)
@@ -84,9 +97,11 @@ func (d *Document) decodeObject(n *yaml.Node, v reflect.Value, path string) {
 		d.wrongType(n, v.Type(), path)
 		return
 	}
+
 	if p := v.FieldByName("Pos"); p.IsValid() && p.Type() == reflect.TypeFor[Pos]() {
 		p.Set(reflect.ValueOf(Pos{d.File, d.lines[path], path}))
 	}
+
 	fields := map[string]int{}
 	var known []string
 	for i := range v.NumField() {
@@ -138,6 +153,7 @@ func (d *Document) decodeMap(n *yaml.Node, v reflect.Value, path string) {
 			d.add(d.lines[at], at, err.Error())
 			return
 		}
+
 		d.decodeValue(value, item, at, "")
 		v.SetMapIndex(k, item)
 	})
@@ -151,8 +167,10 @@ func Join(path, key string) string {
 	if key == "" || len(key) > 63 || strings.ContainsFunc(key, odd) {
 		key = Quote(key)
 	}
+
 	if path == "" {
 		return key
 	}
+
 	return path + "." + key
 }

@@ -21,10 +21,12 @@ func (p Problem) String() string {
 	if p.Line > 0 {
 		fmt.Fprintf(&b, ":%d", p.Line)
 	}
+
 	b.WriteString(": ")
 	if p.Path != "" {
 		b.WriteString(p.Path + ": ")
 	}
+
 	b.WriteString(p.Message)
 	return b.String()
 }

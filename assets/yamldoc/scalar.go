@@ -24,6 +24,7 @@ func (d *Document) decodeText(n *yaml.Node, v reflect.Value, path string) {
 		d.wrongType(n, v.Type(), path)
 		return
 	}
+
 	var err error
 	switch p := v.Addr().Interface().(type) {
 	case Text:
@@ -33,6 +34,7 @@ func (d *Document) decodeText(n *yaml.Node, v reflect.Value, path string) {
 	case *netip.Prefix:
 		*p, err = parsePrefix(n.Value)
 	}
+
 	if err != nil {
 		d.add(n.Line, path, err.Error())
 	} else if !quoted && !d.FreeText {
@@ -47,10 +49,12 @@ func (d *Document) decodeScalar(n *yaml.Node, v reflect.Value, path string, tag 
 			d.wrongType(n, v.Type(), path)
 			return
 		}
+
 		v.SetString(n.Value)
 		if d.FreeText {
 			return
 		}
+
 		if enum := tag.Get("enum"); enum != "" {
 			known := strings.Split(enum, "|")
 			for _, k := range known {
@@ -58,7 +62,10 @@ func (d *Document) decodeScalar(n *yaml.Node, v reflect.Value, path string, tag 
 					return
 				}
 			}
-			d.add(n.Line, path, fmt.Sprintf("%s is not known; use one of: %s", Quote(n.Value), strings.Join(known, ", ")))
+			d.add(
+				n.Line, path,
+				fmt.Sprintf("%s is not known; use one of: %s", Quote(n.Value), strings.Join(known, ", ")),
+			)
 		} else if form := tag.Get("pattern"); form != "" && !regexp.MustCompile(form).MatchString(n.Value) {
 			d.add(n.Line, path, fmt.Sprintf("%s does not fit; use %s", Quote(n.Value), tag.Get("hint")))
 		} else if n.Value == "" || len(n.Value) > 512 || !IsPrintable(n.Value) {
@@ -76,12 +83,14 @@ func (d *Document) decodeScalar(n *yaml.Node, v reflect.Value, path string, tag 
 			d.wrongType(n, v.Type(), path)
 			return
 		}
+
 		least, _ := strconv.ParseInt(tag.Get("min"), 10, 64)
 		most, _ := strconv.ParseInt(tag.Get("max"), 10, 64)
 		if i < least || i > most {
 			d.add(n.Line, path, fmt.Sprintf("%d is out of bounds; use %d to %d", i, least, most))
 			return
 		}
+
 		v.SetInt(i)
 	default:
 		d.add(n.Line, path, "no such kind of value: "+v.Type().String())
@@ -124,6 +133,7 @@ func (d *Document) wrongType(n *yaml.Node, t reflect.Type, path string) {
 	if have == "" {
 		have = "text"
 	}
+
 	hint := ""
 	switch {
 	case expectedType(t) == "text" && n.Kind == yaml.ScalarNode:
@@ -137,6 +147,7 @@ func (d *Document) wrongType(n *yaml.Node, t reflect.Type, path string) {
 	case expectedType(t) == "a map":
 		hint = "; write KEY: VALUE lines indented below it"
 	}
+
 	d.add(n.Line, path, fmt.Sprintf("this is %s, want %s%s", have, expectedType(t), hint))
 }
 
@@ -160,7 +171,9 @@ func expectedType(t reflect.Type) string {
 func parseAddr(s string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("%s is not an address; write one such as 172.22.0.1, without a length", Quote(s))
+		return netip.Addr{}, fmt.Errorf(
+			"%s is not an address; write one such as 172.22.0.1, without a length", Quote(s),
+		)
 	}
 	return a, nil
 }
@@ -173,6 +186,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	if p != p.Masked() {
 		return p, fmt.Errorf("%s is an address in a network, not the network; write %s", Quote(s), p.Masked())
 	}
+
 	return p, nil
 }
 

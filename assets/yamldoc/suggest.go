@@ -11,14 +11,17 @@ func Suggest(key string, known []string) string {
 			best, least = k, d
 		}
 	}
+
 	if len(key) < 64 && least <= max(len(best)/3, 1) {
 		return "did you mean " + best + "?"
 	}
+
 	for _, k := range known {
 		if len(key) > 2 && (containsFold(k, key) || containsFold(key, k)) {
 			return "did you mean " + k + "?"
 		}
 	}
+
 	return "known here: " + strings.Join(known, ", ")
 }
 
@@ -31,10 +34,12 @@ func editDistance(a, b string) int {
 	if len(a) > 64 {
 		a = a[:64]
 	}
+
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
+
 	for i := range len(a) {
 		diagonal := row[0]
 		row[0] = i + 1
@@ -43,9 +48,11 @@ func editDistance(a, b string) int {
 			if a[i] != b[j] {
 				cost++
 			}
+
 			diagonal = row[j+1]
 			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
 		}
 	}
+
 	return row[len(b)]
 }

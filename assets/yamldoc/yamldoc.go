@@ -52,6 +52,7 @@ func (d *Document) Decode(data []byte, into any) bool {
 		d.add(lineOfInvalid(data), "", "this is not UTF-8 text; save the file as UTF-8")
 		return false
 	}
+
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var doc, second yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -61,15 +62,21 @@ func (d *Document) Decode(data []byte, into any) bool {
 		d.addSyntaxError(data, err)
 		return false
 	}
+
 	if err := dec.Decode(&second); err == nil {
-		d.add(second.Line, "", fmt.Sprintf("a second document begins here; %s is one document, remove the '---'", d.Kind))
+		d.add(
+			second.Line, "",
+			fmt.Sprintf("a second document begins here; %s is one document, remove the '---'", d.Kind),
+		)
 	} else if !errors.Is(err, io.EOF) {
 		d.addSyntaxError(data, err)
 		return false
 	}
+
 	if root := doc.Content[0]; root.Kind != yaml.ScalarNode || root.ShortTag() != "!!null" {
 		d.decodeValue(root, reflect.ValueOf(into).Elem(), "", "")
 	}
+
 	return d.values <= maxValues && len(d.problems) < MaxProblems
 }
 
@@ -80,9 +87,11 @@ func lineOfInvalid(data []byte) int {
 		if c == utf8.RuneError && size == 1 {
 			break
 		}
+
 		if c == '\n' {
 			line++
 		}
+
 		data = data[size:]
 	}
 	return line
@@ -95,6 +104,7 @@ func (d *Document) addSyntaxError(data []byte, err error) {
 		line, _ = strconv.Atoi(m[1])
 		message = message[len(m[0]):]
 	}
+
 	line = max(line, brokenLine(data))
 	message = strings.Join(strings.Fields(message), " ")
 	d.add(line, "", "this is not YAML: "+message+"; look at indentation, colons and quotes here and in the line above")
@@ -107,6 +117,7 @@ func brokenLine(data []byte) int {
 	if len(data) > MaxSize/8 {
 		return 0
 	}
+
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	good, bad := 0, len(lines)
 	for bad-good > 1 {
@@ -118,6 +129,7 @@ func brokenLine(data []byte) int {
 			bad = middle
 		}
 	}
+
 	return bad
 }
 
@@ -154,5 +166,6 @@ func (d *Document) Problems() Problems {
 	if n := len(d.problems); n > MaxProblems {
 		d.problems[n-1] = Problem{d.File, d.problems[n-2].Line, "", "and more problems; correct these first"}
 	}
+
 	return d.problems
 }

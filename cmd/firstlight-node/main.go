@@ -49,6 +49,7 @@ func execute(ctx context.Context, args []string, out, problems io.Writer) int {
 		fmt.Fprintln(problems, "firstlight-node:", err)
 		return 1
 	}
+
 	return 0
 }
 
@@ -63,6 +64,7 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 	if slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
 		return flag.ErrHelp
 	}
+
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // command tells
 	listen := flags.String("listen", "", "where to listen")
@@ -76,9 +78,11 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 	} else if err != nil {
 		return usageError{err}
 	}
+
 	if flags.NArg() > 0 {
 		return usageError{fmt.Errorf("%q is not expected", flags.Arg(0))}
 	}
+
 	switch args[0] {
 	case "endpoint":
 		servers, err := parseAddresses(*to)
@@ -92,6 +96,7 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 		if errors.Join(err, err2) != nil || *node == "" {
 			return usageError{errors.New("network needs --node, --pods and --services")}
 		}
+
 		n := noderuntime.Network{Node: *node, Pods: allPods.Masked(), Services: allServices.Masked(), Log: log}
 		return n.Run(ctx)
 	case "certificates":
@@ -99,6 +104,7 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 	case "probe":
 		return noderuntime.RunProbe(ctx, *listen)
 	}
+
 	return usageError{fmt.Errorf("command %q is not known", args[0])}
 }
 

@@ -46,7 +46,9 @@ FIRSTLIGHT_TOKEN (the token itself).`,
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.server, "server", os.Getenv("FIRSTLIGHT_SERVER"), "the appliance: HOST or https://HOST:PORT")
-	flags.StringVar(&f.ca, "ca", os.Getenv("FIRSTLIGHT_CA"), "file with the appliance's authority, PEM (default the system's)")
+	flags.StringVar(
+		&f.ca, "ca", os.Getenv("FIRSTLIGHT_CA"), "file with the appliance's authority, PEM (default the system's)",
+	)
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with a bearer token (default $FIRSTLIGHT_TOKEN)")
 	flags.StringVar(&f.cert, "cert", "", "client certificate, PEM, instead of a token")
 	flags.StringVar(&f.key, "key", "", "its key, PEM")
@@ -75,10 +77,14 @@ func (f *artifactFlags) newPush() *cobra.Command {
 			if record.Description, err = describeImage(notes); err != nil {
 				return commandline.NewUsageError(err)
 			}
-			have, err := c.Push(cmd.Context(), k, args[0], record, replace, client.Progress(newMeter(cmd.ErrOrStderr())))
+
+			have, err := c.Push(
+				cmd.Context(), k, args[0], record, replace, client.Progress(newMeter(cmd.ErrOrStderr())),
+			)
 			if err != nil {
 				return fmt.Errorf("push %s: %w", args[0], err)
 			}
+
 			return f.print(cmd.OutOrStdout(), have)
 		},
 	}
@@ -98,6 +104,7 @@ func (f *artifactFlags) newList() *cobra.Command {
 			if len(args) == 1 {
 				kinds = args
 			}
+
 			all := map[artifact.Collection][]artifact.Metadata{}
 			for _, kind := range kinds {
 				c, k, err := f.open(kind + "/x")
@@ -108,9 +115,11 @@ func (f *artifactFlags) newList() *cobra.Command {
 					return fmt.Errorf("list %s: %w", kind, err)
 				}
 			}
+
 			if f.output == commandline.JSON {
 				return commandline.WriteJSON(cmd.OutOrStdout(), all)
 			}
+
 			return printArtifacts(cmd.OutOrStdout(), all)
 		},
 	}
@@ -126,10 +135,12 @@ func (f *artifactFlags) newShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			have, err := c.Metadata(cmd.Context(), k)
 			if err != nil {
 				return fmt.Errorf("show %s: %w", args[0], err)
 			}
+
 			return f.print(cmd.OutOrStdout(), have)
 		},
 	}
@@ -146,12 +157,14 @@ func (f *artifactFlags) newGet() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			path := append(args, k.Name)[1]
 			c.Overwrite = replace
 			have, err := c.Fetch(cmd.Context(), k, path, client.Progress(newMeter(cmd.ErrOrStderr())))
 			if err != nil {
 				return fmt.Errorf("get %s: %w", args[0], err)
 			}
+
 			return f.print(cmd.OutOrStdout(), have)
 		},
 	}
@@ -183,20 +196,28 @@ func (f *artifactFlags) newRemove() *cobra.Command {
 func (f *artifactFlags) open(name string) (client.Client, artifact.Key, error) {
 	var c client.Client
 	kind, short, _ := strings.Cut(name, "/")
-	k := artifact.Key{Collection: artifact.Collection(kind + "_images"), Owner: f.owner, Cluster: f.cluster, Name: short}
+	k := artifact.Key{
+		Collection: artifact.Collection(kind + "_images"),
+		Owner:      f.owner,
+		Cluster:    f.cluster,
+		Name:       short,
+	}
 	switch {
 	case !k.Collection.IsKnown():
 		return c, k, commandline.NewUsageError(fmt.Errorf("%q is not KIND/NAME; KIND is os, container or binary", name))
 	case f.server == "" || f.owner == "" || f.cluster == "":
 		return c, k, commandline.NewUsageError(errors.New("--server, --owner and --cluster are required"))
 	}
+
 	if err := k.Check(); err != nil {
 		return c, k, commandline.NewUsageError(err)
 	}
+
 	server, err := serverURL(f.server)
 	if err != nil {
 		return c, k, commandline.NewUsageError(err)
 	}
+
 	c = client.Client{URL: server, Token: os.Getenv("FIRSTLIGHT_TOKEN"), StallTimeout: f.timeout}
 	if f.tokenFile != "" {
 		token, err := os.ReadFile(f.tokenFile)
@@ -205,6 +226,7 @@ func (f *artifactFlags) open(name string) (client.Client, artifact.Key, error) {
 		}
 		c.Token = strings.TrimSpace(string(token))
 	}
+
 	c.HTTP, err = f.httpClient()
 	return c, k, err
 }
@@ -217,10 +239,12 @@ func serverURL(server string) (string, error) {
 		}
 		server = "https://" + server
 	}
+
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
 		return "", fmt.Errorf("server %q is not HOST or https://HOST:PORT", server)
 	}
+
 	return "https://" + u.Host, nil
 }
 
@@ -231,11 +255,13 @@ func (f *artifactFlags) httpClient() (*http.Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read authority: %w", err)
 		}
+
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
 			return nil, fmt.Errorf("authority %s holds no certificate", f.ca)
 		}
 	}
+
 	if f.cert != "" || f.key != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
@@ -243,9 +269,16 @@ func (f *artifactFlags) httpClient() (*http.Client, error) {
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ExpectContinueTimeout: 5 * time.Second, Proxy: http.ProxyFromEnvironment,
-		TLSHandshakeTimeout: 30 * time.Second, WriteBufferSize: 128 << 10, ReadBufferSize: 128 << 10,
-		DialContext: (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 15 * time.Second}).DialContext}}, nil
+
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig:       config,
+		ExpectContinueTimeout: 5 * time.Second,
+		Proxy:                 http.ProxyFromEnvironment,
+		TLSHandshakeTimeout:   30 * time.Second,
+		WriteBufferSize:       128 << 10,
+		ReadBufferSize:        128 << 10,
+		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+	}}, nil
 }
 
 // describeImage makes the record's description of KEY=VALUE.
@@ -258,9 +291,11 @@ func describeImage(notes []string) (artifact.Description, error) {
 		}
 		record[key] = value
 	}
+
 	if len(record) == 0 {
 		return artifact.Description{}, nil
 	}
+
 	return artifact.Description{ImageRecords: []map[string]string{record}}, nil
 }
 
@@ -268,6 +303,7 @@ func (f *artifactFlags) print(w io.Writer, r artifact.Metadata) error {
 	if f.output == commandline.JSON {
 		return commandline.WriteJSON(w, r)
 	}
+
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name string, value any) { fmt.Fprintf(t, "%s\t%v\n", name, value) }
 	line("name", r.ImageName)
@@ -277,23 +313,29 @@ func (f *artifactFlags) print(w io.Writer, r artifact.Metadata) error {
 	if r.SHA256 != "" {
 		line("sha256", r.SHA256)
 	}
+
 	if r.Format != "" {
 		line("format", fmt.Sprintf("%s, a disk of %s", r.Format, formatSize(r.VirtualSize)))
 	}
+
 	if r.Type != "" {
 		line("type", r.Type)
 	}
+
 	if len(r.ServedAs) > 0 {
 		line("served as", strings.Join(r.ServedAs, ", "))
 	}
+
 	if r.NotServed != "" {
 		line("not served", r.NotServed)
 	}
+
 	for _, notes := range r.Description.ImageRecords {
 		for _, key := range slices.Sorted(maps.Keys(notes)) {
 			line(key, notes[key])
 		}
 	}
+
 	return t.Flush()
 }
 
@@ -313,8 +355,12 @@ func printArtifacts(w io.Writer, all map[artifact.Collection][]artifact.Metadata
 	for _, c := range artifact.Collections() {
 		for _, r := range all[c] {
 			kind := strings.TrimSuffix(string(c), "_images")
-			fmt.Fprintf(t, "%s/%s\t%s\t%s\t%.12s\t%s\n", kind, r.ImageName, formatSize(r.ImageLength), artifactState(r), r.SHA256, r.Updated.Format(time.DateTime))
+			fmt.Fprintf(
+				t, "%s/%s\t%s\t%s\t%.12s\t%s\n", kind, r.ImageName, formatSize(r.ImageLength), artifactState(r),
+				r.SHA256, r.Updated.Format(time.DateTime),
+			)
 		}
 	}
+
 	return t.Flush()
 }

@@ -46,13 +46,17 @@ overlay is kept, and the next boot from the same directory finds the same stick.
 	flags := cmd.Flags()
 	flags.BoolVar(&f.uefi, "uefi", false, "UEFI firmware instead of BIOS")
 	flags.BoolVar(&f.secureBoot, "secure-boot", false, "UEFI firmware that enforces Secure Boot")
-	flags.StringVar(&f.disk, "disk", string(lab.USB), "what the image is plugged in as: usb, ehci, nvme, virtio or ahci")
+	flags.StringVar(
+		&f.disk, "disk", string(lab.USB), "what the image is plugged in as: usb, ehci, nvme, virtio or ahci",
+	)
 	flags.StringVar(&f.nic, "nic", "user", "network card: none, unplugged (no cable) or user (QEMU's NAT)")
 	flags.IntVar(&f.memory, "memory", 4096, "memory in MiB")
 	flags.IntVar(&f.cpus, "cpus", 2, "number of CPUs")
 	bindAccel(flags, &f.accel)
 	flags.Int64Var(&f.size, "size", 8<<10, "size of the stick in MiB; 0: exactly as large as the image")
-	flags.StringVar(&f.dir, "dir", "", "keep the stick's overlay here (default: a temporary directory, removed afterwards)")
+	flags.StringVar(
+		&f.dir, "dir", "", "keep the stick's overlay here (default: a temporary directory, removed afterwards)",
+	)
 	flags.BoolVar(&f.printOnly, "print", false, "print QEMU's command line instead of running it (needs --dir)")
 	cmd.MarkFlagsMutuallyExclusive("uefi", "secure-boot")
 	return cmd
@@ -60,7 +64,9 @@ overlay is kept, and the next boot from the same directory finds the same stick.
 
 // bindAccel adds the flag that decides between KVM and emulation.
 func bindAccel(flags *pflag.FlagSet, asked *string) {
-	flags.StringVar(asked, "accel", "", "kvm or tcg (emulated); default: "+accelerator.Variable+", else KVM if it runs a trial")
+	flags.StringVar(
+		asked, "accel", "", "kvm or tcg (emulated); default: "+accelerator.Variable+", else KVM if it runs a trial",
+	)
 }
 
 // bootConfig turns the flags into a machine.
@@ -72,16 +78,21 @@ func bootConfig(image, dir string, f bootFlags) (lab.Config, error) {
 	case f.uefi:
 		c.Firmware = lab.UEFI
 	}
+
 	bus := lab.Bus(f.disk)
 	switch bus {
 	case lab.USB, lab.EHCI, lab.NVMe, lab.Virtio, lab.AHCI:
 	default:
-		return c, commandline.NewUsageError(fmt.Errorf("--disk %q is not known; use usb, ehci, nvme, virtio or ahci", f.disk))
+		return c, commandline.NewUsageError(fmt.Errorf(
+			"--disk %q is not known; use usb, ehci, nvme, virtio or ahci", f.disk,
+		))
 	}
+
 	info, err := os.Stat(image)
 	if err != nil {
 		return c, fmt.Errorf("boot image: %w; `firstlight build` makes it", err)
 	}
+
 	c.Disks = []lab.Disk{{Image: image, Bus: bus, Serial: "stick", Bytes: max(info.Size(), f.size<<20)}}
 	switch f.nic {
 	case "none":
@@ -92,6 +103,7 @@ func bootConfig(image, dir string, f bootFlags) (lab.Config, error) {
 	default:
 		return c, commandline.NewUsageError(fmt.Errorf("--nic %q is not known; use none, unplugged or user", f.nic))
 	}
+
 	return c, nil
 }
 
@@ -101,27 +113,33 @@ func bootImage(cmd *cobra.Command, image string, f bootFlags) error {
 		if f.printOnly {
 			return commandline.NewUsageError(errors.New("--print needs --dir: the command line names files there"))
 		}
+
 		tmp, err := os.MkdirTemp("", "firstlight-boot-")
 		if err != nil {
 			return fmt.Errorf("boot image: %w", err)
 		}
 		defer os.RemoveAll(tmp)
+
 		dir = tmp
 	}
+
 	c, err := bootConfig(image, dir, f)
 	if err != nil {
 		return err
 	}
+
 	choice, err := accelerator.Choose(cmd.Context(), f.accel)
 	if err != nil {
 		return commandline.NewUsageError(err)
 	}
+
 	c.Accel = choice.Kind
 	m, err := lab.New(c)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
+
 	if f.printOnly {
 		if _, _, err := m.Prepare(); err != nil {
 			return err
@@ -129,16 +147,19 @@ func bootImage(cmd *cobra.Command, image string, f bootFlags) error {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), m.CommandLine())
 		return err
 	}
+
 	name, args, err := m.Prepare()
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintln(cmd.ErrOrStderr(), choice)
 	q := exec.CommandContext(cmd.Context(), name, onTerminal(args)...)
 	q.Stdin, q.Stdout, q.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := q.Run(); err != nil {
 		return fmt.Errorf("boot image %s: %w: %s", image, err, m.CommandLine())
 	}
+
 	return nil
 }
 

@@ -23,14 +23,19 @@ type builderFlags struct {
 }
 
 func (f *builderFlags) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.mirror, "mirror", os.Getenv("MIRROR"), "base URL of a Debian archive (default $MIRROR, or this machine's own)")
+	cmd.Flags().StringVar(
+		&f.mirror, "mirror", os.Getenv("MIRROR"),
+		"base URL of a Debian archive (default $MIRROR, or this machine's own)",
+	)
 	f.output.Bind(cmd)
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "show what the tools print")
 }
 
 // bindImage adds what says which image is made.
 func (f *builderFlags) bindImage(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.site, "site", "", "site document to check and put onto the stick; the image is then readable by you alone")
+	cmd.Flags().StringVar(
+		&f.site, "site", "", "site document to check and put onto the stick; the image is then readable by you alone",
+	)
 	cmd.Flags().StringVar(&f.out, "out", "", "the image file (default: build/NAME.img)")
 }
 
@@ -40,25 +45,38 @@ func (f *builderFlags) builder(cmd *cobra.Command) (*image.Builder, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	top, err := image.FindTop(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	store, err := cache.DefaultStore()
 	if err != nil {
 		return nil, err
 	}
-	b := &image.Builder{Top: top, Store: store, Mirror: f.mirror, Site: f.site, Log: io.Discard, Progress: newProgress(cmd.ErrOrStderr())}
+
+	b := &image.Builder{
+		Top:      top,
+		Store:    store,
+		Mirror:   f.mirror,
+		Site:     f.site,
+		Log:      io.Discard,
+		Progress: newProgress(cmd.ErrOrStderr()),
+	}
 	if f.verbose {
 		b.Log = cmd.ErrOrStderr()
 	}
+
 	b.Out = f.out
 	if b.Out == "" {
 		b.Out = filepath.Join(top, "build", "firstlight.img")
 	}
+
 	if b.Out, err = filepath.Abs(b.Out); err != nil {
 		return nil, err
 	}
+
 	return b, nil
 }
 
@@ -76,20 +94,25 @@ assets/recipe.lock names. What has not changed comes from the cache.`,
 			if err != nil {
 				return err
 			}
+
 			mode := image.Loose
 			if locked {
 				mode = image.Locked
 			}
+
 			result, err := b.Build(cmd.Context(), mode)
 			if err != nil {
 				return err
 			}
+
 			return showResult(cmd.OutOrStdout(), flags.output, result)
 		},
 	}
 	flags.bind(cmd)
 	flags.bindImage(cmd)
-	cmd.Flags().BoolVar(&locked, "locked", false, "refuse to build anything that deviates from the lock, naming each difference")
+	cmd.Flags().BoolVar(
+		&locked, "locked", false, "refuse to build anything that deviates from the lock, naming each difference",
+	)
 	return cmd
 }
 
@@ -97,10 +120,12 @@ func showResult(w io.Writer, output commandline.Format, result *image.Result) er
 	if output == commandline.JSON {
 		return commandline.WriteJSON(w, result)
 	}
+
 	var b strings.Builder
 	if !result.Rebuilt {
 		b.WriteString("Nothing changed.\n")
 	}
+
 	for _, file := range result.Files {
 		if file.SHA256 == "" { // the list of the others' digests
 			fmt.Fprintf(&b, "%9.1f MiB  %-71s  %s\n", float64(file.Bytes)/(1<<20), "", shorten(file.Path))
@@ -108,13 +133,18 @@ func showResult(w io.Writer, output commandline.Format, result *image.Result) er
 		}
 		fmt.Fprintf(&b, "%9.1f MiB  sha256 %s  %s\n", float64(file.Bytes)/(1<<20), file.SHA256, shorten(file.Path))
 	}
+
 	if result.Site != "" {
 		fmt.Fprintf(&b, "%s is inside, with its passwords: the image, its compressed form and its block map are readable by you alone; copies and the stick are as secret.\n", shorten(result.Site))
 	}
+
 	if len(result.Files) > 0 {
 		path := shorten(result.Files[0].Path)
-		fmt.Fprintf(&b, "Next: firstlight verify %s; firstlight boot %s; firstlight flash %s /dev/DEVICE\n", path, path, path)
+		fmt.Fprintf(
+			&b, "Next: firstlight verify %s; firstlight boot %s; firstlight flash %s /dev/DEVICE\n", path, path, path,
+		)
 	}
+
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -125,9 +155,11 @@ func shorten(path string) string {
 	if err != nil {
 		return path
 	}
+
 	rel, err := filepath.Rel(dir, path)
 	if err != nil || strings.HasPrefix(rel, "..") {
 		return path
 	}
+
 	return rel
 }

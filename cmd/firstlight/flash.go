@@ -38,14 +38,18 @@ stick that was pulled too early does not boot.`,
 			if f.output == commandline.JSON {
 				f.progressOut = cmd.ErrOrStderr()
 			}
+
 			if list {
 				return f.list()
 			}
+
 			return f.run(cmd, args[0], args[1])
 		},
 	}
 	cmd.Flags().BoolVar(&list, "list", false, "list the disks of this machine and whether they could be written")
-	cmd.Flags().StringVar(&f.forced, "force-device", "", "the device's name again, to write it although it is not removable")
+	cmd.Flags().StringVar(
+		&f.forced, "force-device", "", "the device's name again, to write it although it is not removable",
+	)
 	f.output.Bind(cmd)
 	return cmd
 }
@@ -72,35 +76,50 @@ func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintln(f.progressOut, describeDevice(device))
 	image, err := media.Open(ctx, imagePath)
 	if err != nil {
 		return err
 	}
 	defer image.Close()
-	if err := flash.CheckAllowed(device, flash.RefusalReasons(device, flash.Image{Bytes: image.Size}), f.forced); err != nil {
+
+	if err := flash.CheckAllowed(
+		device, flash.RefusalReasons(device, flash.Image{Bytes: image.Size}), f.forced,
+	); err != nil {
 		return fmt.Errorf("refused: %w", err)
 	}
+
 	plan, err := flash.NewPlan(ctx, image, device.Bytes, rand.Reader)
 	if err != nil {
 		return err
 	}
+
 	medium, drop, err := flash.Open(device.Path)
 	if err != nil {
 		return err
 	}
 	defer medium.Close()
-	fmt.Fprintf(f.progressOut, "writing %s of %s, disk GUID %s\n", formatSize(plan.Bytes()), formatSize(image.Size), plan.Table.GUID)
+
+	fmt.Fprintf(
+		f.progressOut, "writing %s of %s, disk GUID %s\n", formatSize(plan.Bytes()), formatSize(image.Size),
+		plan.Table.GUID,
+	)
 	if err := plan.Write(ctx, medium, drop, newMeter(f.progressOut)); err != nil {
 		return fmt.Errorf("%w; %s has no valid table now and does not boot", err, device.Path)
 	}
+
 	flash.RereadTable(medium)
 	if err := medium.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", device.Path, err)
 	}
 	if f.output == commandline.JSON {
-		return commandline.WriteJSON(f.out, flashResult{Device: device, Image: imagePath, Written: plan.Bytes(), GUID: fmt.Sprint(plan.Table.GUID)})
+		return commandline.WriteJSON(
+			f.out,
+			flashResult{Device: device, Image: imagePath, Written: plan.Bytes(), GUID: fmt.Sprint(plan.Table.GUID)},
+		)
 	}
+
 	_, err = fmt.Fprintf(f.out, "%s is written and read back; it may be pulled\n", device.Path)
 	return err
 }
@@ -116,17 +135,23 @@ func newMeter(w io.Writer) flash.Progress {
 		if terminal {
 			steps = 1000
 		}
+
 		part := steps * done / max(total, 1)
 		if last, ok := shown[phase]; ok && part == last {
 			return
 		}
+
 		shown[phase] = part
 		if !terminal {
 			fmt.Fprintf(w, "%s %3d %% of %s\n", phase, 100*done/max(total, 1), formatSize(total))
 			return
 		}
+
 		full := int(width * done / max(total, 1))
-		fmt.Fprintf(w, "\r\x1b[K  %-6s [%-*s] %3d %% of %s", phase, width, strings.Repeat("#", full), 100*done/max(total, 1), formatSize(total))
+		fmt.Fprintf(
+			w, "\r\x1b[K  %-6s [%-*s] %3d %% of %s", phase, width, strings.Repeat("#", full), 100*done/max(total, 1),
+			formatSize(total),
+		)
 		if done == total {
 			fmt.Fprintln(w)
 		}
@@ -140,9 +165,11 @@ func describeDevice(d flash.Device) string {
 	if d.Model != "" {
 		s += ", " + d.Model
 	}
+
 	if d.Serial != "" {
 		s += ", serial " + d.Serial
 	}
+
 	return s
 }
 
@@ -154,6 +181,7 @@ func (f *flasher) list() error {
 	if f.output == commandline.JSON {
 		return commandline.WriteJSON(f.out, devices)
 	}
+
 	for _, d := range devices {
 		state := "may be written"
 		if reasons := flash.RefusalReasons(d, flash.Image{}); len(reasons) > 0 {
@@ -163,5 +191,6 @@ func (f *flasher) list() error {
 			return err
 		}
 	}
+
 	return nil
 }

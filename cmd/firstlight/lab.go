@@ -30,7 +30,9 @@ func newLabCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&f.dir, "dir", "build/lab", "where the rack lies; another directory is another rack")
+	cmd.PersistentFlags().StringVar(
+		&f.dir, "dir", "build/lab", "where the rack lies; another directory is another rack",
+	)
 	cmd.AddCommand(
 		newLabUpCommand(&f), newLabStatusCommand(&f), newLabConsoleCommand(&f), newLabWhyCommand(&f),
 		newLabSSHCommand(&f), newLabKubectlCommand(&f), newLabPowerCommand(&f), newLabThrottleCommand(&f), newLabCableCommand(&f),
@@ -61,10 +63,12 @@ on from them as servers do after a power cut; --remove removes them.`,
 			if err != nil {
 				return err
 			}
+
 			ended, err := virtualrack.TearDown(c.Dir)
 			for _, what := range ended {
 				fmt.Fprintln(cmd.OutOrStdout(), "ended", what)
 			}
+
 			if err != nil {
 				return err
 			}
@@ -73,9 +77,13 @@ on from them as servers do after a power cut; --remove removes them.`,
 				return err
 			}
 			if !remove {
-				fmt.Fprintf(cmd.OutOrStdout(), "The rack in %s is down; `firstlight lab up` goes on from its disks.\n", shorten(c.Dir))
+				fmt.Fprintf(
+					cmd.OutOrStdout(), "The rack in %s is down; `firstlight lab up` goes on from its disks.\n",
+					shorten(c.Dir),
+				)
 				return nil
 			}
+
 			fmt.Fprintf(cmd.OutOrStdout(), "The rack in %s is removed.\n", shorten(c.Dir))
 			return virtualrack.Remove(c.Dir)
 		},
@@ -93,6 +101,7 @@ func newLabSuperviseCommand(f *labFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 			return virtualrack.Supervise(cmd.Context(), c.Dir, log)
 		},
@@ -105,13 +114,16 @@ func showLabHelp(w io.Writer, c virtualrack.Client, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	lab := "firstlight lab"
 	if program, err := os.Executable(); err == nil {
 		lab = shorten(program) + " lab"
 	}
+
 	if dir != "build/lab" {
 		lab += " --dir " + dir
 	}
+
 	_, err = fmt.Fprintf(w, `Look inside:
   %[1]s status --watch
   %[1]s why
@@ -131,7 +143,9 @@ type waitFlags struct {
 }
 
 func (w *waitFlags) bind(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "with --wait: give up looking after this long (0: never); the rack goes on")
+	cmd.Flags().DurationVar(
+		&w.timeout, "timeout", 0, "with --wait: give up looking after this long (0: never); the rack goes on",
+	)
 }
 
 // defaultTimeout is how long a failure must have stood: much of what fails is mended by the next try,
@@ -147,14 +161,17 @@ func newEndDetector(now func() time.Time, patience time.Duration) func(virtualra
 		if changed.IsZero() || isProgressing(last, s, now()) {
 			changed = now()
 		}
+
 		last = s
 		if !s.Over || !s.Failed || s.Dead {
 			failed = time.Time{}
 			return s.Over || now().Sub(changed) >= patience
 		}
+
 		if failed.IsZero() {
 			failed = now()
 		}
+
 		return now().Sub(failed) >= patience
 	}
 }
@@ -166,9 +183,11 @@ func isProgressing(before, after virtualrack.Status, now time.Time) bool {
 		for _, m := range s.Machines {
 			all = append(all, m.Percent, m.Last)
 		}
+
 		for _, c := range s.Clusters {
 			all = append(all, c.Percent, c.Why)
 		}
+
 		return all
 	}
 	return !slices.Equal(seen(before), seen(after)) || virtualrack.RenderChanges(before, after, now) != ""
@@ -187,9 +206,11 @@ func describeStuck(s virtualrack.Status, long time.Duration) string {
 			all = append(all, m.Name+" is in "+m.Phase)
 		}
 	}
+
 	for _, cluster := range s.Clusters {
 		all = append(all, "cluster "+cluster.Name+" is "+cluster.Phase)
 	}
+
 	return fmt.Sprintf(`the rack does not get on: nothing has changed for %.0f min (%s). It is on still: "firstlight lab why" says what each machine waits for. If this computer is too slow or busy, end what else runs and look on with "firstlight lab up --wait", or begin anew with one node: "firstlight lab down --remove", "firstlight lab up --nodes 1 --wait"`,
 		long.Minutes(), strings.Join(all, ", "))
 }
@@ -201,12 +222,15 @@ func (w *waitFlags) run(cmd *cobra.Command, c virtualrack.Client, run virtualrac
 	if w.timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
 	}
+
 	defer cancel()
 	last, err := showLab(ctx, cmd.OutOrStdout(), c, newEndDetector(time.Now, patience))
 	out := cmd.OutOrStdout()
 	if err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("stopped looking: %w; the rack goes on: firstlight lab status --watch", context.Cause(ctx))
+			return fmt.Errorf(
+				"stopped looking: %w; the rack goes on: firstlight lab status --watch", context.Cause(ctx),
+			)
 		}
 		return err
 	}
@@ -219,11 +243,13 @@ func (w *waitFlags) run(cmd *cobra.Command, c virtualrack.Client, run virtualrac
 	if last.Failed {
 		return fmt.Errorf("the rack is not launched: %s; firstlight lab why", last.Text)
 	}
+
 	fmt.Fprintf(out, "\n%s\n\n", last.Text)
 	for _, cluster := range last.Clusters {
 		if err := showCluster(cmd.Context(), out, c, cluster.Name); err != nil {
 			return err
 		}
 	}
+
 	return showLabHelp(out, c, cmd.Flag("dir").Value.String())
 }

@@ -32,15 +32,18 @@ func newLabConsoleCommand(f *labFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			path, err := c.Console(args[0])
 			if err != nil {
 				return err
 			}
+
 			log, err := os.Open(path)
 			if err != nil {
 				return fmt.Errorf("read console: %w", err)
 			}
 			defer log.Close()
+
 			for {
 				if _, err := io.Copy(cmd.OutOrStdout(), log); err != nil || !follow {
 					return err
@@ -113,6 +116,7 @@ func labSSH(f *labFlags, machine string, command []string) error {
 	if err != nil {
 		return err
 	}
+
 	args, err := c.SSH(machine)
 	if err != nil {
 		return err
@@ -120,11 +124,16 @@ func labSSH(f *labFlags, machine string, command []string) error {
 	if _, err := c.Status(context.Background()); err != nil {
 		return err
 	}
+
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return fmt.Errorf("find ssh: %w; `scripts/deps lab` installs it", err)
 	}
-	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, sshCommand(args, command, term.IsTerminal(int(os.Stdin.Fd())) && terminalOf(os.Stdout) != nil), os.Environ()))
+
+	return fmt.Errorf("run %s: %w", path, syscall.Exec(
+		path, sshCommand(args, command, term.IsTerminal(int(os.Stdin.Fd())) && terminalOf(os.Stdout) != nil),
+		os.Environ(),
+	))
 }
 
 // sshCommand has ssh run a command. By itself ssh asks for a terminal only where no command is given: a
@@ -145,11 +154,13 @@ func newLabDialCommand(f *labFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			conn, err := c.Dial(cmd.Context(), args[0], args[1])
 			if err != nil {
 				return err
 			}
 			defer conn.Close()
+
 			done := make(chan error, 2)
 			go func() { _, err := io.Copy(conn, cmd.InOrStdin()); done <- err }()
 			go func() { _, err := io.Copy(cmd.OutOrStdout(), conn); done <- err }()
@@ -157,6 +168,7 @@ func newLabDialCommand(f *labFlags) *cobra.Command {
 			case err = <-done:
 			case <-cmd.Context().Done():
 			}
+
 			return err
 		},
 	}
@@ -182,7 +194,9 @@ resume lets it go on as if nothing had happened.`,
 
 // bindShare adds the flag of how much of this computer a machine may have.
 func bindShare(flags *pflag.FlagSet, share *float64) {
-	flags.Float64Var(share, "cpus", 0, "processors of this computer that a machine may have, such as 0.5 (0: as many as it wants)")
+	flags.Float64Var(
+		share, "cpus", 0, "processors of this computer that a machine may have, such as 0.5 (0: as many as it wants)",
+	)
 }
 
 // checkShare refuses what the rack would, before there is one.
@@ -206,10 +220,12 @@ the machine's power off and on, until the rack goes down. Without flags the mach
 			if err := checkShare(share); err != nil {
 				return err
 			}
+
 			c, err := f.client()
 			if err != nil {
 				return err
 			}
+
 			return c.Throttle(cmd.Context(), args[0], share)
 		},
 	}
@@ -229,10 +245,12 @@ func newLabCableCommand(f *labFlags) *cobra.Command {
 			if percent < 0 || percent > 100 {
 				return commandline.NewUsageError(errors.New("--loss is 0 to 100"))
 			}
+
 			c, err := f.client()
 			if err != nil {
 				return err
 			}
+
 			fault.Loss = percent / 100
 			return c.SetFault(cmd.Context(), args[0], network, fault)
 		},

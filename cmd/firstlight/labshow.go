@@ -28,6 +28,7 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			out := cmd.OutOrStdout()
 			if watch {
 				never := func(virtualrack.Status) bool { return false }
@@ -37,15 +38,19 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 				} else {
 					_, err = showLab(cmd.Context(), out, c, never)
 				}
+
 				if cmd.Context().Err() != nil {
 					return nil // that is how one stops looking
 				}
+
 				return err
 			}
+
 			s, err := c.Status(cmd.Context())
 			if err != nil {
 				return err
 			}
+
 			switch {
 			case output == commandline.JSON:
 				spans, err := labSpans(c, s)
@@ -56,12 +61,16 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			case phases:
 				return showPhases(out, c, s)
 			}
+
 			_, err = io.WriteString(out, virtualrack.RenderScreen(s, labWidth(out), 1<<16, time.Now()))
 			return err
 		},
 	}
 	output.Bind(cmd)
-	cmd.Flags().BoolVar(&watch, "watch", false, "go on showing it; Ctrl-C ends that; with -o json a document a line, one for each change")
+	cmd.Flags().BoolVar(
+		&watch, "watch", false,
+		"go on showing it; Ctrl-C ends that; with -o json a document a line, one for each change",
+	)
 	cmd.Flags().BoolVar(&phases, "phases", false, "show how long each phase has taken")
 	return cmd
 }
@@ -77,10 +86,12 @@ func labSpans(c virtualrack.Client, s virtualrack.Status) ([]virtualrack.Span, e
 	if err != nil {
 		return nil, err
 	}
+
 	cpu := map[string]float64{}
 	for _, m := range s.Machines {
 		cpu[m.Name] = m.CPU
 	}
+
 	return virtualrack.Spans(events, time.Now(), cpu), nil
 }
 
@@ -89,6 +100,7 @@ func showPhases(w io.Writer, c virtualrack.Client, s virtualrack.Status) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = io.WriteString(w, virtualrack.PhaseTable(spans))
 	return err
 }
@@ -129,11 +141,13 @@ func jsonLines(w io.Writer, spans func(virtualrack.Status) ([]virtualrack.Span, 
 		if begun && virtualrack.RenderChanges(before, after, time.Now()) == "" {
 			return nil
 		}
+
 		begun = true
 		phases, err := spans(after)
 		if err != nil {
 			return err
 		}
+
 		return encoder.Encode(labDocument{after, phases})
 	}
 }
@@ -145,24 +159,38 @@ func screenRenderer(screen *os.File) renderer {
 		if err != nil {
 			width, height = 80, 25
 		}
-		_, err = io.WriteString(screen, "\x1b[H"+clearBehind(virtualrack.RenderScreen(after, width, height-1, time.Now())))
+
+		_, err = io.WriteString(
+			screen, "\x1b[H"+clearBehind(virtualrack.RenderScreen(after, width, height-1, time.Now())),
+		)
 		return err
 	}
 }
 
 // showLab shows the rack to people until enough or ctx says so: on a screen on a terminal, as lines elsewhere.
-func showLab(ctx context.Context, w io.Writer, c virtualrack.Client, enough func(virtualrack.Status) bool) (virtualrack.Status, error) {
+func showLab(
+	ctx context.Context,
+	w io.Writer,
+	c virtualrack.Client,
+	enough func(virtualrack.Status) bool,
+) (virtualrack.Status, error) {
 	screen := terminalOf(w)
 	if screen == nil {
 		return watchLab(ctx, c, lineRenderer(w), enough)
 	}
+
 	fmt.Fprint(w, "\x1b[2J\x1b[?25l")      // clean, without a cursor
 	defer fmt.Fprint(w, "\x1b[?25h\x1b[J") // with it again
 	return watchLab(ctx, c, screenRenderer(screen), enough)
 }
 
 // watchLab shows the rack until enough or ctx says so. It returns the last status.
-func watchLab(ctx context.Context, c virtualrack.Client, see renderer, enough func(virtualrack.Status) bool) (virtualrack.Status, error) {
+func watchLab(
+	ctx context.Context,
+	c virtualrack.Client,
+	see renderer,
+	enough func(virtualrack.Status) bool,
+) (virtualrack.Status, error) {
 	var last virtualrack.Status
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -174,10 +202,12 @@ func watchLab(ctx context.Context, c virtualrack.Client, see renderer, enough fu
 		if err := see(last, s); err != nil {
 			return last, err
 		}
+
 		last = s
 		if enough(s) {
 			return s, nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return last, ctx.Err()
@@ -205,10 +235,12 @@ func showCluster(ctx context.Context, w io.Writer, c virtualrack.Client, name st
 		if err != nil {
 			return nil, err
 		}
+
 		out, err := exec.CommandContext(ctx, args[0], append(args[1:], command)...).Output()
 		if err != nil {
 			return nil, fmt.Errorf("look at cluster %s: %w", name, err)
 		}
+
 		return out, nil
 	}
 	dir := "/opt/kud/multi-cluster/" + name + "/artifacts/"
@@ -217,20 +249,24 @@ func showCluster(ctx context.Context, w io.Writer, c virtualrack.Client, name st
 	if err != nil {
 		return err
 	}
+
 	text, err := on("cat " + dir + "verification.json")
 	if err != nil {
 		return err
 	}
+
 	var report struct {
 		Questions []struct{ From, What, Got string }
 	}
 	if err := json.Unmarshal(text, &report); err != nil {
 		return fmt.Errorf("read verification of cluster %s: %w", name, err)
 	}
+
 	fmt.Fprintf(w, "Cluster %s: %s\n%s\nAsked of a pod on each node:\n", name, get, nodes)
 	for _, q := range report.Questions {
 		fmt.Fprintf(w, "  from %s, %s: %s\n", q.From, q.What, q.Got)
 	}
+
 	_, err = fmt.Fprintln(w)
 	return err
 }

@@ -38,12 +38,20 @@ and may be interrupted and asked again at any time.`,
 	flags := cmd.Flags()
 	flags.StringVar(&u.want.Image, "image", "build/firstlight.img", "the stick's image; it is only read")
 	flags.IntVar(&u.want.Nodes, "nodes", u.want.Nodes, "number of nodes")
-	flags.StringVar(&u.firmware, "firmware", string(u.want.Firmware), "of the nodes: bios, uefi, or mixed (node-1 BIOS, node-2 UEFI, …)")
+	flags.StringVar(
+		&u.firmware, "firmware", string(u.want.Firmware),
+		"of the nodes: bios, uefi, or mixed (node-1 BIOS, node-2 UEFI, …)",
+	)
 	flags.IntVar(&u.want.MiB, "memory", u.want.MiB, "memory of a node, MiB")
 	flags.IntVar(&u.want.DiskGiB, "disk", u.want.DiskGiB, "size of a node's disk, GiB")
 	flags.IntVar(&u.want.Disks, "disks", u.want.Disks, "disks of a node; the system goes to the first")
-	flags.IntVar(&u.want.NICs, "nics", u.want.NICs, "network cards of a node; the second and further ones are on a network of their own")
-	flags.BoolVar(&u.want.Gateway, "gateway", false, "add an owner's network with a gateway and a resolver; they lead nowhere")
+	flags.IntVar(
+		&u.want.NICs, "nics", u.want.NICs,
+		"network cards of a node; the second and further ones are on a network of their own",
+	)
+	flags.BoolVar(
+		&u.want.Gateway, "gateway", false, "add an owner's network with a gateway and a resolver; they lead nowhere",
+	)
 	flags.IntVar(&u.want.Appliance, "appliance-memory", u.want.Appliance, "memory of the appliance, MiB")
 	flags.IntVar(&u.want.StickGiB, "stick", u.want.StickGiB, "size of the stick, GiB")
 	flags.BoolVar(&u.want.Capture, "capture", false, "write what passes the switch to *.pcap; of TCP only the headers")
@@ -52,7 +60,9 @@ and may be interrupted and asked again at any time.`,
 	bindShare(flags, &u.share)
 	flags.BoolVar(&u.fit, "fit", false, "measure this computer first, say what to expect, and without --nodes take one node where two do not suit it")
 	u.waiting.bind(cmd)
-	flags.BoolVar(&u.waiting.wait, "wait", false, "stay until every node is installed and proven, and the cluster is ready")
+	flags.BoolVar(
+		&u.waiting.wait, "wait", false, "stay until every node is installed and proven, and the cluster is ready",
+	)
 	return cmd
 }
 
@@ -68,6 +78,7 @@ func (u upFlags) start(cmd *cobra.Command, f *labFlags) error {
 	if err := checkShare(u.share); err != nil {
 		return err
 	}
+
 	u.want.Firmware = virtualrack.Firmware(u.firmware)
 	order, err := labOrder(c.Dir, u.want, cmd.Flags().Changed)
 	if err != nil {
@@ -76,10 +87,12 @@ func (u upFlags) start(cmd *cobra.Command, f *labFlags) error {
 	if err := order.Check(); err != nil {
 		return commandline.NewUsageError(err)
 	}
+
 	run, err := u.decideRun(cmd, c, &order)
 	if err != nil {
 		return err
 	}
+
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("start rack: %w", err)
@@ -87,43 +100,62 @@ func (u upFlags) start(cmd *cobra.Command, f *labFlags) error {
 	if err := virtualrack.Create(c.Dir, program, order); err != nil {
 		return err
 	}
+
 	fresh, err := virtualrack.Start(cmd.Context(), c.Dir, run, program, "lab", "supervise", "--dir", c.Dir)
 	if err != nil {
 		return err
 	}
+
 	if cmd.Flags().Changed("cpus") {
 		if err := c.Throttle(cmd.Context(), virtualrack.All, u.share); err != nil {
 			return err
 		}
 	}
+
 	out, say := cmd.OutOrStdout(), "The rack is on"
 	if !fresh {
 		say = "The rack was on already"
 	}
+
 	fmt.Fprintf(out, "%s: an appliance and %d nodes, in %s.\n", say, order.Nodes, shorten(c.Dir))
 	if !fresh || !u.fit { // else it is said
 		fmt.Fprintf(out, "%s.\n", run.Accel)
 	}
+
 	if virtualrack.IsOutdated(c.Dir, order) {
-		fmt.Fprintf(out, "It keeps the stick it was made with; %s was built anew since. For the new one: down --remove, then up.\n", shorten(order.Image))
+		fmt.Fprintf(
+			out,
+			"It keeps the stick it was made with; %s was built anew since. For the new one: down --remove, then up.\n",
+			shorten(order.Image),
+		)
 	}
+
 	if u.waiting.wait {
 		return u.waiting.run(cmd, c, run)
 	}
+
 	return showLabHelp(out, c, f.dir)
 }
 
 // decideRun is the run that begins, or the one that is: a machine does not change what runs its processors. A new
 // rack that is to fit this computer is given its number of nodes.
-func (u upFlags) decideRun(cmd *cobra.Command, c virtualrack.Client, order *virtualrack.Order) (virtualrack.Run, error) {
+func (u upFlags) decideRun(
+	cmd *cobra.Command,
+	c virtualrack.Client,
+	order *virtualrack.Order,
+) (virtualrack.Run, error) {
 	ctx := cmd.Context()
 	if _, err := c.Status(ctx); err == nil {
 		run, err := c.Run()
 		if err == nil && u.accel != "" && accelerator.Kind(u.accel) != run.Accel.Kind {
-			err = fmt.Errorf("the rack in %s is on, %s; `firstlight lab down` first, --accel is decided with `up`", shorten(c.Dir), run.Accel)
+			err = fmt.Errorf(
+				"the rack in %s is on, %s; `firstlight lab down` first, --accel is decided with `up`", shorten(c.Dir),
+				run.Accel,
+			)
 		}
 		return run, err
 	}
+
 	choice, err := accelerator.Choose(ctx, u.accel)
 	if err != nil {
 		return virtualrack.Run{}, commandline.NewUsageError(err)
@@ -131,24 +163,29 @@ func (u upFlags) decideRun(cmd *cobra.Command, c virtualrack.Client, order *virt
 	if !u.fit {
 		return virtualrack.Run{Accel: choice}, nil
 	}
+
 	host, err := virtualrack.MeasureHost(ctx, choice)
 	if err != nil {
 		return virtualrack.Run{}, err
 	}
+
 	_, there, err := virtualrack.ReadOrder(c.Dir)
 	if err != nil {
 		return virtualrack.Run{}, err
 	}
+
 	asked := 0
 	if there || cmd.Flags().Changed("nodes") {
 		asked = order.Nodes
 	}
+
 	host.Share = u.share
 	fit := host.Fit(*order, asked)
 	order.Nodes = fit.Nodes
 	for _, line := range fit.Text {
 		fmt.Fprintln(cmd.OutOrStdout(), line)
 	}
+
 	return virtualrack.Run{Accel: choice, TimeoutFactor: fit.TimeoutFactor}, nil
 }
 
@@ -158,11 +195,13 @@ func labOrder(dir string, want virtualrack.Order, changed func(flag string) bool
 	if err != nil {
 		return want, fmt.Errorf("find image: %w", err)
 	}
+
 	want.Image = image
 	have, ok, err := virtualrack.ReadOrder(dir)
 	if err != nil || !ok {
 		return want, err
 	}
+
 	for flag, take := range map[string]func(){
 		"image": func() { have.Image = want.Image }, "nodes": func() { have.Nodes = want.Nodes }, "firmware": func() { have.Firmware = want.Firmware },
 		"memory": func() { have.MiB = want.MiB }, "disk": func() { have.DiskGiB = want.DiskGiB }, "disks": func() { have.Disks = want.Disks },
@@ -173,5 +212,6 @@ func labOrder(dir string, want virtualrack.Order, changed func(flag string) bool
 			take()
 		}
 	}
+
 	return have, nil
 }

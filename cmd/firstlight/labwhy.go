@@ -23,19 +23,23 @@ func newLabWhyCommand(f *labFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			if len(args) == 1 {
 				if _, err := c.Console(args[0]); err != nil {
 					return err
 				}
 			}
+
 			s, err := c.Status(cmd.Context())
 			if err != nil {
 				return err
 			}
+
 			reasons := labReasons(s, args, time.Now())
 			if output == commandline.JSON {
 				return commandline.WriteJSON(cmd.OutOrStdout(), reasons)
 			}
+
 			return reasons.write(cmd.OutOrStdout())
 		},
 	}
@@ -68,14 +72,19 @@ func labReasons(s virtualrack.Status, name []string, now time.Time) reasons {
 			r.Machines = append(r.Machines, machineReason{m, describeMachine(m, now)})
 		}
 	}
+
 	if len(name) > 0 {
 		return r
 	}
+
 	r.Unknown = s.Unknown
 	for _, c := range s.Clusters {
-		text := fmt.Sprintf("cluster %s: %s for %s; %s", c.Name, c.Phase, now.Sub(c.Since).Round(time.Second), cmp.Or(c.Error, c.Why))
+		text := fmt.Sprintf(
+			"cluster %s: %s for %s; %s", c.Name, c.Phase, now.Sub(c.Since).Round(time.Second), cmp.Or(c.Error, c.Why),
+		)
 		r.Clusters = append(r.Clusters, clusterReason{c, text})
 	}
+
 	return r
 }
 
@@ -85,16 +94,19 @@ func (r reasons) write(w io.Writer) error {
 			return err
 		}
 	}
+
 	for _, x := range r.Unknown {
 		if _, err := fmt.Fprintln(w, x); err != nil {
 			return err
 		}
 	}
+
 	for _, c := range r.Clusters {
 		if _, err := fmt.Fprintln(w, c.Text); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -109,16 +121,20 @@ func describeMachine(m virtualrack.Machine, now time.Time) string {
 	case m.Last != "":
 		text += "; the appliance has not spoken of it; its console says: " + m.Last
 	}
+
 	if m.Next != "" {
 		text += "; " + m.Next
 	}
+
 	if m.Share > 0 {
 		text += fmt.Sprintf("; it is throttled to %v processors of this computer", m.Share)
 	}
+
 	for _, cable := range m.Cables {
 		if cable.Fault.Cut || cable.Fault.Loss > 0 || cable.Fault.Delay > 0 || cable.Fault.Side != 0 {
 			text += fmt.Sprintf("; its cable to %s is %+v", cable.Network, cable.Fault)
 		}
 	}
+
 	return text
 }

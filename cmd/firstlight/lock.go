@@ -20,6 +20,7 @@ func newLockCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			changes, err := b.Lock(cmd.Context())
 			if err != nil {
 				return err
@@ -27,9 +28,11 @@ func newLockCommand() *cobra.Command {
 			if flags.output == commandline.JSON {
 				return commandline.WriteJSON(cmd.OutOrStdout(), append([]string{}, changes...))
 			}
+
 			for _, change := range changes {
 				fmt.Fprintln(cmd.OutOrStdout(), change)
 			}
+
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d changes in %s\n", len(changes), image.LockPath)
 			return err
 		},

@@ -29,11 +29,13 @@ func run(ctx context.Context, args []string) int {
 	if err == nil {
 		return 0
 	}
+
 	fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.CommandPath(), err)
 	var usage commandline.UsageError
 	if errors.As(err, &usage) {
 		return 2
 	}
+
 	return 1
 }
 

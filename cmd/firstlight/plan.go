@@ -20,6 +20,7 @@ func newPlanCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			steps, err := b.Plan(cmd.Context())
 			if err != nil {
 				return err
@@ -27,6 +28,7 @@ func newPlanCommand() *cobra.Command {
 			if flags.output == commandline.JSON {
 				return commandline.WriteJSON(cmd.OutOrStdout(), steps)
 			}
+
 			for _, step := range steps {
 				line := fmt.Sprintf("%-6s %s", step.Action, step.Part)
 				if len(step.Why) > 0 {
@@ -36,6 +38,7 @@ func newPlanCommand() *cobra.Command {
 					return err
 				}
 			}
+
 			return nil
 		},
 	}

@@ -50,6 +50,7 @@ func (p *progress) Log(line string) {
 	if p.terminal {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
+
 	fmt.Fprintln(p.w, line)
 }
 
@@ -62,6 +63,7 @@ func (p *progress) Begin(part string, why []string) {
 		p.draw(fmt.Sprintf("  …  %s (%s)", part, summarize(why)))
 		return
 	}
+
 	fmt.Fprintf(p.w, "build %s: %s\n", part, summarize(why))
 }
 
@@ -75,6 +77,7 @@ func (p *progress) Advance(part string, at image.Position) {
 		if now.Sub(p.started) < noteInterval || now.Sub(p.shown) < noteInterval {
 			return
 		}
+
 		p.shown = now
 		fmt.Fprintf(p.w, "build %s: %s\n", part, text)
 		return
@@ -83,6 +86,7 @@ func (p *progress) Advance(part string, at image.Position) {
 	if now.Sub(p.shown) < drawnEvery && at.Done < at.All {
 		return
 	}
+
 	p.shown = now
 	text = part + ": " + text
 	width := min(30, p.columns()-utf8.RuneCountInString(text)-6) // what is left for a bar
@@ -90,6 +94,7 @@ func (p *progress) Advance(part string, at image.Position) {
 		p.draw("  …  " + text)
 		return
 	}
+
 	full := width * at.Done / at.All
 	p.draw(fmt.Sprintf("  [%s%s] %s", strings.Repeat("█", full), strings.Repeat("·", width-full), text))
 }
@@ -110,6 +115,7 @@ func (p *progress) End(part string, took time.Duration) {
 		fmt.Fprintf(p.w, "\r\x1b[K  ✓  %s (%.1f s)\n", part, took.Seconds())
 		return
 	}
+
 	fmt.Fprintf(p.w, "built %s in %.1f s\n", part, took.Seconds())
 }
 
@@ -119,9 +125,11 @@ func describePosition(at image.Position, took time.Duration) string {
 	if at.Doing != "" {
 		parts = append(parts, at.Doing)
 	}
+
 	if at.All > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %d packages", at.Done, at.All))
 	}
+
 	seconds := int(took.Seconds())
 	parts = append(parts, fmt.Sprintf("%d:%02d min", seconds/60, seconds%60))
 
@@ -129,5 +137,6 @@ func describePosition(at image.Position, took time.Duration) string {
 	if len(at.Next) > 0 {
 		text += "; next: " + strings.Join(at.Next, ", ")
 	}
+
 	return text
 }

@@ -24,15 +24,21 @@ the root file system changes. What is removed is made again if a build asks for 
 			if unused < 0 {
 				return commandline.NewUsageError(errors.New("--unused-for is a time that has passed, such as 24h"))
 			}
+
 			store, err := cache.DefaultStore()
 			if err != nil {
 				return err
 			}
+
 			n, err := store.Prune(time.Now().Add(-unused))
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d parts that were not used for %s are removed from %s\n", n, unused, shorten(store.Dir))
+
+			_, err = fmt.Fprintf(
+				cmd.OutOrStdout(), "%d parts that were not used for %s are removed from %s\n", n, unused,
+				shorten(store.Dir),
+			)
 			return err
 		},
 	}

@@ -29,10 +29,12 @@ command built of them.`,
 			if err != nil {
 				return err
 			}
+
 			top, err := image.FindTop(dir)
 			if err != nil {
 				return err
 			}
+
 			revision, err := image.ReadRevision(cmd.Context(), top)
 			if err != nil {
 				return err
@@ -40,10 +42,12 @@ command built of them.`,
 			if own := readBuildVersion().Version; own != revision.Version() {
 				return fmt.Errorf("this command is %s, the sources are %s; run: make release", own, revision.Version())
 			}
+
 			files, err := commandFiles(cmd.Root(), top)
 			if err != nil {
 				return err
 			}
+
 			r := release.Release{
 				Revision:  revision,
 				Image:     filepath.Join(top, "build", "firstlight.img"),
@@ -56,6 +60,7 @@ command built of them.`,
 			if err != nil {
 				return err
 			}
+
 			return showRelease(cmd.OutOrStdout(), output, result)
 		},
 	}
@@ -70,14 +75,17 @@ func commandFiles(root *cobra.Command, top string) ([]release.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
+
 	program, err := os.ReadFile(self)
 	if err != nil {
 		return nil, fmt.Errorf("read this program: %w", err)
 	}
+
 	licence, err := os.ReadFile(filepath.Join(top, "LICENSE"))
 	if err != nil {
 		return nil, fmt.Errorf("read licence: %w", err)
 	}
+
 	files := []release.File{
 		{Debian: "usr/bin/firstlight", Archive: "firstlight", Mode: 0o755, Content: program},
 		{Debian: "usr/share/doc/firstlight/copyright", Archive: "LICENSE", Mode: 0o644, Content: licence},
@@ -96,8 +104,11 @@ func commandFiles(root *cobra.Command, top string) ([]release.File, error) {
 		if err := shell.write(&text); err != nil {
 			return nil, fmt.Errorf("write %s: %w", shell.archive, err)
 		}
-		files = append(files, release.File{Debian: shell.debian, Archive: shell.archive, Mode: 0o644, Content: text.Bytes()})
+		files = append(
+			files, release.File{Debian: shell.debian, Archive: shell.archive, Mode: 0o644, Content: text.Bytes()},
+		)
 	}
+
 	return files, nil
 }
 
@@ -105,15 +116,18 @@ func showRelease(w io.Writer, output commandline.Format, result *release.Result)
 	if output == commandline.JSON {
 		return commandline.WriteJSON(w, result)
 	}
+
 	var b bytes.Buffer
 	for _, name := range result.Files {
 		fmt.Fprintln(&b, filepath.Join(shorten(result.Dir), name))
 	}
+
 	if result.Signature == "" {
 		b.WriteString("The release is unsigned; to sign it: make release SIGN='minisign -Sm'\n")
 	} else {
 		fmt.Fprintf(&b, "SHA256SUMS is signed by %s.\n", result.Signature)
 	}
+
 	_, err := w.Write(b.Bytes())
 	return err
 }

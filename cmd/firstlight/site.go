@@ -36,9 +36,11 @@ func newSiteValidateCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+
 				_, found := site.Load(displayName(file), data)
 				problems = append(problems, found...)
 			}
+
 			if output == commandline.JSON {
 				if err := commandline.WriteJSON(cmd.OutOrStdout(), problems); err != nil {
 					return err
@@ -46,9 +48,11 @@ func newSiteValidateCommand() *cobra.Command {
 			} else if len(problems) > 0 {
 				fmt.Fprintln(cmd.OutOrStdout(), problems)
 			}
+
 			if len(problems) > 0 {
 				return fmt.Errorf("check %d site files: %d problems", len(files), len(problems))
 			}
+
 			return nil
 		},
 	}
@@ -73,18 +77,22 @@ func newSiteShowCommand() *cobra.Command {
 				}
 				name = displayName(files[0])
 			}
+
 			s, problems := site.Load(name, data)
 			if err := problems.Err(); err != nil {
 				return err
 			}
+
 			s = s.WithDefaults()
 			if output.Format == commandline.JSON {
 				return commandline.WriteJSON(cmd.OutOrStdout(), s)
 			}
+
 			text, err := s.YAML()
 			if err != nil {
 				return err
 			}
+
 			_, err = cmd.OutOrStdout().Write(text)
 			return err
 		},
@@ -115,6 +123,7 @@ func newSiteSchemaCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			_, err = cmd.OutOrStdout().Write(schema)
 			return err
 		},
@@ -130,12 +139,15 @@ func readSite(stdin io.Reader, file string) ([]byte, error) {
 			return nil, fmt.Errorf("read site: %w", err)
 		}
 		defer f.Close()
+
 		in = f
 	}
+
 	data, err := io.ReadAll(io.LimitReader(in, 64<<20))
 	if err != nil {
 		return nil, fmt.Errorf("read site %s: %w", file, err)
 	}
+
 	return data, nil
 }
 

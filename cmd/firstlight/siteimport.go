@@ -27,18 +27,22 @@ Exit code 1 if the site that results has problems; it is written nevertheless.`,
 			if userConfig == "" && nodes == "" {
 				return commandline.NewUsageError(errors.New("nothing to import; give --user-config, --nodes or both"))
 			}
+
 			config, err := importFile(userConfig)
 			if err != nil {
 				return err
 			}
+
 			servers, err := importFile(nodes)
 			if err != nil {
 				return err
 			}
+
 			text, notes, err := icn.Import(config, servers)
 			if err != nil {
 				return err
 			}
+
 			name := "site.yaml"
 			if out == "" {
 				_, err = cmd.OutOrStdout().Write(text)
@@ -46,16 +50,22 @@ Exit code 1 if the site that results has problems; it is written nevertheless.`,
 				name = out
 				err = writeNew(out, text)
 			}
+
 			if err != nil {
 				return err
 			}
+
 			for _, n := range notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), n)
 			}
+
 			if _, problems := site.Load(name, text); len(problems) > 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), problems)
-				return fmt.Errorf("check imported site: %d problems, correct them in the file that was written", len(problems))
+				return fmt.Errorf(
+					"check imported site: %d problems, correct them in the file that was written", len(problems),
+				)
 			}
+
 			return nil
 		},
 	}
@@ -69,10 +79,12 @@ func importFile(name string) (*icn.File, error) {
 	if name == "" {
 		return nil, nil
 	}
+
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("import: %w", err)
 	}
+
 	return &icn.File{Name: name, Data: data}, nil
 }
 
@@ -86,5 +98,6 @@ func writeNew(name string, data []byte) error {
 		f.Close()
 		return fmt.Errorf("write site: %w", err)
 	}
+
 	return f.Close()
 }

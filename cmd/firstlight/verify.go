@@ -21,14 +21,17 @@ func newVerifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			if output == commandline.JSON {
 				err = commandline.WriteJSON(cmd.OutOrStdout(), report)
 			} else {
 				err = printReport(cmd.OutOrStdout(), report)
 			}
+
 			if err == nil && len(report.Findings) > 0 {
 				err = fmt.Errorf("%s: %d findings", args[0], len(report.Findings))
 			}
+
 			return err
 		},
 	}
@@ -42,14 +45,17 @@ func printReport(w io.Writer, report verify.Report) error {
 			return err
 		}
 	}
+
 	for _, f := range report.Findings {
 		if _, err := fmt.Fprintln(w, f); err != nil {
 			return err
 		}
 	}
+
 	if len(report.Findings) > 0 {
 		return nil
 	}
+
 	_, err := fmt.Fprintf(w, "%s is sound: %d bytes, no finding\n", report.Image, report.Size)
 	return err
 }

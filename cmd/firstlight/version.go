@@ -31,6 +31,7 @@ func newVersionCommand() *cobra.Command {
 			if output == commandline.JSON {
 				return commandline.WriteJSON(cmd.OutOrStdout(), v)
 			}
+
 			_, err := fmt.Fprint(cmd.OutOrStdout(), v.text())
 			return err
 		},

@@ -66,12 +66,15 @@ docs/artifacts.md walks through all of it.`,
 			if err != nil {
 				return err
 			}
+
 			if os.Getenv("GOMEMLIMIT") == "" {
 				debug.SetMemoryLimit(artifactMemory)
 			}
+
 			if err := forgetProgram(); err != nil {
 				c.Log.Warn("memory is larger than need be", "error", err)
 			}
+
 			return serveArtifacts(cmd.Context(), c)
 		},
 	}
@@ -79,19 +82,31 @@ docs/artifacts.md walks through all of it.`,
 	flags.StringVar(&f.listen, "listen", fmt.Sprintf(":%d", artifact.Port), "address to serve, by TLS")
 	flags.StringVar(&f.tls.Cert, "cert", "", "certificate, PEM; it and the key may be replaced at any time")
 	flags.StringVar(&f.tls.Key, "key", "", "its key, PEM")
-	flags.StringVar(&f.tls.ClientCA, "client-ca", "", "authority of client certificates, PEM; without it none is asked for")
+	flags.StringVar(
+		&f.tls.ClientCA, "client-ca", "", "authority of client certificates, PEM; without it none is asked for",
+	)
 	flags.StringVar(&f.store.Endpoint, "store", "http://127.0.0.1:9000", "S3 endpoint, without --publish")
 	flags.StringVar(&f.store.CAFile, "store-ca", "", "authority of the store's certificate, PEM (default the system's)")
 	flags.StringVar(&f.store.Region, "store-region", "", "region of the store (default us-east-1)")
 	flags.BoolVar(&f.local, "store-is-local", false, "the store keeps its objects on the file system of --scratch: ask it for room before an upload is announced")
-	flags.StringVar(&f.scratch, "scratch", os.TempDir(), "folder for scratch files: two parts for each upload at work, gone with the process")
-	flags.StringVar(&f.publish, "publish", "", "folder of the appliance that keeps uploads, images for the boot server and catalog.json")
+	flags.StringVar(
+		&f.scratch, "scratch", os.TempDir(),
+		"folder for scratch files: two parts for each upload at work, gone with the process",
+	)
+	flags.StringVar(
+		&f.publish, "publish", "",
+		"folder of the appliance that keeps uploads, images for the boot server and catalog.json",
+	)
 	flags.StringVar(&f.withdraw, "withdraw", "", "folder of the appliance, with a store that is not on it: it gets catalog.json and the scratch, and nodes are offered nothing")
-	flags.StringVar(&f.registry, "registry", "", "HOST:PORT of the registry that gets container images; needs --publish")
+	flags.StringVar(
+		&f.registry, "registry", "", "HOST:PORT of the registry that gets container images; needs --publish",
+	)
 	flags.StringVar(&f.registryWriter.Cert, "registry-cert", "", "certificate that may push there, PEM")
 	flags.StringVar(&f.registryWriter.Key, "registry-key", "", "its key, PEM")
 	flags.StringVar(&f.registryWriter.CA, "registry-ca", "", "authority of the registry's certificate, PEM")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "API server to ask who may (default that of the cluster this runs in)")
+	flags.StringVar(
+		&f.kubeconfig, "kubeconfig", "", "API server to ask who may (default that of the cluster this runs in)",
+	)
 	flags.StringVar(&f.quota, "quota", "", "what an owner may announce in all, such as 200Gi (default any)")
 	flags.StringArrayVar(&f.quotas, "quota-of", nil, "another quota for one owner: OWNER=500Gi; may be repeated")
 	flags.DurationVar(&f.expiry, "expiry", blobs.Expiry, "after which an upload that nobody continued is removed")
@@ -117,12 +132,15 @@ func (f artifactFlags) config() (api.Config, error) {
 	if err == nil {
 		err = f.check()
 	}
+
 	if err != nil {
 		return api.Config{}, commandline.NewUsageError(err)
 	}
+
 	if dir := cmp.Or(f.publish, f.withdraw); dir != "" {
 		f.scratch = filepath.Join(dir, artifact.ScratchDir)
 	}
+
 	backend, err := f.backend()
 	if err != nil {
 		return api.Config{}, err
@@ -132,15 +150,18 @@ func (f artifactFlags) config() (api.Config, error) {
 	if err != nil {
 		return api.Config{}, err
 	}
+
 	kubernetes, err := access.NewKubernetes(cluster)
 	if err != nil {
 		return api.Config{}, err
 	}
+
 	folder := publish.Folder(f.publish)
 	var packageName func(artifact.Key) (string, string, error)
 	if f.publish != "" {
 		packageName = folder.PackageName
 	}
+
 	users, err := use.New(cluster, packageName)
 	if err != nil {
 		return api.Config{}, err
@@ -169,11 +190,17 @@ func (f artifactFlags) config() (api.Config, error) {
 	case f.withdraw != "":
 		c.Publish, c.Push = publish.Folder(f.withdraw).Withdraw, containers.Decline
 	}
+
 	if f.registry != "" {
-		p := containers.Pusher{Registry: f.registry, State: filepath.Join(f.publish, artifact.PushedFile), File: folder.ObjectPath}
+		p := containers.Pusher{
+			Registry: f.registry,
+			State:    filepath.Join(f.publish, artifact.PushedFile),
+			File:     folder.ObjectPath,
+		}
 		c.Push = func(ctx context.Context, d *blobs.Store) error { return p.PushComplete(ctx, f.registryWriter, d) }
 		c.Blobs.Pushed = true
 	}
+
 	return c, nil
 }
 
@@ -182,6 +209,7 @@ func (f artifactFlags) backend() (blobs.Backend, error) {
 	if f.publish != "" {
 		return &blobs.Folder{Dir: filepath.Join(f.publish, artifact.StoreDir)}, nil
 	}
+
 	f.store.AccessKey, f.store.SecretKey = os.Getenv("STORE_ACCESS_KEY"), os.Getenv("STORE_SECRET_KEY")
 	f.store.Scratch = f.scratch
 	return s3.New(f.store)
@@ -195,10 +223,12 @@ func (f artifactFlags) restConfig() (*rest.Config, error) {
 		}
 		return c, nil
 	}
+
 	c, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
+
 	return c, nil
 }
 
@@ -208,16 +238,19 @@ func parseQuotas(all string, each []string) (func(owner string) int64, error) {
 		if text == "" {
 			return 0, nil
 		}
+
 		q, err := resource.ParseQuantity(text)
 		if err != nil || q.Value() <= 0 {
 			return 0, fmt.Errorf("quota %q is no size; write 200Gi", text)
 		}
+
 		return q.Value(), nil
 	}
 	general, err := size(all)
 	if err != nil {
 		return nil, err
 	}
+
 	owners := map[string]int64{}
 	for _, text := range each {
 		owner, amount, ok := strings.Cut(text, "=")
@@ -228,6 +261,7 @@ func parseQuotas(all string, each []string) (func(owner string) int64, error) {
 			return nil, err
 		}
 	}
+
 	return func(owner string) int64 {
 		if q, set := owners[owner]; set {
 			return q

@@ -31,15 +31,23 @@ func newBPACommand() *cobra.Command {
 			switch c.Proposal {
 			case operator.ProposalOff, operator.ProposalShow, operator.ProposalApply:
 			default:
-				return commandline.NewUsageError(fmt.Errorf("proposal %q is unknown; use %s, %s or %s", c.Proposal, operator.ProposalOff, operator.ProposalShow, operator.ProposalApply))
+				return commandline.NewUsageError(fmt.Errorf(
+					"proposal %q is unknown; use %s, %s or %s", c.Proposal, operator.ProposalOff,
+					operator.ProposalShow, operator.ProposalApply,
+				))
 			}
+
 			api, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 			if err != nil {
 				return fmt.Errorf("find the API: %w", err)
 			}
+
 			api.QPS, api.Burst = 100, 200
 			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-			runForever(cmd.Context(), log, 10*time.Second, func(ctx context.Context) error { return operator.Run(ctx, api, c, log) })
+			runForever(
+				cmd.Context(), log, 10*time.Second,
+				func(ctx context.Context) error { return operator.Run(ctx, api, c, log) },
+			)
 			return nil
 		},
 	}
@@ -49,9 +57,14 @@ func newBPACommand() *cobra.Command {
 	f.StringVar(&c.Dir, "dir", contract.Dir, "directory of clusters")
 	f.StringVar(&c.LeaseFile, "lease-file", "", "leases in the format of ISC's dhcpd")
 	f.StringVar(&c.Installer, "installer-image", "", "installer of Provisionings that name none")
-	f.StringSliceVar(&c.Plugins, "plugins", installer.Plugins(), "names that KUDPlugins may have without installerImage")
+	f.StringSliceVar(
+		&c.Plugins, "plugins", installer.Plugins(), "names that KUDPlugins may have without installerImage",
+	)
 	f.StringVar(&c.Site, "site", "firstlight", "name of proposed clusters")
-	f.StringVar(&c.Proposal, "proposal", operator.ProposalOff, "what to do with clusters for hosts that nobody asked for: off, show or apply")
+	f.StringVar(
+		&c.Proposal, "proposal", operator.ProposalOff,
+		"what to do with clusters for hosts that nobody asked for: off, show or apply",
+	)
 	f.BoolVar(&c.Elect, "elect", true, "wait until no other operator runs")
 	f.StringVar(&c.Metrics, "metrics", "0", "address to serve metrics at; 0 for none")
 	f.StringVar(&c.Health, "health", "0", "address to serve /readyz at; 0 for none")
@@ -66,6 +79,7 @@ func runForever(ctx context.Context, log *slog.Logger, pause time.Duration, run 
 		if ctx.Err() != nil {
 			return
 		}
+
 		log.Error("the operator starts anew", "error", err, "in", pause)
 		select {
 		case <-ctx.Done():
@@ -86,6 +100,7 @@ func newKubeconfigCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			_, err = cmd.OutOrStdout().Write(text)
 			return err
 		},
@@ -100,17 +115,24 @@ func readKubeconfig(dir, cluster string) ([]byte, error) {
 	if !fs.ValidPath(cluster) || strings.Contains(cluster, "/") {
 		return nil, commandline.NewUsageError(fmt.Errorf("%q is not the name of a cluster", cluster))
 	}
+
 	text, err := os.ReadFile(filepath.Join(dir, cluster, contract.FileKubeconfig))
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return text, err
 	}
+
 	all, _ := filepath.Glob(filepath.Join(dir, "*", contract.FileKubeconfig))
 	names := make([]string, len(all))
 	for i, path := range all {
 		names[i] = filepath.Base(strings.TrimSuffix(path, "/"+contract.FileKubeconfig))
 	}
+
 	if len(names) == 0 {
 		names = []string{"none"}
 	}
-	return nil, fmt.Errorf("cluster %s has no kubeconfig yet (see kubectl get bpa -A); installed are: %s", cluster, strings.Join(names, ", "))
+
+	return nil, fmt.Errorf(
+		"cluster %s has no kubeconfig yet (see kubectl get bpa -A); installed are: %s", cluster,
+		strings.Join(names, ", "),
+	)
 }

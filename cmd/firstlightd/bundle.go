@@ -30,15 +30,21 @@ down and with the daemon dead. FILE is firstlight-TIME.tar.gz here unless given;
 			if len(args) == 1 && args[0] == "-" {
 				return c.Write(cmd.Context(), cmd.OutOrStdout())
 			}
+
 			name := fmt.Sprintf("firstlight-%s.tar.gz", time.Now().UTC().Format("20060102T150405Z"))
 			if len(args) == 1 {
 				name = args[0]
 			}
+
 			size, err := writeAtomically(name, func(w io.Writer) error { return c.Write(cmd.Context(), w) })
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s, %d KiB; INDEX in it lists what is there and what is missing\n", name, (size+1023)/1024)
+
+			fmt.Fprintf(
+				cmd.OutOrStdout(), "%s, %d KiB; INDEX in it lists what is there and what is missing\n", name,
+				(size+1023)/1024,
+			)
 			return nil
 		},
 	}
@@ -53,6 +59,7 @@ func writeAtomically(name string, write func(io.Writer) error) (int64, error) {
 		return 0, fmt.Errorf("write %s: %w", name, err)
 	}
 	defer os.Remove(f.Name())
+
 	err = write(f)
 	info, serr := f.Stat()
 	if err := errors.Join(err, serr, f.Close()); err != nil {
@@ -61,5 +68,6 @@ func writeAtomically(name string, write func(io.Writer) error) (int64, error) {
 	if err := os.Rename(f.Name(), name); err != nil {
 		return 0, fmt.Errorf("write %s: %w", name, err)
 	}
+
 	return info.Size(), nil
 }

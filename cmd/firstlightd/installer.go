@@ -38,6 +38,7 @@ func newInstallerCommand() *cobra.Command {
 			if services == "" {
 				services = defaultServices
 			}
+
 			settings, err := settingsOf(name, network, services)
 			switch {
 			case err != nil:
@@ -49,23 +50,37 @@ func newInstallerCommand() *cobra.Command {
 			case len(words) == 0 && remove:
 				return commandline.NewUsageError(errors.New("name the nodes to remove"))
 			}
+
 			signer, err := readSigner(key)
 			if err != nil {
 				return err
 			}
-			c := installer.Config{Settings: settings, Dir: filepath.Join(dir, name), Key: signer, Stall: stall, Out: cmd.OutOrStdout(), Clear: contract.ParseClear(os.Getenv(contract.EnvClear))}
+
+			c := installer.Config{
+				Settings: settings,
+				Dir:      filepath.Join(dir, name),
+				Key:      signer,
+				Stall:    stall,
+				Out:      cmd.OutOrStdout(),
+				Clear:    contract.ParseClear(os.Getenv(contract.EnvClear)),
+			}
 			if plugins {
 				c.Plugins = words
 			}
+
 			if rotate {
-				if err := os.Remove(filepath.Join(c.Dir, contract.FileKubeconfig)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				if err := os.Remove(filepath.Join(
+					c.Dir, contract.FileKubeconfig,
+				)); err != nil && !errors.Is(err, os.ErrNotExist) {
 					return fmt.Errorf("forget the kubeconfig: %w", err)
 				}
 			}
+
 			var leaving []string
 			if remove {
 				leaving = words
 			}
+
 			return markPermanent(runInstaller(cmd.Context(), c, leaving, cmd.OutOrStdout()))
 		},
 	}
@@ -75,7 +90,9 @@ func newInstallerCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&remove, "remove", false, "what follows are nodes to take out of the cluster")
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "make a new kubeconfig; the one before is worth nothing then")
 	cmd.Flags().StringVar(&dir, "dir", contract.Dir, "where clusters have their directories")
-	cmd.Flags().StringVar(&key, "key", "/root/.ssh/"+contract.FilePrivateKey, "the private key by which nodes are logged in to")
+	cmd.Flags().StringVar(
+		&key, "key", "/root/.ssh/"+contract.FilePrivateKey, "the private key by which nodes are logged in to",
+	)
 	cmd.Flags().DurationVar(&stall, "stall", 30*time.Minute, "end when nothing came true for so long")
 	return cmd
 }
@@ -86,14 +103,17 @@ func runInstaller(ctx context.Context, c installer.Config, leaving []string, out
 		return err
 	}
 	defer i.Close()
+
 	if len(leaving) > 0 {
 		err = i.Remove(ctx, leaving)
 	} else {
 		err = i.Install(ctx)
 	}
+
 	if err == nil {
 		fmt.Fprintf(out, "cluster %s is as asked\n", c.Cluster)
 	}
+
 	return err
 }
 
@@ -101,6 +121,7 @@ func settingsOf(name, pods, services string) (s installer.Settings, err error) {
 	if name == "" || name != filepath.Base(name) || name[0] == '.' {
 		return s, errors.New("--cluster must name a cluster")
 	}
+
 	s.Cluster = name
 	if s.Pods, err = netip.ParsePrefix(pods); err != nil {
 		return s, fmt.Errorf("--network: %w", err)
@@ -108,6 +129,7 @@ func settingsOf(name, pods, services string) (s installer.Settings, err error) {
 	if s.Services, err = netip.ParsePrefix(services); err != nil {
 		return s, fmt.Errorf("%s: %w", contract.EnvServiceSubnet, err)
 	}
+
 	s.Pods, s.Services = s.Pods.Masked(), s.Services.Masked()
 	return s, nil
 }
@@ -117,10 +139,12 @@ func readSigner(path string) (ssh.Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the appliance's log-in: %w", err)
 	}
+
 	signer, err := ssh.ParsePrivateKey(text)
 	if err != nil {
 		return nil, fmt.Errorf("read the appliance's log-in %s: %w", path, err)
 	}
+
 	return signer, nil
 }
 

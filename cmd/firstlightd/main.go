@@ -26,6 +26,7 @@ func main() {
 	if filepath.Base(os.Args[0]) == "installer" { // as docs/kud.md has it called
 		args = append([]string{"installer"}, args...)
 	}
+
 	os.Exit(run(ctx, args))
 }
 
@@ -37,11 +38,13 @@ func run(ctx context.Context, args []string) int {
 	if err == nil {
 		return 0
 	}
+
 	fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.CommandPath(), err)
 	var usage commandline.UsageError
 	if errors.As(err, &usage) {
 		return 2
 	}
+
 	return 1
 }
 

@@ -17,11 +17,13 @@ func forgetProgram() error {
 	if err != nil {
 		return fmt.Errorf("find own program: %w", err)
 	}
+
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {
 		return fmt.Errorf("find own program: %w", err)
 	}
 	defer maps.Close()
+
 	for s := bufio.NewScanner(maps); s.Scan(); {
 		from, to, ours := readOnly(s.Text(), self)
 		if !ours {
@@ -31,6 +33,7 @@ func forgetProgram() error {
 			return fmt.Errorf("give back pages of %s: %w", self, failed)
 		}
 	}
+
 	return nil
 }
 
@@ -41,6 +44,7 @@ func readOnly(line, program string) (from, to uintptr, ours bool) {
 	if len(f) != 6 || f[5] != program || strings.Contains(f[1], "w") {
 		return 0, 0, false
 	}
+
 	n, err := fmt.Sscanf(f[0], "%x-%x", &from, &to)
 	return from, to, n == 2 && err == nil
 }

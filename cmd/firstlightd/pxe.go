@@ -41,10 +41,12 @@ func runPXE(ctx context.Context, file string) error {
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
+
 	parsed, err := parsePXE(file, data)
 	if err != nil {
 		return err
 	}
+
 	registry := prometheus.NewRegistry()
 	parsed.conf.Registry = registry
 	parsed.conf.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -52,6 +54,7 @@ func runPXE(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return services.Run(ctx) })
 	if parsed.admin != "" {
@@ -61,6 +64,7 @@ func runPXE(ctx context.Context, file string) error {
 		mux.Handle("GET /machines/", services.Traces())
 		group.Go(func() error { return serveAdmin(ctx, parsed.admin, mux) })
 	}
+
 	return group.Wait()
 }
 
@@ -70,10 +74,12 @@ func serveAdmin(ctx context.Context, addr string, handler http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("listen for metrics: %w", err)
 	}
+
 	admin := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = admin.Close() })()
 	if err := admin.Serve(listener); ctx.Err() == nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
+
 	return nil
 }

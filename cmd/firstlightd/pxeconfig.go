@@ -86,6 +86,7 @@ func (d *pxeDuration) ParseText(s string) error {
 	if err != nil {
 		return fmt.Errorf("%q is not a length of time; write it like 1h", s)
 	}
+
 	*d = pxeDuration(length)
 	return nil
 }
@@ -111,9 +112,11 @@ func (r *pxeRange) ParseText(s string) (err error) {
 			r.Last, err = netip.ParseAddr(strings.TrimSpace(last))
 		}
 	}
+
 	if !ok || err != nil {
 		return fmt.Errorf("%q is not a range; write it like 172.22.0.100-172.22.0.199", s)
 	}
+
 	return nil
 }
 
@@ -122,6 +125,7 @@ func (m *pxeMAC) ParseText(s string) error {
 	if err != nil || len(mac) != 6 {
 		return fmt.Errorf("%q is not a MAC address; write it like \"52:54:00:12:34:56\"", s)
 	}
+
 	copy(m[:], mac)
 	return nil
 }
@@ -148,8 +152,11 @@ func parsePXE(file string, data []byte) (pxeParsed, error) {
 	d := yamldoc.Document{File: file, Kind: "the configuration of PXE", FreeText: true}
 	d.Decode(data, &f)
 	if len(d.Problems()) == 0 && (f.Interface == "" || !f.Address.IsValid()) {
-		d.Report("", "interface and address are required; name the provisioning interface and this machine's address on it")
+		d.Report(
+			"", "interface and address are required; name the provisioning interface and this machine's address on it",
+		)
 	}
+
 	if err := d.Problems().Err(); err != nil {
 		return pxeParsed{}, err
 	}
@@ -166,9 +173,11 @@ func parsePXE(file string, data []byte) (pxeParsed, error) {
 	for _, m := range f.Mounts {
 		conf.Mounts = append(conf.Mounts, server.Mount{Path: m.Path, Dir: m.Dir})
 	}
+
 	if f.DHCP != nil {
 		conf.DHCP = f.dhcpConfig(&d)
 	}
+
 	return pxeParsed{conf: conf, admin: f.Admin}, d.Problems().Err()
 }
 
@@ -177,6 +186,7 @@ func (f *pxeFile) dhcpConfig(doc *yamldoc.Document) *dhcp.Config {
 	if f.DHCP.Proxy {
 		d.Mode = dhcp.ModeProxy
 	}
+
 	switch f.DHCP.Foreign {
 	case "", "silent":
 	case "proxy":
@@ -184,6 +194,7 @@ func (f *pxeFile) dhcpConfig(doc *yamldoc.Document) *dhcp.Config {
 	default:
 		doc.Report("dhcp.foreign", "%q is unknown; use silent or proxy", f.DHCP.Foreign)
 	}
+
 	plain := func(list []pxeAddr) (out []netip.Addr) {
 		for _, a := range list {
 			out = append(out, a.Addr)
@@ -203,9 +214,13 @@ func (f *pxeFile) dhcpConfig(doc *yamldoc.Document) *dhcp.Config {
 			MTU:    uint16(s.MTU),
 		})
 	}
+
 	for mac, m := range f.Machines {
-		d.Reservations = append(d.Reservations, dhcp.Reservation{MAC: mac[:], Addr: m.Address.Addr, Hostname: m.Hostname})
+		d.Reservations = append(
+			d.Reservations, dhcp.Reservation{MAC: mac[:], Addr: m.Address.Addr, Hostname: m.Hostname},
+		)
 	}
+
 	slices.SortFunc(d.Reservations, func(a, b dhcp.Reservation) int { return bytes.Compare(a.MAC, b.MAC) })
 	return d
 }
@@ -246,13 +261,16 @@ func (m pxeMachine) bootConfig(doc *yamldoc.Document, path string) pxe.Boot {
 	if boot.Action == pxe.ActionRefuse && boot.Reason == "" {
 		boot.Reason = "this network does not know it"
 	}
+
 	if boot.Action == pxe.ActionWait && boot.Reason == "" {
 		boot.Reason = "what it shall boot is not decided yet"
 	}
+
 	ramdisk := boot.Action == pxe.ActionInspect || boot.Action == pxe.ActionRamdisk
 	if ramdisk && boot.Kernel == "" && boot.Script == "" {
 		doc.Report(path, "action %s boots nothing; give kernel and initrd, or script", boot.Action)
 	}
+
 	if m.Token != "" {
 		token, err := os.ReadFile(m.Token)
 		if err != nil {
@@ -260,5 +278,6 @@ func (m pxeMachine) bootConfig(doc *yamldoc.Document, path string) pxe.Boot {
 		}
 		boot.Token = pxe.Secret(strings.TrimSpace(string(token)))
 	}
+
 	return boot
 }

@@ -15,11 +15,13 @@ func setTimerSlack(slack time.Duration) error {
 	if err != nil {
 		return err
 	}
+
 	for _, t := range threads {
 		err := os.WriteFile("/proc/"+t.Name()+"/timerslack_ns", fmt.Appendf(nil, "%d", slack.Nanoseconds()), 0)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -27,16 +27,23 @@ func newStatusCommand() *cobra.Command {
 			if err != nil {
 				return commandline.NewUsageError(err)
 			}
+
 			ctx := cmd.Context()
 			if timeout > 0 {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, timeout)
 				defer cancel()
 			}
+
 			ask := api.Client{Socket: socket}.Status
 			if until != nil {
-				ask = func(ctx context.Context) (status.Document, error) { return api.Client{Socket: socket}.Wait(ctx, until) }
+				ask = func(ctx context.Context) (status.Document, error) {
+					return api.Client{Socket: socket}.Wait(
+						ctx, until,
+					)
+				}
 			}
+
 			d, err := ask(ctx)
 			if d.Version == "" {
 				return err
@@ -44,6 +51,7 @@ func newStatusCommand() *cobra.Command {
 			if output == commandline.JSON {
 				return errors.Join(err, commandline.WriteJSON(cmd.OutOrStdout(), d))
 			}
+
 			fmt.Fprint(cmd.OutOrStdout(), console.RenderText(d, time.Now()))
 			return err
 		},

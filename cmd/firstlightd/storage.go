@@ -21,12 +21,14 @@ func newStorageCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			text := fmt.Sprintf("storage: %s", r.State)
 			if r.State == stick.StorageData {
 				text += fmt.Sprintf(" on %s (%s, %d MiB)", r.Device, r.GUID, r.Bytes>>20)
 			} else {
 				text += ": " + r.Reason
 			}
+
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 			return err
 		},

@@ -30,16 +30,19 @@ func newWhyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			d, err := client.Status(cmd.Context())
 			if err != nil {
 				return err
 			}
+
 			clusters := d.Clusters
 			if len(args) == 1 {
 				if nodes, clusters = filterByName(nodes, clusters, args[0]); len(nodes)+len(clusters) == 0 {
 					return fmt.Errorf("nothing is known of %q: no node of site.yaml, no machine on the provisioning network and no cluster is called so", args[0])
 				}
 			}
+
 			switch {
 			case output == commandline.JSON && len(args) == 1 && len(nodes) == 0:
 				return commandline.WriteJSON(cmd.OutOrStdout(), clusters)
@@ -48,10 +51,12 @@ func newWhyCommand() *cobra.Command {
 			case len(args) == 0 || len(nodes) > 0:
 				writeWhy(cmd.OutOrStdout(), nodes, len(args) == 1, time.Now())
 			}
+
 			writeClusters(cmd.OutOrStdout(), clusters)
 			if len(args) == 1 && len(nodes) == 1 {
 				writeLeftovers(cmd.OutOrStdout(), d.Clusters, nodes[0].Name)
 			}
+
 			return nil
 		},
 	}
@@ -89,10 +94,12 @@ func writeClusters(w io.Writer, clusters []status.Cluster) {
 		if text := cmp.Or(c.Error, c.Text); text != "" {
 			fmt.Fprintf(w, ": %s", text)
 		}
+
 		fmt.Fprintln(w)
 		for _, m := range c.Members {
 			fmt.Fprintf(w, "  %s\n", console.ClusterNodeText(m))
 		}
+
 		for _, text := range c.Warnings {
 			fmt.Fprintf(w, "  %s\n", text)
 		}
@@ -109,13 +116,16 @@ func writeWhy(w io.Writer, nodes []status.Node, checks bool, now time.Time) {
 		if !n.Since.IsZero() {
 			fmt.Fprintf(w, ", for %s", console.FormatDuration(now.Sub(n.Since)))
 		}
+
 		fmt.Fprintln(w)
 		if n.Next != "" {
 			fmt.Fprintf(w, "  -> %s\n", n.Next)
 		}
+
 		if !checks {
 			continue
 		}
+
 		for _, list := range []struct {
 			name   string
 			checks []status.Check

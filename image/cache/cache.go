@@ -33,10 +33,12 @@ func DefaultStore() (Store, error) {
 		abs, err := filepath.Abs(dir)
 		return Store{abs}, err
 	}
+
 	dir, err := os.UserCacheDir()
 	if err != nil {
 		return Store{}, fmt.Errorf("find the cache directory: %w; set FIRSTLIGHT_CACHE", err)
 	}
+
 	return Store{filepath.Join(dir, "firstlight")}, nil
 }
 
@@ -62,6 +64,7 @@ func (s Store) Lookup(kind, key string) (item Item, ok bool) {
 	if _, err := os.Lstat(path); err != nil {
 		return Item{}, false
 	}
+
 	now := time.Now()
 	_ = os.Chtimes(path+".sum", now, now) // what Prune goes by
 	return Item{Path: path, Digest: strings.TrimSpace(string(sum))}, true
@@ -76,29 +79,35 @@ func (s Store) Do(kind, key string, make func(path string) error) (Item, error) 
 	if err := os.MkdirAll(filepath.Join(s.Dir, kind), 0o755); err != nil {
 		return Item{}, fmt.Errorf("make cache: %w", err)
 	}
+
 	scratch, err := os.MkdirTemp(filepath.Join(s.Dir, kind), ".new-")
 	if err != nil {
 		return Item{}, fmt.Errorf("make cache: %w", err)
 	}
 	defer removeAll(scratch)
+
 	fresh := filepath.Join(scratch, "entry")
 	if err := make(fresh); err != nil {
 		return Item{}, err
 	}
+
 	info, err := os.Stat(fresh)
 	if err != nil {
 		return Item{}, fmt.Errorf("keep %s: %w", kind, err)
 	}
+
 	digest := key
 	if !info.IsDir() {
 		if digest, err = FileDigest(fresh); err != nil {
 			return Item{}, err
 		}
 	}
+
 	path := s.path(kind, key)
 	if err := os.Rename(fresh, path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return Item{}, fmt.Errorf("keep %s: %w", kind, err)
 	}
+
 	sum := filepath.Join(scratch, "sum")
 	if err := os.WriteFile(sum, []byte(digest+"\n"), 0o644); err != nil {
 		return Item{}, fmt.Errorf("keep %s: %w", kind, err)
@@ -106,6 +115,7 @@ func (s Store) Do(kind, key string, make func(path string) error) (Item, error) 
 	if err := os.Rename(sum, path+".sum"); err != nil {
 		return Item{}, fmt.Errorf("keep %s: %w", kind, err)
 	}
+
 	return Item{Path: path, Digest: digest, Made: true}, nil
 }
 
@@ -115,6 +125,7 @@ func (s Store) Prune(unusedSince time.Time) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	removed := 0
 	for _, sum := range sums {
 		info, err := os.Stat(sum)
@@ -124,9 +135,11 @@ func (s Store) Prune(unusedSince time.Time) (int, error) {
 		if err := os.Remove(sum); err != nil {
 			return removed, fmt.Errorf("prune cache: %w", err)
 		}
+
 		removeAll(strings.TrimSuffix(sum, ".sum"))
 		removed++
 	}
+
 	return removed, nil
 }
 
@@ -151,9 +164,11 @@ func FileDigest(path string) (string, error) {
 		return "", fmt.Errorf("digest file: %w", err)
 	}
 	defer f.Close()
+
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", fmt.Errorf("digest file %s: %w", path, err)
 	}
+
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -48,10 +48,12 @@ func FindMirror(ctx context.Context, url string) (Mirror, error) {
 		base := strings.TrimRight(url, "/")
 		return Mirror{Debian: base, Security: base + "-security"}, nil
 	}
+
 	out, err := runCommand(ctx, nil, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
 	if err != nil {
 		return Mirror{}, fmt.Errorf("find the Debian mirror of this machine: %w; name one with --mirror", err)
 	}
+
 	return mirrorOf(strings.Fields(out))
 }
 
@@ -67,12 +69,15 @@ func mirrorOf(repositories []string) (Mirror, error) {
 			m.Debian = base
 		}
 	}
+
 	if m.Debian == "" {
 		return m, fmt.Errorf("find the Debian mirror of this machine: its apt has no source that ends in /debian; name one with --mirror")
 	}
+
 	if m.Security == "" {
 		m.Security = m.Debian + "-security"
 	}
+
 	return m, nil
 }
 
@@ -86,6 +91,7 @@ func runCommand(ctx context.Context, env []string, name string, args ...string) 
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("run %s: %w: %s", name, err, SummarizeComplaints(complaints.String()))
 	}
+
 	return out.String(), nil
 }
 
@@ -98,8 +104,10 @@ func SummarizeComplaints(text string) string {
 	if len(bad) > 0 {
 		lines = bad
 	}
+
 	if len(lines) > 5 {
 		lines = lines[len(lines)-5:]
 	}
+
 	return strings.Join(lines, " | ")
 }

@@ -27,16 +27,22 @@ func Open(ctx context.Context, dir, suite string, components []string, mirror Mi
 	if _, err := os.Stat(Keyring); err != nil {
 		return nil, fmt.Errorf("open Debian %s: %w; install debian-archive-keyring", suite, err)
 	}
+
 	a := &Archive{dir: dir, config: filepath.Join(dir, "apt.conf")}
 	for _, sub := range []string{"state/lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d", "log"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, fmt.Errorf("open Debian %s: %w", suite, err)
 		}
 	}
+
 	var sources strings.Builder
 	for _, source := range [][2]string{{mirror.Debian, suite}, {mirror.Debian, suite + "-updates"}, {mirror.Security, suite + "-security"}} {
-		fmt.Fprintf(&sources, "deb [arch=amd64 signed-by=%s] %s %s %s\n", Keyring, source[0], source[1], strings.Join(components, " "))
+		fmt.Fprintf(
+			&sources, "deb [arch=amd64 signed-by=%s] %s %s %s\n", Keyring, source[0], source[1],
+			strings.Join(components, " "),
+		)
 	}
+
 	config := fmt.Sprintf(`Dir "%[1]s/";
 Dir::State "state";
 Dir::State::status "%[1]s/status";
@@ -60,9 +66,11 @@ Acquire::Retries "3";
 			return nil, fmt.Errorf("open Debian %s: %w", suite, err)
 		}
 	}
+
 	if _, err := a.runApt(ctx, "apt-get", "update", "--error-on=any"); err != nil {
 		return nil, fmt.Errorf("open Debian %s: %w", suite, err)
 	}
+
 	return a, a.readDate()
 }
 
@@ -76,6 +84,7 @@ func (a *Archive) readDate() error {
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("open Debian: no signed index in %s", a.dir)
 	}
+
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -86,15 +95,18 @@ func (a *Archive) readDate() error {
 			if !ok {
 				continue
 			}
+
 			date, err := time.Parse(time.RFC1123, strings.TrimSpace(value))
 			if err != nil {
 				return fmt.Errorf("open Debian: read date of %s: %w", file, err)
 			}
+
 			if date.After(a.Date) {
 				a.Date = date
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -113,6 +125,7 @@ func (a *Archive) Resolve(ctx context.Context, ask Request) ([]Package, error) {
 	if ask.Essential {
 		names = append([]string{"?essential"}, names...)
 	}
+
 	var wanted []string // name=version
 	if len(names) > 0 {
 		out, err := a.runApt(ctx, "apt-get", append([]string{"--simulate", "--yes", "install"}, names...)...)
@@ -126,30 +139,37 @@ func (a *Archive) Resolve(ctx context.Context, ask Request) ([]Package, error) {
 			}
 		}
 	}
+
 	for _, name := range ask.Alone {
 		out, err := a.runApt(ctx, "apt-cache", "show", "--no-all-versions", name)
 		if err != nil {
 			return nil, fmt.Errorf("resolve package %s: %w", name, err)
 		}
+
 		found, err := parseStanzas(out)
 		if err != nil || len(found) == 0 {
 			return nil, fmt.Errorf("resolve package %s: apt knows no such package (%v)", name, err)
 		}
+
 		wanted = append(wanted, name+"="+found[0].Version)
 	}
+
 	slices.Sort(wanted)
 	wanted = slices.Compact(wanted)
 	if len(wanted) == 0 {
 		return nil, nil
 	}
+
 	out, err := a.runApt(ctx, "apt-cache", append([]string{"show"}, wanted...)...)
 	if err != nil {
 		return nil, fmt.Errorf("resolve packages: %w", err)
 	}
+
 	found, err := parseStanzas(out)
 	if err != nil {
 		return nil, err
 	}
+
 	return pickStanzas(wanted, found)
 }
 
@@ -159,6 +179,7 @@ func pickStanzas(wanted []string, found []Package) ([]Package, error) {
 	for _, p := range found {
 		byName[p.Name+"="+p.Version] = p
 	}
+
 	var picked []Package
 	for _, w := range wanted {
 		p, ok := byName[w]
@@ -167,6 +188,7 @@ func pickStanzas(wanted []string, found []Package) ([]Package, error) {
 		}
 		picked = append(picked, p)
 	}
+
 	return picked, nil
 }
 
@@ -181,10 +203,12 @@ func parseStanzas(text string) ([]Package, error) {
 		if len(p.SHA256) != 64 || p.Path == "" || p.Size == 0 {
 			return fmt.Errorf("resolve package %s: the index gives no SHA256, Filename or Size", p.Name)
 		}
+
 		archive := "debian/"
 		if strings.HasPrefix(p.Path, "pool/updates/") {
 			archive = "debian-security/"
 		}
+
 		p.Path = archive + p.Path
 		all = append(all, p)
 		p = Package{}
@@ -219,8 +243,10 @@ func parseStanzas(text string) ([]Package, error) {
 			p.Size = size
 		}
 	}
+
 	if err := scanner.Err(); err != nil {
 		return nil, fmt.Errorf("resolve packages: %w", err)
 	}
+
 	return all, flush()
 }

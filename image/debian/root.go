@@ -77,11 +77,13 @@ func DataTar(ctx context.Context, deb, out string) error {
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w", deb, err)
 	}
+
 	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
 	cmd.Stdout = f
 	if err := errors.Join(cmd.Run(), f.Close()); err != nil {
 		return fmt.Errorf("unpack %s: dpkg-deb: %w", deb, err)
 	}
+
 	return nil
 }
 
@@ -108,5 +110,6 @@ func ParseInstalled(status []byte) map[string]string {
 			installed[name] = value
 		}
 	}
+
 	return installed
 }

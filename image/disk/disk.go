@@ -80,6 +80,7 @@ func (i Image) write(ctx context.Context, image *os.File, at, _ int64) error {
 		return err
 	}
 	defer f.Close()
+
 	return copySparse(ctx, io.NewOffsetWriter(image, at), f)
 }
 
@@ -120,6 +121,7 @@ func DirFiles(dir string) ([]File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", dir, err)
 	}
+
 	return files, nil
 }
 
@@ -149,5 +151,6 @@ func Describe(t *gpt.Table) string {
 		fmt.Fprintf(&b, "%d %-7s first %8d sectors %8d type %s guid %s attributes %016x\n",
 			p.Index, p.Name, p.First, p.Last-p.First+1, p.Type, p.GUID, p.Attributes)
 	}
+
 	return b.String()
 }

@@ -21,29 +21,35 @@ func CopyFAT(ctx context.Context, image, partition, out string, put File) (at in
 		return 0, fmt.Errorf("copy partition %s: %w", partition, err)
 	}
 	defer in.Close()
+
 	table, err := gpt.ReadPrimary(in)
 	if err != nil {
 		return 0, fmt.Errorf("copy partition %s of %s: %w", partition, image, err)
 	}
+
 	p, ok := table.Find(partition)
 	if !ok {
 		return 0, fmt.Errorf("copy partition %s: %s has none of that name", partition, image)
 	}
+
 	files, err := filesOf(io.NewSectionReader(in, p.Offset(), p.Size()), put)
 	if err != nil {
 		return 0, fmt.Errorf("copy partition %s of %s: %w", partition, image, err)
 	}
+
 	to, err := os.Create(out)
 	if err != nil {
 		return 0, fmt.Errorf("copy partition %s: %w", partition, err)
 	}
 	defer to.Close()
+
 	if err := to.Truncate(p.Size()); err != nil {
 		return 0, fmt.Errorf("copy partition %s: %w", partition, err)
 	}
 	if err := (FAT{Label: partition, VolumeID: stickSiteVolume, Files: files}).write(ctx, to, 0, p.Size()); err != nil {
 		return 0, fmt.Errorf("copy partition %s: %w", partition, err)
 	}
+
 	return p.Offset(), to.Close()
 }
 
@@ -53,10 +59,12 @@ func filesOf(r io.ReaderAt, put File) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	entries, err := volume.List()
 	if err != nil {
 		return nil, err
 	}
+
 	files := []File{put}
 	for _, e := range entries {
 		switch {
@@ -67,8 +75,12 @@ func filesOf(r io.ReaderAt, put File) ([]File, error) {
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, File{Path: e.Path, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }})
+			files = append(files, File{
+				Path: e.Path,
+				Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+			})
 		}
 	}
+
 	return files, nil
 }

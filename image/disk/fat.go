@@ -27,10 +27,12 @@ func (f FAT) write(ctx context.Context, image *os.File, at, size int64) error {
 	if err != nil {
 		return err
 	}
+
 	volume, err := fat32.Create(file.New(image, false), size, at, 512, f.Label, true)
 	if err != nil {
 		return fmt.Errorf("make FAT32: %w", err)
 	}
+
 	buf := make([]byte, 4<<20) // go-diskfs writes the table once for each Write call
 	made := map[string]bool{"/": true, ".": true}
 	for _, one := range files {
@@ -47,10 +49,12 @@ func (f FAT) write(ctx context.Context, image *os.File, at, size int64) error {
 			return fmt.Errorf("write %s: %w", one.Path, err)
 		}
 	}
+
 	region := fat.Region{ReaderAt: io.NewSectionReader(image, at, size), WriterAt: io.NewOffsetWriter(image, at)}
 	if err := fat.Repair(region, f.VolumeID); err != nil {
 		return fmt.Errorf("mend FAT32: %w", err)
 	}
+
 	return nil
 }
 
@@ -68,8 +72,10 @@ func (f FAT) sortedFiles() ([]File, error) {
 		if other, ok := seen[key]; ok {
 			return nil, fmt.Errorf("files %s and %s have one name on FAT", other, one.Path)
 		}
+
 		seen[key] = one.Path
 	}
+
 	return files, nil
 }
 
@@ -80,10 +86,12 @@ func mkdirAll(volume *fat32.FileSystem, made map[string]bool, dir string) error 
 	if err := mkdirAll(volume, made, path.Dir(dir)); err != nil {
 		return err
 	}
+
 	made[dir] = true
 	if err := volume.Mkdir("/" + dir); err != nil {
 		return fmt.Errorf("make directory %s: %w", dir, err)
 	}
+
 	return nil
 }
 
@@ -93,6 +101,7 @@ func (f FAT) copy(volume *fat32.FileSystem, one File, buf []byte) error {
 		return err
 	}
 	defer r.Close()
+
 	w, err := volume.OpenFile("/"+one.Path, os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return err
@@ -101,5 +110,6 @@ func (f FAT) copy(volume *fat32.FileSystem, one File, buf []byte) error {
 	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buf); err != nil {
 		return err
 	}
+
 	return w.Close()
 }

@@ -33,12 +33,16 @@ func PatchGrub(boot, core []byte, coreLBA uint64) (bootCode, coreImage []byte, e
 		return nil, nil, fmt.Errorf("patch boot.img: %d bytes are not a boot sector", len(boot))
 	}
 	if len(core) < 1024 || len(core) > Align {
-		return nil, nil, fmt.Errorf("patch core.img: %d bytes are not within 1024 and the BIOS partition's %d", len(core), Align)
+		return nil, nil, fmt.Errorf(
+			"patch core.img: %d bytes are not within 1024 and the BIOS partition's %d", len(core), Align,
+		)
 	}
+
 	sectors := (len(core) - 512 + 511) / 512
 	if got := int(le.Uint16(core[coreBlockCount:])); got != sectors {
 		return nil, nil, fmt.Errorf("patch core.img: its block list says %d sectors, the file has %d", got, sectors)
 	}
+
 	bootCode = bytes.Clone(boot[:bootCodeEnd])
 	le.PutUint64(bootCode[bootKernelSector:], coreLBA)
 	bootCode[bootDrive] = 0xff
@@ -96,5 +100,6 @@ func (b BootLoaders) BIOS(ctx context.Context) (boot, core []byte, err error) {
 	if boot, err = os.ReadFile(filepath.Join(modules, "boot.img")); err != nil {
 		return nil, nil, fmt.Errorf("read boot loader: %w", err)
 	}
+
 	return boot, core, nil
 }

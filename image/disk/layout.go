@@ -51,6 +51,7 @@ func (s Stick) Layout() (Layout, error) {
 	if err != nil {
 		return Layout{}, err
 	}
+
 	l := Layout{GUID: stickGUID, BootCode: boot, Partitions: []Partition{
 		{Name: stick.PartitionBIOS, Type: gpt.TypeBIOSBoot, GUID: stickBIOSGUID, Content: Bytes(core)},
 		{Name: stick.PartitionESP, Type: gpt.TypeESP, GUID: stickESPGUID,
@@ -65,6 +66,7 @@ func (s Stick) Layout() (Layout, error) {
 	if err := l.fitSizes(s.Sizes); err != nil {
 		return Layout{}, err
 	}
+
 	l.Partitions[4].Size = max(l.Partitions[3].Size, l.Partitions[4].Size)
 	return l, nil
 }
@@ -77,6 +79,7 @@ func (s Stick) RootOffset() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	at := int64(Align)
 	for _, p := range l.Partitions {
 		if p.Name == stick.PartitionRootA {
@@ -84,6 +87,7 @@ func (s Stick) RootOffset() (int64, error) {
 		}
 		at += p.Size
 	}
+
 	return at, nil
 }
 
@@ -102,6 +106,7 @@ func (n Node) Layout() (Layout, error) {
 	if err != nil {
 		return Layout{}, err
 	}
+
 	l := Layout{GUID: nodeGUID, BootCode: boot, Partitions: []Partition{
 		{Name: "BIOS", Type: gpt.TypeBIOSBoot, GUID: nodeBIOSGUID, Content: Bytes(core)},
 		{Name: "ESP", Type: gpt.TypeESP, GUID: nodeESPGUID,
@@ -111,9 +116,11 @@ func (n Node) Layout() (Layout, error) {
 	if err := l.fitSizes(nil); err != nil {
 		return Layout{}, err
 	}
+
 	if missing := n.Size - l.End(); missing > 0 {
 		l.Partitions[2].Size += roundUp(missing, Align)
 	}
+
 	return l, nil
 }
 
@@ -127,13 +134,16 @@ func (l *Layout) fitSizes(asked map[string]int64) error {
 		if err != nil {
 			return fmt.Errorf("size partition %s: %w", p.Name, err)
 		}
+
 		p.Size = max(roundUp(least, Align), roundUp(asked[p.Name], Align), Align)
 	}
+
 	for name := range asked {
 		if !known[name] {
 			return fmt.Errorf("size partition %s: the layout has no partition of that name", name)
 		}
 	}
+
 	return nil
 }
 

@@ -38,6 +38,7 @@ func IsUnused(path string) bool {
 		return false
 	}
 	defer f.Close()
+
 	return takeLease(f)
 }
 
@@ -62,26 +63,32 @@ func reuseImage(path, base string, at int64) (k ReusedPart, err error) {
 		return k, err
 	}
 	defer image.Close()
+
 	if !takeLease(image) {
 		return k, errors.New("somebody has it open or keeps it under another name, or the file system cannot tell")
 	}
+
 	from, err := os.Open(base)
 	if err != nil {
 		return k, err
 	}
 	defer from.Close()
+
 	super, err := squashfs.Read(from)
 	if err != nil {
 		return k, fmt.Errorf("%s: %w", base, err)
 	}
+
 	info, err := from.Stat()
 	if err != nil {
 		return k, err
 	}
+
 	tables := super.Tables
 	if tables < squashfs.SuperSize || tables > info.Size() {
 		return k, fmt.Errorf("%s: its tables begin at %d of %d bytes", base, tables, info.Size())
 	}
+
 	part := io.NewOffsetWriter(image, at)
 	content := io.NewSectionReader(image, at, 1<<62-at)
 	now, err := squashfs.Read(content)
@@ -91,6 +98,7 @@ func reuseImage(path, base string, at int64) (k ReusedPart, err error) {
 	if k.Hashes, err = verity.Read(content, roundUp(now.Used, verity.BlockSize)); err != nil {
 		return k, err
 	}
+
 	k.From, k.To = at+squashfs.SuperSize, at+tables
 	k.Hashes.First, k.Hashes.End = 1, uint64(tables/verity.BlockSize) // the blocks that stay as a whole
 	if err := os.Rename(path, PartPath(path)); err != nil {
@@ -99,18 +107,24 @@ func reuseImage(path, base string, at int64) (k ReusedPart, err error) {
 	if !oneName(image) { // it was given another one meanwhile; from now on nobody finds it for that
 		return k, errors.Join(errors.New("somebody keeps it under another name"), os.Rename(PartPath(path), path))
 	}
+
 	// From here on the image has no name: what is cut off here is not taken for one.
 	err = unix.Fallocate(int(image.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, at)
 	if err != nil {
 		return k, fmt.Errorf("empty its beginning: %w", err)
 	}
+
 	for _, piece := range []struct{ at, size int64 }{{0, squashfs.SuperSize}, {tables, info.Size() - tables}} {
-		if _, err := io.Copy(io.NewOffsetWriter(part, piece.at), io.NewSectionReader(from, piece.at, piece.size)); err != nil {
+		if _, err := io.Copy(
+			io.NewOffsetWriter(part, piece.at), io.NewSectionReader(from, piece.at, piece.size),
+		); err != nil {
 			return k, err
 		}
 	}
+
 	if err := image.Truncate(at + info.Size()); err != nil {
 		return k, err
 	}
+
 	return k, image.Close()
 }

@@ -20,14 +20,17 @@ func Seal(ctx context.Context, file string, at int64, known verity.Known) (rootH
 		return "", 0, fmt.Errorf("seal root: %w", err)
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err != nil {
 		return "", 0, fmt.Errorf("seal root: %w", err)
 	}
+
 	size = roundUp(info.Size()-at, verity.BlockSize)
 	if err := f.Truncate(at + size); err != nil {
 		return "", 0, fmt.Errorf("seal root: %w", err)
 	}
+
 	region := struct {
 		io.ReaderAt
 		io.WriterAt
@@ -38,6 +41,7 @@ func Seal(ctx context.Context, file string, at int64, known verity.Known) (rootH
 	if info, err = f.Stat(); err != nil {
 		return "", 0, fmt.Errorf("seal root: %w", err)
 	}
+
 	return rootHash, info.Size() - at, f.Close()
 }
 

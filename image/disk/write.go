@@ -32,6 +32,7 @@ func Finish(ctx context.Context, path string, l Layout) error {
 		return fmt.Errorf("write image: %w", err)
 	}
 	defer os.Remove(PartPath(path))
+
 	defer image.Close()
 	if err := l.write(ctx, image); err != nil {
 		return fmt.Errorf("write image %s: %w", path, err)
@@ -46,6 +47,7 @@ func Finish(ctx context.Context, path string, l Layout) error {
 	if err := os.Rename(PartPath(path), path); err != nil {
 		return fmt.Errorf("write image: %w", err)
 	}
+
 	return nil
 }
 
@@ -54,28 +56,45 @@ func (l Layout) write(ctx context.Context, image *os.File) error {
 	if err := image.Truncate(size); err != nil {
 		return err
 	}
-	table := &diskgpt.Table{GUID: strings.ToUpper(l.GUID), ProtectiveMBR: true, LogicalSectorSize: 512, PhysicalSectorSize: 512}
+
+	table := &diskgpt.Table{
+		GUID:               strings.ToUpper(l.GUID),
+		ProtectiveMBR:      true,
+		LogicalSectorSize:  512,
+		PhysicalSectorSize: 512,
+	}
 	at := int64(Align)
 	for i, p := range l.Partitions {
 		if p.Size <= 0 || p.Size%Align != 0 {
 			return fmt.Errorf("partition %s: a size of %d bytes is not a multiple of %d", p.Name, p.Size, Align)
 		}
+
 		least, err := p.Content.minSize()
 		if err != nil {
 			return fmt.Errorf("partition %s: %w", p.Name, err)
 		}
 		if least > p.Size {
-			return fmt.Errorf("partition %s: its content needs %d bytes, it has %d; give it a larger size", p.Name, least, p.Size)
+			return fmt.Errorf(
+				"partition %s: its content needs %d bytes, it has %d; give it a larger size", p.Name, least, p.Size,
+			)
 		}
 		if err := p.Content.write(ctx, image, at, p.Size); err != nil {
 			return fmt.Errorf("partition %s: %w", p.Name, err)
 		}
+
 		table.Partitions = append(table.Partitions, &diskgpt.Partition{
-			Index: i + 1, Start: uint64(at / 512), End: uint64((at+p.Size)/512 - 1), Size: uint64(p.Size),
-			Type: diskgpt.Type(strings.ToUpper(p.Type)), GUID: strings.ToUpper(p.GUID), Name: p.Name, Attributes: p.Attributes,
+			Index:      i + 1,
+			Start:      uint64(at / 512),
+			End:        uint64((at+p.Size)/512 - 1),
+			Size:       uint64(p.Size),
+			Type:       diskgpt.Type(strings.ToUpper(p.Type)),
+			GUID:       strings.ToUpper(p.GUID),
+			Name:       p.Name,
+			Attributes: p.Attributes,
 		})
 		at += p.Size
 	}
+
 	writable, err := file.New(image, false).Writable()
 	if err != nil {
 		return err
@@ -86,6 +105,7 @@ func (l Layout) write(ctx context.Context, image *os.File) error {
 	if len(l.BootCode) > bootCodeEnd {
 		return fmt.Errorf("boot code of %d bytes; sector 0 has room for %d", len(l.BootCode), bootCodeEnd)
 	}
+
 	_, err = image.WriteAt(l.BootCode, 0)
 	return err
 }
@@ -97,6 +117,7 @@ func copySparse(ctx context.Context, w io.WriterAt, r io.Reader) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		n, err := io.ReadFull(r, buf)
 		for i := 0; i < n; i += len(zero) {
 			chunk := buf[i:min(i+len(zero), n)]
@@ -107,6 +128,7 @@ func copySparse(ctx context.Context, w io.WriterAt, r io.Reader) error {
 				return err
 			}
 		}
+
 		at += int64(n)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil

@@ -24,10 +24,12 @@ func Check(dir fs.FS) error {
 	if err != nil {
 		return fmt.Errorf("check drivers: %w", err)
 	}
+
 	there := map[string]bool{}
 	for name := range strings.FieldsSeq(string(builtin)) {
 		there[ModuleName(name)] = true
 	}
+
 	var files []string
 	err = fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.Contains(path.Base(name), ".ko") {
@@ -42,6 +44,7 @@ func Check(dir fs.FS) error {
 	if len(files) == 0 {
 		return errors.New("check drivers: there are none")
 	}
+
 	return checkFiles(dir, files, there)
 }
 
@@ -56,6 +59,7 @@ func checkFiles(dir fs.FS, files []string, there map[string]bool) error {
 			if err != nil {
 				return fmt.Errorf("check driver %s: %w", file, err)
 			}
+
 			for _, need := range needs {
 				if !there[need] {
 					mu.Lock()
@@ -63,9 +67,11 @@ func checkFiles(dir fs.FS, files []string, there map[string]bool) error {
 					mu.Unlock()
 				}
 			}
+
 			return nil
 		})
 	}
+
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -73,6 +79,7 @@ func checkFiles(dir fs.FS, files []string, there map[string]bool) error {
 		slices.Sort(missing)
 		return fmt.Errorf("drivers are not complete; leave out both or none: %s", strings.Join(missing, ", "))
 	}
+
 	return nil
 }
 
@@ -82,22 +89,27 @@ func readNeeds(dir fs.FS, file string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	module, err := elf.NewFile(bytes.NewReader(content))
 	if err != nil {
 		return nil, err
 	}
+
 	section := module.Section(".modinfo")
 	if section == nil {
 		return nil, errors.New("it has no section .modinfo")
 	}
+
 	info, err := section.Data()
 	if err != nil {
 		return nil, err
 	}
+
 	for field := range strings.SplitSeq(string(info), "\x00") {
 		if list, ok := strings.CutPrefix(field, "depends="); ok && list != "" {
 			return strings.Split(CanonicalName(list), ","), nil
 		}
 	}
+
 	return nil, nil
 }

@@ -35,12 +35,15 @@ func ReadModule(dir fs.FS, file string) ([]byte, error) {
 	case ".zst":
 		r, err = zstd.NewReader(f, zstd.WithDecoderConcurrency(1))
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("read kernel module %s: %w", file, err)
 	}
+
 	content, err := io.ReadAll(r)
 	if err != nil {
 		return nil, fmt.Errorf("read kernel module %s: %w", file, err)
 	}
+
 	return content, nil
 }

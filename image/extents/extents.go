@@ -24,14 +24,17 @@ func Find(t *tree.Tree, dirs []string, file string) ([]extent.Extent, error) {
 		return nil, fmt.Errorf("find shared extents: %w", err)
 	}
 	defer unmap()
+
 	known, err := indexBlocks(t, dirs)
 	if err != nil {
 		return nil, fmt.Errorf("find shared extents: %w", err)
 	}
+
 	all, err := known.match(data)
 	if err != nil {
 		return nil, fmt.Errorf("find shared extents of %s: %w", file, err)
 	}
+
 	return all, nil
 }
 
@@ -42,14 +45,17 @@ func mapFile(file string) (data []byte, unmap func(), err error) {
 		return nil, nil, err
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
 		return nil, func() {}, err
 	}
+
 	data, err = unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, nil, fmt.Errorf("map %s: %w", file, err)
 	}
+
 	return data, func() { _ = unix.Munmap(data) }, nil
 }
 
@@ -82,6 +88,7 @@ func indexBlocks(t *tree.Tree, dirs []string) (*index, error) {
 		if n.Type != tree.File || n.Content == nil || n.Content.Size() < BlockSize || had[n] || !below(p, dirs) {
 			return nil
 		}
+
 		had[n] = true
 		k.sources = append(k.sources, source{p, n.Content})
 		return k.add(len(k.sources)-1, block)
@@ -106,17 +113,21 @@ func (k *index) add(nr int, block []byte) error {
 		return fmt.Errorf("read /%s: %w", s.path, err)
 	}
 	defer r.Close()
+
 	for i := range int(s.content.Size() / BlockSize) {
 		if _, err := io.ReadFull(r, block); err != nil {
 			return fmt.Errorf("read /%s: %w", s.path, err)
 		}
+
 		h := sum(block)
 		if _, twice := k.places[h]; h == 0 || twice {
 			continue
 		}
+
 		k.places[h] = place{nr, i}
 		k.seen[h>>(64-seenBits)/64] |= 1 << (h >> (64 - seenBits) % 64)
 	}
+
 	return nil
 }
 
@@ -141,14 +152,21 @@ func (k *index) match(data []byte) ([]extent.Extent, error) {
 					return nil, err
 				}
 				if size >= BlockSize {
-					all = append(all, extent.Extent{Offset: int64(at), Size: int64(size), Source: k.sources[p.source].path, At: int64(p.block) * BlockSize})
+					all = append(all, extent.Extent{
+						Offset: int64(at),
+						Size:   int64(size),
+						Source: k.sources[p.source].path,
+						At:     int64(p.block) * BlockSize,
+					})
 					at += size
 					break
 				}
 			}
+
 			if at+BlockSize >= len(data) {
 				return all, nil
 			}
+
 			h = roll(h, data[at], data[at+BlockSize])
 			at++
 		}
@@ -164,13 +182,16 @@ func (k *index) common(data []byte, p place) (int, error) {
 		if err != nil {
 			return 0, fmt.Errorf("read /%s: %w", s.path, err)
 		}
+
 		k.read, err = io.ReadAll(r)
 		r.Close()
 		if err != nil {
 			return 0, fmt.Errorf("read /%s: %w", s.path, err)
 		}
+
 		k.which = p.source
 	}
+
 	other := k.read[p.block*BlockSize:]
 	n := min(len(data), len(other))
 	same := 0
@@ -180,10 +201,13 @@ func (k *index) common(data []byte, p place) (int, error) {
 			same += step
 			continue
 		}
+
 		for data[same] == other[same] {
 			same++
 		}
+
 		break
 	}
+
 	return same, nil
 }

@@ -36,9 +36,11 @@ func (r *ownReader) Read(b []byte) (int, error) {
 	if r.left == 0 {
 		return 0, io.EOF
 	}
+
 	for len(r.shared) > 0 && r.shared[0].Offset+r.shared[0].Size <= r.at {
 		r.shared = r.shared[1:]
 	}
+
 	b = b[:min(int64(len(b)), r.left)]
 	n, err := 0, error(nil)
 	switch {
@@ -50,10 +52,12 @@ func (r *ownReader) Read(b []byte) (int, error) {
 	default:
 		n, err = r.file.ReadAt(b, r.at)
 	}
+
 	r.at, r.left = r.at+int64(n), r.left-int64(n)
 	if n > 0 {
 		err = nil
 	}
+
 	return n, err
 }
 

@@ -15,16 +15,26 @@ func (w SysFS) Find(name string) (Device, error) {
 	if err != nil {
 		return Device{}, fmt.Errorf("find device: %w", err)
 	}
+
 	info, err := os.Stat(real)
 	if err != nil {
 		return Device{}, fmt.Errorf("find device: %w", err)
 	}
+
 	switch {
 	case info.Mode().IsRegular():
-		return Device{Name: name, Path: name, Model: "regular file", Bytes: info.Size(), Sector: 512, File: true}, nil
+		return Device{
+			Name:   name,
+			Path:   name,
+			Model:  "regular file",
+			Bytes:  info.Size(),
+			Sector: 512,
+			File:   true,
+		}, nil
 	case info.Mode()&fs.ModeDevice != 0 && info.Mode()&fs.ModeCharDevice == 0:
 		return w.Device(strings.ReplaceAll(strings.TrimPrefix(real, "/dev/"), "/", "!"))
 	}
+
 	return Device{}, fmt.Errorf("find device %s: it is neither a block device nor a regular file", name)
 }
 

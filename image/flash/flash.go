@@ -55,6 +55,7 @@ func NewPlan(ctx context.Context, image *media.Image, size int64, random io.Read
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: %w", image.Path, err)
 	}
+
 	b, err := media.MakeBmap(ctx, image.File, image.Size)
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: %w", image.Path, err)
@@ -62,6 +63,7 @@ func NewPlan(ctx context.Context, image *media.Image, size int64, random io.Read
 	if err := checkBlockMap(ctx, image); err != nil {
 		return nil, err
 	}
+
 	p := &Plan{image: image, size: size / gpt.SectorSize * gpt.SectorSize}
 	if p.Table, err = table.Resize(size); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", image.Path, err)
@@ -72,19 +74,23 @@ func NewPlan(ctx context.Context, image *media.Image, size int64, random io.Read
 	if err := p.encode(); err != nil {
 		return nil, err
 	}
+
 	first, last := size, int64(0)
 	for _, part := range p.Table.Partitions {
 		first, last = min(first, part.Offset()), max(last, part.Offset()+part.Size())
 	}
+
 	if first < edge {
 		return nil, fmt.Errorf("plan %s: its first partition starts at byte %d, before %d", image.Path, first, edge)
 	}
+
 	p.Map = media.Bmap{ImageSize: b.ImageSize, BlockSize: b.BlockSize}
 	for _, r := range b.Ranges {
 		if e := b.Extent(r); e.Start >= first && e.End <= last {
 			p.Map.Ranges = append(p.Map.Ranges, r)
 		}
 	}
+
 	return p, nil
 }
 
@@ -99,19 +105,26 @@ func checkBlockMap(ctx context.Context, image *media.Image) error {
 	if err != nil {
 		return err
 	}
+
 	listed, err := media.ParseBmap(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+
 	var bad []media.Range
 	if listed.ImageSize == image.Size {
 		if bad, err = listed.Check(ctx, image); err != nil {
 			return err
 		}
 	}
+
 	if listed.ImageSize != image.Size || len(bad) > 0 {
-		return fmt.Errorf("%s differs from its block map %s: one of them is damaged or of another build; firstlight verify says what", image.Path, name)
+		return fmt.Errorf(
+			"%s differs from its block map %s: one of them is damaged or of another build; firstlight verify says what",
+			image.Path, name,
+		)
 	}
+
 	return nil
 }
 
@@ -120,6 +133,7 @@ func (p *Plan) newGUIDs(random io.Reader) error {
 		if _, err := io.ReadFull(random, g[:]); err != nil {
 			return fmt.Errorf("draw GUID: %w", err)
 		}
+
 		g[7] = g[7]&0x0f | 0x40 // version 4; the third field is little-endian on disk
 		g[8] = g[8]&0x3f | 0x80 // RFC 9562 variant
 		return nil
@@ -127,11 +141,13 @@ func (p *Plan) newGUIDs(random io.Reader) error {
 	if err := draw(&p.Table.GUID); err != nil {
 		return err
 	}
+
 	for i := range p.Table.Partitions {
 		if err := draw(&p.Table.Partitions[i].GUID); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -141,10 +157,12 @@ func (p *Plan) encode() error {
 	if _, err := p.image.ReadAt(sector, 0); err != nil {
 		return fmt.Errorf("read boot code: %w", err)
 	}
+
 	start, end, err := p.Table.Encode()
 	if err != nil {
 		return err
 	}
+
 	p.head = append(gpt.ProtectiveMBR(sector, p.size), start...)
 	p.tail = end
 	return nil
@@ -169,6 +187,7 @@ func (p *Plan) Write(ctx context.Context, m Medium, drop func() error, progress 
 			return fmt.Errorf("clear the old table at %d: %w", at, err)
 		}
 	}
+
 	if err := p.copy(ctx, m, progress); err != nil {
 		return err
 	}
@@ -178,6 +197,7 @@ func (p *Plan) Write(ctx context.Context, m Medium, drop func() error, progress 
 	if err := p.verify(ctx, m, progress); err != nil {
 		return err
 	}
+
 	// Last: backup, primary, and only then the sector that firmware reads first.
 	for _, part := range []struct {
 		data []byte
@@ -191,9 +211,11 @@ func (p *Plan) Write(ctx context.Context, m Medium, drop func() error, progress 
 			return fmt.Errorf("write table at %d: %w", part.at, err)
 		}
 	}
+
 	if err := drop(); err != nil {
 		return fmt.Errorf("drop caches: %w", err)
 	}
+
 	for at, want := range map[int64][]byte{0: p.head, p.size - int64(len(p.tail)): p.tail} {
 		got := make([]byte, len(want))
 		if _, err := m.ReadAt(got, at); err != nil {
@@ -203,6 +225,7 @@ func (p *Plan) Write(ctx context.Context, m Medium, drop func() error, progress 
 			return fmt.Errorf("read back table at %d: it differs from what was written; the medium is faulty", at)
 		}
 	}
+
 	return nil
 }
 
@@ -218,6 +241,7 @@ func (p *Plan) copy(ctx context.Context, m Medium, progress Progress) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+
 			n := min(int64(len(buf)), e.End-at)
 			if _, err := p.image.ReadAt(buf[:n], at); err != nil {
 				return fmt.Errorf("read image at %d: %w", at, err)
@@ -225,6 +249,7 @@ func (p *Plan) copy(ctx context.Context, m Medium, progress Progress) error {
 			if _, err := m.WriteAt(buf[:n], at); err != nil {
 				return fmt.Errorf("write at %d: %w", at, err)
 			}
+
 			at, done, since = at+n, done+n, since+int(n)
 			if since >= syncEvery || done == total {
 				if err := m.Sync(); err != nil {
@@ -232,9 +257,11 @@ func (p *Plan) copy(ctx context.Context, m Medium, progress Progress) error {
 				}
 				since = 0
 			}
+
 			progress(PhaseWrite, done, total)
 		}
 	}
+
 	return nil
 }
 
@@ -248,13 +275,18 @@ func (p *Plan) verify(ctx context.Context, m Medium, progress Progress) error {
 		if err != nil {
 			return fmt.Errorf("read back: %w", err)
 		}
+
 		e := p.Map.Extent(r)
 		if len(bad) > 0 {
-			return fmt.Errorf("read back bytes %d to %d: they differ from what was written; the medium is faulty", e.Start, e.End)
+			return fmt.Errorf(
+				"read back bytes %d to %d: they differ from what was written; the medium is faulty", e.Start, e.End,
+			)
 		}
+
 		done += e.End - e.Start
 		progress(PhaseVerify, done, total)
 	}
+
 	return nil
 }
 
@@ -272,11 +304,14 @@ func Open(path string) (f *os.File, drop func() error, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open device: %w", err)
 	}
+
 	drop = func() error {
 		if err := f.Sync(); err != nil {
 			return err
 		}
-		if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil && !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EACCES) {
+		if err := unix.IoctlSetInt(
+			int(f.Fd()), unix.BLKFLSBUF, 0,
+		); err != nil && !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EACCES) {
 			return err
 		}
 		return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)

@@ -42,27 +42,34 @@ func RefusalReasons(d Device, i Image) []Reason {
 	if d.System {
 		never("%s holds the running system", d.Path)
 	}
+
 	for _, use := range d.Uses {
 		never("%s", use)
 	}
+
 	if d.Parent != "" {
 		never("%s is a partition; name the whole disk, %s", d.Path, d.Parent)
 	}
+
 	if d.ReadOnly {
 		never("%s is write-protected", d.Path)
 	}
+
 	if d.Sector != 512 {
 		never("%s has sectors of %d bytes; the image's table is for 512", d.Path, d.Sector)
 	}
+
 	if d.Bytes < i.Bytes {
 		never("%s has %d bytes, the image needs %d", d.Path, d.Bytes, i.Bytes)
 	}
+
 	switch {
 	case d.File:
 		out = append(out, Reason{fmt.Sprintf("%s is a regular file, not a disk", d.Path), true})
 	case !d.Removable:
 		out = append(out, Reason{fmt.Sprintf("%s is not removable", d.Path), true})
 	}
+
 	return out
 }
 
@@ -78,6 +85,7 @@ func CheckAllowed(d Device, reasons []Reason, forced string) error {
 		left = append(left, r.Text)
 		overridable = overridable && r.Overridable
 	}
+
 	switch {
 	case len(left) == 0:
 		return nil

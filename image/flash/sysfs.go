@@ -26,6 +26,7 @@ func (w SysFS) List() ([]Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}
+
 	var out []Device
 	for _, e := range entries {
 		name := e.Name()
@@ -33,14 +34,17 @@ func (w SysFS) List() ([]Device, error) {
 			strings.HasPrefix(name, "sr") || strings.HasPrefix(name, "dm-") || strings.HasPrefix(name, "md") {
 			continue
 		}
+
 		d, err := w.Device(name)
 		if err != nil {
 			return nil, err
 		}
+
 		if d.Parent == "" && d.Bytes > 0 {
 			out = append(out, d)
 		}
 	}
+
 	return out, nil
 }
 
@@ -50,28 +54,35 @@ func (w SysFS) Device(name string) (Device, error) {
 	if _, err := fs.Stat(w.Sys, dir); err != nil {
 		return Device{}, fmt.Errorf("read device %s: it is no block device: %w", name, err)
 	}
+
 	sectors, err := strconv.ParseInt(w.readAttribute(dir, "size"), 10, 64)
 	if err != nil {
 		return Device{}, fmt.Errorf("read size of %s: %w", name, err)
 	}
+
 	d := Device{
 		Name: name, Path: "/dev/" + strings.ReplaceAll(name, "!", "/"),
 		Bytes:     sectors * 512, // sysfs counts 512-byte sectors whatever the device has
 		Removable: w.readAttribute(dir, "removable") == "1",
 		ReadOnly:  w.readAttribute(dir, "ro") == "1",
-		Model:     strings.TrimSpace(w.readAttribute(dir, "device/vendor") + " " + w.readAttribute(dir, "device/model")),
-		Serial:    w.serial(dir),
-		Sector:    512,
+		Model: strings.TrimSpace(w.readAttribute(
+			dir, "device/vendor",
+		) + " " + w.readAttribute(dir, "device/model")),
+		Serial: w.serial(dir),
+		Sector: 512,
 	}
 	if strings.HasPrefix(w.readAttribute(dir, "device/vendor"), "0x") {
 		d.Model = w.readAttribute(dir, "device/model") // virtio has a number there
 	}
+
 	if n, err := strconv.ParseInt(w.readAttribute(dir, "queue/logical_block_size"), 10, 64); err == nil {
 		d.Sector = n
 	}
+
 	if w.readAttribute(dir, "partition") != "" {
 		d.Parent = "/dev/" + w.parent(dir)
 	}
+
 	return d, w.findUses(&d)
 }
 
@@ -120,44 +131,54 @@ func (w SysFS) findUses(d *Device) error {
 	if err != nil {
 		return err
 	}
+
 	names := map[string]string{} // everything that lies on the device, and what of the device it lies on
 	for _, part := range append([]string{d.Name}, parts...) {
 		if err := w.followHolders(part, part, names); err != nil {
 			return err
 		}
 	}
+
 	numbers := map[string]string{}
 	for name := range names {
 		if dev := w.readAttribute(path.Join(blockDir, name), "dev"); dev != "" {
 			numbers[dev] = name
 		}
 	}
+
 	mounts, err := fs.ReadFile(w.Proc, "self/mountinfo")
 	if err != nil {
 		return fmt.Errorf("read mounts: %w", err)
 	}
+
 	for _, line := range strings.Split(string(mounts), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) < 7 {
 			continue
 		}
+
 		name, ok := numbers[fields[2]]
 		if !ok { // btrfs and others show numbers of their own: look at the source
 			name, ok = w.mountSource(fields, names)
 		}
+
 		if !ok {
 			continue
 		}
+
 		at := unescape(fields[4])
 		for _, system := range systemMounts {
 			d.System = d.System || at == system || system != "/" && strings.HasPrefix(at, system+"/")
 		}
+
 		d.Uses = append(d.Uses, fmt.Sprintf("/dev/%s is mounted on %s", name, at))
 	}
+
 	swaps, err := fs.ReadFile(w.Proc, "swaps")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read swaps: %w", err)
 	}
+
 	for _, line := range strings.Split(string(swaps), "\n") {
 		if fields := strings.Fields(line); len(fields) > 0 {
 			if name, ok := strings.CutPrefix(fields[0], "/dev/"); ok && names[name] != "" {
@@ -165,11 +186,13 @@ func (w SysFS) findUses(d *Device) error {
 			}
 		}
 	}
+
 	for name, below := range names {
 		if name != below {
 			d.Uses = append(d.Uses, fmt.Sprintf("/dev/%s is part of /dev/%s", below, name))
 		}
 	}
+
 	sort.Strings(d.Uses)
 	return nil
 }
@@ -191,12 +214,14 @@ func (w SysFS) partitions(name string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list partitions of %s: %w", name, err)
 	}
+
 	var out []string
 	for _, e := range entries {
 		if w.readAttribute(path.Join(blockDir, name, e.Name()), "partition") != "" {
 			out = append(out, e.Name())
 		}
 	}
+
 	return out, nil
 }
 
@@ -205,16 +230,19 @@ func (w SysFS) followHolders(name, below string, names map[string]string) error 
 	if names[name] != "" {
 		return nil
 	}
+
 	names[name] = below
 	holders, err := fs.ReadDir(w.Sys, path.Join(blockDir, name, "holders"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("list holders of %s: %w", name, err)
 	}
+
 	for _, h := range holders {
 		if err := w.followHolders(h.Name(), below, names); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -36,6 +36,7 @@ func (b Builder) ReadCode(ctx context.Context, dir string) (Code, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at the builder's code: %w", err)
 	}
+
 	code := Code{}
 	for decoder := json.NewDecoder(strings.NewReader(out)); ; {
 		var p goPackage
@@ -78,6 +79,7 @@ func (c Code) Digest(dirs ...string) (string, error) {
 			parts = append(parts, string(text))
 		}
 	}
+
 	slices.Sort(parts)
 	return cache.Key(slices.Compact(parts)...), nil
 }
@@ -97,6 +99,7 @@ func (c Code) reach(path string, reached map[string]bool) {
 	if !ok || reached[path] {
 		return
 	}
+
 	reached[path] = true
 	for _, imported := range p.Imports {
 		c.reach(imported, reached)

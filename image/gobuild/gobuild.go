@@ -50,14 +50,19 @@ func (b Builder) Key(p *recipe.Program) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("look at program %s: %w", p.Name, err)
 	}
+
 	sources, err := sourceDigest(dir, filepath.Join(dir, p.Package), map[string]bool{})
 	if err != nil {
 		return "", fmt.Errorf("look at program %s: %w", p.Name, err)
 	}
-	parts := []string{"go program 2", b.Toolchain, p.Module, p.Package, strings.Join(p.LDFlags, "\x00"), strings.Join(p.Tags, ","), sources}
+
+	parts := []string{"go program 2", b.Toolchain, p.Module, p.Package, strings.Join(
+		p.LDFlags, "\x00",
+	), strings.Join(p.Tags, ","), sources}
 	if len(p.Patches) > 0 {
 		parts = append(parts, patchKey(p.Patches))
 	}
+
 	return cache.Key(parts...), nil
 }
 
@@ -68,11 +73,13 @@ func sourceDigest(dir, own string, seen map[string]bool) (string, error) {
 	if err != nil || seen[dir] {
 		return "", err
 	}
+
 	seen[dir] = true
 	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
 		return "", err
 	}
+
 	h := sha256.New()
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -90,10 +97,12 @@ func sourceDigest(dir, own string, seen map[string]bool) (string, error) {
 		if strings.HasSuffix(path, ".go") && filepath.Dir(path) != own && isMain(path) {
 			return nil
 		}
+
 		digest, err := cache.FileDigest(path)
 		if err != nil {
 			return err
 		}
+
 		rel, err := filepath.Rel(dir, path)
 		fmt.Fprintf(h, "%s %s\n", digest, filepath.ToSlash(rel))
 		return err
@@ -101,20 +110,25 @@ func sourceDigest(dir, own string, seen map[string]bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	file, err := modfile.ParseLax("go.mod", mod, nil)
 	if err != nil {
 		return "", err
 	}
+
 	for _, r := range file.Replace {
 		if r.New.Version != "" {
 			continue
 		}
+
 		digest, err := sourceDigest(filepath.Join(dir, r.New.Path), own, seen)
 		if err != nil {
 			return "", fmt.Errorf("replaced module %s: %w", r.Old.Path, err)
 		}
+
 		fmt.Fprintf(h, "%s %s\n", digest, r.Old.Path)
 	}
+
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
@@ -132,6 +146,7 @@ func isSkipped(top, path string) bool {
 	if strings.HasPrefix(name, ".") || name == "testdata" {
 		return true
 	}
+
 	rel, err := filepath.Rel(top, path)
 	return err == nil && slices.Contains([]string{"bin", "build", "docs", "overlays", "scripts"}, rel)
 }
@@ -143,25 +158,32 @@ func exists(path string) bool {
 
 // Build compiles a program to out.
 func (b Builder) Build(ctx context.Context, p *recipe.Program, out string) error {
-	flags := []string{"-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=" + strings.Join(append([]string{"-s", "-w", "-buildid="}, p.LDFlags...), " ")}
+	flags := []string{"-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=" + strings.Join(
+		append([]string{"-s", "-w", "-buildid="}, p.LDFlags...), " ",
+	)}
 	if len(p.Tags) > 0 {
 		flags = append(flags, "-tags="+strings.Join(p.Tags, ","))
 	}
+
 	if len(p.Patches) > 0 {
 		dir, err := os.MkdirTemp("", "firstlight-mend-")
 		if err != nil {
 			return fmt.Errorf("build program %s: %w", p.Name, err)
 		}
 		defer os.RemoveAll(dir)
+
 		overlay, err := b.writeOverlay(ctx, p, dir)
 		if err != nil {
 			return fmt.Errorf("build program %s: %w", p.Name, err)
 		}
+
 		flags = append(flags, "-overlay="+overlay)
 	}
+
 	if err := b.compile(ctx, p, flags, out); err != nil {
 		return fmt.Errorf("build program %s: %w", p.Name, err)
 	}
+
 	return nil
 }
 
@@ -176,11 +198,16 @@ func (b Builder) compile(ctx context.Context, p *recipe.Program, flags []string,
 	var counted counter
 	silent := b
 	silent.Log = io.Discard
-	list := slices.Concat([]string{"list", "-deps", "-f", "{{if or .Stale (not .DepOnly)}}{{.ImportPath}}{{end}}"}, flags, []string{p.Package})
+	list := slices.Concat(
+		[]string{"list", "-deps", "-f", "{{if or .Stale (not .DepOnly)}}{{.ImportPath}}{{end}}"}, flags,
+		[]string{p.Package},
+	)
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		b.watch(watching, &counted, func(ctx context.Context) (string, error) { return silent.goCommand(ctx, p, list...) })
+		b.watch(
+			watching, &counted, func(ctx context.Context) (string, error) { return silent.goCommand(ctx, p, list...) },
+		)
 	})
 	_, err := b.run(ctx, p, &counted, slices.Insert(build, 1, "-v")...)
 	stop()
@@ -188,6 +215,7 @@ func (b Builder) compile(ctx context.Context, p *recipe.Program, flags []string,
 	if err == nil {
 		b.Report(counted.state())
 	}
+
 	return err
 }
 
@@ -209,13 +237,16 @@ func (b Builder) run(ctx context.Context, p *recipe.Program, counted *counter, a
 		counted.complaints = cmd.Stderr
 		cmd.Stderr = counted
 	}
+
 	err := cmd.Run()
 	if counted != nil {
 		err = errors.Join(err, counted.Close())
 	}
+
 	if err != nil {
 		return "", fmt.Errorf("go %s: %w: %s", args[0], err, lastLines(complaints.String(), 6))
 	}
+
 	return out.String(), nil
 }
 
@@ -227,6 +258,7 @@ func ToolchainVersion(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("ask go for its version: %w", err)
 	}
+
 	return strings.Fields(strings.TrimSpace(string(out)))[0], nil
 }
 

@@ -37,10 +37,12 @@ func (b Builder) Modules(ctx context.Context, p *recipe.Program) ([]lock.Module,
 	if len(p.Tags) > 0 {
 		args = append(args, "-tags="+strings.Join(p.Tags, ","))
 	}
+
 	out, err := b.goCommand(ctx, p, append(args, p.Package)...)
 	if err != nil {
 		return nil, fmt.Errorf("list modules of program %s: %w", p.Name, err)
 	}
+
 	found := map[string]lock.Module{}
 	decoder := json.NewDecoder(strings.NewReader(out))
 	for {
@@ -54,20 +56,25 @@ func (b Builder) Modules(ctx context.Context, p *recipe.Program) ([]lock.Module,
 		if entry.Module == nil || entry.Module.Main {
 			continue
 		}
+
 		m := entry.Module.sourceModule()
 		if m.Version == "" {
 			continue // a directory of this repository
 		}
+
 		dir := p.Module
 		if dir == "" {
 			dir = "."
 		}
+
 		found[m.Path] = lock.Module{Dir: dir, Path: m.Path, Version: m.Version, Sum: m.Sum}
 	}
+
 	var modules []lock.Module
 	for _, m := range found {
 		modules = append(modules, m)
 	}
+
 	slices.SortFunc(modules, func(a, b lock.Module) int { return strings.Compare(a.Path, b.Path) })
 	return modules, nil
 }
@@ -79,6 +86,7 @@ func BuiltModules(program string) ([]lock.Module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read modules of program %s: %w", program, err)
 	}
+
 	var modules []lock.Module
 	for _, m := range info.Deps {
 		if m.Replace != nil {
@@ -91,6 +99,7 @@ func BuiltModules(program string) ([]lock.Module, error) {
 			modules = append(modules, lock.Module{Path: m.Path, Version: m.Version, Sum: m.Sum})
 		}
 	}
+
 	return modules, nil
 }
 
@@ -113,6 +122,7 @@ func (b Builder) selectedModule(ctx context.Context, p *recipe.Program, path str
 	if err != nil {
 		return module{}, fmt.Errorf("find module %s: %w", path, err)
 	}
+
 	var m module
 	if err := json.Unmarshal([]byte(out), &m); err != nil {
 		return module{}, fmt.Errorf("find module %s: %w", path, err)
@@ -120,6 +130,7 @@ func (b Builder) selectedModule(ctx context.Context, p *recipe.Program, path str
 	if m.sourceModule().Version == "" {
 		return m, nil
 	}
+
 	files, err := b.download(ctx, p, m.sourceModule().Path, m.sourceModule().Version)
 	return module{Path: m.Path, Version: m.Version, Replace: &files}, err
 }
@@ -130,9 +141,11 @@ func (b Builder) download(ctx context.Context, p *recipe.Program, path, version 
 	if err != nil {
 		return module{}, fmt.Errorf("find sources of %s: %w", path, err)
 	}
+
 	var m module
 	if err := json.Unmarshal([]byte(out), &m); err != nil || m.Dir == "" {
 		return module{}, fmt.Errorf("find sources of %s: go names no directory", path)
 	}
+
 	return m, nil
 }

@@ -31,7 +31,9 @@ func patchKey(mends []recipe.Patch) string {
 // apply mends the text of a file; what is mended must be there exactly once.
 func apply(m recipe.Patch, text string) (string, error) {
 	if n := strings.Count(text, m.Old); n != 1 {
-		return "", m.Errorf("%s of module %s has the text to mend %d times and not once: %q", m.File, m.Module, n, m.Old)
+		return "", m.Errorf(
+			"%s of module %s has the text to mend %d times and not once: %q", m.File, m.Module, n, m.Old,
+		)
 	}
 	return strings.Replace(text, m.Old, m.New, 1), nil
 }
@@ -46,11 +48,13 @@ func (b Builder) writeOverlay(ctx context.Context, p *recipe.Program, dir string
 	if err != nil {
 		return "", err
 	}
+
 	goMod := filepath.Join(top, "go.mod")
 	text, err := os.ReadFile(goMod)
 	if err != nil {
 		return "", err
 	}
+
 	mod, err := modfile.Parse(goMod, text, nil)
 	if err != nil {
 		return "", err
@@ -62,10 +66,14 @@ func (b Builder) writeOverlay(ctx context.Context, p *recipe.Program, dir string
 		if err != nil {
 			return "", mends[0].Errorf("%v", err)
 		}
+
 		from := m.sourceModule()
 		if from.Version == "" {
-			return "", mends[0].Errorf("module %s is a directory of this repository; change %s there", name, mends[0].File)
+			return "", mends[0].Errorf(
+				"module %s is a directory of this repository; change %s there", name, mends[0].File,
+			)
 		}
+
 		at := patchedDir + from.Path + "@" + from.Version
 		if err := mod.AddReplace(m.Path, m.Version, at, ""); err != nil {
 			return "", err
@@ -81,12 +89,14 @@ func (b Builder) writeOverlay(ctx context.Context, p *recipe.Program, dir string
 	if text, err = mod.Format(); err == nil {
 		err = os.WriteFile(files[goMod], text, 0o644)
 	}
+
 	if err != nil {
 		return "", err
 	}
 	if text, err = json.Marshal(map[string]any{"Replace": files}); err != nil {
 		return "", err
 	}
+
 	file := filepath.Join(dir, "overlay.json")
 	return file, os.WriteFile(file, text, 0o644)
 }
@@ -105,6 +115,7 @@ func addModule(files map[string]string, at string, m module) error {
 		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
+
 		rel, err := filepath.Rel(m.Dir, path)
 		files[filepath.Join(at, rel)] = path
 		return err
@@ -124,10 +135,12 @@ func addPatched(files map[string]string, at string, m module, mends []recipe.Pat
 			}
 			texts[mend.File] = string(text)
 		}
+
 		text, err := apply(mend, texts[mend.File])
 		if err != nil {
 			return err
 		}
+
 		texts[mend.File] = text
 	}
 
@@ -138,5 +151,6 @@ func addPatched(files map[string]string, at string, m module, mends []recipe.Pat
 		}
 		files[filepath.Join(at, filepath.FromSlash(file))] = mended
 	}
+
 	return nil
 }

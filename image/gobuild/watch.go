@@ -42,11 +42,13 @@ func (c *counter) Write(text []byte) (int, error) {
 		if !ended {
 			return len(text), nil
 		}
+
 		if !c.count(string(line)) {
 			if _, err := c.complaints.Write(c.partial[:len(line)+1]); err != nil {
 				return 0, err
 			}
 		}
+
 		c.partial = rest
 	}
 }
@@ -60,13 +62,16 @@ func (c *counter) count(line string) bool {
 	if gomodule.CheckImportPath(line) != nil {
 		return false
 	}
+
 	if c.done == nil {
 		c.done = map[string]bool{}
 	}
+
 	c.done[line] = true
 	if c.all != nil {
 		c.all[line] = true
 	}
+
 	return true
 }
 
@@ -88,6 +93,7 @@ func (c *counter) expect(packages []string) {
 	for path := range c.done {
 		c.all[path] = true
 	}
+
 	for _, path := range packages {
 		c.all[path] = true
 		c.main = path
@@ -101,6 +107,7 @@ func (c *counter) state() State {
 	if c.main != "" && c.done[c.main] {
 		s.Done, s.Linking = s.All, true // what did not get a turn was as before after all
 	}
+
 	return s
 }
 

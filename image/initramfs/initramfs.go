@@ -41,10 +41,12 @@ func Build(w io.Writer, src Source) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
+
 	a := archive{dirs: map[string]bool{}}
 	for _, d := range []string{"dev", "proc", "sys", "run", "sysroot"} {
 		a.mkdir(d)
 	}
+
 	// The kernel opens it for PID 1 before anything is mounted on /dev.
 	a.records = append(a.records, cpio.CharDev("dev/console", 0o600, 5, 1))
 	a.addFile("init", src.Init, 0o755)
@@ -56,12 +58,15 @@ func Build(w io.Writer, src Source) (Summary, error) {
 		if err != nil {
 			return Summary{}, err
 		}
+
 		sum.Plain += int64(len(plain))
 		a.addFile(path.Join(base, plainName(name)), plain, 0o644)
 	}
+
 	for _, t := range set.tables {
 		a.addFile(path.Join(base, t.name), t.content, 0o644)
 	}
+
 	return sum, a.write(w)
 }
 
@@ -75,6 +80,7 @@ func (a *archive) mkdir(p string) {
 	if p == "." || a.dirs[p] {
 		return
 	}
+
 	a.mkdir(path.Dir(p))
 	a.dirs[p] = true
 	a.records = append(a.records, cpio.Directory(p, 0o755))
@@ -91,6 +97,7 @@ func (a *archive) write(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("write initramfs: %w", err)
 	}
+
 	rw := cpio.Newc.Writer(z)
 	for i, r := range a.records {
 		r = cpio.MakeReproducible(r)
@@ -99,8 +106,10 @@ func (a *archive) write(w io.Writer) error {
 			return fmt.Errorf("write initramfs entry %s: %w", r.Name, err)
 		}
 	}
+
 	if err := cpio.WriteTrailer(rw); err != nil {
 		return fmt.Errorf("write initramfs: %w", err)
 	}
+
 	return z.Close()
 }

@@ -27,10 +27,12 @@ func WriteWithKernel(root *tree.Tree, kernel, init, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	content, err := root.ReadFile(found)
 	if err != nil {
 		return err
 	}
+
 	program, err := os.ReadFile(init)
 	if err != nil {
 		return fmt.Errorf("make initramfs: %w", err)
@@ -69,6 +71,7 @@ func WriteTree(root *tree.Tree, file string) error {
 		if err != nil {
 			return err
 		}
+
 		return errors.Join(rest.WriteCpio(z), z.Close())
 	})
 }

@@ -56,12 +56,14 @@ func selectModules(dir fs.FS) (moduleSet, error) {
 	if err != nil {
 		return moduleSet{}, err
 	}
+
 	deps := map[string][]string{}
 	for _, line := range depLines {
 		if name, rest, ok := strings.Cut(line, ":"); ok {
 			deps[name] = strings.Fields(rest)
 		}
 	}
+
 	chosen := map[string]bool{}
 	var add func(string)
 	add = func(name string) {
@@ -78,13 +80,16 @@ func selectModules(dir fs.FS) (moduleSet, error) {
 			add(name)
 		}
 	}
+
 	if len(chosen) == 0 {
 		return moduleSet{}, fmt.Errorf("read kernel modules: modules.dep names none of those a boot needs; is it a kernel's module directory?")
 	}
+
 	set := moduleSet{}
 	for name := range chosen {
 		set.names = append(set.names, name)
 	}
+
 	slices.Sort(set.names)
 
 	var dep bytes.Buffer
@@ -95,8 +100,10 @@ func selectModules(dir fs.FS) (moduleSet, error) {
 		for _, d := range deps[name] {
 			dep.WriteString(" " + plainName(d))
 		}
+
 		dep.WriteByte('\n')
 	}
+
 	set.tables = append(set.tables, table{"modules.dep", dep.Bytes()})
 	// alias PATTERN MODULE: the last word is the module. softdep MODULE pre: … post: …: the second is.
 	for _, t := range []struct {
@@ -110,6 +117,7 @@ func selectModules(dir fs.FS) (moduleSet, error) {
 		if err != nil {
 			return moduleSet{}, err
 		}
+
 		var out bytes.Buffer
 		for _, line := range lines {
 			w := strings.Fields(line)
@@ -117,12 +125,15 @@ func selectModules(dir fs.FS) (moduleSet, error) {
 				out.WriteString(line + "\n")
 			}
 		}
+
 		set.tables = append(set.tables, table{t.name, out.Bytes()})
 	}
+
 	builtin, err := fs.ReadFile(dir, "modules.builtin")
 	if err != nil {
 		return moduleSet{}, fmt.Errorf("read kernel modules: %w", err)
 	}
+
 	set.tables = append(set.tables, table{"modules.builtin", builtin})
 	return set, nil
 }

@@ -16,6 +16,7 @@ func qemuArgs(c Config, fw firmwareFiles, drives []drive) []string {
 	if c.Firmware == SecureBoot {
 		machine = "q35,smm=on"
 	}
+
 	args := append([]string{"-name", c.Name, "-machine", machine}, c.Accel.Args()...)
 	args = append(args,
 		"-smp", fmt.Sprint(c.CPUs),
@@ -35,25 +36,31 @@ func qemuArgs(c Config, fw firmwareFiles, drives []drive) []string {
 			"-drive", "if=pflash,format=raw,readonly=on,file="+escapeCommas(fw.Code),
 			"-drive", "if=pflash,format=raw,file="+escapeCommas(fw.Vars))
 	}
+
 	buses := map[Bus]string{}
 	for i, d := range c.Disks {
 		cache := "writeback"
 		if d.Quick {
 			cache = "unsafe"
 		}
+
 		args = append(args, "-drive", fmt.Sprintf("if=none,id=drive%d,format=%s,cache=%s,discard=unmap,file=%s",
 			i, drives[i].format, cache, escapeCommas(drives[i].path)))
 		args = append(args, diskDevices(d, i, buses)...)
 	}
+
 	for i, n := range c.NICs {
 		args = append(args, nicArgs(n, i)...)
 	}
+
 	if len(c.NICs) == 0 {
 		args = append(args, "-nic", "none")
 	}
+
 	if c.Kernel != "" {
 		args = append(args, "-kernel", c.Kernel, "-initrd", c.Initrd, "-append", c.Append)
 	}
+
 	return append(args, c.Extra...)
 }
 
@@ -95,15 +102,21 @@ func nicArgs(n NIC, i int) []string {
 		args = append(args, "-netdev", "user,id="+id)
 		device += ",netdev=" + id
 	case n.Port != "":
-		args = append(args, "-netdev", fmt.Sprintf("stream,id=%s,server=off,addr.type=unix,addr.path=%s", id, escapeCommas(n.Port)))
+		args = append(
+			args, "-netdev",
+			fmt.Sprintf("stream,id=%s,server=off,addr.type=unix,addr.path=%s", id, escapeCommas(n.Port)),
+		)
 		device += ",netdev=" + id
 	}
+
 	if n.NoROM {
 		device += ",romfile="
 	}
+
 	if n.BootIx > 0 {
 		device += fmt.Sprintf(",bootindex=%d", n.BootIx)
 	}
+
 	return append(args, "-device", device)
 }
 
@@ -121,5 +134,6 @@ func shellLine(name string, args []string) string {
 		}
 		b.WriteString(a)
 	}
+
 	return b.String()
 }

@@ -42,9 +42,11 @@ func (c *Console) Write(p []byte) (int, error) {
 		if i < 0 {
 			break
 		}
+
 		c.addLine(c.partial[:i])
 		c.partial = c.partial[i+1:]
 	}
+
 	c.notify()
 	return len(p), nil
 }
@@ -54,6 +56,7 @@ func (c *Console) addLine(raw []byte) {
 	if line == "" {
 		return
 	}
+
 	c.lines = append(c.lines, line)
 	if c.log != nil {
 		fmt.Fprintf(c.log, "%s %s\n", time.Now().Format("15:04:05.00"), line)
@@ -101,6 +104,7 @@ func (c *Console) LastLine() string {
 	if len(c.lines) == 0 {
 		return ""
 	}
+
 	return c.lines[len(c.lines)-1]
 }
 
@@ -123,11 +127,13 @@ func (c *Console) WaitFor(ctx context.Context, what string, match func(line stri
 				return line, nil
 			}
 		}
+
 		ended, changed := c.ended, c.changed
 		c.mu.Unlock()
 		if ended {
 			return "", fmt.Errorf("wait for console line %q: the machine ended; last lines:\n%s", what, c.Tail(20))
 		}
+
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -144,6 +150,7 @@ func (c *Console) Tail(n int) string {
 	if len(lines) > n {
 		lines = lines[len(lines)-n:]
 	}
+
 	return "    " + strings.Join(lines, "\n    ")
 }
 
@@ -155,6 +162,7 @@ func (c *Console) Type(keys string) error {
 	if input == nil {
 		return fmt.Errorf("type on console: the machine is off")
 	}
+
 	_, err := io.WriteString(input, keys)
 	return err
 }

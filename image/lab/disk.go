@@ -20,10 +20,12 @@ func prepareDisk(dir string, i int, d Disk) (drive, error) {
 	if d.Direct {
 		return drive{d.Image, "raw"}, nil
 	}
+
 	path := filepath.Join(dir, fmt.Sprintf("disk%d.qcow2", i))
 	if _, err := os.Stat(path); err == nil {
 		return drive{path, "qcow2"}, nil
 	}
+
 	args := []string{"create", "-q", "-f", "qcow2"}
 	if d.Image != "" {
 		image, err := filepath.Abs(d.Image)
@@ -32,13 +34,16 @@ func prepareDisk(dir string, i int, d Disk) (drive, error) {
 		}
 		args = append(args, "-F", "raw", "-b", image)
 	}
+
 	args = append(args, path)
 	if d.Bytes > 0 {
 		args = append(args, strconv.FormatInt(d.Bytes, 10))
 	}
+
 	if out, err := exec.Command("qemu-img", args...).CombinedOutput(); err != nil {
 		return drive{}, fmt.Errorf("prepare disk %s: qemu-img: %w: %s", d.Image, err, out)
 	}
+
 	return drive{path, "qcow2"}, nil
 }
 
@@ -52,10 +57,12 @@ func prepareFirmware(dir string, f Firmware) (firmwareFiles, error) {
 	if err != nil || found.Code == "" {
 		return found, err
 	}
+
 	own := filepath.Join(dir, "vars.fd")
 	if err := copyOnce(found.Vars, own); err != nil {
 		return firmwareFiles{}, err
 	}
+
 	found.Vars = own
 	return found, nil
 }
@@ -71,14 +78,20 @@ func findFirmware(f Firmware) (firmwareFiles, error) {
 	case SecureBoot:
 		code, vars = "OVMF_CODE_4M.ms.fd", "OVMF_VARS_4M.ms.fd"
 	default:
-		return firmwareFiles{}, fmt.Errorf("prepare firmware: %q is not known; use %s, %s or %s", f, BIOS, UEFI, SecureBoot)
+		return firmwareFiles{}, fmt.Errorf(
+			"prepare firmware: %q is not known; use %s, %s or %s", f, BIOS, UEFI, SecureBoot,
+		)
 	}
+
 	for _, d := range firmwareDirs {
 		if _, err := os.Stat(filepath.Join(d, code)); err == nil {
 			return firmwareFiles{Code: filepath.Join(d, code), Vars: filepath.Join(d, vars)}, nil
 		}
 	}
-	return firmwareFiles{}, fmt.Errorf("prepare firmware: %s is in none of %v; install the package ovmf", code, firmwareDirs)
+
+	return firmwareFiles{}, fmt.Errorf(
+		"prepare firmware: %s is in none of %v; install the package ovmf", code, firmwareDirs,
+	)
 }
 
 // CheckFirmware tells whether machines with this firmware can start: its error says what to install.
@@ -97,13 +110,16 @@ func copyOnce(from, to string) error {
 		return fmt.Errorf("copy %s: %w", from, err)
 	}
 	defer dst.Close()
+
 	src, err := os.Open(from)
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", from, err)
 	}
 	defer src.Close()
+
 	if _, err := io.Copy(dst, src); err != nil {
 		return fmt.Errorf("copy %s: %w", from, err)
 	}
+
 	return dst.Close()
 }

@@ -79,31 +79,40 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Dir == "" {
 		return c, fmt.Errorf("start machine %s: no directory for its files", c.Name)
 	}
+
 	if c.Name == "" {
 		c.Name = "machine"
 	}
+
 	if c.Firmware == "" {
 		c.Firmware = BIOS
 	}
+
 	if c.CPUs == 0 {
 		c.CPUs = 2
 	}
+
 	if c.MiB == 0 {
 		c.MiB = 2048
 	}
+
 	disks := make([]Disk, len(c.Disks))
 	for i, d := range c.Disks {
 		if d.Bus == "" {
 			d.Bus = USB
 		}
+
 		if d.Serial == "" {
 			d.Serial = fmt.Sprintf("disk%d", i)
 		}
+
 		if d.BootIx == 0 {
 			d.BootIx = i + 1
 		}
+
 		disks[i] = d
 	}
+
 	c.Disks = disks
 	nics := make([]NIC, len(c.NICs))
 	for i, n := range c.NICs {
@@ -115,6 +124,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		nics[i] = n
 	}
+
 	c.NICs = nics
 	return c, nil
 }
@@ -128,9 +138,11 @@ func (c *Config) BootFrom(network bool) {
 	if network {
 		first, nics[0].BootIx = 2, 1
 	}
+
 	for i := range disks {
 		disks[i].BootIx = first + i
 	}
+
 	c.Disks, c.NICs = disks, nics
 }
 

@@ -61,10 +61,12 @@ func New(c Config) (*Machine, error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make machine %s: %w", c.Name, err)
 	}
+
 	f, err := os.OpenFile(filepath.Join(c.Dir, consoleLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("make machine %s: %w", c.Name, err)
 	}
+
 	return &Machine{config: c, console: newConsole(f), logFile: f}, nil
 }
 
@@ -85,6 +87,7 @@ func (m *Machine) Prepare() (name string, args []string, err error) {
 	if err != nil {
 		return "", nil, err
 	}
+
 	var drives []drive
 	for i, d := range m.config.Disks {
 		v, err := prepareDisk(m.config.Dir, i, d)
@@ -93,6 +96,7 @@ func (m *Machine) Prepare() (name string, args []string, err error) {
 		}
 		drives = append(drives, v)
 	}
+
 	return qemu, qemuArgs(m.config, fw, drives), nil
 }
 
@@ -104,24 +108,33 @@ func (m *Machine) Start(ctx context.Context) error {
 	if m.run != nil {
 		return fmt.Errorf("start machine %s: it is running", m.config.Name)
 	}
+
 	name, args, err := m.Prepare()
 	if err != nil {
 		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
 	}
+
 	if m.config.Nice > 0 {
 		name, args = "nice", append([]string{"-n", strconv.Itoa(m.config.Nice), name}, args...)
 	}
-	r := &powerOnPeriod{cmd: exec.CommandContext(ctx, name, args...), line: shellLine(name, args), ended: make(chan struct{})}
+
+	r := &powerOnPeriod{
+		cmd:   exec.CommandContext(ctx, name, args...),
+		line:  shellLine(name, args),
+		ended: make(chan struct{}),
+	}
 	r.cmd.Stdout, r.cmd.Stderr = m.console, &r.stderr
 	stdin, err := r.cmd.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
 	}
+
 	r.stdin = stdin
 	m.console.attach(stdin)
 	if r.child, err = process.Start(r.cmd); err != nil {
 		return fmt.Errorf("start machine %s: %w", m.config.Name, err)
 	}
+
 	go m.awaitEnd(r)
 	m.run, m.failure = r, nil
 	return m.applyShare()
@@ -132,17 +145,22 @@ func (m *Machine) awaitEnd(r *powerOnPeriod) {
 	<-r.child.Done()
 	ended := r.child.Err()
 	if ended != nil {
-		r.err = fmt.Errorf("run machine %s: %w: %s\n%s", m.config.Name, ended, bytes.TrimSpace(r.stderr.Bytes()), r.line)
+		r.err = fmt.Errorf(
+			"run machine %s: %w: %s\n%s", m.config.Name, ended, bytes.TrimSpace(r.stderr.Bytes()), r.line,
+		)
 	}
+
 	m.console.detach()
 	m.mu.Lock()
 	if r.free != nil {
 		r.err = errors.Join(r.err, r.free())
 	}
+
 	m.run = nil
 	if !r.cut && !errors.Is(ended, context.Canceled) {
 		m.failure = failureOf(ended, r.stderr.String())
 	}
+
 	m.cpu += r.cmd.ProcessState.UserTime() + r.cmd.ProcessState.SystemTime()
 	m.mu.Unlock()
 	close(r.ended)
@@ -166,6 +184,7 @@ func failureOf(ended error, said string) error {
 	case said == "" && errors.As(ended, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL:
 		said = "as the kernel does where memory is short"
 	}
+
 	return fmt.Errorf("QEMU has ended: %w: %s", ended, cmp.Or(said, "it said nothing"))
 }
 
@@ -194,6 +213,7 @@ func (m *Machine) CPU() time.Duration {
 	if m.run == nil {
 		return m.cpu
 	}
+
 	return m.cpu + process.CPU(m.run.cmd.Process.Pid)
 }
 
@@ -204,6 +224,7 @@ func (m *Machine) Throttle(share float64) error {
 	if share < 0 {
 		return fmt.Errorf("throttle machine %s to %v processors: want 0, which frees it, or more", m.config.Name, share)
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.share = share
@@ -224,17 +245,20 @@ func (m *Machine) applyShare() error {
 	if r == nil {
 		return nil
 	}
+
 	var err error
 	if r.free != nil {
 		err = r.free()
 		r.free = nil
 	}
+
 	if share > 0 {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- process.Throttle(ctx, r.cmd.Process, share) }()
 		r.free = func() error { cancel(); return <-done }
 	}
+
 	return err
 }
 
@@ -259,10 +283,12 @@ func (m *Machine) CommandLine() string {
 	if r := m.currentRun(); r != nil {
 		return r.line
 	}
+
 	name, args, err := m.Prepare()
 	if err != nil {
 		return err.Error()
 	}
+
 	return shellLine(name, args)
 }
 
@@ -289,6 +315,7 @@ func (m *Machine) Kill() error {
 		m.mu.Unlock()
 		return nil
 	}
+
 	r.cut = true
 	m.mu.Unlock()
 	r.child.Kill()
@@ -302,6 +329,7 @@ func (m *Machine) QMP(ctx context.Context) (*QMP, error) {
 	if r == nil {
 		return nil, fmt.Errorf("connect QMP: machine %s is off", m.config.Name)
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // a machine that ends takes its socket along
@@ -311,6 +339,7 @@ func (m *Machine) QMP(ctx context.Context) (*QMP, error) {
 		case <-ctx.Done():
 		}
 	}()
+
 	return dialQMP(ctx, filepath.Join(m.config.Dir, qmpSocket))
 }
 
@@ -329,6 +358,7 @@ func (m *Machine) PressButton(ctx context.Context, a PowerAction) error {
 		return err
 	}
 	defer q.Close()
+
 	return q.Execute(ctx, string(a), nil, nil)
 }
 

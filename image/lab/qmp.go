@@ -41,13 +41,19 @@ func dialQMP(ctx context.Context, path string) (*QMP, error) {
 	for {
 		conn, err := d.DialContext(ctx, "unix", path)
 		if err == nil {
-			q := &QMP{conn: conn, enc: json.NewEncoder(conn), replies: make(chan qmpMessage, 1),
-				events: make(chan Event, 64), done: make(chan struct{})}
+			q := &QMP{
+				conn:    conn,
+				enc:     json.NewEncoder(conn),
+				replies: make(chan qmpMessage, 1),
+				events:  make(chan Event, 64),
+				done:    make(chan struct{}),
+			}
 			go q.read()
 			if err := q.Execute(ctx, "qmp_capabilities", nil, nil); err != nil {
 				conn.Close()
 				return nil, err
 			}
+
 			return q, nil
 		}
 		select {
@@ -89,9 +95,11 @@ func (q *QMP) Execute(ctx context.Context, name string, args, result any) error 
 	if args != nil {
 		cmd["arguments"] = args
 	}
+
 	if err := q.enc.Encode(cmd); err != nil {
 		return fmt.Errorf("qmp %s: %w", name, err)
 	}
+
 	select {
 	case m := <-q.replies:
 		if m.Error != nil {
@@ -103,6 +111,7 @@ func (q *QMP) Execute(ctx context.Context, name string, args, result any) error 
 		if err := json.Unmarshal(m.Return, result); err != nil {
 			return fmt.Errorf("qmp %s: %w", name, err)
 		}
+
 		return nil
 	case <-q.done:
 		return fmt.Errorf("qmp %s: the machine ended", name)

@@ -15,6 +15,7 @@ func Diff(from, to *Lock) []string {
 	if from.Toolchain != to.Toolchain {
 		say("toolchain %s -> %s", from.Toolchain, to.Toolchain)
 	}
+
 	compare(from.Requested, to.Requested, func(name, was, is string) {
 		switch {
 		case was == "":
@@ -26,7 +27,9 @@ func Diff(from, to *Lock) []string {
 		}
 	})
 	compare(from.Debs, to.Debs, func(name string, was, is Deb) { diffDeb(say, name, was, is) })
-	compare(from.Images, to.Images, func(name, was, is string) { say("image %s %s -> %s", name, orNone(was), orNone(is)) })
+	compare(
+		from.Images, to.Images, func(name, was, is string) { say("image %s %s -> %s", name, orNone(was), orNone(is)) },
+	)
 	compare(modulesByKey(from), modulesByKey(to), func(key [2]string, was, is Module) {
 		where := key[1] + " (" + key[0] + "/go.mod)"
 		switch {
@@ -81,9 +84,11 @@ func compare[K comparable, V any](from, to map[K]V, differ func(K, V, V)) {
 	for k := range from {
 		keys[k] = true
 	}
+
 	for k := range to {
 		keys[k] = true
 	}
+
 	sorted := slices.SortedFunc(maps.Keys(keys), func(a, b K) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	for _, k := range sorted {
 		was, is := from[k], to[k]

@@ -76,11 +76,13 @@ func (l *Lock) StaleRoots(r *recipe.Recipe) []string {
 			stale = append(stale, "root "+root.Name+" asks for other packages")
 		}
 	}
+
 	for _, image := range r.Images {
 		if image.Reference != "" && l.Images[image.Name] != image.Reference {
 			stale = append(stale, "image "+image.Name+" asks for another digest")
 		}
 	}
+
 	slices.Sort(stale)
 	return stale
 }
@@ -110,17 +112,22 @@ func (l *Lock) AddRoot(name, asked string, packages []debian.Package) error {
 	if l.Requested == nil {
 		l.Requested, l.Debs = map[string]string{}, map[string]Deb{}
 	}
+
 	l.Requested[name] = asked
 	for _, p := range packages {
 		deb, there := l.Debs[p.Name]
 		if there && deb.Package != p {
-			return fmt.Errorf("lock root %s: %s is %s here and %s in root %s", name, p.Name, p.Version, deb.Version, deb.Roots[0])
+			return fmt.Errorf(
+				"lock root %s: %s is %s here and %s in root %s", name, p.Name, p.Version, deb.Version, deb.Roots[0],
+			)
 		}
+
 		deb.Package = p
 		deb.Roots = append(deb.Roots, name)
 		slices.Sort(deb.Roots)
 		l.Debs[p.Name] = deb
 	}
+
 	return nil
 }
 
@@ -135,13 +142,19 @@ func (l *Lock) Text() []byte {
 	for _, name := range slices.Sorted(maps.Keys(l.Requested)) {
 		fmt.Fprintf(&b, "root %s asked=%s\n", name, l.Requested[name])
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(l.Images)) {
 		fmt.Fprintf(&b, "image %s %s\n", name, l.Images[name])
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(l.Debs)) {
 		d := l.Debs[name]
-		fmt.Fprintf(&b, "deb %s %s %s %s %d %s %s %s\n", d.Name, d.Version, d.Arch, d.Section, d.Size, d.SHA256, d.Path, strings.Join(d.Roots, ","))
+		fmt.Fprintf(
+			&b, "deb %s %s %s %s %d %s %s %s\n", d.Name, d.Version, d.Arch, d.Section, d.Size, d.SHA256, d.Path,
+			strings.Join(d.Roots, ","),
+		)
 	}
+
 	for _, m := range l.Modules {
 		sum := m.Sum
 		if sum == "" {
@@ -149,6 +162,7 @@ func (l *Lock) Text() []byte {
 		}
 		fmt.Fprintf(&b, "module %s %s %s %s\n", m.Dir, m.Path, m.Version, sum)
 	}
+
 	return b.Bytes()
 }
 
@@ -180,12 +194,16 @@ func Parse(name string, text []byte) (*Lock, error) {
 			return nil, fmt.Errorf("%s:%d: %w; restore the file from git or run `firstlight lock`", name, n, err)
 		}
 	}
+
 	if err := scanner.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if l.Epoch == 0 || l.Toolchain == "" {
-		return nil, fmt.Errorf("%s:1: epoch or toolchain is missing; restore the file from git or run `firstlight lock`", name)
+		return nil, fmt.Errorf(
+			"%s:1: epoch or toolchain is missing; restore the file from git or run `firstlight lock`", name,
+		)
 	}
+
 	return l, nil
 }
 
@@ -197,6 +215,7 @@ func (l *Lock) parseLine(words []string) error {
 	if n, known := want[words[0]]; !known || len(words) != n {
 		return fmt.Errorf("%q is not a line of a lock", strings.Join(words, " "))
 	}
+
 	switch words[0] {
 	case "epoch":
 		epoch, err := strconv.ParseInt(words[1], 10, 64)
@@ -225,9 +244,18 @@ func (l *Lock) parseLine(words []string) error {
 		if _, twice := l.Debs[words[1]]; twice {
 			return fmt.Errorf("deb %s is there twice", words[1])
 		}
+
 		l.Debs[words[1]] = Deb{
-			Package: debian.Package{Name: words[1], Version: words[2], Arch: words[3], Section: words[4], Size: size, SHA256: words[6], Path: words[7]},
-			Roots:   strings.Split(words[8], ","),
+			Package: debian.Package{
+				Name:    words[1],
+				Version: words[2],
+				Arch:    words[3],
+				Section: words[4],
+				Size:    size,
+				SHA256:  words[6],
+				Path:    words[7],
+			},
+			Roots: strings.Split(words[8], ","),
 		}
 	case "module":
 		m := Module{Dir: words[1], Path: words[2], Version: words[3], Sum: words[4]}
@@ -236,5 +264,6 @@ func (l *Lock) parseLine(words []string) error {
 		}
 		l.Modules = append(l.Modules, m)
 	}
+
 	return nil
 }

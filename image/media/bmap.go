@@ -59,6 +59,7 @@ func mapUsed(f *os.File, size int64) (Bmap, error) {
 	if err != nil {
 		return Bmap{}, err
 	}
+
 	b := Bmap{ImageSize: size, BlockSize: BlockSize}
 	next := int64(0)
 	for _, e := range used {
@@ -68,6 +69,7 @@ func mapUsed(f *os.File, size int64) (Bmap, error) {
 			b.Ranges = append(b.Ranges, Range{First: first, Last: next - 1})
 		}
 	}
+
 	return b, nil
 }
 
@@ -77,6 +79,7 @@ func MakeBmap(ctx context.Context, f *os.File, size int64) (Bmap, error) {
 	if err != nil {
 		return Bmap{}, err
 	}
+
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range b.Ranges {
@@ -88,6 +91,7 @@ func MakeBmap(ctx context.Context, f *os.File, size int64) (Bmap, error) {
 			return err
 		})
 	}
+
 	return b, g.Wait()
 }
 
@@ -112,6 +116,7 @@ func (b Bmap) Encode() []byte {
 		}
 		fmt.Fprintf(&w, "        <Range chksum=\"%s\"> %s </Range>\n", r.SHA256, blocks)
 	}
+
 	w.WriteString("    </BlockMap>\n</bmap>\n")
 	sum := sha256.Sum256(w.Bytes())
 	return bytes.Replace(w.Bytes(), []byte(noSum), []byte(hex.EncodeToString(sum[:])), 1)
@@ -141,13 +146,17 @@ func ParseBmap(text []byte) (Bmap, error) {
 	if err := xml.Unmarshal(text, &x); err != nil {
 		return Bmap{}, fmt.Errorf("read block map: %w", err)
 	}
+
 	sum := strings.TrimSpace(x.FileSum)
 	if x.Version != "2.0" || strings.TrimSpace(x.SumType) != "sha256" || len(sum) != len(noSum) {
-		return Bmap{}, fmt.Errorf("read block map: version %q with %q sums; want 2.0 with sha256", x.Version, strings.TrimSpace(x.SumType))
+		return Bmap{}, fmt.Errorf(
+			"read block map: version %q with %q sums; want 2.0 with sha256", x.Version, strings.TrimSpace(x.SumType),
+		)
 	}
 	if got := sha256.Sum256(bytes.Replace(text, []byte(sum), []byte(noSum), 1)); hex.EncodeToString(got[:]) != sum {
 		return Bmap{}, errors.New("read block map: its own checksum is wrong")
 	}
+
 	var b Bmap
 	var count, mapped int64
 	for _, field := range []struct {
@@ -156,35 +165,49 @@ func ParseBmap(text []byte) (Bmap, error) {
 	}{{"ImageSize", x.Size, &b.ImageSize}, {"BlockSize", x.Block, &b.BlockSize}, {"BlocksCount", x.Count, &count}, {"MappedBlocksCount", x.Mapped, &mapped}} {
 		n, err := strconv.ParseInt(strings.TrimSpace(field.text), 10, 64)
 		if err != nil || n <= 0 {
-			return Bmap{}, fmt.Errorf("read block map: %s %q is not a positive number", field.name, strings.TrimSpace(field.text))
+			return Bmap{}, fmt.Errorf(
+				"read block map: %s %q is not a positive number", field.name, strings.TrimSpace(field.text),
+			)
 		}
 		*field.to = n
 	}
+
 	if b.BlockSize > 1<<30 || count != (b.ImageSize-1)/b.BlockSize+1 {
-		return Bmap{}, fmt.Errorf("read block map: %d blocks of %d bytes are not an image of %d bytes", count, b.BlockSize, b.ImageSize)
+		return Bmap{}, fmt.Errorf(
+			"read block map: %d blocks of %d bytes are not an image of %d bytes", count, b.BlockSize, b.ImageSize,
+		)
 	}
+
 	next := int64(0)
 	for _, r := range x.BlockMap.Ranges {
 		first, last, isRun := strings.Cut(strings.TrimSpace(r.Text), "-")
 		if !isRun {
 			last = first
 		}
+
 		one := Range{SHA256: r.Sum}
 		var err1, err2 error
 		one.First, err1 = strconv.ParseInt(first, 10, 64)
 		one.Last, err2 = strconv.ParseInt(last, 10, 64)
 		if err1 != nil || err2 != nil || one.First < next || one.Last < one.First || one.Last >= count {
-			return Bmap{}, fmt.Errorf("read block map: range %q is not in order within %d blocks", strings.TrimSpace(r.Text), count)
+			return Bmap{}, fmt.Errorf(
+				"read block map: range %q is not in order within %d blocks", strings.TrimSpace(r.Text), count,
+			)
 		}
 		if raw, err := hex.DecodeString(r.Sum); err != nil || len(raw) != sha256.Size {
 			return Bmap{}, fmt.Errorf("read block map: range %q has no sha256", strings.TrimSpace(r.Text))
 		}
+
 		next = one.Last + 1
 		b.Ranges = append(b.Ranges, one)
 	}
+
 	if b.MappedBlocks() != mapped {
-		return Bmap{}, fmt.Errorf("read block map: it says %d blocks are mapped, its ranges have %d", mapped, b.MappedBlocks())
+		return Bmap{}, fmt.Errorf(
+			"read block map: it says %d blocks are mapped, its ranges have %d", mapped, b.MappedBlocks(),
+		)
 	}
+
 	return b, nil
 }
 
@@ -201,14 +224,17 @@ func (b Bmap) Check(ctx context.Context, r io.ReaderAt) ([]Range, error) {
 			return err
 		})
 	}
+
 	if err := g.Wait(); err != nil {
 		return nil, fmt.Errorf("check block map: %w", err)
 	}
+
 	var out []Range
 	for i, bad := range differ {
 		if bad {
 			out = append(out, b.Ranges[i])
 		}
 	}
+
 	return out, nil
 }

@@ -26,6 +26,7 @@ func UsedExtents(f *os.File, size int64) ([]Extent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list what is in use: %w", err)
 	}
+
 	out := []Extent{{0, gpt.PrimarySectors * gpt.SectorSize}}
 	for _, p := range table.Partitions {
 		end, err := usedPart(f, p)
@@ -36,6 +37,7 @@ func UsedExtents(f *os.File, size int64) ([]Extent, error) {
 			out = append(out, Extent{p.Offset(), p.Offset() + min(end, p.Size())})
 		}
 	}
+
 	return append(out, Extent{size - gpt.BackupSectors*gpt.SectorSize, size}), nil
 }
 
@@ -50,16 +52,20 @@ func usedPart(f *os.File, p gpt.Partition) (int64, error) {
 		if _, err := part.ReadAt(block, n); err != nil {
 			return n, nil // no room for a tree
 		}
+
 		s, err := verity.ParseSuper(block)
 		if err != nil {
 			return n, nil
 		}
+
 		return n + s.TreeSize(), nil
 	}
+
 	empty, err := allZeros(f, p)
 	if err != nil || empty {
 		return 0, err
 	}
+
 	return p.Size(), nil
 }
 
@@ -84,6 +90,7 @@ func allZeros(f *os.File, p gpt.Partition) (bool, error) {
 		case err == nil:
 			at = data
 		}
+
 		n := min(int64(len(buf)), end-at)
 		if _, err := f.ReadAt(buf[:n], at); err != nil {
 			return false, err
@@ -91,7 +98,9 @@ func allZeros(f *os.File, p gpt.Partition) (bool, error) {
 		if !bytes.Equal(buf[:n], zero[:n]) {
 			return false, nil
 		}
+
 		at += n
 	}
+
 	return true, nil
 }

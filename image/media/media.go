@@ -30,11 +30,13 @@ func replace(path string, perm os.FileMode, write func(io.Writer) error) error {
 	if err := os.Remove(path + ".part"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+
 	f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_EXCL|os.O_WRONLY, perm)
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
+
 	defer f.Close()
 	if err := write(f); err != nil {
 		return err
@@ -45,6 +47,7 @@ func replace(path string, perm os.FileMode, write func(io.Writer) error) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+
 	return os.Rename(f.Name(), path)
 }
 
@@ -62,17 +65,20 @@ func Open(ctx context.Context, path string) (*Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open image: %w", err)
 	}
+
 	if strings.HasSuffix(path, SuffixZstd) {
 		defer f.Close()
 		if f, err = decompress(ctx, f); err != nil {
 			return nil, fmt.Errorf("decompress image %s: %w", path, err)
 		}
 	}
+
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("open image: %w", err)
 	}
+
 	return &Image{f, path, size}, nil
 }
 
@@ -85,6 +91,7 @@ func decompress(ctx context.Context, r io.Reader) (*os.File, error) {
 		return nil, err
 	}
 	defer decoder.Close()
+
 	f, err := os.CreateTemp("", "firstlight-image-")
 	if err != nil {
 		return nil, err
@@ -93,14 +100,17 @@ func decompress(ctx context.Context, r io.Reader) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
+
 	size, err := copySparse(ctx, f, decoder)
 	if err == nil {
 		err = f.Truncate(size)
 	}
+
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
+
 	return f, nil
 }
 
@@ -111,6 +121,7 @@ func copySparse(ctx context.Context, w io.WriterAt, r io.Reader) (int64, error) 
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
+
 		n, err := io.ReadFull(r, buf)
 		for i := 0; i < n; i += len(zero) {
 			chunk := buf[i:min(i+len(zero), n)]
@@ -121,6 +132,7 @@ func copySparse(ctx context.Context, w io.WriterAt, r io.Reader) (int64, error) 
 				return 0, err
 			}
 		}
+
 		at += int64(n)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return at, nil

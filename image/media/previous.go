@@ -29,15 +29,18 @@ func (e *PreviousImage) index() *previousIndex {
 	if e == nil {
 		return nil
 	}
+
 	k := &previousIndex{PreviousImage: *e, sums: map[Range]string{}}
 	at := int64(0)
 	for _, n := range e.Frames {
 		k.at = append(k.at, at)
 		at += n
 	}
+
 	for _, r := range e.Bmap.Ranges {
 		k.sums[Range{First: r.First, Last: r.Last}] = r.SHA256
 	}
+
 	return k
 }
 
@@ -55,6 +58,7 @@ func (k *previousIndex) hasChunk(at int64, data, scratch []byte) (bool, error) {
 	if _, err := k.Image.ReadAt(scratch[:len(data)], at); err != nil {
 		return false, fmt.Errorf("read earlier image: %w", err)
 	}
+
 	return bytes.Equal(data, scratch[:len(data)]), nil
 }
 
@@ -64,9 +68,11 @@ func (k *previousIndex) readFrame(at int64, room []byte) ([]byte, error) {
 	if int64(cap(room)) < k.Frames[i] {
 		room = make([]byte, k.Frames[i])
 	}
+
 	room = room[:k.Frames[i]]
 	if _, err := k.Packed.ReadAt(room, k.at[i]); err != nil {
 		return nil, fmt.Errorf("read earlier compressed image: %w", err)
 	}
+
 	return room, nil
 }

@@ -49,14 +49,17 @@ func publish(ctx context.Context, image string, earlier *PreviousImage) (p Publi
 		return p, err
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err != nil {
 		return p, err
 	}
+
 	b, err := mapUsed(f, info.Size())
 	if err != nil {
 		return p, err
 	}
+
 	raw, packed := sha256.New(), sha256.New()
 	err = replace(image+SuffixZstd, info.Mode().Perm(), func(w io.Writer) error {
 		p.Frames, err = processImage(ctx, f, b, earlier.index(), raw, io.MultiWriter(w, packed))
@@ -65,6 +68,7 @@ func publish(ctx context.Context, image string, earlier *PreviousImage) (p Publi
 	if err != nil {
 		return p, err
 	}
+
 	text := b.Encode()
 	err = replace(image+SuffixBmap, info.Mode().Perm(), func(w io.Writer) error {
 		_, err := w.Write(text)
@@ -73,6 +77,7 @@ func publish(ctx context.Context, image string, earlier *PreviousImage) (p Publi
 	if err != nil {
 		return p, err
 	}
+
 	name, mapped := filepath.Base(image), sha256.Sum256(text)
 	p.Sums = map[string]string{
 		name:              hex.EncodeToString(raw.Sum(nil)),
@@ -95,21 +100,39 @@ type chunk struct {
 // image to raw, and writes it compressed to w. Reading, the ranges and compression are
 // shared by all processors; the two running digests are in the order of the image, each
 // with a goroutine of its own. It returns the length of each frame.
-func processImage(ctx context.Context, f *os.File, b Bmap, earlier *previousIndex, raw hash.Hash, w io.Writer) (frames []int64, err error) {
+func processImage(
+	ctx context.Context,
+	f *os.File,
+	b Bmap,
+	earlier *previousIndex,
+	raw hash.Hash,
+	w io.Writer,
+) (frames []int64, err error) {
 	// What is in use is compressed already, all but a few tables: a slow level would find nothing.
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithEncoderCRC(true))
+	encoder, err := zstd.NewWriter(
+		nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)),
+		zstd.WithEncoderCRC(true),
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer encoder.Close()
+
 	zeros := make([]byte, chunkSize)
 	zeroFrame := encoder.EncodeAll(zeros, nil)
 
 	ahead := 2 * runtime.GOMAXPROCS(0) // how many chunks are in memory
-	free, work, toHash, toWrite := make(chan *chunk, ahead), make(chan *chunk, ahead), make(chan *chunk, ahead), make(chan *chunk, ahead)
+	free, work, toHash, toWrite := make(
+		chan *chunk, ahead,
+	), make(chan *chunk, ahead), make(chan *chunk, ahead), make(chan *chunk, ahead)
 	for range ahead {
-		free <- &chunk{buf: make([]byte, chunkSize), frame: make([]byte, 0, chunkSize+chunkSize/64), ready: make(chan struct{}, 1)}
+		free <- &chunk{
+			buf:   make([]byte, chunkSize),
+			frame: make([]byte, 0, chunkSize+chunkSize/64),
+			ready: make(chan struct{}, 1),
+		}
 	}
+
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { // hands out the image
 		defer close(work)
@@ -119,10 +142,12 @@ func processImage(ctx context.Context, f *os.File, b Bmap, earlier *previousInde
 			if err != nil {
 				return err
 			}
+
 			c.at, c.data = at, c.buf[:min(chunkSize, b.ImageSize-at)]
 			toHash <- c // there is room for all chunks
 			work <- c
 		}
+
 		return nil
 	})
 	for range runtime.GOMAXPROCS(0) {
@@ -131,6 +156,7 @@ func processImage(ctx context.Context, f *os.File, b Bmap, earlier *previousInde
 			if earlier != nil {
 				scratch = make([]byte, chunkSize)
 			}
+
 			for c := range work {
 				if err := c.read(f, zeros); err != nil {
 					return err
@@ -141,10 +167,12 @@ func processImage(ctx context.Context, f *os.File, b Bmap, earlier *previousInde
 					c.ready <- struct{}{}
 					continue
 				}
+
 				same, err := earlier.hasChunk(c.at, c.data, scratch)
 				if err != nil {
 					return err
 				}
+
 				if same {
 					b.digestIn(c.at, c.data, earlier.sums)
 					if c.frame, err = earlier.readFrame(c.at, c.frame); err != nil {
@@ -154,11 +182,14 @@ func processImage(ctx context.Context, f *os.File, b Bmap, earlier *previousInde
 					b.digestIn(c.at, c.data, nil)
 					c.frame = encoder.EncodeAll(c.data, c.frame[:0])
 				}
+
 				c.ready <- struct{}{}
 			}
+
 			return nil
 		})
 	}
+
 	g.Go(func() error { // digests the image
 		defer close(toWrite)
 		for c := range toHash {
@@ -205,6 +236,7 @@ func (c *chunk) read(f *os.File, zeros []byte) error {
 		c.data = zeros[:len(c.data)]
 		return nil
 	}
+
 	_, err = f.ReadAt(c.data, c.at) // also where the file system knows no holes
 	return err
 }
@@ -219,10 +251,12 @@ func (b Bmap) digestIn(at int64, data []byte, sums map[Range]string) {
 		if start >= int64(len(data)) {
 			return
 		}
+
 		end := min((r.Last+1)*b.BlockSize-at, int64(len(data)))
 		if r.SHA256 = sums[Range{First: r.First, Last: r.Last}]; r.SHA256 != "" {
 			continue
 		}
+
 		sum := sha256.Sum256(data[start:end])
 		r.SHA256 = hex.EncodeToString(sum[:])
 	}

@@ -21,6 +21,7 @@ func WriteSums(dir string, names []string, sums map[string]string) error {
 		}
 		fmt.Fprintf(&list, "%s  %s\n", sums[name], name)
 	}
+
 	err := replace(filepath.Join(dir, SumsName), 0o644, func(w io.Writer) error {
 		_, err := io.WriteString(w, list.String())
 		return err
@@ -28,6 +29,7 @@ func WriteSums(dir string, names []string, sums map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", SumsName, err)
 	}
+
 	return nil
 }
 
@@ -38,6 +40,7 @@ func DigestFile(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+
 	return digestReader(ctx, f)
 }
 
@@ -49,6 +52,7 @@ func digestReader(ctx context.Context, r io.Reader) (string, error) {
 		if err := ctx.Err(); err != nil {
 			return "", err
 		}
+
 		n, err := r.Read(buf)
 		h.Write(buf[:n])
 		if err == io.EOF {

@@ -32,10 +32,12 @@ func Select(manifest string, only []string) (string, error) {
 			}
 		}
 	}
+
 	for _, wish := range only {
 		if !found[wish] {
 			return "", fmt.Errorf("only: the manifest has no %s", wish)
 		}
 	}
+
 	return strings.Join(out, "\n---\n") + "\n", nil
 }

@@ -49,7 +49,13 @@ type Layout struct {
 // New makes an empty layout. Its images were created at epoch, seconds since 1970.
 func New(epoch int64) *Layout {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	return &Layout{epoch: epoch, index: index, blobs: map[string]tree.Content{}, layers: map[string]string{}, names: map[string]string{}}
+	return &Layout{
+		epoch:  epoch,
+		index:  index,
+		blobs:  map[string]tree.Content{},
+		layers: map[string]string{},
+		names:  map[string]string{},
+	}
 }
 
 // Add adds an image of one layer, a tar archive with its sha256, under all its names,
@@ -60,26 +66,33 @@ func (l *Layout) Add(layerFile, layerDigest string, c Config, names []string) (s
 	if err != nil {
 		return "", fmt.Errorf("add image %s: %w", names[0], err)
 	}
+
 	only := blob{file: layerFile, hash: v1.Hash{Algorithm: "sha256", Hex: layerDigest}, size: info.Size()}
 	created := v1.Time{Time: time.Unix(l.epoch, 0).UTC()}
 	base := mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1)
-	image, err := mutate.Append(base, mutate.Addendum{Layer: only, History: v1.History{CreatedBy: "firstlight build", Created: created}})
+	image, err := mutate.Append(
+		base, mutate.Addendum{Layer: only, History: v1.History{CreatedBy: "firstlight build", Created: created}},
+	)
 	if err != nil {
 		return "", fmt.Errorf("add image %s: %w", names[0], err)
 	}
+
 	file, err := image.ConfigFile()
 	if err != nil {
 		return "", fmt.Errorf("add image %s: %w", names[0], err)
 	}
+
 	file = file.DeepCopy()
 	file.Architecture, file.OS, file.Created = "amd64", "linux", created
 	file.Config = v1.Config{Entrypoint: c.Entrypoint, Cmd: c.Command, User: c.User, WorkingDir: c.WorkDir}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		file.Config.Env = append(file.Config.Env, name+"="+c.Env[name])
 	}
+
 	if image, err = mutate.ConfigFile(image, file); err != nil {
 		return "", fmt.Errorf("add image %s: %w", names[0], err)
 	}
+
 	l.layers[layerDigest] = layerFile
 	return l.AddImage(image, names)
 }
@@ -91,23 +104,28 @@ func (l *Layout) AddImage(image v1.Image, names []string) (string, error) {
 	if err != nil {
 		return fail(err)
 	}
+
 	digest, err := image.Digest()
 	if err != nil {
 		return fail(err)
 	}
+
 	config, err := image.RawConfigFile()
 	if err != nil {
 		return fail(err)
 	}
+
 	configDigest, err := image.ConfigName()
 	if err != nil {
 		return fail(err)
 	}
+
 	for _, name := range names {
 		if _, twice := l.names[name]; twice {
 			return fail(fmt.Errorf("%s is there already; give one image that name", name))
 		}
 	}
+
 	l.blobs[digest.Hex], l.blobs[configDigest.Hex] = tree.Bytes(manifest), tree.Bytes(config)
 	for _, name := range names {
 		l.names[name] = digest.String()
@@ -115,6 +133,7 @@ func (l *Layout) AddImage(image v1.Image, names []string) (string, error) {
 			Annotations: map[string]string{annotationContainerd: name, annotationOCI: name},
 		}})
 	}
+
 	return digest.String(), nil
 }
 
@@ -128,20 +147,27 @@ func (l *Layout) WriteInto(t *tree.Tree, dir string) error {
 	if err != nil {
 		return fmt.Errorf("write image layout: %w", err)
 	}
-	files := map[string]tree.Content{"oci-layout": tree.Bytes(`{"imageLayoutVersion":"1.0.0"}`), "index.json": tree.Bytes(index)}
+
+	files := map[string]tree.Content{
+		"oci-layout": tree.Bytes(`{"imageLayoutVersion":"1.0.0"}`),
+		"index.json": tree.Bytes(index),
+	}
 	for hex, content := range l.blobs {
 		files["blobs/sha256/"+hex] = content
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := t.File(path.Join(dir, name), 0o644, files[name], "container images"); err != nil {
 			return err
 		}
 	}
+
 	for _, hex := range slices.Sorted(maps.Keys(l.layers)) {
 		if err := unpack(t, path.Join(dir, layer.Dir, hex), l.layers[hex]); err != nil {
 			return err
 		}
 	}
+
 	return t.LinkDuplicates(path.Join(dir, layer.Dir))
 }
 
@@ -155,6 +181,7 @@ func WriteLayer(t *tree.Tree, file string) error {
 		f.Close()
 		return fmt.Errorf("write layer %s: %w", file, err)
 	}
+
 	return f.Close()
 }
 

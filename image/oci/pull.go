@@ -24,13 +24,17 @@ func Pull(ctx context.Context, reference, dir string) error {
 	if err != nil {
 		return fmt.Errorf("pull image: %w", err)
 	}
-	image, err := remote.Image(digest, remote.WithContext(ctx), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: "amd64"}))
+
+	image, err := remote.Image(
+		digest, remote.WithContext(ctx), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: "amd64"}),
+	)
 	if err != nil {
 		return fmt.Errorf("pull image %s: %w", reference, err)
 	}
 	if err := Save(image, dir); err != nil {
 		return fmt.Errorf("pull image %s: %w", reference, err)
 	}
+
 	return nil
 }
 
@@ -47,15 +51,18 @@ func Save(image v1.Image, dir string) error {
 	if err := to.AppendImage(image); err != nil {
 		return fmt.Errorf("keep image: %w", err)
 	}
+
 	layers, err := image.Layers()
 	if err != nil {
 		return fmt.Errorf("keep image: %w", err)
 	}
+
 	for _, l := range layers {
 		if err := saveLayer(l, filepath.Join(dir, unpackedDir)); err != nil {
 			return fmt.Errorf("keep image: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -64,18 +71,22 @@ func saveLayer(l v1.Layer, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	archive, err := l.Uncompressed()
 	if err != nil {
 		return err
 	}
 	defer archive.Close()
+
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	f, err := os.Create(filepath.Join(dir, id.Hex))
 	if err != nil {
 		return err
 	}
+
 	_, err = io.Copy(f, archive)
 	return errors.Join(err, f.Close())
 }
@@ -88,10 +99,12 @@ func (l *Layout) AddPulled(dir string, names []string) error {
 	if err != nil {
 		return fail(err)
 	}
+
 	index, err := path.ImageIndex()
 	if err != nil {
 		return fail(err)
 	}
+
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		return fail(err)
@@ -99,34 +112,42 @@ func (l *Layout) AddPulled(dir string, names []string) error {
 	if len(manifest.Manifests) != 1 {
 		return fail(fmt.Errorf("%s holds %d images and not one", dir, len(manifest.Manifests)))
 	}
+
 	image, err := path.Image(manifest.Manifests[0].Digest)
 	if err != nil {
 		return fail(err)
 	}
+
 	layers, err := image.Layers()
 	if err != nil {
 		return fail(err)
 	}
+
 	for _, layer := range layers {
 		digest, err := layer.Digest()
 		if err != nil {
 			return fail(err)
 		}
+
 		id, err := layer.DiffID()
 		if err != nil {
 			return fail(err)
 		}
+
 		l.layers[id.Hex] = filepath.Join(dir, unpackedDir, id.Hex)
 		if digest == id {
 			continue
 		}
+
 		packed := filepath.Join(dir, "blobs", digest.Algorithm, digest.Hex)
 		info, err := os.Stat(packed)
 		if err != nil {
 			return fail(err)
 		}
+
 		l.blobs[digest.Hex] = tree.Section{Path: packed, Length: info.Size()}
 	}
+
 	_, err = l.AddImage(image, names)
 	return err
 }

@@ -17,21 +17,25 @@ func unpack(t *tree.Tree, dir, archive string) error {
 	if err := t.Mkdir(path.Dir(dir), "container images"); err != nil {
 		return fail(err)
 	}
+
 	t.Get(path.Dir(dir)).Perm = 0o700
 	f, err := os.Open(archive)
 	if err != nil {
 		return fail(err)
 	}
 	defer f.Close()
+
 	headers, contents, err := layer.Split(f)
 	if err != nil {
 		return fail(err)
 	}
+
 	for name, text := range map[string][]byte{layer.Headers: headers, layer.Contents: contents} {
 		if err := t.File(path.Join(dir, name), 0o644, tree.Bytes(text), "container images"); err != nil {
 			return fail(err)
 		}
 	}
+
 	files := path.Join(dir, layer.Files)
 	if err := t.AddTarBelow(files, archive, "container images"); err != nil {
 		return fail(err)
@@ -39,6 +43,7 @@ func unpack(t *tree.Tree, dir, archive string) error {
 	if err := t.Mkdir(files, "container images"); err != nil { // of an empty archive
 		return fail(err)
 	}
+
 	return markRemoved(t, files)
 }
 
@@ -64,10 +69,12 @@ func markRemoved(t *tree.Tree, dir string) error {
 			t.Get(at).Xattrs = map[string]string{"trusted.overlay.opaque": "y"}
 			continue
 		}
+
 		gone := &tree.Node{Type: tree.Char, From: "container images"} // device 0:0
 		if err := t.Put(at+strings.TrimPrefix(name, removes), gone); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

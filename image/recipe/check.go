@@ -45,15 +45,20 @@ func (c *checker) check() {
 	if !suiteForm.MatchString(c.Debian.Suite) {
 		c.report(c.Debian.Pos, "suite %q is not a release name; write one such as trixie", c.Debian.Suite)
 	}
+
 	for _, component := range c.Debian.Components {
 		if !suiteForm.MatchString(component) {
-			c.report(c.Debian.Pos, "component %q is not a component; write main, contrib or non-free-firmware", component)
+			c.report(
+				c.Debian.Pos, "component %q is not a component; write main, contrib or non-free-firmware", component,
+			)
 		}
 	}
+
 	c.checkNames()
 	for i := range c.Programs {
 		c.checkProgram(&c.Programs[i])
 	}
+
 	for _, o := range c.Omissions {
 		for _, pattern := range o.Paths {
 			if !strings.HasPrefix(pattern, "/") {
@@ -61,15 +66,19 @@ func (c *checker) check() {
 			}
 		}
 	}
+
 	for i := range c.Roots {
 		c.checkRoot(&c.Roots[i])
 	}
+
 	for i := range c.Images {
 		c.checkImage(&c.Images[i], i)
 	}
+
 	for i := range c.Artifacts {
 		c.checkArtifact(&c.Artifacts[i])
 	}
+
 	c.checkStick()
 }
 
@@ -88,15 +97,19 @@ func (c *checker) checkNames() {
 	for _, p := range c.Programs {
 		once("program ", p.Name, p.Pos, nameForm)
 	}
+
 	for _, o := range c.Omissions {
 		once("omission ", o.Name, o.Pos, nameForm)
 	}
+
 	for _, root := range c.Roots {
 		once("root ", root.Name, root.Pos, nameForm)
 	}
+
 	for _, image := range c.Images {
 		once("image ", image.Name, image.Pos, imageForm)
 	}
+
 	for _, a := range c.Artifacts {
 		once("artifact ", a.Name, a.Pos, nameForm)
 		once("artifact path ", strings.TrimPrefix(path.Clean(a.To), "/"), a.Pos, nil)
@@ -112,12 +125,15 @@ func (c *checker) checkProgram(p *Program) {
 		if err := module.CheckPath(m.Module); err != nil {
 			c.report(m.Pos, "module %q is not the path of a Go module; write one such as k8s.io/kubernetes", m.Module)
 		}
+
 		if m.File == "" || m.File == "." || !isInside(m.File) {
 			c.report(m.Pos, "file %q must be a clean path from the top of the module, such as pkg/name.go", m.File)
 		}
+
 		if m.Old == "" || m.Old == m.New {
 			c.report(m.Pos, "old must be text that new changes")
 		}
+
 		if m.Why == "" {
 			c.report(m.Pos, "why is empty; say what the mend is for")
 		}
@@ -130,23 +146,30 @@ func (c *checker) checkRoot(root *Root) {
 			c.report(root.Pos, "omit: there is no omission %s; write one under omissions", name)
 		}
 	}
+
 	if !slices.Contains([]string{"", VariantEssential, VariantUnpacked}, root.Variant) {
 		c.report(root.Pos, "variant %q is unknown; write %s or %s", root.Variant, VariantEssential, VariantUnpacked)
 	}
+
 	for _, name := range slices.Concat(root.Packages, root.Unpack) {
 		if !packageForm.MatchString(name) {
-			c.report(root.Pos, "package %q is not a Debian package name; write it without version or architecture", name)
+			c.report(
+				root.Pos, "package %q is not a Debian package name; write it without version or architecture", name,
+			)
 		}
 	}
+
 	for _, hook := range root.Hooks {
 		c.checkInside(root.Pos, "hooks", hook)
 	}
+
 	for _, replace := range root.Replace {
 		c.checkAbsolute(replace.Pos, "path", replace.Path)
 		if replace.Find == "" || replace.Find == replace.With {
 			c.report(replace.Pos, "find must be text that with changes")
 		}
 	}
+
 	c.checkTree(root.Pos, root.Overlays, root.Programs, root.Links, root.Dirs)
 }
 
@@ -176,29 +199,36 @@ func (c *checker) checkImage(image *Image, index int) {
 	if len(image.Tags) == 0 {
 		c.report(image.Pos, "tags is empty; give at least one")
 	}
+
 	for _, tag := range image.Tags {
 		if !tagForm.MatchString(tag) {
 			c.report(image.Pos, "tag %q is not a tag; use letters, digits, . _ -", tag)
 		}
 	}
+
 	kinds := 0
 	for _, given := range []bool{len(image.Programs) > 0, image.Root != "", image.Layer != "", image.Reference != ""} {
 		if given {
 			kinds++
 		}
 	}
+
 	if kinds != 1 {
 		c.report(image.Pos, "give exactly one of programs, root, layer and reference")
 	}
+
 	if image.Root != "" {
 		c.checkRootOf(image.Pos, image.Root)
 	}
+
 	if image.Layer != "" {
 		c.checkLayer(image, c.Images[:index])
 	}
+
 	if image.Reference != "" && !digestForm.MatchString(image.Reference) {
 		c.report(image.Pos, "reference %q has no digest; write registry/name@sha256:...", image.Reference)
 	}
+
 	c.checkTree(image.Pos, image.Overlays, image.Programs, image.Links, image.Dirs)
 }
 
@@ -219,13 +249,17 @@ func (c *checker) checkArtifact(a *Artifact) {
 	if !strings.HasPrefix(path.Clean(a.To), "/usr/share/firstlight/") {
 		c.report(a.Pos, "to %q is not below /usr/share/firstlight/", a.To)
 	}
+
 	switch a.Kind {
 	case KindFile:
 		c.checkFile(a)
 		return
 	case KindModule:
 		if a.Module == "" || a.From == "" || a.Path == "" || path.IsAbs(a.Path) {
-			c.report(a.Pos, "kind module needs module (the directory of a go.mod), from (a module's path) and path (a file in it)")
+			c.report(
+				a.Pos,
+				"kind module needs module (the directory of a go.mod), from (a module's path) and path (a file in it)",
+			)
 		} else {
 			c.checkInside(a.Pos, "path", a.Path)
 		}
@@ -245,9 +279,11 @@ func (c *checker) checkArtifact(a *Artifact) {
 		c.report(a.Pos, "kind %q is unknown; write file, extract, initramfs, disk, module or packages", a.Kind)
 		return
 	}
+
 	if a.File != "" || a.URL != "" || a.SHA256 != "" {
 		c.report(a.Pos, "file, url and sha256 belong to kind file")
 	}
+
 	c.checkRootOf(a.Pos, a.Root)
 }
 
@@ -255,12 +291,15 @@ func (c *checker) checkFile(a *Artifact) {
 	if (a.File == "") == (a.URL == "") {
 		c.report(a.Pos, "give either file or url")
 	}
+
 	if a.URL != "" && !sha256Form.MatchString(a.SHA256) {
 		c.report(a.Pos, "sha256 %q is not 64 hexadecimal digits; a url needs it", a.SHA256)
 	}
+
 	if a.Root != "" || a.Path != "" {
 		c.report(a.Pos, "root and path do not belong to kind file")
 	}
+
 	c.checkInside(a.Pos, "file", a.File)
 }
 
@@ -278,19 +317,23 @@ func (c *checker) checkPool(a *Artifact) {
 	if root == nil {
 		return
 	}
+
 	if root.Variant != VariantUnpacked {
 		c.report(a.Pos, "root %q must have variant %s", a.Root, VariantUnpacked)
 	}
+
 	lists := len(root.Unpack) + len(root.Exclude) + len(root.Include) + len(root.Omit) + len(root.Hooks) + len(root.Remove) +
 		len(root.Replace) + len(root.Overlays) + len(root.Programs) + len(root.Links) + len(root.Dirs)
 	if lists > 0 {
 		c.report(a.Pos, "root %q may have packages only; they are kept as they are", a.Root)
 	}
+
 	for _, image := range c.Images {
 		if image.Root == a.Root {
 			c.report(image.Pos, "root %q is kept as packages; make another root of them", a.Root)
 		}
 	}
+
 	for _, other := range c.Artifacts {
 		if other.Root == a.Root && other.Name != a.Name {
 			c.report(other.Pos, "root %q is kept as packages; make another root of them", a.Root)
@@ -303,14 +346,17 @@ func (c *checker) checkStick() {
 	if !nameForm.MatchString(s.Name) {
 		c.report(s.Pos, "name %q has other characters than a-z 0-9 . _ -", s.Name)
 	}
+
 	for _, name := range []string{s.Root, s.Boot, s.Tools} {
 		c.checkRootOf(s.Pos, name)
 	}
+
 	for _, name := range []string{s.Boot, s.Tools} {
 		if root := c.Root(name); root != nil && root.Variant != VariantUnpacked {
 			c.report(s.Pos, "root %q must have variant %s", name, VariantUnpacked)
 		}
 	}
+
 	if root := c.Root(s.Root); root != nil {
 		if root.Variant == VariantUnpacked {
 			c.report(s.Pos, "root %q must not have variant %s", s.Root, VariantUnpacked)
@@ -325,6 +371,7 @@ func (c *checker) checkStick() {
 			c.report(image.Pos, ofBuilder, image.Root)
 		}
 	}
+
 	for _, a := range c.Artifacts {
 		if isOfBuilder(a.Root) {
 			c.report(a.Pos, ofBuilder, a.Root)
@@ -334,11 +381,13 @@ func (c *checker) checkStick() {
 	if c.Program(s.Init) == nil {
 		c.report(s.Pos, "init %q is not among programs; add it there", s.Init)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(s.Sizes)) {
 		if _, err := ParseBytes(s.Sizes[name]); err != nil {
 			c.report(s.Pos, "sizes.%s: %v", name, err)
 		}
 	}
+
 	c.checkInside(s.Pos, "esp", s.ESP)
 	c.checkInside(s.Pos, "site", s.Site)
 }
@@ -349,9 +398,11 @@ func (c *checker) checkAppended(root *Root) {
 	if s.Appended == "" {
 		return
 	}
+
 	if path.Dir(s.Appended) != "/" || s.Appended != path.Clean(s.Appended) || s.Appended == "/" {
 		c.report(s.Pos, "appended %q is not a directory at the top, such as /firstlight", s.Appended)
 	}
+
 	for _, p := range slices.Concat(root.Dirs, slices.Sorted(maps.Keys(root.Links))) {
 		if p == s.Appended || strings.HasPrefix(p, s.Appended+"/") {
 			c.report(root.Pos, "%s is in stick.appended, which only programs can be", p)
@@ -384,10 +435,12 @@ func ParseBytes(size string) (int64, error) {
 		if !found {
 			continue
 		}
+
 		n, err := strconv.ParseInt(number, 10, 32)
 		if err != nil || n <= 0 {
 			break
 		}
+
 		return n << shift, nil
 	}
 	return 0, fmt.Errorf("size %q is not a size; write a whole number and KiB, MiB or GiB, such as 64MiB", size)

@@ -195,9 +195,11 @@ func Parse(name string, data []byte) (*Recipe, error) {
 	} else if len(d.Problems()) == 0 {
 		d.Report("", "the recipe is empty; start from the one in git")
 	}
+
 	if err := d.Problems().Err(); err != nil {
 		return nil, err
 	}
+
 	r.complete()
 	return &r, nil
 }

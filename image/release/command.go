@@ -33,11 +33,13 @@ func (r *Release) addCommand(ctx context.Context, dir string) ([]string, error) 
 	if err := writeDebian(ctx, filepath.Join(dir, deb), version, r.Revision.Time, r.Command); err != nil {
 		return nil, err
 	}
+
 	base := fmt.Sprintf("firstlight-%s-linux-%s", r.Revision.Version(), runtime.GOARCH)
 	text, err := packArchive(base, r.Revision.Time, r.Command)
 	if err != nil {
 		return nil, err
 	}
+
 	archive := base + ".tar.gz"
 	return []string{deb, archive}, os.WriteFile(filepath.Join(dir, archive), text, 0o644)
 }
@@ -81,15 +83,18 @@ func writeDebian(ctx context.Context, out, version string, at time.Time, files [
 		if file.Debian == "" {
 			continue
 		}
+
 		path := filepath.Join(staged, filepath.FromSlash(file.Debian))
 		err := os.MkdirAll(filepath.Dir(path), 0o755)
 		if err == nil {
 			err = os.WriteFile(path, file.Content, file.Mode)
 		}
+
 		if err := errors.Join(err, os.Chmod(path, file.Mode)); err != nil { // whatever the umask is
 			return fmt.Errorf("make Debian package: %w", err)
 		}
 	}
+
 	err = filepath.WalkDir(staged, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			err = os.Chmod(path, 0o755) // as above
@@ -105,6 +110,7 @@ func writeDebian(ctx context.Context, out, version string, at time.Time, files [
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make Debian package: dpkg-deb: %w: %s", err, bytes.TrimSpace(text))
 	}
+
 	return nil
 }
 
@@ -117,6 +123,7 @@ func packArchive(base string, at time.Time, files []File) ([]byte, error) {
 		if file.Archive == "" {
 			continue
 		}
+
 		header := &tar.Header{
 			Name:    base + "/" + file.Archive,
 			Mode:    int64(file.Mode.Perm()),
@@ -131,8 +138,10 @@ func packArchive(base string, at time.Time, files []File) ([]byte, error) {
 			return nil, fmt.Errorf("make archive: %s: %w", file.Archive, err)
 		}
 	}
+
 	if err := errors.Join(w.Close(), packed.Close()); err != nil {
 		return nil, fmt.Errorf("make archive: %w", err)
 	}
+
 	return out.Bytes(), nil
 }

@@ -15,6 +15,7 @@ func notesOf(changelog string, r assets.Revision) (string, error) {
 	if r.Version() == assets.Version {
 		section = assets.Version
 	}
+
 	var notes strings.Builder
 	isInside := false
 	for line := range strings.Lines(changelog) {
@@ -24,13 +25,17 @@ func notesOf(changelog string, r assets.Revision) (string, error) {
 			notes.WriteString(line)
 		}
 	}
+
 	text := strings.TrimSpace(notes.String())
 	if text == "" {
 		return "", fmt.Errorf("there is nothing under ## [%s]", section)
 	}
+
 	return title(r) + text + "\n", nil
 }
 
 func title(r assets.Revision) string {
-	return fmt.Sprintf("# Firstlight %s\n\nCommit %s of %s.\n\n", r.Version(), r.Commit, r.Time.UTC().Format("2006-01-02"))
+	return fmt.Sprintf(
+		"# Firstlight %s\n\nCommit %s of %s.\n\n", r.Version(), r.Commit, r.Time.UTC().Format("2006-01-02"),
+	)
 }

@@ -47,11 +47,13 @@ func (r *Release) Write(ctx context.Context) (*Result, error) {
 	if err := os.MkdirAll(r.Out, 0o755); err != nil {
 		return nil, fmt.Errorf("make release: %w", err)
 	}
+
 	dir, err := os.MkdirTemp(r.Out, ".part-")
 	if err != nil {
 		return nil, fmt.Errorf("make release: %w", err)
 	}
 	defer os.RemoveAll(dir)
+
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make release: %w", err)
 	}
@@ -64,6 +66,7 @@ func (r *Release) Write(ctx context.Context) (*Result, error) {
 		}
 		result.Files = append(result.Files, names...)
 	}
+
 	if err := writeSums(ctx, dir, result.Files); err != nil {
 		return nil, fmt.Errorf("make release: %w", err)
 	}
@@ -74,6 +77,7 @@ func (r *Release) Write(ctx context.Context) (*Result, error) {
 	if err := errors.Join(os.RemoveAll(result.Dir), os.Rename(dir, result.Dir)); err != nil {
 		return nil, fmt.Errorf("make release: %w", err)
 	}
+
 	return result, nil
 }
 
@@ -96,10 +100,12 @@ func (r *Release) addImage(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read image: %w; build it first", err)
 	}
+
 	sums, err := media.ParseSums(string(text))
 	if err != nil {
 		return nil, err
 	}
+
 	bill := filepath.Join(from, base+".spdx.json")
 	if err := checkImage(bill, r.Image+media.SuffixZstd, r.Revision.Version()); err != nil {
 		return nil, err
@@ -111,6 +117,7 @@ func (r *Release) addImage(ctx context.Context, dir string) ([]string, error) {
 		if err := copyFile(filepath.Join(dir, name), filepath.Join(from, base+suffix)); err != nil {
 			return nil, err
 		}
+
 		digest, err := media.DigestFile(ctx, filepath.Join(dir, name))
 		if err != nil {
 			return nil, err
@@ -119,8 +126,10 @@ func (r *Release) addImage(ctx context.Context, dir string) ([]string, error) {
 			return nil, fmt.Errorf("copy %s: it has sha256 %s, %s says %q; build it again",
 				base+suffix, digest, media.SumsName, want)
 		}
+
 		names = append(names, name)
 	}
+
 	return names, nil
 }
 
@@ -130,6 +139,7 @@ func checkImage(bill, packed, version string) error {
 	if err != nil {
 		return fmt.Errorf("read list of contents: %w", err)
 	}
+
 	var contents struct {
 		Packages []struct {
 			Version string `json:"versionInfo"`
@@ -141,6 +151,7 @@ func checkImage(bill, packed, version string) error {
 	if got := contents.Packages[0].Version; got != version {
 		return fmt.Errorf("the image is %s, the sources are %s; build it first", got, version)
 	}
+
 	info, err := os.Stat(packed)
 	if err != nil {
 		return fmt.Errorf("read image: %w", err)
@@ -149,6 +160,7 @@ func checkImage(bill, packed, version string) error {
 		return fmt.Errorf("%s is readable by its owner alone: a site document with passwords is inside; "+
 			"build it without --site", packed)
 	}
+
 	return nil
 }
 
@@ -157,19 +169,23 @@ func copyFile(to, from string) error {
 	if os.Link(from, to) == nil {
 		return nil
 	}
+
 	in, err := os.Open(from)
 	if err != nil {
 		return fmt.Errorf("copy: %w", err)
 	}
 	defer in.Close()
+
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("copy: %w", err)
 	}
+
 	_, err = io.Copy(out, in)
 	if err := errors.Join(err, out.Close()); err != nil {
 		return fmt.Errorf("copy %s: %w", from, err)
 	}
+
 	return nil
 }
 
@@ -178,10 +194,12 @@ func (r *Release) addNotes(_ context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read changelog: %w", err)
 	}
+
 	notes, err := notesOf(string(text), r.Revision)
 	if err != nil {
 		return nil, fmt.Errorf("read changelog %s: %w", r.Changelog, err)
 	}
+
 	return []string{NotesName}, os.WriteFile(filepath.Join(dir, NotesName), []byte(notes), 0o644)
 }
 
@@ -202,15 +220,18 @@ func sign(ctx context.Context, command, dir string) (string, error) {
 	if command == "" {
 		return "", nil
 	}
+
 	cmd := exec.CommandContext(ctx, "sh", "-c", command+" "+media.SumsName)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, os.Stdin, os.Stderr, os.Stderr // it may ask for a password
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("sign with %q: %w", command, err)
 	}
+
 	made, err := filepath.Glob(filepath.Join(dir, media.SumsName+".*"))
 	if err != nil {
 		return "", fmt.Errorf("sign: %w", err)
 	}
+
 	made = slices.DeleteFunc(made, func(path string) bool {
 		info, err := os.Stat(path)
 		return err != nil || info.Size() == 0
@@ -218,5 +239,6 @@ func sign(ctx context.Context, command, dir string) (string, error) {
 	if len(made) != 1 {
 		return "", fmt.Errorf("sign with %q: it left %d files %s.* and not one", command, len(made), media.SumsName)
 	}
+
 	return filepath.Base(made[0]), nil
 }

@@ -38,6 +38,7 @@ func (s Source) Write(ctx context.Context, mksquashfs mkfs.Tool, out string) err
 	if err := s.complete(); err != nil {
 		return err
 	}
+
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(s.Root.WriteTar(w)) }()
 	defer r.Close()
@@ -55,11 +56,13 @@ func (s Source) complete() error {
 	if err := s.addArtifacts(); err != nil {
 		return err
 	}
+
 	appended := s.Recipe.Stick.Appended
 	if n := s.Root.Get(appended); appended != "" && n != nil {
 		return fmt.Errorf("make root file system: %s is appended and comes from %s as well; choose another name",
 			appended, n.From)
 	}
+
 	return nil
 }
 
@@ -70,6 +73,7 @@ func nameVersion(t *tree.Tree) error {
 	if err != nil {
 		return err
 	}
+
 	text = fmt.Appendf(text, "VARIANT=\"Firstlight\"\nVARIANT_ID=firstlight\nIMAGE_ID=firstlight\nIMAGE_VERSION=%s\n",
 		assets.Version)
 	n := *t.Get(file)
@@ -82,6 +86,7 @@ func (s Source) addImages() error {
 	if len(s.Recipe.Images) == 0 {
 		return nil
 	}
+
 	layout := oci.New(s.Epoch)
 	for i := range s.Recipe.Images {
 		image := &s.Recipe.Images[i]
@@ -92,6 +97,7 @@ func (s Source) addImages() error {
 			}
 			continue
 		}
+
 		config := oci.Config{
 			Entrypoint: image.Entrypoint,
 			Command:    image.Command,
@@ -103,6 +109,7 @@ func (s Source) addImages() error {
 			return err
 		}
 	}
+
 	return layout.WriteInto(s.Root, ImagesDir)
 }
 
@@ -129,6 +136,7 @@ func (s Source) addArtifacts() error {
 		default:
 			err = s.Root.HostFile(a.To, 0o644, s.Artifacts(a).Path, "artifact "+a.Name)
 		}
+
 		if err != nil {
 			return err
 		}
@@ -141,11 +149,13 @@ func (s Source) addArtifacts() error {
 		if a.Kind != recipe.KindDisk {
 			continue
 		}
+
 		sum := fmt.Appendf(nil, "%s  %s\n", s.Artifacts(a).Digest, path.Base(a.To))
 		if err := s.Root.File(a.To+".sha256", 0o644, tree.Bytes(sum), "artifact "+a.Name); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -156,12 +166,14 @@ func (s Source) addDir(a *recipe.Artifact) error {
 	if err != nil {
 		return fmt.Errorf("read artifact %s: %w", a.Name, err)
 	}
+
 	for _, e := range all {
 		err := s.Root.HostFile(path.Join(a.To, e.Name()), 0o644, filepath.Join(dir, e.Name()), "artifact "+a.Name)
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -175,13 +187,16 @@ func (s Source) addShared(a *recipe.Artifact) error {
 	if err != nil {
 		return a.Errorf("%v", err)
 	}
+
 	info, err := os.Stat(file)
 	if err != nil {
 		return fmt.Errorf("put %s: %w", a.To, err)
 	}
+
 	own := extents.Own{Path: file, Length: info.Size(), Shared: all}
 	if err := s.Root.File(a.To+extent.SuffixOwn, 0o644, own, from); err != nil {
 		return err
 	}
+
 	return s.Root.File(a.To+extent.SuffixExtents, 0o644, tree.Bytes(extent.Encode(all)), from)
 }

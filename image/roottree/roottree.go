@@ -27,23 +27,28 @@ func (s Source) Root(root *recipe.Root, archive string, unpacked []string) (*tre
 	if err := t.AddTar(archive, "packages of root "+root.Name); err != nil {
 		return nil, err
 	}
+
 	for i, tar := range unpacked {
 		if err := t.UnpackTar(tar, "package "+root.Unpack[i]); err != nil {
 			return nil, err
 		}
 	}
+
 	install.RemoveTraces(t)
 	for _, glob := range root.Remove {
 		t.Remove(glob)
 	}
+
 	for _, edit := range root.Replace {
 		if err := t.ReplaceText(edit.Path, edit.Find, edit.With); err != nil {
 			return nil, edit.Errorf("%v", err)
 		}
 	}
+
 	if err := s.addContent(t, root.Overlays, root.Programs, root.Links, root.Dirs); err != nil {
 		return nil, fmt.Errorf("make root %s: %w", root.Name, err)
 	}
+
 	return t, nil
 }
 
@@ -68,20 +73,24 @@ func (s Source) addContent(
 			return err
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
 		if err := t.HostFile(programs[name], 0o755, s.Program(name), "program "+name); err != nil {
 			return err
 		}
 	}
+
 	for _, dir := range dirs {
 		if err := t.Mkdir(dir, "dirs of the recipe"); err != nil {
 			return err
 		}
 	}
+
 	for _, link := range slices.Sorted(maps.Keys(links)) {
 		if err := t.Link(link, links[link], "links of the recipe"); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

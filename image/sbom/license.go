@@ -35,6 +35,7 @@ func DebianLicense(copyright []byte) string {
 	if !strings.Contains(text[:min(len(text), 500)], "copyright-format") {
 		return NoAssertion
 	}
+
 	var all []string
 	for line := range strings.Lines(text) {
 		value, ok := strings.CutPrefix(line, "License:")
@@ -45,15 +46,18 @@ func DebianLicense(copyright []byte) string {
 			all = append(all, expression)
 		}
 	}
+
 	if len(all) == 0 {
 		return NoAssertion
 	}
+
 	slices.Sort(all)
 	for i, expression := range all {
 		if strings.Contains(expression, " OR ") && len(all) > 1 {
 			all[i] = "(" + expression + ")"
 		}
 	}
+
 	return strings.Join(all, " AND ")
 }
 
@@ -69,11 +73,14 @@ func debianExpression(value string) string {
 				parts = append(parts, name)
 			}
 		}
+
 		if len(parts) > 1 {
 			parts = []string{"(" + strings.Join(parts, " AND ") + ")"}
 		}
+
 		alternatives = append(alternatives, parts...)
 	}
+
 	return strings.Join(alternatives, " OR ")
 }
 
@@ -96,28 +103,34 @@ func ModuleLicense(module fs.FS) string {
 	if err != nil {
 		return NoAssertion
 	}
+
 	var found []string
 	for _, entry := range entries {
 		if entry.IsDir() || !licenseFile.MatchString(entry.Name()) {
 			continue
 		}
+
 		text, err := fs.ReadFile(module, entry.Name())
 		if err != nil {
 			continue
 		}
+
 		coverage := licensecheck.Scan(text)
 		if coverage.Percent < 60 {
 			continue
 		}
+
 		for _, match := range coverage.Match {
 			if !match.IsURL && !slices.Contains(found, match.ID) {
 				found = append(found, match.ID)
 			}
 		}
 	}
+
 	if len(found) == 0 {
 		return NoAssertion
 	}
+
 	slices.Sort(found)
 	return strings.Join(found, " AND ")
 }

@@ -37,12 +37,25 @@ type Image struct {
 
 // DebianPackage makes the entry of a Debian package.
 func DebianPackage(name, version, arch, sha256, license, note string) Package {
-	return Package{Name: name, Version: version, PURL: fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s", name, escape(version), arch), SHA256: sha256, License: license, Note: note}
+	return Package{
+		Name:    name,
+		Version: version,
+		PURL:    fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s", name, escape(version), arch),
+		SHA256:  sha256,
+		License: license,
+		Note:    note,
+	}
 }
 
 // ModulePackage makes the entry of a Go module.
 func ModulePackage(path, version, license, note string) Package {
-	return Package{Name: path, Version: version, PURL: "pkg:golang/" + path + "@" + escape(version), License: license, Note: note}
+	return Package{
+		Name:    path,
+		Version: version,
+		PURL:    "pkg:golang/" + path + "@" + escape(version),
+		License: license,
+		Note:    note,
+	}
 }
 
 // escape writes what a package URL does not take literally (purl specification).
@@ -116,13 +129,26 @@ func spdxID(kind, name, version string) string {
 func Encode(image Image, packages []Package) ([]byte, error) {
 	const root = "SPDXRef-Image"
 	doc := document{
-		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: image.Name + "-" + image.Version,
-		Namespace: "https://firstlight.internal/spdx/" + image.Name + "-" + image.SHA256,
-		Creation:  creation{Created: time.Unix(image.Epoch, 0).UTC().Format(time.RFC3339), Creators: []string{"Tool: firstlight-" + image.Version}},
+		Version:     "SPDX-2.3",
+		DataLicense: "CC0-1.0",
+		ID:          "SPDXRef-DOCUMENT",
+		Name:        image.Name + "-" + image.Version,
+		Namespace:   "https://firstlight.internal/spdx/" + image.Name + "-" + image.SHA256,
+		Creation: creation{
+			Created:  time.Unix(image.Epoch, 0).UTC().Format(time.RFC3339),
+			Creators: []string{"Tool: firstlight-" + image.Version},
+		},
 	}
 	doc.Packages = append(doc.Packages, entry{
-		ID: root, Name: image.Name, Version: image.Version, Location: "NONE", Concluded: NoAssertion, Declared: NoAssertion,
-		Copyright: NoAssertion, Purpose: "OPERATING-SYSTEM", Checksums: []checksum{{"SHA256", image.SHA256}},
+		ID:        root,
+		Name:      image.Name,
+		Version:   image.Version,
+		Location:  "NONE",
+		Concluded: NoAssertion,
+		Declared:  NoAssertion,
+		Copyright: NoAssertion,
+		Purpose:   "OPERATING-SYSTEM",
+		Checksums: []checksum{{"SHA256", image.SHA256}},
 	})
 	doc.Relationships = append(doc.Relationships, relationship{doc.ID, "DESCRIBES", root})
 	sorted := slices.Clone(packages)
@@ -134,27 +160,42 @@ func Encode(image Image, packages []Package) ([]byte, error) {
 		if strings.HasPrefix(p.PURL, "pkg:golang/") {
 			kind = "Go"
 		}
+
 		e := entry{
-			ID: spdxID(kind, p.Name, p.Version), Name: p.Name, Version: p.Version, Location: NoAssertion,
-			Concluded: NoAssertion, Declared: p.License, Copyright: NoAssertion, Comment: p.Note,
-			Refs: []ref{{"PACKAGE-MANAGER", "purl", p.PURL}},
+			ID:        spdxID(kind, p.Name, p.Version),
+			Name:      p.Name,
+			Version:   p.Version,
+			Location:  NoAssertion,
+			Concluded: NoAssertion,
+			Declared:  p.License,
+			Copyright: NoAssertion,
+			Comment:   p.Note,
+			Refs:      []ref{{"PACKAGE-MANAGER", "purl", p.PURL}},
 		}
 		if p.SHA256 != "" {
 			e.Checksums = []checksum{{"SHA256", p.SHA256}}
 		}
+
 		for _, word := range regexp.MustCompile(`LicenseRef-[A-Za-z0-9.-]+`).FindAllString(p.License, -1) {
 			refs[word] = true
 		}
+
 		doc.Packages = append(doc.Packages, e)
 		doc.Relationships = append(doc.Relationships, relationship{root, "CONTAINS", e.ID})
 	}
+
 	for word := range refs {
-		doc.Licenses = append(doc.Licenses, extractedLicense{ID: word, Text: "As named in the package's debian/copyright: " + strings.TrimPrefix(word, "LicenseRef-Debian-")})
+		doc.Licenses = append(doc.Licenses, extractedLicense{
+			ID:   word,
+			Text: "As named in the package's debian/copyright: " + strings.TrimPrefix(word, "LicenseRef-Debian-"),
+		})
 	}
+
 	slices.SortFunc(doc.Licenses, func(a, b extractedLicense) int { return strings.Compare(a.ID, b.ID) })
 	text, err := json.MarshalIndent(doc, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("write SBOM: %w", err)
 	}
+
 	return append(text, '\n'), nil
 }

@@ -14,16 +14,19 @@ func (t *Tree) WriteCpio(w io.Writer) error {
 	for _, n := range t.nodes {
 		links[n]++
 	}
+
 	err := t.Walk(func(p string, n *Node) error {
 		name := p
 		if p == "" {
 			name = "."
 		}
+
 		ino, again := inodes[n]
 		if !again {
 			ino = len(inodes) + 1
 			inodes[n] = ino
 		}
+
 		size := int64(0)
 		switch {
 		case n.Type == Symlink:
@@ -31,9 +34,11 @@ func (t *Tree) WriteCpio(w io.Writer) error {
 		case n.Type == File && n.Content != nil && !again:
 			size = n.Content.Size()
 		}
+
 		if size > 1<<32-1 {
 			return fmt.Errorf("write /%s: %d bytes are more than cpio can say", p, size)
 		}
+
 		c.header(name, n, ino, links[n], size)
 		switch {
 		case n.Type == Symlink:
@@ -43,12 +48,14 @@ func (t *Tree) WriteCpio(w io.Writer) error {
 				c.err = copyContent(c, p, n)
 			}
 		}
+
 		c.pad()
 		return c.err
 	})
 	if err != nil {
 		return err
 	}
+
 	c.header("TRAILER!!!", &Node{}, 0, 1, 0)
 	return c.err
 }
@@ -79,10 +86,18 @@ func (c *cpioWriter) pad() {
 }
 
 func (c *cpioWriter) header(name string, n *Node, ino, links int, size int64) {
-	kind := map[Type]int64{File: 0o100000, Dir: 0o040000, Symlink: 0o120000, Char: 0o020000, Block: 0o060000, Fifo: 0o010000}[n.Type]
+	kind := map[Type]int64{
+		File:    0o100000,
+		Dir:     0o040000,
+		Symlink: 0o120000,
+		Char:    0o020000,
+		Block:   0o060000,
+		Fifo:    0o010000,
+	}[n.Type]
 	if ino == 0 {
 		kind = 0
 	}
+
 	c.write(fmt.Appendf(nil, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", ino, kind|n.Perm, n.UID, n.GID,
 		links, n.Time, size, 0, 0, n.Major, n.Minor, len(name)+1, 0))
 	c.write(append([]byte(name), 0))

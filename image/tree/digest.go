@@ -32,6 +32,7 @@ func DirDigest(dir string) (string, error) {
 				return err
 			}
 			defer f.Close()
+
 			if _, err := io.Copy(h, f); err != nil {
 				return fmt.Errorf("digest overlay %s: %w", host, err)
 			}

@@ -26,11 +26,13 @@ func (v fsView) Open(name string) (fs.File, error) {
 	if !fs.ValidPath(name) {
 		return fail(fs.ErrInvalid)
 	}
+
 	p := cleanPath(path.Join(v.dir, name))
 	n := v.tree.nodes[p]
 	if n == nil {
 		return fail(fs.ErrNotExist)
 	}
+
 	i := fileInfo{path.Base(name), n}
 	switch {
 	case n.Type == Dir:
@@ -40,10 +42,12 @@ func (v fsView) Open(name string) (fs.File, error) {
 	case n.Content == nil:
 		return &openedFile{fileInfo: i, r: io.NopCloser(strings.NewReader(""))}, nil
 	}
+
 	r, err := n.Content.Open()
 	if err != nil {
 		return fail(err)
 	}
+
 	return &openedFile{fileInfo: i, r: r}, nil
 }
 
@@ -54,6 +58,7 @@ func (t *Tree) entries(dir string) []fs.DirEntry {
 			found = append(found, fs.FileInfoToDirEntry(fileInfo{path.Base(p), n}))
 		}
 	}
+
 	slices.SortFunc(found, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return found
 }
@@ -76,7 +81,13 @@ func (i fileInfo) Size() int64 {
 }
 
 func (i fileInfo) Mode() fs.FileMode {
-	kind := map[Type]fs.FileMode{Dir: fs.ModeDir, Symlink: fs.ModeSymlink, Char: fs.ModeDevice | fs.ModeCharDevice, Block: fs.ModeDevice, Fifo: fs.ModeNamedPipe}
+	kind := map[Type]fs.FileMode{
+		Dir:     fs.ModeDir,
+		Symlink: fs.ModeSymlink,
+		Char:    fs.ModeDevice | fs.ModeCharDevice,
+		Block:   fs.ModeDevice,
+		Fifo:    fs.ModeNamedPipe,
+	}
 	return kind[i.node.Type] | fs.FileMode(i.node.Perm&0o777)
 }
 
@@ -109,6 +120,7 @@ func (o *openedFile) ReadDir(n int) ([]fs.DirEntry, error) {
 		}
 		n = len(o.entries)
 	}
+
 	out := o.entries[:n]
 	o.entries = o.entries[n:]
 	return out, nil

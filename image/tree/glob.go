@@ -17,6 +17,7 @@ func (t *Tree) Paths(glob string) []string {
 		}
 		return nil
 	}
+
 	pattern := strings.Split(glob, "/")
 	var found []string
 	for p := range maps.Keys(t.nodes) {
@@ -24,6 +25,7 @@ func (t *Tree) Paths(glob string) []string {
 			found = append(found, p)
 		}
 	}
+
 	slices.Sort(found)
 	return found
 }

@@ -43,12 +43,14 @@ func (t *Tree) LinkDuplicates(dir string) error {
 			known[n], alike[l] = true, append(alike[l], n)
 		}
 	}
+
 	digests := map[*Node]string{}
 	for _, p := range names {
 		n := t.nodes[p]
 		if known[n] {
 			continue
 		}
+
 		l := likenessOf(n)
 		same, err := equal(n, alike[l], digests)
 		if err != nil {
@@ -58,8 +60,10 @@ func (t *Tree) LinkDuplicates(dir string) error {
 			t.nodes[p] = same
 			continue
 		}
+
 		known[n], alike[l] = true, append(alike[l], n)
 	}
+
 	return nil
 }
 
@@ -70,10 +74,12 @@ func equal(n *Node, others []*Node, digests map[*Node]string) (*Node, error) {
 			if digests[each] != "" {
 				continue
 			}
+
 			sum, err := digestOf(each.Content)
 			if err != nil {
 				return nil, err
 			}
+
 			digests[each] = sum
 		}
 		if digests[n] == digests[other] {
@@ -89,6 +95,7 @@ func digestOf(c Content) (string, error) {
 		return "", err
 	}
 	defer r.Close()
+
 	h := sha256.New()
 	_, err = io.Copy(h, r)
 	return string(h.Sum(nil)), err

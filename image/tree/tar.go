@@ -51,16 +51,20 @@ func (t *Tree) resolveLinks(p string) string {
 			if n == nil || n.Type != Symlink {
 				continue
 			}
+
 			target := n.Target
 			if !path.IsAbs(target) {
 				target = path.Join(path.Dir("/"+prefix), target)
 			}
+
 			if to := t.nodes[cleanPath(target)]; to == nil || to.Type != Dir {
 				continue
 			}
+
 			p, changed = cleanPath(path.Join(append([]string{target}, parts[i+1:]...)...)), true
 			break
 		}
+
 		if !changed {
 			break
 		}
@@ -74,6 +78,7 @@ func (t *Tree) addTar(archive, dir, from string, put func(string, *Node) error) 
 		return fmt.Errorf("read tar: %w", err)
 	}
 	defer f.Close()
+
 	r := tar.NewReader(f)
 	for {
 		h, err := r.Next()
@@ -83,21 +88,27 @@ func (t *Tree) addTar(archive, dir, from string, put func(string, *Node) error) 
 		if err != nil {
 			return fmt.Errorf("read tar %s: %w", archive, err)
 		}
+
 		p := path.Join(cleanPath(dir), cleanPath(h.Name))
 		if h.Typeflag == tar.TypeLink {
 			target := t.nodes[t.resolveLinks(path.Join(cleanPath(dir), cleanPath(h.Linkname)))]
 			if target == nil {
-				return fmt.Errorf("read tar %s: /%s is a hard link to /%s, which is not there", archive, p, cleanPath(h.Linkname))
+				return fmt.Errorf(
+					"read tar %s: /%s is a hard link to /%s, which is not there", archive, p, cleanPath(h.Linkname),
+				)
 			}
 			if err := put(p, target); err != nil {
 				return err
 			}
+
 			continue
 		}
+
 		n, err := nodeOf(h, from)
 		if err != nil {
 			return fmt.Errorf("read tar %s: %w", archive, err)
 		}
+
 		if n.Type == File && h.Size > 0 {
 			offset, err := f.Seek(0, io.SeekCurrent) // the reader does not read ahead
 			if err != nil {
@@ -105,6 +116,7 @@ func (t *Tree) addTar(archive, dir, from string, put func(string, *Node) error) 
 			}
 			n.Content = Section{Path: archive, Offset: offset, Length: h.Size}
 		}
+
 		if p == "" {
 			t.nodes[""] = n
 			continue
@@ -117,8 +129,14 @@ func (t *Tree) addTar(archive, dir, from string, put func(string, *Node) error) 
 
 func nodeOf(h *tar.Header, from string) (*Node, error) {
 	n := &Node{
-		Perm: h.Mode & 0o7777, UID: h.Uid, GID: h.Gid, Time: h.ModTime.Unix(),
-		Target: h.Linkname, Major: h.Devmajor, Minor: h.Devminor, From: from,
+		Perm:   h.Mode & 0o7777,
+		UID:    h.Uid,
+		GID:    h.Gid,
+		Time:   h.ModTime.Unix(),
+		Target: h.Linkname,
+		Major:  h.Devmajor,
+		Minor:  h.Devminor,
+		From:   from,
 	}
 	for key, value := range h.PAXRecords {
 		if name, ok := strings.CutPrefix(key, xattrPrefix); ok {
@@ -128,6 +146,7 @@ func nodeOf(h *tar.Header, from string) (*Node, error) {
 			n.Xattrs[name] = value
 		}
 	}
+
 	switch h.Typeflag {
 	case tar.TypeReg:
 		n.Type = File
@@ -144,6 +163,7 @@ func nodeOf(h *tar.Header, from string) (*Node, error) {
 	default:
 		return nil, fmt.Errorf("/%s has tar type %q, which a tree cannot hold", cleanPath(h.Name), h.Typeflag)
 	}
+
 	return n, nil
 }
 
@@ -157,6 +177,7 @@ func (t *Tree) WriteTar(w io.Writer) error {
 		if err != nil {
 			return err
 		}
+
 		if n.Type == File {
 			if name, linked := first[n]; linked {
 				h.Typeflag, h.Linkname, h.Size = tar.TypeLink, name, 0
@@ -164,14 +185,17 @@ func (t *Tree) WriteTar(w io.Writer) error {
 			}
 			first[n] = h.Name
 		}
+
 		if err := tw.WriteHeader(h); err != nil {
 			return fmt.Errorf("write /%s: %w", p, err)
 		}
+
 		return copyContent(tw, p, n)
 	})
 	if err != nil {
 		return err
 	}
+
 	return tw.Close()
 }
 
@@ -182,10 +206,12 @@ func WriteContent(c Content, file string) error {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
 	defer r.Close()
+
 	f, err := os.Create(file)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
+
 	_, err = io.Copy(f, r)
 	return errors.Join(err, f.Close())
 }
@@ -201,8 +227,13 @@ func (t *Tree) WriteTarFile(file string) error {
 
 func headerOf(p string, n *Node) (*tar.Header, error) {
 	h := &tar.Header{
-		Name: "./" + p, Mode: n.Perm, Uid: n.UID, Gid: n.GID, ModTime: unixTime(n.Time),
-		Devmajor: n.Major, Devminor: n.Minor,
+		Name:     "./" + p,
+		Mode:     n.Perm,
+		Uid:      n.UID,
+		Gid:      n.GID,
+		ModTime:  unixTime(n.Time),
+		Devmajor: n.Major,
+		Devminor: n.Minor,
 	}
 	if len(n.Xattrs) > 0 {
 		h.PAXRecords = map[string]string{}
@@ -210,6 +241,7 @@ func headerOf(p string, n *Node) (*tar.Header, error) {
 			h.PAXRecords[xattrPrefix+name] = value
 		}
 	}
+
 	switch n.Type {
 	case File:
 		h.Typeflag = tar.TypeReg
@@ -232,6 +264,7 @@ func headerOf(p string, n *Node) (*tar.Header, error) {
 	default:
 		return nil, fmt.Errorf("write /%s: unknown type %d", p, n.Type)
 	}
+
 	return h, nil
 }
 
@@ -239,13 +272,16 @@ func copyContent(w io.Writer, p string, n *Node) error {
 	if n.Type != File || n.Content == nil {
 		return nil
 	}
+
 	r, err := n.Content.Open()
 	if err != nil {
 		return fmt.Errorf("write /%s: %w", p, err)
 	}
 	defer r.Close()
+
 	if _, err := io.CopyN(w, r, n.Content.Size()); err != nil {
 		return fmt.Errorf("write /%s: %w", p, err)
 	}
+
 	return nil
 }

@@ -97,7 +97,10 @@ type CollisionError struct {
 }
 
 func (e *CollisionError) Error() string {
-	return fmt.Sprintf("/%s: %s collides with %s; remove one, or list the path under replaces of the overlay that shall win", e.Path, e.Second, e.First)
+	return fmt.Sprintf(
+		"/%s: %s collides with %s; remove one, or list the path under replaces of the overlay that shall win", e.Path,
+		e.Second, e.First,
+	)
 }
 
 func cleanPath(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
@@ -115,6 +118,7 @@ func (t *Tree) Put(p string, n *Node) error {
 	if err := t.parents(p, n.From); err != nil {
 		return err
 	}
+
 	t.nodes[p] = n
 	return nil
 }
@@ -129,6 +133,7 @@ func (t *Tree) Swap(p string, n *Node) error {
 	if old.Type == Dir {
 		return fmt.Errorf("replace /%s by %s: %s has a directory there", p, n.From, old.From)
 	}
+
 	t.nodes[p] = n
 	return nil
 }
@@ -140,7 +145,9 @@ func (t *Tree) parents(p, from string) error {
 		case !there:
 			t.nodes[dir] = &Node{Type: Dir, Perm: 0o755, Time: t.epoch, From: from}
 		case old.Type == Symlink:
-			return fmt.Errorf("put /%s from %s: /%s is a symbolic link to %s; write below that", p, from, dir, old.Target)
+			return fmt.Errorf(
+				"put /%s from %s: /%s is a symbolic link to %s; write below that", p, from, dir, old.Target,
+			)
 		case old.Type != Dir:
 			return &CollisionError{Path: dir, First: t.owner(dir, old), Second: from}
 		}
@@ -182,12 +189,24 @@ func (t *Tree) Mkdir(p, from string) error {
 
 // Link adds a symbolic link.
 func (t *Tree) Link(p, target, from string) error {
-	return t.Put(p, &Node{Type: Symlink, Perm: 0o777, Time: t.epoch, Target: target, From: from})
+	return t.Put(p, &Node{
+		Type:   Symlink,
+		Perm:   0o777,
+		Time:   t.epoch,
+		Target: target,
+		From:   from,
+	})
 }
 
 // File adds a file owned by root.
 func (t *Tree) File(p string, perm int64, content Content, from string) error {
-	return t.Put(p, &Node{Type: File, Perm: perm, Time: t.epoch, Content: content, From: from})
+	return t.Put(p, &Node{
+		Type:    File,
+		Perm:    perm,
+		Time:    t.epoch,
+		Content: content,
+		From:    from,
+	})
 }
 
 // HostFile adds a file of this machine, owned by root.
@@ -207,6 +226,7 @@ func (t *Tree) Overlay(dir, at string, replaces []string) error {
 	for _, p := range replaces {
 		pending[cleanPath(p)] = true
 	}
+
 	err := filepathWalk(dir, func(rel string, info fs.FileInfo) error {
 		p, host := cleanPath(path.Join(at, rel)), path.Join(dir, rel)
 		n := &Node{Time: t.epoch, Perm: 0o644, From: "overlay " + dir}
@@ -227,18 +247,22 @@ func (t *Tree) Overlay(dir, at string, replaces []string) error {
 		default:
 			return fmt.Errorf("overlay %s: only files, directories and symbolic links can be copied", host)
 		}
+
 		if pending[p] {
 			delete(pending, p)
 			return t.Swap(p, n)
 		}
+
 		return t.Put(p, n)
 	})
 	if err != nil {
 		return err
 	}
+
 	for _, p := range slices.Sorted(maps.Keys(pending)) {
 		return fmt.Errorf("overlay %s: replaces /%s but has no such file", dir, p)
 	}
+
 	return nil
 }
 
@@ -251,10 +275,12 @@ func filepathWalk(dir string, f func(rel string, info fs.FileInfo) error) error 
 		if rel == "." {
 			return nil
 		}
+
 		info, err := d.Info()
 		if err != nil {
 			return fmt.Errorf("read overlay %s: %w", dir, err)
 		}
+
 		return f(rel, info)
 	})
 }
@@ -271,11 +297,13 @@ func (t *Tree) ReadFile(p string) ([]byte, error) {
 	if n.Content == nil {
 		return nil, nil
 	}
+
 	r, err := n.Content.Open()
 	if err != nil {
 		return nil, fmt.Errorf("read /%s: %w", cleanPath(p), err)
 	}
 	defer r.Close()
+
 	return io.ReadAll(r)
 }
 
@@ -295,7 +323,10 @@ func (t *Tree) ReplaceText(p, find, with string) error {
 	case n == 0 && with != "" && bytes.Contains(text, []byte(with)):
 		return nil
 	default:
-		return fmt.Errorf("edit /%s: the text to replace is there %d times and not once; read what the package changed: %q", cleanPath(p), n, find)
+		return fmt.Errorf(
+			"edit /%s: the text to replace is there %d times and not once; read what the package changed: %q",
+			cleanPath(p), n, find,
+		)
 	}
 }
 
@@ -307,9 +338,11 @@ func (t *Tree) Remove(glob string) int {
 	for _, p := range t.Paths(glob) {
 		gone[p] = true
 	}
+
 	if len(gone) == 0 {
 		return 0
 	}
+
 	for p := range t.nodes {
 		for at := p; at != "." && at != ""; at = path.Dir(at) {
 			if gone[at] {
@@ -318,6 +351,7 @@ func (t *Tree) Remove(glob string) int {
 			}
 		}
 	}
+
 	return before - len(t.nodes)
 }
 
@@ -336,6 +370,7 @@ func (t *Tree) Divide(chosen func(p string) bool) (some, rest *Tree) {
 			some.nodes[dir] = t.nodes[dir]
 		}
 	}
+
 	return some, rest
 }
 

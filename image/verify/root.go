@@ -33,33 +33,40 @@ func (c *check) checkBoot(context.Context) (string, error) {
 	if p, ok := c.partition(stick.PartitionBIOS); ok {
 		c.grubBIOS(p)
 	}
+
 	if _, ok := c.partition(stick.PartitionESP); !ok {
 		return "no ESP", nil
 	}
+
 	for _, name := range loaders {
 		if b, ok := c.espFile(name); !ok || !bytes.HasPrefix(b, []byte("MZ")) {
 			c.addFinding(stick.PartitionESP, -1, "%s is not there or no EFI program", name)
 		}
 	}
+
 	config, ok := c.espFile(stick.GrubConfigPath)
 	if !ok {
 		c.addFinding(stick.PartitionESP, -1, "%s is not there", stick.GrubConfigPath)
 		return "no grub.cfg", nil
 	}
+
 	files := grubFile.FindAllSubmatch(config, -1)
 	if len(files) == 0 {
 		c.addFinding(stick.PartitionESP, -1, "%s starts nothing", stick.GrubConfigPath)
 	}
+
 	for _, m := range files {
 		if b, ok := c.espFile(string(m[1])); !ok || len(b) == 0 {
 			c.addFinding(stick.PartitionESP, -1, "%s names %s, which is not there or empty", stick.GrubConfigPath, m[1])
 		}
 	}
+
 	if m := verityHash.FindSubmatch(config); m != nil {
 		c.rootHash = string(m[1])
 	} else {
 		c.addFinding(stick.PartitionESP, -1, "%s has no %s=", stick.GrubConfigPath, stick.ParamVerity)
 	}
+
 	return fmt.Sprintf("GRUB for BIOS, %d EFI programs, %d files of grub.cfg", len(loaders), len(files)), nil
 }
 
@@ -86,30 +93,35 @@ func (c *check) grubBIOS(p gpt.Partition) {
 		c.addFinding(p.Name, 0, "read core.img: %v", err)
 		return
 	}
+
 	const countAt = 0x1fc
 	sectors := int(binary.LittleEndian.Uint16(core[countAt:])) + 1
 	if sectors < 2 || sectors*gpt.SectorSize > len(core) {
 		c.addFinding(p.Name, countAt, "core.img says it has %d sectors", sectors)
 		return
 	}
+
 	core = core[:sectors*gpt.SectorSize]
 	code, patched, err := disk.PatchGrub(sector, core, p.First)
 	if err != nil {
 		c.addFinding(p.Name, 0, "%v", err)
 		return
 	}
+
 	for i := range code {
 		if code[i] != sector[i] {
 			c.addFinding("", int64(i), "boot code is not patched for a core at sector %d", p.First)
 			break
 		}
 	}
+
 	for i := range patched {
 		if patched[i] != core[i] {
 			c.addFinding(p.Name, int64(i), "core.img is not patched for sector %d", p.First)
 			break
 		}
 	}
+
 	if bytes.Count(core[512:1024], []byte{0}) == 512 {
 		c.addFinding(p.Name, 512, "core.img has no second sector")
 	}
@@ -121,23 +133,28 @@ func (c *check) checkRoot(ctx context.Context) (string, error) {
 	if !ok {
 		return "no root", nil
 	}
+
 	size, err := media.SquashfsSize(c.sectionOf(p))
 	if err == nil && size > p.Size() {
 		err = fmt.Errorf("squashfs superblock: %d bytes in use, the partition has %d", size, p.Size())
 	}
+
 	if err != nil {
 		c.addFinding(p.Name, 0, "%v", err)
 		return "no squashfs", nil
 	}
+
 	c.rootSize = size
 	if c.rootHash == "" {
 		return "squashfs, no root hash", nil
 	}
+
 	damage, err := verity.Check(ctx, c.sectionOf(p), size, c.rootHash)
 	if err != nil {
 		c.addFinding(p.Name, size, "%v", err)
 		return "squashfs", nil
 	}
+
 	for _, d := range damage {
 		text := "this block differs from its hash"
 		switch d.Part {
@@ -148,6 +165,7 @@ func (c *check) checkRoot(ctx context.Context) (string, error) {
 		}
 		c.addFinding(p.Name, d.Offset, "%s (%d bytes from here)", text, verity.BlockSize)
 	}
+
 	return fmt.Sprintf("%d blocks against root hash %s", size/verity.BlockSize, c.rootHash), nil
 }
 
@@ -158,11 +176,13 @@ func (c *check) checkClosure(ctx context.Context) (string, error) {
 	if !ok || c.rootSize == 0 {
 		return "no root", nil
 	}
+
 	dir, err := os.MkdirTemp("", "firstlight-verify-")
 	if err != nil {
 		return "", err
 	}
 	defer remove(dir)
+
 	root := filepath.Join(dir, "root")
 	// The image may be a file without a name; /dev/fd leads to it all the same.
 	args := append(c.Unsquashfs[1:len(c.Unsquashfs):len(c.Unsquashfs)], "-no-progress", "-quiet", "-no-xattrs", "-ignore-errors", "-no-exit-code",
@@ -176,21 +196,26 @@ func (c *check) checkClosure(ctx context.Context) (string, error) {
 		if _, missing := exec.LookPath(c.Unsquashfs[0]); missing != nil {
 			return "", fmt.Errorf("unpack root: %w; install squashfs-tools", missing)
 		}
+
 		c.addFinding(p.Name, -1, "cannot be unpacked: %v: %.500s", err, bytes.TrimSpace(said))
 		return "nothing", nil
 	}
+
 	tree, err := closure.Load(os.DirFS(root))
 	if err != nil {
 		return "", err
 	}
+
 	finders := closure.Finders()
 	misses, err := closure.Check(tree, finders)
 	if err != nil {
 		c.addFinding(p.Name, -1, "%v", err)
 	}
+
 	for _, m := range misses {
 		c.addFinding(p.Name, -1, "%s", m)
 	}
+
 	return fmt.Sprintf("%d names by %d rules", tree.Len(), len(finders)), nil
 }
 

@@ -32,25 +32,31 @@ func (c *check) partitionTable(context.Context) (string, error) {
 		c.addFinding("", 0, "read sector 0: %v", err)
 		return "nothing", nil
 	}
+
 	le := binary.LittleEndian
 	if mbr[510] != 0x55 || mbr[511] != 0xaa || mbr[450] != 0xee || le.Uint32(mbr[454:]) != 1 {
 		c.addFinding("", 0, "no protective MBR")
 	}
+
 	primary, err := gpt.ReadPrimary(c.image)
 	if err != nil {
 		c.addFinding("", gpt.SectorSize, "primary table: %v", err)
 	}
+
 	backup, err := gpt.ReadBackup(c.image, c.image.Size)
 	if err != nil {
 		c.addFinding("", c.image.Size-gpt.SectorSize, "backup table: %v", err)
 	}
+
 	c.table = primary
 	if c.table == nil {
 		c.table = backup
 	}
+
 	if c.table == nil {
 		return "no table", nil
 	}
+
 	if primary != nil && backup != nil {
 		if primary.GUID != backup.GUID || !reflect.DeepEqual(primary.Partitions, backup.Partitions) {
 			c.addFinding("", gpt.SectorSize, "the two tables differ")
@@ -59,30 +65,37 @@ func (c *check) partitionTable(context.Context) (string, error) {
 			c.addFinding("", gpt.SectorSize, "the two tables do not name each other")
 		}
 	}
+
 	if last := uint64(c.image.Size/gpt.SectorSize) - 1 - gpt.BackupSectors; c.table.LastLBA > last {
 		c.addFinding("", gpt.SectorSize, "usable sectors end at %d, the disk has room up to %d", c.table.LastLBA, last)
 	}
+
 	for i, want := range wantedPartitions {
 		if i >= len(c.table.Partitions) {
 			c.addFinding(want.name, -1, "there is no partition %d", i+1)
 			continue
 		}
+
 		p := c.table.Partitions[i]
 		if p.Name != want.name || p.Type.String() != want.kind || p.Index != i+1 {
 			c.addFinding(want.name, -1, "entry %d is %q of type %s; want type %s", p.Index, p.Name, p.Type, want.kind)
 		}
+
 		if p.GUID == (gpt.GUID{}) {
 			c.addFinding(want.name, -1, "it has no GUID")
 		}
+
 		if p.First%2048 != 0 {
 			c.addFinding(want.name, -1, "it starts at sector %d, not on a MiB", p.First)
 		}
 	}
+
 	a, okA := c.table.Find(stick.PartitionRootA)
 	b, okB := c.table.Find(stick.PartitionRootB)
 	if okA && okB && a.Size() != b.Size() {
 		c.addFinding(stick.PartitionRootB, -1, "%d bytes; an update needs the %d of ROOT-A", b.Size(), a.Size())
 	}
+
 	return fmt.Sprintf("%d partitions, two copies", len(c.table.Partitions)), nil
 }
 
@@ -102,35 +115,44 @@ func (c *check) fatSystems(context.Context) (string, error) {
 		if !ok {
 			continue
 		}
+
 		v, err := fat.Open(c.sectionOf(p))
 		if err != nil {
 			c.addFinding(name, 0, "%v", err)
 			continue
 		}
+
 		for _, text := range v.Check() {
 			c.addFinding(name, -1, "%s", text)
 		}
+
 		list, err := v.List()
 		if err != nil {
 			continue // Check has said it
 		}
+
 		files := 0
 		for _, e := range list {
 			if !e.Dir {
 				files++
 			}
+
 			if e.Dir || name != stick.PartitionESP {
 				continue
 			}
+
 			b, err := v.ReadFile(e.Path)
 			if err != nil {
 				c.addFinding(name, -1, "%v", err)
 				continue
 			}
+
 			c.esp["/"+e.Path] = b
 		}
+
 		seen = append(seen, fmt.Sprintf("%s with %d files", name, files))
 	}
+
 	return strings.Join(seen, ", "), nil
 }
 
@@ -151,6 +173,7 @@ func (c *check) checkHandouts(ctx context.Context) (string, error) {
 		}
 		seen = append(seen, fmt.Sprintf("%s of %d files", media.SumsName, n))
 	}
+
 	text, err = os.ReadFile(raw + media.SuffixBmap)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -158,24 +181,33 @@ func (c *check) checkHandouts(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	}
+
 	b, err := media.ParseBmap(text)
 	if err != nil {
 		c.addFinding("", -1, "%s: %v", raw+media.SuffixBmap, err)
 		return strings.Join(seen, ", "), nil
 	}
 	if b.ImageSize != c.image.Size {
-		c.addFinding("", -1, "%s is for an image of %d bytes, this one has %d", raw+media.SuffixBmap, b.ImageSize, c.image.Size)
+		c.addFinding(
+			"", -1, "%s is for an image of %d bytes, this one has %d", raw+media.SuffixBmap, b.ImageSize, c.image.Size,
+		)
 		return strings.Join(seen, ", "), nil
 	}
+
 	bad, err := b.Check(ctx, c.image)
 	if err != nil {
 		return "", err
 	}
+
 	for _, r := range bad {
 		e := b.Extent(r)
 		name, start := c.partitionAt(e.Start)
-		c.addFinding(name, e.Start-start, "these %d bytes differ from the block map (blocks %d to %d of the image)", e.End-e.Start, r.First, r.Last)
+		c.addFinding(
+			name, e.Start-start, "these %d bytes differ from the block map (blocks %d to %d of the image)",
+			e.End-e.Start, r.First, r.Last,
+		)
 	}
+
 	return strings.Join(append(seen, fmt.Sprintf("block map of %d blocks", b.MappedBlocks())), ", "), nil
 }
 
@@ -198,9 +230,11 @@ func (c *check) checkSums(ctx context.Context, dir, text string) (int, error) {
 		c.addFinding("", -1, "%v", err)
 		return 0, nil
 	}
+
 	if name := filepath.Base(c.image.Path); sums[name] == "" {
 		c.addFinding("", -1, "%s does not list %s", media.SumsName, name)
 	}
+
 	n := 0
 	for name, want := range sums {
 		got, err := media.DigestFile(ctx, filepath.Join(dir, filepath.Base(name)))
@@ -210,9 +244,11 @@ func (c *check) checkSums(ctx context.Context, dir, text string) (int, error) {
 		if err != nil {
 			return n, err
 		}
+
 		if n++; got != want {
 			c.addFinding("", -1, "%s has sha256 %s, %s says %s", name, got, media.SumsName, want)
 		}
 	}
+
 	return n, nil
 }

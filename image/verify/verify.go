@@ -29,9 +29,11 @@ func (f Finding) String() string {
 	if where == "" {
 		where = "disk"
 	}
+
 	if f.Offset >= 0 {
 		where += fmt.Sprintf(" at byte %d", f.Offset)
 	}
+
 	return fmt.Sprintf("%s: %s: %s", f.Check, where, f.Text)
 }
 
@@ -81,15 +83,18 @@ func Run(ctx context.Context, path string, o Options) (Report, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+
 	if len(o.Unsquashfs) == 0 {
 		o.Unsquashfs = []string{"unsquashfs"}
 	}
+
 	report := Report{Image: path, Findings: []Finding{}}
 	image, err := media.Open(ctx, path)
 	if err != nil {
 		return report, err
 	}
 	defer image.Close()
+
 	report.Size = image.Size
 	c := &check{Options: o, image: image, report: &report}
 	for _, s := range []struct {
@@ -109,10 +114,12 @@ func Run(ctx context.Context, path string, o Options) (Report, error) {
 		if err != nil {
 			return report, fmt.Errorf("check %s of %s: %w", s.name, path, err)
 		}
+
 		took := time.Since(start)
 		o.Log.Info("checked", "check", s.name, "what", text, "took", took.Round(time.Millisecond))
 		report.Steps = append(report.Steps, Step{s.name, text, took})
 	}
+
 	return report, nil
 }
 

@@ -51,6 +51,7 @@ func (s *Set) Close() error {
 	for _, root := range s.roots {
 		errs = append(errs, root.Close())
 	}
+
 	s.roots = nil
 	return errors.Join(errs...)
 }
@@ -78,6 +79,7 @@ func (s *Set) Open(name string) (*os.File, fs.FileInfo, error) {
 	if len(s.names) > 0 && !slices.Contains(s.names, clean) {
 		return nil, nil, ErrNotFound
 	}
+
 	err = ErrNotFound
 	for _, root := range s.roots {
 		file, info, openErr := OpenRegular(root, clean)
@@ -88,6 +90,7 @@ func (s *Set) Open(name string) (*os.File, fs.FileInfo, error) {
 			err = openErr
 		}
 	}
+
 	return nil, nil, err
 }
 
@@ -103,6 +106,7 @@ func OpenRegular(root *os.Root, clean string) (*os.File, fs.FileInfo, error) {
 	case !info.Mode().IsRegular():
 		return nil, nil, ErrNotFile
 	}
+
 	file, err := root.Open(clean)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, ErrNotFound
@@ -110,6 +114,7 @@ func OpenRegular(root *os.Root, clean string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, ErrRead
 	}
+
 	return file, info, nil
 }
 
@@ -123,6 +128,7 @@ func CleanName(name string) (string, error) {
 	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' || r == '�' }) {
 		return "", fmt.Errorf("%w: it has control characters, backslashes or broken text in it", ErrName)
 	}
+
 	var kept []string
 	for element := range strings.SplitSeq(name, "/") {
 		switch element {
@@ -133,8 +139,10 @@ func CleanName(name string) (string, error) {
 			kept = append(kept, element)
 		}
 	}
+
 	if len(kept) == 0 {
 		return "", fmt.Errorf("%w: it is empty", ErrName)
 	}
+
 	return strings.Join(kept, "/"), nil
 }

@@ -68,10 +68,12 @@ func (m *Mount) open(name string) (File, fs.FileInfo, error) {
 	if m.Open != nil {
 		return m.Open(m.Root, name)
 	}
+
 	file, info, err := bootfile.OpenRegular(m.Root, name)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return file, info, nil
 }
 
@@ -91,6 +93,7 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 		if s.Device == "" {
 			return nil
 		}
+
 		var bindErr error
 		err := raw.Control(func(fd uintptr) { bindErr = syscall.BindToDevice(int(fd), s.Device) })
 		return errors.Join(err, bindErr)
@@ -99,6 +102,7 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for HTTP on %s: %w", s.Addr, err)
 	}
+
 	return listener, nil
 }
 
@@ -117,10 +121,12 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if connections <= 0 {
 		connections = defaultConnections
 	}
+
 	perClient := s.MaxPerClient
 	if perClient <= 0 {
 		perClient = defaultPerClient
 	}
+
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headerWait,
@@ -137,6 +143,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+
 	return fmt.Errorf("serve HTTP: %w", err)
 }
 
@@ -149,6 +156,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if b.stall <= 0 {
 		b.stall = defaultStall
 	}
+
 	machine := s.machineOf(r)
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -158,11 +166,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				http.Error(b, "the server failed; its log says why", http.StatusInternalServerError)
 			}
 		}
+
 		s.Metrics.HTTPRequests.WithLabelValues(fmt.Sprintf("%dxx", max(b.status, 200)/100)).Inc()
 		s.Metrics.HTTPBytes.Add(float64(b.bytes))
 		s.Log.Info("http: request", "mac", machine.MAC.String(), "client", r.RemoteAddr, "method", r.Method, "path", truncate(r.URL.Path),
 			"range", truncate(r.Header.Get("Range")), "status", b.status, "bytes", b.bytes, "seconds", time.Since(begun).Seconds())
 	}()
+
 	s.route(b, r, machine)
 }
 
@@ -174,6 +184,7 @@ func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
 		http.Error(w, "this server is read only: it answers GET and HEAD", http.StatusMethodNotAllowed)
 		return
 	}
+
 	name, err := bootfile.CleanName(r.URL.Path)
 	if err != nil {
 		http.Error(w, "refused: "+err.Error(), http.StatusBadRequest)
@@ -187,16 +198,19 @@ func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
 		s.bootProgram(w, r, machine, file)
 		return
 	}
+
 	var best *Mount
 	for i, m := range s.Mounts {
 		if strings.HasPrefix("/"+name, m.Path) && (best == nil || len(m.Path) > len(best.Path)) {
 			best = &s.Mounts[i]
 		}
 	}
+
 	if best == nil {
 		http.Error(w, bootfile.ErrNotFound.Error(), http.StatusNotFound)
 		return
 	}
+
 	below := strings.TrimPrefix("/"+name, best.Path)
 	file, info, err := best.open(below)
 	if err != nil {
@@ -204,10 +218,12 @@ func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
 		return
 	}
 	defer file.Close()
+
 	digest := ""
 	if best.Digest != nil {
 		digest = best.Digest(below)
 	}
+
 	s.send(w, r, machine, s.bootStep(r.Context(), machine, name), name, file, info, digest)
 }
 
@@ -217,12 +233,14 @@ func (s *Server) machineOf(r *http.Request) pxe.Machine {
 	if err != nil {
 		return pxe.Machine{}
 	}
+
 	addr := from.Addr().Unmap()
 	if s.Machines != nil {
 		if machine, ok := s.Machines.MachineAt(addr); ok {
 			return machine
 		}
 	}
+
 	return pxe.Machine{Addr: addr}
 }
 
@@ -231,17 +249,25 @@ func (s *Server) bootProgram(w *body, r *http.Request, machine pxe.Machine, name
 	if len(machine.MAC) > 0 {
 		if boot := s.Booter.Boot(r.Context(), machine); boot.Action == pxe.ActionRefuse {
 			reason := machine.MAC.String() + " may not boot from here: " + boot.Reason
-			s.Record.Add(boottrace.Event{MAC: machine.MAC, Addr: machine.Addr, Step: boottrace.StepBootFile, Detail: name, Refused: boot.Reason})
+			s.Record.Add(boottrace.Event{
+				MAC:     machine.MAC,
+				Addr:    machine.Addr,
+				Step:    boottrace.StepBootFile,
+				Detail:  name,
+				Refused: boot.Reason,
+			})
 			http.Error(w, reason, http.StatusForbidden)
 			return
 		}
 	}
+
 	file, info, err := s.Files.Open(name)
 	if err != nil {
 		writeRefusal(w, err)
 		return
 	}
 	defer file.Close()
+
 	s.send(w, r, machine, boottrace.StepBootFile, name, file, info, "")
 }
 

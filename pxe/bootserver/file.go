@@ -21,17 +21,36 @@ import (
 const maxRanges = 8
 
 // send sends a file with ranges and conditions (RFC 9110, 13 and 14).
-func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step boottrace.Step, name string, file File, info fs.FileInfo, digest string) {
+func (s *Server) send(
+	w *body,
+	r *http.Request,
+	machine pxe.Machine,
+	step boottrace.Step,
+	name string,
+	file File,
+	info fs.FileInfo,
+	digest string,
+) {
 	header := w.Header()
-	header.Set("Content-Type", "application/octet-stream") // named, so that nothing is sniffed and sendfile stays possible
+	header.Set(
+		"Content-Type", "application/octet-stream",
+	) // named, so that nothing is sniffed and sendfile stays possible
 	header.Set("ETag", etag(info, digest))
 	if raw, err := hex.DecodeString(digest); err == nil && len(raw) == 32 {
 		header.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(raw)+":")
 	}
+
 	if strings.Count(r.Header.Get("Range"), ",") >= maxRanges {
 		r.Header.Del("Range") // a server may always send the whole (RFC 9110, 14.2)
 	}
-	note := boottrace.Event{MAC: machine.MAC, Addr: machine.Addr, Step: step, Detail: name, Total: info.Size()}
+
+	note := boottrace.Event{
+		MAC:    machine.MAC,
+		Addr:   machine.Addr,
+		Step:   step,
+		Detail: name,
+		Total:  info.Size(),
+	}
 	if r.Method == http.MethodGet {
 		s.Record.Add(note)
 		w.moved = func() {
@@ -39,15 +58,21 @@ func (s *Server) send(w *body, r *http.Request, machine pxe.Machine, step boottr
 			s.Record.Progress(note)
 		}
 	}
+
 	http.ServeContent(w, r, "", info.ModTime(), file)
 	if r.Method != http.MethodGet {
 		return
 	}
+
 	note.Bytes = w.bytes
 	if w.err != nil {
 		note.Error = "the client went away or stalled before the end"
-		s.Log.Warn("http: download cut", "mac", machine.MAC.String(), "client", r.RemoteAddr, "path", truncate(name), "bytes", w.bytes, "size", info.Size(), "error", w.err)
+		s.Log.Warn(
+			"http: download cut", "mac", machine.MAC.String(), "client", r.RemoteAddr, "path", truncate(name), "bytes",
+			w.bytes, "size", info.Size(), "error", w.err,
+		)
 	}
+
 	s.Record.Add(note)
 }
 
@@ -67,11 +92,13 @@ func (s *Server) bootStep(ctx context.Context, machine pxe.Machine, name string)
 		if boot.Kernel != "" && strings.Trim(boot.Kernel, "/") == name {
 			return boottrace.StepKernel
 		}
+
 		for _, initrd := range boot.Initrd {
 			if strings.Trim(initrd, "/") == name {
 				return boottrace.StepRamdisk
 			}
 		}
+
 		if boot.Script != "" && strings.Trim(boot.Script, "/") == name {
 			return boottrace.StepScript
 		}
@@ -116,6 +143,7 @@ func (b *body) Write(p []byte) (int, error) {
 	if b.status == 0 {
 		b.status = http.StatusOK
 	}
+
 	b.extendDeadline()
 	n, err := b.ResponseWriter.Write(p)
 	b.bytes += int64(n)
@@ -130,9 +158,11 @@ func (b *body) ReadFrom(src io.Reader) (int64, error) {
 	if !ok || !limited {
 		return io.Copy(struct{ io.Writer }{b}, src)
 	}
+
 	if b.status == 0 {
 		b.status = http.StatusOK
 	}
+
 	var sent int64
 	for rest.N > 0 {
 		b.extendDeadline()
@@ -144,6 +174,7 @@ func (b *body) ReadFrom(src io.Reader) (int64, error) {
 			return sent, err
 		}
 	}
+
 	return sent, nil
 }
 

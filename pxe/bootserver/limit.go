@@ -29,8 +29,13 @@ type limitedListener struct {
 
 func newLimitedListener(listener net.Listener, connections, perClient int, log *slog.Logger) *limitedListener {
 	return &limitedListener{
-		Listener: listener, free: make(chan struct{}, connections), end: make(chan struct{}),
-		perClient: perClient, log: log, logLimit: rate.Sometimes{First: 1, Interval: time.Minute}, open: map[netip.Addr]int{},
+		Listener:  listener,
+		free:      make(chan struct{}, connections),
+		end:       make(chan struct{}),
+		perClient: perClient,
+		log:       log,
+		logLimit:  rate.Sometimes{First: 1, Interval: time.Minute},
+		open:      map[netip.Addr]int{},
 	}
 }
 
@@ -46,18 +51,23 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			<-l.free
 			return nil, err
 		}
+
 		client := remoteClient(conn)
 		if !l.acquire(client) {
 			_ = conn.Close()
 			l.logLimit.Do(func() {
-				l.log.Warn("http: connections closed: too many from one address", "client", client, "limit", l.perClient)
+				l.log.Warn(
+					"http: connections closed: too many from one address", "client", client, "limit", l.perClient,
+				)
 			})
 			continue
 		}
+
 		release := func() { l.release(client); <-l.free }
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			return &countedTCP{TCPConn: tcp, release: release}, nil
 		}
+
 		return &countedConn{Conn: conn, release: release}, nil
 	}
 }
@@ -86,11 +96,13 @@ func (l *limitedListener) acquire(client netip.Addr) bool {
 	if !client.IsValid() {
 		return true
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[client] >= l.perClient {
 		return false
 	}
+
 	l.open[client]++
 	return true
 }

@@ -25,10 +25,12 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 		http.Error(w, "ask for "+pxe.ScriptPath+"MAC, e.g. "+pxe.ScriptPath+"52-54-00-00-00-01", http.StatusNotFound)
 		return
 	}
+
 	machine := caller
 	if !bytes.Equal(caller.MAC, mac) {
 		machine = pxe.Machine{MAC: mac, Addr: caller.Addr}
 	}
+
 	machine.Firmware = pxe.FirmwareIPXE
 	boot := s.Booter.Boot(r.Context(), machine)
 	note := boottrace.Event{MAC: mac, Addr: caller.Addr, Step: boottrace.StepScript, Detail: boot.Action.String()}
@@ -51,6 +53,7 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 			note.Refused = boot.Reason
 		}
 	}
+
 	if err != nil {
 		// A fault of whoever filled in Boot. The machine waits with the reason on its screen.
 		s.Log.Error("ipxe: script", "mac", mac.String(), "error", err)
@@ -60,9 +63,13 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 			return
 		}
 	}
+
 	s.Record.Add(note)
 	s.Metrics.Scripts.WithLabelValues(boot.Action.String()).Inc()
-	s.Log.Info("ipxe: script", "mac", mac.String(), "client", r.RemoteAddr, "action", boot.Action.String(), "script", boot.Script, "refused", note.Refused)
+	s.Log.Info(
+		"ipxe: script", "mac", mac.String(), "client", r.RemoteAddr, "action", boot.Action.String(), "script",
+		boot.Script, "refused", note.Refused,
+	)
 	w.Header().Set("Content-Type", "text/plain; charset=us-ascii")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Length", fmt.Sprint(len(text)))
@@ -78,15 +85,18 @@ func (s *Server) readScript(name string) ([]byte, error) {
 		if mount.Path != "/" {
 			continue
 		}
+
 		clean, err := bootfile.CleanName(name)
 		if err != nil {
 			return nil, err
 		}
+
 		file, info, err := bootfile.OpenRegular(mount.Root, clean)
 		if err != nil {
 			return nil, fmt.Errorf("its script is not written yet: %w", err)
 		}
 		defer file.Close()
+
 		text, err := io.ReadAll(io.LimitReader(file, maxScript+1))
 		switch {
 		case err != nil:
@@ -96,6 +106,7 @@ func (s *Server) readScript(name string) ([]byte, error) {
 		case !strings.HasPrefix(string(text), "#!ipxe") || int64(len(text)) != info.Size():
 			return nil, fmt.Errorf("its script is not complete yet")
 		}
+
 		return text, nil
 	}
 	return nil, fmt.Errorf("this server has no directory for finished scripts")

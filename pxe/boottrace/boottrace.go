@@ -90,24 +90,38 @@ func (b *Recorder) Add(e Event) {
 	if b == nil || len(e.MAC) == 0 {
 		return
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	if b.Now != nil {
 		now = b.Now()
 	}
+
 	r := b.traceOf(e.MAC.String(), now)
 	if e.Addr.IsValid() {
 		r.Addr = e.Addr
 	}
+
 	if e.Step == StepDiscover && now.Sub(r.Last.Time) >= quiet {
 		r.Boots, r.Since, r.Marks, r.Refused = r.Boots+1, now, nil, ""
 	}
-	m := Mark{Step: e.Step, Time: now, Count: 1, Detail: e.Detail, Bytes: e.Bytes, Total: e.Total, Refused: e.Refused, Error: e.Error}
+
+	m := Mark{
+		Step:    e.Step,
+		Time:    now,
+		Count:   1,
+		Detail:  e.Detail,
+		Bytes:   e.Bytes,
+		Total:   e.Total,
+		Refused: e.Refused,
+		Error:   e.Error,
+	}
 	i := slices.IndexFunc(r.Marks, func(old Mark) bool { return old.Step == e.Step })
 	if i >= 0 {
 		m.Count += r.Marks[i].Count
 	}
+
 	r.Last, r.Refused = m, e.Refused
 	switch {
 	case i < 0:
@@ -130,16 +144,19 @@ func (b *Recorder) Progress(e Event) {
 	if b == nil {
 		return
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r, ok := b.machines[e.MAC.String()]
 	if !ok {
 		return
 	}
+
 	now := time.Now()
 	if b.Now != nil {
 		now = b.Now()
 	}
+
 	for i := range r.Marks {
 		if m := &r.Marks[i]; m.Step == e.Step && m.Detail == e.Detail {
 			m.Bytes, m.Time = e.Bytes, now
@@ -154,16 +171,20 @@ func (b *Recorder) traceOf(mac string, now time.Time) *Trace {
 	if r, ok := b.machines[mac]; ok {
 		return r
 	}
+
 	limit := b.Limit
 	if limit <= 0 {
 		limit = DefaultLimit
 	}
+
 	if len(b.machines) >= limit {
 		b.evict()
 	}
+
 	if b.machines == nil {
 		b.machines = map[string]*Trace{}
 	}
+
 	r := &Trace{MAC: mac, First: now, Since: now}
 	b.machines[mac] = r
 	return r
@@ -179,6 +200,7 @@ func (b *Recorder) evict() {
 			victim = r
 		}
 	}
+
 	delete(b.machines, victim.MAC)
 }
 
@@ -187,12 +209,14 @@ func (b *Recorder) Get(mac net.HardwareAddr) (Trace, bool) {
 	if b == nil {
 		return Trace{}, false
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r, ok := b.machines[mac.String()]
 	if !ok {
 		return Trace{}, false
 	}
+
 	return r.clone(), true
 }
 
@@ -201,12 +225,14 @@ func (b *Recorder) List() []Trace {
 	if b == nil {
 		return nil
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := make([]Trace, 0, len(b.machines))
 	for _, r := range b.machines {
 		all = append(all, r.clone())
 	}
+
 	slices.SortFunc(all, func(x, y Trace) int { return cmp.Compare(x.MAC, y.MAC) })
 	return all
 }
@@ -225,6 +251,7 @@ func (b *Recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "records are read only", http.StatusMethodNotAllowed)
 		return
 	}
+
 	var answer any = b.List()
 	if mac, err := net.ParseMAC(r.URL.Path[lastSlash(r.URL.Path):]); err == nil {
 		one, ok := b.Get(mac)
@@ -234,6 +261,7 @@ func (b *Recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		answer = one
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	enc := json.NewEncoder(w)

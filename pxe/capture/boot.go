@@ -40,6 +40,7 @@ func startsBoot(b *boot, p packet, now time.Time) bool {
 	if p.dhcp == nil {
 		return b == nil && p.request
 	}
+
 	r := firmwareRank(p.firmware)
 	if p.dhcp.OpCode != dhcpv4.OpcodeBootRequest || r == 3 {
 		return false
@@ -47,6 +48,7 @@ func startsBoot(b *boot, p packet, now time.Time) bool {
 	if b == nil {
 		return true // a REQUEST too
 	}
+
 	return p.dhcp.MessageType() == dhcpv4.MessageTypeDiscover &&
 		(r < b.rank || b.requested && r == b.rank || now.Sub(b.last) > silence || b.bytes >= maxFile)
 }
@@ -89,28 +91,34 @@ func (k *bootSorter) handlePacket(at time.Time, length int, frame []byte) error 
 	if !ok {
 		return nil
 	}
+
 	who := k.ownerOf(p)
 	b := k.machines[who]
 	if startsBoot(b, p, at) {
 		if err := k.files.begin(who); err != nil {
 			return fmt.Errorf("begin capture of %s: %w", net.HardwareAddr(who[:]), err)
 		}
+
 		k.evictSilent(at)
 		b = &boot{}
 		k.machines[who] = b
 	}
+
 	if b == nil || p.ongoing && !b.ports[p.src.Port()] && !b.ports[p.dst.Port()] || at.Sub(b.last) > silence && !b.last.IsZero() {
 		return nil // no boot, or long over: an operating system renews its address
 	}
+
 	b.update(p, at)
 	if b.bytes >= maxFile {
 		return nil
 	}
+
 	n, err := k.files.add(who, at, length, frame[:p.keep])
 	b.bytes += n
 	if err != nil {
 		return fmt.Errorf("capture %s: %w", net.HardwareAddr(who[:]), err)
 	}
+
 	return nil
 }
 
@@ -120,14 +128,17 @@ func (k *bootSorter) ownerOf(p packet) mac {
 	if p.dhcp != nil {
 		return mac(p.dhcp.ClientHWAddr)
 	}
+
 	for who, b := range k.machines {
 		if b.addr.IsValid() && (b.addr == p.src.Addr() || b.addr == p.dst.Addr()) {
 			return who
 		}
 	}
+
 	if p.from == k.ours {
 		return p.to
 	}
+
 	return p.from
 }
 
@@ -141,6 +152,7 @@ func (k *bootSorter) evictSilent(now time.Time) {
 				oldest, last = who, b.last
 			}
 		}
+
 		delete(k.machines, oldest)
 	}
 }

@@ -48,15 +48,18 @@ func (r *Recorder) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+
 		if err.Error() != told {
 			told = err.Error()
 			r.Log.Warn("boots are not captured", "interface", r.Interface, "error", err)
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-time.After(reopen):
 		}
 	}
+
 	return nil
 }
 
@@ -66,21 +69,25 @@ func (r *Recorder) listen(ctx context.Context, b *bootSorter) error {
 	if err != nil {
 		return fmt.Errorf("assemble filter: %w", err)
 	}
+
 	ifi, err := net.InterfaceByName(r.Interface)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", r.Interface, err)
 	}
+
 	wire, err := pcapgo.NewEthernetHandle(r.Interface)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", r.Interface, err)
 	}
 	defer wire.Close()
+
 	if err := wire.SetBPF(filter); err != nil {
 		return fmt.Errorf("listen on %s: set filter: %w", r.Interface, err)
 	}
 	if err := wire.SetCaptureLength(snapLen); err != nil {
 		return fmt.Errorf("listen on %s: %w", r.Interface, err)
 	}
+
 	var ended atomic.Bool
 	defer context.AfterFunc(ctx, func() { ended.Store(true); _ = wire.Close() })()
 	copy(b.ours[:], ifi.HardwareAddr)

@@ -41,10 +41,12 @@ func (f captureDir) begin(who mac) error {
 	if err := os.Rename(f.path(who, suffix), f.path(who, before)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return err
 	}
+
 	newest := map[string]time.Time{}
 	for _, e := range entries {
 		name, _, _ := strings.Cut(e.Name(), ".")
@@ -52,12 +54,14 @@ func (f captureDir) begin(who mac) error {
 			newest[name] = info.ModTime()
 		}
 	}
+
 	own := strings.TrimSuffix(filepath.Base(f.path(who, suffix)), suffix)
 	delete(newest, own)
 	var names []string
 	for name := range newest {
 		names = append(names, name)
 	}
+
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(newest[a].Compare(newest[b]), cmp.Compare(a, b)) })
 	for len(names) >= maxMachines {
 		for _, s := range []string{suffix, before} {
@@ -67,6 +71,7 @@ func (f captureDir) begin(who mac) error {
 		}
 		names = names[1:]
 	}
+
 	return nil
 }
 
@@ -78,10 +83,12 @@ func (f captureDir) add(who mac, at time.Time, length int, frame []byte) (int, e
 		return 0, err
 	}
 	defer file.Close()
+
 	info, err := file.Stat()
 	if err != nil {
 		return 0, err
 	}
+
 	var b bytes.Buffer
 	w := pcapgo.NewWriter(&b)
 	if info.Size() == 0 {
@@ -89,8 +96,12 @@ func (f captureDir) add(who mac, at time.Time, length int, frame []byte) (int, e
 			return 0, err
 		}
 	}
-	if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(frame), Length: max(length, len(frame))}, frame); err != nil {
+
+	if err := w.WritePacket(
+		gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(frame), Length: max(length, len(frame))}, frame,
+	); err != nil {
 		return 0, err
 	}
+
 	return file.Write(b.Bytes())
 }

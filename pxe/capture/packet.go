@@ -46,9 +46,14 @@ func parsePacket(frame []byte) (packet, bool) {
 	if err := parser.DecodeLayers(frame, &seen); err != nil || len(seen) < 3 || seen[2] != layers.LayerTypeUDP {
 		return packet{}, false
 	}
+
 	src, _ := netip.AddrFromSlice(ip.SrcIP)
 	dst, _ := netip.AddrFromSlice(ip.DstIP)
-	p := packet{src: netip.AddrPortFrom(src, uint16(udp.SrcPort)), dst: netip.AddrPortFrom(dst, uint16(udp.DstPort)), keep: len(frame)}
+	p := packet{
+		src:  netip.AddrPortFrom(src, uint16(udp.SrcPort)),
+		dst:  netip.AddrPortFrom(dst, uint16(udp.DstPort)),
+		keep: len(frame),
+	}
 	copy(p.from[:], eth.SrcMAC)
 	copy(p.to[:], eth.DstMAC)
 	if isDHCP(p.src.Port()) || isDHCP(p.dst.Port()) {
@@ -56,6 +61,7 @@ func parsePacket(frame []byte) (packet, bool) {
 		if err != nil || len(m.ClientHWAddr) != len(mac{}) {
 			return packet{}, false
 		}
+
 		p.dhcp, p.firmware = m, dhcp.FirmwareOf(m)
 		return p, true
 	}
@@ -66,6 +72,7 @@ func parsePacket(frame []byte) (packet, bool) {
 	if len(udp.Payload) < 4 {
 		return packet{}, false
 	}
+
 	operation, block := binary.BigEndian.Uint16(udp.Payload), binary.BigEndian.Uint16(udp.Payload[2:])
 	switch operation {
 	case tftpError, tftpOptions:
@@ -77,6 +84,7 @@ func parsePacket(frame []byte) (packet, bool) {
 	default:
 		return packet{}, false
 	}
+
 	p.ongoing = true
 	return p, true
 }

@@ -23,8 +23,23 @@ type Answer struct {
 
 // Decide answers one request from the plan, the leases and the policy at now. Only the
 // order of free addresses in t may change. Boot policy is asked at most once.
-func Decide(ctx context.Context, p *Plan, t *lease.Table, now lease.Tick, booter pxe.Booter, proxy bool, r Request) Answer {
-	d := decision{ctx: ctx, plan: p, table: t, now: now, booter: booter, req: r}
+func Decide(
+	ctx context.Context,
+	p *Plan,
+	t *lease.Table,
+	now lease.Tick,
+	booter pxe.Booter,
+	proxy bool,
+	r Request,
+) Answer {
+	d := decision{
+		ctx:    ctx,
+		plan:   p,
+		table:  t,
+		now:    now,
+		booter: booter,
+		req:    r,
+	}
 	switch {
 	case r.Port == PortPXE:
 		d.bootServer()
@@ -55,7 +70,11 @@ type decision struct {
 }
 
 func (d *decision) query() lease.Query {
-	return lease.Query{MAC: d.req.MAC, Subnet: d.subnet.Prefix, Want: optAddr(d.req.Packet, dhcpv4.OptionRequestedIPAddress)}
+	return lease.Query{
+		MAC:    d.req.MAC,
+		Subnet: d.subnet.Prefix,
+		Want:   optAddr(d.req.Packet, dhcpv4.OptionRequestedIPAddress),
+	}
 }
 
 func (d *decision) addEvent(e Event) {
@@ -73,6 +92,7 @@ func (d *decision) serve() {
 		d.refuse(ReasonUnknownRelay, "relay %v is in none of the subnets; add its subnet", d.req.Packet.GatewayIPAddr)
 		return
 	}
+
 	d.subnet = s
 	switch d.req.Packet.MessageType() {
 	case dhcpv4.MessageTypeDiscover:
@@ -98,6 +118,7 @@ func (d *decision) discover() {
 		d.refuseEmpty()
 		return
 	}
+
 	old, had := d.table.LeaseAt(addr)
 	_, reserved := d.table.ReservedFor(d.subnet.Prefix, addr)
 	d.answer.NewAddress = !reserved && !(had && old.MAC == d.req.MAC && old.State == lease.Active)
@@ -108,16 +129,24 @@ func (d *decision) discover() {
 
 func (d *decision) refuseEmpty() {
 	if _, known := d.plan.known[d.req.MAC]; !known && d.subnet.Pool.IsZero() {
-		d.refuse(ReasonUnknownMachine, "%v is not a known machine and %v has no pool for others; add it to the site", d.req.MAC, d.subnet.Prefix)
+		d.refuse(
+			ReasonUnknownMachine, "%v is not a known machine and %v has no pool for others; add it to the site",
+			d.req.MAC, d.subnet.Prefix,
+		)
 		return
 	}
-	d.refuse(ReasonPoolEmpty, "no address of %v is free for %v; the pool %v is in use", d.subnet.Prefix, d.req.MAC, d.subnet.Pool)
+	d.refuse(
+		ReasonPoolEmpty, "no address of %v is free for %v; the pool %v is in use", d.subnet.Prefix, d.req.MAC,
+		d.subnet.Pool,
+	)
 }
 
 // request tells the four kinds of DHCPREQUEST apart as RFC 2131 4.3.2 does.
 func (d *decision) request() {
 	p := d.req.Packet
-	server, want, uses := optAddr(p, dhcpv4.OptionServerIdentifier), optAddr(p, dhcpv4.OptionRequestedIPAddress), addr4(p.ClientIPAddr)
+	server, want, uses := optAddr(
+		p, dhcpv4.OptionServerIdentifier,
+	), optAddr(p, dhcpv4.OptionRequestedIPAddress), addr4(p.ClientIPAddr)
 	switch {
 	case server.IsValid() && server != d.plan.Server:
 		d.answer.Unhold = true
@@ -172,12 +201,20 @@ func (d *decision) extend(uses netip.Addr) {
 func (d *decision) grant(addr netip.Addr) {
 	d.watchDuplicate(d.query())
 	l := lease.Lease{
-		Addr: addr, MAC: d.req.MAC, Subnet: d.subnet.Prefix, State: lease.Active, Start: d.now, Duration: d.subnet.leaseTime(),
-		Hostname: hostname(d.req.Packet), UUID: d.req.Machine.UUID, Arch: d.req.Machine.Arch,
+		Addr:     addr,
+		MAC:      d.req.MAC,
+		Subnet:   d.subnet.Prefix,
+		State:    lease.Active,
+		Start:    d.now,
+		Duration: d.subnet.leaseTime(),
+		Hostname: hostname(d.req.Packet),
+		UUID:     d.req.Machine.UUID,
+		Arch:     d.req.Machine.Arch,
 	}
 	if old, ok := d.table.LeaseAt(addr); ok && old.MAC == l.MAC && l.UUID == "" {
 		l.UUID, l.Arch = old.UUID, old.Arch // the booted system does not repeat what firmware said
 	}
+
 	d.answer.Put = &l
 	d.reply(dhcpv4.MessageTypeAck, addr)
 }
@@ -189,10 +226,12 @@ func (d *decision) deny(addr netip.Addr) {
 	if !d.subnet.Prefix.Contains(addr) {
 		reason, text = ReasonWrongNet, fmt.Sprintf("%v is not an address of %v", addr, d.subnet.Prefix)
 	}
+
 	if d.req.Machine.Firmware == pxe.FirmwarePXE || d.req.Machine.Firmware == pxe.FirmwareHTTPBoot {
 		d.refuse(reason, "%s; firmware is not sent a DHCPNAK", text)
 		return
 	}
+
 	nak := d.newReply(dhcpv4.MessageTypeNak)
 	nak.UpdateOption(dhcpv4.OptMessage(text))
 	nak.SetBroadcast() // RFC 2131 4.3.2: also for the relay to broadcast it
@@ -208,8 +247,22 @@ func (d *decision) decline() {
 		d.refuse(ReasonNotYours, "%v declines %v, which it does not have", d.req.MAC, addr)
 		return
 	}
-	d.answer.Put = &lease.Lease{Addr: addr, MAC: d.req.MAC, Subnet: d.subnet.Prefix, State: lease.Declined, Start: d.now, Duration: d.plan.quarantine()}
-	d.addEvent(Event{Kind: KindDecline, Addr: addr, Text: fmt.Sprintf("%v found %v in use by another machine; nobody gets it for %v", d.req.MAC, addr, d.plan.quarantine())})
+
+	d.answer.Put = &lease.Lease{
+		Addr:     addr,
+		MAC:      d.req.MAC,
+		Subnet:   d.subnet.Prefix,
+		State:    lease.Declined,
+		Start:    d.now,
+		Duration: d.plan.quarantine(),
+	}
+	d.addEvent(Event{
+		Kind: KindDecline,
+		Addr: addr,
+		Text: fmt.Sprintf(
+			"%v found %v in use by another machine; nobody gets it for %v", d.req.MAC, addr, d.plan.quarantine(),
+		),
+	})
 }
 
 func (d *decision) release() {
@@ -219,6 +272,7 @@ func (d *decision) release() {
 		d.refuse(ReasonNotYours, "%v releases %v, which it does not have", d.req.MAC, addr)
 		return
 	}
+
 	l.State, l.Start, l.Duration = lease.Free, d.now, 0
 	d.answer.Put = &l
 	d.addEvent(Event{Kind: KindRelease, Addr: addr})
@@ -240,6 +294,9 @@ func (d *decision) watchDuplicate(q lease.Query) {
 	l, ok := d.table.LeaseOf(q)
 	if ok && l.IsActive(d.now) && l.UUID != "" && d.req.Machine.UUID != "" && l.UUID != d.req.Machine.UUID {
 		d.addEvent(Event{Kind: KindRefuse, Addr: l.Addr, Reason: ReasonDuplicateMAC,
-			Text: fmt.Sprintf("%v was machine %s and is now %s: two machines use one MAC, or a board was replaced", d.req.MAC, l.UUID, d.req.Machine.UUID)})
+			Text: fmt.Sprintf(
+				"%v was machine %s and is now %s: two machines use one MAC, or a board was replaced", d.req.MAC,
+				l.UUID, d.req.Machine.UUID,
+			)})
 	}
 }

@@ -26,26 +26,40 @@ func (d *decision) boot() bootAnswer {
 		return bootAnswer{}
 	}
 	if m.Firmware == pxe.FirmwareIPXE {
-		return bootAnswer{file: d.plan.HTTP + pxe.ScriptPath + strings.ReplaceAll(d.req.MAC.String(), ":", "-"), class: classPXE}
+		return bootAnswer{
+			file:  d.plan.HTTP + pxe.ScriptPath + strings.ReplaceAll(d.req.MAC.String(), ":", "-"),
+			class: classPXE,
+		}
 	}
+
 	switch b := d.booter.Boot(d.ctx, m); b.Action {
 	case pxe.ActionRefuse:
 		return bootAnswer{reason: ReasonBootRefused, text: b.Reason}
 	case pxe.ActionDisk:
-		return bootAnswer{reason: ReasonBootDisk, text: "boots its own disk: no boot file is offered, so firmware goes on to the next device"}
+		return bootAnswer{
+			reason: ReasonBootDisk,
+			text:   "boots its own disk: no boot file is offered, so firmware goes on to the next device",
+		}
 	case pxe.ActionInspect, pxe.ActionRamdisk, pxe.ActionWait:
 	}
+
 	f, ok := d.plan.files[m.Arch]
 	if !ok {
-		return bootAnswer{reason: ReasonArchUnknown, text: fmt.Sprintf("no boot file for firmware architecture %d (option 93)", m.Arch)}
+		return bootAnswer{
+			reason: ReasonArchUnknown,
+			text:   fmt.Sprintf("no boot file for firmware architecture %d (option 93)", m.Arch),
+		}
 	}
+
 	name := f.Name
 	if f.Shim != "" {
 		name = f.Shim
 	}
+
 	if m.Firmware == pxe.FirmwareHTTPBoot {
 		return bootAnswer{file: d.plan.HTTP + pxe.BootPath + name, class: classHTTP}
 	}
+
 	return bootAnswer{file: name, class: classPXE}
 }
 
@@ -63,6 +77,7 @@ func (b bootAnswer) write(d *decision, reply *dhcpv4.DHCPv4) {
 	if b.file == "" {
 		return
 	}
+
 	put := func(code dhcpv4.OptionCode, v []byte) { reply.Options[code.Code()] = v }
 	reply.ServerIPAddr = d.plan.Server.AsSlice()
 	reply.BootFileName = b.file
@@ -70,16 +85,20 @@ func (b bootAnswer) write(d *decision, reply *dhcpv4.DHCPv4) {
 	if id := d.req.Packet.Options.Get(dhcpv4.OptionClientMachineIdentifier); len(id) == 17 {
 		put(dhcpv4.OptionClientMachineIdentifier, id) // RFC 4578 2.3: echoed
 	}
+
 	wants := d.req.Packet.IsOptionRequested
 	if b.class == classHTTP || wants(dhcpv4.OptionBootfileName) {
 		put(dhcpv4.OptionBootfileName, []byte(b.file))
 	}
+
 	if wants(dhcpv4.OptionTFTPServerName) {
 		put(dhcpv4.OptionTFTPServerName, []byte(d.plan.Server.String()))
 	}
+
 	if b.class == classPXE {
 		put(dhcpv4.OptionVendorSpecificInformation, pxeUseFile)
 	}
+
 	if d.req.Machine.Firmware == pxe.FirmwareIPXE {
 		put(optIPXE, ipxeNoProxy)
 	}
@@ -116,6 +135,7 @@ func (d *decision) bootOnly(t dhcpv4.MessageType, kind Kind) {
 		d.refuse(b.reason, "%s", b.text)
 		return
 	}
+
 	r := d.newReply(t)
 	r.ClientIPAddr = d.req.Packet.ClientIPAddr
 	b.write(d, r)

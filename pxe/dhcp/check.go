@@ -24,11 +24,13 @@ func (s *Server) check(ctx context.Context, w *packetConn, r Request, a Answer, 
 	if addr4(r.Packet.GatewayIPAddr).IsValid() {
 		return false // ARP does not pass a relay
 	}
+
 	select {
 	case s.checks <- struct{}{}:
 	default:
 		return false
 	}
+
 	s.checked.Go(func() {
 		defer func() { <-s.checks }()
 		for range maxRetries {
@@ -36,6 +38,7 @@ func (s *Server) check(ctx context.Context, w *packetConn, r Request, a Answer, 
 			if err != nil {
 				s.deps.Log.Warn("check address", "addr", a.Hold, "err", err)
 			}
+
 			if user == nil || user.String() == r.MAC.String() { // its own, configured by hand
 				s.finish(w, r, a, nil)
 				return
@@ -56,14 +59,24 @@ func (s *Server) quarantine(ctx context.Context, r Request, a Answer, user net.H
 	now, q := s.now(), s.queryOf(r)
 	mac, _ := lease.MACFrom(user)
 	s.table.Unhold(q)
-	bad := lease.Lease{Addr: a.Hold, MAC: mac, Subnet: q.Subnet, State: lease.Declined, Start: now, Duration: s.conf.quarantine()}
+	bad := lease.Lease{
+		Addr:     a.Hold,
+		MAC:      mac,
+		Subnet:   q.Subnet,
+		State:    lease.Declined,
+		Start:    now,
+		Duration: s.conf.quarantine(),
+	}
 	s.journal.Commit(s.table.Put(bad), nil)
 	s.emit(Event{Kind: KindDecline, Machine: r.Machine, Addr: a.Hold,
-		Text: fmt.Sprintf("%v is in use by %v without a lease; nobody gets it for %v", a.Hold, user, s.conf.quarantine())})
+		Text: fmt.Sprintf(
+			"%v is in use by %v without a lease; nobody gets it for %v", a.Hold, user, s.conf.quarantine(),
+		)})
 	a = Decide(ctx, s.plan, s.table, now, s.deps.Booter, proxy, r)
 	if a.Hold.IsValid() {
 		s.table.Hold(q, a.Hold, now)
 	}
+
 	return a
 }
 
@@ -75,23 +88,27 @@ func InUse(ctx context.Context, ifname string, addr netip.Addr, wait time.Durati
 	if err != nil {
 		return nil, fmt.Errorf("probe %v: %w", addr, err)
 	}
+
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(swap16(unix.ETH_P_ARP)))
 	if err != nil {
 		return nil, fmt.Errorf("probe %v: %w", addr, err)
 	}
 	defer unix.Close(fd)
+
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: swap16(unix.ETH_P_ARP), Ifindex: ifi.Index}); err != nil {
 		return nil, fmt.Errorf("probe %v: %w", addr, err)
 	}
 	if err := unix.Send(fd, arpFrame(ifi.HardwareAddr, addr), 0); err != nil {
 		return nil, fmt.Errorf("probe %v: %w", addr, err)
 	}
+
 	buf := make([]byte, 128)
 	for end := time.Now().Add(wait); time.Now().Before(end) && ctx.Err() == nil; {
 		tv := unix.NsecToTimeval(max(time.Until(end), time.Millisecond).Nanoseconds())
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
 			return nil, fmt.Errorf("probe %v: %w", addr, err)
 		}
+
 		n, err := unix.Read(fd, buf)
 		if err != nil {
 			continue // the time is up, or a signal came
@@ -100,6 +117,7 @@ func InUse(ctx context.Context, ifname string, addr netip.Addr, wait time.Durati
 			return net.HardwareAddr(append([]byte(nil), b[22:28]...)), nil
 		}
 	}
+
 	return nil, nil
 }
 

@@ -113,15 +113,19 @@ func (c Config) Validate() error {
 	if c.Interface == "" || len(c.Interface) > 15 {
 		bad("interface: %q is not an interface name; name the provisioning interface", c.Interface)
 	}
+
 	if !c.Server.Is4() {
 		bad("server: %v is not an IPv4 address; give this machine's address on %s", c.Server, c.Interface)
 	}
+
 	if c.HTTP == "" && c.Mode == ModeProxy {
 		bad("http: empty; a proxy has nothing but boot files to offer")
 	}
+
 	if u, err := url.Parse(c.HTTP); c.HTTP != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(c.HTTP) > maxURL) {
 		bad("http: %q is not a base URL of at most %d bytes; give e.g. http://%v:8080", c.HTTP, maxURL, c.Server)
 	}
+
 	for i, s := range c.Subnets {
 		errs = append(errs, s.validate(i, c.Server)...)
 		for j, other := range c.Subnets[:i] {
@@ -130,6 +134,7 @@ func (c Config) Validate() error {
 			}
 		}
 	}
+
 	if c.Mode == ModeServer {
 		if _, ok := c.subnetOf(c.Server); !ok {
 			bad("subnets: none contains the server's address %v; add the local subnet", c.Server)
@@ -138,6 +143,7 @@ func (c Config) Validate() error {
 			bad("leaseDir: empty; name a directory that survives a restart")
 		}
 	}
+
 	errs = append(errs, c.validateReservations()...)
 	return errors.Join(errs...)
 }
@@ -151,6 +157,7 @@ func (s Subnet) validate(i int, server netip.Addr) []error {
 		bad("prefix: %v is not an IPv4 network; write it like 172.22.0.0/24", s.Prefix)
 		return errs
 	}
+
 	ranges := []struct {
 		name string
 		r    Range
@@ -163,18 +170,26 @@ func (s Subnet) validate(i int, server netip.Addr) []error {
 			bad("%s: %w", x.name, err)
 		}
 	}
+
 	if s.Pool.Overlaps(s.Known) {
-		bad("known: %v overlaps pool %v; strangers would take known machines' addresses; make them disjoint", s.Known, s.Pool)
+		bad(
+			"known: %v overlaps pool %v; strangers would take known machines' addresses; make them disjoint", s.Known,
+			s.Pool,
+		)
 	}
+
 	if s.Lease != 0 && (s.Lease < 2*time.Minute || s.Lease > 30*24*time.Hour) {
 		bad("lease: %v is out of bounds; choose 2m to 720h", s.Lease)
 	}
+
 	if s.Router.IsValid() && !s.Prefix.Contains(s.Router) {
 		bad("router: %v is not in %v; give an address machines can reach, or none", s.Router, s.Prefix)
 	}
+
 	if s.MTU != 0 && s.MTU < 68 {
 		bad("mtu: %d is below 68 (RFC 2132 5.1); leave it out", s.MTU)
 	}
+
 	for _, list := range [][]netip.Addr{s.DNS, s.NTP} {
 		if len(list) > 8 {
 			bad("dns, ntp: %d servers; at most 8 fit a boot firmware's packet", len(list))
@@ -185,14 +200,17 @@ func (s Subnet) validate(i int, server netip.Addr) []error {
 			}
 		}
 	}
+
 	if len(s.Routes) > 16 || len(s.Domain) > 64 {
 		bad("routes, domain: too long for a boot firmware's packet; at most 16 routes and 64 bytes")
 	}
+
 	for _, r := range s.Routes {
 		if !r.Dest.Addr().Is4() || !r.Via.Is4() {
 			bad("routes: %v via %v is not IPv4", r.Dest, r.Via)
 		}
 	}
+
 	return errs
 }
 
@@ -205,27 +223,40 @@ func (c Config) validateReservations() []error {
 			errs = append(errs, fmt.Errorf("reservations[%d].mac: %q is not a MAC address", i, r.MAC.String()))
 			continue
 		}
+
 		if j, dup := macs[mac]; dup {
 			errs = append(errs, fmt.Errorf("reservations[%d].mac: %s is also reservations[%d]; remove one", i, mac, j))
 		}
+
 		macs[mac] = i
 		if len(r.Hostname) > 63 {
 			errs = append(errs, fmt.Errorf("reservations[%d].hostname: longer than 63 bytes", i))
 		}
+
 		if !r.Addr.IsValid() {
 			continue
 		}
+
 		if j, dup := addrs[r.Addr]; dup {
-			errs = append(errs, fmt.Errorf("reservations[%d].address: %v is also reservations[%d]; give each machine its own", i, r.Addr, j))
+			errs = append(errs, fmt.Errorf(
+				"reservations[%d].address: %v is also reservations[%d]; give each machine its own", i, r.Addr, j,
+			))
 		}
+
 		addrs[r.Addr] = i
 		s, ok := c.subnetOf(r.Addr)
 		if !ok {
-			errs = append(errs, fmt.Errorf("reservations[%d].address: %v is in no subnet; choose one inside", i, r.Addr))
+			errs = append(
+				errs, fmt.Errorf("reservations[%d].address: %v is in no subnet; choose one inside", i, r.Addr),
+			)
 		} else if r.Addr == c.Server || r.Addr == s.Router || !lease.IsHost(r.Addr, s.Prefix) {
-			errs = append(errs, fmt.Errorf("reservations[%d].address: %v is the server, the router, the network or its broadcast; choose another", i, r.Addr))
+			errs = append(errs, fmt.Errorf(
+				"reservations[%d].address: %v is the server, the router, the network or its broadcast; choose another",
+				i, r.Addr,
+			))
 		}
 	}
+
 	return errs
 }
 

@@ -32,18 +32,25 @@ func (s EventRecorder) DHCP(e Event) {
 	case KindRelease, KindPanic:
 		note.MAC = nil
 	}
+
 	if note.Detail == "" && e.Kind != KindRefuse {
 		note.Detail = e.Text // why no boot file was named
 	}
+
 	s.Traces.Add(note)
 	if s.Log == nil || e.Kind == KindDiscover || e.Flood {
 		return
 	}
+
 	level := slog.LevelInfo
 	if e.Kind == KindRefuse || e.Kind == KindNak || e.Kind == KindDecline {
 		level = slog.LevelWarn
 	}
-	s.Log.Log(context.Background(), level, "dhcp", "event", e.Kind, "mac", e.Machine.MAC.String(), "addr", e.Addr, "file", e.File, "reason", e.Reason, "why", e.Text)
+
+	s.Log.Log(
+		context.Background(), level, "dhcp", "event", e.Kind, "mac", e.Machine.MAC.String(), "addr", e.Addr, "file",
+		e.File, "reason", e.Reason, "why", e.Text,
+	)
 }
 
 func (s EventRecorder) count(e Event) {

@@ -35,18 +35,22 @@ func openPacketConn(ifname string, server netip.Addr) (*packetConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open interface %s: %w", ifname, err)
 	}
+
 	w := &packetConn{index: ifi.Index, src: server, raw: -1}
 	if w.serve, err = listen(ifname, PortServer); err == nil {
 		w.boot, err = listen(ifname, PortPXE)
 	}
+
 	if err == nil {
 		// Protocol 0: this socket only sends.
 		w.raw, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	}
+
 	if err != nil {
 		w.Close()
 		return nil, fmt.Errorf("listen on %s: %w", ifname, err)
 	}
+
 	return w, nil
 }
 
@@ -57,6 +61,7 @@ func listen(ifname string, port int) (*net.UDPConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open socket: %w", err)
 	}
+
 	file := os.NewFile(uintptr(fd), "")
 	defer file.Close() // net.FilePacketConn works on a copy
 	if err := unix.BindToDevice(fd, ifname); err != nil {
@@ -65,17 +70,21 @@ func listen(ifname string, port int) (*net.UDPConn, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 1); err != nil {
 		return nil, fmt.Errorf("allow broadcast: %w", err)
 	}
+
 	// A smaller buffer than asked for is no reason not to serve.
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBuffer) != nil {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, socketBuffer)
 	}
+
 	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: port}); err != nil {
 		return nil, fmt.Errorf("bind port %d: %w", port, err)
 	}
+
 	conn, err := net.FilePacketConn(file)
 	if err != nil {
 		return nil, fmt.Errorf("use socket of port %d: %w", port, err)
 	}
+
 	return conn.(*net.UDPConn), nil
 }
 
@@ -84,9 +93,11 @@ func (w *packetConn) Close() {
 	if w.serve != nil {
 		w.serve.Close()
 	}
+
 	if w.boot != nil {
 		w.boot.Close()
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.raw >= 0 {
@@ -103,6 +114,7 @@ func (w *packetConn) send(reply *dhcpv4.DHCPv4, r Request) error {
 		_, err := w.boot.WriteToUDPAddrPort(data, r.Source)
 		return err
 	}
+
 	isNak := reply.MessageType() == dhcpv4.MessageTypeNak
 	relay, uses := addr4(r.Packet.GatewayIPAddr), addr4(r.Packet.ClientIPAddr)
 	to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), PortClient)
@@ -116,6 +128,7 @@ func (w *packetConn) send(reply *dhcpv4.DHCPv4, r Request) error {
 	case addr4(reply.YourIPAddr).IsValid():
 		return w.unicast(data, addr4(reply.YourIPAddr), r.MAC)
 	}
+
 	_, err := w.serve.WriteToUDPAddrPort(data, to)
 	return err
 }
@@ -128,9 +141,12 @@ func (w *packetConn) unicast(data []byte, dst netip.Addr, mac [6]byte) error {
 	if w.raw < 0 {
 		return net.ErrClosed
 	}
+
 	to := &unix.SockaddrLinklayer{Protocol: swap16(unix.ETH_P_IP), Ifindex: w.index, Halen: 6}
 	copy(to.Addr[:], mac[:])
-	return unix.Sendto(w.raw, datagram(data, netip.AddrPortFrom(w.src, PortServer), netip.AddrPortFrom(dst, PortClient)), 0, to)
+	return unix.Sendto(
+		w.raw, datagram(data, netip.AddrPortFrom(w.src, PortServer), netip.AddrPortFrom(dst, PortClient)), 0, to,
+	)
 }
 
 // datagram puts IPv4 and UDP headers before data (RFC 791, 768).
@@ -153,6 +169,7 @@ func datagram(data []byte, src, dst netip.AddrPort) []byte {
 	if check == 0 {
 		check = 0xffff
 	}
+
 	binary.BigEndian.PutUint16(u[6:], check)
 	return b
 }
@@ -163,12 +180,15 @@ func sum16(start uint16, b []byte) uint16 {
 	for ; len(b) > 1; b = b[2:] {
 		sum += uint32(b[0])<<8 | uint32(b[1])
 	}
+
 	if len(b) == 1 {
 		sum += uint32(b[0]) << 8
 	}
+
 	for sum > 0xffff {
 		sum = sum>>16 + sum&0xffff
 	}
+
 	return uint16(sum)
 }
 

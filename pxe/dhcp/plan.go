@@ -19,21 +19,26 @@ func NewPlan(c Config) (*Plan, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+
 	p := &Plan{Config: c, known: map[lease.MAC]Reservation{}, files: map[uint16]BootFile{}}
 	for _, r := range c.Reservations {
 		mac, _ := lease.MACFrom(r.MAC)
 		p.known[mac] = r
 	}
+
 	for _, s := range c.Subnets {
 		p.spaces = append(p.spaces, p.space(s))
 	}
+
 	files := c.Files
 	if files == nil {
 		files = DefaultFiles()
 	}
+
 	for _, f := range files {
 		p.files[f.Arch] = f
 	}
+
 	return p, nil
 }
 
@@ -41,12 +46,17 @@ func NewPlan(c Config) (*Plan, error) {
 // only through it; one without is known in all.
 func (p *Plan) space(s Subnet) lease.Space {
 	space := lease.Space{
-		Subnet: s.Prefix, Pool: s.Pool, Known: s.Known,
-		Never: map[netip.Addr]bool{p.Server: true}, Fixed: map[netip.Addr]lease.MAC{}, ByMAC: map[lease.MAC]netip.Addr{},
+		Subnet: s.Prefix,
+		Pool:   s.Pool,
+		Known:  s.Known,
+		Never:  map[netip.Addr]bool{p.Server: true},
+		Fixed:  map[netip.Addr]lease.MAC{},
+		ByMAC:  map[lease.MAC]netip.Addr{},
 	}
 	if s.Router.IsValid() {
 		space.Never[s.Router] = true
 	}
+
 	for mac, r := range p.known {
 		switch {
 		case s.Prefix.Contains(r.Addr):
@@ -56,6 +66,7 @@ func (p *Plan) space(s Subnet) lease.Space {
 			space.ByMAC[mac] = netip.Addr{}
 		}
 	}
+
 	return space
 }
 

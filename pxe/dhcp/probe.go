@@ -41,11 +41,13 @@ func probe(ctx context.Context, ifname string, wait time.Duration) ([]Foreign, e
 	if err != nil {
 		return nil, fmt.Errorf("probe %s: %w", ifname, err)
 	}
+
 	fd, err := openProbe(ifi)
 	if err != nil {
 		return nil, fmt.Errorf("probe %s: %w", ifname, err)
 	}
 	defer unix.Close(fd)
+
 	discover := newProbe()
 	frame := probeFrame(ifi, discover)
 	end := time.Now().Add(wait)
@@ -56,12 +58,14 @@ func probe(ctx context.Context, ifname string, wait time.Duration) ([]Foreign, e
 		if err := ctx.Err(); err != nil {
 			return found, err
 		}
+
 		if !time.Now().Before(next) && len(found) == 0 {
 			if err := unix.Send(fd, frame, 0); err != nil {
 				return nil, fmt.Errorf("probe %s: send: %w", ifname, err)
 			}
 			next = time.Now().Add(probeEvery)
 		}
+
 		n, err := unix.Read(fd, buf)
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 			continue
@@ -69,15 +73,21 @@ func probe(ctx context.Context, ifname string, wait time.Duration) ([]Foreign, e
 		if err != nil {
 			return nil, fmt.Errorf("probe %s: receive: %w", ifname, err)
 		}
+
 		f, ok := readOffer(buf[:n], discover)
-		if !ok || slices.ContainsFunc(found, func(g Foreign) bool { return g.Server == f.Server && g.MACText == f.MACText }) {
+		if !ok || slices.ContainsFunc(
+			found, func(g Foreign) bool { return g.Server == f.Server && g.MACText == f.MACText },
+		) {
 			continue
 		}
+
 		if len(found) == 0 {
 			end = time.Now().Add(min(probeTail, time.Until(end)))
 		}
+
 		found = append(found, f)
 	}
+
 	return found, nil
 }
 
@@ -88,6 +98,7 @@ func openProbe(ifi *net.Interface) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("open packet socket: %w", err)
 	}
+
 	tv := unix.NsecToTimeval((100 * time.Millisecond).Nanoseconds())
 	err = errors.Join(
 		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, toClientPort()),
@@ -100,6 +111,7 @@ func openProbe(ifi *net.Interface) (int, error) {
 		unix.Close(fd)
 		return -1, fmt.Errorf("prepare packet socket: %w", err)
 	}
+
 	return fd, nil
 }
 
@@ -123,9 +135,15 @@ func newProbe() *dhcpv4.DHCPv4 {
 	rand.Read(mac[:])
 	mac[0] = mac[0]&^1 | 2 // locally administered, not multicast
 	p := &dhcpv4.DHCPv4{
-		OpCode: dhcpv4.OpcodeBootRequest, HWType: 1, ClientHWAddr: mac[:], Flags: 0x8000,
-		ClientIPAddr: net.IPv4zero, YourIPAddr: net.IPv4zero, ServerIPAddr: net.IPv4zero, GatewayIPAddr: net.IPv4zero,
-		Options: dhcpv4.Options{},
+		OpCode:        dhcpv4.OpcodeBootRequest,
+		HWType:        1,
+		ClientHWAddr:  mac[:],
+		Flags:         0x8000,
+		ClientIPAddr:  net.IPv4zero,
+		YourIPAddr:    net.IPv4zero,
+		ServerIPAddr:  net.IPv4zero,
+		GatewayIPAddr: net.IPv4zero,
+		Options:       dhcpv4.Options{},
 	}
 	rand.Read(p.TransactionID[:])
 	p.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageTypeDiscover))
@@ -142,7 +160,9 @@ func probeFrame(ifi *net.Interface, p *dhcpv4.DHCPv4) []byte {
 	copy(frame[6:], ifi.HardwareAddr)
 	binary.BigEndian.PutUint16(frame[12:], unix.ETH_P_IP)
 	all := netip.AddrFrom4([4]byte{255, 255, 255, 255})
-	return append(frame, datagram(p.ToBytes(), netip.AddrPortFrom(netip.IPv4Unspecified(), PortClient), netip.AddrPortFrom(all, PortServer))...)
+	return append(frame, datagram(
+		p.ToBytes(), netip.AddrPortFrom(netip.IPv4Unspecified(), PortClient), netip.AddrPortFrom(all, PortServer),
+	)...)
 }
 
 // readOffer reads an answer to probe from a frame; false for everything else.
@@ -150,24 +170,31 @@ func readOffer(frame []byte, probe *dhcpv4.DHCPv4) (Foreign, bool) {
 	if len(frame) < 14+20+8 {
 		return Foreign{}, false
 	}
+
 	ip := frame[14:]
 	header := int(ip[0]&15) * 4
 	if header < 20 || len(ip) < header+8 {
 		return Foreign{}, false
 	}
+
 	offer, err := dhcpv4.FromBytes(ip[header+8:])
 	if err != nil || offer.OpCode != dhcpv4.OpcodeBootReply || offer.TransactionID != probe.TransactionID ||
 		!slices.Equal(offer.ClientHWAddr, probe.ClientHWAddr) {
 		return Foreign{}, false
 	}
+
 	f := Foreign{
-		Server: optAddr(offer, dhcpv4.OptionServerIdentifier), Source: addr4(net.IP(ip[12:16])), MAC: slices.Clone(net.HardwareAddr(frame[6:12])),
-		Offered: addr4(offer.YourIPAddr), Appliance: string(offer.Options.Get(optAppliance)),
+		Server:    optAddr(offer, dhcpv4.OptionServerIdentifier),
+		Source:    addr4(net.IP(ip[12:16])),
+		MAC:       slices.Clone(net.HardwareAddr(frame[6:12])),
+		Offered:   addr4(offer.YourIPAddr),
+		Appliance: string(offer.Options.Get(optAppliance)),
 	}
 	f.MACText = f.MAC.String()
 	if !f.Server.IsValid() {
 		f.Server = f.Source
 	}
+
 	return f, true
 }
 
@@ -184,6 +211,7 @@ func yieldsTo(id string, served time.Duration, other string) bool {
 	if len(fields) != 3 || fields[0] != "firstlight" {
 		return true
 	}
+
 	theirs, err := strconv.Atoi(fields[2])
 	if err != nil {
 		return true
@@ -191,5 +219,6 @@ func yieldsTo(id string, served time.Duration, other string) bool {
 	if diff := int(served.Seconds()) - theirs; diff > 15 || diff < -15 {
 		return diff < 0
 	}
+
 	return fields[1] < id
 }

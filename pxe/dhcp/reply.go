@@ -15,9 +15,16 @@ import (
 func (d *decision) newReply(t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 	p := d.req.Packet
 	reply := &dhcpv4.DHCPv4{
-		OpCode: dhcpv4.OpcodeBootReply, HWType: p.HWType, TransactionID: p.TransactionID, Flags: p.Flags, ClientHWAddr: p.ClientHWAddr,
-		ClientIPAddr: net.IPv4zero, YourIPAddr: net.IPv4zero, ServerIPAddr: net.IPv4zero, GatewayIPAddr: p.GatewayIPAddr,
-		Options: make(dhcpv4.Options, 16),
+		OpCode:        dhcpv4.OpcodeBootReply,
+		HWType:        p.HWType,
+		TransactionID: p.TransactionID,
+		Flags:         p.Flags,
+		ClientHWAddr:  p.ClientHWAddr,
+		ClientIPAddr:  net.IPv4zero,
+		YourIPAddr:    net.IPv4zero,
+		ServerIPAddr:  net.IPv4zero,
+		GatewayIPAddr: p.GatewayIPAddr,
+		Options:       make(dhcpv4.Options, 16),
 	}
 	reply.Options[dhcpv4.OptionDHCPMessageType.Code()] = []byte{byte(t)}
 	reply.Options[dhcpv4.OptionServerIdentifier.Code()] = d.plan.Server.AsSlice()
@@ -26,6 +33,7 @@ func (d *decision) newReply(t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 			reply.Options[code.Code()] = v
 		}
 	}
+
 	return reply
 }
 
@@ -36,6 +44,7 @@ func (d *decision) reply(t dhcpv4.MessageType, addr netip.Addr) {
 	if t == dhcpv4.MessageTypeAck {
 		r.ClientIPAddr = p.ClientIPAddr
 	}
+
 	put := func(code dhcpv4.OptionCode, v []byte) { r.Options[code.Code()] = v }
 	if addr.IsValid() {
 		r.YourIPAddr = addr.AsSlice()
@@ -43,6 +52,7 @@ func (d *decision) reply(t dhcpv4.MessageType, addr netip.Addr) {
 		put(dhcpv4.OptionRenewTimeValue, secondsOption(s.leaseTime()/2))
 		put(dhcpv4.OptionRebindingTimeValue, secondsOption(s.leaseTime()/8*7))
 	}
+
 	put(dhcpv4.OptionSubnetMask, net.CIDRMask(s.Prefix.Bits(), 32))
 	wanted := p.Options.Get(dhcpv4.OptionParameterRequestList)
 	optional := func(code dhcpv4.OptionCode, v []byte) {
@@ -53,6 +63,7 @@ func (d *decision) reply(t dhcpv4.MessageType, addr netip.Addr) {
 	if s.Router.IsValid() {
 		optional(dhcpv4.OptionRouter, s.Router.AsSlice())
 	}
+
 	optional(dhcpv4.OptionBroadcastAddress, broadcastOption(s.Prefix))
 	optional(dhcpv4.OptionDomainNameServer, join(s.DNS))
 	optional(dhcpv4.OptionNTPServers, join(s.NTP))
@@ -61,12 +72,14 @@ func (d *decision) reply(t dhcpv4.MessageType, addr netip.Addr) {
 	if s.MTU != 0 {
 		optional(dhcpv4.OptionInterfaceMTU, binary.BigEndian.AppendUint16(nil, s.MTU))
 	}
+
 	optional(dhcpv4.OptionHostName, []byte(d.plan.known[d.req.MAC].Hostname))
 	d.req.Machine.Addr = addr
 	e := Event{Kind: KindAck, Addr: addr}
 	if t == dhcpv4.MessageTypeOffer {
 		e.Kind = KindOffer
 	}
+
 	b := d.boot()
 	b.write(d, r)
 	e.File, e.Reason, e.Text = b.file, b.reason, b.text
@@ -80,6 +93,7 @@ func (s Subnet) routes() []byte {
 	if len(s.Routes) == 0 {
 		return nil
 	}
+
 	var b []byte
 	add := func(dest netip.Prefix, via netip.Addr) {
 		b = append(b, byte(dest.Bits()))
@@ -91,9 +105,11 @@ func (s Subnet) routes() []byte {
 		add(r.Dest, r.Via)
 		hasDefault = hasDefault || r.Dest.Bits() == 0
 	}
+
 	if s.Router.IsValid() && !hasDefault {
 		add(netip.PrefixFrom(netip.IPv4Unspecified(), 0), s.Router)
 	}
+
 	return b
 }
 

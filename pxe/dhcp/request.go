@@ -36,6 +36,7 @@ func ParseRequest(data []byte, port int, source netip.AddrPort) (Request, error)
 	if len(data) > maxPacket {
 		return Request{}, fmt.Errorf("packet longer than %d bytes", maxPacket)
 	}
+
 	p, err := dhcpv4.FromBytes(data)
 	if err != nil {
 		return Request{}, fmt.Errorf("parse packet of %d bytes: %w", len(data), err)
@@ -43,6 +44,7 @@ func ParseRequest(data []byte, port int, source netip.AddrPort) (Request, error)
 	if p.OpCode != dhcpv4.OpcodeBootRequest {
 		return Request{}, fmt.Errorf("operation %d is not a request", p.OpCode)
 	}
+
 	mac, ok := lease.MACFrom(p.ClientHWAddr)
 	if !ok || p.HWType != iana.HWTypeEthernet {
 		return Request{}, fmt.Errorf("hardware type %d with an address of %d bytes is not Ethernet", p.HWType, data[2])
@@ -53,12 +55,20 @@ func ParseRequest(data []byte, port int, source netip.AddrPort) (Request, error)
 	if p.MessageType() == dhcpv4.MessageTypeNone {
 		return Request{}, errBOOTP
 	}
+
 	for _, code := range []dhcpv4.OptionCode{dhcpv4.OptionClientIdentifier, dhcpv4.OptionRelayAgentInformation} {
 		if len(p.Options.Get(code)) > 255 { // echoed: replies must fit an Ethernet frame
 			return Request{}, fmt.Errorf("option %d is longer than 255 bytes", code.Code())
 		}
 	}
-	return Request{Packet: p, Port: port, Source: source, MAC: mac, Machine: machineOf(p)}, nil
+
+	return Request{
+		Packet:  p,
+		Port:    port,
+		Source:  source,
+		MAC:     mac,
+		Machine: machineOf(p),
+	}, nil
 }
 
 func machineOf(p *dhcpv4.DHCPv4) pxe.Machine {
@@ -101,6 +111,7 @@ func uuid(p *dhcpv4.DHCPv4) string {
 	if len(b) != 17 || b[0] != 0 {
 		return ""
 	}
+
 	b = b[1:]
 	return hex.EncodeToString([]byte{b[3], b[2], b[1], b[0]}) + "-" + hex.EncodeToString([]byte{b[5], b[4]}) + "-" +
 		hex.EncodeToString([]byte{b[7], b[6]}) + "-" + hex.EncodeToString(b[8:10]) + "-" + hex.EncodeToString(b[10:])
@@ -138,5 +149,6 @@ func linkSelection(p *dhcpv4.DHCPv4) netip.Addr {
 	if b := info.Get(dhcpv4.LinkSelectionSubOption); len(b) == 4 {
 		return addr4(net.IP(b))
 	}
+
 	return netip.Addr{}
 }

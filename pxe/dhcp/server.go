@@ -54,16 +54,30 @@ func New(c Config, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
+
 	if deps.Events == nil {
 		deps.Events = noEvents{}
 	}
+
 	var id [8]byte
 	rand.Read(id[:])
-	s := &Server{deps: deps, conf: c, id: hex.EncodeToString(id[:]), plan: plan, lines: rate.NewLimiter(linesPerSecond, 20*linesPerSecond), checks: make(chan struct{}, maxChecks)}
-	s.state.status = Status{Phase: PhaseProbing, Since: time.Now(), Text: "listening for other DHCP servers on " + c.Interface}
+	s := &Server{
+		deps:   deps,
+		conf:   c,
+		id:     hex.EncodeToString(id[:]),
+		plan:   plan,
+		lines:  rate.NewLimiter(linesPerSecond, 20*linesPerSecond),
+		checks: make(chan struct{}, maxChecks),
+	}
+	s.state.status = Status{
+		Phase: PhaseProbing,
+		Since: time.Now(),
+		Text:  "listening for other DHCP servers on " + c.Interface,
+	}
 	s.state.wake = make(chan struct{}, 1)
 	var kept []lease.Lease
 	if c.Mode == ModeServer {
@@ -75,6 +89,7 @@ func New(c Config, deps Deps) (*Server, error) {
 			deps.Log.Warn("lease journal had unreadable lines", "lines", n, "dir", c.LeaseDir)
 		}
 	}
+
 	s.table = lease.NewTable(plan.Spaces(), kept)
 	return s, nil
 }
@@ -105,6 +120,7 @@ func (s *Server) SetReservations(known []Reservation, subnets []Subnet) error {
 	if err != nil {
 		return err
 	}
+
 	s.plan = plan
 	s.table.SetSpaces(plan.Spaces())
 	return nil
@@ -135,6 +151,7 @@ func (s *Server) MachineAt(addr netip.Addr) (pxe.Machine, bool) {
 	if !ok || s.journal == nil || !l.IsActive(s.journal.Now()) {
 		return pxe.Machine{}, false
 	}
+
 	return pxe.Machine{MAC: net.HardwareAddr(l.MAC[:]), Addr: l.Addr, UUID: l.UUID, Arch: l.Arch}, true
 }
 
@@ -148,10 +165,14 @@ func (s *Server) Run(ctx context.Context) error {
 		writer.Go(func() error { return s.journal.Run(writerCtx) })
 		if path := s.conf.ISCFile; path != "" {
 			writer.Go(func() error {
-				return s.journal.MaintainISC(writerCtx, path, func(err error) { s.deps.Log.Error("write lease file", "path", path, "err", err) })
+				return s.journal.MaintainISC(
+					writerCtx, path,
+					func(err error) { s.deps.Log.Error("write lease file", "path", path, "err", err) },
+				)
 			})
 		}
 	}
+
 	readers, readCtx := errgroup.WithContext(ctx)
 	readers.Go(func() error { return s.watch(readCtx) })
 	readers.Go(func() error { return s.listen(readCtx) })
@@ -162,6 +183,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
 	}
+
 	return err
 }
 
@@ -170,6 +192,7 @@ func (s *Server) Close() error {
 	if s.journal == nil {
 		return nil
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return s.journal.Run(ctx)
@@ -187,9 +210,11 @@ func (s *Server) listen(ctx context.Context) error {
 			err = s.read(ctx, w)
 			s.markClosed()
 		}
+
 		if ctx.Err() != nil {
 			break
 		}
+
 		s.setBroken(err)
 		sleep(ctx, retryEvery)
 	}
@@ -219,6 +244,7 @@ func watchDevice(ctx context.Context, ifname string, index int) error {
 		if ifi.Index != index {
 			return fmt.Errorf("interface %s is another device now", ifname)
 		}
+
 		sleep(ctx, retryEvery)
 	}
 	return ctx.Err()
@@ -244,9 +270,11 @@ func (s *Server) handle(ctx context.Context, w *packetConn, data []byte, port in
 		if errors.Is(err, errBOOTP) {
 			reason = ReasonBOOTP
 		}
+
 		s.emit(Event{Kind: KindRefuse, Reason: reason, Text: err.Error()})
 		return
 	}
+
 	phase := s.state.phase()
 	s.noticeOtherServer(r)
 	if phase != PhaseServing && phase != PhaseProxy {
@@ -257,13 +285,17 @@ func (s *Server) handle(ctx context.Context, w *packetConn, data []byte, port in
 		s.answerProbe(w, r, phase)
 		return
 	}
+
 	s.answer(ctx, w, r, phase == PhaseProxy)
 }
 
 // recoverPanic is deferred around whatever handles a packet.
 func (s *Server) recoverPanic(data []byte) {
 	if p := recover(); p != nil {
-		s.deps.Log.Error("handler panicked", "panic", fmt.Sprint(p), "packet", hex.EncodeToString(data[:min(len(data), 600)]), "stack", string(debug.Stack()))
+		s.deps.Log.Error(
+			"handler panicked", "panic", fmt.Sprint(p), "packet", hex.EncodeToString(data[:min(len(data), 600)]),
+			"stack", string(debug.Stack()),
+		)
 		s.emit(Event{Kind: KindPanic, Text: fmt.Sprint(p)})
 	}
 }
@@ -278,6 +310,7 @@ func (s *Server) answer(ctx context.Context, w *packetConn, r Request, proxy boo
 	if a.NewAddress && s.conf.ConflictWait > 0 && s.check(ctx, w, r, a, proxy) {
 		return
 	}
+
 	s.finish(w, r, a, nil)
 }
 
@@ -292,16 +325,20 @@ func (s *Server) decide(ctx context.Context, w *packetConn, r Request, proxy boo
 	if a.Unhold {
 		s.table.Unhold(q)
 	}
+
 	if a.Hold.IsValid() {
 		s.table.Hold(q, a.Hold, now)
 	}
+
 	if now-s.forgot > lease.Tick(lease.HoldTime) {
 		s.table.ExpireOffers(now)
 		s.forgot = now
 	}
+
 	if a.Put != nil {
 		s.journal.Commit(s.table.Put(*a.Put), func(err error) { s.finish(w, r, a, err) })
 	}
+
 	return a
 }
 
@@ -327,11 +364,13 @@ func (s *Server) finish(w *packetConn, r Request, a Answer, stored error) {
 		s.emit(Event{Kind: KindRefuse, Machine: r.Machine, Reason: ReasonStorage, Text: stored.Error()})
 		return
 	}
+
 	if a.Reply != nil {
 		if err := w.send(a.Reply, r); err != nil && !errors.Is(err, net.ErrClosed) && s.lines.Allow() {
 			s.deps.Log.Warn("send reply", "mac", r.MAC.String(), "err", err)
 		}
 	}
+
 	for _, e := range a.Events {
 		s.emit(e)
 	}

@@ -33,6 +33,7 @@ func (s *state) servedFor() time.Duration {
 	if s.served.IsZero() {
 		return 0
 	}
+
 	return time.Since(s.served)
 }
 
@@ -50,28 +51,35 @@ func (s *Server) setStatus(st Status) {
 	if st.Phase != old.Phase {
 		st.Since = time.Now()
 	}
+
 	switch {
 	case st.Phase != PhaseServing && st.Phase != PhaseProxy:
 		s.state.served = time.Time{}
 	case s.state.served.IsZero():
 		s.state.served = time.Now()
 	}
+
 	s.state.status = st
 	s.state.mu.Unlock()
 	if st.Phase == old.Phase && st.Text == old.Text {
 		return
 	}
+
 	attrs := []any{"phase", st.Phase, "status", st.Text}
 	if st.Phase == PhaseSilent || st.Phase == PhaseBroken || len(st.Foreign) > 0 {
 		s.deps.Log.Error("dhcp status", attrs...)
 	} else {
 		s.deps.Log.Info("dhcp status", attrs...)
 	}
+
 	s.deps.Events.DHCPStatus(st)
 }
 
 func (s *Server) setBroken(err error) {
-	s.setStatus(Status{Phase: PhaseBroken, Text: fmt.Sprintf("no DHCP on %s: %v; it is tried again every second", s.conf.Interface, err)})
+	s.setStatus(Status{
+		Phase: PhaseBroken,
+		Text:  fmt.Sprintf("no DHCP on %s: %v; it is tried again every second", s.conf.Interface, err),
+	})
 }
 
 // markOpen notes that the sockets are there; a probe decides what to do with them.
@@ -105,10 +113,12 @@ func (s *Server) watch(ctx context.Context) error {
 		if every == 0 {
 			every = defaultProbeEvery
 		}
+
 		wait := s.conf.ProbeWait
 		if wait == 0 {
 			wait = probeWait
 		}
+
 		plugged := plugCount(s.conf.Interface)
 		found, err := probe(ctx, s.conf.Interface, wait)
 		if ctx.Err() != nil {
@@ -119,12 +129,15 @@ func (s *Server) watch(ctx context.Context) error {
 			sleep(ctx, retryEvery)
 			continue
 		}
+
 		if s.state.isOpen() {
 			s.setStatus(s.judgeProbe(found))
 		}
+
 		if p := s.state.phase(); p == PhaseSilent {
 			every /= 10
 		}
+
 		s.waitForProbe(ctx, every, plugged)
 	}
 }
@@ -146,7 +159,12 @@ func (s *Server) waitForProbe(ctx context.Context, every time.Duration, plugged 
 			return
 		case <-look.C:
 			if plugCount(s.conf.Interface) != plugged {
-				s.setStatus(Status{Phase: PhaseProbing, Text: fmt.Sprintf("the link of %s came up again: listening for other DHCP servers", s.conf.Interface)})
+				s.setStatus(Status{
+					Phase: PhaseProbing,
+					Text: fmt.Sprintf(
+						"the link of %s came up again: listening for other DHCP servers", s.conf.Interface,
+					),
+				})
 				return
 			}
 		}
@@ -172,28 +190,58 @@ func (s *Server) judgeProbe(found []Foreign) Status {
 			others = append(others, f)
 		}
 	}
+
 	dev := s.conf.Interface
 	if s.conf.Mode == ModeProxy {
-		return Status{Phase: PhaseProxy, Foreign: others, Text: "offering boot files on " + dev + " beside the DHCP server there"}
+		return Status{
+			Phase:   PhaseProxy,
+			Foreign: others,
+			Text:    "offering boot files on " + dev + " beside the DHCP server there",
+		}
 	}
 	if len(others) == 0 {
-		return Status{Phase: PhaseServing, Text: fmt.Sprintf("serving DHCP on %s as %v; no other server answers", dev, s.conf.Server)}
+		return Status{
+			Phase: PhaseServing,
+			Text:  fmt.Sprintf("serving DHCP on %s as %v; no other server answers", dev, s.conf.Server),
+		}
 	}
+
 	f := others[0]
 	who := fmt.Sprintf("DHCP server %v (MAC %s)", f.Server, f.MACText)
 	if f.Appliance != "" {
 		who = fmt.Sprintf("another Firstlight appliance %v (MAC %s)", f.Server, f.MACText)
 	}
+
 	if len(others) > 1 {
 		who += fmt.Sprintf(" and %d more", len(others)-1)
 	}
-	if served := s.state.servedFor(); served > 0 && f.Appliance != "" && len(others) == 1 && !yieldsTo(s.id, served, f.Appliance) {
-		return Status{Phase: PhaseServing, Foreign: others, Text: fmt.Sprintf("%s is on %s too; this one serves on because it served longer; unplug one of the two", who, dev)}
+
+	if served := s.state.servedFor(); served > 0 && f.Appliance != "" && len(others) == 1 && !yieldsTo(
+		s.id, served, f.Appliance,
+	) {
+		return Status{
+			Phase:   PhaseServing,
+			Foreign: others,
+			Text: fmt.Sprintf(
+				"%s is on %s too; this one serves on because it served longer; unplug one of the two", who, dev,
+			),
+		}
 	}
 	if s.conf.Foreign == ForeignProxy {
-		return Status{Phase: PhaseProxy, Foreign: others, Text: fmt.Sprintf("%s answers on %s: offering boot files only; switch one of the two off", who, dev)}
+		return Status{
+			Phase:   PhaseProxy,
+			Foreign: others,
+			Text:    fmt.Sprintf("%s answers on %s: offering boot files only; switch one of the two off", who, dev),
+		}
 	}
-	return Status{Phase: PhaseSilent, Foreign: others, Text: fmt.Sprintf("%s answers on %s: staying silent; switch it off or unplug it, service resumes by itself", who, dev)}
+
+	return Status{
+		Phase:   PhaseSilent,
+		Foreign: others,
+		Text: fmt.Sprintf(
+			"%s answers on %s: staying silent; switch it off or unplug it, service resumes by itself", who, dev,
+		),
+	}
 }
 
 // noticeOtherServer looks at requests for other servers: a sign that a probe is due now. Only the
@@ -212,6 +260,7 @@ func (s *Server) wakeProbe(pause time.Duration) {
 	if time.Since(s.state.woken) < pause {
 		return
 	}
+
 	s.state.woken = time.Now()
 	select {
 	case s.state.wake <- struct{}{}:
@@ -225,11 +274,13 @@ func (s *Server) answerProbe(w *packetConn, r Request, phase Phase) {
 	if phase != PhaseServing || r.Packet.MessageType() != dhcpv4.MessageTypeDiscover {
 		return
 	}
+
 	d := decision{plan: &Plan{Config: s.conf}, req: r}
 	offer := d.newReply(dhcpv4.MessageTypeOffer)
 	offer.Options[optAppliance.Code()] = []byte(applianceIdentity(s.id, s.state.servedFor()))
 	if err := w.send(offer, r); err != nil {
 		s.deps.Log.Warn("answer the probe of another appliance", "err", err)
 	}
+
 	s.wakeProbe(10 * time.Second)
 }

@@ -57,6 +57,7 @@ func absoluteURL(base, name string) (string, error) {
 	if strings.Contains(name, "://") {
 		return name, checkURL(name)
 	}
+
 	clean, err := bootfile.CleanName(name)
 	if err != nil {
 		return "", fmt.Errorf("%q: %w", name, err)
@@ -64,6 +65,7 @@ func absoluteURL(base, name string) (string, error) {
 	if hasOutside(clean, inURL) || strings.ContainsAny(clean, "?%&=") {
 		return "", fmt.Errorf("%q has characters that a script cannot hold", name)
 	}
+
 	return base + "/" + clean, nil
 }
 

@@ -30,17 +30,24 @@ type script struct {
 // render: that is a file to be sent as it is. An error names what cannot be put in a
 // script, and never the token.
 func Render(base string, mac net.HardwareAddr, boot pxe.Boot) ([]byte, error) {
-	s := script{MAC: mac.String(), Self: base + pxe.ScriptPath + Name(mac), Word: boot.Action.String(), Reason: sanitize(boot.Reason)}
+	s := script{
+		MAC:    mac.String(),
+		Self:   base + pxe.ScriptPath + Name(mac),
+		Word:   boot.Action.String(),
+		Reason: sanitize(boot.Reason),
+	}
 	if len(mac) != 6 {
 		return nil, fmt.Errorf("render script: address %q is not an Ethernet address", mac)
 	}
 	if err := checkURL(s.Self); err != nil {
 		return nil, fmt.Errorf("render script: own address: %w", err)
 	}
+
 	name := boot.Action.String()
 	if boot.Action == pxe.ActionWait {
 		name = "retry"
 	}
+
 	if boot.Action == pxe.ActionInspect || boot.Action == pxe.ActionRamdisk {
 		name = "ramdisk"
 		if err := s.setFiles(base, boot); err != nil {
@@ -50,10 +57,12 @@ func Render(base string, mac net.HardwareAddr, boot pxe.Boot) ([]byte, error) {
 			return nil, fmt.Errorf("render script for %s: %w", s.MAC, err)
 		}
 	}
+
 	var out bytes.Buffer
 	if err := parseTemplates().ExecuteTemplate(&out, name, s); err != nil {
 		return nil, fmt.Errorf("render script for %s: %w", s.MAC, err)
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -66,6 +75,7 @@ func (s *script) setFiles(base string, boot pxe.Boot) error {
 	if s.Kernel, err = absoluteURL(base, boot.Kernel); err != nil {
 		return fmt.Errorf("kernel: %w", err)
 	}
+
 	for i, initrd := range boot.Initrd {
 		url, err := absoluteURL(base, initrd)
 		if err != nil {
@@ -73,6 +83,7 @@ func (s *script) setFiles(base string, boot pxe.Boot) error {
 		}
 		s.Initrds = append(s.Initrds, url)
 	}
+
 	return nil
 }
 
@@ -85,6 +96,7 @@ func (s *script) setArguments(mac net.HardwareAddr, boot pxe.Boot) error {
 			if hasOutside(boot.Token.Reveal(), alphanumeric+"-._~") {
 				return fmt.Errorf("argument %d: the token has characters that a script cannot hold", i)
 			}
+
 			shown := arg
 			if arg = strings.ReplaceAll(arg, "${token}", boot.Token.Reveal()); checkArgument(arg) != nil {
 				return fmt.Errorf("argument %d %q: %w", i, shown, errArgument)
@@ -107,10 +119,12 @@ func Retry(base string, mac net.HardwareAddr, reason string) ([]byte, error) {
 	if err := checkURL(s.Self); err != nil {
 		return nil, fmt.Errorf("render script: own address: %w", err)
 	}
+
 	var out bytes.Buffer
 	if err := parseTemplates().ExecuteTemplate(&out, "retry", s); err != nil {
 		return nil, fmt.Errorf("render script for %s: %w", s.MAC, err)
 	}
+
 	return out.Bytes(), nil
 }
 

@@ -19,12 +19,15 @@ func (c Clock) orSystem() Clock {
 	if c.Uptime == nil {
 		c.Uptime = bootUptime
 	}
+
 	if c.BootID == nil {
 		c.BootID = bootID
 	}
+
 	if c.Wall == nil {
 		c.Wall = time.Now
 	}
+
 	return c
 }
 

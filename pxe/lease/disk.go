@@ -38,6 +38,7 @@ func (systemDisk) syncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
+
 	return d.Sync()
 }
 
@@ -59,15 +60,19 @@ func replaceFile(d disk, path string, data []byte) (file, error) {
 	if err == nil {
 		err = f.Sync()
 	}
+
 	if err == nil {
 		err = d.rename(tmp, path)
 	}
+
 	if err == nil {
 		err = d.syncDir(filepath.Dir(path))
 	}
+
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
+
 	return f, nil
 }

@@ -20,6 +20,7 @@ func (j *Journal) List() []ListedLease {
 	for i, l := range kept {
 		all[i] = l.list(now, wall)
 	}
+
 	return all
 }
 
@@ -45,6 +46,7 @@ func AppendISC(b []byte, leases []ListedLease) []byte {
 		}
 		b = append(b, "}\n"...)
 	}
+
 	return b
 }
 
@@ -82,6 +84,7 @@ func (j *Journal) MaintainISC(ctx context.Context, path string, onError func(err
 		if err := WriteISC(path, j.List()); err != nil {
 			onError(err)
 		}
+
 		pause := time.NewTimer(max(iscPause, 10*time.Since(begin)))
 		select {
 		case <-ctx.Done():
@@ -89,6 +92,7 @@ func (j *Journal) MaintainISC(ctx context.Context, path string, onError func(err
 			return WriteISC(path, j.List())
 		case <-pause.C:
 		}
+
 		select {
 		case <-ctx.Done():
 			return WriteISC(path, j.List())

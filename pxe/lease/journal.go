@@ -68,6 +68,7 @@ func openJournal(dir string, clock Clock, disk disk) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make lease directory %s: %w", dir, err)
 	}
+
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open lease lock: %w", err)
@@ -93,6 +94,7 @@ func openJournal(dir string, clock Clock, disk disk) (*Journal, error) {
 		lock.Close()
 		return nil, err
 	}
+
 	return j, nil
 }
 
@@ -104,6 +106,7 @@ func (j *Journal) load() error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read lease journal %s: %w", j.path(), err)
 	}
+
 	var last anchor
 	if f != nil {
 		defer f.Close()
@@ -111,10 +114,12 @@ func (j *Journal) load() error {
 			return fmt.Errorf("read lease journal %s: %w", j.path(), err)
 		}
 	}
+
 	var newest Tick
 	for _, l := range j.leases {
 		newest = max(newest, l.Start)
 	}
+
 	j.anchor = resumeAnchor(last, newest, j.clock.BootID(), j.clock.Uptime())
 	return nil
 }
@@ -133,9 +138,11 @@ func replay(r io.Reader) (map[netip.Addr]Lease, anchor, int, error) {
 			}
 			line = nil
 		}
+
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, anchor{}, 0, err
 		}
+
 		if len(line) > 0 {
 			rec, ok := parseRecord(bytes.TrimSuffix(line, []byte("\n")))
 			switch {
@@ -147,6 +154,7 @@ func replay(r io.Reader) (map[netip.Addr]Lease, anchor, int, error) {
 				kept[rec.lease.Addr] = rec.lease
 			}
 		}
+
 		if err != nil {
 			return kept, last, skipped, nil
 		}
@@ -168,6 +176,7 @@ func (j *Journal) Leases() []Lease {
 	for _, l := range j.leases {
 		all = append(all, l)
 	}
+
 	return all
 }
 
@@ -234,6 +243,7 @@ func (j *Journal) write(batch []commit) error {
 		}
 		j.broken = nil
 	}
+
 	j.buf = j.buf[:0]
 	n := 0
 	for _, c := range batch {
@@ -242,18 +252,22 @@ func (j *Journal) write(batch []commit) error {
 			n++
 		}
 	}
+
 	if n == 0 {
 		j.buf = appendClock(j.buf, j.currentAnchor())
 		n = 1
 	}
+
 	_, err := j.file.Write(j.buf)
 	if err == nil {
 		err = j.file.syncData()
 	}
+
 	if err != nil {
 		j.broken = err
 		return fmt.Errorf("%w: %w", ErrBroken, err)
 	}
+
 	j.records += n
 	return nil
 }
@@ -271,6 +285,7 @@ func (j *Journal) applyBatch(batch []commit) {
 			j.leases[l.Addr] = l
 		}
 	}
+
 	j.version++
 	close(j.changed)
 	j.changed = make(chan struct{})
@@ -294,6 +309,7 @@ func (j *Journal) compact() error {
 	for _, l := range j.leases {
 		buf = appendLease(buf, l)
 	}
+
 	records := len(j.leases)
 	j.mu.Unlock()
 
@@ -301,9 +317,11 @@ func (j *Journal) compact() error {
 	if err != nil {
 		return err
 	}
+
 	if j.file != nil {
 		j.file.Close()
 	}
+
 	j.file, j.records = f, records
 	return nil
 }

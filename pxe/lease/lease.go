@@ -99,7 +99,13 @@ func (l Lease) list(now Tick, wall time.Time) ListedLease {
 		state = Free
 	}
 	return ListedLease{
-		Addr: l.Addr, MAC: l.MAC.String(), Subnet: l.Subnet, State: state.String(), Hostname: l.Hostname, UUID: l.UUID,
-		Starts: wall.Add(time.Duration(l.Start - now)), Ends: wall.Add(time.Duration(l.End() - now)),
+		Addr:     l.Addr,
+		MAC:      l.MAC.String(),
+		Subnet:   l.Subnet,
+		State:    state.String(),
+		Hostname: l.Hostname,
+		UUID:     l.UUID,
+		Starts:   wall.Add(time.Duration(l.Start - now)),
+		Ends:     wall.Add(time.Duration(l.End() - now)),
 	}
 }

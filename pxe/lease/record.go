@@ -54,6 +54,7 @@ func endLine(b []byte, start int) []byte {
 	for i := range 8 {
 		b[start+i] = digits[sum>>(28-4*i)&15]
 	}
+
 	return append(b, '\n')
 }
 
@@ -64,10 +65,12 @@ func parseRecord(line []byte) (journalRecord, bool) {
 	if len(line) < sumLen+2 || line[8] != ' ' {
 		return journalRecord{}, false
 	}
+
 	sum, err := strconv.ParseUint(string(line[:8]), 16, 32)
 	if err != nil || uint32(sum) != crc32.Checksum(line[sumLen:], castagnoli) {
 		return journalRecord{}, false
 	}
+
 	f := fields{rest: line[sumLen:]}
 	op := f.word()
 	if op == "T" {
@@ -77,9 +80,17 @@ func parseRecord(line []byte) (journalRecord, bool) {
 	if len(op) != 1 || op != "A" && op != "F" && op != "D" {
 		return journalRecord{}, false
 	}
+
 	l := Lease{
-		State: State(op[0]), Addr: f.addr(), MAC: f.mac(), Subnet: f.prefix(), Start: Tick(f.ms()), Duration: f.ms(),
-		Arch: uint16(f.number(16)), UUID: f.quotedText(), Hostname: f.quotedText(),
+		State:    State(op[0]),
+		Addr:     f.addr(),
+		MAC:      f.mac(),
+		Subnet:   f.prefix(),
+		Start:    Tick(f.ms()),
+		Duration: f.ms(),
+		Arch:     uint16(f.number(16)),
+		UUID:     f.quotedText(),
+		Hostname: f.quotedText(),
 	}
 	return journalRecord{lease: l}, !f.bad && len(f.rest) == 0
 }
@@ -102,6 +113,7 @@ func (f *fields) quotedText() string {
 		f.bad = true
 		return ""
 	}
+
 	f.rest = bytes.TrimPrefix(f.rest[len(q):], []byte(" "))
 	s, err := strconv.Unquote(q)
 	f.bad = f.bad || err != nil

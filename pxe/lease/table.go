@@ -60,7 +60,12 @@ type queue struct {
 // NewTable returns the table of what was kept. Leases outside every space stay known, so
 // that a space that comes back finds them.
 func NewTable(spaces []Space, kept []Lease) *Table {
-	t := &Table{leases: map[netip.Addr]Lease{}, byMAC: map[key]netip.Addr{}, holds: map[netip.Addr]hold{}, held: map[key]netip.Addr{}}
+	t := &Table{
+		leases: map[netip.Addr]Lease{},
+		byMAC:  map[key]netip.Addr{},
+		holds:  map[netip.Addr]hold{},
+		held:   map[key]netip.Addr{},
+	}
 	for _, l := range kept {
 		t.leases[l.Addr] = l
 		k := key{l.MAC, l.Subnet}
@@ -68,6 +73,7 @@ func NewTable(spaces []Space, kept []Lease) *Table {
 			t.byMAC[k] = l.Addr
 		}
 	}
+
 	t.SetSpaces(spaces)
 	return t
 }
@@ -102,21 +108,25 @@ func (t *Table) Pick(q Query, now Tick) (netip.Addr, bool) {
 	if !ok {
 		return netip.Addr{}, false
 	}
+
 	fixed, known := s.ByMAC[q.MAC]
 	if fixed.IsValid() && t.IsFor(q, fixed, now) {
 		return fixed, true
 	}
+
 	k := key{q.MAC, q.Subnet}
 	for _, a := range []netip.Addr{t.held[k], t.byMAC[k], q.Want} {
 		if a.IsValid() && t.IsFor(q, a, now) {
 			return a, true
 		}
 	}
+
 	if known {
 		if a, ok := t.pickFree(s, &s.known, q, now); ok {
 			return a, true
 		}
 	}
+
 	return t.pickFree(s, &s.pool, q, now)
 }
 
@@ -127,10 +137,12 @@ func (t *Table) IsFor(q Query, addr netip.Addr, now Tick) bool {
 	if !ok || s.Never[addr] {
 		return false
 	}
+
 	owner, reserved := s.Fixed[addr]
 	if reserved && owner != q.MAC {
 		return false
 	}
+
 	_, known := s.ByMAC[q.MAC]
 	if !reserved && !s.Pool.Contains(addr) && !(known && s.Known.Contains(addr)) {
 		return false
@@ -138,6 +150,7 @@ func (t *Table) IsFor(q Query, addr netip.Addr, now Tick) bool {
 	if h, ok := t.holds[addr]; ok && h.mac != q.MAC && now < h.until {
 		return false
 	}
+
 	l, ok := t.leases[addr]
 	switch {
 	case !ok, now >= l.End():
@@ -214,6 +227,7 @@ func (t *Table) LeaseOf(q Query) (Lease, bool) {
 	if !ok {
 		return Lease{}, false
 	}
+
 	l, ok := t.leases[addr]
 	return l, ok && l.MAC == q.MAC
 }
@@ -230,6 +244,7 @@ func (t *Table) ReservedFor(subnet netip.Prefix, addr netip.Addr) (MAC, bool) {
 	if !ok {
 		return MAC{}, false
 	}
+
 	mac, ok := s.Fixed[addr]
 	return mac, ok
 }
@@ -245,6 +260,7 @@ func (t *Table) Put(l Lease) []Lease {
 			delete(t.byMAC, ko)
 		}
 	}
+
 	switch l.State {
 	case Active:
 		if addr, ok := t.byMAC[k]; ok && addr != l.Addr {
@@ -263,6 +279,7 @@ func (t *Table) Put(l Lease) []Lease {
 		t.Unhold(q)
 	case Free:
 	}
+
 	t.leases[l.Addr] = l
 	return changed
 }

@@ -29,20 +29,34 @@ type Metrics struct {
 // New makes the counters and registers them with reg.
 func New(reg prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "firstlight", Subsystem: "pxe", Name: name, Help: help})
+		return prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "firstlight",
+			Subsystem: "pxe",
+			Name:      name,
+			Help:      help,
+		})
 	}
 	vector := func(name, help, label string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "firstlight", Subsystem: "pxe", Name: name, Help: help}, []string{label})
+		return prometheus.NewCounterVec(
+			prometheus.CounterOpts{Namespace: "firstlight", Subsystem: "pxe", Name: name, Help: help}, []string{label},
+		)
 	}
 	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "firstlight", Subsystem: "pxe", Name: name, Help: help})
+		return prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "firstlight",
+			Subsystem: "pxe",
+			Name:      name,
+			Help:      help,
+		})
 	}
 	m := &Metrics{
-		DHCPOffers:    counter("dhcp_offers_total", "DHCPOFFERs sent."),
-		DHCPAcks:      counter("dhcp_acks_total", "DHCPACKs sent, each after its lease was on disk."),
-		DHCPNaks:      counter("dhcp_naks_total", "DHCPNAKs sent."),
-		DHCPRefusals:  vector("dhcp_refusals_total", "DHCP packets not answered, by reason.", "reason"),
-		DHCPForeign:   gauge("dhcp_foreign_server", "1 while a foreign DHCP server on the provisioning network keeps this one silent."),
+		DHCPOffers:   counter("dhcp_offers_total", "DHCPOFFERs sent."),
+		DHCPAcks:     counter("dhcp_acks_total", "DHCPACKs sent, each after its lease was on disk."),
+		DHCPNaks:     counter("dhcp_naks_total", "DHCPNAKs sent."),
+		DHCPRefusals: vector("dhcp_refusals_total", "DHCP packets not answered, by reason.", "reason"),
+		DHCPForeign: gauge(
+			"dhcp_foreign_server", "1 while a foreign DHCP server on the provisioning network keeps this one silent.",
+		),
 		TFTPTransfers: vector("tftp_transfers_total", "TFTP requests, by how they ended.", "result"),
 		TFTPBytes:     counter("tftp_bytes_total", "Bytes of file contents acknowledged by TFTP clients."),
 		TFTPActive:    gauge("tftp_active_transfers", "TFTP transfers under way."),
@@ -50,7 +64,9 @@ func New(reg prometheus.Registerer) *Metrics {
 		HTTPBytes:     counter("http_bytes_total", "Bytes of HTTP bodies sent."),
 		HTTPActive:    gauge("http_active_requests", "HTTP requests under way."),
 		Scripts:       vector("scripts_total", "iPXE scripts given out, by what they do.", "action"),
-		Panics:        vector("recovered_panics_total", "Handlers that panicked and were recovered: faults of ours.", "server"),
+		Panics: vector(
+			"recovered_panics_total", "Handlers that panicked and were recovered: faults of ours.", "server",
+		),
 	}
 	reg.MustRegister(m.DHCPOffers, m.DHCPAcks, m.DHCPNaks, m.DHCPRefusals, m.DHCPForeign, m.TFTPTransfers, m.TFTPBytes,
 		m.TFTPActive, m.HTTPRequests, m.HTTPBytes, m.HTTPActive, m.Scripts, m.Panics)

@@ -87,52 +87,80 @@ func (s *Server) open() error {
 	if !c.Addr.Is4() {
 		return fmt.Errorf("address %v is not an IPv4 address; give this machine's address on %s", c.Addr, c.Interface)
 	}
+
 	if c.HTTPPort == 0 {
 		c.HTTPPort = DefaultHTTPPort
 	}
+
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
+
 	counters := metrics.New(c.Registry)
 	base := "http://" + netip.AddrPortFrom(c.Addr, c.HTTPPort).String()
 	var err error
 	if s.files, err = bootfile.OpenSet(c.BootDirs, s.bootNames()); err != nil {
 		return err
 	}
+
 	if missing := s.files.MissingFiles(); len(missing) > 0 {
 		c.Log.Warn("boot programs are missing: machines that need them will not boot", "files", missing)
 	}
+
 	machines := c.Machines
 	if c.DHCP != nil {
 		d := *c.DHCP
 		d.Interface, d.Server, d.HTTP = c.Interface, c.Addr, base
-		s.dhcp, err = dhcp.New(d, dhcp.Deps{Booter: c.Booter, Events: dhcp.EventRecorder{Metrics: counters, Traces: s.traces, Log: c.Log}, Log: c.Log})
+		s.dhcp, err = dhcp.New(d, dhcp.Deps{
+			Booter: c.Booter,
+			Events: dhcp.EventRecorder{Metrics: counters, Traces: s.traces, Log: c.Log},
+			Log:    c.Log,
+		})
 		if err != nil {
 			return fmt.Errorf("prepare DHCP: %w", err)
 		}
+
 		machines = s.dhcp
 	}
+
 	s.tftp = &tftp.Server{
-		Addr: netip.AddrPortFrom(c.Addr, c.TFTPPort), Device: c.Interface, Files: s.files,
-		Machines: machines, Booter: c.Booter, Record: s.traces, Metrics: counters, Log: c.Log,
+		Addr:     netip.AddrPortFrom(c.Addr, c.TFTPPort),
+		Device:   c.Interface,
+		Files:    s.files,
+		Machines: machines,
+		Booter:   c.Booter,
+		Record:   s.traces,
+		Metrics:  counters,
+		Log:      c.Log,
 	}
 	// HTTP is bound to the address, not to the interface: the conductor on this very
 	// machine looks at the images it hands out, and its packets go through lo.
 	s.http = &bootserver.Server{
-		Addr: netip.AddrPortFrom(c.Addr, c.HTTPPort), Base: base, Files: s.files,
-		Machines: machines, Booter: c.Booter, Record: s.traces, Metrics: counters, Log: c.Log,
+		Addr:     netip.AddrPortFrom(c.Addr, c.HTTPPort),
+		Base:     base,
+		Files:    s.files,
+		Machines: machines,
+		Booter:   c.Booter,
+		Record:   s.traces,
+		Metrics:  counters,
+		Log:      c.Log,
 	}
 	for _, m := range c.Mounts {
 		if !strings.HasPrefix(m.Path, "/") || !strings.HasSuffix(m.Path, "/") {
 			return fmt.Errorf("mount path %q does not begin and end with a slash", m.Path)
 		}
+
 		root, err := os.OpenRoot(m.Dir)
 		if err != nil {
 			return fmt.Errorf("open directory for %s: %w", m.Path, err)
 		}
+
 		s.roots = append(s.roots, root)
-		s.http.Mounts = append(s.http.Mounts, bootserver.Mount{Path: m.Path, Root: root, Digest: m.Digest, Open: m.Open})
+		s.http.Mounts = append(
+			s.http.Mounts, bootserver.Mount{Path: m.Path, Root: root, Digest: m.Digest, Open: m.Open},
+		)
 	}
+
 	return nil
 }
 
@@ -142,6 +170,7 @@ func (s *Server) bootNames() []string {
 	if s.conf.DHCP != nil && s.conf.DHCP.Files != nil {
 		list = s.conf.DHCP.Files
 	}
+
 	var names []string
 	for _, f := range list {
 		for _, name := range []string{f.Name, f.Shim} {
@@ -150,6 +179,7 @@ func (s *Server) bootNames() []string {
 			}
 		}
 	}
+
 	return names
 }
 
@@ -170,6 +200,7 @@ func (s *Server) Run(ctx context.Context) error {
 			run  func(context.Context) error
 		}{"dhcp", s.dhcp.Run})
 	}
+
 	if s.conf.Captures != "" {
 		recorder := &capture.Recorder{Interface: s.conf.Interface, Dir: s.conf.Captures, Log: s.conf.Log}
 		services = append(services, struct {
@@ -177,6 +208,7 @@ func (s *Server) Run(ctx context.Context) error {
 			run  func(context.Context) error
 		}{"captures", recorder.Run})
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	for _, service := range services {
 		group.Go(func() error {
@@ -186,6 +218,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+
 	return group.Wait()
 }
 
@@ -203,9 +236,11 @@ func (s *Server) closeFiles() error {
 	for _, root := range s.roots {
 		errs = append(errs, root.Close())
 	}
+
 	if s.files != nil {
 		errs = append(errs, s.files.Close())
 	}
+
 	return errors.Join(errs...)
 }
 

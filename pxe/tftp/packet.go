@@ -66,6 +66,7 @@ func parseRequest(packet []byte) (request, error) {
 	if len(packet) < 2 {
 		return r, &refusal{codeIllegal, "this is not a TFTP packet: it is shorter than 2 bytes"}
 	}
+
 	switch opcode := binary.BigEndian.Uint16(packet); opcode {
 	case opRRQ:
 	case opWRQ:
@@ -75,20 +76,25 @@ func parseRequest(packet []byte) (request, error) {
 	default:
 		return r, &refusal{codeIllegal, fmt.Sprintf("opcode %d is not one of TFTP", opcode)}
 	}
+
 	if len(packet) > maxRequest {
 		return r, &refusal{codeIllegal, fmt.Sprintf("the request is longer than %d bytes", maxRequest)}
 	}
+
 	fields := strings.Split(string(packet[2:]), "\x00")
 	if len(fields) < 3 { // name NUL mode NUL rest
 		return r, &refusal{codeIllegal, "the request has no terminated file name and mode"}
 	}
+
 	r.name = fields[0]
 	if mode := fields[1]; !strings.EqualFold(mode, "octet") {
 		return r, &refusal{codeIllegal, "only mode octet is served"}
 	}
+
 	for rest := fields[2:]; len(rest) >= 3 && rest[0] != ""; rest = rest[2:] {
 		r.option(strings.ToLower(rest[0]), rest[1]) // names compare without case (RFC 2347)
 	}
+
 	return r, nil
 }
 
@@ -99,6 +105,7 @@ func (r *request) option(name, value string) {
 	if err != nil {
 		return
 	}
+
 	switch {
 	case name == "blksize" && r.block == 0 && number >= minBlock && number <= maxBlock:
 		r.block = number
@@ -111,6 +118,7 @@ func (r *request) option(name, value string) {
 	default:
 		return
 	}
+
 	r.asked = append(r.asked, name)
 }
 
@@ -138,6 +146,7 @@ func appendError(packet []byte, code uint16, text string) []byte {
 		}
 		packet = append(packet, byte(r))
 	}
+
 	return append(packet, 0)
 }
 

@@ -31,19 +31,26 @@ func openSocket(addr netip.Addr, device string, peer netip.AddrPort) (*socket, e
 	if err != nil {
 		return nil, fmt.Errorf("open socket: %w", err)
 	}
-	s := &socket{fd: fd, peer: unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swapPort(peer.Port()), Addr: peer.Addr().As4()}}
+
+	s := &socket{
+		fd:   fd,
+		peer: unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swapPort(peer.Port()), Addr: peer.Addr().As4()},
+	}
 	wait := unix.NsecToTimeval(slice.Nanoseconds())
 	err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait)
 	if err == nil && device != "" {
 		err = unix.BindToDevice(fd, device)
 	}
+
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: addr.As4()})
 	}
+
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("bind socket to %s: %w", addr, err)
 	}
+
 	return s, nil
 }
 
@@ -76,6 +83,7 @@ func (s *socket) receive(buffer []byte) (int, netip.AddrPort, error) {
 	case size != unix.SizeofSockaddrInet4: // woken, see wake: there is no packet and no sender
 		return 0, netip.AddrPort{}, os.ErrDeadlineExceeded
 	}
+
 	return int(n), netip.AddrPortFrom(netip.AddrFrom4(s.from.Addr), swapPort(s.from.Port)), nil
 }
 

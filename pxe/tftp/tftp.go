@@ -57,10 +57,12 @@ func (s *Server) Listen(ctx context.Context) (*net.UDPConn, error) {
 	if addr.Port() == 0 {
 		addr = netip.AddrPortFrom(addr.Addr(), 69)
 	}
+
 	conn, err := s.socket(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen for TFTP on %s: %w", addr, err)
 	}
+
 	return conn, nil
 }
 
@@ -99,15 +101,18 @@ func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 			s.Log.Warn("tftp: read request", "error", err)
 			continue
 		}
+
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 		t, err := s.accept(ctx, from, packet[:n])
 		var refused *refusal
 		if errors.As(err, &refused) {
 			_, _ = conn.WriteToUDPAddrPort(appendError(nil, refused.code, refused.text), from)
 		}
+
 		if t == nil {
 			continue
 		}
+
 		running.Go(func() {
 			defer s.release(t)
 			s.runTransfer(ctx, t)
@@ -125,24 +130,37 @@ func (s *Server) accept(ctx context.Context, from netip.AddrPort, packet []byte)
 	if len(packet) >= 2 && packet[0] == 0 && packet[1] == opERROR {
 		return nil, nil // an ERROR is never answered (RFC 1350, 7)
 	}
+
 	machine := pxe.Machine{Addr: from.Addr()}
 	if s.Machines != nil {
 		if known, ok := s.Machines.MachineAt(from.Addr()); ok {
 			machine = known
 		}
 	}
+
 	r, err := parseRequest(packet)
 	var t *transfer
 	if err == nil {
 		t, err = s.begin(ctx, from, machine, r)
 	}
+
 	if err != nil {
 		s.Metrics.TFTPTransfers.WithLabelValues("refused").Inc()
-		s.Log.Warn("tftp: request refused", "mac", machine.MAC.String(), "client", from.String(), "file", r.name, "reason", err.Error())
+		s.Log.Warn(
+			"tftp: request refused", "mac", machine.MAC.String(), "client", from.String(), "file", r.name, "reason",
+			err.Error(),
+		)
 		if r.name != optional {
-			s.Record.Add(boottrace.Event{MAC: machine.MAC, Addr: from.Addr(), Step: boottrace.StepTFTP, Detail: r.name, Refused: err.Error()})
+			s.Record.Add(boottrace.Event{
+				MAC:     machine.MAC,
+				Addr:    from.Addr(),
+				Step:    boottrace.StepTFTP,
+				Detail:  r.name,
+				Refused: err.Error(),
+			})
 		}
 	}
+
 	return t, err
 }
 
@@ -150,11 +168,13 @@ func (s *Server) begin(ctx context.Context, from netip.AddrPort, machine pxe.Mac
 	if r.write {
 		return nil, &refusal{codeAccess, "this server is read only: it takes no files"}
 	}
+
 	if s.Booter != nil && len(machine.MAC) > 0 {
 		if boot := s.Booter.Boot(ctx, machine); boot.Action == pxe.ActionRefuse {
 			return nil, &refusal{codeAccess, machine.MAC.String() + " may not boot from here: " + boot.Reason}
 		}
 	}
+
 	t := &transfer{server: s, peer: from, machine: machine, request: r}
 	if !s.admit(t) {
 		return nil, nil
@@ -163,6 +183,7 @@ func (s *Server) begin(ctx context.Context, from netip.AddrPort, machine pxe.Mac
 		s.release(t)
 		return nil, err
 	}
+
 	return t, nil
 }
 
@@ -181,22 +202,27 @@ func (s *Server) admit(t *transfer) bool {
 		}
 		s.drop(old)
 	}
+
 	limit, perClient := s.MaxTransfers, s.MaxPerClient
 	if limit <= 0 {
 		limit = defaultTransfers
 	}
+
 	if perClient <= 0 {
 		perClient = defaultPerClient
 	}
+
 	if s.sockets >= 2*limit {
 		return false // those that were ended are not gone yet; the client repeats itself
 	}
+
 	client := t.peer.Addr()
 	if s.perClient[client] >= perClient {
 		s.drop(s.stalestTransfer(func(o *transfer) bool { return o.peer.Addr() == client }))
 	} else if len(s.transfers) >= limit {
 		s.drop(s.stalestTransfer(func(*transfer) bool { return true }))
 	}
+
 	s.sockets++
 	s.transfers[t.peer] = t
 	s.perClient[client]++
@@ -224,10 +250,12 @@ func (s *Server) drop(t *transfer) {
 	if s.transfers[t.peer] != t {
 		return
 	}
+
 	delete(s.transfers, t.peer)
 	if s.perClient[t.peer.Addr()]--; s.perClient[t.peer.Addr()] <= 0 {
 		delete(s.perClient, t.peer.Addr())
 	}
+
 	t.superseded.Store(true)
 	if t.conn != nil {
 		t.conn.wake()
@@ -248,6 +276,7 @@ func (s *Server) socket(ctx context.Context, addr netip.AddrPort) (*net.UDPConn,
 		if s.Device == "" {
 			return nil
 		}
+
 		var bindErr error
 		err := raw.Control(func(fd uintptr) { bindErr = syscall.BindToDevice(int(fd), s.Device) })
 		return errors.Join(err, bindErr)
@@ -256,5 +285,6 @@ func (s *Server) socket(ctx context.Context, addr netip.AddrPort) (*net.UDPConn,
 	if err != nil {
 		return nil, err
 	}
+
 	return conn.(*net.UDPConn), nil
 }

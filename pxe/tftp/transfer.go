@@ -89,6 +89,7 @@ func (t *transfer) open() error {
 		// the option list's end mark for a part of it.
 		name = name[:n-1]
 	}
+
 	file, info, err := t.server.Files.Open(name)
 	if err != nil {
 		code := uint16(codeAccess)
@@ -97,22 +98,27 @@ func (t *transfer) open() error {
 		}
 		return &refusal{code, err.Error()}
 	}
+
 	t.file, t.size = file, info.Size()
 	t.conn, err = openSocket(t.server.Addr.Addr(), t.server.Device, t.peer)
 	if err != nil {
 		t.server.Log.Error("tftp: open transfer socket", "error", err)
 		return &refusal{codeOther, "the server has no socket left for this transfer"}
 	}
+
 	t.block, t.win, t.wait = defaultBlock, 1, firstWait
 	if t.request.block > 0 {
 		t.block = min(t.request.block, t.server.largest)
 	}
+
 	if t.request.window > 0 {
 		t.win = max(1, min(t.request.window, windowBytes/(t.block+4)))
 	}
+
 	if t.request.timeout > 0 {
 		t.wait = time.Duration(t.request.timeout) * time.Second
 	}
+
 	t.last = t.size/int64(t.block) + 1
 	t.filled = 1
 	t.input = bufio.NewReaderSize(io.NewSectionReader(file, 0, t.size), readBuffer)
@@ -136,6 +142,7 @@ func (s *Server) maxBlock() int {
 	if err != nil {
 		return largestBlock(ethernetMTU)
 	}
+
 	for _, iface := range ifaces {
 		addrs, _ := iface.Addrs()
 		for _, addr := range addrs {
@@ -145,6 +152,7 @@ func (s *Server) maxBlock() int {
 			}
 		}
 	}
+
 	return largestBlock(ethernetMTU)
 }
 
@@ -158,7 +166,13 @@ func largestBlock(mtu int) int { return max(defaultBlock, min(mtu-32, maxBlock))
 func (s *Server) runTransfer(ctx context.Context, t *transfer) {
 	s.Metrics.TFTPActive.Inc()
 	defer s.Metrics.TFTPActive.Dec()
-	note := boottrace.Event{MAC: t.machine.MAC, Addr: t.peer.Addr(), Step: boottrace.StepTFTP, Detail: t.request.name, Total: t.size}
+	note := boottrace.Event{
+		MAC:    t.machine.MAC,
+		Addr:   t.peer.Addr(),
+		Step:   boottrace.StepTFTP,
+		Detail: t.request.name,
+		Total:  t.size,
+	}
 	s.Record.Add(note)
 
 	err := t.run(ctx)
@@ -173,6 +187,7 @@ func (s *Server) runTransfer(ctx context.Context, t *transfer) {
 		note.Error = err.Error()
 		_ = t.conn.send(appendError(nil, codeOther, err.Error()))
 	}
+
 	note.Bytes = t.acked
 	s.Record.Add(note)
 	s.Metrics.TFTPTransfers.WithLabelValues(result).Inc()
@@ -190,6 +205,7 @@ func (t *transfer) run(ctx context.Context) error {
 			return err
 		}
 	}
+
 	base, next := int64(1), int64(1) // first DATA not confirmed, next to be sent
 	retried, repeated := false, false
 	for base <= t.last {
@@ -200,9 +216,11 @@ func (t *transfer) run(ctx context.Context) error {
 			}
 			t.send(t.packet(next))
 		}
+
 		if err := t.readBlocks(min(next+int64(t.win)-1, t.last)); err != nil { // read ahead while the client works
 			return err
 		}
+
 		ack, err := t.receive(ctx, base == t.last)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			t.resent += int(next - base)
@@ -212,6 +230,7 @@ func (t *transfer) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		step := int64(ack - uint16(base-1)) // block numbers are modulo 65536: files over 32 MB wrap
 		switch {
 		case step == 0 && t.win > 1 && !repeated:
@@ -228,6 +247,7 @@ func (t *transfer) run(ctx context.Context) error {
 			if !retried && step == next-base {
 				t.updateRoundTrip(time.Since(sent))
 			}
+
 			t.resetBackoff()
 			base += step
 			t.acked = min((base-1)*int64(t.block), t.size)
@@ -235,6 +255,7 @@ func (t *transfer) run(ctx context.Context) error {
 			next, retried, repeated = base, false, false
 		}
 	}
+
 	return nil
 }
 
@@ -249,14 +270,17 @@ func (t *transfer) negotiate(ctx context.Context) error {
 		for err == nil && ack != 0 {
 			ack, err = t.receive(ctx, false)
 		}
+
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			t.resent++
 			continue
 		}
+
 		if err == nil && tries == 1 { // else nobody can tell which OACK was confirmed
 			t.updateRoundTrip(time.Since(sent))
 			t.resetBackoff()
 		}
+
 		return err
 	}
 }
@@ -273,6 +297,7 @@ func (t *transfer) readBlocks(number int64) error {
 			t.server.Log.Error("tftp: read file", "file", t.request.name, "error", err)
 			return errors.New("the file could not be read to its end")
 		}
+
 		t.lens[slot] = 4 + want
 	}
 	return nil
@@ -311,23 +336,29 @@ func (t *transfer) receive(ctx context.Context, final bool) (uint16, error) {
 			if now.Before(until) {
 				continue
 			}
+
 			if t.request.timeout == 0 {
 				t.wait = min(2*t.wait, maxWait)
 			}
+
 			return 0, err
 		case err != nil:
 			return 0, fmt.Errorf("receive: %w", err)
 		}
+
 		packet := buffer[:n]
 		if from != t.peer {
 			if n >= 2 && packet[1] != opERROR {
-				_ = t.conn.sendTo(appendError(nil, codeUnknownTID, "this port belongs to another client's transfer"), from)
+				_ = t.conn.sendTo(
+					appendError(nil, codeUnknownTID, "this port belongs to another client's transfer"), from,
+				)
 			}
 			continue
 		}
 		if n < 4 {
 			continue
 		}
+
 		switch binary.BigEndian.Uint16(packet) {
 		case opACK:
 			t.answered.Store(true)
@@ -347,10 +378,12 @@ func (t *transfer) silenceLimit(final bool) time.Duration {
 	if all <= 0 {
 		all = defaultSilence
 	}
+
 	all = max(all, min(3*time.Duration(t.request.timeout)*time.Second, 2*time.Minute))
 	if final || !t.answered.Load() {
 		return all / 3
 	}
+
 	return all
 }
 

@@ -12,25 +12,30 @@ func (im *importer) userConfig(f *File) error {
 	if err != nil {
 		return err
 	}
+
 	c := &config{importer: im, file: f.Name, vars: map[string]variable{}}
 	for _, v := range variables {
 		if v.value != "" {
 			c.vars[v.name] = v
 		}
 	}
+
 	c.importProvisioning()
 	c.importOuterNetworks()
 	if err := c.computeNode(); err != nil {
 		return err
 	}
+
 	if v, ok := c.pop("POD_NETWORK_CIDR"); ok {
 		set(im.doc, v.value, "appliance", "podCIDR")
 	}
+
 	for _, v := range variables {
 		if _, left := c.vars[v.name]; left && !(v.isUsed && droppedReason(v.name) == unknownVariable) {
 			im.addNote(f.Name, v.line, truncate(v.name), "%s", droppedReason(v.name))
 		}
 	}
+
 	sortNotes(im.notes)
 	return nil
 }
@@ -56,6 +61,7 @@ func (c *config) importProvisioning() {
 	if v, ok := c.pop("IRONIC_INTERFACE"); ok {
 		set(c.doc, v.value, append(p, "interface")...)
 	}
+
 	if v, ok := c.pop("IRONIC_PROVISIONING_INTERFACE_IP"); ok {
 		if a, cidr, ok := bareAddr(v.value); ok {
 			set(c.doc, cidr.String(), append(p, "cidr")...)
@@ -67,6 +73,7 @@ func (c *config) importProvisioning() {
 			c.noteVariable(v, "not an address; write networks.provisioning.address")
 		}
 	}
+
 	if v, ok := c.pop("DHCP_RANGE"); ok {
 		parts := strings.Split(v.value, ",")
 		if len(parts) >= 2 {
@@ -75,6 +82,7 @@ func (c *config) importProvisioning() {
 			c.noteVariable(v, "not FIRST,LAST; write networks.provisioning.dhcp.range")
 		}
 	}
+
 	if v, ok := c.pop("IRONIC_ENABLE_DHCP"); ok {
 		switch strings.ToLower(v.value) {
 		case "yes", "true":
@@ -99,36 +107,53 @@ func (c *config) importOuterNetworks() {
 		c.noteVariable(ip, "not an address; write networks.bmc.address and networks.bmc.cidr")
 		hasIP = false
 	}
+
 	gateway, err := netip.ParseAddr(gw.value)
 	if hasGW && err != nil {
 		c.noteVariable(gw, "not an address; write networks.baremetal.gateway")
 		hasGW = false
 	}
+
 	role := "bmc"
 	if hasIP && hasGW && bmc.Contains(gateway) {
 		role = "baremetal"
 		c.noteVariable(ip, "the provider network's gateway %s is in its network: taken as one network, baremetal, through which the BMCs are reached", gateway)
 	}
+
 	if hasNIC {
 		set(c.doc, nic.value, "networks", role, "interface")
 	}
+
 	if hasIP {
 		set(c.doc, bmc.String(), "networks", role, "cidr")
 		set(c.doc, address.String(), "networks", role, "address")
 		if !strings.Contains(ip.value, "/") {
-			c.noteVariable(ip, "taken as an address of %s because its length is not given; correct networks.%s.cidr if that is wrong", bmc, role)
+			c.noteVariable(
+				ip,
+				"taken as an address of %s because its length is not given; correct networks.%s.cidr if that is wrong",
+				bmc, role,
+			)
 		}
 	}
+
 	if hasGW {
 		if role == "bmc" {
 			cidr := networkOf(gateway)
 			set(c.doc, cidr.String(), "networks", "baremetal", "cidr")
-			c.noteVariable(gw, "taken as a router of %s because its length is not given; correct networks.baremetal.cidr if that is wrong", cidr)
+			c.noteVariable(
+				gw,
+				"taken as a router of %s because its length is not given; correct networks.baremetal.cidr if that is wrong",
+				cidr,
+			)
 		}
 		set(c.doc, gateway.String(), "networks", "baremetal", "gateway")
 	}
+
 	if v, ok := c.pop("PROVIDER_NETWORK_DNS"); ok {
-		put(c.doc, list(strings.FieldsFunc(v.value, func(r rune) bool { return r == ' ' || r == ',' })...), "networks", "baremetal", "dns")
+		put(
+			c.doc, list(strings.FieldsFunc(v.value, func(r rune) bool { return r == ' ' || r == ',' })...), "networks",
+			"baremetal", "dns",
+		)
 	}
 }
 
@@ -138,6 +163,7 @@ func (c *config) computeNode() error {
 	if !ok {
 		return nil
 	}
+
 	n := newNode(c.nodeName(c.file, name.line, "COMPUTE_NODE_NAME", name.value))
 	if v, ok := c.pop("COMPUTE_IPMI_ADDRESS"); ok {
 		set(n, "ipmi://"+v.value, "bmc", "address")
@@ -147,6 +173,7 @@ func (c *config) computeNode() error {
 			}
 		}
 	}
+
 	if v, ok := c.pop("COMPUTE_NODE_PASSWORD"); ok {
 		hashed, err := hash(v.value, name.value)
 		if err != nil {
@@ -154,6 +181,7 @@ func (c *config) computeNode() error {
 		}
 		set(n, hashed, "os", "password")
 	}
+
 	c.addNode(n)
 	return nil
 }

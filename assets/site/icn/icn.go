@@ -49,11 +49,13 @@ func Import(userConfig, nodes *File) ([]byte, []Note, error) {
 			return nil, nil, err
 		}
 	}
+
 	if nodes != nil {
 		if err := im.nodesJSON(nodes); err != nil {
 			return nil, nil, err
 		}
 	}
+
 	var b bytes.Buffer
 	b.WriteString("# The site of this rack, imported from ICN. It holds passwords of BMCs.\n")
 	if len(im.doc.Content) > 0 {
@@ -63,6 +65,7 @@ func Import(userConfig, nodes *File) ([]byte, []Note, error) {
 			return nil, nil, fmt.Errorf("encode site: %w", err)
 		}
 	}
+
 	return b.Bytes(), im.notes, nil
 }
 
@@ -103,12 +106,14 @@ func put(m, value *yaml.Node, keys ...string) {
 			return
 		}
 	}
+
 	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: keys[0]}
 	if len(keys) > 1 {
 		inner := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		put(inner, value, keys[1:]...)
 		value = inner
 	}
+
 	m.Content = append(m.Content, key, value)
 }
 
@@ -136,10 +141,12 @@ func bareAddr(s string) (netip.Addr, netip.Prefix, bool) {
 	if p, err := netip.ParsePrefix(s); err == nil {
 		return p.Addr(), p.Masked(), true
 	}
+
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" {
 		return a, netip.Prefix{}, false
 	}
+
 	return a, networkOf(a), true
 }
 

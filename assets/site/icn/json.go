@@ -30,8 +30,11 @@ func (v value) get(key string) value {
 // readJSON reads one JSON document of at most 1 MiB and 32 levels.
 func readJSON(f *File) (value, error) {
 	if len(f.Data) > maxSize {
-		return value{}, fmt.Errorf("read %s: it has %d bytes, a nodes.json has at most %d", f.Name, len(f.Data), maxSize)
+		return value{}, fmt.Errorf(
+			"read %s: it has %d bytes, a nodes.json has at most %d", f.Name, len(f.Data), maxSize,
+		)
 	}
+
 	data := bytes.TrimPrefix(f.Data, []byte("\ufeff"))
 	p := &jsonReader{dec: json.NewDecoder(bytes.NewReader(data)), data: data, line: 1}
 	p.dec.UseNumber()
@@ -41,9 +44,11 @@ func readJSON(f *File) (value, error) {
 			err = errors.New("something follows the document; remove it")
 		}
 	}
+
 	if err != nil {
 		return value{}, fmt.Errorf("read %s:%d: not JSON: %s", f.Name, p.currentLine(), oneLine(err.Error()))
 	}
+
 	return v, nil
 }
 
@@ -66,6 +71,7 @@ func (p *jsonReader) readValue(depth int) (value, error) {
 	if err != nil {
 		return value{}, err
 	}
+
 	v := value{line: p.currentLine()}
 	switch t := token.(type) {
 	case string:
@@ -78,23 +84,29 @@ func (p *jsonReader) readValue(depth int) (value, error) {
 		if depth == 32 {
 			return v, errors.New("nested too deeply")
 		}
+
 		for p.dec.More() {
 			if t == '{' {
 				key, err := p.dec.Token()
 				if err != nil {
 					return v, err
 				}
+
 				name, _ := key.(string)
 				v.keys = append(v.keys, name)
 			}
+
 			item, err := p.readValue(depth + 1)
 			if err != nil {
 				return v, err
 			}
+
 			v.items = append(v.items, item)
 		}
+
 		_, err = p.dec.Token()
 		return v, err
 	}
+
 	return v, nil
 }

@@ -14,6 +14,7 @@ func (im *importer) nodesJSON(f *File) error {
 	if err != nil {
 		return err
 	}
+
 	before := len(im.notes)
 	im.noteUnknownKeys(f.Name, doc, "", "nodes")
 	for i, n := range doc.get("nodes").items {
@@ -21,11 +22,13 @@ func (im *importer) nodesJSON(f *File) error {
 			return err
 		}
 	}
+
 	if len(doc.get("nodes").items) == 0 {
 		im.addNote(f.Name, doc.line, "nodes", "there is no server in this file")
 	} else {
 		im.addNote(f.Name, 0, "rootDevice", "ICN installed on any disk of 48 GB or more; here a node with more than one disk needs a rootDevice that names one")
 	}
+
 	sortNotes(im.notes[before:])
 	return nil
 }
@@ -38,7 +41,10 @@ func (im *importer) noteUnknownKeys(file string, v value, path string, known ...
 			found = found || k == name
 		}
 		if !found {
-			im.addNote(file, v.items[i].line, strings.TrimPrefix(path+"."+truncate(k), "."), "not a key of ICN; look for its place in docs/site.md")
+			im.addNote(
+				file, v.items[i].line, strings.TrimPrefix(path+"."+truncate(k), "."),
+				"not a key of ICN; look for its place in docs/site.md",
+			)
 		}
 	}
 }
@@ -65,9 +71,11 @@ func (im *importer) nodeName(file string, line int, subject, name string) string
 	if len(fixed) > 63 {
 		fixed = strings.Trim(fixed[:63], "-")
 	}
+
 	if fixed != name {
 		im.addNote(file, line, subject, "%s is not a host name; carried over as %q", truncate(name), fixed)
 	}
+
 	return fixed
 }
 
@@ -82,9 +90,11 @@ func (im *importer) importNode(file string, v value, path string) error {
 	if len(macs) > 0 {
 		put(n, list(macs...), "macs")
 	}
+
 	if boot != "" {
 		set(n, boot, "bootMAC")
 	}
+
 	if a := ipmi.get("address"); a.word {
 		set(n, "ipmi://"+a.text, "bmc", "address")
 		for _, key := range []string{"username", "password"} {
@@ -93,14 +103,21 @@ func (im *importer) importNode(file string, v value, path string) error {
 			}
 		}
 	}
+
 	os := v.get("os")
 	im.noteUnknownKeys(file, os, path+".os", "image_name", "username", "password")
 	if image := os.get("image_name"); image.word && image.text != "" {
-		im.addNote(file, image.line, path+".os.image_name", "ICN read %s and did not use it, every node got one image; write os.image, or os.url and os.sha256", truncate(image.text))
+		im.addNote(
+			file, image.line, path+".os.image_name",
+			"ICN read %s and did not use it, every node got one image; write os.image, or os.url and os.sha256",
+			truncate(image.text),
+		)
 	}
+
 	if user := os.get("username"); user.word && user.text != "" {
 		set(n, user.text, "os", "username")
 	}
+
 	if password := os.get("password"); password.word && password.text != "" {
 		hashed, err := hash(password.text, name.text)
 		if err != nil {
@@ -108,9 +125,11 @@ func (im *importer) importNode(file string, v value, path string) error {
 		}
 		set(n, hashed, "os", "password")
 	}
+
 	if len(links) > 0 {
 		put(n, &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: links}, "links")
 	}
+
 	im.addNode(n)
 	return nil
 }
@@ -150,6 +169,7 @@ func (im *importer) importLinks(file string, net value, path string) []*yaml.Nod
 			used[l.get("vlan_link").text] = true
 		}
 	}
+
 	var links []*yaml.Node
 	for i, n := range net.get("networks").items {
 		at := fmt.Sprintf("%s.networks[%d]", path, i)
@@ -160,15 +180,21 @@ func (im *importer) importLinks(file string, net value, path string) []*yaml.Nod
 			im.addNote(file, n.line, at+".link", "there is no link %s; add the link to the node's links", truncate(id))
 			continue
 		case used["network of "+id]:
-			im.addNote(file, n.line, at, "link %s has a network already, and a link here has one address; add it by hand on the node", truncate(id))
+			im.addNote(
+				file, n.line, at,
+				"link %s has a network already, and a link here has one address; add it by hand on the node",
+				truncate(id),
+			)
 			continue
 		}
+
 		used[id], used["network of "+id] = true, true
 		if out := im.attach(file, l, byID, id, at); out != nil {
 			im.importAddress(file, n, out, at)
 			links = append(links, out)
 		}
 	}
+
 	for i, l := range net.get("links").items {
 		id := l.get("id").text
 		if used[id] {
@@ -179,10 +205,14 @@ func (im *importer) importLinks(file string, net value, path string) []*yaml.Nod
 			links = append(links, out)
 		}
 	}
+
 	for i, s := range net.get("services").items {
 		at := fmt.Sprintf("%s.services[%d]", path, i)
-		im.addNote(file, s.line, at, "services have no place in a node; resolvers are networks.ROLE.dns or dns of a link")
+		im.addNote(
+			file, s.line, at, "services have no place in a node; resolvers are networks.ROLE.dns or dns of a link",
+		)
 	}
+
 	return links
 }
 
@@ -202,14 +232,24 @@ func networkRole(id string) (name string, ok bool) {
 // attach makes a link with its network and NIC, nil if that cannot be.
 func (im *importer) attach(file string, l value, byID map[string]value, id, path string) *yaml.Node {
 	if strings.HasPrefix(id, "bootstrap") {
-		im.addNote(file, l.line, path, "%s was the NIC of the bootstrap DHCP network, which does not exist here; only its MAC is carried over", truncate(id))
+		im.addNote(
+			file, l.line, path,
+			"%s was the NIC of the bootstrap DHCP network, which does not exist here; only its MAC is carried over",
+			truncate(id),
+		)
 		return nil
 	}
+
 	network, ok := networkRole(id)
 	if !ok {
 		network = "data"
-		im.addNote(file, l.line, path, "the name %s tells no role; carried over as data, correct network of that link if it is another", truncate(id))
+		im.addNote(
+			file, l.line, path,
+			"the name %s tells no role; carried over as data, correct network of that link if it is another",
+			truncate(id),
+		)
 	}
+
 	out := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	set(out, network, "network")
 	if l.get("type").text == "vlan" {
@@ -218,6 +258,7 @@ func (im *importer) attach(file string, l value, byID map[string]value, id, path
 			l = below
 		}
 	}
+
 	switch kind := l.get("type").text; kind {
 	case "", "phy":
 		set(out, l.get("ethernet_mac_address").text, "mac")
@@ -226,14 +267,18 @@ func (im *importer) attach(file string, l value, byID map[string]value, id, path
 		for _, member := range l.get("bond_links").items {
 			macs = append(macs, byID[member.text].get("ethernet_mac_address").text)
 		}
+
 		put(out, list(macs...), "bond", "macs")
 		if mode := l.get("bond_mode").text; mode != "" {
 			set(out, mode, "bond", "mode")
 		}
 	default:
-		im.addNote(file, l.line, path, "links of type %s are not made; add the link to the node's links", truncate(kind))
+		im.addNote(
+			file, l.line, path, "links of type %s are not made; add the link to the node's links", truncate(kind),
+		)
 		return nil
 	}
+
 	return out
 }
 
@@ -249,13 +294,16 @@ func (im *importer) importAddress(file string, n value, out *yaml.Node, path str
 		set(out, "none", "address")
 		return
 	}
+
 	if gateway := n.get("gateway").text; gateway != "" {
 		set(out, gateway, "gateway")
 	}
+
 	var dns []string
 	for _, d := range n.get("dns_nameservers").items {
 		dns = append(dns, d.text)
 	}
+
 	if len(dns) > 0 {
 		put(out, list(dns...), "dns")
 	}
@@ -266,6 +314,7 @@ func withLength(address, mask string) string {
 	if strings.Contains(address, "/") || mask == "" {
 		return address
 	}
+
 	bits := 0
 	for part := range strings.SplitSeq(mask, ".") {
 		var b int
@@ -276,5 +325,6 @@ func withLength(address, mask string) string {
 			bits++
 		}
 	}
+
 	return fmt.Sprintf("%s/%d", address, bits)
 }

@@ -22,20 +22,27 @@ type variable struct {
 // earlier one of the same name. Everything else in the file becomes a note.
 func (im *importer) readShell(f *File) ([]variable, error) {
 	if len(f.Data) > maxSize {
-		return nil, fmt.Errorf("read %s: it has %d bytes, a user_config.sh has at most %d", f.Name, len(f.Data), maxSize)
+		return nil, fmt.Errorf(
+			"read %s: it has %d bytes, a user_config.sh has at most %d", f.Name, len(f.Data), maxSize,
+		)
 	}
+
 	parsed, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(f.Data), "")
 	if err != nil {
 		var p syntax.ParseError
 		if errors.As(err, &p) {
-			return nil, fmt.Errorf("read %s:%d: not a shell file: %s; correct the line", f.Name, p.Pos.Line(), oneLine(p.Text))
+			return nil, fmt.Errorf(
+				"read %s:%d: not a shell file: %s; correct the line", f.Name, p.Pos.Line(), oneLine(p.Text),
+			)
 		}
 		return nil, fmt.Errorf("read %s: not a shell file: %s", f.Name, oneLine(err.Error()))
 	}
+
 	sh := &shell{importer: im, file: f.Name, known: map[string]string{}}
 	for _, stmt := range parsed.Stmts {
 		sh.statement(stmt)
 	}
+
 	return sh.variables, nil
 }
 
@@ -55,17 +62,24 @@ func (sh *shell) statement(stmt *syntax.Stmt) {
 			sh.assign(c.Assigns)
 			return
 		}
+
 		word := ""
 		if len(c.Args) > 0 {
 			word = c.Args[0].Lit()
 		}
+
 		if word == "set" || word == ":" && len(c.Args) == 1 {
 			return // shell options say nothing about the rack
 		}
+
 		if word == "" {
 			word = "a command"
 		}
-		sh.addNote(sh.file, line, truncate(word), "commands are not executed, only assignments are read; write down as NAME=VALUE what it sets")
+
+		sh.addNote(
+			sh.file, line, truncate(word),
+			"commands are not executed, only assignments are read; write down as NAME=VALUE what it sets",
+		)
 	case *syntax.DeclClause:
 		if v := c.Variant.Value; plain && (v == "export" || v == "readonly" || v == "declare") {
 			sh.assign(c.Args)
@@ -73,7 +87,10 @@ func (sh *shell) statement(stmt *syntax.Stmt) {
 		}
 		sh.addNote(sh.file, line, c.Variant.Value, "not read; write NAME=VALUE")
 	default:
-		sh.addNote(sh.file, line, kindOf(stmt.Cmd), "not executed, only assignments are read; write down as NAME=VALUE what it sets")
+		sh.addNote(
+			sh.file, line, kindOf(stmt.Cmd),
+			"not executed, only assignments are read; write down as NAME=VALUE what it sets",
+		)
 	}
 }
 
@@ -96,19 +113,23 @@ func (sh *shell) assign(assigns []*syntax.Assign) {
 		if a.Name == nil || a.Naked {
 			continue // export NAME, declare -x
 		}
+
 		line, name := int(a.Pos().Line()), a.Name.Value
 		if a.Array != nil || a.Index != nil || a.Append {
 			sh.addNote(sh.file, line, truncate(name), "arrays and += are not read; write NAME=VALUE")
 			continue
 		}
+
 		value, why := "", ""
 		if a.Value != nil {
 			value, why = sh.wordText(a.Value.Parts)
 		}
+
 		if why != "" {
 			sh.addNote(sh.file, line, truncate(name), "%s; write its value down", why)
 			continue
 		}
+
 		sh.known[name] = value
 		for i, v := range sh.variables {
 			if v.name == name {
@@ -116,6 +137,7 @@ func (sh *shell) assign(assigns []*syntax.Assign) {
 				break
 			}
 		}
+
 		sh.variables = append(sh.variables, variable{name: name, value: value, line: line})
 	}
 }
@@ -128,6 +150,7 @@ func (sh *shell) wordText(parts []syntax.WordPart) (text, why string) {
 		if why != "" {
 			return "", why
 		}
+
 		b.WriteString(s)
 		if b.Len() > maxSize {
 			return "", "its value grows without end"
@@ -160,18 +183,21 @@ func (sh *shell) expandParameter(p *syntax.ParamExp) (text, why string) {
 	if p.Param == nil || p.Excl || p.Length || p.Width || p.Index != nil || p.Slice != nil || p.Repl != nil || p.Names != 0 {
 		return "", "its value is computed by a shell, and nothing is executed here"
 	}
+
 	value, ok := sh.known[p.Param.Value]
 	for i, v := range sh.variables {
 		if v.name == p.Param.Value {
 			sh.variables[i].isUsed = true
 		}
 	}
+
 	if p.Exp == nil {
 		if !ok {
 			return "", "it uses " + truncate(p.Param.Value) + ", which this file does not set"
 		}
 		return value, ""
 	}
+
 	switch p.Exp.Op {
 	case syntax.DefaultUnset, syntax.AssignUnset:
 	case syntax.DefaultUnsetOrNull, syntax.AssignUnsetOrNull:
@@ -179,9 +205,11 @@ func (sh *shell) expandParameter(p *syntax.ParamExp) (text, why string) {
 	default:
 		return "", "its value is computed by a shell, and nothing is executed here"
 	}
+
 	if ok || p.Exp.Word == nil {
 		return value, ""
 	}
+
 	return sh.wordText(p.Exp.Word.Parts)
 }
 

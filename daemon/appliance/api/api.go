@@ -41,6 +41,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove old socket: %w", err)
 	}
+
 	l, err := net.Listen("unix", s.Socket)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", s.Socket, err)
@@ -49,15 +50,22 @@ func (s *Server) Run(ctx context.Context) error {
 		l.Close()
 		return fmt.Errorf("close %s to others: %w", s.Socket, err)
 	}
-	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}
+
+	server := &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
 	if s.Ready != nil {
 		s.Ready()
 	}
+
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", s.Socket, err)
 	}
+
 	return nil
 }
 
@@ -97,6 +105,7 @@ func writeJSON(w http.ResponseWriter, what any) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(b.Bytes())
 }
@@ -116,6 +125,7 @@ func (c Client) Status(ctx context.Context) (status.Document, error) {
 	if err := json.Unmarshal(body, &d); err != nil {
 		return d, fmt.Errorf("read status: %w", err)
 	}
+
 	return d, nil
 }
 
@@ -125,10 +135,12 @@ func (c Client) Why(ctx context.Context) ([]status.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var nodes []status.Node
 	if err := json.Unmarshal(body, &nodes); err != nil {
 		return nil, fmt.Errorf("read what the daemon says of nodes: %w", err)
 	}
+
 	return nodes, nil
 }
 
@@ -184,6 +196,7 @@ func (c Client) Wait(ctx context.Context, what func(status.Document) (done bool,
 			}
 			last = d
 		}
+
 		select {
 		case <-ctx.Done():
 			if last.Version != "" {
@@ -206,11 +219,13 @@ func (c Client) do(ctx context.Context, method, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("ask the daemon at %s: %w", c.Socket, errors.Unwrap(err))
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
 	if err != nil {
 		return nil, fmt.Errorf("read answer of %s: %w", c.Socket, err)
@@ -221,5 +236,6 @@ func (c Client) do(ctx context.Context, method, path string) ([]byte, error) {
 	if resp.StatusCode/100 != 2 {
 		return nil, fmt.Errorf("ask the daemon at %s: %s: %s", c.Socket, resp.Status, bytes.TrimSpace(body))
 	}
+
 	return body, nil
 }

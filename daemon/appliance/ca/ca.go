@@ -59,6 +59,7 @@ func Open(dir string, now func() time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read certificate authority: %w", err)
 	}
+
 	keyPEM, err := os.ReadFile(filepath.Join(dir, "ca.key"))
 	if err != nil {
 		return nil, fmt.Errorf("read key of certificate authority: %w", err)
@@ -66,6 +67,7 @@ func Open(dir string, now func() time.Time) (*Authority, error) {
 	if a.cert, a.key, err = parsePair(certPEM, keyPEM); err != nil {
 		return nil, fmt.Errorf("certificate authority in %s: %w", dir, err)
 	}
+
 	return a, nil
 }
 
@@ -109,6 +111,7 @@ func (a *Authority) Issue(file string, n Names) (pair Pair, fresh bool, err erro
 	if err := atomicfile.Write(crt, pair.Cert, 0o644); err != nil {
 		return Pair{}, false, err
 	}
+
 	return pair, true, nil
 }
 
@@ -118,16 +121,19 @@ func (a *Authority) isValidFor(p Pair, n Names) bool {
 	if err != nil || cert.CheckSignatureFrom(a.cert) != nil || cert.Subject.CommonName != n.CommonName {
 		return false
 	}
+
 	for _, name := range n.DNS {
 		if cert.VerifyHostname(name) != nil {
 			return false
 		}
 	}
+
 	for _, addr := range n.Addrs {
 		if cert.VerifyHostname(addr.String()) != nil {
 			return false
 		}
 	}
+
 	// A clock set back must not make every certificate look forged: only the end counts.
 	return cert.NotAfter.Sub(a.now()) > renewLeft
 }
@@ -137,6 +143,7 @@ func (a *Authority) mint() error {
 	if err != nil {
 		return fmt.Errorf("mint key of certificate authority: %w", err)
 	}
+
 	template := &x509.Certificate{
 		SerialNumber:          serial(),
 		Subject:               pkix.Name{CommonName: "Firstlight appliance " + serial().Text(16)[:8]},
@@ -154,6 +161,7 @@ func (a *Authority) mint() error {
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
 		return err
 	}
+
 	a.key = key
 	keyPEM, err := encodeKey(key)
 	if err != nil {
@@ -165,6 +173,7 @@ func (a *Authority) mint() error {
 	if err := atomicfile.Write(filepath.Join(a.dir, "ca.key"), keyPEM, 0o600); err != nil {
 		return err
 	}
+
 	return atomicfile.Write(filepath.Join(a.dir, "ca.crt"), a.PEM(), 0o644)
 }
 
@@ -173,6 +182,7 @@ func (a *Authority) sign(n Names) (Pair, error) {
 	if err != nil {
 		return Pair{}, err
 	}
+
 	template := &x509.Certificate{
 		SerialNumber: serial(),
 		Subject:      pkix.Name{CommonName: n.CommonName},
@@ -185,14 +195,17 @@ func (a *Authority) sign(n Names) (Pair, error) {
 	for _, addr := range n.Addrs {
 		template.IPAddresses = append(template.IPAddresses, addr.AsSlice())
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
 		return Pair{}, err
 	}
+
 	keyPEM, err := encodeKey(key)
 	if err != nil {
 		return Pair{}, err
 	}
+
 	return Pair{Cert: encode("CERTIFICATE", der), Key: keyPEM}, nil
 }
 
@@ -202,18 +215,22 @@ func parsePair(certPEM, keyPEM []byte) (*x509.Certificate, crypto.Signer, error)
 	if cb == nil || kb == nil {
 		return nil, nil, errors.New("certificate or key is not PEM")
 	}
+
 	cert, err := x509.ParseCertificate(cb.Bytes)
 	if err != nil {
 		return nil, nil, fmt.Errorf("parse certificate: %w", err)
 	}
+
 	key, err := x509.ParsePKCS8PrivateKey(kb.Bytes)
 	if err != nil {
 		return nil, nil, fmt.Errorf("parse key: %w", err)
 	}
+
 	signer, ok := key.(*ecdsa.PrivateKey)
 	if !ok || !signer.PublicKey.Equal(cert.PublicKey) {
 		return nil, nil, errors.New("certificate and key do not belong together")
 	}
+
 	return cert, signer, nil
 }
 

@@ -42,9 +42,11 @@ func (c *Console) Run(ctx context.Context) error {
 	if screens == nil {
 		screens = []string{"/dev/tty1"}
 	}
+
 	if lines == nil {
 		lines = kernelConsoles("/sys/class/tty/console/active")
 	}
+
 	sFiles, lFiles := c.open(screens), c.open(lines)
 	defer closeAll(sFiles)
 	defer closeAll(lFiles)
@@ -58,11 +60,13 @@ func (c *Console) Run(ctx context.Context) error {
 				width, height := size(f)
 				c.write(f, frameScreen(RenderScreen(d, time.Now(), height), width, height))
 			}
+
 			if text := RenderChanges(last, d); text != "" {
 				for _, f := range lFiles {
 					c.write(f, strings.ReplaceAll(text, "\n", "\r\n"))
 				}
 			}
+
 			last = d
 		}
 		select {
@@ -112,12 +116,14 @@ func kernelConsoles(active string) []string {
 	if err != nil {
 		return nil
 	}
+
 	var devices []string
 	for name := range strings.FieldsSeq(string(b)) {
 		if !isScreen(name) {
 			devices = append(devices, "/dev/"+name)
 		}
 	}
+
 	return devices
 }
 
@@ -144,6 +150,7 @@ func frameScreen(text string, width, height int) string {
 	if over := len(lines) - height; over > 0 {
 		lines = append(lines[:height-1:height-1], fmt.Sprintf("… %d more lines: firstlightd status", over+1))
 	}
+
 	for i, line := range lines {
 		if i > 0 {
 			b.WriteString("\r\n")
@@ -153,6 +160,7 @@ func frameScreen(text string, width, height int) string {
 		}
 		b.WriteString(line + "\x1b[K")
 	}
+
 	b.WriteString("\x1b[J")
 	return b.String()
 }

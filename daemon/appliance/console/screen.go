@@ -16,11 +16,13 @@ func RenderScreen(d status.Document, now time.Time, height int) string {
 	if text := RenderText(d, now); strings.Count(text, "\n") <= height {
 		return text
 	}
+
 	var b strings.Builder
 	fmt.Fprintf(&b, "Firstlight %s   %s   %s\n", d.Version, d.Name, headline(d.State))
 	if d.Next != "" {
 		fmt.Fprintf(&b, "%s\n", d.Next)
 	}
+
 	b.WriteByte('\n')
 	ready := 0
 	for _, s := range d.Stages {
@@ -32,15 +34,18 @@ func RenderScreen(d status.Document, now time.Time, height int) string {
 			writeStage(&b, s, now)
 		}
 	}
+
 	fmt.Fprintf(&b, "[%s] %d of %d stages\n", stateMark(status.StateReady), ready, len(d.Stages))
 	for _, a := range d.Addresses {
 		writeAddress(&b, a)
 	}
+
 	writeLaunch(&b, d.Launch)
 	for _, c := range d.Clusters {
 		c.Members, c.Warnings = nil, nil // firstlightd why CLUSTER
 		writeCluster(&b, c)
 	}
+
 	nodes := slices.DeleteFunc(slices.Clone(d.Nodes), func(n status.Node) bool { return n.Verified })
 	slices.SortStableFunc(nodes, func(x, y status.Node) int {
 		switch {
@@ -54,14 +59,18 @@ func RenderScreen(d status.Document, now time.Time, height int) string {
 	if proven := len(d.Nodes) - len(nodes); proven > 0 {
 		fmt.Fprintf(&b, "nodes                  %d of %d are installed and proven\n", proven, len(d.Nodes))
 	}
+
 	for _, n := range nodes {
 		writeNode(&b, n, now)
 	}
+
 	if d.Artifacts != nil {
 		writeArtifacts(&b, d.Artifacts)
 	}
+
 	for _, n := range d.Notes {
 		fmt.Fprintf(&b, "Note: %s\n", n)
 	}
+
 	return b.String()
 }

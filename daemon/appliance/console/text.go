@@ -33,31 +33,40 @@ func RenderText(d status.Document, now time.Time) string {
 	for _, a := range d.Addresses {
 		writeAddress(&b, a)
 	}
+
 	if len(d.Addresses) > 0 {
 		b.WriteByte('\n')
 	}
+
 	for _, s := range d.Stages {
 		writeStage(&b, s, now)
 	}
+
 	writeLaunch(&b, d.Launch)
 	for _, n := range d.Nodes {
 		writeNode(&b, n, now)
 	}
+
 	for _, c := range d.Clusters {
 		writeCluster(&b, c)
 	}
+
 	if d.Artifacts != nil {
 		writeArtifacts(&b, d.Artifacts)
 	}
+
 	if len(d.Notes) > 0 {
 		b.WriteByte('\n')
 	}
+
 	for _, n := range d.Notes {
 		fmt.Fprintf(&b, "Note: %s\n", n)
 	}
+
 	if d.Next != "" {
 		fmt.Fprintf(&b, "\n%s\n", d.Next)
 	}
+
 	return b.String()
 }
 
@@ -79,6 +88,7 @@ func writeAddress(b *strings.Builder, a status.Address) {
 	if addresses == "" {
 		addresses = "no address yet"
 	}
+
 	var nics []string
 	for _, n := range a.NICs {
 		link := "link"
@@ -87,9 +97,11 @@ func writeAddress(b *strings.Builder, a status.Address) {
 		}
 		nics = append(nics, fmt.Sprintf("%s %s, %s", n.Name, n.MAC, link))
 	}
+
 	if len(nics) == 0 {
 		nics = []string{"no NIC"}
 	}
+
 	fmt.Fprintf(b, "%-13s %-18s (%s)%s\n", a.Role, addresses, strings.Join(nics, "; "), prefixIfSet(" DHCP ", a.DHCP))
 }
 
@@ -113,6 +125,7 @@ func writeStage(b *strings.Builder, s status.Stage, now time.Time) {
 			b.WriteString(indent + oneBlock(s.Error, indent))
 		}
 	}
+
 	b.WriteByte('\n')
 }
 
@@ -127,7 +140,10 @@ func writeLaunch(b *strings.Builder, l status.Launch) {
 }
 
 func writeCluster(b *strings.Builder, c status.Cluster) {
-	fmt.Fprintf(b, "cluster %-14s %s%s%s\n", c.Name, c.State, prefixIfSet(", nodes ", c.Nodes), prefixIfSet(": ", cmp.Or(c.Error, c.Text)))
+	fmt.Fprintf(
+		b, "cluster %-14s %s%s%s\n", c.Name, c.State, prefixIfSet(", nodes ", c.Nodes),
+		prefixIfSet(": ", cmp.Or(c.Error, c.Text)),
+	)
 	for _, m := range c.Members {
 		if c.State != "ready" {
 			fmt.Fprintf(b, "  %s\n", ClusterNodeText(m))
@@ -141,12 +157,18 @@ func writeCluster(b *strings.Builder, c status.Cluster) {
 // ClusterNodeText says which server a node of a cluster is, and how it stands.
 func ClusterNodeText(m status.ClusterNode) string {
 	_, host, _ := strings.Cut(m.Host, "/")
-	return fmt.Sprintf("%-20s %s%s%s%s", m.Name, m.State, prefixIfSet(", host ", host), prefixIfSet(", ", m.Address), prefixIfSet(": ", oneBlock(m.Reason, " ")))
+	return fmt.Sprintf(
+		"%-20s %s%s%s%s", m.Name, m.State, prefixIfSet(", host ", host), prefixIfSet(", ", m.Address),
+		prefixIfSet(": ", oneBlock(m.Reason, " ")),
+	)
 }
 
 // launchLine is the launch with the time it took, or has left.
 func launchLine(l status.Launch) string {
-	return fmt.Sprintf("%s; %s of %s", oneBlock(l.Text, " "), FormatDuration(time.Duration(l.Elapsed*float64(time.Second))), FormatDuration(time.Duration(l.Limit*float64(time.Second))))
+	return fmt.Sprintf(
+		"%s; %s of %s", oneBlock(l.Text, " "), FormatDuration(time.Duration(l.Elapsed*float64(time.Second))),
+		FormatDuration(time.Duration(l.Limit*float64(time.Second))),
+	)
 }
 
 // writeNode says what a node does, for how long, and below it what a person can do.
@@ -155,6 +177,7 @@ func writeNode(b *strings.Builder, n status.Node, now time.Time) {
 	if !n.Since.IsZero() && !n.Verified {
 		fmt.Fprintf(b, ", for %s", FormatDuration(now.Sub(n.Since)))
 	}
+
 	b.WriteByte('\n')
 	if n.Next != "" {
 		fmt.Fprintf(b, "%23s-> %s\n", "", oneBlock(n.Next, " "))
@@ -176,10 +199,15 @@ func writeArtifacts(b *strings.Builder, a *status.Artifacts) {
 			held = append(held, fmt.Sprintf("%d of %d %s complete", c.Complete, c.Artifacts, c.Name))
 		}
 	}
+
 	if len(held) == 0 {
 		held = []string{"none yet"}
 	}
-	fmt.Fprintf(b, "artifacts              %s: %s, %d MiB; %d MiB free\n", a.URL, strings.Join(held, ", "), a.Stored>>20, a.Free>>20)
+
+	fmt.Fprintf(
+		b, "artifacts              %s: %s, %d MiB; %d MiB free\n", a.URL, strings.Join(held, ", "), a.Stored>>20,
+		a.Free>>20,
+	)
 	for _, c := range a.Conditions {
 		if c.State != status.CheckOK {
 			fmt.Fprintf(b, "%23s%s: %s%s\n", "", c.Name, oneBlock(c.Text, " "), prefixIfSet(" -> ", c.Fix))
@@ -195,9 +223,11 @@ func RenderChanges(before, after status.Document) string {
 	for _, s := range before.Stages {
 		old[s.Name] = s
 	}
+
 	if before.Version == "" || before.Name != after.Name {
 		fmt.Fprintf(&b, "firstlight %s: %s, boot %s\n", after.Version, after.Name, after.BootID)
 	}
+
 	for _, s := range after.Stages {
 		o := old[s.Name]
 		switch {
@@ -213,24 +243,29 @@ func RenderChanges(before, after status.Document) string {
 			fmt.Fprintf(&b, "firstlight: %s: %s\n", s.Name, oneBlock(s.Waiting, "\nfirstlight: "+s.Name+": "))
 		}
 	}
+
 	for _, a := range after.Addresses {
 		if line := addressLine(a); !containsLine(before.Addresses, line) {
 			fmt.Fprintf(&b, "firstlight: %s\n", line)
 		}
 	}
+
 	for _, n := range after.Notes {
 		if !slices.Contains(before.Notes, n) {
 			fmt.Fprintf(&b, "firstlight: note: %s\n", n)
 		}
 	}
+
 	nodeChanges(&b, before.Nodes, after.Nodes)
 	clusterChanges(&b, before.Clusters, after.Clusters)
 	if (after.Launch.Nodes > 0 || after.Launch.State == status.LaunchNothing) && (before.Launch.State != after.Launch.State || before.Launch.Text != after.Launch.Text) {
 		fmt.Fprintf(&b, "firstlight: launch: %s\n", oneBlock(after.Launch.Text, " "))
 	}
+
 	if before.State != after.State {
 		fmt.Fprintf(&b, "firstlight: %s. %s\n", headline(after.State), after.Next)
 	}
+
 	return b.String()
 }
 
@@ -239,7 +274,10 @@ func clusterChanges(b *strings.Builder, before, after []status.Cluster) {
 	for _, c := range after {
 		i := slices.IndexFunc(before, func(o status.Cluster) bool { return o.Name == c.Name })
 		if i < 0 || before[i].State != c.State || before[i].Error != c.Error {
-			fmt.Fprintf(b, "firstlight: cluster %s: %s%s\n", c.Name, c.State, prefixIfSet(": ", oneBlock(cmp.Or(c.Error, c.Text), " ")))
+			fmt.Fprintf(
+				b, "firstlight: cluster %s: %s%s\n", c.Name, c.State,
+				prefixIfSet(": ", oneBlock(cmp.Or(c.Error, c.Text), " ")),
+			)
 		}
 	}
 }
@@ -256,6 +294,7 @@ func nodeChanges(b *strings.Builder, before, after []status.Node) {
 		if known && o.Rule == n.Rule && o.State == n.State && o.Error == n.Error && o.Next == n.Next {
 			continue
 		}
+
 		fmt.Fprintf(b, "firstlight: node %s: %s\n", n.Name, nodeText(n))
 		if n.Next != "" {
 			fmt.Fprintf(b, "firstlight: node %s: -> %s\n", n.Name, oneBlock(n.Next, " "))

@@ -40,14 +40,19 @@ type clock struct {
 // servers were asked lately, whether or not one answered: a site without time still comes up.
 func (h *Host) ClockDone(context.Context) error {
 	if floor := h.buildTime(); time.Now().Before(floor) {
-		return fmt.Errorf("the clock says %s, before this image was made (%s)", time.Now().UTC().Format(time.DateTime), floor.UTC().Format(time.DateTime))
+		return fmt.Errorf(
+			"the clock says %s, before this image was made (%s)", time.Now().UTC().Format(time.DateTime),
+			floor.UTC().Format(time.DateTime),
+		)
 	}
+
 	h.mu.Lock()
 	asked := h.clock.asked
 	h.mu.Unlock()
 	if len(h.timeServers()) > 0 && (asked.IsZero() || time.Since(asked) > askEvery) {
 		return errors.New("the site's time servers were not asked yet")
 	}
+
 	return nil
 }
 
@@ -60,6 +65,7 @@ func (h *Host) ClockDo(_ context.Context, report bringup.Report) error {
 		}
 		h.Log.Warn("clock set to the image's time", "time", floor)
 	}
+
 	servers := h.timeServers()
 	h.mu.Lock()
 	h.clock.asked = time.Now()
@@ -68,10 +74,12 @@ func (h *Host) ClockDo(_ context.Context, report bringup.Report) error {
 		h.setNote("clock", "")
 		return nil
 	}
+
 	query := h.Query
 	if query == nil {
 		query = queryServer
 	}
+
 	var failed []string
 	for _, server := range servers {
 		report("asking time server " + server)
@@ -83,6 +91,7 @@ func (h *Host) ClockDo(_ context.Context, report bringup.Report) error {
 		if err := moveClock(o.Ahead); err != nil {
 			return err
 		}
+
 		h.mu.Lock()
 		h.clock.asked, h.clock.synced = time.Now(), true
 		h.clock.source = timeserver.Source{Stratum: o.Stratum, At: time.Now()}
@@ -91,6 +100,7 @@ func (h *Host) ClockDo(_ context.Context, report bringup.Report) error {
 		h.Log.Info("clock compared", "server", server, "ahead", o.Ahead)
 		return nil
 	}
+
 	h.Log.Warn("no time server answers", "servers", failed)
 	h.setNote("clock", "No time server answers ("+strings.Join(failed, "; ")+"); the clock of this machine is used.")
 	return nil
@@ -122,11 +132,13 @@ func (h *Host) timeServers() []string {
 		if n == nil {
 			continue
 		}
+
 		ours[n.Address.String()] = true
 		for _, server := range n.NTP {
 			servers = append(servers, server.String())
 		}
 	}
+
 	return slices.DeleteFunc(servers, func(server string) bool { return ours[server] })
 }
 
@@ -152,6 +164,7 @@ func queryServer(server string, timeout time.Duration) (Offset, error) {
 	if err := r.Validate(); err != nil {
 		return Offset{}, fmt.Errorf("answer not usable: %w", err)
 	}
+
 	return Offset{Ahead: r.ClockOffset, Stratum: int(r.Stratum)}, nil
 }
 
@@ -164,10 +177,12 @@ func moveClock(ahead time.Duration) error {
 	if ahead.Abs() >= stepFrom {
 		return setClock(time.Now().Add(ahead))
 	}
+
 	tx := unix.Timex{Modes: adjOffsetSingleshot, Offset: ahead.Microseconds()}
 	if _, err := unix.Adjtimex(&tx); err != nil {
 		return fmt.Errorf("slew clock by %s: %w", ahead, err)
 	}
+
 	return nil
 }
 

@@ -54,6 +54,7 @@ func (h *Host) rawSite() *site.Site {
 	if h.site == nil {
 		return &site.Site{}
 	}
+
 	return h.site
 }
 
@@ -80,6 +81,7 @@ func (h *Host) Notes() []string {
 			all = append(all, n)
 		}
 	}
+
 	return append(all, h.nets.notes...)
 }
 
@@ -90,6 +92,7 @@ func (h *Host) setNote(topic, text string) {
 	if h.notes == nil {
 		h.notes = map[string]string{}
 	}
+
 	h.notes[topic] = text
 }
 
@@ -101,6 +104,7 @@ func (h *Host) run(ctx context.Context, name string, args ...string) (string, er
 	if h.Run != nil {
 		return h.Run(ctx, name, args...)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // a unit that hangs must not hold the plan
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
@@ -108,6 +112,7 @@ func (h *Host) run(ctx context.Context, name string, args ...string) (string, er
 	if err != nil {
 		return text, fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), err, text)
 	}
+
 	return text, nil
 }
 

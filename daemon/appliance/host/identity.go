@@ -35,10 +35,12 @@ func (h *Host) IdentityDone(context.Context) error {
 	case kept != id:
 		return fmt.Errorf("%s is %s, on DATA it is %s", machineIDPath, id, kept)
 	}
+
 	want := hostname(h.rawSite(), id)
 	if have := h.Hostname(); have != want {
 		return fmt.Errorf("the host name is %q, not %q", have, want)
 	}
+
 	return nil
 }
 
@@ -53,11 +55,13 @@ func (h *Host) IdentityDo(_ context.Context, _ bringup.Report) error {
 			return err
 		}
 	}
+
 	if h.MachineID() != id {
 		if err := writeFile(h.path(machineIDPath), []byte(id+"\n"), 0o444); err != nil {
 			return err
 		}
 	}
+
 	name := hostname(h.rawSite(), id)
 	if err := writeFile(h.path(hostnamePath), []byte(name+"\n"), 0o644); err != nil {
 		return err
@@ -68,6 +72,7 @@ func (h *Host) IdentityDo(_ context.Context, _ bringup.Report) error {
 	if err := unix.Sethostname([]byte(name)); err != nil {
 		return fmt.Errorf("set host name %s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -100,11 +105,13 @@ func readID(path string) string {
 	if err != nil {
 		return ""
 	}
+
 	id := strings.TrimSpace(string(b))
 	raw, err := hex.DecodeString(id)
 	if err != nil || len(raw) != 16 || strings.ToLower(id) != id || strings.Trim(id, "0") == "" {
 		return ""
 	}
+
 	return id
 }
 

@@ -51,6 +51,7 @@ func Layout(all []Assignment, networks site.Networks) []Link {
 		if n == nil {
 			n = &site.Network{}
 		}
+
 		bridge := Link{Name: a.Role, Kind: KindBridge, MTU: n.MTU}
 		if n.Address.IsValid() && n.CIDR.IsValid() {
 			bridge.Address = netip.PrefixFrom(n.Address, n.CIDR.Bits())
@@ -58,13 +59,16 @@ func Layout(all []Assignment, networks site.Networks) []Link {
 		} else {
 			bridge.DHCP = a.Role != Provisioning && len(a.NICs) > 0
 		}
+
 		if len(a.NICs) > 0 {
 			bridge.MAC = a.NICs[0].MAC
 		}
+
 		links = append(links, bridge)
 		if len(a.NICs) == 0 {
 			continue
 		}
+
 		port := Link{Name: a.NICs[0].Name, Kind: KindNIC, MTU: n.MTU}
 		if n.Bond != nil {
 			port = Link{Name: "bond-" + shortRole(a.Role), Kind: KindBond, Mode: n.Bond.Mode, MTU: n.MTU}
@@ -73,9 +77,11 @@ func Layout(all []Assignment, networks site.Networks) []Link {
 				links = append(links, Link{Name: nic.Name, Kind: KindNIC, Master: port.Name, MTU: n.MTU})
 			}
 		}
+
 		if n.VLAN == 0 {
 			port.Master = a.Role
 		}
+
 		if i, seen := nicMaster[port.Name]; seen {
 			links[i].MTU = max(links[i].MTU, port.MTU) // one NIC, several VLANs
 			if port.Master != "" {
@@ -91,9 +97,18 @@ func Layout(all []Assignment, networks site.Networks) []Link {
 			nicMaster[port.Name] = len(links)
 			links = append(links, port)
 		}
+
 		if n.VLAN != 0 {
-			links = append(links, Link{Name: "vlan-" + shortRole(a.Role), Kind: KindVLAN, Parent: port.Name, VLAN: n.VLAN, Master: a.Role, MTU: n.MTU})
+			links = append(links, Link{
+				Name:   "vlan-" + shortRole(a.Role),
+				Kind:   KindVLAN,
+				Parent: port.Name,
+				VLAN:   n.VLAN,
+				Master: a.Role,
+				MTU:    n.MTU,
+			})
 		}
 	}
+
 	return links
 }

@@ -55,6 +55,7 @@ func (h *Host) MaintainLeases(ctx context.Context) error {
 				h.maintainLease(ctx, l.Name)
 			}
 		}
+
 		h.forgetLeases(time.Now())
 		h.writeResolvers()
 		select {
@@ -73,10 +74,12 @@ func (h *Host) maintainLease(ctx context.Context, bridge string) {
 	if err != nil || link.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 || time.Now().Before(have.due) {
 		return
 	}
+
 	next, err := h.requestLease(ctx, bridge, have)
 	if ctx.Err() != nil {
 		return
 	}
+
 	if err != nil {
 		h.Log.Debug("no lease", "network", bridge, "error", err)
 		if errors.As(err, new(*nclient4.ErrNak)) {
@@ -84,11 +87,13 @@ func (h *Host) maintainLease(ctx context.Context, bridge string) {
 		}
 		next = have.afterSilence(time.Now())
 	}
+
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nets.leases == nil {
 		h.nets.leases = map[string]lease{}
 	}
+
 	h.nets.leases[bridge] = next
 }
 
@@ -113,6 +118,7 @@ func (h *Host) requestLease(ctx context.Context, bridge string, have lease) (lea
 		return lease{}, fmt.Errorf("open %s for DHCP: %w", bridge, err)
 	}
 	defer c.Close()
+
 	name := dhcpv4.WithOption(dhcpv4.OptHostName(h.Hostname()))
 	var got *nclient4.Lease
 	var refused error
@@ -122,12 +128,15 @@ func (h *Host) requestLease(ctx context.Context, bridge string, have lease) (lea
 			return lease{}, fmt.Errorf("renew the lease on %s: %w", bridge, refused)
 		}
 	}
+
 	if got == nil {
 		got, err = c.Request(ctx, name, dhcpv4.WithRequestedOptions(dhcpv4.OptionNTPServers))
 	}
+
 	if err != nil {
 		return lease{}, fmt.Errorf("ask for a lease on %s: %w", bridge, errors.Join(refused, err))
 	}
+
 	return h.applyLease(bridge, got)
 }
 
@@ -139,10 +148,12 @@ func (h *Host) applyLease(bridge string, got *nclient4.Lease) (lease, error) {
 	if !ok || mask == nil || bits == 0 {
 		return lease{}, fmt.Errorf("lease on %s without address or mask", bridge)
 	}
+
 	life := ack.IPAddressLeaseTime(time.Hour)
 	if err := addAddress(bridge, netip.PrefixFrom(addr, bits), int(life.Seconds())); err != nil {
 		return lease{}, err
 	}
+
 	if routers := ack.Router(); len(routers) > 0 {
 		if gw, ok := netip.AddrFromSlice(routers[0].To4()); ok {
 			if err := addRoute(bridge, gw); err != nil {
@@ -150,14 +161,17 @@ func (h *Host) applyLease(bridge string, got *nclient4.Lease) (lease, error) {
 			}
 		}
 	}
+
 	now := time.Now()
 	l := lease{response: got, due: now.Add(max(ack.IPAddressRenewalTime(life/2), 30*time.Second)), until: now.Add(life)}
 	if id := ack.ServerIdentifier(); id != nil {
 		l.server = id.String()
 	}
+
 	for _, d := range ack.DNS() {
 		l.dns = append(l.dns, d.String())
 	}
+
 	h.Log.Info("address leased", "network", bridge, "address", addr, "server", l.server, "for", life)
 	return l, nil
 }
@@ -173,18 +187,21 @@ func (h *Host) writeResolvers() {
 			}
 		}
 	}
+
 	h.mu.Lock()
 	if len(servers) == 0 {
 		for _, role := range []string{Baremetal, BMC} {
 			servers = append(servers, h.nets.leases[role].dns...)
 		}
 	}
+
 	h.mu.Unlock()
 	var b strings.Builder
 	b.WriteString("# Written by firstlightd: the site's resolvers, or those of a lease.\n")
 	for _, s := range servers[:min(len(servers), 3)] { // resolv.conf(5): at most three
 		b.WriteString("nameserver " + s + "\n")
 	}
+
 	if err := writeIfNew(h.path("/etc/resolv.conf"), b.String()); err != nil {
 		h.Log.Warn("resolvers not written", "error", err)
 	}

@@ -43,6 +43,7 @@ func readNICs() ([]NIC, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
+
 	var nics []NIC
 	for _, l := range links {
 		a := l.Attrs()
@@ -50,15 +51,24 @@ func readNICs() ([]NIC, error) {
 		if l.Type() != "device" && !isVeth || a.EncapType != "ether" || a.Flags&net.FlagLoopback != 0 {
 			continue
 		}
+
 		mac := a.HardwareAddr
 		if len(a.PermHWAddr) == 6 && !bytes.Equal(a.PermHWAddr, make([]byte, 6)) {
 			mac = a.PermHWAddr // a member of a bond wears the bond's
 		}
+
 		if len(mac) != 6 {
 			continue
 		}
-		nics = append(nics, NIC{Name: a.Name, MAC: mac.String(), PCI: pciAddress(a.Name), Link: a.Flags&net.FlagUp != 0 && a.RawFlags&unix.IFF_LOWER_UP != 0})
+
+		nics = append(nics, NIC{
+			Name: a.Name,
+			MAC:  mac.String(),
+			PCI:  pciAddress(a.Name),
+			Link: a.Flags&net.FlagUp != 0 && a.RawFlags&unix.IFF_LOWER_UP != 0,
+		})
 	}
+
 	return nics, nil
 }
 
@@ -68,10 +78,12 @@ func pciAddress(name string) string {
 	if err != nil {
 		return ""
 	}
+
 	base := filepath.Base(target)
 	if strings.Count(base, ":") != 2 || !strings.Contains(base, ".") {
 		return ""
 	}
+
 	return base
 }
 
@@ -82,10 +94,12 @@ func linkChanges(wanted []Link, nics []NIC) ([]change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
+
 	byName, byIndex := map[string]netlink.Link{}, map[int]string{}
 	for _, l := range links {
 		byName[l.Attrs().Name], byIndex[l.Attrs().Index] = l, l.Attrs().Name
 	}
+
 	isWanted := func(name string) bool {
 		return slices.ContainsFunc(wanted, func(w Link) bool { return w.Name == name })
 	}
@@ -95,26 +109,35 @@ func linkChanges(wanted []Link, nics []NIC) ([]change, error) {
 			all = append(all, change{name + " is not wanted any more", func() error { return netlink.LinkDel(l) }})
 		}
 	}
+
 	for _, n := range nics {
 		l := byName[n.Name]
 		if l == nil {
 			continue
 		}
+
 		if !isWanted(n.Name) && l.Attrs().MasterIndex != 0 && isOurLink(byIndex[l.Attrs().MasterIndex]) {
-			all = append(all, change{n.Name + " has no role any more", func() error { return netlink.LinkSetNoMaster(l) }})
+			all = append(
+				all, change{n.Name + " has no role any more", func() error { return netlink.LinkSetNoMaster(l) }},
+			)
 		}
+
 		if l.Attrs().Flags&net.FlagUp == 0 { // also those without a role: a link shows only on one that is up
 			all = append(all, change{n.Name + " is down", func() error { return netlink.LinkSetUp(l) }})
 		}
 	}
+
 	for _, w := range wanted {
 		l := byName[w.Name]
 		if l == nil || !isSameLink(l, w, byName) {
-			all = append(all, change{fmt.Sprintf("%s %s is missing", w.Kind, w.Name), func() error { return createLink(w) }})
+			all = append(
+				all, change{fmt.Sprintf("%s %s is missing", w.Kind, w.Name), func() error { return createLink(w) }},
+			)
 			l = nil
 		}
 		all = append(all, linkSettingChanges(w, l, byIndex)...)
 	}
+
 	return all, nil
 }
 
@@ -146,6 +169,7 @@ func createLink(w Link) error {
 			return fmt.Errorf("remove old %s: %w", w.Name, err)
 		}
 	}
+
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = w.Name
 	var l netlink.Link
@@ -161,14 +185,17 @@ func createLink(w Link) error {
 		if err != nil {
 			return fmt.Errorf("find %s below %s: %w", w.Parent, w.Name, err)
 		}
+
 		attrs.ParentIndex = parent.Attrs().Index
 		l = &netlink.Vlan{LinkAttrs: attrs, VlanId: w.VLAN}
 	default:
 		return fmt.Errorf("NIC %s is gone", w.Name)
 	}
+
 	if err := netlink.LinkAdd(l); err != nil {
 		return fmt.Errorf("make %s %s: %w", w.Kind, w.Name, err)
 	}
+
 	return nil
 }
 
@@ -188,22 +215,37 @@ func linkSettingChanges(w Link, l netlink.Link, byIndex map[int]string) []change
 	if l != nil {
 		have = *l.Attrs()
 	}
+
 	if w.MTU != 0 && have.MTU != w.MTU {
-		add(fmt.Sprintf("%s has MTU %d, not %d", w.Name, have.MTU, w.MTU), func(l netlink.Link) error { return netlink.LinkSetMTU(l, w.MTU) })
+		add(
+			fmt.Sprintf("%s has MTU %d, not %d", w.Name, have.MTU, w.MTU),
+			func(l netlink.Link) error { return netlink.LinkSetMTU(l, w.MTU) },
+		)
 	}
+
 	if w.MAC != "" && have.HardwareAddr.String() != w.MAC {
 		mac, _ := net.ParseMAC(w.MAC)
-		add(w.Name+" has another MAC than its NIC", func(l netlink.Link) error { return netlink.LinkSetHardwareAddr(l, mac) })
+		add(
+			w.Name+" has another MAC than its NIC",
+			func(l netlink.Link) error { return netlink.LinkSetHardwareAddr(l, mac) },
+		)
 	}
+
 	if master := byIndex[have.MasterIndex]; w.Master != master {
-		add(fmt.Sprintf("%s belongs to %q, not %q", w.Name, master, w.Master), func(l netlink.Link) error { return enslave(l, w.Master) })
+		add(
+			fmt.Sprintf("%s belongs to %q, not %q", w.Name, master, w.Master),
+			func(l netlink.Link) error { return enslave(l, w.Master) },
+		)
 	}
+
 	if have.Flags&net.FlagUp == 0 {
 		add(w.Name+" is down", netlink.LinkSetUp)
 	}
+
 	if w.Kind == KindBridge {
 		all = append(all, addressChanges(w, l)...)
 	}
+
 	return all
 }
 
@@ -211,18 +253,22 @@ func enslave(l netlink.Link, master string) error {
 	if master == "" {
 		return netlink.LinkSetNoMaster(l)
 	}
+
 	m, err := netlink.LinkByName(master)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", master, err)
 	}
+
 	if m.Type() == string(KindBond) { // the kernel takes a bond's member only while it is down
 		if err := netlink.LinkSetDown(l); err != nil {
 			return err
 		}
 	}
+
 	if err := netlink.LinkSetMaster(l, m); err != nil {
 		return fmt.Errorf("put %s into %s: %w", l.Attrs().Name, master, err)
 	}
+
 	return netlink.LinkSetUp(l)
 }
 
@@ -233,6 +279,7 @@ func addressChanges(w Link, l netlink.Link) []change {
 	if l != nil {
 		have, _ = netlink.AddrList(l, netlink.FAMILY_V4)
 	}
+
 	var all []change
 	found := false
 	for _, a := range have {
@@ -240,19 +287,33 @@ func addressChanges(w Link, l netlink.Link) []change {
 		case w.Address.IsValid() && a.IPNet.String() == w.Address.String():
 			found = true
 		case a.Flags&unix.IFA_F_PERMANENT != 0:
-			all = append(all, change{fmt.Sprintf("%s has address %s", w.Name, a.IPNet), func() error { return netlink.AddrDel(l, &a) }})
+			all = append(
+				all,
+				change{fmt.Sprintf(
+					"%s has address %s", w.Name, a.IPNet,
+				), func() error { return netlink.AddrDel(l, &a) }},
+			)
 		}
 	}
+
 	if w.Address.IsValid() && !found {
-		all = append(all, change{fmt.Sprintf("%s has no address %s", w.Name, w.Address), func() error { return addAddress(w.Name, w.Address, 0) }})
+		all = append(all, change{fmt.Sprintf(
+			"%s has no address %s", w.Name, w.Address,
+		), func() error { return addAddress(w.Name, w.Address, 0) }})
 	}
+
 	route, there := ourRoute(l)
 	switch {
 	case w.Gateway.IsValid() && !(there && route.Gw.Equal(w.Gateway.AsSlice())):
-		all = append(all, change{fmt.Sprintf("no default route by %s", w.Gateway), func() error { return addRoute(w.Name, w.Gateway) }})
+		all = append(all, change{fmt.Sprintf(
+			"no default route by %s", w.Gateway,
+		), func() error { return addRoute(w.Name, w.Gateway) }})
 	case !w.Gateway.IsValid() && there && !w.DHCP:
-		all = append(all, change{fmt.Sprintf("default route by %s is not wanted any more", route.Gw), func() error { return netlink.RouteDel(&route) }})
+		all = append(all, change{fmt.Sprintf(
+			"default route by %s is not wanted any more", route.Gw,
+		), func() error { return netlink.RouteDel(&route) }})
 	}
+
 	return all
 }
 
@@ -262,10 +323,12 @@ func addAddress(name string, p netip.Prefix, seconds int) error {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", name, err)
 	}
+
 	ip := &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 	if err := netlink.AddrReplace(l, &netlink.Addr{IPNet: ip, ValidLft: seconds, PreferedLft: seconds}); err != nil {
 		return fmt.Errorf("give %s to %s: %w", p, name, err)
 	}
+
 	return nil
 }
 
@@ -274,11 +337,18 @@ func addRoute(name string, gateway netip.Addr) error {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", name, err)
 	}
+
 	// On-link, since the gateway of a bridge without a link cannot be looked up.
-	r := &netlink.Route{LinkIndex: l.Attrs().Index, Gw: gateway.AsSlice(), Priority: routeMetric(name), Flags: int(netlink.FLAG_ONLINK)}
+	r := &netlink.Route{
+		LinkIndex: l.Attrs().Index,
+		Gw:        gateway.AsSlice(),
+		Priority:  routeMetric(name),
+		Flags:     int(netlink.FLAG_ONLINK),
+	}
 	if err := netlink.RouteReplace(r); err != nil {
 		return fmt.Errorf("route by %s: %w", gateway, err)
 	}
+
 	return nil
 }
 
@@ -287,12 +357,14 @@ func ourRoute(l netlink.Link) (netlink.Route, bool) {
 	if l == nil {
 		return netlink.Route{}, false
 	}
+
 	routes, _ := netlink.RouteList(l, netlink.FAMILY_V4)
 	for _, r := range routes {
 		if (r.Dst == nil || r.Dst.IP.IsUnspecified()) && r.Priority == routeMetric(l.Attrs().Name) {
 			return r, true
 		}
 	}
+
 	return netlink.Route{}, false
 }
 

@@ -51,6 +51,7 @@ func (h *Host) LinksDone(context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	h.mu.Lock()
 	waited := h.nets.waited
 	h.mu.Unlock()
@@ -58,16 +59,20 @@ func (h *Host) LinksDone(context.Context) error {
 	for _, n := range undecided {
 		return fmt.Errorf("%s has a link and no role", n.Name)
 	}
+
 	if !waited && h.mayDetect(nics) {
 		return errors.New("the NICs' links are not known yet")
 	}
+
 	changes, err := linkChanges(h.layout(), nics)
 	if err != nil {
 		return err
 	}
+
 	for _, c := range changes {
 		return errors.New(c.text)
 	}
+
 	return nil
 }
 
@@ -77,6 +82,7 @@ func (h *Host) LinksDo(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
+
 	// The addresses first: what needs them need not wait for a switch.
 	h.assignRoles(nics)
 	if err := h.connect(ctx, nics); err != nil {
@@ -85,17 +91,21 @@ func (h *Host) LinksDo(ctx context.Context, report bringup.Report) error {
 	if nics, err = h.awaitLinks(ctx, nics, report); err != nil {
 		return err
 	}
+
 	if undecided := h.assignRoles(nics); len(undecided) > 0 {
 		report(fmt.Sprintf("asking on %d NICs whether a DHCP server is there", len(undecided)))
 		h.probeNICs(ctx, undecided)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		h.assignRoles(nics)
 	}
+
 	if err := h.saveRoles(); err != nil {
 		return err
 	}
+
 	return h.connect(ctx, nics)
 }
 
@@ -124,6 +134,7 @@ func (h *Host) assignRoles(nics []NIC) (undecided []NIC) {
 			delete(h.nets.probes, n.MAC) // another cable may come
 		}
 	}
+
 	h.nets.all, undecided, _, h.nets.notes = AssignRoles(nics, h.nets.probes, known, networks)
 	h.nets.layout = Layout(h.nets.all, networks)
 	return undecided
@@ -139,6 +150,7 @@ func (h *Host) mayDetect(nics []NIC) bool {
 			used++
 		}
 	}
+
 	return used < 2 && used < len(nics)
 }
 
@@ -152,20 +164,24 @@ func (h *Host) awaitLinks(ctx context.Context, nics []NIC, report bringup.Report
 	if err := linkUp(nics); err != nil {
 		return nil, err
 	}
+
 	for end := time.Now().Add(linkWait); ; {
 		nics, err := readNICs()
 		if err != nil {
 			return nil, err
 		}
+
 		down := 0
 		for _, n := range nics {
 			if !n.Link {
 				down++
 			}
 		}
+
 		if down == 0 || waited || !h.mayDetect(nics) || time.Now().After(end) {
 			return nics, nil
 		}
+
 		report(fmt.Sprintf("waiting for the link of %d NICs", down))
 		select {
 		case <-ctx.Done():
@@ -185,15 +201,18 @@ func (h *Host) probeNICs(ctx context.Context, nics []NIC) {
 			if ctx.Err() != nil {
 				return
 			}
+
 			if err != nil {
 				h.Log.Warn("NIC not probed", "nic", n.Name, "error", err)
 			}
+
 			h.Log.Info("NIC probed", "nic", n.Name, "mac", n.MAC, "answered", p.Answered, "server", p.Server)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if h.nets.probes == nil {
 				h.nets.probes = map[string]Probe{}
 			}
+
 			h.nets.probes[n.MAC] = p
 		})
 	}
@@ -209,14 +228,17 @@ func discover(ctx context.Context, name string) (Probe, error) {
 		return Probe{}, fmt.Errorf("open %s for DHCP: %w", name, err)
 	}
 	defer c.Close()
+
 	offer, err := c.DiscoverOffer(ctx)
 	if err != nil {
 		return Probe{}, nil //nolint:nilerr // silence is the answer
 	}
+
 	server := offer.ServerIdentifier()
 	if server == nil {
 		server = offer.ServerIPAddr
 	}
+
 	return Probe{Answered: true, Server: server.String()}, nil
 }
 
@@ -226,9 +248,11 @@ func (h *Host) loadRoles() map[string]string {
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
+
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		h.Log.Warn("remembered networks not read", "error", err) // then they are probed again
 	}
+
 	return r.Roles
 }
 
@@ -239,6 +263,7 @@ func (h *Host) saveRoles() error {
 	if err != nil {
 		return err
 	}
+
 	networks := h.Site().Networks
 	h.mu.Lock()
 	_, _, detected, _ := AssignRoles(nics, h.nets.probes, known, networks)
@@ -247,18 +272,22 @@ func (h *Host) saveRoles() error {
 	if known == nil {
 		known = map[string]string{}
 	}
+
 	for mac, role := range detected {
 		if known[mac] != role {
 			known[mac], changed = role, true
 		}
 	}
+
 	if !changed {
 		return nil
 	}
+
 	b, err := json.MarshalIndent(savedRoles{known}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode networks: %w", err)
 	}
+
 	return writeFile(h.dataPath(rolesName), append(b, '\n'), 0o644)
 }
 
@@ -273,6 +302,7 @@ func (h *Host) Addresses() []status.Address {
 		for _, n := range a.NICs {
 			s.NICs = append(s.NICs, status.NIC{Name: n.Name, MAC: n.MAC, Link: n.Link})
 		}
+
 		if l, err := netlink.LinkByName(a.Role); err == nil {
 			if have, err := netlink.AddrList(l, netlink.FAMILY_V4); err == nil {
 				for _, x := range have {
@@ -280,7 +310,9 @@ func (h *Host) Addresses() []status.Address {
 				}
 			}
 		}
+
 		out = append(out, s)
 	}
+
 	return out
 }

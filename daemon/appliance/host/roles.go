@@ -50,7 +50,12 @@ type Assignment struct {
 // baremetal, a silent one with a link is provisioning. Undecided are the NICs with a link
 // that still have to be probed; detected are the roles found by probing, to be remembered;
 // notes are sentences for people about NICs that got no role.
-func AssignRoles(nics []NIC, probes map[string]Probe, remembered map[string]string, networks site.Networks) (all []Assignment, undecided []NIC, detected map[string]string, notes []string) {
+func AssignRoles(
+	nics []NIC,
+	probes map[string]Probe,
+	remembered map[string]string,
+	networks site.Networks,
+) (all []Assignment, undecided []NIC, detected map[string]string, notes []string) {
 	nics = slices.Clone(nics)
 	slices.SortFunc(nics, func(a, b NIC) int { return cmp.Or(cmp.Compare(a.PCI, b.PCI), cmp.Compare(a.MAC, b.MAC)) })
 	found := map[string]Assignment{}
@@ -62,6 +67,7 @@ func AssignRoles(nics []NIC, probes map[string]Probe, remembered map[string]stri
 		if len(names) == 0 {
 			continue
 		}
+
 		a := Assignment{Role: role, Why: "named in the site"}
 		for _, name := range names {
 			i := slices.IndexFunc(nics, func(n NIC) bool { return nicMatches(n, name) })
@@ -69,9 +75,11 @@ func AssignRoles(nics []NIC, probes map[string]Probe, remembered map[string]stri
 				notes = append(notes, fmt.Sprintf("Network %s: no NIC is %s; there are %s.", role, name, list(nics)))
 				continue
 			}
+
 			a.NICs = append(a.NICs, nics[i])
 			taken[nics[i].MAC] = true
 		}
+
 		found[role] = a
 	}
 
@@ -91,6 +99,7 @@ func AssignRoles(nics []NIC, probes map[string]Probe, remembered map[string]stri
 			give(role, n, why)
 		}
 	}
+
 	for _, n := range nics {
 		p, asked := probes[n.MAC]
 		switch {
@@ -103,11 +112,16 @@ func AssignRoles(nics []NIC, probes map[string]Probe, remembered map[string]stri
 			undecided = append(undecided, n)
 		case p.Answered:
 			if !give(Baremetal, n, p.reason()) {
-				notes = append(notes, fmt.Sprintf("NIC %s is not used: DHCP server %s answers on it, and baremetal has a NIC already.", n.Name, p.Server))
+				notes = append(notes, fmt.Sprintf(
+					"NIC %s is not used: DHCP server %s answers on it, and baremetal has a NIC already.", n.Name,
+					p.Server,
+				))
 			}
 		default:
 			if !give(Provisioning, n, p.reason()) {
-				notes = append(notes, fmt.Sprintf("NIC %s is not used: no DHCP server answers on it, and provisioning has a NIC already.", n.Name))
+				notes = append(notes, fmt.Sprintf(
+					"NIC %s is not used: no DHCP server answers on it, and provisioning has a NIC already.", n.Name,
+				))
 			}
 		}
 	}
@@ -126,6 +140,7 @@ func AssignRoles(nics []NIC, probes map[string]Probe, remembered map[string]stri
 			}
 		}
 	}
+
 	return all, undecided, detected, notes
 }
 
@@ -162,9 +177,11 @@ func list(nics []NIC) string {
 	if len(nics) == 0 {
 		return "none"
 	}
+
 	var b []string
 	for _, n := range nics {
 		b = append(b, strings.TrimSpace(n.Name+" "+n.MAC+" "+n.PCI))
 	}
+
 	return strings.Join(b, ", ")
 }

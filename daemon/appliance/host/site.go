@@ -26,6 +26,7 @@ func (h *Host) SiteDone(context.Context) error {
 	if h.site == nil || h.stale {
 		return errors.New("not read yet")
 	}
+
 	return nil
 }
 
@@ -36,9 +37,11 @@ func (h *Host) SiteDo(_ context.Context, _ bringup.Report) error {
 	if err != nil {
 		return err
 	}
+
 	if h.OnSite != nil {
 		h.OnSite(s.WithDefaults())
 	}
+
 	h.mu.Lock()
 	h.site, h.stale = s, false
 	h.mu.Unlock()
@@ -57,13 +60,16 @@ func (h *Host) readSite() (s *site.Site, from string, size int, err error) {
 		} else if err != nil {
 			return nil, from, 0, err
 		}
+
 		data, from = b, path
 		break
 	}
+
 	s, problems := site.Load(SiteName, data)
 	if err := problems.Err(); err != nil {
 		return nil, from, 0, bringup.Permanent(err)
 	}
+
 	return s, from, len(data), nil
 }
 
@@ -73,9 +79,11 @@ func readLimited(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("read site: %w", err)
 	}
 	defer f.Close()
+
 	b, err := io.ReadAll(io.LimitReader(f, limit))
 	if err != nil {
 		return nil, fmt.Errorf("read site %s: %w", path, err)
 	}
+
 	return b, nil
 }

@@ -32,6 +32,7 @@ func (h *Host) SSHDone(ctx context.Context) error {
 	if len(keys) == 0 {
 		h.setNote("ssh", "Nobody can log in over the network: the site names no SSH key (access.sshKeys).")
 	}
+
 	have, err := os.ReadFile(h.dataPath(authorizedName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read authorized keys: %w", err)
@@ -42,6 +43,7 @@ func (h *Host) SSHDone(ctx context.Context) error {
 	if err := checkHostKey(h.dataPath(hostKeyName)); err != nil {
 		return err
 	}
+
 	for _, d := range h.accessUnits() {
 		switch running := h.isActive(ctx, d.unit); {
 		case running && !d.open:
@@ -50,6 +52,7 @@ func (h *Host) SSHDone(ctx context.Context) error {
 			return fmt.Errorf("%s does not run", d.unit)
 		}
 	}
+
 	return nil
 }
 
@@ -58,29 +61,35 @@ func (h *Host) SSHDo(ctx context.Context, _ bringup.Report) error {
 	if err := os.MkdirAll(h.dataPath("ssh"), 0o700); err != nil {
 		return fmt.Errorf("make ssh folder: %w", err)
 	}
+
 	if checkHostKey(h.dataPath(hostKeyName)) != nil {
 		if err := mintHostKey(h.dataPath(hostKeyName)); err != nil {
 			return err
 		}
 	}
+
 	if err := writeFile(h.dataPath(authorizedName), authorizedKeys(h.rawSite().Access.SSHKeys), 0o600); err != nil {
 		return err
 	}
+
 	for _, d := range h.accessUnits() {
 		running := h.isActive(ctx, d.unit)
 		if running == d.open {
 			continue
 		}
+
 		verb := "stop"
 		if d.open {
 			verb = "start"
 			// A start that failed before the host key was there counts against the unit's limit.
 			_, _ = h.run(ctx, "systemctl", "reset-failed", d.unit)
 		}
+
 		if _, err := h.run(ctx, "systemctl", verb, d.unit); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -108,6 +117,7 @@ func authorizedKeys(keys []site.SSHKey) []byte {
 	for _, k := range keys {
 		b.WriteString(k.String() + "\n")
 	}
+
 	return []byte(b.String())
 }
 
@@ -119,6 +129,7 @@ func checkHostKey(path string) error {
 	if _, err := ssh.ParseRawPrivateKey(b); err != nil {
 		return fmt.Errorf("read host key %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -128,9 +139,11 @@ func mintHostKey(path string) error {
 	if err != nil {
 		return fmt.Errorf("mint host key: %w", err)
 	}
+
 	block, err := ssh.MarshalPrivateKey(private, "firstlight")
 	if err != nil {
 		return fmt.Errorf("mint host key: %w", err)
 	}
+
 	return writeFile(path, pem.EncodeToMemory(block), 0o600)
 }

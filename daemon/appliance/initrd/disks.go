@@ -41,6 +41,7 @@ func listDisks(sys fs.FS) ([]disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list disks: %w", err)
 	}
+
 	var disks []disk
 next:
 	for _, n := range names {
@@ -56,10 +57,12 @@ next:
 		if err != nil || blocks <= 0 {
 			continue // no medium in the reader
 		}
+
 		d.bytes = blocks * sysfsBlock
 		if d.sector, err = strconv.ParseInt(readAttribute(sys, dir, "queue/logical_block_size"), 10, 64); err != nil {
 			d.sector = 512
 		}
+
 		d.number, d.seq = readAttribute(sys, dir, "dev"), readAttribute(sys, dir, "diskseq")
 		maker, model := readAttribute(sys, dir, "device/vendor"), readAttribute(sys, dir, "device/model")
 		d.model = strings.Join(strings.Fields(maker+" "+model), " ")
@@ -68,11 +71,13 @@ next:
 		if err != nil {
 			continue
 		}
+
 		for _, p := range parts {
 			if index, err := strconv.Atoi(readAttribute(sys, dir, p.Name()+"/partition")); err == nil {
 				d.nodes[index] = p.Name()
 			}
 		}
+
 		disks = append(disks, d)
 	}
 	return disks, nil
@@ -86,6 +91,7 @@ func readAttribute(sys fs.FS, dir, name string) string {
 	if err != nil || strings.HasSuffix(name, "vendor") && strings.HasPrefix(s, "0x") {
 		return ""
 	}
+
 	return s
 }
 
@@ -120,6 +126,7 @@ func (t *tables) fill(disks []disk) {
 			t.seen[key] = tableRead{}
 			go t.read(key, *d)
 		}
+
 		d.reading = r.done.IsZero()
 		d.table, d.err = r.table, r.err
 	}
@@ -132,6 +139,7 @@ func (t *tables) read(key string, d disk) {
 			return stick.Table{}, err
 		}
 		defer c.Close()
+
 		return stick.ReadTable(r, d.bytes, d.sector)
 	}()
 	t.mu.Lock()
@@ -162,6 +170,7 @@ func chooseDisk(disks []disk, esp string) (stick.BootInfo, error) {
 			}
 		}
 	}
+
 	switch len(found) {
 	case 0:
 		return stick.BootInfo{}, errNotSeen
@@ -169,10 +178,12 @@ func chooseDisk(disks []disk, esp string) (stick.BootInfo, error) {
 	default:
 		return stick.BootInfo{}, fmt.Errorf("%w: %s and %s", errDuplicateGUID, found[0].name, found[1].name)
 	}
+
 	d := found[0]
 	if _, ok := d.table.Entry(stick.PartitionRootA); !ok {
 		return stick.BootInfo{}, fmt.Errorf("%w: %s", errNoRoot, d.name)
 	}
+
 	b := stick.BootInfo{Disk: stick.Disk{
 		Path:   "/dev/" + d.name,
 		Number: d.number,
@@ -194,6 +205,7 @@ func chooseDisk(disks []disk, esp string) (stick.BootInfo, error) {
 			Bytes: e.Bytes,
 		})
 	}
+
 	return b, nil
 }
 

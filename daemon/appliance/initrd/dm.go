@@ -36,10 +36,12 @@ func mapVerity(v verity, device, rootHash string) (string, error) {
 		return "", fmt.Errorf("map root: %w", err)
 	}
 	defer c.Close()
+
 	head, err := dmCall(c, dmCreate, dmReadOnly, nil)
 	if err != nil {
 		return "", fmt.Errorf("map root: create device: %w", err)
 	}
+
 	params := append([]byte(v.table(device, rootHash)), 0)
 	target := make([]byte, dmTarget, dmTarget+len(params)+8)
 	ne := binary.NativeEndian
@@ -49,12 +51,14 @@ func mapVerity(v verity, device, rootHash string) (string, error) {
 	for len(target)%8 != 0 {
 		target = append(target, 0)
 	}
+
 	if _, err := dmCall(c, dmLoad, dmReadOnly, target); err != nil {
 		return "", fmt.Errorf("map root: load table: %w", err)
 	}
 	if _, err := dmCall(c, dmSuspend, 0, nil); err != nil {
 		return "", fmt.Errorf("map root: resume: %w", err)
 	}
+
 	// new_encode_dev of the kernel: minor bits 0-7 and 20-31, major bits 8-19.
 	dev := ne.Uint64(head[40:])
 	return fmt.Sprintf("/dev/dm-%d", dev&0xff|dev>>12&0xfff00), nil
@@ -68,6 +72,7 @@ func unmap() {
 		return
 	}
 	defer c.Close()
+
 	for range 20 {
 		if _, err := dmCall(c, dmRemove, 0, nil); !errors.Is(err, unix.EBUSY) {
 			return
@@ -86,6 +91,7 @@ func dmCall(c *os.File, command, flags uint32, target []byte) ([]byte, error) {
 	if target != nil {
 		ne.PutUint32(buf[20:], 1) // target_count
 	}
+
 	ne.PutUint32(buf[28:], flags)
 	copy(buf[48:176], dmName)
 	copy(buf[dmHeader:], target)
@@ -93,5 +99,6 @@ func dmCall(c *os.File, command, flags uint32, target []byte) ([]byte, error) {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, c.Fd(), request, uintptr(unsafe.Pointer(&buf[0]))); errno != 0 {
 		return nil, errno
 	}
+
 	return buf[:dmHeader], nil
 }

@@ -36,7 +36,9 @@ var needed = []string{"sha256_ssse3", "dm_verity", "squashfs", "overlay", "sd_mo
 func Boot() error {
 	for _, m := range early {
 		// The kernel may have mounted /dev itself.
-		if err := mountDir(m.source, m.dir, m.fstype, m.options, unix.MS_NOSUID); err != nil && !errors.Is(err, unix.EBUSY) {
+		if err := mountDir(
+			m.source, m.dir, m.fstype, m.options, unix.MS_NOSUID,
+		); err != nil && !errors.Is(err, unix.EBUSY) {
 			return err
 		}
 	}
@@ -45,6 +47,7 @@ func Boot() error {
 	if err != nil {
 		return err
 	}
+
 	log := slog.New(slog.NewTextHandler(kmsgWriter{kmsg}, nil))
 	screen := openConsoles()
 
@@ -52,6 +55,7 @@ func Boot() error {
 	if err != nil {
 		return err
 	}
+
 	p, err := parseParams(string(cmdline))
 	fmt.Fprintf(screen, "Firstlight %s: looking for the stick\n", p.version)
 	if err != nil {
@@ -62,6 +66,7 @@ func Boot() error {
 	if err != nil {
 		return err
 	}
+
 	events := make(chan uevent, 256)
 	go readUevents(socket, events)
 
@@ -69,6 +74,7 @@ func Boot() error {
 	if err != nil {
 		return err
 	}
+
 	return startFromStick(newSearch(p, drivers, events, screen), log)
 }
 
@@ -78,6 +84,7 @@ func loadDrivers(log *slog.Logger) (*loader, error) {
 	if err := unix.Uname(&uname); err != nil {
 		return nil, err
 	}
+
 	drivers, err := newLoader(unix.ByteSliceToString(uname.Release[:]), log)
 	if err != nil {
 		return nil, fmt.Errorf("the initramfs is not for this kernel: %w", err)
@@ -86,9 +93,11 @@ func loadDrivers(log *slog.Logger) (*loader, error) {
 	for _, m := range needed {
 		drivers.start(m)
 	}
+
 	if err := drivers.coldplug(); err != nil {
 		return nil, fmt.Errorf("look for devices: %w", err)
 	}
+
 	return drivers, nil
 }
 
@@ -99,12 +108,14 @@ func startFromStick(s *search, log *slog.Logger) error {
 		if err != nil {
 			return err
 		}
+
 		boot.Version = s.params.version
 		log.Info("boot disk found", "disk", boot.Disk.Path, "after", time.Since(s.started).Round(time.Millisecond))
 
 		for _, m := range needed {
 			<-s.drivers.start(m)
 		}
+
 		err = start(boot, s.params, s.screen)
 		tearDown()
 		io.WriteString(s.screen, failureScreen(boot, err))
@@ -125,6 +136,7 @@ func start(b stick.BootInfo, p params, screen io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	err = switchRoot(b, screen)
 	stopWatcher()
 	return err
@@ -141,6 +153,7 @@ func prepareRoot(b *stick.BootInfo, root string) error {
 	if err := writeMachineID(b, root); err != nil {
 		return err
 	}
+
 	return nameVersion(root, b.Version)
 }
 
@@ -152,6 +165,7 @@ func switchRoot(b stick.BootInfo, screen io.Writer) error {
 	if err := stick.Save(stick.BootInfoFile, b); err != nil {
 		return err
 	}
+
 	io.WriteString(screen, handoverLine(b))
 	return mount.SwitchRoot(newRoot, systemd)
 }

@@ -31,11 +31,13 @@ func parseAliases(aliasTable, softdepTable string) aliases {
 			a.byBus[bus] = append(a.byBus[bus], alias{w[1], w[2]})
 		}
 	}
+
 	for line := range strings.Lines(softdepTable) {
 		w := strings.Fields(line)
 		if len(w) < 3 || w[0] != "softdep" {
 			continue
 		}
+
 		before := false
 		for _, word := range w[2:] {
 			switch word {
@@ -51,6 +53,7 @@ func parseAliases(aliasTable, softdepTable string) aliases {
 			}
 		}
 	}
+
 	return a
 }
 
@@ -63,6 +66,7 @@ func (a aliases) match(modalias string) []string {
 			found = append(found, c.module)
 		}
 	}
+
 	return found
 }
 
@@ -101,14 +105,17 @@ func newLoader(release string, log *slog.Logger) (*loader, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	softdepTable, err := os.ReadFile(filepath.Join(dir, "modules.softdep"))
 	if err != nil {
 		return nil, err
 	}
+
 	prober, err := kmodule.NewProber(kmodule.ProbeOpts{KVer: release})
 	if err != nil {
 		return nil, err
 	}
+
 	return &loader{aliases: parseAliases(string(aliasTable), string(softdepTable)), prober: prober,
 		log: log, started: map[string]chan struct{}{}}, nil
 }
@@ -122,6 +129,7 @@ func (l *loader) start(module string) <-chan struct{} {
 	if done, ok := l.started[name]; ok {
 		return done
 	}
+
 	done := make(chan struct{})
 	l.started[name] = done
 	l.running.Go(func() {

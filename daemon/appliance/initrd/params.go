@@ -40,6 +40,7 @@ func parseParams(cmdline string) (params, error) {
 		return p, fmt.Errorf("kernel parameter %s=%q is not a root hash of 64 digits; the builder writes it to %s on the ESP",
 			stick.ParamVerity, p.verity, stick.GrubConfigPath)
 	}
+
 	return p, nil
 }
 

@@ -44,15 +44,18 @@ func buildRoot(b *stick.BootInfo, rootHash string) error {
 	if err != nil {
 		return fmt.Errorf("open root: %w", err)
 	}
+
 	v, err := readVerity(f)
 	f.Close()
 	if err != nil {
 		return err
 	}
+
 	device, err := mapVerity(v, part.Path, rootHash)
 	if err != nil {
 		return err
 	}
+
 	b.Verity = stick.Verity{RootHash: rootHash, Device: device, Blocks: v.blocks}
 	if err := mountDir(device, stick.LowerDir, "squashfs", "", unix.MS_RDONLY); err != nil {
 		return fmt.Errorf("%w (the kernel's messages above say which block is corrupted)", err)
@@ -60,10 +63,12 @@ func buildRoot(b *stick.BootInfo, rootHash string) error {
 	if err := mountDir("tmpfs", overlayDir, "tmpfs", "mode=0755,size=50%", 0); err != nil {
 		return err
 	}
+
 	upper, work := filepath.Join(overlayDir, "upper"), filepath.Join(overlayDir, "work")
 	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
 		return fmt.Errorf("make overlay: %w", err)
 	}
+
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", stick.LowerDir, upper, work)
 	return mountDir("overlay", newRoot, "overlay", options, 0)
 }
@@ -102,11 +107,13 @@ func checkInit(root string) error {
 		if seen[name] {
 			continue
 		}
+
 		seen[name] = true
 		needed, err := readProgram(root, name)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", name, err)
 		}
+
 		for _, lib := range needed {
 			for _, dir := range libraryDirs {
 				path := filepath.Join(dir, filepath.Base(lib))
@@ -117,6 +124,7 @@ func checkInit(root string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -127,17 +135,21 @@ func readProgram(root, name string) ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	if _, err := io.Copy(io.Discard, f); err != nil {
 		return nil, err
 	}
+
 	e, err := elf.NewFile(f)
 	if err != nil {
 		return nil, err
 	}
+
 	needed, err := e.ImportedLibraries()
 	if err != nil {
 		return nil, err
 	}
+
 	if s := e.Section(".interp"); s != nil {
 		b, err := s.Data()
 		if err != nil {
@@ -145,6 +157,7 @@ func readProgram(root, name string) ([]string, error) {
 		}
 		needed = append(needed, strings.TrimRight(string(b), "\x00"))
 	}
+
 	return needed, nil
 }
 
@@ -166,6 +179,7 @@ func storedMachineID(b stick.BootInfo) (id string, ok bool) {
 		_ = mount.Unmount(dataOnce, true, false)
 		_ = os.Remove(dataOnce)
 	}()
+
 	raw, err := os.ReadFile(filepath.Join(dataOnce, stick.MachineIDName))
 	id = strings.TrimSpace(string(raw))
 	return id, err == nil && isHex(id, 16)
@@ -187,6 +201,7 @@ func writeMachineID(b *stick.BootInfo, root string) error {
 	if b.MachineID.ID, ok = storedMachineID(*b); !ok {
 		b.MachineID = stick.MachineID{ID: mintMachineID(), Source: stick.MachineIDMinted}
 	}
+
 	path := filepath.Join(root, "etc/machine-id")
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("write machine-id: %w", err)
@@ -194,6 +209,7 @@ func writeMachineID(b *stick.BootInfo, root string) error {
 	if err := os.WriteFile(path, []byte(b.MachineID.ID+"\n"), 0o444); err != nil {
 		return fmt.Errorf("write machine-id: %w", err)
 	}
+
 	return nil
 }
 
@@ -204,6 +220,7 @@ func nameVersion(root, version string) error {
 	if err != nil {
 		return fmt.Errorf("name the version: %w", err)
 	}
+
 	var release strings.Builder // os-release(5)
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "IMAGE_VERSION=") {
@@ -219,5 +236,6 @@ func nameVersion(root, version string) error {
 	if err := os.WriteFile(path, []byte(release.String()), 0o644); err != nil {
 		return fmt.Errorf("name the version: %w", err)
 	}
+
 	return nil
 }

@@ -23,6 +23,7 @@ func frameLines(lines ...string) string {
 	for _, line := range lines {
 		b.WriteString(strings.TrimRight("  "+line, " ") + "\n")
 	}
+
 	b.WriteString(rule + "\n")
 	return b.String()
 }
@@ -39,6 +40,7 @@ func searchScreen(why error, p params, disks []disk, waited time.Duration) strin
 	if len(disks) == 0 {
 		lines = append(lines, "Seen:    no disk at all")
 	}
+
 	for i, d := range disks {
 		head := "         "
 		if i == 0 {
@@ -47,6 +49,7 @@ func searchScreen(why error, p params, disks []disk, waited time.Duration) strin
 		lines = append(lines, fmt.Sprintf("%s%-8s %9s  %s", head, d.name, formatSize(d.bytes), d.model),
 			"                  "+tableText(d, p.esp))
 	}
+
 	lines = append(lines, "", "What to do: "+adviceFor(why), "Nothing is written to any disk. The search goes on.")
 	return frameLines(lines...)
 }
@@ -61,18 +64,21 @@ func tableText(d disk, esp string) string {
 	case d.err != nil:
 		return "cannot be read: " + d.err.Error()
 	}
+
 	text := "another disk:"
 	for _, e := range d.table.Entries {
 		if e.GUID == esp {
 			text = "the wanted disk:"
 		}
 	}
+
 	for i, e := range d.table.Entries {
 		if i == 12 {
 			return text + fmt.Sprintf(" and %d more", len(d.table.Entries)-i)
 		}
 		text += " " + sanitize(e.Name)
 	}
+
 	return text
 }
 
@@ -171,6 +177,7 @@ func openConsoles() io.Writer {
 	if err != nil {
 		return os.Stderr
 	}
+
 	var all []io.Writer
 	for line := range strings.Lines(string(b)) {
 		if w := strings.Fields(line); len(w) > 0 {
@@ -179,9 +186,11 @@ func openConsoles() io.Writer {
 			}
 		}
 	}
+
 	if len(all) == 0 {
 		return os.Stderr
 	}
+
 	return allWriters(all)
 }
 

@@ -29,8 +29,14 @@ const (
 )
 
 func newSearch(p params, drivers *loader, events <-chan uevent, screen io.Writer) *search {
-	s := &search{params: p, drivers: drivers, events: events, screen: screen,
-		changed: make(chan struct{}, 1), started: time.Now()}
+	s := &search{
+		params:  p,
+		drivers: drivers,
+		events:  events,
+		screen:  screen,
+		changed: make(chan struct{}, 1),
+		started: time.Now(),
+	}
 	s.shown = s.started.Add(noticeDelay - repeat)
 	s.tables = &tables{open: openDisk, changed: s.changed, retry: rescan, seen: map[string]tableRead{}}
 	return s
@@ -50,11 +56,13 @@ func (s *search) find() (stick.BootInfo, error) {
 		if err != nil {
 			return stick.BootInfo{}, err
 		}
+
 		s.tables.fill(disks)
 		boot, why := chooseDisk(disks, s.params.esp)
 		if why == nil {
 			return boot, nil
 		}
+
 		if time.Since(s.shown) >= repeat {
 			io.WriteString(s.screen, searchScreen(why, s.params, disks, time.Since(s.started)))
 			s.shown = time.Now()
@@ -63,6 +71,7 @@ func (s *search) find() (stick.BootInfo, error) {
 				return stick.BootInfo{}, err
 			}
 		}
+
 		select {
 		case e := <-s.events:
 			s.handleEvent(e)

@@ -30,6 +30,7 @@ func openUevents() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open uevent socket: %w", err)
 	}
+
 	// Loading drivers makes hundreds of events at once. A smaller buffer is no error:
 	// the disks are looked at again every second in any case.
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)
@@ -37,6 +38,7 @@ func openUevents() (*os.File, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("bind uevent socket: %w", err)
 	}
+
 	return os.NewFile(uintptr(fd), "uevents"), nil
 }
 

@@ -69,6 +69,7 @@ func readVerity(r io.ReaderAt) (verity, error) {
 	if salt > 0 {
 		v.salt = hex.EncodeToString(sb[88 : 88+salt])
 	}
+
 	return v, nil
 }
 

@@ -27,6 +27,7 @@ func startWatcher(verityDevice, diskPath string) (stop func(), err error) {
 		return nil, fmt.Errorf("start watcher: %w", err)
 	}
 	defer ready.Close()
+
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{WatchArgument, verityDevice, diskPath}
 	cmd.ExtraFiles = []*os.File{w}
@@ -34,10 +35,12 @@ func startWatcher(verityDevice, diskPath string) (stop func(), err error) {
 		w.Close()
 		return nil, fmt.Errorf("start watcher: %w", err)
 	}
+
 	w.Close()
 	if _, err := ready.Read(make([]byte, 1)); err != nil {
 		return nil, fmt.Errorf("start watcher: %w", cmd.Wait())
 	}
+
 	return func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -53,10 +56,12 @@ func Watch(verityDevice, diskPath string) error {
 	if err != nil {
 		return fmt.Errorf("open %s: %w", stick.RunDir, err)
 	}
+
 	socket, err := openUevents()
 	if err != nil {
 		return err
 	}
+
 	events := make(chan uevent, 16)
 	go readUevents(socket, events)
 	// The stick may never again be readable: keep our own pages.
@@ -65,6 +70,7 @@ func Watch(verityDevice, diskPath string) error {
 	if _, err := ready.Write([]byte{1}); err != nil {
 		return fmt.Errorf("report ready: %w", err)
 	}
+
 	ready.Close()
 
 	w := watcher{device: verityDevice, disk: diskPath}
@@ -97,6 +103,7 @@ func (w *watcher) handleEvent(e uevent) string {
 	if e["SUBSYSTEM"] != "block" {
 		return ""
 	}
+
 	node := "/dev/" + e["DEVNAME"]
 	// The kernel names the block as TYPE,NUMBER; type 0 is data, 1 the hash tree.
 	if bad, ok := e["DM_VERITY_ERR_BLOCK_NR"]; ok && node == w.device {
@@ -105,12 +112,14 @@ func (w *watcher) handleEvent(e uevent) string {
 		if kind == "1" {
 			part = "hash block"
 		}
+
 		line := fmt.Sprintf("%s %s of partition %s is not what was written", part, number, stick.PartitionRootA)
 		for _, known := range w.damage {
 			if known == line {
 				return ""
 			}
 		}
+
 		w.damage = append(w.damage, line)
 		return line
 	}
@@ -118,6 +127,7 @@ func (w *watcher) handleEvent(e uevent) string {
 		w.removed = true
 		return "the stick " + w.disk + " was unplugged"
 	}
+
 	return ""
 }
 
@@ -139,5 +149,6 @@ func appendLine(dir int, line string) {
 		return // the screen says it
 	}
 	defer unix.Close(fd)
+
 	_, _ = unix.Write(fd, []byte(line+"\n"))
 }

@@ -68,19 +68,58 @@ func leaves(c Config) []leaf {
 		},
 		{path: pkiDir + "/apiserver-kubelet-client", authority: caPath, cn: "kube-apiserver-kubelet-client",
 			org: "kubeadm:cluster-admins", usages: []x509.ExtKeyUsage{user}},
-		{path: pkiDir + "/front-proxy-client", authority: frontCA, cn: "front-proxy-client", usages: []x509.ExtKeyUsage{user}},
+		{
+			path:      pkiDir + "/front-proxy-client",
+			authority: frontCA,
+			cn:        "front-proxy-client",
+			usages:    []x509.ExtKeyUsage{user},
+		},
 		{path: pkiDir + "/etcd/server", authority: etcdCA, cn: NodeName, usages: []x509.ExtKeyUsage{server, user},
 			dns: []string{NodeName, "localhost"}, addrs: local},
 		{path: pkiDir + "/etcd/peer", authority: etcdCA, cn: NodeName, usages: []x509.ExtKeyUsage{server, user},
 			dns: []string{NodeName, "localhost"}, addrs: local},
-		{path: pkiDir + "/etcd/healthcheck-client", authority: etcdCA, cn: "kube-etcd-healthcheck-client", usages: []x509.ExtKeyUsage{user}},
-		{path: pkiDir + "/apiserver-etcd-client", authority: etcdCA, cn: "kube-apiserver-etcd-client", usages: []x509.ExtKeyUsage{user}},
-		{path: pkiDir + "/admin", authority: caPath, cn: "kubernetes-admin", org: "system:masters", usages: []x509.ExtKeyUsage{user}},
-		{path: pkiDir + "/controller-manager", authority: caPath, cn: "system:kube-controller-manager", usages: []x509.ExtKeyUsage{user}},
+		{
+			path:      pkiDir + "/etcd/healthcheck-client",
+			authority: etcdCA,
+			cn:        "kube-etcd-healthcheck-client",
+			usages:    []x509.ExtKeyUsage{user},
+		},
+		{
+			path:      pkiDir + "/apiserver-etcd-client",
+			authority: etcdCA,
+			cn:        "kube-apiserver-etcd-client",
+			usages:    []x509.ExtKeyUsage{user},
+		},
+		{
+			path:      pkiDir + "/admin",
+			authority: caPath,
+			cn:        "kubernetes-admin",
+			org:       "system:masters",
+			usages:    []x509.ExtKeyUsage{user},
+		},
+		{
+			path:      pkiDir + "/controller-manager",
+			authority: caPath,
+			cn:        "system:kube-controller-manager",
+			usages:    []x509.ExtKeyUsage{user},
+		},
 		{path: pkiDir + "/scheduler", authority: caPath, cn: "system:kube-scheduler", usages: []x509.ExtKeyUsage{user}},
-		{path: nodeClient, authority: caPath, cn: "system:node:" + NodeName, org: "system:nodes", usages: []x509.ExtKeyUsage{user}},
-		{path: nodeServer, authority: caPath, cn: "system:node:" + NodeName, org: "system:nodes", usages: []x509.ExtKeyUsage{server},
-			dns: []string{NodeName}, addrs: append([]netip.Addr{c.Address}, local...)},
+		{
+			path:      nodeClient,
+			authority: caPath,
+			cn:        "system:node:" + NodeName,
+			org:       "system:nodes",
+			usages:    []x509.ExtKeyUsage{user},
+		},
+		{
+			path:      nodeServer,
+			authority: caPath,
+			cn:        "system:node:" + NodeName,
+			org:       "system:nodes",
+			usages:    []x509.ExtKeyUsage{server},
+			dns:       []string{NodeName},
+			addrs:     append([]netip.Addr{c.Address}, local...),
+		},
 	}
 }
 
@@ -103,7 +142,9 @@ func renewReason(cert, authority *x509.Certificate, want leaf, now time.Time) st
 		return "is for another name"
 	case !slices.Equal(cert.ExtKeyUsage, want.usages) || !slices.Equal(cert.DNSNames, want.dns):
 		return "is for another use"
-	case !slices.EqualFunc(cert.IPAddresses, want.addrs, func(ip net.IP, a netip.Addr) bool { return ip.Equal(a.AsSlice()) }):
+	case !slices.EqualFunc(
+		cert.IPAddresses, want.addrs, func(ip net.IP, a netip.Addr) bool { return ip.Equal(a.AsSlice()) },
+	):
 		return "is for another address"
 	case cert.NotAfter.Sub(now) < leafValidity/3:
 		return "ends soon"
@@ -118,17 +159,20 @@ func (c *Cluster) certificatesDone() error {
 			return err
 		}
 	}
+
 	if _, err := readKey(c.path(accountKey + ".key")); err != nil {
 		return err
 	}
 	if _, err := os.Stat(c.path(accountKey + ".pub")); err != nil {
 		return err
 	}
+
 	for _, l := range leaves(c.config()) {
 		if err := c.leafDone(l); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -137,6 +181,7 @@ func (c *Cluster) leafDone(l leaf) error {
 	if err != nil {
 		return err
 	}
+
 	cert, _, err := c.readPair(l.path)
 	if err != nil {
 		return err
@@ -144,6 +189,7 @@ func (c *Cluster) leafDone(l leaf) error {
 	if why := renewReason(cert, authority, l, c.Now()); why != "" {
 		return fmt.Errorf("certificate %s.crt %s", l.path, why)
 	}
+
 	return nil
 }
 
@@ -159,9 +205,11 @@ func (c *Cluster) mintMissing() (fresh []string, err error) {
 			return nil, err
 		}
 	}
+
 	if err := c.mintAccountKey(); err != nil {
 		return nil, err
 	}
+
 	for _, l := range leaves(c.config()) {
 		if c.leafDone(l) == nil {
 			continue
@@ -171,6 +219,7 @@ func (c *Cluster) mintMissing() (fresh []string, err error) {
 		}
 		fresh = append(fresh, l.path)
 	}
+
 	return fresh, nil
 }
 
@@ -193,6 +242,7 @@ func (c *Cluster) mintLeaf(l leaf) error {
 	if err != nil {
 		return err
 	}
+
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: l.cn, Organization: organizations(l.org)},
 		DNSNames:    l.dns,
@@ -204,6 +254,7 @@ func (c *Cluster) mintLeaf(l leaf) error {
 	for _, a := range l.addrs {
 		template.IPAddresses = append(template.IPAddresses, a.AsSlice())
 	}
+
 	return c.write(l.path, template, authority, signer)
 }
 
@@ -215,16 +266,20 @@ func (c *Cluster) write(path string, template, parent *x509.Certificate, signer 
 	if err != nil {
 		return fmt.Errorf("make key %s: %w", path, err)
 	}
+
 	if parent == nil {
 		parent, signer = template, key
 	}
+
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
 		return fmt.Errorf("make serial number: %w", err)
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
 		return fmt.Errorf("sign certificate %s: %w", path, err)
 	}
+
 	text, err := keyPEM(key)
 	if err != nil {
 		return err
@@ -232,6 +287,7 @@ func (c *Cluster) write(path string, template, parent *x509.Certificate, signer 
 	if err := writeFile(c.path(path+".key"), text, 0o600); err != nil {
 		return err
 	}
+
 	return writeFile(c.path(path+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
 }
 
@@ -241,6 +297,7 @@ func (c *Cluster) mintAccountKey() error {
 		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 			return fmt.Errorf("make service account key: %w", err)
 		}
+
 		text, err := keyPEM(key)
 		if err != nil {
 			return err
@@ -251,11 +308,15 @@ func (c *Cluster) mintAccountKey() error {
 	} else if err != nil {
 		return err
 	}
+
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		return fmt.Errorf("encode service account key: %w", err)
 	}
-	return writeIfChanged(c.path(accountKey+".pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o644)
+
+	return writeIfChanged(
+		c.path(accountKey+".pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o644,
+	)
 }
 
 // readPair reads PATH.crt and PATH.key and holds that they belong together.
@@ -264,14 +325,17 @@ func (c *Cluster) readPair(path string) (*x509.Certificate, crypto.Signer, error
 	if err != nil {
 		return nil, nil, fmt.Errorf("read certificate: %w", err)
 	}
+
 	block, _ := pem.Decode(text)
 	if block == nil {
 		return nil, nil, fmt.Errorf("read certificate %s.crt: no PEM block in it", path)
 	}
+
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read certificate %s.crt: %w", path, err)
 	}
+
 	key, err := readKey(c.path(path + ".key"))
 	if err != nil {
 		return nil, nil, err
@@ -279,6 +343,7 @@ func (c *Cluster) readPair(path string) (*x509.Certificate, crypto.Signer, error
 	if public, ok := cert.PublicKey.(*ecdsa.PublicKey); !ok || !public.Equal(key.Public()) {
 		return nil, nil, fmt.Errorf("certificate %s.crt does not belong to its key", path)
 	}
+
 	return cert, key, nil
 }
 
@@ -287,14 +352,17 @@ func readKey(path string) (*ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
+
 	block, _ := pem.Decode(text)
 	if block == nil {
 		return nil, fmt.Errorf("read key %s: no PEM block in it", path)
 	}
+
 	key, err := x509.ParseECPrivateKey(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("read key %s: %w", path, err)
 	}
+
 	return key, nil
 }
 

@@ -32,12 +32,14 @@ func (c *Cluster) connect() (*apiClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read administrator's certificate: %w", err)
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	address := c.desired.Address
 	if c.api != nil && c.api.certificate == string(certificate) && c.api.address == address {
 		return c.api, nil
 	}
+
 	config := &rest.Config{
 		Host: "https://" + netip.AddrPortFrom(address, 6443).String(),
 		TLSClientConfig: rest.TLSClientConfig{
@@ -53,12 +55,20 @@ func (c *Cluster) connect() (*apiClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
+
 	// A client of its own kind: it asks for what the server has when it is first used.
 	cl, err := client.NewWithWatch(config, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	c.api = &apiClient{address: address, certificate: string(certificate), config: config, set: set, client: cl}
+
+	c.api = &apiClient{
+		address:     address,
+		certificate: string(certificate),
+		config:      config,
+		set:         set,
+		client:      cl,
+	}
 	return c.api, nil
 }
 
@@ -68,6 +78,7 @@ func (c *Cluster) checkReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	said, err := api.set.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
@@ -77,5 +88,6 @@ func (c *Cluster) checkReady(ctx context.Context) error {
 	if open := apply.NotReady(string(said)); len(open) > 0 {
 		return bringup.Wait("the API server, which still waits for %s", strings.Join(open, ", "))
 	}
+
 	return fmt.Errorf("ask the API server: %w", err)
 }

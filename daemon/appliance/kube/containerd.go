@@ -47,11 +47,14 @@ type containerd struct {
 
 // dial connects to containerd for a call.
 func (c *Cluster) dial(call func(*grpc.ClientConn) error) error {
-	conn, err := grpc.NewClient("unix://"+c.path(containerdSocket), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(
+		"unix://"+c.path(containerdSocket), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	)
 	if err != nil {
 		return fmt.Errorf("ask containerd: %w", err)
 	}
 	defer conn.Close()
+
 	return call(conn)
 }
 
@@ -74,13 +77,16 @@ func (d *containerd) state(ctx context.Context) (state, error) {
 	if err != nil {
 		return s, bringup.Wait("containerd to list images: %v", err)
 	}
+
 	for _, i := range images.Images {
 		s.images[i.Name] = heldImage{digest: i.Target.GetDigest(), synced: i.Labels[synced] != ""}
 	}
+
 	list, err := d.snapshots.List(withNamespace(ctx), &snapshotsapi.ListSnapshotsRequest{Snapshotter: snapshotter})
 	if err != nil {
 		return s, bringup.Wait("containerd to list snapshots: %v", err)
 	}
+
 	for {
 		part, err := list.Recv()
 		if errors.Is(err, io.EOF) {
@@ -89,6 +95,7 @@ func (d *containerd) state(ctx context.Context) (state, error) {
 		if err != nil {
 			return s, bringup.Wait("containerd to list snapshots: %v", err)
 		}
+
 		for _, i := range part.Info {
 			if i.Kind == snapshotsapi.Kind_COMMITTED {
 				s.snapshots[i.Name] = i.Labels[upperDir]
@@ -100,9 +107,14 @@ func (d *containerd) state(ctx context.Context) (state, error) {
 // withLease keeps what a call makes from containerd's collector until the call has returned, or for an hour
 // if it does not.
 func (d *containerd) withLease(ctx context.Context, now time.Time, call func(context.Context) error) error {
-	request := &leasesapi.CreateRequest{ID: lease, Labels: map[string]string{expires: now.Add(time.Hour).UTC().Format(time.RFC3339)}}
+	request := &leasesapi.CreateRequest{
+		ID:     lease,
+		Labels: map[string]string{expires: now.Add(time.Hour).UTC().Format(time.RFC3339)},
+	}
 	end := func() error {
-		if _, err := d.leases.Delete(withNamespace(ctx), &leasesapi.DeleteRequest{ID: lease}); err != nil && status.Code(err) != codes.NotFound {
+		if _, err := d.leases.Delete(
+			withNamespace(ctx), &leasesapi.DeleteRequest{ID: lease},
+		); err != nil && status.Code(err) != codes.NotFound {
 			return fmt.Errorf("end lease of containerd: %w", err)
 		}
 		return nil
@@ -116,6 +128,7 @@ func (d *containerd) withLease(ctx context.Context, now time.Time, call func(con
 	if err := call(metadata.AppendToOutgoingContext(ctx, "containerd-lease", lease)); err != nil {
 		return err
 	}
+
 	return end()
 }
 
@@ -123,20 +136,28 @@ func (d *containerd) withLease(ctx context.Context, now time.Time, call func(con
 func (d *containerd) snapshot(ctx context.Context, s snapshot) (at string, err error) {
 	ctx = withNamespace(ctx)
 	key := "firstlight-" + s.chain
-	_, err = d.snapshots.Remove(ctx, &snapshotsapi.RemoveSnapshotRequest{Snapshotter: snapshotter, Key: key}) // half made
+	_, err = d.snapshots.Remove(
+		ctx, &snapshotsapi.RemoveSnapshotRequest{Snapshotter: snapshotter, Key: key},
+	) // half made
 	if err != nil && status.Code(err) != codes.NotFound {
 		return "", fmt.Errorf("remove snapshot %s: %w", key, err)
 	}
-	if _, err := d.snapshots.Prepare(ctx, &snapshotsapi.PrepareSnapshotRequest{Snapshotter: snapshotter, Key: key, Parent: s.parent}); err != nil {
+	if _, err := d.snapshots.Prepare(
+		ctx, &snapshotsapi.PrepareSnapshotRequest{Snapshotter: snapshotter, Key: key, Parent: s.parent},
+	); err != nil {
 		return "", fmt.Errorf("prepare snapshot %s: %w", key, err)
 	}
-	if _, err := d.snapshots.Commit(ctx, &snapshotsapi.CommitSnapshotRequest{Snapshotter: snapshotter, Name: s.chain, Key: key}); err != nil {
+	if _, err := d.snapshots.Commit(
+		ctx, &snapshotsapi.CommitSnapshotRequest{Snapshotter: snapshotter, Name: s.chain, Key: key},
+	); err != nil {
 		return "", fmt.Errorf("commit snapshot %s: %w", s.chain, err)
 	}
+
 	made, err := d.snapshots.Stat(ctx, &snapshotsapi.StatSnapshotRequest{Snapshotter: snapshotter, Key: s.chain})
 	if err != nil {
 		return "", fmt.Errorf("find snapshot %s: %w", s.chain, err)
 	}
+
 	return made.Info.Labels[upperDir], nil
 }
 
@@ -144,21 +165,36 @@ func (d *containerd) snapshot(ctx context.Context, s snapshot) (at string, err e
 func (d *containerd) putBlob(ctx context.Context, b blob, labels map[string]string) error {
 	ctx = withNamespace(ctx)
 	ref, sum := "firstlight-"+b.Digest.String(), b.Digest.String()
-	err := d.write(ctx, &contentapi.WriteContentRequest{Action: contentapi.WriteAction_COMMIT, Ref: ref, Total: b.Size, Expected: sum, Data: b.data, Labels: labels})
+	err := d.write(ctx, &contentapi.WriteContentRequest{
+		Action:   contentapi.WriteAction_COMMIT,
+		Ref:      ref,
+		Total:    b.Size,
+		Expected: sum,
+		Data:     b.data,
+		Labels:   labels,
+	})
 	if status.Code(err) != codes.AlreadyExists {
 		if err != nil {
-			_, _ = d.content.Abort(ctx, &contentapi.AbortRequest{Ref: ref}) // begun by somebody who was cut off; there may be nothing
+			_, _ = d.content.Abort(
+				ctx, &contentapi.AbortRequest{Ref: ref},
+			) // begun by somebody who was cut off; there may be nothing
 			return fmt.Errorf("store %s: %w", sum, err)
 		}
 		return nil
 	}
-	request := &contentapi.UpdateRequest{Info: &contentapi.Info{Digest: sum, Labels: labels}, UpdateMask: &fieldmaskpb.FieldMask{}}
+
+	request := &contentapi.UpdateRequest{
+		Info:       &contentapi.Info{Digest: sum, Labels: labels},
+		UpdateMask: &fieldmaskpb.FieldMask{},
+	}
 	for label := range labels {
 		request.UpdateMask.Paths = append(request.UpdateMask.Paths, "labels."+label)
 	}
+
 	if _, err := d.content.Update(ctx, request); err != nil {
 		return fmt.Errorf("label %s: %w", sum, err)
 	}
+
 	return nil
 }
 
@@ -172,21 +208,28 @@ func (d *containerd) write(ctx context.Context, request *contentapi.WriteContent
 	if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) { // the answer says why it ended
 		return err
 	}
+
 	_, err = stream.Recv()
 	return err
 }
 
 // name gives an image that is all there its name, which another may have.
 func (d *containerd) name(ctx context.Context, i image) error {
-	target := &types.Descriptor{MediaType: i.manifest.MediaType, Digest: i.manifest.Digest.String(), Size: i.manifest.Size}
+	target := &types.Descriptor{
+		MediaType: i.manifest.MediaType,
+		Digest:    i.manifest.Digest.String(),
+		Size:      i.manifest.Size,
+	}
 	named := &imagesapi.Image{Name: i.name, Target: target, Labels: map[string]string{synced: "true"}}
 	_, err := d.images.Create(withNamespace(ctx), &imagesapi.CreateImageRequest{Image: named})
 	if status.Code(err) == codes.AlreadyExists {
 		_, err = d.images.Update(withNamespace(ctx), &imagesapi.UpdateImageRequest{Image: named})
 	}
+
 	if err != nil {
 		return fmt.Errorf("name image %s: %w", i.name, err)
 	}
+
 	return nil
 }
 

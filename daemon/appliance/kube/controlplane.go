@@ -35,6 +35,7 @@ func (c *Cluster) writtenDone() error {
 	if err := c.certificatesDone(); err != nil {
 		return err
 	}
+
 	files, err := nodeFiles(c.config(), c.HostTraits())
 	if err != nil {
 		return bringup.Permanent(err)
@@ -42,6 +43,7 @@ func (c *Cluster) writtenDone() error {
 	if path := c.differingFile(files); path != "" {
 		return fmt.Errorf("%s is not as wanted", path)
 	}
+
 	return c.manifestsDone()
 }
 
@@ -53,14 +55,17 @@ func (c *Cluster) controlPlaneDo(ctx context.Context, report bringup.Report) err
 	if _, err := c.mintMissing(); err != nil {
 		return err
 	}
+
 	files, err := nodeFiles(c.config(), c.HostTraits())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
+
 	changed, err := c.put(files)
 	if err != nil {
 		return err
 	}
+
 	// Before the kubelet, or it would start pods from manifests that are being written.
 	if c.manifestsDone() != nil {
 		report("writing the control plane's manifests")
@@ -68,15 +73,18 @@ func (c *Cluster) controlPlaneDo(ctx context.Context, report bringup.Report) err
 			return err
 		}
 	}
+
 	if err := c.expectNetwork(); err != nil {
 		return err
 	}
+
 	restart := 0
 	for _, path := range changed {
 		if strings.HasPrefix(path, "/var/lib/kubelet/") {
 			restart++
 		}
 	}
+
 	report("starting the kubelet")
 	return c.start(ctx, "kubelet.service", restart)
 }
@@ -91,6 +99,7 @@ func (c *Cluster) manifestsDone() error {
 	if !fileIs(c.path(kubeadmConfig), want) {
 		return fmt.Errorf("%s does not hold the configuration of these manifests", kubeadmConfig)
 	}
+
 	return nil
 }
 
@@ -101,14 +110,20 @@ func (c *Cluster) sealedConfig() ([]byte, error) {
 	if err != nil {
 		return nil, bringup.Permanent(err)
 	}
+
 	for _, name := range manifest.StaticPods() {
 		made, err := os.ReadFile(c.path(manifestDir + "/" + name + ".yaml"))
 		if err != nil {
 			return nil, fmt.Errorf("read manifest: %w", err)
 		}
+
 		patch, with := manifest.StaticPodPatch(name, c.HostTraits().maxProcs())
-		text = fmt.Appendf(text, "# manifests/%s.yaml sha256:%x\n# patches/%s sha256:%x\n", name, sha256.Sum256(made), patch, sha256.Sum256(with))
+		text = fmt.Appendf(
+			text, "# manifests/%s.yaml sha256:%x\n# patches/%s sha256:%x\n", name, sha256.Sum256(made), patch,
+			sha256.Sum256(with),
+		)
 	}
+
 	return text, nil
 }
 
@@ -118,6 +133,7 @@ func (c *Cluster) writeManifests(ctx context.Context) error {
 	if err := os.Remove(c.path(kubeadmConfig)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove old configuration: %w", err)
 	}
+
 	text, err := render("kubeadm.yaml", newValues(c.config(), c.HostTraits()))
 	if err != nil {
 		return bringup.Permanent(err)
@@ -125,23 +141,30 @@ func (c *Cluster) writeManifests(ctx context.Context) error {
 	if err := writeFile(c.path(desiredConfigPath), text, 0o644); err != nil {
 		return err
 	}
+
 	skip := []string{"preflight", "certs", "kubeconfig", "kubelet-start", "wait-control-plane", "upload-config",
 		"upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon", "show-join-command"}
-	_, err = c.Run(ctx, nil, "kubeadm", "init", "--config", c.path(desiredConfigPath), "--skip-phases", strings.Join(skip, ","))
+	_, err = c.Run(
+		ctx, nil, "kubeadm", "init", "--config", c.path(desiredConfigPath), "--skip-phases", strings.Join(skip, ","),
+	)
 	if err != nil {
 		return err
 	}
+
 	for _, name := range manifest.StaticPods() {
 		if err := syncPath(c.path(manifestDir + "/" + name + ".yaml")); err != nil {
 			return fmt.Errorf("sync manifest: %w", err)
 		}
 	}
+
 	if err := syncPath(c.path(manifestDir)); err != nil {
 		return fmt.Errorf("sync manifests: %w", err)
 	}
+
 	sealed, err := c.sealedConfig()
 	if err != nil {
 		return err
 	}
+
 	return writeFile(c.path(kubeadmConfig), sealed, 0o644)
 }

@@ -37,5 +37,6 @@ func syncPath(path string) error {
 		return err
 	}
 	defer f.Close()
+
 	return f.Sync()
 }

@@ -77,6 +77,7 @@ func readImages(dir, unpacked string) ([]image, error) {
 	if err := readJSON(filepath.Join(dir, "index.json"), &index); err != nil {
 		return nil, fmt.Errorf("read image bundle: %w", err)
 	}
+
 	var all []image
 	for _, m := range index.Manifests {
 		name := m.Annotations[imagespec.AnnotationRefName]
@@ -86,12 +87,15 @@ func readImages(dir, unpacked string) ([]image, error) {
 		if isOfNodes(name) {
 			continue
 		}
+
 		i, err := readImage(dir, unpacked, name, m.Digest)
 		if err != nil {
 			return nil, fmt.Errorf("read image %s: %w", name, err)
 		}
+
 		all = append(all, i)
 	}
+
 	return all, nil
 }
 
@@ -102,35 +106,46 @@ func readImage(dir, unpacked, name string, manifest digest.Digest) (image, error
 	if err := readBlob(dir, manifest, &served); err != nil {
 		return image{}, err
 	}
+
 	var config imagespec.Image
 	if err := readBlob(dir, served.Config.Digest, &config); err != nil {
 		return image{}, err
 	}
+
 	ids := config.RootFS.DiffIDs
 	if len(ids) == 0 {
 		return image{}, bringup.Permanent(errors.New("it has no layers"))
 	}
+
 	i := image{name: name, config: blob{Descriptor: served.Config}}
 	var err error
 	if i.config.data, err = os.ReadFile(blobPath(dir, served.Config.Digest)); err != nil {
 		return image{}, err
 	}
+
 	served.Layers, served.Annotations = []imagespec.Descriptor{}, nil
 	if i.manifest.data, err = json.Marshal(served); err != nil {
 		return image{}, fmt.Errorf("encode manifest: %w", err)
 	}
+
 	i.manifest.Descriptor = imagespec.Descriptor{MediaType: imagespec.MediaTypeImageManifest,
 		Digest: digest.FromBytes(i.manifest.data), Size: int64(len(i.manifest.data))}
 	for n, id := range ids {
-		s := snapshot{chain: identity.ChainID(ids[:n+1]).String(), files: path.Join(unpacked, id.Encoded(), layer.Files)}
+		s := snapshot{
+			chain: identity.ChainID(ids[:n+1]).String(),
+			files: path.Join(unpacked, id.Encoded(), layer.Files),
+		}
 		if n > 0 {
 			s.parent = i.snapshots[n-1].chain
 		}
+
 		if _, err := os.Stat(filepath.Join(dir, layer.Dir, id.Encoded(), layer.Files)); err != nil {
 			return image{}, permanentIfMissing(fmt.Errorf("layer %s is not unpacked: %w", id, err))
 		}
+
 		i.snapshots = append(i.snapshots, s)
 	}
+
 	return i, nil
 }
 
@@ -153,6 +168,7 @@ func readJSON(file string, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return bringup.Permanent(fmt.Errorf("read %s: %w", file, err))
 	}
+
 	return nil
 }
 
@@ -195,6 +211,7 @@ func (c *Cluster) link(at, files string) error {
 	if err := os.Symlink(files, c.path(at)); err != nil {
 		return fmt.Errorf("link layer: %w", err)
 	}
+
 	return nil
 }
 
@@ -209,7 +226,9 @@ type state struct {
 func missingImages(want []image, have state, linked func(at, files string) bool) []image {
 	return slices.DeleteFunc(slices.Clone(want), func(i image) bool {
 		return have.images[i.name] == heldImage{digest: i.manifest.Digest.String(), synced: true} &&
-			!slices.ContainsFunc(i.snapshots, func(s snapshot) bool { return !linked(have.snapshots[s.chain], s.files) })
+			!slices.ContainsFunc(
+				i.snapshots, func(s snapshot) bool { return !linked(have.snapshots[s.chain], s.files) },
+			)
 	})
 }
 
@@ -220,17 +239,20 @@ func foreignImages(want []image, have map[string]heldImage) []string {
 	for _, i := range want {
 		names[i.name], digests[i.manifest.Digest.String()] = true, true
 	}
+
 	for name, h := range have {
 		if (h.synced || names[name]) && !digests[h.digest] {
 			old[h.digest] = true
 		}
 	}
+
 	var gone []string
 	for name, h := range have {
 		if !names[name] && (h.synced || old[h.digest]) {
 			gone = append(gone, name)
 		}
 	}
+
 	slices.Sort(gone)
 	return gone
 }
@@ -248,6 +270,7 @@ func (c *Cluster) imagesDone(ctx context.Context) error {
 		if todo := missingImages(want, have, c.isLinked); len(todo) > 0 {
 			return fmt.Errorf("%d images are not in containerd, the first is %s", len(todo), todo[0].name)
 		}
+
 		return nil
 	})
 }
@@ -264,6 +287,7 @@ func (c *Cluster) imagesDo(ctx context.Context, report bringup.Report) error {
 		if err != nil {
 			return err
 		}
+
 		todo := missingImages(want, have, c.isLinked)
 		report(fmt.Sprintf("linking %d images", len(todo)))
 		return d.withLease(ctx, c.Now(), func(ctx context.Context) error {
@@ -272,19 +296,23 @@ func (c *Cluster) imagesDo(ctx context.Context, report bringup.Report) error {
 					return fmt.Errorf("give containerd image %s: %w", i.name, err)
 				}
 			}
+
 			if err := syncFileSystem(c.path(containerdDir)); err != nil {
 				return err
 			}
+
 			for _, name := range foreignImages(want, have.images) {
 				if err := d.removeImage(ctx, name); err != nil {
 					return err
 				}
 			}
+
 			for _, i := range todo {
 				if err := d.name(ctx, i); err != nil {
 					return err
 				}
 			}
+
 			return nil
 		})
 	})
@@ -317,8 +345,10 @@ func syncFileSystem(dir string) error {
 		return fmt.Errorf("sync %s: %w", dir, err)
 	}
 	defer f.Close()
+
 	if err := unix.Syncfs(int(f.Fd())); err != nil {
 		return fmt.Errorf("sync %s: %w", dir, err)
 	}
+
 	return nil
 }

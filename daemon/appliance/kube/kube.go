@@ -171,6 +171,7 @@ func runCommand(ctx context.Context, stdin io.Reader, name string, args ...strin
 	if err := cmd.Run(); err != nil {
 		return out.String(), fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), err, tail(out.String()))
 	}
+
 	return out.String(), nil
 }
 

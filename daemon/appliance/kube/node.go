@@ -25,6 +25,7 @@ func (c *Cluster) nodeDone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	node, err := api.set.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("node %s is not registered", NodeName)
@@ -32,6 +33,7 @@ func (c *Cluster) nodeDone(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read node: %w", err)
 	}
+
 	return c.nodeState(node)
 }
 
@@ -41,6 +43,7 @@ func (c *Cluster) nodeState(node *corev1.Node) error {
 	if len(node.Spec.PodCIDRs) == 0 {
 		return fmt.Errorf("node %s has no addresses for pods yet", node.Name)
 	}
+
 	conflist, err := networkFile(node.Spec.PodCIDRs)
 	if err != nil {
 		return bringup.Permanent(err)
@@ -54,6 +57,7 @@ func (c *Cluster) nodeState(node *corev1.Node) error {
 	if _, there := node.Labels[roleLabel]; !there {
 		return fmt.Errorf("node %s has no role", node.Name)
 	}
+
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			if condition.Status == corev1.ConditionTrue {
@@ -62,6 +66,7 @@ func (c *Cluster) nodeState(node *corev1.Node) error {
 			return fmt.Errorf("node %s is not Ready: %s", node.Name, condition.Message)
 		}
 	}
+
 	return fmt.Errorf("node %s has not said how it is", node.Name)
 }
 
@@ -86,10 +91,12 @@ func (c *Cluster) nodeDo(ctx context.Context, report bringup.Report) error {
 			if err := c.repairNode(ctx, api, node); err != nil {
 				return err
 			}
+
 			err = c.nodeState(node)
 			if err != nil {
 				report(err.Error())
 			}
+
 			return err
 		})
 }
@@ -110,6 +117,7 @@ func (c *Cluster) expectNetwork() error {
 	if c.exists(conflist.path) {
 		return nil
 	}
+
 	_, err = c.put([]file{conflist})
 	return err
 }
@@ -124,26 +132,39 @@ func (c *Cluster) repairNode(ctx context.Context, api *apiClient, node *corev1.N
 			return err
 		}
 	}
+
 	if len(node.Spec.PodCIDRs) == 0 {
 		// The controller manager would do it too, but only once it has started.
 		patch := fmt.Appendf(nil, `{"spec":{"podCIDR":%[1]q,"podCIDRs":[%[1]q]}}`, c.expectedPodCIDR())
-		if _, err := api.set.CoreV1().Nodes().Patch(ctx, NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := api.set.CoreV1().Nodes().Patch(
+			ctx, NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
+		); err != nil {
 			return fmt.Errorf("give node its addresses for pods: %w", err)
 		}
 	}
+
 	if _, there := node.Labels[roleLabel]; there {
 		return nil
 	}
+
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:""}}}`, roleLabel)
-	if _, err := api.set.CoreV1().Nodes().Patch(ctx, NodeName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := api.set.CoreV1().Nodes().Patch(
+		ctx, NodeName, types.MergePatchType, patch, metav1.PatchOptions{},
+	); err != nil {
 		return fmt.Errorf("label node: %w", err)
 	}
+
 	return nil
 }
 
 // askUntil asks, and asks again at every event of a watch, until the answer is nil or atMost has passed;
 // then it returns the last answer. A watch that cannot be had or ends is begun anew.
-func askUntil(ctx context.Context, atMost time.Duration, begin func(context.Context) (watch.Interface, error), ask func(context.Context) error) error {
+func askUntil(
+	ctx context.Context,
+	atMost time.Duration,
+	begin func(context.Context) (watch.Interface, error),
+	ask func(context.Context) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	var answer error
@@ -158,12 +179,14 @@ func askUntil(ctx context.Context, atMost time.Duration, begin func(context.Cont
 			events.Stop()
 			return nil
 		}
+
 		answer = eachEvent(ctx, events, ask, answer)
 		events.Stop()
 		if answer == nil {
 			return nil
 		}
 	}
+
 	return answer
 }
 

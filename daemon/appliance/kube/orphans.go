@@ -33,6 +33,7 @@ func findOrphans(sandboxes []*cri.PodSandbox, containers []*cri.Container, now t
 			all = append(all, orphan{false, c.Id, c.Labels["io.kubernetes.pod.name"] + "/" + c.GetMetadata().GetName()})
 		}
 	}
+
 	for _, s := range sandboxes {
 		runs := slices.ContainsFunc(containers, func(c *cri.Container) bool {
 			return c.PodSandboxId == s.Id && c.State == cri.ContainerState_CONTAINER_RUNNING
@@ -41,6 +42,7 @@ func findOrphans(sandboxes []*cri.PodSandbox, containers []*cri.Container, now t
 			all = append(all, orphan{true, s.Id, s.GetMetadata().GetName()})
 		}
 	}
+
 	return all
 }
 
@@ -56,10 +58,12 @@ func (c *Cluster) listOrphans(ctx context.Context) (found []orphan, err error) {
 		if err != nil {
 			return bringup.Wait("containerd to list pods: %v", err)
 		}
+
 		containers, err := r.ListContainers(ctx, &cri.ListContainersRequest{})
 		if err != nil {
 			return bringup.Wait("containerd to list containers: %v", err)
 		}
+
 		found = findOrphans(sandboxes.Items, containers.Containers, c.Now())
 		return nil
 	})

@@ -37,8 +37,13 @@ func manifestOf(name string, c Config, w HostTraits) ([]byte, error) {
 	if name != "coredns.yaml" {
 		return render(name, newValues(c, w))
 	}
-	return manifest.CoreDNS{Address: nthAddress(c.ServiceCIDR, 10), Nameservers: c.Nameservers, API: netip.AddrPortFrom(c.Address, 6443),
-		Replicas: 1, PullPolicy: "Never"}.YAML()
+	return manifest.CoreDNS{
+		Address:     nthAddress(c.ServiceCIDR, 10),
+		Nameservers: c.Nameservers,
+		API:         netip.AddrPortFrom(c.Address, 6443),
+		Replicas:    1,
+		PullPolicy:  "Never",
+	}.YAML()
 }
 
 func (c *Cluster) podsDone(ctx context.Context) error {
@@ -46,6 +51,7 @@ func (c *Cluster) podsDone(ctx context.Context) error {
 	if err != nil {
 		return bringup.Permanent(err)
 	}
+
 	api, err := c.connect()
 	if err != nil {
 		return err
@@ -56,6 +62,7 @@ func (c *Cluster) podsDone(ctx context.Context) error {
 	if err := c.memory.CheckCurrent(ctx, set, api.client); err != nil {
 		return err
 	}
+
 	return c.podsState(ctx, api)
 }
 
@@ -65,10 +72,12 @@ func (c *Cluster) podsState(ctx context.Context, api *apiClient) error {
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
+
 	deployment, err := api.set.AppsV1().Deployments(system).Get(ctx, "coredns", metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read deployment: %w", err)
 	}
+
 	return podsVerdict(pods.Items, deployment)
 }
 
@@ -82,14 +91,17 @@ func podsVerdict(pods []corev1.Pod, dns *appsv1.Deployment) error {
 			return fmt.Errorf("pod of %s is %s", name, state)
 		}
 	}
+
 	for _, name := range []string{"kube-proxy", "coredns"} {
 		if state := stateOf(pods, name, podState); state != "" {
 			return fmt.Errorf("pod of %s is %s", name, state)
 		}
 	}
+
 	if dns.Status.ObservedGeneration != dns.Generation || dns.Status.UpdatedReplicas < 1 {
 		return fmt.Errorf("deployment coredns is being rolled out")
 	}
+
 	return nil
 }
 
@@ -133,14 +145,17 @@ func podState(p *corev1.Pod) string {
 			return ""
 		}
 	}
+
 	for _, container := range p.Status.ContainerStatuses {
 		if w := container.State.Waiting; w != nil && w.Reason != "" {
 			return strings.TrimSpace("waiting: " + w.Reason + " " + w.Message)
 		}
 	}
+
 	if p.Status.Phase == corev1.PodRunning {
 		return "Running but not ready"
 	}
+
 	return strings.ToLower(string(p.Status.Phase))
 }
 
@@ -149,24 +164,29 @@ func (c *Cluster) podsDo(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return bringup.Permanent(err)
 	}
+
 	api, err := c.connect()
 	if err != nil {
 		return err
 	}
+
 	if c.routeState(ctx) != nil {
 		if err := c.addRoute(ctx); err != nil {
 			return err
 		}
 	}
+
 	if set.CheckCurrent(ctx, api.client) != nil {
 		report("writing kube-proxy and CoreDNS")
 		if err := set.Apply(ctx, api.client); err != nil {
 			return err
 		}
 	}
+
 	if c.Beside != nil {
 		c.Beside(ctx, report)
 	}
+
 	return askUntil(ctx, 5*time.Minute,
 		func(ctx context.Context) (watch.Interface, error) {
 			return api.set.CoreV1().Pods(system).Watch(ctx, metav1.ListOptions{})

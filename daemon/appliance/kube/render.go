@@ -73,11 +73,20 @@ type values struct {
 
 func newValues(c Config, w HostTraits) values {
 	return values{
-		Config: c, HostTraits: w,
-		Domain: assets.ImageDomain, Node: NodeName, Version: assets.KubernetesVersion,
-		Etcd: assets.EtcdVersion, Pause: assets.PauseVersion,
-		Patches: patchDir, Authority: caPath, Admin: pkiDir + "/admin", Client: nodeClient, Server: nodeServer,
-		APIService: nthAddress(c.ServiceCIDR, 1), DNSService: nthAddress(c.ServiceCIDR, 10),
+		Config:     c,
+		HostTraits: w,
+		Domain:     assets.ImageDomain,
+		Node:       NodeName,
+		Version:    assets.KubernetesVersion,
+		Etcd:       assets.EtcdVersion,
+		Pause:      assets.PauseVersion,
+		Patches:    patchDir,
+		Authority:  caPath,
+		Admin:      pkiDir + "/admin",
+		Client:     nodeClient,
+		Server:     nodeServer,
+		APIService: nthAddress(c.ServiceCIDR, 1),
+		DNSService: nthAddress(c.ServiceCIDR, 10),
 	}
 }
 
@@ -87,10 +96,12 @@ func render(name string, v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse template %s: %w", name, err)
 	}
+
 	var b bytes.Buffer
 	if err := t.Option("missingkey=error").Execute(&b, v); err != nil {
 		return nil, fmt.Errorf("fill template %s: %w", name, err)
 	}
+
 	return b.Bytes(), nil
 }
 
@@ -100,6 +111,7 @@ func runtimeFiles(c Config, w HostTraits) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	env, err := render("containerd.env", newValues(c, w))
 	files := []file{{"/etc/containerd/config.toml", 0o644, text}, {"/etc/containerd/firstlight.env", 0o644, env}}
 	return append(files, timerSlackFiles("containerd.service", w)...), err
@@ -142,10 +154,12 @@ func nodeFiles(c Config, w HostTraits) ([]file, error) {
 		}
 		files = append(files, file{l.path, l.mode, text})
 	}
+
 	for _, part := range manifest.StaticPods() {
 		name, text := manifest.StaticPodPatch(part, w.maxProcs())
 		files = append(files, file{patchDir + "/" + name, 0o644, text})
 	}
+
 	return append(files, timerSlackFiles("kubelet.service", w)...), nil
 }
 

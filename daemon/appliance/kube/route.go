@@ -20,6 +20,9 @@ func (c *Cluster) routeState(ctx context.Context) error {
 }
 
 func (c *Cluster) addRoute(ctx context.Context) error {
-	_, err := c.Run(ctx, nil, "ip", "route", "replace", c.config().ServiceCIDR.String(), "dev", bridge, "src", c.config().Address.String(), "metric", "9999")
+	_, err := c.Run(
+		ctx, nil, "ip", "route", "replace", c.config().ServiceCIDR.String(), "dev", bridge, "src",
+		c.config().Address.String(), "metric", "9999",
+	)
 	return err
 }

@@ -24,6 +24,7 @@ func (c *Cluster) runtimeDone(ctx context.Context) error {
 	if err := c.checkActive(ctx, "containerd.service"); err != nil {
 		return err
 	}
+
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.path(containerdSocket))
 	if err != nil {
 		return fmt.Errorf("ask containerd: %w", err)
@@ -31,10 +32,15 @@ func (c *Cluster) runtimeDone(ctx context.Context) error {
 	if err := conn.Close(); err != nil {
 		return fmt.Errorf("ask containerd: %w", err)
 	}
+
 	found, err := c.listOrphans(ctx)
 	if err == nil && len(found) > 0 {
-		err = fmt.Errorf("%d ended containers and pods are from before the clock was set back, the first is %s", len(found), found[0].name)
+		err = fmt.Errorf(
+			"%d ended containers and pods are from before the clock was set back, the first is %s", len(found),
+			found[0].name,
+		)
 	}
+
 	return err
 }
 
@@ -43,6 +49,7 @@ func (c *Cluster) runtimeDo(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return bringup.Permanent(err)
 	}
+
 	changed, err := c.put(files)
 	if err != nil {
 		return err
@@ -51,14 +58,17 @@ func (c *Cluster) runtimeDo(ctx context.Context, report bringup.Report) error {
 	if err := c.expectNetwork(); err != nil {
 		return err
 	}
+
 	report("starting containerd")
 	if err := c.start(ctx, "containerd.service", len(changed)); err != nil {
 		return err
 	}
+
 	found, err := c.listOrphans(ctx)
 	if err != nil || len(found) == 0 {
 		return err
 	}
+
 	report(fmt.Sprintf("removing %d ended containers and pods from before the clock was set back", len(found)))
 	return c.removeOrphans(ctx, found)
 }
@@ -79,9 +89,11 @@ func (c *Cluster) start(ctx context.Context, unit string, changed int) error {
 	if changed > 0 {
 		verb = "restart"
 	}
+
 	if err := c.readUnit(ctx, unit); err != nil {
 		return err
 	}
+
 	_, err := c.Run(ctx, nil, "systemctl", verb, unit)
 	return err
 }
@@ -93,6 +105,7 @@ func (c *Cluster) readUnit(ctx context.Context, unit string) error {
 	if err == nil && strings.TrimSpace(stale) == "no" {
 		return nil
 	}
+
 	_, err = c.Run(ctx, nil, "systemctl", "daemon-reload")
 	return err
 }

@@ -34,6 +34,7 @@ func (p *Parts) NewRegistry(name string) prometheus.Registerer {
 	if p.all == nil {
 		p.all = map[string]*prometheus.Registry{}
 	}
+
 	p.all[name] = prometheus.NewRegistry()
 	return p.all[name]
 }
@@ -45,6 +46,7 @@ func (p *Parts) Gather() ([]*dto.MetricFamily, error) {
 	for _, r := range p.all {
 		all = append(all, r)
 	}
+
 	p.mu.Unlock()
 	return all.Gather()
 }
@@ -88,15 +90,18 @@ func (s StatusCollector) Collect(to chan<- prometheus.Metric) {
 		put(stage, boolValue(one.State == status.StateReady), one.Name)
 		put(attempts, float64(one.Attempts), one.Name)
 	}
+
 	for _, n := range d.Nodes {
 		put(node, 1, n.Name, n.State, n.Rule)
 		put(verified, boolValue(n.Verified), n.Name)
 		put(percent, float64(n.Percent)/100, n.Name)
 	}
+
 	if d.Launch.State != "" {
 		put(launch, 1, string(d.Launch.State))
 		put(launchFor, d.Launch.Elapsed)
 	}
+
 	for _, c := range d.Clusters {
 		put(cluster, 1, c.Name, c.State)
 	}
@@ -124,10 +129,12 @@ func Serve(ctx context.Context, address string, h http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("listen for readers of metrics: %w", err)
 	}
+
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(listener); ctx.Err() == nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
+
 	return nil
 }

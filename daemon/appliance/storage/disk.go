@@ -27,19 +27,26 @@ func readDisk(d stick.Disk) (stick.Table, error) {
 		return stick.Table{}, fmt.Errorf("open boot disk: %w", err)
 	}
 	defer f.Close()
+
 	sector := int64(512)
-	if b, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(d.Path), "queue/logical_block_size")); err == nil {
+	if b, err := os.ReadFile(filepath.Join(
+		"/sys/block", filepath.Base(d.Path), "queue/logical_block_size",
+	)); err == nil {
 		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil {
 			sector = n
 		}
 	}
+
 	t, err := stick.ReadTable(f, d.Bytes, sector)
 	if err != nil {
 		return stick.Table{}, fmt.Errorf("read boot disk %s: %w", d.Path, err)
 	}
 	if t.GUID != d.GUID {
-		return stick.Table{}, fmt.Errorf("read boot disk %s: its GUID is %s, this boot is from %s", d.Path, t.GUID, d.GUID)
+		return stick.Table{}, fmt.Errorf(
+			"read boot disk %s: its GUID is %s, this boot is from %s", d.Path, t.GUID, d.GUID,
+		)
 	}
+
 	return t, nil
 }
 
@@ -61,19 +68,30 @@ func findData(ctx context.Context, d stick.Disk) (stick.Partition, error) {
 	if err != nil {
 		return stick.Partition{}, err
 	}
+
 	e, ok := t.Entry(stick.PartitionData)
 	if !ok {
 		return stick.Partition{}, fmt.Errorf("find data partition: %s has none after systemd-repart", d.Path)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
 		if node := nodeOf(d.Path, e.Index); node != "" {
-			return stick.Partition{Index: e.Index, Name: e.Name, GUID: e.GUID, Path: node, Start: e.Start, Bytes: e.Bytes}, nil
+			return stick.Partition{
+				Index: e.Index,
+				Name:  e.Name,
+				GUID:  e.GUID,
+				Path:  node,
+				Start: e.Start,
+				Bytes: e.Bytes,
+			}, nil
 		}
 		select {
 		case <-ctx.Done():
-			return stick.Partition{}, fmt.Errorf("find data partition: the kernel made no device for entry %d of %s", e.Index, d.Path)
+			return stick.Partition{}, fmt.Errorf(
+				"find data partition: the kernel made no device for entry %d of %s", e.Index, d.Path,
+			)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -86,16 +104,19 @@ func nodeOf(disk string, index int) string {
 	if err != nil {
 		return ""
 	}
+
 	for _, e := range entries {
 		b, err := os.ReadFile(filepath.Join(dir, e.Name(), "partition"))
 		if err != nil || strings.TrimSpace(string(b)) != strconv.Itoa(index) {
 			continue
 		}
+
 		node := "/dev/" + e.Name()
 		if _, err := os.Stat(node); err == nil {
 			return node
 		}
 	}
+
 	return ""
 }
 
@@ -106,12 +127,14 @@ func (k Preparer) check(ctx context.Context, device string) error {
 	if err == nil {
 		return nil
 	}
+
 	k.Log.Warn("file system needs repair", "device", device, "err", err)
 	// -y throws away what fits nowhere: better than no appliance, and the record of what
 	// nodes do is in their own disks and BMCs.
 	if err := run(ctx, 3, "e2fsck", "-f", "-y", device); err != nil {
 		return fmt.Errorf("repair %s: %w; what this appliance had done is unknown, so it does nothing: save the partition's content, then write the stick again", stick.PartitionData, err)
 	}
+
 	return nil
 }
 
@@ -121,11 +144,13 @@ func (k Preparer) growFileSystem(ctx context.Context, p stick.Partition) error {
 	if err != nil {
 		return err
 	}
+
 	have, err := ext4Bytes(f)
 	f.Close()
 	if err != nil || p.Bytes-have < align {
 		return err
 	}
+
 	return run(ctx, 0, "resize2fs", p.Path)
 }
 
@@ -138,17 +163,21 @@ func ext4Bytes(f interface {
 	if _, err := f.ReadAt(sb, 1024); err != nil {
 		return 0, fmt.Errorf("read ext4 superblock: %w", err)
 	}
+
 	le := binary.LittleEndian
 	if le.Uint16(sb[0x38:]) != 0xef53 || le.Uint32(sb[0x18:]) > 6 {
 		return 0, errors.New("read ext4 superblock: no ext4")
 	}
+
 	blocks := uint64(le.Uint32(sb[4:]))
 	if le.Uint32(sb[0x60:])&0x80 != 0 { // INCOMPAT_64BIT
 		blocks |= uint64(le.Uint32(sb[0x150:])) << 32
 	}
+
 	if blocks > 1<<48 {
 		return 0, errors.New("read ext4 superblock: length makes no sense")
 	}
+
 	return int64(blocks) * (1024 << le.Uint32(sb[0x18:])), nil
 }
 
@@ -162,5 +191,6 @@ func run(ctx context.Context, good int, name string, args ...string) error {
 	if err == nil || errors.As(err, &exit) && exit.ExitCode() >= 0 && exit.ExitCode() <= good {
 		return nil
 	}
+
 	return fmt.Errorf("run %s: %w: %s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(out))
 }

@@ -51,6 +51,7 @@ func (k Preparer) Run(ctx context.Context) (stick.StorageInfo, error) {
 	if err != nil {
 		return stick.StorageInfo{}, err
 	}
+
 	record, err := k.mountData(ctx, boot.Disk)
 	if err != nil {
 		// Whether state was lost or never there is told apart by mountData.
@@ -60,21 +61,25 @@ func (k Preparer) Run(ctx context.Context) (stick.StorageInfo, error) {
 			return record, err
 		}
 	}
+
 	for _, b := range binds {
 		if err := mountBind(b); err != nil {
 			return record, err
 		}
 	}
+
 	if record.State == stick.StorageData {
 		if err := saveMachineID(stick.DataDir, boot.MachineID.ID); err != nil {
 			k.Log.Error("machine-id not kept", "err", err)
 		}
 	}
+
 	if err := mountSite(boot); err != nil {
 		k.Log.Error("site partition not mounted", "err", err)
 	} else {
 		record.Site = true
 	}
+
 	return record, stick.Save(stick.StorageInfoFile, record)
 }
 
@@ -85,6 +90,7 @@ func (k Preparer) mountData(ctx context.Context, disk stick.Disk) (stick.Storage
 	if err != nil {
 		return stick.StorageInfo{State: stick.StorageBroken}, err
 	}
+
 	decision := Decide(table, disk.Bytes)
 	k.Log.Info("storage decided", "disk", disk.Path, "action", decision.Action, "room", decision.Room)
 	unusable := stick.StorageBroken
@@ -105,10 +111,12 @@ func (k Preparer) mountData(ctx context.Context, disk stick.Disk) (stick.Storage
 			k.Log.Error("data partition not grown", "err", err) // as large as before is still good
 		}
 	}
+
 	part, err := findData(ctx, disk)
 	if err != nil {
 		return stick.StorageInfo{State: unusable}, err
 	}
+
 	record := stick.StorageInfo{State: unusable, Device: part.Path, GUID: part.GUID, Bytes: part.Bytes}
 	if err := k.check(ctx, part.Path); err != nil {
 		return record, err
@@ -116,9 +124,11 @@ func (k Preparer) mountData(ctx context.Context, disk stick.Disk) (stick.Storage
 	if err := mountAt(part.Path, stick.DataDir, "ext4", unix.MS_NOATIME, "errors=remount-ro"); err != nil {
 		return record, err
 	}
+
 	if err := k.growFileSystem(ctx, part); err != nil {
 		k.Log.Error("file system not grown", "device", part.Path, "err", err)
 	}
+
 	record.State = stick.StorageData
 	return record, nil
 }
@@ -135,6 +145,7 @@ func mountAt(source, dir, fstype string, flags uintptr, options string) error {
 	if err := unix.Mount(source, dir, fstype, flags, options); err != nil {
 		return fmt.Errorf("mount %s on %s: %w", source, dir, err)
 	}
+
 	return nil
 }
 
@@ -165,6 +176,7 @@ func mountBind(b bindMount) error {
 	if err := unix.Mount(source, b.dir, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %s to %s: %w", b.dir, source, err)
 	}
+
 	return nil
 }
 
@@ -175,7 +187,10 @@ func mountSite(boot stick.BootInfo) error {
 	if !ok {
 		return fmt.Errorf("mount site: %s has no partition %s", boot.Disk.Path, stick.PartitionSite)
 	}
-	return mountAt(part.Path, stick.SiteDir, "vfat", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOSUID, "umask=0077,utf8")
+	return mountAt(
+		part.Path, stick.SiteDir, "vfat", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOSUID,
+		"umask=0077,utf8",
+	)
 }
 
 // saveMachineID writes the identity of this boot to DATA unless one is there.

@@ -25,6 +25,7 @@ func (c *Collector) collectCaptures(context.Context) error {
 	if len(places) == 0 {
 		c.addIndexLine("captures", "missing: no machine has booted from the network")
 	}
+
 	for _, place := range places {
 		name := "captures/" + filepath.Base(place)
 		f, err := os.Open(c.path(place))
@@ -32,11 +33,13 @@ func (c *Collector) collectCaptures(context.Context) error {
 			c.addIndexLine(name, "missing: "+err.Error())
 			continue
 		}
+
 		text, err := c.rewriteCapture(io.LimitReader(f, fileLimit))
 		_ = f.Close()
 		if err != nil {
 			c.addIndexLine(name, "torn: "+err.Error())
 		}
+
 		if len(text) == 0 {
 			continue
 		}
@@ -44,11 +47,13 @@ func (c *Collector) collectCaptures(context.Context) error {
 			c.addIndexLine(name, "left out: the bundle is full")
 			continue
 		}
+
 		c.addIndexLine(name, fmt.Sprintf("%d bytes; tcpdump -r and Wireshark read it", len(text)))
 		if err := c.put(name, text, time.Time{}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -59,11 +64,13 @@ func (c *Collector) rewriteCapture(r io.Reader) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var b bytes.Buffer
 	out := pcapgo.NewWriter(&b)
 	if err := out.WriteFileHeader(in.Snaplen(), in.LinkType()); err != nil {
 		return nil, err
 	}
+
 	for {
 		packet, info, err := in.ReadPacketData()
 		if errors.Is(err, io.EOF) {
@@ -72,10 +79,12 @@ func (c *Collector) rewriteCapture(r io.Reader) ([]byte, error) {
 		if err != nil {
 			return b.Bytes(), err
 		}
+
 		if !bytes.Equal(c.hide.Redact(packet), packet) {
 			packet = packet[:min(len(packet), headers)]
 			info.CaptureLength = len(packet)
 		}
+
 		if err := out.WritePacket(info, packet); err != nil {
 			return b.Bytes(), err
 		}

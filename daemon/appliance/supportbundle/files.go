@@ -38,14 +38,17 @@ func (c *Collector) collectFiles(context.Context) error {
 			c.addIndexLine("files"+place, "missing: "+err.Error())
 			continue
 		}
+
 		err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return nil
 			}
+
 			name := "files/" + strings.TrimPrefix(strings.TrimPrefix(path, c.path("/")), "/")
 			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 				return nil // a link of the kubelet's to a pod that is gone, a socket
 			}
+
 			return c.addFile(name, path)
 		})
 		if err != nil {
@@ -80,11 +83,13 @@ func (c *Collector) addFile(name, path string) error {
 		text, err := gunzip(path)
 		return c.add(strings.TrimSuffix(name, ".gz"), text, err)
 	}
+
 	text, err := tail(path)
 	if err == nil && !isText(text) {
 		c.addIndexLine(name, "left out: it is no text")
 		return nil
 	}
+
 	return c.add(name, text, err)
 }
 
@@ -94,10 +99,12 @@ func gunzip(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		return nil, err
 	}
+
 	return io.ReadAll(io.LimitReader(z, fileLimit))
 }
 
@@ -109,11 +116,13 @@ func (c *Collector) addArchive(name, path string) error {
 		return nil
 	}
 	defer f.Close()
+
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		c.addIndexLine(name, "torn: "+err.Error())
 		return nil
 	}
+
 	for r := tar.NewReader(z); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -126,6 +135,7 @@ func (c *Collector) addArchive(name, path string) error {
 		if header.Typeflag != tar.TypeReg {
 			continue
 		}
+
 		// The name comes from a ramdisk: no way out of the folder, nothing that is not printable.
 		inside := strings.Map(func(r rune) rune {
 			if r < ' ' || r > '~' {
@@ -154,7 +164,9 @@ func (c *Collector) collectSites(context.Context) error {
 		if err == nil {
 			clean, _, wrong := site.Redact(text)
 			if wrong != nil {
-				c.addIndexLine("files"+path, fmt.Sprintf("left out: its secrets cannot be told from the rest: %s", wrong))
+				c.addIndexLine(
+					"files"+path, fmt.Sprintf("left out: its secrets cannot be told from the rest: %s", wrong),
+				)
 				continue
 			}
 			text = clean

@@ -30,12 +30,14 @@ func (r *Redactor) Add(secret string) {
 	if r.known == nil {
 		r.known = map[string]bool{}
 	}
+
 	r.replacer = nil
 	secret = strings.TrimSpace(secret)
 	if !strings.Contains(secret, "\n") {
 		r.addForms(secret)
 		return
 	}
+
 	r.addForms(secret)
 	r.addForms(secret + "\n")
 	for _, block := range privateKey.FindAllString(secret, -1) {
@@ -45,9 +47,11 @@ func (r *Redactor) Add(secret string) {
 			}
 		}
 	}
+
 	for _, m := range announced.FindAllStringSubmatch(secret, -1) {
 		r.addForms(m[3])
 	}
+
 	for _, m := range hash.FindAllString(secret, -1) {
 		r.addForms(m)
 	}
@@ -71,12 +75,16 @@ func (r *Redactor) addForms(s string) {
 	if len(s) < least {
 		return
 	}
+
 	r.known[s] = true
 	encoded := base64.StdEncoding.EncodeToString([]byte(s))
-	all := []string{encoded, strings.TrimRight(encoded, "="), base64.URLEncoding.EncodeToString([]byte(s)), url.QueryEscape(s)}
+	all := []string{encoded, strings.TrimRight(
+		encoded, "=",
+	), base64.URLEncoding.EncodeToString([]byte(s)), url.QueryEscape(s)}
 	if j, err := json.Marshal(s); err == nil {
 		all = append(all, strings.Trim(string(j), `"`))
 	}
+
 	for _, form := range all {
 		if len(form) >= least {
 			r.known[form] = true
@@ -101,6 +109,7 @@ func (r *Redactor) Redact(text []byte) []byte {
 	if r.replacer == nil {
 		r.compile()
 	}
+
 	out := []byte(r.replacer.Replace(string(text)))
 	out = privateKey.ReplaceAll(out, []byte(hidden))
 	out = announced.ReplaceAllFunc(out, func(m []byte) []byte {
@@ -129,7 +138,9 @@ func (r *Redactor) Redact(text []byte) []byte {
 		}, string(m))
 		// Certificates are written alike and are no secret.
 		for shift := range 3 {
-			text, _ := base64.RawStdEncoding.DecodeString(clean[min(shift, len(clean)) : len(clean)-(len(clean)-shift)%4])
+			text, _ := base64.RawStdEncoding.DecodeString(clean[min(
+				shift, len(clean),
+			) : len(clean)-(len(clean)-shift)%4])
 			if bytes.Contains(text, []byte("PRIVATE KEY")) {
 				return []byte(hidden)
 			}
@@ -153,6 +164,7 @@ func (r *Redactor) compile() {
 	for s := range r.known {
 		all = append(all, s)
 	}
+
 	slices.SortFunc(all, func(a, b string) int {
 		if len(a) != len(b) {
 			return len(b) - len(a)
@@ -163,6 +175,7 @@ func (r *Redactor) compile() {
 	for _, s := range all {
 		pairs = append(pairs, s, hidden)
 	}
+
 	r.replacer = strings.NewReplacer(pairs...)
 }
 

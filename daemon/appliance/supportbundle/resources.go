@@ -42,27 +42,32 @@ func (c *Collector) listResources(ctx context.Context, texts map[string][]byte) 
 	if c.Kubeconfig == "" {
 		return fmt.Errorf("no kubeconfig was given")
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, apiLimit)
 	defer cancel()
 	config, err := clientcmd.BuildConfigFromFlags("", c.path(c.Kubeconfig))
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
+
 	config.Timeout = 15 * time.Second
 	config.QPS, config.Burst = 50, 100
 	found, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return fmt.Errorf("ask the API: %w", err)
 	}
+
 	// Groups whose server is away are left out; an API that is down has none.
 	kinds, err := discovery.ServerPreferredResources(found)
 	if len(kinds) == 0 && err != nil {
 		return fmt.Errorf("ask the API: %w", err)
 	}
+
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("ask the API: %w", err)
 	}
+
 	var failed []string
 	for _, group := range kinds {
 		version, err := schema.ParseGroupVersion(group.GroupVersion)
@@ -73,6 +78,7 @@ func (c *Collector) listResources(ctx context.Context, texts map[string][]byte) 
 			if !slices.Contains(r.Verbs, "list") {
 				continue
 			}
+
 			list, err := client.Resource(version.WithResource(r.Name)).List(ctx, metav1.ListOptions{Limit: 2000})
 			if err != nil {
 				failed = append(failed, r.Name+": "+err.Error())
@@ -81,16 +87,20 @@ func (c *Collector) listResources(ctx context.Context, texts map[string][]byte) 
 			if len(list.Items) == 0 {
 				continue
 			}
+
 			name := "resources/" + r.Name
 			if version.Group != "" {
 				name += "." + version.Group
 			}
+
 			texts[name+".yaml"] = c.describe(r.Kind, list.Items)
 		}
 	}
+
 	if len(failed) > 0 {
 		return fmt.Errorf("%s", strings.Join(failed, "; "))
 	}
+
 	return nil
 }
 
@@ -104,10 +114,12 @@ func (c *Collector) describe(kind string, items []unstructured.Unstructured) []b
 		if kind == "Secret" {
 			o = c.redactSecret(o)
 		}
+
 		text, err := yaml.Marshal(o)
 		if err != nil {
 			text = []byte("# " + err.Error() + "\n")
 		}
+
 		all = append(append(all, "---\n"...), text...)
 	}
 	return all
@@ -121,7 +133,14 @@ func (c *Collector) redactSecret(o map[string]any) map[string]any {
 		keys[key] = fmt.Sprintf("%d bytes", len(text))
 		c.hide.AddNamed(key, text)
 	}
+
 	metadata, _, _ := unstructured.NestedMap(o, "metadata")
-	return map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": metadata["name"], "namespace": metadata["namespace"],
-		"labels": metadata["labels"], "creationTimestamp": metadata["creationTimestamp"]}, "type": o["type"], "data": keys}
+	return map[string]any{
+		"apiVersion": "v1",
+		"kind":       "Secret",
+		"metadata": map[string]any{"name": metadata["name"], "namespace": metadata["namespace"],
+			"labels": metadata["labels"], "creationTimestamp": metadata["creationTimestamp"]},
+		"type": o["type"],
+		"data": keys,
+	}
 }

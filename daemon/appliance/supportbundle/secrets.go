@@ -24,7 +24,9 @@ var open = []string{"username", "namespace", "ca.crt", "tls.crt", "ca.pem", "cer
 
 func isOpen(name string) bool {
 	name = strings.ToLower(name)
-	return slices.Contains(open, name) || strings.HasSuffix(name, ".crt") || strings.HasSuffix(name, ".pub") || strings.HasSuffix(name, ".yaml") ||
+	return slices.Contains(
+		open, name,
+	) || strings.HasSuffix(name, ".crt") || strings.HasSuffix(name, ".pub") || strings.HasSuffix(name, ".yaml") ||
 		strings.HasSuffix(name, "_config") || name == "moduli" || name == "ironic.conf"
 }
 
@@ -39,9 +41,11 @@ func (c *Collector) learnSecrets() {
 			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > 1<<20 {
 				return nil // a link of a mounted Secret leads to a file beside it
 			}
+
 			if text, err := os.ReadFile(path); err == nil {
 				c.hide.AddNamed(d.Name(), string(text))
 			}
+
 			return nil
 		})
 	}
@@ -50,15 +54,18 @@ func (c *Collector) learnSecrets() {
 		if err != nil {
 			continue
 		}
+
 		_, secrets, err := site.Redact(text)
 		for _, secret := range secrets {
 			for line := range strings.Lines(secret) {
 				c.hide.Add(line)
 			}
 		}
+
 		if err == nil {
 			continue
 		}
+
 		// It is no YAML: whatever a word announces.
 		for _, m := range announced.FindAllStringSubmatch(string(text), -1) {
 			c.hide.Add(m[3])

@@ -56,10 +56,14 @@ func (c *Collector) Write(ctx context.Context, w io.Writer) error {
 	if c.Now != nil {
 		now = c.Now
 	}
+
 	z := gzip.NewWriter(w)
 	c.out = tar.NewWriter(z)
 	c.top = "firstlight-" + now().UTC().Format("20060102T150405Z")
-	fmt.Fprintf(&c.index, "Firstlight support bundle of %s. Secrets are hidden as %s.\n\n", now().UTC().Format(time.RFC3339), hidden)
+	fmt.Fprintf(
+		&c.index, "Firstlight support bundle of %s. Secrets are hidden as %s.\n\n", now().UTC().Format(time.RFC3339),
+		hidden,
+	)
 	c.learnSecrets()
 	objects := c.fetchResources(ctx) // first: the API's Secrets are hidden in all that follows
 	for _, step := range []func(context.Context) error{
@@ -69,12 +73,14 @@ func (c *Collector) Write(ctx context.Context, w io.Writer) error {
 			return err
 		}
 	}
+
 	if err := c.put("INDEX", []byte(c.index.String()), now()); err != nil {
 		return err
 	}
 	if err := errors.Join(c.out.Close(), z.Close()); err != nil {
 		return fmt.Errorf("write bundle: %w", err)
 	}
+
 	return nil
 }
 
@@ -93,29 +99,41 @@ func (c *Collector) add(name string, text []byte, err error) error {
 			return nil
 		}
 	}
+
 	what := fmt.Sprintf("%d bytes", len(text))
 	if len(text) > fileLimit {
 		text = text[len(text)-fileLimit:]
 		what += ", the end of them"
 	}
+
 	if c.total += int64(len(text)); c.total > totalLimit {
 		c.addIndexLine(name, "left out: the bundle is full")
 		return nil
 	}
+
 	if err == nil {
 		c.addIndexLine(name, what)
 	}
+
 	return c.put(name, c.hide.Redact(text), time.Time{})
 }
 
 func (c *Collector) put(name string, text []byte, at time.Time) error {
-	header := &tar.Header{Name: path.Join(c.top, name), Mode: 0o600, Size: int64(len(text)), Typeflag: tar.TypeReg, ModTime: at, Format: tar.FormatPAX}
+	header := &tar.Header{
+		Name:     path.Join(c.top, name),
+		Mode:     0o600,
+		Size:     int64(len(text)),
+		Typeflag: tar.TypeReg,
+		ModTime:  at,
+		Format:   tar.FormatPAX,
+	}
 	if err := c.out.WriteHeader(header); err != nil {
 		return fmt.Errorf("write bundle: %s: %w", name, err)
 	}
 	if _, err := c.out.Write(text); err != nil {
 		return fmt.Errorf("write bundle: %s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -129,12 +147,14 @@ func (c *Collector) collectSources(ctx context.Context) error {
 	for i, s := range c.Sources { // all at once: a dead node takes its time
 		wg.Go(func() { answers[i].text, answers[i].err = s.Get(ctx) })
 	}
+
 	wg.Wait()
 	for i, s := range c.Sources {
 		if err := c.add(s.Name, answers[i].text, answers[i].err); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -152,7 +172,9 @@ func (c *Collector) collectCommands(ctx context.Context) error {
 	} {
 		words := strings.Fields(line)
 		text, err := c.run(ctx, words[0], words[1:]...)
-		if err := c.add("commands/"+strings.ReplaceAll(strings.ReplaceAll(line, "/", "_"), " ", "_"), text, err); err != nil {
+		if err := c.add(
+			"commands/"+strings.ReplaceAll(strings.ReplaceAll(line, "/", "_"), " ", "_"), text, err,
+		); err != nil {
 			return err
 		}
 	}
@@ -163,6 +185,7 @@ func (c *Collector) run(ctx context.Context, name string, args ...string) ([]byt
 	if c.Run != nil {
 		return c.Run(ctx, name, args...)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
 	var out bytes.Buffer
@@ -173,6 +196,7 @@ func (c *Collector) run(ctx context.Context, name string, args ...string) ([]byt
 	if err != nil {
 		err = fmt.Errorf("run %s: %w", name, err)
 	}
+
 	return out.Bytes(), err
 }
 
@@ -183,14 +207,17 @@ func tail(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
+
 	if info.Size() > fileLimit {
 		if _, err := f.Seek(-fileLimit, io.SeekEnd); err != nil {
 			return nil, err
 		}
 	}
+
 	return io.ReadAll(io.LimitReader(f, fileLimit))
 }

@@ -61,10 +61,12 @@ func (k *Keys) HostPublicKey(node site.Name) (ssh.PublicKey, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(pair.Public))
 	if err != nil {
 		return nil, fmt.Errorf("read host key of %s: %w", node, err)
 	}
+
 	return key, nil
 }
 
@@ -84,18 +86,22 @@ func (k *Keys) pair(path, comment string) (KeyPair, error) {
 	if signer, err := ssh.ParsePrivateKey(text); err == nil {
 		return KeyPair{string(text), authorizedKey(signer.PublicKey(), comment)}, nil
 	}
+
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("mint SSH key: %w", err)
 	}
+
 	block, err := ssh.MarshalPrivateKey(key, comment)
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("mint SSH key: %w", err)
 	}
+
 	signer, err := ssh.NewSignerFromKey(key)
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("mint SSH key: %w", err)
 	}
+
 	private := pem.EncodeToMemory(block)
 	return KeyPair{string(private), authorizedKey(signer.PublicKey(), comment)}, writeKey(path, private)
 }

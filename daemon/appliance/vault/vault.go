@@ -45,6 +45,7 @@ func (v *Vault) Authority() (*ca.Authority, error) {
 		}
 		v.authority = a
 	}
+
 	return v.authority, nil
 }
 
@@ -55,9 +56,11 @@ func (v *Vault) PasswordHash(password string) (string, error) {
 	if h, ok := v.hashes[password]; ok {
 		return h, nil
 	}
+
 	h, err := site.NewSecret(password).CryptHash(v.salt())
 	if err == nil {
 		v.hashes[password] = h
 	}
+
 	return h, err
 }

@@ -61,19 +61,36 @@ func (o Operator) Objects() ([]client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	account := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
 	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: Namespace, Name: Name}}
 	return append(objects,
 		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
 		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: account},
-		&rbacv1.ClusterRole{TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: Name}, Rules: policyRules()},
+		&rbacv1.ClusterRole{
+			TypeMeta:   typeMeta("rbac.authorization.k8s.io/v1", "ClusterRole"),
+			ObjectMeta: metav1.ObjectMeta{Name: Name},
+			Rules:      policyRules(),
+		},
 		&rbacv1.ClusterRoleBinding{
-			TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: Name},
-			RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: Name}, Subjects: subject,
+			TypeMeta: typeMeta(
+				"rbac.authorization.k8s.io/v1", "ClusterRoleBinding",
+			), ObjectMeta: metav1.ObjectMeta{Name: Name},
+			RoleRef: rbacv1.RoleRef{
+				APIGroup: "rbac.authorization.k8s.io",
+				Kind:     "ClusterRole",
+				Name:     Name,
+			}, Subjects: subject,
 		},
 		// The lock that keeps a second operator waiting.
-		&rbacv1.Role{TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: account, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update", "patch"}},
+		&rbacv1.Role{TypeMeta: typeMeta(
+			"rbac.authorization.k8s.io/v1", "Role",
+		), ObjectMeta: account, Rules: []rbacv1.PolicyRule{
+			{
+				APIGroups: []string{"coordination.k8s.io"},
+				Resources: []string{"leases"},
+				Verbs:     []string{"get", "create", "update", "patch"},
+			},
 			{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}, // who has it
 		}},
 		&rbacv1.RoleBinding{
@@ -81,7 +98,9 @@ func (o Operator) Objects() ([]client.Object, error) {
 			RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: Name}, Subjects: subject,
 		},
 		&corev1.Secret{
-			TypeMeta: typeMeta("v1", "Secret"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: kud.SSHSecret}, Type: corev1.SecretTypeOpaque,
+			TypeMeta: typeMeta(
+				"v1", "Secret",
+			), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: kud.SSHSecret}, Type: corev1.SecretTypeOpaque,
 			Data: map[string][]byte{contract.FilePrivateKey: o.Private, contract.FilePublicKey: o.Public},
 		},
 		oldFields(), oldFieldsBinding(), o.deployment(),
@@ -137,12 +156,18 @@ func oldFields() *admissionv1.ValidatingAdmissionPolicy {
 		})
 	}
 	return &admissionv1.ValidatingAdmissionPolicy{
-		TypeMeta: typeMeta("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"), ObjectMeta: metav1.ObjectMeta{Name: oldFieldsName},
+		TypeMeta: typeMeta(
+			"admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy",
+		), ObjectMeta: metav1.ObjectMeta{Name: oldFieldsName},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: ptr.To(admissionv1.Ignore),
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-				Rule:       admissionv1.Rule{APIGroups: []string{"bpa.akraino.org"}, APIVersions: []string{"*"}, Resources: []string{"provisionings"}},
+				Rule: admissionv1.Rule{
+					APIGroups:   []string{"bpa.akraino.org"},
+					APIVersions: []string{"*"},
+					Resources:   []string{"provisionings"},
+				},
 			}}}},
 			Validations: validations,
 		},
@@ -153,8 +178,13 @@ const oldFieldsName = "old-fields.bpa.akraino.org"
 
 func oldFieldsBinding() *admissionv1.ValidatingAdmissionPolicyBinding {
 	return &admissionv1.ValidatingAdmissionPolicyBinding{
-		TypeMeta: typeMeta("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"), ObjectMeta: metav1.ObjectMeta{Name: oldFieldsName},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: oldFieldsName, ValidationActions: []admissionv1.ValidationAction{admissionv1.Warn}},
+		TypeMeta: typeMeta(
+			"admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding",
+		), ObjectMeta: metav1.ObjectMeta{Name: oldFieldsName},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        oldFieldsName,
+			ValidationActions: []admissionv1.ValidationAction{admissionv1.Warn},
+		},
 	}
 }
 
@@ -165,10 +195,15 @@ const health = 8384
 func (o Operator) deployment() *appsv1.Deployment {
 	labels := map[string]string{"app.kubernetes.io/name": Name}
 	directory := func(name, path string, kind corev1.HostPathType) corev1.Volume {
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
+		return corev1.Volume{
+			Name:         name,
+			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}},
+		}
 	}
 	return &appsv1.Deployment{
-		TypeMeta: typeMeta("apps/v1", "Deployment"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
+		TypeMeta: typeMeta(
+			"apps/v1", "Deployment",
+		), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1),
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
@@ -181,19 +216,28 @@ func (o Operator) deployment() *appsv1.Deployment {
 					DNSPolicy:          corev1.DNSDefault,
 					EnableServiceLinks: ptr.To(false),
 					Containers: []corev1.Container{{
-						Name: "manager", Image: Image, ImagePullPolicy: corev1.PullNever,
-						Command: []string{binary, "bpa"},
+						Name:            "manager",
+						Image:           Image,
+						ImagePullPolicy: corev1.PullNever,
+						Command:         []string{binary, "bpa"},
 						Args: []string{
 							"--namespace", Namespace, "--lease-file", o.LeaseFile, "--site", o.Site, "--proposal", o.Proposal,
 							"--installer-image", o.Installer, "--health", fmt.Sprintf("127.0.0.1:%d", health),
 						},
 						ReadinessProbe: &corev1.Probe{
-							ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: "/readyz", Port: intstr.FromInt32(health)}},
+							ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+								Host: "127.0.0.1",
+								Path: "/readyz",
+								Port: intstr.FromInt32(health),
+							}},
 							PeriodSeconds: 5, TimeoutSeconds: 10,
 						},
 						SecurityContext: &corev1.SecurityContext{
-							RunAsUser: ptr.To[int64](0), RunAsGroup: ptr.To[int64](0), AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
-							Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+							RunAsUser:                ptr.To[int64](0),
+							RunAsGroup:               ptr.To[int64](0),
+							AllowPrivilegeEscalation: ptr.To(false),
+							ReadOnlyRootFilesystem:   ptr.To(true),
+							Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 						},
 						VolumeMounts: []corev1.VolumeMount{
 							{Name: "binary", MountPath: binary, ReadOnly: true},

@@ -21,14 +21,20 @@ func Provisionings(s *site.Site) []v1alpha1.Provisioning {
 				Namespace: operator.ProposalNamespace, Name: string(c.Name),
 				Labels: map[string]string{v1alpha1.LabelCluster: string(c.Name), label.Site: string(s.Name)},
 			},
-			Spec: v1alpha1.ProvisioningSpec{KUDPlugins: c.AddOns, PodSubnet: c.PodCIDR.String(), ServiceSubnet: c.ServiceCIDR.String()},
+			Spec: v1alpha1.ProvisioningSpec{
+				KUDPlugins:    c.AddOns,
+				PodSubnet:     c.PodCIDR.String(),
+				ServiceSubnet: c.ServiceCIDR.String(),
+			},
 		}
 		for _, m := range c.ControlPlane {
 			p.Spec.Masters = append(p.Spec.Masters, map[string]*v1alpha1.Body{string(m.Name): nodeBody(m)})
 		}
+
 		for _, m := range c.Workers {
 			p.Spec.Workers = append(p.Spec.Workers, map[string]*v1alpha1.Body{string(m.Name): nodeBody(m)})
 		}
+
 		all = append(all, p)
 	}
 	return all
@@ -36,13 +42,21 @@ func Provisionings(s *site.Site) []v1alpha1.Provisioning {
 
 // nodeBody is what is asked of one member. Who asks for nothing asks for any host.
 func nodeBody(m site.NodeSelector) *v1alpha1.Body {
-	b := &v1alpha1.Body{Host: string(m.Node), MACAddress: string(m.MAC), CPU: int32(m.CPU), SRIOV: m.SRIOV, QAT: m.QAT}
+	b := &v1alpha1.Body{
+		Host:       string(m.Node),
+		MACAddress: string(m.MAC),
+		CPU:        int32(m.CPU),
+		SRIOV:      m.SRIOV,
+		QAT:        m.QAT,
+	}
 	if m.Memory != 0 {
 		b.Memory = m.Memory.String()
 	}
+
 	if *b == (v1alpha1.Body{}) {
 		b.CPU = 1
 	}
+
 	return b
 }
 

@@ -24,7 +24,11 @@ const (
 )
 
 // Stages are the facts that the operator runs, and that it knows the site's clusters.
-func Stages(o func() (Operator, error), clusters func() []v1alpha1.Provisioning, api func() (client.Client, error)) []bringup.Stage {
+func Stages(
+	o func() (Operator, error),
+	clusters func() []v1alpha1.Provisioning,
+	api func() (client.Client, error),
+) []bringup.Stage {
 	operator := objects{api, owner, func() ([]client.Object, error) {
 		o, err := o()
 		if err != nil {
@@ -49,6 +53,7 @@ func Stages(o func() (Operator, error), clusters func() []v1alpha1.Provisioning,
 				if err != nil {
 					return err
 				}
+
 				var d appsv1.Deployment
 				if err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: Name}, &d); err != nil {
 					return fmt.Errorf("read deployment %s: %w", Name, err)
@@ -56,6 +61,7 @@ func Stages(o func() (Operator, error), clusters func() []v1alpha1.Provisioning,
 				if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas == 0 || d.Status.AvailableReplicas == 0 {
 					return bringup.Wait("the pod of %s to be ready", Name)
 				}
+
 				return nil
 			},
 			Do:      operator.apply("applying the operator of clusters"),
@@ -87,10 +93,12 @@ func (o objects) build() (apply.Set, client.Client, error) {
 	if err != nil {
 		return apply.Set{}, nil, err
 	}
+
 	set, err := apply.New(o.owner, all...)
 	if err != nil {
 		return apply.Set{}, nil, err
 	}
+
 	c, err := o.api()
 	return set, c, err
 }
@@ -112,6 +120,7 @@ func (o objects) apply(doing string) func(context.Context, bringup.Report) error
 		if set = set.StaleSubset(ctx, c); len(set.Objects) == 0 {
 			return nil
 		}
+
 		report(doing)
 		return set.Apply(ctx, c)
 	}
@@ -123,6 +132,7 @@ func ListClusters(ctx context.Context, c client.Client, hosts []metal3api.BareMe
 	if err := c.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list Provisionings: %w", err)
 	}
+
 	all := make([]status.Cluster, 0, len(list.Items))
 	for i := range list.Items {
 		p := &list.Items[i]
@@ -140,6 +150,7 @@ func ListClusters(ctx context.Context, c client.Client, hosts []metal3api.BareMe
 		default:
 			s.Text = p.Status.Message
 		}
+
 		for _, n := range p.Status.Nodes {
 			s.Members = append(s.Members, status.ClusterNode{
 				Name:    n.Name,
@@ -150,8 +161,10 @@ func ListClusters(ctx context.Context, c client.Client, hosts []metal3api.BareMe
 				Reason:  n.Reason,
 			})
 		}
+
 		all = append(all, s)
 	}
+
 	return all, nil
 }
 
@@ -167,5 +180,6 @@ func listLeftovers(cluster string, hosts []metal3api.BareMetalHost) []status.Lef
 	for _, l := range operator.FindLeftovers(cluster, pointers) {
 		all = append(all, status.Leftover{Host: l.Host, Text: l.Sentence()})
 	}
+
 	return all
 }

@@ -19,6 +19,7 @@ func ReadProgress(text []byte) Progress {
 	if json.Unmarshal(text, &p) != nil {
 		return Progress{}
 	}
+
 	p.Percent = min(max(p.Percent, 0), 100)
 	return p
 }

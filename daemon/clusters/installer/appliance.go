@@ -62,6 +62,7 @@ func (n *node) applianceValues(ctx context.Context) (values, *appliance, error) 
 	if err != nil {
 		return values{}, nil, err
 	}
+
 	v := n.values()
 	v.Appliance = applianceAddress(n.Addr, n.shell.LocalAddr(), a.served)
 	v.Registry = netip.AddrPortFrom(v.Appliance, assets.RegistryPort)
@@ -78,37 +79,45 @@ func (c *cluster) loadAppliance(ctx context.Context, local netip.Addr) (*applian
 	if c.appliance != nil {
 		return c.appliance, nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	base, authority, err := findRegistry(ctx, append([]netip.Addr{local}, localAddrs()...))
 	if err != nil {
 		return nil, bringup.Wait("the appliance's registry: %v", err)
 	}
+
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authority) {
 		return nil, fmt.Errorf("%s/ca.crt is no certificate", base)
 	}
+
 	trusting := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	key, _, err := fetchText(ctx, trusting, base+"/packages.asc")
 	if err != nil {
 		return nil, fmt.Errorf("ask the appliance for the key of its packages: %w", err)
 	}
+
 	text, _, err := fetchText(ctx, trusting, base+"/addresses")
 	if err != nil {
 		return nil, fmt.Errorf("ask the appliance where nodes are supplied: %w", err)
 	}
+
 	a := &appliance{authority: authority, packagesKey: key, digests: map[string]string{}}
 	if a.served, err = parseServed(string(text)); err != nil {
 		return nil, fmt.Errorf("read %s/addresses: %w", base, err)
 	}
+
 	for _, image := range imagesOf(true) {
 		repository, tag, _ := strings.Cut(strings.TrimPrefix(image, assets.ImageDomain+"/"), ":")
 		_, header, err := fetchText(ctx, trusting, base+"/v2/"+repository+"/manifests/"+tag)
 		if err != nil {
 			return nil, fmt.Errorf("ask the appliance's registry for %s: %w", image, err)
 		}
+
 		a.digests[image] = header.Get("Docker-Content-Digest")
 	}
+
 	c.appliance = a
 	return a, nil
 }
@@ -124,10 +133,12 @@ func findRegistry(ctx context.Context, at []netip.Addr) (base string, authority 
 		if wrong == nil {
 			return base, authority, nil
 		}
+
 		if err == nil {
 			err = wrong
 		}
 	}
+
 	return "", nil, err
 }
 
@@ -162,15 +173,18 @@ func fetchText(ctx context.Context, c *http.Client, url string) ([]byte, http.He
 	if err != nil {
 		return nil, nil, err
 	}
+
 	request.Header.Set("Accept", "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json")
 	response, err := c.Do(request)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", url, response.Status)
 	}
+
 	return text, response.Header, err
 }

@@ -70,27 +70,33 @@ func (c *cluster) connect(ctx context.Context) (*api, error) {
 	if known != nil && known.checkReady(ctx) == nil {
 		return known, nil
 	}
+
 	var all []error
 	for _, n := range c.nodes {
 		if !n.ControlPlane {
 			continue
 		}
+
 		err := n.checkListening(ctx)
 		var a *api
 		if err == nil {
 			a, err = n.openAPI(ctx)
 		}
+
 		if err == nil {
 			err = a.checkReady(ctx)
 		}
+
 		if err == nil {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			a.from, c.api = n, a
 			return a, nil
 		}
+
 		all = append(all, err)
 	}
+
 	return nil, errors.Join(all...)
 }
 
@@ -101,6 +107,7 @@ func (a *api) checkReady(ctx context.Context) error {
 	if open := apply.NotReady(string(said)); err != nil && len(open) > 0 {
 		return fmt.Errorf("the API server still waits for %s", strings.Join(open, ", "))
 	}
+
 	return err
 }
 
@@ -119,10 +126,12 @@ func (a *api) authorityHash() (string, error) {
 	if block == nil {
 		return "", errors.New("the cluster's root certificate is not PEM")
 	}
+
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		return "", fmt.Errorf("read the cluster's root certificate: %w", err)
 	}
+
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
@@ -139,6 +148,7 @@ func (n *node) checkListening(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reach the API server of %s: %w", n.Label, err)
 	}
+
 	return conn.Close()
 }
 
@@ -156,6 +166,7 @@ func newAPI(kubeconfig []byte, server netip.AddrPort) (*api, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the administrator's kubeconfig: %w", err)
 	}
+
 	config.Host, config.UserAgent = "https://"+server.String(), "firstlight-installer"
 	config.QPS, config.Burst = 100, 200
 	a := &api{kubeconfig: kubeconfig, config: config, authority: config.CAData}
@@ -165,5 +176,6 @@ func newAPI(kubeconfig []byte, server netip.AddrPort) (*api, error) {
 	if a.client, err = client.New(config, client.Options{}); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
+
 	return a, nil
 }

@@ -149,12 +149,15 @@ func parseFacts(text string) (facts, error) {
 			f.Marker = m
 		}
 	}
+
 	if f.Arch == "" || f.MachineID == "" || f.Resolv == "" {
 		wrong = append(wrong, errors.New("it said too little"))
 	}
+
 	if len(wrong) > 0 {
 		return facts{}, fmt.Errorf("read what the node said: %w", errors.Join(wrong...))
 	}
+
 	return f, nil
 }
 
@@ -166,10 +169,12 @@ func parseMarker(value string) (*marker, error) {
 	if len(strings.TrimSpace(string(text))) == 0 {
 		return nil, nil // its write was cut off, before anything followed from it
 	}
+
 	m := &marker{}
 	if err := json.Unmarshal(text, m); err != nil {
 		return nil, fmt.Errorf("read %s: %w", markerPath, err)
 	}
+
 	return m, nil
 }
 
@@ -186,6 +191,7 @@ func checkFit(f facts, controlPlane bool) error {
 	if controlPlane {
 		least = leastControlPlane
 	}
+
 	switch {
 	case f.CloudInit:
 		return bringup.Wait("cloud-init, which still sets it up")
@@ -194,10 +200,14 @@ func checkFit(f facts, controlPlane bool) error {
 	case f.Memory < least:
 		return bringup.Permanent(fmt.Errorf("it has %d MiB of memory; its role needs %d MiB", f.Memory>>10, least>>10))
 	case len(f.Missing) > 0 && !f.Apt:
-		return bringup.Permanent(fmt.Errorf("it lacks %s and has no apt to install them; use an image of Debian or Ubuntu, or one that has them", strings.Join(f.Missing, ", ")))
+		return bringup.Permanent(fmt.Errorf(
+			"it lacks %s and has no apt to install them; use an image of Debian or Ubuntu, or one that has them",
+			strings.Join(f.Missing, ", "),
+		))
 	case f.Free < leastFree && !f.Kubernetes:
 		return fmt.Errorf("%d MiB are free in its /var/lib, %d MiB are needed; free some", f.Free>>10, leastFree>>10)
 	}
+
 	return nil
 }
 
@@ -224,7 +234,9 @@ func checkOwner(f facts, m marker, authority string) error {
 	case f.Marker.ID != m.ID:
 		return bringup.Permanent(fmt.Errorf("it belongs to an earlier cluster %s%s", m.Cluster, way))
 	case f.Marker.Label != m.Label:
-		return bringup.Permanent(fmt.Errorf("it is %s of this cluster, not %s; give it its name back, or remove %[1]s first", f.Marker.Label, m.Label))
+		return bringup.Permanent(fmt.Errorf(
+			"it is %s of this cluster, not %s; give it its name back, or remove %[1]s first", f.Marker.Label, m.Label,
+		))
 	case authority != "" && f.Authority != "" && f.Authority != authority:
 		return bringup.Permanent(errors.New("its certificates are of another cluster's authority" + way))
 	}

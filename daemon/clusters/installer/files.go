@@ -35,10 +35,12 @@ func (n *node) differingFiles(ctx context.Context, files []file) ([]file, error)
 	for _, f := range files {
 		args = append(args, f.path)
 	}
+
 	out, err := n.shell.Run(ctx, nil, "sha256sum", args...)
 	if err != nil && remote.ExitCode(err) != 1 { // 1: some are not there
 		return nil, err
 	}
+
 	return filterDiffering(files, parseSums(out)), nil
 }
 
@@ -72,6 +74,7 @@ func (n *node) checkFiles(ctx context.Context, files []file) error {
 	if len(other) > 0 {
 		return fmt.Errorf("%s is not as wanted", other[0].path)
 	}
+
 	return nil
 }
 
@@ -93,12 +96,17 @@ func (n *node) put(ctx context.Context, files []file) error {
 	if err != nil {
 		return err
 	}
+
 	for _, f := range other {
-		_, err := n.shell.Run(ctx, strings.NewReader(string(f.data)), "sh", "-euc", "umask 077\n"+write, "sh", f.path, fmt.Sprintf("%o", f.mode))
+		_, err := n.shell.Run(
+			ctx, strings.NewReader(string(f.data)), "sh", "-euc", "umask 077\n"+write, "sh", f.path,
+			fmt.Sprintf("%o", f.mode),
+		)
 		if err != nil {
 			return fmt.Errorf("write %s: %w", f.path, err)
 		}
 	}
+
 	return nil
 }
 
@@ -116,10 +124,14 @@ func (n *node) checkRunning(ctx context.Context, u unit) error {
 	if err := n.checkFiles(ctx, u.files); err != nil {
 		return err
 	}
-	out, err := n.shell.RunScript(ctx, `systemctl is-active "$1" || true; cat "$2" 2>/dev/null || true`, u.name, u.inEffect())
+
+	out, err := n.shell.RunScript(
+		ctx, `systemctl is-active "$1" || true; cat "$2" 2>/dev/null || true`, u.name, u.inEffect(),
+	)
 	if err != nil {
 		return err
 	}
+
 	state, started, _ := strings.Cut(out, "\n")
 	switch {
 	case state != "active":
@@ -127,6 +139,7 @@ func (n *node) checkRunning(ctx context.Context, u unit) error {
 	case strings.TrimSpace(started) != digestOf(u.files...):
 		return fmt.Errorf("%s runs from another configuration", u.name)
 	}
+
 	return nil
 }
 

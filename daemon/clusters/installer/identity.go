@@ -34,32 +34,39 @@ func (c *cluster) loadIdentity(f *facts) (*clusterIdentity, error) {
 	if c.identity != nil {
 		return c.identity, nil
 	}
+
 	path := filepath.Join(c.dir, contract.FileIdentity)
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read record of the cluster: %w", err)
 	}
+
 	r := &clusterIdentity{}
 	if err == nil {
 		if err := json.Unmarshal(text, r); err != nil {
-			return nil, bringup.Permanent(fmt.Errorf("read record of the cluster %s: %w; remove it, and what the nodes say is believed", path, err))
+			return nil, bringup.Permanent(fmt.Errorf(
+				"read record of the cluster %s: %w; remove it, and what the nodes say is believed", path, err,
+			))
 		}
 	} else if f == nil {
 		return nil, bringup.Wait("the first control plane to say whether it is part of a cluster already")
 	} else if *r, err = identityFrom(*f, c.Settings); err != nil {
 		return nil, err
 	}
+
 	if r.Pods != c.Pods || r.Services != c.Services {
 		c.refused = bringup.Permanent(fmt.Errorf("the cluster has the networks %s for pods and %s for Services since it was made; %s and %s are asked for now; "+
 			"ask for its own, or delete its Provisioning, install every node's system anew and create it again",
 			r.Pods, r.Services, c.Pods, c.Services))
 		return nil, c.refused
 	}
+
 	if text == nil {
 		if err := c.saveIdentity(*r); err != nil {
 			return nil, err
 		}
 	}
+
 	c.identity = r
 	return r, nil
 }
@@ -77,9 +84,11 @@ func identityFrom(f facts, s Settings) (clusterIdentity, error) {
 	if f.Marker != nil && f.Marker.Cluster == s.Cluster {
 		r.ID, r.Formed = f.Marker.ID, f.Kubernetes && !f.HalfMade
 	}
+
 	if r.Formed && f.PodsWere.IsValid() && f.ServicesWere.IsValid() {
 		r.Pods, r.Services = f.PodsWere, f.ServicesWere
 	}
+
 	return r, nil
 }
 
@@ -90,6 +99,7 @@ func (c *cluster) markFormed() error {
 	if c.identity == nil || c.identity.Formed {
 		return nil
 	}
+
 	c.identity.Formed = true
 	return c.saveIdentity(*c.identity)
 }

@@ -28,6 +28,7 @@ func imagesOf(controlPlane bool) []string {
 			at("kube-scheduler", assets.KubernetesVersion),
 			at("etcd", assets.EtcdVersion))
 	}
+
 	return images
 }
 
@@ -51,6 +52,7 @@ func parseImages(out string) map[string]image {
 		if len(f) < 3 || !strings.HasPrefix(f[2], "sha256:") {
 			continue
 		}
+
 		labels := strings.Split(f[len(f)-1], ",")
 		have[f[0]] = image{f[2], slices.Contains(labels, syncedLabel) && slices.Contains(labels, pinnedLabel)}
 	}
@@ -65,6 +67,7 @@ func missingImages(want []string, digests map[string]string, have map[string]ima
 		if got == (image{digests[name], true}) {
 			continue
 		}
+
 		missing = append(missing, name)
 		if there {
 			torn = append(torn, name)
@@ -78,10 +81,12 @@ func (n *node) missingImages(ctx context.Context) (missing, torn []string, err e
 	if err != nil {
 		return nil, nil, err
 	}
+
 	out, err := n.shell.Run(ctx, nil, "ctr", "--namespace", "k8s.io", "images", "list")
 	if err != nil {
 		return nil, nil, err
 	}
+
 	missing, torn = missingImages(imagesOf(n.ControlPlane), supply.digests, parseImages(out))
 	return missing, torn, nil
 }
@@ -94,6 +99,7 @@ func (n *node) imagesDone(ctx context.Context) error {
 	if len(missing) > 0 {
 		return fmt.Errorf("%d container images are missing, the first is %s", len(missing), missing[0])
 	}
+
 	return nil
 }
 
@@ -103,18 +109,23 @@ func (n *node) imagesDo(ctx context.Context, report bringup.Report) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
+
 	if len(torn) > 0 {
 		if _, err := n.runLocked(ctx, `ctr --namespace k8s.io images remove --sync "$@" >/dev/null`, torn...); err != nil {
 			return err
 		}
 	}
+
 	for i, name := range missing {
 		report(fmt.Sprintf("pulling image %d of %d", i+1, len(missing)))
-		_, err := n.runLocked(ctx, `ctr --namespace k8s.io images pull --hosts-dir /etc/containerd/certs.d "$1" >/dev/null`, name)
+		_, err := n.runLocked(
+			ctx, `ctr --namespace k8s.io images pull --hosts-dir /etc/containerd/certs.d "$1" >/dev/null`, name,
+		)
 		if err != nil {
 			return n.explainFetch(ctx, err)
 		}
 	}
+
 	report("waiting for the disk")
 	_, err = n.runLocked(ctx, `
 sync --file-system /var/lib/containerd
@@ -150,19 +161,23 @@ func (n *node) programsDone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var links []string
 	for _, l := range programLinks {
 		links = append(links, l[0])
 	}
+
 	out, err := n.shell.RunScript(ctx, `for link; do test -e "$link" && readlink "$link" || echo; done`, links...)
 	if err != nil {
 		return err
 	}
+
 	for i, is := range strings.Split(strings.TrimSuffix(out, "\n"), "\n") {
 		if i < len(programLinks) && is != libDir+"/"+release+"/"+programLinks[i][1] {
 			return fmt.Errorf("%s is not of this release", programLinks[i][0])
 		}
 	}
+
 	return nil
 }
 
@@ -173,6 +188,7 @@ func (n *node) programsDo(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
+
 	report("installing programs")
 	_, err = n.runLocked(ctx, `
 to=$1/$2
@@ -194,10 +210,12 @@ fi
 	if err != nil {
 		return err
 	}
+
 	var args []string
 	for _, l := range programLinks {
 		args = append(args, l[0], libDir+"/"+release+"/"+l[1])
 	}
+
 	_, err = n.runLocked(ctx, `
 mkdir -p /usr/local/bin /opt/cni/bin
 while test $# -gt 0; do ln -sfn "$2" "$1"; shift 2; done

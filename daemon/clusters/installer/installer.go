@@ -54,10 +54,14 @@ func New(c Config) (*Installer, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("read inventory: %w", err)
 	}
+
 	inv, err := inventory.Parse(text)
 	if err != nil {
-		return nil, bringup.Permanent(fmt.Errorf("read inventory %s: %w", filepath.Join(c.Dir, contract.FileInventory), err))
+		return nil, bringup.Permanent(fmt.Errorf(
+			"read inventory %s: %w", filepath.Join(c.Dir, contract.FileInventory), err,
+		))
 	}
+
 	plugins, err := choosePlugins(c.Plugins)
 	if err != nil {
 		return nil, bringup.Permanent(err)
@@ -65,22 +69,46 @@ func New(c Config) (*Installer, error) {
 	if err := checkNetworks(c.Settings, inv); err != nil {
 		return nil, bringup.Permanent(err)
 	}
+
 	i := &Installer{config: c}
 	log, err := i.logTo("installer")
 	if err != nil {
 		return nil, err
 	}
-	i.cluster = &cluster{Settings: c.Settings, dir: c.Dir, inv: inv, log: slog.New(slog.NewTextHandler(log, nil)), plugins: plugins}
-	hosts := &remote.Hosts{Known: filepath.Join(c.Dir, contract.FileKnownHosts), Learned: filepath.Join(c.Dir, contract.FileLearned)}
+
+	i.cluster = &cluster{
+		Settings: c.Settings,
+		dir:      c.Dir,
+		inv:      inv,
+		log:      slog.New(slog.NewTextHandler(log, nil)),
+		plugins:  plugins,
+	}
+	hosts := &remote.Hosts{
+		Known:   filepath.Join(c.Dir, contract.FileKnownHosts),
+		Learned: filepath.Join(c.Dir, contract.FileLearned),
+	}
 	for _, in := range inv.Nodes {
 		log, err := i.logTo(in.Label)
 		if err != nil {
 			return nil, err
 		}
-		shell := &remote.Node{Target: remote.Target{Name: in.Label, Addr: in.SSH(), User: in.User, Password: in.Password}, Key: c.Key, Hosts: hosts, Trace: log}
+
+		shell := &remote.Node{
+			Target: remote.Target{Name: in.Label, Addr: in.SSH(), User: in.User, Password: in.Password},
+			Key:    c.Key,
+			Hosts:  hosts,
+			Trace:  log,
+		}
 		i.close = append(i.close, shell.Close)
-		i.cluster.nodes = append(i.cluster.nodes, &node{Node: in, cluster: i.cluster, shell: shell, leftBy: c.Clear[in.Label], log: slog.New(slog.NewTextHandler(log, nil))})
+		i.cluster.nodes = append(i.cluster.nodes, &node{
+			Node:    in,
+			cluster: i.cluster,
+			shell:   shell,
+			leftBy:  c.Clear[in.Label],
+			log:     slog.New(slog.NewTextHandler(log, nil)),
+		})
 	}
+
 	return i, nil
 }
 
@@ -93,16 +121,25 @@ func checkNetworks(s Settings, inv inventory.Inventory) error {
 		return fmt.Errorf("the network of pods %s and that of Services %s overlap", s.Pods, s.Services)
 	}
 	if room := 1 << max(0, nodeBits(s.Pods)-s.Pods.Bits()); room < len(inv.Nodes) {
-		return fmt.Errorf("the network of pods %s has room for %d nodes, the inventory has %d", s.Pods, room, len(inv.Nodes))
+		return fmt.Errorf(
+			"the network of pods %s has room for %d nodes, the inventory has %d", s.Pods, room, len(inv.Nodes),
+		)
 	}
+
 	for _, n := range inv.Nodes {
 		if s.Pods.Contains(n.Addr) || s.Services.Contains(n.Addr) {
-			return fmt.Errorf("the address %s of %s is in the network of pods %s or of Services %s", n.Addr, n.Label, s.Pods, s.Services)
+			return fmt.Errorf(
+				"the address %s of %s is in the network of pods %s or of Services %s", n.Addr, n.Label, s.Pods,
+				s.Services,
+			)
 		}
 		if n.Addr.Is4() != s.Pods.Addr().Is4() {
-			return fmt.Errorf("the address %s of %s and the network of pods %s are not of one family", n.Addr, n.Label, s.Pods)
+			return fmt.Errorf(
+				"the address %s of %s and the network of pods %s are not of one family", n.Addr, n.Label, s.Pods,
+			)
 		}
 	}
+
 	return nil
 }
 
@@ -116,11 +153,13 @@ func (i *Installer) logTo(name string) (io.Writer, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
+
 	if info, err := os.Stat(path); err == nil && info.Size() > maxLog {
 		if err := os.Rename(path, path+".1"); err != nil {
 			return nil, fmt.Errorf("put log aside: %w", err)
 		}
 	}
+
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
@@ -128,6 +167,7 @@ func (i *Installer) logTo(name string) (io.Writer, error) {
 	if err := f.Chmod(0o600); err != nil { // an older one was for everybody
 		return nil, errors.Join(fmt.Errorf("open log: %w", err), f.Close())
 	}
+
 	i.close = append(i.close, func() { _ = f.Close() })
 	return f, nil
 }
@@ -152,6 +192,7 @@ func (i *Installer) Install(ctx context.Context) error {
 		plans[n.Label] = &bringup.Runner{Plan: n.stages(), Log: n.log}
 		order = append(order, n.Label)
 	}
+
 	return i.run(ctx, plans, order)
 }
 
@@ -166,6 +207,7 @@ func (i *Installer) run(ctx context.Context, plans map[string]*bringup.Runner, o
 		r.Changed = func(s bringup.Snapshot) { t.update(name, s) }
 		wg.Go(func() { _ = r.Run(running) })
 	}
+
 	defer wg.Wait()
 	defer stop()
 	for {

@@ -59,10 +59,12 @@ func (n *node) initDo(ctx context.Context, report bringup.Report) error {
 	if r.Formed {
 		return n.restartControlPlane(ctx, report)
 	}
+
 	text, err := render("kubeadm.yaml", n.values())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
+
 	files, err := kubeletFiles(n.values())
 	if err != nil {
 		return bringup.Permanent(err)
@@ -70,6 +72,7 @@ func (n *node) initDo(ctx context.Context, report bringup.Report) error {
 	if err := n.put(ctx, append(files, file{initPath, 0o600, text})); err != nil {
 		return err
 	}
+
 	report("kubeadm makes the control plane")
 	// What a cut left half written stops kubeadm. Nothing was ever stored in a control plane that was
 	// never whole: it is cleared away, and the next try begins with nothing.
@@ -84,13 +87,17 @@ kubeadm init --config "$1" --skip-token-print --ignore-preflight-errors all || {
 func (n *node) restartControlPlane(ctx context.Context, report bringup.Report) error {
 	if f := n.facts(); !f.Kubernetes {
 		return bringup.Permanent(fmt.Errorf("the control plane was on this node and is gone; if the cluster may go with it, "+
-			"delete its Provisioning, or remove %s, and install every node's system anew", filepath.Join(n.dir, contract.FileIdentity)))
+			"delete its Provisioning, or remove %s, and install every node's system anew", filepath.Join(
+			n.dir, contract.FileIdentity,
+		)))
 	}
+
 	report("starting the control plane")
 	_, err := n.runLocked(ctx, `systemctl enable --quiet kubelet.service; systemctl start kubelet.service`)
 	if err != nil {
 		return err
 	}
+
 	return n.waitFor(ctx, 2*time.Minute, n.initDone)
 }
 
@@ -134,6 +141,7 @@ func (n *node) joinDone(ctx context.Context) error {
 	if err != nil {
 		return bringup.Wait("the control plane of %s", n.firstControlPlane().Label)
 	}
+
 	f, err := n.collectFacts(ctx)
 	if err != nil {
 		return err
@@ -144,6 +152,7 @@ func (n *node) joinDone(ctx context.Context) error {
 	if f.Authority != a.authorityDigest() {
 		return bringup.Permanent(errors.New("its certificates are of another cluster's authority; remove the node and add it again"))
 	}
+
 	object, err := a.set.CoreV1().Nodes().Get(ctx, n.Label, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read node %s: %w", n.Label, err)
@@ -151,6 +160,7 @@ func (n *node) joinDone(ctx context.Context) error {
 	if is := object.Status.NodeInfo.MachineID; is != "" && is != f.MachineID {
 		return fmt.Errorf("the cluster knows another machine as %s", n.Label)
 	}
+
 	return n.checkAddressed(f, object)
 }
 
@@ -180,14 +190,17 @@ func (n *node) joinDo(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
+
 	if n.ControlPlane {
 		report("waiting for its turn")
 		n.joining.Lock()
 		defer n.joining.Unlock()
 	}
+
 	if err := n.replace(ctx, a, report); err != nil {
 		return err
 	}
+
 	files, err := n.joinFiles(ctx, a)
 	if err != nil {
 		return err
@@ -195,12 +208,14 @@ func (n *node) joinDo(ctx context.Context, report bringup.Report) error {
 	if err := n.put(ctx, files); err != nil {
 		return err
 	}
+
 	if is := n.facts().NodeIP; is.IsValid() && is != n.Addr { // only a worker's, see moved
 		report("telling its kubelet the new address")
 		if _, err := n.runLocked(ctx, readdress, n.Addr.String(), kubeletFlags); err != nil {
 			return err
 		}
 	}
+
 	report("kubeadm joins it")
 	// A node that has its certificate is a member: its kubelet needs only to be started. Before that
 	// nothing is lost by clearing away what a cut left; kubeadm takes back its member of etcd.
@@ -216,6 +231,7 @@ rm -f "$1"
 	if err != nil {
 		return err
 	}
+
 	return n.waitFor(ctx, 2*time.Minute, n.joinDone)
 }
 
@@ -233,12 +249,18 @@ func (n *node) replace(ctx context.Context, a *api, report bringup.Report) error
 		return nil
 	}
 	if readyCondition(object) == corev1.ConditionTrue {
-		return bringup.Permanent(fmt.Errorf("another machine runs as %s; remove it first, or use another label", n.Label))
+		return bringup.Permanent(fmt.Errorf(
+			"another machine runs as %s; remove it first, or use another label", n.Label,
+		))
 	}
+
 	report("removing the machine that was " + n.Label)
-	if err := a.set.CoreV1().Nodes().Delete(ctx, n.Label, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := a.set.CoreV1().Nodes().Delete(
+		ctx, n.Label, metav1.DeleteOptions{},
+	); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove node %s: %w", n.Label, err)
 	}
+
 	return nil
 }
 
@@ -256,34 +278,43 @@ func readyCondition(object *corev1.Node) corev1.ConditionStatus {
 func (n *node) joinFiles(ctx context.Context, a *api) ([]file, error) {
 	v := n.values()
 	v.Join = true
-	token, err := a.from.shell.RunSecret(ctx, "kubeadm", "--kubeconfig", "/etc/kubernetes/admin.conf", "token", "create", "--ttl", "1h")
+	token, err := a.from.shell.RunSecret(
+		ctx, "kubeadm", "--kubeconfig", "/etc/kubernetes/admin.conf", "token", "create", "--ttl", "1h",
+	)
 	if err != nil {
 		return nil, err
 	}
+
 	v.Token = strings.TrimSpace(token)
 	if v.AuthorityHash, err = a.authorityHash(); err != nil {
 		return nil, err
 	}
+
 	text, err := render("kubeadm.yaml", v)
 	if err != nil {
 		return nil, bringup.Permanent(err)
 	}
+
 	files, err := kubeletFiles(v)
 	if err != nil {
 		return nil, bringup.Permanent(err)
 	}
+
 	files = append(files, file{joinPath, 0o600, text})
 	if !n.ControlPlane {
 		return files, nil
 	}
+
 	for _, name := range []string{"ca.crt", "ca.key", "sa.pub", "sa.key", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"} {
 		path := "/etc/kubernetes/pki/" + name
 		text, err := a.from.shell.RunSecret(ctx, "cat", path)
 		if err != nil {
 			return nil, err
 		}
+
 		files = append(files, file{path, 0o600, []byte(text)})
 	}
+
 	return files, nil
 }
 
@@ -298,10 +329,12 @@ func (n *node) ensureConfig(ctx context.Context) error {
 	if _, err := n.collectFacts(ctx); err != nil {
 		return err
 	}
+
 	text, err := render("kubeadm.yaml", n.values())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
+
 	return n.put(ctx, []file{{initPath, 0o600, text}})
 }
 

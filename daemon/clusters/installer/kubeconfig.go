@@ -41,10 +41,12 @@ func kubeconfigFor(cluster string, made []byte, servers []inventory.Node) ([]byt
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
+
 	current := config.Contexts[config.CurrentContext]
 	if current == nil || config.Clusters[current.Cluster] == nil || config.AuthInfos[current.AuthInfo] == nil {
 		return nil, errors.New("read kubeconfig: it has no current context")
 	}
+
 	template, user := config.Clusters[current.Cluster], config.AuthInfos[current.AuthInfo]
 	out := *config
 	out.Clusters, out.Contexts, out.AuthInfos = nil, nil, nil
@@ -54,6 +56,7 @@ func kubeconfigFor(cluster string, made []byte, servers []inventory.Node) ([]byt
 		if i > 0 {
 			name += "-" + s.Label
 		}
+
 		one := template.DeepCopy()
 		one.Server = "https://" + netip.AddrPortFrom(s.Addr, 6443).String()
 		context := current.DeepCopy()
@@ -61,11 +64,13 @@ func kubeconfigFor(cluster string, made []byte, servers []inventory.Node) ([]byt
 		add(&out.Clusters, name, one)
 		add(&out.Contexts, name, context)
 	}
+
 	add(&out.AuthInfos, cluster+"-admin", user)
 	text, err := clientcmd.Write(out)
 	if err != nil {
 		return nil, fmt.Errorf("write kubeconfig: %w", err)
 	}
+
 	return text, nil
 }
 
@@ -86,6 +91,7 @@ func adminUser(text []byte, cluster string, servers []inventory.Node, authority 
 	if string(again) != string(text) {
 		return "", errors.New("the kubeconfig is not for these control planes")
 	}
+
 	config, err := clientcmd.RESTConfigFromKubeConfig(text)
 	if err != nil {
 		return "", fmt.Errorf("read kubeconfig: %w", err)
@@ -93,10 +99,12 @@ func adminUser(text []byte, cluster string, servers []inventory.Node, authority 
 	if string(config.CAData) != string(authority) {
 		return "", errors.New("the kubeconfig is of another cluster")
 	}
+
 	block, _ := pem.Decode(config.CertData)
 	if block == nil {
 		return "", errors.New("the kubeconfig has no certificate")
 	}
+
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		return "", fmt.Errorf("read the kubeconfig's certificate: %w", err)
@@ -107,6 +115,7 @@ func adminUser(text []byte, cluster string, servers []inventory.Node, authority 
 	if !strings.HasPrefix(cert.Subject.CommonName, adminPrefix) {
 		return "", fmt.Errorf("the kubeconfig is of the user %q", cert.Subject.CommonName)
 	}
+
 	return cert.Subject.CommonName, nil
 }
 
@@ -125,14 +134,17 @@ func (c *cluster) kubeconfigDone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	text, err := os.ReadFile(c.kubeconfigPath())
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
+
 	user, err := adminUser(text, c.Cluster, c.inv.ControlPlanes(), a.authority, time.Now())
 	if err != nil {
 		return err
 	}
+
 	set, err := bindAdmin(user)
 	if err != nil {
 		return bringup.Permanent(err)
@@ -140,6 +152,7 @@ func (c *cluster) kubeconfigDone(ctx context.Context) error {
 	if err := set.CheckCurrent(ctx, a.client); err != nil {
 		return err
 	}
+
 	return checkAdmin(ctx, text)
 }
 
@@ -149,15 +162,18 @@ func checkAdmin(ctx context.Context, kubeconfig []byte) error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
+
 	set, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if _, err := set.CoreV1().Secrets("kube-system").List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
 		return fmt.Errorf("try the kubeconfig: %w", err)
 	}
+
 	return nil
 }
 
@@ -167,19 +183,26 @@ func (c *cluster) kubeconfigDo(ctx context.Context, report bringup.Report) error
 	if err != nil {
 		return err
 	}
+
 	report("making a kubeconfig")
 	user := adminPrefix + strings.ToLower(rand.Text()[:10])
 	if err := a.from.ensureConfig(ctx); err != nil {
 		return err
 	}
-	made, err := a.from.shell.RunSecret(ctx, "kubeadm", "kubeconfig", "user", "--config", initPath, "--client-name", user, "--validity-period", adminValidity.String())
+
+	made, err := a.from.shell.RunSecret(
+		ctx, "kubeadm", "kubeconfig", "user", "--config", initPath, "--client-name", user, "--validity-period",
+		adminValidity.String(),
+	)
 	if err != nil {
 		return err
 	}
+
 	text, err := kubeconfigFor(c.Cluster, []byte(made), c.inv.ControlPlanes())
 	if err != nil {
 		return err
 	}
+
 	set, err := bindAdmin(user)
 	if err != nil {
 		return bringup.Permanent(err)
@@ -187,6 +210,7 @@ func (c *cluster) kubeconfigDo(ctx context.Context, report bringup.Report) error
 	if err := set.Apply(ctx, a.client); err != nil {
 		return err
 	}
+
 	return writeFile(c.kubeconfigPath(), text, 0o600)
 }
 

@@ -33,10 +33,12 @@ func (n *node) leaseUnit(ctx context.Context) (*unit, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	name := strings.TrimSpace(out)
 	if name == "" {
 		return nil, nil
 	}
+
 	u := leaseUnitFor(name)
 	return &u, nil
 }
@@ -56,6 +58,7 @@ func (n *node) leaseDo(ctx context.Context, report bringup.Report) error {
 	if err != nil || u == nil {
 		return err
 	}
+
 	report("keeping its address beyond the lease")
 	return n.start(ctx, *u)
 }

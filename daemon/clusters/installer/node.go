@@ -45,9 +45,14 @@ func (n *node) stages() []bringup.Stage {
 		{Name: "clock-agrees", Fact: "its clock is within half a minute of the appliance's, and something keeps it",
 			Why:  "Before any certificate: one of the wrong year is refused in the right one.",
 			Done: n.clockDone, Do: n.clockDo, Recheck: time.Minute},
-		{Name: "host-prepared", Fact: "it has the kernel's settings and the programs that Kubernetes needs, and trusts the appliance",
-			Why:  "Before containerd, which takes its images from the appliance.",
-			Done: n.hostDone, Do: n.hostDo, Recheck: time.Minute},
+		{
+			Name:    "host-prepared",
+			Fact:    "it has the kernel's settings and the programs that Kubernetes needs, and trusts the appliance",
+			Why:     "Before containerd, which takes its images from the appliance.",
+			Done:    n.hostDone,
+			Do:      n.hostDo,
+			Recheck: time.Minute,
+		},
 		{Name: "address-kept", Fact: "its address does not end with the appliance's lease",
 			Why:  "Before the cluster, which is to live on when the appliance is switched off.",
 			Done: n.leaseDone, Do: n.leaseDo, Recheck: time.Minute},
@@ -65,18 +70,33 @@ func (n *node) stages() []bringup.Stage {
 			Done: n.endpointDone, Do: n.endpointDo, Recheck: time.Minute},
 	}...)
 	if n.ControlPlane {
-		list = append(list, bringup.Stage{Name: "certificates-kept", Fact: "the node renews its certificates by itself before they end",
-			Why:  "Before there are any: from here on nobody has to remember.",
-			Done: n.certificatesDone, Do: n.certificatesDo, Recheck: time.Minute})
+		list = append(list, bringup.Stage{
+			Name:    "certificates-kept",
+			Fact:    "the node renews its certificates by itself before they end",
+			Why:     "Before there are any: from here on nobody has to remember.",
+			Done:    n.certificatesDone,
+			Do:      n.certificatesDo,
+			Recheck: time.Minute,
+		})
 	}
+
 	if n == n.firstControlPlane() {
-		return append(list, bringup.Stage{Name: "control-plane-made", Fact: "kubeadm made the control plane, and it answers",
+		return append(list, bringup.Stage{
+			Name: "control-plane-made",
+			Fact: "kubeadm made the control plane, and it answers",
 			Why:  "On one node: the others join what is here.",
-			Done: n.initDone, Do: n.initDo})
+			Done: n.initDone,
+			Do:   n.initDo,
+		})
 	}
-	return append(list, bringup.Stage{Name: "joined", Fact: "kubeadm joined it to the cluster, under its name and with its own certificate",
+
+	return append(list, bringup.Stage{
+		Name: "joined",
+		Fact: "kubeadm joined it to the cluster, under its name and with its own certificate",
 		Why:  "After the control plane of the first node; control planes one by one, workers at once.",
-		Done: n.joinDone, Do: n.joinDo})
+		Done: n.joinDone,
+		Do:   n.joinDo,
+	})
 }
 
 // collectFacts asks the node how it is.
@@ -85,10 +105,12 @@ func (n *node) collectFacts(ctx context.Context) (facts, error) {
 	if err != nil {
 		return facts{}, err
 	}
+
 	f, err := parseFacts(out)
 	if err != nil {
 		return facts{}, err
 	}
+
 	n.mu.Lock()
 	n.known = f
 	n.mu.Unlock()
@@ -110,20 +132,24 @@ func (n *node) reachedDone(ctx context.Context) error {
 	if err := checkFit(f, n.ControlPlane); err != nil {
 		return err
 	}
+
 	var first *facts
 	if n == n.firstControlPlane() {
 		first = &f
 	}
+
 	r, err := n.loadIdentity(first)
 	if err != nil {
 		return err
 	}
+
 	n.cluster.mu.Lock()
 	authority := n.cluster.api.authorityDigest()
 	n.cluster.mu.Unlock()
 	if err := checkOwner(f, n.marker(r), authority); err != nil {
 		return err
 	}
+
 	return checkAddress(f, n.Addr, n.ControlPlane)
 }
 
@@ -157,10 +183,12 @@ func (n *node) hostFiles(ctx context.Context) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	files, err := hostFiles(v, supply)
 	if err != nil {
 		return nil, bringup.Permanent(err)
 	}
+
 	return files, nil
 }
 
@@ -172,10 +200,12 @@ func (n *node) hostDone(ctx context.Context) error {
 	if err := n.checkFiles(ctx, files); err != nil {
 		return err
 	}
+
 	f := n.facts()
 	if f.Marker == nil { // it was taken out of a cluster, which leaves everything else
 		return errors.New("it does not say which cluster it is part of")
 	}
+
 	out, err := n.shell.RunScript(ctx, `
 cat /proc/sys/net/ipv4/ip_forward
 grep -c overlay /proc/filesystems || true
@@ -184,6 +214,7 @@ test -z "$1" || systemctl show --property CPUWeight --value system.slice
 	if err != nil {
 		return err
 	}
+
 	weight, ok := strings.CutPrefix(out, "1\n1\n")
 	if !ok {
 		return fmt.Errorf("the kernel's settings are not in effect")
@@ -194,6 +225,7 @@ test -z "$1" || systemctl show --property CPUWeight --value system.slice
 	if len(f.Missing) > 0 {
 		return fmt.Errorf("it lacks %s", strings.Join(f.Missing, ", "))
 	}
+
 	return nil
 }
 
@@ -202,10 +234,12 @@ func (n *node) hostDo(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
+
 	report("writing its settings")
 	if err := n.put(ctx, files); err != nil {
 		return err
 	}
+
 	r, err := n.loadIdentity(nil)
 	if err != nil {
 		return err
@@ -214,6 +248,7 @@ func (n *node) hostDo(ctx context.Context, report bringup.Report) error {
 	if err := n.writeMarker(ctx, n.marker(r)); err != nil {
 		return err
 	}
+
 	// The setting that matters is written even where sysctl is not allowed the others.
 	_, err = n.runLocked(ctx, `
 modprobe overlay 2>/dev/null || true
@@ -223,12 +258,14 @@ test -z "$1" || systemctl set-property system.slice CPUWeight="$1"
 	if err != nil {
 		return err
 	}
+
 	if missing := n.facts().Missing; len(missing) > 0 {
 		report("installing " + strings.Join(missing, ", "))
 		if _, err := n.runLocked(ctx, install, packagesOf(missing)...); err != nil {
 			return n.explainFetch(ctx, err)
 		}
 	}
+
 	_, err = n.collectFacts(ctx)
 	return err
 }
@@ -278,6 +315,7 @@ func (n *node) runtimeDo(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return bringup.Permanent(err)
 	}
+
 	report("starting containerd")
 	return n.start(ctx, u)
 }
@@ -288,6 +326,7 @@ func (n *node) certificateFiles(ctx context.Context) ([]file, error) {
 	if v.Release, err = n.release(ctx); err != nil {
 		return nil, err
 	}
+
 	return certificateFiles(v)
 }
 
@@ -302,6 +341,7 @@ func (n *node) certificatesDone(ctx context.Context) error {
 	if _, err := n.shell.Run(ctx, nil, "systemctl", "is-enabled", certificatesTimer); err != nil {
 		return answerOf(err, certificatesTimer+" is not enabled")
 	}
+
 	return nil
 }
 
@@ -313,6 +353,7 @@ func (n *node) certificatesDo(ctx context.Context, _ bringup.Report) error {
 	if err := n.put(ctx, files); err != nil {
 		return err
 	}
+
 	_, err = n.runLocked(ctx, `systemctl enable --quiet "$1"; systemctl start "$1"`, certificatesTimer)
 	return err
 }
@@ -322,6 +363,7 @@ func (n *node) endpointUnit(ctx context.Context) (unit, error) {
 	if err != nil {
 		return unit{}, err
 	}
+
 	v := n.values()
 	v.Release = release
 	return endpointUnit(v)

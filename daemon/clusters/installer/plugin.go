@@ -70,10 +70,12 @@ func (c *cluster) renderObjects(template, owner string) (apply.Set, error) {
 	if err != nil {
 		return apply.Set{}, bringup.Permanent(err)
 	}
+
 	set, err := apply.Read(owner, text)
 	if err != nil {
 		return apply.Set{}, bringup.Permanent(err)
 	}
+
 	return set, nil
 }
 
@@ -84,12 +86,14 @@ func (c *cluster) pluginStage(p plugin) bringup.Stage {
 		if err != nil {
 			return set, nil, err
 		}
+
 		a, err := c.connect(ctx)
 		return set, a, err
 	}
 	return bringup.Stage{
-		Name: "plugin-" + p.name, Fact: p.fact,
-		Why: "In the order of the Provisioning: a later plugin may rely on an earlier one.",
+		Name: "plugin-" + p.name,
+		Fact: p.fact,
+		Why:  "In the order of the Provisioning: a later plugin may rely on an earlier one.",
 		Done: func(ctx context.Context) error {
 			set, a, err := begin(ctx)
 			if err != nil {
@@ -101,6 +105,7 @@ func (c *cluster) pluginStage(p plugin) bringup.Stage {
 			if err := p.ready(ctx, c, a); err != nil || tested {
 				return err
 			}
+
 			return errors.New("it was not tried yet")
 		},
 		Do: func(ctx context.Context, report bringup.Report) error {
@@ -108,18 +113,22 @@ func (c *cluster) pluginStage(p plugin) bringup.Stage {
 			if err != nil {
 				return err
 			}
+
 			if set.CheckCurrent(ctx, a.client) != nil {
 				if err := set.Apply(ctx, a.client); err != nil {
 					return err
 				}
 			}
+
 			if tested || p.ready(ctx, c, a) != nil {
 				return nil
 			}
+
 			report("trying it")
 			if err := p.test(ctx, c, a); err != nil {
 				return err
 			}
+
 			tested = true
 			return nil
 		},
@@ -127,13 +136,16 @@ func (c *cluster) pluginStage(p plugin) bringup.Stage {
 }
 
 func deploymentReady(ctx context.Context, a *api, namespace, name string) error {
-	list, err := a.set.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	list, err := a.set.AppsV1().Deployments(namespace).List(
+		ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name},
+	)
 	if err != nil {
 		return fmt.Errorf("read deployment %s: %w", name, err)
 	}
 	if len(list.Items) == 0 {
 		return fmt.Errorf("deployment %s is not there", name)
 	}
+
 	return workloadsVerdict(nil, list.Items)
 }
 
@@ -159,15 +171,18 @@ func metricsVerdict(text []byte, nodes []*node) error {
 	if err := json.Unmarshal(text, &list); err != nil {
 		return fmt.Errorf("read metrics of nodes: %w", err)
 	}
+
 	used := map[string]string{}
 	for _, i := range list.Items {
 		used[i.Metadata.Name] = i.Usage["memory"]
 	}
+
 	for _, n := range nodes {
 		if used[n.Label] == "" {
 			return bringup.Wait("metrics of %s", n.Label)
 		}
 	}
+
 	return nil
 }
 
@@ -179,9 +194,12 @@ func storageTest(ctx context.Context, c *cluster, a *api) error {
 	if err != nil {
 		return err
 	}
-	if err := c.firstControlPlane().waitFor(ctx, time.Minute, func(ctx context.Context) error { return set.Apply(ctx, a.client) }); err != nil {
+	if err := c.firstControlPlane().waitFor(
+		ctx, time.Minute, func(ctx context.Context) error { return set.Apply(ctx, a.client) },
+	); err != nil {
 		return err
 	}
+
 	err = c.firstControlPlane().waitFor(ctx, 3*time.Minute, func(ctx context.Context) error {
 		pod, err := a.set.CoreV1().Pods(storageNamespace).Get(ctx, "test", metav1.GetOptions{})
 		if err != nil {
@@ -190,6 +208,7 @@ func storageTest(ctx context.Context, c *cluster, a *api) error {
 		if pod.Status.Phase != corev1.PodSucceeded {
 			return fmt.Errorf("the pod that tries a volume is %s", strings.ToLower(string(pod.Status.Phase)))
 		}
+
 		return nil
 	})
 	// Also what failed goes: the next try begins with nothing.
@@ -197,19 +216,23 @@ func storageTest(ctx context.Context, c *cluster, a *api) error {
 	if apierrors.IsNotFound(removed) {
 		removed = nil
 	}
+
 	if err := errors.Join(err, removed); err != nil {
 		return err
 	}
+
 	return c.firstControlPlane().waitFor(ctx, 2*time.Minute, func(ctx context.Context) error {
 		volumes, err := a.set.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return fmt.Errorf("list volumes: %w", err)
 		}
+
 		for _, v := range volumes.Items {
 			if v.Spec.ClaimRef != nil && v.Spec.ClaimRef.Namespace == storageNamespace {
 				return fmt.Errorf("the volume %s of the trial is still there", v.Name)
 			}
 		}
+
 		return nil
 	})
 }

@@ -35,8 +35,16 @@ type tracker struct {
 
 func newTracker(dir string, out io.Writer, order []string) *tracker {
 	now := time.Now()
-	return &tracker{path: filepath.Join(dir, contract.FileProgress), out: out, wake: make(chan struct{}, 1), plans: map[string]bringup.Snapshot{},
-		order: order, printed: map[string]string{}, since: now, started: now}
+	return &tracker{
+		path:    filepath.Join(dir, contract.FileProgress),
+		out:     out,
+		wake:    make(chan struct{}, 1),
+		plans:   map[string]bringup.Snapshot{},
+		order:   order,
+		printed: map[string]string{},
+		since:   now,
+		started: now,
+	}
 }
 
 // update takes in how a plan stands.
@@ -46,20 +54,25 @@ func (t *tracker) update(plan string, s bringup.Snapshot) {
 	for _, st := range s.Stages {
 		t.printStage(plan, st)
 	}
+
 	if n := t.readyCount(); n > t.best {
 		t.best, t.since = n, time.Now()
 	}
+
 	p := progressOf(t.plans, t.order)
 	if t.nodes != nil {
 		p.Ready = t.nodes()
 	}
+
 	if len(t.plans) == len(t.order) { // before, it is a part of an unknown whole
 		t.percent = max(t.percent, p.Percent)
 	}
+
 	p.Percent = t.percent // a stage that is looked at again is no step back
 	if err := writeProgress(t.path, p); err != nil {
 		fmt.Fprintf(t.out, "progress cannot be shown: %v\n", err)
 	}
+
 	t.mu.Unlock()
 	select {
 	case t.wake <- struct{}{}:
@@ -76,6 +89,7 @@ func writeProgress(path string, p contract.Progress) error {
 	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil {
 		return err
 	}
+
 	return os.Rename(path+".new", path)
 }
 
@@ -101,10 +115,12 @@ func (t *tracker) printStage(plan string, st status.Stage) {
 	default:
 		return
 	}
+
 	name := strings.TrimPrefix(plan+": "+st.Name, ": ")
 	if t.printed[name] == line {
 		return
 	}
+
 	t.printed[name] = line
 	fmt.Fprintf(t.out, "%6.1f s  %s: %s\n", time.Since(t.started).Seconds(), name, line)
 }
@@ -125,6 +141,7 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) contract.Prog
 				at = i
 			}
 		}
+
 		if name == "" {
 			if at >= 0 {
 				doing, p.Doing = s.Stages[at].Name, stageText(s.Stages[at])
@@ -133,6 +150,7 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) contract.Prog
 			}
 			continue
 		}
+
 		p.Nodes[name] = "waiting"
 		if at >= 0 {
 			p.Nodes[name] = stageText(s.Stages[at])
@@ -140,9 +158,11 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) contract.Prog
 			p.Nodes[name] = "ready"
 		}
 	}
+
 	if all > 0 {
 		p.Percent = 100 * ready / all
 	}
+
 	// An API server answers before kubeadm has done its last steps: until the control plane is made whole,
 	// what the cluster's own plan does meanwhile is no step ahead.
 	making := slices.ContainsFunc(order, func(name string) bool { return open(plans[name], "control-plane-made") })
@@ -155,12 +175,15 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) contract.Prog
 			}
 		}
 	}
+
 	return p
 }
 
 // open tells whether a plan has a stage that does not hold yet.
 func open(s bringup.Snapshot, name string) bool {
-	return slices.ContainsFunc(s.Stages, func(st status.Stage) bool { return st.Name == name && st.State != status.StateReady })
+	return slices.ContainsFunc(
+		s.Stages, func(st status.Stage) bool { return st.Name == name && st.State != status.StateReady },
+	)
 }
 
 // stageText is a stage and what it does or what is wrong, in a line.
@@ -169,9 +192,11 @@ func stageText(st status.Stage) string {
 	if text == "" {
 		text = st.Error
 	}
+
 	if text == "" {
 		return st.Name
 	}
+
 	first, _, _ := strings.Cut(text, "\n")
 	return st.Name + ": " + first
 }
@@ -208,6 +233,7 @@ func outcomeOf(plans map[string]bringup.Snapshot, order []string, stalled time.D
 			}
 		}
 	}
+
 	o.done = seen == len(order) && len(o.failed) == 0 && len(o.open) == 0
 	return o
 }

@@ -28,17 +28,21 @@ func (i *Installer) Remove(ctx context.Context, labels []string) error {
 		if err != nil {
 			return bringup.Permanent(err)
 		}
+
 		if plans[label] == nil {
 			order = append(order, label)
 		}
+
 		plans[label] = &bringup.Runner{Plan: n.leavingStages(), Log: n.log}
 	}
+
 	if len(order) == 0 {
 		return bringup.Permanent(errors.New("name the nodes to remove"))
 	}
 	if err := i.run(ctx, plans, order); err != nil {
 		return err
 	}
+
 	return i.cluster.saveRemoved()
 }
 
@@ -51,6 +55,7 @@ func (c *cluster) saveRemoved() error {
 	if err != nil {
 		return fmt.Errorf("encode what was removed: %w", err)
 	}
+
 	return writeFile(filepath.Join(c.dir, contract.FileRemoved), append(text, '\n'), 0o644)
 }
 
@@ -62,9 +67,11 @@ func (c *cluster) recordCleared(label, why string) {
 		delete(c.dirty, label)
 		return
 	}
+
 	if c.dirty == nil {
 		c.dirty = map[string]string{}
 	}
+
 	c.dirty[label] = why
 }
 
@@ -110,6 +117,7 @@ func (n *node) isGone(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, bringup.Wait("the cluster's API: %v", err)
 	}
+
 	_, err = a.set.CoreV1().Nodes().Get(ctx, n.Label, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return true, nil
@@ -117,6 +125,7 @@ func (n *node) isGone(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read node %s: %w", n.Label, err)
 	}
+
 	return false, nil
 }
 
@@ -126,10 +135,12 @@ func (n *node) drainedDone(ctx context.Context) error {
 	if err != nil || gone {
 		return err
 	}
+
 	a, err := n.connect(ctx)
 	if err != nil {
 		return err
 	}
+
 	object, err := a.set.CoreV1().Nodes().Get(ctx, n.Label, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read node %s: %w", n.Label, err)
@@ -137,14 +148,17 @@ func (n *node) drainedDone(ctx context.Context) error {
 	if !object.Spec.Unschedulable {
 		return errors.New("it still takes pods")
 	}
+
 	pods, err := a.set.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Label})
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
+
 	dead := readyCondition(object) != corev1.ConditionTrue
 	if left := stayingPods(pods.Items, dead); len(left) > 0 {
 		return fmt.Errorf("%d pods are still there, the first is %s", len(left), left[0])
 	}
+
 	return nil
 }
 
@@ -158,6 +172,7 @@ func stayingPods(pods []corev1.Pod, dead bool) (names []string) {
 		if static || over || owner != nil && owner.Kind == "DaemonSet" || dead && p.DeletionTimestamp != nil {
 			continue
 		}
+
 		names = append(names, p.Namespace+"/"+p.Name)
 	}
 	return names
@@ -196,12 +211,14 @@ func (n *node) clearedDone(ctx context.Context) error {
 		n.recordCleared(n.Label, "")
 		return nil
 	}
+
 	var reach *remote.ReachError
 	if errors.As(err, &reach) {
 		n.recordCleared(n.Label, "it did not answer: "+reach.Err.Error())
 		n.log.Warn("node does not answer and is taken out as it is", "error", err)
 		return nil
 	}
+
 	return answerOf(err, "it is not cleared")
 }
 
@@ -229,9 +246,13 @@ func (n *node) leftoverStages() []bringup.Stage {
 	if n.leftBy == "" {
 		return nil
 	}
-	return []bringup.Stage{{Name: "remains-cleared", Fact: "nothing is left on the node of the cluster that it was taken out of while it did not answer",
+	return []bringup.Stage{{
+		Name: "remains-cleared",
+		Fact: "nothing is left on the node of the cluster that it was taken out of while it did not answer",
 		Why:  "Before anything else: it would be refused as that cluster's, and come back to it.",
-		Done: n.leftoverDone, Do: n.leftoverDo}}
+		Done: n.leftoverDone,
+		Do:   n.leftoverDo,
+	}}
 }
 
 // hasLeftovers tells whether what a node says of itself is of the cluster that let go of it. As what it is to
@@ -248,6 +269,7 @@ func (n *node) leftoverDone(ctx context.Context) error {
 	if hasLeftovers(f, n.leftBy, marker{Cluster: n.Cluster, Label: n.Label}) {
 		return fmt.Errorf("it still is %s of cluster %s, which has let go of it", f.Marker.Label, f.Marker.Cluster)
 	}
+
 	return nil
 }
 

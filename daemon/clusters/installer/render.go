@@ -58,8 +58,17 @@ type Settings struct {
 
 func newValues(s Settings, inv inventory.Inventory) values {
 	return values{
-		Settings: s, Domain: assets.ImageDomain, Version: assets.KubernetesVersion, Etcd: assets.EtcdVersion, Pause: assets.PauseVersion,
-		NodeImage: nodeImage, InstallerImage: assets.InstallerImage, Patches: patchDir, ControlPlanes: inv.ControlPlanes(), NodeBits: nodeBits(s.Pods), Endpoint: Endpoint,
+		Settings:       s,
+		Domain:         assets.ImageDomain,
+		Version:        assets.KubernetesVersion,
+		Etcd:           assets.EtcdVersion,
+		Pause:          assets.PauseVersion,
+		NodeImage:      nodeImage,
+		InstallerImage: assets.InstallerImage,
+		Patches:        patchDir,
+		ControlPlanes:  inv.ControlPlanes(),
+		NodeBits:       nodeBits(s.Pods),
+		Endpoint:       Endpoint,
 	}
 }
 
@@ -78,10 +87,12 @@ func render(name string, v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse template %s: %w", name, err)
 	}
+
 	var b bytes.Buffer
 	if err := t.Execute(&b, v); err != nil {
 		return nil, fmt.Errorf("fill template %s: %w", name, err)
 	}
+
 	return b.Bytes(), nil
 }
 
@@ -109,11 +120,13 @@ func hostFiles(v values, a *appliance) ([]file, error) {
 	if v.Apt {
 		list = append(list, file{sourcesPath, 0o644, []byte("firstlight.sources")})
 	}
+
 	files, err := renderFiles(v, list)
 	for _, part := range manifest.StaticPods() {
 		name, text := manifest.StaticPodPatch(part, 0)
 		files = append(files, file{patchDir + "/" + name, 0o644, text})
 	}
+
 	return append(files, file{authorityPath, 0o644, a.authority}, file{packagesKeyPath, 0o644, a.packagesKey}), err
 }
 
@@ -131,7 +144,9 @@ func timerSlackFiles(unit string, f facts) []file {
 }
 
 func endpointUnit(v values) (unit, error) {
-	files, err := renderFiles(v, []file{{"/etc/systemd/system/firstlight-endpoint.service", 0o644, []byte("endpoint.service")}})
+	files, err := renderFiles(
+		v, []file{{"/etc/systemd/system/firstlight-endpoint.service", 0o644, []byte("endpoint.service")}},
+	)
 	return unit{"firstlight-endpoint.service", files}, err
 }
 
@@ -155,7 +170,13 @@ func systemManifest(v values, nameservers []netip.Addr, replicas int) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	dns, err := manifest.CoreDNS{Address: nthAddress(v.Services, 10), Nameservers: nameservers, Replicas: replicas, PullPolicy: "IfNotPresent"}.YAML()
+
+	dns, err := manifest.CoreDNS{
+		Address:     nthAddress(v.Services, 10),
+		Nameservers: nameservers,
+		Replicas:    replicas,
+		PullPolicy:  "IfNotPresent",
+	}.YAML()
 	return bytes.Join([][]byte{network, dns}, []byte("\n---\n")), err
 }
 

@@ -38,16 +38,24 @@ func (c *cluster) stages() []bringup.Stage {
 		{Name: "nodes-ready", Fact: "every node of the inventory is Ready, with its roles",
 			Why:  "Before plugins and the verification, which want all of them.",
 			Done: c.nodesDone, Do: c.nodesDo},
-		{Name: "system-running", Fact: "kube-proxy, the network and the name server are ready, on every node that has them",
+		{
+			Name: "system-running",
+			Fact: "kube-proxy, the network and the name server are ready, on every node that has them",
 			Why:  "Before whatever relies on Services and names.",
-			Done: c.runningDone},
+			Done: c.runningDone,
+		},
 	}
 	for _, p := range c.plugins {
 		list = append(list, c.pluginStage(p))
 	}
-	return append(list, bringup.Stage{Name: "cluster-verified", Fact: "a pod on every node reaches pods of the others, a Service and a name",
-		Why:  "Last: it proves what the stages before only set up.",
-		Done: c.verifyDone, Do: c.verifyDo, Recheck: time.Hour})
+	return append(list, bringup.Stage{
+		Name:    "cluster-verified",
+		Fact:    "a pod on every node reaches pods of the others, a Service and a name",
+		Why:     "Last: it proves what the stages before only set up.",
+		Done:    c.verifyDone,
+		Do:      c.verifyDo,
+		Recheck: time.Hour,
+	})
 }
 
 func (c *cluster) systemObjects() (apply.Set, error) {
@@ -55,11 +63,13 @@ func (c *cluster) systemObjects() (apply.Set, error) {
 	if f.CPUs == 0 { // it was not looked at in this run: without its name servers the cluster's would know no names but its own
 		return apply.Set{}, bringup.Wait("%s to say which name servers it uses", c.firstControlPlane().Label)
 	}
+
 	nameservers := f.Nameservers[:min(len(f.Nameservers), 3)]
 	text, err := systemManifest(newValues(c.Settings, c.inv), nameservers, min(2, len(c.inv.Nodes)))
 	if err != nil {
 		return apply.Set{}, bringup.Permanent(err)
 	}
+
 	return apply.Read("firstlight-installer", text)
 }
 
@@ -68,10 +78,12 @@ func (c *cluster) systemDone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	a, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
+
 	return set.CheckCurrent(ctx, a.client)
 }
 
@@ -80,10 +92,12 @@ func (c *cluster) systemDo(ctx context.Context, _ bringup.Report) error {
 	if err != nil {
 		return err
 	}
+
 	a, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
+
 	return set.Apply(ctx, a.client)
 }
 
@@ -99,21 +113,30 @@ func rolePatch(object *corev1.Node, controlPlane, worker bool) []byte {
 	if isWorker == worker && tainted == (controlPlane && !worker) {
 		return nil
 	}
+
 	label := any("")
 	if !worker {
 		label = nil
 	}
-	taints := slices.DeleteFunc(slices.Clone(object.Spec.Taints), func(t corev1.Taint) bool { return t.Key == controlPlaneRole })
+
+	taints := slices.DeleteFunc(
+		slices.Clone(object.Spec.Taints), func(t corev1.Taint) bool { return t.Key == controlPlaneRole },
+	)
 	if controlPlane && !worker {
 		taints = append(taints, corev1.Taint{Key: controlPlaneRole, Effect: corev1.TaintEffectNoSchedule})
 	}
+
 	text, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"labels": map[string]any{workerRole: label}, "resourceVersion": object.ResourceVersion},
-		"spec":     map[string]any{"taints": taints},
+		"metadata": map[string]any{
+			"labels":          map[string]any{workerRole: label},
+			"resourceVersion": object.ResourceVersion,
+		},
+		"spec": map[string]any{"taints": taints},
 	})
 	if err != nil {
 		return nil // of these types never
 	}
+
 	return text
 }
 
@@ -132,9 +155,11 @@ func nodesVerdict(want []*node, have []corev1.Node) error {
 			wrong = append(wrong, n.Label+" is not Ready: "+notReady(&have[i]))
 		}
 	}
+
 	if len(wrong) > 0 {
 		return bringup.Wait("%s", strings.Join(wrong, "; "))
 	}
+
 	return nil
 }
 
@@ -166,10 +191,12 @@ func (c *cluster) nodesDone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	list, err := a.set.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
+
 	c.mu.Lock()
 	c.ready = readyNodes(c.nodes, list.Items)
 	c.mu.Unlock()
@@ -188,6 +215,7 @@ func (c *cluster) nodesDo(ctx context.Context, _ bringup.Report) error {
 	if err != nil {
 		return err
 	}
+
 	for _, n := range c.nodes {
 		object, err := a.set.CoreV1().Nodes().Get(ctx, n.Label, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -196,14 +224,18 @@ func (c *cluster) nodesDo(ctx context.Context, _ bringup.Report) error {
 		if err != nil {
 			return fmt.Errorf("read node %s: %w", n.Label, err)
 		}
+
 		patch := rolePatch(object, n.ControlPlane, n.Worker)
 		if patch == nil {
 			continue
 		}
-		if _, err := a.set.CoreV1().Nodes().Patch(ctx, n.Label, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := a.set.CoreV1().Nodes().Patch(
+			ctx, n.Label, types.MergePatchType, patch, metav1.PatchOptions{},
+		); err != nil {
 			return fmt.Errorf("give node %s its roles: %w", n.Label, err)
 		}
 	}
+
 	return nil
 }
 
@@ -212,14 +244,17 @@ func (c *cluster) runningDone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	sets, err := a.set.AppsV1().DaemonSets("kube-system").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list daemon sets: %w", err)
 	}
+
 	deployments, err := a.set.AppsV1().Deployments("kube-system").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list deployments: %w", err)
 	}
+
 	return workloadsVerdict(sets.Items, deployments.Items)
 }
 
@@ -228,7 +263,9 @@ func workloadsVerdict(sets []appsv1.DaemonSet, deployments []appsv1.Deployment) 
 	for _, s := range sets {
 		if s.Status.ObservedGeneration < s.Generation || s.Status.UpdatedNumberScheduled < s.Status.DesiredNumberScheduled ||
 			s.Status.NumberReady < s.Status.DesiredNumberScheduled || s.Status.DesiredNumberScheduled == 0 {
-			return bringup.Wait("%s: %d of %d pods are ready", s.Name, s.Status.NumberReady, s.Status.DesiredNumberScheduled)
+			return bringup.Wait(
+				"%s: %d of %d pods are ready", s.Name, s.Status.NumberReady, s.Status.DesiredNumberScheduled,
+			)
 		}
 	}
 	for _, d := range deployments {

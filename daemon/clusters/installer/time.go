@@ -21,7 +21,9 @@ if systemctl cat systemd-timesyncd.service >/dev/null 2>&1; then echo timesyncd;
 
 // timesyncdUnit is the service that follows the appliance; it reads its file only when it starts.
 func timesyncdUnit(v values) (unit, error) {
-	files, err := renderFiles(v, []file{{"/etc/systemd/timesyncd.conf.d/60-firstlight.conf", 0o644, []byte("timesyncd.conf")}})
+	files, err := renderFiles(
+		v, []file{{"/etc/systemd/timesyncd.conf.d/60-firstlight.conf", 0o644, []byte("timesyncd.conf")}},
+	)
 	return unit{"systemd-timesyncd.service", files}, err
 }
 
@@ -31,24 +33,29 @@ func (n *node) clockService(ctx context.Context) (*unit, error) {
 	if !n.facts().Systemd {
 		return nil, nil
 	}
+
 	out, err := n.shell.RunScript(ctx, timeClient)
 	if err != nil {
 		return nil, err
 	}
+
 	switch strings.TrimSpace(out) {
 	case "other":
 		return nil, nil
 	case "none":
 		return nil, bringup.Permanent(errors.New("no program keeps its clock; use an image that has systemd-timesyncd or chrony"))
 	}
+
 	v, _, err := n.applianceValues(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	u, err := timesyncdUnit(v)
 	if err != nil {
 		return nil, bringup.Permanent(err)
 	}
+
 	return &u, nil
 }
 
@@ -60,10 +67,12 @@ func (n *node) clockDone(ctx context.Context) error {
 	if s := clockSkew(f.Time, time.Now()); s != "" {
 		return fmt.Errorf("%s", s)
 	}
+
 	u, err := n.clockService(ctx)
 	if err != nil || u == nil {
 		return err
 	}
+
 	return n.checkRunning(ctx, *u)
 }
 
@@ -74,16 +83,19 @@ func (n *node) clockDo(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
+
 	if clockSkew(f.Time, time.Now()) != "" {
 		report("setting its clock")
 		if _, err := n.runLocked(ctx, `date -u -s "@$1" >/dev/null`, fmt.Sprint(time.Now().Unix())); err != nil {
 			return err
 		}
 	}
+
 	u, err := n.clockService(ctx)
 	if err != nil || u == nil {
 		return err
 	}
+
 	report("starting its time service")
 	return n.start(ctx, *u)
 }

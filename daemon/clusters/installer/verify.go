@@ -50,10 +50,16 @@ func checksOf(nodes []*node, have []corev1.Node, pods error, asked []question) [
 	if err := nodesVerdict(nodes, have); err != nil {
 		ready.Passed, ready.Message = false, err.Error()
 	}
-	placed := contract.Check{Name: "a pod on every node", Passed: true, Message: fmt.Sprintf("on all %d nodes", len(nodes))}
+
+	placed := contract.Check{
+		Name:    "a pod on every node",
+		Passed:  true,
+		Message: fmt.Sprintf("on all %d nodes", len(nodes)),
+	}
 	if pods != nil {
 		return []contract.Check{ready, {Name: placed.Name, Message: pods.Error()}}
 	}
+
 	all := []contract.Check{ready, placed}
 	for _, c := range []struct {
 		name string
@@ -69,15 +75,23 @@ func checksOf(nodes []*node, have []corev1.Node, pods error, asked []question) [
 				of = append(of, q)
 			}
 		}
-		one := contract.Check{Name: c.name, Passed: true, Message: fmt.Sprintf("%d of %d questions answered", len(of), len(of))}
+
+		one := contract.Check{
+			Name:    c.name,
+			Passed:  true,
+			Message: fmt.Sprintf("%d of %d questions answered", len(of), len(of)),
+		}
 		if len(of) == 0 {
 			one.Message = "not asked: there is one node"
 		}
+
 		if err := checkAnswers(of); err != nil {
 			one.Passed, one.Message = false, err.Error()
 		}
+
 		all = append(all, one)
 	}
+
 	return all
 }
 
@@ -90,12 +104,21 @@ func questionsFor(pods []corev1.Pod, service string) (all []question) {
 	to := func(host string) string { return "http://" + host + "/who" }
 	for i, from := range pods {
 		ask := func(what, want, verb, key, value string) {
-			all = append(all, question{From: from.Spec.NodeName, What: what, Want: want, pod: from.Name, verb: verb, key: key, value: value})
+			all = append(all, question{
+				From:  from.Spec.NodeName,
+				What:  what,
+				Want:  want,
+				pod:   from.Name,
+				verb:  verb,
+				key:   key,
+				value: value,
+			})
 		}
 		for step := range min(len(pods)-1, neighbours) {
 			other := pods[(i+1+step)%len(pods)]
 			ask("pod "+other.Spec.NodeName, other.Name, "ask", "url", to(net.JoinHostPort(other.Status.PodIP, "8080")))
 		}
+
 		ask("service", "", "ask", "url", to(net.JoinHostPort(service, "80")))
 		ask("name", service, "resolve", "name", probeName)
 		ask("service by name", "", "ask", "url", to(probeName))
@@ -118,14 +141,17 @@ func judgeAnswer(q question, answer []byte, err error) question {
 		}
 		return q
 	}
+
 	var who struct{ Node, Pod string }
 	if err := json.Unmarshal(answer, &who); err != nil || who.Pod == "" {
 		q.Err = fmt.Sprintf("%.100q is no answer", answer)
 		return q
 	}
+
 	if q.Got = who.Pod; q.Want != "" && q.Got != q.Want {
 		q.Err = fmt.Sprintf("%s answered in its place", who.Node)
 	}
+
 	return q
 }
 
@@ -137,14 +163,20 @@ func checkAnswers(all []question) error {
 			wrong = append(wrong, fmt.Sprintf("from %s, %s: %s", q.From, q.What, q.Err))
 		}
 	}
+
 	if len(wrong) == 0 {
 		return nil
 	}
+
 	more := ""
 	if len(wrong) > 3 {
 		more = fmt.Sprintf("; and %d more", len(wrong)-3)
 	}
-	return fmt.Errorf("%d of %d questions were not answered: %s%s", len(wrong), len(all), strings.Join(wrong[:min(3, len(wrong))], "; "), more)
+
+	return fmt.Errorf(
+		"%d of %d questions were not answered: %s%s", len(wrong), len(all),
+		strings.Join(wrong[:min(3, len(wrong))], "; "), more,
+	)
 }
 
 // verifyDone holds that this run verified the cluster: what an earlier run saw may have changed since.
@@ -154,6 +186,7 @@ func (c *cluster) verifyDone(context.Context) error {
 	if !c.verified {
 		return fmt.Errorf("it was not verified yet")
 	}
+
 	return nil
 }
 
@@ -162,22 +195,27 @@ func (c *cluster) verifyDo(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
+
 	set, err := c.renderObjects("probe.yaml", "firstlight-installer")
 	if err != nil {
 		return err
 	}
+
 	report("starting a pod on every node")
 	if err := set.Apply(ctx, a.client); err != nil {
 		return err
 	}
+
 	pods, err := c.waitForProbes(ctx, a, report)
 	if err != nil {
 		return errors.Join(err, c.saveVerification(ctx, a, err, nil))
 	}
+
 	service, err := a.set.CoreV1().Services(probeNamespace).Get(ctx, "probe", metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read service: %w", err)
 	}
+
 	report("asking the pods")
 	answers, err := c.askAll(ctx, a, questionsFor(pods, service.Spec.ClusterIP))
 	if kept := c.saveVerification(ctx, a, nil, answers); kept != nil {
@@ -189,6 +227,7 @@ func (c *cluster) verifyDo(ctx context.Context, report bringup.Report) error {
 	if err := a.set.CoreV1().Namespaces().Delete(ctx, probeNamespace, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("remove what was verified with: %w", err)
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.verified = true
@@ -203,11 +242,13 @@ func (c *cluster) waitForProbes(ctx context.Context, a *api, report bringup.Repo
 		if err != nil {
 			return fmt.Errorf("list pods: %w", err)
 		}
+
 		var missing error
 		pods, missing = probesVerdict(c.nodes, list.Items)
 		if missing != nil {
 			report(missing.Error())
 		}
+
 		return missing
 	})
 	return pods, err
@@ -225,6 +266,7 @@ func probesVerdict(nodes []*node, have []corev1.Pod) ([]corev1.Pod, error) {
 		}
 		pods = append(pods, have[i])
 	}
+
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Spec.NodeName, b.Spec.NodeName) })
 	return pods, nil
 }
@@ -253,16 +295,19 @@ func (c *cluster) askAll(ctx context.Context, a *api, all []question) ([]questio
 				}
 			})
 		}
+
 		for i, q := range all {
 			if q.Err != "" || q.Got == "" {
 				todo <- i
 			}
 		}
+
 		close(todo)
 		wg.Wait()
 		if err = checkAnswers(all); err == nil || ctx.Err() != nil || time.Since(began) > time.Minute {
 			return all, err
 		}
+
 		time.Sleep(time.Second)
 	}
 }
@@ -273,6 +318,7 @@ func (c *cluster) saveVerification(ctx context.Context, a *api, pods error, all 
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
+
 	v := verification{Questions: all}
 	v.Time = time.Now().UTC().Truncate(time.Second)
 	v.Checks = checksOf(c.nodes, list.Items, pods, all)
@@ -280,9 +326,11 @@ func (c *cluster) saveVerification(ctx context.Context, a *api, pods error, all 
 	for _, n := range c.nodes {
 		v.Nodes = append(v.Nodes, n.Label)
 	}
+
 	text, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		return fmt.Errorf("encode verification: %w", err)
 	}
+
 	return writeFile(filepath.Join(c.dir, contract.FileVerification), append(text, '\n'), 0o644)
 }

@@ -23,6 +23,7 @@ func RenewCertificates(ctx context.Context, dir string, now time.Time, log *slog
 	if err != nil || len(due) == 0 {
 		return err
 	}
+
 	log.Info("certificates are renewed", "certificates", due)
 	for _, command := range [][]string{
 		{"kubeadm", "certs", "renew", "all"},
@@ -38,6 +39,7 @@ func RenewCertificates(ctx context.Context, dir string, now time.Time, log *slog
 			return fmt.Errorf("run %s: %w: %s", strings.Join(command, " "), err, out)
 		}
 	}
+
 	return nil
 }
 
@@ -48,13 +50,16 @@ func dueCertificates(dir string, now time.Time) (due []string, err error) {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".crt" {
 			return err
 		}
+
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
+
 		if isDue(text, now) {
 			due = append(due, path)
 		}
+
 		return nil
 	})
 	if err != nil {
@@ -68,9 +73,11 @@ func isDue(text []byte, now time.Time) bool {
 	if block == nil {
 		return true
 	}
+
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		return true
 	}
+
 	return !cert.IsCA && cert.NotAfter.Sub(now) < cert.NotAfter.Sub(cert.NotBefore)/3
 }

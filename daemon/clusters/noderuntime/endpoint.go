@@ -46,6 +46,7 @@ func (e *Endpoint) serve(ctx context.Context, listener net.Listener) error {
 			return dialer.DialContext(ctx, "tcp", to.String())
 		}
 	}
+
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -55,11 +56,13 @@ func (e *Endpoint) serve(ctx context.Context, listener net.Listener) error {
 			if ctx.Err() != nil {
 				return nil
 			}
+
 			var passing interface{ Temporary() bool }
 			if errors.As(err, &passing) && passing.Temporary() { // out of files: they come back
 				time.Sleep(100 * time.Millisecond)
 				continue
 			}
+
 			return fmt.Errorf("accept: %w", err)
 		}
 		wg.Go(func() { e.connect(ctx, conn) })
@@ -75,6 +78,7 @@ func (e *Endpoint) connect(ctx context.Context, client net.Conn) {
 		return
 	}
 	defer server.Close()
+
 	defer context.AfterFunc(ctx, func() { _ = client.Close(); _ = server.Close() })()
 	var wg sync.WaitGroup
 	wg.Go(func() { copyHalf(server, client) })
@@ -96,8 +100,10 @@ func (e *Endpoint) dialServer(ctx context.Context) (net.Conn, error) {
 			}
 			return conn, nil
 		}
+
 		all = append(all, err)
 	}
+
 	return nil, errors.Join(all...)
 }
 
@@ -108,6 +114,7 @@ func copyHalf(to, from net.Conn) {
 		_ = half.CloseWrite()
 		return
 	}
+
 	_ = to.Close()
 	_ = from.Close()
 }

@@ -58,9 +58,11 @@ func planNetwork(nodes []node, self string) (networkPlan, error) {
 			}
 		}
 	}
+
 	if len(w.own) == 0 || !w.addr.IsValid() {
 		return networkPlan{}, fmt.Errorf("node %s has no addresses for pods yet", self)
 	}
+
 	return w, nil
 }
 
@@ -76,6 +78,7 @@ func cniConfig(own []netip.Prefix, mtu int) []byte {
 			routes[i] = `{"dst": "::/0"}`
 		}
 	}
+
 	return fmt.Appendf(nil, `{
   "cniVersion": "1.0.0",
   "name": "firstlight",
@@ -106,6 +109,7 @@ func rules(own []netip.Prefix, pods netip.Prefix) string {
 			fmt.Fprintf(&b, "\t\t%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade\n", family, p, pods)
 		}
 	}
+
 	b.WriteString("\t}\n}\n")
 	return b.String()
 }
@@ -127,7 +131,12 @@ func (n *Network) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	health := &http.Server{Addr: healthAddr, ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(n.serveHealth)}
+
+	health := &http.Server{
+		Addr:              healthAddr,
+		ReadHeaderTimeout: 10 * time.Second,
+		Handler:           http.HandlerFunc(n.serveHealth),
+	}
 	defer context.AfterFunc(ctx, func() { _ = health.Close() })()
 	failed := make(chan error, 1)
 	go func() { failed <- health.ListenAndServe() }()
@@ -166,6 +175,7 @@ func (n *Network) setState(err error) {
 	} else if err == nil && n.state != nil {
 		n.Log.Info("pods' network is as wanted")
 	}
+
 	n.state = err
 }
 
@@ -176,6 +186,7 @@ func (n *Network) apply(ctx context.Context, nodes []node) error {
 	if err != nil {
 		return err
 	}
+
 	mtu, err := setRoutes(w, n.Services)
 	if err != nil {
 		return err
@@ -183,11 +194,13 @@ func (n *Network) apply(ctx context.Context, nodes []node) error {
 	if err := enableForwarding(); err != nil {
 		return err
 	}
+
 	nft := exec.CommandContext(ctx, "nft", "-f", "-")
 	nft.Stdin = strings.NewReader(rules(w.own, n.Pods))
 	if out, err := nft.CombinedOutput(); err != nil {
 		return fmt.Errorf("set rules for pods' packets: %w: %s", err, bytes.TrimSpace(out))
 	}
+
 	return replace(confFile, cniConfig(w.own, mtu))
 }
 
@@ -199,11 +212,16 @@ func setRoutes(w networkPlan, services netip.Prefix) (mtu int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	have, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: routeProtocol, Table: unix.RT_TABLE_MAIN},
+
+	have, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{
+		Protocol: routeProtocol,
+		Table:    unix.RT_TABLE_MAIN,
+	},
 		netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return 0, fmt.Errorf("read routes: %w", err)
 	}
+
 	for _, r := range have {
 		if _, wanted := w.routes[prefixOf(r.Dst)]; !wanted && prefixOf(r.Dst) != services {
 			if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -211,7 +229,13 @@ func setRoutes(w networkPlan, services netip.Prefix) (mtu int, err error) {
 			}
 		}
 	}
-	toServices := netlink.Route{LinkIndex: home.Attrs().Index, Dst: ipNet(services), Src: w.addr.AsSlice(), Scope: netlink.SCOPE_LINK}
+
+	toServices := netlink.Route{
+		LinkIndex: home.Attrs().Index,
+		Dst:       ipNet(services),
+		Src:       w.addr.AsSlice(),
+		Scope:     netlink.SCOPE_LINK,
+	}
 	wrong := []error{setRoute(toServices)}
 	for to, via := range w.routes {
 		link, err := onLink(via)
@@ -220,6 +244,7 @@ func setRoutes(w networkPlan, services netip.Prefix) (mtu int, err error) {
 		}
 		wrong = append(wrong, err)
 	}
+
 	return home.Attrs().MTU, errors.Join(wrong...)
 }
 
@@ -237,11 +262,13 @@ func linkOf(addr netip.Addr) (netlink.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read addresses: %w", err)
 	}
+
 	for _, a := range all {
 		if a.IP.Equal(addr.AsSlice()) {
 			return netlink.LinkByIndex(a.LinkIndex)
 		}
 	}
+
 	return nil, fmt.Errorf("no interface has this node's address %s", addr)
 }
 
@@ -252,8 +279,11 @@ func onLink(via netip.Addr) (netlink.Link, error) {
 		return nil, fmt.Errorf("find the way to node %s: %w", via, err)
 	}
 	if gw := found[0].Gw; gw != nil && !gw.IsUnspecified() {
-		return nil, fmt.Errorf("node %s is behind the router %s; the nodes of a cluster must be on one network", via, gw)
+		return nil, fmt.Errorf(
+			"node %s is behind the router %s; the nodes of a cluster must be on one network", via, gw,
+		)
 	}
+
 	return netlink.LinkByIndex(found[0].LinkIndex)
 }
 
@@ -265,6 +295,7 @@ func prefixOf(n *net.IPNet) netip.Prefix {
 	if n == nil {
 		return netip.Prefix{}
 	}
+
 	a, _ := netip.AddrFromSlice(n.IP)
 	bits, _ := n.Mask.Size()
 	return netip.PrefixFrom(a.Unmap(), bits)

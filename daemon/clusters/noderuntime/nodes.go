@@ -64,17 +64,22 @@ func newNodes(env func(string) string) (*nodes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster's authority: %w", err)
 	}
+
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authority) {
 		return nil, fmt.Errorf("read the cluster's authority: %s/ca.crt holds no certificate", accountDir)
 	}
+
 	return &nodes{
 		base: "https://" + net.JoinHostPort(env("KUBERNETES_SERVICE_HOST"), env("KUBERNETES_SERVICE_PORT")),
 		token: func() (string, error) { // it is replaced every hour
 			text, err := os.ReadFile(accountDir + "/token")
 			return strings.TrimSpace(string(text)), err
 		},
-		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ResponseHeaderTimeout: time.Minute}},
+		client: &http.Client{Transport: &http.Transport{
+			TLSClientConfig:       &tls.Config{RootCAs: pool},
+			ResponseHeaderTimeout: time.Minute,
+		}},
 	}, nil
 }
 
@@ -83,7 +88,9 @@ func newNodes(env func(string) string) (*nodes, error) {
 func (n *nodes) follow(ctx context.Context, log *slog.Logger) <-chan []node {
 	out := make(chan []node, 1)
 	send := func(all map[string]node) {
-		list := slices.SortedFunc(maps.Values(all), func(a, b node) int { return strings.Compare(a.Metadata.Name, b.Metadata.Name) })
+		list := slices.SortedFunc(
+			maps.Values(all), func(a, b node) int { return strings.Compare(a.Metadata.Name, b.Metadata.Name) },
+		)
 		select {
 		case <-out:
 		default:
@@ -97,6 +104,7 @@ func (n *nodes) follow(ctx context.Context, log *slog.Logger) <-chan []node {
 			if time.Since(began) > time.Minute {
 				pause = time.Second
 			}
+
 			if ctx.Err() == nil && err != nil {
 				log.Warn("nodes cannot be followed", "error", err, "again", pause)
 				select {
@@ -107,6 +115,7 @@ func (n *nodes) follow(ctx context.Context, log *slog.Logger) <-chan []node {
 			}
 		}
 	}()
+
 	return out
 }
 
@@ -124,15 +133,18 @@ func (n *nodes) watch(ctx context.Context, send func(map[string]node)) error {
 	if err != nil {
 		return err
 	}
+
 	err = json.NewDecoder(body).Decode(&list)
 	_ = body.Close()
 	if err != nil {
 		return fmt.Errorf("read nodes: %w", err)
 	}
+
 	all := map[string]node{}
 	for _, i := range list.Items {
 		all[i.Metadata.Name] = i
 	}
+
 	send(all)
 	body, err = n.get(ctx, "/api/v1/nodes", url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"},
 		"resourceVersion": {list.Metadata.ResourceVersion}, "timeoutSeconds": {"300"}})
@@ -140,6 +152,7 @@ func (n *nodes) watch(ctx context.Context, send func(map[string]node)) error {
 		return err
 	}
 	defer body.Close()
+
 	// The server ends a watch after the time asked for; a server that is gone never does.
 	defer time.AfterFunc(6*time.Minute, cancel).Stop()
 	return applyEvents(body, all, send)
@@ -157,20 +170,24 @@ func applyEvents(stream io.Reader, all map[string]node, send func(map[string]nod
 		} else if err != nil {
 			return fmt.Errorf("follow nodes: %w", err)
 		}
+
 		var changed node
 		if e.Type == "ERROR" {
 			return fmt.Errorf("follow nodes: %.300s", e.Object)
 		} else if e.Type == "BOOKMARK" {
 			continue
 		}
+
 		if err := json.Unmarshal(e.Object, &changed); err != nil {
 			return fmt.Errorf("follow nodes: %w", err)
 		}
+
 		if e.Type == "DELETED" {
 			delete(all, changed.Metadata.Name)
 		} else {
 			all[changed.Metadata.Name] = changed
 		}
+
 		send(all)
 	}
 }
@@ -180,10 +197,12 @@ func (n *nodes) get(ctx context.Context, path string, query url.Values) (io.Read
 	if err != nil {
 		return nil, err
 	}
+
 	token, err := n.token()
 	if err != nil {
 		return nil, fmt.Errorf("read token: %w", err)
 	}
+
 	request.Header.Set("Authorization", "Bearer "+token)
 	response, err := n.client.Do(request)
 	if err != nil {
@@ -194,5 +213,6 @@ func (n *nodes) get(ctx context.Context, path string, query url.Values) (io.Read
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 300))
 		return nil, fmt.Errorf("ask for nodes: %s: %s", response.Status, text)
 	}
+
 	return response.Body, nil
 }

@@ -23,11 +23,13 @@ func RunProbe(ctx context.Context, listen string) error {
 	if err != nil {
 		return fmt.Errorf("listen for questions: %w", err)
 	}
+
 	server := &http.Server{Handler: probeHandler(), ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(listener); ctx.Err() == nil {
 		return fmt.Errorf("answer questions: %w", err)
 	}
+
 	return nil
 }
 
@@ -50,6 +52,7 @@ func probeHandler() http.Handler {
 				err = json.NewDecoder(io.LimitReader(response.Body, 4096)).Decode(&said)
 			}
 		}
+
 		writeJSON(w, said, err)
 	})
 	mux.HandleFunc("GET /resolve", func(w http.ResponseWriter, r *http.Request) {

@@ -45,10 +45,12 @@ func New(owner string, objects ...client.Object) (Set, error) {
 		if err != nil {
 			return Set{}, fmt.Errorf("convert %s: %w", objectName(o), err)
 		}
+
 		u := &unstructured.Unstructured{Object: content}
 		if u.GetKind() == "" || u.GetAPIVersion() == "" {
 			return Set{}, fmt.Errorf("object %q says neither kind nor API version", o.GetName())
 		}
+
 		unstructured.RemoveNestedField(u.Object, "status")
 		unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 		unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "creationTimestamp")
@@ -56,10 +58,12 @@ func New(owner string, objects ...client.Object) (Set, error) {
 		if err != nil {
 			return Set{}, err
 		}
+
 		annotations := u.GetAnnotations()
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
+
 		annotations[Annotation] = digest
 		u.SetAnnotations(annotations)
 		s.Objects = append(s.Objects, u)
@@ -119,6 +123,7 @@ func checkCurrent(ctx context.Context, c client.Reader, want *unstructured.Unstr
 	case have.GetAnnotations()[Annotation] != want.GetAnnotations()[Annotation]:
 		return fmt.Errorf("%s is not as wanted", objectName(want))
 	}
+
 	return nil
 }
 
@@ -141,19 +146,23 @@ func (m *Cache) CheckCurrent(ctx context.Context, s Set, c client.Reader) error 
 	if m.now != nil {
 		now = m.now
 	}
+
 	var digest strings.Builder
 	for _, o := range s.Objects {
 		digest.WriteString(objectName(o) + " " + o.GetAnnotations()[Annotation] + "\n")
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.digest == digest.String() && now().Before(m.until) {
 		return nil
 	}
+
 	m.digest = ""
 	if err := s.CheckCurrent(ctx, c); err != nil {
 		return err
 	}
+
 	m.digest, m.until = digest.String(), now().Add(CacheTTL)
 	return nil
 }
@@ -163,7 +172,10 @@ func (m *Cache) CheckCurrent(ctx context.Context, s Set, c client.Reader) error 
 func (s Set) Apply(ctx context.Context, c client.Client) error {
 	var all []error
 	for _, o := range s.Objects {
-		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), client.FieldOwner(s.Owner), client.ForceOwnership)
+		err := c.Apply(
+			ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), client.FieldOwner(s.Owner),
+			client.ForceOwnership,
+		)
 		if err != nil {
 			all = append(all, fmt.Errorf("apply %s: %w", objectName(o), err))
 		}
@@ -176,6 +188,7 @@ func digestOf(u *unstructured.Unstructured) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode %s: %w", objectName(u), err)
 	}
+
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8]), nil
 }

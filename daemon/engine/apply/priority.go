@@ -7,6 +7,10 @@ import corev1 "k8s.io/api/core/v1"
 // artifacts with. Kubernetes allows the class in any namespace.
 func MakeCritical(s corev1.PodSpec) corev1.PodSpec {
 	s.PriorityClassName = "system-cluster-critical"
-	s.Tolerations = append(s.Tolerations, corev1.Toleration{Key: corev1.TaintNodeDiskPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+	s.Tolerations = append(s.Tolerations, corev1.Toleration{
+		Key:      corev1.TaintNodeDiskPressure,
+		Operator: corev1.TolerationOpExists,
+		Effect:   corev1.TaintEffectNoSchedule,
+	})
 	return s
 }

@@ -47,6 +47,7 @@ func (s Stage) check(ctx context.Context, cache *Cache) error {
 	if err := cache.CheckCurrent(ctx, set, c); err != nil || s.Ready == nil {
 		return err
 	}
+
 	return s.Ready(ctx, c)
 }
 
@@ -55,17 +56,21 @@ func (s Stage) apply(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
+
 	if s.StaleOnly {
 		set = set.StaleSubset(ctx, c)
 	}
+
 	if len(set.Objects) == 0 {
 		return nil
 	}
+
 	if s.Prepare != nil {
 		if err := s.Prepare(); err != nil {
 			return err
 		}
 	}
+
 	report(s.Doing)
 	return set.Apply(ctx, c)
 }
@@ -75,10 +80,12 @@ func (s Stage) setAndClient() (Set, client.Client, error) {
 	if err != nil {
 		return Set{}, nil, err
 	}
+
 	set, err := New(s.Owner, objects...)
 	if err != nil {
 		return Set{}, nil, err
 	}
+
 	c, err := s.API()
 	return set, c, err
 }
@@ -93,5 +100,6 @@ func CheckRolledOut(ctx context.Context, c client.Reader, deployment client.Obje
 	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas == 0 || d.Status.AvailableReplicas == 0 {
 		return bringup.Wait("%s to be ready", what)
 	}
+
 	return nil
 }

@@ -23,6 +23,7 @@ func IsUnanswered(err error) bool {
 	case errors.Is(err, context.DeadlineExceeded):
 		return true
 	}
+
 	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }

@@ -71,7 +71,13 @@ type Event struct {
 func (j *Journal) Begin(bootID, version string, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.run = Run{BootID: bootID, Version: version, Started: now, Stages: []status.Stage{}, Events: []Event{}}
+	j.run = Run{
+		BootID:  bootID,
+		Version: version,
+		Started: now,
+		Stages:  []status.Stage{},
+		Events:  []Event{},
+	}
 	j.last = map[string]status.Stage{}
 }
 
@@ -84,23 +90,29 @@ func (j *Journal) Update(s Snapshot) {
 		if st.State == before.State && st.Attempts == before.Attempts && st.Error == before.Error {
 			continue // what a stage is doing passes by too often to be history
 		}
+
 		text := st.Error
 		if text == "" {
 			text = st.Waiting
 		}
+
 		if st.State != status.StateWaiting {
 			j.run.Events = append(j.run.Events, Event{Time: time.Now(), Stage: st.Name, State: st.State, Text: text})
 		}
+
 		j.dirty = true
 	}
+
 	if over := len(j.run.Events) - journalEvents; over > 0 {
 		j.run.Events = append([]Event{}, j.run.Events[over:]...)
 		j.run.Dropped += over
 	}
+
 	if s.State == status.StateReady && j.run.Ready.IsZero() {
 		j.run.Ready, j.dirty = time.Now(), true
 		j.run.Seconds = j.run.Ready.Sub(j.run.Started).Seconds()
 	}
+
 	j.run.Stages = s.Stages
 	j.mu.Unlock()
 	select {
@@ -132,6 +144,7 @@ func (j *Journal) flush() {
 	if j.Ready != nil && !j.Ready() {
 		return
 	}
+
 	j.mu.Lock()
 	dirty, run := j.dirty, j.run
 	run.Events = append([]Event{}, run.Events...)
@@ -140,6 +153,7 @@ func (j *Journal) flush() {
 	if !dirty {
 		return
 	}
+
 	if err := j.save(run); err != nil {
 		j.Log.Warn("journal not written", "path", j.Path, "error", err)
 		j.mu.Lock()
@@ -157,18 +171,22 @@ func (j *Journal) save(run Run) error {
 		if err := os.Rename(j.Path, aside); err != nil {
 			return fmt.Errorf("set aside %s: %w", j.Path, err)
 		}
+
 		j.Log.Warn("journal set aside", "path", j.Path, "aside", aside, "error", rubbish)
 		h = History{}
 	} else if err != nil {
 		return err
 	}
+
 	if n := len(h.Runs); n > 0 && h.Runs[n-1].BootID == run.BootID && h.Runs[n-1].Started.Equal(run.Started) {
 		h.Runs = h.Runs[:n-1]
 	}
+
 	h.Runs = append(h.Runs, run)
 	if over := len(h.Runs) - journalRuns; over > 0 {
 		h.Runs = h.Runs[over:]
 	}
+
 	data, err := json.MarshalIndent(h, "", " ")
 	if err != nil {
 		return fmt.Errorf("encode journal: %w", err)
@@ -176,6 +194,7 @@ func (j *Journal) save(run Run) error {
 	if err := os.MkdirAll(filepath.Dir(j.Path), 0o755); err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
+
 	return atomicfile.Write(j.Path, append(data, '\n'), 0o644)
 }
 
@@ -199,6 +218,7 @@ func ReadHistory(path string) (History, error) {
 	} else if err != nil {
 		return History{}, fmt.Errorf("open journal %s: %w", path, err)
 	}
+
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, journalLimit+1))
 	if err != nil {
@@ -207,9 +227,11 @@ func ReadHistory(path string) (History, error) {
 	if len(data) > journalLimit {
 		return History{}, &CorruptJournalError{path, fmt.Errorf("more than %d bytes", journalLimit)}
 	}
+
 	var h History
 	if err := json.Unmarshal(data, &h); err != nil {
 		return History{}, &CorruptJournalError{path, err}
 	}
+
 	return h, nil
 }

@@ -76,6 +76,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
+
 	return nil
 }
 
@@ -96,6 +97,7 @@ func (r *Runner) Snapshot() Snapshot {
 	for i := range r.tracks {
 		s.Stages[i] = r.tracks[i].Stage
 	}
+
 	return s
 }
 
@@ -112,6 +114,7 @@ func (r *Runner) begin() {
 	for i, s := range r.Plan {
 		r.tracks[i].Stage = status.Stage{Name: s.Name, Fact: s.Fact, State: status.StateWaiting, Since: now}
 	}
+
 	r.state, r.since = status.StateWorking, now
 }
 
@@ -135,14 +138,17 @@ func (r *Runner) pass(ctx context.Context) time.Duration {
 		if r.tracks[i].State == status.StateFailed {
 			return max(idle, idleLeast) // until Again; what stands before it is still kept true
 		}
+
 		recheck := s.Recheck
 		if recheck == 0 {
 			recheck = recheckDefault
 		}
+
 		if left := recheck - time.Since(r.tracks[i].lastHeld); r.tracks[i].State == status.StateReady && left > 0 {
 			idle = min(idle, left)
 			continue
 		}
+
 		idle = min(idle, recheck)
 		if err := r.checkStage(ctx, i); err != nil {
 			return r.retryDelay(i, err)
@@ -166,9 +172,11 @@ func (r *Runner) checkStage(ctx context.Context, i int) error {
 			err = r.askDone(ctx, i)
 		}
 	}
+
 	if ctx.Err() != nil {
 		return ctx.Err() // whatever it said, it was cut off
 	}
+
 	r.recordResult(i, err)
 	return err
 }
@@ -187,6 +195,7 @@ func (r *Runner) askDone(ctx context.Context, i int) error {
 		t.unsure = t.unsure && err == nil
 		return err
 	}
+
 	t.unsure = t.unsure || t.State == status.StateReady
 	return Wait("an answer: %v", err)
 }
@@ -198,16 +207,19 @@ func (r *Runner) retryDelay(i int, err error) time.Duration {
 	if IsWait(err) {
 		limit = retryWaitCap
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pause := retryFirst
 	for n := 1; n < r.tracks[i].tries && pause < limit; n++ {
 		pause *= 2
 	}
+
 	pause = min(pause, limit)
 	if took := r.tracks[i].took; took > pause {
 		pause = took + rand.N(took/4) // so that those who ask the same server drift apart
 	}
+
 	return pause
 }
 
@@ -218,10 +230,12 @@ func (r *Runner) markAsking(i int) {
 	if t.firstAsked.IsZero() {
 		t.firstAsked = time.Now()
 	}
+
 	if t.State == status.StateWaiting {
 		t.set(status.StateWorking)
 		changed = true
 	}
+
 	r.mu.Unlock()
 	if changed {
 		r.Log.Debug("stage asked", "stage", t.Name)
@@ -267,10 +281,12 @@ func (r *Runner) recordResult(i int, err error) {
 				r.tracks[j].lastHeld = time.Time{} // what stands on it may have fallen with it
 			}
 		}
+
 		t.unsure = false
 		if t.Seconds == 0 {
 			t.Seconds = now.Sub(t.firstAsked).Seconds()
 		}
+
 		t.Waiting, t.Error = "", ""
 	case IsPermanent(err):
 		t.set(status.StateFailed)
@@ -284,6 +300,7 @@ func (r *Runner) recordResult(i int, err error) {
 		t.tries++
 		t.Waiting, t.Error = "", err.Error()
 	}
+
 	after := t.Stage
 	r.updateState()
 	r.mu.Unlock()
@@ -320,12 +337,14 @@ func (r *Runner) updateState() {
 			}
 		}
 	}
+
 	switch {
 	case state == status.StateReady:
 		r.was = true
 	case state == status.StateWorking && r.was:
 		state = status.StateDegraded
 	}
+
 	if state != r.state {
 		r.state, r.since = state, time.Now()
 	}
@@ -335,6 +354,7 @@ func (r *Runner) notifyChanged() {
 	if r.Changed == nil {
 		return
 	}
+
 	r.tell.Lock()
 	defer r.tell.Unlock()
 	r.Changed(r.Snapshot())

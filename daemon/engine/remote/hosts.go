@@ -41,6 +41,7 @@ func (h *Hosts) Check(address string, remote net.Addr, key ssh.PublicKey) error 
 	if len(wanted) > 0 {
 		return &HostKeyChangedError{Addr: address, File: wanted[0].Filename, Line: wanted[0].Line}
 	}
+
 	return h.addKey(address, key)
 }
 
@@ -50,11 +51,13 @@ func (h *Hosts) knownKeys(address string, remote net.Addr, key ssh.PublicKey) ([
 	if err != nil {
 		return nil, fmt.Errorf("read known hosts: %w", err)
 	}
+
 	err = check(address, remote, key)
 	var other *knownhosts.KeyError
 	if errors.As(err, &other) {
 		return append([]knownhosts.KnownKey{}, other.Want...), nil
 	}
+
 	return nil, err
 }
 
@@ -62,14 +65,17 @@ func (h *Hosts) addKey(address string, key ssh.PublicKey) error {
 	if err := os.MkdirAll(filepath.Dir(h.Learned), 0o755); err != nil {
 		return fmt.Errorf("keep host key: %w", err)
 	}
+
 	f, err := os.OpenFile(h.Learned, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return fmt.Errorf("keep host key: %w", err)
 	}
+
 	_, err = fmt.Fprintln(f, knownhosts.Line([]string{knownhosts.Normalize(address)}, key))
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("keep host key: %w", err)
 	}
+
 	return nil
 }
 
@@ -82,10 +88,12 @@ func (h *Hosts) Algorithms(addr netip.AddrPort) []string {
 	if err != nil {
 		return nil // Check will say what is wrong
 	}
+
 	var all []string
 	for _, w := range wanted {
 		all = append(all, algorithms(w.Key)...)
 	}
+
 	return all
 }
 

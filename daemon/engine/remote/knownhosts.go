@@ -50,10 +50,12 @@ func knownHost(line string) (netip.Addr, string) {
 	if len(fields) < 3 {
 		return netip.Addr{}, ""
 	}
+
 	name, _, _ := strings.Cut(strings.TrimPrefix(fields[0], "["), "]")
 	addr, err := netip.ParseAddr(name)
 	if err != nil {
 		return netip.Addr{}, ""
 	}
+
 	return addr, fields[1] + " " + fields[2]
 }

@@ -79,12 +79,14 @@ func (n *Node) run(ctx context.Context, stdin io.Reader, secret bool, words []st
 	if n.User != "root" {
 		words = append([]string{"sudo", "-n", "--"}, words...)
 	}
+
 	command := Quote(words)
 	session, err := n.session(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer session.Close()
+
 	defer context.AfterFunc(ctx, func() { _ = session.Close() })()
 	var out, both bytes.Buffer
 	var guard sync.Mutex
@@ -99,10 +101,12 @@ func (n *Node) run(ctx context.Context, stdin io.Reader, secret bool, words []st
 	if secret && err == nil {
 		said = "(not shown)"
 	}
+
 	n.writeTrace(began, words, said, err)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
+
 	var exit *ssh.ExitError
 	switch {
 	case err == nil:
@@ -112,8 +116,14 @@ func (n *Node) run(ctx context.Context, stdin io.Reader, secret bool, words []st
 		if exit.Signal() != "" {
 			code = 255
 		}
-		return out.String(), &ExitError{Node: n.Name, Command: shortCommand(words), Code: code, Output: Tail(both.String())}
+		return out.String(), &ExitError{
+			Node:    n.Name,
+			Command: shortCommand(words),
+			Code:    code,
+			Output:  Tail(both.String()),
+		}
 	}
+
 	n.disconnect()
 	return "", fmt.Errorf("run %s on %s: the connection broke: %w", shortCommand(words), n.Name, err)
 }
@@ -135,6 +145,7 @@ func (t *tee) Write(p []byte) (int, error) {
 	for _, b := range t.to {
 		b.Write(p)
 	}
+
 	return len(p), nil
 }
 
@@ -142,12 +153,17 @@ func (n *Node) writeTrace(began time.Time, words []string, said string, err erro
 	if n.Trace == nil {
 		return
 	}
+
 	n.trace.Lock()
 	defer n.trace.Unlock()
-	fmt.Fprintf(n.Trace, "%s %s (%.1f s)\n", began.UTC().Format(time.RFC3339), shortCommand(words), time.Since(began).Seconds())
+	fmt.Fprintf(
+		n.Trace, "%s %s (%.1f s)\n", began.UTC().Format(time.RFC3339), shortCommand(words),
+		time.Since(began).Seconds(),
+	)
 	for line := range strings.Lines(said) {
 		fmt.Fprintf(n.Trace, "  %s\n", strings.TrimRight(line, "\r\n"))
 	}
+
 	if err != nil {
 		fmt.Fprintf(n.Trace, "  -> %v\n", err)
 	}
@@ -179,10 +195,12 @@ func (n *Node) session(ctx context.Context) (*ssh.Session, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		session, err := client.NewSession()
 		if err == nil {
 			return session, nil
 		}
+
 		n.disconnect()
 		if try == 1 {
 			return nil, fmt.Errorf("open session on %s: %w", n.Name, err)
@@ -198,13 +216,16 @@ func (n *Node) connect(ctx context.Context) (*ssh.Client, error) {
 	if n.client != nil {
 		return n.client, nil
 	}
+
 	client, err := Dial(ctx, n.Addr, n.config())
 	if err != nil {
 		return nil, n.loginError(err)
 	}
+
 	if a, ok := client.LocalAddr().(*net.TCPAddr); ok {
 		n.local = a.AddrPort().Addr().Unmap()
 	}
+
 	n.client = client
 	go keepAlive(n.client)
 	return n.client, nil
@@ -250,8 +271,13 @@ func (n *Node) loginError(err error) error {
 		return fmt.Errorf("log in to %s: %w", n.Name, changed)
 	}
 	if IsRefused(err) {
-		return &LoginError{Node: n.Name, User: n.User, Err: errors.New("the appliance's key is not accepted; is it in authorized_keys?")}
+		return &LoginError{
+			Node: n.Name,
+			User: n.User,
+			Err:  errors.New("the appliance's key is not accepted; is it in authorized_keys?"),
+		}
 	}
+
 	return &ReachError{n.Name, err}
 }
 
@@ -264,6 +290,7 @@ func keepAlive(client *ssh.Client) {
 			_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
 			answer <- err
 		}()
+
 		select {
 		case err := <-answer:
 			if err == nil {
@@ -271,6 +298,7 @@ func keepAlive(client *ssh.Client) {
 			}
 		case <-time.After(aliveWithin):
 		}
+
 		_ = client.Close()
 		return
 	}

@@ -11,7 +11,9 @@ func Quote(words []string) string {
 	for i, w := range words {
 		quoted[i] = w
 		if w == "" || strings.ContainsFunc(w, func(r rune) bool {
-			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r))
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(
+				"-_./:=@%+,", r,
+			))
 		}) {
 			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 		}
@@ -25,12 +27,15 @@ func shortCommand(words []string) string {
 	if cut && strings.TrimSpace(s) == "" {
 		s, _, _ = strings.Cut(strings.TrimSpace(more), "\n")
 	}
+
 	if len(s) > 120 {
 		s, cut = s[:120], true
 	}
+
 	if cut {
 		s += " …"
 	}
+
 	return s
 }
 
@@ -54,9 +59,11 @@ func (t *tail) Write(p []byte) (int, error) {
 	if len(p) > maxOutput {
 		p = p[len(p)-maxOutput:]
 	}
+
 	if over := t.Len() + len(p) - maxOutput; over > 0 {
 		t.Next(over)
 	}
+
 	t.Buffer.Write(p)
 	return n, nil
 }

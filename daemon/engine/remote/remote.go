@@ -34,9 +34,15 @@ type HostKeyChangedError struct {
 
 func (e *HostKeyChangedError) Error() string {
 	if e.File != "" {
-		return fmt.Sprintf("host key of %s is not the one in %s:%d; if the machine was installed anew, remove that line", e.Addr, e.File, e.Line)
+		return fmt.Sprintf(
+			"host key of %s is not the one in %s:%d; if the machine was installed anew, remove that line", e.Addr,
+			e.File, e.Line,
+		)
 	}
-	return fmt.Sprintf("it shows the host key %s, known is %s: another machine has this address, or it was installed anew", e.Shown, e.Known)
+	return fmt.Sprintf(
+		"it shows the host key %s, known is %s: another machine has this address, or it was installed anew", e.Shown,
+		e.Known,
+	)
 }
 
 // IsRefused reports whether a machine answered and did not accept the login. The library has no type for it.
@@ -59,10 +65,12 @@ func Dial(ctx context.Context, addr netip.AddrPort, config *ssh.ClientConfig) (*
 	if stillGoing := interrupted(); err == nil && !stillGoing {
 		err = context.Cause(ctx)
 	}
+
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
+
 	_ = conn.SetDeadline(time.Time{})
 	return ssh.NewClient(c, channels, requests), nil
 }
@@ -74,7 +82,11 @@ func Pin(config *ssh.ClientConfig, known ssh.PublicKey) {
 		if bytes.Equal(shown.Marshal(), known.Marshal()) {
 			return nil
 		}
-		return &HostKeyChangedError{Addr: address, Shown: ssh.FingerprintSHA256(shown), Known: ssh.FingerprintSHA256(known)}
+		return &HostKeyChangedError{
+			Addr:  address,
+			Shown: ssh.FingerprintSHA256(shown),
+			Known: ssh.FingerprintSHA256(known),
+		}
 	}
 }
 

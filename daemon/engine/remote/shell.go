@@ -32,11 +32,13 @@ func (s Shell) Run(ctx context.Context, addr netip.Addr, hostKey, script string)
 	if hostKey == "" {
 		return "", "", fmt.Errorf("log in to %s: %w", addr, ErrUnknownHost)
 	}
+
 	client, err := s.dial(ctx, addr, "root", ssh.PublicKeys(s.Signer), hostKey, nil)
 	if err != nil {
 		return "", "", err
 	}
 	defer client.Close()
+
 	return runSession(ctx, client, "/bin/sh -s", script)
 }
 
@@ -48,6 +50,7 @@ func (s Shell) LearnHostKey(ctx context.Context, addr netip.Addr) (hostKey strin
 	if err != nil {
 		return "", err
 	}
+
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(seen))), client.Close()
 }
 
@@ -58,16 +61,24 @@ type Password struct{ User, Password string }
 // password away: by that user it adds the key, then logs in with it, and only then removes
 // the password. hostKey is "" at the first contact; pin is then told what the host showed,
 // and must have kept it when it returns. It may be cut off anywhere and be called again.
-func (s Shell) Adopt(ctx context.Context, addr netip.Addr, hostKey string, p Password, pin func(hostKey string) error) error {
+func (s Shell) Adopt(
+	ctx context.Context,
+	addr netip.Addr,
+	hostKey string,
+	p Password,
+	pin func(hostKey string) error,
+) error {
 	if hostKey != "" && s.lockPassword(ctx, addr, hostKey, p.User) == nil {
 		return nil
 	}
+
 	var seen ssh.PublicKey
 	client, err := s.dial(ctx, addr, p.User, ssh.Password(p.Password), hostKey, &seen)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+
 	pinned := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(seen)))
 	key := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(s.Signer.PublicKey()))) + " appliance"
 	script := fmt.Sprintf(addKey, key)
@@ -75,17 +86,20 @@ func (s Shell) Adopt(ctx context.Context, addr netip.Addr, hostKey string, p Pas
 	if p.User != "root" {
 		command = append([]string{"sudo", "-S", "-p", ""}, command...)
 	}
+
 	if _, said, err := runSession(ctx, client, Quote(command), p.Password+"\n"); err != nil {
 		return fmt.Errorf("add key at %s: %w", addr, err)
 	} else if strings.Contains(said, "sudo:") {
 		return fmt.Errorf("add key at %s: user %s may not become root: %s", addr, p.User, said)
 	}
+
 	if err := pin(pinned); err != nil { // once the password is gone there is no second first contact
 		return fmt.Errorf("keep host key of %s: %w", addr, err)
 	}
 	if err := s.lockPassword(ctx, addr, pinned, p.User); err != nil {
 		return fmt.Errorf("log in with the added key, password of %s kept: %w", p.User, err)
 	}
+
 	return nil
 }
 
@@ -107,12 +121,20 @@ func (s Shell) lockPassword(ctx context.Context, addr netip.Addr, hostKey, user 
 	if strings.TrimSpace(out) != "locked" {
 		return fmt.Errorf("take password of %s away at %s: %s", user, addr, said)
 	}
+
 	return nil
 }
 
 // dial connects and logs in. Without a host key the one that is shown is taken; what is shown is put into seen, if that
 // is not nil.
-func (s Shell) dial(ctx context.Context, addr netip.Addr, user string, auth ssh.AuthMethod, hostKey string, seen *ssh.PublicKey) (*ssh.Client, error) {
+func (s Shell) dial(
+	ctx context.Context,
+	addr netip.Addr,
+	user string,
+	auth ssh.AuthMethod,
+	hostKey string,
+	seen *ssh.PublicKey,
+) (*ssh.Client, error) {
 	config := &ssh.ClientConfig{
 		User:    user,
 		Auth:    []ssh.AuthMethod{auth},
@@ -124,9 +146,11 @@ func (s Shell) dial(ctx context.Context, addr netip.Addr, user string, auth ssh.
 		if err != nil {
 			return nil, fmt.Errorf("log in to %s: read its host key: %w", addr, err)
 		}
+
 		Pin(config, known)
 		check = config.HostKeyCallback
 	}
+
 	config.HostKeyCallback = func(address string, from net.Addr, key ssh.PublicKey) error {
 		if seen != nil {
 			*seen = key
@@ -142,6 +166,7 @@ func (s Shell) dial(ctx context.Context, addr netip.Addr, user string, auth ssh.
 	case err != nil:
 		return nil, fmt.Errorf("log in to %s as %s: %w", addr, user, err)
 	}
+
 	return client, nil
 }
 
@@ -154,6 +179,7 @@ func runSession(ctx context.Context, client *ssh.Client, command, stdin string) 
 		return "", "", fmt.Errorf("open session: %w", err)
 	}
 	defer run.Close()
+
 	var out, said tail
 	run.Stdin, run.Stdout, run.Stderr = strings.NewReader(stdin), &out, &said
 	err = run.Run(command)
@@ -167,5 +193,6 @@ func runSession(ctx context.Context, client *ssh.Client, command, stdin string) 
 	case err != nil:
 		err = fmt.Errorf("connection ended: %w: %s", err, said.String())
 	}
+
 	return out.String(), said.String(), err
 }

@@ -31,6 +31,7 @@ func OnChange[T any](
 				return !ok || !reflect.DeepEqual(value, now)
 			})
 		}()
+
 		err := serve(serving, value)
 		stop()
 		if err != nil {

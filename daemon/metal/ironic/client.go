@@ -53,6 +53,7 @@ func (c *Client) DiskContents(ctx context.Context, node string) (map[string][]st
 	if err != nil {
 		return nil, err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 
@@ -73,6 +74,7 @@ func (c *Client) DiskContents(ctx context.Context, node string) (map[string][]st
 	if err := json.Unmarshal(inventory.Plugins[collector], &contents); err != nil {
 		return nil, fmt.Errorf("read the inventory of node %s: %w", node, err)
 	}
+
 	return contents, nil
 }
 
@@ -85,12 +87,14 @@ func (c *Client) AgentsDue(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	due := map[string]bool{}
 	for _, n := range all {
 		if isAgentDue(n, time.Now()) {
 			due[n.UUID] = true
 		}
 	}
+
 	return due, nil
 }
 
@@ -108,6 +112,7 @@ func (c *Client) list(ctx context.Context, fields ...string) ([]nodes.Node, erro
 	if err != nil {
 		return nil, err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 
@@ -121,6 +126,7 @@ func (c *Client) list(ctx context.Context, fields ...string) ([]nodes.Node, erro
 	if err != nil {
 		return nil, fmt.Errorf("ask Ironic for its nodes: %w", err)
 	}
+
 	return all, nil
 }
 
@@ -129,7 +135,10 @@ func (c *Client) list(ctx context.Context, fields ...string) ([]nodes.Node, erro
 type nodePage struct{ nodes.NodePage }
 
 func newNodePage(r pagination.PageResult) pagination.Page {
-	return nodePage{nodes.NodePage{LinkedPageBase: pagination.LinkedPageBase{PageResult: r, LinkPath: []string{"next"}}}}
+	return nodePage{nodes.NodePage{LinkedPageBase: pagination.LinkedPageBase{
+		PageResult: r,
+		LinkPath:   []string{"next"},
+	}}}
 }
 
 // NextPageURL implements pagination.Page.
@@ -141,6 +150,7 @@ func (c *Client) connect() (*gophercloud.ServiceClient, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.service != nil && c.access == access {
@@ -151,6 +161,7 @@ func (c *Client) connect() (*gophercloud.ServiceClient, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	service, err := httpbasic.NewBareMetalHTTPBasic(httpbasic.EndpointOpts{
 		IronicEndpoint:     access.Endpoint + "/v1/",
 		IronicUser:         access.Username,
@@ -159,11 +170,13 @@ func (c *Client) connect() (*gophercloud.ServiceClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask Ironic: %w", err)
 	}
+
 	service.Microversion = microversion
 	service.HTTPClient.Transport = transport
 	if c.service != nil {
 		c.service.HTTPClient.CloseIdleConnections()
 	}
+
 	c.access, c.service = access, service
 	return service, nil
 }

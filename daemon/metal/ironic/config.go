@@ -53,8 +53,11 @@ func (c Config) Render() ([]byte, error) {
 		return nil, fmt.Errorf("kernel arguments %q hold a line break", c.KernelArgs)
 	}
 	if !c.Addr.IsValid() || c.HTTPPort <= 0 || c.HTTPPort > 0xffff {
-		return nil, fmt.Errorf("ironic needs the address and HTTP port of the provisioning network, has %v and %d", c.Addr, c.HTTPPort)
+		return nil, fmt.Errorf(
+			"ironic needs the address and HTTP port of the provisioning network, has %v and %d", c.Addr, c.HTTPPort,
+		)
 	}
+
 	var out bytes.Buffer
 	err := conf.Execute(&out, map[string]any{
 		"Endpoint": c.Endpoint(), "Files": c.Files(), "Addr": c.Addr, "Port": Port,

@@ -42,20 +42,24 @@ func OpenCredentials(dir string) (Credentials, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Credentials{}, fmt.Errorf("read ironic's credentials: %w", err)
 	}
+
 	password, htpasswd, _ := strings.Cut(strings.TrimSuffix(string(text), "\n"), "\n")
 	_, hash, _ := strings.Cut(htpasswd, ":")
 	if password != "" && bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil {
 		return Credentials{User, password, htpasswd}, nil
 	}
+
 	random := make([]byte, passwordBytes)
 	if _, err := rand.Read(random); err != nil {
 		return Credentials{}, err
 	}
+
 	password = base64.RawURLEncoding.EncodeToString(random)
 	sum, err := bcrypt.GenerateFromPassword([]byte(password), bcryptCost)
 	if err != nil {
 		return Credentials{}, fmt.Errorf("hash ironic's password: %w", err)
 	}
+
 	c := Credentials{User, password, User + ":" + string(sum)}
 	return c, write(path, []byte(c.Password+"\n"+c.HTPasswd+"\n"))
 }

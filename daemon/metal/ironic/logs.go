@@ -25,6 +25,7 @@ func PruneOldest(dir string, n int) error {
 	if err != nil {
 		return fmt.Errorf("list logs: %w", err)
 	}
+
 	type file struct {
 		name string
 		time time.Time
@@ -35,6 +36,7 @@ func PruneOldest(dir string, n int) error {
 			files = append(files, file{e.Name(), info.ModTime()})
 		}
 	}
+
 	slices.SortFunc(files, func(a, b file) int {
 		return cmp.Or(b.time.Compare(a.time), cmp.Compare(a.name, b.name))
 	})
@@ -43,5 +45,6 @@ func PruneOldest(dir string, n int) error {
 			return fmt.Errorf("remove old log: %w", err)
 		}
 	}
+
 	return nil
 }

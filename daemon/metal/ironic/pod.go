@@ -41,6 +41,7 @@ func (p Pod) Objects() ([]client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	confData := map[string][]byte{"ironic.conf": conf, "htpasswd": []byte(p.Credentials.HTPasswd + "\n")}
 	tlsData := map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key, "ca.crt": p.CA}
 	labels := map[string]string{"app.kubernetes.io/name": Name}
@@ -52,7 +53,10 @@ func (p Pod) Objects() ([]client.Object, error) {
 		p.newSecret("ironic-config", confData),
 		p.newSecret("ironic-tls", tlsData),
 		// For the operator and for `baremetal` on the appliance's shell.
-		p.newSecret("ironic-credentials", map[string][]byte{"username": []byte(p.Credentials.Username), "password": []byte(p.Credentials.Password)}),
+		p.newSecret(
+			"ironic-credentials",
+			map[string][]byte{"username": []byte(p.Credentials.Username), "password": []byte(p.Credentials.Password)},
+		),
 		&appsv1.Deployment{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: Name, Labels: labels},
@@ -120,14 +124,26 @@ func (p Pod) spec() corev1.PodSpec {
 			Resources: corev1.ResourceRequirements{
 				// Without a share of the processor it starves on a busy appliance: a BMC is asked by a
 				// process of its own, which must have started and answered within seconds.
-				Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("200Mi"), corev1.ResourceCPU: resource.MustParse("200m")},
+				Requests: corev1.ResourceList{
+					corev1.ResourceMemory: resource.MustParse("200Mi"),
+					corev1.ResourceCPU:    resource.MustParse("200m"),
+				},
 			},
 		}},
 		Volumes: []corev1.Volume{
 			hostPath("state", p.StateDir), hostPath("files", p.FilesDir), hostPath("log", p.StateDir+"/log"),
-			{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "ironic-config"}}},
-			{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "ironic-tls"}}},
-			{Name: "credentials", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "ironic-credentials"}}},
+			{
+				Name:         "config",
+				VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "ironic-config"}},
+			},
+			{
+				Name:         "tls",
+				VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "ironic-tls"}},
+			},
+			{
+				Name:         "credentials",
+				VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "ironic-credentials"}},
+			},
 		},
 	}
 }

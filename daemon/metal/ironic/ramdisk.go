@@ -28,9 +28,11 @@ func RamdiskTrust(root []byte) ([]byte, error) {
 			return nil, fmt.Errorf("encode the ramdisk's trust: %w", err)
 		}
 	}
+
 	if err := cpio.WriteTrailer(w); err != nil {
 		return nil, fmt.Errorf("encode the ramdisk's trust: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -44,6 +46,7 @@ func RamdiskTail(root []byte, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	fill := (padding - size%padding) % padding
 	return append(make([]byte, fill), trust...), nil
 }

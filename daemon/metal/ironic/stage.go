@@ -50,6 +50,7 @@ func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.S
 			if err := CheckReady(ctx, p.Config.Endpoint(), p.CA); err != nil {
 				return bringup.Wait("Ironic to answer at %s: %v", p.Config.Endpoint(), err)
 			}
+
 			return nil
 		},
 	}.Bringup()
@@ -76,6 +77,7 @@ func CheckReady(ctx context.Context, endpoint string, root []byte) error {
 	if err != nil {
 		return err
 	}
+
 	transport.DisableKeepAlives = true // the certificate may be another the next time
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -83,14 +85,17 @@ func CheckReady(ctx context.Context, endpoint string, root []byte) error {
 	if err != nil {
 		return err
 	}
+
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
+
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("it says %s", resp.Status)
 	}
+
 	return nil
 }

@@ -39,20 +39,24 @@ func (r Backups) Read() (map[string]HostBackup, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := map[string]HostBackup{}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read host record: %w", err)
 		}
+
 		var rec HostBackup
 		name := strings.TrimSuffix(filepath.Base(path), ".json")
 		if err := json.Unmarshal(text, &rec); err != nil || rec.Host.Name != name {
 			r.Log.Error("host record cannot be read", "file", path, "error", err)
 			continue
 		}
+
 		out[name] = rec
 	}
+
 	return out, nil
 }
 
@@ -70,6 +74,7 @@ func (r Backups) Save(h *metal3api.BareMetalHost) error {
 	if err != nil {
 		return fmt.Errorf("encode record of host %s: %w", h.Name, err)
 	}
+
 	path := filepath.Join(r.Dir, h.Name+".json")
 	if old, err := os.ReadFile(path); err == nil {
 		var was HostBackup
@@ -77,12 +82,14 @@ func (r Backups) Save(h *metal3api.BareMetalHost) error {
 			return nil
 		}
 	}
+
 	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
 		return err
 	}
 	if err := atomicfile.Write(path, text, 0o600); err != nil {
 		return fmt.Errorf("keep record of host %s: %w", h.Name, err)
 	}
+
 	return nil
 }
 
@@ -107,6 +114,7 @@ func RestoredHost(r HostBackup) (*metal3api.BareMetalHost, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode status of host %s: %w", r.Host.Name, err)
 	}
+
 	h := r.Host.DeepCopy()
 	h.Status, h.UID = metal3api.BareMetalHostStatus{}, ""
 	h.Annotations = map[string]string{annotationStatus: string(status), annotationPaused: pausedBy}
@@ -120,9 +128,15 @@ func CheckResumable(h *metal3api.BareMetalHost, r HostBackup) error {
 	case h.Annotations[annotationPaused] != pausedBy:
 		return fmt.Errorf("host %s was not paused by the appliance", h.Name)
 	case h.Status.Provisioning.State != r.Host.Status.Provisioning.State:
-		return fmt.Errorf("host %s is %q in the API, %q in its record", h.Name, h.Status.Provisioning.State, r.Host.Status.Provisioning.State)
+		return fmt.Errorf(
+			"host %s is %q in the API, %q in its record", h.Name, h.Status.Provisioning.State,
+			r.Host.Status.Provisioning.State,
+		)
 	case imageURL(h.Spec.Image) != imageURL(r.Host.Spec.Image):
-		return fmt.Errorf("host %s has image %q in the API, %q on its disk", h.Name, imageURL(h.Spec.Image), imageURL(r.Host.Spec.Image))
+		return fmt.Errorf(
+			"host %s has image %q in the API, %q on its disk", h.Name, imageURL(h.Spec.Image),
+			imageURL(r.Host.Spec.Image),
+		)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 	for _, k := range s.Access.SSHKeys {
 		keys = append(keys, string(k))
 	}
+
 	user := map[string]any{
 		"name": n.OS.Username, "groups": []string{"sudo"}, "shell": "/bin/bash",
 		"sudo": "ALL=(ALL) NOPASSWD:ALL", "ssh_authorized_keys": keys, "lock_passwd": true,
@@ -35,10 +36,12 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 		}
 		user["lock_passwd"], user["hashed_passwd"] = false, hash
 	}
+
 	host, err := a.HostKey(n.Name)
 	if err != nil {
 		return "", err
 	}
+
 	config := map[string]any{
 		"hostname":                  string(n.Name),
 		"fqdn":                      fmt.Sprintf("%s.%s", n.Name, s.Name),
@@ -64,6 +67,7 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode: %w", err)
 	}
+
 	return "#cloud-config\n" + string(out), nil
 }
 
@@ -115,41 +119,66 @@ func networkData(n site.Node) (string, error) {
 			links = append(links, site.Link{MAC: mac, Address: site.LinkAddress{Method: "dhcp"}})
 		}
 	}
+
 	data := netData{Links: []netLink{}, Networks: []netNetwork{}, Services: []netService{}}
 	for i, l := range links {
 		base := fmt.Sprintf("link%d", i)
 		mac := l.MAC
 		if l.Bond != nil {
 			mac = l.Bond.MACs[0]
-			bond := netLink{ID: base, Type: "bond", MAC: string(mac), MTU: l.MTU, BondMode: l.Bond.Mode, BondMiimon: 100}
+			bond := netLink{
+				ID:         base,
+				Type:       "bond",
+				MAC:        string(mac),
+				MTU:        l.MTU,
+				BondMode:   l.Bond.Mode,
+				BondMiimon: 100,
+			}
 			for j, m := range l.Bond.MACs {
 				nic := fmt.Sprintf("%s-nic%d", base, j)
 				data.Links = append(data.Links, netLink{ID: nic, Type: "phy", MAC: string(m), MTU: l.MTU})
 				bond.BondLinks = append(bond.BondLinks, nic)
 			}
+
 			data.Links = append(data.Links, bond)
-		} else if !slices.ContainsFunc(data.Links, func(o netLink) bool { return o.Type == "phy" && o.MAC == string(mac) }) {
+		} else if !slices.ContainsFunc(
+			data.Links, func(o netLink) bool { return o.Type == "phy" && o.MAC == string(mac) },
+		) {
 			data.Links = append(data.Links, netLink{ID: base, Type: "phy", MAC: string(mac), MTU: l.MTU})
 		} else { // two VLANs on one NIC
 			base = data.Links[slices.IndexFunc(data.Links, func(o netLink) bool { return o.MAC == string(mac) })].ID
 		}
+
 		on := base
 		if l.VLAN != 0 {
 			on = fmt.Sprintf("%s-vlan%d", base, l.VLAN)
-			data.Links = append(data.Links, netLink{ID: on, Type: "vlan", VLANLink: base, VLANID: l.VLAN, VLANMAC: string(mac), MTU: l.MTU})
+			data.Links = append(
+				data.Links,
+				netLink{
+					ID:       on,
+					Type:     "vlan",
+					VLANLink: base,
+					VLANID:   l.VLAN,
+					VLANMAC:  string(mac),
+					MTU:      l.MTU,
+				},
+			)
 		}
+
 		switch l.Address.Method {
 		case "dhcp":
 			data.Networks = append(data.Networks, netNetwork{ID: fmt.Sprintf("net%d", i), Link: on, Type: "ipv4_dhcp"})
 		case "static":
 			data.Networks = append(data.Networks, staticNetwork(i, on, l))
 		}
+
 		for _, d := range l.DNS {
 			if s := (netService{"dns", d.String()}); !slices.Contains(data.Services, s) {
 				data.Services = append(data.Services, s)
 			}
 		}
 	}
+
 	out, err := json.Marshal(data)
 	return string(out), err
 }
@@ -163,14 +192,22 @@ func withBoot(n site.Node) []site.MAC {
 
 func staticNetwork(i int, link string, l site.Link) netNetwork {
 	p := l.Address.Prefix
-	net := netNetwork{ID: fmt.Sprintf("net%d", i), Link: link, Type: "ipv4", Address: p.Addr().String(), Netmask: netmask(p)}
+	net := netNetwork{
+		ID:      fmt.Sprintf("net%d", i),
+		Link:    link,
+		Type:    "ipv4",
+		Address: p.Addr().String(),
+		Netmask: netmask(p),
+	}
 	any := "0.0.0.0"
 	if p.Addr().Is6() {
 		net.Type, any = "ipv6", "::"
 	}
+
 	if l.Gateway.IsValid() {
 		net.Routes = []netRoute{{Network: any, Netmask: any, Gateway: l.Gateway.String()}}
 	}
+
 	return net
 }
 
@@ -182,10 +219,12 @@ func list(images map[string]Image) string {
 	if len(images) == 0 {
 		return "none"
 	}
+
 	var names []string
 	for name := range images {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	return strings.Join(names, ", ")
 }

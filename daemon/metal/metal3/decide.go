@@ -49,6 +49,7 @@ func Decide(v View, r Ramdisk) pxe.Boot {
 	if v.Host == nil {
 		return pxe.Boot{Action: pxe.ActionInspect, Kernel: r.Kernel, Initrd: r.Initrd, Args: r.Args}
 	}
+
 	name, state := v.Host.Name, v.Host.Status.Provisioning.State
 	if v.Script != "" {
 		if state == metal3api.StateInspecting {
@@ -56,6 +57,7 @@ func Decide(v View, r Ramdisk) pxe.Boot {
 		}
 		return pxe.Boot{Action: pxe.ActionRamdisk, Script: v.Script}
 	}
+
 	switch state {
 	case metal3api.StateInspecting, metal3api.StatePreparing, metal3api.StateProvisioning, metal3api.StateDeprovisioning:
 		return wait("host %s is %s, but Ironic has not prepared its boot yet", name, state)
@@ -64,6 +66,7 @@ func Decide(v View, r Ramdisk) pxe.Boot {
 	case metal3api.StateDeleting, metal3api.StatePoweringOffBeforeDelete:
 		return refuseBoot("host %s is being removed", name)
 	}
+
 	return refuseBoot("host %s is not registered yet", name)
 }
 

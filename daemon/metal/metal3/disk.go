@@ -16,6 +16,7 @@ func OneDisk(hints *metal3api.RootDeviceHints, disks []metal3api.Storage) (metal
 	if hints == nil {
 		hints = &metal3api.RootDeviceHints{}
 	}
+
 	var one metal3api.Storage
 	var fit []string
 	for _, d := range disks {
@@ -23,6 +24,7 @@ func OneDisk(hints *metal3api.RootDeviceHints, disks []metal3api.Storage) (metal
 			one, fit = d, append(fit, shortestName(d))
 		}
 	}
+
 	switch {
 	case len(fit) == 1:
 		return one, nil
@@ -31,7 +33,10 @@ func OneDisk(hints *metal3api.RootDeviceHints, disks []metal3api.Storage) (metal
 	case len(fit) == 0:
 		return metal3api.Storage{}, fmt.Errorf("rootDevice fits none of its disks: %s", describeDisks(disks))
 	}
-	return metal3api.Storage{}, fmt.Errorf("rootDevice fits %d disks (%s); name one of: %s", len(fit), strings.Join(fit, ", "), describeDisks(disks))
+
+	return metal3api.Storage{}, fmt.Errorf(
+		"rootDevice fits %d disks (%s); name one of: %s", len(fit), strings.Join(fit, ", "), describeDisks(disks),
+	)
 }
 
 // Contents is what inspection found on each disk, by device name: kinds of partition tables,
@@ -74,9 +79,14 @@ func diskFits(h *metal3api.RootDeviceHints, d metal3api.Storage) bool {
 	for _, other := range d.AlternateNames {
 		named = named || h.DeviceName == other
 	}
+
 	return named &&
-		whole(h.HCTL, d.HCTL) && part(h.Model, d.Model) && part(h.Vendor, d.Vendor) && whole(h.SerialNumber, d.SerialNumber) &&
-		whole(h.WWN, d.WWN) && whole(h.WWNVendorExtension, d.WWNVendorExtension) && whole(h.WWNWithExtension, d.WWNWithExtension) &&
+		whole(
+			h.HCTL, d.HCTL,
+		) && part(h.Model, d.Model) && part(h.Vendor, d.Vendor) && whole(h.SerialNumber, d.SerialNumber) &&
+		whole(
+			h.WWN, d.WWN,
+		) && whole(h.WWNVendorExtension, d.WWNVendorExtension) && whole(h.WWNWithExtension, d.WWNWithExtension) &&
 		int64(d.SizeBytes) >= int64(h.MinSizeGigabytes)<<30 &&
 		(h.Rotational == nil || *h.Rotational == d.Rotational)
 }
@@ -99,12 +109,15 @@ func describeDisks(disks []metal3api.Storage) string {
 		if d.SizeBytes < 1<<30 {
 			text = fmt.Sprintf("%s %d MiB", shortestName(d), int64(d.SizeBytes)>>20)
 		}
+
 		if d.SerialNumber != "" {
 			text += " serialNumber " + d.SerialNumber
 		}
+
 		if d.WWN != "" {
 			text += " wwn " + d.WWN
 		}
+
 		out = append(out, text)
 	}
 	return strings.Join(out, "; ")

@@ -43,6 +43,7 @@ func (h *Hosts) LoadBackups() error {
 	if err != nil {
 		return err
 	}
+
 	live := map[string]bool{}
 	for _, r := range records {
 		if r.IsLive() {
@@ -51,6 +52,7 @@ func (h *Hosts) LoadBackups() error {
 			}
 		}
 	}
+
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.live = live
@@ -76,6 +78,7 @@ func (h *Hosts) Set(hosts []metal3api.BareMetalHost) error {
 			kept[hosts[i].Name] = version
 		}
 	}
+
 	h.savedVersions = kept
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,6 +96,7 @@ func (h *Hosts) Boot(_ context.Context, m pxe.Machine) pxe.Boot {
 		// The API has lost a host that was in service: it boots its disk while it is restored.
 		v.Current = false
 	}
+
 	v.Script = h.script(m.MAC)
 	return Decide(v, h.Ramdisk)
 }
@@ -115,6 +119,7 @@ func (h *Hosts) List() (hosts []metal3api.BareMetalHost, current bool) {
 	for i := range h.hosts {
 		hosts = append(hosts, *h.hosts[i].DeepCopy())
 	}
+
 	return hosts, h.current
 }
 
@@ -157,6 +162,7 @@ func hostMACs(b *metal3api.BareMetalHost) []string {
 	if b.Spec.BootMACAddress != "" {
 		out = append(out, strings.ToLower(b.Spec.BootMACAddress))
 	}
+
 	if b.Status.HardwareDetails != nil {
 		for _, nic := range b.Status.HardwareDetails.NIC {
 			if mac := strings.ToLower(nic.MAC); mac != "" && !slices.Contains(out, mac) {
@@ -164,5 +170,6 @@ func hostMACs(b *metal3api.BareMetalHost) []string {
 			}
 		}
 	}
+
 	return out
 }

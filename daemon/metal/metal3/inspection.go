@@ -44,6 +44,7 @@ func (i *Inspections) Contents(ctx context.Context, h *metal3api.BareMetalHost) 
 	if i.known == nil {
 		i.known = map[string]inspection{}
 	}
+
 	i.known[node] = inspection{ended, found}
 	return found, nil
 }

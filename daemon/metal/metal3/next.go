@@ -72,6 +72,7 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 		}
 		return Decision{Step: StepCreate}
 	}
+
 	state := have.Status.Provisioning.State
 	if have.Annotations[annotationPaused] == pausedBy {
 		if state == metal3api.StateNone && rec.IsLive() {
@@ -85,10 +86,13 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 	if have.DeletionTimestamp != nil {
 		return waitFor("", "its owner is removing it; afterwards it is created again, because it is still in site.yaml")
 	}
+
 	wipe := have.Annotations[AllowWipe] == "true"
 	failed := have.Spec.Image != nil && !InService(have) && have.Status.ErrorMessage != ""
 	switch {
-	case imageURL(have.Spec.Image) == imageURL(want.Spec.Image) && !(failed && !reflect.DeepEqual(have.Spec.Image, want.Spec.Image)):
+	case imageURL(have.Spec.Image) == imageURL(want.Spec.Image) && !(failed && !reflect.DeepEqual(
+		have.Spec.Image, want.Spec.Image,
+	)):
 		return Decision{Step: StepApply}
 	case failed:
 		return Decision{Step: StepImage} // its owner has mended the image in the site, or its digest
@@ -101,6 +105,7 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 			"that comes when this installation fails; to have it anyway, set the annotation %s=true on it",
 			imageURL(have.Spec.Image), imageURL(want.Spec.Image), AllowWipe)
 	}
+
 	switch {
 	case state == metal3api.StateExternallyProvisioned:
 		return holdFor(ReasonDecision, "it is externally provisioned: the appliance never installs it")
@@ -109,9 +114,11 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 	case !isIdle(state):
 		return waitFor("", "it is %s", stateName(state))
 	}
+
 	if have.Status.HardwareDetails == nil {
 		return waitFor("", "it is not inspected yet")
 	}
+
 	disk, err := OneDisk(want.Spec.RootDeviceHints, have.Status.HardwareDetails.Storage)
 	if err != nil {
 		return holdFor(ReasonDiskAmbiguous, "%v", err)
@@ -137,6 +144,7 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 		return holdFor(ReasonDiskNotEmpty, "%v; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload",
 			err)
 	}
+
 	return Decision{Step: StepImage}
 }
 
@@ -172,6 +180,7 @@ func ObjectForStep(step Step, want, have *metal3api.BareMetalHost) *metal3api.Ba
 			h.Spec.RootDeviceHints = onlyDisk(have.Status.HardwareDetails.Storage)
 		}
 	}
+
 	switch {
 	case step == StepImage:
 	case have == nil:
@@ -179,6 +188,7 @@ func ObjectForStep(step Step, want, have *metal3api.BareMetalHost) *metal3api.Ba
 	default:
 		h.Spec.Image = have.Spec.Image.DeepCopy()
 	}
+
 	return h
 }
 

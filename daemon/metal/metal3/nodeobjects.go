@@ -69,14 +69,17 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 	if err != nil {
 		return NodeObjects{}, fmt.Errorf("node %s: %w", n.Name, err)
 	}
+
 	user, err := userData(s, n, a)
 	if err != nil {
 		return NodeObjects{}, fmt.Errorf("node %s: user data: %w", n.Name, err)
 	}
+
 	network, err := networkData(n)
 	if err != nil {
 		return NodeObjects{}, fmt.Errorf("node %s: network data: %w", n.Name, err)
 	}
+
 	name := string(n.Name)
 	labels := map[string]string{}
 	maps.Copy(labels, n.Labels)
@@ -107,6 +110,7 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 	if n.Overwrite {
 		h.Host.Annotations[Overwrite] = "true"
 	}
+
 	if n.BMC != nil {
 		h.BMC = newSecret(s, name, "-bmc-secret", map[string]string{
 			"username": n.BMC.Username, "password": n.BMC.Password.Reveal(),
@@ -117,6 +121,7 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 			DisableCertificateVerification: !n.BMC.VerifyCertificate,
 		}
 	}
+
 	return h, nil
 }
 
@@ -150,10 +155,12 @@ func imageOf(n site.Node, images map[string]Image) (Image, error) {
 	if n.OS.URL != "" {
 		return Image{URL: string(n.OS.URL), SHA256: string(n.OS.SHA256), Format: n.OS.Format}, nil
 	}
+
 	image, ok := images[n.OS.Image]
 	if !ok {
 		return Image{}, fmt.Errorf("os.image %q is not on this appliance; it has %s", n.OS.Image, list(images))
 	}
+
 	return image, nil
 }
 
@@ -164,8 +171,15 @@ func rootDeviceHints(d *site.RootDevice) *metal3api.RootDeviceHints {
 		return nil
 	}
 	return &metal3api.RootDeviceHints{
-		DeviceName: d.DeviceName, HCTL: d.HCTL, Model: d.Model, Vendor: d.Vendor, SerialNumber: d.SerialNumber,
-		MinSizeGigabytes: d.MinSizeGigabytes, WWN: d.WWN, WWNWithExtension: d.WWNWithExtension,
-		WWNVendorExtension: d.WWNVendorExtension, Rotational: d.Rotational,
+		DeviceName:         d.DeviceName,
+		HCTL:               d.HCTL,
+		Model:              d.Model,
+		Vendor:             d.Vendor,
+		SerialNumber:       d.SerialNumber,
+		MinSizeGigabytes:   d.MinSizeGigabytes,
+		WWN:                d.WWN,
+		WWNWithExtension:   d.WWNWithExtension,
+		WWNVendorExtension: d.WWNVendorExtension,
+		Rotational:         d.Rotational,
 	}
 }

@@ -103,16 +103,19 @@ func (o Operator) Objects() ([]client.Object, error) {
 			objects = append(objects, u)
 		}
 	}
+
 	for kind := range usedKinds {
 		if found[kind] == 0 {
 			return nil, fmt.Errorf("the operator's manifest has no %s", kind)
 		}
 	}
+
 	objects = append(objects, o.secrets()...)
 	objects = append(objects, o.deployment())
 	if err := o.injectCA(webhook); err != nil {
 		return nil, err
 	}
+
 	return append(objects, webhook), nil
 }
 
@@ -122,15 +125,19 @@ func (o Operator) injectCA(webhook *unstructured.Unstructured) error {
 	if err != nil || len(hooks) == 0 {
 		return fmt.Errorf("the operator's manifest lists no webhooks: %v", err)
 	}
+
 	for i := range hooks {
 		hook, ok := hooks[i].(map[string]any)
 		if !ok {
 			return fmt.Errorf("webhook %d of the operator's manifest is not an object", i)
 		}
-		if err := unstructured.SetNestedField(hook, base64.StdEncoding.EncodeToString(o.CA), "clientConfig", "caBundle"); err != nil {
+		if err := unstructured.SetNestedField(
+			hook, base64.StdEncoding.EncodeToString(o.CA), "clientConfig", "caBundle",
+		); err != nil {
 			return fmt.Errorf("webhook %d of the operator's manifest: %w", i, err)
 		}
 	}
+
 	webhook.SetAnnotations(nil)
 	return unstructured.SetNestedSlice(webhook.Object, hooks, "webhooks")
 }
@@ -149,7 +156,9 @@ func (o Operator) secrets() []client.Object {
 		}
 	}
 	return []client.Object{
-		secret("operator-ironic-auth", map[string][]byte{"username": []byte(o.Username), "password": []byte(o.Password)}),
+		secret(
+			"operator-ironic-auth", map[string][]byte{"username": []byte(o.Username), "password": []byte(o.Password)},
+		),
 		secret("operator-ironic-ca", map[string][]byte{"ca.crt": o.CA}),
 		secret("operator-webhook-cert", map[string][]byte{"tls.crt": o.WebhookCert, "tls.key": o.WebhookKey}),
 	}
@@ -159,12 +168,18 @@ func (o Operator) deployment() *appsv1.Deployment {
 	labels := map[string]string{"control-plane": "controller-manager", "webhook": "metal3-io-v1alpha1-baremetalhost"}
 	probe := func(path string, every int32) *corev1.Probe {
 		return &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(9440)}},
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+				Path: path,
+				Port: intstr.FromInt32(9440),
+			}},
 			PeriodSeconds: every, TimeoutSeconds: 30, FailureThreshold: 30,
 		}
 	}
 	volume := func(name, secret string) corev1.Volume {
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}
+		return corev1.Volume{
+			Name:         name,
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}},
+		}
 	}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -179,7 +194,10 @@ func (o Operator) deployment() *appsv1.Deployment {
 					ServiceAccountName: OperatorName,
 					EnableServiceLinks: ptr.To(false),
 					SecurityContext: &corev1.PodSecurityContext{
-						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](65532), RunAsGroup: ptr.To[int64](65532), FSGroup: ptr.To[int64](65532),
+						RunAsNonRoot:   ptr.To(true),
+						RunAsUser:      ptr.To[int64](65532),
+						RunAsGroup:     ptr.To[int64](65532),
+						FSGroup:        ptr.To[int64](65532),
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
 					Containers: []corev1.Container{{
@@ -206,7 +224,11 @@ func (o Operator) deployment() *appsv1.Deployment {
 							{Name: "ca", MountPath: caDir, ReadOnly: true},
 							{Name: "cert", MountPath: certDir, ReadOnly: true},
 						},
-						Ports:          []corev1.ContainerPort{{Name: "webhook", ContainerPort: 9443, Protocol: corev1.ProtocolTCP}},
+						Ports: []corev1.ContainerPort{{
+							Name:          "webhook",
+							ContainerPort: 9443,
+							Protocol:      corev1.ProtocolTCP,
+						}},
 						LivenessProbe:  probe("/healthz", 10),
 						ReadinessProbe: probe("/readyz", 2), // hosts wait for it after a loss
 						SecurityContext: &corev1.SecurityContext{
@@ -215,7 +237,9 @@ func (o Operator) deployment() *appsv1.Deployment {
 						},
 					}},
 					Volumes: []corev1.Volume{
-						volume("auth", "operator-ironic-auth"), volume("ca", "operator-ironic-ca"), volume("cert", "operator-webhook-cert"),
+						volume(
+							"auth", "operator-ironic-auth",
+						), volume("ca", "operator-ironic-ca"), volume("cert", "operator-webhook-cert"),
 					},
 				}),
 			},

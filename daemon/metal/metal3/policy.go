@@ -26,11 +26,18 @@ func Policy() []client.Object {
 	)
 	rule := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
-		Rule:       admissionv1.Rule{APIGroups: []string{"metal3.io"}, APIVersions: []string{"*"}, Resources: []string{"baremetalhosts"}},
+		Rule: admissionv1.Rule{
+			APIGroups:   []string{"metal3.io"},
+			APIVersions: []string{"*"},
+			Resources:   []string{"baremetalhosts"},
+		},
 	}}
 	return []client.Object{
 		&admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
+			TypeMeta: metav1.TypeMeta{
+				APIVersion: "admissionregistration.k8s.io/v1",
+				Kind:       "ValidatingAdmissionPolicy",
+			},
 			ObjectMeta: metav1.ObjectMeta{Name: PolicyName},
 			Spec: admissionv1.ValidatingAdmissionPolicySpec{
 				FailurePolicy:    ptr.To(admissionv1.Fail),
@@ -63,9 +70,15 @@ func Policy() []client.Object {
 			},
 		},
 		&admissionv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"},
+			TypeMeta: metav1.TypeMeta{
+				APIVersion: "admissionregistration.k8s.io/v1",
+				Kind:       "ValidatingAdmissionPolicyBinding",
+			},
 			ObjectMeta: metav1.ObjectMeta{Name: PolicyName},
-			Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: PolicyName, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        PolicyName,
+				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			},
 		},
 	}
 }

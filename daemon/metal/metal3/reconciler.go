@@ -57,6 +57,7 @@ func Blocks(invalid map[string]error, all []Progress) map[string]Block {
 	for name, err := range invalid {
 		blocks[name] = Block{ReasonInvalid, err.Error()}
 	}
+
 	for _, p := range all {
 		switch {
 		case p.Err != nil:
@@ -65,6 +66,7 @@ func Blocks(invalid map[string]error, all []Progress) map[string]Block {
 			blocks[p.Node] = Block{p.Reason, p.Sentence}
 		}
 	}
+
 	return blocks
 }
 
@@ -83,10 +85,12 @@ func (s Reconciler) Reconcile(ctx context.Context, nodes []NodeObjects) ([]Progr
 		if p.Err != nil {
 			return p
 		}
+
 		p.Err = s.act(ctx, p.Step, n, rec, now)
 		if p.Err == nil && (p.Step == StepRestore || p.Step == StepResume || p.Step == StepImage) {
 			s.Log.Info("node handed over", "node", p.Node, "step", string(p.Step))
 		}
+
 		return p
 	})
 }
@@ -102,7 +106,12 @@ const pacePerHost = 10 * time.Millisecond
 // Run reconciles whenever a host changed, and every half minute, until ctx ends. No host changes when
 // an agent calls, so while one is due the next round comes at once. seen gets how the nodes stand after
 // each round.
-func (s Reconciler) Run(ctx context.Context, changed <-chan struct{}, nodes func() ([]NodeObjects, error), seen func([]Progress)) error {
+func (s Reconciler) Run(
+	ctx context.Context,
+	changed <-chan struct{},
+	nodes func() ([]NodeObjects, error),
+	seen func([]Progress),
+) error {
 	tick := time.NewTicker(30 * time.Second)
 	defer tick.Stop()
 	for {
@@ -119,6 +128,7 @@ func (s Reconciler) Run(ctx context.Context, changed <-chan struct{}, nodes func
 				due = rest
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -127,6 +137,7 @@ func (s Reconciler) Run(ctx context.Context, changed <-chan struct{}, nodes func
 		case <-due:
 			continue
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -149,17 +160,21 @@ func (s Reconciler) takeSnapshot(ctx context.Context) (snapshot, error) {
 	if err := s.Client.List(ctx, &hosts, client.InNamespace(Namespace)); err != nil {
 		return now, fmt.Errorf("list hosts: %w", err)
 	}
+
 	for i := range hosts.Items {
 		now.hosts[hosts.Items[i].Name] = &hosts.Items[i]
 	}
+
 	var secrets metav1.PartialObjectMetadataList // what is in them is not needed
 	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
 	if err := s.Client.List(ctx, &secrets, client.InNamespace(Namespace)); err != nil {
 		return now, fmt.Errorf("list secrets: %w", err)
 	}
+
 	for i := range secrets.Items {
 		now.secrets[secrets.Items[i].Name] = secrets.Items[i].Annotations[apply.Annotation]
 	}
+
 	return now, nil
 }
 
@@ -174,20 +189,27 @@ func (p snapshot) appliedDigest(kind, name string) string {
 	return ""
 }
 
-func (s Reconciler) forEach(ctx context.Context, nodes []NodeObjects, do func(NodeObjects, HostBackup, snapshot) Progress) ([]Progress, error) {
+func (s Reconciler) forEach(
+	ctx context.Context,
+	nodes []NodeObjects,
+	do func(NodeObjects, HostBackup, snapshot) Progress,
+) ([]Progress, error) {
 	records, err := s.Backups.Read()
 	if err != nil {
 		return nil, err
 	}
+
 	now, err := s.takeSnapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	out := make([]Progress, len(nodes))
 	var wg sync.WaitGroup
 	for i, n := range nodes {
 		wg.Go(func() { out[i] = do(n, records[n.Host.Name], now) })
 	}
+
 	wg.Wait()
 	return out, nil
 }
@@ -204,12 +226,14 @@ func (s Reconciler) next(ctx context.Context, n NodeObjects, rec HostBackup, now
 			return p
 		}
 	}
+
 	p.Decision = Next(n, have, rec, found)
 	if s.PreflightGate != nil && (p.Step == StepCreate || p.Step == StepImage) {
 		if ok, reason := s.PreflightGate(p.Node); !ok {
 			p.Decision = Decision{Step: StepPreflight, Sentence: reason}
 		}
 	}
+
 	if s.AgentsDue != nil && p.Step == StepImage {
 		due, err := now.due()
 		if err != nil {
@@ -218,6 +242,7 @@ func (s Reconciler) next(ctx context.Context, n NodeObjects, rec HostBackup, now
 			p.Decision = Decision{Step: StepAgent, Sentence: "the agent that inspected it has not called Ironic yet"}
 		}
 	}
+
 	return p
 }
 
@@ -226,14 +251,17 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 	if step == StepPreflight || step == StepAgent {
 		return nil
 	}
+
 	// Secrets first: a host whose credentials are missing is an error on the host.
 	secrets := []client.Object{n.User, n.Network}
 	if n.BMC != nil {
 		secrets = append(secrets, n.BMC)
 	}
+
 	if err := s.applyChanged(ctx, now, secrets...); err != nil {
 		return err
 	}
+
 	switch step {
 	case StepCreate, StepImage, StepApply:
 		return s.applyChanged(ctx, now, ObjectForStep(step, n.Host, have))
@@ -242,7 +270,9 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 		if err != nil {
 			return err
 		}
-		if err := s.Client.Create(ctx, h, client.FieldOwner(FieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := s.Client.Create(
+			ctx, h, client.FieldOwner(FieldManager),
+		); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("restore host %s: %w", n.Host.Name, err)
 		}
 		if err := s.writeStatus(ctx, rec); err != nil {
@@ -254,6 +284,7 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 			return fmt.Errorf("resume host %s: %w", n.Host.Name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -268,6 +299,7 @@ func (s Reconciler) writeStatus(ctx context.Context, rec HostBackup) error {
 	if h.Annotations[annotationPaused] != pausedBy || h.Status.Provisioning.State != metal3api.StateNone {
 		return nil
 	}
+
 	h.Status = *rec.Host.Status.DeepCopy()
 	return s.Client.Status().Update(ctx, h)
 }
@@ -278,11 +310,13 @@ func (s Reconciler) applyChanged(ctx context.Context, now snapshot, objects ...c
 	if err != nil {
 		return err
 	}
+
 	for _, o := range set.Objects {
 		if now.appliedDigest(o.GetKind(), o.GetName()) != o.GetAnnotations()[apply.Annotation] {
 			return set.Apply(ctx, s.Client)
 		}
 	}
+
 	return nil
 }
 
@@ -293,12 +327,14 @@ func Removed(hosts []metal3api.BareMetalHost, nodes []NodeObjects) []string {
 	for _, n := range nodes {
 		in[n.Host.Name] = true
 	}
+
 	var out []string
 	for i := range hosts {
 		if _, ours := hosts[i].Labels[LabelSite]; ours && !in[hosts[i].Name] {
 			out = append(out, hosts[i].Name)
 		}
 	}
+
 	return out
 }
 

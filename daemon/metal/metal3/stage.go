@@ -31,7 +31,9 @@ func OperatorStage(operator func() (Operator, error), api func() (client.Client,
 			return o.Objects()
 		},
 		Ready: func(ctx context.Context, c client.Client) error {
-			return apply.CheckRolledOut(ctx, c, client.ObjectKey{Namespace: Namespace, Name: OperatorName}, "the operator's pod")
+			return apply.CheckRolledOut(
+				ctx, c, client.ObjectKey{Namespace: Namespace, Name: OperatorName}, "the operator's pod",
+			)
 		},
 	}.Bringup()
 }
@@ -57,10 +59,12 @@ func RegistrationStage(nodes func() ([]NodeObjects, error), site func() (Reconci
 		if err != nil {
 			return nil, err // keys, digests, NICs: a full disk or a bad read passes; what a node lacks is told per node
 		}
+
 		s, err := site()
 		if err != nil {
 			return nil, err
 		}
+
 		return do(s, ctx, wanted)
 	}
 	return bringup.Stage{
@@ -73,15 +77,18 @@ func RegistrationStage(nodes func() ([]NodeObjects, error), site func() (Reconci
 			if err != nil {
 				return err
 			}
+
 			var missing []string
 			for _, p := range all {
 				if p.Step == StepCreate || p.Step == StepRestore {
 					missing = append(missing, p.Node)
 				}
 			}
+
 			if len(missing) > 0 {
 				return fmt.Errorf("no host yet: %s", strings.Join(missing, ", "))
 			}
+
 			return JoinErrors(all)
 		},
 		Do: func(ctx context.Context, report bringup.Report) error {
@@ -90,6 +97,7 @@ func RegistrationStage(nodes func() ([]NodeObjects, error), site func() (Reconci
 			if err != nil {
 				return err
 			}
+
 			return JoinErrors(all)
 		},
 	}

@@ -38,6 +38,7 @@ func (h *Hosts) Watch(ctx context.Context, config *rest.Config, changed chan<- s
 	if err != nil {
 		return err
 	}
+
 	store, err := cache.New(config, cache.Options{
 		Scheme:            scheme,
 		DefaultNamespaces: map[string]cache.Config{Namespace: {}},
@@ -45,12 +46,14 @@ func (h *Hosts) Watch(ctx context.Context, config *rest.Config, changed chan<- s
 	if err != nil {
 		return fmt.Errorf("watch hosts: %w", err)
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	informer, err := store.GetInformer(ctx, &metal3api.BareMetalHost{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watch hosts: %w", err)
 	}
+
 	stale := make(chan struct{}, 1)
 	poke := func() {
 		select {
@@ -65,15 +68,18 @@ func (h *Hosts) Watch(ctx context.Context, config *rest.Config, changed chan<- s
 	}); err != nil {
 		return fmt.Errorf("watch hosts: %w", err)
 	}
+
 	ended := make(chan error, 1)
 	go func() { ended <- store.Start(ctx) }()
 	if !store.WaitForCacheSync(ctx) {
 		return fmt.Errorf("watch hosts: %w", context.Cause(ctx))
 	}
+
 	api, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return fmt.Errorf("watch hosts: %w", err)
 	}
+
 	poke() // no host at all is news too
 	beat := time.NewTicker(askEvery)
 	defer beat.Stop()
@@ -92,6 +98,7 @@ func (h *Hosts) Watch(ctx context.Context, config *rest.Config, changed chan<- s
 				options = append(options, client.Limit(1))
 			}
 		}
+
 		asking, done := context.WithTimeout(ctx, askEvery/2)
 		var list metal3api.BareMetalHostList
 		err := from.List(asking, &list, append(options, client.InNamespace(Namespace))...)
@@ -106,13 +113,16 @@ func (h *Hosts) Watch(ctx context.Context, config *rest.Config, changed chan<- s
 			h.markAnswered()
 			continue
 		}
+
 		if err := h.Set(list.Items); err != nil {
 			h.Log.Error("host record cannot be written", "error", err)
 		}
+
 		select {
 		case changed <- struct{}{}:
 		default:
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Duration(len(list.Items)) * perHost):

@@ -32,6 +32,7 @@ func ServiceAddresses(s *site.Site) []netip.Prefix {
 	if b := s.Networks.Baremetal; b != nil && b.Address.Is4() && slices.ContainsFunc(s.Nodes, onBaremetal) {
 		all = append(all, netip.PrefixFrom(b.Address, b.CIDR.Bits()))
 	}
+
 	return all
 }
 
@@ -55,7 +56,9 @@ func Addrs(all []netip.Prefix) (addrs []netip.Addr) {
 func mirrorURLs(addr netip.Addr) []string {
 	return []string{
 		"https://" + netip.AddrPortFrom(addr, registryPort).String() + "/v2/",
-		"http://" + netip.AddrPortFrom(addr, netboot.HTTPPort).String() + "/debian/dists/" + packages.Suite + "/InRelease",
+		"http://" + netip.AddrPortFrom(
+			addr, netboot.HTTPPort,
+		).String() + "/debian/dists/" + packages.Suite + "/InRelease",
 	}
 }
 
@@ -83,16 +86,20 @@ func (m *Mirror) mirrorPackages(ctx context.Context, at []netip.Addr) (err error
 			err = errors.Join(err, mount.Root.Close())
 		}
 	}()
+
 	for _, mount := range besideMounts() {
 		if err := os.MkdirAll(mount.Dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			m.Log.Warn("directory cannot be made", "dir", mount.Dir, "error", err)
 		}
+
 		root, err := os.OpenRoot(mount.Dir)
 		if err != nil {
 			return fmt.Errorf("open directory for %s: %w", mount.Path, err)
 		}
+
 		mounts = append(mounts, bootserver.Mount{Path: mount.Path, Root: root, Digest: mount.Digest})
 	}
+
 	counters := metrics.New(prometheus.NewRegistry()) // the boot server's own are shown
 	group, ctx := errgroup.WithContext(ctx)
 	for _, addr := range at {
@@ -104,5 +111,6 @@ func (m *Mirror) mirrorPackages(ctx context.Context, at []netip.Addr) (err error
 		}
 		group.Go(func() error { return s.Run(ctx) })
 	}
+
 	return group.Wait()
 }

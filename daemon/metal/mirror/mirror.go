@@ -106,10 +106,12 @@ func (m *Mirror) newRegistry(at []netip.Prefix) (*registry.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	key, err := packages.OpenKey(packagesKey)
 	if err != nil {
 		return nil, err
 	}
+
 	return registry.New(registry.Config{
 		Addrs:    at,
 		Port:     registryPort,
@@ -146,6 +148,7 @@ func (m *Mirror) writeIndex(ctx context.Context, report bringup.Report) error {
 	if err != nil {
 		return err
 	}
+
 	report("writing the index of packages")
 	found := poolState()
 	r := packages.Repository{
@@ -158,6 +161,7 @@ func (m *Mirror) writeIndex(ctx context.Context, report bringup.Report) error {
 	if _, err := r.Write(ctx); err != nil {
 		return err
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.indexed = found
@@ -186,10 +190,12 @@ func (m *Mirror) checkServed(ctx context.Context) error {
 	if indexed != poolState() {
 		return errors.New("the index of packages is not that of the packages that are here")
 	}
+
 	authority, err := m.Vault.Authority()
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}}
@@ -201,15 +207,18 @@ func (m *Mirror) checkServed(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+
 			response, err := client.Do(request)
 			if err != nil {
 				return bringup.Wait("%s to answer: %v", url, err)
 			}
+
 			response.Body.Close()
 			if response.StatusCode != http.StatusOK {
 				return fmt.Errorf("%s is answered with %s", url, response.Status)
 			}
 		}
 	}
+
 	return nil
 }

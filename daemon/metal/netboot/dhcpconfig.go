@@ -17,19 +17,24 @@ func provisioningDHCP(s *site.Site) *dhcp.Config {
 	if n.DHCP.Mode == "none" {
 		return nil
 	}
+
 	c := &dhcp.Config{LeaseDir: leaseDir, ISCFile: LeaseFile}
 	if n.DHCP.Mode == "proxy" {
 		c.Mode = dhcp.ModeProxy
 		return c
 	}
+
 	local := dhcp.Subnet{Prefix: n.CIDR, Lease: time.Duration(n.DHCP.Lease), Router: n.Gateway, DNS: ipv4Servers(n.DNS)}
 	local.NTP = append(local.NTP, n.Address)
 	if n.MTU != 1500 {
 		local.MTU = uint16(n.MTU)
 	}
+
 	var nodes, floating int
 	c.Reservations, nodes, floating = reservations(s)
-	local.Pool, local.Known = splitRange(dhcp.Range{First: n.DHCP.Range.First, Last: n.DHCP.Range.Last}, nodes, floating)
+	local.Pool, local.Known = splitRange(
+		dhcp.Range{First: n.DHCP.Range.First, Last: n.DHCP.Range.Last}, nodes, floating,
+	)
 	c.Subnets = []dhcp.Subnet{local}
 	return c
 }
@@ -54,12 +59,15 @@ func reservations(s *site.Site) (all []dhcp.Reservation, nodes, floating int) {
 			if seen[mac] {
 				continue
 			}
+
 			seen[mac] = true
 			if !fixed[mac].IsValid() {
 				floating++
 			}
+
 			all = append(all, dhcp.Reservation{MAC: mac.HardwareAddr(), Addr: fixed[mac]})
 		}
+
 		if floating > before {
 			nodes++
 		}
@@ -73,12 +81,14 @@ func nodeMACs(n site.Node) []site.MAC {
 	for _, l := range n.Links {
 		all = append(all, linkMACs(l)...)
 	}
+
 	var once []site.MAC
 	for _, m := range all {
 		if m != "" && !slices.Contains(once, m) {
 			once = append(once, m)
 		}
 	}
+
 	return once
 }
 
@@ -98,10 +108,12 @@ func staticAddrs(n site.Node, network site.Network) map[site.MAC]netip.Addr {
 		if l.Network != "provisioning" || l.Address.Method != "static" || len(nics) == 0 || !isFree(a, network) {
 			continue
 		}
+
 		mac := nics[0]
 		if slices.Contains(nics, n.BootMAC) {
 			mac = n.BootMAC
 		}
+
 		if !fixed[mac].IsValid() {
 			fixed[mac] = a
 		}

@@ -40,6 +40,7 @@ func openExtents(root fs.FS, name string) (*extent.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, errors.Join(bootfile.ErrRead, file.Close())
 	}
+
 	return file, info, nil
 }
 

@@ -83,10 +83,12 @@ func (s *Server) Run(ctx context.Context, up func() bool) error {
 	if !rerun.Await(ctx, up) {
 		return nil
 	}
+
 	dirs := []string{HTTPRoot, leaseDir, filepath.Dir(LeaseFile), ramdiskDir, ImageDir}
 	for _, m := range s.Mounts {
 		dirs = append(dirs, m.Dir)
 	}
+
 	for _, dir := range dirs {
 		if err := os.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			s.Log.Warn("directory cannot be made", "dir", dir, "error", err)
@@ -100,10 +102,12 @@ func (s *Server) Run(ctx context.Context, up func() bool) error {
 		if err != nil {
 			return err
 		}
+
 		s.serving.Store(serving)
 		if serving.DHCP() != nil {
 			go s.updateReservations(ctx, serving.DHCP(), had)
 		}
+
 		return serving.Run(ctx)
 	})
 }
@@ -117,14 +121,17 @@ func (s *Server) updateReservations(ctx context.Context, d *dhcp.Server, had *si
 		if !reflect.DeepEqual(had.Networks.Provisioning, now.Networks.Provisioning) {
 			return true // another server comes
 		}
+
 		next := provisioningDHCP(now)
 		if next == nil || reflect.DeepEqual(conf, next) {
 			return false
 		}
+
 		conf = next
 		if err := d.SetReservations(next.Reservations, next.Subnets); err != nil {
 			s.Log.Error("DHCP goes on with the nodes it knew", "error", err)
 		}
+
 		return false
 	})
 }
@@ -158,15 +165,18 @@ func (s *Server) checkServing(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			return bringup.Wait("the boot server to answer: %v", err)
 		}
+
 		response.Body.Close()
 		if response.StatusCode != http.StatusOK {
 			return fmt.Errorf("%s is answered with %s", url, response.Status)
 		}
 	}
+
 	return nil
 }
 

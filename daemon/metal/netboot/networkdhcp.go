@@ -54,10 +54,12 @@ func (a *NetworkDHCP) Serve(ctx context.Context, role string, up func() bool) er
 			a.setResult(role, s, nil)
 			err = s.Run(ctx)
 		}
+
 		a.setResult(role, nil, err)
 		if err != nil {
 			return fmt.Errorf("serve DHCP on %s: %w", role, err)
 		}
+
 		return nil
 	})
 }
@@ -114,6 +116,7 @@ func (a *NetworkDHCP) setResult(role string, s *dhcp.Server, err error) {
 	if a.serving == nil {
 		a.serving, a.failed = map[string]*dhcp.Server{}, map[string]error{}
 	}
+
 	a.serving[role], a.failed[role] = s, err
 }
 
@@ -128,8 +131,12 @@ func (a *NetworkDHCP) dhcpStatus(role string) dhcp.Status {
 		return s.Status()
 	}
 	if err := a.failed[role]; err != nil {
-		return dhcp.Status{Phase: dhcp.PhaseBroken, Text: fmt.Sprintf("no DHCP on %s: %v; it is tried again", role, err)}
+		return dhcp.Status{
+			Phase: dhcp.PhaseBroken,
+			Text:  fmt.Sprintf("no DHCP on %s: %v; it is tried again", role, err),
+		}
 	}
+
 	return dhcp.Status{Phase: dhcp.PhaseProbing}
 }
 

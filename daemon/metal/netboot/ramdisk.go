@@ -38,6 +38,7 @@ func ramdiskOpener(
 		if err != nil {
 			return nil, nil, errors.Join(bootfile.ErrRead, err, file.Close())
 		}
+
 		whole := &tailed{file: file, size: info.Size(), tail: tail}
 		return whole, tailedInfo{info, info.Size() + int64(len(tail)), since}, nil
 	}
@@ -72,6 +73,7 @@ func (t *tailed) Seek(offset int64, whence int) (int64, error) {
 	case io.SeekEnd:
 		offset += t.size + int64(len(t.tail))
 	}
+
 	if offset < 0 {
 		return t.at, fs.ErrInvalid
 	}
@@ -91,6 +93,7 @@ func (t *tailed) Read(b []byte) (int, error) {
 	if t.at >= t.size+int64(len(t.tail)) {
 		return 0, io.EOF
 	}
+
 	n := copy(b, t.tail[t.at-t.size:])
 	t.at += int64(n)
 	return n, nil
@@ -113,6 +116,7 @@ func (t *tailed) WriteN(w io.Writer, n int64) (int64, error) {
 		t.at += int64(wrote)
 		return done + int64(wrote), err
 	}
+
 	return done, nil
 }
 

@@ -33,6 +33,7 @@ func ReadControl(r io.Reader) (string, error) {
 	if _, err := io.ReadFull(b, magic); err != nil || string(magic) != "!<arch>\n" {
 		return "", ErrNoPackage
 	}
+
 	for first := true; ; first = false {
 		name, size, err := readArHeader(b)
 		if err != nil {
@@ -60,10 +61,12 @@ func readArHeader(r io.Reader) (name string, size int64, err error) {
 	if _, err := io.ReadFull(r, header); err != nil {
 		return "", 0, fmt.Errorf("%w: it has no control.tar", ErrNoPackage)
 	}
+
 	size, err = strconv.ParseInt(strings.TrimSpace(string(header[48:58])), 10, 64)
 	if err != nil || size < 0 || string(header[58:]) != "`\n" {
 		return "", 0, fmt.Errorf("%w: a header is damaged", ErrNoPackage)
 	}
+
 	return strings.TrimSuffix(strings.TrimSpace(string(header[:16])), "/"), size, nil
 }
 
@@ -88,6 +91,7 @@ func controlOf(r io.Reader, compression string) (string, error) {
 			return "", fmt.Errorf("unpack control.tar.zst: %w", err)
 		}
 		defer z.Close()
+
 		r = z
 	default:
 		return "", fmt.Errorf("unpack control.tar%s: the compression is not known", compression)
@@ -104,10 +108,12 @@ func controlOf(r io.Reader, compression string) (string, error) {
 		if h.Name != "./control" && h.Name != "control" {
 			continue
 		}
+
 		text, err := io.ReadAll(io.LimitReader(t, maxControl+1))
 		if err == nil && len(text) > maxControl {
 			err = fmt.Errorf("the control file has more than %d bytes", maxControl)
 		}
+
 		return string(text), err
 	}
 }
@@ -126,6 +132,7 @@ func checkControl(text string) (string, error) {
 	if bytes.ContainsAny([]byte(text), "\x00\r") {
 		return "", fmt.Errorf("%w: its control file is not text", ErrNoPackage)
 	}
+
 	for line := range strings.Lines(text) {
 		switch {
 		case strings.TrimSpace(line) == "":
@@ -140,6 +147,7 @@ func checkControl(text string) (string, error) {
 			return "", fmt.Errorf("%w: its control file has the field %s", ErrNoPackage, name)
 		}
 	}
+
 	switch arch := Field(text, "Architecture"); {
 	case !packageForm.MatchString(Field(text, "Package")):
 		return "", fmt.Errorf("%w: its name %q is none", ErrNoPackage, Field(text, "Package"))
@@ -148,5 +156,6 @@ func checkControl(text string) (string, error) {
 	case arch != "amd64" && arch != "all":
 		return "", fmt.Errorf("it is for %q; nodes are amd64", arch)
 	}
+
 	return text, nil
 }

@@ -30,7 +30,11 @@ type Key struct {
 var made = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func config() *packet.Config {
-	return &packet.Config{Time: func() time.Time { return made }, Algorithm: packet.PubKeyAlgoEdDSA, DefaultHash: crypto.SHA512}
+	return &packet.Config{
+		Time:        func() time.Time { return made },
+		Algorithm:   packet.PubKeyAlgoEdDSA,
+		DefaultHash: crypto.SHA512,
+	}
 }
 
 // OpenKey reads the key in a file, minting it if there is none. One that cannot be read is an error:
@@ -40,13 +44,16 @@ func OpenKey(file string) (*Key, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		text, err = mintKey(file)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("open key of the packages: %w", err)
 	}
+
 	all, err := openpgp.ReadKeyRing(bytes.NewReader(text))
 	if err != nil || len(all) != 1 || all[0].PrivateKey == nil {
 		return nil, fmt.Errorf("open key of the packages: %s holds no key (%v)", file, err)
 	}
+
 	k := &Key{entity: all[0]}
 	var b bytes.Buffer
 	w, err := armor.Encode(&b, openpgp.PublicKeyType, nil)
@@ -56,6 +63,7 @@ func OpenKey(file string) (*Key, error) {
 	if err := errors.Join(k.entity.Serialize(w), w.Close()); err != nil {
 		return nil, fmt.Errorf("write public key: %w", err)
 	}
+
 	k.public = append(b.Bytes(), '\n')
 	return k, nil
 }
@@ -65,6 +73,7 @@ func mintKey(file string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mint: %w", err)
 	}
+
 	var b bytes.Buffer
 	if err := e.SerializePrivate(&b, config()); err != nil {
 		return nil, fmt.Errorf("mint: %w", err)
@@ -72,6 +81,7 @@ func mintKey(file string) ([]byte, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, err
 	}
+
 	return b.Bytes(), atomicfile.Write(file, b.Bytes(), 0o600)
 }
 
@@ -85,10 +95,12 @@ func (k *Key) sign(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign index of packages: %w", err)
 	}
+
 	_, err = w.Write(text)
 	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, fmt.Errorf("sign index of packages: %w", err)
 	}
+
 	return withChecksum(b.Bytes())
 }
 
@@ -99,19 +111,23 @@ func withChecksum(signed []byte) ([]byte, error) {
 	if at < 0 {
 		return nil, errors.New("sign index of packages: no signature was made")
 	}
+
 	block, err := armor.Decode(bytes.NewReader(signed[at:]))
 	if err != nil {
 		return nil, fmt.Errorf("sign index of packages: %w", err)
 	}
+
 	out := bytes.NewBuffer(bytes.Clone(signed[:at]))
 	w, err := armor.EncodeWithChecksumOption(out, openpgp.SignatureType, nil, true)
 	if err != nil {
 		return nil, fmt.Errorf("sign index of packages: %w", err)
 	}
+
 	_, err = io.Copy(w, block.Body)
 	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, fmt.Errorf("sign index of packages: %w", err)
 	}
+
 	return append(out.Bytes(), '\n'), nil
 }
 
@@ -124,5 +140,6 @@ func (k *Key) open(signed []byte) ([]byte, bool) {
 	if _, err := block.VerifySignature(openpgp.EntityList{k.entity}, config()); err != nil {
 		return nil, false
 	}
+
 	return block.Plaintext, true
 }

@@ -18,10 +18,12 @@ func (r *Repository) ofOwners(p Pool, stanzas []string, leave func(file, why str
 	if p.Owner == nil {
 		return stanzas, nil
 	}
+
 	indexed, err := r.indexedOwners(p)
 	if err != nil {
 		return nil, err
 	}
+
 	type claim struct {
 		owner   string
 		indexed bool
@@ -35,11 +37,13 @@ func (r *Repository) ofOwners(p Pool, stanzas []string, leave func(file, why str
 		if info, err := os.Stat(filepath.Join(p.Dir, file)); err == nil {
 			c.at = info.ModTime()
 		}
+
 		first, taken := has[name]
 		if !taken || c.indexed && !first.indexed || c.indexed == first.indexed && c.at.Before(first.at) {
 			has[name] = c
 		}
 	}
+
 	var kept []string
 	for _, s := range stanzas {
 		name, file := Field(s, "Package"), Field(s, "Filename")
@@ -49,6 +53,7 @@ func (r *Repository) ofOwners(p Pool, stanzas []string, leave func(file, why str
 		}
 		kept = append(kept, s)
 	}
+
 	return kept, nil
 }
 
@@ -58,11 +63,13 @@ func (r *Repository) indexedOwners(p Pool) (map[string]string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read index of packages: %w", err)
 	}
+
 	owners := map[string]string{}
 	for s := range strings.SplitSeq(string(text), "\n\n") {
 		if file, ours := strings.CutPrefix(Field(s, "Filename"), p.Path+"/"); ours {
 			owners[Field(s, "Package")] = p.Owner(file)
 		}
 	}
+
 	return owners, nil
 }

@@ -62,24 +62,29 @@ func (r *Repository) Write(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	suite := filepath.Join(r.Dir, "dists", Suite)
 	old, err := os.ReadFile(filepath.Join(suite, "InRelease"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("read index of packages: %w", err)
 	}
+
 	before, valid := r.Key.open(old)
 	if valid && releaseCovers(before, index) {
 		return false, nil
 	}
+
 	date := r.Now().UTC()
 	// A client that has a newer index keeps it: also after the clock was set back, ours is the newest.
 	if last := dateOf(before); valid && !date.After(last) {
 		date = last.Add(time.Second)
 	}
+
 	signed, err := r.Key.sign(release(index, date))
 	if err != nil {
 		return false, err
 	}
+
 	sum := sha256.Sum256(index)
 	byHash := path.Join(path.Dir(indexPath), "by-hash/SHA256", hex.EncodeToString(sum[:]))
 	for _, f := range []struct {
@@ -90,6 +95,7 @@ func (r *Repository) Write(ctx context.Context) (changed bool, err error) {
 			return false, err
 		}
 	}
+
 	return true, removeOldIndexes(filepath.Join(suite, path.Dir(byHash)), path.Base(byHash))
 }
 
@@ -101,12 +107,14 @@ func removeOldIndexes(dir, newest string) error {
 	if err != nil {
 		return fmt.Errorf("read old indexes: %w", err)
 	}
+
 	var old []fs.FileInfo
 	for _, e := range all {
 		if info, err := e.Info(); err == nil && e.Name() != newest {
 			old = append(old, info)
 		}
 	}
+
 	slices.SortFunc(old, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
 	for i, info := range old {
 		if i >= maxIndexes {
@@ -115,6 +123,7 @@ func removeOldIndexes(dir, newest string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -125,6 +134,7 @@ func (r *Repository) index(ctx context.Context) ([]byte, error) {
 	if leave == nil {
 		leave = func(string, string) {}
 	}
+
 	var stanzas []string
 	earlier, seen := map[string]bool{}, map[string]string{}
 	for _, p := range r.Pools {
@@ -135,6 +145,7 @@ func (r *Repository) index(ctx context.Context) ([]byte, error) {
 		if list, err = r.ofOwners(p, list, leave); err != nil {
 			return nil, err
 		}
+
 		var names []string
 		for _, s := range list {
 			name, file := Field(s, "Package"), Field(s, "Filename")
@@ -149,10 +160,12 @@ func (r *Repository) index(ctx context.Context) ([]byte, error) {
 				stanzas, names = append(stanzas, s), append(names, name)
 			}
 		}
+
 		for _, name := range names {
 			earlier[name] = true
 		}
 	}
+
 	slices.Sort(stanzas)
 	return []byte(strings.Join(stanzas, "\n")), nil
 }
@@ -168,30 +181,37 @@ func (p Pool) stanzas(ctx context.Context, leave func(file, why string)) ([]stri
 		if err != nil {
 			return nil, fmt.Errorf("read index of packages: %w", err)
 		}
+
 		var all []string
 		for s := range strings.SplitSeq(string(text), "\n\n") {
 			if s = strings.Trim(s, "\n"); s != "" {
 				all = append(all, withPoolPath(s, p.Path))
 			}
 		}
+
 		return all, nil
 	}
+
 	files, err := filepath.Glob(filepath.Join(p.Dir, "*.deb"))
 	if err != nil {
 		return nil, fmt.Errorf("list packages: %w", err)
 	}
+
 	var all []string
 	for _, file := range files {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+
 		s, err := StanzaOf(file)
 		if err != nil {
 			leave(file, err.Error())
 			continue
 		}
+
 		all = append(all, withPoolPath(s, p.Path))
 	}
+
 	return all, nil
 }
 
@@ -214,6 +234,7 @@ func StanzaOf(file string) (string, error) {
 		return "", fmt.Errorf("read package: %w", err)
 	}
 	defer f.Close()
+
 	control, err := ReadControl(f)
 	if err != nil {
 		return "", fmt.Errorf("read package %s: %w", file, err)
@@ -221,11 +242,13 @@ func StanzaOf(file string) (string, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return "", fmt.Errorf("read package %s: %w", file, err)
 	}
+
 	h := sha256.New()
 	size, err := io.Copy(h, f)
 	if err != nil {
 		return "", fmt.Errorf("read package %s: %w", file, err)
 	}
+
 	return fmt.Sprintf("%sFilename: %s\nSize: %d\nSHA256: %x\n", control, filepath.Base(file), size, h.Sum(nil)), nil
 }
 

@@ -39,15 +39,18 @@ func (p *Provisioner) pod() (ironic.Pod, error) {
 	if err != nil {
 		return ironic.Pod{}, err
 	}
+
 	conf := p.ironic()
 	pair, _, err := authority.Issue("ironic", ca.Names{CommonName: "ironic", Addrs: []netip.Addr{conf.Addr}})
 	if err != nil {
 		return ironic.Pod{}, err
 	}
+
 	credentials, err := ironic.OpenCredentials(vault.SecretDir)
 	if err != nil {
 		return ironic.Pod{}, err
 	}
+
 	return ironic.Pod{
 		Namespace:   metal3.Namespace,
 		Image:       ironicImage,
@@ -79,6 +82,7 @@ func (p *Provisioner) ironicAccess() (ironic.Access, error) {
 	if err != nil {
 		return ironic.Access{}, err
 	}
+
 	credentials, err := ironic.OpenCredentials(vault.SecretDir)
 	return ironic.Access{
 		Endpoint: p.ironic().Endpoint(),

@@ -31,10 +31,12 @@ func (p *Provisioner) operatorManifest() (metal3.Manifest, error) {
 	if p.manifest != nil {
 		return p.manifest, nil
 	}
+
 	text, err := os.ReadFile(operatorFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the operator's manifest: %w", err)
 	}
+
 	p.manifest, err = metal3.ReadManifest(text)
 	return p.manifest, err
 }
@@ -44,19 +46,23 @@ func (p *Provisioner) operator() (metal3.Operator, error) {
 	if err != nil {
 		return metal3.Operator{}, err
 	}
+
 	names := ca.Names{CommonName: metal3.WebhookService, DNS: metal3.WebhookNames()}
 	hook, _, err := authority.Issue("operator-webhook", names)
 	if err != nil {
 		return metal3.Operator{}, err
 	}
+
 	credentials, err := ironic.OpenCredentials(vault.SecretDir)
 	if err != nil {
 		return metal3.Operator{}, err
 	}
+
 	manifest, err := p.operatorManifest()
 	if err != nil {
 		return metal3.Operator{}, err
 	}
+
 	return metal3.Operator{
 		Manifest:       manifest,
 		Image:          operatorImage,
@@ -78,14 +84,17 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	access, err := p.Vault.Keys.AccessPublicKey()
 	if err != nil {
 		return nil, err
 	}
+
 	images, err := p.images()
 	if err != nil {
 		return nil, err
 	}
+
 	a := metal3.Appliance{
 		Time:    mirror.Addrs(mirror.ServiceAddresses(p.Site())),
 		Images:  images,
@@ -98,9 +107,11 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list this machine's NICs: %w", err)
 	}
+
 	for _, nic := range nics {
 		a.MACs = append(a.MACs, nic.HardwareAddr.String())
 	}
+
 	s := p.Site()
 	var all []metal3.NodeObjects
 	unfit := map[string]error{}
@@ -112,6 +123,7 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 		}
 		all = append(all, h)
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.invalidNodes = unfit
@@ -125,27 +137,34 @@ func (p *Provisioner) images() (map[string]metal3.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	images := map[string]metal3.Image{}
 	for _, path := range sums {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read image digest: %w", err)
 		}
+
 		digest, _, _ := strings.Cut(string(text), " ")
 		file := strings.TrimSuffix(filepath.Base(path), ".sha256")
 		format := strings.TrimPrefix(filepath.Ext(file), ".")
 		image := metal3.Image{URL: p.Boot.FileURL() + "/images/" + file, SHA256: digest, Format: format}
 		if format == "raw" {
 			// Without a size it is not compared with disks.
-			image.Size, _ = extent.Size(os.DirFS(stick.LowerDir), strings.TrimPrefix(strings.TrimSuffix(path, ".sha256"), "/"))
+			image.Size, _ = extent.Size(
+				os.DirFS(stick.LowerDir), strings.TrimPrefix(strings.TrimSuffix(path, ".sha256"), "/"),
+			)
 		}
+
 		images[strings.TrimSuffix(file, "."+format)] = image
 	}
+
 	// What lies on the stick keeps its name.
 	brought, err := p.Uploads()
 	if err != nil {
 		p.Log.Error("uploaded images are not offered", "error", err)
 	}
+
 	maps.Copy(brought, images)
 	return brought, nil
 }

@@ -90,11 +90,13 @@ func (p *Provisioner) Client() (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.kubeClient != nil && p.kubeConfig == config {
 		return p.kubeClient, nil
 	}
+
 	scheme, err := metal3.Scheme()
 	if err != nil {
 		return nil, err
@@ -102,10 +104,12 @@ func (p *Provisioner) Client() (client.Client, error) {
 	if err := p.Kinds(scheme); err != nil {
 		return nil, err
 	}
+
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
+
 	p.kubeClient, p.kubeConfig = c, config
 	return c, nil
 }
@@ -115,6 +119,7 @@ func (p *Provisioner) Watch(ctx context.Context, up func() bool) error {
 	if !rerun.Await(ctx, up) {
 		return nil
 	}
+
 	config, err := p.Kube.REST()
 	if err != nil {
 		return err
@@ -122,6 +127,7 @@ func (p *Provisioner) Watch(ctx context.Context, up func() bool) error {
 	if err := p.Hosts.Watch(ctx, config, p.changed); err != nil {
 		return fmt.Errorf("watch hosts: %w", err)
 	}
+
 	return nil
 }
 
@@ -130,10 +136,12 @@ func (p *Provisioner) Reconcile(ctx context.Context, up func() bool) error {
 	if !rerun.Await(ctx, up) {
 		return nil
 	}
+
 	s, err := p.reconciler()
 	if err != nil {
 		return err
 	}
+
 	return s.Run(ctx, p.changed, p.nodeObjects, p.setProgress)
 }
 

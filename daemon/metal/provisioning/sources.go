@@ -63,8 +63,13 @@ func (p *Provisioner) imageFacts(ctx context.Context, n site.Node) verify.Image 
 	} else {
 		images, err := p.images()
 		if err != nil {
-			return verify.Image{Name: name, Problem: "the images cannot be read: " + err.Error(), Fix: "write the stick again"}
+			return verify.Image{
+				Name:    name,
+				Problem: "the images cannot be read: " + err.Error(),
+				Fix:     "write the stick again",
+			}
 		}
+
 		i, ok := images[name]
 		if !ok {
 			return verify.Image{
@@ -73,8 +78,10 @@ func (p *Provisioner) imageFacts(ctx context.Context, n site.Node) verify.Image 
 				Fix:     "use an image that is there in site.yaml, or give os.url",
 			}
 		}
+
 		url, format = i.URL, i.Format
 	}
+
 	size, err := netprobe.ProbeImage(ctx, url, format)
 	if err != nil {
 		return verify.Image{
@@ -83,6 +90,7 @@ func (p *Provisioner) imageFacts(ctx context.Context, n site.Node) verify.Image 
 			Fix:     "look at whether its server answers, or correct os in site.yaml",
 		}
 	}
+
 	return verify.Image{Name: name, Bytes: size}
 }
 
@@ -91,10 +99,12 @@ func imageNames(images map[string]metal3.Image) string {
 	for n := range images {
 		all = append(all, n)
 	}
+
 	slices.Sort(all)
 	if len(all) == 0 {
 		return "none"
 	}
+
 	return strings.Join(all, ", ")
 }
 
@@ -103,9 +113,11 @@ func rootDiskSize(_ site.Node, h metal3api.BareMetalHost) int64 {
 	if h.Status.HardwareDetails == nil {
 		return 0
 	}
+
 	d, err := metal3.OneDisk(h.Spec.RootDeviceHints, h.Status.HardwareDetails.Storage)
 	if err != nil {
 		return 0
 	}
+
 	return int64(d.SizeBytes)
 }

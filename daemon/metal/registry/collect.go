@@ -49,7 +49,9 @@ func (s *Server) runCollector(ctx context.Context) {
 	for {
 		if s.pushes.canCollect(time.Now(), Quiet) {
 			if err := s.Collect(ctx); err != nil && ctx.Err() == nil {
-				s.config.Log.Warn("pushed images that nobody can name stay on the disk until the next push or removal", "error", err)
+				s.config.Log.Warn(
+					"pushed images that nobody can name stay on the disk until the next push or removal", "error", err,
+				)
 			}
 		}
 		select {
@@ -72,6 +74,7 @@ func (s *Server) Collect(ctx context.Context) error {
 	if _, err := s.storage.dataDriver().Stat(ctx, path.Dir(repositoriesRoot)); err != nil {
 		return nil //nolint:nilerr // nothing was ever pushed
 	}
+
 	all := collectDriver{s.storage}
 	r, err := storage.NewRegistry(ctx, all)
 	if err != nil {
@@ -80,6 +83,7 @@ func (s *Server) Collect(ctx context.Context) error {
 	if err := storage.MarkAndSweep(ctx, all, r, storage.GCOpts{RemoveUntagged: true, Quiet: true}); err != nil {
 		return fmt.Errorf("remove images without a name: %w", err)
 	}
+
 	return nil
 }
 

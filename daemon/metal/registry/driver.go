@@ -53,6 +53,7 @@ func (s *storageDriver) GetContent(ctx context.Context, name string) ([]byte, er
 			return nil, err
 		}
 		defer r.Close()
+
 		return io.ReadAll(r)
 	}
 	return os.ReadFile(e.file)
@@ -77,6 +78,7 @@ func (s *storageDriver) Reader(ctx context.Context, name string, offset int64) (
 		}
 		return l.Reader(offset), nil
 	}
+
 	f, err := os.Open(e.file)
 	if err != nil {
 		return nil, err
@@ -84,6 +86,7 @@ func (s *storageDriver) Reader(ctx context.Context, name string, offset int64) (
 	if _, err := f.Seek(offset, io.SeekStart); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+
 	return f, nil
 }
 
@@ -93,11 +96,18 @@ func (s *storageDriver) Stat(ctx context.Context, name string) (driver.FileInfo,
 	if e == nil {
 		return s.StorageDriver.Stat(ctx, name)
 	}
+
 	made := s.layout.made
 	if made.IsZero() {
 		made = time.Unix(0, 0)
 	}
-	return driver.FileInfoInternal{FileInfoFields: driver.FileInfoFields{Path: name, Size: e.size, ModTime: made, IsDir: e.isDir()}}, nil
+
+	return driver.FileInfoInternal{FileInfoFields: driver.FileInfoFields{
+		Path:    name,
+		Size:    e.size,
+		ModTime: made,
+		IsDir:   e.isDir(),
+	}}, nil
 }
 
 // List implements driver.StorageDriver: what either place has, sorted.
@@ -107,17 +117,24 @@ func (s *storageDriver) List(ctx context.Context, name string) ([]string, error)
 	if e == nil || !e.isDir() {
 		return pushed, err
 	}
+
 	var nothing driver.PathNotFoundError
 	if err != nil && !errors.As(err, &nothing) {
 		return nil, err
 	}
+
 	all := slices.Concat(e.children, pushed)
 	slices.Sort(all)
 	return slices.Compact(all), nil
 }
 
 // Walk implements driver.StorageDriver.
-func (s *storageDriver) Walk(ctx context.Context, from string, f driver.WalkFn, options ...func(*driver.WalkOptions)) error {
+func (s *storageDriver) Walk(
+	ctx context.Context,
+	from string,
+	f driver.WalkFn,
+	options ...func(*driver.WalkOptions),
+) error {
 	return driver.WalkFallback(ctx, s, from, f, options...)
 }
 

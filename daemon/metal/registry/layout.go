@@ -58,13 +58,16 @@ func openLayout(dir string) (*imageLayout, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read image bundle: %w", err)
 	}
+
 	if info, err := os.Stat(name); err == nil {
 		b.made = info.ModTime()
 	}
+
 	var index imagespec.Index
 	if err := json.Unmarshal(text, &index); err != nil {
 		return nil, fmt.Errorf("read image bundle %s: %w", dir, err)
 	}
+
 	for _, d := range index.Manifests {
 		full := d.Annotations[imagespec.AnnotationRefName]
 		repository, tag, err := split(full)
@@ -74,14 +77,17 @@ func openLayout(dir string) (*imageLayout, error) {
 		if err := b.addImage(repository, d); err != nil {
 			return nil, fmt.Errorf("read image %s: %w", full, err)
 		}
+
 		tags := path.Join(repositoriesRoot, repository, "_manifests/tags", tag)
 		b.addLink(path.Join(tags, "current"), d.Digest)
 		b.addLink(path.Join(tags, "index/sha256", d.Digest.Encoded()), d.Digest)
 		b.images[repository+":"+tag] = d.Digest
 	}
+
 	for _, e := range b.entries {
 		slices.Sort(e.children)
 	}
+
 	return b, nil
 }
 
@@ -92,6 +98,7 @@ func split(full string) (repository, tag string, err error) {
 	if !ours || !tagged || repository == "" || tag == "" {
 		return "", "", fmt.Errorf("image name %q is not %s/NAME:TAG", full, assets.ImageDomain)
 	}
+
 	return repository, tag, nil
 }
 
@@ -100,11 +107,13 @@ func (b *imageLayout) addImage(repository string, d imagespec.Descriptor) error 
 	if err := b.addBlob(d); err != nil {
 		return err
 	}
+
 	b.addLink(path.Join(repositoriesRoot, repository, "_manifests/revisions/sha256", d.Digest.Encoded()), d.Digest)
 	text, err := os.ReadFile(b.blobFile(d.Digest))
 	if err != nil {
 		return err
 	}
+
 	var m struct {
 		Config    *imagespec.Descriptor  `json:"config"`
 		Layers    []imagespec.Descriptor `json:"layers"`
@@ -113,20 +122,24 @@ func (b *imageLayout) addImage(repository string, d imagespec.Descriptor) error 
 	if err := json.Unmarshal(text, &m); err != nil {
 		return fmt.Errorf("read manifest %s: %w", d.Digest, err)
 	}
+
 	for _, inner := range m.Manifests {
 		if err := b.addImage(repository, inner); err != nil {
 			return err
 		}
 	}
+
 	if m.Config != nil {
 		m.Layers = append(m.Layers, *m.Config)
 	}
+
 	for _, part := range m.Layers {
 		if err := b.addBlob(part); err != nil {
 			return err
 		}
 		b.addLink(path.Join(repositoriesRoot, repository, "_layers/sha256", part.Digest.Encoded()), part.Digest)
 	}
+
 	return nil
 }
 
@@ -136,22 +149,26 @@ func (b *imageLayout) addBlob(d imagespec.Descriptor) error {
 	if err := d.Digest.Validate(); err != nil {
 		return fmt.Errorf("digest %q: %w", d.Digest, err)
 	}
+
 	hex := d.Digest.Encoded()
 	as := path.Join(blobsRoot, d.Digest.Algorithm().String(), hex[:2], hex, "data")
 	if b.entries[as] != nil {
 		return nil
 	}
+
 	file := b.blobFile(d.Digest)
 	info, err := os.Stat(file)
 	if err == nil {
 		b.add(as, &entry{file: file, size: info.Size()})
 		return nil
 	}
+
 	dir := filepath.Join(b.dir, layer.Dir, hex)
 	l, unpacked := layer.Open(os.DirFS(dir))
 	if unpacked != nil {
 		return errors.Join(err, unpacked)
 	}
+
 	b.add(as, &entry{layer: dir, size: l.Size()})
 	return nil
 }
@@ -168,6 +185,7 @@ func (b *imageLayout) add(name string, e *entry) {
 	if _, there := b.entries[name]; there {
 		return
 	}
+
 	b.entries[name] = e
 	parent := b.directory(path.Dir(name))
 	parent.children = append(parent.children, name)
@@ -178,12 +196,14 @@ func (b *imageLayout) directory(name string) *entry {
 	if e := b.entries[name]; e != nil {
 		return e
 	}
+
 	e := &entry{}
 	b.entries[name] = e
 	if name != "/" {
 		parent := b.directory(path.Dir(name))
 		parent.children = append(parent.children, name)
 	}
+
 	return e
 }
 

@@ -78,10 +78,12 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	store, err := newStorage(b, c.Store)
 	if err != nil {
 		return nil, err
 	}
+
 	registered()
 	conf := &configuration.Configuration{Version: "0.1", Storage: configuration.Storage{
 		"firstlight": {driverParameter: store},
@@ -120,6 +122,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		listeners = append(listeners, l)
 	}
+
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 30 * time.Second,
@@ -140,9 +143,11 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, l := range listeners {
 		group.Go(func() error { return server.ServeTLS(l, "", "") })
 	}
+
 	if err := group.Wait(); ctx.Err() == nil {
 		return fmt.Errorf("serve container images: %w", err)
 	}
+
 	return nil
 }
 
@@ -161,22 +166,28 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if r.URL.Path == AddressesPath {
 			text, public = s.addresses(), true
 		}
+
 		if public && r.Method == http.MethodGet {
 			_, _ = w.Write(text)
 			return
 		}
+
 		mapRepository(r.URL)
 		code, why := s.refusal(r)
 		if code != 0 {
-			s.config.Log.Info("registry request refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "why", why)
+			s.config.Log.Info(
+				"registry request refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "why", why,
+			)
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(code)
 			fmt.Fprintf(w, `{"errors":[{"code":"DENIED","message":%q}]}`+"\n", why)
 			return
 		}
+
 		if isPush(r) {
 			defer s.pushes.enter(r.Method)()
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -191,12 +202,14 @@ func isPush(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return true
 	}
+
 	switch path.Base(path.Dir(r.URL.Path)) {
 	case "blobs", "uploads":
 		return true
 	case "manifests":
 		return strings.Contains(path.Base(r.URL.Path), ":") // a digest, never a tag
 	}
+
 	return false
 }
 
@@ -208,6 +221,7 @@ func mapRepository(u *url.URL) {
 	if from == "" || from == assets.ImageDomain || !ours || rest == "" {
 		return
 	}
+
 	u.Path = "/v2/" + from + "/" + rest
 	query.Del("ns")
 	u.RawPath, u.RawQuery = "", query.Encode()
@@ -225,8 +239,11 @@ func (s *Server) refusal(r *http.Request) (code int, why string) {
 		return http.StatusForbidden, fmt.Sprintf("certificate of %q may not push images", name)
 	}
 	if repository := repositoryOf(r.URL.Path); s.layout.hasRepository(repository) {
-		return http.StatusForbidden, fmt.Sprintf("image %s is the stick's own and stays as it is; use another name", repository)
+		return http.StatusForbidden, fmt.Sprintf(
+			"image %s is the stick's own and stays as it is; use another name", repository,
+		)
 	}
+
 	return 0, ""
 }
 
@@ -245,17 +262,24 @@ func repositoryOf(where string) string {
 func (s *Server) count(next http.Handler) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "firstlight_registry_requests_total",
 		Help: "Requests for container images, by method and status."}, []string{"method", "code"})
-	sent := prometheus.NewCounter(prometheus.CounterOpts{Name: "firstlight_registry_sent_bytes_total", Help: "Bytes of container images sent."})
+	sent := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "firstlight_registry_sent_bytes_total",
+		Help: "Bytes of container images sent.",
+	})
 	if s.config.Registry != nil {
 		s.config.Registry.MustRegister(requests, sent)
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &countingWriter{ResponseWriter: w, code: http.StatusOK}
 		next.ServeHTTP(c, r)
 		requests.WithLabelValues(methodLabel(r.Method), strconv.Itoa(c.code)).Inc()
 		sent.Add(float64(c.bytes))
 		if c.code >= http.StatusInternalServerError {
-			s.config.Log.Error("registry request went wrong", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "status", c.code)
+			s.config.Log.Error(
+				"registry request went wrong", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "status",
+				c.code,
+			)
 		}
 	})
 }

@@ -165,6 +165,7 @@ func (e *Engine) Gate(name string) (bool, string) {
 			now = &n
 		}
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.nodes[site.Name(name)]
@@ -176,6 +177,7 @@ func (e *Engine) Gate(name string) (bool, string) {
 	case s.passed:
 		return true, ""
 	}
+
 	c, _ := FirstProblem(s.preflight)
 	return false, c.Name + ": " + c.Text
 }
@@ -202,21 +204,25 @@ func (e *Engine) step(ctx context.Context) {
 	for _, h := range list {
 		hosts[h.Name] = h
 	}
+
 	waits := e.Appliance()
 	if !current && waits == "" {
 		waits = "its hosts are being read"
 	}
+
 	now := time.Now()
 	var silent time.Time
 	if e.Silent != nil {
 		silent = e.Silent(now)
 	}
+
 	asked := waits == "" && silent.IsZero() // by what the hosts are now, or not at all
 	e.load(ctx, s, asked)
 	e.mu.Lock()
 	if e.nodes == nil {
 		e.nodes = map[site.Name]*state{}
 	}
+
 	named := map[site.Name]bool{}
 	for _, n := range s.Nodes {
 		named[n.Name] = true
@@ -227,21 +233,26 @@ func (e *Engine) step(ctx context.Context) {
 				fresh.installed, fresh.bmc, fresh.bmcKey, fresh.bmcAt = st.installed, st.bmc, st.bmcKey, st.bmcAt
 				fresh.rule, fresh.ruleSince, fresh.hostState, fresh.hostSince = st.rule, st.ruleSince, st.hostState, st.hostSince
 			}
+
 			st = fresh
 			e.nodes[n.Name] = st
 		}
+
 		h, has := hosts[string(n.Name)]
 		if !asked {
 			continue
 		}
+
 		e.startPreflight(ctx, st, h, has, list, now)
 		e.startVerification(ctx, st, h, has, now)
 	}
+
 	for name := range e.nodes {
 		if !named[name] {
 			delete(e.nodes, name)
 		}
 	}
+
 	e.pollIronic(ctx, now)
 	changed := e.updateNodes(s, hosts, waits, silent, now)
 	out, due := e.dueOutcome(now)
@@ -249,6 +260,7 @@ func (e *Engine) step(ctx context.Context) {
 	if changed && e.Changed != nil {
 		e.Changed()
 	}
+
 	if due {
 		e.asking.Go(func() { e.save(ctx, string(s.Name), out) })
 	}
@@ -260,6 +272,7 @@ func (e *Engine) pollIronic(ctx context.Context, now time.Time) {
 	if e.Ironic == nil || e.polling || now.Before(e.pollAt) || !slices.ContainsFunc(e.all, unproven) {
 		return
 	}
+
 	e.polling = true
 	e.asking.Go(func() {
 		all, err := e.Sources.Ironic(ctx)
@@ -268,6 +281,7 @@ func (e *Engine) pollIronic(ctx context.Context, now time.Time) {
 			e.Logger.Debug("Ironic not asked", "error", err)
 			all = nil // what it said some time ago is worth nothing
 		}
+
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.ironic, e.polling, e.pollAt = all, false, now.Add(max(ironicEvery, ironicShare*took))
@@ -283,16 +297,19 @@ func (e *Engine) load(ctx context.Context, s *site.Site, asked bool) {
 	if !asked || !again {
 		return
 	}
+
 	kept, out, err := e.Outcomes.Load(ctx, name)
 	if err != nil {
 		e.Logger.Debug("launch not read", "error", err)
 		return
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !reflect.DeepEqual(kept, spec) {
 		return // the stage that declares it was not there yet
 	}
+
 	e.loaded, e.spec, e.elapsed, e.ticked = name, spec, time.Duration(out.ElapsedSeconds)*time.Second, time.Now()
 	for _, n := range out.Nodes {
 		if st := e.nodes[site.Name(n.Name)]; st != nil && st.installed == "" && n.Verified {

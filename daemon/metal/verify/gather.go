@@ -44,11 +44,19 @@ func (localNetwork) OwnMACs() []string {
 	for _, i := range interfaces {
 		all = append(all, i.HardwareAddr.String())
 	}
+
 	return all
 }
 
 // startPreflight begins a node's pre-flight when it is due: whenever the gate may be asked. e.mu is held.
-func (e *Engine) startPreflight(ctx context.Context, st *state, h metal3api.BareMetalHost, has bool, hosts []metal3api.BareMetalHost, now time.Time) {
+func (e *Engine) startPreflight(
+	ctx context.Context,
+	st *state,
+	h metal3api.BareMetalHost,
+	has bool,
+	hosts []metal3api.BareMetalHost,
+	now time.Time,
+) {
 	if has && !metal3.MaySwitchOn(&h) || st.busy || now.Before(st.due) {
 		return
 	}
@@ -62,16 +70,20 @@ func (e *Engine) startPreflight(ctx context.Context, st *state, h metal3api.Bare
 		if ctx.Err() != nil {
 			return
 		}
+
 		passed := AllPassed(checks)
 		before, _ := FirstProblem(st.preflight)
 		after, _ := FirstProblem(checks)
 		if st.preflight == nil || passed != st.passed || before.Name != after.Name || before.Text != after.Text {
 			st.since = time.Now()
-			e.Logger.Info("pre-flight", "node", string(st.node.Name), "passed", passed, "check", after.Name, "found", after.Text)
+			e.Logger.Info(
+				"pre-flight", "node", string(st.node.Name), "passed", passed, "check", after.Name, "found", after.Text,
+			)
 			if e.Changed != nil {
 				defer e.Changed()
 			}
 		}
+
 		st.preflight, st.passed = checks, passed
 		st.due = time.Now().Add(recheckInterval)
 		if passed {
@@ -81,20 +93,36 @@ func (e *Engine) startPreflight(ctx context.Context, st *state, h metal3api.Bare
 }
 
 // gatherFacts finds everything out that a pre-flight is made from, all at once.
-func (e *Engine) gatherFacts(ctx context.Context, st *state, h metal3api.BareMetalHost, has bool, hosts []metal3api.BareMetalHost) Facts {
+func (e *Engine) gatherFacts(
+	ctx context.Context,
+	st *state,
+	h metal3api.BareMetalHost,
+	has bool,
+	hosts []metal3api.BareMetalHost,
+) Facts {
 	n := st.node
 	network := e.Network
 	if network == nil {
 		network = localNetwork{}
 	}
-	f := Facts{Node: n, Registered: has, DuplicateMACs: duplicateMACs(n, hosts, network.OwnMACs()), Users: map[netip.Addr]Reply{}, Routers: map[netip.Addr]Reply{}, Resolvers: map[netip.Addr]Reply{}}
+
+	f := Facts{
+		Node:          n,
+		Registered:    has,
+		DuplicateMACs: duplicateMACs(n, hosts, network.OwnMACs()),
+		Users:         map[netip.Addr]Reply{},
+		Routers:       map[netip.Addr]Reply{},
+		Resolvers:     map[netip.Addr]Reply{},
+	}
 	if has && e.Disk != nil {
 		f.Disk = e.Disk(n, h)
 	}
+
 	legs, err := network.LocalAddrs()
 	if err != nil {
 		e.Logger.Warn("addresses not read", "error", err)
 	}
+
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	arp := func(into map[netip.Addr]Reply, addr netip.Addr) {
@@ -109,9 +137,11 @@ func (e *Engine) gatherFacts(ctx context.Context, st *state, h metal3api.BareMet
 			} else {
 				r.From = mac
 			}
+
 			if netprobe.IsLocal(legs, addr) {
 				r = Reply{From: "the appliance"}
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
 			into[addr] = r
@@ -120,23 +150,28 @@ func (e *Engine) gatherFacts(ctx context.Context, st *state, h metal3api.BareMet
 	for _, a := range staticAddrs(n) {
 		arp(f.Users, a)
 	}
+
 	for _, a := range routers(n) {
 		arp(f.Routers, a)
 	}
+
 	for _, a := range resolvers(n) {
 		wg.Go(func() {
 			r := Reply{From: "yes"}
 			if err := network.CheckResolver(ctx, a); err != nil {
 				r = Reply{Problem: err.Error()}
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
 			f.Resolvers[a] = r
 		})
 	}
+
 	if n.BMC != nil && !has {
 		wg.Go(func() { f.BMC = e.checkBMC(ctx, st, *n.BMC) })
 	}
+
 	wg.Go(func() { f.Image = e.Image(ctx, n) })
 	wg.Wait()
 	f.DHCP, f.Clock = e.DHCP(), e.Clock()
@@ -166,25 +201,30 @@ func (e *Engine) checkBMC(ctx context.Context, st *state, b site.BMC) bmc.Answer
 	if text, is := e.Refusals.Lookup(string(st.node.Name), key); is {
 		return e.recordBMCAnswer(st, key, bmc.Answer{Verdict: bmc.Refused, Text: text, Fix: bmc.FixRefused})
 	}
+
 	e.mu.Lock()
 	last, at, same, silences := st.bmc, st.bmcAt, st.bmcKey == key, st.silences
 	e.mu.Unlock()
 	if same && time.Since(at) < bmcAnswerTTL(last.Verdict, silences) {
 		return last
 	}
+
 	login := e.Login
 	if login == nil {
 		login = bmc.Login
 	}
+
 	a := login(ctx, b)
 	if ctx.Err() != nil {
 		return bmc.Answer{}
 	}
+
 	if a.Verdict == bmc.Refused {
 		if err := e.Refusals.Add(string(st.node.Name), key, a.Text); err != nil {
 			e.Logger.Error("refusal of a BMC not kept", "node", string(st.node.Name), "error", err)
 		}
 	}
+
 	return e.recordBMCAnswer(st, key, a)
 }
 
@@ -213,17 +253,26 @@ func (e *Engine) recordBMCAnswer(st *state, key string, a bmc.Answer) bmc.Answer
 	default:
 		st.silences++
 	}
+
 	if st.bmcKey != key || st.bmc != a || a.Verdict != bmc.Refused {
 		st.bmc, st.bmcKey, st.bmcAt = a, key, time.Now()
 	}
+
 	return a
 }
 
 // startVerification begins to ask an installed node when that is due. e.mu is held.
-func (e *Engine) startVerification(ctx context.Context, st *state, api metal3api.BareMetalHost, has bool, now time.Time) {
+func (e *Engine) startVerification(
+	ctx context.Context,
+	st *state,
+	api metal3api.BareMetalHost,
+	has bool,
+	now time.Time,
+) {
 	if !has {
 		return
 	}
+
 	h := fact.HostOf(&api)
 	what := installation(h)
 	if !h.InService() {
@@ -233,17 +282,20 @@ func (e *Engine) startVerification(ctx context.Context, st *state, api metal3api
 	if st.installed == what || st.proving || now.Before(st.verifyDue) {
 		return
 	}
+
 	t, err := e.loginTarget(st.node, h)
 	if err != nil {
 		e.Logger.Error("node cannot be asked", "node", h.Name, "error", err)
 		st.verifyDue = now.Add(recheckInterval)
 		return
 	}
+
 	st.proving = true
 	question := e.Ask
 	if question == nil {
 		question = shell.Ask
 	}
+
 	e.asking.Go(func() {
 		a := question(ctx, t)
 		checks := VerifyNode(Findings{Node: st.node, Host: &h, Answer: a})
@@ -253,20 +305,24 @@ func (e *Engine) startVerification(ctx context.Context, st *state, api metal3api
 		if ctx.Err() != nil {
 			return
 		}
+
 		st.answer = a
 		if AllPassed(checks) {
 			st.installed, st.checks, st.wrong = what, checks, 0
 			e.Logger.Info("node proven", "node", h.Name, "address", a.Address.String())
 			return
 		}
+
 		if p, _ := FirstProblem(checks); p.State == status.CheckFailed {
 			st.wrong++
 		} else {
 			st.wrong = 0
 		}
+
 		if st.wrong == 1 {
 			deferFirstFailures(checks) // a system that has just started may still be at it
 		}
+
 		st.checks = checks
 	})
 }
@@ -282,7 +338,13 @@ func deferFirstFailures(checks []status.Check) {
 
 // loginTarget is how a node is logged in to: at its own addresses, or those it was leased.
 func (e *Engine) loginTarget(n site.Node, h fact.Host) (shell.Target, error) {
-	t := shell.Target{Name: string(n.Name), User: n.OS.Username, Addresses: staticAddrs(n), Routers: routers(n), Resolvers: resolvers(n)}
+	t := shell.Target{
+		Name:      string(n.Name),
+		User:      n.OS.Username,
+		Addresses: staticAddrs(n),
+		Routers:   routers(n),
+		Resolvers: resolvers(n),
+	}
 	var err error
 	if t.Key, err = e.Access(); err != nil {
 		return t, err
@@ -290,15 +352,18 @@ func (e *Engine) loginTarget(n site.Node, h fact.Host) (shell.Target, error) {
 	if t.HostKey, err = e.HostKey(n.Name); err != nil {
 		return t, err
 	}
+
 	leases := e.Leases()
 	own := nodeMACs(n)
 	for _, m := range h.MACs {
 		own = append(own, site.MAC(strings.ToLower(m)))
 	}
+
 	for _, m := range own {
 		if a, ok := leases[m]; ok && !slices.Contains(t.Addresses, a) {
 			t.Addresses = append(t.Addresses, a)
 		}
 	}
+
 	return t, nil
 }

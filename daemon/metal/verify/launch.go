@@ -22,7 +22,12 @@ type NodeStanding struct {
 // taken back when it is mended; after limit every node that is not proven is an error. A site
 // without nodes is no success.
 func JudgeLaunch(nodes []NodeStanding, elapsed, limit time.Duration) status.Launch {
-	l := status.Launch{State: status.LaunchRunning, Nodes: len(nodes), Elapsed: elapsed.Seconds(), Limit: limit.Seconds()}
+	l := status.Launch{
+		State:   status.LaunchRunning,
+		Nodes:   len(nodes),
+		Elapsed: elapsed.Seconds(),
+		Limit:   limit.Seconds(),
+	}
 	late := elapsed > limit
 	var bad []string
 	failed := false
@@ -37,18 +42,24 @@ func JudgeLaunch(nodes []NodeStanding, elapsed, limit time.Duration) status.Laun
 			bad, failed = append(bad, fmt.Sprintf("%s is not proven yet (%s)", n.Name, n.Rule)), true
 		}
 	}
+
 	switch {
 	case len(nodes) == 0:
 		l.State, l.Text = status.LaunchNothing, "nothing to launch: site.yaml names no nodes"
 	case l.Verified == len(nodes) && late:
-		l.State, l.Text = status.LaunchSucceeded, fmt.Sprintf("launched, later than promised: %s proven", count(l.Verified, len(nodes)))
+		l.State, l.Text = status.LaunchSucceeded, fmt.Sprintf(
+			"launched, later than promised: %s proven", count(l.Verified, len(nodes)),
+		)
 	case l.Verified == len(nodes):
 		l.State, l.Text = status.LaunchSucceeded, fmt.Sprintf("launched: %s proven", count(l.Verified, len(nodes)))
 	case failed:
-		l.State, l.Text = status.LaunchFailed, fmt.Sprintf("not launched, %s proven: %s", count(l.Verified, len(nodes)), strings.Join(bad, "; "))
+		l.State, l.Text = status.LaunchFailed, fmt.Sprintf(
+			"not launched, %s proven: %s", count(l.Verified, len(nodes)), strings.Join(bad, "; "),
+		)
 	default:
 		l.Text = count(l.Verified, len(nodes)) + " proven"
 	}
+
 	return l
 }
 

@@ -78,13 +78,16 @@ func linkLabel(l site.Link) string {
 	for _, m := range linkMACs(l) {
 		macs = append(macs, string(m))
 	}
+
 	text := strings.Join(macs, "+")
 	if l.Network != "" {
 		text = l.Network + " (" + text + ")"
 	}
+
 	if l.VLAN != 0 {
 		text += fmt.Sprintf(" VLAN %d", l.VLAN)
 	}
+
 	return text
 }
 
@@ -99,6 +102,7 @@ func findCarrier(l site.Link, r shell.Report) (on shell.NIC, problem string) {
 		if !r.NICs[i].Up {
 			return on, fmt.Sprintf("%s (%s) has no carrier", r.NICs[i].Name, mac)
 		}
+
 		base = r.NICs[i]
 		if l.Bond == nil {
 			continue
@@ -110,9 +114,11 @@ func findCarrier(l site.Link, r shell.Report) (on shell.NIC, problem string) {
 			return on, fmt.Sprintf("bond %s is down", r.NICs[i].Master)
 		}
 	}
+
 	if l.VLAN == 0 {
 		return base, ""
 	}
+
 	i := slices.IndexFunc(r.NICs, func(n shell.NIC) bool { return n.VLAN == l.VLAN && n.Parent == base.Name })
 	if i < 0 {
 		return on, fmt.Sprintf("%s has no VLAN %d", base.Name, l.VLAN)
@@ -120,6 +126,7 @@ func findCarrier(l site.Link, r shell.Report) (on shell.NIC, problem string) {
 	if !r.NICs[i].Up {
 		return on, fmt.Sprintf("%s has no carrier", r.NICs[i].Name)
 	}
+
 	return r.NICs[i], ""
 }
 
@@ -129,20 +136,25 @@ func linksUp(f Findings) status.Check {
 	if f.Answer.Verdict != shell.Reached {
 		return waitingCheck("not asked yet")
 	}
+
 	var up []string
 	for _, l := range nodeLinks(f.Node) {
 		on, problem := findCarrier(l, f.Answer.Report)
 		if problem == "" && l.Address.Method == "static" && on.MTU < l.MTU {
 			problem = fmt.Sprintf("%s takes packets of %d bytes, site.yaml says %d", on.Name, on.MTU, l.MTU)
 		}
+
 		if problem != "" {
 			return failedCheck(linkFix, "link %s: %s", linkLabel(l), problem)
 		}
+
 		up = append(up, on.Name)
 	}
+
 	if len(up) == 0 {
 		return skippedCheck("site.yaml names no link and no MAC")
 	}
+
 	return okCheck("%s", strings.Join(up, ", "))
 }
 
@@ -150,43 +162,56 @@ func addressesMatch(f Findings) status.Check {
 	if f.Answer.Verdict != shell.Reached {
 		return waitingCheck("not asked yet")
 	}
+
 	var given []string
 	for _, l := range nodeLinks(f.Node) {
 		on, problem := findCarrier(l, f.Answer.Report)
 		if problem != "" {
 			return waitingCheck("its links come first")
 		}
+
 		has := on.Addresses
 		if m, found := f.Answer.Report.NIC(on.Master); found { // a bridge has the address of its port
 			has = append(slices.Clone(has), m.Addresses...)
 		}
+
 		var v4 []string
 		for _, p := range has {
 			if p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
 				v4 = append(v4, p.String())
 			}
 		}
+
 		text := strings.Join(v4, ", ")
 		if text == "" {
 			text = "no address"
 		}
+
 		switch {
 		case l.Address.Method == "static" && !slices.Contains(has, l.Address.Prefix):
 			return failedCheck("look at what cloud-init says on the node's console; an image without network configuration by cloud-init cannot be used with static addresses",
 				"link %s: %s has %s, site.yaml says %s", linkLabel(l), on.Name, text, l.Address.Prefix)
 		case l.Address.Method == "dhcp" && len(v4) == 0:
-			return failedCheck("look at whether the DHCP server of that network answers this MAC", "link %s: %s got no address by DHCP", linkLabel(l), on.Name)
+			return failedCheck(
+				"look at whether the DHCP server of that network answers this MAC",
+				"link %s: %s got no address by DHCP", linkLabel(l), on.Name,
+			)
 		case l.Address.Method == "none" && len(v4) > 0:
-			return failedCheck("look at what configures it on the node, or correct links in site.yaml", "link %s: %s has %s, site.yaml says none", linkLabel(l), on.Name, text)
+			return failedCheck(
+				"look at what configures it on the node, or correct links in site.yaml",
+				"link %s: %s has %s, site.yaml says none", linkLabel(l), on.Name, text,
+			)
 		case l.Address.Method == "static":
 			given = append(given, l.Address.Prefix.String())
 		case l.Address.Method == "dhcp":
 			given = append(given, text+" by DHCP")
 		}
 	}
+
 	if len(given) == 0 {
 		return skippedCheck("it is given none")
 	}
+
 	return okCheck("%s", strings.Join(given, ", "))
 }
 
@@ -194,20 +219,27 @@ func routerFromNode(f Findings) status.Check {
 	if f.Answer.Verdict != shell.Reached {
 		return waitingCheck("not asked yet")
 	}
+
 	r := f.Answer.Report
 	wanted := routers(f.Node)
 	for _, gateway := range wanted {
 		if !slices.ContainsFunc(r.Defaults, func(d shell.Route) bool { return d.Via == gateway }) {
-			return failedCheck("look at what cloud-init says on the node's console", "it has no default route through %s", gateway)
+			return failedCheck(
+				"look at what cloud-init says on the node's console", "it has no default route through %s", gateway,
+			)
 		}
 	}
+
 	for _, d := range r.Defaults {
 		// What its DHCP server gave it. A router that announces itself (RFC 4861) was given by nobody, and
 		// its link-local address means nothing without the NIC.
-		if len(routers(f.Node)) == 0 && d.Via.IsValid() && !d.Via.IsLinkLocalUnicast() && !slices.Contains(wanted, d.Via) {
+		if len(routers(f.Node)) == 0 && d.Via.IsValid() && !d.Via.IsLinkLocalUnicast() && !slices.Contains(
+			wanted, d.Via,
+		) {
 			wanted = append(wanted, d.Via)
 		}
 	}
+
 	return fromNode(wanted, func(a netip.Addr) error {
 		if r.Routers[a] == "" {
 			return fmt.Errorf("router %s does not answer it", a)
@@ -220,10 +252,12 @@ func resolversFromNode(f Findings) status.Check {
 	if f.Answer.Verdict != shell.Reached {
 		return waitingCheck("not asked yet")
 	}
+
 	wanted := resolvers(f.Node)
 	if len(wanted) == 0 {
 		wanted = f.Answer.Report.Resolvers
 	}
+
 	return fromNode(wanted, func(a netip.Addr) error {
 		packet := f.Answer.Report.DNS[a]
 		if packet == nil {
@@ -232,6 +266,7 @@ func resolversFromNode(f Findings) status.Check {
 		if err := f.Answer.Question.CheckAnswer(packet); err != nil {
 			return fmt.Errorf("resolver %s: %w", a, err)
 		}
+
 		return nil
 	}, "look at the resolver and at the way to it; correct dns in site.yaml if it is another one")
 }
@@ -245,9 +280,11 @@ func fromNode(wanted []netip.Addr, check func(netip.Addr) error, fix string) sta
 		}
 		good = append(good, a.String())
 	}
+
 	if len(good) == 0 {
 		return skippedCheck("it is given none")
 	}
+
 	return okCheck("%s answers", strings.Join(good, ", "))
 }
 
@@ -262,13 +299,19 @@ func clockRight(f Findings) status.Check {
 	case a.Report.Time.IsZero():
 		return failedCheck("the image must have the command date", "it does not tell its time")
 	}
+
 	ahead := a.Report.Time.Sub(a.AskedAt)
 	if ahead.Abs() <= drift+a.Doubt {
 		return okCheck("right")
 	}
+
 	where, by := "ahead", ahead
 	if by < 0 {
 		where, by = "behind", -by
 	}
-	return failedCheck("the node asks the appliance for the time (NTP); look at whether an NTP client runs on it", "it is %s %s of the appliance", by.Round(time.Second), where)
+
+	return failedCheck(
+		"the node asks the appliance for the time (NTP); look at whether an NTP client runs on it",
+		"it is %s %s of the appliance", by.Round(time.Second), where,
+	)
 }

@@ -50,13 +50,19 @@ func macsUnique(f Facts) status.Check {
 	if len(nodeMACs(f.Node)) == 0 {
 		return skippedCheck("site.yaml names no MAC: the BMC's address says which server it is")
 	}
+
 	var same []string
 	for _, m := range slices.Sorted(maps.Keys(f.DuplicateMACs)) {
 		same = append(same, fmt.Sprintf("%s is also that of %s", m, f.DuplicateMACs[m]))
 	}
+
 	if len(same) > 0 {
-		return failedCheck("look at the servers' labels, and correct macs in site.yaml or remove what else claims it", "MAC %s", strings.Join(same, "; "))
+		return failedCheck(
+			"look at the servers' labels, and correct macs in site.yaml or remove what else claims it", "MAC %s",
+			strings.Join(same, "; "),
+		)
 	}
+
 	return okCheck("%d, nobody else's", len(nodeMACs(f.Node)))
 }
 
@@ -65,6 +71,7 @@ func addressesFree(f Facts) status.Check {
 	if len(wanted) == 0 {
 		return skippedCheck("it has no static address")
 	}
+
 	own := nodeMACs(f.Node)
 	var taken, free, away []string
 	for _, a := range wanted {
@@ -73,7 +80,9 @@ func addressesFree(f Facts) status.Check {
 		case !asked:
 			away = append(away, a.String())
 		case r.Problem != "":
-			return failedCheck("look at the appliance's own links", "whether %s is free cannot be asked: %s", a, r.Problem)
+			return failedCheck(
+				"look at the appliance's own links", "whether %s is free cannot be asked: %s", a, r.Problem,
+			)
 		case r.From == "":
 			free = append(free, a.String())
 		case slices.Contains(own, site.MAC(r.From)):
@@ -82,12 +91,17 @@ func addressesFree(f Facts) status.Check {
 			taken = append(taken, fmt.Sprintf("%s is used by %s", a, r.From))
 		}
 	}
+
 	switch {
 	case len(taken) > 0:
-		return failedCheck("take the address away from that machine, or give the node another one in site.yaml", "address %s", strings.Join(taken, "; "))
+		return failedCheck(
+			"take the address away from that machine, or give the node another one in site.yaml", "address %s",
+			strings.Join(taken, "; "),
+		)
 	case len(free) == 0:
 		return skippedCheck("%s cannot be asked from here", strings.Join(away, ", "))
 	}
+
 	return okCheck("%s free", strings.Join(free, ", "))
 }
 
@@ -115,14 +129,19 @@ func judgeReplies(wanted []netip.Addr, replies map[netip.Addr]Reply, what, field
 			good = append(good, a.String())
 		}
 	}
+
 	switch {
 	case len(wanted) == 0:
 		return skippedCheck("it is given none")
 	case len(bad) > 0:
-		return failedCheck(fmt.Sprintf("switch it on and look at its cable, or correct %s in site.yaml", field), "%s", strings.Join(bad, "; "))
+		return failedCheck(
+			fmt.Sprintf("switch it on and look at its cable, or correct %s in site.yaml", field), "%s",
+			strings.Join(bad, "; "),
+		)
 	case len(good) == 0:
 		return skippedCheck("%s cannot be asked from here", strings.Join(away, ", "))
 	}
+
 	return okCheck("%s answers", strings.Join(good, ", "))
 }
 
@@ -151,6 +170,7 @@ func imageFits(f Facts) status.Check {
 		return failedCheck("give the server a larger disk, name another one in rootDevice, or take a smaller image",
 			"%s needs %s, the disk has %s", i.Name, formatSize(i.Bytes), formatSize(f.Disk))
 	}
+
 	if d := f.Node.RootDevice; d != nil && d.MinSizeGigabytes > 0 && f.Disk == 0 && i.Bytes > int64(d.MinSizeGigabytes)<<30 {
 		return failedCheck(fmt.Sprintf("set rootDevice.minSizeGigabytes to %d or more", (i.Bytes+1<<30-1)>>30),
 			"%s needs %s, rootDevice is content with %d GiB", i.Name, formatSize(i.Bytes), d.MinSizeGigabytes)
@@ -158,6 +178,7 @@ func imageFits(f Facts) status.Check {
 	if i.Bytes == 0 {
 		return okCheck("%s is there", i.Name)
 	}
+
 	return okCheck("%s is there, %s", i.Name, formatSize(i.Bytes))
 }
 
@@ -177,13 +198,20 @@ func clockSane(f Facts) status.Check {
 	const fix = "set the appliance's clock in its firmware, or give the site a time server (networks.*.ntp)"
 	switch {
 	case c.Now.Before(c.Built):
-		return failedCheck(fix, "the appliance's clock says %s, before this image was made (%s)", now, c.Built.UTC().Format(time.DateTime))
+		return failedCheck(
+			fix, "the appliance's clock says %s, before this image was made (%s)", now,
+			c.Built.UTC().Format(time.DateTime),
+		)
 	case !c.Built.IsZero() && c.Now.After(c.Built.Add(timeLimit)):
-		return failedCheck(fix, "the appliance's clock says %s, %d years after this image was made", now, int(c.Now.Sub(c.Built).Hours()/24/365))
+		return failedCheck(
+			fix, "the appliance's clock says %s, %d years after this image was made", now,
+			int(c.Now.Sub(c.Built).Hours()/24/365),
+		)
 	case c.Server:
 		return okCheck("it says %s, as a time server does", now)
 	case c.HasServers:
 		return okCheck("it says %s; no time server answered", now)
 	}
+
 	return okCheck("it says %s; no time server was named", now)
 }

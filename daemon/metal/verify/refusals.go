@@ -73,6 +73,7 @@ func (r *Refusals) Clear() {
 	if len(r.load().Nodes) == 0 {
 		return
 	}
+
 	r.file.Nodes = map[string]refusal{}
 	if err := r.write(); err != nil {
 		r.Log.Error("refusals of BMCs not forgotten", "error", err)
@@ -84,22 +85,27 @@ func (r *Refusals) load() *refusals {
 	if r.file != nil {
 		return r.file
 	}
+
 	r.file = &refusals{}
 	text, err := os.ReadFile(r.Path)
 	if err == nil {
 		err = json.Unmarshal(text, r.file)
 	}
+
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.Log.Warn("refusals of BMCs not read", "error", err)
 	}
+
 	if r.file.Salt == "" {
 		salt := make([]byte, 32)
 		rand.Read(salt)
 		r.file.Salt = hex.EncodeToString(salt)
 	}
+
 	if r.file.Nodes == nil {
 		r.file.Nodes = map[string]refusal{}
 	}
+
 	return r.file
 }
 
@@ -111,5 +117,6 @@ func (r *Refusals) write() error {
 	if err := os.MkdirAll(filepath.Dir(r.Path), 0o700); err != nil {
 		return fmt.Errorf("write refusals: %w", err)
 	}
+
 	return atomicfile.Write(r.Path, text, 0o600)
 }

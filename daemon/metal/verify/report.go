@@ -27,11 +27,17 @@ func installation(h fact.Host) string {
 
 // updateNodes says how every node and the launch stand. It returns whether anything is other than
 // it was that somebody waits for. e.mu is held.
-func (e *Engine) updateNodes(s *site.Site, hosts map[string]metal3api.BareMetalHost, waits string, silent, now time.Time) (changed bool) {
+func (e *Engine) updateNodes(
+	s *site.Site,
+	hosts map[string]metal3api.BareMetalHost,
+	waits string,
+	silent, now time.Time,
+) (changed bool) {
 	records := map[string]boottrace.Trace{}
 	for _, r := range e.Records() {
 		records[r.MAC] = r
 	}
+
 	held := e.Blocked()
 	var all []status.Node
 	var stands []NodeStanding
@@ -45,11 +51,13 @@ func (e *Engine) updateNodes(s *site.Site, hosts map[string]metal3api.BareMetalH
 		} else {
 			st.forgetHost()
 		}
+
 		v := e.buildView(st, n, h, records, held[string(n.Name)])
 		v.Now, v.Appliance, v.Silent = now, waits, silent
 		for _, m := range nodeMACs(n) {
 			known[string(m)] = true
 		}
+
 		node, reason := e.nodeStatus(st, v, now)
 		changed = changed || st.rule != reason.Rule
 		all = append(all, node)
@@ -58,36 +66,74 @@ func (e *Engine) updateNodes(s *site.Site, hosts map[string]metal3api.BareMetalH
 		} else if st.failing.IsZero() {
 			st.failing = now
 		}
-		stands = append(stands, NodeStanding{Name: string(n.Name), Verified: v.Verified, Rule: reason.Rule, Sentence: reason.Sentence,
-			Fails: reason.Fails, Lasts: reason.Fails && now.Sub(st.failing) >= settled})
+
+		stands = append(stands, NodeStanding{
+			Name:     string(n.Name),
+			Verified: v.Verified,
+			Rule:     reason.Rule,
+			Sentence: reason.Sentence,
+			Fails:    reason.Fails,
+			Lasts:    reason.Fails && now.Sub(st.failing) >= settled,
+		})
 		st.rule, st.ruleSince = reason.Rule, node.Since
 	}
+
 	for _, name := range sortedKeys(hosts) {
 		h := fact.HostOf(new(hosts[name]))
 		for _, m := range h.MACs {
 			known[m] = true
 		}
+
 		if slices.ContainsFunc(s.Nodes, func(n site.Node) bool { return string(n.Name) == name }) {
 			continue
 		}
-		r := diagnose.Explain(diagnose.View{Now: now, Name: name, Host: &h, Appliance: waits, Silent: silent})
-		all = append(all, status.Node{Name: name, State: stateName(&h), Rule: r.Rule, Why: r.Sentence, Next: r.Next, Since: r.Since, Error: h.Error})
+
+		r := diagnose.Explain(diagnose.View{
+			Now:       now,
+			Name:      name,
+			Host:      &h,
+			Appliance: waits,
+			Silent:    silent,
+		})
+		all = append(all, status.Node{
+			Name:  name,
+			State: stateName(&h),
+			Rule:  r.Rule,
+			Why:   r.Sentence,
+			Next:  r.Next,
+			Since: r.Since,
+			Error: h.Error,
+		})
 	}
+
 	e.unknownMachines = nil
 	for _, mac := range sortedKeys(records) {
 		if !known[mac] {
 			r := diagnose.Explain(diagnose.View{Now: now, Name: mac, BootTrace: new(records[mac])})
-			e.unknownMachines = append(e.unknownMachines, status.Node{Name: mac, State: "absent", Rule: r.Rule, Why: r.Sentence, Next: r.Next, Since: r.Since})
+			e.unknownMachines = append(
+				e.unknownMachines,
+				status.Node{
+					Name:  mac,
+					State: "absent",
+					Rule:  r.Rule,
+					Why:   r.Sentence,
+					Next:  r.Next,
+					Since: r.Since,
+				},
+			)
 		}
 	}
+
 	if waits == "" && silent.IsZero() && e.loaded != "" && e.launch.State != status.LaunchSucceeded {
 		e.elapsed += now.Sub(e.ticked)
 	}
+
 	e.ticked = now
 	launch := e.launch // stays as it was while nobody knows how the hosts are
 	if silent.IsZero() {
 		launch = JudgeLaunch(stands, e.elapsed, time.Duration(s.Verification.Timeout))
 	}
+
 	changed = changed || launch.State != e.launch.State || launch.Text != e.launch.Text
 	e.all, e.launch = all, launch
 	return changed
@@ -105,6 +151,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	for n := range m {
 		names = append(names, n)
 	}
+
 	slices.Sort(names)
 	return names
 }
@@ -125,12 +172,15 @@ func (st *state) observe(h *fact.Host, want string, now time.Time) {
 	if h.State != st.hostState {
 		st.hostState, st.hostSince = h.State, now
 	}
+
 	if h.InService() || want != st.want {
 		st.want, st.lastError = want, ""
 	}
+
 	if h.Error != "" {
 		st.lastError = h.Error
 	}
+
 	if h.Since.IsZero() {
 		h.Since = st.hostSince
 	}
@@ -140,7 +190,13 @@ func (st *state) observe(h *fact.Host, want string, now time.Time) {
 func (st *state) forgetHost() { st.hostState, st.want, st.lastError = "", "", "" }
 
 // buildView puts together all that is known of a node, whose host is nil if there is none.
-func (e *Engine) buildView(st *state, n site.Node, h *fact.Host, records map[string]boottrace.Trace, block metal3.Block) diagnose.View {
+func (e *Engine) buildView(
+	st *state,
+	n site.Node,
+	h *fact.Host,
+	records map[string]boottrace.Trace,
+	block metal3.Block,
+) diagnose.View {
 	v := diagnose.View{
 		Name:           string(n.Name),
 		Node:           &n,
@@ -160,20 +216,25 @@ func (e *Engine) buildView(st *state, n site.Node, h *fact.Host, records map[str
 			v.Log = e.Log(v.Name)
 		}
 	}
+
 	if i, ok := e.ironic[v.Name]; ok {
 		v.Ironic = &i
 	}
+
 	if r, ok := records[string(n.BootMAC)]; ok {
 		v.BootTrace = &r
 	}
+
 	for _, m := range nodeMACs(n) {
 		if r, ok := records[string(m)]; ok && m != n.BootMAC && h != nil && r.Last.Time.After(h.Since) {
 			v.OtherNIC = string(m)
 		}
 	}
+
 	if d := e.DHCP(); d.Enabled && d.Phase == "silent" {
 		v.Foreign = d.Text
 	}
+
 	return v
 }
 
@@ -188,23 +249,37 @@ func wantedImage(h *metal3api.BareMetalHost) string {
 // nodeStatus is the view for people.
 func (e *Engine) nodeStatus(st *state, v diagnose.View, now time.Time) (status.Node, diagnose.Diagnosis) {
 	r := diagnose.Explain(v)
-	n := status.Node{Name: v.Name, State: stateName(v.Host), Rule: r.Rule, Why: r.Sentence, Next: r.Next, Since: r.Since, Percent: r.Percent,
-		Verified: v.Verified, Preflight: slices.Clone(v.Preflight), Checks: slices.Clone(v.Checks)}
+	n := status.Node{
+		Name:      v.Name,
+		State:     stateName(v.Host),
+		Rule:      r.Rule,
+		Why:       r.Sentence,
+		Next:      r.Next,
+		Since:     r.Since,
+		Percent:   r.Percent,
+		Verified:  v.Verified,
+		Preflight: slices.Clone(v.Preflight),
+		Checks:    slices.Clone(v.Checks),
+	}
 	if v.Host != nil {
 		n.Error = cmp.Or(v.Host.Error, v.LastError)
 	}
+
 	if n.Error == "" {
 		n.Error = v.Blocked.Sentence
 	}
+
 	if st.answer.Address.IsValid() {
 		n.Address = st.answer.Address.String()
 	}
+
 	if n.Since.IsZero() {
 		n.Since = st.ruleSince
 		if st.rule != r.Rule {
 			n.Since = now
 		}
 	}
+
 	return n, r
 }
 
@@ -213,27 +288,40 @@ func (e *Engine) dueOutcome(now time.Time) (Outcome, bool) {
 	if e.loaded == "" || e.saving {
 		return Outcome{}, false
 	}
+
 	l := e.launch
-	out := Outcome{State: l.State, Message: l.Text, Verified: fmt.Sprintf("%d/%d", l.Verified, l.Nodes), ElapsedSeconds: int64(l.Elapsed)}
+	out := Outcome{
+		State:          l.State,
+		Message:        l.Text,
+		Verified:       fmt.Sprintf("%d/%d", l.Verified, l.Nodes),
+		ElapsedSeconds: int64(l.Elapsed),
+	}
 	for _, n := range e.all {
 		st := e.nodes[site.Name(n.Name)]
 		if st == nil {
 			continue // not of the site
 		}
+
 		o := NodeOutcome{Name: n.Name, Verified: n.Verified, Rule: n.Rule, Checks: n.Checks}
 		if n.Verified {
 			o.Installed = st.installed
 		}
+
 		if n.Next != "" {
 			o.Message = n.Why
 		}
+
 		out.Nodes = append(out.Nodes, o)
 	}
+
 	same := out
 	same.ElapsedSeconds = e.saved.ElapsedSeconds
-	if reflect.DeepEqual(same, e.saved) && (now.Sub(e.savedAt) < saveEvery || out.ElapsedSeconds == e.saved.ElapsedSeconds) {
+	if reflect.DeepEqual(
+		same, e.saved,
+	) && (now.Sub(e.savedAt) < saveEvery || out.ElapsedSeconds == e.saved.ElapsedSeconds) {
 		return Outcome{}, false
 	}
+
 	e.saving = true
 	return out, true
 }
@@ -249,8 +337,12 @@ func (e *Engine) save(ctx context.Context, name string, out Outcome) {
 		e.Logger.Debug("launch not written", "error", err) // the API is away; the next look tries again
 		return
 	}
+
 	if out.State != e.saved.State || out.Message != e.saved.Message {
-		e.Logger.Info("launch", "state", string(out.State), "proven", out.Verified, "message", strings.TrimSpace(out.Message))
+		e.Logger.Info(
+			"launch", "state", string(out.State), "proven", out.Verified, "message", strings.TrimSpace(out.Message),
+		)
 	}
+
 	e.saved, e.savedAt = out, time.Now()
 }

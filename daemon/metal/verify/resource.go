@@ -96,10 +96,12 @@ func Stage(s func() *site.Site, api func() (client.Client, error)) bringup.Stage
 		case err != nil:
 			return err
 		}
+
 		c, err := api()
 		if err != nil {
 			return err
 		}
+
 		return removeOtherLaunches(ctx, c, string(s().Name))
 	}
 	return stage
@@ -111,6 +113,7 @@ func launchObjects(s *site.Site) ([]client.Object, error) {
 	if err := yaml.Unmarshal(definition, &crd.Object); err != nil {
 		return nil, fmt.Errorf("read the definition of Launch: %w", err)
 	}
+
 	name, spec := LaunchSpec(s)
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
 		Spec Spec `json:"spec"`
@@ -118,6 +121,7 @@ func launchObjects(s *site.Site) ([]client.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make Launch: %w", err)
 	}
+
 	launch := &unstructured.Unstructured{Object: content}
 	launch.SetGroupVersionKind(Kind)
 	launch.SetName(name)
@@ -132,6 +136,7 @@ func removeOtherLaunches(ctx context.Context, c client.Client, name string) erro
 	if err := c.List(ctx, list, client.HasLabels{labelSite}); err != nil {
 		return fmt.Errorf("list Launches: %w", err)
 	}
+
 	for i := range list.Items {
 		if list.Items[i].GetName() == name {
 			continue
@@ -140,6 +145,7 @@ func removeOtherLaunches(ctx context.Context, c client.Client, name string) erro
 			return fmt.Errorf("remove Launch %s: %w", list.Items[i].GetName(), err)
 		}
 	}
+
 	return nil
 }
 
@@ -165,9 +171,11 @@ func decodeLaunch(o *unstructured.Unstructured) (Spec, Outcome, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &whole); err != nil {
 		return Spec{}, Outcome{}, fmt.Errorf("read Launch %s: %w", o.GetName(), err)
 	}
+
 	if whole.Status.ObservedGeneration != o.GetGeneration() {
 		whole.Status.ElapsedSeconds = 0 // something else was promised
 	}
+
 	return whole.Spec, whole.Status, nil
 }
 
@@ -176,11 +184,13 @@ func (s Store) get(ctx context.Context, name string) (*unstructured.Unstructured
 	if err != nil {
 		return nil, err
 	}
+
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(Kind)
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
 		return nil, fmt.Errorf("read Launch %s: %w", name, err)
 	}
+
 	return o, nil
 }
 
@@ -190,16 +200,19 @@ func (s Store) Save(ctx context.Context, name string, out Outcome) error {
 	if err != nil {
 		return err
 	}
+
 	_, before, err := decodeLaunch(o)
 	if err != nil {
 		return err
 	}
+
 	out.ObservedGeneration = o.GetGeneration()
 	conditions := before.Conditions
 	for _, c := range conditionsOf(out) {
 		c.ObservedGeneration = out.ObservedGeneration
 		meta.SetStatusCondition(&conditions, c)
 	}
+
 	out.Conditions = conditions
 	was, _ := json.Marshal(before)
 	is, err := json.Marshal(out)
@@ -209,18 +222,22 @@ func (s Store) Save(ctx context.Context, name string, out Outcome) error {
 	if bytes.Equal(was, is) {
 		return nil
 	}
+
 	var content map[string]any
 	if err := json.Unmarshal(is, &content); err != nil {
 		return fmt.Errorf("encode Launch %s: %w", name, err)
 	}
+
 	c, err := s.API()
 	if err != nil {
 		return err
 	}
+
 	o.Object["status"] = content
 	if err := c.Status().Update(ctx, o, client.FieldOwner(owner)); err != nil {
 		return fmt.Errorf("write status of Launch %s: %w", name, err)
 	}
+
 	return nil
 }
 

@@ -130,6 +130,7 @@ func nodeMACs(n site.Node) []site.MAC {
 	for _, l := range n.Links {
 		add(linkMACs(l)...)
 	}
+
 	return all
 }
 

@@ -66,12 +66,19 @@ func New(c Config) (*Agent, error) {
 	if c.Silence == 0 {
 		c.Silence = silence
 	}
-	a := &Agent{Config: c, transfers: make(chan struct{}, maxTransfers), changed: [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}, metrics: newCounters(prometheus.NewRegistry())}
+
+	a := &Agent{
+		Config:    c,
+		transfers: make(chan struct{}, maxTransfers),
+		changed:   [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)},
+		metrics:   newCounters(prometheus.NewRegistry()),
+	}
 	a.Config.Blobs.Changed = a.notifyChanged
 	document, err := openAPIDocument()
 	if err != nil {
 		return nil, err
 	}
+
 	a.document = document
 	a.handler = a.routes()
 	a.metrics.registry.MustRegister(usageCollector{a})
@@ -86,14 +93,23 @@ func (a *Agent) Run(ctx context.Context, ready func(net.Addr)) error {
 	if err != nil {
 		return err
 	}
+
 	listener, err := net.Listen("tcp", a.Listen)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", a.Listen, err)
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := &http.Server{Handler: a.handler, BaseContext: func(net.Listener) context.Context { return context.WithValue(ctx, runKey{}, ctx) }, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead,
-		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug), Protocols: new(http.Protocols)}
+	server := &http.Server{
+		Handler:           a.handler,
+		BaseContext:       func(net.Listener) context.Context { return context.WithValue(ctx, runKey{}, ctx) },
+		ReadHeaderTimeout: headTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHead,
+		ErrorLog:          slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
+		Protocols:         new(http.Protocols),
+	}
 	// One upload fills a connection: HTTP/2 would only add a second flow control.
 	server.Protocols.SetHTTP1(true)
 	done := make(chan struct{})
@@ -106,15 +122,18 @@ func (a *Agent) Run(ctx context.Context, ready func(net.Addr)) error {
 		if err != nil {
 			err = server.Close()
 		}
+
 		stopped <- err
 	})
 	if ready != nil {
 		ready(listener.Addr())
 	}
+
 	err = server.Serve(tls.NewListener(netutil.LimitListener(listener, maxConnections), config))
 	if !stop() {
 		err = errors.Join(<-stopped, ignoreClosed(err))
 	}
+
 	cancel()
 	<-done
 	return err
@@ -140,6 +159,7 @@ func (a *Agent) openBlobs(ctx context.Context) {
 			<-done
 			return
 		}
+
 		a.Log.Error("store cannot be read", "error", err, "again", pause)
 		select {
 		case <-ctx.Done():

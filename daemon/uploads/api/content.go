@@ -40,6 +40,7 @@ func (p *deadlineWriter) Write(b []byte) (int, error) {
 	if err := p.control.SetWriteDeadline(time.Now().Add(p.silence)); err != nil {
 		return 0, err
 	}
+
 	n, err := p.ResponseWriter.Write(b)
 	p.count(float64(n))
 	return n, err

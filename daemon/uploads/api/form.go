@@ -32,16 +32,22 @@ func readForm(w http.ResponseWriter, r *http.Request, within time.Duration) (f f
 	r.Body = http.MaxBytesReader(w, r.Body, artifact.MaxForm)
 	parts, err := r.MultipartReader()
 	if err != nil {
-		return f, newProblem(http.StatusUnprocessableEntity, "the request is no multipart/form-data; send a part metadata and a part file")
+		return f, newProblem(
+			http.StatusUnprocessableEntity,
+			"the request is no multipart/form-data; send a part metadata and a part file",
+		)
 	}
+
 	for {
 		part, err := parts.NextPart()
 		if errors.Is(err, io.EOF) {
 			return f, nil
 		}
+
 		if err == nil {
 			err = f.readPart(part)
 		}
+
 		if err != nil {
 			return f, formError(err)
 		}
@@ -53,14 +59,18 @@ func (f *form) readPart(part *multipart.Part) (err error) {
 	case "metadata":
 		f.metadata, err = io.ReadAll(io.LimitReader(part, artifact.MaxMetadata+1))
 		if err == nil && len(f.metadata) > artifact.MaxMetadata {
-			err = newProblem(http.StatusRequestEntityTooLarge, "the metadata have more than %d octets", artifact.MaxMetadata)
+			err = newProblem(
+				http.StatusRequestEntityTooLarge, "the metadata have more than %d octets", artifact.MaxMetadata,
+			)
 		}
 	case "file":
 		f.file = part.FileName() != ""
 	}
+
 	if err != nil {
 		return err
 	}
+
 	_, err = io.Copy(io.Discard, part)
 	return err
 }
@@ -74,8 +84,12 @@ func formError(err error) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return newProblem(http.StatusRequestTimeout, "the form did not come to its end")
 	case errors.As(err, &large):
-		return newProblem(http.StatusRequestEntityTooLarge, "the form has more than %d octets; the bytes of an image are sent by PATCH", large.Limit)
+		return newProblem(
+			http.StatusRequestEntityTooLarge,
+			"the form has more than %d octets; the bytes of an image are sent by PATCH", large.Limit,
+		)
 	}
+
 	return newProblem(http.StatusUnprocessableEntity, "the multipart form cannot be read: %v", err)
 }
 
@@ -92,6 +106,7 @@ func (f form) parseMetadata(k artifact.Key, method string) (artifact.Key, artifa
 	if err := json.Unmarshal(f.metadata, &r); err != nil {
 		return no(http.StatusUnprocessableEntity, "the metadata are no record: %v", err)
 	}
+
 	switch {
 	case r.ImageName == "":
 		return no(http.StatusBadRequest, "Missing name in %s request", method)
@@ -102,14 +117,23 @@ func (f form) parseMetadata(k artifact.Key, method string) (artifact.Key, artifa
 	case !f.file:
 		return no(http.StatusUnprocessableEntity, "Unable to process file: the form has no part file with a file name")
 	case r.ImageLength > artifact.MaxLength:
-		return no(http.StatusRequestEntityTooLarge, "image_length is %d; %d is the most", r.ImageLength, int64(artifact.MaxLength))
+		return no(
+			http.StatusRequestEntityTooLarge, "image_length is %d; %d is the most", r.ImageLength,
+			int64(artifact.MaxLength),
+		)
 	case r.Owner != k.Owner:
 		return no(http.StatusUnprocessableEntity, "owner is %q in the metadata and %q in the path", r.Owner, k.Owner)
 	case r.ClusterName != "" && r.ClusterName != k.Cluster:
-		return no(http.StatusUnprocessableEntity, "cluster_name is %q in the metadata and %q in the path", r.ClusterName, k.Cluster)
+		return no(
+			http.StatusUnprocessableEntity, "cluster_name is %q in the metadata and %q in the path", r.ClusterName,
+			k.Cluster,
+		)
 	case k.Name != "" && r.ImageName != k.Name:
-		return no(http.StatusUnprocessableEntity, "image_name is %q in the metadata and %q in the path", r.ImageName, k.Name)
+		return no(
+			http.StatusUnprocessableEntity, "image_name is %q in the metadata and %q in the path", r.ImageName, k.Name,
+		)
 	}
+
 	r.ClusterName, k.Name, r.SHA256 = k.Cluster, r.ImageName, strings.ToLower(r.SHA256)
 	if err := k.Check(); err != nil {
 		return no(http.StatusUnprocessableEntity, "%v", err)
@@ -117,5 +141,6 @@ func (f form) parseMetadata(k artifact.Key, method string) (artifact.Key, artifa
 	if r.SHA256 != "" && !reDigest.MatchString(r.SHA256) {
 		return no(http.StatusUnprocessableEntity, "sha256 is not 64 hexadecimal digits")
 	}
+
 	return k, r, nil
 }

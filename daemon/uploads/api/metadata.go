@@ -12,14 +12,17 @@ func (a *Agent) serveAnnounce(w http.ResponseWriter, r *http.Request, c call) er
 	if err != nil {
 		return err
 	}
+
 	k, wanted, err := f.parseMetadata(c.Key, r.Method)
 	if err != nil {
 		return err
 	}
+
 	made, err := c.blobs.Create(r.Context(), k, wanted)
 	if err != nil {
 		return err
 	}
+
 	w.Header().Set("Location", k.Path())
 	setProgressHeaders(w, made)
 	return a.writeJSON(w, http.StatusCreated, made)
@@ -29,18 +32,22 @@ func (a *Agent) serveReplace(w http.ResponseWriter, r *http.Request, c call) err
 	if _, err := c.blobs.Get(c.Key); err != nil {
 		return err
 	}
+
 	f, err := readForm(w, r, a.Silence)
 	if err != nil {
 		return err
 	}
+
 	k, wanted, err := f.parseMetadata(c.Key, r.Method)
 	if err != nil {
 		return err
 	}
+
 	made, err := c.blobs.Replace(r.Context(), k, wanted)
 	if err != nil {
 		return err
 	}
+
 	setProgressHeaders(w, made)
 	return a.writeJSON(w, http.StatusCreated, made)
 }
@@ -50,6 +57,7 @@ func (a *Agent) serveMetadata(w http.ResponseWriter, r *http.Request, c call) er
 	if err != nil {
 		return err
 	}
+
 	setProgressHeaders(w, have)
 	w.Header().Set("Cache-Control", "no-store")
 	return a.writeJSON(w, http.StatusOK, have) // net/http leaves the body out for HEAD
@@ -65,11 +73,13 @@ func (a *Agent) serveList(w http.ResponseWriter, r *http.Request, c call) error 
 		}
 		limit = n
 	}
+
 	items, more := c.blobs.List(c.Collection, c.Owner, c.Cluster, query.Get("continue"), limit)
 	page := artifact.List{Items: append([]artifact.Metadata{}, items...)}
 	if more {
 		page.Continue = items[len(items)-1].ImageName
 	}
+
 	return a.writeJSON(w, http.StatusOK, page)
 }
 

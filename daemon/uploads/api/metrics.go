@@ -20,9 +20,18 @@ type counters struct {
 
 func newCounters(r *prometheus.Registry) *counters {
 	c := &counters{registry: r,
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "firstlight_artifact_requests_total", Help: "Requests answered, by method and status."}, []string{"method", "status"}),
-		received: prometheus.NewCounter(prometheus.CounterOpts{Name: "firstlight_artifact_received_bytes_total", Help: "Octets of artifacts received."}),
-		sent:     prometheus.NewCounter(prometheus.CounterOpts{Name: "firstlight_artifact_sent_bytes_total", Help: "Octets of artifacts sent."}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "firstlight_artifact_requests_total",
+			Help: "Requests answered, by method and status.",
+		}, []string{"method", "status"}),
+		received: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "firstlight_artifact_received_bytes_total",
+			Help: "Octets of artifacts received.",
+		}),
+		sent: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "firstlight_artifact_sent_bytes_total",
+			Help: "Octets of artifacts sent.",
+		}),
 	}
 	r.MustRegister(c.requests, c.received, c.sent)
 	return c
@@ -36,11 +45,19 @@ func usageDescs() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		prometheus.NewDesc("firstlight_artifacts", "Artifacts, complete or not.", labels, nil),
 		prometheus.NewDesc("firstlight_artifacts_complete", "Complete artifacts.", labels, nil),
-		prometheus.NewDesc("firstlight_artifact_stored_bytes", "Octets received of the artifacts that there are.", labels, nil),
-		prometheus.NewDesc("firstlight_artifact_announced_bytes", "Octets announced of the artifacts that there are.", labels, nil),
+		prometheus.NewDesc(
+			"firstlight_artifact_stored_bytes", "Octets received of the artifacts that there are.", labels, nil,
+		),
+		prometheus.NewDesc(
+			"firstlight_artifact_announced_bytes", "Octets announced of the artifacts that there are.", labels, nil,
+		),
 		prometheus.NewDesc("firstlight_artifact_transfers", "Uploads and downloads under way.", nil, nil),
-		prometheus.NewDesc("firstlight_artifact_store_read", "1 if the store was read since the agent started.", nil, nil),
-		prometheus.NewDesc("firstlight_artifact_disk_bytes", "Size of the file system of store and scratch files.", nil, nil),
+		prometheus.NewDesc(
+			"firstlight_artifact_store_read", "1 if the store was read since the agent started.", nil, nil,
+		),
+		prometheus.NewDesc(
+			"firstlight_artifact_disk_bytes", "Size of the file system of store and scratch files.", nil, nil,
+		),
 		prometheus.NewDesc("firstlight_artifact_disk_free_bytes", "Octets that are free on it.", nil, nil),
 	}
 }
@@ -62,11 +79,13 @@ func (u usageCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(descs[6], float64(int64(s.Blocks)*s.Bsize))
 		gauge(descs[7], float64(int64(s.Bavail)*s.Bsize))
 	}
+
 	d := u.a.blobs.Load()
 	if d == nil {
 		gauge(descs[5], 0)
 		return
 	}
+
 	gauge(descs[5], 1)
 	sums := d.Usage()
 	for _, c := range artifact.Collections() {

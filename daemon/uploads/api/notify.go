@@ -40,6 +40,7 @@ func (a *Agent) publishChanges(ctx context.Context, d *blobs.Store) {
 			})
 		})
 	}
+
 	if a.Push != nil {
 		all.Go(func() {
 			runOnChange(ctx, a.changed[1], func() {

@@ -44,7 +44,12 @@ type object map[string]any
 
 func listQuery() []parameter {
 	return []parameter{
-		{"limit", "Records on a page.", false, object{"type": "integer", "minimum": 1, "maximum": artifact.MaxPage, "default": artifact.PageLength}},
+		{"limit", "Records on a page.", false, object{
+			"type":    "integer",
+			"minimum": 1,
+			"maximum": artifact.MaxPage,
+			"default": artifact.PageLength,
+		}},
 		{"continue", "What the page before said for continue.", false, object{"type": "string"}},
 	}
 }
@@ -68,6 +73,7 @@ func openAPIDocument() ([]byte, error) {
 		}
 		paths[rt.path][strings.ToLower(rt.method)] = operation(rt)
 	}
+
 	text, err := json.MarshalIndent(object{
 		"openapi": "3.1.0",
 		"info": object{
@@ -80,14 +86,22 @@ func openAPIDocument() ([]byte, error) {
 		"components": object{
 			"schemas": schemas(),
 			"securitySchemes": object{
-				"bearer":      object{"type": "http", "scheme": "bearer", "description": "A token of the bootstrap cluster: kubectl create token."},
-				"certificate": object{"type": "mutualTLS", "description": "A client certificate of the appliance's authority."},
+				"bearer": object{
+					"type":        "http",
+					"scheme":      "bearer",
+					"description": "A token of the bootstrap cluster: kubectl create token.",
+				},
+				"certificate": object{
+					"type":        "mutualTLS",
+					"description": "A client certificate of the appliance's authority.",
+				},
 			},
 		},
 	}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("make OpenAPI document: %w", err)
 	}
+
 	return append(text, '\n'), nil
 }
 
@@ -96,19 +110,33 @@ var reBraces = regexp.MustCompile(`\{([a-z]+)\}`)
 func operation(rt route) object {
 	var parameters []object
 	for _, m := range reBraces.FindAllStringSubmatch(rt.path, -1) {
-		parameters = append(parameters, object{"name": m[1], "in": "path", "required": true, "schema": pathSchemas()[m[1]]})
+		parameters = append(
+			parameters, object{"name": m[1], "in": "path", "required": true, "schema": pathSchemas()[m[1]]},
+		)
 	}
+
 	for in, list := range map[string][]parameter{"query": rt.query, "header": rt.header} {
 		for _, p := range list {
-			parameters = append(parameters, object{"name": p.name, "in": in, "required": p.required, "description": p.says, "schema": p.schema})
+			parameters = append(
+				parameters,
+				object{
+					"name":        p.name,
+					"in":          in,
+					"required":    p.required,
+					"description": p.says,
+					"schema":      p.schema,
+				},
+			)
 		}
 	}
+
 	responses := object{}
 	for _, s := range rt.success {
 		answer := object{"description": http.StatusText(s.status)}
 		if c := content(s.body); c != nil {
 			answer["content"] = c
 		}
+
 		if len(s.headers) > 0 {
 			headers := object{}
 			for _, h := range s.headers {
@@ -116,8 +144,10 @@ func operation(rt route) object {
 			}
 			answer["headers"] = headers
 		}
+
 		responses[strconv.Itoa(s.status)] = answer
 	}
+
 	failures := rt.failures
 	switch {
 	case rt.verb != open:
@@ -125,6 +155,7 @@ func operation(rt route) object {
 	case rt.id == "ready":
 		failures = []int{503}
 	}
+
 	for _, status := range failures {
 		answer := object{"description": http.StatusText(status)}
 		if rt.method != "HEAD" {
@@ -132,16 +163,20 @@ func operation(rt route) object {
 		}
 		responses[strconv.Itoa(status)] = answer
 	}
+
 	op := object{"operationId": rt.id, "summary": rt.summary, "responses": responses}
 	if parameters != nil {
 		op["parameters"] = parameters
 	}
+
 	if c := content(rt.takes); c != nil {
 		op["requestBody"] = object{"required": true, "content": c}
 	}
+
 	if rt.verb == open {
 		op["security"] = []object{}
 	}
+
 	return op
 }
 
@@ -151,7 +186,10 @@ func reference(name string) object { return object{"$ref": "#/components/schemas
 func content(b body) object {
 	switch b {
 	case formBody:
-		return object{"multipart/form-data": object{"schema": reference("Form"), "encoding": object{"metadata": object{"contentType": "application/json"}}}}
+		return object{"multipart/form-data": object{
+			"schema":   reference("Form"),
+			"encoding": object{"metadata": object{"contentType": "application/json"}},
+		}}
 	case octetsBody:
 		return object{"application/octet-stream": object{"schema": object{}}}
 	case recordBody:

@@ -67,6 +67,7 @@ func problemOf(err error) artifact.Problem {
 	default:
 		p = artifact.Problem{Status: http.StatusInternalServerError, Detail: "the agent failed; its log says how"}
 	}
+
 	p.Title = http.StatusText(p.Status)
 	return p
 }
@@ -77,6 +78,7 @@ func (a *Agent) writeProblem(w http.ResponseWriter, r *http.Request, err error) 
 	if p.Status >= 500 {
 		a.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
 	}
+
 	h := w.Header()
 	switch p.Status {
 	case http.StatusUnauthorized:
@@ -86,9 +88,11 @@ func (a *Agent) writeProblem(w http.ResponseWriter, r *http.Request, err error) 
 	case http.StatusRequestTimeout:
 		h.Set("Connection", "close")
 	}
+
 	if p.Offset != nil {
 		h.Set(artifact.HeaderOffset, strconv.FormatInt(*p.Offset, 10))
 	}
+
 	h.Set("Content-Type", artifact.ProblemType)
 	// net/http reads what is left of a body before it answers, however slowly it comes.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(a.Silence)) // a connection that is gone
@@ -104,6 +108,7 @@ func (a *Agent) writeJSON(w http.ResponseWriter, status int, what any) error {
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
+
 	a.send(w, status, append(text, '\n'))
 	return nil
 }
@@ -120,6 +125,7 @@ func (a *Agent) send(w http.ResponseWriter, status int, text []byte) {
 	if err == nil {
 		err = control.Flush()
 	}
+
 	if err == nil {
 		_ = control.SetWriteDeadline(time.Time{}) // the next request has its own
 	}

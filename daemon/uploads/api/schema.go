@@ -41,8 +41,13 @@ func schemas() object {
 				"type":         text,
 				"image_name":   pathSchemas()["imgname"],
 				"image_offset": octetsSchema(),
-				"image_length": object{"type": "integer", "format": "int64", "minimum": 0, "maximum": int64(artifact.MaxLength),
-					"description": "At least 1; 0 is said of a damaged one alone."},
+				"image_length": object{
+					"type":        "integer",
+					"format":      "int64",
+					"minimum":     0,
+					"maximum":     int64(artifact.MaxLength),
+					"description": "At least 1; 0 is said of a damaged one alone.",
+				},
 				"upload_complete": object{"type": "boolean"},
 				"description":     reference("Description"),
 				"sha256":          digest,
@@ -58,7 +63,10 @@ func schemas() object {
 		"Description": object{
 			"type": "object",
 			"properties": object{
-				"image_records": object{"type": []string{"array", "null"}, "items": object{"type": "object", "additionalProperties": text}},
+				"image_records": object{
+					"type":  []string{"array", "null"},
+					"items": object{"type": "object", "additionalProperties": text},
+				},
 			},
 		},
 		"List": object{

@@ -25,6 +25,7 @@ func (f Files) config() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var mu sync.Mutex
 	last, looked := first, time.Now()
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -37,6 +38,7 @@ func (f Files) config() (*tls.Config, error) {
 				last = c
 			}
 		}
+
 		return last, nil
 	}}, nil
 }
@@ -46,18 +48,26 @@ func (f Files) read() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read certificate: %w", err)
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
+
+	c := &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{pair},
+		NextProtos:   []string{"http/1.1"},
+	}
 	if f.ClientCA == "" {
 		return c, nil
 	}
+
 	text, err := os.ReadFile(f.ClientCA)
 	if err != nil {
 		return nil, fmt.Errorf("read authority of clients: %w", err)
 	}
+
 	c.ClientCAs = x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("authority of clients %s holds no certificate", f.ClientCA)
 	}
+
 	c.ClientAuth = tls.VerifyClientCertIfGiven
 	return c, nil
 }

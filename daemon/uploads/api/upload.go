@@ -27,21 +27,30 @@ func (a *Agent) serveAppend(w http.ResponseWriter, r *http.Request, c call) erro
 	if have.Complete {
 		return &blobs.Error{Kind: blobs.Completed, Text: "Upload already completed", Offset: have.ImageOffset}
 	}
+
 	offset, err := parseOffset(r.Header.Values(artifact.HeaderOffset))
 	if err != nil {
 		return err
 	}
+
 	release, err := a.acquireTransfer()
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	length := r.ContentLength // -1 if it is not announced
-	b := &deadlineBody{from: r.Body, control: http.NewResponseController(w), silence: a.Silence, count: a.metrics.received.Add}
+	b := &deadlineBody{
+		from:    r.Body,
+		control: http.NewResponseController(w),
+		silence: a.Silence,
+		count:   a.metrics.received.Add,
+	}
 	after, err := c.blobs.Append(untilStop(r.Context()), c.Key, offset, length, b)
 	if err != nil {
 		return err
 	}
+
 	w.Header().Set(artifact.HeaderOffset, strconv.FormatInt(after, 10))
 	w.WriteHeader(http.StatusNoContent)
 	return nil
@@ -62,12 +71,16 @@ func untilStop(request context.Context) context.Context {
 // parseOffset reads the header: decimal digits, once.
 func parseOffset(values []string) (int64, error) {
 	if len(values) != 1 {
-		return 0, newProblem(http.StatusBadRequest, "send one header %s: the offset at which the body begins", artifact.HeaderOffset)
+		return 0, newProblem(
+			http.StatusBadRequest, "send one header %s: the offset at which the body begins", artifact.HeaderOffset,
+		)
 	}
+
 	n, err := strconv.ParseUint(values[0], 10, 63)
 	if err != nil {
 		return 0, newProblem(http.StatusBadRequest, "%s %q is not a number of octets", artifact.HeaderOffset, values[0])
 	}
+
 	return int64(n), nil
 }
 
@@ -77,7 +90,10 @@ func (a *Agent) acquireTransfer() (release func(), err error) {
 	case a.transfers <- struct{}{}:
 		return func() { <-a.transfers }, nil
 	default:
-		return nil, newProblem(http.StatusServiceUnavailable, "%d uploads and downloads are under way, which is the most; try again", maxTransfers)
+		return nil, newProblem(
+			http.StatusServiceUnavailable, "%d uploads and downloads are under way, which is the most; try again",
+			maxTransfers,
+		)
 	}
 }
 
@@ -99,11 +115,13 @@ func (b *deadlineBody) Read(p []byte) (int, error) {
 	if err := b.wait(); err != nil {
 		return 0, err
 	}
+
 	n, err := b.from.Read(p)
 	b.count(float64(n))
 	if errors.Is(err, io.EOF) {
 		b.liftDeadline()
 	}
+
 	return n, err
 }
 
@@ -124,10 +142,12 @@ func (b *deadlineBody) wait() error {
 	if b.over {
 		return errInterrupted
 	}
+
 	now := time.Now()
 	if now.Sub(b.extendedAt) < b.silence/64 { // 60,000 reads are a GiB
 		return nil
 	}
+
 	b.extendedAt = now
 	return b.control.SetReadDeadline(now.Add(b.silence))
 }
@@ -146,11 +166,13 @@ func (a *Agent) serveContent(w http.ResponseWriter, r *http.Request, c call) err
 		return err
 	}
 	defer release()
+
 	bytes, have, err := c.blobs.Content(r.Context(), c.Key)
 	if err != nil {
 		return err
 	}
 	defer bytes.Close()
+
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", have.ImageName))
@@ -158,20 +180,31 @@ func (a *Agent) serveContent(w http.ResponseWriter, r *http.Request, c call) err
 		h.Set("ETag", `"sha256:`+have.SHA256+`"`)
 		h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum)+":") // RFC 9530
 	}
+
 	// Ranges beyond the first only cost; net/http would answer any number of them.
 	if strings.Contains(r.Header.Get("Range"), ",") {
 		r.Header.Del("Range")
 	}
-	paced := &deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w), silence: a.Silence, count: a.metrics.sent.Add}
+
+	paced := &deadlineWriter{
+		ResponseWriter: w,
+		control:        http.NewResponseController(w),
+		silence:        a.Silence,
+		count:          a.metrics.sent.Add,
+	}
 	http.ServeContent(paced, r, "", have.Updated, bytes)
 	_ = paced.control.SetWriteDeadline(time.Time{}) // a connection that is gone
 	switch paced.failed {
 	case 0:
 		return nil
 	case http.StatusRequestedRangeNotSatisfiable:
-		return newProblem(paced.failed, "there are %d octets; none of them is in the range %q", have.ImageLength, r.Header.Get("Range"))
+		return newProblem(
+			paced.failed, "there are %d octets; none of them is in the range %q", have.ImageLength,
+			r.Header.Get("Range"),
+		)
 	case http.StatusPreconditionFailed:
 		return newProblem(paced.failed, "the artifact is another one than the request's condition says")
 	}
+
 	return newProblem(paced.failed, "the store does not give the artifact")
 }

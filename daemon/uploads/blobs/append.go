@@ -30,12 +30,14 @@ func (d *Store) Append(ctx context.Context, k artifact.Key, offset, length int64
 		return 0, err
 	}
 	defer e.release()
+
 	if r := e.metadata(); r.Complete {
 		return 0, &Error{Kind: Completed, Text: "Upload already completed", Offset: r.ImageOffset}
 	}
 	if r := e.metadata(); r.Damaged != "" {
 		return 0, &Error{Kind: Damaged, Text: k.Name + " cannot be sent: " + r.Damaged}
 	}
+
 	working := context.WithoutCancel(ctx)
 	if r := e.copyState().Record; r.ImageOffset < r.ImageLength {
 		if err := d.appendRest(ctx, working, e, offset, length, body); err != nil {
@@ -44,10 +46,12 @@ func (d *Store) Append(ctx context.Context, k artifact.Key, offset, length int64
 	} else if err := checkPiece(r.ImageOffset, r.ImageLength, offset, length); err != nil {
 		return 0, err
 	}
+
 	r := e.copyState().Record
 	if r.ImageOffset < r.ImageLength {
 		return r.ImageOffset, nil
 	}
+
 	return r.ImageOffset, d.finish(working, e)
 }
 
@@ -62,6 +66,7 @@ func (d *Store) appendRest(ctx, working context.Context, e *entry, offset, lengt
 	if err := checkPiece(s.offset, s.length, offset, length); err != nil {
 		return err
 	}
+
 	return d.receive(ctx, e, s, length, body)
 }
 
@@ -69,10 +74,20 @@ func (d *Store) appendRest(ctx, working context.Context, e *entry, offset, lengt
 // remains.
 func checkPiece(at, whole, offset, length int64) error {
 	if offset != at {
-		return &Error{Kind: WrongOffset, Text: fmt.Sprintf("Expected Offset %d, actual offset %d", at, offset), Offset: at}
+		return &Error{
+			Kind:   WrongOffset,
+			Text:   fmt.Sprintf("Expected Offset %d, actual offset %d", at, offset),
+			Offset: at,
+		}
 	}
 	if rest := whole - at; length > rest {
-		return &Error{Kind: WrongLength, Text: fmt.Sprintf("Content length doesn't match upload length. Expected content length %d got %d", rest, length), Offset: at}
+		return &Error{
+			Kind: WrongLength,
+			Text: fmt.Sprintf(
+				"Content length doesn't match upload length. Expected content length %d got %d", rest, length,
+			),
+			Offset: at,
+		}
 	}
 	return nil
 }
@@ -95,18 +110,26 @@ func (d *Store) receive(ctx context.Context, e *entry, s *session, length int64,
 		d.abandon(e)
 		return &Error{Kind: Interrupted, Text: e.key.Name + " is not received further", Err: cause}
 	}
+
 	var cut *cutError
 	if err != nil && !errors.As(err, &cut) {
 		return d.discardAfter(storing, e, err)
 	}
+
 	settling, done := context.WithTimeout(storing, settleTime)
 	defer done()
 	if failed := d.flush(settling, e, s); failed != nil {
 		return d.discardAfter(settling, e, failed)
 	}
 	if cut != nil {
-		return &Error{Kind: Cut, Text: fmt.Sprintf("the request ended early; go on from %d", s.offset), Offset: s.offset, Err: cut.err}
+		return &Error{
+			Kind:   Cut,
+			Text:   fmt.Sprintf("the request ended early; go on from %d", s.offset),
+			Offset: s.offset,
+			Err:    cut.err,
+		}
 	}
+
 	return nil
 }
 
@@ -132,6 +155,7 @@ func (d *Store) discardAfter(ctx context.Context, e *entry, err error) error {
 		}
 		return err
 	}
+
 	d.saveSent(ctx, e, err)
 	d.abandon(e)
 	at := e.metadata().ImageOffset
@@ -139,6 +163,7 @@ func (d *Store) discardAfter(ctx context.Context, e *entry, err error) error {
 		known.Offset = at
 		return err
 	}
+
 	return wrapStoreError(err, e.key.Name, "stored", at)
 }
 
@@ -150,6 +175,7 @@ func (d *Store) saveSent(ctx context.Context, e *entry, why error) {
 	if !errors.Is(why, ErrFull) || s.stored.offset <= e.copyState().Record.ImageOffset {
 		return
 	}
+
 	if err := d.write(ctx, e, s, s.stored); err != nil {
 		d.Log.Warn("parts that are in the store must be sent again", "artifact", e.key.String(), "error", err)
 	}
@@ -165,10 +191,12 @@ func (d *Store) readBody(ctx context.Context, e *entry, s *session, length int64
 				return err
 			}
 		}
+
 		file, err := d.partFile(e, s)
 		if err != nil {
 			return err
 		}
+
 		end := min(s.part+s.upload.PartSize, s.length)
 		// A piece of the buffer's length, or what comes before the body ends: either is
 		// taken in before the error is looked at.
@@ -178,24 +206,28 @@ func (d *Store) readBody(ctx context.Context, e *entry, s *session, length int64
 			sums.add(buffer, 0)
 			return FullError(fmt.Errorf("write file of the part: %w", err))
 		}
+
 		sums.add(buffer, n)
 		s.offset += int64(n)
 		e.setLive(s.offset)
 		if err := s.checkHead(e.key.Collection); err != nil {
 			return err
 		}
+
 		if s.offset == s.length && length == AnyLength && failed == nil {
 			if n, _ := readPiece(body, make([]byte, 1)); n > 0 {
 				sums.wait()
 				return d.tooMuch(ctx, e, s)
 			}
 		}
+
 		if s.offset == end {
 			sums.wait()
 			if err := d.send(ctx, e, s); err != nil {
 				return err
 			}
 		}
+
 		switch {
 		case failed == nil:
 		case errors.Is(failed, io.EOF):
@@ -204,6 +236,7 @@ func (d *Store) readBody(ctx context.Context, e *entry, s *session, length int64
 			return &cutError{failed}
 		}
 	}
+
 	return nil
 }
 
@@ -224,10 +257,16 @@ func (d *Store) tooMuch(ctx context.Context, e *entry, s *session) error {
 	if err == nil {
 		err = d.rewind(ctx, e, s)
 	}
+
 	if err != nil {
 		return err
 	}
-	return &Error{Kind: WrongLength, Text: fmt.Sprintf("Content length doesn't match upload length. Expected content length %d got more", rest), Offset: s.part}
+
+	return &Error{
+		Kind:   WrongLength,
+		Text:   fmt.Sprintf("Content length doesn't match upload length. Expected content length %d got more", rest),
+		Offset: s.part,
+	}
 }
 
 // checkHead checks the head of an OS image once it is there.
@@ -236,18 +275,25 @@ func (s *session) checkHead(c artifact.Collection) error {
 	if s.checked || s.offset < head {
 		return nil
 	}
+
 	s.checked = true
 	if c != artifact.OS {
 		return nil
 	}
+
 	b := make([]byte, head)
 	if _, err := s.file.ReadAt(b, 0); err != nil {
 		return fmt.Errorf("read file of the part: %w", err)
 	}
+
 	info, err := diskimage.Check(b, s.length)
 	if err != nil {
-		return &Error{Kind: Refused, Text: "this is no OS image that can be installed: " + err.Error() + "; nothing is kept"}
+		return &Error{
+			Kind: Refused,
+			Text: "this is no OS image that can be installed: " + err.Error() + "; nothing is kept",
+		}
 	}
+
 	s.image = info
 	return nil
 }

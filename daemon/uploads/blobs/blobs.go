@@ -90,26 +90,33 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if d.Expiry == 0 {
 		d.Expiry = Expiry
 	}
+
 	if d.SaveEvery == 0 {
 		d.SaveEvery = SaveEvery
 	}
+
 	if d.PartSize == 0 {
 		d.PartSize = PartSize
 	}
+
 	if d.Now == nil {
 		d.Now = time.Now
 	}
+
 	if d.Uptime == nil {
 		began := time.Now()
 		d.Uptime = func() time.Duration { return time.Since(began) } // monotonic
 	}
+
 	d.swept = d.Uptime()
 	if d.Disk == nil {
 		d.Disk = func() (int64, int64, error) { return diskSpace(d.Scratch) }
 	}
+
 	if d.Changed == nil {
 		d.Changed = func() {}
 	}
+
 	return d, d.load(ctx)
 }
 
@@ -125,7 +132,11 @@ func (d *Store) Get(k artifact.Key) (artifact.Metadata, error) {
 
 // List returns up to limit records of a collection whose names come after a name, fewer of long ones, and
 // whether there are more.
-func (d *Store) List(c artifact.Collection, owner, cluster, after string, limit int) (page []artifact.Metadata, more bool) {
+func (d *Store) List(
+	c artifact.Collection,
+	owner, cluster, after string,
+	limit int,
+) (page []artifact.Metadata, more bool) {
 	var found []*entry
 	d.mu.Lock()
 	for k, e := range d.entries {
@@ -133,6 +144,7 @@ func (d *Store) List(c artifact.Collection, owner, cluster, after string, limit 
 			found = append(found, e)
 		}
 	}
+
 	d.mu.Unlock()
 	slices.SortFunc(found, func(a, b *entry) int { return cmp.Compare(a.key.Name, b.key.Name) })
 	text := 0
@@ -143,6 +155,7 @@ func (d *Store) List(c artifact.Collection, owner, cluster, after string, limit 
 		}
 		page = append(page, r)
 	}
+
 	return page, false
 }
 
@@ -167,6 +180,7 @@ func (d *Store) Usage() map[artifact.Collection]artifact.Usage {
 		if r.Complete {
 			u.Complete++
 		}
+
 		sums[e.key.Collection] = u
 	}
 	return sums
@@ -211,19 +225,26 @@ func (d *Store) acquire(ctx context.Context, k artifact.Key, wait time.Duration)
 	if e == nil {
 		return nil, notFoundError(k)
 	}
+
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-e.turn:
 	case <-timer.C:
-		return nil, &Error{Kind: Busy, Offset: e.metadata().ImageOffset, Text: "another request is writing " + k.Name + "; wait for its end, or a minute after it fell silent"}
+		return nil, &Error{
+			Kind:   Busy,
+			Offset: e.metadata().ImageOffset,
+			Text:   "another request is writing " + k.Name + "; wait for its end, or a minute after it fell silent",
+		}
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+
 	if e.removed {
 		e.release()
 		return nil, notFoundError(k)
 	}
+
 	return e, nil
 }
 
@@ -240,12 +261,14 @@ func (d *Store) seize(ctx context.Context, k artifact.Key, why error) (*entry, e
 		if e.cancel != nil {
 			e.cancel(why)
 		}
+
 		e.mu.Unlock()
 		got, err := d.acquire(ctx, k, time.Second)
 		var busy *Error
 		if errors.As(err, &busy) && busy.Kind == Busy {
 			continue // it settles what it received
 		}
+
 		return got, err
 	}
 }
@@ -289,7 +312,10 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 func notFoundError(k artifact.Key) error {
-	return &Error{Kind: NotFound, Text: "there is no " + k.Name + " in " + string(k.Collection) + " of " + k.Owner + "/" + k.Cluster}
+	return &Error{
+		Kind: NotFound,
+		Text: "there is no " + k.Name + " in " + string(k.Collection) + " of " + k.Owner + "/" + k.Cluster,
+	}
 }
 
 // wrapStoreError says of what the store did not do what could not be done with an artifact ("announced"); offset is
@@ -303,9 +329,19 @@ func wrapStoreError(err error, name, done string, offset int64) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, ErrFull):
-		return &Error{Kind: Full, Text: name + " could not be " + done + ": there is no room left; what was stored before is kept", Offset: offset, Err: err}
+		return &Error{
+			Kind:   Full,
+			Text:   name + " could not be " + done + ": there is no room left; what was stored before is kept",
+			Offset: offset,
+			Err:    err,
+		}
 	case errors.Is(err, ErrDown):
-		return &Error{Kind: Down, Text: "the store does not answer: " + name + " could not be " + done + "; try again", Offset: offset, Err: err}
+		return &Error{
+			Kind:   Down,
+			Text:   "the store does not answer: " + name + " could not be " + done + "; try again",
+			Offset: offset,
+			Err:    err,
+		}
 	}
 	return fmt.Errorf("%s could not be %s: %w", name, done, err)
 }

@@ -29,15 +29,27 @@ func (d *Store) Content(ctx context.Context, k artifact.Key) (*Content, artifact
 		return nil, r, &Error{Kind: Damaged, Text: k.Name + " cannot be read: " + r.Damaged}
 	}
 	if !r.Complete {
-		return nil, r, &Error{Kind: Unfinished, Text: fmt.Sprintf("%s is not complete: %d of %d octets are there", k.Name, r.ImageOffset, r.ImageLength), Offset: r.ImageOffset}
+		return nil, r, &Error{
+			Kind:   Unfinished,
+			Text:   fmt.Sprintf("%s is not complete: %d of %d octets are there", k.Name, r.ImageOffset, r.ImageLength),
+			Offset: r.ImageOffset,
+		}
 	}
-	return &Content{ctx: ctx, store: d.Backend, bucket: k.Collection.Bucket(), object: k.Object(), size: r.ImageLength}, r, nil
+
+	return &Content{
+		ctx:    ctx,
+		store:  d.Backend,
+		bucket: k.Collection.Bucket(),
+		object: k.Object(),
+		size:   r.ImageLength,
+	}, r, nil
 }
 
 func (c *Content) Read(p []byte) (int, error) {
 	if c.at >= c.size {
 		return 0, io.EOF
 	}
+
 	if c.body == nil {
 		body, err := c.store.Open(c.ctx, c.bucket, c.object, c.at, c.size-c.at)
 		if err != nil {
@@ -45,11 +57,13 @@ func (c *Content) Read(p []byte) (int, error) {
 		}
 		c.body = body
 	}
+
 	n, err := c.body.Read(p)
 	c.at += int64(n)
 	if errors.Is(err, io.EOF) && c.at < c.size {
 		err = io.ErrUnexpectedEOF
 	}
+
 	return n, err
 }
 
@@ -60,12 +74,15 @@ func (c *Content) Seek(offset int64, whence int) (int64, error) {
 	case io.SeekEnd:
 		offset += c.size
 	}
+
 	if offset < 0 {
 		return 0, fmt.Errorf("seek %s: %d is before its beginning", c.object, offset)
 	}
+
 	if offset != c.at {
 		c.Close()
 	}
+
 	c.at = offset
 	return offset, nil
 }
@@ -75,6 +92,7 @@ func (c *Content) Close() error {
 	if c.body == nil {
 		return nil
 	}
+
 	err := c.body.Close()
 	c.body = nil
 	return err

@@ -27,6 +27,7 @@ func (d *Store) Create(ctx context.Context, k artifact.Key, r artifact.Metadata)
 	if err := d.checkRoom(k, r.ImageLength, 0); err != nil {
 		return artifact.Metadata{}, err
 	}
+
 	now := d.Now().UTC()
 	clearServerFields(&r, now, now)
 	e := newEntry(k, entryState{Record: r, Upload: newUpload(r.ImageLength, d.PartSize, now)})
@@ -39,20 +40,24 @@ func (d *Store) Create(ctx context.Context, k artifact.Key, r artifact.Metadata)
 		d.mu.Unlock()
 		return artifact.Metadata{}, &Error{Kind: Exists, Text: "Image already exists: " + k.Name + "; PUT replaces it"}
 	}
+
 	err := d.withinRecords(k, r)
 	if err == nil {
 		err = d.withinQuota(k.Owner, r.ImageLength, 0)
 	}
+
 	if err != nil {
 		d.mu.Unlock()
 		return artifact.Metadata{}, err
 	}
+
 	d.entries[k] = e
 	d.mu.Unlock()
 	if err := d.save(ctx, k, e.stored); err != nil {
 		d.dropEntry(e)
 		return artifact.Metadata{}, wrapStoreError(err, k.Name, "announced", 0)
 	}
+
 	return r, nil
 }
 
@@ -73,28 +78,36 @@ func (d *Store) Replace(ctx context.Context, k artifact.Key, r artifact.Metadata
 	if err := d.checkRoom(k, r.ImageLength, e.metadata().ImageLength); err != nil {
 		return artifact.Metadata{}, err
 	}
+
 	e, err := d.seize(ctx, k, errReplaced)
 	if err != nil {
 		return artifact.Metadata{}, err
 	}
 	defer e.release()
+
 	ctx = context.WithoutCancel(ctx)
 	d.mu.Lock()
 	if err = d.withinRecords(k, r); err == nil {
 		err = d.withinQuota(k.Owner, r.ImageLength, e.metadata().ImageLength)
 	}
+
 	d.mu.Unlock()
 	if err != nil {
 		return artifact.Metadata{}, err
 	}
+
 	old := e.copyState()
 	now := d.Now().UTC()
 	clearServerFields(&r, old.Record.Created, now)
 	e.session.close()
 	e.session = nil
-	if err := d.update(ctx, e, func(kp *entryState) { *kp = entryState{Record: r, Upload: newUpload(r.ImageLength, d.PartSize, now)} }); err != nil {
+	if err := d.update(
+		ctx, e,
+		func(kp *entryState) { *kp = entryState{Record: r, Upload: newUpload(r.ImageLength, d.PartSize, now)} },
+	); err != nil {
 		return artifact.Metadata{}, wrapStoreError(err, k.Name, "replaced", 0)
 	}
+
 	e.setLive(0)
 	d.Changed()
 	d.eraseQuietly(ctx, k, old)
@@ -112,12 +125,14 @@ func (d *Store) updateDescription(ctx context.Context, k artifact.Key, r artifac
 		return artifact.Metadata{}, err
 	}
 	defer e.release()
+
 	d.mu.Lock()
 	err = d.withinRecords(k, r)
 	d.mu.Unlock()
 	if err != nil {
 		return artifact.Metadata{}, err
 	}
+
 	err = d.update(context.WithoutCancel(ctx), e, func(kp *entryState) {
 		kp.Record.Type, kp.Record.Description, kp.Record.Updated = r.Type, r.Description, d.Now().UTC()
 		if kp.Record.SHA256 == "" {
@@ -132,11 +147,13 @@ func (d *Store) Remove(ctx context.Context, k artifact.Key) error {
 	if err := d.checkUnused(ctx, k, "remove"); err != nil {
 		return err
 	}
+
 	e, err := d.seize(ctx, k, errRemoved)
 	if err != nil {
 		return err
 	}
 	defer e.release()
+
 	return d.remove(context.WithoutCancel(ctx), e)
 }
 
@@ -150,17 +167,21 @@ func (d *Store) remove(ctx context.Context, e *entry) error {
 	if noted != nil && !errors.Is(noted, ErrFull) {
 		return wrapStoreError(noted, e.key.Name, "removed", 0)
 	}
+
 	err := d.erase(ctx, e.key, old)
 	if err == nil {
 		err = d.Backend.Remove(ctx, e.key.Collection.Bucket(), recordPrefix+e.key.Object())
 	}
+
 	if err != nil && noted != nil {
 		return wrapStoreError(err, e.key.Name, "removed", 0)
 	}
+
 	if err != nil {
 		// The record says that it is to go; the next start finishes.
 		d.Log.Warn("removed artifact leaves something in the store", "artifact", e.key.String(), "error", err)
 	}
+
 	d.dropEntry(e)
 	return nil
 }
@@ -175,6 +196,7 @@ func (d *Store) changeOrErase(ctx context.Context, e *entry, how func(*entryStat
 	if err := d.erase(ctx, e.key, e.copyState()); err != nil {
 		return err
 	}
+
 	return d.update(ctx, e, how)
 }
 
@@ -207,17 +229,24 @@ func (d *Store) checkUnused(ctx context.Context, k artifact.Key, what string) er
 	if d.InUse == nil || d.find(k) == nil {
 		return nil
 	}
+
 	users, err := d.InUse(ctx, k)
 	if err != nil {
-		return &Error{Kind: Down, Text: "the API server of the bootstrap cluster does not answer: who uses " + k.Name + " is not known; try again", Err: err}
+		return &Error{
+			Kind: Down,
+			Text: "the API server of the bootstrap cluster does not answer: who uses " + k.Name + " is not known; try again",
+			Err:  err,
+		}
 	}
 	if len(users) == 0 {
 		return nil
 	}
+
 	text := users[0]
 	if len(users) > 1 {
 		text = fmt.Sprintf("%s and %d more", users[0], len(users)-1)
 	}
+
 	return &Error{Kind: InUse, Text: fmt.Sprintf("%s is in use by %s; it cannot be %sd", k.Name, text, what)}
 }
 
@@ -229,12 +258,22 @@ func (d *Store) withinRecords(k artifact.Key, r artifact.Metadata) error {
 			count, text = count+1, text+e.metadata().FreeTextLength()
 		}
 	}
+
 	switch {
 	case count > artifact.MaxRecords:
-		return &Error{Kind: TooLarge, Text: fmt.Sprintf("owner %s has %d artifacts, which is as many as one may have; remove some", k.Owner, count-1)}
+		return &Error{
+			Kind: TooLarge,
+			Text: fmt.Sprintf(
+				"owner %s has %d artifacts, which is as many as one may have; remove some", k.Owner, count-1,
+			),
+		}
 	case text > artifact.MaxRecordBytes:
-		return &Error{Kind: TooLarge, Text: fmt.Sprintf("the types and descriptions of owner %s have %d octets with this one, and %d are allowed; shorten them, or remove artifacts", k.Owner, text, artifact.MaxRecordBytes)}
+		return &Error{
+			Kind: TooLarge,
+			Text: fmt.Sprintf("the types and descriptions of owner %s have %d octets with this one, and %d are allowed; shorten them, or remove artifacts", k.Owner, text, artifact.MaxRecordBytes),
+		}
 	}
+
 	return nil
 }
 
@@ -243,14 +282,22 @@ func (d *Store) withinQuota(owner string, length, givenUp int64) error {
 	if d.Quota == nil || d.Quota(owner) == 0 {
 		return nil
 	}
+
 	sum, quota := -givenUp, d.Quota(owner)
 	for k, e := range d.entries {
 		if k.Owner == owner {
 			sum += e.metadata().ImageLength
 		}
 	}
+
 	if sum+length > quota {
-		return &Error{Kind: TooLarge, Text: fmt.Sprintf("owner %s may have %d octets and has %d; %d more are too many", owner, quota, sum, length)}
+		return &Error{
+			Kind: TooLarge,
+			Text: fmt.Sprintf(
+				"owner %s may have %d octets and has %d; %d more are too many", owner, quota, sum, length,
+			),
+		}
 	}
+
 	return nil
 }

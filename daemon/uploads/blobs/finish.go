@@ -23,13 +23,18 @@ func (d *Store) finish(ctx context.Context, e *entry) error {
 	if err != nil {
 		return err
 	}
+
 	sum := hex.EncodeToString(h.Sum(nil))
 	if r.SHA256 != "" && r.SHA256 != sum {
 		if _, err := d.restart(ctx, e); err != nil {
 			return wrapStoreError(err, r.ImageName, "given up", r.ImageOffset)
 		}
-		return &Error{Kind: Refused, Text: fmt.Sprintf("the sha256 is %s, not %s as announced; nothing is kept", sum, r.SHA256)}
+		return &Error{
+			Kind: Refused,
+			Text: fmt.Sprintf("the sha256 is %s, not %s as announced; nothing is kept", sum, r.SHA256),
+		}
 	}
+
 	lost, err := d.assemble(ctx, e, *u, r.ImageLength)
 	if err != nil {
 		return wrapStoreError(err, r.ImageName, "completed", r.ImageOffset)
@@ -38,14 +43,19 @@ func (d *Store) finish(ctx context.Context, e *entry) error {
 		if _, err := d.restart(ctx, e); err != nil {
 			return wrapStoreError(err, r.ImageName, "given up", r.ImageOffset)
 		}
-		return &Error{Kind: Down, Text: "the store lost what it had of " + r.ImageName + " (" + lost + "); send it again"}
+		return &Error{
+			Kind: Down,
+			Text: "the store lost what it had of " + r.ImageName + " (" + lost + "); send it again",
+		}
 	}
+
 	err = d.update(ctx, e, func(kp *entryState) {
 		kp.Record.Complete, kp.Record.SHA256, kp.Record.Updated, kp.Upload = true, sum, d.Now().UTC(), nil
 	})
 	if err != nil {
 		return wrapStoreError(err, r.ImageName, "completed", r.ImageOffset)
 	}
+
 	d.Changed()
 	d.Log.Info("artifact complete", "artifact", e.key.String(), "octets", r.ImageLength, "sha256", sum)
 	return nil
@@ -58,11 +68,13 @@ func (d *Store) assemble(ctx context.Context, e *entry, u upload, length int64) 
 	if there || err != nil {
 		return "", err
 	}
+
 	r := e.copyState().Record
 	lost, completed := d.Backend.Complete(ctx, u.in(e.key, length), u.partCount(length, length), objectMetadata(r, &u))
 	if lost != "" {
 		return lost, nil
 	}
+
 	there, err = d.objectExists(ctx, e, u, length)
 	switch {
 	case there:
@@ -72,6 +84,7 @@ func (d *Store) assemble(ctx context.Context, e *entry, u upload, length int64) 
 	case err != nil:
 		return "", err
 	}
+
 	return "", fmt.Errorf("%w with what it says it completed", ErrDown)
 }
 
@@ -98,10 +111,12 @@ func (d *Store) readStored(ctx context.Context, e *entry) error {
 		return err
 	}
 	defer body.Close()
+
 	head := make([]byte, min(diskimage.HeadLength, r.ImageLength))
 	if _, err := io.ReadFull(body, head); err != nil {
 		return fmt.Errorf("read %s: %w", e.key, err)
 	}
+
 	sum := r.SHA256
 	if sum == "" {
 		h := sha256.New()
@@ -115,27 +130,35 @@ func (d *Store) readStored(ctx context.Context, e *entry) error {
 		if n += int64(len(head)); n != r.ImageLength {
 			return nil // it is another one by now
 		}
+
 		sum = hex.EncodeToString(h.Sum(nil))
 	}
+
 	key := e.key
 	if e, err = d.acquire(ctx, key, turnWait); err != nil {
 		return err
 	}
 	defer e.release()
-	if now := e.metadata(); !now.Complete || !mustRead(key, now) || now.SHA256 != r.SHA256 || !now.Updated.Equal(r.Updated) {
+
+	if now := e.metadata(); !now.Complete || !mustRead(
+		key, now,
+	) || now.SHA256 != r.SHA256 || !now.Updated.Equal(r.Updated) {
 		return nil // as above
 	}
 	defer d.Changed()
+
 	return d.update(ctx, e, func(kp *entryState) {
 		kp.Record.SHA256 = sum
 		if key.Collection != artifact.OS {
 			return
 		}
+
 		info, err := diskimage.Check(head, r.ImageLength)
 		if err != nil {
 			kp.Record.NotServed = "this is no OS image that can be installed: " + err.Error()
 			return
 		}
+
 		kp.Record.Format, kp.Record.VirtualSize = info.Format, info.VirtualSize
 	})
 }
@@ -148,8 +171,10 @@ func (d *Store) SetServed(ctx context.Context, k artifact.Key, sha256 string, na
 		return err
 	}
 	defer e.release()
+
 	if now := e.metadata(); !now.Complete || now.SHA256 != sha256 {
 		return nil
 	}
+
 	return d.update(ctx, e, func(kp *entryState) { kp.Record.ServedAs, kp.Record.NotServed = names, why })
 }

@@ -47,16 +47,20 @@ func (f *Folder) Put(_ context.Context, bucket, object string, data []byte) erro
 	if err != nil {
 		return folderError("store "+object, err)
 	}
+
 	_, err = file.Write(data)
 	if err == nil {
 		err = file.Sync()
 	}
+
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = f.name(file.Name(), f.path(bucket, object))
 	}
+
 	if err != nil {
 		_ = os.Remove(file.Name()) // it is swept otherwise
 	}
+
 	return folderError("store "+object, err)
 }
 
@@ -67,10 +71,12 @@ func (f *Folder) name(file, object string) error {
 	if err == nil {
 		err = os.Rename(file, object)
 	}
+
 	f.names.Unlock()
 	if err != nil {
 		return err
 	}
+
 	return f.syncAbove(object)
 }
 
@@ -104,6 +110,7 @@ func (f *Folder) Get(ctx context.Context, bucket, object string, limit int64) ([
 	if err == nil && int64(len(data)) > limit {
 		err = fmt.Errorf("it has more than %d octets", limit)
 	}
+
 	return data, folderError("read "+object, err)
 }
 
@@ -126,9 +133,11 @@ func (f *Folder) Stat(_ context.Context, bucket, object string) (Object, error) 
 	if err == nil && !info.Mode().IsRegular() {
 		err = fs.ErrNotExist
 	}
+
 	if err != nil {
 		return Object{}, folderError("look at "+object, err)
 	}
+
 	o := Object{Name: object, Size: info.Size(), Modified: info.ModTime(), Meta: map[string]string{}}
 	text := make([]byte, 64<<10) // the most that an attribute has
 	n, err := unix.Getxattr(path, metaAttribute, text)
@@ -144,6 +153,7 @@ func (f *Folder) Stat(_ context.Context, bucket, object string) (Object, error) 
 	for name, value := range meta {
 		o.Meta[http.CanonicalHeaderKey(name)] = value
 	}
+
 	return o, nil
 }
 
@@ -165,6 +175,7 @@ func (f *Folder) List(ctx context.Context, bucket, prefix string, yield func(Obj
 		case d.IsDir() || !strings.HasPrefix(name, prefix):
 			return nil
 		}
+
 		info, err := d.Info()
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 			return nil
@@ -172,6 +183,7 @@ func (f *Folder) List(ctx context.Context, bucket, prefix string, yield func(Obj
 		if err != nil {
 			return err
 		}
+
 		return yield(Object{Name: name, Size: info.Size(), Modified: info.ModTime()})
 	})
 	return folderError("list bucket "+bucket, err)
@@ -185,13 +197,16 @@ func (f *Folder) Remove(_ context.Context, bucket, object string) error {
 	for dir := filepath.Dir(path); err == nil && dir != f.path(bucket, "") && os.Remove(dir) == nil; {
 		dir = filepath.Dir(dir)
 	}
+
 	f.names.Unlock()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err == nil {
 		err = f.syncAbove(path)
 	}
+
 	return folderError("remove "+object, err)
 }
 

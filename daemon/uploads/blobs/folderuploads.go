@@ -30,6 +30,7 @@ func (f *Folder) PartFile(u Upload) (*os.File, bool, error) {
 	if err := f.adopt(u); err != nil {
 		return nil, false, folderError("take over upload of "+u.Object, err)
 	}
+
 	path := f.file(u)
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,6 +38,7 @@ func (f *Folder) PartFile(u Upload) (*os.File, bool, error) {
 			err = f.syncAbove(path)
 		}
 	}
+
 	return file, true, folderError("open file of "+u.Object, err)
 }
 
@@ -64,6 +66,7 @@ func (f *Folder) LostParts(_ context.Context, u Upload, n int64) (string, error)
 	if err := f.adopt(u); err != nil {
 		return "", folderError("take over upload of "+u.Object, err)
 	}
+
 	size := int64(0)
 	info, err := os.Stat(f.file(u))
 	if err == nil {
@@ -71,9 +74,11 @@ func (f *Folder) LostParts(_ context.Context, u Upload, n int64) (string, error)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", folderError("look at file of "+u.Object, err)
 	}
+
 	if want := min(n*u.PartSize, u.Length); size < want {
 		return fmt.Sprintf("its file has %d octets, not %d", size, want), nil
 	}
+
 	return "", nil
 }
 
@@ -82,24 +87,30 @@ func (f *Folder) Complete(ctx context.Context, u Upload, n int64, meta map[strin
 	if lost, err = f.LostParts(ctx, u, n); lost != "" || err != nil {
 		return lost, err
 	}
+
 	text, err := json.Marshal(meta)
 	if err != nil {
 		return "", fmt.Errorf("encode what is kept with %s: %w", u.Object, err)
 	}
+
 	file, err := os.OpenFile(f.file(u), os.O_RDWR, 0)
 	if err != nil {
 		return "", folderError("complete "+u.Object, err)
 	}
+
 	err = file.Truncate(u.Length)
 	if err == nil {
 		err = unix.Fsetxattr(int(file.Fd()), metaAttribute, text, 0)
 	}
+
 	if err == nil {
 		err = file.Sync()
 	}
+
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = f.name(file.Name(), f.path(u.Bucket, u.Object))
 	}
+
 	return "", folderError("complete "+u.Object, err)
 }
 
@@ -113,7 +124,13 @@ func (f *Folder) Discard(_ context.Context, u Upload) error {
 }
 
 // Sweep implements Uploads.
-func (f *Folder) Sweep(_ context.Context, bucket string, named func(serial, id string) bool, now time.Time, age time.Duration) error {
+func (f *Folder) Sweep(
+	_ context.Context,
+	bucket string,
+	named func(serial, id string) bool,
+	now time.Time,
+	age time.Duration,
+) error {
 	sweep := func(pattern string, least time.Duration, named func(name string) bool) error {
 		found, err := filepath.Glob(f.path(bucket, pattern))
 		for _, path := range found {
@@ -146,7 +163,9 @@ func (f *Folder) gatewayUpload(u Upload) []string {
 	if u.ID == "" || u.ID == u.Serial || strings.ContainsAny(u.ID, `/\*?[`) {
 		return nil
 	}
-	found, _ := filepath.Glob(f.path(u.Bucket, fmt.Sprintf("%s/multipart/%x/%s*", gatewayDir, sha256.Sum256([]byte(u.Object)), u.ID)))
+	found, _ := filepath.Glob(f.path(
+		u.Bucket, fmt.Sprintf("%s/multipart/%x/%s*", gatewayDir, sha256.Sum256([]byte(u.Object)), u.ID),
+	))
 	return found
 }
 
@@ -157,11 +176,13 @@ func (f *Folder) adopt(u Upload) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	dirs := f.gatewayUpload(u)
 	_, err := os.Stat(f.fragments(u))
 	if len(dirs) == 0 && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if from = path + ".adopted"; len(dirs) > 0 {
 		from = filepath.Join(dirs[0], "object")
 	}
@@ -170,17 +191,21 @@ func (f *Folder) adopt(u Upload) error {
 	if err != nil {
 		return err
 	}
+
 	for _, t := range u.Tail {
 		err = errors.Join(err, copyAt(file, t.Offset, filepath.Join(f.fragments(u), strconv.FormatInt(t.Offset, 10))))
 	}
+
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
 		err = f.name(from, path)
 	}
+
 	for _, dir := range append(dirs, f.fragments(u)) {
 		if err == nil {
 			err = os.RemoveAll(dir)
 		}
 	}
+
 	return err
 }
 

@@ -39,21 +39,25 @@ func (d *Store) loadCollection(ctx context.Context, c artifact.Collection) error
 	if err != nil {
 		return err
 	}
+
 	for _, k := range records {
 		o, there := objects[k]
 		read, err := d.loadRecord(ctx, k, o, there)
 		if read {
 			delete(objects, k)
 		}
+
 		if err := d.handleLoadError(ctx, k, err); err != nil {
 			return err
 		}
 	}
+
 	for k := range objects {
 		if err := d.handleLoadError(ctx, k, d.rebuild(ctx, k)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -67,6 +71,7 @@ func (d *Store) loadRecord(ctx context.Context, k artifact.Key, o Object, there 
 	if errors.Is(err, ErrDown) && d.bucketAnswers(ctx, k) {
 		data, err = get() // it may have come back just now
 	}
+
 	switch {
 	case errors.Is(err, ErrNotExist):
 		return false, nil // it went meanwhile
@@ -76,11 +81,15 @@ func (d *Store) loadRecord(ctx context.Context, k artifact.Key, o Object, there 
 	case err != nil:
 		return true, err
 	}
+
 	var kp entryState
 	if err := json.Unmarshal(data, &kp); err != nil || !kp.isValid(k) {
-		d.Log.Error("record cannot be read; it is made anew if its object is there", "artifact", k.String(), "error", err)
+		d.Log.Error(
+			"record cannot be read; it is made anew if its object is there", "artifact", k.String(), "error", err,
+		)
 		return false, nil
 	}
+
 	return true, d.admit(ctx, newEntry(k, kp), o, there)
 }
 
@@ -94,10 +103,15 @@ func (d *Store) handleLoadError(ctx context.Context, k artifact.Key, err error) 
 	if ctx.Err() != nil || errors.Is(err, ErrDown) && !d.bucketAnswers(ctx, k) {
 		return err
 	}
+
 	d.Log.Error("artifact is damaged", "artifact", k.String(), "error", err)
 	d.mu.Lock()
-	d.entries[k] = newEntry(k, entryState{Record: artifact.Metadata{Owner: k.Owner, ClusterName: k.Cluster, ImageName: k.Name,
-		Damaged: "it could not be taken in when the agent started, whose log says why; remove it or replace it"}})
+	d.entries[k] = newEntry(k, entryState{Record: artifact.Metadata{
+		Owner:       k.Owner,
+		ClusterName: k.Cluster,
+		ImageName:   k.Name,
+		Damaged:     "it could not be taken in when the agent started, whose log says why; remove it or replace it",
+	}})
 	d.mu.Unlock()
 	return nil
 }
@@ -115,13 +129,17 @@ func (kp entryState) isValid(k artifact.Key) bool {
 	if kp.Removed && u == nil {
 		return named // also of one that was damaged
 	}
+
 	fits := named && r.ImageLength > 0 && r.ImageLength <= artifact.MaxLength && r.ImageOffset >= 0 && r.ImageOffset <= r.ImageLength
 	if r.Complete || u == nil {
 		return fits && r.Complete && u == nil && r.ImageOffset == r.ImageLength
 	}
+
 	_, err := hashFrom(u.Hash)
 	_, err2 := hashFrom(u.PartHash)
-	return fits && err == nil && err2 == nil && u.PartSize >= MinPart && u.Serial != "" && !strings.Contains(u.Serial, "/")
+	return fits && err == nil && err2 == nil && u.PartSize >= MinPart && u.Serial != "" && !strings.Contains(
+		u.Serial, "/",
+	)
 }
 
 // admit takes an entry in, after comparing it with the object of its name.
@@ -134,7 +152,9 @@ func (d *Store) admit(ctx context.Context, e *entry, o Object, there bool) error
 	case r.Complete && there && o.Size != r.ImageLength: // somebody wrote it by S3 itself
 		return d.rebuild(ctx, e.key)
 	case r.Complete && !there:
-		d.Log.Error("the store does not have a complete artifact any more; it must be sent again", "artifact", e.key.String())
+		d.Log.Error(
+			"the store does not have a complete artifact any more; it must be sent again", "artifact", e.key.String(),
+		)
 		if _, err := d.restart(ctx, e); err != nil {
 			return err
 		}
@@ -149,6 +169,7 @@ func (d *Store) admit(ctx context.Context, e *entry, o Object, there bool) error
 			}
 		}
 	}
+
 	d.mu.Lock()
 	d.entries[e.key] = e
 	d.mu.Unlock()
@@ -164,6 +185,7 @@ func (d *Store) rebuild(ctx context.Context, k artifact.Key) error {
 	if o.Size == 0 || o.Size > artifact.MaxLength {
 		return nil // nothing that could have been announced
 	}
+
 	e := newEntry(k, entryState{Record: fromObject(k, o)})
 	switch err := d.save(ctx, k, e.stored); {
 	case errors.Is(err, ErrFull): // nothing is lost by that: it is made again at the next start
@@ -171,6 +193,7 @@ func (d *Store) rebuild(ctx context.Context, k artifact.Key) error {
 	case err != nil:
 		return err
 	}
+
 	d.Log.Info("record made of its object", "artifact", k.String(), "octets", o.Size)
 	d.mu.Lock()
 	d.entries[k] = e

@@ -23,19 +23,29 @@ func (d *Store) checkRoom(k artifact.Key, length, givenUp int64) error {
 	if !d.Local {
 		return nil
 	}
+
 	free, size, err := d.Disk()
 	if err != nil {
 		return err
 	}
+
 	free -= artifact.ReservedSpace(size) - givenUp
 	need := int64(maxSending+1) * d.PartSize
 	for _, e := range d.allEntries() {
 		r := e.metadata()
 		need += r.ImageLength - r.ImageOffset + d.registryOverhead(e.key, r)
 	}
+
 	if own := length + d.registryOverhead(k, artifact.Metadata{ImageLength: length}); need+own > free {
-		return &Error{Kind: Full, Text: fmt.Sprintf("the disk has room for %d octets; %s needs %d, and unfinished uploads and their scratch files need %d", max(free, 0), k.Name, own, need)}
+		return &Error{
+			Kind: Full,
+			Text: fmt.Sprintf(
+				"the disk has room for %d octets; %s needs %d, and unfinished uploads and their scratch files need %d",
+				max(free, 0), k.Name, own, need,
+			),
+		}
 	}
+
 	return nil
 }
 
@@ -53,6 +63,7 @@ func (d *Store) roomFor(octets int64) error {
 	if !d.Local {
 		return nil
 	}
+
 	free, size, err := d.Disk()
 	if err != nil {
 		return err
@@ -60,5 +71,6 @@ func (d *Store) roomFor(octets int64) error {
 	if least := artifact.ReservedSpace(size); free-octets < least {
 		return fmt.Errorf("%w: %d octets are free, and %d of them are the appliance's own", ErrFull, free, least)
 	}
+
 	return nil
 }

@@ -48,6 +48,7 @@ func (d *Store) partStored(ctx context.Context, e *entry, s *session, m checkpoi
 	if err := d.write(ctx, e, s, m); err != nil {
 		return err
 	}
+
 	d.removeFragments(ctx, e, s, old) // they go when the state does not name them any more
 	return nil
 }
@@ -57,6 +58,7 @@ func (d *Store) send(ctx context.Context, e *entry, s *session) error {
 	if err := s.waitForParts(maxSending - 1); err != nil {
 		return err
 	}
+
 	if s.upload.ID == "" {
 		r := e.metadata()
 		r.Format, r.VirtualSize = s.image.Format, s.image.VirtualSize // not in the record before the first part is there
@@ -64,6 +66,7 @@ func (d *Store) send(ctx context.Context, e *entry, s *session) error {
 		if err != nil {
 			return err
 		}
+
 		s.upload.ID = id
 		// Not written yet, but whoever removes the artifact must know it.
 		e.mu.Lock()
@@ -72,6 +75,7 @@ func (d *Store) send(ctx context.Context, e *entry, s *session) error {
 		e.stored.Upload = &u
 		e.mu.Unlock()
 	}
+
 	size, sum, number := s.offset-s.part, s.sum, int(s.part/s.upload.PartSize)+1
 	after := hashState(s.hash)
 	m, old, u := checkpoint{offset: s.offset, hash: after, partHash: after}, s.saved, s.in(e)
@@ -80,6 +84,7 @@ func (d *Store) send(ctx context.Context, e *entry, s *session) error {
 	if n := len(s.sending); n > 0 {
 		before = s.sending[n-1]
 	}
+
 	s.sending, s.file = append(s.sending, p), nil
 	s.part, s.partHash, s.sum, s.saved, s.savedTo = s.offset, after, 0, nil, s.offset
 	s.under.Add(1)
@@ -91,10 +96,12 @@ func (d *Store) send(ctx context.Context, e *entry, s *session) error {
 		if p.err = before.err; p.err == nil {
 			p.err = err
 		}
+
 		if p.err == nil {
 			p.err = d.partStored(ctx, e, s, m, old)
 		}
 	}()
+
 	return nil
 }
 
@@ -105,6 +112,7 @@ func (d *Store) flush(ctx context.Context, e *entry, s *session) error {
 	if err := s.waitForParts(0); err != nil {
 		return err
 	}
+
 	var old []Fragment
 	if s.offset > s.savedTo {
 		f := Fragment{s.savedTo, s.offset - s.savedTo}
@@ -114,17 +122,21 @@ func (d *Store) flush(ctx context.Context, e *entry, s *session) error {
 			f, old = Fragment{s.part, s.offset - s.part}, s.saved[1:]
 			s.saved = nil
 		}
+
 		if err := d.Backend.PutFragment(ctx, s.in(e), f, s.file, s.place(f.Offset)); err != nil {
 			return err
 		}
+
 		s.saved, s.savedTo = append(s.saved, f), s.offset
 	} else if s.offset == e.copyState().Record.ImageOffset {
 		return nil // it is written already
 	}
+
 	m := checkpoint{s.offset, hashState(s.hash), s.partHash, append([]Fragment(nil), s.saved...), s.sum}
 	if err := d.write(ctx, e, s, m); err != nil {
 		return err
 	}
+
 	d.removeFragments(ctx, e, s, old)
 	return nil
 }

@@ -45,13 +45,16 @@ func (s *session) close() {
 	if s == nil {
 		return
 	}
+
 	for _, p := range s.sending {
 		<-p.done
 		p.file.Close()
 	}
+
 	for _, f := range s.idle {
 		f.Close()
 	}
+
 	if s.file != nil {
 		s.file.Close()
 	}
@@ -65,6 +68,7 @@ func (d *Store) resume(ctx context.Context, e *entry) (*session, error) {
 	if e.session != nil {
 		return e.session, nil
 	}
+
 	kp := e.copyState()
 	s := &session{upload: *kp.Upload, length: kp.Record.ImageLength, offset: kp.Record.ImageOffset, written: d.Now()}
 	s.checked, s.image = s.upload.Checked, diskimage.Info{Format: kp.Record.Format, VirtualSize: kp.Record.VirtualSize}
@@ -79,6 +83,7 @@ func (d *Store) resume(ctx context.Context, e *entry) (*session, error) {
 	if s.hash, err = hashFrom(s.upload.Hash); err != nil {
 		return nil, err
 	}
+
 	s.part = s.offset / s.upload.PartSize * s.upload.PartSize
 	s.savedTo = s.part
 	s.partHash = s.upload.PartHash
@@ -88,13 +93,18 @@ func (d *Store) resume(ctx context.Context, e *entry) (*session, error) {
 			return nil, err
 		}
 	}
+
 	if s.savedTo != s.offset || s.sum != s.upload.TailSum {
-		d.Log.Error("store damaged what was received of a part; the upload goes on before it", "artifact", e.key.String(), "offset", s.part)
+		d.Log.Error(
+			"store damaged what was received of a part; the upload goes on before it", "artifact", e.key.String(),
+			"offset", s.part,
+		)
 		if err := d.rewind(ctx, e, s); err != nil {
 			s.close()
 			return nil, err
 		}
 	}
+
 	e.session = s
 	e.setLive(s.offset)
 	return s, nil
@@ -126,11 +136,13 @@ func (d *Store) reload(ctx context.Context, e *entry, s *session, f Fragment) er
 	if err != nil {
 		return err
 	}
+
 	there, err := d.Backend.LoadFragment(ctx, s.in(e), f, file, s.place(f.Offset))
 	if there {
 		s.sum = sumFile(s.sum, file, s.place(f.Offset), f.Length)
 		s.saved, s.savedTo = append(s.saved, f), f.Offset+f.Length
 	}
+
 	return err
 }
 
@@ -145,8 +157,10 @@ func sumFile(sum uint32, f *os.File, from, n int64) uint32 {
 		if err != nil {
 			return sum
 		}
+
 		from, n = from+int64(k), n-int64(k)
 	}
+
 	return sum
 }
 
@@ -155,6 +169,7 @@ func (d *Store) rewind(ctx context.Context, e *entry, s *session) (err error) {
 	if s.hash, err = hashFrom(s.partHash); err != nil {
 		return err
 	}
+
 	s.offset, s.sum, s.saved, s.savedTo = s.part, 0, nil, s.part
 	e.setLive(s.part)
 	return d.write(ctx, e, s, checkpoint{offset: s.part, hash: s.partHash, partHash: s.partHash})
@@ -172,6 +187,7 @@ func (d *Store) restart(ctx context.Context, e *entry) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	e.setLive(0)
 	d.Changed()
 	d.eraseQuietly(ctx, e.key, old)

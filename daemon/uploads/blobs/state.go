@@ -94,8 +94,14 @@ func (d *Store) save(ctx context.Context, k artifact.Key, kp entryState) error {
 		return fmt.Errorf("encode record of %s: %w", k, err)
 	}
 	if len(data) > maxStateSize { // it could never be read again
-		return &Error{Kind: TooLarge, Text: fmt.Sprintf("the record of %s would have %d octets; %d are the most", k.Name, len(data), maxStateSize)}
+		return &Error{
+			Kind: TooLarge,
+			Text: fmt.Sprintf(
+				"the record of %s would have %d octets; %d are the most", k.Name, len(data), maxStateSize,
+			),
+		}
 	}
+
 	return d.Backend.Put(ctx, k.Collection.Bucket(), recordPrefix+k.Object(), data)
 }
 
@@ -107,6 +113,7 @@ func (d *Store) update(ctx context.Context, e *entry, how func(*entryState)) err
 	if err := d.save(ctx, e.key, kp); err != nil {
 		return err
 	}
+
 	e.mu.Lock()
 	e.stored, e.live = kp, max(e.live, kp.Record.ImageOffset)
 	e.mu.Unlock()
@@ -122,6 +129,7 @@ func (e *entry) copyState() entryState {
 		u := *kp.Upload
 		kp.Upload = &u
 	}
+
 	return kp
 }
 
@@ -134,6 +142,7 @@ func objectMetadata(r artifact.Metadata, u *upload) map[string]string {
 		r.Type = r.Type[:min(len(r.Type), 64)]
 		text, _ = json.Marshal(r) // a struct of strings and numbers
 	}
+
 	return map[string]string{metaSerial: u.Serial, metaRecord: base64.StdEncoding.EncodeToString(text)}
 }
 
@@ -145,9 +154,11 @@ func fromObject(k artifact.Key, o Object) artifact.Metadata {
 	if err != nil || json.Unmarshal(text, &r) != nil {
 		r = artifact.Metadata{Created: o.Modified}
 	}
+
 	if r.ImageLength != o.Size {
 		r.SHA256, r.Format, r.VirtualSize = "", "", 0 // they are another object's
 	}
+
 	r.Owner, r.ClusterName, r.ImageName = k.Owner, k.Cluster, k.Name
 	r.ImageLength, r.ImageOffset, r.Complete = o.Size, o.Size, true
 	r.Updated = o.Modified
@@ -160,6 +171,7 @@ func parseObject(c artifact.Collection, object string) (artifact.Key, bool) {
 	if len(words) != 3 {
 		return artifact.Key{}, false
 	}
+
 	k := artifact.Key{Collection: c, Owner: words[0], Cluster: words[1], Name: words[2]}
 	return k, k.Check() == nil
 }
@@ -182,5 +194,6 @@ func hashFrom(state []byte) (hash.Hash, error) {
 	if err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(state); err != nil {
 		return nil, fmt.Errorf("read state of hash: %w", err)
 	}
+
 	return h, nil
 }

@@ -42,14 +42,17 @@ func (d *Store) Sweep(ctx context.Context) {
 			}
 			continue
 		}
+
 		select {
 		case <-e.turn:
 		default:
 			continue
 		}
+
 		if err := d.sweepEntry(ctx, e, passed); err != nil && ctx.Err() == nil {
 			d.Log.Warn("upload is left as it is for now", "artifact", e.key.String(), "error", err)
 		}
+
 		e.release()
 	}
 }
@@ -59,24 +62,31 @@ func (d *Store) sweepEntry(ctx context.Context, e *entry, passed time.Duration) 
 	if e.removed || kp.Upload == nil {
 		return nil
 	}
+
 	if e.touched.Equal(kp.Upload.Touched) {
 		e.idle += passed
 	} else {
 		e.touched, e.idle = kp.Upload.Touched, kp.Upload.Idle
 	}
+
 	idle := e.idle
 	if e.session != nil && idle > sessionTTL {
 		d.abandon(e)
 	}
+
 	switch {
 	case kp.Record.ImageOffset == kp.Record.ImageLength:
 		return d.finish(ctx, e)
 	case idle > d.Expiry:
-		d.Log.Info("upload expired", "artifact", e.key.String(), "octets", kp.Record.ImageOffset, "announced", kp.Record.ImageLength, "idle", idle.Round(time.Minute))
+		d.Log.Info(
+			"upload expired", "artifact", e.key.String(), "octets", kp.Record.ImageOffset, "announced",
+			kp.Record.ImageLength, "idle", idle.Round(time.Minute),
+		)
 		return d.remove(ctx, e)
 	case idle-kp.Upload.Idle >= keepIdle:
 		return d.update(ctx, e, func(kp *entryState) { kp.Upload.Idle = idle })
 	}
+
 	return nil
 }
 
@@ -96,6 +106,7 @@ func (d *Store) sweepBucket(ctx context.Context, c artifact.Collection) error {
 			serials[u.Serial], ids[u.ID] = true, true
 		}
 	}
+
 	named := func(serial, id string) bool { return serials[serial] || id != "" && ids[id] }
 	return d.Backend.Sweep(ctx, c.Bucket(), named, d.Now(), max(d.Expiry, SweepAge))
 }

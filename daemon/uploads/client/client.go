@@ -43,7 +43,11 @@ func (c Client) Metadata(ctx context.Context, k artifact.Key) (artifact.Metadata
 }
 
 // List reads all records of a collection, page by page.
-func (c Client) List(ctx context.Context, collection artifact.Collection, owner, cluster string) ([]artifact.Metadata, error) {
+func (c Client) List(
+	ctx context.Context,
+	collection artifact.Collection,
+	owner, cluster string,
+) ([]artifact.Metadata, error) {
 	all := []artifact.Metadata{}
 	query := url.Values{"limit": {fmt.Sprint(artifact.MaxPage)}}
 	for {
@@ -52,10 +56,12 @@ func (c Client) List(ctx context.Context, collection artifact.Collection, owner,
 		if err := c.doJSON(ctx, http.MethodGet, path, nil, "", http.StatusOK, &page); err != nil {
 			return nil, err
 		}
+
 		all = append(all, page.Items...)
 		if page.Continue == "" {
 			return all, nil
 		}
+
 		query.Set("continue", page.Continue)
 	}
 }
@@ -66,30 +72,44 @@ func (c Client) Remove(ctx context.Context, k artifact.Key) error {
 }
 
 // announce sends a record, as a new one or in place of the one that is there.
-func (c Client) announce(ctx context.Context, k artifact.Key, r artifact.Metadata, replace bool) (made artifact.Metadata, err error) {
+func (c Client) announce(
+	ctx context.Context,
+	k artifact.Key,
+	r artifact.Metadata,
+	replace bool,
+) (made artifact.Metadata, err error) {
 	metadata, err := json.Marshal(r)
 	if err != nil {
 		return made, fmt.Errorf("encode record: %w", err)
 	}
+
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
-	part, err := w.CreatePart(textproto.MIMEHeader{"Content-Disposition": {`form-data; name="metadata"`}, "Content-Type": {"application/json"}})
+	part, err := w.CreatePart(textproto.MIMEHeader{
+		"Content-Disposition": {`form-data; name="metadata"`},
+		"Content-Type":        {"application/json"},
+	})
 	if err == nil {
 		_, err = part.Write(metadata)
 	}
+
 	if err == nil {
 		_, err = w.CreateFormFile("file", r.ImageName) // has to be there; its content is passed over
 	}
+
 	if err == nil {
 		err = w.Close()
 	}
+
 	if err != nil {
 		return made, fmt.Errorf("make form: %w", err)
 	}
+
 	method, path := http.MethodPost, artifact.CollectionPath(k.Collection, k.Owner, k.Cluster)
 	if replace {
 		method, path = http.MethodPut, k.Path()
 	}
+
 	return made, c.doJSON(ctx, method, path, &b, w.FormDataContentType(), http.StatusCreated, &made)
 }
 
@@ -99,26 +119,38 @@ func (c Client) newRequest(ctx context.Context, method, path string, body io.Rea
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
+
 	if c.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.Token)
 	}
+
 	return r, nil
 }
 
 // doJSON does a request whose answer is JSON, or nothing if into is nil.
-func (c Client) doJSON(ctx context.Context, method, path string, body io.Reader, kind string, want int, into any) error {
+func (c Client) doJSON(
+	ctx context.Context,
+	method, path string,
+	body io.Reader,
+	kind string,
+	want int,
+	into any,
+) error {
 	r, err := c.newRequest(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
+
 	if kind != "" {
 		r.Header.Set("Content-Type", kind)
 	}
+
 	response, err := c.HTTP.Do(r)
 	if err != nil {
 		return stripURL(err)
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != want {
 		return responseError(response)
 	}
@@ -128,6 +160,7 @@ func (c Client) doJSON(ctx context.Context, method, path string, body io.Reader,
 	if err := json.NewDecoder(io.LimitReader(response.Body, answerMax)).Decode(into); err != nil {
 		return fmt.Errorf("read answer of %s: %w", c.URL, err)
 	}
+
 	return nil
 }
 
@@ -139,6 +172,7 @@ func responseError(response *http.Response) error {
 	if err != nil || json.Unmarshal(text, &p) != nil || p.Detail == "" {
 		p = artifact.Problem{Detail: "the server answered " + response.Status}
 	}
+
 	p.Status = response.StatusCode
 	return p
 }
@@ -158,13 +192,16 @@ func isTransient(err error) bool {
 	if errors.As(err, &here) {
 		return false
 	}
+
 	var p artifact.Problem
 	if !errors.As(err, &p) {
 		return true
 	}
+
 	switch p.Status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}
+
 	return false
 }

@@ -24,12 +24,20 @@ type Progress func(phase string, done, total int64)
 // same sha256. An upload of the same content that was begun before is gone on with. Content
 // of the same name that differs is replaced only if that is asked for; r says what else the
 // record holds.
-func (c Client) Push(ctx context.Context, k artifact.Key, path string, r artifact.Metadata, replace bool, progress Progress) (artifact.Metadata, error) {
+func (c Client) Push(
+	ctx context.Context,
+	k artifact.Key,
+	path string,
+	r artifact.Metadata,
+	replace bool,
+	progress Progress,
+) (artifact.Metadata, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return r, fmt.Errorf("open file: %w", err)
 	}
 	defer file.Close()
+
 	progress = serialize(progress)
 	sum, length, err := hashFile(file, progress)
 	if err != nil {
@@ -38,11 +46,13 @@ func (c Client) Push(ctx context.Context, k artifact.Key, path string, r artifac
 	if length == 0 {
 		return r, fmt.Errorf("%s is empty", path)
 	}
+
 	r.Owner, r.ClusterName, r.ImageName, r.ImageLength, r.SHA256 = k.Owner, k.Cluster, k.Name, length, sum
 	have, err := c.begin(ctx, k, r, replace)
 	if err != nil || have.Complete {
 		return have, err
 	}
+
 	at := have.ImageOffset
 	err = c.retry(ctx, func() int64 { return at }, func(ctx context.Context) (bool, error) {
 		return c.sendRest(ctx, k, file, &at, length, progress)
@@ -50,10 +60,14 @@ func (c Client) Push(ctx context.Context, k artifact.Key, path string, r artifac
 	if err != nil {
 		return have, err
 	}
+
 	have, err = c.Metadata(ctx, k)
 	if err == nil && (!have.Complete || have.SHA256 != sum) {
-		err = fmt.Errorf("the appliance has %d of %d octets with sha256 %q, not %s", have.ImageOffset, length, have.SHA256, sum)
+		err = fmt.Errorf(
+			"the appliance has %d of %d octets with sha256 %q, not %s", have.ImageOffset, length, have.SHA256, sum,
+		)
 	}
+
 	return have, err
 }
 
@@ -72,16 +86,23 @@ func hashFile(f *os.File, progress Progress) (sum string, length int64, err erro
 	if err != nil {
 		return "", 0, fmt.Errorf("look at file: %w", err)
 	}
+
 	h := sha256.New()
 	length, err = io.Copy(h, &countingReader{from: f, moved: func(n int64) { progress("hash", n, info.Size()) }})
 	if err != nil {
 		return "", 0, fmt.Errorf("read file: %w", err)
 	}
+
 	return hex.EncodeToString(h.Sum(nil)), length, nil
 }
 
 // begin announces, or finds what was announced before.
-func (c Client) begin(ctx context.Context, k artifact.Key, r artifact.Metadata, replace bool) (artifact.Metadata, error) {
+func (c Client) begin(
+	ctx context.Context,
+	k artifact.Key,
+	r artifact.Metadata,
+	replace bool,
+) (artifact.Metadata, error) {
 	have, err := c.Metadata(ctx, k)
 	var p artifact.Problem
 	switch {
@@ -94,22 +115,37 @@ func (c Client) begin(ctx context.Context, k artifact.Key, r artifact.Metadata, 
 	case have.ImageLength == r.ImageLength && have.SHA256 == "" && !have.Complete:
 		return c.announce(ctx, k, r, true) // the same, and now with its digest
 	case !replace:
-		return have, fmt.Errorf("there is another %s already, of %d octets with sha256 %s; replace it or use another name", k.Name, have.ImageLength, have.SHA256)
+		return have, fmt.Errorf(
+			"there is another %s already, of %d octets with sha256 %s; replace it or use another name", k.Name,
+			have.ImageLength, have.SHA256,
+		)
 	}
+
 	return c.announce(ctx, k, r, true)
 }
 
 // sendRest sends what remains in one request. It asks first where to go on, if a request was
 // cut before.
-func (c Client) sendRest(ctx context.Context, k artifact.Key, file *os.File, at *int64, length int64, progress Progress) (done bool, err error) {
+func (c Client) sendRest(
+	ctx context.Context,
+	k artifact.Key,
+	file *os.File,
+	at *int64,
+	length int64,
+	progress Progress,
+) (done bool, err error) {
 	begun := *at
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	body := &countingReader{from: io.NewSectionReader(file, begun, length-begun), moved: func(n int64) { progress("send", begun+n, length) }}
+	body := &countingReader{
+		from:  io.NewSectionReader(file, begun, length-begun),
+		moved: func(n int64) { progress("send", begun+n, length) },
+	}
 	r, err := c.newRequest(ctx, http.MethodPatch, k.Path(), body)
 	if err != nil {
 		return false, err
 	}
+
 	r.ContentLength = length - begun
 	r.Header.Set(artifact.HeaderOffset, fmt.Sprint(begun))
 	r.Header.Set("Expect", "100-continue") // a refusal comes before the octets go
@@ -129,13 +165,16 @@ func (c Client) sendRest(ctx context.Context, k artifact.Key, file *os.File, at 
 	} else {
 		err = stripURL(err)
 	}
+
 	if !isTransient(err) {
 		return false, err
 	}
+
 	have, failed := c.Metadata(ctx, k)
 	if failed != nil {
 		return false, errors.Join(err, failed)
 	}
+
 	*at = have.ImageOffset
 	return have.Complete, err
 }
@@ -150,26 +189,32 @@ func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress
 		return have, err
 	}
 	if !have.Complete {
-		return have, fmt.Errorf("%s is not complete: %d of %d octets are there", k.Name, have.ImageOffset, have.ImageLength)
+		return have, fmt.Errorf(
+			"%s is not complete: %d of %d octets are there", k.Name, have.ImageOffset, have.ImageLength,
+		)
 	}
 	if have.SHA256 == "" {
 		return have, fmt.Errorf("the appliance still computes the sha256 of %s; try again", k.Name)
 	}
+
 	switch same, err := fileMatches(path, have, progress); {
 	case err != nil:
 		return have, err
 	case same:
 		return have, nil
 	}
+
 	if err := c.mayWrite(path); err != nil {
 		return have, err
 	}
+
 	partial := PartialName(path, have)
 	file, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return have, fmt.Errorf("open file: %w", err)
 	}
 	defer file.Close()
+
 	var at int64
 	err = c.retry(ctx, func() int64 { return at }, func(ctx context.Context) (bool, error) {
 		return c.fetchRest(ctx, k, have, file, &at, progress)
@@ -180,12 +225,15 @@ func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return have, fmt.Errorf("read file: %w", err)
 	}
+
 	sum, _, err := hashFile(file, progress)
 	if err != nil {
 		return have, err
 	}
 	if sum != have.SHA256 {
-		return have, errors.Join(fmt.Errorf("what was fetched has sha256 %s, not %s", sum, have.SHA256), os.Remove(partial))
+		return have, errors.Join(
+			fmt.Errorf("what was fetched has sha256 %s, not %s", sum, have.SHA256), os.Remove(partial),
+		)
 	}
 	if err := file.Sync(); err != nil {
 		return have, fmt.Errorf("write file: %w", err)
@@ -193,6 +241,7 @@ func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress
 	if err := c.mayWrite(path); err != nil { // it came meanwhile
 		return have, err
 	}
+
 	return have, os.Rename(partial, path)
 }
 
@@ -216,11 +265,13 @@ func fileMatches(path string, have artifact.Metadata, progress Progress) (bool, 
 	if info.Size() != have.ImageLength {
 		return false, nil
 	}
+
 	file, err := os.Open(path)
 	if err != nil {
 		return false, fmt.Errorf("open file: %w", err)
 	}
 	defer file.Close()
+
 	sum, _, err := hashFile(file, progress)
 	return sum == have.SHA256, err
 }
@@ -233,26 +284,37 @@ func (c Client) mayWrite(path string) error {
 	return fmt.Errorf("%s is there and holds something else; name another file, or replace it", path)
 }
 
-func (c Client) fetchRest(ctx context.Context, k artifact.Key, have artifact.Metadata, file *os.File, at *int64, progress Progress) (done bool, err error) {
+func (c Client) fetchRest(
+	ctx context.Context,
+	k artifact.Key,
+	have artifact.Metadata,
+	file *os.File,
+	at *int64,
+	progress Progress,
+) (done bool, err error) {
 	begun, err := file.Seek(0, io.SeekEnd)
 	if err == nil && begun > have.ImageLength {
 		begun, err = 0, file.Truncate(0)
 	}
+
 	if err == nil {
 		_, err = file.Seek(begun, io.SeekStart)
 	}
+
 	if err != nil {
 		return false, localError{fmt.Errorf("look at file: %w", err)}
 	}
 	if *at = begun; begun == have.ImageLength {
 		return true, nil
 	}
+
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r, err := c.newRequest(ctx, http.MethodGet, k.ContentPath(), nil)
 	if err != nil {
 		return false, err
 	}
+
 	r.Header.Set("Range", fmt.Sprintf("bytes=%d-", begun))
 	r.Header.Set("If-Match", `"sha256:`+have.SHA256+`"`)
 	response, err := c.HTTP.Do(r)
@@ -260,14 +322,20 @@ func (c Client) fetchRest(ctx context.Context, k artifact.Key, have artifact.Met
 		return false, stripURL(err)
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusPartialContent {
 		return false, responseError(response)
 	}
-	body := &countingReader{from: response.Body, moved: func(n int64) { *at = begun + n; progress("fetch", *at, have.ImageLength) }}
+
+	body := &countingReader{
+		from:  response.Body,
+		moved: func(n int64) { *at = begun + n; progress("fetch", *at, have.ImageLength) },
+	}
 	defer body.cancelOnStall(cancel, have.ImageLength-begun)()
 	if _, err := io.Copy(localWriter{file}, body); err != nil {
 		return false, fmt.Errorf("fetch: %w", err)
 	}
+
 	return *at == have.ImageLength, io.ErrUnexpectedEOF
 }
 
@@ -293,6 +361,7 @@ func (c Client) retry(ctx context.Context, at func() int64, try func(context.Con
 	if limit == 0 {
 		limit = defaultStallTimeout
 	}
+
 	last, moved := at(), time.Now()
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
 		done, err := try(ctx)
@@ -302,12 +371,15 @@ func (c Client) retry(ctx context.Context, at func() int64, try func(context.Con
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		if now := at(); now != last {
 			last, moved, pause = now, time.Now(), 200*time.Millisecond
 		}
+
 		if !isTransient(err) || time.Since(moved) > limit {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -343,6 +415,7 @@ func (w *countingReader) cancelOnStall(cancel context.CancelCauseFunc, length in
 				return
 			case <-tick.C:
 			}
+
 			now := w.sum.Load()
 			if now == length {
 				return
@@ -351,8 +424,10 @@ func (w *countingReader) cancelOnStall(cancel context.CancelCauseFunc, length in
 				cancel(errStalled)
 				return
 			}
+
 			last = now
 		}
 	}()
+
 	return func() { close(ended) }
 }

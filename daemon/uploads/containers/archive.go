@@ -56,18 +56,24 @@ func parseName(text string) (Name, error) {
 	if len(text) > maxName {
 		return Name{}, fmt.Errorf("a name of an image has %d octets, more than %d", len(text), maxName)
 	}
+
 	ref, err := reference.ParseDockerRef(text)
 	if err != nil {
 		return Name{}, fmt.Errorf("%q is no name of an image: %w", text, err)
 	}
+
 	tagged, ok := ref.(reference.Tagged)
 	if !ok {
 		return Name{}, fmt.Errorf("%q has a digest and no tag; give it a tag", text)
 	}
+
 	n := Name{reference.Domain(ref), reference.Path(ref), tagged.Tag()}
 	if strings.Contains(n.Domain, ":") {
-		return Name{}, fmt.Errorf("%q names a registry with a port, which cannot be served; give the image a name without one", text)
+		return Name{}, fmt.Errorf(
+			"%q names a registry with a port, which cannot be served; give the image a name without one", text,
+		)
 	}
+
 	return n, nil
 }
 
@@ -82,6 +88,7 @@ func open(ctx context.Context, file string) ([]archiveImage, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var all []archiveImage
 	switch {
 	case a.files["manifest.json"].exists():
@@ -91,10 +98,12 @@ func open(ctx context.Context, file string) ([]archiveImage, error) {
 	default:
 		err = errors.New("it is a tar archive without manifest.json and index.json, so it is no container image")
 	}
+
 	count := 0
 	for _, n := range all {
 		count += len(n.names)
 	}
+
 	switch {
 	case err != nil:
 		return nil, err
@@ -103,6 +112,7 @@ func open(ctx context.Context, file string) ([]archiveImage, error) {
 	case count > maxNames:
 		return nil, fmt.Errorf("it has %d names of images, more than %d; make several archives of it", count, maxNames)
 	}
+
 	return all, nil
 }
 
@@ -128,10 +138,12 @@ func indexOf(ctx context.Context, file string) (*archive, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	end, err := f.length()
 	if err != nil {
 		return nil, err
 	}
+
 	t := tar.NewReader(f)
 	for n := 0; ; n++ {
 		h, err := t.Next()
@@ -146,10 +158,15 @@ func indexOf(ctx context.Context, file string) (*archive, error) {
 		case n == maxFiles:
 			return nil, fmt.Errorf("it has more than %d files, so it is no container image", maxFiles)
 		case len(h.Name) > maxPath || len(h.Linkname) > maxPath:
-			return nil, fmt.Errorf("the name of a file in it has more than %d octets, so it is no container image", maxPath)
+			return nil, fmt.Errorf(
+				"the name of a file in it has more than %d octets, so it is no container image", maxPath,
+			)
 		case isSparse(h):
-			return nil, fmt.Errorf("%q in it is a sparse file; write it with docker save or skopeo copy", shorten(h.Name))
+			return nil, fmt.Errorf(
+				"%q in it is a sparse file; write it with docker save or skopeo copy", shorten(h.Name),
+			)
 		}
+
 		s := section{size: h.Size}
 		switch h.Typeflag {
 		case tar.TypeLink, tar.TypeSymlink:
@@ -158,12 +175,16 @@ func indexOf(ctx context.Context, file string) (*archive, error) {
 		case tar.TypeDir, tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
 			s = section{}
 		}
-		if s.at, err = f.Seek(0, io.SeekCurrent); err != nil { // the reader of a file that can seek is exactly at the content
+
+		if s.at, err = f.Seek(
+			0, io.SeekCurrent,
+		); err != nil { // the reader of a file that can seek is exactly at the content
 			return nil, fmt.Errorf("read archive: %w", err)
 		}
 		if s.size > end-s.at {
 			return nil, fmt.Errorf("it ends within %q; it was cut off", shorten(h.Name))
 		}
+
 		if _, twice := a.files[path.Clean(h.Name)]; !twice {
 			a.files[path.Clean(h.Name)] = s
 		}
@@ -189,13 +210,16 @@ func (a *archive) open(name string) (io.ReadCloser, int64, error) {
 	for links := 0; s.link != "" && links < 10; links++ {
 		s, there = a.files[s.link]
 	}
+
 	if !there || s.link != "" {
 		return nil, 0, fmt.Errorf("the archive lacks %q", shorten(name))
 	}
+
 	f, err := openFile(a.ctx, a.path)
 	if err != nil {
 		return nil, 0, err
 	}
+
 	return struct {
 		io.Reader
 		io.Closer
@@ -208,13 +232,16 @@ func (a *archive) readText(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close()
+
 	if size > maxText {
 		return nil, fmt.Errorf("%q has %d octets, more than %d", shorten(name), size, maxText)
 	}
+
 	text, err := io.ReadAll(r)
 	if err != nil {
 		return nil, fmt.Errorf("read archive: %w", err)
 	}
+
 	return text, nil
 }
 
@@ -225,6 +252,7 @@ func (a *archive) dockerImages() (all []archiveImage, err error) {
 	if err := a.decode("manifest.json", &manifest); err != nil {
 		return nil, err
 	}
+
 	for _, d := range manifest {
 		if len(d.RepoTags) == 0 {
 			continue
@@ -232,14 +260,17 @@ func (a *archive) dockerImages() (all []archiveImage, err error) {
 		if len(all) == maxNames {
 			return nil, fmt.Errorf("it has more than %d images; make several archives of it", maxNames)
 		}
+
 		tag, err := name.NewTag(d.RepoTags[0])
 		if err != nil {
 			return nil, fmt.Errorf("%q is no name of an image: %w", shorten(d.RepoTags[0]), err)
 		}
+
 		id, err := a.readImageID(d)
 		if err != nil {
 			return nil, fmt.Errorf("image %s of the archive cannot be read: %w", shorten(d.RepoTags[0]), err)
 		}
+
 		n := archiveImage{id: id, image: func() (v1.Image, error) {
 			return tarball.Image(func() (io.ReadCloser, error) { return openFile(a.ctx, a.path) }, &tag)
 		}}
@@ -250,8 +281,10 @@ func (a *archive) dockerImages() (all []archiveImage, err error) {
 			}
 			n.names = append(n.names, parsed.String())
 		}
+
 		all = append(all, n)
 	}
+
 	return all, nil
 }
 
@@ -261,6 +294,7 @@ func (a *archive) readImageID(d tarball.Descriptor) (id string, err error) {
 	if err != nil {
 		return "", err
 	}
+
 	var config struct {
 		RootFS struct {
 			DiffIDs []string `json:"diff_ids"`
@@ -272,6 +306,7 @@ func (a *archive) readImageID(d tarball.Descriptor) (id string, err error) {
 	if n := max(len(d.Layers), len(config.RootFS.DiffIDs)); n > maxLayers {
 		return "", fmt.Errorf("it has %d layers, more than %d", n, maxLayers)
 	}
+
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), nil
 }
@@ -285,11 +320,15 @@ func (a *archive) ociImages() (all []archiveImage, err error) {
 	if err := a.decode("index.json", &index); err != nil {
 		return nil, err
 	}
+
 	for _, d := range index.Manifests {
-		i := slices.IndexFunc(nameAnnotations, func(key string) bool { return strings.ContainsAny(d.Annotations[key], ":/") })
+		i := slices.IndexFunc(
+			nameAnnotations, func(key string) bool { return strings.ContainsAny(d.Annotations[key], ":/") },
+		)
 		if i < 0 {
 			continue // a tag alone names nothing
 		}
+
 		parsed, err := parseName(d.Annotations[nameAnnotations[i]])
 		if err != nil {
 			return nil, err
@@ -297,10 +336,12 @@ func (a *archive) ociImages() (all []archiveImage, err error) {
 		if len(all) == maxNames {
 			return nil, fmt.Errorf("it has more than %d images; make several archives of it", maxNames)
 		}
+
 		c, err := a.image(d)
 		if err != nil {
 			return nil, fmt.Errorf("image %s of the archive cannot be read: %w", parsed, err)
 		}
+
 		all = append(all, archiveImage{[]string{parsed.String()}, c.manifest.Config.Digest.Hex, func() (v1.Image, error) {
 			c, err := a.image(d)
 			if err != nil {
@@ -309,6 +350,7 @@ func (a *archive) ociImages() (all []archiveImage, err error) {
 			return partial.CompressedToImage(c)
 		}})
 	}
+
 	return all, nil
 }
 
@@ -317,9 +359,11 @@ func (a *archive) decode(name string, into any) error {
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
+
 	if err != nil {
 		return fmt.Errorf("%s of the archive cannot be read: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -332,18 +376,22 @@ func (a *archive) image(d v1.Descriptor) (*ociImage, error) {
 		if err := a.decode(blobPath(d.Digest), &index); err != nil {
 			return nil, err
 		}
+
 		i := slices.IndexFunc(index.Manifests, func(m v1.Descriptor) bool {
 			return m.Platform != nil && m.Platform.OS == "linux" && m.Platform.Architecture == "amd64"
 		})
 		if i < 0 {
 			return nil, errors.New("it has none for linux/amd64")
 		}
+
 		d = index.Manifests[i]
 	}
+
 	raw, err := a.readText(blobPath(d.Digest))
 	if err != nil {
 		return nil, err
 	}
+
 	c := &ociImage{archive: a, raw: raw, mediaType: d.MediaType}
 	if err := json.Unmarshal(raw, &c.manifest); err != nil {
 		return nil, err
@@ -351,6 +399,7 @@ func (a *archive) image(d v1.Descriptor) (*ociImage, error) {
 	if n := len(c.manifest.Layers); n > maxLayers {
 		return nil, fmt.Errorf("it has %d layers, more than %d", n, maxLayers)
 	}
+
 	return c, nil
 }
 
@@ -373,6 +422,7 @@ func (c *ociImage) LayerByDigest(h v1.Hash) (partial.CompressedLayer, error) {
 	if i < 0 {
 		return nil, fmt.Errorf("the image has no layer %s", h)
 	}
+
 	return layer{c.archive, all[i]}, nil
 }
 

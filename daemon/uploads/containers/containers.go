@@ -53,34 +53,42 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Metadata) error {
 	if err != nil {
 		return err
 	}
+
 	taken := map[string]string{} // names, and of which image
 	listed := map[artifact.Key]bool{}
 	var failed []error
 	// Of two with one name the older one has it.
-	records := slices.SortedFunc(slices.Values(complete), func(a, b artifact.Metadata) int { return a.Created.Compare(b.Created) })
+	records := slices.SortedFunc(
+		slices.Values(complete), func(a, b artifact.Metadata) int { return a.Created.Compare(b.Created) },
+	)
 	for _, r := range records {
 		listed[keyOf(r)] = true
 		if r.SHA256 == "" {
 			continue // it came by S3 itself and is still being read
 		}
+
 		names, why, err := p.syncArchive(ctx, r, state, taken)
 		if ctx.Err() != nil {
 			return errors.Join(append(failed, ctx.Err())...)
 		}
+
 		if err != nil {
 			failed = append(failed, err)
 		}
+
 		// A registry that does not answer takes nothing away.
 		for _, n := range names {
 			if _, is := taken[n]; !is {
 				taken[n] = p.imageID(keyOf(r), n)
 			}
 		}
+
 		why = cutText(why, maxWhy)
 		if err == nil && (!slices.Equal(names, r.ServedAs) || why != r.NotServed) {
 			failed = append(failed, p.Report(ctx, keyOf(r), r.SHA256, names, why))
 		}
 	}
+
 	maps.DeleteFunc(p.memory, func(k artifact.Key, _ *archiveInfo) bool { return !listed[k] })
 	return errors.Join(append(failed, p.withdraw(ctx, state, taken))...)
 }
@@ -103,7 +111,12 @@ func keyOf(r artifact.Metadata) artifact.Key {
 
 // syncArchive serves one archive. It returns the names that it has, sorted, or a sentence why it has none. An
 // image that an older archive has under the same name need not be pushed.
-func (p *Pusher) syncArchive(ctx context.Context, r artifact.Metadata, state map[string]servedImage, taken map[string]string) (names []string, why string, err error) {
+func (p *Pusher) syncArchive(
+	ctx context.Context,
+	r artifact.Metadata,
+	state map[string]servedImage,
+	taken map[string]string,
+) (names []string, why string, err error) {
 	k := keyOf(r)
 	m, err := p.inspect(ctx, k, r.SHA256)
 	if err != nil {
@@ -112,6 +125,7 @@ func (p *Pusher) syncArchive(ctx context.Context, r artifact.Metadata, state map
 	if m.why != "" {
 		return nil, m.why, nil
 	}
+
 	own := map[string]bool{}
 	for _, i := range m.images {
 		for _, n := range i.names {
@@ -122,42 +136,57 @@ func (p *Pusher) syncArchive(ctx context.Context, r artifact.Metadata, state map
 			names, own[n] = append(names, n), !is
 		}
 	}
+
 	slices.Sort(names)
 	if m.refused != "" && p.now().Before(m.retryAt) {
 		return nil, m.refused, nil
 	}
+
 	there, err := p.allPushed(ctx, own, state, k, r.SHA256)
 	if there || err != nil {
 		return names, "", err
 	}
 	if m.failed != nil && p.now().Before(m.retryAt) {
-		return names, "", fmt.Errorf("%s is pushed again in %s: %w", k.Name, m.retryAt.Sub(p.now()).Round(time.Second), m.failed)
+		return names, "", fmt.Errorf(
+			"%s is pushed again in %s: %w", k.Name, m.retryAt.Sub(p.now()).Round(time.Second), m.failed,
+		)
 	}
+
 	m.refused, m.failed = "", nil
 	why, err = p.push(ctx, k, m, own, state)
 	if why != "" {
 		return nil, why, err
 	}
+
 	return names, "", err
 }
 
 // push brings those images of an archive into the registry that have a name of their own. why is what
 // cannot be got over by trying again.
-func (p *Pusher) push(ctx context.Context, k artifact.Key, m *archiveInfo, own map[string]bool, state map[string]servedImage) (why string, err error) {
+func (p *Pusher) push(
+	ctx context.Context,
+	k artifact.Key,
+	m *archiveInfo,
+	own map[string]bool,
+	state map[string]servedImage,
+) (why string, err error) {
 	images, err := open(ctx, p.File(k))
 	if err != nil {
 		return "", err // it could be read before
 	}
+
 	for _, i := range images {
 		i.names = slices.DeleteFunc(i.names, func(n string) bool { return !own[n] || p.imageID(k, n) != i.id })
 		if len(i.names) == 0 {
 			continue
 		}
+
 		image, err := i.image()
 		var digest v1.Hash
 		if err == nil {
 			digest, err = image.Digest()
 		}
+
 		if isLocalFailure(ctx, err) {
 			return "", err
 		}
@@ -165,17 +194,22 @@ func (p *Pusher) push(ctx context.Context, k artifact.Key, m *archiveInfo, own m
 			m.why = "its content does not fit together: " + err.Error()
 			return m.why, nil
 		}
+
 		for _, n := range i.names {
 			// Before it is pushed, so that a cut leaves nothing that nobody knows.
 			state[n] = servedImage{digest.String(), k.String(), m.sha256}
 			if err := p.writeState(state); err != nil {
 				return "", err
 			}
+
 			tag, err := p.tagFor(n)
 			if err != nil {
 				return "", err
 			}
-			err = remote.Write(tag, image, remote.WithTransport(p.Transport), remote.WithContext(ctx), remote.WithJobs(1))
+
+			err = remote.Write(
+				tag, image, remote.WithTransport(p.Transport), remote.WithContext(ctx), remote.WithJobs(1),
+			)
 			if reason := refusalOf(err); reason != "" {
 				delete(state, n)
 				m.refused, m.retryAt = reason, p.now().Add(recheckInterval)
@@ -188,6 +222,7 @@ func (p *Pusher) push(ctx context.Context, k artifact.Key, m *archiveInfo, own m
 			}
 		}
 	}
+
 	m.pause = 0
 	return "", nil
 }
@@ -195,14 +230,18 @@ func (p *Pusher) push(ctx context.Context, k artifact.Key, m *archiveInfo, own m
 // refusalOf is what the registry said that trying again will not change.
 func refusalOf(err error) string {
 	var e *transport.Error
-	if !errors.As(err, &e) || e.StatusCode >= 500 || e.StatusCode == http.StatusTooManyRequests || e.StatusCode == http.StatusUnauthorized {
+	if !errors.As(
+		err, &e,
+	) || e.StatusCode >= 500 || e.StatusCode == http.StatusTooManyRequests || e.StatusCode == http.StatusUnauthorized {
 		return ""
 	}
+
 	for _, d := range e.Errors {
 		if d.Message != "" {
 			return d.Message
 		}
 	}
+
 	return e.Error()
 }
 
@@ -218,16 +257,24 @@ func pushedNames(state map[string]servedImage, k artifact.Key, sha256 string) (n
 
 // allPushed tells whether the registry has all names that are an archive's own as they were pushed. It is asked
 // also for those that never were: one that does not answer costs no reading of the archive.
-func (p *Pusher) allPushed(ctx context.Context, own map[string]bool, state map[string]servedImage, k artifact.Key, sha256 string) (bool, error) {
+func (p *Pusher) allPushed(
+	ctx context.Context,
+	own map[string]bool,
+	state map[string]servedImage,
+	k artifact.Key,
+	sha256 string,
+) (bool, error) {
 	all := true
 	for _, n := range slices.Sorted(maps.Keys(own)) {
 		if !own[n] {
 			continue
 		}
+
 		tag, err := p.tagFor(n)
 		if err != nil {
 			return false, err
 		}
+
 		d, err := remote.Head(tag, remote.WithTransport(p.Transport), remote.WithContext(ctx))
 		s := state[n]
 		switch {
@@ -248,14 +295,17 @@ func (p *Pusher) withdraw(ctx context.Context, state map[string]servedImage, wan
 		if _, is := wanted[n]; is {
 			continue
 		}
+
 		tag, err := p.tagFor(n)
 		if err == nil {
 			err = remote.Delete(tag, remote.WithTransport(p.Transport), remote.WithContext(ctx))
 		}
+
 		var e *transport.Error
 		if err != nil && (!errors.As(err, &e) || e.StatusCode != http.StatusNotFound) {
 			return fmt.Errorf("withdraw %s: %w", n, err)
 		}
+
 		delete(state, n)
 		if err := p.writeState(state); err != nil {
 			return err
@@ -276,12 +326,15 @@ func (p *Pusher) readState() (map[string]servedImage, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, nil
 	}
+
 	if err == nil {
 		err = json.Unmarshal(text, &state)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("read what was pushed: %w", err)
 	}
+
 	return state, nil
 }
 

@@ -40,14 +40,17 @@ func (p *Pusher) inspect(ctx context.Context, k artifact.Key, sha256 string) (*a
 	if m := p.memory[k]; m != nil && m.sha256 == sha256 {
 		return m, nil
 	}
+
 	m := &archiveInfo{sha256: sha256}
 	images, err := open(ctx, p.File(k))
 	if isLocalFailure(ctx, err) {
 		return nil, err
 	}
+
 	if err != nil {
 		m.why = err.Error()
 	}
+
 	given := map[string]string{} // of which image
 	for _, i := range images {
 		s := imageEntry{id: i.id}
@@ -65,9 +68,11 @@ func (p *Pusher) inspect(ctx context.Context, k artifact.Key, sha256 string) (*a
 		}
 		m.images = append(m.images, s)
 	}
+
 	if p.memory == nil {
 		p.memory = map[artifact.Key]*archiveInfo{}
 	}
+
 	p.memory[k] = m
 	return m, nil
 }

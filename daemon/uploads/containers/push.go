@@ -36,14 +36,17 @@ func (w Writer) transport() (*http.Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read certificate for the registry: %w", err)
 	}
+
 	authority, err := os.ReadFile(w.CA)
 	if err != nil {
 		return nil, fmt.Errorf("read authority of the registry: %w", err)
 	}
+
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authority) {
 		return nil, fmt.Errorf("read authority of the registry: %s holds no certificate", w.CA)
 	}
+
 	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}, nil
 }
 

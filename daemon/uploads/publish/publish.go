@@ -25,7 +25,10 @@ import (
 type Folder string
 
 // Sync makes names and catalog what the records say. It may be cut off and called again.
-func (f Folder) Sync(complete map[artifact.Collection][]artifact.Metadata, usage map[artifact.Collection]artifact.Usage) error {
+func (f Folder) Sync(
+	complete map[artifact.Collection][]artifact.Metadata,
+	usage map[artifact.Collection]artifact.Usage,
+) error {
 	images := OSImages(complete[artifact.OS])
 	wanted := map[string]bool{}
 	var failed []error
@@ -36,9 +39,11 @@ func (f Folder) Sync(complete map[artifact.Collection][]artifact.Metadata, usage
 			failed = append(failed, err)
 			continue
 		}
+
 		wanted[name] = true
 		there = append(there, i)
 	}
+
 	for _, r := range complete[artifact.Binary] {
 		names, err := f.publishBinary(r, wanted)
 		if err != nil {
@@ -48,19 +53,25 @@ func (f Folder) Sync(complete map[artifact.Collection][]artifact.Metadata, usage
 			wanted[name] = true
 		}
 	}
+
 	// The daemon must not offer what is about to go.
 	if err := f.write(artifact.Catalog{Collections: usage, Images: there}); err != nil {
 		return errors.Join(append(failed, err)...)
 	}
+
 	for _, dir := range []string{artifact.ImagesDir, artifact.PackagesDir, artifact.DigestsDir} {
 		failed = append(failed, f.remove(dir, wanted))
 	}
+
 	return errors.Join(failed...)
 }
 
 // Withdraw takes all names away and leaves the catalog without images: the store is elsewhere, and has
 // no files here.
-func (f Folder) Withdraw(_ map[artifact.Collection][]artifact.Metadata, usage map[artifact.Collection]artifact.Usage) error {
+func (f Folder) Withdraw(
+	_ map[artifact.Collection][]artifact.Metadata,
+	usage map[artifact.Collection]artifact.Usage,
+) error {
 	return f.Sync(nil, usage)
 }
 
@@ -70,15 +81,18 @@ func (f Folder) publishBinary(r artifact.Metadata, taken map[string]bool) (names
 	if r.SHA256 == "" {
 		return nil, nil // it came by S3 itself and is still being read
 	}
+
 	k := artifact.Key{Collection: artifact.Binary, Owner: r.Owner, Cluster: r.ClusterName, Name: r.ImageName}
 	want := []string{filepath.Join(artifact.DigestsDir, r.SHA256)}
 	is, err := f.isPackage(k)
 	if err != nil {
 		return nil, err
 	}
+
 	if is {
 		want = append(want, filepath.Join(artifact.PackagesDir, k.Owner+"."+k.Cluster+"."+k.Name+".deb"))
 	}
+
 	for _, name := range want {
 		if taken[name] {
 			continue
@@ -88,6 +102,7 @@ func (f Folder) publishBinary(r artifact.Metadata, taken map[string]bool) (names
 		}
 		names = append(names, name)
 	}
+
 	return names, nil
 }
 
@@ -100,6 +115,7 @@ func (f Folder) isPackage(k artifact.Key) (bool, error) {
 		return false, fmt.Errorf("publish %s: %w", k, err)
 	}
 	defer file.Close()
+
 	head := make([]byte, len(packageHead))
 	_, err = io.ReadFull(file, head)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -108,6 +124,7 @@ func (f Folder) isPackage(k artifact.Key) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("publish %s: %w", k, err)
 	}
+
 	return string(head) == packageHead, nil
 }
 
@@ -126,6 +143,7 @@ func (f Folder) PackageName(k artifact.Key) (name, version string, err error) {
 	if err != nil {
 		return "", "", nil //nolint:nilerr // then no repository offers it
 	}
+
 	return packages.Field(control, "Package"), packages.Field(control, "Version"), nil
 }
 
@@ -139,10 +157,18 @@ func OSImages(records []artifact.Metadata) []artifact.OSImage {
 	images := []artifact.OSImage{}
 	for _, r := range records {
 		if r.Complete && r.SHA256 != "" && r.Format != "" {
-			images = append(images, artifact.OSImage{Owner: r.Owner, Cluster: r.ClusterName, Name: r.ImageName, SHA256: r.SHA256,
-				Format: r.Format, Length: r.ImageLength, VirtualSize: r.VirtualSize})
+			images = append(images, artifact.OSImage{
+				Owner:       r.Owner,
+				Cluster:     r.ClusterName,
+				Name:        r.ImageName,
+				SHA256:      r.SHA256,
+				Format:      r.Format,
+				Length:      r.ImageLength,
+				VirtualSize: r.VirtualSize,
+			})
 		}
 	}
+
 	slices.SortFunc(images, func(a, b artifact.OSImage) int {
 		return bytes.Compare([]byte(a.Key().Object()), []byte(b.Key().Object()))
 	})
@@ -162,23 +188,29 @@ func (f Folder) link(k artifact.Key, length int64, name string) error {
 	if now, err := os.Stat(path); err == nil && os.SameFile(have, now) {
 		return nil
 	}
+
 	fresh := filepath.Join(string(f), artifact.ScratchDir, "publish")
 	err = os.Remove(fresh)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
+
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o755)
 	}
+
 	if err == nil {
 		err = os.Link(object, fresh)
 	}
+
 	if err == nil {
 		err = os.Rename(fresh, path)
 	}
+
 	if err != nil {
 		return fmt.Errorf("publish %s: %w", k, err)
 	}
+
 	return nil
 }
 
@@ -203,38 +235,48 @@ func (f Folder) remove(below string, wanted map[string]bool) error {
 	if err != nil {
 		return fmt.Errorf("withdraw %s: %w", below, err)
 	}
+
 	for _, dir := range slices.Backward(dirs) {
 		_ = os.Remove(dir) // unless it holds something
 	}
+
 	return nil
 }
 
 // write replaces the catalog if it says something else than the one that is there.
 func (f Folder) write(c artifact.Catalog) error {
 	path := filepath.Join(string(f), artifact.CatalogFile)
-	if have, err := Read(path); err == nil && slices.Equal(have.Images, c.Images) && maps.Equal(have.Collections, c.Collections) {
+	if have, err := Read(path); err == nil && slices.Equal(
+		have.Images, c.Images,
+	) && maps.Equal(have.Collections, c.Collections) {
 		return nil
 	}
+
 	c.Written = time.Now().UTC()
 	text, err := json.MarshalIndent(c, "", " ")
 	if err != nil {
 		return fmt.Errorf("encode catalog: %w", err)
 	}
+
 	fresh := filepath.Join(string(f), artifact.ScratchDir, artifact.CatalogFile)
 	file, err := os.Create(fresh)
 	if err != nil {
 		return fmt.Errorf("write catalog: %w", err)
 	}
+
 	_, err = file.Write(append(text, '\n'))
 	if err == nil {
 		err = file.Sync()
 	}
+
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(fresh, path)
 	}
+
 	if err != nil {
 		return fmt.Errorf("write catalog: %w", err)
 	}
+
 	return nil
 }
 
@@ -248,5 +290,6 @@ func Read(path string) (artifact.Catalog, error) {
 	if err := json.Unmarshal(text, &c); err != nil {
 		return c, fmt.Errorf("read catalog of artifacts: %w", err)
 	}
+
 	return c, nil
 }

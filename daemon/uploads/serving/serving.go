@@ -62,31 +62,49 @@ func (p Pod) Objects() []client.Object {
 	named := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
 	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: Namespace, Name: Name}}
 	binding := func(name, role string) *rbacv1.ClusterRoleBinding {
-		return &rbacv1.ClusterRoleBinding{TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: role}, Subjects: subject}
+		return &rbacv1.ClusterRoleBinding{
+			TypeMeta:   typeMeta("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: role},
+			Subjects:   subject,
+		}
 	}
 	return []client.Object{
 		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
 		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: named},
 		// Whose a token is and what its owner may do is the API server's to say.
 		binding("artifacts-reviews", "system:auth-delegator"),
-		&rbacv1.ClusterRole{TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: "artifacts-users"},
+		&rbacv1.ClusterRole{
+			TypeMeta:   typeMeta("rbac.authorization.k8s.io/v1", "ClusterRole"),
+			ObjectMeta: metav1.ObjectMeta{Name: "artifacts-users"},
 			Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{"metal3.io"}, Resources: []string{"baremetalhosts"}, Verbs: []string{"list"}},
 				{APIGroups: []string{"bpa.akraino.org"}, Resources: []string{"softwares"}, Verbs: []string{"list"}},
-			}},
+			},
+		},
 		binding("artifacts-users", "artifacts-users"),
-		p.newSecret("artifacts-tls", map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key, "ca.crt": p.CA, "write.crt": p.WriteCert, "write.key": p.WriteKey}),
+		p.newSecret("artifacts-tls", map[string][]byte{
+			"tls.crt":   p.Cert,
+			"tls.key":   p.Key,
+			"ca.crt":    p.CA,
+			"write.crt": p.WriteCert,
+			"write.key": p.WriteKey,
+		}),
 		p.newSecret("artifacts-store", p.storeSecret()),
 		&appsv1.Deployment{
-			TypeMeta: typeMeta("apps/v1", "Deployment"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
+			TypeMeta: typeMeta(
+				"apps/v1", "Deployment",
+			), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
 			Spec: appsv1.DeploymentSpec{
 				Replicas: ptr.To[int32](1),
 				Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 				Selector: &metav1.LabelSelector{MatchLabels: labels},
 				Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{label.Binary: p.Digest, label.Keys: p.storeSecretDigest()}},
-					Spec:       apply.MakeCritical(p.spec()),
+					ObjectMeta: metav1.ObjectMeta{
+						Labels:      labels,
+						Annotations: map[string]string{label.Binary: p.Digest, label.Keys: p.storeSecretDigest()},
+					},
+					Spec: apply.MakeCritical(p.spec()),
 				},
 			},
 		},
@@ -100,7 +118,10 @@ func (p Pod) spec() corev1.PodSpec {
 	}
 	keys := []corev1.EnvVar{env("STORE_ACCESS_KEY", "access"), env("STORE_SECRET_KEY", "secret")}
 	folder := func(name, path string, kind corev1.HostPathType) corev1.Volume {
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
+		return corev1.Volume{
+			Name:         name,
+			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}},
+		}
 	}
 	return corev1.PodSpec{
 		ServiceAccountName: Name,
@@ -108,7 +129,10 @@ func (p Pod) spec() corev1.PodSpec {
 		DNSPolicy:          corev1.DNSDefault,
 		EnableServiceLinks: ptr.To(false),
 		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](User), RunAsGroup: ptr.To[int64](User), FSGroup: ptr.To[int64](User),
+			RunAsNonRoot:   ptr.To(true),
+			RunAsUser:      ptr.To[int64](User),
+			RunAsGroup:     ptr.To[int64](User),
+			FSGroup:        ptr.To[int64](User),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		// Uploads under way are cut and what came of them is brought into the store.
@@ -124,16 +148,26 @@ func (p Pod) spec() corev1.PodSpec {
 				{Name: "tls", MountPath: tlsDir, ReadOnly: true},
 				{Name: "keys", MountPath: storeDir, ReadOnly: true},
 			},
-			Ports:          []corev1.ContainerPort{{Name: "api", ContainerPort: artifact.Port, Protocol: corev1.ProtocolTCP}},
+			Ports: []corev1.ContainerPort{{
+				Name:          "api",
+				ContainerPort: artifact.Port,
+				Protocol:      corev1.ProtocolTCP,
+			}},
 			ReadinessProbe: httpProbe(corev1.URISchemeHTTPS, artifact.Port, "/readyz"),
 			Resources:      memoryRequest("64Mi"),
 		}},
 		Volumes: []corev1.Volume{
 			folder("binary", binary, corev1.HostPathFile),
 			folder("folder", p.Dir, corev1.HostPathDirectory),
-			{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-tls"}}},
-			{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-store",
-				Items: []corev1.KeyToPath{{Key: "ca", Path: "ca.crt"}}}}},
+			{
+				Name:         "tls",
+				VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-tls"}},
+			},
+			{
+				Name: "keys",
+				VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-store",
+					Items: []corev1.KeyToPath{{Key: "ca", Path: "ca.crt"}}}},
+			},
 		},
 	}
 }
@@ -149,7 +183,12 @@ func memoryRequest(amount string) corev1.ResourceRequirements {
 
 func httpProbe(scheme corev1.URIScheme, port int32, path string) *corev1.Probe {
 	return &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Scheme: scheme, Host: "127.0.0.1", Port: intstr.FromInt32(port), Path: path}},
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+			Scheme: scheme,
+			Host:   "127.0.0.1",
+			Port:   intstr.FromInt32(port),
+			Path:   path,
+		}},
 		PeriodSeconds: 10, TimeoutSeconds: 10,
 	}
 }
@@ -159,5 +198,10 @@ func typeMeta(version, kind string) metav1.TypeMeta {
 }
 
 func (p Pod) newSecret(name string, data map[string][]byte) *corev1.Secret {
-	return &corev1.Secret{TypeMeta: typeMeta("v1", "Secret"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name}, Type: corev1.SecretTypeOpaque, Data: data}
+	return &corev1.Secret{
+		TypeMeta:   typeMeta("v1", "Secret"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       data,
+	}
 }

@@ -51,6 +51,7 @@ func (s stage) objectSet() (Pod, apply.Set, error) {
 	if err != nil {
 		return Pod{}, apply.Set{}, err
 	}
+
 	set, err := apply.New(owner, p.Objects()...)
 	return p, set, err
 }
@@ -60,6 +61,7 @@ func (s stage) done(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	api, err := s.api()
 	if err != nil {
 		return err
@@ -70,6 +72,7 @@ func (s stage) done(ctx context.Context) error {
 	if err := CheckReady(ctx, p.CA); err != nil {
 		return bringup.Wait("the agent to answer on port %d: %v", artifact.Port, err)
 	}
+
 	return nil
 }
 
@@ -81,10 +84,12 @@ func (s stage) do(ctx context.Context, report bringup.Report) error {
 	if err := makeFolders(p.Dir, User); err != nil {
 		return err
 	}
+
 	api, err := s.api()
 	if err != nil {
 		return err
 	}
+
 	report("applying the pod of the agent")
 	return set.Apply(ctx, api)
 }
@@ -92,7 +97,9 @@ func (s stage) do(ctx context.Context, report bringup.Report) error {
 // makeFolders makes the folders and gives them to the pod's user. What is in them is its own
 // already.
 func makeFolders(dir string, user int) error {
-	for _, d := range []string{dir, filepath.Join(dir, artifact.StoreDir), filepath.Join(dir, artifact.ScratchDir), filepath.Join(dir, artifact.ImagesDir),
+	for _, d := range []string{dir, filepath.Join(
+		dir, artifact.StoreDir,
+	), filepath.Join(dir, artifact.ScratchDir), filepath.Join(dir, artifact.ImagesDir),
 		filepath.Join(dir, artifact.PackagesDir), filepath.Join(dir, artifact.DigestsDir)} {
 		err := os.MkdirAll(d, 0o750)
 		if err == nil {
@@ -112,25 +119,32 @@ func CheckReady(ctx context.Context, root []byte) error {
 	if !pool.AppendCertsFromPEM(root) {
 		return errors.New("the appliance's root is no certificate")
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/readyz", artifact.Port), nil)
+	r, err := http.NewRequestWithContext(
+		ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/readyz", artifact.Port), nil,
+	)
 	if err != nil {
 		return err
 	}
+
 	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
 	response, err := c.Do(r)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode == http.StatusOK {
 		return nil
 	}
+
 	var p artifact.Problem
 	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	if err != nil || json.Unmarshal(text, &p) != nil || p.Detail == "" {
 		return fmt.Errorf("it says %s", response.Status)
 	}
+
 	return p
 }

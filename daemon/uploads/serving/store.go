@@ -25,12 +25,15 @@ func (l Limits) flags() (all []string) {
 	if l.Quota != "" {
 		all = append(all, "--quota", l.Quota)
 	}
+
 	for _, o := range l.Owners {
 		all = append(all, "--quota-of", o.Owner+"="+o.Amount)
 	}
+
 	if l.Expiry != 0 {
 		all = append(all, "--expiry", l.Expiry.String())
 	}
+
 	return all
 }
 
@@ -55,13 +58,16 @@ func (p Pod) storeFlags() []string {
 		return []string{"--publish", dataDir,
 			"--registry", p.Registry, "--registry-cert", tlsDir + "/write.crt", "--registry-key", tlsDir + "/write.key", "--registry-ca", tlsDir + "/ca.crt"}
 	}
+
 	all := []string{"--store", p.Store.Endpoint, "--withdraw", dataDir}
 	if p.Store.Region != "" {
 		all = append(all, "--store-region", p.Store.Region)
 	}
+
 	if len(p.Store.CA) > 0 {
 		all = append(all, "--store-ca", storeDir+"/ca.crt")
 	}
+
 	return all
 }
 

@@ -47,21 +47,26 @@ func New(c *rest.Config, named func(artifact.Key) (name, version string, err err
 func (f Finder) Users(ctx context.Context, k artifact.Key) ([]string, error) {
 	switch k.Collection {
 	case artifact.OS:
-		return f.find(ctx, hosts, "BareMetalHost", func(b *unstructured.Unstructured) bool { return hostInstalls(b, k) })
+		return f.find(
+			ctx, hosts, "BareMetalHost", func(b *unstructured.Unstructured) bool { return hostInstalls(b, k) },
+		)
 	case artifact.Binary:
 		if f.Package == nil {
 			return nil, nil
 		}
+
 		name, version, err := f.Package(k)
 		if err != nil || name == "" {
 			return nil, err
 		}
+
 		return f.find(ctx, softwares, "Software", func(b *unstructured.Unstructured) bool {
 			var s software
 			text, err := b.MarshalJSON()
 			if err == nil {
 				err = json.Unmarshal(text, &s)
 			}
+
 			return err == nil && s.wants(name, version) // the operator refuses what cannot be read
 		})
 	}
@@ -69,7 +74,12 @@ func (f Finder) Users(ctx context.Context, k artifact.Key) ([]string, error) {
 }
 
 // find lists objects of a kind and names those that use it. A cluster without such a kind has none.
-func (f Finder) find(ctx context.Context, of schema.GroupVersionResource, kind string, uses func(*unstructured.Unstructured) bool) (users []string, err error) {
+func (f Finder) find(
+	ctx context.Context,
+	of schema.GroupVersionResource,
+	kind string,
+	uses func(*unstructured.Unstructured) bool,
+) (users []string, err error) {
 	list, err := f.API.Resource(of).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -77,11 +87,13 @@ func (f Finder) find(ctx context.Context, of schema.GroupVersionResource, kind s
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", of.Resource, err)
 	}
+
 	for i := range list.Items {
 		if b := &list.Items[i]; uses(b) {
 			users = append(users, kind+" "+b.GetNamespace()+"/"+b.GetName())
 		}
 	}
+
 	return users, nil
 }
 
@@ -118,14 +130,17 @@ func (a *requestedPackages) UnmarshalJSON(b []byte) error {
 		*a = requestedPackages{name: ""}
 		return nil
 	}
+
 	var all map[string]struct{ Version string }
 	if err := json.Unmarshal(b, &all); err != nil {
 		return err
 	}
+
 	*a = requestedPackages{}
 	for name, v := range all {
 		(*a)[name] = v.Version
 	}
+
 	return nil
 }
 

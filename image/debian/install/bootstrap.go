@@ -26,6 +26,7 @@ func (r Root) bootstrap(ctx context.Context, out string) error {
 		return fmt.Errorf("make root: %w", err)
 	}
 	defer os.RemoveAll(dir)
+
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return fmt.Errorf("make root: %w", err)
 	}
@@ -37,10 +38,12 @@ func (r Root) bootstrap(ctx context.Context, out string) error {
 	if os.Getuid() == 0 {
 		mode = "root"
 	}
+
 	var names []string
 	for _, p := range r.Packages {
 		names = append(names, p.Name)
 	}
+
 	args := []string{
 		"--mode=" + mode, "--variant=essential", "--format=tar", "--architectures=amd64",
 		"--include=" + strings.Join(names, ","),
@@ -51,26 +54,32 @@ func (r Root) bootstrap(ctx context.Context, out string) error {
 	for _, pattern := range r.Exclude {
 		args = append(args, "--dpkgopt=path-exclude="+pattern)
 	}
+
 	for _, pattern := range r.Include {
 		args = append(args, "--dpkgopt=path-include="+pattern)
 	}
+
 	for i, hook := range r.Hooks {
 		script, err := os.ReadFile(hook)
 		if err != nil {
 			return fmt.Errorf("make root: read hook: %w", err)
 		}
+
 		copied := filepath.Join(dir, fmt.Sprintf("hook-%d", i))
 		if err := os.WriteFile(copied, script, 0o644); err != nil {
 			return fmt.Errorf("make root: %w", err)
 		}
+
 		args = append(args, `--customize-hook=chroot "$1" /bin/sh -eu < `+copied)
 	}
+
 	args = append(args, r.Suite, "-", "deb [trusted=yes] copy:"+dir+"/repository ./")
 
 	f, err := os.Create(out)
 	if err != nil {
 		return fmt.Errorf("make root: %w", err)
 	}
+
 	var complaints strings.Builder
 	cmd := exec.CommandContext(ctx, "mmdebstrap", args...)
 	cmd.Dir = dir
@@ -87,8 +96,11 @@ func (r Root) bootstrap(ctx context.Context, out string) error {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	if err := errors.Join(cmd.Run(), f.Close()); err != nil {
-		return fmt.Errorf("make root %s: mmdebstrap: %w: %s", r.Name, err, debian.SummarizeComplaints(complaints.String()))
+		return fmt.Errorf(
+			"make root %s: mmdebstrap: %w: %s", r.Name, err, debian.SummarizeComplaints(complaints.String()),
+		)
 	}
+
 	return nil
 }
 
@@ -97,10 +109,12 @@ func (r Root) makeRepository(ctx context.Context, dir string) error {
 	if err := pool.Make(ctx, r.Packages, r.Files, dir); err != nil {
 		return err
 	}
+
 	index, err := os.ReadFile(filepath.Join(dir, pool.IndexName))
 	if err != nil {
 		return fmt.Errorf("make repository: %w", err)
 	}
+
 	// mmdebstrap looks for essential packages in the suite by this name only.
 	release := fmt.Sprintf("Suite: %[1]s\nCodename: %[1]s\nDate: %[2]s\nArchitectures: amd64\nSHA256:\n %[3]x %[4]d %[5]s\n",
 		r.Suite, time.Unix(r.Epoch, 0).UTC().Format(time.RFC1123), sha256.Sum256(index), len(index), pool.IndexName)

@@ -51,6 +51,7 @@ func (r Root) Install(ctx context.Context, out string) error {
 	if err := r.bootstrap(ctx, out+".raw"); err != nil {
 		return err
 	}
+
 	t := tree.New(r.Epoch)
 	if err := t.AddTar(out+".raw", "packages"); err != nil {
 		return err
@@ -58,6 +59,7 @@ func (r Root) Install(ctx context.Context, out string) error {
 	if err := r.check(t); err != nil {
 		return fmt.Errorf("install root %s: %w", r.Name, err)
 	}
+
 	RemoveTraces(t) // keys that scripts minted here must not even be in the cache
 	return t.WriteTarFile(out)
 }
@@ -68,6 +70,7 @@ func (r Root) check(t *tree.Tree) error {
 	if err != nil {
 		return err
 	}
+
 	installed := debian.ParseInstalled(status)
 	for _, p := range r.Packages {
 		if installed[p.Name] != p.Version {
@@ -75,6 +78,7 @@ func (r Root) check(t *tree.Tree) error {
 		}
 		delete(installed, p.Name)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(installed)) {
 		return fmt.Errorf("%s %s got in and is not locked", name, installed[name])
 	}
@@ -84,6 +88,7 @@ func (r Root) check(t *tree.Tree) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -105,6 +110,7 @@ func (r Root) Unpack(ctx context.Context, out string) error {
 			return err
 		}
 	}
+
 	t.Filter(func(p string) bool { return !debian.IsExcluded("/"+p, r.Exclude, r.Include) })
 	return t.WriteTarFile(out)
 }

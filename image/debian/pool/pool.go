@@ -26,6 +26,7 @@ func Make(ctx context.Context, packages []debian.Package, files map[string]strin
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make pool: %w", err)
 	}
+
 	stanzas := make([]string, len(packages))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(4)
@@ -35,13 +36,16 @@ func Make(ctx context.Context, packages []debian.Package, files map[string]strin
 			if err != nil {
 				return fmt.Errorf("make pool: read %s %s: %w", p.Name, p.Version, err)
 			}
+
 			stanzas[i] = stanza(string(control), p)
 			return copyFile(files[p.SHA256], filepath.Join(dir, fileName(p)))
 		})
 	}
+
 	if err := group.Wait(); err != nil {
 		return err
 	}
+
 	return os.WriteFile(filepath.Join(dir, IndexName), []byte(strings.Join(stanzas, "\n")), 0o644)
 }
 
@@ -56,7 +60,9 @@ func fileName(p debian.Package) string {
 
 // stanza is a package's control file with what an index says besides.
 func stanza(control string, p debian.Package) string {
-	return fmt.Sprintf("%s\nFilename: %s\nSize: %d\nSHA256: %s\n", strings.TrimRight(control, "\n"), fileName(p), p.Size, p.SHA256)
+	return fmt.Sprintf(
+		"%s\nFilename: %s\nSize: %d\nSHA256: %s\n", strings.TrimRight(control, "\n"), fileName(p), p.Size, p.SHA256,
+	)
 }
 
 // copyFile copies a file so that everybody may read it: mmdebstrap has a user of its own.
@@ -66,10 +72,12 @@ func copyFile(from, to string) error {
 		return fmt.Errorf("make pool: %w", err)
 	}
 	defer in.Close()
+
 	out, err := os.Create(to)
 	if err != nil {
 		return fmt.Errorf("make pool: %w", err)
 	}
+
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Chmod(0o644), out.Close())
 }

@@ -21,12 +21,14 @@ func (v *Volume) Check() []string {
 		if err != nil {
 			fault("/%s: %v", name, err)
 		}
+
 		for _, c := range chain {
 			if other, taken := owner[c]; taken {
 				fault("/%s: cluster %d is also in /%s", name, c, other)
 			}
 			owner[c] = name
 		}
+
 		return len(chain)
 	}
 	own("", v.root)
@@ -48,17 +50,20 @@ func (v *Volume) Check() []string {
 				fault("/%s: %d bytes need %d clusters, it has %d", name, size, want, n)
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		fault("%v", err)
 		return faults
 	}
+
 	for c := uint32(2); c < v.clusters+2; c++ {
 		if _, ok := owner[c]; !ok && v.nextCluster(c) != 0 {
 			fault("cluster %d is in use by no file", c)
 		}
 	}
+
 	return faults
 }
 
@@ -67,9 +72,11 @@ func (v *Volume) checkDotDot(name string, parent, cluster uint32, fault func(str
 	if err != nil {
 		return // walk reports it
 	}
+
 	if parent == v.root {
 		parent = 0
 	}
+
 	for _, e := range entries {
 		if e.isDot() && e.b[1] == '.' {
 			if e.cluster() != parent {
@@ -78,6 +85,7 @@ func (v *Volume) checkDotDot(name string, parent, cluster uint32, fault func(str
 			return
 		}
 	}
+
 	fault("/%s: no \"..\" entry", name)
 }
 
@@ -93,9 +101,11 @@ func (v *Volume) checkCopies(fault func(string, ...any)) {
 	if v.unmapped > 0 {
 		fault("the boot sector claims %d clusters more than the FAT has entries for", v.unmapped)
 	}
+
 	if v.backupSec > 0 && !bytes.Equal(read(0, sector), read(v.backupSec*sector, sector)) {
 		fault("boot sector and its copy in sector %d differ", v.backupSec)
 	}
+
 	for i := int64(1); i < v.copies; i++ {
 		at := (v.reserved + i*v.fatSectors) * sector
 		second := read(at, int64(len(v.table)))
@@ -106,6 +116,7 @@ func (v *Volume) checkCopies(fault func(string, ...any)) {
 			}
 		}
 	}
+
 	info := read(v.infoSector*sector, sector)
 	le := binary.LittleEndian
 	if le.Uint32(info) != 0x41615252 || le.Uint32(info[484:]) != 0x61417272 || le.Uint32(info[508:]) != 0xaa550000 {

@@ -56,16 +56,24 @@ func Open(r io.ReaderAt) (*Volume, error) {
 	if _, err := r.ReadAt(b, 0); err != nil {
 		return nil, fmt.Errorf("read boot sector: %w", err)
 	}
+
 	le := binary.LittleEndian
 	if b[510] != 0x55 || b[511] != 0xaa || le.Uint16(b[11:]) != sector || string(b[82:90]) != "FAT32   " {
 		return nil, errors.New("boot sector: not a FAT32 file system with sectors of 512 bytes")
 	}
+
 	perCluster := int64(b[13])
 	v := &Volume{
-		r: r, ID: le.Uint32(b[67:]), Label: strings.TrimRight(string(b[71:82]), " "),
-		clusterSize: perCluster * sector, reserved: int64(le.Uint16(b[14:])), copies: int64(b[16]),
-		fatSectors: int64(le.Uint32(b[36:])), root: le.Uint32(b[44:]),
-		infoSector: int64(le.Uint16(b[48:])), backupSec: int64(le.Uint16(b[50:])),
+		r:           r,
+		ID:          le.Uint32(b[67:]),
+		Label:       strings.TrimRight(string(b[71:82]), " "),
+		clusterSize: perCluster * sector,
+		reserved:    int64(le.Uint16(b[14:])),
+		copies:      int64(b[16]),
+		fatSectors:  int64(le.Uint32(b[36:])),
+		root:        le.Uint32(b[44:]),
+		infoSector:  int64(le.Uint16(b[48:])),
+		backupSec:   int64(le.Uint16(b[50:])),
 	}
 	total := int64(le.Uint32(b[32:]))
 	data := v.reserved + v.copies*v.fatSectors
@@ -73,10 +81,13 @@ func Open(r io.ReaderAt) (*Volume, error) {
 	case perCluster == 0 || perCluster&(perCluster-1) != 0:
 		return nil, fmt.Errorf("boot sector: %d sectors in a cluster", perCluster)
 	case v.reserved == 0 || v.copies == 0 || v.copies > 2 || v.fatSectors == 0 || v.fatSectors > 1<<16:
-		return nil, fmt.Errorf("boot sector: %d reserved sectors, %d FATs of %d sectors", v.reserved, v.copies, v.fatSectors)
+		return nil, fmt.Errorf(
+			"boot sector: %d reserved sectors, %d FATs of %d sectors", v.reserved, v.copies, v.fatSectors,
+		)
 	case total <= data:
 		return nil, fmt.Errorf("boot sector: %d sectors hold no data after %d of tables", total, data)
 	}
+
 	v.dataStart = data * sector
 	claimed := (total - data) / perCluster
 	mapped := v.fatSectors*sector/4 - 2
@@ -85,6 +96,7 @@ func Open(r io.ReaderAt) (*Volume, error) {
 	if _, err := r.ReadAt(v.table, v.reserved*sector); err != nil {
 		return nil, fmt.Errorf("read FAT: %w", err)
 	}
+
 	return v, nil
 }
 
@@ -138,6 +150,7 @@ func (v *Volume) entries(first uint32) ([]dirEntry, error) {
 	if int64(len(chain))*v.clusterSize > maxDirectory {
 		return nil, fmt.Errorf("directory at cluster %d: larger than FAT allows", first)
 	}
+
 	var out []dirEntry
 	var long []uint16
 	for _, c := range chain {
@@ -160,6 +173,7 @@ func (v *Volume) entries(first uint32) ([]dirEntry, error) {
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -181,10 +195,12 @@ func entryName(e []byte, long []uint16) string {
 	if len(long) > 0 {
 		return string(utf16.Decode(long))
 	}
+
 	name, ext := strings.TrimRight(string(e[0:8]), " "), strings.TrimRight(string(e[8:11]), " ")
 	if ext != "" {
 		name += "." + ext
 	}
+
 	return name
 }
 
@@ -207,14 +223,17 @@ func (v *Volume) walk(visit func(dir string, parent uint32, e dirEntry) error) e
 			if e.b[11]&attrDir == 0 || e.isDot() {
 				continue
 			}
+
 			name := path.Join(list[0].path, e.name)
 			if seen[e.cluster()] {
 				return fmt.Errorf("directory /%s: its cluster %d belongs to another directory", name, e.cluster())
 			}
+
 			seen[e.cluster()] = true
 			list = append(list, todo{name, e.cluster()})
 		}
 	}
+
 	return nil
 }
 
@@ -240,11 +259,13 @@ func (v *Volume) ReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, e := range list {
 		if !e.Dir && strings.EqualFold(e.Path, strings.TrimPrefix(name, "/")) {
 			return v.readContent(e)
 		}
 	}
+
 	return nil, fmt.Errorf("read /%s: there is no such file", strings.TrimPrefix(name, "/"))
 }
 
@@ -256,6 +277,7 @@ func (v *Volume) readContent(e Entry) ([]byte, error) {
 	if int64(len(chain))*v.clusterSize < e.Size {
 		return nil, fmt.Errorf("read /%s: %d bytes, but only %d clusters", e.Path, e.Size, len(chain))
 	}
+
 	b := make([]byte, int64(len(chain))*v.clusterSize)
 	for i, c := range chain {
 		at := int64(i) * v.clusterSize
@@ -263,6 +285,7 @@ func (v *Volume) readContent(e Entry) ([]byte, error) {
 			return nil, fmt.Errorf("read /%s: %w", e.Path, err)
 		}
 	}
+
 	return b[:e.Size], nil
 }
 

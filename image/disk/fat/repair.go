@@ -29,6 +29,7 @@ func Repair(f Region, id uint32) error {
 	if err != nil {
 		return err
 	}
+
 	le := binary.LittleEndian
 	err = v.walk(func(_ string, _ uint32, e dirEntry) error {
 		b := bytes.Clone(e.b)
@@ -42,10 +43,12 @@ func Repair(f Region, id uint32) error {
 		} else {
 			clear(b[13:20])
 		}
+
 		if b[0] == '.' && b[1] == '.' && e.cluster() == v.root {
 			le.PutUint16(b[20:], 0)
 			le.PutUint16(b[26:], 0)
 		}
+
 		if b[11]&(attrLabel|attrDir) == 0 && le.Uint32(b[28:]) == 0 && e.cluster() != 0 {
 			if err := v.freeChain(f, e.cluster()); err != nil {
 				return err
@@ -53,12 +56,14 @@ func Repair(f Region, id uint32) error {
 			le.PutUint16(b[20:], 0)
 			le.PutUint16(b[26:], 0)
 		}
+
 		_, err := f.WriteAt(b, e.at)
 		return err
 	})
 	if err != nil {
 		return err
 	}
+
 	free, last := v.countClusters()
 	var counts [8]byte
 	le.PutUint32(counts[:], free)
@@ -77,6 +82,7 @@ func Repair(f Region, id uint32) error {
 			return fmt.Errorf("write size: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -86,6 +92,7 @@ func (v *Volume) freeChain(f io.WriterAt, first uint32) error {
 	if err != nil {
 		return err
 	}
+
 	for _, c := range chain {
 		clear(v.table[4*c : 4*c+4])
 		for i := range v.copies {
@@ -94,6 +101,7 @@ func (v *Volume) freeChain(f io.WriterAt, first uint32) error {
 			}
 		}
 	}
+
 	return nil
 }
 

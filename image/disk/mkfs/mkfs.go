@@ -23,11 +23,13 @@ func (t Tool) Run(ctx context.Context, stamp time.Time, stdin io.Reader, args ..
 	if len(t) == 0 {
 		return fmt.Errorf("run tool %v: no program given", args)
 	}
+
 	cmd := exec.CommandContext(ctx, t[0], append(t[1:len(t):len(t)], args...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TZ=UTC"}
 	if !stamp.IsZero() {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", stamp.Unix()))
 	}
+
 	cmd.Stdin = stdin
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -35,6 +37,7 @@ func (t Tool) Run(ctx context.Context, stamp time.Time, stdin io.Reader, args ..
 		text := strings.TrimSpace(said.String())
 		return fmt.Errorf("run %s: %w: %s", strings.Join(cmd.Args, " "), err, text[:min(len(text), 1000)])
 	}
+
 	return nil
 }
 
@@ -47,12 +50,14 @@ func Squashfs(ctx context.Context, mksquashfs Tool, tar io.Reader, out string, s
 	if err := os.Remove(out); err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("make squashfs: %w", err)
 	}
+
 	err := mksquashfs.Run(ctx, stamp, tar, "-", out, "-tar", "-noappend", "-no-progress", "-quiet",
 		"-comp", "zstd", "-Xcompression-level", "6", "-b", "256K",
 		"-root-mode", "0755", "-root-uid", "0", "-root-gid", "0")
 	if err != nil {
 		return fmt.Errorf("make squashfs: %w", err)
 	}
+
 	return nil
 }
 
@@ -68,6 +73,7 @@ func Append(ctx context.Context, mksquashfs Tool, dir, file string, at int64, st
 	if err != nil {
 		return fmt.Errorf("append %s to squashfs: %w", dir, err)
 	}
+
 	return nil
 }
 
@@ -86,6 +92,7 @@ func Ext4(ctx context.Context, mke2fs Tool, tar, out string, o Ext4Options) erro
 	if err := os.Remove(out); err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("make ext4: %w", err)
 	}
+
 	f, err := os.OpenFile(out, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o644)
 	if err != nil {
 		return fmt.Errorf("make ext4: %w", err)
@@ -96,10 +103,12 @@ func Ext4(ctx context.Context, mke2fs Tool, tar, out string, o Ext4Options) erro
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("make ext4: %w", err)
 	}
+
 	err = mke2fs.Run(ctx, o.Stamp, nil, "-q", "-F", "-t", "ext4", "-d", tar, "-L", o.Label, "-U", o.UUID,
 		"-E", "lazy_itable_init=0,hash_seed="+o.HashSeed, "-m", "1", out)
 	if err != nil {
 		return fmt.Errorf("make ext4: %w", err)
 	}
+
 	return nil
 }

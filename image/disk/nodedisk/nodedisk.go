@@ -36,14 +36,17 @@ func (d Disk) Write(ctx context.Context, out string) error {
 	if d.Size <= 2*espSize {
 		return fmt.Errorf("size %d leaves no room for a root; give more than %d MiB", d.Size, 2*espSize>>20)
 	}
+
 	dir, err := os.MkdirTemp(filepath.Dir(out), "disk-")
 	if err != nil {
 		return fmt.Errorf("make disk: %w", err)
 	}
+
 	tar, ext4 := filepath.Join(dir, "root.tar"), filepath.Join(dir, "root.ext4")
 	if err := d.Root.WriteTarFile(tar); err != nil {
 		return err
 	}
+
 	options := mkfs.Ext4Options{
 		Label:    "ROOT",
 		UUID:     uuid("root", d.Name),
@@ -59,15 +62,24 @@ func (d Disk) Write(ctx context.Context, out string) error {
 	if err != nil {
 		return err
 	}
+
 	boot, core, err := d.Loaders.BIOS(ctx)
 	if err != nil {
 		return err
 	}
+
 	esp := append(d.Loaders.UEFI(), disk.TextFile(stick.GrubConfigPath, config))
-	layout, err := disk.Node{ESP: esp, Root: ext4, Boot: boot, Core: core, Size: d.Size}.Layout()
+	layout, err := disk.Node{
+		ESP:  esp,
+		Root: ext4,
+		Boot: boot,
+		Core: core,
+		Size: d.Size,
+	}.Layout()
 	if err != nil {
 		return err
 	}
+
 	return disk.Write(ctx, out, layout)
 }
 
@@ -78,14 +90,17 @@ func grubConfig(t *tree.Tree, rootUUID, cmdline string) ([]byte, error) {
 	if t.Get("/boot/grub/grub.cfg") != nil {
 		return []byte(text + "set prefix=($root)/boot/grub\nconfigfile /boot/grub/grub.cfg\n"), nil
 	}
+
 	kernel, err := t.OnlyFile("/boot/vmlinuz-*")
 	if err != nil {
 		return nil, err
 	}
+
 	initrd, err := t.OnlyFile("/boot/initrd.img-*")
 	if err != nil {
 		return nil, err
 	}
+
 	return fmt.Appendf([]byte(text), "linux %s root=UUID=%s %s\ninitrd %s\nboot\n",
 		path.Join("/", kernel), rootUUID, cmdline, path.Join("/", initrd)), nil
 }

@@ -26,13 +26,16 @@ func Read(r io.ReaderAt) (Super, error) {
 	if _, err := r.ReadAt(b, 0); err != nil {
 		return Super{}, fmt.Errorf("read squashfs superblock: %w", err)
 	}
+
 	le := binary.LittleEndian
 	if string(b[:4]) != "hsqs" || le.Uint16(b[28:]) != 4 || le.Uint16(b[30:]) != 0 {
 		return Super{}, ErrNone
 	}
+
 	used := le.Uint64(b[40:])
 	if used < SuperSize || used > 1<<50 {
 		return Super{}, fmt.Errorf("squashfs superblock: %d bytes in use", used)
 	}
+
 	return Super{Used: int64(used), Tables: int64(min(le.Uint64(b[64:]), 1<<62))}, nil
 }

@@ -46,23 +46,30 @@ func ParseSuper(b []byte) (Super, error) {
 	if len(b) < 512 || !bytes.Equal(b[:8], magic) {
 		return s, ErrNoSuper
 	}
+
 	le := binary.LittleEndian
 	algorithm := strings.TrimRight(string(b[32:64]), "\x00")
 	switch {
 	case le.Uint32(b[8:]) != 1 || le.Uint32(b[12:]) != 1:
-		return s, fmt.Errorf("verity superblock: version %d, hash type %d; want 1 and 1", le.Uint32(b[8:]), le.Uint32(b[12:]))
+		return s, fmt.Errorf(
+			"verity superblock: version %d, hash type %d; want 1 and 1", le.Uint32(b[8:]), le.Uint32(b[12:]),
+		)
 	case algorithm != "sha256":
 		return s, fmt.Errorf("verity superblock: algorithm %q; want sha256", algorithm)
 	case le.Uint32(b[64:]) != BlockSize || le.Uint32(b[68:]) != BlockSize:
-		return s, fmt.Errorf("verity superblock: blocks of %d and %d bytes; want %d", le.Uint32(b[64:]), le.Uint32(b[68:]), BlockSize)
+		return s, fmt.Errorf(
+			"verity superblock: blocks of %d and %d bytes; want %d", le.Uint32(b[64:]), le.Uint32(b[68:]), BlockSize,
+		)
 	case le.Uint16(b[80:]) > 256:
 		return s, fmt.Errorf("verity superblock: a salt of %d bytes; want at most 256", le.Uint16(b[80:]))
 	}
+
 	copy(s.UUID[:], b[16:32])
 	s.Blocks = le.Uint64(b[72:])
 	if s.Blocks == 0 || s.Blocks > 1<<44 {
 		return s, fmt.Errorf("verity superblock: %d data blocks", s.Blocks)
 	}
+
 	s.Salt = bytes.Clone(b[88 : 88+int(le.Uint16(b[80:]))])
 	return s, nil
 }
@@ -96,12 +103,14 @@ func (s Super) levels() []level {
 		n = (n + perBlock - 1) / perBlock
 		sizes = append(sizes, n)
 	}
+
 	out := make([]level, len(sizes))
 	at := uint64(0)
 	for i := len(sizes) - 1; i >= 0; i-- {
 		out[i] = level{at, sizes[i]}
 		at += sizes[i]
 	}
+
 	return out
 }
 
@@ -135,18 +144,22 @@ func Read(r io.ReaderAt, size int64) (Known, error) {
 	if _, err := r.ReadAt(block, size); err != nil {
 		return Known{}, fmt.Errorf("read verity superblock at %d: %w", size, err)
 	}
+
 	s, err := ParseSuper(block)
 	if err != nil {
 		return Known{}, err
 	}
+
 	levels := s.levels()
 	if len(levels) == 0 {
 		return Known{}, nil
 	}
+
 	leaves := make([]byte, levels[0].blocks*BlockSize)
 	if _, err := r.ReadAt(leaves, size+BlockSize+int64(levels[0].start)*BlockSize); err != nil {
 		return Known{}, fmt.Errorf("read hash tree: %w", err)
 	}
+
 	return Known{Leaves: leaves, Salt: s.Salt}, nil
 }
 
@@ -166,15 +179,18 @@ func Append(ctx context.Context, f ReaderWriterAt, size int64, salt, uuid string
 	if size <= 0 || size%BlockSize != 0 {
 		return "", fmt.Errorf("make verity tree: %d bytes are not a positive multiple of %d", size, BlockSize)
 	}
+
 	s := Super{Blocks: uint64(size / BlockSize)}
 	var err error
 	if s.Salt, err = hex.DecodeString(salt); err != nil {
 		return "", fmt.Errorf("make verity tree: salt: %w", err)
 	}
+
 	id, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
 	if err != nil || len(id) != 16 {
 		return "", fmt.Errorf("make verity tree: %q is not a UUID", uuid)
 	}
+
 	copy(s.UUID[:], id)
 	digests := make([]byte, s.Blocks*sha256.Size)
 	first, end := known.knownBlocks(s, s.Blocks)
@@ -184,6 +200,7 @@ func Append(ctx context.Context, f ReaderWriterAt, size int64, salt, uuid string
 			return "", err
 		}
 	}
+
 	levels := s.levels()
 	for _, l := range levels {
 		padded := make([]byte, l.blocks*BlockSize)
@@ -195,9 +212,11 @@ func Append(ctx context.Context, f ReaderWriterAt, size int64, salt, uuid string
 			return "", err
 		}
 	}
+
 	if _, err := f.WriteAt(s.Encode(), size); err != nil {
 		return "", fmt.Errorf("write verity superblock: %w", err)
 	}
+
 	return hex.EncodeToString(digests), nil
 }
 
@@ -218,11 +237,13 @@ func (s Super) digest(ctx context.Context, r io.ReaderAt, out []byte, begin, end
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+
 			n := min(batch, end-first)
 			buf := make([]byte, n*BlockSize)
 			if _, err := r.ReadAt(buf, int64(first)*BlockSize); err != nil {
 				return fmt.Errorf("read block %d: %w", first, err)
 			}
+
 			h := sha256.New()
 			for i := range n {
 				h.Reset()
@@ -230,9 +251,11 @@ func (s Super) digest(ctx context.Context, r io.ReaderAt, out []byte, begin, end
 				h.Write(buf[i*BlockSize : (i+1)*BlockSize])
 				h.Sum(out[(first+i)*sha256.Size : (first+i)*sha256.Size])
 			}
+
 			return nil
 		})
 	}
+
 	return g.Wait()
 }
 
@@ -259,6 +282,7 @@ func Check(ctx context.Context, r io.ReaderAt, size int64, rootHash string) ([]D
 	if _, err := r.ReadAt(block, size); err != nil {
 		return nil, fmt.Errorf("read verity superblock at %d: %w", size, err)
 	}
+
 	s, err := ParseSuper(block)
 	if err != nil {
 		return nil, err
@@ -266,10 +290,12 @@ func Check(ctx context.Context, r io.ReaderAt, size int64, rootHash string) ([]D
 	if int64(s.Blocks)*BlockSize != size {
 		return nil, fmt.Errorf("verity superblock: it covers %d bytes, the data has %d", s.Blocks*BlockSize, size)
 	}
+
 	want, err := hex.DecodeString(rootHash)
 	if err != nil || len(want) != sha256.Size {
 		return nil, fmt.Errorf("root hash %q is not %d hexadecimal digits", rootHash, 2*sha256.Size)
 	}
+
 	var damage []Damage
 	levels := s.levels()
 	for i := len(levels) - 1; i >= 0; i-- {
@@ -278,21 +304,26 @@ func Check(ctx context.Context, r io.ReaderAt, size int64, rootHash string) ([]D
 		if _, err := r.ReadAt(stored, at); err != nil {
 			return nil, fmt.Errorf("read hash tree at %d: %w", at, err)
 		}
+
 		got, err := s.digests(ctx, bytes.NewReader(stored), levels[i].blocks)
 		if err != nil {
 			return nil, err
 		}
+
 		part := PartTree
 		if i == len(levels)-1 {
 			part = PartTop
 		}
+
 		damage = append(damage, compareDigests(got, want, at, part)...)
 		want = stored
 	}
+
 	got, err := s.digests(ctx, r, s.Blocks)
 	if err != nil {
 		return nil, err
 	}
+
 	return append(damage, compareDigests(got, want, 0, PartData)...), nil
 }
 

@@ -78,6 +78,7 @@ func probeKVM(ctx context.Context) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	_, err = KVM.run(ctx, 0)

@@ -70,6 +70,7 @@ func (k Kind) run(ctx context.Context, rounds uint32) (time.Duration, error) {
 		return 0, fmt.Errorf("try a machine: %w", err)
 	}
 	defer os.RemoveAll(dir)
+
 	disk := filepath.Join(dir, "disk")
 	if err := os.WriteFile(disk, diskImage(rounds), 0o600); err != nil {
 		return 0, fmt.Errorf("try a machine: %w", err)
@@ -79,7 +80,9 @@ func (k Kind) run(ctx context.Context, rounds uint32) (time.Duration, error) {
 	cmd := exec.Command("qemu-system-x86_64", append(k.Args(), "-machine", "q35", "-smp", "2", "-m", "64",
 		"-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults", "-vga", "none", "-nic", "none",
 		"-device", fmt.Sprintf("isa-debug-exit,iobase=%#x,iosize=1", exitPort),
-		"-drive", "if=none,id=disk,format=raw,file="+strings.ReplaceAll(disk, ",", ",,"), "-device", "virtio-blk-pci,drive=disk,bootindex=1")...)
+		"-drive", "if=none,id=disk,format=raw,file="+strings.ReplaceAll(
+			disk, ",", ",,",
+		), "-device", "virtio-blk-pci,drive=disk,bootindex=1")...)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	began := time.Now()
 	machine, err := process.Start(cmd)
@@ -87,6 +90,7 @@ func (k Kind) run(ctx context.Context, rounds uint32) (time.Duration, error) {
 		return 0, err
 	}
 	defer machine.Kill()
+
 	select {
 	case <-machine.Done():
 	case <-ctx.Done():
@@ -97,6 +101,7 @@ func (k Kind) run(ctx context.Context, rounds uint32) (time.Duration, error) {
 	if errors.As(machine.Err(), &exit) && exit.ExitCode() == exitCode {
 		return time.Since(began), nil
 	}
+
 	return 0, fmt.Errorf("QEMU ended with %v: %s", machine.Err(), firstLine(said.String()))
 }
 

@@ -23,10 +23,12 @@ func (k Kind) Speed(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("measure speed: %w", err)
 	}
+
 	all, err := k.runBeside(ctx, rounds)
 	if err != nil {
 		return 0, fmt.Errorf("measure speed: %w", err)
 	}
+
 	return speedOf(all - alone), nil
 }
 
@@ -41,6 +43,7 @@ func (k Kind) runBeside(ctx context.Context, rounds uint32) (time.Duration, erro
 			return err
 		})
 	}
+
 	if err := group.Wait(); err != nil {
 		return 0, err
 	}
@@ -49,6 +52,7 @@ func (k Kind) runBeside(ctx context.Context, rounds uint32) (time.Duration, erro
 	for _, t := range took {
 		sum += t
 	}
+
 	return sum / machines, nil
 }
 

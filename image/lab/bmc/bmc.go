@@ -91,10 +91,12 @@ func Start(c Config, m Machine) (*BMC, error) {
 	if c.Device == "" {
 		c.Device = BootNone
 	}
+
 	b := &BMC{config: c, machine: m, device: c.Device}
 	if err := b.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start BMC of %s: %w", c.Name, err), b.Close())
 	}
+
 	return b, nil
 }
 
@@ -107,32 +109,45 @@ func (b *BMC) start() error {
 	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "state")), os.MkdirAll(dir, 0o755)); err != nil {
 		return err
 	}
+
 	port, err := freePort()
 	if err != nil {
 		return err
 	}
-	script := fmt.Sprintf("#!/bin/sh\ncd '%s' && exec curl -sf --unix-socket buttons --data-urlencode \"do=$*\" http://bmc/\n", dir)
+
+	script := fmt.Sprintf(
+		"#!/bin/sh\ncd '%s' && exec curl -sf --unix-socket buttons --data-urlencode \"do=$*\" http://bmc/\n", dir,
+	)
 	for name, text := range map[string]string{
 		"chassis": script, "sim.emu": controller,
-		"lan.conf": fmt.Sprintf(simulated, b.config.Name, port, filepath.Join(dir, "chassis"), b.config.User, b.config.Password),
+		"lan.conf": fmt.Sprintf(
+			simulated, b.config.Name, port, filepath.Join(dir, "chassis"), b.config.User, b.config.Password,
+		),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
 			return err
 		}
 	}
+
 	if err := b.listen(dir); err != nil {
 		return err
 	}
+
 	log, err := os.OpenFile(filepath.Join(dir, "bmc.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(Program, "-n", "-c", filepath.Join(dir, "lan.conf"), "-f", filepath.Join(dir, "sim.emu"), "-s", filepath.Join(dir, "state"))
+
+	cmd := exec.Command(
+		Program, "-n", "-c", filepath.Join(dir, "lan.conf"), "-f", filepath.Join(dir, "sim.emu"), "-s",
+		filepath.Join(dir, "state"),
+	)
 	cmd.Stdout, cmd.Stderr = log, log
 	if b.child, err = process.Start(cmd); err != nil {
 		return err
 	}
+
 	b.relay = &relay{front: b.config.Front, back: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}}
 	go b.relay.run()
 	return nil
@@ -144,16 +159,19 @@ func (b *BMC) listen(dir string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+
 	// The name of a socket is at most 107 bytes; that of a directory's descriptor is short.
 	at, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer at.Close()
+
 	listener, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/buttons", at.Fd()))
 	if err != nil {
 		return err
 	}
+
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	b.server = &http.Server{Handler: http.HandlerFunc(b.serveChassis), ReadHeaderTimeout: time.Minute}
 	go func() { _ = b.server.Serve(listener) }() // until it is closed
@@ -167,6 +185,7 @@ func freePort() (int, error) {
 		return 0, fmt.Errorf("find a port: %w", err)
 	}
 	defer conn.Close()
+
 	return conn.LocalAddr().(*net.UDPAddr).Port, nil
 }
 
@@ -178,6 +197,7 @@ func (b *BMC) serveChassis(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "nothing said", http.StatusBadRequest)
 		return
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch op, words := words[0], words[1:]; op {
@@ -260,11 +280,14 @@ func (b *BMC) Close() error {
 	if b.child != nil {
 		b.child.Kill()
 	}
+
 	if b.server != nil {
 		err = b.server.Close()
 	}
+
 	if e := b.config.Front.Close(); !errors.Is(e, net.ErrClosed) {
 		err = errors.Join(err, e)
 	}
+
 	return err
 }

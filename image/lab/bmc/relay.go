@@ -38,15 +38,18 @@ func (r *relay) run() {
 			_, _ = r.front.WriteTo(answer, client) // a datagram may be lost
 			continue
 		}
+
 		if call := r.clientSocket(client); call != nil {
 			_, _ = call.Write(buf[:n])
 		}
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, call := range r.calls {
 		call.Close()
 	}
+
 	r.calls = nil
 }
 
@@ -57,10 +60,12 @@ func (r *relay) clientSocket(client net.Addr) *net.UDPConn {
 	if call := r.calls[client.String()]; call != nil {
 		return call
 	}
+
 	call, err := net.DialUDP("udp4", nil, r.back)
 	if err != nil {
 		return nil
 	}
+
 	r.calls[client.String()] = call
 	go r.forwardReplies(client, call)
 	return call
@@ -74,8 +79,10 @@ func (r *relay) forwardReplies(client net.Addr, call *net.UDPConn) {
 		if err != nil {
 			break // idle, closed, or the simulator is gone
 		}
+
 		_, _ = r.front.WriteTo(buf[:n], client)
 	}
+
 	call.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,14 +109,17 @@ func cipherSuites(p []byte) []byte {
 		binary.LittleEndian.Uint32(p[6:]) != 0 {
 		return nil
 	}
+
 	m := p[headBytes:]
 	if len(m) != int(binary.LittleEndian.Uint16(p[14:])) || len(m) != 10 || m[1]>>2 != netFnApp || m[5] != getSuites {
 		return nil
 	}
+
 	data := []byte{0, 1} // completion code, channel
 	if index := int(m[8]&0x3f) * 16; m[8]&0x80 != 0 && index < len(suites) {
 		data = append(data, suites[index:]...)
 	}
+
 	answer := append([]byte(nil), p[:headBytes]...)
 	to := []byte{m[3], (netFnApp+1)<<2 | m[4]&3}
 	from := append([]byte{m[0], m[4]&^3 | m[1]&3, getSuites}, data...)

@@ -43,7 +43,13 @@ const (
 
 // Attach puts a station on a switch. It has the first address, with its network, and answers to
 // the others too, which are of the same network.
-func Attach(s *vswitch.Switch, name string, mac net.HardwareAddr, network netip.Prefix, also ...netip.Addr) (*Endpoint, error) {
+func Attach(
+	s *vswitch.Switch,
+	name string,
+	mac net.HardwareAddr,
+	network netip.Prefix,
+	also ...netip.Addr,
+) (*Endpoint, error) {
 	st := &Endpoint{
 		stack: stack.New(stack.Options{
 			NetworkProtocols:   []stack.NetworkProtocolFactory{arp.NewProtocol, ipv4.NewProtocol},
@@ -55,10 +61,12 @@ func Attach(s *vswitch.Switch, name string, mac net.HardwareAddr, network netip.
 	if err := st.configure(network, also); err != nil {
 		return nil, fmt.Errorf("plug %s into switch %s: %w", name, s.Name, err)
 	}
+
 	var err error
 	if st.port, err = s.Attach(name, st.receive); err != nil {
 		return nil, err
 	}
+
 	ctx, end := context.WithCancel(context.Background())
 	st.end = end
 	go st.send(ctx)
@@ -69,11 +77,13 @@ func (st *Endpoint) configure(network netip.Prefix, also []netip.Addr) error {
 	if err := st.stack.CreateNIC(card, ethernet.New(st.link)); err != nil {
 		return errors.New(err.String())
 	}
+
 	for i, a := range append([]netip.Addr{network.Addr()}, also...) {
 		bits := 32
 		if i == 0 {
 			bits = network.Bits()
 		}
+
 		address := tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: tcpip.AddressWithPrefix{
 			Address: tcpip.AddrFrom4(a.As4()), PrefixLen: bits,
 		}}
@@ -81,10 +91,14 @@ func (st *Endpoint) configure(network netip.Prefix, also []netip.Addr) error {
 			return fmt.Errorf("address %s: %s", a, err)
 		}
 	}
-	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(network.Masked().Addr().As4()), tcpip.MaskFromBytes(net.CIDRMask(network.Bits(), 32)))
+
+	subnet, err := tcpip.NewSubnet(
+		tcpip.AddrFrom4(network.Masked().Addr().As4()), tcpip.MaskFromBytes(net.CIDRMask(network.Bits(), 32)),
+	)
 	if err != nil {
 		return fmt.Errorf("network %s: %w", network, err)
 	}
+
 	// The network itself and no other: there is no way out.
 	st.stack.SetRouteTable([]tcpip.Route{{Destination: subnet, NIC: card}})
 	return nil
@@ -105,6 +119,7 @@ func (st *Endpoint) send(ctx context.Context) {
 		if p == nil {
 			return
 		}
+
 		view := p.ToView()
 		frame := append([]byte(nil), view.AsSlice()...)
 		view.Release()
@@ -126,10 +141,12 @@ func (st *Endpoint) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, erro
 	if !to.Addr().Is4() {
 		return nil, fmt.Errorf("dial %s: the lab speaks IPv4", to)
 	}
+
 	conn, err := gonet.DialContextTCP(ctx, st.stack, fullAddress(to), ipv4.ProtocolNumber)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s on the wire: %w", to, err)
 	}
+
 	return conn, nil
 }
 
@@ -149,6 +166,7 @@ func (st *Endpoint) ListenPacket(at netip.AddrPort) (net.PacketConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s on the wire: %w", at, err)
 	}
+
 	return conn, nil
 }
 

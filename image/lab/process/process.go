@@ -29,10 +29,12 @@ func Identify(pid int) (ID, error) {
 	if err != nil {
 		return ID{}, fmt.Errorf("identify process %d: %w", pid, err)
 	}
+
 	start, err := startTime(pid)
 	if err != nil {
 		return ID{}, fmt.Errorf("identify process %d: %w", pid, err)
 	}
+
 	return ID{PID: pid, Start: start, Boot: strings.TrimSpace(string(boot))}, nil
 }
 
@@ -45,6 +47,7 @@ func startTime(pid int) (uint64, error) {
 	if fields[0] == "Z" || fields[0] == "X" {
 		return 0, os.ErrProcessDone
 	}
+
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
@@ -54,12 +57,14 @@ func stat(pid int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// The second field is the program's name in brackets; it may hold anything.
 	i := strings.LastIndex(string(text), ") ")
 	fields := strings.Fields(string(text[i+1:]))
 	if i < 0 || len(fields) < 20 {
 		return nil, fmt.Errorf("read stat of process %d: %q is not understood", pid, text)
 	}
+
 	return fields, nil
 }
 
@@ -69,6 +74,7 @@ func CPU(pid int) time.Duration {
 	if err != nil {
 		return 0
 	}
+
 	user, _ := strconv.ParseInt(fields[11], 10, 64)
 	system, _ := strconv.ParseInt(fields[12], 10, 64)
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go runs on
@@ -86,6 +92,7 @@ func (id ID) Signal(s syscall.Signal) error {
 	if id.PID <= 0 {
 		return nil
 	}
+
 	// The descriptor is of whatever has the number now; it stays with that one process
 	// while its identity is compared.
 	fd, err := unix.PidfdOpen(id.PID, 0)
@@ -96,12 +103,14 @@ func (id ID) Signal(s syscall.Signal) error {
 		return fmt.Errorf("signal process %d: %w", id.PID, err)
 	}
 	defer unix.Close(fd)
+
 	if !id.Alive() {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, s, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("signal process %d: %w", id.PID, err)
 	}
+
 	return nil
 }
 
@@ -135,6 +144,7 @@ func Start(cmd *exec.Cmd) (*Child, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
+
 	cmd.SysProcAttr.Setpgid = true
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	c := &Child{cmd: cmd, ended: make(chan struct{})}
@@ -143,6 +153,7 @@ func Start(cmd *exec.Cmd) (*Child, error) {
 	if err := <-begun; err != nil {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
+
 	return c, nil
 }
 
@@ -158,10 +169,12 @@ func (c *Child) runAttached(begun chan<- error) {
 			err = nil // it ended at once; Wait says how
 		}
 	}
+
 	begun <- err
 	if c.cmd.Process != nil {
 		c.err = c.cmd.Wait()
 	}
+
 	close(c.ended)
 }
 

@@ -30,15 +30,18 @@ func Throttle(ctx context.Context, p *os.Process, share float64) error {
 		if taken, err = cpuTime(p.Pid); err != nil {
 			break
 		}
+
 		left = min(saves, left+now.Sub(last)-time.Duration(float64(taken-before)/share))
 		last = now
 		if left < 0 {
 			err = stopFor(ctx, p, -left)
 		}
 	}
+
 	if errors.Is(err, unix.EINVAL) {
 		return nil // there is no such process any more
 	}
+
 	return err
 }
 
@@ -49,6 +52,7 @@ func stopFor(ctx context.Context, p *os.Process, long time.Duration) error {
 	if err := errors.Join(stopped, p.Signal(syscall.SIGCONT)); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("throttle process %d: %w", p.Pid, err)
 	}
+
 	return nil
 }
 

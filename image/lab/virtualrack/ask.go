@@ -38,15 +38,18 @@ func (a *applianceClient) fetchStatus(ctx context.Context) (*status.Document, er
 			return nil, err
 		}
 	}
+
 	var doc status.Document
 	if err := a.get(ctx, "/v1/status", &doc); err != nil {
 		a.close()
 		return nil, err
 	}
+
 	var nodes []status.Node // with the machines that the site does not name
 	if err := a.get(ctx, "/v1/why", &nodes); err == nil {
 		doc.Nodes = nodes
 	}
+
 	return &doc, nil
 }
 
@@ -63,12 +66,14 @@ func (a *applianceClient) login(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, a.run.ScaleTimeout(loginDeadline))
 	defer cancel()
 	conn, err := a.dial(ctx)
 	if err != nil {
 		return err
 	}
+
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	c, channels, requests, err := ssh.NewClientConn(conn, Appliance, &ssh.ClientConfig{
@@ -81,6 +86,7 @@ func (a *applianceClient) login(ctx context.Context) error {
 		conn.Close()
 		return fmt.Errorf("log in to the appliance: %w", err)
 	}
+
 	a.client = ssh.NewClient(c, channels, requests)
 	client := a.client
 	a.web = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -96,16 +102,19 @@ func (a *applianceClient) get(ctx context.Context, path string, into any) error 
 	if err != nil {
 		return err
 	}
+
 	response, err := a.web.Do(request)
 	if err != nil {
 		return fmt.Errorf("ask the appliance: %w", err)
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("ask the appliance: %s", response.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, 16<<20)).Decode(into); err != nil {
 		return fmt.Errorf("read the appliance's answer: %w", err)
 	}
+
 	return nil
 }

@@ -33,16 +33,19 @@ func (c Client) connect(ctx context.Context) (net.Conn, error) {
 	if _, err := readRackDoc(c.Dir); err != nil {
 		return nil, err
 	}
+
 	dir, err := os.Open(c.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("ask the rack: %w", err)
 	}
 	defer dir.Close()
+
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), controlSocket))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Dir, NotRunning)
 	}
+
 	return conn, nil
 }
 
@@ -53,10 +56,14 @@ func (c Client) do(ctx context.Context, method, path string, query url.Values, b
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://rack"+path+"?"+query.Encode(), bytes.NewReader(text))
+
+	request, err := http.NewRequestWithContext(
+		ctx, method, "http://rack"+path+"?"+query.Encode(), bytes.NewReader(text),
+	)
 	if err != nil {
 		return err
 	}
+
 	response, err := web.Do(request)
 	if err != nil {
 		err = errors.Unwrap(err) // without the method and the made-up URL
@@ -66,6 +73,7 @@ func (c Client) do(ctx context.Context, method, path string, query url.Values, b
 		return err
 	}
 	defer response.Body.Close()
+
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 16<<20))
 	if err != nil {
 		return fmt.Errorf("ask the rack: %w", err)
@@ -79,6 +87,7 @@ func (c Client) do(ctx context.Context, method, path string, query url.Values, b
 	if err := json.Unmarshal(answer, into); err != nil {
 		return fmt.Errorf("read the rack's answer: %w", err)
 	}
+
 	return nil
 }
 
@@ -129,15 +138,18 @@ func (c Client) Dial(ctx context.Context, host, port string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	query := url.Values{"host": {host}, "port": {port}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://rack/v1/dial?"+query.Encode(), nil)
 	if err == nil {
 		err = request.Write(conn)
 	}
+
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("dial %s: %w", host, err)
 	}
+
 	in := bufio.NewReader(conn)
 	response, err := http.ReadResponse(in, request)
 	if err != nil {
@@ -149,6 +161,7 @@ func (c Client) Dial(ctx context.Context, host, port string) (net.Conn, error) {
 		conn.Close()
 		return nil, fmt.Errorf("dial %s: %s", host, strings.TrimSpace(string(text)))
 	}
+
 	return &bufferedConn{conn, in}, nil
 }
 
@@ -184,6 +197,7 @@ func (c Client) Console(machine string) (string, error) {
 	if _, err := r.Find(machine); err != nil {
 		return "", err
 	}
+
 	return filepath.Join(c.Dir, machinesDir, machine, "console.log"), nil
 }
 

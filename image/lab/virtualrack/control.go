@@ -21,10 +21,12 @@ func (s *supervisor) serve(stop func()) (end func(), err error) {
 	if err := os.Remove(controlSocket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("serve control socket: %w", err)
 	}
+
 	l, err := net.Listen("unix", controlSocket)
 	if err != nil {
 		return nil, fmt.Errorf("serve control socket: %w", err)
 	}
+
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -73,11 +75,13 @@ func (s *supervisor) servePower(r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	var errs []error
 	for _, c := range machines {
 		s.log.Info("button pressed", "machine", c.Name, "button", r.FormValue("button"))
 		errs = append(errs, c.press(r.FormValue("button")))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -87,15 +91,18 @@ func (s *supervisor) serveThrottle(r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	share, err := strconv.ParseFloat(r.FormValue("share"), 64)
 	if err := errors.Join(err, CheckShare(share)); err != nil {
 		return err
 	}
+
 	var errs []error
 	for _, c := range machines {
 		s.log.Info("machine throttled", "machine", c.Name, "processors", share)
 		errs = append(errs, c.machine.Throttle(share))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -105,6 +112,7 @@ func (s *supervisor) serveCable(r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	var f vswitch.Fault
 	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&f); err != nil {
 		return fmt.Errorf("read fault: %w", err)
@@ -112,6 +120,7 @@ func (s *supervisor) serveCable(r *http.Request) error {
 	if f.Loss < 0 || f.Loss > 1 || f.Delay < 0 || f.Delay > time.Minute {
 		return fmt.Errorf("loss %v, delay %s; want 0 to 1 and 0 to 1m", f.Loss, f.Delay)
 	}
+
 	network, changed := r.FormValue("network"), 0
 	for i, p := range c.ports {
 		if network == "" || c.Cards[i].Network == network {
@@ -119,9 +128,11 @@ func (s *supervisor) serveCable(r *http.Request) error {
 			changed++
 		}
 	}
+
 	if changed == 0 {
 		return fmt.Errorf("machine %s has no cable to network %q", c.Name, network)
 	}
+
 	s.log.Info("cables changed", "machine", c.Name, "network", network, "fault", fmt.Sprintf("%+v", f))
 	return nil
 }
@@ -133,25 +144,30 @@ func (s *supervisor) serveDial(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	for network, st := range s.endpoints {
 		if !networks[network].Contains(to.Addr()) {
 			continue
 		}
+
 		far, err := st.Dial(r.Context(), to)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
+
 		near, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			far.Close()
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
+
 		_, _ = io.WriteString(near, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n")
 		join(far, near, buffered)
 		return
 	}
+
 	http.Error(w, fmt.Sprintf("%s is in none of the rack's networks", to), http.StatusBadRequest)
 }
 
@@ -177,6 +193,7 @@ func (s *supervisor) resolveAddress(host, port string) (netip.AddrPort, error) {
 	if host == Appliance { // also while the provisioning network is in use by a test
 		return netip.AddrPortFrom(addressOf(bmcs, applianceHost), uint16(number)), nil
 	}
+
 	c, err := s.rack.Find(host)
 	return netip.AddrPortFrom(c.Address, uint16(number)), err
 }

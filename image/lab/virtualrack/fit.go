@@ -61,19 +61,25 @@ func (h HostCapacity) Fit(o Order, asked int) Fit {
 			f.Nodes = 1
 		}
 	}
+
 	f.Text = append(f.Text, h.describe(), h.expectedTime(f.Nodes, pace))
 	switch {
 	case asked > 1 && slow:
 		f.Text = append(f.Text, "One node (N=1) would suit this computer better: more keep each other waiting.")
 	case asked > 0 || f.Nodes == 2:
 	case tight:
-		f.Text = append(f.Text, fmt.Sprintf("One node: two would need %d MiB of memory, %d MiB are free. N=2 asks for two.", o.Appliance+2*o.MiB, h.MiB))
+		f.Text = append(f.Text, fmt.Sprintf(
+			"One node: two would need %d MiB of memory, %d MiB are free. N=2 asks for two.", o.Appliance+2*o.MiB,
+			h.MiB,
+		))
 	default:
 		f.Text = append(f.Text, "One node: two would keep each other waiting. N=2 asks for two.")
 	}
+
 	if h.Accel.Kind != accelerator.KVM && pace < speedForAny {
 		f.Text = append(f.Text, "That is too slow for deadlines within Kubernetes, and the rack may never finish: stop what else runs here, or use a faster computer.")
 	}
+
 	return f
 }
 
@@ -83,12 +89,15 @@ func (h HostCapacity) describe() string {
 	if h.Cores == 1 {
 		text = fmt.Sprintf("%s. Here is one processor", h.Accel)
 	}
+
 	if h.MiB > 0 {
 		text += fmt.Sprintf(" and %.1f GiB of free memory", float64(h.MiB)/1024)
 	}
+
 	if h.Share > 0 {
 		text += fmt.Sprintf("; each machine is throttled to %v processors", h.Share)
 	}
+
 	return text + "."
 }
 
@@ -98,14 +107,28 @@ func (h HostCapacity) expectedTime(nodes int, pace float64) string {
 		return fmt.Sprintf("Less is to be expected than the %s to two proven servers and %s to their cluster of the README's emulated rack; no rack was timed under KVM.",
 			scaledTime(usualTwo, 1), scaledTime(usualTwoDone, 1))
 	}
-	text := fmt.Sprintf("A rack runs at about %.0f %% of the speed of the README's computer, with everything else that runs here: ", 100*pace)
+
+	text := fmt.Sprintf(
+		"A rack runs at about %.0f %% of the speed of the README's computer, with everything else that runs here: ",
+		100*pace,
+	)
 	switch nodes {
 	case 1:
-		return text + fmt.Sprintf("one proven server in about %s, its cluster in about %s.", scaledTime(usualOne, pace), scaledTime(usualOneDone, pace))
+		return text + fmt.Sprintf(
+			"one proven server in about %s, its cluster in about %s.", scaledTime(usualOne, pace),
+			scaledTime(usualOneDone, pace),
+		)
 	case 2:
-		return text + fmt.Sprintf("two proven servers in about %s, their cluster in about %s.", scaledTime(usualTwo, pace), scaledTime(usualTwoDone, pace))
+		return text + fmt.Sprintf(
+			"two proven servers in about %s, their cluster in about %s.", scaledTime(usualTwo, pace),
+			scaledTime(usualTwoDone, pace),
+		)
 	}
-	return text + fmt.Sprintf("two proven servers would take about %s, their cluster %s; %d take longer.", scaledTime(usualTwo, pace), scaledTime(usualTwoDone, pace), nodes)
+
+	return text + fmt.Sprintf(
+		"two proven servers would take about %s, their cluster %s; %d take longer.", scaledTime(usualTwo, pace),
+		scaledTime(usualTwoDone, pace), nodes,
+	)
 }
 
 // scaledTime is a time at some pace, as people say it.

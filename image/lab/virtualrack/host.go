@@ -17,6 +17,7 @@ func MeasureHost(ctx context.Context, choice accelerator.Choice) (HostCapacity, 
 	if err != nil {
 		return h, fmt.Errorf("measure this computer: %w", err)
 	}
+
 	h.MiB, _ = freeMiB(string(text))
 	h.Speed, err = choice.Kind.Speed(ctx)
 	return h, err
@@ -29,5 +30,6 @@ func freeMiB(meminfo string) (mib int, known bool) {
 	if _, err := fmt.Sscan(rest, &kib); err != nil {
 		return 0, false
 	}
+
 	return kib / 1024, true
 }

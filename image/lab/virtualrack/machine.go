@@ -68,11 +68,13 @@ func (c *machine) SwitchOn(device string) error {
 	if c.ended || c.machine.IsRunning() {
 		return nil
 	}
+
 	c.machine.Reconfigure(func(m *lab.Config) { m.BootFrom(device == bmc.BootNetwork) })
 	c.paused = false
 	if c.failed = c.machine.Start(c.ctx); c.failed != nil {
 		return c.failed
 	}
+
 	c.changed()
 	return c.savePower(power{On: true, Device: device})
 }
@@ -99,6 +101,7 @@ func (c *machine) press(button string) error {
 	if c.bmc != nil {
 		device = c.bmc.Device()
 	}
+
 	switch button {
 	case "on":
 		return c.SwitchOn(device)
@@ -113,6 +116,7 @@ func (c *machine) press(button string) error {
 	case "resume":
 		return c.setPaused(clockGo)
 	}
+
 	return fmt.Errorf("button %q is not there; on, off, reset, button, pause and resume are", button)
 }
 
@@ -122,6 +126,7 @@ func (c *machine) setPaused(order string) error {
 	if !c.machine.IsRunning() {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(c.ctx, time.Minute)
 	defer cancel()
 	q, err := c.machine.QMP(ctx)
@@ -129,9 +134,11 @@ func (c *machine) setPaused(order string) error {
 		return err
 	}
 	defer q.Close()
+
 	if err := q.Execute(ctx, order, nil, nil); err != nil {
 		return err
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.paused = order == clockStop
@@ -162,6 +169,7 @@ func (c *machine) noticeEnd() error {
 	if c.failed = c.machine.Failure(); c.failed != nil {
 		return fmt.Errorf("%s: %w", c.Name, c.failed)
 	}
+
 	return c.savePower(power{Device: c.power.Device})
 }
 
@@ -181,6 +189,7 @@ func (c *machine) cutPower() error {
 	if c.bmc != nil {
 		errs = append(errs, c.bmc.Close())
 	}
+
 	return errors.Join(append(errs, c.machine.Close())...)
 }
 
@@ -192,9 +201,11 @@ func (c *machine) processes() []startedProcess {
 			all = append(all, startedProcess{c.Name, id})
 		}
 	}
+
 	if c.bmc != nil {
 		all = append(all, startedProcess{"BMC of " + c.Name, c.bmc.Process()})
 	}
+
 	return all
 }
 

@@ -18,6 +18,7 @@ func serveNames(st *endpoint.Endpoint, at netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
+
 	go func() {
 		buf := make([]byte, 1500)
 		for {
@@ -30,6 +31,7 @@ func serveNames(st *endpoint.Endpoint, at netip.AddrPort) error {
 			}
 		}
 	}()
+
 	return nil
 }
 
@@ -41,12 +43,19 @@ func answerName(query []byte, gateway netip.Addr) []byte {
 	if err != nil || head.Response {
 		return nil
 	}
+
 	q, err := p.Question()
 	if err != nil {
 		return nil
 	}
+
 	reply := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: head.ID, Response: true, Authoritative: true, RecursionDesired: head.RecursionDesired},
+		Header: dnsmessage.Header{
+			ID:               head.ID,
+			Response:         true,
+			Authoritative:    true,
+			RecursionDesired: head.RecursionDesired,
+		},
 		Questions: []dnsmessage.Question{q},
 	}
 	name := strings.ToLower(q.Name.String())
@@ -59,9 +68,11 @@ func answerName(query []byte, gateway netip.Addr) []byte {
 			Body:   &dnsmessage.AResource{A: gateway.As4()},
 		}}
 	}
+
 	answer, err := reply.Pack()
 	if err != nil {
 		return nil
 	}
+
 	return answer
 }

@@ -97,15 +97,19 @@ func applianceState(on bool, c phaseTracker, doc *status.Document) (phase string
 				done++
 			}
 		}
+
 		steps := map[string]int{PhaseInitramfs: 1, PhaseSystemd: 2}[c.phase]
 		if len(c.done) > 0 {
 			steps = bootSteps
 		}
+
 		if c.phase == PhaseReady {
 			return PhaseReady, 100
 		}
+
 		return c.phase, min(99, 100*(steps+done)/(bootSteps+usualStages))
 	}
+
 	done, first := 0, ""
 	for _, s := range doc.Stages {
 		switch {
@@ -115,9 +119,11 @@ func applianceState(on bool, c phaseTracker, doc *status.Document) (phase string
 			first = s.Name
 		}
 	}
+
 	if first == "" {
 		return PhaseReady, 100
 	}
+
 	return first, 100 * (bootSteps + done) / (bootSteps + len(doc.Stages))
 }
 
@@ -156,12 +162,14 @@ func (r Rack) unknownMachines(doc *status.Document) []UnknownMachine {
 		if slices.ContainsFunc(r.Nodes, func(c MachineSpec) bool { return c.Name == n.Name }) {
 			continue
 		}
+
 		x := UnknownMachine{Name: n.Name, Why: n.Why, Next: n.Next}
 		for _, c := range r.Machines() {
 			if slices.ContainsFunc(c.Cards, func(card Card) bool { return card.MAC.String() == n.Name }) {
 				x.Machine = c.Name
 			}
 		}
+
 		all = append(all, x)
 	}
 	return all
@@ -176,6 +184,7 @@ func rackOutcome(doc *status.Document, o Order) (over, failed bool, text string)
 	if doc.State == status.StateFailed {
 		return true, true, doc.Summary
 	}
+
 	switch doc.Launch.State {
 	case status.LaunchSucceeded:
 		if !o.Cluster {
@@ -187,15 +196,18 @@ func rackOutcome(doc *status.Document, o Order) (over, failed bool, text string)
 	case status.LaunchRunning, status.LaunchNothing:
 		return false, false, ""
 	}
+
 	installed := 0
 	for _, n := range doc.Nodes {
 		if n.State == PhaseInstalled {
 			installed++
 		}
 	}
+
 	if installed < o.Nodes {
 		return false, false, ""
 	}
+
 	return true, false, "every node is installed"
 }
 
@@ -210,9 +222,11 @@ func clustersOutcome(doc *status.Document) (over, failed bool, text string) {
 			return true, true, fmt.Sprintf("cluster %s: %s", c.Name, cmp.Or(c.Error, c.Text))
 		}
 	}
+
 	if ready == 0 || ready < len(doc.Clusters) {
 		return false, false, ""
 	}
+
 	return true, false, doc.Launch.Text + ", and its cluster is ready"
 }
 
@@ -261,6 +275,7 @@ func Spans(events []Event, now time.Time, cpu map[string]float64) []Span {
 		}
 		by[e.Machine] = append(by[e.Machine], e)
 	}
+
 	var all []Span
 	for _, machine := range order {
 		for i, e := range by[machine] {
@@ -275,5 +290,6 @@ func Spans(events []Event, now time.Time, cpu map[string]float64) []Span {
 			all = append(all, s)
 		}
 	}
+
 	return all
 }

@@ -43,7 +43,17 @@ const MaxNodes = 99
 
 // DefaultOrder is a rack of two nodes.
 func DefaultOrder() Order {
-	return Order{Nodes: 2, Firmware: AllBIOS, MiB: 2048, DiskGiB: 8, Disks: 1, NICs: 1, Appliance: 6144, StickGiB: 8, Cluster: true}
+	return Order{
+		Nodes:     2,
+		Firmware:  AllBIOS,
+		MiB:       2048,
+		DiskGiB:   8,
+		Disks:     1,
+		NICs:      1,
+		Appliance: 6144,
+		StickGiB:  8,
+		Cluster:   true,
+	}
 }
 
 // Check names what is wrong with an order.
@@ -141,23 +151,34 @@ func Plan(o Order) Rack {
 		r.Networks = append(r.Networks, baremetal)
 		r.Appliance.Cards = append(r.Appliance.Cards, Card{macOf(0, 3), baremetal})
 	}
+
 	if o.NICs > 1 {
 		r.Networks = append(r.Networks, data)
 	}
+
 	for i := range o.Nodes {
-		n := MachineSpec{Name: fmt.Sprintf("node-%d", i+1), Firmware: lab.BIOS, Address: addressOf(provisioning, firstNode+i), BMC: addressOf(bmcs, firstNode+i),
-			Cards: []Card{{macOf(i+1, 1), provisioning}}}
+		n := MachineSpec{
+			Name:     fmt.Sprintf("node-%d", i+1),
+			Firmware: lab.BIOS,
+			Address:  addressOf(provisioning, firstNode+i),
+			BMC:      addressOf(bmcs, firstNode+i),
+			Cards:    []Card{{macOf(i+1, 1), provisioning}},
+		}
 		if o.Firmware == AllUEFI || o.Firmware == Mixed && i%2 == 1 {
 			n.Firmware = lab.UEFI
 		}
+
 		if o.Gateway {
 			n.Cards = append(n.Cards, Card{macOf(i+1, 2), baremetal})
 		}
+
 		for j := 1; j < o.NICs; j++ {
 			n.Cards = append(n.Cards, Card{macOf(i+1, 2+j), data})
 		}
+
 		r.Nodes = append(r.Nodes, n)
 	}
+
 	return r
 }
 
@@ -188,12 +209,25 @@ const stickImage = "stick.img"
 func (r Rack) disks(c MachineSpec) []lab.Disk {
 	const gib = 1 << 30
 	if c.Name == Appliance {
-		return []lab.Disk{{Image: stickImage, Bus: lab.USB, Serial: "stick", Bytes: int64(r.Order.StickGiB) * gib, Quick: true}}
+		return []lab.Disk{{
+			Image:  stickImage,
+			Bus:    lab.USB,
+			Serial: "stick",
+			Bytes:  int64(r.Order.StickGiB) * gib,
+			Quick:  true,
+		}}
 	}
+
 	var all []lab.Disk
 	for i := range r.Order.Disks {
-		all = append(all, lab.Disk{Bus: lab.Virtio, Serial: fmt.Sprintf("%s-disk%d", c.Name, i), Bytes: int64(r.Order.DiskGiB) * gib, Quick: true})
+		all = append(all, lab.Disk{
+			Bus:    lab.Virtio,
+			Serial: fmt.Sprintf("%s-disk%d", c.Name, i),
+			Bytes:  int64(r.Order.DiskGiB) * gib,
+			Quick:  true,
+		})
 	}
+
 	return all
 }
 
@@ -217,7 +251,14 @@ const (
 
 // config is the machine, off, with its files below dir and its ports in ports.
 func (r Rack) config(c MachineSpec, dir string, port func(computer string, card int) string) lab.Config {
-	m := lab.Config{Name: c.Name, Dir: dir, Firmware: c.Firmware, CPUs: nodeCPUs, MiB: r.Order.MiB, Disks: r.disks(c)}
+	m := lab.Config{
+		Name:     c.Name,
+		Dir:      dir,
+		Firmware: c.Firmware,
+		CPUs:     nodeCPUs,
+		MiB:      r.Order.MiB,
+		Disks:    r.disks(c),
+	}
 	if c.Name == Appliance {
 		m.CPUs, m.MiB = applianceCPUs, r.Order.Appliance
 	} else {
@@ -226,8 +267,10 @@ func (r Rack) config(c MachineSpec, dir string, port func(computer string, card 
 			m.Nice = firstNice
 		}
 	}
+
 	for i, card := range c.Cards {
 		m.NICs = append(m.NICs, lab.NIC{MAC: card.MAC, Port: port(c.Name, i), NoROM: i > 0})
 	}
+
 	return m
 }

@@ -33,12 +33,15 @@ func RenderScreen(s Status, width, height int, now time.Time) string {
 			break
 		}
 	}
+
 	if over := len(lines) - height; over > 0 {
 		lines = append(lines[:height-1:height-1], fmt.Sprintf("… %d more lines: firstlight lab status", over+1))
 	}
+
 	for i, line := range lines {
 		lines[i] = clip(line, width)
 	}
+
 	return strings.Join(lines, "\n") + "\n"
 }
 
@@ -54,35 +57,47 @@ func screenLines(s Status, now time.Time, l layout) []string {
 		fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s %s", "MACHINE", "", "PHASE", "", "FOR", "")}
 	for _, m := range s.Machines {
 		texts := l.texts(m)
-		lines = append(lines, fmt.Sprintf("%-10s %-4s %-18s %-17s %-9s %s", m.Name, map[bool]string{true: "on", false: "off"}[m.On], m.Phase, progressBar(m.Percent), formatDuration(now.Sub(m.Since)), texts[0]))
+		lines = append(lines, fmt.Sprintf(
+			"%-10s %-4s %-18s %-17s %-9s %s", m.Name, map[bool]string{true: "on", false: "off"}[m.On], m.Phase,
+			progressBar(m.Percent), formatDuration(now.Sub(m.Since)), texts[0],
+		))
 		for _, text := range texts[1:] {
 			if text != "" {
 				lines = append(lines, "           "+text)
 			}
 		}
 	}
+
 	for _, c := range s.Clusters {
-		lines = append(lines, fmt.Sprintf("%-15s %-18s %-17s %-9s %s", ofCluster(c.Name), c.Phase, progressBar(c.Percent), formatDuration(now.Sub(c.Since)), cmp.Or(c.Error, c.Why)))
+		lines = append(lines, fmt.Sprintf(
+			"%-15s %-18s %-17s %-9s %s", ofCluster(c.Name), c.Phase, progressBar(c.Percent),
+			formatDuration(now.Sub(c.Since)), cmp.Or(c.Error, c.Why),
+		))
 		for _, m := range c.Members {
 			if l.shown(m) {
 				lines = append(lines, "  "+m.String())
 			}
 		}
 	}
+
 	for _, x := range s.Unknown {
 		lines = append(lines, x.String())
 	}
+
 	slow := throttledText(s.Machines)
 	if slow != "" || len(s.Outside) > 0 || len(s.Faults) > 0 {
 		lines = append(lines, "")
 	}
+
 	if slow != "" {
 		lines = append(lines, slow)
 	}
+
 	lines = append(lines, s.Faults...)
 	if text := outsideText(s.Outside); text != "" {
 		lines = append(lines, text)
 	}
+
 	return lines
 }
 
@@ -98,9 +113,11 @@ func throttledText(machines []Machine) string {
 			all = append(all, fmt.Sprintf("%s (%v)", m.Name, m.Share))
 		}
 	}
+
 	if len(all) == 0 {
 		return ""
 	}
+
 	return "Throttled, to so many processors of this computer: " + strings.Join(all, ", ")
 }
 
@@ -109,10 +126,12 @@ func outsideText(all map[string]int) string {
 	if len(all) == 0 {
 		return ""
 	}
+
 	var names []string
 	for a, n := range all {
 		names = append(names, fmt.Sprintf("%s (%d)", a, n))
 	}
+
 	slices.Sort(names)
 	return "Asked for outside the rack, and not reached: " + strings.Join(names, ", ")
 }
@@ -170,56 +189,73 @@ func RenderChanges(before, after Status, now time.Time) string {
 	for _, m := range before.Machines {
 		old[m.Name] = m
 	}
+
 	for _, m := range after.Machines {
 		o := old[m.Name]
 		if o.Phase == m.Phase && o.Next == m.Next && withoutDigits(machineReason(o)) == withoutDigits(machineReason(m)) {
 			continue
 		}
+
 		line := fmt.Sprintf("%s %s: %s", now.Format("15:04:05"), m.Name, m.Phase)
 		if o.Phase != "" && o.Phase != m.Phase {
 			line += fmt.Sprintf(" (after %s of %s)", formatDuration(m.Since.Sub(o.Since)), o.Phase)
 		}
+
 		if text := machineReason(m); text != "" {
 			line += "; " + text
 		}
+
 		if m.Next != "" && m.Next != o.Next {
 			line += "; " + m.Next
 		}
+
 		fmt.Fprintln(&b, clip(line, 400))
 	}
+
 	known := map[string]Cluster{}
 	for _, c := range before.Clusters {
 		known[c.Name] = c
 	}
+
 	for _, c := range after.Clusters {
 		o := known[c.Name]
 		if o.Phase == c.Phase && o.Error == c.Error && o.Nodes == c.Nodes && withoutDigits(o.Why) == withoutDigits(c.Why) {
 			b.WriteString(clusterNodeChanges(o, c, now))
 			continue
 		}
+
 		line := fmt.Sprintf("%s %s: %s", now.Format("15:04:05"), ofCluster(c.Name), c.Phase)
 		if o.Phase != "" && o.Phase != c.Phase {
 			line += fmt.Sprintf(" (after %s of %s)", formatDuration(c.Since.Sub(o.Since)), o.Phase)
 		}
+
 		if text := cmp.Or(c.Error, c.Why); text != "" {
 			line += "; " + text
 		}
+
 		fmt.Fprintln(&b, clip(line, 400))
 		b.WriteString(clusterNodeChanges(o, c, now))
 	}
+
 	for _, x := range after.Unknown {
-		if !slices.ContainsFunc(before.Unknown, func(o UnknownMachine) bool { return o.Name == x.Name && withoutDigits(o.Why) == withoutDigits(x.Why) }) {
+		if !slices.ContainsFunc(
+			before.Unknown,
+			func(o UnknownMachine) bool { return o.Name == x.Name && withoutDigits(o.Why) == withoutDigits(x.Why) },
+		) {
 			fmt.Fprintf(&b, "%s %s\n", now.Format("15:04:05"), clip(x.String(), 400))
 		}
 	}
+
 	for _, f := range after.Faults {
 		if !slices.Contains(before.Faults, f) {
 			fmt.Fprintf(&b, "%s %s\n", now.Format("15:04:05"), f)
 		}
 	}
+
 	if a, o := outsideText(after.Outside), outsideText(before.Outside); len(after.Outside) != len(before.Outside) && a != o {
 		fmt.Fprintf(&b, "%s %s\n", now.Format("15:04:05"), a)
 	}
+
 	return b.String()
 }
 
@@ -232,7 +268,10 @@ func clusterNodeChanges(before, after Cluster, now time.Time) string {
 			return o.Name == m.Name && o.Server == m.Server && o.Phase == m.Phase && (m.Phase == memberInstalling || withoutDigits(o.Why) == withoutDigits(m.Why))
 		}
 		if !slices.ContainsFunc(before.Members, same) {
-			fmt.Fprintln(&b, clip(fmt.Sprintf("%s %s: %s", now.Format("15:04:05"), ofCluster(after.Name), strings.Join(strings.Fields(m.String()), " ")), 400))
+			fmt.Fprintln(&b, clip(fmt.Sprintf(
+				"%s %s: %s", now.Format("15:04:05"), ofCluster(after.Name),
+				strings.Join(strings.Fields(m.String()), " "),
+			), 400))
 		}
 	}
 	return b.String()
@@ -257,21 +296,27 @@ func PhaseTable(spans []Span) string {
 			machine, seconds, cpu = s.Machine, 0, 0
 			fmt.Fprintf(&b, "%s\n", machine)
 		}
+
 		if s.Open && (s.Phase == PhaseReady || s.Phase == PhaseVerified || s.Phase == PhaseInstalled) {
 			continue // it is where it was to come (a cluster is ready, too)
 		}
+
 		if s.Phase != PhaseOff {
 			seconds, cpu = seconds+s.Seconds, cpu+s.CPU
 		}
+
 		if s.Seconds < 0.5 {
 			continue
 		}
+
 		note := ""
 		if s.Open {
 			note = "  so far"
 		}
+
 		fmt.Fprintf(&b, "%-10s %-20s %8.0f s %8.0f s%s\n", "", s.Phase, s.Seconds, s.CPU, note)
 	}
+
 	total()
 	return b.String()
 }

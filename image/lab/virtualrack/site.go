@@ -19,12 +19,20 @@ const clusterName = "edge"
 // the secret half of key may log in.
 func (r Rack) SiteDocument(password, key string) (string, error) {
 	var out bytes.Buffer
-	if err := document.Execute(&out, map[string]any{"Rack": r, "Password": password, "Key": key, "User": bmcUser, "Cluster": clusterName, "Workers": r.Order.Nodes - 1}); err != nil {
+	if err := document.Execute(&out, map[string]any{
+		"Rack":     r,
+		"Password": password,
+		"Key":      key,
+		"User":     bmcUser,
+		"Cluster":  clusterName,
+		"Workers":  r.Order.Nodes - 1,
+	}); err != nil {
 		return "", fmt.Errorf("write site: %w", err)
 	}
 	if _, problems := site.Load("site.yaml", out.Bytes()); problems.Err() != nil {
 		return "", fmt.Errorf("write site: %w", problems.Err())
 	}
+
 	return out.String(), nil
 }
 

@@ -26,16 +26,19 @@ func mintKey(dir string) (public string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("mint key: %w", err)
 	}
+
 	path := filepath.Join(dir, keyFile)
 	if signer, err := readKey(dir); err == nil {
 		return authorizedKey(signer.PublicKey()), nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
+
 	_, secret, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return "", fmt.Errorf("mint key: %w", err)
 	}
+
 	block, err := ssh.MarshalPrivateKey(secret, "lab")
 	if err != nil {
 		return "", fmt.Errorf("mint key: %w", err)
@@ -43,10 +46,12 @@ func mintKey(dir string) (public string, err error) {
 	if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 		return "", fmt.Errorf("mint key: %w", err)
 	}
+
 	signer, err := ssh.NewSignerFromSigner(secret)
 	if err != nil {
 		return "", fmt.Errorf("mint key: %w", err)
 	}
+
 	return authorizedKey(signer.PublicKey()), nil
 }
 
@@ -59,10 +64,12 @@ func readKey(dir string) (ssh.Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
+
 	signer, err := ssh.ParsePrivateKey(text)
 	if err != nil {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
+
 	return signer, nil
 }
 
@@ -73,11 +80,13 @@ func trustFirst(path string, key ssh.PublicKey) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read known hosts: %w", err)
 	}
+
 	for rest := text; len(rest) > 0; {
 		_, hosts, known, _, after, err := ssh.ParseKnownHosts(rest)
 		if err != nil {
 			break // the end, or a line that says nothing
 		}
+
 		rest = after
 		if len(hosts) == 1 && hosts[0] == Appliance {
 			if string(known.Marshal()) == string(key.Marshal()) {
@@ -86,10 +95,12 @@ func trustFirst(path string, key ssh.PublicKey) error {
 			return fmt.Errorf("the appliance has another host key than at first, see %s", path)
 		}
 	}
+
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("write known hosts: %w", err)
 	}
+
 	_, err = fmt.Fprintf(f, "%s %s", Appliance, ssh.MarshalAuthorizedKey(key))
 	return errors.Join(err, f.Close())
 }
@@ -105,8 +116,12 @@ func sshConfig(r Rack, dir, program string) string {
 	fmt.Fprintf(&b, "Host %s\n\tUser root\n\tProxyCommand %s lab dial --dir %s %%n %%p\n", Appliance,
 		strings.ReplaceAll(quote(program), "%", "%%"), strings.ReplaceAll(quote(dir), "%", "%%"))
 	for _, n := range r.Nodes {
-		fmt.Fprintf(&b, "Host %s\n\tUser firstlight\n\tHostName %s\n\tHostKeyAlias %s\n\tProxyJump %s\n", n.Name, n.Address, n.Name, Appliance)
+		fmt.Fprintf(
+			&b, "Host %s\n\tUser firstlight\n\tHostName %s\n\tHostKeyAlias %s\n\tProxyJump %s\n", n.Name, n.Address,
+			n.Name, Appliance,
+		)
 	}
+
 	fmt.Fprintf(&b, "Host *\n\tIdentityFile %s\n\tIdentitiesOnly yes\n\tUserKnownHostsFile %s\n\tStrictHostKeyChecking accept-new\n\tLogLevel ERROR\n\tServerAliveInterval 30\n",
 		at(keyFile), at(knownFile))
 	return b.String()

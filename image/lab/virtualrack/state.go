@@ -69,6 +69,7 @@ func readRackDoc(dir string) (rackDoc, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, fmt.Errorf("%s: %w", dir, NoRack)
 	}
+
 	return m, err
 }
 
@@ -80,6 +81,7 @@ func readJSON(path string, into any) error {
 	if err := json.Unmarshal(b, into); err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -104,26 +106,32 @@ func TearDown(dir string) (ended []string, err error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("end rack: %w", err)
 	}
+
 	if r.Supervisor.Alive() {
 		ended = append(ended, fmt.Sprintf("supervisor (%d)", r.Supervisor.PID))
 	}
+
 	for _, c := range r.Children {
 		if c.Alive() {
 			ended = append(ended, fmt.Sprintf("%s (%d)", c.Name, c.PID))
 		}
 	}
+
 	// The supervisor first: it would start nothing anew, but it can end the rest in order.
 	if err := r.Supervisor.Terminate(supervisorTimeout); err != nil {
 		return ended, fmt.Errorf("end rack: %w", err)
 	}
+
 	for _, c := range r.Children {
 		if err := c.Terminate(0); err != nil {
 			return ended, fmt.Errorf("end rack: %s: %w", c.Name, err)
 		}
 	}
+
 	if err := os.Remove(filepath.Join(dir, runningFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return ended, fmt.Errorf("end rack: %w", err)
 	}
+
 	return ended, nil
 }
 
@@ -132,13 +140,16 @@ func isRackFile(name string) bool {
 	if ok, _ := filepath.Match("*-????????-??????.pcap", name); ok { // of a network, and when it began
 		return true
 	}
+
 	if hidden, ok := strings.CutPrefix(name, "."); ok { // a file that was being written, see package whole
 		name = strings.TrimSuffix(hidden, ".new")
 	}
+
 	switch name {
 	case rackFile, runningFile, eventsFile, siteFile, lockFile, controlSocket, supervisorLog, machinesDir, portsDir, sshDir, stickImage:
 		return true
 	}
+
 	return false
 }
 
@@ -152,6 +163,7 @@ func checkVacant(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	var others []string
 	begun := false
 	for _, e := range entries {
@@ -160,13 +172,18 @@ func checkVacant(dir string) error {
 			others = append(others, e.Name())
 		}
 	}
+
 	if len(entries) == 0 || begun && len(others) == 0 {
 		return nil
 	}
+
 	if len(others) == 0 {
 		others = []string{entries[0].Name()}
 	}
-	return fmt.Errorf("%s is not empty and holds no rack, but %s; name a new or an empty directory with --dir", dir, others[0])
+
+	return fmt.Errorf(
+		"%s is not empty and holds no rack, but %s; name a new or an empty directory with --dir", dir, others[0],
+	)
 }
 
 // Remove deletes a rack that is down, with its disks, and its directory if nothing else lies
@@ -175,14 +192,17 @@ func Remove(dir string) error {
 	if _, err := readRackDoc(dir); err != nil {
 		return err
 	}
+
 	var r runningFileDoc
 	if err := readJSON(filepath.Join(dir, runningFile), &r); err == nil {
 		return fmt.Errorf("remove rack in %s: it is not down", dir)
 	}
+
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("remove rack: %w", err)
 	}
+
 	others := 0
 	for _, e := range entries {
 		switch {
@@ -194,6 +214,7 @@ func Remove(dir string) error {
 			}
 		}
 	}
+
 	// Last: a rack whose removal was cut off is still one.
 	if err := os.Remove(filepath.Join(dir, rackFile)); err != nil {
 		return fmt.Errorf("remove rack: %w", err)
@@ -204,5 +225,6 @@ func Remove(dir string) error {
 	if err := os.Remove(dir); err != nil {
 		return fmt.Errorf("remove rack: %w", err)
 	}
+
 	return nil
 }

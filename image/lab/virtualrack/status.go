@@ -46,7 +46,9 @@ type ClusterNode struct {
 }
 
 func (m ClusterNode) String() string {
-	text := fmt.Sprintf("%-12s %-12s %-14s %s", m.Name, cmp.Or(m.Server, "no server"), strings.Join(m.Roles, ", "), m.Phase)
+	text := fmt.Sprintf(
+		"%-12s %-12s %-14s %s", m.Name, cmp.Or(m.Server, "no server"), strings.Join(m.Roles, ", "), m.Phase,
+	)
 	if m.Why != "" {
 		text += ": " + m.Why
 	}
@@ -87,9 +89,11 @@ func (x UnknownMachine) String() string {
 	if x.Machine != "" {
 		text += " (of " + x.Machine + ")"
 	}
+
 	if text += ": " + x.Why; x.Next != "" {
 		text += "; " + x.Next
 	}
+
 	return text
 }
 

@@ -27,6 +27,7 @@ func writeStick(ctx context.Context, m *lab.Machine, document string) error {
 	if _, err := os.Stat(done); err == nil {
 		return nil
 	}
+
 	overlay := filepath.Join(c.Dir, "disk0.qcow2")
 	if err := os.Remove(overlay); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("write stick: %w", err)
@@ -34,20 +35,29 @@ func writeStick(ctx context.Context, m *lab.Machine, document string) error {
 	if _, _, err := m.Prepare(); err != nil {
 		return fmt.Errorf("write stick: %w", err)
 	}
+
 	part := filepath.Join(c.Dir, "site.fat")
 	defer os.Remove(part)
-	file := disk.File{Path: "site.yaml", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(document)), nil }}
+	file := disk.File{
+		Path: "site.yaml",
+		Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(document)), nil },
+	}
 	at, err := disk.CopyFAT(ctx, c.Disks[0].Image, stick.PartitionSite, part, file)
 	if err != nil {
 		return fmt.Errorf("write stick: %w", err)
 	}
+
 	info, err := os.Stat(part)
 	if err != nil {
 		return fmt.Errorf("write stick: %w", err)
 	}
+
 	order := fmt.Sprintf("write -q -s %s %d %d", part, at, info.Size())
-	if out, err := exec.CommandContext(ctx, "qemu-io", "-f", "qcow2", "-c", order, overlay).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(
+		ctx, "qemu-io", "-f", "qcow2", "-c", order, overlay,
+	).CombinedOutput(); err != nil {
 		return fmt.Errorf("write stick: qemu-io %s: %w: %s", order, err, out)
 	}
+
 	return os.WriteFile(done, nil, 0o600)
 }

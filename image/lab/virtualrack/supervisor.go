@@ -54,13 +54,24 @@ func Supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	if err := os.Chdir(dir); err != nil {
 		return fmt.Errorf("hold rack: %w", err)
 	}
+
 	lock, err := acquireLock()
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	s := &supervisor{made: m, rack: Plan(m.Order), dir: dir, log: log, started: time.Now(), phases: map[string]Event{}, faults: map[string]string{},
-		switches: map[string]*vswitch.Switch{}, endpoints: map[string]*endpoint.Endpoint{}}
+
+	s := &supervisor{
+		made:      m,
+		rack:      Plan(m.Order),
+		dir:       dir,
+		log:       log,
+		started:   time.Now(),
+		phases:    map[string]Event{},
+		faults:    map[string]string{},
+		switches:  map[string]*vswitch.Switch{},
+		endpoints: map[string]*endpoint.Endpoint{},
+	}
 	log.Info("rack begins", "accelerator", m.Run.Accel)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,6 +79,7 @@ func Supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	if err == nil {
 		err = s.run(ctx, cancel)
 	}
+
 	return errors.Join(err, s.shutDown())
 }
 
@@ -81,6 +93,7 @@ func acquireLock() (*os.File, error) {
 		f.Close()
 		return nil, fmt.Errorf("hold rack: %w: another process holds it", err)
 	}
+
 	return f, nil
 }
 
@@ -91,14 +104,17 @@ func (s *supervisor) build(ctx context.Context) error {
 			return fmt.Errorf("build rack: %w", err)
 		}
 	}
+
 	if err := s.buildSwitches(); err != nil {
 		return err
 	}
+
 	for _, c := range s.rack.Machines() {
 		if err := s.addMachine(ctx, c); err != nil {
 			return fmt.Errorf("build rack: %s: %w", c.Name, err)
 		}
 	}
+
 	document, err := os.ReadFile(siteFile)
 	if err != nil {
 		return fmt.Errorf("build rack: %w", err)
@@ -106,6 +122,7 @@ func (s *supervisor) build(ctx context.Context) error {
 	if err := writeStick(ctx, s.all[0].machine, string(document)); err != nil {
 		return err
 	}
+
 	s.asker = &applianceClient{dir: sshDir, run: s.made.Run, dial: func(ctx context.Context) (net.Conn, error) {
 		return s.endpoints[bmcs].Dial(ctx, netip.AddrPortFrom(addressOf(bmcs, applianceHost), 22))
 	}}
@@ -118,6 +135,7 @@ func (s *supervisor) buildSwitches() error {
 	for _, p := range networks {
 		inside = append(inside, p)
 	}
+
 	inside = append(inside, s.rack.internalPrefixes()...)
 	for i, name := range s.rack.Networks {
 		sw := vswitch.New(name, inside...)
@@ -127,12 +145,15 @@ func (s *supervisor) buildSwitches() error {
 			if err != nil {
 				return err
 			}
+
 			s.captures = append(s.captures, capture)
 			sw.Capture(capture)
 		}
+
 		if name == data {
 			continue
 		}
+
 		var also []netip.Addr
 		switch name {
 		case bmcs:
@@ -142,24 +163,36 @@ func (s *supervisor) buildSwitches() error {
 		case baremetal:
 			also = append(also, addressOf(baremetal, gatewayHost))
 		}
-		st, err := endpoint.Attach(sw, "workstation", net.HardwareAddr{0x52, 0x54, 0, 0xf1, 0xff, byte(i)}, prefixOf(name, endpointHost), also...)
+
+		st, err := endpoint.Attach(sw, "workstation", net.HardwareAddr{0x52, 0x54, 0, 0xf1, 0xff, byte(i)}, prefixOf(
+			name, endpointHost,
+		), also...)
 		if err != nil {
 			return err
 		}
+
 		s.endpoints[name] = st
 	}
+
 	if st := s.endpoints[baremetal]; st != nil {
 		return serveNames(st, netip.AddrPortFrom(addressOf(baremetal, gatewayHost), 53))
 	}
+
 	return nil
 }
 
 // addMachine puts one machine into the rack, with its cables and its BMC.
 func (s *supervisor) addMachine(ctx context.Context, what MachineSpec) error {
-	c := &machine{MachineSpec: what, ctx: ctx, dir: filepath.Join(machinesDir, what.Name), changed: func() { s.logError(s.noteProcesses()) }}
+	c := &machine{
+		MachineSpec: what,
+		ctx:         ctx,
+		dir:         filepath.Join(machinesDir, what.Name),
+		changed:     func() { s.logError(s.noteProcesses()) },
+	}
 	if err := errors.Join(c.makeDir(), c.loadPower()); err != nil {
 		return err
 	}
+
 	port := func(computer string, card int) string {
 		return filepath.Join(portsDir, fmt.Sprintf("%s-%d", computer, card))
 	}
@@ -170,26 +203,38 @@ func (s *supervisor) addMachine(ctx context.Context, what MachineSpec) error {
 		}
 		c.ports = append(c.ports, p)
 	}
+
 	var err error
 	config := s.rack.config(what, c.dir, port)
 	config.Accel = s.made.Run.Accel.Kind
 	if c.machine, err = lab.New(config); err != nil {
 		return err
 	}
+
 	s.all = append(s.all, c)
 	if !what.BMC.IsValid() {
 		return nil
 	}
+
 	front, err := s.endpoints[bmcs].ListenPacket(netip.AddrPortFrom(what.BMC, 623))
 	if err != nil {
 		return err
 	}
-	c.bmc, err = bmc.Start(bmc.Config{Name: what.Name, Dir: filepath.Join(c.dir, "bmc"), User: bmcUser, Password: s.made.Password, Front: front, Device: c.power.Device,
+
+	c.bmc, err = bmc.Start(bmc.Config{
+		Name:     what.Name,
+		Dir:      filepath.Join(c.dir, "bmc"),
+		User:     bmcUser,
+		Password: s.made.Password,
+		Front:    front,
+		Device:   c.power.Device,
 		Changed: func(device string) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			s.logError(c.savePower(power{On: c.power.On, Device: device}))
-		}, Report: s.logError}, c)
+		},
+		Report: s.logError,
+	}, c)
 	return err
 }
 
@@ -200,6 +245,7 @@ func (s *supervisor) run(ctx context.Context, cancel context.CancelFunc) error {
 	if _, err := os.Stat(filepath.Join(appliance.dir, powerFile)); err != nil {
 		appliance.power.On = true // a new rack begins with the appliance
 	}
+
 	for _, c := range s.all {
 		if c.power.On {
 			s.log.Info("switched on", "machine", c.Name)
@@ -208,11 +254,13 @@ func (s *supervisor) run(ctx context.Context, cancel context.CancelFunc) error {
 			}
 		}
 	}
+
 	closeControl, err := s.serve(cancel)
 	if err != nil {
 		return err
 	}
 	defer closeControl()
+
 	go s.pollAppliance(ctx)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -246,12 +294,15 @@ func (s *supervisor) pollAppliance(ctx context.Context) {
 			s.asker.close()
 			pid, heard = s.all[0].machine.PID(), time.Time{}
 		}
+
 		if pid != 0 {
 			doc, err = s.asker.fetchStatus(ctx)
 		}
+
 		if err != nil {
 			s.log.Debug("appliance not asked", "error", err)
 		}
+
 		s.mu.Lock()
 		switch {
 		case doc != nil:
@@ -259,6 +310,7 @@ func (s *supervisor) pollAppliance(ctx context.Context) {
 		case time.Since(heard) > s.made.Run.ScaleTimeout(keepWord):
 			s.doc = nil
 		}
+
 		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -282,10 +334,12 @@ func (s *supervisor) noteProcesses() error {
 	if err != nil {
 		return err
 	}
+
 	r := runningFileDoc{Supervisor: self}
 	for _, c := range s.all {
 		r.Children = append(r.Children, c.processes()...)
 	}
+
 	return writeJSON(runningFile, r)
 }
 
@@ -295,24 +349,30 @@ func (s *supervisor) shutDown() error {
 	for _, c := range s.all {
 		cpu[c.Name] = c.machine.CPU().Seconds()
 	}
+
 	s.mu.Lock()
 	errs := []error{s.closePhases(time.Now(), cpu)}
 	s.mu.Unlock()
 	for _, c := range s.all {
 		errs = append(errs, c.cutPower())
 	}
+
 	for _, st := range s.endpoints {
 		errs = append(errs, st.Close())
 	}
+
 	for _, sw := range s.switches {
 		sw.Capture(nil)
 		errs = append(errs, sw.Close())
 	}
+
 	for _, c := range s.captures {
 		errs = append(errs, c.Close())
 	}
+
 	if err := os.Remove(runningFile); !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)
 	}
+
 	return errors.Join(errs...)
 }

@@ -33,17 +33,24 @@ func Create(dir, program string, o Order) error {
 	if err := o.Check(); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
+
 	have, err := readRackDoc(dir)
 	same := have.Order
 	same.Capture = o.Capture
 	switch {
 	case err == nil && same != o:
-		return fmt.Errorf("make rack: there is another one in %s: %s; `firstlight lab down --remove` removes it", dir, describeDifferences(have.Order, o))
+		return fmt.Errorf(
+			"make rack: there is another one in %s: %s; `firstlight lab down --remove` removes it", dir,
+			describeDifferences(have.Order, o),
+		)
 	case err == nil:
-		return errors.Join(have.setCapture(dir, o.Capture), writeSSHConfig(dir, program, o)) // the program may have moved
+		return errors.Join(
+			have.setCapture(dir, o.Capture), writeSSHConfig(dir, program, o),
+		) // the program may have moved
 	case !errors.Is(err, NoRack):
 		return err
 	}
+
 	if _, err := os.Stat(o.Image); err != nil {
 		return fmt.Errorf("make rack: %w; `firstlight build` makes the image", err)
 	}
@@ -53,6 +60,7 @@ func Create(dir, program string, o Order) error {
 	if err := checkEquipment(o); err != nil { // before there is a rack of this size
 		return fmt.Errorf("make rack: %w", err)
 	}
+
 	return writeRack(dir, program, o)
 }
 
@@ -64,14 +72,17 @@ func writeRack(dir, program string, o Order) error {
 	if err := linkImage(o.Image, filepath.Join(dir, stickImage)); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
+
 	key, err := mintKey(filepath.Join(dir, sshDir))
 	if err != nil {
 		return err
 	}
+
 	password := make([]byte, 8) // IPMI takes 16 or 20 characters
 	if _, err := rand.Read(password); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
+
 	m := rackDoc{Order: o, Password: hex.EncodeToString(password), Made: time.Now()}
 	text, err := Plan(o).SiteDocument(m.Password, key)
 	if err != nil {
@@ -80,6 +91,7 @@ func writeRack(dir, program string, o Order) error {
 	if err := os.WriteFile(filepath.Join(dir, siteFile), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
+
 	// Last: what was cut off before is made anew.
 	return errors.Join(writeSSHConfig(dir, program, o), writeJSON(filepath.Join(dir, rackFile), m))
 }
@@ -89,10 +101,14 @@ func (m rackDoc) setCapture(dir string, all bool) error {
 	if m.Order.Capture == all {
 		return nil
 	}
+
 	var r runningFileDoc
 	if err := readJSON(filepath.Join(dir, runningFile), &r); err == nil && r.Supervisor.Alive() {
-		return fmt.Errorf("make rack: the one in %s is on; `firstlight lab down` first, capture begins and ends with `up`", dir)
+		return fmt.Errorf(
+			"make rack: the one in %s is on; `firstlight lab down` first, capture begins and ends with `up`", dir,
+		)
 	}
+
 	m.Order.Capture = all
 	return writeJSON(filepath.Join(dir, rackFile), m)
 }
@@ -111,6 +127,7 @@ func linkImage(image, own string) error {
 	if out, err := exec.Command("cp", "--sparse=always", "--reflink=auto", image, own).CombinedOutput(); err != nil {
 		return fmt.Errorf("copy image: %w: %s", err, out)
 	}
+
 	return nil
 }
 
@@ -122,6 +139,7 @@ func IsOutdated(dir string, o Order) bool {
 	if err != nil || err2 != nil || os.SameFile(own, now) {
 		return false
 	}
+
 	return own.Size() != now.Size() || now.ModTime().After(own.ModTime())
 }
 
@@ -163,15 +181,18 @@ func checkEquipment(o Order) error {
 			return fmt.Errorf("%s is not installed; `scripts/deps lab` installs it (package %s)", p.name, p.from)
 		}
 	}
+
 	for _, c := range Plan(o).Machines() {
 		if err := lab.CheckFirmware(c.Firmware); err != nil {
 			return err
 		}
 	}
+
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return err
 	}
+
 	return checkMemory(o, string(text))
 }
 
@@ -193,6 +214,7 @@ func Start(ctx context.Context, dir string, run Run, argv ...string) (fresh bool
 	if _, err := c.Status(ctx); err == nil || !errors.Is(err, NotRunning) {
 		return false, err
 	}
+
 	m, err := readRackDoc(dir)
 	if err != nil {
 		return false, err
@@ -200,10 +222,12 @@ func Start(ctx context.Context, dir string, run Run, argv ...string) (fresh bool
 	if err := checkEquipment(m.Order); err != nil {
 		return false, fmt.Errorf("start rack: %w", err)
 	}
+
 	m.Run = run
 	if err := writeJSON(filepath.Join(dir, rackFile), m); err != nil {
 		return false, fmt.Errorf("start rack: %w", err)
 	}
+
 	return true, start(ctx, dir, argv...)
 }
 
@@ -212,6 +236,7 @@ func start(ctx context.Context, dir string, argv ...string) error {
 	if _, err := TearDown(dir); err != nil { // what a crash has left
 		return err
 	}
+
 	c := Client{Dir: dir}
 	logPath := filepath.Join(dir, supervisorLog)
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -219,6 +244,7 @@ func start(ctx context.Context, dir string, argv ...string) error {
 		return fmt.Errorf("start rack: %w", err)
 	}
 	defer log.Close()
+
 	info, err := log.Stat()
 	if err != nil {
 		return fmt.Errorf("start rack: %w", err)
@@ -227,12 +253,14 @@ func start(ctx context.Context, dir string, argv ...string) error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("start rack: keep open files from it: %w", err)
 	}
+
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start rack: %w", err)
 	}
+
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for {

@@ -31,6 +31,7 @@ func (s *supervisor) listen() {
 		s.watch.powerOn()
 		s.doc = nil // said before
 	}
+
 	lines := a.machine.Console().LinesFrom(s.watch.heard)
 	s.watch.heard += len(lines)
 	for _, line := range lines {
@@ -48,6 +49,7 @@ func (s *supervisor) updatePhases(now time.Time) {
 		if !c.IsOn() {
 			s.logError(c.noticeEnd())
 		}
+
 		phase := ""
 		if i == 0 {
 			phase, _ = applianceState(c.IsOn(), s.watch.phaseTracker, s.doc)
@@ -57,11 +59,14 @@ func (s *supervisor) updatePhases(now time.Time) {
 			}
 			phase, _, _ = nodeState(c.Name, s.doc)
 		}
+
 		if phase == s.phases[c.Name].Phase {
 			continue
 		}
+
 		s.logError(s.recordEvent(Event{At: now, Machine: c.Name, Phase: phase, CPU: c.machine.CPU().Seconds()}))
 	}
+
 	if s.doc != nil {
 		for _, c := range s.doc.Clusters {
 			name := ofCluster(c.Name)
@@ -70,6 +75,7 @@ func (s *supervisor) updatePhases(now time.Time) {
 			}
 		}
 	}
+
 	for _, c := range s.all {
 		if c.bmc != nil && !c.bmc.IsRunning() {
 			s.faults["BMC of "+c.Name] = "has ended; its log says why; `firstlight lab down` and `up` start it again"
@@ -84,13 +90,16 @@ func (s *supervisor) restorePhases() error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range events {
 		s.phases[e.Machine] = e
 	}
+
 	info, err := os.Stat(lockFile)
 	if err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
+
 	return s.closePhases(info.ModTime(), nil)
 }
 
@@ -113,10 +122,12 @@ func appendEvent(e Event) error {
 	if err != nil {
 		return err
 	}
+
 	f, err := os.OpenFile(eventsFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
+
 	_, err = f.Write(append(b, '\n'))
 	return errors.Join(err, f.Close())
 }
@@ -132,6 +143,7 @@ func ReadEvents(dir string) ([]Event, error) {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
 	defer f.Close()
+
 	var all []Event
 	for in := bufio.NewScanner(f); in.Scan(); {
 		var e Event
@@ -139,6 +151,7 @@ func ReadEvents(dir string) ([]Event, error) {
 			all = append(all, e)
 		}
 	}
+
 	return all, nil
 }
 
@@ -146,7 +159,13 @@ func ReadEvents(dir string) ([]Event, error) {
 func clusterNodes(c status.Cluster) (all []ClusterNode) {
 	for _, m := range c.Members {
 		_, server, _ := strings.Cut(m.Host, "/")
-		all = append(all, ClusterNode{Name: m.Name, Server: server, Roles: m.Roles, Phase: m.State, Why: m.Reason})
+		all = append(all, ClusterNode{
+			Name:   m.Name,
+			Server: server,
+			Roles:  m.Roles,
+			Phase:  m.State,
+			Why:    m.Reason,
+		})
 	}
 	return all
 }
@@ -160,51 +179,77 @@ func (s *supervisor) status() Status {
 	if err := s.all[0].failure(); err != nil {
 		st.Over, st.Failed, st.Dead, st.Text = true, true, true, fmt.Sprintf("%s: %s", Appliance, err)
 	}
+
 	if st.Text == "" && s.doc != nil {
 		st.Text = s.doc.Launch.Text
 	}
+
 	for _, c := range s.all {
 		st.Machines = append(st.Machines, s.machineStatus(c))
 	}
+
 	if s.doc != nil {
 		for _, c := range s.doc.Clusters {
-			st.Clusters = append(st.Clusters, Cluster{Name: c.Name, Phase: c.State, Since: s.phases[ofCluster(c.Name)].At, Percent: c.Percent,
-				Nodes: c.Nodes, Why: c.Text, Error: c.Error, Members: clusterNodes(c)})
+			st.Clusters = append(st.Clusters, Cluster{
+				Name:    c.Name,
+				Phase:   c.State,
+				Since:   s.phases[ofCluster(c.Name)].At,
+				Percent: c.Percent,
+				Nodes:   c.Nodes,
+				Why:     c.Text,
+				Error:   c.Error,
+				Members: clusterNodes(c),
+			})
 		}
 	}
+
 	if s.doc != nil {
 		st.Unknown = s.rack.unknownMachines(s.doc)
 	}
+
 	for _, sw := range s.switches {
 		for a, n := range sw.Outside() {
 			st.Outside[a.String()] += n
 		}
 	}
+
 	for _, c := range s.all {
 		if err := c.failure(); err != nil {
 			st.Faults = append(st.Faults, fmt.Sprintf("%s: %s", c.Name, err))
 		}
 	}
+
 	for who, what := range s.faults {
 		st.Faults = append(st.Faults, who+" "+what)
 	}
+
 	slices.Sort(st.Faults)
 	return st
 }
 
 func (s *supervisor) machineStatus(c *machine) Machine {
 	e := s.phases[c.Name]
-	m := Machine{Name: c.Name, On: c.IsOn(), Phase: e.Phase, Since: e.At, CPU: c.machine.CPU().Seconds(), Last: c.machine.Console().LastLine(),
-		Share: c.machine.Share(), Cables: c.cables()}
+	m := Machine{
+		Name:   c.Name,
+		On:     c.IsOn(),
+		Phase:  e.Phase,
+		Since:  e.At,
+		CPU:    c.machine.CPU().Seconds(),
+		Last:   c.machine.Console().LastLine(),
+		Share:  c.machine.Share(),
+		Cables: c.cables(),
+	}
 	if m.On {
 		m.Command = c.machine.CommandLine()
 	}
+
 	if c.bmc != nil {
 		m.Boot = c.bmc.Device()
 		_, percent, n := nodeState(c.Name, s.doc)
 		m.Percent, m.Why, m.Next, m.Error = percent, n.Why, n.Next, n.Error
 		return c.addOwnState(m)
 	}
+
 	_, m.Percent = applianceState(m.On, s.watch.phaseTracker, s.doc)
 	if s.doc != nil {
 		m.Why = s.doc.Summary
@@ -216,6 +261,7 @@ func (s *supervisor) machineStatus(c *machine) Machine {
 			m.Error = cmp.Or(m.Error, st.Error)
 		}
 	}
+
 	return c.addOwnState(m)
 }
 
@@ -227,7 +273,9 @@ func (c *machine) addOwnState(m Machine) Machine {
 	}
 	if err := c.failure(); err != nil {
 		m.Why, m.Error = err.Error(), err.Error()
-		m.Next = fmt.Sprintf("`firstlight lab power %s on` switches it on again, or `firstlight lab down` and `up`", c.Name)
+		m.Next = fmt.Sprintf(
+			"`firstlight lab power %s on` switches it on again, or `firstlight lab down` and `up`", c.Name,
+		)
 	}
 	return m
 }

@@ -33,6 +33,7 @@ func CaptureTo(path string) (*Capture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("capture: %w", err)
 	}
+
 	c := &Capture{file: f, out: bufio.NewWriterSize(f, 256<<10), stop: make(chan struct{})}
 	le := binary.LittleEndian
 	head := le.AppendUint32(nil, pcapMagic)
@@ -66,11 +67,13 @@ func (c *Capture) writeFrame(at time.Time, frame []byte) {
 	if kind, data := payload(frame); kind == typeIPv4 && len(data) >= 20 && data[9] == protoTCP && len(frame) > tcpBytes {
 		kept = frame[:tcpBytes]
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
 		return
 	}
+
 	le := binary.LittleEndian
 	var head [16]byte
 	le.PutUint32(head[0:], uint32(at.Unix()))
@@ -91,6 +94,7 @@ func (c *Capture) Close() error {
 	if c.err == nil {
 		c.err = c.out.Flush()
 	}
+
 	err := errors.Join(c.err, c.file.Close())
 	c.err = os.ErrClosed
 	return err

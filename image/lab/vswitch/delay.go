@@ -71,13 +71,16 @@ func (l *delayLine) run() {
 					do = heap.Pop(&l.waits).(wait).do
 				}
 			}
+
 			l.mu.Unlock()
 			if do == nil {
 				break
 			}
+
 			do()
 			next = time.Hour
 		}
+
 		timer.Reset(next)
 		select {
 		case <-l.done:

@@ -36,9 +36,11 @@ func (t table) forward(from *Port, frame []byte, now time.Time) *Port {
 			t[source] = portEntry{from, now}
 		}
 	}
+
 	if to.isGroup() {
 		return nil
 	}
+
 	p, known := t[to]
 	if !known {
 		return nil
@@ -47,6 +49,7 @@ func (t table) forward(from *Port, frame []byte, now time.Time) *Port {
 		delete(t, to)
 		return nil
 	}
+
 	return p.port
 }
 
@@ -71,10 +74,12 @@ func payload(frame []byte) (kind uint16, data []byte) {
 	if len(frame) < headerBytes {
 		return 0, nil
 	}
+
 	kind, data = binary.BigEndian.Uint16(frame[12:]), frame[headerBytes:]
 	for kind == typeVLAN && len(data) >= 4 {
 		kind, data = binary.BigEndian.Uint16(data[2:]), data[4:]
 	}
+
 	return kind, data
 }
 

@@ -21,14 +21,17 @@ func (s *Switch) Listen(name, path string) (*Port, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("make port %s: %w", name, err)
 	}
+
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("make port %s: %w", name, err)
 	}
+
 	p, err := s.add(name)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
+
 	j := &jack{port: p}
 	p.stop = func() error { j.plug(nil); return l.Close() }
 	go j.write()
@@ -38,10 +41,12 @@ func (s *Switch) Listen(name, path string) (*Port, error) {
 			if err != nil {
 				return // closed
 			}
+
 			j.plug(conn)
 			go j.read(conn)
 		}
 	}()
+
 	return p, nil
 }
 
@@ -59,6 +64,7 @@ func (j *jack) plug(conn net.Conn) {
 	if j.conn != nil {
 		j.conn.Close()
 	}
+
 	j.conn = conn
 }
 
@@ -86,14 +92,17 @@ func (j *jack) read(conn net.Conn) {
 		if _, err := io.ReadFull(in, size[:]); err != nil {
 			return
 		}
+
 		n := binary.BigEndian.Uint32(size[:])
 		if n > largestFrame {
 			return // not QEMU
 		}
+
 		frame := make([]byte, n)
 		if _, err := io.ReadFull(in, frame); err != nil {
 			return
 		}
+
 		j.port.Send(frame)
 	}
 }
@@ -108,6 +117,7 @@ func (j *jack) write() {
 		case frame := <-j.port.out:
 			buf = append(binary.BigEndian.AppendUint32(buf[:0], uint32(len(frame))), frame...)
 		}
+
 		for more := true; more && len(buf) < 128<<10; {
 			select {
 			case frame := <-j.port.out:
@@ -116,10 +126,12 @@ func (j *jack) write() {
 				more = false
 			}
 		}
+
 		conn := j.current()
 		if conn == nil {
 			continue // no machine: the frames are lost
 		}
+
 		if _, err := conn.Write(buf); err != nil {
 			j.unplug(conn)
 		}

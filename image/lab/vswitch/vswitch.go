@@ -37,7 +37,13 @@ type Switch struct {
 // New makes a switch. The prefixes are the addresses that belong to the rack: frames to
 // others are counted, see Outside.
 func New(name string, rack ...netip.Prefix) *Switch {
-	s := &Switch{Name: name, ports: map[*Port]bool{}, table: table{}, rack: rack, outside: map[netip.Addr]int{}}
+	s := &Switch{
+		Name:    name,
+		ports:   map[*Port]bool{},
+		table:   table{},
+		rack:    rack,
+		outside: map[netip.Addr]int{},
+	}
 	s.line.init()
 	return s
 }
@@ -73,6 +79,7 @@ func (s *Switch) Attach(name string, receive func(frame []byte)) (*Port, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	go func() {
 		for {
 			select {
@@ -83,6 +90,7 @@ func (s *Switch) Attach(name string, receive func(frame []byte)) (*Port, error) 
 			}
 		}
 	}()
+
 	return p, nil
 }
 
@@ -92,6 +100,7 @@ func (s *Switch) add(name string) (*Port, error) {
 	if s.closed {
 		return nil, fmt.Errorf("plug %s into switch %s: it is closed", name, s.Name)
 	}
+
 	p := &Port{Name: name, sw: s, out: make(chan []byte, queue), done: make(chan struct{})}
 	s.ports[p] = true
 	return p, nil
@@ -105,12 +114,14 @@ func (p *Port) Send(frame []byte) {
 	if !s.ports[p] || len(frame) < headerBytes {
 		return
 	}
+
 	p.stats.Sent++
 	p.stats.Bytes += int64(len(frame))
 	if p.fault.drops() {
 		p.stats.Lost++
 		return
 	}
+
 	s.observe(frame)
 	to := s.table.forward(p, frame, time.Now())
 	for other := range s.ports {
@@ -125,6 +136,7 @@ func (p *Port) Send(frame []byte) {
 			s.line.add(time.Now().Add(delay), func() { s.deliver(other, frame) })
 			continue
 		}
+
 		other.put(frame)
 	}
 }
@@ -156,10 +168,12 @@ func (s *Switch) observe(frame []byte) {
 	if s.capture != nil {
 		s.capture.writeFrame(time.Now(), frame)
 	}
+
 	to := destination(frame)
 	if !to.IsValid() || isInternal(to, s.rack) {
 		return
 	}
+
 	const most = 1000 // different ones
 	if _, known := s.outside[to]; known || len(s.outside) < most {
 		s.outside[to]++
@@ -195,6 +209,7 @@ func (s *Switch) Outside() map[netip.Addr]int {
 	for a, n := range s.outside {
 		all[a] = n
 	}
+
 	return all
 }
 
@@ -229,11 +244,13 @@ func (s *Switch) Close() error {
 	for p := range s.ports {
 		all = append(all, p)
 	}
+
 	s.mu.Unlock()
 	var errs []error
 	for _, p := range all {
 		errs = append(errs, p.Close())
 	}
+
 	s.line.close()
 	return errors.Join(errs...)
 }

@@ -53,6 +53,7 @@ func Check(t *Tree, finders []Finder) ([]Miss, error) {
 		}
 		all = append(all, misses...)
 	}
+
 	sort.SliceStable(all, func(i, j int) bool { return all[i].String() < all[j].String() })
 	var out []Miss
 	for i, m := range all {
@@ -60,6 +61,7 @@ func Check(t *Tree, finders []Finder) ([]Miss, error) {
 			out = append(out, m)
 		}
 	}
+
 	return out, nil
 }
 
@@ -85,20 +87,24 @@ func Load(fsys fs.FS) (*Tree, error) {
 		if err != nil {
 			return err
 		}
+
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
+
 		n := node{mode: info.Mode(), size: info.Size()}
 		if n.mode&fs.ModeSymlink != 0 {
 			if n.link, err = fs.ReadLink(fsys, name); err != nil {
 				return err
 			}
 		}
+
 		full := path.Join("/", name)
 		if ok, _ := path.Match(imagesDir+"/"+layer.Dir+"/*/"+layer.Files, full); ok {
 			return fs.SkipDir
 		}
+
 		t.nodes[full] = n
 		t.names = append(t.names, full)
 		return nil
@@ -106,6 +112,7 @@ func Load(fsys fs.FS) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list root: %w", err)
 	}
+
 	sort.Strings(t.names)
 	return t, nil
 }
@@ -130,6 +137,7 @@ func (t *Tree) Resolve(name string) (string, bool) {
 			at = path.Dir(at)
 			continue
 		}
+
 		next := path.Join(at, step)
 		n, ok := t.nodes[next]
 		if !ok {
@@ -142,11 +150,14 @@ func (t *Tree) Resolve(name string) (string, bool) {
 		if links++; links > maxLinks {
 			return next, false
 		}
+
 		if path.IsAbs(n.link) {
 			at = "/"
 		}
+
 		rest = append(strings.Split(n.link, "/"), rest...)
 	}
+
 	return at, true
 }
 
@@ -194,7 +205,9 @@ func (t *Tree) ownFiles() []string {
 	var out []string
 	for _, name := range t.names {
 		n := t.nodes[name]
-		if !n.mode.IsRegular() || n.size > maxText || strings.HasPrefix(name, imagesDir+"/") || strings.HasPrefix(name, packagesDir+"/") {
+		if !n.mode.IsRegular() || n.size > maxText || strings.HasPrefix(
+			name, imagesDir+"/",
+		) || strings.HasPrefix(name, packagesDir+"/") {
 			continue
 		}
 		if isOurs(name) {
@@ -206,7 +219,9 @@ func (t *Tree) ownFiles() []string {
 
 // isOurs says whether this product puts the file into the root.
 func isOurs(name string) bool {
-	return strings.Contains(name, "firstlight") || strings.HasPrefix(name, "/etc/kubernetes/") || strings.Contains(name, "/kubelet.service")
+	return strings.Contains(
+		name, "firstlight",
+	) || strings.HasPrefix(name, "/etc/kubernetes/") || strings.Contains(name, "/kubelet.service")
 }
 
 // line is one line of a text file, for people to find.
@@ -226,6 +241,7 @@ func (t *Tree) readLines(names []string) ([]line, error) {
 		if strings.IndexByte(string(b[:min(len(b), 8000)]), 0) >= 0 {
 			continue
 		}
+
 		for i, text := range strings.Split(string(b), "\n") {
 			out = append(out, line{fmt.Sprintf("%s:%d", name, i+1), text})
 		}

@@ -20,10 +20,12 @@ func findExtents(t *Tree) ([]Miss, error) {
 		if !ok {
 			continue
 		}
+
 		miss, err := t.readExtents(whole)
 		if err != nil {
 			return nil, err
 		}
+
 		if miss != "" {
 			out = append(out, Miss{name, miss})
 		}
@@ -40,6 +42,7 @@ func (t *Tree) readExtents(name string) (string, error) {
 		return err.Error(), nil
 	}
 	defer f.Close()
+
 	h := sha256.New()
 	_, err = io.Copy(h, f)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -51,13 +54,16 @@ func (t *Tree) readExtents(name string) (string, error) {
 	if !t.Has(name + ".sha256") {
 		return "", nil
 	}
+
 	text, err := t.Read(name + ".sha256")
 	if err != nil {
 		return "", err
 	}
+
 	want, _, _ := strings.Cut(string(text), " ")
 	if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {
 		return fmt.Sprintf("sha256 %s; the file has %s", want, got), nil
 	}
+
 	return "", nil
 }

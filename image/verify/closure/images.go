@@ -43,6 +43,7 @@ func (t *Tree) index() (manifest, error) {
 	if !t.Has(imagesDir + "/index.json") {
 		return m, nil
 	}
+
 	b, err := t.Read(imagesDir + "/index.json")
 	if err != nil {
 		return m, err
@@ -50,6 +51,7 @@ func (t *Tree) index() (manifest, error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("read %s/index.json: %w", imagesDir, err)
 	}
+
 	return m, nil
 }
 
@@ -59,12 +61,14 @@ func (t *Tree) imageNames() (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	names := map[string]bool{}
 	for _, d := range m.Manifests {
 		if name := d.Annotations[annotationName]; name != "" {
 			names[name] = true
 		}
 	}
+
 	return names, nil
 }
 
@@ -84,29 +88,36 @@ func findImages(t *Tree) ([]Miss, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []Miss
 	lines, err := t.readLines(t.ownFiles())
 	if err != nil {
 		return nil, err
 	}
+
 	for _, l := range lines {
 		if l.isComment() {
 			continue
 		}
+
 		refs := domainRef.FindAllString(l.text, -1)
-		if name := strings.TrimSuffix(strings.SplitN(l.by, ":", 2)[0], ".tmpl"); path.Ext(name) == ".yaml" || path.Ext(name) == ".yml" || path.Ext(name) == ".json" || path.Ext(name) == ".toml" {
+		if name := strings.TrimSuffix(
+			strings.SplitN(l.by, ":", 2)[0], ".tmpl",
+		); path.Ext(name) == ".yaml" || path.Ext(name) == ".yml" || path.Ext(name) == ".json" || path.Ext(name) == ".toml" {
 			for _, m := range imageKey.FindAllStringSubmatch(l.text, -1) {
 				if strings.ContainsAny(m[1], "/:") {
 					refs = append(refs, m[1])
 				}
 			}
 		}
+
 		for _, ref := range refs {
 			if !hasImage(have, ref) {
 				out = append(out, Miss{l.by, "image " + ref + " is not in " + imagesDir})
 			}
 		}
 	}
+
 	for _, name := range t.ownPrograms() {
 		refs, err := t.embeddedImages(name)
 		if err != nil {
@@ -114,10 +125,13 @@ func findImages(t *Tree) ([]Miss, error) {
 		}
 		for _, ref := range refs {
 			if !hasImage(have, ref) {
-				out = append(out, Miss{name, "image " + ref + ", named by a manifest inside it, is not in " + imagesDir})
+				out = append(
+					out, Miss{name, "image " + ref + ", named by a manifest inside it, is not in " + imagesDir},
+				)
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -126,6 +140,7 @@ func hasImage(have map[string]bool, ref string) bool {
 	if !strings.Contains(ref, "{{") {
 		return have[ref]
 	}
+
 	ref = template.ReplaceAllStringFunc(ref, func(blank string) string {
 		if template.FindStringSubmatch(blank)[1] == "Domain" {
 			return assets.ImageDomain
@@ -136,15 +151,18 @@ func hasImage(have map[string]bool, ref string) bool {
 	for i := range parts {
 		parts[i] = regexp.QuoteMeta(parts[i])
 	}
+
 	fits, err := regexp.Compile("^" + strings.Join(parts, "[A-Za-z0-9_.-]+") + "$")
 	if err != nil {
 		return false
 	}
+
 	for name := range have {
 		if fits.MatchString(name) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -166,15 +184,18 @@ func (t *Tree) embeddedImages(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	found := map[string]bool{}
 	line := regexp.MustCompile(`\b(?:image|sandbox|sandbox_image)"?\s*[:=]\s*["']?(` + domainRef.String() + `)["']?[ \t]*[\r\n,}]`)
 	for _, m := range line.FindAllSubmatch(b, -1) {
 		found[string(m[1])] = true
 	}
+
 	var out []string
 	for ref := range found {
 		out = append(out, ref)
 	}
+
 	sort.Strings(out)
 	return out, nil
 }
@@ -190,10 +211,12 @@ func findKubeadm(t *Tree) ([]Miss, error) {
 	if !t.Has(kubeadm) {
 		return nil, nil
 	}
+
 	have, err := t.imageNames()
 	if err != nil {
 		return nil, err
 	}
+
 	var out []Miss
 	versions := map[string]string{}
 	for _, repository := range kubeadmImages {
@@ -203,23 +226,31 @@ func findKubeadm(t *Tree) ([]Miss, error) {
 			if !ok {
 				continue
 			}
+
 			found = true
 			if strings.HasPrefix(repository, "kube-") {
 				versions[tag] = repository
 			}
 		}
 		if !found {
-			out = append(out, Miss{kubeadm, "image " + assets.ImageDomain + "/" + repository + " is not in " + imagesDir})
+			out = append(
+				out, Miss{kubeadm, "image " + assets.ImageDomain + "/" + repository + " is not in " + imagesDir},
+			)
 		}
 	}
+
 	if len(versions) > 1 {
 		var tags []string
 		for tag, repository := range versions {
 			tags = append(tags, repository+":"+tag)
 		}
+
 		sort.Strings(tags)
-		out = append(out, Miss{kubeadm, "one version of Kubernetes; the images have several: " + strings.Join(tags, ", ")})
+		out = append(
+			out, Miss{kubeadm, "one version of Kubernetes; the images have several: " + strings.Join(tags, ", ")},
+		)
 	}
+
 	return out, nil
 }
 
@@ -236,6 +267,7 @@ func findLayout(t *Tree) ([]Miss, error) {
 		}
 		return nil, nil
 	}
+
 	var out []Miss
 	seen := map[string]bool{}
 	type todo struct {
@@ -251,11 +283,13 @@ func findLayout(t *Tree) ([]Miss, error) {
 		}
 		list = append(list, todo{by, d})
 	}
+
 	for ; len(list) > 0; list = list[1:] {
 		by, d := list[0].by, list[0].d
 		if seen[d.Digest] {
 			continue
 		}
+
 		seen[d.Digest] = true
 		body, miss, err := t.checkBlob(by, d)
 		if err != nil {
@@ -265,6 +299,7 @@ func findLayout(t *Tree) ([]Miss, error) {
 			out = append(out, *miss)
 			continue
 		}
+
 		var inner manifest
 		if body == nil {
 			continue
@@ -273,14 +308,17 @@ func findLayout(t *Tree) ([]Miss, error) {
 			out = append(out, Miss{by, "manifest " + d.Digest + " that is JSON"})
 			continue
 		}
+
 		next := append(inner.Manifests, inner.Layers...)
 		if inner.Config != nil {
 			next = append(next, *inner.Config)
 		}
+
 		for _, child := range next {
 			list = append(list, todo{by, child})
 		}
 	}
+
 	return out, nil
 }
 
@@ -289,14 +327,17 @@ func (t *Tree) openBlob(sum string) (io.ReadCloser, error) {
 	if name := path.Join(imagesDir, "blobs/sha256", sum); t.Has(name) {
 		return t.Open(name)
 	}
+
 	dir, err := fs.Sub(t.fsys, strings.TrimPrefix(path.Join(imagesDir, layer.Dir, sum), "/"))
 	if err != nil {
 		return nil, err
 	}
+
 	l, err := layer.Open(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	return l.Reader(0), nil
 }
 
@@ -306,6 +347,7 @@ func (t *Tree) checkBlob(by string, d descriptor) ([]byte, *Miss, error) {
 	if raw, err := hex.DecodeString(sum); !ok || err != nil || len(raw) != sha256.Size {
 		return nil, &Miss{by, fmt.Sprintf("a sha256 digest; %q is none", d.Digest)}, nil
 	}
+
 	f, err := t.openBlob(sum)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &Miss{by, "blob " + d.Digest + " is not in " + imagesDir}, nil
@@ -314,6 +356,7 @@ func (t *Tree) checkBlob(by string, d descriptor) ([]byte, *Miss, error) {
 		return nil, nil, err
 	}
 	defer f.Close()
+
 	var keep strings.Builder
 	h := sha256.New()
 	var w io.Writer = h
@@ -321,6 +364,7 @@ func (t *Tree) checkBlob(by string, d descriptor) ([]byte, *Miss, error) {
 	if isManifest {
 		w = io.MultiWriter(h, &keep)
 	}
+
 	n, err := io.Copy(w, f)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF) { // a file of an unpacked layer
 		return nil, &Miss{by, fmt.Sprintf("blob %s cannot be read: %v", d.Digest, err)}, nil
@@ -329,10 +373,13 @@ func (t *Tree) checkBlob(by string, d descriptor) ([]byte, *Miss, error) {
 		return nil, nil, fmt.Errorf("read blob %s: %w", d.Digest, err)
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); n != d.Size || got != sum {
-		return nil, &Miss{by, fmt.Sprintf("blob %s of %d bytes; the file has sha256 %s and %d bytes", d.Digest, d.Size, got, n)}, nil
+		return nil, &Miss{by, fmt.Sprintf(
+			"blob %s of %d bytes; the file has sha256 %s and %d bytes", d.Digest, d.Size, got, n,
+		)}, nil
 	}
 	if !isManifest {
 		return nil, nil, nil
 	}
+
 	return []byte(keep.String()), nil, nil
 }

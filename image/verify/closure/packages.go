@@ -18,10 +18,12 @@ func findPackages(t *Tree) ([]Miss, error) {
 	if !t.Has(index) {
 		return nil, nil
 	}
+
 	text, err := t.Read(index)
 	if err != nil {
 		return nil, err
 	}
+
 	var all []map[string]string
 	have := map[string]bool{}
 	for stanza := range strings.SplitSeq(string(text), "\n\n") {
@@ -29,12 +31,14 @@ func findPackages(t *Tree) ([]Miss, error) {
 		if fields["Package"] == "" {
 			continue
 		}
+
 		all = append(all, fields)
 		have[fields["Package"]] = true
 		for _, p := range strings.Split(fields["Provides"], ",") {
 			have[packageName(p)] = true
 		}
 	}
+
 	var misses []Miss
 	for _, p := range all {
 		by := index + ": " + p["Package"]
@@ -44,12 +48,14 @@ func findPackages(t *Tree) ([]Miss, error) {
 		} else if size := t.nodes[real].size; strconv.FormatInt(size, 10) != p["Size"] {
 			misses = append(misses, Miss{by, fmt.Sprintf("%s has %d bytes, not %s", file, size, p["Size"])})
 		}
+
 		for _, wish := range append(strings.Split(p["Depends"], ","), strings.Split(p["Pre-Depends"], ",")...) {
 			if strings.TrimSpace(wish) != "" && !oneOf(have, wish) {
 				misses = append(misses, Miss{by, "the package " + strings.TrimSpace(wish)})
 			}
 		}
 	}
+
 	return misses, nil
 }
 

@@ -17,10 +17,12 @@ func findLinks(t *Tree) ([]Miss, error) {
 		if n.mode&fs.ModeSymlink == 0 {
 			continue
 		}
+
 		dir := path.Dir(name)
 		if dir != "/usr/bin" && dir != "/usr/sbin" && path.Ext(dir) != ".wants" && path.Ext(dir) != ".requires" && !isOurs(name) {
 			continue
 		}
+
 		if to, ok := t.Resolve(name); !ok && !isRuntimePath(to) {
 			out = append(out, Miss{name, fmt.Sprintf("link to %s, which is not in the root", n.link)})
 		}
@@ -50,6 +52,7 @@ func findPaths(t *Tree) ([]Miss, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []Miss
 	for _, l := range lines {
 		if l.isComment() || isConditional(l.text) {
@@ -63,6 +66,7 @@ func findPaths(t *Tree) ([]Miss, error) {
 			out = append(out, Miss{l.by, "path " + name + " is not in the root"})
 		}
 	}
+
 	return out, nil
 }
 
@@ -83,6 +87,7 @@ func findURLs(t *Tree) ([]Miss, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []Miss
 	prose := -1 // indentation of the description that the line may belong to
 	for _, l := range lines {
@@ -90,20 +95,25 @@ func findURLs(t *Tree) ([]Miss, error) {
 		if prose >= 0 && indent > prose && strings.TrimSpace(l.text) != "" {
 			continue // a description goes on as long as it is indented deeper (YAML 1.2, 7.3)
 		}
+
 		prose = -1
 		if strings.HasPrefix(strings.TrimSpace(l.text), "description:") {
 			prose = indent
 			continue
 		}
-		if l.isComment() || strings.Contains(l.text, "$schema") || strings.Contains(l.text, "Documentation=") || strings.Contains(l.text, "description:") {
+		if l.isComment() || strings.Contains(
+			l.text, "$schema",
+		) || strings.Contains(l.text, "Documentation=") || strings.Contains(l.text, "description:") {
 			continue
 		}
+
 		for _, m := range address.FindAllStringSubmatch(l.text, -1) {
 			if !isInside(strings.ToLower(m[1])) {
 				out = append(out, Miss{l.by, "address " + m[0] + " is outside the rack"})
 			}
 		}
 	}
+
 	return out, nil
 }
 

@@ -38,12 +38,14 @@ func findUnits(t *Tree) ([]Miss, error) {
 			list = append(list, name)
 		}
 	}
+
 	sort.Strings(list)
 	for ; len(list) > 0; list = list[1:] {
 		name := list[0]
 		if seen[name] || !all[name] {
 			continue
 		}
+
 		seen[name] = true
 		u, err := t.readUnit(name)
 		if err != nil {
@@ -52,6 +54,7 @@ func findUnits(t *Tree) ([]Miss, error) {
 		if u.masked {
 			continue
 		}
+
 		list = append(list, t.wantedUnits(name)...)
 		for _, s := range u.settings {
 			for _, other := range strings.Fields(s.value) {
@@ -74,8 +77,10 @@ func findUnits(t *Tree) ([]Miss, error) {
 				out = append(out, t.checkProgram(u, s)...)
 			}
 		}
+
 		out = append(out, t.socketService(all, name)...)
 	}
+
 	return out, nil
 }
 
@@ -96,12 +101,14 @@ func (t *Tree) checkProgram(u unit, s setting) []Miss {
 	if len(fields) == 0 {
 		return nil
 	}
+
 	prefix := len(fields[0]) - len(strings.TrimLeft(fields[0], "@-:+!|"))
 	optional := strings.Contains(fields[0][:prefix], "-")
 	name := strings.Trim(fields[0][prefix:], `"`)
 	if name == "" || strings.ContainsAny(name, "%$") || optional && !u.ours {
 		return nil
 	}
+
 	if !path.IsAbs(name) {
 		for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
 			if t.Has(path.Join(dir, name)) {
@@ -109,6 +116,7 @@ func (t *Tree) checkProgram(u unit, s setting) []Miss {
 			}
 		}
 	}
+
 	real, ok := t.Resolve(name)
 	if !ok {
 		return []Miss{{s.by, fmt.Sprintf("%s=%s: no such program", s.key, name)}}
@@ -116,6 +124,7 @@ func (t *Tree) checkProgram(u unit, s setting) []Miss {
 	if n := t.nodes[real]; !n.mode.IsRegular() || n.mode&0o111 == 0 {
 		return []Miss{{s.by, fmt.Sprintf("%s=%s: not an executable file", s.key, name)}}
 	}
+
 	return nil
 }
 
@@ -160,8 +169,10 @@ func (t *Tree) readUnit(name string) (unit, error) {
 		if err := t.readSettings(&u, file); err != nil {
 			return u, err
 		}
+
 		break
 	}
+
 	for _, dir := range unitDirs {
 		for _, file := range t.FilesUnder(path.Join(dir, name+".d")) {
 			if err := t.readSettings(&u, file); err != nil {
@@ -169,6 +180,7 @@ func (t *Tree) readUnit(name string) (unit, error) {
 			}
 		}
 	}
+
 	return u, nil
 }
 
@@ -177,6 +189,7 @@ func (t *Tree) readSettings(u *unit, file string) error {
 	if err != nil {
 		return err
 	}
+
 	u.ours = u.ours || isOurs(file)
 	long := ""
 	for i, text := range strings.Split(string(b), "\n") {
@@ -189,11 +202,15 @@ func (t *Tree) readSettings(u *unit, file string) error {
 			long = strings.TrimSuffix(text, `\`) + " "
 			continue
 		}
+
 		key, value, ok := strings.Cut(text, "=")
 		if ok {
-			u.settings = append(u.settings, setting{fmt.Sprintf("%s:%d", file, i+1), strings.TrimSpace(key), strings.TrimSpace(value)})
+			u.settings = append(
+				u.settings, setting{fmt.Sprintf("%s:%d", file, i+1), strings.TrimSpace(key), strings.TrimSpace(value)},
+			)
 		}
 	}
+
 	return nil
 }
 
@@ -219,18 +236,22 @@ func (t *Tree) socketService(all map[string]bool, name string) []Miss {
 	if !strings.Contains(name, "firstlight") || ext != ".socket" && ext != ".timer" && ext != ".path" {
 		return nil
 	}
+
 	service := strings.TrimSuffix(name, ext) + ".service"
 	u, err := t.readUnit(name)
 	if err != nil {
 		return nil
 	}
+
 	for _, s := range u.settings {
 		if s.key == "Unit" || s.key == "Service" {
 			service = s.value
 		}
 	}
+
 	if t.hasUnit(all, service) {
 		return nil
 	}
+
 	return []Miss{{name, "it starts " + service + ": no such unit"}}
 }

@@ -78,10 +78,12 @@ func ReplyTo(request []byte, now time.Time, source Source) (answer []byte, ok bo
 	if len(request) < packetSize {
 		return nil, false
 	}
+
 	version, mode := request[0]>>3&7, request[0]&7
 	if mode != modeClient || version < 1 || version > 4 {
 		return nil, false
 	}
+
 	a := make([]byte, packetSize)
 	a[0] = version<<3 | modeServer // leap indicator 0: we claim to know the time, of stratum 10 at worst
 	a[2] = request[2]              // poll
@@ -96,6 +98,7 @@ func ReplyTo(request []byte, now time.Time, source Source) (answer []byte, ok bo
 		copy(a[12:], "LOCL")
 		binary.BigEndian.PutUint64(a[16:], ntpTimestamp(now))
 	}
+
 	copy(a[24:32], request[40:48]) // originate: what the client sent as transmit time
 	binary.BigEndian.PutUint64(a[32:], ntpTimestamp(now))
 	binary.BigEndian.PutUint64(a[40:], ntpTimestamp(now))

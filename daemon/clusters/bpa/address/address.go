@@ -58,6 +58,7 @@ func ForNIC(h Host, mac string, leases Leases, now time.Time) (Result, error) {
 	if s, ok := h.Static[mac]; ok {
 		return Result{mac, s.Addr, FromSite}, nil
 	}
+
 	lease, leased := leases[mac]
 	if lease.IsActive(now) {
 		return Result{mac, lease.Addr, FromLease}, nil
@@ -69,15 +70,18 @@ func ForNIC(h Host, mac string, leases Leases, now time.Time) (Result, error) {
 		}
 		return Result{}, &MissingError{NoActiveLease, fmt.Sprintf("No active ip address lease found for MAC address %s: host %s: its lease of %s %s; see that it is on and asks for an address", mac, h.Name, lease.Addr, was)}
 	}
+
 	var seen netip.Addr
 	for _, n := range h.NICs {
 		if n.MAC == mac && n.Addr.IsValid() && !n.Addr.IsLinkLocalUnicast() && (!seen.IsValid() || seen.Is6() && n.Addr.Is4()) {
 			seen = n.Addr
 		}
 	}
+
 	if seen.IsValid() {
 		return Result{mac, seen, FromInspection}, nil
 	}
+
 	return Result{}, &MissingError{NoAddress, fmt.Sprintf("IP address not found for host with MAC address %s: host %s: the site gives that NIC none, it has no lease, and inspection saw none; "+
 		"cable it, give it an address in site.yaml, or name another NIC of the host%s", mac, h.Name, otherNICs(h, mac))}
 }
@@ -106,9 +110,13 @@ func ForHost(h Host, leases Leases, now time.Time) (Result, error) {
 			first = err
 		}
 	}
+
 	if first == nil {
-		first = &MissingError{NoAddress, fmt.Sprintf("IP address not found for host %s: nothing is known of its NICs; inspect it, or name its boot MAC", h.Name)}
+		first = &MissingError{NoAddress, fmt.Sprintf(
+			"IP address not found for host %s: nothing is known of its NICs; inspect it, or name its boot MAC", h.Name,
+		)}
 	}
+
 	return Result{}, first
 }
 
@@ -118,12 +126,15 @@ func (h Host) macs() []string {
 	if h.BootMAC != "" {
 		all = append(all, h.BootMAC)
 	}
+
 	for mac := range h.Static {
 		all = append(all, mac)
 	}
+
 	for _, n := range h.NICs {
 		all = append(all, n.MAC)
 	}
+
 	slices.Sort(all)
 	return slices.Compact(all)
 }

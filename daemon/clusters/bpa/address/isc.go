@@ -55,6 +55,7 @@ func ParseISC(text []byte) Leases {
 			block.Ends = parseEnd(words[1:])
 		}
 	}
+
 	return all
 }
 

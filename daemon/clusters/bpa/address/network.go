@@ -44,26 +44,31 @@ func ParseNetworkData(text []byte) (map[string]Static, error) {
 	if err := json.Unmarshal(text, &d); err != nil {
 		return nil, fmt.Errorf("read network data: %w", err)
 	}
+
 	all := map[string]Static{}
 	for _, n := range d.Networks {
 		if strings.HasSuffix(n.Type, "dhcp") || strings.HasSuffix(n.Type, "slaac") {
 			continue
 		}
+
 		bare, _, _ := strings.Cut(n.Address, "/")
 		addr, err := netip.ParseAddr(bare)
 		if err != nil {
 			continue
 		}
+
 		s := Static{Addr: addr, Default: n.Gateway != ""}
 		for _, r := range n.Routes {
 			s.Default = s.Default || r.Network == "0.0.0.0" || r.Network == "::" || strings.HasSuffix(r.Network, "/0")
 		}
+
 		for _, mac := range d.macs(n.Link, 0) {
 			if had, ok := all[mac]; !ok || s.Default && !had.Default {
 				all[mac] = s
 			}
 		}
 	}
+
 	return all, nil
 }
 
@@ -83,6 +88,7 @@ func (d *networkData) macs(link string, depth int) []string {
 			all = append(all, d.macs(below, depth+1)...)
 		}
 	}
+
 	slices.Sort(all)
 	return slices.Compact(all)
 }

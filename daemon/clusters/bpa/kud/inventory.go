@@ -26,9 +26,11 @@ func (m Node) Roles() []string {
 	if m.Master {
 		all = append(all, "master")
 	}
+
 	if m.Worker {
 		all = append(all, "worker")
 	}
+
 	return all
 }
 
@@ -72,6 +74,7 @@ func (ini *inventory) writeNodes(members []Node, login string) (masters, workers
 			workers = append(workers, m.Label)
 		}
 	}
+
 	ini.group("kube-master", masters...)
 	ini.group("kube-node", workers...)
 	ini.group("etcd", masters...)

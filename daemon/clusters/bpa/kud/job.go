@@ -50,12 +50,15 @@ func (r Run) Command(cluster string) string {
 	if r.Action == contract.Remove {
 		return c + " --remove " + strings.Join(r.Nodes, " ")
 	}
+
 	if r.PodSubnet != "" {
 		c += " --network " + r.PodSubnet
 	}
+
 	if len(r.Plugins) > 0 {
 		c += " --plugins " + strings.Join(r.Plugins, " ")
 	}
+
 	return c
 }
 
@@ -65,17 +68,28 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 	if err != nil {
 		return nil, fmt.Errorf("encode run of cluster %s: %w", cluster, err)
 	}
+
 	labels := map[string]string{LabelCluster: cluster}
-	mounts := []corev1.VolumeMount{{Name: "multi-cluster", MountPath: contract.Dir}, {Name: "secret-volume", MountPath: "/.ssh"}}
+	mounts := []corev1.VolumeMount{{
+		Name:      "multi-cluster",
+		MountPath: contract.Dir,
+	}, {Name: "secret-volume", MountPath: "/.ssh"}}
 	volumes := []corev1.Volume{
-		{Name: "multi-cluster", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: contract.Dir}}},
-		{Name: "secret-volume", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: SSHSecret}}},
+		{
+			Name:         "multi-cluster",
+			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: contract.Dir}},
+		},
+		{
+			Name:         "secret-volume",
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: SSHSecret}},
+		},
 	}
 	if r.Image == assets.InstallerImage {
 		mounts = append(mounts, corev1.VolumeMount{Name: "program", MountPath: program, ReadOnly: true})
 		source := corev1.HostPathVolumeSource{Path: program, Type: ptr.To(corev1.HostPathFile)}
 		volumes = append(volumes, corev1.Volume{Name: "program", VolumeSource: corev1.VolumeSource{HostPath: &source}})
 	}
+
 	env := []corev1.EnvVar{
 		{Name: contract.EnvAction, Value: r.Action},
 		{Name: contract.EnvNodes, Value: strings.Join(r.Nodes, " ")},
@@ -83,14 +97,19 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 	if r.ServiceSubnet != "" {
 		env = append(env, corev1.EnvVar{Name: contract.EnvServiceSubnet, Value: r.ServiceSubnet})
 	}
+
 	if len(r.Clear) > 0 {
 		env = append(env, corev1.EnvVar{Name: contract.EnvClear, Value: contract.FormatClear(r.Clear)})
 	}
+
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: JobName(cluster), Labels: labels, OwnerReferences: []metav1.OwnerReference{owner},
-			Annotations: map[string]string{label.Run: string(text)},
+			Namespace:       namespace,
+			Name:            JobName(cluster),
+			Labels:          labels,
+			OwnerReferences: []metav1.OwnerReference{owner},
+			Annotations:     map[string]string{label.Run: string(text)},
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit: ptr.To[int32](0),
@@ -142,10 +161,20 @@ func OutcomeOf(job *batchv1.Job, pods []corev1.Pod) Outcome {
 	var o Outcome
 	for _, c := range job.Status.Conditions {
 		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
-			o = Outcome{Ended: true, Started: true, Succeeded: c.Type == batchv1.JobComplete, At: c.LastTransitionTime.Time, Message: c.Message}
+			o = Outcome{
+				Ended:     true,
+				Started:   true,
+				Succeeded: c.Type == batchv1.JobComplete,
+				At:        c.LastTransitionTime.Time,
+				Message:   c.Message,
+			}
 		}
 	}
-	pods = slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+
+	pods = slices.SortedFunc(
+		slices.Values(pods),
+		func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) },
+	)
 	for _, p := range pods {
 		for _, c := range p.Status.ContainerStatuses {
 			switch s := c.State; {
@@ -162,6 +191,7 @@ func OutcomeOf(job *batchv1.Job, pods []corev1.Pod) Outcome {
 			}
 		}
 	}
+
 	return o
 }
 
@@ -172,5 +202,6 @@ func lastLine(s string) string {
 	if len(s) > 500 {
 		s = "… " + strings.ToValidUTF8(s[len(s)-500:], "")
 	}
+
 	return s
 }

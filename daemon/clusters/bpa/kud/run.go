@@ -56,6 +56,7 @@ func ReadInstalled(text []byte) (*InstalledCluster, error) {
 	if r.Provisioning == "" || len(r.Members) == 0 {
 		return nil, fmt.Errorf("read record of cluster: it names no Provisioning or no nodes")
 	}
+
 	return &r, nil
 }
 
@@ -70,10 +71,19 @@ func (r InstalledCluster) Encode() []byte {
 
 // CompletedRecord is the record after a run ended well; have is the one before, nil if there was none.
 func (r Run) CompletedRecord(provisioning, job string, have *InstalledCluster) InstalledCluster {
-	done := InstalledCluster{Provisioning: provisioning, Job: job, Members: r.Members, Plugins: r.Plugins, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet, Virtlet: r.Virtlet}
+	done := InstalledCluster{
+		Provisioning:  provisioning,
+		Job:           job,
+		Members:       r.Members,
+		Plugins:       r.Plugins,
+		PodSubnet:     r.PodSubnet,
+		ServiceSubnet: r.ServiceSubnet,
+		Virtlet:       r.Virtlet,
+	}
 	if r.Action != contract.Remove {
 		return done
 	}
+
 	stays := func(all []Node) []Node {
 		return slices.DeleteFunc(slices.Clone(all), func(m Node) bool { return slices.Contains(r.Nodes, m.Label) })
 	}
@@ -81,10 +91,12 @@ func (r Run) CompletedRecord(provisioning, job string, have *InstalledCluster) I
 		done.Members = stays(r.Members)
 		return done
 	}
+
 	done.Members, done.Unready, done.Begun = stays(have.Members), stays(have.Unready), true
 	if len(done.Unready) == 0 {
 		done.Unready = nil
 	}
+
 	return done
 }
 
@@ -95,7 +107,14 @@ func (r Run) PartialRecord(provisioning, job string, ready []string) *InstalledC
 	if r.Action != contract.Install || r.Virtlet {
 		return nil
 	}
-	p := InstalledCluster{Provisioning: provisioning, Job: job, PodSubnet: r.PodSubnet, ServiceSubnet: r.ServiceSubnet, Begun: true}
+
+	p := InstalledCluster{
+		Provisioning:  provisioning,
+		Job:           job,
+		PodSubnet:     r.PodSubnet,
+		ServiceSubnet: r.ServiceSubnet,
+		Begun:         true,
+	}
 	for _, m := range r.Members {
 		switch {
 		case slices.Contains(ready, m.Label):
@@ -106,9 +125,11 @@ func (r Run) PartialRecord(provisioning, job string, ready []string) *InstalledC
 			p.Unready = append(p.Unready, m)
 		}
 	}
+
 	if len(p.Members) == 0 {
 		return nil
 	}
+
 	return &p
 }
 
@@ -142,6 +163,7 @@ func Next(have *InstalledCluster, want Want) (*Run, error) {
 		return nil, &ImmutableError{ControlPlaneFixed, fmt.Sprintf("the control plane of an installed cluster is not changed: it is %s, asked for is %s; write the old masters again, "+
 			GiveUp, was, is)}
 	}
+
 	var removed, added []string
 	changed := have.Begun || !slices.Equal(have.Plugins, want.Plugins)
 	before := slices.Concat(have.Members, have.Unready)
@@ -150,6 +172,7 @@ func Next(have *InstalledCluster, want Want) (*Run, error) {
 			removed = append(removed, old.Label)
 		}
 	}
+
 	for _, now := range want.Members {
 		old := findNode(have.Members, now.Label)
 		switch {
@@ -159,6 +182,7 @@ func Next(have *InstalledCluster, want Want) (*Run, error) {
 			changed = true
 		}
 	}
+
 	switch {
 	case len(removed) > 0:
 		was := want
@@ -169,6 +193,7 @@ func Next(have *InstalledCluster, want Want) (*Run, error) {
 	case changed:
 		return &Run{Want: want, Action: contract.Install}, nil
 	}
+
 	return nil, nil
 }
 
@@ -188,6 +213,7 @@ func controlPlanes(members []Node) string {
 			all = append(all, m.Label+"="+m.Host)
 		}
 	}
+
 	slices.Sort(all)
 	return strings.Join(all, ", ")
 }

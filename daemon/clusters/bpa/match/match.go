@@ -71,7 +71,10 @@ type Hosts struct {
 func NewHosts(all []Host) *Hosts {
 	h := &Hosts{All: slices.Clone(all), byMAC: map[string][]int{}, byClaim: map[Claim][]int{}}
 	slices.SortFunc(h.All, func(a, b Host) int {
-		return cmp.Or(cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory), a.deviceCount()-b.deviceCount(), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(
+			cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory), a.deviceCount()-b.deviceCount(),
+			cmp.Compare(a.Name, b.Name),
+		)
 	})
 	for i := range h.All {
 		if c := h.All[i].Claim; c.Owner != "" {
@@ -83,6 +86,7 @@ func NewHosts(all []Host) *Hosts {
 			}
 		}
 	}
+
 	return h
 }
 
@@ -91,37 +95,50 @@ func NewHosts(all []Host) *Hosts {
 // a later one would otherwise have none. What the cluster holds already it keeps, as long
 // as that fits.
 func (h *Hosts) Match(w Want) Result {
-	m := matcher{Hosts: h, Want: w, of: map[int]int{}, firm: map[int]bool{}, Result: Result{Hosts: map[string]int{}}}
+	m := matcher{
+		Hosts:  h,
+		Want:   w,
+		of:     map[int]int{},
+		firm:   map[int]bool{},
+		Result: Result{Hosts: map[string]int{}},
+	}
 	for i, n := range w.Nodes {
 		if n.isPinned() {
 			m.pin(i)
 		}
 	}
+
 	var open, chosen []int
 	for i, n := range w.Nodes {
 		if n.isPinned() {
 			continue
 		}
+
 		held := m.keepClaimed(i)
 		if !held {
 			open = append(open, i)
 		}
+
 		if !held || !w.Installed {
 			chosen = append(chosen, i)
 		}
 	}
+
 	var without []int
 	for _, i := range open {
 		if !m.place(i, map[int]bool{}) {
 			without = append(without, i)
 		}
 	}
+
 	for _, i := range without {
 		m.reportUnplaced(i)
 	}
+
 	for host, node := range m.of {
 		m.Result.Hosts[w.Nodes[node].Label] = host
 	}
+
 	m.listRejected(chosen, without)
 	return m.Result
 }
@@ -135,7 +152,9 @@ type matcher struct {
 }
 
 func (m *matcher) addProblem(n Node, reason string, waits bool, format string, args ...any) {
-	m.Result.Problems = append(m.Result.Problems, Problem{Reason: reason, Sentence: fmt.Sprintf(format, args...), Waits: waits, Node: n})
+	m.Result.Problems = append(
+		m.Result.Problems, Problem{Reason: reason, Sentence: fmt.Sprintf(format, args...), Waits: waits, Node: n},
+	)
 }
 
 // find returns the hosts that a node names.
@@ -148,9 +167,11 @@ func (m *matcher) find(n Node) []int {
 			found = append(found, i)
 		}
 	}
+
 	if n.Host == "" {
 		return found
 	}
+
 	return slices.DeleteFunc(slices.Clone(found), func(i int) bool {
 		_, name, _ := strings.Cut(m.All[i].Name, "/")
 		return name != n.Host
@@ -170,10 +191,15 @@ func (m *matcher) pin(i int) {
 		for k, at := range found {
 			names[k] = m.All[at].Name
 		}
+
 		slices.Sort(names)
-		m.addProblem(n, HostAmbiguous, false, "node %s: %d hosts have the %s: %s; correct the BareMetalHost that is wrong", n.Label, len(found), pinText(n), strings.Join(names, ", "))
+		m.addProblem(
+			n, HostAmbiguous, false, "node %s: %d hosts have the %s: %s; correct the BareMetalHost that is wrong",
+			n.Label, len(found), pinText(n), strings.Join(names, ", "),
+		)
 		return
 	}
+
 	at := found[0]
 	host := &m.All[at]
 	if other, twice := m.of[at]; twice {
@@ -181,14 +207,21 @@ func (m *matcher) pin(i int) {
 			n.Label, host.Name, pinText(n), m.Nodes[other].Label)
 		return
 	}
+
 	switch small := tooSmall(n, host); {
 	case host.Claim.Owner != "" && host.Claim.Owner != m.Owner:
 		m.addProblem(n, HostClaimed, false, "%s: node %s: host %s belongs to %s, as its node %s; name another host, or take it out there",
 			alreadyUsedText(n), n.Label, host.Name, host.Claim.Owner, host.Claim.Node)
 	case small != "" && !host.isUninspected():
-		m.addProblem(n, HostTooSmall, false, "node %s: host %s, which has the %s, %s; ask for less, or name another host", n.Label, host.Name, pinText(n), small)
+		m.addProblem(
+			n, HostTooSmall, false, "node %s: host %s, which has the %s, %s; ask for less, or name another host",
+			n.Label, host.Name, pinText(n), small,
+		)
 	case host.UnusableReason != "" && !m.inService(host, n):
-		m.addProblem(n, HostNotReady, true, "node %s: host %s, which has the %s, %s", n.Label, host.Name, pinText(n), host.UnusableReason)
+		m.addProblem(
+			n, HostNotReady, true, "node %s: host %s, which has the %s, %s", n.Label, host.Name, pinText(n),
+			host.UnusableReason,
+		)
 	default:
 		m.of[at] = i
 	}
@@ -201,11 +234,19 @@ func (m *matcher) inService(h *Host, n Node) bool {
 
 func (m *matcher) reportMissing(n Node) {
 	if n.MAC == "" {
-		m.addProblem(n, HostNotFound, true, "Host %s not found: node %s: there is no such BareMetalHost among %d; see kubectl get bmh -A", n.Host, n.Label, len(m.All))
+		m.addProblem(
+			n, HostNotFound, true,
+			"Host %s not found: node %s: there is no such BareMetalHost among %d; see kubectl get bmh -A", n.Host,
+			n.Label, len(m.All),
+		)
 		return
 	}
 	if at := m.byMAC[n.MAC]; n.Host != "" && len(at) > 0 {
-		m.addProblem(n, HostNotFound, false, "Host with MAC Address %s not found: node %s: that NIC is in host %s, not in %s; correct one of the two", n.MAC, n.Label, m.All[at[0]].Name, n.Host)
+		m.addProblem(
+			n, HostNotFound, false,
+			"Host with MAC Address %s not found: node %s: that NIC is in host %s, not in %s; correct one of the two",
+			n.MAC, n.Label, m.All[at[0]].Name, n.Host,
+		)
 		return
 	}
 	m.addProblem(n, HostNotFound, true, "Host with MAC Address %s not found: node %s: none of %d hosts has this NIC; correct the MAC, or wait until its server was inspected (kubectl get bmh -A)",
@@ -248,17 +289,20 @@ func (m *matcher) place(i int, tried map[int]bool) bool {
 			return true
 		}
 	}
+
 	for at := range m.All {
 		other, used := m.of[at]
 		if !used || tried[at] || m.Nodes[other].isPinned() || m.firm[other] || m.judge(n, at) != fits {
 			continue
 		}
+
 		tried[at] = true
 		if m.place(other, tried) {
 			m.of[at] = i
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -273,24 +317,37 @@ func (m *matcher) reportUnplaced(i int) {
 			counts[v]++
 		}
 	}
+
 	var parts []string
 	for _, v := range []verdict{small, others, usedBefore, unready} {
 		if counts[v] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[v], verdicts[v]))
 		}
 	}
+
 	if own > 0 {
 		parts = append(parts, fmt.Sprintf("%d are other nodes of this cluster", own))
 	}
+
 	of := "there are no hosts"
 	if len(m.All) > 0 {
 		of = fmt.Sprintf("of %d hosts %s", len(m.All), strings.Join(parts, ", "))
 	}
+
 	if counts[unready] > 0 {
-		m.addProblem(n, NoHostFits, true, "node %s: waits for a host with %s to be ready: %s; it goes on by itself, see status.rejected", n.Label, n.requirements(), of)
+		m.addProblem(
+			n, NoHostFits, true,
+			"node %s: waits for a host with %s to be ready: %s; it goes on by itself, see status.rejected", n.Label,
+			n.requirements(), of,
+		)
 		return
 	}
-	m.addProblem(n, NoHostFits, false, "node %s: no host is left with %s: %s; ask for less, add a server, or see status.rejected", n.Label, n.requirements(), of)
+
+	m.addProblem(
+		n, NoHostFits, false,
+		"node %s: no host is left with %s: %s; ask for less, add a server, or see status.rejected", n.Label,
+		n.requirements(), of,
+	)
 }
 
 // MaxRejected is how many hosts are listed; the rest is counted.
@@ -303,9 +360,11 @@ func (m *matcher) listRejected(chosen, without []int) {
 	if len(chosen) == 0 {
 		return
 	}
+
 	if len(without) > 0 {
 		chosen = without
 	}
+
 	type rejection struct {
 		at, node int
 		verdict  verdict
@@ -315,6 +374,7 @@ func (m *matcher) listRejected(chosen, without []int) {
 		if _, used := m.of[at]; used && len(without) == 0 {
 			continue
 		}
+
 		r := rejection{at: at}
 		for _, i := range chosen {
 			if v := m.judge(m.Nodes[i], at); v != fits {
@@ -322,8 +382,10 @@ func (m *matcher) listRejected(chosen, without []int) {
 				break
 			}
 		}
+
 		all = append(all, r)
 	}
+
 	slices.SortFunc(all, func(a, b rejection) int {
 		return cmp.Or(cmp.Compare(a.verdict, b.verdict), cmp.Compare(m.All[a.at].Name, m.All[b.at].Name))
 	})
@@ -338,7 +400,9 @@ func (m *matcher) listRejected(chosen, without []int) {
 		case r.verdict == fits:
 			m.Result.Rejected = append(m.Result.Rejected, Rejected{name, "fits, but a smaller one was taken"})
 		default:
-			m.Result.Rejected = append(m.Result.Rejected, Rejected{name, "for " + n.Label + ": " + m.verdictText(n, r.at)})
+			m.Result.Rejected = append(
+				m.Result.Rejected, Rejected{name, "for " + n.Label + ": " + m.verdictText(n, r.at)},
+			)
 		}
 	}
 }

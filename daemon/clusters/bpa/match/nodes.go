@@ -36,18 +36,23 @@ func (n Node) requirements() string {
 	if n.CPU > 0 {
 		all = append(all, fmt.Sprintf("%d CPUs", n.CPU))
 	}
+
 	if n.Memory > 0 {
 		all = append(all, fmt.Sprintf("%s of memory", formatBytes(n.Memory)))
 	}
+
 	if n.SRIOV {
 		all = append(all, "SR-IOV")
 	}
+
 	if n.QAT {
 		all = append(all, "QAT")
 	}
+
 	if len(all) == 0 {
 		return "nothing more"
 	}
+
 	return strings.Join(all, ", ")
 }
 
@@ -124,20 +129,30 @@ func ParseNodes(s v1alpha1.ProvisioningSpec) ([]Node, []Problem) {
 		problems = append(problems, Problem{Reason: NoMasters,
 			Sentence: "spec.masters is empty: a cluster needs a node for its control plane; list one, such as `- master-1: {mac-address: 52:54:00:12:34:01}`"})
 	}
+
 	byMAC := map[string]string{}
 	for i, n := range nodes {
 		if len(s.Workers) == 0 {
 			nodes[i].Worker = true
 		}
-		if !n.isPinned() && n.CPU == 0 && n.Memory == 0 && !n.SRIOV && !n.QAT && !slices.ContainsFunc(problems, IsAbout(n.Label)) {
+
+		if !n.isPinned() && n.CPU == 0 && n.Memory == 0 && !n.SRIOV && !n.QAT && !slices.ContainsFunc(
+			problems, IsAbout(n.Label),
+		) {
 			problems = append(problems, nothingAskedProblem(n))
 		}
+
 		if first, twice := byMAC[n.MAC]; twice && n.MAC != "" {
-			problems = append(problems, Problem{Reason: LabelTaken, Sentence: fmt.Sprintf("A node with label %s already exists, modify resource and "+
-				"assign the same label or another MAC to node %s with MACAddress %s", first, n.Label, n.MAC)})
+			problems = append(problems, Problem{
+				Reason: LabelTaken,
+				Sentence: fmt.Sprintf("A node with label %s already exists, modify resource and "+
+					"assign the same label or another MAC to node %s with MACAddress %s", first, n.Label, n.MAC),
+			})
 		}
+
 		byMAC[n.MAC] = n.Label
 	}
+
 	return nodes, problems
 }
 
@@ -151,8 +166,11 @@ func labelTakenProblem(name, mac string) Problem {
 	if mac != "" {
 		with = " with MACAddress " + mac
 	}
-	return Problem{Reason: LabelTaken, Sentence: fmt.Sprintf("A node with label %s already exists, modify resource and assign a different label to node%s; "+
-		"a label stands once under masters and once under workers, for one host", name, with)}
+	return Problem{
+		Reason: LabelTaken,
+		Sentence: fmt.Sprintf("A node with label %s already exists, modify resource and assign a different label to node%s; "+
+			"a label stands once under masters and once under workers, for one host", name, with),
+	}
 }
 
 // nothingAskedProblem is ICN's refusal of a node without MAC, which here has more ways out.
@@ -169,16 +187,23 @@ func readNode(name string, b *v1alpha1.Body, master bool) (Node, []Problem) {
 	n := Node{Label: name, Master: master, Worker: !master}
 	var problems []Problem
 	wrong := func(reason, format string, args ...any) {
-		problems = append(problems, Problem{Reason: reason, Sentence: "node " + name + ": " + fmt.Sprintf(format, args...), Node: n})
+		problems = append(
+			problems, Problem{Reason: reason, Sentence: "node " + name + ": " + fmt.Sprintf(format, args...), Node: n},
+		)
 	}
 	if !label.MatchString(name) {
 		n.Label = strings.ToValidUTF8(name, "?")
-		problems = append(problems, Problem{Reason: InvalidLabel, Sentence: fmt.Sprintf("the label %q cannot be a host name: "+
-			"use up to 63 letters, digits, '-', '.' and '_', beginning and ending with a letter or digit", name)})
+		problems = append(problems, Problem{
+			Reason: InvalidLabel,
+			Sentence: fmt.Sprintf("the label %q cannot be a host name: "+
+				"use up to 63 letters, digits, '-', '.' and '_', beginning and ending with a letter or digit", name),
+		})
 	}
+
 	if b == nil {
 		return n, problems
 	}
+
 	n.CPU, n.SRIOV, n.QAT, n.Host = int(b.CPU), b.SRIOV, b.QAT, b.Host
 	if b.MACAddress != "" {
 		mac, err := site.ParseMAC(b.MACAddress)
@@ -187,13 +212,18 @@ func readNode(name string, b *v1alpha1.Body, master bool) (Node, []Problem) {
 		}
 		n.MAC = string(mac)
 	}
+
 	if b.Memory != "" {
 		q, err := resource.ParseQuantity(b.Memory)
 		if err != nil || q.Sign() <= 0 {
-			wrong(InvalidMemory, "memory %q is not an amount of memory; write a number with a unit such as 16Gi", b.Memory)
+			wrong(
+				InvalidMemory, "memory %q is not an amount of memory; write a number with a unit such as 16Gi",
+				b.Memory,
+			)
 		}
 		n.Memory = q.Value()
 	}
+
 	return n, problems
 }
 
@@ -203,9 +233,11 @@ func mergeRoles(a, b Node) Node {
 	if a.MAC == "" {
 		a.MAC = b.MAC
 	}
+
 	if a.Host == "" {
 		a.Host = b.Host
 	}
+
 	a.CPU, a.Memory = max(a.CPU, b.CPU), max(a.Memory, b.Memory)
 	a.SRIOV, a.QAT = a.SRIOV || b.SRIOV, a.QAT || b.QAT
 	return a

@@ -30,7 +30,12 @@ const (
 )
 
 // verdicts say of how many hosts each is true.
-var verdicts = map[verdict]string{unready: "are not ready", small: "are too small", usedBefore: "hold a former cluster", others: "belong to other clusters"}
+var verdicts = map[verdict]string{
+	unready:    "are not ready",
+	small:      "are too small",
+	usedBefore: "hold a former cluster",
+	others:     "belong to other clusters",
+}
 
 func (m *matcher) judge(n Node, at int) verdict {
 	h := &m.All[at]

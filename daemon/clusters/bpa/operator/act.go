@@ -32,9 +32,11 @@ func (r *Provisionings) act(ctx context.Context, w *clusterState, d *decision) e
 			return err
 		}
 	}
+
 	if err := r.recordPart(ctx, w); err != nil {
 		return err
 	}
+
 	switch d.step {
 	case stepClaim:
 		for _, m := range d.claim {
@@ -50,10 +52,12 @@ func (r *Provisionings) act(ctx context.Context, w *clusterState, d *decision) e
 		if err := r.fetchLog(ctx, w); err != nil {
 			return err
 		}
+
 		done := w.run.CompletedRecord(w.cr.Namespace+"/"+w.cr.Name, string(w.job.UID), w.record)
 		if err := w.dir.write(contract.FileInstalled, done.Encode(), 0o644); err != nil {
 			return err
 		}
+
 		w.record = &done
 		return r.publishResults(ctx, w)
 	case stepClear:
@@ -65,6 +69,7 @@ func (r *Provisionings) act(ctx context.Context, w *clusterState, d *decision) e
 	case stepSettled:
 		return r.publishResults(ctx, w)
 	}
+
 	return nil
 }
 
@@ -79,9 +84,12 @@ func (r *Provisionings) patchHost(ctx context.Context, w *clusterState, name str
 	read := w.bmh[name]
 	b := read.DeepCopy()
 	change(b)
-	if err := r.Client.Patch(ctx, b, client.MergeFromWithOptions(read, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(
+		ctx, b, client.MergeFromWithOptions(read, client.MergeFromWithOptimisticLock{}),
+	); err != nil {
 		return fmt.Errorf("write host %s: %w", name, err)
 	}
+
 	w.bmh[name] = b
 	return nil
 }
@@ -99,6 +107,7 @@ func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision)
 	if err := r.provideEnvironment(ctx, w); err != nil {
 		return err
 	}
+
 	keys, err := r.hostKeys(ctx, w, d.run.Members)
 	if err != nil {
 		return err
@@ -107,23 +116,27 @@ func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision)
 		d.holdFor(problems...)
 		return err
 	}
+
 	if w.record == nil { // or the run would be taken for a good one by what another left
 		if err := w.dir.remove(contract.FileKubeconfig, contract.FileVerification); err != nil {
 			return err
 		}
 	}
+
 	if err := w.dir.remove(contract.FileProgress, contract.FileRemoved); err != nil {
 		return err
 	}
 	if err := r.writeInventory(w, d.run.Members, keys); err != nil {
 		return err
 	}
+
 	d.run.Clear = w.leftovers(d.run.Members)
 	for _, m := range d.run.Members {
 		b := w.host(m)
 		if b == nil || previousCluster(b) == w.cluster {
 			continue
 		}
+
 		err := r.patchHost(ctx, w, m.Host, func(b *host) {
 			metav1.SetMetaDataAnnotation(&b.ObjectMeta, label.Installed, w.cluster+"@"+installedAt(b))
 		})
@@ -131,6 +144,7 @@ func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision)
 			return err
 		}
 	}
+
 	job, err := d.run.Job(w.cr.Namespace, w.cluster, controllerRef(w.cr))
 	if err != nil {
 		return err
@@ -138,6 +152,7 @@ func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision)
 	if err := r.Client.Create(ctx, job); err != nil {
 		return fmt.Errorf("create Job: %w", err)
 	}
+
 	return nil
 }
 
@@ -155,9 +170,11 @@ func (r *Provisionings) writeInventory(w *clusterState, members []kud.Node, keys
 	if w.virtlet {
 		inventory = kud.VirtualInventory
 	}
+
 	if err := w.dir.write(contract.FileInventory, inventory(members), 0o644); err != nil {
 		return err
 	}
+
 	return w.dir.write(contract.FileKnownHosts, remote.KnownHosts(keys), 0o644)
 }
 
@@ -176,20 +193,28 @@ func (r *Provisionings) provideKey(ctx context.Context, w *clusterState) (*match
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Secret: %w", err)
 	}
+
 	exists := err == nil
 	if exists && (have.Labels[labelManaged] != fieldManager || w.cr.Namespace == r.Namespace) {
 		return nil, nil
 	}
+
 	err = r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: kud.SSHSecret}, &source)
 	if apierrors.IsNotFound(err) {
-		return &match.Problem{Reason: NoSSHKey, Waits: true, Sentence: fmt.Sprintf("the appliance's log-in, Secret %s/%s, is not there yet; or put a Secret %s with id_rsa and id_rsa.pub into namespace %s",
-			r.Namespace, kud.SSHSecret, kud.SSHSecret, w.cr.Namespace)}, nil
+		return &match.Problem{
+			Reason: NoSSHKey,
+			Waits:  true,
+			Sentence: fmt.Sprintf("the appliance's log-in, Secret %s/%s, is not there yet; or put a Secret %s with id_rsa and id_rsa.pub into namespace %s",
+				r.Namespace, kud.SSHSecret, kud.SSHSecret, w.cr.Namespace),
+		}, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read Secret: %w", err)
 	}
+
 	if exists && maps.EqualFunc(have.Data, source.Data, func(a, b []byte) bool { return string(a) == string(b) }) {
 		return nil, nil
 	}
+
 	return nil, r.apply(ctx, &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.cr.Namespace, Name: kud.SSHSecret, Labels: managedLabels()},
@@ -219,6 +244,7 @@ func (r *Provisionings) apply(ctx context.Context, objects ...client.Object) err
 	if set.CheckCurrent(ctx, r.Reader) == nil {
 		return nil
 	}
+
 	return set.Apply(ctx, r.Client)
 }
 
@@ -235,6 +261,7 @@ func (r *Provisionings) publishResults(ctx context.Context, w *clusterState) err
 	if err := r.clearLeftoverMark(ctx, w); err != nil {
 		return err
 	}
+
 	data := map[string]string{}
 	for _, m := range w.record.Members {
 		if m.Master {
@@ -244,11 +271,20 @@ func (r *Provisionings) publishResults(ctx context.Context, w *clusterState) err
 			data["WORKER_"+m.Label] = m.Address.String()
 		}
 	}
+
 	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: w.cr.Namespace, Name: name, Labels: map[string]string{kud.LabelCluster: w.cluster}, OwnerReferences: []metav1.OwnerReference{controllerRef(w.cr)}}
+		return metav1.ObjectMeta{
+			Namespace:       w.cr.Namespace,
+			Name:            name,
+			Labels:          map[string]string{kud.LabelCluster: w.cluster},
+			OwnerReferences: []metav1.OwnerReference{controllerRef(w.cr)},
+		}
 	}
 	objects := []client.Object{&corev1.ConfigMap{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta(configMapName(w.cluster)), Data: data,
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: "v1",
+			Kind:       "ConfigMap",
+		}, ObjectMeta: meta(configMapName(w.cluster)), Data: data,
 	}}
 	if len(w.config) > 0 {
 		objects = append(objects, &corev1.Secret{
@@ -256,6 +292,7 @@ func (r *Provisionings) publishResults(ctx context.Context, w *clusterState) err
 			Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"value": w.config},
 		})
 	}
+
 	return r.apply(ctx, objects...)
 }
 
@@ -266,7 +303,10 @@ func kubeconfigName(cluster string) string { return cluster + "-kubeconfig" }
 // other. It tells whether nothing is left.
 func (r *Provisionings) removeJob(ctx context.Context, w *clusterState) (bool, error) {
 	if w.job != nil {
-		err := r.Client.Delete(ctx, w.job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &w.job.UID})
+		err := r.Client.Delete(
+			ctx, w.job, client.PropagationPolicy(metav1.DeletePropagationBackground),
+			client.Preconditions{UID: &w.job.UID},
+		)
 		if client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("delete Job: %w", err)
 		}
@@ -274,18 +314,22 @@ func (r *Provisionings) removeJob(ctx context.Context, w *clusterState) (bool, e
 			return false, err
 		}
 	}
+
 	pods, err := r.jobPods(ctx, w)
 	if err != nil {
 		return false, err
 	}
+
 	for i := range pods {
 		if err := r.Client.Delete(ctx, &pods[i]); client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("delete pod of Job: %w", err)
 		}
 	}
+
 	if len(pods) > 0 {
 		pods, err = r.jobPods(ctx, w)
 	}
+
 	return len(pods) == 0, err
 }
 
@@ -295,6 +339,7 @@ func (r *Provisionings) fetchLog(ctx context.Context, w *clusterState) error {
 	if _, err := os.Stat(w.dir.path(name)); err == nil || w.job == nil || len(w.pods) == 0 {
 		return nil
 	}
+
 	pod := w.pods[len(w.pods)-1]
 	log, err := r.Logs(ctx, pod.Namespace, pod.Name)
 	if err != nil {
@@ -302,5 +347,6 @@ func (r *Provisionings) fetchLog(ctx context.Context, w *clusterState) error {
 		return nil
 	}
 	defer log.Close()
+
 	return w.dir.saveLog(name, log)
 }

@@ -80,20 +80,24 @@ func decide(w *clusterState, a resolution, want *kud.Want) decision {
 			return d
 		}
 	}
+
 	if want == nil {
 		d.step = stepHold
 		return d
 	}
+
 	next, err := kud.Next(w.record, *want)
 	var fixed *kud.ImmutableError
 	if errors.As(err, &fixed) {
 		d.step, d.problems = stepHold, []match.Problem{{Reason: fixed.Reason, Sentence: fixed.Sentence}}
 		return d
 	}
+
 	if next != nil {
 		next.Generation, next.Attempt = w.cr.Generation, w.nextAttempt()
 		d.run = next
 	}
+
 	d.claim = w.unclaimedNodes(a.members)
 	switch {
 	case len(d.claim) > 0:
@@ -105,6 +109,7 @@ func decide(w *clusterState, a resolution, want *kud.Want) decision {
 	default:
 		d.step = stepStart
 	}
+
 	return d
 }
 
@@ -147,22 +152,26 @@ func (w *clusterState) unusedClaims(a resolution) []string {
 			keep[m.Host] = true
 		}
 	}
+
 	if w.job != nil && !w.isRecorded() {
 		for _, m := range w.run.Members {
 			keep[m.Host] = true
 		}
 	}
+
 	if len(a.spec)+len(a.hosts) == 0 {
 		for _, m := range a.members {
 			keep[m.Host] = true
 		}
 	}
+
 	var all []string
 	for name, b := range w.bmh {
 		if claimOf(b.Spec.ConsumerRef).Owner == w.owner && !keep[name] {
 			all = append(all, name)
 		}
 	}
+
 	slices.Sort(all)
 	return all
 }

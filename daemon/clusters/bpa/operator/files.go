@@ -49,6 +49,7 @@ func (d clusterDir) write(name string, text []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+
 	return atomicfile.Write(path, text, mode)
 }
 
@@ -68,17 +69,22 @@ func (d clusterDir) readInstalled() (*kud.InstalledCluster, error) {
 	if err != nil || text == nil {
 		return nil, err
 	}
+
 	r, err := kud.ReadInstalled(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; if the cluster is gone, remove the file", d.path(contract.FileInstalled), err)
 	}
+
 	return r, nil
 }
 
 // removeFiles removes what a cluster that is no more leaves behind, but for its logs. If it lives on, its nodes say
 // so; if they were installed anew, nothing here must speak of its former life.
 func (d clusterDir) removeFiles() error {
-	return d.remove(contract.FileInventory, contract.FileKnownHosts, contract.FileKeys, contract.FileProgress, filepath.Dir(contract.FileKubeconfig), contract.FileIdentity, contract.FileInstalled)
+	return d.remove(
+		contract.FileInventory, contract.FileKnownHosts, contract.FileKeys, contract.FileProgress,
+		filepath.Dir(contract.FileKubeconfig), contract.FileIdentity, contract.FileInstalled,
+	)
 }
 
 // maxLogs is how many logs of runs are kept for a cluster.
@@ -93,6 +99,7 @@ func (d clusterDir) saveLog(name string, from io.Reader) error {
 	if err := atomicfile.Copy(path, io.LimitReader(from, 16<<20), 0o644); err != nil {
 		return fmt.Errorf("keep log: %w", err)
 	}
+
 	logs, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "kud-*.log"))
 	age := map[string]int64{}
 	for _, l := range logs {
@@ -100,11 +107,13 @@ func (d clusterDir) saveLog(name string, from io.Reader) error {
 			age[l] = info.ModTime().UnixNano()
 		}
 	}
+
 	slices.SortFunc(logs, func(a, b string) int { return cmp.Compare(age[b], age[a]) })
 	for _, old := range logs[min(len(logs), maxLogs):] {
 		if err := os.Remove(old); err != nil {
 			return fmt.Errorf("remove old log: %w", err)
 		}
 	}
+
 	return nil
 }

@@ -28,8 +28,12 @@ func ownerName(namespace, name string) string { return kindProvisioning + " " + 
 // consumerRef is what a host's consumerRef says when it is that node of that Provisioning.
 func consumerRef(p *v1alpha1.Provisioning, label string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: kindProvisioning,
-		Namespace: p.Namespace, Name: p.Name, UID: p.UID, FieldPath: "node{" + label + "}",
+		APIVersion: v1alpha1.GroupVersion.String(),
+		Kind:       kindProvisioning,
+		Namespace:  p.Namespace,
+		Name:       p.Name,
+		UID:        p.UID,
+		FieldPath:  "node{" + label + "}",
 	}
 }
 
@@ -52,17 +56,25 @@ func checkVerified(b *metal3api.BareMetalHost) error {
 
 // hostFacts is a host as matching sees it.
 func hostFacts(b *metal3api.BareMetalHost) match.Host {
-	h := match.Host{Name: b.Namespace + "/" + b.Name, Claim: claimOf(b.Spec.ConsumerRef), MACs: hostMACs(b), PreviousCluster: previousCluster(b)}
+	h := match.Host{
+		Name:            b.Namespace + "/" + b.Name,
+		Claim:           claimOf(b.Spec.ConsumerRef),
+		MACs:            hostMACs(b),
+		PreviousCluster: previousCluster(b),
+	}
 	if cluster, why := dirtyFrom(b); cluster != "" {
 		h.DirtyFrom = cluster + ", " + why
 	}
+
 	if d := b.Status.HardwareDetails; d != nil {
 		h.CPU, h.Memory = d.CPU.Count, int64(d.RAMMebibytes)<<20
 		h.SRIOV = slices.ContainsFunc(d.NIC, func(n metal3api.NIC) bool { return hasVirtualFunctions(n.Model) })
 	}
+
 	if v, said := b.Labels[label.SRIOV]; said {
 		h.SRIOV = v == "true"
 	}
+
 	h.QAT = b.Labels[label.QAT] == "true"
 	switch state := b.Status.Provisioning.State; {
 	case b.DeletionTimestamp != nil:
@@ -80,6 +92,7 @@ func hostFacts(b *metal3api.BareMetalHost) match.Host {
 			h.UnusableReason = err.Error()
 		}
 	}
+
 	return h
 }
 
@@ -90,11 +103,13 @@ func hostMACs(b *metal3api.BareMetalHost) []string {
 	if b.Spec.BootMACAddress != "" {
 		all = append(all, strings.ToLower(b.Spec.BootMACAddress))
 	}
+
 	if b.Status.HardwareDetails != nil {
 		for _, n := range b.Status.HardwareDetails.NIC {
 			all = append(all, strings.ToLower(n.MAC))
 		}
 	}
+
 	slices.Sort(all)
 	return slices.Compact(all)
 }
@@ -136,16 +151,20 @@ func addressHost(b *metal3api.BareMetalHost, networkData []byte) (address.Host, 
 			h.NICs = append(h.NICs, address.NIC{MAC: strings.ToLower(n.MAC), Addr: ip})
 		}
 	}
+
 	if len(networkData) == 0 {
 		return h, nil
 	}
+
 	text, err := yaml.YAMLToJSON(networkData) // Metal3 takes both
 	if err == nil {
 		h.Static, err = address.ParseNetworkData(text)
 	}
+
 	if err != nil {
 		return h, fmt.Errorf("host %s: %w", h.Name, err)
 	}
+
 	return h, nil
 }
 
@@ -174,16 +193,23 @@ func virtualMachine(p *corev1.Pod) (match.Host, address.Host, bool) {
 	if p.Status.Phase != corev1.PodRunning || p.Annotations[annotationRuntime] != runtimeVirtlet || p.DeletionTimestamp != nil {
 		return match.Host{}, address.Host{}, false
 	}
+
 	var networks []struct {
 		MAC string `json:"mac"`
 	}
-	if json.Unmarshal([]byte(p.Annotations[annotationNetworks]), &networks) != nil || len(networks) == 0 || networks[0].MAC == "" {
+	if json.Unmarshal(
+		[]byte(p.Annotations[annotationNetworks]), &networks,
+	) != nil || len(networks) == 0 || networks[0].MAC == "" {
 		return match.Host{}, address.Host{}, false
 	}
+
 	mac := strings.ToLower(networks[0].MAC)
 	ip, _ := netip.ParseAddr(p.Status.PodIP)
 	name := p.Namespace + "/" + p.Name
-	return match.Host{Name: name, MACs: []string{mac}}, address.Host{Name: name, NICs: []address.NIC{{MAC: mac, Addr: ip}}}, true
+	return match.Host{
+		Name: name,
+		MACs: []string{mac},
+	}, address.Host{Name: name, NICs: []address.NIC{{MAC: mac, Addr: ip}}}, true
 }
 
 // virtualFunctions are NICs with SR-IOV by PCI vendor and device, as inspection writes them

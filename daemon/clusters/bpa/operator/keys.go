@@ -29,6 +29,7 @@ func renewSystems(before, now map[netip.Addr]system) (after map[netip.Addr]syste
 	if after == nil {
 		after = map[netip.Addr]system{}
 	}
+
 	for addr, is := range now {
 		switch was, known := before[addr]; {
 		case !known:
@@ -38,6 +39,7 @@ func renewSystems(before, now map[netip.Addr]system) (after map[netip.Addr]syste
 			forget = append(forget, addr)
 		}
 	}
+
 	slices.SortFunc(forget, netip.Addr.Compare)
 	return after, forget
 }
@@ -48,10 +50,12 @@ func (d clusterDir) readSystems() (map[netip.Addr]system, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read systems of host keys: %w", err)
 	}
+
 	var all map[netip.Addr]system
 	if json.Unmarshal(text, &all) != nil {
 		return nil, nil
 	}
+
 	return all, nil
 }
 
@@ -76,12 +80,14 @@ func (w *clusterState) forgetKeys(members []kud.Node) error {
 	if err != nil {
 		return err
 	}
+
 	now := map[netip.Addr]system{}
 	for _, m := range members {
 		if b := w.host(m); b != nil && m.Address.IsValid() {
 			now[m.Address] = system{Is: m.Host + "@" + installedAt(b)}
 		}
 	}
+
 	after, forget := renewSystems(before, now)
 	for _, name := range []string{contract.FileLearned, contract.FileKnownHosts} {
 		text, err := w.dir.read(name)
@@ -94,10 +100,12 @@ func (w *clusterState) forgetKeys(members []kud.Node) error {
 			}
 		}
 	}
+
 	text, err := json.MarshalIndent(after, "", " ")
 	if err != nil {
 		return fmt.Errorf("encode systems of host keys: %w", err)
 	}
+
 	return w.dir.write(contract.FileKeys, append(text, '\n'), 0o644)
 }
 
@@ -114,10 +122,12 @@ func (k nodeKeys) hostKey(ctx context.Context, shell remote.Shell, addr netip.Ad
 	if k.known[addr] != "" || !k.systems[addr].Renewed {
 		return k.known[addr], nil
 	}
+
 	key, err := shell.LearnHostKey(ctx, addr)
 	if err != nil {
 		return "", err
 	}
+
 	return key, k.dir.addHostKey(addr, key)
 }
 
@@ -127,7 +137,10 @@ func (k nodeKeys) hostKeyError(addr netip.Addr, err error) error {
 	if !errors.As(err, &changed) {
 		return err
 	}
-	return fmt.Errorf("%w; if that is meant, remove the lines of %s from %s and %s, else find out who answers there", err, addr, k.dir.path(contract.FileKnownHosts), k.dir.path(contract.FileLearned))
+	return fmt.Errorf(
+		"%w; if that is meant, remove the lines of %s from %s and %s, else find out who answers there", err, addr,
+		k.dir.path(contract.FileKnownHosts), k.dir.path(contract.FileLearned),
+	)
 }
 
 // addHostKey adds a host key to those that were met. The installer may add one at the same moment.
@@ -136,13 +149,16 @@ func (d clusterDir) addHostKey(addr netip.Addr, key string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("keep host key: %w", err)
 	}
+
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return fmt.Errorf("keep host key: %w", err)
 	}
+
 	_, err = f.Write(remote.KnownHosts(map[netip.Addr]string{addr: key}))
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("keep host key: %w", err)
 	}
+
 	return nil
 }

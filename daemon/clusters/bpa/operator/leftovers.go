@@ -27,6 +27,7 @@ func (r *Provisionings) release(ctx context.Context, w *clusterState, name strin
 		}
 		why = contract.ReadRemoved(text).Dirty[node]
 	}
+
 	return r.patchHost(ctx, w, name, func(b *host) {
 		b.Spec.ConsumerRef = nil
 		switch {
@@ -92,6 +93,7 @@ func FindLeftovers(cluster string, hosts iter.Seq[*host]) []Leftover {
 			all = append(all, Leftover{Host: b.Namespace + "/" + b.Name, Cluster: cluster, Why: why})
 		}
 	}
+
 	slices.SortFunc(all, func(a, b Leftover) int { return strings.Compare(a.Host, b.Host) })
 	return all
 }

@@ -90,10 +90,12 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return fmt.Errorf("make directory of clusters: %w", err)
 	}
+
 	named, err := labels.NewRequirement(kud.LabelCluster, selection.Exists, nil)
 	if err != nil {
 		return err
 	}
+
 	ofCluster := cache.ByObject{Label: labels.NewSelector().Add(*named)}
 	m, err := manager.New(api, manager.Options{
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()),
@@ -115,23 +117,43 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	if err != nil {
 		return fmt.Errorf("make manager: %w", err)
 	}
+
 	set, err := kubernetes.NewForConfig(api)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
+
 	logs := func(ctx context.Context, namespace, pod string) (io.ReadCloser, error) {
 		return set.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{}).Stream(ctx)
 	}
-	p := &Provisionings{Config: c, Client: m.GetClient(), Reader: m.GetAPIReader(), Recorder: m.GetEventRecorder("bpa-operator"), Logs: logs, Now: time.Now, Log: log}
-	s := &Softwares{Config: c, Client: p.Client, Reader: p.Reader, Recorder: p.Recorder, Now: time.Now}
+	p := &Provisionings{
+		Config:   c,
+		Client:   m.GetClient(),
+		Reader:   m.GetAPIReader(),
+		Recorder: m.GetEventRecorder("bpa-operator"),
+		Logs:     logs,
+		Now:      time.Now,
+		Log:      log,
+	}
+	s := &Softwares{
+		Config:   c,
+		Client:   p.Client,
+		Reader:   p.Reader,
+		Recorder: p.Recorder,
+		Now:      time.Now,
+	}
 	err = builder.ControllerManagedBy(m).Named("provisioning").
 		For(&v1alpha1.Provisioning{}, builder.WithPredicates(ignoreOwnWrites())).
 		Owns(&batchv1.Job{}).Owns(&corev1.ConfigMap{}).
-		Watches(&metal3api.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(p.affectedProvisionings), builder.WithPredicates(factChanged())).
+		Watches(
+			&metal3api.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(p.affectedProvisionings),
+			builder.WithPredicates(factChanged()),
+		).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).Complete(p)
 	if err != nil {
 		return fmt.Errorf("make controller: %w", err)
 	}
+
 	err = builder.ControllerManagedBy(m).Named("software").
 		For(&v1alpha1.Software{}, builder.WithPredicates(ignoreOwnWrites())).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(s.affectedSoftwares)).
@@ -139,12 +161,19 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	if err != nil {
 		return fmt.Errorf("make controller: %w", err)
 	}
-	if err := m.Add(manager.RunnableFunc((&Proposals{Config: c, Client: p.Client, Reader: p.Reader, Now: time.Now, Log: log}).Run)); err != nil {
+	if err := m.Add(manager.RunnableFunc((&Proposals{
+		Config: c,
+		Client: p.Client,
+		Reader: p.Reader,
+		Now:    time.Now,
+		Log:    log,
+	}).Run)); err != nil {
 		return fmt.Errorf("add proposals: %w", err)
 	}
 	if err := m.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("add readiness check: %w", err)
 	}
+
 	return m.Start(ctx)
 }
 
@@ -155,6 +184,7 @@ func trimForCache(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
+
 	b.ManagedFields = nil
 	delete(b.Annotations, corev1.LastAppliedConfigAnnotation)
 	provision := b.Status.OperationHistory.Provision
@@ -171,6 +201,7 @@ func trimForCache(o any) (any, error) {
 			d.NIC[i].VLANs = nil
 		}
 	}
+
 	return b, nil
 }
 
@@ -187,7 +218,9 @@ func factChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		old, ok1 := e.ObjectOld.(*metal3api.BareMetalHost)
 		now, ok2 := e.ObjectNew.(*metal3api.BareMetalHost)
-		return !ok1 || !ok2 || !reflect.DeepEqual(hostFacts(old), hostFacts(now)) || !reflect.DeepEqual(old.Status.HardwareDetails, now.Status.HardwareDetails)
+		return !ok1 || !ok2 || !reflect.DeepEqual(
+			hostFacts(old), hostFacts(now),
+		) || !reflect.DeepEqual(old.Status.HardwareDetails, now.Status.HardwareDetails)
 	}}
 }
 
@@ -198,18 +231,23 @@ func (r *Provisionings) affectedProvisionings(ctx context.Context, o client.Obje
 		r.Log.Error("Provisionings not listed", "error", err)
 		return nil
 	}
+
 	b, ok := o.(*metal3api.BareMetalHost)
 	if !ok {
 		return nil
 	}
+
 	owner := claimOf(b.Spec.ConsumerRef).Owner
 	var out []reconcile.Request
 	for i := range all.Items {
 		p := &all.Items[i]
 		if p.Status.Phase != v1alpha1.PhaseReady || ownerName(p.Namespace, p.Name) == owner {
-			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}})
+			out = append(
+				out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}},
+			)
 		}
 	}
+
 	return out
 }
 
@@ -222,5 +260,11 @@ func readyCondition(generation int64, ok bool, reason, message string) metav1.Co
 	if ok {
 		status = metav1.ConditionTrue
 	}
-	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message, ObservedGeneration: generation}
+	return metav1.Condition{
+		Type:               v1alpha1.ConditionReady,
+		Status:             status,
+		Reason:             reason,
+		Message:            message,
+		ObservedGeneration: generation,
+	}
 }

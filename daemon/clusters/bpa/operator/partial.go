@@ -21,10 +21,12 @@ func (r *Provisionings) recordPart(ctx context.Context, w *clusterState) error {
 	if w.record != nil {
 		return nil
 	}
+
 	text, err := w.dir.read(contract.FileProgress)
 	if err != nil {
 		return fmt.Errorf("read progress: %w", err)
 	}
+
 	part := w.run.PartialRecord(w.cr.Namespace+"/"+w.cr.Name, string(w.job.UID), contract.ReadProgress(text).Ready)
 	if part == nil {
 		return nil
@@ -32,6 +34,7 @@ func (r *Provisionings) recordPart(ctx context.Context, w *clusterState) error {
 	if err := w.dir.write(contract.FileInstalled, part.Encode(), 0o644); err != nil {
 		return err
 	}
+
 	w.record = part
 	return r.publishResults(ctx, w)
 }
@@ -54,10 +57,12 @@ func (w *clusterState) partText() string {
 	if w.record == nil || len(w.record.Unready) == 0 {
 		return ""
 	}
+
 	var dead []string
 	for _, m := range w.record.Unready {
 		dead = append(dead, m.Label)
 	}
+
 	return fmt.Sprintf("%d of %d nodes are installed, not %s: mend it, or take it out of this Provisioning; ",
 		len(w.record.Members), len(w.record.Members)+len(dead), strings.Join(dead, ", "))
 }

@@ -48,6 +48,7 @@ func (r *Proposals) Run(ctx context.Context) error {
 	if r.Proposal == ProposalOff || r.Proposal == "" {
 		return nil
 	}
+
 	tick := time.NewTicker(30 * time.Second)
 	defer tick.Stop()
 	for {
@@ -68,10 +69,12 @@ func (r *Proposals) Propose(ctx context.Context) error {
 	if err := r.Client.List(ctx, &hosts, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list hosts: %w", err)
 	}
+
 	var all v1alpha1.ProvisioningList
 	if err := r.Reader.List(ctx, &all); err != nil {
 		return fmt.Errorf("list Provisionings: %w", err)
 	}
+
 	macs, names := pinnedByOthers(&v1alpha1.Provisioning{}, all.Items)
 	var facts []match.Host
 	for i := range hosts.Items {
@@ -82,14 +85,17 @@ func (r *Proposals) Propose(ctx context.Context) error {
 				f.PinnedBy = by
 			}
 		}
+
 		facts = append(facts, f)
 	}
+
 	p := sizing.Propose(r.Site, ProposalNamespace, facts)
 	var have corev1.ConfigMap
 	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: ProposalName}, &have)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read proposal: %w", err)
 	}
+
 	applied := have.Data[proposalApplied]
 	if r.Proposal == ProposalApply && applied == "" && p.Complete() && len(all.Items) == 0 {
 		if err := r.applyAll(ctx, p); err != nil {
@@ -98,6 +104,7 @@ func (r *Proposals) Propose(ctx context.Context) error {
 		applied = r.Now().UTC().Format(time.RFC3339)
 		r.Log.Info("proposed clusters applied", "proposal", p.Sentence)
 	}
+
 	return r.writeProposal(ctx, p, applied)
 }
 
@@ -106,18 +113,25 @@ func (r *Proposals) applyAll(ctx context.Context, p sizing.Proposal) error {
 	for i := range p.Provisionings {
 		objects = append(objects, &p.Provisionings[i])
 	}
+
 	set, err := apply.New(proposalOwner, objects...)
 	if err != nil {
 		return err
 	}
+
 	return set.Apply(ctx, r.Client)
 }
 
 func (r *Proposals) writeProposal(ctx context.Context, p sizing.Proposal, applied string) error {
-	data := map[string]string{"proposal": p.Sentence, "waiting": strings.Join(p.Waiting, "\n"), "left": strings.Join(p.Left, "\n")}
+	data := map[string]string{
+		"proposal": p.Sentence,
+		"waiting":  strings.Join(p.Waiting, "\n"),
+		"left":     strings.Join(p.Left, "\n"),
+	}
 	if applied != "" {
 		data[proposalApplied] = applied
 	}
+
 	var documents []string
 	for _, c := range p.Provisionings {
 		text, err := yaml.Marshal(map[string]any{
@@ -129,6 +143,7 @@ func (r *Proposals) writeProposal(ctx context.Context, p sizing.Proposal, applie
 		}
 		documents = append(documents, string(text))
 	}
+
 	data["provisionings.yaml"] = strings.Join(documents, "---\n")
 	set, err := apply.New(proposalOwner, &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -140,5 +155,6 @@ func (r *Proposals) writeProposal(ctx context.Context, p sizing.Proposal, applie
 	if set.CheckCurrent(ctx, r.Reader) == nil {
 		return nil
 	}
+
 	return set.Apply(ctx, r.Client)
 }

@@ -55,21 +55,27 @@ func (r *Provisionings) Reconcile(ctx context.Context, q reconcile.Request) (rec
 	if !cr.DeletionTimestamp.IsZero() {
 		return r.finalize(ctx, cr)
 	}
+
 	if !controllerutil.ContainsFinalizer(cr, Finalizer) {
 		before := cr.DeepCopy()
 		controllerutil.AddFinalizer(cr, Finalizer)
-		if err := r.Client.Patch(ctx, cr, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := r.Client.Patch(
+			ctx, cr, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+		); err != nil {
 			return reconcile.Result{}, fmt.Errorf("add finalizer: %w", err)
 		}
 	}
+
 	w, err := r.observe(ctx, cr)
 	if err != nil {
 		return reconcile.Result{}, r.reportError(ctx, cr, err)
 	}
+
 	a, err := r.resolve(ctx, w)
 	if err != nil {
 		return reconcile.Result{}, r.reportError(ctx, cr, err)
 	}
+
 	d := decide(w, a, a.want(r, w))
 	progress := r.readProgress(w, d)
 	if d.step == stepClear { // with the Job goes the number of its attempt
@@ -77,12 +83,14 @@ func (r *Provisionings) Reconcile(ctx context.Context, q reconcile.Request) (rec
 			return reconcile.Result{}, err
 		}
 	}
+
 	if err := r.act(ctx, w, &d); err != nil {
 		return reconcile.Result{}, r.reportError(ctx, cr, err)
 	}
 	if err := r.updateStatus(ctx, cr, describeStatus(w, a, d, progress), w.warnings()); err != nil {
 		return reconcile.Result{}, err
 	}
+
 	return requeueAfter(d, w.now), nil
 }
 
@@ -106,10 +114,12 @@ func (r *Provisionings) readProgress(w *clusterState, d decision) contract.Progr
 	if d.step != stepWatch && d.step != stepPause && d.step != stepRefused {
 		return contract.Progress{}
 	}
+
 	text, err := w.dir.read(contract.FileProgress)
 	if err != nil {
 		return contract.Progress{}
 	}
+
 	return contract.ReadProgress(text)
 }
 
@@ -119,33 +129,40 @@ func (r *Provisionings) finalize(ctx context.Context, cr *v1alpha1.Provisioning)
 	if !controllerutil.ContainsFinalizer(cr, Finalizer) {
 		return reconcile.Result{}, nil
 	}
+
 	w, err := r.observe(ctx, cr)
 	if err != nil {
 		return reconcile.Result{}, r.reportError(ctx, cr, err)
 	}
+
 	status := cr.DeepCopy().Status
 	status.Phase, status.Message = v1alpha1.PhaseDeleting, "ending the Job, then releasing the hosts; nothing on their disks is touched"
 	if err := r.updateStatus(ctx, cr, status, nil); err != nil {
 		return reconcile.Result{}, err
 	}
+
 	if w.nameOwner == "" {
 		if err := r.fetchLog(ctx, w); err != nil {
 			return reconcile.Result{}, err
 		}
+
 		gone, err := r.removeJob(ctx, w)
 		if err != nil || !gone {
 			return reconcile.Result{RequeueAfter: time.Second}, err
 		}
+
 		for _, o := range []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMapName(w.cluster)}}, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: kubeconfigName(w.cluster)}}} {
 			o.SetNamespace(cr.Namespace)
 			if err := r.deleteOwned(ctx, cr, o); err != nil {
 				return reconcile.Result{}, err
 			}
 		}
+
 		if err := w.dir.removeFiles(); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
+
 	for name, b := range w.bmh {
 		if claimOf(b.Spec.ConsumerRef).Owner == w.owner {
 			if err := r.patchHost(ctx, w, name, func(b *host) { b.Spec.ConsumerRef = nil }); err != nil {
@@ -153,11 +170,13 @@ func (r *Provisionings) finalize(ctx context.Context, cr *v1alpha1.Provisioning)
 			}
 		}
 	}
+
 	before := cr.DeepCopy()
 	controllerutil.RemoveFinalizer(cr, Finalizer)
 	if err := r.Client.Patch(ctx, cr, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("remove finalizer: %w", err)
 	}
+
 	r.Log.Info("cluster given up", "provisioning", cr.Namespace+"/"+cr.Name, "cluster", w.cluster)
 	return reconcile.Result{}, nil
 }
@@ -173,36 +192,50 @@ func (r *Provisionings) deleteOwned(ctx context.Context, cr *v1alpha1.Provisioni
 	if err := r.Client.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %s: %w", o.GetName(), err)
 	}
+
 	return nil
 }
 
 // updateStatus writes the status if it differs, and an Event if Ready says something new; of an edit, one for each
 // warning as well.
-func (r *Provisionings) updateStatus(ctx context.Context, cr *v1alpha1.Provisioning, status v1alpha1.ProvisioningStatus, warnings []warning) error {
+func (r *Provisionings) updateStatus(
+	ctx context.Context,
+	cr *v1alpha1.Provisioning,
+	status v1alpha1.ProvisioningStatus,
+	warnings []warning,
+) error {
 	if sameStatus(cr.Status, status) {
 		return nil
 	}
+
 	before := cr.DeepCopy()
 	cr.Status = status
 	if err := r.Client.Status().Patch(ctx, cr, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
-	was, is := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+
+	was, is := meta.FindStatusCondition(
+		before.Status.Conditions, v1alpha1.ConditionReady,
+	), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if is == nil || was != nil && was.Reason == is.Reason && was.Message == is.Message {
 		return nil
 	}
+
 	kind := corev1.EventTypeWarning
 	switch status.Phase {
 	case v1alpha1.PhaseReady, v1alpha1.PhaseInstalling, v1alpha1.PhaseChanging:
 		kind = corev1.EventTypeNormal
 	}
+
 	r.Recorder.Eventf(cr, nil, kind, is.Reason, "Reconcile", "%s", truncateNote(is.Message))
 	if before.Status.ObservedGeneration == status.ObservedGeneration {
 		return nil
 	}
+
 	for _, w := range warnings {
 		r.Recorder.Eventf(cr, nil, corev1.EventTypeWarning, w.Reason, "Reconcile", "%s", truncateNote(w.Sentence))
 	}
+
 	return nil
 }
 
@@ -219,10 +252,12 @@ func (r *Provisionings) reportError(ctx context.Context, cr *v1alpha1.Provisioni
 	if isRace(err) {
 		return err
 	}
+
 	status := cr.DeepCopy().Status
 	status.Message = "trying again: " + truncateNote(err.Error())
 	if telling := r.updateStatus(ctx, cr, status, nil); telling != nil {
 		r.Log.Warn("status not written", "provisioning", cr.Name, "error", telling)
 	}
+
 	return err
 }

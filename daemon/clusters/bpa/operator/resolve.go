@@ -32,11 +32,20 @@ func (a resolution) want(r *Provisionings, w *clusterState) *kud.Want {
 	if len(a.spec)+len(a.hosts) > 0 {
 		return nil
 	}
+
 	s := w.cr.Spec
-	want := &kud.Want{Members: a.members, Plugins: s.KUDPlugins, PodSubnet: s.PodSubnet, ServiceSubnet: s.ServiceSubnet, Image: s.InstallerImage, Virtlet: w.virtlet}
+	want := &kud.Want{
+		Members:       a.members,
+		Plugins:       s.KUDPlugins,
+		PodSubnet:     s.PodSubnet,
+		ServiceSubnet: s.ServiceSubnet,
+		Image:         s.InstallerImage,
+		Virtlet:       w.virtlet,
+	}
 	if want.Image == "" {
 		want.Image = r.Installer
 	}
+
 	return want
 }
 
@@ -46,31 +55,40 @@ func (r *Provisionings) resolve(ctx context.Context, w *clusterState) (resolutio
 	if a.nodes, a.spec = r.checkSpec(w); len(a.spec) > 0 {
 		return a, nil
 	}
+
 	found := w.hosts.Match(match.Want{Owner: w.owner, Cluster: w.cluster, Nodes: a.nodes, Installed: w.record != nil})
 	a.hosts, a.rejected = found.Problems, found.Rejected
 	if w.virtlet {
 		a.hosts = virtualMachineWording(a.hosts)
 	}
+
 	used := map[netip.Addr]string{}
 	for _, n := range a.nodes {
 		at, ok := found.Hosts[n.Label]
 		if !ok {
 			continue
 		}
+
 		m, problem, err := r.resolveNode(ctx, w, n, w.hosts.All[at].Name)
 		if err != nil {
 			return a, err
 		}
+
 		if problem != nil {
 			a.hosts = append(a.hosts, *problem)
 		} else if first, twice := used[m.Address]; twice {
 			a.hosts = append(a.hosts, match.Problem{Reason: AddressTwice, Waits: true,
-				Sentence: fmt.Sprintf("nodes %s and %s both have the address %s; give their NICs different ones", first, n.Label, m.Address)})
+				Sentence: fmt.Sprintf(
+					"nodes %s and %s both have the address %s; give their NICs different ones", first, n.Label,
+					m.Address,
+				)})
 		} else if m.Address.IsValid() {
 			used[m.Address] = n.Label
 		}
+
 		a.members = append(a.members, m)
 	}
+
 	return a, nil
 }
 
@@ -88,36 +106,60 @@ func virtualMachineWording(problems []match.Problem) []match.Problem {
 // resolveNode is a node with its host and the address at which that is reached. What an installed
 // node was reached at is kept, unless something better than inspection says otherwise: a
 // host in service may be switched off.
-func (r *Provisionings) resolveNode(ctx context.Context, w *clusterState, n match.Node, host string) (kud.Node, *match.Problem, error) {
-	m := kud.Node{Label: n.Label, Master: n.Master, Worker: n.Worker, Host: host, MAC: n.MAC}
+func (r *Provisionings) resolveNode(
+	ctx context.Context,
+	w *clusterState,
+	n match.Node,
+	host string,
+) (kud.Node, *match.Problem, error) {
+	m := kud.Node{
+		Label:  n.Label,
+		Master: n.Master,
+		Worker: n.Worker,
+		Host:   host,
+		MAC:    n.MAC,
+	}
 	d, err := r.addressHost(ctx, w, host)
 	if err != nil {
 		return m, nil, err
 	}
+
 	var found address.Result
 	if n.MAC != "" {
 		found, err = address.ForNIC(d, n.MAC, w.leases, w.now)
 	} else {
 		found, err = address.ForHost(d, w.leases, w.now)
 	}
+
 	if old := recordedNode(w.record, m); old != nil && (err != nil || found.From == address.FromInspection) {
 		m.MAC, m.Address, m.From = old.MAC, old.Address, old.From
 		return m, nil, nil
 	}
+
 	var missing *address.MissingError
 	if errors.As(err, &missing) {
-		p := &match.Problem{Reason: missing.Reason, Sentence: "node " + n.Label + ": " + missing.Sentence, Waits: true, Node: n}
+		p := &match.Problem{
+			Reason:   missing.Reason,
+			Sentence: "node " + n.Label + ": " + missing.Sentence,
+			Waits:    true,
+			Node:     n,
+		}
 		if w.virtlet {
-			p.Sentence = fmt.Sprintf("IP address not found for VM with MAC address %s: node %s: pod %s has no address yet", n.MAC, n.Label, host)
+			p.Sentence = fmt.Sprintf(
+				"IP address not found for VM with MAC address %s: node %s: pod %s has no address yet", n.MAC, n.Label,
+				host,
+			)
 		}
 		return m, p, nil
 	} else if err != nil {
 		return m, nil, err
 	}
+
 	m.MAC, m.Address, m.From = found.MAC, found.Addr, found.From
 	if w.virtlet {
 		m.From = "pod"
 	}
+
 	return m, nil, nil
 }
 
@@ -139,6 +181,7 @@ func (r *Provisionings) addressHost(ctx context.Context, w *clusterState, host s
 	if w.virtlet {
 		return w.vm[host], nil
 	}
+
 	b := w.bmh[host]
 	var data []byte
 	if ref := b.Spec.NetworkData; ref != nil && ref.Name != "" {
@@ -146,11 +189,13 @@ func (r *Provisionings) addressHost(ctx context.Context, w *clusterState, host s
 		if namespace == "" {
 			namespace = b.Namespace
 		}
+
 		var err error
 		if data, err = r.secretKey(ctx, namespace, ref.Name, "networkData"); err != nil {
 			return address.Host{}, err
 		}
 	}
+
 	return addressHost(b, data)
 }
 
@@ -163,6 +208,7 @@ func (r *Provisionings) secretKey(ctx context.Context, namespace, name, key stri
 	} else if err != nil {
 		return nil, fmt.Errorf("read Secret: %w", err)
 	}
+
 	return s.Data[key], nil
 }
 
@@ -194,10 +240,12 @@ func specWarnings(s v1alpha1.ProvisioningSpec) []warning {
 	for _, item := range s.Masters {
 		masters += len(item)
 	}
+
 	if masters > 0 && masters%2 == 0 {
 		all = append(all, warning{EvenControlPlanes, fmt.Sprintf("%d control planes bear the loss of %d, no more than %d would: "+
 			"etcd goes on with more than half; list one, three or five", masters, masters/2-1, masters-1)})
 	}
+
 	for _, f := range []struct{ name, value, instead string }{
 		{"hostfile", s.HostFile, "the inventory is " + contract.Dir + "/CLUSTER/" + contract.FileInventory},
 		{"kudInstallerPath", s.KUDInstallerPath, "installerImage names another installer"},
@@ -205,8 +253,14 @@ func specWarnings(s v1alpha1.ProvisioningSpec) []warning {
 		{"multiClusterDir", s.MultiClusterDir, "it is " + contract.Dir},
 	} {
 		if f.value != "" {
-			all = append(all, warning{OldField, fmt.Sprintf("spec.%s is of an older version and does nothing: %s", f.name, f.instead)})
+			all = append(
+				all,
+				warning{OldField, fmt.Sprintf(
+					"spec.%s is of an older version and does nothing: %s", f.name, f.instead,
+				)},
+			)
 		}
 	}
+
 	return all
 }

@@ -62,6 +62,7 @@ func planTargets(s v1alpha1.SoftwareSpec, nodes map[string]string) ([]target, er
 			return nil, err
 		}
 	}
+
 	lists, addrs := map[string][][]software.Package{}, map[string]netip.Addr{}
 	for _, key := range slices.Sorted(maps.Keys(nodes)) { // masters before workers
 		for prefix, list := range map[string][]software.Package{"MASTER_": masters, "WORKER_": workers} {
@@ -69,13 +70,16 @@ func planTargets(s v1alpha1.SoftwareSpec, nodes map[string]string) ([]target, er
 			if !ok {
 				continue
 			}
+
 			addr, err := netip.ParseAddr(nodes[key])
 			if err != nil {
 				return nil, fmt.Errorf("node %s: %q is not an address", name, nodes[key])
 			}
+
 			lists[name], addrs[name] = append(lists[name], list), addr
 		}
 	}
+
 	var all []target
 	for _, name := range slices.Sorted(maps.Keys(lists)) {
 		packages, err := software.Merge(lists[name]...)
@@ -84,6 +88,7 @@ func planTargets(s v1alpha1.SoftwareSpec, nodes map[string]string) ([]target, er
 		}
 		all = append(all, target{name, addrs[name], packages})
 	}
+
 	return all, nil
 }
 
@@ -96,11 +101,18 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 	if !sw.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil
 	}
+
 	cluster := v1alpha1.ClusterOf(sw)
-	status := v1alpha1.SoftwareStatus{ObservedGeneration: sw.Generation, Cluster: cluster, Conditions: slices.Clone(sw.Status.Conditions)}
+	status := v1alpha1.SoftwareStatus{
+		ObservedGeneration: sw.Generation,
+		Cluster:            cluster,
+		Conditions:         slices.Clone(sw.Status.Conditions),
+	}
 	finish := func(phase, reason, message string, wait time.Duration) (reconcile.Result, error) {
 		status.Phase, status.Message = phase, strings.Join(strings.Fields(message), " ")
-		meta.SetStatusCondition(&status.Conditions, readyCondition(sw.Generation, phase == v1alpha1.PhaseReady, reason, message))
+		meta.SetStatusCondition(
+			&status.Conditions, readyCondition(sw.Generation, phase == v1alpha1.PhaseReady, reason, message),
+		)
 		return reconcile.Result{RequeueAfter: wait}, r.updateStatus(ctx, sw, status)
 	}
 	var nodes corev1.ConfigMap
@@ -110,6 +122,7 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read nodes of cluster: %w", err)
 	}
+
 	targets, err := planTargets(sw.Spec, nodes.Data)
 	if err != nil {
 		return finish(v1alpha1.PhaseRefused, InvalidSoftware, err.Error(), 0)
@@ -121,46 +134,66 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 	if next := sw.Status.Next; next != nil && r.Now().Before(next.Time) && sw.Status.ObservedGeneration == sw.Generation {
 		return reconcile.Result{RequeueAfter: next.Sub(r.Now())}, nil
 	}
+
 	key, err := readSigner(ctx, r.Reader, sw.Namespace)
 	if err != nil {
 		return finish(v1alpha1.PhaseWaiting, NoSSHKey, err.Error(), lookWaiting)
 	}
+
 	dir := r.clusterDir(cluster)
 	known, err := dir.knownHosts()
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+
 	systems, err := dir.readSystems()
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+
 	attempt := int32(1)
 	if sw.Status.ObservedGeneration == sw.Generation {
 		attempt = sw.Status.Attempt + 1
 	}
+
 	if sw.Status.Phase != v1alpha1.PhaseReady || sw.Status.ObservedGeneration != sw.Generation {
 		status.Nodes, status.Attempt = sw.Status.Nodes, attempt-1 // those that have ended
-		if _, err := finish(v1alpha1.PhaseInstalling, Installing, fmt.Sprintf("asking %d nodes", len(targets)), 0); err != nil {
+		if _, err := finish(
+			v1alpha1.PhaseInstalling, Installing, fmt.Sprintf("asking %d nodes", len(targets)), 0,
+		); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
+
 	status.Nodes = r.install(ctx, remote.Shell{Signer: key, Port: r.SSHPort}, nodeKeys{dir, known, systems}, targets)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, ctx.Err()
 	}
+
 	wrong := nodeFaults(status.Nodes)
 	status.NodesReady = fmt.Sprintf("%d/%d", len(targets)-len(wrong), len(targets))
 	if len(wrong) == 0 {
-		return finish(v1alpha1.PhaseReady, "Installed", fmt.Sprintf("all packages are on all %d nodes", len(targets)), 0)
+		return finish(
+			v1alpha1.PhaseReady, "Installed", fmt.Sprintf("all packages are on all %d nodes", len(targets)), 0,
+		)
 	}
+
 	status.Attempt = attempt
 	pause := kud.RetryDelay(status.Attempt)
 	status.Next = &metav1.Time{Time: r.Now().Add(pause)}
-	return finish(v1alpha1.PhaseFailed, NotInstalled, fmt.Sprintf("%s; tried again at %s", strings.Join(wrong, "; "), status.Next.UTC().Format("15:04:05")), pause)
+	return finish(
+		v1alpha1.PhaseFailed, NotInstalled,
+		fmt.Sprintf("%s; tried again at %s", strings.Join(wrong, "; "), status.Next.UTC().Format("15:04:05")), pause,
+	)
 }
 
 // install runs the scripts on all nodes at once and returns when the last has ended.
-func (r *Softwares) install(ctx context.Context, shell remote.Shell, keys nodeKeys, targets []target) []v1alpha1.SoftwareNode {
+func (r *Softwares) install(
+	ctx context.Context,
+	shell remote.Shell,
+	keys nodeKeys,
+	targets []target,
+) []v1alpha1.SoftwareNode {
 	nodes := make([]v1alpha1.SoftwareNode, len(targets))
 	var wg sync.WaitGroup
 	for i, t := range targets {
@@ -173,14 +206,17 @@ func (r *Softwares) install(ctx context.Context, shell remote.Shell, keys nodeKe
 				nodes[i].Error = err.Error()
 				return
 			}
+
 			out, said, err := shell.Run(ctx, t.addr, key, software.Script(t.packages))
 			if err != nil {
 				nodes[i].Error = keys.hostKeyError(t.addr, err).Error()
 				return
 			}
+
 			nodes[i].Packages = software.Read(t.packages, out, said)
 		})
 	}
+
 	wg.Wait()
 	return nodes
 }
@@ -193,11 +229,13 @@ func nodeFaults(nodes []v1alpha1.SoftwareNode) []string {
 		if n.Error != "" {
 			wrong = append(wrong, n.Error)
 		}
+
 		for _, p := range n.Packages {
 			if p.Error != "" {
 				wrong = append(wrong, p.Name+": "+p.Error)
 			}
 		}
+
 		if len(wrong) > 0 {
 			all = append(all, "node "+n.Name+": "+strings.Join(wrong, ", "))
 		}
@@ -209,19 +247,25 @@ func (r *Softwares) updateStatus(ctx context.Context, sw *v1alpha1.Software, sta
 	if equality.Semantic.DeepEqual(sw.Status, status) {
 		return nil
 	}
+
 	before := sw.DeepCopy()
 	sw.Status = status
 	if err := r.Client.Status().Patch(ctx, sw, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
-	was, is := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+
+	was, is := meta.FindStatusCondition(
+		before.Status.Conditions, v1alpha1.ConditionReady,
+	), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if was != nil && was.Reason == is.Reason && was.Message == is.Message {
 		return nil
 	}
+
 	kind := corev1.EventTypeWarning
 	if status.Phase == v1alpha1.PhaseReady || status.Phase == v1alpha1.PhaseInstalling {
 		kind = corev1.EventTypeNormal
 	}
+
 	r.Recorder.Eventf(sw, nil, kind, is.Reason, "Reconcile", "%s", truncateNote(is.Message))
 	return nil
 }
@@ -232,15 +276,20 @@ func (r *Softwares) affectedSoftwares(ctx context.Context, o client.Object) []re
 	if !ok {
 		return nil
 	}
+
 	var all v1alpha1.SoftwareList
 	if err := r.Client.List(ctx, &all, client.InNamespace(o.GetNamespace())); err != nil {
 		return nil
 	}
+
 	var out []reconcile.Request
 	for i := range all.Items {
 		if s := &all.Items[i]; v1alpha1.ClusterOf(s) == cluster {
-			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: s.Name}})
+			out = append(
+				out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: s.Name}},
+			)
 		}
 	}
+
 	return out
 }

@@ -21,35 +21,46 @@ import (
 
 // hostKeys are the SSH host keys of members by address: those that the site gave to its
 // nodes, and those that were pinned at a first contact. What is known of systems that are no more is forgotten.
-func (r *Provisionings) hostKeys(ctx context.Context, w *clusterState, members []kud.Node) (map[netip.Addr]string, error) {
+func (r *Provisionings) hostKeys(
+	ctx context.Context,
+	w *clusterState,
+	members []kud.Node,
+) (map[netip.Addr]string, error) {
 	if err := w.forgetKeys(members); err != nil {
 		return nil, err
 	}
+
 	text, err := w.dir.read(contract.FileKnownHosts)
 	if err != nil {
 		return nil, fmt.Errorf("read known hosts: %w", err)
 	}
+
 	pinned, keys := remote.ReadKnownHosts(text), map[netip.Addr]string{}
 	for _, m := range members {
 		if key := pinned[m.Address]; key != "" {
 			keys[m.Address] = key
 		}
+
 		b := w.host(m)
 		if b == nil || b.Spec.UserData == nil || b.Spec.UserData.Name == "" {
 			continue
 		}
+
 		namespace := b.Spec.UserData.Namespace
 		if namespace == "" {
 			namespace = b.Namespace
 		}
+
 		data, err := r.secretKey(ctx, namespace, b.Spec.UserData.Name, "userData")
 		if err != nil {
 			return nil, err
 		}
+
 		if key := hostKey(data); key != "" {
 			keys[m.Address] = key
 		}
 	}
+
 	return keys, nil
 }
 
@@ -59,33 +70,51 @@ func readSigner(ctx context.Context, c client.Reader, namespace string) (ssh.Sig
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: kud.SSHSecret}, &s); err != nil {
 		return nil, fmt.Errorf("read log-in to nodes: %w", err)
 	}
+
 	key, err := ssh.ParsePrivateKey(s.Data[contract.FilePrivateKey])
 	if err != nil {
 		return nil, fmt.Errorf("read log-in to nodes, Secret %s/%s: id_rsa: %w", namespace, kud.SSHSecret, err)
 	}
+
 	return key, nil
 }
 
 // adoptNodes gets the appliance's key onto the members that are not in the cluster yet, if their
 // image came with a default user and password, all at once. What is pinned goes into keys.
-func (r *Provisionings) adoptNodes(ctx context.Context, w *clusterState, members []kud.Node, keys map[netip.Addr]string) ([]*match.Problem, error) {
+func (r *Provisionings) adoptNodes(
+	ctx context.Context,
+	w *clusterState,
+	members []kud.Node,
+	keys map[netip.Addr]string,
+) ([]*match.Problem, error) {
 	name := w.cr.Spec.CredentialsSecret
 	if name == "" {
 		return nil, nil
 	}
+
 	var s corev1.Secret
 	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: w.cr.Namespace, Name: name}, &s)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Secret: %w", err)
 	}
+
 	p := remote.Password{User: string(s.Data["username"]), Password: string(s.Data["password"])}
 	if apierrors.IsNotFound(err) || p.User == "" || p.Password == "" {
-		return []*match.Problem{{Reason: NoCredentials, Waits: true, Sentence: fmt.Sprintf("credentialsSecret: there is no Secret %s/%s with username and password; make it, or remove the field", w.cr.Namespace, name)}}, nil
+		return []*match.Problem{{
+			Reason: NoCredentials,
+			Waits:  true,
+			Sentence: fmt.Sprintf(
+				"credentialsSecret: there is no Secret %s/%s with username and password; make it, or remove the field",
+				w.cr.Namespace, name,
+			),
+		}}, nil
 	}
+
 	key, err := readSigner(ctx, r.Reader, w.cr.Namespace)
 	if err != nil {
 		return nil, err
 	}
+
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	pinned := maps.Clone(keys)
@@ -102,7 +131,9 @@ func (r *Provisionings) adoptNodes(ctx context.Context, w *clusterState, members
 				pinned[m.Address] = hostKey
 				return w.dir.write(contract.FileKnownHosts, remote.KnownHosts(pinned), 0o644)
 			}
-			if err := (remote.Shell{Signer: key, Port: r.SSHPort}).Adopt(ctx, m.Address, keys[m.Address], p, pin); err != nil {
+			if err := (remote.Shell{Signer: key, Port: r.SSHPort}).Adopt(
+				ctx, m.Address, keys[m.Address], p, pin,
+			); err != nil {
 				problems[i] = &match.Problem{
 					Reason: LoginFailed,
 					Waits:  true,
@@ -112,15 +143,21 @@ func (r *Provisionings) adoptNodes(ctx context.Context, w *clusterState, members
 				}
 				return
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
 			fingerprint := ""
 			if k, _, _, _, err := ssh.ParseAuthorizedKey([]byte(pinned[m.Address])); err == nil {
 				fingerprint = ssh.FingerprintSHA256(k)
 			}
-			w.logins[m.Label] = fmt.Sprintf("by the appliance's key; host key %s pinned at first contact, password of %s taken away", fingerprint, p.User)
+
+			w.logins[m.Label] = fmt.Sprintf(
+				"by the appliance's key; host key %s pinned at first contact, password of %s taken away", fingerprint,
+				p.User,
+			)
 		})
 	}
+
 	wg.Wait()
 	maps.Copy(keys, pinned)
 	return slices.DeleteFunc(problems, func(p *match.Problem) bool { return p == nil }), nil

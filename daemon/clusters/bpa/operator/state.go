@@ -69,7 +69,10 @@ func (w *clusterState) isRecorded() bool {
 
 func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) (*clusterState, error) {
 	w := &clusterState{
-		cr: cr, cluster: v1alpha1.ClusterOf(cr), owner: ownerName(cr.Namespace, cr.Name), now: r.Now(),
+		cr:      cr,
+		cluster: v1alpha1.ClusterOf(cr),
+		owner:   ownerName(cr.Namespace, cr.Name),
+		now:     r.Now(),
 		virtlet: cr.Labels[v1alpha1.LabelClusterType] == v1alpha1.VirtletVM,
 	}
 	if old := cr.Status.Cluster; old != "" && old != w.cluster {
@@ -81,6 +84,7 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 			w.cluster, w.renamed = old, w.cluster
 		}
 	}
+
 	w.dir = r.clusterDir(w.cluster)
 	var others v1alpha1.ProvisioningList
 	err := r.Client.List(ctx, &others)
@@ -90,21 +94,25 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 	if w.record, err = w.dir.readInstalled(); err != nil {
 		return nil, err
 	}
+
 	w.nameOwner = sameName(cr, w.cluster, w.record, others.Items)
 	if err := r.observeHosts(ctx, w, others.Items); err != nil {
 		return nil, err
 	}
+
 	if w.virtlet {
 		if err := r.observePods(ctx, w); err != nil {
 			return nil, err
 		}
 	}
+
 	text, err := os.ReadFile(r.LeaseFile)
 	if err == nil {
 		w.leases = address.ParseISC(text)
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read leases: %w", err)
 	}
+
 	if w.nameOwner != "" { // its files and its Job are the other's
 		w.record = nil
 		return w, nil
@@ -115,13 +123,19 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 	if text, err = w.dir.read(contract.FileVerification); err != nil {
 		return nil, fmt.Errorf("read verification: %w", err)
 	}
+
 	w.verification = contract.ReadVerification(text)
 	return w, r.observeJob(ctx, w)
 }
 
 // sameName finds the other Provisioning that has this cluster's name: the one that the record
 // names, else one that has claimed hosts, else the oldest.
-func sameName(cr *v1alpha1.Provisioning, cluster string, record *kud.InstalledCluster, all []v1alpha1.Provisioning) string {
+func sameName(
+	cr *v1alpha1.Provisioning,
+	cluster string,
+	record *kud.InstalledCluster,
+	all []v1alpha1.Provisioning,
+) string {
 	key := func(p *v1alpha1.Provisioning) string { return p.Namespace + "/" + p.Name }
 	first := cr
 	for i := range all {
@@ -132,19 +146,27 @@ func sameName(cr *v1alpha1.Provisioning, cluster string, record *kud.InstalledCl
 		if record != nil && record.Provisioning == key(o) {
 			return key(o)
 		}
-		if cmp.Or(claimRank(o)-claimRank(first), o.CreationTimestamp.Compare(first.CreationTimestamp.Time), strings.Compare(key(o), key(first))) < 0 {
+
+		if cmp.Or(
+			claimRank(o)-claimRank(first), o.CreationTimestamp.Compare(first.CreationTimestamp.Time),
+			strings.Compare(key(o), key(first)),
+		) < 0 {
 			first = o
 		}
 	}
+
 	if first == cr || record != nil && record.Provisioning == key(cr) {
 		return ""
 	}
+
 	return key(first)
 }
 
 // claimRank is 0 for a Provisioning that has hosts, 1 for any other.
 func claimRank(p *v1alpha1.Provisioning) int {
-	if slices.ContainsFunc(p.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.State != v1alpha1.NodeWaiting }) {
+	if slices.ContainsFunc(
+		p.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.State != v1alpha1.NodeWaiting },
+	) {
 		return 0
 	}
 	return 1
@@ -156,11 +178,13 @@ func (r *Provisionings) hasCluster(ctx context.Context, cr *v1alpha1.Provisionin
 	if err != nil || record != nil && record.Provisioning == cr.Namespace+"/"+cr.Name {
 		return record != nil, err
 	}
+
 	var job batchv1.Job
 	err = r.Reader.Get(ctx, client.ObjectKey{Namespace: cr.Namespace, Name: kud.JobName(name)}, &job)
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
+
 	return metav1.IsControlledBy(&job, cr), nil
 }
 
@@ -169,6 +193,7 @@ func (r *Provisionings) observeHosts(ctx context.Context, w *clusterState, other
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list hosts: %w", err)
 	}
+
 	macs, names := pinnedByOthers(w.cr, others)
 	facts := make([]match.Host, len(list.Items))
 	w.bmh = make(map[string]*metal3api.BareMetalHost, len(list.Items))
@@ -181,8 +206,10 @@ func (r *Provisionings) observeHosts(ctx context.Context, w *clusterState, other
 				f.PinnedBy = by
 			}
 		}
+
 		facts[i], w.bmh[f.Name] = f, b
 	}
+
 	w.hosts = match.NewHosts(facts)
 	return nil
 }
@@ -220,10 +247,14 @@ func (r *Provisionings) observePods(ctx context.Context, w *clusterState) error 
 	if err := r.Reader.List(ctx, &pods); err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
+
 	var others v1alpha1.ProvisioningList
-	if err := r.Reader.List(ctx, &others, client.MatchingLabels{v1alpha1.LabelClusterType: v1alpha1.VirtletVM}); err != nil {
+	if err := r.Reader.List(
+		ctx, &others, client.MatchingLabels{v1alpha1.LabelClusterType: v1alpha1.VirtletVM},
+	); err != nil {
 		return fmt.Errorf("list Provisionings: %w", err)
 	}
+
 	claims := map[string]match.Claim{}
 	for _, o := range others.Items {
 		for _, n := range o.Status.Nodes {
@@ -232,6 +263,7 @@ func (r *Provisionings) observePods(ctx context.Context, w *clusterState) error 
 			}
 		}
 	}
+
 	w.vm = map[string]address.Host{}
 	var facts []match.Host
 	for i := range pods.Items {
@@ -240,6 +272,7 @@ func (r *Provisionings) observePods(ctx context.Context, w *clusterState) error 
 			facts, w.vm[f.Name] = append(facts, f), d
 		}
 	}
+
 	w.hosts = match.NewHosts(facts)
 	return nil
 }
@@ -252,23 +285,32 @@ func (r *Provisionings) observeJob(ctx context.Context, w *clusterState) error {
 	} else if err != nil {
 		return fmt.Errorf("read Job: %w", err)
 	}
+
 	run, ours := kud.RunOf(&job)
 	if !ours {
-		return fmt.Errorf("job %s/%s is not the operator's; remove it: kubectl -n %s delete job %s", job.Namespace, job.Name, job.Namespace, job.Name)
+		return fmt.Errorf(
+			"job %s/%s is not the operator's; remove it: kubectl -n %s delete job %s", job.Namespace, job.Name,
+			job.Namespace, job.Name,
+		)
 	}
 	if w.pods, err = r.jobPods(ctx, w); err != nil {
 		return err
 	}
+
 	w.job, w.run, w.outcome = &job, run, kud.OutcomeOf(&job, w.pods)
 	return nil
 }
 
 func (r *Provisionings) jobPods(ctx context.Context, w *clusterState) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	err := r.Reader.List(ctx, &pods, client.InNamespace(w.cr.Namespace), client.MatchingLabels{batchv1.JobNameLabel: kud.JobName(w.cluster)})
+	err := r.Reader.List(
+		ctx, &pods, client.InNamespace(w.cr.Namespace),
+		client.MatchingLabels{batchv1.JobNameLabel: kud.JobName(w.cluster)},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("list pods of Job: %w", err)
 	}
+
 	return pods.Items, nil
 }
 
@@ -294,39 +336,59 @@ func (r *Provisionings) checkSpec(w *clusterState) ([]match.Node, []match.Proble
 	if errs := validation.IsDNS1123Label(kud.JobName(w.cluster)); len(errs) > 0 {
 		wrong(InvalidName, "the label cluster=%q cannot name a Job kud-CLUSTER: use up to 59 of a-z, 0-9 and '-', ending with a letter or digit", w.cluster)
 	}
+
 	if w.nameOwner != "" {
-		wrong(ClusterNameTaken, "cluster %s is that of Provisioning %s already; set the label cluster to another name", w.cluster, w.nameOwner)
+		wrong(
+			ClusterNameTaken, "cluster %s is that of Provisioning %s already; set the label cluster to another name",
+			w.cluster, w.nameOwner,
+		)
 	}
+
 	if w.renamed != "" {
-		wrong(ClusterRenamed, "cluster %s was begun under this name and cannot become %s; set the label cluster back, "+kud.GiveUp, w.cluster, w.renamed)
+		wrong(
+			ClusterRenamed,
+			"cluster %s was begun under this name and cannot become %s; set the label cluster back, "+kud.GiveUp,
+			w.cluster, w.renamed,
+		)
 	}
+
 	known := r.Plugins
 	if w.cr.Spec.InstallerImage != "" { // not the stick's: a KUD
 		known = Plugins()
 	}
+
 	for _, name := range w.cr.Spec.KUDPlugins {
 		if !slices.Contains(known, name) {
 			wrong(UnknownPlugin, "KUDPlugins: there is no plugin %s; known are: %s", name, strings.Join(known, ", "))
 		}
 	}
+
 	for _, f := range []struct{ name, text string }{{"PodSubnet", w.cr.Spec.PodSubnet}, {"ServiceSubnet", w.cr.Spec.ServiceSubnet}} {
 		if p, err := netip.ParsePrefix(f.text); f.text != "" && (err != nil || p != p.Masked()) {
 			wrong(InvalidSubnet, "%s %q is not a network; write one such as 10.244.64.0/18", f.name, f.text)
 		}
 	}
+
 	if r.Installer == "" && w.cr.Spec.InstallerImage == "" {
 		wrong(NoInstaller, "this appliance has no installer of clusters; name one: installerImage (docs/kud.md)")
 	}
+
 	if w.cr.Spec.InstallerImage == "" {
 		problems = append(problems, checkNodes(nodes, problems)...)
 	}
+
 	if w.virtlet {
 		for _, n := range nodes {
 			if n.CPU != 0 || n.Memory != 0 || n.SRIOV || n.QAT || n.Host != "" {
-				wrong(match.NothingAsked, "MAC address for VM %s not provided: a virtual machine is found by mac-address alone; remove the rest", n.Label)
+				wrong(
+					match.NothingAsked,
+					"MAC address for VM %s not provided: a virtual machine is found by mac-address alone; remove the rest",
+					n.Label,
+				)
 			}
 		}
 	}
+
 	return nodes, problems
 }
 
@@ -343,14 +405,23 @@ func checkNodes(nodes []match.Node, known []match.Problem) (problems []match.Pro
 			continue
 		}
 		if err := inventory.CheckLabel(n.Label); err != nil {
-			problems = append(problems, match.Problem{Reason: LabelRefused, Sentence: fmt.Sprintf("node %s: the label is %v; %s", n.Label, err, way), Node: n})
+			problems = append(problems, match.Problem{
+				Reason:   LabelRefused,
+				Sentence: fmt.Sprintf("node %s: the label is %v; %s", n.Label, err, way),
+				Node:     n,
+			})
 		}
 	}
+
 	if masters == 0 {
 		return problems
 	}
+
 	if err := inventory.CheckControlPlanes(masters); err != nil {
-		problems = append(problems, match.Problem{Reason: MastersRefused, Sentence: fmt.Sprintf("spec.masters: %v; %s", err, way)})
+		problems = append(
+			problems, match.Problem{Reason: MastersRefused, Sentence: fmt.Sprintf("spec.masters: %v; %s", err, way)},
+		)
 	}
+
 	return problems
 }

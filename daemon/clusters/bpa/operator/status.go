@@ -25,23 +25,33 @@ func describeStatus(w *clusterState, a resolution, d decision, progress contract
 	for _, wrong := range w.warnings() {
 		s.Warnings = append(s.Warnings, wrong.Sentence)
 	}
+
 	if w.nameOwner != "" && w.cr.Status.Cluster == "" {
 		s.Cluster = v1alpha1.ClusterOf(w.cr)
 	}
+
 	for _, r := range a.rejected {
 		s.Rejected = append(s.Rejected, v1alpha1.Rejected{Host: r.Host, Reason: r.Reason})
 	}
+
 	if w.record != nil && len(w.config) > 0 {
 		s.Kubeconfig = kubeconfigName(w.cluster)
 	}
+
 	accepted, claimed, installed := conditions(w, a, d, progress)
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: installed.Message}
+	ready := metav1.Condition{
+		Type:    v1alpha1.ConditionReady,
+		Status:  metav1.ConditionTrue,
+		Reason:  "Ready",
+		Message: installed.Message,
+	}
 	for _, c := range []metav1.Condition{accepted, claimed, installed} {
 		if c.Status != metav1.ConditionTrue {
 			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, c.Reason, c.Message
 			break
 		}
 	}
+
 	verified := verifiedCondition(w)
 	s.Checks = checkStatuses(w.verification)
 	for _, c := range []metav1.Condition{accepted, claimed, installed, verified, ready} {
@@ -51,11 +61,13 @@ func describeStatus(w *clusterState, a resolution, d decision, progress contract
 		}
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
+
 	s.Phase, s.Percent = phaseAndPercent(w, a, d, progress)
 	s.Message = strings.Join(strings.Fields(ready.Message), " ")
 	if len(s.Message) > 1000 {
 		s.Message = strings.ToValidUTF8(s.Message[:1000], "") + " …"
 	}
+
 	s.Nodes = nodeStatuses(w, a, d, progress)
 	done := 0
 	for _, n := range s.Nodes {
@@ -63,6 +75,7 @@ func describeStatus(w *clusterState, a resolution, d decision, progress contract
 			done++
 		}
 	}
+
 	s.NodesReady = fmt.Sprintf("%d/%d", done, max(len(a.nodes), len(s.Nodes)))
 	return s
 }
@@ -76,6 +89,7 @@ func failCondition(c metav1.Condition, problems []match.Problem) metav1.Conditio
 	for _, p := range problems {
 		all = append(all, p.Sentence)
 	}
+
 	c.Status, c.Reason, c.Message = metav1.ConditionFalse, problems[0].Reason, strings.Join(all, " | ")
 	return c
 }
@@ -88,10 +102,30 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-func conditions(w *clusterState, a resolution, d decision, progress contract.Progress) (accepted, claimed, installed metav1.Condition) {
-	accepted = metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Accepted", Message: "what is asked makes sense"}
-	claimed = metav1.Condition{Type: v1alpha1.ConditionClaimed, Status: metav1.ConditionTrue, Reason: "Claimed", Message: fmt.Sprintf("all %d hosts are claimed", len(a.nodes))}
-	installed = metav1.Condition{Type: v1alpha1.ConditionInstalled, Status: metav1.ConditionFalse, Reason: Installing, Message: runText(w, d, progress)}
+func conditions(
+	w *clusterState,
+	a resolution,
+	d decision,
+	progress contract.Progress,
+) (accepted, claimed, installed metav1.Condition) {
+	accepted = metav1.Condition{
+		Type:    v1alpha1.ConditionAccepted,
+		Status:  metav1.ConditionTrue,
+		Reason:  "Accepted",
+		Message: "what is asked makes sense",
+	}
+	claimed = metav1.Condition{
+		Type:    v1alpha1.ConditionClaimed,
+		Status:  metav1.ConditionTrue,
+		Reason:  "Claimed",
+		Message: fmt.Sprintf("all %d hosts are claimed", len(a.nodes)),
+	}
+	installed = metav1.Condition{
+		Type:    v1alpha1.ConditionInstalled,
+		Status:  metav1.ConditionFalse,
+		Reason:  Installing,
+		Message: runText(w, d, progress),
+	}
 	refused := slices.Clone(a.spec)
 	hosts := slices.Clone(a.hosts)
 	for _, p := range d.problems {
@@ -101,17 +135,22 @@ func conditions(w *clusterState, a resolution, d decision, progress contract.Pro
 			hosts = append(hosts, p)
 		}
 	}
+
 	if len(refused) > 0 {
 		accepted = failCondition(accepted, refused)
 	}
+
 	switch {
 	case len(hosts) > 0:
 		claimed = failCondition(claimed, hosts)
 	case len(a.spec) > 0:
 		claimed.Status, claimed.Reason, claimed.Message = metav1.ConditionUnknown, "NotLooked", "hosts are looked for when what is asked makes sense"
 	case d.step == stepClaim:
-		claimed.Status, claimed.Reason, claimed.Message = metav1.ConditionFalse, Claiming, fmt.Sprintf("claiming %d hosts", len(d.claim))
+		claimed.Status, claimed.Reason, claimed.Message = metav1.ConditionFalse, Claiming, fmt.Sprintf(
+			"claiming %d hosts", len(d.claim),
+		)
 	}
+
 	switch {
 	case d.step == stepSettled:
 		installed.Status, installed.Reason = metav1.ConditionTrue, "Installed"
@@ -126,6 +165,7 @@ func conditions(w *clusterState, a resolution, d decision, progress contract.Pro
 	case w.jobFailed() && d.step == stepPause:
 		installed.Reason = InstallFailed
 	}
+
 	return accepted, claimed, installed
 }
 
@@ -135,7 +175,10 @@ func runText(w *clusterState, d decision, progress contract.Progress) string {
 	log := "log " + w.dir.path(w.run.LogFile())
 	switch d.step {
 	case stepSettled:
-		return fmt.Sprintf("cluster %s is installed; kubeconfig: firstlightd kubeconfig %s, or Secret %s", w.cluster, w.cluster, kubeconfigName(w.cluster))
+		return fmt.Sprintf(
+			"cluster %s is installed; kubeconfig: firstlightd kubeconfig %s, or Secret %s", w.cluster, w.cluster,
+			kubeconfigName(w.cluster),
+		)
 	case stepWatch:
 		s := fmt.Sprintf("Job %s: %s, attempt %d", name, actionText(w.run), w.run.Attempt)
 		switch {
@@ -146,16 +189,21 @@ func runText(w *clusterState, d decision, progress contract.Progress) string {
 		case !w.outcome.Started:
 			s += ": starting"
 		}
+
 		if w.run.Generation != w.cr.Generation {
 			s += "; the edit is taken up when it has ended, at once if the Job is deleted"
 		}
+
 		return s
 	case stepPause:
 		why := w.outcome.Message
 		if w.outcome.Succeeded {
 			why = "the installer ended well, but left no " + w.dir.path(contract.FileKubeconfig)
 		}
-		return fmt.Sprintf("Job %s: %s, attempt %d failed: %s; the next begins at %s, at once if the Job is deleted; %s%s", name, actionText(w.run), w.run.Attempt, why, d.until.UTC().Format("15:04:05"), w.partText(), log)
+		return fmt.Sprintf(
+			"Job %s: %s, attempt %d failed: %s; the next begins at %s, at once if the Job is deleted; %s%s", name,
+			actionText(w.run), w.run.Attempt, why, d.until.UTC().Format("15:04:05"), w.partText(), log,
+		)
 	case stepRefused:
 		return fmt.Sprintf("Job %s: the installer says that it will not work as asked: %s; correct this Provisioning, or delete the Job to try again; %s%s", name, w.outcome.Message, w.partText(), log)
 	case stepClear:
@@ -165,9 +213,11 @@ func runText(w *clusterState, d decision, progress contract.Progress) string {
 	case stepRecord:
 		return fmt.Sprintf("Job %s: %s is done", name, actionText(w.run))
 	}
+
 	if w.record != nil {
 		return "cluster " + w.cluster + " is installed and left as it is; what is asked differs from it"
 	}
+
 	return "not begun"
 }
 
@@ -186,6 +236,7 @@ func phaseAndPercent(w *clusterState, a resolution, d decision, progress contrac
 	if w.record != nil && !w.record.Begun {
 		busy = v1alpha1.PhaseChanging
 	}
+
 	switch d.step {
 	case stepSettled:
 		return v1alpha1.PhaseReady, 100
@@ -204,6 +255,7 @@ func phaseAndPercent(w *clusterState, a resolution, d decision, progress contrac
 		}
 		return v1alpha1.PhaseWaiting, 0
 	}
+
 	return busy, percent
 }
 
@@ -211,9 +263,15 @@ func jobStatus(w *clusterState, d decision) *v1alpha1.JobStatus {
 	if w.job == nil { // the last one counts attempts
 		return w.cr.Status.Job
 	}
+
 	j := &v1alpha1.JobStatus{
-		Name: w.job.Name, Action: w.run.Action, Attempt: w.run.Attempt, Generation: w.run.Generation, State: v1alpha1.JobRunning,
-		Started: w.job.CreationTimestamp, Log: w.dir.path(w.run.LogFile()),
+		Name:       w.job.Name,
+		Action:     w.run.Action,
+		Attempt:    w.run.Attempt,
+		Generation: w.run.Generation,
+		State:      v1alpha1.JobRunning,
+		Started:    w.job.CreationTimestamp,
+		Log:        w.dir.path(w.run.LogFile()),
 	}
 	switch {
 	case w.jobFailed():
@@ -221,9 +279,11 @@ func jobStatus(w *clusterState, d decision) *v1alpha1.JobStatus {
 	case w.outcome.Ended:
 		j.State = v1alpha1.JobSucceeded
 	}
+
 	if d.step == stepPause {
 		j.Next = &metav1.Time{Time: d.until}
 	}
+
 	return j
 }
 
@@ -233,10 +293,12 @@ func nodeStatuses(w *clusterState, a resolution, d decision, progress contract.P
 	for _, n := range w.cr.Status.Nodes {
 		before[n.Name+" "+n.Host] = n
 	}
+
 	members := map[string]kud.Node{}
 	for _, m := range a.members {
 		members[m.Label] = m
 	}
+
 	var all []v1alpha1.NodeStatus
 	for _, n := range a.nodes {
 		m, found := members[n.Label]
@@ -245,6 +307,7 @@ func nodeStatuses(w *clusterState, a resolution, d decision, progress contract.P
 		}
 		all = append(all, nodeStatus(w, a, d, m, progress))
 	}
+
 	if w.record != nil {
 		for _, m := range slices.Concat(w.record.Members, w.record.Unready) {
 			if now, asked := members[m.Label]; !asked || now.Host != m.Host {
@@ -252,23 +315,36 @@ func nodeStatuses(w *clusterState, a resolution, d decision, progress contract.P
 			}
 		}
 	}
+
 	for i := range all {
 		all[i].Login = cmp.Or(w.logins[all[i].Name], before[all[i].Name+" "+all[i].Host].Login)
 	}
+
 	return all
 }
 
 func nodeStatus(w *clusterState, a resolution, d decision, m kud.Node, progress contract.Progress) v1alpha1.NodeStatus {
-	s := v1alpha1.NodeStatus{Name: m.Label, Roles: m.Roles(), Host: m.Host, MAC: m.MAC, AddressFrom: m.From, State: v1alpha1.NodeWaiting}
+	s := v1alpha1.NodeStatus{
+		Name:        m.Label,
+		Roles:       m.Roles(),
+		Host:        m.Host,
+		MAC:         m.MAC,
+		AddressFrom: m.From,
+		State:       v1alpha1.NodeWaiting,
+	}
 	if m.Address.IsValid() {
 		s.Address = m.Address.String()
 	}
+
 	run := w.run
 	if d.step == stepStart {
 		run = *d.run
 	}
+
 	inRun := slices.ContainsFunc(run.Members, func(o kud.Node) bool { return o.Label == m.Label && o.Host == m.Host })
-	touched := (d.step == stepWatch || d.step == stepStart) && inRun && (len(run.Nodes) == 0 || slices.Contains(run.Nodes, m.Label))
+	touched := (d.step == stepWatch || d.step == stepStart) && inRun && (len(run.Nodes) == 0 || slices.Contains(
+		run.Nodes, m.Label,
+	))
 	b := w.host(m)
 	claimed := b != nil && claimOf(b.Spec.ConsumerRef) == (match.Claim{Owner: w.owner, Node: m.Label})
 	switch installed := recordedNode(w.record, m) != nil; {
@@ -281,11 +357,14 @@ func nodeStatus(w *clusterState, a resolution, d decision, m kud.Node, progress 
 	case w.jobFailed() && (d.step == stepPause || d.step == stepRefused):
 		s.State, s.Reason = v1alpha1.NodeFailed, progress.Nodes[m.Label]
 		if w.isUnready(m) {
-			s.Reason = strings.TrimPrefix(s.Reason+"; ", "; ") + "the other nodes are installed: mend it and it is joined, or take " + m.Label + " out of this Provisioning"
+			s.Reason = strings.TrimPrefix(
+				s.Reason+"; ", "; ",
+			) + "the other nodes are installed: mend it and it is joined, or take " + m.Label + " out of this Provisioning"
 		}
 	case claimed || w.virtlet && len(a.hosts) == 0 && m.Address.IsValid():
 		s.State = v1alpha1.NodeClaimed
 	}
+
 	if s.State == v1alpha1.NodeWaiting || s.State == v1alpha1.NodeInstalled {
 		for _, p := range slices.Concat(a.spec, a.hosts, d.problems) {
 			if match.IsAbout(m.Label)(p) {
@@ -293,6 +372,7 @@ func nodeStatus(w *clusterState, a resolution, d decision, m kud.Node, progress 
 			}
 		}
 	}
+
 	return s
 }
 

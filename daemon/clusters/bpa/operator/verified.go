@@ -20,6 +20,7 @@ func verifiedCondition(w *clusterState) metav1.Condition {
 		c.Message = "the installer has not written what it saw of the cluster, " + w.dir.path(contract.FileVerification)
 		return c
 	}
+
 	at := w.verification.Time.UTC().Format(time.RFC3339)
 	var failed []string
 	for _, k := range w.verification.Checks {
@@ -27,11 +28,16 @@ func verifiedCondition(w *clusterState) metav1.Condition {
 			failed = append(failed, k.Name+": "+k.Message)
 		}
 	}
+
 	if len(failed) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, CheckFailed
-		c.Message = fmt.Sprintf("at %s %d of %d checks failed: %s; every question and its answer: %s", at, len(failed), len(w.verification.Checks), strings.Join(failed, "; "), w.dir.path(contract.FileVerification))
+		c.Message = fmt.Sprintf(
+			"at %s %d of %d checks failed: %s; every question and its answer: %s", at, len(failed),
+			len(w.verification.Checks), strings.Join(failed, "; "), w.dir.path(contract.FileVerification),
+		)
 		return c
 	}
+
 	var untried []string
 	if w.record != nil {
 		for _, m := range w.record.Members {
@@ -40,12 +46,18 @@ func verifiedCondition(w *clusterState) metav1.Condition {
 			}
 		}
 	}
+
 	if len(untried) > 0 {
-		c.Message = fmt.Sprintf("all checks passed at %s, but %s was not part of the cluster then", at, strings.Join(untried, ", "))
+		c.Message = fmt.Sprintf(
+			"all checks passed at %s, but %s was not part of the cluster then", at, strings.Join(untried, ", "),
+		)
 		return c
 	}
+
 	c.Status, c.Reason = metav1.ConditionTrue, "Verified"
-	c.Message = fmt.Sprintf("all %d checks passed at %s on %s", len(w.verification.Checks), at, strings.Join(w.verification.Nodes, ", "))
+	c.Message = fmt.Sprintf(
+		"all %d checks passed at %s on %s", len(w.verification.Checks), at, strings.Join(w.verification.Nodes, ", "),
+	)
 	return c
 }
 
@@ -55,7 +67,12 @@ func checkStatuses(v *contract.Verification) (all []v1alpha1.CheckStatus) {
 		return nil
 	}
 	for _, k := range v.Checks {
-		s := v1alpha1.CheckStatus{Name: k.Name, Outcome: v1alpha1.CheckFailed, Message: k.Message, Time: metav1.NewTime(v.Time)}
+		s := v1alpha1.CheckStatus{
+			Name:    k.Name,
+			Outcome: v1alpha1.CheckFailed,
+			Message: k.Message,
+			Time:    metav1.NewTime(v.Time),
+		}
 		if k.Passed {
 			s.Outcome = v1alpha1.CheckPassed
 		}

@@ -59,6 +59,7 @@ func Propose(site, namespace string, hosts []match.Host) Proposal {
 			free = append(free, h)
 		}
 	}
+
 	count := (len(free) + MaxNodes - 1) / MaxNodes
 	for i := range count {
 		share := free[i*len(free)/count : (i+1)*len(free)/count]
@@ -66,13 +67,19 @@ func Propose(site, namespace string, hosts []match.Host) Proposal {
 		if count > 1 {
 			name = fmt.Sprintf("%s-%d", site, i+1)
 		}
+
 		cluster, ok := newProvisioning(name, namespace, share)
 		if !ok {
-			p.Left = append(p.Left, fmt.Sprintf("%d hosts: none of them has %d CPUs and %d MiB of memory for a control plane", len(share), minCPU, minMemory>>20))
+			p.Left = append(p.Left, fmt.Sprintf(
+				"%d hosts: none of them has %d CPUs and %d MiB of memory for a control plane", len(share), minCPU,
+				minMemory>>20,
+			))
 			continue
 		}
+
 		p.Provisionings = append(p.Provisionings, cluster)
 	}
+
 	p.Sentence = p.describe(len(hosts))
 	return p
 }
@@ -85,19 +92,24 @@ func (p Proposal) describe(hosts int) string {
 		if masters > 1 {
 			text += "s"
 		}
+
 		if both := countDoubleRoles(c); both > 0 || workers == 0 {
 			text += ", which work as well"
 			workers -= both
 		}
+
 		if workers > 0 {
 			text += fmt.Sprintf(", and %d workers", workers)
 		}
+
 		parts = append(parts, text)
 	}
+
 	s := "no cluster"
 	if len(parts) > 0 {
 		s = strings.Join(parts, "; ")
 	}
+
 	return fmt.Sprintf("of %d hosts: %s; %d are waited for, %d are left out", hosts, s, len(p.Waiting), len(p.Left))
 }
 
@@ -119,6 +131,7 @@ func newProvisioning(name, namespace string, hosts []match.Host) (v1alpha1.Provi
 	if len(hosts) >= 3 {
 		controlPlanes = 3
 	}
+
 	fit := func(h match.Host) bool { return h.CPU >= minCPU && h.Memory >= minMemory }
 	devices := func(h match.Host) int {
 		n := 0
@@ -143,15 +156,22 @@ func newProvisioning(name, namespace string, hosts []match.Host) (v1alpha1.Provi
 	if i := slices.IndexFunc(hosts, func(h match.Host) bool { return !fit(h) }); i >= 0 {
 		able = i
 	}
+
 	if able == 0 {
 		return v1alpha1.Provisioning{}, false
 	}
+
 	if able < controlPlanes {
 		controlPlanes = 1
 	}
+
 	p := v1alpha1.Provisioning{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Provisioning"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{v1alpha1.LabelCluster: name}},
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Provisioning"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      name,
+			Namespace: namespace,
+			Labels:    map[string]string{v1alpha1.LabelCluster: name},
+		},
 	}
 	for i, h := range hosts {
 		_, host, _ := strings.Cut(h.Name, "/")
@@ -160,12 +180,17 @@ func newProvisioning(name, namespace string, hosts []match.Host) (v1alpha1.Provi
 			p.Spec.Masters = append(p.Spec.Masters, map[string]*v1alpha1.Body{fmt.Sprintf("master-%d", i+1): body})
 			continue
 		}
-		p.Spec.Workers = append(p.Spec.Workers, map[string]*v1alpha1.Body{fmt.Sprintf("worker-%d", i+1-controlPlanes): body})
+
+		p.Spec.Workers = append(
+			p.Spec.Workers, map[string]*v1alpha1.Body{fmt.Sprintf("worker-%d", i+1-controlPlanes): body},
+		)
 	}
+
 	if len(hosts) <= 5 && controlPlanes == 3 && len(p.Spec.Workers) > 0 {
 		for i := range controlPlanes {
 			p.Spec.Workers = append(p.Spec.Workers, map[string]*v1alpha1.Body{fmt.Sprintf("master-%d", i+1): nil})
 		}
 	}
+
 	return p, true
 }

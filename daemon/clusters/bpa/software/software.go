@@ -43,7 +43,9 @@ func List(field string, items []v1alpha1.Packages) ([]Package, error) {
 			continue
 		}
 		if len(item.Asked) == 0 {
-			wrong = append(wrong, fmt.Sprintf("%s[%d]: names no package; write NAME, or NAME: {version: VERSION}", field, i))
+			wrong = append(
+				wrong, fmt.Sprintf("%s[%d]: names no package; write NAME, or NAME: {version: VERSION}", field, i),
+			)
 		}
 		for _, name := range slices.Sorted(maps.Keys(item.Asked)) {
 			version := ""
@@ -53,9 +55,11 @@ func List(field string, items []v1alpha1.Packages) ([]Package, error) {
 			add(i, name, version)
 		}
 	}
+
 	if len(wrong) > 0 {
 		return nil, fmt.Errorf("%s", strings.Join(wrong, "; "))
 	}
+
 	return all, nil
 }
 
@@ -73,7 +77,10 @@ func Merge(lists ...[]Package) ([]Package, error) {
 			case all[i].Version == "":
 				all[i].Version = p.Version
 			default:
-				return nil, fmt.Errorf("package %s is asked for as %s and as %s for one node; keep one of the two", p.Name, all[i].Version, p.Version)
+				return nil, fmt.Errorf(
+					"package %s is asked for as %s and as %s for one node; keep one of the two", p.Name,
+					all[i].Version, p.Version,
+				)
 			}
 		}
 	}
@@ -91,10 +98,12 @@ func Script(packages []Package) string {
 	for _, p := range packages {
 		fmt.Fprintf(&b, "want %s %s\n", p.Name, quoteVersion(p.Version))
 	}
+
 	b.WriteString(middle)
 	for _, p := range packages {
 		fmt.Fprintf(&b, "tell %s\n", p.Name)
 	}
+
 	return b.String()
 }
 
@@ -151,6 +160,7 @@ func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
 			stale = true
 		}
 	}
+
 	var all []v1alpha1.PackageStatus
 	for _, p := range packages {
 		s := v1alpha1.PackageStatus{Name: p.Name, Installed: has[p.Name]}
@@ -158,7 +168,9 @@ func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
 		switch {
 		case s.Installed != "" && (p.Version == "" || p.Version == s.Installed):
 		case short && len(missing) > 1:
-			s.Error = fmt.Sprintf("version %s is not to be had; there are: %s", missing[0], strings.Join(missing[1:], ", "))
+			s.Error = fmt.Sprintf(
+				"version %s is not to be had; there are: %s", missing[0], strings.Join(missing[1:], ", "),
+			)
 		case short && stale:
 			s.Error = "not to be had; the index of packages could not be renewed: " + lastError(said)
 		case short:
@@ -172,8 +184,10 @@ func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
 		default:
 			s.Error = "was installed as another package; name the one that provides it"
 		}
+
 		all = append(all, s)
 	}
+
 	return all
 }
 

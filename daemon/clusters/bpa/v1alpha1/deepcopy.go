@@ -21,6 +21,7 @@ func (l *ProvisioningList) DeepCopyObject() runtime.Object {
 	for i := range l.Items {
 		out.Items = append(out.Items, *l.Items[i].DeepCopy())
 	}
+
 	return out
 }
 
@@ -31,6 +32,7 @@ func (l *SoftwareList) DeepCopyObject() runtime.Object {
 	for i := range l.Items {
 		out.Items = append(out.Items, *l.Items[i].DeepCopy())
 	}
+
 	return out
 }
 
@@ -45,17 +47,20 @@ func (p *Provisioning) DeepCopy() *Provisioning {
 	for i := range out.Status.Nodes {
 		out.Status.Nodes[i].Roles = slices.Clone(out.Status.Nodes[i].Roles)
 	}
+
 	out.Status.Rejected = slices.Clone(p.Status.Rejected)
 	out.Status.Warnings = slices.Clone(p.Status.Warnings)
 	out.Status.Checks = slices.Clone(p.Status.Checks)
 	for i := range out.Status.Checks {
 		out.Status.Checks[i].Time = *p.Status.Checks[i].Time.DeepCopy()
 	}
+
 	if p.Status.Job != nil {
 		job := *p.Status.Job
 		job.Started, job.Next = *job.Started.DeepCopy(), job.Next.DeepCopy()
 		out.Status.Job = &job
 	}
+
 	return out
 }
 
@@ -92,6 +97,7 @@ func (s *Software) DeepCopy() *Software {
 	for i := range out.Status.Nodes {
 		out.Status.Nodes[i].Packages = slices.Clone(out.Status.Nodes[i].Packages)
 	}
+
 	return out
 }
 

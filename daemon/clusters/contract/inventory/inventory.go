@@ -74,6 +74,7 @@ func Parse(text []byte) (Inventory, error) {
 	if err != nil {
 		return Inventory{}, err
 	}
+
 	var inv Inventory
 	var wrong []error
 	masters, workers := f.groupHosts(controlPlaneGroups), f.groupHosts(workerGroups)
@@ -81,18 +82,22 @@ func Parse(text []byte) (Inventory, error) {
 		if !masters[name] && !workers[name] {
 			continue // listed for something that is no node of Kubernetes
 		}
+
 		n, err := f.node(name)
 		if err != nil {
 			wrong = append(wrong, err)
 			continue
 		}
+
 		n.ControlPlane, n.Worker = masters[name], workers[name]
 		inv.Nodes = append(inv.Nodes, n)
 	}
+
 	wrong = append(wrong, check(inv)...)
 	if len(wrong) > 0 {
 		return Inventory{}, errors.Join(wrong...)
 	}
+
 	return inv, nil
 }
 
@@ -105,9 +110,11 @@ func check(inv Inventory) (wrong []error) {
 		}
 		at[n.SSH()] = n.Label
 	}
+
 	if err := CheckControlPlanes(len(inv.ControlPlanes())); err != nil {
 		wrong = append(wrong, fmt.Errorf("group kube-master: %w", err))
 	}
+
 	return wrong
 }
 
@@ -118,7 +125,9 @@ func CheckControlPlanes(n int) error {
 	case n == 0:
 		return errors.New("no node is a control plane; name one, three or five")
 	case n > 5:
-		return fmt.Errorf("%d control planes are too many, each write waits for more than half of them; name one, three or five", n)
+		return fmt.Errorf(
+			"%d control planes are too many, each write waits for more than half of them; name one, three or five", n,
+		)
 	}
 	return nil
 }
@@ -135,16 +144,19 @@ func (f *file) node(name string) (Node, error) {
 	if err := CheckLabel(name); err != nil {
 		return Node{}, fmt.Errorf("host %q: %w", name, err)
 	}
+
 	vars := f.hostVariables(name)
 	n := Node{Label: name, Port: 22, User: "root", Password: firstValue(vars, "ansible_password", "ansible_ssh_pass")}
 	address := firstValue(vars, "ansible_host", "ansible_ssh_host", "ip", "access_ip")
 	if address == "" {
 		address = name
 	}
+
 	addr, err := netip.ParseAddr(address)
 	if err != nil {
 		return Node{}, fmt.Errorf("host %s: %q is not an address; give ansible_ssh_host=", name, address)
 	}
+
 	n.Addr = addr
 	if text := firstValue(vars, "ansible_port", "ansible_ssh_port"); text != "" {
 		port, err := strconv.ParseUint(text, 10, 16)
@@ -153,9 +165,11 @@ func (f *file) node(name string) (Node, error) {
 		}
 		n.Port = uint16(port)
 	}
+
 	if user := firstValue(vars, "ansible_user", "ansible_ssh_user"); user != "" {
 		n.User = user
 	}
+
 	return n, nil
 }
 
@@ -176,9 +190,11 @@ func (f *file) hostVariables(host string) map[string]string {
 			all[k] = v
 		}
 	}
+
 	for k, v := range f.hosts[host] {
 		all[k] = v
 	}
+
 	return all
 }
 
@@ -190,10 +206,12 @@ func (f *file) groupHosts(names []string) map[string]bool {
 		if g == nil || seen[todo[0]] {
 			continue
 		}
+
 		seen[todo[0]] = true
 		for _, h := range g.hosts {
 			hosts[h] = true
 		}
+
 		todo = append(todo, g.children...)
 	}
 	return hosts
@@ -204,6 +222,7 @@ func readFile(text []byte) (*file, error) {
 	if len(text) > limit {
 		return nil, fmt.Errorf("the inventory has %d bytes, more than %d", len(text), limit)
 	}
+
 	f := &file{hosts: map[string]map[string]string{}, groups: map[string]*group{}}
 	section, kind := "ungrouped", ""
 	number := 0
@@ -219,10 +238,12 @@ func readFile(text []byte) (*file, error) {
 			if !closed || rest != "" && rest[0] != '#' && rest[0] != ';' {
 				return nil, fmt.Errorf("line %d: %q is not [group]", number, line)
 			}
+
 			section, kind, _ = strings.Cut(strings.TrimSpace(name), ":")
 			if section == "" || kind != "" && kind != "children" && kind != "vars" {
 				return nil, fmt.Errorf("line %d: %q is not [group], [group:children] or [group:vars]", number, line)
 			}
+
 			f.group(section)
 			continue
 		}
@@ -230,6 +251,7 @@ func readFile(text []byte) (*file, error) {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 	}
+
 	return f, nil
 }
 
@@ -249,6 +271,7 @@ func (f *file) addLine(section, kind, line string) error {
 		g.vars[strings.TrimSpace(key)] = unquote(strings.TrimSpace(value))
 		return nil
 	}
+
 	words, err := split(line)
 	if err != nil {
 		return err
@@ -257,14 +280,17 @@ func (f *file) addLine(section, kind, line string) error {
 		g.children = append(g.children, words[0])
 		return nil
 	}
+
 	name := words[0]
 	if strings.ContainsAny(name, "[]") {
 		return fmt.Errorf("host %q is a range; write each host on a line of its own", name)
 	}
+
 	if f.hosts[name] == nil {
 		f.hosts[name] = map[string]string{}
 		f.order = append(f.order, name)
 	}
+
 	g.hosts = append(g.hosts, name)
 	for _, w := range words[1:] {
 		key, value, found := strings.Cut(w, "=")
@@ -273,6 +299,7 @@ func (f *file) addLine(section, kind, line string) error {
 		}
 		f.hosts[name][key] = value
 	}
+
 	return nil
 }
 
@@ -306,13 +333,16 @@ func split(line string) ([]string, error) {
 			started = true
 		}
 	}
+
 	if quote != 0 {
 		return nil, fmt.Errorf("%q is not closed", quote)
 	}
+
 	end()
 	if len(words) == 0 {
 		return nil, errors.New("nothing is named")
 	}
+
 	return words, nil
 }
 

@@ -69,6 +69,7 @@ func NewAt(t testing.TB, address string) *Node {
 			go n.serve(c)
 		}
 	}()
+
 	return n
 }
 
@@ -133,7 +134,9 @@ func (n *Node) serve(c net.Conn) {
 			return nil, errRefused
 		},
 		PublicKeyCallback: func(m ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
-			if m.User() == "root" && strings.Contains(n.Get("root/.ssh/authorized_keys"), strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k)))) {
+			if m.User() == "root" && strings.Contains(
+				n.Get("root/.ssh/authorized_keys"), strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k))),
+			) {
 				return nil, nil
 			}
 			return nil, errRefused
@@ -144,6 +147,7 @@ func (n *Node) serve(c net.Conn) {
 	if err != nil {
 		return
 	}
+
 	n.Logins.Add(1)
 	go ssh.DiscardRequests(requests)
 	for open := range channels {
@@ -171,11 +175,13 @@ func (n *Node) exec(ch ssh.Channel, command string) {
 	if err != nil {
 		return
 	}
+
 	go func() { io.Copy(in, ch); in.Close() }()
 	code := byte(0)
 	if cmd.Run() != nil {
 		code = byte(cmd.ProcessState.ExitCode())
 	}
+
 	ch.SendRequest("exit-status", false, []byte{0, 0, 0, code})
 	ch.Close()
 }

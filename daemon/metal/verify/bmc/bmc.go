@@ -47,6 +47,7 @@ func Login(ctx context.Context, b site.BMC) Answer {
 	if b.Address.Scheme() == "ipmi" {
 		return loginIPMI(ctx, b)
 	}
+
 	return loginRedfish(ctx, b)
 }
 
@@ -65,7 +66,10 @@ func refusedAnswer(b site.BMC, why string) Answer {
 
 // unreachableAnswer says what an error of the network means.
 func unreachableAnswer(b site.BMC, protocol string, err error) Answer {
-	a := Answer{Verdict: Silent, Fix: "look at the BMC's cable, its power and its address, and that this appliance has a way to it"}
+	a := Answer{
+		Verdict: Silent,
+		Fix:     "look at the BMC's cable, its power and its address, and that this appliance has a way to it",
+	}
 	var dns *net.DNSError
 	var timeout net.Error
 	switch {
@@ -73,7 +77,9 @@ func unreachableAnswer(b site.BMC, protocol string, err error) Answer {
 		a.Text = fmt.Sprintf("the BMC's name %s is not known to this appliance's resolvers", b.Address.Host())
 		a.Fix = "write the BMC's address into bmc.address, or correct networks.baremetal.dns"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		a.Text = fmt.Sprintf("%s is there, but nothing answers %s on port %d", b.Address.Host(), protocol, b.Address.Port())
+		a.Text = fmt.Sprintf(
+			"%s is there, but nothing answers %s on port %d", b.Address.Host(), protocol, b.Address.Port(),
+		)
 		a.Fix = fmt.Sprintf("enable %s in the BMC's own set-up, or correct bmc.address", protocol)
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		a.Text = fmt.Sprintf("there is no way to the BMC %s", addressText(b))
@@ -82,6 +88,7 @@ func unreachableAnswer(b site.BMC, protocol string, err error) Answer {
 	default:
 		a.Text = fmt.Sprintf("the BMC %s cannot be asked: %s", addressText(b), oneLine(err))
 	}
+
 	return a
 }
 

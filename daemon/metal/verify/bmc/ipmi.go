@@ -27,10 +27,16 @@ func loginIPMI(ctx context.Context, b site.BMC) Answer {
 	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
 		host = "[" + host + "]"
 	}
+
 	c, err := client.NewClient(host, b.Address.Port(), b.Username, b.Password.Reveal())
 	if err != nil {
-		return Answer{Verdict: Unfit, Text: oneLine(err), Fix: "correct bmc.username of this node in site.yaml: IPMI knows 16 characters"}
+		return Answer{
+			Verdict: Unfit,
+			Text:    oneLine(err),
+			Fix:     "correct bmc.username of this node in site.yaml: IPMI knows 16 characters",
+		}
 	}
+
 	c = c.WithTimeout(4 * time.Second).WithMaxPrivilegeLevel(types.PrivilegeLevelAdministrator)
 	defer func() {
 		// Also closes what is half open; a BMC has few sessions.
@@ -38,6 +44,7 @@ func loginIPMI(ctx context.Context, b site.BMC) Answer {
 		defer cancel()
 		_ = c.WithTimeout(time.Second).WithRetry(0).Close(closing)
 	}()
+
 	for _, suite := range cipherSuites() {
 		// UDP loses packets: a proposal may be repeated, a login may not.
 		if _, err = c.WithCipherSuiteID(suite).WithRetry(2).OpenSession(ctx); err == nil {
@@ -47,9 +54,11 @@ func loginIPMI(ctx context.Context, b site.BMC) Answer {
 			return judgeIPMIError(b, err)
 		}
 	}
+
 	if err != nil {
 		return judgeIPMIError(b, err)
 	}
+
 	c.WithRetry(0)
 	if _, err := c.RAKPMessage1(ctx); err != nil {
 		return judgeIPMIError(b, err)
@@ -57,15 +66,22 @@ func loginIPMI(ctx context.Context, b site.BMC) Answer {
 	if _, err := c.RAKPMessage3(ctx); err != nil {
 		return judgeIPMIError(b, err)
 	}
+
 	c.WithRetry(2)
 	if _, err := c.SetSessionPrivilegeLevel(ctx, types.PrivilegeLevelAdministrator); err != nil {
 		return refusedAnswer(b, fmt.Sprintf("user %q the rights of an administrator (%s)", b.Username, oneLine(err)))
 	}
+
 	chassis, err := c.GetChassisStatus(ctx)
 	if err != nil {
 		return judgeIPMIError(b, err)
 	}
-	return Answer{Verdict: OK, Text: fmt.Sprintf("%s takes the password by IPMI", addressText(b)), On: chassis.PowerIsOn}
+
+	return Answer{
+		Verdict: OK,
+		Text:    fmt.Sprintf("%s takes the password by IPMI", addressText(b)),
+		On:      chassis.PowerIsOn,
+	}
 }
 
 // isSuiteMismatch tells whether the BMC only dislikes the cipher suite.
@@ -91,7 +107,9 @@ func judgeIPMIError(b site.BMC, err error) Answer {
 	switch statusCode(err) {
 	case types.RmcpStatusCodeNoErrors:
 	case types.RmcpStatusCodeUnauthorizedName, types.RmcpStatusCodeInvalidNameLength:
-		return refusedAnswer(b, fmt.Sprintf("user %q: it has no such user, or that one may not log in over the network", b.Username))
+		return refusedAnswer(
+			b, fmt.Sprintf("user %q: it has no such user, or that one may not log in over the network", b.Username),
+		)
 	case types.RmcpStatusCodeUnauthorizedRoleOfPriLevel, types.RmcpStatusCodeInvalidRole:
 		return refusedAnswer(b, fmt.Sprintf("user %q the rights of an administrator", b.Username))
 	case types.RmcpStatusCodeInvalidIntegrityCheckValue:
@@ -100,7 +118,11 @@ func judgeIPMIError(b site.BMC, err error) Answer {
 		return Answer{Verdict: Busy, Text: fmt.Sprintf("the BMC %s has no room for one more session", addressText(b)),
 			Fix: "end other sessions of this BMC; it is asked again by itself"}
 	default:
-		a := Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s does not open a session: %s", addressText(b), oneLine(err)), Fix: "look into the BMC's own set-up, or restart the BMC"}
+		a := Answer{
+			Verdict: Unfit,
+			Text:    fmt.Sprintf("the BMC %s does not open a session: %s", addressText(b), oneLine(err)),
+			Fix:     "look into the BMC's own set-up, or restart the BMC",
+		}
 		if isSuiteMismatch(err) {
 			a.Text = fmt.Sprintf("the BMC %s knows neither cipher suite 3 nor 17 of IPMI 2.0", addressText(b))
 			a.Fix = "enable cipher suite 17 (or 3) in the BMC's set-up"

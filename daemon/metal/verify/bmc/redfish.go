@@ -22,12 +22,18 @@ import (
 func loginRedfish(ctx context.Context, b site.BMC) Answer {
 	system, err := url.Parse(string(b.Address))
 	if err != nil {
-		return Answer{Verdict: Unfit, Text: "bmc.address cannot be read", Fix: "correct bmc.address of this node in site.yaml"}
+		return Answer{
+			Verdict: Unfit,
+			Text:    "bmc.address cannot be read",
+			Fix:     "correct bmc.address of this node in site.yaml",
+		}
 	}
+
 	system.Scheme = "https"
 	if b.Address.Scheme() == "redfish+http" {
 		system.Scheme = "http"
 	}
+
 	c := webClient(b)
 	defer c.CloseIdleConnections()
 	root := *system
@@ -39,6 +45,7 @@ func loginRedfish(ctx context.Context, b site.BMC) Answer {
 	if response.status != http.StatusOK && response.status != http.StatusUnauthorized && response.status != http.StatusForbidden {
 		return judgeStatus(b, response, "/redfish/v1/")
 	}
+
 	response, err = get(ctx, c, system.String(), b)
 	if err != nil {
 		return judgeTransportError(b, err)
@@ -46,11 +53,23 @@ func loginRedfish(ctx context.Context, b site.BMC) Answer {
 	if response.status != http.StatusOK {
 		return judgeStatus(b, response, system.Path)
 	}
+
 	var power struct{ PowerState string }
 	if err := json.Unmarshal(response.body, &power); err != nil {
-		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s answers %s with something that is no Redfish", addressText(b), system.Path), Fix: "correct bmc.address of this node in site.yaml"}
+		return Answer{
+			Verdict: Unfit,
+			Text: fmt.Sprintf(
+				"the BMC %s answers %s with something that is no Redfish", addressText(b), system.Path,
+			),
+			Fix: "correct bmc.address of this node in site.yaml",
+		}
 	}
-	return Answer{Verdict: OK, Text: fmt.Sprintf("%s takes the password by Redfish", addressText(b)), On: power.PowerState == "On"}
+
+	return Answer{
+		Verdict: OK,
+		Text:    fmt.Sprintf("%s takes the password by Redfish", addressText(b)),
+		On:      power.PowerState == "On",
+	}
 }
 
 type reply struct {
@@ -84,9 +103,11 @@ func get(ctx context.Context, c *http.Client, address string, b site.BMC) (reply
 	if err != nil {
 		return reply{}, err
 	}
+
 	if b.Username != "" {
 		request.SetBasicAuth(b.Username, b.Password.Reveal())
 	}
+
 	request.Header.Set("OData-Version", "4.0")
 	request.Header.Set("Accept", "application/json")
 	response, err := c.Do(request)
@@ -97,6 +118,7 @@ func get(ctx context.Context, c *http.Client, address string, b site.BMC) (reply
 		return reply{}, err
 	}
 	defer response.Body.Close()
+
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	return reply{status: response.StatusCode, body: body}, err
 }
@@ -109,15 +131,29 @@ func judgeStatus(b site.BMC, r reply, path string) Answer {
 	case r.status == http.StatusForbidden:
 		return refusedAnswer(b, fmt.Sprintf("user %q the system (it says 403)", b.Username))
 	case r.location != "":
-		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s sends %s on to %s, where the password is not taken", addressText(b), path, sanitize(r.location)),
-			Fix: "write the address that it names into bmc.address, if it is a BMC of yours"}
+		return Answer{
+			Verdict: Unfit,
+			Text: fmt.Sprintf(
+				"the BMC %s sends %s on to %s, where the password is not taken", addressText(b), path,
+				sanitize(r.location),
+			),
+			Fix: "write the address that it names into bmc.address, if it is a BMC of yours",
+		}
 	case r.status == http.StatusNotFound:
 		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s has no %s", addressText(b), path),
 			Fix: "correct the path of bmc.address: /redfish/v1/Systems/ followed by the ID that the BMC lists"}
 	case r.status == http.StatusServiceUnavailable, r.status == http.StatusTooManyRequests:
-		return Answer{Verdict: Busy, Text: fmt.Sprintf("the BMC %s is busy (it says %d)", addressText(b), r.status), Fix: "wait: it is asked again by itself"}
+		return Answer{
+			Verdict: Busy,
+			Text:    fmt.Sprintf("the BMC %s is busy (it says %d)", addressText(b), r.status),
+			Fix:     "wait: it is asked again by itself",
+		}
 	}
-	return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s answers %s with %d", addressText(b), path, r.status), Fix: "restart the BMC, or look into its own log"}
+	return Answer{
+		Verdict: Unfit,
+		Text:    fmt.Sprintf("the BMC %s answers %s with %d", addressText(b), path, r.status),
+		Fix:     "restart the BMC, or look into its own log",
+	}
 }
 
 // judgeTransportError says what an error without an answer means.
@@ -128,11 +164,21 @@ func judgeTransportError(b site.BMC, err error) Answer {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
-		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the certificate of the BMC %s is not to be trusted: %s", addressText(b), oneLine(errors.Unwrap(err))),
-			Fix: "give the BMC a certificate of a known authority for the name in bmc.address, or remove bmc.verifyCertificate"}
+		return Answer{
+			Verdict: Unfit,
+			Text: fmt.Sprintf(
+				"the certificate of the BMC %s is not to be trusted: %s", addressText(b), oneLine(errors.Unwrap(err)),
+			),
+			Fix: "give the BMC a certificate of a known authority for the name in bmc.address, or remove bmc.verifyCertificate",
+		}
 	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return Answer{Verdict: Unfit, Text: fmt.Sprintf("the BMC %s does not speak TLS there", addressText(b)), Fix: "write redfish+http:// into bmc.address, or correct the port"}
+		return Answer{
+			Verdict: Unfit,
+			Text:    fmt.Sprintf("the BMC %s does not speak TLS there", addressText(b)),
+			Fix:     "write redfish+http:// into bmc.address, or correct the port",
+		}
 	}
+
 	return unreachableAnswer(b, "Redfish", err)
 }
 

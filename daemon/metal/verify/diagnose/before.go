@@ -23,11 +23,15 @@ const (
 
 // rules is the list. What stands further up wins: what is certain before what is likely,
 // what failed before what goes on.
-var rules = slices.Concat(staleRules, unknownMachineRules, preflightRules, serviceRules, errorRules, progressRules, bootRules, rest)
+var rules = slices.Concat(
+	staleRules, unknownMachineRules, preflightRules, serviceRules, errorRules, progressRules, bootRules, rest,
+)
 
 // staleRules is when what is known of hosts is old: nothing that follows may be told as of now.
 var staleRules = []rule{
-	{name: "api-silent", meaning: "the API server stopped answering: the BareMetalHosts are those of an earlier time",
+	{
+		name:    "api-silent",
+		meaning: "the API server stopped answering: the BareMetalHosts are those of an earlier time",
 		matches: func(v View) bool { return !v.Silent.IsZero() && (v.Node != nil || v.Host != nil) },
 		sentence: func(v View) string {
 			state := "not handed over"
@@ -37,7 +41,10 @@ var staleRules = []rule{
 			case v.Host != nil:
 				state = stateName(v)
 			}
-			return fmt.Sprintf("was %s at %s; nothing newer is known, the API server has not answered since", state, v.Silent.UTC().Format("2006-01-02 15:04:05 UTC"))
+			return fmt.Sprintf(
+				"was %s at %s; nothing newer is known, the API server has not answered since", state,
+				v.Silent.UTC().Format("2006-01-02 15:04:05 UTC"),
+			)
 		},
 		next:  fixedNext("look at firstlightd status and at the API server's log below /var/log/pods; it goes on by itself when that answers, and running nodes are left alone"),
 		since: func(v View) time.Time { return v.Silent },
@@ -46,31 +53,46 @@ var staleRules = []rule{
 				return 100
 			}
 			return 0
-		}},
+		},
+	},
 }
 
 // unknownMachineRules are machines that the site does not name.
 var unknownMachineRules = []rule{
-	{name: "not-in-site", meaning: "a machine on the provisioning network that site.yaml does not name",
+	{
+		name:     "not-in-site",
+		meaning:  "a machine on the provisioning network that site.yaml does not name",
 		matches:  func(v View) bool { return v.Node == nil && v.Host == nil },
 		sentence: fixedSentence("is not in site.yaml: when it boots from the network it is looked at, and never written to"),
-		next:     fixedNext("add it to nodes in site.yaml with this MAC, if it is to be installed"), since: func(v View) time.Time {
+		next:     fixedNext("add it to nodes in site.yaml with this MAC, if it is to be installed"),
+		since: func(v View) time.Time {
 			if v.BootTrace == nil {
 				return time.Time{}
 			}
 			return v.BootTrace.First
-		}},
-	{name: "removed", meaning: "a host whose node was taken out of site.yaml",
+		},
+	},
+	{
+		name:     "removed",
+		meaning:  "a host whose node was taken out of site.yaml",
 		matches:  func(v View) bool { return v.Node == nil },
 		sentence: func(v View) string { return "is not in site.yaml any more: it is left as it is, " + stateName(v) },
 		next: func(v View) string {
-			return fmt.Sprintf("to give it up, run: kubectl -n metal3 delete bmh %s (docs/metal.md says what that does)", v.Name)
-		}},
+			return fmt.Sprintf(
+				"to give it up, run: kubectl -n metal3 delete bmh %s (docs/metal.md says what that does)", v.Name,
+			)
+		},
+	},
 }
 
 // preflightRule makes a situation of a failed check.
 func preflightRule(name, check, means string, verdicts ...bmc.Verdict) rule {
-	return rule{name: name, meaning: means, fails: true, percent: 0, since: preflightSince,
+	return rule{
+		name:    name,
+		meaning: means,
+		fails:   true,
+		percent: 0,
+		since:   preflightSince,
 		matches: func(v View) bool {
 			c, failed := firstProblem(v.Preflight)
 			return !v.Passed && failed && c.Name == check && (v.Host == nil || hostState(v, "available", "ready")) &&
@@ -83,7 +105,8 @@ func preflightRule(name, check, means string, verdicts ...bmc.Verdict) rule {
 			}
 			return "is not switched on: " + c.Text
 		},
-		next: func(v View) string { c, _ := firstProblem(v.Preflight); return c.Fix }}
+		next: func(v View) string { c, _ := firstProblem(v.Preflight); return c.Fix },
+	}
 }
 
 // preflightRules is what comes before the first power action.
@@ -112,28 +135,57 @@ var preflightRules = []rule{
 			}
 			return "is not switched on yet: its pre-flight is being asked"
 		}},
-	{name: "held", meaning: "the hand-over holds it back: a person must decide", fails: true, percent: 10, since: preflightSince,
+	{
+		name:    "held",
+		meaning: "the hand-over holds it back: a person must decide",
+		fails:   true,
+		percent: 10,
+		since:   preflightSince,
 		matches: func(v View) bool {
-			return isBlocked(v) && !isBlockedFor(v, metal3.ReasonDiskAmbiguous) && v.Blocked.Reason != metal3.ReasonDiskNotEmpty &&
+			return isBlocked(v) && !isBlockedFor(
+				v, metal3.ReasonDiskAmbiguous,
+			) && v.Blocked.Reason != metal3.ReasonDiskNotEmpty &&
 				(v.Host == nil || !v.Host.Paused)
 		},
 		sentence: func(v View) string { return "is held back: " + v.Blocked.Sentence },
-		next:     fixedNext("mend what is named, in site.yaml or on the server")},
-	{name: "disk-ambiguous", meaning: "inspection found none or several disks that rootDevice fits", fails: true, percent: 40,
+		next:     fixedNext("mend what is named, in site.yaml or on the server"),
+	},
+	{
+		name:     "disk-ambiguous",
+		meaning:  "inspection found none or several disks that rootDevice fits",
+		fails:    true,
+		percent:  40,
 		matches:  func(v View) bool { return isBlockedFor(v, metal3.ReasonDiskAmbiguous) },
 		sentence: func(v View) string { return "is not written to: " + v.Blocked.Sentence },
-		next:     fixedNext("name exactly one disk in rootDevice, best by its serialNumber or wwn, then run firstlightd reload")},
-	{name: "disk-not-empty", meaning: "the disk holds data, and site.yaml gives no consent", fails: true, percent: 40,
+		next:     fixedNext("name exactly one disk in rootDevice, best by its serialNumber or wwn, then run firstlightd reload"),
+	},
+	{
+		name:     "disk-not-empty",
+		meaning:  "the disk holds data, and site.yaml gives no consent",
+		fails:    true,
+		percent:  40,
 		matches:  func(v View) bool { return isBlockedFor(v, metal3.ReasonDiskNotEmpty) },
 		sentence: func(v View) string { return "is not written to: " + v.Blocked.Sentence },
-		next:     fixedNext("look at what is on that disk; set overwrite: true for this node in site.yaml if it may be lost, then run firstlightd reload")},
-	{name: "absent", meaning: "pre-flight passed, and there is still no BareMetalHost", fails: true, percent: 2, since: preflightSince,
+		next:     fixedNext("look at what is on that disk; set overwrite: true for this node in site.yaml if it may be lost, then run firstlightd reload"),
+	},
+	{
+		name:     "absent",
+		meaning:  "pre-flight passed, and there is still no BareMetalHost",
+		fails:    true,
+		percent:  2,
+		since:    preflightSince,
 		matches:  func(v View) bool { return v.Host == nil && v.Now.Sub(v.PreflightSince) >= handing },
 		sentence: fixedSentence("is in site.yaml and has no BareMetalHost"),
-		next:     fixedNext("look at firstlightd status and journalctl -u firstlightd for what keeps it from being made")},
-	{name: "handing-over", meaning: "pre-flight passed; its BareMetalHost is being made", percent: 2, since: preflightSince,
+		next:     fixedNext("look at firstlightd status and journalctl -u firstlightd for what keeps it from being made"),
+	},
+	{
+		name:     "handing-over",
+		meaning:  "pre-flight passed; its BareMetalHost is being made",
+		percent:  2,
+		since:    preflightSince,
 		matches:  func(v View) bool { return v.Host == nil },
-		sentence: fixedSentence("passed its pre-flight and is being handed over")},
+		sentence: fixedSentence("passed its pre-flight and is being handed over"),
+	},
 }
 
 func isBlocked(v View) bool { return v.Blocked.Reason != "" }
@@ -154,46 +206,94 @@ var serviceRules = []rule{
 	{name: "restoring", meaning: "the API had lost it; it is taken over again from its record", percent: 90,
 		matches:  func(v View) bool { return v.Host.Paused && isBlocked(v) },
 		sentence: func(v View) string { return "was in service and is being taken over again: " + v.Blocked.Sentence }},
-	{name: "paused", meaning: "its host has the annotation baremetalhost.metal3.io/paused", fails: true,
+	{
+		name:     "paused",
+		meaning:  "its host has the annotation baremetalhost.metal3.io/paused",
+		fails:    true,
 		matches:  func(v View) bool { return v.Host.Paused },
 		sentence: func(v View) string { return "is paused: Metal3 leaves it as it is, " + stateName(v) },
 		next: func(v View) string {
-			return fmt.Sprintf("to go on, run: kubectl -n metal3 annotate bmh %s baremetalhost.metal3.io/paused-", v.Name)
-		}},
+			return fmt.Sprintf(
+				"to go on, run: kubectl -n metal3 annotate bmh %s baremetalhost.metal3.io/paused-", v.Name,
+			)
+		},
+	},
 	{name: "bmc-lost", meaning: "it is in service, and its BMC does not answer any more", percent: 90, fails: true,
 		matches: func(v View) bool { return v.Host.InService() && hostError(v) != "" },
 		sentence: func(v View) string {
 			return "is in service and left alone, but it cannot be switched on or off: " + firstSentence(hostError(v))
 		},
 		next: fixedNext("look at the BMC's cable, address and password")},
-	{name: "off", meaning: "installed, and its BMC says that the power is off", percent: 90, fails: true, since: deployedAt,
+	{
+		name:     "off",
+		meaning:  "installed, and its BMC says that the power is off",
+		percent:  90,
+		fails:    true,
+		since:    deployedAt,
 		matches:  func(v View) bool { return isSilent(v) && powerState(v) == "off" && v.Now.Sub(v.Host.Deployed) >= step },
 		sentence: fixedSentence("is installed and switched off"),
-		next:     fixedNext("press its power button, or set spec.online of its BareMetalHost")},
-	{name: "disk-not-booting", meaning: "installed, and its firmware asks the network again and again", percent: 90, fails: true, since: deployedAt,
+		next:     fixedNext("press its power button, or set spec.online of its BareMetalHost"),
+	},
+	{
+		name:    "disk-not-booting",
+		meaning: "installed, and its firmware asks the network again and again",
+		percent: 90,
+		fails:   true,
+		since:   deployedAt,
 		matches: func(v View) bool {
 			m := diskScript(v)
 			return isSilent(v) && m.Count > 2 && m.Time.After(v.Host.Deployed)
 		},
 		sentence: fixedSentence("is installed, but its firmware does not start the disk: it asks the network again and again what to boot"),
-		next:     fixedNext("look at bootMode in site.yaml (UEFI or legacy must be what the firmware does) and at the firmware's boot order")},
-	{name: "booted-silent", meaning: "installed, and for twenty minutes nobody answers SSH", percent: 92, fails: true, since: deployedAt,
+		next:     fixedNext("look at bootMode in site.yaml (UEFI or legacy must be what the firmware does) and at the firmware's boot order"),
+	},
+	{
+		name:    "booted-silent",
+		meaning: "installed, and for twenty minutes nobody answers SSH",
+		percent: 92,
+		fails:   true,
+		since:   deployedAt,
 		matches: func(v View) bool { return isSilent(v) && v.Now.Sub(v.Host.Deployed) >= starting },
 		sentence: func(v View) string {
 			c, _ := firstProblem(v.Checks)
 			return "is installed and does not answer: " + c.Text
 		},
-		next: fixedNext("look at its console; look at links in site.yaml: does the appliance have a way to one of its addresses?")},
+		next: fixedNext("look at its console; look at links in site.yaml: does the appliance have a way to one of its addresses?"),
+	},
 	{name: "starting", meaning: "installed; its system starts", percent: 92, since: deployedAt,
 		matches: isSilent, sentence: fixedSentence("is installed and starts its own system")},
 	{name: "stranger", meaning: "at its address another machine answers", percent: 92, fails: true, since: deployedAt,
 		matches: answeredWith(shell.OtherMachine), sentence: installedBut, next: wayOut},
-	{name: "locked-out", meaning: "it answers SSH and does not let the appliance in", percent: 92, fails: true, since: deployedAt,
-		matches: answeredWith(shell.Locked), sentence: installedBut, next: wayOut},
-	{name: "odd-system", meaning: "it lets the appliance in, and the commands of any Linux do not work", percent: 92, fails: true, since: deployedAt,
-		matches: answeredWith(shell.Odd), sentence: installedBut, next: wayOut},
-	{name: "wrong-network", meaning: "installed; links, addresses, router or resolver are not as given", percent: 95, fails: true, since: deployedAt,
-		matches: checkFailing("links", "addresses", "gateway", "dns"), sentence: installedBut, next: wayOut},
+	{
+		name:     "locked-out",
+		meaning:  "it answers SSH and does not let the appliance in",
+		percent:  92,
+		fails:    true,
+		since:    deployedAt,
+		matches:  answeredWith(shell.Locked),
+		sentence: installedBut,
+		next:     wayOut,
+	},
+	{
+		name:     "odd-system",
+		meaning:  "it lets the appliance in, and the commands of any Linux do not work",
+		percent:  92,
+		fails:    true,
+		since:    deployedAt,
+		matches:  answeredWith(shell.Odd),
+		sentence: installedBut,
+		next:     wayOut,
+	},
+	{
+		name:     "wrong-network",
+		meaning:  "installed; links, addresses, router or resolver are not as given",
+		percent:  95,
+		fails:    true,
+		since:    deployedAt,
+		matches:  checkFailing("links", "addresses", "gateway", "dns"),
+		sentence: installedBut,
+		next:     wayOut,
+	},
 	{name: "wrong-clock", meaning: "installed, and its clock is off", percent: 95, fails: true, since: deployedAt,
 		matches: checkFailing("clock"), sentence: installedBut, next: wayOut},
 	{name: "checking", meaning: "installed; its checks are being asked", percent: 95, since: deployedAt,
@@ -206,10 +306,14 @@ func diskScript(v View) boottrace.Mark {
 	if v.BootTrace == nil {
 		return boottrace.Mark{}
 	}
-	i := slices.IndexFunc(v.BootTrace.Marks, func(m boottrace.Mark) bool { return m.Step == boottrace.StepScript && m.Detail == "disk" })
+
+	i := slices.IndexFunc(
+		v.BootTrace.Marks, func(m boottrace.Mark) bool { return m.Step == boottrace.StepScript && m.Detail == "disk" },
+	)
 	if i < 0 {
 		return boottrace.Mark{}
 	}
+
 	return v.BootTrace.Marks[i]
 }
 

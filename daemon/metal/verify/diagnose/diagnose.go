@@ -78,19 +78,24 @@ func Explain(v View) Diagnosis {
 		if !s.matches(v) {
 			continue
 		}
+
 		r := Diagnosis{Rule: s.name, Sentence: oneLine(s.sentence(v)), Percent: s.percent, Fails: s.fails}
 		if s.next != nil {
 			r.Next = oneLine(s.next(v))
 		}
+
 		if s.since != nil {
 			r.Since = s.since(v)
 		}
+
 		if s.progress != nil {
 			r.Percent += s.progress(v)
 		}
+
 		if isRetry(v) && !r.Fails {
 			r.Sentence = oneLine(r.Sentence + "; it is tried again, before that it failed: " + firstSentence(v.LastError))
 		}
+
 		return r
 	}
 	return Diagnosis{Rule: "unknown", Sentence: "nothing is known of it"}
@@ -169,15 +174,18 @@ func mentions(v View, words ...string) bool {
 	if text == "" {
 		return false
 	}
+
 	if v.Ironic != nil {
 		text += "\n" + v.Ironic.LastError
 	}
+
 	text = strings.ToLower(text + "\n" + v.Log)
 	for _, w := range words {
 		if strings.Contains(text, strings.ToLower(w)) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -229,6 +237,7 @@ func furthestMark(v View) boottrace.Mark {
 	if r == nil {
 		return boottrace.Mark{}
 	}
+
 	var best boottrace.Mark
 	for _, m := range r.Marks {
 		if m.Step == boottrace.StepLease && m.Detail == "" {
@@ -241,6 +250,7 @@ func furthestMark(v View) boottrace.Mark {
 			best = m
 		}
 	}
+
 	return best
 }
 

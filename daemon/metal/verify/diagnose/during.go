@@ -14,10 +14,16 @@ import (
 // failureRule makes a situation of an error that the operator or Ironic names. The words are
 // those of Ironic 29 and its agent.
 func failureRule(name, means, sentence, next string, words ...string) rule {
-	return rule{name: name, meaning: means, fails: true, percent: 30, since: hostSince,
+	return rule{
+		name:     name,
+		meaning:  means,
+		fails:    true,
+		percent:  30,
+		since:    hostSince,
 		matches:  func(v View) bool { return mentions(v, words...) },
 		sentence: func(v View) string { return sentence + ": " + errorDetail(v) },
-		next:     fixedNext(next)}
+		next:     fixedNext(next),
+	}
 }
 
 // errorDetail is the error with what the ramdisk's log adds to it.
@@ -52,20 +58,35 @@ func isActive(v View) bool {
 
 // errorRules are errors of work that was under way.
 var errorRules = []rule{
-	{name: "interrupted", meaning: "Ironic was at work when the appliance lost its power or Ironic was started again", percent: 12, since: hostSince,
+	{
+		name:    "interrupted",
+		meaning: "Ironic was at work when the appliance lost its power or Ironic was started again",
+		percent: 12,
+		since:   hostSince,
 		matches: func(v View) bool { return v.Host != nil && isInterrupted(v.Host.Error) },
 		sentence: func(v View) string {
-			return fmt.Sprintf("was %s when the appliance was started again, which ended that; it is begun anew in some minutes", stateName(v))
+			return fmt.Sprintf(
+				"was %s when the appliance was started again, which ended that; it is begun anew in some minutes",
+				stateName(v),
+			)
 		},
-		next: fixedNext("nothing")},
+		next: fixedNext("nothing"),
+	},
 	failureRule("bmc-refusing", "the BMC took the password in pre-flight and refuses it now", "cannot go on, its BMC refuses user or password",
 		"correct bmc.username or bmc.password in site.yaml, then run firstlightd reload", "returned code 401", "returned code 403", "credentials are not valid", "invalid credentials"),
-	{name: "bmc-gone", meaning: "its BMC stopped answering while it is worked on; Ironic asks it again every few minutes", fails: true, percent: 30,
+	{
+		name:    "bmc-gone",
+		meaning: "its BMC stopped answering while it is worked on; Ironic asks it again every few minutes",
+		fails:   true,
+		percent: 30,
 		matches: func(v View) bool {
-			return v.Ironic != nil && strings.Contains(v.Ironic.Maintenance, "sync_power_state") || mentions(v, "redfish connection failed")
+			return v.Ironic != nil && strings.Contains(
+				v.Ironic.Maintenance, "sync_power_state",
+			) || mentions(v, "redfish connection failed")
 		},
 		sentence: fixedSentence("cannot go on: its BMC does not answer Ironic any more, or refuses it"),
-		next:     fixedNext("look at the BMC's cable, address, user and password; it goes on by itself some minutes after the BMC answers")},
+		next:     fixedNext("look at the BMC's cable, address, user and password; it goes on by itself some minutes after the BMC answers"),
+	},
 	{name: "maintenance", meaning: "Ironic was told to keep its hands off", fails: true, percent: 30,
 		matches:  func(v View) bool { return v.Ironic != nil && v.Ironic.Maintenance != "" },
 		sentence: func(v View) string { return "is in maintenance in Ironic: " + v.Ironic.Maintenance },
@@ -80,18 +101,33 @@ var errorRules = []rule{
 		"correct rootDevice in site.yaml; kubectl -n metal3 get bmh -o yaml shows which disks it has", "no suitable device", "unable to find root device", "root device hints", "no disks"),
 	failureRule("disk-broken", "a write to the disk failed (the agent calls it a download that failed)", "was not installed, its disk cannot be written",
 		"replace that disk, or name another one in rootDevice; the kernel's log from the ramdisk is below /var/lib/ironic/log/deploy", "unable to write image to device"),
-	{name: "image-unreachable", meaning: "the agent cannot download the image", fails: true, percent: 30, since: hostSince,
+	{
+		name:    "image-unreachable",
+		meaning: "the agent cannot download the image",
+		fails:   true,
+		percent: 30,
+		since:   hostSince,
 		matches: func(v View) bool {
 			return mentions(v, "error downloading image", "download of image", "image download") ||
-				mentions(v, "write_image failed", "execute_deploy_step") && mentions(v, "cannot be reached:", "read timed out", "connection aborted")
+				mentions(
+					v, "write_image failed", "execute_deploy_step",
+				) && mentions(v, "cannot be reached:", "read timed out", "connection aborted")
 		},
 		sentence: func(v View) string { return "could not load its image: " + errorDetail(v) },
-		next:     fixedNext("look at whether the image's address answers from the provisioning network")},
+		next:     fixedNext("look at whether the image's address answers from the provisioning network"),
+	},
 	failureRule("boot-loader", "the image was written and cannot be made to boot", "was written, but cannot be made to boot",
 		"look at whether the image boots by bootMode (UEFI needs an EFI system partition)", "bootloader", "efibootmgr", "efi system partition"),
-	{name: "no-callback", meaning: "its ramdisk was sent and its agent never called", fails: true, percent: 25, since: hostSince,
+	{
+		name:    "no-callback",
+		meaning: "its ramdisk was sent and its agent never called",
+		fails:   true,
+		percent: 25,
+		since:   hostSince,
 		matches: func(v View) bool {
-			return isCallbackTimeout(v) && slices.Contains(way[slices.Index(way, boottrace.StepRamdisk):], furthestMark(v).Step) || stuckRamdisk(v)
+			return isCallbackTimeout(v) && slices.Contains(
+				way[slices.Index(way, boottrace.StepRamdisk):], furthestMark(v).Step,
+			) || stuckRamdisk(v)
 		},
 		sentence: func(v View) string {
 			if furthestMark(v).Step == stepSystem {
@@ -99,27 +135,56 @@ var errorRules = []rule{
 			}
 			return "loaded its ramdisk, but the agent in it never called"
 		},
-		next: fixedNext("look at its console: does the ramdisk find its NIC and get an address? A NIC without a driver in Debian's kernel shows there")},
-	{name: "boot-timeout", meaning: "Ironic waited in vain for its agent, and it had not come so far on the wire", fails: true, percent: 15, since: hostSince,
+		next: fixedNext("look at its console: does the ramdisk find its NIC and get an address? A NIC without a driver in Debian's kernel shows there"),
+	},
+	{
+		name:     "boot-timeout",
+		meaning:  "Ironic waited in vain for its agent, and it had not come so far on the wire",
+		fails:    true,
+		percent:  15,
+		since:    hostSince,
 		matches:  isCallbackTimeout,
 		sentence: func(v View) string { return "did not boot in time: " + bootProgressText(v) },
-		next:     fixedNext("look at its console, at its boot order (network first, IPv4) and at the cable of its boot NIC; it is tried again by itself")},
-	{name: "power-refused", meaning: "its BMC does not do what it is told", fails: true, percent: 12, since: hostSince,
+		next:     fixedNext("look at its console, at its boot order (network first, IPv4) and at the cable of its boot NIC; it is tried again by itself"),
+	},
+	{
+		name:    "power-refused",
+		meaning: "its BMC does not do what it is told",
+		fails:   true,
+		percent: 12,
+		since:   hostSince,
 		matches: func(v View) bool {
-			return hostError(v) != "" && isErrorType(v, metal3api.PowerManagementError) || mentions(v, "failed to set node power state")
+			return hostError(v) != "" && isErrorType(
+				v, metal3api.PowerManagementError,
+			) || mentions(v, "failed to set node power state")
 		},
 		sentence: func(v View) string { return "cannot be switched on or off: " + errorDetail(v) },
-		next:     fixedNext("look at the BMC: restart it, or press the server's power button")},
-	{name: "registration", meaning: "the BMC answered the pre-flight, and Ironic cannot speak to it now", fails: true, percent: 5, since: hostSince,
+		next:     fixedNext("look at the BMC: restart it, or press the server's power button"),
+	},
+	{
+		name:    "registration",
+		meaning: "the BMC answered the pre-flight, and Ironic cannot speak to it now",
+		fails:   true,
+		percent: 5,
+		since:   hostSince,
 		matches: func(v View) bool {
-			return hostError(v) != "" && isErrorType(v, metal3api.RegistrationError, metal3api.ProvisionedRegistrationError)
+			return hostError(v) != "" && isErrorType(
+				v, metal3api.RegistrationError, metal3api.ProvisionedRegistrationError,
+			)
 		},
 		sentence: func(v View) string { return "cannot be registered: " + errorDetail(v) },
-		next:     fixedNext("look at the BMC's cable, address and password; it is tried again by itself")},
-	{name: "error", meaning: "any other error of the operator's or Ironic's", fails: true, percent: 20, since: hostSince,
+		next:     fixedNext("look at the BMC's cable, address and password; it is tried again by itself"),
+	},
+	{
+		name:     "error",
+		meaning:  "any other error of the operator's or Ironic's",
+		fails:    true,
+		percent:  20,
+		since:    hostSince,
 		matches:  func(v View) bool { return hostError(v) != "" && !isTimeout(v) },
 		sentence: func(v View) string { return fmt.Sprintf("failed while %s: %s", stateName(v), errorDetail(v)) },
-		next:     fixedNext("it is tried again by itself, more and more rarely; firstlightd bundle collects what is needed to find out")},
+		next:     fixedNext("it is tried again by itself, more and more rarely; firstlightd bundle collects what is needed to find out"),
+	},
 }
 
 func isErrorType(v View, types ...metal3api.ErrorType) bool {
@@ -134,7 +199,9 @@ func stuckRamdisk(v View) bool {
 
 // imageNotRead tells whether its living agent is to write the image, and loaded none from here.
 func imageNotRead(v View) bool {
-	return hostState(v, "provisioning") && agentAlive(v) && v.Ironic.Step == "write_image" && (currentBoot(v) == nil || furthestMark(v).Step != boottrace.StepImage)
+	return hostState(
+		v, "provisioning",
+	) && agentAlive(v) && v.Ironic.Step == "write_image" && (currentBoot(v) == nil || furthestMark(v).Step != boottrace.StepImage)
 }
 
 // imageElsewhere tells whether the site names the image by an address, which may be another server's.
@@ -145,6 +212,7 @@ func bootProgressText(v View) string {
 	if currentBoot(v) == nil {
 		return "nothing was heard of it on the provisioning network"
 	}
+
 	m := furthestMark(v)
 	done := map[boottrace.Step]string{
 		boottrace.StepDiscover: "it asked for an address and was given none", boottrace.StepOffer: "it was offered an address and did not take it",
@@ -155,6 +223,7 @@ func bootProgressText(v View) string {
 	if m.Refused != "" {
 		done += ": " + m.Refused
 	}
+
 	return done
 }
 
@@ -176,18 +245,37 @@ var progressRules = []rule{
 	{name: "deleting", meaning: "its owner deletes it", percent: 0,
 		matches:  func(v View) bool { return hostState(v, "deleting", "powering off before delete") },
 		sentence: fixedSentence("is being removed from Metal3, as somebody asked")},
-	{name: "writing", meaning: "its agent loads the image and writes it", percent: 50, progress: transferProgress(35), since: hostSince,
+	{
+		name:     "writing",
+		meaning:  "its agent loads the image and writes it",
+		percent:  50,
+		progress: transferProgress(35),
+		since:    hostSince,
 		matches: func(v View) bool {
-			return hostState(v, "provisioning") && currentBoot(v) != nil && furthestMark(v).Step == boottrace.StepImage && v.Now.Sub(v.BootTrace.Last.Time) < step && !isLoaded(furthestMark(v))
+			return hostState(
+				v, "provisioning",
+			) && currentBoot(v) != nil && furthestMark(v).Step == boottrace.StepImage && v.Now.Sub(v.BootTrace.Last.Time) < step && !isLoaded(furthestMark(v))
 		},
-		sentence: func(v View) string { return "writes its image to disk, " + formatMegabytes(furthestMark(v)) }},
-	{name: "agent-no-image", meaning: "its agent is alive, and for ten minutes did not ask for the image", percent: 48, fails: true, since: hostSince,
+		sentence: func(v View) string { return "writes its image to disk, " + formatMegabytes(furthestMark(v)) },
+	},
+	{
+		name:     "agent-no-image",
+		meaning:  "its agent is alive, and for ten minutes did not ask for the image",
+		percent:  48,
+		fails:    true,
+		since:    hostSince,
 		matches:  func(v View) bool { return imageNotRead(v) && !imageElsewhere(v) && v.Now.Sub(startedAt(v)) >= ramdisk },
 		sentence: func(v View) string { return "runs its agent, but that does not load the image" },
-		next:     fixedNext("look at whether the image's address answers from the provisioning network, and at the server's console")},
-	{name: "writing-unseen", meaning: "its agent writes an image that another server offers: how much of it, nobody here sees", percent: 50, since: hostSince,
+		next:     fixedNext("look at whether the image's address answers from the provisioning network, and at the server's console"),
+	},
+	{
+		name:     "writing-unseen",
+		meaning:  "its agent writes an image that another server offers: how much of it, nobody here sees",
+		percent:  50,
+		since:    hostSince,
 		matches:  func(v View) bool { return imageNotRead(v) && imageElsewhere(v) },
-		sentence: func(v View) string { return "writes its image to disk, from " + string(v.Node.OS.URL) }},
+		sentence: func(v View) string { return "writes its image to disk, from " + string(v.Node.OS.URL) },
+	},
 	{name: "agent-at-work", meaning: "its agent is alive and does a step of Ironic's", percent: 45, since: hostSince,
 		matches: func(v View) bool { return isBooting(v) && v.Host.State != "inspecting" && agentAlive(v) },
 		sentence: func(v View) string {
@@ -196,76 +284,137 @@ var progressRules = []rule{
 			}
 			return fmt.Sprintf("is %s: its agent does %s", v.Host.State, strings.ReplaceAll(v.Ironic.Step, "_", " "))
 		}},
-	{name: "agent-silent", meaning: "its agent called since this began, and for four minutes did not", percent: 48, fails: true,
-		since: func(v View) time.Time { return v.Ironic.Heartbeat },
+	{
+		name:    "agent-silent",
+		meaning: "its agent called since this began, and for four minutes did not",
+		percent: 48,
+		fails:   true,
+		since:   func(v View) time.Time { return v.Ironic.Heartbeat },
 		matches: func(v View) bool {
 			return isBooting(v) && v.Ironic != nil && v.Ironic.Heartbeat.After(startedAt(v)) && !agentAlive(v) &&
 				(currentBoot(v) == nil || !v.BootTrace.Since.After(v.Ironic.Heartbeat) && v.Now.Sub(v.BootTrace.Last.Time) >= step)
 		},
 		sentence: func(v View) string {
-			s := fmt.Sprintf("is %s, but its agent has not called since %s", v.Host.State, v.Ironic.Heartbeat.UTC().Format("15:04:05 UTC"))
+			s := fmt.Sprintf(
+				"is %s, but its agent has not called since %s", v.Host.State,
+				v.Ironic.Heartbeat.UTC().Format("15:04:05 UTC"),
+			)
 			if powerState(v) == "off" {
 				s += ", and its power is off"
 			}
 			return s
 		},
-		next: fixedNext("look at its power, its console and its cable; it goes on when the agent calls again, and is begun anew when Ironic's time for it is up")},
-	{name: "power-off", meaning: "it is to boot, and its BMC says that the power is off", percent: 12, fails: true, since: hostSince,
+		next: fixedNext("look at its power, its console and its cable; it goes on when the agent calls again, and is begun anew when Ironic's time for it is up"),
+	},
+	{
+		name:    "power-off",
+		meaning: "it is to boot, and its BMC says that the power is off",
+		percent: 12,
+		fails:   true,
+		since:   hostSince,
 		matches: func(v View) bool {
 			return isBooting(v) && powerState(v) == "off" && currentBoot(v) == nil && v.Now.Sub(startedAt(v)) >= step
 		},
 		sentence: func(v View) string { return fmt.Sprintf("is to be %s, but its power is off", v.Host.State) },
-		next:     fixedNext("look at whether the server has mains power and can be switched on by its button; Ironic goes on by itself")},
+		next:     fixedNext("look at whether the server has mains power and can be switched on by its button; Ironic goes on by itself"),
+	},
 }
 
 // bootRules is how far a machine came that is to boot the ramdisk.
 var bootRules = []rule{
-	{name: "wrong-nic", meaning: "another NIC of it asks on the provisioning network than bootMAC says", percent: 12, fails: true, since: hostSince,
+	{
+		name:    "wrong-nic",
+		meaning: "another NIC of it asks on the provisioning network than bootMAC says",
+		percent: 12,
+		fails:   true,
+		since:   hostSince,
 		matches: func(v View) bool { return isBooting(v) && currentBoot(v) == nil && v.OtherNIC != "" },
 		sentence: func(v View) string {
 			return fmt.Sprintf("boots from its NIC %s, site.yaml says bootMAC %s", v.OtherNIC, v.Node.BootMAC)
 		},
-		next: fixedNext("plug the cable into the NIC of bootMAC, or correct bootMAC in site.yaml")},
-	{name: "dhcp-silent", meaning: "it is to boot while our DHCP is silent because of a foreign server", percent: 12, fails: true, since: hostSince,
+		next: fixedNext("plug the cable into the NIC of bootMAC, or correct bootMAC in site.yaml"),
+	},
+	{
+		name:    "dhcp-silent",
+		meaning: "it is to boot while our DHCP is silent because of a foreign server",
+		percent: 12,
+		fails:   true,
+		since:   hostSince,
 		matches: func(v View) bool {
 			return isBooting(v) && v.Foreign != "" && (currentBoot(v) == nil || stuckAt(v, 0, boottrace.StepDiscover))
 		},
 		sentence: func(v View) string { return "cannot boot: " + v.Foreign },
-		next:     fixedNext("switch that DHCP server off or unplug it; everything goes on by itself")},
-	{name: "firmware", meaning: "switched on; nothing was heard yet", percent: 12, since: hostSince,
+		next:     fixedNext("switch that DHCP server off or unplug it; everything goes on by itself"),
+	},
+	{
+		name:     "firmware",
+		meaning:  "switched on; nothing was heard yet",
+		percent:  12,
+		since:    hostSince,
 		matches:  func(v View) bool { return isBooting(v) && currentBoot(v) == nil && v.Now.Sub(startedAt(v)) < firmware },
-		sentence: fixedSentence("is switched on and has not asked for an address yet: its firmware starts")},
-	{name: "never-seen", meaning: "switched on, and for ten minutes nothing was heard on the wire", percent: 12, fails: true, since: hostSince,
+		sentence: fixedSentence("is switched on and has not asked for an address yet: its firmware starts"),
+	},
+	{
+		name:     "never-seen",
+		meaning:  "switched on, and for ten minutes nothing was heard on the wire",
+		percent:  12,
+		fails:    true,
+		since:    hostSince,
 		matches:  func(v View) bool { return isBooting(v) && currentBoot(v) == nil },
 		sentence: fixedSentence("was switched on and never heard on the provisioning network"),
-		next:     fixedNext("look at the cable of its boot NIC and the switch port's VLAN, at bootMAC in site.yaml, and whether its firmware boots from the network (IPv4)")},
+		next:     fixedNext("look at the cable of its boot NIC and the switch port's VLAN, at bootMAC in site.yaml, and whether its firmware boots from the network (IPv4)"),
+	},
 	{name: "dhcp-refused", meaning: "it asks for an address and is refused", percent: 14, fails: true, since: lastSeen,
 		matches:  func(v View) bool { return stuckAt(v, 0, boottrace.StepDiscover) && furthestMark(v).Refused != "" },
 		sentence: func(v View) string { return "asks for an address and is given none: " + furthestMark(v).Refused },
 		next:     fixedNext("make room in networks.provisioning.dhcp.range of site.yaml, or mend what is named")},
-	{name: "no-request", meaning: "DISCOVER and OFFER, but no REQUEST", percent: 14, fails: true, since: lastSeen,
+	{
+		name:     "no-request",
+		meaning:  "DISCOVER and OFFER, but no REQUEST",
+		percent:  14,
+		fails:    true,
+		since:    lastSeen,
 		matches:  func(v View) bool { return stuckAt(v, step, boottrace.StepDiscover, boottrace.StepOffer) },
 		sentence: fixedSentence("asks for an address and does not take the one it is offered: our answers do not reach it, or another server's does"),
-		next:     fixedNext("look for another DHCP server and at the switch (port security, spanning tree without edge ports)")},
-	{name: "no-tftp", meaning: "it has an address and loads no boot program", percent: 15, fails: true, since: lastSeen,
+		next:     fixedNext("look for another DHCP server and at the switch (port security, spanning tree without edge ports)"),
+	},
+	{
+		name:    "no-tftp",
+		meaning: "it has an address and loads no boot program",
+		percent: 15,
+		fails:   true,
+		since:   lastSeen,
 		matches: func(v View) bool { return stuckAt(v, step, boottrace.StepLease) },
 		sentence: func(v View) string {
 			s := fmt.Sprintf("has the address %s and loads no boot program", v.BootTrace.Addr)
 			if furthestMark(v).Detail != "" {
 				s += " (" + furthestMark(v).Detail + ")"
 			}
+
 			for _, m := range v.BootTrace.Marks {
 				if m.IsRefused() {
 					s += fmt.Sprintf("; it asked for %s: %s", m.Detail, m.Refused)
 				}
 			}
+
 			return s
 		},
-		next: fixedNext("look at its console and its boot mode; a firewall between it and the appliance must let TFTP (UDP 69) and HTTP through")},
-	{name: "no-script", meaning: "it loaded a boot program and asks for no script", percent: 16, fails: true, since: lastSeen,
-		matches:  func(v View) bool { return stuckAt(v, step, boottrace.StepTFTP, boottrace.StepBootFile) },
-		sentence: func(v View) string { return fmt.Sprintf("loaded %s and asks for no script", furthestMark(v).Detail) },
-		next:     fixedNext("look at its console: iPXE may lack a driver for the NIC, or the switch port is slow to forward (make it an edge port)")},
+		next: fixedNext("look at its console and its boot mode; a firewall between it and the appliance must let TFTP (UDP 69) and HTTP through"),
+	},
+	{
+		name:    "no-script",
+		meaning: "it loaded a boot program and asks for no script",
+		percent: 16,
+		fails:   true,
+		since:   lastSeen,
+		matches: func(v View) bool { return stuckAt(v, step, boottrace.StepTFTP, boottrace.StepBootFile) },
+		sentence: func(v View) string {
+			return fmt.Sprintf(
+				"loaded %s and asks for no script", furthestMark(v).Detail,
+			)
+		},
+		next: fixedNext("look at its console: iPXE may lack a driver for the NIC, or the switch port is slow to forward (make it an edge port)"),
+	},
 	{name: "script-refused", meaning: "it asks what to boot and is told to wait", percent: 17, since: lastSeen,
 		matches:  func(v View) bool { return stuckAt(v, 0, boottrace.StepScript) && furthestMark(v).Refused != "" },
 		sentence: func(v View) string { return "asks what to boot and is told to wait: " + furthestMark(v).Refused }},
@@ -273,34 +422,59 @@ var bootRules = []rule{
 		matches:  func(v View) bool { return stuckAt(v, step, boottrace.StepScript) },
 		sentence: fixedSentence("got its script and loads no kernel"),
 		next:     fixedNext("look at its console for what iPXE says")},
-	{name: "load-stalled", meaning: "the download of kernel or ramdisk stands still", percent: 20, fails: true, since: lastSeen,
+	{
+		name:    "load-stalled",
+		meaning: "the download of kernel or ramdisk stands still",
+		percent: 20,
+		fails:   true,
+		since:   lastSeen,
 		matches: func(v View) bool {
 			return stuckAt(v, step, boottrace.StepKernel, boottrace.StepRamdisk) && !isLoaded(furthestMark(v))
 		},
 		sentence: func(v View) string {
 			return fmt.Sprintf("stopped loading %s at %s", furthestMark(v).Detail, formatMegabytes(furthestMark(v)))
 		},
-		next: fixedNext("look at the cable and the switch: something loses packets; it boots again by itself when Ironic's time is up")},
-	{name: "loading", meaning: "it loads kernel or ramdisk", percent: 18, progress: transferProgress(5), since: lastSeen,
+		next: fixedNext("look at the cable and the switch: something loses packets; it boots again by itself when Ironic's time is up"),
+	},
+	{
+		name:     "loading",
+		meaning:  "it loads kernel or ramdisk",
+		percent:  18,
+		progress: transferProgress(5),
+		since:    lastSeen,
 		matches: func(v View) bool {
 			return stuckAt(v, 0, boottrace.StepKernel, boottrace.StepRamdisk) && !isLoaded(furthestMark(v))
 		},
 		sentence: func(v View) string {
 			return fmt.Sprintf("loads its %s, %s", furthestMark(v).Step, formatMegabytes(furthestMark(v)))
-		}},
-	{name: "ramdisk-starting", meaning: "the ramdisk was sent; its agent did not call yet", percent: 25, since: lastSeen,
+		},
+	},
+	{
+		name:     "ramdisk-starting",
+		meaning:  "the ramdisk was sent; its agent did not call yet",
+		percent:  25,
+		since:    lastSeen,
 		matches:  func(v View) bool { return stuckAt(v, 0, boottrace.StepRamdisk, stepSystem) && !agentAlive(v) },
-		sentence: fixedSentence("starts its ramdisk")},
-	{name: "netbooting", meaning: "between two steps of its network boot", percent: 15, since: lastSeen,
+		sentence: fixedSentence("starts its ramdisk"),
+	},
+	{
+		name:    "netbooting",
+		meaning: "between two steps of its network boot",
+		percent: 15,
+		since:   lastSeen,
 		matches: func(v View) bool {
-			return stuckAt(v, 0, boottrace.StepDiscover, boottrace.StepOffer, boottrace.StepLease, boottrace.StepTFTP, boottrace.StepBootFile, boottrace.StepScript, boottrace.StepKernel)
+			return stuckAt(
+				v, 0, boottrace.StepDiscover, boottrace.StepOffer, boottrace.StepLease, boottrace.StepTFTP,
+				boottrace.StepBootFile, boottrace.StepScript, boottrace.StepKernel,
+			)
 		},
 		sentence: func(v View) string {
 			return "boots from the network: " + map[boottrace.Step]string{
 				boottrace.StepDiscover: "it asks for an address", boottrace.StepOffer: "it is offered an address", boottrace.StepLease: "it has its address",
 				boottrace.StepTFTP: "it loads " + furthestMark(v).Detail, boottrace.StepBootFile: "it loads " + furthestMark(v).Detail,
 				boottrace.StepScript: "it got its script", boottrace.StepKernel: "it has its kernel"}[furthestMark(v).Step]
-		}},
+		},
+	},
 }
 
 // rest is what is left.

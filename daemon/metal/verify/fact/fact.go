@@ -42,15 +42,24 @@ func (h Host) InService() bool {
 func HostOf(b *metal3api.BareMetalHost) Host {
 	s := b.Status
 	h := Host{
-		Name: b.Name, UID: string(b.UID), State: string(s.Provisioning.State), Operational: string(s.OperationalStatus),
-		ErrorType: string(s.ErrorType), Error: apply.RedactIronicError(s.ErrorMessage), Errors: s.ErrorCount,
-		PoweredOn: s.PoweredOn, Online: b.Spec.Online, Installed: s.Provisioning.Image.URL, Deployed: s.OperationHistory.Provision.End.Time,
-		Inspected: s.HardwareDetails != nil,
+		Name:        b.Name,
+		UID:         string(b.UID),
+		State:       string(s.Provisioning.State),
+		Operational: string(s.OperationalStatus),
+		ErrorType:   string(s.ErrorType),
+		Error:       apply.RedactIronicError(s.ErrorMessage),
+		Errors:      s.ErrorCount,
+		PoweredOn:   s.PoweredOn,
+		Online:      b.Spec.Online,
+		Installed:   s.Provisioning.Image.URL,
+		Deployed:    s.OperationHistory.Provision.End.Time,
+		Inspected:   s.HardwareDetails != nil,
 	}
 	_, h.Paused = b.Annotations[metal3api.PausedAnnotation]
 	if b.Spec.Image != nil {
 		h.Image = b.Spec.Image.URL
 	}
+
 	add := func(mac string) {
 		mac = strings.ToLower(mac)
 		for _, m := range h.MACs {
@@ -69,6 +78,7 @@ func HostOf(b *metal3api.BareMetalHost) Host {
 			add(nic.MAC)
 		}
 	}
+
 	h.Since = stateSince(s.Provisioning.State, s.OperationHistory, b.CreationTimestamp.Time)
 	return h
 }

@@ -50,17 +50,21 @@ func ironicOf(host string, n nodes.Node) Ironic {
 	if n.InspectionStartedAt != nil {
 		i.Inspecting = n.InspectionStartedAt.UTC()
 	}
+
 	if text, ok := n.DriverInternalInfo["agent_last_heartbeat"].(string); ok {
 		i.Heartbeat = parseTime(text)
 	}
+
 	for _, step := range []map[string]any{n.DeployStep, n.CleanStep} {
 		if s, ok := step["step"].(string); ok {
 			i.Step = s
 		}
 	}
+
 	if n.Maintenance {
 		i.Maintenance = cmp.Or(apply.RedactIronicError(strings.TrimSpace(n.MaintenanceReason)), "no reason was given")
 	}
+
 	return i
 }
 

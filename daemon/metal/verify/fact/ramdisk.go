@@ -35,18 +35,22 @@ func (r *RamdiskLogs) LastError(host string) string {
 			newest = p
 		}
 	}
+
 	if newest == "" {
 		return ""
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if text, ok := r.read[newest]; ok {
 		return text
 	}
+
 	text, err := lastError(newest)
 	if err != nil {
 		return "" // still being written, or torn: the next look tells
 	}
+
 	r.read = map[string]string{newest: text}
 	return text
 }
@@ -63,10 +67,12 @@ func lastError(path string) (string, error) {
 		return "", fmt.Errorf("read ramdisk's log: %w", err)
 	}
 	defer f.Close()
+
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		return "", fmt.Errorf("read ramdisk's log %s: %w", path, err)
 	}
+
 	last := ""
 	for archive := tar.NewReader(z); ; {
 		header, err := archive.Next()
@@ -79,6 +85,7 @@ func lastError(path string) (string, error) {
 		if header.Typeflag != tar.TypeReg {
 			continue
 		}
+
 		lines := bufio.NewScanner(io.LimitReader(archive, 64<<20))
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {

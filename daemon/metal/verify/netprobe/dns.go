@@ -36,13 +36,18 @@ func NewQuestion() Question {
 // Packet is the query as it goes over UDP.
 func (q Question) Packet() []byte {
 	m := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: q.id, RecursionDesired: true},
-		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("localhost."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+		Header: dnsmessage.Header{ID: q.id, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{
+			Name:  dnsmessage.MustNewName("localhost."),
+			Type:  dnsmessage.TypeA,
+			Class: dnsmessage.ClassINET,
+		}},
 	}
 	packet, err := m.Pack()
 	if err != nil {
 		panic(err) // a constant that cannot be packed
 	}
+
 	return packet
 }
 
@@ -60,6 +65,7 @@ func (q Question) CheckAnswer(packet []byte) error {
 	case h.RCode == dnsmessage.RCodeNotImplemented || h.RCode == dnsmessage.RCodeFormatError:
 		return fmt.Errorf("it cannot answer (%s)", h.RCode)
 	}
+
 	return nil
 }
 
@@ -74,6 +80,7 @@ func checkResolver(ctx context.Context, server netip.AddrPort, wait time.Duratio
 		return fmt.Errorf("there is no way to it: %w", err)
 	}
 	defer conn.Close()
+
 	buf := make([]byte, 1500)
 	for range 3 {
 		q := NewQuestion()
@@ -83,10 +90,12 @@ func checkResolver(ctx context.Context, server netip.AddrPort, wait time.Duratio
 		if err := conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
 			return err
 		}
+
 		n, err := conn.Read(buf)
 		if err == nil {
 			return q.CheckAnswer(buf[:n])
 		}
+
 		var timeout net.Error
 		if !errors.As(err, &timeout) || !timeout.Timeout() {
 			return fmt.Errorf("nothing answers DNS there: %w", err)
@@ -95,5 +104,6 @@ func checkResolver(ctx context.Context, server netip.AddrPort, wait time.Duratio
 			return ctx.Err()
 		}
 	}
+
 	return errors.New("it does not answer")
 }

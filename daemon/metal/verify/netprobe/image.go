@@ -23,6 +23,7 @@ func ProbeImage(ctx context.Context, url, format string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("its address cannot be read: %w", err)
 	}
+
 	request.Header.Set("Range", fmt.Sprintf("bytes=0-%d", headerSize-1))
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Proxy: nil}}
 	response, err := client.Do(request)
@@ -30,18 +31,22 @@ func ProbeImage(ctx context.Context, url, format string) (int64, error) {
 		return 0, fmt.Errorf("its server does not answer: %w", errors.Unwrap(err))
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusPartialContent {
 		return 0, fmt.Errorf("its server says %s", response.Status)
 	}
+
 	header := make([]byte, headerSize)
 	n, err := io.ReadFull(response.Body, header)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return 0, fmt.Errorf("it is empty or cannot be read: %w", err)
 	}
+
 	length := response.ContentLength
 	if _, total, ok := strings.Cut(response.Header.Get("Content-Range"), "/"); ok {
 		length, _ = strconv.ParseInt(total, 10, 64)
 	}
+
 	return virtualSize(header[:n], format, max(length, 0))
 }
 

@@ -28,21 +28,25 @@ func LocalAddrs() ([]LocalAddr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
+
 	var legs []LocalAddr
 	for _, i := range interfaces {
 		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 {
 			continue
 		}
+
 		addrs, err := i.Addrs()
 		if err != nil {
 			continue // it went away meanwhile
 		}
+
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
 				legs = append(legs, LocalAddr{i.Name, p})
 			}
 		}
 	}
+
 	return legs, nil
 }
 

@@ -92,15 +92,18 @@ func parse(text string) (Report, error) {
 		if len(f) == 0 {
 			continue
 		}
+
 		complete = f[0] == "end"
 		read, known := words[f[0]]
 		if f = f[1:]; known && len(f) >= read.least {
 			read.into(&r, f)
 		}
 	}
+
 	if !complete {
 		return r, fmt.Errorf("what the node said of itself is cut off: %q", tail(text, 200))
 	}
+
 	return r, nil
 }
 
@@ -117,6 +120,7 @@ var words = map[string]struct {
 		if err != nil {
 			return
 		}
+
 		ns, _ := strconv.ParseInt((part + "000000000")[:9], 10, 64) // "%N" where date knows no fractions: 0
 		r.Time = time.Unix(s, ns)
 	}},
@@ -127,9 +131,11 @@ var words = map[string]struct {
 		if n.Master == "-" {
 			n.Master = ""
 		}
+
 		if f[5] != "-" { // in a bond every NIC shows the bond's MAC
 			n.MAC = strings.ToLower(f[5])
 		}
+
 		r.NICs = append(r.NICs, n)
 	}},
 	"vlan": {3, func(r *Report, f []string) {

@@ -67,6 +67,7 @@ func Ask(ctx context.Context, t Target) Answer {
 		return a
 	}
 	defer conn.Close()
+
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	watch := time.AfterFunc(askLimit, func() { conn.Close() })
@@ -77,6 +78,7 @@ func Ask(ctx context.Context, t Target) Answer {
 	if _, err := run(conn, "true", ""); err != nil {
 		return oddAnswer(a, err)
 	}
+
 	trip := time.Since(begun)
 	sent := time.Now()
 	a.Question = netprobe.NewQuestion()
@@ -87,6 +89,7 @@ func Ask(ctx context.Context, t Target) Answer {
 	if a.Report, err = parse(text); err != nil {
 		return oddAnswer(a, err)
 	}
+
 	a.Verdict, a.AskedAt, a.Doubt = Reached, sent.Add(trip/2), trip
 	a.overTCP(conn)
 	return a
@@ -99,6 +102,7 @@ func Output(ctx context.Context, t Target, script string) ([]byte, error) {
 		return nil, errors.New(a.Text)
 	}
 	defer conn.Close()
+
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	watch := time.AfterFunc(askLimit, func() { conn.Close() })
@@ -108,7 +112,9 @@ func Output(ctx context.Context, t Target, script string) ([]byte, error) {
 }
 
 func oddAnswer(a Answer, err error) Answer {
-	a.Verdict, a.Text = Odd, fmt.Sprintf("it lets the appliance in at %s, but its shell does not answer as Linux does: %s", a.Address, oneLine(err))
+	a.Verdict, a.Text = Odd, fmt.Sprintf(
+		"it lets the appliance in at %s, but its shell does not answer as Linux does: %s", a.Address, oneLine(err),
+	)
 	return a
 }
 
@@ -118,10 +124,12 @@ func commandLine(t Target, q netprobe.Question) string {
 	for _, r := range t.Routers {
 		words = append(words, r.String())
 	}
+
 	words = append(words, "--")
 	for _, r := range t.Resolvers {
 		words = append(words, r.String())
 	}
+
 	return strings.Join(words, " ")
 }
 
@@ -132,11 +140,13 @@ func run(conn *ssh.Client, command, input string) (string, error) {
 		return "", fmt.Errorf("open session: %w", err)
 	}
 	defer session.Close()
+
 	var out, said bytes.Buffer
 	session.Stdin, session.Stdout, session.Stderr = strings.NewReader(input), limitedBuffer{&out}, limitedBuffer{&said}
 	if err := session.Run(command); err != nil {
 		return out.String(), fmt.Errorf("%w: %s", err, tail(said.String(), 200))
 	}
+
 	return out.String(), nil
 }
 
@@ -157,20 +167,24 @@ func (a *Answer) overTCP(conn *ssh.Client) {
 		if answer != nil {
 			continue
 		}
+
 		c, err := conn.Dial("tcp", netip.AddrPortFrom(server, 53).String())
 		if err != nil {
 			continue
 		}
+
 		packet := a.Question.Packet()
 		_, err = c.Write(append([]byte{0, byte(len(packet))}, packet...))
 		var length [2]byte
 		if err == nil {
 			_, err = io.ReadFull(c, length[:])
 		}
+
 		answer = make([]byte, int(length[0])<<8|int(length[1]))
 		if err == nil {
 			_, err = io.ReadFull(c, answer)
 		}
+
 		c.Close()
 		if err == nil {
 			a.Report.DNS[server] = answer
@@ -184,6 +198,7 @@ func login(ctx context.Context, t Target) (*ssh.Client, Answer) {
 	if len(t.Addresses) == 0 {
 		return nil, Answer{Verdict: Silent, Text: "no address of it is known yet"}
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	var mu sync.Mutex
@@ -206,6 +221,7 @@ func login(ctx context.Context, t Target) (*ssh.Client, Answer) {
 			}
 		})
 	}
+
 	wg.Wait()
 	return first, worst
 }
@@ -215,6 +231,7 @@ func loginAt(ctx context.Context, t Target, address netip.Addr) (*ssh.Client, An
 	if port == 0 {
 		port = 22
 	}
+
 	at := netip.AddrPortFrom(address, port)
 	a := Answer{Address: address}
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", at.String())
@@ -222,9 +239,11 @@ func loginAt(ctx context.Context, t Target, address netip.Addr) (*ssh.Client, An
 		a.Verdict, a.Text = Silent, "nothing answers SSH at "+address.String()
 		return nil, a
 	}
+
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = c.SetDeadline(deadline)
 	}
+
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
 	defer stop()
 	stranger := false
@@ -242,17 +261,24 @@ func loginAt(ctx context.Context, t Target, address netip.Addr) (*ssh.Client, An
 		_ = c.SetDeadline(time.Time{})
 		return ssh.NewClient(conn, channels, requests), a
 	}
+
 	c.Close()
 	var negotiation *ssh.AlgorithmNegotiationError
 	switch {
 	case stranger, errors.As(err, &negotiation):
 		a.Verdict = OtherMachine
-		a.Text = fmt.Sprintf("at %s another machine answers, or another system: its SSH host key is not the one that was minted for %s", address, t.Name)
+		a.Text = fmt.Sprintf(
+			"at %s another machine answers, or another system: its SSH host key is not the one that was minted for %s",
+			address, t.Name,
+		)
 	case strings.Contains(err.Error(), "unable to authenticate"):
-		a.Verdict, a.Text = Locked, fmt.Sprintf("at %s it does not let the appliance's key in as user %s: cloud-init did not do its work", address, t.User)
+		a.Verdict, a.Text = Locked, fmt.Sprintf(
+			"at %s it does not let the appliance's key in as user %s: cloud-init did not do its work", address, t.User,
+		)
 	default:
 		a.Verdict, a.Text = Silent, fmt.Sprintf("at %s something listens that does not answer as SSH does", address)
 	}
+
 	return nil, a
 }
 

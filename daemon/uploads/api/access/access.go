@@ -42,10 +42,12 @@ func (r Request) String() string {
 	if r.Path != "" {
 		return r.Verb + " " + r.Path
 	}
+
 	what := r.Resource
 	if r.Name != "" {
 		what += "/" + r.Name
 	}
+
 	return fmt.Sprintf("%s %s in %s", r.Verb, what, r.Namespace)
 }
 
@@ -89,10 +91,12 @@ func (Certificates) Authenticate(_ context.Context, r *http.Request) (User, erro
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return User{}, errNone
 	}
+
 	leaf := r.TLS.VerifiedChains[0][0]
 	if leaf.Subject.CommonName == "" {
 		return User{}, fmt.Errorf("%w: the client certificate has no common name", ErrAnonymous)
 	}
+
 	return User{Name: CertificatePrefix + leaf.Subject.CommonName, Groups: []string{"system:authenticated"}}, nil
 }
 

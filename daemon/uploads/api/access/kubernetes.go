@@ -40,10 +40,12 @@ func NewKubernetes(c *rest.Config) (*Kubernetes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client for token reviews: %w", err)
 	}
+
 	rights, err := authorizationclient.NewForConfig(c)
 	if err != nil {
 		return nil, fmt.Errorf("make client for access reviews: %w", err)
 	}
+
 	return &Kubernetes{tokens.TokenReviews(), rights.SubjectAccessReviews(),
 		newMemory[[sha256.Size]byte, User](answerTTL), newMemory[string, bool](answerTTL)}, nil
 }
@@ -57,52 +59,77 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r *http.Request) (User, e
 	if len(token) > maxToken {
 		return User{}, fmt.Errorf("%w: the token has %d octets", ErrAnonymous, len(token))
 	}
+
 	key := sha256.Sum256([]byte(token))
 	if u, known := k.users.get(key); known {
 		return u, nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	review, err := k.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	review, err := k.tokens.Create(
+		ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+		metav1.CreateOptions{},
+	)
 	if err != nil {
 		return User{}, fmt.Errorf("have the token reviewed: %w", err)
 	}
 	if !review.Status.Authenticated {
 		return User{}, fmt.Errorf("%w: the API server does not know the token, or it has expired", ErrAnonymous)
 	}
+
 	said := review.Status.User
 	u := User{Name: said.Username, UID: said.UID, Groups: said.Groups, Extra: map[string][]string{}}
 	for name, values := range said.Extra {
 		u.Extra[name] = values
 	}
+
 	k.users.put(key, u)
 	return u, nil
 }
 
 // Authorize asks whether RBAC allows it.
 func (k *Kubernetes) Authorize(ctx context.Context, u User, r Request) (bool, error) {
-	key := fmt.Sprintf("%q", []any{u.Name, u.UID, u.Groups, u.Extra, r.Verb, r.Group, r.Resource, r.Namespace, r.Name, r.Path})
+	key := fmt.Sprintf(
+		"%q", []any{u.Name, u.UID, u.Groups, u.Extra, r.Verb, r.Group, r.Resource, r.Namespace, r.Name, r.Path},
+	)
 	if may, known := k.may.get(key); known {
 		return may, nil
 	}
-	spec := authorizationv1.SubjectAccessReviewSpec{User: u.Name, UID: u.UID, Groups: u.Groups, Extra: map[string]authorizationv1.ExtraValue{}}
+
+	spec := authorizationv1.SubjectAccessReviewSpec{
+		User:   u.Name,
+		UID:    u.UID,
+		Groups: u.Groups,
+		Extra:  map[string]authorizationv1.ExtraValue{},
+	}
 	for name, values := range u.Extra {
 		spec.Extra[name] = values
 	}
+
 	if r.Path != "" {
 		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.Path, Verb: r.Verb}
 	} else {
-		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: r.Resource, Namespace: r.Namespace, Name: r.Name}
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Verb:      r.Verb,
+			Group:     r.Group,
+			Resource:  r.Resource,
+			Namespace: r.Namespace,
+			Name:      r.Name,
+		}
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	review, err := k.rights.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("ask whether %s may %s: %w", u.Name, r, err)
 	}
+
 	may := review.Status.Allowed && !review.Status.Denied
 	if may {
 		k.may.put(key, may)
 	}
+
 	return may, nil
 }

@@ -35,6 +35,7 @@ func (m *answerCache[K, V]) get(k K) (V, bool) {
 		var none V
 		return none, false
 	}
+
 	return a.value, true
 }
 
@@ -52,5 +53,6 @@ func (m *answerCache[K, V]) put(k K, v V) {
 			clear(m.answers)
 		}
 	}
+
 	m.answers[k] = cachedAnswer[V]{v, m.now().Add(m.ttl)}
 }

@@ -25,11 +25,13 @@ func Check(head []byte, length int64) (Info, error) {
 	if bytes.HasPrefix(head, []byte("QFI\xfb")) {
 		return checkQCOW2(head, length)
 	}
+
 	for _, k := range unusableKinds() {
 		if len(head) >= k.at+len(k.magic) && string(head[k.at:k.at+len(k.magic)]) == k.magic {
 			return Info{}, fmt.Errorf("it is %s; %s", k.what, k.instead)
 		}
 	}
+
 	return checkRaw(head, length)
 }
 
@@ -68,9 +70,14 @@ func checkRaw(head []byte, length int64) (Info, error) {
 	case len(head) < 512:
 		return Info{}, fmt.Errorf("it has %d octets, less than a sector, and is not qcow2", length)
 	case head[510] != 0x55 || head[511] != 0xaa:
-		return Info{}, fmt.Errorf("it is neither qcow2 nor a raw disk: octets 510 and 511 are %02x %02x, not the boot signature 55 aa", head[510], head[511])
+		return Info{}, fmt.Errorf(
+			"it is neither qcow2 nor a raw disk: octets 510 and 511 are %02x %02x, not the boot signature 55 aa",
+			head[510], head[511],
+		)
 	case length%512 != 0:
-		return Info{}, fmt.Errorf("it is a raw disk of %d octets, which are not whole sectors of 512: it was cut off", length)
+		return Info{}, fmt.Errorf(
+			"it is a raw disk of %d octets, which are not whole sectors of 512: it was cut off", length,
+		)
 	}
 	return Info{Format: "raw", VirtualSize: length}, nil
 }
@@ -91,6 +98,7 @@ func checkQCOW2(head []byte, length int64) (Info, error) {
 	if len(head) < 72 {
 		return Info{}, fmt.Errorf("it is a qcow2 image of %d octets, less than its header", length)
 	}
+
 	version, bits, size := be32(4), be32(20), be64(24)
 	var features uint64
 	switch {
@@ -101,6 +109,7 @@ func checkQCOW2(head []byte, length int64) (Info, error) {
 	case version != 2:
 		return Info{}, fmt.Errorf("it is qcow2 of version %d; use 2 or 3", version)
 	}
+
 	switch {
 	case be64(8) != 0:
 		return Info{}, fmt.Errorf("it has a backing file, which nodes do not have; convert it to one without: qemu-img convert -O qcow2")
@@ -117,20 +126,27 @@ func checkQCOW2(head []byte, length int64) (Info, error) {
 	case size == 0 || size > 1<<60:
 		return Info{}, fmt.Errorf("its disk has %d octets", size)
 	}
+
 	cluster, entry := uint64(1)<<bits, uint64(8)
 	if features&featureExtendedL2 != 0 {
 		entry = 16
 	}
+
 	covers := cluster * (cluster / entry) // of the disk, by one L1 entry
 	entries, table := uint64(be32(36)), be64(40)
 	switch {
 	case entries < (size+covers-1)/covers:
 		return Info{}, fmt.Errorf("its first table has %d entries, too few for a disk of %d octets", entries, size)
 	case !isWithin(table, entries*8, cluster, length):
-		return Info{}, fmt.Errorf("its first table is at %d, beyond the %d octets of the file: it was cut off", table, length)
+		return Info{}, fmt.Errorf(
+			"its first table is at %d, beyond the %d octets of the file: it was cut off", table, length,
+		)
 	case !isWithin(be64(48), uint64(be32(56))*cluster, cluster, length):
-		return Info{}, fmt.Errorf("its reference counts are at %d, beyond the %d octets of the file: it was cut off", be64(48), length)
+		return Info{}, fmt.Errorf(
+			"its reference counts are at %d, beyond the %d octets of the file: it was cut off", be64(48), length,
+		)
 	}
+
 	return Info{Format: "qcow2", VirtualSize: int64(size)}, nil
 }
 

@@ -27,7 +27,10 @@ type PendingUpload struct {
 // Begin implements blobs.Uploads.
 func (s *Client) Begin(ctx context.Context, u blobs.Upload, meta map[string]string) (id string, err error) {
 	err = s.retry(ctx, "begin upload of "+u.Object, tryTime, func(ctx context.Context) (err error) {
-		id, err = s.core.NewMultipartUpload(ctx, u.Bucket, u.Object, minio.PutObjectOptions{ContentType: "application/octet-stream", UserMetadata: meta})
+		id, err = s.core.NewMultipartUpload(
+			ctx, u.Bucket, u.Object,
+			minio.PutObjectOptions{ContentType: "application/octet-stream", UserMetadata: meta},
+		)
 		return err
 	})
 	return id, err
@@ -43,7 +46,9 @@ func (s *Client) PartFile(blobs.Upload) (f *os.File, whole bool, err error) {
 func (s *Client) PutPart(ctx context.Context, u blobs.Upload, number int, f *os.File, size int64, sum uint32) error {
 	header := http.Header{"X-Amz-Checksum-Crc32c": {crc32c(sum)}}
 	return s.retry(ctx, fmt.Sprintf("store part %d of %s", number, u.Object), tryTime, func(ctx context.Context) error {
-		_, err := s.core.PutObjectPart(withFileBody(ctx, f, size), u.Bucket, u.Object, u.ID, number, io.NewSectionReader(f, 0, size), size,
+		_, err := s.core.PutObjectPart(withFileBody(
+			ctx, f, size,
+		), u.Bucket, u.Object, u.ID, number, io.NewSectionReader(f, 0, size), size,
 			minio.PutObjectPartOptions{CustomHeader: header, DisableContentSha256: true})
 		return err
 	})
@@ -65,7 +70,13 @@ func (s *Client) PutFragment(ctx context.Context, u blobs.Upload, t blobs.Fragme
 }
 
 // LoadFragment implements blobs.Uploads.
-func (s *Client) LoadFragment(ctx context.Context, u blobs.Upload, t blobs.Fragment, f *os.File, at int64) (bool, error) {
+func (s *Client) LoadFragment(
+	ctx context.Context,
+	u blobs.Upload,
+	t blobs.Fragment,
+	f *os.File,
+	at int64,
+) (bool, error) {
 	body, err := s.Open(ctx, u.Bucket, fragmentName(u, t), 0, t.Length)
 	if errors.Is(err, blobs.ErrNotExist) {
 		return false, nil
@@ -79,6 +90,7 @@ func (s *Client) LoadFragment(ctx context.Context, u blobs.Upload, t blobs.Fragm
 	if err != nil {
 		return false, blobs.FullError(fmt.Errorf("read fragment %d: %w", t.Offset, err))
 	}
+
 	return n == t.Length, nil
 }
 
@@ -96,6 +108,7 @@ func (s *Client) LostParts(ctx context.Context, u blobs.Upload, n int64) (string
 	if err != nil && !errors.Is(err, blobs.ErrNotExist) {
 		return "", err
 	}
+
 	_, lost := checkParts(parts, u, n)
 	return lost, nil
 }
@@ -126,11 +139,13 @@ func (s *Client) parts(ctx context.Context, u blobs.Upload) (parts []minio.Objec
 		if err != nil {
 			return nil, err
 		}
+
 		parts = append(parts, page.ObjectParts...)
 		if !page.IsTruncated || page.NextPartNumberMarker <= after {
 			slices.SortFunc(parts, func(a, b minio.ObjectPart) int { return a.PartNumber - b.PartNumber })
 			return parts, nil
 		}
+
 		after = page.NextPartNumberMarker
 	}
 }
@@ -141,10 +156,12 @@ func (s *Client) Complete(ctx context.Context, u blobs.Upload, n int64, _ map[st
 	if err != nil && !errors.Is(err, blobs.ErrNotExist) {
 		return "", err
 	}
+
 	list, lost := checkParts(parts, u, n)
 	if lost != "" {
 		return lost, nil
 	}
+
 	return "", s.retry(ctx, "complete "+u.Object, completeTime, func(ctx context.Context) error {
 		_, err := s.core.CompleteMultipartUpload(ctx, u.Bucket, u.Object, u.ID, list, minio.PutObjectOptions{})
 		return err
@@ -172,7 +189,13 @@ func (s *Client) Abort(ctx context.Context, bucket, object, id string) error {
 }
 
 // Sweep implements blobs.Uploads. Others may upload into the bucket by S3 itself.
-func (s *Client) Sweep(ctx context.Context, bucket string, named func(serial, id string) bool, now time.Time, age time.Duration) error {
+func (s *Client) Sweep(
+	ctx context.Context,
+	bucket string,
+	named func(serial, id string) bool,
+	now time.Time,
+	age time.Duration,
+) error {
 	err := s.List(ctx, bucket, blobs.FragmentPrefix, func(o blobs.Object) error {
 		serial, _, _ := strings.Cut(strings.TrimPrefix(o.Name, blobs.FragmentPrefix), "/")
 		if now.Sub(o.Modified) <= blobs.SweepAge || named(serial, "") {
@@ -186,6 +209,7 @@ func (s *Client) Sweep(ctx context.Context, bucket string, named func(serial, id
 			err2 = errors.Join(err2, s.Abort(ctx, bucket, u.Object, u.ID))
 		}
 	}
+
 	return errors.Join(err, err2)
 }
 
@@ -204,12 +228,15 @@ func (s *Client) Pending(ctx context.Context, bucket string) (all []PendingUploa
 		if err != nil {
 			return nil, err
 		}
+
 		for _, u := range page.Uploads {
 			all = append(all, PendingUpload{u.Key, u.UploadID, u.Initiated})
 		}
+
 		if !page.IsTruncated || page.NextKeyMarker == key && page.NextUploadIDMarker == id {
 			return all, nil
 		}
+
 		key, id = page.NextKeyMarker, page.NextUploadIDMarker
 	}
 }

@@ -58,31 +58,49 @@ func New(c Config) (*Client, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {
 		return nil, fmt.Errorf("store endpoint %q is not http://HOST:PORT or https://HOST:PORT", c.Endpoint)
 	}
-	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true,
-		WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10}
+
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     time.Minute,
+		DisableCompression:  true,
+		WriteBufferSize:     64 << 10,
+		ReadBufferSize:      64 << 10,
+	}
 	if c.CAFile != "" {
 		ca, err := os.ReadFile(c.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("read authority of store: %w", err)
 		}
+
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(ca) {
 			return nil, fmt.Errorf("authority of store %s holds no certificate", c.CAFile)
 		}
+
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 	}
+
 	s := &Client{region: c.Region, scratch: c.Scratch, retryTimeout: c.RetryTimeout}
 	if s.region == "" {
 		s.region = "us-east-1"
 	}
+
 	if s.retryTimeout == 0 {
 		s.retryTimeout = time.Minute
 	}
-	client, err := minio.New(u.Host, &minio.Options{Creds: credentials.NewStaticV4(c.AccessKey, c.SecretKey, ""), Secure: u.Scheme == "https",
-		Transport: fileTransport{transport}, Region: s.region, BucketLookup: minio.BucketLookupPath, MaxRetries: 1})
+
+	client, err := minio.New(u.Host, &minio.Options{
+		Creds:        credentials.NewStaticV4(c.AccessKey, c.SecretKey, ""),
+		Secure:       u.Scheme == "https",
+		Transport:    fileTransport{transport},
+		Region:       s.region,
+		BucketLookup: minio.BucketLookupPath,
+		MaxRetries:   1,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("make client of store: %w", err)
 	}
+
 	s.core = minio.Core{Client: client}
 	return s, nil
 }
@@ -116,10 +134,12 @@ func (s *Client) Get(ctx context.Context, bucket, object string, limit int64) (d
 			return err
 		}
 		defer body.Close()
+
 		data, err = io.ReadAll(io.LimitReader(body, limit+1))
 		if err == nil && int64(len(data)) > limit {
 			return fmt.Errorf("it has more than %d octets", limit)
 		}
+
 		return err
 	})
 	return data, err
@@ -131,6 +151,7 @@ func (s *Client) Open(ctx context.Context, bucket, object string, offset, length
 	if err := o.SetRange(offset, offset+length-1); err != nil {
 		return nil, fmt.Errorf("read %s: %w", object, err)
 	}
+
 	var body io.ReadCloser
 	err := s.retry(ctx, "read "+object, 0, func(ctx context.Context) (err error) {
 		body, _, _, err = s.core.GetObject(ctx, bucket, object, o)
@@ -161,11 +182,13 @@ func (s *Client) List(ctx context.Context, bucket, prefix string, yield func(blo
 		if err != nil {
 			return err
 		}
+
 		for _, c := range page.Contents {
 			if err := yield(blobs.Object{Name: c.Key, Size: c.Size, Modified: c.LastModified}); err != nil {
 				return err
 			}
 		}
+
 		if token = page.NextContinuationToken; !page.IsTruncated || token == "" {
 			return nil
 		}
@@ -200,6 +223,7 @@ func (s *Client) retry(ctx context.Context, what string, each time.Duration, do 
 		if err = classify(err); !errors.Is(err, blobs.ErrDown) || ctx.Err() != nil || time.Now().After(end) {
 			return fmt.Errorf("%s: %w", what, err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", what, err)
@@ -212,6 +236,7 @@ func tryOnce(ctx context.Context, each time.Duration, do func(context.Context) e
 	if each == 0 {
 		return do(ctx)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
 	return do(ctx)
@@ -227,6 +252,7 @@ func classify(err error) error {
 	case "XMinioStorageFull", "InsufficientStorage", "QuotaExceeded":
 		return fmt.Errorf("%w (%s)", blobs.ErrFull, r.Code)
 	}
+
 	switch {
 	case r.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("%w (%s)", blobs.ErrNotExist, r.Code)
@@ -235,9 +261,11 @@ func classify(err error) error {
 	case r.StatusCode >= 500, r.StatusCode == http.StatusTooManyRequests:
 		return fmt.Errorf("%w: %s", blobs.ErrDown, r.Message)
 	}
+
 	var network *url.Error
 	if errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", blobs.ErrDown, err)
 	}
+
 	return err
 }

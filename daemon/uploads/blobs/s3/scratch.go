@@ -18,6 +18,7 @@ func openScratch(dir string) (*os.File, error) {
 	if err == nil {
 		return os.NewFile(uintptr(fd), dir), nil
 	}
+
 	f, err := os.CreateTemp(dir, ".scratch-*") // a file system without such files
 	if err != nil {
 		return nil, blobs.FullError(fmt.Errorf("open scratch file in %s: %w", dir, err))
@@ -26,5 +27,6 @@ func openScratch(dir string) (*os.File, error) {
 		f.Close()
 		return nil, fmt.Errorf("hide scratch file: %w", err)
 	}
+
 	return f, nil
 }

@@ -24,6 +24,7 @@ func withFileBody(ctx context.Context, r io.ReaderAt, size int64) context.Contex
 	if fi, err := f.Stat(); err != nil || fi.Size() != size {
 		return ctx
 	}
+
 	return context.WithValue(ctx, fileKey{}, f)
 }
 
@@ -34,10 +35,12 @@ func (t fileTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !ok || r.Body == nil {
 		return t.RoundTripper.RoundTrip(r)
 	}
+
 	body, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("open what is sent: %w", err)
 	}
+
 	sent := r.Clone(r.Context())
 	sent.Body = body // the transport closes it
 	return t.RoundTripper.RoundTrip(sent)

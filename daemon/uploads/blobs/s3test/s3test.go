@@ -56,10 +56,13 @@ func gatewayConfig(endpoint string) s3.Config {
 // answer in its place.
 func StartInMemory(t testing.TB, wrap func(http.Handler) http.Handler) s3.Config {
 	t.Helper()
-	handler := gofakes3.New(s3mem.New(), gofakes3.WithTimeSkewLimit(0), gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
+	handler := gofakes3.New(
+		s3mem.New(), gofakes3.WithTimeSkewLimit(0), gofakes3.WithLogger(gofakes3.DiscardLog()),
+	).Server()
 	if wrap != nil {
 		handler = wrap(handler)
 	}
+
 	s := httptest.NewUnstartedServer(handler)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it says so whenever a client hangs up
 	s.Start()
@@ -78,15 +81,18 @@ func ExternalStore(t testing.TB) s3.Config {
 	if endpoint == "" {
 		t.Skip("tries a store that runs already; set " + OtherStore + " to its endpoint, and STORE_ACCESS_KEY and STORE_SECRET_KEY")
 	}
+
 	c := gatewayConfig(endpoint)
 	c.AccessKey, c.SecretKey = os.Getenv("STORE_ACCESS_KEY"), os.Getenv("STORE_SECRET_KEY")
 	s, err := s3.New(c)
 	if err == nil {
 		err = emptyBuckets(t.Context(), s)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -96,19 +102,25 @@ func emptyBuckets(ctx context.Context, s *s3.Client) error {
 		if err := s.MakeBucket(ctx, bucket); err != nil {
 			return err
 		}
+
 		var names []string
-		if err := s.List(ctx, bucket, "", func(o blobs.Object) error { names = append(names, o.Name); return nil }); err != nil {
+		if err := s.List(
+			ctx, bucket, "", func(o blobs.Object) error { names = append(names, o.Name); return nil },
+		); err != nil {
 			return err
 		}
+
 		for _, name := range names {
 			if err := s.Remove(ctx, bucket, name); err != nil {
 				return err
 			}
 		}
+
 		uploads, err := s.Pending(ctx, bucket)
 		if err != nil {
 			return err
 		}
+
 		for _, u := range uploads {
 			if err := s.Abort(ctx, bucket, u.Object, u.ID); err != nil {
 				return err
@@ -127,10 +139,12 @@ func Pending(ctx context.Context, s blobs.Backend, bucket string) (names []strin
 		}
 		return names, err
 	}
+
 	all, err := s.(*s3.Client).Pending(ctx, bucket)
 	for _, u := range all {
 		names = append(names, u.ID)
 	}
+
 	return names, err
 }
 
@@ -153,6 +167,7 @@ var Program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	cache := os.Getenv("FIRSTLIGHT_CACHE")
 	if cache == "" {
 		dir, err := os.UserCacheDir()
@@ -161,6 +176,7 @@ var Program = sync.OnceValues(func() (string, error) {
 		}
 		cache = filepath.Join(dir, "firstlight")
 	}
+
 	out := filepath.Join(cache, "lab", "gateway")
 	cmd := exec.Command("go", "build", "-trimpath", "-o", out, ".")
 	cmd.Dir = filepath.Join(top, "daemon", "uploads", "blobs", "s3test", "gateway")
@@ -168,6 +184,7 @@ var Program = sync.OnceValues(func() (string, error) {
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("compile store: %w: %s", err, text)
 	}
+
 	return out, nil
 })
 
@@ -181,17 +198,26 @@ func StartGateway(ctx context.Context, dir string) (*Gateway, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make folder of store: %w", err)
 	}
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("find free port: %w", err)
 	}
+
 	listen := l.Addr().String()
 	l.Close()
 	file, err := os.OpenFile(dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open log of store: %w", err)
 	}
-	g := &Gateway{Config: gatewayConfig("http://" + listen), Dir: dir, program: program, listen: listen, log: file}
+
+	g := &Gateway{
+		Config:  gatewayConfig("http://" + listen),
+		Dir:     dir,
+		program: program,
+		listen:  listen,
+		log:     file,
+	}
 	return g, g.Start(ctx)
 }
 
@@ -201,10 +227,12 @@ func NewGateway(t testing.TB) *Gateway {
 	if !IsEnabled(Kind) {
 		t.Skip("compiles and runs an S3 server; set FIRSTLIGHT_TEST=" + Kind)
 	}
+
 	g, err := StartGateway(t.Context(), filepath.Join(t.TempDir(), "store"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(g.Kill)
 	return g
 }
@@ -216,10 +244,12 @@ func SmallDisk(t testing.TB, size string) (dir string) {
 	if !IsEnabled(Kind) || os.Getuid() != 0 {
 		t.Skip("mounts a small file system, which needs root; set FIRSTLIGHT_TEST=" + Kind)
 	}
+
 	dir = filepath.Join(t.TempDir(), "small")
 	if err := errors.Join(os.Mkdir(dir, 0o755), syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size)); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
@@ -239,6 +269,7 @@ func (g *Gateway) Start(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start store: %w", err)
 	}
+
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = cmd.Wait() }() // it is killed, sooner or later
 	g.cmd, g.ended = cmd, ended

@@ -28,11 +28,15 @@ func NewBridge(ctx context.Context) (*Bridge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make bridge: %w", err)
 	}
+
 	b := &Bridge{holder: holder}
-	if err := b.IP(ctx, "link set lo up", "link add "+BridgeName+" type bridge", "link set "+BridgeName+" up"); err != nil {
+	if err := b.IP(
+		ctx, "link set lo up", "link add "+BridgeName+" type bridge", "link set "+BridgeName+" up",
+	); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("make bridge: %w", err)
 	}
+
 	return b, nil
 }
 
@@ -50,9 +54,11 @@ func (b *Bridge) Connect(ctx context.Context, pid int, port, nic string) error {
 	if err == nil {
 		err = errors.Join(b.IP(ctx, "link set "+port+" master "+BridgeName+" up"), IP(ctx, pid, "link set "+nic+" up"))
 	}
+
 	if err != nil {
 		return fmt.Errorf("connect %s to port %s: %w", nic, port, err)
 	}
+
 	return nil
 }
 

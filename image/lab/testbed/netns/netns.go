@@ -25,18 +25,22 @@ func Do(path string, do func() error) error {
 				return fmt.Errorf("enter network: %w", err)
 			}
 			defer own.Close()
+
 			other, err := os.Open(path)
 			if err != nil {
 				return fmt.Errorf("enter network: %w", err)
 			}
 			defer other.Close()
+
 			if err := unix.Setns(int(other.Fd()), unix.CLONE_NEWNET); err != nil {
 				return fmt.Errorf("enter network %s: %w", path, err)
 			}
+
 			err = do()
 			if unix.Setns(int(own.Fd()), unix.CLONE_NEWNET) == nil {
 				runtime.UnlockOSThread()
 			}
+
 			return err
 		}()
 	}()

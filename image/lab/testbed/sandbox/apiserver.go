@@ -50,10 +50,12 @@ func APIServer(t testing.TB) *API {
 	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+Kind+",") {
 		t.Skip("compiles and runs etcd and kube-apiserver; set FIRSTLIGHT_TEST=" + Kind)
 	}
+
 	api, err := StartAPI(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(api.Close)
 	return api
 }
@@ -65,16 +67,19 @@ func HostDefinition(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/metal3-io/baremetal-operator")
 	cmd.Dir = filepath.Join(top, "assets", "build", "metal3")
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("find module of BareMetalHost: %w", err)
 	}
+
 	var module struct{ Dir string }
 	if err := json.Unmarshal(out, &module); err != nil {
 		return nil, fmt.Errorf("find module of BareMetalHost: %w", err)
 	}
+
 	return os.ReadFile(filepath.Join(module.Dir, "config/base/crds/bases/metal3.io_baremetalhosts.yaml"))
 }
 
@@ -85,27 +90,33 @@ func BuildProgram(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	r, err := recipe.ReadFile(filepath.Join(top, "assets", "recipe.yaml"))
 	if err != nil {
 		return "", err
 	}
+
 	p := r.Program(name)
 	if p == nil {
 		return "", fmt.Errorf("compile %s: it is not among the recipe's programs", name)
 	}
+
 	toolchain, err := gobuild.ToolchainVersion(ctx, top)
 	if err != nil {
 		return "", err
 	}
+
 	builder := gobuild.Builder{Top: top, Toolchain: toolchain, Log: os.Stderr}
 	key, err := builder.Key(p)
 	if err != nil {
 		return "", err
 	}
+
 	store, err := cache.DefaultStore()
 	if err != nil {
 		return "", err
 	}
+
 	item, err := store.Do("bed program", key, func(path string) error { return builder.Build(ctx, p, path) })
 	return item.Path, err
 }
@@ -116,26 +127,37 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	kubernetes, err := BuildProgram(ctx, "kubernetes")
 	if err != nil {
 		return nil, err
 	}
+
 	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
 	}
+
 	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
-	a := &API{URL: "https://" + at(2), CAFile: dir + "/ca.crt", CertFile: dir + "/admin.crt", KeyFile: dir + "/admin.key",
-		Kubeconfig: dir + "/kubeconfig", dir: dir}
+	a := &API{
+		URL:        "https://" + at(2),
+		CAFile:     dir + "/ca.crt",
+		CertFile:   dir + "/admin.crt",
+		KeyFile:    dir + "/admin.key",
+		Kubeconfig: dir + "/kubeconfig",
+		dir:        dir,
+	}
 	if err := a.writeFiles(); err != nil {
 		return nil, err
 	}
+
 	store, err := startProcess(ctx, dir+"/etcd.log", etcd, "--data-dir", dir+"/etcd", "--unsafe-no-fsync",
 		"--listen-client-urls", "http://"+at(0), "--advertise-client-urls", "http://"+at(0),
 		"--listen-peer-urls", "http://"+at(1), "--initial-advertise-peer-urls", "http://"+at(1), "--initial-cluster", "default=http://"+at(1))
 	if err != nil {
 		return nil, err
 	}
+
 	a.apiserver, err = startProcess(ctx, dir+"/apiserver.log", kubernetes, "kube-apiserver", "--etcd-servers", "http://"+at(0),
 		"--allow-privileged", "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[2]), "--endpoint-reconciler-type", "none",
 		"--service-cluster-ip-range", "10.96.0.0/16", "--client-ca-file", a.CAFile, "--authorization-mode", "RBAC",
@@ -146,11 +168,13 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 		store.kill()
 		return nil, err
 	}
+
 	a.apiserver.needs = store
 	if err := a.await(ctx); err != nil {
 		a.Close()
 		return nil, err
 	}
+
 	return a, nil
 }
 
@@ -163,10 +187,12 @@ func (a *API) await(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read client certificate: %w", err)
 	}
+
 	ca, err := os.ReadFile(a.CAFile)
 	if err != nil {
 		return fmt.Errorf("read authority: %w", err)
 	}
+
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
 	client := http.Client{Timeout: 10 * time.Second,
@@ -198,8 +224,16 @@ func (a *API) writeFiles() error {
 	if err != nil {
 		return fmt.Errorf("make key: %w", err)
 	}
-	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bed"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+
+	ca := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "bed"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
 	if err != nil {
 		return fmt.Errorf("mint authority: %w", err)
@@ -207,22 +241,36 @@ func (a *API) writeFiles() error {
 	if err := writePEM(a.CAFile, "CERTIFICATE", der); err != nil {
 		return err
 	}
+
 	leaf := func(name string, serial int64, subject pkix.Name, usage x509.ExtKeyUsage) error {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
 			return fmt.Errorf("make key: %w", err)
 		}
-		template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: subject, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
-			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(serial),
+			Subject:      subject,
+			NotBefore:    ca.NotBefore,
+			NotAfter:     ca.NotAfter,
+			KeyUsage:     x509.KeyUsageDigitalSignature,
+			ExtKeyUsage:  []x509.ExtKeyUsage{usage},
+			IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		}
 		der, err := x509.CreateCertificate(rand.Reader, template, ca, key.Public(), caKey)
 		if err != nil {
 			return fmt.Errorf("mint certificate %s: %w", name, err)
 		}
+
 		keyDER, err := x509.MarshalECPrivateKey(key)
 		if err != nil {
 			return fmt.Errorf("encode key: %w", err)
 		}
-		return errors.Join(writePEM(a.dir+"/"+name+".crt", "CERTIFICATE", der), writePEM(a.dir+"/"+name+".key", "EC PRIVATE KEY", keyDER))
+
+		return errors.Join(
+			writePEM(a.dir+"/"+name+".crt", "CERTIFICATE", der),
+			writePEM(a.dir+"/"+name+".key", "EC PRIVATE KEY", keyDER),
+		)
 	}
 	kubeconfig := fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -233,7 +281,10 @@ current-context: bed
 `, a.URL, a.CAFile, a.CertFile, a.KeyFile)
 	return errors.Join(
 		leaf("server", 2, pkix.Name{CommonName: "kube-apiserver"}, x509.ExtKeyUsageServerAuth),
-		leaf("admin", 3, pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}}, x509.ExtKeyUsageClientAuth),
+		leaf(
+			"admin", 3, pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}},
+			x509.ExtKeyUsageClientAuth,
+		),
 		os.WriteFile(a.Kubeconfig, []byte(kubeconfig), 0o600))
 }
 
@@ -258,6 +309,7 @@ func startProcess(ctx context.Context, log string, name string, args ...string) 
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	defer out.Close()
+
 	p := &process{cmd: exec.Command(name, args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	// A test that crashes leaves nothing behind.
@@ -265,6 +317,7 @@ func startProcess(ctx context.Context, log string, name string, args ...string) 
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+
 	go func() { p.cmd.Wait(); close(p.ended) }()
 	return p, ctx.Err()
 }
@@ -287,6 +340,7 @@ func freePorts(n int) ([]int, error) {
 			return nil, fmt.Errorf("find free port: %w", err)
 		}
 		defer l.Close()
+
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports, nil

@@ -26,14 +26,17 @@ func RootTree() (string, error) {
 	if root := os.Getenv("FIRSTLIGHT_ROOT"); root != "" {
 		return root, nil
 	}
+
 	top, err := bench.FindTop()
 	if err != nil {
 		return "", err
 	}
+
 	image := filepath.Join(top, "build", "firstlight.img")
 	if _, err := os.Stat(image); err != nil {
 		return "", fmt.Errorf("find root tree: %w; run firstlight build, or set FIRSTLIGHT_ROOT", err)
 	}
+
 	return image, nil
 }
 
@@ -43,13 +46,16 @@ func RequireRoot(t testing.TB) (root string) {
 	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+Kind+",") {
 		t.Skip("brings up the appliance's root tree in namespaces; set FIRSTLIGHT_TEST=" + Kind)
 	}
+
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for namespaces and mounts")
 	}
+
 	root, err := RootTree()
 	if err != nil {
 		t.Skip(err)
 	}
+
 	return root
 }
 
@@ -72,6 +78,7 @@ func (p Programs) StartAppliance(ctx context.Context, c Config) (*Sandbox, error
 	if c.Add == nil {
 		c.Add = map[string]string{}
 	}
+
 	c.Add["/usr/bin/firstlightd"] = p.Daemon
 	return Start(ctx, c)
 }
@@ -84,6 +91,7 @@ func StartAppliance(t testing.TB, root string, p Programs, name, dir string) *Sa
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, unit := range []string{"containerd.service", "kubelet.service", "firstlightd.service"} {
@@ -117,6 +125,7 @@ func (b *Sandbox) diagnostics(ctx context.Context) string {
 			fmt.Fprintln(&told, err)
 		}
 	}
+
 	return told.String()
 }
 
@@ -137,6 +146,7 @@ func (b *Sandbox) Status(ctx context.Context) (status.Document, error) {
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
 		return d, fmt.Errorf("read status of bed %s: %w", b.Name(), err)
 	}
+
 	return d, nil
 }
 
@@ -148,18 +158,22 @@ func (b *Sandbox) AwaitStage(ctx context.Context, stage string, log io.Writer) (
 		if ctx.Err() != nil {
 			return status.Stage{}, fmt.Errorf("await %s in bed %s: %w: %s %w", stage, b.Name(), ctx.Err(), said, last)
 		}
+
 		var d status.Document
 		if d, last = b.Status(ctx); last != nil {
 			continue
 		}
+
 		for _, s := range d.Stages {
 			if s.Name == stage && s.State == status.StateReady {
 				return s, nil
 			}
 		}
+
 		if d.Summary != said && log != nil {
 			fmt.Fprintf(log, "%s %s\n", time.Now().Format("15:04:05.000"), d.Summary)
 		}
+
 		said = d.Summary
 	}
 }

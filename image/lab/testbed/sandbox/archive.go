@@ -21,22 +21,27 @@ func WriteImage(file, ref string, layer []byte, config v1.Config) error {
 	if err != nil {
 		return fail(err)
 	}
+
 	image, err := mutate.AppendLayers(empty.Image, l)
 	if err != nil {
 		return fail(err)
 	}
+
 	c, err := image.ConfigFile()
 	if err != nil {
 		return fail(err)
 	}
+
 	c = c.DeepCopy()
 	c.OS, c.Architecture, c.Config = "linux", runtime.GOARCH, config
 	if image, err = mutate.ConfigFile(image, c); err != nil {
 		return fail(err)
 	}
+
 	tag, err := name.NewTag(ref)
 	if err != nil {
 		return fail(err)
 	}
+
 	return tarball.WriteToFile(file, tag, image)
 }

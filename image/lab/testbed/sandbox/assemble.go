@@ -20,14 +20,17 @@ func (b *Sandbox) Assemble(inside, to string) error {
 		return fmt.Errorf("assemble %s: %w", inside, err)
 	}
 	defer file.Close()
+
 	out, err := os.Create(to)
 	if err != nil {
 		return fmt.Errorf("assemble %s: %w", inside, err)
 	}
+
 	err = copySparse(out, file)
 	if err := errors.Join(err, out.Close()); err != nil {
 		return fmt.Errorf("assemble %s: %w", inside, err)
 	}
+
 	return nil
 }
 
@@ -40,6 +43,7 @@ func copySparse(out *os.File, in io.Reader) error {
 				return err
 			}
 		}
+
 		at += int64(n)
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
 			return out.Truncate(at)

@@ -18,19 +18,23 @@ func Build(ctx context.Context, module, pkg, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	name := filepath.Base(pkg)
 	if pkg == "." {
 		name = filepath.Base(module)
 	}
+
 	out := filepath.Join(dir, name)
 	if name == "systemctl" {
 		out = filepath.Join(dir, "bed-systemctl") // by its own name it would be the client
 	}
+
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, pkg)
 	cmd.Dir = filepath.Join(top, module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w: %s", pkg, err, text)
 	}
+
 	return out, nil
 }

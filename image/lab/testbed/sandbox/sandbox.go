@@ -81,30 +81,48 @@ func Start(ctx context.Context, c Config) (*Sandbox, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("start bed: needs root")
 	}
+
 	if c.Keep == nil {
 		c.Keep = DataDirs()
 	}
+
 	cgroup := "firstlight-" + c.Name
 	if err := removeCgroups(cgroup); err != nil {
 		return nil, err
 	}
+
 	lower, offset, err := locateTree(c.Root)
 	if err != nil {
 		return nil, err
 	}
+
 	add := map[string]string{"/usr/bin/systemctl": c.Manager}
 	for path, source := range c.Add {
 		add[path] = source
 	}
-	plan, err := json.Marshal(map[string]any{"Name": cgroup, "Lower": lower, "Offset": offset, "DiskImage": c.DiskImage, "Disk": c.Disk,
-		"Work": filepath.Join(c.Dir, "mount"), "Data": filepath.Join(c.Dir, "data"), "Keep": c.Keep, "Add": add})
+
+	plan, err := json.Marshal(map[string]any{
+		"Name":      cgroup,
+		"Lower":     lower,
+		"Offset":    offset,
+		"DiskImage": c.DiskImage,
+		"Disk":      c.Disk,
+		"Work":      filepath.Join(c.Dir, "mount"),
+		"Data":      filepath.Join(c.Dir, "data"),
+		"Keep":      c.Keep,
+		"Add":       add,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("encode plan of bed: %w", err)
 	}
+
 	file := filepath.Join(c.Dir, "bed.json")
-	if err := errors.Join(os.MkdirAll(filepath.Join(c.Dir, "mount"), 0o755), os.WriteFile(file, plan, 0o644)); err != nil {
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(c.Dir, "mount"), 0o755), os.WriteFile(file, plan, 0o644),
+	); err != nil {
 		return nil, fmt.Errorf("write plan of bed: %w", err)
 	}
+
 	b := &Sandbox{config: c, ended: make(chan struct{})}
 	b.cmd = exec.Command(c.Manager, "bed", file)
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS |
@@ -112,26 +130,33 @@ func Start(ctx context.Context, c Config) (*Sandbox, error) {
 	if b.alive, err = b.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start bed: %w", err)
 	}
+
 	out, err := b.cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start bed: %w", err)
 	}
+
 	b.cmd.Stderr = c.Log
 	if err := b.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start bed: %w", err)
 	}
+
 	ready := make(chan struct{})
 	go b.followOutput(out, ready)
 	select {
 	case <-ready:
 	case <-b.ended:
-		return nil, errors.Join(fmt.Errorf("start bed %s: its first process ended: %s", c.Name, b.cmd.ProcessState), removeCgroups(cgroup))
+		return nil, errors.Join(
+			fmt.Errorf("start bed %s: its first process ended: %s", c.Name, b.cmd.ProcessState), removeCgroups(cgroup),
+		)
 	case <-ctx.Done():
 		return nil, errors.Join(ctx.Err(), b.Close())
 	}
+
 	if _, err := b.Run(ctx, "ip", "link", "set", "lo", "up"); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
+
 	return b, nil
 }
 
@@ -169,6 +194,7 @@ func (b *Sandbox) WriteFile(inside string, data []byte, mode os.FileMode) error 
 	if err := os.WriteFile(path, data, mode); err != nil {
 		return fmt.Errorf("write %s in sandbox %s: %w", inside, b.Name(), err)
 	}
+
 	return nil
 }
 
@@ -191,8 +217,12 @@ func (b *Sandbox) Run(ctx context.Context, name string, args ...string) (string,
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("run %s %s in bed %s: %w: %s%s", name, strings.Join(args, " "), b.config.Name, err, out.String(), said.String())
+		return out.String(), fmt.Errorf(
+			"run %s %s in bed %s: %w: %s%s", name, strings.Join(args, " "), b.config.Name, err, out.String(),
+			said.String(),
+		)
 	}
+
 	return out.String(), nil
 }
 
@@ -214,6 +244,7 @@ func (b *Sandbox) Close() error {
 		if killing := b.cmd.Process.Kill(); killing != nil && !errors.Is(killing, os.ErrProcessDone) {
 			err = fmt.Errorf("end bed %s: %w", b.config.Name, killing)
 		}
+
 		<-b.ended
 		err = errors.Join(err, removeCgroups("firstlight-"+b.config.Name))
 	})
@@ -226,28 +257,34 @@ func locateTree(root string) (path string, offset int64, err error) {
 	if err != nil {
 		return "", 0, fmt.Errorf("find root tree: %w", err)
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return "", 0, fmt.Errorf("find root tree: %w", err)
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err != nil {
 		return "", 0, fmt.Errorf("find root tree: %w", err)
 	}
+
 	magic := make([]byte, 4)
 	if _, err := f.ReadAt(magic, 0); info.IsDir() || err == nil && string(magic) == "hsqs" {
 		return path, 0, nil
 	}
+
 	table, err := stick.ReadTable(f, info.Size(), 512)
 	if err != nil {
 		return "", 0, fmt.Errorf("find root tree in %s: %w", path, err)
 	}
+
 	for _, e := range table.Entries {
 		if _, err := f.ReadAt(magic, e.Start); err == nil && string(magic) == "hsqs" {
 			return path, e.Start, nil
 		}
 	}
+
 	return "", 0, fmt.Errorf("find root tree in %s: no partition holds a squashfs", path)
 }
 
@@ -273,6 +310,7 @@ func removeCgroups(name string) error {
 				}
 			}
 		}
+
 		if left == nil || time.Now().After(deadline) {
 			return left
 		}

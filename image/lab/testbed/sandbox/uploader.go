@@ -36,18 +36,22 @@ func NewUploader(ctx context.Context, bed *Sandbox, dir, owner string) (*Uploade
 	if _, err := Build(ctx, ".", "./cmd/firstlight", dir); err != nil {
 		return nil, err
 	}
+
 	authority, err := os.ReadFile(bed.DataPath("/var/lib/firstlight/ca/ca.crt"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "ca.crt"), authority, 0o644)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("take the appliance's authority: %w", err)
 	}
+
 	apply := bed.Command(ctx, "kubectl", "apply", "-f", "-")
 	apply.Stdin = strings.NewReader(fmt.Sprintf(rights, owner))
 	if out, err := apply.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("give the uploader its rights: %w: %s", err, out)
 	}
+
 	token, err := bed.Run(ctx, "kubectl", "create", "token", "--namespace", owner, "--duration", "2h", "uploader")
 	return &Uploader{sandbox: bed, dir: dir, owner: owner, kubeconfig: strings.TrimSpace(token)}, err
 }
@@ -55,12 +59,18 @@ func NewUploader(ctx context.Context, bed *Sandbox, dir, owner string) (*Uploade
 // Artifact runs `firstlight artifact` in the appliance's network, for the owner's cluster "edge",
 // and returns all that it printed.
 func (u *Uploader) Artifact(ctx context.Context, args ...string) (string, error) {
-	words := append([]string{"--target", strconv.Itoa(u.sandbox.PID()), "--net", filepath.Join(u.dir, "firstlight"), "artifact"}, args...)
+	words := append([]string{"--target", strconv.Itoa(u.sandbox.PID()), "--net", filepath.Join(
+		u.dir, "firstlight",
+	), "artifact"}, args...)
 	cmd := exec.CommandContext(ctx, "nsenter", append(words, "--owner", u.owner, "--cluster", "edge")...)
-	cmd.Env = append(os.Environ(), "FIRSTLIGHT_SERVER=https://172.22.0.1:9015", "FIRSTLIGHT_CA="+filepath.Join(u.dir, "ca.crt"), "FIRSTLIGHT_TOKEN="+u.kubeconfig)
+	cmd.Env = append(
+		os.Environ(), "FIRSTLIGHT_SERVER=https://172.22.0.1:9015", "FIRSTLIGHT_CA="+filepath.Join(u.dir, "ca.crt"),
+		"FIRSTLIGHT_TOKEN="+u.kubeconfig,
+	)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("firstlight artifact %s: %w: %s", strings.Join(args, " "), err, out)
 	}
+
 	return string(out), nil
 }

@@ -34,26 +34,32 @@ func (a *api) get() (client.Client, error) {
 	if a.client != nil {
 		return a.client, nil
 	}
+
 	file, err := clientcmd.LoadFromFile(a.sandbox.Path("/etc/kubernetes/admin.conf"))
 	if err != nil {
 		return nil, fmt.Errorf("speak to the API: %w", err)
 	}
+
 	// Its paths are the bed's.
 	for _, c := range file.Clusters {
 		c.CertificateAuthority = a.sandbox.Path(c.CertificateAuthority)
 	}
+
 	for _, u := range file.AuthInfos {
 		u.ClientCertificate, u.ClientKey = a.sandbox.Path(u.ClientCertificate), a.sandbox.Path(u.ClientKey)
 	}
+
 	config, err := clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("speak to the API: %w", err)
 	}
+
 	config.Dial = dialerIn(a.sandbox.PID())
 	scheme := runtime.NewScheme()
 	if err := metal3api.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
+
 	a.client, err = client.New(config, client.Options{Scheme: scheme})
 	return a.client, err
 }
@@ -66,20 +72,27 @@ func (d *Scenario) Hosts(ctx context.Context) (map[string]metal3api.BareMetalHos
 	if err != nil {
 		return nil, err
 	}
+
 	var list metal3api.BareMetalHostList
 	if err := c.List(ctx, &list, client.InNamespace("metal3")); err != nil {
 		return nil, fmt.Errorf("list hosts: %w", err)
 	}
+
 	hosts := map[string]metal3api.BareMetalHost{}
 	for _, h := range list.Items {
 		hosts[h.Name] = h
 	}
+
 	return hosts, nil
 }
 
 // WaitForHosts looks at the hosts once a second until they are as wanted, and writes a line whenever their
 // states change. It returns how long after began the last host of all was first seen in each state.
-func (d *Scenario) WaitForHosts(ctx context.Context, began time.Time, wanted func(map[string]metal3api.BareMetalHost) bool) (map[string]time.Duration, error) {
+func (d *Scenario) WaitForHosts(
+	ctx context.Context,
+	began time.Time,
+	wanted func(map[string]metal3api.BareMetalHost) bool,
+) (map[string]time.Duration, error) {
 	phases := map[string]time.Duration{}
 	seen := map[string]bool{}
 	said := ""
@@ -99,13 +112,16 @@ func (d *Scenario) WaitForHosts(ctx context.Context, began time.Time, wanted fun
 				}
 			}
 		}
+
 		if text != said {
 			fmt.Fprintf(d.config.Log, "+%.0fs %s\n", at.Seconds(), text)
 			said = text
 		}
+
 		if err == nil && wanted(hosts) {
 			return phases, nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return phases, fmt.Errorf("follow hosts: %w: %s (%v)", ctx.Err(), said, err)
@@ -124,15 +140,18 @@ func SummarizeStates(hosts map[string]metal3api.BareMetalHost) string {
 		if state == "" {
 			state = "new"
 		}
+
 		count[state]++
 		if h.Status.ErrorMessage != "" {
 			errors = append(errors, fmt.Sprintf("%s: %s", name, h.Status.ErrorMessage))
 		}
 	}
+
 	var parts []string
 	for _, state := range slices.Sorted(maps.Keys(count)) {
 		parts = append(parts, fmt.Sprintf("%s %d", state, count[state]))
 	}
+
 	return strings.Join(append([]string{strings.Join(parts, ", ")}, errors...), "; ")
 }
 

@@ -33,10 +33,12 @@ func (d *Scenario) Nodes(ctx context.Context) (map[string]Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
+
 	credentials, err := os.ReadFile(d.Sandbox.DataPath("/var/lib/firstlight/secret/ironic.credentials"))
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
+
 	password, _, _ := strings.Cut(string(credentials), "\n")
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(root)
@@ -48,6 +50,7 @@ func (d *Scenario) Nodes(ctx context.Context) (map[string]Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
+
 	c.Microversion = "1.81"
 	c.HTTPClient = http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		DialContext:       dialerIn(d.Sandbox.PID()),
@@ -60,14 +63,17 @@ func (d *Scenario) Nodes(ctx context.Context) (map[string]Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
+
 	var list []Node
 	if err := nodes.ExtractNodesInto(page, &list); err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
+
 	byName := map[string]Node{}
 	for _, n := range list {
 		byName[strings.TrimPrefix(n.Name, "metal3~")] = n
 	}
+
 	return byName, nil
 }
 
@@ -80,9 +86,11 @@ func (d *Scenario) Vanish(ctx context.Context, times int) error {
 		if err != nil {
 			return fmt.Errorf("connect to Ironic: %w", err)
 		}
+
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // a reset, not a farewell
 		}
+
 		_, _ = conn.Write([]byte("\x16\x03\x01"))
 		_ = conn.Close()
 	}

@@ -50,21 +50,25 @@ func Start(ctx context.Context, c Config) (*Scenario, error) {
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
+
 	d := &Scenario{config: c}
 	if err := d.startSandbox(ctx); err != nil {
 		return nil, err
 	}
+
 	servers := c.Servers
 	servers.Boot, servers.Namespace = Boot, netns.PathOf(d.Sandbox.PID())
 	var err error
 	if d.Servers, err = simulator.Start(servers); err != nil {
 		return nil, errors.Join(err, d.Sandbox.Close())
 	}
+
 	for _, name := range []string{ImageA, ImageB} {
 		if err := d.serve(name); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
 	}
+
 	return d, nil
 }
 
@@ -79,6 +83,7 @@ func (d *Scenario) startSandbox(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	// The provisioning NIC needs a cable with something at its other end. The servers are not there: they
 	// have addresses of their own in the sandbox's network, because fifty of them should cost little.
 	for _, args := range []string{"link add eth0 type veth peer name far0", "link set far0 up", "link set eth0 up"} {
@@ -86,6 +91,7 @@ func (d *Scenario) startSandbox(ctx context.Context) error {
 			return errors.Join(err, bed.Close())
 		}
 	}
+
 	d.Sandbox, d.api = bed, newAPI(bed)
 	return nil
 }
@@ -135,6 +141,7 @@ func (d *Scenario) serve(image string) error {
 	if err := os.WriteFile(filepath.Join(dir, image+".raw"), imageContent(image), 0o644); err != nil {
 		return fmt.Errorf("serve image: %w", err)
 	}
+
 	return nil
 }
 
@@ -164,24 +171,29 @@ func (d *Scenario) PowerCut(ctx context.Context, loss Loss, site string) error {
 	if err := d.Sandbox.Close(); err != nil {
 		return err
 	}
+
 	var lost []string
 	if loss == Etcd || loss == Both {
 		lost = append(lost, etcd...)
 	}
+
 	if loss == Ironic || loss == Both {
 		lost = append(lost, ironic...)
 	}
+
 	for _, dir := range lost {
 		if err := os.RemoveAll(d.Sandbox.DataPath(dir)); err != nil {
 			return fmt.Errorf("lose %s: %w", loss, err)
 		}
 	}
+
 	if err := d.startSandbox(ctx); err != nil {
 		return err
 	}
 	if err := d.Servers.MoveTo(netns.PathOf(d.Sandbox.PID())); err != nil {
 		return err
 	}
+
 	return d.Begin(ctx, site)
 }
 
@@ -198,6 +210,7 @@ func (d *Scenario) Kill(ctx context.Context, part string) error {
 	if command == nil {
 		return fmt.Errorf("kill %s: it is no part of the appliance", part)
 	}
+
 	_, err := d.Sandbox.Run(ctx, command[0], command[1:]...) // in the sandbox's own process namespace
 	return err
 }
@@ -225,5 +238,6 @@ func (d *Scenario) Logs(container string, bytes int) string {
 		}
 		fmt.Fprintf(&out, "%s:\n%s\n", filepath.Base(filepath.Dir(filepath.Dir(file))), text[max(0, len(text)-bytes):])
 	}
+
 	return out.String()
 }

@@ -30,18 +30,21 @@ func (d *Scenario) Usage(ctx context.Context) (map[string]Usage, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	sums := map[string]Usage{}
 	for line := range strings.Lines(out) {
 		words := strings.Fields(line)
 		if len(words) < 4 {
 			continue // a thread of the kernel, or it has ended
 		}
+
 		ticks, errTicks := strconv.ParseFloat(words[0], 64)
 		kib, errRSS := strconv.ParseFloat(words[1], 64)
 		switches, errSwitches := strconv.ParseFloat(words[2], 64)
 		if errTicks != nil || errRSS != nil || errSwitches != nil {
 			continue
 		}
+
 		for _, name := range []string{"all", partOf(words[3:])} {
 			if name != "" {
 				u := sums[name]
@@ -49,6 +52,7 @@ func (d *Scenario) Usage(ctx context.Context) (map[string]Usage, error) {
 			}
 		}
 	}
+
 	return sums, nil
 }
 
@@ -87,14 +91,17 @@ func objects(text string) (map[string]int, error) {
 		if found == nil {
 			continue
 		}
+
 		name := label(found[1], "resource")
 		if group := label(found[1], "group"); group != "" {
 			name += "." + group
 		}
+
 		n, err := strconv.ParseFloat(found[2], 64)
 		if err != nil {
 			return nil, fmt.Errorf("count objects: %w", err)
 		}
+
 		counts[name] = max(counts[name], int(n))
 	}
 	return counts, nil

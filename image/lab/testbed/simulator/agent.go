@@ -52,37 +52,52 @@ type agent struct {
 // runRamdisk runs the agent until the power goes.
 func (h *Server) runRamdisk(r *powerOnPeriod, args map[string]string, trust *x509.CertPool) {
 	a := &agent{
-		server: h, run: r, api: strings.TrimRight(args["ipa-api-url"], "/"), inspect: args["ipa-inspection-callback-url"],
-		retries: args["ipa-image-download-connection-retries"], client: h.httpClient(trust), force: make(chan struct{}, 1),
+		server:  h,
+		run:     r,
+		api:     strings.TrimRight(args["ipa-api-url"], "/"),
+		inspect: args["ipa-inspection-callback-url"],
+		retries: args["ipa-image-download-connection-retries"],
+		client:  h.httpClient(trust),
+		force:   make(chan struct{}, 1),
 	}
 	if !h.setState(r, Ramdisk, a) || h.currentFaults().Mute {
 		return
 	}
 	defer a.client.CloseIdleConnections()
+
 	uuid := ""
 	if a.inspect != "" {
 		uuid = a.postInventory(r.ctx)
 	}
+
 	if a.api == "" {
 		return // only looked at: it waits to be switched off
 	}
+
 	timeout, err := a.lookup(r.ctx, uuid)
 	if err != nil {
 		h.logEvent("agent: locks itself down: %v", err)
 		return
 	}
+
 	cert, text, err := selfSigned(h.address)
 	if err != nil {
 		h.logEvent("agent: %v", err)
 		return
 	}
+
 	a.cert = text
-	listener := &service{addr: netip.AddrPortFrom(h.address, AgentPort), handler: http.HandlerFunc(a.serve), cert: &cert}
+	listener := &service{
+		addr:    netip.AddrPortFrom(h.address, AgentPort),
+		handler: http.HandlerFunc(a.serve),
+		cert:    &cert,
+	}
 	for err := listener.open(h.simulator.net); err != nil; err = listener.open(h.simulator.net) {
 		if !sleep(r.ctx, 100*time.Millisecond) { // of the boot before, which is about to end
 			return
 		}
 	}
+
 	defer h.simulator.net.closeService(listener)
 	a.sendHeartbeats(r.ctx, timeout)
 }
@@ -97,6 +112,7 @@ func (a *agent) postInventory(ctx context.Context) string {
 			a.server.logEvent("agent: inventory posted, node %s", orDefault(said.UUID, "unknown"))
 			return said.UUID
 		}
+
 		a.server.logEvent("agent: inventory refused: %d %.200s %v", code, body, err)
 		if err == nil && code < 500 && code != http.StatusConflict {
 			return ""
@@ -114,7 +130,9 @@ var errNoToken = errors.New("the token was given to somebody else")
 func (a *agent) lookup(ctx context.Context, uuid string) (heartbeat time.Duration, err error) {
 	if a.server.currentFaults().TokenStolen {
 		// The thief keeps the answer. While the node is locked there is none.
-		for code, _, err := a.requestLookup(ctx, uuid); err == nil && code == http.StatusConflict; code, _, err = a.requestLookup(ctx, uuid) {
+		for code, _, err := a.requestLookup(
+			ctx, uuid,
+		); err == nil && code == http.StatusConflict; code, _, err = a.requestLookup(ctx, uuid) {
 			if !sleep(ctx, 200*time.Millisecond) {
 				return 0, ctx.Err()
 			}
@@ -130,12 +148,14 @@ func (a *agent) lookup(ctx context.Context, uuid string) (heartbeat time.Duratio
 			if len(said.Config.Token) >= 32 {
 				a.token = said.Config.Token
 			}
+
 			has := a.token != ""
 			a.mu.Unlock()
 			a.server.logEvent("agent: found as %s, token=%v", said.Node.UUID, has)
 			if !has && said.Config.Token == tokenHidden {
 				return 0, errNoToken
 			}
+
 			return time.Duration(said.Config.Heartbeat) * time.Second, nil
 		case code == http.StatusConflict:
 			a.server.logEvent("agent: lookup: the node is locked")
@@ -164,14 +184,17 @@ func (a *agent) requestLookup(ctx context.Context, uuid string) (int, lookupResu
 	if uuid != "" {
 		query.Set("node_uuid", uuid)
 	}
+
 	code, body, err := a.call(ctx, http.MethodGet, a.api+"/v1/lookup?"+query.Encode(), lookupVersion, nil)
 	var said lookupResult
 	if err == nil && code == http.StatusOK {
 		err = json.Unmarshal(body, &said)
 	}
+
 	if err != nil || code != http.StatusOK {
 		a.server.logEvent("agent: lookup: %d %.200s %v", code, body, err)
 	}
+
 	return code, said, err
 }
 
@@ -194,9 +217,11 @@ func (a *agent) sendHeartbeats(ctx context.Context, timeout time.Duration) {
 			}
 			interval, forced = time.Duration((1+rand.Float64())*float64(least)), nil
 		}
+
 		if !sleep(ctx, min(least, interval)) {
 			return
 		}
+
 		rest := time.NewTimer(interval - min(least, interval))
 		select {
 		case <-ctx.Done():
@@ -204,6 +229,7 @@ func (a *agent) sendHeartbeats(ctx context.Context, timeout time.Duration) {
 		case <-rest.C:
 		case <-forced:
 		}
+
 		rest.Stop()
 	}
 }
@@ -227,6 +253,7 @@ func (h *Server) Claim(ctx context.Context, uuid, token string) (int, string, er
 	if a == nil {
 		return 0, "", fmt.Errorf("host %s: no agent runs", h.Name)
 	}
+
 	code, said := h.heartbeat(ctx, a, uuid, token)
 	return code, said, nil
 }
@@ -237,6 +264,7 @@ func (h *Server) Identity() (uuid, token string) {
 	if a == nil {
 		return "", ""
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.uuid, a.token
@@ -248,6 +276,7 @@ func (h *Server) agent() *agent {
 	if h.running == nil {
 		return nil
 	}
+
 	return h.running.agent
 }
 
@@ -263,20 +292,24 @@ func (a *agent) call(ctx context.Context, method, url, version string, body any)
 		}
 		send = bytes.NewReader(text)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, url, send)
 	if err != nil {
 		return 0, nil, err
 	}
+
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
 	if version != "" {
 		request.Header.Set("X-OpenStack-Ironic-API-Version", version)
 	}
+
 	response, err := a.client.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer response.Body.Close()
+
 	said, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	return response.StatusCode, said, err
 }

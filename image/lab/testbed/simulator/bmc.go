@@ -49,6 +49,7 @@ func (h *Server) serveBMC(w http.ResponseWriter, r *http.Request) {
 		writeError(w, faults.Status, "The service is not well.")
 		return
 	}
+
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	if path == rootPath && r.Method == http.MethodGet { // the one resource that needs no password
 		writeJSON(w, http.StatusOK, serviceRoot())
@@ -63,6 +64,7 @@ func (h *Server) serveBMC(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusUnauthorized, "The credentials are not valid.")
 		return
 	}
+
 	switch r.Method + " " + path {
 	case "GET " + systemPath:
 		h.count(func(c *Counters) { c.BMCReads++ })
@@ -89,10 +91,17 @@ func (h *Server) serveOther(w http.ResponseWriter, r *http.Request, path string)
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
+
 	static := map[string]object{
-		rootPath + "/Systems":        collection("#ComputerSystemCollection.ComputerSystemCollection", rootPath+"/Systems", systemPath),
-		rootPath + "/Managers":       collection("#ManagerCollection.ManagerCollection", rootPath+"/Managers", managerPath),
-		rootPath + "/Chassis":        collection("#ChassisCollection.ChassisCollection", rootPath+"/Chassis", chassisPath),
+		rootPath + "/Systems": collection(
+			"#ComputerSystemCollection.ComputerSystemCollection", rootPath+"/Systems", systemPath,
+		),
+		rootPath + "/Managers": collection(
+			"#ManagerCollection.ManagerCollection", rootPath+"/Managers", managerPath,
+		),
+		rootPath + "/Chassis": collection(
+			"#ChassisCollection.ChassisCollection", rootPath+"/Chassis", chassisPath,
+		),
 		rootPath + "/SessionService": sessionService(),
 		sessionsPath:                 collection("#SessionCollection.SessionCollection", sessionsPath),
 		managerPath:                  manager(),
@@ -103,6 +112,7 @@ func (h *Server) serveOther(w http.ResponseWriter, r *http.Request, path string)
 		writeJSON(w, http.StatusOK, body)
 		return
 	}
+
 	h.count(func(c *Counters) { c.BMCUnknown++ })
 	h.logEvent("bmc: has no %s %s", r.Method, path)
 	writeError(w, http.StatusNotFound, "There is no such resource.")
@@ -116,6 +126,7 @@ func (h *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusUnauthorized, "The credentials are not valid.")
 		return
 	}
+
 	token := random()
 	h.mu.Lock()
 	h.sessions[token] = true
@@ -124,7 +135,11 @@ func (h *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Auth-Token", token)
 	w.Header().Set("Location", where)
 	writeJSON(w, http.StatusCreated, object{
-		"@odata.id": where, "@odata.type": "#Session.v1_1_0.Session", "Id": token, "Name": "Session", "UserName": ask.UserName,
+		"@odata.id":   where,
+		"@odata.type": "#Session.v1_1_0.Session",
+		"Id":          token,
+		"Name":        "Session",
+		"UserName":    ask.UserName,
 	})
 }
 
@@ -149,6 +164,7 @@ func (h *Server) checkPassword(user, password string) bool {
 	if h.faults.Password != "" {
 		want = h.faults.Password
 	}
+
 	ok := user == h.simulator.config.Username && password == want
 	h.countLogin(ok)
 	return ok
@@ -187,12 +203,18 @@ func (h *Server) servePatch(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, "This target is not among the allowable values.")
 		return
 	}
+
 	h.mu.Lock()
-	for field, value := range map[*string]*string{&h.override.Target: ask.Boot.Target, &h.override.Enabled: ask.Boot.Enabled, &h.override.Mode: ask.Boot.Mode} {
+	for field, value := range map[*string]*string{
+		&h.override.Target:  ask.Boot.Target,
+		&h.override.Enabled: ask.Boot.Enabled,
+		&h.override.Mode:    ask.Boot.Mode,
+	} {
 		if value != nil {
 			*field = *value
 		}
 	}
+
 	now := h.override
 	h.mu.Unlock()
 	h.write("bmc: boot override %s %s %s", now.Target, now.Enabled, now.Mode)
@@ -206,6 +228,7 @@ func (h *Server) serveReset(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, "This reset type is not among the allowable values.")
 		return
 	}
+
 	h.write("bmc: reset %s", ask.ResetType)
 	w.WriteHeader(http.StatusNoContent)
 	h.mu.Lock()
@@ -213,6 +236,7 @@ func (h *Server) serveReset(w http.ResponseWriter, r *http.Request) {
 	if h.faults.StuckPower {
 		return
 	}
+
 	switch ask.ResetType {
 	case "On":
 		h.power(true)

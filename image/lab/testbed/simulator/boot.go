@@ -23,6 +23,7 @@ func (h *Server) runBoot(r *powerOnPeriod, network bool) {
 	if !sleep(r.ctx, h.simulator.config.BootTime) {
 		return
 	}
+
 	for network {
 		script, err := h.fetchScript(r.ctx)
 		if err != nil {
@@ -40,6 +41,7 @@ func (h *Server) runBoot(r *powerOnPeriod, network bool) {
 			h.logEvent("boot: sent to its disk: %s", script.output)
 			break
 		}
+
 		trust, err := h.load(r.ctx, script)
 		if err != nil {
 			h.logEvent("boot: ramdisk not loaded: %v", err)
@@ -48,13 +50,16 @@ func (h *Server) runBoot(r *powerOnPeriod, network bool) {
 			}
 			continue
 		}
+
 		h.runRamdisk(r, script.args, trust)
 		return
 	}
+
 	if !h.isInstalled() {
 		h.setState(r, Nothing, nil)
 		return
 	}
+
 	h.setState(r, OnDisk, nil)
 }
 
@@ -85,6 +90,7 @@ func (h *Server) fetchScript(ctx context.Context) (script, error) {
 	if err != nil {
 		return script{}, err
 	}
+
 	return parse(string(text)), nil
 }
 
@@ -111,6 +117,7 @@ func parse(text string) script {
 			}
 		}
 	}
+
 	s.wait = s.kernel == "" && !local
 	return s
 }
@@ -121,6 +128,7 @@ func (s *script) parseKernel(words []string) {
 	if url == "" || s.kernel != "" {
 		return // a script of Ironic's holds several; the first is the deploy ramdisk's
 	}
+
 	s.kernel = url
 	for _, w := range words {
 		if w == "||" {
@@ -148,6 +156,7 @@ func (h *Server) load(ctx context.Context, s script) (*x509.CertPool, error) {
 	if _, err := h.get(ctx, s.kernel, "bytes=0-511"); err != nil {
 		return nil, err
 	}
+
 	pool := x509.NewCertPool()
 	for _, url := range s.initrds {
 		end, err := h.get(ctx, url, "bytes=-65536")
@@ -158,6 +167,7 @@ func (h *Server) load(ctx context.Context, s script) (*x509.CertPool, error) {
 			pool.AppendCertsFromPEM(root)
 		}
 	}
+
 	return pool, nil
 }
 
@@ -171,16 +181,19 @@ func trustedCerts(end []byte) [][]byte {
 		if i < 0 {
 			return nil
 		}
+
 		at += i
 		records, err := cpio.ReadAllRecords(cpio.Newc.Reader(bytes.NewReader(end[at:])))
 		if err != nil {
 			continue
 		}
+
 		files := map[string]string{}
 		for _, r := range records {
 			text, _ := io.ReadAll(io.NewSectionReader(r, 0, int64(r.FileSize)))
 			files[r.Name] = string(text)
 		}
+
 		for name, text := range files {
 			if !strings.HasPrefix(name, dir) || !strings.HasSuffix(name, ".conf") {
 				continue
@@ -191,6 +204,7 @@ func trustedCerts(end []byte) [][]byte {
 				}
 			}
 		}
+
 		if roots != nil {
 			return roots
 		}
@@ -203,20 +217,24 @@ func (h *Server) get(ctx context.Context, url, span string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	want := http.StatusOK
 	if span != "" {
 		request.Header.Set("Range", span)
 		want = http.StatusPartialContent
 	}
+
 	request.Close = true
 	response, err := h.httpClient(nil).Do(request)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != want {
 		return nil, fmt.Errorf("get %s: %s", url, response.Status)
 	}
+
 	return io.ReadAll(io.LimitReader(response.Body, 1<<20))
 }
 

@@ -51,7 +51,10 @@ type ability struct {
 func (a *agent) abilities() map[string]ability {
 	steps := func(kind string, list ...object) ability {
 		return ability{false, func(context.Context, commandParams) (any, *agentError) {
-			return object{kind: object{"GenericHardwareManager": list}, "hardware_manager_version": hardwareVersion()}, nil
+			return object{
+				kind:                       object{"GenericHardwareManager": list},
+				"hardware_manager_version": hardwareVersion(),
+			}, nil
 		}}
 	}
 	nothing := func(context.Context, commandParams) (any, *agentError) { return nil, nil }
@@ -62,8 +65,14 @@ func (a *agent) abilities() map[string]ability {
 		}}
 	}
 	return map[string]ability{
-		"clean.get_clean_steps":      steps("clean_steps", stepObject("erase_devices_metadata", 99), stepObject("erase_devices", 10), stepObject("erase_devices_express", 0)),
-		"deploy.get_deploy_steps":    steps("deploy_steps", stepObject("erase_devices_metadata", 0), stepObject("write_image", 0), stepObject("inject_files", 0)),
+		"clean.get_clean_steps": steps(
+			"clean_steps", stepObject("erase_devices_metadata", 99), stepObject("erase_devices", 10),
+			stepObject("erase_devices_express", 0),
+		),
+		"deploy.get_deploy_steps": steps(
+			"deploy_steps", stepObject("erase_devices_metadata", 0), stepObject("write_image", 0),
+			stepObject("inject_files", 0),
+		),
 		"service.get_service_steps":  steps("service_steps"),
 		"clean.execute_clean_step":   {true, a.runStep("clean")},
 		"deploy.execute_deploy_step": {true, a.runStep("deploy")},
@@ -85,7 +94,13 @@ func (a *agent) abilities() map[string]ability {
 func hardwareVersion() object { return object{"generic_hardware_manager": "1.2"} }
 
 func stepObject(name string, priority int) object {
-	return object{"step": name, "priority": priority, "interface": "deploy", "reboot_requested": false, "abortable": true}
+	return object{
+		"step":             name,
+		"priority":         priority,
+		"interface":        "deploy",
+		"reboot_requested": false,
+		"abortable":        true,
+	}
 }
 
 // runStep runs a step of cleaning or deployment. Since the conductor's own step write_image is carried
@@ -99,6 +114,7 @@ func (a *agent) runStep(kind string) func(context.Context, commandParams) (any, 
 		if err := json.Unmarshal(p.Step, &s); err != nil {
 			return nil, &agentError{"InvalidContentError", 400, "Invalid request body", err.Error()}
 		}
+
 		var result any
 		var err *agentError
 		switch {
@@ -107,6 +123,7 @@ func (a *agent) runStep(kind string) func(context.Context, commandParams) (any, 
 		case strings.HasPrefix(s.Step, "erase_devices"):
 			a.server.eraseDisks()
 		}
+
 		return object{kind + "_result": result, kind + "_step": p.Step}, err
 	}
 }
@@ -118,6 +135,7 @@ func (a *agent) serve(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, object{"started_at": 0, "version": agentVersion})
 		return
 	}
+
 	a.mu.Lock()
 	trusted := a.token != "" && r.URL.Query().Get("agent_token") == a.token
 	a.mu.Unlock()
@@ -126,6 +144,7 @@ func (a *agent) serve(w http.ResponseWriter, r *http.Request) {
 		writeFault(w, http.StatusUnauthorized, "401 Unauthorized: Token invalid.")
 		return
 	}
+
 	id, one := strings.CutPrefix(path, "commands/")
 	switch {
 	case r.Method == http.MethodGet && path == "commands":
@@ -154,6 +173,7 @@ func (a *agent) results() []command {
 	for i, c := range a.commands {
 		all[i] = *c
 	}
+
 	return all
 }
 
@@ -167,12 +187,14 @@ func (a *agent) start(w http.ResponseWriter, r *http.Request) {
 		writeFault(w, http.StatusBadRequest, "Invalid request body: "+err.Error())
 		return
 	}
+
 	can, known := a.abilities()[ask.Name]
 	if !known {
 		a.server.logEvent("agent: does not know %s", ask.Name)
 		writeFault(w, http.StatusBadRequest, "Invalid command: Unknown command: "+ask.Name)
 		return
 	}
+
 	_, short, _ := strings.Cut(ask.Name, ".")
 	a.mu.Lock()
 	if n := len(a.commands); n > 0 && a.commands[n-1].Status == commandRunning {
@@ -181,11 +203,13 @@ func (a *agent) start(w http.ResponseWriter, r *http.Request) {
 		writeFault(w, http.StatusConflict, "Agent is busy: executing command "+last)
 		return
 	}
+
 	c := &command{ID: random(), Name: short, Status: commandRunning}
 	a.commands = append(a.commands, c)
 	if ask.Params.Node != nil {
 		a.node = ask.Params.Node
 	}
+
 	a.mu.Unlock()
 	a.server.logEvent("agent: %s %s", ask.Name, name(ask.Params.Step))
 	if can.async {
@@ -197,6 +221,7 @@ func (a *agent) start(w http.ResponseWriter, r *http.Request) {
 	} else {
 		a.finish(c, can, ask.Params)
 	}
+
 	a.mu.Lock()
 	now := *c
 	a.mu.Unlock()
@@ -211,10 +236,12 @@ func (a *agent) finish(c *command, can ability, p commandParams) {
 	if err != nil {
 		c.Status = commandFailed
 	}
+
 	a.mu.Unlock()
 	if err != nil {
 		a.server.logEvent("agent: %s failed: %v", c.Name, err)
 	}
+
 	if can.async {
 		select {
 		case a.force <- struct{}{}:

@@ -34,20 +34,25 @@ func (a *agent) prepareImage(ctx context.Context, p commandParams) (any, *agentE
 	if err != nil {
 		return nil, &agentError{"DeviceNotFound", 404, "Error finding the disk or partition device to deploy the image onto", err.Error()}
 	}
+
 	again, _ := strconv.Atoi(orDefault(a.retries, "9")) // the agent's own default
 	var last *agentError
 	for try := 0; !done && try <= again; try++ {
 		if try > 0 && !sleep(ctx, a.server.simulator.config.WorkTime) {
 			break
 		}
+
 		a.server.beginWrite(disk)
 		sum, err := a.download(ctx, p.Image)
 		if err == nil && a.server.currentFaults().BadDisk { // the agent streams, and calls this a download that failed
 			err = fmt.Errorf("Unable to write image to device %s. Error: [Errno 5] Input/output error", disk)
 		}
+
 		switch want := orDefault(p.Image.Sum, p.Image.Checksum); {
 		case err != nil:
-			last = &agentError{"ImageDownloadError", 500, "Error downloading image", fmt.Sprintf("Download of image %s failed: %v", p.Image.ID, err)}
+			last = &agentError{"ImageDownloadError", 500, "Error downloading image", fmt.Sprintf(
+				"Download of image %s failed: %v", p.Image.ID, err,
+			)}
 		case sum != want:
 			last = &agentError{"ImageChecksumError", 500, "Error verifying image checksum", fmt.Sprintf(
 				"Image failed to verify against checksum. location: %s; image ID: %s; image checksum: %s; verification checksum: %s", disk, p.Image.ID, want, sum)}
@@ -56,13 +61,17 @@ func (a *agent) prepareImage(ctx context.Context, p commandParams) (any, *agentE
 			done, last = true, nil
 		}
 	}
+
 	if !done {
 		return nil, last
 	}
+
 	a.mu.Lock()
 	a.written = p.Image.ID
 	a.mu.Unlock()
-	return object{"result": fmt.Sprintf("prepare_image: image (%s) written to device %s root_uuid=0x46494e45", p.Image.ID, disk)}, nil
+	return object{"result": fmt.Sprintf(
+		"prepare_image: image (%s) written to device %s root_uuid=0x46494e45", p.Image.ID, disk,
+	)}, nil
 }
 
 // download reads the first of the image's URLs and returns the sum of what arrived.
@@ -70,6 +79,7 @@ func (a *agent) download(ctx context.Context, image imageInfo) (string, error) {
 	if len(image.URLs) == 0 {
 		return "", fmt.Errorf("it has no URL")
 	}
+
 	var sum hash.Hash
 	switch image.Algorithm {
 	case "sha256", "":
@@ -79,24 +89,29 @@ func (a *agent) download(ctx context.Context, image imageInfo) (string, error) {
 	default:
 		return "", fmt.Errorf("algorithm %q is not known", image.Algorithm)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, image.URLs[0], nil)
 	if err != nil {
 		return "", err
 	}
+
 	response, err := a.client.Do(request)
 	if err != nil {
 		return "", err
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("received %s from %s", response.Status, image.URLs[0])
 	}
 	if _, err := io.Copy(sum, response.Body); err != nil {
 		return "", err
 	}
+
 	if a.server.currentFaults().Corrupt {
 		sum.Write([]byte{1})
 	}
+
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
@@ -116,10 +131,12 @@ func (h *Server) chooseDisk(node json.RawMessage) (string, error) {
 			return "", err
 		}
 	}
+
 	hints := n.Instance.Hints
 	if len(hints) == 0 {
 		hints = n.Properties.Hints
 	}
+
 	for _, d := range h.Disks() {
 		fits := true
 		for key, value := range map[string]string{"name": d.Name, "serial": d.Serial} {
@@ -131,6 +148,7 @@ func (h *Server) chooseDisk(node json.RawMessage) (string, error) {
 			return d.Name, nil
 		}
 	}
+
 	return "", fmt.Errorf("no suitable device was found for deployment using these hints %v", hints)
 }
 

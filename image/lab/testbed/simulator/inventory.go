@@ -9,27 +9,66 @@ func (h *Server) inventory() object {
 	for _, d := range h.Disks() {
 		contents[d.Name] = append([]string{}, d.Holds...)
 		disks = append(disks, object{
-			"name": d.Name, "model": "IMAGINARY DISK", "size": d.Size, "rotational": false, "serial": d.Serial, "vendor": "FIRSTLIT",
-			"wwn": nil, "wwn_with_extension": nil, "wwn_vendor_extension": nil, "hctl": "0:0:0:0", "by_path": nil, "logical_sectors": 512, "physical_sectors": 4096,
+			"name":                 d.Name,
+			"model":                "IMAGINARY DISK",
+			"size":                 d.Size,
+			"rotational":           false,
+			"serial":               d.Serial,
+			"vendor":               "FIRSTLIT",
+			"wwn":                  nil,
+			"wwn_with_extension":   nil,
+			"wwn_vendor_extension": nil,
+			"hctl":                 "0:0:0:0",
+			"by_path":              nil,
+			"logical_sectors":      512,
+			"physical_sectors":     4096,
 		})
 	}
+
 	var first any
 	if len(disks) > 0 {
 		first = disks[0]
 	}
+
 	nic := object{
 		// Ironic passes over NICs with a loopback address, so it is told another one (RFC 5737).
-		"name": "eth0", "mac_address": h.MAC, "ipv4_address": fmt.Sprintf("198.51.100.%d", h.index%256), "ipv6_address": nil, "has_carrier": true, "lldp": nil,
+		"name": "eth0", "mac_address": h.MAC, "ipv4_address": fmt.Sprintf(
+			"198.51.100.%d", h.index%256,
+		), "ipv6_address": nil, "has_carrier": true, "lldp": nil,
 		"vendor": "0x8086", "product": "0x1572", "client_id": nil, "biosdevname": nil, "speed_mbps": 10000,
 	}
 	return object{
 		"inventory": object{
-			"interfaces": []object{nic}, "disks": disks, "memory": object{"total": memory, "physical_mb": memory >> 20},
-			"cpu":           object{"model_name": "Imaginary CPU", "frequency": "2400.0", "count": 32, "architecture": "x86_64", "flags": []string{"aes", "vmx"}, "socket_count": 2},
-			"system_vendor": object{"manufacturer": manufacturer, "product_name": model, "serial_number": h.serial(), "firmware": object{"vendor": manufacturer, "version": "1.0", "build_date": "01/01/2026"}},
-			"boot":          object{"current_boot_mode": "uefi", "pxe_interface": h.MAC}, "hostname": h.Name, "bmc_address": "0.0.0.0", "bmc_v6address": "::/0", "bmc_mac": nil,
+			"interfaces": []object{nic},
+			"disks":      disks,
+			"memory":     object{"total": memory, "physical_mb": memory >> 20},
+			"cpu": object{
+				"model_name":   "Imaginary CPU",
+				"frequency":    "2400.0",
+				"count":        32,
+				"architecture": "x86_64",
+				"flags":        []string{"aes", "vmx"},
+				"socket_count": 2,
+			},
+			"system_vendor": object{
+				"manufacturer":  manufacturer,
+				"product_name":  model,
+				"serial_number": h.serial(),
+				"firmware":      object{"vendor": manufacturer, "version": "1.0", "build_date": "01/01/2026"},
+			},
+			"boot":          object{"current_boot_mode": "uefi", "pxe_interface": h.MAC},
+			"hostname":      h.Name,
+			"bmc_address":   "0.0.0.0",
+			"bmc_v6address": "::/0",
+			"bmc_mac":       nil,
 		},
-		"firstlight_disks": contents, "root_disk": first, "boot_interface": h.MAC, "error": nil,
-		"configuration": object{"collectors": []string{"default", "contents"}, "managers": []object{{"name": "generic_hardware_manager", "version": "1.2"}}},
+		"firstlight_disks": contents,
+		"root_disk":        first,
+		"boot_interface":   h.MAC,
+		"error":            nil,
+		"configuration": object{
+			"collectors": []string{"default", "contents"},
+			"managers":   []object{{"name": "generic_hardware_manager", "version": "1.2"}},
+		},
 	}
 }

@@ -46,7 +46,11 @@ func (n *network) path() string {
 
 // dial connects from an address of a host's own.
 func (n *network) dial(from netip.Addr) func(context.Context, string, string) (net.Conn, error) {
-	dialer := &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: 30 * time.Second, FallbackDelay: -1}
+	dialer := &net.Dialer{
+		LocalAddr:     net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)),
+		Timeout:       30 * time.Second,
+		FallbackDelay: -1,
+	}
 	return func(ctx context.Context, family, addr string) (conn net.Conn, err error) {
 		err = inNamespace(n.path(), func() (err error) {
 			conn, err = dialer.DialContext(ctx, family, addr)
@@ -72,9 +76,11 @@ func (s *service) open(n *network) error {
 	if err := s.listen(n.namespace); err != nil {
 		return err
 	}
+
 	if n.open == nil {
 		n.open = map[*service]bool{}
 	}
+
 	n.open[s] = true
 	return nil
 }
@@ -88,11 +94,13 @@ func (s *service) listen(namespace string) error {
 	if err != nil {
 		return fmt.Errorf("serve host at %s: %w", s.addr, err)
 	}
+
 	s.server = &http.Server{Handler: s.handler, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
 	if s.cert == nil {
 		go s.server.Serve(listener)
 		return nil
 	}
+
 	s.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*s.cert}, MinVersion: tls.VersionTLS12}
 	go s.server.ServeTLS(listener, "", "")
 	return nil
@@ -118,6 +126,7 @@ func (n *network) move(namespace string) error {
 		_ = s.server.Close()
 		errs = append(errs, s.listen(namespace))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -128,6 +137,7 @@ func (n *network) close() error {
 	for s := range n.open {
 		errs = append(errs, s.server.Close())
 	}
+
 	n.open = nil
 	return errors.Join(errs...)
 }
@@ -138,19 +148,27 @@ func selfSigned(addr netip.Addr) (tls.Certificate, string, error) {
 	if err != nil {
 		return tls.Certificate{}, "", fmt.Errorf("mint certificate: %w", err)
 	}
+
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {
 		return tls.Certificate{}, "", fmt.Errorf("mint certificate: %w", err)
 	}
+
 	form := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: addr.String()}, IPAddresses: []net.IP{addr.AsSlice()},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(90 * 24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: addr.String()},
+		IPAddresses:           []net.IP{addr.AsSlice()},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(90 * 24 * time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, form, form, &key.PublicKey, key)
 	if err != nil {
 		return tls.Certificate{}, "", fmt.Errorf("mint certificate: %w", err)
 	}
+
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, string(text), nil
 }

@@ -8,9 +8,17 @@ func odataLink(path string) object { return object{"@odata.id": path} }
 
 func serviceRoot() object {
 	return object{
-		"@odata.id": rootPath, "@odata.type": "#ServiceRoot.v1_5_0.ServiceRoot", "Id": "RootService", "Name": "Root Service", "RedfishVersion": "1.6.0",
-		"UUID": uuid(0), "Systems": odataLink(rootPath + "/Systems"), "Managers": odataLink(rootPath + "/Managers"), "Chassis": odataLink(rootPath + "/Chassis"),
-		"SessionService": odataLink(rootPath + "/SessionService"), "Links": object{"Sessions": odataLink(sessionsPath)},
+		"@odata.id":      rootPath,
+		"@odata.type":    "#ServiceRoot.v1_5_0.ServiceRoot",
+		"Id":             "RootService",
+		"Name":           "Root Service",
+		"RedfishVersion": "1.6.0",
+		"UUID":           uuid(0),
+		"Systems":        odataLink(rootPath + "/Systems"),
+		"Managers":       odataLink(rootPath + "/Managers"),
+		"Chassis":        odataLink(rootPath + "/Chassis"),
+		"SessionService": odataLink(rootPath + "/SessionService"),
+		"Links":          object{"Sessions": odataLink(sessionsPath)},
 	}
 }
 
@@ -19,7 +27,13 @@ func collection(kind, path string, members ...string) object {
 	for _, m := range members {
 		links = append(links, odataLink(m))
 	}
-	return object{"@odata.id": path, "@odata.type": kind, "Name": "Collection", "Members": links, "Members@odata.count": len(links)}
+	return object{
+		"@odata.id":           path,
+		"@odata.type":         kind,
+		"Name":                "Collection",
+		"Members":             links,
+		"Members@odata.count": len(links),
+	}
 }
 
 func (h *Server) system() object {
@@ -29,40 +43,87 @@ func (h *Server) system() object {
 	if h.running != nil {
 		power = "On"
 	}
+
 	boot := object{
-		"BootSourceOverrideTarget": orDefault(h.override.Target, "None"), "BootSourceOverrideEnabled": orDefault(h.override.Enabled, "Disabled"),
-		"BootSourceOverrideMode": orDefault(h.override.Mode, "UEFI"), "BootSourceOverrideTarget@Redfish.AllowableValues": bootTargets(),
+		"BootSourceOverrideTarget": orDefault(
+			h.override.Target, "None",
+		), "BootSourceOverrideEnabled": orDefault(h.override.Enabled, "Disabled"),
+		"BootSourceOverrideMode": orDefault(
+			h.override.Mode, "UEFI",
+		), "BootSourceOverrideTarget@Redfish.AllowableValues": bootTargets(),
 	}
 	return object{
-		"@odata.id": systemPath, "@odata.type": "#ComputerSystem.v1_10_0.ComputerSystem", "Id": "1", "Name": h.Name, "UUID": uuid(h.index),
-		"SystemType": "Physical", "Manufacturer": manufacturer, "Model": model, "SerialNumber": h.serial(), "PowerState": power,
-		"Status": object{"State": "Enabled", "Health": "OK"}, "Boot": boot,
-		"MemorySummary": object{"TotalSystemMemoryGiB": memory >> 30}, "ProcessorSummary": object{"Count": 2},
-		"Actions": object{"#ComputerSystem.Reset": object{"target": resetPath, "ResetType@Redfish.AllowableValues": resetTypes()}},
-		"Links":   object{"ManagedBy": []object{odataLink(managerPath)}, "Chassis": []object{odataLink(chassisPath)}},
+		"@odata.id":        systemPath,
+		"@odata.type":      "#ComputerSystem.v1_10_0.ComputerSystem",
+		"Id":               "1",
+		"Name":             h.Name,
+		"UUID":             uuid(h.index),
+		"SystemType":       "Physical",
+		"Manufacturer":     manufacturer,
+		"Model":            model,
+		"SerialNumber":     h.serial(),
+		"PowerState":       power,
+		"Status":           object{"State": "Enabled", "Health": "OK"},
+		"Boot":             boot,
+		"MemorySummary":    object{"TotalSystemMemoryGiB": memory >> 30},
+		"ProcessorSummary": object{"Count": 2},
+		"Actions": object{"#ComputerSystem.Reset": object{
+			"target":                            resetPath,
+			"ResetType@Redfish.AllowableValues": resetTypes(),
+		}},
+		"Links": object{
+			"ManagedBy": []object{odataLink(managerPath)},
+			"Chassis":   []object{odataLink(chassisPath)},
+		},
 	}
 }
 
 func manager() object {
 	return object{
-		"@odata.id": managerPath, "@odata.type": "#Manager.v1_5_0.Manager", "Id": "1", "Name": "Manager", "ManagerType": "BMC", "UUID": uuid(0),
-		"Model": model, "FirmwareVersion": "1.00", "DateTime": timestamp(), "DateTimeLocalOffset": "+00:00", "PowerState": "On",
-		"Status": object{"State": "Enabled", "Health": "OK"}, "Links": object{"ManagerForServers": []object{odataLink(systemPath)}},
-		"Actions": object{"#Manager.Reset": object{"target": managerPath + "/Actions/Manager.Reset", "ResetType@Redfish.AllowableValues": []string{"GracefulRestart"}}},
+		"@odata.id":           managerPath,
+		"@odata.type":         "#Manager.v1_5_0.Manager",
+		"Id":                  "1",
+		"Name":                "Manager",
+		"ManagerType":         "BMC",
+		"UUID":                uuid(0),
+		"Model":               model,
+		"FirmwareVersion":     "1.00",
+		"DateTime":            timestamp(),
+		"DateTimeLocalOffset": "+00:00",
+		"PowerState":          "On",
+		"Status":              object{"State": "Enabled", "Health": "OK"},
+		"Links":               object{"ManagerForServers": []object{odataLink(systemPath)}},
+		"Actions": object{"#Manager.Reset": object{
+			"target":                            managerPath + "/Actions/Manager.Reset",
+			"ResetType@Redfish.AllowableValues": []string{"GracefulRestart"},
+		}},
 	}
 }
 
 func chassis() object {
 	return object{
-		"@odata.id": chassisPath, "@odata.type": "#Chassis.v1_10_0.Chassis", "Id": "1", "Name": "Chassis", "ChassisType": "RackMount",
-		"Status": object{"State": "Enabled", "Health": "OK"}, "Links": object{"ComputerSystems": []object{odataLink(systemPath)}, "ManagedBy": []object{odataLink(managerPath)}},
+		"@odata.id":   chassisPath,
+		"@odata.type": "#Chassis.v1_10_0.Chassis",
+		"Id":          "1",
+		"Name":        "Chassis",
+		"ChassisType": "RackMount",
+		"Status":      object{"State": "Enabled", "Health": "OK"},
+		"Links": object{
+			"ComputerSystems": []object{odataLink(systemPath)},
+			"ManagedBy":       []object{odataLink(managerPath)},
+		},
 	}
 }
 
 func sessionService() object {
 	return object{
-		"@odata.id": rootPath + "/SessionService", "@odata.type": "#SessionService.v1_1_0.SessionService", "Id": "SessionService", "Name": "Session Service",
-		"ServiceEnabled": true, "SessionTimeout": 3600, "Sessions": odataLink(sessionsPath),
+		"@odata.id":      rootPath + "/SessionService",
+		"@odata.type":    "#SessionService.v1_1_0.SessionService",
+		"Id":             "SessionService",
+		"Name":           "Session Service",
+		"ServiceEnabled": true,
+		"SessionTimeout": 3600,
+		"Sessions":       odataLink(sessionsPath),
 	}
 }
 

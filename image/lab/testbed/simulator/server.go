@@ -103,9 +103,14 @@ const maxEvents = 2000
 
 func newServer(f *Simulator, i int, bmc, agent netip.Addr) *Server {
 	h := &Server{
-		Name: fmt.Sprintf("node%d", i), MAC: fmt.Sprintf("52:54:01:00:%02x:%02x", i>>8, i&0xff),
-		simulator: f, index: i, bmcAddr: bmc, address: agent, sessions: map[string]bool{},
-		disks: []Disk{{Name: "/dev/sda", Serial: fmt.Sprintf("DISK%d", i), Size: 480 << 30}},
+		Name:      fmt.Sprintf("node%d", i),
+		MAC:       fmt.Sprintf("52:54:01:00:%02x:%02x", i>>8, i&0xff),
+		simulator: f,
+		index:     i,
+		bmcAddr:   bmc,
+		address:   agent,
+		sessions:  map[string]bool{},
+		disks:     []Disk{{Name: "/dev/sda", Serial: fmt.Sprintf("DISK%d", i), Size: 480 << 30}},
 	}
 	h.service = &service{addr: netip.AddrPortFrom(bmc, BMCPort), handler: http.HandlerFunc(h.serveBMC), cert: f.cert}
 	return h
@@ -198,6 +203,7 @@ func (h *Server) logEventLocked(format string, args ...any) {
 	if len(h.events) == maxEvents {
 		h.events = append(h.events[:0], h.events[maxEvents/2:]...)
 	}
+
 	h.events = append(h.events, e)
 	h.simulator.config.Log.Info(e.What, "host", h.Name)
 }
@@ -231,6 +237,7 @@ func (h *Server) setState(r *powerOnPeriod, s State, a *agent) bool {
 	if h.running != r {
 		return false
 	}
+
 	r.state, r.agent = s, a
 	h.logEventLocked("boot: %s", s)
 	return true
@@ -243,6 +250,7 @@ func (h *Server) powerOffGuest(r *powerOnPeriod, again bool) {
 	if h.running != r {
 		return
 	}
+
 	h.logEventLocked("guest: power off, again=%v", again)
 	h.power(false)
 	h.power(again)

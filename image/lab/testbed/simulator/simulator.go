@@ -76,6 +76,7 @@ func Start(c Config) (*Simulator, error) {
 		}
 		f.cert = &cert
 	}
+
 	bmc, agent := c.BMC, c.Agent
 	for i := range c.Hosts {
 		h := newServer(f, i+1, bmc, agent)
@@ -83,8 +84,10 @@ func Start(c Config) (*Simulator, error) {
 		if err := h.service.open(f.net); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
+
 		bmc, agent = bmc.Next(), agent.Next()
 	}
+
 	return f, nil
 }
 
@@ -92,24 +95,31 @@ func (c *Config) setDefaults() {
 	if !c.BMC.IsValid() {
 		c.BMC = netip.MustParseAddr("127.23.0.1")
 	}
+
 	if !c.Agent.IsValid() {
 		c.Agent = netip.MustParseAddr("127.22.0.1")
 	}
+
 	if c.Username == "" {
 		c.Username = "admin"
 	}
+
 	if c.Password == "" {
 		c.Password = "secret-of-bmc"
 	}
+
 	if c.BootTime == 0 {
 		c.BootTime = 3 * time.Second
 	}
+
 	if c.WorkTime == 0 {
 		c.WorkTime = 500 * time.Millisecond
 	}
+
 	if c.Heartbeat == 0 {
 		c.Heartbeat = 5 * time.Second
 	}
+
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -152,6 +162,7 @@ func (f *Simulator) Close() error {
 	for _, h := range f.hosts {
 		h.Power(false)
 	}
+
 	f.work.Wait()
 	return f.net.close()
 }

@@ -10,10 +10,14 @@ import (
 func (h *Server) SiteEntry(more ...string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "  - name: %s\n    macs: [%q]\n", h.Name, h.MAC)
-	fmt.Fprintf(&out, "    bmc: {address: %q, username: %s, password: %s}\n", h.BMC(), h.simulator.Username(), h.simulator.Password())
+	fmt.Fprintf(
+		&out, "    bmc: {address: %q, username: %s, password: %s}\n", h.BMC(), h.simulator.Username(),
+		h.simulator.Password(),
+	)
 	for _, line := range more {
 		fmt.Fprintf(&out, "    %s\n", line)
 	}
+
 	return out.String()
 }
 
@@ -24,5 +28,6 @@ func (f *Simulator) SiteDocument(nic string, more ...string) string {
 	for _, h := range f.hosts {
 		out.WriteString(h.SiteEntry(more...))
 	}
+
 	return out.String()
 }

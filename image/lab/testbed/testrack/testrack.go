@@ -80,14 +80,17 @@ func New(ctx context.Context) (*Rack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make rack: %w", err)
 	}
+
 	bridge, err := netns.NewBridge(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("make rack: %w", err)
 	}
+
 	r := &Rack{bridge: bridge, sw: vswitch.New(netns.BridgeName, inside...), accel: accel}
 	if err := r.build(ctx); err != nil {
 		return nil, fmt.Errorf("make rack: %w", errors.Join(err, r.Close()))
 	}
+
 	return r, nil
 }
 
@@ -103,10 +106,14 @@ func (r *Rack) build(ctx context.Context) error {
 		"addr add "+BMCAddr+"/24 dev "+netns.BridgeName); err != nil {
 		return err
 	}
-	port, err := r.sw.Attach("uplink", func(frame []byte) { _, _ = r.uplink.Write(frame) }) // a full queue loses frames, as switches do
+
+	port, err := r.sw.Attach(
+		"uplink", func(frame []byte) { _, _ = r.uplink.Write(frame) },
+	) // a full queue loses frames, as switches do
 	if err != nil {
 		return err
 	}
+
 	go func() {
 		for {
 			frame := make([]byte, 2048)
@@ -114,9 +121,11 @@ func (r *Rack) build(ctx context.Context) error {
 			if err != nil {
 				return // closed
 			}
+
 			port.Send(frame[:n])
 		}
 	}()
+
 	return nil
 }
 
@@ -126,14 +135,17 @@ func openTap(name string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open tap: %w", err)
 	}
+
 	request, err := unix.NewIfreq(name)
 	if err == nil {
 		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
 		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("open tap %s: %w", name, errors.Join(err, unix.Close(fd)))
 	}
+
 	return os.NewFile(uintptr(fd), name), nil
 }
 
@@ -155,9 +167,11 @@ func (r *Rack) Close() error {
 	if r.uplink != nil {
 		errs = append(errs, r.uplink.Close())
 	}
+
 	if r.dir != "" {
 		errs = append(errs, os.RemoveAll(r.dir))
 	}
+
 	r.bridge.Close()
 	return errors.Join(errs...)
 }
@@ -187,6 +201,7 @@ func (r *Rack) plug(b *Server) error {
 	if b.machine, err = lab.New(b.machineConfig(r.accel.Kind, mac, socket)); err != nil {
 		return err
 	}
+
 	disk, err := os.OpenFile(b.DiskFile(), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
@@ -197,11 +212,15 @@ func (r *Rack) plug(b *Server) error {
 	if b.cable, err = r.sw.Listen(b.Name, socket); err != nil {
 		return err
 	}
+
 	var front net.PacketConn
 	at := net.JoinHostPort(BMCAddr, strconv.Itoa(b.Port))
-	if err := netns.Do(r.Network(), func() (err error) { front, err = net.ListenPacket("udp", at); return err }); err != nil {
+	if err := netns.Do(
+		r.Network(), func() (err error) { front, err = net.ListenPacket("udp", at); return err },
+	); err != nil {
 		return fmt.Errorf("listen for its BMC: %w", err)
 	}
+
 	b.bmc, err = bmc.Start(bmc.Config{
 		Name:     b.Name,
 		Dir:      filepath.Join(b.Dir, "bmc"),
@@ -225,7 +244,13 @@ func (b *Server) machineConfig(accel accelerator.Kind, mac net.HardwareAddr, soc
 		NICs:     []lab.NIC{{MAC: mac, Port: socket, NoROM: b.NoROM}},
 	}
 	if b.Data != "" {
-		data := lab.Disk{Image: b.Data, Bus: lab.Virtio, Direct: true, Serial: b.Name + "-data", Quick: true}
+		data := lab.Disk{
+			Image:  b.Data,
+			Bus:    lab.Virtio,
+			Direct: true,
+			Serial: b.Name + "-data",
+			Quick:  true,
+		}
 		c.Disks = append(c.Disks, data)
 	}
 	return c

@@ -34,15 +34,24 @@ func main() {
 
 // run serves until ctx ends.
 func run(ctx context.Context, listen, dir string) error {
-	root := auth.Account{Access: os.Getenv("STORE_ACCESS_KEY"), Secret: os.Getenv("STORE_SECRET_KEY"), Role: auth.RoleAdmin}
+	root := auth.Account{
+		Access: os.Getenv("STORE_ACCESS_KEY"),
+		Secret: os.Getenv("STORE_SECRET_KEY"),
+		Role:   auth.RoleAdmin,
+	}
 	if root.Access == "" || root.Secret == "" {
 		return errors.New("STORE_ACCESS_KEY and STORE_SECRET_KEY must say who may do everything; there is nobody else")
 	}
-	store, err := posix.New(dir, meta.XattrMeta{}, posix.PosixOpts{DataIntegrityEtag: true, IOBufferSize: 256 << 10, ForceNoObjLockFile: true})
+
+	store, err := posix.New(
+		dir, meta.XattrMeta{},
+		posix.PosixOpts{DataIntegrityEtag: true, IOBufferSize: 256 << 10, ForceNoObjLockFile: true},
+	)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", dir, err)
 	}
 	defer store.Shutdown()
+
 	server, err := s3api.New(store, middlewares.RootUserConfig{Access: root.Access, Secret: root.Secret}, "us-east-1",
 		auth.NewIAMServiceSingle(root), nil, nil, nil, nil,
 		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(), s3api.WithHealth("/health"),

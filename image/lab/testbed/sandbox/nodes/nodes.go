@@ -84,11 +84,13 @@ func New(ctx context.Context, c Config, servers int) (*Rack, error) {
 	if err := r.start(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
+
 	for range servers {
 		if _, err := r.Add(ctx); err != nil {
 			return nil, errors.Join(err, r.Close())
 		}
 	}
+
 	return r, nil
 }
 
@@ -98,12 +100,15 @@ func (r *Rack) Close() error {
 	for _, s := range r.Servers {
 		all = append(all, s.CutPower())
 	}
+
 	if r.Appliance != nil {
 		all = append(all, r.Appliance.Close())
 	}
+
 	if r.bridge != nil {
 		r.bridge.Close()
 	}
+
 	return errors.Join(all...)
 }
 
@@ -112,12 +117,14 @@ func (r *Rack) start(ctx context.Context) (err error) {
 	if r.bridge, err = netns.NewBridge(ctx); err != nil {
 		return err
 	}
+
 	add := map[string]string{}
 	if !r.Full {
 		if add[mirror], err = sandbox.Build(ctx, ".", "./image/lab/testbed/sandbox/nodes/mirror", r.Dir); err != nil {
 			return err
 		}
 	}
+
 	r.Appliance, err = r.Programs.StartAppliance(ctx, sandbox.Config{
 		Name: r.Name,
 		Root: r.Root,
@@ -128,6 +135,7 @@ func (r *Rack) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+
 	r.system = filepath.Join(r.Dir, "system.raw")
 	if err := r.Appliance.Assemble(System, r.system); err != nil {
 		return fmt.Errorf("start rack: %w", err)
@@ -135,25 +143,32 @@ func (r *Rack) start(ctx context.Context) (err error) {
 	if r.Full {
 		return r.startFull(ctx)
 	}
+
 	servers, others := "provisioning", "baremetal"
 	if r.Beside {
 		servers, others = others, servers
 	}
+
 	if err := r.bridge.Connect(ctx, r.Appliance.PID(), "appliance", servers); err != nil {
 		return err
 	}
+
 	key, private, err := newKey()
 	if err != nil {
 		return err
 	}
+
 	r.access = ssh.MarshalAuthorizedKey(key)
-	unit := fmt.Sprintf("[Service]\nExecStart=%s /var/lib/firstlight %s %s\nRestart=always\n", mirror, Address, Baremetal)
+	unit := fmt.Sprintf(
+		"[Service]\nExecStart=%s /var/lib/firstlight %s %s\nRestart=always\n", mirror, Address, Baremetal,
+	)
 	err = errors.Join(
 		r.Appliance.WriteFile("/root/.ssh/id_rsa", private, 0o600),
 		r.Appliance.WriteFile("/etc/systemd/system/mirror.service", []byte(unit), 0o644))
 	if err != nil {
 		return err
 	}
+
 	return run(ctx, r.Appliance,
 		"ip link add "+others+" type bridge", // without a cable
 		"ip link set "+others+" up",
@@ -179,7 +194,11 @@ func (r *Rack) startFull(ctx context.Context) (err error) {
 	if _, err := r.Appliance.AwaitStage(ctx, "clusters-handed-over", r.Log); err != nil {
 		return err
 	}
-	key, err := r.Appliance.Run(ctx, "kubectl", "-n", "bpa", "get", "secret", "ssh-key-secret", "-o", `go-template={{index .data "id_rsa.pub" | base64decode}}`)
+
+	key, err := r.Appliance.Run(
+		ctx, "kubectl", "-n", "bpa", "get", "secret", "ssh-key-secret", "-o",
+		`go-template={{index .data "id_rsa.pub" | base64decode}}`,
+	)
 	r.access = []byte(key)
 	return err
 }
@@ -200,10 +219,12 @@ func newKey() (ssh.PublicKey, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make key: %w", err)
 	}
+
 	block, err := ssh.MarshalPrivateKey(key, "")
 	if err != nil {
 		return nil, nil, fmt.Errorf("make key: %w", err)
 	}
+
 	public, err := ssh.NewPublicKey(key.Public())
 	return public, pem.EncodeToMemory(block), err
 }
@@ -215,6 +236,7 @@ func (r *Rack) Add(ctx context.Context) (*Server, error) {
 	if r.Beside {
 		network = Baremetal
 	}
+
 	at := network.Addr().As4()
 	at[3] = byte(10 + nr)
 	s := &Server{rack: r, nr: nr, Addr: netip.AddrFrom4(at)}
@@ -242,6 +264,7 @@ func (s *Server) PowerOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	s.Sandbox = bed
 	if err := s.rack.bridge.Connect(ctx, bed.PID(), fmt.Sprintf("port%d", s.nr), "eth0"); err != nil {
 		return err
@@ -249,6 +272,7 @@ func (s *Server) PowerOn(ctx context.Context) error {
 	if err := s.install(); err != nil {
 		return fmt.Errorf("install %s: %w", s.Label(), err)
 	}
+
 	return run(ctx, bed,
 		"ip address add "+s.Addr.String()+"/24 dev eth0",
 		"systemctl start ssh containerd",
@@ -260,10 +284,12 @@ func (s *Server) install() error {
 	if id, err := os.ReadFile(s.Path("/etc/machine-id")); err == nil && len(strings.TrimSpace(string(id))) == 32 {
 		return nil
 	}
+
 	public, private, err := newKey()
 	if err != nil {
 		return err
 	}
+
 	s.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public)))
 	id := make([]byte, 16)
 	_, _ = rand.Read(id)
@@ -271,6 +297,7 @@ func (s *Server) install() error {
 	if err := os.Remove(s.Path("/etc/resolv.conf")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+
 	return errors.Join(
 		s.WriteFile("/etc/resolv.conf", nil, 0o644),
 		s.WriteFile("/etc/ssh/ssh_host_ed25519_key", private, 0o600),
@@ -283,6 +310,7 @@ func (s *Server) CutPower() error {
 	if s.Sandbox == nil {
 		return nil
 	}
+
 	err := s.Close()
 	s.Sandbox = nil
 	return err
@@ -304,6 +332,7 @@ func (r *Rack) Inventory(cluster string, masters int, servers ...*Server) error 
 			fmt.Fprintln(&work, s.Label())
 		}
 	}
+
 	text := fmt.Sprintf("[all]\n%s\n[kube-master]\n%s\n[kube-node]\n%s\n[etcd]\n%s", &all, &control, &work, &control)
 	return r.Appliance.WriteFile("/opt/kud/multi-cluster/"+cluster+"/hosts.ini", []byte(text), 0o644)
 }

@@ -35,11 +35,13 @@ func main() {
 		}
 		return
 	}
+
 	code, err := sendRequest(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "systemctl:", err)
 		code = 1
 	}
+
 	os.Exit(code)
 }
 
@@ -50,13 +52,16 @@ func sendRequest(args []string) (int, error) {
 		return 1, fmt.Errorf("ask the bed's first process: %w", err)
 	}
 	defer conn.Close()
+
 	if err := json.NewEncoder(conn).Encode(request{args}); err != nil {
 		return 1, fmt.Errorf("ask the bed's first process: %w", err)
 	}
+
 	var r reply
 	if err := json.NewDecoder(conn).Decode(&r); err != nil {
 		return 1, fmt.Errorf("ask the bed's first process: %w", err)
 	}
+
 	io.WriteString(os.Stdout, r.Out)
 	return r.Code, nil
 }

@@ -42,10 +42,12 @@ func serve() error {
 	if err := errorsFirst(os.MkdirAll(filepath.Dir(socketPath), 0o755), os.MkdirAll(logDir, 0o755)); err != nil {
 		return err
 	}
+
 	listener, err := net.Listen("unix", socketPath)
 	if err != nil {
 		return err
 	}
+
 	go m.reap()
 	fmt.Println("bed: ready") // package native waits for this line
 	for {
@@ -59,6 +61,7 @@ func serve() error {
 			if err := json.NewDecoder(conn).Decode(&r); err != nil {
 				return
 			}
+
 			out, code := m.handleCall(r.Args)
 			json.NewEncoder(conn).Encode(reply{out, code})
 		}()
@@ -71,12 +74,14 @@ func (m *manager) handleCall(args []string) (string, int) {
 	if len(args) == 0 {
 		args = []string{"list-units"}
 	}
+
 	verb, names := args[0], args[1:]
 	for i, n := range names {
 		if !strings.Contains(n, ".") {
 			names[i] = n + ".service"
 		}
 	}
+
 	var out strings.Builder
 	code := 0
 	each := func(do func(name string) error) {
@@ -120,6 +125,7 @@ func (m *manager) handleCall(args []string) (string, int) {
 		for name := range m.services {
 			names = append(names, name)
 		}
+
 		m.mu.Unlock()
 		slices.Sort(names)
 		for _, n := range names {
@@ -144,6 +150,7 @@ func (m *manager) handleCall(args []string) (string, int) {
 	default:
 		return fmt.Sprintf("Unknown command verb %s.\n", verb), 1
 	}
+
 	return out.String(), code
 }
 
@@ -159,11 +166,13 @@ func setEnabled(name string, enable bool) error {
 	if !enable {
 		return nil
 	}
+
 	for _, dir := range unitDirs() {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return errorsFirst(os.MkdirAll(wantsDir, 0o755), os.Symlink(filepath.Join(dir, name), link))
 		}
 	}
+
 	return fmt.Errorf("Unit %s does not exist.", name)
 }
 
@@ -184,6 +193,7 @@ func (m *manager) service(name string) *service {
 		s = &service{state: "inactive"}
 		m.services[name] = s
 	}
+
 	return s
 }
 
@@ -209,22 +219,26 @@ func (m *manager) start(name string) error {
 		s.mu.Unlock()
 		return nil
 	}
+
 	u, err := load(name, unitDirs())
 	if err != nil {
 		s.mu.Unlock()
 		return fmt.Errorf("Failed to start %s: %w", name, err)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	s.state, s.unit, s.cancel, s.done = "activating", u, cancel, make(chan struct{})
 	s.mu.Unlock()
 	for _, r := range u.requires {
 		m.start(r) // a unit that is not there does not hold up one that merely wants it
 	}
+
 	ready := make(chan error, 1)
 	go m.watch(ctx, s, u, ready)
 	if err := <-ready; err != nil {
 		return fmt.Errorf("Job for %s failed: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -235,16 +249,19 @@ func (m *manager) spawn(u *unit, words, env []string, log *os.File) (int, chan s
 		return 0, nil, err
 	}
 	defer null.Close()
+
 	dir := u.dir
 	if dir == "" {
 		dir = "/"
 	}
+
 	attr := &os.ProcAttr{Dir: dir, Env: env, Files: []*os.File{null, log, log}, Sys: &syscall.SysProcAttr{Setsid: true}}
 	if u.user != "" && u.user != "root" {
 		if attr.Sys.Credential, err = credentialOf(u.user); err != nil {
 			return 0, nil, err
 		}
 	}
+
 	path := words[0]
 	if !filepath.IsAbs(path) {
 		for _, d := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"} {
@@ -254,6 +271,7 @@ func (m *manager) spawn(u *unit, words, env []string, log *os.File) (int, chan s
 			}
 		}
 	}
+
 	m.mu.Lock() // the reaper must not see its end before we wait for it
 	defer m.mu.Unlock()
 	// A process has the slack of the thread that forked it (prctl(2)).
@@ -265,10 +283,12 @@ func (m *manager) spawn(u *unit, words, env []string, log *os.File) (int, chan s
 		}
 		defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // back to what this thread began with
 	}
+
 	p, err := os.StartProcess(path, words, attr)
 	if err != nil {
 		return 0, nil, err
 	}
+
 	exit := make(chan syscall.WaitStatus, 1)
 	m.exits[p.Pid] = exit
 	pid := p.Pid
@@ -306,6 +326,7 @@ func (s *service) set(state string, pid int) {
 	if state != "" {
 		s.state = state
 	}
+
 	if pid >= 0 {
 		s.pid = pid
 	}
@@ -319,6 +340,7 @@ func (m *manager) stop(name string) error {
 	if cancel == nil {
 		return nil
 	}
+
 	cancel()
 	<-done
 	s.set("inactive", 0)
@@ -333,6 +355,7 @@ func (m *manager) kill(name string) error {
 	if s.pid <= 0 {
 		return fmt.Errorf("Failed to kill unit %s: it has no process", name)
 	}
+
 	return unix.Kill(s.pid, unix.SIGKILL)
 }
 
@@ -348,11 +371,13 @@ func (m *manager) reap() {
 		if err != nil || !status.Exited() && !status.Signaled() {
 			continue
 		}
+
 		m.mu.Lock()
 		if exit := m.exits[pid]; exit != nil {
 			exit <- status
 			delete(m.exits, pid)
 		}
+
 		m.mu.Unlock()
 	}
 }

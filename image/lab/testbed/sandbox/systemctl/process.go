@@ -15,14 +15,17 @@ func credentialOf(name string) (*syscall.Credential, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	uid, err := strconv.ParseUint(who.Uid, 10, 32)
 	if err != nil {
 		return nil, err
 	}
+
 	gid, err := strconv.ParseUint(who.Gid, 10, 32)
 	if err != nil {
 		return nil, err
 	}
+
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
@@ -42,6 +45,7 @@ func descendants(pid int) []int {
 		if err != nil {
 			continue
 		}
+
 		after := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if len(after) > 1 {
@@ -49,10 +53,12 @@ func descendants(pid int) []int {
 			children[parent] = append(children[parent], child)
 		}
 	}
+
 	var all []int
 	for todo := []int{pid}; len(todo) > 0; todo = todo[1:] {
 		all = append(all, children[todo[0]]...)
 		todo = append(todo, children[todo[0]]...)
 	}
+
 	return all
 }

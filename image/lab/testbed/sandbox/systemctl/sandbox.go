@@ -35,6 +35,7 @@ func runSandbox(stage, file string) error {
 	if err != nil {
 		return err
 	}
+
 	var p plan
 	if err := json.Unmarshal(text, &p); err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
@@ -51,8 +52,10 @@ func runSandbox(stage, file string) error {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_TIME, 0, 0, 0); err != nil {
 			return fmt.Errorf("give up setting the clock: %w", err)
 		}
+
 		return unix.Exec("/proc/self/exe", []string{os.Args[0], "bed-unshared", file}, os.Environ())
 	}
+
 	root, err := p.mount()
 	if err != nil {
 		return err
@@ -63,12 +66,14 @@ func runSandbox(stage, file string) error {
 	if err := pivotRoot(root); err != nil {
 		return fmt.Errorf("change root to %s: %w", root, err)
 	}
+
 	setSysctls()
 	// The parent holds the other end: when it is gone, so is the bed.
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
+
 	return serve()
 }
 
@@ -88,6 +93,7 @@ func pivotRoot(root string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return err
 	}
+
 	return os.Chdir("/")
 }
 
@@ -98,6 +104,7 @@ func cgroupMounts() (v1 map[string]string, unified string, err error) {
 		return nil, "", err
 	}
 	defer f.Close()
+
 	v1 = map[string]string{}
 	for s := bufio.NewScanner(f); s.Scan(); {
 		left, right, _ := strings.Cut(s.Text(), " - ")
@@ -105,6 +112,7 @@ func cgroupMounts() (v1 map[string]string, unified string, err error) {
 		if len(a) < 5 || len(b) < 3 {
 			continue
 		}
+
 		switch b[0] {
 		case "cgroup":
 			v1[a[4]] = strings.TrimPrefix(strings.TrimPrefix(b[2], "rw"), ",")
@@ -112,6 +120,7 @@ func cgroupMounts() (v1 map[string]string, unified string, err error) {
 			unified = a[4]
 		}
 	}
+
 	return v1, unified, nil
 }
 
@@ -120,14 +129,17 @@ func enterCgroups(name string) error {
 	if err != nil {
 		return err
 	}
+
 	if unified != "" {
 		v1[unified] = ""
 	}
+
 	for dir := range v1 {
 		own := filepath.Join(dir, name)
 		if err := os.MkdirAll(own, 0o755); err != nil {
 			return fmt.Errorf("make cgroup: %w", err)
 		}
+
 		for _, inherit := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if all, err := os.ReadFile(filepath.Join(dir, inherit)); err == nil {
 				if err := os.WriteFile(filepath.Join(own, inherit), all, 0); err != nil {
@@ -135,10 +147,12 @@ func enterCgroups(name string) error {
 				}
 			}
 		}
+
 		if err := os.WriteFile(filepath.Join(own, "cgroup.procs"), []byte("0"), 0); err != nil {
 			return fmt.Errorf("enter cgroup: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -147,6 +161,7 @@ func (p plan) mount() (string, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return "", fmt.Errorf("make mounts private: %w", err)
 	}
+
 	lower := p.Lower
 	if info, err := os.Stat(p.Lower); err != nil {
 		return "", err
@@ -159,6 +174,7 @@ func (p plan) mount() (string, error) {
 			return "", err
 		}
 	}
+
 	if p.DiskImage != "" {
 		inner := filepath.Join(p.Work, "inner")
 		if err := errorsFirst(os.MkdirAll(inner, 0o755), mountDisk(p.DiskImage, inner)); err != nil {
@@ -166,6 +182,7 @@ func (p plan) mount() (string, error) {
 		}
 		lower = inner
 	}
+
 	upper, root := filepath.Join(p.Work, "upper"), filepath.Join(p.Work, "root")
 	todo := []struct{ source, target, fs, data string }{
 		{"tmpfs", upper, "tmpfs", "mode=0755"},
@@ -180,6 +197,7 @@ func (p plan) mount() (string, error) {
 		upper = filepath.Join(p.Data, "disk")
 		todo = todo[1:]
 	}
+
 	for _, m := range todo {
 		if err := os.MkdirAll(m.target, 0o755); err != nil {
 			return "", err
@@ -194,26 +212,31 @@ func (p plan) mount() (string, error) {
 			return "", fmt.Errorf("mount %s on %s: %w", m.fs, m.target, err)
 		}
 	}
+
 	if err := unix.Mount("/dev", root+"/dev", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return "", fmt.Errorf("bind /dev: %w", err)
 	}
 	if err := mountCgroups(root); err != nil {
 		return "", err
 	}
+
 	for _, dir := range p.Keep {
 		if err := bind(filepath.Join(p.Data, dir), root+dir, 0); err != nil {
 			return "", err
 		}
 	}
+
 	for path, source := range p.Add {
 		if err := bind(source, root+path, unix.MS_RDONLY); err != nil {
 			return "", err
 		}
 	}
+
 	// As firstlight-init leaves it: the root without what is laid over it.
 	if err := bind(lower, root+stick.LowerDir, unix.MS_RDONLY); err != nil {
 		return "", err
 	}
+
 	return root, nil
 }
 
@@ -222,10 +245,12 @@ func mountCgroups(root string) error {
 	if err != nil {
 		return err
 	}
+
 	for dir, options := range v1 {
 		if strings.HasPrefix(dir, root) {
 			continue
 		}
+
 		target := root + dir
 		if err := os.MkdirAll(target, 0o755); err != nil {
 			return err
@@ -234,12 +259,14 @@ func mountCgroups(root string) error {
 			return fmt.Errorf("mount cgroup %s: %w", options, err)
 		}
 	}
+
 	// A machine with nothing but version 2 shows it as the whole tree, like systemd does.
 	if unified != "" && len(v1) == 0 {
 		if err := unix.Mount("cgroup2", root+"/sys/fs/cgroup", "cgroup2", 0, ""); err != nil {
 			return fmt.Errorf("mount cgroup2: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -251,9 +278,11 @@ func bind(source, target string, flags uintptr) error {
 			info, err = os.Stat(source)
 		}
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if info.IsDir() {
 		err = os.MkdirAll(target, 0o755)
 	} else if err = os.MkdirAll(filepath.Dir(target), 0o755); err == nil {
@@ -267,17 +296,20 @@ func bind(source, target string, flags uintptr) error {
 			}
 		}
 	}
+
 	if err != nil {
 		return fmt.Errorf("make mount point %s: %w", target, err)
 	}
 	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %s on %s: %w", source, target, err)
 	}
+
 	if flags != 0 {
 		if err := unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
 			return fmt.Errorf("bind %s on %s: %w", source, target, err)
 		}
 	}
+
 	return nil
 }
 
@@ -295,6 +327,7 @@ func setSysctls() {
 			if !found || !strings.HasPrefix(key, "net.") || strings.Contains(key, "*") {
 				continue
 			}
+
 			path := "/proc/sys/" + strings.ReplaceAll(key, ".", "/")
 			if err := os.WriteFile(path, []byte(strings.TrimSpace(value)), 0); err != nil {
 				fmt.Fprintln(os.Stderr, "bed: sysctl:", err)

@@ -29,21 +29,26 @@ func (m *manager) watch(ctx context.Context, s *service, u *unit, ready chan<- e
 				err = fmt.Errorf("exit code %d, see %s/%s.log", code, logDir, u.name)
 			}
 		}
+
 		again := u.restart == "always" || u.restart == "on-failure" && ended == "failed"
 		if u.kind == "oneshot" && u.remain && ended == "inactive" {
 			ended = "active"
 		}
+
 		if ctx.Err() != nil {
 			ended, again = "inactive", false
 		}
+
 		if again {
 			ended = "activating"
 		}
+
 		s.set(ended, 0)
 		if !again {
 			answer(err)
 			return
 		}
+
 		select {
 		case <-ctx.Done():
 			s.set("inactive", 0)
@@ -61,15 +66,18 @@ func (m *manager) runService(ctx context.Context, s *service, u *unit, ready fun
 		return 1, err
 	}
 	defer log.Close()
+
 	for _, d := range u.dirs {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return 1, err
 		}
 	}
+
 	env, err := u.environment()
 	if err != nil {
 		return 1, err
 	}
+
 	var notify *net.UnixConn
 	if u.kind == "notify" || u.kind == "notify-reload" {
 		path := "/run/bed/notify-" + u.name
@@ -78,10 +86,12 @@ func (m *manager) runService(ctx context.Context, s *service, u *unit, ready fun
 			return 1, err
 		}
 		defer notify.Close()
+
 		os.Chmod(path, 0o666)
 		go listen(notify, s, ready)
 		env = append(env, "NOTIFY_SOCKET="+path)
 	}
+
 	for i, words := range slices.Concat(u.pre, u.start) {
 		mayFail := false
 		words = expand(words, env)
@@ -89,6 +99,7 @@ func (m *manager) runService(ctx context.Context, s *service, u *unit, ready fun
 			mayFail = mayFail || words[0][0] == '-'
 			words[0] = words[0][1:]
 		}
+
 		pid, exit, err := m.spawn(u, words, env, log)
 		if err != nil {
 			if mayFail {
@@ -96,6 +107,7 @@ func (m *manager) runService(ctx context.Context, s *service, u *unit, ready fun
 			}
 			return 1, err
 		}
+
 		if i >= len(u.pre) {
 			s.set("", pid)
 			if u.kind == "simple" || u.kind == "exec" {
@@ -103,11 +115,13 @@ func (m *manager) runService(ctx context.Context, s *service, u *unit, ready fun
 				s.set("active", pid)
 			}
 		}
+
 		status := m.waitProcess(ctx, u, pid, exit)
 		if code := exitCode(status); code != 0 && !mayFail {
 			return code, nil
 		}
 	}
+
 	return 0, nil
 }
 
@@ -118,13 +132,16 @@ func (m *manager) waitProcess(ctx context.Context, u *unit, pid int, exit chan s
 		return status
 	case <-ctx.Done():
 	}
+
 	targets := []int{pid}
 	if u.killMode == "control-group" || u.killMode == "mixed" {
 		targets = append(targets, descendants(pid)...)
 	}
+
 	for _, t := range targets {
 		unix.Kill(t, unix.SIGTERM)
 	}
+
 	select {
 	case status := <-exit:
 		return status

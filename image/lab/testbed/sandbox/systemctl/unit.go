@@ -43,28 +43,39 @@ func load(name string, dirs []string) (*unit, error) {
 		if target, err := os.Readlink(path); err == nil && target == "/dev/null" {
 			return nil, fmt.Errorf("Unit %s is masked.", name)
 		}
+
 		text, err := os.ReadFile(path)
 		if err != nil {
 			continue
 		}
-		u := &unit{name: name, kind: "simple", restart: "no", restartSec: 100 * time.Millisecond, killMode: "control-group"}
+
+		u := &unit{
+			name:       name,
+			kind:       "simple",
+			restart:    "no",
+			restartSec: 100 * time.Millisecond,
+			killMode:   "control-group",
+		}
 		texts := []string{string(text)}
 		var dropIns []string
 		for _, d := range dirs {
 			found, _ := filepath.Glob(filepath.Join(d, name+".d", "*.conf"))
 			dropIns = append(dropIns, found...)
 		}
+
 		slices.SortFunc(dropIns, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
 		for _, d := range dropIns {
 			if text, err := os.ReadFile(d); err == nil {
 				texts = append(texts, string(text))
 			}
 		}
+
 		for _, t := range texts {
 			if err := u.parse(t); err != nil {
 				return nil, fmt.Errorf("read unit %s: %w", name, err)
 			}
 		}
+
 		return u, nil
 	}
 	return nil, fmt.Errorf("Unit %s not found.", name)
@@ -83,16 +94,19 @@ func (u *unit) parse(text string) error {
 			section = strings.Trim(line, "[]")
 			continue
 		}
+
 		key, value, found := strings.Cut(line, "=")
 		if !found {
 			return fmt.Errorf("line %q has no value", line)
 		}
+
 		if section == "Unit" || section == "Service" {
 			if err := u.set(strings.TrimSpace(key), strings.TrimSpace(value)); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -163,6 +177,7 @@ func (u *unit) set(key, value string) error {
 	default:
 		u.notKnown = append(u.notKnown, key)
 	}
+
 	return nil
 }
 
@@ -199,9 +214,11 @@ func split(line string) []string {
 			word.WriteRune(r)
 		}
 	}
+
 	if open || word.Len() > 0 {
 		words = append(words, word.String())
 	}
+
 	return words
 }
 
@@ -224,6 +241,7 @@ func (u *unit) environment() ([]string, error) {
 			}
 		}
 	}
+
 	return env, nil
 }
 
@@ -245,5 +263,6 @@ func expand(words, env []string) []string {
 		}
 		all = append(all, os.Expand(w, func(name string) string { return value(name) }))
 	}
+
 	return all
 }

@@ -44,10 +44,12 @@ func run() error {
 		return err
 	}
 	defer f.Close()
+
 	if *site {
 		fmt.Print(f.SiteDocument(*nic))
 		return nil
 	}
+
 	server := &http.Server{Addr: *control, Handler: handler(f)}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt)
@@ -55,6 +57,7 @@ func run() error {
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
+
 	return nil
 }
 
@@ -73,6 +76,7 @@ func handler(f *simulator.Simulator) http.Handler {
 		for _, h := range f.Hosts() {
 			all = append(all, host{h.Name, h.MAC, h.BMC(), h.State(), h.Counters(), h.Disks()})
 		}
+
 		out := json.NewEncoder(w)
 		out.SetIndent("", "  ")
 		_ = out.Encode(all)
@@ -98,6 +102,7 @@ func handler(f *simulator.Simulator) http.Handler {
 		if err == nil {
 			h.SetFaults(faults)
 		}
+
 		return err
 	})
 	change("power", func(h *simulator.Server, in *json.Decoder) error {
@@ -106,6 +111,7 @@ func handler(f *simulator.Simulator) http.Handler {
 		if err == nil {
 			h.Power(on)
 		}
+
 		return err
 	})
 	return mux

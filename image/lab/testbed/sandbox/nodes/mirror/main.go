@@ -44,6 +44,7 @@ func run(ctx context.Context, args []string) error {
 	if len(args) < 2 {
 		return errors.New("usage: mirror DIR ADDR/LENGTH …")
 	}
+
 	var prefixes []netip.Prefix
 	var addrs []netip.Addr
 	for _, text := range args[1:] {
@@ -58,10 +59,12 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	key, err := packages.OpenKey(filepath.Join(args[0], "secret", "packages.key"))
 	if err != nil {
 		return err
 	}
+
 	containers, err := registry.New(registry.Config{
 		Addrs:   prefixes,
 		Port:    5000,
@@ -81,6 +84,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	files, err := debian(ctx, filepath.Join(args[0], "debian"), key)
 	if err != nil {
 		return err
@@ -89,10 +93,15 @@ func run(ctx context.Context, args []string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return containers.Run(ctx) })
 	for _, addr := range addrs {
-		server := &http.Server{Addr: netip.AddrPortFrom(addr, 6180).String(), Handler: files, ReadHeaderTimeout: time.Minute}
+		server := &http.Server{
+			Addr:              netip.AddrPortFrom(addr, 6180).String(),
+			Handler:           files,
+			ReadHeaderTimeout: time.Minute,
+		}
 		group.Go(server.ListenAndServe)
 		context.AfterFunc(ctx, func() { _ = server.Close() })
 	}
+
 	return group.Wait()
 }
 
@@ -103,6 +112,7 @@ func debian(ctx context.Context, dir string, key *packages.Key) (http.Handler, e
 	if _, err := repository.Write(ctx); err != nil {
 		return nil, err
 	}
+
 	files := http.NewServeMux()
 	files.Handle("GET /debian/pool/", http.StripPrefix("/debian/pool/", http.FileServer(http.Dir(debs))))
 	files.Handle("GET /debian/", http.StripPrefix("/debian/", http.FileServer(http.Dir(dir))))
