@@ -46,9 +46,10 @@ func TestMain(m *testing.M) {
 
 // fakes are programs that look like those of a rack and only wait.
 var fakes = map[string]string{
-	"qemu-system-x86_64": `[ ! -e no-memory ] || { echo "qemu: cannot set up guest memory" >&2; exit 1; }
-case "$*" in *"-name appliance"*)
-	echo "Firstlight 0.1.0: looking for the stick"; echo "Welcome to Debian"; echo "firstlight: data-mounted: ok, 0.1 s";; *) echo "a node";; esac
+	"qemu-system-x86_64": `case "$*" in *"-name appliance"*)
+	echo "Firstlight 0.1.0: looking for the stick"; echo "Welcome to Debian"; echo "firstlight: data-mounted: ok, 0.1 s";; *)
+	[ ! -e no-memory ] || { echo "qemu: cannot set up guest memory" >&2; exit 1; }
+	echo "a node";; esac
 exec sleep 1000`,
 	"qemu-img": `[ ! -e no-room ] || { echo "no room" >&2; exit 1; }
 for last; do :; done; case $last in *[!0-9]*) : >"$last";; *) for f; do case $f in *.qcow2) : >"$f";; esac; done;; esac`,
