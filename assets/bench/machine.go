@@ -115,8 +115,8 @@ func Memory(pid int, line string) (float64, error) {
 	return kib * 1024, nil
 }
 
-// Timed runs do and returns how many seconds it took.
-func Timed(do func() error) (float64, error) {
+// MeasureSeconds runs do and returns how many seconds it took.
+func MeasureSeconds(do func() error) (float64, error) {
 	began := time.Now()
 	err := do()
 	return time.Since(began).Seconds(), err

@@ -320,24 +320,6 @@ func (s Reconciler) applyChanged(ctx context.Context, now snapshot, objects ...c
 	return nil
 }
 
-// Removed are the hosts of the API that came from the site and are not in it any more. They
-// are reported, never touched: a line deleted from a file is not an order to wipe a server.
-func Removed(hosts []metal3api.BareMetalHost, nodes []NodeObjects) []string {
-	in := map[string]bool{}
-	for _, n := range nodes {
-		in[n.Host.Name] = true
-	}
-
-	var out []string
-	for i := range hosts {
-		if _, ours := hosts[i].Labels[LabelSite]; ours && !in[hosts[i].Name] {
-			out = append(out, hosts[i].Name)
-		}
-	}
-
-	return out
-}
-
 // JoinErrors joins what went wrong, one sentence per node.
 func JoinErrors(all []Progress) error {
 	var errs []error

@@ -111,7 +111,7 @@ func assertOnly(t *testing.T, c place, bucket string, names ...string) {
 	have := []string{}
 	require.NoError(t, s.List(t.Context(), bucket, "", func(o blobs.Object) error { have = append(have, o.Name); return nil }))
 	assert.ElementsMatch(t, names, have)
-	uploads, err := s3test.Pending(t.Context(), s, bucket)
+	uploads, err := s3test.PendingUploads(t.Context(), s, bucket)
 	require.NoError(t, err)
 	assert.Empty(t, uploads)
 }

@@ -128,7 +128,7 @@ func (b *bed) names(prefix string) []string {
 
 // pending lists the unfinished uploads of the bucket.
 func (b *bed) pending() (ids []string) {
-	ids, err := s3test.Pending(b.t.Context(), b.config.Backend, "binary")
+	ids, err := s3test.PendingUploads(b.t.Context(), b.config.Backend, "binary")
 	require.NoError(b.t, err)
 	return ids
 }

@@ -47,7 +47,7 @@ func TestDamageInTheStoreIsFound(t *testing.T) {
 			}, partBegin},
 		{"parts lost",
 			func(ctx context.Context, s client, _ string) error {
-				uploads, err := s.Pending(ctx, "binary")
+				uploads, err := s.PendingUploads(ctx, "binary")
 				if err != nil || len(uploads) != 1 {
 					return errors.New("there is not one upload")
 				}

@@ -51,7 +51,7 @@ func BenchmarkMatch(b *testing.B) {
 func medianMilliseconds(do func() error) (float64, error) {
 	var ms []float64
 	for range runs {
-		seconds, err := bench.Timed(do)
+		seconds, err := bench.MeasureSeconds(do)
 		if err != nil {
 			return 0, err
 		}

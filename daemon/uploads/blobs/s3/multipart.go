@@ -203,7 +203,7 @@ func (s *Client) Sweep(
 		}
 		return s.Remove(ctx, bucket, o.Name)
 	})
-	pending, err2 := s.Pending(ctx, bucket)
+	pending, err2 := s.PendingUploads(ctx, bucket)
 	for _, u := range pending {
 		if now.Sub(u.Started) > age && !named("", u.ID) {
 			err2 = errors.Join(err2, s.Abort(ctx, bucket, u.Object, u.ID))
@@ -213,8 +213,8 @@ func (s *Client) Sweep(
 	return errors.Join(err, err2)
 }
 
-// Pending lists the uploads of a bucket.
-func (s *Client) Pending(ctx context.Context, bucket string) (all []PendingUpload, err error) {
+// PendingUploads lists the uploads of a bucket.
+func (s *Client) PendingUploads(ctx context.Context, bucket string) (all []PendingUpload, err error) {
 	key, id := "", ""
 	for {
 		var page minio.ListMultipartUploadsResult

@@ -116,7 +116,7 @@ func emptyBuckets(ctx context.Context, s *s3.Client) error {
 			}
 		}
 
-		uploads, err := s.Pending(ctx, bucket)
+		uploads, err := s.PendingUploads(ctx, bucket)
 		if err != nil {
 			return err
 		}
@@ -130,8 +130,8 @@ func emptyBuckets(ctx context.Context, s *s3.Client) error {
 	return nil
 }
 
-// Pending names the unfinished uploads that a backend has in a bucket.
-func Pending(ctx context.Context, s blobs.Backend, bucket string) (names []string, err error) {
+// PendingUploads names the unfinished uploads that a backend has in a bucket.
+func PendingUploads(ctx context.Context, s blobs.Backend, bucket string) (names []string, err error) {
 	if f, is := s.(*blobs.Folder); is {
 		files, err := os.ReadDir(filepath.Join(f.Dir, bucket, ".firstlight", "uploads"))
 		for _, file := range files {
@@ -140,7 +140,7 @@ func Pending(ctx context.Context, s blobs.Backend, bucket string) (names []strin
 		return names, err
 	}
 
-	all, err := s.(*s3.Client).Pending(ctx, bucket)
+	all, err := s.(*s3.Client).PendingUploads(ctx, bucket)
 	for _, u := range all {
 		names = append(names, u.ID)
 	}
