@@ -174,11 +174,10 @@ func TestFault14DuplicatesAreNotMultiplied(t *testing.T) {
 	_, server := serve(t, data, nil)
 	relay := &lossyRelay{Server: server, Duplicate: 1}
 	c := dial(t, relayed(t, relay))
-	assert.True(t, bytes.Equal(data, c.get(rrq("boot.efi"), nil)))
+	// A starved machine sends nothing again for want of an answer: with this option the server waits a minute for it.
+	assert.True(t, bytes.Equal(data, c.get(rrq("boot.efi", "timeout", "60"), nil)))
 	blocks := int64(len(data)/512 + 1)
-	// One DATA and at most two ACKs per block pass the relay, and what a starved machine sends again; multiplied, it
-	// is five hundred.
-	assert.LessOrEqual(t, relay.Doubled.Load(), 5*blocks)
+	assert.LessOrEqual(t, relay.Doubled.Load(), 3*blocks+10, "one DATA and at most two ACKs per block pass the relay")
 }
 
 func relayed(t *testing.T, relay *lossyRelay) netip.AddrPort {
