@@ -11,6 +11,13 @@ const (
 	AllowWipe = "firstlight.dev/allow-wipe" // annotation "true", from the owner: what is on a live host's disk may go
 )
 
+// On BareMetalHosts that someone else changed, by the admission policy and what checks hosts.
+const (
+	Cleared = "firstlight.dev/cleared"      // annotation: "registration", or the URL of the image that it may be installed with
+	Wanted  = "firstlight.dev/wanted-image" // annotation: the image as JSON that it gets after its inspection
+	Hold    = "firstlight-checks"           // value of baremetalhost.metal3.io/paused: paused until its checks passed
+)
+
 // On BareMetalHosts, by what verifies them and what makes clusters of them.
 const (
 	Verified  = "firstlight.dev/verified"          // label "true": the installed system was seen to work; goes when it is reinstalled

@@ -137,6 +137,7 @@ func policyRules() []rbacv1.PolicyRule {
 		rule("bpa.akraino.org", []string{"provisionings/status", "softwares/status"}, "get", "patch"),
 		rule("bpa.akraino.org", []string{"provisionings/finalizers"}, "update"),
 		rule("metal3.io", []string{"baremetalhosts"}, "get", "list", "watch", "patch"),
+		rule("firstlight.dev", []string{"launches"}, "get", "list"),
 		rule("batch", []string{"jobs"}, "get", "list", "watch", "create", "delete"),
 		rule("", []string{"configmaps"}, "get", "list", "watch", "create", "patch", "delete"),
 		rule("", []string{"secrets"}, "get", "create", "patch", "delete"),

@@ -27,6 +27,8 @@ type Backups struct {
 type HostBackup struct {
 	Host    metal3api.BareMetalHost `json:"host"` // metadata that is ours, spec, status
 	Removed bool                    `json:"gone"` // its owner removed it: it is not to come back
+	// FromSite: a site once named it. It stays so; records of before this field have the label.
+	FromSite bool `json:"fromSite,omitempty"`
 }
 
 // IsLive tells whether the host of this record was in service and still ought to be.
@@ -54,6 +56,7 @@ func (r Backups) Read() (map[string]HostBackup, error) {
 			continue
 		}
 
+		rec.FromSite = rec.FromSite || rec.Host.Labels[LabelSite] != ""
 		out[name] = rec
 	}
 
@@ -64,7 +67,7 @@ func (r Backups) Read() (map[string]HostBackup, error) {
 // read later is one state or the other. A host that only is absent from the API keeps its
 // record: losing the API's database looks the same.
 func (r Backups) Save(h *metal3api.BareMetalHost) error {
-	rec := HostBackup{Removed: h.DeletionTimestamp != nil, Host: metal3api.BareMetalHost{
+	rec := HostBackup{Removed: h.DeletionTimestamp != nil, FromSite: h.Labels[LabelSite] != "", Host: metal3api.BareMetalHost{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost"},
 		ObjectMeta: metav1.ObjectMeta{Name: h.Name, Namespace: h.Namespace, Labels: h.Labels, UID: h.UID},
 		Spec:       h.Spec,
@@ -78,8 +81,18 @@ func (r Backups) Save(h *metal3api.BareMetalHost) error {
 	path := filepath.Join(r.Dir, h.Name+".json")
 	if old, err := os.ReadFile(path); err == nil {
 		var was HostBackup
-		if bytes.Equal(old, text) || json.Unmarshal(old, &was) == nil && wouldLoseHost(was, rec) {
+		read := json.Unmarshal(old, &was) == nil
+		if bytes.Equal(old, text) || read && wouldLoseHost(was, rec) {
 			return nil
+		}
+		if read && !rec.FromSite && (was.FromSite || was.Host.Labels[LabelSite] != "") {
+			rec.FromSite = true
+			if text, err = json.MarshalIndent(rec, "", "\t"); err != nil {
+				return fmt.Errorf("encode record of host %s: %w", h.Name, err)
+			}
+			if bytes.Equal(old, text) {
+				return nil
+			}
 		}
 	}
 

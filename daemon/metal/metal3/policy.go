@@ -19,7 +19,7 @@ func Policy() []client.Object {
 		live   = `oldObject != null && has(oldObject.status) && has(oldObject.status.provisioning) && oldObject.status.provisioning.state in ['provisioned', 'externally provisioned']`
 		noted  = `oldObject != null && has(oldObject.metadata.annotations) && '` + AllowWipe + `' in oldObject.metadata.annotations && oldObject.metadata.annotations['` + AllowWipe + `'] == 'true'`
 		noting = `object != null && has(object.metadata.annotations) && '` + AllowWipe + `' in object.metadata.annotations && object.metadata.annotations['` + AllowWipe + `'] == 'true'`
-		afresh = `request.operation == 'CREATE' && has(object.spec.image) && !(has(object.metadata.annotations) && '` + annotationStatus + `' in object.metadata.annotations)`
+		afresh = `request.operation == 'CREATE' && has(object.spec.image) && !(has(object.metadata.annotations) && ('` + annotationStatus + `' in object.metadata.annotations || '` + annotationPaused + `' in object.metadata.annotations))`
 		same   = `has(object.spec.image) == has(oldObject.spec.image) && (!has(oldObject.spec.image) || object.spec.image.url == oldObject.spec.image.url)`
 		extern = `(has(object.spec.externallyProvisioned) && object.spec.externallyProvisioned) == (has(oldObject.spec.externallyProvisioned) && oldObject.spec.externallyProvisioned)`
 		off    = `oldObject != null && has(oldObject.status) && has(oldObject.status.operationalStatus) && oldObject.status.operationalStatus == 'detached'`

@@ -220,15 +220,16 @@ func (s Reconciler) next(ctx context.Context, n NodeObjects, rec HostBackup, now
 	p := Progress{Node: n.Host.Name}
 	var found Contents
 	var err error
-	if have != nil && have.Spec.Image == nil && have.Status.HardwareDetails != nil && isIdle(have.Status.Provisioning.State) {
+	if idle := withoutHold(have); idle != nil && idle.Spec.Image == nil && idle.Status.HardwareDetails != nil &&
+		isIdle(idle.Status.Provisioning.State) {
 		if found, err = s.Contents(ctx, have); err != nil {
 			p.Err = fmt.Errorf("ask what is on the disks of %s: %w", p.Node, err)
 			return p
 		}
 	}
 
-	p.Decision = Next(n, have, rec, found)
-	if s.PreflightGate != nil && (p.Step == StepCreate || p.Step == StepImage) {
+	p.Decision = decide(n, have, rec, found)
+	if s.PreflightGate != nil && (p.Step == StepCreate || p.Step == StepRegister || p.Step == StepImage) {
 		if ok, reason := s.PreflightGate(p.Node); !ok {
 			p.Decision = Decision{Step: StepPreflight, Sentence: reason}
 		}
@@ -253,17 +254,34 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 	}
 
 	// Secrets first: a host whose credentials are missing is an error on the host.
-	secrets := []client.Object{n.User, n.Network}
-	if n.BMC != nil {
-		secrets = append(secrets, n.BMC)
+	var secrets []client.Object
+	for _, secret := range []*corev1.Secret{n.User, n.Network, n.BMC} {
+		if secret != nil && (!n.Applied || secret != n.BMC || step == StepRestore) {
+			secrets = append(secrets, secret)
+		}
 	}
 
 	if err := s.applyChanged(ctx, now, secrets...); err != nil {
 		return err
 	}
 
+	if n.Applied && step != StepRestore && step != StepResume || step == StepRelease {
+		return s.patchApplied(ctx, step, n, have)
+	}
+
 	switch step {
-	case StepCreate, StepImage, StepApply:
+	case StepRegister: // someone applied a host of that name before
+		if err := s.applyChanged(ctx, now, ObjectForStep(StepCreate, n.Host, nil)); err != nil {
+			return err
+		}
+		return s.patchApplied(ctx, step, n, have)
+	case StepImage:
+		err := s.applyChanged(ctx, now, ObjectForStep(step, n.Host, have))
+		if err != nil || !IsOnHold(have) {
+			return err
+		}
+		return s.patchApplied(ctx, StepRelease, n, have)
+	case StepCreate, StepApply:
 		return s.applyChanged(ctx, now, ObjectForStep(step, n.Host, have))
 	case StepRestore:
 		h, err := RestoredHost(rec)

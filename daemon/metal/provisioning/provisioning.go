@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -53,13 +54,21 @@ type Provisioner struct {
 	kubeConfig   *rest.Config    // that kubeClient was made from
 	manifest     metal3.Manifest // of the operator
 	progress     []metal3.Progress
-	invalidNodes map[string]error // nodes of the site that cannot become objects
+	invalidNodes map[string]error // nodes that cannot become objects
+	discovered   map[site.Name]site.MAC
+	appliedNodes []site.Node     // hosts that someone applied, as a site would describe them
+	fromSite     map[string]bool // hosts that a site once named
+	nodesKnown   bool            // these two are of the API, not of backups
+	savedAt      time.Time       // they were read from backups
+	secrets      map[string]readSecret
+	hostSecrets  metal3.SecretBackups
 }
 
 // New returns a Provisioner that has done nothing yet.
 func New(d Deps) *Provisioner {
 	p := &Provisioner{Deps: d, changed: make(chan struct{}, 1)}
 	p.Hosts = &metal3.Hosts{Files: netboot.HTTPRoot, Backups: metal3.Backups{Dir: backupDir, Log: d.Log}, Log: d.Log}
+	p.hostSecrets = metal3.SecretBackups{Dir: vault.SecretDir + "/hosts"}
 	p.api = &ironic.Client{Access: p.ironicAccess}
 	p.found = &metal3.Inspections{Ask: p.api.DiskContents}
 	return p
@@ -71,7 +80,7 @@ func (p *Provisioner) Stages() []bringup.Stage {
 		metal3.OperatorStage(p.operator, p.Client),
 		metal3.GuardStage(p.Client),
 		p.ironicStage(),
-		verify.Stage(p.Site, p.Client),
+		verify.Stage(p.AllNodes, p.Client),
 		metal3.RegistrationStage(p.nodeObjects, p.reconciler),
 	}
 }

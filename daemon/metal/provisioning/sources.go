@@ -23,19 +23,21 @@ const RefusalsFile = vault.SecretDir + "/bmc-refusals.json"
 func (p *Provisioner) Sources() verify.Sources {
 	logs := &fact.RamdiskLogs{Dir: ironicState + "/log/deploy"}
 	return verify.Sources{
-		Site:    p.Site,
-		Hosts:   p.Hosts.List,
-		Silent:  p.Hosts.SilentSince,
-		Blocked: p.blockedNodes,
-		Records: p.Boot.Traces,
-		Leases:  p.Boot.Leases,
-		DHCP:    p.dhcpFacts,
-		Access:  p.Vault.Keys.AccessSigner,
-		HostKey: p.Vault.Keys.HostPublicKey,
-		Image:   p.imageFacts,
-		Disk:    rootDiskSize,
-		Ironic:  p.IronicNodes,
-		Log:     logs.LastError,
+		Site:     p.AllNodes,
+		Applied:  p.IsApplied,
+		FromSite: p.isFromSite,
+		Hosts:    p.Hosts.List,
+		Silent:   p.Hosts.SilentSince,
+		Blocked:  p.blockedNodes,
+		Records:  p.Boot.Traces,
+		Leases:   p.Boot.Leases,
+		DHCP:     p.dhcpFacts,
+		Access:   p.Vault.Keys.AccessSigner,
+		HostKey:  p.Vault.Keys.HostPublicKey,
+		Image:    p.imageFacts,
+		Disk:     rootDiskSize,
+		Ironic:   p.IronicNodes,
+		Log:      logs.LastError,
 	}
 }
 
@@ -58,6 +60,9 @@ func (p *Provisioner) dhcpFacts() verify.DHCP {
 // imageFacts looks for a node's operating system where the node will load it from.
 func (p *Provisioner) imageFacts(ctx context.Context, n site.Node) verify.Image {
 	name, url, format := n.OS.Image, string(n.OS.URL), n.OS.Format
+	if name == "" && url == "" {
+		return verify.Image{None: true}
+	}
 	if url != "" {
 		name = url
 	} else {

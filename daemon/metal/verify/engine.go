@@ -23,9 +23,11 @@ import (
 
 // Sources is what the engine looks at. Functions without a context answer from memory.
 type Sources struct {
-	Site      func() *site.Site // with its defaults
-	Appliance func() string     // what the appliance waits for before it hands nodes over; "": nothing
+	Site      func() *site.Site      // with its defaults, and with the hosts that someone applied as its last nodes
+	Applied   func(name string) bool // whether a node of Site is one of those; nil: none is
+	Appliance func() string          // what the appliance waits for before it hands nodes over; "": nothing
 	Hosts     func() (hosts []metal3api.BareMetalHost, current bool)
+	FromSite  func(name string) bool         // whether the site once named a host; nil: it named them all
 	Silent    func(now time.Time) time.Time  // since when the API has not answered for Hosts; zero: it does; nil: it always does
 	Blocked   func() map[string]metal3.Block // nodes that registration blocks
 	Records   func() []boottrace.Trace
@@ -202,7 +204,9 @@ func (e *Engine) step(ctx context.Context) {
 	list, current := e.Hosts()
 	hosts := map[string]metal3api.BareMetalHost{}
 	for _, h := range list {
-		hosts[h.Name] = h
+		if !metal3.IsUnregistered(&h) { // nothing was powered on: it stands where a node without a host does
+			hosts[h.Name] = h
+		}
 	}
 
 	waits := e.Appliance()

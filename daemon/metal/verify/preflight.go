@@ -162,6 +162,8 @@ func dhcpAlone(f Facts) status.Check {
 func imageFits(f Facts) status.Check {
 	i := f.Image
 	switch {
+	case i.None:
+		return skippedCheck("its BareMetalHost names no image yet")
 	case i.Problem != "":
 		return failedCheck(i.Fix, "%s", i.Problem)
 	case i.Name == "":

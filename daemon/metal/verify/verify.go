@@ -51,6 +51,7 @@ type DHCP struct {
 // Image is the operating system that the node is to have.
 type Image struct {
 	Name    string
+	None    bool   // it asks for none yet
 	Bytes   int64  // on a disk; 0: not known
 	Problem string // why it cannot be had
 	Fix     string

@@ -75,13 +75,25 @@ var unknownMachineRules = []rule{
 	{
 		name:     "removed",
 		meaning:  "a host whose node was taken out of site.yaml",
-		matches:  func(v View) bool { return v.Node == nil },
+		matches:  func(v View) bool { return v.Node == nil && v.FromSite },
 		sentence: func(v View) string { return "is not in site.yaml any more: it is left as it is, " + stateName(v) },
 		next: func(v View) string {
 			return fmt.Sprintf(
 				"to give it up, run: kubectl -n metal3 delete bmh %s (docs/metal.md says what that does)", v.Name,
 			)
 		},
+	},
+	{
+		name:     "external",
+		meaning:  "a host that someone applied as externally provisioned",
+		matches:  func(v View) bool { return v.Node == nil && hostState(v, "externally provisioned") },
+		sentence: fixedSentence("is externally provisioned: the appliance neither installs nor verifies it"),
+	},
+	{
+		name:     "applied",
+		meaning:  "a host that someone applied, a moment ago",
+		matches:  func(v View) bool { return v.Node == nil },
+		sentence: fixedSentence("was applied to the API, and its checks begin"),
 	},
 }
 

@@ -95,7 +95,9 @@ func cases() map[string]View {
 	return map[string]View{
 		"api-silent":  change(host("provisioning", 5), func(v *View) { v.Silent = time.Date(2026, 3, 1, 10, 4, 5, 0, time.UTC) }),
 		"not-in-site": change(wire("inspecting", 1, discover), func(v *View) { v.Node, v.Host, v.BootTrace.First = nil, nil, ago(7) }),
-		"removed":     change(host("provisioned", 60), func(v *View) { v.Node = nil }),
+		"removed":     change(host("provisioned", 60), func(v *View) { v.Node, v.FromSite = nil, true }),
+		"external":    change(host("externally provisioned", 60), func(v *View) { v.Node = nil }),
+		"applied":     change(host("", 1), func(v *View) { v.Node = nil }),
 		"proven":      change(host("provisioned", 60), func(v *View) { v.Verified = true }),
 		"appliance-starting": change(base(), func(v *View) {
 			v.Appliance, v.Preflight, v.Passed = "control-plane: the API server to answer", nil, false
