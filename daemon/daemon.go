@@ -84,8 +84,9 @@ func New(log *slog.Logger) *Daemon {
 	d.wireMetal(vault.New(d.host.MachineID))
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()
-	d.metal.PreflightGate = d.verifier.Gate
-	d.cluster = &clusters{metal: d.metal, nodes: d.verifier.Nodes}
+	d.metal.PreflightGate, d.metal.FoundMAC = d.verifier.Gate, d.verifier.FoundMAC
+	d.cluster = &clusters{metal: d.metal, nodes: d.verifier.Nodes, hostKey: d.verifier.HostKeyOf}
+	d.metal.ClusterLogin = d.cluster.loginSecret
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{Plan: d.plan(), Log: log, Changed: d.notifyChange, Unanswered: apply.IsUnanswered}
@@ -191,6 +192,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			)
 		}},
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
+		{"stand-in BMC", d.metal.StandIn.Serve},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {
 			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts))

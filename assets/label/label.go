@@ -18,6 +18,13 @@ const (
 	Hold    = "firstlight-checks"           // value of baremetalhost.metal3.io/paused: paused until its checks passed
 )
 
+// Login is an annotation on a BareMetalHost, from the owner: the Secret in its namespace with the user and password
+// that its image came with. HostKey is one from what verifies it: the SSH host key that it has, as in authorized_keys.
+const (
+	Login   = "firstlight.dev/login"
+	HostKey = "firstlight.dev/ssh-host-key"
+)
+
 // On BareMetalHosts, by what verifies them and what makes clusters of them.
 const (
 	Verified  = "firstlight.dev/verified"          // label "true": the installed system was seen to work; goes when it is reinstalled

@@ -25,6 +25,7 @@ type AppliedHost struct {
 	UserData []byte // nil: it has none
 	// Credentials are the Secret of its BMC as it was saved, to be restored with the host; nil: none.
 	Credentials *corev1.Secret
+	FoundMAC    string // that its BMC names, for a host that names none itself
 	SameBMC     string // another host that has the same BMC; "": none
 }
 
@@ -104,6 +105,9 @@ func (a AppliedHost) image() *metal3api.Image {
 func NewAppliedObjects(a AppliedHost, ap Appliance) (NodeObjects, error) {
 	h := a.Host.DeepCopy()
 	h.Spec.Image = a.image().DeepCopy()
+	if h.Spec.BootMACAddress == "" {
+		h.Spec.BootMACAddress = a.FoundMAC
+	}
 	n := NodeObjects{Applied: true, Host: h, SameBMC: a.SameBMC, BMC: a.Credentials, Own: ownMAC(a.Node(), ap.MACs)}
 	if n.Host.Spec.Image == nil {
 		return n, nil
@@ -185,6 +189,9 @@ func appliedPatch(step Step, n NodeObjects, have *metal3api.BareMetalHost) (fiel
 	case StepRegister:
 		annotations[label.Cleared] = clearedRegistration
 		spec["image"] = nil
+		if n.Applied && have.Spec.BootMACAddress == "" && n.Host.Spec.BootMACAddress != "" {
+			spec["bootMACAddress"] = n.Host.Spec.BootMACAddress
+		}
 		if n.Applied && n.Host.Spec.Image != nil {
 			image, err := json.Marshal(n.Host.Spec.Image)
 			if err != nil {

@@ -23,6 +23,8 @@ type Hosts struct {
 	Files   string // folder below which the conductor writes pxelinux.cfg/MAC
 	Backups Backups
 	Log     *slog.Logger
+	// WithoutBMC is the node of the site that has a MAC and no BMC; "": none. Nil: always none.
+	WithoutBMC func(mac string) string
 
 	mu      sync.RWMutex
 	current bool
@@ -95,6 +97,10 @@ func (h *Hosts) Boot(_ context.Context, m pxe.Machine) pxe.Boot {
 	if v.Host == nil && v.Current && v.Live {
 		// The API has lost a host that was in service: it boots its disk while it is restored.
 		v.Current = false
+	}
+
+	if v.Host == nil && h.WithoutBMC != nil {
+		v.Node = h.WithoutBMC(mac)
 	}
 
 	v.Script = h.script(m.MAC)

@@ -114,6 +114,8 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 	switch {
 	case state == metal3api.StateExternallyProvisioned:
 		return holdFor(ReasonDecision, "it is externally provisioned: the appliance never installs it")
+	case state == metal3api.StateUnmanaged && have.Spec.BMC.Address != want.Spec.BMC.Address:
+		return Decision{Step: StepApply}
 	case state == metal3api.StateUnmanaged:
 		return holdFor(ReasonDecision, "it has no BMC in site.yaml: the appliance cannot switch it on")
 	case !isIdle(state):

@@ -129,6 +129,14 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 	for _, n := range s.Nodes {
 		if mac := discovered[n.Name]; mac != "" {
 			n.BootMAC, n.MACs = mac, []site.MAC{mac}
+		} else if n.BootMAC == "" && len(n.MACs) == 0 && p.FoundMAC != nil {
+			n.BootMAC = site.MAC(p.FoundMAC(string(n.Name))) // its pre-flight passed with it
+		}
+
+		if n.BMC == nil {
+			if n.BMC, err = p.StandIn.BMC(n.Name); err != nil {
+				return nil, err
+			}
 		}
 
 		h, err := metal3.NewNodeObjects(s, n, a)
@@ -141,6 +149,10 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 
 	var nodes []site.Node
 	for _, host := range applied {
+		if host.Host.Spec.BootMACAddress == "" && metal3.IsUnregistered(host.Host) && p.FoundMAC != nil {
+			host.FoundMAC = p.FoundMAC(host.Host.Name)
+		}
+
 		nodes = append(nodes, host.Node())
 		if unfit[host.Host.Name] != nil {
 			continue
@@ -165,6 +177,16 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 	p.fromSite = fromSite
 	p.invalidNodes, p.discovered, p.appliedNodes, p.nodesKnown = unfit, discovered, nodes, p.Hosts.IsCurrent()
 	return all, nil
+}
+
+// nodeWithoutBMC is the node of the site that has a MAC and no BMC; "" if there is none.
+func (p *Provisioner) nodeWithoutBMC(mac string) string {
+	for _, n := range p.Site().Nodes {
+		if n.BMC == nil && (string(n.BootMAC) == mac || slices.Contains(n.MACs, site.MAC(mac))) {
+			return string(n.Name)
+		}
+	}
+	return ""
 }
 
 // knownHosts are the hosts of the API, and those in service that the API has lost, with their backups. Before the API

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +23,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
+	"firstlight.dev/firstlight/daemon/metal/standinbmc"
 	"firstlight.dev/firstlight/daemon/metal/verify"
 )
 
@@ -38,12 +40,16 @@ type Deps struct {
 	Kinds         func(*runtime.Scheme) error                // adds the kinds that Client knows besides Metal3's
 	Uploads       func() (map[string]metal3.Image, error)    // OS images that were uploaded, by name; never nil
 	PreflightGate func(node string) (ok bool, reason string) // asked before a node is first switched on
+	FoundMAC      func(node string) string                   // MAC that a BMC names, of a node without any; "": none
+	// ClusterLogin is the Secret with the default user of the images of a cluster's nodes, if a host is one of them.
+	ClusterLogin func(ctx context.Context, h *metal3api.BareMetalHost) (namespace, secret string, err error)
 }
 
 // Provisioner takes the nodes of the site from their BMC to a system in service.
 type Provisioner struct {
 	Deps
-	Hosts *metal3.Hosts // the picture of them, and what each boots
+	Hosts   *metal3.Hosts      // the picture of them, and what each boots
+	StandIn *standinbmc.Server // for nodes without a BMC
 
 	changed chan struct{} // a host did, or what is known of one
 	found   *metal3.Inspections
@@ -69,6 +75,8 @@ func New(d Deps) *Provisioner {
 	p := &Provisioner{Deps: d, changed: make(chan struct{}, 1)}
 	p.Hosts = &metal3.Hosts{Files: netboot.HTTPRoot, Backups: metal3.Backups{Dir: backupDir, Log: d.Log}, Log: d.Log}
 	p.hostSecrets = metal3.SecretBackups{Dir: vault.SecretDir + "/hosts"}
+	p.StandIn = &standinbmc.Server{Dir: vault.SecretDir + "/standinbmc", Log: d.Log}
+	p.Hosts.WithoutBMC = p.nodeWithoutBMC
 	p.api = &ironic.Client{Access: p.ironicAccess}
 	p.found = &metal3.Inspections{Ask: p.api.DiskContents}
 	return p

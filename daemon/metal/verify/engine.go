@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,7 @@ type Sources struct {
 	// What asks the network; nil: as package ask, bmc and shell do.
 	Network Network
 	Login   func(ctx context.Context, b site.BMC) bmc.Answer
+	BootMAC func(ctx context.Context, b site.BMC, heard func(mac string) bool) (string, error)
 	Ask     func(ctx context.Context, t shell.Target) shell.Answer
 }
 
@@ -74,6 +76,7 @@ const (
 type Engine struct {
 	Sources
 	Outcomes Outcomes
+	Logins   *Logins   // nil: no image has a default user
 	Refusals *Refusals // BMCs that must not be asked again
 	Changed  func()    // something changed that the hand-over or a screen waits for; must not block
 	Logger   *slog.Logger
@@ -110,7 +113,8 @@ type state struct {
 	bmc       bmc.Answer
 	bmcKey    string
 	bmcAt     time.Time
-	silences  int // of the BMC, in a row
+	silences  int    // of the BMC, in a row
+	bootMAC   string // that the BMC names; "": not asked
 
 	hostState string
 	hostSince time.Time
@@ -189,6 +193,30 @@ func (e *Engine) Nodes() []status.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.all)
+}
+
+// HostKeyOf is the SSH host key by which a verified node was met, as in authorized_keys; "" if it is not verified.
+func (e *Engine) HostKeyOf(node string) string {
+	e.mu.Lock()
+	installed := ""
+	if s := e.nodes[site.Name(node)]; s != nil {
+		installed = s.installed
+	}
+	e.mu.Unlock()
+	if installed == "" {
+		return ""
+	}
+	if key := e.Logins.HostKey(node, installed); key != "" {
+		return key
+	}
+
+	key, err := e.HostKey(site.Name(node))
+	if err != nil {
+		e.Logger.Error("host key cannot be read", "node", node, "error", err)
+		return ""
+	}
+
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 }
 
 // Launch is how the launch stands.

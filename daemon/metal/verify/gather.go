@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -47,6 +48,10 @@ func (localNetwork) OwnMACs() []string {
 
 	return all
 }
+
+// asksLately is how long a machine that asked what to boot is taken to wait for the answer: it asks every ten seconds,
+// and its firmware starts anew when that takes too long.
+const asksLately = 5 * time.Minute
 
 // startPreflight begins a node's pre-flight when it is due: whenever the gate may be asked. e.mu is held.
 func (e *Engine) startPreflight(
@@ -118,6 +123,10 @@ func (e *Engine) gatherFacts(
 		f.Disk = e.Disk(n, h)
 	}
 
+	for _, r := range e.Records() {
+		f.Asks = f.Asks || slices.Contains(nodeMACs(n), site.MAC(r.MAC)) && time.Since(r.Last.Time) < asksLately
+	}
+
 	legs, err := network.LocalAddrs()
 	if err != nil {
 		e.Logger.Warn("addresses not read", "error", err)
@@ -169,13 +178,58 @@ func (e *Engine) gatherFacts(
 	}
 
 	if n.BMC != nil && !has {
-		wg.Go(func() { f.BMC = e.checkBMC(ctx, st, *n.BMC) })
+		wg.Go(func() {
+			f.BMC = e.checkBMC(ctx, st, *n.BMC)
+			if f.BMC.Verdict == bmc.OK && needsBMCMAC(n) && len(nodeMACs(n)) == 0 {
+				f.BootMAC, f.BootMACError = e.findMAC(ctx, st, *n.BMC)
+			}
+		})
 	}
 
 	wg.Go(func() { f.Image = e.Image(ctx, n) })
 	wg.Wait()
 	f.DHCP, f.Clock = e.DHCP(), e.Clock()
 	return f
+}
+
+// findMAC is the MAC that a BMC says its server boots from, asked until there is one.
+func (e *Engine) findMAC(ctx context.Context, st *state, b site.BMC) (mac, problem string) {
+	e.mu.Lock()
+	known := st.bootMAC
+	e.mu.Unlock()
+	if known != "" {
+		return known, ""
+	}
+
+	heard := map[string]bool{}
+	for _, r := range e.Records() {
+		heard[r.MAC] = true
+	}
+
+	ask := e.BootMAC
+	if ask == nil {
+		ask = bmc.BootMAC
+	}
+
+	mac, err := ask(ctx, b, func(mac string) bool { return heard[mac] })
+	if err != nil {
+		return "", err.Error()
+	}
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	st.bootMAC = mac
+	return mac, ""
+}
+
+// FoundMAC is the MAC that a node's BMC names, if nothing else does; "" before its pre-flight.
+func (e *Engine) FoundMAC(node string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.nodes[site.Name(node)]; s != nil {
+		return s.bootMAC
+	}
+	return ""
 }
 
 // duplicateMACs are MACs of the node that a host of another name, or this machine, has as well.
@@ -297,7 +351,7 @@ func (e *Engine) startVerification(
 	}
 
 	e.asking.Go(func() {
-		a := question(ctx, t)
+		a := e.ask(ctx, question, t, what)
 		checks := VerifyNode(Findings{Node: st.node, Host: &h, Answer: a})
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -325,6 +379,32 @@ func (e *Engine) startVerification(
 
 		st.checks = checks
 	})
+}
+
+// ask asks what is installed on a node. If no key opens it, a default user and password does, where its owner gave
+// them.
+func (e *Engine) ask(
+	ctx context.Context, question func(context.Context, shell.Target) shell.Answer, t shell.Target, what string,
+) shell.Answer {
+	if e.Logins == nil {
+		return question(ctx, t)
+	}
+
+	e.Logins.aim(&t, what)
+	a := question(ctx, t)
+	if a.Verdict != shell.OtherMachine && a.Verdict != shell.Locked {
+		return a
+	}
+
+	switch err := e.Logins.adopt(ctx, &t, what); {
+	case err == nil:
+		e.Logger.Info("logged in with the image's default user, whose password is taken away", "node", t.Name)
+		return question(ctx, t)
+	case !errors.Is(err, errNoCredentials):
+		a.Verdict, a.Text = shell.Locked, err.Error()
+	}
+
+	return a
 }
 
 // deferFirstFailures makes failures wait: they count when they are found a second time.

@@ -24,6 +24,9 @@ type Facts struct {
 	Node          site.Node           // with its defaults
 	Registered    bool                // it has its BareMetalHost: Ironic speaks to its BMC
 	BMC           bmc.Answer          // zero: not asked
+	Asks          bool                // it asked lately on the provisioning network what to boot
+	BootMAC       string              // that the BMC names, of a node without any; "": not asked, or not known
+	BootMACError  string              // why it is not known
 	DuplicateMACs map[site.MAC]string // MACs of the node that something else has as well: what that is
 	Users         map[netip.Addr]Reply
 	Routers       map[netip.Addr]Reply

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
@@ -42,6 +43,10 @@ func (r *Provisionings) hostKeys(
 		}
 
 		b := w.host(m)
+		if b != nil && b.Annotations[label.HostKey] != "" { // it was met when the host was verified
+			keys[m.Address] = b.Annotations[label.HostKey]
+			continue
+		}
 		if b == nil || b.Spec.UserData == nil || b.Spec.UserData.Name == "" {
 			continue
 		}

@@ -102,6 +102,8 @@ func cases() map[string]View {
 		"appliance-starting": change(base(), func(v *View) {
 			v.Appliance, v.Preflight, v.Passed = "control-plane: the API server to answer", nil, false
 		}),
+		"no-bmc":          refusedBy("bmc", "it has no BMC in site.yaml, and does not ask on the provisioning network what to boot", "switch it on", ""),
+		"switch-on":       change(host("provisioned", 5), func(v *View) { v.Node, v.Answer = &site.Node{}, "" }),
 		"bmc-silent":      refusedBy("bmc", "the BMC 10.30.0.101:623 does not answer", "look at the BMC's cable", bmc.Silent),
 		"bmc-refused":     refusedBy("bmc", `the BMC 10.30.0.101:623 refuses the password of user "admin"`, "correct bmc.password", bmc.Refused),
 		"bmc-unfit":       refusedBy("bmc", "the BMC 10.30.0.101:443 has no /redfish/v1/Systems/9", "correct the path of bmc.address", bmc.Unfit),
@@ -169,7 +171,7 @@ func cases() map[string]View {
 		"interrupted":   failed(host("inspecting", 5), "The inspecting state can't be resumed by conductor firstlight. Moving to fail state."),
 		"registration":  change(failed(host("registering", 5), "Failed to get power state for node"), func(v *View) { v.Host.ErrorType = "registration error" }),
 		"error":         failed(host("preparing", 5), "something that nobody has seen yet"),
-		"no-bmc":        host("unmanaged", 5),
+		"unmanaged":     host("unmanaged", 5),
 		"delayed":       change(host("available", 5), func(v *View) { v.Host.Operational = "delayed" }),
 		"registering":   host("registering", 1),
 		"inspected":     host("available", 1),

@@ -30,6 +30,9 @@ func (h *Server) inventory() object {
 		first = disks[0]
 	}
 
+	h.mu.Lock()
+	inBand := h.inBand
+	h.mu.Unlock()
 	nic := object{
 		// Ironic passes over NICs with a loopback address, so it is told another one (RFC 5737).
 		"name": "eth0", "mac_address": h.MAC, "ipv4_address": fmt.Sprintf(
@@ -58,7 +61,7 @@ func (h *Server) inventory() object {
 			},
 			"boot":          object{"current_boot_mode": "uefi", "pxe_interface": h.MAC},
 			"hostname":      h.Name,
-			"bmc_address":   "0.0.0.0",
+			"bmc_address":   orDefault(inBand, "0.0.0.0"),
 			"bmc_v6address": "::/0",
 			"bmc_mac":       nil,
 		},
