@@ -36,6 +36,7 @@ func (p *Provisioner) Sources() verify.Sources {
 		Disk:    rootDiskSize,
 		Ironic:  p.IronicNodes,
 		Log:     logs.LastError,
+		Refusal: p.Gate.LastRefusal,
 	}
 }
 
