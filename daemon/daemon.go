@@ -107,10 +107,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 			}
 			return ironic.RamdiskTail(authority.PEM(), size)
 		},
-		Booter: func() pxe.Booter {
-			d.metal.Hosts.Ramdisk = d.metal.Ramdisk()
-			return d.metal.Hosts
-		},
+		Booter: func() pxe.Booter { return d.metal.Booter() },
 	}
 	d.metal = provisioning.New(provisioning.Deps{
 		Log:     d.log,
@@ -121,6 +118,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 		Kinds:   v1alpha1.AddToScheme,
 		Uploads: func() (map[string]metal3.Image, error) { return uploadedImages(d.boot.FileURL()) },
 	})
+	d.boot.Minter = d.metal.Gate
 }
 
 // applySite hands the site to the parts that follow it. It runs within the stage site-read, so
@@ -175,6 +173,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"lease", d.host.MaintainLeases},
 		{"time", func(ctx context.Context) error { return d.mirror.ServeTime(ctx, linksUp, d.host.TimeSource) }},
 		{"pxe", d.serveBoot},
+		{"boots of agents", d.metal.Gate.Boots.Run},
+		{"agents", func(ctx context.Context) error { return d.metal.ServeAgents(ctx, linksUp) }},
 		{"dhcp bmc", func(ctx context.Context) error { return d.networkDHCP.Serve(ctx, host.BMC, linksUp) }},
 		{"dhcp baremetal", func(ctx context.Context) error {
 			return d.networkDHCP.Serve(

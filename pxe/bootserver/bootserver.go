@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"firstlight.dev/firstlight/assets/limit"
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
 	"firstlight.dev/firstlight/pxe/boottrace"
@@ -37,6 +38,7 @@ type Server struct {
 
 	Booter   pxe.Booter          // nil: nothing is booted from here
 	Machines pxe.Machines        // nil: no client is known by its address; needs a Booter
+	Minter   pxe.Minter          // makes the tokens of boots that ask for one; nil: those are not served
 	Record   *boottrace.Recorder // may be nil
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger
@@ -139,7 +141,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	err := server.Serve(newLimitedListener(listener, connections, perClient, s.Log))
+	err := server.Serve(limit.Listen(listener, limit.Limits{Total: connections, PerAddress: perClient}, s.Log))
 	if ctx.Err() != nil {
 		return nil
 	}
