@@ -20,6 +20,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/api"
 	"firstlight.dev/firstlight/daemon/appliance/console"
+	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
@@ -44,6 +45,7 @@ const JournalName = "journal.json"
 type Daemon struct {
 	log         *slog.Logger
 	host        *host.Host
+	firewall    *firewall.Firewall
 	kube        *kube.Cluster
 	boot        *netboot.Server
 	mirror      *mirror.Mirror
@@ -81,6 +83,7 @@ func New(log *slog.Logger) *Daemon {
 		Ready: d.stageReady("data-mounted"),
 	}
 	d.host.OnSite = d.applySite
+	d.firewall = &firewall.Firewall{Site: d.host.Site}
 	d.wireMetal(vault.New(d.host.MachineID))
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()
@@ -270,6 +273,7 @@ func (d *Daemon) Document() status.Document {
 		Launch:    d.verifier.Launch(),
 		Clusters:  d.cluster.Clusters(),
 		Artifacts: d.uploads.status(s.Stages),
+		Firewall:  d.firewall.Status(),
 	}
 	d.networkDHCP.AddStatus(&doc)
 	if doc.State == "" {
