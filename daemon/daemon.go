@@ -115,6 +115,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 			return d.metal.Hosts
 		},
 	}
+	d.mirror.Known = d.boot.IsKnown
 	d.metal = provisioning.New(provisioning.Deps{
 		Log:     d.log,
 		Site:    d.host.Site,
@@ -196,7 +197,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {
-			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts))
+			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts), d.log)
 		}},
 	}
 	var wg sync.WaitGroup
