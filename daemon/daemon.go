@@ -20,6 +20,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/api"
 	"firstlight.dev/firstlight/daemon/appliance/console"
+	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
@@ -44,6 +45,7 @@ const JournalName = "journal.json"
 type Daemon struct {
 	log         *slog.Logger
 	host        *host.Host
+	firewall    *firewall.Firewall
 	kube        *kube.Cluster
 	boot        *netboot.Server
 	mirror      *mirror.Mirror
@@ -81,6 +83,7 @@ func New(log *slog.Logger) *Daemon {
 		Ready: d.stageReady("data-mounted"),
 	}
 	d.host.OnSite = d.applySite
+	d.firewall = &firewall.Firewall{Site: d.host.Site}
 	d.wireMetal(vault.New(d.host.MachineID))
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()
@@ -109,6 +112,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 		},
 		Booter: func() pxe.Booter { return d.metal.Booter() },
 	}
+	d.mirror.Known = d.boot.IsKnown
 	d.metal = provisioning.New(provisioning.Deps{
 		Log:     d.log,
 		Site:    d.host.Site,
@@ -194,7 +198,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {
-			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts))
+			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts), d.log)
 		}},
 	}
 	var wg sync.WaitGroup
@@ -271,6 +275,7 @@ func (d *Daemon) Document() status.Document {
 		Launch:    d.verifier.Launch(),
 		Clusters:  d.cluster.Clusters(),
 		Artifacts: d.uploads.status(s.Stages),
+		Firewall:  d.firewall.Status(),
 	}
 	d.networkDHCP.AddStatus(&doc)
 	if doc.State == "" {
