@@ -91,7 +91,8 @@ func Merge(lists ...[]Package) ([]Package, error) {
 // is there is left alone, so running it again changes nothing; if a package or a version
 // cannot be had, nothing is installed. A node that was given the appliance's repository
 // (docs/clusters.md) takes packages from nowhere else: there is no way to other mirrors, and
-// apt would wait for them. It says how things stand in lines for Read.
+// apt would wait for them. What is merely recommended is not installed: its name may belong to another owner.
+// It says how things stand in lines for Read.
 func Script(packages []Package) string {
 	var b strings.Builder
 	b.WriteString(prologue)
@@ -134,7 +135,7 @@ tell() { echo "firstlight: has $1 $(installed "$1")"; }
 `
 
 const middle = `if [ -n "$todo" ] && [ -z "$lacking" ]; then
-	apt-get -q -y $only -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold --allow-downgrades install $todo >&2 </dev/null || echo "firstlight: failed $?"
+	apt-get -q -y $only --no-install-recommends -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold --allow-downgrades install $todo >&2 </dev/null || echo "firstlight: failed $?"
 fi
 `
 
