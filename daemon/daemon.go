@@ -89,6 +89,7 @@ func New(log *slog.Logger) *Daemon {
 	d.verifier = d.newVerifier()
 	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
 	d.cluster = &clusters{metal: d.metal, nodes: d.verifier.Nodes}
+	d.mirror.Owners = d.cluster.Owners
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{Plan: d.plan(), Log: log, Changed: d.notifyChange, Unanswered: apply.IsUnanswered}
