@@ -36,7 +36,7 @@ func (a resolution) want(r *Provisionings, w *clusterState) *kud.Want {
 	s := w.cr.Spec
 	want := &kud.Want{
 		Members:       a.members,
-		Plugins:       s.KUDPlugins,
+		Plugins:       w.plugins.install,
 		PodSubnet:     s.PodSubnet,
 		ServiceSubnet: s.ServiceSubnet,
 		Image:         s.InstallerImage,
@@ -228,6 +228,9 @@ const (
 // warnings are about what is asked, and about what the cluster left behind.
 func (w *clusterState) warnings() []warning {
 	all := specWarnings(w.cr.Spec)
+	if text := w.plugins.sentence(); text != "" {
+		all = append(all, warning{PluginsMissing, text})
+	}
 	for _, l := range FindLeftovers(w.cluster, maps.Values(w.bmh)) {
 		all = append(all, warning{HostUncleared, l.Sentence()})
 	}

@@ -36,6 +36,7 @@ type clusterState struct {
 	virtlet bool
 	now     time.Time
 	dir     clusterDir
+	plugins plugins
 
 	nameOwner string // the other Provisioning that has this cluster's name
 	renamed   string // the name that the label says now, of a cluster that has another already
@@ -74,6 +75,7 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 		owner:   ownerName(cr.Namespace, cr.Name),
 		now:     r.Now(),
 		virtlet: cr.Labels[v1alpha1.LabelClusterType] == v1alpha1.VirtletVM,
+		plugins: choosePlugins(cr.Spec, r.Plugins),
 	}
 	if old := cr.Status.Cluster; old != "" && old != w.cluster {
 		has, err := r.hasCluster(ctx, cr, old)
@@ -319,7 +321,6 @@ const (
 	InvalidName      = "InvalidName"
 	ClusterRenamed   = "ClusterRenamed"
 	ClusterNameTaken = "ClusterNameTaken"
-	UnknownPlugin    = "UnknownPlugin"
 	InvalidSubnet    = "InvalidSubnet"
 	AddressTwice     = "AddressTwice"
 	NoInstaller      = "NoInstaller"
@@ -350,17 +351,6 @@ func (r *Provisionings) checkSpec(w *clusterState) ([]match.Node, []match.Proble
 			"cluster %s was begun under this name and cannot become %s; set the label cluster back, "+kud.GiveUp,
 			w.cluster, w.renamed,
 		)
-	}
-
-	known := r.Plugins
-	if w.cr.Spec.InstallerImage != "" { // not the stick's: a KUD
-		known = Plugins()
-	}
-
-	for _, name := range w.cr.Spec.KUDPlugins {
-		if !slices.Contains(known, name) {
-			wrong(UnknownPlugin, "KUDPlugins: there is no plugin %s; known are: %s", name, strings.Join(known, ", "))
-		}
 	}
 
 	for _, f := range []struct{ name, text string }{{"PodSubnet", w.cr.Spec.PodSubnet}, {"ServiceSubnet", w.cr.Spec.ServiceSubnet}} {
