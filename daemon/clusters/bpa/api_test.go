@@ -40,14 +40,15 @@ import (
 // bed is a real API with the operator's objects applied, and operators that run against it
 // with no more rights than their own.
 type bed struct {
-	t       *testing.T
-	api     client.Client
-	config  *rest.Config
-	rights  *rest.Config // the operator's
-	dir     string
-	kubectl func(args ...string) string
-	mu      sync.Mutex
-	warned  []string
+	t                   *testing.T
+	api                 client.Client
+	config              *rest.Config
+	rights              *rest.Config // the operator's
+	dir                 string
+	kubectl             func(args ...string) string
+	program, kubeconfig string
+	mu                  sync.Mutex
+	warned              []string
 }
 
 func newBed(t *testing.T) *bed {
@@ -63,6 +64,7 @@ func newBed(t *testing.T) *bed {
 	require.NoError(t, err)
 	program, err := sandbox.BuildProgram(t.Context(), "kubernetes")
 	require.NoError(t, err)
+	b.program, b.kubeconfig = program, server.Kubeconfig
 	b.kubectl = func(args ...string) string {
 		out, err := exec.CommandContext(t.Context(), program, append([]string{"kubectl", "--kubeconfig", server.Kubeconfig}, args...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)

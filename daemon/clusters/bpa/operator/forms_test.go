@@ -152,7 +152,7 @@ func testRefusals(t *testing.T, r *rig) {
 		{"PodSubnet", "masters:\n- m: {cpu: 1}\nPodSubnet: 10.0.0.0/8; reboot", "this is not a network"},
 		{"overlapping networks", "masters:\n- m: {cpu: 1}\nPodSubnet: 10.0.0.0/8\nServiceSubnet: 10.96.0.0/16", "PodSubnet and ServiceSubnet overlap"},
 		{"a plugin of two words", "masters:\n- m: {cpu: 1}\nKUDPlugins: ['a b']", "spec.KUDPlugins[0]"},
-		{"an item without a label", "masters:\n- {}", "spec.masters[0]"},
+		{"an item without a label", "masters:\n- {}", "an item names no node: kubectl apply drops a label whose body is empty"},
 		{"cpu below nothing", "masters:\n- m: {cpu: -1}", "should be greater than or equal to 0"},
 		{"a string for sriov", "masters:\n- m: {sriov: 'yes'}", "sriov"},
 	} {

@@ -222,6 +222,7 @@ type warning struct {
 const (
 	EvenControlPlanes = "EvenControlPlanes"
 	OldField          = "OldField"
+	LabelDropped      = "LabelDropped"
 	HostUncleared     = "HostUncleared"
 )
 
@@ -247,6 +248,10 @@ func specWarnings(s v1alpha1.ProvisioningSpec) []warning {
 	if masters > 0 && masters%2 == 0 {
 		all = append(all, warning{EvenControlPlanes, fmt.Sprintf("%d control planes bear the loss of %d, no more than %d would: "+
 			"etcd goes on with more than half; list one, three or five", masters, masters/2-1, masters-1)})
+	}
+
+	if text := match.UnlabelledWarning(s); text != "" {
+		all = append(all, warning{LabelDropped, text})
 	}
 
 	for _, f := range []struct{ name, value, instead string }{
