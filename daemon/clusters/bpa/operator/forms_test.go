@@ -222,6 +222,10 @@ func testVirtlet(t *testing.T, r *rig) {
 	}
 	vm("one", "52:54:00:00:AA:01", "10.9.0.1", corev1.PodRunning)
 	vm("two", "52:54:00:00:aa:02", "10.9.0.2", corev1.PodRunning)
+	// A virtual machine may have asked the appliance for an address as well: it is reached at its pod's.
+	leases := fmt.Sprintf("lease 10.0.0.77 {\n  binding state active;\n  hardware ethernet %s;\n}\n", "52:54:00:00:aa:01") +
+		fmt.Sprintf("lease 10.0.0.78 {\n  binding state free;\n  hardware ethernet %s;\n}\n", "52:54:00:00:aa:02")
+	require.NoError(t, clusterDir(r.Dir).write("dhcpd.leases", []byte(leases), 0o644))
 	vm("off", "52:54:00:00:aa:03", "10.9.0.3", corev1.PodSucceeded)
 	text := func(name, spec string) string {
 		return strings.Replace(provisioning(name, spec), "{cluster: "+name+"}", "{cluster: "+name+", cluster-type: virtlet-vm}", 1)

@@ -108,11 +108,8 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 		}
 	}
 
-	text, err := os.ReadFile(r.LeaseFile)
-	if err == nil {
-		w.leases = address.ParseISC(text)
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("read leases: %w", err)
+	if err := r.observeLeases(w); err != nil {
+		return nil, err
 	}
 
 	if w.nameOwner != "" { // its files and its Job are the other's
@@ -122,12 +119,30 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 	if w.config, err = w.dir.read(contract.FileKubeconfig); err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	if text, err = w.dir.read(contract.FileVerification); err != nil {
+
+	text, err := w.dir.read(contract.FileVerification)
+	if err != nil {
 		return nil, fmt.Errorf("read verification: %w", err)
 	}
 
 	w.verification = contract.ReadVerification(text)
 	return w, r.observeJob(ctx, w)
+}
+
+// observeLeases reads the leases of servers. A virtual machine has its pod's address and no other, as in ICN.
+func (r *Provisionings) observeLeases(w *clusterState) error {
+	if w.virtlet {
+		return nil
+	}
+
+	text, err := os.ReadFile(r.LeaseFile)
+	if err == nil {
+		w.leases = address.ParseISC(text)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("read leases: %w", err)
+	}
+
+	return nil
 }
 
 // sameName finds the other Provisioning that has this cluster's name: the one that the record
