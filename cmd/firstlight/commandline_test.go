@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/image/lab/view"
 	"firstlight.dev/firstlight/image/lab/virtualrack"
 )
 
@@ -126,7 +127,7 @@ func TestWatchedAsJSONIsALinePerChange(t *testing.T) {
 		return virtualrack.Status{Machines: []virtualrack.Machine{{Name: "node-1", Phase: phase, CPU: cpu}}}
 	}
 	var out bytes.Buffer
-	see := jsonLines(&out, func(virtualrack.Status) ([]virtualrack.Span, error) { return []virtualrack.Span{}, nil })
+	see := view.JSONLines(&out, func(virtualrack.Status) ([]virtualrack.Span, error) { return []virtualrack.Span{}, nil })
 	last := virtualrack.Status{}
 	for _, now := range []virtualrack.Status{{}, machine("new", 1), machine("new", 2), machine("inspecting", 3)} {
 		require.NoError(t, see(last, now))
@@ -154,9 +155,9 @@ func TestLabReasons(t *testing.T) {
 		Clusters: []virtualrack.Cluster{{Name: "edge", Phase: "waiting", Since: now.Add(-time.Minute), Why: "nodes"}},
 	}
 	var out bytes.Buffer
-	require.NoError(t, labReasons(s, nil, now).write(&out))
+	require.NoError(t, view.ListReasons(s, nil, now).Write(&out))
 	assert.Equal(t, "node-1: new for 0s; it is new\nnode-2: new for 0s\ncluster edge: waiting for 1m0s; nodes\n", out.String())
-	one, err := json.Marshal(labReasons(s, []string{"node-1"}, now))
+	one, err := json.Marshal(view.ListReasons(s, []string{"node-1"}, now))
 	require.NoError(t, err)
 	assert.Contains(t, string(one), `"name":"node-1"`)
 	assert.Contains(t, string(one), `"text":"node-1: new for 0s; it is new"`)

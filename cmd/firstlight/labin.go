@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/image/lab/view"
 	"firstlight.dev/firstlight/image/lab/virtualrack"
 	"firstlight.dev/firstlight/image/lab/vswitch"
 )
@@ -131,7 +132,7 @@ func labSSH(f *labFlags, machine string, command []string) error {
 	}
 
 	return fmt.Errorf("run %s: %w", path, syscall.Exec(
-		path, sshCommand(args, command, term.IsTerminal(int(os.Stdin.Fd())) && terminalOf(os.Stdout) != nil),
+		path, sshCommand(args, command, term.IsTerminal(int(os.Stdin.Fd())) && view.Terminal(os.Stdout) != nil),
 		os.Environ(),
 	))
 }

@@ -197,7 +197,7 @@ func (r *Runner) askDone(ctx context.Context, i int) error {
 	}
 
 	t.unsure = t.unsure || t.State == status.StateReady
-	return Wait("an answer: %v", err)
+	return Wait("an answer (last try: %v)", err)
 }
 
 // retryDelay is how long to wait after a look at stage i that ended in err: longer each time up to a

@@ -304,7 +304,7 @@ func TestAQuestionWithoutAnAnswerIsNoReasonToAct(t *testing.T) {
 		synctest.Wait()
 		s := r.Snapshot()
 		assert.Equal(t, status.StateDegraded, s.State)
-		assert.Equal(t, "an answer: look: read node: i/o timeout", s.Stages[0].Waiting)
+		assert.Equal(t, "an answer (last try: look: read node: i/o timeout)", s.Stages[0].Waiting)
 		assert.Less(t, len(asked), 31, "more than half of the time was spent on questions")
 		assert.Greater(t, len(asked), 20)
 
