@@ -306,7 +306,7 @@ func summary(d status.Document) string {
 		first, _, _ := strings.Cut(what, "\n")
 		return s.Name + ": " + first
 	}
-	return "Ready"
+	return console.Headline(d)
 }
 
 // nextAction is what a person can do now.
@@ -320,17 +320,19 @@ func nextAction(d status.Document, hasKeys bool) string {
 		}
 		return "Mend what is named above, then restart this machine."
 	case status.StateReady:
+		login := ""
 		if hasKeys {
-			for _, a := range slices.Backward(d.Addresses) { // baremetal, the owner's network, is the last
-				if len(a.Addresses) > 0 {
-					addr, _, _ := strings.Cut(a.Addresses[0], "/")
-					return "Log in: ssh root@" + addr
-				}
-			}
+			login = loginText(d)
 		}
+
+		if text := attentionText(d.Attention()); text != "" {
+			return strings.TrimSpace(text + " " + login)
+		}
+		if login != "" {
+			return login
+		}
+
 		switch d.Launch.State {
-		case status.LaunchFailed:
-			return "Do what stands beside the nodes; firstlightd why NODE tells more."
 		case status.LaunchRunning:
 			return "Nothing to do: the nodes come up by themselves."
 		case status.LaunchSucceeded:
@@ -340,6 +342,32 @@ func nextAction(d status.Document, hasKeys bool) string {
 	default:
 		return "Nothing to do: it comes up by itself."
 	}
+}
+
+// loginText says where to log in; "" while there is no address.
+func loginText(d status.Document) string {
+	for _, a := range slices.Backward(d.Addresses) { // baremetal, the owner's network, is the last
+		if len(a.Addresses) > 0 {
+			addr, _, _ := strings.Cut(a.Addresses[0], "/")
+			return "Log in: ssh root@" + addr
+		}
+	}
+	return ""
+}
+
+// attentionText is what to do about what needs a person; "" if nothing does.
+func attentionText(a status.Attention) string {
+	switch {
+	case a.None():
+		return ""
+	case len(a.Nodes)+len(a.Clusters) == 0 && a.Launch:
+		return "See what the nodes wait for: firstlightd why."
+	case len(a.Nodes)+len(a.Clusters) == 0:
+		return "Do what is written next to the artifacts."
+	case len(a.Nodes) == 0:
+		return "Do what is written next to the clusters; firstlightd why CLUSTER says more."
+	}
+	return "Do what is written next to the nodes; firstlightd why NODE says more."
 }
 
 func (d *Daemon) notifyChange(s bringup.Snapshot) {
