@@ -60,9 +60,12 @@ metadata: {name: probe, namespace: metal3}, spec: {online: true}}`), 0o600))
 	require.Eventually(t, func() bool {
 		out, err := a.run("apply", "--dry-run=server", "-o", "yaml", "-f", probe)
 		elsewhere, refused := a.run("apply", "--dry-run=server", "-n", "default", "-f", "document.yaml")
-		last = out + elsewhere
+		if said := out + elsewhere; said != last {
+			t.Log(said)
+			last = said
+		}
 		return err == nil && strings.Contains(out, label.Hold) && refused != nil
-	}, 5*time.Minute, time.Second, "%s", &last)
+	}, 5*time.Minute, time.Second)
 	return a
 }
 
@@ -162,7 +165,7 @@ spec: {online: true, automatedCleaningMode: metadata}}`), 0o600))
 	setStatus(metal3api.StateProvisioned, url)
 	out, err := a.run("-n", "metal3", "patch", "bmh", "later", "--type=merge", "-p", `{"spec":{"image":{"url":"http://172.22.0.1/other"}}}`)
 	assert.Error(t, err, out)
-	a.must("-n", "metal3", "annotate", "bmh", "later", AllowWipe+"=true")
+	a.must("-n", "metal3", "annotate", "bmh", "later", AllowWipe+"=http://172.22.0.1/other")
 	patch(`{"spec":{"image":{"url":"http://172.22.0.1/other"}}}`)
 	assert.True(t, held(), "another image is installed unchecked")
 }

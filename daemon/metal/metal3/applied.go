@@ -25,7 +25,6 @@ type AppliedHost struct {
 	UserData []byte // nil: it has none
 	// Credentials are the Secret of its BMC as it was saved, to be restored with the host; nil: none.
 	Credentials *corev1.Secret
-	FoundMAC    string // that its BMC names, for a host that names none itself
 	SameBMC     string // another host that has the same BMC; "": none
 }
 
@@ -52,7 +51,7 @@ func (a AppliedHost) Node() site.Node {
 		BootMAC:    site.MAC(BootMAC(a.Host)),
 		BootMode:   string(a.Host.BootMode()),
 		RootDevice: siteRootDevice(spec.RootDeviceHints),
-		Overwrite:  a.Host.Annotations[Overwrite] == "true",
+		Overwrite:  site.Consent(a.Host.Annotations[Overwrite]),
 		OS:         site.OS{Username: "root"},
 	}
 	if n.BootMAC != "" {
@@ -101,13 +100,10 @@ func (a AppliedHost) image() *metal3api.Image {
 }
 
 // NewAppliedObjects is what an applied host becomes: itself, and its user data with the keys by which the appliance
-// knows it and logs in. The error names the host.
-func NewAppliedObjects(a AppliedHost, ap Appliance) (NodeObjects, error) {
+// knows it and logs in. Its disk gets the site's mark, unless it has metadata of its own. The error names the host.
+func NewAppliedObjects(s *site.Site, a AppliedHost, ap Appliance) (NodeObjects, error) {
 	h := a.Host.DeepCopy()
 	h.Spec.Image = a.image().DeepCopy()
-	if h.Spec.BootMACAddress == "" {
-		h.Spec.BootMACAddress = a.FoundMAC
-	}
 	n := NodeObjects{Applied: true, Host: h, SameBMC: a.SameBMC, BMC: a.Credentials, Own: ownMAC(a.Node(), ap.MACs)}
 	if n.Host.Spec.Image == nil {
 		return n, nil
@@ -123,6 +119,10 @@ func NewAppliedObjects(a AppliedHost, ap Appliance) (NodeObjects, error) {
 		return n, nil
 	}
 
+	if m := h.Spec.MetaData; m == nil || m.Name == h.Name+markSuffix {
+		n.Meta = newAppliedSecret(h.Name, markSuffix, "metaData", metaData(s))
+	}
+
 	keys, err := keyData(site.Name(h.Name), ap)
 	if err != nil {
 		return n, fmt.Errorf("host %s: user data: %w", h.Name, err)
@@ -133,22 +133,28 @@ func NewAppliedObjects(a AppliedHost, ap Appliance) (NodeObjects, error) {
 		return n, nil // it is not cloud-init's; the login decides
 	}
 
-	n.User = &corev1.Secret{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      h.Name + mergedSuffix,
-			Namespace: Namespace,
-			Labels:    map[string]string{LabelNode: h.Name},
-		},
-		Type: corev1.SecretTypeOpaque,
-		Data: map[string][]byte{"userData": []byte(merged)},
-	}
-
+	n.User = newAppliedSecret(h.Name, mergedSuffix, "userData", merged)
 	return n, nil
 }
 
-// mergedSuffix ends the name of the Secret with an applied host's user data and our keys.
-const mergedSuffix = "-firstlight-user-data"
+// Ends of the names of an applied host's Secrets: its user data with our keys, and the mark of its disk.
+const (
+	mergedSuffix = "-firstlight-user-data"
+	markSuffix   = "-firstlight-meta-data"
+)
+
+func newAppliedSecret(host, suffix, key, value string) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      host + suffix,
+			Namespace: Namespace,
+			Labels:    map[string]string{LabelNode: host},
+		},
+		Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{key: []byte(value)},
+	}
+}
 
 // patchApplied does a step on a host that other people's field managers own: it writes what the step needs and
 // nothing else, in one request.
@@ -189,9 +195,6 @@ func appliedPatch(step Step, n NodeObjects, have *metal3api.BareMetalHost) (fiel
 	case StepRegister:
 		annotations[label.Cleared] = clearedRegistration
 		spec["image"] = nil
-		if n.Applied && have.Spec.BootMACAddress == "" && n.Host.Spec.BootMACAddress != "" {
-			spec["bootMACAddress"] = n.Host.Spec.BootMACAddress
-		}
 		if n.Applied && n.Host.Spec.Image != nil {
 			image, err := json.Marshal(n.Host.Spec.Image)
 			if err != nil {
@@ -204,6 +207,9 @@ func appliedPatch(step Step, n NodeObjects, have *metal3api.BareMetalHost) (fiel
 		spec["image"] = imageFields(n.Host.Spec.Image)
 		if n.User != nil {
 			spec["userData"] = fields{"name": n.User.Name, "namespace": n.User.Namespace}
+		}
+		if n.Meta != nil {
+			spec["metaData"] = fields{"name": n.Meta.Name, "namespace": n.Meta.Namespace}
 		}
 		if have.Spec.RootDeviceHints == nil && have.Status.HardwareDetails != nil {
 			spec["rootDeviceHints"] = onlyDisk(have.Status.HardwareDetails.Storage)

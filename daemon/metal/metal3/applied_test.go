@@ -53,7 +53,7 @@ var oneDisk = metal3api.Storage{Name: "/dev/sda", SerialNumber: "S1", SizeBytes:
 // TestAppliedHostsGoTheWayOfTheSitesNodes: whatever the order in which a host is applied, registered and given its
 // image, its steps are those of a node of the site, and the patch of each leaves nothing to the operator's guess.
 func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
-	blank, full := Contents{"/dev/sda": {}}, Contents{"/dev/sda": {"gpt", "ext4"}}
+	blank, full := Contents{"/dev/sda": {}}, Contents{"/dev/sda": {Kinds: []string{"gpt", "ext4"}, Fingerprint: "data-00000000000a"}}
 	wanted := func(h *metal3api.BareMetalHost) {
 		h.Spec.Image = nil
 		h.Annotations[label.Wanted] = `{"url":"` + appliedImage.URL + `","checksum":"00","checksumType":"sha256"}`
@@ -87,10 +87,10 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 		"the BMC of another host": {have: applied(true, nil), same: "node-1", step: StepHold, reason: ReasonDecision},
 		"in service":              {have: applied(false, both(inspectedWith(oneDisk), live)), step: StepApply},
 		"another image for it": {have: applied(true, both(inspectedWith(oneDisk), live, func(h *metal3api.BareMetalHost) {
-			h.Annotations[AllowWipe] = "true"
+			h.Annotations[AllowWipe] = appliedImage.URL
 		})), found: full, step: StepImage},
 	} {
-		n, err := NewAppliedObjects(AppliedHost{Host: c.have, SameBMC: c.same}, keysOnly())
+		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: c.have, SameBMC: c.same}, keysOnly())
 		require.NoError(t, err, name)
 		rec := HostBackup{Host: *c.have}
 		d := decide(n, c.have, rec, c.found)
@@ -110,7 +110,7 @@ func keysOnly() Appliance {
 
 func TestAppliedPatches(t *testing.T) {
 	patch := func(step Step, have *metal3api.BareMetalHost) string {
-		n, err := NewAppliedObjects(AppliedHost{Host: have, UserData: []byte("#!/bin/sh\n")}, keysOnly())
+		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have, UserData: []byte("#!/bin/sh\n")}, keysOnly())
 		require.NoError(t, err)
 		p, err := appliedPatch(step, n, have)
 		require.NoError(t, err)
@@ -141,6 +141,9 @@ spec:
     checksumType: sha256
     format: null
     url: http://172.22.0.1:6180/images/debian-13.raw
+  metaData:
+    name: compute-1-firstlight-meta-data
+    namespace: metal3
   rootDeviceHints:
     serialNumber: S1
   userData:

@@ -28,7 +28,7 @@ func withoutHold(h *metal3api.BareMetalHost) *metal3api.BareMetalHost {
 
 	h = h.DeepCopy()
 	delete(h.Annotations, annotationPaused)
-	if !InService(h) || h.Annotations[AllowWipe] == "true" {
+	if !InService(h) || h.Annotations[AllowWipe] != "" {
 		h.Spec.Image = nil
 	}
 
@@ -53,9 +53,9 @@ func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found 
 	}
 
 	d := Next(n, withoutHold(have), rec, found)
-	if n.Applied && d.Reason == ReasonDiskNotEmpty {
-		d.Sentence += fmt.Sprintf("; of a host that was applied, this annotation says so: kubectl -n %s annotate bmh %s %s=true",
-			Namespace, n.Host.Name, Overwrite)
+	if n.Applied && (d.Reason == ReasonDiskNotEmpty || d.Reason == ReasonInstalled) {
+		d.Sentence += fmt.Sprintf("; this host is not in site.yaml: give that value of overwrite to its annotation %s",
+			Overwrite)
 	}
 
 	return d

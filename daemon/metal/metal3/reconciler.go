@@ -87,7 +87,8 @@ func (s Reconciler) Reconcile(ctx context.Context, nodes []NodeObjects) ([]Progr
 		}
 
 		p.Err = s.act(ctx, p.Step, n, rec, now)
-		if p.Err == nil && (p.Step == StepRestore || p.Step == StepResume || p.Step == StepImage) {
+		if p.Err == nil && (p.Step == StepRestore || p.Step == StepResume || p.Step == StepForget ||
+			p.Step == StepImage) {
 			s.Log.Info("node handed over", "node", p.Node, "step", string(p.Step))
 		}
 
@@ -255,7 +256,7 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 
 	// Secrets first: a host whose credentials are missing is an error on the host.
 	var secrets []client.Object
-	for _, secret := range []*corev1.Secret{n.User, n.Network, n.BMC} {
+	for _, secret := range []*corev1.Secret{n.User, n.Network, n.Meta, n.BMC} {
 		if secret != nil && (!n.Applied || secret != n.BMC || step == StepRestore) {
 			secrets = append(secrets, secret)
 		}
@@ -265,8 +266,11 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 		return err
 	}
 
-	if n.Applied && step != StepRestore && step != StepResume || step == StepRelease {
-		return s.patchApplied(ctx, step, n, have)
+	if n.Applied && step != StepRestore && step != StepResume && step != StepForget || step == StepRelease {
+		if err := s.patchApplied(ctx, step, n, have); err != nil || step != StepImage {
+			return err
+		}
+		return s.spendConsent(ctx, n.Host, have)
 	}
 
 	switch step {
@@ -275,14 +279,16 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 			return err
 		}
 		return s.patchApplied(ctx, step, n, have)
-	case StepImage:
-		err := s.applyChanged(ctx, now, ObjectForStep(step, n.Host, have))
-		if err != nil || !IsOnHold(have) {
+	case StepCreate, StepImage, StepApply:
+		if err := s.applyChanged(ctx, now, ObjectForStep(step, n.Host, have)); err != nil {
 			return err
 		}
-		return s.patchApplied(ctx, StepRelease, n, have)
-	case StepCreate, StepApply:
-		return s.applyChanged(ctx, now, ObjectForStep(step, n.Host, have))
+		if step == StepImage && IsOnHold(have) {
+			if err := s.patchApplied(ctx, StepRelease, n, have); err != nil {
+				return err
+			}
+		}
+		return s.spendConsent(ctx, n.Host, have)
 	case StepRestore:
 		h, err := RestoredHost(rec)
 		if err != nil {
@@ -296,11 +302,27 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 		if err := s.writeStatus(ctx, rec); err != nil {
 			return fmt.Errorf("restore host %s: %w", n.Host.Name, err)
 		}
+	case StepForget:
+		return s.forget(ctx, have)
 	case StepResume:
 		patch := []byte(`{"metadata":{"annotations":{"` + annotationPaused + `":null,"` + annotationStatus + `":null}}}`)
 		if err := s.Client.Patch(ctx, have, client.RawPatch(types.MergePatchType, patch)); err != nil {
 			return fmt.Errorf("resume host %s: %w", n.Host.Name, err)
 		}
+	}
+
+	return nil
+}
+
+// spendConsent takes AllowWipe off a host that has got the image it was for.
+func (s Reconciler) spendConsent(ctx context.Context, want, have *metal3api.BareMetalHost) error {
+	if have == nil || !allowsWipe(have, imageURL(want.Spec.Image)) {
+		return nil
+	}
+
+	patch := []byte(`{"metadata":{"annotations":{"` + AllowWipe + `":null}}}`)
+	if err := s.Client.Patch(ctx, have, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("spend the consent of host %s: %w", have.Name, err)
 	}
 
 	return nil

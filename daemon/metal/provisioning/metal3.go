@@ -71,7 +71,7 @@ func (p *Provisioner) operator() (metal3.Operator, error) {
 	return metal3.Operator{
 		Manifest:       manifest,
 		Image:          operatorImage,
-		IronicEndpoint: p.ironic().Endpoint(),
+		IronicEndpoint: p.ironic().Gate(),
 		KernelURL:      p.Boot.FileURL() + "/ramdisk/kernel",
 		RamdiskURL:     p.Boot.FileURL() + "/ramdisk/initramfs",
 		Username:       credentials.Username,
@@ -149,16 +149,12 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 
 	var nodes []site.Node
 	for _, host := range applied {
-		if host.Host.Spec.BootMACAddress == "" && metal3.IsUnregistered(host.Host) && p.FoundMAC != nil {
-			host.FoundMAC = p.FoundMAC(host.Host.Name)
-		}
-
 		nodes = append(nodes, host.Node())
 		if unfit[host.Host.Name] != nil {
 			continue
 		}
 
-		h, err := metal3.NewAppliedObjects(host, a)
+		h, err := metal3.NewAppliedObjects(s, host, a)
 		if err != nil {
 			unfit[host.Host.Name] = err
 			continue

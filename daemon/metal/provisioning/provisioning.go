@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
+	"firstlight.dev/firstlight/daemon/metal/agentgate"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
@@ -40,6 +42,7 @@ type Deps struct {
 	Kinds         func(*runtime.Scheme) error                // adds the kinds that Client knows besides Metal3's
 	Uploads       func() (map[string]metal3.Image, error)    // OS images that were uploaded, by name; never nil
 	PreflightGate func(node string) (ok bool, reason string) // asked before a node is first switched on
+	HeldRunning   func(node site.Name) bool                  // it is not switched on because it may be in service
 	FoundMAC      func(node string) string                   // MAC that a BMC names, of a node without any; "": none
 	// ClusterLogin is the Secret with the default user of the images of a cluster's nodes, if a host is one of them.
 	ClusterLogin func(ctx context.Context, h *metal3api.BareMetalHost) (namespace, secret string, err error)
@@ -49,6 +52,7 @@ type Deps struct {
 type Provisioner struct {
 	Deps
 	Hosts   *metal3.Hosts      // the picture of them, and what each boots
+	Gate    *agentgate.Gate    // what their agents call
 	StandIn *standinbmc.Server // for nodes without a BMC
 
 	changed chan struct{} // a host did, or what is known of one
@@ -56,6 +60,8 @@ type Provisioner struct {
 	api     *ironic.Client
 
 	mu           sync.Mutex
+	agentClient  *http.Client // by which Gate asks Ironic
+	agentRoot    string       // that it trusts, PEM
 	kubeClient   client.Client
 	kubeConfig   *rest.Config    // that kubeClient was made from
 	manifest     metal3.Manifest // of the operator
@@ -78,6 +84,7 @@ func New(d Deps) *Provisioner {
 	p.StandIn = &standinbmc.Server{Dir: vault.SecretDir + "/standinbmc", Log: d.Log}
 	p.Hosts.WithoutBMC = p.nodeWithoutBMC
 	p.api = &ironic.Client{Access: p.ironicAccess}
+	p.Gate = p.newGate()
 	p.found = &metal3.Inspections{Ask: p.api.DiskContents}
 	return p
 }
@@ -165,7 +172,7 @@ func (p *Provisioner) Reconcile(ctx context.Context, up func() bool) error {
 // Ramdisk is what a machine that nobody named boots, to be looked at.
 func (p *Provisioner) Ramdisk() metal3.Ramdisk {
 	return metal3.Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: append([]string{
-		"ipa-inspection-callback-url=" + p.ironic().Endpoint() + "/v1/continue_inspection", "ipa-inspection-collectors=default,contents",
+		"ipa-inspection-callback-url=" + p.ironic().AgentURL() + "/v1/continue_inspection", "ipa-inspection-collectors=default,contents",
 	}, strings.Fields(kernelArgs)...)}
 }
 

@@ -29,6 +29,7 @@ func (p *Provisioner) Sources() verify.Sources {
 		Hosts:    p.Hosts.List,
 		Silent:   p.Hosts.SilentSince,
 		Blocked:  p.blockedNodes,
+		Recorded: func(node site.Name) bool { return p.Hosts.Backups.Names(string(node)) },
 		Records:  p.Boot.Traces,
 		Leases:   p.Boot.Leases,
 		DHCP:     p.dhcpFacts,
@@ -38,6 +39,7 @@ func (p *Provisioner) Sources() verify.Sources {
 		Disk:     rootDiskSize,
 		Ironic:   p.IronicNodes,
 		Log:      logs.LastError,
+		Refusal:  p.Gate.LastRefusal,
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -21,10 +20,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/pxe/limit"
 )
 
 // Address is where it listens: on the loopback, which Ironic's pod shares.
@@ -98,10 +97,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		return fmt.Errorf("listen as stand-in BMC: %w", err)
 	}
 
-	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := (&limit.Server{Handler: s, Log: s.Log}).Serve(ctx, listener); ctx.Err() == nil {
 		return fmt.Errorf("serve as stand-in BMC: %w", err)
 	}
 

@@ -23,6 +23,9 @@ import (
 type Facts struct {
 	Node          site.Node           // with its defaults
 	Registered    bool                // it has its BareMetalHost: Ironic speaks to its BMC
+	Recorded      bool                // a backup on DATA has it, or it is named there by one that cannot be read
+	Netbooted     bool                // it was last seen booting from the network since the appliance started
+	Leased        []netip.Addr        // what it was leased
 	BMC           bmc.Answer          // zero: not asked
 	Asks          bool                // it asked lately on the provisioning network what to boot
 	BootMAC       string              // that the BMC names, of a node without any; "": not asked, or not known

@@ -46,8 +46,11 @@ func kubectlApply(t *testing.T, ctx context.Context, d *scenario.Scenario, docum
 	require.Eventually(t, func() bool { // for some seconds after it started the API server refuses what a policy changes
 		var err error
 		out, err = d.Sandbox.Run(ctx, "sh", "-c", "kubectl -n metal3 apply -f - <<'END'\n"+documents+"\nEND")
+		if err != nil {
+			t.Log(err)
+		}
 		return err == nil
-	}, 3*time.Minute, 3*time.Second, "%s", &out)
+	}, 5*time.Minute, 3*time.Second)
 	t.Log(out)
 }
 
@@ -55,10 +58,13 @@ func kubectlApply(t *testing.T, ctx context.Context, d *scenario.Scenario, docum
 func statusReads(t *testing.T, ctx context.Context, d *scenario.Scenario, name, text string) {
 	t.Helper()
 	said := ""
-	require.Eventually(t, func() bool {
+	for ; ; time.Sleep(2 * time.Second) {
 		said, _ = d.Sandbox.Run(ctx, "firstlightd", "why", name)
-		return strings.Contains(said, text)
-	}, 10*time.Minute, 2*time.Second, "%s: %s", text, &said)
+		if strings.Contains(said, text) {
+			break
+		}
+		require.NoError(t, ctx.Err(), "%s is not told of %s: %s", text, name, said)
+	}
 	t.Logf("%s: %s", name, said)
 }
 
@@ -90,7 +96,7 @@ func TestHostsThatSomeoneApplies(t *testing.T) {
 	follow(t, ctx, d, began, scenario.HostInState(later.Name, metal3api.StateAvailable))
 
 	// What is missing is given, each by its own way.
-	run(t, ctx, d, "kubectl", "-n", "metal3", "annotate", "bmh", dirty.Name, label.Overwrite+"=true")
+	run(t, ctx, d, "kubectl", "-n", "metal3", "annotate", "bmh", dirty.Name, label.Overwrite+"=true") // before its first installation
 	kubectlApply(t, ctx, d, appliedHost(d, later, mac(later)+specImage()))
 	refused.SetFaults(simulator.Faults{})
 	run(t, ctx, d, "firstlightd", "reload")

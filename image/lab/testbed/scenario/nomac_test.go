@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,11 +102,12 @@ spec:
 	assert.Zero(t, hosts[2].Counters().DiskWrites)
 }
 
-// TestServersWithAMACOrABMCAlone: of two servers the BMC names the MAC, by Redfish; one has no BMC at all. It waits until
-// someone switches it on, goes on from there, and is switched on once more when it is installed.
+// TestServersWithAMACOrABMCAlone: of one server the BMC names the MAC, by Redfish; the other has no BMC at all. It waits
+// until someone switches it on, goes on from there, and is switched on once more when it is installed. Metal3 itself
+// refuses a host with Redfish and without a MAC, and says so.
 func TestServersWithAMACOrABMCAlone(t *testing.T) {
 	need(t)
-	ctx, d := start(t, "alone", 3, 40*time.Minute)
+	ctx, d := start(t, "alone", 2, 40*time.Minute)
 	hosts := d.Servers.Hosts()
 	os := scenario.OS(scenario.ImageA, scenario.ImageSum(scenario.ImageA))
 	site := fmt.Sprintf(`name: fleet
@@ -122,11 +124,17 @@ nodes:
 	require.NoError(t, d.Begin(ctx, site))
 	_, err := d.Sandbox.AwaitStage(ctx, "site-handed-over", t.Output())
 	require.NoError(t, err)
-	kubectlApply(t, ctx, d, appliedHost(d, hosts[2], specImage()))
+	refused := ""
+	require.Eventually(t, func() bool {
+		refused, _ = d.Sandbox.Run(ctx, "sh", "-c", "kubectl -n metal3 apply -f - 2>&1 <<'END' || true\n"+
+			strings.ReplaceAll(appliedHost(d, hosts[1], specImage()), "node2", "node9")+"\nEND")
+		return strings.Contains(refused, "requires a BootMACAddress")
+	}, 3*time.Minute, 3*time.Second)
+	t.Log(refused)
 	statusReads(t, ctx, d, "node2", "it has no BMC in site.yaml, and does not ask on the provisioning network")
 
 	hosts[1].SwitchOn(true)
-	follow(t, ctx, d, began, scenario.AllInState(3, metal3api.StateProvisioned))
+	follow(t, ctx, d, began, scenario.AllInState(2, metal3api.StateProvisioned))
 	require.Eventually(t, func() bool { return hosts[1].State() == simulator.Off }, time.Minute, time.Second)
 	statusReads(t, ctx, d, "node2", "is installed and switched off itself; no BMC can switch it on")
 	hosts[1].SwitchOn(false)
