@@ -66,7 +66,7 @@ func (r Backups) Read() (map[string]HostBackup, error) {
 	return out, nil
 }
 
-// Names reports whether a backup is of a host that is to come back, or cannot be read.
+// Names reports whether a backup is of a host that the appliance has switched on itself, or cannot be read.
 func (r Backups) Names(host string) bool {
 	text, err := os.ReadFile(filepath.Join(r.Dir, host+".json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +74,15 @@ func (r Backups) Names(host string) bool {
 	}
 
 	rec, torn := decodeBackup(host, text)
-	return err != nil || torn != nil || !rec.Removed
+	if err != nil || torn != nil {
+		return true
+	}
+
+	switch rec.Host.Status.Provisioning.State {
+	case metal3api.StateNone, metal3api.StateUnmanaged, metal3api.StateRegistering:
+		return false
+	}
+	return !rec.Removed
 }
 
 func decodeBackup(name string, text []byte) (HostBackup, error) {
