@@ -66,6 +66,17 @@ func (r Backups) Read() (map[string]HostBackup, error) {
 	return out, nil
 }
 
+// IsTorn reports whether the backup of a host cannot be read.
+func (r Backups) IsTorn(host string) bool {
+	text, err := os.ReadFile(filepath.Join(r.Dir, host+".json"))
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+
+	_, torn := decodeBackup(host, text)
+	return torn != nil
+}
+
 // Names reports whether a backup is of a host that the appliance has switched on itself, or cannot be read.
 func (r Backups) Names(host string) bool {
 	text, err := os.ReadFile(filepath.Join(r.Dir, host+".json"))
