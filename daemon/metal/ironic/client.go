@@ -29,7 +29,7 @@ const (
 
 // Access is where Ironic's API is and who may use it.
 type Access struct {
-	Endpoint           string // https://ADDR:6385
+	Endpoint           string // see Endpoint
 	Username, Password string
 	CA                 string // that signed its certificate, PEM
 }
@@ -153,7 +153,7 @@ func (c *Client) connect() (*gophercloud.ServiceClient, error) {
 		return c.service, nil
 	}
 
-	transport, err := newTransport([]byte(access.CA))
+	transport, err := NewTransport([]byte(access.CA))
 	if err != nil {
 		return nil, err
 	}
@@ -177,8 +177,8 @@ func (c *Client) connect() (*gophercloud.ServiceClient, error) {
 	return service, nil
 }
 
-// newTransport returns one that trusts servers with a certificate of this root alone.
-func newTransport(root []byte) (*http.Transport, error) {
+// NewTransport returns one that trusts servers with a certificate of this root alone.
+func NewTransport(root []byte) (*http.Transport, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(root) {
 		return nil, errors.New("ask Ironic: there is no root certificate to check it with")

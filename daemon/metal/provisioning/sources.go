@@ -37,6 +37,7 @@ func (p *Provisioner) Sources() verify.Sources {
 		Disk:     rootDiskSize,
 		Ironic:   p.IronicNodes,
 		Log:      logs.LastError,
+		Refusal:  p.Gate.LastRefusal,
 	}
 }
 

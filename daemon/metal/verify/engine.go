@@ -40,6 +40,8 @@ type Sources struct {
 	Disk   func(n site.Node, h metal3api.BareMetalHost) int64 // bytes of the disk to install on; 0: not known
 	Ironic func(ctx context.Context) (map[string]fact.Ironic, error)
 	Log    func(host string) string // the last error in its ramdisk's log
+	// Refusal is why what spoke for a host was not let through to Ironic; nil or "": it was.
+	Refusal func(host string) (sentence string, at time.Time)
 
 	// What asks the network; nil: as package ask, bmc and shell do.
 	Network Network

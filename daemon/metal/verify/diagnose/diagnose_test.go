@@ -166,7 +166,10 @@ func cases() map[string]View {
 			"Unable to write image to device /dev/sda. Error: [Errno 5] Input/output error"),
 		"image-unreachable": failed(host("provisioning", 5), "Image provisioning failed: Error downloading image: Download of image x failed: URL: http://10.9.9.9/x; "+
 			"time: 60 seconds. Error: connection timed out"),
-		"boot-loader":   failed(host("provisioning", 5), "Image provisioning failed: Failed to install a bootloader when deploying node"),
+		"boot-loader": failed(host("provisioning", 5), "Image provisioning failed: Failed to install a bootloader when deploying node"),
+		"agent-refused": change(wire("inspecting", 3, discover, lease, tftp, script, kernel, initrd), func(v *View) {
+			v.Refusal = Refusal{"the token of its boot was used from another address: 172.22.0.66", ago(1)}
+		}),
 		"no-callback":   wire("inspecting", 11, discover, lease, tftp, script, kernel, initrd),
 		"boot-timeout":  deadline(wire("inspecting", 30, discover, offer, lease)),
 		"power-refused": change(failed(host("inspecting", 5), "PowerOn operation failed: IPMI call failed"), func(v *View) { v.Host.ErrorType = "power management error" }),

@@ -35,10 +35,8 @@ func (h *Server) inventory() object {
 	}
 
 	nic := object{
-		// Ironic passes over NICs with a loopback address, so it is told another one (RFC 5737).
-		"name": "eth0", "mac_address": h.MAC, "ipv4_address": fmt.Sprintf(
-			"198.51.100.%d", h.index%256,
-		), "ipv6_address": nil, "has_carrier": true, "lldp": nil,
+		"name": "eth0", "mac_address": h.MAC, "ipv4_address": h.reportedAddr(),
+		"ipv6_address": nil, "has_carrier": true, "lldp": nil,
 		"vendor": "0x8086", "product": "0x1572", "client_id": nil, "biosdevname": nil, "speed_mbps": 10000,
 	}
 	return object{
@@ -75,4 +73,13 @@ func (h *Server) inventory() object {
 			"managers":   []object{{"name": "generic_hardware_manager", "version": "1.2"}},
 		},
 	}
+}
+
+// reportedAddr is what the agent says of its address. Ironic passes over NICs with a loopback address, so it is told
+// another one (RFC 5737).
+func (h *Server) reportedAddr() string {
+	if addr := h.addr(); !addr.IsLoopback() {
+		return addr.String()
+	}
+	return fmt.Sprintf("198.51.100.%d", h.index%256)
 }

@@ -20,10 +20,10 @@ type Server struct {
 	simulator *Simulator
 	index     int
 	bmcAddr   netip.Addr
-	address   netip.Addr // of its agent
-	service   *service   // the BMC
+	service   *service // the BMC
 
 	mu       sync.Mutex
+	address  netip.Addr // of its firmware and its agent
 	faults   Faults
 	disks    []Disk
 	seen     Counters
