@@ -84,7 +84,7 @@ func New(log *slog.Logger) *Daemon {
 	d.wireMetal(vault.New(d.host.MachineID))
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()
-	d.metal.PreflightGate = d.verifier.Gate
+	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
 	d.cluster = &clusters{metal: d.metal, nodes: d.verifier.Nodes}
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.journal.Begin(d.bootID, d.version, d.started)
@@ -161,6 +161,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Socket:   status.SocketPath,
 			Document: d.Document,
 			Reload:   d.reload,
+			Adopt:    d.metal.Adopt,
 			Ready:    d.notifyReady,
 			Log:      d.log,
 			Why:      d.verifier.Why,

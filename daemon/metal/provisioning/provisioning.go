@@ -39,6 +39,7 @@ type Deps struct {
 	Kinds         func(*runtime.Scheme) error                // adds the kinds that Client knows besides Metal3's
 	Uploads       func() (map[string]metal3.Image, error)    // OS images that were uploaded, by name; never nil
 	PreflightGate func(node string) (ok bool, reason string) // asked before a node is first switched on
+	HeldRunning   func(node site.Name) bool                  // it is not switched on because it may be in service
 }
 
 // Provisioner takes the nodes of the site from their BMC to a system in service.

@@ -1,13 +1,17 @@
 package simulator
 
-import "fmt"
+import (
+	"fmt"
+
+	"firstlight.dev/firstlight/assets/inspection"
+)
 
 // inventory is what the agent finds in the host: what ironic-python-agent's collector "default" tells, and
 // the appliance's own (overlays/ramdisk) of what lies on the disks.
 func (h *Server) inventory() object {
 	disks, contents := []object{}, object{}
 	for _, d := range h.Disks() {
-		contents[d.Name] = append([]string{}, d.Holds...)
+		contents[d.Name] = d.report()
 		disks = append(disks, object{
 			"name":                 d.Name,
 			"model":                "IMAGINARY DISK",
@@ -60,10 +64,10 @@ func (h *Server) inventory() object {
 			"bmc_v6address": "::/0",
 			"bmc_mac":       nil,
 		},
-		"firstlight_disks": contents,
-		"root_disk":        first,
-		"boot_interface":   h.MAC,
-		"error":            nil,
+		inspection.Key:   contents,
+		"root_disk":      first,
+		"boot_interface": h.MAC,
+		"error":          nil,
 		"configuration": object{
 			"collectors": []string{"default", "contents"},
 			"managers":   []object{{"name": "generic_hardware_manager", "version": "1.2"}},

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"firstlight.dev/firstlight/assets/inspection"
 )
 
 // Server is one server.
@@ -85,10 +87,11 @@ func (c Counters) plus(o Counters) Counters {
 type Disk struct {
 	Name   string // /dev/sda
 	Serial string
-	Size   int64    // bytes
-	Image  string   // sha256 of the whole image that was written last; "" if none was, or not to its end
-	Drive  bool     // a config drive is beside it
-	Holds  []string // what the collector sees on it: tables, file systems (libblkid's names); nil: blank
+	Size   int64            // bytes
+	Image  string           // sha256 of the whole image that was written last; "" if none was, or not to its end
+	Drive  bool             // a config drive is beside it
+	Holds  []string         // what the collector sees on it: tables, file systems (libblkid's names); nil: blank
+	Mark   *inspection.Mark // and who installed it; nil: nobody says so
 	Writes int
 }
 
