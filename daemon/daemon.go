@@ -20,6 +20,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/api"
 	"firstlight.dev/firstlight/daemon/appliance/console"
+	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
@@ -44,6 +45,7 @@ const JournalName = "journal.json"
 type Daemon struct {
 	log         *slog.Logger
 	host        *host.Host
+	firewall    *firewall.Firewall
 	kube        *kube.Cluster
 	boot        *netboot.Server
 	mirror      *mirror.Mirror
@@ -81,11 +83,13 @@ func New(log *slog.Logger) *Daemon {
 		Ready: d.stageReady("data-mounted"),
 	}
 	d.host.OnSite = d.applySite
+	d.firewall = &firewall.Firewall{Site: d.host.Site}
 	d.wireMetal(vault.New(d.host.MachineID))
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()
 	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
 	d.cluster = &clusters{metal: d.metal, nodes: d.verifier.Nodes}
+	d.mirror.Owners = d.cluster.Owners
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{Plan: d.plan(), Log: log, Changed: d.notifyChange, Unanswered: apply.IsUnanswered}
@@ -109,6 +113,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 		},
 		Booter: func() pxe.Booter { return d.metal.Booter() },
 	}
+	d.mirror.Known = d.boot.IsKnown
 	d.metal = provisioning.New(provisioning.Deps{
 		Log:     d.log,
 		Site:    d.host.Site,
@@ -194,7 +199,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {
-			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts))
+			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts), d.log)
 		}},
 	}
 	var wg sync.WaitGroup
@@ -271,6 +276,7 @@ func (d *Daemon) Document() status.Document {
 		Launch:    d.verifier.Launch(),
 		Clusters:  d.cluster.Clusters(),
 		Artifacts: d.uploads.status(s.Stages),
+		Firewall:  d.firewall.Status(),
 	}
 	d.networkDHCP.AddStatus(&doc)
 	if doc.State == "" {
@@ -300,7 +306,7 @@ func summary(d status.Document) string {
 		first, _, _ := strings.Cut(what, "\n")
 		return s.Name + ": " + first
 	}
-	return "Ready"
+	return console.Headline(d)
 }
 
 // nextAction is what a person can do now.
@@ -314,17 +320,19 @@ func nextAction(d status.Document, hasKeys bool) string {
 		}
 		return "Mend what is named above, then restart this machine."
 	case status.StateReady:
+		login := ""
 		if hasKeys {
-			for _, a := range slices.Backward(d.Addresses) { // baremetal, the owner's network, is the last
-				if len(a.Addresses) > 0 {
-					addr, _, _ := strings.Cut(a.Addresses[0], "/")
-					return "Log in: ssh root@" + addr
-				}
-			}
+			login = loginText(d)
 		}
+
+		if text := attentionText(d.Attention()); text != "" {
+			return strings.TrimSpace(text + " " + login)
+		}
+		if login != "" {
+			return login
+		}
+
 		switch d.Launch.State {
-		case status.LaunchFailed:
-			return "Do what stands beside the nodes; firstlightd why NODE tells more."
 		case status.LaunchRunning:
 			return "Nothing to do: the nodes come up by themselves."
 		case status.LaunchSucceeded:
@@ -334,6 +342,32 @@ func nextAction(d status.Document, hasKeys bool) string {
 	default:
 		return "Nothing to do: it comes up by itself."
 	}
+}
+
+// loginText says where to log in; "" while there is no address.
+func loginText(d status.Document) string {
+	for _, a := range slices.Backward(d.Addresses) { // baremetal, the owner's network, is the last
+		if len(a.Addresses) > 0 {
+			addr, _, _ := strings.Cut(a.Addresses[0], "/")
+			return "Log in: ssh root@" + addr
+		}
+	}
+	return ""
+}
+
+// attentionText is what to do about what needs a person; "" if nothing does.
+func attentionText(a status.Attention) string {
+	switch {
+	case a.None():
+		return ""
+	case len(a.Nodes)+len(a.Clusters) == 0 && a.Launch:
+		return "See what the nodes wait for: firstlightd why."
+	case len(a.Nodes)+len(a.Clusters) == 0:
+		return "Do what is written next to the artifacts."
+	case len(a.Nodes) == 0:
+		return "Do what is written next to the clusters; firstlightd why CLUSTER says more."
+	}
+	return "Do what is written next to the nodes; firstlightd why NODE says more."
 }
 
 func (d *Daemon) notifyChange(s bringup.Snapshot) {

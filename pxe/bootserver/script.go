@@ -76,6 +76,7 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 	w.Header().Set("Content-Type", "text/plain; charset=us-ascii")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Length", fmt.Sprint(len(text)))
+	w.Header().Set("Connection", "close") // what is loaded next takes its time, and comes by connections of its own
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(text)
 	}

@@ -152,6 +152,10 @@ func (s *Server) open() error {
 		Metrics:  counters,
 		Log:      c.Log,
 	}
+	if s.dhcp != nil {
+		s.http.Known = s.dhcp.IsKnown
+	}
+
 	for _, m := range c.Mounts {
 		if !strings.HasPrefix(m.Path, "/") || !strings.HasSuffix(m.Path, "/") {
 			return fmt.Errorf("mount path %q does not begin and end with a slash", m.Path)

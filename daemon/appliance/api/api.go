@@ -19,6 +19,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/pxe/boottrace"
+	"firstlight.dev/firstlight/pxe/limit"
 )
 
 // Server answers GET /v1/status, GET /v1/why, GET /v1/records, POST /v1/reload and POST /v1/adopt.
@@ -56,18 +57,12 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("close %s to others: %w", s.Socket, err)
 	}
 
-	server := &http.Server{
-		Handler:           s.handler(),
-		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
-	}
-	stop := context.AfterFunc(ctx, func() { server.Close() })
-	defer stop()
 	if s.Ready != nil {
 		s.Ready()
 	}
 
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	server := &limit.Server{Handler: s.handler(), Log: s.Log}
+	if err := server.Serve(ctx, l); err != nil {
 		return fmt.Errorf("serve %s: %w", s.Socket, err)
 	}
 

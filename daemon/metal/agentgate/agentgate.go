@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -18,8 +17,8 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"firstlight.dev/firstlight/assets/limit"
 	"firstlight.dev/firstlight/pxe"
+	"firstlight.dev/firstlight/pxe/limit"
 )
 
 // What one request may send, in bytes. An inventory is some ten kilobytes; lists of disks and neighbours make it grow.
@@ -44,13 +43,8 @@ const (
 	maxPerAddress  = 16
 )
 
-// How long one may take: the TLS handshake and the header, all of a request, and its answer. Ironic may be busy.
-const (
-	headerTimeout = 10 * time.Second
-	readTimeout   = time.Minute
-	writeTimeout  = 5 * time.Minute
-	idleTimeout   = 2 * time.Minute // agents call every 18 to 36 s
-)
+// idleTimeout is how long a connection may lie still between two calls: agents call every 18 to 36 s.
+const idleTimeout = 2 * time.Minute
 
 // Gate lets agents through to Ironic. All fields are required.
 type Gate struct {
@@ -99,30 +93,21 @@ func (g *Gate) Serve(
 	ctx context.Context, listener net.Listener, certificate func() (*tls.Certificate, error),
 ) error {
 	g.nodeBodies, g.unknownBodies = semaphore.NewWeighted(nodeRoom), semaphore.NewWeighted(unknownRoom)
-	server := &http.Server{
-		Handler:           g,
-		ReadHeaderTimeout: headerTimeout, // of the handshake, too
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          slog.NewLogLogger(g.Log.Handler(), slog.LevelDebug),
-		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2: one request at a time
-		TLSConfig: &tls.Config{
+	server := &limit.Server{
+		Handler: g,
+		Log:     g.Log,
+		TLS: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() },
 		},
+		Connections: maxConnections,
+		PerClient:   maxPerAddress,
+		Known:       g.isNode,
+		Inside:      g.IsInside,
+		Idle:        idleTimeout,
+		MaxHeader:   maxHeader,
 	}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	limits := limit.Limits{Total: maxConnections, PerAddress: maxPerAddress, IsOurs: g.IsInside, IsKnown: g.isNode}
-	err := server.ServeTLS(limit.Listen(listener, limits, g.Log), "", "")
-	if ctx.Err() != nil {
-		return nil
-	}
-
-	return fmt.Errorf("serve agents: %w", err)
+	return server.Serve(ctx, listener)
 }
 
 // isNode reports whether an address is a host's.

@@ -168,11 +168,35 @@ func imageOf(n site.Node, images map[string]Image) (Image, error) {
 	}
 
 	image, ok := images[n.OS.Image]
-	if !ok {
-		return Image{}, fmt.Errorf("os.image %q is not on this appliance; it has %s", n.OS.Image, list(images))
+	if !ok && n.OS.SHA256 != "" {
+		image, ok = uploadedAs(n.OS.Image, string(n.OS.SHA256), images)
+	}
+
+	switch {
+	case !ok:
+		return Image{}, fmt.Errorf(
+			"os.image %q is not on this appliance; it has %s (uploads by their full names, or by name and os.sha256)", n.OS.Image,
+			list(images),
+		)
+	case n.OS.SHA256 != "" && string(n.OS.SHA256) != image.SHA256:
+		return Image{}, fmt.Errorf(
+			"os.image %q has the sha256 %s, not os.sha256; correct it, or take it out", n.OS.Image, image.SHA256,
+		)
 	}
 
 	return image, nil
+}
+
+// uploadedAs finds an upload by the last part of its full name, OWNER.CLUSTER.NAME, and its digest: whoever uploaded
+// it, the content is that which the site means.
+func uploadedAs(name, sha256 string, images map[string]Image) (Image, bool) {
+	for _, full := range slices.Sorted(maps.Keys(images)) {
+		parts := strings.SplitN(full, ".", 3)
+		if len(parts) == 3 && parts[2] == name && images[full].SHA256 == sha256 {
+			return images[full], true
+		}
+	}
+	return Image{}, false
 }
 
 // rootDeviceHints copies the site's description of the disk. Metal3 takes the first disk that fits;

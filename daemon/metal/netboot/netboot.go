@@ -53,6 +53,7 @@ type Server struct {
 	Log     *slog.Logger
 	Site    func() *site.Site // with its defaults
 	Metrics *metrics.Parts    // gets the counters
+	static  staticAddresses
 
 	Booter      func() pxe.Booter                // says what machines boot; asked whenever serving begins
 	RamdiskTail func(size int64) ([]byte, error) // what is served after the ramdisk, which has size bytes
