@@ -317,7 +317,7 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 		r.Report(os+".url", "image is given as well; keep one of the two")
 	case n.OS.URL != "" && n.OS.SHA256 == "":
 		r.Report(os+".url", "an image from outside needs os.sha256; add what sha256sum prints")
-	case n.OS.URL == "" && (n.OS.SHA256 != "" || n.OS.Format != ""):
+	case n.OS.URL == "" && (n.OS.SHA256 != "" && n.OS.Image == "" || n.OS.Format != ""):
 		r.Report(os, "sha256 and format describe the image at url; add url or remove them")
 	}
 

@@ -38,6 +38,7 @@ type Server struct {
 
 	Booter   pxe.Booter          // nil: nothing is booted from here
 	Machines pxe.Machines        // nil: no client is known by its address; needs a Booter
+	Minter   pxe.Minter          // makes the tokens of boots that ask for one; nil: those are not served
 	Record   *boottrace.Recorder // may be nil
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger

@@ -33,6 +33,10 @@ type Server struct {
 	// connections are kept for such machines. It must answer from memory; nil: none is known.
 	Known func(netip.Addr) bool
 
+	// Inside reports whether an address is that of a program which may have as many connections as it wants, as those
+	// at this machine's own addresses may: a pod's. nil: none is.
+	Inside func(netip.Addr) bool
+
 	Header    time.Duration // for TLS and the head of a request; 0: 10 s
 	Idle      time.Duration // between two requests; 0: 1 minute
 	Stall     time.Duration // within a body, and for each MiB of an answer; 0: 1 minute
@@ -80,7 +84,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	var group errgroup.Group
 	for _, l := range listeners {
 		group.Go(func() error {
-			limited := net.Listener(&listener{Listener: l, shares: shares, stall: stall})
+			limited := net.Listener(&listener{Listener: l, shares: shares, inside: s.Inside, stall: stall})
 			if s.TLS != nil {
 				limited = tls.NewListener(limited, s.TLS)
 			}

@@ -12,6 +12,7 @@ import (
 type listener struct {
 	net.Listener
 	shares *shares
+	inside func(netip.Addr) bool // nil: no other machine's address is
 	stall  time.Duration
 }
 
@@ -23,7 +24,12 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 
-		c := &conn{Conn: raw, shares: l.shares, client: remoteClient(raw), stall: l.stall}
+		client := remoteClient(raw)
+		if l.inside != nil && client.IsValid() && l.inside(client) {
+			client = netip.Addr{}
+		}
+
+		c := &conn{Conn: raw, shares: l.shares, client: client, stall: l.stall}
 		if !l.shares.admit(c) {
 			_ = raw.Close()
 			continue

@@ -29,7 +29,7 @@ func stateMark(s status.State) string {
 // RenderText is the whole status for a person at a screen, at the moment now.
 func RenderText(d status.Document, now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Firstlight %s   %s   %s\n\n", d.Version, d.Name, headline(d.State))
+	fmt.Fprintf(&b, "Firstlight %s   %s   %s\n\n", d.Version, d.Name, Headline(d))
 	for _, a := range d.Addresses {
 		writeAddress(&b, a)
 	}
@@ -72,19 +72,6 @@ func RenderText(d status.Document, now time.Time) string {
 	}
 
 	return b.String()
-}
-
-func headline(s status.State) string {
-	switch s {
-	case status.StateReady:
-		return "Ready"
-	case status.StateDegraded:
-		return "Something broke and is being mended"
-	case status.StateFailed:
-		return "Stopped: needs you"
-	default:
-		return "Coming up"
-	}
 }
 
 func writeAddress(b *strings.Builder, a status.Address) {
@@ -280,8 +267,8 @@ func RenderChanges(before, after status.Document) string {
 		fmt.Fprintf(&b, "firstlight: launch: %s\n", oneBlock(after.Launch.Text, " "))
 	}
 
-	if before.State != after.State {
-		fmt.Fprintf(&b, "firstlight: %s. %s\n", headline(after.State), after.Next)
+	if before.State != after.State || Headline(before) != Headline(after) {
+		fmt.Fprintf(&b, "firstlight: %s. %s\n", Headline(after), after.Next)
 	}
 
 	return b.String()

@@ -52,8 +52,9 @@ func TestListenersAreEachOnce(t *testing.T) {
 	for _, l := range Listeners() {
 		assert.Regexp(t, "^[a-z]+(-[a-z]+)*$", l.Name)
 		assert.False(t, names[l.Name], l.Name)
-		assert.False(t, ports[fmt.Sprint(l.Protocol, l.Port)], "%d/%s", l.Port, l.Protocol)
-		names[l.Name], ports[fmt.Sprint(l.Protocol, l.Port)] = true, true
+		port := fmt.Sprint(l.Protocol, l.Port, l.At == OnLoopback) // the gate and Ironic have one port, each at its address
+		assert.False(t, ports[port], "%d/%s", l.Port, l.Protocol)
+		names[l.Name], ports[port] = true, true
 		assert.Contains(t, []string{"tcp", "udp"}, l.Protocol)
 		assert.True(t, l.At != OnLoopback || l.Networks == nil, "%s is reached from networks on loopback", l.Name)
 		assert.NotEmpty(t, l.Who)
@@ -89,6 +90,7 @@ var sockets = map[string][]string{
 	"daemon/clusters/noderuntime/endpoint.go":        nil, // loopback of a cluster node
 	"daemon/clusters/noderuntime/network.go":         nil, // the same
 	"daemon/clusters/noderuntime/probe.go":           nil, // a pod of a workload cluster
+	"daemon/metal/provisioning/gate.go":              {"ironic"},
 	"daemon/metal/registry/registry.go":              {"registry"},
 	"daemon/uploads/api/api.go":                      {"uploads"},
 	"pxe/bootserver/bootserver.go":                   {"boot"},

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +53,8 @@ type Mirror struct {
 
 	// Known reports whether an address is that of a node of the site, which is served whatever others do.
 	Known func(netip.Addr) bool
+	// Owners are those of clusters: each has a suite of packages, even an empty one. May be nil.
+	Owners func() []string
 
 	mu      sync.Mutex
 	indexed string // the packages that the index was written for
@@ -154,9 +157,11 @@ func (m *Mirror) writeIndex(ctx context.Context, report bringup.Report) error {
 	}
 
 	report("writing the index of packages")
-	found := poolState()
+	owners := m.owners()
+	found := poolState(owners)
 	r := packages.Repository{
 		Dir:     packagesRoot,
+		Owners:  owners,
 		Pools:   packagePools(),
 		Key:     key,
 		Now:     time.Now,
@@ -172,9 +177,17 @@ func (m *Mirror) writeIndex(ctx context.Context, report bringup.Report) error {
 	return nil
 }
 
-// poolState tells pools apart without reading their packages.
-func poolState() string {
+func (m *Mirror) owners() []string {
+	if m.Owners == nil {
+		return nil
+	}
+	return slices.Sorted(slices.Values(m.Owners()))
+}
+
+// poolState tells pools and owners apart without reading packages.
+func poolState(owners []string) string {
 	var b strings.Builder
+	fmt.Fprintln(&b, owners)
 	for _, p := range packagePools() {
 		files, err := os.ReadDir(p.Dir)
 		fmt.Fprintln(&b, p.Dir, err == nil)
@@ -191,7 +204,7 @@ func (m *Mirror) checkServed(ctx context.Context) error {
 	m.mu.Lock()
 	indexed := m.indexed
 	m.mu.Unlock()
-	if indexed != poolState() {
+	if indexed != poolState(m.owners()) {
 		return errors.New("the index of packages is not that of the packages that are here")
 	}
 

@@ -35,6 +35,7 @@ import (
 	"firstlight.dev/firstlight/assets/crd"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/installer"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -43,7 +44,8 @@ import (
 // kube-apiserver with the real CRDs.
 func cases() []testCase {
 	return []testCase{
-		{"Forms", testForms}, {"Refusals", testRefusals}, {"HostRefusals", testHostRefusals}, {"Virtlet", testVirtlet}, {"OldFields", testOldFields},
+		{"Forms", testForms}, {"PluginsThatAreMissing", testPluginsThatAreMissing}, {"PluginsOfAnotherInstaller", testPluginsOfAnotherInstaller},
+		{"Refusals", testRefusals}, {"HostRefusals", testHostRefusals}, {"Virtlet", testVirtlet}, {"OldFields", testOldFields},
 		{"OneCluster", testOneCluster}, {"TwoForOneHost", testTwoForOneHost}, {"NoHalfClaims", testNoHalfClaims}, {"SameName", testSameName},
 		{"FailsTwiceThenSucceeds", testFailsTwiceThenSucceeds}, {"DeadWorker", testDeadWorker}, {"InstallerRefuses", testInstallerRefuses}, {"NoKubeconfig", testNoKubeconfig},
 		{"WorkerAddedAndRemoved", testWorkerAddedAndRemoved}, {"WorkerLeftUncleared", testWorkerLeftUncleared}, {"WorkerMoves", testWorkerMoves}, {"EditWhileTheJobRuns", testEditWhileTheJobRuns},
@@ -51,7 +53,7 @@ func cases() []testCase {
 		{"Deleted", testDeleted}, {"DeletedWhileTheJobRuns", testDeletedWhileTheJobRuns}, {"Recreated", testRecreated}, {"Renamed", testRenamed},
 		{"EtcdLost", testEtcdLost}, {"ObjectsDeletedByHand", testObjectsDeletedByHand}, {"KilledAtEveryWrite", testKilledAtEveryWrite},
 		{"Credentials", testCredentials}, {"KeyOfTheNamespace", testKeyOfTheNamespace},
-		{"Software", testSoftware}, {"SoftwareKeys", testSoftwareKeys}, {"SoftwareRefusals", testSoftwareRefusals}, {"Proposal", testProposal},
+		{"Software", testSoftware}, {"SoftwareKeys", testSoftwareKeys}, {"SoftwareRefusals", testSoftwareRefusals}, {"SoftwareOfAnotherNamespace", testSoftwareOfAnotherNamespace}, {"Proposal", testProposal},
 		{"Verified", testVerified},
 	}
 }
@@ -107,7 +109,7 @@ func newRig(t *testing.T, api client.Client, real *rest.Config) *rig {
 		},
 	})
 	r.Provisionings = &Provisionings{
-		Config: Config{Namespace: "bpa", Dir: memoryDir(t), Installer: "firstlight.internal/installer:test", Plugins: Plugins()},
+		Config: Config{Namespace: "bpa", Dir: memoryDir(t), Installer: "firstlight.internal/installer:test", Plugins: installer.Plugins()},
 		Client: guarded, Reader: api, Recorder: recorder{r}, Now: func() time.Time { return r.now }, Log: slog.New(slog.DiscardHandler),
 		Logs: func(context.Context, string, string) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader("what the installer printed\n")), nil

@@ -214,7 +214,11 @@ func TestWrongTokensDelayNobody(t *testing.T) {
 
 func TestAddressesAreNotRememberedWithoutEnd(t *testing.T) {
 	var s strangers
-	from := func(addr string) bool { r := httptest.NewRequest("GET", "/", nil); r.RemoteAddr = addr; return s.allow(r) }
+	from := func(addr string) bool {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = addr
+		return s.allow(r)
+	}
 	for range unknownBurst {
 		assert.True(t, from("172.22.0.5:1"))
 	}
