@@ -224,6 +224,8 @@ const (
 	EvenControlPlanes = "EvenControlPlanes"
 	OldField          = "OldField"
 	HostUncleared     = "HostUncleared"
+
+	EnvironmentFiltered = "EnvironmentFiltered" // only an Event
 )
 
 // warnings are about what is asked, and about what the cluster left behind.
