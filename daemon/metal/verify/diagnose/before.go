@@ -179,11 +179,11 @@ var preflightRules = []rule{
 		next:     fixedNext("take it back with firstlightd adopt, or give the consent that is named"),
 	},
 	{
-		name:     "absent",
-		meaning:  "pre-flight passed, and there is still no BareMetalHost",
-		fails:    true,
-		percent:  2,
-		since:    preflightSince,
+		name:    "absent",
+		meaning: "pre-flight passed, and there is still no BareMetalHost",
+		fails:   true,
+		percent: 2,
+		since:   preflightSince,
 		matches: func(v View) bool {
 			return v.Host == nil && !v.HandingSince.IsZero() &&
 				v.Now.Sub(v.PreflightSince) >= handing && v.Now.Sub(v.HandingSince) >= handing
