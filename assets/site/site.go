@@ -87,7 +87,7 @@ type Node struct {
 	OS         OS                `yaml:"os" doc:"What is installed and who may log in to it."`
 	RootDevice *RootDevice       `yaml:"rootDevice" default:"the only disk" doc:"The disk to install on. All hints given must hold, and for exactly one disk; otherwise nothing is written."`
 	Overwrite  bool              `yaml:"overwrite" default:"false" doc:"Consent: the disk may be overwritten although it holds data that the appliance did not write."`
-	Links      []Link            `yaml:"links" default:"DHCP on every NIC" doc:"Network configuration of the installed system."`
+	Links      []Link            `yaml:"links" default:"DHCP on every NIC, gateway and dns of networks.baremetal" doc:"Network configuration of the installed system."`
 	Labels     map[string]string `yaml:"labels" doc:"Labels of its BareMetalHost."`
 }
 
