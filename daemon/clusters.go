@@ -34,8 +34,9 @@ type clusters struct {
 	metal *provisioning.Provisioner
 	nodes func() []status.Node // of the site, each with whether it is proven
 
-	mu  sync.Mutex
-	all []status.Cluster
+	mu     sync.Mutex
+	all    []status.Cluster
+	owners []string
 }
 
 func (c *clusters) stages() []bringup.Stage {
@@ -97,8 +98,13 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 			return err
 		}
 
+		owners, err := bpa.ListOwners(ctx, api)
+		if err != nil {
+			return err
+		}
+
 		c.mu.Lock()
-		c.all = all
+		c.all, c.owners = all, owners
 		c.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -113,6 +119,13 @@ func (c *clusters) Clusters() []status.Cluster {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]status.Cluster{}, slices.Clone(c.all)...)
+}
+
+// Owners are those of the clusters when last asked.
+func (c *clusters) Owners() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.owners)
 }
 
 // verifiedLabelChanges are the hosts whose label differs from what was found out about them: a node that is

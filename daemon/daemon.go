@@ -20,6 +20,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/api"
 	"firstlight.dev/firstlight/daemon/appliance/console"
+	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
@@ -44,6 +45,7 @@ const JournalName = "journal.json"
 type Daemon struct {
 	log         *slog.Logger
 	host        *host.Host
+	firewall    *firewall.Firewall
 	kube        *kube.Cluster
 	boot        *netboot.Server
 	mirror      *mirror.Mirror
@@ -81,11 +83,13 @@ func New(log *slog.Logger) *Daemon {
 		Ready: d.stageReady("data-mounted"),
 	}
 	d.host.OnSite = d.applySite
+	d.firewall = &firewall.Firewall{Site: d.host.Site}
 	d.wireMetal(vault.New(d.host.MachineID))
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()
-	d.metal.PreflightGate = d.verifier.Gate
+	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
 	d.cluster = &clusters{metal: d.metal, nodes: d.verifier.Nodes}
+	d.mirror.Owners = d.cluster.Owners
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{Plan: d.plan(), Log: log, Changed: d.notifyChange, Unanswered: apply.IsUnanswered}
@@ -107,11 +111,9 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 			}
 			return ironic.RamdiskTail(authority.PEM(), size)
 		},
-		Booter: func() pxe.Booter {
-			d.metal.Hosts.Ramdisk = d.metal.Ramdisk()
-			return d.metal.Hosts
-		},
+		Booter: func() pxe.Booter { return d.metal.Booter() },
 	}
+	d.mirror.Known = d.boot.IsKnown
 	d.metal = provisioning.New(provisioning.Deps{
 		Log:     d.log,
 		Site:    d.host.Site,
@@ -121,6 +123,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 		Kinds:   v1alpha1.AddToScheme,
 		Uploads: func() (map[string]metal3.Image, error) { return uploadedImages(d.boot.FileURL()) },
 	})
+	d.boot.Minter = d.metal.Gate
 }
 
 // applySite hands the site to the parts that follow it. It runs within the stage site-read, so
@@ -163,6 +166,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Socket:   status.SocketPath,
 			Document: d.Document,
 			Reload:   d.reload,
+			Adopt:    d.metal.Adopt,
 			Ready:    d.notifyReady,
 			Log:      d.log,
 			Why:      d.verifier.Why,
@@ -174,6 +178,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"lease", d.host.MaintainLeases},
 		{"time", func(ctx context.Context) error { return d.mirror.ServeTime(ctx, linksUp, d.host.TimeSource) }},
 		{"pxe", d.serveBoot},
+		{"boots of agents", d.metal.Gate.Boots.Run},
+		{"agents", func(ctx context.Context) error { return d.metal.ServeAgents(ctx, linksUp) }},
 		{"dhcp bmc", func(ctx context.Context) error { return d.networkDHCP.Serve(ctx, host.BMC, linksUp) }},
 		{"dhcp baremetal", func(ctx context.Context) error {
 			return d.networkDHCP.Serve(
@@ -193,7 +199,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {
-			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts))
+			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts), d.log)
 		}},
 	}
 	var wg sync.WaitGroup
@@ -270,6 +276,7 @@ func (d *Daemon) Document() status.Document {
 		Launch:    d.verifier.Launch(),
 		Clusters:  d.cluster.Clusters(),
 		Artifacts: d.uploads.status(s.Stages),
+		Firewall:  d.firewall.Status(),
 	}
 	d.networkDHCP.AddStatus(&doc)
 	if doc.State == "" {

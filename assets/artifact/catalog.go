@@ -68,24 +68,12 @@ func (i OSImage) Key() Key {
 // FullName names the image among those of all owners, as site.yaml can: labels have no dots.
 func (i OSImage) FullName() string { return i.Owner + "." + i.Cluster + "." + i.Name }
 
-// ByName finds the images by the names that site.yaml may use: the full name of each, and
-// the plain one of those whose name nobody else has.
+// ByName finds the images by their full names. The name alone is anybody's to upload first, so it means nothing.
 func (c Catalog) ByName() map[string]OSImage {
-	names, count := map[string]OSImage{}, map[string]int{}
-	for _, i := range c.Images {
-		count[i.Name]++
-	}
-
-	for _, i := range c.Images {
-		if count[i.Name] == 1 {
-			names[i.Name] = i
-		}
-	}
-
+	names := map[string]OSImage{}
 	for _, i := range c.Images {
 		names[i.FullName()] = i
 	}
-
 	return names
 }
 

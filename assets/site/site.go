@@ -35,6 +35,8 @@ type Appliance struct {
 	Hostname    Name         `yaml:"hostname" default:"the site's name" doc:"Host name of the appliance."`
 	PodCIDR     netip.Prefix `yaml:"podCIDR" default:"10.244.0.0/16" doc:"Pod network of the bootstrap cluster."`
 	ServiceCIDR netip.Prefix `yaml:"serviceCIDR" default:"10.96.0.0/16" doc:"Service network of the bootstrap cluster."`
+
+	InstallerImages []string `yaml:"installerImages" pattern:"^[a-z0-9][a-zA-Z0-9._/:@-]{0,254}$" hint:"an image such as registry.example/kud:1" doc:"What spec.installerImage of a Provisioning may name. It runs as root on the appliance, next to the keys of all clusters."`
 }
 
 // Networks are the three roles a network of the rack can have. A nil role was not given.
@@ -55,6 +57,8 @@ type Network struct {
 	DHCP      DHCP         `yaml:"dhcp" doc:"Whether and what the appliance answers to DHCP here."`
 	Gateway   netip.Addr   `yaml:"gateway" doc:"Router of this network. The appliance goes out by that of baremetal, else bmc, else provisioning."`
 	DNS       []netip.Addr `yaml:"dns" doc:"Resolvers for nodes and appliance."`
+	Allow     []string     `yaml:"allow" enum:"ssh|uploads|kubernetes" doc:"Services of the appliance that machines of this network may use besides those that they may anyway: log-in, the upload API, the API of the bootstrap cluster (at the appliance's address on provisioning)."`
+	Forward   []string     `yaml:"forward" enum:"provisioning|bmc|baremetal" doc:"Networks to which the appliance forwards packets from this one. Without it, none; answers return."`
 	NTP       []Host       `yaml:"ntp" doc:"Time servers that the appliance follows: the first that answers, of baremetal, then provisioning, then bmc. Nodes follow the appliance. Where it is the DHCP server of bmc or baremetal, it names the IPv4 addresses among them there."`
 }
 
@@ -86,7 +90,7 @@ type Node struct {
 	BMC        *BMC              `yaml:"bmc" doc:"The server's BMC. Without it, someone must power the server on."`
 	OS         OS                `yaml:"os" doc:"What is installed and who may log in to it."`
 	RootDevice *RootDevice       `yaml:"rootDevice" default:"the only disk" doc:"The disk to install on. All hints given must hold, and for exactly one disk; otherwise nothing is written."`
-	Overwrite  bool              `yaml:"overwrite" default:"false" doc:"Consent: the disk may be overwritten although it holds data that the appliance did not write."`
+	Overwrite  Consent           `yaml:"overwrite" default:"false" doc:"Consent to lose what is on the disk: the fingerprint that firstlightd status names, for just that; true for any data an inspection sees before the first installation, never for a disk that an appliance installed."`
 	Links      []Link            `yaml:"links" default:"DHCP on every NIC, gateway and dns of networks.baremetal" doc:"Network configuration of the installed system."`
 	Labels     map[string]string `yaml:"labels" doc:"Labels of its BareMetalHost."`
 }
@@ -101,9 +105,9 @@ type BMC struct {
 
 // OS is what a node is installed with.
 type OS struct {
-	Image    string `yaml:"image" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" hint:"a file name of letters, digits, '-', '_' and '.'" default:"debian-13" doc:"Name of an image on the stick or of one uploaded later."`
+	Image    string `yaml:"image" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" hint:"a file name of letters, digits, '-', '_' and '.'" default:"debian-13" doc:"Name of an image on the stick, or OWNER.CLUSTER.NAME of an uploaded one; with sha256 NAME is enough."`
 	URL      URL    `yaml:"url" doc:"http(s) address of an image, in place of image; needs sha256."`
-	SHA256   SHA256 `yaml:"sha256" doc:"SHA-256 of the image at url, 64 hexadecimal digits."`
+	SHA256   SHA256 `yaml:"sha256" doc:"SHA-256 of the image, 64 hexadecimal digits."`
 	Format   string `yaml:"format" enum:"qcow2|raw" default:"qcow2" doc:"Format of the image at url."`
 	Username string `yaml:"username" pattern:"^[a-z_][a-z0-9_-]{0,31}$" hint:"up to 32 of a-z, 0-9, '-' and '_', beginning with a letter" default:"firstlight" doc:"User created on the node; may use sudo."`
 	Password Secret `yaml:"password" default:"none: SSH keys only" doc:"Password of that user, in clear or as a crypt hash ($6$… or $y$…). Only a hash ever leaves the appliance."`
@@ -148,6 +152,7 @@ type Cluster struct {
 	Workers      []NodeSelector `yaml:"workers" doc:"The nodes that run the workload. A node may be in both lists; the name of a control-plane entry alone means that node."`
 	PodCIDR      netip.Prefix   `yaml:"podCIDR" default:"10.244.64.0/18" doc:"Addresses of the pods."`
 	ServiceCIDR  netip.Prefix   `yaml:"serviceCIDR" default:"10.244.0.0/18" doc:"Addresses of the services."`
+	Owner        Name           `yaml:"owner" default:"default" doc:"Whose uploaded packages and container images its nodes get, besides those of the stick."`
 	AddOns       []string       `yaml:"addOns" enum:"metrics-server|local-path-provisioner" doc:"Plugins of the stick to install, in this order (KUDPlugins of a Provisioning)."`
 }
 

@@ -56,6 +56,7 @@ func (r *reader) checkNetworks(s *Site, u *uniqueness) {
 		}
 
 		r.checkAttachment(n, path, u)
+		r.checkAllowed(s, role)
 		d := defaults.Role(role)
 		if role != "provisioning" && d.DHCP.Mode == "proxy" {
 			r.Report(path+".dhcp.mode", "machines are told what to boot on provisioning only; use server or none")
@@ -315,7 +316,7 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 		r.Report(os+".url", "image is given as well; keep one of the two")
 	case n.OS.URL != "" && n.OS.SHA256 == "":
 		r.Report(os+".url", "an image from outside needs os.sha256; add what sha256sum prints")
-	case n.OS.URL == "" && (n.OS.SHA256 != "" || n.OS.Format != ""):
+	case n.OS.URL == "" && (n.OS.SHA256 != "" && n.OS.Image == "" || n.OS.Format != ""):
 		r.Report(os, "sha256 and format describe the image at url; add url or remove them")
 	}
 

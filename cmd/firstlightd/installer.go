@@ -51,6 +51,7 @@ func newInstallerCommand() *cobra.Command {
 				return commandline.NewUsageError(errors.New("name the nodes to remove"))
 			}
 
+			settings.Owner = os.Getenv(contract.EnvOwner)
 			signer, err := readSigner(key)
 			if err != nil {
 				return err

@@ -34,6 +34,10 @@ func RenderText(d status.Document, now time.Time) string {
 		writeAddress(&b, a)
 	}
 
+	if d.Firewall != nil {
+		writeFirewall(&b, d.Firewall)
+	}
+
 	if len(d.Addresses) > 0 {
 		b.WriteByte('\n')
 	}
@@ -90,6 +94,20 @@ func writeAddress(b *strings.Builder, a status.Address) {
 	}
 
 	fmt.Fprintf(b, "%-13s %-18s (%s)%s\n", a.Role, addresses, strings.Join(nics, "; "), prefixIfSet(" DHCP ", a.DHCP))
+}
+
+// writeFirewall names the packet filter where a person looks at the networks.
+func writeFirewall(b *strings.Builder, f *status.Firewall) {
+	state := "table " + f.Table
+	if !f.Loaded {
+		state += ", not loaded"
+	}
+
+	if len(f.Allowed) > 0 {
+		state += "; the site also allows " + strings.Join(f.Allowed, ", ")
+	}
+
+	fmt.Fprintf(b, "%-13s %s\n", "packet filter", state)
 }
 
 func writeStage(b *strings.Builder, s status.Stage, now time.Time) {

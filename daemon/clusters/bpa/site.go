@@ -27,6 +27,10 @@ func Provisionings(s *site.Site) []v1alpha1.Provisioning {
 				ServiceSubnet: c.ServiceCIDR.String(),
 			},
 		}
+		if c.Owner != "" {
+			p.Labels[v1alpha1.LabelOwner] = string(c.Owner)
+		}
+
 		for _, m := range c.ControlPlane {
 			p.Spec.Masters = append(p.Spec.Masters, map[string]*v1alpha1.Body{string(m.Name): nodeBody(m)})
 		}

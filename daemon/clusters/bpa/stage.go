@@ -3,6 +3,7 @@ package bpa
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,6 +125,22 @@ func (o objects) apply(doing string) func(context.Context, bringup.Report) error
 		report(doing)
 		return set.Apply(ctx, c)
 	}
+}
+
+// ListOwners are the owners of clusters, each once: whose uploads their nodes get.
+func ListOwners(ctx context.Context, c client.Client) ([]string, error) {
+	var list v1alpha1.ProvisioningList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list Provisionings: %w", err)
+	}
+
+	var owners []string
+	for i := range list.Items {
+		owners = append(owners, v1alpha1.OwnerOf(&list.Items[i]))
+	}
+
+	slices.Sort(owners)
+	return slices.Compact(owners), nil
 }
 
 // ListClusters reads how every cluster stands, for the appliance's status. The hosts tell what clusters left on them.

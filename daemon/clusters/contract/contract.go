@@ -38,6 +38,7 @@ const (
 	EnvNodes         = "KUD_NODES"  // labels that are added or removed, blanks between
 	EnvServiceSubnet = "KUD_SERVICE_SUBNET"
 	EnvClear         = "KUD_CLEAR" // what FormatClear wrote
+	EnvOwner         = "KUD_OWNER" // whose uploads the nodes get
 )
 
 // Actions of a run.

@@ -25,7 +25,9 @@ const (
 	authorityPath = "/etc/firstlight/ca.crt"
 
 	packagesKeyPath = "/etc/firstlight/packages.asc"
-	sourcesPath     = "/etc/apt/sources.list.d/firstlight.sources"
+	sourcesPath     = "/etc/apt/sources.list.d/firstlight.sources"       // of the stick, from which alone the installer takes
+	ownerPath       = "/etc/apt/sources.list.d/firstlight-owner.sources" // of the owner's uploads
+	preferencesPath = "/etc/apt/preferences.d/firstlight"
 )
 
 // nodeImage has the programs of a node, in the layer of Kubernetes.
@@ -54,6 +56,7 @@ type values struct {
 type Settings struct {
 	Cluster        string
 	Pods, Services netip.Prefix
+	Owner          string // whose uploads its nodes get beside what the stick has; "": nobody's
 }
 
 func newValues(s Settings, inv inventory.Inventory) values {
@@ -119,6 +122,12 @@ func hostFiles(v values, a *appliance) ([]file, error) {
 	}
 	if v.Apt {
 		list = append(list, file{sourcesPath, 0o644, []byte("firstlight.sources")})
+	}
+	if v.Apt && v.Owner != "" {
+		list = append(
+			list, file{ownerPath, 0o644, []byte("owner.sources")},
+			file{preferencesPath, 0o644, []byte("apt-preferences")},
+		)
 	}
 
 	files, err := renderFiles(v, list)

@@ -31,7 +31,7 @@ func golden(t *testing.T, name, got string) {
 	assert.Equal(t, string(want), got)
 }
 
-var edge = Settings{Cluster: "edge", Pods: netip.MustParsePrefix("10.244.64.0/18"), Services: netip.MustParsePrefix("10.244.0.0/18")}
+var edge = Settings{Cluster: "edge", Pods: netip.MustParsePrefix("10.244.64.0/18"), Services: netip.MustParsePrefix("10.244.0.0/18"), Owner: "alpha"}
 
 func made(label, addr string, controlPlane, worker bool) inventory.Node {
 	return inventory.Node{Label: label, Addr: netip.MustParseAddr(addr), Port: 22, User: "root", ControlPlane: controlPlane, Worker: worker}

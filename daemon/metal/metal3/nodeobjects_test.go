@@ -77,5 +77,35 @@ func TestNodeBecomesItsObjects(t *testing.T) {
 func TestNodeRefusesAnImageThatIsNotHere(t *testing.T) {
 	s := loadSite(t, []byte(`nodes: [{name: a, macs: ["52:54:00:00:00:01"], os: {image: plan9}}]`))
 	_, err := NewNodeObjects(s, s.Nodes[0], testAppliance())
-	assert.EqualError(t, err, `node a: os.image "plan9" is not on this appliance; it has debian-13`)
+	assert.EqualError(t, err, `node a: os.image "plan9" is not on this appliance; it has debian-13 (uploads by their full names, or by name and os.sha256)`)
+}
+
+// A name alone is whose upload comes first: it means the stick's image or none.
+func TestAnUploadIsNamedInFullOrByItsDigest(t *testing.T) {
+	const right, wrong = "00000000000000000000000000000000000000000000000000000000000000aa", "00000000000000000000000000000000000000000000000000000000000000bb"
+	images := map[string]Image{
+		"debian-13":           {URL: "stick", SHA256: "cc"},
+		"alpha.beta.plan9":    {URL: "alpha", SHA256: right},
+		"gamma.beta.plan9":    {URL: "gamma", SHA256: wrong},
+		"mallory.x.debian-13": {URL: "mallory", SHA256: wrong},
+	}
+	for _, c := range []struct{ os, url, says string }{
+		{"image: alpha.beta.plan9", "alpha", ""},
+		{"image: plan9", "", "is not on this appliance"},
+		{"image: plan9, sha256: " + right, "alpha", ""},
+		{"image: plan9, sha256: " + wrong, "gamma", ""},
+		{"image: debian-13", "stick", ""},
+		{"image: debian-13, sha256: " + wrong, "", "not os.sha256"},
+		{"image: alpha.beta.plan9, sha256: " + wrong, "", "not os.sha256"},
+		{"image: other, sha256: " + right, "", "is not on this appliance"},
+	} {
+		s := loadSite(t, []byte(`nodes: [{name: a, macs: ["52:54:00:00:00:01"], os: {`+c.os+`}}]`))
+		image, err := imageOf(s.Nodes[0], images)
+		assert.Equal(t, c.url, image.URL, c.os)
+		if c.says != "" {
+			assert.ErrorContains(t, err, c.says, c.os)
+		} else {
+			assert.NoError(t, err, c.os)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +50,11 @@ type Mirror struct {
 	Site    func() *site.Site // with its defaults
 	Vault   *vault.Vault
 	Metrics *metrics.Parts // gets the registry's counters
+
+	// Known reports whether an address is that of a node of the site, which is served whatever others do.
+	Known func(netip.Addr) bool
+	// Owners are those of clusters: each has a suite of packages, even an empty one. May be nil.
+	Owners func() []string
 
 	mu      sync.Mutex
 	indexed string // the packages that the index was written for
@@ -120,6 +126,7 @@ func (m *Mirror) newRegistry(at []netip.Prefix) (*registry.Server, error) {
 		Writers:  authority.Pool(),
 		Registry: m.Metrics.NewRegistry("registry"),
 		Log:      m.Log.With("part", "registry"),
+		Known:    m.Known,
 		Public:   map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()},
 		Certificate: func() (tls.Certificate, error) {
 			pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: Addrs(at)})
@@ -150,9 +157,11 @@ func (m *Mirror) writeIndex(ctx context.Context, report bringup.Report) error {
 	}
 
 	report("writing the index of packages")
-	found := poolState()
+	owners := m.owners()
+	found := poolState(owners)
 	r := packages.Repository{
 		Dir:     packagesRoot,
+		Owners:  owners,
 		Pools:   packagePools(),
 		Key:     key,
 		Now:     time.Now,
@@ -168,9 +177,17 @@ func (m *Mirror) writeIndex(ctx context.Context, report bringup.Report) error {
 	return nil
 }
 
-// poolState tells pools apart without reading their packages.
-func poolState() string {
+func (m *Mirror) owners() []string {
+	if m.Owners == nil {
+		return nil
+	}
+	return slices.Sorted(slices.Values(m.Owners()))
+}
+
+// poolState tells pools and owners apart without reading packages.
+func poolState(owners []string) string {
 	var b strings.Builder
+	fmt.Fprintln(&b, owners)
 	for _, p := range packagePools() {
 		files, err := os.ReadDir(p.Dir)
 		fmt.Fprintln(&b, p.Dir, err == nil)
@@ -187,7 +204,7 @@ func (m *Mirror) checkServed(ctx context.Context) error {
 	m.mu.Lock()
 	indexed := m.indexed
 	m.mu.Unlock()
-	if indexed != poolState() {
+	if indexed != poolState(m.owners()) {
 		return errors.New("the index of packages is not that of the packages that are here")
 	}
 

@@ -1,75 +1,104 @@
 package packages
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 )
 
-// ofOwners leaves out what others brought under a name that somebody has. The one has it who has it in the
-// index that is there; else whose file is the oldest. The clock may have been set in between, so the index
-// comes first.
-func (r *Repository) ofOwners(p Pool, stanzas []string, leave func(file, why string)) ([]string, error) {
-	if p.Owner == nil {
-		return stanzas, nil
+// indexes are the stanzas of each suite. A package that the stick has comes from the stick alone, in whatever
+// version: nobody who uploads packages changes what the appliance made nodes of.
+func (r *Repository) indexes(ctx context.Context) (map[string][]byte, error) {
+	leave := r.LeftOut
+	if leave == nil {
+		leave = func(string, string) {}
 	}
 
-	indexed, err := r.indexedOwners(p)
+	suites, err := r.suites()
 	if err != nil {
 		return nil, err
 	}
 
-	type claim struct {
-		owner   string
-		indexed bool
-		at      time.Time
-	}
-	has := map[string]claim{}
-	for _, s := range stanzas {
-		name, file := Field(s, "Package"), path.Base(Field(s, "Filename"))
-		c := claim{owner: p.Owner(file)}
-		c.indexed = indexed[name] == c.owner
-		if info, err := os.Stat(filepath.Join(p.Dir, file)); err == nil {
-			c.at = info.ModTime()
-		}
-
-		first, taken := has[name]
-		if !taken || c.indexed && !first.indexed || c.indexed == first.indexed && c.at.Before(first.at) {
-			has[name] = c
-		}
+	lists := map[string][]string{}
+	for _, suite := range suites {
+		lists[suite] = nil
 	}
 
-	var kept []string
-	for _, s := range stanzas {
-		name, file := Field(s, "Package"), Field(s, "Filename")
-		if owner := has[name].owner; owner != p.Owner(path.Base(file)) {
-			leave(file, owner+" brought "+name+" first, and has the name")
-			continue
+	ofStick, seen := map[string]int{}, map[string]string{} // which of the pools has a name first
+	for i, p := range slices.SortedStableFunc(slices.Values(r.Pools), stickFirst) {
+		stanzas, err := p.stanzas(ctx, leave)
+		if err != nil {
+			return nil, err
 		}
-		kept = append(kept, s)
+
+		for _, s := range stanzas {
+			name, file := Field(s, "Package"), Field(s, "Filename")
+			suite := p.suite(file)
+			pool, taken := ofStick[name]
+			id := suite + " " + name + " " + Field(s, "Version") + " " + Field(s, "Architecture")
+			switch {
+			case p.Owner != nil && suite == Suite:
+				leave(file, "the suite "+Suite+" is the stick's; upload it under another owner's name")
+			case taken && pool != i:
+				leave(file, "the stick carries "+name+", which stays as it is")
+			case seen[id] != "":
+				leave(file, seen[id]+" is the same package in the same version")
+			default:
+				seen[id] = file
+				lists[suite] = append(lists[suite], s)
+				if p.Owner == nil {
+					ofStick[name] = i
+				}
+			}
+		}
 	}
 
-	return kept, nil
+	indexes := map[string][]byte{}
+	for suite, list := range lists {
+		slices.Sort(list)
+		indexes[suite] = []byte(strings.Join(list, "\n"))
+	}
+
+	return indexes, nil
 }
 
-// indexedOwners are who has which package in the index that was written last.
-func (r *Repository) indexedOwners(p Pool) (map[string]string, error) {
-	text, err := os.ReadFile(filepath.Join(r.Dir, "dists", Suite, indexPath))
+// stickFirst orders pools: the names in the stick's are taken.
+func stickFirst(a, b Pool) int {
+	switch {
+	case (a.Owner == nil) == (b.Owner == nil):
+		return 0
+	case a.Owner == nil:
+		return -1
+	}
+	return 1
+}
+
+// suite is that of a file of the pool.
+func (p Pool) suite(file string) string {
+	if p.Owner == nil {
+		return Suite
+	}
+	return p.Owner(path.Base(file))
+}
+
+// suites are those that there must be, whatever is in them: the stick's, those of r.Owners, and each that was ever
+// written, since a node may still ask for it.
+func (r *Repository) suites() ([]string, error) {
+	written, err := os.ReadDir(filepath.Join(r.Dir, "dists"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read index of packages: %w", err)
+		return nil, fmt.Errorf("read suites of packages: %w", err)
 	}
 
-	owners := map[string]string{}
-	for s := range strings.SplitSeq(string(text), "\n\n") {
-		if file, ours := strings.CutPrefix(Field(s, "Filename"), p.Path+"/"); ours {
-			owners[Field(s, "Package")] = p.Owner(file)
-		}
+	all := append([]string{Suite}, r.Owners...)
+	for _, e := range written {
+		all = append(all, e.Name())
 	}
 
-	return owners, nil
+	return all, nil
 }

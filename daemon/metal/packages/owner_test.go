@@ -6,52 +6,61 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// What nodes of one owner are made of is not changed by another who brings a package of the same name.
-func TestTheFirstOwnerOfAPackageHasItsName(t *testing.T) {
+// What one owner uploads is in that owner's suite alone, whoever was first.
+func TestEachOwnerHasASuite(t *testing.T) {
 	r, served := repository(t)
 	r.Pools[1].Owner = func(file string) string { owner, _, _ := strings.Cut(file, "."); return owner }
+	require.NoError(t, os.Remove(filepath.Join(served, "local", "mine_1_all.deb")))
 	out := map[string]string{}
 	r.LeftOut = func(file, why string) { out[file] = why }
-	age := func(file string, hours time.Duration) {
-		at := time.Now().Add(-hours * time.Hour)
-		require.NoError(t, os.Chtimes(filepath.Join(served, "local", file), at, at))
-	}
-	put := func(file, version string, hours time.Duration) {
-		control := fmt.Sprintf("Package: greeting\nVersion: %s\nArchitecture: all\nMaintainer: me <me@example.org>\nDescription: greets\n", version)
+	put := func(file, name, version string) {
+		control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: me <me@example.org>\nDescription: greets\n", name, version)
 		require.NoError(t, os.WriteFile(filepath.Join(served, "local", file), deb(t, control, ".xz"), 0o644))
-		age(file, hours)
 	}
-	index := func() string {
+	read := func(suite string) string {
+		text, err := os.ReadFile(filepath.Join(served, "dists", suite, indexPath))
+		require.NoError(t, err, suite)
+		return string(text)
+	}
+	write := func() {
 		clear(out)
 		_, err := r.Write(t.Context())
 		require.NoError(t, err)
-		text, err := os.ReadFile(filepath.Join(served, "dists", Suite, indexPath))
-		require.NoError(t, err)
-		return string(text)
 	}
-	put("beta.edge.greeting.deb", "9", 1)
-	put("alpha.edge.greeting.deb", "1", 2)
-	text := index()
-	assert.Contains(t, text, "Filename: local/alpha.edge.greeting.deb\n")
-	assert.NotContains(t, text, "local/beta.")
-	assert.Equal(t, map[string]string{"local/beta.edge.greeting.deb": "alpha brought greeting first, and has the name"}, out)
+	put("alpha.edge.bash.deb", "bash-completion", "1:999")
+	put("beta.edge.greeting.deb", "greeting", "1")
+	put("alpha.edge.greeting.deb", "greeting", "2")
+	put("beta.edge.hello.deb", "hello", "99")
+	put("firstlight.edge.greeting.deb", "greeting", "3")
+	write()
+	assert.Contains(t, read(Suite), "Package: hello\n")
+	assert.NotContains(t, read(Suite), "local/", "an upload is in the stick's suite")
+	assert.Contains(t, read("alpha"), "Filename: local/alpha.edge.greeting.deb\n")
+	assert.Contains(t, read("alpha"), "Filename: local/alpha.edge.bash.deb\n")
+	assert.NotContains(t, read("alpha"), "local/beta.")
+	assert.Contains(t, read("beta"), "Filename: local/beta.edge.greeting.deb\n", "another owner's name keeps it out")
+	assert.NotContains(t, read("beta"), "local/alpha.")
+	assert.NotContains(t, read("beta"), "Package: hello\n", "an upload stands for a package of the stick")
+	assert.Equal(t, map[string]string{
+		"local/beta.edge.hello.deb":          "the stick carries hello, which stays as it is",
+		"local/firstlight.edge.greeting.deb": "the suite firstlight is the stick's; upload it under another owner's name",
+	}, out)
+	release, err := os.ReadFile(filepath.Join(served, "dists", "alpha", "InRelease"))
+	require.NoError(t, err)
+	text, ok := r.Key.open(release)
+	require.True(t, ok)
+	assert.Contains(t, string(text), "\nCodename: alpha\n")
 
-	put("alpha.edge.greeting.deb", "2", 0)
-	put("alpha.lab.greeting.deb", "3", 0)
-	text = index()
-	assert.Contains(t, text, "Filename: local/alpha.edge.greeting.deb\n", "a version that is replaced loses no name")
-	assert.Contains(t, text, "Filename: local/alpha.lab.greeting.deb\n")
-	assert.NotContains(t, text, "local/beta.")
-
-	for _, file := range []string{"alpha.edge.greeting.deb", "alpha.lab.greeting.deb"} {
+	r.Owners = []string{"gamma"}
+	for _, file := range []string{"alpha.edge.greeting.deb", "alpha.edge.bash.deb"} {
 		require.NoError(t, os.Remove(filepath.Join(served, "local", file)))
 	}
-	assert.Contains(t, index(), "Filename: local/beta.edge.greeting.deb\n", "the name is free again")
-	assert.Empty(t, out)
+	write()
+	assert.Empty(t, read("gamma"), "an owner without uploads has no suite, and apt fails on its nodes")
+	assert.Empty(t, read("alpha"), "what was removed is still offered")
 }

@@ -1,10 +1,11 @@
-// Package packages is the Debian repository that the appliance gives its nodes: the packages of the
-// stick and those that were brought to the appliance, one index, signed by a key of this appliance. The
+// Package packages is the Debian repository that the appliance gives its nodes: a suite with the packages of
+// the stick, and one for each owner with those that the owner uploaded, signed by a key of this appliance. A node
+// is given the stick's and that of its cluster's owner, so that nobody's upload gets onto the nodes of others. The
 // files are written here and served by whoever serves files on the provisioning network:
 //
-//	dists/firstlight/InRelease                        the index of indexes, signed (clear text, OpenPGP)
-//	dists/firstlight/main/binary-amd64/Packages       every package; also below by-hash/SHA256/
-//	POOL/…                                            the packages, where each Pool says
+//	dists/SUITE/InRelease                        the index of indexes, signed (clear text, OpenPGP)
+//	dists/SUITE/main/binary-amd64/Packages       every package; also below by-hash/SHA256/
+//	POOL/…                                       the packages, where each Pool says
 //
 // A client reads InRelease first, then the index by its digest: an index that is replaced in between
 // does no harm. Formats: Debian wiki, DebianRepository/Format; deb-control(5).
@@ -19,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -29,7 +31,7 @@ import (
 	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
-// Suite is the name by which nodes know the repository.
+// Suite is the stick's. An owner's has the owner's name.
 const Suite = "firstlight"
 
 const indexPath = "main/binary-amd64/Packages"
@@ -40,8 +42,7 @@ type Pool struct {
 	Path  string // where it is served, below the repository's address, without slashes at its ends
 	Index string // a file with the pool's stanzas, made when the packages were put there; "": they are read
 
-	// Owner says by a file's name who brought it: the first to bring a package of some name has that name,
-	// in all versions, for as long as it is there. nil: the pool has one owner.
+	// Owner says by a file's name who uploaded it, and thus in whose suite it is. nil: the stick's.
 	Owner func(file string) string
 }
 
@@ -52,19 +53,34 @@ type Repository struct {
 	Key   *Key
 	Now   func() time.Time
 
+	// Owners get a suite although they have uploaded nothing: apt fails if one that it is told of is missing.
+	Owners []string
+
 	// LeftOut is told of files that are in a pool and not in the index; may be nil.
 	LeftOut func(file, why string)
 }
 
-// Write brings the index up to date with the pools. It says whether anything changed.
+// Write brings the suites up to date with the pools. It reports whether anything changed.
 func (r *Repository) Write(ctx context.Context) (changed bool, err error) {
-	index, err := r.index(ctx)
+	indexes, err := r.indexes(ctx)
 	if err != nil {
 		return false, err
 	}
 
-	suite := filepath.Join(r.Dir, "dists", Suite)
-	old, err := os.ReadFile(filepath.Join(suite, "InRelease"))
+	for _, suite := range slices.Sorted(maps.Keys(indexes)) {
+		new, err := r.writeSuite(suite, indexes[suite])
+		if err != nil {
+			return false, err
+		}
+		changed = changed || new
+	}
+
+	return changed, nil
+}
+
+func (r *Repository) writeSuite(suite string, index []byte) (changed bool, err error) {
+	dir := filepath.Join(r.Dir, "dists", suite)
+	old, err := os.ReadFile(filepath.Join(dir, "InRelease"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("read index of packages: %w", err)
 	}
@@ -80,7 +96,7 @@ func (r *Repository) Write(ctx context.Context) (changed bool, err error) {
 		date = last.Add(time.Second)
 	}
 
-	signed, err := r.Key.sign(release(index, date))
+	signed, err := r.Key.sign(release(suite, index, date))
 	if err != nil {
 		return false, err
 	}
@@ -91,12 +107,12 @@ func (r *Repository) Write(ctx context.Context) (changed bool, err error) {
 		name string
 		data []byte
 	}{{byHash, index}, {indexPath, index}, {"InRelease", signed}} { // last what points to the others
-		if err := writeFile(filepath.Join(suite, f.name), f.data); err != nil {
+		if err := writeFile(filepath.Join(dir, f.name), f.data); err != nil {
 			return false, err
 		}
 	}
 
-	return true, removeOldIndexes(filepath.Join(suite, path.Dir(byHash)), path.Base(byHash))
+	return true, removeOldIndexes(filepath.Join(dir, path.Dir(byHash)), path.Base(byHash))
 }
 
 // maxIndexes is how many old indexes stay for clients that have read an old InRelease.
@@ -125,49 +141,6 @@ func removeOldIndexes(dir, newest string) error {
 	}
 
 	return nil
-}
-
-// index is all pools' stanzas. A package that an earlier pool has comes from that one alone, in whatever
-// version: nobody who brings packages changes what the nodes of others are made of.
-func (r *Repository) index(ctx context.Context) ([]byte, error) {
-	leave := r.LeftOut
-	if leave == nil {
-		leave = func(string, string) {}
-	}
-
-	var stanzas []string
-	earlier, seen := map[string]bool{}, map[string]string{}
-	for _, p := range r.Pools {
-		list, err := p.stanzas(ctx, leave)
-		if err != nil {
-			return nil, err
-		}
-		if list, err = r.ofOwners(p, list, leave); err != nil {
-			return nil, err
-		}
-
-		var names []string
-		for _, s := range list {
-			name, file := Field(s, "Package"), Field(s, "Filename")
-			id := name + " " + Field(s, "Version") + " " + Field(s, "Architecture")
-			switch {
-			case earlier[name]:
-				leave(file, "the stick carries "+name+", which stays as it is")
-			case seen[id] != "":
-				leave(file, seen[id]+" is the same package in the same version")
-			default:
-				seen[id] = file
-				stanzas, names = append(stanzas, s), append(names, name)
-			}
-		}
-
-		for _, name := range names {
-			earlier[name] = true
-		}
-	}
-
-	slices.Sort(stanzas)
-	return []byte(strings.Join(stanzas, "\n")), nil
 }
 
 // stanzas describe the pool's packages, each ending with a newline. A file that is no package keeps no
@@ -263,10 +236,10 @@ func Field(stanza, name string) string {
 }
 
 // release describes the index for clients.
-func release(index []byte, date time.Time) []byte {
+func release(suite string, index []byte, date time.Time) []byte {
 	return fmt.Appendf(nil, "Origin: Firstlight\nLabel: Firstlight\nSuite: %[1]s\nCodename: %[1]s\nDate: %[2]s\nArchitectures: amd64\n"+
 		"Components: main\nAcquire-By-Hash: yes\nSHA256:\n %[3]x %[4]d %[5]s\n",
-		Suite, date.UTC().Format(dateForm), sha256.Sum256(index), len(index), indexPath)
+		suite, date.UTC().Format(dateForm), sha256.Sum256(index), len(index), indexPath)
 }
 
 const dateForm = "Mon, 02 Jan 2006 15:04:05 UTC"

@@ -77,7 +77,7 @@ func TestImagesComeChangeAndGo(t *testing.T) {
 	assert.Equal(t, map[string]string{"alpha": "folder", "alpha/beta": "folder", "alpha/beta/disk": "first",
 		"gamma": "folder", "gamma/beta": "folder", "gamma/beta/disk": "other"}, b.images())
 	names := c.ByName()
-	assert.Len(t, names, 2, "the plain name is of two images, so it is of none")
+	assert.Len(t, names, 2, "a name alone is of whoever uploads first, so it is of none")
 	assert.Equal(t, "of other", names["gamma.beta.disk"].SHA256)
 
 	again, err := b.sync(first, other, half)
@@ -88,7 +88,7 @@ func TestImagesComeChangeAndGo(t *testing.T) {
 	c, err = b.sync(second)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"alpha": "folder", "alpha/beta": "folder", "alpha/beta/disk": "second"}, b.images())
-	assert.Equal(t, "of second", c.ByName()["disk"].SHA256)
+	assert.Equal(t, "of second", c.ByName()["alpha.beta.disk"].SHA256)
 	assert.Equal(t, 1, c.Collections[artifact.OS].Artifacts)
 
 	c, err = b.sync()

@@ -25,6 +25,9 @@ var (
 	softwares = schema.GroupVersionResource{Group: "bpa.akraino.org", Version: "v1alpha1", Resource: "softwares"}
 )
 
+// siteNamespace has the site's clusters, which may name any owner (daemon/clusters/bpa/v1alpha1).
+const siteNamespace = "default"
+
 // Finder asks the bootstrap cluster's API.
 type Finder struct {
 	API dynamic.Interface
@@ -61,6 +64,11 @@ func (f Finder) Users(ctx context.Context, k artifact.Key) ([]string, error) {
 		}
 
 		return f.find(ctx, softwares, "Software", func(b *unstructured.Unstructured) bool {
+			// Packages of an owner get onto the nodes of that owner, and onto the site's if it says so.
+			if in := b.GetNamespace(); in != k.Owner && in != siteNamespace {
+				return false
+			}
+
 			var s software
 			text, err := b.MarshalJSON()
 			if err == nil {

@@ -63,7 +63,7 @@ func thing(t *testing.T, name, asked string, have ...string) *unstructured.Unstr
 		nodes = append(nodes, map[string]any{"name": "node", "packages": []any{map[string]any{"name": "greeting", "installed": version}}})
 	}
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "bpa.akraino.org/v1alpha1", "kind": "Software",
-		"metadata": map[string]any{"namespace": "metal3", "name": name},
+		"metadata": map[string]any{"namespace": "alpha", "name": name},
 		"spec":     map[string]any{"workerSoftware": spec}, "status": map[string]any{"nodes": nodes}}}
 }
 
@@ -97,11 +97,16 @@ func TestSoftwareThatUsesAPackage(t *testing.T) {
 	} {
 		users := ask(k, thing(t, "greeter", c.asked, c.have...))
 		if c.uses {
-			assert.Equal(t, []string{"Software metal3/greeter"}, users, "%+v", c)
+			assert.Equal(t, []string{"Software alpha/greeter"}, users, "%+v", c)
 		} else {
 			assert.Empty(t, users, "%+v", c)
 		}
 	}
+	others := thing(t, "greeter", `["greeting"]`)
+	others.SetNamespace("gamma")
+	assert.Empty(t, ask(k, others), "who installs no package of alpha keeps alpha from removing one")
+	others.SetNamespace("default")
+	assert.NotEmpty(t, ask(k, others), "the site's clusters may have alpha's packages")
 	k.Name = "" // what is no package
 	assert.Empty(t, ask(k, thing(t, "greeter", `["greeting"]`)))
 }

@@ -98,6 +98,10 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 		env = append(env, corev1.EnvVar{Name: contract.EnvServiceSubnet, Value: r.ServiceSubnet})
 	}
 
+	if r.Owner != "" {
+		env = append(env, corev1.EnvVar{Name: contract.EnvOwner, Value: r.Owner})
+	}
+
 	if len(r.Clear) > 0 {
 		env = append(env, corev1.EnvVar{Name: contract.EnvClear, Value: contract.FormatClear(r.Clear)})
 	}

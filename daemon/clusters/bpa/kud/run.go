@@ -17,6 +17,7 @@ type Want struct {
 	PodSubnet     string
 	ServiceSubnet string
 	Image         string
+	Owner         string `json:",omitempty"` // whose uploads its nodes get
 	Virtlet       bool
 }
 

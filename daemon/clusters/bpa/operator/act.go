@@ -262,16 +262,6 @@ func (r *Provisionings) publishResults(ctx context.Context, w *clusterState) err
 		return err
 	}
 
-	data := map[string]string{}
-	for _, m := range w.record.Members {
-		if m.Master {
-			data["MASTER_"+m.Label] = m.Address.String()
-		}
-		if m.Worker {
-			data["WORKER_"+m.Label] = m.Address.String()
-		}
-	}
-
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{
 			Namespace:       w.cr.Namespace,
@@ -284,7 +274,7 @@ func (r *Provisionings) publishResults(ctx context.Context, w *clusterState) err
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: "v1",
 			Kind:       "ConfigMap",
-		}, ObjectMeta: meta(configMapName(w.cluster)), Data: data,
+		}, ObjectMeta: meta(configMapName(w.cluster)), Data: nodeAddresses(w.record),
 	}}
 	if len(w.config) > 0 {
 		objects = append(objects, &corev1.Secret{
@@ -294,6 +284,20 @@ func (r *Provisionings) publishResults(ctx context.Context, w *clusterState) err
 	}
 
 	return r.apply(ctx, objects...)
+}
+
+// nodeAddresses are the nodes of a cluster by role and label: the content of its ConfigMap.
+func nodeAddresses(record *kud.InstalledCluster) map[string]string {
+	data := map[string]string{}
+	for _, m := range record.Members {
+		if m.Master {
+			data["MASTER_"+m.Label] = m.Address.String()
+		}
+		if m.Worker {
+			data["WORKER_"+m.Label] = m.Address.String()
+		}
+	}
+	return data
 }
 
 func configMapName(cluster string) string  { return cluster + "-configmap" }

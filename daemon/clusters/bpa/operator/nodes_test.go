@@ -130,12 +130,15 @@ func testKeyOfTheNamespace(t *testing.T, r *rig) {
 	assert.Equal(t, "mine", string(have().Data["id_rsa"]), "somebody's own log-in was overwritten")
 }
 
-func (r *rig) software(name string) *v1alpha1.Software {
+func (r *rig) software(name string) *v1alpha1.Software { return r.softwareIn("default", name) }
+
+func (r *rig) softwareIn(namespace, name string) *v1alpha1.Software {
 	s := &Softwares{Config: r.Config, Client: r.Client, Reader: r.Reader, Recorder: r.Recorder, Now: r.Now}
-	_, err := s.Reconcile(r.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}})
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	_, err := s.Reconcile(r.t.Context(), reconcile.Request{NamespacedName: key})
 	require.NoError(r.t, err)
 	sw := &v1alpha1.Software{}
-	require.NoError(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, sw))
+	require.NoError(r.t, r.api.Get(r.t.Context(), key, sw))
 	return sw
 }
 
@@ -149,7 +152,7 @@ func testSoftware(t *testing.T, r *rig) {
 	r.apply(softwareText("masterSoftware: [htop, jq: {version: '1.6'}]\nworkerSoftware:\n- jq"))
 	sw := r.software("tools")
 	assert.Equal(t, v1alpha1.PhaseWaiting, sw.Status.Phase)
-	assert.Contains(t, sw.Status.Message, "there is no ConfigMap edge-configmap in namespace default")
+	assert.Contains(t, sw.Status.Message, "cluster edge is not installed yet: no Provisioning in namespace default has installed it")
 	r.installed("edge", "masters:\n- m: {cpu: 1}\nworkers:\n- w: {cpu: 2}")
 	known := map[netip.Addr]string{}
 	for _, m := range machines {
@@ -182,8 +185,35 @@ func testSoftware(t *testing.T, r *rig) {
 	assert.Contains(t, sw.Status.Message, "node w: jq: version 2.0 is not to be had; there are: 1.6, 1.7")
 }
 
+// testSoftwareOfAnotherNamespace: who may write in one namespace installs nothing on the nodes of a cluster of another,
+// whatever the labels and ConfigMaps there say.
+func testSoftwareOfAnotherNamespace(t *testing.T, r *rig) {
+	key, machines := r.access(), r.machines(1)
+	r.installed("edge", "masters:\n- m: {cpu: 1}")
+	machines[0].AuthorizeKey(key)
+	known := map[netip.Addr]string{netip.MustParseAddr(machines[0].Addr): machines[0].HostKey()}
+	require.NoError(t, r.clusterDir("edge").write(contract.FileKnownHosts, remote.KnownHosts(known), 0o644))
+
+	forged := r.configMap("edge")
+	require.NotEmpty(t, forged)
+	r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "edge-configmap", Labels: map[string]string{kud.LabelCluster: "edge"}}, Data: forged})
+	login := &corev1.Secret{}
+	require.NoError(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.SSHSecret}, login))
+	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: kud.SSHSecret}, Data: login.Data})
+	// A Provisioning of that name does not make its cluster theirs.
+	r.apply(strings.Replace(provisioning("edge", "masters:\n- m: {cpu: 1}"), "metadata:\n", "metadata:\n  namespace: other\n", 1))
+	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "other", Name: "edge"}})
+	require.NoError(t, err)
+	r.apply(strings.Replace(softwareText("masterSoftware: [htop]"), "metadata:\n", "metadata:\n  namespace: other\n", 1))
+	sw := r.softwareIn("other", "tools")
+	assert.Equal(t, v1alpha1.PhaseWaiting, sw.Status.Phase, sw.Status.Message)
+	assert.Contains(t, sw.Status.Message, "no Provisioning in namespace other has installed it")
+	assert.Zero(t, machines[0].Logins.Load(), "it logged in")
+}
+
 func testSoftwareRefusals(t *testing.T, r *rig) {
-	r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "edge-configmap"}, Data: map[string]string{"MASTER_m": "10.0.0.1", "WORKER_m": "10.0.0.1"}})
+	r.host(1)
+	r.installed("edge", "masters:\n- m: {cpu: 1}")
 	for spec, says := range map[string]string{
 		"masterSoftware: ['htop; reboot']":                                               `masterSoftware[0]: "htop; reboot" is not the name of a package`,
 		"workerSoftware: [jq: {version: '$(reboot)'}]":                                   `workerSoftware[0]: "$(reboot)" is not a version of package jq`,

@@ -28,8 +28,8 @@ const (
 
 // Names of the proposal.
 const (
-	ProposalName      = "cluster-proposal" // ConfigMap in the operator's namespace
-	ProposalNamespace = "default"          // of proposed Provisionings
+	ProposalName      = "cluster-proposal"     // ConfigMap in the operator's namespace
+	ProposalNamespace = v1alpha1.SiteNamespace // of proposed Provisionings
 	proposalOwner     = "firstlight-sizing"
 	proposalApplied   = "applied" // key: when it was
 )

@@ -40,6 +40,7 @@ func (a resolution) want(r *Provisionings, w *clusterState) *kud.Want {
 		PodSubnet:     s.PodSubnet,
 		ServiceSubnet: s.ServiceSubnet,
 		Image:         s.InstallerImage,
+		Owner:         v1alpha1.OwnerOf(w.cr),
 		Virtlet:       w.virtlet,
 	}
 	if want.Image == "" {

@@ -53,7 +53,7 @@ func cases() []testCase {
 		{"Deleted", testDeleted}, {"DeletedWhileTheJobRuns", testDeletedWhileTheJobRuns}, {"Recreated", testRecreated}, {"Renamed", testRenamed},
 		{"EtcdLost", testEtcdLost}, {"ObjectsDeletedByHand", testObjectsDeletedByHand}, {"KilledAtEveryWrite", testKilledAtEveryWrite},
 		{"Credentials", testCredentials}, {"KeyOfTheNamespace", testKeyOfTheNamespace},
-		{"Software", testSoftware}, {"SoftwareKeys", testSoftwareKeys}, {"SoftwareRefusals", testSoftwareRefusals}, {"Proposal", testProposal},
+		{"Software", testSoftware}, {"SoftwareKeys", testSoftwareKeys}, {"SoftwareRefusals", testSoftwareRefusals}, {"SoftwareOfAnotherNamespace", testSoftwareOfAnotherNamespace}, {"Proposal", testProposal},
 		{"Verified", testVerified},
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -52,8 +51,8 @@ type target struct {
 	packages []software.Package
 }
 
-// planTargets turns a Software and the ConfigMap of its cluster into targets, by name. It is pure;
-// the error says what is wrong with what is asked.
+// planTargets turns a Software and the nodes of its cluster, as its ConfigMap has them, into targets, by name. It is
+// pure; the error says what is wrong with what is asked.
 func planTargets(s v1alpha1.SoftwareSpec, nodes map[string]string) ([]target, error) {
 	masters, errM := software.List("masterSoftware", s.MasterSoftware)
 	workers, errW := software.List("workerSoftware", s.WorkerSoftware)
@@ -115,21 +114,18 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 		)
 		return reconcile.Result{RequeueAfter: wait}, r.updateStatus(ctx, sw, status)
 	}
-	var nodes corev1.ConfigMap
-	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: sw.Namespace, Name: configMapName(cluster)}, &nodes)
-	if apierrors.IsNotFound(err) {
-		nodes.Data = nil
-	} else if err != nil {
-		return reconcile.Result{}, fmt.Errorf("read nodes of cluster: %w", err)
+	p, nodes, err := r.clusterNodes(ctx, sw.Namespace, cluster)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 
-	targets, err := planTargets(sw.Spec, nodes.Data)
+	targets, err := planTargets(sw.Spec, nodes)
 	if err != nil {
 		return finish(v1alpha1.PhaseRefused, InvalidSoftware, err.Error(), 0)
 	}
-	if nodes.Data == nil {
-		return finish(v1alpha1.PhaseWaiting, ClusterNotInstalled, fmt.Sprintf("cluster %s is not installed yet: there is no ConfigMap %s in namespace %s; see kubectl -n %s get bpa",
-			cluster, configMapName(cluster), sw.Namespace, sw.Namespace), lookSettled)
+	if p == nil {
+		return finish(v1alpha1.PhaseWaiting, ClusterNotInstalled, fmt.Sprintf("cluster %s is not installed yet: no Provisioning in namespace %s has installed it; see kubectl -n %s get bpa",
+			cluster, sw.Namespace, sw.Namespace), lookSettled)
 	}
 	if next := sw.Status.Next; next != nil && r.Now().Before(next.Time) && sw.Status.ObservedGeneration == sw.Generation {
 		return reconcile.Result{RequeueAfter: next.Sub(r.Now())}, nil
@@ -165,7 +161,8 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 		}
 	}
 
-	status.Nodes = r.install(ctx, remote.Shell{Signer: key, Port: r.SSHPort}, nodeKeys{dir, known, systems}, targets)
+	shell := remote.Shell{Signer: key, Port: r.SSHPort}
+	status.Nodes = r.install(ctx, shell, nodeKeys{dir, known, systems}, v1alpha1.OwnerOf(p), targets)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, ctx.Err()
 	}
@@ -187,11 +184,37 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 	)
 }
 
+// clusterNodes are the nodes of a cluster, as its ConfigMap has them, and the Provisioning that installed it; nil if
+// none in that namespace has. They are read from the operator's own record: what somebody writes into a namespace says
+// nothing about the nodes of another one.
+func (r *Softwares) clusterNodes(
+	ctx context.Context,
+	namespace, cluster string,
+) (*v1alpha1.Provisioning, map[string]string, error) {
+	record, err := r.clusterDir(cluster).readInstalled()
+	if err != nil || record == nil {
+		return nil, nil, err
+	}
+
+	in, name, _ := strings.Cut(record.Provisioning, "/")
+	if in != namespace {
+		return nil, nil, nil
+	}
+
+	p := &v1alpha1.Provisioning{}
+	if err := r.Reader.Get(ctx, client.ObjectKey{Namespace: in, Name: name}, p); err != nil {
+		return nil, nil, client.IgnoreNotFound(err)
+	}
+
+	return p, nodeAddresses(record), nil
+}
+
 // install runs the scripts on all nodes at once and returns when the last has ended.
 func (r *Softwares) install(
 	ctx context.Context,
 	shell remote.Shell,
 	keys nodeKeys,
+	owner string,
 	targets []target,
 ) []v1alpha1.SoftwareNode {
 	nodes := make([]v1alpha1.SoftwareNode, len(targets))
@@ -207,7 +230,7 @@ func (r *Softwares) install(
 				return
 			}
 
-			out, said, err := shell.Run(ctx, t.addr, key, software.Script(t.packages))
+			out, said, err := shell.Run(ctx, t.addr, key, software.Script(owner, t.packages))
 			if err != nil {
 				nodes[i].Error = keys.hostKeyError(t.addr, err).Error()
 				return

@@ -90,10 +90,13 @@ func Merge(lists ...[]Package) ([]Package, error) {
 // Script makes the packages be there on a Debian or Ubuntu node, for /bin/sh as root. What
 // is there is left alone, so running it again changes nothing; if a package or a version
 // cannot be had, nothing is installed. A node that was given the appliance's repository
-// (docs/clusters.md) takes packages from nowhere else: there is no way to other mirrors, and
-// apt would wait for them. It says how things stand in lines for Read.
-func Script(packages []Package) string {
+// (docs/clusters.md) takes packages from nowhere else, and there from the stick and from what the
+// owner of its cluster uploaded: there is no way to other mirrors, and
+// apt would wait for them. What is merely recommended is not installed: its name may belong to another owner.
+// It says how things stand in lines for Read.
+func Script(owner string, packages []Package) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "owner='%s'\n", owner)
 	b.WriteString(prologue)
 	for _, p := range packages {
 		fmt.Fprintf(&b, "want %s %s\n", p.Name, quoteVersion(p.Version))
@@ -112,7 +115,13 @@ func quoteVersion(version string) string { return "'" + version + "'" }
 const prologue = `export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 only=
 sources=/etc/apt/sources.list.d/firstlight.sources
-if [ -e $sources ]; then only="-o Dir::Etc::sourcelist=$sources -o Dir::Etc::sourceparts=-"; fi
+if [ -e $sources ]; then
+	both=$(mktemp --suffix=.sources) || exit 1
+	trap 'rm -f "$both"' EXIT
+	sed "s/^Suites:.*/Suites: firstlight $owner/" $sources >"$both"
+	chmod 644 "$both"
+	only="-o Dir::Etc::sourcelist=$both -o Dir::Etc::sourceparts=-"
+fi
 installed() { dpkg-query -W -f='${db:Status-Abbrev} ${Version}\n' "$1" 2>/dev/null | sed -n 's/^[ih]i *//p' | head -n 1; }
 versions() { apt-cache $only madison "$1" | sed 's/^[^|]*| *\([^ |]*\).*/\1/' | sort -u | tr '\n' ' '; }
 todo= lacking= fresh=
@@ -134,7 +143,7 @@ tell() { echo "firstlight: has $1 $(installed "$1")"; }
 `
 
 const middle = `if [ -n "$todo" ] && [ -z "$lacking" ]; then
-	apt-get -q -y $only -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold --allow-downgrades install $todo >&2 </dev/null || echo "firstlight: failed $?"
+	apt-get -q -y $only --no-install-recommends -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold --allow-downgrades install $todo >&2 </dev/null || echo "firstlight: failed $?"
 fi
 `
 

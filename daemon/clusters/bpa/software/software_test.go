@@ -58,7 +58,7 @@ func TestUnion(t *testing.T) {
 // run runs the script of packages on a node.
 func run(n *sshtest.Node, packages ...Package) []v1alpha1.PackageStatus {
 	cmd := exec.Command("/bin/sh", "-s")
-	cmd.Stdin, cmd.Env = strings.NewReader(Script(packages)), n.Environment()
+	cmd.Stdin, cmd.Env = strings.NewReader(Script("alpha", packages)), n.Environment()
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	require.NoError(n.T, cmd.Run(), said.String())

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Group and version of both kinds.
@@ -19,8 +20,12 @@ var GroupVersion = schema.GroupVersion{Group: "bpa.akraino.org", Version: "v1alp
 const (
 	LabelCluster     = "cluster"      // name of the cluster; without it the resource's own
 	LabelClusterType = "cluster-type" // virtlet-vm, or bare metal
+	LabelOwner       = "owner"        // read in SiteNamespace alone, see OwnerOf
 	VirtletVM        = "virtlet-vm"
 )
+
+// SiteNamespace is where the clusters of the site are, and those of whoever administers the appliance.
+const SiteNamespace = "default"
 
 // Provisioning asks for a cluster.
 type Provisioning struct {
@@ -254,6 +259,18 @@ func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &Provisioning{}, &ProvisioningList{}, &Software{}, &SoftwareList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
+}
+
+// OwnerOf is whose uploads the nodes of a cluster get: that of the namespace, which is how rights to upload are given
+// (docs/artifacts.md). Only in SiteNamespace does the label say it: elsewhere it would be free to name anybody.
+func OwnerOf(p *Provisioning) string {
+	if p.Namespace != SiteNamespace {
+		return p.Namespace
+	}
+	if name := p.Labels[LabelOwner]; len(validation.IsDNS1123Label(name)) == 0 {
+		return name
+	}
+	return SiteNamespace
 }
 
 // ClusterOf is the name of the cluster that a resource is about.

@@ -52,7 +52,7 @@ func (b *bench) provisioning(workers ...int) {
 	for _, n := range workers {
 		list = append(list, fmt.Sprintf("{worker-%d: {mac-address: '52:54:00:00:00:0%[1]d'}}", n))
 	}
-	b.apply(`{apiVersion: bpa.akraino.org/v1alpha1, kind: Provisioning, metadata: {name: edge, namespace: default, labels: {cluster: edge}},
+	b.apply(`{apiVersion: bpa.akraino.org/v1alpha1, kind: Provisioning, metadata: {name: edge, namespace: default, labels: {cluster: edge, owner: alpha}},
 spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [` + strings.Join(list, ", ") + `], KUDPlugins: [metrics-server]}}`)
 }
 
