@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
@@ -32,10 +34,11 @@ import (
 
 // clusters is the part of the plan that makes the nodes of metal into workload clusters.
 type clusters struct {
+	log   *slog.Logger
 	metal *provisioning.Provisioner
 	nodes func() []status.Node // of the site, each with whether it is proven
-	// hostKey is the SSH host key of a verified node, as in authorized_keys.
-	hostKey func(node string) string
+	// hostKey is the SSH host key of a verified node, as in authorized_keys, and whether a default user was logged in to.
+	hostKey func(node string) (key string, adopted bool)
 
 	mu     sync.Mutex
 	all    []status.Cluster
@@ -49,21 +52,12 @@ func (c *clusters) stages() []bringup.Stage {
 
 // operator is what its pod is made from.
 func (c *clusters) operator() (bpa.Operator, error) {
-	public, err := c.metal.Vault.Keys.AccessPublicKey() // minted if it is not there
-	if err != nil {
-		return bpa.Operator{}, err
-	}
-
-	private, err := os.ReadFile(c.metal.Vault.Keys.AccessFile())
-	if err != nil {
-		return bpa.Operator{}, fmt.Errorf("read log-in to nodes: %w", err)
-	}
-
 	digest, err := binaryDigest()
 	if err != nil {
 		return bpa.Operator{}, err
 	}
 
+	hosts, _ := c.metal.Hosts.List()
 	s := c.metal.Site()
 	return bpa.Operator{
 		Installer: assets.InstallerImage,
@@ -72,8 +66,10 @@ func (c *clusters) operator() (bpa.Operator, error) {
 		LeaseFile: netboot.LeaseFile,
 		LeaseDir:  filepath.Dir(netboot.LeaseFile),
 		Digest:    digest,
-		Private:   private,
-		Public:    []byte(public + "\n"),
+		Agent:     vault.AgentSocket,
+
+		Allowed:     s.Appliance.InstallerImages,
+		HostSecrets: bpa.HostSecrets(hosts),
 	}, nil
 }
 
@@ -83,15 +79,23 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 	if !rerun.Await(ctx, up) {
 		return nil
 	}
+	cleaned := false
 	for {
 		api, err := c.metal.Client()
 		if err != nil {
 			return err
 		}
 
+		if !cleaned {
+			if err := bpa.RemoveFormerKeys(ctx, api); err != nil {
+				return err
+			}
+			cleaned = true
+		}
+
 		hosts, _ := c.metal.Hosts.List()
 		for name, proven := range verifiedLabelChanges(c.nodes(), hosts) {
-			if err := setVerifiedLabel(ctx, api, name, proven, c.hostKey(name)); err != nil {
+			if err := setVerifiedLabel(ctx, api, name, proven, c.hostKey); err != nil {
 				return err
 			}
 		}
@@ -99,6 +103,10 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		all, err := bpa.ListClusters(ctx, api, hosts)
 		if err != nil {
 			return err
+		}
+
+		if err := bpa.GrantNamespaces(ctx, api); err != nil {
+			c.log.Warn("the operator of clusters has not its rights everywhere", "error", err)
 		}
 
 		owners, err := bpa.ListOwners(ctx, api)
@@ -153,17 +161,24 @@ func verifiedLabelChanges(nodes []status.Node, hosts []metal3api.BareMetalHost) 
 }
 
 // setVerifiedLabel sets the label of a host, and the annotation with the host key that was met, or takes both away.
-func setVerifiedLabel(ctx context.Context, api client.Client, name string, proven bool, hostKey string) error {
-	mark, key := "null", "null"
+func setVerifiedLabel(
+	ctx context.Context, api client.Client, name string, proven bool, hostKey func(string) (string, bool),
+) error {
+	mark, key, taken := "null", "null", "null"
 	if proven {
 		mark = `"true"`
-	}
-	if proven && hostKey != "" {
-		key = fmt.Sprintf("%q", hostKey)
+		text, adopted := hostKey(name)
+		if text != "" {
+			key = fmt.Sprintf("%q", text)
+		}
+		if adopted {
+			taken = `"true"`
+		}
 	}
 
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(
-		nil, `{"metadata":{"labels":{%q:%s},"annotations":{%q:%s}}}`, label.Verified, mark, label.HostKey, key,
+		nil, `{"metadata":{"labels":{%q:%s},"annotations":{%q:%s,%q:%s}}}`,
+		label.Verified, mark, label.HostKey, key, label.PasswordTaken, taken,
 	))
 	h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: metal3.Namespace, Name: name}}
 	if err := api.Patch(ctx, h, patch); client.IgnoreNotFound(err) != nil {

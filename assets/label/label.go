@@ -23,6 +23,8 @@ const (
 const (
 	Login   = "firstlight.dev/login"
 	HostKey = "firstlight.dev/ssh-host-key"
+	// PasswordTaken is one "true": its image's default user was logged in to once, and has no password any more.
+	PasswordTaken = "firstlight.dev/password-taken"
 )
 
 // On BareMetalHosts, by what verifies them and what makes clusters of them.

@@ -39,6 +39,7 @@ func withoutHold(h *metal3api.BareMetalHost) *metal3api.BareMetalHost {
 // image, so it is registered without.
 func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Contents) Decision {
 	switch {
+	case rec.isAdopted():
 	case n.SameBMC != "":
 		return holdFor(ReasonDecision, "its BMC is also that of host %s; "+
 			"correct spec.bmc.address of the wrong one, or delete that host", n.SameBMC)

@@ -22,9 +22,12 @@ type Hosts struct {
 	Ramdisk Ramdisk
 	Files   string // folder below which the conductor writes pxelinux.cfg/MAC
 	Backups Backups
-	Log     *slog.Logger
 	// WithoutBMC is the node of the site that has a MAC and no BMC; "": none. Nil: always none.
 	WithoutBMC func(mac string) string
+	// Torn reports whether the backup of the node with this MAC cannot be read; nil: none is torn. It is asked for
+	// machines without a host alone.
+	Torn func(mac net.HardwareAddr) bool
+	Log  *slog.Logger
 
 	mu      sync.RWMutex
 	current bool
@@ -103,6 +106,7 @@ func (h *Hosts) Boot(_ context.Context, m pxe.Machine) pxe.Boot {
 		v.Node = h.WithoutBMC(mac)
 	}
 
+	v.Torn = v.Host == nil && h.Torn != nil && h.Torn(m.MAC)
 	v.Script = h.script(m.MAC)
 	return Decide(v, h.Ramdisk)
 }

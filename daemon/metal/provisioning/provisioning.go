@@ -55,6 +55,7 @@ type Provisioner struct {
 	Gate    *agentgate.Gate    // what their agents call
 	StandIn *standinbmc.Server // for nodes without a BMC
 
+	permits *permits      // what may be written to hosts
 	changed chan struct{} // a host did, or what is known of one
 	found   *metal3.Inspections
 	api     *ironic.Client
@@ -83,8 +84,9 @@ func New(d Deps) *Provisioner {
 	p.hostSecrets = metal3.SecretBackups{Dir: vault.SecretDir + "/hosts"}
 	p.StandIn = &standinbmc.Server{Dir: vault.SecretDir + "/standinbmc", Log: d.Log}
 	p.Hosts.WithoutBMC = p.nodeWithoutBMC
+	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}
-	p.Gate = p.newGate()
+	p.Gate, p.permits = p.newGate(), &permits{path: permitFile}
 	p.found = &metal3.Inspections{Ask: p.api.DiskContents}
 	return p
 }
@@ -176,8 +178,9 @@ func (p *Provisioner) Ramdisk() metal3.Ramdisk {
 	}, strings.Fields(kernelArgs)...)}
 }
 
-// setProgress keeps how the hand-over stands, for the status.
+// setProgress keeps how the hand-over stands, for the status, after each round.
 func (p *Provisioner) setProgress(all []metal3.Progress) {
+	p.forgetPermits()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.progress = all

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +26,8 @@ type Sources struct {
 	Site      func() *site.Site      // with its defaults, and with the hosts that someone applied as its last nodes
 	Applied   func(name string) bool // whether a node of Site is one of those; nil: none is
 	Appliance func() string          // what the appliance waits for before it hands nodes over; "": nothing
+	// HandsOver reports whether the appliance is so far that it hands nodes over; nil: it is.
+	HandsOver func() bool
 	Hosts     func() (hosts []metal3api.BareMetalHost, current bool)
 	FromSite  func(name string) bool         // whether the site once named a host; nil: it named them all
 	Silent    func(now time.Time) time.Time  // since when the API has not answered for Hosts; zero: it does; nil: it always does
@@ -91,15 +92,16 @@ type Engine struct {
 	pollAt  time.Time // and not again before
 	asking  sync.WaitGroup
 
-	launch  status.Launch
-	all     []status.Node
-	spec    Spec
-	loaded  string // name of the launch that was read
-	elapsed time.Duration
-	ticked  time.Time
-	saved   Outcome
-	savedAt time.Time
-	saving  bool
+	launch       status.Launch
+	all          []status.Node
+	spec         Spec
+	loaded       string // name of the launch that was read
+	elapsed      time.Duration
+	ticked       time.Time
+	handingSince time.Time // HandsOver has been true since then; zero: it is not
+	saved        Outcome
+	savedAt      time.Time
+	saving       bool
 
 	unknownMachines []status.Node
 }
@@ -209,30 +211,6 @@ func (e *Engine) Nodes() []status.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.all)
-}
-
-// HostKeyOf is the SSH host key by which a verified node was met, as in authorized_keys; "" if it is not verified.
-func (e *Engine) HostKeyOf(node string) string {
-	e.mu.Lock()
-	installed := ""
-	if s := e.nodes[site.Name(node)]; s != nil {
-		installed = s.installed
-	}
-	e.mu.Unlock()
-	if installed == "" {
-		return ""
-	}
-	if key := e.Logins.HostKey(node, installed); key != "" {
-		return key
-	}
-
-	key, err := e.HostKey(site.Name(node))
-	if err != nil {
-		e.Logger.Error("host key cannot be read", "node", node, "error", err)
-		return ""
-	}
-
-	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 }
 
 // Launch is how the launch stands.

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -195,46 +194,6 @@ func (e *Engine) gatherFacts(
 	return f
 }
 
-// findMAC is the MAC that a BMC says its server boots from, asked until there is one.
-func (e *Engine) findMAC(ctx context.Context, st *state, b site.BMC) (mac, problem string) {
-	e.mu.Lock()
-	known := st.bootMAC
-	e.mu.Unlock()
-	if known != "" {
-		return known, ""
-	}
-
-	heard := map[string]bool{}
-	for _, r := range e.Records() {
-		heard[r.MAC] = true
-	}
-
-	ask := e.BootMAC
-	if ask == nil {
-		ask = bmc.BootMAC
-	}
-
-	mac, err := ask(ctx, b, func(mac string) bool { return heard[mac] })
-	if err != nil {
-		return "", err.Error()
-	}
-
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	st.bootMAC = mac
-	return mac, ""
-}
-
-// FoundMAC is the MAC that a node's BMC names, if nothing else does; "" before its pre-flight.
-func (e *Engine) FoundMAC(node string) string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if s := e.nodes[site.Name(node)]; s != nil {
-		return s.bootMAC
-	}
-	return ""
-}
-
 // leasedTo are the addresses that the appliance has leased to a node.
 func (e *Engine) leasedTo(n site.Node) []netip.Addr {
 	var all []netip.Addr
@@ -394,32 +353,6 @@ func (e *Engine) startVerification(
 
 		st.checks = checks
 	})
-}
-
-// ask asks what is installed on a node. If no key opens it, a default user and password does, where its owner gave
-// them.
-func (e *Engine) ask(
-	ctx context.Context, question func(context.Context, shell.Target) shell.Answer, t shell.Target, what string,
-) shell.Answer {
-	if e.Logins == nil {
-		return question(ctx, t)
-	}
-
-	e.Logins.aim(&t, what)
-	a := question(ctx, t)
-	if a.Verdict != shell.OtherMachine && a.Verdict != shell.Locked {
-		return a
-	}
-
-	switch err := e.Logins.adopt(ctx, &t, what); {
-	case err == nil:
-		e.Logger.Info("logged in with the image's default user, whose password is taken away", "node", t.Name)
-		return question(ctx, t)
-	case !errors.Is(err, errNoCredentials):
-		a.Verdict, a.Text = shell.Locked, err.Error()
-	}
-
-	return a
 }
 
 // deferFirstFailures makes failures wait: they count when they are found a second time.

@@ -8,12 +8,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/engine/remote"
 	"firstlight.dev/firstlight/daemon/metal/verify/shell"
 )
@@ -140,4 +142,55 @@ func (l *Logins) adoptAt(
 		return err
 	}
 	return l.save(host, pin{Installed: installed, HostKey: hostKey, Locked: true})
+}
+
+// ask asks what is installed on a node. If no key opens it, a default user and password does, where its owner gave
+// them.
+func (e *Engine) ask(
+	ctx context.Context, question func(context.Context, shell.Target) shell.Answer, t shell.Target, what string,
+) shell.Answer {
+	if e.Logins == nil {
+		return question(ctx, t)
+	}
+
+	e.Logins.aim(&t, what)
+	a := question(ctx, t)
+	if a.Verdict != shell.OtherMachine && a.Verdict != shell.Locked {
+		return a
+	}
+
+	switch err := e.Logins.adopt(ctx, &t, what); {
+	case err == nil:
+		e.Logger.Info("logged in with the image's default user, whose password is taken away", "node", t.Name)
+		return question(ctx, t)
+	case !errors.Is(err, errNoCredentials):
+		a.Verdict, a.Text = shell.Locked, err.Error()
+	}
+
+	return a
+}
+
+// HostKeyOf is the SSH host key by which a verified node was met, as in authorized_keys, and whether
+// a default user was logged in to for it; "" if it is not verified.
+func (e *Engine) HostKeyOf(node string) (key string, adopted bool) {
+	e.mu.Lock()
+	installed := ""
+	if s := e.nodes[site.Name(node)]; s != nil {
+		installed = s.installed
+	}
+	e.mu.Unlock()
+	if installed == "" {
+		return "", false
+	}
+	if key := e.Logins.HostKey(node, installed); key != "" {
+		return key, true
+	}
+
+	minted, err := e.HostKey(site.Name(node))
+	if err != nil {
+		e.Logger.Error("host key cannot be read", "node", node, "error", err)
+		return "", false
+	}
+
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(minted))), false
 }
