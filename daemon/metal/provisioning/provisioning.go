@@ -67,6 +67,7 @@ type Provisioner struct {
 func New(d Deps) *Provisioner {
 	p := &Provisioner{Deps: d, changed: make(chan struct{}, 1)}
 	p.Hosts = &metal3.Hosts{Files: netboot.HTTPRoot, Backups: metal3.Backups{Dir: backupDir, Log: d.Log}, Log: d.Log}
+	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}
 	p.Gate, p.permits = p.newGate(), &permits{path: permitFile}
 	p.found = &metal3.Inspections{Ask: p.api.DiskContents}

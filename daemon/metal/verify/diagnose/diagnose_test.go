@@ -129,8 +129,8 @@ func cases() map[string]View {
 				"as node-1; to take it back as it is, run: firstlightd adopt node-1; to install it again and lose that, set overwrite: " +
 				"data-3f2a90c1d4e7 for it in site.yaml and run: firstlightd reload"}
 		}),
-		"absent":       change(base(), func(v *View) { v.PreflightSince = ago(3) }),
-		"handing-over": change(base(), func(v *View) { v.PreflightSince = ago(1) }),
+		"absent":       change(base(), func(v *View) { v.PreflightSince, v.HandingSince = ago(12), ago(11) }),
+		"handing-over": change(base(), func(v *View) { v.PreflightSince, v.HandingSince = ago(12), ago(9) }),
 		"restoring": change(host("provisioned", 5), func(v *View) {
 			v.Host.Paused, v.Blocked = true, metal3.Block{Reason: metal3.ReasonBackup, Sentence: `host node-1 is "" in the API`}
 		}),
