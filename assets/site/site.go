@@ -93,7 +93,7 @@ type Node struct {
 	OS         OS                `yaml:"os" doc:"What is installed and who may log in to it."`
 	RootDevice *RootDevice       `yaml:"rootDevice" default:"the only disk" doc:"The disk to install on. All hints given must hold, and for exactly one disk; otherwise nothing is written."`
 	Overwrite  Consent           `yaml:"overwrite" default:"false" doc:"Consent to lose what is on the disk: the fingerprint that firstlightd status names, for just that; true for any data an inspection sees before the first installation, never for a disk that an appliance installed."`
-	Links      []Link            `yaml:"links" default:"DHCP on every NIC" doc:"Network configuration of the installed system."`
+	Links      []Link            `yaml:"links" default:"DHCP on every NIC, gateway and dns of networks.baremetal" doc:"Network configuration of the installed system."`
 	Labels     map[string]string `yaml:"labels" doc:"Labels of its BareMetalHost."`
 }
 
