@@ -31,6 +31,7 @@ type Server struct {
 	running  *powerOnPeriod // nil: switched off
 	override override
 	inBand   string          // address of its BMC as its own system sees it; "": it sees none
+	netFirst bool            // its firmware boots the network before its disk, and begins again when there is nothing
 	sessions map[string]bool // tokens of the BMC
 }
 
@@ -237,6 +238,14 @@ func (h *Server) SetInBandBMC(address string) {
 	h.inBand = address
 }
 
+// SetNetworkFirst gives the host a firmware that boots the network before its disk, again and again while neither has
+// anything for it.
+func (h *Server) SetNetworkFirst() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.netFirst = true
+}
+
 func (h *Server) power(on bool) {
 	switch {
 	case on && h.running == nil && h.simulator.ctx.Err() == nil:
@@ -244,7 +253,7 @@ func (h *Server) power(on bool) {
 		r.ctx, r.off = context.WithCancel(h.simulator.ctx)
 		h.running = r
 		h.seen.Boots++
-		network := h.override.consume()
+		network := h.override.consume() || h.netFirst
 		h.simulator.work.Go(func() { h.runBoot(r, network) })
 	case !on && h.running != nil:
 		h.running.off()
