@@ -30,6 +30,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/netboot"
 	"firstlight.dev/firstlight/daemon/metal/packages"
 	"firstlight.dev/firstlight/daemon/metal/registry"
+	"firstlight.dev/firstlight/pxe/limit"
 	"firstlight.dev/firstlight/pxe/server"
 )
 
@@ -125,7 +126,7 @@ func (m *Mirror) newRegistry(at []netip.Prefix) (*registry.Server, error) {
 		Store:    pushedDir,
 		Writers:  authority.Pool(),
 		Registry: m.Metrics.NewRegistry("registry"),
-		Log:      m.Log.With("part", "registry"),
+		Log:      limit.Log(m.Log.With("part", "registry")),
 		Known:    m.Known,
 		Public:   map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()},
 		Certificate: func() (tls.Certificate, error) {
