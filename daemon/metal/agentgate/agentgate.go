@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -29,12 +30,13 @@ const (
 	maxHeader    = 16 << 10
 )
 
-// How many bytes of inventories are held at a time, of all nodes and of all unknown machines, and how long one waits
-// for room.
+// How many bytes of inventories are held at a time, of all nodes and of all unknown machines, how long one waits for
+// room, and how long it may take to come.
 const (
 	nodeRoom    = 2 * maxInventory
 	unknownRoom = maxInventory
 	roomTimeout = 30 * time.Second
+	bodyTimeout = time.Minute
 )
 
 // How many connections there may be: an agent opens two at most.
@@ -66,6 +68,7 @@ type Gate struct {
 	IsInside func(addr netip.Addr) bool
 
 	refusals refusals
+	posting  sync.Map // digests of the boots whose inventory is on its way
 
 	nodeBodies, unknownBodies *semaphore.Weighted
 }
