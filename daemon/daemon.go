@@ -280,6 +280,7 @@ func (d *Daemon) Document() status.Document {
 		Firewall:  d.firewall.Status(),
 	}
 	d.networkDHCP.AddStatus(&doc)
+	doc.Notes = append(doc.Notes, d.boot.Notes()...)
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started
 	}
