@@ -21,6 +21,7 @@ func (r *reader) validate(s *Site) {
 	}
 
 	r.checkRoom(s)
+	r.checkIdentity(s.Nodes)
 	r.checkClusters(s)
 	r.checkArtifacts(&s.Artifacts)
 	r.checkOverlaps(s)
@@ -297,7 +298,7 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 
 	if n.BMC != nil {
 		if a := n.BMC.Address; a != "" {
-			u.claim("BMC", a.systemKey(), path+".bmc.address")
+			u.claim("BMC", a.SystemKey(), path+".bmc.address")
 		}
 		if n.BMC.Address != "" && (n.BMC.Username == "") != n.BMC.Password.IsZero() {
 			r.Report(path+".bmc", "username and password belong together; give both")

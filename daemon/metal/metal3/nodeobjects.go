@@ -63,6 +63,8 @@ type NodeObjects struct {
 	Host    *metal3api.BareMetalHost
 	Need    int64  // bytes of the image on the disk; 0: not known
 	Own     string // a MAC of the node that is one of the appliance's; "": none
+	Applied bool   // the host is not the site's: someone applied it (AppliedHost)
+	SameBMC string // another host that has the same BMC; "": none
 }
 
 // NewNodeObjects turns one node of a site with its defaults filled in into objects. The error names

@@ -23,7 +23,9 @@ const RefusalsFile = vault.SecretDir + "/bmc-refusals.json"
 func (p *Provisioner) Sources() verify.Sources {
 	logs := &fact.RamdiskLogs{Dir: ironicState + "/log/deploy"}
 	return verify.Sources{
-		Site:     p.Site,
+		Site:     p.AllNodes,
+		Applied:  p.IsApplied,
+		FromSite: p.isFromSite,
 		Hosts:    p.Hosts.List,
 		Silent:   p.Hosts.SilentSince,
 		Blocked:  p.blockedNodes,
@@ -60,6 +62,9 @@ func (p *Provisioner) dhcpFacts() verify.DHCP {
 // imageFacts looks for a node's operating system where the node will load it from.
 func (p *Provisioner) imageFacts(ctx context.Context, n site.Node) verify.Image {
 	name, url, format := n.OS.Image, string(n.OS.URL), n.OS.Format
+	if name == "" && url == "" {
+		return verify.Image{None: true}
+	}
 	if url != "" {
 		name = url
 	} else {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"fmt"
@@ -349,7 +350,12 @@ func testProposal(t *testing.T, r *rig) {
 	r.host(7, func(b *host) { b.Labels = nil })
 	c := r.Config
 	c.Site, c.Proposal = "rack-7", ProposalShow
-	p := &Proposals{Config: c, Client: r.Client, Reader: r.Reader, Now: r.Now, Log: r.Log}
+	none, err := readLaunch(t.Context(), r.Reader)
+	require.NoError(t, err, "an API without that kind")
+	assert.Zero(t, none)
+	launch := launchState{Nodes: 6, Verified: 5}
+	p := &Proposals{Config: c, Client: r.Client, Reader: r.Reader, Now: r.Now, Log: r.Log,
+		launch: func(context.Context) (launchState, error) { return launch, nil }}
 	shown := func() map[string]string {
 		require.NoError(t, p.Propose(t.Context()))
 		m := &corev1.ConfigMap{}
@@ -367,7 +373,12 @@ func testProposal(t *testing.T, r *rig) {
 	p.Proposal = ProposalApply
 	shown()
 	assert.Zero(t, count(), "applied while a host was waited for")
+	launch.Held = []string{"h7"}
+	data = shown()
+	assert.Zero(t, count(), "applied as soon as a host needed a person")
+	assert.Contains(t, data[proposalDecision], "without the nodes that need a person until then: h7")
 	r.changeHost(7, func(b *host) { b.Labels = map[string]string{label.Verified: "true"} })
+	launch = launchState{Nodes: 6, Verified: 6}
 	p.Proposal = ProposalShow
 	data = shown()
 	assert.Zero(t, count(), "applied, though only to be shown")
