@@ -24,6 +24,7 @@ test: deps build ## All that CI runs: installs what it needs, builds the image, 
 	bin/firstlight build
 	bin/firstlight verify build/firstlight.img
 	FIRSTLIGHT_TEST=ns,native,qemu,store,rack $(GO) test -count=1 -p 2 -timeout 60m ./...
+	FIRSTLIGHT_TEST=chain $(GO) test -count=1 -timeout 2h -v -run TestOneServerBecomesACluster ./image/lab/virtualrack
 
 E2E := racks situations clusters drills nodes boots desks loads builds uploads
 .PHONY: e2e e2e-ready $(E2E:%=e2e-%)

@@ -20,6 +20,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/api"
 	"firstlight.dev/firstlight/daemon/appliance/console"
+	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
@@ -44,6 +45,7 @@ const JournalName = "journal.json"
 type Daemon struct {
 	log         *slog.Logger
 	host        *host.Host
+	firewall    *firewall.Firewall
 	kube        *kube.Cluster
 	boot        *netboot.Server
 	mirror      *mirror.Mirror
@@ -81,10 +83,11 @@ func New(log *slog.Logger) *Daemon {
 		Ready: d.stageReady("data-mounted"),
 	}
 	d.host.OnSite = d.applySite
+	d.firewall = &firewall.Firewall{Site: d.host.Site}
 	d.wireMetal(vault.New(d.host.MachineID))
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()
-	d.metal.PreflightGate = d.verifier.Gate
+	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
 	d.cluster = &clusters{log: d.log, metal: d.metal, nodes: d.verifier.Nodes}
 	d.mirror.Owners = d.cluster.Owners
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
@@ -108,11 +111,9 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 			}
 			return ironic.RamdiskTail(authority.PEM(), size)
 		},
-		Booter: func() pxe.Booter {
-			d.metal.Hosts.Ramdisk = d.metal.Ramdisk()
-			return d.metal.Hosts
-		},
+		Booter: func() pxe.Booter { return d.metal.Booter() },
 	}
+	d.mirror.Known = d.boot.IsKnown
 	d.metal = provisioning.New(provisioning.Deps{
 		Log:     d.log,
 		Site:    d.host.Site,
@@ -122,6 +123,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 		Kinds:   v1alpha1.AddToScheme,
 		Uploads: func() (map[string]metal3.Image, error) { return uploadedImages(d.boot.FileURL()) },
 	})
+	d.boot.Minter = d.metal.Gate
 }
 
 // applySite hands the site to the parts that follow it. It runs within the stage site-read, so
@@ -164,6 +166,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Socket:   status.SocketPath,
 			Document: d.Document,
 			Reload:   d.reload,
+			Adopt:    d.metal.Adopt,
 			Ready:    d.notifyReady,
 			Log:      d.log,
 			Why:      d.verifier.Why,
@@ -175,6 +178,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"lease", d.host.MaintainLeases},
 		{"time", func(ctx context.Context) error { return d.mirror.ServeTime(ctx, linksUp, d.host.TimeSource) }},
 		{"pxe", d.serveBoot},
+		{"boots of agents", d.metal.Gate.Boots.Run},
+		{"agents", func(ctx context.Context) error { return d.metal.ServeAgents(ctx, linksUp) }},
 		{"dhcp bmc", func(ctx context.Context) error { return d.networkDHCP.Serve(ctx, host.BMC, linksUp) }},
 		{"dhcp baremetal", func(ctx context.Context) error {
 			return d.networkDHCP.Serve(
@@ -195,7 +200,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {
-			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts))
+			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts), d.log)
 		}},
 	}
 	var wg sync.WaitGroup
@@ -272,6 +277,7 @@ func (d *Daemon) Document() status.Document {
 		Launch:    d.verifier.Launch(),
 		Clusters:  d.cluster.Clusters(),
 		Artifacts: d.uploads.status(s.Stages),
+		Firewall:  d.firewall.Status(),
 	}
 	d.networkDHCP.AddStatus(&doc)
 	if doc.State == "" {
@@ -301,7 +307,7 @@ func summary(d status.Document) string {
 		first, _, _ := strings.Cut(what, "\n")
 		return s.Name + ": " + first
 	}
-	return "Ready"
+	return console.Headline(d)
 }
 
 // nextAction is what a person can do now.
@@ -315,17 +321,19 @@ func nextAction(d status.Document, hasKeys bool) string {
 		}
 		return "Mend what is named above, then restart this machine."
 	case status.StateReady:
+		login := ""
 		if hasKeys {
-			for _, a := range slices.Backward(d.Addresses) { // baremetal, the owner's network, is the last
-				if len(a.Addresses) > 0 {
-					addr, _, _ := strings.Cut(a.Addresses[0], "/")
-					return "Log in: ssh root@" + addr
-				}
-			}
+			login = loginText(d)
 		}
+
+		if text := attentionText(d.Attention()); text != "" {
+			return strings.TrimSpace(text + " " + login)
+		}
+		if login != "" {
+			return login
+		}
+
 		switch d.Launch.State {
-		case status.LaunchFailed:
-			return "Do what stands beside the nodes; firstlightd why NODE tells more."
 		case status.LaunchRunning:
 			return "Nothing to do: the nodes come up by themselves."
 		case status.LaunchSucceeded:
@@ -335,6 +343,32 @@ func nextAction(d status.Document, hasKeys bool) string {
 	default:
 		return "Nothing to do: it comes up by itself."
 	}
+}
+
+// loginText says where to log in; "" while there is no address.
+func loginText(d status.Document) string {
+	for _, a := range slices.Backward(d.Addresses) { // baremetal, the owner's network, is the last
+		if len(a.Addresses) > 0 {
+			addr, _, _ := strings.Cut(a.Addresses[0], "/")
+			return "Log in: ssh root@" + addr
+		}
+	}
+	return ""
+}
+
+// attentionText is what to do about what needs a person; "" if nothing does.
+func attentionText(a status.Attention) string {
+	switch {
+	case a.None():
+		return ""
+	case len(a.Nodes)+len(a.Clusters) == 0 && a.Launch:
+		return "See what the nodes wait for: firstlightd why."
+	case len(a.Nodes)+len(a.Clusters) == 0:
+		return "Do what is written next to the artifacts."
+	case len(a.Nodes) == 0:
+		return "Do what is written next to the clusters; firstlightd why CLUSTER says more."
+	}
+	return "Do what is written next to the nodes; firstlightd why NODE says more."
 }
 
 func (d *Daemon) notifyChange(s bringup.Snapshot) {

@@ -88,7 +88,14 @@ type Boot struct {
 	Kernel string   // path below the HTTP root, or an http(s) URL
 	Initrd []string // likewise, in order
 	Args   []string // one kernel argument each; BOOTIF and initrd= are added by pxe/ipxe
-	Token  Secret   // put where an argument says ${token}; never logged
+	Token  Secret   // put where an argument or Script says ${token}; never logged
+	Mint   bool     // a Minter makes the Token, when the script is handed out
+}
+
+// Minter makes the token of one boot. It is asked when the script is about to be handed to m, and only if m has
+// the address that asks: whoever shows the token later is the machine that was given this script.
+type Minter interface {
+	Mint(m Machine, b Boot) (Secret, error)
 }
 
 // Secret prints as [redacted]; Reveal is the only way to its text.

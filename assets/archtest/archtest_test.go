@@ -121,7 +121,8 @@ var pairs = map[string][]string{
 	"daemon/metal/mirror": {"daemon/metal/netboot", "daemon/metal/packages", "daemon/metal/registry"},
 	// What installs nodes puts the others together.
 	"daemon/metal/provisioning": {
-		"daemon/metal/ironic", "daemon/metal/metal3", "daemon/metal/mirror", "daemon/metal/netboot", "daemon/metal/verify",
+		"daemon/metal/agentgate", "daemon/metal/ironic", "daemon/metal/metal3", "daemon/metal/mirror",
+		"daemon/metal/netboot", "daemon/metal/verify",
 	},
 	// What blocks a node, and what may switch it on, is decided in metal3.
 	"daemon/metal/verify": {"daemon/metal/metal3"},

@@ -62,6 +62,11 @@ func yamlNode(v reflect.Value, show func(Secret) string) *yaml.Node {
 		switch t := v.Interface().(type) {
 		case Secret:
 			return textNode(show(t))
+		case Consent:
+			if t == "true" {
+				return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: string(t)}
+			}
+			return textNode(string(t))
 		case netip.Addr:
 			return textNode(t.String())
 		case netip.Prefix:

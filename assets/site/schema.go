@@ -40,6 +40,9 @@ func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 		if p := patternOf(t); p != "" {
 			s["pattern"] = p
 		}
+		if reflect.PointerTo(t).Implements(reflect.TypeFor[yamldoc.BoolText]()) {
+			s["type"] = []string{"boolean", "string"}
+		}
 		return s
 	}
 
@@ -112,6 +115,8 @@ func patternOf(t reflect.Type) string {
 		return `^[Hh][Tt][Tt][Pp][Ss]?://[^/@]+`
 	case reflect.TypeFor[SHA256]():
 		return `^` + hex + `{64}$`
+	case reflect.TypeFor[Consent]():
+		return `^(true|false|data-[0-9a-f]{12})$`
 	case reflect.TypeFor[BMCAddress]():
 		return `^(ipmi|redfish|redfish\+http|redfish\+https)://[^?#]+$`
 	case reflect.TypeFor[LinkAddress]():

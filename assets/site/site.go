@@ -57,6 +57,8 @@ type Network struct {
 	DHCP      DHCP         `yaml:"dhcp" doc:"Whether and what the appliance answers to DHCP here."`
 	Gateway   netip.Addr   `yaml:"gateway" doc:"Router of this network. The appliance goes out by that of baremetal, else bmc, else provisioning."`
 	DNS       []netip.Addr `yaml:"dns" doc:"Resolvers for nodes and appliance."`
+	Allow     []string     `yaml:"allow" enum:"ssh|uploads|kubernetes" doc:"Services of the appliance that machines of this network may use besides those that they may anyway: log-in, the upload API, the API of the bootstrap cluster (at the appliance's address on provisioning)."`
+	Forward   []string     `yaml:"forward" enum:"provisioning|bmc|baremetal" doc:"Networks to which the appliance forwards packets from this one. Without it, none; answers return."`
 	NTP       []Host       `yaml:"ntp" doc:"Time servers that the appliance follows: the first that answers, of baremetal, then provisioning, then bmc. Nodes follow the appliance. Where it is the DHCP server of bmc or baremetal, it names the IPv4 addresses among them there."`
 }
 
@@ -88,7 +90,7 @@ type Node struct {
 	BMC        *BMC              `yaml:"bmc" doc:"The server's BMC. Without it, someone must power the server on."`
 	OS         OS                `yaml:"os" doc:"What is installed and who may log in to it."`
 	RootDevice *RootDevice       `yaml:"rootDevice" default:"the only disk" doc:"The disk to install on. All hints given must hold, and for exactly one disk; otherwise nothing is written."`
-	Overwrite  bool              `yaml:"overwrite" default:"false" doc:"Consent: the disk may be overwritten although it holds data that the appliance did not write."`
+	Overwrite  Consent           `yaml:"overwrite" default:"false" doc:"Consent to lose what is on the disk: the fingerprint that firstlightd status names, for just that; true for any data an inspection sees before the first installation, never for a disk that an appliance installed."`
 	Links      []Link            `yaml:"links" default:"DHCP on every NIC" doc:"Network configuration of the installed system."`
 	Labels     map[string]string `yaml:"labels" doc:"Labels of its BareMetalHost."`
 }

@@ -56,6 +56,7 @@ func (r *reader) checkNetworks(s *Site, u *uniqueness) {
 		}
 
 		r.checkAttachment(n, path, u)
+		r.checkAllowed(s, role)
 		d := defaults.Role(role)
 		if role != "provisioning" && d.DHCP.Mode == "proxy" {
 			r.Report(path+".dhcp.mode", "machines are told what to boot on provisioning only; use server or none")

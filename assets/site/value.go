@@ -291,6 +291,28 @@ func (d *SHA256) ParseText(s string) error {
 	return nil
 }
 
+// Consent is what of a disk may be lost: "" nothing, "true" data, or the fingerprint of what was seen there
+// (assets/inspection).
+type Consent string
+
+func (c Consent) String() string { return string(c) }
+
+// TakesBool implements yamldoc.BoolText.
+func (Consent) TakesBool() {}
+
+func (c *Consent) ParseText(s string) error {
+	switch {
+	case s == "false":
+		*c = ""
+	case s == "true", matchesPattern(`^data-[0-9a-f]{12}$`, s):
+		*c = Consent(s)
+	default:
+		return fmt.Errorf("%s is no consent; use true, false, or the fingerprint that firstlightd status names, such as "+
+			"data-0123456789ab", yamldoc.Quote(s))
+	}
+	return nil
+}
+
 // SSHKey is one public key in the form of authorized_keys.
 type SSHKey string
 

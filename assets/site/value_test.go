@@ -150,3 +150,28 @@ func TestDurationAndMemoryText(t *testing.T) {
 		assert.Error(t, m.ParseText(in), in)
 	}
 }
+
+// TestConsentForms: true and false as before, with and without quotes, and the fingerprint of what may be lost.
+func TestConsentForms(t *testing.T) {
+	const node = "nodes: [{name: a, macs: ['52:54:00:00:00:01'], overwrite: %s}]\n"
+	for text, want := range map[string]Consent{
+		"true": "true", "True": "true", "'true'": "true", "false": "", "data-0123456789ab": "data-0123456789ab", "'data-012345678901'": "data-012345678901",
+	} {
+		s, problems := Load("site.yaml", fmt.Appendf(nil, node, text))
+		require.Empty(t, problems, text)
+		assert.Equal(t, want, s.Nodes[0].Overwrite, text)
+		again, err := s.RevealedYAML()
+		require.NoError(t, err)
+		if want == "true" {
+			assert.Contains(t, string(again), "overwrite: true\n", "earlier versions read a bool alone")
+		}
+		back, problems := Load("site.yaml", again)
+		require.Empty(t, problems, "%s", again)
+		assert.Equal(t, want, back.Nodes[0].Overwrite)
+	}
+	for _, text := range []string{"1", "yes", "data-", "data-0123456789AB", "012345678901", "[true]"} {
+		_, problems := Load("site.yaml", fmt.Appendf(nil, node, text))
+		require.Len(t, problems, 1, text)
+		assert.Contains(t, problems[0].String(), "site.yaml:1: nodes[0].overwrite: ", text)
+	}
+}

@@ -38,6 +38,14 @@ type Document struct {
 	Clusters  []Cluster `json:"clusters"`
 
 	Artifacts *Artifacts `json:"artifacts,omitempty"` // nil until there is a place for them
+	Firewall  *Firewall  `json:"firewall,omitempty"`
+}
+
+// Firewall is the appliance's packet filter.
+type Firewall struct {
+	Table   string   `json:"table"`             // as nft calls it
+	Loaded  bool     `json:"loaded"`            // it is in the kernel, as the site wants it
+	Allowed []string `json:"allowed,omitempty"` // what the site lets through besides docs/security.md's list
 }
 
 // Stage is one step of the bring-up: a fact and how it stands.

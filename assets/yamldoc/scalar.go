@@ -17,9 +17,18 @@ type Text interface {
 	ParseText(s string) error
 }
 
+// BoolText is a Text that may be written as true or false without quotes, too.
+type BoolText interface {
+	Text
+	TakesBool()
+}
+
 // decodeText decodes the types that are Text and the addresses of net/netip.
 func (d *Document) decodeText(n *yaml.Node, v reflect.Value, path string) {
-	quoted := isString(n)
+	quoted, value := isString(n), n.Value
+	if _, takes := v.Addr().Interface().(BoolText); takes && n.ShortTag() == "!!bool" {
+		quoted, value = true, strings.ToLower(n.Value)
+	}
 	if n.Kind != yaml.ScalarNode {
 		d.wrongType(n, v.Type(), path)
 		return
@@ -28,7 +37,7 @@ func (d *Document) decodeText(n *yaml.Node, v reflect.Value, path string) {
 	var err error
 	switch p := v.Addr().Interface().(type) {
 	case Text:
-		err = p.ParseText(n.Value)
+		err = p.ParseText(value)
 	case *netip.Addr:
 		*p, err = parseAddr(n.Value)
 	case *netip.Prefix:

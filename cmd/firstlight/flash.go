@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -26,7 +27,11 @@ func newFlashCommand() *cobra.Command {
 Refused is what is not removable, is mounted or in use, holds the running system, or is
 too small. --force-device NAME, which must repeat the device's name, overrides only the
 first of these. Every stick gets GUIDs of its own. The partition table is written last: a
-stick that was pulled too early does not boot.`,
+stick that was pulled too early does not boot.
+
+On a stick that an appliance has run from, DATA stays: what it knows of its servers, its keys,
+what was uploaded. SITE stays as well, unless the image has a site.yaml. --forget gives all of
+it up.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if list {
 				return cobra.NoArgs(cmd, args)
@@ -50,6 +55,7 @@ stick that was pulled too early does not boot.`,
 	cmd.Flags().StringVar(
 		&f.forced, "force-device", "", "the device's name again, to write it although it is not removable",
 	)
+	cmd.Flags().BoolVar(&f.forget, "forget", false, "give up DATA and SITE of a stick that an appliance has run from")
 	f.output.Bind(cmd)
 	return cmd
 }
@@ -59,6 +65,7 @@ type flasher struct {
 	progressOut io.Writer // how it goes on
 	sysfs       flash.SysFS
 	forced      string
+	forget      bool
 	output      commandline.Format
 }
 
@@ -68,6 +75,7 @@ type flashResult struct {
 	Image   string       `json:"image"`
 	Written int64        `json:"written"` // bytes, read back as well
 	GUID    string       `json:"guid"`    // of the disk
+	Kept    []string     `json:"kept"`    // partitions that stay as they were
 }
 
 func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
@@ -90,23 +98,26 @@ func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
 		return fmt.Errorf("refused: %w", err)
 	}
 
-	plan, err := flash.NewPlan(ctx, image, device.Bytes, rand.Reader)
-	if err != nil {
-		return err
-	}
-
 	medium, drop, err := flash.Open(device.Path)
 	if err != nil {
 		return err
 	}
 	defer medium.Close()
 
+	plan, err := f.plan(ctx, image, medium, device)
+	if err != nil {
+		return err
+	}
+	for _, name := range plan.Kept {
+		fmt.Fprintf(f.progressOut, "%s stays as it is\n", name)
+	}
+
 	fmt.Fprintf(
 		f.progressOut, "writing %s of %s, disk GUID %s\n", formatSize(plan.Bytes()), formatSize(image.Size),
 		plan.Table.GUID,
 	)
 	if err := plan.Write(ctx, medium, drop, newMeter(f.progressOut)); err != nil {
-		return fmt.Errorf("%w; %s has no valid table now and does not boot", err, device.Path)
+		return fmt.Errorf("%w; %s does not boot now", err, device.Path)
 	}
 
 	flash.RereadTable(medium)
@@ -116,12 +127,32 @@ func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
 	if f.output == commandline.JSON {
 		return commandline.WriteJSON(
 			f.out,
-			flashResult{Device: device, Image: imagePath, Written: plan.Bytes(), GUID: fmt.Sprint(plan.Table.GUID)},
+			flashResult{
+				Device:  device,
+				Image:   imagePath,
+				Written: plan.Bytes(),
+				GUID:    fmt.Sprint(plan.Table.GUID),
+				Kept:    append([]string{}, plan.Kept...),
+			},
 		)
 	}
 
 	_, err = fmt.Fprintf(f.out, "%s is written and read back; it may be pulled\n", device.Path)
 	return err
+}
+
+// plan keeps what an appliance has on the medium, unless that is given up.
+func (f *flasher) plan(ctx context.Context, image *media.Image, medium *os.File, d flash.Device) (*flash.Plan, error) {
+	if !f.forget {
+		old, err := flash.ReadStick(medium, d.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%w; to write it all the same, and lose what is on it, add --forget", err)
+		}
+		if old != nil {
+			return flash.NewKeepPlan(ctx, image, d.Bytes, old)
+		}
+	}
+	return flash.NewPlan(ctx, image, d.Bytes, rand.Reader)
 }
 
 // newMeter draws a bar on a terminal and writes a line for every tenth elsewhere.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -59,6 +62,57 @@ func TestFlashToFile(t *testing.T) {
 	assert.Contains(t, out, stick+" is written and read back; it may be pulled\n")
 	_, err = gpt.ReadBackup(f, 5<<20)
 	assert.NoError(t, err)
+}
+
+// TestFlashKeepsData by default, says so, and gives it up only when it is told to.
+func TestFlashKeepsData(t *testing.T) {
+	const size = 90 << 20
+	file := disk.File{Path: "README.txt", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("readme")), nil }}
+	guid := func(n int) string { return fmt.Sprintf("6f1f5d0e-94a1-4c54-9c6a-3b1f52a0fb%02d", n) }
+	write := func(path string, roots int64, more ...disk.Partition) {
+		require.NoError(t, disk.Write(context.Background(), path, disk.Layout{GUID: guid(0), Partitions: append([]disk.Partition{
+			{Name: "BIOS", Type: gpt.TypeBIOSBoot, GUID: guid(1), Size: 1 << 20, Content: disk.Bytes("core")},
+			{Name: "ESP", Type: gpt.TypeESP, GUID: guid(2), Size: 34 << 20, Content: disk.FAT{Label: "ESP", Files: []disk.File{file}}},
+			{Name: "SITE", Type: gpt.TypeBasicData, GUID: guid(3), Size: 34 << 20, Content: disk.FAT{Label: "SITE", Files: []disk.File{file}}},
+			{Name: "ROOT-A", Type: gpt.TypeLinuxRoot, GUID: guid(4), Size: roots << 20, Content: disk.Bytes("root")},
+		}, more...)}))
+	}
+	dir := t.TempDir()
+	image, large, stick := filepath.Join(dir, "image"), filepath.Join(dir, "large"), filepath.Join(dir, "stick")
+	write(image, 2)
+	write(large, 8)
+	write(stick, 3, disk.Partition{Name: "DATA", Type: gpt.TypeLinux, GUID: guid(6), Size: 4 << 20, Content: disk.Bytes("records")})
+	require.NoError(t, os.Truncate(stick, size))
+	f, err := os.Open(stick)
+	require.NoError(t, err)
+	defer f.Close()
+	data := func() string {
+		table, err := gpt.ReadPrimary(f)
+		require.NoError(t, err)
+		p, ok := table.Find("DATA")
+		if !ok {
+			return ""
+		}
+		b := make([]byte, 7)
+		_, err = f.ReadAt(b, p.Offset())
+		require.NoError(t, err)
+		return string(b)
+	}
+
+	_, _, err = command(t, "", "flash", large, stick, "--force-device", stick)
+	assert.ErrorContains(t, err, "ROOT-A of the image needs ")
+	assert.ErrorContains(t, err, "--forget")
+	assert.Equal(t, "records", data(), "a refusal writes nothing")
+
+	out, _, err := command(t, "", "flash", image, stick, "--force-device", stick)
+	require.NoError(t, err)
+	assert.Contains(t, out, "DATA stays as it is\nSITE stays as it is\n")
+	assert.Equal(t, "records", data())
+
+	out, _, err = command(t, "", "flash", image, stick, "--force-device", stick, "--forget")
+	require.NoError(t, err)
+	assert.NotContains(t, out, "stays as it is")
+	assert.Empty(t, data())
 }
 
 func TestFlashUsage(t *testing.T) {

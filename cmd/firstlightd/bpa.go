@@ -60,7 +60,7 @@ func newBPACommand() *cobra.Command {
 	f.StringVar(&c.Installer, "installer-image", "", "installer of Provisionings that name none")
 	f.StringSliceVar(&c.Allowed, "allowed-image", nil, "installers that Provisionings may name; give it once for each")
 	f.StringSliceVar(
-		&c.Plugins, "plugins", installer.Plugins(), "names that KUDPlugins may have without installerImage",
+		&c.Plugins, "plugins", installer.Plugins(), "plugins that the appliance's own installer has",
 	)
 	f.StringVar(&c.Site, "site", "firstlight", "name of proposed clusters")
 	f.StringVar(

@@ -68,6 +68,7 @@ func newRootCommand() *cobra.Command {
 		newWhyCommand(),
 		newBundleCommand(),
 		newReloadCommand(),
+		newAdoptCommand(),
 		newStorageCommand(),
 	)
 	return commandline.MarkUsageErrors(root)

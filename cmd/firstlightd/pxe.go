@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/pxe/limit"
 	"firstlight.dev/firstlight/pxe/server"
 )
 
@@ -62,22 +62,21 @@ func runPXE(ctx context.Context, file string) error {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 		mux.Handle("GET /machines", services.Traces())
 		mux.Handle("GET /machines/", services.Traces())
-		group.Go(func() error { return serveAdmin(ctx, parsed.admin, mux) })
+		group.Go(func() error { return serveAdmin(ctx, parsed.admin, mux, parsed.conf.Log) })
 	}
 
 	return group.Wait()
 }
 
 // serveAdmin shows metrics and records until ctx ends.
-func serveAdmin(ctx context.Context, addr string, handler http.Handler) error {
+func serveAdmin(ctx context.Context, addr string, handler http.Handler, log *slog.Logger) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return fmt.Errorf("listen for metrics: %w", err)
 	}
 
-	admin := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	defer context.AfterFunc(ctx, func() { _ = admin.Close() })()
-	if err := admin.Serve(listener); ctx.Err() == nil {
+	admin := &limit.Server{Handler: handler, Log: log}
+	if err := admin.Serve(ctx, listener); ctx.Err() == nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,7 +27,13 @@ func daemonSays(t *testing.T, d status.Document) string {
 		}
 		return nil
 	}
-	s := &api.Server{Socket: socket, Document: func() status.Document { return d }, Reload: reload, Ready: func() { close(ready) }, Log: slog.New(slog.DiscardHandler)}
+	adopt := func(nodes []string) ([]string, error) {
+		if len(nodes) == 0 {
+			return []string{"node-1", "node-2"}, nil
+		}
+		return nodes[:1], errors.New("node-9 is not adopted: it is not in site.yaml")
+	}
+	s := &api.Server{Socket: socket, Document: func() status.Document { return d }, Reload: reload, Adopt: adopt, Ready: func() { close(ready) }, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() { cancel(); assert.NoError(t, <-ended) })
@@ -94,8 +101,34 @@ func TestReloadSaysWhatIsWrongWithTheSite(t *testing.T) {
 	assert.Equal(t, 0, run(t.Context(), []string{"reload", "--socket", good}))
 }
 
+func TestAdoptCommand(t *testing.T) {
+	socket := daemonSays(t, status.Document{Version: "0.1.0", State: status.StateReady})
+	for _, c := range []struct {
+		args     []string
+		out, err string
+	}{
+		{[]string{"--all"}, "node-1 is adopted\nnode-2 is adopted\n", ""},
+		{[]string{"node-1", "node-9"}, "", "node-1 is adopted\nnode-9 is not adopted: it is not in site.yaml"},
+		{nil, "", "name the nodes, or give --all"},
+		{[]string{"--all", "node-1"}, "", "name the nodes, or give --all"},
+	} {
+		cmd := newAdoptCommand()
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SilenceUsage, cmd.SilenceErrors = true, true
+		cmd.SetArgs(append([]string{"--socket", socket}, c.args...))
+		err := cmd.ExecuteContext(t.Context())
+		if c.err != "" {
+			assert.EqualError(t, err, c.err)
+		} else {
+			assert.NoError(t, err)
+			assert.Equal(t, c.out, out.String())
+		}
+	}
+}
+
 func TestNoDaemonIsOneLine(t *testing.T) {
-	for _, command := range []string{"status", "reload"} {
-		assert.Equal(t, 1, run(t.Context(), []string{command, "--socket", filepath.Join(t.TempDir(), "none")}))
+	for _, command := range []string{"status", "reload", "adopt --all"} {
+		assert.Equal(t, 1, run(t.Context(), append(strings.Fields(command), "--socket", filepath.Join(t.TempDir(), "none"))))
 	}
 }

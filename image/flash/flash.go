@@ -37,11 +37,21 @@ const (
 // Plan is everything that is decided before the first byte is written.
 type Plan struct {
 	Map   media.Bmap // what of the image must be on the medium, without the tables
-	Table *gpt.Table // for this medium, with its own GUIDs
-	head  []byte     // sectors 0 to PrimarySectors of the medium
-	tail  []byte     // its last BackupSectors
-	size  int64      // of the medium, bytes
+	Table *gpt.Table // for this medium
+	Kept  []string   // partitions that stay as they are
+
+	clear []piece // zeros that are written first
+	held  *piece  // what of Map is written with last; nil: nothing
+	last  []piece // in this order
+	size  int64   // of the medium, bytes
 	image *media.Image
+}
+
+// piece is bytes and where they belong on the medium.
+type piece struct {
+	name string
+	data []byte
+	at   int64
 }
 
 // edge is how much is cleared at both ends of the medium first: an old table or boot
@@ -49,8 +59,37 @@ type Plan struct {
 const edge = 1 << 20
 
 // NewPlan reads the image and draws GUIDs from random. size is the medium's, in bytes. A
-// block map beside the image must agree with it.
+// block map beside the image must agree with it. All that is on the medium will be lost.
 func NewPlan(ctx context.Context, image *media.Image, size int64, random io.Reader) (*Plan, error) {
+	p, err := readImage(ctx, image, size)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.newGUIDs(random); err != nil {
+		return nil, err
+	}
+
+	if err := p.limitTo(p.Table.Partitions); err != nil {
+		return nil, err
+	}
+
+	head, tail, err := p.encode()
+	if err != nil {
+		return nil, err
+	}
+
+	p.clear = []piece{{"the old table", make([]byte, edge), 0}, {"the old table", make([]byte, edge), p.size - edge}}
+	// Backup, primary, and only then the sector that firmware reads first.
+	p.last = []piece{
+		{"the backup table", tail, p.size - int64(len(tail))},
+		{"the table", head[gpt.SectorSize:], gpt.SectorSize},
+		{"the boot code", head[:gpt.SectorSize], 0},
+	}
+	return p, nil
+}
+
+// readImage is a plan with all of the image and its table, fitted to the medium.
+func readImage(ctx context.Context, image *media.Image, size int64) (*Plan, error) {
 	table, err := gpt.ReadPrimary(image)
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: %w", image.Path, err)
@@ -64,34 +103,38 @@ func NewPlan(ctx context.Context, image *media.Image, size int64, random io.Read
 		return nil, err
 	}
 
-	p := &Plan{image: image, size: size / gpt.SectorSize * gpt.SectorSize}
+	p := &Plan{Map: b, image: image, size: size / gpt.SectorSize * gpt.SectorSize}
 	if p.Table, err = table.Resize(size); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", image.Path, err)
 	}
-	if err := p.newGUIDs(random); err != nil {
-		return nil, err
-	}
-	if err := p.encode(); err != nil {
-		return nil, err
-	}
 
-	first, last := size, int64(0)
 	for _, part := range p.Table.Partitions {
-		first, last = min(first, part.Offset()), max(last, part.Offset()+part.Size())
-	}
-
-	if first < edge {
-		return nil, fmt.Errorf("plan %s: its first partition starts at byte %d, before %d", image.Path, first, edge)
-	}
-
-	p.Map = media.Bmap{ImageSize: b.ImageSize, BlockSize: b.BlockSize}
-	for _, r := range b.Ranges {
-		if e := b.Extent(r); e.Start >= first && e.End <= last {
-			p.Map.Ranges = append(p.Map.Ranges, r)
+		if part.Offset() < edge {
+			return nil, fmt.Errorf("plan %s: its first partition starts at byte %d, before %d", image.Path, part.Offset(), edge)
 		}
 	}
 
 	return p, nil
+}
+
+// limitTo leaves of the map what is in these partitions. What is in one of them and outside is an error.
+func (p *Plan) limitTo(parts []gpt.Partition) error {
+	all := p.Map.Ranges
+	p.Map.Ranges = nil
+	for _, r := range all {
+		e := p.Map.Extent(r)
+		for _, part := range parts {
+			first, end := part.Offset(), part.Offset()+part.Size()
+			switch {
+			case e.End <= first || e.Start >= end:
+			case e.Start < first || e.End > end:
+				return fmt.Errorf("plan %s: its bytes %d to %d are in %s and outside", p.image.Path, e.Start, e.End, part.Name)
+			default:
+				p.Map.Ranges = append(p.Map.Ranges, r)
+			}
+		}
+	}
+	return nil
 }
 
 // checkBlockMap holds the image against the block map beside it, if there is one: whoever made
@@ -152,20 +195,14 @@ func (p *Plan) newGUIDs(random io.Reader) error {
 }
 
 // encode makes the bytes of both ends: the image's boot code, the medium's own table.
-func (p *Plan) encode() error {
+func (p *Plan) encode() (head, tail []byte, err error) {
 	sector := make([]byte, gpt.SectorSize)
 	if _, err := p.image.ReadAt(sector, 0); err != nil {
-		return fmt.Errorf("read boot code: %w", err)
+		return nil, nil, fmt.Errorf("read boot code: %w", err)
 	}
 
 	start, end, err := p.Table.Encode()
-	if err != nil {
-		return err
-	}
-
-	p.head = append(gpt.ProtectiveMBR(sector, p.size), start...)
-	p.tail = end
-	return nil
+	return append(gpt.ProtectiveMBR(sector, p.size), start...), end, err
 }
 
 // Bytes is how much will be written, without the tables.
@@ -178,13 +215,12 @@ func (p *Plan) Bytes() int64 {
 	return n
 }
 
-// Write carries the plan out. On an error, or when power fails, the medium has no
-// partition table. drop makes later reads come from the medium, not from memory.
+// Write carries the plan out. On an error, or when power fails, no firmware starts the medium. drop makes later reads
+// come from the medium, not from memory.
 func (p *Plan) Write(ctx context.Context, m Medium, drop func() error, progress Progress) error {
-	zeros := make([]byte, edge)
-	for _, at := range []int64{0, p.size - edge} {
-		if err := writeSync(m, zeros, at); err != nil {
-			return fmt.Errorf("clear the old table at %d: %w", at, err)
+	for _, c := range p.clear {
+		if err := writeSync(m, c.data, c.at); err != nil {
+			return fmt.Errorf("clear %s at %d: %w", c.name, c.at, err)
 		}
 	}
 
@@ -198,17 +234,9 @@ func (p *Plan) Write(ctx context.Context, m Medium, drop func() error, progress 
 		return err
 	}
 
-	// Last: backup, primary, and only then the sector that firmware reads first.
-	for _, part := range []struct {
-		data []byte
-		at   int64
-	}{
-		{p.tail, p.size - int64(len(p.tail))},
-		{p.head[gpt.SectorSize:], gpt.SectorSize},
-		{p.head[:gpt.SectorSize], 0},
-	} {
-		if err := writeSync(m, part.data, part.at); err != nil {
-			return fmt.Errorf("write table at %d: %w", part.at, err)
+	for _, l := range p.last {
+		if err := writeSync(m, l.data, l.at); err != nil {
+			return fmt.Errorf("write %s at %d: %w", l.name, l.at, err)
 		}
 	}
 
@@ -216,17 +244,40 @@ func (p *Plan) Write(ctx context.Context, m Medium, drop func() error, progress 
 		return fmt.Errorf("drop caches: %w", err)
 	}
 
-	for at, want := range map[int64][]byte{0: p.head, p.size - int64(len(p.tail)): p.tail} {
-		got := make([]byte, len(want))
-		if _, err := m.ReadAt(got, at); err != nil {
-			return fmt.Errorf("read back table at %d: %w", at, err)
+	for _, l := range p.last {
+		got := make([]byte, len(l.data))
+		if _, err := m.ReadAt(got, l.at); err != nil {
+			return fmt.Errorf("read back %s at %d: %w", l.name, l.at, err)
 		}
-		if !bytes.Equal(got, want) {
-			return fmt.Errorf("read back table at %d: it differs from what was written; the medium is faulty", at)
+		if !bytes.Equal(got, l.data) {
+			return fmt.Errorf("read back %s at %d: it differs from what was written; the medium is faulty", l.name, l.at)
 		}
 	}
 
 	return nil
+}
+
+// overlay is a medium with a piece on it that is not written yet.
+type overlay struct {
+	io.ReaderAt
+	piece *piece
+}
+
+// ReadAt implements io.ReaderAt.
+func (o overlay) ReadAt(b []byte, at int64) (int, error) {
+	n, err := o.ReaderAt.ReadAt(b, at)
+	if o.piece != nil {
+		o.piece.put(b[:n], at, o.piece.data)
+	}
+	return n, err
+}
+
+// put replaces what of the piece's place is in b, which begins at at.
+func (p *piece) put(b []byte, at int64, data []byte) {
+	from, to := max(at, p.at), min(at+int64(len(b)), p.at+int64(len(data)))
+	if from < to {
+		copy(b[from-at:to-at], data[from-p.at:])
+	}
 }
 
 // syncEvery bounds how much is only in memory, so that progress is that of the medium.
@@ -245,6 +296,9 @@ func (p *Plan) copy(ctx context.Context, m Medium, progress Progress) error {
 			n := min(int64(len(buf)), e.End-at)
 			if _, err := p.image.ReadAt(buf[:n], at); err != nil {
 				return fmt.Errorf("read image at %d: %w", at, err)
+			}
+			if p.held != nil {
+				p.held.put(buf[:n], at, make([]byte, len(p.held.data)))
 			}
 			if _, err := m.WriteAt(buf[:n], at); err != nil {
 				return fmt.Errorf("write at %d: %w", at, err)
@@ -271,7 +325,7 @@ func (p *Plan) verify(ctx context.Context, m Medium, progress Progress) error {
 	one := p.Map
 	for i, r := range p.Map.Ranges {
 		one.Ranges = p.Map.Ranges[i : i+1]
-		bad, err := one.Check(ctx, m)
+		bad, err := one.Check(ctx, overlay{m, p.held})
 		if err != nil {
 			return fmt.Errorf("read back: %w", err)
 		}

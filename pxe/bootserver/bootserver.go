@@ -22,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
 	"firstlight.dev/firstlight/pxe/boottrace"
+	"firstlight.dev/firstlight/pxe/limit"
 	"firstlight.dev/firstlight/pxe/metrics"
 )
 
@@ -37,13 +38,18 @@ type Server struct {
 
 	Booter   pxe.Booter          // nil: nothing is booted from here
 	Machines pxe.Machines        // nil: no client is known by its address; needs a Booter
+	Minter   pxe.Minter          // makes the tokens of boots that ask for one; nil: those are not served
 	Record   *boottrace.Recorder // may be nil
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger
 
 	Stall          time.Duration // a client that takes no megabyte in this time is cut off; 0: 1 minute
-	MaxConnections int           // at once; 0: 1024
+	MaxConnections int           // at once, our own apart; 0: 1024
 	MaxPerClient   int           // of one address at once, our own apart; 0: 64
+
+	// Known reports whether a machine is to be served whatever others do; half of the connections are kept for
+	// such machines. nil: none is.
+	Known func(netip.Addr) bool
 }
 
 // Mount is a directory at a path. The one at "/" is where scripts named by pxe.Boot are.
@@ -78,12 +84,8 @@ func (m *Mount) open(name string) (File, fs.FileInfo, error) {
 }
 
 const (
-	defaultStall       = time.Minute
-	defaultConnections = 1024
-	defaultPerClient   = 64 // firmware and agents open a handful
-	headerWait         = 10 * time.Second
-	idleWait           = time.Minute
-	maxHeader          = 16 << 10
+	defaultStall = time.Minute
+	maxHeader    = 16 << 10
 )
 
 // Listen opens the socket. Run does it too; a caller that must know the port first
@@ -117,34 +119,16 @@ func (s *Server) Run(ctx context.Context) error {
 
 // Serve answers on listener until ctx ends. It closes listener.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	connections := s.MaxConnections
-	if connections <= 0 {
-		connections = defaultConnections
+	server := &limit.Server{
+		Handler:     s,
+		Log:         s.Log.With("part", "http"),
+		Connections: s.MaxConnections,
+		PerClient:   s.MaxPerClient,
+		Known:       s.Known,
+		Stall:       s.Stall,
+		MaxHeader:   maxHeader,
 	}
-
-	perClient := s.MaxPerClient
-	if perClient <= 0 {
-		perClient = defaultPerClient
-	}
-
-	server := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: headerWait,
-		IdleTimeout:       idleWait,
-		MaxHeaderBytes:    maxHeader,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
-		// No WriteTimeout: two gigabytes to a slow management network take an hour.
-		// Instead each megabyte must move within Stall; see body.
-	}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	err := server.Serve(newLimitedListener(listener, connections, perClient, s.Log))
-	if ctx.Err() != nil {
-		return nil
-	}
-
-	return fmt.Errorf("serve HTTP: %w", err)
+	return server.Serve(ctx, listener)
 }
 
 // ServeHTTP answers one request, counts it and logs it with the machine that asked.

@@ -2,6 +2,7 @@ package bootserver
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -36,21 +37,23 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 	note := boottrace.Event{MAC: mac, Addr: caller.Addr, Step: boottrace.StepScript, Detail: boot.Action.String()}
 	var text []byte
 	switch {
-	case boot.Token != "" && s.Machines != nil && !bytes.Equal(caller.MAC, mac):
+	case (boot.Token != "" || boot.Mint) && s.Machines != nil && !bytes.Equal(caller.MAC, mac):
 		// The token proves a machine to the services behind: nobody else may read it.
 		note.Refused = "a script with a token goes to the machine's own address only"
 		text, err = ipxe.Render(s.Base, mac, pxe.Boot{Action: pxe.ActionRefuse, Reason: note.Refused})
-	case boot.Script != "" && boot.Action != pxe.ActionRefuse && boot.Action != pxe.ActionWait:
+	case boot.Action == pxe.ActionRefuse || boot.Action == pxe.ActionWait:
+		note.Refused = boot.Reason
+		text, err = ipxe.Render(s.Base, mac, boot)
+	case boot.Script != "":
 		note.Detail = boot.Script
-		text, err = s.readScript(boot.Script)
+		text, err = s.finishedScript(r, machine, boot)
 		if err != nil {
 			note.Error = err.Error()
 			text, err = ipxe.Retry(s.Base, mac, note.Error)
 		}
 	default:
-		text, err = ipxe.Render(s.Base, mac, boot)
-		if boot.Action == pxe.ActionRefuse || boot.Action == pxe.ActionWait {
-			note.Refused = boot.Reason
+		if boot, err = s.mint(r, machine, boot); err == nil {
+			text, err = ipxe.Render(s.Base, mac, boot)
 		}
 	}
 
@@ -73,9 +76,54 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 	w.Header().Set("Content-Type", "text/plain; charset=us-ascii")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Length", fmt.Sprint(len(text)))
+	w.Header().Set("Connection", "close") // what is loaded next takes its time, and comes by connections of its own
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(text)
 	}
+}
+
+// tokenPlace is where a script is given the token of its boot.
+const tokenPlace = "${token}"
+
+// mint makes the token of a boot that asks for one. The error is shown to the machine.
+func (s *Server) mint(r *http.Request, machine pxe.Machine, boot pxe.Boot) (pxe.Boot, error) {
+	switch {
+	case !boot.Mint || boot.Action == pxe.ActionDisk:
+		return boot, nil
+	case s.Minter == nil:
+		return boot, errors.New("this server makes no tokens")
+	case r.Method != http.MethodGet:
+		return boot, errors.New("a script with a token is sent to GET alone") // it would end the token in use
+	}
+
+	token, err := s.Minter.Mint(machine, boot)
+	if err != nil {
+		return boot, fmt.Errorf("no token for its boot: %w", err)
+	}
+
+	boot.Token = token
+	return boot, nil
+}
+
+// finishedScript is a script that somebody else wrote, with the token of this boot. The error is shown to the
+// machine.
+func (s *Server) finishedScript(r *http.Request, machine pxe.Machine, boot pxe.Boot) ([]byte, error) {
+	text, err := s.readScript(boot.Script)
+	if err != nil {
+		return nil, err
+	}
+	if boot.Mint && !bytes.Contains(text, []byte(tokenPlace)) {
+		return nil, errors.New("its script was written by an earlier version, without a place for a token")
+	}
+	if boot, err = s.mint(r, machine, boot); err != nil {
+		return nil, err
+	}
+
+	if boot.Token == "" {
+		return text, nil
+	}
+
+	return bytes.ReplaceAll(text, []byte(tokenPlace), []byte(boot.Token.Reveal())), nil
 }
 
 // readScript reads a script that somebody else wrote below the HTTP root. The error is

@@ -99,3 +99,45 @@ func TestStepsAndDigest(t *testing.T) {
 		}
 	}
 }
+
+// minter makes tokens and remembers for whom.
+type minter []string
+
+func (m *minter) Mint(machine pxe.Machine, _ pxe.Boot) (pxe.Secret, error) {
+	*m = append(*m, machine.MAC.String()+" "+machine.Addr.String())
+	return token, nil
+}
+
+// TestEachScriptGetsItsOwnToken: one is made when a script goes to its machine, the conductor's or ours, and for
+// nobody else.
+func TestEachScriptGetsItsOwnToken(t *testing.T) {
+	b := newBed(t)
+	made := &minter{}
+	b.Minter = made
+	finished := pxe.Boot{Action: pxe.ActionRamdisk, Script: "pxelinux.cfg/52-54-00-00-00-01", Mint: true}
+	rendered := pxe.Boot{Action: pxe.ActionInspect, Kernel: "k", Args: []string{"url=https://1.2.3.4/b/${token}/v1"}, Mint: true}
+	b.write(t, finished.Script, []byte("#!ipxe\nkernel k ipa-api-url=https://1.2.3.4/b/${token} x=/b/${token}/v1 BOOTIF=${mac}\n"))
+
+	for _, boot := range []pxe.Boot{finished, rendered} {
+		b.rack.boots[mac1.String()] = boot
+		delete(b.rack.leases, here)
+		assert.NotContains(t, b.get("/ipxe/52-54-00-00-00-01").Body.String(), token.Reveal())
+	}
+	assert.Empty(t, *made, "a token was made for a machine that was not given it")
+
+	b.rack.leases[here] = mac1
+	assert.Contains(t, b.get("/ipxe/52-54-00-00-00-01").Body.String(), "/b/s3cret-t0ken/v1 ")
+	b.rack.boots[mac1.String()] = finished
+	assert.Equal(t, "#!ipxe\nkernel k ipa-api-url=https://1.2.3.4/b/s3cret-t0ken x=/b/s3cret-t0ken/v1 BOOTIF=${mac}\n",
+		b.get("/ipxe/52-54-00-00-00-01").Body.String())
+	assert.Equal(t, minter{"52:54:00:00:00:01 192.0.2.1", "52:54:00:00:00:01 192.0.2.1"}, *made)
+	assert.NotContains(t, b.log.String(), token.Reveal())
+
+	b.write(t, finished.Script, []byte("#!ipxe\nkernel k ipa-api-url=https://1.2.3.4\n"))
+	assert.Contains(t, b.get("/ipxe/52-54-00-00-00-01").Body.String(), "written by an earlier version")
+	for _, without := range []pxe.Boot{{Action: pxe.ActionDisk, Mint: true}, {Action: pxe.ActionWait, Reason: "r", Mint: true}} {
+		b.rack.boots[mac1.String()] = without
+		b.get("/ipxe/52-54-00-00-00-01")
+	}
+	assert.Len(t, *made, 2, "only a ramdisk speaks for its machine")
+}

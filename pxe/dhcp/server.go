@@ -155,6 +155,27 @@ func (s *Server) MachineAt(addr netip.Addr) (pxe.Machine, bool) {
 	return pxe.Machine{MAC: net.HardwareAddr(l.MAC[:]), Addr: l.Addr, UUID: l.UUID, Arch: l.Arch}, true
 }
 
+// IsKnown reports whether an address is that of a known machine: reserved for one, or leased to one. Unknown machines
+// get leases, too, so a lease alone says nothing.
+func (s *Server) IsKnown(addr netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	addr = addr.Unmap()
+	for _, space := range s.plan.Spaces() {
+		if _, reserved := space.Fixed[addr]; reserved {
+			return true
+		}
+	}
+
+	l, ok := s.table.LeaseAt(addr)
+	if !ok || s.journal == nil || !l.IsActive(s.journal.Now()) {
+		return false
+	}
+
+	_, known := s.plan.known[l.MAC]
+	return known
+}
+
 // Run serves until ctx ends. It returns early only when the leases cannot be kept; a
 // missing interface or a foreign server is waited for, and Status says so.
 func (s *Server) Run(ctx context.Context) error {

@@ -47,7 +47,8 @@ type Config struct {
 	Captures string // directory for the packets of each machine's last boots; "": they are not kept
 
 	Booter   pxe.Booter
-	Machines pxe.Machines          // who has an address, when DHCP is nil; may be nil
+	Minter   pxe.Minter            // see bootserver.Server; may be nil
+	Machines pxe.Machines          // who has an address that this server did not give; may be nil
 	Registry prometheus.Registerer // nil: metrics are counted and not shown
 	Log      *slog.Logger
 }
@@ -70,6 +71,8 @@ type Server struct {
 	dhcp   *dhcp.Server
 	tftp   *tftp.Server
 	http   *bootserver.Server
+
+	machines pxe.Machines // nil: no client is known by its address
 }
 
 // New opens the directories and the leases. What it opened is closed when Run returns;
@@ -120,9 +123,12 @@ func (s *Server) open() error {
 			return fmt.Errorf("prepare DHCP: %w", err)
 		}
 
-		machines = s.dhcp
+		if d.Mode != dhcp.ModeProxy || machines == nil {
+			machines = s.dhcp
+		}
 	}
 
+	s.machines = machines
 	s.tftp = &tftp.Server{
 		Addr:     netip.AddrPortFrom(c.Addr, c.TFTPPort),
 		Device:   c.Interface,
@@ -140,11 +146,16 @@ func (s *Server) open() error {
 		Base:     base,
 		Files:    s.files,
 		Machines: machines,
+		Minter:   c.Minter,
 		Booter:   c.Booter,
 		Record:   s.traces,
 		Metrics:  counters,
 		Log:      c.Log,
 	}
+	if s.dhcp != nil {
+		s.http.Known = s.dhcp.IsKnown
+	}
+
 	for _, m := range c.Mounts {
 		if !strings.HasPrefix(m.Path, "/") || !strings.HasSuffix(m.Path, "/") {
 			return fmt.Errorf("mount path %q does not begin and end with a slash", m.Path)
@@ -246,6 +257,14 @@ func (s *Server) closeFiles() error {
 
 // Traces is where each machine last was; it is also an http.Handler.
 func (s *Server) Traces() *boottrace.Recorder { return s.traces }
+
+// MachineAt implements pxe.Machines: the machine with an address, by whoever gave it.
+func (s *Server) MachineAt(addr netip.Addr) (pxe.Machine, bool) {
+	if s.machines == nil {
+		return pxe.Machine{}, false
+	}
+	return s.machines.MachineAt(addr)
+}
 
 // DHCP is the running DHCP server: its status, its leases, its reservations. Nil without DHCP.
 func (s *Server) DHCP() *dhcp.Server { return s.dhcp }

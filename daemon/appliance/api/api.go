@@ -12,21 +12,27 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/pxe/boottrace"
+	"firstlight.dev/firstlight/pxe/limit"
 )
 
-// Server answers GET /v1/status, GET /v1/why, GET /v1/records and POST /v1/reload.
+// Server answers GET /v1/status, GET /v1/why, GET /v1/records, POST /v1/reload and POST /v1/adopt.
 type Server struct {
 	Socket   string                 // path; status.SocketPath on the appliance
 	Document func() status.Document // must not block
 	Reload   func() error           // read the site again and look at every stage anew; what is wrong with it
 	Ready    func()                 // called when the socket answers; may be nil
-	Log      *slog.Logger
+
+	// Adopt takes nodes into service as they are, all that wait for it if none is named. It returns those that it
+	// took, also with an error, which says of each other why not.
+	Adopt func(nodes []string) (adopted []string, err error)
+	Log   *slog.Logger
 
 	Why     func() []status.Node     // every node, and machines that nobody named; must not block
 	Records func() []boottrace.Trace // what was heard on the wire
@@ -51,18 +57,12 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("close %s to others: %w", s.Socket, err)
 	}
 
-	server := &http.Server{
-		Handler:           s.handler(),
-		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
-	}
-	stop := context.AfterFunc(ctx, func() { server.Close() })
-	defer stop()
 	if s.Ready != nil {
 		s.Ready()
 	}
 
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	server := &limit.Server{Handler: s.handler(), Log: s.Log}
+	if err := server.Serve(ctx, l); err != nil {
 		return fmt.Errorf("serve %s: %w", s.Socket, err)
 	}
 
@@ -93,6 +93,18 @@ func (s *Server) handler() http.Handler {
 			return
 		}
 		w.WriteHeader(http.StatusAccepted)
+	})
+	mux.HandleFunc("POST /v1/adopt", func(w http.ResponseWriter, r *http.Request) {
+		s.Log.Info("adoption asked", "nodes", r.URL.Query()["node"])
+		adopted, err := s.Adopt(r.URL.Query()["node"])
+		if err != nil {
+			for _, node := range adopted {
+				err = fmt.Errorf("%s is adopted\n%w", node, err)
+			}
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		writeJSON(w, adopted)
 	})
 	return mux
 }
@@ -154,6 +166,21 @@ func (c Client) Get(ctx context.Context, path string) ([]byte, error) {
 func (c Client) Reload(ctx context.Context) error {
 	_, err := c.do(ctx, http.MethodPost, "/v1/reload")
 	return err
+}
+
+// Adopt has the daemon take nodes into service as they are; all that wait for it if none is named.
+func (c Client) Adopt(ctx context.Context, nodes ...string) ([]string, error) {
+	body, err := c.do(ctx, http.MethodPost, "/v1/adopt?"+url.Values{"node": nodes}.Encode())
+	if err != nil {
+		return nil, err
+	}
+
+	var adopted []string
+	if err := json.Unmarshal(body, &adopted); err != nil {
+		return nil, fmt.Errorf("read what the daemon adopted: %w", err)
+	}
+
+	return adopted, nil
 }
 
 // ApplianceReady is what Wait waits for when only the appliance itself matters.

@@ -165,3 +165,11 @@ func TestRunWritesTheFirstLineAtOnceAndOnlyChangesLater(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(text), "Firstlight 0.1.0")
 }
+
+func TestThePacketFilterIsNamed(t *testing.T) {
+	d := status.Document{Firewall: &status.Firewall{Table: "inet firstlight", Loaded: true}}
+	assert.Contains(t, RenderText(d, time.Now()), "packet filter table inet firstlight\n")
+	d.Firewall = &status.Firewall{Table: "inet firstlight", Allowed: []string{"ssh from bmc", "packets from baremetal to bmc"}}
+	assert.Contains(t, RenderText(d, time.Now()),
+		"packet filter table inet firstlight, not loaded; the site also allows ssh from bmc, packets from baremetal to bmc\n")
+}

@@ -18,7 +18,7 @@ func RenderScreen(d status.Document, now time.Time, height int) string {
 	}
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "Firstlight %s   %s   %s\n", d.Version, d.Name, headline(d.State))
+	fmt.Fprintf(&b, "Firstlight %s   %s   %s\n", d.Version, d.Name, Headline(d))
 	if d.Next != "" {
 		fmt.Fprintf(&b, "%s\n", d.Next)
 	}

@@ -29,9 +29,13 @@ func stateMark(s status.State) string {
 // RenderText is the whole status for a person at a screen, at the moment now.
 func RenderText(d status.Document, now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Firstlight %s   %s   %s\n\n", d.Version, d.Name, headline(d.State))
+	fmt.Fprintf(&b, "Firstlight %s   %s   %s\n\n", d.Version, d.Name, Headline(d))
 	for _, a := range d.Addresses {
 		writeAddress(&b, a)
+	}
+
+	if d.Firewall != nil {
+		writeFirewall(&b, d.Firewall)
 	}
 
 	if len(d.Addresses) > 0 {
@@ -70,19 +74,6 @@ func RenderText(d status.Document, now time.Time) string {
 	return b.String()
 }
 
-func headline(s status.State) string {
-	switch s {
-	case status.StateReady:
-		return "Ready"
-	case status.StateDegraded:
-		return "Something broke and is being mended"
-	case status.StateFailed:
-		return "Stopped: needs you"
-	default:
-		return "Coming up"
-	}
-}
-
 func writeAddress(b *strings.Builder, a status.Address) {
 	addresses := strings.Join(a.Addresses, " ")
 	if addresses == "" {
@@ -103,6 +94,20 @@ func writeAddress(b *strings.Builder, a status.Address) {
 	}
 
 	fmt.Fprintf(b, "%-13s %-18s (%s)%s\n", a.Role, addresses, strings.Join(nics, "; "), prefixIfSet(" DHCP ", a.DHCP))
+}
+
+// writeFirewall names the packet filter where a person looks at the networks.
+func writeFirewall(b *strings.Builder, f *status.Firewall) {
+	state := "table " + f.Table
+	if !f.Loaded {
+		state += ", not loaded"
+	}
+
+	if len(f.Allowed) > 0 {
+		state += "; the site also allows " + strings.Join(f.Allowed, ", ")
+	}
+
+	fmt.Fprintf(b, "%-13s %s\n", "packet filter", state)
 }
 
 func writeStage(b *strings.Builder, s status.Stage, now time.Time) {
@@ -262,8 +267,8 @@ func RenderChanges(before, after status.Document) string {
 		fmt.Fprintf(&b, "firstlight: launch: %s\n", oneBlock(after.Launch.Text, " "))
 	}
 
-	if before.State != after.State {
-		fmt.Fprintf(&b, "firstlight: %s. %s\n", headline(after.State), after.Next)
+	if before.State != after.State || Headline(before) != Headline(after) {
+		fmt.Fprintf(&b, "firstlight: %s. %s\n", Headline(after), after.Next)
 	}
 
 	return b.String()

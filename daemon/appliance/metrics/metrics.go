@@ -6,16 +6,17 @@ package metrics
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/pxe/limit"
 )
 
 // Address is where they are read: on the appliance itself, since they need no log-in.
@@ -124,15 +125,13 @@ func Handler(document func() status.Document, parts *Parts) http.Handler {
 }
 
 // Serve answers on an address until ctx ends.
-func Serve(ctx context.Context, address string, h http.Handler) error {
+func Serve(ctx context.Context, address string, h http.Handler, log *slog.Logger) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen for readers of metrics: %w", err)
 	}
 
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.Serve(listener); ctx.Err() == nil {
+	if err := (&limit.Server{Handler: h, Log: log}).Serve(ctx, listener); ctx.Err() == nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 

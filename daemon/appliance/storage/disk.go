@@ -132,7 +132,7 @@ func (k Preparer) check(ctx context.Context, device string) error {
 	// -y throws away what fits nowhere: better than no appliance, and the record of what
 	// nodes do is in their own disks and BMCs.
 	if err := run(ctx, 3, "e2fsck", "-f", "-y", device); err != nil {
-		return fmt.Errorf("repair %s: %w; what this appliance had done is unknown, so it does nothing: save the partition's content, then write the stick again", stick.PartitionData, err)
+		return fmt.Errorf("repair %s: %w; what this appliance had done is unknown, so it does nothing: save the partition's content, then write the stick again with --forget", stick.PartitionData, err)
 	}
 
 	return nil

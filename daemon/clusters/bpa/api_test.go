@@ -32,6 +32,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
+	"firstlight.dev/firstlight/daemon/clusters/installer"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
@@ -39,14 +40,15 @@ import (
 // bed is a real API with the operator's objects applied, and operators that run against it
 // with no more rights than their own.
 type bed struct {
-	t       *testing.T
-	api     client.Client
-	config  *rest.Config
-	rights  *rest.Config // the operator's
-	dir     string
-	kubectl func(args ...string) string
-	mu      sync.Mutex
-	warned  []string
+	t                   *testing.T
+	api                 client.Client
+	config              *rest.Config
+	rights              *rest.Config // the operator's
+	dir                 string
+	kubectl             func(args ...string) string
+	program, kubeconfig string
+	mu                  sync.Mutex
+	warned              []string
 }
 
 func newBed(t *testing.T) *bed {
@@ -62,6 +64,7 @@ func newBed(t *testing.T) *bed {
 	require.NoError(t, err)
 	program, err := sandbox.BuildProgram(t.Context(), "kubernetes")
 	require.NoError(t, err)
+	b.program, b.kubeconfig = program, server.Kubeconfig
 	b.kubectl = func(args ...string) string {
 		out, err := exec.CommandContext(t.Context(), program, append([]string{"kubectl", "--kubeconfig", server.Kubeconfig}, args...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
@@ -114,7 +117,7 @@ func (b *bed) host(n int) {
 func (b *bed) operate(log string) (stop func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	ended := make(chan error, 1)
-	c := operator.Config{Namespace: Namespace, Dir: b.dir, Installer: "example/installer:1", Plugins: operator.Plugins(), Proposal: "off", Elect: true, Metrics: "0", Health: "0"}
+	c := operator.Config{Namespace: Namespace, Dir: b.dir, Installer: "example/installer:1", Plugins: installer.Plugins(), Proposal: "off", Elect: true, Metrics: "0", Health: "0"}
 	f, err := os.OpenFile(filepath.Join(b.dir, log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	require.NoError(b.t, err)
 	go func() { ended <- operator.Run(ctx, b.rights, c, slog.New(slog.NewTextHandler(f, nil))) }()

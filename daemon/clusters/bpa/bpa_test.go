@@ -18,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/installer"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -91,6 +92,12 @@ func TestDocs(t *testing.T) {
 	for _, reason := range operator.Reasons() {
 		assert.Contains(t, string(text), "`"+reason+"`", "a reason that the page does not explain")
 	}
+	list := strings.Join(installer.Plugins(), ", ")
+	for _, m := range regexp.MustCompile(`it has ([a-z-]+(?:, [a-z-]+)*); take them out`).FindAllStringSubmatch(string(text), -1) {
+		assert.Equal(t, list, m[1], "another list of plugins than the stick's")
+	}
+	assert.Contains(t, string(text), "it has "+list+";")
+	assert.NotContains(t, string(text), "cmk, emco", "KUD's list")
 	var code strings.Builder
 	for _, dir := range []string{".", "../contract", "../../engine/remote", "../../appliance/vault", "../../../image/lab/testbed/sandbox"} {
 		require.NoError(t, filepath.WalkDir(dir, func(file string, _ fs.DirEntry, err error) error {

@@ -38,6 +38,9 @@ if test -e /etc/kubernetes/admin.conf; then
 	sed -n 's/^ *- --cluster-cidr=/pods=/p; s/^ *- --service-cluster-ip-range=/services=/p' /etc/kubernetes/manifests/kube-controller-manager.yaml 2>/dev/null || true
 	grep -qs '^ *client-certificate: ' /etc/kubernetes/kubelet.conf || echo halfMade=yes # kubeadm sets it among its last steps
 fi
+if test -s /etc/kubernetes/kubelet.conf && test -s /var/lib/kubelet/pki/kubelet-client-current.pem && test -x /usr/local/bin/kubelet; then
+	readlink /usr/local/bin/kubelet | sed -n 's,^` + libDir + `/\([0-9a-f]*\)/kubernetes$,release=\1,p'
+fi
 sed -n 's/.*--node-ip=\([^ "]*\).*/nodeIP=\1/p' ` + kubeletFlags + ` 2>/dev/null || true
 test ! -e /etc/kubernetes/pki/ca.crt || echo "authority=$(sha256sum </etc/kubernetes/pki/ca.crt | cut -d ' ' -f 1)"
 test ! -e ` + markerPath + ` || echo "marker=$(base64 -w 0 ` + markerPath + `)"
@@ -69,6 +72,7 @@ type facts struct {
 	Authority   string       // digest of its root certificate
 	Marker      *marker
 	NodeIP      netip.Addr // that its kubelet is told; invalid if there is none
+	Release     string     // of the programs of a node that is part of a cluster; "" if it is not, or they are not there
 
 	// Of a control plane.
 	HalfMade     bool         // it was begun and never whole
@@ -133,6 +137,8 @@ func parseFacts(text string) (facts, error) {
 			f.Kubernetes = true
 		case "authority":
 			f.Authority = value
+		case "release":
+			f.Release = value
 		case "nodeIP":
 			f.NodeIP, _ = netip.ParseAddr(value)
 		case "halfMade":

@@ -3,6 +3,7 @@ package installer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -87,7 +88,12 @@ func (n *node) missingImages(ctx context.Context) (missing, torn []string, err e
 		return nil, nil, err
 	}
 
-	missing, torn = missingImages(imagesOf(n.ControlPlane), supply.digests, parseImages(out))
+	have, digests := parseImages(out), supply.digests
+	if n.inService() {
+		digests = keepDigests(digests, have)
+	}
+
+	missing, torn = missingImages(imagesOf(n.ControlPlane), digests, have)
 	return missing, torn, nil
 }
 
@@ -134,8 +140,33 @@ for image; do ctr --namespace k8s.io images label "$image" `+syncedLabel+` `+pin
 	return err
 }
 
-// installed says which release of the programs is installed: the digest of the image they are from.
+// keepDigests are the digests that a node in service is to have: those that it has, where the stick has another
+// image of the same name.
+func keepDigests(stick map[string]string, have map[string]image) map[string]string {
+	keep := maps.Clone(stick)
+	for name := range keep {
+		if got := have[name]; got.complete {
+			keep[name] = got.digest
+		}
+	}
+	return keep
+}
+
+// inService reports whether the node is part of the cluster already. What its kubelet and its control plane are made
+// of stays as it is then, whatever the stick has: changed, it would be another at the next restart, on all nodes at
+// once and with their pods in place.
+func (n *node) inService() bool {
+	f := n.facts()
+	return f.Release != "" && !f.HalfMade
+}
+
+// release is the release of the programs that the node is to have: the digest of the image they are from. A node in
+// service keeps its own.
 func (n *node) release(ctx context.Context) (string, error) {
+	if n.inService() {
+		return n.facts().Release, nil
+	}
+
 	supply, err := n.loadAppliance(ctx, n.shell.LocalAddr())
 	if err != nil {
 		return "", err

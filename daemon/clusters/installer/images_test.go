@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const listed = `REF                                       TYPE                                       DIGEST                                                                  SIZE      PLATFORMS   LABELS
@@ -28,6 +29,47 @@ func TestImagesThatAreMissing(t *testing.T) {
 		"one that was cut off, one of another version, one that may be collected")
 	assert.Empty(t, parseImages(""))
 	assert.Empty(t, parseImages("ctr: failed to dial\n\n x"))
+}
+
+// TestANodeInServiceKeepsWhatItHas: another digest under the same name is no reason to replace an image there.
+func TestANodeInServiceKeepsWhatItHas(t *testing.T) {
+	have := parseImages(listed)
+	want := []string{"firstlight.internal/coredns:v1.14.2", "firstlight.internal/etcd:v3.6.16", "firstlight.internal/kube-proxy:v1.36.3"}
+	stick := map[string]string{want[0]: "sha256:new", want[1]: "sha256:bb", want[2]: "sha256:ee"}
+	missing, torn := missingImages(want, keepDigests(stick, have), have)
+	assert.Equal(t, want[1:], missing, "one that was cut off, and one that is not there")
+	assert.Equal(t, want[1:2], torn)
+	assert.Equal(t, "sha256:new", stick[want[0]], "the other nodes' were changed")
+
+	n := &node{known: facts{Release: "0123456789ab"}}
+	release, err := n.release(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "0123456789ab", release)
+	assert.False(t, (&node{known: facts{Release: "0123456789ab", HalfMade: true}}).inService(), "a control plane that was never whole")
+	assert.False(t, (&node{}).inService())
+}
+
+func TestVersionsThatDoNotGoTogether(t *testing.T) {
+	for _, c := range []struct {
+		cluster, stick string
+		controlPlane   bool
+		says           string
+	}{
+		{"v1.36.3", "v1.36.3", true, ""},
+		{"v1.36.3", "v1.36.7", false, ""},
+		{"v1.36.7", "v1.36.3", false, ""},
+		{"v1.36.3", "v1.36.7", true, "the cluster runs Kubernetes v1.36.3 and this stick has v1.36.7: add it with a stick of v1.36.3"},
+		{"v1.36.3", "v1.37.0", false, "add it with a stick of v1.36, or install"},
+		{"v1.3.0", "v1.36.0", false, "add it with a stick of v1.3,"},
+		{"", "v1.36.0", false, "this stick has v1.36.0"},
+	} {
+		err := checkSkew(c.cluster, c.stick, c.controlPlane)
+		if c.says == "" {
+			assert.NoError(t, err)
+			continue
+		}
+		assert.ErrorContains(t, err, c.says)
+	}
 }
 
 func TestFilesThatDiffer(t *testing.T) {

@@ -197,7 +197,13 @@ func (n *node) joinDo(ctx context.Context, report bringup.Report) error {
 		defer n.joining.Unlock()
 	}
 
+	if err := n.checkVersion(a); err != nil {
+		return err
+	}
 	if err := n.replace(ctx, a, report); err != nil {
+		return err
+	}
+	if err := n.nameProxyImage(ctx, a); err != nil {
 		return err
 	}
 

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
+	"firstlight.dev/firstlight/pxe/limit"
 )
 
 // The pods' network: every node has a part of the pods' addresses, given by the control plane, and a
@@ -132,14 +133,14 @@ func (n *Network) Run(ctx context.Context) error {
 		return err
 	}
 
-	health := &http.Server{
-		Addr:              healthAddr,
-		ReadHeaderTimeout: 10 * time.Second,
-		Handler:           http.HandlerFunc(n.serveHealth),
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", healthAddr)
+	if err != nil {
+		return fmt.Errorf("listen for questions of health: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { _ = health.Close() })()
+
+	health := &limit.Server{Handler: http.HandlerFunc(n.serveHealth), Log: n.Log}
 	failed := make(chan error, 1)
-	go func() { failed <- health.ListenAndServe() }()
+	go func() { failed <- health.Serve(ctx, listener) }()
 	changed := nodes.follow(ctx, n.Log)
 	var last []node
 	for {

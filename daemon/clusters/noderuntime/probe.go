@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"time"
+
+	"firstlight.dev/firstlight/pxe/limit"
 )
 
 // RunProbe serves what the installer's verification asks of a pod (daemon/clusters/installer/verify.go):
@@ -24,9 +27,8 @@ func RunProbe(ctx context.Context, listen string) error {
 		return fmt.Errorf("listen for questions: %w", err)
 	}
 
-	server := &http.Server{Handler: probeHandler(), ReadHeaderTimeout: 10 * time.Second}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.Serve(listener); ctx.Err() == nil {
+	server := &limit.Server{Handler: probeHandler(), Log: slog.Default()}
+	if err := server.Serve(ctx, listener); ctx.Err() == nil {
 		return fmt.Errorf("answer questions: %w", err)
 	}
 

@@ -16,6 +16,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/httpbasic"
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 	"github.com/gophercloud/gophercloud/v2/pagination"
+
+	"firstlight.dev/firstlight/assets/inspection"
 )
 
 const (
@@ -25,13 +27,9 @@ const (
 	idleTimeout  = 90 * time.Second // below Ironic's client_socket_timeout (config.go), so that we are the first to close
 )
 
-// collector is the name under which the deploy ramdisk reports what lies on a machine's disks
-// (overlays/ramdisk), and under which Ironic keeps it.
-const collector = "firstlight_disks"
-
 // Access is where Ironic's API is and who may use it.
 type Access struct {
-	Endpoint           string // https://ADDR:6385
+	Endpoint           string // see Endpoint
 	Username, Password string
 	CA                 string // that signed its certificate, PEM
 }
@@ -48,7 +46,7 @@ type Client struct {
 // DiskContents is what a node's last inspection found on each disk, by device name; nil if the
 // node was not inspected, or by a ramdisk that does not tell (Ironic API, GET
 // /v1/nodes/NODE/inventory).
-func (c *Client) DiskContents(ctx context.Context, node string) (map[string][]string, error) {
+func (c *Client) DiskContents(ctx context.Context, node string) (map[string]inspection.Disk, error) {
 	service, err := c.connect()
 	if err != nil {
 		return nil, err
@@ -66,12 +64,10 @@ func (c *Client) DiskContents(ctx context.Context, node string) (map[string][]st
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("ask Ironic for the inventory of node %s: %w", node, err)
-	case len(inventory.Plugins[collector]) == 0:
-		return nil, nil
 	}
 
-	var contents map[string][]string
-	if err := json.Unmarshal(inventory.Plugins[collector], &contents); err != nil {
+	contents, err := inspection.Read(inventory.Plugins)
+	if err != nil {
 		return nil, fmt.Errorf("read the inventory of node %s: %w", node, err)
 	}
 
@@ -157,7 +153,7 @@ func (c *Client) connect() (*gophercloud.ServiceClient, error) {
 		return c.service, nil
 	}
 
-	transport, err := newTransport([]byte(access.CA))
+	transport, err := NewTransport([]byte(access.CA))
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +177,8 @@ func (c *Client) connect() (*gophercloud.ServiceClient, error) {
 	return service, nil
 }
 
-// newTransport returns one that trusts servers with a certificate of this root alone.
-func newTransport(root []byte) (*http.Transport, error) {
+// NewTransport returns one that trusts servers with a certificate of this root alone.
+func NewTransport(root []byte) (*http.Transport, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(root) {
 		return nil, errors.New("ask Ironic: there is no root certificate to check it with")

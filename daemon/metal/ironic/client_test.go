@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/inspection"
 )
 
 // fakeIronic answers paths with texts, to whoever has the password, and counts its connections.
@@ -52,18 +54,23 @@ func fakeIronic(t *testing.T, answers map[string]string) (*Client, *Access, *ato
 
 func TestDiskContents(t *testing.T) {
 	client, access, _ := fakeIronic(t, map[string]string{
-		"/v1/nodes/one/inventory": `{"inventory": {"disks": []}, "plugin_data": {"firstlight_disks":` +
-			` {"/dev/vda": [], "/dev/vdb": ["gpt", "vfat"]}, "root_disk": {"name": "/dev/vda"}}}%.0s`,
+		"/v1/nodes/one/inventory": `{"inventory": {"disks": []}, "plugin_data": {"firstlight_contents":` +
+			` {"/dev/vda": {"kinds": []}, "/dev/vdb": {"kinds": ["gpt"], "fingerprint": "data-00000000000a",` +
+			` "mark": {"site": "a", "node": "b", "id": "c", "time": ""}}}, "root_disk": {"name": "/dev/vda"}}}%.0s`,
+		"/v1/nodes/before/inventory": `{"inventory": {}, "plugin_data": {"firstlight_disks":` +
+			` {"/dev/vda": [], "/dev/vdb": ["gpt", "vfat"]}}}%.0s`,
 		"/v1/nodes/old/inventory":  `{"inventory": {}, "plugin_data": {}}%.0s`,
 		"/v1/nodes/odd/inventory":  `{"inventory": {}, "plugin_data": {"firstlight_disks": "none"}}%.0s`,
 		"/v1/nodes/torn/inventory": `{"inventory": {}, "plu%.0s`,
 	})
 	for _, c := range []struct {
 		node string
-		want map[string][]string
+		want map[string]inspection.Disk
 		err  string
 	}{
-		{"one", map[string][]string{"/dev/vda": {}, "/dev/vdb": {"gpt", "vfat"}}, ""},
+		{"one", map[string]inspection.Disk{"/dev/vda": {Kinds: []string{}}, "/dev/vdb": {Kinds: []string{"gpt"}, Fingerprint: "data-00000000000a",
+			Mark: &inspection.Mark{Site: "a", Node: "b", ID: "c"}}}, ""},
+		{"before", map[string]inspection.Disk{"/dev/vda": {Kinds: []string{}}, "/dev/vdb": {Kinds: []string{"gpt", "vfat"}}}, ""},
 		{"old", nil, ""},
 		{"absent", nil, ""},
 		{"odd", nil, "read the inventory of node odd"},

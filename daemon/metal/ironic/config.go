@@ -16,7 +16,7 @@ import (
 
 // Config is what the rendered ironic.conf depends on.
 type Config struct {
-	Addr     netip.Addr    // of the appliance on the provisioning network: the API listens there only
+	Addr     netip.Addr    // of the appliance on the provisioning network, where Gate answers
 	HTTPPort int           // of package pxe's HTTP server, which serves HTTPRoot
 	Boot     time.Duration // longest time a machine may need from power on to its agent's first call
 
@@ -31,15 +31,23 @@ const (
 	HTTPRoot = "/srv/http"              // what the conductor writes for machines that boot
 	ConfDir  = "/etc/ironic-conf"       // ironic.conf, htpasswd
 	TLSDir   = "/etc/ironic-tls"        // tls.crt, tls.key, ca.crt
-	Port     = 6385                     // of the API
+	Port     = 6385                     // of the API on loopback, and of the gate on the provisioning network
 	hostName = "firstlight"             // conductor's name in the database: never the box's, which may change
 	archive  = "/var/log/ironic/deploy" // LogDir
 )
 
-// Endpoint is the API's address as everybody else uses it.
-func (c Config) Endpoint() string {
-	return fmt.Sprintf("https://%s", netip.AddrPortFrom(c.Addr, Port))
-}
+// Loopback is where the API listens, and nowhere else.
+func Loopback() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
+
+// Endpoint is the API's address for programs on this machine's own network.
+func Endpoint() string { return fmt.Sprintf("https://%s", netip.AddrPortFrom(Loopback(), Port)) }
+
+// Gate is the address on the provisioning network at which package agentgate answers: pods that have the password,
+// and agents by their token.
+func (c Config) Gate() string { return fmt.Sprintf("https://%s", netip.AddrPortFrom(c.Addr, Port)) }
+
+// AgentURL is what an agent is told of the API. The boot server puts the token of its boot into it.
+func (c Config) AgentURL() string { return c.Gate() + "/b/${token}" }
 
 // Files is the URL below which HTTPRoot is served.
 func (c Config) Files() string {
@@ -60,7 +68,8 @@ func (c Config) Render() ([]byte, error) {
 
 	var out bytes.Buffer
 	err := conf.Execute(&out, map[string]any{
-		"Endpoint": c.Endpoint(), "Files": c.Files(), "Addr": c.Addr, "Port": Port,
+		"Gate": c.Gate(), "Loopback": Loopback(), "AgentURL": strings.ReplaceAll(c.AgentURL(), "$", "$$"),
+		"Files": c.Files(), "Addr": c.Addr, "Port": Port,
 		"Args": c.KernelArgs, "Boot": int(c.Boot.Seconds()), "FastTrack": int(FastTrack.Seconds()),
 		"StateDir": StateDir, "HTTPRoot": HTTPRoot, "ConfDir": ConfDir, "TLSDir": TLSDir,
 		"Host": hostName, "Archive": archive,
@@ -112,9 +121,11 @@ deploy_logs_collect = on_failure
 deploy_logs_local_path = {{.Archive}}
 
 [api]
-host_ip = {{.Addr}}
+# What is for everybody on the provisioning network is behind the gate.
+host_ip = {{.Loopback}}
 port = {{.Port}}
-public_endpoint = {{.Endpoint}}
+# Links in answers: they lead through the gate, which is where pods come from.
+public_endpoint = {{.Gate}}
 enable_ssl_api = true
 api_workers = 1
 ramdisk_heartbeat_timeout = 60
@@ -157,7 +168,7 @@ require_managed_boot = true
 power_off = false
 # The second is the appliance's own: it tells which disks hold data.
 extra_kernel_params = ipa-inspection-collectors=default,contents
-callback_endpoint_override = {{.Endpoint}}
+callback_endpoint_override = {{.AgentURL}}
 hooks = $default_hooks,parse-lldp
 
 [inventory]
@@ -198,7 +209,8 @@ kernel_append_params = ipa-image-download-connection-retries=2 panic=30{{with .A
 
 [service_catalog]
 auth_type = none
-endpoint_override = {{.Endpoint}}
+# What an agent is told. The boot server puts the token of each boot in its place; "$$" stands for "$" here.
+endpoint_override = {{.AgentURL}}
 
 [ssl]
 cert_file = {{.TLSDir}}/tls.crt

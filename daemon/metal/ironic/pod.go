@@ -30,11 +30,15 @@ type Pod struct {
 	FilesDir    string // on the appliance: what package pxe serves and the conductor writes
 }
 
+// memoryLimit is some ten times what hundreds of hosts take. One inventory of 8 MiB, the most that package agentgate
+// lets through, makes it grow by 400 MiB for a while.
+const memoryLimit = "1536Mi"
+
 // Name of Deployment, Secrets and container.
 const Name = "ironic"
 
 // Objects describes the pod: one replica, never two at a time (its database is a file),
-// on the appliance's own network (its address is where machines call back), started again
+// on the appliance's own network (where it reaches BMCs and agents, and loopback is the daemon's too), started again
 // whenever its configuration or certificate changes.
 func (p Pod) Objects() ([]client.Object, error) {
 	conf, err := p.Config.Render()
@@ -110,14 +114,14 @@ func (p Pod) spec() corev1.PodSpec {
 			Ports: []corev1.ContainerPort{{Name: "api", ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
 			ReadinessProbe: &corev1.Probe{
 				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-					Scheme: corev1.URISchemeHTTPS, Host: p.Config.Addr.String(), Port: intstr.FromInt32(Port), Path: "/v1",
+					Scheme: corev1.URISchemeHTTPS, Host: Loopback().String(), Port: intstr.FromInt32(Port), Path: "/v1",
 				}},
 				PeriodSeconds: 5, TimeoutSeconds: 10,
 			},
 			// A server that has not answered for half an hour will not (docs/decisions/0011).
 			LivenessProbe: &corev1.Probe{
 				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-					Scheme: corev1.URISchemeHTTPS, Host: p.Config.Addr.String(), Port: intstr.FromInt32(Port), Path: "/v1",
+					Scheme: corev1.URISchemeHTTPS, Host: Loopback().String(), Port: intstr.FromInt32(Port), Path: "/v1",
 				}},
 				PeriodSeconds: 60, TimeoutSeconds: 30, FailureThreshold: 30,
 			},
@@ -128,6 +132,8 @@ func (p Pod) spec() corev1.PodSpec {
 					corev1.ResourceMemory: resource.MustParse("200Mi"),
 					corev1.ResourceCPU:    resource.MustParse("200m"),
 				},
+				// With fifty hosts it has 170 MiB. Whatever makes it grow ends it, and not etcd.
+				Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memoryLimit)},
 			},
 		}},
 		Volumes: []corev1.Volume{

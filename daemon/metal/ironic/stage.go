@@ -47,8 +47,8 @@ func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.S
 			if err != nil {
 				return err
 			}
-			if err := CheckReady(ctx, p.Config.Endpoint(), p.CA); err != nil {
-				return bringup.Wait("Ironic to answer at %s: %v", p.Config.Endpoint(), err)
+			if err := CheckReady(ctx, p.Config.Gate(), p.CA); err != nil {
+				return bringup.Wait("Ironic to answer at %s: %v", p.Config.Gate(), err)
 			}
 
 			return nil
@@ -73,7 +73,7 @@ func (p Pod) makeDirs() error {
 // CheckReady is nil if an Ironic with a certificate of this root says its versions (GET /v1,
 // which needs no password).
 func CheckReady(ctx context.Context, endpoint string, root []byte) error {
-	transport, err := newTransport(root)
+	transport, err := NewTransport(root)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,9 @@ package metal3
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -27,13 +29,17 @@ type Backups struct {
 type HostBackup struct {
 	Host    metal3api.BareMetalHost `json:"host"` // metadata that is ours, spec, status
 	Removed bool                    `json:"gone"` // its owner removed it: it is not to come back
+	// Installed is whether the host was in service at any time: consent to its first installation is spent.
+	Installed bool `json:"installed,omitempty"`
+	// Unreadable is what is wrong with a file that is torn or no backup, with its name; nothing else is set then.
+	Unreadable string `json:"-"`
 }
 
 // IsLive tells whether the host of this record was in service and still ought to be.
 func (r HostBackup) IsLive() bool { return !r.Removed && InService(&r.Host) }
 
-// Read returns all records by host name. A file that is torn or not a record is named in
-// the log and left where it is: it may be all that is left of a host.
+// Read returns all records by host name. A file that cannot be read, is torn or not a record is there as Unreadable,
+// and is left where it is: its host may be in service, and the file all that is left of it.
 func (r Backups) Read() (map[string]HostBackup, error) {
 	paths, err := filepath.Glob(filepath.Join(r.Dir, "*.json"))
 	if err != nil {
@@ -42,16 +48,16 @@ func (r Backups) Read() (map[string]HostBackup, error) {
 
 	out := map[string]HostBackup{}
 	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".json")
 		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("read host record: %w", err)
+		rec := HostBackup{}
+		if err == nil {
+			rec, err = decodeBackup(name, text)
 		}
 
-		var rec HostBackup
-		name := strings.TrimSuffix(filepath.Base(path), ".json")
-		if err := json.Unmarshal(text, &rec); err != nil || rec.Host.Name != name {
+		if err != nil {
 			r.Log.Error("host record cannot be read", "file", path, "error", err)
-			continue
+			rec = HostBackup{Unreadable: fmt.Sprintf("%s: %v", path, err)}
 		}
 
 		out[name] = rec
@@ -60,43 +66,85 @@ func (r Backups) Read() (map[string]HostBackup, error) {
 	return out, nil
 }
 
+// Names reports whether a backup is of a host that is to come back, or cannot be read.
+func (r Backups) Names(host string) bool {
+	text, err := os.ReadFile(filepath.Join(r.Dir, host+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+
+	rec, torn := decodeBackup(host, text)
+	return err != nil || torn != nil || !rec.Removed
+}
+
+func decodeBackup(name string, text []byte) (HostBackup, error) {
+	var rec HostBackup
+	if err := json.Unmarshal(text, &rec); err != nil {
+		return HostBackup{}, fmt.Errorf("it is torn: %w", err)
+	}
+	if rec.Host.Name != name {
+		return HostBackup{}, fmt.Errorf("it is of host %q", rec.Host.Name)
+	}
+	rec.Installed = rec.Installed || InService(&rec.Host)
+	return rec, nil
+}
+
 // Save writes the record of a host if it says anything new, by rename, synced: what is
 // read later is one state or the other. A host that only is absent from the API keeps its
-// record: losing the API's database looks the same.
+// record: losing the API's database looks the same. A record that cannot be read is replaced
+// by that of a host in service only.
 func (r Backups) Save(h *metal3api.BareMetalHost) error {
-	rec := HostBackup{Removed: h.DeletionTimestamp != nil, Host: metal3api.BareMetalHost{
+	rec := newBackup(h)
+	path := filepath.Join(r.Dir, h.Name+".json")
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("keep record of host %s: %w", h.Name, err)
+	}
+
+	if err == nil {
+		was, torn := decodeBackup(h.Name, old)
+		if torn != nil && !InService(h) || torn == nil && wouldLoseHost(was, rec) {
+			return nil
+		}
+		rec.Installed = rec.Installed || was.Installed
+	}
+
+	return r.write(rec, old)
+}
+
+func newBackup(h *metal3api.BareMetalHost) HostBackup {
+	return HostBackup{Removed: h.DeletionTimestamp != nil, Installed: InService(h), Host: metal3api.BareMetalHost{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost"},
 		ObjectMeta: metav1.ObjectMeta{Name: h.Name, Namespace: h.Namespace, Labels: h.Labels, UID: h.UID},
 		Spec:       h.Spec,
 		Status:     h.Status,
 	}}
+}
+
+// write writes a record unless its file holds just that.
+func (r Backups) write(rec HostBackup, old []byte) error {
+	name := rec.Host.Name
 	text, err := json.MarshalIndent(rec, "", "\t")
 	if err != nil {
-		return fmt.Errorf("encode record of host %s: %w", h.Name, err)
+		return fmt.Errorf("encode record of host %s: %w", name, err)
 	}
-
-	path := filepath.Join(r.Dir, h.Name+".json")
-	if old, err := os.ReadFile(path); err == nil {
-		var was HostBackup
-		if bytes.Equal(old, text) || json.Unmarshal(old, &was) == nil && wouldLoseHost(was, rec) {
-			return nil
-		}
+	if bytes.Equal(old, text) {
+		return nil
 	}
-
 	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
 		return err
 	}
-	if err := atomicfile.Write(path, text, 0o600); err != nil {
-		return fmt.Errorf("keep record of host %s: %w", h.Name, err)
+	if err := atomicfile.Write(filepath.Join(r.Dir, name+".json"), text, 0o600); err != nil {
+		return fmt.Errorf("keep record of host %s: %w", name, err)
 	}
 
 	return nil
 }
 
 // wouldLoseHost tells whether a new record would lose a host in service: an object of the same
-// name that was made anew and knows nothing of the installed system yet.
+// name that was made anew and knows nothing of the installed system yet, also while that object is removed.
 func wouldLoseHost(was, now HostBackup) bool {
-	return was.IsLive() && !now.Removed && !InService(&now.Host) && was.Host.UID != now.Host.UID
+	return was.IsLive() && !InService(&now.Host) && was.Host.UID != now.Host.UID
 }
 
 // Annotations of the baremetal-operator's own.

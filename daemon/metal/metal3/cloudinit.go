@@ -42,6 +42,11 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 		return "", err
 	}
 
+	files := []any{map[string]any{"path": authorityPath, "permissions": "0644", "content": string(a.CA)}}
+	if script := wayOut(s, n); script != "" {
+		files = append(files, map[string]any{"path": wayOutPath, "permissions": "0755", "content": script})
+	}
+
 	config := map[string]any{
 		"hostname":                  string(n.Name),
 		"fqdn":                      fmt.Sprintf("%s.%s", n.Name, s.Name),
@@ -53,7 +58,7 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 		"ssh_pwauth":     !n.OS.Password.IsZero(),
 		"ssh_deletekeys": true,
 		"ssh_keys":       map[string]string{"ed25519_private": host.Private, "ed25519_public": host.Public},
-		"write_files":    []any{map[string]any{"path": authorityPath, "permissions": "0644", "content": string(a.CA)}},
+		"write_files":    files,
 		"ntp":            map[string]any{"enabled": true, "ntp_client": "systemd-timesyncd", "servers": a.Time},
 		"growpart":       map[string]any{"mode": "auto", "devices": []string{"/"}},
 		"runcmd": []any{

@@ -39,23 +39,6 @@ func OneDisk(hints *metal3api.RootDeviceHints, disks []metal3api.Storage) (metal
 	)
 }
 
-// Contents is what inspection found on each disk, by device name: kinds of partition tables,
-// file systems and volume managers (libblkid's names), or why it could not be read. A blank
-// disk has an empty list. It comes from overlays/ramdisk.
-type Contents map[string][]string
-
-// CheckEmpty is nil if a disk is known to hold nothing.
-func (c Contents) CheckEmpty(d metal3api.Storage) error {
-	for _, name := range append([]string{d.Name}, d.AlternateNames...) {
-		if kinds, ok := c[name]; ok && len(kinds) > 0 {
-			return fmt.Errorf("its disk %s is not empty, it holds: %s", name, strings.Join(kinds, ", "))
-		} else if ok {
-			return nil
-		}
-	}
-	return fmt.Errorf("it is not known what its disk %s holds", shortestName(d))
-}
-
 // onlyDisk is the hints that fit the only disk, by what does not change when it is found
 // at another place; nil unless there is exactly one.
 func onlyDisk(disks []metal3api.Storage) *metal3api.RootDeviceHints {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/inspection"
 )
 
 // Inspections remembers what each host's last inspection found on its disks. That does not change before the
@@ -13,13 +15,13 @@ import (
 // would be asked for in every round.
 type Inspections struct {
 	// Ask asks Ironic for one of its nodes; nil contents if it found nothing out.
-	Ask func(ctx context.Context, node string) (map[string][]string, error)
+	Ask func(ctx context.Context, node string) (map[string]inspection.Disk, error)
 
 	mu    sync.Mutex
-	known map[string]inspection // by Ironic's node
+	known map[string]lastInspection // by Ironic's node
 }
 
-type inspection struct {
+type lastInspection struct {
 	ended time.Time
 	found Contents
 }
@@ -42,9 +44,9 @@ func (i *Inspections) Contents(ctx context.Context, h *metal3api.BareMetalHost) 
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.known == nil {
-		i.known = map[string]inspection{}
+		i.known = map[string]lastInspection{}
 	}
 
-	i.known[node] = inspection{ended, found}
+	i.known[node] = lastInspection{ended, found}
 	return found, nil
 }

@@ -10,13 +10,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"firstlight.dev/firstlight/assets/inspection"
 )
 
 func TestInspectionsAreAskedForOnce(t *testing.T) {
 	var answer Contents
 	var failure error
 	asked := 0
-	i := Inspections{Ask: func(_ context.Context, node string) (map[string][]string, error) {
+	i := Inspections{Ask: func(_ context.Context, node string) (map[string]inspection.Disk, error) {
 		asked++
 		assert.Equal(t, "ironic's", node)
 		return answer, failure
@@ -36,7 +38,7 @@ func TestInspectionsAreAskedForOnce(t *testing.T) {
 	assert.Nil(t, look(), "nothing was found out")
 	assert.Equal(t, 2, asked, "what is not known is asked for again")
 
-	answer = Contents{"/dev/sda": {"gpt"}}
+	answer = Contents{"/dev/sda": {Kinds: []string{"gpt"}}}
 	assert.Equal(t, answer, look())
 	assert.Equal(t, answer, look())
 	assert.Equal(t, 3, asked)

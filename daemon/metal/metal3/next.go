@@ -23,6 +23,7 @@ const (
 	StepApply   Step = "apply"   // keep its image, apply the rest: addresses, credentials, labels
 	StepRestore Step = "restore" // the API has lost a host in service: create it from its record, paused, with its status
 	StepResume  Step = "resume"  // it came back as it was: give it to the operator again
+	StepForget  Step = "forget"  // it was adopted after its inspection: its host goes, and comes back as one in service
 )
 
 // Reason says why nothing is done with a node, for code; people get the sentence.
@@ -33,7 +34,9 @@ const (
 	ReasonDecision      Reason = "decision"       // a person must decide
 	ReasonDiskAmbiguous Reason = "disk-ambiguous" // its hints fit no disk, or several
 	ReasonDiskNotEmpty  Reason = "disk-not-empty" // its disk holds data, or it is not known what
+	ReasonInstalled     Reason = "installed"      // a disk says that an appliance installed the server
 	ReasonBackup        Reason = "backup"         // its backup on DATA is missing, or the API does not agree with it
+	ReasonTorn          Reason = "torn"           // its backup on DATA cannot be read
 	ReasonInvalid       Reason = "invalid"        // what the site says of it cannot become objects
 	ReasonFailed        Reason = "failed"         // the last try to take its next step
 )
@@ -66,6 +69,10 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 		return holdFor(ReasonDecision, "its MAC %s is one of this appliance's own, which never installs itself; "+
 			"take the node out of site.yaml or correct its MAC", n.Own)
 	}
+	if rec.Unreadable != "" && (have == nil || !InService(have) && have.Spec.Image == nil) {
+		return holdFor(ReasonTorn, "its record on DATA cannot be read, so it may be in service: %s; if it is, run: "+
+			"firstlightd adopt %s; if it never was, remove that file", rec.Unreadable, want.Name)
+	}
 	if have == nil {
 		if rec.IsLive() {
 			return Decision{Step: StepRestore}
@@ -86,8 +93,11 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 	if have.DeletionTimestamp != nil {
 		return waitFor("", "its owner is removing it; afterwards it is created again, because it is still in site.yaml")
 	}
+	if rec.isAdopted() && !InService(have) && have.Spec.Image == nil {
+		return Decision{Step: StepForget}
+	}
 
-	wipe := have.Annotations[AllowWipe] == "true"
+	wipe := allowsWipe(have, imageURL(want.Spec.Image))
 	failed := have.Spec.Image != nil && !InService(have) && have.Status.ErrorMessage != ""
 	switch {
 	case imageURL(have.Spec.Image) == imageURL(want.Spec.Image) && !(failed && !reflect.DeepEqual(
@@ -98,12 +108,12 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 		return Decision{Step: StepImage} // its owner has mended the image in the site, or its digest
 	case InService(have) && !wipe:
 		return holdFor(ReasonDecision, "it is in service with image %q, site.yaml names %q; "+
-			"to install that and lose what is on its disk, run: kubectl -n %s annotate bmh %s %s=true",
-			imageURL(have.Spec.Image), imageURL(want.Spec.Image), Namespace, have.Name, AllowWipe)
+			"to install that and lose what is on its disk, run: %s",
+			imageURL(have.Spec.Image), imageURL(want.Spec.Image), wipeCommand(have, want))
 	case have.Spec.Image != nil && !wipe:
 		return holdFor(ReasonDecision, "it is being installed with image %q, site.yaml names %q now: "+
-			"that comes when this installation fails; to have it anyway, set the annotation %s=true on it",
-			imageURL(have.Spec.Image), imageURL(want.Spec.Image), AllowWipe)
+			"that comes when this installation fails; to have it anyway, run: %s",
+			imageURL(have.Spec.Image), imageURL(want.Spec.Image), wipeCommand(have, want))
 	}
 
 	switch {
@@ -130,19 +140,24 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 	if rec.Host.UID != have.UID && !wipe {
 		if rec.IsLive() {
 			return holdFor(ReasonDecision, "it was in service before its BareMetalHost was made anew; "+
-				"to install it again and lose what is on its disk, run: kubectl -n %s annotate bmh %s %s=true",
-				Namespace, have.Name, AllowWipe)
+				"to install it again and lose what is on its disk, run: %s", wipeCommand(have, want))
 		}
 		// Once it is in service the record may be all that is left of it.
 		return waitFor(ReasonBackup, "host %s has no record on DATA yet, and gets no image before; is DATA full or read-only?",
 			have.Name)
 	}
-	if wipe || want.Annotations[Overwrite] == "true" {
+	if wipe {
 		return Decision{Step: StepImage}
 	}
-	if err := found.CheckEmpty(disk); err != nil {
-		return holdFor(ReasonDiskNotEmpty, "%v; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload",
-			err)
+	if no := checkConsent(found, install{
+		Host:    have.Name,
+		Site:    want.Labels[LabelSite],
+		Disk:    disk,
+		Disks:   have.Status.HardwareDetails.Storage,
+		Consent: want.Annotations[Overwrite],
+		Before:  rec.Installed,
+	}); no != nil {
+		return *no
 	}
 
 	return Decision{Step: StepImage}
@@ -154,7 +169,7 @@ func MaySwitchOn(have *metal3api.BareMetalHost) bool {
 	switch {
 	case have == nil:
 		return true
-	case have.Annotations[AllowWipe] == "true":
+	case have.Annotations[AllowWipe] != "":
 		return true
 	case InService(have):
 		return false
@@ -162,6 +177,17 @@ func MaySwitchOn(have *metal3api.BareMetalHost) bool {
 		return have.Status.ErrorMessage != ""
 	}
 	return isIdle(have.Status.Provisioning.State)
+}
+
+// allowsWipe reports whether the owner of a host has given up what is on its disks for an image: the annotation names
+// its URL. It is spent when the host has that image (Reconciler.spendConsent).
+func allowsWipe(h *metal3api.BareMetalHost, image string) bool {
+	return image != "" && h.Annotations[AllowWipe] == image
+}
+
+func wipeCommand(have, want *metal3api.BareMetalHost) string {
+	return fmt.Sprintf("kubectl -n %s annotate --overwrite bmh %s %s=%s", Namespace, have.Name, AllowWipe,
+		imageURL(want.Spec.Image))
 }
 
 // isIdle tells whether a host waits for an image, or for another one.

@@ -11,6 +11,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// dataOn is an inspection that saw data of nobody's on a disk.
+func dataOn(disk string) Contents {
+	return Contents{disk: {Kinds: []string{"gpt", "ext4"}, Fingerprint: "data-00000000000a"}}
+}
+
 func TestNext(t *testing.T) {
 	const image, other = "http://172.22.0.1:6180/images/debian-13.raw", "http://172.22.0.1:6180/images/other.raw"
 	want := in("")
@@ -33,7 +38,8 @@ func TestNext(t *testing.T) {
 	failed := func(h *metal3api.BareMetalHost) { h.Status.ErrorMessage = "Image provisioning failed" }
 	anew := func(h *metal3api.BareMetalHost) { h.UID = "made anew" }
 	blank := Contents{"/dev/sda": {}}
-	live := HostBackup{Host: *has(metal3api.StateProvisioned, image)}
+	live := HostBackup{Host: *has(metal3api.StateProvisioned, image, func(h *metal3api.BareMetalHost) { h.UID = "before" })}
+	adopted := HostBackup{Host: *has(metal3api.StateProvisioned, image)}
 	for _, c := range []struct {
 		name     string
 		have     *metal3api.BareMetalHost
@@ -44,6 +50,11 @@ func TestNext(t *testing.T) {
 		sentence string
 	}{
 		{"new", nil, HostBackup{}, nil, StepCreate, "", ""},
+		{"its record is torn", nil, HostBackup{Unreadable: "hosts/node-1.json: it is torn"}, nil, StepHold, ReasonTorn,
+			"its record on DATA cannot be read, so it may be in service: hosts/node-1.json: it is torn; if it is, run: firstlightd adopt node-1; if it never was, remove that file"},
+		{"available, its record is torn", has(metal3api.StateAvailable, ""), HostBackup{Unreadable: "hosts/node-1.json: it is torn"}, blank, StepHold, ReasonTorn,
+			"its record on DATA cannot be read, so it may be in service: hosts/node-1.json: it is torn; if it is, run: firstlightd adopt node-1; if it never was, remove that file"},
+		{"in service, its record is torn", has(metal3api.StateProvisioned, image), HostBackup{Unreadable: "hosts/node-1.json: it is torn"}, nil, StepApply, "", ""},
 		{"lost by the API", nil, live, nil, StepRestore, "", ""},
 		{"lost by the API, removed before", nil, HostBackup{Host: live.Host, Removed: true}, nil, StepCreate, "", ""},
 		{"restored, without its status", has("", image, note(annotationPaused, pausedBy)), live, nil, StepRestore, "", ""},
@@ -54,11 +65,13 @@ func TestNext(t *testing.T) {
 		{"registering", has(metal3api.StateRegistering, ""), HostBackup{}, nil, StepWait, "", "it is registering"},
 		{"inspecting", has(metal3api.StateInspecting, ""), HostBackup{}, nil, StepWait, "", "it is inspecting"},
 		{"available", has(metal3api.StateAvailable, ""), HostBackup{}, blank, StepImage, "", ""},
-		{"available, data on the disk", has(metal3api.StateAvailable, ""), HostBackup{}, Contents{"/dev/sda": {"gpt", "ext4"}}, StepHold, ReasonDiskNotEmpty,
-			"its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"},
+		{"available, data on the disk", has(metal3api.StateAvailable, ""), HostBackup{}, dataOn("/dev/sda"), StepHold, ReasonDiskNotEmpty,
+			"its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: data-00000000000a for it in site.yaml and run: firstlightd reload"},
 		{"available, unknown data", has(metal3api.StateAvailable, ""), HostBackup{}, Contents{"/dev/sdb": {}}, StepHold, ReasonDiskNotEmpty,
-			"it is not known what its disk /dev/sda holds; if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"},
-		{"available, data on the disk, given up", has(metal3api.StateAvailable, "", note(AllowWipe, "true")), HostBackup{}, Contents{"/dev/sda": {"gpt"}}, StepImage, "", ""},
+			"it is not known what its disk /dev/sda holds; to have it inspected again, run: kubectl -n metal3 annotate bmh node-1 inspect.metal3.io="},
+		{"available, data on the disk, given up for its image", has(metal3api.StateAvailable, "", note(AllowWipe, image)), HostBackup{}, dataOn("/dev/sda"), StepImage, "", ""},
+		{"available, data on the disk, given up for another image", has(metal3api.StateAvailable, "", note(AllowWipe, other)), HostBackup{}, dataOn("/dev/sda"), StepHold, ReasonDiskNotEmpty,
+			"its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: data-00000000000a for it in site.yaml and run: firstlightd reload"},
 		{"available, ambiguous disk", has(metal3api.StateAvailable, "", func(h *metal3api.BareMetalHost) {
 			h.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/sda"}, {Name: "/dev/sdb"}}}
 		}), HostBackup{}, nil, StepHold, ReasonDiskAmbiguous, "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: /dev/sda 0 MiB; /dev/sdb 0 MiB"},
@@ -66,20 +79,27 @@ func TestNext(t *testing.T) {
 		{"available, its record not written", has(metal3api.StateAvailable, "", anew), HostBackup{}, blank, StepWait, ReasonBackup,
 			"host node-1 has no record on DATA yet, and gets no image before; is DATA full or read-only?"},
 		{"available, in service before", has(metal3api.StateAvailable, "", anew), live, blank, StepHold, ReasonDecision,
-			"it was in service before its BareMetalHost was made anew; to install it again and lose what is on its disk, run: kubectl -n metal3 annotate bmh node-1 firstlight.dev/allow-wipe=true"},
+			"it was in service before its BareMetalHost was made anew; to install it again and lose what is on its disk, run: kubectl -n metal3 annotate --overwrite bmh node-1 firstlight.dev/allow-wipe=" + image},
+		{"available, adopted", has(metal3api.StateAvailable, "", anew), adopted, dataOn("/dev/sda"), StepForget, "", ""},
+		{"being installed, adopted", has(metal3api.StateProvisioning, image, anew), adopted, nil, StepApply, "", ""},
+		{"adopted", nil, adopted, nil, StepRestore, "", ""},
 		{"being installed", has(metal3api.StateProvisioning, image), HostBackup{}, nil, StepApply, "", ""},
 		{"in service", has(metal3api.StateProvisioned, image), live, nil, StepApply, "", ""},
 		{"in service, the site names another image", has(metal3api.StateProvisioned, other), live, nil, StepHold, ReasonDecision,
-			`it is in service with image "` + other + `", site.yaml names "` + image + `"; to install that and lose what is on its disk, run: kubectl -n metal3 annotate bmh node-1 firstlight.dev/allow-wipe=true`},
-		{"in service, given up", has(metal3api.StateProvisioned, other, note(AllowWipe, "true")), live, nil, StepImage, "", ""},
+			`it is in service with image "` + other + `", site.yaml names "` + image + `"; to install that and lose what is on its disk, run: kubectl -n metal3 annotate --overwrite bmh node-1 firstlight.dev/allow-wipe=` + image},
+		{"in service, given up for that image", has(metal3api.StateProvisioned, other, note(AllowWipe, image)), live, nil, StepImage, "", ""},
+		{"in service, given up for an earlier image", has(metal3api.StateProvisioned, other, note(AllowWipe, other)), live, nil, StepHold, ReasonDecision,
+			`it is in service with image "` + other + `", site.yaml names "` + image + `"; to install that and lose what is on its disk, run: kubectl -n metal3 annotate --overwrite bmh node-1 firstlight.dev/allow-wipe=` + image},
+		{"in service, given up for whatever comes", has(metal3api.StateProvisioned, other, note(AllowWipe, "true")), live, nil, StepHold, ReasonDecision,
+			`it is in service with image "` + other + `", site.yaml names "` + image + `"; to install that and lose what is on its disk, run: kubectl -n metal3 annotate --overwrite bmh node-1 firstlight.dev/allow-wipe=` + image},
 		{"being installed, the site names another image", has(metal3api.StateProvisioning, other), HostBackup{}, nil, StepHold, ReasonDecision,
-			`it is being installed with image "` + other + `", site.yaml names "` + image + `" now: that comes when this installation fails; to have it anyway, set the annotation firstlight.dev/allow-wipe=true on it`},
+			`it is being installed with image "` + other + `", site.yaml names "` + image + `" now: that comes when this installation fails; to have it anyway, run: kubectl -n metal3 annotate --overwrite bmh node-1 firstlight.dev/allow-wipe=` + image},
 		{"its installation failed", has(metal3api.StateProvisioning, image, failed), HostBackup{}, nil, StepApply, "", ""},
 		{"its installation failed, the site names another image", has(metal3api.StateProvisioning, other, failed), HostBackup{}, nil, StepImage, "", ""},
 		{"its installation failed, the site names another digest", has(metal3api.StateProvisioning, image, failed, func(h *metal3api.BareMetalHost) { h.Spec.Image.Checksum = "1" }), HostBackup{}, nil, StepImage, "", ""},
 		{"in service with an error, the site names another digest", has(metal3api.StateProvisioned, image, failed, func(h *metal3api.BareMetalHost) { h.Spec.Image.Checksum = "1" }), live, nil, StepApply, "", ""},
 		{"somebody else's", has(metal3api.StateExternallyProvisioned, image), HostBackup{}, nil, StepApply, "", ""},
-		{"somebody else's without image", has(metal3api.StateExternallyProvisioned, "", note(AllowWipe, "true")), HostBackup{}, nil, StepHold, ReasonDecision, "it is externally provisioned: the appliance never installs it"},
+		{"somebody else's without image", has(metal3api.StateExternallyProvisioned, "", note(AllowWipe, image)), HostBackup{}, nil, StepHold, ReasonDecision, "it is externally provisioned: the appliance never installs it"},
 		{"without a BMC", has(metal3api.StateUnmanaged, ""), HostBackup{}, nil, StepHold, ReasonDecision, "it has no BMC in site.yaml: the appliance cannot switch it on"},
 		{"being removed", has(metal3api.StateProvisioned, image, func(h *metal3api.BareMetalHost) { h.DeletionTimestamp = &metav1.Time{} }), live, nil, StepWait, "",
 			"its owner is removing it; afterwards it is created again, because it is still in site.yaml"},
@@ -98,22 +118,6 @@ func TestNext(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestConsentIsTheSites(t *testing.T) {
-	want, have := in(""), in(metal3api.StateAvailable)
-	want.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}
-	have.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/disk/by-path/pci-1", AlternateNames: []string{"/dev/sda", "/dev/disk/by-path/pci-1"}}}}
-	full := Contents{"/dev/sda": {"LVM2_member"}}
-	next := Next(NodeObjects{Host: want}, have, HostBackup{}, full)
-	assert.Equal(t, StepHold, next.Step)
-	assert.Contains(t, next.Sentence, "LVM2_member")
-	want.Annotations = map[string]string{Overwrite: "true"}
-	assert.Equal(t, StepImage, Next(NodeObjects{Host: want}, have, HostBackup{}, full).Step)
-
-	have.Status.HardwareDetails.Storage = append(have.Status.HardwareDetails.Storage, metal3api.Storage{Name: "/dev/sdb"})
-	next = Next(NodeObjects{Host: want}, have, HostBackup{}, full)
-	assert.Equal(t, StepHold, next.Step, "consent to lose data is no choice of a disk")
 }
 
 func TestADiskMustBeLargeEnoughForItsImage(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/inspection"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
@@ -28,8 +29,9 @@ const Namespace = "metal3"
 const (
 	LabelSite    = label.Site        // name of the site
 	LabelNode    = label.Node        // on Secrets: the node they are for
-	AllowWipe    = label.AllowWipe   // annotation by which an owner gives up a live host's disk
-	Overwrite    = label.Overwrite   // annotation, from the site: a disk that holds data may be installed on
+	AllowWipe    = label.AllowWipe   // annotation by which an owner gives up a live host's disk, for one image
+	Overwrite    = label.Overwrite   // annotation, from the site: which data on its disk may be lost
+	NoImage      = "none"            // value of AllowWipe: the host is to be emptied, or deleted
 	FieldManager = "firstlight-site" // of server-side apply: what the site says
 )
 
@@ -57,6 +59,7 @@ type NodeObjects struct {
 	BMC     *corev1.Secret // nil if the node has no BMC
 	User    *corev1.Secret // <name>-user-data: cloud-init's user data
 	Network *corev1.Secret // <name>-network-data: OpenStack network data
+	Meta    *corev1.Secret // <name>-meta-data: what the config drive says of the installation besides; nil: nothing
 	Host    *metal3api.BareMetalHost
 	Need    int64  // bytes of the image on the disk; 0: not known
 	Own     string // a MAC of the node that is one of the appliance's; "": none
@@ -89,6 +92,7 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 		Own:     ownMAC(n, a.MACs),
 		User:    newSecret(s, name, "-user-data", map[string]string{"userData": user}),
 		Network: newSecret(s, name, "-network-data", map[string]string{"networkData": network}),
+		Meta:    newSecret(s, name, "-meta-data", map[string]string{"metaData": metaData(s)}),
 		Host: &metal3api.BareMetalHost{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost"},
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: labels},
@@ -103,12 +107,13 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 				},
 				UserData:    &corev1.SecretReference{Name: name + "-user-data", Namespace: Namespace},
 				NetworkData: &corev1.SecretReference{Name: name + "-network-data", Namespace: Namespace},
+				MetaData:    &corev1.SecretReference{Name: name + "-meta-data", Namespace: Namespace},
 			},
 		},
 	}
 	h.Host.Annotations = map[string]string{artifact.ImageAnnotation: image.URL}
-	if n.Overwrite {
-		h.Host.Annotations[Overwrite] = "true"
+	if n.Overwrite != "" {
+		h.Host.Annotations[Overwrite] = string(n.Overwrite)
 	}
 
 	if n.BMC != nil {
@@ -123,6 +128,12 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 	}
 
 	return h, nil
+}
+
+// metaData is the mark of the disk (package inspection): the operator adds it to the metadata that it makes itself,
+// which name the host and its UID.
+func metaData(s *site.Site) string {
+	return fmt.Sprintf("%s: %q\n", inspection.SiteKey, string(s.Name))
 }
 
 // ownMAC is the first MAC of a node that the appliance has itself.

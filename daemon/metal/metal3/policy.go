@@ -15,11 +15,12 @@ const PolicyName = "hosts-in-service.firstlight.dev"
 // host is refused, with the way out, unless the owner has said AllowWipe on that host.
 func Policy() []client.Object {
 	const (
-		wayOut = `; to give up what is on its disk, first set the annotation ` + AllowWipe + `=true on this host`
+		wayOut = `; to give up what is on its disk, first set the annotation ` + AllowWipe + ` on this host to the URL of the image that it is to have instead, or to ` + NoImage
 		live   = `oldObject != null && has(oldObject.status) && has(oldObject.status.provisioning) && oldObject.status.provisioning.state in ['provisioned', 'externally provisioned']`
-		noted  = `oldObject != null && has(oldObject.metadata.annotations) && '` + AllowWipe + `' in oldObject.metadata.annotations && oldObject.metadata.annotations['` + AllowWipe + `'] == 'true'`
-		noting = `object != null && has(object.metadata.annotations) && '` + AllowWipe + `' in object.metadata.annotations && object.metadata.annotations['` + AllowWipe + `'] == 'true'`
-		afresh = `request.operation == 'CREATE' && has(object.spec.image) && !(has(object.metadata.annotations) && '` + annotationStatus + `' in object.metadata.annotations)`
+		// Consent that stood before, for the very image that comes: it is no part of the request that it allows.
+		noted  = `oldObject != null && has(oldObject.metadata.annotations) && '` + AllowWipe + `' in oldObject.metadata.annotations && oldObject.metadata.annotations['` + AllowWipe + `'] == variables.image`
+		image  = `object != null && has(object.spec.image) && object.spec.image.url != '' ? object.spec.image.url : '` + NoImage + `'`
+		afresh = `request.operation == 'CREATE' && has(object.spec.image) && !(has(object.metadata.annotations) && ('` + annotationStatus + `' in object.metadata.annotations || '` + annotationPaused + `' in object.metadata.annotations))`
 		same   = `has(object.spec.image) == has(oldObject.spec.image) && (!has(oldObject.spec.image) || object.spec.image.url == oldObject.spec.image.url)`
 		extern = `(has(object.spec.externallyProvisioned) && object.spec.externallyProvisioned) == (has(oldObject.spec.externallyProvisioned) && oldObject.spec.externallyProvisioned)`
 		off    = `oldObject != null && has(oldObject.status) && has(oldObject.status.operationalStatus) && oldObject.status.operationalStatus == 'detached'`
@@ -44,7 +45,8 @@ func Policy() []client.Object {
 				MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{rule}},
 				Variables: []admissionv1.Variable{
 					{Name: "live", Expression: live},
-					{Name: "allowed", Expression: "(" + noted + ") || (" + noting + ")"},
+					{Name: "image", Expression: image},
+					{Name: "allowed", Expression: noted},
 					{Name: "detached", Expression: off},
 				},
 				Validations: []admissionv1.Validation{

@@ -87,7 +87,8 @@ func (s Reconciler) Reconcile(ctx context.Context, nodes []NodeObjects) ([]Progr
 		}
 
 		p.Err = s.act(ctx, p.Step, n, rec, now)
-		if p.Err == nil && (p.Step == StepRestore || p.Step == StepResume || p.Step == StepImage) {
+		if p.Err == nil && (p.Step == StepRestore || p.Step == StepResume || p.Step == StepForget ||
+			p.Step == StepImage) {
 			s.Log.Info("node handed over", "node", p.Node, "step", string(p.Step))
 		}
 
@@ -254,6 +255,10 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 
 	// Secrets first: a host whose credentials are missing is an error on the host.
 	secrets := []client.Object{n.User, n.Network}
+	if n.Meta != nil {
+		secrets = append(secrets, n.Meta)
+	}
+
 	if n.BMC != nil {
 		secrets = append(secrets, n.BMC)
 	}
@@ -264,7 +269,10 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 
 	switch step {
 	case StepCreate, StepImage, StepApply:
-		return s.applyChanged(ctx, now, ObjectForStep(step, n.Host, have))
+		if err := s.applyChanged(ctx, now, ObjectForStep(step, n.Host, have)); err != nil {
+			return err
+		}
+		return s.spendConsent(ctx, n.Host, have)
 	case StepRestore:
 		h, err := RestoredHost(rec)
 		if err != nil {
@@ -278,11 +286,27 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 		if err := s.writeStatus(ctx, rec); err != nil {
 			return fmt.Errorf("restore host %s: %w", n.Host.Name, err)
 		}
+	case StepForget:
+		return s.forget(ctx, have)
 	case StepResume:
 		patch := []byte(`{"metadata":{"annotations":{"` + annotationPaused + `":null,"` + annotationStatus + `":null}}}`)
 		if err := s.Client.Patch(ctx, have, client.RawPatch(types.MergePatchType, patch)); err != nil {
 			return fmt.Errorf("resume host %s: %w", n.Host.Name, err)
 		}
+	}
+
+	return nil
+}
+
+// spendConsent takes AllowWipe off a host that has got the image it was for.
+func (s Reconciler) spendConsent(ctx context.Context, want, have *metal3api.BareMetalHost) error {
+	if have == nil || !allowsWipe(have, imageURL(want.Spec.Image)) {
+		return nil
+	}
+
+	patch := []byte(`{"metadata":{"annotations":{"` + AllowWipe + `":null}}}`)
+	if err := s.Client.Patch(ctx, have, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("spend the consent of host %s: %w", have.Name, err)
 	}
 
 	return nil

@@ -108,6 +108,7 @@ func (m *Mirror) mirrorPackages(ctx context.Context, at []netip.Addr) (err error
 			Mounts:  mounts,
 			Metrics: counters,
 			Log:     m.Log.With("part", "packages"),
+			Known:   m.Known,
 		}
 		group.Go(func() error { return s.Run(ctx) })
 	}

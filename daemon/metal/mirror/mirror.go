@@ -51,6 +51,8 @@ type Mirror struct {
 	Vault   *vault.Vault
 	Metrics *metrics.Parts // gets the registry's counters
 
+	// Known reports whether an address is that of a node of the site, which is served whatever others do.
+	Known func(netip.Addr) bool
 	// Owners are those of clusters: each has a suite of packages, even an empty one. May be nil.
 	Owners func() []string
 
@@ -124,6 +126,7 @@ func (m *Mirror) newRegistry(at []netip.Prefix) (*registry.Server, error) {
 		Writers:  authority.Pool(),
 		Registry: m.Metrics.NewRegistry("registry"),
 		Log:      m.Log.With("part", "registry"),
+		Known:    m.Known,
 		Public:   map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()},
 		Certificate: func() (tls.Certificate, error) {
 			pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: Addrs(at)})

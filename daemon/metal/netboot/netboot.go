@@ -53,9 +53,11 @@ type Server struct {
 	Log     *slog.Logger
 	Site    func() *site.Site // with its defaults
 	Metrics *metrics.Parts    // gets the counters
+	static  staticAddresses
 
 	Booter      func() pxe.Booter                // says what machines boot; asked whenever serving begins
 	RamdiskTail func(size int64) ([]byte, error) // what is served after the ramdisk, which has size bytes
+	Minter      pxe.Minter                       // makes the tokens of boots
 	Mounts      []server.Mount                   // what others have served, besides images, ramdisk and HTTPRoot
 
 	serving atomic.Pointer[server.Server]
@@ -150,6 +152,8 @@ func (s *Server) config(of *site.Site) server.Config {
 			server.Mount{Path: "/", Dir: HTTPRoot}),
 		Registry: s.Metrics.NewRegistry("pxe"),
 		Booter:   s.Booter(),
+		Minter:   s.Minter,
+		Machines: neighbors{file: "/proc/net/arp", nic: "provisioning"}, // unless our DHCP server gives the addresses
 		Log:      s.Log.With("part", "pxe"),
 		DHCP:     provisioningDHCP(of),
 		Captures: captureDir,
@@ -186,6 +190,14 @@ func (s *Server) Traces() []boottrace.Trace {
 		return serving.Traces().List()
 	}
 	return nil
+}
+
+// MachineAt implements pxe.Machines: the machine on the provisioning network with an address.
+func (s *Server) MachineAt(addr netip.Addr) (pxe.Machine, bool) {
+	if serving := s.serving.Load(); serving != nil {
+		return serving.MachineAt(addr)
+	}
+	return pxe.Machine{}, false
 }
 
 // Leases are the addresses given by DHCP on the provisioning network, by MAC.

@@ -41,7 +41,7 @@ func (p *Provisioner) pod() (ironic.Pod, error) {
 	}
 
 	conf := p.ironic()
-	pair, _, err := authority.Issue("ironic", ca.Names{CommonName: "ironic", Addrs: []netip.Addr{conf.Addr}})
+	pair, _, err := authority.Issue("ironic", ca.Names{CommonName: "ironic", Addrs: []netip.Addr{ironic.Loopback()}})
 	if err != nil {
 		return ironic.Pod{}, err
 	}
@@ -85,7 +85,7 @@ func (p *Provisioner) ironicAccess() (ironic.Access, error) {
 
 	credentials, err := ironic.OpenCredentials(vault.SecretDir)
 	return ironic.Access{
-		Endpoint: p.ironic().Endpoint(),
+		Endpoint: ironic.Endpoint(),
 		Username: credentials.Username,
 		Password: credentials.Password,
 		CA:       string(authority.PEM()),

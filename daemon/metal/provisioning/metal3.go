@@ -66,7 +66,7 @@ func (p *Provisioner) operator() (metal3.Operator, error) {
 	return metal3.Operator{
 		Manifest:       manifest,
 		Image:          operatorImage,
-		IronicEndpoint: p.ironic().Endpoint(),
+		IronicEndpoint: p.ironic().Gate(),
 		KernelURL:      p.Boot.FileURL() + "/ramdisk/kernel",
 		RamdiskURL:     p.Boot.FileURL() + "/ramdisk/initramfs",
 		Username:       credentials.Username,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 
@@ -18,6 +19,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
+	"firstlight.dev/firstlight/daemon/metal/agentgate"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
@@ -37,18 +39,22 @@ type Deps struct {
 	Kinds         func(*runtime.Scheme) error                // adds the kinds that Client knows besides Metal3's
 	Uploads       func() (map[string]metal3.Image, error)    // OS images that were uploaded, by name; never nil
 	PreflightGate func(node string) (ok bool, reason string) // asked before a node is first switched on
+	HeldRunning   func(node site.Name) bool                  // it is not switched on because it may be in service
 }
 
 // Provisioner takes the nodes of the site from their BMC to a system in service.
 type Provisioner struct {
 	Deps
-	Hosts *metal3.Hosts // the picture of them, and what each boots
+	Hosts *metal3.Hosts   // the picture of them, and what each boots
+	Gate  *agentgate.Gate // what their agents call
 
 	changed chan struct{} // a host did, or what is known of one
 	found   *metal3.Inspections
 	api     *ironic.Client
 
 	mu           sync.Mutex
+	agentClient  *http.Client // by which Gate asks Ironic
+	agentRoot    string       // that it trusts, PEM
 	kubeClient   client.Client
 	kubeConfig   *rest.Config    // that kubeClient was made from
 	manifest     metal3.Manifest // of the operator
@@ -61,6 +67,7 @@ func New(d Deps) *Provisioner {
 	p := &Provisioner{Deps: d, changed: make(chan struct{}, 1)}
 	p.Hosts = &metal3.Hosts{Files: netboot.HTTPRoot, Backups: metal3.Backups{Dir: backupDir, Log: d.Log}, Log: d.Log}
 	p.api = &ironic.Client{Access: p.ironicAccess}
+	p.Gate = p.newGate()
 	p.found = &metal3.Inspections{Ask: p.api.DiskContents}
 	return p
 }
@@ -148,7 +155,7 @@ func (p *Provisioner) Reconcile(ctx context.Context, up func() bool) error {
 // Ramdisk is what a machine that nobody named boots, to be looked at.
 func (p *Provisioner) Ramdisk() metal3.Ramdisk {
 	return metal3.Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: append([]string{
-		"ipa-inspection-callback-url=" + p.ironic().Endpoint() + "/v1/continue_inspection", "ipa-inspection-collectors=default,contents",
+		"ipa-inspection-callback-url=" + p.ironic().AgentURL() + "/v1/continue_inspection", "ipa-inspection-collectors=default,contents",
 	}, strings.Fields(kernelArgs)...)}
 }
 

@@ -23,19 +23,21 @@ const RefusalsFile = vault.SecretDir + "/bmc-refusals.json"
 func (p *Provisioner) Sources() verify.Sources {
 	logs := &fact.RamdiskLogs{Dir: ironicState + "/log/deploy"}
 	return verify.Sources{
-		Site:    p.Site,
-		Hosts:   p.Hosts.List,
-		Silent:  p.Hosts.SilentSince,
-		Blocked: p.blockedNodes,
-		Records: p.Boot.Traces,
-		Leases:  p.Boot.Leases,
-		DHCP:    p.dhcpFacts,
-		Access:  p.Vault.Keys.AccessSigner,
-		HostKey: p.Vault.Keys.HostPublicKey,
-		Image:   p.imageFacts,
-		Disk:    rootDiskSize,
-		Ironic:  p.IronicNodes,
-		Log:     logs.LastError,
+		Site:     p.Site,
+		Hosts:    p.Hosts.List,
+		Silent:   p.Hosts.SilentSince,
+		Blocked:  p.blockedNodes,
+		Recorded: func(node site.Name) bool { return p.Hosts.Backups.Names(string(node)) },
+		Records:  p.Boot.Traces,
+		Leases:   p.Boot.Leases,
+		DHCP:     p.dhcpFacts,
+		Access:   p.Vault.Keys.AccessSigner,
+		HostKey:  p.Vault.Keys.HostPublicKey,
+		Image:    p.imageFacts,
+		Disk:     rootDiskSize,
+		Ironic:   p.IronicNodes,
+		Log:      logs.LastError,
+		Refusal:  p.Gate.LastRefusal,
 	}
 }
 

@@ -33,6 +33,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/pxe/limit"
 )
 
 // Writer is the common name of the client certificate that may push and delete.
@@ -59,6 +60,9 @@ type Config struct {
 
 	Registry prometheus.Registerer // may be nil
 	Log      *slog.Logger
+
+	// Known reports whether a client is a node of the site, for which half of the connections are kept; nil: none is.
+	Known func(netip.Addr) bool
 }
 
 // Server serves one registry.
@@ -123,11 +127,11 @@ func (s *Server) Run(ctx context.Context) error {
 		listeners = append(listeners, l)
 	}
 
-	server := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: 30 * time.Second,
-		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
-		TLSConfig: &tls.Config{
+	server := &limit.Server{
+		Handler: s,
+		Log:     s.config.Log,
+		Known:   s.config.Known,
+		TLS: &tls.Config{
 			MinVersion: tls.VersionTLS12,
 			ClientAuth: tls.VerifyClientCertIfGiven,
 			ClientCAs:  s.config.Writers,
@@ -138,12 +142,8 @@ func (s *Server) Run(ctx context.Context) error {
 		},
 	}
 	group, serving := errgroup.WithContext(ctx)
-	context.AfterFunc(serving, func() { _ = server.Close() })
 	group.Go(func() error { s.runCollector(serving); return nil })
-	for _, l := range listeners {
-		group.Go(func() error { return server.ServeTLS(l, "", "") })
-	}
-
+	group.Go(func() error { return server.Serve(serving, listeners...) })
 	if err := group.Wait(); ctx.Err() == nil {
 		return fmt.Errorf("serve container images: %w", err)
 	}

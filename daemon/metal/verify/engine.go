@@ -28,6 +28,7 @@ type Sources struct {
 	Hosts     func() (hosts []metal3api.BareMetalHost, current bool)
 	Silent    func(now time.Time) time.Time  // since when the API has not answered for Hosts; zero: it does; nil: it always does
 	Blocked   func() map[string]metal3.Block // nodes that registration blocks
+	Recorded  func(node site.Name) bool      // a backup on DATA names the node; nil: none does
 	Records   func() []boottrace.Trace
 	Leases    func() map[site.MAC]netip.Addr
 	DHCP      func() DHCP
@@ -39,6 +40,8 @@ type Sources struct {
 	Disk   func(n site.Node, h metal3api.BareMetalHost) int64 // bytes of the disk to install on; 0: not known
 	Ironic func(ctx context.Context) (map[string]fact.Ironic, error)
 	Log    func(host string) string // the last error in its ramdisk's log
+	// Refusal is why what spoke for a host was not let through to Ironic; nil or "": it was.
+	Refusal func(host string) (sentence string, at time.Time)
 
 	// What asks the network; nil: as package ask, bmc and shell do.
 	Network Network
@@ -180,6 +183,19 @@ func (e *Engine) Gate(name string) (bool, string) {
 
 	c, _ := FirstProblem(s.preflight)
 	return false, c.Name + ": " + c.Text
+}
+
+// IsHeldRunning reports whether a node is kept from being switched on because it may be in service.
+func (e *Engine) IsHeldRunning(node site.Name) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	st := e.nodes[node]
+	if st == nil {
+		return false
+	}
+	return slices.ContainsFunc(st.preflight, func(c status.Check) bool {
+		return c.Name == checkRunning && c.State == status.CheckFailed
+	})
 }
 
 // Nodes and Launch are how everything stands, for the status.

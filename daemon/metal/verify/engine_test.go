@@ -276,9 +276,10 @@ func TestALostPacketOfALoginFailsNothing(t *testing.T) {
 	e, st := &Engine{}, &state{}
 	say := func(key string, v bmc.Verdict) time.Duration {
 		e.recordBMCAnswer(st, key, bmc.Answer{Verdict: v})
-		return bmcAnswerTTL(st.bmc.Verdict, st.silences)
+		return bmcAnswerTTL(st.bmc, st.silences)
 	}
-	assert.Zero(t, bmcAnswerTTL("", 0))
+	assert.Zero(t, bmcAnswerTTL(bmc.Answer{}, 0))
+	assert.Equal(t, bmcRecheckInterval, bmcAnswerTTL(bmc.Answer{Verdict: bmc.OK, On: true}, 0), "somebody may switch it off")
 	assert.Less(t, say("a", bmc.Silent), settled, "one silence lasts until the launch fails")
 	assert.Equal(t, bmcTTL, say("a", bmc.OK))
 	assert.Equal(t, bmcSoon, say("a", bmc.Silent))

@@ -109,6 +109,9 @@ func (e *Engine) gatherFacts(
 	f := Facts{
 		Node:          n,
 		Registered:    has,
+		Recorded:      !has && e.Recorded != nil && e.Recorded(n.Name),
+		Netbooted:     isNetbooted(n, e.Records()),
+		Leased:        e.leasedTo(n),
 		DuplicateMACs: duplicateMACs(n, hosts, network.OwnMACs()),
 		Users:         map[netip.Addr]Reply{},
 		Routers:       map[netip.Addr]Reply{},
@@ -178,6 +181,18 @@ func (e *Engine) gatherFacts(
 	return f
 }
 
+// leasedTo are the addresses that the appliance has leased to a node.
+func (e *Engine) leasedTo(n site.Node) []netip.Addr {
+	var all []netip.Addr
+	leases := e.Leases()
+	for _, m := range nodeMACs(n) {
+		if a, ok := leases[m]; ok {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
 // duplicateMACs are MACs of the node that a host of another name, or this machine, has as well.
 func duplicateMACs(n site.Node, hosts []metal3api.BareMetalHost, own []string) map[site.MAC]string {
 	same := map[site.MAC]string{}
@@ -205,7 +220,7 @@ func (e *Engine) checkBMC(ctx context.Context, st *state, b site.BMC) bmc.Answer
 	e.mu.Lock()
 	last, at, same, silences := st.bmc, st.bmcAt, st.bmcKey == key, st.silences
 	e.mu.Unlock()
-	if same && time.Since(at) < bmcAnswerTTL(last.Verdict, silences) {
+	if same && time.Since(at) < bmcAnswerTTL(last, silences) {
 		return last
 	}
 
@@ -229,14 +244,14 @@ func (e *Engine) checkBMC(ctx context.Context, st *state, b site.BMC) bmc.Answer
 }
 
 // bmcAnswerTTL is how long a BMC's answer is believed; silences are those in a row. One alone may be a lost
-// packet, which must not last long enough to fail the launch.
-func bmcAnswerTTL(v bmc.Verdict, silences int) time.Duration {
+// packet, which must not last long enough to fail the launch. That a server is on may be what holds it.
+func bmcAnswerTTL(a bmc.Answer, silences int) time.Duration {
 	switch {
-	case v == "":
+	case a.Verdict == "":
 		return 0
-	case v == bmc.OK:
+	case a.Verdict == bmc.OK && !a.On:
 		return bmcTTL
-	case v == bmc.Silent && silences == 1:
+	case a.Verdict == bmc.Silent && silences == 1:
 		return bmcSoon
 	}
 	return bmcRecheckInterval

@@ -16,6 +16,7 @@ import (
 // preflight is what must hold before the first power action on a node.
 var preflight = []check[Facts]{
 	{"bmc", "the BMC answers and takes user and password, asked with one login", bmcAnswers},
+	{checkRunning, "it does not run a system that this appliance has no record of", notRunning},
 	{"macs", "no other server, and not the appliance, has one of its MACs", macsUnique},
 	{"addresses", "nobody uses its static addresses yet (ARP)", addressesFree},
 	{"gateway", "the routers that it is given answer (ARP)", routersAnswer},

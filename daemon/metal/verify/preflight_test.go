@@ -64,7 +64,7 @@ func TestPreflight(t *testing.T) {
 		{"Ironic has it", "bmc", func(f *Facts) { f.Registered, f.BMC = true, bmc.Answer{} }, status.CheckOK, "Ironic"},
 		{"a twin", "macs", func(f *Facts) { f.DuplicateMACs = map[site.MAC]string{"52:54:00:12:34:02": "host other"} }, status.CheckFailed, "52:54:00:12:34:02 is also that of host other"},
 		{"address taken", "addresses", func(f *Facts) { f.Users[address] = Reply{From: "52:54:00:99:99:99"} }, status.CheckFailed, "10.10.110.21 is used by 52:54:00:99:99:99"},
-		{"address used by itself", "addresses", func(f *Facts) { f.Users[address] = Reply{From: "52:54:00:12:34:02"} }, status.CheckOK, "its present system has it"},
+		{"address used by itself", "addresses", func(f *Facts) { f.Recorded = true; f.Users[address] = Reply{From: "52:54:00:12:34:02"} }, status.CheckOK, "its present system has it"},
 		{"address out of reach", "addresses", func(f *Facts) { f.Users = nil }, status.CheckSkipped, "cannot be asked from here"},
 		{"no link of our own", "addresses", func(f *Facts) { f.Users[address] = Reply{Problem: "network is down"} }, status.CheckFailed, "network is down"},
 		{"no static address", "addresses", func(f *Facts) { f.Node.Links = nil }, status.CheckSkipped, "no static"},

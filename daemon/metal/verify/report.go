@@ -231,6 +231,10 @@ func (e *Engine) buildView(
 		}
 	}
 
+	if e.Refusal != nil {
+		v.Refusal.Sentence, v.Refusal.Time = e.Refusal(v.Name)
+	}
+
 	if d := e.DHCP(); d.Enabled && d.Phase == "silent" {
 		v.Foreign = d.Text
 	}

@@ -23,6 +23,9 @@ import (
 type Facts struct {
 	Node          site.Node           // with its defaults
 	Registered    bool                // it has its BareMetalHost: Ironic speaks to its BMC
+	Recorded      bool                // a backup on DATA has it, or it is named there by one that cannot be read
+	Netbooted     bool                // it was last seen booting from the network since the appliance started
+	Leased        []netip.Addr        // what it was leased
 	BMC           bmc.Answer          // zero: not asked
 	DuplicateMACs map[site.MAC]string // MACs of the node that something else has as well: what that is
 	Users         map[netip.Addr]Reply

@@ -5,8 +5,6 @@ package api
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -15,11 +13,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/net/netutil"
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/uploads/api/access"
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
+	"firstlight.dev/firstlight/pxe/limit"
 )
 
 // Bounds on what clients can hold: memory stays flat whatever they send.
@@ -101,48 +99,26 @@ func (a *Agent) Run(ctx context.Context, ready func(net.Addr)) error {
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := &http.Server{
-		Handler:           a.handler,
-		BaseContext:       func(net.Listener) context.Context { return context.WithValue(ctx, runKey{}, ctx) },
-		ReadHeaderTimeout: headTime,
-		IdleTimeout:       idleTime,
-		MaxHeaderBytes:    maxHead,
-		ErrorLog:          slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
-		Protocols:         new(http.Protocols),
+	server := &limit.Server{
+		Handler:     a.handler,
+		Log:         a.Log,
+		TLS:         config,
+		Connections: maxConnections,
+		Header:      headTime,
+		Idle:        idleTime,
+		Stall:       a.Silence,
+		MaxHeader:   maxHead,
+		Grace:       stopTime,
 	}
-	// One upload fills a connection: HTTP/2 would only add a second flow control.
-	server.Protocols.SetHTTP1(true)
 	done := make(chan struct{})
 	go func() { defer close(done); a.openBlobs(ctx) }()
-	stopped := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		end, cancel := context.WithTimeout(context.Background(), stopTime)
-		defer cancel()
-		err := server.Shutdown(end)
-		if err != nil {
-			err = server.Close()
-		}
-
-		stopped <- err
-	})
 	if ready != nil {
 		ready(listener.Addr())
 	}
 
-	err = server.Serve(tls.NewListener(netutil.LimitListener(listener, maxConnections), config))
-	if !stop() {
-		err = errors.Join(<-stopped, ignoreClosed(err))
-	}
-
+	err = server.Serve(context.WithValue(ctx, runKey{}, ctx), listener)
 	cancel()
 	<-done
-	return err
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
 	return err
 }
 

@@ -151,7 +151,7 @@ func operation(rt route) object {
 	failures := rt.failures
 	switch {
 	case rt.verb != open:
-		failures = append([]int{401, 403, 500, 503}, failures...)
+		failures = append([]int{401, 403, 429, 500, 503}, failures...)
 	case rt.id == "ready":
 		failures = []int{503}
 	}

@@ -83,7 +83,7 @@ func (a *Agent) writeProblem(w http.ResponseWriter, r *http.Request, err error) 
 	switch p.Status {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="firstlight artifacts"`)
-	case http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		h.Set("Retry-After", "5")
 	case http.StatusRequestTimeout:
 		h.Set("Connection", "close")

@@ -219,6 +219,8 @@ func (a *Agent) authenticate(do func(http.ResponseWriter, *http.Request, access.
 		switch {
 		case errors.Is(err, access.ErrAnonymous):
 			err = newProblem(http.StatusUnauthorized, "%v", err)
+		case errors.Is(err, access.ErrTooMany):
+			err = newProblem(http.StatusTooManyRequests, "%v", err)
 		case err != nil:
 			a.Log.Error("who asks cannot be found out", "error", err)
 			err = newProblem(

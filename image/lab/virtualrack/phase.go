@@ -46,6 +46,7 @@ const (
 	lineSystemd = "Welcome to "
 	lineDaemon  = "firstlight: "
 	lineReady   = "firstlight: Ready."
+	lineNeeds   = "firstlight: Needs you: " // every stage holds, and a node or a cluster waits for a person
 )
 
 // stageForm is a stage's name as it stands before its news.
@@ -62,7 +63,7 @@ func (c *phaseTracker) powerOn() { c.phase, c.done = PhaseFirmware, map[string]b
 // handleLine takes one line.
 func (c *phaseTracker) handleLine(line string) {
 	switch {
-	case strings.Contains(line, lineReady):
+	case strings.Contains(line, lineReady), strings.Contains(line, lineNeeds):
 		c.phase = PhaseReady
 	case strings.Contains(line, lineInit):
 		c.powerOn() // it may have restarted by itself

@@ -30,6 +30,7 @@ func TestConsoleFollowsTheAppliance(t *testing.T) {
 		{"kernel: something else", "images-present", 25},
 		{"firstlight: images-present: the image is gone", "images-present", 20},
 		{"firstlight: Ready. Log in: ssh root@172.22.0.1", PhaseReady, 100},
+		{"firstlight: Needs you: not launched, 8 of 50 nodes. Do what is written next to the nodes.", PhaseReady, 100},
 		{"Firstlight 0.1.0: looking for the stick", PhaseInitramfs, 5},
 	} {
 		c.handleLine(step.line)

@@ -51,6 +51,7 @@ networks:
     interface: "{{(index .Rack.Appliance.Cards 1).MAC}}"
     cidr: {{network "bmc"}}
     address: {{at "bmc" 1}}
+    allow: [ssh, uploads] # from the workstation, also while a test has the provisioning network to itself
 {{- if .Rack.Order.Gateway}}
   baremetal:
     interface: "{{(index .Rack.Appliance.Cards 2).MAC}}"

@@ -20,6 +20,7 @@ type Host struct {
 	NICs    []NIC
 	BootMAC string
 	Static  map[string]Static // by MAC
+	Linked  []string          // MACs of the NICs that the site gave a network; nil if it says nothing of the host's links
 }
 
 // Where an address is from.
@@ -54,7 +55,18 @@ func (m *MissingError) Error() string { return m.Sentence }
 //   - the active lease;
 //   - what inspection saw, unless the leases know the MAC: then its lease has ended, and the
 //     address may be another's by now.
+//
+// A NIC that the installed system does not use, because the site gives links and none of them is on it, names the
+// host and no more: its address is that of ForHost. Files of ICN name a host by the NIC of a network that has no
+// place in a site (bootstrap_nic).
 func ForNIC(h Host, mac string, leases Leases, now time.Time) (Result, error) {
+	if h.Linked != nil && !slices.Contains(h.Linked, mac) {
+		return ForHost(h, leases, now)
+	}
+	return forLinkedNIC(h, mac, leases, now)
+}
+
+func forLinkedNIC(h Host, mac string, leases Leases, now time.Time) (Result, error) {
 	if s, ok := h.Static[mac]; ok {
 		return Result{mac, s.Addr, FromSite}, nil
 	}
@@ -90,6 +102,10 @@ func ForNIC(h Host, mac string, leases Leases, now time.Time) (Result, error) {
 // default route, else of the one that it booted from, else of the first by MAC.
 func ForHost(h Host, leases Leases, now time.Time) (Result, error) {
 	macs := h.macs()
+	if h.Linked != nil {
+		macs = slices.DeleteFunc(macs, func(mac string) bool { return !slices.Contains(h.Linked, mac) })
+	}
+
 	rank := func(mac string) int {
 		switch {
 		case h.Static[mac].Default:
@@ -102,7 +118,7 @@ func ForHost(h Host, leases Leases, now time.Time) (Result, error) {
 	slices.SortStableFunc(macs, func(a, b string) int { return rank(a) - rank(b) })
 	var first error
 	for _, mac := range macs {
-		found, err := ForNIC(h, mac, leases, now)
+		found, err := forLinkedNIC(h, mac, leases, now)
 		if err == nil {
 			return found, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,6 +143,30 @@ func TestOf(t *testing.T) {
 			assert.Contains(t, m.Sentence, c.message)
 		})
 	}
+}
+
+// TestANICThatIsNotUsedNamesItsHost: ICN's Provisionings asked by the NIC of the bootstrap network, which the installed
+// system does not use here.
+func TestANICThatIsNotUsedNamesItsHost(t *testing.T) {
+	data := []byte(`{"links":[{"id":"a","ethernet_mac_address":"` + strings.ToUpper(macA) + `"}],"networks":[{"link":"a","type":"ipv4","ip_address":"10.10.110.21/24","gateway":"10.10.110.1"}]}`)
+	static, err := ParseNetworkData(data)
+	require.NoError(t, err)
+	linked, err := ParseLinked(data)
+	require.NoError(t, err)
+	h := Host{Name: "metal3/n", Static: static, Linked: linked, BootMAC: macB, NICs: []NIC{{MAC: macB, Addr: addr("172.22.0.17")}}}
+	leases := Leases{macB: {Addr: addr("172.22.0.17"), State: "active", Ends: now.Add(time.Hour)}}
+	found, err := ForNIC(h, macB, leases, now)
+	require.NoError(t, err)
+	assert.Equal(t, Result{macA, addr("10.10.110.21"), FromSite}, found, "what the deploy ramdisk had on a NIC that is down now")
+
+	none, err := ParseLinked([]byte(`{"links":[],"networks":[]}`))
+	require.NoError(t, err)
+	h.Linked, h.Static = none, nil
+	found, err = ForNIC(h, macB, leases, now)
+	require.NoError(t, err)
+	assert.Equal(t, FromLease, found.From, "the site says nothing of its links")
+	_, err = ParseLinked([]byte("nonsense"))
+	assert.Error(t, err)
 }
 
 func TestAnEndedLeaseSaysWhen(t *testing.T) {

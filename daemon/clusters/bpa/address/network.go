@@ -72,6 +72,22 @@ func ParseNetworkData(text []byte) (map[string]Static, error) {
 	return all, nil
 }
 
+// ParseLinked returns the MACs of the NICs that have a network, in lower case with colons; nil if there are none.
+func ParseLinked(text []byte) ([]string, error) {
+	var d networkData
+	if err := json.Unmarshal(text, &d); err != nil {
+		return nil, fmt.Errorf("read network data: %w", err)
+	}
+
+	var all []string
+	for _, n := range d.Networks {
+		all = append(all, d.macs(n.Link, 0)...)
+	}
+
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
 // macs are the NICs below a link.
 func (d *networkData) macs(link string, depth int) []string {
 	var all []string

@@ -82,6 +82,7 @@ const (
 	InvalidMemory = "InvalidMemory"
 	InvalidLabel  = "InvalidLabel"
 	LabelTaken    = "LabelTaken"
+	LabelMissing  = "LabelMissing"
 	HostNotFound  = "HostNotFound"
 	HostAmbiguous = "HostAmbiguous"
 	HostTwice     = "HostTwice"
@@ -93,7 +94,7 @@ const (
 
 // Reasons lists all of them; docs/bpa.md explains each.
 func Reasons() []string {
-	return []string{NoMasters, NothingAsked, InvalidMAC, InvalidMemory, InvalidLabel, LabelTaken, HostNotFound, HostAmbiguous,
+	return []string{NoMasters, NothingAsked, InvalidMAC, InvalidMemory, InvalidLabel, LabelTaken, LabelMissing, HostNotFound, HostAmbiguous,
 		HostTwice, HostClaimed, HostTooSmall, HostNotReady, NoHostFits}
 }
 
@@ -102,7 +103,9 @@ var label = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`
 
 // ParseNodes reads what is asked: masters in their order, then workers in theirs. A label in both
 // lists is one node; without workers the masters work as well (ICN). Within an item with
-// several labels their order is the alphabet's.
+// several labels their order is the alphabet's. An item of workers without a label was one of a master with a null
+// body, which kubectl apply removes before it sends the list (RFC 7386): as many of them as there are masters that
+// are not workers yet are those masters; any other number is not clear.
 func ParseNodes(s v1alpha1.ProvisioningSpec) ([]Node, []Problem) {
 	var nodes []Node
 	var problems []Problem
@@ -125,6 +128,7 @@ func ParseNodes(s v1alpha1.ProvisioningSpec) ([]Node, []Problem) {
 	}
 	add(s.Masters, true)
 	add(s.Workers, false)
+	problems = append(problems, assignUnlabelled(s, nodes)...)
 	if len(s.Masters) == 0 {
 		problems = append(problems, Problem{Reason: NoMasters,
 			Sentence: "spec.masters is empty: a cluster needs a node for its control plane; list one, such as `- master-1: {mac-address: 52:54:00:12:34:01}`"})

@@ -53,7 +53,7 @@ const (
 
 // Reasons lists every reason that a Provisioning may show.
 func Reasons() []string {
-	return append(match.Reasons(), InvalidName, ClusterRenamed, ClusterNameTaken, UnknownPlugin, InvalidSubnet, AddressTwice, NoInstaller, InstallerNotAllowed, LabelRefused, MastersRefused, "NoAddress", "NoActiveLease",
+	return append(match.Reasons(), InvalidName, ClusterRenamed, ClusterNameTaken, PluginsMissing, PluginsNotKnown, InvalidSubnet, AddressTwice, NoInstaller, InstallerNotAllowed, LabelRefused, MastersRefused, "NoAddress", "NoActiveLease",
 		kud.ControlPlaneFixed, kud.SubnetFixed, Claiming, Installing, NotBegun, NotAsAsked, InstallFailed, InstallerRefused, NoKubeconfig, NoSSHKey, NoCredentials, LoginFailed, NotVerified, CheckFailed)
 }
 

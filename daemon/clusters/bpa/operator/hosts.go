@@ -161,6 +161,10 @@ func addressHost(b *metal3api.BareMetalHost, networkData []byte) (address.Host, 
 		h.Static, err = address.ParseNetworkData(text)
 	}
 
+	if err == nil {
+		h.Linked, err = address.ParseLinked(text)
+	}
+
 	if err != nil {
 		return h, fmt.Errorf("host %s: %w", h.Name, err)
 	}

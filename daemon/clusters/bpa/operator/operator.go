@@ -55,7 +55,7 @@ type Config struct {
 	LeaseFile string   // of ISC's format; may be missing
 	Installer string   // image, for Provisionings that name none
 	Allowed   []string // images that Provisionings may name
-	Plugins   []string // that Installer knows; a Provisioning that names another may ask for KUD's
+	Plugins   []string // that Installer has; a cluster is installed without the others
 	SSHPort   uint16   // of nodes; 22 if zero
 
 	Site     string // its name: that of proposed clusters
@@ -64,11 +64,6 @@ type Config struct {
 	Elect   bool   // wait until no other operator runs
 	Metrics string // address; "0" for none
 	Health  string // address; "0" for none
-}
-
-// Plugins are the names for which KUD has a playbook.
-func Plugins() []string {
-	return []string{"cmk", "emco", "istio", "kata", "kata-webhook", "multus", "nfd", "onap4k8s", "optane", "ovn", "ovn4nfv", "qat", "sriov", "virtlet"}
 }
 
 // Scheme knows every kind that the operator reads or writes.

@@ -36,7 +36,7 @@ func (a resolution) want(r *Provisionings, w *clusterState) *kud.Want {
 	s := w.cr.Spec
 	want := &kud.Want{
 		Members:       a.members,
-		Plugins:       s.KUDPlugins,
+		Plugins:       w.plugins.install,
 		PodSubnet:     s.PodSubnet,
 		ServiceSubnet: s.ServiceSubnet,
 		Image:         s.InstallerImage,
@@ -223,6 +223,7 @@ type warning struct {
 const (
 	EvenControlPlanes = "EvenControlPlanes"
 	OldField          = "OldField"
+	LabelDropped      = "LabelDropped"
 	HostUncleared     = "HostUncleared"
 
 	EnvironmentFiltered = "EnvironmentFiltered" // only an Event
@@ -231,6 +232,9 @@ const (
 // warnings are about what is asked, and about what the cluster left behind.
 func (w *clusterState) warnings() []warning {
 	all := specWarnings(w.cr.Spec)
+	if text := w.plugins.sentence(); text != "" {
+		all = append(all, warning{PluginsMissing, text})
+	}
 	for _, l := range FindLeftovers(w.cluster, maps.Values(w.bmh)) {
 		all = append(all, warning{HostUncleared, l.Sentence()})
 	}
@@ -247,6 +251,10 @@ func specWarnings(s v1alpha1.ProvisioningSpec) []warning {
 	if masters > 0 && masters%2 == 0 {
 		all = append(all, warning{EvenControlPlanes, fmt.Sprintf("%d control planes bear the loss of %d, no more than %d would: "+
 			"etcd goes on with more than half; list one, three or five", masters, masters/2-1, masters-1)})
+	}
+
+	if text := match.UnlabelledWarning(s); text != "" {
+		all = append(all, warning{LabelDropped, text})
 	}
 
 	for _, f := range []struct{ name, value, instead string }{

@@ -34,6 +34,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/crd"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/installer"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -42,7 +43,8 @@ import (
 // kube-apiserver with the real CRDs.
 func cases() []testCase {
 	return []testCase{
-		{"Forms", testForms}, {"Refusals", testRefusals}, {"HostRefusals", testHostRefusals}, {"Virtlet", testVirtlet}, {"OldFields", testOldFields},
+		{"Forms", testForms}, {"PluginsThatAreMissing", testPluginsThatAreMissing}, {"PluginsOfAnotherInstaller", testPluginsOfAnotherInstaller},
+		{"Refusals", testRefusals}, {"HostRefusals", testHostRefusals}, {"Virtlet", testVirtlet}, {"OldFields", testOldFields},
 		{"OneCluster", testOneCluster}, {"TwoForOneHost", testTwoForOneHost}, {"NoHalfClaims", testNoHalfClaims}, {"SameName", testSameName},
 		{"FailsTwiceThenSucceeds", testFailsTwiceThenSucceeds}, {"DeadWorker", testDeadWorker}, {"InstallerRefuses", testInstallerRefuses}, {"NoKubeconfig", testNoKubeconfig},
 		{"WorkerAddedAndRemoved", testWorkerAddedAndRemoved}, {"WorkerLeftUncleared", testWorkerLeftUncleared}, {"WorkerMoves", testWorkerMoves}, {"EditWhileTheJobRuns", testEditWhileTheJobRuns},
@@ -108,7 +110,7 @@ func newRig(t *testing.T, api client.Client, real *rest.Config) *rig {
 		},
 	})
 	r.Provisionings = &Provisionings{
-		Config: Config{Namespace: "bpa", Dir: memoryDir(t), Installer: "firstlight.internal/installer:test", Allowed: []string{"example/kud:1"}, Plugins: Plugins()},
+		Config: Config{Namespace: "bpa", Dir: memoryDir(t), Installer: "firstlight.internal/installer:test", Allowed: []string{"example/kud:1"}, Plugins: installer.Plugins()},
 		Client: guarded, Reader: direct.client(watchless{api}), Recorder: recorder{r}, Now: func() time.Time { return r.now }, Log: slog.New(slog.DiscardHandler),
 		Logs: func(context.Context, string, string) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader("what the installer printed\n")), nil

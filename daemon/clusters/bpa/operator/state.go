@@ -35,6 +35,7 @@ type clusterState struct {
 	virtlet bool
 	now     time.Time
 	dir     clusterDir
+	plugins plugins
 
 	nameOwner string // the other Provisioning that has this cluster's name
 	renamed   string // the name that the label says now, of a cluster that has another already
@@ -74,6 +75,7 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 		owner:   ownerName(cr.Namespace, cr.Name),
 		now:     r.Now(),
 		virtlet: cr.Labels[v1alpha1.LabelClusterType] == v1alpha1.VirtletVM,
+		plugins: choosePlugins(cr.Spec, r.Plugins),
 	}
 	if old := cr.Status.Cluster; old != "" && old != w.cluster {
 		has, err := r.hasCluster(ctx, cr, old)
@@ -106,11 +108,8 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 		}
 	}
 
-	text, err := os.ReadFile(r.LeaseFile)
-	if err == nil {
-		w.leases = address.ParseISC(text)
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("read leases: %w", err)
+	if err := r.observeLeases(w); err != nil {
+		return nil, err
 	}
 
 	if w.nameOwner != "" { // its files and its Job are the other's
@@ -120,12 +119,30 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 	if w.config, err = w.dir.read(contract.FileKubeconfig); err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	if text, err = w.dir.read(contract.FileVerification); err != nil {
+
+	text, err := w.dir.read(contract.FileVerification)
+	if err != nil {
 		return nil, fmt.Errorf("read verification: %w", err)
 	}
 
 	w.verification = contract.ReadVerification(text)
 	return w, r.observeJob(ctx, w)
+}
+
+// observeLeases reads the leases of servers. A virtual machine has its pod's address and no other, as in ICN.
+func (r *Provisionings) observeLeases(w *clusterState) error {
+	if w.virtlet {
+		return nil
+	}
+
+	text, err := os.ReadFile(r.LeaseFile)
+	if err == nil {
+		w.leases = address.ParseISC(text)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("read leases: %w", err)
+	}
+
+	return nil
 }
 
 // sameName finds the other Provisioning that has this cluster's name: the one that the record
@@ -321,7 +338,6 @@ const (
 	InvalidName      = "InvalidName"
 	ClusterRenamed   = "ClusterRenamed"
 	ClusterNameTaken = "ClusterNameTaken"
-	UnknownPlugin    = "UnknownPlugin"
 	InvalidSubnet    = "InvalidSubnet"
 	AddressTwice     = "AddressTwice"
 	NoInstaller      = "NoInstaller"
@@ -354,17 +370,6 @@ func (r *Provisionings) checkSpec(w *clusterState) ([]match.Node, []match.Proble
 			"cluster %s was begun under this name and cannot become %s; set the label cluster back, "+kud.GiveUp,
 			w.cluster, w.renamed,
 		)
-	}
-
-	known := r.Plugins
-	if w.cr.Spec.InstallerImage != "" { // not the stick's: a KUD
-		known = Plugins()
-	}
-
-	for _, name := range w.cr.Spec.KUDPlugins {
-		if !slices.Contains(known, name) {
-			wrong(UnknownPlugin, "KUDPlugins: there is no plugin %s; known are: %s", name, strings.Join(known, ", "))
-		}
 	}
 
 	for _, f := range []struct{ name, text string }{{"PodSubnet", w.cr.Spec.PodSubnet}, {"ServiceSubnet", w.cr.Spec.ServiceSubnet}} {

@@ -62,6 +62,13 @@ func describeStatus(w *clusterState, a resolution, d decision, progress contract
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
 
+	if c := w.plugins.condition(); c != nil {
+		c.ObservedGeneration = w.cr.Generation
+		meta.SetStatusCondition(&s.Conditions, *c)
+	} else {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionPlugins)
+	}
+
 	s.Phase, s.Percent = phaseAndPercent(w, a, d, progress)
 	s.Message = strings.Join(strings.Fields(ready.Message), " ")
 	if len(s.Message) > 1000 {
@@ -175,9 +182,13 @@ func runText(w *clusterState, d decision, progress contract.Progress) string {
 	log := "log " + w.dir.path(w.run.LogFile())
 	switch d.step {
 	case stepSettled:
+		without := ""
+		if len(w.plugins.missing) > 0 {
+			without = ", without plugins " + strings.Join(w.plugins.missing, ", ")
+		}
 		return fmt.Sprintf(
-			"cluster %s is installed; kubeconfig: firstlightd kubeconfig %s, or Secret %s", w.cluster, w.cluster,
-			kubeconfigName(w.cluster),
+			"cluster %s is installed%s; kubeconfig: firstlightd kubeconfig %s, or Secret %s", w.cluster, without,
+			w.cluster, kubeconfigName(w.cluster),
 		)
 	case stepWatch:
 		s := fmt.Sprintf("Job %s: %s, attempt %d", name, actionText(w.run), w.run.Attempt)

@@ -118,7 +118,7 @@ func countDoubleRoles(c v1alpha1.Provisioning) int {
 	n := 0
 	for _, item := range c.Spec.Workers {
 		for _, body := range item {
-			if body == nil {
+			if *body == (v1alpha1.Body{}) {
 				n++
 			}
 		}
@@ -187,8 +187,8 @@ func newProvisioning(name, namespace string, hosts []match.Host) (v1alpha1.Provi
 	}
 
 	if len(hosts) <= 5 && controlPlanes == 3 && len(p.Spec.Workers) > 0 {
-		for i := range controlPlanes {
-			p.Spec.Workers = append(p.Spec.Workers, map[string]*v1alpha1.Body{fmt.Sprintf("master-%d", i+1): nil})
+		for i := range controlPlanes { // an empty body: kubectl apply would drop a null, and the label with it
+			p.Spec.Workers = append(p.Spec.Workers, map[string]*v1alpha1.Body{fmt.Sprintf("master-%d", i+1): {}})
 		}
 	}
 

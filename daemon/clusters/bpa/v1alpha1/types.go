@@ -81,7 +81,8 @@ const (
 	ConditionAccepted  = "Accepted"
 	ConditionClaimed   = "HostsClaimed"
 	ConditionInstalled = "Installed"
-	ConditionVerified  = "Verified" // what the installer saw when it tried the cluster, see Checks
+	ConditionVerified  = "Verified"         // what the installer saw when it tried the cluster, see Checks
+	ConditionPlugins   = "PluginsAvailable" // all of KUDPlugins; absent if none is asked for
 	ConditionReady     = "Ready"
 )
 

@@ -120,6 +120,7 @@ var preflightRules = []rule{
 	preflightRule("bmc-silent", "bmc", "pre-flight: the BMC does not answer", bmc.Silent),
 	preflightRule("bmc-refused", "bmc", "pre-flight: the BMC refuses user or password", bmc.Refused),
 	preflightRule("bmc-unfit", "bmc", "pre-flight: the BMC answers and cannot be used", bmc.Unfit),
+	preflightRule("running", "running", "pre-flight: it runs, and this appliance has no record of it"),
 	preflightRule("mac-twice", "macs", "pre-flight: something else has one of its MACs"),
 	preflightRule("address-taken", "addresses", "pre-flight: somebody uses its static address"),
 	preflightRule("router-silent", "gateway", "pre-flight: a router that it is given does not answer"),
@@ -144,7 +145,7 @@ var preflightRules = []rule{
 		matches: func(v View) bool {
 			return isBlocked(v) && !isBlockedFor(
 				v, metal3.ReasonDiskAmbiguous,
-			) && v.Blocked.Reason != metal3.ReasonDiskNotEmpty &&
+			) && v.Blocked.Reason != metal3.ReasonDiskNotEmpty && v.Blocked.Reason != metal3.ReasonInstalled &&
 				(v.Host == nil || !v.Host.Paused)
 		},
 		sentence: func(v View) string { return "is held back: " + v.Blocked.Sentence },
@@ -161,12 +162,21 @@ var preflightRules = []rule{
 	},
 	{
 		name:     "disk-not-empty",
-		meaning:  "the disk holds data, and site.yaml gives no consent",
+		meaning:  "the disk holds data, or was not seen, and site.yaml gives no consent to lose it",
 		fails:    true,
 		percent:  40,
 		matches:  func(v View) bool { return isBlockedFor(v, metal3.ReasonDiskNotEmpty) },
 		sentence: func(v View) string { return "is not written to: " + v.Blocked.Sentence },
-		next:     fixedNext("look at what is on that disk; set overwrite: true for this node in site.yaml if it may be lost, then run firstlightd reload"),
+		next:     fixedNext("look at what is on that disk; if it may be lost, give the consent that is named, in site.yaml, then run firstlightd reload"),
+	},
+	{
+		name:     "installed-before",
+		meaning:  "a disk says that an appliance installed this server, and this one has no record of it",
+		fails:    true,
+		percent:  40,
+		matches:  func(v View) bool { return isBlockedFor(v, metal3.ReasonInstalled) },
+		sentence: func(v View) string { return "is not written to: " + v.Blocked.Sentence },
+		next:     fixedNext("take it back with firstlightd adopt, or give the consent that is named"),
 	},
 	{
 		name:     "absent",

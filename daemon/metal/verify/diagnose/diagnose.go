@@ -43,10 +43,17 @@ type View struct {
 	OtherNIC  string           // another NIC of it that was heard on the provisioning network instead
 	Foreign   string           // what the DHCP server says of a foreign one; "": there is none
 	Log       string           // the last error in the log of its ramdisk
+	Refusal   Refusal          // of its agent, if none was let through since
 
 	Answer   shell.Verdict  // of the installed system
 	Checks   []status.Check // of the installed system
 	Verified bool
+}
+
+// Refusal is why something that spoke for a node was not let through to Ironic.
+type Refusal struct {
+	Sentence string // "": nothing was refused
+	Time     time.Time
 }
 
 // Diagnosis is the answer.

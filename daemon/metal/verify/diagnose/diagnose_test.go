@@ -103,6 +103,7 @@ func cases() map[string]View {
 		"bmc-silent":      refusedBy("bmc", "the BMC 10.30.0.101:623 does not answer", "look at the BMC's cable", bmc.Silent),
 		"bmc-refused":     refusedBy("bmc", `the BMC 10.30.0.101:623 refuses the password of user "admin"`, "correct bmc.password", bmc.Refused),
 		"bmc-unfit":       refusedBy("bmc", "the BMC 10.30.0.101:443 has no /redfish/v1/Systems/9", "correct the path of bmc.address", bmc.Unfit),
+		"running":         refusedBy("running", "it runs, and this appliance has no record of it: its BMC says that it is on", "if it is in service, adopt it with: firstlightd adopt node-1; if it may be installed, switch it off", bmc.OK),
 		"mac-twice":       refusedBy("macs", "MAC 52:54:00:00:00:01 is also that of host other", "look at the servers' labels", bmc.OK),
 		"address-taken":   refusedBy("addresses", "address 10.10.110.21 is used by 52:54:00:99:99:99", "take the address away from that machine", bmc.OK),
 		"router-silent":   refusedBy("gateway", "router 10.10.110.1 does not answer", "switch it on", bmc.OK),
@@ -121,7 +122,12 @@ func cases() map[string]View {
 		}),
 		"disk-not-empty": change(host("available", 5), func(v *View) {
 			v.Blocked = metal3.Block{Reason: metal3.ReasonDiskNotEmpty, Sentence: "its disk /dev/sda is not empty, it holds: gpt, ext4; " +
-				"if that may be lost, set overwrite: true for it in site.yaml and run: firstlightd reload"}
+				"if that may be lost, set overwrite: data-3f2a90c1d4e7 for it in site.yaml and run: firstlightd reload"}
+		}),
+		"installed-before": change(host("available", 5), func(v *View) {
+			v.Blocked = metal3.Block{Reason: metal3.ReasonInstalled, Sentence: "its disk /dev/sda was installed by this site on 2026-11-26 11:22 " +
+				"as node-1; to take it back as it is, run: firstlightd adopt node-1; to install it again and lose that, set overwrite: " +
+				"data-3f2a90c1d4e7 for it in site.yaml and run: firstlightd reload"}
 		}),
 		"absent":       change(base(), func(v *View) { v.PreflightSince = ago(3) }),
 		"handing-over": change(base(), func(v *View) { v.PreflightSince = ago(1) }),
@@ -160,7 +166,10 @@ func cases() map[string]View {
 			"Unable to write image to device /dev/sda. Error: [Errno 5] Input/output error"),
 		"image-unreachable": failed(host("provisioning", 5), "Image provisioning failed: Error downloading image: Download of image x failed: URL: http://10.9.9.9/x; "+
 			"time: 60 seconds. Error: connection timed out"),
-		"boot-loader":   failed(host("provisioning", 5), "Image provisioning failed: Failed to install a bootloader when deploying node"),
+		"boot-loader": failed(host("provisioning", 5), "Image provisioning failed: Failed to install a bootloader when deploying node"),
+		"agent-refused": change(wire("inspecting", 3, discover, lease, tftp, script, kernel, initrd), func(v *View) {
+			v.Refusal = Refusal{"the token of its boot was used from another address: 172.22.0.66", ago(1)}
+		}),
 		"no-callback":   wire("inspecting", 11, discover, lease, tftp, script, kernel, initrd),
 		"boot-timeout":  deadline(wire("inspecting", 30, discover, offer, lease)),
 		"power-refused": change(failed(host("inspecting", 5), "PowerOn operation failed: IPMI call failed"), func(v *View) { v.Host.ErrorType = "power management error" }),

@@ -119,6 +119,18 @@ var errorRules = []rule{
 	failureRule("boot-loader", "the image was written and cannot be made to boot", "was written, but cannot be made to boot",
 		"look at whether the image boots by bootMode (UEFI needs an EFI system partition)", "bootloader", "efibootmgr", "efi system partition"),
 	{
+		name:    "agent-refused",
+		meaning: "what called Ironic in its name was refused: it had not the token of this boot, or said more than its own",
+		fails:   true,
+		percent: 25,
+		since:   func(v View) time.Time { return v.Refusal.Time },
+		matches: func(v View) bool {
+			return isBooting(v) && v.Refusal.Sentence != "" && v.Refusal.Time.After(startedAt(v))
+		},
+		sentence: func(v View) string { return "is not listened to: " + v.Refusal.Sentence },
+		next:     fixedNext("nothing, if it boots again; else look for another machine with its MAC or its address on the provisioning network"),
+	},
+	{
 		name:    "no-callback",
 		meaning: "its ramdisk was sent and its agent never called",
 		fails:   true,

@@ -1,14 +1,17 @@
 package access
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,7 +89,11 @@ func TestTokensAreReviewed(t *testing.T) {
 	asked := s.asked.Load()
 	_, err := k.Authenticate(t.Context(), with("Bearer bad"))
 	assert.ErrorIs(t, err, ErrAnonymous)
-	assert.Equal(t, asked+1, s.asked.Load(), "a wrong one is asked for again")
+	assert.Equal(t, asked, s.asked.Load(), "a wrong one stays wrong for a while")
+	k.wrong.now = func() time.Time { return time.Now().Add(answerTTL + time.Second) }
+	_, err = k.Authenticate(t.Context(), with("Bearer bad"))
+	assert.ErrorIs(t, err, ErrAnonymous)
+	assert.Equal(t, asked+1, s.asked.Load(), "and is asked for again then")
 
 	k.users.now = func() time.Time { return time.Now().Add(answerTTL + time.Second) }
 	s.down.Store(true)
@@ -168,4 +175,61 @@ func TestMemoryIsBounded(t *testing.T) {
 	assert.LessOrEqual(t, len(m.answers), maxAnswers)
 	_, known := m.get(fmt.Sprint(10*maxAnswers - 1))
 	assert.True(t, known)
+}
+
+// TestWrongTokensDelayNobody: a hundred machines bring tokens that nobody knows. Who was known before, and who comes
+// for the first time with a right one, is answered.
+func TestWrongTokensDelayNobody(t *testing.T) {
+	k, s := newKubernetes(t)
+	_, err := k.Authenticate(t.Context(), with("Bearer good"))
+	require.NoError(t, err)
+	k.users.now = func() time.Time { return time.Now().Add(answerTTL + time.Second) }
+	ctx, giveUp := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	var tooMany atomic.Int32
+	for sender := range 100 {
+		all.Go(func() {
+			for n := range 20 {
+				r := with(fmt.Sprintf("Bearer wrong-%d-%d", sender, n))
+				r.RemoteAddr = fmt.Sprintf("172.22.0.%d:1000", sender+100)
+				if _, err := k.Authenticate(ctx, r); errors.Is(err, ErrTooMany) {
+					tooMany.Add(1)
+				}
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return s.asked.Load() >= 100 }, time.Minute, time.Millisecond, "they are not asking")
+	_, err = k.Authenticate(t.Context(), with("Bearer good"))
+	assert.NoError(t, err, "who was known before")
+	k.seen.now = func() time.Time { return time.Now().Add(tokenTTL + time.Second) }
+	r := with("Bearer good")
+	r.RemoteAddr = "172.22.0.66:1000"
+	_, err = k.Authenticate(t.Context(), r)
+	assert.NoError(t, err, "who comes for the first time")
+	giveUp()
+	all.Wait()
+	assert.EqualValues(t, 100*(20-unknownBurst), tooMany.Load(), "of each address, those beyond its share")
+	assert.LessOrEqual(t, s.asked.Load(), int32(100*unknownBurst+3))
+}
+
+func TestAddressesAreNotRememberedWithoutEnd(t *testing.T) {
+	var s strangers
+	from := func(addr string) bool {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = addr
+		return s.allow(r)
+	}
+	for range unknownBurst {
+		assert.True(t, from("172.22.0.5:1"))
+	}
+	assert.False(t, from("172.22.0.5:2"), "another port is the same machine")
+	assert.True(t, from("172.22.0.6:1"))
+	for n := range unknownBurst {
+		assert.True(t, from(fmt.Sprintf("[2001:db8::%d]:1", n)))
+	}
+	assert.False(t, from("[2001:db8::ffff]:1"), "one network is one machine")
+	for n := range 3 * maxAddresses {
+		from(fmt.Sprintf("10.%d.%d.%d:1", n>>16, n>>8&0xff, n&0xff))
+	}
+	assert.LessOrEqual(t, len(s.byAddr), maxAddresses)
 }

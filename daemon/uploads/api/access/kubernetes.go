@@ -16,8 +16,17 @@ import (
 )
 
 // How long an answer of the API server is good for. A right that is taken away is gone after
-// so long; a token that was revoked, too. A wrong one is asked for anew each time.
+// so long; a token that was revoked, too. A wrong one stays wrong for so long.
 const answerTTL = 10 * time.Second
+
+// tokenTTL is how long a token that was right counts as one that is worth a question, whatever strangers ask.
+const tokenTTL = 24 * time.Hour
+
+// Questions per second to the API server: for those who were known before, and for tokens that nobody has seen.
+const (
+	knownQPS  = 50
+	reviewQPS = 200
+)
 
 // askTime bounds one question.
 const askTime = 15 * time.Second
@@ -28,26 +37,48 @@ const maxToken = 16 << 10
 // Kubernetes is the API server as authenticator and authorizer. Requests for both need the
 // rights of the ClusterRole system:auth-delegator.
 type Kubernetes struct {
-	tokens authenticationclient.TokenReviewInterface
-	rights authorizationclient.SubjectAccessReviewInterface
-	users  *answerCache[[sha256.Size]byte, User]
-	may    *answerCache[string, bool]
+	tokens  authenticationclient.TokenReviewInterface // for tokens that were right before
+	unknown authenticationclient.TokenReviewInterface // for others, which must not delay those
+	rights  authorizationclient.SubjectAccessReviewInterface
+	users   *answerCache[[sha256.Size]byte, User]
+	seen    *answerCache[[sha256.Size]byte, bool] // tokens that were right
+	wrong   *answerCache[[sha256.Size]byte, bool]
+	may     *answerCache[string, bool]
+
+	strangers strangers
 }
 
 // NewKubernetes returns a client; no request is made.
 func NewKubernetes(c *rest.Config) (*Kubernetes, error) {
-	tokens, err := authenticationclient.NewForConfig(c)
+	limited := func(qps float32) *rest.Config {
+		c := rest.CopyConfig(c)
+		c.QPS, c.Burst = qps, 2*int(qps)
+		return c
+	}
+	tokens, err := authenticationclient.NewForConfig(limited(knownQPS))
 	if err != nil {
 		return nil, fmt.Errorf("make client for token reviews: %w", err)
 	}
 
-	rights, err := authorizationclient.NewForConfig(c)
+	unknown, err := authenticationclient.NewForConfig(limited(reviewQPS))
+	if err != nil {
+		return nil, fmt.Errorf("make client for reviews of unknown tokens: %w", err)
+	}
+
+	rights, err := authorizationclient.NewForConfig(limited(knownQPS))
 	if err != nil {
 		return nil, fmt.Errorf("make client for access reviews: %w", err)
 	}
 
-	return &Kubernetes{tokens.TokenReviews(), rights.SubjectAccessReviews(),
-		newMemory[[sha256.Size]byte, User](answerTTL), newMemory[string, bool](answerTTL)}, nil
+	return &Kubernetes{
+		tokens:  tokens.TokenReviews(),
+		unknown: unknown.TokenReviews(),
+		rights:  rights.SubjectAccessReviews(),
+		users:   newMemory[[sha256.Size]byte, User](answerTTL),
+		seen:    newMemory[[sha256.Size]byte, bool](tokenTTL),
+		wrong:   newMemory[[sha256.Size]byte, bool](answerTTL),
+		may:     newMemory[string, bool](answerTTL),
+	}, nil
 }
 
 // Authenticate has the request's bearer token reviewed.
@@ -64,10 +95,20 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r *http.Request) (User, e
 	if u, known := k.users.get(key); known {
 		return u, nil
 	}
+	if _, known := k.wrong.get(key); known {
+		return User{}, errWrong
+	}
+
+	reviews := k.tokens
+	if _, seen := k.seen.get(key); !seen {
+		if reviews = k.unknown; !k.strangers.allow(r) {
+			return User{}, ErrTooMany
+		}
+	}
 
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	review, err := k.tokens.Create(
+	review, err := reviews.Create(
 		ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
 		metav1.CreateOptions{},
 	)
@@ -75,7 +116,8 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r *http.Request) (User, e
 		return User{}, fmt.Errorf("have the token reviewed: %w", err)
 	}
 	if !review.Status.Authenticated {
-		return User{}, fmt.Errorf("%w: the API server does not know the token, or it has expired", ErrAnonymous)
+		k.wrong.put(key, true)
+		return User{}, errWrong
 	}
 
 	said := review.Status.User
@@ -85,8 +127,11 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r *http.Request) (User, e
 	}
 
 	k.users.put(key, u)
+	k.seen.put(key, true)
 	return u, nil
 }
+
+var errWrong = fmt.Errorf("%w: the API server does not know the token, or it has expired", ErrAnonymous)
 
 // Authorize asks whether RBAC allows it.
 func (k *Kubernetes) Authorize(ctx context.Context, u User, r Request) (bool, error) {

@@ -247,7 +247,7 @@ func (u *uploads) deploy() {
 	u.site("[]")
 	u.run("firstlightd", "reload")
 
-	u.apply(fmt.Sprintf("{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost, metadata: {name: user, namespace: metal3, annotations: {baremetalhost.metal3.io/paused: test, firstlight.dev/allow-wipe: 'true'}}, "+
+	u.apply(fmt.Sprintf("{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost, metadata: {name: user, namespace: metal3, annotations: {baremetalhost.metal3.io/paused: test}}, "+
 		"spec: {online: true, bootMACAddress: '52:54:00:00:00:09', image: {url: %q, checksum: %q, checksumType: sha256, format: raw}}}", url, digest))
 	refused, err := u.sh(setCLI + "firstlight artifact rm os/tiny --owner alpha --cluster beta")
 	t.Log("\n" + refused)

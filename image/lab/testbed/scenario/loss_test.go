@@ -119,8 +119,9 @@ func TestAnImageEditedInTheSiteIsHeld(t *testing.T) {
 	edited := d.Servers.SiteDocument("eth0", scenario.OS(scenario.ImageB, scenario.ImageSum(scenario.ImageB)))
 	require.NoError(t, d.EditSite(ctx, edited))
 	said := says(t, ctx, d, "node1", "site.yaml names")
+	consent := "firstlight.dev/allow-wipe=" + scenario.Boot + "/" + scenario.ImageB + ".raw"
 	t.Logf("node1: %s", said)
-	assert.Contains(t, said, "annotate bmh node1 firstlight.dev/allow-wipe=true")
+	assert.Contains(t, said, "annotate --overwrite bmh node1 "+consent)
 	time.Sleep(soak)
 	assert.Zero(t, d.Servers.TotalCounters().BMCWrites)
 	assert.Zero(t, d.Servers.TotalCounters().DiskWrites)
@@ -134,7 +135,7 @@ func TestAnImageEditedInTheSiteIsHeld(t *testing.T) {
 	t.Logf("remove the image: %v", err)
 	assert.ErrorContains(t, err, "changing or removing its image would erase its disk")
 
-	run(t, ctx, d, "kubectl", "-n", "metal3", "annotate", "bmh", "node1", "firstlight.dev/allow-wipe=true")
+	run(t, ctx, d, "kubectl", "-n", "metal3", "annotate", "bmh", "node1", consent)
 	began := time.Now()
 	follow(t, ctx, d, began, scenario.HostInState("node1", metal3api.StateDeprovisioning))
 	follow(t, ctx, d, began, scenario.AllInState(2, metal3api.StateProvisioned))
@@ -146,7 +147,7 @@ func TestAnImageEditedInTheSiteIsHeld(t *testing.T) {
 
 	// A node taken out of the site is left alone; one that is given up and deleted is switched off.
 	require.NoError(t, d.EditSite(ctx, "name: fleet\nnetworks: {provisioning: {interface: eth0}}\nnodes:\n"+two.SiteEntry(scenario.OS(scenario.ImageA, scenario.ImageSum(scenario.ImageA)))))
-	run(t, ctx, d, "kubectl", "-n", "metal3", "annotate", "bmh", "node1", "--overwrite", "firstlight.dev/allow-wipe=true")
+	run(t, ctx, d, "kubectl", "-n", "metal3", "annotate", "bmh", "node1", "--overwrite", "firstlight.dev/allow-wipe=none")
 	time.Sleep(soak)
 	assert.Equal(t, simulator.OnDisk, one.State())
 	run(t, ctx, d, "kubectl", "-n", "metal3", "delete", "bmh", "node1", "--wait=false")

@@ -32,7 +32,7 @@ type Config struct {
 	Dir      string // the appliance's DATA, and logs
 	Root     string // see sandbox.RootTree
 	Programs sandbox.Programs
-	Servers  simulator.Config // Boot and Namespace are filled in
+	Servers  simulator.Config // Boot and the networks are filled in
 	Log      io.Writer        // what happens; may be nil
 }
 
@@ -43,6 +43,7 @@ type Scenario struct {
 
 	config Config
 	api    *api
+	wire   *netns.Bridge // the provisioning network outside of the appliance
 }
 
 // Start makes the sandbox with its provisioning NIC, and the servers. The daemon waits for Begin.
@@ -52,14 +53,20 @@ func Start(ctx context.Context, c Config) (*Scenario, error) {
 	}
 
 	d := &Scenario{config: c}
+	var err error
+	if d.wire, err = newWire(ctx); err != nil {
+		return nil, err
+	}
 	if err := d.startSandbox(ctx); err != nil {
+		d.wire.Close()
 		return nil, err
 	}
 
 	servers := c.Servers
 	servers.Boot, servers.Namespace = Boot, netns.PathOf(d.Sandbox.PID())
-	var err error
+	servers.Wire, servers.NIC = d.wire.Path(), netns.BridgeName
 	if d.Servers, err = simulator.Start(servers); err != nil {
+		d.wire.Close()
 		return nil, errors.Join(err, d.Sandbox.Close())
 	}
 
@@ -71,6 +78,23 @@ func Start(ctx context.Context, c Config) (*Scenario, error) {
 
 	return d, nil
 }
+
+// newWire makes the provisioning network that servers and strangers are on. All servers share one interface.
+func newWire(ctx context.Context) (*netns.Bridge, error) {
+	wire, err := netns.NewBridge(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := wire.IP(ctx, "route add 172.22.0.0/24 dev "+netns.BridgeName); err != nil {
+		wire.Close()
+		return nil, err
+	}
+
+	return wire, nil
+}
+
+// Wire is the provisioning network outside of the appliance.
+func (d *Scenario) Wire() *netns.Bridge { return d.wire }
 
 // startSandbox starts a sandbox on the scenario's Dir.
 func (d *Scenario) startSandbox(ctx context.Context) error {
@@ -84,12 +108,9 @@ func (d *Scenario) startSandbox(ctx context.Context) error {
 		return err
 	}
 
-	// The provisioning NIC needs a cable with something at its other end. The servers are not there: they
-	// have addresses of their own in the sandbox's network, because fifty of them should cost little.
-	for _, args := range []string{"link add eth0 type veth peer name far0", "link set far0 up", "link set eth0 up"} {
-		if _, err := bed.Run(ctx, "ip", strings.Fields(args)...); err != nil {
-			return errors.Join(err, bed.Close())
-		}
+	// The BMCs are in the sandbox's own network, because fifty of them should cost little.
+	if err := d.wire.Connect(ctx, bed.PID(), "appliance", "eth0"); err != nil {
+		return errors.Join(err, bed.Close())
 	}
 
 	d.Sandbox, d.api = bed, newAPI(bed)
@@ -97,7 +118,11 @@ func (d *Scenario) startSandbox(ctx context.Context) error {
 }
 
 // Close ends everything. What was kept stays in Dir.
-func (d *Scenario) Close() error { return errors.Join(d.Servers.Close(), d.Sandbox.Close()) }
+func (d *Scenario) Close() error {
+	err := errors.Join(d.Servers.Close(), d.Sandbox.Close())
+	d.wire.Close()
+	return err
+}
 
 // Begin writes the site and starts the daemon.
 func (d *Scenario) Begin(ctx context.Context, site string) error {

@@ -80,7 +80,7 @@ func (h *Server) runRamdisk(r *powerOnPeriod, args map[string]string, trust *x50
 		return
 	}
 
-	cert, text, err := selfSigned(h.address)
+	cert, text, err := selfSigned(h.addr())
 	if err != nil {
 		h.logEvent("agent: %v", err)
 		return
@@ -88,17 +88,17 @@ func (h *Server) runRamdisk(r *powerOnPeriod, args map[string]string, trust *x50
 
 	a.cert = text
 	listener := &service{
-		addr:    netip.AddrPortFrom(h.address, AgentPort),
+		addr:    netip.AddrPortFrom(h.addr(), AgentPort),
 		handler: http.HandlerFunc(a.serve),
 		cert:    &cert,
 	}
-	for err := listener.open(h.simulator.net); err != nil; err = listener.open(h.simulator.net) {
+	for err := listener.open(h.simulator.wire); err != nil; err = listener.open(h.simulator.wire) {
 		if !sleep(r.ctx, 100*time.Millisecond) { // of the boot before, which is about to end
 			return
 		}
 	}
 
-	defer h.simulator.net.closeService(listener)
+	defer h.simulator.wire.closeService(listener)
 	a.sendHeartbeats(r.ctx, timeout)
 }
 
@@ -237,7 +237,7 @@ func (a *agent) sendHeartbeats(ctx context.Context, timeout time.Duration) {
 // heartbeat says to Ironic that node uuid has its agent at the host's address.
 func (h *Server) heartbeat(ctx context.Context, a *agent, uuid, token string) (int, string) {
 	code, body, err := a.call(ctx, http.MethodPost, a.api+"/v1/heartbeat/"+uuid, heartbeatVersion, object{
-		"callback_url": "https://" + netip.AddrPortFrom(h.address, AgentPort).String(), "agent_token": token,
+		"callback_url": "https://" + netip.AddrPortFrom(h.addr(), AgentPort).String(), "agent_token": token,
 		"agent_version": agentVersion, "agent_verify_ca": a.cert,
 	})
 	if err != nil {

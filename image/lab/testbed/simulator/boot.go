@@ -24,6 +24,13 @@ func (h *Server) runBoot(r *powerOnPeriod, network bool) {
 		return
 	}
 
+	if network {
+		if err := h.acquireAddress(r.ctx); err != nil {
+			h.logEvent("boot: %v", err)
+			return
+		}
+	}
+
 	for network {
 		script, err := h.fetchScript(r.ctx)
 		if err != nil {
@@ -244,7 +251,7 @@ func (h *Server) httpClient(roots *x509.CertPool) *http.Client {
 		roots = x509.NewCertPool()
 	}
 	return &http.Client{Transport: &http.Transport{
-		DialContext: h.simulator.net.dial(h.address), DisableCompression: true, IdleConnTimeout: 2 * time.Minute,
+		DialContext: h.simulator.wire.dial(h.addr()), DisableCompression: true, IdleConnTimeout: 2 * time.Minute,
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 	}}
 }

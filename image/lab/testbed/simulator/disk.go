@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"firstlight.dev/firstlight/assets/inspection"
 )
 
 // imageInfo is what the conductor says of the image to write (standby.prepare_image).
@@ -57,7 +59,7 @@ func (a *agent) prepareImage(ctx context.Context, p commandParams) (any, *agentE
 			last = &agentError{"ImageChecksumError", 500, "Error verifying image checksum", fmt.Sprintf(
 				"Image failed to verify against checksum. location: %s; image ID: %s; image checksum: %s; verification checksum: %s", disk, p.Image.ID, want, sum)}
 		default:
-			a.server.finishWrite(disk, sum, len(p.Drive) > 0 && string(p.Drive) != "null")
+			a.server.finishWrite(disk, sum, p.Drive)
 			done, last = true, nil
 		}
 	}
@@ -168,20 +170,32 @@ func (h *Server) writeDisk(disk string, holds []string) {
 	defer h.mu.Unlock()
 	for i := range h.disks {
 		if h.disks[i].Name == disk {
-			h.disks[i].Image, h.disks[i].Drive, h.disks[i].Holds = "", false, holds
+			h.disks[i].Image, h.disks[i].Drive, h.disks[i].Holds, h.disks[i].Mark = "", false, holds, nil
 			h.disks[i].Writes++
 			h.seen.DiskWrites++
 		}
 	}
 }
 
-// finishWrite is the end of a whole image.
-func (h *Server) finishWrite(disk, sum string, drive bool) {
+// finishWrite is the end of a whole image, with the config drive beside it if there is one.
+func (h *Server) finishWrite(disk, sum string, drive json.RawMessage) {
+	mark := readMark(drive)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.disks {
-		if h.disks[i].Name == disk {
-			h.disks[i].Image, h.disks[i].Drive, h.disks[i].Holds = sum, drive, []string{"gpt", "vfat", "ext4"}
+		if d := &h.disks[i]; d.Name == disk {
+			d.Image, d.Drive = sum, len(drive) > 0 && string(drive) != "null"
+			d.Holds, d.Mark = []string{"gpt", "vfat", "ext4"}, mark
 		}
 	}
+}
+
+// report is what the collector says of a disk.
+func (d Disk) report() inspection.Disk {
+	if d.Holds == nil {
+		return inspection.Disk{Kinds: []string{}}
+	}
+
+	sum := sha256.Sum256(fmt.Append(nil, d.Serial, d.Image, d.Holds, d.Writes, d.Mark))
+	return inspection.Disk{Kinds: d.Holds, Fingerprint: fmt.Sprintf("data-%x", sum[:6]), Mark: d.Mark}
 }

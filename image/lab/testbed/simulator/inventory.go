@@ -1,13 +1,17 @@
 package simulator
 
-import "fmt"
+import (
+	"fmt"
+
+	"firstlight.dev/firstlight/assets/inspection"
+)
 
 // inventory is what the agent finds in the host: what ironic-python-agent's collector "default" tells, and
 // the appliance's own (overlays/ramdisk) of what lies on the disks.
 func (h *Server) inventory() object {
 	disks, contents := []object{}, object{}
 	for _, d := range h.Disks() {
-		contents[d.Name] = append([]string{}, d.Holds...)
+		contents[d.Name] = d.report()
 		disks = append(disks, object{
 			"name":                 d.Name,
 			"model":                "IMAGINARY DISK",
@@ -31,10 +35,8 @@ func (h *Server) inventory() object {
 	}
 
 	nic := object{
-		// Ironic passes over NICs with a loopback address, so it is told another one (RFC 5737).
-		"name": "eth0", "mac_address": h.MAC, "ipv4_address": fmt.Sprintf(
-			"198.51.100.%d", h.index%256,
-		), "ipv6_address": nil, "has_carrier": true, "lldp": nil,
+		"name": "eth0", "mac_address": h.MAC, "ipv4_address": h.reportedAddr(),
+		"ipv6_address": nil, "has_carrier": true, "lldp": nil,
 		"vendor": "0x8086", "product": "0x1572", "client_id": nil, "biosdevname": nil, "speed_mbps": 10000,
 	}
 	return object{
@@ -62,13 +64,22 @@ func (h *Server) inventory() object {
 			"bmc_v6address": "::/0",
 			"bmc_mac":       nil,
 		},
-		"firstlight_disks": contents,
-		"root_disk":        first,
-		"boot_interface":   h.MAC,
-		"error":            nil,
+		inspection.Key:   contents,
+		"root_disk":      first,
+		"boot_interface": h.MAC,
+		"error":          nil,
 		"configuration": object{
 			"collectors": []string{"default", "contents"},
 			"managers":   []object{{"name": "generic_hardware_manager", "version": "1.2"}},
 		},
 	}
+}
+
+// reportedAddr is what the agent says of its address. Ironic passes over NICs with a loopback address, so it is told
+// another one (RFC 5737).
+func (h *Server) reportedAddr() string {
+	if addr := h.addr(); !addr.IsLoopback() {
+		return addr.String()
+	}
+	return fmt.Sprintf("198.51.100.%d", h.index%256)
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"firstlight.dev/firstlight/assets/inspection"
 )
 
 // Server is one server.
@@ -18,10 +20,10 @@ type Server struct {
 	simulator *Simulator
 	index     int
 	bmcAddr   netip.Addr
-	address   netip.Addr // of its agent
-	service   *service   // the BMC
+	service   *service // the BMC
 
 	mu       sync.Mutex
+	address  netip.Addr // of its firmware and its agent
 	faults   Faults
 	disks    []Disk
 	seen     Counters
@@ -85,10 +87,11 @@ func (c Counters) plus(o Counters) Counters {
 type Disk struct {
 	Name   string // /dev/sda
 	Serial string
-	Size   int64    // bytes
-	Image  string   // sha256 of the whole image that was written last; "" if none was, or not to its end
-	Drive  bool     // a config drive is beside it
-	Holds  []string // what the collector sees on it: tables, file systems (libblkid's names); nil: blank
+	Size   int64            // bytes
+	Image  string           // sha256 of the whole image that was written last; "" if none was, or not to its end
+	Drive  bool             // a config drive is beside it
+	Holds  []string         // what the collector sees on it: tables, file systems (libblkid's names); nil: blank
+	Mark   *inspection.Mark // and who installed it; nil: nobody says so
 	Writes int
 }
 

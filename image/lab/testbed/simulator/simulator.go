@@ -8,10 +8,10 @@
 //	f.Hosts()[6].Break(fleet.Faults{Hang: true})
 //	fmt.Println(f.Total().BMCWrites, f.Total().DiskWrites)
 //
-// What is real: the network (each host has two addresses of its own), TLS on both sides, the trust in
+// What is real: the network (each host has two addresses of its own, one of them from DHCP), TLS on both sides, the trust in
 // the appliance (read from the end of the ramdisk that is served, as the kernel would unpack it), the
 // requests and their order, the pauses between heartbeats, tokens, an image that is downloaded and
-// summed up. What is not: DHCP and TFTP (the firmware asks for the script that DHCP would name), the
+// summed up. What is not: TFTP (the firmware asks for the script that DHCP would name), the
 // kernel, the bytes on the disks. Modelled on ironic-python-agent 10.2 and DMTF's DSP0266.
 package simulator
 
@@ -43,8 +43,12 @@ type Config struct {
 	Username, Password string // of every BMC; "": admin and secret-of-bmc
 	PlainBMC           bool   // BMCs speak HTTP (redfish+http), not TLS
 
-	// Namespace is the network namespace that the hosts are in, e.g. /proc/PID/ns/net; "": this one's.
+	// Namespace is the network namespace that the BMCs are in, e.g. /proc/PID/ns/net; "": this one's.
 	Namespace string
+	// Wire is the network namespace that the hosts boot in, and NIC its interface on the provisioning network, by
+	// which each asks for its address when it is switched on. Without a NIC they have those of Agent, in Namespace.
+	Wire string
+	NIC  string
 
 	BootTime  time.Duration // from power to the agent's first call; 0: 3 s
 	WorkTime  time.Duration // of a command that a real agent takes a while for; 0: 500 ms
@@ -55,7 +59,8 @@ type Config struct {
 // Simulator is hosts that live.
 type Simulator struct {
 	config Config
-	net    *network
+	net    *network         // of the BMCs
+	wire   *network         // of the hosts: the provisioning network
 	cert   *tls.Certificate // of every BMC
 	hosts  []*Server
 
@@ -68,6 +73,11 @@ type Simulator struct {
 func Start(c Config) (*Simulator, error) {
 	c.setDefaults()
 	f := &Simulator{config: c, net: &network{namespace: c.Namespace}}
+	f.wire = f.net
+	if c.NIC != "" {
+		f.wire = &network{namespace: c.Wire}
+	}
+
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	if !c.PlainBMC {
 		cert, _, err := selfSigned(c.BMC)
@@ -150,8 +160,8 @@ func (f *Simulator) ResetCounters() {
 	}
 }
 
-// MoveTo moves all hosts, as they are, to another network namespace: that of an appliance which was
-// switched off and on again. Connections break, as they do then.
+// MoveTo moves the BMCs of all hosts, and without a NIC the hosts, as they are, to another network namespace: that of an
+// appliance which was switched off and on again. Connections break, as they do then.
 func (f *Simulator) MoveTo(namespace string) error {
 	return f.net.move(namespace)
 }
@@ -164,7 +174,7 @@ func (f *Simulator) Close() error {
 	}
 
 	f.work.Wait()
-	return f.net.close()
+	return errors.Join(f.net.close(), f.wire.close())
 }
 
 // sleep waits; false when the host lost its power meanwhile.

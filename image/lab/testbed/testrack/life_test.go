@@ -71,7 +71,7 @@ func (r *room) guarded() {
 		if assert.Error(r.t, err, c.command) {
 			r.t.Logf("refused: %s", err)
 			assert.ErrorContains(r.t, err, c.what)
-			assert.ErrorContains(r.t, err, "firstlight.dev/allow-wipe=true")
+			assert.ErrorContains(r.t, err, "the annotation firstlight.dev/allow-wipe")
 		}
 	}
 	was := r.nodes[0].extra

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox/nodes"
 )
@@ -195,6 +196,46 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	b.installed()
 	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started anew")
 	assert.Contains(t, b.file("cluster.json"), `"born": true`, "its control plane might be made again")
+}
+
+// TestANewerStickLeavesNodesInServiceAsTheyAre: a cluster was installed by another stick, with other programs and
+// images of another patch release. A worker that this stick adds gets this stick's; nobody else does.
+func TestANewerStickLeavesNodesInServiceAsTheyAre(t *testing.T) {
+	b := newBench(t, "newer", 2)
+	b.inventory(1, b.Servers[0])
+	b.installed()
+	first, second := b.Servers[0], b.Servers[1]
+	const links = `readlink /usr/local/bin/kubelet /usr/local/bin/kubeadm /usr/local/bin/kubectl /opt/cni/bin/ptp`
+	stick := b.on(first, links)
+	b.on(first, `
+cd /usr/local/lib/firstlight
+release=$(basename "$(dirname "$(readlink /usr/local/bin/kubelet)")")
+mv "$release" 0123456789ab
+for link in /usr/local/bin/* /opt/cni/bin/*; do
+	to=$(readlink "$link" || true)
+	case $to in */$release/*) ln -sfn "${to%%/"$release"/*}/0123456789ab/${to#*/"$release"/}" "$link" ;; esac
+done
+sed -i "s/$release/0123456789ab/" /etc/systemd/system/*.service
+systemctl daemon-reload
+image=firstlight.internal/etcd:`+assets.EtcdVersion+` # it runs already
+ctr -n k8s.io images tag --force firstlight.internal/pause:`+assets.PauseVersion+` $image
+ctr -n k8s.io images label $image firstlight.dev/synced=true io.cri-containerd.pinned=pinned
+ctr -n k8s.io images tag firstlight.internal/kube-proxy:`+assets.KubernetesVersion+` firstlight.internal/kube-proxy:v1.36.0
+`)
+	b.kubectl("-n", "kube-system", "set", "image", "daemonset/kube-proxy", "kube-proxy=firstlight.internal/kube-proxy:v1.36.0")
+	b.kubectl("-n", "kube-system", "rollout", "status", "daemonset/kube-proxy", "--timeout=3m")
+	before := b.on(first, links)
+	require.NotEqual(t, stick, before)
+	kubelet := b.on(first, "systemctl show kubelet")
+	images := b.on(first, "ctr -n k8s.io images list | sort")
+
+	b.inventory(1, b.Servers...)
+	b.installed()
+	assert.Equal(t, []string{"node-1", "node-2"}, b.ready())
+	assert.Equal(t, stick, b.on(second, links), "the node that was added")
+	assert.Equal(t, before, b.on(first, links), "a node in service was given other programs")
+	assert.Equal(t, images, b.on(first, "ctr -n k8s.io images list | sort"), "a node in service was given other images")
+	assert.Equal(t, kubelet, b.on(first, "systemctl show kubelet"))
 }
 
 // stages are those of nodes and of the cluster, each of which a run may be killed in.

@@ -1,0 +1,40 @@
+package status
+
+// Attention is what of an appliance needs a person. Where it is shown, it comes before anything else.
+type Attention struct {
+	Nodes    []string // that say what a person can do
+	Clusters []string // that failed or are refused
+	Launch   bool     // the launch failed
+	Uploads  []string // checks of the uploads that failed
+}
+
+// None reports whether nothing needs a person.
+func (a Attention) None() bool {
+	return !a.Launch && len(a.Nodes)+len(a.Clusters)+len(a.Uploads) == 0
+}
+
+// Attention finds in a document what needs a person. A stage that failed is not in it: State says that.
+func (d Document) Attention() (a Attention) {
+	for _, n := range d.Nodes {
+		if n.Next != "" {
+			a.Nodes = append(a.Nodes, n.Name)
+		}
+	}
+
+	for _, c := range d.Clusters {
+		if c.Error != "" {
+			a.Clusters = append(a.Clusters, c.Name)
+		}
+	}
+
+	if d.Artifacts != nil {
+		for _, c := range d.Artifacts.Conditions {
+			if c.State == CheckFailed {
+				a.Uploads = append(a.Uploads, c.Name)
+			}
+		}
+	}
+
+	a.Launch = d.Launch.State == LaunchFailed
+	return a
+}

@@ -1,0 +1,58 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+// Headline is how the appliance stands in a few words: what needs a person first. It is on the screen, on serial
+// lines, in `firstlightd status` and, once all stages hold, what systemd is told.
+func Headline(d status.Document) string {
+	switch d.State {
+	case status.StateReady:
+		if text := attention(d); text != "" {
+			return "Needs you: " + text
+		}
+		return "Ready"
+	case status.StateDegraded:
+		return "Something broke and is being mended"
+	case status.StateFailed:
+		return "Stopped: needs you"
+	default:
+		return "Coming up"
+	}
+}
+
+// attention says what needs a person; "" if nothing does.
+func attention(d status.Document) string {
+	a := d.Attention()
+	var all []string
+	switch {
+	case len(a.Nodes) > 0 && a.Launch:
+		all = append(all, fmt.Sprintf("not launched, %s", share(a.Nodes, len(d.Nodes), "node")))
+	case len(a.Nodes) > 0:
+		all = append(all, share(a.Nodes, len(d.Nodes), "node"))
+	case a.Launch:
+		all = append(all, fmt.Sprintf("not launched, %d of %d nodes proven", d.Launch.Verified, d.Launch.Nodes))
+	}
+
+	if len(a.Clusters) > 0 {
+		all = append(all, share(a.Clusters, len(d.Clusters), "cluster"))
+	}
+
+	if len(a.Uploads) > 0 {
+		all = append(all, "uploads ("+strings.Join(a.Uploads, ", ")+")")
+	}
+
+	return strings.Join(all, "; ")
+}
+
+// share names what needs a person if it is one, else how many of how many.
+func share(names []string, all int, what string) string {
+	if len(names) == 1 {
+		return what + " " + names[0]
+	}
+	return fmt.Sprintf("%d of %d %ss", len(names), all, what)
+}

@@ -1,0 +1,62 @@
+package console
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+// fifty are fifty nodes of which some wait for a person.
+func fifty(waiting int) status.Document {
+	d := status.Document{Version: "0.1.0", Name: "rack-7", State: status.StateReady, Next: "Log in: ssh root@10.0.0.7"}
+	for i := range 50 {
+		n := status.Node{Name: "node-" + string(rune('a'+i)), Verified: i >= waiting}
+		if i < waiting {
+			n.Next = "correct bmc.password"
+		}
+		d.Nodes = append(d.Nodes, n)
+	}
+	d.Launch = status.Launch{State: status.LaunchSucceeded, Nodes: 50, Verified: 50 - waiting}
+	if waiting > 0 {
+		d.Launch.State = status.LaunchFailed
+	}
+	return d
+}
+
+// TestWhatNeedsAPersonIsTheHeadline: on the screen, on serial lines and in the status.
+func TestWhatNeedsAPersonIsTheHeadline(t *testing.T) {
+	timeUp := fifty(0)
+	timeUp.Launch = status.Launch{State: status.LaunchFailed, Nodes: 50, Verified: 49}
+	early := fifty(1)
+	early.Launch.State = status.LaunchRunning
+	clusters := fifty(0)
+	clusters.Clusters = []status.Cluster{{Name: "edge", State: "refused", Error: "no host fits"}, {Name: "far", State: "ready"}}
+	both := fifty(8)
+	both.Clusters = []status.Cluster{{Name: "edge", Error: "x"}, {Name: "far", Error: "y"}}
+	uploads := fifty(0)
+	uploads.Artifacts = &status.Artifacts{Conditions: []status.Check{{Name: "serving", State: status.CheckOK}, {Name: "room", State: status.CheckFailed}}}
+	working := fifty(8)
+	working.State = status.StateWorking
+	for want, d := range map[string]status.Document{
+		"Ready":                                  fifty(0),
+		"Needs you: not launched, 8 of 50 nodes": fifty(8),
+		"Needs you: not launched, 49 of 50 nodes proven":          timeUp,
+		"Needs you: node node-a":                                  early,
+		"Needs you: cluster edge":                                 clusters,
+		"Needs you: not launched, 8 of 50 nodes; 2 of 2 clusters": both,
+		"Needs you: uploads (room)":                               uploads,
+		"Coming up":                                               working,
+	} {
+		assert.Equal(t, want, Headline(d))
+		assert.Contains(t, RenderText(d, time.Time{}), "Firstlight 0.1.0   rack-7   "+want+"\n")
+		assert.Contains(t, RenderScreen(d, time.Time{}, 25), "Firstlight 0.1.0   rack-7   "+want+"\n")
+	}
+
+	// Nothing but the headline changes: a serial line is told all the same, and once.
+	assert.Contains(t, RenderChanges(fifty(0), clusters), "firstlight: Needs you: cluster edge. Log in: ssh root@10.0.0.7\n")
+	assert.Contains(t, RenderChanges(clusters, fifty(0)), "firstlight: Ready. ")
+	assert.NotContains(t, RenderChanges(clusters, clusters), "Needs you")
+}

@@ -1,0 +1,176 @@
+package firewall
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/site"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/security.md")
+
+const page = "../../../docs/security.md"
+
+// TestDocsShowTheListeners holds docs/security.md to the list.
+func TestDocsShowTheListeners(t *testing.T) {
+	b, err := os.ReadFile(page)
+	require.NoError(t, err)
+	part := regexp.MustCompile(`(?s)<!-- begin listeners -->\n.*?<!-- end -->`)
+	require.Regexp(t, part, string(b))
+	var rows strings.Builder
+	rows.WriteString("| port | service | bound to | reached from | who may ask | how that is known |\n|---|---|---|---|---|---|\n")
+	for _, l := range Listeners() {
+		from := cmp.Or(strings.Join(l.Networks, ", "), "the appliance")
+		fmt.Fprintf(&rows, "| %d/%s | %s | %s | %s | %s | %s |\n", l.Port, l.Protocol, l.Name, l.At, from, l.Who, l.Known)
+	}
+	want := part.ReplaceAllLiteralString(string(b), "<!-- begin listeners -->\n"+rows.String()+"<!-- end -->")
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
+		return
+	}
+	assert.Equal(t, want, string(b), "run go test ./daemon/appliance/firewall -update")
+}
+
+func TestListenersAreEachOnce(t *testing.T) {
+	names, ports := map[string]bool{}, map[string]bool{}
+	for _, l := range Listeners() {
+		assert.Regexp(t, "^[a-z]+(-[a-z]+)*$", l.Name)
+		assert.False(t, names[l.Name], l.Name)
+		port := fmt.Sprint(l.Protocol, l.Port, l.At == OnLoopback) // the gate and Ironic have one port, each at its address
+		assert.False(t, ports[port], "%d/%s", l.Port, l.Protocol)
+		names[l.Name], ports[port] = true, true
+		assert.Contains(t, []string{"tcp", "udp"}, l.Protocol)
+		assert.True(t, l.At != OnLoopback || l.Networks == nil, "%s is reached from networks on loopback", l.Name)
+		assert.NotEmpty(t, l.Who)
+		assert.NotEmpty(t, l.Known)
+	}
+	for _, path := range []string{"networks.provisioning.allow"} {
+		i := slices.IndexFunc(site.Fields(), func(f site.Field) bool { return f.Path == path })
+		require.GreaterOrEqual(t, i, 0)
+		for _, name := range strings.Split(strings.TrimPrefix(site.Fields()[i].Type, "list of "), ", ") {
+			assert.True(t, names[name], "a site may allow %q, which is no listener", name)
+		}
+	}
+	at := func(name string) uint16 {
+		i := slices.IndexFunc(Listeners(), func(l Listener) bool { return l.Name == name })
+		require.GreaterOrEqual(t, i, 0, name)
+		return Listeners()[i].Port
+	}
+	assert.EqualValues(t, assets.RegistryPort, at("registry"))
+	assert.EqualValues(t, artifact.Port, at("uploads"))
+}
+
+// sockets are the files of the product that open a socket for others, and the listeners that these are; none is what
+// is not a port of the appliance, with the reason.
+var sockets = map[string][]string{
+	"daemon/appliance/initrd/uevent.go":              nil,         // hears the kernel's netlink
+	"pxe/dhcp/check.go":                              nil,         // asks by ARP
+	"pxe/dhcp/probe.go":                              nil,         // asks as a DHCP client; a filter leaves it nothing but answers
+	"pxe/tftp/socket.go":                             {"tftp"},    // one socket for each transfer, which only its client reaches
+	"cmd/firstlightd/pxe.go":                         {"metrics"}, // of the boot services run by themselves
+	"daemon/appliance/api/api.go":                    nil,         // a Unix socket of root's
+	"daemon/appliance/host/timeserver/timeserver.go": {"time"},
+	"daemon/appliance/metrics/metrics.go":            {"metrics"},
+	"daemon/clusters/noderuntime/endpoint.go":        nil, // loopback of a cluster node
+	"daemon/clusters/noderuntime/network.go":         nil, // the same
+	"daemon/clusters/noderuntime/probe.go":           nil, // a pod of a workload cluster
+	"daemon/metal/provisioning/gate.go":              {"ironic"},
+	"daemon/metal/registry/registry.go":              {"registry"},
+	"daemon/uploads/api/api.go":                      {"uploads"},
+	"pxe/bootserver/bootserver.go":                   {"boot"},
+	"pxe/dhcp/packetconn.go":                         {"dhcp", "pxe"},
+	"pxe/tftp/tftp.go":                               {"tftp"},
+}
+
+// opens are calls that make a socket to which others may connect or send.
+var opens = regexp.MustCompile(`^(Listen|ListenPacket|ListenTCP|ListenUDP|ListenUnix|ListenAndServe|ListenAndServeTLS|ListenMulticastUDP|Bind|NewServer|FileListener)$`)
+
+// TestEveryListenerIsOnTheList finds calls that open a socket in what ships on the appliance and on nodes.
+func TestEveryListenerIsOnTheList(t *testing.T) {
+	names := map[string]bool{}
+	for _, l := range Listeners() {
+		names[l.Name] = true
+	}
+	found := map[string]bool{}
+	for _, room := range []string{"cmd/firstlightd", "cmd/firstlight-node", "cmd/firstlight-init", "daemon", "pxe", "assets"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join("../../..", room), func(p string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if d.IsDir() && (strings.HasSuffix(d.Name(), "test") || d.Name() == "bench" || p == "../../../assets/build") {
+				return fs.SkipDir
+			}
+			if d.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
+				return nil
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), p, nil, 0)
+			require.NoError(t, err)
+			rel, _ := filepath.Rel("../../..", p)
+			ast.Inspect(file, func(n ast.Node) bool {
+				if call, ok := n.(*ast.CallExpr); ok {
+					if of, ok := call.Fun.(*ast.SelectorExpr); ok && opens.MatchString(of.Sel.Name) && isSocket(of) {
+						found[filepath.ToSlash(rel)] = true
+					}
+				}
+				return true
+			})
+			return nil
+		}))
+	}
+	for file := range found {
+		assert.True(t, has(sockets, file), "%s opens a socket: put the port on the list of listeners, and the file here", file)
+	}
+	for file, of := range sockets {
+		assert.True(t, found[file], "%s opens no socket any more", file)
+		for _, name := range of {
+			assert.True(t, names[name], "%s: %s is not on the list", file, name)
+		}
+	}
+}
+
+// isSocket leaves out what is called alike and opens nothing: a mount, a method of ours that only starts what is
+// listed itself.
+func isSocket(of *ast.SelectorExpr) bool {
+	x, isPackage := of.X.(*ast.Ident)
+	switch of.Sel.Name {
+	case "Bind", "NewServer":
+		return isPackage && x.Name == "unix"
+	case "Listen":
+		return !isPackage || x.Name == "net" || x.Name == "tls" || x.Name == "lc" || x.Name == "unix"
+	}
+	return true
+}
+
+func has(all map[string][]string, file string) bool { _, ok := all[file]; return ok }
+
+func TestRulesOfASite(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", `iifname . meta l4proto . th dport { "provisioning" . tcp . 22, "baremetal" . tcp . 22, `},
+		{"networks: {bmc: {cidr: 10.0.0.0/24}}", `{ "provisioning" . tcp . 22, "bmc" . tcp . 22, `},
+		{"networks: {bmc: {cidr: 10.0.0.0/24}, baremetal: {interface: eno1}}", `{ "provisioning" . tcp . 22, "baremetal" . tcp . 22, `},
+		{"networks: {baremetal: {allow: [kubernetes]}}", `iifname "baremetal" ip daddr 172.22.0.1 tcp dport 6443 accept`},
+		{"networks: {provisioning: {allow: [kubernetes]}}", `"provisioning" . tcp . 6443 }`},
+		{"networks: {baremetal: {forward: [provisioning]}}", `iifname "baremetal" oifname "provisioning" accept`},
+		{"networks: {provisioning: {allow: [ssh]}}", `{ "provisioning" . tcp . 22, "baremetal" . tcp . 22, `},
+	} {
+		s, problems := site.Load("site.yaml", []byte(c.text))
+		require.NoError(t, problems.Err(), c.text)
+		assert.Contains(t, newRules(s.WithDefaults()).render(), c.want, c.text)
+	}
+}

@@ -1,0 +1,78 @@
+package firewall
+
+// Place is the addresses that a listener is bound to.
+type Place string
+
+// Places. A listener may still be reached at fewer of them: its networks say from where.
+const (
+	Everywhere     Place = "all addresses"
+	OnDevice       Place = "the interface of each network that it serves"
+	OnProvisioning Place = "the address on provisioning"
+	WhereSupplied  Place = "the addresses on provisioning and baremetal"
+	OnLoopback     Place = "loopback"
+)
+
+// Networks of the list. Those of the site have a bridge of the same name.
+const (
+	provisioning = "provisioning"
+	bmc          = "bmc"
+	baremetal    = "baremetal"
+
+	// owner is the network that people and their programs come from: baremetal, or bmc if the site names no
+	// baremetal network, because then it is the only way in besides provisioning.
+	owner = "the owner's"
+)
+
+// Listener is one port on which something on the appliance answers.
+type Listener struct {
+	Name     string // one word; those that a site may allow elsewhere have it in site.yaml
+	Protocol string // tcp or udp
+	Port     uint16
+	At       Place
+	Networks []string // from where it is reached; none: from the appliance and its pods alone
+	Who      string   // who may ask what
+	Known    string   // how it is known who asks, and what bounds those who are not
+}
+
+// Listeners are all ports of the appliance. The packet filter is made from this list, docs/security.md shows it, and
+// tests find a listener that is not on it.
+func Listeners() []Listener {
+	return []Listener{
+		{"ssh", "tcp", 22, Everywhere, []string{provisioning, owner},
+			"root", "SSH keys of the site; without any it does not run"},
+		{"dhcp", "udp", 67, OnDevice, []string{provisioning, bmc, baremetal},
+			"every machine: an address, on bmc and baremetal if the site says so", "not known; bounded per MAC"},
+		{"pxe", "udp", 4011, OnDevice, []string{provisioning},
+			"every machine: the name of its boot program", "not known"},
+		{"tftp", "udp", 69, OnDevice, []string{provisioning},
+			"every machine: boot programs", "not known; bounded per address"},
+		{"boot", "tcp", 6180, WhereSupplied, []string{provisioning, baremetal},
+			"every machine: scripts, images, packages; no scripts and no images on baremetal",
+			"by the lease of its address; bounded per address, half of the room is kept for nodes of the site"},
+		{"registry", "tcp", 5000, WhereSupplied, []string{provisioning, baremetal},
+			"every machine reads container images; the appliance writes",
+			"reading: not known, bounded per address; writing: client certificate"},
+		{"ironic", "tcp", 6385, OnProvisioning, []string{provisioning},
+			"agents of booted machines, three routes of Ironic's API", "token of the boot, with its lease; bounded per address"},
+		{"kubernetes", "tcp", 6443, OnProvisioning, nil,
+			"programs and pods of the appliance", "certificates and tokens, rights by RBAC"},
+		{"kubelet", "tcp", 10250, OnProvisioning, nil,
+			"the API server", "client certificate, rights by RBAC"},
+		{"uploads", "tcp", 9015, Everywhere, []string{provisioning, owner},
+			"users of the upload API", "token or client certificate, rights by RBAC; bounded per address"},
+		{"time", "udp", 123, WhereSupplied, []string{provisioning, baremetal},
+			"every machine: the time", "not known; an answer is as long as its question"},
+		{"ironic-api", "tcp", 6385, OnLoopback, nil, "programs of the appliance", "password, drawn for each appliance"},
+		{"ironic-conductor", "tcp", 8089, OnLoopback, nil, "Ironic's API", "password, drawn for each appliance"},
+		{"bpa-health", "tcp", 8384, OnLoopback, nil, "the kubelet's probe", "not known"},
+		{"metrics", "tcp", 9100, OnLoopback, nil, "readers of metrics on the appliance", "not known"},
+		{"etcd", "tcp", 2379, OnLoopback, nil, "the API server", "client certificate"},
+		{"etcd-peers", "tcp", 2380, OnLoopback, nil, "other members; there are none", "client certificate"},
+		{"etcd-metrics", "tcp", 2381, OnLoopback, nil, "the kubelet's probe", "not known"},
+		{"kubelet-health", "tcp", 10248, OnLoopback, nil, "the kubelet's own check", "not known"},
+		{"kube-proxy", "tcp", 10249, OnLoopback, nil, "readers of metrics on the appliance", "not known"},
+		{"kube-proxy-health", "tcp", 10256, OnLoopback, nil, "the kubelet's probe", "not known"},
+		{"controller-manager", "tcp", 10257, OnLoopback, nil, "the kubelet's probe", "tokens"},
+		{"scheduler", "tcp", 10259, OnLoopback, nil, "the kubelet's probe", "tokens"},
+	}
+}

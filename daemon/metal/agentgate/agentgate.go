@@ -1,0 +1,120 @@
+// Package agentgate is the door between the provisioning network and Ironic. Ironic's API listens on loopback alone;
+// what the agent in a ramdisk needs of it is served here, and only to a machine that this appliance has just booted:
+// the boot server mints a token with each script (Gate.Mint), the script hands it to the agent in the path of its URLs
+// (/b/TOKEN/v1/…), and the gate lets through what that machine may say of itself. All else is dropped before Ironic
+// sees a byte of it.
+package agentgate
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"firstlight.dev/firstlight/pxe"
+	"firstlight.dev/firstlight/pxe/limit"
+)
+
+// What one request may send, in bytes. An inventory is some ten kilobytes; lists of disks and neighbours make it grow.
+const (
+	maxInventory = 8 << 20
+	maxHeartbeat = 64 << 10
+	maxAnswer    = 1 << 20
+	maxHeader    = 16 << 10
+)
+
+// How many bytes of inventories are held at a time, of all nodes and of all unknown machines, and how long one waits
+// for room.
+const (
+	nodeRoom    = 2 * maxInventory
+	unknownRoom = maxInventory
+	roomTimeout = 30 * time.Second
+)
+
+// How many connections there may be: an agent opens two at most.
+const (
+	maxConnections = 2048
+	maxPerAddress  = 16
+)
+
+// idleTimeout is how long a connection may lie still between two calls: agents call every 18 to 36 s.
+const idleTimeout = 2 * time.Minute
+
+// Gate lets agents through to Ironic. All fields are required.
+type Gate struct {
+	Log   *slog.Logger
+	Boots *Boots
+	// Ironic is where its API is, and what it is asked with.
+	Ironic func() (url string, client *http.Client, err error)
+	// Host is the host with a MAC, nil if there is none; current: the API was asked since the daemon started.
+	Host func(mac string) (host *Host, current bool)
+	// Owner is the host that boots from a MAC; "" if there is none.
+	Owner func(mac string) string
+	// WithoutMAC reports whether a host that has no MAC yet has its BMC at an address: Ironic finds such a host by it.
+	WithoutMAC func(bmc string) bool
+	// Machines knows who has which address.
+	Machines pxe.Machines
+	// IsInside reports whether an address is one of this machine or of its pods, which ask Ironic with its password.
+	IsInside func(addr netip.Addr) bool
+
+	refusals refusals
+
+	nodeBodies, unknownBodies *semaphore.Weighted
+}
+
+var _ pxe.Minter = (*Gate)(nil)
+
+// Mint implements pxe.Minter.
+func (g *Gate) Mint(m pxe.Machine, _ pxe.Boot) (pxe.Secret, error) {
+	host, current := g.Host(m.MAC.String())
+	switch {
+	case !current:
+		return "", errors.New("the appliance is still starting and does not know its hosts yet")
+	case host == nil:
+		return g.Boots.Mint(m, "", "")
+	}
+	return g.Boots.Mint(m, host.Name, host.UUID)
+}
+
+// LastRefusal is why an agent of a host was refused last, as a sentence, if none was let through since.
+func (g *Gate) LastRefusal(host string) (sentence string, at time.Time) { return g.refusals.last(host) }
+
+// Serve answers on a listener, with TLS and the certificate that is asked for at each handshake, until ctx ends. It
+// closes the listener.
+func (g *Gate) Serve(
+	ctx context.Context, listener net.Listener, certificate func() (*tls.Certificate, error),
+) error {
+	g.nodeBodies, g.unknownBodies = semaphore.NewWeighted(nodeRoom), semaphore.NewWeighted(unknownRoom)
+	server := &limit.Server{
+		Handler: g,
+		Log:     g.Log,
+		TLS: &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() },
+		},
+		Connections: maxConnections,
+		PerClient:   maxPerAddress,
+		Known:       g.isNode,
+		Inside:      g.IsInside,
+		Idle:        idleTimeout,
+		MaxHeader:   maxHeader,
+	}
+	return server.Serve(ctx, listener)
+}
+
+// isNode reports whether an address is a host's.
+func (g *Gate) isNode(addr netip.Addr) bool {
+	machine, ok := g.Machines.MachineAt(addr)
+	if !ok {
+		return false
+	}
+
+	host, _ := g.Host(machine.MAC.String())
+	return host != nil
+}

@@ -1,0 +1,293 @@
+package agentgate
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/pxe"
+)
+
+const patience = time.Minute
+
+// bed is a gate before an Ironic that remembers what it was asked. Machines are at 172.22.0.N, with the MAC
+// 52:54:00:00:00:N; hosts are node1 and node2, at 11 and 12.
+type bed struct {
+	*Gate
+	addr  string
+	roots *x509.CertPool
+	log   *bytes.Buffer
+
+	mu     sync.Mutex
+	asked  []string
+	hosts  map[string]*Host // by MAC
+	bmc    string           // of a host without a MAC
+	inside netip.Addr
+}
+
+// far shows a client at 127.0.0.N as the machine 172.22.0.N: what comes from this machine has no limits.
+type far struct{ net.Listener }
+
+func (l far) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return farConn{conn}, nil
+}
+
+type farConn struct{ net.Conn }
+
+func farAddr(octet byte) netip.Addr { return netip.AddrFrom4([4]byte{172, 22, 0, octet}) }
+
+func (c farConn) RemoteAddr() net.Addr {
+	from := c.Conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(farAddr(from.Addr().As4()[3]), from.Port()))
+}
+
+func (farConn) LocalAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("172.22.0.1:6385"))
+}
+
+func macOf(octet byte) string { return net.HardwareAddr{0x52, 0x54, 0, 0, 0, octet}.String() }
+
+func (b *bed) MachineAt(addr netip.Addr) (pxe.Machine, bool) {
+	mac, _ := net.ParseMAC(macOf(addr.As4()[3]))
+	return pxe.Machine{MAC: mac, Addr: addr}, addr.As4()[3] != 99
+}
+
+func newBed(t *testing.T) *bed {
+	b := &bed{log: &bytes.Buffer{}, hosts: map[string]*Host{
+		macOf(11): {Name: "node1", UUID: uuid},
+		macOf(12): {Name: "node2", UUID: other},
+	}}
+	ironic := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		b.mu.Lock()
+		b.asked = append(b.asked, fmt.Sprintf("%s %s %s %d", r.Method, r.URL, r.Header.Get(versionHeader), len(body)))
+		b.mu.Unlock()
+		fmt.Fprint(w, `{"ironic": "answers"}`)
+	}))
+	t.Cleanup(ironic.Close)
+	b.Gate = &Gate{
+		Log:    slog.New(slog.NewTextHandler(b.log, nil)),
+		Boots:  newBoots(filepath.Join(t.TempDir(), "boots.json")),
+		Ironic: func() (string, *http.Client, error) { return ironic.URL, ironic.Client(), nil },
+		Host:   func(mac string) (*Host, bool) { return b.hosts[mac], true },
+		Owner: func(mac string) string {
+			if h := b.hosts[mac]; h != nil {
+				return h.Name
+			}
+			return ""
+		},
+		WithoutMAC: func(bmc string) bool { return bmc == b.bmc && bmc != "" },
+		Machines:   b,
+		IsInside:   func(addr netip.Addr) bool { return addr == b.inside },
+	}
+	inner, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	b.addr, b.roots = inner.Addr().String(), x509.NewCertPool()
+	b.roots.AddCert(ironic.Certificate())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- b.Serve(ctx, far{inner}, func() (*tls.Certificate, error) { return &ironic.TLS.Certificates[0], nil })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+	return b
+}
+
+// boot gives a machine its script and returns the path that its agent begins with.
+func (b *bed) boot(t *testing.T, octet byte) string {
+	machine, _ := b.MachineAt(farAddr(octet))
+	token, err := b.Mint(machine, pxe.Boot{})
+	require.NoError(t, err)
+	return "/b/" + token.Reveal()
+}
+
+func (b *bed) dialer(octet byte) *net.Dialer {
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, octet)}}
+}
+
+// ask speaks as the machine with that last octet.
+func (b *bed) ask(t *testing.T, octet byte, method, path string, body io.Reader) (int, string) {
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       b.dialer(octet).DialContext,
+		TLSClientConfig:   &tls.Config{RootCAs: b.roots, ServerName: "example.com"},
+	}}
+	request, err := http.NewRequestWithContext(t.Context(), method, "https://"+b.addr+path, body)
+	require.NoError(t, err)
+	request.Header.Set(versionHeader, "1.96")
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text)
+}
+
+func (b *bed) requests() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.asked
+}
+
+func inventoryOf(macs ...string) io.Reader {
+	var nics []map[string]string
+	for _, mac := range macs {
+		nics = append(nics, map[string]string{"mac_address": mac})
+	}
+	text, _ := json.Marshal(map[string]any{"inventory": map[string]any{"interfaces": nics, "bmc_address": "10.0.0.9"}})
+	return bytes.NewReader(text)
+}
+
+func beatFrom(octet byte) io.Reader {
+	return strings.NewReader(fmt.Sprintf(`{"callback_url": "https://172.22.0.%d:9999", "agent_token": "t"}`, octet))
+}
+
+// TestAnAgentGetsThrough with all that it asks for, and Ironic is asked for this node alone.
+func TestAnAgentGetsThrough(t *testing.T) {
+	b := newBed(t)
+	base := b.boot(t, 11)
+	for _, c := range []struct {
+		method, path string
+		body         io.Reader
+	}{
+		{"GET", "/", nil},
+		{"POST", "/v1/continue_inspection", inventoryOf(macOf(11), macOf(77))},
+		{"GET", "/v1/lookup?addresses=" + macOf(12) + "," + macOf(11) + "&node_uuid=" + other, nil},
+		{"POST", "/v1/heartbeat/" + uuid, beatFrom(11)},
+	} {
+		code, said := b.ask(t, 11, c.method, base+c.path, c.body)
+		assert.Equal(t, 200, code, "%s %s: %s", c.method, c.path, said)
+	}
+	asked := b.requests()
+	require.Len(t, asked, 4)
+	assert.Equal(t, "GET / 1.96 0", asked[0])
+	assert.Regexp(t, `^POST /v1/continue_inspection  \d+$`, asked[1], "with the newest version the answer has a token in it")
+	assert.Equal(t, "GET /v1/lookup?addresses=52%3A54%3A00%3A00%3A00%3A0b&node_uuid="+uuid+" 1.96 0", asked[2])
+	assert.Regexp(t, `^POST /v1/heartbeat/`+uuid+` 1.96 \d+$`, asked[3])
+	assert.Empty(t, b.log.String())
+}
+
+// TestAStrangerIsRefused whatever it says: Ironic is asked nothing, each refusal is told once, and the node it concerns
+// says why.
+func TestAStrangerIsRefused(t *testing.T) {
+	b := newBed(t)
+	base := b.boot(t, 11)
+	for range 3 {
+		for _, path := range []string{"/v1/continue_inspection", "/b/" + strings.Repeat("A", 43) + "/v1/continue_inspection", base + "/v1/continue_inspection", "/b//v1/continue_inspection"} {
+			code, said := b.ask(t, 66, "POST", path, inventoryOf(macOf(11)))
+			assert.Equal(t, 403, code, said)
+		}
+		for _, path := range []string{"/", "/v1", "/v1/nodes", "/v1/lookup?addresses=" + macOf(11), base + "/v1/lookup?addresses=" + macOf(11)} {
+			code, said := b.ask(t, 66, "GET", path, nil)
+			assert.Equal(t, 403, code, said)
+		}
+		code, _ := b.ask(t, 66, "POST", base+"/v1/heartbeat/"+uuid, beatFrom(66))
+		assert.Equal(t, 403, code)
+		code, _ = b.ask(t, 11, "POST", base+"/v1/heartbeat/"+uuid, beatFrom(66))
+		assert.Equal(t, 403, code)
+		code, _ = b.ask(t, 11, "GET", base+"/v1/nodes", nil)
+		assert.Equal(t, 404, code)
+	}
+	assert.Empty(t, b.requests())
+	lines := strings.Count(b.log.String(), "agent refused")
+	assert.Equal(t, 4, lines, b.log.String())
+	assert.NotContains(t, b.log.String(), strings.TrimPrefix(base, "/b/"))
+	sentence, at := b.LastRefusal("node1")
+	assert.NotEmpty(t, sentence)
+	assert.WithinDuration(t, time.Now(), at, patience)
+
+	code, _ := b.ask(t, 11, "GET", base+"/", nil)
+	require.Equal(t, 200, code)
+	sentence, _ = b.LastRefusal("node1")
+	assert.Empty(t, sentence, "its agent was let through since")
+}
+
+// TestAnUnknownMachinePostsItsInventoryAlone, and Ironic reads it only where a host without a MAC has its BMC.
+func TestAnUnknownMachinePostsItsInventoryAlone(t *testing.T) {
+	b := newBed(t)
+	base := b.boot(t, 40)
+	code, _ := b.ask(t, 40, "POST", base+"/v1/continue_inspection", inventoryOf(macOf(40)))
+	assert.Equal(t, 404, code)
+	code, _ = b.ask(t, 40, "GET", base+"/v1/lookup?addresses="+macOf(40), nil)
+	assert.Equal(t, 404, code)
+	b.bmc = "10.0.0.9"
+	code, _ = b.ask(t, 40, "POST", base+"/v1/continue_inspection", inventoryOf(macOf(40), macOf(11)))
+	assert.Equal(t, 403, code, "it names a NIC of a host")
+	require.Empty(t, b.requests())
+	code, _ = b.ask(t, 40, "POST", base+"/v1/continue_inspection", inventoryOf(macOf(40)))
+	assert.Equal(t, 200, code)
+	require.Len(t, b.requests(), 1)
+}
+
+// TestWhatIsTooLargeIsNotRead: a stranger's body not at all, a node's to its limit.
+func TestWhatIsTooLargeIsNotRead(t *testing.T) {
+	b := newBed(t)
+	base := b.boot(t, 11)
+	huge := bytes.Repeat([]byte(" "), 60<<20)
+	b.ask(t, 66, "POST", "/v1/continue_inspection", bytes.NewReader(huge))
+	code, _ := b.ask(t, 11, "GET", base+"/", nil)
+	assert.Equal(t, 200, code)
+	b.ask(t, 11, "POST", base+"/v1/continue_inspection", bytes.NewReader(huge))
+	b.ask(t, 11, "POST", base+"/v1/continue_inspection", io.MultiReader(bytes.NewReader(huge))) // of unknown length
+	code, _ = b.ask(t, 11, "POST", base+"/v1/heartbeat/"+uuid, bytes.NewReader(huge[:maxHeartbeat+1]))
+	assert.Equal(t, 413, code)
+	assert.Equal(t, []string{"GET / 1.96 0"}, b.requests())
+}
+
+// TestSilentConnectionsShutNobodyOut: of one address, and of as many addresses as there are.
+func TestSilentConnectionsShutNobodyOut(t *testing.T) {
+	b := newBed(t)
+	base := b.boot(t, 11)
+	for i := range 101 + maxConnections {
+		octet := byte(66)
+		if i > 101 {
+			octet = byte(100 + i%150)
+		}
+		conn, err := b.dialer(octet).Dial("tcp4", b.addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	code, said := b.ask(t, 11, "GET", base+"/", nil)
+	assert.Equal(t, 200, code, said)
+}
+
+// TestProgramsOfTheApplianceReachAllOfIronic, which asks them for its password.
+func TestProgramsOfTheApplianceReachAllOfIronic(t *testing.T) {
+	b := newBed(t)
+	b.inside = farAddr(5)
+	code, _ := b.ask(t, 5, "GET", "/v1/nodes?fields=uuid", nil)
+	assert.Equal(t, 200, code)
+	assert.Equal(t, []string{"GET /v1/nodes?fields=uuid 1.96 0"}, b.requests())
+}
+
+// TestNothingIsMintedBeforeTheHostsAreKnown: a node would be taken for an unknown machine.
+func TestNothingIsMintedBeforeTheHostsAreKnown(t *testing.T) {
+	g := &Gate{Boots: newBoots(filepath.Join(t.TempDir(), "b")), Host: func(string) (*Host, bool) { return nil, false }}
+	_, err := g.Mint(machine(1), pxe.Boot{})
+	assert.ErrorContains(t, err, "does not know its hosts yet")
+}

@@ -1,0 +1,46 @@
+package netboot
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"firstlight.dev/firstlight/assets/site"
+)
+
+// IsKnown reports whether an address is that of a node of the site: a static one of its links, or one that the DHCP
+// server of the provisioning network gave it or keeps for it. It is asked for every connection.
+func (s *Server) IsKnown(addr netip.Addr) bool {
+	if s.static.has(addr, s.Site) {
+		return true
+	}
+	serving := s.serving.Load()
+	return serving != nil && serving.DHCP() != nil && serving.DHCP().IsKnown(addr)
+}
+
+// staticAddresses are those that the site gives its nodes. They are looked up again after a while: the site may have
+// been edited, and it takes too long to read it for every connection.
+type staticAddresses struct {
+	mu   sync.Mutex
+	all  map[netip.Addr]bool
+	read time.Time
+}
+
+// staticValidity is how long they are good for.
+const staticValidity = 5 * time.Second
+
+func (s *staticAddresses) has(addr netip.Addr, current func() *site.Site) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil || time.Since(s.read) > staticValidity {
+		s.all, s.read = map[netip.Addr]bool{}, time.Now()
+		for _, n := range current().Nodes {
+			for _, l := range n.Links {
+				if a := l.Address.Prefix.Addr(); a.IsValid() {
+					s.all[a] = true
+				}
+			}
+		}
+	}
+	return s.all[addr]
+}

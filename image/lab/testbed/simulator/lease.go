@@ -1,0 +1,101 @@
+package simulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+	"github.com/vishvananda/netlink"
+)
+
+// leaseTimeout is how long a host waits for an answer before it asks for an address again.
+const leaseTimeout = 5 * time.Second
+
+// addr is the host's address on the provisioning network.
+func (h *Server) addr() netip.Addr {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.address
+}
+
+// acquireAddress asks the DHCP server of the provisioning network for the host's address, as its firmware does, until
+// it has one. All hosts share one interface; each has its own MAC in what it sends, and its own address.
+func (h *Server) acquireAddress(ctx context.Context) error {
+	if h.simulator.config.NIC == "" {
+		return nil
+	}
+
+	for ctx.Err() == nil {
+		addr, err := h.requestLease(ctx)
+		if err == nil {
+			return h.setAddress(addr)
+		}
+		h.logEvent("boot: no address: %v", err)
+	}
+
+	return ctx.Err()
+}
+
+func (h *Server) requestLease(ctx context.Context) (addr netip.Addr, err error) {
+	mac, err := net.ParseMAC(h.MAC)
+	if err != nil {
+		return addr, err
+	}
+
+	var client *nclient4.Client
+	err = inNamespace(h.simulator.wire.path(), func() (err error) {
+		client, err = nclient4.New(
+			h.simulator.config.NIC, nclient4.WithHWAddr(mac), nclient4.WithTimeout(leaseTimeout), nclient4.WithRetry(3),
+		)
+		return err
+	})
+	if err != nil {
+		return addr, fmt.Errorf("ask for an address: %w", err)
+	}
+	defer client.Close()
+
+	lease, err := client.Request(ctx, dhcpv4.WithBroadcast(true)) // a frame to its own MAC would not get here
+	if err != nil {
+		return addr, fmt.Errorf("ask for an address: %w", err)
+	}
+
+	addr, ok := netip.AddrFromSlice(lease.ACK.YourIPAddr.To4())
+	if !ok {
+		return addr, errors.New("ask for an address: the server gave none")
+	}
+
+	return addr, nil
+}
+
+// setAddress gives the shared interface the host's address, in the place of its last one.
+func (h *Server) setAddress(addr netip.Addr) error {
+	h.mu.Lock()
+	last := h.address
+	h.address = addr
+	h.mu.Unlock()
+	return inNamespace(h.simulator.wire.path(), func() error {
+		link, err := netlink.LinkByName(h.simulator.config.NIC)
+		if err != nil {
+			return fmt.Errorf("set address %s: %w", addr, err)
+		}
+
+		if last != addr && !last.IsLoopback() {
+			_ = netlink.AddrDel(link, &netlink.Addr{IPNet: hostNet(last)}) // it may be gone with the interface
+		}
+
+		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: hostNet(addr)}); err != nil {
+			return fmt.Errorf("set address %s: %w", addr, err)
+		}
+
+		return nil
+	})
+}
+
+func hostNet(addr netip.Addr) *net.IPNet {
+	return &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(32, 32)}
+}
