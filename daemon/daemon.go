@@ -403,6 +403,15 @@ func (d *Daemon) stageReady(name string) func() bool {
 	}
 }
 
+// stageBegun reports whether all before a stage holds, so that it is its turn or was.
+func (d *Daemon) stageBegun(name string) func() bool {
+	return func() bool {
+		stages := d.runner.Snapshot().Stages
+		i := slices.IndexFunc(stages, func(s status.Stage) bool { return s.Name == name })
+		return i >= 0 && stages[i].State != status.StateWaiting
+	}
+}
+
 // notifyReady tells systemd that the status can be asked for: what waits for this unit waits for
 // a daemon that answers, not for the end of the plan.
 func (d *Daemon) notifyReady() {

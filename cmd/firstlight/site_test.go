@@ -85,20 +85,25 @@ func TestSiteSchemaIsThePublishedOne(t *testing.T) {
 func TestSiteImport(t *testing.T) {
 	icn := siteData + "icn/testdata/2019."
 	out, notes, err := command(t, "", "site", "import", "--user-config", icn+"user_config.sh", "--nodes", icn+"nodes.json")
-	require.NoError(t, err)
+	require.ErrorContains(t, err, "2 of 2 nodes cannot be installed yet")
 	assert.Contains(t, notes, icn+"user_config.sh:6: BS_DHCP_INTERFACE: ")
+	assert.Contains(t, notes, icn+"nodes.json:3: nodes[0]: no MAC: ")
 	_, _, err = command(t, out, "site", "validate", "-")
 	require.NoError(t, err)
 
 	file := filepath.Join(t.TempDir(), "site.yaml")
-	_, _, err = command(t, "", "site", "import", "--nodes", icn+"nodes.json", "--out", file)
+	t.Setenv("IRONIC_INTERFACE", "eth7")
+	later := siteData + "icn/testdata/2021."
+	_, notes, err = command(t, "", "site", "import", "--nodes", later+"nodes.json", "--out", file)
 	require.NoError(t, err)
+	assert.Contains(t, notes, "environment: IRONIC_INTERFACE: taken from the environment")
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "the file holds passwords")
 	_, _, err = command(t, "", "site", "import", "--nodes", icn+"nodes.json", "--out", file)
 	require.ErrorIs(t, err, os.ErrExist, "no file is overwritten")
 
+	t.Setenv("IRONIC_INTERFACE", "")
 	bad := filepath.Join(t.TempDir(), "nodes.json")
 	require.NoError(t, os.WriteFile(bad, []byte(`{"nodes":[{"name":"a","ipmi_driver_info":{"address":"10.0.0.300:99999"}}]}`), 0o600))
 	out, notes, err = command(t, "", "site", "import", "--nodes", bad)

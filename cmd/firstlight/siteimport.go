@@ -20,8 +20,10 @@ func newSiteImportCommand() *cobra.Command {
 		Long: `Make a site file of ICN's user_config.sh and nodes.json and print it.
 The shell file is parsed, never executed. What could not be carried over is told
 on standard error, one line each, with the reason. The site file holds the
-passwords of BMCs in clear and those of users as hashes.
-Exit code 1 if the site that results has problems; it is written nevertheless.`,
+passwords of BMCs in clear and those of users as hashes. ICN's variables in the
+environment count as they did for ICN's scripts: below what the file assigns.
+Exit code 1 if the site that results has problems, or a node that cannot be
+installed yet; it is written nevertheless.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if userConfig == "" && nodes == "" {
@@ -38,7 +40,7 @@ Exit code 1 if the site that results has problems; it is written nevertheless.`,
 				return err
 			}
 
-			text, notes, err := icn.Import(config, servers)
+			text, notes, err := icn.Import(icn.Input{UserConfig: config, Nodes: servers, Environment: os.Environ()})
 			if err != nil {
 				return err
 			}
@@ -59,20 +61,36 @@ Exit code 1 if the site that results has problems; it is written nevertheless.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), n)
 			}
 
-			if _, problems := site.Load(name, text); len(problems) > 0 {
+			s, problems := site.Load(name, text)
+			if len(problems) > 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), problems)
 				return fmt.Errorf(
 					"check imported site: %d problems, correct them in the file that was written", len(problems),
 				)
 			}
 
-			return nil
+			return checkInstallable(s)
 		},
 	}
 	cmd.Flags().StringVar(&userConfig, "user-config", "", "ICN's user_config.sh, of any generation")
 	cmd.Flags().StringVar(&nodes, "nodes", "", "ICN's nodes.json")
 	cmd.Flags().StringVar(&out, "out", "", "write the site to this new file instead of standard output")
 	return cmd
+}
+
+// checkInstallable is an error if nodes of a site lack something before they can be installed; the notes said what.
+func checkInstallable(s *site.Site) error {
+	missing := 0
+	for _, n := range s.Nodes {
+		if n.Gap() != "" {
+			missing++
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d of %d nodes cannot be installed yet; add to the file that was written what is named above",
+			missing, len(s.Nodes))
+	}
+	return nil
 }
 
 func importFile(name string) (*icn.File, error) {

@@ -1,18 +1,27 @@
 package icn
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
+
+	"firstlight.dev/firstlight/assets/site"
 )
 
 // userConfig carries over the variables that ICN's user_config.sh had in any of its
 // generations, and those of its environment that people put there.
 func (im *importer) userConfig(f *File) error {
-	variables, err := im.readShell(f)
-	if err != nil {
-		return err
+	var variables []variable
+	if f == nil {
+		f = &File{Name: environmentFile}
+	} else {
+		var err error
+		if variables, err = im.readShell(f); err != nil {
+			return err
+		}
 	}
 
+	variables = im.addEnvironment(variables)
 	c := &config{importer: im, file: f.Name, vars: map[string]variable{}}
 	for _, v := range variables {
 		if v.value != "" {
@@ -53,7 +62,11 @@ func (c *config) pop(name string) (variable, bool) {
 }
 
 func (c *config) noteVariable(v variable, format string, args ...any) {
-	c.addNote(c.file, v.line, v.name, format, args...)
+	file := c.file
+	if v.line == 0 {
+		file = environmentFile
+	}
+	c.addNote(file, v.line, v.name, format, args...)
 }
 
 func (c *config) importProvisioning() {
@@ -114,10 +127,22 @@ func (c *config) importOuterNetworks() {
 		hasGW = false
 	}
 
+	if network, found := c.rack.providerNetwork(address); hasIP && found && !strings.Contains(ip.value, "/") {
+		bmc, ip.value = network, network.String() // the servers say how long it is
+	}
+
 	role := "bmc"
-	if hasIP && hasGW && bmc.Contains(gateway) {
+	switch {
+	case hasIP && hasGW && bmc.Contains(gateway):
 		role = "baremetal"
 		c.noteVariable(ip, "the provider network's gateway %s is in its network: taken as one network, baremetal, through which the BMCs are reached", gateway)
+	case (hasIP || hasNIC) && c.rack.isMerged(address):
+		role = "baremetal"
+		c.noteVariable(cmp.Or(nic, ip), "the servers have their own addresses in the network of the BMCs: taken as one network, baremetal, through which the BMCs are reached")
+	}
+
+	if hasNIC || hasIP {
+		c.outerRole, c.outer = role, bmc
 	}
 
 	if hasNIC {
@@ -182,6 +207,10 @@ func (c *config) computeNode() error {
 		set(n, hashed, "os", "password")
 	}
 
+	if gap := (site.Node{}).Gap(); gap != "" {
+		c.noteVariable(name, "%s", gap)
+	}
+
 	c.addNode(n)
 	return nil
 }
@@ -192,7 +221,7 @@ const unknownVariable = "not a variable of ICN; look for its place in docs/site.
 func droppedReason(name string) string {
 	switch name {
 	case "BS_DHCP_INTERFACE", "BS_DHCP_INTERFACE_IP":
-		return "there is no bootstrap DHCP network of its own: nodes get their addresses on provisioning, or on baremetal when networks.baremetal.dhcp.range is given"
+		return "there is no bootstrap DHCP network of its own: nodes get their addresses on provisioning, or on baremetal when networks.baremetal.dhcp.range is given; a Provisioning that names a node by its NIC there finds it, if the NIC's MAC is in macs"
 	case "DOCKER_REGISTRY_MIRRORS":
 		return "no registry is used, every container image is on the stick; nothing to do"
 	case "IRONIC_PROVISIONING_INTERFACE":

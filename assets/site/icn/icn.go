@@ -38,22 +38,40 @@ func (n Note) String() string {
 	return fmt.Sprintf("%s: %s: %s", at, n.Subject, n.Message)
 }
 
-// Import makes the site document of the two inputs, either of which may be nil. The
+// Input is what an ICN installation was made of. Each part may be missing.
+type Input struct {
+	UserConfig  *File
+	Nodes       *File
+	Environment []string // of the caller, NAME=VALUE, by which ICN's scripts filled in what user_config.sh left open
+}
+
+// Import makes the site document of the inputs. The
 // document holds the BMCs' passwords in clear and those of users as hashes. Load must
 // still judge it: an address that was wrong in the input is as wrong in the output.
 // An error means that an input could not be read at all.
-func Import(userConfig, nodes *File) ([]byte, []Note, error) {
-	im := &importer{doc: &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}}
-	if userConfig != nil {
-		if err := im.userConfig(userConfig); err != nil {
+func Import(in Input) ([]byte, []Note, error) {
+	im := &importer{
+		doc:         &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"},
+		environment: parseEnvironment(in.Environment),
+	}
+	var servers value
+	if in.Nodes != nil {
+		var err error
+		if servers, err = readJSON(in.Nodes); err != nil {
 			return nil, nil, err
 		}
+		im.rack = surveyRack(servers)
 	}
 
-	if nodes != nil {
-		if err := im.nodesJSON(nodes); err != nil {
+	if err := im.userConfig(in.UserConfig); err != nil {
+		return nil, nil, err
+	}
+
+	if in.Nodes != nil {
+		if err := im.nodesJSON(in.Nodes.Name, servers); err != nil {
 			return nil, nil, err
 		}
+		im.noteReach(in.Nodes.Name)
 	}
 
 	var b bytes.Buffer
@@ -70,9 +88,12 @@ func Import(userConfig, nodes *File) ([]byte, []Note, error) {
 }
 
 type importer struct {
-	doc     *yaml.Node
-	notes   []Note
-	network netip.Prefix // of baremetal, as far as user_config.sh tells
+	doc         *yaml.Node
+	notes       []Note
+	environment map[string]string
+	rack        rack
+	outerRole   string       // of the network with the BMCs, as far as user_config.sh tells
+	outer       netip.Prefix // its addresses
 }
 
 func (im *importer) addNote(file string, line int, subject, format string, args ...any) {

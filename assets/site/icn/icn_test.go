@@ -48,7 +48,7 @@ func TestEveryGeneration(t *testing.T) {
 		t.Run(generation, func(t *testing.T) {
 			config := fixture(t, generation+".user_config.sh")
 			require.NotNil(t, config)
-			text, notes, err := Import(config, fixture(t, generation+".nodes.json"))
+			text, notes, err := Import(Input{UserConfig: config, Nodes: fixture(t, generation+".nodes.json")})
 			require.NoError(t, err)
 			for name, got := range map[string]string{"site.yaml": string(text), "notes.txt": lines(notes)} {
 				file := filepath.Join("testdata", generation+"."+name)
@@ -71,7 +71,7 @@ func TestEveryGeneration(t *testing.T) {
 }
 
 func TestImportedNode(t *testing.T) {
-	text, _, err := Import(nil, fixture(t, "2021.nodes.json"))
+	text, _, err := Import(Input{Nodes: fixture(t, "2021.nodes.json")})
 	require.NoError(t, err)
 	s, problems := site.Load("site.yaml", text)
 	require.Empty(t, problems.String())
@@ -88,18 +88,19 @@ func TestImportedNode(t *testing.T) {
 }
 
 func TestOldestGenerationHadOneNode(t *testing.T) {
-	text, notes, err := Import(&File{"user_config.sh", []byte(`COMPUTE_NODE_NAME=node1
+	text, notes, err := Import(Input{UserConfig: &File{"user_config.sh", []byte(`COMPUTE_NODE_NAME=node1
 COMPUTE_IPMI_ADDRESS=10.10.110.101 COMPUTE_IPMI_USER=admin COMPUTE_IPMI_PASSWORD='p w'
 COMPUTE_NODE_PASSWORD=mypasswd
 COMPUTE_NODE_FQDN=node1.akraino.icn.org
-`)}, nil)
+`)}})
 	require.NoError(t, err)
 	s, problems := site.Load("site.yaml", text)
 	require.Empty(t, problems.String())
 	assert.Equal(t, "p w", s.Nodes[0].BMC.Password.Reveal())
 	assert.Equal(t, site.BMCAddress("ipmi://10.10.110.101"), s.Nodes[0].BMC.Address)
-	require.Len(t, notes, 1)
-	assert.Equal(t, 4, notes[0].Line)
+	require.Len(t, notes, 2)
+	assert.Equal(t, "no MAC", notes[0].Message[:6])
+	assert.Equal(t, 4, notes[1].Line)
 }
 
 func TestNothingIsExecuted(t *testing.T) {
@@ -112,7 +113,7 @@ f() { touch WITNESS; }; f | cat && touch WITNESS &
 local X=1
 IRONIC_ENABLE_DHCP=yes > WITNESS
 `, "WITNESS", witness)
-	text, notes, err := Import(&File{"user_config.sh", []byte(script)}, nil)
+	text, notes, err := Import(Input{UserConfig: &File{"user_config.sh", []byte(script)}})
 	require.NoError(t, err)
 	assert.NoFileExists(t, witness)
 	_, problems := site.Load("site.yaml", text)
@@ -136,7 +137,7 @@ func TestUnreadableInputs(t *testing.T) {
 		"nested too deeply":                         {nil, {"nodes.json", []byte(strings.Repeat("[", 100))}},
 		"not JSON: EOF":                             {nil, {"nodes.json", nil}},
 	} {
-		_, _, err := Import(c[0], c[1])
+		_, _, err := Import(Input{UserConfig: c[0], Nodes: c[1]})
 		assert.ErrorContains(t, err, want)
 	}
 }
@@ -173,7 +174,7 @@ func FuzzUserConfig(f *testing.F) {
 	f.Add([]byte("A=${B:-${C:=$A}}$A$A; A=$A$A; A=$A$A\nexport -p X=(1 2) Y[3]=4 Z+=5"))
 	f.Add([]byte("IRONIC_IPMI_INTERFACE_IP=::1%a PROVIDER_NETWORK_GATEWAY=x DHCP_RANGE=, COMPUTE_NODE_NAME=--"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		text, notes, err := Import(&File{"user_config.sh", data}, nil)
+		text, notes, err := Import(Input{UserConfig: &File{"user_config.sh", data}})
 		if err != nil {
 			require.NotContains(t, err.Error(), "\n")
 			return
@@ -191,7 +192,7 @@ func FuzzNodesJSON(f *testing.F) {
 	}
 	f.Add([]byte(`{"nodes":[{"net":{"links":[{"id":"a","type":"vlan","vlan_link":"a"}],"networks":[{"link":"a","type":"ipv4"}]}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		text, notes, err := Import(nil, &File{"nodes.json", data})
+		text, notes, err := Import(Input{Nodes: &File{"nodes.json", data}})
 		if err != nil {
 			require.NotContains(t, err.Error(), "\n")
 			return

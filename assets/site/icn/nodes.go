@@ -6,27 +6,24 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"firstlight.dev/firstlight/assets/site"
 )
 
 // nodesJSON carries over the servers of a nodes.json.
-func (im *importer) nodesJSON(f *File) error {
-	doc, err := readJSON(f)
-	if err != nil {
-		return err
-	}
-
+func (im *importer) nodesJSON(file string, doc value) error {
 	before := len(im.notes)
-	im.noteUnknownKeys(f.Name, doc, "", "nodes")
+	im.noteUnknownKeys(file, doc, "", "nodes")
 	for i, n := range doc.get("nodes").items {
-		if err := im.importNode(f.Name, n, fmt.Sprintf("nodes[%d]", i)); err != nil {
+		if err := im.importNode(file, n, fmt.Sprintf("nodes[%d]", i)); err != nil {
 			return err
 		}
 	}
 
 	if len(doc.get("nodes").items) == 0 {
-		im.addNote(f.Name, doc.line, "nodes", "there is no server in this file")
+		im.addNote(file, doc.line, "nodes", "there is no server in this file")
 	} else {
-		im.addNote(f.Name, 0, "rootDevice", "ICN installed on any disk of 48 GB or more; here a node with more than one disk needs a rootDevice that names one")
+		im.addNote(file, 0, "rootDevice", "ICN installed on any disk of 48 GB or more; here a node with more than one disk needs a rootDevice that names one")
 	}
 
 	sortNotes(im.notes[before:])
@@ -89,6 +86,10 @@ func (im *importer) importNode(file string, v value, path string) error {
 	boot, macs := provisioningMAC(v.get("net")), allMACs(v.get("net"))
 	if len(macs) > 0 {
 		put(n, list(macs...), "macs")
+	}
+
+	if gap := (site.Node{MACs: make([]site.MAC, len(macs))}).Gap(); gap != "" {
+		im.addNote(file, v.line, path, "%s", gap)
 	}
 
 	if boot != "" {
@@ -234,7 +235,7 @@ func (im *importer) attach(file string, l value, byID map[string]value, id, path
 	if strings.HasPrefix(id, "bootstrap") {
 		im.addNote(
 			file, l.line, path,
-			"%s was the NIC of the bootstrap DHCP network, which does not exist here; only its MAC is carried over",
+			"%s was the NIC of the bootstrap DHCP network, which does not exist here: its MAC is in macs, by which a Provisioning finds the node; it is reached by its other links",
 			truncate(id),
 		)
 		return nil

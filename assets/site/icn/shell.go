@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -38,7 +39,7 @@ func (im *importer) readShell(f *File) ([]variable, error) {
 		return nil, fmt.Errorf("read %s: not a shell file: %s", f.Name, oneLine(err.Error()))
 	}
 
-	sh := &shell{importer: im, file: f.Name, known: map[string]string{}}
+	sh := &shell{importer: im, file: f.Name, known: maps.Clone(im.environment)}
 	for _, stmt := range parsed.Stmts {
 		sh.statement(stmt)
 	}

@@ -37,15 +37,15 @@ func writtenForms(s string) []string {
 		strings.ReplaceAll(s, `'`, `''`), // YAML, SQL
 		escapeShell(s),
 
-		unquoted(strconv.Quote(s)),
-		unquoted(strconv.QuoteToASCII(s)),
+		stripQuotes(strconv.Quote(s)),
+		stripQuotes(strconv.QuoteToASCII(s)),
 		escapeEvery(s, isControlOrNotASCII, `\%03o`), // C, journalctl, shells
 	}
 	forms = append(forms, jsonForms(s)...)
 	return append(forms, pythonForms(s)...)
 }
 
-func unquoted(s string) string { return s[1 : len(s)-1] }
+func stripQuotes(s string) string { return s[1 : len(s)-1] }
 
 // jsonForms are those with and without HTML's characters escaped, in Unicode and in ASCII alone.
 func jsonForms(s string) (forms []string) {
@@ -57,7 +57,7 @@ func jsonForms(s string) (forms []string) {
 			continue
 		}
 
-		j := unquoted(strings.TrimSpace(b.String()))
+		j := stripQuotes(strings.TrimSpace(b.String()))
 		forms = append(forms, j, toASCII(j, `\u%04x`), toASCII(j, `\u%04X`), strings.ReplaceAll(j, "/", `\/`))
 		// JSON in JSON.
 		forms = append(forms, strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(j))

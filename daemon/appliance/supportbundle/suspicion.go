@@ -43,6 +43,7 @@ var (
 	inAddress = regexp.MustCompile(`\b([a-z][a-z0-9+.-]*://[^\s/:@"']*):[^\s/"']+@`)
 	// Of kubeadm, AWS, GitHub, GitLab and Slack.
 	knownToken = regexp.MustCompile(`\b(?:[a-z0-9]{6}\.[a-z0-9]{16}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{36,}|glpat-[A-Za-z0-9_-]{20,}|xox[abprs]-[A-Za-z0-9-]{10,})\b`)
+	bootToken  = regexp.MustCompile(`(/b/)[A-Za-z0-9_-]{43}\b`) // of an agent, in the addresses that it was told
 	// A private key in base64, as Kubernetes writes Secrets: "-----BEGIN" at its three alignments.
 	encodedKey = regexp.MustCompile(`(?:LS0tLS1CRUdJTi|0tLS0tQkVHSU4|tLS0tLUJFR0lO)[A-Za-z0-9+/=\r\n]{60,}`)
 )
@@ -100,6 +101,9 @@ func hideInLine(line []byte) []byte {
 	}
 	if containsAny(lower, "://") && containsAny(lower, "@") {
 		line = inAddress.ReplaceAll(line, []byte("$1:"+hidden+"@"))
+	}
+	if containsAny(lower, "/b/") {
+		line = bootToken.ReplaceAll(line, []byte("${1}"+hidden))
 	}
 	if containsAny(lower, "$") {
 		line = hash.ReplaceAll(line, []byte(hidden))

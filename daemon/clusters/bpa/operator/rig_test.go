@@ -43,7 +43,7 @@ import (
 // kube-apiserver with the real CRDs.
 func cases() []testCase {
 	return []testCase{
-		{"Forms", testForms}, {"PluginsThatAreMissing", testPluginsThatAreMissing}, {"PluginsOfAnotherInstaller", testPluginsOfAnotherInstaller},
+		{"Forms", testForms}, {"PluginsThatAreMissing", testPluginsThatAreMissing}, {"PluginsOfAnotherInstaller", testPluginsOfAnotherInstaller}, {"BootstrapNIC", testBootstrapNIC},
 		{"Refusals", testRefusals}, {"HostRefusals", testHostRefusals}, {"Virtlet", testVirtlet}, {"OldFields", testOldFields},
 		{"OneCluster", testOneCluster}, {"TwoForOneHost", testTwoForOneHost}, {"NoHalfClaims", testNoHalfClaims}, {"SameName", testSameName},
 		{"FailsTwiceThenSucceeds", testFailsTwiceThenSucceeds}, {"DeadWorker", testDeadWorker}, {"InstallerRefuses", testInstallerRefuses}, {"NoKubeconfig", testNoKubeconfig},
