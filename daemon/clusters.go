@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
@@ -31,6 +33,7 @@ import (
 
 // clusters is the part of the plan that makes the nodes of metal into workload clusters.
 type clusters struct {
+	log   *slog.Logger
 	metal *provisioning.Provisioner
 	nodes func() []status.Node // of the site, each with whether it is proven
 
@@ -46,21 +49,12 @@ func (c *clusters) stages() []bringup.Stage {
 
 // operator is what its pod is made from.
 func (c *clusters) operator() (bpa.Operator, error) {
-	public, err := c.metal.Vault.Keys.AccessPublicKey() // minted if it is not there
-	if err != nil {
-		return bpa.Operator{}, err
-	}
-
-	private, err := os.ReadFile(c.metal.Vault.Keys.AccessFile())
-	if err != nil {
-		return bpa.Operator{}, fmt.Errorf("read log-in to nodes: %w", err)
-	}
-
 	digest, err := binaryDigest()
 	if err != nil {
 		return bpa.Operator{}, err
 	}
 
+	hosts, _ := c.metal.Hosts.List()
 	s := c.metal.Site()
 	return bpa.Operator{
 		Installer: assets.InstallerImage,
@@ -69,8 +63,10 @@ func (c *clusters) operator() (bpa.Operator, error) {
 		LeaseFile: netboot.LeaseFile,
 		LeaseDir:  filepath.Dir(netboot.LeaseFile),
 		Digest:    digest,
-		Private:   private,
-		Public:    []byte(public + "\n"),
+		Agent:     vault.AgentSocket,
+
+		Allowed:     s.Appliance.InstallerImages,
+		HostSecrets: bpa.HostSecrets(hosts),
 	}, nil
 }
 
@@ -80,10 +76,18 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 	if !rerun.Await(ctx, up) {
 		return nil
 	}
+	cleaned := false
 	for {
 		api, err := c.metal.Client()
 		if err != nil {
 			return err
+		}
+
+		if !cleaned {
+			if err := bpa.RemoveFormerKeys(ctx, api); err != nil {
+				return err
+			}
+			cleaned = true
 		}
 
 		hosts, _ := c.metal.Hosts.List()
@@ -96,6 +100,10 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		all, err := bpa.ListClusters(ctx, api, hosts)
 		if err != nil {
 			return err
+		}
+
+		if err := bpa.GrantNamespaces(ctx, api); err != nil {
+			c.log.Warn("the operator of clusters has not its rights everywhere", "error", err)
 		}
 
 		owners, err := bpa.ListOwners(ctx, api)

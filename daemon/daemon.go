@@ -88,7 +88,7 @@ func New(log *slog.Logger) *Daemon {
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()
 	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
-	d.cluster = &clusters{metal: d.metal, nodes: d.verifier.Nodes}
+	d.cluster = &clusters{log: d.log, metal: d.metal, nodes: d.verifier.Nodes}
 	d.mirror.Owners = d.cluster.Owners
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.journal.Begin(d.bootID, d.version, d.started)
@@ -197,6 +197,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			)
 		}},
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
+		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {
 			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts), d.log)
@@ -399,6 +400,15 @@ func (d *Daemon) stageReady(name string) func() bool {
 			}
 		}
 		return false
+	}
+}
+
+// stageBegun reports whether all before a stage holds, so that it is its turn or was.
+func (d *Daemon) stageBegun(name string) func() bool {
+	return func() bool {
+		stages := d.runner.Snapshot().Stages
+		i := slices.IndexFunc(stages, func(s status.Stage) bool { return s.Name == name })
+		return i >= 0 && stages[i].State != status.StateWaiting
 	}
 }
 

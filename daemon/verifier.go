@@ -17,6 +17,7 @@ import (
 func (d *Daemon) newVerifier() *verify.Engine {
 	sources := d.metal.Sources()
 	sources.Appliance, sources.Clock = d.beforeNodes, d.clockFacts
+	sources.HandsOver = d.stageBegun("site-handed-over")
 	return &verify.Engine{
 		Sources:  sources,
 		Outcomes: verify.Store{API: d.metal.Client},

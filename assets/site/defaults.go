@@ -75,6 +75,7 @@ func (ns Networks) withDefaults() Networks {
 
 		if n.DHCP.Mode == "server" {
 			n.DHCP.Lease = cmp.Or(n.DHCP.Lease, Duration(time.Hour))
+			n.DHCP.Foreign = cmp.Or(n.DHCP.Foreign, "silent")
 		}
 	}
 

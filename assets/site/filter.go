@@ -21,6 +21,18 @@ func (r *reader) checkAllowed(s *Site, role string) {
 	}
 }
 
+// checkForeign checks what is to happen next to another DHCP server. Where the NIC is not named, such a server decides
+// which network it is.
+func (r *reader) checkForeign(n *Network, server bool, path string) {
+	switch {
+	case n.DHCP.Foreign == "":
+	case !server:
+		r.Report(path, "the appliance answers no DHCP here; remove the line")
+	case n.DHCP.Foreign == "ignore-unknown" && n.Bond == nil && n.Interface.IsZero():
+		r.Report(path, "a NIC on which another server answers is taken for baremetal; add interface or bond")
+	}
+}
+
 // checkOnce reports what a list names twice.
 func (r *reader) checkOnce(list []string, path string) {
 	for i, item := range list {

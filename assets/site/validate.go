@@ -165,6 +165,7 @@ func (r *reader) checkDHCP(role string, n, d *Network, path string) {
 		r.Report(path+".dhcp.lease", "%s is out of bounds; use 2m to 720h", lease)
 	}
 
+	r.checkForeign(n, server, path+".dhcp.foreign")
 	r.dhcpRange(n, d, path)
 }
 

@@ -53,10 +53,12 @@ func newBPACommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API; in a pod nothing is needed")
-	f.StringVar(&c.Namespace, "namespace", "bpa", "the operator's own namespace, with the log-in to nodes and the lock")
+	f.StringVar(&c.Namespace, "namespace", "bpa", "the operator's own namespace, with the Jobs, the clusters' keys and the lock")
+	f.StringVar(&c.Agent, "agent", "", "socket of an SSH agent with the appliance's log-in to nodes")
 	f.StringVar(&c.Dir, "dir", contract.Dir, "directory of clusters")
 	f.StringVar(&c.LeaseFile, "lease-file", "", "leases in the format of ISC's dhcpd")
 	f.StringVar(&c.Installer, "installer-image", "", "installer of Provisionings that name none")
+	f.StringSliceVar(&c.Allowed, "allowed-image", nil, "installers that Provisionings may name; give it once for each")
 	f.StringSliceVar(
 		&c.Plugins, "plugins", installer.Plugins(), "plugins that the appliance's own installer has",
 	)

@@ -44,7 +44,7 @@ func TestParsePXEErrors(t *testing.T) {
 		head + "default: {action: inspect}\n": "pxe.yaml:3: default: action inspect boots nothing; give kernel and initrd, or script",
 		head + "machines:\n  nobody: {action: disk}\n":     `pxe.yaml:4: machines.nobody: "nobody" is not a MAC address; write it like "52:54:00:12:34:56"`,
 		head + "dhcp:\n  subnets:\n  - {pool: 1.2.3.4}\n":  `pxe.yaml:5: dhcp.subnets[0].pool: "1.2.3.4" is not a range; write it like 172.22.0.100-172.22.0.199`,
-		head + "dhcp: {foreign: fight}\n":                  `pxe.yaml:3: dhcp.foreign: "fight" is unknown; use silent or proxy`,
+		head + "dhcp: {foreign: fight}\n":                  `pxe.yaml:3: dhcp.foreign: "fight" is unknown; use silent, proxy or ignore-unknown`,
 		head + "default: {action: disk}\n---\nsecond: 1\n": "pxe.yaml:4: a second document begins here; the configuration of PXE is one document, remove the '---'",
 	} {
 		_, err := parsePXE("pxe.yaml", []byte(text))

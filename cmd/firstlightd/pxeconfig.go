@@ -40,7 +40,7 @@ type pxeMount struct {
 
 type pxeDHCP struct {
 	Proxy   bool        `yaml:"proxy"`   // boot files only, beside another server
-	Foreign string      `yaml:"foreign"` // silent or proxy, while another server answers
+	Foreign string      `yaml:"foreign"` // silent, proxy or ignore-unknown, while another server answers
 	Leases  string      `yaml:"leases"`
 	ISC     string      `yaml:"isc"`
 	Subnets []pxeSubnet `yaml:"subnets"`
@@ -191,8 +191,10 @@ func (f *pxeFile) dhcpConfig(doc *yamldoc.Document) *dhcp.Config {
 	case "", "silent":
 	case "proxy":
 		d.Foreign = dhcp.ForeignProxy
+	case "ignore-unknown":
+		d.Foreign = dhcp.ForeignIgnoreUnknown
 	default:
-		doc.Report("dhcp.foreign", "%q is unknown; use silent or proxy", f.DHCP.Foreign)
+		doc.Report("dhcp.foreign", "%q is unknown; use silent, proxy or ignore-unknown", f.DHCP.Foreign)
 	}
 
 	plain := func(list []pxeAddr) (out []netip.Addr) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
@@ -17,12 +18,14 @@ type Answer struct {
 	Put        *lease.Lease   // must be on disk before Reply is sent
 	Hold       netip.Addr     // valid: keep this address for the machine while it decides
 	Unhold     bool           // the machine does not want what it was offered
-	NewAddress bool           // the address was never this machine's: worth asking the wire about
+	NewAddress bool           // the address was never this machine's: worth asking the network about
+	Declined   *lease.Lease   // to be put if the network says that another machine uses its address
 	Events     []Event
 }
 
 // Decide answers one request from the plan, the leases and the policy at now. Only the
-// order of free addresses in t may change. Boot policy is asked at most once.
+// order of free addresses in t may change, and the oldest quarantine may end if none is left. Boot policy is asked at
+// most once.
 func Decide(
 	ctx context.Context,
 	p *Plan,
@@ -248,21 +251,27 @@ func (d *decision) decline() {
 		return
 	}
 
-	d.answer.Put = &lease.Lease{
+	d.answer.Unhold = true
+	d.answer.Declined = &lease.Lease{
 		Addr:     addr,
 		MAC:      d.req.MAC,
 		Subnet:   d.subnet.Prefix,
 		State:    lease.Declined,
 		Start:    d.now,
-		Duration: d.plan.quarantine(),
+		Duration: d.restOf(addr),
 	}
-	d.addEvent(Event{
-		Kind: KindDecline,
-		Addr: addr,
-		Text: fmt.Sprintf(
-			"%v found %v in use by another machine; nobody gets it for %v", d.req.MAC, addr, d.plan.quarantine(),
-		),
-	})
+}
+
+// reservedRest is how long a reserved address is left alone that another machine uses: long enough for its node to
+// boot with another one, too short for anybody to take it from the node.
+const reservedRest = time.Minute
+
+// restOf is how long an address that another machine uses is nobody's.
+func (d *decision) restOf(addr netip.Addr) time.Duration {
+	if _, reserved := d.table.ReservedFor(d.subnet.Prefix, addr); reserved {
+		return min(reservedRest, d.plan.quarantine())
+	}
+	return d.plan.quarantine()
 }
 
 func (d *decision) release() {

@@ -49,6 +49,10 @@ type ForeignPolicy int
 const (
 	ForeignSilent ForeignPolicy = iota
 	ForeignProxy
+
+	// ForeignIgnoreUnknown goes on serving next to a server that is not another appliance, and names it: for a
+	// network that is ours alone, where whoever answers is out of place, and might do so to silence us.
+	ForeignIgnoreUnknown
 )
 
 // Subnet is one network that machines are on, with its own range.

@@ -63,6 +63,8 @@ const (
 	ReasonStorage        Reason = "storage"       // the lease could not be written
 	ReasonBusy           Reason = "busy"          // too many requests wait for the disk
 	ReasonDuplicateMAC   Reason = "duplicate-mac" // two machines use one MAC (their UUIDs differ)
+	ReasonNotInUse       Reason = "not-in-use"    // a declined address that no other machine has
+	ReasonDeclineLimit   Reason = "decline-limit" // a machine declines more than one address a minute
 	ReasonProxy          Reason = "proxy"         // addresses are another server's business
 )
 

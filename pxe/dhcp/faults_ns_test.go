@@ -30,16 +30,16 @@ func TestFault02MalformedOnTheWire(t *testing.T) {
 	change := func(at int, b ...byte) wirePacket {
 		bad := bytes.Clone(good)
 		copy(bad[at:], b)
-		return wirePacket{PortServer, bad}
+		return wirePacket{port: PortServer, data: bad}
 	}
 	bad := []wirePacket{
-		{PortServer, good[:100]}, {PortServer, good[:240]}, {PortServer, nil}, {PortPXE, good[:236]},
+		{port: PortServer, data: good[:100]}, {port: PortServer, data: good[:240]}, {port: PortServer}, {port: PortPXE, data: good[:236]},
 		change(2, 0), change(2, 16), change(2, 255), // hlen
 		change(236, 1, 2, 3, 4),      // cookie
 		change(240, 53, 255),         // option overrun
 		change(0, 2),                 // a reply
 		change(28, 1, 0, 0, 0, 0, 0), // multicast chaddr
-		{PortServer, append(bytes.Clone(good), make([]byte, 60000)...)},
+		{port: PortServer, data: append(bytes.Clone(good), make([]byte, 60000)...)},
 	}
 	replies := exchangeAll(t, l, append(bad, relayed(packet(stranger, dhcpv4.MessageTypeDiscover)))...)
 	for i, r := range replies[:len(bad)] {
@@ -112,6 +112,19 @@ func TestFault04ForeignServerProxy(t *testing.T) {
 	p.waitFor("status proxy: DHCP server 172.22.0.250")
 }
 
+// TestFault04ForeignServerIgnored: on a network that is ours alone we serve on, and say who else answers.
+func TestFault04ForeignServerIgnored(t *testing.T) {
+	l := newLab(t)
+	run(t, "ip", "-n", l.client, "addr", "add", "172.22.0.250/16", "dev", "cli0")
+	stop := foreignServer(t, l)
+	p := start(t, l.server, l.config(func(c *Config) { c.Foreign = ForeignIgnoreUnknown }))
+	p.waitFor("status serving: DHCP server 172.22.0.250")
+	stop() // it has the port that relays send from
+	run(t, "ip", "-n", l.client, "addr", "add", "172.22.0.2/16", "dev", "cli0")
+	require.NotNil(t, exchangeAll(t, l, relayed(packet(known, dhcpv4.MessageTypeDiscover)))[0])
+	assert.Zero(t, p.count("status silent"))
+}
+
 func TestFault05OtherInterface(t *testing.T) {
 	l := newLab(t)
 	run(t, "ip", "-n", l.server, "link", "add", "srv1", "type", "veth", "peer", "name", "cli1", "netns", l.client)
@@ -164,20 +177,51 @@ func TestFault07AddressInUse(t *testing.T) {
 	p := start(t, l.server, l.config(func(c *Config) { c.ConflictWait = 300 * time.Millisecond }))
 	p.waitFor("status serving")
 	d := packet(stranger, dhcpv4.MessageTypeDiscover, firmwareOf("PXEClient", 7))
-	r := exchangeAll(t, l, wirePacket{PortServer, d.ToBytes()}) // the reply goes to a machine that is not there
+	r := exchangeAll(t, l, wirePacket{port: PortServer, data: d.ToBytes()}) // the reply goes to a machine that is not there
 	require.Nil(t, r[0])
 	p.waitFor("172.22.1.1 is in use by")
 	p.waitFor("offer  mac=" + stranger + " addr=172.22.1.2")
 
+	run(t, "ip", "-n", l.client, "addr", "add", "172.22.1.2/16", "dev", "cli0") // somebody sets that one, too
 	request := packet(stranger, dhcpv4.MessageTypeRequest, serverID("172.22.0.1"), want("172.22.1.2"), firmwareOf("PXEClient", 7))
 	decline := packet(stranger, dhcpv4.MessageTypeDecline, want("172.22.1.2"))
 	again := packet(stranger, dhcpv4.MessageTypeDiscover)
-	replies := exchangeAll(t, l, relayed(request), relayed(decline), relayed(again))
+	replies := exchangeAll(t, l, relayed(request), relayed(decline))
 	require.NotNil(t, replies[0])
 	assert.Nil(t, replies[1])
-	require.NotNil(t, replies[2])
-	assert.Equal(t, "172.22.1.3", replies[2].YourIPAddr.String(), "the declined address was offered again")
 	p.waitFor("found 172.22.1.2 in use by another machine")
+	replies = exchangeAll(t, l, relayed(again))
+	require.NotNil(t, replies[0])
+	assert.Equal(t, "172.22.1.3", replies[0].YourIPAddr.String(), "the declined address was offered again")
+}
+
+// TestFault07DeclinesTakeNothing: somebody asks and declines in a node's name and in those of made-up machines, until
+// no address should be left. Nobody else has those addresses, so nothing is put aside.
+func TestFault07DeclinesTakeNothing(t *testing.T) {
+	l := newLab(t)
+	l.withAddress()
+	p := start(t, l.server, l.config(func(c *Config) {
+		c.Subnets[0].Pool = Range{First: netip.MustParseAddr("172.22.1.1"), Last: netip.MustParseAddr("172.22.1.6")}
+		c.Subnets[0].Known = Range{First: netip.MustParseAddr("172.22.2.1"), Last: netip.MustParseAddr("172.22.2.6")}
+	}))
+	p.waitFor("status serving")
+	for n := range 45 {
+		mac := []string{known, unpinned, fmt.Sprintf("02:00:00:00:00:%02x", n)}[n%3]
+		offer := exchangeAll(t, l, relayed(packet(mac, dhcpv4.MessageTypeDiscover)))[0]
+		if offer == nil {
+			continue // there is none left to decline
+		}
+		decline := relayed(packet(mac, dhcpv4.MessageTypeDecline, want(offer.YourIPAddr.String())))
+		decline.unanswered = true
+		exchangeAll(t, l, decline)
+	}
+	for _, mac := range []string{known, unpinned, stranger} {
+		offer := exchangeAll(t, l, relayed(packet(mac, dhcpv4.MessageTypeDiscover)))[0]
+		require.NotNil(t, offer, "%s gets no address:\n%s", mac, lastLines{p})
+	}
+	p.waitFor("refuse not-in-use mac=" + unpinned)
+	p.waitFor("refuse decline-limit mac=" + unpinned)
+	assert.Zero(t, p.count("decline  mac="), "an address was put aside that nobody has")
 }
 
 func TestFault07DuplicateMAC(t *testing.T) {
@@ -205,7 +249,7 @@ func TestFault10RelayAndBootService(t *testing.T) {
 	direct := packet(stranger, dhcpv4.MessageTypeRequest, firmwareOf("PXEClient", 0), uses("172.22.0.2"))
 	viaRelay := packet(stranger, dhcpv4.MessageTypeDiscover, firmwareOf("HTTPClient", 16), fromRelay("10.20.0.1"))
 	unknown := packet(stranger, dhcpv4.MessageTypeDiscover, firmwareOf("PXEClient", 41), fromRelay("10.20.0.1"))
-	replies := exchangeAll(t, l, wirePacket{PortPXE, direct.ToBytes()}, wirePacket{PortServer, viaRelay.ToBytes()}, wirePacket{PortServer, unknown.ToBytes()})
+	replies := exchangeAll(t, l, wirePacket{port: PortPXE, data: direct.ToBytes()}, wirePacket{port: PortServer, data: viaRelay.ToBytes()}, wirePacket{port: PortServer, data: unknown.ToBytes()})
 	for _, r := range replies {
 		require.NotNil(t, r)
 	}

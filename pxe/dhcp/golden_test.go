@@ -152,6 +152,7 @@ func exchanges() []exchange {
 		{name: "release", packet: packet(stranger, dhcpv4.MessageTypeRelease, uses("172.22.1.7")), leases: mine},
 		{name: "release-not-its", packet: packet(stranger, dhcpv4.MessageTypeRelease, uses("172.22.1.7")), leases: taken},
 		{name: "decline", packet: packet(stranger, dhcpv4.MessageTypeDecline, want("172.22.1.7")), leases: mine},
+		{name: "decline-reserved", packet: packet(known, dhcpv4.MessageTypeDecline, want("172.22.0.11")), leases: []lease.Lease{had("172.22.0.11", known, lease.Active, time.Minute, time.Hour)}},
 		{name: "decline-not-its", packet: packet(stranger, dhcpv4.MessageTypeDecline, want("172.22.1.7")), leases: taken},
 		{name: "inform", packet: packet(stranger, dhcpv4.MessageTypeInform, uses("172.22.3.3"))},
 		{name: "inform-elsewhere", packet: packet(stranger, dhcpv4.MessageTypeInform)},
@@ -242,6 +243,9 @@ func describe(a Answer) string {
 	}
 	if a.Put != nil {
 		fmt.Fprintf(&b, "store %v %v %v for %v host=%q uuid=%q arch=%d\n", a.Put.State, a.Put.Addr, a.Put.MAC, a.Put.Duration, a.Put.Hostname, a.Put.UUID, a.Put.Arch)
+	}
+	if a.Declined != nil {
+		fmt.Fprintf(&b, "put %v aside for %v if another machine answers for it\n", a.Declined.Addr, a.Declined.Duration)
 	}
 	if a.Reply == nil {
 		b.WriteString("no reply\n")

@@ -41,12 +41,17 @@ func sendLines(in io.Reader, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+		text, unanswered := strings.CutSuffix(text, " unanswered")
 		data, err := hex.DecodeString(text)
 		if err != nil {
 			return err
 		}
 		if _, err := conn.WriteToUDPAddrPort(data, netip.AddrPortFrom(netip.MustParseAddr("172.22.0.1"), uint16(port))); err != nil {
 			return err
+		}
+		if unanswered {
+			fmt.Fprintln(out, "none")
+			continue
 		}
 		if err := conn.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
 			return err
@@ -117,8 +122,9 @@ func printProbe(out io.Writer) error {
 
 // wirePacket is one packet for exchangeAll.
 type wirePacket struct {
-	port int
-	data []byte
+	port       int
+	data       []byte
+	unanswered bool // nobody waits for a reply
 }
 
 // exchangeAll sends packets from the client namespace, which has 172.22.0.2, and returns
@@ -129,7 +135,11 @@ func exchangeAll(t *testing.T, l lab, packets ...wirePacket) []*dhcpv4.DHCPv4 {
 	require.NoError(t, err)
 	var in strings.Builder
 	for _, p := range packets {
-		fmt.Fprintf(&in, "%d %x\n", p.port, p.data)
+		fmt.Fprintf(&in, "%d %x", p.port, p.data)
+		if p.unanswered {
+			in.WriteString(" unanswered")
+		}
+		in.WriteByte('\n')
 	}
 	cmd := exec.CommandContext(t.Context(), "ip", "netns", "exec", l.client, self)
 	cmd.Env = append(os.Environ(), clientEnv+"=send")
@@ -154,5 +164,5 @@ func exchangeAll(t *testing.T, l lab, packets ...wirePacket) []*dhcpv4.DHCPv4 {
 // relayed makes p come from the client namespace as if it relayed for its own network.
 func relayed(p *dhcpv4.DHCPv4) wirePacket {
 	p.GatewayIPAddr = net.IPv4(172, 22, 0, 2).To4()
-	return wirePacket{PortServer, p.ToBytes()}
+	return wirePacket{port: PortServer, data: p.ToBytes()}
 }

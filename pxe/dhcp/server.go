@@ -37,13 +37,15 @@ type Server struct {
 	id      string
 	journal *lease.Journal // nil by ModeProxy
 
-	mu      sync.Mutex // guards plan, table and the order of commits
+	mu      sync.Mutex // guards plan, table, declined and the order of commits
 	plan    *Plan
 	table   *lease.Table
 	forgot  lease.Tick
 	lines   *rate.Limiter // of log lines that packets can cause
 	checks  chan struct{} // slots of address checks under way
 	checked sync.WaitGroup
+
+	declined map[lease.MAC]lease.Tick // when a machine last declined an address
 
 	state state
 }
@@ -72,6 +74,8 @@ func New(c Config, deps Deps) (*Server, error) {
 		plan:   plan,
 		lines:  rate.NewLimiter(linesPerSecond, 20*linesPerSecond),
 		checks: make(chan struct{}, maxChecks),
+
+		declined: map[lease.MAC]lease.Tick{},
 	}
 	s.state.status = Status{
 		Phase: PhaseProbing,
@@ -141,39 +145,6 @@ func (s *Server) Changes() (uint64, <-chan struct{}) {
 		return 0, nil
 	}
 	return s.journal.Changes()
-}
-
-// MachineAt implements pxe.Machines: who has addr.
-func (s *Server) MachineAt(addr netip.Addr) (pxe.Machine, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l, ok := s.table.LeaseAt(addr.Unmap())
-	if !ok || s.journal == nil || !l.IsActive(s.journal.Now()) {
-		return pxe.Machine{}, false
-	}
-
-	return pxe.Machine{MAC: net.HardwareAddr(l.MAC[:]), Addr: l.Addr, UUID: l.UUID, Arch: l.Arch}, true
-}
-
-// IsKnown reports whether an address is that of a known machine: reserved for one, or leased to one. Unknown machines
-// get leases, too, so a lease alone says nothing.
-func (s *Server) IsKnown(addr netip.Addr) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	addr = addr.Unmap()
-	for _, space := range s.plan.Spaces() {
-		if _, reserved := space.Fixed[addr]; reserved {
-			return true
-		}
-	}
-
-	l, ok := s.table.LeaseAt(addr)
-	if !ok || s.journal == nil || !l.IsActive(s.journal.Now()) {
-		return false
-	}
-
-	_, known := s.plan.known[l.MAC]
-	return known
 }
 
 // Run serves until ctx ends. It returns early only when the leases cannot be kept; a
@@ -327,6 +298,9 @@ func (s *Server) answer(ctx context.Context, w *packetConn, r Request, proxy boo
 	a := s.decide(ctx, w, r, proxy)
 	if a.Put != nil {
 		return // finished when it is on disk
+	}
+	if a.Declined != nil {
+		s.checkDeclined(ctx, r, *a.Declined)
 	}
 	if a.NewAddress && s.conf.ConflictWait > 0 && s.check(ctx, w, r, a, proxy) {
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -224,6 +225,15 @@ func (s *Server) judgeProbe(found []Foreign) Status {
 			Foreign: others,
 			Text: fmt.Sprintf(
 				"%s is on %s too; this one serves on because it served longer; unplug one of the two", who, dev,
+			),
+		}
+	}
+	if s.conf.Foreign == ForeignIgnoreUnknown && !slices.ContainsFunc(others, func(f Foreign) bool { return f.Appliance != "" }) {
+		return Status{
+			Phase:   PhaseServing,
+			Foreign: others,
+			Text: fmt.Sprintf(
+				"%s answers on %s, which is ours alone: serving on; find it and unplug it, machines may follow it", who, dev,
 			),
 		}
 	}

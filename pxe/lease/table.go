@@ -127,7 +127,36 @@ func (t *Table) Pick(q Query, now Tick) (netip.Addr, bool) {
 		}
 	}
 
-	return t.pickFree(s, &s.pool, q, now)
+	if a, ok := t.pickFree(s, &s.pool, q, now); ok {
+		return a, true
+	}
+
+	return t.endQuarantine(s, q, known, now)
+}
+
+// endQuarantine gives the machine the address that rests for longest, where nothing else is free: whoever used it may
+// be gone, and a range whose addresses all rest serves nobody.
+func (t *Table) endQuarantine(s *space, q Query, known bool, now Tick) (netip.Addr, bool) {
+	var oldest Lease
+	for addr, l := range t.leases {
+		_, reserved := s.Fixed[addr]
+		isOurs := s.Pool.Contains(addr) || known && s.Known.Contains(addr)
+		rests := l.State == Declined && now < l.End()
+		if reserved || !isOurs || !rests || s.Never[addr] {
+			continue
+		}
+		if !oldest.Addr.IsValid() || l.Start < oldest.Start || l.Start == oldest.Start && addr.Less(oldest.Addr) {
+			oldest = l
+		}
+	}
+
+	if !oldest.Addr.IsValid() {
+		return netip.Addr{}, false
+	}
+
+	oldest.State, oldest.Duration = Free, 0
+	t.leases[oldest.Addr] = oldest
+	return oldest.Addr, t.IsFor(q, oldest.Addr, now)
 }
 
 // IsFor tells whether the machine may have addr now: it lies where the machine may be, is

@@ -145,3 +145,27 @@ func TestOldAddressIsReleased(t *testing.T) {
 	again := NewTable([]Space{spaceOf("172.22.0.10", "172.22.0.19")}, changed)
 	assert.True(t, again.IsFor(Query{MAC: MAC{2}, Subnet: subnet}, old.Addr, moved.Start), "another may have it after a restart")
 }
+
+// TestTheOldestQuarantineEnds: when nothing else is free, the address that rests for longest is given, one after the
+// other; a reserved one is nobody else's even then.
+func TestTheOldestQuarantineEnds(t *testing.T) {
+	table := NewTable([]Space{spaceOf("172.22.0.10", "172.22.0.13")}, nil)
+	now := Tick(time.Hour)
+	a := netip.MustParseAddr
+	for i, addr := range []string{"172.22.0.11", "172.22.0.13", "172.22.0.10", "172.22.0.12"} {
+		table.Put(Lease{Addr: a(addr), MAC: MAC{byte(i)}, Subnet: subnet, State: Declined, Start: now + Tick(i), Duration: time.Hour})
+	}
+	now += Tick(time.Minute)
+	var got []string
+	for n := range 4 {
+		q := Query{MAC: MAC{1, byte(n)}, Subnet: subnet}
+		addr, ok := table.Pick(q, now)
+		if !ok {
+			continue
+		}
+		require.True(t, table.IsFor(q, addr, now))
+		table.Put(Lease{Addr: addr, MAC: q.MAC, Subnet: subnet, Start: now, Duration: time.Hour})
+		got = append(got, addr.String())
+	}
+	assert.Equal(t, []string{"172.22.0.11", "172.22.0.13", "172.22.0.10"}, got)
+}

@@ -85,6 +85,7 @@ var sockets = map[string][]string{
 	"pxe/tftp/socket.go":                             {"tftp"},    // one socket for each transfer, which only its client reaches
 	"cmd/firstlightd/pxe.go":                         {"metrics"}, // of the boot services run by themselves
 	"daemon/appliance/api/api.go":                    nil,         // a Unix socket of root's
+	"daemon/appliance/vault/agent.go":                nil,         // a Unix socket of root's: keys for the installers
 	"daemon/appliance/host/timeserver/timeserver.go": {"time"},
 	"daemon/appliance/metrics/metrics.go":            {"metrics"},
 	"daemon/clusters/noderuntime/endpoint.go":        nil, // loopback of a cluster node

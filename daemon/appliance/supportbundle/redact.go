@@ -96,6 +96,7 @@ var (
 	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
 	// A word that announces a secret, what stands between, and the secret.
 	announced = regexp.MustCompile(`(?i)\b((?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|(?:ssh|sudo|become)_pass|client-key-data|token|secret-key|private-key|authorization))\b(\\?["']?[ \t]*[:=][ \t]*\\?["']?(?:(?:basic|bearer) )?)([^\s"'\\,;}\])]+)`)
+	bootToken = regexp.MustCompile(`(/b/)[A-Za-z0-9_-]{43}\b`) // of an agent, in the addresses that it was told
 	webToken  = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)
 	hash      = regexp.MustCompile(`\$(?:2[abxy]?|5|6|y)\$[./A-Za-z0-9$=,]{20,}`)
 	basic     = regexp.MustCompile(`(?i)\b(basic|bearer) [A-Za-z0-9+/=._~-]{8,}`)
@@ -119,6 +120,7 @@ func (r *Redactor) Redact(text []byte) []byte {
 		}
 		return slices.Concat(p[1], p[2], []byte(hidden))
 	})
+	out = bootToken.ReplaceAll(out, []byte("${1}"+hidden))
 	out = webToken.ReplaceAll(out, []byte(hidden))
 	out = hash.ReplaceAll(out, []byte(hidden))
 	out = basic.ReplaceAllFunc(out, func(m []byte) []byte {

@@ -230,6 +230,7 @@ func TestWhatLooksLikeASecretGoes(t *testing.T) {
 		{`password: hunter2`, `password: [redacted]`},
 		{`{"agent_token": "abcdef", "x": 1}`, `{"agent_token": "[redacted]", "x": 1}`},
 		{`kernel ipa-agent-token=abc123 quiet`, `kernel ipa-agent-token=[redacted] quiet`},
+		{`ipa-api-url=https://172.22.0.1:6385/b/` + strings.Repeat("aZ_0", 10) + `abc quiet`, `ipa-api-url=https://172.22.0.1:6385/b/[redacted] quiet`},
 		{`secret-key: abcdef`, `secret-key: [redacted]`},
 		{`"private-key": "abcdef"`, `"private-key": "[redacted]"`},
 		{`cookie eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl; x`, `cookie [redacted]; x`},

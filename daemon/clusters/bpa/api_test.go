@@ -70,7 +70,7 @@ func newBed(t *testing.T) *bed {
 		require.NoError(t, err, "%s", out)
 		return string(out)
 	}
-	objects, err := Operator{Site: "rack-7", Proposal: "off", LeaseFile: "/run/x/l", LeaseDir: "/run/x", Private: []byte("key"), Public: []byte("pub")}.Objects()
+	objects, err := Operator{Site: "rack-7", Proposal: "off", LeaseFile: "/run/x/l", LeaseDir: "/run/x", Agent: "/run/y/ssh.sock"}.Objects()
 	require.NoError(t, err)
 	set, err := apply.New(owner, objects...)
 	require.NoError(t, err)
@@ -149,7 +149,7 @@ func phaseIs(phase string) func(*v1alpha1.Provisioning) bool {
 func (b *bed) finish(cluster string) {
 	j := &batchv1.Job{}
 	require.Eventually(b.t, func() bool {
-		return b.api.Get(b.t.Context(), client.ObjectKey{Namespace: "default", Name: kud.JobName(cluster)}, j) == nil
+		return b.api.Get(b.t.Context(), client.ObjectKey{Namespace: Namespace, Name: kud.JobName(cluster)}, j) == nil
 	}, time.Minute, 20*time.Millisecond)
 	path := filepath.Join(b.dir, cluster, contract.FileKubeconfig)
 	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -254,7 +254,7 @@ func TestStagesOnARealAPIServer(t *testing.T) {
 	b := newBed(t)
 	s := readSite(t, "name: rack-7\nnodes:\n- {name: a, macs: ['52:54:00:00:00:01']}\nclusters:\n- {name: edge, controlPlane: [{node: a}]}\n")
 	stages := Stages(func() (Operator, error) {
-		return Operator{Site: "rack-7", Proposal: "off", LeaseFile: "/run/x/l", LeaseDir: "/run/x", Digest: "other"}, nil
+		return Operator{Site: "rack-7", Proposal: "off", LeaseFile: "/run/x/l", LeaseDir: "/run/x", Agent: "/run/y/ssh.sock", Digest: "other"}, nil
 	}, func() []v1alpha1.Provisioning { return Provisionings(s) }, func() (client.Client, error) { return b.api, nil })
 	require.Len(t, stages, 2)
 	quiet := func(string) {}

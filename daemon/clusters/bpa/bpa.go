@@ -1,5 +1,5 @@
-// Package bpa brings the operator onto the appliance: its kinds, its rights, its pod, the
-// log-in to nodes, and the site's clusters as Provisionings. What the operator does is in
+// Package bpa brings the operator onto the appliance: its kinds, its rights, its pod, and
+// the site's clusters as Provisionings. What the operator does is in
 // package operator below; docs/bpa.md walks through it.
 package bpa
 
@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -24,7 +24,6 @@ import (
 	"firstlight.dev/firstlight/assets/crd"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/apply"
@@ -51,8 +50,10 @@ type Operator struct {
 	LeaseFile string // on the appliance, in a directory of its own: it is replaced by rename
 	LeaseDir  string
 	Digest    string // of the daemon's binary: another one starts another pod
-	Private   []byte // the appliance's log-in to nodes, OpenSSH
-	Public    []byte // the same, as in authorized_keys
+	Agent     string // socket of the SSH agent that has the appliance's log-in to nodes, in a directory of its own
+
+	Allowed     []string            // installers that Provisionings may name
+	HostSecrets map[string][]string // by namespace: names of the Secrets that the hosts' systems were given, see HostSecrets
 }
 
 // Objects is all the operator needs, in the order of application.
@@ -62,49 +63,18 @@ func (o Operator) Objects() ([]client.Object, error) {
 		return nil, err
 	}
 
-	account := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
-	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: Namespace, Name: Name}}
-	return append(objects,
-		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
-		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: account},
-		&rbacv1.ClusterRole{
-			TypeMeta:   typeMeta("rbac.authorization.k8s.io/v1", "ClusterRole"),
-			ObjectMeta: metav1.ObjectMeta{Name: Name},
-			Rules:      policyRules(),
+	objects = append(objects,
+		&corev1.Namespace{
+			TypeMeta:   typeMeta("v1", "Namespace"),
+			ObjectMeta: metav1.ObjectMeta{Name: Namespace},
 		},
-		&rbacv1.ClusterRoleBinding{
-			TypeMeta: typeMeta(
-				"rbac.authorization.k8s.io/v1", "ClusterRoleBinding",
-			), ObjectMeta: metav1.ObjectMeta{Name: Name},
-			RoleRef: rbacv1.RoleRef{
-				APIGroup: "rbac.authorization.k8s.io",
-				Kind:     "ClusterRole",
-				Name:     Name,
-			}, Subjects: subject,
+		&corev1.ServiceAccount{
+			TypeMeta:   typeMeta("v1", "ServiceAccount"),
+			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name},
 		},
-		// The lock that keeps a second operator waiting.
-		&rbacv1.Role{TypeMeta: typeMeta(
-			"rbac.authorization.k8s.io/v1", "Role",
-		), ObjectMeta: account, Rules: []rbacv1.PolicyRule{
-			{
-				APIGroups: []string{"coordination.k8s.io"},
-				Resources: []string{"leases"},
-				Verbs:     []string{"get", "create", "update", "patch"},
-			},
-			{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}, // who has it
-		}},
-		&rbacv1.RoleBinding{
-			TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: account,
-			RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: Name}, Subjects: subject,
-		},
-		&corev1.Secret{
-			TypeMeta: typeMeta(
-				"v1", "Secret",
-			), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: kud.SSHSecret}, Type: corev1.SecretTypeOpaque,
-			Data: map[string][]byte{contract.FilePrivateKey: o.Private, contract.FilePublicKey: o.Public},
-		},
-		oldFields(), oldFieldsBinding(), o.deployment(),
-	), nil
+	)
+	objects = append(objects, o.rights()...)
+	return append(objects, oldFields(), oldFieldsBinding(), o.deployment()), nil
 }
 
 // crdObjects are the kinds.
@@ -124,26 +94,6 @@ func crdObjects() ([]client.Object, error) {
 
 func typeMeta(version, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: version, Kind: kind}
-}
-
-// policyRules are the operator's rights: what its code asks for, in every namespace, since a
-// Provisioning may be in any.
-func policyRules() []rbacv1.PolicyRule {
-	rule := func(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
-	}
-	return []rbacv1.PolicyRule{
-		rule("bpa.akraino.org", []string{"provisionings", "softwares"}, "get", "list", "watch", "create", "patch"),
-		rule("bpa.akraino.org", []string{"provisionings/status", "softwares/status"}, "get", "patch"),
-		rule("bpa.akraino.org", []string{"provisionings/finalizers"}, "update"),
-		rule("metal3.io", []string{"baremetalhosts"}, "get", "list", "watch", "patch"),
-		rule("batch", []string{"jobs"}, "get", "list", "watch", "create", "delete"),
-		rule("", []string{"configmaps"}, "get", "list", "watch", "create", "patch", "delete"),
-		rule("", []string{"secrets"}, "get", "create", "patch", "delete"),
-		rule("", []string{"pods"}, "get", "list", "delete"),
-		rule("", []string{"pods/log"}, "get"),
-		rule("events.k8s.io", []string{"events"}, "create", "patch"),
-	}
 }
 
 // oldFields warns whoever applies a Provisioning with fields of older versions, at once.
@@ -200,6 +150,14 @@ func (o Operator) deployment() *appsv1.Deployment {
 			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}},
 		}
 	}
+	args := []string{
+		"--namespace", Namespace, "--lease-file", o.LeaseFile, "--site", o.Site, "--proposal", o.Proposal,
+		"--installer-image", o.Installer, "--health", fmt.Sprintf("127.0.0.1:%d", health), "--agent", o.Agent,
+	}
+	for _, image := range o.Allowed {
+		args = append(args, "--allowed-image", image)
+	}
+
 	return &appsv1.Deployment{
 		TypeMeta: typeMeta(
 			"apps/v1", "Deployment",
@@ -220,10 +178,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 						Image:           Image,
 						ImagePullPolicy: corev1.PullNever,
 						Command:         []string{binary, "bpa"},
-						Args: []string{
-							"--namespace", Namespace, "--lease-file", o.LeaseFile, "--site", o.Site, "--proposal", o.Proposal,
-							"--installer-image", o.Installer, "--health", fmt.Sprintf("127.0.0.1:%d", health),
-						},
+						Args:            args,
 						ReadinessProbe: &corev1.Probe{
 							ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 								Host: "127.0.0.1",
@@ -238,17 +193,20 @@ func (o Operator) deployment() *appsv1.Deployment {
 							AllowPrivilegeEscalation: ptr.To(false),
 							ReadOnlyRootFilesystem:   ptr.To(true),
 							Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+							SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 						},
 						VolumeMounts: []corev1.VolumeMount{
 							{Name: "binary", MountPath: binary, ReadOnly: true},
 							{Name: "clusters", MountPath: contract.Dir},
 							{Name: "leases", MountPath: o.LeaseDir, ReadOnly: true},
+							{Name: "agent", MountPath: path.Dir(o.Agent)},
 						},
 					}},
 					Volumes: []corev1.Volume{
 						directory("binary", binary, corev1.HostPathFile),
 						directory("clusters", contract.Dir, corev1.HostPathDirectoryOrCreate),
 						directory("leases", o.LeaseDir, corev1.HostPathDirectoryOrCreate),
+						directory("agent", path.Dir(o.Agent), corev1.HostPathDirectoryOrCreate),
 					},
 				}),
 			},

@@ -63,7 +63,7 @@ func TestWhatIsProposed(t *testing.T) {
 }
 
 func TestObjects(t *testing.T) {
-	all, err := Operator{Site: "rack-7", Proposal: "show", LeaseFile: "/run/x/dhcpd.leases", LeaseDir: "/run/x", Digest: "d1"}.Objects()
+	all, err := Operator{Site: "rack-7", Proposal: "show", LeaseFile: "/run/x/dhcpd.leases", LeaseDir: "/run/x", Agent: "/run/y/ssh.sock", Digest: "d1"}.Objects()
 	require.NoError(t, err)
 	kinds := map[string]int{}
 	for _, o := range all {
@@ -99,7 +99,7 @@ func TestDocs(t *testing.T) {
 	assert.Contains(t, string(text), "it has "+list+";")
 	assert.NotContains(t, string(text), "cmk, emco", "KUD's list")
 	var code strings.Builder
-	for _, dir := range []string{".", "../contract", "../../engine/remote", "../../../image/lab/testbed/sandbox"} {
+	for _, dir := range []string{".", "../contract", "../../engine/remote", "../../appliance/vault", "../../../image/lab/testbed/sandbox"} {
 		require.NoError(t, filepath.WalkDir(dir, func(file string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(file, "_test.go") {
 				return err

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,5 +18,8 @@ func TestWhatIsSaidHasNoTokenAndNoAddressesOfObjects(t *testing.T) {
 	assert.Equal(t, "10.0.0.2:80/x cannot be reached: Failed to establish a new connection: [Errno 111] Connection refused",
 		RedactIronicError("HTTPConnectionPool(host='10.0.0.2', port=80): Max retries exceeded with url: /x "+
 			"(Caused by NewConnectionError('<urllib3.connection.HTTPConnection object at 0x7fc55a181590>: Failed to establish a new connection: [Errno 111] Connection refused'))"))
+	assert.Equal(t, "172.22.0.1:6385/b/[redacted]/v1/lookup cannot be reached: Connection refused",
+		RedactIronicError("HTTPSConnectionPool(host='172.22.0.1', port=6385): Max retries exceeded with url: /b/"+strings.Repeat("aZ-_0", 8)+"abc/v1/lookup "+
+			"(Caused by NewConnectionError('<urllib3.connection.HTTPSConnection object at 0x7fc55a181590>: Connection refused'))"))
 	assert.Equal(t, "wrote <a>", RedactIronicError("wrote <a>"))
 }

@@ -19,7 +19,13 @@ const loginTimeout = 20 * time.Second
 // Shell logs in with one key, as root.
 type Shell struct {
 	Signer ssh.Signer
-	Port   uint16 // 22 if zero
+	Others []ssh.Signer // tried where that one is not let in
+	Port   uint16       // 22 if zero
+}
+
+// keys are what it logs in with.
+func (s Shell) keys() ssh.AuthMethod {
+	return ssh.PublicKeys(append([]ssh.Signer{s.Signer}, s.Others...)...)
 }
 
 // ErrUnknownHost says that nobody has told which host key an address has.
@@ -33,7 +39,7 @@ func (s Shell) Run(ctx context.Context, addr netip.Addr, hostKey, script string)
 		return "", "", fmt.Errorf("log in to %s: %w", addr, ErrUnknownHost)
 	}
 
-	client, err := s.dial(ctx, addr, "root", ssh.PublicKeys(s.Signer), hostKey, nil)
+	client, err := s.dial(ctx, addr, "root", s.keys(), hostKey, nil)
 	if err != nil {
 		return "", "", err
 	}
@@ -46,7 +52,7 @@ func (s Shell) Run(ctx context.Context, addr netip.Addr, hostKey, script string)
 // authorized_keys. It is for a system that the appliance has just installed.
 func (s Shell) LearnHostKey(ctx context.Context, addr netip.Addr) (hostKey string, err error) {
 	var seen ssh.PublicKey
-	client, err := s.dial(ctx, addr, "root", ssh.PublicKeys(s.Signer), "", &seen)
+	client, err := s.dial(ctx, addr, "root", s.keys(), "", &seen)
 	if err != nil {
 		return "", err
 	}
@@ -110,6 +116,35 @@ home=$(getent passwd root | cut -d: -f6)
 mkdir -p "$home/.ssh"
 touch "$home/.ssh/authorized_keys"
 grep -qxF '%[1]s' "$home/.ssh/authorized_keys" || echo '%[1]s' >>"$home/.ssh/authorized_keys"`
+
+// Authorize lets a key log in as root at addr, by one that may already. line is as in authorized_keys; it replaces those
+// whose comment begins with replaced, so that of several keys for one purpose the last one alone is let in.
+func (s Shell) Authorize(ctx context.Context, addr netip.Addr, hostKey, line, replaced string) error {
+	out, said, err := s.Run(ctx, addr, hostKey, fmt.Sprintf(authorizeKey, line, replaced))
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(out) != "authorized" {
+		return fmt.Errorf("add key at %s: %s", addr, said)
+	}
+
+	return nil
+}
+
+// authorizeKey is for root's shell. The file is replaced whole.
+const authorizeKey = `set -e
+umask 077
+home=$(getent passwd root | cut -d: -f6)
+mkdir -p "$home/.ssh"
+file=$home/.ssh/authorized_keys
+touch "$file"
+if ! grep -qxF '%[1]s' "$file" || grep -F ' %[2]s' "$file" | grep -qvxF '%[1]s'; then
+	{ grep -vF ' %[2]s' "$file" || true; echo '%[1]s'; } >"$file.new"
+	sync "$file.new"
+	mv "$file.new" "$file"
+fi
+echo authorized
+`
 
 // lockPassword takes a user's password away, as root. '*' is no password's hash, and unlike '!' does
 // not keep the user's own keys from logging in (shadow(5)).

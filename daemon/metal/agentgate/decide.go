@@ -40,6 +40,7 @@ const (
 	RouteLookup                     // GET /v1/lookup: which node this is, and the token of its agent
 	RouteHeartbeat                  // POST /v1/heartbeat/UUID: where the agent listens
 	RouteInventory                  // POST /v1/continue_inspection
+	RouteWrite                      // POST /disk: whether the disk may be written to, which is ours
 )
 
 // Reason says why a request was refused, for code; people get the Refusal's sentence.
@@ -58,6 +59,7 @@ const (
 	ReasonCallback  Reason = "callback"     // it wants to be called back elsewhere
 	ReasonBody      Reason = "body"         // what it sends is not what agents send
 	ReasonSize      Reason = "size"         // it sends too much
+	ReasonDisk      Reason = "disk"         // what is on its disk may not be lost
 	ReasonBusy      Reason = "busy"         // others send as much as fits: the agent asks again
 )
 
@@ -103,6 +105,8 @@ func (r Refusal) Sentence() string {
 		return "its agent called before Ironic had a node for it"
 	case ReasonCallback:
 		return "its agent wanted to be called back at an address that is not its own: " + r.Detail
+	case ReasonDisk:
+		return "refused by the appliance: " + r.Detail
 	case ReasonBusy:
 		return "too many inventories were sent at once"
 	case ReasonSize:
@@ -155,6 +159,7 @@ const (
 	lookupPath    = "/v1/lookup"
 	heartbeatPath = "/v1/heartbeat/"
 	inventoryPath = "/v1/continue_inspection"
+	writePath     = "/disk"
 )
 
 // routeOf is what a request asks for, 0 if no agent asks for that.
@@ -168,6 +173,8 @@ func routeOf(q Request) Route {
 		return RouteHeartbeat
 	case q.Method == http.MethodPost && q.Path == inventoryPath:
 		return RouteInventory
+	case q.Method == http.MethodPost && q.Path == writePath:
+		return RouteWrite
 	}
 	return 0
 }

@@ -33,6 +33,7 @@ type bed struct {
 	*Gate
 	addr  string
 	roots *x509.CertPool
+	cert  []byte // DER
 	log   *bytes.Buffer
 
 	mu     sync.Mutex
@@ -105,6 +106,7 @@ func newBed(t *testing.T) *bed {
 	require.NoError(t, err)
 	b.addr, b.roots = inner.Addr().String(), x509.NewCertPool()
 	b.roots.AddCert(ironic.Certificate())
+	b.cert = ironic.Certificate().Raw
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {

@@ -34,11 +34,17 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := Request{Method: r.Method, Path: path, From: from}
 	route, refusal := Decide(q, v)
 	var body []byte
-	if refusal == nil && (route == RouteHeartbeat || route == RouteInventory) {
+	if refusal == nil && route != RouteVersions && route != RouteLookup {
 		var done func()
 		if done, refusal = g.acquire(r, route, v); refusal == nil {
 			defer done()
 			body, refusal = g.readBody(w, r, route, v, from)
+		}
+	}
+
+	if refusal == nil && route == RouteWrite {
+		if refusal = g.answerWrite(w, r, v, body); refusal == nil {
+			return
 		}
 	}
 
@@ -100,7 +106,7 @@ func (g *Gate) acquire(r *http.Request, route Route, v View) (done func(), _ *Re
 	switch {
 	case size > limit:
 		return nil, &Refusal{ReasonSize, name}
-	case route == RouteHeartbeat:
+	case route != RouteInventory:
 		return func() {}, nil
 	}
 
@@ -135,8 +141,11 @@ func (g *Gate) readBody(
 		return nil, &Refusal{ReasonBody, "no JSON object"}
 	}
 
-	refusal := checkHeartbeat(said, from)
-	if route == RouteInventory {
+	var refusal *Refusal
+	switch route {
+	case RouteHeartbeat:
+		refusal = checkHeartbeat(said, from)
+	case RouteInventory:
 		refusal = checkInventory(said, *v.Boot, g.Owner)
 	}
 

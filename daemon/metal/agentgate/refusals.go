@@ -44,8 +44,9 @@ func (r *refusals) note(q Request, v View, why Refusal) bool {
 		r.limit = rate.NewLimiter(tellRate, tellBurst)
 	}
 
-	// Hosts are as many as the API has; an agent that is early is not refused for long.
-	if v.Host != nil && why.Reason != ReasonNotYet {
+	// Hosts are as many as the API has. An agent that is early is not refused for long, and what is on a disk Ironic
+	// says of its host.
+	if v.Host != nil && why.Reason != ReasonNotYet && why.Reason != ReasonBusy && why.Reason != ReasonDisk {
 		key.host = v.Host.Name
 		r.byHost[key.host] = hostRefusal{why.Sentence(), now}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -83,4 +84,18 @@ func TestPodRestartsWhenItsConfigurationChanges(t *testing.T) {
 	was = mark()
 	p.Cert = []byte("renewed")
 	assert.NotEqual(t, was, mark())
+}
+
+// TestWhatIsInsideStaysInside: the API is on loopback, and a pod that grows or does not answer is ended alone.
+func TestWhatIsInsideStaysInside(t *testing.T) {
+	conf, err := sample().Render()
+	require.NoError(t, err)
+	assert.Contains(t, string(conf), "\nhost_ip = 127.0.0.1\nport = 6385\n")
+	assert.NotContains(t, string(conf), "host_ip = 172.22.0.1")
+	container := Pod{Config: sample()}.spec().Containers[0]
+	assert.Equal(t, memoryLimit, container.Resources.Limits.Memory().String())
+	for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
+		require.NotNil(t, probe)
+		assert.Equal(t, "127.0.0.1", probe.HTTPGet.Host)
+	}
 }

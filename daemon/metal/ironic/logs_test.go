@@ -26,9 +26,34 @@ func TestTheNewestLogsAreKept(t *testing.T) {
 		}
 		return names
 	}
-	require.NoError(t, PruneOldest(dir, 4))
+	prune := func(n int) {
+		tooLarge, err := PruneLogs(dir, LogLimits{Files: n, File: 10, All: 100})
+		require.NoError(t, err)
+		assert.Empty(t, tooLarge)
+	}
+	prune(4)
 	assert.Equal(t, []string{"a", "b", "c", "d", "folder"}, left())
-	require.NoError(t, PruneOldest(dir, 2))
+	prune(2)
 	assert.Equal(t, []string{"b", "d", "folder"}, left())
-	assert.NoError(t, PruneOldest(filepath.Join(dir, "absent"), 2))
+	_, err := PruneLogs(filepath.Join(dir, "absent"), LogLimits{})
+	assert.NoError(t, err)
+}
+
+// TestAnAgentDoesNotFillDATA: what it says of itself is as long as it likes.
+func TestAnAgentDoesNotFillDATA(t *testing.T) {
+	dir := t.TempDir()
+	for i, size := range []int64{40, 40, 40, 2000, 90} { // the last is the newest
+		path := filepath.Join(dir, string(rune('a'+i)))
+		require.NoError(t, os.WriteFile(path, nil, 0o644))
+		require.NoError(t, os.Truncate(path, size))
+		require.NoError(t, os.Chtimes(path, time.Time{}, time.Unix(int64(1000+i), 0)))
+	}
+	tooLarge, err := PruneLogs(dir, LogLimits{Files: 100, File: 100, All: 150})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"d"}, tooLarge)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	assert.Equal(t, "c", entries[0].Name())
+	assert.Equal(t, "e", entries[1].Name())
 }

@@ -66,7 +66,18 @@ func (r Backups) Read() (map[string]HostBackup, error) {
 	return out, nil
 }
 
-// Names reports whether a backup is of a host that is to come back, or cannot be read.
+// IsTorn reports whether the backup of a host cannot be read.
+func (r Backups) IsTorn(host string) bool {
+	text, err := os.ReadFile(filepath.Join(r.Dir, host+".json"))
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+
+	_, torn := decodeBackup(host, text)
+	return torn != nil
+}
+
+// Names reports whether a backup is of a host that the appliance has switched on itself, or cannot be read.
 func (r Backups) Names(host string) bool {
 	text, err := os.ReadFile(filepath.Join(r.Dir, host+".json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +85,15 @@ func (r Backups) Names(host string) bool {
 	}
 
 	rec, torn := decodeBackup(host, text)
-	return err != nil || torn != nil || !rec.Removed
+	if err != nil || torn != nil {
+		return true
+	}
+
+	switch rec.Host.Status.Provisioning.State {
+	case metal3api.StateNone, metal3api.StateUnmanaged, metal3api.StateRegistering:
+		return false
+	}
+	return !rec.Removed
 }
 
 func decodeBackup(name string, text []byte) (HostBackup, error) {

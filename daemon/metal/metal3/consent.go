@@ -46,8 +46,8 @@ func checkConsent(found Contents, want install) *Decision {
 	case !ok:
 		return refuse(ReasonDiskNotEmpty, "it is not known what its disk %s holds; %s", name, again)
 	case disk.Unreadable != "":
-		return refuse(ReasonDiskNotEmpty, "its disk %s cannot be read: %s; replace it, or name another one with rootDevice; %s",
-			name, disk.Unreadable, again)
+		return refuse(ReasonDiskNotEmpty, "its disk %s cannot be read: %s; replace it, or name another one with "+
+			"rootDevice; %s", name, disk.Unreadable, again)
 	case len(disk.Kinds) > 0 && disk.Fingerprint == "":
 		return refuse(ReasonDiskNotEmpty, "its disk %s is not empty, it holds: %s; an earlier version inspected it and "+
 			"did not look for installed systems; %s", name, strings.Join(disk.Kinds, ", "), again)

@@ -12,6 +12,7 @@ import (
 type View struct {
 	Host    *metal3api.BareMetalHost // nil: no host has this MAC
 	Live    bool                     // the last record on DATA says that it is in service
+	Torn    bool                     // that record cannot be read
 	Current bool                     // the hosts were read from the API since the daemon started
 	Script  string                   // what Ironic's conductor wrote for this MAC, below the HTTP root; "" if nothing
 }
@@ -28,6 +29,7 @@ type Ramdisk struct {
 //
 //   - a host in service boots its disk, whatever else is known, also when it netboots by
 //     mistake, also when an old script of Ironic's is still there;
+//   - so does one without a host whose record cannot be read: it may be in service;
 //   - while the hosts are not known yet, one that Ironic prepared a boot for waits, and everybody
 //     else is sent on;
 //   - an unknown machine is looked at and never written to: its ramdisk is told no
@@ -35,6 +37,9 @@ type Ramdisk struct {
 //   - a host that Ironic works on gets what Ironic prepared, and waits until it has.
 func Decide(v View, r Ramdisk) pxe.Boot {
 	if v.Host != nil && InService(v.Host) {
+		return pxe.Boot{Action: pxe.ActionDisk}
+	}
+	if v.Host == nil && v.Torn {
 		return pxe.Boot{Action: pxe.ActionDisk}
 	}
 	if !v.Current {

@@ -28,6 +28,8 @@ func TestDecide(t *testing.T) {
 	}{
 		{"unknown machine", View{Current: true}, look},
 		{"unknown machine with a script of somebody's", View{Current: true, Script: script}, look},
+		{"its record is torn", View{Current: true, Torn: true}, disk},
+		{"starting, its record is torn", View{Torn: true, Script: script}, disk},
 		{"starting, never seen", View{}, refuseBoot("the appliance is still starting and does not know its hosts yet")},
 		{"starting, prepared", View{Script: script}, wait("the appliance is still starting and does not know its hosts yet")},
 		{"starting, was in service", View{Live: true}, disk},

@@ -22,7 +22,10 @@ type Hosts struct {
 	Ramdisk Ramdisk
 	Files   string // folder below which the conductor writes pxelinux.cfg/MAC
 	Backups Backups
-	Log     *slog.Logger
+	// Torn reports whether the backup of the node with this MAC cannot be read; nil: none is torn. It is asked for
+	// machines without a host alone.
+	Torn func(mac net.HardwareAddr) bool
+	Log  *slog.Logger
 
 	mu      sync.RWMutex
 	current bool
@@ -97,6 +100,7 @@ func (h *Hosts) Boot(_ context.Context, m pxe.Machine) pxe.Boot {
 		v.Current = false
 	}
 
+	v.Torn = v.Host == nil && h.Torn != nil && h.Torn(m.MAC)
 	v.Script = h.script(m.MAC)
 	return Decide(v, h.Ramdisk)
 }

@@ -10,72 +10,106 @@ import (
 // PolicyName of the admission policy and its binding.
 const PolicyName = "hosts-in-service.firstlight.dev"
 
-// Policy is the API server's own guard of hosts in service, in CEL: it holds for everybody,
-// also while the daemon is down. What would make the operator install or switch off a live
-// host is refused, with the way out, unless the owner has said AllowWipe on that host.
+// CEL of the policy: object is what a host would become, oldObject what it is.
+const (
+	live = `oldObject != null && has(oldObject.status) && has(oldObject.status.provisioning)` +
+		` && oldObject.status.provisioning.state in ['provisioned', 'externally provisioned']`
+	// nextImage is the image that the host would have afterwards.
+	nextImage = `object != null && has(object.spec.image) && object.spec.image.url != ''` +
+		` ? object.spec.image.url : '` + NoImage + `'`
+	// noted is consent that stood before, for the very image that comes: it is no part of the request it allows.
+	noted = `oldObject != null && has(oldObject.metadata.annotations)` +
+		` && '` + AllowWipe + `' in oldObject.metadata.annotations` +
+		` && oldObject.metadata.annotations['` + AllowWipe + `'] == variables.image`
+	detached = `oldObject != null && has(oldObject.status) && has(oldObject.status.operationalStatus)` +
+		` && oldObject.status.operationalStatus == 'detached'`
+
+	// afresh is a host with an image that comes without its status, so that its image would be written at once.
+	afresh = `request.operation == 'CREATE' && has(object.spec.image) && !(has(object.metadata.annotations)` +
+		` && ('` + annotationStatus + `' in object.metadata.annotations` +
+		` || '` + annotationPaused + `' in object.metadata.annotations))`
+	sameImage = `has(object.spec.image) == has(oldObject.spec.image)` +
+		` && (!has(oldObject.spec.image) || object.spec.image.url == oldObject.spec.image.url)`
+	sameDeploy = `has(object.spec.customDeploy) == has(oldObject.spec.customDeploy)` +
+		` && (!has(oldObject.spec.customDeploy) || object.spec.customDeploy.method == oldObject.spec.customDeploy.method)`
+	sameExternal = `(has(object.spec.externallyProvisioned) && object.spec.externallyProvisioned)` +
+		` == (has(oldObject.spec.externallyProvisioned) && oldObject.spec.externallyProvisioned)`
+	sameBMC = `has(object.spec.bmc) == has(oldObject.spec.bmc)` +
+		` && (!has(oldObject.spec.bmc) || object.spec.bmc.address == oldObject.spec.bmc.address)`
+	// sameState holds unless the status says another state or image: the operator takes that for what is on the disk.
+	sameState = `has(object.status) && has(object.status.provisioning)` +
+		` && object.status.provisioning.state == oldObject.status.provisioning.state` +
+		` && has(object.status.provisioning.image) == has(oldObject.status.provisioning.image)` +
+		` && (!has(oldObject.status.provisioning.image)` +
+		` || object.status.provisioning.image.url == oldObject.status.provisioning.image.url)`
+	isOperator = `request.userInfo.username == 'system:serviceaccount:` + Namespace + `:` + OperatorName + `'`
+
+	consents = `; to give up what is on its disk, first set the annotation ` + AllowWipe +
+		` on this host to the URL of the image that it is to have instead, or to ` + NoImage
+	detaches = `; to keep it running, first detach it with the annotation baremetalhost.metal3.io/detached`
+)
+
+// Policy is the API server's own guard of hosts in service, in CEL: it holds for everybody, also while the daemon is
+// down. What would make the operator install or lose a live host is refused, with the way out, unless the owner has
+// said AllowWipe on that host. It leaves alone what says by its name that it switches a host off or restarts it:
+// spec.online and the annotation reboot.metal3.io.
 func Policy() []client.Object {
+	kind := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind}
+	}
 	const (
-		wayOut = `; to give up what is on its disk, first set the annotation ` + AllowWipe + ` on this host to the URL of the image that it is to have instead, or to ` + NoImage
-		live   = `oldObject != null && has(oldObject.status) && has(oldObject.status.provisioning) && oldObject.status.provisioning.state in ['provisioned', 'externally provisioned']`
-		// Consent that stood before, for the very image that comes: it is no part of the request that it allows.
-		noted  = `oldObject != null && has(oldObject.metadata.annotations) && '` + AllowWipe + `' in oldObject.metadata.annotations && oldObject.metadata.annotations['` + AllowWipe + `'] == variables.image`
-		image  = `object != null && has(object.spec.image) && object.spec.image.url != '' ? object.spec.image.url : '` + NoImage + `'`
-		afresh = `request.operation == 'CREATE' && has(object.spec.image) && !(has(object.metadata.annotations) && ('` + annotationStatus + `' in object.metadata.annotations || '` + annotationPaused + `' in object.metadata.annotations))`
-		same   = `has(object.spec.image) == has(oldObject.spec.image) && (!has(oldObject.spec.image) || object.spec.image.url == oldObject.spec.image.url)`
-		extern = `(has(object.spec.externallyProvisioned) && object.spec.externallyProvisioned) == (has(oldObject.spec.externallyProvisioned) && oldObject.spec.externallyProvisioned)`
-		off    = `oldObject != null && has(oldObject.status) && has(oldObject.status.operationalStatus) && oldObject.status.operationalStatus == 'detached'`
+		update = `request.operation != 'UPDATE' || !variables.live || `
+		remove = `request.operation != 'DELETE' || !variables.live || `
 	)
-	rule := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
-		Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
-		Rule: admissionv1.Rule{
-			APIGroups:   []string{"metal3.io"},
-			APIVersions: []string{"*"},
-			Resources:   []string{"baremetalhosts"},
-		},
-	}}
 	return []client.Object{
 		&admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta: metav1.TypeMeta{
-				APIVersion: "admissionregistration.k8s.io/v1",
-				Kind:       "ValidatingAdmissionPolicy",
-			},
+			TypeMeta:   kind("ValidatingAdmissionPolicy"),
 			ObjectMeta: metav1.ObjectMeta{Name: PolicyName},
 			Spec: admissionv1.ValidatingAdmissionPolicySpec{
 				FailurePolicy:    ptr.To(admissionv1.Fail),
-				MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{rule}},
+				MatchConstraints: liveHosts(),
 				Variables: []admissionv1.Variable{
 					{Name: "live", Expression: live},
-					{Name: "image", Expression: image},
+					{Name: "image", Expression: nextImage},
 					{Name: "allowed", Expression: noted},
-					{Name: "detached", Expression: off},
+					{Name: "detached", Expression: detached},
 				},
 				Validations: []admissionv1.Validation{
 					{
-						Expression: `request.operation != 'UPDATE' || !variables.live || variables.allowed || (` + same + `)`,
-						Message:    "this host is in service: changing or removing its image would erase its disk" + wayOut,
+						Expression: update + `variables.allowed || (` + sameImage + `)`,
+						Message:    "this host is in service: changing or removing its image would erase its disk" + consents,
 					},
 					{
-						Expression: `request.operation != 'UPDATE' || !variables.live || variables.allowed || (` + extern + `)`,
-						Message:    "this host is in service: changing externallyProvisioned would erase its disk" + wayOut,
+						Expression: update + `variables.allowed || (` + sameDeploy + `)`,
+						Message:    "this host is in service: changing customDeploy would erase its disk" + consents,
 					},
 					{
-						Expression: `request.operation != 'DELETE' || !variables.live || variables.allowed || variables.detached`,
-						Message: "this host is in service: deleting it would switch it off; to keep it running, first detach it with the annotation " +
-							"baremetalhost.metal3.io/detached" + wayOut,
+						Expression: update + `variables.allowed || (` + sameExternal + `)`,
+						Message:    "this host is in service: changing externallyProvisioned would erase its disk" + consents,
 					},
 					{
-						Expression: `!(` + afresh + `) || variables.allowed`,
-						Message: "a new host with an image is installed at once, also when it is in service already: create it without image and add that " +
-							"after its inspection, or restore it with its status in the annotation " + annotationStatus + wayOut,
+						Expression: update + `variables.detached || (` + sameBMC + `)`,
+						Message:    "this host is in service: another BMC address would be another server" + detaches,
+					},
+					{
+						Expression: update + `variables.allowed || ` + isOperator + ` || (` + sameState + `)`,
+						Message:    "this host is in service: its status is the operator's, and another one would erase its disk" + consents,
+					},
+					{
+						Expression: remove + `variables.allowed || variables.detached`,
+						Message:    "this host is in service: deleting it would switch it off" + detaches + consents,
+					},
+					{
+						Expression: `!(` + afresh + `)`,
+						Message: "a new host with an image is installed at once, also when it is in service already: create " +
+							"it without image and add that after its inspection, or restore it with its status in the " +
+							"annotation " + annotationStatus,
 					},
 				},
 			},
 		},
 		&admissionv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta: metav1.TypeMeta{
-				APIVersion: "admissionregistration.k8s.io/v1",
-				Kind:       "ValidatingAdmissionPolicyBinding",
-			},
+			TypeMeta:   kind("ValidatingAdmissionPolicyBinding"),
 			ObjectMeta: metav1.ObjectMeta{Name: PolicyName},
 			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 				PolicyName:        PolicyName,
@@ -83,4 +117,18 @@ func Policy() []client.Object {
 			},
 		},
 	}
+}
+
+// liveHosts are the requests that the policy looks at.
+func liveHosts() *admissionv1.MatchResources {
+	return &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+		RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+			Rule: admissionv1.Rule{
+				APIGroups:   []string{"metal3.io"},
+				APIVersions: []string{"*"},
+				Resources:   []string{"baremetalhosts", "baremetalhosts/status"},
+			},
+		},
+	}}}
 }

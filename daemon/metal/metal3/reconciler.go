@@ -32,6 +32,9 @@ type Reconciler struct {
 	// Contents is what the last inspection of a host found on its disks; nil if it found nothing out. See
 	// Inspections.
 	Contents func(ctx context.Context, h *metal3api.BareMetalHost) (Contents, error)
+	// PermitWipe notes that the owner of a host has given up what is on its disk for an image, before AllowWipe is taken
+	// off. Nil: nobody asks.
+	PermitWipe func(h *metal3api.BareMetalHost, image string) error
 	// AgentsDue asks Ironic which of its nodes, by UUID, are to get no image yet because the agent that
 	// has just inspected them did not call since. It is asked once in a round, and only if a host is to
 	// get its image. Nil: none.
@@ -269,6 +272,11 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 
 	switch step {
 	case StepCreate, StepImage, StepApply:
+		if image := imageURL(n.Host.Spec.Image); s.PermitWipe != nil && have != nil && allowsWipe(have, image) {
+			if err := s.PermitWipe(have, image); err != nil {
+				return err
+			}
+		}
 		if err := s.applyChanged(ctx, now, ObjectForStep(step, n.Host, have)); err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func OperatorStage(operator func() (Operator, error), api func() (client.Client,
 func GuardStage(api func() (client.Client, error)) bringup.Stage {
 	return apply.Stage{
 		Name:    "hosts-guarded",
-		Fact:    "the API server refuses whatever would erase or switch off a host in service",
+		Fact:    "the API server refuses what would erase a host in service, or delete it",
 		Why:     "It comes before the first host is handed over, and holds for everybody, also while the daemon is down.",
 		Owner:   operatorOwner,
 		API:     api,

@@ -18,7 +18,7 @@ func provisioningDHCP(s *site.Site) *dhcp.Config {
 		return nil
 	}
 
-	c := &dhcp.Config{LeaseDir: leaseDir, ISCFile: LeaseFile}
+	c := &dhcp.Config{LeaseDir: leaseDir, ISCFile: LeaseFile, Foreign: foreignPolicy(n.DHCP)}
 	if n.DHCP.Mode == "proxy" {
 		c.Mode = dhcp.ModeProxy
 		return c
@@ -37,6 +37,14 @@ func provisioningDHCP(s *site.Site) *dhcp.Config {
 	)
 	c.Subnets = []dhcp.Subnet{local}
 	return c
+}
+
+// foreignPolicy is what is done while another server answers.
+func foreignPolicy(d site.DHCP) dhcp.ForeignPolicy {
+	if d.Foreign == "ignore-unknown" {
+		return dhcp.ForeignIgnoreUnknown
+	}
+	return dhcp.ForeignSilent
 }
 
 // splitRange parts a range into what anybody may have and what is kept for the site's nodes: an

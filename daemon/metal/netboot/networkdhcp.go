@@ -85,6 +85,7 @@ func networkDHCPConfig(role string, n site.Network, dir string) dhcp.Config {
 		Subnets:      []dhcp.Subnet{s},
 		LeaseDir:     dir,
 		ConflictWait: 500 * time.Millisecond,
+		Foreign:      foreignPolicy(n.DHCP),
 	}
 }
 
@@ -150,7 +151,7 @@ func (a *NetworkDHCP) AddStatus(d *status.Document) {
 				d.Addresses[i].DHCP = string(st.Phase)
 			}
 		}
-		if st.Phase == dhcp.PhaseSilent || st.Phase == dhcp.PhaseBroken {
+		if st.Phase == dhcp.PhaseSilent || st.Phase == dhcp.PhaseBroken || len(st.Foreign) > 0 {
 			d.Notes = append(d.Notes, st.Text)
 		}
 	}

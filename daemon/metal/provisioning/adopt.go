@@ -3,6 +3,7 @@ package provisioning
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -88,4 +89,14 @@ func (p *Provisioner) waitingForAdoption(objects []metal3.NodeObjects) []string 
 	}
 
 	return names
+}
+
+// isTorn reports whether the backup of the node with this MAC cannot be read.
+func (p *Provisioner) isTorn(mac net.HardwareAddr) bool {
+	for _, n := range p.Site().Nodes {
+		if slices.Contains(append([]site.MAC{n.BootMAC}, n.MACs...), site.MAC(mac.String())) {
+			return p.Hosts.Backups.IsTorn(string(n.Name))
+		}
+	}
+	return false
 }

@@ -39,6 +39,7 @@ func (p *Provisioner) newGate() *agentgate.Gate {
 		Host:       p.gateHost,
 		Owner:      p.bootOwner,
 		WithoutMAC: p.hasHostWithoutMAC,
+		MayWrite:   p.mayWrite,
 		Machines:   p.Boot,
 		IsInside:   func(from netip.Addr) bool { return isInside(from, p.Site()) },
 	}

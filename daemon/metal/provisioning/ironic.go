@@ -101,15 +101,25 @@ func (p *Provisioner) IronicNodes(ctx context.Context) (map[string]fact.Ironic, 
 	return fact.IronicNodes(all), nil
 }
 
+// logLimits is what DATA has to spare. An agent may send more than it should once in a round.
+func logLimits() ironic.LogLimits {
+	return ironic.LogLimits{Files: 100, File: 32 << 20, All: 512 << 20}
+}
+
 // PruneDeployLogs keeps the logs of failed deployments from filling DATA.
 func (p *Provisioner) PruneDeployLogs(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := ironic.PruneOldest(filepath.Join(ironicState, ironic.LogDir), 100); err != nil {
+		tooLarge, err := ironic.PruneLogs(filepath.Join(ironicState, ironic.LogDir), logLimits())
+		for _, name := range tooLarge {
+			p.Log.Warn("an agent's log was larger than any is, and is not kept", "file", name)
+		}
+		if err != nil {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
-		case <-time.After(10 * time.Minute):
+		case <-time.After(10 * time.Second):
 		}
 	}
 	return nil

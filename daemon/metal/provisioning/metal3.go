@@ -178,5 +178,6 @@ func (p *Provisioner) reconciler() (metal3.Reconciler, error) {
 		Contents:      p.found.Contents,
 		AgentsDue:     p.api.AgentsDue,
 		PreflightGate: p.PreflightGate,
+		PermitWipe:    p.permitWipe,
 	}, err
 }

@@ -48,6 +48,7 @@ type Provisioner struct {
 	Hosts *metal3.Hosts   // the picture of them, and what each boots
 	Gate  *agentgate.Gate // what their agents call
 
+	permits *permits      // what may be written to hosts
 	changed chan struct{} // a host did, or what is known of one
 	found   *metal3.Inspections
 	api     *ironic.Client
@@ -66,8 +67,9 @@ type Provisioner struct {
 func New(d Deps) *Provisioner {
 	p := &Provisioner{Deps: d, changed: make(chan struct{}, 1)}
 	p.Hosts = &metal3.Hosts{Files: netboot.HTTPRoot, Backups: metal3.Backups{Dir: backupDir, Log: d.Log}, Log: d.Log}
+	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}
-	p.Gate = p.newGate()
+	p.Gate, p.permits = p.newGate(), &permits{path: permitFile}
 	p.found = &metal3.Inspections{Ask: p.api.DiskContents}
 	return p
 }
@@ -159,8 +161,9 @@ func (p *Provisioner) Ramdisk() metal3.Ramdisk {
 	}, strings.Fields(kernelArgs)...)}
 }
 
-// setProgress keeps how the hand-over stands, for the status.
+// setProgress keeps how the hand-over stands, for the status, after each round.
 func (p *Provisioner) setProgress(all []metal3.Progress) {
+	p.forgetPermits()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.progress = all

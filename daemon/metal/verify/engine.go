@@ -25,6 +25,8 @@ import (
 type Sources struct {
 	Site      func() *site.Site // with its defaults
 	Appliance func() string     // what the appliance waits for before it hands nodes over; "": nothing
+	// HandsOver reports whether the appliance is so far that it hands nodes over; nil: it is.
+	HandsOver func() bool
 	Hosts     func() (hosts []metal3api.BareMetalHost, current bool)
 	Silent    func(now time.Time) time.Time  // since when the API has not answered for Hosts; zero: it does; nil: it always does
 	Blocked   func() map[string]metal3.Block // nodes that registration blocks
@@ -86,15 +88,16 @@ type Engine struct {
 	pollAt  time.Time // and not again before
 	asking  sync.WaitGroup
 
-	launch  status.Launch
-	all     []status.Node
-	spec    Spec
-	loaded  string // name of the launch that was read
-	elapsed time.Duration
-	ticked  time.Time
-	saved   Outcome
-	savedAt time.Time
-	saving  bool
+	launch       status.Launch
+	all          []status.Node
+	spec         Spec
+	loaded       string // name of the launch that was read
+	elapsed      time.Duration
+	ticked       time.Time
+	handingSince time.Time // HandsOver has been true since then; zero: it is not
+	saved        Outcome
+	savedAt      time.Time
+	saving       bool
 
 	unknownMachines []status.Node
 }

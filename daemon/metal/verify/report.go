@@ -38,6 +38,13 @@ func (e *Engine) updateNodes(
 		records[r.MAC] = r
 	}
 
+	switch handsOver := e.HandsOver == nil || e.HandsOver(); {
+	case !handsOver:
+		e.handingSince = time.Time{}
+	case e.handingSince.IsZero():
+		e.handingSince = now
+	}
+
 	held := e.Blocked()
 	var all []status.Node
 	var stands []NodeStanding
@@ -53,7 +60,7 @@ func (e *Engine) updateNodes(
 		}
 
 		v := e.buildView(st, n, h, records, held[string(n.Name)])
-		v.Now, v.Appliance, v.Silent = now, waits, silent
+		v.Now, v.Appliance, v.Silent, v.HandingSince = now, waits, silent, e.handingSince
 		for _, m := range nodeMACs(n) {
 			known[string(m)] = true
 		}

@@ -77,7 +77,7 @@ func (c command) until(machine, phase string) {
 				return
 			}
 		}
-		require.False(c.t, s.Over, s.Text)
+		require.False(c.t, s.Dead, s.Text)
 		require.Less(c.t, time.Since(began), 90*time.Minute, "%s is not %s: %s", machine, phase, c.try("why"))
 	}
 }

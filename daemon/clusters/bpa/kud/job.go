@@ -3,7 +3,9 @@ package kud
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +22,7 @@ import (
 
 // ICN's names.
 const (
-	SSHSecret    = "ssh-key-secret" // with contract.FilePrivateKey and contract.FilePublicKey
+	SSHSecret    = "ssh-key-secret" // with contract.FilePrivateKey and contract.FilePublicKey; the owner's own, if there is one
 	Environment  = "kud-installer"  // ConfigMap
 	LabelCluster = "cluster"
 )
@@ -30,6 +32,9 @@ const program = "/usr/bin/firstlightd"
 
 // JobName is the name of a cluster's Job.
 func JobName(cluster string) string { return "kud-" + cluster }
+
+// KeySecret is the name of the Secret with a cluster's log-in to its nodes, where the Jobs are.
+func KeySecret(cluster string) string { return SSHSecret + "-" + cluster }
 
 // LogFile is where what the run printed is kept, below the cluster's directory.
 func (r Run) LogFile() string {
@@ -42,6 +47,25 @@ func DefaultEnvironment() map[string]string {
 		"CONTAINER_RUNTIME": "docker", "KUD_DEBUG": "", "KUD_ENABLE_TESTS": "true",
 		"ENABLE_KATA_WEBHOOK": "false", "KATA_WEBHOOK_RUNTIMECLASS": "kata-clh",
 	}
+}
+
+// value is what a value of Environment may be: words, with nothing that a shell or a linker would act on.
+var value = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// FilterEnvironment leaves of an owner's Environment the names that ICN documents, with values that are words, and
+// returns the names of the rest, sorted. The installer's shell runs as root on the appliance: PATH or LD_PRELOAD there
+// is whatever whoever may edit a ConfigMap wants it to do.
+func FilterEnvironment(data map[string]string) (passed map[string]string, rest []string) {
+	passed = map[string]string{}
+	known := DefaultEnvironment()
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		if _, ok := known[name]; ok && (data[name] == "" || value.MatchString(data[name])) {
+			passed[name] = data[name]
+			continue
+		}
+		rest = append(rest, name)
+	}
+	return passed, rest
 }
 
 // Command is the installer's command line, ICN's to the letter.
@@ -62,8 +86,9 @@ func (r Run) Command(cluster string) string {
 	return c
 }
 
-// Job describes the run in a namespace.
-func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batchv1.Job, error) {
+// Job describes the run in a namespace, which is the operator's: what the installer holds is for nobody else to read,
+// and pods that may do what it does are admitted nowhere else. It sees the files of its own cluster.
+func (r Run) Job(namespace, cluster string) (*batchv1.Job, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode run of cluster %s: %w", cluster, err)
@@ -72,28 +97,44 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 	labels := map[string]string{LabelCluster: cluster}
 	mounts := []corev1.VolumeMount{{
 		Name:      "multi-cluster",
-		MountPath: contract.Dir,
+		MountPath: path.Join(contract.Dir, cluster),
 	}, {Name: "secret-volume", MountPath: "/.ssh"}}
 	volumes := []corev1.Volume{
 		{
-			Name:         "multi-cluster",
-			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: contract.Dir}},
+			Name: "multi-cluster",
+			VolumeSource: corev1.VolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: path.Join(contract.Dir, cluster)},
+			},
 		},
 		{
 			Name:         "secret-volume",
-			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: SSHSecret}},
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: KeySecret(cluster)}},
 		},
 	}
+	security := &corev1.SecurityContext{Privileged: ptr.To(true)} // KUD's containers need it
 	if r.Image == assets.InstallerImage {
+		// Ours needs no more than the command: it leaves /root/.ssh without the right to enter it.
+		security = &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr.To(false),
+			Capabilities: &corev1.Capabilities{
+				Drop: []corev1.Capability{"ALL"},
+				Add:  []corev1.Capability{"DAC_OVERRIDE"},
+			},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		}
 		mounts = append(mounts, corev1.VolumeMount{Name: "program", MountPath: program, ReadOnly: true})
 		source := corev1.HostPathVolumeSource{Path: program, Type: ptr.To(corev1.HostPathFile)}
 		volumes = append(volumes, corev1.Volume{Name: "program", VolumeSource: corev1.VolumeSource{HostPath: &source}})
 	}
 
-	env := []corev1.EnvVar{
+	var env []corev1.EnvVar
+	for _, name := range slices.Sorted(maps.Keys(r.Environment)) {
+		env = append(env, corev1.EnvVar{Name: name, Value: r.Environment[name]})
+	}
+	env = append(env, []corev1.EnvVar{
 		{Name: contract.EnvAction, Value: r.Action},
 		{Name: contract.EnvNodes, Value: strings.Join(r.Nodes, " ")},
-	}
+	}...)
 	if r.ServiceSubnet != "" {
 		env = append(env, corev1.EnvVar{Name: contract.EnvServiceSubnet, Value: r.ServiceSubnet})
 	}
@@ -109,11 +150,10 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       namespace,
-			Name:            JobName(cluster),
-			Labels:          labels,
-			OwnerReferences: []metav1.OwnerReference{owner},
-			Annotations:     map[string]string{label.Run: string(text)},
+			Namespace:   namespace,
+			Name:        JobName(cluster),
+			Labels:      labels,
+			Annotations: map[string]string{label.Run: string(text)},
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit: ptr.To[int32](0),
@@ -129,9 +169,8 @@ func (r Run) Job(namespace, cluster string, owner metav1.OwnerReference) (*batch
 					Containers: []corev1.Container{{
 						Name: "kud", Image: r.Image, ImagePullPolicy: corev1.PullIfNotPresent,
 						Command: []string{"/bin/sh", "-c"}, Args: []string{r.Command(cluster)},
-						EnvFrom:         []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: Environment}}}},
 						Env:             env,
-						SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
+						SecurityContext: security,
 						// What it printed last is the reason of a failure.
 						TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 						VolumeMounts:             mounts,

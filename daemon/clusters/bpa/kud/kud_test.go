@@ -80,13 +80,12 @@ func TestICNReadsTheInventory(t *testing.T) {
 
 func TestJobGolden(t *testing.T) {
 	w := Want{Members: three(), Plugins: []string{"emco", "nfd"}, PodSubnet: "10.244.64.0/18", ServiceSubnet: "10.244.0.0/18", Image: "example/installer:1"}
-	owner := metav1.OwnerReference{APIVersion: "bpa.akraino.org/v1alpha1", Kind: "Provisioning", Name: "edge", UID: "u-1"}
 	for _, r := range []Run{
-		{Want: w, Action: contract.Install, Generation: 1, Attempt: 1},
+		{Want: w, Action: contract.Install, Generation: 1, Attempt: 1, Provisioning: "default/edge", UID: "u-1", Environment: DefaultEnvironment()},
 		{Want: Want{Members: three(), Image: assets.InstallerImage}, Action: contract.Add, Generation: 2, Attempt: 1},
 		{Want: w, Action: contract.Remove, Nodes: []string{"worker-1"}, Generation: 4, Attempt: 2},
 	} {
-		job, err := r.Job("default", "edge", owner)
+		job, err := r.Job("bpa", "edge")
 		require.NoError(t, err)
 		text, err := yaml.Marshal(job)
 		require.NoError(t, err)
@@ -97,6 +96,29 @@ func TestJobGolden(t *testing.T) {
 	}
 	_, ours := RunOf(&batchv1.Job{})
 	assert.False(t, ours)
+}
+
+// The rights of the installer are not those of whoever edits a ConfigMap.
+func TestTheEnvironmentIsFiltered(t *testing.T) {
+	passed, rest := FilterEnvironment(DefaultEnvironment())
+	assert.Equal(t, DefaultEnvironment(), passed)
+	assert.Empty(t, rest)
+	passed, rest = FilterEnvironment(map[string]string{
+		"PATH":                      "/opt/kud/multi-cluster/x:/bin",
+		"LD_PRELOAD":                "/opt/kud/multi-cluster/x/evil.so",
+		"BASH_ENV":                  "/x",
+		"ENV":                       "/x",
+		"KUD_ACTION":                "remove",
+		"KUD_NODES":                 "master-1",
+		"kud_debug":                 "true",
+		"CONTAINER_RUNTIME":         "containerd",
+		"KUD_DEBUG":                 "$(reboot)",
+		"KUD_ENABLE_TESTS":          "false; reboot",
+		"ENABLE_KATA_WEBHOOK":       "true\nX=1",
+		"KATA_WEBHOOK_RUNTIMECLASS": "kata-qemu",
+	})
+	assert.Equal(t, map[string]string{"CONTAINER_RUNTIME": "containerd", "KATA_WEBHOOK_RUNTIMECLASS": "kata-qemu"}, passed)
+	assert.Equal(t, []string{"BASH_ENV", "ENABLE_KATA_WEBHOOK", "ENV", "KUD_ACTION", "KUD_DEBUG", "KUD_ENABLE_TESTS", "KUD_NODES", "LD_PRELOAD", "PATH", "kud_debug"}, rest)
 }
 
 // TestCommand is ICN's command line to the letter.

@@ -30,6 +30,10 @@ type Run struct {
 	Clear      map[string]string `json:",omitempty"` // label to the cluster that let go of the node without clearing it
 	Generation int64             // of the Provisioning that it was made for
 	Attempt    int32             // from 1
+
+	Provisioning string            `json:",omitempty"` // namespace/name
+	UID          string            `json:",omitempty"` // of the Provisioning
+	Environment  map[string]string `json:",omitempty"` // what FilterEnvironment left of the owner's
 }
 
 // InstalledCluster is what a cluster is made of since its last run that ended well: installed.json

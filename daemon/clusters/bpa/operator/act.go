@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,8 +23,8 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
-// fieldManager owns what the operator writes by server-side apply.
-const fieldManager = "bpa-operator"
+// FieldManager owns what the operator writes by server-side apply.
+const FieldManager = "bpa-operator"
 
 // act does one step. What keeps it from being done and is for a person to know comes back as
 // a problem; an error is tried again soon. Each part of a step may be repeated.
@@ -46,6 +48,8 @@ func (r *Provisionings) act(ctx context.Context, w *clusterState, d *decision) e
 		}
 	case stepStart:
 		return r.start(ctx, w, d)
+	case stepWatch:
+		return r.authorizeLate(ctx, w)
 	case stepPause, stepRefused:
 		return r.fetchLog(ctx, w)
 	case stepRecord:
@@ -100,11 +104,12 @@ func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision)
 		d.step = stepClear
 		return err
 	}
-	if problem, err := r.provideKey(ctx, w); problem != nil || err != nil {
-		d.holdFor(problem)
+
+	key, own, err := r.ensureKey(ctx, w)
+	if err != nil {
 		return err
 	}
-	if err := r.provideEnvironment(ctx, w); err != nil {
+	if d.run.Environment, err = r.provideEnvironment(ctx, w); err != nil {
 		return err
 	}
 
@@ -112,9 +117,18 @@ func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision)
 	if err != nil {
 		return err
 	}
-	if problems, err := r.adoptNodes(ctx, w, d.run.Members, keys); len(problems) > 0 || err != nil {
+	if problems, err := r.adoptNodes(ctx, w, key, d.run.Members, keys); len(problems) > 0 || err != nil {
 		d.holdFor(problems...)
 		return err
+	}
+	if !own {
+		if err := r.authorize(ctx, w, key, d.run.Members, keys); err != nil {
+			d.holdFor(&match.Problem{Reason: NoSSHKey, Waits: true, Sentence: fmt.Sprintf(
+				"%v; wait until the daemon serves it, or put a Secret %s with %s and %s into namespace %s", err, kud.SSHSecret,
+				contract.FilePrivateKey, contract.FilePublicKey, w.cr.Namespace,
+			)})
+			return nil
+		}
 	}
 
 	if w.record == nil { // or the run would be taken for a good one by what another left
@@ -145,7 +159,8 @@ func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision)
 		}
 	}
 
-	job, err := d.run.Job(w.cr.Namespace, w.cluster, controllerRef(w.cr))
+	d.run.Provisioning, d.run.UID = w.cr.Namespace+"/"+w.cr.Name, string(w.cr.UID)
+	job, err := d.run.Job(r.Namespace, w.cluster)
 	if err != nil {
 		return err
 	}
@@ -180,64 +195,42 @@ func (r *Provisionings) writeInventory(w *clusterState, members []kud.Node, keys
 
 // managedLabels labels what the operator makes and may change again.
 func managedLabels() map[string]string {
-	return map[string]string{labelManaged: fieldManager}
+	return map[string]string{LabelManaged: FieldManager}
 }
 
-const labelManaged = "app.kubernetes.io/managed-by"
+// LabelManaged is on objects that the operator may change again; its value is FieldManager.
+const LabelManaged = "app.kubernetes.io/managed-by"
 
-// provideKey copies the appliance's log-in to the namespace of the Provisioning, unless
-// somebody has put another one there.
-func (r *Provisionings) provideKey(ctx context.Context, w *clusterState) (*match.Problem, error) {
-	var have, source corev1.Secret
-	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: w.cr.Namespace, Name: kud.SSHSecret}, &have)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read Secret: %w", err)
-	}
-
-	exists := err == nil
-	if exists && (have.Labels[labelManaged] != fieldManager || w.cr.Namespace == r.Namespace) {
-		return nil, nil
-	}
-
-	err = r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: kud.SSHSecret}, &source)
-	if apierrors.IsNotFound(err) {
-		return &match.Problem{
-			Reason: NoSSHKey,
-			Waits:  true,
-			Sentence: fmt.Sprintf("the appliance's log-in, Secret %s/%s, is not there yet; or put a Secret %s with id_rsa and id_rsa.pub into namespace %s",
-				r.Namespace, kud.SSHSecret, kud.SSHSecret, w.cr.Namespace),
-		}, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("read Secret: %w", err)
-	}
-
-	if exists && maps.EqualFunc(have.Data, source.Data, func(a, b []byte) bool { return string(a) == string(b) }) {
-		return nil, nil
-	}
-
-	return nil, r.apply(ctx, &corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.cr.Namespace, Name: kud.SSHSecret, Labels: managedLabels()},
-		Type:       corev1.SecretTypeOpaque, Data: source.Data,
-	})
-}
-
-// provideEnvironment makes ICN's ConfigMap where it is missing; one that is there is its
-// owner's.
-func (r *Provisionings) provideEnvironment(ctx context.Context, w *clusterState) error {
-	err := r.Client.Create(ctx, &corev1.ConfigMap{
+// provideEnvironment makes ICN's ConfigMap where it is missing, and returns what an installer gets of it: one that is
+// there is its owner's to edit, and the installer has rights that its owner has not.
+func (r *Provisionings) provideEnvironment(ctx context.Context, w *clusterState) (map[string]string, error) {
+	made := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.cr.Namespace, Name: kud.Environment, Labels: managedLabels()},
 		Data:       kud.DefaultEnvironment(),
-	})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create ConfigMap %s: %w", kud.Environment, err)
 	}
-	return nil
+	err := r.Client.Create(ctx, made)
+	if apierrors.IsAlreadyExists(err) {
+		made = &corev1.ConfigMap{}
+		err = r.Reader.Get(ctx, client.ObjectKey{Namespace: w.cr.Namespace, Name: kud.Environment}, made)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create ConfigMap %s: %w", kud.Environment, err)
+	}
+
+	passed, rest := kud.FilterEnvironment(made.Data)
+	if len(rest) > 0 {
+		r.Recorder.Eventf(w.cr, nil, corev1.EventTypeWarning, EnvironmentFiltered, "Reconcile", "%s", truncateNote(fmt.Sprintf(
+			"ConfigMap %s: not passed to the installer: %s; it is given %s, and of these only words", kud.Environment,
+			strings.Join(rest, ", "), strings.Join(slices.Sorted(maps.Keys(kud.DefaultEnvironment())), ", "),
+		)))
+	}
+
+	return passed, nil
 }
 
 // apply writes objects that are not as wanted.
 func (r *Provisionings) apply(ctx context.Context, objects ...client.Object) error {
-	set, err := apply.New(fieldManager, objects...)
+	set, err := apply.New(FieldManager, objects...)
 	if err != nil {
 		return err
 	}

@@ -164,7 +164,7 @@ func (r *rig) changeRunning(cluster string) {
 
 func (r *rig) podState(cluster string, s corev1.ContainerState) {
 	name := kud.JobName(cluster)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-running", Labels: map[string]string{batchv1.JobNameLabel: name}},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bpa", Name: name + "-running", Labels: map[string]string{batchv1.JobNameLabel: name}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kud", Image: "x"}}}}
 	r.create(pod)
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "kud", State: s}}}
@@ -252,7 +252,7 @@ func testHostsInServiceMayFail(t *testing.T, r *rig) {
 func gone(t *testing.T, r *rig, name string) {
 	err := r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &v1alpha1.Provisioning{})
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
-	err = r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kud.JobName(name)}, &batchv1.Job{})
+	err = r.api.Get(t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.JobName(name)}, &batchv1.Job{})
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
 	assert.Nil(t, r.configMap(name))
 	err = r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kubeconfigName(name)}, &corev1.Secret{})
@@ -352,7 +352,6 @@ func testEtcdLost(t *testing.T, r *rig) {
 	r.installed("edge", edge)
 	ref1, ref2 := r.bmh(1).Spec.ConsumerRef, r.bmh(2).Spec.ConsumerRef
 	r.sweep()
-	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bpa", Name: kud.SSHSecret}, Data: map[string][]byte{"id_rsa": []byte("key")}})
 	r.host(1, func(b *host) { b.Spec.ConsumerRef = ref1 })
 	r.host(2, func(b *host) { b.Spec.ConsumerRef = ref2 })
 	r.host(3)
@@ -377,7 +376,7 @@ func testObjectsDeletedByHand(t *testing.T, r *rig) {
 	assert.Equal(t, v1alpha1.PhaseReady, p.Status.Phase)
 	assert.Equal(t, addr(1), r.configMap("edge")["MASTER_m"])
 	assert.NotEmpty(t, r.file("edge", contract.FileInventory))
-	err := r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kud.JobName("edge")}, &batchv1.Job{})
+	err := r.api.Get(t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.JobName("edge")}, &batchv1.Job{})
 	assert.True(t, apierrors.IsNotFound(err), "the installer ran again for nothing")
 	require.NoError(t, r.clusterDir("edge").write(contract.FileInstalled, []byte("{"), 0o644))
 	_, err = r.step("edge")

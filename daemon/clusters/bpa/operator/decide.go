@@ -53,7 +53,7 @@ const (
 
 // Reasons lists every reason that a Provisioning may show.
 func Reasons() []string {
-	return append(match.Reasons(), InvalidName, ClusterRenamed, ClusterNameTaken, PluginsMissing, PluginsNotKnown, InvalidSubnet, AddressTwice, NoInstaller, LabelRefused, MastersRefused, "NoAddress", "NoActiveLease",
+	return append(match.Reasons(), InvalidName, ClusterRenamed, ClusterNameTaken, PluginsMissing, PluginsNotKnown, InvalidSubnet, AddressTwice, NoInstaller, InstallerNotAllowed, LabelRefused, MastersRefused, "NoAddress", "NoActiveLease",
 		kud.ControlPlaneFixed, kud.SubnetFixed, Claiming, Installing, NotBegun, NotAsAsked, InstallFailed, InstallerRefused, NoKubeconfig, NoSSHKey, NoCredentials, LoginFailed, NotVerified, CheckFailed)
 }
 
@@ -61,6 +61,10 @@ func Reasons() []string {
 // off is found undone, one that was done is not done again.
 func decide(w *clusterState, a resolution, want *kud.Want) decision {
 	d := decision{release: w.unusedClaims(a)}
+	if w.orphan {
+		d.step = stepClear
+		return d
+	}
 	if w.job != nil {
 		switch o := w.outcome; {
 		case !o.Ended && (o.Started || w.run.Generation == w.cr.Generation || want == nil):

@@ -157,7 +157,7 @@ func ready(p *v1alpha1.Provisioning) metav1.Condition {
 func (r *rig) job(cluster string) *batchv1.Job {
 	r.t.Helper()
 	j := &batchv1.Job{}
-	require.NoError(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "default", Name: kud.JobName(cluster)}, j))
+	require.NoError(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.JobName(cluster)}, j))
 	return j
 }
 
@@ -176,7 +176,7 @@ func (r *rig) end(cluster string, code int32, said string) {
 	j := r.job(cluster)
 	now := metav1.NewTime(r.now)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: j.Name + "-", Labels: map[string]string{batchv1.JobNameLabel: j.Name}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bpa", GenerateName: j.Name + "-", Labels: map[string]string{batchv1.JobNameLabel: j.Name}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "kud", Image: "x"}}, RestartPolicy: corev1.RestartPolicyNever},
 	}
 	if r.real == nil {

@@ -72,7 +72,7 @@ func (r *rig) life(t *testing.T, name string) []string {
 	installer := func(code int32) {
 		j := &batchv1.Job{}
 		for range 60 {
-			if r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kud.JobName(name)}, j) == nil && len(j.Status.Conditions) == 0 {
+			if r.api.Get(t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.JobName(name)}, j) == nil && len(j.Status.Conditions) == 0 {
 				break
 			}
 			_, err := r.step(name)

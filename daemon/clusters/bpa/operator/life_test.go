@@ -43,7 +43,8 @@ func testOneCluster(t *testing.T, r *rig) {
 	assert.Equal(t, []v1alpha1.Rejected{{Host: "metal3/h3", Reason: "fits, but a smaller one was taken"}}, p.Status.Rejected)
 	job := r.job("edge")
 	assert.Equal(t, "edge", job.Labels["cluster"])
-	assert.True(t, metav1.IsControlledBy(job, p))
+	assert.Equal(t, "bpa", job.Namespace, "what the installer holds is for others to read")
+	assert.Equal(t, string(p.UID), r.run("edge").UID)
 	var env corev1.ConfigMap
 	require.NoError(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kud.Environment}, &env))
 	assert.Equal(t, "docker", env.Data["CONTAINER_RUNTIME"])

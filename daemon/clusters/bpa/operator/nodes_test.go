@@ -3,8 +3,8 @@ package operator
 import (
 	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/pem"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,19 +32,39 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/remote/sshtest"
 )
 
-// access puts a real log-in into the operator's namespace and returns it.
+// access is the appliance's log-in, which an agent signs with, as the daemon's does.
 func (r *rig) access() ssh.Signer {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(r.t, err)
-	block, err := ssh.MarshalPrivateKey(key, "appliance")
-	require.NoError(r.t, err)
 	signer, err := ssh.NewSignerFromKey(key)
 	require.NoError(r.t, err)
-	s := &corev1.Secret{}
-	require.NoError(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.SSHSecret}, s))
-	s.Data = map[string][]byte{"id_rsa": pem.EncodeToMemory(block), "id_rsa.pub": []byte(sshtest.AuthorizedKey(signer))}
-	require.NoError(r.t, r.api.Update(r.t.Context(), s))
+	dir, err := os.MkdirTemp("", "agent-") // a socket's path is short
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { os.RemoveAll(dir) })
+	r.Agent = filepath.Join(dir, "ssh.sock")
+	keys := agent.NewKeyring()
+	require.NoError(r.t, keys.Add(agent.AddedKey{PrivateKey: key}))
+	l, err := net.Listen("unix", r.Agent)
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer c.Close(); agent.ServeAgent(keys, c) }()
+		}
+	}()
 	return signer
+}
+
+// clusterKey is what is let in on the nodes of a cluster.
+func (r *rig) clusterKey(cluster string) *corev1.Secret {
+	s := &corev1.Secret{}
+	err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.KeySecret(cluster)}, s)
+	require.NoError(r.t, client.IgnoreNotFound(err))
+	return s
 }
 
 // machines are hosts 1 to n that can be logged in to.
@@ -61,7 +82,7 @@ func (r *rig) machines(count int) []*sshtest.Node {
 
 // testCredentials: an image with a default user and password.
 func testCredentials(t *testing.T, r *rig) {
-	key, machines := r.access(), r.machines(2)
+	machines := r.machines(2)
 	spec := "masters:\n- m: {cpu: 1}\nworkers:\n- w: {cpu: 2}\ncredentialsSecret: login"
 	r.apply(provisioning("edge", spec))
 	p := r.settle("edge")
@@ -80,11 +101,12 @@ func testCredentials(t *testing.T, r *rig) {
 	require.Equal(t, v1alpha1.PhaseInstalling, p.Status.Phase, p.Status.Message)
 	for i, m := range machines {
 		assert.Equal(t, "*", m.Get("shadow"), "the default password still opens it")
-		assert.Contains(t, m.Get("root/.ssh/authorized_keys"), sshtest.AuthorizedKey(key))
+		public := strings.Fields(string(r.clusterKey("edge").Data["id_rsa.pub"]))
+		assert.Contains(t, m.Get("root/.ssh/authorized_keys"), public[1])
 		assert.Contains(t, r.file("edge", contract.FileKnownHosts), m.Addr+" "+m.HostKey()+"\n")
 		host, _, _, _, err := ssh.ParseAuthorizedKey([]byte(m.HostKey()))
 		require.NoError(t, err)
-		assert.Equal(t, "by the appliance's key; host key "+ssh.FingerprintSHA256(host)+" pinned at first contact, password of ubuntu taken away", p.Status.Nodes[i].Login)
+		assert.Equal(t, "by the cluster's key; host key "+ssh.FingerprintSHA256(host)+" pinned at first contact, password of ubuntu taken away", p.Status.Nodes[i].Login)
 	}
 	r.end("edge", 0, "")
 	p = r.settle("edge")
@@ -93,8 +115,8 @@ func testCredentials(t *testing.T, r *rig) {
 	assert.Contains(t, r.file("edge", contract.FileKnownHosts), machines[1].HostKey(), "the pin was lost")
 }
 
-// testKeyOfTheNamespace: the appliance's log-in comes to the Provisioning, and host keys that
-// the site gave come to the installer; somebody's own log-in stays.
+// testKeyOfTheNamespace: host keys and addresses that the site gave come to the installer, and somebody's own log-in
+// too; what an operator of before gave away does not.
 func testKeyOfTheNamespace(t *testing.T, r *rig) {
 	user, err := yaml.Marshal(map[string]any{"ssh_keys": map[string]string{"ed25519_public": "ssh-ed25519 AAAAkey h1"}})
 	require.NoError(t, err)
@@ -105,23 +127,24 @@ func testKeyOfTheNamespace(t *testing.T, r *rig) {
 		b.Spec.UserData = &corev1.SecretReference{Name: "h1-user-data"}
 		b.Spec.NetworkData = &corev1.SecretReference{Name: "h1-network-data", Namespace: "metal3"}
 	})
-	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bpa", Name: kud.SSHSecret}}
-	require.NoError(t, r.api.Delete(t.Context(), source))
+	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: kud.SSHSecret, Labels: managedLabels()}, Data: map[string][]byte{"id_rsa": []byte("the appliance's")}})
+	r.Agent = "/nonexistent/agent.sock"
 	r.apply(provisioning("edge", "masters:\n- m: {mac-address: '"+mac(1, 0)+"'}"))
 	p := r.settle("edge")
 	assert.Equal(t, NoSSHKey, ready(p).Reason)
-	r.create(&corev1.Secret{ObjectMeta: source.ObjectMeta, Data: map[string][]byte{"id_rsa": []byte("one")}})
+	assert.Contains(t, p.Status.Message, "wait until the daemon serves it, or put a Secret ssh-key-secret with id_rsa and id_rsa.pub into namespace default")
+	r.Agent = ""
 	p = r.settle("edge")
 	require.Equal(t, v1alpha1.PhaseInstalling, p.Status.Phase, p.Status.Message)
 	assert.Equal(t, "site", p.Status.Nodes[0].AddressFrom)
 	assert.Equal(t, "10.5.5.5 ssh-ed25519 AAAAkey\n", r.file("edge", contract.FileKnownHosts))
-	have := func() *corev1.Secret {
-		s := &corev1.Secret{}
-		require.NoError(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kud.SSHSecret}, s))
-		return s
-	}
-	assert.Equal(t, "one", string(have().Data["id_rsa"]))
-	own := have()
+	first := r.clusterKey("edge")
+	_, err = ssh.ParsePrivateKey(first.Data["id_rsa"])
+	require.NoError(t, err, "the cluster has no key of its own")
+	assert.Equal(t, kud.KeySecret("edge"), r.job("edge").Spec.Template.Spec.Volumes[1].Secret.SecretName)
+
+	own := &corev1.Secret{}
+	require.NoError(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kud.SSHSecret}, own))
 	own.Labels, own.Data = nil, map[string][]byte{"id_rsa": []byte("mine")}
 	require.NoError(t, r.api.Update(t.Context(), own))
 	r.end("edge", 1, "")
@@ -129,7 +152,99 @@ func testKeyOfTheNamespace(t *testing.T, r *rig) {
 	r.now = r.now.Add(time.Hour)
 	r.settle("edge")
 	assert.Equal(t, int32(2), r.run("edge").Attempt)
-	assert.Equal(t, "mine", string(have().Data["id_rsa"]), "somebody's own log-in was overwritten")
+	assert.Equal(t, "mine", string(r.clusterKey("edge").Data["id_rsa"]), "somebody's own log-in is not used")
+	require.NoError(t, r.api.Get(t.Context(), client.ObjectKeyFromObject(own), own))
+	assert.Equal(t, "mine", string(own.Data["id_rsa"]), "somebody's own log-in was overwritten")
+}
+
+// testKeysOfClusters: nodes let in a key of their cluster, and no longer that of the cluster before. The appliance's is
+// in no object, and a namespace with a Provisioning has no key at all.
+func testKeysOfClusters(t *testing.T, r *rig) {
+	key, machines := r.access(), r.machines(2)
+	for _, m := range machines {
+		m.AuthorizeKey(key)
+		require.NoError(t, r.clusterDir("edge").addHostKey(netip.MustParseAddr(m.Addr), m.HostKey()))
+	}
+	r.installed("edge", "masters:\n- m: {host: h1}")
+	edge := strings.TrimSpace(string(r.clusterKey("edge").Data["id_rsa.pub"]))
+	require.NotEmpty(t, edge)
+	assert.Equal(t, sshtest.AuthorizedKey(key)+"\n"+edge, machines[0].Get("root/.ssh/authorized_keys"))
+	assert.Equal(t, sshtest.AuthorizedKey(key), machines[1].Get("root/.ssh/authorized_keys"), "the key of a cluster is on a host that it has not")
+
+	logins := machines[0].Logins.Load()
+	r.settle("edge")
+	assert.Equal(t, logins, machines[0].Logins.Load(), "it logs in at every look")
+
+	r.installed("rim", "masters:\n- m: {host: h2}")
+	rim := strings.TrimSpace(string(r.clusterKey("rim").Data["id_rsa.pub"]))
+	assert.NotEqual(t, strings.Fields(edge)[1], strings.Fields(rim)[1], "two clusters have one key")
+
+	var secrets corev1.SecretList
+	require.NoError(t, r.api.List(t.Context(), &secrets))
+	for _, s := range secrets.Items {
+		for name, value := range s.Data {
+			private, err := ssh.ParsePrivateKey(value)
+			if err != nil {
+				continue
+			}
+			assert.Equal(t, "bpa", s.Namespace, "%s: %s", s.Name, name)
+			assert.NotEqual(t, key.PublicKey().Marshal(), private.PublicKey().Marshal(), "the appliance's log-in is in Secret %s", s.Name)
+		}
+	}
+
+	require.NoError(t, r.api.Delete(t.Context(), r.get("edge")))
+	for range 3 {
+		r.settle("edge")
+	}
+	assert.Empty(t, r.clusterKey("edge").Data, "the key of a cluster that is no more is kept")
+	r.changeHost(1, func(b *host) { delete(b.Annotations, label.Installed) })
+	r.installed("hub", "masters:\n- m: {host: h1}")
+	assert.NotContains(t, machines[0].Get("root/.ssh/authorized_keys"), edge, "the cluster before still gets in")
+	assert.Contains(t, machines[0].Get("root/.ssh/authorized_keys"), sshtest.AuthorizedKey(key), "the appliance is locked out")
+}
+
+// testInstallerNotAllowed: what runs as root on the appliance is not for whoever may write a Provisioning to say.
+func testInstallerNotAllowed(t *testing.T, r *rig) {
+	r.host(1)
+	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}\ninstallerImage: mallory/shell:1"))
+	p := r.settle("edge")
+	assert.Equal(t, v1alpha1.PhaseRefused, p.Status.Phase)
+	assert.Equal(t, InstallerNotAllowed, ready(p).Reason)
+	assert.Contains(t, p.Status.Message, `installerImage "mallory/shell:1" may not run here, as root on the appliance; besides the stick's own the site allows: example/kud:1 (appliance.installerImages)`)
+	assert.Empty(t, r.holder(1))
+	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}\ninstallerImage: "+r.Installer))
+	assert.Equal(t, v1alpha1.PhaseInstalling, r.settle("edge").Status.Phase, "the stick's own by its name")
+}
+
+// testJobOfNoProvisioning: an installer does not outlive its Provisioning, whoever took the finalizer away, and one
+// that is created again under that name does not take the Job for its own.
+func testJobOfNoProvisioning(t *testing.T, r *rig) {
+	r.host(1)
+	for _, again := range []bool{true, false} {
+		r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
+		require.Equal(t, v1alpha1.PhaseInstalling, r.settle("edge").Status.Phase)
+		old := r.job("edge").UID
+		p := r.get("edge")
+		p.Finalizers = nil
+		require.NoError(t, r.api.Update(t.Context(), p))
+		require.NoError(t, r.api.Delete(t.Context(), p))
+		if again {
+			r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
+			r.settle("edge")
+			assert.NotEqual(t, old, r.job("edge").UID)
+			assert.Equal(t, string(r.get("edge").UID), r.run("edge").UID)
+			require.NoError(t, r.api.Delete(t.Context(), r.get("edge")))
+			for range 3 {
+				r.settle("edge")
+			}
+			continue
+		}
+		_, err := r.step("edge")
+		require.NoError(t, err)
+		var jobs batchv1.JobList
+		require.NoError(t, r.api.List(t.Context(), &jobs))
+		assert.Empty(t, jobs.Items)
+	}
 }
 
 func (r *rig) software(name string) *v1alpha1.Software { return r.softwareIn("default", name) }
@@ -200,9 +315,6 @@ func testSoftwareOfAnotherNamespace(t *testing.T, r *rig) {
 	forged := r.configMap("edge")
 	require.NotEmpty(t, forged)
 	r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "edge-configmap", Labels: map[string]string{kud.LabelCluster: "edge"}}, Data: forged})
-	login := &corev1.Secret{}
-	require.NoError(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.SSHSecret}, login))
-	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: kud.SSHSecret}, Data: login.Data})
 	// A Provisioning of that name does not make its cluster theirs.
 	r.apply(strings.Replace(provisioning("edge", "masters:\n- m: {cpu: 1}"), "metadata:\n", "metadata:\n  namespace: other\n", 1))
 	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "other", Name: "edge"}})

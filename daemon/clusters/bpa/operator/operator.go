@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -48,10 +49,12 @@ import (
 
 // Config is what the operator is told.
 type Config struct {
-	Namespace string   // the operator's own: the appliance's log-in to nodes is there, Secret kud.SSHSecret
+	Namespace string   // the operator's own: Jobs are there, and the clusters' log-ins to their nodes
+	Agent     string   // socket of an SSH agent with the appliance's log-in to nodes; "": there is none
 	Dir       string   // of clusters, contract.Dir
 	LeaseFile string   // of ISC's format; may be missing
 	Installer string   // image, for Provisionings that name none
+	Allowed   []string // images that Provisionings may name
 	Plugins   []string // that Installer has; a cluster is installed without the others
 	SSHPort   uint16   // of nodes; 22 if zero
 
@@ -102,8 +105,11 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&metal3api.BareMetalHost{}: {Transform: trimForCache},
-				&batchv1.Job{}:             ofCluster,
-				&corev1.ConfigMap{}:        ofCluster,
+				&batchv1.Job{}: {
+					Label:      ofCluster.Label,
+					Namespaces: map[string]cache.Config{c.Namespace: {}},
+				},
+				&corev1.ConfigMap{}: ofCluster,
 			},
 		},
 		// Names of controllers are for metrics; tests run several operators in one process.
@@ -139,7 +145,7 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	}
 	err = builder.ControllerManagedBy(m).Named("provisioning").
 		For(&v1alpha1.Provisioning{}, builder.WithPredicates(ignoreOwnWrites())).
-		Owns(&batchv1.Job{}).Owns(&corev1.ConfigMap{}).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(provisioningOf)).
 		Watches(
 			&metal3api.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(p.affectedProvisionings),
 			builder.WithPredicates(factChanged()),
@@ -151,7 +157,10 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 
 	err = builder.ControllerManagedBy(m).Named("software").
 		For(&v1alpha1.Software{}, builder.WithPredicates(ignoreOwnWrites())).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(s.affectedSoftwares)).
+		Watches(
+			&v1alpha1.Provisioning{}, handler.EnqueueRequestsFromMapFunc(s.affectedSoftwares),
+			builder.WithPredicates(nodesChanged()),
+		).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).Complete(s)
 	if err != nil {
 		return fmt.Errorf("make controller: %w", err)
@@ -208,6 +217,15 @@ func ignoreOwnWrites() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, ending)
 }
 
+// nodesChanged passes over changes of Provisionings that leave their nodes as they were.
+func nodesChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		old, ok1 := e.ObjectOld.(*v1alpha1.Provisioning)
+		now, ok2 := e.ObjectNew.(*v1alpha1.Provisioning)
+		return !ok1 || !ok2 || old.Status.Phase != now.Status.Phase || old.Status.NodesReady != now.Status.NodesReady
+	}}
+}
+
 // factChanged passes over changes of hosts that matching does not see.
 func factChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -244,6 +262,22 @@ func (r *Provisionings) affectedProvisionings(ctx context.Context, o client.Obje
 	}
 
 	return out
+}
+
+// provisioningOf is the Provisioning that a Job was made for.
+func provisioningOf(_ context.Context, o client.Object) []reconcile.Request {
+	job, ok := o.(*batchv1.Job)
+	if !ok {
+		return nil
+	}
+
+	run, ours := kud.RunOf(job)
+	namespace, name, named := strings.Cut(run.Provisioning, "/")
+	if !ours || !named {
+		return nil
+	}
+
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
 // isRace tells errors that only say that somebody else was quicker: all is looked at again.

@@ -6,10 +6,13 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -17,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
@@ -36,6 +40,8 @@ type Provisionings struct {
 	Logs     func(ctx context.Context, namespace, pod string) (io.ReadCloser, error)
 	Now      func() time.Time
 	Log      *slog.Logger
+
+	authorized sync.Map // members that were seen to let their cluster's key in
 }
 
 // How long until a Provisioning is looked at again, if nothing that is watched changes: the
@@ -49,8 +55,10 @@ const (
 // Reconcile looks, decides, acts and tells, in this order.
 func (r *Provisionings) Reconcile(ctx context.Context, q reconcile.Request) (reconcile.Result, error) {
 	cr := &v1alpha1.Provisioning{}
-	if err := r.Reader.Get(ctx, q.NamespacedName, cr); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	if err := r.Reader.Get(ctx, q.NamespacedName, cr); apierrors.IsNotFound(err) {
+		return reconcile.Result{}, r.removeOrphans(ctx, q)
+	} else if err != nil {
+		return reconcile.Result{}, err
 	}
 	if !cr.DeletionTimestamp.IsZero() {
 		return r.finalize(ctx, cr)
@@ -158,6 +166,9 @@ func (r *Provisionings) finalize(ctx context.Context, cr *v1alpha1.Provisioning)
 			}
 		}
 
+		if err := r.deleteKey(ctx, w.cluster); err != nil {
+			return reconcile.Result{}, err
+		}
 		if err := w.dir.removeFiles(); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -179,6 +190,30 @@ func (r *Provisionings) finalize(ctx context.Context, cr *v1alpha1.Provisioning)
 
 	r.Log.Info("cluster given up", "provisioning", cr.Namespace+"/"+cr.Name, "cluster", w.cluster)
 	return reconcile.Result{}, nil
+}
+
+// removeOrphans removes the Jobs of a Provisioning that was deleted without its finalizer, by whoever may do so: they
+// are in another namespace, where nothing else would remove them.
+func (r *Provisionings) removeOrphans(ctx context.Context, q reconcile.Request) error {
+	var jobs batchv1.JobList
+	if err := r.Reader.List(ctx, &jobs, client.InNamespace(r.Namespace)); err != nil {
+		return fmt.Errorf("list Jobs: %w", err)
+	}
+
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		if run, ours := kud.RunOf(job); !ours || run.Provisioning != q.String() {
+			continue
+		}
+
+		err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete Job: %w", err)
+		}
+		r.Log.Info("Job of no Provisioning removed", "job", job.Name, "provisioning", q.String())
+	}
+
+	return nil
 }
 
 // deleteOwned deletes an object if the Provisioning made it.

@@ -225,6 +225,8 @@ const (
 	OldField          = "OldField"
 	LabelDropped      = "LabelDropped"
 	HostUncleared     = "HostUncleared"
+
+	EnvironmentFiltered = "EnvironmentFiltered" // only an Event
 )
 
 // warnings are about what is asked, and about what the cluster left behind.

@@ -33,7 +33,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"firstlight.dev/firstlight/assets/crd"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/installer"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
@@ -52,7 +51,7 @@ func cases() []testCase {
 		{"ImageThatIsNotThere", testImageThatIsNotThere}, {"NoInstaller", testNoInstaller}, {"FixedOnceInstalled", testFixedOnceInstalled}, {"HostsInServiceMayFail", testHostsInServiceMayFail},
 		{"Deleted", testDeleted}, {"DeletedWhileTheJobRuns", testDeletedWhileTheJobRuns}, {"Recreated", testRecreated}, {"Renamed", testRenamed},
 		{"EtcdLost", testEtcdLost}, {"ObjectsDeletedByHand", testObjectsDeletedByHand}, {"KilledAtEveryWrite", testKilledAtEveryWrite},
-		{"Credentials", testCredentials}, {"KeyOfTheNamespace", testKeyOfTheNamespace},
+		{"Credentials", testCredentials}, {"KeyOfTheNamespace", testKeyOfTheNamespace}, {"KeysOfClusters", testKeysOfClusters}, {"InstallerNotAllowed", testInstallerNotAllowed}, {"JobOfNoProvisioning", testJobOfNoProvisioning},
 		{"Software", testSoftware}, {"SoftwareKeys", testSoftwareKeys}, {"SoftwareRefusals", testSoftwareRefusals}, {"SoftwareOfAnotherNamespace", testSoftwareOfAnotherNamespace}, {"Proposal", testProposal},
 		{"Verified", testVerified},
 	}
@@ -76,7 +75,9 @@ type rig struct {
 
 func newRig(t *testing.T, api client.Client, real *rest.Config) *rig {
 	r := &rig{t: t, api: api, real: real, now: time.Now().Truncate(time.Second)}
-	guarded := interceptor.NewClient(watchless{api}, interceptor.Funcs{
+	cached, direct := &calls{}, &calls{}
+	t.Cleanup(func() { used.add(cached, direct) })
+	guarded := interceptor.NewClient(cached.client(watchless{api}), interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if err := r.write(); err != nil {
 				return err
@@ -109,8 +110,8 @@ func newRig(t *testing.T, api client.Client, real *rest.Config) *rig {
 		},
 	})
 	r.Provisionings = &Provisionings{
-		Config: Config{Namespace: "bpa", Dir: memoryDir(t), Installer: "firstlight.internal/installer:test", Plugins: installer.Plugins()},
-		Client: guarded, Reader: api, Recorder: recorder{r}, Now: func() time.Time { return r.now }, Log: slog.New(slog.DiscardHandler),
+		Config: Config{Namespace: "bpa", Dir: memoryDir(t), Installer: "firstlight.internal/installer:test", Allowed: []string{"example/kud:1"}, Plugins: installer.Plugins()},
+		Client: guarded, Reader: direct.client(watchless{api}), Recorder: recorder{r}, Now: func() time.Time { return r.now }, Log: slog.New(slog.DiscardHandler),
 		Logs: func(context.Context, string, string) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader("what the installer printed\n")), nil
 		},
@@ -121,7 +122,6 @@ func newRig(t *testing.T, api client.Client, real *rest.Config) *rig {
 			require.True(t, apierrors.IsAlreadyExists(err), "%v", err)
 		}
 	}
-	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bpa", Name: kud.SSHSecret}, Data: map[string][]byte{"id_rsa": []byte("key"), "id_rsa.pub": []byte("pub")}})
 	t.Cleanup(r.sweep)
 	return r
 }
@@ -182,6 +182,9 @@ func onFake(t *testing.T, run func(*testing.T, *rig)) {
 func TestOnTheFake(t *testing.T) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) { onFake(t, c.run) })
+	}
+	if !t.Failed() {
+		t.Run("Rights", testRights)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -131,10 +132,11 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 		return reconcile.Result{RequeueAfter: next.Sub(r.Now())}, nil
 	}
 
-	key, err := readSigner(ctx, r.Reader, sw.Namespace)
+	shell, done, err := r.login(ctx, cluster)
 	if err != nil {
 		return finish(v1alpha1.PhaseWaiting, NoSSHKey, err.Error(), lookWaiting)
 	}
+	defer done()
 
 	dir := r.clusterDir(cluster)
 	known, err := dir.knownHosts()
@@ -161,7 +163,6 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 		}
 	}
 
-	shell := remote.Shell{Signer: key, Port: r.SSHPort}
 	status.Nodes = r.install(ctx, shell, nodeKeys{dir, known, systems}, v1alpha1.OwnerOf(p), targets)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, ctx.Err()
@@ -208,6 +209,32 @@ func (r *Softwares) clusterNodes(
 	}
 
 	return p, nodeAddresses(record), nil
+}
+
+// login is how the nodes of a cluster are logged in to: by the cluster's key, or by the appliance's where an older
+// appliance installed it. done ends its use.
+func (r *Softwares) login(ctx context.Context, cluster string) (shell remote.Shell, done func(), err error) {
+	key, err := readClusterKey(ctx, r.Reader, r.Namespace, cluster)
+	if err != nil {
+		return shell, nil, err
+	}
+
+	keys, done, err := r.applianceKeys(ctx)
+	switch {
+	case err != nil && key == nil:
+		return shell, nil, err
+	case err != nil: // the cluster's own will do
+		keys, done = nil, func() {}
+	}
+
+	if key != nil {
+		keys = append([]ssh.Signer{key}, keys...)
+	}
+	if len(keys) == 0 {
+		return shell, nil, fmt.Errorf("cluster %s has no log-in to its nodes: there is no Secret %s/%s", cluster, r.Namespace, kud.KeySecret(cluster))
+	}
+
+	return remote.Shell{Signer: keys[0], Others: keys[1:], Port: r.SSHPort}, done, nil
 }
 
 // install runs the scripts on all nodes at once and returns when the last has ended.
@@ -313,13 +340,9 @@ func (r *Softwares) updateStatus(ctx context.Context, sw *v1alpha1.Software, sta
 	return nil
 }
 
-// affectedSoftwares are the Softwares of the cluster whose ConfigMap changed.
+// affectedSoftwares are the Softwares of the cluster whose Provisioning changed.
 func (r *Softwares) affectedSoftwares(ctx context.Context, o client.Object) []reconcile.Request {
-	cluster, ok := strings.CutSuffix(o.GetName(), "-configmap")
-	if !ok {
-		return nil
-	}
-
+	cluster := v1alpha1.ClusterOf(o)
 	var all v1alpha1.SoftwareList
 	if err := r.Client.List(ctx, &all, client.InNamespace(o.GetNamespace())); err != nil {
 		return nil

@@ -64,26 +64,12 @@ func (r *Provisionings) hostKeys(
 	return keys, nil
 }
 
-// readSigner is the appliance's log-in as it is in a namespace.
-func readSigner(ctx context.Context, c client.Reader, namespace string) (ssh.Signer, error) {
-	var s corev1.Secret
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: kud.SSHSecret}, &s); err != nil {
-		return nil, fmt.Errorf("read log-in to nodes: %w", err)
-	}
-
-	key, err := ssh.ParsePrivateKey(s.Data[contract.FilePrivateKey])
-	if err != nil {
-		return nil, fmt.Errorf("read log-in to nodes, Secret %s/%s: id_rsa: %w", namespace, kud.SSHSecret, err)
-	}
-
-	return key, nil
-}
-
-// adoptNodes gets the appliance's key onto the members that are not in the cluster yet, if their
+// adoptNodes gets the cluster's key onto the members that are not in the cluster yet, if their
 // image came with a default user and password, all at once. What is pinned goes into keys.
 func (r *Provisionings) adoptNodes(
 	ctx context.Context,
 	w *clusterState,
+	key ssh.Signer,
 	members []kud.Node,
 	keys map[netip.Addr]string,
 ) ([]*match.Problem, error) {
@@ -110,9 +96,10 @@ func (r *Provisionings) adoptNodes(
 		}}, nil
 	}
 
-	key, err := readSigner(ctx, r.Reader, w.cr.Namespace)
-	if err != nil {
-		return nil, err
+	if key == nil { // the owner's own, which must be one to log in with here
+		if key, err = readClusterKey(ctx, r.Reader, r.Namespace, w.cluster); err != nil {
+			return nil, err
+		}
 	}
 
 	var mu sync.Mutex
@@ -138,8 +125,8 @@ func (r *Provisionings) adoptNodes(
 					Reason: LoginFailed,
 					Waits:  true,
 					Node:   match.Node{Label: m.Label},
-					Sentence: fmt.Sprintf("node %s: host %s: %v; correct the Secret %s, or put the appliance's key there for root by hand and remove credentialsSecret",
-						m.Label, m.Host, err, name),
+					Sentence: fmt.Sprintf("node %s: host %s: %v; correct the Secret %s, or put the cluster's key there for root by hand (Secret %s/%s) and remove credentialsSecret",
+						m.Label, m.Host, err, name, r.Namespace, kud.KeySecret(w.cluster)),
 				}
 				return
 			}
@@ -152,7 +139,7 @@ func (r *Provisionings) adoptNodes(
 			}
 
 			w.logins[m.Label] = fmt.Sprintf(
-				"by the appliance's key; host key %s pinned at first contact, password of %s taken away", fingerprint,
+				"by the cluster's key; host key %s pinned at first contact, password of %s taken away", fingerprint,
 				p.User,
 			)
 		})

@@ -15,7 +15,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,6 +46,7 @@ type clusterState struct {
 
 	record       *kud.InstalledCluster
 	job          *batchv1.Job // nil if there is none, or it is not ours
+	orphan       bool         // that Job was made for a Provisioning of this name that is no more
 	run          kud.Run      // of that Job
 	outcome      kud.Outcome
 	pods         []corev1.Pod
@@ -197,12 +197,13 @@ func (r *Provisionings) hasCluster(ctx context.Context, cr *v1alpha1.Provisionin
 	}
 
 	var job batchv1.Job
-	err = r.Reader.Get(ctx, client.ObjectKey{Namespace: cr.Namespace, Name: kud.JobName(name)}, &job)
+	err = r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: kud.JobName(name)}, &job)
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 
-	return metav1.IsControlledBy(&job, cr), nil
+	run, ours := kud.RunOf(&job)
+	return ours && run.UID == string(cr.UID), nil
 }
 
 func (r *Provisionings) observeHosts(ctx context.Context, w *clusterState, others []v1alpha1.Provisioning) error {
@@ -296,7 +297,7 @@ func (r *Provisionings) observePods(ctx context.Context, w *clusterState) error 
 
 func (r *Provisionings) observeJob(ctx context.Context, w *clusterState) error {
 	var job batchv1.Job
-	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: w.cr.Namespace, Name: kud.JobName(w.cluster)}, &job)
+	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: kud.JobName(w.cluster)}, &job)
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
@@ -315,13 +316,14 @@ func (r *Provisionings) observeJob(ctx context.Context, w *clusterState) error {
 	}
 
 	w.job, w.run, w.outcome = &job, run, kud.OutcomeOf(&job, w.pods)
+	w.orphan = run.UID != string(w.cr.UID)
 	return nil
 }
 
 func (r *Provisionings) jobPods(ctx context.Context, w *clusterState) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	err := r.Reader.List(
-		ctx, &pods, client.InNamespace(w.cr.Namespace),
+		ctx, &pods, client.InNamespace(r.Namespace),
 		client.MatchingLabels{batchv1.JobNameLabel: kud.JobName(w.cluster)},
 	)
 	if err != nil {
@@ -341,6 +343,8 @@ const (
 	NoInstaller      = "NoInstaller"
 	LabelRefused     = "LabelRefused"
 	MastersRefused   = "MastersRefused"
+
+	InstallerNotAllowed = "InstallerNotAllowed"
 )
 
 // checkSpec says what is wrong with what is asked, whatever the hosts are.
@@ -376,6 +380,14 @@ func (r *Provisionings) checkSpec(w *clusterState) ([]match.Node, []match.Proble
 
 	if r.Installer == "" && w.cr.Spec.InstallerImage == "" {
 		wrong(NoInstaller, "this appliance has no installer of clusters; name one: installerImage (docs/kud.md)")
+	}
+
+	if image := w.cr.Spec.InstallerImage; image != "" && image != r.Installer && !slices.Contains(r.Allowed, image) {
+		allowed := strings.Join(r.Allowed, ", ")
+		if allowed == "" {
+			allowed = "none"
+		}
+		wrong(InstallerNotAllowed, "installerImage %q may not run here, as root on the appliance; besides the stick's own the site allows: %s (appliance.installerImages)", image, allowed)
 	}
 
 	if w.cr.Spec.InstallerImage == "" {

@@ -155,6 +155,7 @@ func (r *chance) happen(name string) {
 		o.SetNamespace("default")
 		o.SetName(name)
 		if _, job := o.(*batchv1.Job); job {
+			o.SetNamespace("bpa")
 			o.SetName(kud.JobName(name))
 		}
 		require.NoError(r.t, client.IgnoreNotFound(r.api.Delete(r.t.Context(), o)))
@@ -172,7 +173,7 @@ func (r *chance) happen(name string) {
 // finish ends the cluster's Job, if one runs.
 func (r *chance) finish(name string, code int32) {
 	j := &batchv1.Job{}
-	if r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "default", Name: kud.JobName(name)}, j) == nil && len(j.Status.Conditions) == 0 {
+	if r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.JobName(name)}, j) == nil && len(j.Status.Conditions) == 0 {
 		if code != 0 { // it may have come so far that some nodes are Ready
 			var ready []string
 			for _, m := range r.run(name).Members {

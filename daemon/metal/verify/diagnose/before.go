@@ -18,7 +18,7 @@ const (
 	step     = 3 * time.Minute  // between two steps on the wire
 	ramdisk  = 10 * time.Minute // from the ramdisk's last byte to its agent's first call, and from that to the image
 	starting = 20 * time.Minute // from installed to a login: the firmware once more, and a first boot
-	handing  = 2 * time.Minute  // from a passed pre-flight to a host
+	handing  = 10 * time.Minute // from a passed pre-flight to a host, once the appliance hands over
 )
 
 // rules is the list. What stands further up wins: what is certain before what is likely,
@@ -179,12 +179,15 @@ var preflightRules = []rule{
 		next:     fixedNext("take it back with firstlightd adopt, or give the consent that is named"),
 	},
 	{
-		name:     "absent",
-		meaning:  "pre-flight passed, and there is still no BareMetalHost",
-		fails:    true,
-		percent:  2,
-		since:    preflightSince,
-		matches:  func(v View) bool { return v.Host == nil && v.Now.Sub(v.PreflightSince) >= handing },
+		name:    "absent",
+		meaning: "pre-flight passed, and there is still no BareMetalHost",
+		fails:   true,
+		percent: 2,
+		since:   preflightSince,
+		matches: func(v View) bool {
+			return v.Host == nil && !v.HandingSince.IsZero() &&
+				v.Now.Sub(v.PreflightSince) >= handing && v.Now.Sub(v.HandingSince) >= handing
+		},
 		sentence: fixedSentence("is in site.yaml and has no BareMetalHost"),
 		next:     fixedNext("look at firstlightd status and journalctl -u firstlightd for what keeps it from being made"),
 	},

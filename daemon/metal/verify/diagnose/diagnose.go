@@ -33,6 +33,7 @@ type View struct {
 	Passed         bool           // all of them hold
 	PreflightSince time.Time      // Passed, or the failure, has been so since
 	BMC            bmc.Verdict
+	HandingSince   time.Time // the appliance has been so far that it hands nodes over since then; zero: it is not
 
 	Blocked   metal3.Block // why registration blocks it; zero: it does not
 	Host      *fact.Host   // nil: there is none

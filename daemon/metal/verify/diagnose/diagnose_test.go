@@ -129,8 +129,8 @@ func cases() map[string]View {
 				"as node-1; to take it back as it is, run: firstlightd adopt node-1; to install it again and lose that, set overwrite: " +
 				"data-3f2a90c1d4e7 for it in site.yaml and run: firstlightd reload"}
 		}),
-		"absent":       change(base(), func(v *View) { v.PreflightSince = ago(3) }),
-		"handing-over": change(base(), func(v *View) { v.PreflightSince = ago(1) }),
+		"absent":       change(base(), func(v *View) { v.PreflightSince, v.HandingSince = ago(12), ago(11) }),
+		"handing-over": change(base(), func(v *View) { v.PreflightSince, v.HandingSince = ago(12), ago(9) }),
 		"restoring": change(host("provisioned", 5), func(v *View) {
 			v.Host.Paused, v.Blocked = true, metal3.Block{Reason: metal3.ReasonBackup, Sentence: `host node-1 is "" in the API`}
 		}),
@@ -167,6 +167,8 @@ func cases() map[string]View {
 		"image-unreachable": failed(host("provisioning", 5), "Image provisioning failed: Error downloading image: Download of image x failed: URL: http://10.9.9.9/x; "+
 			"time: 60 seconds. Error: connection timed out"),
 		"boot-loader": failed(host("provisioning", 5), "Image provisioning failed: Failed to install a bootloader when deploying node"),
+		"disk-changed": failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.write_image failed on node 1: "+
+			"Deploy step failed: refused by the appliance: disk /dev/sda is not as inspection saw it, it holds: gpt"),
 		"agent-refused": change(wire("inspecting", 3, discover, lease, tftp, script, kernel, initrd), func(v *View) {
 			v.Refusal = Refusal{"the token of its boot was used from another address: 172.22.0.66", ago(1)}
 		}),

@@ -93,6 +93,8 @@ var errorRules = []rule{
 		next: func(v View) string {
 			return fmt.Sprintf("when it is mended, run: baremetal node maintenance unset metal3~%s", v.Name)
 		}},
+	failureRule("disk-changed", "right before the image was written, the disk was not what inspection had seen", "was not written to",
+		"look at which disk it is; firstlightd why says how to give up what is on it; or put the right disk back, it is tried again by itself", "refused by the appliance:"),
 	failureRule("checksum", "the image's digest is another one", "was not installed, its image is damaged or another one",
 		"correct os.sha256 in site.yaml, or put the right image there", "failed to verify against checksum", "verifying image checksum", "checksum mismatch"),
 	failureRule("disk-too-small", "the image does not fit on the disk", "was not installed, its disk is too small",

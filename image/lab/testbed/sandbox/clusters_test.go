@@ -114,7 +114,7 @@ func newRack(t *testing.T, hosts int) *rack {
 // come to the end of its plan. It returns how often the stages of the operator had to act.
 func (r *rack) begin(clusters string) (attempts map[string]int) {
 	r.t.Helper()
-	require.NoError(r.t, r.bed.WriteSite("name: bed\nnetworks: {provisioning: {interface: eth0}}\nclusters: "+clusters+"\n"))
+	require.NoError(r.t, r.bed.WriteSite("name: bed\nappliance: {installerImages: ["+foreignImage+"]}\nnetworks: {provisioning: {interface: eth0}}\nclusters: "+clusters+"\n"))
 	r.run("systemctl", "restart", "firstlightd")
 	_, err := r.bed.AwaitStage(r.ctx, lastOfAll, r.t.Output())
 	require.NoError(r.t, err)
@@ -222,7 +222,7 @@ func TestAForeignInstaller(t *testing.T) {
 	t.Log("memory of the operator: " + r.run("sh", "-c", "grep VmRSS /proc/$(pgrep -f '^/usr/bin/firstlightd bpa')/status"))
 
 	r.run("kubectl", "delete", "bpa", "edge", "--timeout=120s")
-	assert.Empty(t, r.run("kubectl", "get", "jobs,pods", "-n", "default", "-l", "cluster=edge", "-o", "name"))
+	assert.Empty(t, r.run("kubectl", "get", "jobs,pods,secrets", "-n", "bpa", "-l", "cluster=edge", "-o", "name"))
 	assert.Empty(t, r.run("kubectl", "get", "bmh", "-n", "metal3", "-o", "jsonpath={.items[*].spec.consumerRef.name}"))
 	left := r.run("ls", "/opt/kud/multi-cluster/edge")
 	assert.Equal(t, "log\n", left)

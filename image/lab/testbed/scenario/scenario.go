@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,10 +71,8 @@ func Start(ctx context.Context, c Config) (*Scenario, error) {
 		return nil, errors.Join(err, d.Sandbox.Close())
 	}
 
-	for _, name := range []string{ImageA, ImageB} {
-		if err := d.serve(name); err != nil {
-			return nil, errors.Join(err, d.Close())
-		}
+	if err := d.serveAll(); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
 
 	return d, nil
@@ -158,6 +157,16 @@ func OS(image, sum string) string {
 	return fmt.Sprintf("os: {url: %q, sha256: %q, format: raw}", Boot+"/"+image+".raw", sum)
 }
 
+// serveAll puts the images where the boot server finds them.
+func (d *Scenario) serveAll() error {
+	for _, name := range []string{ImageA, ImageB} {
+		if err := d.serve(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (d *Scenario) serve(image string) error {
 	dir := d.Sandbox.DataPath("/var/lib/firstlight/http")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -184,38 +193,56 @@ const (
 	Etcd
 	Ironic
 	Both
+	Stick // all of DATA: the next boot is from a fresh stick
 )
 
 func (l Loss) String() string {
-	return [...]string{"nothing", "etcd", "Ironic's database", "etcd and Ironic's database"}[l]
+	return [...]string{"nothing", "etcd", "Ironic's database", "etcd and Ironic's database", "the stick"}[l]
+}
+
+// paths are what is lost, below DATA.
+func (l Loss) paths() []string {
+	switch l {
+	case Etcd:
+		return etcd
+	case Ironic:
+		return ironic
+	case Both:
+		return slices.Concat(etcd, ironic)
+	case Stick:
+		return sandbox.DataDirs()
+	}
+	return nil
 }
 
 // PowerCut ends the appliance at once, loses what is to be lost, and switches it on again with the same
 // site. The servers go on as they are.
 func (d *Scenario) PowerCut(ctx context.Context, loss Loss, site string) error {
+	return d.PowerCutWith(ctx, loss, func() error { return nil }, site)
+}
+
+// PowerCutWith is a PowerCut that besides damages something while the power is off.
+func (d *Scenario) PowerCutWith(ctx context.Context, loss Loss, damage func() error, site string) error {
 	if err := d.Sandbox.Close(); err != nil {
 		return err
 	}
 
-	var lost []string
-	if loss == Etcd || loss == Both {
-		lost = append(lost, etcd...)
-	}
-
-	if loss == Ironic || loss == Both {
-		lost = append(lost, ironic...)
-	}
-
-	for _, dir := range lost {
+	for _, dir := range loss.paths() {
 		if err := os.RemoveAll(d.Sandbox.DataPath(dir)); err != nil {
 			return fmt.Errorf("lose %s: %w", loss, err)
 		}
 	}
 
+	if err := damage(); err != nil {
+		return err
+	}
 	if err := d.startSandbox(ctx); err != nil {
 		return err
 	}
 	if err := d.Servers.MoveTo(netns.PathOf(d.Sandbox.PID())); err != nil {
+		return err
+	}
+	if err := d.serveAll(); err != nil {
 		return err
 	}
 

@@ -23,7 +23,7 @@ func forged(mac string) string {
 	return fmt.Sprintf(`{"inventory": {"interfaces": [{"name": "eth0", "mac_address": %q, "ipv4_address": "172.22.0.66"}],
 		"disks": [{"name": "/dev/sdb", "size": 500107862016, "serial": "FORGED", "wwn": "0x5000c500forged"}],
 		"memory": {"physical_mb": 1}, "cpu": {"count": 1, "architecture": "x86_64"}, "bmc_address": "0.0.0.0",
-		"boot": {"current_boot_mode": "uefi", "pxe_interface": %q}}, "firstlight_disks": {"/dev/sdb": []}}`, mac, mac)
+		"boot": {"current_boot_mode": "uefi", "pxe_interface": %q}}, "firstlight_contents": {"/dev/sdb": {"kinds": []}}}`, mac, mac)
 }
 
 // attack tries all that a stranger can say to become a host, by its MAC alone or with a path of its own, and returns how

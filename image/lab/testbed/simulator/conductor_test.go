@@ -47,6 +47,8 @@ type appliance struct {
 	callback map[string]string
 	pinned   map[string]string // certificates, by MAC
 	posted   []map[string]any  // inventories
+
+	refuseDisk string // why disks may not be written to; "": they may
 }
 
 func newAppliance(t *testing.T) *appliance {
@@ -137,6 +139,16 @@ func (a *appliance) ironicAPI() http.Handler {
 		}
 		a.given[mac] = true
 		fmt.Fprintf(w, `{"node": {"uuid": "uuid-of-%s"}, "config": {"heartbeat_timeout": 1, "agent_token": %q}}`, mac, give)
+	})
+	mux.HandleFunc("POST /disk", func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.refuseDisk != "" {
+			w.WriteHeader(http.StatusForbidden)
+			_ = json.NewEncoder(w).Encode(map[string]any{"error_message": map[string]string{"faultstring": a.refuseDisk}})
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("POST /v1/heartbeat/{uuid}", func(w http.ResponseWriter, r *http.Request) {
 		var said struct {

@@ -37,6 +37,10 @@ func (a *agent) prepareImage(ctx context.Context, p commandParams) (any, *agentE
 		return nil, &agentError{"DeviceNotFound", 404, "Error finding the disk or partition device to deploy the image onto", err.Error()}
 	}
 
+	if refused := a.askForDisk(ctx, disk); refused != nil {
+		return nil, refused
+	}
+
 	again, _ := strconv.Atoi(orDefault(a.retries, "9")) // the agent's own default
 	var last *agentError
 	for try := 0; !done && try <= again; try++ {
@@ -74,6 +78,34 @@ func (a *agent) prepareImage(ctx context.Context, p commandParams) (any, *agentE
 	return object{"result": fmt.Sprintf(
 		"prepare_image: image (%s) written to device %s root_uuid=0x46494e45", p.Image.ID, disk,
 	)}, nil
+}
+
+// askForDisk asks the appliance whether a disk may be written to, as the ramdisk's own hardware manager does.
+func (a *agent) askForDisk(ctx context.Context, name string) *agentError {
+	for _, d := range a.server.Disks() {
+		if d.Name != name {
+			continue
+		}
+
+		question := object{"disk": object{"name": d.Name, "serial": d.Serial, "wwn": ""}, "holds": d.report()}
+		for {
+			code, body, err := a.call(ctx, http.MethodPost, a.api+"/disk", "", question)
+			if err == nil && code == http.StatusNoContent {
+				return nil
+			}
+			if err == nil && code < http.StatusInternalServerError {
+				var said struct {
+					Error struct{ Faultstring string } `json:"error_message"`
+				}
+				_ = json.Unmarshal(body, &said)
+				return &agentError{"DeploymentError", 500, "Deploy step failed", said.Error.Faultstring}
+			}
+			if !sleep(ctx, a.server.simulator.config.WorkTime) {
+				return &agentError{"DeploymentError", 500, "Deploy step failed", "switched off"}
+			}
+		}
+	}
+	return nil
 }
 
 // download reads the first of the image's URLs and returns the sum of what arrived.

@@ -87,6 +87,17 @@ func TestTheDiskThatTheHintsNameIsWritten(t *testing.T) {
 	assert.Contains(t, none.Error.Details, "no suitable device")
 }
 
+func TestADiskIsWrittenOnlyIfTheApplianceSaysSo(t *testing.T) {
+	a := newAppliance(t)
+	a.refuseDisk = "refused by the appliance: it is another disk"
+	h := start(t, a, simulator.Config{Hosts: 1}).Hosts()[0]
+	netboot(t, h)
+	failed := a.write(t, h, "1", a.sum())
+	assert.Equal(t, "FAILED", failed.Status)
+	assert.Equal(t, a.refuseDisk, failed.Error.Details)
+	assert.Zero(t, h.Disks()[0].Writes)
+}
+
 func TestAnImageOfAnotherDigestIsNotInstalled(t *testing.T) {
 	for _, c := range []struct {
 		name   string

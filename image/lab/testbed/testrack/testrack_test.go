@@ -26,7 +26,7 @@ func TestServerIsInstalledWithConsentBIOS(t *testing.T) {
 	before := sum(t, box.DiskFile())
 	r.power()
 
-	held := r.until("node1", r.status, func(s string) bool { return strings.Contains(s, "overwrite: true") })
+	held := r.until("node1", r.status, func(s string) bool { return strings.Contains(s, "set overwrite: data-") })
 	assert.Contains(t, held, "is not empty, it holds: gpt")
 	assert.Equal(t, before, sum(t, box.DiskFile()), "inspection wrote to the disk")
 	r.nodes[0].extra = "    overwrite: true\n"

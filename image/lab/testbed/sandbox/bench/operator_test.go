@@ -163,9 +163,6 @@ func createObjects(ctx context.Context, api client.Client) error {
 			return err
 		}
 	}
-	if err := createObject(ctx, api, map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "ssh-key-secret", "namespace": "bpa"}, "stringData": map[string]any{"id_rsa": "key"}}); err != nil {
-		return err
-	}
 	var g errgroup.Group
 	g.SetLimit(16)
 	for n := range hosts {

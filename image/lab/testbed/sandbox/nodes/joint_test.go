@@ -129,7 +129,7 @@ spec: {masters: [{m: {cpu: 1}}], KUDPlugins: [emco]}}`)
 	t.Log("\n" + b.appliance("firstlightd", "status"))
 
 	b.appliance("kubectl", "delete", "bpa", "edge", "--timeout=3m")
-	assert.Empty(t, b.appliance("kubectl", "get", "jobs,pods", "-n", "default", "-l", "cluster=edge", "-o", "name"))
+	assert.Empty(t, b.appliance("kubectl", "get", "jobs,pods", "-n", "bpa", "-l", "cluster=edge", "-o", "name"))
 	assert.Empty(t, b.appliance("kubectl", "get", "bmh", "-n", "metal3", "-o", "jsonpath={.items[*].spec.consumerRef.name}"))
 	assert.Equal(t, "active\n", b.on(b.Servers[0], "systemctl is-active kubelet"), "the nodes were touched")
 	assert.Equal(t, "master-1 worker-3", b.on(b.Servers[0], "kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes -o jsonpath='{.items[*].metadata.name}'"))

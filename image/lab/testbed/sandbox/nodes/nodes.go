@@ -195,10 +195,7 @@ func (r *Rack) startFull(ctx context.Context) (err error) {
 		return err
 	}
 
-	key, err := r.Appliance.Run(
-		ctx, "kubectl", "-n", "bpa", "get", "secret", "ssh-key-secret", "-o",
-		`go-template={{index .data "id_rsa.pub" | base64decode}}`,
-	)
+	key, err := r.Appliance.Run(ctx, "ssh-keygen", "-y", "-f", "/var/lib/firstlight/ssh/id_ed25519")
 	r.access = []byte(key)
 	return err
 }

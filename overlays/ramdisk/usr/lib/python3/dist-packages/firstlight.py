@@ -94,13 +94,16 @@ def holds(disk, partitions=()):
     return here
 
 
+def look(name):
+    """What the disk of this name and its partitions hold at this moment."""
+    here = os.path.realpath(name)
+    parts = glob.glob("/sys/class/block/%s/*/partition" % os.path.basename(here))
+    return holds(here, sorted("/dev/" + part.split("/")[-2] for part in parts))
+
+
 def collect(data, failures):
     """Collector of ironic-python-agent (ironic_python_agent.inspector.collectors)."""
-    data["firstlight_contents"] = found = {}
-    for disk in data["inventory"]["disks"]:
-        here = os.path.realpath(disk.name)
-        parts = glob.glob("/sys/class/block/%s/*/partition" % os.path.basename(here))
-        found[disk.name] = holds(here, sorted("/dev/" + part.split("/")[-2] for part in parts))
+    data["firstlight_contents"] = {disk.name: look(disk.name) for disk in data["inventory"]["disks"]}
 
 
 if __name__ == "__main__":

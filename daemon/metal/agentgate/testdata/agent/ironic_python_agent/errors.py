@@ -1,0 +1,6 @@
+class DeploymentError(Exception):
+    pass
+
+
+class IncompatibleHardwareMethodError(Exception):
+    pass

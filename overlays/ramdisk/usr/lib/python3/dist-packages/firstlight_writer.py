@@ -1,0 +1,85 @@
+"""Asks the appliance right before a disk is written to.
+
+Between an inspection and an installation lie minutes to months, in which a disk may be changed for
+another, or written to. What it holds is read once more, and the appliance says whether that may be
+lost. Without its word nothing is written.
+"""
+
+import json
+import os
+import ssl
+import time
+import urllib.error
+import urllib.request
+
+from ironic_python_agent import errors
+from ironic_python_agent import hardware
+from ironic_python_agent import utils
+from oslo_config import cfg
+
+import firstlight
+
+PATIENCE = 600  # seconds in which the appliance may be starting again
+PAUSE = 5  # seconds between two questions
+
+
+class Manager:
+    """A hardware manager (ironic_python_agent.hardware_managers) of one method.
+
+    What it has no method for, and what it raises IncompatibleHardwareMethodError for, the agent's own
+    manager does.
+    """
+
+    def evaluate_hardware_support(self):
+        return hardware.HardwareSupport.SERVICE_PROVIDER
+
+    def write_image(self, node, ports, image_info, configdrive=None):
+        """Deploy step: the image is written by the next manager, if the appliance agrees."""
+        name = hardware.dispatch_to_managers("get_os_install_device", permit_refresh=True)
+        refused = ask(cfg.CONF.api_url.split(",")[0].rstrip("/") + "/disk", question(name))
+        if refused:
+            raise errors.DeploymentError(refused)
+        raise errors.IncompatibleHardwareMethodError()
+
+
+def question(name):
+    """Which disk is to be written to, and what it holds at this moment."""
+    here = os.path.realpath(name)
+    devices = hardware.dispatch_to_managers("list_block_devices")
+    disk = next((d for d in devices if os.path.realpath(d.name) == here), None)
+    return {
+        "disk": {"name": name, "serial": getattr(disk, "serial", None) or "", "wwn": getattr(disk, "wwn", None) or ""},
+        "holds": firstlight.look(name),
+    }
+
+
+def ask(url, body):
+    """Why the disk may not be written to; None if it may."""
+    verify, _ = utils.get_ssl_client_options(cfg.CONF)
+    trust = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+    request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"Content-Type": "application/json", "Accept": "application/json"})
+    why, until = "", time.monotonic() + PATIENCE
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=60, context=trust) as answer:
+                if answer.status == 204:
+                    return None
+                why = "the appliance answers with %d" % answer.status
+        except urllib.error.HTTPError as e:
+            why = sentence(e)
+            if e.code < 500:
+                return why
+        except OSError as e:
+            why = "the appliance does not answer: %s" % e
+        if time.monotonic() > until:
+            return "nothing was written, for " + why
+        time.sleep(PAUSE)
+
+
+def sentence(e):
+    """What the appliance says of a refusal."""
+    try:
+        return json.loads(e.read())["error_message"]["faultstring"]
+    except (ValueError, KeyError, TypeError, OSError):
+        return "the appliance answers with %d" % e.code
