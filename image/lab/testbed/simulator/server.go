@@ -30,7 +30,7 @@ type Server struct {
 	events   []Event
 	running  *powerOnPeriod // nil: switched off
 	override override
-	netFirst bool // its firmware boots the network before its disk, and begins again when there is nothing
+	netFirst bool            // its firmware boots the network before its disk, and begins again when there is nothing
 	sessions map[string]bool // tokens of the BMC
 }
 
