@@ -22,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/capture"
 	"firstlight.dev/firstlight/pxe/dhcp"
+	"firstlight.dev/firstlight/pxe/limit"
 	"firstlight.dev/firstlight/pxe/metrics"
 	"firstlight.dev/firstlight/pxe/tftp"
 )
@@ -129,6 +130,7 @@ func (s *Server) open() error {
 	}
 
 	s.machines = machines
+	lines := limit.Log(c.Log) // whoever asks decides how many there are
 	s.tftp = &tftp.Server{
 		Addr:     netip.AddrPortFrom(c.Addr, c.TFTPPort),
 		Device:   c.Interface,
@@ -137,7 +139,7 @@ func (s *Server) open() error {
 		Booter:   c.Booter,
 		Record:   s.traces,
 		Metrics:  counters,
-		Log:      c.Log,
+		Log:      lines,
 	}
 	// HTTP is bound to the address, not to the interface: the conductor on this very
 	// machine looks at the images it hands out, and its packets go through lo.
@@ -150,10 +152,10 @@ func (s *Server) open() error {
 		Booter:   c.Booter,
 		Record:   s.traces,
 		Metrics:  counters,
-		Log:      c.Log,
+		Log:      lines,
 	}
 	if s.dhcp != nil {
-		s.http.Known = s.dhcp.IsKnown
+		s.http.Known, s.tftp.Known = s.dhcp.IsKnown, s.dhcp.IsKnown
 	}
 
 	for _, m := range c.Mounts {

@@ -182,6 +182,9 @@ func (r *topology) ask() map[string]*reach {
 		got := &reach{}
 		all[from.bridge] = got
 		for _, l := range Listeners() {
+			if l.Name == "ironic-api" {
+				continue // its port at these addresses is the gate's
+			}
 			for _, to := range r.networks {
 				try(from, l.Protocol, netip.AddrPortFrom(to.appliance.Addr(), l.Port), func() {
 					switch {

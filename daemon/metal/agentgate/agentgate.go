@@ -13,9 +13,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/limit"
@@ -29,12 +31,13 @@ const (
 	maxHeader    = 16 << 10
 )
 
-// How many bytes of inventories are held at a time, of all nodes and of all unknown machines, and how long one waits
-// for room.
+// How many bytes of inventories are held at a time, of all nodes and of all unknown machines, how long one waits for
+// room, and how long it may take to come.
 const (
 	nodeRoom    = 2 * maxInventory
 	unknownRoom = maxInventory
 	roomTimeout = 30 * time.Second
+	bodyTimeout = time.Minute
 )
 
 // How many connections there may be: an agent opens two at most.
@@ -66,6 +69,8 @@ type Gate struct {
 	IsInside func(addr netip.Addr) bool
 
 	refusals refusals
+	silence  rate.Sometimes
+	posting  sync.Map // digests of the boots whose inventory is on its way
 
 	nodeBodies, unknownBodies *semaphore.Weighted
 }
@@ -92,6 +97,7 @@ func (g *Gate) LastRefusal(host string) (sentence string, at time.Time) { return
 func (g *Gate) Serve(
 	ctx context.Context, listener net.Listener, certificate func() (*tls.Certificate, error),
 ) error {
+	g.silence.Interval = time.Minute
 	g.nodeBodies, g.unknownBodies = semaphore.NewWeighted(nodeRoom), semaphore.NewWeighted(unknownRoom)
 	server := &limit.Server{
 		Handler: g,

@@ -293,3 +293,19 @@ func TestNothingIsMintedBeforeTheHostsAreKnown(t *testing.T) {
 	_, err := g.Mint(machine(1), pxe.Boot{})
 	assert.ErrorContains(t, err, "does not know its hosts yet")
 }
+
+// TestOneMachineDoesNotTakeTheRoomOfAll: it announces inventories and does not send them.
+func TestOneMachineDoesNotTakeTheRoomOfAll(t *testing.T) {
+	b := newBed(t)
+	slow := b.boot(t, 12)
+	for range 8 {
+		conn, err := tls.DialWithDialer(b.dialer(12), "tcp4", b.addr, &tls.Config{RootCAs: b.roots, ServerName: "example.com"})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = fmt.Fprintf(conn, "POST %s/v1/continue_inspection HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{", slow, maxInventory)
+		require.NoError(t, err)
+	}
+	base := b.boot(t, 11)
+	code, said := b.ask(t, 11, "POST", base+"/v1/continue_inspection", inventoryOf(macOf(11)))
+	assert.Equal(t, 200, code, said)
+}

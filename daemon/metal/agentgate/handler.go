@@ -10,8 +10,10 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ServeHTTP lets a request through, or says why not. Programs of the appliance reach all of Ironic's API, which asks
@@ -115,13 +117,31 @@ func (g *Gate) acquire(r *http.Request, route Route, v View) (done func(), _ *Re
 		room = g.unknownBodies
 	}
 
+	if _, twice := g.posting.LoadOrStore(v.Boot.Digest, true); twice {
+		return nil, &Refusal{Reason: ReasonBusy} // one machine does not take the room of all
+	}
+
 	ctx, cancel := context.WithTimeout(r.Context(), roomTimeout)
 	defer cancel()
 	if err := room.Acquire(ctx, size); err != nil {
+		g.posting.Delete(v.Boot.Digest)
 		return nil, &Refusal{Reason: ReasonBusy}
 	}
 
-	return func() { room.Release(size) }, nil
+	return func() { room.Release(size); g.posting.Delete(v.Boot.Digest) }, nil
+}
+
+// timely is a body that must be there whole before a time, however often a little of it comes.
+type timely struct {
+	io.Reader
+	until time.Time
+}
+
+func (t timely) Read(p []byte) (int, error) {
+	if time.Now().After(t.until) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return t.Reader.Read(p)
 }
 
 // readBody reads and checks what a request sends, and returns what is to be passed on.
@@ -129,7 +149,7 @@ func (g *Gate) readBody(
 	w http.ResponseWriter, r *http.Request, route Route, v View, from netip.Addr,
 ) ([]byte, *Refusal) {
 	limit, name := limitOf(route)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	body, err := io.ReadAll(timely{http.MaxBytesReader(w, r.Body, limit), time.Now().Add(bodyTimeout)})
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return nil, &Refusal{ReasonSize, name}
 	} else if err != nil {
@@ -185,7 +205,7 @@ func (g *Gate) pass(w http.ResponseWriter, r *http.Request, route Route, v View,
 
 	answer, err := g.ask(r.Context(), method, path, version, body)
 	if err != nil {
-		g.Log.Warn("agent: Ironic does not answer", "mac", v.Boot.MAC, "error", err)
+		g.silence.Do(func() { g.Log.Warn("agents: Ironic does not answer", "mac", v.Boot.MAC, "error", err) })
 		writeError(w, http.StatusBadGateway, "Ironic does not answer")
 		return
 	}

@@ -25,17 +25,18 @@ type WriteDisk struct {
 	WWN    string `json:"wwn"`
 }
 
-// Permit is what was allowed before for the installation of one image on one host.
+// Permit is what was allowed before for the installation of one host, until it is in service.
 type Permit struct {
-	Host  string     `json:"host"`           // UID of its object
-	Image string     `json:"image"`          // URL
-	Wipe  bool       `json:"wipe,omitempty"` // its owner has given up whatever is on its disk
-	Begun *WriteDisk `json:"begun,omitempty"`
+	Host  string     `json:"host"`            // UID of its object
+	Wipe  string     `json:"wipe,omitempty"`  // URL of the image for which its owner has given up whatever is on its disk
+	Begun *WriteDisk `json:"begun,omitempty"` // that was written to: what is on it now is of this installation
 }
 
-// isFor reports whether a permit is for what a host is being installed with.
-func (p Permit) isFor(h *metal3api.BareMetalHost) bool {
-	return p.Host == string(h.UID) && p.Image == imageURL(h.Spec.Image) && p.Image != ""
+// covers reports whether a permit is for a disk of a host as it is being installed. One with half of another image on it
+// is covered, too: its owner has corrected which image it is to have.
+func (p Permit) covers(h *metal3api.BareMetalHost, d WriteDisk) bool {
+	image := imageURL(h.Spec.Image)
+	return p.Host == string(h.UID) && (p.Wipe == image && image != "" || p.Begun != nil && *p.Begun == d)
 }
 
 // CheckWrite decides, right before the first byte, whether a disk may be written to; the error is for people. Between
@@ -65,12 +66,11 @@ func CheckWrite(w Write) error {
 	}
 
 	_, seen, _ := w.Seen.find(disk)
-	permitted := w.Permit.isFor(w.Host)
 	switch {
 	case w.Holds.Unreadable != "":
 		return fmt.Errorf("disk %s cannot be read: %s; replace it", w.Disk.Name, w.Holds.Unreadable)
 	case w.Holds.IsBlank(),
-		permitted && (w.Permit.Wipe || w.Permit.Begun != nil && *w.Permit.Begun == w.Disk),
+		w.Permit.covers(w.Host, w.Disk),
 		allowsWipe(w.Host, imageURL(w.Host.Spec.Image)),
 		w.Holds.Fingerprint != "" && w.Holds.Fingerprint == seen.Fingerprint:
 		return nil

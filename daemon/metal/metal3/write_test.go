@@ -30,9 +30,7 @@ func TestTheDiskIsAskedAgainBeforeItIsWritten(t *testing.T) {
 	other := inspection.Disk{Kinds: []string{"gpt", "xfs"}, Fingerprint: "data-ba9876543210"}
 	installed := inspection.Disk{Kinds: []string{"gpt"}, Fingerprint: "data-111111111111", Mark: &inspection.Mark{Node: "node9"}}
 	disk := WriteDisk{Name: "/dev/sda", Serial: "A"}
-	permit := Permit{Host: "uid-1", Image: image}
-	begun := permit
-	begun.Begun = &disk
+	begun := Permit{Host: "uid-1", Begun: &disk}
 	for name, c := range map[string]struct {
 		w    Write
 		want string // part of the refusal; "" if it may be written
@@ -41,11 +39,15 @@ func TestTheDiskIsAskedAgainBeforeItIsWritten(t *testing.T) {
 		"blank, and what it was before is not known": {Write{Host: host(), Disk: disk, Holds: blank}, ""},
 		"data that was seen, and consented to":       {Write{Host: host(), Disk: disk, Holds: data, Seen: Contents{"/dev/sda": data}}, ""},
 		"its name is another in this boot":           {Write{Host: host(), Disk: WriteDisk{Name: "/dev/sdb", Serial: "A"}, Holds: data, Seen: Contents{"/dev/sda": data}}, ""},
-		"its owner gave it up":                       {Write{Host: host(), Disk: disk, Holds: installed, Permit: Permit{Host: "uid-1", Image: image, Wipe: true}}, ""},
+		"its owner gave it up":                       {Write{Host: host(), Disk: disk, Holds: installed, Permit: Permit{Host: "uid-1", Wipe: image}}, ""},
 		"its owner gives it up now": {Write{Host: host(func(h *metal3api.BareMetalHost) {
 			h.Annotations = map[string]string{AllowWipe: image}
 		}), Disk: disk, Holds: other, Seen: Contents{"/dev/sda": blank}}, ""},
 		"an earlier try wrote half of the image": {Write{Host: host(), Disk: disk, Holds: other, Seen: Contents{"/dev/sda": blank}, Permit: begun}, ""},
+
+		"an earlier try wrote half of another image": {Write{Host: host(func(h *metal3api.BareMetalHost) {
+			h.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1/corrected.raw"}
+		}), Disk: disk, Holds: other, Seen: Contents{"/dev/sda": blank}, Permit: begun}, ""},
 
 		"data where inspection saw none": {Write{Host: host(), Disk: disk, Holds: data, Seen: Contents{"/dev/sda": blank}}, "is not as inspection saw it, it holds: gpt, ext4"},
 		"other data than inspection saw": {Write{Host: host(), Disk: disk, Holds: other, Seen: Contents{"/dev/sda": data}}, "allow-wipe=" + image},
@@ -55,9 +57,9 @@ func TestTheDiskIsAskedAgainBeforeItIsWritten(t *testing.T) {
 		"it cannot be read":              {Write{Host: host(), Disk: disk, Holds: inspection.Disk{Unreadable: "I/O error"}, Permit: begun}, "cannot be read: I/O error"},
 		"another disk, blank":            {Write{Host: host(), Disk: WriteDisk{Name: "/dev/sda", Serial: "C"}, Holds: blank}, "is not the one that inspection saw"},
 		"another disk after a begun try": {Write{Host: host(), Disk: WriteDisk{Name: "/dev/sda", Serial: "C"}, Holds: blank, Permit: begun}, "is not the one that inspection saw"},
-		"a permit for another image":     {Write{Host: host(), Disk: disk, Holds: other, Permit: Permit{Host: "uid-1", Image: "b", Wipe: true}}, "is not as inspection saw it"},
-		"a permit for an earlier object": {Write{Host: host(), Disk: disk, Holds: other, Permit: Permit{Host: "uid-0", Image: image, Wipe: true}}, "is not as inspection saw it"},
-		"begun on another disk":          {Write{Host: host(), Disk: disk, Holds: other, Permit: Permit{Host: "uid-1", Image: image, Begun: &WriteDisk{Name: "/dev/sda", Serial: "Z"}}}, "is not as inspection saw it"},
+		"a permit for another image":     {Write{Host: host(), Disk: disk, Holds: other, Permit: Permit{Host: "uid-1", Wipe: "b"}}, "is not as inspection saw it"},
+		"a permit for an earlier object": {Write{Host: host(), Disk: disk, Holds: other, Permit: Permit{Host: "uid-0", Wipe: image}}, "is not as inspection saw it"},
+		"begun on another disk":          {Write{Host: host(), Disk: disk, Holds: other, Permit: Permit{Host: "uid-1", Begun: &WriteDisk{Name: "/dev/sda", Serial: "Z"}}}, "is not as inspection saw it"},
 		"a host in service": {Write{Host: host(func(h *metal3api.BareMetalHost) {
 			h.Status.Provisioning.State = metal3api.StateProvisioned
 		}), Disk: disk, Holds: blank, Permit: begun}, "is not being installed, it is provisioned"},

@@ -17,6 +17,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/netboot"
 	"firstlight.dev/firstlight/daemon/metal/packages"
 	"firstlight.dev/firstlight/pxe/bootserver"
+	"firstlight.dev/firstlight/pxe/limit"
 	"firstlight.dev/firstlight/pxe/metrics"
 	"firstlight.dev/firstlight/pxe/server"
 )
@@ -101,13 +102,14 @@ func (m *Mirror) mirrorPackages(ctx context.Context, at []netip.Addr) (err error
 	}
 
 	counters := metrics.New(prometheus.NewRegistry()) // the boot server's own are shown
+	lines := limit.Log(m.Log.With("part", "packages"))
 	group, ctx := errgroup.WithContext(ctx)
 	for _, addr := range at {
 		s := &bootserver.Server{
 			Addr:    netip.AddrPortFrom(addr, netboot.HTTPPort),
 			Mounts:  mounts,
 			Metrics: counters,
-			Log:     m.Log.With("part", "packages"),
+			Log:     lines,
 			Known:   m.Known,
 		}
 		group.Go(func() error { return s.Run(ctx) })

@@ -30,6 +30,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/netboot"
 	"firstlight.dev/firstlight/daemon/metal/packages"
 	"firstlight.dev/firstlight/daemon/metal/registry"
+	"firstlight.dev/firstlight/pxe/limit"
 	"firstlight.dev/firstlight/pxe/server"
 )
 
@@ -129,7 +130,7 @@ func (m *Mirror) newRegistry(at []netip.Prefix) (*registry.Server, error) {
 		Owner:    m.OwnerAt,
 		Writers:  authority.Pool(),
 		Registry: m.Metrics.NewRegistry("registry"),
-		Log:      m.Log.With("part", "registry"),
+		Log:      limit.Log(m.Log.With("part", "registry")),
 		Known:    m.Known,
 		Public:   map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()},
 		Certificate: func() (tls.Certificate, error) {

@@ -13,13 +13,17 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
+	"github.com/therootcompany/xz"
 )
 
 // Limits of what is believed of a package.
 const (
 	maxControl     = 1 << 20  // bytes of a control file
 	maxControlPart = 64 << 20 // bytes of all control files, unpacked
+
+	// maxDictionary is as many bytes as xz -9 asks for. The file says how many it wants, and would be given them
+	// before a byte is unpacked.
+	maxDictionary = 64 << 20
 )
 
 // ErrNoPackage says that a file is no Debian package.
@@ -80,7 +84,7 @@ func controlOf(r io.Reader, compression string) (string, error) {
 		}
 		r = z
 	case ".xz":
-		z, err := xz.ReaderConfig{DictCap: 64 << 20}.NewReader(r)
+		z, err := xz.NewReader(r, maxDictionary)
 		if err != nil {
 			return "", fmt.Errorf("unpack control.tar.xz: %w", err)
 		}

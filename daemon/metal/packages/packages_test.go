@@ -5,11 +5,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +96,25 @@ func TestControl(t *testing.T) {
 		_, err := ReadControl(bytes.NewReader(whole[:n]))
 		assert.Error(t, err, "the first %d bytes", n)
 	}
+}
+
+// TestAPackageDoesNotSayHowMuchMemoryItGets: a few hundred bytes whose dictionary is said to be 1.5 GiB.
+func TestAPackageDoesNotSayHowMuchMemoryItGets(t *testing.T) {
+	whole := deb(t, hello, ".xz")
+	stream := bytes.Index(whole, []byte("\xfd7zXZ\x00"))
+	require.Positive(t, stream)
+	header := whole[stream+12:] // of the first block (the .xz file format, 3.1)
+	size := (int(header[0]) + 1) * 4
+	filter := bytes.Index(header[:size], []byte{0x21, 1})
+	require.Positive(t, filter)
+	header[filter+2] = 37 // 3 << 29
+	binary.LittleEndian.PutUint32(header[size-4:], crc32.ChecksumIEEE(header[:size-4]))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := ReadControl(bytes.NewReader(whole))
+	runtime.ReadMemStats(&after)
+	assert.ErrorContains(t, err, "unpack control.tar")
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(256<<20))
 }
 
 func FuzzControl(f *testing.F) {

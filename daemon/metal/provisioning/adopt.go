@@ -27,7 +27,7 @@ func (p *Provisioner) Adopt(names []string) (adopted []string, err error) {
 	}
 
 	if len(names) == 0 {
-		if names = p.waitingForAdoption(objects); len(names) == 0 {
+		if names = p.waitingForAdoption(objects, hosts); len(names) == 0 {
 			return nil, errors.New("no node waits for it")
 		}
 	}
@@ -72,7 +72,7 @@ func (p *Provisioner) adopt(name string, objects []metal3.NodeObjects, hosts []m
 
 // waitingForAdoption are the nodes that are held because they may be in service: they run, a disk of theirs says so,
 // or their backup cannot be read.
-func (p *Provisioner) waitingForAdoption(objects []metal3.NodeObjects) []string {
+func (p *Provisioner) waitingForAdoption(objects []metal3.NodeObjects, hosts []metal3api.BareMetalHost) []string {
 	p.mu.Lock()
 	progress := slices.Clone(p.progress)
 	p.mu.Unlock()
@@ -80,6 +80,10 @@ func (p *Provisioner) waitingForAdoption(objects []metal3.NodeObjects) []string 
 	var names []string
 	for _, n := range objects {
 		name := n.Host.Name
+		if slices.ContainsFunc(hosts, func(h metal3api.BareMetalHost) bool { return h.Name == name && metal3.InService(&h) }) {
+			continue
+		}
+
 		held := slices.ContainsFunc(progress, func(s metal3.Progress) bool {
 			return s.Node == name && (s.Reason == metal3.ReasonInstalled || s.Reason == metal3.ReasonTorn)
 		})

@@ -22,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/pxe"
+	"firstlight.dev/firstlight/pxe/limit"
 )
 
 // bootsFile remembers on DATA which machine was given which boot.
@@ -33,7 +34,7 @@ const ironicTimeout = 4 * time.Minute
 // newGate makes what stands between the agents and Ironic.
 func (p *Provisioner) newGate() *agentgate.Gate {
 	return &agentgate.Gate{
-		Log:        p.Log.With("part", "agents"),
+		Log:        limit.Log(p.Log.With("part", "agents")),
 		Boots:      &agentgate.Boots{Path: bootsFile, Log: p.Log},
 		Ironic:     p.ironicHTTP,
 		Host:       p.gateHost,

@@ -45,8 +45,8 @@ func (p *permits) load() (map[string]metal3.Permit, error) {
 	return all, nil
 }
 
-// edit changes a host's permit for the image that it has. A file that cannot be read is replaced.
-func (p *permits) edit(host, uid, image string, change func(*metal3.Permit)) error {
+// edit changes the permit of a host with this UID. A file that cannot be read is replaced.
+func (p *permits) edit(host, uid string, change func(*metal3.Permit)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all, err := p.load()
@@ -55,8 +55,8 @@ func (p *permits) edit(host, uid, image string, change func(*metal3.Permit)) err
 	}
 
 	permit := all[host]
-	if permit.Host != uid || permit.Image != image {
-		permit = metal3.Permit{Host: uid, Image: image}
+	if permit.Host != uid {
+		permit = metal3.Permit{Host: uid}
 	}
 
 	change(&permit)
@@ -111,7 +111,7 @@ func (p *Provisioner) permitWipe(h *metal3api.BareMetalHost, image string) error
 	if metal3.InService(h) && h.Spec.Image != nil && h.Spec.Image.URL == image {
 		return nil // it has that image already: nothing will be written
 	}
-	return p.permits.edit(h.Name, string(h.UID), image, func(m *metal3.Permit) { m.Wipe = true })
+	return p.permits.edit(h.Name, string(h.UID), func(m *metal3.Permit) { m.Wipe = image })
 }
 
 // forgetPermits ends those of hosts that are installed: the next installation is asked for again.
@@ -151,5 +151,5 @@ func (p *Provisioner) mayWrite(ctx context.Context, host string, asked agentgate
 	}
 
 	// Before the answer: after a power cut the half that was written is this installation's own.
-	return "", p.permits.edit(host, string(have.UID), have.Spec.Image.URL, func(m *metal3.Permit) { m.Begun = &disk })
+	return "", p.permits.edit(host, string(have.UID), func(m *metal3.Permit) { m.Begun = &disk })
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -106,4 +107,26 @@ func TestStoreElsewhere(t *testing.T) {
 	p.Store.CA = []byte("another")
 	_, renewed := deployment(t, p)
 	assert.NotEqual(t, after, renewed, "the agent reads its store's authority only when it starts")
+}
+
+// TestALinkOfThePodGivesNothingAway: the pod's user, who owns the folder, puts a link to root's folder in the place
+// of one of the folders below.
+func TestALinkOfThePodGivesNothingAway(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to give files away")
+	}
+	owner := func(path string) uint32 {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		return info.Sys().(*syscall.Stat_t).Uid
+	}
+	for _, name := range []string{artifact.StoreDir, artifact.ImagesDir} {
+		dir, roots := filepath.Join(t.TempDir(), "artifacts"), t.TempDir()
+		require.NoError(t, makeFolders(dir, 4711))
+		assert.EqualValues(t, 4711, owner(filepath.Join(dir, name)))
+		require.NoError(t, os.Remove(filepath.Join(dir, name)))
+		require.NoError(t, os.Symlink(roots, filepath.Join(dir, name)))
+		_ = makeFolders(dir, 4711) // that it refuses is as good
+		assert.Zero(t, owner(roots), "root's folder is the pod's")
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,21 +93,31 @@ func (s stage) do(ctx context.Context, report bringup.Report) error {
 	return set.Apply(ctx, api)
 }
 
-// makeFolders makes the folders and gives them to the pod's user. What is in them is its own
-// already.
+// makeFolders makes the folders and gives them to the pod's user. What is in them is its own already, and may be
+// links that lead elsewhere: they are not followed out of dir.
 func makeFolders(dir string, user int) error {
-	for _, d := range []string{dir, filepath.Join(
-		dir, artifact.StoreDir,
-	), filepath.Join(dir, artifact.ScratchDir), filepath.Join(dir, artifact.ImagesDir),
-		filepath.Join(dir, artifact.PackagesDir), filepath.Join(dir, artifact.DigestsDir)} {
-		err := os.MkdirAll(d, 0o750)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("make folder of artifacts: %w", err)
+	}
+
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("open folder of artifacts: %w", err)
+	}
+	defer root.Close()
+
+	for _, d := range []string{
+		".", artifact.StoreDir, artifact.ScratchDir, artifact.ImagesDir, artifact.PackagesDir, artifact.DigestsDir,
+	} {
+		err := root.MkdirAll(d, 0o750)
 		if err == nil {
-			err = os.Chown(d, user, user)
+			err = root.Lchown(d, user, user)
 		}
 		if err != nil {
-			return fmt.Errorf("make folder of artifacts: %w", err)
+			return fmt.Errorf("make folder of artifacts in %s: %w", dir, err)
 		}
 	}
+
 	return nil
 }
 

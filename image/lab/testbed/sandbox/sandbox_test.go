@@ -140,6 +140,8 @@ func TestNothingToReadyAndAgain(t *testing.T) {
 		t.Logf("%-18s %6.2f s  attempts %d", s.Name, s.Seconds, s.Attempts)
 	}
 	t.Log("\n" + b.run("kubectl", "get", "nodes,pods", "-A", "-o", "wide"))
+	checkListeners(t, b.run("ss", "--no-header", "--listening", "--numeric", "--tcp", "--udp", "--processes"))
+	assert.Contains(t, b.run("nft", "list", "table", "inet", "firstlight"), "hook input priority filter; policy drop;")
 	identity := b.identity()
 
 	b.run("systemctl", "restart", "firstlightd")

@@ -144,3 +144,16 @@ func TestDisksOutliveTheirStick(t *testing.T) {
 	assert.Equal(t, scenario.ImageSum(scenario.ImageB), two.Disks()[0].Image)
 	require.NotNil(t, two.Disks()[0].Mark)
 }
+
+// TestServersThatBootFromTheNetworkNeedNobody: a rack whose servers were switched on before the appliance, and whose
+// firmware asks the network again and again, is installed without a person; so is a server that is off.
+func TestServersThatBootFromTheNetworkNeedNobody(t *testing.T) {
+	need(t)
+	const n = 3
+	ctx, d := start(t, "loops", n, 40*time.Minute)
+	for _, h := range d.Servers.Hosts()[1:] {
+		h.SetNetworkFirst()
+		h.Power(true)
+	}
+	provision(t, ctx, d, n)
+}

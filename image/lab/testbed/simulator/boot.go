@@ -27,6 +27,7 @@ func (h *Server) runBoot(r *powerOnPeriod, network bool) {
 	if network {
 		if err := h.acquireAddress(r.ctx); err != nil {
 			h.logEvent("boot: %v", err)
+			h.bootAgain(r)
 			return
 		}
 	}
@@ -64,10 +65,21 @@ func (h *Server) runBoot(r *powerOnPeriod, network bool) {
 
 	if !h.isInstalled() {
 		h.setState(r, Nothing, nil)
+		h.bootAgain(r)
 		return
 	}
 
 	h.setState(r, OnDisk, nil)
+}
+
+// bootAgain begins again with the network, where the firmware does so.
+func (h *Server) bootAgain(r *powerOnPeriod) {
+	h.mu.Lock()
+	again := h.netFirst
+	h.mu.Unlock()
+	if again && sleep(r.ctx, requestTimeout) {
+		h.runBoot(r, true)
+	}
 }
 
 // isInstalled tells whether a whole system is on one of the disks.

@@ -30,6 +30,8 @@ type Server struct {
 	events   []Event
 	running  *powerOnPeriod // nil: switched off
 	override override
+	inBand   string          // address of its BMC as its own system sees it; "": it sees none
+	netFirst bool            // its firmware boots the network before its disk, and begins again when there is nothing
 	sessions map[string]bool // tokens of the BMC
 }
 
@@ -218,6 +220,32 @@ func (h *Server) Power(on bool) {
 	h.power(on)
 }
 
+// SwitchOn is Power of another BMC than the server's own Redfish: it boots from the network or from its disk.
+func (h *Server) SwitchOn(network bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.override = override{}
+	if network {
+		h.override = override{Target: "Pxe", Enabled: "Once"}
+	}
+	h.power(true)
+}
+
+// SetInBandBMC makes the server's system see a BMC with this address.
+func (h *Server) SetInBandBMC(address string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.inBand = address
+}
+
+// SetNetworkFirst gives the host a firmware that boots the network before its disk, again and again while neither has
+// anything for it.
+func (h *Server) SetNetworkFirst() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.netFirst = true
+}
+
 func (h *Server) power(on bool) {
 	switch {
 	case on && h.running == nil && h.simulator.ctx.Err() == nil:
@@ -225,7 +253,7 @@ func (h *Server) power(on bool) {
 		r.ctx, r.off = context.WithCancel(h.simulator.ctx)
 		h.running = r
 		h.seen.Boots++
-		network := h.override.consume()
+		network := h.override.consume() || h.netFirst
 		h.simulator.work.Go(func() { h.runBoot(r, network) })
 	case !on && h.running != nil:
 		h.running.off()
