@@ -24,7 +24,7 @@ PAUSE = 5  # seconds between two questions
 
 
 class Manager:
-    """A hardware manager (ironic_python_agent.hardware_managers) of one method.
+    """A hardware manager (ironic_python_agent.hardware_managers) of one step.
 
     What it has no method for, and what it raises IncompatibleHardwareMethodError for, the agent's own
     manager does.
@@ -32,6 +32,10 @@ class Manager:
 
     def evaluate_hardware_support(self):
         return hardware.HardwareSupport.SERVICE_PROVIDER
+
+    def get_version(self):
+        """The agent lists its managers in each inventory."""
+        return {"name": "firstlight_writer", "version": "1"}
 
     def write_image(self, node, ports, image_info, configdrive=None):
         """Deploy step: the image is written by the next manager, if the appliance agrees."""
