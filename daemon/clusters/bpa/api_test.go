@@ -280,3 +280,45 @@ func TestStagesOnARealAPIServer(t *testing.T) {
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"name":"edge","state":"new"}]`, string(text))
 }
+
+// TestTheOperatorReadsNoOtherSecrets asks the real API server what the operator's account may not.
+func TestTheOperatorReadsNoOtherSecrets(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, b.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "alpha"}}))
+	for _, s := range []client.ObjectKey{
+		{Namespace: "metal3", Name: "n-user-data"}, {Namespace: "metal3", Name: "n-bmc-secret"}, {Namespace: "alpha", Name: "login"},
+		{Namespace: "kube-system", Name: "token"}, {Namespace: "default", Name: "login"}, {Namespace: Namespace, Name: kud.KeySecret("edge")},
+	} {
+		require.NoError(t, b.api.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}))
+	}
+	objects, err := Operator{Site: "rack-7", Proposal: "off", LeaseFile: "/run/x/l", LeaseDir: "/run/x", Agent: "/run/y/ssh.sock",
+		HostSecrets: map[string][]string{"metal3": {"n-user-data"}}}.Objects()
+	require.NoError(t, err)
+	set, err := apply.New(owner, objects...)
+	require.NoError(t, err)
+	require.NoError(t, set.Apply(t.Context(), b.api))
+	scheme, err := operator.Scheme()
+	require.NoError(t, err)
+	account, err := client.New(b.rights, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	read := func(namespace, name string) error {
+		return account.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &corev1.Secret{})
+	}
+	require.Eventually(t, func() bool { return read("metal3", "n-user-data") == nil }, time.Minute, 50*time.Millisecond)
+	assert.NoError(t, read("default", "login"))
+	assert.NoError(t, read(Namespace, kud.KeySecret("edge")))
+	for _, s := range [][2]string{{"metal3", "n-bmc-secret"}, {"alpha", "login"}, {"kube-system", "token"}} {
+		err := read(s[0], s[1])
+		assert.True(t, apierrors.IsForbidden(err), "%v: %v", s, err)
+	}
+	for _, namespace := range []string{"", "metal3", "default", Namespace} {
+		err := account.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace))
+		assert.True(t, apierrors.IsForbidden(err), "list in %q: %v", namespace, err)
+	}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kud-x"}}
+	assert.True(t, apierrors.IsForbidden(account.Create(t.Context(), job)), "it makes Jobs where tenants are")
+
+	b.apply(strings.Replace(document("x", "{masters: [{m: {cpu: 1}}]}"), "namespace: default", "namespace: alpha", 1))
+	require.NoError(t, GrantNamespaces(t.Context(), b.api))
+	require.Eventually(t, func() bool { return read("alpha", "login") == nil }, time.Minute, 50*time.Millisecond)
+}

@@ -154,15 +154,14 @@ spec: {online: true, automatedCleaningMode: metadata}}`), 0o600))
 	patch(`{"metadata":{"annotations":{"` + annotationPaused + `":null,"` + label.Cleared + `":"` + url + `"}}}`)
 	assert.False(t, held(), "held although it was cleared")
 
-	setStatus(metal3api.StateProvisioned, url)
-	patch(`{"metadata":{"annotations":{"` + label.Cleared + `":null}},"spec":{"description":"x"}}`)
-	assert.False(t, held(), "held although that image is on its disk")
-
 	setStatus(metal3api.StateProvisioning, "")
-	patch(`{"spec":{"description":"y"}}`)
+	patch(`{"metadata":{"annotations":{"` + label.Cleared + `":null}},"spec":{"description":"x"}}`)
 	assert.False(t, held(), "an installation of before the policy is interrupted")
 
 	setStatus(metal3api.StateProvisioned, url)
+	patch(`{"spec":{"description":"y"}}`)
+	assert.False(t, held(), "held although that image is on its disk")
+
 	out, err := a.run("-n", "metal3", "patch", "bmh", "later", "--type=merge", "-p", `{"spec":{"image":{"url":"http://172.22.0.1/other"}}}`)
 	assert.Error(t, err, out)
 	a.must("-n", "metal3", "annotate", "bmh", "later", AllowWipe+"=http://172.22.0.1/other")

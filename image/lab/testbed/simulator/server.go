@@ -30,8 +30,8 @@ type Server struct {
 	events   []Event
 	running  *powerOnPeriod // nil: switched off
 	override override
-	netFirst bool            // its firmware boots the network before its disk, and begins again when there is nothing
 	inBand   string          // address of its BMC as its own system sees it; "": it sees none
+	netFirst bool            // its firmware boots the network before its disk, and begins again when there is nothing
 	sessions map[string]bool // tokens of the BMC
 }
 
@@ -220,14 +220,6 @@ func (h *Server) Power(on bool) {
 	h.power(on)
 }
 
-// SetNetworkFirst gives the host a firmware that boots the network before its disk, again and again while neither has
-// anything for it.
-func (h *Server) SetNetworkFirst() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.netFirst = true
-}
-
 // SwitchOn is Power of another BMC than the server's own Redfish: it boots from the network or from its disk.
 func (h *Server) SwitchOn(network bool) {
 	h.mu.Lock()
@@ -244,6 +236,14 @@ func (h *Server) SetInBandBMC(address string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.inBand = address
+}
+
+// SetNetworkFirst gives the host a firmware that boots the network before its disk, again and again while neither has
+// anything for it.
+func (h *Server) SetNetworkFirst() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.netFirst = true
 }
 
 func (h *Server) power(on bool) {
