@@ -35,11 +35,19 @@ func withoutHold(h *metal3api.BareMetalHost) *metal3api.BareMetalHost {
 	return h
 }
 
+// isFresh reports whether a host was applied and nothing was done with it: neither the operator nor its owner since.
+func isFresh(h *metal3api.BareMetalHost) bool {
+	return h != nil && IsUnregistered(h) && h.DeletionTimestamp == nil
+}
+
 // decide is Next for any host, on hold or not. A host on hold is inspected before it is known whether it may have its
 // image, so it is registered without.
 func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Contents) Decision {
 	switch {
 	case rec.isAdopted():
+	case isFresh(have) && rec.IsLive():
+		return Decision{Step: StepForget} // the API had lost it, and someone applied it again: the record says how it is
+	case isFresh(have) && rec.Unreadable != "":
 	case n.SameBMC != "":
 		return holdFor(ReasonDecision, "its BMC is also that of host %s; "+
 			"correct spec.bmc.address of the wrong one, or delete that host", n.SameBMC)
