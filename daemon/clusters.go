@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,10 +38,12 @@ type clusters struct {
 	log   *slog.Logger
 	metal *provisioning.Provisioner
 	nodes func() []status.Node // of the site, each with whether it is proven
+	// hostKey is the SSH host key of a verified node, as in authorized_keys, and whether a default user was logged in to.
+	hostKey func(node string) (key string, adopted bool)
 
 	mu     sync.Mutex
 	all    []status.Cluster
-	owners []string
+	owners bpa.Owners
 }
 
 func (c *clusters) stages() []bringup.Stage {
@@ -92,7 +96,7 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 
 		hosts, _ := c.metal.Hosts.List()
 		for name, proven := range verifiedLabelChanges(c.nodes(), hosts) {
-			if err := setVerifiedLabel(ctx, api, name, proven); err != nil {
+			if err := setVerifiedLabel(ctx, api, name, proven, c.hostKey); err != nil {
 				return err
 			}
 		}
@@ -133,7 +137,14 @@ func (c *clusters) Clusters() []status.Cluster {
 func (c *clusters) Owners() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.owners)
+	return slices.Clone(c.owners.Names)
+}
+
+// OwnerAt is that of the cluster whose node has an address; "" if none has.
+func (c *clusters) OwnerAt(addr netip.Addr) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owners.At[addr]
 }
 
 // verifiedLabelChanges are the hosts whose label differs from what was found out about them: a node that is
@@ -157,22 +168,73 @@ func verifiedLabelChanges(nodes []status.Node, hosts []metal3api.BareMetalHost) 
 	return changes
 }
 
-// setVerifiedLabel sets the label of a host, or takes it away.
-func setVerifiedLabel(ctx context.Context, api client.Client, name string, proven bool) error {
-	value := "null"
+// setVerifiedLabel sets the label of a host, and the annotation with the host key that was met, or takes both away.
+func setVerifiedLabel(
+	ctx context.Context, api client.Client, name string, proven bool, hostKey func(string) (string, bool),
+) error {
+	mark, key, taken := "null", "null", "null"
 	if proven {
-		value = `"true"`
+		mark = `"true"`
+		text, adopted := hostKey(name)
+		if text != "" {
+			key = fmt.Sprintf("%q", text)
+		}
+		if adopted {
+			taken = `"true"`
+		}
 	}
 
-	patch := client.RawPatch(
-		types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, label.Verified, value),
-	)
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(
+		nil, `{"metadata":{"labels":{%q:%s},"annotations":{%q:%s,%q:%s}}}`,
+		label.Verified, mark, label.HostKey, key, label.PasswordTaken, taken,
+	))
 	h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: metal3.Namespace, Name: name}}
 	if err := api.Patch(ctx, h, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("mark host %s: %w", name, err)
 	}
 
 	return nil
+}
+
+// loginSecret is the Secret that a cluster names for the default user of its nodes' images, if a host is one of them
+// by name or MAC.
+func (c *clusters) loginSecret(ctx context.Context, h *metal3api.BareMetalHost) (namespace, secret string, err error) {
+	api, err := c.metal.Client()
+	if err != nil {
+		return "", "", err
+	}
+
+	var all v1alpha1.ProvisioningList
+	if err := api.List(ctx, &all); err != nil {
+		return "", "", fmt.Errorf("list Provisionings: %w", err)
+	}
+
+	for i := range all.Items {
+		if p := &all.Items[i]; p.Spec.CredentialsSecret != "" && namesHost(p, h) {
+			return p.Namespace, p.Spec.CredentialsSecret, nil
+		}
+	}
+
+	return "", "", nil
+}
+
+// namesHost reports whether a node of a Provisioning is this very host, whatever else may fit it.
+func namesHost(p *v1alpha1.Provisioning, h *metal3api.BareMetalHost) bool {
+	macs := map[string]bool{strings.ToLower(h.Spec.BootMACAddress): true}
+	if d := h.Status.HardwareDetails; d != nil {
+		for _, nic := range d.NIC {
+			macs[strings.ToLower(nic.MAC)] = true
+		}
+	}
+
+	for _, item := range slices.Concat(p.Spec.Masters, p.Spec.Workers) {
+		for _, body := range item {
+			if body != nil && (body.Host == h.Name || body.MACAddress != "" && macs[strings.ToLower(body.MACAddress)]) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // binaryDigest tells one daemon's binary from another. It is calculated once: the binary has tens of megabytes.

@@ -11,6 +11,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 )
 
 func TestProvenHostsAreMarked(t *testing.T) {
@@ -32,6 +33,26 @@ func TestProvenHostsAreMarked(t *testing.T) {
 		host("by-hand", "true", up),   // no node of the site
 	}
 	assert.Equal(t, map[string]bool{"new": true, "reinstalled": false}, verifiedLabelChanges(nodes, hosts))
+}
+
+// TestAClustersLoginIsOfItsOwnHosts: a default password goes to hosts that the cluster names, and to no other.
+func TestAClustersLoginIsOfItsOwnHosts(t *testing.T) {
+	p := &v1alpha1.Provisioning{}
+	p.Spec.Masters = []map[string]*v1alpha1.Body{{"master-1": {MACAddress: "52:54:00:00:00:0A"}}}
+	p.Spec.Workers = []map[string]*v1alpha1.Body{{"worker-1": {Host: "node-2"}}, {"worker-2": {CPU: 4}}, {"master-1": nil}}
+	host := func(name, boot string, nics ...string) *metal3api.BareMetalHost {
+		h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		h.Spec.BootMACAddress = boot
+		for _, mac := range nics {
+			h.Status.HardwareDetails = &metal3api.HardwareDetails{NIC: []metal3api.NIC{{MAC: mac}}}
+		}
+		return h
+	}
+	assert.True(t, namesHost(p, host("node-1", "52:54:00:00:00:0a")))
+	assert.True(t, namesHost(p, host("node-1", "", "52:54:00:00:00:0a")))
+	assert.True(t, namesHost(p, host("node-2", "")))
+	assert.False(t, namesHost(p, host("node-3", "52:54:00:00:00:0c")))
+	assert.False(t, namesHost(p, host("node-4", "")))
 }
 
 func TestAnErrorIsNotRemembered(t *testing.T) {

@@ -88,8 +88,10 @@ func New(log *slog.Logger) *Daemon {
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()
 	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
-	d.cluster = &clusters{log: d.log, metal: d.metal, nodes: d.verifier.Nodes}
-	d.mirror.Owners = d.cluster.Owners
+	d.metal.FoundMAC = d.verifier.FoundMAC
+	d.cluster = &clusters{log: d.log, metal: d.metal, nodes: d.verifier.Nodes, hostKey: d.verifier.HostKeyOf}
+	d.metal.ClusterLogin = d.cluster.loginSecret
+	d.mirror.Owners, d.mirror.OwnerAt = d.cluster.Owners, d.cluster.OwnerAt
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{Plan: d.plan(), Log: log, Changed: d.notifyChange, Unanswered: apply.IsUnanswered}
@@ -197,6 +199,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			)
 		}},
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
+		{"stand-in BMC", d.metal.StandIn.Serve},
 		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {
@@ -280,6 +283,7 @@ func (d *Daemon) Document() status.Document {
 		Firewall:  d.firewall.Status(),
 	}
 	d.networkDHCP.AddStatus(&doc)
+	doc.Notes = append(doc.Notes, d.boot.Notes()...)
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started
 	}

@@ -21,6 +21,7 @@ func (d *Daemon) newVerifier() *verify.Engine {
 	return &verify.Engine{
 		Sources:  sources,
 		Outcomes: verify.Store{API: d.metal.Client},
+		Logins:   d.metal.Logins(),
 		Refusals: &verify.Refusals{Path: provisioning.RefusalsFile, Log: d.log},
 		Changed:  d.nodesChanged,
 		Logger:   d.log.With("part", "verify"),

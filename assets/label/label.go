@@ -11,6 +11,22 @@ const (
 	AllowWipe = "firstlight.dev/allow-wipe" // annotation, from the owner: URL of the image for which a live host's disk may be lost, or "none"
 )
 
+// On BareMetalHosts that someone else changed, by the admission policy and what checks hosts.
+const (
+	Cleared = "firstlight.dev/cleared"      // annotation: "registration", or the URL of the image that it may be installed with
+	Wanted  = "firstlight.dev/wanted-image" // annotation: the image as JSON that it gets after its inspection
+	Hold    = "firstlight-checks"           // value of baremetalhost.metal3.io/paused: paused until its checks passed
+)
+
+// Login is an annotation on a BareMetalHost, from the owner: the Secret in its namespace with the user and password
+// that its image came with. HostKey is one from what verifies it: the SSH host key that it has, as in authorized_keys.
+const (
+	Login   = "firstlight.dev/login"
+	HostKey = "firstlight.dev/ssh-host-key"
+	// PasswordTaken is one "true": its image's default user was logged in to once, and has no password any more.
+	PasswordTaken = "firstlight.dev/password-taken"
+)
+
 // On BareMetalHosts, by what verifies them and what makes clusters of them.
 const (
 	Verified  = "firstlight.dev/verified"          // label "true": the installed system was seen to work; goes when it is reinstalled

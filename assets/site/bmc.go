@@ -50,8 +50,8 @@ func (a BMCAddress) Port() int {
 	return 443
 }
 
-// systemKey identifies the server behind the address, whatever its spelling.
-func (a BMCAddress) systemKey() string {
+// SystemKey identifies the server behind the address, whatever its spelling.
+func (a BMCAddress) SystemKey() string {
 	u, err := url.Parse(string(a))
 	if err != nil {
 		return string(a)

@@ -164,7 +164,9 @@ erase_devices_metadata_priority = 10
 dhcp_provider = none
 
 [inspector]
-require_managed_boot = true
+# A node without a MAC is switched on to boot from the network, without a script of its own. Its inventory names the
+# address of its BMC, by which it is found.
+require_managed_boot = false
 power_off = false
 # The second is the appliance's own: it tells which disks hold data.
 extra_kernel_params = ipa-inspection-collectors=default,contents

@@ -20,7 +20,7 @@ func AdoptedBackup(n NodeObjects, have *metal3api.BareMetalHost) (HostBackup, er
 	switch {
 	case n.Own != "":
 		return HostBackup{}, fmt.Errorf("its MAC %s is one of this appliance's own", n.Own)
-	case n.BMC == nil:
+	case n.BMC == nil && n.Host.Spec.BMC.Address == "":
 		return HostBackup{}, errors.New("it has no BMC in site.yaml: the appliance leaves it as it is anyway")
 	case n.Host.Spec.Image == nil:
 		return HostBackup{}, errors.New("nothing says which image it has")

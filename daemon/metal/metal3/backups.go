@@ -29,6 +29,8 @@ type Backups struct {
 type HostBackup struct {
 	Host    metal3api.BareMetalHost `json:"host"` // metadata that is ours, spec, status
 	Removed bool                    `json:"gone"` // its owner removed it: it is not to come back
+	// FromSite: a site once named it. It stays so; records of before this field have the label.
+	FromSite bool `json:"fromSite,omitempty"`
 	// Installed is whether the host was in service at any time: consent to its first installation is spent.
 	Installed bool `json:"installed,omitempty"`
 	// Unreadable is what is wrong with a file that is torn or no backup, with its name; nothing else is set then.
@@ -105,6 +107,7 @@ func decodeBackup(name string, text []byte) (HostBackup, error) {
 		return HostBackup{}, fmt.Errorf("it is of host %q", rec.Host.Name)
 	}
 	rec.Installed = rec.Installed || InService(&rec.Host)
+	rec.FromSite = rec.FromSite || rec.Host.Labels[LabelSite] != ""
 	return rec, nil
 }
 
@@ -126,13 +129,15 @@ func (r Backups) Save(h *metal3api.BareMetalHost) error {
 			return nil
 		}
 		rec.Installed = rec.Installed || was.Installed
+		rec.FromSite = rec.FromSite || was.FromSite
 	}
 
 	return r.write(rec, old)
 }
 
 func newBackup(h *metal3api.BareMetalHost) HostBackup {
-	return HostBackup{Removed: h.DeletionTimestamp != nil, Installed: InService(h), Host: metal3api.BareMetalHost{
+	fromSite := h.Labels[LabelSite] != ""
+	return HostBackup{Removed: h.DeletionTimestamp != nil, Installed: InService(h), FromSite: fromSite, Host: metal3api.BareMetalHost{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost"},
 		ObjectMeta: metav1.ObjectMeta{Name: h.Name, Namespace: h.Namespace, Labels: h.Labels, UID: h.UID},
 		Spec:       h.Spec,

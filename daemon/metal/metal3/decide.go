@@ -11,6 +11,7 @@ import (
 // View is all that is known of a machine that asks what to boot.
 type View struct {
 	Host    *metal3api.BareMetalHost // nil: no host has this MAC
+	Node    string                   // of the site, without a BMC, that has this MAC and is no host yet; "": none
 	Live    bool                     // the last record on DATA says that it is in service
 	Torn    bool                     // that record cannot be read
 	Current bool                     // the hosts were read from the API since the daemon started
@@ -50,6 +51,9 @@ func Decide(v View, r Ramdisk) pxe.Boot {
 			return wait("the appliance is still starting and does not know its hosts yet") // one of them was about to boot
 		}
 		return refuseBoot("the appliance is still starting and does not know its hosts yet")
+	}
+	if v.Host == nil && v.Node != "" {
+		return wait("node %s has no BMC: now that it asks it is registered, and then inspected", v.Node)
 	}
 	if v.Host == nil {
 		return pxe.Boot{Action: pxe.ActionInspect, Kernel: r.Kernel, Initrd: r.Initrd, Args: r.Args}

@@ -22,6 +22,8 @@ type Hosts struct {
 	Ramdisk Ramdisk
 	Files   string // folder below which the conductor writes pxelinux.cfg/MAC
 	Backups Backups
+	// WithoutBMC is the node of the site that has a MAC and no BMC; "": none. Nil: always none.
+	WithoutBMC func(mac string) string
 	// Torn reports whether the backup of the node with this MAC cannot be read; nil: none is torn. It is asked for
 	// machines without a host alone.
 	Torn func(mac net.HardwareAddr) bool
@@ -98,6 +100,10 @@ func (h *Hosts) Boot(_ context.Context, m pxe.Machine) pxe.Boot {
 	if v.Host == nil && v.Current && v.Live {
 		// The API has lost a host that was in service: it boots its disk while it is restored.
 		v.Current = false
+	}
+
+	if v.Host == nil && h.WithoutBMC != nil {
+		v.Node = h.WithoutBMC(mac)
 	}
 
 	v.Torn = v.Host == nil && h.Torn != nil && h.Torn(m.MAC)

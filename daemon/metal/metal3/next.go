@@ -5,15 +5,20 @@ import (
 	"reflect"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/label"
 )
 
 // Step is the next thing to do with one node of the site.
 type Step string
 
 const (
-	StepCreate Step = "create" // the host without its image: it is registered and inspected
-	StepWait   Step = "wait"   // something is going on that comes to its end by itself
-	StepHold   Step = "hold"   // a person must decide; nothing is written until then
+	StepCreate   Step = "create"   // the host without its image: it is registered and inspected
+	StepWait     Step = "wait"     // something is going on that comes to its end by itself
+	StepHold     Step = "hold"     // a person must decide; nothing is written until then
+	StepRegister Step = "register" // one that was applied passed its pre-flight: it is registered and inspected
+	StepRelease  Step = "release"  // its owner deletes it: the operator may go on
+
 	// StepPreflight stands in for create and image while Site.PreflightGate says no.
 	StepPreflight Step = "preflight"
 	// StepAgent stands in for image while Site.AgentsDue names it.
@@ -119,6 +124,8 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 	switch {
 	case state == metal3api.StateExternallyProvisioned:
 		return holdFor(ReasonDecision, "it is externally provisioned: the appliance never installs it")
+	case state == metal3api.StateUnmanaged && have.Spec.BMC.Address != want.Spec.BMC.Address:
+		return Decision{Step: StepApply}
 	case state == metal3api.StateUnmanaged:
 		return holdFor(ReasonDecision, "it has no BMC in site.yaml: the appliance cannot switch it on")
 	case !isIdle(state):
@@ -166,6 +173,7 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 // MaySwitchOn reports whether the next step of a node may be one that has it switched on, whatever its backup and its
 // disks say: StepCreate or StepImage. have is nil if it has no host yet.
 func MaySwitchOn(have *metal3api.BareMetalHost) bool {
+	have = withoutHold(have)
 	switch {
 	case have == nil:
 		return true
@@ -213,6 +221,14 @@ func ObjectForStep(step Step, want, have *metal3api.BareMetalHost) *metal3api.Ba
 		h.Spec.Image = nil
 	default:
 		h.Spec.Image = have.Spec.Image.DeepCopy()
+	}
+
+	if h.Annotations == nil {
+		h.Annotations = map[string]string{}
+	}
+	h.Annotations[label.Cleared] = clearedRegistration
+	if h.Spec.Image != nil {
+		h.Annotations[label.Cleared] = h.Spec.Image.URL
 	}
 
 	return h

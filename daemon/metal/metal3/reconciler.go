@@ -224,15 +224,16 @@ func (s Reconciler) next(ctx context.Context, n NodeObjects, rec HostBackup, now
 	p := Progress{Node: n.Host.Name}
 	var found Contents
 	var err error
-	if have != nil && have.Spec.Image == nil && have.Status.HardwareDetails != nil && isIdle(have.Status.Provisioning.State) {
+	if idle := withoutHold(have); idle != nil && idle.Spec.Image == nil && idle.Status.HardwareDetails != nil &&
+		isIdle(idle.Status.Provisioning.State) {
 		if found, err = s.Contents(ctx, have); err != nil {
 			p.Err = fmt.Errorf("ask what is on the disks of %s: %w", p.Node, err)
 			return p
 		}
 	}
 
-	p.Decision = Next(n, have, rec, found)
-	if s.PreflightGate != nil && (p.Step == StepCreate || p.Step == StepImage) {
+	p.Decision = decide(n, have, rec, found)
+	if s.PreflightGate != nil && (p.Step == StepCreate || p.Step == StepRegister || p.Step == StepImage) {
 		if ok, reason := s.PreflightGate(p.Node); !ok {
 			p.Decision = Decision{Step: StepPreflight, Sentence: reason}
 		}
@@ -257,28 +258,45 @@ func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostB
 	}
 
 	// Secrets first: a host whose credentials are missing is an error on the host.
-	secrets := []client.Object{n.User, n.Network}
-	if n.Meta != nil {
-		secrets = append(secrets, n.Meta)
-	}
-
-	if n.BMC != nil {
-		secrets = append(secrets, n.BMC)
+	var secrets []client.Object
+	for _, secret := range []*corev1.Secret{n.User, n.Network, n.Meta, n.BMC} {
+		if secret != nil && (!n.Applied || secret != n.BMC || step == StepRestore) {
+			secrets = append(secrets, secret)
+		}
 	}
 
 	if err := s.applyChanged(ctx, now, secrets...); err != nil {
 		return err
 	}
 
-	switch step {
-	case StepCreate, StepImage, StepApply:
-		if image := imageURL(n.Host.Spec.Image); s.PermitWipe != nil && have != nil && allowsWipe(have, image) {
-			if err := s.PermitWipe(have, image); err != nil {
-				return err
-			}
+	if image := imageURL(n.Host.Spec.Image); s.PermitWipe != nil && have != nil && allowsWipe(have, image) &&
+		(step == StepImage || step == StepApply) {
+		if err := s.PermitWipe(have, image); err != nil {
+			return err
 		}
+	}
+
+	if n.Applied && step != StepRestore && step != StepResume && step != StepForget || step == StepRelease {
+		if err := s.patchApplied(ctx, step, n, have); err != nil || step != StepImage {
+			return err
+		}
+		return s.spendConsent(ctx, n.Host, have)
+	}
+
+	switch step {
+	case StepRegister: // someone applied a host of that name before
+		if err := s.applyChanged(ctx, now, ObjectForStep(StepCreate, n.Host, nil)); err != nil {
+			return err
+		}
+		return s.patchApplied(ctx, step, n, have)
+	case StepCreate, StepImage, StepApply:
 		if err := s.applyChanged(ctx, now, ObjectForStep(step, n.Host, have)); err != nil {
 			return err
+		}
+		if step == StepImage && IsOnHold(have) {
+			if err := s.patchApplied(ctx, StepRelease, n, have); err != nil {
+				return err
+			}
 		}
 		return s.spendConsent(ctx, n.Host, have)
 	case StepRestore:

@@ -47,7 +47,7 @@ func GuardStage(api func() (client.Client, error)) bringup.Stage {
 		Owner:   operatorOwner,
 		API:     api,
 		Doing:   "applying the admission policy",
-		Objects: func() ([]client.Object, error) { return Policy(), nil },
+		Objects: func() ([]client.Object, error) { return append(Policy(), AdmissionPolicies()...), nil },
 	}.Bringup()
 }
 

@@ -1,15 +1,20 @@
 package provisioning
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/extent"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
@@ -112,10 +117,28 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 		a.MACs = append(a.MACs, nic.HardwareAddr.String())
 	}
 
+	hosts, records, err := p.knownHosts()
+	if err != nil {
+		return nil, err
+	}
+
 	s := p.Site()
 	var all []metal3.NodeObjects
-	unfit := map[string]error{}
+	applied, unfit := p.appliedHosts(context.Background(), s, hosts, records)
+	discovered := discoverMACs(s, hosts)
 	for _, n := range s.Nodes {
+		if mac := discovered[n.Name]; mac != "" {
+			n.BootMAC, n.MACs = mac, []site.MAC{mac}
+		} else if n.BootMAC == "" && len(n.MACs) == 0 && p.FoundMAC != nil {
+			n.BootMAC = site.MAC(p.FoundMAC(string(n.Name))) // its pre-flight passed with it
+		}
+
+		if n.BMC == nil {
+			if n.BMC, err = p.StandIn.BMC(n.Name); err != nil {
+				return nil, err
+			}
+		}
+
 		h, err := metal3.NewNodeObjects(s, n, a)
 		if err != nil {
 			unfit[string(n.Name)] = err // it is told per node; the others go on
@@ -124,10 +147,79 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 		all = append(all, h)
 	}
 
+	var nodes []site.Node
+	for _, host := range applied {
+		nodes = append(nodes, host.Node())
+		if unfit[host.Host.Name] != nil {
+			continue
+		}
+
+		h, err := metal3.NewAppliedObjects(s, host, a)
+		if err != nil {
+			unfit[host.Host.Name] = err
+			continue
+		}
+		all = append(all, h)
+	}
+
+	fromSite := map[string]bool{}
+	for i := range hosts {
+		h := &hosts[i]
+		fromSite[h.Name] = records[h.Name].FromSite || h.Labels[metal3.LabelSite] != ""
+	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.invalidNodes = unfit
+	p.fromSite = fromSite
+	p.invalidNodes, p.discovered, p.appliedNodes, p.nodesKnown = unfit, discovered, nodes, p.Hosts.IsCurrent()
 	return all, nil
+}
+
+// nodeWithoutBMC is the node of the site that has a MAC and no BMC; "" if there is none.
+func (p *Provisioner) nodeWithoutBMC(mac string) string {
+	for _, n := range p.Site().Nodes {
+		if n.BMC == nil && (string(n.BootMAC) == mac || slices.Contains(n.MACs, site.MAC(mac))) {
+			return string(n.Name)
+		}
+	}
+	return ""
+}
+
+// knownHosts are the hosts of the API, and those in service that the API has lost, with their backups. Before the API
+// was read they are those of the backups.
+func (p *Provisioner) knownHosts() ([]metal3api.BareMetalHost, map[string]metal3.HostBackup, error) {
+	records, err := p.Hosts.Backups.Read()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	hosts, current := p.Hosts.List()
+	named := map[string]bool{}
+	for _, h := range hosts {
+		named[h.Name] = true
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		if rec := records[name]; !named[name] && !rec.Removed && (rec.IsLive() || !current) {
+			hosts = append(hosts, rec.Host)
+		}
+	}
+
+	return hosts, records, nil
+}
+
+// discoverMACs are the MACs from which nodes boot that the site gives none.
+func discoverMACs(s *site.Site, hosts []metal3api.BareMetalHost) map[site.Name]site.MAC {
+	found := map[site.Name]site.MAC{}
+	for _, n := range s.Nodes {
+		i := slices.IndexFunc(hosts, func(h metal3api.BareMetalHost) bool { return h.Name == string(n.Name) })
+		if n.BootMAC == "" && len(n.MACs) == 0 && i >= 0 {
+			if mac := metal3.BootMAC(&hosts[i]); mac != "" {
+				found[n.Name] = site.MAC(mac)
+			}
+		}
+	}
+	return found
 }
 
 // images are the operating systems on the stick, each with its digest beside it, and those

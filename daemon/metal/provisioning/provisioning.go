@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +25,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
+	"firstlight.dev/firstlight/daemon/metal/standinbmc"
 	"firstlight.dev/firstlight/daemon/metal/verify"
 )
 
@@ -40,13 +43,17 @@ type Deps struct {
 	Uploads       func() (map[string]metal3.Image, error)    // OS images that were uploaded, by name; never nil
 	PreflightGate func(node string) (ok bool, reason string) // asked before a node is first switched on
 	HeldRunning   func(node site.Name) bool                  // it is not switched on because it may be in service
+	FoundMAC      func(node string) string                   // MAC that a BMC names, of a node without any; "": none
+	// ClusterLogin is the Secret with the default user of the images of a cluster's nodes, if a host is one of them.
+	ClusterLogin func(ctx context.Context, h *metal3api.BareMetalHost) (namespace, secret string, err error)
 }
 
 // Provisioner takes the nodes of the site from their BMC to a system in service.
 type Provisioner struct {
 	Deps
-	Hosts *metal3.Hosts   // the picture of them, and what each boots
-	Gate  *agentgate.Gate // what their agents call
+	Hosts   *metal3.Hosts      // the picture of them, and what each boots
+	Gate    *agentgate.Gate    // what their agents call
+	StandIn *standinbmc.Server // for nodes without a BMC
 
 	permits *permits      // what may be written to hosts
 	changed chan struct{} // a host did, or what is known of one
@@ -60,13 +67,23 @@ type Provisioner struct {
 	kubeConfig   *rest.Config    // that kubeClient was made from
 	manifest     metal3.Manifest // of the operator
 	progress     []metal3.Progress
-	invalidNodes map[string]error // nodes of the site that cannot become objects
+	invalidNodes map[string]error // nodes that cannot become objects
+	discovered   map[site.Name]site.MAC
+	appliedNodes []site.Node     // hosts that someone applied, as a site would describe them
+	fromSite     map[string]bool // hosts that a site once named
+	nodesKnown   bool            // these two are of the API, not of backups
+	savedAt      time.Time       // they were read from backups
+	secrets      map[string]readSecret
+	hostSecrets  metal3.SecretBackups
 }
 
 // New returns a Provisioner that has done nothing yet.
 func New(d Deps) *Provisioner {
 	p := &Provisioner{Deps: d, changed: make(chan struct{}, 1)}
 	p.Hosts = &metal3.Hosts{Files: netboot.HTTPRoot, Backups: metal3.Backups{Dir: backupDir, Log: d.Log}, Log: d.Log}
+	p.hostSecrets = metal3.SecretBackups{Dir: vault.SecretDir + "/hosts"}
+	p.StandIn = &standinbmc.Server{Dir: vault.SecretDir + "/standinbmc", Log: d.Log}
+	p.Hosts.WithoutBMC = p.nodeWithoutBMC
 	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}
 	p.Gate, p.permits = p.newGate(), &permits{path: permitFile}
@@ -80,7 +97,7 @@ func (p *Provisioner) Stages() []bringup.Stage {
 		metal3.OperatorStage(p.operator, p.Client),
 		metal3.GuardStage(p.Client),
 		p.ironicStage(),
-		verify.Stage(p.Site, p.Client),
+		verify.Stage(p.AllNodes, p.Client),
 		metal3.RegistrationStage(p.nodeObjects, p.reconciler),
 	}
 }

@@ -1,10 +1,9 @@
 package provisioning
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
@@ -23,7 +22,9 @@ const RefusalsFile = vault.SecretDir + "/bmc-refusals.json"
 func (p *Provisioner) Sources() verify.Sources {
 	logs := &fact.RamdiskLogs{Dir: ironicState + "/log/deploy"}
 	return verify.Sources{
-		Site:     p.Site,
+		Site:     p.AllNodes,
+		Applied:  p.IsApplied,
+		FromSite: p.isFromSite,
 		Hosts:    p.Hosts.List,
 		Silent:   p.Hosts.SilentSince,
 		Blocked:  p.blockedNodes,
@@ -59,32 +60,30 @@ func (p *Provisioner) dhcpFacts() verify.DHCP {
 
 // imageFacts looks for a node's operating system where the node will load it from.
 func (p *Provisioner) imageFacts(ctx context.Context, n site.Node) verify.Image {
-	name, url, format := n.OS.Image, string(n.OS.URL), n.OS.Format
-	if url != "" {
-		name = url
-	} else {
-		images, err := p.images()
-		if err != nil {
-			return verify.Image{
-				Name:    name,
-				Problem: "the images cannot be read: " + err.Error(),
-				Fix:     "write the stick again",
-			}
-		}
-
-		i, ok := images[name]
-		if !ok {
-			return verify.Image{
-				Name:    name,
-				Problem: fmt.Sprintf("os.image %q is not on this appliance; it has %s", name, imageNames(images)),
-				Fix:     "use an image that is there in site.yaml, or give os.url",
-			}
-		}
-
-		url, format = i.URL, i.Format
+	name := cmp.Or(string(n.OS.URL), n.OS.Image)
+	if name == "" {
+		return verify.Image{None: true}
 	}
 
-	size, err := netprobe.ProbeImage(ctx, url, format)
+	images, err := p.images()
+	if err != nil && n.OS.URL == "" {
+		return verify.Image{
+			Name:    name,
+			Problem: "the images cannot be read: " + err.Error(),
+			Fix:     "write the stick again",
+		}
+	}
+
+	image, err := metal3.FindImage(n, images)
+	if err != nil {
+		return verify.Image{
+			Name:    name,
+			Problem: err.Error(),
+			Fix:     "use an image that is there in site.yaml, or give os.url",
+		}
+	}
+
+	size, err := netprobe.ProbeImage(ctx, image.URL, image.Format)
 	if err != nil {
 		return verify.Image{
 			Name:    name,
@@ -94,20 +93,6 @@ func (p *Provisioner) imageFacts(ctx context.Context, n site.Node) verify.Image 
 	}
 
 	return verify.Image{Name: name, Bytes: size}
-}
-
-func imageNames(images map[string]metal3.Image) string {
-	var all []string
-	for n := range images {
-		all = append(all, n)
-	}
-
-	slices.Sort(all)
-	if len(all) == 0 {
-		return "none"
-	}
-
-	return strings.Join(all, ", ")
 }
 
 // rootDiskSize is the size of the disk that a host's hints name; 0 while that is not exactly one.

@@ -23,11 +23,13 @@ import (
 
 // Sources is what the engine looks at. Functions without a context answer from memory.
 type Sources struct {
-	Site      func() *site.Site // with its defaults
-	Appliance func() string     // what the appliance waits for before it hands nodes over; "": nothing
+	Site      func() *site.Site      // with its defaults, and with the hosts that someone applied as its last nodes
+	Applied   func(name string) bool // whether a node of Site is one of those; nil: none is
+	Appliance func() string          // what the appliance waits for before it hands nodes over; "": nothing
 	// HandsOver reports whether the appliance is so far that it hands nodes over; nil: it is.
 	HandsOver func() bool
 	Hosts     func() (hosts []metal3api.BareMetalHost, current bool)
+	FromSite  func(name string) bool         // whether the site once named a host; nil: it named them all
 	Silent    func(now time.Time) time.Time  // since when the API has not answered for Hosts; zero: it does; nil: it always does
 	Blocked   func() map[string]metal3.Block // nodes that registration blocks
 	Recorded  func(node site.Name) bool      // a backup on DATA names the node; nil: none does
@@ -48,6 +50,7 @@ type Sources struct {
 	// What asks the network; nil: as package ask, bmc and shell do.
 	Network Network
 	Login   func(ctx context.Context, b site.BMC) bmc.Answer
+	BootMAC func(ctx context.Context, b site.BMC, heard func(mac string) bool) (string, error)
 	Ask     func(ctx context.Context, t shell.Target) shell.Answer
 }
 
@@ -77,6 +80,7 @@ const (
 type Engine struct {
 	Sources
 	Outcomes Outcomes
+	Logins   *Logins   // nil: no image has a default user
 	Refusals *Refusals // BMCs that must not be asked again
 	Changed  func()    // something changed that the hand-over or a screen waits for; must not block
 	Logger   *slog.Logger
@@ -114,7 +118,8 @@ type state struct {
 	bmc       bmc.Answer
 	bmcKey    string
 	bmcAt     time.Time
-	silences  int // of the BMC, in a row
+	silences  int    // of the BMC, in a row
+	bootMAC   string // that the BMC names; "": not asked
 
 	hostState string
 	hostSince time.Time
@@ -221,7 +226,9 @@ func (e *Engine) step(ctx context.Context) {
 	list, current := e.Hosts()
 	hosts := map[string]metal3api.BareMetalHost{}
 	for _, h := range list {
-		hosts[h.Name] = h
+		if !metal3.IsUnregistered(&h) { // nothing was powered on: it stands where a node without a host does
+			hosts[h.Name] = h
+		}
 	}
 
 	waits := e.Appliance()

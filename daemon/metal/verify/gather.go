@@ -48,6 +48,10 @@ func (localNetwork) OwnMACs() []string {
 	return all
 }
 
+// asksLately is how long a machine that asked what to boot is taken to wait for the answer: it asks every ten seconds,
+// and its firmware starts anew when that takes too long.
+const asksLately = 5 * time.Minute
+
 // startPreflight begins a node's pre-flight when it is due: whenever the gate may be asked. e.mu is held.
 func (e *Engine) startPreflight(
 	ctx context.Context,
@@ -121,6 +125,10 @@ func (e *Engine) gatherFacts(
 		f.Disk = e.Disk(n, h)
 	}
 
+	for _, r := range e.Records() {
+		f.Asks = f.Asks || slices.Contains(nodeMACs(n), site.MAC(r.MAC)) && time.Since(r.Last.Time) < asksLately
+	}
+
 	legs, err := network.LocalAddrs()
 	if err != nil {
 		e.Logger.Warn("addresses not read", "error", err)
@@ -172,7 +180,12 @@ func (e *Engine) gatherFacts(
 	}
 
 	if n.BMC != nil && !has {
-		wg.Go(func() { f.BMC = e.checkBMC(ctx, st, *n.BMC) })
+		wg.Go(func() {
+			f.BMC = e.checkBMC(ctx, st, *n.BMC)
+			if f.BMC.Verdict == bmc.OK && needsBMCMAC(n) && len(nodeMACs(n)) == 0 {
+				f.BootMAC, f.BootMACError = e.findMAC(ctx, st, *n.BMC)
+			}
+		})
 	}
 
 	wg.Go(func() { f.Image = e.Image(ctx, n) })
@@ -312,7 +325,7 @@ func (e *Engine) startVerification(
 	}
 
 	e.asking.Go(func() {
-		a := question(ctx, t)
+		a := e.ask(ctx, question, t, what)
 		checks := VerifyNode(Findings{Node: st.node, Host: &h, Answer: a})
 		e.mu.Lock()
 		defer e.mu.Unlock()

@@ -31,8 +31,13 @@ func Preflight(f Facts) []status.Check { return runChecks(preflight, f) }
 
 func bmcAnswers(f Facts) status.Check {
 	switch {
-	case f.Node.BMC == nil:
+	case f.Node.BMC == nil && f.Registered:
 		return skippedCheck("there is no BMC in site.yaml: a person must switch it on")
+	case f.Node.BMC == nil && f.Asks:
+		return okCheck("there is none in site.yaml, and the node asks on the provisioning network what to boot")
+	case f.Node.BMC == nil:
+		return failedCheck("switch it on, with the network first in its boot order, or add bmc to it in site.yaml; "+
+			"it goes on from there", "it has no BMC in site.yaml, and does not ask on the provisioning network what to boot")
 	case f.Registered:
 		return okCheck("handed over: Ironic speaks to it")
 	}
@@ -48,6 +53,16 @@ func bmcAnswers(f Facts) status.Check {
 }
 
 func macsUnique(f Facts) status.Check {
+	if len(nodeMACs(f.Node)) == 0 && needsBMCMAC(f.Node) && !f.Registered {
+		switch {
+		case f.BootMAC != "":
+			return okCheck("%s, as its BMC says", f.BootMAC)
+		case f.BootMACError != "":
+			return failedCheck("give the node its MAC: macs in site.yaml", "no MAC is known: %s", f.BootMACError)
+		}
+		return waitingCheck("the BMC is asked for its NICs")
+	}
+
 	if len(nodeMACs(f.Node)) == 0 {
 		return skippedCheck("site.yaml names no MAC: the BMC's address says which server it is")
 	}
@@ -65,6 +80,12 @@ func macsUnique(f Facts) status.Check {
 	}
 
 	return okCheck("%d, nobody else's", len(nodeMACs(f.Node)))
+}
+
+// needsBMCMAC reports whether a node can be registered only by a MAC: Metal3 asks for one with Redfish. By IPMI it is
+// found by its BMC's address.
+func needsBMCMAC(n site.Node) bool {
+	return n.BMC != nil && strings.HasPrefix(n.BMC.Address.Scheme(), "redfish")
 }
 
 func addressesFree(f Facts) status.Check {
@@ -163,6 +184,8 @@ func dhcpAlone(f Facts) status.Check {
 func imageFits(f Facts) status.Check {
 	i := f.Image
 	switch {
+	case i.None:
+		return skippedCheck("its BareMetalHost names no image yet")
 	case i.Problem != "":
 		return failedCheck(i.Fix, "%s", i.Problem)
 	case i.Name == "":

@@ -60,7 +60,18 @@ func TestPreflight(t *testing.T) {
 		}, status.CheckFailed, "refuses"},
 		{"BMC is busy", "bmc", func(f *Facts) { f.BMC = bmc.Answer{Verdict: bmc.Busy, Text: "no room", Fix: "wait"} }, status.CheckWaiting, "no room"},
 		{"BMC was not asked", "bmc", func(f *Facts) { f.BMC = bmc.Answer{} }, status.CheckWaiting, "not asked"},
-		{"no BMC", "bmc", func(f *Facts) { f.Node.BMC, f.BMC = nil, bmc.Answer{} }, status.CheckSkipped, "a person must switch it on"},
+		{"no BMC", "bmc", func(f *Facts) { f.Node.BMC, f.BMC = nil, bmc.Answer{} }, status.CheckFailed, "does not ask on the provisioning network"},
+		{"no BMC, and it boots", "bmc", func(f *Facts) { f.Node.BMC, f.BMC, f.Asks = nil, bmc.Answer{}, true }, status.CheckOK, "asks on the provisioning network"},
+		{"no BMC, registered", "bmc", func(f *Facts) { f.Node.BMC, f.BMC, f.Registered = nil, bmc.Answer{}, true }, status.CheckSkipped, "a person must switch it on"},
+		{"no MAC, Redfish", "macs", func(f *Facts) {
+			*f = withoutMACs(*f, "redfish://10.0.0.1/redfish/v1/Systems/1")
+			f.BootMAC = "52:54:00:12:34:02"
+		}, status.CheckOK, "as its BMC says"},
+		{"no MAC, Redfish says none", "macs", func(f *Facts) {
+			*f = withoutMACs(*f, "redfish://10.0.0.1/redfish/v1/Systems/1")
+			f.BootMACError = "none"
+		}, status.CheckFailed, "no MAC is known: none"},
+		{"no MAC, IPMI", "macs", func(f *Facts) { *f = withoutMACs(*f, "ipmi://10.0.0.1") }, status.CheckSkipped, "the BMC's address says which server it is"},
 		{"Ironic has it", "bmc", func(f *Facts) { f.Registered, f.BMC = true, bmc.Answer{} }, status.CheckOK, "Ironic"},
 		{"a twin", "macs", func(f *Facts) { f.DuplicateMACs = map[site.MAC]string{"52:54:00:12:34:02": "host other"} }, status.CheckFailed, "52:54:00:12:34:02 is also that of host other"},
 		{"address taken", "addresses", func(f *Facts) { f.Users[address] = Reply{From: "52:54:00:99:99:99"} }, status.CheckFailed, "10.10.110.21 is used by 52:54:00:99:99:99"},
@@ -116,4 +127,13 @@ func TestNothingAskedIsNotPassed(t *testing.T) { assert.False(t, AllPassed(nil))
 func TestAFailureComesBeforeAWait(t *testing.T) {
 	p, _ := FirstProblem([]status.Check{waitingCheck("a"), failedCheck("fix", "b")})
 	assert.Equal(t, "b", p.Text)
+}
+
+// withoutMACs is of a node of which only the BMC is known.
+func withoutMACs(f Facts, address site.BMCAddress) Facts {
+	f.Node.BootMAC, f.Node.MACs, f.Node.Links = "", nil, nil
+	b := *f.Node.BMC
+	b.Address = address
+	f.Node.BMC = &b
+	return f
 }

@@ -54,6 +54,7 @@ func (e *Engine) updateNodes(
 		var h *fact.Host
 		if api, ok := hosts[string(n.Name)]; ok {
 			h = new(fact.HostOf(&api))
+			h.Paused = h.Paused && !metal3.IsOnHold(&api)
 			st.observe(h, wantedImage(&api), now)
 		} else {
 			st.forgetHost()
@@ -98,6 +99,7 @@ func (e *Engine) updateNodes(
 		r := diagnose.Explain(diagnose.View{
 			Now:       now,
 			Name:      name,
+			FromSite:  e.FromSite == nil || e.FromSite(name),
 			Host:      &h,
 			Appliance: waits,
 			Silent:    silent,
@@ -207,6 +209,7 @@ func (e *Engine) buildView(
 	v := diagnose.View{
 		Name:           string(n.Name),
 		Node:           &n,
+		Applied:        e.Applied != nil && e.Applied(string(n.Name)),
 		Preflight:      st.preflight,
 		Passed:         st.passed,
 		PreflightSince: st.since,
@@ -321,6 +324,8 @@ func (e *Engine) dueOutcome(now time.Time) (Outcome, bool) {
 		if n.Next != "" {
 			o.Message = n.Why
 		}
+
+		o.NeedsPerson = !n.Verified && !st.failing.IsZero() && e.ticked.Sub(st.failing) >= settled
 
 		out.Nodes = append(out.Nodes, o)
 	}

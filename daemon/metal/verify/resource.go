@@ -59,12 +59,14 @@ type Outcome struct {
 
 // NodeOutcome is how one node stands.
 type NodeOutcome struct {
-	Name      string         `json:"name"`
-	Verified  bool           `json:"proven"`
-	Rule      string         `json:"situation,omitempty"` // of docs/why.md
-	Message   string         `json:"message,omitempty"`   // what stands in the way
-	Installed string         `json:"installed,omitempty"` // what was proven: another installation must be proven anew
-	Checks    []status.Check `json:"checks,omitempty"`
+	Name     string `json:"name"`
+	Verified bool   `json:"proven"`
+	Rule     string `json:"situation,omitempty"` // of docs/why.md
+	Message  string `json:"message,omitempty"`   // what stands in the way
+	// NeedsPerson: nothing happens to it before someone has done something.
+	NeedsPerson bool           `json:"needsPerson,omitempty"`
+	Installed   string         `json:"installed,omitempty"` // what was proven: another installation must be proven anew
+	Checks      []status.Check `json:"checks,omitempty"`
 }
 
 // LaunchSpec is the Launch of a site.

@@ -27,6 +27,9 @@ type Facts struct {
 	Netbooted     bool                // it was last seen booting from the network since the appliance started
 	Leased        []netip.Addr        // what it was leased
 	BMC           bmc.Answer          // zero: not asked
+	Asks          bool                // it asked lately on the provisioning network what to boot
+	BootMAC       string              // that the BMC names, of a node without any; "": not asked, or not known
+	BootMACError  string              // why it is not known
 	DuplicateMACs map[site.MAC]string // MACs of the node that something else has as well: what that is
 	Users         map[netip.Addr]Reply
 	Routers       map[netip.Addr]Reply
@@ -54,6 +57,7 @@ type DHCP struct {
 // Image is the operating system that the node is to have.
 type Image struct {
 	Name    string
+	None    bool   // it asks for none yet
 	Bytes   int64  // on a disk; 0: not known
 	Problem string // why it cannot be had
 	Fix     string

@@ -23,7 +23,7 @@ import (
 const (
 	ProposalOff   = "off"
 	ProposalShow  = "show"
-	ProposalApply = "apply" // once, when all hosts are proven and no Provisioning exists
+	ProposalApply = "apply" // once, when proposalDue says so and no Provisioning exists
 )
 
 // Names of the proposal.
@@ -32,6 +32,8 @@ const (
 	ProposalNamespace = v1alpha1.SiteNamespace // of proposed Provisionings
 	proposalOwner     = "firstlight-sizing"
 	proposalApplied   = "applied" // key: when it was
+	proposalSettled   = "settled" // key: since when every node was verified or needed a person
+	proposalDecision  = "decision"
 )
 
 // Proposals shows which clusters the hosts could become.
@@ -41,6 +43,8 @@ type Proposals struct {
 	Reader client.Reader
 	Now    func() time.Time
 	Log    *slog.Logger
+
+	launch func(context.Context) (launchState, error) // nil: as the API has it
 }
 
 // Run proposes every half minute until ctx ends.
@@ -96,16 +100,50 @@ func (r *Proposals) Propose(ctx context.Context) error {
 		return fmt.Errorf("read proposal: %w", err)
 	}
 
-	applied := have.Data[proposalApplied]
-	if r.Proposal == ProposalApply && applied == "" && p.Complete() && len(all.Items) == 0 {
-		if err := r.applyAll(ctx, p); err != nil {
-			return err
-		}
-		applied = r.Now().UTC().Format(time.RFC3339)
-		r.Log.Info("proposed clusters applied", "proposal", p.Sentence)
+	launch, err := r.readLaunch(ctx)
+	if err != nil {
+		return err
 	}
 
-	return r.writeProposal(ctx, p, applied)
+	// Both are kept in the ConfigMap: an operator that is restarted counts on.
+	notes := map[string]string{proposalApplied: have.Data[proposalApplied], proposalDecision: have.Data[proposalDecision]}
+	if notes[proposalApplied] == "" && r.Proposal == ProposalApply && len(all.Items) == 0 {
+		since := settledSince(launch, have.Data[proposalSettled], r.Now())
+		due, sentence := proposalDue(p, launch, since, r.Now())
+		if due {
+			if err := r.applyAll(ctx, p); err != nil {
+				return err
+			}
+			notes[proposalApplied] = r.Now().UTC().Format(time.RFC3339)
+			r.Log.Info("proposed clusters applied", "proposal", p.Sentence, "decision", sentence)
+		}
+
+		notes[proposalDecision] = sentence
+		if !since.IsZero() {
+			notes[proposalSettled] = since.UTC().Format(time.RFC3339)
+		}
+	}
+
+	return r.writeProposal(ctx, p, notes)
+}
+
+func (r *Proposals) readLaunch(ctx context.Context) (launchState, error) {
+	if r.launch != nil {
+		return r.launch(ctx)
+	}
+	return readLaunch(ctx, r.Reader)
+}
+
+// settledSince is since when the launch has been settled: as kept, or from now on; zero if it is not.
+func settledSince(l launchState, kept string, now time.Time) time.Time {
+	since, err := time.Parse(time.RFC3339, kept)
+	switch {
+	case !l.isSettled():
+		return time.Time{}
+	case err != nil || since.After(now):
+		return now
+	}
+	return since
 }
 
 func (r *Proposals) applyAll(ctx context.Context, p sizing.Proposal) error {
@@ -122,14 +160,16 @@ func (r *Proposals) applyAll(ctx context.Context, p sizing.Proposal) error {
 	return set.Apply(ctx, r.Client)
 }
 
-func (r *Proposals) writeProposal(ctx context.Context, p sizing.Proposal, applied string) error {
+func (r *Proposals) writeProposal(ctx context.Context, p sizing.Proposal, notes map[string]string) error {
 	data := map[string]string{
 		"proposal": p.Sentence,
 		"waiting":  strings.Join(p.Waiting, "\n"),
 		"left":     strings.Join(p.Left, "\n"),
 	}
-	if applied != "" {
-		data[proposalApplied] = applied
+	for key, value := range notes {
+		if value != "" {
+			data[key] = value
+		}
 	}
 
 	var documents []string

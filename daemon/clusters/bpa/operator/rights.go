@@ -26,7 +26,8 @@ func NewRights() Rights {
 			rule("bpa.akraino.org", []string{"provisionings/status", "softwares/status"}, "patch"),
 			rule("bpa.akraino.org", []string{"provisionings/finalizers"}, "update"),
 			rule("metal3.io", []string{"baremetalhosts"}, "list", "watch", "patch"),
-			rule("", []string{"pods"}, "list"), // virtual machines of virtlet
+			rule("firstlight.dev", []string{"launches"}, "list"), // how far the nodes of the site are
+			rule("", []string{"pods"}, "list"),                   // virtual machines of virtlet
 			rule("events.k8s.io", []string{"events"}, "create", "patch"),
 		},
 		Own: []rbacv1.PolicyRule{

@@ -54,6 +54,9 @@ func (c *calls) client(of client.WithWatch) client.WithWatch {
 			panic(err)
 		}
 		resource := strings.ToLower(strings.TrimSuffix(kind.Kind, "List")) + "s"
+		if strings.HasSuffix(resource, "chs") {
+			resource = strings.TrimSuffix(resource, "s") + "es"
+		}
 		if sub != "" {
 			resource += "/" + sub
 		}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
@@ -42,6 +43,10 @@ func (r *Provisionings) hostKeys(
 		}
 
 		b := w.host(m)
+		if b != nil && b.Annotations[label.HostKey] != "" { // it was met when the host was verified
+			keys[m.Address] = b.Annotations[label.HostKey]
+			continue
+		}
 		if b == nil || b.Spec.UserData == nil || b.Spec.UserData.Name == "" {
 			continue
 		}
@@ -109,6 +114,10 @@ func (r *Provisionings) adoptNodes(
 	w.logins = map[string]string{}
 	for i, m := range members {
 		if recordedNode(w.record, m) != nil {
+			continue
+		}
+		if b := w.host(m); b != nil && b.Annotations[label.PasswordTaken] == "true" {
+			w.logins[m.Label] = fmt.Sprintf("by the cluster's key; password of %s taken away when the host was verified", p.User)
 			continue
 		}
 		wg.Go(func() {

@@ -44,11 +44,18 @@ const limit = 40 * time.Second
 func Login(ctx context.Context, b site.BMC) Answer {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if b.Address.Scheme() == "ipmi" {
+	switch b.Address.Scheme() {
+	case "ipmi":
 		return loginIPMI(ctx, b)
+	case "redfish", "redfish+http", "redfish+https":
+		return loginRedfish(ctx, b)
 	}
 
-	return loginRedfish(ctx, b)
+	return Answer{
+		Verdict: Unfit,
+		Text:    fmt.Sprintf("this appliance does not speak to BMCs by %s://", sanitize(b.Address.Scheme())),
+		Fix:     "write redfish://ADDRESS/redfish/v1/Systems/ID or ipmi://ADDRESS",
+	}
 }
 
 // addressText is the BMC's address as people know it.

@@ -75,13 +75,25 @@ var unknownMachineRules = []rule{
 	{
 		name:     "removed",
 		meaning:  "a host whose node was taken out of site.yaml",
-		matches:  func(v View) bool { return v.Node == nil },
+		matches:  func(v View) bool { return v.Node == nil && v.FromSite },
 		sentence: func(v View) string { return "is not in site.yaml any more: it is left as it is, " + stateName(v) },
 		next: func(v View) string {
 			return fmt.Sprintf(
 				"to give it up, run: kubectl -n metal3 delete bmh %s (docs/metal.md says what that does)", v.Name,
 			)
 		},
+	},
+	{
+		name:     "external",
+		meaning:  "a host that someone applied as externally provisioned",
+		matches:  func(v View) bool { return v.Node == nil && hostState(v, "externally provisioned") },
+		sentence: fixedSentence("is externally provisioned: the appliance neither installs nor verifies it"),
+	},
+	{
+		name:     "applied",
+		meaning:  "a host that someone applied, a moment ago",
+		matches:  func(v View) bool { return v.Node == nil },
+		sentence: fixedSentence("was applied to the API, and its checks begin"),
 	},
 }
 
@@ -117,6 +129,7 @@ var preflightRules = []rule{
 	{name: "appliance-starting", meaning: "the appliance itself is not ready to hand nodes over",
 		matches:  func(v View) bool { return v.Appliance != "" },
 		sentence: func(v View) string { return "waits for the appliance: " + v.Appliance }},
+	preflightRule("no-bmc", "bmc", "site.yaml gives it no BMC, and it does not boot from the network", ""),
 	preflightRule("bmc-silent", "bmc", "pre-flight: the BMC does not answer", bmc.Silent),
 	preflightRule("bmc-refused", "bmc", "pre-flight: the BMC refuses user or password", bmc.Refused),
 	preflightRule("bmc-unfit", "bmc", "pre-flight: the BMC answers and cannot be used", bmc.Unfit),
@@ -259,6 +272,19 @@ var serviceRules = []rule{
 		},
 		sentence: fixedSentence("is installed, but its firmware does not start the disk: it asks the network again and again what to boot"),
 		next:     fixedNext("look at bootMode in site.yaml (UEFI or legacy must be what the firmware does) and at the firmware's boot order"),
+	},
+	{
+		name:    "switch-on",
+		meaning: "installed, without a BMC that could switch it on again, and silent for three minutes",
+		percent: 90,
+		fails:   true,
+		since:   deployedAt,
+		matches: func(v View) bool {
+			return isSilent(v) && v.Node != nil && v.Node.BMC == nil && v.Now.Sub(v.Host.Deployed) >= step &&
+				v.Now.Sub(v.Host.Deployed) < starting
+		},
+		sentence: fixedSentence("is installed and switched off itself; no BMC can switch it on"),
+		next:     fixedNext("press its power button"),
 	},
 	{
 		name:    "booted-silent",

@@ -25,6 +25,8 @@ type View struct {
 	Now       time.Time
 	Name      string
 	Node      *site.Node // nil: the site does not name it
+	FromSite  bool       // the site once named it
+	Applied   bool       // Node was made from a BareMetalHost that someone applied
 	Appliance string     // what the appliance still waits for before it knows and hands over nodes; "": nothing
 
 	Silent time.Time // the API has not answered for Host since then, so that it is of that time; zero: it does
@@ -90,6 +92,9 @@ func Explain(v View) Diagnosis {
 		r := Diagnosis{Rule: s.name, Sentence: oneLine(s.sentence(v)), Percent: s.percent, Fails: s.fails}
 		if s.next != nil {
 			r.Next = oneLine(s.next(v))
+			if v.Applied && r.Next != "" {
+				r.Next += appliedNote
+			}
 		}
 
 		if s.since != nil {
@@ -108,6 +113,9 @@ func Explain(v View) Diagnosis {
 	}
 	return Diagnosis{Rule: "unknown", Sentence: "nothing is known of it"}
 }
+
+// appliedNote ends every advice about a host that someone applied: advice names the fields of site.yaml.
+const appliedNote = " (of this host its BareMetalHost and its Secrets say that, not site.yaml)"
 
 // transferProgress returns how many of a step's own per cent are done.
 func transferProgress(share int64) func(View) int {

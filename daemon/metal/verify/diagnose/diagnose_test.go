@@ -95,11 +95,15 @@ func cases() map[string]View {
 	return map[string]View{
 		"api-silent":  change(host("provisioning", 5), func(v *View) { v.Silent = time.Date(2026, 3, 1, 10, 4, 5, 0, time.UTC) }),
 		"not-in-site": change(wire("inspecting", 1, discover), func(v *View) { v.Node, v.Host, v.BootTrace.First = nil, nil, ago(7) }),
-		"removed":     change(host("provisioned", 60), func(v *View) { v.Node = nil }),
+		"removed":     change(host("provisioned", 60), func(v *View) { v.Node, v.FromSite = nil, true }),
+		"external":    change(host("externally provisioned", 60), func(v *View) { v.Node = nil }),
+		"applied":     change(host("", 1), func(v *View) { v.Node = nil }),
 		"proven":      change(host("provisioned", 60), func(v *View) { v.Verified = true }),
 		"appliance-starting": change(base(), func(v *View) {
 			v.Appliance, v.Preflight, v.Passed = "control-plane: the API server to answer", nil, false
 		}),
+		"no-bmc":          refusedBy("bmc", "it has no BMC in site.yaml, and does not ask on the provisioning network what to boot", "switch it on", ""),
+		"switch-on":       change(host("provisioned", 5), func(v *View) { v.Node, v.Answer = &site.Node{}, "" }),
 		"bmc-silent":      refusedBy("bmc", "the BMC 10.30.0.101:623 does not answer", "look at the BMC's cable", bmc.Silent),
 		"bmc-refused":     refusedBy("bmc", `the BMC 10.30.0.101:623 refuses the password of user "admin"`, "correct bmc.password", bmc.Refused),
 		"bmc-unfit":       refusedBy("bmc", "the BMC 10.30.0.101:443 has no /redfish/v1/Systems/9", "correct the path of bmc.address", bmc.Unfit),
@@ -178,7 +182,7 @@ func cases() map[string]View {
 		"interrupted":   failed(host("inspecting", 5), "The inspecting state can't be resumed by conductor firstlight. Moving to fail state."),
 		"registration":  change(failed(host("registering", 5), "Failed to get power state for node"), func(v *View) { v.Host.ErrorType = "registration error" }),
 		"error":         failed(host("preparing", 5), "something that nobody has seen yet"),
-		"no-bmc":        host("unmanaged", 5),
+		"unmanaged":     host("unmanaged", 5),
 		"delayed":       change(host("available", 5), func(v *View) { v.Host.Operational = "delayed" }),
 		"registering":   host("registering", 1),
 		"inspected":     host("available", 1),

@@ -243,10 +243,10 @@ func bootProgressText(v View) string {
 
 // progressRules is work that an agent does, or that needs none.
 var progressRules = []rule{
-	{name: "no-bmc", meaning: "site.yaml gives it no BMC", percent: 5, fails: true,
+	{name: "unmanaged", meaning: "its BareMetalHost has no BMC, so that Metal3 does nothing with it", percent: 5, fails: true,
 		matches:  func(v View) bool { return hostState(v, "unmanaged") },
-		sentence: fixedSentence("has no BMC in site.yaml: the appliance cannot switch it on"),
-		next:     fixedNext("add bmc to this node in site.yaml")},
+		sentence: fixedSentence("has no BMC in its BareMetalHost: Metal3 does nothing with it"),
+		next:     fixedNext("give it spec.bmc, or add the server to site.yaml with its MAC")},
 	{name: "delayed", meaning: "the operator works on as many hosts as it may", percent: 10,
 		matches:  func(v View) bool { return v.Host.Operational == "delayed" },
 		sentence: fixedSentence("waits its turn: as many servers as may be are worked on already")},

@@ -18,6 +18,7 @@ const (
 	resetPath    = systemPath + "/Actions/ComputerSystem.Reset"
 	managerPath  = rootPath + "/Managers/1"
 	chassisPath  = rootPath + "/Chassis/1"
+	nicsPath     = systemPath + "/EthernetInterfaces"
 	sessionsPath = rootPath + "/SessionService/Sessions"
 )
 
@@ -104,8 +105,12 @@ func (h *Server) serveOther(w http.ResponseWriter, r *http.Request, path string)
 		),
 		rootPath + "/SessionService": sessionService(),
 		sessionsPath:                 collection("#SessionCollection.SessionCollection", sessionsPath),
-		managerPath:                  manager(),
-		chassisPath:                  chassis(),
+		nicsPath: collection(
+			"#EthernetInterfaceCollection.EthernetInterfaceCollection", nicsPath, nicsPath+"/1",
+		),
+		nicsPath + "/1": h.nic(),
+		managerPath:     manager(),
+		chassisPath:     chassis(),
 	}
 	if body, there := static[path]; there && r.Method == http.MethodGet {
 		h.count(func(c *Counters) { c.BMCReads++ })

@@ -34,6 +34,9 @@ func (h *Server) inventory() object {
 		first = disks[0]
 	}
 
+	h.mu.Lock()
+	inBand := h.inBand
+	h.mu.Unlock()
 	nic := object{
 		"name": "eth0", "mac_address": h.MAC, "ipv4_address": h.reportedAddr(),
 		"ipv6_address": nil, "has_carrier": true, "lldp": nil,
@@ -60,7 +63,7 @@ func (h *Server) inventory() object {
 			},
 			"boot":          object{"current_boot_mode": "uefi", "pxe_interface": h.MAC},
 			"hostname":      h.Name,
-			"bmc_address":   "0.0.0.0",
+			"bmc_address":   orDefault(inBand, "0.0.0.0"),
 			"bmc_v6address": "::/0",
 			"bmc_mac":       nil,
 		},

@@ -53,20 +53,21 @@ func (h *Server) system() object {
 		), "BootSourceOverrideTarget@Redfish.AllowableValues": bootTargets(),
 	}
 	return object{
-		"@odata.id":        systemPath,
-		"@odata.type":      "#ComputerSystem.v1_10_0.ComputerSystem",
-		"Id":               "1",
-		"Name":             h.Name,
-		"UUID":             uuid(h.index),
-		"SystemType":       "Physical",
-		"Manufacturer":     manufacturer,
-		"Model":            model,
-		"SerialNumber":     h.serial(),
-		"PowerState":       power,
-		"Status":           object{"State": "Enabled", "Health": "OK"},
-		"Boot":             boot,
-		"MemorySummary":    object{"TotalSystemMemoryGiB": memory >> 30},
-		"ProcessorSummary": object{"Count": 2},
+		"@odata.id":          systemPath,
+		"@odata.type":        "#ComputerSystem.v1_10_0.ComputerSystem",
+		"Id":                 "1",
+		"Name":               h.Name,
+		"UUID":               uuid(h.index),
+		"SystemType":         "Physical",
+		"Manufacturer":       manufacturer,
+		"Model":              model,
+		"SerialNumber":       h.serial(),
+		"PowerState":         power,
+		"Status":             object{"State": "Enabled", "Health": "OK"},
+		"Boot":               boot,
+		"MemorySummary":      object{"TotalSystemMemoryGiB": memory >> 30},
+		"ProcessorSummary":   object{"Count": 2},
+		"EthernetInterfaces": odataLink(nicsPath),
 		"Actions": object{"#ComputerSystem.Reset": object{
 			"target":                            resetPath,
 			"ResetType@Redfish.AllowableValues": resetTypes(),
@@ -75,6 +76,20 @@ func (h *Server) system() object {
 			"ManagedBy": []object{odataLink(managerPath)},
 			"Chassis":   []object{odataLink(chassisPath)},
 		},
+	}
+}
+
+// nic is the one NIC that a server has.
+func (h *Server) nic() object {
+	return object{
+		"@odata.id":        nicsPath + "/1",
+		"@odata.type":      "#EthernetInterface.v1_5_0.EthernetInterface",
+		"Id":               "1",
+		"Name":             "NIC",
+		"MACAddress":       h.MAC,
+		"LinkStatus":       "LinkUp",
+		"InterfaceEnabled": true,
+		"Status":           object{"State": "Enabled", "Health": "OK"},
 	}
 }
 

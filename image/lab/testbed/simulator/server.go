@@ -30,6 +30,7 @@ type Server struct {
 	events   []Event
 	running  *powerOnPeriod // nil: switched off
 	override override
+	inBand   string          // address of its BMC as its own system sees it; "": it sees none
 	netFirst bool            // its firmware boots the network before its disk, and begins again when there is nothing
 	sessions map[string]bool // tokens of the BMC
 }
@@ -217,6 +218,24 @@ func (h *Server) Power(on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.power(on)
+}
+
+// SwitchOn is Power of another BMC than the server's own Redfish: it boots from the network or from its disk.
+func (h *Server) SwitchOn(network bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.override = override{}
+	if network {
+		h.override = override{Target: "Pxe", Enabled: "Once"}
+	}
+	h.power(true)
+}
+
+// SetInBandBMC makes the server's system see a BMC with this address.
+func (h *Server) SetInBandBMC(address string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.inBand = address
 }
 
 // SetNetworkFirst gives the host a firmware that boots the network before its disk, again and again while neither has

@@ -21,19 +21,14 @@ func (h *Server) SiteEntry(more ...string) string {
 	return out.String()
 }
 
-// usualAddresses is how many hosts a site has addresses for that says nothing of its network, some of which are for
-// unknown machines.
-const usualAddresses = 80
-
 // SiteDocument is a site document of all hosts, the provisioning network on the NIC named.
 func (f *Simulator) SiteDocument(nic string, more ...string) string {
 	var out strings.Builder
-	network := "interface: " + nic
-	if len(f.hosts) > usualAddresses {
-		network += ", cidr: 172.22.0.0/22, dhcp: {range: 172.22.0.10-172.22.3.250}"
+	room := ""
+	if len(f.hosts) > 91 { // the default range
+		room = ", cidr: 172.22.0.0/20, dhcp: {range: 172.22.1.0-172.22.15.250}"
 	}
-
-	fmt.Fprintf(&out, "name: fleet\nnetworks: {provisioning: {%s}}\nnodes:\n", network)
+	fmt.Fprintf(&out, "name: fleet\nnetworks: {provisioning: {interface: %s%s}}\nnodes:\n", nic, room)
 	for _, h := range f.hosts {
 		out.WriteString(h.SiteEntry(more...))
 	}

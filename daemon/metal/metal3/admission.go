@@ -1,0 +1,137 @@
+package metal3
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets/label"
+)
+
+// Names of the admission policies for hosts that are not in service yet, and of their bindings.
+const (
+	NamespacePolicyName = "hosts-namespace.firstlight.dev"
+	HoldPolicyName      = "hosts-checked.firstlight.dev"
+)
+
+// AdmissionPolicies are the rules by which any host enters, whoever applies it: hosts have one namespace, nothing is
+// powered on or installed before it was checked, and no disk is cleaned that nobody named.
+func AdmissionPolicies() []client.Object {
+	return append(namespacePolicy(), holdPolicy()...)
+}
+
+func hostRule(operations ...admissionv1.OperationType) *admissionv1.MatchResources {
+	return &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+		RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: operations,
+			Rule: admissionv1.Rule{
+				APIGroups:   []string{"metal3.io"},
+				APIVersions: []string{"*"},
+				Resources:   []string{"baremetalhosts"},
+			},
+		},
+	}}}
+}
+
+// namespacePolicy refuses hosts where the operator does not look: it watches one namespace, and Ironic and the backups
+// on DATA know hosts by their names alone.
+func namespacePolicy() []client.Object {
+	kind := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind}
+	}
+	return []client.Object{
+		&admissionv1.ValidatingAdmissionPolicy{
+			TypeMeta:   kind("ValidatingAdmissionPolicy"),
+			ObjectMeta: metav1.ObjectMeta{Name: NamespacePolicyName},
+			Spec: admissionv1.ValidatingAdmissionPolicySpec{
+				FailurePolicy:    ptr.To(admissionv1.Fail),
+				MatchConstraints: hostRule(admissionv1.Create),
+				Validations: []admissionv1.Validation{{
+					Expression: `request.namespace == '` + Namespace + `'`,
+					MessageExpression: `'this appliance installs the hosts of namespace ` + Namespace +
+						` only, and no one would look at this one in ' + request.namespace + ': ` +
+						`apply it and the Secrets that it names with kubectl -n ` + Namespace + ` apply'`,
+				}},
+			},
+		},
+		&admissionv1.ValidatingAdmissionPolicyBinding{
+			TypeMeta:   kind("ValidatingAdmissionPolicyBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: NamespacePolicyName},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        NamespacePolicyName,
+				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			},
+		},
+	}
+}
+
+// CEL of the hold policy. Status is read from the old object: what a request says of the status is dropped later.
+const (
+	annotated = `has(object.metadata.annotations)`
+	isPaused  = annotated + ` && '` + annotationPaused + `' in object.metadata.annotations`
+	isRestore = annotated + ` && '` + annotationStatus + `' in object.metadata.annotations`
+	clearedIs = annotated + ` && '` + label.Cleared + `' in object.metadata.annotations` +
+		` ? object.metadata.annotations['` + label.Cleared + `'] : ''`
+	imageIs  = `has(object.spec.image) && has(object.spec.image.url) ? object.spec.image.url : ''`
+	external = `has(object.spec.externallyProvisioned) && object.spec.externallyProvisioned`
+	stateIs  = `oldObject != null && has(oldObject.status) && has(oldObject.status.provisioning)` +
+		` && has(oldObject.status.provisioning.state) ? oldObject.status.provisioning.state : ''`
+	installedIs = `oldObject != null && has(oldObject.status) && has(oldObject.status.provisioning)` +
+		` && has(oldObject.status.provisioning.image) && has(oldObject.status.provisioning.image.url)` +
+		` ? oldObject.status.provisioning.image.url : ''`
+
+	// isNew: not even its registration was cleared, which powers it on.
+	isNew = `request.operation == 'CREATE' && (` + clearedIs + `) == ''`
+	// isPending: it has an image that it was not cleared for. One that was being installed when this policy came
+	// continues.
+	isPending = `(` + imageIs + `) != '' && (` + imageIs + `) != (` + clearedIs + `)` +
+		` && (` + imageIs + `) != (` + installedIs + `)` +
+		` && !((` + stateIs + `) == 'provisioning' && (` + clearedIs + `) == '')`
+	holds = `!(` + isPaused + `) && !(` + isRestore + `) && !(` + external + `)` +
+		` && !has(object.metadata.deletionTimestamp) && ((` + isNew + `) || (` + isPending + `))`
+	cleans = `!has(object.spec.automatedCleaningMode) || object.spec.automatedCleaningMode != 'disabled'`
+
+	addPause = `(` + annotated + ` ? [] : [JSONPatch{op: "add", path: "/metadata/annotations", value: {}}])` +
+		` + [JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey("` + annotationPaused + `"),` +
+		` value: "` + label.Hold + `"}]`
+	addMode = `[JSONPatch{op: "add", path: "/spec/automatedCleaningMode", value: "disabled"}]`
+)
+
+// holdPolicy pauses a host that someone else creates, or gives an image, until the appliance has checked it: pre-flight
+// before it is powered on, its disk before it is written to. Pausing is Metal3's own way to have a host left alone, so
+// this holds while the daemon is down. The daemon clears hosts by an annotation, and its own like all others.
+//
+// It also switches automated cleaning off, which would erase the partition tables of all disks of a host.
+func holdPolicy() []client.Object {
+	kind := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind}
+	}
+	return []client.Object{
+		&admissionv1.MutatingAdmissionPolicy{
+			TypeMeta:   kind("MutatingAdmissionPolicy"),
+			ObjectMeta: metav1.ObjectMeta{Name: HoldPolicyName},
+			Spec: admissionv1.MutatingAdmissionPolicySpec{
+				FailurePolicy:      ptr.To(admissionv1.Fail),
+				ReinvocationPolicy: admissionv1.IfNeededReinvocationPolicy,
+				MatchConstraints:   hostRule(admissionv1.Create, admissionv1.Update),
+				// For some seconds after it started the API server cannot change an object by a policy, and refuses
+				// those that one matches. The appliance's own hosts match none.
+				MatchConditions: []admissionv1.MatchCondition{{
+					Name:       "unchecked",
+					Expression: `(` + holds + `) || (` + cleans + `)`,
+				}},
+				Mutations: []admissionv1.Mutation{{
+					PatchType: admissionv1.PatchTypeJSONPatch,
+					JSONPatch: &admissionv1.JSONPatch{Expression: `((` + holds + `) ? ` + addPause + ` : [])` +
+						` + ((` + cleans + `) ? ` + addMode + ` : [])`},
+				}},
+			},
+		},
+		&admissionv1.MutatingAdmissionPolicyBinding{
+			TypeMeta:   kind("MutatingAdmissionPolicyBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: HoldPolicyName},
+			Spec:       admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: HoldPolicyName},
+		},
+	}
+}

@@ -1,0 +1,189 @@
+package metal3
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
+)
+
+// hostAPI is a real API server with BareMetalHosts and the appliance's policies, without an operator.
+type hostAPI struct {
+	t          *testing.T
+	client     client.Client
+	kubectl    string
+	kubeconfig string
+	transcript strings.Builder
+}
+
+func newHostAPI(t *testing.T) *hostAPI {
+	t.Helper()
+	server := sandbox.APIServer(t)
+	kubectl, err := sandbox.BuildProgram(t.Context(), "kubernetes")
+	require.NoError(t, err)
+	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
+	require.NoError(t, err)
+	scheme, err := Scheme()
+	require.NoError(t, err)
+	a := &hostAPI{t: t, kubectl: kubectl, kubeconfig: server.Kubeconfig}
+	a.client, err = client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+
+	crd, err := sandbox.HostDefinition(t.Context())
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "crd.yaml")
+	require.NoError(t, os.WriteFile(file, crd, 0o600))
+	a.must("create", "-f", file)
+	a.must("wait", "--for=condition=Established", "crd/baremetalhosts.metal3.io", "--timeout=60s")
+	a.must("create", "namespace", Namespace)
+
+	set, err := apply.New("test", append(Policy(), AdmissionPolicies()...)...)
+	require.NoError(t, err)
+	require.NoError(t, set.Apply(t.Context(), a.client))
+	// The policies hold some moments after they were written.
+	probe := filepath.Join(t.TempDir(), "probe.yaml")
+	require.NoError(t, os.WriteFile(probe, []byte(`{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost,
+metadata: {name: probe, namespace: metal3}, spec: {online: true}}`), 0o600))
+	last := ""
+	require.Eventually(t, func() bool {
+		out, err := a.run("apply", "--dry-run=server", "-o", "yaml", "-f", probe)
+		elsewhere, refused := a.run("apply", "--dry-run=server", "-n", "default", "-f", "document.yaml")
+		if said := out + elsewhere; said != last {
+			t.Log(said)
+			last = said
+		}
+		return err == nil && strings.Contains(out, label.Hold) && refused != nil
+	}, 5*time.Minute, time.Second)
+	return a
+}
+
+func (a *hostAPI) run(args ...string) (string, error) {
+	cmd := exec.CommandContext(a.t.Context(), a.kubectl, append([]string{"kubectl", "--kubeconfig", a.kubeconfig}, args...)...)
+	cmd.Dir = "testdata"
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (a *hostAPI) must(args ...string) string {
+	a.t.Helper()
+	out, err := a.run(args...)
+	require.NoError(a.t, err, "%s", out)
+	return out
+}
+
+// record runs kubectl as the page shows it.
+func (a *hostAPI) record(args ...string) string {
+	out, _ := a.run(args...)
+	a.transcript.WriteString("$ kubectl " + strings.Join(args, " ") + "\n" + out)
+	return out
+}
+
+func (a *hostAPI) host(name string) metal3api.BareMetalHost {
+	a.t.Helper()
+	var h metal3api.BareMetalHost
+	require.NoError(a.t, a.client.Get(a.t.Context(), client.ObjectKey{Namespace: Namespace, Name: name}, &h))
+	return h
+}
+
+// TestTheDocumentsObjectsAreAcceptedAndHeld applies the document's Secret and BareMetalHost with kubectl: refused with
+// a way out in a namespace that nobody looks at, accepted in the other, and paused until it was checked.
+func TestTheDocumentsObjectsAreAcceptedAndHeld(t *testing.T) {
+	a := newHostAPI(t)
+	out := a.record("apply", "-f", "document.yaml")
+	assert.Contains(t, out, "kubectl -n metal3 apply", "no way out")
+	out = a.record("-n", "metal3", "apply", "-f", "document.yaml")
+	assert.Contains(t, out, "baremetalhost.metal3.io/compute-1 created")
+
+	h := a.host("compute-1")
+	assert.Equal(t, label.Hold, h.Annotations[annotationPaused], "it would be powered on unchecked")
+	assert.Equal(t, metal3api.CleaningModeDisabled, h.Spec.AutomatedCleaningMode, "its disks would be cleaned")
+	assert.NotNil(t, h.Spec.Image)
+	checkPage(t, "applied", a.transcript.String())
+
+	// Taking the annotation away by hand does not switch it on.
+	a.must("-n", "metal3", "annotate", "bmh", "compute-1", annotationPaused+"-")
+	assert.Equal(t, label.Hold, a.host("compute-1").Annotations[annotationPaused])
+}
+
+// TestAnImageIsCheckedHoweverItComes: a host that is registered and gets an image later is held as well, whoever gives
+// it and in however many requests; what was cleared, installed or is being restored is not.
+func TestAnImageIsCheckedHoweverItComes(t *testing.T) {
+	const url = "http://172.22.0.1:6180/images/debian-13.raw"
+	a := newHostAPI(t)
+	file := filepath.Join(t.TempDir(), "host.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost,
+metadata: {name: later, annotations: {firstlight.dev/cleared: registration}},
+spec: {online: true, automatedCleaningMode: metadata}}`), 0o600))
+	a.must("-n", "metal3", "apply", "-f", file)
+	h := a.host("later")
+	require.NotContains(t, h.Annotations, annotationPaused, "its registration was cleared")
+	require.Equal(t, metal3api.CleaningModeDisabled, h.Spec.AutomatedCleaningMode)
+
+	setStatus := func(state metal3api.ProvisioningState, image string) {
+		h := a.host("later")
+		h.Status.Provisioning.State = state
+		h.Status.Provisioning.Image.URL = image
+		h.Status.OperationalStatus, h.Status.ErrorType = "OK", ""
+		require.NoError(t, a.client.Status().Update(t.Context(), &h))
+	}
+	patch := func(text string) {
+		t.Helper()
+		a.must("-n", "metal3", "patch", "bmh", "later", "--type=merge", "-p", text)
+	}
+	held := func() bool { return a.host("later").Annotations[annotationPaused] == label.Hold }
+	image := `{"spec":{"image":{"url":"` + url + `","checksum":"x"}}}`
+	release := `{"metadata":{"annotations":{"` + annotationPaused + `":null}}}`
+
+	setStatus(metal3api.StateAvailable, "")
+	patch(image)
+	assert.True(t, held(), "an image that came later is installed unchecked")
+	patch(release)
+	assert.True(t, held(), "released before it was cleared")
+	patch(`{"metadata":{"annotations":{"` + annotationPaused + `":null,"` + label.Cleared + `":"` + url + `"}}}`)
+	assert.False(t, held(), "held although it was cleared")
+
+	setStatus(metal3api.StateProvisioned, url)
+	patch(`{"metadata":{"annotations":{"` + label.Cleared + `":null}},"spec":{"description":"x"}}`)
+	assert.False(t, held(), "held although that image is on its disk")
+
+	setStatus(metal3api.StateProvisioning, "")
+	patch(`{"spec":{"description":"y"}}`)
+	assert.False(t, held(), "an installation of before the policy is interrupted")
+
+	setStatus(metal3api.StateProvisioned, url)
+	out, err := a.run("-n", "metal3", "patch", "bmh", "later", "--type=merge", "-p", `{"spec":{"image":{"url":"http://172.22.0.1/other"}}}`)
+	assert.Error(t, err, out)
+	a.must("-n", "metal3", "annotate", "bmh", "later", AllowWipe+"=http://172.22.0.1/other")
+	patch(`{"spec":{"image":{"url":"http://172.22.0.1/other"}}}`)
+	assert.True(t, held(), "another image is installed unchecked")
+}
+
+// checkPage compares a block of docs/metal.md with what was printed.
+func checkPage(t *testing.T, name, printed string) {
+	t.Helper()
+	const page = "../../../docs/metal.md"
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	begin, end := "<!-- begin "+name+" -->\n```\n", "```\n<!-- end -->"
+	before, rest, found := strings.Cut(string(text), begin)
+	require.True(t, found, "docs/metal.md has no block %s", name)
+	block, after, found := strings.Cut(rest, end)
+	require.True(t, found)
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(before+begin+printed+end+after), 0o644))
+		return
+	}
+	assert.Equal(t, printed, block, "docs/metal.md; -update writes it")
+}

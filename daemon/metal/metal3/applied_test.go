@@ -1,0 +1,226 @@
+package metal3
+
+import (
+	"encoding/base64"
+	"io"
+	"log/slog"
+	"mime"
+	"mime/multipart"
+	"net/mail"
+	"strings"
+	"testing"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
+)
+
+var appliedImage = metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw", Checksum: "00", ChecksumType: "sha256"}
+
+// applied is a host of kubectl as the API server has it, on hold or not.
+func applied(held bool, change func(*metal3api.BareMetalHost)) *metal3api.BareMetalHost {
+	h := host("compute-1", "", metal3api.StateNone)
+	h.Spec.BMC = metal3api.BMCDetails{Address: "ipmi://172.31.1.17", CredentialsName: "compute-1-bmc-secret"}
+	h.Spec.Image, h.Status.HardwareDetails = appliedImage.DeepCopy(), nil
+	h.Annotations = map[string]string{}
+	if held {
+		h.Annotations[annotationPaused] = label.Hold
+	}
+	if change != nil {
+		change(&h)
+	}
+	return &h
+}
+
+// inspectedWith completes a host by its inspection.
+func inspectedWith(disks ...metal3api.Storage) func(*metal3api.BareMetalHost) {
+	return func(h *metal3api.BareMetalHost) {
+		h.Status.Provisioning.State = metal3api.StateAvailable
+		h.Status.HardwareDetails = &metal3api.HardwareDetails{
+			Storage: disks,
+			NIC:     []metal3api.NIC{{MAC: "52:54:00:00:00:02"}, {MAC: "52:54:00:00:00:01", PXE: true}},
+		}
+	}
+}
+
+var oneDisk = metal3api.Storage{Name: "/dev/sda", SerialNumber: "S1", SizeBytes: 480 << 30}
+
+// TestAppliedHostsGoTheWayOfTheSitesNodes: whatever the order in which a host is applied, registered and given its
+// image, its steps are those of a node of the site, and the patch of each leaves nothing to the operator's guess.
+func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
+	blank, full := Contents{"/dev/sda": {}}, Contents{"/dev/sda": {Kinds: []string{"gpt", "ext4"}, Fingerprint: "data-00000000000a"}}
+	wanted := func(h *metal3api.BareMetalHost) {
+		h.Spec.Image = nil
+		h.Annotations[label.Wanted] = `{"url":"` + appliedImage.URL + `","checksum":"00","checksumType":"sha256"}`
+	}
+	both := func(all ...func(*metal3api.BareMetalHost)) func(*metal3api.BareMetalHost) {
+		return func(h *metal3api.BareMetalHost) {
+			for _, change := range all {
+				change(h)
+			}
+		}
+	}
+	noImage := func(h *metal3api.BareMetalHost) { h.Spec.Image = nil }
+	live := func(h *metal3api.BareMetalHost) { h.Status.Provisioning.State = metal3api.StateProvisioned }
+	for name, c := range map[string]struct {
+		have   *metal3api.BareMetalHost
+		found  Contents
+		same   string
+		step   Step
+		reason Reason
+	}{
+		"new":                         {have: applied(true, nil), step: StepRegister},
+		"new, without image":          {have: applied(true, noImage), step: StepRegister},
+		"being registered":            {have: applied(false, wanted), step: StepWait},
+		"image in one request, later": {have: applied(true, inspectedWith(oneDisk)), found: blank, step: StepImage},
+		"inspected, image put aside":  {have: applied(false, both(inspectedWith(oneDisk), wanted)), found: blank, step: StepImage},
+		"inspected, no image":         {have: applied(false, both(inspectedWith(oneDisk), noImage)), found: blank, step: StepApply},
+		"its image was taken back":    {have: applied(true, both(inspectedWith(oneDisk), noImage)), found: blank, step: StepRelease},
+		"disk not empty":              {have: applied(true, inspectedWith(oneDisk)), found: full, step: StepHold, reason: ReasonDiskNotEmpty},
+		"two disks": {have: applied(true, inspectedWith(oneDisk, metal3api.Storage{Name: "/dev/sdb"})), found: blank,
+			step: StepHold, reason: ReasonDiskAmbiguous},
+		"the BMC of another host": {have: applied(true, nil), same: "node-1", step: StepHold, reason: ReasonDecision},
+		"in service":              {have: applied(false, both(inspectedWith(oneDisk), live)), step: StepApply},
+		"another image for it": {have: applied(true, both(inspectedWith(oneDisk), live, func(h *metal3api.BareMetalHost) {
+			h.Annotations[AllowWipe] = appliedImage.URL
+		})), found: full, step: StepImage},
+	} {
+		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: c.have, SameBMC: c.same}, keysOnly())
+		require.NoError(t, err, name)
+		rec := HostBackup{Host: *c.have}
+		d := decide(n, c.have, rec, c.found)
+		assert.Equal(t, c.step, d.Step, "%s: %s", name, d.Sentence)
+		assert.Equal(t, c.reason, d.Reason, "%s: %s", name, d.Sentence)
+	}
+}
+
+func keysOnly() Appliance {
+	return Appliance{
+		Key: "ssh-ed25519 AAAA appliance",
+		HostKey: func(site.Name) (vault.KeyPair, error) {
+			return vault.KeyPair{Private: "PRIVATE", Public: "PUBLIC"}, nil
+		},
+	}
+}
+
+func TestAppliedPatches(t *testing.T) {
+	patch := func(step Step, have *metal3api.BareMetalHost) string {
+		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have, UserData: []byte("#!/bin/sh\n")}, keysOnly())
+		require.NoError(t, err)
+		p, err := appliedPatch(step, n, have)
+		require.NoError(t, err)
+		text, err := yaml.Marshal(p)
+		require.NoError(t, err)
+		return string(text)
+	}
+	assert.Equal(t, `metadata:
+  annotations:
+    baremetalhost.metal3.io/paused: null
+    firstlight.dev/cleared: registration
+    firstlight.dev/image: http://172.22.0.1:6180/images/debian-13.raw
+    firstlight.dev/wanted-image: '{"url":"http://172.22.0.1:6180/images/debian-13.raw","checksum":"00","checksumType":"sha256"}'
+  resourceVersion: ""
+spec:
+  image: null
+`, patch(StepRegister, applied(true, nil)))
+	assert.Equal(t, `metadata:
+  annotations:
+    baremetalhost.metal3.io/paused: null
+    firstlight.dev/cleared: http://172.22.0.1:6180/images/debian-13.raw
+    firstlight.dev/wanted-image: null
+  resourceVersion: ""
+spec:
+  bootMACAddress: "52:54:00:00:00:01"
+  image:
+    checksum: "00"
+    checksumType: sha256
+    format: null
+    url: http://172.22.0.1:6180/images/debian-13.raw
+  metaData:
+    name: compute-1-firstlight-meta-data
+    namespace: metal3
+  rootDeviceHints:
+    serialNumber: S1
+  userData:
+    name: compute-1-firstlight-user-data
+    namespace: metal3
+`, patch(StepImage, applied(true, inspectedWith(oneDisk))))
+	assert.Equal(t, "null\n", patch(StepApply, applied(false, func(h *metal3api.BareMetalHost) { h.Spec.BootMACAddress = "52:54:00:00:00:01" })))
+}
+
+// TestTheAppliancesKeysFollowAHostsOwnUserData reads what is merged as cloud-init does: as a MIME message, whose parts
+// are told apart by what they begin with.
+func TestTheAppliancesKeysFollowAHostsOwnUserData(t *testing.T) {
+	keys, err := keyData("compute-1", keysOnly())
+	require.NoError(t, err)
+	parts := func(text string) []string {
+		message, err := mail.ReadMessage(strings.NewReader(text))
+		require.NoError(t, err)
+		kind, params, err := mime.ParseMediaType(message.Header.Get("Content-Type"))
+		require.NoError(t, err)
+		require.Equal(t, "multipart/mixed", kind)
+		var all []string
+		for r := multipart.NewReader(message.Body, params["boundary"]); ; {
+			part, err := r.NextPart()
+			if err == io.EOF {
+				return all
+			}
+			require.NoError(t, err)
+			body, err := io.ReadAll(part)
+			require.NoError(t, err)
+			if part.Header.Get("Content-Transfer-Encoding") == "base64" {
+				body, err = base64.StdEncoding.DecodeString(strings.ReplaceAll(string(body), "\n", ""))
+				require.NoError(t, err)
+			}
+			all = append(all, string(body))
+		}
+	}
+	for _, own := range []string{"#cloud-config\nhostname: größer\n", "#!/bin/sh\necho hello\n", "#include\nhttp://x/y\n", "## template: jinja\n#cloud-config\n"} {
+		merged, ok := mergeUserData(own, keys)
+		require.True(t, ok, own)
+		assert.Equal(t, []string{own, keys}, parts(merged))
+	}
+	nested, ok := mergeUserData("Content-Type: multipart/mixed; boundary=\"x\"\nMIME-Version: 1.0\n\n--x\n\n#!/bin/sh\n--x--\n", keys)
+	require.True(t, ok)
+	assert.Len(t, parts(nested), 2)
+	merged, ok := mergeUserData(" \n", keys)
+	assert.True(t, ok)
+	assert.Equal(t, keys, merged)
+	for _, own := range []string{`{"ignition": {"version": "3.4.0"}}`, "\x1f\x8b\x08"} {
+		_, ok := mergeUserData(own, keys)
+		assert.False(t, ok, own)
+	}
+}
+
+// TestTheSiteIsRememberedOfItsHosts: only a host that a site once named is called one that it names no more, also when
+// its labels are gone; records of before know it by the label.
+func TestTheSiteIsRememberedOfItsHosts(t *testing.T) {
+	b := Backups{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	named, other := host("named", "", metal3api.StateProvisioned), host("other", "", metal3api.StateProvisioned)
+	named.Labels = map[string]string{LabelSite: "rack-7"}
+	require.NoError(t, b.Save(&named))
+	require.NoError(t, b.Save(&other))
+	named.Labels = nil
+	require.NoError(t, b.Save(&named))
+	records, err := b.Read()
+	require.NoError(t, err)
+	assert.False(t, IsApplied(&named, records["named"], false))
+	assert.True(t, IsApplied(&other, records["other"], false))
+	assert.False(t, IsApplied(&other, records["other"], true), "the site names it")
+	require.NoError(t, b.Save(&named), "and again")
+}
+
+func TestSecretsOfAppliedHostsAreRestored(t *testing.T) {
+	b := SecretBackups{Dir: t.TempDir() + "/hosts"}
+	assert.Nil(t, b.Read("compute-1"))
+	require.NoError(t, b.Save("compute-1", "compute-1-bmc-secret", map[string][]byte{"username": []byte("admin"), "password": []byte("x")}))
+	got := b.Read("compute-1")
+	require.NotNil(t, got)
+	assert.Equal(t, "compute-1-bmc-secret", got.Name)
+	assert.Equal(t, "admin", string(got.Data["username"]))
+}

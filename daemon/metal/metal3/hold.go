@@ -1,0 +1,63 @@
+package metal3
+
+import (
+	"fmt"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/label"
+)
+
+// clearedRegistration is the value of label.Cleared by which a host may be registered and inspected; an image's URL
+// allows that image besides.
+const clearedRegistration = "registration"
+
+// IsOnHold reports whether the admission policy paused a host until it was checked (AdmissionPolicies).
+func IsOnHold(h *metal3api.BareMetalHost) bool { return h.Annotations[annotationPaused] == label.Hold }
+
+// IsUnregistered reports whether a host is on hold and the operator has never acted on it: nothing was powered on.
+func IsUnregistered(h *metal3api.BareMetalHost) bool {
+	return IsOnHold(h) && h.Status.Provisioning.State == metal3api.StateNone
+}
+
+// withoutHold is a host as it is for Metal3 until it is released: without the image that it waits for. nil stays nil.
+func withoutHold(h *metal3api.BareMetalHost) *metal3api.BareMetalHost {
+	if h == nil || !IsOnHold(h) {
+		return h
+	}
+
+	h = h.DeepCopy()
+	delete(h.Annotations, annotationPaused)
+	if !InService(h) || h.Annotations[AllowWipe] != "" {
+		h.Spec.Image = nil
+	}
+
+	return h
+}
+
+// decide is Next for any host, on hold or not. A host on hold is inspected before it is known whether it may have its
+// image, so it is registered without.
+func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Contents) Decision {
+	switch {
+	case rec.isAdopted():
+	case n.SameBMC != "":
+		return holdFor(ReasonDecision, "its BMC is also that of host %s; "+
+			"correct spec.bmc.address of the wrong one, or delete that host", n.SameBMC)
+	case n.Own == "" && have != nil && IsOnHold(have) && have.DeletionTimestamp != nil:
+		return Decision{Step: StepRelease}
+	case n.Own == "" && have != nil && IsOnHold(have) && !InService(have) && have.Status.HardwareDetails == nil:
+		return Decision{Step: StepRegister}
+	case n.Applied && have != nil && n.Host.Spec.Image == nil && IsOnHold(have):
+		return Decision{Step: StepRelease} // its owner took the image back
+	case n.Applied && have != nil && n.Host.Spec.Image == nil:
+		return Decision{Step: StepApply} // it waits for whoever gives it an image
+	}
+
+	d := Next(n, withoutHold(have), rec, found)
+	if n.Applied && (d.Reason == ReasonDiskNotEmpty || d.Reason == ReasonInstalled) {
+		d.Sentence += fmt.Sprintf("; this host is not in site.yaml: give that value of overwrite to its annotation %s",
+			Overwrite)
+	}
+
+	return d
+}
