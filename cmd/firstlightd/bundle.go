@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon"
@@ -28,12 +29,19 @@ down and with the daemon dead. FILE is firstlight-TIME.tar.gz here unless given;
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c := daemon.NewCollector(cmd.Context(), socket)
 			if len(args) == 1 && args[0] == "-" {
+				if isTerminal(cmd.OutOrStdout()) {
+					return errors.New("bundle: an archive is not for a screen; redirect it (firstlightd bundle - > bundle.tar.gz), or name a file")
+				}
 				return c.Write(cmd.Context(), cmd.OutOrStdout())
 			}
 
 			name := fmt.Sprintf("firstlight-%s.tar.gz", time.Now().UTC().Format("20060102T150405Z"))
 			if len(args) == 1 {
 				name = args[0]
+			}
+
+			if err := checkAbsent(name); err != nil {
+				return err
 			}
 
 			size, err := writeAtomically(name, func(w io.Writer) error { return c.Write(cmd.Context(), w) })
@@ -52,6 +60,24 @@ down and with the daemon dead. FILE is firstlight-TIME.tar.gz here unless given;
 	return cmd
 }
 
+// isTerminal reports whether what is written goes to a screen.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// checkAbsent refuses a file that exists: what it holds may be the only bundle of an earlier fault.
+func checkAbsent(name string) error {
+	if _, err := os.Lstat(name); err == nil {
+		return fmt.Errorf("bundle: %s exists; name another file, or remove it", name)
+	}
+	return nil
+}
+
 // writeAtomically writes a file for its owner's eyes, whole or not at all.
 func writeAtomically(name string, write func(io.Writer) error) (int64, error) {
 	f, err := os.CreateTemp(filepath.Dir(name), ".bundle-*")
@@ -64,6 +90,9 @@ func writeAtomically(name string, write func(io.Writer) error) (int64, error) {
 	info, serr := f.Stat()
 	if err := errors.Join(err, serr, f.Close()); err != nil {
 		return 0, fmt.Errorf("write %s: %w", name, err)
+	}
+	if err := checkAbsent(name); err != nil { // it may have come meanwhile
+		return 0, err
 	}
 	if err := os.Rename(f.Name(), name); err != nil {
 		return 0, fmt.Errorf("write %s: %w", name, err)

@@ -95,6 +95,10 @@ func Run(ctx context.Context, path string, o Options) (Report, error) {
 	}
 	defer image.Close()
 
+	if err := checkIsImage(image); err != nil {
+		return report, err
+	}
+
 	report.Size = image.Size
 	c := &check{Options: o, image: image, report: &report}
 	for _, s := range []struct {

@@ -74,7 +74,10 @@ func newBed(t *testing.T) *bed {
 	require.NoError(t, err)
 	set, err := apply.New(owner, objects...)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return set.Apply(t.Context(), b.api) == nil }, time.Minute, 100*time.Millisecond)
+	var applied error
+	if !assert.Eventually(t, func() bool { applied = set.Apply(t.Context(), b.api); return applied == nil }, 2*time.Minute, 100*time.Millisecond) {
+		require.NoError(t, applied)
+	}
 	require.NoError(t, set.CheckCurrent(t.Context(), b.api))
 	definition, err := sandbox.HostDefinition(t.Context())
 	require.NoError(t, err)

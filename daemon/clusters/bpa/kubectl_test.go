@@ -60,7 +60,7 @@ func (b *bed) outcome(name string) (installs bool, text string) {
 	ini, err := os.ReadFile(filepath.Join(b.dir, cluster, contract.FileInventory))
 	require.NoError(b.t, err)
 	job := &batchv1.Job{}
-	require.NoError(b.t, b.api.Get(b.t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.JobName(cluster)}, job))
+	require.NoError(b.t, b.api.Get(b.t.Context(), client.ObjectKey{Namespace: Namespace, Name: kud.JobName(cluster)}, job))
 	_, args, _ := strings.Cut(job.Spec.Template.Spec.Containers[0].Args[0], "./installer ")
 	var nodes []string
 	for _, n := range p.Status.Nodes {
@@ -177,4 +177,6 @@ func TestProposalsAreAppliedByKubectl(t *testing.T) {
 		assert.Contains(t, said, "unchanged")
 		b.remove("rack-7")
 	}
+	assert.Contains(t, b.kubectl("explain", "bpa.status.rejected"), "Hosts that were considered for a node without MAC and not chosen.")
+	assert.Contains(t, b.kubectl("get", "firstlight", "-A"), "No resources found", "the category")
 }
