@@ -96,7 +96,17 @@ func (b *bed) vm(n int) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("vm-%d", n), Annotations: map[string]string{
 		"kubernetes.io/target-runtime":       "virtlet.cloud",
 		"k8s.v1.cni.cncf.io/networks-status": fmt.Sprintf(`[{"name":"cbr0","mac":"52:54:00:00:aa:%02x"}]`, n),
-	}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "vm", Image: "virtlet.cloud/x"}}}}
+	}}, Spec: corev1.PodSpec{
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot:   new(true),
+			RunAsUser:      new(int64(65534)),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{{Name: "vm", Image: "virtlet.cloud/x", SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}}},
+	}}
 	require.NoError(b.t, b.api.Create(b.t.Context(), p))
 	ip := fmt.Sprintf("10.9.0.%d", n)
 	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}
