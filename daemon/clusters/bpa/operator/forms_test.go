@@ -215,7 +215,16 @@ func testVirtlet(t *testing.T, r *rig) {
 	vm := func(name, mac, ip string, phase corev1.PodPhase) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: name, Annotations: map[string]string{
 			annotationRuntime: runtimeVirtlet, annotationNetworks: `[{"name":"a","mac":"` + mac + `"},{"name":"b","mac":"52:54:00:00:aa:99"}]`,
-		}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}}
+		}}, Spec: corev1.PodSpec{
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot:   new(true),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{Name: "x", Image: "x", SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false),
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}}},
+		}}
 		r.create(p)
 		p.Status = corev1.PodStatus{Phase: phase, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}
 		require.NoError(t, r.api.Status().Update(t.Context(), p))
