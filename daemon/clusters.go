@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,7 +43,7 @@ type clusters struct {
 
 	mu     sync.Mutex
 	all    []status.Cluster
-	owners []string
+	owners bpa.Owners
 }
 
 func (c *clusters) stages() []bringup.Stage {
@@ -136,7 +137,14 @@ func (c *clusters) Clusters() []status.Cluster {
 func (c *clusters) Owners() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.owners)
+	return slices.Clone(c.owners.Names)
+}
+
+// OwnerAt is that of the cluster whose node has an address; "" if none has.
+func (c *clusters) OwnerAt(addr netip.Addr) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owners.At[addr]
 }
 
 // verifiedLabelChanges are the hosts whose label differs from what was found out about them: a node that is

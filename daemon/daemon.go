@@ -91,7 +91,7 @@ func New(log *slog.Logger) *Daemon {
 	d.metal.FoundMAC = d.verifier.FoundMAC
 	d.cluster = &clusters{log: d.log, metal: d.metal, nodes: d.verifier.Nodes, hostKey: d.verifier.HostKeyOf}
 	d.metal.ClusterLogin = d.cluster.loginSecret
-	d.mirror.Owners = d.cluster.Owners
+	d.mirror.Owners, d.mirror.OwnerAt = d.cluster.Owners, d.cluster.OwnerAt
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{Plan: d.plan(), Log: log, Changed: d.notifyChange, Unanswered: apply.IsUnanswered}
@@ -283,6 +283,7 @@ func (d *Daemon) Document() status.Document {
 		Firewall:  d.firewall.Status(),
 	}
 	d.networkDHCP.AddStatus(&doc)
+	doc.Notes = append(doc.Notes, d.boot.Notes()...)
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started
 	}

@@ -92,6 +92,13 @@ func (k Key) Check() error {
 	return nil
 }
 
+// ServedImage is where the appliance's registry has an image of a name that an owner's archive gives it,
+// registry.example/web/nginx:1: names are each owner's own, as the namespaces of rights are.
+func ServedImage(owner, name string) string { return ServedPath + owner + "/" + name }
+
+// ServedPath begins every repository of uploaded images.
+const ServedPath = "owners/"
+
 // Object is the name within the collection's bucket.
 func (k Key) Object() string { return k.Owner + "/" + k.Cluster + "/" + k.Name }
 

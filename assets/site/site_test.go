@@ -35,7 +35,7 @@ func wrongFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/wrong/*.yaml")
 	require.NoError(t, err)
-	require.Len(t, files, 10)
+	require.Len(t, files, 13)
 	return files
 }
 
@@ -235,4 +235,51 @@ func TestMain(m *testing.M) {
 	flag.Bool("update", false, "rewrite the golden files")
 	flag.Parse()
 	os.Exit(m.Run())
+}
+
+// TestARangeHoldsTheNodes: also the default one, and only where addresses are given.
+func TestARangeHoldsTheNodes(t *testing.T) {
+	nodes := func(n int) string {
+		var b strings.Builder
+		b.WriteString("nodes:\n")
+		for i := range n {
+			fmt.Fprintf(&b, "- {name: n%d, macs: ['52:54:00:00:%02x:%02x']}\n", i, i>>8, i&255)
+		}
+		return b.String()
+	}
+	for name, c := range map[string]struct {
+		text string
+		says string
+	}{
+		"the default is full":       {nodes(91), ""},
+		"one more than the default": {nodes(92), "92 nodes boot on this network and the default range 172.22.0.10-172.22.0.100 has 91 addresses"},
+		"500":                       {"networks: {provisioning: {interface: eno1}}\n" + nodes(500), "500 nodes boot on this network and the default range"},
+		"500 in a larger one":       {"networks: {provisioning: {cidr: 172.22.0.0/22, dhcp: {range: 172.22.0.10-172.22.3.250}}}\n" + nodes(500), ""},
+		"another server gives":      {"networks: {provisioning: {dhcp: {mode: none}}}\n" + nodes(500), ""},
+	} {
+		_, problems := Load("site.yaml", []byte(c.text))
+		if c.says == "" {
+			assert.Empty(t, problems.String(), name)
+			continue
+		}
+		require.Len(t, problems, 1, name)
+		assert.Contains(t, problems[0].Message, c.says, name)
+		assert.Contains(t, problems[0].Message, "give a larger one", name)
+	}
+}
+
+func TestARouterOfIPv6MayBeLinkLocal(t *testing.T) {
+	for text, says := range map[string]string{
+		"networks: {baremetal: {cidr: '2001:db8::/64', gateway: 'fe80::1'}}\n":                                                                                      "",
+		"networks: {baremetal: {cidr: 10.0.0.0/24, gateway: 'fe80::1'}}\n":                                                                                          "fe80::1 is outside 10.0.0.0/24",
+		"networks: {baremetal: {cidr: '2001:db8::/64', gateway: '2001:db9::1'}}\n":                                                                                  "is outside",
+		"nodes: [{name: a, macs: ['52:54:00:00:00:01'], links: [{network: baremetal, mac: '52:54:00:00:00:01', address: '2001:db8::2/64', gateway: 'fe80::1'}]}]\n": "",
+	} {
+		_, problems := Load("site.yaml", []byte(text))
+		if says == "" {
+			assert.Empty(t, problems.String(), text)
+		} else {
+			assert.Contains(t, problems.String(), says, text)
+		}
+	}
 }

@@ -20,6 +20,7 @@ func (r *reader) validate(s *Site) {
 		r.checkNode(&s.Nodes[i], s.Networks.withDefaults(), fmt.Sprintf("nodes[%d]", i), u)
 	}
 
+	r.checkRoom(s)
 	r.checkIdentity(s.Nodes)
 	r.checkClusters(s)
 	r.checkArtifacts(&s.Artifacts)
@@ -86,7 +87,7 @@ func (r *reader) checkNetworks(s *Site, u *uniqueness) {
 		}
 
 		r.checkInside(n.Address, cidr, path+".address")
-		r.checkInside(n.Gateway, cidr, path+".gateway")
+		r.checkRouter(n.Gateway, cidr, path+".gateway")
 		r.checkDHCP(role, n, d, path)
 		if d.Address.IsValid() && d.Address == n.Gateway && n.Address.IsValid() {
 			r.Report(path+".gateway", "this is the address of the appliance; use the router's")
@@ -397,7 +398,7 @@ func (r *reader) checkLink(l *Link, networks Networks, path string, own map[MAC]
 	p := l.Address.Prefix
 	u.claim("address", p.Addr().String(), path+".address")
 	r.checkInside(p.Addr(), p.Masked(), path+".address")
-	r.checkInside(l.Gateway, p.Masked(), path+".gateway")
+	r.checkRouter(l.Gateway, p.Masked(), path+".gateway")
 	n := networks.Role(l.Network)
 	if n == nil || !n.CIDR.IsValid() {
 		return

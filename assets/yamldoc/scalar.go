@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -205,5 +206,16 @@ func Quote(s string) string {
 	if r := []rune(s); len(r) > most {
 		s = string(r[:most]) + "…"
 	}
-	return strconv.Quote(s)
+	return strconv.Quote(s) + oddCharacters(s)
+}
+
+// oddCharacters names the first character of a value that is not ASCII by its code point: what looks like a digit, a
+// hyphen or a letter may be none. "" if all are ASCII.
+func oddCharacters(s string) string {
+	for _, c := range s {
+		if c > unicode.MaxASCII && c != '…' {
+			return fmt.Sprintf(" (with %U, which is not ASCII)", c)
+		}
+	}
+	return ""
 }

@@ -1,9 +1,47 @@
 package yamldoc
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
+
+// otherNames are the keys for what other tools call so, without hyphens and underscores, in the order in which they
+// are looked for.
+var otherNames = map[string][]string{
+	"mac":            {"mac", "macs", "bootMAC"},
+	"macaddress":     {"mac", "macs", "bootMAC"},
+	"macaddresses":   {"macs"},
+	"hwaddr":         {"mac", "macs"},
+	"bootmacaddress": {"bootMAC"},
+	"ip":             {"address", "links"},
+	"ips":            {"address", "links"},
+	"ipaddress":      {"address", "links"},
+	"ipaddr":         {"address", "links"},
+	"subnet":         {"cidr"},
+	"network":        {"cidr"},
+	"router":         {"gateway"},
+	"gw":             {"gateway"},
+	"nameserver":     {"dns"},
+	"nameservers":    {"dns"},
+	"dnsnameservers": {"dns"},
+	"hostname":       {"hostname", "name"},
+	"user":           {"username"},
+	"passwd":         {"password"},
+	"pass":           {"password"},
+	"ipmi":           {"bmc"},
+	"nic":            {"interface", "mac"},
+	"disk":           {"rootDevice"},
+}
 
 // Suggest says what may be meant by an unknown key: the nearest known one, or all of them.
 func Suggest(key string, known []string) string {
+	plain := strings.ToLower(strings.NewReplacer("-", "", "_", "", " ", "").Replace(key))
+	for _, k := range otherNames[plain] {
+		if slices.Contains(known, k) {
+			return "did you mean " + k + "?"
+		}
+	}
+
 	best, least := "", 1<<30
 	for _, k := range known {
 		d := editDistance(strings.ToLower(key), strings.ToLower(k))

@@ -107,7 +107,28 @@ func (d *Document) addSyntaxError(data []byte, err error) {
 
 	line = max(line, brokenLine(data))
 	message = strings.Join(strings.Fields(message), " ")
+	if at := tabbedLine(data, line); at > 0 {
+		d.add(at, "", "this is not YAML: a tab indents this line; use blanks")
+		return
+	}
+
 	d.add(line, "", "this is not YAML: "+message+"; look at indentation, colons and quotes here and in the line above")
+}
+
+// tabbedLine is the number of the line indented with a tab that makes line, or the one after it, no YAML; 0 if there is
+// none. A tab elsewhere is allowed (YAML 1.2, 6.1).
+func tabbedLine(data []byte, line int) int {
+	lines := bytes.Split(data, []byte("\n"))
+	for _, at := range []int{line, line + 1, line - 1} {
+		if at < 1 || at > len(lines) {
+			continue
+		}
+		text := lines[at-1]
+		if indent := text[:len(text)-len(bytes.TrimLeft(text, " \t"))]; bytes.ContainsRune(indent, '\t') {
+			return at
+		}
+	}
+	return 0
 }
 
 // brokenLine is the number of a line with which data stops being YAML while the lines

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,37 +29,67 @@ func newSiteValidateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Print every problem of site files, one per line",
-		Long:  "Print every problem of site files, one per line as FILE:LINE: PATH: PROBLEM.\nExit code 1 if there is one. '-' is standard input.",
-		Args:  cobra.MinimumNArgs(1),
+		Long: "Print every problem of site files, one per line as FILE:LINE: PATH: PROBLEM; of many of one kind the first.\n" +
+			"Exit code 1 if there is one. '-' is standard input.",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			problems := site.Problems{}
+			var sound []string
+			var unread error
 			for _, file := range files {
 				data, err := readSite(cmd.InOrStdin(), file)
 				if err != nil {
-					return err
+					unread = errors.Join(unread, err)
+					continue
 				}
 
-				_, found := site.Load(displayName(file), data)
+				s, found := site.Load(displayName(file), data)
 				problems = append(problems, found...)
+				if len(found) == 0 {
+					sound = append(sound, describeSite(displayName(file), s)...)
+				}
 			}
 
 			if output == commandline.JSON {
 				if err := commandline.WriteJSON(cmd.OutOrStdout(), problems); err != nil {
 					return err
 				}
-			} else if len(problems) > 0 {
-				fmt.Fprintln(cmd.OutOrStdout(), problems)
+			} else {
+				for _, line := range append(strings.Split(problems.Fold().String(), "\n"), sound...) {
+					if line != "" {
+						fmt.Fprintln(cmd.OutOrStdout(), line)
+					}
+				}
 			}
 
 			if len(problems) > 0 {
-				return fmt.Errorf("check %d site files: %d problems", len(files), len(problems))
+				unread = errors.Join(unread, fmt.Errorf("%s in %s", amount(len(problems), "problem"), amount(len(files), "file")))
 			}
 
-			return nil
+			return unread
 		},
 	}
 	output.Bind(cmd)
 	return cmd
+}
+
+// describeSite says that a site is sound and what it asks for, and what its nodes lack before they can be installed.
+func describeSite(name string, s *site.Site) []string {
+	lines := []string{fmt.Sprintf("%s: ok: %s, %s", name, amount(len(s.Nodes), "node"), amount(len(s.Clusters), "cluster"))}
+	for i, n := range s.Nodes {
+		if gap := n.Gap(); gap != "" {
+			lines = append(lines, fmt.Sprintf("%s: nodes[%d]: %s", name, i, gap))
+		}
+	}
+	return lines
+}
+
+// amount is a number with what it counts.
+func amount(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 func newSiteShowCommand() *cobra.Command {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,11 +33,11 @@ func command(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 func TestSiteValidate(t *testing.T) {
 	out, _, err := command(t, "", "site", "validate", siteData+"testdata/valid/full.yaml", siteData+"testdata/valid/small.yaml")
 	require.NoError(t, err)
-	assert.Empty(t, out)
+	assert.Equal(t, siteData+"testdata/valid/full.yaml: ok: 4 nodes, 2 clusters\n"+siteData+"testdata/valid/small.yaml: ok: 1 node, 1 cluster\n", out)
 
 	wrong := siteData + "testdata/wrong/05-bmc.yaml"
 	out, _, err = command(t, "", "site", "validate", wrong)
-	require.EqualError(t, err, "check 1 site files: 7 problems")
+	require.EqualError(t, err, "7 problems in 1 file")
 	assert.Contains(t, out, wrong+`:4: nodes[0].bmc.address: scheme "http" is not a BMC; use redfish:// or ipmi://`+"\n")
 	assert.Equal(t, 7, strings.Count(out, "\n"))
 
@@ -49,6 +50,32 @@ func TestSiteValidate(t *testing.T) {
 	out, _, err = command(t, "", "site", "validate", "-o", "json", "-")
 	require.NoError(t, err)
 	assert.JSONEq(t, "[]", out)
+}
+
+// TestSiteValidateLooksAtEveryFile: one that cannot be read hides no other.
+func TestSiteValidateLooksAtEveryFile(t *testing.T) {
+	wrong, absent := siteData+"testdata/wrong/05-bmc.yaml", filepath.Join(t.TempDir(), "absent")
+	out, _, err := command(t, "", "site", "validate", siteData+"testdata/valid/small.yaml", absent, wrong)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, absent)
+	require.ErrorContains(t, err, "7 problems in 3 files")
+	assert.Contains(t, out, "small.yaml: ok: 1 node, 1 cluster\n")
+	assert.Contains(t, out, wrong+":4: ")
+
+	var many strings.Builder
+	many.WriteString("nodes:\n")
+	for i := range 300 {
+		fmt.Fprintf(&many, "- {name: \"Node %d\", mac_address: x}\n", i)
+	}
+	out, _, err = command(t, many.String(), "site", "validate", "-")
+	require.Error(t, err)
+	assert.Contains(t, out, "did you mean macs?")
+	assert.Contains(t, out, "and 97 more of this kind, to line 101\n")
+	assert.Less(t, strings.Count(out, "\n"), 20)
+
+	out, _, err = command(t, "nodes: [{name: a, bmc: {address: 'ipmi://10.0.0.3'}}]", "site", "validate", "-")
+	require.NoError(t, err)
+	assert.Contains(t, out, "stdin: ok: 1 node, 0 clusters\nstdin: nodes[0]: no MAC: ")
 }
 
 func TestSiteValidateTenMegabytes(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,10 +18,15 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/appliance/firewall"
+	"firstlight.dev/firstlight/image/lab/testbed/netns"
 )
 
 // TestPXEAlone runs the command in one network namespace and asks from another, with
-// clients that are not ours: udhcpc, curl by TFTP and HTTP, atftp with windows.
+// clients that are not ours: udhcpc, curl by TFTP and HTTP, atftp with windows. The appliance's packet filter is between
+// them.
 func TestPXEAlone(t *testing.T) {
 	if !strings.Contains(os.Getenv("FIRSTLIGHT_TEST"), "ns") || os.Getuid() != 0 {
 		t.Skip("needs root and FIRSTLIGHT_TEST=ns: makes network namespaces")
@@ -43,16 +49,23 @@ func TestPXEAlone(t *testing.T) {
 	})
 	script := fmt.Sprintf(`set -e
 ip netns add %[1]s; ip netns add %[2]s
-ip -n %[1]s link add srv0 type veth peer name cli0 netns %[2]s
+ip -n %[1]s link add provisioning type veth peer name cli0 netns %[2]s
 ip -n %[2]s link set cli0 address 52:54:00:00:00:01
-ip -n %[1]s addr add 172.22.0.1/24 dev srv0; ip -n %[2]s addr add 172.22.0.100/24 dev cli0
-ip -n %[1]s link set lo up; ip -n %[1]s link set srv0 up; ip -n %[2]s link set cli0 up`, server, client)
+ip -n %[1]s addr add 172.22.0.1/24 dev provisioning; ip -n %[2]s addr add 172.22.0.100/24 dev cli0
+ip -n %[1]s link set lo up; ip -n %[1]s link set provisioning up; ip -n %[2]s link set cli0 up`, server, client)
 	text, err = exec.Command("sh", "-c", script).CombinedOutput()
 	require.NoError(t, err, "%s", text)
 
+	// What boots passes the appliance's packet filter, with its strict check of sources.
+	filter := &firewall.Firewall{Site: (&site.Site{}).WithDefaults, Root: dir}
+	require.NoError(t, netns.Do("/run/netns/"+server, func() error {
+		return errors.Join(os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0o644), filter.Load(t.Context(), nil))
+	}))
+
 	config := filepath.Join(dir, "pxe.yaml")
-	require.NoError(t, os.WriteFile(config, []byte(fmt.Sprintf(`interface: srv0
+	require.NoError(t, os.WriteFile(config, []byte(fmt.Sprintf(`interface: provisioning
 address: 172.22.0.1
+httpPort: 6180
 admin: 127.0.0.1:9100
 captures: %[2]s/captures
 boot: [%[1]s]
@@ -90,8 +103,8 @@ machines: {"52:54:00:00:00:01": {action: inspect, kernel: k}}
 		{"curl", "-sS", "-o", out, "tftp://172.22.0.1/snponly.efi"},
 		{"curl", "-sS", "--tftp-blksize", "1468", "-o", out, "tftp://172.22.0.1//snponly.efi"},
 		{"atftp", "--option", "blksize 512", "--option", "windowsize 16", "-g", "-r", "snponly.efi", "-l", out, "172.22.0.1"},
-		{"curl", "-sSf", "-o", out, "http://172.22.0.1:8080//images//snponly.efi"},
-		{"curl", "-sSf", "-o", out, "http://172.22.0.1:8080/boot/snponly.efi"},
+		{"curl", "-sSf", "-o", out, "http://172.22.0.1:6180//images//snponly.efi"},
+		{"curl", "-sSf", "-o", out, "http://172.22.0.1:6180/boot/snponly.efi"},
 	} {
 		_ = os.Remove(out) // from the load before
 		text, err := ask(load...)
@@ -102,10 +115,10 @@ machines: {"52:54:00:00:00:01": {action: inspect, kernel: k}}
 	}
 	text1, err := ask("curl", "-sS", "-o", out, "-T", config, "tftp://172.22.0.1/new")
 	assert.Error(t, err, "an upload went through: %s", text1)
-	text1, err = ask("curl", "-sS", "--path-as-is", "http://172.22.0.1:8080/images/%2e%2e/pxe.yaml")
+	text1, err = ask("curl", "-sS", "--path-as-is", "http://172.22.0.1:6180/images/%2e%2e/pxe.yaml")
 	require.NoError(t, err)
 	assert.Contains(t, text1, `it has ".." in it`)
-	text1, err = ask("curl", "-sS", "http://172.22.0.1:8080/ipxe/52-54-00-00-00-01")
+	text1, err = ask("curl", "-sS", "http://172.22.0.1:6180/ipxe/52-54-00-00-00-01")
 	require.NoError(t, err)
 	assert.Contains(t, text1, "BOOTIF=01-52-54-00-00-00-01")
 

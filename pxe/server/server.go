@@ -155,7 +155,7 @@ func (s *Server) open() error {
 		Log:      lines,
 	}
 	if s.dhcp != nil {
-		s.http.Known = s.dhcp.IsKnown
+		s.http.Known, s.tftp.Known = s.dhcp.IsKnown, s.dhcp.IsKnown
 	}
 
 	for _, m := range c.Mounts {

@@ -23,7 +23,12 @@ type client struct {
 }
 
 func dial(t testing.TB, server netip.AddrPort) *client {
-	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	return dialFrom(t, server, netip.MustParseAddr("127.0.0.1"))
+}
+
+// dialFrom is a client at another address.
+func dialFrom(t testing.TB, server netip.AddrPort, addr netip.Addr) *client {
+	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &client{t: t, conn: conn, server: server, window: 1, block: 512}

@@ -143,6 +143,39 @@ func TestFault13OneClientManyPorts(t *testing.T) {
 	assert.Equal(t, "ERROR 0 the client began anew or made no answer while others waited", show(first.receive(patience)))
 }
 
+// TestFault13BusyStrangers: machines that are not there begin transfers, answer once and leave the rest, from ever new
+// ports and addresses. A node's transfer, the oldest of all, goes on, and so does that of another machine which has
+// only one.
+func TestFault13BusyStrangers(t *testing.T) {
+	data := content(5000)
+	node, other := netip.MustParseAddr("127.1.0.1"), netip.MustParseAddr("127.1.0.2")
+	_, server := serve(t, data, func(s *tftp.Server) {
+		s.MaxTransfers, s.MaxPerClient = 8, 4
+		s.Known = func(a netip.Addr) bool { return a == node }
+	})
+	begin := func(from netip.Addr) *client {
+		c := dialFrom(t, server, from)
+		c.send(rrq("boot.efi"))
+		if packet := c.receive(time.Second); packet != nil && show(packet) == "DATA 1, 512 bytes" {
+			c.send(ack(1))
+			c.receive(time.Second)
+		}
+		return c
+	}
+	known, single := begin(node), begin(other)
+	for n := range 40 {
+		begin(netip.AddrFrom4([4]byte{127, 2, 0, byte(n % 3)}))
+	}
+	for _, c := range []*client{known, single} {
+		c.send(ack(2))
+		got := show(c.receive(patience))
+		for strings.HasPrefix(got, "DATA 2") { // sent again meanwhile
+			got = show(c.receive(patience))
+		}
+		assert.Equal(t, "DATA 3, 512 bytes", got)
+	}
+}
+
 // TestFault14LossAndReordering: bad networks, with and without windows.
 func TestFault14LossAndReordering(t *testing.T) {
 	data := content(60_000)

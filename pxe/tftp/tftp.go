@@ -5,6 +5,7 @@
 package tftp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,10 @@ type Server struct {
 	MaxTransfers int           // at once; 0: 256
 	MaxPerClient int           // at once from one address; 0: 8
 	Silence      time.Duration // how long a client may be silent in a transfer; 0: 30 s
+
+	// Known reports whether a machine is to be served whatever others do: its transfers end for no unknown one's.
+	// nil: none is.
+	Known func(netip.Addr) bool
 
 	mu        sync.Mutex
 	transfers map[netip.AddrPort]*transfer // by the client's address and port: its TID
@@ -175,7 +180,7 @@ func (s *Server) begin(ctx context.Context, from netip.AddrPort, machine pxe.Mac
 		}
 	}
 
-	t := &transfer{server: s, peer: from, machine: machine, request: r}
+	t := &transfer{server: s, peer: from, machine: machine, request: r, known: s.Known != nil && s.Known(from.Addr())}
 	if !s.admit(t) {
 		return nil, nil
 	}
@@ -191,7 +196,8 @@ func (s *Server) begin(ctx context.Context, from netip.AddrPort, machine pxe.Mac
 // answered is the same request again. Any other request from a port that is in use means
 // that the client has begun anew (boot ROMs use one port for all they load): the old
 // transfer ends. A full table makes room by ending the transfer that is longest without
-// any answer: a flood of requests nobody follows up does not keep a real client out.
+// any answer: a flood of requests nobody follows up does not keep a real client out. If all were answered, one of the
+// client that has most of them ends. Those of known machines end for no unknown one's.
 func (s *Server) admit(t *transfer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +226,14 @@ func (s *Server) admit(t *transfer) bool {
 	if s.perClient[client] >= perClient {
 		s.drop(s.stalestTransfer(func(o *transfer) bool { return o.peer.Addr() == client }))
 	} else if len(s.transfers) >= limit {
-		s.drop(s.stalestTransfer(func(*transfer) bool { return true }))
+		worst := s.stalestTransfer(func(o *transfer) bool { return !o.known })
+		if worst == nil && t.known {
+			worst = s.stalestTransfer(func(*transfer) bool { return true })
+		}
+		if worst == nil {
+			return false // all are nodes; the client repeats itself
+		}
+		s.drop(worst)
 	}
 
 	s.sockets++
@@ -229,20 +242,29 @@ func (s *Server) admit(t *transfer) bool {
 	return true
 }
 
-// stalestTransfer picks, among the transfers that match, one that was never answered before one
-// that was, and the oldest of those.
+// stalestTransfer picks, among the transfers that match, one that was never answered before one that was, then one of
+// the client that has most, and the oldest of those; nil if none matches.
 func (s *Server) stalestTransfer(match func(*transfer) bool) *transfer {
 	var worst *transfer
 	for _, t := range s.transfers {
-		if !match(t) {
-			continue
-		}
-		if worst == nil || !t.answered.Load() && worst.answered.Load() ||
-			t.answered.Load() == worst.answered.Load() && t.started.Before(worst.started) {
+		if match(t) && (worst == nil || s.compareStale(t, worst) < 0) {
 			worst = t
 		}
 	}
 	return worst
+}
+
+// compareStale is negative if a ends before b.
+func (s *Server) compareStale(a, b *transfer) int {
+	if answered := a.answered.Load(); answered != b.answered.Load() {
+		if answered {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(
+		cmp.Compare(s.perClient[b.peer.Addr()], s.perClient[a.peer.Addr()]), a.started.Compare(b.started),
+	)
 }
 
 // drop takes t out of the table and makes its loop end. The lock is held.

@@ -40,6 +40,7 @@ type transfer struct {
 	machine pxe.Machine
 	request request
 	started time.Time
+	known   bool // of a machine that is served whatever others do
 
 	answered   atomic.Bool // the client has sent something
 	superseded atomic.Bool // dropped from the table: end

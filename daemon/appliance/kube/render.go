@@ -68,11 +68,17 @@ type values struct {
 	Domain, Node, Version, Etcd, Pause string
 	Authority, Admin, Client, Server   string
 	Patches                            string
+	Policies, Audit                    string // directories
+	PolicyArgs                         []Argument
 	APIService, DNSService             netip.Addr
 }
 
 func newValues(c Config, w HostTraits) values {
+	_, args, _ := policyFiles() // nodeFiles tells of the error
 	return values{
+		Policies:   policyDir,
+		Audit:      auditDir,
+		PolicyArgs: args,
 		Config:     c,
 		HostTraits: w,
 		Domain:     assets.ImageDomain,
@@ -155,6 +161,12 @@ func nodeFiles(c Config, w HostTraits) ([]file, error) {
 		files = append(files, file{l.path, l.mode, text})
 	}
 
+	policies, _, err := policyFiles()
+	if err != nil {
+		return nil, fmt.Errorf("read policies of the API server: %w", err)
+	}
+
+	files = append(files, policies...)
 	for _, part := range manifest.StaticPods() {
 		name, text := manifest.StaticPodPatch(part, w.maxProcs())
 		files = append(files, file{patchDir + "/" + name, 0o644, text})

@@ -1,10 +1,7 @@
 package supportbundle
 
 import (
-	"bytes"
 	"encoding/base64"
-	"encoding/json"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,32 +10,30 @@ import (
 // hidden stands where a secret was.
 const hidden = "[redacted]"
 
-// least is the length of the shortest text that is hidden wherever it occurs: shorter ones
-// are part of ordinary words. A shorter secret is still hidden after a word that announces it.
-const least = 4
+// Lengths of texts, in bytes.
+const (
+	least = 4 // shorter ones are part of every word: hidden after a name that announces them
+	whole = 8 // from here on hidden wherever it occurs, below it where no letter or digit is next to it
+)
 
 // Redactor takes secrets out of texts: every known one in each form in which it is written
 // down, and whatever looks like one.
 type Redactor struct {
 	known    map[string]bool
+	short    map[string]bool
 	replacer *strings.Replacer
+	words    *regexp.Regexp // short ones, as words of their own; nil: there are none
 }
 
 // Add makes a secret known. Of a text of several lines every part that is secret by itself
-// (the lines of a private key, the values that a word announces) is known as well.
+// (the lines of a private key or of a short file, the values that a name announces) is known as well.
 func (r *Redactor) Add(secret string) {
-	if r.known == nil {
-		r.known = map[string]bool{}
-	}
-
-	r.replacer = nil
 	secret = strings.TrimSpace(secret)
+	r.addForms(secret)
 	if !strings.Contains(secret, "\n") {
-		r.addForms(secret)
 		return
 	}
 
-	r.addForms(secret)
 	r.addForms(secret + "\n")
 	for _, block := range privateKey.FindAllString(secret, -1) {
 		for line := range strings.Lines(block) {
@@ -48,62 +43,69 @@ func (r *Redactor) Add(secret string) {
 		}
 	}
 
-	for _, m := range announced.FindAllStringSubmatch(secret, -1) {
-		r.addForms(m[3])
-	}
-
+	r.addAnnounced(secret)
 	for _, m := range hash.FindAllString(secret, -1) {
 		r.addForms(m)
+	}
+
+	lines := strings.Split(secret, "\n")
+	if len(lines) > 3 || privateKey.MatchString(secret) {
+		return
+	}
+	// A few lines are values or NAME:VALUE.
+	for _, line := range lines {
+		line = strings.TrimSpace(line)
+		r.addForms(line)
+		if _, value, named := strings.Cut(line, ":"); named {
+			r.addForms(strings.TrimSpace(value))
+		}
+	}
+}
+
+// addAnnounced makes the values known that names in a text announce.
+func (r *Redactor) addAnnounced(text string) {
+	for _, value := range announcedValues(text) {
+		r.addForms(value)
 	}
 }
 
 // AddNamed makes what a file or a Secret holds under a name known, unless the name says that
 // it is public, or the value is a word like others ("true").
 func (r *Redactor) AddNamed(name, value string) {
-	short := len(strings.TrimSpace(value)) < 8
-	if isOpen(name) || short && !secretName.MatchString(name) {
-		return
+	short := len(strings.TrimSpace(value)) < whole
+	switch {
+	case strings.HasSuffix(strings.ToLower(name), ".yaml"):
+		r.addAnnounced(value) // a configuration, with what is secret in it
+	case isOpen(name) || short && !secretName.MatchString(name):
+	default:
+		r.Add(value)
 	}
-	r.Add(value)
 }
 
 var secretName = regexp.MustCompile(`(?i)pass|secret|token|key`)
 
-// addForms are the ways in which a secret is written down: as it is, in base64, in JSON, in an
-// address.
+// plainWord are short secrets that are words of ordinary texts too, or numbers: where nothing announces them they are
+// taken for those. One of them hidden everywhere would be told by where the marks are.
+var plainWord = regexp.MustCompile(`^(?:[A-Za-z]+|[0-9]+)$`)
+
 func (r *Redactor) addForms(s string) {
-	if len(s) < least {
+	if len(s) < least || isHarmless(s) {
 		return
 	}
-
-	r.known[s] = true
-	encoded := base64.StdEncoding.EncodeToString([]byte(s))
-	all := []string{encoded, strings.TrimRight(
-		encoded, "=",
-	), base64.URLEncoding.EncodeToString([]byte(s)), url.QueryEscape(s)}
-	if j, err := json.Marshal(s); err == nil {
-		all = append(all, strings.Trim(string(j), `"`))
+	if r.known == nil {
+		r.known, r.short = map[string]bool{}, map[string]bool{}
 	}
 
-	for _, form := range all {
-		if len(form) >= least {
+	r.replacer = nil
+	for _, form := range writtenForms(s) {
+		switch {
+		case len(s) >= whole && len(form) >= whole:
 			r.known[form] = true
+		case len(form) >= least && !plainWord.MatchString(form):
+			r.short[form] = true
 		}
 	}
 }
-
-var (
-	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
-	// A word that announces a secret, what stands between, and the secret.
-	announced = regexp.MustCompile(`(?i)\b((?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|(?:ssh|sudo|become)_pass|client-key-data|token|secret-key|private-key|authorization))\b(\\?["']?[ \t]*[:=][ \t]*\\?["']?(?:(?:basic|bearer) )?)([^\s"'\\,;}\])]+)`)
-	bootToken = regexp.MustCompile(`(/b/)[A-Za-z0-9_-]{43}\b`) // of an agent, in the addresses that it was told
-	webToken  = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)
-	hash      = regexp.MustCompile(`\$(?:2[abxy]?|5|6|y)\$[./A-Za-z0-9$=,]{20,}`)
-	basic     = regexp.MustCompile(`(?i)\b(basic|bearer) [A-Za-z0-9+/=._~-]{8,}`)
-	inAddress = regexp.MustCompile(`\b([a-z][a-z0-9+.-]*://[^\s/:@"']*):[^\s/@"']+@`)
-	// A private key in base64, as Kubernetes writes Secrets: "-----BEGIN" at its three alignments.
-	encodedKey = regexp.MustCompile(`(?:LS0tLS1CRUdJTi|0tLS0tQkVHSU4|tLS0tLUJFR0lO)[A-Za-z0-9+/=\r\n]{60,}`)
-)
 
 // Redact is a text without its secrets.
 func (r *Redactor) Redact(text []byte) []byte {
@@ -112,52 +114,24 @@ func (r *Redactor) Redact(text []byte) []byte {
 	}
 
 	out := []byte(r.replacer.Replace(string(text)))
-	out = privateKey.ReplaceAll(out, []byte(hidden))
-	out = announced.ReplaceAllFunc(out, func(m []byte) []byte {
-		p := announced.FindSubmatch(m)
-		if isHarmless(string(p[3])) {
-			return m
-		}
-		return slices.Concat(p[1], p[2], []byte(hidden))
-	})
-	out = bootToken.ReplaceAll(out, []byte("${1}"+hidden))
-	out = webToken.ReplaceAll(out, []byte(hidden))
-	out = hash.ReplaceAll(out, []byte(hidden))
-	out = basic.ReplaceAllFunc(out, func(m []byte) []byte {
-		if !bytes.ContainsAny(m, "0123456789=") {
-			return m // words
-		}
-		word, _, _ := bytes.Cut(m, []byte(" "))
-		return slices.Concat(word, []byte(" "+hidden))
-	})
-	out = inAddress.ReplaceAll(out, []byte("$1:"+hidden+"@"))
-	return encodedKey.ReplaceAllFunc(out, func(m []byte) []byte {
-		clean := strings.Map(func(c rune) rune {
-			if c == '\r' || c == '\n' {
-				return -1
-			}
-			return c
-		}, string(m))
-		// Certificates are written alike and are no secret.
-		for shift := range 3 {
-			text, _ := base64.RawStdEncoding.DecodeString(clean[min(
-				shift, len(clean),
-			) : len(clean)-(len(clean)-shift)%4])
-			if bytes.Contains(text, []byte("PRIVATE KEY")) {
-				return []byte(hidden)
-			}
-		}
-		return m
-	})
+	if r.words != nil {
+		out = replaceWords(r.words, out)
+	}
+	return hideSuspects(out)
 }
 
-// isHarmless are words that follow "token:" and are none.
-func isHarmless(s string) bool {
-	switch strings.ToLower(strings.Trim(s, "*")) {
-	case "", "true", "false", "null", "none", "nil", strings.Trim(hidden, "[]"), "[redacted":
-		return true
+// replaceWords hides what a pattern finds where neither a letter nor a digit is next to it.
+func replaceWords(words *regexp.Regexp, text []byte) []byte {
+	var out []byte
+	done := 0
+	for _, m := range words.FindAllIndex(text, -1) {
+		if m[0] > 0 && isWord(text[m[0]-1]) && isWord(text[m[0]]) || m[1] < len(text) && isWord(text[m[1]]) && isWord(text[m[1]-1]) {
+			continue
+		}
+		out = append(append(out, text[done:m[0]]...), hidden...)
+		done = m[1]
 	}
-	return false
+	return append(out, text[done:]...)
 }
 
 // compile sorts the longest first: a secret that contains another must go as a whole.
@@ -179,6 +153,15 @@ func (r *Redactor) compile() {
 	}
 
 	r.replacer = strings.NewReplacer(pairs...)
+	r.words = nil
+	if len(r.short) > 0 {
+		var words []string
+		for s := range r.short {
+			words = append(words, regexp.QuoteMeta(s))
+		}
+		slices.SortFunc(words, func(a, b string) int { return len(b) - len(a) })
+		r.words = regexp.MustCompile(strings.Join(words, "|"))
+	}
 }
 
 // decodeValue is what a Secret's value stands for.

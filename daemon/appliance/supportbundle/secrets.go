@@ -26,7 +26,7 @@ func isOpen(name string) bool {
 	name = strings.ToLower(name)
 	return slices.Contains(
 		open, name,
-	) || strings.HasSuffix(name, ".crt") || strings.HasSuffix(name, ".pub") || strings.HasSuffix(name, ".yaml") ||
+	) || strings.HasSuffix(name, ".crt") || strings.HasSuffix(name, ".pub") ||
 		strings.HasSuffix(name, "_config") || name == "moduli" || name == "ironic.conf"
 }
 
@@ -67,9 +67,7 @@ func (c *Collector) learnSecrets() {
 		}
 
 		// It is no YAML: whatever a word announces.
-		for _, m := range announced.FindAllStringSubmatch(string(text), -1) {
-			c.hide.Add(m[3])
-		}
+		c.hide.addAnnounced(string(text))
 	}
 }
 

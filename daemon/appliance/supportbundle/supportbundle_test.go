@@ -211,7 +211,7 @@ http_basic authentication is on
 sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 `
 	assert.Equal(t, text, string(r.Redact([]byte(text))))
-	assert.Equal(t, "logged in with [redacted]", string(r.Redact([]byte("logged in with 12345"))))
+	assert.Equal(t, "logged in with password: [redacted]", string(r.Redact([]byte("logged in with password: 12345"))))
 }
 
 func TestAPrivateKeyInBase64GoesWhereverItBegins(t *testing.T) {
@@ -320,7 +320,7 @@ func FuzzRedactor(f *testing.F) {
 		r.Add(secret)
 		got := string(r.Redact([]byte(text)))
 		s := strings.TrimSpace(secret)
-		if len(s) >= least && !strings.Contains(hidden, s) && !strings.ContainsAny(s, "[]") && strings.Contains(got, s) {
+		if len(s) >= whole && !isHarmless(s) && !strings.Contains(hidden, s) && !strings.ContainsAny(s, "[]") && strings.Contains(got, s) {
 			t.Fatalf("%q is left in %q", s, got)
 		}
 	})

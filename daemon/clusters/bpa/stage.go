@@ -3,6 +3,7 @@ package bpa
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -127,20 +128,35 @@ func (o objects) apply(doing string) func(context.Context, bringup.Report) error
 	}
 }
 
-// ListOwners are the owners of clusters, each once: whose uploads their nodes get.
-func ListOwners(ctx context.Context, c client.Client) ([]string, error) {
+// Owners are whose uploads the nodes of clusters get.
+type Owners struct {
+	Names []string              // each once, sorted
+	At    map[netip.Addr]string // by the address of a node
+}
+
+// ListOwners reads them.
+func ListOwners(ctx context.Context, c client.Client) (Owners, error) {
 	var list v1alpha1.ProvisioningList
 	if err := c.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("list Provisionings: %w", err)
+		return Owners{}, fmt.Errorf("list Provisionings: %w", err)
 	}
 
-	var owners []string
+	owners := Owners{At: map[netip.Addr]string{}}
 	for i := range list.Items {
-		owners = append(owners, v1alpha1.OwnerOf(&list.Items[i]))
+		p := &list.Items[i]
+		owner := v1alpha1.OwnerOf(p)
+		owners.Names = append(owners.Names, owner)
+		for _, n := range p.Status.Nodes {
+			// One that waits has no host of its own yet: its address may be that of another's node.
+			if addr, err := netip.ParseAddr(n.Address); err == nil && n.State != v1alpha1.NodeWaiting {
+				owners.At[addr] = owner
+			}
+		}
 	}
 
-	slices.Sort(owners)
-	return slices.Compact(owners), nil
+	slices.Sort(owners.Names)
+	owners.Names = slices.Compact(owners.Names)
+	return owners, nil
 }
 
 // ListClusters reads how every cluster stands, for the appliance's status. The hosts tell what clusters left on them.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/limit"
@@ -68,6 +69,7 @@ type Gate struct {
 	IsInside func(addr netip.Addr) bool
 
 	refusals refusals
+	silence  rate.Sometimes
 	posting  sync.Map // digests of the boots whose inventory is on its way
 
 	nodeBodies, unknownBodies *semaphore.Weighted
@@ -95,6 +97,7 @@ func (g *Gate) LastRefusal(host string) (sentence string, at time.Time) { return
 func (g *Gate) Serve(
 	ctx context.Context, listener net.Listener, certificate func() (*tls.Certificate, error),
 ) error {
+	g.silence.Interval = time.Minute
 	g.nodeBodies, g.unknownBodies = semaphore.NewWeighted(nodeRoom), semaphore.NewWeighted(unknownRoom)
 	server := &limit.Server{
 		Handler: g,

@@ -205,7 +205,7 @@ func (g *Gate) pass(w http.ResponseWriter, r *http.Request, route Route, v View,
 
 	answer, err := g.ask(r.Context(), method, path, version, body)
 	if err != nil {
-		g.Log.Warn("agent: Ironic does not answer", "mac", v.Boot.MAC, "error", err)
+		g.silence.Do(func() { g.Log.Warn("agents: Ironic does not answer", "mac", v.Boot.MAC, "error", err) })
 		writeError(w, http.StatusBadGateway, "Ironic does not answer")
 		return
 	}

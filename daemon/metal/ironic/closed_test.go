@@ -40,6 +40,10 @@ func TestThePodGainsNoPrivileges(t *testing.T) {
 	for _, c := range append(spec.InitContainers, spec.Containers...) {
 		if assert.NotNil(t, c.SecurityContext, c.Name) && assert.NotNil(t, c.SecurityContext.AllowPrivilegeEscalation, c.Name) {
 			assert.False(t, *c.SecurityContext.AllowPrivilegeEscalation, c.Name)
+			if assert.NotNil(t, c.SecurityContext.Capabilities, c.Name) {
+				assert.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop, c.Name)
+				assert.Empty(t, c.SecurityContext.Capabilities.Add, c.Name)
+			}
 		}
 	}
 }

@@ -90,8 +90,12 @@ func (p Pod) spec() corev1.PodSpec {
 	}
 	// For `baremetal` on the appliance's shell, which runs in this pod.
 	credentials := corev1.VolumeMount{Name: "credentials", MountPath: "/etc/ironic-credentials", ReadOnly: true}
-	// Root, as the owner of the database; no program of the conductor's is another user's.
-	security := &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false)}
+	// Root, as the owner of the database and of what nodes boot from, and nothing else of root's: none of its programs,
+	// ipmitool among them, opens a low port or a raw socket, or is another user's.
+	security := &corev1.SecurityContext{
+		AllowPrivilegeEscalation: ptr.To(false),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
 	return corev1.PodSpec{
 		SecurityContext:              &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 		HostNetwork:                  true,

@@ -70,7 +70,7 @@ type NodeObjects struct {
 // NewNodeObjects turns one node of a site with its defaults filled in into objects. The error names
 // the node and what to do.
 func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error) {
-	image, err := imageOf(n, a.Images)
+	image, err := FindImage(n, a.Images)
 	if err != nil {
 		return NodeObjects{}, fmt.Errorf("node %s: %w", n.Name, err)
 	}
@@ -164,7 +164,8 @@ func newSecret(s *site.Site, node, suffix string, data map[string]string) *corev
 	return sec
 }
 
-func imageOf(n site.Node, images map[string]Image) (Image, error) {
+// FindImage finds a node's operating system: what its URL says, or an image of this appliance by name.
+func FindImage(n site.Node, images map[string]Image) (Image, error) {
 	if n.OS.URL != "" {
 		return Image{URL: string(n.OS.URL), SHA256: string(n.OS.SHA256), Format: n.OS.Format}, nil
 	}

@@ -100,7 +100,7 @@ func TestAnUploadIsNamedInFullOrByItsDigest(t *testing.T) {
 		{"image: other, sha256: " + right, "", "is not on this appliance"},
 	} {
 		s := loadSite(t, []byte(`nodes: [{name: a, macs: ["52:54:00:00:00:01"], os: {`+c.os+`}}]`))
-		image, err := imageOf(s.Nodes[0], images)
+		image, err := FindImage(s.Nodes[0], images)
 		assert.Equal(t, c.url, image.URL, c.os)
 		if c.says != "" {
 			assert.ErrorContains(t, err, c.says, c.os)

@@ -54,6 +54,9 @@ type Mirror struct {
 
 	// Known reports whether an address is that of a node of the site, which is served whatever others do.
 	Known func(netip.Addr) bool
+	// OwnerAt says whose uploaded container images the machine at an address gets; "": nobody's. May be nil.
+	OwnerAt func(netip.Addr) string
+
 	// Owners are those of clusters: each has a suite of packages, even an empty one. May be nil.
 	Owners func() []string
 
@@ -124,6 +127,7 @@ func (m *Mirror) newRegistry(at []netip.Prefix) (*registry.Server, error) {
 		Port:     registryPort,
 		Layout:   imagesDir,
 		Store:    pushedDir,
+		Owner:    m.OwnerAt,
 		Writers:  authority.Pool(),
 		Registry: m.Metrics.NewRegistry("registry"),
 		Log:      limit.Log(m.Log.With("part", "registry")),

@@ -213,6 +213,14 @@ func (s *Server) Leases() map[site.MAC]netip.Addr {
 	return all
 }
 
+// Notes are sentences for people about what nothing waits for: a foreign DHCP server that is ignored.
+func (s *Server) Notes() []string {
+	if st := s.DHCPStatus(); st.Phase == dhcp.PhaseServing && len(st.Foreign) > 0 {
+		return []string{st.Text}
+	}
+	return nil
+}
+
 // DHCPStatus is what the DHCP server of the provisioning network does now.
 func (s *Server) DHCPStatus() dhcp.Status {
 	serving := s.serving.Load()

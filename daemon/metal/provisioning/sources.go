@@ -1,10 +1,9 @@
 package provisioning
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
@@ -61,35 +60,30 @@ func (p *Provisioner) dhcpFacts() verify.DHCP {
 
 // imageFacts looks for a node's operating system where the node will load it from.
 func (p *Provisioner) imageFacts(ctx context.Context, n site.Node) verify.Image {
-	name, url, format := n.OS.Image, string(n.OS.URL), n.OS.Format
-	if name == "" && url == "" {
+	name := cmp.Or(string(n.OS.URL), n.OS.Image)
+	if name == "" {
 		return verify.Image{None: true}
 	}
-	if url != "" {
-		name = url
-	} else {
-		images, err := p.images()
-		if err != nil {
-			return verify.Image{
-				Name:    name,
-				Problem: "the images cannot be read: " + err.Error(),
-				Fix:     "write the stick again",
-			}
-		}
 
-		i, ok := images[name]
-		if !ok {
-			return verify.Image{
-				Name:    name,
-				Problem: fmt.Sprintf("os.image %q is not on this appliance; it has %s", name, imageNames(images)),
-				Fix:     "use an image that is there in site.yaml, or give os.url",
-			}
+	images, err := p.images()
+	if err != nil && n.OS.URL == "" {
+		return verify.Image{
+			Name:    name,
+			Problem: "the images cannot be read: " + err.Error(),
+			Fix:     "write the stick again",
 		}
-
-		url, format = i.URL, i.Format
 	}
 
-	size, err := netprobe.ProbeImage(ctx, url, format)
+	image, err := metal3.FindImage(n, images)
+	if err != nil {
+		return verify.Image{
+			Name:    name,
+			Problem: err.Error(),
+			Fix:     "use an image that is there in site.yaml, or give os.url",
+		}
+	}
+
+	size, err := netprobe.ProbeImage(ctx, image.URL, image.Format)
 	if err != nil {
 		return verify.Image{
 			Name:    name,
@@ -99,20 +93,6 @@ func (p *Provisioner) imageFacts(ctx context.Context, n site.Node) verify.Image 
 	}
 
 	return verify.Image{Name: name, Bytes: size}
-}
-
-func imageNames(images map[string]metal3.Image) string {
-	var all []string
-	for n := range images {
-		all = append(all, n)
-	}
-
-	slices.Sort(all)
-	if len(all) == 0 {
-		return "none"
-	}
-
-	return strings.Join(all, ", ")
 }
 
 // rootDiskSize is the size of the disk that a host's hints name; 0 while that is not exactly one.

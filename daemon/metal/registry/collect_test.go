@@ -43,7 +43,8 @@ func TestWhatNoNameLeadsToIsRemoved(t *testing.T) {
 	b := newBed(t)
 	s, host := b.serve()
 	require.NoError(t, s.Collect(t.Context()), "nothing was ever pushed")
-	writer, reader := remote.WithTransport(b.client(Writer)), remote.WithTransport(b.client(""))
+	writer := remote.WithTransport(b.client(Writer))
+	reader := writer // which sees everybody's
 	push := func(layers int64) (kept, gone func(string)) {
 		image, err := random.Image(5000, layers)
 		require.NoError(t, err)
@@ -153,7 +154,7 @@ func TestTheAgentsLookingKeepsNobodyAway(t *testing.T) {
 	after, _ := b.blobs()
 	assert.Equal(t, before-4, after, "two layers, a configuration and a manifest are gone")
 	require.NoError(t, p.Sync(t.Context(), records[:1]))
-	_, err := remote.Image(reference(t, host+"/registry.example/kept:1"), remote.WithTransport(b.client("")))
+	_, err := remote.Image(reference(t, host+"/owners/alpha/registry.example/kept:1"), remote.WithTransport(b.client(Writer)))
 	require.NoError(t, err)
 }
 

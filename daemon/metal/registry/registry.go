@@ -2,7 +2,8 @@
 // and those that were pushed to the appliance. The protocol is the registry library's (distribution);
 // what is ours is where its bytes come from and who may write.
 //
-//	GET, HEAD    everybody on the networks where it is served
+//	GET, HEAD    everybody on the networks where it is served, of the stick's images; of uploaded ones the
+//	             nodes of their owner's clusters, by their addresses
 //	the rest     a client certificate of the appliance's authority with the name Writer; 401 or 403 else
 //	             and nobody for a repository of the stick: 403
 //
@@ -33,6 +34,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/pxe/limit"
 )
 
@@ -53,6 +55,9 @@ type Config struct {
 	// Certificate is asked for at every connection, so that a renewed one is used at once.
 	Certificate func() (tls.Certificate, error)
 	Writers     *x509.CertPool // signed the writers' certificates
+
+	// Owner says whose uploaded images a machine gets, by its address; "": nobody's. nil: nobody gets any.
+	Owner func(netip.Addr) string
 
 	// Public are texts that a node needs before it trusts anything, by path: /ca.crt, the certificate of
 	// who signed Certificate. Whoever asks for them must have another reason to believe the answer.
@@ -174,6 +179,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 
 		mapRepository(r.URL)
 		code, why := s.refusal(r)
+		if code == 0 && !isWriter(r) {
+			code, why = s.mapOwner(r)
+		}
 		if code != 0 {
 			s.config.Log.Info(
 				"registry request refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "why", why,
@@ -196,7 +204,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 // there already, and relies on the answer. Who asks for an image by its name does not: what has a name
 // stays, and the agent asks so twice a minute for ever.
 func isPush(r *http.Request) bool {
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || r.TLS.VerifiedChains[0][0].Subject.CommonName != Writer {
+	if !isWriter(r) {
 		return false
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -211,6 +219,43 @@ func isPush(r *http.Request) bool {
 	}
 
 	return false
+}
+
+func isWriter(r *http.Request) bool {
+	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && r.TLS.VerifiedChains[0][0].Subject.CommonName == Writer
+}
+
+// mapOwner gives a repository the name that it has among those of whoever owns the machine that asks. What the stick
+// has comes from the stick, whatever somebody uploaded under that name.
+func (s *Server) mapOwner(r *http.Request) (code int, why string) {
+	if path.Clean(r.URL.Path) == "/v2/_catalog" {
+		return http.StatusForbidden, "the names of images are their owners'; firstlight artifact list shows yours"
+	}
+
+	repository := repositoryOf(r.URL.Path)
+	switch {
+	case repository == "" && path.Clean(r.URL.Path) != "/v2":
+		return http.StatusNotFound, "there is nothing here but images"
+	case repository == "", s.layout.hasRepository(repository):
+		return 0, ""
+	}
+
+	owner := ""
+	if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && s.config.Owner != nil {
+		owner = s.config.Owner(from.Addr().Unmap())
+	}
+	if owner == "" {
+		return http.StatusNotFound, fmt.Sprintf("the stick has no image %s, and uploaded ones are for nodes of their owner's clusters", repository)
+	}
+
+	name := repository
+	if domain, _, _ := strings.Cut(name, "/"); !strings.Contains(domain, ".") {
+		name = assets.ImageDomain + "/" + name
+	}
+
+	rest := strings.TrimPrefix(r.URL.Path, "/v2/"+repository)
+	r.URL.Path, r.URL.RawPath = "/v2/"+artifact.ServedImage(owner, name)+rest, ""
+	return 0, ""
 }
 
 // mapRepository gives a repository of another registry its name here.
@@ -238,13 +283,23 @@ func (s *Server) refusal(r *http.Request) (code int, why string) {
 	if name := r.TLS.VerifiedChains[0][0].Subject.CommonName; name != Writer {
 		return http.StatusForbidden, fmt.Sprintf("certificate of %q may not push images", name)
 	}
-	if repository := repositoryOf(r.URL.Path); s.layout.hasRepository(repository) {
+	if repository := repositoryOf(r.URL.Path); s.layout.hasRepository(stickName(repository)) {
 		return http.StatusForbidden, fmt.Sprintf(
-			"image %s is the stick's own and stays as it is; use another name", repository,
+			"image %s is the stick's own and stays as it is; use another name", stickName(repository),
 		)
 	}
 
 	return 0, ""
+}
+
+// stickName is the name that an uploaded image would have on the stick.
+func stickName(repository string) string {
+	rest, uploaded := strings.CutPrefix(repository, artifact.ServedPath)
+	if !uploaded {
+		return repository
+	}
+	_, rest, _ = strings.Cut(rest, "/")
+	return strings.TrimPrefix(rest, assets.ImageDomain+"/")
 }
 
 // repositoryOf is NAME of /v2/NAME/{manifests,blobs,tags}/…; "" if there is none.

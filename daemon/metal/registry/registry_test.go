@@ -174,7 +174,9 @@ func TestTheSticksImagesArePulledByAnybody(t *testing.T) {
 	text, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
 	assert.Equal(t, b.ca.PEM(), text)
-	catalog, err := remote.Catalog(t.Context(), reference(t, host+"/pause").Context().Registry, remote.WithTransport(b.client("")))
+	_, err = remote.Catalog(t.Context(), reference(t, host+"/pause").Context().Registry, remote.WithTransport(b.client("")))
+	assert.ErrorContains(t, err, "the names of images are their owners'")
+	catalog, err := remote.Catalog(t.Context(), reference(t, host+"/pause").Context().Registry, remote.WithTransport(b.client(Writer)))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"pause"}, catalog)
 	tags, err := remote.List(reference(t, host+"/pause").Context(), remote.WithTransport(b.client("")))
@@ -219,7 +221,8 @@ func TestWhatIsPushedIsKeptUnderItsOwnName(t *testing.T) {
 	pushed, err := random.Image(2000, 1)
 	require.NoError(t, err)
 	ref := "/registry.example/library/hello:v1"
-	require.NoError(t, remote.Write(reference(t, b.start()+ref), pushed, remote.WithTransport(b.client(Writer))))
+	b.config.Owner = func(netip.Addr) string { return "alpha" }
+	require.NoError(t, remote.Write(reference(t, b.start()+"/owners/alpha"+ref), pushed, remote.WithTransport(b.client(Writer))))
 
 	host := b.start() // another process, as after a restart
 	image, err := remote.Image(reference(t, host+ref), remote.WithTransport(b.client("")))
@@ -235,9 +238,59 @@ func TestWhatIsPushedIsKeptUnderItsOwnName(t *testing.T) {
 	assert.Equal(t, http.StatusOK, response.StatusCode)
 	assert.Equal(t, digestOf(t, pushed), response.Header.Get("Docker-Content-Digest"))
 
-	require.NoError(t, remote.Delete(reference(t, host+"/registry.example/library/hello@"+digestOf(t, pushed)), remote.WithTransport(b.client(Writer))))
+	require.NoError(t, remote.Delete(reference(t, host+"/owners/alpha/registry.example/library/hello@"+digestOf(t, pushed)), remote.WithTransport(b.client(Writer))))
 	_, err = remote.Image(reference(t, host+"/registry.example/library/hello@"+digestOf(t, pushed)), remote.WithTransport(b.client("")))
 	assert.Error(t, err)
+}
+
+// A name means what the owner of the asking node's cluster uploaded, and the stick's image where it has one.
+func TestUploadedImagesAreTheirOwners(t *testing.T) {
+	b := newBed(t)
+	owner := ""
+	b.config.Owner = func(from netip.Addr) string {
+		assert.True(t, from.IsLoopback(), "%s", from)
+		return owner
+	}
+	host := b.start()
+	push := func(repository string) string {
+		i, err := random.Image(2000, 1)
+		require.NoError(t, err)
+		require.NoError(t, remote.Write(reference(t, host+repository), i, remote.WithTransport(b.client(Writer))), repository)
+		return digestOf(t, i)
+	}
+	alpha, beta := push("/owners/alpha/docker.io/library/nginx:1"), push("/owners/beta/docker.io/library/nginx:1")
+	own := push("/owners/alpha/firstlight.internal/tool:1")
+	pull := func(as, where string) string {
+		owner = as
+		response, err := (&http.Client{Transport: b.client("")}).Get("https://" + host + where)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			assert.Contains(t, []int{http.StatusNotFound, http.StatusForbidden}, response.StatusCode, where)
+			return ""
+		}
+		return response.Header.Get("Docker-Content-Digest")
+	}
+	const nginx = "/v2/library/nginx/manifests/1?ns=docker.io"
+	assert.Equal(t, alpha, pull("alpha", nginx))
+	assert.Equal(t, beta, pull("beta", nginx))
+	assert.Empty(t, pull("gamma", nginx))
+	assert.Empty(t, pull("", nginx), "a machine of no cluster pulls what somebody uploaded")
+	assert.Equal(t, own, pull("alpha", "/v2/tool/manifests/1?ns=firstlight.internal"))
+	assert.Equal(t, own, pull("alpha", "/v2/tool/manifests/1"))
+	for _, where := range []string{
+		"/v2/owners/beta/docker.io/library/nginx/manifests/1", "/v2/beta/docker.io/library/nginx/manifests/1?ns=owners",
+		"/v2/x/../owners/beta/docker.io/library/nginx/manifests/1", "/v2/docker.io/library/nginx/manifests/" + beta,
+		"/v2/docker.io/library/nginx/blobs/" + beta, "/v2/_catalog", "/v2/_catalog/",
+	} {
+		assert.Empty(t, pull("alpha", where), where)
+	}
+	assert.Equal(t, digestOf(t, b.stick), pull("", "/v2/pause/manifests/3.10.2?ns=firstlight.internal"))
+
+	for _, name := range []string{"/owners/alpha/firstlight.internal/pause:3.10.2", "/owners/alpha/pause:3.10.2"} {
+		err := remote.Write(reference(t, host+name), b.stick, remote.WithTransport(b.client(Writer)))
+		assert.ErrorContains(t, err, "image pause is the stick's own", name)
+	}
 }
 
 func TestWhoMayNotPush(t *testing.T) {

@@ -57,7 +57,7 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Metadata) error {
 	taken := map[string]string{} // names, and of which image
 	listed := map[artifact.Key]bool{}
 	var failed []error
-	// Of two with one name the older one has it.
+	// Of two of an owner with one name the older one has it.
 	records := slices.SortedFunc(
 		slices.Values(complete), func(a, b artifact.Metadata) int { return a.Created.Compare(b.Created) },
 	)
@@ -78,8 +78,9 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Metadata) error {
 
 		// A registry that does not answer takes nothing away.
 		for _, n := range names {
-			if _, is := taken[n]; !is {
-				taken[n] = p.imageID(keyOf(r), n)
+			served := artifact.ServedImage(r.Owner, n)
+			if _, is := taken[served]; !is {
+				taken[served] = p.imageID(keyOf(r), n)
 			}
 		}
 
@@ -129,9 +130,9 @@ func (p *Pusher) syncArchive(
 	own := map[string]bool{}
 	for _, i := range m.images {
 		for _, n := range i.names {
-			id, is := taken[n]
+			id, is := taken[artifact.ServedImage(k.Owner, n)]
 			if is && id != i.id {
-				return nil, n + " is the name of an image that was brought before; give this one another", nil
+				return nil, n + " is the name of another image that you uploaded before; give this one another", nil
 			}
 			names, own[n] = append(names, n), !is
 		}
@@ -197,12 +198,13 @@ func (p *Pusher) push(
 
 		for _, n := range i.names {
 			// Before it is pushed, so that a cut leaves nothing that nobody knows.
-			state[n] = servedImage{digest.String(), k.String(), m.sha256}
+			served := artifact.ServedImage(k.Owner, n)
+			state[served] = servedImage{digest.String(), k.String(), m.sha256}
 			if err := p.writeState(state); err != nil {
 				return "", err
 			}
 
-			tag, err := p.tagFor(n)
+			tag, err := p.tagFor(served)
 			if err != nil {
 				return "", err
 			}
@@ -211,7 +213,7 @@ func (p *Pusher) push(
 				tag, image, remote.WithTransport(p.Transport), remote.WithContext(ctx), remote.WithJobs(1),
 			)
 			if reason := refusalOf(err); reason != "" {
-				delete(state, n)
+				delete(state, served)
 				m.refused, m.retryAt = reason, p.now().Add(recheckInterval)
 				return reason, p.writeState(state)
 			}
@@ -249,7 +251,7 @@ func refusalOf(err error) string {
 func pushedNames(state map[string]servedImage, k artifact.Key, sha256 string) (names []string) {
 	for _, n := range slices.Sorted(maps.Keys(state)) {
 		if s := state[n]; s.Artifact == k.String() && s.SHA256 == sha256 {
-			names = append(names, n)
+			names = append(names, strings.TrimPrefix(n, artifact.ServedImage(k.Owner, "")))
 		}
 	}
 	return names
@@ -270,13 +272,14 @@ func (p *Pusher) allPushed(
 			continue
 		}
 
-		tag, err := p.tagFor(n)
+		served := artifact.ServedImage(k.Owner, n)
+		tag, err := p.tagFor(served)
 		if err != nil {
 			return false, err
 		}
 
 		d, err := remote.Head(tag, remote.WithTransport(p.Transport), remote.WithContext(ctx))
-		s := state[n]
+		s := state[served]
 		switch {
 		case refusalOf(err) != "": // 404 is one; of others the push hears more
 			all = false
@@ -314,8 +317,8 @@ func (p *Pusher) withdraw(ctx context.Context, state map[string]servedImage, wan
 	return nil
 }
 
-// tagFor is where the registry keeps an image: its whole name is the repository's, but for the stick's
-// own domain, which has none.
+// tagFor is where the registry keeps an image: its whole name is the repository's. Earlier appliances had no owners in
+// it, and left out the stick's own domain.
 func (p *Pusher) tagFor(full string) (name.Tag, error) {
 	return name.NewTag(p.Registry + "/" + strings.TrimPrefix(full, assets.ImageDomain+"/"))
 }

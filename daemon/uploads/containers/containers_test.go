@@ -54,7 +54,7 @@ func newBed(t *testing.T) *bed {
 		case b.full && r.Method == http.MethodPatch:
 			http.Error(w, "no room", http.StatusInsufficientStorage)
 			return
-		case r.Method != http.MethodGet && r.Method != http.MethodHead && strings.HasPrefix(r.URL.Path, "/v2/pause/"):
+		case r.Method != http.MethodGet && r.Method != http.MethodHead && strings.HasPrefix(r.URL.Path, "/v2/owners/alpha/firstlight.internal/pause/"):
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, `{"errors":[{"code":"DENIED","message":"image pause is the stick's own"}]}`)
 			return
@@ -120,7 +120,7 @@ func image(t *testing.T) v1.Image {
 // has is the digest of an image in the registry, "" if it is not there.
 func (b *bed) has(ref string) string {
 	b.t.Helper()
-	tag, err := name.NewTag(b.host + "/" + ref)
+	tag, err := name.NewTag(b.host + "/owners/alpha/" + ref)
 	require.NoError(b.t, err)
 	i, err := remote.Image(tag)
 	if err != nil {
@@ -168,7 +168,7 @@ func TestImagesAreServedUnderTheirNames(t *testing.T) {
 	assert.Equal(t, puts, b.puts, "nothing changed, nothing was pushed")
 
 	// The registry lost one.
-	tag, err := name.NewTag(b.host + "/registry.example/many:3")
+	tag, err := name.NewTag(b.host + "/owners/alpha/registry.example/many:3")
 	require.NoError(t, err)
 	require.NoError(t, remote.Delete(tag))
 	require.NoError(t, b.pusher.Sync(t.Context(), records()))
@@ -226,7 +226,7 @@ func TestWhatIsNotServedSaysWhy(t *testing.T) {
 	require.NoError(t, b.pusher.Sync(t.Context(), records))
 	assert.Equal(t, []string{"registry.example/web:1"}, b.told["first"].ServedAs)
 	for name, why := range map[string]string{
-		"second":   "registry.example/web:1 is the name of an image that was brought before",
+		"second":   "registry.example/web:1 is the name of another image that you uploaded before",
 		"port":     "names a registry with a port, which cannot be served",
 		"stick":    "image pause is the stick's own",
 		"nameless": "the archive names no image; write it with",

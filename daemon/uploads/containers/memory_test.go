@@ -38,7 +38,7 @@ func TestAnArchiveIsNotReadForNothing(t *testing.T) {
 	}
 	assert.Equal(t, 6, b.reading(1, records), "each for its names, and two for their layers")
 	assert.Zero(t, b.reading(50, records))
-	assert.Contains(t, b.told["second"].NotServed, "brought before")
+	assert.Contains(t, b.told["second"].NotServed, "uploaded before")
 	assert.Contains(t, b.told["stick"].NotServed, "the stick's own")
 
 	b.now = b.now.Add(recheckInterval)
@@ -101,4 +101,23 @@ func TestAPushThatBreaksOffIsTriedLessAndLess(t *testing.T) {
 	b.now = b.now.Add(lastPause)
 	assert.Equal(t, 1, b.reading(1, records))
 	assert.Equal(t, []string{"registry.example/web:1"}, b.told["web"].ServedAs)
+}
+
+// What one owner calls an image is no matter of another's.
+func TestTwoOwnersMayHaveOneName(t *testing.T) {
+	b := newBed(t)
+	b.docker("first", map[string]v1.Image{"docker.io/library/nginx:1": image(t)})
+	b.docker("second", map[string]v1.Image{"docker.io/library/nginx:1": image(t)})
+	second := b.record("second", "2", 1)
+	second.Owner = "beta"
+	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Metadata{b.record("first", "1", 0), second}))
+	for _, name := range []string{"first", "second"} {
+		assert.Equal(t, []string{"docker.io/library/nginx:1"}, b.told[name].ServedAs, b.told[name].NotServed)
+	}
+	alphas := b.has("docker.io/library/nginx:1")
+	assert.NotEmpty(t, alphas)
+
+	second.ServedAs = b.told["second"].ServedAs
+	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Metadata{second}))
+	assert.Empty(t, b.has("docker.io/library/nginx:1"), "what its owner removed is still there")
 }

@@ -47,6 +47,7 @@ networks:
   provisioning:
     interface: "{{(index .Rack.Appliance.Cards 0).MAC}}"
     cidr: {{network "provisioning"}}
+    dhcp: {range: {{at "provisioning" 2}}-{{at "provisioning" 100}}} # up to the first node's own address
   bmc:
     interface: "{{(index .Rack.Appliance.Cards 1).MAC}}"
     cidr: {{network "bmc"}}

@@ -298,6 +298,7 @@ func testSoftware(t *testing.T, r *rig) {
 	assert.Equal(t, v1alpha1.PhaseReady, sw.Status.Phase, sw.Status.Message)
 	assert.Equal(t, "2/2", sw.Status.NodesReady)
 	assert.Equal(t, 1, machines[0].InstallCount(), "it was installed again")
+	r.icnSamples(machines)
 	r.apply(softwareText("masterSoftware: []\nworkerSoftware: [jq: {version: '2.0'}]"))
 	sw = r.software("tools")
 	assert.Contains(t, sw.Status.Message, "node w: jq: version 2.0 is not to be had; there are: 1.6, 1.7")
@@ -405,4 +406,33 @@ func testProposal(t *testing.T, r *rig) {
 	var jobs batchv1.JobList
 	require.NoError(t, r.api.List(t.Context(), &jobs))
 	assert.Empty(t, jobs.Items)
+}
+
+// icnSamples applies what both of ICN's samples ask for: first without the packages that no stick has, then as if they
+// had been uploaded.
+func (r *rig) icnSamples(machines []*sshtest.Node) {
+	t := r.t
+	for _, m := range machines {
+		_ = os.Remove(filepath.Join(m.Dir, "broken"))
+		for _, name := range []string{"expect", "curl", "tmux"} {
+			m.Put("repo/"+name, "1\n")
+		}
+	}
+	const samples = "masterSoftware: [expect, htop, jq: {version: 1.5+dfsg-1ubuntu0.1}, maven, nautilus]\nworkerSoftware: [curl, python, tmux, htop, jq]"
+	r.apply(softwareText(samples))
+	sw := r.software("tools")
+	assert.Equal(t, v1alpha1.PhaseFailed, sw.Status.Phase)
+	assert.Contains(t, sw.Status.Message, "not in the nodes' repositories: jq=1.5+dfsg-1ubuntu0.1, maven, nautilus, python: upload them (docs/artifacts.md), or take them out here; node m: ")
+	for _, m := range machines {
+		for _, name := range []string{"maven", "nautilus", "python"} {
+			m.Put("repo/"+name, "1\n")
+		}
+		m.Put("repo/jq", "1.7\n1.6\n1.5+dfsg-1ubuntu0.1\n")
+	}
+	r.now = r.now.Add(kud.RetryDelay(sw.Status.Attempt))
+	sw = r.software("tools")
+	assert.Equal(t, v1alpha1.PhaseReady, sw.Status.Phase, sw.Status.Message)
+	for _, m := range machines {
+		m.Put("repo/jq", "1.7\n1.6\n")
+	}
 }

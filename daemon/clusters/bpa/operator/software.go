@@ -181,7 +181,8 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 	status.Next = &metav1.Time{Time: r.Now().Add(pause)}
 	return finish(
 		v1alpha1.PhaseFailed, NotInstalled,
-		fmt.Sprintf("%s; tried again at %s", strings.Join(wrong, "; "), status.Next.UTC().Format("15:04:05")), pause,
+		fmt.Sprintf("%s%s; tried again at %s", missingText(status.Nodes), strings.Join(wrong, "; "),
+			status.Next.UTC().Format("15:04:05")), pause,
 	)
 }
 
@@ -269,6 +270,25 @@ func (r *Softwares) install(
 
 	wg.Wait()
 	return nodes
+}
+
+// missingText names, in one sentence, the packages that no repository has; "" if there are none.
+func missingText(nodes []v1alpha1.SoftwareNode) string {
+	var missing []string
+	for _, n := range nodes {
+		for _, p := range n.Packages {
+			if p.Missing != "" && !slices.Contains(missing, p.Missing) {
+				missing = append(missing, p.Missing)
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+
+	slices.Sort(missing)
+	return fmt.Sprintf("not in the nodes' repositories: %s: upload them (docs/artifacts.md), or take them out here; ",
+		strings.Join(missing, ", "))
 }
 
 // nodeFaults are what went wrong, one sentence for each node that is not as asked.

@@ -12,7 +12,8 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 )
 
-// Package is one package that is asked for; without a version any will do.
+// Package is one package that is asked for; without a version it is the newest that the node's repositories have, as
+// in ICN.
 type Package struct{ Name, Version string }
 
 // What a package and a version may be called (Debian policy 5.6.1 and 5.6.12). They become
@@ -88,8 +89,8 @@ func Merge(lists ...[]Package) ([]Package, error) {
 }
 
 // Script makes the packages be there on a Debian or Ubuntu node, for /bin/sh as root. What
-// is there is left alone, so running it again changes nothing; if a package or a version
-// cannot be had, nothing is installed. A node that was given the appliance's repository
+// is there in the version that is asked for, or in the newest, is left alone, so running it again changes nothing; if
+// a package or a version cannot be had, nothing is installed. Where the index cannot be renewed, what is there stays. A node that was given the appliance's repository
 // (docs/clusters.md) takes packages from nowhere else, and there from the stick and from what the
 // owner of its cluster uploaded: there is no way to other mirrors, and
 // apt would wait for them. What is merely recommended is not installed: its name may belong to another owner.
@@ -123,14 +124,20 @@ if [ -e $sources ]; then
 	only="-o Dir::Etc::sourcelist=$both -o Dir::Etc::sourceparts=-"
 fi
 installed() { dpkg-query -W -f='${db:Status-Abbrev} ${Version}\n' "$1" 2>/dev/null | sed -n 's/^[ih]i *//p' | head -n 1; }
+newest() { apt-cache $only policy "$1" | sed -n 's/^ *Candidate: *//p' | sed '/^(none)$/d'; }
 versions() { apt-cache $only madison "$1" | sed 's/^[^|]*| *\([^ |]*\).*/\1/' | sort -u | tr '\n' ' '; }
 todo= lacking= fresh=
 want() {
 	have=$(installed "$1")
-	if [ -n "$have" ] && { [ -z "$2" ] || [ "$have" = "$2" ]; }; then return; fi
+	if [ -n "$have" ] && [ "$have" = "$2" ]; then return; fi
 	if [ -z "$fresh" ]; then
 		fresh=yes
 		apt-get -q $only -o DPkg::Lock::Timeout=600 update >&2 || echo "firstlight: index failed"
+	fi
+	if [ -n "$have" ] && [ -z "$2" ]; then
+		case $(newest "$1") in
+		"" | "$have") return ;;
+		esac
 	fi
 	all=$(versions "$1")
 	case " $all " in
@@ -177,12 +184,17 @@ func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
 		switch {
 		case s.Installed != "" && (p.Version == "" || p.Version == s.Installed):
 		case short && len(missing) > 1:
+			s.Missing = p.Name + "=" + missing[0]
 			s.Error = fmt.Sprintf(
 				"version %s is not to be had; there are: %s", missing[0], strings.Join(missing[1:], ", "),
 			)
 		case short && stale:
 			s.Error = "not to be had; the index of packages could not be renewed: " + lastError(said)
 		case short:
+			s.Missing = p.Name
+			if p.Version != "" {
+				s.Missing += "=" + p.Version
+			}
 			s.Error = "there is no such package in the node's repositories"
 		case len(lacks) > 0:
 			s.Error = "not installed, because of the others that are not to be had"

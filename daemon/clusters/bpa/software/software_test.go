@@ -76,12 +76,30 @@ func TestScriptInstallsOnce(t *testing.T) {
 	assert.Equal(t, 2, n.InstallCount())
 }
 
+// TestANameAloneIsTheNewest: what is there is brought up to what the repositories have, as ICN did; a version that is
+// asked for, and what no repository has any more, stay.
+func TestANameAloneIsTheNewest(t *testing.T) {
+	n := sshtest.New(t).SimulateDebian()
+	n.Put("has/jq", "1.6\n")
+	n.Put("has/htop", "3.4\n")
+	n.Put("has/local", "7\n")
+	asked := []Package{{"jq", ""}, {"htop", ""}, {"local", ""}}
+	want := []v1alpha1.PackageStatus{{Name: "jq", Installed: "1.7"}, {Name: "htop", Installed: "3.4"}, {Name: "local", Installed: "7"}}
+	assert.Equal(t, want, run(n, asked...))
+	assert.Equal(t, 1, n.InstallCount())
+	assert.Equal(t, want, run(n, asked...))
+	assert.Equal(t, 1, n.InstallCount(), "the newest was installed again")
+	n.Put("repo/jq", "1.8\n1.7\n1.6\n")
+	assert.Equal(t, "1.7", run(n, Package{"jq", "1.7"})[0].Installed)
+	assert.Equal(t, "1.8", run(n, Package{"jq", ""})[0].Installed, "a newer one was uploaded")
+}
+
 func TestScriptRefusesWhatIsNotToBeHad(t *testing.T) {
 	n := sshtest.New(t).SimulateDebian()
 	assert.Equal(t, []v1alpha1.PackageStatus{
 		{Name: "htop", Error: "not installed, because of the others that are not to be had"},
-		{Name: "jq", Error: "version 2.0 is not to be had; there are: 1.6, 1.7"},
-		{Name: "nautilus", Error: "there is no such package in the node's repositories"},
+		{Name: "jq", Missing: "jq=2.0", Error: "version 2.0 is not to be had; there are: 1.6, 1.7"},
+		{Name: "nautilus", Missing: "nautilus", Error: "there is no such package in the node's repositories"},
 	}, run(n, Package{"htop", ""}, Package{"jq", "2.0"}, Package{"nautilus", ""}))
 	assert.Zero(t, n.InstallCount())
 }

@@ -237,6 +237,7 @@ type SoftwareNode struct {
 type PackageStatus struct {
 	Name      string `json:"name"`
 	Installed string `json:"installed,omitempty"` // version
+	Missing   string `json:"missing,omitempty"`   // NAME or NAME=VERSION that no repository of the node has
 	Error     string `json:"error,omitempty"`
 }
 

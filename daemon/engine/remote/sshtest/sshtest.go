@@ -105,7 +105,12 @@ func (n *Node) Get(name string) string {
 // Every call of apt-get is a line of log.
 func (n *Node) SimulateDebian() *Node {
 	n.PutProgram("dpkg-query", `for p; do :; done; [ -f $DIR/has/$p ] && echo "ii  $(cat $DIR/has/$p)"`)
-	n.PutProgram("apt-cache", `[ -f $DIR/repo/$2 ] && while read v; do echo " $2 | $v | http://x stable/main amd64 Packages"; done <$DIR/repo/$2`)
+	n.PutProgram("apt-cache", `case $1 in policy)
+	echo "$2:"
+	echo "  Installed: $(cat $DIR/has/$2 2>/dev/null || echo "(none)")"
+	echo "  Candidate: $(head -n 1 $DIR/repo/$2 2>/dev/null || cat $DIR/has/$2 2>/dev/null || echo "(none)")"
+	exit 0;; esac
+[ -f $DIR/repo/$2 ] && while read v; do echo " $2 | $v | http://x stable/main amd64 Packages"; done <$DIR/repo/$2`)
 	n.PutProgram("apt-get", `echo "$*" >>$DIR/log; case " $* " in *" update "*) exit 0;; esac
 [ -f $DIR/broken ] && { echo "E: Unable to correct problems, you have held broken packages." >&2; exit 100; }
 mkdir -p $DIR/has

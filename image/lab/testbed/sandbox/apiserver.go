@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/bench"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/gobuild"
 	"firstlight.dev/firstlight/image/recipe"
@@ -39,6 +40,7 @@ type API struct {
 	CertFile   string // of a member of system:masters
 	KeyFile    string
 	Kubeconfig string // a file that says all that
+	AuditLog   string // the API server's
 	dir        string
 	apiserver  *process
 }
@@ -158,12 +160,19 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 		return nil, err
 	}
 
-	a.apiserver, err = startProcess(ctx, dir+"/apiserver.log", kubernetes, "kube-apiserver", "--etcd-servers", "http://"+at(0),
+	policies, err := a.writePolicies()
+	if err != nil {
+		store.kill()
+		return nil, err
+	}
+
+	args := append([]string{"kube-apiserver", "--etcd-servers", "http://" + at(0),
 		"--allow-privileged", "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[2]), "--endpoint-reconciler-type", "none",
 		"--service-cluster-ip-range", "10.96.0.0/16", "--client-ca-file", a.CAFile, "--authorization-mode", "RBAC",
-		"--tls-cert-file", dir+"/server.crt", "--tls-private-key-file", dir+"/server.key",
-		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", dir+"/admin.key",
-		"--service-account-signing-key-file", dir+"/admin.key", "--disable-admission-plugins", "ServiceAccount")
+		"--tls-cert-file", dir + "/server.crt", "--tls-private-key-file", dir + "/server.key",
+		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", dir + "/admin.key",
+		"--service-account-signing-key-file", dir + "/admin.key", "--disable-admission-plugins", "ServiceAccount"}, policies...)
+	a.apiserver, err = startProcess(ctx, dir+"/apiserver.log", kubernetes, args...)
 	if err != nil {
 		store.kill()
 		return nil, err
@@ -180,6 +189,27 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 
 // Close ends it; what it kept is lost.
 func (a *API) Close() { a.apiserver.kill() }
+
+// writePolicies writes the appliance's own policies of its API server, and returns the arguments that name them.
+func (a *API) writePolicies() (args []string, err error) {
+	a.AuditLog = a.dir + "/audit/audit.log"
+	files, named, err := kube.APIServerPolicies(a.dir, filepath.Dir(a.AuditLog))
+	if err != nil {
+		return nil, err
+	}
+
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(a.dir, name), text, 0o600); err != nil {
+			return nil, err
+		}
+	}
+
+	for _, arg := range named {
+		args = append(args, "--"+arg.Name, arg.Value)
+	}
+
+	return args, nil
+}
 
 // await asks until the server says that it is ready.
 func (a *API) await(ctx context.Context) error {

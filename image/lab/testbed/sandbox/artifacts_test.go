@@ -227,7 +227,14 @@ func (u *uploads) deploy() {
 	u.must("curl --silent --fail --output whole " + url + " && cmp whole tiny.raw")
 
 	// The site may name it. That this node's BMC does not answer is another matter.
-	for name, complaint := range map[string]string{"tiny": "", "alpha.beta.tiny": "", "tinier": "os.image \"tinier\" is not on this appliance; it has alpha.beta.tiny, debian-13, tiny"} {
+	has := "is not on this appliance; it has alpha.beta.tiny, debian-13 (uploads by their full names, or by name and os.sha256)"
+	for _, c := range []struct{ image, complaint string }{
+		{"tinier", `os.image "tinier" ` + has},
+		{"alpha.beta.tiny", ""},
+		{"tiny", `os.image "tiny" ` + has},
+		{"tiny, sha256: " + digest, ""},
+	} {
+		name, complaint := c.image, c.complaint
 		u.site("[{name: node-1, bootMAC: '52:54:00:00:00:01', rootDevice: {deviceName: /dev/vda}, bmc: {address: 'ipmi://192.0.2.1', username: a, password: b}, os: {image: " + name + "}}]")
 		u.run("firstlightd", "reload")
 		assert.Eventually(t, func() bool {

@@ -84,7 +84,7 @@ func newWire(ctx context.Context) (*netns.Bridge, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := wire.IP(ctx, "route add 172.22.0.0/24 dev "+netns.BridgeName); err != nil {
+	if err := wire.IP(ctx, "route add 172.22.0.0/22 dev "+netns.BridgeName); err != nil {
 		wire.Close()
 		return nil, err
 	}

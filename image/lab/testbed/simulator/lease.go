@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -72,19 +73,23 @@ func (h *Server) requestLease(ctx context.Context) (addr netip.Addr, err error) 
 	return addr, nil
 }
 
-// setAddress gives the shared interface the host's address, in the place of its last one.
+// setAddress gives the shared interface the host's address, in the place of its last one, unless that is another
+// host's by now: a new DHCP server knows nothing of the leases of the last one.
 func (h *Server) setAddress(addr netip.Addr) error {
+	h.simulator.leasing.Lock()
+	defer h.simulator.leasing.Unlock()
 	h.mu.Lock()
 	last := h.address
 	h.address = addr
 	h.mu.Unlock()
+	taken := slices.ContainsFunc(h.simulator.hosts, func(other *Server) bool { return other.addr() == last })
 	return inNamespace(h.simulator.wire.path(), func() error {
 		link, err := netlink.LinkByName(h.simulator.config.NIC)
 		if err != nil {
 			return fmt.Errorf("set address %s: %w", addr, err)
 		}
 
-		if last != addr && !last.IsLoopback() {
+		if !taken && !last.IsLoopback() {
 			_ = netlink.AddrDel(link, &netlink.Addr{IPNet: hostNet(last)}) // it may be gone with the interface
 		}
 

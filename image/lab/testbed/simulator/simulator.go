@@ -64,9 +64,10 @@ type Simulator struct {
 	cert   *tls.Certificate // of every BMC
 	hosts  []*Server
 
-	ctx  context.Context
-	stop context.CancelFunc
-	work sync.WaitGroup
+	leasing sync.Mutex // of the addresses of wire's interface
+	ctx     context.Context
+	stop    context.CancelFunc
+	work    sync.WaitGroup
 }
 
 // Start plugs in the hosts: switched off, nothing on their disks, their BMCs alive.

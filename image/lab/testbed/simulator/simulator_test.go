@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/ipxe"
@@ -212,4 +213,19 @@ func TestFirmwareUnderstandsTheScripts(t *testing.T) {
 	text, err := ipxe.Retry("http://192.0.2.1", mac, "not yet")
 	require.NoError(t, err)
 	assert.Equal(t, "wait", simulator.Understood(string(text)))
+}
+
+// TestEveryHostHasAnAddress: a site of many hosts has a network that is large enough for them.
+func TestEveryHostHasAnAddress(t *testing.T) {
+	for _, n := range []int{1, 80, 81, 200} {
+		f := start(t, nil, simulator.Config{Hosts: n, PlainBMC: true})
+		os := `os: {url: "http://172.22.0.1/a.raw", sha256: "` + strings.Repeat("0", 64) + `", format: raw}`
+		s, wrong := site.Load("site.yaml", []byte(f.SiteDocument("eth0", os)))
+		require.Empty(t, wrong)
+		network := s.WithDefaults().Networks.Provisioning
+		free := network.DHCP.Range.Last.As4()
+		first := network.DHCP.Range.First.As4()
+		size := int(free[2])*256 + int(free[3]) - int(first[2])*256 - int(first[3]) + 1
+		assert.GreaterOrEqual(t, size, n, "%d hosts", n)
+	}
 }

@@ -24,7 +24,11 @@ func (h *Server) SiteEntry(more ...string) string {
 // SiteDocument is a site document of all hosts, the provisioning network on the NIC named.
 func (f *Simulator) SiteDocument(nic string, more ...string) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "name: fleet\nnetworks: {provisioning: {interface: %s}}\nnodes:\n", nic)
+	room := ""
+	if len(f.hosts) > 91 { // the default range
+		room = ", cidr: 172.22.0.0/20, dhcp: {range: 172.22.1.0-172.22.15.250}"
+	}
+	fmt.Fprintf(&out, "name: fleet\nnetworks: {provisioning: {interface: %s%s}}\nnodes:\n", nic, room)
 	for _, h := range f.hosts {
 		out.WriteString(h.SiteEntry(more...))
 	}

@@ -1,0 +1,44 @@
+package site
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// checkRoom refuses a provisioning network whose DHCP range has fewer addresses than there are nodes: each node boots
+// there with an address of its own.
+func (r *reader) checkRoom(s *Site) {
+	d := s.Networks.withDefaults().Provisioning
+	if d == nil || d.DHCP.Mode != "server" || d.DHCP.Range.IsZero() {
+		return
+	}
+
+	size := d.DHCP.Range.size()
+	if size == 0 || size >= len(s.Nodes) {
+		return
+	}
+
+	at, which := "networks.provisioning.dhcp.range", "range"
+	if s.Networks.Provisioning == nil || s.Networks.Provisioning.DHCP.Range.IsZero() {
+		which = "default range"
+	}
+	r.Report(at, "%d nodes boot on this network and the %s %s has %d addresses; give a larger one, and a larger cidr if "+
+		"it has no room", len(s.Nodes), which, d.DHCP.Range, size)
+}
+
+// size is how many IPv4 addresses a range has; 0 for any other range.
+func (g Range) size() int {
+	if !g.First.Is4() || !g.Last.Is4() || g.Last.Less(g.First) {
+		return 0
+	}
+	number := func(a netip.Addr) int { b := a.As4(); return int(binary.BigEndian.Uint32(b[:])) }
+	return number(g.Last) - number(g.First) + 1
+}
+
+// checkRouter checks that a router is on a network. One of IPv6 usually has a link-local address (RFC 4861, 4.2).
+func (r *reader) checkRouter(a netip.Addr, cidr netip.Prefix, path string) {
+	if a.Is6() && a.IsLinkLocalUnicast() && cidr.Addr().Is6() {
+		return
+	}
+	r.checkInside(a, cidr, path)
+}
