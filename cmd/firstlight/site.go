@@ -46,7 +46,7 @@ func newSiteValidateCommand() *cobra.Command {
 				s, found := site.Load(displayName(file), data)
 				problems = append(problems, found...)
 				if len(found) == 0 {
-					sound = append(sound, describeSite(displayName(file), s)...)
+					sound = append(sound, describeSite(displayName(file), s))
 				}
 			}
 
@@ -73,15 +73,9 @@ func newSiteValidateCommand() *cobra.Command {
 	return cmd
 }
 
-// describeSite says that a site is sound and what it asks for, and what its nodes lack before they can be installed.
-func describeSite(name string, s *site.Site) []string {
-	lines := []string{fmt.Sprintf("%s: ok: %s, %s", name, amount(len(s.Nodes), "node"), amount(len(s.Clusters), "cluster"))}
-	for i, n := range s.Nodes {
-		if gap := n.Gap(); gap != "" {
-			lines = append(lines, fmt.Sprintf("%s: nodes[%d]: %s", name, i, gap))
-		}
-	}
-	return lines
+// describeSite says that a site is sound and what it asks for.
+func describeSite(name string, s *site.Site) string {
+	return fmt.Sprintf("%s: ok: %s, %s", name, amount(len(s.Nodes), "node"), amount(len(s.Clusters), "cluster"))
 }
 
 // amount is a number with what it counts.

@@ -72,10 +72,6 @@ func TestSiteValidateLooksAtEveryFile(t *testing.T) {
 	assert.Contains(t, out, "did you mean macs?")
 	assert.Contains(t, out, "and 97 more of this kind, to line 101\n")
 	assert.Less(t, strings.Count(out, "\n"), 20)
-
-	out, _, err = command(t, "nodes: [{name: a, bmc: {address: 'ipmi://10.0.0.3'}}]", "site", "validate", "-")
-	require.NoError(t, err)
-	assert.Contains(t, out, "stdin: ok: 1 node, 0 clusters\nstdin: nodes[0]: no MAC: ")
 }
 
 func TestSiteValidateTenMegabytes(t *testing.T) {
@@ -112,9 +108,9 @@ func TestSiteSchemaIsThePublishedOne(t *testing.T) {
 func TestSiteImport(t *testing.T) {
 	icn := siteData + "icn/testdata/2019."
 	out, notes, err := command(t, "", "site", "import", "--user-config", icn+"user_config.sh", "--nodes", icn+"nodes.json")
-	require.ErrorContains(t, err, "2 of 2 nodes cannot be installed yet")
+	require.NoError(t, err)
 	assert.Contains(t, notes, icn+"user_config.sh:6: BS_DHCP_INTERFACE: ")
-	assert.Contains(t, notes, icn+"nodes.json:3: nodes[0]: no MAC: ")
+	assert.NotContains(t, notes, "no MAC", "its BMC tells which server it is")
 	_, _, err = command(t, out, "site", "validate", "-")
 	require.NoError(t, err)
 

@@ -61,7 +61,7 @@ installed yet; it is written nevertheless.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), n)
 			}
 
-			s, problems := site.Load(name, text)
+			_, problems := site.Load(name, text)
 			if len(problems) > 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), problems)
 				return fmt.Errorf(
@@ -69,28 +69,13 @@ installed yet; it is written nevertheless.`,
 				)
 			}
 
-			return checkInstallable(s)
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&userConfig, "user-config", "", "ICN's user_config.sh, of any generation")
 	cmd.Flags().StringVar(&nodes, "nodes", "", "ICN's nodes.json")
 	cmd.Flags().StringVar(&out, "out", "", "write the site to this new file instead of standard output")
 	return cmd
-}
-
-// checkInstallable is an error if nodes of a site lack something before they can be installed; the notes said what.
-func checkInstallable(s *site.Site) error {
-	missing := 0
-	for _, n := range s.Nodes {
-		if n.Gap() != "" {
-			missing++
-		}
-	}
-	if missing > 0 {
-		return fmt.Errorf("%d of %d nodes cannot be installed yet; add to the file that was written what is named above",
-			missing, len(s.Nodes))
-	}
-	return nil
 }
 
 func importFile(name string) (*icn.File, error) {

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"net/netip"
 	"strings"
-
-	"firstlight.dev/firstlight/assets/site"
 )
 
 // userConfig carries over the variables that ICN's user_config.sh had in any of its
@@ -205,10 +203,6 @@ func (c *config) computeNode() error {
 			return err
 		}
 		set(n, hashed, "os", "password")
-	}
-
-	if gap := (site.Node{}).Gap(); gap != "" {
-		c.noteVariable(name, "%s", gap)
 	}
 
 	c.addNode(n)

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"firstlight.dev/firstlight/assets/site"
 )
 
 // nodesJSON carries over the servers of a nodes.json.
@@ -86,10 +84,6 @@ func (im *importer) importNode(file string, v value, path string) error {
 	boot, macs := provisioningMAC(v.get("net")), allMACs(v.get("net"))
 	if len(macs) > 0 {
 		put(n, list(macs...), "macs")
-	}
-
-	if gap := (site.Node{MACs: make([]site.MAC, len(macs))}).Gap(); gap != "" {
-		im.addNote(file, v.line, path, "%s", gap)
 	}
 
 	if boot != "" {
