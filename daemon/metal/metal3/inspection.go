@@ -26,9 +26,14 @@ type lastInspection struct {
 	found Contents
 }
 
-// Contents is what the host's last inspection found; nil if that is not known, which is asked for again.
+// Contents is what the host's last inspection found; nil if that is not known, which is asked for again. Nothing is
+// known of a host that Ironic does not have.
 func (i *Inspections) Contents(ctx context.Context, h *metal3api.BareMetalHost) (Contents, error) {
 	node, ended := h.Status.Provisioning.ID, h.Status.OperationHistory.Inspect.End.Time
+	if node == "" {
+		return nil, nil
+	}
+
 	i.mu.Lock()
 	last, ok := i.known[node]
 	i.mu.Unlock()

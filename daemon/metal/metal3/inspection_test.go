@@ -48,3 +48,14 @@ func TestInspectionsAreAskedForOnce(t *testing.T) {
 	assert.Equal(t, answer, look(), "it was inspected again")
 	assert.Equal(t, 4, asked)
 }
+
+// TestAHostThatIronicDoesNotHaveIsNotAskedFor: it was written by hand, or not registered yet.
+func TestAHostThatIronicDoesNotHaveIsNotAskedFor(t *testing.T) {
+	all := Inspections{Ask: func(context.Context, string) (map[string]inspection.Disk, error) {
+		t.Error("Ironic was asked for a node without a name")
+		return nil, nil
+	}}
+	found, err := all.Contents(t.Context(), &metal3api.BareMetalHost{})
+	assert.NoError(t, err)
+	assert.Nil(t, found)
+}
