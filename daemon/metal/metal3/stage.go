@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/daemon/engine/apply"
@@ -40,6 +43,7 @@ func OperatorStage(operator func() (Operator, error), api func() (client.Client,
 
 // GuardStage is the fact that the API server itself protects hosts in service.
 func GuardStage(api func() (client.Client, error)) bringup.Stage {
+	var held atomic.Bool
 	return apply.Stage{
 		Name:    "hosts-guarded",
 		Fact:    "the API server refuses what would erase a host in service, or delete it",
@@ -48,7 +52,32 @@ func GuardStage(api func() (client.Client, error)) bringup.Stage {
 		API:     api,
 		Doing:   "applying the admission policy",
 		Objects: func() ([]client.Object, error) { return append(Policy(), AdmissionPolicies()...), nil },
+		Ready: func(ctx context.Context, c client.Client) error {
+			if held.Load() {
+				return nil
+			}
+			if err := checkHold(ctx, c); err != nil {
+				return err
+			}
+
+			held.Store(true)
+			return nil
+		},
 	}.Bringup()
+}
+
+// checkHold asks the API server, without making anything, whether it holds a host that someone applies. For some
+// seconds after a policy came it refuses hosts instead, and who applies one then would have to try again.
+func checkHold(ctx context.Context, c client.Client) error {
+	h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "hold-probe"}}
+	if err := c.Create(ctx, h, client.DryRunAll); err != nil {
+		return bringup.Wait("the API server to take hosts: %v", err)
+	}
+	if _, ok := h.Annotations[annotationPaused]; !ok {
+		return bringup.Wait("the API server to hold hosts that someone applies")
+	}
+
+	return nil
 }
 
 // RegistrationStage is the fact that every node of the site is a host of the API. Whether it is
