@@ -21,6 +21,11 @@ func AdmissionPolicies() []client.Object {
 	return append(namespacePolicy(), holdPolicy()...)
 }
 
+// admissionKind is the type of a policy or of its binding.
+func admissionKind(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind}
+}
+
 func hostRule(operations ...admissionv1.OperationType) *admissionv1.MatchResources {
 	return &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
 		RuleWithOperations: admissionv1.RuleWithOperations{
@@ -37,12 +42,9 @@ func hostRule(operations ...admissionv1.OperationType) *admissionv1.MatchResourc
 // namespacePolicy refuses hosts where the operator does not look: it watches one namespace, and Ironic and the backups
 // on DATA know hosts by their names alone.
 func namespacePolicy() []client.Object {
-	kind := func(kind string) metav1.TypeMeta {
-		return metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind}
-	}
 	return []client.Object{
 		&admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta:   kind("ValidatingAdmissionPolicy"),
+			TypeMeta:   admissionKind("ValidatingAdmissionPolicy"),
 			ObjectMeta: metav1.ObjectMeta{Name: NamespacePolicyName},
 			Spec: admissionv1.ValidatingAdmissionPolicySpec{
 				FailurePolicy:    ptr.To(admissionv1.Fail),
@@ -56,7 +58,7 @@ func namespacePolicy() []client.Object {
 			},
 		},
 		&admissionv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta:   kind("ValidatingAdmissionPolicyBinding"),
+			TypeMeta:   admissionKind("ValidatingAdmissionPolicyBinding"),
 			ObjectMeta: metav1.ObjectMeta{Name: NamespacePolicyName},
 			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 				PolicyName:        NamespacePolicyName,
@@ -104,12 +106,9 @@ const (
 //
 // It also switches automated cleaning off, which would erase the partition tables of all disks of a host.
 func holdPolicy() []client.Object {
-	kind := func(kind string) metav1.TypeMeta {
-		return metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind}
-	}
 	return []client.Object{
 		&admissionv1.MutatingAdmissionPolicy{
-			TypeMeta:   kind("MutatingAdmissionPolicy"),
+			TypeMeta:   admissionKind("MutatingAdmissionPolicy"),
 			ObjectMeta: metav1.ObjectMeta{Name: HoldPolicyName},
 			Spec: admissionv1.MutatingAdmissionPolicySpec{
 				FailurePolicy:      ptr.To(admissionv1.Fail),
@@ -129,7 +128,7 @@ func holdPolicy() []client.Object {
 			},
 		},
 		&admissionv1.MutatingAdmissionPolicyBinding{
-			TypeMeta:   kind("MutatingAdmissionPolicyBinding"),
+			TypeMeta:   admissionKind("MutatingAdmissionPolicyBinding"),
 			ObjectMeta: metav1.ObjectMeta{Name: HoldPolicyName},
 			Spec:       admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: HoldPolicyName},
 		},

@@ -1,11 +1,6 @@
 package metal3
 
-import (
-	"slices"
-	"strings"
-
-	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-)
+import metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 // HostByMAC is the host with a NIC of this MAC (lower case, with colons), nil if there is none, and whether the hosts
 // were read from the API since the daemon started. The host is not to be changed.
@@ -26,16 +21,4 @@ func (h *Hosts) FindHost(fits func(*metal3api.BareMetalHost) bool) *metal3api.Ba
 	}
 
 	return nil
-}
-
-// IsBootMAC reports whether a host boots from this MAC (lower case, with colons): Ironic knows it by that one. Where
-// the object names none it is that of the NIC which inspection saw it boot from.
-func IsBootMAC(h *metal3api.BareMetalHost, mac string) bool {
-	if h.Spec.BootMACAddress != "" || h.Status.HardwareDetails == nil {
-		return strings.EqualFold(h.Spec.BootMACAddress, mac)
-	}
-
-	return slices.ContainsFunc(h.Status.HardwareDetails.NIC, func(nic metal3api.NIC) bool {
-		return nic.PXE && strings.EqualFold(nic.MAC, mac)
-	})
 }

@@ -54,16 +54,13 @@ const (
 // said AllowWipe on that host. It leaves alone what says by its name that it switches a host off or restarts it:
 // spec.online and the annotation reboot.metal3.io.
 func Policy() []client.Object {
-	kind := func(kind string) metav1.TypeMeta {
-		return metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind}
-	}
 	const (
 		update = `request.operation != 'UPDATE' || !variables.live || `
 		remove = `request.operation != 'DELETE' || !variables.live || `
 	)
 	return []client.Object{
 		&admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta:   kind("ValidatingAdmissionPolicy"),
+			TypeMeta:   admissionKind("ValidatingAdmissionPolicy"),
 			ObjectMeta: metav1.ObjectMeta{Name: PolicyName},
 			Spec: admissionv1.ValidatingAdmissionPolicySpec{
 				FailurePolicy:    ptr.To(admissionv1.Fail),
@@ -109,7 +106,7 @@ func Policy() []client.Object {
 			},
 		},
 		&admissionv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta:   kind("ValidatingAdmissionPolicyBinding"),
+			TypeMeta:   admissionKind("ValidatingAdmissionPolicyBinding"),
 			ObjectMeta: metav1.ObjectMeta{Name: PolicyName},
 			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 				PolicyName:        PolicyName,

@@ -78,7 +78,7 @@ func (p *Provisioner) gateHost(mac string) (*agentgate.Host, bool) {
 // bootOwner is the host that boots from a MAC. Another NIC's MAC says nothing: some makers give the same one to the NIC
 // between BMC and system of all their servers.
 func (p *Provisioner) bootOwner(mac string) string {
-	h := p.Hosts.FindHost(func(h *metal3api.BareMetalHost) bool { return metal3.IsBootMAC(h, mac) })
+	h := p.Hosts.FindHost(func(h *metal3api.BareMetalHost) bool { return metal3.BootMAC(h) == mac })
 	if h == nil {
 		return ""
 	}
