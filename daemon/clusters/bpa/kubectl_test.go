@@ -187,6 +187,16 @@ func TestProposalsAreAppliedByKubectl(t *testing.T) {
 		assert.Contains(t, said, "unchanged")
 		b.remove("rack-7")
 	}
-	assert.Contains(t, b.kubectl("explain", "bpa.status.rejected"), "Hosts that were considered for a node without MAC and not chosen.")
-	assert.Contains(t, b.kubectl("get", "firstlight", "-A"), "No resources found", "the category")
+	b.awaitAnswer("Hosts that were considered for a node without MAC and not chosen.", "explain", "bpa.status.rejected")
+	b.awaitAnswer("No resources found", "get", "firstlight", "-A") // the category
+}
+
+// awaitAnswer asks kubectl until it prints a text: the API server serves a definition's objects before its schema.
+func (b *bed) awaitAnswer(want string, args ...string) {
+	b.t.Helper()
+	require.EventuallyWithT(b.t, func(t *assert.CollectT) {
+		out, err := b.command(args...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		assert.Contains(t, string(out), want)
+	}, 3*time.Minute, time.Second)
 }

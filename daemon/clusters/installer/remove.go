@@ -230,7 +230,7 @@ func (n *node) clearedDo(ctx context.Context, report bringup.Report) error {
 systemctl disable --quiet kubelet.service firstlight-endpoint.service 2>/dev/null || true
 kubeadm reset --force
 systemctl stop kubelet.service firstlight-endpoint.service 2>/dev/null || true
-rm -rf /etc/cni/net.d/10-firstlight.conflist /run/firstlight /run/firstlight.cni
+rm -rf /etc/cni/net.d/10-firstlight.conflist /run/firstlight/cni /run/firstlight/*.service `+joinPath+` /run/firstlight.cni
 nft delete table inet firstlight-pods 2>/dev/null || true
 nft delete table ip kube-proxy 2>/dev/null || true
 nft delete table ip6 kube-proxy 2>/dev/null || true
