@@ -184,9 +184,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"agents", func(ctx context.Context) error { return d.metal.ServeAgents(ctx, linksUp) }},
 		{"dhcp bmc", func(ctx context.Context) error { return d.networkDHCP.Serve(ctx, host.BMC, linksUp) }},
 		{"dhcp baremetal", func(ctx context.Context) error {
-			return d.networkDHCP.Serve(
-				ctx, host.Baremetal, linksUp,
-			)
+			return d.networkDHCP.Serve(ctx, host.Baremetal, linksUp)
 		}},
 		{"packages", func(ctx context.Context) error { return d.mirror.ServePackages(ctx, linksUp) }},
 		{"registry", func(ctx context.Context) error { return d.mirror.ServeImages(ctx, d.stageReady("clock-set")) }},
@@ -194,9 +192,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"verify", d.verifier.Run},
 		{"records", d.writeTraces},
 		{"handover", func(ctx context.Context) error {
-			return d.metal.Reconcile(
-				ctx, d.stageReady("site-handed-over"),
-			)
+			return d.metal.Reconcile(ctx, d.stageReady("site-handed-over"))
 		}},
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
 		{"stand-in BMC", d.metal.StandIn.Serve},

@@ -130,9 +130,7 @@ var bootRules = []rule{
 		since:   lastSeen,
 		matches: func(v View) bool { return stuckAt(v, step, boottrace.StepTFTP, boottrace.StepBootFile) },
 		sentence: func(v View) string {
-			return fmt.Sprintf(
-				"loaded %s and asks for no script", furthestMark(v).Detail,
-			)
+			return fmt.Sprintf("loaded %s and asks for no script", furthestMark(v).Detail)
 		},
 		next: fixedNext("look at its console: iPXE may lack a driver for the NIC, or the switch port is slow to forward (make it an edge port)"),
 	},

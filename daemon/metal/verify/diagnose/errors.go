@@ -170,10 +170,9 @@ var errorRules = []rule{
 		percent: 30,
 		since:   hostSince,
 		matches: func(v View) bool {
+			writing := mentions(v, "write_image failed", "execute_deploy_step")
 			return mentions(v, "error downloading image", "download of image", "image download") ||
-				mentions(
-					v, "write_image failed", "execute_deploy_step",
-				) && mentions(v, "cannot be reached:", "read timed out", "connection aborted")
+				writing && mentions(v, "cannot be reached:", "read timed out", "connection aborted")
 		},
 		sentence: func(v View) string { return "could not load its image: " + errorDetail(v) },
 		next:     fixedNext("look at whether the image's address answers from the provisioning network"),
