@@ -26,6 +26,8 @@ type AppliedHost struct {
 	// Credentials are the Secret of its BMC as it was saved, to be restored with the host; nil: none.
 	Credentials *corev1.Secret
 	SameBMC     string // another host that has the same BMC; "": none
+
+	Default site.CertificateCheck // of the site's nodes; "": pin
 }
 
 // UseCredentials takes over credentials that were saved; nil changes nothing.
@@ -63,7 +65,7 @@ func (a AppliedHost) Node() site.Node {
 			Address:           BMCAddress(spec.BMC.Address),
 			Username:          a.Username,
 			Password:          site.NewSecret(a.Password),
-			VerifyCertificate: !spec.BMC.DisableCertificateVerification,
+			VerifyCertificate: a.certificateCheck(),
 		}
 	}
 
@@ -75,6 +77,20 @@ func (a AppliedHost) Node() site.Node {
 	}
 
 	return n
+}
+
+// certificateCheck is how the certificate of the BMC is checked: as Metal3 would, or where its owner has switched that
+// off, as that of a node of the site which says nothing.
+func (a AppliedHost) certificateCheck() site.CertificateCheck {
+	switch {
+	case !BMCAddress(a.Host.Spec.BMC.Address).HasTLS():
+		return ""
+	case !a.Host.Spec.BMC.DisableCertificateVerification:
+		return site.CheckCA
+	case a.Default == site.CheckNone:
+		return site.CheckNone
+	}
+	return site.CheckPin
 }
 
 // BMCAddress is a BMC's address with its scheme: Metal3 takes one without for IPMI.

@@ -108,6 +108,30 @@ func keysOnly() Appliance {
 	}
 }
 
+// A host of kubectl is pinned like a node of the site, unless its owner left Metal3's own check on.
+func TestCertificatesOfAppliedHosts(t *testing.T) {
+	for _, c := range []struct {
+		address string
+		off     bool
+		site    site.CertificateCheck
+		want    site.CertificateCheck
+	}{
+		{"redfish+https://10.0.0.5/redfish/v1/Systems/1", true, "", site.CheckPin},
+		{"redfish://10.0.0.5/redfish/v1/Systems/1", true, site.CheckPin, site.CheckPin},
+		{"redfish://10.0.0.5/redfish/v1/Systems/1", true, site.CheckCA, site.CheckPin},
+		{"redfish://10.0.0.5/redfish/v1/Systems/1", true, site.CheckNone, site.CheckNone},
+		{"redfish://10.0.0.5/redfish/v1/Systems/1", false, site.CheckPin, site.CheckCA},
+		{"redfish+http://10.0.0.5/redfish/v1/Systems/1", true, "", ""},
+		{"10.0.0.5", true, "", ""},
+	} {
+		h := applied(true, func(h *metal3api.BareMetalHost) {
+			h.Spec.BMC.Address, h.Spec.BMC.DisableCertificateVerification = c.address, c.off
+		})
+		n := AppliedHost{Host: h, Default: c.site}.Node()
+		assert.Equal(t, c.want, n.BMC.VerifyCertificate, "%+v", c)
+	}
+}
+
 func TestAppliedPatches(t *testing.T) {
 	patch := func(step Step, have *metal3api.BareMetalHost) string {
 		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have, UserData: []byte("#!/bin/sh\n")}, keysOnly())

@@ -69,7 +69,7 @@ func (p *Provisioner) savedNodes(s *site.Site) []site.Node {
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		rec := records[name]
 		if !rec.Removed && metal3.IsApplied(&rec.Host, rec, hasNode(s, name)) {
-			a := metal3.AppliedHost{Host: &rec.Host}
+			a := metal3.AppliedHost{Host: &rec.Host, Default: s.BMC.VerifyCertificate}
 			a.UseCredentials(p.hostSecrets.Read(name))
 			p.appliedNodes = append(p.appliedNodes, a.Node())
 		}
@@ -109,7 +109,7 @@ func (p *Provisioner) appliedHosts(
 			continue
 		}
 
-		a := metal3.AppliedHost{Host: h, SameBMC: sameBMC(s, hosts, h)}
+		a := metal3.AppliedHost{Host: h, SameBMC: sameBMC(s, hosts, h), Default: s.BMC.VerifyCertificate}
 		if metal3.InService(h) {
 			a.UseCredentials(p.hostSecrets.Read(h.Name))
 		} else {
