@@ -88,6 +88,7 @@ func New(log *slog.Logger) *Daemon {
 	d.verifier = d.newVerifier()
 	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
 	d.metal.FoundMAC = d.verifier.FoundMAC
+	d.metal.Pins.Changed = d.metal.ReportCertificate
 	d.cluster = &clusters{log: d.log, metal: d.metal, nodes: d.verifier.Nodes, hostKey: d.verifier.HostKeyOf}
 	d.metal.ClusterLogin = d.cluster.loginSecret
 	d.mirror.Owners, d.mirror.OwnerAt = d.cluster.Owners, d.cluster.OwnerAt
@@ -168,6 +169,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Document: d.Document,
 			Reload:   d.reload,
 			Adopt:    d.metal.Adopt,
+			TrustBMC: d.metal.TrustBMC,
 			Ready:    d.notifyReady,
 			Log:      d.log,
 			Why:      d.verifier.Why,

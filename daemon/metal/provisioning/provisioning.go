@@ -22,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/agentgate"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
@@ -29,7 +30,11 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/verify"
 )
 
-const backupDir = stick.DataDir + "/hosts"
+// Records of hosts, and next to them what is known of their BMCs' certificates.
+const (
+	backupDir      = stick.DataDir + "/hosts"
+	certificateDir = backupDir + "/bmc"
+)
 
 // Deps is what a Provisioner works with.
 type Deps struct {
@@ -54,6 +59,7 @@ type Provisioner struct {
 	Hosts   *metal3.Hosts      // the picture of them, and what each boots
 	Gate    *agentgate.Gate    // what their agents call
 	StandIn *standinbmc.Server // for nodes without a BMC
+	Pins    *bmctrust.Pins     // the certificates of their BMCs
 
 	permits *permits      // what may be written to hosts
 	changed chan struct{} // a host did, or what is known of one
@@ -83,6 +89,7 @@ func New(d Deps) *Provisioner {
 	p.Hosts = &metal3.Hosts{Files: netboot.HTTPRoot, Backups: metal3.Backups{Dir: backupDir, Log: d.Log}, Log: d.Log}
 	p.hostSecrets = metal3.SecretBackups{Dir: vault.SecretDir + "/hosts"}
 	p.StandIn = &standinbmc.Server{Dir: vault.SecretDir + "/standinbmc", Log: d.Log}
+	p.Pins = &bmctrust.Pins{Dir: certificateDir, CA: func() site.Certificates { return p.Site().BMC.CA }, Log: d.Log}
 	p.Hosts.WithoutBMC = p.nodeWithoutBMC
 	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}

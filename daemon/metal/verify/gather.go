@@ -13,6 +13,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
@@ -190,8 +191,18 @@ func (e *Engine) gatherFacts(
 
 	wg.Go(func() { f.Image = e.Image(ctx, n) })
 	wg.Wait()
-	f.DHCP, f.Clock = e.DHCP(), e.Clock()
+	f.DHCP, f.Clock, f.Certificate = e.DHCP(), e.Clock(), e.change(n)
 	return f
+}
+
+// change is what stands between a node's BMC and its password.
+func (e *Engine) change(n site.Node) bmctrust.Change {
+	if e.Pins == nil || n.BMC == nil {
+		return bmctrust.Change{}
+	}
+
+	c, _ := e.Pins.Change(*n.BMC)
+	return c
 }
 
 // leasedTo are the addresses that the appliance has leased to a node.
@@ -233,13 +244,14 @@ func (e *Engine) checkBMC(ctx context.Context, st *state, b site.BMC) bmc.Answer
 	e.mu.Lock()
 	last, at, same, silences := st.bmc, st.bmcAt, st.bmcKey == key, st.silences
 	e.mu.Unlock()
-	if same && time.Since(at) < bmcAnswerTTL(last, silences) {
+	isAccepted := last.Verdict == bmc.Changed && e.change(st.node) == bmctrust.Change{}
+	if same && time.Since(at) < bmcAnswerTTL(last, silences) && !isAccepted {
 		return last
 	}
 
 	login := e.Login
 	if login == nil {
-		login = bmc.Login
+		login = bmc.Client{Pins: e.Pins}.Login
 	}
 
 	a := login(ctx, b)

@@ -220,6 +220,7 @@ func (e *Engine) buildView(
 		Answer:         st.answer.Verdict,
 		Checks:         st.checks,
 	}
+	v.Certificate = e.change(n)
 	if h != nil {
 		v.Verified = h.InService() && st.installed == installation(*h)
 		if h.Error != "" && e.Log != nil {
