@@ -179,6 +179,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"journal", d.journal.Run},
 		{"plan", d.runner.Run},
 		{"lease", d.host.MaintainLeases},
+		{"devices", d.host.WatchDevices},
 		{"time", func(ctx context.Context) error { return d.mirror.ServeTime(ctx, linksUp, d.host.TimeSource) }},
 		{"pxe", d.serveBoot},
 		{"boots of agents", d.metal.Gate.Boots.Run},
