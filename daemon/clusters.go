@@ -101,6 +101,10 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 			}
 		}
 
+		if err := c.metal.LabelDevices(ctx, api, hosts); err != nil {
+			c.log.Warn("what a host's inspection found of its devices is not on the host yet", "error", err)
+		}
+
 		all, err := bpa.ListClusters(ctx, api, hosts)
 		if err != nil {
 			return err

@@ -36,6 +36,16 @@ const (
 	Dirty     = "firstlight.dev/uncleared"         // annotation CLUSTER: LABEL: WHY: left a cluster without being cleared; holds as long as Installed
 )
 
+// On BareMetalHosts, by what reads their inspection (assets/inspection): labels "true" or "false", which those of the
+// owner overrule, and an annotation.
+const (
+	FoundSRIOV    = "firstlight.dev/found-sriov"    // it has a network card that can have virtual functions
+	FoundQAT      = "firstlight.dev/found-qat"      // Intel QuickAssist
+	FoundGPU      = "firstlight.dev/found-gpu"      // a GPU
+	FoundFPGA     = "firstlight.dev/found-fpga"     // an FPGA card
+	BrokenDevices = "firstlight.dev/broken-devices" // annotation: NICs and disk controllers that nothing drives, as JSON
+)
+
 // On the appliance's other objects.
 const (
 	SiteName = "firstlight.dev/site-name" // label of every Launch: name of its site

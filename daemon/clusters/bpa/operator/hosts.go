@@ -71,11 +71,9 @@ func hostFacts(b *metal3api.BareMetalHost) match.Host {
 		h.SRIOV = slices.ContainsFunc(d.NIC, func(n metal3api.NIC) bool { return hasVirtualFunctions(n.Model) })
 	}
 
-	if v, said := b.Labels[label.SRIOV]; said {
-		h.SRIOV = v == "true"
-	}
-
-	h.QAT = b.Labels[label.QAT] == "true"
+	// The owner's word, else what inspection found by the server's PCI devices, else by the table of NICs.
+	h.SRIOV = says(b, h.SRIOV, label.SRIOV, label.FoundSRIOV)
+	h.QAT = says(b, false, label.QAT, label.FoundQAT)
 	switch state := b.Status.Provisioning.State; {
 	case b.DeletionTimestamp != nil:
 		h.UnusableReason = "is being deleted"
@@ -94,6 +92,16 @@ func hostFacts(b *metal3api.BareMetalHost) match.Host {
 	}
 
 	return h
+}
+
+// says is what the first of some labels that a host has says; otherwise if it has none.
+func says(b *metal3api.BareMetalHost, otherwise bool, labels ...string) bool {
+	for _, l := range labels {
+		if v, said := b.Labels[l]; said {
+			return v == "true"
+		}
+	}
+	return otherwise
 }
 
 // hostMACs are all by which a host is known, in lower case: those of its NICs and the one it

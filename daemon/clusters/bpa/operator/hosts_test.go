@@ -51,6 +51,13 @@ func TestFact(t *testing.T) {
 		"externally provisioned": {aHost(func(b *host) { b.Status.Provisioning.State = metal3api.StateExternallyProvisioned }), whole},
 		"labels overrule inspection": {aHost(func(b *host) { b.Labels[label.SRIOV], b.Labels[label.QAT] = "false", "true" }),
 			with(func(h *match.Host) { h.SRIOV, h.QAT = false, true })},
+		"inspection found its devices": {aHost(func(b *host) {
+			b.Labels[label.FoundSRIOV], b.Labels[label.FoundQAT] = "false", "true"
+		}), with(func(h *match.Host) { h.SRIOV, h.QAT = false, true })},
+		"labels overrule its devices": {aHost(func(b *host) {
+			b.Labels[label.FoundSRIOV], b.Labels[label.SRIOV] = "false", "true"
+			b.Labels[label.FoundQAT], b.Labels[label.QAT] = "true", "false"
+		}), whole},
 		"claimed": {aHost(func(b *host) {
 			b.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Provisioning", Namespace: "default", Name: "edge", FieldPath: "node{w-1}"}
 		}), with(func(h *match.Host) { h.Claim = match.Claim{Owner: "Provisioning default/edge", Node: "w-1"} })},
