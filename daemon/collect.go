@@ -47,9 +47,7 @@ func NewCollector(ctx context.Context, socket string) *supportbundle.Collector {
 		{
 			Name: "status.txt",
 			Get: func(context.Context) ([]byte, error) {
-				return []byte(console.RenderText(
-					document, time.Now(),
-				)), err
+				return []byte(console.RenderText(document, time.Now())), err
 			},
 		},
 		{Name: "why.json", Get: raw("/v1/why")},

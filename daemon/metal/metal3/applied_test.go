@@ -68,11 +68,12 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 	noImage := func(h *metal3api.BareMetalHost) { h.Spec.Image = nil }
 	live := func(h *metal3api.BareMetalHost) { h.Status.Provisioning.State = metal3api.StateProvisioned }
 	for name, c := range map[string]struct {
-		have   *metal3api.BareMetalHost
-		found  Contents
-		same   string
-		step   Step
-		reason Reason
+		have    *metal3api.BareMetalHost
+		found   Contents
+		same    string
+		awaited string
+		step    Step
+		reason  Reason
 	}{
 		"new":                         {have: applied(true, nil), step: StepRegister},
 		"new, without image":          {have: applied(true, noImage), step: StepRegister},
@@ -84,18 +85,54 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 		"disk not empty":              {have: applied(true, inspectedWith(oneDisk)), found: full, step: StepHold, reason: ReasonDiskNotEmpty},
 		"two disks": {have: applied(true, inspectedWith(oneDisk, metal3api.Storage{Name: "/dev/sdb"})), found: blank,
 			step: StepHold, reason: ReasonDiskAmbiguous},
-		"the BMC of another host": {have: applied(true, nil), same: "node-1", step: StepHold, reason: ReasonDecision},
-		"in service":              {have: applied(false, both(inspectedWith(oneDisk), live)), step: StepApply},
+		"the BMC of another host":       {have: applied(true, nil), same: "node-1", step: StepHold, reason: ReasonDecision},
+		"user data that does not exist": {have: applied(true, nil), awaited: "metal3/x", step: StepRegister},
+		"user data that does not exist yet": {have: applied(true, inspectedWith(oneDisk)), found: blank, awaited: "metal3/x",
+			step: StepHold, reason: ReasonDecision},
+		"in service": {have: applied(false, both(inspectedWith(oneDisk), live)), step: StepApply},
 		"another image for it": {have: applied(true, both(inspectedWith(oneDisk), live, func(h *metal3api.BareMetalHost) {
 			h.Annotations[AllowWipe] = appliedImage.URL
 		})), found: full, step: StepImage},
 	} {
-		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: c.have, SameBMC: c.same}, keysOnly())
+		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: c.have, SameBMC: c.same, AwaitedSecret: c.awaited}, keysOnly())
 		require.NoError(t, err, name)
 		rec := HostBackup{Host: *c.have}
 		d := decide(n, c.have, rec, c.found)
 		assert.Equal(t, c.step, d.Step, "%s: %s", name, d.Sentence)
 		assert.Equal(t, c.reason, d.Reason, "%s: %s", name, d.Sentence)
+	}
+}
+
+// TestAChecksumWithoutATypeIsNotTakenForMD5: Metal3 takes every one for that, and the document gives none.
+func TestAChecksumWithoutATypeIsNotTakenForMD5(t *testing.T) {
+	for sum, want := range map[string]string{
+		strings.Repeat("0a", 64):          "sha512",
+		strings.Repeat("0a", 32):          "sha256",
+		strings.Repeat("0a", 16):          "auto",
+		"http://172.22.0.2/image.sha256":  "auto",
+		"http://172.22.0.2/image.raw.md5": "auto",
+		"":                                "",
+	} {
+		have := applied(true, inspectedWith(oneDisk))
+		have.Spec.Image.Checksum, have.Spec.Image.ChecksumType = sum, ""
+		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have}, keysOnly())
+		require.NoError(t, err)
+		p, err := appliedPatch(StepImage, n, have)
+		require.NoError(t, err)
+		text, err := yaml.Marshal(p["spec"].(fields)["image"])
+		require.NoError(t, err)
+		if want == "" {
+			want = "null"
+		}
+		assert.Contains(t, string(text), "checksumType: "+want+"\n", sum)
+		assert.Contains(t, string(text), "format: null\n", "not one of the appliance's images")
+
+		known := keysOnly()
+		known.Images = map[string]Image{"debian-13": {URL: appliedImage.URL, Format: "raw"}}
+		n, err = NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have}, known)
+		require.NoError(t, err)
+		require.NotNil(t, n.Host.Spec.Image.DiskFormat)
+		assert.Equal(t, "raw", *n.Host.Spec.Image.DiskFormat)
 	}
 }
 

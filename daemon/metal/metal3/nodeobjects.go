@@ -63,6 +63,8 @@ type NodeObjects struct {
 	Own     string // a MAC of the node that is one of the appliance's; "": none
 	Applied bool   // the host is not the site's: someone applied it (AppliedHost)
 	SameBMC string // another host that has the same BMC; "": none
+
+	AwaitedSecret string // of the user data of an applied host; it does not exist and is waited for; "": none
 }
 
 // NewNodeObjects turns one node of a site with its defaults filled in into objects. The error names

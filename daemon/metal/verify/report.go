@@ -332,9 +332,8 @@ func (e *Engine) dueOutcome(now time.Time) (Outcome, bool) {
 
 	same := out
 	same.ElapsedSeconds = e.saved.ElapsedSeconds
-	if reflect.DeepEqual(
-		same, e.saved,
-	) && (now.Sub(e.savedAt) < saveEvery || out.ElapsedSeconds == e.saved.ElapsedSeconds) {
+	early := now.Sub(e.savedAt) < saveEvery
+	if reflect.DeepEqual(same, e.saved) && (early || out.ElapsedSeconds == e.saved.ElapsedSeconds) {
 		return Outcome{}, false
 	}
 
