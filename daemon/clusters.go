@@ -172,20 +172,21 @@ func verifiedLabelChanges(nodes []status.Node, hosts []metal3api.BareMetalHost) 
 	return changes
 }
 
-// setVerifiedLabel sets the label of a host, and the annotation with the host key that was met, or takes both away.
+// setVerifiedLabel sets the label of a host, and the annotation with the host key that was met, or takes the label
+// away, and the key unless it is one that the host's ramdisk has told.
 func setVerifiedLabel(
 	ctx context.Context, api client.Client, name string, proven bool, hostKey func(string) (string, bool),
 ) error {
 	mark, key, taken := "null", "null", "null"
+	text, adopted := hostKey(name)
+	if text != "" && (proven || !adopted) {
+		key = fmt.Sprintf("%q", text)
+	}
 	if proven {
 		mark = `"true"`
-		text, adopted := hostKey(name)
-		if text != "" {
-			key = fmt.Sprintf("%q", text)
-		}
-		if adopted {
-			taken = `"true"`
-		}
+	}
+	if proven && adopted {
+		taken = `"true"`
 	}
 
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(

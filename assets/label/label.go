@@ -19,7 +19,7 @@ const (
 )
 
 // Login is an annotation on a BareMetalHost, from the owner: the Secret in its namespace with the user and password
-// that its image came with. HostKey is one from what verifies it: the SSH host key that it has, as in authorized_keys.
+// that its image came with. HostKey is the appliance's: the SSH host key that it has, as in authorized_keys.
 const (
 	Login   = "firstlight.dev/login"
 	HostKey = "firstlight.dev/ssh-host-key"
