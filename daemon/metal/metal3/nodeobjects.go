@@ -125,7 +125,7 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 		h.Host.Spec.BMC = metal3api.BMCDetails{
 			Address:                        string(n.BMC.Address),
 			CredentialsName:                h.BMC.Name,
-			DisableCertificateVerification: n.BMC.VerifyCertificate != site.CheckCA,
+			DisableCertificateVerification: n.BMC.VerifyCertificate != site.CheckCA && n.BMC.VerifyCertificate != site.CheckPin,
 		}
 	}
 
