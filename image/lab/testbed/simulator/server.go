@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -131,6 +132,17 @@ func (h *Server) BMC() string {
 		scheme = "redfish+http"
 	}
 	return fmt.Sprintf("%s://%s%s", scheme, h.service.addr, systemPath)
+}
+
+// ReplaceCertificate gives the BMC another certificate, as a new BMC or an impostor has. It returns its SHA-256.
+func (h *Server) ReplaceCertificate() (string, error) {
+	cert, _, err := selfSigned(h.bmcAddr)
+	if err != nil {
+		return "", err
+	}
+
+	h.logEvent("bmc: another certificate")
+	return fmt.Sprintf("%x", sha256.Sum256(cert.Certificate[0])), h.simulator.net.replaceCertificate(h.service, &cert)
 }
 
 // SetFaults makes the host have these faults and no others.
