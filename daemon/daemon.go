@@ -89,6 +89,7 @@ func New(log *slog.Logger) *Daemon {
 	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
 	d.metal.FoundMAC = d.verifier.FoundMAC
 	d.metal.Pins.Changed = d.metal.ReportCertificate
+	d.metal.Forwarder.Register(d.metricParts.NewRegistry("bmc"))
 	d.cluster = &clusters{log: d.log, metal: d.metal, nodes: d.verifier.Nodes, hostKey: d.verifier.HostKeyOf}
 	d.metal.ClusterLogin = d.cluster.loginSecret
 	d.mirror.Owners, d.mirror.OwnerAt = d.cluster.Owners, d.cluster.OwnerAt
@@ -198,6 +199,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}},
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
 		{"stand-in BMC", d.metal.StandIn.Serve},
+		{"forwarder to BMCs", d.metal.Forwarder.Serve},
 		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {

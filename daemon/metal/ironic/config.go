@@ -20,6 +20,10 @@ type Config struct {
 	HTTPPort int           // of package pxe's HTTP server, which serves HTTPRoot
 	Boot     time.Duration // longest time a machine may need from power on to its agent's first call
 
+	// Forwarder is the proxy on loopback (HOST:PORT) by which everything with TLS is spoken to. To BMCs it shows a
+	// certificate of the appliance's own authority, which is the only one that Ironic trusts for them.
+	Forwarder string
+
 	// KernelArgs are appended to every ramdisk's kernel command line (console, debugging).
 	// White space separates them; a line break is refused.
 	KernelArgs string
@@ -93,6 +97,8 @@ client_socket_timeout = 120
 state_path = {{.StateDir}}
 pybasedir = /usr/lib/python3/dist-packages/ironic
 enabled_hardware_types = ipmi,redfish
+# Of images. For BMCs the appliance's own authority counts: see REQUESTS_CA_BUNDLE of the pod.
+webserver_verify_ca = /etc/ssl/certs/ca-certificates.crt
 enabled_bios_interfaces = no-bios
 enabled_boot_interfaces = ipxe
 enabled_console_interfaces = no-console

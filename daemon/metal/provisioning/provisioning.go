@@ -61,6 +61,8 @@ type Provisioner struct {
 	StandIn *standinbmc.Server // for nodes without a BMC
 	Pins    *bmctrust.Pins     // the certificates of their BMCs
 
+	Forwarder *bmctrust.Forwarder // by which Ironic speaks to them
+
 	permits *permits      // what may be written to hosts
 	changed chan struct{} // a host did, or what is known of one
 	found   *metal3.Inspections
@@ -90,6 +92,7 @@ func New(d Deps) *Provisioner {
 	p.hostSecrets = metal3.SecretBackups{Dir: vault.SecretDir + "/hosts"}
 	p.StandIn = &standinbmc.Server{Dir: vault.SecretDir + "/standinbmc", Log: d.Log}
 	p.Pins = &bmctrust.Pins{Dir: certificateDir, CA: func() site.Certificates { return p.Site().BMC.CA }, Log: d.Log}
+	p.Forwarder = p.newForwarder()
 	p.Hosts.WithoutBMC = p.nodeWithoutBMC
 	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}

@@ -180,7 +180,8 @@ func addressHost(b *metal3api.BareMetalHost, networkData []byte) (address.Host, 
 	return h, nil
 }
 
-// hostKey is the SSH host key that cloud-init's user data gives a host; "" if it gives none.
+// hostKey is the SSH host key that an owner's own user data gives a host; "" if it gives none. Hosts to which the
+// appliance gives user data make theirs, and are annotated with it.
 func hostKey(userData []byte) string {
 	var d struct {
 		Keys struct {
