@@ -67,6 +67,7 @@ func newRootCommand() *cobra.Command {
 		newStatusCommand(),
 		newWhyCommand(),
 		newBundleCommand(),
+		newSiteCommand(),
 		newReloadCommand(),
 		newAdoptCommand(),
 		newBMCCommand(),

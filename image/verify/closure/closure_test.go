@@ -182,6 +182,9 @@ func TestEachKindOfMissIsNamed(t *testing.T) {
 		}, "/" + lib + "multi-user.target.d/50-firstlight.conf:2: After=gone.target: no such unit"},
 		{"timer without service", func(f fstest.MapFS) { f[lib+"firstlight-x.timer"] = file("[Timer]\nOnBootSec=1\n") },
 			"firstlight-x.timer: it starts firstlight-x.service: no such unit"},
+		{"page of a unit", func(f fstest.MapFS) {
+			f[unit] = file("[Unit]\nDocumentation=https://example.com/x file:///usr/share/doc/firstlight/boot.md\n")
+		}, "/" + unit + ":2: path /usr/share/doc/firstlight/boot.md is not in the root"},
 		{"path in a script", func(f fstest.MapFS) {
 			f["usr/lib/firstlight/script"] = prog("#!/bin/sh\n. /usr/lib/firstlight/lib.sh\n")
 		},
