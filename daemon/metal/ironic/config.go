@@ -174,8 +174,8 @@ dhcp_provider = none
 # address of its BMC, by which it is found.
 require_managed_boot = false
 power_off = false
-# The second is the appliance's own: it tells which disks hold data.
-extra_kernel_params = ipa-inspection-collectors=default,contents
+# The others are the appliance's own: which disks hold data, and which PCI devices there are, with their drivers.
+extra_kernel_params = ipa-inspection-collectors=default,contents,devices
 callback_endpoint_override = {{.AgentURL}}
 hooks = $default_hooks,parse-lldp
 

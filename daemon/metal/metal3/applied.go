@@ -176,7 +176,7 @@ func NewAppliedObjects(s *site.Site, a AppliedHost, ap Appliance) (NodeObjects, 
 		n.Meta = newAppliedSecret(h.Name, markSuffix, "metaData", metaData(s))
 	}
 
-	keys, err := keyData(site.Name(h.Name), ap)
+	keys, err := keyData(ap)
 	if err != nil {
 		return n, fmt.Errorf("host %s: user data: %w", h.Name, err)
 	}

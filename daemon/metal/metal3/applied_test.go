@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/hostkey"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/daemon/appliance/vault"
 )
 
 var appliedImage = metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw", Checksum: "00", ChecksumType: "sha256"}
@@ -139,9 +139,6 @@ func TestAChecksumWithoutATypeIsNotTakenForMD5(t *testing.T) {
 func keysOnly() Appliance {
 	return Appliance{
 		Key: "ssh-ed25519 AAAA appliance",
-		HostKey: func(site.Name) (vault.KeyPair, error) {
-			return vault.KeyPair{Private: "PRIVATE", Public: "PUBLIC"}, nil
-		},
 	}
 }
 
@@ -217,7 +214,7 @@ spec:
 // TestTheAppliancesKeysFollowAHostsOwnUserData reads what is merged as cloud-init does: as a MIME message, whose parts
 // are told apart by what they begin with.
 func TestTheAppliancesKeysFollowAHostsOwnUserData(t *testing.T) {
-	keys, err := keyData("compute-1", keysOnly())
+	keys, err := keyData(keysOnly())
 	require.NoError(t, err)
 	parts := func(text string) []string {
 		message, err := mail.ReadMessage(strings.NewReader(text))
@@ -245,6 +242,7 @@ func TestTheAppliancesKeysFollowAHostsOwnUserData(t *testing.T) {
 		merged, ok := mergeUserData(own, keys)
 		require.True(t, ok, own)
 		assert.Equal(t, []string{own, keys}, parts(merged))
+		assert.True(t, hostkey.HasPlace([]byte(merged)), "the ramdisk does not find where the host key goes")
 	}
 	nested, ok := mergeUserData("Content-Type: multipart/mixed; boundary=\"x\"\nMIME-Version: 1.0\n\n--x\n\n#!/bin/sh\n--x--\n", keys)
 	require.True(t, ok)

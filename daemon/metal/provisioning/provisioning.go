@@ -99,7 +99,7 @@ func New(d Deps) *Provisioner {
 	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}
 	p.Gate, p.permits = p.newGate(), &permits{path: permitFile}
-	p.found = &metal3.Inspections{Ask: p.api.DiskContents}
+	p.found = &metal3.Inspections{Ask: p.api.Inspection}
 	return p
 }
 
@@ -120,6 +120,11 @@ func (p *Provisioner) Recheck() {
 	case p.changed <- struct{}{}:
 	default:
 	}
+}
+
+// LabelDevices makes hosts say what their inspections found of their devices (assets/label).
+func (p *Provisioner) LabelDevices(ctx context.Context, api client.Client, hosts []metal3api.BareMetalHost) error {
+	return p.found.LabelDevices(ctx, api, hosts)
 }
 
 // Client speaks to the API and knows Metal3's kinds, and those of Kinds.
@@ -186,7 +191,8 @@ func (p *Provisioner) Reconcile(ctx context.Context, up func() bool) error {
 // Ramdisk is what a machine that nobody named boots, to be looked at.
 func (p *Provisioner) Ramdisk() metal3.Ramdisk {
 	return metal3.Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: append([]string{
-		"ipa-inspection-callback-url=" + p.ironic().AgentURL() + "/v1/continue_inspection", "ipa-inspection-collectors=default,contents",
+		"ipa-inspection-callback-url=" + p.ironic().AgentURL() + "/v1/continue_inspection",
+		"ipa-inspection-collectors=default,contents,devices",
 	}, strings.Fields(kernelArgs)...)}
 }
 

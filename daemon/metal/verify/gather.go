@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
@@ -389,7 +391,7 @@ func (e *Engine) loginTarget(n site.Node, h fact.Host) (shell.Target, error) {
 	if t.Key, err = e.Access(); err != nil {
 		return t, err
 	}
-	if t.HostKey, err = e.HostKey(n.Name); err != nil {
+	if t.HostKey, err = e.HostKey(n.Name); err != nil && !errors.Is(err, vault.ErrNoHostKey) {
 		return t, err
 	}
 

@@ -185,6 +185,7 @@ var preflightRules = []rule{
 		sentence: func(v View) string { return "is held back: " + v.Blocked.Sentence },
 		next:     fixedNext("mend what is named, in site.yaml or on the server"),
 	},
+	controllerBroken,
 	{
 		name:     "disk-ambiguous",
 		meaning:  "inspection found none or several disks that rootDevice fits",
@@ -344,6 +345,7 @@ var serviceRules = []rule{
 		sentence: installedBut,
 		next:     wayOut,
 	},
+	nicBroken,
 	{
 		name:     "wrong-network",
 		meaning:  "installed; links, addresses, router or resolver are not as given",

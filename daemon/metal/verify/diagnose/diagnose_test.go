@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/inspection"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/metal/bmctrust"
@@ -131,6 +132,12 @@ func cases() map[string]View {
 		"held": change(host("provisioned", 60), func(v *View) {
 			v.Blocked = metal3.Block{Reason: metal3.ReasonDecision, Sentence: `it is in service with image "a", site.yaml names "b"; to install that, run: kubectl …`}
 		}),
+		"controller-broken": change(host("available", 5), func(v *View) {
+			v.Blocked = metal3.Block{Reason: metal3.ReasonDiskAmbiguous, Sentence: "the inspection found no disk that rootDevice fits"}
+			v.Host.Broken = []inspection.Device{{
+				Address: "0000:5e:00.0", Class: "010400", Vendor: "8086", Device: "2826", Modules: []string{"megaraid_sas"},
+			}}
+		}),
 		"disk-ambiguous": change(host("available", 5), func(v *View) {
 			v.Blocked = metal3.Block{Reason: metal3.ReasonDiskAmbiguous, Sentence: "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: …"}
 		}),
@@ -159,8 +166,11 @@ func cases() map[string]View {
 		"stranger": change(checks(host("provisioned", 1), "login", status.CheckFailed, "at 10.10.110.21 another machine answers", "look at which machine has that address"), func(v *View) {
 			v.Answer = "stranger"
 		}),
-		"locked-out":    change(checks(host("provisioned", 1), "login", status.CheckFailed, "it does not let the appliance's key in", "look at the node's console"), func(v *View) { v.Answer = "locked" }),
-		"odd-system":    change(checks(host("provisioned", 1), "login", status.CheckFailed, "its shell does not answer as Linux does", "the image must be a Linux"), func(v *View) { v.Answer = "odd" }),
+		"locked-out": change(checks(host("provisioned", 1), "login", status.CheckFailed, "it does not let the appliance's key in", "look at the node's console"), func(v *View) { v.Answer = "locked" }),
+		"odd-system": change(checks(host("provisioned", 1), "login", status.CheckFailed, "its shell does not answer as Linux does", "the image must be a Linux"), func(v *View) { v.Answer = "odd" }),
+		"nic-broken": change(checks(host("provisioned", 1), "links", status.CheckFailed, "it has no link eno2", "look at the link"), func(v *View) {
+			v.Host.Broken = []inspection.Device{{Address: "0000:3c:00.0", Class: "020000", Vendor: "14e4", Device: "164e"}}
+		}),
 		"wrong-network": checks(host("provisioned", 1), "gateway", status.CheckFailed, "router 10.10.110.1 does not answer it", "look at the router"),
 		"wrong-clock":   checks(host("provisioned", 1), "clock", status.CheckFailed, "it is 1h0m0s behind of the appliance", "look at whether an NTP client runs on it"),
 		"checking":      checks(host("provisioned", 1), "links", status.CheckWaiting, "not asked yet", ""),

@@ -5,6 +5,7 @@ package page
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -31,6 +32,31 @@ func Check(t *testing.T, path, block, printed string, update bool) {
 	}
 
 	assert.Equal(t, printed, was, "%s; -update writes it", path)
+}
+
+// CheckTable is Check for what kubectl prints: columns as wide as they happen to be, and ages.
+func CheckTable(t *testing.T, path, block, printed string, update bool) {
+	t.Helper()
+	if update {
+		Check(t, path, block, printed, true)
+		return
+	}
+
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, was, _, err := cut(string(text), block)
+	require.NoError(t, err, path)
+	assert.Equal(t, ageless(printed), ageless(was), "%s; -update writes it", path)
+}
+
+var (
+	age   = regexp.MustCompile(`\s(?:\d+m)?\d+s(?: \(x\d+ over [^)]*\))?(?:\s|$)`)
+	blank = regexp.MustCompile(` {2,}`)
+)
+
+// ageless is a table without its widths and its ages.
+func ageless(table string) string {
+	return blank.ReplaceAllString(age.ReplaceAllString(table, "  AGE  "), "  ")
 }
 
 // cut divides a page into what is before a block, the block, and what is after it.

@@ -25,3 +25,9 @@ func TestABlockIsWrittenAndCompared(t *testing.T) {
 	_, _, _, err := cut("<!-- begin x -->\n```\nno end", "x")
 	assert.Error(t, err)
 }
+
+func TestATableIsComparedWithoutAgesAndWidths(t *testing.T) {
+	assert.Equal(t, ageless("edge   Ready  19s (x2 over 20s)   all is well\n"), ageless("edge  Ready  9s    all is well\n"))
+	assert.NotEqual(t, ageless("edge  Ready  9s  all is well\n"), ageless("edge  Refused  9s  all is well\n"))
+	assert.NotEqual(t, ageless("edge  19 nodes\n"), ageless("edge  9 nodes\n"))
+}
