@@ -71,6 +71,7 @@ func newRootCommand() *cobra.Command {
 		newReloadCommand(),
 		newAdoptCommand(),
 		newBMCCommand(),
+		newUnknownCommand(),
 		newStorageCommand(),
 	)
 	return commandline.MarkUsageErrors(root)
