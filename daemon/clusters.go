@@ -107,6 +107,9 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		if err := c.serveClusterAPI(ctx, api, hosts); err != nil {
 			c.log.Warn("the provider of Cluster API has not all that it needs", "error", err)
 		}
+		if err := c.metal.LabelDevices(ctx, api, hosts); err != nil {
+			c.log.Warn("what a host's inspection found of its devices is not on the host yet", "error", err)
+		}
 
 		all, err := bpa.ListClusters(ctx, api, hosts)
 		if err != nil {
@@ -193,23 +196,22 @@ func isHardwareVerified(n status.Node, h *metal3api.BareMetalHost) bool {
 		!metal3.IsOnHold(h) && h.Status.Provisioning.State == metal3api.StateAvailable
 }
 
-// setVerifiedLabel sets the label of a host, and for an installed one the annotation with the host key that was met;
-// "" takes both away.
+// setVerifiedLabel sets the label of a host, and for an installed one the annotation with the host key that was met.
+// Another value, or "", takes the key away, unless it is one that the host's ramdisk has told.
 func setVerifiedLabel(
 	ctx context.Context, api client.Client, name, value string, hostKey func(string) (string, bool),
 ) error {
 	mark, key, taken := "null", "null", "null"
+	proven := value == "true"
 	if value != "" {
 		mark = fmt.Sprintf("%q", value)
 	}
-	if value == "true" {
-		text, adopted := hostKey(name)
-		if text != "" {
-			key = fmt.Sprintf("%q", text)
-		}
-		if adopted {
-			taken = `"true"`
-		}
+	text, adopted := hostKey(name)
+	if text != "" && (proven || !adopted) {
+		key = fmt.Sprintf("%q", text)
+	}
+	if proven && adopted {
+		taken = `"true"`
 	}
 
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(

@@ -28,6 +28,7 @@ func (l *list) artifacts(ctx context.Context) (parts []Part) {
 		recipe.KindInitramfs: l.initramfsArtifact,
 		recipe.KindDisk:      l.diskArtifact,
 		recipe.KindModule:    l.moduleArtifact,
+		recipe.KindKustomize: l.kustomizeArtifact,
 		recipe.KindPackages:  l.packagesArtifact,
 	}
 	for i := range l.r.Artifacts {
@@ -222,6 +223,27 @@ func (l *list) moduleArtifact(ctx context.Context, a *recipe.Artifact) Part {
 			}
 
 			return os.WriteFile(out, []byte(chosen), 0o644)
+		},
+	}
+}
+
+// kustomizeArtifact is the objects that a kustomization of a Go module describes. Its files are those of the module,
+// so the module's path and version stand for them.
+func (l *list) kustomizeArtifact(ctx context.Context, a *recipe.Artifact) Part {
+	dir, err := l.goBuilder(l.l.Toolchain).SelectedDir(ctx, a.Module, a.From)
+	if err != nil {
+		l.keep(a.Errorf("%v", err))
+		return Part{}
+	}
+
+	return Part{
+		Inputs: l.code("image/objects").add(Inputs{"its module": filepath.Base(dir), "its path": a.From + "/" + a.Path}),
+		Make: func(_ context.Context, _ Made, out string) error {
+			text, err := objects.Render(filepath.Join(dir, filepath.FromSlash(a.Path)))
+			if err != nil {
+				return a.Errorf("%v", err)
+			}
+			return os.WriteFile(out, []byte(text), 0o644)
 		},
 	}
 }

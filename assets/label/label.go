@@ -19,7 +19,7 @@ const (
 )
 
 // Login is an annotation on a BareMetalHost, from the owner: the Secret in its namespace with the user and password
-// that its image came with. HostKey is one from what verifies it: the SSH host key that it has, as in authorized_keys.
+// that its image came with. HostKey is the appliance's: the SSH host key that it has, as in authorized_keys.
 const (
 	Login   = "firstlight.dev/login"
 	HostKey = "firstlight.dev/ssh-host-key"
@@ -47,6 +47,16 @@ const Why = "firstlight.dev/why"
 // ProviderIDFormat is an annotation on a Metal3Cluster, from the owner: "name", or "uid" for providerIDs that hold the
 // UID of the host.
 const ProviderIDFormat = "firstlight.dev/provider-id-format"
+
+// On BareMetalHosts, by what reads their inspection (assets/inspection): labels "true" or "false", which those of the
+// owner overrule, and an annotation.
+const (
+	FoundSRIOV    = "firstlight.dev/found-sriov"    // it has a network card that can have virtual functions
+	FoundQAT      = "firstlight.dev/found-qat"      // Intel QuickAssist
+	FoundGPU      = "firstlight.dev/found-gpu"      // a GPU
+	FoundFPGA     = "firstlight.dev/found-fpga"     // an FPGA card
+	BrokenDevices = "firstlight.dev/broken-devices" // annotation: NICs and disk controllers that nothing drives, as JSON
+)
 
 // On the appliance's other objects.
 const (

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -31,11 +32,27 @@ func (m module) sourceModule() module {
 	return m
 }
 
-// Modules lists the modules whose packages a program contains, sorted by path.
+// Modules lists the modules whose packages a program contains, sorted by path. The program is seen as it is compiled,
+// with its patches: they may decide what it imports.
 func (b Builder) Modules(ctx context.Context, p *recipe.Program) ([]lock.Module, error) {
 	args := []string{"list", "-mod=readonly", "-deps", "-json=Module"}
 	if len(p.Tags) > 0 {
 		args = append(args, "-tags="+strings.Join(p.Tags, ","))
+	}
+
+	if len(p.Patches) > 0 {
+		dir, err := os.MkdirTemp("", "firstlight-mend-")
+		if err != nil {
+			return nil, fmt.Errorf("list modules of program %s: %w", p.Name, err)
+		}
+		defer os.RemoveAll(dir)
+
+		overlay, err := b.writeOverlay(ctx, p, dir)
+		if err != nil {
+			return nil, fmt.Errorf("list modules of program %s: %w", p.Name, err)
+		}
+
+		args = append(args, "-overlay="+overlay)
 	}
 
 	out, err := b.goCommand(ctx, p, append(args, p.Package)...)
@@ -58,6 +75,11 @@ func (b Builder) Modules(ctx context.Context, p *recipe.Program) ([]lock.Module,
 		}
 
 		m := entry.Module.sourceModule()
+		if strings.HasPrefix(m.Path, patchedDir) {
+			if m, err = b.patchedSource(ctx, p, found, entry.Module.Path); err != nil {
+				return nil, err
+			}
+		}
 		if m.Version == "" {
 			continue // a directory of this repository
 		}
@@ -77,6 +99,19 @@ func (b Builder) Modules(ctx context.Context, p *recipe.Program) ([]lock.Module,
 
 	slices.SortFunc(modules, func(a, b lock.Module) int { return strings.Compare(a.Path, b.Path) })
 	return modules, nil
+}
+
+// patchedSource is the module that a patched one is made from, as go.mod selects it. One that was found is not looked
+// for again.
+func (b Builder) patchedSource(
+	ctx context.Context, p *recipe.Program, found map[string]lock.Module, path string,
+) (module, error) {
+	if m, ok := found[path]; ok {
+		return module{Path: m.Path, Version: m.Version, Sum: m.Sum}, nil
+	}
+
+	m, err := b.selectedModule(ctx, p, path)
+	return m.sourceModule(), err
 }
 
 // BuiltModules lists the modules that a built program says it contains. It does not say the sum of a

@@ -47,6 +47,7 @@ func greeter(t *testing.T) gobuild.Builder {
 	write(source, "go.mod", mod)
 	write(source, "greet.go", library)
 	write(source, "twice.go", "package greet\n\n// old old\n")
+	write(source, "shout/main.go", "package main\n\nfunc main() { print(\"HO\") }\n")
 	versions := "example.org/greet/@v/"
 	write(proxy, versions+"v1.2.0.mod", mod)
 	write(proxy, versions+"v1.2.0.info", `{"Version":"v1.2.0"}`)
@@ -63,6 +64,7 @@ func greeter(t *testing.T) gobuild.Builder {
 	write(top, "go.mod", "module example.org/hello\n\ngo 1.24\n\nrequire (\n\texample.org/greet v1.2.0\n\texample.org/near v0.0.0\n)\n\nreplace example.org/near => ./near\n")
 	write(top, "go.sum", "example.org/greet v1.2.0 "+sum+"\nexample.org/greet v1.2.0/go.mod "+modSum+"\n")
 	write(top, "main.go", "package main\n\nimport (\n\t\"example.org/greet\"\n\t\"example.org/near\"\n)\n\nfunc main() { print(greet.Text() + near.Mark) }\n")
+	write(top, "crier/main.go", "package main\n\nimport \"example.org/greet/shout\"\n\nfunc main() { shout.Main() }\n")
 	write(top, "near/go.mod", "module example.org/near\n\ngo 1.24\n")
 	write(top, "near/near.go", "package near\n\nconst Mark = \"!\"\n")
 	t.Setenv("GOPROXY", "file://"+proxy)
@@ -167,6 +169,26 @@ func TestElsewhereTheBytesAreTheSame(t *testing.T) {
 	assert.Equal(t, gobuild.State{Done: all, All: all, Linking: true}, reports[len(reports)-1])
 	assert.True(t, slices.IsSortedFunc(reports, func(a, b gobuild.State) int { return a.Done - b.Done }))
 	assert.True(t, slices.ContainsFunc(reports, func(s gobuild.State) bool { return s.All == all && !s.Linking }), "the total is known while packages are compiled: %v", reports)
+}
+
+// What is a program of another module, and so can be imported by nobody, becomes a package by two mends.
+func TestMendsMakeAProgramAPackage(t *testing.T) {
+	b := greeter(t)
+	named := greetMend("package main\n", "package shout\n")
+	called := greetMend("func main() {", "func Main() {")
+	named.File, called.File = "shout/main.go", "shout/main.go"
+	crier := &recipe.Program{Name: "crier", Package: "./crier", Patches: []recipe.Patch{named, called}}
+	out := filepath.Join(t.TempDir(), "crier")
+	require.NoError(t, b.Build(t.Context(), crier, out))
+	text, err := exec.Command(out).CombinedOutput()
+	require.NoError(t, err)
+	assert.Equal(t, "HO", string(text))
+
+	locked, err := b.Modules(t.Context(), crier)
+	require.NoError(t, err)
+	require.Len(t, locked, 1)
+	assert.Equal(t, "example.org/greet v1.2.0", locked[0].Path+" "+locked[0].Version)
+	assert.NotEmpty(t, locked[0].Sum)
 }
 
 func TestMendsThatDoNotApply(t *testing.T) {

@@ -254,15 +254,8 @@ func (c *checker) checkArtifact(a *Artifact) {
 	case KindFile:
 		c.checkFile(a)
 		return
-	case KindModule:
-		if a.Module == "" || a.From == "" || a.Path == "" || path.IsAbs(a.Path) {
-			c.report(
-				a.Pos,
-				"kind module needs module (the directory of a go.mod), from (a module's path) and path (a file in it)",
-			)
-		} else {
-			c.checkInside(a.Pos, "path", a.Path)
-		}
+	case KindModule, KindKustomize:
+		c.checkModule(a)
 		return
 	case KindExtract:
 		if a.Path == "" {
@@ -276,7 +269,7 @@ func (c *checker) checkArtifact(a *Artifact) {
 		c.checkPool(a)
 	case KindInitramfs:
 	default:
-		c.report(a.Pos, "kind %q is unknown; write file, extract, initramfs, disk, module or packages", a.Kind)
+		c.report(a.Pos, "kind %q is unknown; write file, extract, initramfs, disk, module, kustomize or packages", a.Kind)
 		return
 	}
 
@@ -285,6 +278,22 @@ func (c *checker) checkArtifact(a *Artifact) {
 	}
 
 	c.checkRootOf(a.Pos, a.Root)
+}
+
+// checkModule checks an artifact that is made from the files of a Go module.
+func (c *checker) checkModule(a *Artifact) {
+	what := map[string]string{KindModule: "a file", KindKustomize: "a directory"}[a.Kind]
+	switch {
+	case a.Module == "" || a.From == "" || a.Path == "" || path.IsAbs(a.Path):
+		c.report(
+			a.Pos, "kind %s needs module (the directory of a go.mod), from (a module's path) and path (%s in it)",
+			a.Kind, what,
+		)
+	case a.Kind == KindKustomize && len(a.Only) > 0:
+		c.report(a.Pos, "only belongs to kind module")
+	default:
+		c.checkInside(a.Pos, "path", a.Path)
+	}
 }
 
 func (c *checker) checkFile(a *Artifact) {

@@ -136,6 +136,7 @@ const (
 	KindInitramfs = "initramfs" // a root as cpio, zstd
 	KindDisk      = "disk"      // a root as a whole-disk image that boots by BIOS and UEFI; its sha256 lies beside it
 	KindModule    = "module"    // a file out of a Go module
+	KindKustomize = "kustomize" // the objects that a kustomization out of a Go module describes
 	KindPackages  = "packages"  // the .debs of an unpacked root, with their index: what a Debian repository is made from
 )
 
@@ -143,15 +144,15 @@ const (
 type Artifact struct {
 	Pos
 	Name    string   `yaml:"name" need:"a name"`
-	Kind    string   `yaml:"kind" need:"file, extract, initramfs, disk, module or packages"`
+	Kind    string   `yaml:"kind" need:"file, extract, initramfs, disk, module, kustomize or packages"`
 	To      string   `yaml:"to" need:"the path on the appliance, below /usr/share/firstlight/"`
 	File    string   `yaml:"file"`    // kind file: a file of this repository
 	URL     string   `yaml:"url"`     // kind file: where to get it when the cache does not have it
 	SHA256  string   `yaml:"sha256"`  // kind file: what it must be
 	Root    string   `yaml:"root"`    // kinds extract, initramfs, disk, packages
-	Path    string   `yaml:"path"`    // kind extract: one file in the root, may be a glob with one match; kind module: the file in it
-	Module  string   `yaml:"module"`  // kind module: directory with the go.mod that selects its version
-	From    string   `yaml:"from"`    // kind module: the module's path
+	Path    string   `yaml:"path"`    // kind extract: one file in the root, may be a glob with one match; kind module: the file in it; kind kustomize: the directory in it
+	Module  string   `yaml:"module"`  // kinds module, kustomize: directory with the go.mod that selects its version
+	From    string   `yaml:"from"`    // kinds module, kustomize: the module's path
 	Only    []string `yaml:"only"`    // kind module: of a Kubernetes manifest, the objects to take: Kind, or Kind/name
 	Size    string   `yaml:"size"`    // kind disk: whole disk, such as 1200MiB
 	CmdLine string   `yaml:"cmdline"` // kind disk: kernel parameters besides root=

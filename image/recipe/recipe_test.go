@@ -149,7 +149,7 @@ func TestEveryMistakeIsNamedAtOnce(t *testing.T) {
 		`recipe.yaml:1: debian.suit: unknown key; did you mean suite?`,
 		`recipe.yaml:5: roots[0]: package "systemd=257" is not a Debian package name; write it without version or architecture`,
 		`recipe.yaml:5: roots[0]: hooks "../x.sh" must be a clean path from the top of the repository, such as overlays/site`,
-		`recipe.yaml:10: artifacts[0]: kind "copy" is unknown; write file, extract, initramfs, disk, module or packages`,
+		`recipe.yaml:10: artifacts[0]: kind "copy" is unknown; write file, extract, initramfs, disk, module, kustomize or packages`,
 		`recipe.yaml:11: stick: init "systemd" is not among programs; add it there`,
 	}, "\n"))
 }

@@ -26,6 +26,7 @@ type Server struct {
 	address  netip.Addr // of its firmware and its agent
 	faults   Faults
 	disks    []Disk
+	drives   [][]byte
 	seen     Counters
 	events   []Event
 	running  *powerOnPeriod // nil: switched off
@@ -95,6 +96,8 @@ type Disk struct {
 	Holds  []string         // what the collector sees on it: tables, file systems (libblkid's names); nil: blank
 	Mark   *inspection.Mark // and who installed it; nil: nobody says so
 	Writes int
+	// HostKey is the public half of the SSH host key of the system on it, as in authorized_keys; "": none was made.
+	HostKey string
 }
 
 // Event is something that happened to a host.
