@@ -39,6 +39,7 @@ func cases() []testCase {
 		{"Pause", testPause},
 		{"NodeReuse", testNodeReuse},
 		{"Blocks", testBlocks},
+		{"Data", testData},
 	}
 }
 
