@@ -264,7 +264,8 @@ func TestWhatIsTooLargeIsNotRead(t *testing.T) {
 	assert.Equal(t, 200, code)
 	b.ask(t, 11, "POST", base+"/v1/continue_inspection", bytes.NewReader(huge))
 	b.ask(t, 11, "POST", base+"/v1/continue_inspection", io.MultiReader(bytes.NewReader(huge))) // of unknown length
-	assert.Eventually(t, func() bool {                                                          // a refused body may end the connection before its sender has read the answer
+	// A refused body may end the connection before its sender has read the answer.
+	assert.Eventually(t, func() bool {
 		code, _ = b.ask(t, 11, "POST", base+"/v1/heartbeat/"+uuid, bytes.NewReader(huge[:maxHeartbeat+1]))
 		return code != 0
 	}, time.Minute, 10*time.Millisecond)
