@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	testIsDefined = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	testIsNamed   = regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`")
+	testIsDefined = regexp.MustCompile(`(?m)^func ((?:Test|test|Fuzz)[A-Z]\w*)\(`)
+	testIsNamed   = regexp.MustCompile("`((?:Test|test|Fuzz)[A-Z]\\w*)(…?)`")
 )
 
 // TestDocsNameTestsThatAreThere holds every table of faults to the tests that it names; a name

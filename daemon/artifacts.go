@@ -51,10 +51,11 @@ func (a *artifacts) pod() (serving.Pod, error) {
 	}
 
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	addr, service := a.metal.Site().Networks.Provisioning.Address, serviceAddr(a.metal.Site().Appliance.ServiceCIDR)
 	names := ca.Names{
 		CommonName: "artifacts",
-		DNS:        []string{"localhost"},
-		Addrs:      append(hostAddrs(a.addresses()), a.metal.Site().Networks.Provisioning.Address, loopback),
+		DNS:        append([]string{"localhost"}, serving.ServiceNames()...),
+		Addrs:      append(hostAddrs(a.addresses()), addr, service, loopback),
 	}
 	if name := a.hostname(); name != "" {
 		names.DNS = append(names.DNS, name)
@@ -77,17 +78,28 @@ func (a *artifacts) pod() (serving.Pod, error) {
 
 	limits, store := artifactConfig(a.metal.Site().Artifacts)
 	return serving.Pod{
-		Limits:    limits,
-		Store:     store,
-		Dir:       artifact.Dir,
-		Cert:      pair.Cert,
-		Key:       pair.Key,
-		CA:        authority.PEM(),
-		Digest:    digest,
-		Registry:  a.mirror.RegistryAddr().String(),
-		WriteCert: writer.Cert,
-		WriteKey:  writer.Key,
+		Limits:      limits,
+		Store:       store,
+		Dir:         artifact.Dir,
+		Cert:        pair.Cert,
+		Key:         pair.Key,
+		CA:          authority.PEM(),
+		Digest:      digest,
+		Registry:    a.mirror.RegistryAddr().String(),
+		WriteCert:   writer.Cert,
+		WriteKey:    writer.Key,
+		Addr:        addr,
+		ServiceAddr: service,
 	}, nil
+}
+
+// serviceAddr is the address of the Service by which pods reach the API.
+func serviceAddr(network netip.Prefix) netip.Addr {
+	a := network.Masked().Addr()
+	for range serving.ServiceHost {
+		a = a.Next()
+	}
+	return a
 }
 
 // artifactConfig is what the site says of uploads, for the pod.

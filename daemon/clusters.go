@@ -27,6 +27,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/clusterapi"
+	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
@@ -41,6 +42,8 @@ type clusters struct {
 	nodes func() []status.Node // of the site, each with whether it is proven
 	// hostKey is the SSH host key of a verified node, as in authorized_keys, and whether a default user was logged in to.
 	hostKey func(node string) (key string, adopted bool)
+
+	clusterAPI metal3provider.Installation
 
 	mu     sync.Mutex
 	all    []status.Cluster
@@ -99,10 +102,18 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		}
 
 		hosts, _ := c.metal.Hosts.List()
-		for name, proven := range verifiedLabelChanges(c.nodes(), hosts) {
-			if err := setVerifiedLabel(ctx, api, name, proven, c.hostKey); err != nil {
+		for name, value := range verifiedLabelChanges(c.nodes(), hosts) {
+			if err := setVerifiedLabel(ctx, api, name, value, c.hostKey); err != nil {
 				return err
 			}
+		}
+
+		if err := c.metal.LabelDevices(ctx, api, hosts); err != nil {
+			c.log.Warn("what a host's inspection found of its devices is not on the host yet", "error", err)
+		}
+
+		if err := c.serveClusterAPI(ctx, api, hosts); err != nil {
+			c.log.Warn("the provider of Cluster API has not all that it needs", "error", err)
 		}
 
 		all, err := bpa.ListClusters(ctx, api, hosts)
@@ -151,41 +162,61 @@ func (c *clusters) OwnerAt(addr netip.Addr) string {
 	return c.owners.At[addr]
 }
 
-// verifiedLabelChanges are the hosts whose label differs from what was found out about them: a node that is
-// proven gets it, one that is being installed anew loses it.
-func verifiedLabelChanges(nodes []status.Node, hosts []metal3api.BareMetalHost) map[string]bool {
-	changes := map[string]bool{}
+// verifiedLabelChanges are the hosts whose label differs from what was found out about them, with what it is to be: a
+// node that is proven gets "true", one that is being installed anew loses it, and one without a system whose pre-flight
+// and inspection passed gets label.VerifiedHardware.
+func verifiedLabelChanges(nodes []status.Node, hosts []metal3api.BareMetalHost) map[string]string {
+	changes := map[string]string{}
 	for _, n := range nodes {
 		i := slices.IndexFunc(hosts, func(h metal3api.BareMetalHost) bool { return h.Name == n.Name })
 		if i < 0 {
 			continue
 		}
 
-		marked := hosts[i].Labels[label.Verified] == "true"
+		h := &hosts[i]
+		value := h.Labels[label.Verified]
 		switch {
-		case n.Verified && !marked:
-			changes[n.Name] = true
-		case !n.Verified && marked && !metal3.InService(&hosts[i]):
-			changes[n.Name] = false
+		case n.Verified:
+			value = "true"
+		case metal3.InService(h):
+			if value == label.VerifiedHardware {
+				value = "" // that was said of the host before it had a system
+			}
+		case isHardwareVerified(n, h):
+			value = label.VerifiedHardware
+		default:
+			value = ""
+		}
+		if value != h.Labels[label.Verified] {
+			changes[n.Name] = value
 		}
 	}
 	return changes
 }
 
-// setVerifiedLabel sets the label of a host, and the annotation with the host key that was met, or takes both away.
+// isHardwareVerified reports whether a host waits for an image, and all that can be asked of it before was asked.
+func isHardwareVerified(n status.Node, h *metal3api.BareMetalHost) bool {
+	failed := slices.ContainsFunc(n.Preflight, func(c status.Check) bool { return c.State == status.CheckFailed })
+	return !failed && h.Spec.Image == nil && h.Status.HardwareDetails != nil && h.Status.ErrorMessage == "" &&
+		!metal3.IsOnHold(h) && h.Status.Provisioning.State == metal3api.StateAvailable
+}
+
+// setVerifiedLabel sets the label of a host, "" takes it away, and the annotation with the host key that was met. Of a
+// host that is not proven only a key stays that the host's ramdisk has told.
 func setVerifiedLabel(
-	ctx context.Context, api client.Client, name string, proven bool, hostKey func(string) (string, bool),
+	ctx context.Context, api client.Client, name, value string, hostKey func(string) (string, bool),
 ) error {
 	mark, key, taken := "null", "null", "null"
-	if proven {
-		mark = `"true"`
-		text, adopted := hostKey(name)
-		if text != "" {
-			key = fmt.Sprintf("%q", text)
-		}
-		if adopted {
-			taken = `"true"`
-		}
+	text, adopted := hostKey(name)
+	proven := value == "true"
+	if text != "" && (proven || !adopted) {
+		key = fmt.Sprintf("%q", text)
+	}
+	if value != "" {
+		mark = fmt.Sprintf("%q", value)
+	}
+	if proven && adopted {
+		taken = `"true"`
 	}
 
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(

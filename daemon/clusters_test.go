@@ -32,7 +32,47 @@ func TestProvenHostsAreMarked(t *testing.T) {
 		host("forgotten", "true", up), // the daemon was restarted and has not asked again
 		host("by-hand", "true", up),   // no node of the site
 	}
-	assert.Equal(t, map[string]bool{"new": true, "reinstalled": false}, verifiedLabelChanges(nodes, hosts))
+	assert.Equal(t, map[string]string{"new": "true", "reinstalled": ""}, verifiedLabelChanges(nodes, hosts))
+}
+
+// TestHostsWithoutASystemAreProvenByTheirHardware: a host that waits for an image may be chosen for a machine of Cluster
+// API once its pre-flight and its inspection passed, and is not proven any more once it has an image.
+func TestHostsWithoutASystemAreProvenByTheirHardware(t *testing.T) {
+	inspected := func(change func(*metal3api.BareMetalHost)) metal3api.BareMetalHost {
+		h := metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{}, Annotations: map[string]string{}}}
+		h.Status.Provisioning.State, h.Status.HardwareDetails = metal3api.StateAvailable, &metal3api.HardwareDetails{}
+		change(&h)
+		return h
+	}
+	const proven = label.VerifiedHardware
+	for _, c := range []struct {
+		name   string
+		node   status.Node
+		change func(*metal3api.BareMetalHost)
+		want   map[string]string
+	}{
+		{"it waits for an image", status.Node{}, func(*metal3api.BareMetalHost) {}, map[string]string{"node-1": proven}},
+		{"it is so already", status.Node{}, func(h *metal3api.BareMetalHost) { h.Labels[label.Verified] = proven }, map[string]string{}},
+		{"its pre-flight failed", status.Node{Preflight: []status.Check{{State: status.CheckFailed}}}, func(*metal3api.BareMetalHost) {}, map[string]string{}},
+		{"not inspected", status.Node{}, func(h *metal3api.BareMetalHost) { h.Status.HardwareDetails = nil }, map[string]string{}},
+		{"it has an error now", status.Node{}, func(h *metal3api.BareMetalHost) {
+			h.Labels[label.Verified], h.Status.ErrorMessage = proven, "no power"
+		}, map[string]string{"node-1": ""}},
+		{"it has an image", status.Node{}, func(h *metal3api.BareMetalHost) {
+			h.Labels[label.Verified], h.Spec.Image = proven, &metal3api.Image{URL: "http://x"}
+		}, map[string]string{"node-1": ""}},
+		{"it is installed, and its system not proven", status.Node{}, func(h *metal3api.BareMetalHost) {
+			h.Labels[label.Verified], h.Status.Provisioning.State = proven, metal3api.StateProvisioned
+		}, map[string]string{"node-1": ""}},
+		{"its system is proven", status.Node{Verified: true}, func(h *metal3api.BareMetalHost) {
+			h.Labels[label.Verified], h.Status.Provisioning.State = proven, metal3api.StateProvisioned
+		}, map[string]string{"node-1": "true"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.node.Name = "node-1"
+			assert.Equal(t, c.want, verifiedLabelChanges([]status.Node{c.node}, []metal3api.BareMetalHost{inspected(c.change)}))
+		})
+	}
 }
 
 // TestAClustersLoginIsOfItsOwnHosts: a default password goes to hosts that the cluster names, and to no other.

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	sd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/site"
@@ -89,6 +88,8 @@ func New(log *slog.Logger) *Daemon {
 	d.verifier = d.newVerifier()
 	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
 	d.metal.FoundMAC = d.verifier.FoundMAC
+	d.metal.Pins.Changed = d.metal.ReportCertificate
+	d.metal.Forwarder.Register(d.metricParts.NewRegistry("bmc"))
 	d.cluster = &clusters{log: d.log, metal: d.metal, nodes: d.verifier.Nodes, hostKey: d.verifier.HostKeyOf}
 	d.metal.ClusterLogin = d.cluster.loginSecret
 	d.mirror.Owners, d.mirror.OwnerAt = d.cluster.Owners, d.cluster.OwnerAt
@@ -169,6 +170,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Document: d.Document,
 			Reload:   d.reload,
 			Adopt:    d.metal.Adopt,
+			TrustBMC: d.metal.TrustBMC,
 			Ready:    d.notifyReady,
 			Log:      d.log,
 			Why:      d.verifier.Why,
@@ -184,9 +186,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"agents", func(ctx context.Context) error { return d.metal.ServeAgents(ctx, linksUp) }},
 		{"dhcp bmc", func(ctx context.Context) error { return d.networkDHCP.Serve(ctx, host.BMC, linksUp) }},
 		{"dhcp baremetal", func(ctx context.Context) error {
-			return d.networkDHCP.Serve(
-				ctx, host.Baremetal, linksUp,
-			)
+			return d.networkDHCP.Serve(ctx, host.Baremetal, linksUp)
 		}},
 		{"packages", func(ctx context.Context) error { return d.mirror.ServePackages(ctx, linksUp) }},
 		{"registry", func(ctx context.Context) error { return d.mirror.ServeImages(ctx, d.stageReady("clock-set")) }},
@@ -194,12 +194,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"verify", d.verifier.Run},
 		{"records", d.writeTraces},
 		{"handover", func(ctx context.Context) error {
-			return d.metal.Reconcile(
-				ctx, d.stageReady("site-handed-over"),
-			)
+			return d.metal.Reconcile(ctx, d.stageReady("site-handed-over"))
 		}},
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
 		{"stand-in BMC", d.metal.StandIn.Serve},
+		{"forwarder to BMCs", d.metal.Forwarder.Serve},
 		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {
@@ -262,129 +261,6 @@ func restartDelay(before, ran time.Duration) time.Duration {
 	return min(2*before, time.Minute)
 }
 
-// Document is the appliance's status at this moment.
-func (d *Daemon) Document() status.Document {
-	s := d.runner.Snapshot()
-	doc := status.Document{
-		Name:      d.host.Hostname(),
-		Version:   d.version,
-		BootID:    d.bootID,
-		MachineID: d.host.MachineID(),
-		State:     s.State,
-		Since:     s.Since,
-		Started:   d.started,
-		Stages:    s.Stages,
-		Addresses: d.host.Addresses(),
-		Notes:     d.host.Notes(),
-		Nodes:     append([]status.Node{}, d.verifier.Nodes()...),
-		Launch:    d.verifier.Launch(),
-		Clusters:  d.cluster.Clusters(),
-		Artifacts: d.uploads.status(s.Stages),
-		Firewall:  d.firewall.Status(),
-	}
-	d.networkDHCP.AddStatus(&doc)
-	doc.Notes = append(doc.Notes, d.boot.Notes()...)
-	if doc.State == "" {
-		doc.State, doc.Since = status.StateWorking, d.started
-	}
-
-	doc.Summary, doc.Next = summary(doc), nextAction(doc, len(d.host.Site().Access.SSHKeys) > 0)
-	return doc
-}
-
-// summary is what the appliance does or waits for, in one sentence.
-func summary(d status.Document) string {
-	for _, s := range d.Stages {
-		if s.State == status.StateReady {
-			continue
-		}
-
-		what := s.Waiting
-		if what == "" {
-			what = s.Error
-		}
-
-		if what == "" {
-			what = "looking"
-		}
-
-		first, _, _ := strings.Cut(what, "\n")
-		return s.Name + ": " + first
-	}
-	return console.Headline(d)
-}
-
-// nextAction is what a person can do now.
-func nextAction(d status.Document, hasKeys bool) string {
-	switch d.State {
-	case status.StateFailed:
-		for _, s := range d.Stages {
-			if s.State == status.StateFailed && s.Name == "site-read" {
-				return "Correct site.yaml on the stick's SITE partition, then restart this machine."
-			}
-		}
-		return "Mend what is named above, then restart this machine."
-	case status.StateReady:
-		login := ""
-		if hasKeys {
-			login = loginText(d)
-		}
-
-		if text := attentionText(d.Attention()); text != "" {
-			return strings.TrimSpace(text + " " + login)
-		}
-		if login != "" {
-			return login
-		}
-
-		switch d.Launch.State {
-		case status.LaunchRunning:
-			return "Nothing to do: the nodes come up by themselves."
-		case status.LaunchSucceeded:
-			return "All nodes of the site are proven."
-		}
-		return "Power on the servers on the provisioning network."
-	default:
-		return "Nothing to do: it comes up by itself."
-	}
-}
-
-// loginText says where to log in; "" while there is no address.
-func loginText(d status.Document) string {
-	for _, a := range slices.Backward(d.Addresses) { // baremetal, the owner's network, is the last
-		if len(a.Addresses) > 0 {
-			addr, _, _ := strings.Cut(a.Addresses[0], "/")
-			return "Log in: ssh root@" + addr
-		}
-	}
-	return ""
-}
-
-// attentionText is what to do about what needs a person; "" if nothing does.
-func attentionText(a status.Attention) string {
-	switch {
-	case a.None():
-		return ""
-	case len(a.Nodes)+len(a.Clusters) == 0 && a.Launch:
-		return "See what the nodes wait for: firstlightd why."
-	case len(a.Nodes)+len(a.Clusters) == 0:
-		return "Do what is written next to the artifacts."
-	case len(a.Nodes) == 0:
-		return "Do what is written next to the clusters; firstlightd why CLUSTER says more."
-	}
-	return "Do what is written next to the nodes; firstlightd why NODE says more."
-}
-
-func (d *Daemon) notifyChange(s bringup.Snapshot) {
-	d.journal.Update(s)
-	for _, c := range []chan struct{}{d.drawn, d.notified} {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
-	}
-}
-
 // reload takes up an edited site and whatever a person has mended. The error is what is wrong with the site.
 func (d *Daemon) reload() error {
 	err := d.host.Reload()
@@ -413,48 +289,6 @@ func (d *Daemon) stageBegun(name string) func() bool {
 		stages := d.runner.Snapshot().Stages
 		i := slices.IndexFunc(stages, func(s status.Stage) bool { return s.Name == name })
 		return i >= 0 && stages[i].State != status.StateWaiting
-	}
-}
-
-// notifyReady tells systemd that the status can be asked for: what waits for this unit waits for
-// a daemon that answers, not for the end of the plan.
-func (d *Daemon) notifyReady() {
-	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
-		d.log.Warn("systemd not told", "error", err)
-	}
-}
-
-// runNotifier keeps systemd's STATUS= and its watchdog up to date. The watchdog is fed only
-// when a document could be made: a daemon whose locks are stuck is restarted.
-func (d *Daemon) runNotifier(ctx context.Context) error {
-	every, err := sd.SdWatchdogEnabled(false)
-	if err != nil {
-		return fmt.Errorf("read watchdog interval: %w", err)
-	}
-
-	if every == 0 {
-		every = time.Minute
-	}
-
-	tick := time.NewTicker(every / 3)
-	defer tick.Stop()
-	for last := ""; ; {
-		text := sd.SdNotifyWatchdog
-		if s := d.Document().Summary; s != last {
-			last, text = s, text+"\nSTATUS="+s
-		}
-
-		if _, err := sd.SdNotify(false, text); err != nil {
-			d.log.Warn("systemd not told", "error", err)
-		}
-
-		select {
-		case <-ctx.Done():
-			_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
-			return nil
-		case <-tick.C:
-		case <-d.notified:
-		}
 	}
 }
 

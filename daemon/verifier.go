@@ -23,6 +23,7 @@ func (d *Daemon) newVerifier() *verify.Engine {
 		Outcomes: verify.Store{API: d.metal.Client},
 		Logins:   d.metal.Logins(),
 		Refusals: &verify.Refusals{Path: provisioning.RefusalsFile, Log: d.log},
+		Pins:     d.metal.Pins,
 		Changed:  d.nodesChanged,
 		Logger:   d.log.With("part", "verify"),
 	}

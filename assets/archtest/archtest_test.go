@@ -121,11 +121,11 @@ var pairs = map[string][]string{
 	"daemon/metal/mirror": {"daemon/metal/netboot", "daemon/metal/packages", "daemon/metal/registry"},
 	// What installs nodes puts the others together.
 	"daemon/metal/provisioning": {
-		"daemon/metal/agentgate", "daemon/metal/ironic", "daemon/metal/metal3", "daemon/metal/mirror",
+		"daemon/metal/agentgate", "daemon/metal/bmctrust", "daemon/metal/ironic", "daemon/metal/metal3", "daemon/metal/mirror",
 		"daemon/metal/netboot", "daemon/metal/standinbmc", "daemon/metal/verify",
 	},
-	// What blocks a node, and what may switch it on, is decided in metal3.
-	"daemon/metal/verify": {"daemon/metal/metal3"},
+	// What blocks a node, and what may switch it on, is decided in metal3; what a BMC may be told, in bmctrust.
+	"daemon/metal/verify": {"daemon/metal/bmctrust", "daemon/metal/metal3"},
 	// The API serves what the store holds.
 	"daemon/uploads/api": {"daemon/uploads/blobs"},
 	// The registry gets what is complete in the store, which is told what became of it.

@@ -8,3 +8,9 @@ import _ "embed"
 //
 //go:embed bpa.yaml
 var BPA []byte
+
+// Metal3Provider defines the kinds of infrastructure.cluster.x-k8s.io and IPPool of ipam.metal3.io, one YAML document
+// each. It is made from the types in daemon/clusters/metal3provider by go generate.
+//
+//go:embed metal3provider.yaml
+var Metal3Provider []byte

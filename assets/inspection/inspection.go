@@ -1,5 +1,5 @@
-// Package inspection is what the deploy ramdisk reports of a server's disks, and the mark by which an installed disk
-// says whose it is. The ramdisk's side is firstlight.py in overlays/ramdisk.
+// Package inspection is what the deploy ramdisk reports of a server's disks and PCI devices, and the mark by which an
+// installed disk says whose it is. The ramdisk's side is firstlight.py and firstlight_devices.py in overlays/ramdisk.
 package inspection
 
 import (
@@ -43,6 +43,23 @@ type Mark struct {
 	Node string `json:"node"` // name of the host
 	ID   string `json:"id"`   // of the installation: UID of the host that it was made for
 	Time string `json:"time"` // when its config drive was made, 2006-01-02 15:04 by the appliance's clock; "": not known
+}
+
+// Report is what one inspection found out.
+type Report struct {
+	Disks   map[string]Disk // by device name; nil: nothing was reported of them
+	Devices []Device        // nil: the same
+}
+
+// ReadReport reads both parts of a report. plugins is what Ironic keeps beside the inventory (its plugin_data).
+func ReadReport(plugins map[string]json.RawMessage) (r Report, err error) {
+	if r.Disks, err = Read(plugins); err != nil {
+		return Report{}, err
+	}
+	if r.Devices, err = ReadDevices(plugins); err != nil {
+		return Report{}, err
+	}
+	return r, nil
 }
 
 // Read returns the disks of a report by device name. plugins is what Ironic keeps beside the inventory (its

@@ -19,7 +19,7 @@ const (
 )
 
 // Login is an annotation on a BareMetalHost, from the owner: the Secret in its namespace with the user and password
-// that its image came with. HostKey is one from what verifies it: the SSH host key that it has, as in authorized_keys.
+// that its image came with. HostKey is the appliance's: the SSH host key that it has, as in authorized_keys.
 const (
 	Login   = "firstlight.dev/login"
 	HostKey = "firstlight.dev/ssh-host-key"
@@ -29,12 +29,34 @@ const (
 
 // On BareMetalHosts, by what verifies them and what makes clusters of them.
 const (
-	Verified  = "firstlight.dev/verified"          // label "true": the installed system was seen to work; goes when it is reinstalled
+	Verified  = "firstlight.dev/verified"          // label "true": the installed system was seen to work; goes when it is reinstalled; or VerifiedHardware
 	SRIOV     = "firstlight.dev/sriov"             // label "true" or "false", from the owner: overrules what inspection saw
 	QAT       = "firstlight.dev/qat"               // the same of QAT
 	Installed = "firstlight.dev/installed-cluster" // annotation CLUSTER@TIME: whose installer worked on the system of that time
 	Dirty     = "firstlight.dev/uncleared"         // annotation CLUSTER: LABEL: WHY: left a cluster without being cleared; holds as long as Installed
 )
+
+// On BareMetalHosts, by what reads their inspection (assets/inspection): labels "true" or "false", which those of the
+// owner overrule, and an annotation.
+const (
+	FoundSRIOV    = "firstlight.dev/found-sriov"    // it has a network card that can have virtual functions
+	FoundQAT      = "firstlight.dev/found-qat"      // Intel QuickAssist
+	FoundGPU      = "firstlight.dev/found-gpu"      // a GPU
+	FoundFPGA     = "firstlight.dev/found-fpga"     // an FPGA card
+	BrokenDevices = "firstlight.dev/broken-devices" // annotation: NICs and disk controllers that nothing drives, as JSON
+)
+
+// VerifiedHardware is the value of Verified of a host without a system: pre-flight and inspection passed, and whoever
+// installs hosts may take it.
+const VerifiedHardware = "hardware"
+
+// Why is an annotation on BareMetalHosts that a Metal3Machine has, from what diagnoses: what keeps the host from being
+// installed, in one sentence. It is for people.
+const Why = "firstlight.dev/why"
+
+// ProviderIDFormat is an annotation on a Metal3Cluster, from the owner: "name", or "uid" for providerIDs that hold the
+// UID of the host.
+const ProviderIDFormat = "firstlight.dev/provider-id-format"
 
 // On the appliance's other objects.
 const (

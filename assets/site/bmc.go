@@ -3,6 +3,7 @@ package site
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -48,6 +49,17 @@ func (a BMCAddress) Port() int {
 	}
 
 	return 443
+}
+
+// HasTLS reports whether the BMC is spoken to by TLS, so that it shows a certificate.
+func (a BMCAddress) HasTLS() bool {
+	scheme := a.Scheme()
+	return scheme != "ipmi" && !strings.HasSuffix(scheme, "+http")
+}
+
+// Endpoint is the BMC's host and port. Several servers of one chassis may have the same.
+func (a BMCAddress) Endpoint() string {
+	return net.JoinHostPort(strings.ToLower(a.Host()), strconv.Itoa(a.Port()))
 }
 
 // SystemKey identifies the server behind the address, whatever its spelling.
@@ -102,4 +114,44 @@ func (a *BMCAddress) ParseText(s string) error {
 // withoutUser drops what stands before an '@', which may be a password.
 func withoutUser(s string) string {
 	return s[strings.LastIndex(s, "@")+1:]
+}
+
+// CertificateCheck is how a BMC's certificate is checked; "" is the default.
+type CertificateCheck string
+
+// Checks of a BMC's certificate.
+const (
+	CheckPin  CertificateCheck = "pin"  // it is the one that the BMC had at first contact, or one that a person accepted
+	CheckCA   CertificateCheck = "ca"   // a known authority signed it for the host in the address
+	CheckNone CertificateCheck = "none" // it is not checked
+)
+
+func (c CertificateCheck) String() string { return string(c) }
+
+// TakesBool implements yamldoc.BoolText: the field was once true or false.
+func (CertificateCheck) TakesBool() {}
+
+func (c *CertificateCheck) ParseText(s string) error {
+	switch s {
+	case "true":
+		*c = CheckCA
+	case "false":
+		*c = CheckNone
+	case string(CheckPin), string(CheckCA), string(CheckNone):
+		*c = CertificateCheck(s)
+	default:
+		return fmt.Errorf("%s is no check of a certificate; use pin, ca or none", yamldoc.Quote(s))
+	}
+	return nil
+}
+
+// withDefaults is a BMC whose certificate is checked in the way of the site, unless it has none or says otherwise.
+func (b *BMC) withDefaults(site BMCs) *BMC {
+	if b == nil || !b.Address.HasTLS() || b.VerifyCertificate != "" {
+		return b
+	}
+
+	b = cloneOrZero(b)
+	b.VerifyCertificate = site.VerifyCertificate
+	return b
 }

@@ -27,9 +27,11 @@ func (s *Site) WithDefaults() *Site {
 	}
 
 	d.Networks = d.Networks.withDefaults()
+	d.BMC.VerifyCertificate = cmp.Or(d.BMC.VerifyCertificate, CheckPin)
 	d.Nodes = slices.Clone(d.Nodes)
 	for i := range d.Nodes {
 		d.Nodes[i] = d.Nodes[i].withDefaults(d.Networks)
+		d.Nodes[i].BMC = d.Nodes[i].BMC.withDefaults(d.BMC)
 	}
 
 	d.Clusters = slices.Clone(d.Clusters)

@@ -117,6 +117,8 @@ func patternOf(t reflect.Type) string {
 		return `^` + hex + `{64}$`
 	case reflect.TypeFor[Consent]():
 		return `^(true|false|data-[0-9a-f]{12})$`
+	case reflect.TypeFor[CertificateCheck]():
+		return `^(pin|ca|none|true|false)$`
 	case reflect.TypeFor[BMCAddress]():
 		return `^(ipmi|redfish|redfish\+http|redfish\+https)://[^?#]+$`
 	case reflect.TypeFor[LinkAddress]():

@@ -24,6 +24,7 @@ type Site struct {
 	Appliance    Appliance    `yaml:"appliance" doc:"The appliance itself."`
 	Networks     Networks     `yaml:"networks" doc:"The networks of the rack by role. A role that is left out is detected or not used."`
 	Access       Access       `yaml:"access" doc:"Who may log in."`
+	BMC          BMCs         `yaml:"bmc" doc:"What holds for the BMCs of all nodes."`
 	Nodes        []Node       `yaml:"nodes" doc:"The servers to provision. A server that is not listed is inspected at most, never written to."`
 	Clusters     []Cluster    `yaml:"clusters" doc:"The workload clusters to install on the nodes."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"What may be uploaded to the appliance, and where it is kept."`
@@ -99,10 +100,17 @@ type Node struct {
 
 // BMC is how a server's management controller is reached.
 type BMC struct {
-	Address           BMCAddress `yaml:"address" required:"true" doc:"ipmi://HOST[:PORT], or redfish://HOST[:PORT]/redfish/v1/Systems/ID; redfish+http:// and redfish+https:// name the transport (default https)."`
-	Username          string     `yaml:"username" doc:"User of the BMC."`
-	Password          Secret     `yaml:"password" doc:"Password of that user."`
-	VerifyCertificate bool       `yaml:"verifyCertificate" default:"false" doc:"Refuse a BMC whose TLS certificate no known CA has signed."`
+	Address  BMCAddress `yaml:"address" required:"true" doc:"ipmi://HOST[:PORT], or redfish://HOST[:PORT]/redfish/v1/Systems/ID; redfish+http:// and redfish+https:// name the transport (default https)."`
+	Username string     `yaml:"username" doc:"User of the BMC."`
+	Password Secret     `yaml:"password" doc:"Password of that user."`
+
+	VerifyCertificate CertificateCheck `yaml:"verifyCertificate" default:"bmc.verifyCertificate of the site" doc:"How a BMC with TLS proves who it is: pin, the certificate that it had at first contact; ca, one of a known authority for the name in address; none. true is ca, false is none."`
+}
+
+// BMCs is what holds for the BMCs of all nodes.
+type BMCs struct {
+	VerifyCertificate CertificateCheck `yaml:"verifyCertificate" default:"pin" doc:"verifyCertificate of nodes that do not say."`
+	CA                Certificates     `yaml:"ca" doc:"Authorities of BMCs' certificates, PEM, in place of the public ones; for verifyCertificate: ca."`
 }
 
 // OS is what a node is installed with.

@@ -303,7 +303,7 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 		if n.BMC.Address != "" && (n.BMC.Username == "") != n.BMC.Password.IsZero() {
 			r.Report(path+".bmc", "username and password belong together; give both")
 		}
-		if n.BMC.VerifyCertificate && (n.BMC.Address.Scheme() == "ipmi" || n.BMC.Address.Scheme() == "redfish+http") {
+		if check := n.BMC.VerifyCertificate; check != "" && check != CheckNone && n.BMC.Address != "" && !n.BMC.Address.HasTLS() {
 			r.Report(
 				path+".bmc.verifyCertificate", "there is no certificate with %s; remove the line",
 				n.BMC.Address.Scheme(),

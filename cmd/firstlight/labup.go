@@ -58,6 +58,9 @@ and may be interrupted and asked again at any time.`,
 	flags.BoolVar(&u.want.Cluster, "cluster", u.want.Cluster, "install one Kubernetes of all nodes")
 	bindAccel(flags, &u.accel)
 	bindShare(flags, &u.share)
+	flags.BoolVar(
+		&u.want.EmptySite, "empty-site", false, "name no nodes in the site, only networks: hosts and clusters come by kubectl",
+	)
 	flags.BoolVar(&u.fit, "fit", false, "measure this computer first, say what to expect, and without --nodes take one node where two do not suit it")
 	u.waiting.bind(cmd)
 	flags.BoolVar(
@@ -207,6 +210,7 @@ func labOrder(dir string, want virtualrack.Order, changed func(flag string) bool
 		"memory": func() { have.MiB = want.MiB }, "disk": func() { have.DiskGiB = want.DiskGiB }, "disks": func() { have.Disks = want.Disks },
 		"nics": func() { have.NICs = want.NICs }, "gateway": func() { have.Gateway = want.Gateway }, "appliance-memory": func() { have.Appliance = want.Appliance },
 		"cluster": func() { have.Cluster = want.Cluster }, "stick": func() { have.StickGiB = want.StickGiB }, "capture": func() { have.Capture = want.Capture },
+		"empty-site": func() { have.EmptySite = want.EmptySite },
 	} {
 		if changed(flag) {
 			take()

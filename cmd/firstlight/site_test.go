@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/image/lab/testbed/page"
 )
 
 const siteData = "../../assets/site/"
@@ -50,6 +52,22 @@ func TestSiteValidate(t *testing.T) {
 	out, _, err = command(t, "", "site", "validate", "-o", "json", "-")
 	require.NoError(t, err)
 	assert.JSONEq(t, "[]", out)
+}
+
+var update = flag.Bool("update", false, "write the blocks of pages")
+
+// TestTheReadmeShowsAMistake is what README.md says that a wrong file prints.
+func TestTheReadmeShowsAMistake(t *testing.T) {
+	readme, err := filepath.Abs("../../README.md")
+	require.NoError(t, err)
+	t.Chdir(t.TempDir())
+	const wrong = "name: rack-7\nnodes:\n  - name: node-1\n    bmc: {address: \"http://10.0.0.1\", username: admin, password: secret}\n"
+	require.NoError(t, os.WriteFile("site.yaml", []byte(wrong), 0o600))
+	out, complaints, err := command(t, "", "site", "validate", "site.yaml")
+	require.Error(t, err)
+	assert.Empty(t, complaints)
+	page.Check(t, readme, "validate",
+		"$ bin/firstlight site validate site.yaml\n"+out+"firstlight site validate: "+err.Error()+"\n", *update)
 }
 
 // TestSiteValidateLooksAtEveryFile: one that cannot be read hides no other.

@@ -13,11 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/installer"
+	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
 )
 
 func newBPACommand() *cobra.Command {
@@ -44,6 +46,8 @@ func newBPACommand() *cobra.Command {
 
 			api.QPS, api.Burst = 100, 200
 			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+			// One process, one cache of hosts: an appliance without Cluster API pays nothing for its provider.
+			c.Beside = func(m manager.Manager) error { return metal3provider.Add(m, log) }
 			runForever(
 				cmd.Context(), log, 10*time.Second,
 				func(ctx context.Context) error { return operator.Run(ctx, api, c, log) },

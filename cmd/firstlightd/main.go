@@ -69,6 +69,7 @@ func newRootCommand() *cobra.Command {
 		newBundleCommand(),
 		newReloadCommand(),
 		newAdoptCommand(),
+		newBMCCommand(),
 		newStorageCommand(),
 	)
 	return commandline.MarkUsageErrors(root)

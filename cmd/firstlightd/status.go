@@ -38,9 +38,7 @@ func newStatusCommand() *cobra.Command {
 			ask := api.Client{Socket: socket}.Status
 			if until != nil {
 				ask = func(ctx context.Context) (status.Document, error) {
-					return api.Client{Socket: socket}.Wait(
-						ctx, until,
-					)
+					return api.Client{Socket: socket}.Wait(ctx, until)
 				}
 			}
 

@@ -33,7 +33,13 @@ func daemonSays(t *testing.T, d status.Document) string {
 		}
 		return nodes[:1], errors.New("node-9 is not adopted: it is not in site.yaml")
 	}
-	s := &api.Server{Socket: socket, Document: func() status.Document { return d }, Reload: reload, Adopt: adopt, Ready: func() { close(ready) }, Log: slog.New(slog.DiscardHandler)}
+	trust := func(node, fingerprint string) (string, string, error) {
+		if fingerprint == "wrong" {
+			return "", "", errors.New("the BMC 10.0.0.5:443 shows another certificate than that")
+		}
+		return "aa", "bb", nil
+	}
+	s := &api.Server{Socket: socket, Document: func() status.Document { return d }, Reload: reload, Adopt: adopt, TrustBMC: trust, Ready: func() { close(ready) }, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() { cancel(); assert.NoError(t, <-ended) })
@@ -127,8 +133,34 @@ func TestAdoptCommand(t *testing.T) {
 	}
 }
 
+func TestBMCTrustCommand(t *testing.T) {
+	socket := daemonSays(t, status.Document{Version: "0.1.0", State: status.StateReady})
+	for _, c := range []struct {
+		args     []string
+		out, err string
+	}{
+		{[]string{"node-1"}, "the BMC of node-1 is trusted with sha256 bb, before aa\n", ""},
+		{[]string{"node-1", "bb"}, "the BMC of node-1 is trusted with sha256 bb, before aa\n", ""},
+		{[]string{"node-1", "wrong"}, "", "the BMC 10.0.0.5:443 shows another certificate than that"},
+		{nil, "", "accepts between 1 and 2 arg(s), received 0"},
+	} {
+		cmd := newBMCCommand()
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SilenceUsage, cmd.SilenceErrors = true, true
+		cmd.SetArgs(append([]string{"trust", "--socket", socket}, c.args...))
+		err := cmd.ExecuteContext(t.Context())
+		if c.err != "" {
+			assert.EqualError(t, err, c.err)
+		} else {
+			assert.NoError(t, err)
+			assert.Equal(t, c.out, out.String())
+		}
+	}
+}
+
 func TestNoDaemonIsOneLine(t *testing.T) {
-	for _, command := range []string{"status", "reload", "adopt --all"} {
+	for _, command := range []string{"status", "reload", "adopt --all", "bmc trust node-1"} {
 		assert.Equal(t, 1, run(t.Context(), append(strings.Fields(command), "--socket", filepath.Join(t.TempDir(), "none"))))
 	}
 }

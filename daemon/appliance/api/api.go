@@ -22,7 +22,8 @@ import (
 	"firstlight.dev/firstlight/pxe/limit"
 )
 
-// Server answers GET /v1/status, GET /v1/why, GET /v1/records, POST /v1/reload and POST /v1/adopt.
+// Server answers GET /v1/status, GET /v1/why, GET /v1/records, POST /v1/reload, POST /v1/adopt and
+// POST /v1/bmc/trust.
 type Server struct {
 	Socket   string                 // path; status.SocketPath on the appliance
 	Document func() status.Document // must not block
@@ -32,7 +33,10 @@ type Server struct {
 	// Adopt takes nodes into service as they are, all that wait for it if none is named. It returns those that it
 	// took, also with an error, which says of each other why not.
 	Adopt func(nodes []string) (adopted []string, err error)
-	Log   *slog.Logger
+	// TrustBMC accepts the certificate that the BMC of a node shows in place of the pinned one, if it has this
+	// fingerprint or if none is given. It returns the one before and the one that is trusted now.
+	TrustBMC func(node, fingerprint string) (before, now string, err error)
+	Log      *slog.Logger
 
 	Why     func() []status.Node     // every node, and machines that nobody named; must not block
 	Records func() []boottrace.Trace // what was heard on the wire
@@ -106,6 +110,16 @@ func (s *Server) handler() http.Handler {
 		}
 		writeJSON(w, adopted)
 	})
+	mux.HandleFunc("POST /v1/bmc/trust", func(w http.ResponseWriter, r *http.Request) {
+		node, fingerprint := r.URL.Query().Get("node"), r.URL.Query().Get("fingerprint")
+		s.Log.Info("trust in the certificate of a BMC asked", "node", node, "sha256", fingerprint)
+		before, now, err := s.TrustBMC(node, fingerprint)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		writeJSON(w, Trust{before, now})
+	})
 	return mux
 }
 
@@ -166,6 +180,28 @@ func (c Client) Get(ctx context.Context, path string) ([]byte, error) {
 func (c Client) Reload(ctx context.Context) error {
 	_, err := c.do(ctx, http.MethodPost, "/v1/reload")
 	return err
+}
+
+// Trust is what became of TrustBMC: SHA-256 digests of certificates.
+type Trust struct {
+	Before string `json:"before"` // "": what was pinned could not be read
+	Now    string `json:"now"`
+}
+
+// TrustBMC has the daemon accept the certificate that the BMC of a node shows; "" is whichever it has seen last.
+func (c Client) TrustBMC(ctx context.Context, node, fingerprint string) (Trust, error) {
+	asked := url.Values{"node": {node}, "fingerprint": {fingerprint}}
+	body, err := c.do(ctx, http.MethodPost, "/v1/bmc/trust?"+asked.Encode())
+	if err != nil {
+		return Trust{}, err
+	}
+
+	var t Trust
+	if err := json.Unmarshal(body, &t); err != nil {
+		return Trust{}, fmt.Errorf("read what the daemon trusts: %w", err)
+	}
+
+	return t, nil
 }
 
 // Adopt has the daemon take nodes into service as they are; all that wait for it if none is named.

@@ -102,7 +102,7 @@ func (a *Authority) Issue(file string, n Names) (pair Pair, fresh bool, err erro
 	if a.isValidFor(pair, n) {
 		return pair, false, nil
 	}
-	if pair, err = a.sign(n); err != nil {
+	if pair, err = a.Sign(n); err != nil {
 		return Pair{}, false, fmt.Errorf("issue certificate %s: %w", file, err)
 	}
 	if err := atomicfile.Write(key, pair.Key, 0o600); err != nil {
@@ -177,7 +177,8 @@ func (a *Authority) mint() error {
 	return atomicfile.Write(filepath.Join(a.dir, "ca.crt"), a.PEM(), 0o644)
 }
 
-func (a *Authority) sign(n Names) (Pair, error) {
+// Sign returns a new pair, which is kept nowhere.
+func (a *Authority) Sign(n Names) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, err

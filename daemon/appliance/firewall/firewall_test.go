@@ -92,6 +92,7 @@ var sockets = map[string][]string{
 	"daemon/clusters/noderuntime/network.go":         nil, // the same
 	"daemon/clusters/noderuntime/probe.go":           nil, // a pod of a workload cluster
 	"daemon/metal/standinbmc/standinbmc.go":          {"standin-bmc"},
+	"daemon/metal/bmctrust/forwarder.go":             {"bmc-forwarder"},
 	"daemon/metal/provisioning/gate.go":              {"ironic"},
 	"daemon/metal/registry/registry.go":              {"registry"},
 	"daemon/uploads/api/api.go":                      {"uploads"},

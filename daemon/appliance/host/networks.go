@@ -231,7 +231,7 @@ func discover(ctx context.Context, name string) (Probe, error) {
 
 	offer, err := c.DiscoverOffer(ctx)
 	if err != nil {
-		return Probe{}, nil //nolint:nilerr // silence is the answer
+		return Probe{}, nil // silence is the answer
 	}
 
 	server := offer.ServerIdentifier()

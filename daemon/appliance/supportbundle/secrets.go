@@ -24,9 +24,7 @@ var open = []string{"username", "namespace", "ca.crt", "tls.crt", "ca.pem", "cer
 
 func isOpen(name string) bool {
 	name = strings.ToLower(name)
-	return slices.Contains(
-		open, name,
-	) || strings.HasSuffix(name, ".crt") || strings.HasSuffix(name, ".pub") ||
+	return slices.Contains(open, name) || strings.HasSuffix(name, ".crt") || strings.HasSuffix(name, ".pub") ||
 		strings.HasSuffix(name, "_config") || name == "moduli" || name == "ironic.conf"
 }
 

@@ -21,8 +21,8 @@ import (
 // KeyPair is an ed25519 pair: OpenSSH private key and authorized_keys form.
 type KeyPair struct{ Private, Public string }
 
-// Keys are the SSH keys of nodes, minted on the appliance and kept in Dir: one by which the
-// appliance logs in everywhere, and each node's host key.
+// Keys are the SSH keys that the appliance keeps in Dir: its own, by which it logs in to all nodes, and each node's
+// host key, of which it has the public half.
 type Keys struct {
 	Dir string
 	mu  sync.Mutex
@@ -40,12 +40,6 @@ func (k *Keys) AccessPublicKey() (string, error) {
 // Pair is the appliance's log-in.
 func (k *Keys) Pair() (KeyPair, error) { return k.pair(k.AccessFile(), "appliance") }
 
-// Host is a node's host key. A node that is installed again keeps it, so that who knows the
-// node goes on knowing it.
-func (k *Keys) Host(node site.Name) (KeyPair, error) {
-	return k.pair(filepath.Join(k.Dir, "hosts", string(node)), string(node))
-}
-
 // AccessSigner is the appliance's log-in, as the client uses it.
 func (k *Keys) AccessSigner() (ssh.Signer, error) {
 	pair, err := k.Pair()
@@ -55,14 +49,43 @@ func (k *Keys) AccessSigner() (ssh.Signer, error) {
 	return ssh.ParsePrivateKey([]byte(pair.Private))
 }
 
-// HostPublicKey is the public half of a node's host key, as the client checks it.
-func (k *Keys) HostPublicKey(node site.Name) (ssh.PublicKey, error) {
-	pair, err := k.Host(node)
-	if err != nil {
-		return nil, err
+// ErrNoHostKey says that a node has told no host key.
+var ErrNoHostKey = errors.New("it has told no SSH host key")
+
+// SaveHostKey remembers the host key, as in authorized_keys, that a node was told to have by the ramdisk that installs
+// it. It replaces the one of its last installation; "" only forgets that one.
+func (k *Keys) SaveHostKey(node site.Name, public string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := []string{k.mintedFile(node)} // an earlier version's, of a system that is overwritten now
+	if public == "" {
+		old = append(old, k.hostFile(node))
+	} else if err := writeKey(k.hostFile(node), []byte(public+" "+string(node)+"\n")); err != nil {
+		return err
 	}
 
-	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(pair.Public))
+	for _, path := range old {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the host key of an earlier installation: %w", err)
+		}
+	}
+
+	return nil
+}
+
+// HostPublicKey is a node's host key, as the client checks it; ErrNoHostKey if there is none.
+func (k *Keys) HostPublicKey(node site.Name) (ssh.PublicKey, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	text, err := os.ReadFile(k.hostFile(node))
+	if errors.Is(err, fs.ErrNotExist) {
+		return k.mintedKey(node)
+	}
+
+	var key ssh.PublicKey
+	if err == nil {
+		key, _, _, _, err = ssh.ParseAuthorizedKey(text)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read host key of %s: %w", node, err)
 	}
@@ -70,11 +93,30 @@ func (k *Keys) HostPublicKey(node site.Name) (ssh.PublicKey, error) {
 	return key, nil
 }
 
-// HasHostKey reports whether a node was given its host key already.
-func (k *Keys) HasHostKey(node site.Name) bool {
-	_, err := os.Stat(filepath.Join(k.Dir, "hosts", string(node)))
-	return err == nil
+// mintedKey is the public half of a host key that an earlier version minted: nodes that it installed have it. k.mu is
+// held.
+func (k *Keys) mintedKey(node site.Name) (ssh.PublicKey, error) {
+	text, err := os.ReadFile(k.mintedFile(node))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("node %s: %w", node, ErrNoHostKey)
+	}
+
+	var signer ssh.Signer
+	if err == nil {
+		signer, err = ssh.ParsePrivateKey(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read host key of %s: %w", node, err)
+	}
+
+	return signer.PublicKey(), nil
 }
+
+func (k *Keys) hostFile(node site.Name) string {
+	return filepath.Join(k.Dir, "known", string(node)+".pub")
+}
+
+func (k *Keys) mintedFile(node site.Name) string { return filepath.Join(k.Dir, "hosts", string(node)) }
 
 func (k *Keys) pair(path, comment string) (KeyPair, error) {
 	k.mu.Lock()

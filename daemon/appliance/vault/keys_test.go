@@ -2,6 +2,7 @@ package vault
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,17 +10,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-func TestKeysAreMintedOnceAndATornOneAnew(t *testing.T) {
+func TestTheAccessKeyIsMintedOnceAndATornOneAgain(t *testing.T) {
 	k := &Keys{Dir: t.TempDir()}
-	one, err := k.Host("node1")
-	require.NoError(t, err)
-	again, err := (&Keys{Dir: k.Dir}).Host("node1")
-	require.NoError(t, err)
-	assert.Equal(t, one, again)
-	other, err := k.Host("node2")
-	require.NoError(t, err)
-	assert.NotEqual(t, one.Public, other.Public)
-
 	access, err := k.AccessPublicKey()
 	require.NoError(t, err)
 	text, err := os.ReadFile(k.AccessFile())
@@ -37,4 +29,40 @@ func TestKeysAreMintedOnceAndATornOneAnew(t *testing.T) {
 	minted, err := k.AccessPublicKey()
 	require.NoError(t, err)
 	assert.NotEqual(t, access, minted)
+}
+
+// TestHostKeysAreWhatRamdisksTold: the newest counts, also after a restart; a node that was installed with a key that
+// an earlier version minted has that one, until it is installed again.
+func TestHostKeysAreWhatRamdisksTold(t *testing.T) {
+	k := &Keys{Dir: t.TempDir()}
+	_, err := k.HostPublicKey("node1")
+	require.ErrorIs(t, err, ErrNoHostKey)
+	assert.NoFileExists(t, filepath.Join(k.Dir, "hosts", "node1"), "a key was minted")
+
+	minted, err := k.pair(filepath.Join(k.Dir, "hosts", "node1"), "node1")
+	require.NoError(t, err)
+	public, err := k.HostPublicKey("node1")
+	require.NoError(t, err)
+	assert.Equal(t, minted.Public, authorizedKey(public, "node1"))
+
+	for _, name := range []string{"first", "second"} {
+		told, err := k.pair(filepath.Join(t.TempDir(), name), "x")
+		require.NoError(t, err)
+		read, _, _, _, err := ssh.ParseAuthorizedKey([]byte(told.Public))
+		require.NoError(t, err)
+		require.NoError(t, k.SaveHostKey("node1", authorizedKey(read, "")))
+		public, err := (&Keys{Dir: k.Dir}).HostPublicKey("node1")
+		require.NoError(t, err)
+		assert.Equal(t, read.Marshal(), public.Marshal())
+		assert.NoFileExists(t, filepath.Join(k.Dir, "hosts", "node1"), "the key of a system that is overwritten")
+	}
+
+	require.NoError(t, k.SaveHostKey("node1", ""))
+	_, err = k.HostPublicKey("node1")
+	require.ErrorIs(t, err, ErrNoHostKey)
+	require.NoError(t, k.SaveHostKey("node1", ""))
+
+	require.NoError(t, os.WriteFile(filepath.Join(k.Dir, "known", "node1.pub"), []byte("torn"), 0o600))
+	_, err = k.HostPublicKey("node1")
+	assert.ErrorContains(t, err, "read host key of node1")
 }

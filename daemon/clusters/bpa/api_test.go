@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +36,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/installer"
 	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/image/lab/testbed/page"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -231,10 +234,13 @@ func TestTheOperatorWithItsOwnRights(t *testing.T) {
 		b.event(reason)
 	}
 	t.Log("\n" + b.kubectl("get", "bpa,sw", "-A"))
-	t.Log("\n" + b.kubectl("get", "bpa,sw", "-A", "-o", "wide"))
+	const guide = "../../../docs/bpa.md"
+	page.CheckTable(t, guide, "get", b.kubectl("get", "bpa,sw", "-A", "-o", "wide"), *update)
 	t.Log("\n" + b.kubectl("get", "bmh", "-A"))
 	for _, name := range []string{"claimed", "typo", "too-greedy"} {
-		t.Log("\n" + b.kubectl("describe", "bpa", name))
+		out := b.kubectl("describe", "bpa", name)
+		t.Log("\n" + out)
+		page.CheckTable(t, guide, "describe "+name, excerpt(out), *update)
 	}
 	// A host that appears is seen without being asked for.
 	b.host(9)
@@ -251,6 +257,27 @@ func TestTheOperatorWithItsOwnRights(t *testing.T) {
 		assert.NotContains(t, string(text), "forbidden", "a right is missing")
 	}
 }
+
+// excerpt is what the page shows of kubectl's description of a resource: neither names, nor conditions, nor times of
+// changes, and Events of one second in the order of their names.
+func excerpt(description string) string {
+	_, spec, _ := strings.Cut(description, "\nSpec:\n")
+	spec, status, _ := strings.Cut(spec, "\nStatus:\n")
+	_, message, _ := strings.Cut(status, "\n  Message:")
+	var lines []string
+	for line := range strings.Lines("  Message:" + message) {
+		if !changeTime.MatchString(line) {
+			lines = append(lines, line)
+		}
+	}
+
+	if i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "Events:") }); i >= 0 {
+		slices.Sort(lines[min(i+3, len(lines)):])
+	}
+	return "Spec:\n" + spec + "\nStatus:\n  ...\n" + strings.Join(lines, "")
+}
+
+var changeTime = regexp.MustCompile(`^ +[A-Za-z ]+: +"?\d{4}-\d\d-\d\dT`)
 
 // TestStagesOnARealAPIServer: the daemon's two stages, as far as they go without a node.
 func TestStagesOnARealAPIServer(t *testing.T) {

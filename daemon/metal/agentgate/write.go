@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"firstlight.dev/firstlight/assets/hostkey"
 	"firstlight.dev/firstlight/assets/inspection"
 )
 
@@ -16,6 +17,9 @@ type WriteRequest struct {
 		WWN    string `json:"wwn"`
 	} `json:"disk"`
 	Holds inspection.Disk `json:"holds"`
+	// HostKey is the public half of the SSH host key that the ramdisk has made for the system it is about to write, as
+	// in authorized_keys; "": its config drive has no place for one.
+	HostKey string `json:"hostKey"`
 }
 
 // answerWrite says whether a node's disk may be written to. Anything but 204 means that it may not: with 503 the
@@ -24,6 +28,13 @@ func (g *Gate) answerWrite(w http.ResponseWriter, r *http.Request, v View, body 
 	var asked WriteRequest
 	if err := json.Unmarshal(body, &asked); err != nil || asked.Disk.Name == "" {
 		return &Refusal{ReasonBody, "a question about no disk"}
+	}
+	if asked.HostKey != "" {
+		key, err := hostkey.Parse(asked.HostKey)
+		if err != nil {
+			return &Refusal{ReasonBody, err.Error()}
+		}
+		asked.HostKey = key
 	}
 	if !v.Current {
 		return &Refusal{Reason: ReasonNotYet}

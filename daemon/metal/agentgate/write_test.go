@@ -1,9 +1,14 @@
 package agentgate
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +17,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+	"sigs.k8s.io/yaml"
+
+	"firstlight.dev/firstlight/assets/hostkey"
 )
 
 const packages = "../../../overlays/ramdisk/usr/lib/python3/dist-packages"
@@ -23,6 +32,9 @@ func TestTheRamdiskAsksBeforeItWrites(t *testing.T) {
 			t.Skip("needs the tools that the ramdisk has: ", err)
 		}
 	}
+	if exec.CommandContext(t.Context(), "python3", "-c", "import cryptography").Run() != nil {
+		t.Skip("needs the modules that the ramdisk has: python3-cryptography")
+	}
 	b := newBed(t)
 	b.hosts[macOf(1)] = &Host{Name: "node9", UUID: uuid} // where the program runs is 127.0.0.1
 	top := t.TempDir()
@@ -31,13 +43,14 @@ func TestTheRamdiskAsksBeforeItWrites(t *testing.T) {
 	require.NoError(t, os.Truncate(disk, 16<<20))
 	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.cert}), 0o644))
 	base := b.boot(t, 1)
-	run := func(patience string) string {
+	runWith := func(patience, drive string) string {
 		cmd := exec.CommandContext(t.Context(), "python3", "testdata/agent/write.py", patience)
-		cmd.Env = append(os.Environ(), "PYTHONPATH=testdata/agent:"+packages, "PYTHONDONTWRITEBYTECODE=1", "DISK="+disk, "CAFILE="+ca, "API_URL=https://"+b.addr+base)
+		cmd.Env = append(os.Environ(), "PYTHONPATH=testdata/agent:"+packages, "PYTHONDONTWRITEBYTECODE=1", "DISK="+disk, "CAFILE="+ca, "DRIVE="+drive, "API_URL=https://"+b.addr+base)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		return strings.TrimSpace(string(out))
 	}
+	run := func(patience string) string { return runWith(patience, "") }
 
 	var asked []WriteRequest
 	var refusal string
@@ -61,8 +74,36 @@ func TestTheRamdiskAsksBeforeItWrites(t *testing.T) {
 	assert.NotEmpty(t, asked[1].Holds.Fingerprint)
 
 	refusal, fault = "", errors.New("not known yet")
-	assert.Contains(t, run("0.2"), "failed: nothing was written, for ")
-	assert.Greater(t, len(asked), 3, "it asks again while there is no answer")
+	assert.Contains(t, run("0"), "failed: nothing was written, for ")
+	until := len(asked) + 3
+	b.MayWrite = func(_ context.Context, _ string, q WriteRequest) (string, error) {
+		if asked = append(asked, q); len(asked) < until {
+			return "", fault
+		}
+		return refusal, nil
+	}
+	assert.Equal(t, "written by the next manager", run("600"), "it asks again while there is no answer")
+	assert.Len(t, asked, until)
+
+	refusal, fault = "", nil
+	drive := "ISO 9660: " + hostkey.Quote("ssh_keys: {ed25519_private: "+hostkey.Place()+"}\n") + "the end"
+	said, written, _ := strings.Cut(runWith("0", pack(t, drive)), "\n")
+	assert.Equal(t, "written by the next manager", said)
+	asFilled := unpack(t, written)
+	assert.Len(t, asFilled, len(drive), "files of the drive have moved")
+	var user struct {
+		Keys map[string]string `json:"ssh_keys"`
+	}
+	document := strings.TrimSuffix(strings.TrimPrefix(asFilled, "ISO 9660: "), "the end")
+	require.NoError(t, yaml.Unmarshal([]byte(document), &user))
+	signer, err := ssh.ParsePrivateKey([]byte(user.Keys["ed25519_private"]))
+	require.NoError(t, err, document)
+	assert.Equal(t, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))), asked[len(asked)-1].HostKey)
+
+	_, again, _ := strings.Cut(runWith("0", pack(t, drive)), "\n")
+	assert.NotEqual(t, asFilled, unpack(t, again), "two installations have one key")
+	assert.Equal(t, "written by the next manager\n"+pack(t, "no place"), runWith("0", pack(t, "no place")))
+	assert.Empty(t, asked[len(asked)-1].HostKey)
 
 	delete(b.hosts, macOf(1))
 	assert.Equal(t, "failed: its agent called, but its host is gone", run("0"))
@@ -80,4 +121,36 @@ func TestAnUnknownMachineAsksForNoDisk(t *testing.T) {
 	assert.Equal(t, 403, code)
 	code, _ = b.ask(t, 11, "POST", b.boot(t, 11)+"/disk", strings.NewReader(`{"holds": {"kinds": []}}`))
 	assert.Equal(t, 400, code)
+}
+
+// TestWhatIsNoHostKeyIsRefused before anything is written down.
+func TestWhatIsNoHostKeyIsRefused(t *testing.T) {
+	b := newBed(t)
+	b.MayWrite = func(context.Context, string, WriteRequest) (string, error) { panic("asked") }
+	for _, key := range []string{"x", "ssh-rsa AAAA", "ssh-ed25519 AAAA\nssh-ed25519 BBBB"} {
+		text, err := json.Marshal(map[string]any{"disk": map[string]string{"name": "/dev/sda"}, "hostKey": key})
+		require.NoError(t, err)
+		code, said := b.ask(t, 11, "POST", b.boot(t, 11)+"/disk", strings.NewReader(string(text)))
+		assert.Equal(t, 400, code)
+		assert.Contains(t, said, "SSH host key")
+	}
+}
+
+// pack makes a config drive as Ironic sends it; unpack reads it.
+func pack(t *testing.T, drive string) string {
+	t.Helper()
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := w.Write([]byte(drive))
+	require.NoError(t, errors.Join(err, w.Close()))
+	return base64.StdEncoding.EncodeToString(packed.Bytes())
+}
+
+func unpack(t *testing.T, sent string) string {
+	t.Helper()
+	r, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(sent)))
+	require.NoError(t, err)
+	drive, err := io.ReadAll(r)
+	require.NoError(t, err)
+	return string(drive)
 }

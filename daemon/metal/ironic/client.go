@@ -43,13 +43,12 @@ type Client struct {
 	service *gophercloud.ServiceClient
 }
 
-// DiskContents is what a node's last inspection found on each disk, by device name; nil if the
-// node was not inspected, or by a ramdisk that does not tell (Ironic API, GET
-// /v1/nodes/NODE/inventory).
-func (c *Client) DiskContents(ctx context.Context, node string) (map[string]inspection.Disk, error) {
+// Inspection is what a node's last inspection found of its disks and devices; nothing if the node was not inspected,
+// or by a ramdisk that does not tell (Ironic API, GET /v1/nodes/NODE/inventory).
+func (c *Client) Inspection(ctx context.Context, node string) (inspection.Report, error) {
 	service, err := c.connect()
 	if err != nil {
-		return nil, err
+		return inspection.Report{}, err
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
@@ -61,17 +60,17 @@ func (c *Client) DiskContents(ctx context.Context, node string) (map[string]insp
 	err = nodes.GetInventory(ctx, service, url.PathEscape(node)).ExtractInto(&inventory)
 	switch {
 	case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
-		return nil, nil
+		return inspection.Report{}, nil
 	case err != nil:
-		return nil, fmt.Errorf("ask Ironic for the inventory of node %s: %w", node, err)
+		return inspection.Report{}, fmt.Errorf("ask Ironic for the inventory of node %s: %w", node, err)
 	}
 
-	contents, err := inspection.Read(inventory.Plugins)
+	report, err := inspection.ReadReport(inventory.Plugins)
 	if err != nil {
-		return nil, fmt.Errorf("read the inventory of node %s: %w", node, err)
+		return inspection.Report{}, fmt.Errorf("read the inventory of node %s: %w", node, err)
 	}
 
-	return contents, nil
+	return report, nil
 }
 
 // AgentsDue are the nodes, by UUID, of whose agents Ironic would count on one that has not called yet:

@@ -52,11 +52,11 @@ func fakeIronic(t *testing.T, answers map[string]string) (*Client, *Access, *ato
 	return &Client{Access: func() (Access, error) { return *access, nil }}, access, &connections
 }
 
-func TestDiskContents(t *testing.T) {
+func TestInspection(t *testing.T) {
 	client, access, _ := fakeIronic(t, map[string]string{
 		"/v1/nodes/one/inventory": `{"inventory": {"disks": []}, "plugin_data": {"firstlight_contents":` +
 			` {"/dev/vda": {"kinds": []}, "/dev/vdb": {"kinds": ["gpt"], "fingerprint": "data-00000000000a",` +
-			` "mark": {"site": "a", "node": "b", "id": "c", "time": ""}}}, "root_disk": {"name": "/dev/vda"}}}%.0s`,
+			` "mark": {"site": "a", "node": "b", "id": "c", "time": ""}}}, "firstlight_devices": [{"address": "0000:3b:00.0", "class": "020000"}], "root_disk": {"name": "/dev/vda"}}}%.0s`,
 		"/v1/nodes/before/inventory": `{"inventory": {}, "plugin_data": {"firstlight_disks":` +
 			` {"/dev/vda": [], "/dev/vdb": ["gpt", "vfat"]}}}%.0s`,
 		"/v1/nodes/old/inventory":  `{"inventory": {}, "plugin_data": {}}%.0s`,
@@ -77,8 +77,9 @@ func TestDiskContents(t *testing.T) {
 		{"torn", nil, "ask Ironic for the inventory of node torn"},
 	} {
 		t.Run(c.node, func(t *testing.T) {
-			got, err := client.DiskContents(t.Context(), c.node)
-			assert.Equal(t, c.want, got)
+			got, err := client.Inspection(t.Context(), c.node)
+			assert.Equal(t, c.want, got.Disks)
+			assert.Equal(t, c.node == "one", len(got.Devices) == 1)
 			if c.err == "" {
 				require.NoError(t, err)
 			} else {
@@ -87,10 +88,10 @@ func TestDiskContents(t *testing.T) {
 		})
 	}
 	access.Password = "wrong"
-	_, err := client.DiskContents(t.Context(), "one")
+	_, err := client.Inspection(t.Context(), "one")
 	assert.ErrorContains(t, err, "401")
 	access.CA = ""
-	_, err = client.DiskContents(t.Context(), "one")
+	_, err = client.Inspection(t.Context(), "one")
 	assert.ErrorContains(t, err, "no root certificate")
 	client.Access = func() (Access, error) { return Access{}, errors.New("no authority yet") }
 	_, err = client.Nodes(t.Context())

@@ -20,6 +20,10 @@ type Config struct {
 	HTTPPort int           // of package pxe's HTTP server, which serves HTTPRoot
 	Boot     time.Duration // longest time a machine may need from power on to its agent's first call
 
+	// Forwarder is the proxy on loopback (HOST:PORT) by which everything with TLS is spoken to. To BMCs it shows a
+	// certificate of the appliance's own authority, which is the only one that Ironic trusts for them.
+	Forwarder string
+
 	// KernelArgs are appended to every ramdisk's kernel command line (console, debugging).
 	// White space separates them; a line break is refused.
 	KernelArgs string
@@ -93,6 +97,8 @@ client_socket_timeout = 120
 state_path = {{.StateDir}}
 pybasedir = /usr/lib/python3/dist-packages/ironic
 enabled_hardware_types = ipmi,redfish
+# Of images. For BMCs the appliance's own authority counts: see REQUESTS_CA_BUNDLE of the pod.
+webserver_verify_ca = /etc/ssl/certs/ca-certificates.crt
 enabled_bios_interfaces = no-bios
 enabled_boot_interfaces = ipxe
 enabled_console_interfaces = no-console
@@ -168,8 +174,8 @@ dhcp_provider = none
 # address of its BMC, by which it is found.
 require_managed_boot = false
 power_off = false
-# The second is the appliance's own: it tells which disks hold data.
-extra_kernel_params = ipa-inspection-collectors=default,contents
+# The others are the appliance's own: which disks hold data, and which PCI devices there are, with their drivers.
+extra_kernel_params = ipa-inspection-collectors=default,contents,devices
 callback_endpoint_override = {{.AgentURL}}
 hooks = $default_hooks,parse-lldp
 

@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 func sample() Config {
-	return Config{Addr: netip.MustParseAddr("172.22.0.1"), HTTPPort: 6180, Boot: 30 * time.Minute, KernelArgs: "console=tty0 console=ttyS0,115200"}
+	return Config{Addr: netip.MustParseAddr("172.22.0.1"), HTTPPort: 6180, Boot: 30 * time.Minute, Forwarder: "127.0.0.1:6188", KernelArgs: "console=tty0 console=ttyS0,115200"}
 }
 
 func TestRender(t *testing.T) {
@@ -84,6 +84,21 @@ func TestPodRestartsWhenItsConfigurationChanges(t *testing.T) {
 	was = mark()
 	p.Cert = []byte("renewed")
 	assert.NotEqual(t, was, mark())
+}
+
+// TestBMCsAreSpokenToByTheForwarder: requests (2.32, sessions.py) takes the proxy from HTTPS_PROXY, and from
+// REQUESTS_CA_BUNDLE whom to trust where redfish_verify_ca is not false.
+func TestBMCsAreSpokenToByTheForwarder(t *testing.T) {
+	env := map[string]string{}
+	for _, e := range (Pod{Config: sample()}).spec().Containers[0].Env {
+		env[e.Name] = e.Value
+	}
+	assert.Equal(t, "http://127.0.0.1:6188", env["HTTPS_PROXY"])
+	assert.Equal(t, TLSDir+"/ca.crt", env["REQUESTS_CA_BUNDLE"])
+	assert.Equal(t, "localhost,127.0.0.1,172.22.0.1", env["NO_PROXY"], "of the appliance's own addresses, and no network")
+	conf, err := sample().Render()
+	require.NoError(t, err)
+	assert.Contains(t, string(conf), "\nwebserver_verify_ca = /etc/ssl/certs/ca-certificates.crt\n", "images come from elsewhere")
 }
 
 // TestWhatIsInsideStaysInside: the API is on loopback, and a pod that grows or does not answer is ended alone.

@@ -113,7 +113,7 @@ func (p Pod) spec() corev1.PodSpec {
 			Command: []string{"/usr/bin/ironic", "--config-file", ConfDir + "/ironic.conf"},
 			// Each connection to a BMC loads the system's authorities, 14 % of what Ironic does, and then uses
 			// none of them: those that are to check a certificate are named explicitly.
-			Env:          []corev1.EnvVar{{Name: "SSL_CERT_FILE", Value: TLSDir + "/ca.crt"}},
+			Env:          append(p.Config.proxy(), corev1.EnvVar{Name: "SSL_CERT_FILE", Value: TLSDir + "/ca.crt"}),
 			VolumeMounts: append(slices.Clone(mounts), credentials), SecurityContext: security,
 			Ports: []corev1.ContainerPort{{Name: "api", ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
 			ReadinessProbe: &corev1.Probe{
@@ -155,6 +155,16 @@ func (p Pod) spec() corev1.PodSpec {
 				VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "ironic-credentials"}},
 			},
 		},
+	}
+}
+
+// proxy leads all of TLS through the forwarder, also to BMCs on the provisioning network. BMCs are checked there; a
+// client that missed it would meet certificates that it does not trust, and say no password.
+func (c Config) proxy() []corev1.EnvVar {
+	return []corev1.EnvVar{
+		{Name: "HTTPS_PROXY", Value: "http://" + c.Forwarder},
+		{Name: "NO_PROXY", Value: "localhost," + Loopback().String() + "," + c.Addr.String()},
+		{Name: "REQUESTS_CA_BUNDLE", Value: TLSDir + "/ca.crt"},
 	}
 }
 

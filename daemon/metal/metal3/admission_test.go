@@ -16,6 +16,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/image/lab/testbed/page"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -110,7 +111,7 @@ func TestTheDocumentsObjectsAreAcceptedAndHeld(t *testing.T) {
 	assert.Equal(t, label.Hold, h.Annotations[annotationPaused], "it would be powered on unchecked")
 	assert.Equal(t, metal3api.CleaningModeDisabled, h.Spec.AutomatedCleaningMode, "its disks would be cleaned")
 	assert.NotNil(t, h.Spec.Image)
-	checkPage(t, "applied", a.transcript.String())
+	page.Check(t, "../../../docs/metal.md", "applied", a.transcript.String(), *update)
 
 	// Taking the annotation away by hand does not switch it on.
 	a.must("-n", "metal3", "annotate", "bmh", "compute-1", annotationPaused+"-")
@@ -167,22 +168,4 @@ spec: {online: true, automatedCleaningMode: metadata}}`), 0o600))
 	a.must("-n", "metal3", "annotate", "bmh", "later", AllowWipe+"=http://172.22.0.1/other")
 	patch(`{"spec":{"image":{"url":"http://172.22.0.1/other"}}}`)
 	assert.True(t, held(), "another image is installed unchecked")
-}
-
-// checkPage compares a block of docs/metal.md with what was printed.
-func checkPage(t *testing.T, name, printed string) {
-	t.Helper()
-	const page = "../../../docs/metal.md"
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
-	begin, end := "<!-- begin "+name+" -->\n```\n", "```\n<!-- end -->"
-	before, rest, found := strings.Cut(string(text), begin)
-	require.True(t, found, "docs/metal.md has no block %s", name)
-	block, after, found := strings.Cut(rest, end)
-	require.True(t, found)
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(before+begin+printed+end+after), 0o644))
-		return
-	}
-	assert.Equal(t, printed, block, "docs/metal.md; -update writes it")
 }

@@ -2,6 +2,9 @@ package metal3
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -23,9 +26,13 @@ type AppliedHost struct {
 	Username string // of its BMC
 	Password string
 	UserData []byte // nil: it has none
+	// AwaitedSecret is the Secret of its user data that does not exist, for as long as it is waited for; "": none.
+	AwaitedSecret string
 	// Credentials are the Secret of its BMC as it was saved, to be restored with the host; nil: none.
 	Credentials *corev1.Secret
 	SameBMC     string // another host that has the same BMC; "": none
+
+	Default site.CertificateCheck // of the site's nodes; "": pin
 }
 
 // UseCredentials takes over credentials that were saved; nil changes nothing.
@@ -63,7 +70,7 @@ func (a AppliedHost) Node() site.Node {
 			Address:           BMCAddress(spec.BMC.Address),
 			Username:          a.Username,
 			Password:          site.NewSecret(a.Password),
-			VerifyCertificate: !spec.BMC.DisableCertificateVerification,
+			VerifyCertificate: a.certificateCheck(),
 		}
 	}
 
@@ -77,6 +84,20 @@ func (a AppliedHost) Node() site.Node {
 	return n
 }
 
+// certificateCheck is how the certificate of the BMC is checked: as Metal3 would, or where its owner has switched that
+// off, as that of a node of the site which says nothing.
+func (a AppliedHost) certificateCheck() site.CertificateCheck {
+	switch {
+	case !BMCAddress(a.Host.Spec.BMC.Address).HasTLS():
+		return ""
+	case !a.Host.Spec.BMC.DisableCertificateVerification:
+		return site.CheckCA
+	case a.Default == site.CheckNone:
+		return site.CheckNone
+	}
+	return site.CheckPin
+}
+
 // BMCAddress is a BMC's address with its scheme: Metal3 takes one without for IPMI.
 func BMCAddress(a string) site.BMCAddress {
 	if !strings.Contains(a, "://") {
@@ -87,31 +108,63 @@ func BMCAddress(a string) site.BMCAddress {
 
 // image is what the host is to be installed with: what it asks for, or what was put aside until its inspection.
 func (a AppliedHost) image() *metal3api.Image {
-	if a.Host.Spec.Image != nil && a.Host.Spec.Image.URL != "" {
-		return a.Host.Spec.Image
+	image := a.Host.Spec.Image.DeepCopy()
+	if image == nil || image.URL == "" {
+		image = &metal3api.Image{}
+		if json.Unmarshal([]byte(a.Host.Annotations[label.Wanted]), image) != nil || image.URL == "" {
+			return nil
+		}
 	}
 
-	var image metal3api.Image
-	if json.Unmarshal([]byte(a.Host.Annotations[label.Wanted]), &image) != nil || image.URL == "" {
-		return nil
+	if image.Checksum != "" && image.ChecksumType == "" {
+		image.ChecksumType = checksumType(image.Checksum)
 	}
 
-	return &image
+	return image
+}
+
+// checksumType is the type of a checksum that comes without one: of a digest by its length, of a URL by what is found
+// there (Ironic). Metal3 takes every checksum without a type for MD5 (Image.GetChecksum), and a SHA-256 that was checked
+// as MD5 fits no image.
+func checksumType(sum string) metal3api.ChecksumType {
+	if _, err := hex.DecodeString(sum); err != nil {
+		return metal3api.AutoChecksum
+	}
+
+	switch len(sum) {
+	case hex.EncodedLen(sha256.Size):
+		return metal3api.SHA256
+	case hex.EncodedLen(sha512.Size):
+		return metal3api.SHA512
+	default:
+		return metal3api.AutoChecksum
+	}
 }
 
 // NewAppliedObjects is what an applied host becomes: itself, and its user data with the keys by which the appliance
 // knows it and logs in. Its disk gets the site's mark, unless it has metadata of its own. The error names the host.
 func NewAppliedObjects(s *site.Site, a AppliedHost, ap Appliance) (NodeObjects, error) {
 	h := a.Host.DeepCopy()
-	h.Spec.Image = a.image().DeepCopy()
-	n := NodeObjects{Applied: true, Host: h, SameBMC: a.SameBMC, BMC: a.Credentials, Own: ownMAC(a.Node(), ap.MACs)}
+	h.Spec.Image = a.image()
+	n := NodeObjects{
+		Applied:       true,
+		Host:          h,
+		SameBMC:       a.SameBMC,
+		AwaitedSecret: a.AwaitedSecret,
+		BMC:           a.Credentials,
+		Own:           ownMAC(a.Node(), ap.MACs),
+	}
 	if n.Host.Spec.Image == nil {
 		return n, nil
 	}
 
 	for _, image := range ap.Images {
-		if image.URL == h.Spec.Image.URL {
-			n.Need = image.Size
+		if image.URL != h.Spec.Image.URL {
+			continue
+		}
+		n.Need = image.Size
+		if h.Spec.Image.DiskFormat == nil && image.Format != "" {
+			h.Spec.Image.DiskFormat = &image.Format // without it the agent holds the whole image in memory
 		}
 	}
 
@@ -123,7 +176,7 @@ func NewAppliedObjects(s *site.Site, a AppliedHost, ap Appliance) (NodeObjects, 
 		n.Meta = newAppliedSecret(h.Name, markSuffix, "metaData", metaData(s))
 	}
 
-	keys, err := keyData(site.Name(h.Name), ap)
+	keys, err := keyData(ap)
 	if err != nil {
 		return n, fmt.Errorf("host %s: user data: %w", h.Name, err)
 	}

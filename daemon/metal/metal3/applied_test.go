@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/hostkey"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/daemon/appliance/vault"
 )
 
 var appliedImage = metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw", Checksum: "00", ChecksumType: "sha256"}
@@ -68,11 +68,12 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 	noImage := func(h *metal3api.BareMetalHost) { h.Spec.Image = nil }
 	live := func(h *metal3api.BareMetalHost) { h.Status.Provisioning.State = metal3api.StateProvisioned }
 	for name, c := range map[string]struct {
-		have   *metal3api.BareMetalHost
-		found  Contents
-		same   string
-		step   Step
-		reason Reason
+		have    *metal3api.BareMetalHost
+		found   Contents
+		same    string
+		awaited string
+		step    Step
+		reason  Reason
 	}{
 		"new":                         {have: applied(true, nil), step: StepRegister},
 		"new, without image":          {have: applied(true, noImage), step: StepRegister},
@@ -84,13 +85,16 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 		"disk not empty":              {have: applied(true, inspectedWith(oneDisk)), found: full, step: StepHold, reason: ReasonDiskNotEmpty},
 		"two disks": {have: applied(true, inspectedWith(oneDisk, metal3api.Storage{Name: "/dev/sdb"})), found: blank,
 			step: StepHold, reason: ReasonDiskAmbiguous},
-		"the BMC of another host": {have: applied(true, nil), same: "node-1", step: StepHold, reason: ReasonDecision},
-		"in service":              {have: applied(false, both(inspectedWith(oneDisk), live)), step: StepApply},
+		"the BMC of another host":       {have: applied(true, nil), same: "node-1", step: StepHold, reason: ReasonDecision},
+		"user data that does not exist": {have: applied(true, nil), awaited: "metal3/x", step: StepRegister},
+		"user data that does not exist yet": {have: applied(true, inspectedWith(oneDisk)), found: blank, awaited: "metal3/x",
+			step: StepHold, reason: ReasonDecision},
+		"in service": {have: applied(false, both(inspectedWith(oneDisk), live)), step: StepApply},
 		"another image for it": {have: applied(true, both(inspectedWith(oneDisk), live, func(h *metal3api.BareMetalHost) {
 			h.Annotations[AllowWipe] = appliedImage.URL
 		})), found: full, step: StepImage},
 	} {
-		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: c.have, SameBMC: c.same}, keysOnly())
+		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: c.have, SameBMC: c.same, AwaitedSecret: c.awaited}, keysOnly())
 		require.NoError(t, err, name)
 		rec := HostBackup{Host: *c.have}
 		d := decide(n, c.have, rec, c.found)
@@ -99,12 +103,66 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 	}
 }
 
+// TestAChecksumWithoutATypeIsNotTakenForMD5: Metal3 takes every one for that, and the document gives none.
+func TestAChecksumWithoutATypeIsNotTakenForMD5(t *testing.T) {
+	for sum, want := range map[string]string{
+		strings.Repeat("0a", 64):          "sha512",
+		strings.Repeat("0a", 32):          "sha256",
+		strings.Repeat("0a", 16):          "auto",
+		"http://172.22.0.2/image.sha256":  "auto",
+		"http://172.22.0.2/image.raw.md5": "auto",
+		"":                                "",
+	} {
+		have := applied(true, inspectedWith(oneDisk))
+		have.Spec.Image.Checksum, have.Spec.Image.ChecksumType = sum, ""
+		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have}, keysOnly())
+		require.NoError(t, err)
+		p, err := appliedPatch(StepImage, n, have)
+		require.NoError(t, err)
+		text, err := yaml.Marshal(p["spec"].(fields)["image"])
+		require.NoError(t, err)
+		if want == "" {
+			want = "null"
+		}
+		assert.Contains(t, string(text), "checksumType: "+want+"\n", sum)
+		assert.Contains(t, string(text), "format: null\n", "not one of the appliance's images")
+
+		known := keysOnly()
+		known.Images = map[string]Image{"debian-13": {URL: appliedImage.URL, Format: "raw"}}
+		n, err = NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have}, known)
+		require.NoError(t, err)
+		require.NotNil(t, n.Host.Spec.Image.DiskFormat)
+		assert.Equal(t, "raw", *n.Host.Spec.Image.DiskFormat)
+	}
+}
+
 func keysOnly() Appliance {
 	return Appliance{
 		Key: "ssh-ed25519 AAAA appliance",
-		HostKey: func(site.Name) (vault.KeyPair, error) {
-			return vault.KeyPair{Private: "PRIVATE", Public: "PUBLIC"}, nil
-		},
+	}
+}
+
+// A host of kubectl is pinned like a node of the site, unless its owner left Metal3's own check on.
+func TestCertificatesOfAppliedHosts(t *testing.T) {
+	for _, c := range []struct {
+		address string
+		off     bool
+		site    site.CertificateCheck
+		want    site.CertificateCheck
+	}{
+		{"redfish+https://10.0.0.5/redfish/v1/Systems/1", true, "", site.CheckPin},
+		{"redfish://10.0.0.5/redfish/v1/Systems/1", true, site.CheckPin, site.CheckPin},
+		{"redfish://10.0.0.5/redfish/v1/Systems/1", true, site.CheckCA, site.CheckPin},
+		{"redfish://10.0.0.5/redfish/v1/Systems/1", true, site.CheckNone, site.CheckNone},
+		{"redfish://10.0.0.5/redfish/v1/Systems/1", false, site.CheckPin, site.CheckCA},
+		{"redfish+http://10.0.0.5/redfish/v1/Systems/1", true, "", ""},
+		{"10.0.0.5", true, "", ""},
+	} {
+		h := applied(true, func(h *metal3api.BareMetalHost) {
+			h.Spec.BMC.Address, h.Spec.BMC.DisableCertificateVerification = c.address, c.off
+		})
+		n := AppliedHost{Host: h, Default: c.site}.Node()
+		assert.Equal(t, c.want, n.BMC.VerifyCertificate, "%+v", c)
 	}
 }
 
@@ -156,7 +214,7 @@ spec:
 // TestTheAppliancesKeysFollowAHostsOwnUserData reads what is merged as cloud-init does: as a MIME message, whose parts
 // are told apart by what they begin with.
 func TestTheAppliancesKeysFollowAHostsOwnUserData(t *testing.T) {
-	keys, err := keyData("compute-1", keysOnly())
+	keys, err := keyData(keysOnly())
 	require.NoError(t, err)
 	parts := func(text string) []string {
 		message, err := mail.ReadMessage(strings.NewReader(text))
@@ -184,6 +242,7 @@ func TestTheAppliancesKeysFollowAHostsOwnUserData(t *testing.T) {
 		merged, ok := mergeUserData(own, keys)
 		require.True(t, ok, own)
 		assert.Equal(t, []string{own, keys}, parts(merged))
+		assert.True(t, hostkey.HasPlace([]byte(merged)), "the ramdisk does not find where the host key goes")
 	}
 	nested, ok := mergeUserData("Content-Type: multipart/mixed; boundary=\"x\"\nMIME-Version: 1.0\n\n--x\n\n#!/bin/sh\n--x--\n", keys)
 	require.True(t, ok)

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/hostkey"
 	"firstlight.dev/firstlight/assets/site"
 )
 
@@ -17,8 +18,8 @@ import (
 const authorityPath = "/usr/local/share/ca-certificates/firstlight.crt"
 
 // userData is cloud-init's configuration of a node (cloud-init, "Cloud config examples").
-// It holds no password, only its hash, and gives the node the SSH host key that the
-// appliance already knows.
+// It holds no password, only its hash, and no SSH host key, only the place of the one that the node's own ramdisk makes
+// (package hostkey).
 func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 	keys := []string{a.Key}
 	for _, k := range s.Access.SSHKeys {
@@ -37,11 +38,6 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 		user["lock_passwd"], user["hashed_passwd"] = false, hash
 	}
 
-	host, err := a.HostKey(n.Name)
-	if err != nil {
-		return "", err
-	}
-
 	files := []any{map[string]any{"path": authorityPath, "permissions": "0644", "content": string(a.CA)}}
 	if script := wayOut(s, n); script != "" {
 		files = append(files, map[string]any{"path": wayOutPath, "permissions": "0755", "content": script})
@@ -57,7 +53,7 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 		"disable_root":   false,
 		"ssh_pwauth":     !n.OS.Password.IsZero(),
 		"ssh_deletekeys": true,
-		"ssh_keys":       map[string]string{"ed25519_private": host.Private, "ed25519_public": host.Public},
+		"ssh_keys":       map[string]string{"ed25519_private": hostkey.Place()},
 		"write_files":    files,
 		"ntp":            map[string]any{"enabled": true, "ntp_client": "systemd-timesyncd", "servers": a.Time},
 		"growpart":       map[string]any{"mode": "auto", "devices": []string{"/"}},
@@ -73,7 +69,7 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 		return "", fmt.Errorf("encode: %w", err)
 	}
 
-	return "#cloud-config\n" + string(out), nil
+	return "#cloud-config\n" + hostkey.Quote(string(out)), nil
 }
 
 // Network data of OpenStack (nova's network_data.json, as cloud-init's ConfigDrive reads

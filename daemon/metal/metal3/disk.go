@@ -64,12 +64,13 @@ func diskFits(h *metal3api.RootDeviceHints, d metal3api.Storage) bool {
 	}
 
 	return named &&
-		whole(
-			h.HCTL, d.HCTL,
-		) && part(h.Model, d.Model) && part(h.Vendor, d.Vendor) && whole(h.SerialNumber, d.SerialNumber) &&
-		whole(
-			h.WWN, d.WWN,
-		) && whole(h.WWNVendorExtension, d.WWNVendorExtension) && whole(h.WWNWithExtension, d.WWNWithExtension) &&
+		whole(h.HCTL, d.HCTL) &&
+		part(h.Model, d.Model) &&
+		part(h.Vendor, d.Vendor) &&
+		whole(h.SerialNumber, d.SerialNumber) &&
+		whole(h.WWN, d.WWN) &&
+		whole(h.WWNVendorExtension, d.WWNVendorExtension) &&
+		whole(h.WWNWithExtension, d.WWNWithExtension) &&
 		int64(d.SizeBytes) >= int64(h.MinSizeGigabytes)<<30 &&
 		(h.Rotational == nil || *h.Rotational == d.Rotational)
 }

@@ -2,6 +2,7 @@ package metal3
 
 import (
 	"fmt"
+	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
@@ -11,6 +12,10 @@ import (
 // clearedRegistration is the value of label.Cleared by which a host may be registered and inspected; an image's URL
 // allows that image besides.
 const clearedRegistration = "registration"
+
+// AwaitSecrets is for how long after a host was applied the Secret of its user data may follow. Then the host is
+// installed with the appliance's part alone: nobody may be there to apply another object.
+const AwaitSecrets = 10 * time.Minute
 
 // IsOnHold reports whether the admission policy paused a host until it was checked (AdmissionPolicies).
 func IsOnHold(h *metal3api.BareMetalHost) bool { return h.Annotations[annotationPaused] == label.Hold }
@@ -62,6 +67,10 @@ func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found 
 	}
 
 	d := Next(n, withoutHold(have), rec, found)
+	if n.AwaitedSecret != "" && d.Step == StepImage {
+		return holdFor(ReasonDecision, "its spec.userData names Secret %s, which does not exist; apply it: "+
+			"%s after this host was applied it is installed without", n.AwaitedSecret, AwaitSecrets)
+	}
 	if n.Applied && (d.Reason == ReasonDiskNotEmpty || d.Reason == ReasonInstalled) {
 		d.Sentence += fmt.Sprintf("; this host is not in site.yaml: give that value of overwrite to its annotation %s",
 			Overwrite)

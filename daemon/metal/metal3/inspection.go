@@ -10,12 +10,12 @@ import (
 	"firstlight.dev/firstlight/assets/inspection"
 )
 
-// Inspections remembers what each host's last inspection found on its disks. That does not change before the
+// Inspections remembers what each host's last inspection found of its disks and devices. That does not change before the
 // host is inspected again, and Ironic works on one request at a time: a thousand hosts that wait for consent
 // would be asked for in every round.
 type Inspections struct {
-	// Ask asks Ironic for one of its nodes; nil contents if it found nothing out.
-	Ask func(ctx context.Context, node string) (map[string]inspection.Disk, error)
+	// Ask asks Ironic for one of its nodes; an empty report if it found nothing out.
+	Ask func(ctx context.Context, node string) (inspection.Report, error)
 
 	mu    sync.Mutex
 	known map[string]lastInspection // by Ironic's node
@@ -23,15 +23,21 @@ type Inspections struct {
 
 type lastInspection struct {
 	ended time.Time
-	found Contents
+	found inspection.Report
 }
 
-// Contents is what the host's last inspection found; nil if that is not known, which is asked for again. Nothing is
-// known of a host that Ironic does not have.
+// Contents is what the host's last inspection found on its disks; nil if that is not known, which is asked for again.
+// Nothing is known of a host that Ironic does not have.
 func (i *Inspections) Contents(ctx context.Context, h *metal3api.BareMetalHost) (Contents, error) {
+	report, err := i.Report(ctx, h)
+	return report.Disks, err
+}
+
+// Report is Contents with the devices.
+func (i *Inspections) Report(ctx context.Context, h *metal3api.BareMetalHost) (inspection.Report, error) {
 	node, ended := h.Status.Provisioning.ID, h.Status.OperationHistory.Inspect.End.Time
 	if node == "" {
-		return nil, nil
+		return inspection.Report{}, nil
 	}
 
 	i.mu.Lock()
@@ -42,8 +48,8 @@ func (i *Inspections) Contents(ctx context.Context, h *metal3api.BareMetalHost) 
 	}
 
 	found, err := i.Ask(ctx, node)
-	if err != nil || found == nil {
-		return nil, err
+	if err != nil || found.Disks == nil {
+		return inspection.Report{}, err
 	}
 
 	i.mu.Lock()

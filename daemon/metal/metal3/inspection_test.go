@@ -18,10 +18,10 @@ func TestInspectionsAreAskedForOnce(t *testing.T) {
 	var answer Contents
 	var failure error
 	asked := 0
-	i := Inspections{Ask: func(_ context.Context, node string) (map[string]inspection.Disk, error) {
+	i := Inspections{Ask: func(_ context.Context, node string) (inspection.Report, error) {
 		asked++
 		assert.Equal(t, "ironic's", node)
-		return answer, failure
+		return inspection.Report{Disks: answer}, failure
 	}}
 	var h metal3api.BareMetalHost
 	h.Status.Provisioning.ID = "ironic's"
@@ -51,9 +51,9 @@ func TestInspectionsAreAskedForOnce(t *testing.T) {
 
 // TestAHostThatIronicDoesNotHaveIsNotAskedFor: it was written by hand, or not registered yet.
 func TestAHostThatIronicDoesNotHaveIsNotAskedFor(t *testing.T) {
-	all := Inspections{Ask: func(context.Context, string) (map[string]inspection.Disk, error) {
+	all := Inspections{Ask: func(context.Context, string) (inspection.Report, error) {
 		t.Error("Ironic was asked for a node without a name")
-		return nil, nil
+		return inspection.Report{}, nil
 	}}
 	found, err := all.Contents(t.Context(), &metal3api.BareMetalHost{})
 	assert.NoError(t, err)

@@ -8,21 +8,16 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/hostkey"
 )
 
-// keyData is the cloud-config that lets the appliance in as root and gives the host the SSH host key by which it is
-// known. merge_how (cloud-init, "Merging user-data sections") adds to lists, and leaves every other value that the
+// keyData is the cloud-config that lets the appliance in as root and has the place of the SSH host key that the host's
+// own ramdisk makes (package hostkey). merge_how (cloud-init, "Merging user-data sections") adds to lists, and leaves every other value that the
 // host's own user data has.
-func keyData(name site.Name, a Appliance) (string, error) {
-	host, err := a.HostKey(name)
-	if err != nil {
-		return "", err
-	}
-
+func keyData(a Appliance) (string, error) {
 	out, err := yaml.Marshal(map[string]any{
 		"merge_how": "list(append)+dict(no_replace,recurse_list)+str()",
-		"ssh_keys":  map[string]string{"ed25519_private": host.Private, "ed25519_public": host.Public},
+		"ssh_keys":  map[string]string{"ed25519_private": hostkey.Place()},
 		"runcmd": []any{
 			[]string{"install", "-d", "-m", "700", "/root/.ssh"},
 			[]string{"sh", "-c", `umask 077; grep -qxF "$0" /root/.ssh/authorized_keys 2>/dev/null ||
@@ -33,10 +28,10 @@ printf '%s\n' "$0" >>/root/.ssh/authorized_keys`, a.Key},
 		return "", fmt.Errorf("encode: %w", err)
 	}
 
-	return "#cloud-config\n" + string(out), nil
+	return "#cloud-config\n" + hostkey.Quote(string(out)), nil
 }
 
-// mergeBoundary separates the parts. Parts are base64, which has no such line.
+// mergeBoundary separates the parts. None of them has such a line: the host's own is base64.
 const mergeBoundary = "==firstlight-7c0b7f5a9c1d4d53=="
 
 // userDataForms are what user data begins with that cloud-init reads part by part (cloud-init, "User-data formats").
@@ -63,7 +58,7 @@ func mergeUserData(own, keys string) (merged string, ok bool) {
 
 	return "Content-Type: multipart/mixed; boundary=\"" + mergeBoundary + "\"\nMIME-Version: 1.0\n\n" +
 		"--" + mergeBoundary + "\n" + first + "\n" +
-		"--" + mergeBoundary + "\n" + encodePart(keys) + "\n" +
+		"--" + mergeBoundary + "\n" + plainPart(keys) + "\n" +
 		"--" + mergeBoundary + "--\n", true
 }
 
@@ -71,6 +66,11 @@ func mergeUserData(own, keys string) (merged string, ok bool) {
 func isMIME(own string) bool {
 	return strings.Contains(strings.ToLower(own[:min(len(own), 4096)]), "mime-version:") &&
 		!strings.Contains(own, mergeBoundary)
+}
+
+// plainPart is a part as it is, for the ramdisk to find the place of the host key in it.
+func plainPart(text string) string {
+	return "Content-Type: text/plain; charset=\"us-ascii\"\nContent-Transfer-Encoding: 7bit\n\n" + text
 }
 
 // encodePart is one part. Of text/plain cloud-init finds the form by what it begins with.

@@ -19,7 +19,6 @@ import (
 	"firstlight.dev/firstlight/assets/inspection"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/daemon/appliance/vault"
 )
 
 // Namespace holds the hosts, their Secrets, Ironic and the operator (ICN's name).
@@ -45,13 +44,12 @@ type Image struct {
 
 // Appliance is what the hand-over needs to know of the box it runs on.
 type Appliance struct {
-	Time    []netip.Addr                                   // its addresses from which nodes take their time
-	Images  map[string]Image                               // by the name that site.yaml uses
-	Key     string                                         // public key of the appliance's own log-in to nodes, as in authorized_keys
-	HostKey func(node site.Name) (vault.KeyPair, error)    // minted per node and kept, so that the first contact is verified
-	Hash    func(password string) (hash string, err error) // crypt(5) hash; passes a hash through
-	CA      []byte                                         // PEM of the appliance's authority, trusted by every node
-	MACs    []string                                       // of its own NICs, lower case
+	Time   []netip.Addr                                   // its addresses from which nodes take their time
+	Images map[string]Image                               // by the name that site.yaml uses
+	Key    string                                         // public key of the appliance's own log-in to nodes, as in authorized_keys
+	Hash   func(password string) (hash string, err error) // crypt(5) hash; passes a hash through
+	CA     []byte                                         // PEM of the appliance's authority, trusted by every node
+	MACs   []string                                       // of its own NICs, lower case
 }
 
 // NodeObjects is everything that one node becomes.
@@ -65,6 +63,8 @@ type NodeObjects struct {
 	Own     string // a MAC of the node that is one of the appliance's; "": none
 	Applied bool   // the host is not the site's: someone applied it (AppliedHost)
 	SameBMC string // another host that has the same BMC; "": none
+
+	AwaitedSecret string // of the user data of an applied host; it does not exist and is waited for; "": none
 }
 
 // NewNodeObjects turns one node of a site with its defaults filled in into objects. The error names
@@ -125,7 +125,7 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 		h.Host.Spec.BMC = metal3api.BMCDetails{
 			Address:                        string(n.BMC.Address),
 			CredentialsName:                h.BMC.Name,
-			DisableCertificateVerification: !n.BMC.VerifyCertificate,
+			DisableCertificateVerification: n.BMC.VerifyCertificate != site.CheckCA && n.BMC.VerifyCertificate != site.CheckPin,
 		}
 	}
 

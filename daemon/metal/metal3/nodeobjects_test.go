@@ -15,7 +15,6 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/daemon/appliance/vault"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -43,11 +42,8 @@ func testAppliance() Appliance {
 		Time:   []netip.Addr{netip.MustParseAddr("172.22.0.1")},
 		Images: map[string]Image{"debian-13": {URL: "http://172.22.0.1:6180/images/debian-13.raw", SHA256: "00ff", Format: "raw"}},
 		Key:    "ssh-ed25519 AAAA appliance",
-		HostKey: func(n site.Name) (vault.KeyPair, error) {
-			return vault.KeyPair{Private: "private of " + string(n), Public: "public of " + string(n)}, nil
-		},
-		Hash: func(p string) (string, error) { return fmt.Sprintf("$6$hash-of-%d-characters", len(p)), nil },
-		CA:   []byte("-----CERTIFICATE-----\n"),
+		Hash:   func(p string) (string, error) { return fmt.Sprintf("$6$hash-of-%d-characters", len(p)), nil },
+		CA:     []byte("-----CERTIFICATE-----\n"),
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/daemon/appliance/vault"
 )
 
 // TestTheWayOut runs the script in a network namespace, as cloud-init does on a node.
@@ -52,7 +51,7 @@ func TestWhoGetsTheWayOut(t *testing.T) {
 	assert.Empty(t, wayOut(&site.Site{}, site.Node{}))
 	assert.Empty(t, wayOut(&site.Site{Networks: site.Networks{Baremetal: &site.Network{}}}, site.Node{}))
 
-	text, err := userData(s, site.Node{Name: "n"}, Appliance{HostKey: func(site.Name) (vault.KeyPair, error) { return vault.KeyPair{}, nil }})
+	text, err := userData(s, site.Node{Name: "n"}, Appliance{})
 	require.NoError(t, err)
 	assert.Contains(t, text, wayOutPath)
 }

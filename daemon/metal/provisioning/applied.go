@@ -2,6 +2,7 @@ package provisioning
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -69,7 +70,7 @@ func (p *Provisioner) savedNodes(s *site.Site) []site.Node {
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		rec := records[name]
 		if !rec.Removed && metal3.IsApplied(&rec.Host, rec, hasNode(s, name)) {
-			a := metal3.AppliedHost{Host: &rec.Host}
+			a := metal3.AppliedHost{Host: &rec.Host, Default: s.BMC.VerifyCertificate}
 			a.UseCredentials(p.hostSecrets.Read(name))
 			p.appliedNodes = append(p.appliedNodes, a.Node())
 		}
@@ -109,7 +110,7 @@ func (p *Provisioner) appliedHosts(
 			continue
 		}
 
-		a := metal3.AppliedHost{Host: h, SameBMC: sameBMC(s, hosts, h)}
+		a := metal3.AppliedHost{Host: h, SameBMC: sameBMC(s, hosts, h), Default: s.BMC.VerifyCertificate}
 		if metal3.InService(h) {
 			a.UseCredentials(p.hostSecrets.Read(h.Name))
 		} else {
@@ -164,26 +165,43 @@ func (p *Provisioner) readSecrets(ctx context.Context, a *metal3.AppliedHost) er
 		}
 	}
 
-	if u := spec.UserData; u != nil && u.Name != "" {
-		namespace := u.Namespace
-		if namespace == "" {
-			namespace = metal3.Namespace
-		}
+	return p.readUserData(ctx, c, a)
+}
 
-		data, err := p.readSecret(ctx, c, namespace, u.Name, "spec.userData")
-		if err != nil {
-			return err
-		}
+// readUserData completes an applied host by its user data. A Secret that does not exist is waited for, and after
+// metal3.AwaitSecrets the host has no user data.
+func (p *Provisioner) readUserData(ctx context.Context, c client.Client, a *metal3.AppliedHost) error {
+	u := a.Host.Spec.UserData
+	if u == nil || u.Name == "" {
+		return nil
+	}
 
-		// The names that Metal3 looks for, in its order.
-		a.UserData = data["userData"]
-		if a.UserData == nil {
-			a.UserData = data["value"]
+	namespace := u.Namespace
+	if namespace == "" {
+		namespace = metal3.Namespace
+	}
+
+	data, err := p.readSecret(ctx, c, namespace, u.Name, "spec.userData")
+	if errors.Is(err, errNoSecret) {
+		if time.Since(a.Host.CreationTimestamp.Time) < metal3.AwaitSecrets {
+			a.AwaitedSecret = namespace + "/" + u.Name
 		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	// The names that Metal3 looks for, in its order.
+	a.UserData = data["userData"]
+	if a.UserData == nil {
+		a.UserData = data["value"]
 	}
 
 	return nil
 }
+
+var errNoSecret = errors.New("does not exist")
 
 type readSecret struct {
 	data map[string][]byte
@@ -206,7 +224,7 @@ func (p *Provisioner) readSecret(
 	var s corev1.Secret
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &s)
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("its %s names Secret %s, which does not exist; apply it", field, key)
+		return nil, fmt.Errorf("its %s names Secret %s, which %w; apply it", field, key, errNoSecret)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", key, err)

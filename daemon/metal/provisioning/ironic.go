@@ -10,6 +10,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
@@ -30,6 +31,7 @@ func (p *Provisioner) ironic() ironic.Config {
 		Addr:       p.Site().Networks.Provisioning.Address,
 		HTTPPort:   netboot.HTTPPort,
 		Boot:       15 * time.Minute,
+		Forwarder:  bmctrust.Address,
 		KernelArgs: kernelArgs,
 	}
 }

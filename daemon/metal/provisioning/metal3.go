@@ -101,12 +101,11 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 	}
 
 	a := metal3.Appliance{
-		Time:    mirror.Addrs(mirror.ServiceAddresses(p.Site())),
-		Images:  images,
-		Key:     access,
-		HostKey: p.Vault.Keys.Host,
-		Hash:    p.Vault.PasswordHash,
-		CA:      authority.PEM(),
+		Time:   mirror.Addrs(mirror.ServiceAddresses(p.Site())),
+		Images: images,
+		Key:    access,
+		Hash:   p.Vault.PasswordHash,
+		CA:     authority.PEM(),
 	}
 	nics, err := net.Interfaces()
 	if err != nil {

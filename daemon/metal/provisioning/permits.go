@@ -150,6 +150,15 @@ func (p *Provisioner) mayWrite(ctx context.Context, host string, asked agentgate
 		return refusal.Error(), nil
 	}
 
-	// Before the answer: after a power cut the half that was written is this installation's own.
+	// Both before the answer: after a power cut the appliance knows the system that may be on the disk by its key, and
+	// the half that was written is this installation's own.
+	c, err := p.Client()
+	if err != nil {
+		return "", err
+	}
+	if refusal, err := p.registerHostKey(ctx, c, have, asked.HostKey); refusal != "" || err != nil {
+		return refusal, err
+	}
+
 	return "", p.permits.edit(host, string(have.UID), func(m *metal3.Permit) { m.Begun = &disk })
 }

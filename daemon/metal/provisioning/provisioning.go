@@ -22,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/agentgate"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
@@ -29,7 +30,11 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/verify"
 )
 
-const backupDir = stick.DataDir + "/hosts"
+// Records of hosts, and next to them what is known of their BMCs' certificates.
+const (
+	backupDir      = stick.DataDir + "/hosts"
+	certificateDir = backupDir + "/bmc"
+)
 
 // Deps is what a Provisioner works with.
 type Deps struct {
@@ -54,6 +59,9 @@ type Provisioner struct {
 	Hosts   *metal3.Hosts      // the picture of them, and what each boots
 	Gate    *agentgate.Gate    // what their agents call
 	StandIn *standinbmc.Server // for nodes without a BMC
+	Pins    *bmctrust.Pins     // the certificates of their BMCs
+
+	Forwarder *bmctrust.Forwarder // by which Ironic speaks to them
 
 	permits *permits      // what may be written to hosts
 	changed chan struct{} // a host did, or what is known of one
@@ -83,11 +91,13 @@ func New(d Deps) *Provisioner {
 	p.Hosts = &metal3.Hosts{Files: netboot.HTTPRoot, Backups: metal3.Backups{Dir: backupDir, Log: d.Log}, Log: d.Log}
 	p.hostSecrets = metal3.SecretBackups{Dir: vault.SecretDir + "/hosts"}
 	p.StandIn = &standinbmc.Server{Dir: vault.SecretDir + "/standinbmc", Log: d.Log}
+	p.Pins = &bmctrust.Pins{Dir: certificateDir, CA: func() site.Certificates { return p.Site().BMC.CA }, Log: d.Log}
+	p.Forwarder = p.newForwarder()
 	p.Hosts.WithoutBMC = p.nodeWithoutBMC
 	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}
 	p.Gate, p.permits = p.newGate(), &permits{path: permitFile}
-	p.found = &metal3.Inspections{Ask: p.api.DiskContents}
+	p.found = &metal3.Inspections{Ask: p.api.Inspection}
 	return p
 }
 
@@ -108,6 +118,11 @@ func (p *Provisioner) Recheck() {
 	case p.changed <- struct{}{}:
 	default:
 	}
+}
+
+// LabelDevices makes hosts say what their inspections found of their devices (assets/label).
+func (p *Provisioner) LabelDevices(ctx context.Context, api client.Client, hosts []metal3api.BareMetalHost) error {
+	return p.found.LabelDevices(ctx, api, hosts)
 }
 
 // Client speaks to the API and knows Metal3's kinds, and those of Kinds.
@@ -174,7 +189,8 @@ func (p *Provisioner) Reconcile(ctx context.Context, up func() bool) error {
 // Ramdisk is what a machine that nobody named boots, to be looked at.
 func (p *Provisioner) Ramdisk() metal3.Ramdisk {
 	return metal3.Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: append([]string{
-		"ipa-inspection-callback-url=" + p.ironic().AgentURL() + "/v1/continue_inspection", "ipa-inspection-collectors=default,contents",
+		"ipa-inspection-callback-url=" + p.ironic().AgentURL() + "/v1/continue_inspection",
+		"ipa-inspection-collectors=default,contents,devices",
 	}, strings.Fields(kernelArgs)...)}
 }
 

@@ -72,7 +72,7 @@ func (s *Server) Collect(ctx context.Context) error {
 	s.pushes.due = false
 	s.pushes.mu.Unlock()
 	if _, err := s.storage.dataDriver().Stat(ctx, path.Dir(repositoriesRoot)); err != nil {
-		return nil //nolint:nilerr // nothing was ever pushed
+		return nil // nothing was ever pushed
 	}
 
 	all := collectDriver{s.storage}

@@ -14,6 +14,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
@@ -82,7 +83,8 @@ type Engine struct {
 	Outcomes Outcomes
 	Logins   *Logins   // nil: no image has a default user
 	Refusals *Refusals // BMCs that must not be asked again
-	Changed  func()    // something changed that the hand-over or a screen waits for; must not block
+	Pins     *bmctrust.Pins
+	Changed  func() // something changed that the hand-over or a screen waits for; must not block
 	Logger   *slog.Logger
 
 	mu      sync.Mutex

@@ -23,7 +23,7 @@ func (e *Engine) findMAC(ctx context.Context, st *state, b site.BMC) (mac, probl
 
 	ask := e.BootMAC
 	if ask == nil {
-		ask = bmc.BootMAC
+		ask = bmc.Client{Pins: e.Pins}.BootMAC
 	}
 
 	mac, err := ask(ctx, b, func(mac string) bool { return heard[mac] })

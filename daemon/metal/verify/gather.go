@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
@@ -190,8 +193,18 @@ func (e *Engine) gatherFacts(
 
 	wg.Go(func() { f.Image = e.Image(ctx, n) })
 	wg.Wait()
-	f.DHCP, f.Clock = e.DHCP(), e.Clock()
+	f.DHCP, f.Clock, f.Certificate = e.DHCP(), e.Clock(), e.change(n)
 	return f
+}
+
+// change is what stands between a node's BMC and its password.
+func (e *Engine) change(n site.Node) bmctrust.Change {
+	if e.Pins == nil || n.BMC == nil {
+		return bmctrust.Change{}
+	}
+
+	c, _ := e.Pins.Change(*n.BMC)
+	return c
 }
 
 // leasedTo are the addresses that the appliance has leased to a node.
@@ -233,13 +246,14 @@ func (e *Engine) checkBMC(ctx context.Context, st *state, b site.BMC) bmc.Answer
 	e.mu.Lock()
 	last, at, same, silences := st.bmc, st.bmcAt, st.bmcKey == key, st.silences
 	e.mu.Unlock()
-	if same && time.Since(at) < bmcAnswerTTL(last, silences) {
+	isAccepted := last.Verdict == bmc.Changed && e.change(st.node) == bmctrust.Change{}
+	if same && time.Since(at) < bmcAnswerTTL(last, silences) && !isAccepted {
 		return last
 	}
 
 	login := e.Login
 	if login == nil {
-		login = bmc.Login
+		login = bmc.Client{Pins: e.Pins}.Login
 	}
 
 	a := login(ctx, b)
@@ -377,7 +391,7 @@ func (e *Engine) loginTarget(n site.Node, h fact.Host) (shell.Target, error) {
 	if t.Key, err = e.Access(); err != nil {
 		return t, err
 	}
-	if t.HostKey, err = e.HostKey(n.Name); err != nil {
+	if t.HostKey, err = e.HostKey(n.Name); err != nil && !errors.Is(err, vault.ErrNoHostKey) {
 		return t, err
 	}
 

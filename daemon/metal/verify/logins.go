@@ -16,6 +16,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/engine/remote"
 	"firstlight.dev/firstlight/daemon/metal/verify/shell"
 )
@@ -170,8 +171,8 @@ func (e *Engine) ask(
 	return a
 }
 
-// HostKeyOf is the SSH host key by which a verified node was met, as in authorized_keys, and whether
-// a default user was logged in to for it; "" if it is not verified.
+// HostKeyOf is the SSH host key by which a verified node was met, as in authorized_keys, and whether a default user was
+// logged in to for it. Of a node that is not verified it is the one that its ramdisk told, "" if there is none.
 func (e *Engine) HostKeyOf(node string) (key string, adopted bool) {
 	e.mu.Lock()
 	installed := ""
@@ -179,18 +180,18 @@ func (e *Engine) HostKeyOf(node string) (key string, adopted bool) {
 		installed = s.installed
 	}
 	e.mu.Unlock()
-	if installed == "" {
-		return "", false
-	}
 	if key := e.Logins.HostKey(node, installed); key != "" {
 		return key, true
 	}
 
-	minted, err := e.HostKey(site.Name(node))
+	told, err := e.HostKey(site.Name(node))
+	if errors.Is(err, vault.ErrNoHostKey) {
+		return "", false
+	}
 	if err != nil {
 		e.Logger.Error("host key cannot be read", "node", node, "error", err)
 		return "", false
 	}
 
-	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(minted))), false
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(told))), false
 }

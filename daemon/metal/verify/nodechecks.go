@@ -23,7 +23,7 @@ type Findings struct {
 // verificationChecks is what must hold of a node before it counts as launched.
 var verificationChecks = []check[Findings]{
 	{"installed", "its BareMetalHost is provisioned", checkInstalled},
-	{"login", "it lets the appliance in by SSH, with the host key that was minted for it", checkLogin},
+	{"login", "it lets the appliance in by SSH, with the host key that was made for it", checkLogin},
 	{"links", "every link of the site is there and has a carrier", linksUp},
 	{"addresses", "every link has the address that it was given", addressesMatch},
 	{"gateway", "it has the default router that it was given, and that one answers it", routerFromNode},

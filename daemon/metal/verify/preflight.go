@@ -10,6 +10,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 )
 
@@ -38,6 +39,8 @@ func bmcAnswers(f Facts) status.Check {
 	case f.Node.BMC == nil:
 		return failedCheck("switch it on, with the network first in its boot order, or add bmc to it in site.yaml; "+
 			"it goes on from there", "it has no BMC in site.yaml, and does not ask on the provisioning network what to boot")
+	case f.Certificate != bmctrust.Change{}:
+		return failedCheck(f.Certificate.Fix(string(f.Node.Name)), "%s", f.Certificate.Text())
 	case f.Registered:
 		return okCheck("handed over: Ironic speaks to it")
 	}

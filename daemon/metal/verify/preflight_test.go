@@ -10,6 +10,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 )
 
@@ -59,6 +60,12 @@ func TestPreflight(t *testing.T) {
 			f.BMC = bmc.Answer{Verdict: bmc.Refused, Text: "refuses the password", Fix: "correct it"}
 		}, status.CheckFailed, "refuses"},
 		{"BMC is busy", "bmc", func(f *Facts) { f.BMC = bmc.Answer{Verdict: bmc.Busy, Text: "no room", Fix: "wait"} }, status.CheckWaiting, "no room"},
+		{"BMC has another certificate", "bmc", func(f *Facts) {
+			f.BMC, f.Certificate = bmc.Answer{Verdict: bmc.Changed}, bmctrust.Change{Pinned: "aa", Other: "bb"}
+		}, status.CheckFailed, "sha256 bb, pinned is aa"},
+		{"Ironic has it, and its BMC another certificate", "bmc", func(f *Facts) {
+			f.Registered, f.BMC, f.Certificate = true, bmc.Answer{}, bmctrust.Change{Pinned: "aa", Other: "bb"}
+		}, status.CheckFailed, "sha256 bb, pinned is aa"},
 		{"BMC was not asked", "bmc", func(f *Facts) { f.BMC = bmc.Answer{} }, status.CheckWaiting, "not asked"},
 		{"no BMC", "bmc", func(f *Facts) { f.Node.BMC, f.BMC = nil, bmc.Answer{} }, status.CheckFailed, "does not ask on the provisioning network"},
 		{"no BMC, and it boots", "bmc", func(f *Facts) { f.Node.BMC, f.BMC, f.Asks = nil, bmc.Answer{}, true }, status.CheckOK, "asks on the provisioning network"},

@@ -220,6 +220,7 @@ func (e *Engine) buildView(
 		Answer:         st.answer.Verdict,
 		Checks:         st.checks,
 	}
+	v.Certificate = e.change(n)
 	if h != nil {
 		v.Verified = h.InService() && st.installed == installation(*h)
 		if h.Error != "" && e.Log != nil {
@@ -332,9 +333,8 @@ func (e *Engine) dueOutcome(now time.Time) (Outcome, bool) {
 
 	same := out
 	same.ElapsedSeconds = e.saved.ElapsedSeconds
-	if reflect.DeepEqual(
-		same, e.saved,
-	) && (now.Sub(e.savedAt) < saveEvery || out.ElapsedSeconds == e.saved.ElapsedSeconds) {
+	early := now.Sub(e.savedAt) < saveEvery
+	if reflect.DeepEqual(same, e.saved) && (early || out.ElapsedSeconds == e.saved.ElapsedSeconds) {
 		return Outcome{}, false
 	}
 

@@ -16,6 +16,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 )
 
@@ -27,6 +28,7 @@ type Facts struct {
 	Netbooted     bool                // it was last seen booting from the network since the appliance started
 	Leased        []netip.Addr        // what it was leased
 	BMC           bmc.Answer          // zero: not asked
+	Certificate   bmctrust.Change     // what stands between the BMC and its password; zero: nothing
 	Asks          bool                // it asked lately on the provisioning network what to boot
 	BootMAC       string              // that the BMC names, of a node without any; "": not asked, or not known
 	BootMACError  string              // why it is not known

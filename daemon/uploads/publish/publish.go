@@ -141,7 +141,7 @@ func (f Folder) PackageName(k artifact.Key) (name, version string, err error) {
 
 	control, err := packages.ReadControl(file)
 	if err != nil {
-		return "", "", nil //nolint:nilerr // then no repository offers it
+		return "", "", nil // then no repository offers it
 	}
 
 	return packages.Field(control, "Package"), packages.Field(control, "Version"), nil

@@ -4,6 +4,7 @@ package serving
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -53,6 +54,9 @@ type Pod struct {
 
 	Limits Limits
 	Store  *Store // nil: the folder
+
+	Addr        netip.Addr // of the appliance, at which pods reach the API
+	ServiceAddr netip.Addr // of ServiceName
 }
 
 // Objects describes the pod: one, never two at a time (the agent believes to be alone with its folder), on the
@@ -69,7 +73,7 @@ func (p Pod) Objects() []client.Object {
 			Subjects:   subject,
 		}
 	}
-	return []client.Object{
+	return append([]client.Object{
 		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
 		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: named},
 		// Whose a token is and what its owner may do is the API server's to say.
@@ -108,7 +112,7 @@ func (p Pod) Objects() []client.Object {
 				},
 			},
 		},
-	}
+	}, p.services()...)
 }
 
 func (p Pod) spec() corev1.PodSpec {

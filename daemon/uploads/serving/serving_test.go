@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,8 @@ import (
 )
 
 func pod() Pod {
-	return Pod{Dir: "/var/lib/firstlight/artifacts", Cert: []byte("cert"), Key: []byte("key"), CA: []byte("ca"), Digest: "d1"}
+	return Pod{Dir: "/var/lib/firstlight/artifacts", Cert: []byte("cert"), Key: []byte("key"), CA: []byte("ca"), Digest: "d1",
+		Addr: netip.MustParseAddr("172.22.0.1"), ServiceAddr: netip.MustParseAddr("10.96.0.15")}
 }
 
 // deployment is the pod's as text, and the annotations by which a pod is started anew.

@@ -89,6 +89,10 @@ func (s stage) do(ctx context.Context, report bringup.Report) error {
 		return err
 	}
 
+	if err := removeStoreService(ctx, api); err != nil {
+		return err
+	}
+
 	report("applying the pod of the agent")
 	return set.Apply(ctx, api)
 }

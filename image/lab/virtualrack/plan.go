@@ -25,8 +25,9 @@ type Order struct {
 	Gateway   bool     `json:"gateway"`   // a network of the owner, with a gateway and a resolver that lead nowhere
 	Appliance int      `json:"appliance"` // memory of the appliance, MiB
 	StickGiB  int      `json:"stickGiB"`
-	Cluster   bool     `json:"cluster"` // one Kubernetes of all nodes, its control plane on the first that is free
-	Capture   bool     `json:"capture"` // everything on the wire, to files
+	Cluster   bool     `json:"cluster"`             // one Kubernetes of all nodes, its control plane on the first that is free
+	Capture   bool     `json:"capture"`             // everything on the wire, to files
+	EmptySite bool     `json:"emptySite,omitempty"` // the site names networks only: hosts and clusters come by kubectl
 }
 
 // Firmware says what the nodes' firmware is.

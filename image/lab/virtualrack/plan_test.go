@@ -94,6 +94,19 @@ func order(m lab.Config) []int {
 	return all
 }
 
+// TestAnEmptySiteNamesNetworksOnly: what the rack has is there, and whoever has the site learns nothing of it.
+func TestAnEmptySiteNamesNetworksOnly(t *testing.T) {
+	o := DefaultOrder()
+	o.EmptySite = true
+	text, err := Plan(o).SiteDocument("secret", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPKpCrRC9MbRSVkaXvH9BLP7tJTyNJlDZpwOjvXkGqPS x")
+	require.NoError(t, err)
+	assert.Contains(t, text, "networks:")
+	assert.Contains(t, text, "clusters: []")
+	for _, word := range []string{"nodes:", "node-1", "secret", macOf(1, 1).String()} {
+		assert.NotContains(t, text, word)
+	}
+}
+
 // TestDifferences: no difference may be without a word, or the refusal names none.
 func TestDifferences(t *testing.T) {
 	have := DefaultOrder()

@@ -64,6 +64,7 @@ networks:
 access:
   sshKeys:
     - {{.Key}}
+{{- if not .Rack.Order.EmptySite}}
 nodes:
 {{- range .Rack.Nodes}}
   - name: {{.Name}}
@@ -85,9 +86,10 @@ nodes:
       {{- end}}
     {{- end}}
 {{- end}}
+{{- end}}
 # Machines under emulation take their time.
 verification: {timeout: 4h}
-{{- if .Rack.Order.Cluster}}
+{{- if and .Rack.Order.Cluster (not .Rack.Order.EmptySite)}}
 clusters:
   - name: {{.Cluster}}
     {{- if gt .Rack.Order.Nodes 1}}

@@ -219,9 +219,8 @@ func (t *Tree) ownFiles() []string {
 
 // isOurs says whether this product puts the file into the root.
 func isOurs(name string) bool {
-	return strings.Contains(
-		name, "firstlight",
-	) || strings.HasPrefix(name, "/etc/kubernetes/") || strings.Contains(name, "/kubelet.service")
+	return strings.Contains(name, "firstlight") || strings.HasPrefix(name, "/etc/kubernetes/") ||
+		strings.Contains(name, "/kubelet.service")
 }
 
 // line is one line of a text file, for people to find.

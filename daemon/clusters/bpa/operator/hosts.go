@@ -71,11 +71,9 @@ func hostFacts(b *metal3api.BareMetalHost) match.Host {
 		h.SRIOV = slices.ContainsFunc(d.NIC, func(n metal3api.NIC) bool { return hasVirtualFunctions(n.Model) })
 	}
 
-	if v, said := b.Labels[label.SRIOV]; said {
-		h.SRIOV = v == "true"
-	}
-
-	h.QAT = b.Labels[label.QAT] == "true"
+	// The owner's word, else what inspection found by the server's PCI devices, else by the table of NICs.
+	h.SRIOV = says(b, h.SRIOV, label.SRIOV, label.FoundSRIOV)
+	h.QAT = says(b, false, label.QAT, label.FoundQAT)
 	switch state := b.Status.Provisioning.State; {
 	case b.DeletionTimestamp != nil:
 		h.UnusableReason = "is being deleted"
@@ -94,6 +92,16 @@ func hostFacts(b *metal3api.BareMetalHost) match.Host {
 	}
 
 	return h
+}
+
+// says is what the first of some labels that a host has says; otherwise if it has none.
+func says(b *metal3api.BareMetalHost, otherwise bool, labels ...string) bool {
+	for _, l := range labels {
+		if v, said := b.Labels[l]; said {
+			return v == "true"
+		}
+	}
+	return otherwise
 }
 
 // hostMACs are all by which a host is known, in lower case: those of its NICs and the one it
@@ -172,7 +180,8 @@ func addressHost(b *metal3api.BareMetalHost, networkData []byte) (address.Host, 
 	return h, nil
 }
 
-// hostKey is the SSH host key that cloud-init's user data gives a host; "" if it gives none.
+// hostKey is the SSH host key that an owner's own user data gives a host; "" if it gives none. Hosts to which the
+// appliance gives user data make theirs, and are annotated with it.
 func hostKey(userData []byte) string {
 	var d struct {
 		Keys struct {

@@ -51,6 +51,13 @@ func TestFact(t *testing.T) {
 		"externally provisioned": {aHost(func(b *host) { b.Status.Provisioning.State = metal3api.StateExternallyProvisioned }), whole},
 		"labels overrule inspection": {aHost(func(b *host) { b.Labels[label.SRIOV], b.Labels[label.QAT] = "false", "true" }),
 			with(func(h *match.Host) { h.SRIOV, h.QAT = false, true })},
+		"inspection found its devices": {aHost(func(b *host) {
+			b.Labels[label.FoundSRIOV], b.Labels[label.FoundQAT] = "false", "true"
+		}), with(func(h *match.Host) { h.SRIOV, h.QAT = false, true })},
+		"labels overrule its devices": {aHost(func(b *host) {
+			b.Labels[label.FoundSRIOV], b.Labels[label.SRIOV] = "false", "true"
+			b.Labels[label.FoundQAT], b.Labels[label.QAT] = "true", "false"
+		}), whole},
 		"claimed": {aHost(func(b *host) {
 			b.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Provisioning", Namespace: "default", Name: "edge", FieldPath: "node{w-1}"}
 		}), with(func(h *match.Host) { h.Claim = match.Claim{Owner: "Provisioning default/edge", Node: "w-1"} })},
@@ -95,12 +102,8 @@ func TestVirtualFunctions(t *testing.T) {
 }
 
 func TestHostKeyOfUserData(t *testing.T) {
-	text, err := os.ReadFile("../../../metal/metal3/testdata/node-1.yaml")
-	require.NoError(t, err)
-	_, user, found := strings.Cut(string(text), "# node-1-user-data\n")
-	require.True(t, found)
-	user, _, _ = strings.Cut(user, "# node-1-network-data\n")
-	assert.Equal(t, "public of node-1", hostKey([]byte(user)), "what the hand-over writes is not read")
+	const user = "#cloud-config\nssh_keys: {ed25519_private: somebody's, ed25519_public: public of node-1}\n"
+	assert.Equal(t, "public of node-1", hostKey([]byte(user)), "what an owner writes is not read")
 	assert.Empty(t, hostKey([]byte("#!/bin/sh\n")))
 	assert.Empty(t, hostKey([]byte(":::")))
 }

@@ -61,6 +61,8 @@ type Config struct {
 	Site     string // its name: that of proposed clusters
 	Proposal string // ProposalOff, ProposalShow or ProposalApply
 
+	Beside func(manager.Manager) error // adds what else runs in this process; nil: nothing
+
 	Elect   bool   // wait until no other operator runs
 	Metrics string // address; "0" for none
 	Health  string // address; "0" for none
@@ -174,6 +176,11 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	}).Run)); err != nil {
 		return fmt.Errorf("add proposals: %w", err)
 	}
+	if c.Beside != nil {
+		if err := c.Beside(m); err != nil {
+			return err
+		}
+	}
 	if err := m.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("add readiness check: %w", err)
 	}
@@ -193,9 +200,10 @@ func trimForCache(o any) (any, error) {
 	delete(b.Annotations, corev1.LastAppliedConfigAnnotation)
 	provision := b.Status.OperationHistory.Provision
 	b.Status = metal3api.BareMetalHostStatus{
-		ErrorMessage:    b.Status.ErrorMessage,
-		HardwareDetails: b.Status.HardwareDetails,
-		Provisioning:    metal3api.ProvisionStatus{State: b.Status.Provisioning.State},
+		OperationalStatus: b.Status.OperationalStatus,
+		ErrorMessage:      b.Status.ErrorMessage,
+		HardwareDetails:   b.Status.HardwareDetails,
+		Provisioning:      metal3api.ProvisionStatus{State: b.Status.Provisioning.State},
 	}
 	b.Status.OperationHistory.Provision = provision
 	if d := b.Status.HardwareDetails; d != nil {

@@ -45,7 +45,7 @@ func cases() []testCase {
 	return []testCase{
 		{"Forms", testForms}, {"PluginsThatAreMissing", testPluginsThatAreMissing}, {"PluginsOfAnotherInstaller", testPluginsOfAnotherInstaller}, {"BootstrapNIC", testBootstrapNIC},
 		{"Refusals", testRefusals}, {"HostRefusals", testHostRefusals}, {"Virtlet", testVirtlet}, {"OldFields", testOldFields},
-		{"OneCluster", testOneCluster}, {"TwoForOneHost", testTwoForOneHost}, {"NoHalfClaims", testNoHalfClaims}, {"SameName", testSameName},
+		{"OneCluster", testOneCluster}, {"AppliedHost", testAppliedHost}, {"TwoForOneHost", testTwoForOneHost}, {"NoHalfClaims", testNoHalfClaims}, {"SameName", testSameName},
 		{"FailsTwiceThenSucceeds", testFailsTwiceThenSucceeds}, {"DeadWorker", testDeadWorker}, {"InstallerRefuses", testInstallerRefuses}, {"NoKubeconfig", testNoKubeconfig},
 		{"WorkerAddedAndRemoved", testWorkerAddedAndRemoved}, {"WorkerLeftUncleared", testWorkerLeftUncleared}, {"WorkerMoves", testWorkerMoves}, {"EditWhileTheJobRuns", testEditWhileTheJobRuns},
 		{"ImageThatIsNotThere", testImageThatIsNotThere}, {"NoInstaller", testNoInstaller}, {"FixedOnceInstalled", testFixedOnceInstalled}, {"HostsInServiceMayFail", testHostsInServiceMayFail},

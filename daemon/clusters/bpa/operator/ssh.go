@@ -20,8 +20,8 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
-// hostKeys are the SSH host keys of members by address: those that the site gave to its
-// nodes, and those that were pinned at a first contact. What is known of systems that are no more is forgotten.
+// hostKeys are the SSH host keys of members by address: those that their ramdisks told when they were installed, and
+// those that were pinned at a first contact. What is known of systems that are no more is forgotten.
 func (r *Provisionings) hostKeys(
 	ctx context.Context,
 	w *clusterState,
@@ -43,7 +43,7 @@ func (r *Provisionings) hostKeys(
 		}
 
 		b := w.host(m)
-		if b != nil && b.Annotations[label.HostKey] != "" { // it was met when the host was verified
+		if b != nil && b.Annotations[label.HostKey] != "" { // its ramdisk told it, or it was met when it was verified
 			keys[m.Address] = b.Annotations[label.HostKey]
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 )
 
 // Verdict is what became of a login.
@@ -27,6 +28,7 @@ const (
 	Silent  Verdict = "silent"  // nothing answers, or not in time
 	Busy    Verdict = "busy"    // it answers and has no room for one more session; ask again later
 	Unfit   Verdict = "unfit"   // it answers, and something else stands against it
+	Changed Verdict = "changed" // what answers has another certificate than the BMC had; it was told nothing
 )
 
 // Answer is what was found out. The zero Answer says that nothing was asked yet.
@@ -40,15 +42,18 @@ type Answer struct {
 // limit is for one whole conversation. Controllers are slow: seconds per answer are usual.
 const limit = 40 * time.Second
 
+// Client asks BMCs. Those that speak TLS are told no password before their certificate was checked.
+type Client struct{ Pins *bmctrust.Pins }
+
 // Login asks a BMC once. It does not wait longer than 40 s.
-func Login(ctx context.Context, b site.BMC) Answer {
+func (c Client) Login(ctx context.Context, b site.BMC) Answer {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	switch b.Address.Scheme() {
 	case "ipmi":
 		return loginIPMI(ctx, b)
 	case "redfish", "redfish+http", "redfish+https":
-		return loginRedfish(ctx, b)
+		return c.loginRedfish(ctx, b)
 	}
 
 	return Answer{

@@ -62,11 +62,11 @@ func (c counting) ReadFrom(b []byte) (int, net.Addr, error) {
 
 func TestIPMI(t *testing.T) {
 	address, seen := controller(t)
-	a := Login(t.Context(), asked(address, password))
+	a := Client{Pins: pins(t)}.Login(t.Context(), asked(address, password))
 	assert.Equal(t, OK, a.Verdict, a.Text)
 	assert.Equal(t, 1, seen(types.PayloadTypeRAKPMessage3))
 
-	a = Login(t.Context(), asked(address, "a wrong one"))
+	a = Client{Pins: pins(t)}.Login(t.Context(), asked(address, "a wrong one"))
 	assert.Equal(t, Refused, a.Verdict, a.Text)
 	assert.Contains(t, a.Text, `refuses the password of user "admin"`)
 	assert.Equal(t, 2, seen(types.PayloadTypeRAKPMessage1), "a refused password was tried again")
@@ -74,7 +74,7 @@ func TestIPMI(t *testing.T) {
 
 	stranger := asked(address, password)
 	stranger.Username = "nobody"
-	a = Login(t.Context(), stranger)
+	a = Client{Pins: pins(t)}.Login(t.Context(), stranger)
 	assert.Equal(t, Refused, a.Verdict, a.Text)
 	assert.Contains(t, a.Text, `user "nobody"`)
 	assert.NotContains(t, fmt.Sprintf("%+v", a), password)
@@ -85,7 +85,7 @@ func TestIPMINobodyThere(t *testing.T) {
 	require.NoError(t, err)
 	address := free.LocalAddr().String()
 	require.NoError(t, free.Close())
-	a := Login(t.Context(), asked("ipmi://"+address, password))
+	a := Client{Pins: pins(t)}.Login(t.Context(), asked("ipmi://"+address, password))
 	assert.Equal(t, Silent, a.Verdict)
 	assert.Contains(t, a.Text, "nothing answers IPMI over LAN on port")
 	assert.Contains(t, a.Fix, "enable IPMI over LAN")
@@ -148,7 +148,7 @@ func TestRedfish(t *testing.T) {
 	https := "redfish://" + strings.TrimPrefix(secure.URL, "https://")
 
 	verified := asked(https+"/redfish/v1/Systems/1", password)
-	verified.VerifyCertificate = true
+	verified.VerifyCertificate = site.CheckCA
 	for _, c := range []struct {
 		name   string
 		bmc    site.BMC
@@ -171,7 +171,7 @@ func TestRedfish(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			logins.Store(0)
 			status = c.status
-			a := Login(t.Context(), c.bmc)
+			a := Client{Pins: pins(t)}.Login(t.Context(), c.bmc)
 			assert.Equal(t, c.want, a.Verdict, a.Text)
 			assert.Contains(t, a.Text, c.text)
 			assert.Equal(t, c.logins, logins.Load(), "logins")

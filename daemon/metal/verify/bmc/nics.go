@@ -30,7 +30,7 @@ type nic struct {
 // BootMAC asks a BMC by Redfish for the MACs of its server, and returns the one that it most likely boots from, in
 // lower case: heard on the network, else with a link, else the first. It is for servers of which no one knows a MAC;
 // the BMC took the password before.
-func BootMAC(ctx context.Context, b site.BMC, heard func(mac string) bool) (string, error) {
+func (client Client) BootMAC(ctx context.Context, b site.BMC, heard func(mac string) bool) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	system, err := url.Parse(string(b.Address))
@@ -43,7 +43,7 @@ func BootMAC(ctx context.Context, b site.BMC, heard func(mac string) bool) (stri
 		system.Scheme = "http"
 	}
 
-	c := webClient(b)
+	c := client.http(b)
 	defer c.CloseIdleConnections()
 	type link struct {
 		Path string `json:"@odata.id"`

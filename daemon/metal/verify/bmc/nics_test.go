@@ -63,11 +63,11 @@ func TestNICsAreReadByRedfish(t *testing.T) {
 		Username: "admin",
 		Password: site.NewSecret("x"),
 	}
-	mac, err := BootMAC(t.Context(), b, func(string) bool { return false })
+	mac, err := Client{Pins: pins(t)}.BootMAC(t.Context(), b, func(string) bool { return false })
 	require.NoError(t, err)
 	assert.Equal(t, "52:54:00:00:00:0b", mac)
 	assert.Len(t, asked, 4)
 	b.Password = site.NewSecret("y")
-	_, err = BootMAC(t.Context(), b, func(string) bool { return false })
+	_, err = Client{Pins: pins(t)}.BootMAC(t.Context(), b, func(string) bool { return false })
 	assert.ErrorContains(t, err, "it says 401")
 }

@@ -15,11 +15,12 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 )
 
 // loginRedfish asks the service root, which needs no password (DSP0266, 9.4.1), and then for the
 // one system that the address names, with the password: that is the only login.
-func loginRedfish(ctx context.Context, b site.BMC) Answer {
+func (client Client) loginRedfish(ctx context.Context, b site.BMC) Answer {
 	system, err := url.Parse(string(b.Address))
 	if err != nil {
 		return Answer{
@@ -34,7 +35,7 @@ func loginRedfish(ctx context.Context, b site.BMC) Answer {
 		system.Scheme = "http"
 	}
 
-	c := webClient(b)
+	c := client.http(b)
 	defer c.CloseIdleConnections()
 	root := *system
 	root.Path = "/redfish/v1/"
@@ -81,12 +82,14 @@ type reply struct {
 // elsewhere is a redirect to another machine: the password is not taken there.
 var elsewhere = errors.New("redirect to another machine")
 
-func webClient(b site.BMC) *http.Client {
+// http is a client for one BMC. Its transport completes the handshake, and with it the check of the certificate,
+// before it sends a request.
+func (client Client) http(b site.BMC) *http.Client {
 	return &http.Client{
 		Timeout: 20 * time.Second, // for one answer; some BMCs take ten seconds
 		Transport: &http.Transport{
 			DialContext:     (&net.Dialer{Timeout: 8 * time.Second}).DialContext,
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: !b.VerifyCertificate}, // as the site says of this BMC, and as Ironic will
+			TLSClientConfig: client.Pins.TLS(b),
 		},
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
 			if first := via[0].URL; next.URL.Host != first.Host || next.URL.Scheme != first.Scheme || len(via) > 3 {
@@ -162,14 +165,23 @@ func judgeTransportError(b site.BMC, err error) Answer {
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var record tls.RecordHeaderError
+	var change bmctrust.Change
 	switch {
+	case errors.As(err, &change):
+		return Answer{Verdict: Changed, Text: change.Text(), Fix: change.Fix("NODE")} // the check names the node
+	case errors.Is(err, bmctrust.ErrNotRecorded):
+		return Answer{
+			Verdict: Unfit,
+			Text:    fmt.Sprintf("the BMC %s is told nothing: %s", addressText(b), oneLine(err)),
+			Fix:     "look at whether the stick has room and can be written to; it is asked again by itself",
+		}
 	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
 		return Answer{
 			Verdict: Unfit,
 			Text: fmt.Sprintf(
 				"the certificate of the BMC %s is not to be trusted: %s", addressText(b), oneLine(errors.Unwrap(err)),
 			),
-			Fix: "give the BMC a certificate of a known authority for the name in bmc.address, or remove bmc.verifyCertificate",
+			Fix: "give the BMC a certificate for the name in bmc.address, name its authority in bmc.ca of the site, or set bmc.verifyCertificate: pin",
 		}
 	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return Answer{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/shell"
@@ -123,6 +124,26 @@ func preflightRule(name, check, means string, verdicts ...bmc.Verdict) rule {
 
 // preflightRules is what comes before the first power action.
 var preflightRules = []rule{
+	{
+		name:    "bmc-changed",
+		meaning: "what answers as its BMC has another certificate than before: it is told no password",
+		fails:   true,
+		since:   func(v View) time.Time { return v.Certificate.At },
+		matches: func(v View) bool { return v.Certificate != bmctrust.Change{} },
+		sentence: func(v View) string {
+			if v.Host != nil && v.Host.InService() {
+				return "is in service and left alone, but it cannot be switched on or off: " + v.Certificate.Text()
+			}
+			return "is held: " + v.Certificate.Text()
+		},
+		next: func(v View) string { return v.Certificate.Fix(v.Name) },
+		progress: func(v View) int {
+			if v.Host != nil && v.Host.InService() {
+				return 90
+			}
+			return 0
+		},
+	},
 	{name: "proven", meaning: "every check of the installed system held", percent: 100, since: deployedAt,
 		matches:  func(v View) bool { return v.Verified && v.Host != nil && !isBlocked(v) && hostError(v) == "" },
 		sentence: fixedSentence("is installed and proven")},
@@ -164,6 +185,7 @@ var preflightRules = []rule{
 		sentence: func(v View) string { return "is held back: " + v.Blocked.Sentence },
 		next:     fixedNext("mend what is named, in site.yaml or on the server"),
 	},
+	controllerBroken,
 	{
 		name:     "disk-ambiguous",
 		meaning:  "inspection found none or several disks that rootDevice fits",
@@ -323,6 +345,7 @@ var serviceRules = []rule{
 		sentence: installedBut,
 		next:     wayOut,
 	},
+	nicBroken,
 	{
 		name:     "wrong-network",
 		meaning:  "installed; links, addresses, router or resolver are not as given",

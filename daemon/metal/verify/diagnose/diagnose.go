@@ -13,6 +13,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
@@ -35,7 +36,8 @@ type View struct {
 	Passed         bool           // all of them hold
 	PreflightSince time.Time      // Passed, or the failure, has been so since
 	BMC            bmc.Verdict
-	HandingSince   time.Time // the appliance has been so far that it hands nodes over since then; zero: it is not
+	Certificate    bmctrust.Change // what stands between its BMC and the password; zero: nothing
+	HandingSince   time.Time       // the appliance has been so far that it hands nodes over since then; zero: it is not
 
 	Blocked   metal3.Block // why registration blocks it; zero: it does not
 	Host      *fact.Host   // nil: there is none

@@ -13,8 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/inspection"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
@@ -102,11 +104,20 @@ func cases() map[string]View {
 		"appliance-starting": change(base(), func(v *View) {
 			v.Appliance, v.Preflight, v.Passed = "control-plane: the API server to answer", nil, false
 		}),
-		"no-bmc":          refusedBy("bmc", "it has no BMC in site.yaml, and does not ask on the provisioning network what to boot", "switch it on", ""),
-		"switch-on":       change(host("provisioned", 5), func(v *View) { v.Node, v.Answer = &site.Node{}, "" }),
-		"bmc-silent":      refusedBy("bmc", "the BMC 10.30.0.101:623 does not answer", "look at the BMC's cable", bmc.Silent),
-		"bmc-refused":     refusedBy("bmc", `the BMC 10.30.0.101:623 refuses the password of user "admin"`, "correct bmc.password", bmc.Refused),
-		"bmc-unfit":       refusedBy("bmc", "the BMC 10.30.0.101:443 has no /redfish/v1/Systems/9", "correct the path of bmc.address", bmc.Unfit),
+		"no-bmc":      refusedBy("bmc", "it has no BMC in site.yaml, and does not ask on the provisioning network what to boot", "switch it on", ""),
+		"switch-on":   change(host("provisioned", 5), func(v *View) { v.Node, v.Answer = &site.Node{}, "" }),
+		"bmc-silent":  refusedBy("bmc", "the BMC 10.30.0.101:623 does not answer", "look at the BMC's cable", bmc.Silent),
+		"bmc-refused": refusedBy("bmc", `the BMC 10.30.0.101:623 refuses the password of user "admin"`, "correct bmc.password", bmc.Refused),
+		"bmc-unfit":   refusedBy("bmc", "the BMC 10.30.0.101:443 has no /redfish/v1/Systems/9", "correct the path of bmc.address", bmc.Unfit),
+		"bmc-changed": change(refusedBy("bmc", "its certificate is another one", "", bmc.Changed), func(v *View) {
+			v.Certificate = bmctrust.Change{
+				Endpoint: "10.30.0.101:443",
+				Pinned:   strings.Repeat("12", 32),
+				Since:    ago(60 * 24 * 30),
+				Other:    strings.Repeat("ab", 32),
+				At:       ago(3),
+			}
+		}),
 		"running":         refusedBy("running", "it runs, and this appliance has no record of it: its BMC says that it is on", "if it is in service, adopt it with: firstlightd adopt node-1; if it may be installed, switch it off", bmc.OK),
 		"mac-twice":       refusedBy("macs", "MAC 52:54:00:00:00:01 is also that of host other", "look at the servers' labels", bmc.OK),
 		"address-taken":   refusedBy("addresses", "address 10.10.110.21 is used by 52:54:00:99:99:99", "take the address away from that machine", bmc.OK),
@@ -120,6 +131,12 @@ func cases() map[string]View {
 		}),
 		"held": change(host("provisioned", 60), func(v *View) {
 			v.Blocked = metal3.Block{Reason: metal3.ReasonDecision, Sentence: `it is in service with image "a", site.yaml names "b"; to install that, run: kubectl …`}
+		}),
+		"controller-broken": change(host("available", 5), func(v *View) {
+			v.Blocked = metal3.Block{Reason: metal3.ReasonDiskAmbiguous, Sentence: "the inspection found no disk that rootDevice fits"}
+			v.Host.Broken = []inspection.Device{{
+				Address: "0000:5e:00.0", Class: "010400", Vendor: "8086", Device: "2826", Modules: []string{"megaraid_sas"},
+			}}
 		}),
 		"disk-ambiguous": change(host("available", 5), func(v *View) {
 			v.Blocked = metal3.Block{Reason: metal3.ReasonDiskAmbiguous, Sentence: "rootDevice fits 2 disks (/dev/sda, /dev/sdb); name one of: …"}
@@ -149,8 +166,11 @@ func cases() map[string]View {
 		"stranger": change(checks(host("provisioned", 1), "login", status.CheckFailed, "at 10.10.110.21 another machine answers", "look at which machine has that address"), func(v *View) {
 			v.Answer = "stranger"
 		}),
-		"locked-out":    change(checks(host("provisioned", 1), "login", status.CheckFailed, "it does not let the appliance's key in", "look at the node's console"), func(v *View) { v.Answer = "locked" }),
-		"odd-system":    change(checks(host("provisioned", 1), "login", status.CheckFailed, "its shell does not answer as Linux does", "the image must be a Linux"), func(v *View) { v.Answer = "odd" }),
+		"locked-out": change(checks(host("provisioned", 1), "login", status.CheckFailed, "it does not let the appliance's key in", "look at the node's console"), func(v *View) { v.Answer = "locked" }),
+		"odd-system": change(checks(host("provisioned", 1), "login", status.CheckFailed, "its shell does not answer as Linux does", "the image must be a Linux"), func(v *View) { v.Answer = "odd" }),
+		"nic-broken": change(checks(host("provisioned", 1), "links", status.CheckFailed, "it has no link eno2", "look at the link"), func(v *View) {
+			v.Host.Broken = []inspection.Device{{Address: "0000:3c:00.0", Class: "020000", Vendor: "14e4", Device: "164e"}}
+		}),
 		"wrong-network": checks(host("provisioned", 1), "gateway", status.CheckFailed, "router 10.10.110.1 does not answer it", "look at the router"),
 		"wrong-clock":   checks(host("provisioned", 1), "clock", status.CheckFailed, "it is 1h0m0s behind of the appliance", "look at whether an NTP client runs on it"),
 		"checking":      checks(host("provisioned", 1), "links", status.CheckWaiting, "not asked yet", ""),
@@ -393,6 +413,21 @@ func TestATimeoutIsOverWhenItBootsAgain(t *testing.T) {
 		r := Explain(deadline(wire("inspecting", c.minutes, c.marks...)))
 		assert.Equal(t, c.want, r.Rule, r.Sentence)
 	}
+}
+
+// A node in service keeps its state, and both fingerprints and the command are in what is said of it.
+func TestAChangedCertificateIsSaidOfANodeInService(t *testing.T) {
+	v := host("provisioned", 60)
+	v.Verified, v.Certificate = true, cases()["bmc-changed"].Certificate
+	r := Explain(v)
+	assert.Equal(t, "bmc-changed", r.Rule)
+	assert.Equal(t, 90, r.Percent)
+	assert.Contains(t, r.Sentence, "is in service and left alone")
+	for _, print := range []string{v.Certificate.Pinned, v.Certificate.Other} {
+		assert.Contains(t, r.Sentence, print)
+	}
+	assert.Contains(t, r.Next, "firstlightd bmc trust node-1 "+v.Certificate.Other)
+	assert.Equal(t, ago(3), r.Since)
 }
 
 func TestProgress(t *testing.T) {

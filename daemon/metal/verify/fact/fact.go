@@ -9,6 +9,8 @@ import (
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
+	"firstlight.dev/firstlight/assets/inspection"
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
@@ -31,6 +33,7 @@ type Host struct {
 	Deployed    time.Time // the last installation ended
 	Disks       int       // that inspection found
 	Inspected   bool
+	Broken      []inspection.Device // NICs and disk controllers that nothing drove when it was inspected
 }
 
 // InService tells whether an operating system runs there that must not be touched.
@@ -54,6 +57,7 @@ func HostOf(b *metal3api.BareMetalHost) Host {
 		Installed:   s.Provisioning.Image.URL,
 		Deployed:    s.OperationHistory.Provision.End.Time,
 		Inspected:   s.HardwareDetails != nil,
+		Broken:      inspection.ParseBroken(b.Annotations[label.BrokenDevices]),
 	}
 	_, h.Paused = b.Annotations[metal3api.PausedAnnotation]
 	if b.Spec.Image != nil {

@@ -27,7 +27,7 @@ type Target struct {
 	Port      uint16       // 0: 22
 	User      string
 	Key       ssh.Signer    // the appliance's
-	HostKey   ssh.PublicKey // the node's; nothing else is spoken to
+	HostKey   ssh.PublicKey // the node's; nothing else is spoken to, and nobody if it is nil
 
 	Routers   []netip.Addr // that it is to ask
 	Resolvers []netip.Addr
@@ -244,6 +244,15 @@ func loginAt(ctx context.Context, t Target, address netip.Addr) (*ssh.Client, An
 		_ = c.SetDeadline(deadline)
 	}
 
+	if t.HostKey == nil {
+		c.Close()
+		a.Verdict, a.Text = OtherMachine, fmt.Sprintf(
+			"at %s something answers SSH, and the host key of %s is not known: no ramdisk of this appliance has told it",
+			address, t.Name,
+		)
+		return nil, a
+	}
+
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
 	defer stop()
 	stranger := false
@@ -268,7 +277,7 @@ func loginAt(ctx context.Context, t Target, address netip.Addr) (*ssh.Client, An
 	case stranger, errors.As(err, &negotiation):
 		a.Verdict = OtherMachine
 		a.Text = fmt.Sprintf(
-			"at %s another machine answers, or another system: its SSH host key is not the one that was minted for %s",
+			"at %s another machine answers, or another system: its SSH host key is not the one that was made for %s",
 			address, t.Name,
 		)
 	case strings.Contains(err.Error(), "unable to authenticate"):

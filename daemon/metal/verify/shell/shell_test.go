@@ -248,7 +248,7 @@ func TestVerdicts(t *testing.T) {
 		verdict Verdict
 		text    string
 	}{
-		"another machine":      {stranger, OtherMachine, "not the one that was minted for node-1"},
+		"another machine":      {stranger, OtherMachine, "not the one that was made for node-1"},
 		"key not let in":       {locked, Locked, "does not let the appliance's key in as user firstlight"},
 		"no address known":     {nowhere, Silent, "no address"},
 		"nobody there":         {silent, Silent, "nothing answers SSH at 127.0.0.1"},

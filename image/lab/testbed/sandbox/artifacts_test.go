@@ -166,6 +166,7 @@ func TestUploadsToTheAppliance(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(sampleLength), info.Size(), "the object in the store")
 
+	u.scriptOfICN()
 	commands, prints = page(t, "By `firstlight artifact`")
 	require.Len(t, commands, 1)
 	out := u.must(commands[0])
@@ -182,6 +183,26 @@ func TestUploadsToTheAppliance(t *testing.T) {
 		assert.Contains(t, metrics, name)
 	}
 	t.Log("\n" + u.run("kubectl", "-n", "artifacts", "get", "pods", "-o", "wide"))
+}
+
+// scriptOfICN runs the page's script by the names of ICN's Services, as a pod would reach them: by the address that the
+// resolver of the cluster gives for the name.
+func (u *uploads) scriptOfICN() {
+	u.t.Helper()
+	commands, prints := page(u.t, "A script of ICN")
+	require.Len(u.t, commands, 1)
+	addr := u.run("kubectl", "get", "service", "bpa-api-service", "-o", "jsonpath={.spec.clusterIP}")
+	require.Equal(u.t, "10.96.0.15", strings.TrimSpace(addr))
+	resolve := "resolve = \"bpa-api-service:9015:" + strings.TrimSpace(addr) + "\"\n"
+	require.NoError(u.t, os.WriteFile(filepath.Join(u.dir, ".curlrc"), []byte(resolve), 0o600))
+	env := u.env
+	u.env = append(env, "CURL_HOME="+u.dir)
+	defer func() { u.env = env }()
+	out := u.must(commands[0])
+	u.t.Logf("\n%s", out)
+	inOrder(u.t, prints[0], out)
+	_, err := u.bed.Run(u.ctx, "kubectl", "get", "service", "minio-service")
+	assert.ErrorContains(u.t, err, "not found", "the site names no store")
 }
 
 // metrics gives the token the right to read metrics, and reads them.

@@ -45,6 +45,7 @@ type Scenario struct {
 	config Config
 	api    *api
 	wire   *netns.Bridge // the provisioning network outside of the appliance
+	more   []*netns.Bridge
 }
 
 // Start makes the sandbox with its provisioning NIC, and the servers. The daemon waits for Begin.
@@ -95,6 +96,17 @@ func newWire(ctx context.Context) (*netns.Bridge, error) {
 // Wire is the provisioning network outside of the appliance.
 func (d *Scenario) Wire() *netns.Bridge { return d.wire }
 
+// AddNetwork gives the appliance another NIC on a network of its own, until its next power cut.
+func (d *Scenario) AddNetwork(ctx context.Context, nic string) (*netns.Bridge, error) {
+	wire, err := netns.NewBridge(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	d.more = append(d.more, wire)
+	return wire, wire.Connect(ctx, d.Sandbox.PID(), "appliance", nic)
+}
+
 // startSandbox starts a sandbox on the scenario's Dir.
 func (d *Scenario) startSandbox(ctx context.Context) error {
 	bed, err := d.config.Programs.StartAppliance(ctx, sandbox.Config{
@@ -120,6 +132,9 @@ func (d *Scenario) startSandbox(ctx context.Context) error {
 func (d *Scenario) Close() error {
 	err := errors.Join(d.Servers.Close(), d.Sandbox.Close())
 	d.wire.Close()
+	for _, wire := range d.more {
+		wire.Close()
+	}
 	return err
 }
 

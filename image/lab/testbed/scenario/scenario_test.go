@@ -120,6 +120,10 @@ func onDisk(t *testing.T, d *scenario.Scenario, image string) {
 		disk := h.Disks()[0]
 		assert.Equal(t, scenario.ImageSum(image), disk.Image, h.Name)
 		assert.True(t, disk.Drive, "%s has no config drive", h.Name)
+		assert.NotEmpty(t, disk.HostKey, "%s has made no host key", h.Name)
+		for _, drive := range h.ReceivedDrives() {
+			assert.NotContains(t, string(drive), "PRIVATE KEY", "a private key of %s was on the network", h.Name)
+		}
 		assert.Equal(t, simulator.OnDisk, h.State(), h.Name)
 	}
 }

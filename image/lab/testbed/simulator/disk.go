@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,7 +38,13 @@ func (a *agent) prepareImage(ctx context.Context, p commandParams) (any, *agentE
 		return nil, &agentError{"DeviceNotFound", 404, "Error finding the disk or partition device to deploy the image onto", err.Error()}
 	}
 
-	if refused := a.askForDisk(ctx, disk); refused != nil {
+	sent := unpackDrive(p.Drive)
+	a.server.addDrive(sent)
+	drive, key, fault := fillDrive(sent)
+	if fault != nil {
+		return nil, &agentError{"DeploymentError", 500, "Deploy step failed", fault.Error()}
+	}
+	if refused := a.askForDisk(ctx, disk, key); refused != nil {
 		return nil, refused
 	}
 
@@ -63,7 +70,7 @@ func (a *agent) prepareImage(ctx context.Context, p commandParams) (any, *agentE
 			last = &agentError{"ImageChecksumError", 500, "Error verifying image checksum", fmt.Sprintf(
 				"Image failed to verify against checksum. location: %s; image ID: %s; image checksum: %s; verification checksum: %s", disk, p.Image.ID, want, sum)}
 		default:
-			a.server.finishWrite(disk, sum, p.Drive)
+			a.server.finishWrite(disk, sum, drive, key)
 			done, last = true, nil
 		}
 	}
@@ -80,14 +87,15 @@ func (a *agent) prepareImage(ctx context.Context, p commandParams) (any, *agentE
 	)}, nil
 }
 
-// askForDisk asks the appliance whether a disk may be written to, as the ramdisk's own hardware manager does.
-func (a *agent) askForDisk(ctx context.Context, name string) *agentError {
+// askForDisk asks the appliance whether a disk may be written to, and tells it the host key, as the ramdisk's own
+// hardware manager does.
+func (a *agent) askForDisk(ctx context.Context, name, key string) *agentError {
 	for _, d := range a.server.Disks() {
 		if d.Name != name {
 			continue
 		}
 
-		question := object{"disk": object{"name": d.Name, "serial": d.Serial, "wwn": ""}, "holds": d.report()}
+		question := object{"disk": object{"name": d.Name, "serial": d.Serial, "wwn": ""}, "holds": d.report(), "hostKey": key}
 		for {
 			code, body, err := a.call(ctx, http.MethodPost, a.api+"/disk", "", question)
 			if err == nil && code == http.StatusNoContent {
@@ -209,14 +217,28 @@ func (h *Server) writeDisk(disk string, holds []string) {
 	}
 }
 
+// addDrive remembers a config drive that came over the network.
+func (h *Server) addDrive(drive []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drives = append(h.drives, drive)
+}
+
+// ReceivedDrives are all config drives that were sent to the host, before anything was put into them.
+func (h *Server) ReceivedDrives() [][]byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.drives)
+}
+
 // finishWrite is the end of a whole image, with the config drive beside it if there is one.
-func (h *Server) finishWrite(disk, sum string, drive json.RawMessage) {
+func (h *Server) finishWrite(disk, sum string, drive []byte, key string) {
 	mark := readMark(drive)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.disks {
 		if d := &h.disks[i]; d.Name == disk {
-			d.Image, d.Drive = sum, len(drive) > 0 && string(drive) != "null"
+			d.Image, d.Drive, d.HostKey = sum, drive != nil, key
 			d.Holds, d.Mark = []string{"gpt", "vfat", "ext4"}, mark
 		}
 	}

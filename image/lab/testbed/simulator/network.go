@@ -116,6 +116,15 @@ func (n *network) closeService(s *service) {
 	}
 }
 
+// replaceCertificate opens a service again with another certificate.
+func (n *network) replaceCertificate(s *service, cert *tls.Certificate) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_ = s.server.Close()
+	s.cert = cert
+	return s.listen(n.namespace)
+}
+
 // move closes every service and opens it in another namespace.
 func (n *network) move(namespace string) error {
 	n.mu.Lock()

@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -26,6 +27,7 @@ type Server struct {
 	address  netip.Addr // of its firmware and its agent
 	faults   Faults
 	disks    []Disk
+	drives   [][]byte
 	seen     Counters
 	events   []Event
 	running  *powerOnPeriod // nil: switched off
@@ -95,6 +97,8 @@ type Disk struct {
 	Holds  []string         // what the collector sees on it: tables, file systems (libblkid's names); nil: blank
 	Mark   *inspection.Mark // and who installed it; nil: nobody says so
 	Writes int
+	// HostKey is the public half of the SSH host key of the system on it, as in authorized_keys; "": none was made.
+	HostKey string
 }
 
 // Event is something that happened to a host.
@@ -128,6 +132,17 @@ func (h *Server) BMC() string {
 		scheme = "redfish+http"
 	}
 	return fmt.Sprintf("%s://%s%s", scheme, h.service.addr, systemPath)
+}
+
+// ReplaceCertificate gives the BMC another certificate, as a new BMC or an impostor has. It returns its SHA-256.
+func (h *Server) ReplaceCertificate() (string, error) {
+	cert, _, err := selfSigned(h.bmcAddr)
+	if err != nil {
+		return "", err
+	}
+
+	h.logEvent("bmc: another certificate")
+	return fmt.Sprintf("%x", sha256.Sum256(cert.Certificate[0])), h.simulator.net.replaceCertificate(h.service, &cert)
 }
 
 // SetFaults makes the host have these faults and no others.

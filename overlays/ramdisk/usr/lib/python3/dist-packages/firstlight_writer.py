@@ -1,10 +1,15 @@
-"""Asks the appliance right before a disk is written to.
+"""Asks the appliance right before a disk is written to, and makes the SSH host key of what is written.
 
 Between an inspection and an installation lie minutes to months, in which a disk may be changed for
 another, or written to. What it holds is read once more, and the appliance says whether that may be
 lost. Without its word nothing is written.
+
+The installed system's host key is made here, so that its private half is on this server alone. The
+appliance gets the public half with the question and knows the system by it.
 """
 
+import base64
+import gzip
 import json
 import os
 import ssl
@@ -12,6 +17,8 @@ import time
 import urllib.error
 import urllib.request
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from ironic_python_agent import errors
 from ironic_python_agent import hardware
 from ironic_python_agent import utils
@@ -22,6 +29,9 @@ import firstlight
 PATIENCE = 600  # seconds in which the appliance may be starting again
 PAUSE = 5  # seconds between two questions
 
+# Where the private half goes in user data, a string of YAML in double quotes (assets/hostkey).
+PLACE = b"FIRSTLIGHT-HOST-KEY".ljust(394, b"-")
+
 
 class Manager:
     """A hardware manager (ironic_python_agent.hardware_managers) of one step.
@@ -30,20 +40,51 @@ class Manager:
     manager does.
     """
 
+    passing = False  # the next manager is to write what this one has prepared
+
     def evaluate_hardware_support(self):
         return hardware.HardwareSupport.SERVICE_PROVIDER
 
     def get_version(self):
         """The agent lists its managers in each inventory."""
-        return {"name": "firstlight_writer", "version": "1"}
+        return {"name": "firstlight_writer", "version": "2"}
 
     def write_image(self, node, ports, image_info, configdrive=None):
         """Deploy step: the image is written by the next manager, if the appliance agrees."""
+        if self.passing:
+            raise errors.IncompatibleHardwareMethodError()
         name = hardware.dispatch_to_managers("get_os_install_device", permit_refresh=True)
-        refused = ask(cfg.CONF.api_url.split(",")[0].rstrip("/") + "/disk", question(name))
+        configdrive, key = fill(configdrive)
+        asked = dict(question(name), hostKey=key)
+        refused = ask(cfg.CONF.api_url.split(",")[0].rstrip("/") + "/disk", asked)
         if refused:
             raise errors.DeploymentError(refused)
-        raise errors.IncompatibleHardwareMethodError()
+        self.passing = True
+        try:
+            return hardware.dispatch_to_managers(
+                "write_image", node, ports, image_info=image_info, configdrive=configdrive)
+        finally:
+            self.passing = False
+
+
+def fill(configdrive):
+    """A config drive with a new host key in its place, and the public half; "" if it has no place.
+
+    Ironic sends the drive as base64 of a compressed ISO 9660 image, whose files are in one piece each.
+    """
+    if not configdrive or configdrive.startswith(("http://", "https://")):
+        return configdrive, ""
+    drive = gzip.decompress(base64.b64decode(configdrive))
+    if PLACE not in drive:
+        return configdrive, ""
+    key = ed25519.Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
+    escaped = private.replace(b"\n", b"\\n")
+    if len(escaped) != len(PLACE):
+        raise errors.DeploymentError("a host key has %d bytes, its place %d" % (len(escaped), len(PLACE)))
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return base64.b64encode(gzip.compress(drive.replace(PLACE, escaped))).decode(), public.decode()
 
 
 def question(name):

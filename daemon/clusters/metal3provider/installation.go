@@ -1,0 +1,204 @@
+package metal3provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets/crd"
+	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/daemon/clusters/metal3provider/choice"
+	"firstlight.dev/firstlight/daemon/clusters/metal3provider/v1beta2"
+	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+)
+
+// Installation is the daemon's part of the provider: its kinds, its rights, and what it must not do itself.
+type Installation struct {
+	Account Account
+
+	memory apply.Cache
+}
+
+// Account is the service account that the provider runs as.
+type Account struct{ Namespace, Name string }
+
+const (
+	fieldOwner = "firstlight-metal3-provider"
+	rightsName = "metal3-provider"
+)
+
+// Serve makes all that hold, as long as the API server knows Cluster API's Machines; else it does nothing. blocks says
+// by name what keeps a host, in one sentence.
+func (i *Installation) Serve(ctx context.Context, api client.Client, hosts []host, blocks map[string]string) error {
+	definition := newMetadata("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+	err := api.Get(ctx, types.NamespacedName{Name: "machines.cluster.x-k8s.io"}, definition)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for Cluster API: %w", err)
+	}
+
+	kinds, err := apply.Read(fieldOwner, crd.Metal3Provider)
+	if err != nil {
+		return err
+	}
+	if i.memory.CheckCurrent(ctx, kinds, api) != nil {
+		if err := kinds.Apply(ctx, api); err != nil {
+			return err
+		}
+	}
+
+	rights, err := i.rights(ctx, api)
+	if err != nil {
+		return err
+	}
+	if rights.CheckCurrent(ctx, api) != nil {
+		if err := rights.Apply(ctx, api); err != nil {
+			return err
+		}
+	}
+
+	var failed []error
+	for n := range hosts {
+		failed = append(failed, markHost(ctx, api, &hosts[n], blocks[hosts[n].Name]), labelSecret(ctx, api, &hosts[n]))
+	}
+
+	return errors.Join(failed...)
+}
+
+func newMetadata(version, kind string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}}
+}
+
+// rights are what the provider may do. Of Secrets it reads those that it makes and the kubeconfigs of clusters, each by
+// its name: no BMC's password.
+func (i *Installation) rights(ctx context.Context, api client.Client) (apply.Set, error) {
+	var names []string
+	for kind, suffixes := range map[string][]string{
+		"Metal3ClusterList": {"-kubeconfig"}, "Metal3MachineList": {suffixMetaData, suffixNetworkData},
+	} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(v1beta2.GroupVersion.WithKind(kind))
+		if err := api.List(ctx, list, client.InNamespace(metal3.Namespace)); err != nil {
+			return apply.Set{}, fmt.Errorf("list %s: %w", kind, err)
+		}
+		for n := range list.Items {
+			for _, suffix := range suffixes {
+				names = append(names, list.Items[n].Name+suffix)
+			}
+		}
+	}
+	slices.Sort(names)
+
+	return apply.New(fieldOwner, i.Rights(names)...)
+}
+
+// Rights are the objects that give the account what the controllers call; secrets are the names of those it reads.
+func (i *Installation) Rights(secrets []string) []client.Object {
+	rule := func(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+	}
+	version := "rbac.authorization.k8s.io/v1"
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: i.Account.Namespace, Name: i.Account.Name}}
+	inNamespace := metav1.ObjectMeta{Namespace: metal3.Namespace, Name: rightsName}
+	named := []rbacv1.PolicyRule{rule("", []string{"secrets"}, "create")}
+	if len(secrets) > 0 {
+		read := rule("", []string{"secrets"}, "get", "delete")
+		read.ResourceNames = secrets
+		named = append(named, read)
+	}
+
+	return []client.Object{
+		&rbacv1.ClusterRole{
+			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ClusterRole"},
+			ObjectMeta: metav1.ObjectMeta{Name: rightsName},
+			Rules: []rbacv1.PolicyRule{
+				rule(v1beta2.GroupVersion.Group, []string{"*"}, "get", "list", "watch", "create", "update", "patch", "delete"),
+				rule("ipam.metal3.io", []string{"*"}, "get", "list", "watch", "update", "patch"),
+				rule("ipam.cluster.x-k8s.io", []string{"*"}, "get", "list", "watch", "create", "update", "patch", "delete"),
+				rule("cluster.x-k8s.io", []string{"clusters", "machines"}, "get", "list", "watch"),
+				rule("cluster.x-k8s.io", []string{"machines/status"}, "patch"),
+				rule("cluster.x-k8s.io", []string{"machines/finalizers"}, "update"),
+				rule("metal3.io", []string{"baremetalhosts"}, "get", "list", "watch", "patch"),
+			},
+		},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ClusterRoleBinding"},
+			ObjectMeta: metav1.ObjectMeta{Name: rightsName},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rightsName},
+			Subjects:   subjects,
+		},
+		&rbacv1.Role{
+			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "Role"},
+			ObjectMeta: inNamespace,
+			Rules:      named,
+		},
+		&rbacv1.RoleBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "RoleBinding"},
+			ObjectMeta: inNamespace,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: rightsName},
+			Subjects:   subjects,
+		},
+	}
+}
+
+// markHost writes what keeps a machine's host onto it, where the machine's condition takes it from.
+func markHost(ctx context.Context, api client.Client, h *host, block string) error {
+	want := ""
+	if choice.IsMachineRef(h.Spec.ConsumerRef) && !isInService(h) {
+		want = block
+	}
+	if h.Annotations[label.Why] == want {
+		return nil
+	}
+
+	value := "null"
+	if want != "" {
+		value = fmt.Sprintf("%q", want)
+	}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, label.Why, value))
+	o := &host{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Name}}
+	if err := api.Patch(ctx, o, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("mark host %s: %w", h.Name, err)
+	}
+
+	return nil
+}
+
+// labelSecret puts the name of the cluster that a host is of onto the Secret of its BMC, which moves with the cluster,
+// and takes it off.
+func labelSecret(ctx context.Context, api client.Client, h *host) error {
+	cluster := h.Labels[labelCluster]
+	if h.Spec.BMC.CredentialsName == "" || cluster != "" && !choice.IsMachineRef(h.Spec.ConsumerRef) {
+		return nil
+	}
+
+	secret := newMetadata("v1", "Secret")
+	name := types.NamespacedName{Namespace: h.Namespace, Name: h.Spec.BMC.CredentialsName}
+	err := api.Get(ctx, name, secret)
+	if err != nil || secret.Labels[labelCluster] == cluster {
+		return client.IgnoreNotFound(err)
+	}
+
+	value := "null"
+	if cluster != "" {
+		value = fmt.Sprintf("%q", cluster)
+	}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, labelCluster, value))
+	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	if err := api.Patch(ctx, o, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("label Secret %s: %w", name.Name, err)
+	}
+
+	return nil
+}

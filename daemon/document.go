@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/console"
+)
+
+// Document is the appliance's status at this moment.
+func (d *Daemon) Document() status.Document {
+	s := d.runner.Snapshot()
+	doc := status.Document{
+		Name:      d.host.Hostname(),
+		Version:   d.version,
+		BootID:    d.bootID,
+		MachineID: d.host.MachineID(),
+		State:     s.State,
+		Since:     s.Since,
+		Started:   d.started,
+		Stages:    s.Stages,
+		Addresses: d.host.Addresses(),
+		Notes:     d.host.Notes(),
+		Nodes:     append([]status.Node{}, d.verifier.Nodes()...),
+		Launch:    d.verifier.Launch(),
+		Clusters:  d.cluster.Clusters(),
+		Artifacts: d.uploads.status(s.Stages),
+		Firewall:  d.firewall.Status(),
+	}
+	d.networkDHCP.AddStatus(&doc)
+	doc.Notes = append(doc.Notes, d.boot.Notes()...)
+	if doc.State == "" {
+		doc.State, doc.Since = status.StateWorking, d.started
+	}
+
+	doc.Summary, doc.Next = summary(doc), nextAction(doc, len(d.host.Site().Access.SSHKeys) > 0)
+	return doc
+}
+
+// summary is what the appliance does or waits for, in one sentence.
+func summary(d status.Document) string {
+	for _, s := range d.Stages {
+		if s.State == status.StateReady {
+			continue
+		}
+
+		what := s.Waiting
+		if what == "" {
+			what = s.Error
+		}
+
+		if what == "" {
+			what = "looking"
+		}
+
+		first, _, _ := strings.Cut(what, "\n")
+		return s.Name + ": " + first
+	}
+	return console.Headline(d)
+}
+
+// nextAction is what a person can do now.
+func nextAction(d status.Document, hasKeys bool) string {
+	switch d.State {
+	case status.StateFailed:
+		for _, s := range d.Stages {
+			if s.State == status.StateFailed && s.Name == "site-read" {
+				return "Correct site.yaml on the stick's SITE partition, then restart this machine."
+			}
+		}
+		return "Mend what is named above, then restart this machine."
+	case status.StateReady:
+		login := ""
+		if hasKeys {
+			login = loginText(d)
+		}
+
+		if text := attentionText(d.Attention()); text != "" {
+			return strings.TrimSpace(text + " " + login)
+		}
+		if login != "" {
+			return login
+		}
+
+		switch d.Launch.State {
+		case status.LaunchRunning:
+			return "Nothing to do: the nodes come up by themselves."
+		case status.LaunchSucceeded:
+			return "All nodes of the site are proven."
+		}
+		return "Power on the servers on the provisioning network."
+	default:
+		return "Nothing to do: it comes up by itself."
+	}
+}
+
+// loginText says where to log in; "" while there is no address.
+func loginText(d status.Document) string {
+	for _, a := range slices.Backward(d.Addresses) { // baremetal, the owner's network, is the last
+		if len(a.Addresses) > 0 {
+			addr, _, _ := strings.Cut(a.Addresses[0], "/")
+			return "Log in: ssh root@" + addr
+		}
+	}
+	return ""
+}
+
+// attentionText is what to do about what needs a person; "" if nothing does.
+func attentionText(a status.Attention) string {
+	switch {
+	case a.None():
+		return ""
+	case len(a.Nodes)+len(a.Clusters) == 0 && a.Launch:
+		return "See what the nodes wait for: firstlightd why."
+	case len(a.Nodes)+len(a.Clusters) == 0:
+		return "Do what is written next to the artifacts."
+	case len(a.Nodes) == 0:
+		return "Do what is written next to the clusters; firstlightd why CLUSTER says more."
+	}
+	return "Do what is written next to the nodes; firstlightd why NODE says more."
+}
