@@ -71,7 +71,7 @@ spec:
   machineTemplate:
     spec:
       infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: TestMachineTemplate, name: "${CLUSTER_NAME}"}
-  kubeadmConfigSpec: {}
+  kubeadmConfigSpec: {format: cloud-config}
 `
 
 // provisioned is what an infrastructure provider says when a cluster's part is done.
@@ -109,12 +109,12 @@ func (m *management) testWebhooks(t *testing.T) {
 spec: {clusterNetwork: {pods: {cidrBlocks: [not-a-network]}}, controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io,
 kind: KubeadmControlPlane, name: bad}}}`, "apply", "-f", "-")
 	require.Error(t, err)
-	assert.Contains(t, out, "denied the request")
+	assert.Contains(t, out, "invalid CIDR address")
 	assert.Contains(t, out, "not-a-network")
 
 	out, err = m.kubectl(`{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane,
 metadata: {name: even, namespace: default}, spec: {replicas: 2, version: v1.36.3, machineTemplate: {spec: {infrastructureRef:
-{apiGroup: infrastructure.cluster.x-k8s.io, kind: TestMachineTemplate, name: even}}}, kubeadmConfigSpec: {}}}`, "apply", "-f", "-")
+{apiGroup: infrastructure.cluster.x-k8s.io, kind: TestMachineTemplate, name: even}}}, kubeadmConfigSpec: {format: cloud-config}}}`, "apply", "-f", "-")
 	require.Error(t, err)
 	assert.Contains(t, out, "cannot be an even number")
 }
@@ -143,7 +143,7 @@ func (m *management) testCluster(t *testing.T) {
 		"firstlight.internal/kubeadm-bootstrap-controller:v1.14.2",
 		"firstlight.internal/kubeadm-control-plane-controller:v1.14.2",
 	}, strings.Fields(m.clusterctl(
-		"init", "--list-images", "--core", "cluster-api", "--bootstrap", "kubeadm", "--control-plane", "kubeadm",
+		"init", "list-images", "--core", "cluster-api", "--bootstrap", "kubeadm", "--control-plane", "kubeadm",
 	)))
 
 	m.becomes("testcluster", "edge", ".metadata.ownerReferences[0].kind", "Cluster")
@@ -171,7 +171,7 @@ func (m *management) testCluster(t *testing.T) {
 	m.becomes("testmachine", machine, ".metadata.ownerReferences[0].kind", "Machine")
 	assert.Equal(t, machine, m.get("machines", "-lcluster.x-k8s.io/cluster-name=edge", ".items[*].metadata.name"))
 
-	assert.Contains(t, m.clusterctl("describe", "cluster", "edge"), "Cluster/edge")
+	assert.Contains(t, m.clusterctl("describe", "cluster", "edge"), "Cluster default/edge")
 	assert.Contains(t, m.clusterctl("get", "kubeconfig", "edge"), "https://127.0.0.1:9")
 }
 

@@ -248,13 +248,18 @@ func (m *management) until(what string, check func() error) {
 	}
 }
 
-// kubectl is the real one, with text as its input.
+// kubectl is the real one, with text as its input. Its warnings are part of what it prints only when it fails.
 func (m *management) kubectl(text string, args ...string) (string, error) {
 	kubernetes, err := sandbox.BuildProgram(m.t.Context(), "kubernetes")
 	require.NoError(m.t, err)
 	cmd := exec.CommandContext(m.t.Context(), kubernetes, append([]string{"kubectl", "--kubeconfig", m.api.Kubeconfig}, args...)...)
 	cmd.Stdin = strings.NewReader(text)
-	out, err := cmd.CombinedOutput()
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		out = append(out, complaints.Bytes()...)
+	}
 	return strings.TrimSpace(string(out)), err
 }
 

@@ -46,8 +46,8 @@ func TestArguments(t *testing.T) {
 		own        bool
 		want       []string
 	}{
-		{"the repository's configuration", []string{"init", "--list-images"}, "/r", false,
-			[]string{"--config=/r/clusterctl.yaml", "init", "--list-images"}},
+		{"the repository's configuration", []string{"init", "list-images"}, "/r", false,
+			[]string{"--config=/r/clusterctl.yaml", "init", "list-images"}},
 		{"no argument", nil, "/r", false, []string{"--config=/r/clusterctl.yaml"}},
 		{"another is named", []string{"init", "--config", "/x"}, "/r", false, []string{"init", "--config", "/x"}},
 		{"another is named in one word", []string{"init", "--config=/x"}, "/r", false, []string{"init", "--config=/x"}},
