@@ -1,5 +1,5 @@
-// Command cluster-api is Cluster API as the appliance runs it, linked once: the name it is called by, or its first
-// argument, chooses the program. One file serves as the images of the three managers, on one shared layer, and as
+// Command cluster-api is Cluster API as the appliance runs it, linked once: its first argument, or the name it is
+// called by, chooses the program. One file serves as the images of the three managers, on one shared layer, and as
 // the appliance's clusterctl.
 //
 // The managers are upstream's own main packages, whole: they import packages that only their module may import, so
@@ -67,10 +67,14 @@ func runClusterctl() {
 func main() {
 	list := programs()
 	called := filepath.Base(os.Args[0])
-	i := slices.IndexFunc(list, func(p program) bool { return p.name == called })
-	if i < 0 && len(os.Args) > 1 {
+	i := -1
+	if len(os.Args) > 1 { // the first argument counts: in the managers' images the file has the name of one of them
 		i = slices.IndexFunc(list, func(p program) bool { return p.name == os.Args[1] })
+	}
+	if i >= 0 {
 		os.Args = os.Args[1:]
+	} else {
+		i = slices.IndexFunc(list, func(p program) bool { return p.name == called })
 	}
 	if i < 0 {
 		names := make([]string, len(list))

@@ -53,7 +53,7 @@ var repositoryFiles = sync.OnceValues(func() (map[string]string, error) {
 
 		switch a.Kind {
 		case recipe.KindKustomize:
-			files[name], err = objects.Render(filepath.Join(module.Dir, a.Path))
+			files[name], err = objects.Render(filepath.Join(module.Dir, a.Path), "")
 		case recipe.KindModule:
 			files[name], err = readText(filepath.Join(module.Dir, a.Path))
 		default:

@@ -60,13 +60,15 @@ func newManagement(t *testing.T) *management {
 	api := sandbox.APIServer(t)
 	require.NoError(t, api.RunControllers(t.Context(),
 		"garbage-collector-controller", "clusterrole-aggregation-controller", "namespace-controller"))
-	program, err := sandbox.BuildProgram(t.Context(), "cluster-api")
+	binary, err := sandbox.BuildProgram(t.Context(), "cluster-api")
 	require.NoError(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", api.Kubeconfig)
 	require.NoError(t, err)
 	c, err := client.New(config, client.Options{})
 	require.NoError(t, err)
-	m := &management{t: t, api: api, client: c, program: program, dir: t.TempDir(), managers: map[string]*manager{}}
+	called := filepath.Join(t.TempDir(), filepath.Base(program)) // as in the managers' images
+	require.NoError(t, os.Symlink(binary, called))
+	m := &management{t: t, api: api, client: c, program: called, dir: t.TempDir(), managers: map[string]*manager{}}
 
 	authority, err := ca.Open(filepath.Join(m.dir, "ca"), time.Now)
 	require.NoError(t, err)
