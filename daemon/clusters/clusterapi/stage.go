@@ -24,11 +24,12 @@ func Stage(authority func() (*ca.Authority, error), api func() (client.Client, e
 	return bringup.Stage{
 		Name: "cluster-api-ready",
 		Fact: "Cluster API's managers run, and the API server has their kinds and webhooks",
-		Why:  "It needs no node and no node needs it, so it keeps nothing else waiting.",
+		Why:  "It follows Ready: no node needs it, and its managers' start would take the processors from the first nodes.",
 		Done: s.check,
 		Do:   s.apply,
 
-		Recheck: 30 * time.Second,
+		AfterReady: true,
+		Recheck:    30 * time.Second,
 	}
 }
 
