@@ -40,6 +40,8 @@ func cases() []testCase {
 		{"NodeReuse", testNodeReuse},
 		{"Blocks", testBlocks},
 		{"Data", testData},
+		{"Remediation", testRemediation},
+		{"RemediationGivesUp", testRemediationGivesUp},
 	}
 }
 
