@@ -41,6 +41,16 @@ func MarkUsageErrors(root *cobra.Command) *cobra.Command {
 	return root
 }
 
+// AddGroup adds commands under a title of the help.
+func AddGroup(root *cobra.Command, title string, all ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
+	for _, cmd := range all {
+		cmd.GroupID = title
+	}
+
+	root.AddCommand(all...)
+}
+
 func markTree(cmd *cobra.Command) {
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -76,6 +86,15 @@ const (
 func (f *Format) Bind(cmd *cobra.Command) {
 	*f = Text
 	cmd.Flags().VarP(f, "output", "o", "text or json")
+	CompleteFlag(cmd, "output", string(Text), string(JSON))
+}
+
+// CompleteFlag lets shells complete the values of a flag that takes one of a few words.
+func CompleteFlag(cmd *cobra.Command, flag string, values ...string) {
+	complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
+		panic(err) // there is no such flag, or it was given values before
+	}
 }
 
 // String is the word.

@@ -79,7 +79,7 @@ func (f *artifactFlags) newPush() *cobra.Command {
 			}
 
 			have, err := c.Push(
-				cmd.Context(), k, args[0], record, replace, client.Progress(newMeter(cmd.ErrOrStderr())),
+				cmd.Context(), k, args[0], record, replace, newMeter(cmd.ErrOrStderr()).show,
 			)
 			if err != nil {
 				return fmt.Errorf("push %s: %w", args[0], err)
@@ -160,7 +160,7 @@ func (f *artifactFlags) newGet() *cobra.Command {
 
 			path := append(args, k.Name)[1]
 			c.Overwrite = replace
-			have, err := c.Fetch(cmd.Context(), k, path, client.Progress(newMeter(cmd.ErrOrStderr())))
+			have, err := c.Fetch(cmd.Context(), k, path, newMeter(cmd.ErrOrStderr()).show)
 			if err != nil {
 				return fmt.Errorf("get %s: %w", args[0], err)
 			}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,26 +14,31 @@ import (
 	"golang.org/x/term"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/image/flash"
 	"firstlight.dev/firstlight/image/media"
 )
 
 func newFlashCommand() *cobra.Command {
 	var f flasher
-	var list bool
+	var list, yes bool
 	cmd := &cobra.Command{
 		Use:   "flash IMAGE DEVICE",
 		Short: "Write an image to a stick and read it back",
 		Long: `Write an image (.img or .img.zst) to a stick.
 
-Refused is what is not removable, is mounted or in use, holds the running system, or is
-too small. --force-device NAME, which must repeat the device's name, overrides only the
+Refused is what is neither removable nor on USB, is mounted or in use, holds the running system,
+or is too small. --force-device NAME, which must repeat the device's name, overrides only the
 first of these. Every stick gets GUIDs of its own. The partition table is written last: a
 stick that was pulled too early does not boot.
 
+On a terminal it asks before it writes; --yes answers.
+
+--site FILE puts a site.yaml onto the stick, in place of the image's. It is checked first.
+
 On a stick that an appliance has run from, DATA stays: what it knows of its servers, its keys,
-what was uploaded. SITE stays as well, unless the image has a site.yaml. --forget gives all of
-it up.`,
+what was uploaded. SITE stays as well, unless the image has a site.yaml or --site names one.
+--forget gives all of it up.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if list {
 				return cobra.NoArgs(cmd, args)
@@ -39,33 +46,46 @@ it up.`,
 			return cobra.ExactArgs(2)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.out, f.progressOut, f.sysfs = cmd.OutOrStdout(), cmd.OutOrStdout(), flash.HostSysFS()
+			f.in, f.out, f.progressOut, f.sysfs = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.OutOrStdout(), flash.HostSysFS()
 			if f.output == commandline.JSON {
 				f.progressOut = cmd.ErrOrStderr()
 			}
+
+			f.ask = !yes && isTerminal(f.in)
 
 			if list {
 				return f.list()
 			}
 
-			return f.run(cmd, args[0], args[1])
+			return f.run(cmd.Context(), args[0], args[1])
 		},
 	}
 	cmd.Flags().BoolVar(&list, "list", false, "list the disks of this machine and whether they could be written")
 	cmd.Flags().StringVar(
-		&f.forced, "force-device", "", "the device's name again, to write it although it is not removable",
+		&f.forced, "force-device", "", "the device's name again, to write it although it is neither removable nor on USB",
 	)
 	cmd.Flags().BoolVar(&f.forget, "forget", false, "give up DATA and SITE of a stick that an appliance has run from")
+	cmd.Flags().BoolVar(&yes, "yes", false, "write without a question")
+	cmd.Flags().StringVar(&f.site, "site", "", "a site.yaml for the stick")
 	f.output.Bind(cmd)
 	return cmd
 }
 
+// isTerminal reports whether somebody can answer.
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 type flasher struct {
+	in          io.Reader // answers
 	out         io.Writer // what was asked for
 	progressOut io.Writer // how it goes on
 	sysfs       flash.SysFS
 	forced      string
 	forget      bool
+	ask         bool   // before anything is written
+	site        string // file with the site document; "": the image's
 	output      commandline.Format
 }
 
@@ -78,8 +98,12 @@ type flashResult struct {
 	Kept    []string     `json:"kept"`    // partitions that stay as they were
 }
 
-func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
-	ctx := cmd.Context()
+func (f *flasher) run(ctx context.Context, imagePath, devicePath string) error {
+	document, err := f.readSite()
+	if err != nil {
+		return err
+	}
+
 	device, err := f.sysfs.Find(devicePath)
 	if err != nil {
 		return err
@@ -104,10 +128,14 @@ func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
 	}
 	defer medium.Close()
 
-	plan, err := f.plan(ctx, image, medium, device)
+	plan, err := f.plan(ctx, image, document, medium, device)
 	if err != nil {
 		return err
 	}
+	if err := f.confirm(device, plan); err != nil {
+		return err
+	}
+
 	for _, name := range plan.Kept {
 		fmt.Fprintf(f.progressOut, "%s stays as it is\n", name)
 	}
@@ -116,7 +144,7 @@ func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
 		f.progressOut, "writing %s of %s, disk GUID %s\n", formatSize(plan.Bytes()), formatSize(image.Size),
 		plan.Table.GUID,
 	)
-	if err := plan.Write(ctx, medium, drop, newMeter(f.progressOut)); err != nil {
+	if err := plan.Write(ctx, medium, drop, newMeter(f.progressOut).show); err != nil {
 		return fmt.Errorf("%w; %s does not boot now", err, device.Path)
 	}
 
@@ -141,55 +169,77 @@ func (f *flasher) run(cmd *cobra.Command, imagePath, devicePath string) error {
 	return err
 }
 
+// readSite is the site document for the stick, which is checked here; nil without --site.
+func (f *flasher) readSite() ([]byte, error) {
+	if f.site == "" {
+		return nil, nil
+	}
+
+	document, err := os.ReadFile(f.site)
+	if err != nil {
+		return nil, fmt.Errorf("read site: %w", err)
+	}
+	if _, problems := site.Load(f.site, document); len(problems) > 0 {
+		return nil, fmt.Errorf("check site %s: %d problems, nothing is written:\n%w", f.site, len(problems), problems.Err())
+	}
+
+	return document, nil
+}
+
+// errNotConfirmed is the answer no.
+var errNotConfirmed = errors.New("nothing is written")
+
+// confirm asks whether the device is the one that was meant.
+func (f *flasher) confirm(d flash.Device, plan *flash.Plan) error {
+	if !f.ask {
+		return nil
+	}
+
+	lost := "All that is on it will be lost."
+	if len(plan.Kept) > 0 {
+		lost = strings.Join(plan.Kept, " and ") + " stay; all else on it will be lost."
+	}
+
+	fmt.Fprintf(f.progressOut, "%s\nWrite to %s? [y/N] ", lost, d.Path)
+	answer, err := bufio.NewReader(f.in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read answer: %w", err)
+	}
+
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errNotConfirmed
+}
+
 // plan keeps what an appliance has on the medium, unless that is given up.
-func (f *flasher) plan(ctx context.Context, image *media.Image, medium *os.File, d flash.Device) (*flash.Plan, error) {
+func (f *flasher) plan(
+	ctx context.Context,
+	image *media.Image,
+	document []byte,
+	medium *os.File,
+	d flash.Device,
+) (*flash.Plan, error) {
+	var content []byte
+	if document != nil {
+		var err error
+		if content, err = flash.MakeSite(ctx, image, document); err != nil {
+			return nil, err
+		}
+	}
+
 	if !f.forget {
 		old, err := flash.ReadStick(medium, d.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("%w; to write it all the same, and lose what is on it, add --forget", err)
 		}
 		if old != nil {
-			return flash.NewKeepPlan(ctx, image, d.Bytes, old)
+			return flash.NewKeepPlan(ctx, image, content, d.Bytes, old)
 		}
 	}
-	return flash.NewPlan(ctx, image, d.Bytes, rand.Reader)
+	return flash.NewPlan(ctx, image, content, d.Bytes, rand.Reader)
 }
-
-// newMeter draws a bar on a terminal and writes a line for every tenth elsewhere.
-func newMeter(w io.Writer) flash.Progress {
-	file, ok := w.(*os.File)
-	terminal := ok && term.IsTerminal(int(file.Fd()))
-	shown := map[string]int64{}
-	return func(phase string, done, total int64) {
-		const width = 40
-		steps := int64(10)
-		if terminal {
-			steps = 1000
-		}
-
-		part := steps * done / max(total, 1)
-		if last, ok := shown[phase]; ok && part == last {
-			return
-		}
-
-		shown[phase] = part
-		if !terminal {
-			fmt.Fprintf(w, "%s %3d %% of %s\n", phase, 100*done/max(total, 1), formatSize(total))
-			return
-		}
-
-		full := int(width * done / max(total, 1))
-		fmt.Fprintf(
-			w, "\r\x1b[K  %-6s [%-*s] %3d %% of %s", phase, width, strings.Repeat("#", full), 100*done/max(total, 1),
-			formatSize(total),
-		)
-		if done == total {
-			fmt.Fprintln(w)
-		}
-	}
-}
-
-func formatSize(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 func describeDevice(d flash.Device) string {
 	s := fmt.Sprintf("%s: %s", d.Path, formatSize(d.Bytes))

@@ -17,6 +17,7 @@ import (
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/fat"
 	"firstlight.dev/firstlight/image/flash"
 	"firstlight.dev/firstlight/image/verify"
 )
@@ -42,7 +43,9 @@ func emptyFile(t *testing.T, path string, size int64) {
 func TestFlashToFile(t *testing.T) {
 	image, stick := tinyImage(t), filepath.Join(t.TempDir(), "stick")
 	emptyFile(t, stick, 2<<20)
-	_, _, err := command(t, "", "flash", image, stick, "--force-device", stick)
+	_, _, err := command(t, "", "flash", image, stick+"-not")
+	assert.EqualError(t, err, "find device: "+stick+"-not does not exist; firstlight flash --list names the disks of this machine")
+	_, _, err = command(t, "", "flash", image, stick, "--force-device", stick)
 	assert.EqualError(t, err, "refused: "+stick+" has 2097152 bytes, the image needs 3145728")
 
 	require.NoError(t, os.Truncate(stick, 5<<20))
@@ -113,6 +116,71 @@ func TestFlashKeepsData(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, out, "stays as it is")
 	assert.Empty(t, data())
+}
+
+// TestFlashPutsASiteOntoTheStick once it is known to be right.
+func TestFlashPutsASiteOntoTheStick(t *testing.T) {
+	dir := t.TempDir()
+	image, stick, document := filepath.Join(dir, "image"), filepath.Join(dir, "stick"), filepath.Join(dir, "site.yaml")
+	require.NoError(t, disk.Write(context.Background(), image, disk.Layout{
+		GUID: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0fd00",
+		Partitions: []disk.Partition{{
+			Name:    "SITE",
+			Type:    gpt.TypeBasicData,
+			GUID:    "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0fd01",
+			Size:    34 << 20,
+			Content: disk.FAT{Label: "SITE"},
+		}},
+	}))
+	emptyFile(t, stick, 40<<20)
+	require.NoError(t, os.WriteFile(document, []byte("nam: x\n"), 0o600))
+	_, _, err := command(t, "", "flash", image, stick, "--force-device", stick, "--site", document)
+	require.ErrorContains(t, err, "nothing is written:\n"+document+":1: nam: unknown key; did you mean name?")
+	f, err := os.Open(stick)
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = gpt.ReadPrimary(f)
+	require.ErrorIs(t, err, gpt.ErrNoTable, "a refusal writes nothing")
+
+	require.NoError(t, os.WriteFile(document, []byte("name: lab-1\n"), 0o600))
+	_, _, err = command(t, "", "flash", image, stick, "--force-device", stick, "--site", document)
+	require.NoError(t, err)
+	table, err := gpt.ReadPrimary(f)
+	require.NoError(t, err)
+	part, ok := table.Find("SITE")
+	require.True(t, ok)
+	volume, err := fat.Open(io.NewSectionReader(f, part.Offset(), part.Size()))
+	require.NoError(t, err)
+	text, err := volume.ReadFile("site.yaml")
+	require.NoError(t, err)
+	assert.Equal(t, "name: lab-1\n", string(text))
+}
+
+// TestFlashAsksOnATerminal, and takes no other answer than yes for one.
+func TestFlashAsksOnATerminal(t *testing.T) {
+	image, stick := tinyImage(t), filepath.Join(t.TempDir(), "stick")
+	emptyFile(t, stick, 5<<20)
+	for answer, written := range map[string]bool{"": false, "\n": false, "n\n": false, "ja\n": false, "y\n": true, "YES\n": true} {
+		t.Run(fmt.Sprintf("%q", answer), func(t *testing.T) {
+			var said strings.Builder
+			f := flasher{
+				in:          strings.NewReader(answer),
+				out:         &said,
+				progressOut: &said,
+				sysfs:       flash.HostSysFS(),
+				forced:      stick,
+				forget:      true,
+				ask:         true,
+			}
+			err := f.run(t.Context(), image, stick)
+			assert.Contains(t, said.String(), "All that is on it will be lost.\nWrite to "+stick+"? [y/N] ")
+			if written {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorIs(t, err, errNotConfirmed)
+			}
+		})
+	}
 }
 
 func TestFlashUsage(t *testing.T) {

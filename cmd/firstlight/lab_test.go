@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -51,4 +52,15 @@ func TestSSHCommand(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, sshCommand(to, c.command, c.terminals))
 	}
+}
+
+func TestLabCompletion(t *testing.T) {
+	complete := func(words ...string) string {
+		out, _, err := command(t, "", append([]string{cobra.ShellCompNoDescRequestCmd, "lab", "--dir", t.TempDir()}, words...)...)
+		require.NoError(t, err)
+		return out
+	}
+	assert.Equal(t, ":4\n", complete("power", ""), "there is no rack")
+	assert.Equal(t, "on\noff\nreset\nbutton\npause\nresume\n:4\n", complete("power", "node-1", ""))
+	assert.Equal(t, ":4\n", complete("power", "node-1", "on", ""))
 }

@@ -28,6 +28,8 @@ func newLabConsoleCommand(f *labFlags) *cobra.Command {
 		Use:   "console NAME",
 		Short: "Print what a machine said on its serial line, all its lives",
 		Args:  cobra.ExactArgs(1),
+
+		ValidArgsFunction: f.completeMachines(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -66,6 +68,8 @@ func newLabSSHCommand(f *labFlags) *cobra.Command {
 		Use:   "ssh NAME [COMMAND...]",
 		Short: "Log in to the appliance, or through it to a node, or run a command there",
 		Args:  cobra.MinimumNArgs(1),
+
+		ValidArgsFunction: f.completeMachines(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return labSSH(f, args[0], args[1:])
 		},
@@ -182,7 +186,8 @@ func newLabPowerCommand(f *labFlags) *cobra.Command {
 		Long: `Press a button of a machine, or of all: off is the plug, button asks the system to end.
 pause stops a machine and its time, so that this computer is free for something else;
 resume lets it go on as if nothing had happened.`,
-		Args: cobra.ExactArgs(2),
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: f.completeMachines([]string{"on", "off", "reset", "button", "pause", "resume"}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -216,7 +221,8 @@ func newLabThrottleCommand(f *labFlags) *cobra.Command {
 		Long: `Let a machine, or each of all, have only so many of this computer's processors, whatever
 else is free: it becomes a slower computer. Its own clocks run on. It counts at once, through
 the machine's power off and on, until the rack goes down. Without flags the machine is free again.`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completeMachines(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkShare(share); err != nil {
 				return err
@@ -242,6 +248,8 @@ func newLabCableCommand(f *labFlags) *cobra.Command {
 		Use:   "cable NAME",
 		Short: "Spoil a machine's cables; without flags they are good again",
 		Args:  cobra.ExactArgs(1),
+
+		ValidArgsFunction: f.completeMachines(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if percent < 0 || percent > 100 {
 				return commandline.NewUsageError(errors.New("--loss is 0 to 100"))

@@ -15,6 +15,8 @@ func newLabWhyCommand(f *labFlags) *cobra.Command {
 		Use:   "why [NODE]",
 		Short: "Say what each machine does and waits for",
 		Args:  cobra.MaximumNArgs(1),
+
+		ValidArgsFunction: f.completeMachines(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {

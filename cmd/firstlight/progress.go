@@ -11,12 +11,13 @@ import (
 
 	"golang.org/x/term"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/image"
 )
 
 // Between two drawings of a line on a terminal, and between two lines elsewhere.
 const (
-	drawnEvery   = 50 * time.Millisecond
+	drawInterval = 50 * time.Millisecond
 	noteInterval = 15 * time.Second
 )
 
@@ -83,7 +84,7 @@ func (p *progress) Advance(part string, at image.Position) {
 		return
 	}
 
-	if now.Sub(p.shown) < drawnEvery && at.Done < at.All {
+	if now.Sub(p.shown) < drawInterval && at.Done < at.All {
 		return
 	}
 
@@ -95,8 +96,7 @@ func (p *progress) Advance(part string, at image.Position) {
 		return
 	}
 
-	full := width * at.Done / at.All
-	p.draw(fmt.Sprintf("  [%s%s] %s", strings.Repeat("█", full), strings.Repeat("·", width-full), text))
+	p.draw(fmt.Sprintf("  %s %s", commandline.RenderBar(width, int64(at.Done), int64(at.All)), text))
 }
 
 // draw draws over the last line; what is longer than a line could not be drawn over.

@@ -59,8 +59,8 @@ func TestProgressIsDrawnOnATerminal(t *testing.T) {
 	assert.Equal(t, []string{
 		"", "first run\n",
 		"  …  packages box (package a changed)",
-		"  [" + strings.Repeat("█", 7) + strings.Repeat("·", 8) + "] packages box: 1 of 2 packages, 0:00 min",
-		"  [" + strings.Repeat("█", 15) + "] packages box: 2 of 2 packages, 0:00 min",
+		"  [" + strings.Repeat("#", 7) + strings.Repeat("-", 8) + "] packages box: 1 of 2 packages, 0:00 min",
+		"  [" + strings.Repeat("#", 15) + "] packages box: 2 of 2 packages, 0:00 min",
 		"  …  packages box: linking, 2:30 min; next: next",
 		"  …  packages box: 2 of 2 packages, 2:30 min; next: linkin…",
 		"  ✓  packages box (1.0 s)\n",

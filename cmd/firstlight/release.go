@@ -50,6 +50,12 @@ command built of them.`,
 				return err
 			}
 
+			pages, err := manPages(cmd.Root(), revision.Version(), revision.Time.UTC())
+			if err != nil {
+				return err
+			}
+			files = append(files, pages...)
+
 			b, err := flags.builder(cmd)
 			if err != nil {
 				return err

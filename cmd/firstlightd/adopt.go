@@ -23,6 +23,7 @@ func newAdoptCommand() *cobra.Command {
 Their BMCs and disks are not written to. Afterwards they are kept as if this appliance had installed them with the
 image that site.yaml names. --all takes those that wait for it: they run, a disk of theirs says that an appliance
 installed them, or their record on DATA cannot be read.`,
+		ValidArgsFunction: completeNames(&socket, listNodes),
 		RunE: func(cmd *cobra.Command, nodes []string) error {
 			if all == (len(nodes) > 0) {
 				return commandline.NewUsageError(errors.New("name the nodes, or give --all"))

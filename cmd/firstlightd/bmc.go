@@ -31,7 +31,8 @@ func newBMCTrustCommand() *cobra.Command {
 A BMC whose certificate changed is told no password until someone says that it is still that BMC: it was replaced, or
 somebody gave it a new certificate. Compare the fingerprint with what the BMC's own web page or console shows; with
 SHA256 only that certificate is accepted.`,
-		Args: cobra.RangeArgs(1, 2),
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: completeNames(&socket, listNodes),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fingerprint := ""
 			if len(args) > 1 {

@@ -101,6 +101,9 @@ func newKubeconfigCommand() *cobra.Command {
 		Use:   "kubeconfig CLUSTER",
 		Short: "Print the kubeconfig of a workload cluster",
 		Args:  cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return listInstalled(dir), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := readKubeconfig(dir, args[0])
 			if err != nil {
@@ -115,6 +118,17 @@ func newKubeconfigCommand() *cobra.Command {
 	return cmd
 }
 
+// listInstalled are the clusters that have a kubeconfig in dir.
+func listInstalled(dir string) []string {
+	all, _ := filepath.Glob(filepath.Join(dir, "*", contract.FileKubeconfig))
+	names := make([]string, len(all))
+	for i, path := range all {
+		names[i] = filepath.Base(strings.TrimSuffix(path, "/"+contract.FileKubeconfig))
+	}
+
+	return names
+}
+
 // readKubeconfig reads what the installer of a cluster left. For a cluster that is not there
 // it names those that are.
 func readKubeconfig(dir, cluster string) ([]byte, error) {
@@ -127,12 +141,7 @@ func readKubeconfig(dir, cluster string) ([]byte, error) {
 		return text, err
 	}
 
-	all, _ := filepath.Glob(filepath.Join(dir, "*", contract.FileKubeconfig))
-	names := make([]string, len(all))
-	for i, path := range all {
-		names[i] = filepath.Base(strings.TrimSuffix(path, "/"+contract.FileKubeconfig))
-	}
-
+	names := listInstalled(dir)
 	if len(names) == 0 {
 		names = []string{"none"}
 	}

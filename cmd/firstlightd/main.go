@@ -1,5 +1,5 @@
-// Command firstlightd is the daemon of the appliance. Without a subcommand it makes
-// the appliance's facts true and then serves; its subcommands are the managers that
+// Command firstlightd is the daemon of the appliance. `firstlightd run` makes the
+// appliance's facts true and then serves; the other subcommands are the managers that
 // run as pods, and the tools for whoever looks inside.
 package main
 
@@ -54,25 +54,31 @@ func newRootCommand() *cobra.Command {
 		Short:   "The daemon of the Firstlight appliance",
 		Version: stick.ImageVersion(stick.BootInfoFile),
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd.Context()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n" + runtime.Version() + "\n")
-	root.AddCommand(
-		newBPACommand(),
-		newKubeconfigCommand(),
-		newArtifactsCommand(),
-		newInstallerCommand(),
-		newPXECommand(),
-		newRunCommand(),
+	commandline.AddGroup(
+		root,
+		"For operators",
 		newStatusCommand(),
 		newWhyCommand(),
-		newBundleCommand(),
+		newUnknownCommand(),
 		newSiteCommand(),
 		newReloadCommand(),
 		newAdoptCommand(),
 		newBMCCommand(),
-		newUnknownCommand(),
+		newKubeconfigCommand(),
+		newBundleCommand(),
+	)
+	commandline.AddGroup(
+		root,
+		"Run by its units and pods",
+		newRunCommand(),
 		newStorageCommand(),
+		newBPACommand(),
+		newArtifactsCommand(),
+		newInstallerCommand(),
+		newPXECommand(),
 	)
 	return commandline.MarkUsageErrors(root)
 }

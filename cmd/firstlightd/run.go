@@ -16,7 +16,7 @@ import (
 func newRunCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
-		Short: "Bring the appliance up and serve (what happens without a subcommand)",
+		Short: "Bring the appliance up and serve",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd.Context()) },
 	}

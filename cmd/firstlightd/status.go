@@ -58,6 +58,7 @@ func newStatusCommand() *cobra.Command {
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
 	cmd.Flags().StringVar(&wait, "wait", "", "return when the appliance is ready and every node of the site proven, or as soon as that fails; --wait appliance: when the appliance is ready")
 	cmd.Flags().Lookup("wait").NoOptDefVal = waitLaunch
+	commandline.CompleteFlag(cmd, "wait", waitLaunch, "appliance")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this long (0: never)")
 	return cmd
 }

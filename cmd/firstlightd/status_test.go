@@ -42,7 +42,7 @@ func daemonSays(t *testing.T, d status.Document) string {
 		}
 		return "aa", "bb", nil
 	}
-	s := &api.Server{Socket: socket, Document: func() status.Document { return d }, Reload: reload, Adopt: adopt, TrustBMC: trust, Unknown: unknown, Ready: func() { close(ready) }, Log: slog.New(slog.DiscardHandler)}
+	s := &api.Server{Socket: socket, Document: func() status.Document { return d }, Why: func() []status.Node { return d.Nodes }, Reload: reload, Adopt: adopt, TrustBMC: trust, Unknown: unknown, Ready: func() { close(ready) }, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() { cancel(); assert.NoError(t, <-ended) })

@@ -20,10 +20,14 @@ import (
 func newWhyCommand() *cobra.Command {
 	var output commandline.Format
 	var socket string
+	var problems bool
 	cmd := &cobra.Command{
 		Use:   "why [NODE|CLUSTER]",
 		Short: "Say of every node and cluster, or of one, what it does, since when, what it waits for and what to do",
 		Args:  cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeNames(&socket, func(d status.Document) []string {
+			return append(listNodes(d), listClusters(d)...)
+		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client := api.Client{Socket: socket}
 			nodes, err := client.Why(cmd.Context())
@@ -37,6 +41,10 @@ func newWhyCommand() *cobra.Command {
 			}
 
 			clusters := d.Clusters
+			if problems {
+				nodes, clusters = filterProblems(nodes, clusters)
+			}
+
 			if len(args) == 0 && output != commandline.JSON {
 				writeStages(cmd.OutOrStdout(), unfinishedStages(d.Stages))
 			}
@@ -52,7 +60,9 @@ func newWhyCommand() *cobra.Command {
 				return commandline.WriteJSON(cmd.OutOrStdout(), clusters)
 			case output == commandline.JSON:
 				return commandline.WriteJSON(cmd.OutOrStdout(), nodes)
-			case len(args) == 0 || len(nodes) > 0:
+			case problems && len(nodes)+len(clusters) == 0:
+				fmt.Fprintln(cmd.OutOrStdout(), "No node and no cluster needs a person.")
+			case len(args) == 0 && !problems || len(nodes) > 0:
 				writeWhy(cmd.OutOrStdout(), nodes, len(args) == 1, time.Now())
 			}
 
@@ -65,8 +75,15 @@ func newWhyCommand() *cobra.Command {
 		},
 	}
 	output.Bind(cmd)
+	cmd.Flags().BoolVar(&problems, "problems", false, "only what needs a person")
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
 	return cmd
+}
+
+// filterProblems are the nodes and clusters that need a person, machines that nobody named among them.
+func filterProblems(nodes []status.Node, clusters []status.Cluster) ([]status.Node, []status.Cluster) {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n status.Node) bool { return n.Next == "" }),
+		slices.DeleteFunc(slices.Clone(clusters), func(c status.Cluster) bool { return c.Error == "" })
 }
 
 // unfinishedStages are the stages of the bring-up that were begun and do not hold.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/status"
 )
@@ -52,4 +53,31 @@ func TestWhySaysWhatTheApplianceWaitsFor(t *testing.T) {
 	writeStages(&out, unfinishedStages(stages))
 	want := "stage cluster-api-ready is working: waiting for the pod of capi-controller-manager to be ready\n"
 	assert.Equal(t, want, out.String())
+}
+
+// runCommand is what a command line prints.
+func runCommand(t *testing.T, words ...string) (string, error) {
+	t.Helper()
+	var out strings.Builder
+	root := newRootCommand()
+	root.SetArgs(words)
+	root.SetOut(&out)
+	err := root.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestWhyProblemsAreWhatNeedsAPerson(t *testing.T) {
+	d := status.Document{
+		Version:  "0.1.0",
+		Nodes:    []status.Node{{Name: "node-1", Why: "is proven"}, {Name: "node-2", Why: "is not on", Next: "press its button"}},
+		Clusters: []status.Cluster{{Name: "edge", State: "ready"}, {Name: "far", State: "refused", Error: "no host"}},
+	}
+	out, err := runCommand(t, "why", "--problems", "--socket", daemonSays(t, d))
+	require.NoError(t, err)
+	assert.Equal(t, "node-2 is not on\n  -> press its button\ncluster far is refused: no host\n", out)
+
+	d.Nodes, d.Clusters = d.Nodes[:1], d.Clusters[:1]
+	out, err = runCommand(t, "why", "--problems", "--socket", daemonSays(t, d))
+	require.NoError(t, err)
+	assert.Equal(t, "No node and no cluster needs a person.\n", out)
 }

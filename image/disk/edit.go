@@ -12,45 +12,33 @@ import (
 	"firstlight.dev/firstlight/image/disk/fat"
 )
 
-// CopyFAT writes one FAT partition of an image to the file out, as large as it is, with a
+// CopyFAT writes one FAT partition of an image to the empty file out, as large as it is, with a
 // file put into it or replaced: what an owner does who opens the stick on a laptop. The image
-// is only read. It returns where on the disk the partition begins.
-func CopyFAT(ctx context.Context, image, partition, out string, put File) (at int64, err error) {
-	in, err := os.Open(image)
+// is only read. It returns where on the disk the partition begins, in bytes.
+func CopyFAT(ctx context.Context, image io.ReaderAt, partition string, out *os.File, put File) (at int64, err error) {
+	table, err := gpt.ReadPrimary(image)
 	if err != nil {
 		return 0, fmt.Errorf("copy partition %s: %w", partition, err)
-	}
-	defer in.Close()
-
-	table, err := gpt.ReadPrimary(in)
-	if err != nil {
-		return 0, fmt.Errorf("copy partition %s of %s: %w", partition, image, err)
 	}
 
 	p, ok := table.Find(partition)
 	if !ok {
-		return 0, fmt.Errorf("copy partition %s: %s has none of that name", partition, image)
+		return 0, fmt.Errorf("copy partition %s: the image has none of that name", partition)
 	}
 
-	files, err := filesOf(io.NewSectionReader(in, p.Offset(), p.Size()), put)
-	if err != nil {
-		return 0, fmt.Errorf("copy partition %s of %s: %w", partition, image, err)
-	}
-
-	to, err := os.Create(out)
+	files, err := filesOf(io.NewSectionReader(image, p.Offset(), p.Size()), put)
 	if err != nil {
 		return 0, fmt.Errorf("copy partition %s: %w", partition, err)
 	}
-	defer to.Close()
 
-	if err := to.Truncate(p.Size()); err != nil {
+	if err := out.Truncate(p.Size()); err != nil {
 		return 0, fmt.Errorf("copy partition %s: %w", partition, err)
 	}
-	if err := (FAT{Label: partition, VolumeID: stickSiteVolume, Files: files}).write(ctx, to, 0, p.Size()); err != nil {
+	if err := (FAT{Label: partition, VolumeID: stickSiteVolume, Files: files}).write(ctx, out, 0, p.Size()); err != nil {
 		return 0, fmt.Errorf("copy partition %s: %w", partition, err)
 	}
 
-	return p.Offset(), to.Close()
+	return p.Offset(), nil
 }
 
 // filesOf lists what a FAT file system holds, with put in the place of a file of its name.

@@ -1,6 +1,7 @@
 package flash
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +13,9 @@ import (
 // /dev/disk/by-id, or a regular file.
 func (w SysFS) Find(name string) (Device, error) {
 	real, err := filepath.EvalSymlinks(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Device{}, fmt.Errorf("find device: %s does not exist; firstlight flash --list names the disks of this machine", name)
+	}
 	if err != nil {
 		return Device{}, fmt.Errorf("find device: %w", err)
 	}

@@ -58,9 +58,10 @@ type piece struct {
 // sector must not win while the new one is not there yet.
 const edge = 1 << 20
 
-// NewPlan reads the image and draws GUIDs from random. size is the medium's, in bytes. A
-// block map beside the image must agree with it. All that is on the medium will be lost.
-func NewPlan(ctx context.Context, image *media.Image, size int64, random io.Reader) (*Plan, error) {
+// NewPlan reads the image and draws GUIDs from random. site, made by MakeSite, comes in the place
+// of the image's SITE; nil leaves that. size is the medium's, in bytes. A block map beside the
+// image must agree with it. All that is on the medium will be lost.
+func NewPlan(ctx context.Context, image *media.Image, site []byte, size int64, random io.Reader) (*Plan, error) {
 	p, err := readImage(ctx, image, size)
 	if err != nil {
 		return nil, err
@@ -69,7 +70,8 @@ func NewPlan(ctx context.Context, image *media.Image, size int64, random io.Read
 		return nil, err
 	}
 
-	if err := p.limitTo(p.Table.Partitions); err != nil {
+	others, pieces := p.replaceSite(site)
+	if err := p.limitTo(others); err != nil {
 		return nil, err
 	}
 
@@ -80,11 +82,11 @@ func NewPlan(ctx context.Context, image *media.Image, size int64, random io.Read
 
 	p.clear = []piece{{"the old table", make([]byte, edge), 0}, {"the old table", make([]byte, edge), p.size - edge}}
 	// Backup, primary, and only then the sector that firmware reads first.
-	p.last = []piece{
-		{"the backup table", tail, p.size - int64(len(tail))},
-		{"the table", head[gpt.SectorSize:], gpt.SectorSize},
-		{"the boot code", head[:gpt.SectorSize], 0},
-	}
+	p.last = append(pieces,
+		piece{"the backup table", tail, p.size - int64(len(tail))},
+		piece{"the table", head[gpt.SectorSize:], gpt.SectorSize},
+		piece{"the boot code", head[:gpt.SectorSize], 0},
+	)
 	return p, nil
 }
 

@@ -77,7 +77,7 @@ func (s *stick) WriteAt(b []byte, at int64) (int, error) {
 
 func write(t *testing.T, m *media.Image, s *stick, seed int64) error {
 	t.Helper()
-	plan, err := flash.NewPlan(context.Background(), m, mediumSize, rand.New(rand.NewSource(seed)))
+	plan, err := flash.NewPlan(context.Background(), m, nil, mediumSize, rand.New(rand.NewSource(seed)))
 	require.NoError(t, err)
 	drop := func() error {
 		assert.False(t, s.unsynced, "the content is not on the medium when it is read back")
@@ -158,7 +158,7 @@ func TestFaultyMediumIsFound(t *testing.T) {
 
 func TestCancelledWriteHasNoTable(t *testing.T) {
 	s := newStick()
-	plan, err := flash.NewPlan(context.Background(), image(t), mediumSize, rand.New(rand.NewSource(1)))
+	plan, err := flash.NewPlan(context.Background(), image(t), nil, mediumSize, rand.New(rand.NewSource(1)))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	err = plan.Write(ctx, s, func() error { return nil }, func(string, int64, int64) { cancel() })
@@ -168,19 +168,19 @@ func TestCancelledWriteHasNoTable(t *testing.T) {
 }
 
 func TestPlanRefusals(t *testing.T) {
-	_, err := flash.NewPlan(context.Background(), image(t), 20<<20, rand.New(rand.NewSource(1)))
+	_, err := flash.NewPlan(context.Background(), image(t), nil, 20<<20, rand.New(rand.NewSource(1)))
 	assert.ErrorContains(t, err, "are not within the usable")
 	m := image(t)
 	_, err = media.Publish(context.Background(), m.Path, nil)
 	require.NoError(t, err)
-	_, err = flash.NewPlan(context.Background(), m, mediumSize, rand.New(rand.NewSource(1)))
+	_, err = flash.NewPlan(context.Background(), m, nil, mediumSize, rand.New(rand.NewSource(1)))
 	require.NoError(t, err)
 	f, err := os.OpenFile(m.Path, os.O_WRONLY, 0)
 	require.NoError(t, err)
 	_, err = f.WriteAt([]byte{1}, 37<<20+9)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	_, err = flash.NewPlan(context.Background(), m, mediumSize, rand.New(rand.NewSource(1)))
+	_, err = flash.NewPlan(context.Background(), m, nil, mediumSize, rand.New(rand.NewSource(1)))
 	assert.ErrorContains(t, err, "differs from its block map")
 }
 
@@ -203,7 +203,7 @@ func TestLoopDevice(t *testing.T) {
 	reasons := flash.RefusalReasons(d, flash.Image{Bytes: m.Size})
 	assert.ErrorContains(t, flash.CheckAllowed(d, reasons, ""), "is not removable")
 	require.NoError(t, flash.CheckAllowed(d, reasons, d.Name))
-	plan, err := flash.NewPlan(context.Background(), m, d.Bytes, rand.New(rand.NewSource(4)))
+	plan, err := flash.NewPlan(context.Background(), m, nil, d.Bytes, rand.New(rand.NewSource(4)))
 	require.NoError(t, err)
 	f, drop, err := flash.Open(loop)
 	require.NoError(t, err)

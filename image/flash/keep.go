@@ -14,9 +14,6 @@ import (
 	"firstlight.dev/firstlight/image/media"
 )
 
-// siteFile is the site document on the SITE partition.
-const siteFile = "site.yaml"
-
 // ReadStick returns the table of a medium on which an appliance keeps its state: that of a stick with a DATA partition.
 // Nil if the medium is none. One sound copy of the table is enough. An error says that the medium cannot be read, so
 // that nobody knows what would be lost.
@@ -54,20 +51,20 @@ func isStick(t *gpt.Table) bool {
 }
 
 // NewKeepPlan plans to write an image onto a stick that an appliance has run from, by its table (ReadStick): what it
-// starts from is written again, DATA and every GUID stay. SITE stays unless the image has a site.yaml of its own.
-// What does not fit beside DATA is an error, and nothing is written.
-func NewKeepPlan(ctx context.Context, image *media.Image, size int64, old *gpt.Table) (*Plan, error) {
+// starts from is written again, DATA and every GUID stay. SITE stays unless site is not nil (MakeSite), or the image
+// has a site.yaml of its own. What does not fit beside DATA is an error, and nothing is written.
+func NewKeepPlan(ctx context.Context, image *media.Image, site []byte, size int64, old *gpt.Table) (*Plan, error) {
 	p, err := readImage(ctx, image, size)
 	if err != nil {
 		return nil, err
 	}
 
 	keeps := []string{stick.PartitionData}
-	site, err := hasSite(image, p.Table)
+	brings, err := hasSite(image, p.Table)
 	if err != nil {
 		return nil, err
 	}
-	if !site {
+	if !brings && site == nil {
 		keeps = append(keeps, stick.PartitionSite)
 	}
 
@@ -76,12 +73,8 @@ func NewKeepPlan(ctx context.Context, image *media.Image, size int64, old *gpt.T
 		return nil, fmt.Errorf("plan %s: %w", image.Path, err)
 	}
 
-	var written []gpt.Partition
-	for _, part := range p.Table.Partitions {
-		if !slices.Contains(keeps, part.Name) {
-			written = append(written, part)
-		}
-	}
+	others, pieces := p.replaceSite(site)
+	written := slices.DeleteFunc(others, func(part gpt.Partition) bool { return slices.Contains(keeps, part.Name) })
 
 	p.Kept, p.Table = keeps, table
 	if err := p.limitTo(written); err != nil {
@@ -102,12 +95,12 @@ func NewKeepPlan(ctx context.Context, image *media.Image, size int64, old *gpt.T
 	// No firmware starts it meanwhile: there is no boot code, and no file system on the ESP.
 	p.clear = []piece{{"the boot code", make([]byte, gpt.SectorSize), 0}, {start.name, make([]byte, len(start.data)), start.at}}
 	p.held = &start
-	p.last = []piece{
-		{"the backup table", tail, p.size - int64(len(tail))},
-		{"the table", head[gpt.SectorSize:], gpt.SectorSize},
+	p.last = append(pieces,
+		piece{"the backup table", tail, p.size - int64(len(tail))},
+		piece{"the table", head[gpt.SectorSize:], gpt.SectorSize},
 		start,
-		{"the boot code", head[:gpt.SectorSize], 0},
-	}
+		piece{"the boot code", head[:gpt.SectorSize], 0},
+	)
 	return p, nil
 }
 

@@ -55,7 +55,7 @@ func stickImage(t *testing.T, seed int64, rootMiB int, siteFiles ...string) *med
 func usedStick(t *testing.T, m *media.Image) *stick {
 	t.Helper()
 	s := &stick{data: make([]byte, stickSize)}
-	plan, err := flash.NewPlan(context.Background(), m, stickSize, rand.New(rand.NewSource(1)))
+	plan, err := flash.NewPlan(context.Background(), m, nil, stickSize, rand.New(rand.NewSource(1)))
 	require.NoError(t, err)
 	require.NoError(t, flashTo(plan, s))
 	table, err := gpt.ReadPrimary(s)
@@ -86,7 +86,7 @@ func keep(t *testing.T, m *media.Image, s *stick) (*flash.Plan, error) {
 	old, err := flash.ReadStick(s, stickSize)
 	require.NoError(t, err)
 	require.NotNil(t, old, "it is a stick of ours")
-	return flash.NewKeepPlan(context.Background(), m, stickSize, old)
+	return flash.NewKeepPlan(context.Background(), m, nil, stickSize, old)
 }
 
 func content(t *testing.T, s *stick, name string) []byte {

@@ -12,8 +12,9 @@ type Device struct {
 	Model     string   `json:"model,omitempty"`
 	Serial    string   `json:"serial,omitempty"`
 	Bytes     int64    `json:"bytes"`
-	Sector    int64    `json:"sector"` // logical sector size, bytes
-	Removable bool     `json:"removable"`
+	Sector    int64    `json:"sector"`        // logical sector size, bytes
+	Removable bool     `json:"removable"`     // the medium can be taken out, as of a stick
+	USB       bool     `json:"usb,omitempty"` // it hangs on USB, as a disk in a case of its own
 	ReadOnly  bool     `json:"readOnly,omitempty"`
 	File      bool     `json:"file,omitempty"`   // a regular file
 	Parent    string   `json:"parent,omitempty"` // the disk this is a partition of
@@ -66,8 +67,8 @@ func RefusalReasons(d Device, i Image) []Reason {
 	switch {
 	case d.File:
 		out = append(out, Reason{fmt.Sprintf("%s is a regular file, not a disk", d.Path), true})
-	case !d.Removable:
-		out = append(out, Reason{fmt.Sprintf("%s is not removable", d.Path), true})
+	case !d.Removable && !d.USB:
+		out = append(out, Reason{fmt.Sprintf("%s is not removable and not on USB", d.Path), true})
 	}
 
 	return out

@@ -21,15 +21,16 @@ func TestRefuseAndAllow(t *testing.T) {
 	}{
 		{"a stick", func(*flash.Device) {}, "", ""},
 		{"not removable", func(d *flash.Device) { d.Removable = false }, "",
-			"/dev/sdb is not removable; if it is meant, add --force-device sdb"},
+			"/dev/sdb is not removable and not on USB; if it is meant, add --force-device sdb"},
 		{"not removable, named", func(d *flash.Device) { d.Removable = false }, "sdb", ""},
 		{"not removable, another named", func(d *flash.Device) { d.Removable = false }, "sda",
-			`/dev/sdb is not removable; --force-device sda does not name it, it is "sdb"`},
+			`/dev/sdb is not removable and not on USB; --force-device sda does not name it, it is "sdb"`},
+		{"a disk in a USB case", func(d *flash.Device) { d.Removable, d.USB = false, true }, "", ""},
 		{"mounted", func(d *flash.Device) { d.Uses = []string{"/dev/sdb1 is mounted on /mnt"} }, "", "/dev/sdb1 is mounted on /mnt"},
 		{"mounted, named", func(d *flash.Device) { d.Uses = []string{"/dev/sdb1 is mounted on /mnt"} }, "sdb", "/dev/sdb1 is mounted on /mnt"},
 		{"running system, named", func(d *flash.Device) { d.System = true }, "sdb", "/dev/sdb holds the running system"},
 		{"running system, not removable", func(d *flash.Device) { d.System, d.Removable = true, false }, "",
-			"/dev/sdb holds the running system; /dev/sdb is not removable"},
+			"/dev/sdb holds the running system; /dev/sdb is not removable and not on USB"},
 		{"too small", func(d *flash.Device) { d.Bytes = 1<<30 - 1 }, "sdb", "/dev/sdb has 1073741823 bytes, the image needs 1073741824"},
 		{"exactly large enough", func(d *flash.Device) { d.Bytes = 1 << 30 }, "", ""},
 		{"write-protected", func(d *flash.Device) { d.ReadOnly = true }, "sdb", "/dev/sdb is write-protected"},
@@ -97,7 +98,7 @@ func TestDeviceOfMachine(t *testing.T) {
 	w, sys, proc := machine()
 	d, err := w.Device("sdb")
 	require.NoError(t, err)
-	assert.Equal(t, flash.Device{Name: "sdb", Path: "/dev/sdb", Model: "ACME Stick 3000", Serial: "0123ABC", Bytes: 15728640 * 512, Sector: 512, Removable: true}, d)
+	assert.Equal(t, flash.Device{Name: "sdb", Path: "/dev/sdb", Model: "ACME Stick 3000", Serial: "0123ABC", Bytes: 15728640 * 512, Sector: 512, Removable: true, USB: true}, d)
 
 	d, err = w.Device("nvme0n1")
 	require.NoError(t, err)

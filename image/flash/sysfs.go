@@ -64,6 +64,7 @@ func (w SysFS) Device(name string) (Device, error) {
 		Name: name, Path: "/dev/" + strings.ReplaceAll(name, "!", "/"),
 		Bytes:     sectors * 512, // sysfs counts 512-byte sectors whatever the device has
 		Removable: w.readAttribute(dir, "removable") == "1",
+		USB:       strings.Contains(w.realPath(dir), "/usb"),
 		ReadOnly:  w.readAttribute(dir, "ro") == "1",
 		Model: strings.TrimSpace(w.readAttribute(
 			dir, "device/vendor",

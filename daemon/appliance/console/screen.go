@@ -46,16 +46,7 @@ func RenderScreen(d status.Document, now time.Time, height int) string {
 		writeCluster(&b, c)
 	}
 
-	nodes := slices.DeleteFunc(slices.Clone(d.Nodes), func(n status.Node) bool { return n.Verified })
-	slices.SortStableFunc(nodes, func(x, y status.Node) int {
-		switch {
-		case (x.Next != "") == (y.Next != ""):
-			return 0
-		case x.Next != "":
-			return -1
-		}
-		return 1
-	})
+	nodes := slices.DeleteFunc(sortByNeed(d.Nodes), func(n status.Node) bool { return n.Verified })
 	if proven := len(d.Nodes) - len(nodes); proven > 0 {
 		fmt.Fprintf(&b, "nodes                  %d of %d are installed and proven\n", proven, len(d.Nodes))
 	}

@@ -47,7 +47,7 @@ func RenderText(d status.Document, now time.Time) string {
 	}
 
 	writeLaunch(&b, d.Launch)
-	for _, n := range d.Nodes {
+	for _, n := range sortByNeed(d.Nodes) {
 		writeNode(&b, n, now)
 	}
 
@@ -72,6 +72,14 @@ func RenderText(d status.Document, now time.Time) string {
 	}
 
 	return b.String()
+}
+
+// sortByNeed has the nodes that need a person before the others, each in the site's order.
+func sortByNeed(nodes []status.Node) []status.Node {
+	rank := map[bool]int{true: 0, false: 1}
+	sorted := slices.Clone(nodes)
+	slices.SortStableFunc(sorted, func(x, y status.Node) int { return rank[x.Next != ""] - rank[y.Next != ""] })
+	return sorted
 }
 
 func writeAddress(b *strings.Builder, a status.Address) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"firstlight.dev/firstlight/assets/commandline"
 )
 
 // wide is a screen on which a sentence has room behind the columns.
@@ -59,7 +61,7 @@ func screenLines(s Status, now time.Time, l layout) []string {
 		texts := l.texts(m)
 		lines = append(lines, fmt.Sprintf(
 			"%-10s %-4s %-18s %-17s %-9s %s", m.Name, map[bool]string{true: "on", false: "off"}[m.On], m.Phase,
-			progressBar(m.Percent), formatDuration(now.Sub(m.Since)), texts[0],
+			commandline.RenderBar(barColumns, int64(m.Percent), 100), formatDuration(now.Sub(m.Since)), texts[0],
 		))
 		for _, text := range texts[1:] {
 			if text != "" {
@@ -70,7 +72,7 @@ func screenLines(s Status, now time.Time, l layout) []string {
 
 	for _, c := range s.Clusters {
 		lines = append(lines, fmt.Sprintf(
-			"%-15s %-18s %-17s %-9s %s", ofCluster(c.Name), c.Phase, progressBar(c.Percent),
+			"%-15s %-18s %-17s %-9s %s", ofCluster(c.Name), c.Phase, commandline.RenderBar(barColumns, int64(c.Percent), 100),
 			formatDuration(now.Sub(c.Since)), cmp.Or(c.Error, c.Why),
 		))
 		for _, m := range c.Members {
@@ -136,12 +138,8 @@ func outsideText(all map[string]int) string {
 	return "Asked for outside the rack, and not reached: " + strings.Join(names, ", ")
 }
 
-// progressBar is a progress bar of 15 columns.
-func progressBar(percent int) string {
-	const columns = 15
-	full := columns * min(max(percent, 0), 100) / 100
-	return "[" + strings.Repeat("#", full) + strings.Repeat("-", columns-full) + "]"
-}
+// barColumns is how wide a bar is, without its brackets.
+const barColumns = 15
 
 // clip keeps a line on its line, and takes out what could move the cursor.
 func clip(line string, width int) string {

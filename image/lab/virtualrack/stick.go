@@ -36,23 +36,34 @@ func writeStick(ctx context.Context, m *lab.Machine, document string) error {
 		return fmt.Errorf("write stick: %w", err)
 	}
 
-	part := filepath.Join(c.Dir, "site.fat")
-	defer os.Remove(part)
+	image, err := os.Open(c.Disks[0].Image)
+	if err != nil {
+		return fmt.Errorf("write stick: %w", err)
+	}
+	defer image.Close()
+
+	part, err := os.OpenFile(filepath.Join(c.Dir, "site.fat"), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("write stick: %w", err)
+	}
+	defer part.Close()
+	defer os.Remove(part.Name())
+
 	file := disk.File{
 		Path: "site.yaml",
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(document)), nil },
 	}
-	at, err := disk.CopyFAT(ctx, c.Disks[0].Image, stick.PartitionSite, part, file)
+	at, err := disk.CopyFAT(ctx, image, stick.PartitionSite, part, file)
 	if err != nil {
 		return fmt.Errorf("write stick: %w", err)
 	}
 
-	info, err := os.Stat(part)
+	info, err := part.Stat()
 	if err != nil {
 		return fmt.Errorf("write stick: %w", err)
 	}
 
-	order := fmt.Sprintf("write -q -s %s %d %d", part, at, info.Size())
+	order := fmt.Sprintf("write -q -s %s %d %d", part.Name(), at, info.Size())
 	if out, err := exec.CommandContext(
 		ctx, "qemu-io", "-f", "qcow2", "-c", order, overlay,
 	).CombinedOutput(); err != nil {
