@@ -109,7 +109,7 @@ func checkInit(root string) error {
 		}
 
 		seen[name] = true
-		needed, err := readProgram(root, name)
+		needed, err := openProgram(filepath.Join(root, name))
 		if err != nil {
 			return fmt.Errorf("read %s: %w", name, err)
 		}
@@ -128,14 +128,22 @@ func checkInit(root string) error {
 	return nil
 }
 
-// readProgram reads the whole file and returns the libraries and the loader it names.
-func readProgram(root, name string) ([]string, error) {
-	f, err := os.Open(filepath.Join(root, name))
+// openProgram reads a program or library that is a file.
+func openProgram(path string) ([]string, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 
+	return readProgram(f)
+}
+
+// readProgram reads all of a program or library and returns the libraries and the loader it names.
+func readProgram(f interface {
+	io.Reader
+	io.ReaderAt
+}) ([]string, error) {
 	if _, err := io.Copy(io.Discard, f); err != nil {
 		return nil, err
 	}

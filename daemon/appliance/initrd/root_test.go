@@ -2,6 +2,8 @@ package initrd
 
 import (
 	"bytes"
+	"debug/elf"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,4 +93,35 @@ func TestDataIsNotWritten(t *testing.T) {
 func TestDataIsOnlyReadBeforeTheRootRuns(t *testing.T) {
 	const want = unix.MS_RDONLY | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOSUID
 	assert.EqualValues(t, want, dataFlags)
+}
+
+// worn is a file with a block that cannot be read, as dm-verity has it.
+type worn struct {
+	io.ReaderAt
+	bad int64
+}
+
+func (w worn) ReadAt(b []byte, at int64) (int, error) {
+	if at <= w.bad && w.bad < at+int64(len(b)) {
+		return 0, unix.EIO
+	}
+	return w.ReaderAt.ReadAt(b, at)
+}
+
+// TestAProgramIsReadToItsEnd: a block in the middle of its code, which no header names, is found before it runs.
+func TestAProgramIsReadToItsEnd(t *testing.T) {
+	f, err := os.Open("/proc/self/exe")
+	require.NoError(t, err)
+	defer f.Close()
+	info, err := f.Stat()
+	require.NoError(t, err)
+	_, err = readProgram(io.NewSectionReader(f, 0, info.Size()))
+	require.NoError(t, err)
+
+	e, err := elf.NewFile(f)
+	require.NoError(t, err)
+	code := e.Section(".text")
+	middle := int64(code.Offset + code.FileSize/2)
+	_, err = readProgram(io.NewSectionReader(worn{f, middle}, 0, info.Size()))
+	assert.ErrorIs(t, err, unix.EIO)
 }
