@@ -180,6 +180,28 @@ func TestObjectThatCameByS3IsAnArtifact(t *testing.T) {
 	})
 }
 
+// TestAnUploadReplacesAnObjectAsLongAsItself: an object that came by another way while an artifact of its name and length
+// was sent is not taken for that artifact.
+func TestAnUploadReplacesAnObjectAsLongAsItself(t *testing.T) {
+	backends(t, func(t *testing.T, s blobs.Backend) {
+		b := newBed(t, s, nil)
+		content := image(6 << 20)
+		_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
+		require.NoError(t, err)
+		_, err = b.Append(t.Context(), key("tool"), 0, 5<<20, octets(content[:5<<20]))
+		require.NoError(t, err)
+		require.NoError(t, b.config.Backend.Put(t.Context(), "binary", "alpha/beta/tool", make([]byte, len(content))))
+
+		_, err = b.Append(t.Context(), key("tool"), 5<<20, 1<<20, octets(content[5<<20:]))
+		require.NoError(t, err)
+		r, err := b.Get(key("tool"))
+		require.NoError(t, err)
+		assert.True(t, r.Complete)
+		assert.Equal(t, digest(content), r.SHA256)
+		assert.Equal(t, digest(content), digest(b.read(key("tool"))))
+	})
+}
+
 func TestObjectThatIsLostIsAskedForAgain(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
 		b := newBed(t, s, nil)
