@@ -66,6 +66,7 @@ func newRootCommand() *cobra.Command {
 		newRunCommand(),
 		newStatusCommand(),
 		newWhyCommand(),
+		newLoginCommand(),
 		newBundleCommand(),
 		newSiteCommand(),
 		newReloadCommand(),
