@@ -63,6 +63,7 @@ func newRootCommand() *cobra.Command {
 		newStatusCommand(),
 		newWhyCommand(),
 		newUnknownCommand(),
+		newLoginCommand(),
 		newSiteCommand(),
 		newReloadCommand(),
 		newAdoptCommand(),
