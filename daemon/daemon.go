@@ -105,12 +105,18 @@ func New(log *slog.Logger) *Daemon {
 
 // wireMetal wires what serves and installs nodes.
 func (d *Daemon) wireMetal(secrets *vault.Vault) {
-	d.mirror = &mirror.Mirror{Log: d.log, Site: d.host.Site, Vault: secrets, Metrics: &d.metricParts}
+	d.mirror = &mirror.Mirror{
+		Log:        d.log,
+		Site:       d.host.Site,
+		Vault:      secrets,
+		Metrics:    &d.metricParts,
+		Kubernetes: mirror.KubernetesPool(),
+	}
 	d.boot = &netboot.Server{
 		Log:     d.log,
 		Site:    d.host.Site,
 		Metrics: &d.metricParts,
-		Mounts:  append(mirror.Mounts(), uploadMount()),
+		Mounts:  append(d.mirror.Mounts(), uploadMount()),
 		RamdiskTail: func(size int64) ([]byte, error) {
 			authority, err := secrets.Authority()
 			if err != nil {

@@ -82,7 +82,7 @@ func TestNodesLoadFromTheBootServer(t *testing.T) {
 	for _, m := range New(slog.New(slog.DiscardHandler)).boot.Mounts {
 		paths = append(paths, m.Path)
 	}
-	assert.Equal(t, []string{"/debian/pool/", "/debian/local/", "/binaries/sha256/", "/artifacts/"}, paths)
+	assert.Equal(t, []string{"/debian/pool/", "/debian/kubernetes/", "/debian/local/", "/binaries/sha256/", "/artifacts/"}, paths)
 }
 
 func TestSecondDaemonIsRefused(t *testing.T) {
