@@ -26,6 +26,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/kpa"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
@@ -51,7 +52,8 @@ type clusters struct {
 
 func (c *clusters) stages() []bringup.Stage {
 	provisionings := func() []v1alpha1.Provisioning { return bpa.Provisionings(c.metal.Site()) }
-	return bpa.Stages(c.operator, provisionings, c.metal.Client)
+	all := bpa.Stages(c.operator, provisionings, c.metal.Client)
+	return slices.Insert(all, 1, kpa.Stage(binaryDigest, c.metal.Client))
 }
 
 // operator is what its pod is made from.
@@ -119,6 +121,10 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 
 		if err := bpa.GrantNamespaces(ctx, api); err != nil {
 			c.log.Warn("the operator of clusters has not its rights everywhere", "error", err)
+		}
+
+		if err := kpa.GrantNamespaces(ctx, api); err != nil {
+			c.log.Warn("the operator of components has not its rights everywhere", "error", err)
 		}
 
 		owners, err := bpa.ListOwners(ctx, api)

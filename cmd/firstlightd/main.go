@@ -59,6 +59,7 @@ func newRootCommand() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n" + runtime.Version() + "\n")
 	root.AddCommand(
 		newBPACommand(),
+		newKPACommand(),
 		newKubeconfigCommand(),
 		newArtifactsCommand(),
 		newInstallerCommand(),
