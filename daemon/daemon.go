@@ -171,6 +171,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Reload:   d.reload,
 			Adopt:    d.metal.Adopt,
 			TrustBMC: d.metal.TrustBMC,
+			Unknown:  d.metal.UnknownMachines,
 			Ready:    d.notifyReady,
 			Log:      d.log,
 			Why:      d.verifier.Why,
@@ -180,6 +181,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"journal", d.journal.Run},
 		{"plan", d.runner.Run},
 		{"lease", d.host.MaintainLeases},
+		{"devices", d.host.WatchDevices},
 		{"time", func(ctx context.Context) error { return d.mirror.ServeTime(ctx, linksUp, d.host.TimeSource) }},
 		{"pxe", d.serveBoot},
 		{"boots of agents", d.metal.Gate.Boots.Run},
@@ -199,6 +201,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
 		{"stand-in BMC", d.metal.StandIn.Serve},
 		{"forwarder to BMCs", d.metal.Forwarder.Serve},
+		{"unknown machines", func(ctx context.Context) error {
+			return d.metal.ShowUnknown(ctx, d.stageReady("metal3-ready"))
+		}},
 		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"metrics", func(ctx context.Context) error {

@@ -30,6 +30,7 @@ func (d *Daemon) Document() status.Document {
 	}
 	d.networkDHCP.AddStatus(&doc)
 	doc.Notes = append(doc.Notes, d.boot.Notes()...)
+	doc.Notes = append(doc.Notes, d.metal.UnknownNotes()...)
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started
 	}

@@ -52,7 +52,7 @@ func (b *build) debianParts(from Made) ([]sbom.Package, error) {
 			continue
 		}
 
-		key := cache.Key("1", root.Name, from[b.packagesTitle(root.Name)].Digest, fmt.Sprint(b.l.Root(root.Name)))
+		key := cache.Key("2", root.Name, from[b.packagesTitle(root.Name)].Digest, fmt.Sprint(b.l.Root(root.Name)))
 		item, err := b.store.Do("licenses", key, func(out string) error { return b.readLicenses(from, root, out) })
 		if err != nil {
 			return nil, err
@@ -95,7 +95,12 @@ func (b *build) readLicenses(from Made, root *recipe.Root, out string) error {
 			return err
 		}
 
-		for _, name := range root.Unpack {
+		alone := root.Unpack
+		if root.Variant == recipe.VariantUnpacked { // they are in the tree already
+			alone = nil
+		}
+
+		for _, name := range alone {
 			if err := t.UnpackTar(from.path(titleOf(kindFiles, name)), "package"); err != nil {
 				return err
 			}
@@ -113,7 +118,7 @@ func (b *build) readLicenses(from Made, root *recipe.Root, out string) error {
 	for _, p := range b.l.Root(root.Name) {
 		licenses[p.Name] = sbom.NoAssertion
 		if text, err := read("/usr/share/doc/" + p.Name + "/copyright"); err == nil {
-			licenses[p.Name] = sbom.DebianLicense(text)
+			licenses[p.Name] = sbom.PackageLicense(p.Name, p.Section, text)
 		}
 	}
 

@@ -51,6 +51,7 @@ func TestEveryRootHasTheDriversThatServersNeed(t *testing.T) {
 			continue
 		}
 		with = append(with, root.Name)
+		assert.Equal(t, "firmware", root.Firmware, "root %s: firmware of its own is on the stick once more", root.Name)
 		assert.Equal(t, []string{"drivers"}, root.Omit, "root %s: with drivers of its own they are on the stick once more", root.Name)
 		for _, name := range neededDrivers {
 			file := "/usr/lib/modules/6.12.1-amd64/kernel/" + name + ".ko.xz"

@@ -13,8 +13,7 @@ import (
 // packages are the Debian packages of every root: installed or laid over each other as a tar archive, for tools and
 // boot loaders as a directory.
 func (l *list) packages() (parts []Part) {
-	for i := range l.r.Roots {
-		root := &l.r.Roots[i]
+	for _, root := range l.rootsInOrder() {
 		locked := l.l.Root(root.Name)
 		switch {
 		case l.isDirectory(root.Name):
@@ -32,6 +31,9 @@ func (l *list) packages() (parts []Part) {
 			})
 		case root.Variant == recipe.VariantUnpacked:
 			parts = append(parts, l.packageSet(root, locked, install.Root.Unpack))
+			if l.isFirmware(root.Name) {
+				parts = append(parts, l.firmware(root))
+			}
 		default:
 			var installed []debian.Package
 			for _, p := range locked {
@@ -76,14 +78,24 @@ func (l *list) packageSet(
 		hooks = append(hooks, l.path(hook))
 	}
 
+	var needs []string
+	if root.Firmware != "" {
+		needs = append(needs, titleOf(kindFirmware, root.Firmware))
+	}
+
 	return Part{
 		Kind:   kindPackages,
 		Name:   root.Name,
+		Needs:  needs,
 		Inputs: in,
-		Make: func(ctx context.Context, _ Made, out string) error {
+		Make: func(ctx context.Context, from Made, out string) error {
 			files, err := l.fetch(ctx, titleOf(kindPackages, root.Name), packages)
 			if err != nil {
 				return err
+			}
+			var firmware string
+			if root.Firmware != "" {
+				firmware = from.path(titleOf(kindFirmware, root.Firmware))
 			}
 			return write(install.Root{
 				Name:     root.Name,
@@ -93,6 +105,7 @@ func (l *list) packageSet(
 				Exclude:  root.Exclude,
 				Include:  root.Include,
 				Hooks:    hooks,
+				Firmware: firmware,
 				Epoch:    l.l.Epoch,
 				Log:      l.Log,
 			}, ctx, out)

@@ -30,6 +30,7 @@ const (
 	kindUnpacked = "unpacked"
 	kindPackages = "packages"
 	kindFiles    = "package files"
+	kindFirmware = "firmware"
 	kindPulled   = "registry image"
 	kindLayer    = "layer"
 	kindArtifact = "artifact"

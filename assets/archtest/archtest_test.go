@@ -122,7 +122,7 @@ var pairs = map[string][]string{
 	// What installs nodes puts the others together.
 	"daemon/metal/provisioning": {
 		"daemon/metal/agentgate", "daemon/metal/bmctrust", "daemon/metal/ironic", "daemon/metal/metal3", "daemon/metal/mirror",
-		"daemon/metal/netboot", "daemon/metal/standinbmc", "daemon/metal/verify",
+		"daemon/metal/netboot", "daemon/metal/standinbmc", "daemon/metal/unknown", "daemon/metal/verify",
 	},
 	// What blocks a node, and what may switch it on, is decided in metal3; what a BMC may be told, in bmctrust.
 	"daemon/metal/verify": {"daemon/metal/bmctrust", "daemon/metal/metal3"},

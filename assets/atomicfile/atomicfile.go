@@ -21,13 +21,14 @@ func Write(path string, data []byte, mode os.FileMode) error {
 
 // Copy is Write of all that from holds.
 func Copy(path string, from io.Reader, mode os.FileMode) error {
-	if err := replace(path, from, mode); err != nil {
+	if err := replace(path, from, mode, (*os.File).Sync); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }
 
-func replace(path string, from io.Reader, mode os.FileMode) error {
+// replace is Copy; sync brings the new file to the medium before it gets its name.
+func replace(path string, from io.Reader, mode os.FileMode, sync func(*os.File) error) error {
 	dir, base := filepath.Split(path)
 	dir = filepath.Clean(dir)
 	// Hidden, since programs take whatever lies in some folders for theirs. A fixed name: a cut leaves one
@@ -44,7 +45,7 @@ func replace(path string, from io.Reader, mode os.FileMode) error {
 	}
 
 	if err == nil {
-		err = f.Sync()
+		err = sync(f)
 	}
 
 	if err == nil {

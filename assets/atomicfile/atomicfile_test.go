@@ -75,6 +75,23 @@ func TestWhatFailsLeavesTheOldFileAlone(t *testing.T) {
 	assert.Equal(t, []string{"file", "folder"}, names(t, dir), "the temporary file stays")
 }
 
+// TestTheNewFileIsOnTheMediumBeforeItHasItsName: one that cannot be brought there never gets it.
+func TestTheNewFileIsOnTheMediumBeforeItHasItsName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, Write(path, []byte("old"), 0o644))
+	full := errors.New("no room")
+	err := replace(path, bytes.NewReader([]byte("new")), 0o644, func(f *os.File) error {
+		temporary, err := os.ReadFile(f.Name())
+		require.NoError(t, err)
+		assert.Equal(t, "new", string(temporary), "it is synced before it is written")
+		return full
+	})
+	require.ErrorIs(t, err, full)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "old", string(text))
+}
+
 // What a cut left is overwritten, and neither followed nor as open as it was.
 func TestWhatACutLeft(t *testing.T) {
 	dir := t.TempDir()

@@ -104,6 +104,13 @@ func Appliance() []Mutant {
 			Package: "./image/flash",
 		},
 		{
+			Name:    "a stick may be pulled before its table is on it",
+			File:    "image/flash/flash.go",
+			Old:     "\t\treturn err\n\t}\n\treturn m.Sync()\n",
+			New:     "\t\treturn err\n\t}\n\treturn nil\n",
+			Package: "./image/flash",
+		},
+		{
 			Name:    "an old table at the end of a stick stays",
 			File:    "image/flash/flash.go",
 			Old:     ", {\"the old table\", make([]byte, edge), p.size - edge}}",
@@ -120,7 +127,7 @@ func Appliance() []Mutant {
 		{
 			Name:    "a file is renamed before it is on the disk",
 			File:    "assets/atomicfile/atomicfile.go",
-			Old:     "err = f.Sync()",
+			Old:     "err = sync(f)",
 			New:     "err = nil",
 			Package: "./assets/atomicfile",
 		},

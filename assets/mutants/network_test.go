@@ -72,6 +72,8 @@ func Network() []Mutant {
 			Old:     "t.block = min(t.request.block, t.server.largest)",
 			New:     "t.block = t.request.block",
 			Package: tftp,
+			Run:     "TestFault14NoFragmentsOnEthernet",
+			Kinds:   "ns",
 		},
 	}
 }

@@ -68,9 +68,11 @@ func newRootCommand() *cobra.Command {
 		newStatusCommand(),
 		newWhyCommand(),
 		newBundleCommand(),
+		newSiteCommand(),
 		newReloadCommand(),
 		newAdoptCommand(),
 		newBMCCommand(),
+		newUnknownCommand(),
 		newStorageCommand(),
 	)
 	return commandline.MarkUsageErrors(root)

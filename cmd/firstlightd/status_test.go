@@ -33,13 +33,16 @@ func daemonSays(t *testing.T, d status.Document) string {
 		}
 		return nodes[:1], errors.New("node-9 is not adopted: it is not in site.yaml")
 	}
+	unknown := func() []status.UnknownMachine {
+		return []status.UnknownMachine{{MAC: "52:54:00:0a:0b:0c", Model: "R640", CPUs: 8, BMC: "10.0.0.5"}, {MAC: "52:54:00:0a:0b:0d"}}
+	}
 	trust := func(node, fingerprint string) (string, string, error) {
 		if fingerprint == "wrong" {
 			return "", "", errors.New("the BMC 10.0.0.5:443 shows another certificate than that")
 		}
 		return "aa", "bb", nil
 	}
-	s := &api.Server{Socket: socket, Document: func() status.Document { return d }, Reload: reload, Adopt: adopt, TrustBMC: trust, Ready: func() { close(ready) }, Log: slog.New(slog.DiscardHandler)}
+	s := &api.Server{Socket: socket, Document: func() status.Document { return d }, Reload: reload, Adopt: adopt, TrustBMC: trust, Unknown: unknown, Ready: func() { close(ready) }, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() { cancel(); assert.NoError(t, <-ended) })
@@ -159,8 +162,32 @@ func TestBMCTrustCommand(t *testing.T) {
 	}
 }
 
+func TestUnknownCommand(t *testing.T) {
+	socket := daemonSays(t, status.Document{Version: "0.1.0", State: status.StateReady})
+	show := func(args ...string) (string, error) {
+		cmd := newUnknownCommand()
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SilenceUsage, cmd.SilenceErrors = true, true
+		cmd.SetArgs(append([]string{"--socket", socket}, args...))
+		err := cmd.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	all, err := show()
+	require.NoError(t, err)
+	for _, want := range []string{"R640", "- name: node-0a0b0c", `{address: "ipmi://10.0.0.5"`, "kind: BareMetalHost", "- name: node-0a0b0d"} {
+		assert.Contains(t, all, want)
+	}
+	one, err := show("52-54-00-0A-0B-0D", "-o", "json")
+	require.NoError(t, err)
+	assert.Contains(t, one, "52:54:00:0a:0b:0d")
+	assert.NotContains(t, one, "R640")
+	_, err = show("52:54:00:00:00:01")
+	assert.EqualError(t, err, `no unknown machine with the MAC "52:54:00:00:00:01" was inspected`)
+}
+
 func TestNoDaemonIsOneLine(t *testing.T) {
-	for _, command := range []string{"status", "reload", "adopt --all", "bmc trust node-1"} {
+	for _, command := range []string{"status", "reload", "adopt --all", "bmc trust node-1", "unknown"} {
 		assert.Equal(t, 1, run(t.Context(), append(strings.Fields(command), "--socket", filepath.Join(t.TempDir(), "none"))))
 	}
 }

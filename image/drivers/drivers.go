@@ -3,8 +3,6 @@
 package drivers
 
 import (
-	"bytes"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -85,30 +83,13 @@ func checkFiles(dir fs.FS, files []string, there map[string]bool) error {
 
 // readNeeds returns the modules that one depends on, by the kernel's names (scripts/mod/modpost.c, depends).
 func readNeeds(dir fs.FS, file string) ([]string, error) {
-	content, err := ReadModule(dir, file)
+	info, err := ReadInfo(dir, file)
 	if err != nil {
 		return nil, err
 	}
 
-	module, err := elf.NewFile(bytes.NewReader(content))
-	if err != nil {
-		return nil, err
-	}
-
-	section := module.Section(".modinfo")
-	if section == nil {
-		return nil, errors.New("it has no section .modinfo")
-	}
-
-	info, err := section.Data()
-	if err != nil {
-		return nil, err
-	}
-
-	for field := range strings.SplitSeq(string(info), "\x00") {
-		if list, ok := strings.CutPrefix(field, "depends="); ok && list != "" {
-			return strings.Split(CanonicalName(list), ","), nil
-		}
+	if list := strings.Join(info["depends"], ","); list != "" {
+		return strings.Split(CanonicalName(list), ","), nil
 	}
 
 	return nil, nil

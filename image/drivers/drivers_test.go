@@ -2,7 +2,6 @@ package drivers_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"testing"
 	"testing/fstest"
 
@@ -11,37 +10,12 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"firstlight.dev/firstlight/image/drivers"
+	"firstlight.dev/firstlight/image/drivers/moduletest"
 )
 
-// module is an ELF file whose .modinfo says what it needs.
-func module(t *testing.T, needs string) []byte {
-	t.Helper()
-	info := "license=GPL\x00depends=" + needs + "\x00name=x\x00"
-	names := "\x00.modinfo\x00.shstrtab\x00"
-	const header, section = 64, 64
-	le := binary.LittleEndian
-	b := make([]byte, header+3*section)
-	copy(b, "\x7fELF\x02\x01\x01")
-	le.PutUint16(b[16:], 1)  // ET_REL
-	le.PutUint16(b[18:], 62) // EM_X86_64
-	le.PutUint32(b[20:], 1)
-	le.PutUint64(b[40:], header)
-	le.PutUint16(b[52:], header)
-	le.PutUint16(b[58:], section)
-	le.PutUint16(b[60:], 3)
-	le.PutUint16(b[62:], 2)
-	for i, s := range []struct {
-		name, kind uint32
-		text       string
-	}{{1, 1, info}, {10, 3, names}} {
-		at := b[header+(i+1)*section:]
-		le.PutUint32(at, s.name)
-		le.PutUint32(at[4:], s.kind)
-		le.PutUint64(at[24:], uint64(len(b)))
-		le.PutUint64(at[32:], uint64(len(s.text)))
-		b = append(b, s.text...)
-	}
-	return b
+// module says what it needs.
+func module(_ *testing.T, needs string) []byte {
+	return moduletest.Module("license=GPL", "depends="+needs, "name=x")
 }
 
 func packed(t *testing.T, text []byte) *fstest.MapFile {

@@ -1,6 +1,9 @@
 package drivers
 
 import (
+	"bytes"
+	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -46,4 +49,42 @@ func ReadModule(dir fs.FS, file string) ([]byte, error) {
 	}
 
 	return content, nil
+}
+
+// ReadInfo returns what a module's file says of itself, by field: depends, firmware, alias and others (the section
+// .modinfo, include/linux/module.h). A field that is there several times has several values.
+func ReadInfo(dir fs.FS, file string) (map[string][]string, error) {
+	content, err := ReadModule(dir, file)
+	if err != nil {
+		return nil, err
+	}
+
+	return ParseInfo(content)
+}
+
+// ParseInfo is ReadInfo of a module that was read.
+func ParseInfo(content []byte) (map[string][]string, error) {
+	module, err := elf.NewFile(bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+
+	section := module.Section(".modinfo")
+	if section == nil {
+		return nil, errors.New("it has no section .modinfo")
+	}
+
+	text, err := section.Data()
+	if err != nil {
+		return nil, err
+	}
+
+	info := map[string][]string{}
+	for field := range strings.SplitSeq(string(text), "\x00") {
+		if key, value, ok := strings.Cut(field, "="); ok {
+			info[key] = append(info[key], value)
+		}
+	}
+
+	return info, nil
 }

@@ -53,6 +53,7 @@ type stick struct {
 	writes   int
 	cutAfter int   // writes until power fails; 0 never
 	faulty   int64 // offset of a cell that flips; 0 none
+	unsynced bool  // what was written last would be lost with the power
 }
 
 var errCut = errors.New("power failed")
@@ -60,12 +61,13 @@ var errCut = errors.New("power failed")
 func newStick() *stick { return &stick{data: bytes.Repeat([]byte{0xee}, mediumSize)} }
 
 func (s *stick) ReadAt(b []byte, at int64) (int, error) { return bytes.NewReader(s.data).ReadAt(b, at) }
-func (s *stick) Sync() error                            { return nil }
+func (s *stick) Sync() error                            { s.unsynced = false; return nil }
 
 func (s *stick) WriteAt(b []byte, at int64) (int, error) {
 	if s.writes++; s.cutAfter > 0 && s.writes > s.cutAfter {
 		return 0, errCut
 	}
+	s.unsynced = true
 	n := copy(s.data[at:], b)
 	if s.faulty >= at && s.faulty < at+int64(n) && s.faulty != 0 {
 		s.data[s.faulty] ^= 1
@@ -77,7 +79,13 @@ func write(t *testing.T, m *media.Image, s *stick, seed int64) error {
 	t.Helper()
 	plan, err := flash.NewPlan(context.Background(), m, mediumSize, rand.New(rand.NewSource(seed)))
 	require.NoError(t, err)
-	return plan.Write(context.Background(), s, func() error { return nil }, func(string, int64, int64) {})
+	drop := func() error {
+		assert.False(t, s.unsynced, "the content is not on the medium when it is read back")
+		return nil
+	}
+	err = plan.Write(context.Background(), s, drop, func(string, int64, int64) {})
+	assert.False(t, err == nil && s.unsynced, "it may not be pulled yet")
+	return err
 }
 
 func TestWrittenStickIsWholeAndItsOwn(t *testing.T) {
@@ -118,6 +126,9 @@ func TestWrittenStickIsWholeAndItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(want, one.data[table.Partitions[2].Offset():][:3<<20]), "ROOT-A")
 	assert.EqualValues(t, 0xee, one.data[table.Partitions[3].Offset()+2<<20], "an empty slot is not written")
+	const backup33 = 33 * 512 // entries and header of the backup table
+	end := one.data[mediumSize-1<<20 : mediumSize-backup33]
+	assert.Equal(t, len(end), bytes.Count(end, []byte{0}), "an old table at the end would be found")
 }
 
 // TestPowerCutLeavesNothingThatBoots cuts after every single write.

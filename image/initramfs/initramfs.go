@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 
@@ -27,6 +28,11 @@ type Source struct {
 	// may be compressed (.ko.xz, .ko.zst); they are stored plain, since the whole archive
 	// is compressed and Debian's signatures cover the plain file.
 	Modules fs.FS
+	// Firmware has what modules load: files below usr/lib/firmware of the root, by the names that modules give,
+	// compressed or not. Nil where there is none.
+	Firmware func(name string) (files map[string][]byte, err error)
+	// Microcode goes, uncompressed, in front of the archive; its size is a multiple of 4. Empty for none.
+	Microcode []byte
 }
 
 // Summary says what was written.
@@ -61,19 +67,50 @@ func Build(w io.Writer, src Source) (Summary, error) {
 
 		sum.Plain += int64(len(plain))
 		a.addFile(path.Join(base, plainName(name)), plain, 0o644)
+		if err := a.addFirmware(src, plain); err != nil {
+			return Summary{}, fmt.Errorf("add firmware of %s: %w", name, err)
+		}
 	}
 
 	for _, t := range set.tables {
 		a.addFile(path.Join(base, t.name), t.content, 0o644)
 	}
 
+	if _, err := w.Write(src.Microcode); err != nil {
+		return Summary{}, fmt.Errorf("write microcode: %w", err)
+	}
+
 	return sum, a.write(w)
+}
+
+// addFirmware adds the files that a module names and that there are.
+func (a *archive) addFirmware(src Source, module []byte) error {
+	if src.Firmware == nil {
+		return nil
+	}
+
+	info, err := drivers.ParseInfo(module)
+	if err != nil {
+		return err
+	}
+
+	for _, name := range info["firmware"] {
+		files, err := src.Firmware(name)
+		if err != nil {
+			return err
+		}
+		for _, file := range slices.Sorted(maps.Keys(files)) {
+			a.addFile(path.Join("lib/firmware", file), files[file], 0o644)
+		}
+	}
+
+	return nil
 }
 
 // archive collects records; parents are made on demand.
 type archive struct {
 	records []cpio.Record
-	dirs    map[string]bool
+	dirs    map[string]bool // what is there, directories and files
 }
 
 func (a *archive) mkdir(p string) {
@@ -87,6 +124,10 @@ func (a *archive) mkdir(p string) {
 }
 
 func (a *archive) addFile(p string, content []byte, perm uint64) {
+	if a.dirs[p] { // a file that several modules name
+		return
+	}
+	a.dirs[p] = true
 	a.mkdir(path.Dir(p))
 	a.records = append(a.records, cpio.StaticFile(p, string(content), perm))
 }

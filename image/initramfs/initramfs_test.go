@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/u-root/u-root/pkg/cpio"
 	"github.com/ulikunitz/xz"
+
+	"firstlight.dev/firstlight/image/drivers/moduletest"
 )
 
 func packed(t *testing.T, content string) []byte {
@@ -91,6 +93,38 @@ kernel/lib/crc16.ko:
 	for _, name := range []string{"dev/console", "proc", "sys", "run", "sysroot"} {
 		assert.Contains(t, files, name)
 	}
+}
+
+// What a driver of the boot disk loads is there with it, and microcode is where the kernel looks for it.
+func TestFirmwareAndMicrocodeAreInFrontOfTheRoot(t *testing.T) {
+	k := kernel(t)
+	k["kernel/drivers/scsi/sd_mod.ko"] = &fstest.MapFile{Data: moduletest.Module("firmware=isci.bin", "firmware=none.bin")}
+	for _, other := range []string{"fs/ext4/ext4", "lib/crc16", "fs/jbd2/jbd2", "drivers/scsi/scsi_mod"} {
+		k["kernel/"+other+".ko.xz"] = &fstest.MapFile{Data: packed(t, string(moduletest.Module("license=GPL")))}
+	}
+	microcode := strings.Repeat("code", 128)
+	var b bytes.Buffer
+	_, err := Build(&b, Source{
+		Init:      []byte("#!init"),
+		Release:   "6.12.1",
+		Modules:   k,
+		Microcode: []byte(microcode),
+		Firmware: func(name string) (map[string][]byte, error) {
+			if name == "isci.bin" {
+				return map[string][]byte{"isci.bin.xz": []byte("firmware")}, nil
+			}
+			return nil, nil
+		},
+	})
+	require.NoError(t, err)
+	rest, ok := bytes.CutPrefix(b.Bytes(), []byte(microcode))
+	require.True(t, ok)
+	z, err := zstd.NewReader(bytes.NewReader(rest))
+	require.NoError(t, err)
+	defer z.Close()
+	plain, err := io.ReadAll(z)
+	require.NoError(t, err)
+	assert.Equal(t, "firmware", records(t, plain)["lib/firmware/isci.bin.xz"])
 }
 
 func TestBuildRefusesWhatIsNoKernel(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"firstlight.dev/firstlight/image/firmware"
 	"firstlight.dev/firstlight/image/tree"
 )
 
@@ -45,21 +46,43 @@ func WriteWithKernel(root *tree.Tree, kernel, init, dir string) error {
 	}
 
 	release := strings.TrimPrefix(path.Base(found), "vmlinuz-")
-	source := Source{Init: program, Release: release, Modules: root.FS("/usr/lib/modules/" + release)}
+	source := Source{
+		Init:     program,
+		Release:  release,
+		Modules:  root.FS("/usr/lib/modules/" + release),
+		Firmware: func(name string) (map[string][]byte, error) { return firmware.Files(root, name) },
+	}
+	if root.Get(firmware.MicrocodePath) != nil {
+		if source.Microcode, err = root.ReadFile(firmware.MicrocodePath); err != nil {
+			return fmt.Errorf("take microcode: %w", err)
+		}
+	}
+
 	return writeFile(filepath.Join(dir, InitramfsFile), func(w io.Writer) error {
 		_, err := Build(w, source)
 		return err
 	})
 }
 
-// WriteTree writes a whole root to a file, as two archives one behind the other, which the kernel unpacks one over
-// the other (Linux, Documentation/driver-api/early-userspace/buffer-format.rst): first, as they are, the files that
-// are compressed already, and then the rest, compressed. What lies as it is can be shared with a root that has
-// the same files.
+// WriteTree writes a whole root to a file, as archives one behind the other, which the kernel unpacks one over the
+// other (Linux, Documentation/driver-api/early-userspace/buffer-format.rst): first, as they are, the archive of
+// microcode and the files that are compressed already, and then the rest, compressed. What lies as it is can be
+// shared with a root that has the same files.
 func WriteTree(root *tree.Tree, file string) error {
 	return writeFile(file, func(w io.Writer) error {
-		modules, rest := root.Divide(isCompressed)
 		counted := &counter{w: w}
+		if root.Get(firmware.MicrocodePath) != nil {
+			microcode, err := root.ReadFile(firmware.MicrocodePath)
+			if err != nil {
+				return err
+			}
+			if _, err := counted.Write(microcode); err != nil {
+				return err
+			}
+		}
+
+		modules, rest := root.Divide(isCompressed)
+		rest.Remove(firmware.MicrocodePath)
 		if err := modules.WriteCpio(counted); err != nil {
 			return err
 		}
@@ -90,8 +113,11 @@ func newCompressor(w io.Writer, level zstd.EncoderLevel) (*zstd.Encoder, error) 
 	return zstd.NewWriter(w, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))
 }
 
-// isCompressed picks the kernel's modules as Debian has them.
-func isCompressed(name string) bool { return strings.HasSuffix(name, ".ko.xz") }
+// isCompressed picks the kernel's modules as Debian has them, and firmware.
+func isCompressed(name string) bool {
+	return strings.HasSuffix(name, ".ko.xz") ||
+		strings.HasPrefix(path.Join("/", name), firmware.Dir+"/") && strings.HasSuffix(name, ".xz")
+}
 
 // padding is where the second archive may begin: the kernel wants 4, other programs 512.
 const padding = 512

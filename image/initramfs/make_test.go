@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/u-root/u-root/pkg/cpio"
 
+	"firstlight.dev/firstlight/image/firmware"
 	"firstlight.dev/firstlight/image/tree"
 )
 
@@ -33,7 +35,16 @@ func records(t *testing.T, archive []byte) map[string]string {
 func TestDriversLieInARamdiskAsTheyAre(t *testing.T) {
 	r := tree.New(1)
 	const driver = "/usr/lib/modules/6/kernel/a.ko.xz"
-	for p, text := range map[string]string{driver: "packed", "/usr/lib/modules/6/modules.dep": "a", "/init": "#!"} {
+	const loaded = firmware.Dir + "/ice.pkg.xz"
+	microcode := strings.Repeat("microcode: not an archive, so that it is seen where it lies, as it is. ", 1024)
+	for p, text := range map[string]string{
+		driver:                           "packed",
+		loaded:                           "packed too",
+		firmware.MicrocodePath:           microcode,
+		firmware.Dir + "/README":         "plain",
+		"/usr/lib/modules/6/modules.dep": "a",
+		"/init":                          "#!",
+	} {
 		require.NoError(t, r.File(p, 0o755, tree.Bytes(text), "test"))
 	}
 	require.NoError(t, r.Link("/lib", "usr/lib", "test"))
@@ -49,10 +60,15 @@ func TestDriversLieInARamdiskAsTheyAre(t *testing.T) {
 	archive := archives[0]
 	assert.Equal(t, archive, archives[1])
 
+	assert.True(t, bytes.HasPrefix(archive, []byte(microcode)), "the kernel looks for it at the beginning")
+	archive = archive[len(microcode):]
 	first := records(t, archive)
 	assert.Equal(t, "packed", first[driver[1:]])
-	assert.Equal(t, []string{".", "usr", "usr/lib", "usr/lib/modules", "usr/lib/modules/6", "usr/lib/modules/6/kernel", driver[1:]},
-		slices.Sorted(maps.Keys(first)), "with the directories above, in their order, and nothing else")
+	assert.Equal(t, "packed too", first[loaded[1:]])
+	assert.Equal(t, []string{
+		".", "usr", "usr/lib", "usr/lib/firmware", loaded[1:],
+		"usr/lib/modules", "usr/lib/modules/6", "usr/lib/modules/6/kernel", driver[1:],
+	}, slices.Sorted(maps.Keys(first)), "with the directories above, in their order, and nothing else")
 
 	at := bytes.Index(archive, []byte{0x28, 0xb5, 0x2f, 0xfd})
 	require.Positive(t, at)
@@ -67,4 +83,6 @@ func TestDriversLieInARamdiskAsTheyAre(t *testing.T) {
 	assert.Equal(t, "#!", second["init"])
 	assert.Equal(t, "usr/lib", second["lib"])
 	assert.Contains(t, second, "usr/lib/modules/6/kernel")
+	assert.NotContains(t, second, firmware.MicrocodePath[1:])
+	assert.Contains(t, second, "usr/lib/firmware/README")
 }

@@ -147,6 +147,7 @@ func (c *checker) checkRoot(root *Root) {
 		}
 	}
 
+	c.checkFirmware(root)
 	if !slices.Contains([]string{"", VariantEssential, VariantUnpacked}, root.Variant) {
 		c.report(root.Pos, "variant %q is unknown; write %s or %s", root.Variant, VariantEssential, VariantUnpacked)
 	}
@@ -171,6 +172,23 @@ func (c *checker) checkRoot(root *Root) {
 	}
 
 	c.checkTree(root.Pos, root.Overlays, root.Programs, root.Links, root.Dirs)
+}
+
+// checkFirmware holds where a root's firmware comes from to a root that is nothing but packages.
+func (c *checker) checkFirmware(root *Root) {
+	if root.Firmware == "" {
+		return
+	}
+
+	from := c.Root(root.Firmware)
+	switch {
+	case from == nil:
+		c.report(root.Pos, "firmware: root %q is not among roots; add it there", root.Firmware)
+	case from.Variant != VariantUnpacked:
+		c.report(root.Pos, "firmware: root %q must have variant %s", root.Firmware, VariantUnpacked)
+	case root.Variant == VariantUnpacked:
+		c.report(root.Pos, "firmware: a root of variant %s has no drivers that are installed", VariantUnpacked)
+	}
 }
 
 // checkTree checks what roots and images have in common.

@@ -79,6 +79,7 @@ type Root struct {
 	Variant  string            `yaml:"variant"`  // essential when empty
 	Packages []string          `yaml:"packages"` // Debian packages; what they depend on comes along, what they recommend does not
 	Unpack   []string          `yaml:"unpack"`   // Debian packages unpacked over the tree without what they depend on, scripts not run
+	Firmware string            `yaml:"firmware"` // the unpacked root whose packages have the firmware that its drivers name
 	Omit     []string          `yaml:"omit"`     // omissions, whose paths are excluded too
 	Exclude  []string          `yaml:"exclude"`  // dpkg path patterns that are never unpacked
 	Include  []string          `yaml:"include"`  // dpkg path patterns kept though excluded

@@ -61,6 +61,16 @@ func DebianLicense(copyright []byte) string {
 	return strings.Join(all, " AND ")
 }
 
+// PackageLicense is DebianLicense of a package of a section. Firmware has its maker's own licence, which a file that is
+// not machine-readable gives in full: it is named after the package, whose copyright file has it.
+func PackageLicense(name, section string, copyright []byte) string {
+	license := DebianLicense(copyright)
+	if license == NoAssertion && strings.HasPrefix(section, "non-free-firmware/") {
+		return spdxName(name)
+	}
+	return license
+}
+
 // debianExpression turns "GPL-2+ or Artistic" into "GPL-2.0-or-later OR Artistic-1.0-Perl".
 func debianExpression(value string) string {
 	value = strings.TrimSpace(strings.ReplaceAll(value, ",", " "))

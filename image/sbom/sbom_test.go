@@ -77,3 +77,10 @@ func FuzzDebianLicense(f *testing.F) {
 		assert.NotContains(t, got, "\n")
 	})
 }
+
+// A licence that no one else has is named after the package whose copyright file gives it.
+func TestFirmwareHasALicence(t *testing.T) {
+	text := []byte("This package was debianized by someone.\n\nRedistribution and use in binary form are permitted.\n")
+	assert.Equal(t, "LicenseRef-Debian-intel-microcode", sbom.PackageLicense("intel-microcode", "non-free-firmware/admin", text))
+	assert.Equal(t, sbom.NoAssertion, sbom.PackageLicense("tool", "admin", text))
+}

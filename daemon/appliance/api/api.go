@@ -22,7 +22,7 @@ import (
 	"firstlight.dev/firstlight/pxe/limit"
 )
 
-// Server answers GET /v1/status, GET /v1/why, GET /v1/records, POST /v1/reload, POST /v1/adopt and
+// Server answers GET /v1/status, GET /v1/why, GET /v1/records, GET /v1/unknown, POST /v1/reload, POST /v1/adopt and
 // POST /v1/bmc/trust.
 type Server struct {
 	Socket   string                 // path; status.SocketPath on the appliance
@@ -33,6 +33,8 @@ type Server struct {
 	// Adopt takes nodes into service as they are, all that wait for it if none is named. It returns those that it
 	// took, also with an error, which says of each other why not.
 	Adopt func(nodes []string) (adopted []string, err error)
+	// Unknown are the machines that neither the site nor a host names.
+	Unknown func() []status.UnknownMachine
 	// TrustBMC accepts the certificate that the BMC of a node shows in place of the pinned one, if it has this
 	// fingerprint or if none is given. It returns the one before and the one that is trusted now.
 	TrustBMC func(node, fingerprint string) (before, now string, err error)
@@ -89,6 +91,13 @@ func (s *Server) handler() http.Handler {
 			records = append(records, s.Records()...)
 		}
 		writeJSON(w, records)
+	})
+	mux.HandleFunc("GET /v1/unknown", func(w http.ResponseWriter, _ *http.Request) {
+		machines := []status.UnknownMachine{}
+		if s.Unknown != nil {
+			machines = append(machines, s.Unknown()...)
+		}
+		writeJSON(w, machines)
 	})
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, _ *http.Request) {
 		s.Log.Info("reload asked")
@@ -180,6 +189,21 @@ func (c Client) Get(ctx context.Context, path string) ([]byte, error) {
 func (c Client) Reload(ctx context.Context) error {
 	_, err := c.do(ctx, http.MethodPost, "/v1/reload")
 	return err
+}
+
+// Unknown asks for the machines that neither the site nor a host names.
+func (c Client) Unknown(ctx context.Context) ([]status.UnknownMachine, error) {
+	body, err := c.do(ctx, http.MethodGet, "/v1/unknown")
+	if err != nil {
+		return nil, err
+	}
+
+	var all []status.UnknownMachine
+	if err := json.Unmarshal(body, &all); err != nil {
+		return nil, fmt.Errorf("read unknown machines: %w", err)
+	}
+
+	return all, nil
 }
 
 // Trust is what became of TrustBMC: SHA-256 digests of certificates.

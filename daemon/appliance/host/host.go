@@ -76,7 +76,7 @@ func (h *Host) Notes() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []string
-	for _, topic := range []string{"storage", "clock", "ssh"} {
+	for _, topic := range []string{"storage", "clock", "devices", "ssh"} {
 		if n := h.notes[topic]; n != "" {
 			all = append(all, n)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/stick"
 )
@@ -84,4 +85,10 @@ func TestDataIsNotWritten(t *testing.T) {
 	after, err := os.ReadFile(image)
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(before, after), "DATA was written to")
+}
+
+// TestDataIsOnlyReadBeforeTheRootRuns: nothing is written to DATA by who only wants the machine's identity.
+func TestDataIsOnlyReadBeforeTheRootRuns(t *testing.T) {
+	const want = unix.MS_RDONLY | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOSUID
+	assert.EqualValues(t, want, dataFlags)
 }

@@ -188,8 +188,7 @@ func mountSite(boot stick.BootInfo) error {
 		return fmt.Errorf("mount site: %s has no partition %s", boot.Disk.Path, stick.PartitionSite)
 	}
 	return mountAt(
-		part.Path, stick.SiteDir, "vfat", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOSUID,
-		"umask=0077,utf8",
+		part.Path, stick.SiteDir, "vfat", siteFlags, "umask=0077,utf8",
 	)
 }
 

@@ -39,6 +39,7 @@ func cases() []testCase {
 		{"Pause", testPause},
 		{"NodeReuse", testNodeReuse},
 		{"Blocks", testBlocks},
+		{"Data", testData},
 	}
 }
 
@@ -140,6 +141,13 @@ func testOrderOfEvents(t *testing.T, r *rig) {
 	n := &corev1.Node{}
 	require.NoError(t, r.nodes.Get(t.Context(), key(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}), n))
 	assert.Equal(t, "metal3://metal3/host-2/cp0", n.Spec.ProviderID)
+
+	// The providerID made a generation of its own, which the conditions say that they are of.
+	r.round()
+	m = r.machine("cp0")
+	for _, c := range m.Status.Conditions {
+		assert.Equal(t, m.Generation, c.ObservedGeneration, c.Type)
+	}
 
 	// Nothing is written when nothing changes.
 	version := r.machine("cp0").ResourceVersion + r.host("host-2").ResourceVersion

@@ -148,6 +148,9 @@ func (r *rig) controllers() []controllerOf {
 	return []controllerOf{
 		{&Clusters{r.Provider}, &v1beta2.Metal3ClusterList{}},
 		{&Machines{r.Provider}, &v1beta2.Metal3MachineList{}},
+		{&Templates{r.Provider}, &v1beta2.Metal3DataTemplateList{}},
+		{&Datas{r.Provider}, &v1beta2.Metal3DataList{}},
+		{&Pools{r.Provider}, &v1alpha1.IPPoolList{}},
 	}
 }
 

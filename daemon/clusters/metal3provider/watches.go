@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider/choice"
+	"firstlight.dev/firstlight/daemon/clusters/metal3provider/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider/v1beta2"
 )
 
@@ -38,6 +40,8 @@ func Add(m manager.Manager, log *slog.Logger) error {
 var needed = []schema.GroupVersionKind{
 	clusterv1.GroupVersion.WithKind("Cluster"),
 	clusterv1.GroupVersion.WithKind("Machine"),
+	ipamv1.GroupVersion.WithKind("IPAddressClaim"),
+	v1alpha1.GroupVersion.WithKind("IPPool"),
 	v1beta2.GroupVersion.WithKind("Metal3Cluster"),
 	v1beta2.GroupVersion.WithKind("Metal3Machine"),
 }
@@ -94,7 +98,56 @@ func addControllers(m manager.Manager, p *Provider) error {
 		return fmt.Errorf("make controller of Metal3Machines: %w", err)
 	}
 
+	return addDataControllers(m, p)
+}
+
+func addDataControllers(m manager.Manager, p *Provider) error {
+	err := builder.ControllerManagedBy(m).Named("metal3datatemplate").
+		For(&v1beta2.Metal3DataTemplate{}).
+		Watches(&v1beta2.Metal3DataClaim{}, handler.EnqueueRequestsFromMapFunc(templateOf)).
+		Watches(&v1beta2.Metal3Data{}, handler.EnqueueRequestsFromMapFunc(templateOf)).
+		Complete(&Templates{p})
+	if err != nil {
+		return fmt.Errorf("make controller of Metal3DataTemplates: %w", err)
+	}
+
+	err = builder.ControllerManagedBy(m).Named("metal3data").
+		For(&v1beta2.Metal3Data{}).
+		Owns(&ipamv1.IPAddressClaim{}).
+		Complete(&Datas{p})
+	if err != nil {
+		return fmt.Errorf("make controller of Metal3Data: %w", err)
+	}
+
+	err = builder.ControllerManagedBy(m).Named("ippool").
+		For(&v1alpha1.IPPool{}).
+		Watches(&ipamv1.IPAddressClaim{}, handler.EnqueueRequestsFromMapFunc(poolOf)).
+		Complete(&Pools{p})
+	if err != nil {
+		return fmt.Errorf("make controller of IPPools: %w", err)
+	}
+
 	return nil
+}
+
+// templateOf is the template that a claim or data is of.
+func templateOf(_ context.Context, o client.Object) []reconcile.Request {
+	switch o := o.(type) {
+	case *v1beta2.Metal3DataClaim:
+		return request(o.Namespace, o.Spec.Template.Name)
+	case *v1beta2.Metal3Data:
+		return request(o.Namespace, o.Spec.Template.Name)
+	}
+	return nil
+}
+
+// poolOf is the IPPool that a claim asks.
+func poolOf(_ context.Context, o client.Object) []reconcile.Request {
+	c, ok := o.(*ipamv1.IPAddressClaim)
+	if !ok || !isOfPool(c.Spec.PoolRef, c.Spec.PoolRef.Name) {
+		return nil
+	}
+	return request(c.Namespace, c.Spec.PoolRef.Name)
 }
 
 // infraOfCluster is the Metal3Cluster of a Cluster.

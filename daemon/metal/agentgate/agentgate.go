@@ -61,6 +61,8 @@ type Gate struct {
 	Owner func(mac string) string
 	// WithoutMAC reports whether a host that has no MAC yet has its BMC at an address: Ironic finds such a host by it.
 	WithoutMAC func(bmc string) bool
+	// Inspected gets the inventory of a machine that no host stands for, by the MAC that it booted from.
+	Inspected func(mac string, said map[string]any)
 	// MayWrite says why a host's disk may not be written to; "" if it may. An error is no answer yet.
 	MayWrite func(ctx context.Context, host string, asked WriteRequest) (refusal string, err error)
 	// Machines knows who has which address.

@@ -171,6 +171,7 @@ func (g *Gate) readBody(
 
 	if refusal == nil && v.Boot.Host == "" && !slices.ContainsFunc(inventoryBMCs(said), g.WithoutMAC) {
 		refusal = &Refusal{Reason: ReasonUnknown}
+		g.Inspected(v.Boot.MAC, said)
 	}
 
 	if refusal != nil {

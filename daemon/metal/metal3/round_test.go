@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 
@@ -84,4 +85,25 @@ func TestARoundWithoutNewsIsTwoRequests(t *testing.T) {
 
 	require.NoError(t, api.Delete(t.Context(), nodes[3].User))
 	assert.Equal(t, map[string]int{"list": 2, "apply": 3}, round(), "a secret that somebody deleted")
+}
+
+// TestSecretsAreThereBeforeTheirHost: Metal3 takes a host whose Secrets are missing for a wrong one.
+func TestSecretsAreThereBeforeTheirHost(t *testing.T) {
+	scheme, err := Scheme()
+	require.NoError(t, err)
+	var kinds []string
+	record := interceptor.Funcs{Apply: func(
+		ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption,
+	) error {
+		kinds = append(kinds, o.(interface{ GetKind() string }).GetKind())
+		return c.Apply(ctx, o, opts...)
+	}}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithInterceptorFuncs(record).Build()
+	log := slog.New(slog.DiscardHandler)
+	s := Reconciler{Client: api, Backups: Backups{Dir: t.TempDir(), Log: log}, Log: log}
+	all, err := s.Reconcile(t.Context(), []NodeObjects{handoverOf("node-1")})
+	require.NoError(t, err)
+	require.NoError(t, JoinErrors(all))
+	require.Greater(t, len(kinds), 1)
+	assert.Equal(t, slices.Index(kinds, "BareMetalHost"), len(kinds)-1, "%v", kinds)
 }

@@ -40,6 +40,7 @@ func (p *Provisioner) newGate() *agentgate.Gate {
 		Host:       p.gateHost,
 		Owner:      p.bootOwner,
 		WithoutMAC: p.hasHostWithoutMAC,
+		Inspected:  func(mac string, said map[string]any) { p.Unknown.Add(mac, said, time.Now()) },
 		MayWrite:   p.mayWrite,
 		Machines:   p.Boot,
 		IsInside:   func(from netip.Addr) bool { return isInside(from, p.Site()) },

@@ -27,6 +27,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
 	"firstlight.dev/firstlight/daemon/metal/standinbmc"
+	"firstlight.dev/firstlight/daemon/metal/unknown"
 	"firstlight.dev/firstlight/daemon/metal/verify"
 )
 
@@ -62,6 +63,7 @@ type Provisioner struct {
 	Pins    *bmctrust.Pins     // the certificates of their BMCs
 
 	Forwarder *bmctrust.Forwarder // by which Ironic speaks to them
+	Unknown   *unknown.Machines   // what machines said of themselves that no one names
 
 	permits *permits      // what may be written to hosts
 	changed chan struct{} // a host did, or what is known of one
@@ -92,7 +94,7 @@ func New(d Deps) *Provisioner {
 	p.hostSecrets = metal3.SecretBackups{Dir: vault.SecretDir + "/hosts"}
 	p.StandIn = &standinbmc.Server{Dir: vault.SecretDir + "/standinbmc", Log: d.Log}
 	p.Pins = &bmctrust.Pins{Dir: certificateDir, CA: func() site.Certificates { return p.Site().BMC.CA }, Log: d.Log}
-	p.Forwarder = p.newForwarder()
+	p.Forwarder, p.Unknown = p.newForwarder(), p.newUnknown()
 	p.Hosts.WithoutBMC = p.nodeWithoutBMC
 	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}

@@ -59,6 +59,15 @@ func (r Root) bootstrap(ctx context.Context, out string) error {
 		args = append(args, "--dpkgopt=path-include="+pattern)
 	}
 
+	// Before the kernel, whose scripts make an initramfs with the drivers of disks and networks.
+	if r.Firmware != "" {
+		firmware := filepath.Join(dir, "firmware.tar")
+		if err := copyFile(firmware, r.Firmware); err != nil {
+			return fmt.Errorf("make root: copy firmware: %w", err)
+		}
+		args = append(args, "--essential-hook=tar-in "+firmware+" /")
+	}
+
 	for i, hook := range r.Hooks {
 		script, err := os.ReadFile(hook)
 		if err != nil {
@@ -102,6 +111,15 @@ func (r Root) bootstrap(ctx context.Context, out string) error {
 	}
 
 	return nil
+}
+
+// copyFile copies a file to where every user may read it.
+func copyFile(to, from string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o644)
 }
 
 // makeRepository makes a directory that apt reads as an archive with exactly these packages.

@@ -26,6 +26,7 @@ type Root struct {
 	Exclude  []string          // dpkg path patterns
 	Include  []string
 	Hooks    []string // shell scripts run inside the tree
+	Firmware string   // a tar of firmware, which is there before the kernel is installed; empty for none
 	Epoch    int64    // no file is younger
 	Log      io.Writer
 }

@@ -14,6 +14,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/disk/mkfs"
+	"firstlight.dev/firstlight/image/firmware"
 	"firstlight.dev/firstlight/image/tree"
 )
 
@@ -101,8 +102,13 @@ func grubConfig(t *tree.Tree, rootUUID, cmdline string) ([]byte, error) {
 		return nil, err
 	}
 
+	archives := path.Join("/", initrd)
+	if t.Get(firmware.MicrocodePath) != nil { // before all else
+		archives = firmware.MicrocodePath + " " + archives
+	}
+
 	return fmt.Appendf([]byte(text), "linux %s root=UUID=%s %s\ninitrd %s\nboot\n",
-		path.Join("/", kernel), rootUUID, cmdline, path.Join("/", initrd)), nil
+		path.Join("/", kernel), rootUUID, cmdline, archives), nil
 }
 
 // uuid derives an identity that is the same in every build (RFC 9562 §5.8, version 8).

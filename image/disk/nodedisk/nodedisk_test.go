@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/image/firmware"
 	"firstlight.dev/firstlight/image/tree"
 )
 
@@ -18,6 +19,10 @@ func TestGrubConfig(t *testing.T) {
 	text, err := grubConfig(tr, "u", "quiet")
 	require.NoError(t, err)
 	assert.Equal(t, "search --no-floppy --fs-uuid --set=root u\nlinux /boot/vmlinuz-6 root=UUID=u quiet\ninitrd /boot/initrd.img-6\nboot\n", string(text))
+	require.NoError(t, tr.File(firmware.MicrocodePath, 0o644, nil, "t"))
+	text, err = grubConfig(tr, "u", "quiet")
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "\ninitrd /usr/lib/firmware/microcode.cpio /boot/initrd.img-6\n", "microcode comes first")
 	require.NoError(t, tr.File("/boot/grub/grub.cfg", 0o644, nil, "t"))
 	text, err = grubConfig(tr, "u", "")
 	require.NoError(t, err)

@@ -38,6 +38,7 @@ func Finders() []Finder {
 		{"images", findImages},     // images that manifests name
 		{"layout", findLayout},     // blobs of the OCI layout
 		{"extents", findExtents},   // what disk images and ramdisks share with the root
+		{"firmware", findFirmware}, // files that drivers load into devices
 		{"packages", findPackages}, // Debian packages that nodes are given, and what those need
 	}
 }

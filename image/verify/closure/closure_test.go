@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/image/drivers/moduletest"
 	"firstlight.dev/firstlight/image/verify/closure"
 )
 
@@ -25,6 +26,8 @@ const (
 	images   = "usr/share/firstlight/images/"
 	disk     = images + "os/disk.raw"
 	packages = "usr/share/firstlight/packages/"
+	modules  = "usr/lib/modules/6/"
+	firmware = "usr/lib/firmware/"
 	etc      = "etc/systemd/system/"
 	lib      = "usr/lib/systemd/system/"
 )
@@ -79,6 +82,10 @@ func whole() fstest.MapFS {
 	tree[packages+"Packages"] = file("Package: tool\nHomepage: https://example.com/\nPre-Depends: base\nDepends: gone | libtool1:any (>= 2), awk\nDescription: x\n Depends: prose\nFilename: tool_1_all.deb\nSize: 4\n\n" +
 		"Package: libtool1\nFilename: libtool1_2_all.deb\nSize: 3\n\nPackage: base\nProvides: sh (= 1), awk\nFilename: base_1_all.deb\nSize: 3\n")
 	tree[packages+"tool_1_all.deb"], tree[packages+"libtool1_2_all.deb"], tree[packages+"base_1_all.deb"] = file("tool"), file("lib"), file("awk")
+	tree[modules+"kernel/drivers/net/ice.ko"] = prog(string(moduletest.Module("firmware=intel/ice.pkg")))
+	tree[modules+"kernel/drivers/scsi/wd719x.ko"] = prog(string(moduletest.Module("firmware=wd719x-risc.bin")))
+	tree[firmware+"intel/ice.pkg.xz"], tree[firmware+"intel/ice-1.pkg.xz"] = link("ice-1.pkg.xz"), file("x")
+	tree[firmware+"microcode.cpio"] = file("x")
 	withImage(tree, "firstlight.internal/pause:3")
 	tree[disk+".own"], tree[disk+".extents"] = file("disk:\x00\x00"), file("5 2 1 \"usr/share/firstlight/app/driver\"\n")
 	tree["usr/share/firstlight/app/driver"] = file("a driver")
@@ -156,6 +163,10 @@ func TestEachKindOfMissIsNamed(t *testing.T) {
 			withImage(f, "firstlight.internal/pause:3", "firstlight.internal/kube-apiserver:v1", "firstlight.internal/kube-controller-manager:v1",
 				"firstlight.internal/kube-scheduler:v1", "firstlight.internal/kube-proxy:v2", "firstlight.internal/coredns:v1", "firstlight.internal/etcd:v1")
 		}, "/usr/bin/kubeadm: one version of Kubernetes; the images have several: kube-proxy:v2, kube-scheduler:v1"},
+		{"firmware of a driver", func(f fstest.MapFS) { delete(f, firmware+"intel/ice-1.pkg.xz") },
+			"/" + modules + "kernel/drivers/net/ice.ko: the firmware /usr/lib/firmware/intel/ice.pkg"},
+		{"microcode", func(f fstest.MapFS) { delete(f, firmware+"microcode.cpio") },
+			"/usr/lib/modules/6: the microcode of processors, /usr/lib/firmware/microcode.cpio"},
 		{"program of a unit", func(f fstest.MapFS) { f[unit] = file("[Service]\nExecStart=/usr/bin/firstlightq\n") },
 			"/" + unit + ":2: ExecStart=/usr/bin/firstlightq: no such program"},
 		{"program not executable", func(f fstest.MapFS) { f["usr/bin/firstlightd"].Mode = 0o644 },
@@ -171,6 +182,9 @@ func TestEachKindOfMissIsNamed(t *testing.T) {
 		}, "/" + lib + "multi-user.target.d/50-firstlight.conf:2: After=gone.target: no such unit"},
 		{"timer without service", func(f fstest.MapFS) { f[lib+"firstlight-x.timer"] = file("[Timer]\nOnBootSec=1\n") },
 			"firstlight-x.timer: it starts firstlight-x.service: no such unit"},
+		{"page of a unit", func(f fstest.MapFS) {
+			f[unit] = file("[Unit]\nDocumentation=https://example.com/x file:///usr/share/doc/firstlight/boot.md\n")
+		}, "/" + unit + ":2: path /usr/share/doc/firstlight/boot.md is not in the root"},
 		{"path in a script", func(f fstest.MapFS) {
 			f["usr/lib/firstlight/script"] = prog("#!/bin/sh\n. /usr/lib/firstlight/lib.sh\n")
 		},

@@ -41,8 +41,9 @@ func isRuntimePath(name string) bool {
 }
 
 // absolutePath finds paths in directories that the image fills. The character before must
-// not make it the tail of something longer, such as an address or a variable's directory.
-var absolutePath = regexp.MustCompile(`(?:^|[\s"'=:,\[(>@!+-])(/(?:usr|bin|sbin|lib|lib64|etc|opt|boot)/[A-Za-z0-9_./@%*?$\\{}+~-]+)`)
+// not make it the tail of something longer, such as an address or a variable's directory; an address of a file, as
+// Documentation= of a unit has it, is one.
+var absolutePath = regexp.MustCompile(`(?:^|[\s"'=:,\[(>@!+-]|file://)(/(?:usr|bin|sbin|lib|lib64|etc|opt|boot)/[A-Za-z0-9_./@%*?$\\{}+~-]+)`)
 
 // findPaths wants every absolute path below /usr, /etc and the like that our units,
 // scripts and settings name. Patterns and paths with variables cannot be decided and are

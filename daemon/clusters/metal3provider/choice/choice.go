@@ -99,7 +99,7 @@ func Choose(hosts []metal3api.BareMetalHost, r Request) Outcome {
 		return chooseKept(kept, r, out)
 	}
 
-	if h := favorite(inDomain(free, r.FailureDomain), r.UID); h != nil {
+	if h := pickPreferred(inDomain(free, r.FailureDomain), r.UID); h != nil {
 		return Outcome{Host: h.Name}
 	}
 
@@ -117,7 +117,7 @@ func chooseKept(kept []*metal3api.BareMetalHost, r Request, out Outcome) Outcome
 		}
 	}
 
-	if h := favorite(inDomain(ready, r.FailureDomain), r.UID); h != nil {
+	if h := pickPreferred(inDomain(ready, r.FailureDomain), r.UID); h != nil {
 		return Outcome{Host: h.Name, Reused: true}
 	}
 
@@ -142,9 +142,9 @@ func inDomain(hosts []*metal3api.BareMetalHost, domain string) []*metal3api.Bare
 	return there
 }
 
-// favorite is the host that a machine likes best: always the same one of the same hosts, and for another machine
+// pickPreferred is the host that a machine likes best: always the same one of the same hosts, and for another machine
 // most likely another one (rendezvous hashing). nil if there are none.
-func favorite(hosts []*metal3api.BareMetalHost, uid string) *metal3api.BareMetalHost {
+func pickPreferred(hosts []*metal3api.BareMetalHost, uid string) *metal3api.BareMetalHost {
 	var best *metal3api.BareMetalHost
 	var most uint64
 	for _, h := range hosts {

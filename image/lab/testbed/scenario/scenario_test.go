@@ -21,8 +21,10 @@ import (
 // Kind is what FIRSTLIGHT_TEST must contain, beside native, for the drills that take minutes.
 const kind = "fleet"
 
+func isFleet() bool { return slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), kind) }
+
 func need(t *testing.T) {
-	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), kind) {
+	if !isFleet() {
 		t.Skip("provisions fake servers for minutes; set FIRSTLIGHT_TEST=native," + kind)
 	}
 }

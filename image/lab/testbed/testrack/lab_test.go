@@ -228,12 +228,12 @@ func (r *room) ssh(command string) string {
 }
 
 // sshTo runs a command on a node as soon as it lets the appliance in, and trusts no other host key
-// than the one that was minted for it.
+// than the one that its ramdisk told.
 func (r *room) sshTo(n *node, command string) string {
 	r.t.Helper()
 	const script = `set -e
 dir=/var/lib/firstlight/ssh
-printf '%s %s\n' "$1" "$(ssh-keygen -y -f $dir/hosts/$1)" >/tmp/known-$1
+printf '%s %s\n' "$1" "$(cat $dir/known/$1.pub)" >/tmp/known-$1
 exec ssh -i $dir/id_ed25519 -o UserKnownHostsFile=/tmp/known-$1 -o HostKeyAlias=$1 -o StrictHostKeyChecking=yes \
 	-o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 firstlight@$2 "$0"`
 	for {

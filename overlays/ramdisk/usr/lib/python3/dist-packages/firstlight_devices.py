@@ -49,7 +49,8 @@ def device(path):
     """What is to be reported of a device; None if nothing is."""
     kind = value(path, "class")[2:]
     functions = value(path, "sriov_totalvfs")
-    if kind[:2] not in CLASSES:
+    # A virtual function waits for who asks for it.
+    if kind[:2] not in CLASSES or os.path.exists(os.path.join(path, "physfn")):
         return None
     driver = os.path.realpath(os.path.join(path, "driver"))
     found = {

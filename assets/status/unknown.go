@@ -1,0 +1,35 @@
+package status
+
+import "time"
+
+// UnknownMachine is a machine that neither the site nor a host names, as its own ramdisk described it. Nothing of it
+// is trusted; all of it is bounded and printable.
+type UnknownMachine struct {
+	MAC    string        `json:"mac"` // that it booted from, which the appliance saw itself
+	Time   time.Time     `json:"time"`
+	Model  string        `json:"model,omitempty"` // manufacturer and product
+	Serial string        `json:"serial,omitempty"`
+	CPUs   int           `json:"cpus,omitempty"` // threads
+	CPU    string        `json:"cpu,omitempty"`  // its model
+	Arch   string        `json:"arch,omitempty"`
+	Memory int64         `json:"memory,omitempty"` // bytes
+	BMC    string        `json:"bmc,omitempty"`    // address, as the machine's own interface to it says
+	Mode   string        `json:"bootMode,omitempty"`
+	Disks  []UnknownDisk `json:"disks,omitempty"`
+	NICs   []UnknownNIC  `json:"nics,omitempty"`
+}
+
+// UnknownDisk is one disk of an unknown machine.
+type UnknownDisk struct {
+	Name   string `json:"name"`
+	Model  string `json:"model,omitempty"`
+	Serial string `json:"serial,omitempty"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// UnknownNIC is one NIC of an unknown machine.
+type UnknownNIC struct {
+	Name string `json:"name"`
+	MAC  string `json:"mac"`
+	Link bool   `json:"link"`
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/appliance/api"
+	"firstlight.dev/firstlight/daemon/appliance/host"
+	"firstlight.dev/firstlight/daemon/appliance/storage"
+)
+
+func newSiteCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "site",
+		Short: "Show or replace site.yaml on the stick",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSiteShowCommand(), newSiteReplaceCommand())
+	return cmd
+}
+
+func newSiteShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show",
+		Short: "Print site.yaml as it is on the stick, with its passwords",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := readSite(filepath.Join(stick.SiteDir, host.SiteName), host.BakedSite)
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+}
+
+// readSite is the first of the documents that is there, as the daemon takes them.
+func readSite(paths ...string) ([]byte, error) {
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read site: %w", err)
+		}
+		return text, nil
+	}
+	return nil, errors.New("this appliance has no site.yaml; `firstlightd site replace -` reads one")
+}
+
+func newSiteReplaceCommand() *cobra.Command {
+	var socket string
+	write := func(text []byte) error { return storage.ReplaceSite(stick.SiteDir, host.SiteName, text) }
+	cmd := &cobra.Command{
+		Use:   "replace FILE|-",
+		Short: "Write another site.yaml to the stick and have it read",
+		Long: `Check a site document, write it to the stick, and have the daemon read it. A document with a mistake
+changes nothing. From a workstation, with the editor that is there:
+
+  ssh root@APPLIANCE firstlightd site show >site.yaml
+  ssh root@APPLIANCE firstlightd site replace - <site.yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := readDocument(cmd.InOrStdin(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := replaceSite(cmd.ErrOrStderr(), text, write); err != nil {
+				return err
+			}
+
+			if err := (api.Client{Socket: socket}).Reload(cmd.Context()); err != nil {
+				return fmt.Errorf("site.yaml is replaced, and read at the next start: %w", err)
+			}
+
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "site.yaml is replaced and in effect")
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
+	return cmd
+}
+
+// readDocument reads a file, or stdin for "-".
+func readDocument(stdin io.Reader, name string) ([]byte, error) {
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("read site: %w", err)
+		}
+		defer f.Close()
+		stdin = f
+	}
+
+	text, err := io.ReadAll(io.LimitReader(stdin, site.MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read site %s: %w", name, err)
+	}
+	if len(text) == 0 {
+		return nil, fmt.Errorf("read site %s: it is empty, and nothing is changed", name)
+	}
+
+	return text, nil
+}
+
+// replaceSite writes a document that has no mistakes; those of another one go to complaints, a line each.
+func replaceSite(complaints io.Writer, text []byte, write func([]byte) error) error {
+	_, problems := site.Load(host.SiteName, text)
+	if err := problems.Err(); err != nil {
+		fmt.Fprintln(complaints, err)
+		return errors.New("site.yaml on the stick is as it was")
+	}
+	return write(text)
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/api"
+	"firstlight.dev/firstlight/daemon/metal/unknown"
+)
+
+func newUnknownCommand() *cobra.Command {
+	var output commandline.Format
+	var socket string
+	cmd := &cobra.Command{
+		Use:   "unknown [MAC]",
+		Short: "Show machines that booted from the network and that neither site.yaml nor a host names",
+		Long: `Show machines that booted from the network and that neither site.yaml nor a host names.
+
+Their ramdisk said what they have; nothing of it is trusted, and nothing is written to them. Next to each are an entry
+for nodes of site.yaml and a BareMetalHost for kubectl apply, to have it installed. Those of the last three days are
+shown, since the appliance was switched on.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all, err := api.Client{Socket: socket}.Unknown(cmd.Context())
+			if err != nil {
+				return err
+			}
+
+			if len(args) == 1 {
+				mac := strings.ReplaceAll(strings.ToLower(args[0]), "-", ":")
+				all = slices.DeleteFunc(all, func(u status.UnknownMachine) bool { return u.MAC != mac })
+				if len(all) == 0 {
+					return fmt.Errorf("no unknown machine with the MAC %q was inspected", args[0])
+				}
+			}
+
+			if output == commandline.JSON {
+				return commandline.WriteJSON(cmd.OutOrStdout(), all)
+			}
+
+			writeUnknown(cmd.OutOrStdout(), all, time.Now())
+			return nil
+		},
+	}
+	output.Bind(cmd)
+	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
+	return cmd
+}
+
+func writeUnknown(w io.Writer, all []status.UnknownMachine, now time.Time) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "No unknown machine was inspected.")
+		return
+	}
+
+	for i, u := range all {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "%s  inspected %s ago\n", unknown.Text(u), now.Sub(u.Time).Round(time.Second))
+		fmt.Fprintf(w, "\nTo install it, add to nodes in site.yaml, with the BMC's user and password, and run firstlightd reload:\n\n%s",
+			unknown.SiteEntry(u))
+		if document := unknown.HostDocument(u); document != "" {
+			fmt.Fprintf(w, "\nor apply with kubectl:\n\n%s", document)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package storage
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestTheSiteIsReplacedOnAReadOnlyMount: it is written, and read-only again.
+func TestTheSiteIsReplacedOnAReadOnlyMount(t *testing.T) {
+	dir := t.TempDir()
+	require.ErrorContains(t, ReplaceSite(dir, "site.yaml", nil), "SITE is not mounted")
+	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), "ns") || os.Getuid() != 0 {
+		t.Skip("mounts in a namespace of its own: needs root and FIRSTLIGHT_TEST=ns")
+	}
+	runtime.LockOSThread() // never unlocked: the thread ends with the test, and its namespace with it
+	require.NoError(t, unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS))
+	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", siteFlags, ""))
+
+	path := filepath.Join(dir, "site.yaml")
+	for _, text := range []string{"name: first\n", "name: second\n"} {
+		require.NoError(t, ReplaceSite(dir, "site.yaml", []byte(text)))
+		is, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, text, string(is))
+		assert.ErrorIs(t, os.WriteFile(path, nil, 0o600), unix.EROFS)
+		var s unix.Statfs_t
+		require.NoError(t, unix.Statfs(dir, &s))
+		assert.EqualValues(t, siteFlags, s.Flags&siteFlags, "it may run or make devices now")
+	}
+	names, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, names, 1)
+	require.NoError(t, unix.Unmount(dir, 0))
+}

@@ -1,0 +1,126 @@
+package unknown
+
+import (
+	"fmt"
+	"strings"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+// Name is what a machine is called in what is to be pasted, until its owner finds a better one.
+func Name(u status.UnknownMachine) string {
+	return "node-" + strings.ReplaceAll(u.MAC, ":", "")[6:]
+}
+
+// SiteEntry is an entry of nodes in site.yaml. Whoever pastes it writes the BMC's user and password.
+func SiteEntry(u status.UnknownMachine) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "- name: %s # %s\n  macs: [%q]\n", Name(u), Summary(u), u.MAC)
+	if u.BMC != "" {
+		fmt.Fprintf(&b, "  bmc: {address: %q, username: USER, password: PASSWORD}\n", "ipmi://"+host(u.BMC))
+	}
+	if u.Mode == "bios" {
+		b.WriteString("  bootMode: legacy\n")
+	}
+	if len(u.Disks) > 1 && u.Disks[0].Serial != "" {
+		fmt.Fprintf(&b, "  rootDevice: {serialNumber: %q} # %s\n", u.Disks[0].Serial, diskText(u.Disks[0]))
+	}
+	return b.String()
+}
+
+// HostDocument is the Secret and the BareMetalHost of a machine, for kubectl apply; "" if its BMC is not known,
+// because Metal3 does nothing with a host that has none.
+func HostDocument(u status.UnknownMachine) string {
+	if u.BMC == "" {
+		return ""
+	}
+
+	name, mode := Name(u), "UEFI"
+	if u.Mode == "bios" {
+		mode = "legacy"
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: Secret
+metadata: {name: %[1]s-bmc-secret, namespace: metal3}
+stringData: {username: USER, password: PASSWORD}
+---
+apiVersion: metal3.io/v1alpha1
+kind: BareMetalHost
+metadata: {name: %[1]s, namespace: metal3}
+spec: # %[2]s
+  online: true
+  bootMACAddress: %[3]q
+  bootMode: %[4]s
+  bmc: {address: %[5]q, credentialsName: %[1]s-bmc-secret}
+`, name, Summary(u), u.MAC, mode, "ipmi://"+host(u.BMC))
+}
+
+// Summary is a machine in one line.
+func Summary(u status.UnknownMachine) string {
+	parts := []string{}
+	for _, part := range []string{u.Model, prefix("serial ", u.Serial)} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	if u.CPUs > 0 {
+		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%d CPUs %s", u.CPUs, u.Arch)))
+	}
+	if u.Memory > 0 {
+		parts = append(parts, fmt.Sprintf("%d GiB RAM", u.Memory>>30))
+	}
+	var bytes int64
+	for _, d := range u.Disks {
+		bytes += min(d.Bytes, 1<<50)
+	}
+	parts = append(parts, fmt.Sprintf("%d disks of %d GB", len(u.Disks), bytes/1e9), fmt.Sprintf("%d NICs", len(u.NICs)))
+	return strings.Join(parts, ", ")
+}
+
+// Text is a machine in full, for people.
+func Text(u status.UnknownMachine) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s\n", u.MAC, Summary(u))
+	if u.CPU != "" {
+		fmt.Fprintf(&b, "  CPU   %s\n", u.CPU)
+	}
+	for _, d := range u.Disks {
+		fmt.Fprintf(&b, "  disk  %s\n", diskText(d))
+	}
+	for _, n := range u.NICs {
+		link := "no link"
+		if n.Link {
+			link = "link"
+		}
+		fmt.Fprintf(&b, "  NIC   %s %s, %s\n", n.Name, n.MAC, link)
+	}
+	if u.BMC != "" {
+		fmt.Fprintf(&b, "  BMC   %s\n", u.BMC)
+	}
+	return b.String()
+}
+
+func diskText(d status.UnknownDisk) string {
+	text := fmt.Sprintf("%s %d GB", d.Name, d.Bytes/1e9)
+	for _, more := range []string{d.Model, prefix("serial ", d.Serial)} {
+		if more != "" {
+			text += ", " + more
+		}
+	}
+	return text
+}
+
+func prefix(what, of string) string {
+	if of == "" {
+		return ""
+	}
+	return what + of
+}
+
+// host is an address as it is in a URL.
+func host(addr string) string {
+	if strings.Contains(addr, ":") {
+		return "[" + addr + "]"
+	}
+	return addr
+}
