@@ -7,4 +7,5 @@ const (
 	EtcdVersion       = "v3.6.16"
 	CoreDNSVersion    = "v1.14.2"
 	PauseVersion      = "3.10.2"
+	ClusterAPIVersion = "v1.14.2"
 )

@@ -26,6 +26,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/clusterapi"
 	"firstlight.dev/firstlight/daemon/clusters/kpa"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
@@ -52,8 +53,11 @@ type clusters struct {
 
 func (c *clusters) stages() []bringup.Stage {
 	provisionings := func() []v1alpha1.Provisioning { return bpa.Provisionings(c.metal.Site()) }
-	all := bpa.Stages(c.operator, provisionings, c.metal.Client)
-	return slices.Insert(all, 1, kpa.Stage(binaryDigest, c.metal.Client))
+	return append(
+		bpa.Stages(c.operator, provisionings, c.metal.Client),
+		clusterapi.Stage(c.metal.Vault.Authority, c.metal.Client),
+		kpa.Stage(binaryDigest, c.metal.Client),
+	)
 }
 
 // operator is what its pod is made from.

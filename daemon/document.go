@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -42,23 +43,21 @@ func (d *Daemon) Document() status.Document {
 // summary is what the appliance does or waits for, in one sentence.
 func summary(d status.Document) string {
 	for _, s := range d.Stages {
-		if s.State == status.StateReady {
-			continue
+		switch {
+		case s.State == status.StateReady:
+		case s.AfterReady:
+			return console.Headline(d) + "; " + stageText(s)
+		default:
+			return stageText(s)
 		}
-
-		what := s.Waiting
-		if what == "" {
-			what = s.Error
-		}
-
-		if what == "" {
-			what = "looking"
-		}
-
-		first, _, _ := strings.Cut(what, "\n")
-		return s.Name + ": " + first
 	}
 	return console.Headline(d)
+}
+
+// stageText is what a stage that does not hold does or waits for.
+func stageText(s status.Stage) string {
+	first, _, _ := strings.Cut(cmp.Or(s.Waiting, s.Error, "looking"), "\n")
+	return s.Name + ": " + first
 }
 
 // nextAction is what a person can do now.

@@ -68,6 +68,15 @@ func TestStagesAreFacts(t *testing.T) {
 	}
 }
 
+// Ready comes before Cluster API: its managers would take the processors from the rack's first servers.
+func TestOnlyClusterAPIFollowsReady(t *testing.T) {
+	plan := New(slog.New(slog.DiscardHandler)).runner.Plan
+	for i, s := range plan {
+		assert.Equal(t, i == len(plan)-1, s.AfterReady, s.Name)
+	}
+	assert.Equal(t, "cluster-api-ready", plan[len(plan)-1].Name)
+}
+
 func TestNodesLoadFromTheBootServer(t *testing.T) {
 	var paths []string
 	for _, m := range New(slog.New(slog.DiscardHandler)).boot.Mounts {
@@ -104,6 +113,10 @@ func TestSummaryAndNext(t *testing.T) {
 			"images-present: importing", "Nothing to do: it comes up by itself."},
 		{"wrong site", status.Document{State: status.StateFailed, Stages: []status.Stage{failed}}, false,
 			"site-read: site.yaml:2: a", "Correct site.yaml on the stick's SITE partition, then restart this machine."},
+		{"ready, with a stage that follows", status.Document{State: status.StateReady, Stages: []status.Stage{ready, {Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking, Waiting: "applying"}}}, false,
+			"Ready; cluster-api-ready: applying", "Power on the servers on the provisioning network."},
+		{"broken, before what follows", status.Document{State: status.StateDegraded, Stages: []status.Stage{{Name: "links-up", State: status.StateDegraded, Waiting: "a link"}, {Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking}}}, false,
+			"links-up: a link", "Nothing to do: it comes up by itself."},
 		{"ready, with keys: the owner's network comes first", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address}, true,
 			"Ready", "Log in: ssh root@10.0.0.7"},
 		{"ready, without keys", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address}, false,

@@ -44,10 +44,9 @@ func (d *Daemon) beforeNodes() string {
 		return ""
 	}
 
-	stages := d.runner.Snapshot().Stages
-	for _, s := range stages {
-		if s.State != status.StateReady {
-			return summary(status.Document{Stages: stages})
+	for _, s := range d.runner.Snapshot().Stages {
+		if s.State != status.StateReady && !s.AfterReady {
+			return stageText(s)
 		}
 	}
 

@@ -237,9 +237,9 @@ func (l *list) kustomizeArtifact(ctx context.Context, a *recipe.Artifact) Part {
 	}
 
 	return Part{
-		Inputs: l.code("image/objects").add(Inputs{"its module": filepath.Base(dir), "its path": a.From + "/" + a.Path}),
+		Inputs: l.code("image/objects").add(Inputs{"its module": filepath.Base(dir), "its path": a.From + "/" + a.Path, "its image": a.Image}),
 		Make: func(_ context.Context, _ Made, out string) error {
-			text, err := objects.Render(filepath.Join(dir, filepath.FromSlash(a.Path)))
+			text, err := objects.Render(filepath.Join(dir, filepath.FromSlash(a.Path)), a.Image)
 			if err != nil {
 				return a.Errorf("%v", err)
 			}

@@ -58,6 +58,8 @@ type Stage struct {
 	Seconds  float64   `json:"seconds,omitempty"` // from first asked to first true
 	Waiting  string    `json:"waiting,omitempty"` // what it does or waits for
 	Error    string    `json:"error,omitempty"`   // last error, kept through retries until it is true
+
+	AfterReady bool `json:"afterReady,omitempty"` // it begins when the appliance is ready, which is so without it
 }
 
 // Address is one network of the appliance.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -16,12 +18,12 @@ import (
 
 func newReleaseCommand() *cobra.Command {
 	var sign string
-	var output commandline.Format
+	var flags builderFlags
 	cmd := &cobra.Command{
 		Use:   "release",
 		Short: "Package the built image and this command for others",
-		Long: `Package what was built: the image, its block map and its list of contents, this command as Debian package
-and archive, release notes and SHA256SUMS, in build/release/VERSION. The sources must be committed, and image and
+		Long: `Package what was built: the image, its block map and its list of contents, this command and clusterctl as
+Debian package and archive, release notes and SHA256SUMS, in build/release/VERSION. The sources must be committed, and image and
 command built of them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,10 +50,25 @@ command built of them.`,
 				return err
 			}
 
+			b, err := flags.builder(cmd)
+			if err != nil {
+				return err
+			}
+
+			clusterctl, err := b.Clusterctl(cmd.Context())
+			if err != nil {
+				return err
+			}
+
+			more, err := clusterctlFiles(clusterctl)
+			if err != nil {
+				return err
+			}
+
 			r := release.Release{
 				Revision:  revision,
 				Image:     filepath.Join(top, "build", "firstlight.img"),
-				Command:   files,
+				Command:   append(files, more...),
 				Changelog: filepath.Join(top, "docs", "CHANGELOG.md"),
 				Sign:      sign,
 				Out:       filepath.Join(top, "build", "release"),
@@ -61,11 +78,11 @@ command built of them.`,
 				return err
 			}
 
-			return showRelease(cmd.OutOrStdout(), output, result)
+			return showRelease(cmd.OutOrStdout(), flags.output, result)
 		},
 	}
 	cmd.Flags().StringVar(&sign, "sign", "", `shell command that signs the file appended to it, such as "minisign -Sm"`)
-	output.Bind(cmd)
+	flags.output.Bind(cmd)
 	return cmd
 }
 
@@ -107,6 +124,31 @@ func commandFiles(root *cobra.Command, top string) ([]release.File, error) {
 		files = append(
 			files, release.File{Debian: shell.debian, Archive: shell.archive, Mode: 0o644, Content: text.Bytes()},
 		)
+	}
+
+	return files, nil
+}
+
+// clusterctlFiles are clusterctl and the repository that it finds beside itself: in Debian's package in /usr/share, in the
+// archive next to it.
+func clusterctlFiles(c image.Clusterctl) ([]release.File, error) {
+	program, err := os.ReadFile(c.Program)
+	if err != nil {
+		return nil, fmt.Errorf("read clusterctl: %w", err)
+	}
+
+	files := []release.File{{Debian: "usr/bin/clusterctl", Archive: "clusterctl", Mode: 0o755, Content: program}}
+	for _, name := range slices.Sorted(maps.Keys(c.Repository)) {
+		text, err := os.ReadFile(c.Repository[name])
+		if err != nil {
+			return nil, fmt.Errorf("read repository of clusterctl: %w", err)
+		}
+		files = append(files, release.File{
+			Debian:  "usr/share/firstlight/cluster-api/" + name,
+			Archive: "cluster-api/" + name,
+			Mode:    0o644,
+			Content: text,
+		})
 	}
 
 	return files, nil

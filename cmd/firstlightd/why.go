@@ -37,6 +37,10 @@ func newWhyCommand() *cobra.Command {
 			}
 
 			clusters := d.Clusters
+			if len(args) == 0 && output != commandline.JSON {
+				writeStages(cmd.OutOrStdout(), unfinishedStages(d.Stages))
+			}
+
 			if len(args) == 1 {
 				if nodes, clusters = filterByName(nodes, clusters, args[0]); len(nodes)+len(clusters) == 0 {
 					return fmt.Errorf("nothing is known of %q: no node of site.yaml, no machine on the provisioning network and no cluster is called so", args[0])
@@ -63,6 +67,26 @@ func newWhyCommand() *cobra.Command {
 	output.Bind(cmd)
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
 	return cmd
+}
+
+// unfinishedStages are the stages of the bring-up that were begun and do not hold.
+func unfinishedStages(all []status.Stage) []status.Stage {
+	return slices.DeleteFunc(slices.Clone(all), func(s status.Stage) bool {
+		return s.State == status.StateReady || s.State == status.StateWaiting
+	})
+}
+
+// writeStages writes a line per stage: what it does or waits for, and the last error.
+func writeStages(w io.Writer, stages []status.Stage) {
+	for _, s := range stages {
+		fmt.Fprintf(w, "stage %s is %s", s.Name, s.State)
+		for _, text := range []string{s.Waiting, s.Error} {
+			if text != "" {
+				fmt.Fprintf(w, ": %s", text)
+			}
+		}
+		fmt.Fprintln(w)
+	}
 }
 
 // filterByName are the node, else the cluster, of a name.

@@ -41,3 +41,15 @@ func TestWhyKnowsClusters(t *testing.T) {
 	n, c = filterByName(nodes, clusters, "nobody")
 	assert.Empty(t, len(n)+len(c))
 }
+
+func TestWhySaysWhatTheApplianceWaitsFor(t *testing.T) {
+	stages := []status.Stage{
+		{Name: "bpa-ready", State: status.StateReady},
+		{Name: "cluster-api-ready", State: status.StateWorking, Waiting: "waiting for the pod of capi-controller-manager to be ready"},
+		{Name: "late", State: status.StateWaiting},
+	}
+	var out strings.Builder
+	writeStages(&out, unfinishedStages(stages))
+	want := "stage cluster-api-ready is working: waiting for the pod of capi-controller-manager to be ready\n"
+	assert.Equal(t, want, out.String())
+}

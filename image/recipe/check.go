@@ -309,6 +309,8 @@ func (c *checker) checkModule(a *Artifact) {
 		)
 	case a.Kind == KindKustomize && len(a.Only) > 0:
 		c.report(a.Pos, "only belongs to kind module")
+	case a.Kind == KindModule && a.Image != "":
+		c.report(a.Pos, "image belongs to kind kustomize")
 	default:
 		c.checkInside(a.Pos, "path", a.Path)
 	}

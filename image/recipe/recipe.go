@@ -154,6 +154,7 @@ type Artifact struct {
 	Path    string   `yaml:"path"`    // kind extract: one file in the root, may be a glob with one match; kind module: the file in it; kind kustomize: the directory in it
 	Module  string   `yaml:"module"`  // kinds module, kustomize: directory with the go.mod that selects its version
 	From    string   `yaml:"from"`    // kinds module, kustomize: the module's path
+	Image   string   `yaml:"image"`   // kind kustomize: the image of its Deployments' containers
 	Only    []string `yaml:"only"`    // kind module: of a Kubernetes manifest, the objects to take: Kind, or Kind/name
 	Size    string   `yaml:"size"`    // kind disk: whole disk, such as 1200MiB
 	CmdLine string   `yaml:"cmdline"` // kind disk: kernel parameters besides root=

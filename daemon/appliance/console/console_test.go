@@ -87,6 +87,19 @@ func TestTextTellsWhereDHCPIsServed(t *testing.T) {
 	assert.Contains(t, text, "bmc           no address yet     (no NIC)\n")
 }
 
+func TestTextMarksWhatFollowsReady(t *testing.T) {
+	d := status.Document{State: status.StateReady, Stages: []status.Stage{
+		{Name: "links-up", State: status.StateReady},
+		{Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking, Waiting: "applying"},
+	}}
+	text := RenderText(d, time.Time{})
+	assert.Contains(t, text, "Ready\n")
+	assert.Contains(t, text, "[ .. ] cluster-api-ready, after Ready, for 0 s\n         applying\n")
+
+	d.Stages[1].State = status.StateReady
+	assert.Contains(t, RenderText(d, time.Time{}), "[ ok ] cluster-api-ready\n")
+}
+
 // A rack of thirty on a screen in text mode: what a person may have to act on is there, the rest is counted.
 func TestScreenThatIsTooSmall(t *testing.T) {
 	d := documents()["4-ready"]

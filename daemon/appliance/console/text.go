@@ -112,6 +112,10 @@ func writeFirewall(b *strings.Builder, f *status.Firewall) {
 
 func writeStage(b *strings.Builder, s status.Stage, now time.Time) {
 	fmt.Fprintf(b, "[%s] %s", stateMark(s.State), s.Name)
+	if s.AfterReady && s.State != status.StateReady {
+		b.WriteString(", after Ready")
+	}
+
 	indent := "\n         "
 	switch s.State {
 	case status.StateWaiting:

@@ -72,7 +72,7 @@ func Stages(
 		{
 			Name: "clusters-handed-over",
 			Fact: "every cluster of the site is a Provisioning",
-			Why:  "The last step: from here on the operator owns the clusters, and nothing of the appliance waits for them.",
+			Why:  "From here on the operator owns the clusters, and nothing of the appliance waits for them.",
 			Done: func(ctx context.Context) error { _, err := handover.checkCurrent(ctx); return err },
 			Do:   handover.apply("creating Provisionings"),
 

@@ -151,6 +151,7 @@ func (r *rig) controllers() []controllerOf {
 		{&Templates{r.Provider}, &v1beta2.Metal3DataTemplateList{}},
 		{&Datas{r.Provider}, &v1beta2.Metal3DataList{}},
 		{&Pools{r.Provider}, &v1alpha1.IPPoolList{}},
+		{&Remediations{r.Provider}, &v1beta2.Metal3RemediationList{}},
 	}
 }
 
@@ -351,6 +352,7 @@ func (r *rig) sweep() {
 	for _, list := range []client.ObjectList{
 		&clusterv1.MachineList{}, &clusterv1.ClusterList{}, &v1beta2.Metal3MachineList{}, &v1beta2.Metal3ClusterList{},
 		&v1beta2.Metal3DataList{}, &v1beta2.Metal3DataClaimList{}, &v1beta2.Metal3DataTemplateList{},
+		&v1beta2.Metal3RemediationList{},
 		&v1alpha1.IPPoolList{}, &ipamv1.IPAddressClaimList{}, &ipamv1.IPAddressList{}, &corev1.SecretList{},
 		&metal3api.BareMetalHostList{},
 	} {
@@ -387,6 +389,7 @@ func newFake(t *testing.T) client.Client {
 			&v1beta2.Metal3DataTemplate{}, &v1beta2.Metal3DataClaim{}, &v1beta2.Metal3Data{}, &v1beta2.Metal3Remediation{},
 			&v1alpha1.IPPool{}, &ipamv1.IPAddressClaim{},
 		).
+		WithIndex(&corev1.Pod{}, indexPodOfNode, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				mu.Lock()

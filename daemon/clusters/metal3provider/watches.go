@@ -98,6 +98,14 @@ func addControllers(m manager.Manager, p *Provider) error {
 		return fmt.Errorf("make controller of Metal3Machines: %w", err)
 	}
 
+	err = builder.ControllerManagedBy(m).Named("metal3remediation").
+		For(&v1beta2.Metal3Remediation{}).
+		Watches(&host{}, handler.EnqueueRequestsFromMapFunc(remediationOfHost)).
+		Complete(&Remediations{p})
+	if err != nil {
+		return fmt.Errorf("make controller of Metal3Remediations: %w", err)
+	}
+
 	return addDataControllers(m, p)
 }
 
@@ -139,6 +147,15 @@ func templateOf(_ context.Context, o client.Object) []reconcile.Request {
 		return request(o.Namespace, o.Spec.Template.Name)
 	}
 	return nil
+}
+
+// remediationOfHost is the one of the machine that has a host: it is called as the machine.
+func remediationOfHost(_ context.Context, o client.Object) []reconcile.Request {
+	h, ok := o.(*host)
+	if !ok || !choice.IsMachineRef(h.Spec.ConsumerRef) {
+		return nil
+	}
+	return request(h.Namespace, h.Spec.ConsumerRef.Name)
 }
 
 // poolOf is the IPPool that a claim asks.

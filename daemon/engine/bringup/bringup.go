@@ -30,6 +30,10 @@ type Stage struct {
 	// Nil when the stage only waits.
 	Do func(ctx context.Context, report Report) error
 
+	// AfterReady says that the whole is ready without this stage, whatever becomes of it. Such stages stand last, so
+	// that they begin when all others hold.
+	AfterReady bool
+
 	// Recheck is how long an answer of Done is believed once it was nil; zero: 10 s.
 	Recheck time.Duration
 }

@@ -52,7 +52,7 @@ type Run struct {
 	BootID  string         `json:"bootID"`
 	Version string         `json:"version"`
 	Started time.Time      `json:"started"`
-	Ready   time.Time      `json:"ready,omitzero"` // the whole plan held for the first time
+	Ready   time.Time      `json:"ready,omitzero"` // the whole was ready for the first time
 	Seconds float64        `json:"seconds,omitempty"`
 	Stages  []status.Stage `json:"stages"`
 	Events  []Event        `json:"events"`

@@ -36,7 +36,7 @@ type Runner struct {
 	tracks []track
 	state  status.State
 	since  time.Time
-	was    bool // every fact held at some moment since Run began
+	was    bool // the whole was ready at some moment since Run began
 
 	tell    sync.Mutex
 	recheck chan struct{}
@@ -112,7 +112,13 @@ func (r *Runner) begin() {
 	now := time.Now()
 	r.tracks = make([]track, len(r.Plan))
 	for i, s := range r.Plan {
-		r.tracks[i].Stage = status.Stage{Name: s.Name, Fact: s.Fact, State: status.StateWaiting, Since: now}
+		r.tracks[i].Stage = status.Stage{
+			Name:       s.Name,
+			Fact:       s.Fact,
+			AfterReady: s.AfterReady,
+			State:      status.StateWaiting,
+			Since:      now,
+		}
 	}
 
 	r.state, r.since = status.StateWorking, now
@@ -322,10 +328,14 @@ func (r *Runner) log(before, after status.Stage) {
 	}
 }
 
-// updateState finds the state of the whole from the states of the stages.
+// updateState finds the state of the whole from the states of the stages that it needs.
 func (r *Runner) updateState() {
 	state := status.StateReady
 	for i := range r.tracks {
+		if r.tracks[i].AfterReady {
+			continue
+		}
+
 		switch r.tracks[i].State {
 		case status.StateReady:
 			continue

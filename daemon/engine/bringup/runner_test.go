@@ -366,3 +366,42 @@ func TestRunEndsInTheMiddleOfAStage(t *testing.T) {
 		assert.Empty(t, s.Error, "being told to stop is not an error of the stage")
 	})
 }
+
+// A stage that follows Ready begins when all others hold, and the whole is ready whatever becomes of it.
+func TestReadyDoesNotWaitForWhatFollowsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var needed, follower cell[error]
+		needed.set(errors.New("missing"))
+		follower.set(errors.New("also missing"))
+		asked := 0
+		r := start(t, []Stage{
+			{Name: "needed", Done: func(context.Context) error { return needed.get() }},
+			{Name: "follower", AfterReady: true, Done: func(context.Context) error { asked++; return follower.get() }},
+		})
+		time.Sleep(time.Minute)
+		assert.Zero(t, asked, "it takes its turn before the whole is ready")
+		assert.Equal(t, status.StateWorking, r.Snapshot().State)
+
+		needed.set(nil)
+		time.Sleep(time.Minute)
+		s := r.Snapshot()
+		assert.Equal(t, status.StateReady, s.State)
+		assert.True(t, s.Stages[1].AfterReady)
+		assert.Equal(t, status.StateWorking, s.Stages[1].State)
+		assert.Equal(t, "also missing", s.Stages[1].Error)
+
+		since := s.Since
+		for _, err := range []error{nil, errors.New("it fell"), Permanent(errors.New("for good"))} {
+			follower.set(err)
+			time.Sleep(time.Minute)
+			s = r.Snapshot()
+			assert.Equal(t, status.StateReady, s.State, "%v", err)
+			assert.Equal(t, since, s.Since, "%v", err)
+		}
+		assert.Equal(t, status.StateFailed, s.Stages[1].State)
+
+		needed.set(errors.New("missing"))
+		time.Sleep(time.Minute)
+		assert.Equal(t, status.StateDegraded, r.Snapshot().State)
+	})
+}

@@ -111,8 +111,13 @@ func applianceState(on bool, c phaseTracker, doc *status.Document) (phase string
 		return c.phase, min(99, 100*(steps+done)/(bootSteps+usualStages))
 	}
 
-	done, first := 0, ""
+	done, all, first := 0, 0, ""
 	for _, s := range doc.Stages {
+		if s.AfterReady {
+			continue
+		}
+
+		all++
 		switch {
 		case s.State == status.StateReady:
 			done++
@@ -125,7 +130,7 @@ func applianceState(on bool, c phaseTracker, doc *status.Document) (phase string
 		return PhaseReady, 100
 	}
 
-	return first, 100 * (bootSteps + done) / (bootSteps + len(doc.Stages))
+	return first, 100 * (bootSteps + done) / (bootSteps + all)
 }
 
 // stateShare is how far a node is by the state of its BareMetalHost, in percent, where the

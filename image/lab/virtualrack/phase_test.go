@@ -52,6 +52,7 @@ func TestTheAppliancesOwnWordCounts(t *testing.T) {
 	for i := range doc.Stages {
 		doc.Stages[i].State = status.StateReady
 	}
+	doc.Stages = append(doc.Stages, status.Stage{Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking})
 	phase, percent = applianceState(true, phaseTracker{}, doc)
 	assert.Equal(t, PhaseReady, phase)
 	assert.Equal(t, 100, percent)

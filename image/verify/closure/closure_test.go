@@ -78,7 +78,7 @@ func whole() fstest.MapFS {
 		"etc/hostname":                      file("x"),
 		"usr/share/firstlight/app/pod.yaml": file("spec:\n  containers:\n    - image: firstlight.internal/pause:3\n  # image: nothing/at:all\n"),
 	}
-	tree["usr/share/firstlight/app/crd.yaml"] = file("spec:\n  description: |-\n    Names of a kind.\n    More info: https://example.com/kinds\n  type: string\n")
+	tree["usr/share/firstlight/app/crd.yaml"] = file("spec:\n  description: |-\n    Names of a kind.\n\n    They are in /etc/kinds.\n    More info: https://example.com/kinds\n  type: string\n")
 	tree[packages+"Packages"] = file("Package: tool\nHomepage: https://example.com/\nPre-Depends: base\nDepends: gone | libtool1:any (>= 2), awk\nDescription: x\n Depends: prose\nFilename: tool_1_all.deb\nSize: 4\n\n" +
 		"Package: libtool1\nFilename: libtool1_2_all.deb\nSize: 3\n\nPackage: base\nProvides: sh (= 1), awk\nFilename: base_1_all.deb\nSize: 3\n")
 	tree[packages+"tool_1_all.deb"], tree[packages+"libtool1_2_all.deb"], tree[packages+"base_1_all.deb"] = file("tool"), file("lib"), file("awk")

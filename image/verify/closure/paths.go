@@ -55,7 +55,7 @@ func findPaths(t *Tree) ([]Miss, error) {
 	}
 
 	var out []Miss
-	for _, l := range lines {
+	for _, l := range withoutDescriptions(lines) {
 		if l.isComment() || isConditional(l.text) {
 			continue
 		}
@@ -90,21 +90,9 @@ func findURLs(t *Tree) ([]Miss, error) {
 	}
 
 	var out []Miss
-	prose := -1 // indentation of the description that the line may belong to
-	for _, l := range lines {
-		indent := len(l.text) - len(strings.TrimLeft(l.text, " "))
-		if prose >= 0 && indent > prose && strings.TrimSpace(l.text) != "" {
-			continue // a description goes on as long as it is indented deeper (YAML 1.2, 7.3)
-		}
-
-		prose = -1
-		if strings.HasPrefix(strings.TrimSpace(l.text), "description:") {
-			prose = indent
-			continue
-		}
-		if l.isComment() || strings.Contains(
-			l.text, "$schema",
-		) || strings.Contains(l.text, "Documentation=") || strings.Contains(l.text, "description:") {
+	for _, l := range withoutDescriptions(lines) {
+		if l.isComment() || strings.Contains(l.text, "$schema") || strings.Contains(l.text, "Documentation=") ||
+			strings.Contains(l.text, "description:") {
 			continue
 		}
 
@@ -116,6 +104,28 @@ func findURLs(t *Tree) ([]Miss, error) {
 	}
 
 	return out, nil
+}
+
+// withoutDescriptions leaves out what people read of definitions: a description goes on with lines that are indented
+// deeper, and with blank ones (YAML 1.2, 8.1.2 and 7.3).
+func withoutDescriptions(lines []line) []line {
+	var out []line
+	description := -1 // indentation of the one that the line may belong to
+	for _, l := range lines {
+		text := strings.TrimLeft(l.text, " ")
+		indent := len(l.text) - len(text)
+		if description >= 0 && (indent > description || strings.TrimSpace(text) == "") {
+			continue
+		}
+
+		description = -1
+		if strings.HasPrefix(text, "description:") {
+			description = indent
+			continue
+		}
+		out = append(out, l)
+	}
+	return out
 }
 
 var privateHost = regexp.MustCompile(`^(\[.*\]|127\.|10\.|192\.168\.|172\.(1[6-9]|2[0-9]|3[01])\.|169\.254\.|0\.0\.0\.0|[^.]*$|.*[{}$%@])|\.(internal|local|svc|example|invalid|test)$`)

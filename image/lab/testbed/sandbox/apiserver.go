@@ -43,6 +43,7 @@ type API struct {
 	AuditLog   string // the API server's
 	dir        string
 	apiserver  *process
+	beside     []*process // what works with the API server, and ends before it
 }
 
 // APIServer starts an API for a test, in a few seconds, and ends it with the test. It needs neither root
@@ -188,7 +189,12 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 }
 
 // Close ends it; what it kept is lost.
-func (a *API) Close() { a.apiserver.kill() }
+func (a *API) Close() {
+	for _, p := range a.beside {
+		p.kill()
+	}
+	a.apiserver.kill()
+}
 
 // writePolicies writes the appliance's own policies of its API server, and returns the arguments that name them.
 func (a *API) writePolicies() (args []string, err error) {

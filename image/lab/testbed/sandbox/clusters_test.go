@@ -128,8 +128,11 @@ func (r *rack) begin(clusters string) (attempts map[string]int) {
 	return attempts
 }
 
-// lastOfAll is the plan's last stage.
-const lastOfAll = "clusters-handed-over"
+// lastOfAll is the plan's last stage, handedOver the one after which the site's clusters are Provisionings.
+const (
+	lastOfAll  = "cluster-api-ready"
+	handedOver = "clusters-handed-over"
+)
 
 func (r *rack) run(name string, args ...string) string {
 	r.t.Helper()
@@ -228,10 +231,11 @@ func TestAForeignInstaller(t *testing.T) {
 	assert.Equal(t, "log\n", left)
 	// With clusters in the site the plan comes to its end as well, and again without acting.
 	named := "[{name: rim, controlPlane: [{mac: '52:54:00:00:00:01'}], workers: [{cpu: 8}]}]"
-	assert.NotZero(t, r.begin(named)[lastOfAll])
+	assert.NotZero(t, r.begin(named)[handedOver])
 	assert.JSONEq(t, `[{"master-1":{"mac-address":"52:54:00:00:00:01"}}]`, r.run("kubectl", "get", "bpa", "rim", "-o", "jsonpath={.spec.masters}"))
 	again := r.begin(named)
 	assert.Zero(t, again["bpa-ready"])
+	assert.Zero(t, again[handedOver])
 	assert.Zero(t, again[lastOfAll])
 	t.Log("\n" + r.run("kubectl", "get", "bpa", "-A", "-o", "wide"))
 }

@@ -1,0 +1,31 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// RunControllers runs controllers of Kubernetes' own beside the API, by the names that kube-controller-manager has for
+// them, such as garbage-collector-controller. They end with the API.
+func (a *API) RunControllers(ctx context.Context, names ...string) error {
+	kubernetes, err := BuildProgram(ctx, "kubernetes")
+	if err != nil {
+		return err
+	}
+
+	ports, err := freePorts(1)
+	if err != nil {
+		return err
+	}
+
+	controllers, err := startProcess(ctx, a.dir+"/controllers.log", kubernetes, "kube-controller-manager",
+		"--kubeconfig", a.Kubeconfig, "--controllers", strings.Join(names, ","), "--leader-elect=false",
+		"--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[0]), "--cert-dir", a.dir)
+	if err != nil {
+		return err
+	}
+
+	a.beside = append(a.beside, controllers)
+	return nil
+}
