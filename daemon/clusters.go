@@ -55,8 +55,8 @@ func (c *clusters) stages() []bringup.Stage {
 	provisionings := func() []v1alpha1.Provisioning { return bpa.Provisionings(c.metal.Site()) }
 	return append(
 		bpa.Stages(c.operator, provisionings, c.metal.Client),
-		clusterapi.Stage(c.metal.Vault.Authority, c.metal.Client),
 		kpa.Stage(binaryDigest, c.metal.Client),
+		clusterapi.Stage(c.metal.Vault.Authority, c.metal.Client),
 	)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,13 @@ func testImmutable(t *testing.T, b *bed) {
 	b.until("fixed", v1alpha1.PhaseHealth, plan.ReasonNotHealthy)
 	b.run("fixed")
 	b.until("fixed", v1alpha1.PhaseReady, plan.ReasonReady)
+
+	// A value that the API never takes is no field that it keeps, and what stands beside it is not written either.
+	wrong := strings.Replace(deployment1("fixed", "new"), "selector:", "replicas: -1\n  selector:", 1)
+	b.apply("fixed", "retries: 0\nforce: true\n"+inline(configMap("beside", "1"), wrong))
+	c = b.until("fixed", v1alpha1.PhaseFailed, plan.ReasonApplyFailed)
+	assert.Contains(t, c.Status.Message, "spec.replicas")
+	assert.Empty(t, b.data("beside"))
 	b.remove("fixed")
 }
 

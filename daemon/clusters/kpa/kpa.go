@@ -196,7 +196,7 @@ func Stage(digest func() (string, error), api func() (client.Client, error)) bri
 	return bringup.Stage{
 		Name: "kpa-ready",
 		Fact: "the operator of what runs on clusters runs",
-		Why:  "It is in the namespace of the operator of clusters, and has nothing to do before there is one.",
+		Why:  "It follows Ready: what runs on clusters needs a cluster first, and no node waits for it.",
 		Done: func(ctx context.Context) error {
 			set, c, err := build()
 			if err != nil {
@@ -205,7 +205,7 @@ func Stage(digest func() (string, error), api func() (client.Client, error)) bri
 			if err := memory.CheckCurrent(ctx, set, c); err != nil {
 				return err
 			}
-			return checkPod(ctx, c)
+			return apply.CheckRolledOut(ctx, c, client.ObjectKey{Namespace: Namespace, Name: Name}, "the pod of "+Name)
 		},
 		Do: func(ctx context.Context, report bringup.Report) error {
 			set, c, err := build()
@@ -219,19 +219,10 @@ func Stage(digest func() (string, error), api func() (client.Client, error)) bri
 			report("applying the operator of components")
 			return set.Apply(ctx, c)
 		},
-		Recheck: 30 * time.Second,
-	}
-}
 
-func checkPod(ctx context.Context, c client.Client) error {
-	var d appsv1.Deployment
-	if err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: Name}, &d); err != nil {
-		return fmt.Errorf("read deployment %s: %w", Name, err)
+		AfterReady: true,
+		Recheck:    30 * time.Second,
 	}
-	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas == 0 || d.Status.AvailableReplicas == 0 {
-		return bringup.Wait("the pod of %s to be ready", Name)
-	}
-	return nil
 }
 
 // GrantNamespaces gives the operator its rights in each namespace that has a Component. One where that fails, such as

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fluxcd/pkg/ssa"
-	ssaerrors "github.com/fluxcd/pkg/ssa/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -69,7 +67,9 @@ func (t *Target) Apply(
 		return err
 	}
 
-	t.manager.SetOwnerLabels(objects, id.Name, id.Namespace)
+	for _, o := range objects {
+		setOwner(o, id)
+	}
 	if err := t.checkOwners(ctx, id, objects); err != nil {
 		return err
 	}
@@ -83,11 +83,8 @@ func (t *Target) Apply(
 		return err
 	}
 
-	options := ssa.DefaultApplyOptions()
-	options.Force = o.Force
-	options.WaitInterval, options.WaitTimeout = pollInterval, stageTimeout
-	if _, err := t.manager.ApplyAllStaged(ctx, objects, options); err != nil {
-		return explainApply(err)
+	if err := t.write(ctx, objects, o.Force); err != nil {
+		return err
 	}
 	if !o.Prune {
 		return nil
@@ -135,29 +132,4 @@ func (t *Target) Remove(ctx context.Context, id ID) (bool, plan.Verdict, error) 
 	}
 
 	return true, plan.Verdict{}, t.deleteInventory(ctx, id)
-}
-
-// explainApply says what to do about the refusals that people meet.
-func explainApply(err error) error {
-	var dry *ssaerrors.DryRunErr
-	if !errors.As(err, &dry) {
-		return err
-	}
-
-	name := describe(dry.InvolvedObject())
-	cause := dry.Unwrap()
-	switch {
-	case ssaerrors.IsImmutableError(cause):
-		return newFault(
-			v1alpha1.PhaseFailed, plan.ReasonImmutable,
-			"%s: a field is changed that the API keeps as it was created; set force: true to have it deleted and created "+
-				"again, or give the object another name: %v", name, cause,
-		)
-	case apierrors.IsForbidden(cause), apierrors.IsUnauthorized(cause):
-		return fmt.Errorf("%s: %w", name, cause)
-	case errors.As(cause, new(apierrors.APIStatus)):
-		return newFault(v1alpha1.PhaseFailed, plan.ReasonApplyFailed, "%s: %v", name, cause)
-	}
-
-	return fmt.Errorf("%s: %w", name, cause)
 }

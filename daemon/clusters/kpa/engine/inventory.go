@@ -7,11 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
-	"github.com/fluxcd/pkg/ssa"
-	ssautil "github.com/fluxcd/pkg/ssa/utils"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,6 +31,10 @@ type entry struct {
 	Name       string `json:"name"`
 }
 
+func entryOf(o *unstructured.Unstructured) entry {
+	return entry{o.GetAPIVersion(), o.GetKind(), o.GetNamespace(), o.GetName()}
+}
+
 func (e entry) object() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(e.APIVersion)
@@ -54,7 +55,7 @@ type inventory []entry
 func newInventory(objects []*unstructured.Unstructured) inventory {
 	all := make(inventory, 0, len(objects))
 	for _, o := range objects {
-		all = append(all, entry{o.GetAPIVersion(), o.GetKind(), o.GetNamespace(), o.GetName()})
+		all = append(all, entryOf(o))
 	}
 	return all.sortEntries()
 }
@@ -96,7 +97,7 @@ func (i inventory) describe() string {
 func (i inventory) stages() []inventory {
 	var groups []string
 	for _, e := range i {
-		if ssautil.IsCRD(e.object()) {
+		if isKind(e.object()) {
 			_, group, _ := strings.Cut(e.Name, ".")
 			groups = append(groups, group)
 		}
@@ -106,7 +107,7 @@ func (i inventory) stages() []inventory {
 	for _, e := range i {
 		stage := 1
 		switch o := e.object(); {
-		case ssautil.IsCRD(o), ssautil.IsNamespace(o):
+		case isKind(o), isNamespace(o):
 			stage = 2
 		case slices.Contains(groups, o.GroupVersionKind().Group):
 			stage = 0
@@ -127,12 +128,11 @@ func (t *Target) remove(ctx context.Context, id ID, all inventory) (inventory, e
 		}
 	}
 
-	sort.Sort(sort.Reverse(ssa.SortableUnstructureds(objects)))
-	options := ssa.DefaultDeleteOptions()
-	options.Inclusions = t.manager.GetOwnerLabels(id.Name, id.Namespace)
+	sortForApply(objects)
+	slices.Reverse(objects)
 	var left []*unstructured.Unstructured
 	for _, o := range objects {
-		gone, err := t.removeOne(ctx, id, o, options)
+		gone, err := t.removeOne(ctx, id, o)
 		if err != nil {
 			return nil, fmt.Errorf("remove %s: %w", describe(o), err)
 		}
@@ -152,27 +152,33 @@ var bornWith = []string{
 	inventoryNamespace,
 }
 
-func (t *Target) removeOne(
-	ctx context.Context, id ID, o *unstructured.Unstructured, options ssa.DeleteOptions,
-) (bool, error) {
-	_, err := t.manager.Delete(ctx, o, options)
-	if meta.IsNoMatchError(err) {
-		return true, nil // its kind is gone, and all of it
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return false, err
-	}
-
+// removeOne deletes an object if it is still the Component's, and reports whether it is gone, or another's. What is deleted
+// is what was read: one that someone created again in between has another UID.
+func (t *Target) removeOne(ctx context.Context, id ID, o *unstructured.Unstructured) (bool, error) {
 	have := metadataOf(o.GroupVersionKind())
-	err = t.client.Get(ctx, client.ObjectKeyFromObject(o), have)
+	err := t.client.Get(ctx, client.ObjectKeyFromObject(o), have)
 	switch {
 	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
-		return true, nil
+		return true, nil // or its kind is gone, and all of it
 	case err != nil:
+		return false, err
+	case ownerOf(have) != id:
+		return true, nil // another's stays
+	case !have.GetDeletionTimestamp().IsZero():
+		return false, nil
+	}
+
+	uid := have.GetUID()
+	err = t.client.Delete(
+		ctx, have, client.PropagationPolicy(metav1.DeletePropagationBackground),
+		client.Preconditions{UID: &uid},
+	)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return false, err
 	}
 
-	return ownerOf(have) != id, nil // another's stays
+	err = t.client.Get(ctx, client.ObjectKeyFromObject(o), have)
+	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err), nil
 }
 
 // inventoryKey is where the inventory of a Component is; names of both may be as long as names are.

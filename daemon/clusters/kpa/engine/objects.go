@@ -1,13 +1,11 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
-	"github.com/fluxcd/pkg/ssa/normalize"
-	ssautil "github.com/fluxcd/pkg/ssa/utils"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,7 +23,7 @@ var negotiator = clientgoscheme.Codecs.WithoutConversion()
 
 // ReadObjects reads YAML documents. Two of one name are a mistake: each would undo the other.
 func ReadObjects(text []byte) ([]*unstructured.Unstructured, error) {
-	objects, err := ssautil.ReadObjects(bytes.NewReader(text))
+	objects, err := decode(text)
 	if err != nil {
 		return nil, newFault(v1alpha1.PhaseRefused, plan.ReasonSourceRefused, "the source is no list of objects: %v", err)
 	}
@@ -65,10 +63,6 @@ func describe(o client.Object) string {
 
 // setNamespaces gives each object of a namespaced kind that names no namespace one, and takes it from the others.
 func (t *Target) setNamespaces(objects []*unstructured.Unstructured, namespace string) error {
-	if err := normalize.UnstructuredList(objects); err != nil {
-		return newFault(v1alpha1.PhaseRefused, plan.ReasonSourceRefused, "the source cannot be read: %v", err)
-	}
-
 	scopes := scopesOf(objects)
 	for _, o := range objects {
 		namespaced, known := scopes[o.GroupVersionKind().GroupKind()]
@@ -102,7 +96,7 @@ func (t *Target) setNamespaces(objects []*unstructured.Unstructured, namespace s
 func scopesOf(objects []*unstructured.Unstructured) map[schema.GroupKind]bool {
 	scopes := map[schema.GroupKind]bool{}
 	for _, o := range objects {
-		if !ssautil.IsCRD(o) {
+		if !isKind(o) {
 			continue
 		}
 		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
@@ -156,10 +150,28 @@ func metadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	return o
 }
 
+// labelsOf mark what a Component has.
+func labelsOf(id ID) map[string]string {
+	return map[string]string{labelNamespace: id.Namespace, labelName: id.Name}
+}
+
+var (
+	labelNamespace = v1alpha1.GroupVersion.Group + "/namespace"
+	labelName      = v1alpha1.GroupVersion.Group + "/name"
+)
+
+func setOwner(o *unstructured.Unstructured, id ID) {
+	labels := o.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, labelsOf(id))
+	o.SetLabels(labels)
+}
+
 // ownerOf is the Component that an object belongs to; zero if none.
 func ownerOf(o client.Object) ID {
-	group := v1alpha1.GroupVersion.Group
-	return ID{o.GetLabels()[group+"/namespace"], o.GetLabels()[group+"/name"]}
+	return ID{o.GetLabels()[labelNamespace], o.GetLabels()[labelName]}
 }
 
 // HasNode reports whether one node of the target has all these labels.

@@ -26,7 +26,7 @@ func (t *Target) SelfTest(
 		Namespace:   namespace,
 		Name:        testName(id),
 		Annotations: map[string]string{v1alpha1.GroupVersion.Group + "/revision": revision},
-		Labels:      t.manager.GetOwnerLabels(id.Name, id.Namespace),
+		Labels:      labelsOf(id),
 	}}
 	if err := json.Unmarshal(test.Job.Raw, &want.Spec); err != nil {
 		return nil, newFault(

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fluxcd/cli-utils/pkg/kstatus/polling"
-	"github.com/fluxcd/pkg/ssa"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,10 +25,9 @@ const (
 
 // Target is an API on which Components are installed.
 type Target struct {
-	Config  *rest.Config
-	client  client.Client
-	mapper  meta.RESTMapper
-	manager *ssa.ResourceManager
+	Config *rest.Config
+	client client.Client
+	mapper meta.RESTMapper
 }
 
 // ParseKubeconfig reads what logs in to a cluster. Whoever may write a Secret has no say over the operator's files and
@@ -101,9 +98,7 @@ func Connect(config *rest.Config) (*Target, error) {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 
-	owner := ssa.Owner{Field: FieldManager, Group: v1alpha1.GroupVersion.Group}
-	poller := polling.NewStatusPoller(api, mapper, polling.Options{})
-	return &Target{c, api, mapper, ssa.NewResourceManager(api, poller, owner)}, nil
+	return &Target{c, api, mapper}, nil
 }
 
 // AskVersion asks the target for its version.
