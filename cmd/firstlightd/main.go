@@ -77,6 +77,7 @@ func newRootCommand() *cobra.Command {
 		newRunCommand(),
 		newStorageCommand(),
 		newBPACommand(),
+		newKPACommand(),
 		newArtifactsCommand(),
 		newInstallerCommand(),
 		newPXECommand(),

@@ -71,6 +71,7 @@ func Listeners() []Listener {
 		{"standin-bmc", "tcp", 6187, OnLoopback, nil, "Ironic, about nodes without a BMC", "password, drawn for each appliance"},
 		{"bmc-forwarder", "tcp", 6188, OnLoopback, nil, "Ironic, on its way to BMCs and agents", "not known; a BMC wants its own password"},
 		{"bpa-health", "tcp", 8384, OnLoopback, nil, "the kubelet's probe", "not known"},
+		{"kpa-health", "tcp", 8385, OnLoopback, nil, "the kubelet's probe", "not known"},
 		{"metrics", "tcp", 9100, OnLoopback, nil, "readers of metrics on the appliance", "not known"},
 		{"etcd", "tcp", 2379, OnLoopback, nil, "the API server", "client certificate"},
 		{"etcd-peers", "tcp", 2380, OnLoopback, nil, "other members; there are none", "client certificate"},
