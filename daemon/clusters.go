@@ -27,6 +27,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/clusterapi"
+	"firstlight.dev/firstlight/daemon/clusters/kpa"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
@@ -54,6 +55,7 @@ func (c *clusters) stages() []bringup.Stage {
 	provisionings := func() []v1alpha1.Provisioning { return bpa.Provisionings(c.metal.Site()) }
 	return append(
 		bpa.Stages(c.operator, provisionings, c.metal.Client),
+		kpa.Stage(binaryDigest, c.metal.Client),
 		clusterapi.Stage(c.metal.Vault.Authority, c.metal.Client),
 	)
 }
@@ -123,6 +125,10 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 
 		if err := bpa.GrantNamespaces(ctx, api); err != nil {
 			c.log.Warn("the operator of clusters has not its rights everywhere", "error", err)
+		}
+
+		if err := kpa.GrantNamespaces(ctx, api); err != nil {
+			c.log.Warn("the operator of components has not its rights everywhere", "error", err)
 		}
 
 		owners, err := bpa.ListOwners(ctx, api)

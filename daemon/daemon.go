@@ -34,6 +34,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/netboot"
 	"firstlight.dev/firstlight/daemon/metal/provisioning"
 	"firstlight.dev/firstlight/daemon/metal/verify"
+	"firstlight.dev/firstlight/daemon/page"
 	"firstlight.dev/firstlight/pxe"
 )
 
@@ -53,6 +54,7 @@ type Daemon struct {
 	verifier    *verify.Engine
 	cluster     *clusters
 	uploads     *artifacts
+	page        *page.Server
 	runner      *bringup.Runner
 	journal     *bringup.Journal
 	started     time.Time
@@ -83,7 +85,8 @@ func New(log *slog.Logger) *Daemon {
 	}
 	d.host.OnSite = d.applySite
 	d.firewall = &firewall.Firewall{Site: d.host.Site}
-	d.wireMetal(vault.New(d.host.MachineID))
+	secrets := vault.New(d.host.MachineID)
+	d.wireMetal(secrets)
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()
 	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
@@ -94,6 +97,7 @@ func New(log *slog.Logger) *Daemon {
 	d.metal.ClusterLogin = d.cluster.loginSecret
 	d.mirror.Owners, d.mirror.OwnerAt = d.cluster.Owners, d.cluster.OwnerAt
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
+	d.page = d.newPage(secrets)
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{Plan: d.plan(), Log: log, Changed: d.notifyChange, Unanswered: apply.IsUnanswered}
 	return d
@@ -101,12 +105,18 @@ func New(log *slog.Logger) *Daemon {
 
 // wireMetal wires what serves and installs nodes.
 func (d *Daemon) wireMetal(secrets *vault.Vault) {
-	d.mirror = &mirror.Mirror{Log: d.log, Site: d.host.Site, Vault: secrets, Metrics: &d.metricParts}
+	d.mirror = &mirror.Mirror{
+		Log:        d.log,
+		Site:       d.host.Site,
+		Vault:      secrets,
+		Metrics:    &d.metricParts,
+		Kubernetes: mirror.KubernetesPool(),
+	}
 	d.boot = &netboot.Server{
 		Log:     d.log,
 		Site:    d.host.Site,
 		Metrics: &d.metricParts,
-		Mounts:  append(mirror.Mounts(), uploadMount()),
+		Mounts:  append(d.mirror.Mounts(), uploadMount()),
 		RamdiskTail: func(size int64) ([]byte, error) {
 			authority, err := secrets.Authority()
 			if err != nil {
@@ -171,6 +181,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Reload:   d.reload,
 			Adopt:    d.metal.Adopt,
 			TrustBMC: d.metal.TrustBMC,
+			Login:    d.page.Login,
 			Unknown:  d.metal.UnknownMachines,
 			Ready:    d.notifyReady,
 			Log:      d.log,
@@ -206,6 +217,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}},
 		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
+		{"page", func(ctx context.Context) error { return d.page.Serve(ctx, d.stageReady("clock-set")) }},
 		{"metrics", func(ctx context.Context) error {
 			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts), d.log)
 		}},

@@ -68,13 +68,16 @@ func TestStagesAreFacts(t *testing.T) {
 	}
 }
 
-// Ready comes before Cluster API: its managers would take the processors from the rack's first servers.
-func TestOnlyClusterAPIFollowsReady(t *testing.T) {
-	plan := New(slog.New(slog.DiscardHandler)).runner.Plan
-	for i, s := range plan {
-		assert.Equal(t, i == len(plan)-1, s.AfterReady, s.Name)
+// Ready comes before what only clusters need: its start would take the processors from the rack's first servers.
+func TestWhatOnlyClustersNeedFollowsReady(t *testing.T) {
+	var followers []string
+	for _, s := range New(slog.New(slog.DiscardHandler)).runner.Plan {
+		if s.AfterReady || followers != nil {
+			assert.True(t, s.AfterReady, s.Name)
+			followers = append(followers, s.Name)
+		}
 	}
-	assert.Equal(t, "cluster-api-ready", plan[len(plan)-1].Name)
+	assert.Equal(t, []string{"kpa-ready", "cluster-api-ready"}, followers)
 }
 
 func TestNodesLoadFromTheBootServer(t *testing.T) {
@@ -82,7 +85,7 @@ func TestNodesLoadFromTheBootServer(t *testing.T) {
 	for _, m := range New(slog.New(slog.DiscardHandler)).boot.Mounts {
 		paths = append(paths, m.Path)
 	}
-	assert.Equal(t, []string{"/debian/pool/", "/debian/local/", "/binaries/sha256/", "/artifacts/"}, paths)
+	assert.Equal(t, []string{"/debian/pool/", "/debian/kubernetes/", "/debian/local/", "/binaries/sha256/", "/artifacts/"}, paths)
 }
 
 func TestSecondDaemonIsRefused(t *testing.T) {

@@ -107,6 +107,7 @@ var floors = [][]string{
 	{"daemon/appliance"},
 	{"daemon/metal", "daemon/uploads"},
 	{"daemon/clusters"},
+	{"daemon/page"}, // it shows what all rooms below it say
 	{"daemon"},
 }
 
@@ -226,6 +227,10 @@ func TestForbiddenKnowsTheArrows(t *testing.T) {
 		{"daemon/metal/metal3", "daemon/clusters/bpa/operator", false},
 		{"daemon/metal/metal3", "daemon/uploads/blobs", false},
 		{"daemon/metal/metal3", "daemon", false},
+		{"daemon/page", "daemon/metal/metal3", true},
+		{"daemon/page", "daemon/clusters/bpa/v1alpha1", true},
+		{"daemon/clusters/bpa", "daemon/page", false},
+		{"daemon/page", "daemon", false},
 		{"daemon/attic", "daemon/engine/apply", false},
 		{"assets/site", "image/recipe", false},
 		{"daemon/appliance/host", "cmd/firstlightd", false},

@@ -14,20 +14,21 @@ import (
 // renames are the files outside assets/atomicfile that give a file its name by a rename, with the reason why
 // whole.Write does not do it.
 var renames = map[string]string{
-	"cmd/firstlightd/bundle.go":              "for whoever asked for it, who asks again after a power cut; it is written piece by piece",
-	"daemon/uploads/client/transfer.go":      "what was fetched before a cut is gone on with",
-	"daemon/uploads/blobs/folder.go":         "whatever lies in a bucket is an artifact, so what is written lies elsewhere until it is whole; and the file of an upload becomes the object",
-	"daemon/uploads/publish/publish.go":      "a link to the store's own file; and whatever lies in the store's folder is an artifact, but for the scratch folder",
-	"daemon/engine/bringup/journal.go":       "sets a file aside",
-	"daemon/clusters/installer/installer.go": "sets a long log aside",
-	"daemon/clusters/installer/progress.go":  "worth nothing after a power cut, and written at every step",
-	"image/cache/cache.go":                   "folders too; what is torn is built again",
-	"image/disk/reuse.go":                    "an image loses its name while it is changed",
-	"image/disk/write.go":                    "gigabytes, which a build need not wait for",
-	"image/media/media.go":                   "gigabytes, which a build need not wait for",
-	"image/release/release.go":               "a directory, which is easily made again",
-	"pxe/capture/file.go":                    "sets the capture before aside; in memory",
-	"pxe/lease/disk.go":                      "goes on appending to the very file that it gave the name",
+	"cmd/firstlightd/bundle.go":                "for whoever asked for it, who asks again after a power cut; it is written piece by piece",
+	"daemon/uploads/client/transfer.go":        "what was fetched before a cut is gone on with",
+	"daemon/uploads/blobs/folder.go":           "whatever lies in a bucket is an artifact, so what is written lies elsewhere until it is whole; and the file of an upload becomes the object",
+	"daemon/uploads/publish/publish.go":        "a link to the store's own file; and whatever lies in the store's folder is an artifact, but for the scratch folder",
+	"daemon/engine/bringup/journal.go":         "sets a file aside",
+	"daemon/clusters/installer/installer.go":   "sets a long log aside",
+	"daemon/clusters/installer/progress.go":    "worth nothing after a power cut, and written at every step",
+	"daemon/metal/packages/kubernetes/pool.go": "a file with holes; in memory",
+	"image/cache/cache.go":                     "folders too; what is torn is built again",
+	"image/disk/reuse.go":                      "an image loses its name while it is changed",
+	"image/disk/write.go":                      "gigabytes, which a build need not wait for",
+	"image/media/media.go":                     "gigabytes, which a build need not wait for",
+	"image/release/release.go":                 "a directory, which is easily made again",
+	"pxe/capture/file.go":                      "sets the capture before aside; in memory",
+	"pxe/lease/disk.go":                        "goes on appending to the very file that it gave the name",
 }
 
 // renaming is how a file may be given a name.

@@ -9,6 +9,11 @@ import _ "embed"
 //go:embed bpa.yaml
 var BPA []byte
 
+// KPA defines Component of kpa.akraino.org/v1alpha1.
+//
+//go:embed kpa.yaml
+var KPA []byte
+
 // Metal3Provider defines the kinds of infrastructure.cluster.x-k8s.io and IPPool of ipam.metal3.io, one YAML document
 // each. It is made from the types in daemon/clusters/metal3provider by go generate.
 //

@@ -46,7 +46,7 @@ func TestEveryFieldIsExplained(t *testing.T) {
 	launch, err := os.ReadFile("../../daemon/metal/verify/launch.yaml")
 	require.NoError(t, err)
 	shortNames := map[string]string{}
-	for _, text := range []string{string(BPA), string(launch)} {
+	for _, text := range []string{string(BPA), string(KPA), string(launch)} {
 		d := yaml.NewDecoder(strings.NewReader(text))
 		for {
 			var definition struct {
@@ -79,5 +79,10 @@ func TestEveryFieldIsExplained(t *testing.T) {
 			shortNames[names.Kind] = names.ShortNames[0]
 		}
 	}
-	assert.Equal(t, map[string]string{"Provisioning": "bpa", "Software": "sw", "Launch": "ln"}, shortNames)
+	assert.Equal(t, map[string]string{
+		"Provisioning": "bpa",
+		"Software":     "sw",
+		"Component":    "kc",
+		"Launch":       "ln",
+	}, shortNames)
 }

@@ -30,7 +30,7 @@ func (s *Site) WithDefaults() *Site {
 	d.BMC.VerifyCertificate = cmp.Or(d.BMC.VerifyCertificate, CheckPin)
 	d.Nodes = slices.Clone(d.Nodes)
 	for i := range d.Nodes {
-		d.Nodes[i] = d.Nodes[i].withDefaults(d.Networks)
+		d.Nodes[i] = d.Nodes[i].inherit(d.NodeDefaults).withDefaults(d.Networks)
 		d.Nodes[i].BMC = d.Nodes[i].BMC.withDefaults(d.BMC)
 	}
 

@@ -63,7 +63,7 @@ func yamlNode(v reflect.Value, show func(Secret) string) *yaml.Node {
 		case Secret:
 			return textNode(show(t))
 		case Consent:
-			if t == "true" {
+			if t == "true" || t == "false" {
 				return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: string(t)}
 			}
 			return textNode(string(t))

@@ -106,10 +106,10 @@ func TestSchemaAndSampleHaveEveryField(t *testing.T) {
 	}
 }
 
-// alike are the paths of the same field in the roles of networks and of members.
+// alike are the paths of the same field in the roles of networks, of members, and in nodes and their defaults.
 func alike(path string) []string {
 	var all []string
-	for _, group := range [][]string{{"networks.provisioning", "networks.bmc", "networks.baremetal"}, {"clusters[].controlPlane[]", "clusters[].workers[]"}} {
+	for _, group := range [][]string{{"networks.provisioning", "networks.bmc", "networks.baremetal"}, {"clusters[].controlPlane[]", "clusters[].workers[]"}, {"nodes[].os", "nodeDefaults.os"}, {"nodes[].rootDevice", "nodeDefaults.rootDevice"}} {
 		for _, p := range group {
 			if rest, ok := strings.CutPrefix(path, p+"."); ok {
 				for _, other := range group {

@@ -25,6 +25,7 @@ type Site struct {
 	Networks     Networks     `yaml:"networks" doc:"The networks of the rack by role. A role that is left out is detected or not used."`
 	Access       Access       `yaml:"access" doc:"Who may log in."`
 	BMC          BMCs         `yaml:"bmc" doc:"What holds for the BMCs of all nodes."`
+	NodeDefaults NodeDefaults `yaml:"nodeDefaults" doc:"What nodes have in common: the value of every node that does not give its own."`
 	Nodes        []Node       `yaml:"nodes" doc:"The servers to provision. A server that is not listed is inspected at most, never written to."`
 	Clusters     []Cluster    `yaml:"clusters" doc:"The workload clusters to install on the nodes."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"What may be uploaded to the appliance, and where it is kept."`
@@ -58,7 +59,7 @@ type Network struct {
 	DHCP      DHCP         `yaml:"dhcp" doc:"Whether and what the appliance answers to DHCP here."`
 	Gateway   netip.Addr   `yaml:"gateway" doc:"Router of this network. The appliance goes out by that of baremetal, else bmc, else provisioning."`
 	DNS       []netip.Addr `yaml:"dns" doc:"Resolvers for nodes and appliance."`
-	Allow     []string     `yaml:"allow" enum:"ssh|uploads|kubernetes" doc:"Services of the appliance that machines of this network may use besides those that they may anyway: log-in, the upload API, the API of the bootstrap cluster (at the appliance's address on provisioning)."`
+	Allow     []string     `yaml:"allow" enum:"ssh|uploads|page|kubernetes" doc:"Services of the appliance that machines of this network may use besides those that they may anyway: log-in, the upload API, the page for browsers (at the appliance's address there), the API of the bootstrap cluster (at the appliance's address on provisioning)."`
 	Forward   []string     `yaml:"forward" enum:"provisioning|bmc|baremetal" doc:"Networks to which the appliance forwards packets from this one. Without it, none; answers return."`
 	NTP       []Host       `yaml:"ntp" doc:"Time servers that the appliance follows: the first that answers, of baremetal, then provisioning, then bmc. Nodes follow the appliance. Where it is the DHCP server of bmc or baremetal, it names the IPv4 addresses among them there."`
 }
@@ -96,6 +97,23 @@ type Node struct {
 	Overwrite  Consent           `yaml:"overwrite" default:"false" doc:"Consent to lose what is on the disk: the fingerprint that firstlightd status names, for just that; true for any data an inspection sees before the first installation, never for a disk that an appliance installed."`
 	Links      []Link            `yaml:"links" default:"DHCP on every NIC, gateway and dns of networks.baremetal" doc:"Network configuration of the installed system."`
 	Labels     map[string]string `yaml:"labels" doc:"Labels of its BareMetalHost."`
+}
+
+// NodeDefaults is what is written once for all nodes. The first four of OS are one value, and so are the hints of
+// RootDevice, and user and password of a BMC: a node that gives a part of one gives all of it.
+type NodeDefaults struct {
+	BootMode   string            `yaml:"bootMode" enum:"UEFI|UEFISecureBoot|legacy" doc:"bootMode of nodes that do not say."`
+	BMC        Login             `yaml:"bmc" doc:"Who logs in to the BMCs of nodes that give neither username nor password."`
+	OS         OS                `yaml:"os" doc:"What nodes are installed with. Image, url, sha256 and format are one value: a node that gives one of them gets none of the others from here."`
+	RootDevice *RootDevice       `yaml:"rootDevice" doc:"The disk of nodes without a rootDevice of their own; hints are not mixed."`
+	Overwrite  Consent           `yaml:"overwrite" doc:"overwrite of nodes that do not say; false there refuses what is allowed here."`
+	Labels     map[string]string `yaml:"labels" doc:"Labels of every node, next to its own."`
+}
+
+// Login is a user with a password.
+type Login struct {
+	Username string `yaml:"username" doc:"User of the BMC."`
+	Password Secret `yaml:"password" doc:"Password of that user."`
 }
 
 // BMC is how a server's management controller is reached.

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"sort"
 	"time"
 
 	"firstlight.dev/firstlight/assets/yamldoc"
@@ -16,6 +15,7 @@ func (r *reader) validate(s *Site) {
 	u := &uniqueness{reader: r, seen: map[string]string{}}
 	u.claim("name", string(s.WithDefaults().Appliance.Hostname), "appliance.hostname")
 	r.checkNetworks(s, u)
+	r.checkNodeDefaults(&s.NodeDefaults)
 	for i := range s.Nodes {
 		r.checkNode(&s.Nodes[i], s.Networks.withDefaults(), fmt.Sprintf("nodes[%d]", i), u)
 	}
@@ -300,8 +300,8 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 		if a := n.BMC.Address; a != "" {
 			u.claim("BMC", a.SystemKey(), path+".bmc.address")
 		}
-		if n.BMC.Address != "" && (n.BMC.Username == "") != n.BMC.Password.IsZero() {
-			r.Report(path+".bmc", "username and password belong together; give both")
+		if n.BMC.Address != "" {
+			r.checkLogin(Login{n.BMC.Username, n.BMC.Password}, path+".bmc")
 		}
 		if check := n.BMC.VerifyCertificate; check != "" && check != CheckNone && n.BMC.Address != "" && !n.BMC.Address.HasTLS() {
 			r.Report(
@@ -313,34 +313,9 @@ func (r *reader) checkNode(n *Node, networks Networks, path string, u *uniquenes
 		r.Report(path, "nothing tells which server this is; add macs or bmc")
 	}
 
-	os := path + ".os"
-	switch {
-	case n.OS.URL != "" && n.OS.Image != "":
-		r.Report(os+".url", "image is given as well; keep one of the two")
-	case n.OS.URL != "" && n.OS.SHA256 == "":
-		r.Report(os+".url", "an image from outside needs os.sha256; add what sha256sum prints")
-	case n.OS.URL == "" && (n.OS.SHA256 != "" && n.OS.Image == "" || n.OS.Format != ""):
-		r.Report(os, "sha256 and format describe the image at url; add url or remove them")
-	}
-
-	if n.RootDevice != nil && *n.RootDevice == (RootDevice{}) {
-		r.Report(path+".rootDevice", "no hint is given; add one, such as serialNumber, or remove the line")
-	}
-
-	keys := make([]string, 0, len(n.Labels))
-	for k := range n.Labels {
-		keys = append(keys, k)
-	}
-
-	sort.Strings(keys)
-	for _, k := range keys {
-		const word = `([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)`
-		if at := yamldoc.Join(
-			path+".labels", k,
-		); !matchesPattern(`^([a-z0-9.-]{1,253}/)?`+word+`$`, k) || !matchesPattern(`^`+word+`?$`, n.Labels[k]) {
-			r.Report(at, "not a Kubernetes label; use up to 63 letters, digits, '-', '_' and '.'")
-		}
-	}
+	r.checkOS(&n.OS, path+".os")
+	r.checkRootDevice(n.RootDevice, path+".rootDevice")
+	r.checkLabels(n.Labels, path+".labels")
 }
 
 // nics are the MACs of the link, those of its bond if it has one.

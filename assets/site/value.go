@@ -291,9 +291,12 @@ func (d *SHA256) ParseText(s string) error {
 	return nil
 }
 
-// Consent is what of a disk may be lost: "" nothing, "true" data, or the fingerprint of what was seen there
-// (assets/inspection).
+// Consent is what of a disk may be lost: "" or "false" nothing, "true" data, or the fingerprint of what was seen there
+// (assets/inspection). "false" is written, so that it stands against a default.
 type Consent string
+
+// IsGranted reports whether anything may be lost.
+func (c Consent) IsGranted() bool { return c != "" && c != "false" }
 
 func (c Consent) String() string { return string(c) }
 
@@ -302,9 +305,7 @@ func (Consent) TakesBool() {}
 
 func (c *Consent) ParseText(s string) error {
 	switch {
-	case s == "false":
-		*c = ""
-	case s == "true", matchesPattern(`^data-[0-9a-f]{12}$`, s):
+	case s == "true", s == "false", matchesPattern(`^data-[0-9a-f]{12}$`, s):
 		*c = Consent(s)
 	default:
 		return fmt.Errorf("%s is no consent; use true, false, or the fingerprint that firstlightd status names, such as "+

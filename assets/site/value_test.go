@@ -155,7 +155,7 @@ func TestDurationAndMemoryText(t *testing.T) {
 func TestConsentForms(t *testing.T) {
 	const node = "nodes: [{name: a, macs: ['52:54:00:00:00:01'], overwrite: %s}]\n"
 	for text, want := range map[string]Consent{
-		"true": "true", "True": "true", "'true'": "true", "false": "", "data-0123456789ab": "data-0123456789ab", "'data-012345678901'": "data-012345678901",
+		"true": "true", "True": "true", "'true'": "true", "false": "false", "data-0123456789ab": "data-0123456789ab", "'data-012345678901'": "data-012345678901",
 	} {
 		s, problems := Load("site.yaml", fmt.Appendf(nil, node, text))
 		require.Empty(t, problems, text)

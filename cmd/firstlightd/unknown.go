@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -16,7 +17,7 @@ import (
 )
 
 func newUnknownCommand() *cobra.Command {
-	var output commandline.Format
+	var output unknownFormat
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "unknown [MAC]",
@@ -41,17 +42,44 @@ shown, since the appliance was switched on.`,
 				}
 			}
 
-			if output == commandline.JSON {
+			switch output {
+			case unknownFormat(commandline.JSON):
 				return commandline.WriteJSON(cmd.OutOrStdout(), all)
+			case siteOutput:
+				_, err = io.WriteString(cmd.OutOrStdout(), unknown.SiteNodes(all))
+				return err
 			}
 
 			writeUnknown(cmd.OutOrStdout(), all, time.Now())
 			return nil
 		},
 	}
-	output.Bind(cmd)
+	output = unknownFormat(commandline.Text)
+	cmd.Flags().VarP(&output, "output", "o", "text, json, or site: nodes of site.yaml, ready to be pasted")
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
 	return cmd
+}
+
+// unknownFormat is -o of this command.
+type unknownFormat string
+
+// siteOutput is what can be pasted into site.yaml.
+const siteOutput unknownFormat = "site"
+
+// String is the word.
+func (f *unknownFormat) String() string { return string(*f) }
+
+// Type is what the help calls a value.
+func (f *unknownFormat) Type() string { return "FORMAT" }
+
+// Set takes the word behind -o.
+func (f *unknownFormat) Set(word string) error {
+	switch unknownFormat(word) {
+	case unknownFormat(commandline.Text), unknownFormat(commandline.JSON), siteOutput:
+		*f = unknownFormat(word)
+		return nil
+	}
+	return errors.New("use text, json or site")
 }
 
 func writeUnknown(w io.Writer, all []status.UnknownMachine, now time.Time) {

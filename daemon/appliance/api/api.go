@@ -22,8 +22,8 @@ import (
 	"firstlight.dev/firstlight/pxe/limit"
 )
 
-// Server answers GET /v1/status, GET /v1/why, GET /v1/records, GET /v1/unknown, POST /v1/reload, POST /v1/adopt and
-// POST /v1/bmc/trust.
+// Server answers GET /v1/status, GET /v1/why, GET /v1/records, GET /v1/unknown, POST /v1/reload, POST /v1/adopt,
+// POST /v1/bmc/trust and POST /v1/login.
 type Server struct {
 	Socket   string                 // path; status.SocketPath on the appliance
 	Document func() status.Document // must not block
@@ -38,7 +38,9 @@ type Server struct {
 	// TrustBMC accepts the certificate that the BMC of a node shows in place of the pinned one, if it has this
 	// fingerprint or if none is given. It returns the one before and the one that is trusted now.
 	TrustBMC func(node, fingerprint string) (before, now string, err error)
-	Log      *slog.Logger
+	// Login mints a code that lets one browser see the page; the error is for people.
+	Login func() (status.Login, error)
+	Log   *slog.Logger
 
 	Why     func() []status.Node     // every node, and machines that nobody named; must not block
 	Records func() []boottrace.Trace // what was heard on the wire
@@ -128,6 +130,15 @@ func (s *Server) handler() http.Handler {
 			return
 		}
 		writeJSON(w, Trust{before, now})
+	})
+	mux.HandleFunc("POST /v1/login", func(w http.ResponseWriter, _ *http.Request) {
+		login, err := s.Login()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		s.Log.Info("code for the page asked", "expires", login.Expires)
+		writeJSON(w, login)
 	})
 	return mux
 }
@@ -226,6 +237,21 @@ func (c Client) TrustBMC(ctx context.Context, node, fingerprint string) (Trust, 
 	}
 
 	return t, nil
+}
+
+// Login has the daemon mint a code for the page.
+func (c Client) Login(ctx context.Context) (status.Login, error) {
+	body, err := c.do(ctx, http.MethodPost, "/v1/login")
+	if err != nil {
+		return status.Login{}, err
+	}
+
+	var l status.Login
+	if err := json.Unmarshal(body, &l); err != nil {
+		return status.Login{}, fmt.Errorf("read the code for the page: %w", err)
+	}
+
+	return l, nil
 }
 
 // Adopt has the daemon take nodes into service as they are; all that wait for it if none is named.

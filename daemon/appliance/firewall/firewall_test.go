@@ -96,6 +96,7 @@ var sockets = map[string][]string{
 	"daemon/metal/provisioning/gate.go":              {"ironic"},
 	"daemon/metal/registry/registry.go":              {"registry"},
 	"daemon/uploads/api/api.go":                      {"uploads"},
+	"daemon/page/page.go":                            {"page"},
 	"pxe/bootserver/bootserver.go":                   {"boot"},
 	"pxe/dhcp/packetconn.go":                         {"dhcp", "pxe"},
 	"pxe/tftp/tftp.go":                               {"tftp"},

@@ -9,6 +9,7 @@ const (
 	OnDevice       Place = "the interface of each network that it serves"
 	OnProvisioning Place = "the address on provisioning"
 	WhereSupplied  Place = "the addresses on provisioning and baremetal"
+	OnReached      Place = "the addresses on the networks that it is reached from"
 	OnLoopback     Place = "loopback"
 )
 
@@ -60,6 +61,9 @@ func Listeners() []Listener {
 			"the API server", "client certificate, rights by RBAC"},
 		{"uploads", "tcp", 9015, Everywhere, []string{provisioning, owner},
 			"users of the upload API", "token or client certificate, rights by RBAC; bounded per address"},
+		{"page", "tcp", 443, OnReached, []string{baremetal},
+			"people with a browser: they see, and change nothing",
+			"code of `firstlightd login`, then a session's cookie; bounded per address"},
 		{"time", "udp", 123, WhereSupplied, []string{provisioning, baremetal},
 			"every machine: the time", "not known; an answer is as long as its question"},
 		{"ironic-api", "tcp", 6385, OnLoopback, nil, "programs of the appliance", "password, drawn for each appliance"},
@@ -67,6 +71,7 @@ func Listeners() []Listener {
 		{"standin-bmc", "tcp", 6187, OnLoopback, nil, "Ironic, about nodes without a BMC", "password, drawn for each appliance"},
 		{"bmc-forwarder", "tcp", 6188, OnLoopback, nil, "Ironic, on its way to BMCs and agents", "not known; a BMC wants its own password"},
 		{"bpa-health", "tcp", 8384, OnLoopback, nil, "the kubelet's probe", "not known"},
+		{"kpa-health", "tcp", 8385, OnLoopback, nil, "the kubelet's probe", "not known"},
 		{"metrics", "tcp", 9100, OnLoopback, nil, "readers of metrics on the appliance", "not known"},
 		{"etcd", "tcp", 2379, OnLoopback, nil, "the API server", "client certificate"},
 		{"etcd-peers", "tcp", 2380, OnLoopback, nil, "other members; there are none", "client certificate"},

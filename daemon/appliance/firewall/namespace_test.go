@@ -78,7 +78,7 @@ func (r *topology) listen() {
 	supplied := []netip.Addr{r.networks[0].appliance.Addr(), r.networks[2].appliance.Addr()}
 	places := map[Place][]netip.Addr{
 		Everywhere: {netip.IPv4Unspecified()}, OnDevice: {netip.IPv4Unspecified()}, OnProvisioning: supplied[:1],
-		WhereSupplied: supplied, OnLoopback: {netip.MustParseAddr("127.0.0.1")},
+		WhereSupplied: supplied, OnReached: supplied[1:], OnLoopback: {netip.MustParseAddr("127.0.0.1")},
 	}
 	for _, l := range Listeners() {
 		for _, addr := range places[l.At] {

@@ -114,7 +114,7 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 		},
 	}
 	h.Host.Annotations = map[string]string{artifact.ImageAnnotation: image.URL}
-	if n.Overwrite != "" {
+	if n.Overwrite.IsGranted() {
 		h.Host.Annotations[Overwrite] = string(n.Overwrite)
 	}
 

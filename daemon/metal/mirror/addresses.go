@@ -65,8 +65,8 @@ func mirrorURLs(addr netip.Addr) []string {
 
 // besideMounts are all that is served by HTTP beside the provisioning network: packages and what is named
 // by its digest. There is nothing to boot among it.
-func besideMounts() []server.Mount {
-	return append(Mounts(), server.Mount{Path: "/debian/", Dir: packagesRoot})
+func (m *Mirror) besideMounts() []server.Mount {
+	return append(m.Mounts(), server.Mount{Path: "/debian/", Dir: packagesRoot})
 }
 
 // ServePackages serves packages beside the provisioning network, where the boot server has them, and begins
@@ -88,7 +88,7 @@ func (m *Mirror) mirrorPackages(ctx context.Context, at []netip.Addr) (err error
 		}
 	}()
 
-	for _, mount := range besideMounts() {
+	for _, mount := range m.besideMounts() {
 		if err := os.MkdirAll(mount.Dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			m.Log.Warn("directory cannot be made", "dir", mount.Dir, "error", err)
 		}
@@ -98,7 +98,9 @@ func (m *Mirror) mirrorPackages(ctx context.Context, at []netip.Addr) (err error
 			return fmt.Errorf("open directory for %s: %w", mount.Path, err)
 		}
 
-		mounts = append(mounts, bootserver.Mount{Path: mount.Path, Root: root, Digest: mount.Digest})
+		mounts = append(
+			mounts, bootserver.Mount{Path: mount.Path, Root: root, Digest: mount.Digest, Open: mount.Open},
+		)
 	}
 
 	counters := metrics.New(prometheus.NewRegistry()) // the boot server's own are shown

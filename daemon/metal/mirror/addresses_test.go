@@ -36,9 +36,9 @@ func TestNodesAreSuppliedOnTheirOwnNetworks(t *testing.T) {
 // What machines boot, what they are installed with and what Ironic writes stay on the provisioning network.
 func TestNothingToBootIsServedBesideProvisioning(t *testing.T) {
 	var beside []string
-	for _, mount := range besideMounts() {
+	for _, mount := range (&Mirror{}).besideMounts() {
 		beside = append(beside, mount.Path)
 		assert.NotEqual(t, netboot.HTTPRoot, mount.Dir)
 	}
-	assert.Equal(t, []string{"/debian/pool/", "/debian/local/", "/binaries/sha256/", "/debian/"}, beside)
+	assert.Equal(t, []string{"/debian/pool/", "/debian/kubernetes/", "/debian/local/", "/binaries/sha256/", "/debian/"}, beside)
 }

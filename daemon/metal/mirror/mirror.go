@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -29,7 +30,10 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
 	"firstlight.dev/firstlight/daemon/metal/packages"
+	"firstlight.dev/firstlight/daemon/metal/packages/kubernetes"
 	"firstlight.dev/firstlight/daemon/metal/registry"
+	"firstlight.dev/firstlight/pxe/bootfile"
+	"firstlight.dev/firstlight/pxe/bootserver"
 	"firstlight.dev/firstlight/pxe/limit"
 	"firstlight.dev/firstlight/pxe/server"
 )
@@ -42,6 +46,7 @@ const (
 	digestsDir   = artifact.Dir + "/" + artifact.DigestsDir
 	packagesKey  = vault.SecretDir + "/packages.key"
 	packagesRoot = netboot.HTTPRoot + "/debian" // gets the index
+	nodesDir     = "/run/firstlight/packages"   // what is kept of the packages of Kubernetes
 	registryPort = assets.RegistryPort
 )
 
@@ -57,6 +62,9 @@ type Mirror struct {
 	// OwnerAt says whose uploaded container images the machine at an address gets; "": nobody's. May be nil.
 	OwnerAt func(netip.Addr) string
 
+	// Kubernetes are the packages of which machines become nodes.
+	Kubernetes *kubernetes.Pool
+
 	// Owners are those of clusters: each has a suite of packages, even an empty one. May be nil.
 	Owners func() []string
 
@@ -64,18 +72,44 @@ type Mirror struct {
 	indexed string // the packages that the index was written for
 }
 
+// KubernetesPool is made of the programs that the stick has for nodes.
+func KubernetesPool() *kubernetes.Pool {
+	return &kubernetes.Pool{Root: os.DirFS(stick.LowerDir), Dir: nodesDir}
+}
+
 // Mounts are where the boot server has packages, besides the index below its root.
-func Mounts() []server.Mount {
+func (m *Mirror) Mounts() []server.Mount {
 	return []server.Mount{
 		{Path: "/debian/pool/", Dir: packagesDir},
+		{Path: "/debian/kubernetes/", Dir: nodesDir, Open: m.openKubernetes},
 		{Path: "/debian/local/", Dir: broughtDir},
 		{Path: artifact.DigestsPath, Dir: digestsDir, Digest: func(name string) string { return name }},
 	}
 }
 
+// openKubernetes opens one of the packages of Kubernetes.
+func (m *Mirror) openKubernetes(_ *os.Root, name string) (bootserver.File, fs.FileInfo, error) {
+	file, err := m.Kubernetes.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, bootfile.ErrNotFound
+	}
+	if err != nil {
+		m.Log.Warn("package cannot be read", "file", name, "error", err)
+		return nil, nil, bootfile.ErrRead
+	}
+
+	info, err := file.Stat()
+	if err != nil {
+		return nil, nil, errors.Join(bootfile.ErrRead, file.Close())
+	}
+
+	return file, info, nil
+}
+
 func packagePools() []packages.Pool {
 	return []packages.Pool{
 		{Dir: packagesDir, Path: "pool", Index: packagesDir + "/Packages"},
+		{Dir: nodesDir, Path: "kubernetes", Index: nodesDir + "/" + kubernetes.IndexName},
 		{Dir: broughtDir, Path: "local", Owner: artifact.PackageOwner},
 	}
 }
@@ -158,6 +192,11 @@ func (m *Mirror) Stage() bringup.Stage {
 func (m *Mirror) writeIndex(ctx context.Context, report bringup.Report) error {
 	key, err := packages.OpenKey(packagesKey)
 	if err != nil {
+		return err
+	}
+
+	report("making the packages of Kubernetes")
+	if err := m.Kubernetes.Make(); err != nil {
 		return err
 	}
 

@@ -14,16 +14,56 @@ func Name(u status.UnknownMachine) string {
 
 // SiteEntry is an entry of nodes in site.yaml. Whoever pastes it writes the BMC's user and password.
 func SiteEntry(u status.UnknownMachine) string {
+	return siteEntry{UnknownMachine: u, name: Name(u), login: ", username: USER, password: PASSWORD"}.text()
+}
+
+// siteEntry is what one entry of nodes is written from.
+type siteEntry struct {
+	status.UnknownMachine
+	name   string
+	login  string // behind the BMC's address
+	remark string // in a line of its own; "": none
+}
+
+func (e siteEntry) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "- name: %s # %s\n  macs: [%q]\n", Name(u), Summary(u), u.MAC)
-	if u.BMC != "" {
-		fmt.Fprintf(&b, "  bmc: {address: %q, username: USER, password: PASSWORD}\n", "ipmi://"+host(u.BMC))
+	fmt.Fprintf(&b, "- name: %s # %s\n  macs: [%q]\n", e.name, Summary(e.UnknownMachine), e.MAC)
+	if e.remark != "" {
+		fmt.Fprintf(&b, "  # %s\n", e.remark)
 	}
-	if u.Mode == "bios" {
+	if e.BMC != "" {
+		fmt.Fprintf(&b, "  bmc: {address: %q%s}\n", "ipmi://"+host(e.BMC), e.login)
+	}
+	if e.Mode == "bios" {
 		b.WriteString("  bootMode: legacy\n")
 	}
-	if len(u.Disks) > 1 && u.Disks[0].Serial != "" {
-		fmt.Fprintf(&b, "  rootDevice: {serialNumber: %q} # %s\n", u.Disks[0].Serial, diskText(u.Disks[0]))
+	if len(e.Disks) > 1 && e.Disks[0].Serial != "" {
+		fmt.Fprintf(&b, "  rootDevice: {serialNumber: %q} # %s\n", e.Disks[0].Serial, diskText(e.Disks[0]))
+	}
+	return b.String()
+}
+
+// SiteNodes is the key nodes of site.yaml with an entry for each machine, ready to be pasted: the BMCs' user and password
+// come from nodeDefaults. What two machines claim is given to neither.
+func SiteNodes(all []status.UnknownMachine) string {
+	names, bmcs := map[string]int{}, map[string]int{}
+	for _, u := range all {
+		names[Name(u)]++
+		bmcs[u.BMC]++
+	}
+
+	var b strings.Builder
+	b.WriteString("# The BMCs' user and password: nodeDefaults: {bmc: {username: USER, password: PASSWORD}}\nnodes:\n")
+	for _, u := range all {
+		e := siteEntry{UnknownMachine: u, name: Name(u)}
+		if names[e.name] > 1 {
+			e.name = "node-" + strings.ReplaceAll(u.MAC, ":", "")
+		}
+		if bmcs[u.BMC] > 1 && u.BMC != "" {
+			e.remark = "its BMC, " + u.BMC + ", is claimed by another machine, too"
+			e.BMC = ""
+		}
+		b.WriteString(e.text())
 	}
 	return b.String()
 }

@@ -146,3 +146,30 @@ func TestNothingOfAStrangerIsTrusted(t *testing.T) {
 func TestNames(t *testing.T) {
 	assert.Equal(t, "node-0a0b0c", Name(status.UnknownMachine{MAC: mac}))
 }
+
+// TestTheBlockIsReady: all machines at once, as a site that validates; what two of them claim is given to neither.
+func TestTheBlockIsReady(t *testing.T) {
+	var all []status.UnknownMachine
+	for _, c := range []struct{ mac, bmc string }{
+		{"52:54:00:0a:0b:0c", "10.10.110.101"},
+		{"52:55:00:0a:0b:0c", "10.10.110.102"}, // ends as the one before
+		{"52:54:00:0a:0b:0e", "10.10.110.103"},
+		{"52:54:00:0a:0b:0f", "10.10.110.103"}, // the same BMC
+		{"52:54:00:0a:0b:10", ""},
+	} {
+		u := parse(c.mac, inventory(t, nil), time.Now())
+		u.BMC = c.bmc
+		all = append(all, u)
+	}
+
+	text := "nodeDefaults: {bmc: {username: admin, password: common}}\n" + SiteNodes(all)
+	s, problems := site.Load("site.yaml", []byte(text))
+	require.Empty(t, problems.String(), text)
+	require.Len(t, s.Nodes, 5)
+	nodes := s.WithDefaults().Nodes
+	assert.Equal(t, "common", nodes[0].BMC.Password.Reveal())
+	assert.NotEqual(t, nodes[0].Name, nodes[1].Name)
+	assert.Nil(t, nodes[2].BMC)
+	assert.Nil(t, nodes[3].BMC)
+	assert.Contains(t, text, "10.10.110.103, is claimed by another machine")
+}

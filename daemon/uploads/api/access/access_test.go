@@ -211,25 +211,3 @@ func TestWrongTokensDelayNobody(t *testing.T) {
 	assert.EqualValues(t, 100*(20-unknownBurst), tooMany.Load(), "of each address, those beyond its share")
 	assert.LessOrEqual(t, s.asked.Load(), int32(100*unknownBurst+3))
 }
-
-func TestAddressesAreNotRememberedWithoutEnd(t *testing.T) {
-	var s strangers
-	from := func(addr string) bool {
-		r := httptest.NewRequest("GET", "/", nil)
-		r.RemoteAddr = addr
-		return s.allow(r)
-	}
-	for range unknownBurst {
-		assert.True(t, from("172.22.0.5:1"))
-	}
-	assert.False(t, from("172.22.0.5:2"), "another port is the same machine")
-	assert.True(t, from("172.22.0.6:1"))
-	for n := range unknownBurst {
-		assert.True(t, from(fmt.Sprintf("[2001:db8::%d]:1", n)))
-	}
-	assert.False(t, from("[2001:db8::ffff]:1"), "one network is one machine")
-	for n := range 3 * maxAddresses {
-		from(fmt.Sprintf("10.%d.%d.%d:1", n>>16, n>>8&0xff, n&0xff))
-	}
-	assert.LessOrEqual(t, len(s.byAddr), maxAddresses)
-}

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -13,6 +14,18 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+
+	"firstlight.dev/firstlight/pxe/limit"
+)
+
+// ErrTooMany is a token that was not looked at, because its sender's address brought too many unknown ones.
+var ErrTooMany = errors.New("too many unknown tokens from this address; wait a few seconds")
+
+// How many unknown tokens one address may have looked at. All addresses of a /24 together stay below reviewQPS, and
+// the first ones of all of them are looked at within askTime.
+const (
+	unknownEvery = 6 * time.Second
+	unknownBurst = 8
 )
 
 // How long an answer of the API server is good for. A right that is taken away is gone after
@@ -45,7 +58,7 @@ type Kubernetes struct {
 	wrong   *answerCache[[sha256.Size]byte, bool]
 	may     *answerCache[string, bool]
 
-	strangers strangers
+	strangers limit.Senders
 }
 
 // NewKubernetes returns a client; no request is made.
@@ -78,6 +91,8 @@ func NewKubernetes(c *rest.Config) (*Kubernetes, error) {
 		seen:    newMemory[[sha256.Size]byte, bool](tokenTTL),
 		wrong:   newMemory[[sha256.Size]byte, bool](answerTTL),
 		may:     newMemory[string, bool](answerTTL),
+
+		strangers: limit.Senders{Every: unknownEvery, Burst: unknownBurst},
 	}, nil
 }
 
@@ -101,7 +116,7 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r *http.Request) (User, e
 
 	reviews := k.tokens
 	if _, seen := k.seen.get(key); !seen {
-		if reviews = k.unknown; !k.strangers.allow(r) {
+		if reviews = k.unknown; !k.strangers.Allow(r) {
 			return User{}, ErrTooMany
 		}
 	}

@@ -20,8 +20,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/metal/packages"
+	"firstlight.dev/firstlight/daemon/metal/packages/kubernetes"
 	"firstlight.dev/firstlight/daemon/metal/registry"
 )
 
@@ -107,14 +109,32 @@ func run(ctx context.Context, args []string) error {
 
 // debian is the repository of packages, with an index in dir that is signed with the key.
 func debian(ctx context.Context, dir string, key *packages.Key) (http.Handler, error) {
-	pool := packages.Pool{Dir: debs, Path: "pool", Index: filepath.Join(debs, "Packages")}
-	repository := packages.Repository{Dir: dir, Pools: []packages.Pool{pool}, Key: key, Now: time.Now}
+	made := &kubernetes.Pool{Root: os.DirFS(stick.LowerDir), Dir: dir + "-kubernetes"}
+	if err := made.Make(); err != nil {
+		return nil, err
+	}
+
+	pools := []packages.Pool{
+		{Dir: debs, Path: "pool", Index: filepath.Join(debs, "Packages")},
+		{Dir: made.Dir, Path: "kubernetes", Index: filepath.Join(made.Dir, kubernetes.IndexName)},
+	}
+	repository := packages.Repository{Dir: dir, Pools: pools, Key: key, Now: time.Now}
 	if _, err := repository.Write(ctx); err != nil {
 		return nil, err
 	}
 
 	files := http.NewServeMux()
 	files.Handle("GET /debian/pool/", http.StripPrefix("/debian/pool/", http.FileServer(http.Dir(debs))))
+	files.HandleFunc("GET /debian/kubernetes/{name}", func(w http.ResponseWriter, r *http.Request) {
+		file, err := made.Open(r.PathValue("name"))
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		defer file.Close()
+
+		http.ServeContent(w, r, "", time.Time{}, file)
+	})
 	files.Handle("GET /debian/", http.StripPrefix("/debian/", http.FileServer(http.Dir(dir))))
 	return files, nil
 }

@@ -1,0 +1,85 @@
+package site
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"firstlight.dev/firstlight/assets/yamldoc"
+)
+
+// inherit is a node with the defaults of its site where it gives no value of its own.
+func (n Node) inherit(d NodeDefaults) Node {
+	n.BootMode = cmp.Or(n.BootMode, d.BootMode)
+	n.Overwrite = cmp.Or(n.Overwrite, d.Overwrite)
+	n.OS = n.OS.inherit(d.OS)
+	if n.RootDevice == nil && d.RootDevice != nil {
+		n.RootDevice = cloneOrZero(d.RootDevice)
+	}
+
+	if n.BMC != nil && n.BMC.Username == "" && n.BMC.Password.IsZero() {
+		n.BMC = cloneOrZero(n.BMC)
+		n.BMC.Username, n.BMC.Password = d.BMC.Username, d.BMC.Password
+	}
+
+	if len(d.Labels) > 0 {
+		own := n.Labels
+		n.Labels = maps.Clone(d.Labels)
+		maps.Copy(n.Labels, own)
+	}
+
+	return n
+}
+
+func (o OS) inherit(d OS) OS {
+	if o.Image == "" && o.URL == "" && o.SHA256 == "" && o.Format == "" {
+		o.Image, o.URL, o.SHA256, o.Format = d.Image, d.URL, d.SHA256, d.Format
+	}
+
+	o.Username = cmp.Or(o.Username, d.Username)
+	if o.Password.IsZero() {
+		o.Password = d.Password
+	}
+
+	return o
+}
+
+func (r *reader) checkNodeDefaults(d *NodeDefaults) {
+	const path = "nodeDefaults"
+	r.checkLogin(d.BMC, path+".bmc")
+	r.checkOS(&d.OS, path+".os")
+	r.checkRootDevice(d.RootDevice, path+".rootDevice")
+	r.checkLabels(d.Labels, path+".labels")
+}
+
+func (r *reader) checkLogin(l Login, path string) {
+	if (l.Username == "") != l.Password.IsZero() {
+		r.Report(path, "username and password belong together; give both")
+	}
+}
+
+func (r *reader) checkOS(o *OS, path string) {
+	switch {
+	case o.URL != "" && o.Image != "":
+		r.Report(path+".url", "image is given as well; keep one of the two")
+	case o.URL != "" && o.SHA256 == "":
+		r.Report(path+".url", "an image from outside needs os.sha256; add what sha256sum prints")
+	case o.URL == "" && (o.SHA256 != "" && o.Image == "" || o.Format != ""):
+		r.Report(path, "sha256 and format describe the image at url; add url or remove them")
+	}
+}
+
+func (r *reader) checkRootDevice(d *RootDevice, path string) {
+	if d != nil && *d == (RootDevice{}) {
+		r.Report(path, "no hint is given; add one, such as serialNumber, or remove the line")
+	}
+}
+
+func (r *reader) checkLabels(labels map[string]string, path string) {
+	const word = `([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)`
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if !matchesPattern(`^([a-z0-9.-]{1,253}/)?`+word+`$`, k) || !matchesPattern(`^`+word+`?$`, labels[k]) {
+			r.Report(yamldoc.Join(path, k), "not a Kubernetes label; use up to 63 letters, digits, '-', '_' and '.'")
+		}
+	}
+}

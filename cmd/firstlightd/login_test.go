@@ -1,0 +1,29 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+func TestLoginSaysWhereACodeIsUsed(t *testing.T) {
+	var out strings.Builder
+	writeLogin(&out, status.Login{
+		URLs:        []string{"https://10.10.110.20/", "https://10.30.0.2/"},
+		Code:        "k3vd-7pqa-m2xe-wz4u",
+		Expires:     time.Date(2026, 11, 26, 14, 32, 5, 0, time.UTC),
+		Fingerprint: "7A:10",
+	})
+	assert.Equal(t, `Open https://10.10.110.20/login?code=k3vd-7pqa-m2xe-wz4u
+or open https://10.10.110.20/ and type the code k3vd-7pqa-m2xe-wz4u
+Open https://10.30.0.2/login?code=k3vd-7pqa-m2xe-wz4u
+or open https://10.30.0.2/ and type the code k3vd-7pqa-m2xe-wz4u
+It can be used once, until 14:32:05 UTC. Whoever uses it sees the page and can change nothing there.
+Your browser will not know the certificate. Compare its SHA-256 fingerprint before you continue:
+7A:10
+`, out.String())
+}

@@ -1,0 +1,255 @@
+// Package kpa brings the operator of Components onto the appliance: its kind, its rights and its pod. What the operator
+// does is in package operator below; docs/addons.md walks through it.
+package kpa
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/crd"
+	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/daemon/clusters/kpa/operator"
+	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+)
+
+// Names of the operator's objects. It is in the namespace of the operator of clusters, where pods may have files of the
+// appliance; its ServiceAccount is its own.
+const (
+	Namespace = "bpa"
+	Name      = "kpa-operator"
+)
+
+// owner is the field manager of the operator's objects.
+const owner = "firstlight-kpa"
+
+// ownersRole is what the operator may do in namespaces that have Components.
+const ownersRole = Name + "-owners"
+
+// folder holds the sources of Components that are folders, on the appliance and in the pod.
+const folder = "/var/lib/firstlight/components"
+
+// binary is the daemon on the appliance, and in the pod; image is what the pod is named after.
+const (
+	binary = "/usr/bin/firstlightd"
+	image  = assets.ImageDomain + "/firstlight:" + assets.Version
+)
+
+// health is the port of the readiness probe, on the loopback.
+const health = 8385
+
+// Objects is all that the operator needs, in the order of application. Another digest of the daemon's binary starts
+// another pod.
+func Objects(digest string) ([]client.Object, error) {
+	kind := &unstructured.Unstructured{}
+	if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(crd.KPA), 4096).Decode(kind); err != nil {
+		return nil, fmt.Errorf("read definition of Component: %w", err)
+	}
+
+	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
+	everywhere, own, owners := operator.NewRights()
+	return []client.Object{
+		kind,
+		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
+		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: meta},
+		&rbacv1.ClusterRole{
+			TypeMeta: typeMeta(rbacVersion, "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: Name}, Rules: everywhere,
+		},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta:   typeMeta(rbacVersion, "ClusterRoleBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: Name},
+			RoleRef:    roleRef("ClusterRole", Name),
+			Subjects:   subjects(),
+		},
+		&rbacv1.Role{TypeMeta: typeMeta(rbacVersion, "Role"), ObjectMeta: meta, Rules: own},
+		newBinding(Namespace, Name, "Role", Name),
+		&rbacv1.ClusterRole{
+			TypeMeta: typeMeta(rbacVersion, "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: ownersRole}, Rules: owners,
+		},
+		deployment(digest),
+	}, nil
+}
+
+const rbacVersion = "rbac.authorization.k8s.io/v1"
+
+func typeMeta(version, kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: version, Kind: kind}
+}
+
+func subjects() []rbacv1.Subject {
+	return []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: Namespace, Name: Name}}
+}
+
+func roleRef(kind, name string) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: kind, Name: name}
+}
+
+func newBinding(namespace, name, kind, of string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		TypeMeta:   typeMeta(rbacVersion, "RoleBinding"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		RoleRef:    roleRef(kind, of),
+		Subjects:   subjects(),
+	}
+}
+
+func deployment(digest string) *appsv1.Deployment {
+	labels := map[string]string{"app.kubernetes.io/name": Name}
+	directory := func(name, path string, kind corev1.HostPathType) corev1.Volume {
+		return corev1.Volume{
+			Name:         name,
+			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}},
+		}
+	}
+	return &appsv1.Deployment{
+		TypeMeta:   typeMeta("apps/v1", "Deployment"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](1),
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{label.Binary: digest}},
+				Spec: apply.MakeCritical(corev1.PodSpec{
+					ServiceAccountName: Name,
+					HostNetwork:        true, // the way to the nodes of clusters
+					DNSPolicy:          corev1.DNSDefault,
+					EnableServiceLinks: ptr.To(false),
+					Containers:         []corev1.Container{container()},
+					Volumes: []corev1.Volume{
+						directory("binary", binary, corev1.HostPathFile),
+						directory("folder", folder, corev1.HostPathDirectoryOrCreate),
+					},
+				}),
+			},
+		},
+	}
+}
+
+func container() corev1.Container {
+	return corev1.Container{
+		Name:            "manager",
+		Image:           image,
+		ImagePullPolicy: corev1.PullNever,
+		Command:         []string{binary, "kpa"},
+		Args: []string{
+			"--namespace", Namespace, "--folder", folder, "--health", fmt.Sprintf("127.0.0.1:%d", health),
+		},
+		ReadinessProbe: &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+				Host: "127.0.0.1",
+				Path: "/readyz",
+				Port: intstr.FromInt32(health),
+			}},
+			PeriodSeconds: 5, TimeoutSeconds: 10,
+		},
+		SecurityContext: &corev1.SecurityContext{
+			RunAsUser:                ptr.To[int64](65532),
+			RunAsGroup:               ptr.To[int64](65532),
+			AllowPrivilegeEscalation: ptr.To(false),
+			ReadOnlyRootFilesystem:   ptr.To(true),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "binary", MountPath: binary, ReadOnly: true},
+			{Name: "folder", MountPath: folder, ReadOnly: true},
+		},
+	}
+}
+
+// Stage is the fact that the operator runs. digest is that of the daemon's binary.
+func Stage(digest func() (string, error), api func() (client.Client, error)) bringup.Stage {
+	memory := &apply.Cache{}
+	build := func() (apply.Set, client.Client, error) {
+		d, err := digest()
+		if err != nil {
+			return apply.Set{}, nil, err
+		}
+		objects, err := Objects(d)
+		if err != nil {
+			return apply.Set{}, nil, err
+		}
+		set, err := apply.New(owner, objects...)
+		if err != nil {
+			return apply.Set{}, nil, err
+		}
+		c, err := api()
+		return set, c, err
+	}
+
+	return bringup.Stage{
+		Name: "kpa-ready",
+		Fact: "the operator of what runs on clusters runs",
+		Why:  "It follows Ready: what runs on clusters needs a cluster first, and no node waits for it.",
+		Done: func(ctx context.Context) error {
+			set, c, err := build()
+			if err != nil {
+				return err
+			}
+			if err := memory.CheckCurrent(ctx, set, c); err != nil {
+				return err
+			}
+			return apply.CheckRolledOut(ctx, c, client.ObjectKey{Namespace: Namespace, Name: Name}, "the pod of "+Name)
+		},
+		Do: func(ctx context.Context, report bringup.Report) error {
+			set, c, err := build()
+			if err != nil {
+				return err
+			}
+			if set = set.StaleSubset(ctx, c); len(set.Objects) == 0 {
+				return nil
+			}
+
+			report("applying the operator of components")
+			return set.Apply(ctx, c)
+		},
+
+		AfterReady: true,
+		Recheck:    30 * time.Second,
+	}
+}
+
+// GrantNamespaces gives the operator its rights in each namespace that has a Component. One where that fails, such as
+// one that is being deleted, keeps no other waiting.
+func GrantNamespaces(ctx context.Context, c client.Client) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ComponentList"))
+	if err := c.List(ctx, list); err != nil {
+		return fmt.Errorf("list Components: %w", err)
+	}
+
+	var failed []error
+	done := map[string]bool{}
+	for _, o := range list.Items {
+		if done[o.Namespace] {
+			continue
+		}
+
+		done[o.Namespace] = true
+		set, err := apply.New(owner, newBinding(o.Namespace, ownersRole, "ClusterRole", ownersRole))
+		if err != nil {
+			return err
+		}
+		if set.CheckCurrent(ctx, c) != nil {
+			failed = append(failed, set.Apply(ctx, c))
+		}
+	}
+
+	return errors.Join(failed...)
+}

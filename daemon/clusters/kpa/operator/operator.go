@@ -1,0 +1,180 @@
+// Package operator is the controller of Components. It looks at what a Component asks for, at its source and at each
+// of its clusters, decides by package plan, and acts by package engine. It waits for nothing: what is in progress is
+// looked at again. Each cluster is looked at by itself, so that one that does not answer holds up no other.
+package operator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
+)
+
+// Config is what the operator is given.
+type Config struct {
+	Namespace string // the operator's own: its lock is there
+	Folder    string // of sources that are folders; may be missing
+	Elect     bool   // wait until no other operator runs
+	Health    string // address of /readyz; "0" for none
+}
+
+// FieldManager has the fields of Components that the operator writes.
+const FieldManager = "kpa-operator"
+
+// Kinds of which clusters are: a Provisioning is BPA's, a Cluster is of Cluster API. Only their labels are read.
+var (
+	provisionings = schema.GroupVersionKind{Group: "bpa.akraino.org", Version: "v1alpha1", Kind: "Provisioning"}
+	capiClusters  = schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "Cluster"}
+)
+
+// Scheme knows every kind that the operator reads or writes.
+func Scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("make scheme: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Components is the controller.
+type Components struct {
+	Config   Config
+	Client   client.Client
+	Reader   client.Reader // without a cache
+	Recorder events.EventRecorder
+	API      *rest.Config // the appliance's
+	Now      func() time.Time
+	Log      *slog.Logger
+
+	targets targets
+}
+
+// Run runs the controller until ctx ends.
+func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) error {
+	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	klog.SetSlogLogger(log)
+	scheme, err := Scheme()
+	if err != nil {
+		return err
+	}
+
+	m, err := manager.New(api, manager.Options{
+		Scheme:                        scheme,
+		Logger:                        logr.FromSlogHandler(log.Handler()),
+		Metrics:                       server.Options{BindAddress: "0"},
+		HealthProbeBindAddress:        c.Health,
+		LeaderElection:                c.Elect,
+		LeaderElectionID:              "kpa-operator-lock",
+		LeaderElectionNamespace:       c.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		// A machine under load is slow, not lost.
+		LeaseDuration: ptr.To(time.Minute),
+		RenewDeadline: ptr.To(40 * time.Second),
+		RetryPeriod:   ptr.To(10 * time.Second),
+		Cache:         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		// Names of controllers are for metrics; tests run several operators in one process.
+		Controller: config.Controller{SkipNameValidation: ptr.To(true), CacheSyncTimeout: 10 * time.Minute},
+	})
+	if err != nil {
+		return fmt.Errorf("make manager: %w", err)
+	}
+
+	r := &Components{
+		Config:   c,
+		Client:   m.GetClient(),
+		Reader:   m.GetAPIReader(),
+		Recorder: m.GetEventRecorder("kpa-operator"),
+		API:      api,
+		Now:      time.Now,
+		Log:      log,
+	}
+	cluster := &metav1.PartialObjectMetadata{}
+	cluster.SetGroupVersionKind(provisionings)
+	err = builder.ControllerManagedBy(m).Named("component").
+		For(&v1alpha1.Component{}, builder.WithPredicates(ignoreOwnWrites())).
+		Watches(
+			&v1alpha1.Component{}, handler.EnqueueRequestsFromMapFunc(r.listNeighbours),
+			builder.WithPredicates(matterToOthers()),
+		).
+		WatchesMetadata(
+			cluster, handler.EnqueueRequestsFromMapFunc(r.listNeighbours),
+			builder.WithPredicates(predicate.LabelChangedPredicate{}),
+		).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).Complete(r)
+	if err != nil {
+		return fmt.Errorf("make controller: %w", err)
+	}
+	if err := m.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("add readiness check: %w", err)
+	}
+
+	return m.Start(ctx)
+}
+
+// ignoreOwnWrites passes over what the operator itself writes: status and finalizers.
+func ignoreOwnWrites() predicate.Predicate {
+	ending := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	}}
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, ending)
+}
+
+// matterToOthers passes over changes of a Component that none that depends on it, or that it depends on, would see.
+func matterToOthers() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		old, ok1 := e.ObjectOld.(*v1alpha1.Component)
+		now, ok2 := e.ObjectNew.(*v1alpha1.Component)
+		return !ok1 || !ok2 || old.Generation != now.Generation || phasesOf(old) != phasesOf(now)
+	}}
+}
+
+// phasesOf is all that others see of a status.
+func phasesOf(c *v1alpha1.Component) string {
+	text := fmt.Sprintf("%d %s", c.Status.ObservedGeneration, c.Status.Phase)
+	for _, s := range c.Status.Clusters {
+		text += " " + s.Name + "=" + s.Phase
+	}
+	return text
+}
+
+// listNeighbours are the Components of a namespace: an edge of the graph may close a cycle anywhere in it.
+func (r *Components) listNeighbours(ctx context.Context, o client.Object) []reconcile.Request {
+	var all v1alpha1.ComponentList
+	if err := r.Client.List(ctx, &all, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		r.Log.Error("Components not listed", "error", err)
+		return nil
+	}
+
+	var out []reconcile.Request
+	for i := range all.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+	}
+	return out
+}

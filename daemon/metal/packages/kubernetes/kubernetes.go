@@ -1,0 +1,104 @@
+// Package kubernetes makes the Debian packages of which a machine becomes a node: kubelet, kubeadm, kubectl and
+// kubernetes-cni, as upstream names them, with containerd's configuration. The programs are those in the image of
+// nodes, on the stick's read-only root: a package is its own few bytes, and the places of those files in it.
+package kubernetes
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/layer"
+	"firstlight.dev/firstlight/daemon/metal/packages"
+)
+
+// Where the root of the stick has what packages are made of; paths from its top.
+const (
+	imagesDir = "usr/share/firstlight/images"
+	bridge    = "usr/lib/firstlight/cni/bridge" // the appliance's own, and in no image
+)
+
+// Build lays out the packages from the files of the stick's root. Equal roots give equal packages.
+func Build(root fs.FS) ([]*packages.Built, error) {
+	from, err := findLayer(root)
+	if err != nil {
+		return nil, fmt.Errorf("make packages of Kubernetes: %w", err)
+	}
+
+	made, err := fs.Stat(root, from.path("usr/bin/kubernetes"))
+	if err != nil {
+		return nil, fmt.Errorf("make packages of Kubernetes: %w", err)
+	}
+
+	var all []*packages.Built
+	for _, p := range list(from) {
+		b, err := p.build(from.version(), made.ModTime())
+		if err != nil {
+			return nil, fmt.Errorf("make packages of Kubernetes: %w", err)
+		}
+
+		built, err := b.Build(root)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, built)
+	}
+
+	return all, nil
+}
+
+// nodeLayer is the layer of the image of nodes, unpacked.
+type nodeLayer struct{ digest string }
+
+// path is where a file of the layer is.
+func (l nodeLayer) path(name string) string {
+	return path.Join(imagesDir, layer.Dir, l.digest, layer.Files, name)
+}
+
+// version is that of the packages. It names what they are made of: other programs are another version.
+func (l nodeLayer) version() string {
+	return strings.TrimPrefix(assets.KubernetesVersion, "v") + "-0firstlight" + assets.Version + "+" + l.digest[:12]
+}
+
+// findLayer asks the image layout for the layer of the image of nodes.
+func findLayer(root fs.FS) (nodeLayer, error) {
+	var index imagespec.Index
+	if err := readJSON(root, "index.json", &index); err != nil {
+		return nodeLayer{}, err
+	}
+
+	name := assets.ImageDomain + "/node:v" + assets.Version
+	for _, d := range index.Manifests {
+		if d.Annotations[imagespec.AnnotationRefName] != name {
+			continue
+		}
+
+		var manifest imagespec.Manifest
+		if err := readJSON(root, path.Join("blobs/sha256", d.Digest.Encoded()), &manifest); err != nil {
+			return nodeLayer{}, err
+		}
+		if len(manifest.Layers) != 1 {
+			return nodeLayer{}, fmt.Errorf("image %s has %d layers, not one", name, len(manifest.Layers))
+		}
+
+		return nodeLayer{manifest.Layers[0].Digest.Encoded()}, nil
+	}
+
+	return nodeLayer{}, fmt.Errorf("/%s has no image %s", imagesDir, name)
+}
+
+func readJSON(root fs.FS, name string, to any) error {
+	text, err := fs.ReadFile(root, path.Join(imagesDir, name))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, to); err != nil {
+		return fmt.Errorf("read /%s: %w", path.Join(imagesDir, name), err)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package kubernetes
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/daemon/metal/packages"
+)
+
+const (
+	layerDigest    = "77198038ab1920073071036236e62637c8561dffb3a79b1e26d76fd59928999d"
+	manifestDigest = "92aea87b831219484266b1ba2b52800e330dae3f145dd6733ace7918b57bb790"
+)
+
+// stick is a root with what packages are made of.
+func stick() fstest.MapFS {
+	made := time.Unix(1_700_000_000, 0)
+	program := func(text string) *fstest.MapFile {
+		return &fstest.MapFile{Data: []byte(text), Mode: 0o755, ModTime: made}
+	}
+	in := imagesDir + "/layers/" + layerDigest + "/fs/"
+	return fstest.MapFS{
+		imagesDir + "/index.json": {Data: fmt.Appendf(nil, `{"manifests":[{"digest":"sha256:%s",
+			"annotations":{"org.opencontainers.image.ref.name":"%s/node:v%s"}}]}`, manifestDigest, assets.ImageDomain, assets.Version)},
+		imagesDir + "/blobs/sha256/" + manifestDigest: {Data: fmt.Appendf(nil, `{"layers":[{"digest":"sha256:%s"}]}`, layerDigest)},
+		in + "usr/bin/kubernetes":                     program(strings.Repeat("kubernetes ", 1000)),
+		in + "usr/lib/firstlight/cni/host-local":      program("host-local"),
+		in + "usr/lib/firstlight/cni/loopback":        program("loopback"),
+		in + "usr/lib/firstlight/cni/portmap":         program("portmap"),
+		in + "usr/lib/firstlight/cni/ptp":             program("ptp"),
+		bridge:                                        program("bridge"),
+	}
+}
+
+func TestPackagesAreUpstreams(t *testing.T) {
+	all, err := Build(stick())
+	require.NoError(t, err)
+	version := strings.TrimPrefix(assets.KubernetesVersion, "v") + "-0firstlight" + assets.Version + "+77198038ab19"
+	depends := map[string]string{}
+	for _, b := range all {
+		depends[packages.Field(b.Stanza, "Package")] = packages.Field(b.Stanza, "Depends")
+		assert.Equal(t, version, packages.Field(b.Stanza, "Version"))
+	}
+	for name, want := range map[string]string{
+		"kubelet":        "firstlight-containerd",
+		"kubeadm":        "kubelet (= " + version + ")",
+		"kubectl":        "firstlight-kubernetes (= " + version + ")",
+		"kubernetes-cni": "",
+	} {
+		require.Contains(t, depends, name)
+		assert.Contains(t, depends[name], want, name)
+	}
+}
+
+// An appliance makes them whenever it starts, and nodes have an index of an earlier start: they are the same bytes.
+func TestEqualSticksMakeEqualPackages(t *testing.T) {
+	first, second := &Pool{Root: stick(), Dir: t.TempDir()}, &Pool{Root: stick(), Dir: t.TempDir()}
+	require.NoError(t, first.Make())
+	require.NoError(t, second.Make())
+	assert.Equal(t, contents(t, first), contents(t, second))
+
+	other := stick()
+	for name := range other {
+		if strings.HasSuffix(name, "/ptp") {
+			other[name].Data = []byte("another")
+		}
+	}
+	third := &Pool{Root: other, Dir: t.TempDir()}
+	require.NoError(t, third.Make())
+	assert.NotEqual(t, contents(t, first), contents(t, third))
+}
+
+// contents are the index of a pool and every package that is in it, whole.
+func contents(t *testing.T, p *Pool) map[string]string {
+	t.Helper()
+	index, err := os.ReadFile(filepath.Join(p.Dir, IndexName))
+	require.NoError(t, err)
+	all := map[string]string{IndexName: string(index)}
+	for stanza := range strings.SplitSeq(string(index), "\n\n") {
+		file := packages.Field(stanza, "Filename")
+		f, err := p.Open(file)
+		require.NoError(t, err)
+		text, err := io.ReadAll(f)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		all[file] = string(text)
+	}
+	return all
+}
+
+// What is kept costs next to nothing: of the programs it holds no byte.
+func TestProgramsLieOnTheStickOnce(t *testing.T) {
+	p := &Pool{Root: stick(), Dir: t.TempDir()}
+	require.NoError(t, p.Make())
+	require.NoError(t, filepath.WalkDir(p.Dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), "kubernetes kubernetes", name)
+		assert.NotContains(t, name, ".part")
+		return nil
+	}))
+}
+
+// A node that asks in the moment in which the appliance starts waits until there is something.
+func TestWhoAsksFirstIsServed(t *testing.T) {
+	p := &Pool{Root: stick(), Dir: filepath.Join(t.TempDir(), "new")}
+	all, err := Build(stick())
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for _, b := range all {
+		wg.Go(func() {
+			f, err := p.Open(b.Name)
+			if assert.NoError(t, err) {
+				assert.NoError(t, f.Close())
+			}
+		})
+	}
+	wg.Wait()
+	for _, name := range []string{"none.deb", "../etc/passwd", "usr/lib/x.deb", "Packages", ".deb", ""} {
+		_, err := p.Open(name)
+		assert.ErrorIs(t, err, fs.ErrNotExist, name)
+	}
+}
+
+func TestAStickWithoutProgramsSaysSo(t *testing.T) {
+	for name, want := range map[string]string{
+		"/index.json":         "index.json",
+		manifestDigest:        manifestDigest,
+		"/usr/bin/kubernetes": "usr/bin/kubernetes",
+		"/ptp":                "ptp",
+	} {
+		root := stick()
+		for file := range root {
+			if strings.HasSuffix(file, name) {
+				delete(root, file)
+			}
+		}
+		_, err := Build(root)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		assert.ErrorContains(t, err, want)
+	}
+	root := stick()
+	root[imagesDir+"/index.json"].Data = []byte("{}")
+	_, err := Build(root)
+	assert.ErrorContains(t, err, "has no image "+assets.ImageDomain+"/node:v")
+}
+
+// Scripts run on machines that nobody looks at: they have to be shell at least.
+func TestScriptsAreShell(t *testing.T) {
+	for _, d := range list(nodeLayer{layerDigest}) {
+		for script, name := range d.scripts {
+			text, err := d.fill(name)
+			require.NoError(t, err)
+			cmd := exec.Command("sh", "-n")
+			cmd.Stdin = strings.NewReader(string(text))
+			out, err := cmd.CombinedOutput()
+			assert.NoError(t, err, "%s of %s: %s", script, d.name, out)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package kubernetes
+
+import (
+	"bytes"
+	"embed"
+	"strings"
+	"text/template"
+	"time"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/daemon/metal/packages"
+)
+
+//go:embed files/*
+var files embed.FS
+
+// program is Kubernetes: one program, which is what it is called as.
+const program = "/usr/lib/firstlight/kubernetes"
+
+// debian is one of the packages.
+type debian struct {
+	name, about string
+	depends     []string
+	files       []packages.File
+	texts       map[string]string // path in the package: name of one of files
+	scripts     map[string]string // name of the script: name of one of files
+	from        string            // where the source is
+	holder      string            // of the copyright
+}
+
+// Where sources are, and whose they are.
+const (
+	upstream    = "https://github.com/kubernetes/kubernetes"
+	authors     = "The Kubernetes Authors"
+	pluginsFrom = "https://github.com/containernetworking/plugins"
+	cniAuthors  = "CNI authors"
+	ours        = "the sources of Firstlight"
+	ourAuthors  = "the authors of Firstlight"
+)
+
+// hostPrograms are Debian's packages with what kubeadm's preflight, the kubelet and kube-proxy call.
+var hostPrograms = []string{"conntrack", "ethtool", "iproute2", "iptables", "mount", "nftables", "util-linux"}
+
+// list lists the packages. "=" after a name stands for the same version.
+func list(from nodeLayer) []debian {
+	command := func(name string) []packages.File {
+		return []packages.File{{Path: "/usr/bin/" + name, Link: "../lib/firstlight/kubernetes"}}
+	}
+	return []debian{
+		{
+			name:   "firstlight-kubernetes",
+			about:  "Kubernetes as one program\n Each of its commands is a package of its own.",
+			files:  []packages.File{{Path: program, Mode: 0o755, Source: from.path("usr/bin/kubernetes")}},
+			from:   upstream,
+			holder: authors,
+		},
+		{
+			name:  "kubelet",
+			about: "Kubernetes' agent on a node",
+			depends: append(
+				[]string{"firstlight-kubernetes=", "firstlight-containerd", "kubernetes-cni"}, hostPrograms...,
+			),
+			files: command("kubelet"),
+			texts: map[string]string{
+				"/usr/lib/systemd/system/kubelet.service":    "kubelet.service",
+				"/usr/lib/sysctl.d/60-kubernetes.conf":       "sysctl.conf",
+				"/usr/lib/modules-load.d/60-kubernetes.conf": "modules.conf",
+			},
+			scripts: map[string]string{"postinst": "kubelet.postinst", "prerm": "kubelet.prerm"},
+			from:    upstream,
+			holder:  authors,
+		},
+		{
+			name:    "kubeadm",
+			about:   "makes a machine a node of Kubernetes",
+			depends: []string{"firstlight-kubernetes=", "kubelet=", "kubectl="},
+			files:   command("kubeadm"),
+			texts:   map[string]string{"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": "10-kubeadm.conf"},
+			scripts: map[string]string{"postinst": "kubeadm.postinst"},
+			from:    upstream,
+			holder:  authors,
+		},
+		{
+			name:    "kubectl",
+			about:   "asks and changes what the API of Kubernetes holds",
+			depends: []string{"firstlight-kubernetes="},
+			files:   command("kubectl"),
+			from:    upstream,
+			holder:  authors,
+		},
+		{
+			name:   "kubernetes-cni",
+			about:  "network plugins that containerd calls for pods",
+			files:  plugins(from),
+			from:   pluginsFrom,
+			holder: cniAuthors,
+		},
+		{
+			name:    "firstlight-containerd",
+			about:   "containerd's configuration on a node of Kubernetes",
+			depends: []string{"containerd"},
+			texts: map[string]string{
+				"/usr/lib/firstlight/containerd.toml":                             "containerd.toml",
+				"/usr/lib/systemd/system/containerd.service.d/60-firstlight.conf": "containerd.conf",
+			},
+			scripts: map[string]string{"postinst": "containerd.postinst"},
+			from:    ours,
+			holder:  ourAuthors,
+		},
+	}
+}
+
+// plugins are the network plugins, where upstream's package and kubeadm's networks have them.
+func plugins(from nodeLayer) []packages.File {
+	all := []packages.File{{Path: "/opt/cni/bin/bridge", Mode: 0o755, Source: bridge}}
+	for _, name := range []string{"host-local", "loopback", "portmap", "ptp"} {
+		source := from.path("usr/lib/firstlight/cni/" + name)
+		all = append(all, packages.File{Path: "/opt/cni/bin/" + name, Mode: 0o755, Source: source})
+	}
+	return all
+}
+
+// build completes a package.
+func (d debian) build(version string, made time.Time) (packages.Build, error) {
+	b := packages.Build{Files: d.files, Scripts: map[string]string{}, Time: made}
+	var depends []string
+	for _, name := range d.depends {
+		if same, ok := strings.CutSuffix(name, "="); ok {
+			name = same + " (= " + version + ")"
+		}
+		depends = append(depends, name)
+	}
+
+	b.Control = "Package: " + d.name + "\nVersion: " + version + "\nArchitecture: amd64\n" +
+		"Section: admin\nPriority: optional\nMaintainer: Firstlight\n"
+	if len(depends) > 0 {
+		b.Control += "Depends: " + strings.Join(depends, ", ") + "\n"
+	}
+	b.Control += "Description: " + d.about + "\n"
+
+	texts := map[string]string{"/usr/share/doc/" + d.name + "/copyright": "copyright"}
+	for to, name := range d.texts {
+		texts[to] = name
+	}
+	for to, name := range texts {
+		text, err := d.fill(name)
+		if err != nil {
+			return b, err
+		}
+		b.Files = append(b.Files, packages.File{Path: to, Mode: 0o644, Data: text})
+	}
+
+	for script, name := range d.scripts {
+		text, err := d.fill(name)
+		if err != nil {
+			return b, err
+		}
+		b.Scripts[script] = string(text)
+	}
+
+	return b, nil
+}
+
+// fill is one of files with its values.
+func (d debian) fill(name string) ([]byte, error) {
+	t, err := template.ParseFS(files, "files/"+name)
+	if err != nil {
+		return nil, err
+	}
+
+	var b bytes.Buffer
+	err = t.Execute(&b, map[string]string{
+		"Domain": assets.ImageDomain,
+		"Pause":  assets.PauseVersion,
+		"From":   d.from,
+		"Holder": d.holder,
+	})
+	return b.Bytes(), err
+}

@@ -1,0 +1,197 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/pxe/boottrace"
+)
+
+// nodeView is all that is known of one node.
+type nodeView struct {
+	Card     card
+	Error    string
+	Checks   []checkList // that were asked
+	BMC      string      // its address
+	Hardware []fact      // none before it was inspected
+	Disks    []disk
+	NICs     []nic
+	Boots    []boot
+}
+
+type checkList struct {
+	ID, Title string
+	Checks    []status.Check
+}
+
+// fact is one line of a list: "Memory", "256 GB".
+type fact struct{ Name, Text string }
+
+type disk struct {
+	Name, Kind, Model, Serial string
+	Bytes                     int64
+}
+
+type nic struct {
+	Name, MAC, Address, Note string
+}
+
+// boot is the last network boot of one MAC.
+type boot struct {
+	MAC     string
+	Address string
+	Since   time.Time
+	Boots   int
+	Steps   []step
+}
+
+type step struct {
+	Title    string
+	Time     time.Time
+	Text     string
+	Progress string // of a transfer
+	Error    string
+}
+
+// newNodeView puts together what is known of a node, by its name.
+func newNodeView(p *picture, name string) (nodeView, bool) {
+	i := slices.IndexFunc(p.nodes, func(n status.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nodeView{}, false
+	}
+
+	n := p.nodes[i]
+	v := nodeView{Card: newCard(p, n), Error: n.Error}
+	for _, list := range []checkList{
+		{"preflight", "Before it was switched on", n.Preflight},
+		{"checks", "Of the installed system", n.Checks},
+	} {
+		if len(list.Checks) > 0 {
+			v.Checks = append(v.Checks, list)
+		}
+	}
+
+	macs := slices.Clone(p.macs[name])
+	if host := p.hosts[name]; host != nil {
+		v.addHost(host)
+		macs = append(macs, strings.ToLower(host.Spec.BootMACAddress))
+		for _, nic := range v.NICs {
+			macs = append(macs, strings.ToLower(nic.MAC))
+		}
+	}
+
+	if u, ok := p.unknown[name]; ok {
+		v.addUnknown(u)
+	}
+
+	macs = append(macs, name) // of a machine that nobody named
+	slices.Sort(macs)
+	for _, mac := range slices.Compact(macs) {
+		if t, ok := p.traces[mac]; ok {
+			v.Boots = append(v.Boots, newBoot(t))
+		}
+	}
+
+	return v, true
+}
+
+// addHost adds what the BareMetalHost says.
+func (v *nodeView) addHost(host *metal3api.BareMetalHost) {
+	v.BMC = host.Spec.BMC.Address
+	h := host.Status.HardwareDetails
+	if h == nil {
+		return
+	}
+
+	v.addFact("Maker", h.SystemVendor.Manufacturer)
+	v.addFact("Model", h.SystemVendor.ProductName)
+	v.addFact("Serial number", h.SystemVendor.SerialNumber)
+	v.addFact("Firmware", strings.TrimSpace(h.Firmware.BIOS.Vendor+" "+h.Firmware.BIOS.Version))
+	v.addFact("Processor", strings.TrimSpace(fmt.Sprintf("%d threads, %s %s", h.CPU.Count, h.CPU.Model, h.CPU.Arch)))
+	v.addFact("Memory", fmt.Sprintf("%d MiB", h.RAMMebibytes))
+	for _, d := range h.Storage {
+		v.Disks = append(v.Disks, disk{
+			Name:   d.Name,
+			Kind:   string(d.Type),
+			Model:  strings.TrimSpace(d.Vendor + " " + d.Model),
+			Serial: d.SerialNumber,
+			Bytes:  int64(d.SizeBytes),
+		})
+	}
+
+	for _, n := range h.NIC {
+		note := ""
+		if strings.EqualFold(n.MAC, host.Spec.BootMACAddress) {
+			note = "it boots by this one"
+		}
+		v.NICs = append(v.NICs, nic{Name: n.Name, MAC: n.MAC, Address: n.IP, Note: note})
+	}
+}
+
+// addUnknown adds what the ramdisk of a machine said that nobody named.
+func (v *nodeView) addUnknown(u status.UnknownMachine) {
+	v.BMC = u.BMC
+	v.addFact("Model", u.Model)
+	v.addFact("Serial number", u.Serial)
+	v.addFact("Boot mode", u.Mode)
+	v.addFact("Processor", strings.TrimSpace(fmt.Sprintf("%d threads, %s %s", u.CPUs, u.CPU, u.Arch)))
+	v.addFact("Memory", fmt.Sprintf("%d MiB", u.Memory>>20))
+	for _, d := range u.Disks {
+		v.Disks = append(v.Disks, disk{Name: d.Name, Model: d.Model, Serial: d.Serial, Bytes: d.Bytes})
+	}
+
+	for _, n := range u.NICs {
+		note := "no link"
+		if n.Link {
+			note = "link"
+		}
+		v.NICs = append(v.NICs, nic{Name: n.Name, MAC: n.MAC, Note: note})
+	}
+}
+
+func (v *nodeView) addFact(name, text string) {
+	if text != "" {
+		v.Hardware = append(v.Hardware, fact{name, text})
+	}
+}
+
+// stepTitles are the steps of a network boot in words.
+var stepTitles = map[boottrace.Step]string{
+	boottrace.StepDiscover: "Asked for an address",
+	boottrace.StepOffer:    "Was offered an address",
+	boottrace.StepLease:    "Got its address",
+	boottrace.StepTFTP:     "Loads a boot program by TFTP",
+	boottrace.StepBootFile: "Loads a boot program by HTTP",
+	boottrace.StepScript:   "Got its boot script",
+	boottrace.StepKernel:   "Loads a kernel",
+	boottrace.StepRamdisk:  "Loads a ramdisk",
+	boottrace.StepImage:    "Loads an image",
+}
+
+func newBoot(t boottrace.Trace) boot {
+	b := boot{MAC: t.MAC, Since: t.Since, Boots: t.Boots}
+	if t.Addr.IsValid() {
+		b.Address = t.Addr.String()
+	}
+
+	for _, m := range t.Marks {
+		s := step{
+			Title: cmp.Or(stepTitles[m.Step], string(m.Step)),
+			Time:  m.Time,
+			Text:  m.Detail,
+			Error: cmp.Or(m.Refused, m.Error),
+		}
+		if m.Total > 0 {
+			s.Progress = formatBytes(m.Bytes) + " of " + formatBytes(m.Total)
+		}
+		b.Steps = append(b.Steps, s)
+	}
+
+	return b
+}

@@ -1,0 +1,82 @@
+package page
+
+import (
+	"strings"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+)
+
+// clusterView is one cluster.
+type clusterView struct {
+	status.Cluster
+	Level level
+}
+
+// clustersView is the page of clusters: those that failed first.
+type clustersView struct{ Clusters []clusterView }
+
+func newClustersView(p *picture) clustersView {
+	var failed, others []clusterView
+	for _, c := range p.doc.Clusters {
+		switch {
+		case c.Error != "":
+			failed = append(failed, clusterView{c, bad})
+		case c.State == strings.ToLower(v1alpha1.PhaseReady):
+			others = append(others, clusterView{c, good})
+		default:
+			others = append(others, clusterView{c, busy})
+		}
+	}
+	return clustersView{append(failed, others...)}
+}
+
+// uploadsView is the page of what was uploaded.
+type uploadsView struct {
+	Artifacts *status.Artifacts // nil until there is a place for them
+	Failed    []status.Check
+}
+
+func newUploadsView(p *picture) uploadsView {
+	v := uploadsView{Artifacts: p.doc.Artifacts}
+	if v.Artifacts != nil {
+		for _, c := range v.Artifacts.Conditions {
+			if c.State != status.CheckOK {
+				v.Failed = append(v.Failed, c)
+			}
+		}
+	}
+
+	return v
+}
+
+// stageView is one stage of the bring-up.
+type stageView struct {
+	status.Stage
+	Level level
+}
+
+// applianceView is the page of the appliance itself.
+type applianceView struct {
+	Document status.Document
+	Open     []stageView // that do not hold
+	Ready    []stageView
+}
+
+func newApplianceView(p *picture) applianceView {
+	v := applianceView{Document: p.doc}
+	for _, s := range p.doc.Stages {
+		switch s.State {
+		case status.StateReady:
+			v.Ready = append(v.Ready, stageView{s, good})
+		case status.StateFailed:
+			v.Open = append(v.Open, stageView{s, bad})
+		case status.StateWaiting:
+			v.Open = append(v.Open, stageView{s, idle})
+		default:
+			v.Open = append(v.Open, stageView{s, busy})
+		}
+	}
+
+	return v
+}

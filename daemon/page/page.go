@@ -1,0 +1,208 @@
+// Package page is the site in a browser: pages that show what the status document and the diagnoses say, behind a
+// log-in by a code of `firstlightd login`. It reads and changes nothing. docs/page.md walks through it.
+package page
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
+	"firstlight.dev/firstlight/pxe/boottrace"
+	"firstlight.dev/firstlight/pxe/limit"
+)
+
+// Port is that of the page, by TLS.
+const Port = 443
+
+// Name is the listener's in the list of the packet filter, by which a site allows it on other networks.
+const Name = "page"
+
+// network is where the page is served without the site's saying so.
+const network = "baremetal"
+
+// Connections at once, of all browsers and of one address.
+const (
+	connections = 512
+	perClient   = 64
+)
+
+// Sources are what pages are made of. All answer from memory.
+type Sources struct {
+	Document func() status.Document
+	Why      func() []status.Node     // every node, and machines that neither site nor API name
+	Traces   func() []boottrace.Trace // network boots
+	Unknown  func() []status.UnknownMachine
+	Site     func() *site.Site
+	Networks func() []status.Address // of the appliance
+
+	// Host is the BareMetalHost of a node, which is not to be changed; nil if there is none.
+	Host func(name string) *metal3api.BareMetalHost
+}
+
+// Server serves the page. Its zero value is not usable; see New.
+type Server struct {
+	sources   Sources
+	authority func() (*ca.Authority, error)
+	log       *slog.Logger
+	logins    *logins
+	tries     limit.Senders // wrong codes
+	hub       *hub
+	streams   chan struct{} // a place for each
+	handler   http.Handler
+}
+
+// New returns a server. Nothing is read or listened on before Serve.
+func New(log *slog.Logger, sources Sources, authority func() (*ca.Authority, error)) *Server {
+	s := &Server{
+		sources:   sources,
+		authority: authority,
+		log:       limit.Log(log.With("part", "page")),
+		logins:    newLogins(time.Now),
+		tries:     limit.Senders{Every: 6 * time.Second, Burst: 8},
+	}
+	s.streams = make(chan struct{}, maxStreams)
+	s.hub = newHub(s.read)
+	s.handler = s.newHandler()
+	return s
+}
+
+// Serve serves the page from the moment that ready says so, at the addresses that the site gives it, until ctx ends.
+// When these change it starts again; sessions stay.
+func (s *Server) Serve(ctx context.Context, ready func() bool) error {
+	wanted := func() ([]netip.Addr, bool) {
+		addrs := s.addresses()
+		return addrs, len(addrs) > 0
+	}
+	return rerun.OnChange(ctx, ready, wanted, func(ctx context.Context, addrs []netip.Addr) error {
+		var listeners []net.Listener
+		for _, addr := range addrs {
+			l, err := new(net.ListenConfig).Listen(ctx, "tcp", netip.AddrPortFrom(addr, Port).String())
+			if err != nil {
+				for _, open := range listeners {
+					_ = open.Close()
+				}
+				return fmt.Errorf("listen for browsers: %w", err)
+			}
+			listeners = append(listeners, l)
+		}
+
+		return s.serve(ctx, addrs, listeners)
+	})
+}
+
+// serve answers on listeners until ctx ends.
+func (s *Server) serve(ctx context.Context, addrs []netip.Addr, listeners []net.Listener) error {
+	certificate := &cachedCertificate{issue: func() (tls.Certificate, error) { return s.issue(addrs) }}
+	server := &limit.Server{
+		Handler:     s.handler,
+		Log:         s.log,
+		Connections: connections,
+		PerClient:   perClient,
+		TLS: &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate.get() },
+		},
+	}
+	if err := server.Serve(ctx, listeners...); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve the page: %w", err)
+	}
+
+	return nil
+}
+
+// addresses are the appliance's own on the networks where the page is served, in order.
+func (s *Server) addresses() []netip.Addr {
+	return choose(s.sources.Site(), s.sources.Networks())
+}
+
+// choose finds the addresses on baremetal and on networks that allow the page.
+func choose(wanted *site.Site, networks []status.Address) (addrs []netip.Addr) {
+	for _, n := range networks {
+		of := wanted.Networks.Role(n.Role)
+		if n.Role != network && (of == nil || !slices.Contains(of.Allow, Name)) {
+			continue
+		}
+
+		for _, text := range n.Addresses {
+			prefix, err := netip.ParsePrefix(text)
+			if err == nil && !prefix.Addr().IsLinkLocalUnicast() && !slices.Contains(addrs, prefix.Addr()) {
+				addrs = append(addrs, prefix.Addr())
+			}
+		}
+	}
+
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return addrs
+}
+
+// issue is the certificate for the addresses, by the appliance's authority.
+func (s *Server) issue(addrs []netip.Addr) (tls.Certificate, error) {
+	authority, err := s.authority()
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+
+	pair, _, err := authority.Issue(Name, ca.Names{CommonName: Name, Addrs: addrs})
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+
+	return tls.X509KeyPair(pair.Cert, pair.Key)
+}
+
+// Login mints a code for one browser, and says where it can be used. The error is for people: what is missing, and
+// what to do.
+func (s *Server) Login() (status.Login, error) {
+	addrs := s.addresses()
+	if len(addrs) == 0 {
+		return status.Login{}, errors.New("the page has no address: the appliance has none on baremetal; " +
+			"give networks.baremetal one, or allow the page on another network of site.yaml, such as bmc: {allow: [page]}")
+	}
+
+	certificate, err := s.issue(addrs)
+	if err != nil {
+		return status.Login{}, err
+	}
+
+	code, expires := s.logins.mint()
+	digest := sha256.Sum256(certificate.Certificate[0])
+	login := status.Login{Code: code, Expires: expires, Fingerprint: formatFingerprint(digest[:])}
+	for _, addr := range addrs {
+		login.URLs = append(login.URLs, "https://"+hostOf(addr)+"/")
+	}
+
+	return login, nil
+}
+
+// hostOf is an address as it is in a URL.
+func hostOf(addr netip.Addr) string {
+	if addr.Is6() {
+		return "[" + addr.String() + "]"
+	}
+	return addr.String()
+}
+
+// formatFingerprint writes bytes as browsers show them: 7A:10:…
+func formatFingerprint(digest []byte) string {
+	var pairs []string
+	for _, b := range digest {
+		pairs = append(pairs, strings.ToUpper(hex.EncodeToString([]byte{b})))
+	}
+	return strings.Join(pairs, ":")
+}

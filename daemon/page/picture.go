@@ -1,0 +1,140 @@
+package page
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"sync"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/pxe/boottrace"
+)
+
+// pictureAge is how long a picture is used before the sources are read again, however many browsers ask.
+const pictureAge = 2 * time.Second
+
+// picture is all that the sources said at one moment. It is not changed.
+type picture struct {
+	time    time.Time
+	version string // another one if anything that is shown is different
+	doc     status.Document
+	nodes   []status.Node // of the site, hosts of others, machines that nobody named
+	traces  map[string]boottrace.Trace
+	unknown map[string]status.UnknownMachine
+	hosts   map[string]*metal3api.BareMetalHost
+	macs    map[string][]string // that the site gives a node
+
+	mu       sync.Mutex
+	rendered map[string][]byte // main parts, by path
+}
+
+// read makes a picture of the sources.
+func (s *Server) read(now time.Time) (*picture, error) {
+	p := &picture{
+		time:     now,
+		doc:      s.sources.Document(),
+		nodes:    s.sources.Why(),
+		traces:   map[string]boottrace.Trace{},
+		unknown:  map[string]status.UnknownMachine{},
+		hosts:    map[string]*metal3api.BareMetalHost{},
+		macs:     map[string][]string{},
+		rendered: map[string][]byte{},
+	}
+	for _, t := range s.sources.Traces() {
+		p.traces[t.MAC] = t
+	}
+
+	for _, u := range s.sources.Unknown() {
+		p.unknown[u.MAC] = u
+	}
+
+	for _, n := range p.nodes {
+		if host := s.sources.Host(n.Name); host != nil {
+			p.hosts[n.Name] = host
+		}
+	}
+
+	for _, n := range s.sources.Site().Nodes {
+		for _, mac := range append(n.MACs, n.BootMAC) {
+			p.macs[string(n.Name)] = append(p.macs[string(n.Name)], string(mac))
+		}
+	}
+
+	var err error
+	p.version, err = p.digest()
+	return p, err
+}
+
+// digest is of all that is shown. Seconds that only count on are left out; instead it changes every minute, so that no
+// age is off by more.
+func (p *picture) digest() (string, error) {
+	doc := p.doc
+	doc.Launch.Elapsed = 0
+	hosts := map[string]string{}
+	for name, h := range p.hosts {
+		hosts[name] = h.ResourceVersion
+		if h.Status.PoweredOn {
+			hosts[name] += " on"
+		}
+	}
+
+	b, err := json.Marshal([]any{doc, p.nodes, p.traces, p.unknown, hosts, p.time.Unix() / 60})
+	if err != nil {
+		return "", err
+	}
+
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// render returns the main part of a page, rendered once for each picture.
+func (p *picture) render(path string, make func() ([]byte, error)) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b, ok := p.rendered[path]; ok {
+		return b, nil
+	}
+
+	b, err := make()
+	if err == nil {
+		p.rendered[path] = b
+	}
+
+	return b, err
+}
+
+// hub has the newest picture for all who ask.
+type hub struct {
+	read func(time.Time) (*picture, error)
+
+	mu   sync.Mutex
+	last *picture
+	when time.Time // last was the newest then
+}
+
+func newHub(read func(time.Time) (*picture, error)) *hub { return &hub{read: read} }
+
+// current is a picture that is at most pictureAge old. One that would show the same stays, with what was rendered.
+func (h *hub) current() (*picture, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if h.last != nil && now.Sub(h.when) < pictureAge {
+		return h.last, nil
+	}
+
+	p, err := h.read(now)
+	if err != nil {
+		return nil, err
+	}
+
+	h.when = now
+	if h.last == nil || h.last.version != p.version {
+		h.last = p
+	}
+
+	return h.last, nil
+}

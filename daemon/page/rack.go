@@ -1,0 +1,165 @@
+package page
+
+import (
+	"net/url"
+	"time"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/console"
+)
+
+// level is how something stands, for its colour and its mark.
+type level string
+
+const (
+	bad  level = "bad"  // it needs a person
+	busy level = "busy" // it is on its way
+	good level = "good"
+	idle level = "idle" // nothing is wanted of it
+)
+
+// Word says in words what the colour says.
+func (l level) Word() string {
+	return map[level]string{bad: "Needs you", busy: "On its way", good: "Good", idle: "Idle"}[l]
+}
+
+// headline is how the appliance stands.
+type headline struct {
+	Level   level
+	Text    string
+	Summary string
+	Next    string // what a person can do
+}
+
+func newHeadline(d status.Document) headline {
+	return headline{Level: levelOf(d), Text: console.Headline(d), Summary: d.Summary, Next: d.Next}
+}
+
+// levelOf finds the colour of the whole: what needs a person comes first.
+func levelOf(d status.Document) level {
+	switch {
+	case d.State == status.StateFailed, !d.Attention().None():
+		return bad
+	case d.State != status.StateReady, d.Launch.State == status.LaunchRunning:
+		return busy
+	}
+	return good
+}
+
+// card is one node in the rack.
+type card struct {
+	Name    string
+	Path    string
+	Level   level
+	State   string // of its BareMetalHost
+	Why     string
+	Next    string
+	Since   time.Time
+	Age     string // of Since
+	Percent int
+	Power   string // "on", "off" or "" while nobody knows
+	Address string
+}
+
+// group is nodes that stand alike.
+type group struct {
+	ID    string
+	Title string
+	Cards []card
+}
+
+// rackView is the first page.
+type rackView struct {
+	Launch     status.Launch
+	LaunchAge  string // for how long it runs
+	LaunchTime string // that it may take
+	Nodes      int
+	Groups     []group        // without empty ones
+	Bringup    []status.Stage // that do not hold yet, without those that follow Ready
+	IsKnown    bool           // whether the site names nodes is known
+}
+
+func newRackView(p *picture) rackView {
+	v := rackView{
+		Launch:     p.doc.Launch,
+		LaunchAge:  formatSeconds(p.doc.Launch.Elapsed),
+		LaunchTime: formatSeconds(p.doc.Launch.Limit),
+		Nodes:      len(p.doc.Nodes),
+		IsKnown:    p.doc.Launch.State != "",
+	}
+	for _, s := range p.doc.Stages {
+		if s.State != status.StateReady && !s.AfterReady {
+			v.Bringup = append(v.Bringup, s)
+		}
+	}
+
+	groups := []group{
+		{ID: "needs-you", Title: "Need you"},
+		{ID: "on-their-way", Title: "On their way"},
+		{ID: "in-service", Title: "In service"},
+		{ID: "unknown", Title: "Not named by the site"},
+	}
+	named := map[string]bool{}
+	for _, n := range p.doc.Nodes {
+		named[n.Name] = true
+	}
+
+	for _, n := range p.nodes {
+		c := newCard(p, n)
+		at := 1
+		switch {
+		case !named[n.Name]:
+			at, c.Level = 3, idle
+		case c.Level == bad:
+			at = 0
+		case c.Level == good:
+			at = 2
+		}
+		groups[at].Cards = append(groups[at].Cards, c)
+	}
+
+	for _, g := range groups {
+		if len(g.Cards) > 0 {
+			v.Groups = append(v.Groups, g)
+		}
+	}
+
+	return v
+}
+
+func newCard(p *picture, n status.Node) card {
+	c := card{
+		Name:    n.Name,
+		Path:    "/nodes/" + url.PathEscape(n.Name),
+		Level:   busy,
+		State:   n.State,
+		Why:     n.Why,
+		Next:    n.Next,
+		Since:   n.Since,
+		Percent: n.Percent,
+		Address: n.Address,
+	}
+	if c.Why == "" {
+		c.Why = n.Error
+	}
+
+	if !n.Since.IsZero() {
+		c.Age = console.FormatDuration(p.time.Sub(n.Since))
+	}
+
+	switch {
+	case n.Next != "":
+		c.Level = bad
+	case n.Verified:
+		c.Level = good
+	}
+
+	if host := p.hosts[n.Name]; host != nil {
+		c.Power = "off"
+		if host.Status.PoweredOn {
+			c.Power = "on"
+		}
+	}
+
+	return c
+}

@@ -1,0 +1,157 @@
+package page
+
+import (
+	"bytes"
+	"compress/gzip"
+	"net/http"
+)
+
+// partParameter asks for the main part of a page alone.
+const partParameter = "part"
+
+// view is one page for people who are logged in.
+type view struct {
+	pattern  string
+	title    string // in the navigation; "": it is not there
+	path     string // of title
+	template string
+
+	// data is what the template shows, and the page's title; false if there is no such page.
+	data func(p *picture, r *http.Request) (data any, title string, ok bool)
+}
+
+// views are all pages, in the order of the navigation.
+func views() []view {
+	return []view{
+		{"/{$}", "Rack", "/", "rack.html", func(p *picture, _ *http.Request) (any, string, bool) {
+			return newRackView(p), "Rack", true
+		}},
+		{"/nodes/{name}", "", "", "node.html", func(p *picture, r *http.Request) (any, string, bool) {
+			v, ok := newNodeView(p, r.PathValue("name"))
+			return v, r.PathValue("name"), ok
+		}},
+		{"/clusters", "Clusters", "/clusters", "clusters.html", func(p *picture, _ *http.Request) (any, string, bool) {
+			return newClustersView(p), "Clusters", true
+		}},
+		{"/uploads", "Uploads", "/uploads", "uploads.html", func(p *picture, _ *http.Request) (any, string, bool) {
+			return newUploadsView(p), "Uploads", true
+		}},
+		{"/appliance", "Appliance", "/appliance", "appliance.html", func(p *picture, _ *http.Request) (any, string, bool) {
+			return newApplianceView(p), "Appliance", true
+		}},
+		{"/", "", "", "missing.html", func(p *picture, _ *http.Request) (any, string, bool) {
+			return nil, "Nothing is here", false
+		}},
+	}
+}
+
+// mainView is the main part of a page: what the script replaces.
+type mainView struct {
+	Version  string
+	Title    string
+	Headline headline
+	Data     any
+}
+
+// frameView is a whole page.
+type frameView struct {
+	Name  string // of the appliance
+	Title string
+	Head  string // headline
+	CSRF  string
+	Role  string
+	Links []navLink
+	Main  safeHTML
+}
+
+type navLink struct {
+	Path, Title string
+	IsHere      bool
+}
+
+// serveView shows a page, or its main part alone.
+func (s *Server) serveView(w http.ResponseWriter, r *http.Request, of *session, v view) {
+	p, err := s.hub.current()
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+
+	code := http.StatusOK
+	data, title, ok := v.data(p, r)
+	name := v.template
+	if !ok {
+		code, name = http.StatusNotFound, "missing.html"
+	}
+
+	shown := mainView{Version: p.version, Title: title, Headline: newHeadline(p.doc), Data: data}
+	render := func() ([]byte, error) { return execute(name, shown) }
+	var main []byte
+	if ok {
+		main, err = p.render(r.URL.Path, render)
+	} else {
+		main, err = render() // under no path: others make them up without end
+	}
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+
+	if r.URL.Query().Has(partParameter) {
+		writeHTML(w, r, code, main)
+		return
+	}
+
+	frame := frameView{
+		Name:  p.doc.Name,
+		Title: title,
+		Head:  shown.Headline.Text,
+		CSRF:  of.csrf,
+		Role:  string(of.role),
+		Main:  safeHTML(main),
+	}
+	for _, to := range views() {
+		if to.title != "" {
+			frame.Links = append(frame.Links, navLink{to.path, to.title, to.path == r.URL.Path})
+		}
+	}
+	s.write(w, r, code, "frame.html", frame)
+}
+
+// write answers with a template.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, name string, data any) {
+	b, err := execute(name, data)
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	writeHTML(w, r, code, b)
+}
+
+// fail says that a page could not be made. Why is in the log: it is a fault of ours.
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	s.log.Error("page not made", "error", err)
+	http.Error(
+		w, "This page could not be made. firstlightd status and firstlightd why on the appliance say what it would show.",
+		http.StatusInternalServerError,
+	)
+}
+
+// writeHTML answers, compressed if the browser takes that.
+func writeHTML(w http.ResponseWriter, r *http.Request, code int, b []byte) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Add("Vary", "Accept-Encoding")
+	if !acceptsGzip(r) {
+		w.WriteHeader(code)
+		_, _ = w.Write(b)
+		return
+	}
+
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write(b) // to memory
+	_ = z.Close()
+	w.Header().Set("Content-Encoding", "gzip")
+	w.WriteHeader(code)
+	_, _ = w.Write(packed.Bytes())
+}
