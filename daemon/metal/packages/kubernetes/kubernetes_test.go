@@ -164,11 +164,12 @@ func TestAStickWithoutProgramsSaysSo(t *testing.T) {
 // Scripts run on machines that nobody looks at: they have to be shell at least.
 func TestScriptsAreShell(t *testing.T) {
 	for _, d := range list(nodeLayer{layerDigest}) {
-		for script, name := range d.scripts {
-			text, err := d.fill(name)
-			require.NoError(t, err)
+		b, err := d.build("1", time.Now())
+		require.NoError(t, err)
+		assert.Contains(t, b.Scripts, "preinst", "%s is installed over what an installer brought", d.name)
+		for script, text := range b.Scripts {
 			cmd := exec.Command("sh", "-n")
-			cmd.Stdin = strings.NewReader(string(text))
+			cmd.Stdin = strings.NewReader(text)
 			out, err := cmd.CombinedOutput()
 			assert.NoError(t, err, "%s of %s: %s", script, d.name, out)
 		}

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"bytes"
 	"embed"
+	"maps"
 	"strings"
 	"text/template"
 	"time"
@@ -150,7 +151,9 @@ func (d debian) build(version string, made time.Time) (packages.Build, error) {
 		b.Files = append(b.Files, packages.File{Path: to, Mode: 0o644, Data: text})
 	}
 
-	for script, name := range d.scripts {
+	scripts := map[string]string{"preinst": "preinst"}
+	maps.Copy(scripts, d.scripts)
+	for script, name := range scripts {
 		text, err := d.fill(name)
 		if err != nil {
 			return b, err

@@ -188,6 +188,14 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started anew")
 	assert.Equal(t, config, b.file("artifacts/admin.conf"))
 
+	// Packages of Kubernetes, for machines that install themselves, are not put beside what the installer brought.
+	out, err := b.Servers[1].Run(b.ctx, "sh", "-euc", "apt-get -qq update; apt-get -qq install --yes kubelet")
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), "this machine has Kubernetes from the appliance's installer", out)
+	assert.Empty(t, b.on(b.Servers[1], "ls /usr/bin/kubelet /usr/lib/firstlight 2>/dev/null || true; dpkg --audit"))
+	b.installed()
+	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started anew")
+
 	// Its Provisioning was deleted and is created again: the cluster lives on, with the networks that it has.
 	require.NoError(t, os.Remove(b.Path(cluster, "cluster.json")))
 	code, out := b.install("--network", "10.9.0.0/16")
