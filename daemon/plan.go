@@ -47,8 +47,9 @@ func (d *Daemon) plan() []bringup.Stage {
 			d.boot.Stage(),   // wire-serving
 			d.mirror.Stage(), // supplies-served
 		},
-		d.metal.Stages(),   // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
-		d.uploads.stages(), // artifacts-ready
-		d.cluster.stages(), // bpa-ready, clusters-handed-over, kpa-ready, cluster-api-ready
+		d.metal.Stages(),                          // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
+		d.uploads.stages(),                        // artifacts-ready
+		d.cluster.stages(),                        // bpa-ready, clusters-handed-over, kpa-ready, cluster-api-ready
+		[]bringup.Stage{d.mirror.PackagesStage()}, // packages-ready
 	)
 }

@@ -188,15 +188,33 @@ func (m *Mirror) Stage() bringup.Stage {
 	}
 }
 
+// PackagesStage is the fact that machines can install themselves.
+func (m *Mirror) PackagesStage() bringup.Stage {
+	return bringup.Stage{
+		Name: "packages-ready",
+		Fact: "Kubernetes is in the repository of packages, for machines that install themselves",
+		Why:  "After Ready: all of it is read for its digests, and no server of the rack waits for it.",
+		Done: func(ctx context.Context) error {
+			if !m.Kubernetes.Made() {
+				return errors.New("the packages of Kubernetes are not made")
+			}
+			return m.checkServed(ctx)
+		},
+		Do: func(ctx context.Context, report bringup.Report) error {
+			report("making the packages of Kubernetes")
+			if err := m.Kubernetes.Make(); err != nil {
+				return err
+			}
+			return m.writeIndex(ctx, report)
+		},
+		AfterReady: true,
+	}
+}
+
 // writeIndex writes the index of packages.
 func (m *Mirror) writeIndex(ctx context.Context, report bringup.Report) error {
 	key, err := packages.OpenKey(packagesKey)
 	if err != nil {
-		return err
-	}
-
-	report("making the packages of Kubernetes")
-	if err := m.Kubernetes.Make(); err != nil {
 		return err
 	}
 

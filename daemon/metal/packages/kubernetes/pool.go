@@ -27,6 +27,13 @@ type Pool struct {
 	made bool
 }
 
+// Made reports whether the packages are in Dir.
+func (p *Pool) Made() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.made
+}
+
 // Make writes what is kept of the packages, and their index, unless this Pool has.
 func (p *Pool) Make() error {
 	p.mu.Lock()
