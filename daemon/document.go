@@ -7,6 +7,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/console"
+	"firstlight.dev/firstlight/daemon/appliance/host"
 )
 
 // Document is the appliance's status at this moment.
@@ -95,12 +96,16 @@ func nextAction(d status.Document, hasKeys bool) string {
 	}
 }
 
-// loginText says where to log in; "" while there is no address.
+// loginText says where to log in, and where the page is if there is one; "" while there is no address.
 func loginText(d status.Document) string {
 	for _, a := range slices.Backward(d.Addresses) { // baremetal, the owner's network, is the last
 		if len(a.Addresses) > 0 {
 			addr, _, _ := strings.Cut(a.Addresses[0], "/")
-			return "Log in: ssh root@" + addr
+			text := "Log in: ssh root@" + addr
+			if a.Role == host.Baremetal {
+				text += "; page: https://" + addr + "/"
+			}
+			return text
 		}
 	}
 	return ""

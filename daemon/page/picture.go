@@ -21,7 +21,8 @@ type picture struct {
 	time    time.Time
 	version string // another one if anything that is shown is different
 	doc     status.Document
-	nodes   []status.Node // of the site, hosts of others, machines that nobody named
+	nodes   []status.Node   // of the site, hosts of others, machines that nobody named
+	named   map[string]bool // those of nodes that the status document has
 	traces  map[string]boottrace.Trace
 	unknown map[string]status.UnknownMachine
 	hosts   map[string]*metal3api.BareMetalHost
@@ -37,12 +38,17 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		time:     now,
 		doc:      s.sources.Document(),
 		nodes:    s.sources.Why(),
+		named:    map[string]bool{},
 		traces:   map[string]boottrace.Trace{},
 		unknown:  map[string]status.UnknownMachine{},
 		hosts:    map[string]*metal3api.BareMetalHost{},
 		macs:     map[string][]string{},
 		rendered: map[string][]byte{},
 	}
+	for _, n := range p.doc.Nodes {
+		p.named[n.Name] = true
+	}
+
 	for _, t := range s.sources.Traces() {
 		p.traces[t.MAC] = t
 	}

@@ -15,12 +15,12 @@ const (
 	bad  level = "bad"  // it needs a person
 	busy level = "busy" // it is on its way
 	good level = "good"
-	idle level = "idle" // nothing is wanted of it
+	idle level = "idle" // it waits its turn, or no one asked for it
 )
 
 // Word says in words what the colour says.
 func (l level) Word() string {
-	return map[level]string{bad: "Needs you", busy: "On its way", good: "Good", idle: "Idle"}[l]
+	return map[level]string{bad: "Needs you", busy: "On its way", good: "Good", idle: "Not named by the site"}[l]
 }
 
 // headline is how the appliance stands.
@@ -99,17 +99,12 @@ func newRackView(p *picture) rackView {
 		{ID: "in-service", Title: "In service"},
 		{ID: "unknown", Title: "Not named by the site"},
 	}
-	named := map[string]bool{}
-	for _, n := range p.doc.Nodes {
-		named[n.Name] = true
-	}
-
 	for _, n := range p.nodes {
 		c := newCard(p, n)
 		at := 1
 		switch {
-		case !named[n.Name]:
-			at, c.Level = 3, idle
+		case c.Level == idle:
+			at = 3
 		case c.Level == bad:
 			at = 0
 		case c.Level == good:
@@ -148,6 +143,8 @@ func newCard(p *picture, n status.Node) card {
 	}
 
 	switch {
+	case !p.named[n.Name]:
+		c.Level = idle // the headline does not count it either
 	case n.Next != "":
 		c.Level = bad
 	case n.Verified:

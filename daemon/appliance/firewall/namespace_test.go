@@ -337,7 +337,7 @@ func TestNetworksEndAtTheAppliance(t *testing.T) {
 	expected := map[string]*reach{
 		provisioning: {own: []string{"boot", "dhcp", "ironic", "pxe", "registry", "ssh", "tftp", "time", "uploads"}},
 		bmc:          {own: []string{"dhcp"}},
-		baremetal:    {own: []string{"boot", "dhcp", "registry", "ssh", "time", "uploads"}},
+		baremetal:    {own: []string{"boot", "dhcp", "page", "registry", "ssh", "time", "uploads"}},
 		pods:         open[pods],
 	}
 	assert.Equal(t, expected, shut)

@@ -13,7 +13,8 @@ function say(text) {
   if (live.textContent !== text) live.textContent = text;
 }
 
-// patch makes one element like another one.
+// patch makes one element like another one. What has an id and stays is not moved where that can be: an element that is
+// moved loses the focus.
 function patch(from, to) {
   for (const { name } of [...from.attributes]) {
     if (!to.hasAttribute(name) && name !== "open") from.removeAttribute(name);
@@ -22,6 +23,8 @@ function patch(from, to) {
     if (from.getAttribute(name) !== value) from.setAttribute(name, value);
   }
 
+  const stays = new Set([...to.children].map((e) => e.id));
+  for (const gone of [...from.children].filter((e) => e.id && !stays.has(e.id))) gone.remove();
   const byID = new Map([...from.children].filter((e) => e.id).map((e) => [e.id, e]));
   let at = from.firstChild;
   for (const next of [...to.childNodes]) {
@@ -30,32 +33,48 @@ function patch(from, to) {
       from.insertBefore(next, at);
       continue;
     }
+    while (at && at !== known && !at.id) at = drop(at);
     if (known === at) at = at.nextSibling;
     else from.insertBefore(known, at);
     if (known.isEqualNode(next)) continue;
     if (known.nodeType === Node.ELEMENT_NODE) patch(known, next);
     else known.data = next.data;
   }
-  while (at) {
-    const last = at;
-    at = at.nextSibling;
-    last.remove();
-  }
+  while (at) at = drop(at);
 }
 
-async function refresh() {
+// drop removes a node, and returns the one after it.
+function drop(node) {
+  const next = node.nextSibling;
+  node.remove();
+  return next;
+}
+
+// patchPage makes the main part like another one. Focus follows what it is in to another place of the page.
+function patchPage(main, next) {
+  const focused = document.activeElement;
+  const within = focused.closest("#main [id]");
+  patch(main, next);
+  const now = within && document.getElementById(within.id);
+  if (!now || document.contains(focused) && document.activeElement === focused) return;
+  (now.querySelector("a, summary") || now).focus({ preventScroll: true });
+}
+
+// refresh fetches the main part until it is the newest; once in any case if that is forced.
+async function refresh(isForced) {
   if (isFetching) return;
   isFetching = true;
   try {
     const main = document.getElementById("main");
-    while (main.dataset.version !== wanted) {
+    while (isForced || main.dataset.version !== wanted) {
+      isForced = false;
       const before = wanted;
       const answer = await fetch(location.pathname + "?part=main", { cache: "no-store" });
       if (answer.status === 401) return location.reload(); // to the log-in
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const next = page.getElementById("main");
       if (!next) break;
-      patch(main, next);
+      patchPage(main, next);
       if (before === wanted) break; // what is newer comes with the next event
     }
     const head = document.getElementById("headline").textContent;
@@ -87,11 +106,11 @@ function follow() {
     live.classList.remove("lost");
     say("This page is live.");
     wanted = event.data;
-    refresh();
+    refresh(false);
   });
   stream.onerror = () => {
     lost();
-    refresh(); // a session that has ended is noticed by it
+    refresh(true); // a session that has ended is noticed by it
   };
 }
 
