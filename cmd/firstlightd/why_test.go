@@ -53,3 +53,15 @@ func TestWhySaysWhatTheApplianceWaitsFor(t *testing.T) {
 	want := "stage cluster-api-ready is working: waiting for the pod of capi-controller-manager to be ready\n"
 	assert.Equal(t, want, out.String())
 }
+
+func TestWhyNamesComponentsThatAreNotReady(t *testing.T) {
+	var b strings.Builder
+	writeComponents(&b, []status.Component{
+		{Name: "default/edge-nfd", On: []status.ComponentOn{{Cluster: "edge", State: "ready"}}},
+		{Name: "default/both", On: []status.ComponentOn{
+			{Cluster: "edge", State: "waiting", Text: "waits for nfd"},
+			{Cluster: "north", State: "failed", Text: "elsewhere"},
+		}},
+	}, []status.Cluster{{Name: "edge"}})
+	assert.Equal(t, "component default/both on edge is waiting: waits for nfd\n", b.String())
+}
