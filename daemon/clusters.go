@@ -49,6 +49,8 @@ type clusters struct {
 	mu     sync.Mutex
 	all    []status.Cluster
 	owners bpa.Owners
+
+	components []status.Component
 }
 
 func (c *clusters) stages() []bringup.Stage {
@@ -127,8 +129,9 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 			c.log.Warn("the operator of clusters has not its rights everywhere", "error", err)
 		}
 
-		if err := kpa.GrantNamespaces(ctx, api); err != nil {
-			c.log.Warn("the operator of components has not its rights everywhere", "error", err)
+		components, err := c.serveComponents(ctx, api)
+		if err != nil {
+			return err
 		}
 
 		owners, err := bpa.ListOwners(ctx, api)
@@ -137,7 +140,7 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		}
 
 		c.mu.Lock()
-		c.all, c.owners = all, owners
+		c.all, c.owners, c.components = all, owners, components
 		c.mu.Unlock()
 		select {
 		case <-ctx.Done():

@@ -27,8 +27,10 @@ func (d *Daemon) Document() status.Document {
 		Nodes:     append([]status.Node{}, d.verifier.Nodes()...),
 		Launch:    d.verifier.Launch(),
 		Clusters:  d.cluster.Clusters(),
-		Artifacts: d.uploads.status(s.Stages),
-		Firewall:  d.firewall.Status(),
+
+		Components: d.cluster.Components(),
+		Artifacts:  d.uploads.status(s.Stages),
+		Firewall:   d.firewall.Status(),
 	}
 	d.networkDHCP.AddStatus(&doc)
 	doc.Notes = append(doc.Notes, d.boot.Notes()...)

@@ -37,6 +37,8 @@ type Document struct {
 	Launch    Launch    `json:"launch"` // whether the site's nodes are proven
 	Clusters  []Cluster `json:"clusters"`
 
+	Components []Component `json:"components,omitempty"` // what runs on clusters
+
 	Artifacts *Artifacts `json:"artifacts,omitempty"` // nil until there is a place for them
 	Firewall  *Firewall  `json:"firewall,omitempty"`
 }
@@ -162,6 +164,23 @@ type ClusterNode struct {
 	Address string   `json:"address,omitempty"`
 	State   string   `json:"state"`
 	Reason  string   `json:"reason,omitempty"` // why it is not further
+}
+
+// Component is a bundle of objects that clusters get.
+type Component struct {
+	Name     string        `json:"name"`               // namespace/name
+	State    string        `json:"state"`              // phase, in lower case: that of its worst cluster
+	Clusters string        `json:"clusters,omitempty"` // that have it, of all: 2/3
+	Text     string        `json:"text,omitempty"`     // one sentence: what it does or waits for
+	On       []ComponentOn `json:"on,omitempty"`
+}
+
+// ComponentOn is how a component stands on one cluster.
+type ComponentOn struct {
+	Cluster string `json:"cluster"` // "(appliance)" is the appliance itself
+	State   string `json:"state"`
+	Reason  string `json:"reason,omitempty"` // one word of docs/addons.md
+	Text    string `json:"text,omitempty"`
 }
 
 // Artifacts is what operators brought to the appliance, and whether more can be brought.

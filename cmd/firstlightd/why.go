@@ -67,6 +67,7 @@ func newWhyCommand() *cobra.Command {
 			}
 
 			writeClusters(cmd.OutOrStdout(), clusters)
+			writeComponents(cmd.OutOrStdout(), d.Components, clusters)
 			if len(args) == 1 && len(nodes) == 1 {
 				writeLeftovers(cmd.OutOrStdout(), d.Clusters, nodes[0].Name)
 			}
@@ -143,6 +144,18 @@ func writeClusters(w io.Writer, clusters []status.Cluster) {
 
 		for _, text := range c.Warnings {
 			fmt.Fprintf(w, "  %s\n", text)
+		}
+	}
+}
+
+// writeComponents writes what of these clusters is not ready or skipped, a line for each.
+func writeComponents(w io.Writer, components []status.Component, clusters []status.Cluster) {
+	for _, c := range components {
+		for _, on := range c.On {
+			asked := slices.ContainsFunc(clusters, func(k status.Cluster) bool { return k.Name == on.Cluster })
+			if asked && on.State != "ready" {
+				fmt.Fprintf(w, "component %s on %s is %s: %s\n", c.Name, on.Cluster, on.State, on.Text)
+			}
 		}
 	}
 }

@@ -81,3 +81,15 @@ func TestWhyProblemsAreWhatNeedsAPerson(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "No node and no cluster needs a person.\n", out)
 }
+
+func TestWhyNamesComponentsThatAreNotReady(t *testing.T) {
+	var b strings.Builder
+	writeComponents(&b, []status.Component{
+		{Name: "default/edge-nfd", On: []status.ComponentOn{{Cluster: "edge", State: "ready"}}},
+		{Name: "default/both", On: []status.ComponentOn{
+			{Cluster: "edge", State: "waiting", Text: "waits for nfd"},
+			{Cluster: "north", State: "failed", Text: "elsewhere"},
+		}},
+	}, []status.Cluster{{Name: "edge"}})
+	assert.Equal(t, "component default/both on edge is waiting: waits for nfd\n", b.String())
+}

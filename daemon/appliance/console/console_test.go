@@ -186,3 +186,12 @@ func TestThePacketFilterIsNamed(t *testing.T) {
 	assert.Contains(t, RenderText(d, time.Now()),
 		"packet filter table inet firstlight, not loaded; the site also allows ssh from bmc, packets from baremetal to bmc\n")
 }
+
+func TestAComponentThatIsReadyIsShort(t *testing.T) {
+	c := status.Component{Name: "default/edge-nfd", State: "waiting", Clusters: "0/1", Text: "waits for multus"}
+	assert.Equal(t, "component default/edge-nfd waiting, clusters 0/1: waits for multus", ComponentText(c))
+	c.State, c.Clusters, c.Text = "ready", "1/1", "installed and healthy"
+	assert.Equal(t, "component default/edge-nfd ready, clusters 1/1", ComponentText(c))
+	text := RenderText(status.Document{Components: []status.Component{c}}, time.Time{})
+	assert.Contains(t, text, "component default/edge-nfd ready, clusters 1/1\n")
+}

@@ -55,6 +55,10 @@ func RenderText(d status.Document, now time.Time) string {
 		writeCluster(&b, c)
 	}
 
+	for _, c := range d.Components {
+		fmt.Fprintf(&b, "%s\n", ComponentText(c))
+	}
+
 	if d.Artifacts != nil {
 		writeArtifacts(&b, d.Artifacts)
 	}
@@ -169,6 +173,18 @@ func writeCluster(b *strings.Builder, c status.Cluster) {
 	for _, text := range c.Warnings {
 		fmt.Fprintf(b, "  %s\n", oneBlock(text, " "))
 	}
+}
+
+// ComponentText says how a component stands; of one that clusters have, that alone.
+func ComponentText(c status.Component) string {
+	text := c.Text
+	if c.State == "ready" {
+		text = ""
+	}
+	return fmt.Sprintf(
+		"component %-12s %s%s%s", c.Name, c.State, prefixIfSet(", clusters ", c.Clusters),
+		prefixIfSet(": ", oneBlock(text, " ")),
+	)
 }
 
 // ClusterNodeText says which server a node of a cluster is, and how it stands.

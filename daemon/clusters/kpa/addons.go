@@ -1,0 +1,144 @@
+package kpa
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/apply"
+)
+
+// LabelFor is on a Component that a Provisioning's KUDPlugins asked for: the name of the Provisioning.
+const LabelFor = "kpa.akraino.org/for"
+
+// AddOns are what one Provisioning asks for and its installer does not have.
+type AddOns struct {
+	Namespace string
+	Owner     metav1.OwnerReference // the Provisioning: its Components go with it
+	Cluster   string
+	Names     []string // in the order asked for
+}
+
+// order names before what each add-on of ICN can only run, if both are asked for: networks before what attaches to
+// them, what labels nodes before what looks for labels, and nodes that are drained for virtual functions before
+// machines run on them.
+var order = map[string][]string{
+	"ovn4nfv":  {"multus", "ovn"},
+	"sriov":    {"multus", "nfd"},
+	"qat":      {"nfd"},
+	"optane":   {"nfd"},
+	"cmk":      {"nfd"},
+	"cdi":      {"sriov"},
+	"virtlet":  {"multus", "ovn4nfv", "sriov", "qat"},
+	"kubevirt": {"multus", "ovn4nfv", "sriov", "qat", "cdi"},
+}
+
+// known are the add-ons of ICN. They run side by side but for their order; any other name waits for the one before it,
+// as ICN's installer had it.
+var known = []string{
+	"cdi", "cmk", "istio", "kata", "kubevirt", "multus", "nfd", "optane", "ovn", "ovn4nfv", "qat", "sriov", "virtlet",
+}
+
+// orchestrators come after everything else that is known: they are told of what a cluster has.
+var orchestrators = []string{"emco", "onap4k8s"}
+
+// hardware is the label of a node that an add-on is for. Without one the add-on is skipped; it can only be told where
+// nfd is asked for.
+var hardware = map[string]map[string]string{
+	"sriov": {"feature.node.kubernetes.io/network-sriov.capable": "true"},
+	"qat":   {"feature.node.kubernetes.io/pci-0b40_8086.present": "true"},
+}
+
+// dependencies names what of all an add-on comes after; all are in the order asked for.
+func dependencies(name string, all []string) []string {
+	i := slices.Index(all, name)
+	switch {
+	case slices.Contains(orchestrators, name):
+		return keep(all, func(n string) bool { return slices.Contains(known, n) })
+	case slices.Contains(known, name):
+		return keep(all, func(n string) bool { return slices.Contains(order[name], n) })
+	case i > 0:
+		return all[i-1 : i]
+	}
+	return nil
+}
+
+func keep(all []string, fits func(string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(n string) bool { return !fits(n) })
+}
+
+// component is what an add-on asks for: the folder of its name, on its cluster.
+func (a AddOns) component(name string, all []string) *v1alpha1.Component {
+	c := &v1alpha1.Component{
+		TypeMeta: typeMeta(v1alpha1.GroupVersion.String(), "Component"),
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       a.Namespace,
+			Name:            a.Cluster + "-" + name,
+			Labels:          map[string]string{LabelFor: a.Owner.Name},
+			OwnerReferences: []metav1.OwnerReference{a.Owner},
+		},
+		Spec: v1alpha1.ComponentSpec{Clusters: []string{a.Cluster}, Source: v1alpha1.Source{Folder: name}},
+	}
+	for _, d := range dependencies(name, all) {
+		c.Spec.DependsOn = append(c.Spec.DependsOn, v1alpha1.Dependency{Name: a.Cluster + "-" + d})
+	}
+	if labels := hardware[name]; labels != nil && slices.Contains(all, "nfd") {
+		c.Spec.Requires = &v1alpha1.Requires{NodeLabels: labels}
+	}
+
+	return c
+}
+
+// components are those of all names. A name that no folder can have is left out; the Provisioning says that it is not
+// on the stick.
+func (a AddOns) components() []client.Object {
+	names := keep(a.Names, func(n string) bool { return len(validation.IsDNS1123Subdomain(n)) == 0 })
+	var all []client.Object
+	for i, n := range names {
+		if !slices.Contains(names[:i], n) {
+			all = append(all, a.component(n, names))
+		}
+	}
+	return all
+}
+
+// RequestAddOns makes the Components that Provisionings ask for, and deletes those that none asks for any more. What
+// somebody changed in one stays until its Provisioning asks for something else. While the API has no Components, it
+// does nothing.
+func RequestAddOns(ctx context.Context, c client.Client, all []AddOns) error {
+	have := &metav1.PartialObjectMetadataList{}
+	have.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ComponentList"))
+	if err := c.List(ctx, have, client.HasLabels{LabelFor}); meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("list Components: %w", err)
+	}
+
+	var failed []error
+	wanted := map[client.ObjectKey]bool{}
+	for _, a := range all {
+		set, err := apply.New(owner, a.components()...)
+		if err != nil {
+			return err
+		}
+		for _, o := range set.Objects {
+			wanted[client.ObjectKeyFromObject(o)] = true
+		}
+		failed = append(failed, set.StaleSubset(ctx, c).Apply(ctx, c))
+	}
+
+	for i := range have.Items {
+		if o := &have.Items[i]; !wanted[client.ObjectKeyFromObject(o)] && o.DeletionTimestamp.IsZero() {
+			failed = append(failed, client.IgnoreNotFound(c.Delete(ctx, o)))
+		}
+	}
+
+	return errors.Join(failed...)
+}

@@ -1,0 +1,75 @@
+package kpa
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/clusters/installer"
+	"firstlight.dev/firstlight/daemon/clusters/kpa/plan"
+	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
+)
+
+func TestAddOnsComeInICNsOrder(t *testing.T) {
+	for asked, want := range map[string]string{
+		"multus":                  "multus",
+		"sriov nfd":               "sriov<nfd nfd",
+		"kubevirt sriov multus":   "kubevirt<sriov<multus sriov<multus multus",
+		"emco nfd qat":            "emco<nfd<qat nfd qat<nfd",
+		"our-own":                 "our-own",
+		"nfd our-own emco":        "nfd our-own<nfd emco<nfd",
+		"emco second third":       "emco second<emco third<second",
+		"multus multus Upper a_b": "multus",
+	} {
+		a := AddOns{Namespace: "default", Cluster: "c", Names: strings.Fields(asked)}
+		var have []string
+		var nodes []plan.Node
+		for _, c := range a.components() {
+			n := plan.Node{Name: c.GetName()}
+			for _, d := range c.(*v1alpha1.Component).Spec.DependsOn {
+				n.DependsOn = append(n.DependsOn, d.Name)
+			}
+			nodes = append(nodes, n)
+			have = append(have, strings.Join(append([]string{n.Name}, n.DependsOn...), "<"))
+		}
+		assert.Equal(t, want, strings.ReplaceAll(strings.Join(have, " "), "c-", ""), asked)
+		assert.Empty(t, plan.FindCycles(nodes), asked)
+	}
+}
+
+func TestASiteMayNameAllAddOnsOfICN(t *testing.T) {
+	field, found := reflect.TypeFor[site.Cluster]().FieldByName("AddOns")
+	require.True(t, found)
+	names := strings.Split(field.Tag.Get("enum"), "|")[len(installer.Plugins()):]
+	assert.ElementsMatch(t, append(slices.Clone(known), orchestrators...), names)
+}
+
+func TestAnAddOnWithoutItsHardwareIsSkipped(t *testing.T) {
+	a := AddOns{Owner: metav1.OwnerReference{Name: "p1"}, Cluster: "edge"}
+	assert.Nil(t, a.component("qat", []string{"qat"}).Spec.Requires, "nobody labels nodes")
+	c := a.component("qat", []string{"nfd", "qat"})
+	assert.Equal(t, hardware["qat"], c.Spec.Requires.NodeLabels)
+	assert.Empty(t, c.Spec.Requires.OnMissing, "skipped is the default")
+	assert.Equal(t, "edge-qat", c.Name)
+	assert.Equal(t, "qat", c.Spec.Source.Folder)
+	assert.Equal(t, []string{"edge"}, c.Spec.Clusters)
+}
+
+func TestStatusOfAComponent(t *testing.T) {
+	k := &v1alpha1.Component{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "edge-qat"}}
+	assert.Equal(t, status.Component{Name: "default/edge-qat", State: "new"}, summarize(k))
+	k.Status = v1alpha1.ComponentStatus{Phase: v1alpha1.PhaseSkipped, Ready: "0/1", Message: "no node", Clusters: []v1alpha1.ClusterStatus{
+		{Name: "edge", Phase: v1alpha1.PhaseSkipped, Reason: plan.ReasonRequirements, Message: "no node"},
+	}}
+	assert.Equal(t, status.Component{
+		Name: "default/edge-qat", State: "skipped", Clusters: "0/1", Text: "no node",
+		On: []status.ComponentOn{{Cluster: "edge", State: "skipped", Reason: plan.ReasonRequirements, Text: "no node"}},
+	}, summarize(k))
+}

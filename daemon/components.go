@@ -1,0 +1,64 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/installer"
+	"firstlight.dev/firstlight/daemon/clusters/kpa"
+)
+
+// serveComponents gives the operator of components its rights, asks for what Provisionings want beyond the stick's
+// plugins, and returns how all components stand. Before their kind exists there are none.
+func (c *clusters) serveComponents(ctx context.Context, api client.Client) ([]status.Component, error) {
+	if err := kpa.GrantNamespaces(ctx, api); err != nil {
+		c.log.Warn("the operator of components has not its rights everywhere", "error", err)
+	}
+
+	var list v1alpha1.ProvisioningList
+	if err := api.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	if err := kpa.RequestAddOns(ctx, api, addOns(list.Items, installer.Plugins())); err != nil {
+		c.log.Warn("not every add-on of a Provisioning is a Component yet", "error", err)
+	}
+
+	return kpa.ListComponents(ctx, api)
+}
+
+// Components are how they stood when last asked.
+func (c *clusters) Components() []status.Component {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.components)
+}
+
+// addOns are the names in KUDPlugins that the stick's installer does not have. Another installer gets all names as they
+// are, and is asked for none of them here.
+func addOns(all []v1alpha1.Provisioning, stick []string) []kpa.AddOns {
+	var out []kpa.AddOns
+	for i := range all {
+		p := &all[i]
+		if p.Spec.InstallerImage != "" || !p.DeletionTimestamp.IsZero() {
+			continue
+		}
+		names := slices.DeleteFunc(slices.Clone(p.Spec.KUDPlugins), func(n string) bool { return slices.Contains(stick, n) })
+		out = append(out, kpa.AddOns{
+			Namespace: p.Namespace,
+			Owner: metav1.OwnerReference{
+				APIVersion: v1alpha1.GroupVersion.String(),
+				Kind:       "Provisioning",
+				Name:       p.Name,
+				UID:        p.UID,
+			},
+			Cluster: v1alpha1.ClusterOf(p),
+			Names:   names,
+		})
+	}
+	return out
+}
