@@ -2,11 +2,15 @@ package clusterapi
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,8 +22,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,25 +74,41 @@ func runProvider(kubeconfig string) error {
 	return m.Start(signals.SetupSignalHandler())
 }
 
-const roleControlPlane = "node-role.kubernetes.io/control-plane"
+// somebody claims a host that is no machine's.
+const somebody = "somebody"
 
 // rack is a management cluster with the provider and simulated hosts. Its API server is the workload clusters' too: a
 // Node that boots joins it.
 type rack struct {
 	*management
-	full     client.Client // knows hosts
-	provider *exec.Cmd
-	wait     sync.WaitGroup
+	full      client.Client // knows hosts
+	dynamic   dynamic.Interface
+	authority *x509.Certificate
+	provider  *exec.Cmd
+	history   *history
+	booted    map[string]string // by host: the data that it booted with
+	hosts     int               // that machines may have
+	template  string            // of data
+	wait      sync.WaitGroup
 }
 
 func newRack(t *testing.T, hosts int) *rack {
-	r := &rack{management: newManagement(t)}
+	r := &rack{management: newManagement(t), booted: map[string]string{}, hosts: hosts, template: "edge"}
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, metal3provider.AddToScheme(scheme))
 	config, err := clientcmd.BuildConfigFromFlags("", r.api.Kubeconfig)
 	require.NoError(t, err)
+	config.QPS = -1
 	r.full, err = client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	r.dynamic, err = dynamic.NewForConfig(config)
+	require.NoError(t, err)
+
+	ca, err := os.ReadFile(r.api.CAFile)
+	require.NoError(t, err)
+	block, _ := pem.Decode(ca)
+	r.authority, err = x509.ParseCertificate(block.Bytes)
 	require.NoError(t, err)
 
 	definition, err := sandbox.HostDefinition(t.Context())
@@ -95,8 +117,12 @@ func newRack(t *testing.T, hosts int) *rack {
 
 	r.until("hosts are served", func() error { return r.full.List(t.Context(), &metal3api.BareMetalHostList{}) })
 	for i := range hosts {
-		r.addHost(fmt.Sprintf("host-%d", i+1))
+		r.addHost(fmt.Sprintf("host-%d", i+1), func(*metal3api.BareMetalHost) {})
 	}
+	r.addHost("unproven", func(h *metal3api.BareMetalHost) { delete(h.Labels, label.Verified) })
+	r.addHost("taken", func(h *metal3api.BareMetalHost) {
+		h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Provisioning", Namespace: "metal3", Name: somebody}
+	})
 
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: "provider"}}
 	require.NoError(t, r.full.Create(t.Context(), account))
@@ -111,16 +137,18 @@ func newRack(t *testing.T, hosts int) *rack {
 	t.Cleanup(func() { cancel(); r.wait.Wait() })
 	t.Cleanup(r.killProvider)
 	r.startProvider()
+	r.record()
 	return r
 }
 
-func (r *rack) addHost(name string) {
+func (r *rack) addHost(name string, change func(*metal3api.BareMetalHost)) {
 	h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "metal3", Name: name, Labels: map[string]string{label.Verified: label.VerifiedHardware},
 		Annotations: map[string]string{label.Cleared: "registration"},
 	}}
 	h.Spec.BMC.CredentialsName = name + "-bmc"
-	h.Spec.Online, h.Spec.AutomatedCleaningMode = true, metal3api.CleaningModeDisabled
+	h.Spec.AutomatedCleaningMode = metal3api.CleaningModeDisabled
+	change(h)
 	require.NoError(r.t, r.full.Create(r.t.Context(), h))
 	r.setState(r.t.Context(), h, metal3api.StateAvailable)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: name + "-bmc"}}
@@ -178,52 +206,18 @@ func (r *rack) operateHost(ctx context.Context, h *metal3api.BareMetalHost) {
 		before := h.DeepCopy()
 		delete(h.Annotations, metal3api.InspectAnnotationPrefix)
 		_ = r.full.Patch(ctx, h, client.MergeFrom(before))
-	case h.Spec.Image != nil && state != metal3api.StateProvisioned:
+	case h.Spec.Image != nil && state == metal3api.StateAvailable:
+		r.setState(ctx, h, metal3api.StateProvisioning)
+	case h.Spec.Image != nil && state == metal3api.StateProvisioning:
 		r.setState(ctx, h, metal3api.StateProvisioned)
-	case h.Spec.Image != nil:
-		r.boot(ctx, h)
+	case h.Spec.Image != nil && state == metal3api.StateProvisioned:
+		if err := r.boot(ctx, h); err != nil && ctx.Err() == nil {
+			r.t.Logf("boot: %v", err)
+		}
 	case state == metal3api.StateProvisioned:
 		r.setState(ctx, h, metal3api.StateDeprovisioning)
 	case state == metal3api.StateDeprovisioning:
 		r.setState(ctx, h, metal3api.StateAvailable)
-	}
-}
-
-// boot is the kubelet of a host: it makes its Node, once for each installation. A control plane node has the pods that
-// kubeadm would have started.
-func (r *rack) boot(ctx context.Context, h *metal3api.BareMetalHost) {
-	name := h.Spec.ConsumerRef.Name
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"metal3.io/uuid": string(h.UID)}}}
-	isControlPlane := !strings.Contains(name, "-md-")
-	if isControlPlane {
-		n.Labels[roleControlPlane] = ""
-		n.Spec.Taints = []corev1.Taint{{Key: roleControlPlane, Effect: corev1.TaintEffectNoSchedule}}
-	}
-	if r.full.Create(ctx, n) != nil {
-		return
-	}
-	n.Status.Conditions = []corev1.NodeCondition{
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
-		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
-		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse},
-		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse},
-	}
-	n.Status.NodeInfo.KubeletVersion = "v1.36.3"
-	_ = r.full.Status().Update(ctx, n)
-	for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		if !isControlPlane {
-			return
-		}
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "kube-system", Name: component + "-" + name,
-			Labels: map[string]string{"component": component, "tier": "control-plane"},
-		}}
-		p.Spec.NodeName, p.Spec.Containers = name, []corev1.Container{{Name: component, Image: component}}
-		if r.full.Create(ctx, p) == nil {
-			p.Status.Phase = corev1.PodRunning
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-			_ = r.full.Status().Update(ctx, p)
-		}
 	}
 }
 
@@ -261,6 +255,24 @@ func (r *rack) killProvider() {
 	}
 }
 
+// killSome kills one of the managers or the provider after another, each at a moment that chance chooses, and starts it
+// again.
+func (r *rack) killSome(times int) {
+	for range times {
+		time.Sleep(time.Duration(rand.Int64N(int64(4 * time.Second))))
+		all := append(Providers(), Infrastructure())
+		p := all[rand.IntN(len(all))]
+		r.t.Logf("%.1f s: %s is killed", time.Since(r.history.begin).Seconds(), p.Name)
+		if p.Name == Infrastructure().Name {
+			r.killProvider()
+			r.startProvider()
+			continue
+		}
+		r.kill(p.Name)
+		r.start(p.Name)
+	}
+}
+
 // killAll kills the managers and the provider, and starts them again.
 func (r *rack) killAll() {
 	r.killProvider()
@@ -268,10 +280,15 @@ func (r *rack) killAll() {
 	r.startProvider()
 }
 
+// list is a field of all objects of a kind.
 func (r *rack) list(kind, path string) []string {
-	out, err := r.kubectl("", "get", kind, "-n", "metal3", "-o", "jsonpath={range .items[*]}{"+path+"}{\"\\n\"}{end}")
-	require.NoError(r.t, err, out)
-	return strings.Fields(out)
+	all, err := r.resource(kind).List(r.t.Context(), metav1.ListOptions{})
+	require.NoError(r.t, err)
+	var out []string
+	for i := range all.Items {
+		out = append(out, strings.Fields(field(all.Items[i].Object, path))...)
+	}
+	return out
 }
 
 // settles waits until so many machines of each kind run on a host of their own, and checks what must hold of each.
@@ -282,7 +299,7 @@ func (r *rack) settles(controlPlane, workers int) {
 			text, _ := r.kubectl("", "get", "machines,metal3machines,bmh", "-n", "metal3", "-o", "wide")
 			return fmt.Errorf("the machines are %v\n%s", got, text)
 		}
-		if got := r.list("bmh", ".spec.consumerRef.name"); len(got) != controlPlane+workers {
+		if got := r.claims(); len(got) != controlPlane+workers {
 			return fmt.Errorf("hosts are claimed by %v", got)
 		}
 		return nil
@@ -290,26 +307,34 @@ func (r *rack) settles(controlPlane, workers int) {
 
 	ids := map[string]bool{}
 	for _, name := range r.list("metal3machines", ".metadata.name") {
-		host := strings.TrimPrefix(r.in("metal3machine", name, `.metadata.annotations.metal3\.io/BareMetalHost`), "metal3/")
+		host := strings.TrimPrefix(r.in("metal3machines", name, `.metadata.annotations.metal3\.io/BareMetalHost`), "metal3/")
 		id := fmt.Sprintf("metal3://metal3/%s/%s", host, name)
 		assert.False(r.t, ids[host], "host %s has two machines", host)
 		ids[host] = true
-		assert.Equal(r.t, id, r.in("metal3machine", name, ".spec.providerID"))
-		assert.Equal(r.t, id, r.in("machine", name, ".spec.providerID"))
-		assert.Equal(r.t, id, r.in("node", name, ".spec.providerID"))
-		assert.Equal(r.t, name, r.in("bmh", host, ".spec.consumerRef.name"))
-		assert.Equal(r.t, name, r.in("bmh", host, ".spec.userData.name"), "user data is the bootstrap provider's")
-		assert.Equal(r.t, name+"-metadata", r.in("bmh", host, ".spec.metaData.name"))
-		assert.True(r.t, strings.HasPrefix(r.in("secret", name, ".data.value"), "IyMgdGVtcGxhdGU6IGppbmphC"))
+		assert.Equal(r.t, id, r.in("metal3machines", name, ".spec.providerID"))
+		assert.Equal(r.t, id, r.in("machines", name, ".spec.providerID"))
+		assert.Equal(r.t, id, r.in("nodes", name, ".spec.providerID"))
+		assert.Equal(r.t, name, r.in("baremetalhosts", host, ".spec.consumerRef.name"))
+		assert.Equal(r.t, name, r.in("baremetalhosts", host, ".spec.userData.name"), "user data is the bootstrap provider's")
+		assert.Equal(r.t, name+"-metadata", r.in("baremetalhosts", host, ".spec.metaData.name"))
+		assert.True(r.t, strings.HasPrefix(r.in("secrets", name, ".data.value"), "IyMgdGVtcGxhdGU6IGppbmphC"))
 	}
 	assert.Len(r.t, ids, controlPlane+workers)
 }
 
-// in is one field of an object of the rack.
+// claims are the machines that claim hosts.
+func (r *rack) claims() []string {
+	return slices.DeleteFunc(r.list("baremetalhosts", ".spec.consumerRef.name"), func(name string) bool { return name == somebody })
+}
+
+// in is one field of an object of the rack, "" if there is none.
 func (r *rack) in(kind, name, path string) string {
-	out, err := r.kubectl("", "get", kind, name, "-n", "metal3", "--ignore-not-found", "-o", "jsonpath={"+path+"}")
-	require.NoError(r.t, err, out)
-	return out
+	u, err := r.resource(kind).Get(r.t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
+	require.NoError(r.t, err)
+	return field(u.Object, path)
 }
 
 func (r *rack) run(args ...string) {

@@ -170,7 +170,7 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 	}
 
 	args := append([]string{"kube-apiserver", "--etcd-servers", "http://" + at(0),
-		"--allow-privileged", "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[2]), "--endpoint-reconciler-type", "none",
+		"--allow-privileged", "--enable-bootstrap-token-auth", "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[2]), "--endpoint-reconciler-type", "none",
 		"--service-cluster-ip-range", "10.96.0.0/16", "--client-ca-file", a.CAFile, "--authorization-mode", "RBAC",
 		"--tls-cert-file", dir + "/server.crt", "--tls-private-key-file", dir + "/server.key",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", dir + "/admin.key",
