@@ -59,6 +59,18 @@ func Providers() []Provider {
 	}
 }
 
+// Infrastructure is the provider of the rack's hosts. Its controllers run elsewhere (package metal3provider); clusterctl
+// finds the template of clusters by it.
+func Infrastructure() Provider {
+	return Provider{
+		Name:         "infrastructure-metal3",
+		Type:         "InfrastructureProvider",
+		ProviderName: "metal3",
+		Components:   "infrastructure-components.yaml",
+		Namespace:    "metal3",
+	}
+}
+
 // Deployment is the name of the manager's Deployment.
 func (p Provider) Deployment() string { return p.Prefix + "-controller-manager" }
 

@@ -106,7 +106,7 @@ func TestManifestsBecomeWhatTheApplianceRuns(t *testing.T) {
 	assert.Equal(t, map[string]int{
 		"Namespace": 3, "CustomResourceDefinition": 18, "ServiceAccount": 3, "Role": 3, "RoleBinding": 3, "ClusterRole": 5,
 		"ClusterRoleBinding": 3, "Service": 3, "Secret": 3, "Deployment": 3, "MutatingWebhookConfiguration": 3,
-		"ValidatingWebhookConfiguration": 3, "Provider": 3,
+		"ValidatingWebhookConfiguration": 3, "Provider": 4,
 	}, kinds)
 
 	set, err := apply.New("test", all...)

@@ -21,6 +21,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -97,6 +98,8 @@ func newManagement(t *testing.T) *management {
 		}
 	}
 
+	metal3 := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Infrastructure().Namespace}} // there before this stage
+	require.NoError(t, c.Create(t.Context(), metal3))
 	set, err := apply.New(owner, all...)
 	require.NoError(t, err)
 	m.until("everything is applied", func() error { return set.Apply(t.Context(), c) })
@@ -168,8 +171,13 @@ func (m *management) login(one *manager) {
 	var accounts corev1.ServiceAccountList
 	require.NoError(m.t, m.client.List(m.t.Context(), &accounts, client.InNamespace(one.provider.Namespace)))
 	require.Len(m.t, accounts.Items, 1)
+	m.writeLogin(&accounts.Items[0], filepath.Join(m.dir, one.provider.Name, "kubeconfig"))
+}
+
+// writeLogin writes a kubeconfig with a token of an account.
+func (m *management) writeLogin(account *corev1.ServiceAccount, file string) {
 	request := &authenticationv1.TokenRequest{}
-	require.NoError(m.t, m.client.SubResource("token").Create(m.t.Context(), &accounts.Items[0], request))
+	require.NoError(m.t, m.client.SubResource("token").Create(m.t.Context(), account, request))
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: bed, cluster: {server: %q, certificate-authority: %q}}]
@@ -177,7 +185,6 @@ users: [{name: manager, user: {token: %q}}]
 contexts: [{name: bed, context: {cluster: bed, user: manager}}]
 current-context: bed
 `, m.api.URL, m.api.CAFile, request.Status.Token)
-	file := filepath.Join(m.dir, one.provider.Name, "kubeconfig")
 	require.NoError(m.t, os.WriteFile(file, []byte(text), 0o600))
 }
 
@@ -240,9 +247,10 @@ func (m *management) until(what string, check func() error) {
 		}
 		select {
 		case <-ctx.Done():
-			for _, one := range m.managers {
-				text, _ := os.ReadFile(one.log)
-				m.t.Logf("%s:\n%s", one.provider.Name, text[max(0, len(text)-4000):])
+			logs, _ := filepath.Glob(filepath.Join(m.dir, "*", "log"))
+			for _, file := range logs {
+				text, _ := os.ReadFile(file)
+				m.t.Logf("%s:\n%s", file, text[max(0, len(text)-4000):])
 			}
 			require.NoError(m.t, err, what)
 		case <-time.After(200 * time.Millisecond):
@@ -295,12 +303,19 @@ func (m *management) becomes(kind, name, path, want string) {
 // clusterctl runs it as on the appliance, and without a way to any network but the API's.
 func (m *management) clusterctl(args ...string) string {
 	m.t.Helper()
+	return m.clusterctlWith(nil, args...)
+}
+
+// clusterctlWith is clusterctl with more variables in its environment.
+func (m *management) clusterctlWith(variables []string, args ...string) string {
+	m.t.Helper()
 	cmd := exec.CommandContext(m.t.Context(), m.program, append([]string{"clusterctl"}, args...)...)
 	nowhere := fmt.Sprintf("http://127.0.0.1:%d", freePort(m.t))
 	cmd.Env = []string{
 		"HOME=" + m.t.TempDir(), "KUBECONFIG=" + m.api.Kubeconfig, "FIRSTLIGHT_CLUSTER_API=" + m.repository(),
 		"HTTP_PROXY=" + nowhere, "HTTPS_PROXY=" + nowhere, "NO_PROXY=127.0.0.1", "PATH=" + os.Getenv("PATH"),
 	}
+	cmd.Env = append(cmd.Env, variables...)
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()

@@ -62,7 +62,7 @@ func (a Appliance) Objects() ([]client.Object, error) {
 		first, last = append(first, before...), append(last, after...)
 	}
 
-	return append(first, last...), nil
+	return append(append(first, last...), inventory(Infrastructure())), nil
 }
 
 // provider is one manager: what it is made of, and what makes others depend on it.

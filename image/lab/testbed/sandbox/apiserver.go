@@ -37,6 +37,7 @@ import (
 type API struct {
 	URL        string // https://127.0.0.1:PORT
 	CAFile     string
+	CAKeyFile  string
 	CertFile   string // of a member of system:masters
 	KeyFile    string
 	Kubeconfig string // a file that says all that
@@ -145,6 +146,7 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 	a := &API{
 		URL:        "https://" + at(2),
 		CAFile:     dir + "/ca.crt",
+		CAKeyFile:  dir + "/ca.key",
 		CertFile:   dir + "/admin.crt",
 		KeyFile:    dir + "/admin.key",
 		Kubeconfig: dir + "/kubeconfig",
@@ -168,7 +170,7 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 	}
 
 	args := append([]string{"kube-apiserver", "--etcd-servers", "http://" + at(0),
-		"--allow-privileged", "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[2]), "--endpoint-reconciler-type", "none",
+		"--allow-privileged", "--enable-bootstrap-token-auth", "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[2]), "--endpoint-reconciler-type", "none",
 		"--service-cluster-ip-range", "10.96.0.0/16", "--client-ca-file", a.CAFile, "--authorization-mode", "RBAC",
 		"--tls-cert-file", dir + "/server.crt", "--tls-private-key-file", dir + "/server.key",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", dir + "/admin.key",
@@ -274,7 +276,12 @@ func (a *API) writeFiles() error {
 	if err != nil {
 		return fmt.Errorf("mint authority: %w", err)
 	}
-	if err := writePEM(a.CAFile, "CERTIFICATE", der); err != nil {
+	caKeyDER, err := x509.MarshalECPrivateKey(caKey)
+	if err != nil {
+		return fmt.Errorf("encode key of authority: %w", err)
+	}
+	err = errors.Join(writePEM(a.CAFile, "CERTIFICATE", der), writePEM(a.CAKeyFile, "EC PRIVATE KEY", caKeyDER))
+	if err != nil {
 		return err
 	}
 
