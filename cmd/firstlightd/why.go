@@ -67,6 +67,10 @@ func newWhyCommand() *cobra.Command {
 			}
 
 			writeClusters(cmd.OutOrStdout(), clusters)
+			if problems {
+				clusters = d.Clusters // what runs on a sound cluster may need somebody
+			}
+
 			writeComponents(cmd.OutOrStdout(), d.Components, clusters)
 			if len(args) == 1 && len(nodes) == 1 {
 				writeLeftovers(cmd.OutOrStdout(), d.Clusters, nodes[0].Name)
