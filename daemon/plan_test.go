@@ -121,17 +121,17 @@ func TestSummaryAndNext(t *testing.T) {
 		{"broken, before what follows", status.Document{State: status.StateDegraded, Stages: []status.Stage{{Name: "links-up", State: status.StateDegraded, Waiting: "a link"}, {Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking}}}, false,
 			"links-up: a link", "Nothing to do: it comes up by itself."},
 		{"ready, with keys: the owner's network comes first", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address}, true,
-			"Ready", "Log in: ssh root@10.0.0.7"},
+			"Ready", "Log in: ssh root@10.0.0.7; page: https://10.0.0.7/"},
 		{"ready, without keys", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address}, false,
 			"Ready", "Power on the servers on the provisioning network."},
 		{"a failed launch comes before the log-in", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address,
 			Launch: status.Launch{State: status.LaunchFailed, Nodes: 3, Verified: 1}, Nodes: []status.Node{{Name: "a", Next: "x"}, {Name: "b", Next: "y"}, {Name: "c"}}}, true,
-			"Needs you: not launched, 2 of 3 nodes", "Do what is written next to the nodes; firstlightd why NODE says more. Log in: ssh root@10.0.0.7"},
+			"Needs you: not launched, 2 of 3 nodes", "Do what is written next to the nodes; firstlightd why NODE says more. Log in: ssh root@10.0.0.7; page: https://10.0.0.7/"},
 		{"and the end of its time", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Launch: status.Launch{State: status.LaunchFailed, Nodes: 3, Verified: 1}}, false,
 			"Needs you: not launched, 1 of 3 nodes proven", "See what the nodes wait for: firstlightd why."},
 		{"a refused cluster", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address,
 			Launch: status.Launch{State: status.LaunchSucceeded}, Clusters: []status.Cluster{{Name: "edge", Error: "x"}}}, true,
-			"Needs you: cluster edge", "Do what is written next to the clusters; firstlightd why CLUSTER says more. Log in: ssh root@10.0.0.7"},
+			"Needs you: cluster edge", "Do what is written next to the clusters; firstlightd why CLUSTER says more. Log in: ssh root@10.0.0.7; page: https://10.0.0.7/"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			assert.Equal(t, c.summary, summary(c.d))
