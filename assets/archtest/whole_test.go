@@ -18,6 +18,7 @@ var renames = map[string]string{
 	"daemon/uploads/client/transfer.go":      "what was fetched before a cut is gone on with",
 	"daemon/uploads/blobs/folder.go":         "whatever lies in a bucket is an artifact, so what is written lies elsewhere until it is whole; and the file of an upload becomes the object",
 	"daemon/uploads/publish/publish.go":      "a link to the store's own file; and whatever lies in the store's folder is an artifact, but for the scratch folder",
+	"daemon/metal/discovery/store.go":        "sets a torn file aside",
 	"daemon/engine/bringup/journal.go":       "sets a file aside",
 	"daemon/clusters/installer/installer.go": "sets a long log aside",
 	"daemon/clusters/installer/progress.go":  "worth nothing after a power cut, and written at every step",

@@ -70,6 +70,7 @@ func newRootCommand() *cobra.Command {
 		newSiteCommand(),
 		newReloadCommand(),
 		newAdoptCommand(),
+		newApproveCommand(),
 		newBMCCommand(),
 		newUnknownCommand(),
 		newStorageCommand(),
