@@ -28,6 +28,7 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
+	"firstlight.dev/firstlight/daemon/metal/discovery"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/mirror"
@@ -51,6 +52,7 @@ type Daemon struct {
 	mirror      *mirror.Mirror
 	metal       *provisioning.Provisioner
 	networkDHCP *netboot.NetworkDHCP
+	finder      *discovery.Finder
 	verifier    *verify.Engine
 	cluster     *clusters
 	uploads     *artifacts
@@ -85,6 +87,7 @@ func New(log *slog.Logger) *Daemon {
 	}
 	d.host.OnSite = d.applySite
 	d.firewall = &firewall.Firewall{Site: d.host.Site}
+	d.finder = d.newFinder()
 	secrets := vault.New(d.host.MachineID)
 	d.wireMetal(secrets)
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
@@ -114,7 +117,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 	}
 	d.boot = &netboot.Server{
 		Log:     d.log,
-		Site:    d.host.Site,
+		Site:    d.finder.Site,
 		Metrics: &d.metricParts,
 		Mounts:  append(d.mirror.Mounts(), uploadMount()),
 		RamdiskTail: func(size int64) ([]byte, error) {
@@ -129,7 +132,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 	d.mirror.Known = d.boot.IsKnown
 	d.metal = provisioning.New(provisioning.Deps{
 		Log:     d.log,
-		Site:    d.host.Site,
+		Site:    d.finder.Site,
 		Vault:   secrets,
 		Kube:    d.kube,
 		Boot:    d.boot,
@@ -137,6 +140,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 		Uploads: func() (map[string]metal3.Image, error) { return uploadedImages(d.boot.FileURL()) },
 	})
 	d.boot.Minter = d.metal.Gate
+	d.metal.DescribeUnknown = d.finder.Describe
 }
 
 // applySite hands the site to the parts that follow it. It runs within the stage site-read, so
@@ -180,6 +184,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Document: d.Document,
 			Reload:   d.reload,
 			Adopt:    d.metal.Adopt,
+			Approve:  d.finder.Approve,
 			TrustBMC: d.metal.TrustBMC,
 			Login:    d.page.Login,
 			Unknown:  d.metal.UnknownMachines,
@@ -215,6 +220,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"unknown machines", func(ctx context.Context) error {
 			return d.metal.ShowUnknown(ctx, d.stageReady("metal3-ready"))
 		}},
+		{"discovery", d.finder.Run},
 		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"page", func(ctx context.Context) error { return d.page.Serve(ctx, d.stageReady("clock-set")) }},

@@ -29,6 +29,7 @@ var renames = map[string]string{
 	"image/release/release.go":                 "a directory, which is easily made again",
 	"pxe/capture/file.go":                      "sets the capture before aside; in memory",
 	"pxe/lease/disk.go":                        "goes on appending to the very file that it gave the name",
+	"daemon/metal/discovery/store.go":          "sets a torn file aside",
 }
 
 // renaming is how a file may be given a name.

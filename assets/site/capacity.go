@@ -14,7 +14,7 @@ func (r *reader) checkRoom(s *Site) {
 	}
 
 	size := d.DHCP.Range.size()
-	if size == 0 || size >= len(s.Nodes) {
+	if size == 0 || size >= s.countNodes() {
 		return
 	}
 
@@ -23,7 +23,7 @@ func (r *reader) checkRoom(s *Site) {
 		which = "default range"
 	}
 	r.Report(at, "%d nodes boot on this network and the %s %s has %d addresses; give a larger one, and a larger cidr if "+
-		"it has no room", len(s.Nodes), which, d.DHCP.Range, size)
+		"it has no room", s.countNodes(), which, d.DHCP.Range, size)
 }
 
 // size is how many IPv4 addresses a range has; 0 for any other range.

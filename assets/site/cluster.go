@@ -43,10 +43,9 @@ func (r *reader) checkClusters(s *Site) {
 		}
 	}
 
-	if len(s.Nodes) > 0 && asked > len(s.Nodes) {
+	if promised := s.countNodes(); promised > 0 && asked > promised {
 		r.Report(
-			"clusters", "the clusters need %d nodes, this file lists %d; add nodes or lower the counts", asked,
-			len(s.Nodes),
+			"clusters", "the clusters need %d nodes, this file lists %d; add nodes or lower the counts", asked, promised,
 		)
 	}
 }

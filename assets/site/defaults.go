@@ -34,6 +34,7 @@ func (s *Site) WithDefaults() *Site {
 		d.Nodes[i].BMC = d.Nodes[i].BMC.withDefaults(d.BMC)
 	}
 
+	d.Discover = d.Discover.withDefaults(&d)
 	d.Clusters = slices.Clone(d.Clusters)
 	for i := range d.Clusters {
 		d.Clusters[i] = d.Clusters[i].withDefaults()

@@ -50,6 +50,12 @@ func TestDocs(t *testing.T) {
 	assert.Equal(t, got, text, "run go test -p 1 ./assets/site/... -update")
 }
 
+// TestDiscoveryPage: the ten lines that docs/discovery.md shows are a site that validates.
+func TestDiscoveryPage(t *testing.T) {
+	const file = "testdata/valid/discover.yaml"
+	assert.Contains(t, string(mustRead(t, "../../docs/discovery.md")), "assets/site/"+file+" -->\n```yaml\n"+string(mustRead(t, file))+"```\n")
+}
+
 func reference() string {
 	var b strings.Builder
 	b.WriteString("| field | type | default | meaning |\n|---|---|---|---|\n")

@@ -26,7 +26,8 @@ type Site struct {
 	Access       Access       `yaml:"access" doc:"Who may log in."`
 	BMC          BMCs         `yaml:"bmc" doc:"What holds for the BMCs of all nodes."`
 	NodeDefaults NodeDefaults `yaml:"nodeDefaults" doc:"What nodes have in common: the value of every node that does not give its own."`
-	Nodes        []Node       `yaml:"nodes" doc:"The servers to provision. A server that is not listed is inspected at most, never written to."`
+	Nodes        []Node       `yaml:"nodes" doc:"The servers to provision. A server that is not listed, and that discover does not allow, is inspected at most, never written to."`
+	Discover     *Discover    `yaml:"discover" default:"none becomes a node" doc:"Which machines that boot from the network become nodes although nodes does not name them."`
 	Clusters     []Cluster    `yaml:"clusters" doc:"The workload clusters to install on the nodes."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"What may be uploaded to the appliance, and where it is kept."`
 	Verification Verification `yaml:"verification" doc:"The verification that each node works."`

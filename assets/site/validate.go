@@ -20,6 +20,7 @@ func (r *reader) validate(s *Site) {
 		r.checkNode(&s.Nodes[i], s.Networks.withDefaults(), fmt.Sprintf("nodes[%d]", i), u)
 	}
 
+	r.checkDiscover(s)
 	r.checkRoom(s)
 	r.checkIdentity(s.Nodes)
 	r.checkClusters(s)

@@ -17,6 +17,13 @@ type UnknownMachine struct {
 	Mode   string        `json:"bootMode,omitempty"`
 	Disks  []UnknownDisk `json:"disks,omitempty"`
 	NICs   []UnknownNIC  `json:"nics,omitempty"`
+
+	// By the site's policy (discover): the name that it gets as a node, why it is none yet and what to do, and whether it
+	// awaits approval. Empty without a policy.
+	Node   string `json:"node,omitempty"`
+	Why    string `json:"why,omitempty"`
+	Fix    string `json:"fix,omitempty"`
+	Awaits bool   `json:"awaitsApproval,omitempty"`
 }
 
 // UnknownDisk is one disk of an unknown machine.

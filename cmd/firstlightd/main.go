@@ -67,6 +67,7 @@ func newRootCommand() *cobra.Command {
 		newSiteCommand(),
 		newReloadCommand(),
 		newAdoptCommand(),
+		newApproveCommand(),
 		newBMCCommand(),
 		newKubeconfigCommand(),
 		newBundleCommand(),

@@ -23,7 +23,7 @@ import (
 )
 
 // Server answers GET /v1/status, GET /v1/why, GET /v1/records, GET /v1/unknown, POST /v1/reload, POST /v1/adopt,
-// POST /v1/bmc/trust and POST /v1/login.
+// POST /v1/approve, POST /v1/bmc/trust and POST /v1/login.
 type Server struct {
 	Socket   string                 // path; status.SocketPath on the appliance
 	Document func() status.Document // must not block
@@ -33,6 +33,9 @@ type Server struct {
 	// Adopt takes nodes into service as they are, all that wait for it if none is named. It returns those that it
 	// took, also with an error, which says of each other why not.
 	Adopt func(nodes []string) (adopted []string, err error)
+	// Approve makes nodes of machines that await it, of all that do if none is named. It returns those that became nodes,
+	// also with an error, which says of each other why not.
+	Approve func(names []string) (approved []string, err error)
 	// Unknown are the machines that neither the site nor a host names.
 	Unknown func() []status.UnknownMachine
 	// TrustBMC accepts the certificate that the BMC of a node shows in place of the pinned one, if it has this
@@ -109,18 +112,8 @@ func (s *Server) handler() http.Handler {
 		}
 		w.WriteHeader(http.StatusAccepted)
 	})
-	mux.HandleFunc("POST /v1/adopt", func(w http.ResponseWriter, r *http.Request) {
-		s.Log.Info("adoption asked", "nodes", r.URL.Query()["node"])
-		adopted, err := s.Adopt(r.URL.Query()["node"])
-		if err != nil {
-			for _, node := range adopted {
-				err = fmt.Errorf("%s is adopted\n%w", node, err)
-			}
-			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
-			return
-		}
-		writeJSON(w, adopted)
-	})
+	mux.HandleFunc("POST /v1/adopt", s.answerNames("adoption", "is adopted", s.Adopt))
+	mux.HandleFunc("POST /v1/approve", s.answerNames("approval", "is approved", s.Approve))
 	mux.HandleFunc("POST /v1/bmc/trust", func(w http.ResponseWriter, r *http.Request) {
 		node, fingerprint := r.URL.Query().Get("node"), r.URL.Query().Get("fingerprint")
 		s.Log.Info("trust in the certificate of a BMC asked", "node", node, "sha256", fingerprint)
@@ -141,6 +134,23 @@ func (s *Server) handler() http.Handler {
 		writeJSON(w, login)
 	})
 	return mux
+}
+
+// answerNames does something to nodes by their names and answers for which of them it was done; deed is what was asked,
+// done what became of one.
+func (s *Server) answerNames(deed, done string, do func(names []string) ([]string, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.Log.Info(deed+" asked", "nodes", r.URL.Query()["node"])
+		names, err := do(r.URL.Query()["node"])
+		if err != nil {
+			for _, name := range names {
+				err = fmt.Errorf("%s %s\n%w", name, done, err)
+			}
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		writeJSON(w, names)
+	}
 }
 
 func writeJSON(w http.ResponseWriter, what any) {
@@ -256,17 +266,26 @@ func (c Client) Login(ctx context.Context) (status.Login, error) {
 
 // Adopt has the daemon take nodes into service as they are; all that wait for it if none is named.
 func (c Client) Adopt(ctx context.Context, nodes ...string) ([]string, error) {
-	body, err := c.do(ctx, http.MethodPost, "/v1/adopt?"+url.Values{"node": nodes}.Encode())
+	return c.doNames(ctx, "/v1/adopt", nodes)
+}
+
+// Approve has the daemon make nodes of machines; of all that await it if none is named.
+func (c Client) Approve(ctx context.Context, nodes ...string) ([]string, error) {
+	return c.doNames(ctx, "/v1/approve", nodes)
+}
+
+func (c Client) doNames(ctx context.Context, path string, nodes []string) ([]string, error) {
+	body, err := c.do(ctx, http.MethodPost, path+"?"+url.Values{"node": nodes}.Encode())
 	if err != nil {
 		return nil, err
 	}
 
-	var adopted []string
-	if err := json.Unmarshal(body, &adopted); err != nil {
-		return nil, fmt.Errorf("read what the daemon adopted: %w", err)
+	var names []string
+	if err := json.Unmarshal(body, &names); err != nil {
+		return nil, fmt.Errorf("read what the daemon did: %w", err)
 	}
 
-	return adopted, nil
+	return names, nil
 }
 
 // ApplianceReady is what Wait waits for when only the appliance itself matters.

@@ -220,7 +220,7 @@ func ProposalMode(s *site.Site) string {
 	switch {
 	case len(s.Clusters) > 0:
 		return operator.ProposalOff
-	case s.Clusters != nil || len(s.Nodes) == 0:
+	case s.Clusters != nil || len(s.Nodes) == 0, s.Discover != nil: // a rack that grows is not proposed as it is
 		return operator.ProposalShow
 	}
 	return operator.ProposalApply

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
@@ -50,6 +51,8 @@ type Deps struct {
 	PreflightGate func(node string) (ok bool, reason string) // asked before a node is first switched on
 	HeldRunning   func(node site.Name) bool                  // it is not switched on because it may be in service
 	FoundMAC      func(node string) string                   // MAC that a BMC names, of a node without any; "": none
+	// DescribeUnknown adds what the site's policy says of unknown machines; nil: nothing.
+	DescribeUnknown func([]status.UnknownMachine) []status.UnknownMachine
 	// ClusterLogin is the Secret with the default user of the images of a cluster's nodes, if a host is one of them.
 	ClusterLogin func(ctx context.Context, h *metal3api.BareMetalHost) (namespace, secret string, err error)
 }

@@ -43,19 +43,38 @@ func (p *Provisioner) isKnownMAC(mac string) bool {
 	})
 }
 
-// UnknownMachines are those that were inspected and that neither the site nor a host names.
-func (p *Provisioner) UnknownMachines() []status.UnknownMachine { return p.Unknown.List(time.Now()) }
+// UnknownMachines are those that were inspected and that neither the site nor a host names, with what the site's policy
+// says of them.
+func (p *Provisioner) UnknownMachines() []status.UnknownMachine {
+	all := p.Unknown.List(time.Now())
+	if p.DescribeUnknown != nil {
+		all = p.DescribeUnknown(all)
+	}
+	return all
+}
 
 // UnknownNotes say that there are some; none if there are not.
 func (p *Provisioner) UnknownNotes() []string {
-	switch n := len(p.UnknownMachines()); n {
+	all := p.UnknownMachines()
+	var notes []string
+	switch n := len(all); n {
 	case 0:
-		return nil
 	case 1:
-		return []string{"1 machine that site.yaml does not name was inspected; firstlightd unknown shows it"}
+		notes = append(notes, "1 machine that site.yaml does not name was inspected; firstlightd unknown shows it")
 	default:
-		return []string{fmt.Sprintf("%d machines that site.yaml does not name were inspected; firstlightd unknown shows them", n)}
+		notes = append(notes,
+			fmt.Sprintf("%d machines that site.yaml does not name were inspected; firstlightd unknown shows them", n))
 	}
+
+	all = slices.DeleteFunc(all, func(u status.UnknownMachine) bool { return !u.Awaits })
+	switch n := len(all); n {
+	case 0:
+	case 1:
+		notes = append(notes, "1 of them awaits approval: firstlightd approve "+all[0].Node)
+	default:
+		notes = append(notes, fmt.Sprintf("%d of them await approval: firstlightd approve NODE, or --all", n))
+	}
+	return notes
 }
 
 // ShowUnknown keeps the ConfigMap as they are until ctx ends.

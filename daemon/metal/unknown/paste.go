@@ -2,6 +2,7 @@ package unknown
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"firstlight.dev/firstlight/assets/status"
@@ -137,7 +138,15 @@ func Text(u status.UnknownMachine) string {
 	if u.BMC != "" {
 		fmt.Fprintf(&b, "  BMC   %s\n", u.BMC)
 	}
+	if u.Why != "" {
+		fmt.Fprintf(&b, "  node  %s\n", strings.Join(compact(u.Node, u.Why, u.Fix), "; "))
+	}
 	return b.String()
+}
+
+// compact are the texts that are not empty.
+func compact(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
 }
 
 func diskText(d status.UnknownDisk) string {

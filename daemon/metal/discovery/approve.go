@@ -1,0 +1,117 @@
+package discovery
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"firstlight.dev/firstlight/assets/status"
+)
+
+// accept makes a machine a node. It is on DATA before anything else knows.
+func (f *Finder) accept(m Machine) error {
+	if saved, err := f.saveNode(m); !saved {
+		return err
+	}
+	f.Log.Info("machine became a node", "node", m.Name, "mac", m.MAC, "bmc", m.BMC, "serial", m.Serial)
+	f.Changed()
+	return nil
+}
+
+func (f *Finder) saveNode(m Machine) (saved bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := f.saved.find(m.MAC)
+	if i < 0 {
+		return false, nil // the next round decides again
+	}
+
+	before := f.saved.Machines[i]
+	m.Approved = true
+	f.saved.Machines[i] = m
+	if err := f.saved.write(f.Path); err != nil {
+		f.saved.Machines[i] = before
+		return false, fmt.Errorf("keep that %s is a node: %w", m.Name, err)
+	}
+
+	f.findings = slices.Clone(f.findings) // Describe may read it
+	for i := range f.findings {
+		if f.findings[i].Machine.MAC == m.MAC {
+			f.findings[i].Reason = ReasonNode // what is shown does not wait for the next round
+		}
+	}
+	return true, nil
+}
+
+// Approve makes nodes of the machines with these names, or of all that await it if there is no name. It returns those
+// that became nodes; the error says of each other why not.
+func (f *Finder) Approve(names []string) (approved []string, err error) {
+	v, ok := f.view()
+	if !ok {
+		return nil, errors.New("site.yaml has no discover, or the appliance is still starting; see firstlightd status")
+	}
+
+	findings := Decide(v)
+	if len(names) == 0 {
+		for _, finding := range findings {
+			if finding.Reason == ReasonApproval {
+				names = append(names, string(finding.Machine.Name))
+			}
+		}
+		if len(names) == 0 {
+			return nil, errors.New("no machine awaits approval; firstlightd unknown says why")
+		}
+	}
+
+	var refused []error
+	for _, name := range names {
+		if err := f.approve(name); err != nil {
+			refused = append(refused, err)
+			continue
+		}
+		approved = append(approved, name)
+	}
+
+	return approved, errors.Join(refused...)
+}
+
+func (f *Finder) approve(name string) error {
+	for _, finding := range f.Findings() {
+		if string(finding.Machine.Name) != name {
+			continue
+		}
+		switch finding.Reason {
+		case ReasonApproval:
+			return f.accept(finding.Machine)
+		case ReasonNode:
+			return fmt.Errorf("%s is a node already", name)
+		}
+		text, fix := finding.Text()
+		return fmt.Errorf("%s is not approved: %s; %s", name, text, fix)
+	}
+	return fmt.Errorf("%s is not approved: no machine has that name; firstlightd unknown lists them", name)
+}
+
+// Describe adds to unknown machines what the last round decided of them, and the machines of DATA that wait and did not
+// boot since this daemon started.
+func (f *Finder) Describe(all []status.UnknownMachine) []status.UnknownMachine {
+	f.mu.Lock()
+	findings := f.findings
+	f.mu.Unlock()
+	for _, finding := range findings {
+		m := finding.Machine
+		i := slices.IndexFunc(all, func(u status.UnknownMachine) bool { return u.MAC == m.MAC })
+		if finding.Reason == ReasonNode || i < 0 && m.Username == "" {
+			continue
+		}
+		if i < 0 {
+			all, i = append(all, m.UnknownMachine), len(all)
+		}
+		all[i].Node, all[i].Awaits = string(m.Name), finding.Reason == ReasonApproval
+		all[i].Why, all[i].Fix = finding.Text()
+	}
+
+	slices.SortFunc(all, func(a, b status.UnknownMachine) int { return strings.Compare(a.MAC, b.MAC) })
+	return all
+}

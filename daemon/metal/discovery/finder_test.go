@@ -1,0 +1,304 @@
+package discovery
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
+)
+
+const rack = `
+networks: {provisioning: {cidr: 172.22.0.0/22, dhcp: {range: 172.22.0.10-172.22.3.250}}, bmc: {cidr: 10.30.0.0/16}}
+nodeDefaults: {os: {image: other}, rootDevice: {minSizeGigabytes: 100}, labels: {row: b}}
+discover:
+  count: 250
+  credentials:
+    - {username: admin, password: first}
+    - {username: admin, password: second}
+    - {username: root, password: third}
+`
+
+// rig is a Finder with simulated BMCs, whose DATA and clock outlive it.
+type rig struct {
+	*Finder
+	text    string                  // site.yaml
+	booted  []status.UnknownMachine // machines that booted
+	logins  map[string]string       // password that a BMC takes; absent: it does not answer
+	off     map[string]bool         // BMCs whose server is off
+	hosts   []Known
+	changed int
+
+	mu    sync.Mutex
+	tried map[string][]string // passwords, by BMC
+	clock time.Time
+	read  string // text that sound is made of
+	sound *site.Site
+}
+
+// site is site.yaml, with its defaults.
+func (r *rig) site(t *testing.T) *site.Site {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.read != r.text {
+		s, problems := site.Load("site.yaml", []byte(r.text))
+		require.Empty(t, problems.String())
+		r.read, r.sound = r.text, s.WithDefaults()
+	}
+	return r.sound
+}
+
+func newRig(t *testing.T, text string) *rig {
+	r := &rig{text: text, logins: map[string]string{}, off: map[string]bool{}, tried: map[string][]string{}, clock: now}
+	r.start(t, filepath.Join(t.TempDir(), "secret", "discovered.json"))
+	return r
+}
+
+// start makes the Finder, as the daemon does at its start.
+func (r *rig) start(t *testing.T, path string) {
+	r.Finder = &Finder{
+		Path:  path,
+		Ready: func() bool { return true },
+		Named: func() *site.Site { return r.site(t) },
+		Unknown: func() (all []status.UnknownMachine) {
+			nodes := r.Site().Nodes
+			for _, u := range r.booted {
+				known := false
+				for _, n := range nodes {
+					known = known || n.BootMAC == site.MAC(u.MAC)
+				}
+				if !known {
+					all = append(all, u)
+				}
+			}
+			return all
+		},
+		Hosts:   func() ([]Known, bool) { return r.hosts, true },
+		Login:   r.login,
+		Changed: func() { r.changed++ },
+		Log:     slog.New(slog.DiscardHandler),
+		Now:     func() time.Time { return r.clock },
+	}
+}
+
+func (r *rig) login(_ context.Context, b site.BMC) bmc.Answer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	host := b.Address.Host()
+	r.tried[host] = append(r.tried[host], b.Password.Reveal())
+	switch right, answers := r.logins[host]; {
+	case !answers:
+		return bmc.Answer{Verdict: bmc.Silent, Text: "the BMC " + host + " does not answer"}
+	case right != b.Password.Reveal():
+		return bmc.Answer{Verdict: bmc.Refused, Text: "refused"}
+	}
+	return bmc.Answer{Verdict: bmc.OK, Text: "ok", On: !r.off[host]}
+}
+
+// rounds does what is decided, so many times.
+func (r *rig) rounds(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		var logins sync.WaitGroup
+		require.NoError(t, r.round(t.Context(), &logins))
+		logins.Wait()
+	}
+}
+
+func (r *rig) reason(t *testing.T, mac string) Reason {
+	t.Helper()
+	for _, f := range r.Findings() {
+		if f.Machine.MAC == mac {
+			return f.Reason
+		}
+	}
+	return ""
+}
+
+// TestAMachineBecomesANodeOfTheSite when a person says so, with what nodes have in common, and stays one over restarts.
+func TestAMachineBecomesANodeOfTheSite(t *testing.T) {
+	r, u := newRig(t, rack), machine(1)
+	r.booted, r.logins[u.BMC] = []status.UnknownMachine{u}, "second"
+	r.rounds(t, 3)
+	assert.Empty(t, r.Site().Nodes, "nobody approved it")
+	shown := r.Describe(r.Unknown())
+	require.Len(t, shown, 1)
+	assert.True(t, shown[0].Awaits)
+	assert.Equal(t, "node-sn001", shown[0].Node)
+	assert.Contains(t, shown[0].Fix, "firstlightd approve node-sn001")
+
+	_, err := r.Approve([]string{"node-9"})
+	require.ErrorContains(t, err, "no machine has that name")
+	assert.Empty(t, r.Site().Nodes)
+	approved, err := r.Approve(nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"node-sn001"}, approved)
+	assert.Equal(t, 1, r.changed)
+
+	for range 2 {
+		nodes := r.Site().Nodes
+		require.Len(t, nodes, 1)
+		n := nodes[0]
+		assert.EqualValues(t, "node-sn001", n.Name)
+		assert.EqualValues(t, u.MAC, n.BootMAC)
+		assert.EqualValues(t, "ipmi://10.30.0.1", n.BMC.Address)
+		assert.Equal(t, "second", n.BMC.Password.Reveal())
+		assert.Equal(t, "other", n.OS.Image)
+		assert.Equal(t, 100, n.RootDevice.MinSizeGigabytes)
+		assert.Equal(t, "b", n.Labels["row"])
+		assert.Equal(t, "UEFI", n.BootMode)
+		assert.Empty(t, r.Describe(r.Unknown()))
+		r.start(t, r.Path) // the daemon starts again
+	}
+
+	info, err := os.Stat(r.Path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+	_, err = r.Approve([]string{"node-sn001"})
+	require.ErrorContains(t, err, "is a node already")
+
+	// Its host is its own, and what site.yaml says of it wins.
+	r.hosts = []Known{{Name: "node-sn001", MACs: []string{u.MAC}, BMC: u.BMC, Serial: u.Serial}}
+	assert.Equal(t, ReasonNode, r.reason(t, u.MAC))
+	r.text += "nodes: [{name: mine, macs: ['" + u.MAC + "']}]\n"
+	require.Len(t, r.Site().Nodes, 1)
+	assert.EqualValues(t, "mine", r.Site().Nodes[0].Name)
+
+	r.text = "name: other\n"
+	assert.Empty(t, r.Site().Nodes, "without a policy there is no node of it")
+}
+
+// TestNoBMCIsAskedMoreThanTwiceAnHour whatever it answers, however often the daemon starts, and whatever its clock does.
+func TestNoBMCIsAskedMoreThanTwiceAnHour(t *testing.T) {
+	r := newRig(t, rack)
+	wrong, silent := machine(1), machine(2)
+	r.booted, r.logins[wrong.BMC] = []status.UnknownMachine{wrong, silent}, "none of them"
+	limit := func(most int) {
+		t.Helper()
+		for range 5 {
+			r.rounds(t, 2)
+			r.start(t, r.Path)
+		}
+		for address, tried := range r.tried {
+			assert.LessOrEqual(t, len(tried), most, address)
+		}
+	}
+
+	limit(2)
+	assert.Equal(t, []string{"first", "second"}, r.tried[wrong.BMC])
+	assert.Len(t, r.tried[silent.BMC], 1, "what does not answer is not asked again at once")
+	assert.Equal(t, ReasonWaiting, r.reason(t, wrong.MAC))
+	r.clock = r.clock.Add(-10 * 365 * 24 * time.Hour)
+	limit(2)
+	r.clock = now.Add(30 * time.Minute)
+	limit(2)
+
+	r.clock = now.Add(62 * time.Minute)
+	limit(4)
+	assert.Equal(t, []string{"first", "second", "third"}, r.tried[wrong.BMC], "each login once")
+	assert.Equal(t, ReasonRefused, r.reason(t, wrong.MAC))
+	r.clock = r.clock.Add(5 * time.Hour)
+	r.rounds(t, 3)
+	assert.Len(t, r.tried[wrong.BMC], 3, "what was refused is not tried again")
+
+	r.logins[silent.BMC] = "first" // it appears later
+	r.clock = r.clock.Add(time.Hour)
+	r.rounds(t, 2)
+	assert.Equal(t, ReasonApproval, r.reason(t, silent.MAC))
+	text, err := os.ReadFile(r.Path)
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "second", "no password that was refused is kept")
+}
+
+// TestACutWhileABMCIsAskedCountsAsATry: what was begun and has no answer was a login as far as the BMC is concerned.
+func TestACutWhileABMCIsAskedCountsAsATry(t *testing.T) {
+	r, u := newRig(t, rack), machine(1)
+	r.booted = []status.UnknownMachine{u}
+	require.Equal(t, ReasonTrying, r.reason(t, u.MAC))
+	require.True(t, r.beginLogin(u.BMC)) // and nothing more: the power is cut
+	r.start(t, r.Path)
+	r.rounds(t, 5)
+	assert.Empty(t, r.tried, "asked again at once")
+	r.clock = r.clock.Add(tryPause)
+	r.rounds(t, 5)
+	assert.Len(t, r.tried[u.BMC], 1)
+	r.clock = r.clock.Add(tryPause)
+	r.rounds(t, 5)
+	assert.Len(t, r.tried[u.BMC], 1, "a third one within the hour")
+}
+
+// TestNothingIsAskedThatCannotBeNoted: a full or broken DATA stops the logins, not the daemon.
+func TestNothingIsAskedThatCannotBeNoted(t *testing.T) {
+	r, u := newRig(t, rack), machine(1)
+	r.booted, r.logins[u.BMC] = []status.UnknownMachine{u}, "first"
+	require.NoError(t, os.WriteFile(filepath.Dir(r.Path), nil, 0o600)) // no folder can be made there
+	r.rounds(t, 3)
+	assert.Empty(t, r.tried)
+}
+
+// TestATornFileIsPutAside: nothing is a node by it, and it is said.
+func TestATornFileIsPutAside(t *testing.T) {
+	r := newRig(t, rack)
+	require.NoError(t, os.MkdirAll(filepath.Dir(r.Path), 0o700))
+	require.NoError(t, os.WriteFile(r.Path, []byte(`{"machines": [{"na`), 0o600))
+	assert.Empty(t, r.Site().Nodes)
+	assert.FileExists(t, r.Path+".torn")
+}
+
+// TestABMCThatSaysOffIsAnothers: the machine runs, or it would have said nothing.
+func TestABMCThatSaysOffIsAnothers(t *testing.T) {
+	r, u := newRig(t, strings.Replace(rack, "count: 250", "count: 250\n  approve: none", 1)), machine(1)
+	r.booted, r.logins[u.BMC], r.off[u.BMC] = []status.UnknownMachine{u}, "first", true
+	r.rounds(t, 3)
+	assert.Equal(t, ReasonOff, r.reason(t, u.MAC))
+	assert.Empty(t, r.Site().Nodes)
+}
+
+// TestARackWithoutAList: sixty servers, some of them strange, and nobody there. What contradicts itself becomes no
+// node, everything else does, each once.
+func TestARackWithoutAList(t *testing.T) {
+	r := newRig(t, strings.Replace(rack, "count: 250", "count: 250\n  approve: none", 1))
+	for i := range 60 {
+		u := machine(i + 1)
+		switch i {
+		case 10, 11:
+			u.Serial = "TWICE"
+		case 20, 21:
+			u.BMC = "10.30.0.50"
+		case 30:
+			u.BMC = ""
+		}
+		r.booted = append(r.booted, u)
+		r.logins[u.BMC] = []string{"first", "second"}[i%2]
+	}
+	r.logins[r.booted[40].BMC] = "unknown to the site"
+
+	r.rounds(t, 20)
+	nodes := r.Site().Nodes
+	// Three share the BMC 10.30.0.50: whose it is, and the two that claim it.
+	assert.Len(t, nodes, 60-2-3-1-1)
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		for _, own := range []string{string(n.Name), string(n.BootMAC), n.BMC.Address.SystemKey()} {
+			assert.False(t, seen[own], "%s twice", own)
+			seen[own] = true
+		}
+	}
+	for address, tried := range r.tried {
+		assert.LessOrEqual(t, len(tried), 2, address)
+	}
+	assert.NotContains(t, r.tried, "10.30.0.50")
+
+	r.start(t, r.Path)
+	assert.Equal(t, nodes, r.Site().Nodes)
+}

@@ -1,0 +1,129 @@
+package discovery
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"firstlight.dev/firstlight/assets/atomicfile"
+	"firstlight.dev/firstlight/assets/site"
+)
+
+// What is kept of BMCs: machines may claim any address.
+const (
+	maxBMCs = 1024
+	maxAge  = 72 * time.Hour // after the last login
+)
+
+// saved is the file on DATA. It holds passwords, among the appliance's other secrets.
+type saved struct {
+	Salt     string           `json:"salt"`
+	Machines []Machine        `json:"machines"`
+	Tries    map[string]Tries `json:"tries"`
+}
+
+// readSaved reads the file. One that is torn is an error: without it nobody knows what was tried. It is put aside, and
+// tries begin an hour later.
+func readSaved(path string, now time.Time) (*saved, error) {
+	s := &saved{}
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, s)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		s = &saved{}
+		err = errors.Join(fmt.Errorf("read what was discovered: %w", err), os.Rename(path, path+".torn"))
+	}
+
+	if s.Salt == "" {
+		salt := make([]byte, 32)
+		rand.Read(salt)
+		s.Salt = hex.EncodeToString(salt)
+	}
+	if s.Tries == nil {
+		s.Tries = map[string]Tries{}
+	}
+
+	s.tidy(now)
+	return s, err
+}
+
+func (s *saved) write(path string) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode what was discovered: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("keep what was discovered: %w", err)
+	}
+	return atomicfile.Write(path, text, 0o600)
+}
+
+// tidy forgets BMCs that were not asked for long, and brings tries that are dated later than now back to now: a clock
+// that was set back lifts no limit and extends none.
+func (s *saved) tidy(now time.Time) {
+	for bmc, t := range s.Tries {
+		t.At = slices.Clone(t.At) // a View may have it
+		for i, at := range t.At {
+			if at.After(now) {
+				t.At[i] = now
+			}
+		}
+		s.Tries[bmc] = t
+		if n := len(t.At); n == 0 || now.Sub(t.At[n-1]) > maxAge {
+			delete(s.Tries, bmc)
+		}
+	}
+}
+
+// keys stand for logins: a keyed digest, so that the file names no password that was refused.
+func (s *saved) keys(logins []site.Login) (keys []string) {
+	for _, l := range logins {
+		mac := hmac.New(sha256.New, []byte(s.Salt))
+		fmt.Fprintf(mac, "%q %q", l.Username, l.Password.Reveal())
+		keys = append(keys, hex.EncodeToString(mac.Sum(nil)))
+	}
+	return keys
+}
+
+// begin notes a try before it is made, so that a cut counts as one. It reports whether there is room for one.
+func (s *saved) begin(bmc string, now time.Time) bool {
+	t, had := s.Tries[bmc]
+	if !had && len(s.Tries) >= maxBMCs {
+		return false
+	}
+	t.At = append(slices.Clone(t.At[max(0, len(t.At)-triesPerHour+1):]), now)
+	t.Off, t.Silent = false, true // until it has answered
+	s.Tries[bmc] = t
+	return true
+}
+
+// put keeps a machine in place of what was kept of its MAC.
+func (s *saved) put(m Machine) {
+	if i := s.find(m.MAC); i >= 0 {
+		s.Machines[i] = m
+		return
+	}
+	s.Machines = append(s.Machines, m)
+}
+
+// isTaken reports whether another machine has the name of m.
+func (s *saved) isTaken(m Machine) bool {
+	return slices.ContainsFunc(s.Machines, func(o Machine) bool { return o.MAC != m.MAC && o.Name == m.Name })
+}
+
+func (s *saved) find(mac string) int {
+	return slices.IndexFunc(s.Machines, func(m Machine) bool { return m.MAC == mac })
+}
