@@ -102,7 +102,12 @@ func New(log *slog.Logger) *Daemon {
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.page = d.newPage(secrets)
 	d.journal.Begin(d.bootID, d.version, d.started)
-	d.runner = &bringup.Runner{Plan: d.plan(), Log: log, Changed: d.notifyChange, Unanswered: apply.IsUnanswered}
+	d.runner = &bringup.Runner{
+		Plan:       waitForLaunch(d.plan(), d.verifier.Launch),
+		Log:        log,
+		Changed:    d.notifyChange,
+		Unanswered: apply.IsUnanswered,
+	}
 	return d
 }
 

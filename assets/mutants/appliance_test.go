@@ -91,10 +91,9 @@ func Appliance() []Mutant {
 		{
 			Name:    "the address is given up when its server is silent",
 			File:    "daemon/appliance/host/lease.go",
-			Old:     " && time.Now().Before(have.rebindTime()) {",
-			New:     " && time.Now().Before(time.Time{}) {",
+			Old:     " || !now.Before(l.rebindTime())",
+			New:     " || !now.Before(time.Time{})",
 			Package: "./daemon/appliance/host",
-			Kinds:   "ns",
 		},
 		{
 			Name:    "a stick is not synced while it is written",

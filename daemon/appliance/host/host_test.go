@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -270,4 +273,18 @@ func TestALeaseOutlivesASilentServer(t *testing.T) {
 
 	ended := have.afterSilence(have.until)
 	assert.Equal(t, lease{due: have.until.Add(leaseTry)}, ended)
+}
+
+// TestASilentServerKeepsItsLease: no other server is asked before seven eighths of it have passed (RFC 2131 4.4.5),
+// unless its own took the address back.
+func TestASilentServerKeepsItsLease(t *testing.T) {
+	given := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	ack, err := dhcpv4.New(dhcpv4.WithLeaseTime(uint32((8 * time.Hour).Seconds())))
+	require.NoError(t, err)
+	l := lease{response: &nclient4.Lease{ACK: ack}, until: given.Add(8 * time.Hour)}
+	silent, taken := errors.New("nobody answered"), &nclient4.ErrNak{Offer: ack, Nak: ack}
+	assert.False(t, l.mayAskOthers(silent, given.Add(4*time.Hour)))
+	assert.False(t, l.mayAskOthers(silent, given.Add(7*time.Hour-time.Second)))
+	assert.True(t, l.mayAskOthers(silent, given.Add(7*time.Hour)))
+	assert.True(t, l.mayAskOthers(fmt.Errorf("renew: %w", taken), given.Add(time.Hour)))
 }

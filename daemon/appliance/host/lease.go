@@ -124,7 +124,7 @@ func (h *Host) requestLease(ctx context.Context, bridge string, have lease) (lea
 	var refused error
 	if have.response != nil {
 		got, refused = c.Renew(ctx, have.response, name)
-		if refused != nil && !errors.As(refused, new(*nclient4.ErrNak)) && time.Now().Before(have.rebindTime()) {
+		if refused != nil && !have.mayAskOthers(refused, time.Now()) {
 			return lease{}, fmt.Errorf("renew the lease on %s: %w", bridge, refused)
 		}
 	}
@@ -138,6 +138,12 @@ func (h *Host) requestLease(ctx context.Context, bridge string, have lease) (lea
 	}
 
 	return h.applyLease(bridge, got)
+}
+
+// mayAskOthers reports whether other servers than the lease's are asked, at the time now, after that one refused to
+// renew it or was silent.
+func (l lease) mayAskOthers(refused error, now time.Time) bool {
+	return errors.As(refused, new(*nclient4.ErrNak)) || !now.Before(l.rebindTime())
 }
 
 func (h *Host) applyLease(bridge string, got *nclient4.Lease) (lease, error) {

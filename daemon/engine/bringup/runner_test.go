@@ -191,6 +191,43 @@ func TestAFallenFactIsNoticedWhileALaterStageWaits(t *testing.T) {
 	})
 }
 
+// TestAStageIsAskedAfterItActed: that it acted without an error is no proof that its fact holds.
+func TestAStageIsAskedAfterItActed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		missing := errors.New("missing")
+		r := start(t, []Stage{{
+			Name: "hopeful",
+			Done: func(context.Context) error { return missing },
+			Do:   func(context.Context, Report) error { return nil },
+		}})
+		time.Sleep(time.Minute)
+		s := r.Snapshot().Stages[0]
+		assert.Equal(t, status.StateWorking, s.State)
+		assert.Equal(t, "missing", s.Error)
+	})
+}
+
+// TestWhatStandsOnAFallenFactIsAskedAgain as soon as that is mended, long before its own time.
+func TestWhatStandsOnAFallenFactIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		asked := 0
+		plan := append(w.plan(t), Stage{
+			Name:    "upper",
+			Recheck: 24 * time.Hour,
+			Done:    func(context.Context) error { asked++; return nil },
+		})
+		start(t, plan)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, 1, asked)
+		w.lose(0)
+		time.Sleep(recheckDefault + time.Second)
+		synctest.Wait()
+		assert.Equal(t, 2, asked)
+	})
+}
+
 func TestDegradedWhileAFactThatHeldIsBroken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken cell[error]
