@@ -219,7 +219,8 @@ func cases() map[string]View {
 		"agent-silent": change(host("provisioning", 12), func(v *View) {
 			v.Ironic = &fact.Ironic{Heartbeat: ago(5), Step: "write_image", Power: "power on"}
 		}),
-		"power-off":      change(host("inspecting", 4), func(v *View) { v.Ironic = &fact.Ironic{Power: "power off"} }),
+		"switching-on":   change(host("inspecting", 4), func(v *View) { v.Ironic = &fact.Ironic{State: "inspecting", Power: "power off"} }),
+		"power-off":      change(host("inspecting", 4), func(v *View) { v.Ironic = &fact.Ironic{State: "inspect wait", Power: "power off"} }),
 		"wrong-nic":      change(host("inspecting", 4), func(v *View) { v.OtherNIC = "52:54:00:00:00:02" }),
 		"dhcp-silent":    change(host("inspecting", 1), func(v *View) { v.Foreign = "DHCP server 172.22.0.250 answers on eth1: staying silent" }),
 		"firmware":       host("inspecting", 4),

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,6 +126,17 @@ var progressRules = []rule{
 		next: fixedNext("look at its power, its console and its cable; it goes on when the agent calls again, and is begun anew when Ironic's time for it is up"),
 	},
 	{
+		name:    "switching-on",
+		meaning: "it is to boot, and Ironic, which may be slow, is still at preparing that",
+		percent: 11,
+		since:   hostSince,
+		matches: func(v View) bool {
+			return isBooting(v) && powerState(v) == "off" && currentBoot(v) == nil &&
+				v.Ironic != nil && slices.Contains(ironicActs, v.Ironic.State)
+		},
+		sentence: func(v View) string { return fmt.Sprintf("is %s: Ironic has not switched it on yet", v.Host.State) },
+	},
+	{
 		name:    "power-off",
 		meaning: "it is to boot, and its BMC says that the power is off",
 		percent: 12,
@@ -137,6 +149,10 @@ var progressRules = []rule{
 		next:     fixedNext("look at whether the server has mains power and can be switched on by its button; Ironic goes on by itself"),
 	},
 }
+
+// ironicActs are Ironic's states in which it prepares a boot; in the states after them it has switched the server on, and
+// waits for its agent (Ironic's provision states).
+var ironicActs = []string{"inspecting", "deploying", "cleaning"}
 
 // rest is what is left.
 var rest = []rule{
