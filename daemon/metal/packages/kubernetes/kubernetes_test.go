@@ -78,6 +78,10 @@ func TestEqualSticksMakeEqualPackages(t *testing.T) {
 			other[name].Data = []byte("another")
 		}
 	}
+	again := &Pool{Root: fstest.MapFS{}, Dir: first.Dir}
+	assert.True(t, again.Made())
+	require.NoError(t, again.Make(), "a daemon that starts again in this boot reads no program again")
+
 	third := &Pool{Root: other, Dir: t.TempDir()}
 	require.NoError(t, third.Make())
 	assert.NotEqual(t, contents(t, first), contents(t, third))

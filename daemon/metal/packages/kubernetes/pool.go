@@ -21,24 +21,22 @@ const IndexName = "Packages"
 // for use by several goroutines.
 type Pool struct {
 	Root fs.FS  // the stick's, read-only
-	Dir  string // is made
+	Dir  string // is made; goes with the boot, as Root does: what an earlier daemon of this boot made there holds
 
-	mu   sync.Mutex
-	made bool
+	mu sync.Mutex
 }
 
-// Made reports whether the packages are in Dir.
+// Made reports whether the packages are in Dir. Their index is written last.
 func (p *Pool) Made() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.made
+	_, err := os.Stat(filepath.Join(p.Dir, IndexName))
+	return err == nil
 }
 
-// Make writes what is kept of the packages, and their index, unless this Pool has.
+// Make writes what is kept of the packages, and their index, unless they are there.
 func (p *Pool) Make() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.made {
+	if p.Made() {
 		return nil
 	}
 
@@ -63,7 +61,6 @@ func (p *Pool) Make() error {
 		return fmt.Errorf("keep packages: %w", err)
 	}
 
-	p.made = true
 	return nil
 }
 

@@ -115,7 +115,14 @@ func (b *box) attempts() map[string]int {
 // restarts is how often the kubelet started the API server anew.
 func (b *box) restarts() int {
 	b.t.Helper()
-	text := b.run("kubectl", "get", "pod", "-n", "kube-system", "kube-apiserver-appliance", "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
+	var text string
+	require.Eventually(b.t, func() bool { // the kubelet tells the API of it a little later than it runs it
+		text = b.run(
+			"kubectl", "get", "pod", "-n", "kube-system", "kube-apiserver-appliance", "--ignore-not-found",
+			"-o", "jsonpath={.status.containerStatuses[0].restartCount}",
+		)
+		return text != ""
+	}, 5*time.Minute, time.Second)
 	n, err := strconv.Atoi(text)
 	require.NoError(b.t, err)
 	return n
