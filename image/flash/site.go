@@ -18,7 +18,7 @@ import (
 const siteFile = "site.yaml"
 
 // MakeSite makes the SITE partition of an image with document as its site.yaml: a FAT file system, as long as the
-// partition is (34 MiB or so). The document holds passwords: it is in no file that has a name.
+// partition is (64 MiB on a stick). The document holds passwords: it is in no file that has a name.
 func MakeSite(ctx context.Context, image *media.Image, document []byte) ([]byte, error) {
 	f, err := os.CreateTemp("", "firstlight-site-")
 	if err != nil {
