@@ -70,6 +70,7 @@ func newRootCommand() *cobra.Command {
 		newApproveCommand(),
 		newBMCCommand(),
 		newKubeconfigCommand(),
+		newManifestsCommand(),
 		newBundleCommand(),
 	)
 	commandline.AddGroup(
