@@ -71,6 +71,7 @@ func newRootCommand() *cobra.Command {
 		newBMCCommand(),
 		newKubeconfigCommand(),
 		newManifestsCommand(),
+		newUploaderCommand(),
 		newBundleCommand(),
 	)
 	commandline.AddGroup(
