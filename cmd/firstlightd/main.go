@@ -73,6 +73,7 @@ func newRootCommand() *cobra.Command {
 		newManifestsCommand(),
 		newUploaderCommand(),
 		newBundleCommand(),
+		newDocsCommand(),
 	)
 	commandline.AddGroup(
 		root,
