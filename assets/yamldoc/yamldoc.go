@@ -108,7 +108,7 @@ func (d *Document) addSyntaxError(data []byte, err error) {
 	line = max(line, brokenLine(data))
 	message = strings.Join(strings.Fields(message), " ")
 	if at := tabbedLine(data, line); at > 0 {
-		d.add(at, "", "this is not YAML: a tab indents this line; use spaces")
+		d.add(at, "", "this is not YAML: a tab indents this line; use blanks")
 		return
 	}
 
