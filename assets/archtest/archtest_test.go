@@ -138,6 +138,9 @@ var pairs = map[string][]string{
 	// The operator and an installer meet in what both must keep.
 	"daemon/clusters/bpa":       {"daemon/clusters/contract"},
 	"daemon/clusters/installer": {"daemon/clusters/contract"},
+	// Whoever uses a cluster's kubeconfig reads it as the installer does.
+	"daemon/clusters/kpa":            {"daemon/clusters/contract"},
+	"daemon/clusters/metal3provider": {"daemon/clusters/contract"},
 }
 
 // isTestCode reports whether a package stands with the tests although its files are not called _test.go, because

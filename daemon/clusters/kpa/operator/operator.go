@@ -41,6 +41,7 @@ type Config struct {
 	Folder    string // of sources that are folders; may be missing
 	Elect     bool   // wait until no other operator runs
 	Health    string // address of /readyz; "0" for none
+	Own       bool   // clusters may be on this very machine, as those of tests are
 }
 
 // FieldManager has the fields of Components that the operator writes.
