@@ -162,6 +162,13 @@ func Security() []Mutant {
 			Run:     "TestWrongTokensDelayNobody",
 		},
 		{
+			Name:    "a machine has the appliance sign as often as it likes",
+			File:    "pxe/limit/listener.go",
+			Old:     "!l.handshakes.allow(client)",
+			New:     "l.handshakes == nil",
+			Package: "./pxe/limit",
+		},
+		{
 			Name:    "requests fill the log",
 			File:    "pxe/limit/log.go",
 			Old:     "!h.lines.Allow()",
