@@ -184,10 +184,12 @@ func Security() []Mutant {
 			Run:     "TestAPackageDoesNotSayHowMuchMemoryItGets",
 		},
 		{
-			Name:    "links of the pod's folder are followed",
-			File:    "daemon/uploads/serving/stage.go",
-			Old:     "root.Lchown(d, user, user)",
-			New:     "os.Chown(dir+\"/\"+d, user, user)",
+			Name: "links of the pod's folder are followed",
+			File: "daemon/uploads/serving/stage.go",
+			Old: "err := root.MkdirAll(d, 0o750)\n\t\tif err == nil {\n" +
+				"\t\t\terr = root.Lchown(d, user, user)",
+			New: "err := os.MkdirAll(dir + \"/\" + d, 0o750)\n\t\tif err == nil {\n" +
+				"\t\t\terr = os.Chown(dir + \"/\" + d, user, user)",
 			Package: "./daemon/uploads/serving",
 			Run:     "TestALinkOfThePodGivesNothingAway",
 		},
