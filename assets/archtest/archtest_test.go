@@ -116,6 +116,8 @@ var floors = [][]string{
 var pairs = map[string][]string{
 	// A stage of the plan that applies objects.
 	"daemon/engine/apply": {"daemon/engine/bringup"},
+	// A pod of the daemon's own binary is critical, as apply has it.
+	"daemon/engine/daemonpod": {"daemon/engine/apply"},
 	// The vault holds the authority.
 	"daemon/appliance/vault": {"daemon/appliance/ca"},
 	// Packages are beside what boots, at the same port.
