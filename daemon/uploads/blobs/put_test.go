@@ -152,7 +152,7 @@ func (p *powerCut) Discard(ctx context.Context, u blobs.Upload) error {
 // TestAPowerCutLeavesTheOldOrTheNewArtifact: whatever the moment, the record is of the octets that are there; and
 // what was answered for is there.
 func TestAPowerCutLeavesTheOldOrTheNewArtifact(t *testing.T) {
-	old, fresh := image(6<<20), append(image(6<<20 - 1), 'x') // of one length: only the digest tells
+	old, fresh := image(6<<20), append(image(6<<20-1), 'x') // of one length: only the digest tells
 	befores := map[string]func(b *bed) [][]byte{
 		"nothing": func(*bed) [][]byte { return [][]byte{nil, fresh} },
 		"an artifact": func(b *bed) [][]byte {

@@ -217,7 +217,7 @@ func (c *chunkReader) Read(b []byte) (int, error) {
 func (c *chunkReader) next() error {
 	if c.inside {
 		if line, err := c.line(); err != nil || line != "" {
-			return errors.Join(malformed("a chunk does not end where it should"), err)
+			return errors.Join(malformedError("a chunk does not end where it should"), err)
 		}
 		if err := c.verifyChunk(); err != nil {
 			return err
@@ -232,7 +232,7 @@ func (c *chunkReader) next() error {
 	size, extension, _ := strings.Cut(line, ";")
 	n, err := strconv.ParseInt(size, 16, 64)
 	if err != nil || n < 0 {
-		return malformed("%q is not the size of a chunk", size)
+		return malformedError("%q is not the size of a chunk", size)
 	}
 
 	c.left, c.inside, c.expected = n, true, strings.TrimPrefix(extension, "chunk-signature=")
@@ -286,7 +286,7 @@ func (c *chunkReader) end() error {
 
 		name, value, ok := strings.Cut(line, ":")
 		if name = strings.ToLower(name); !ok || !c.trailed || len(c.trailers) > 16 {
-			return malformed("there is no trailer %q", line)
+			return malformedError("there is no trailer %q", line)
 		}
 
 		c.trailers[name] = strings.TrimSpace(value)
@@ -312,7 +312,7 @@ func (c *chunkReader) end() error {
 func (c *chunkReader) line() (string, error) {
 	text, err := c.from.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
-		return "", malformed("a chunk's head is longer than %d octets", maxLine)
+		return "", malformedError("a chunk's head is longer than %d octets", maxLine)
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -320,6 +320,6 @@ func (c *chunkReader) line() (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), err
 }
 
-func malformed(format string, args ...any) error {
+func malformedError(format string, args ...any) error {
 	return newFailure(http.StatusBadRequest, "IncompleteBody", format, args...)
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/uploads/api/access"
 )
 
@@ -30,16 +31,8 @@ type Keys interface {
 	Find(ctx context.Context, accessKey string) (c Credential, known bool, err error)
 }
 
-// Minted is a key as the daemon writes it into the one Secret that the agent may read, under its ID.
-type Minted struct {
-	SecretKey string `json:"secretKey"`
-	Namespace string `json:"namespace"`
-	Account   string `json:"account"` // service account of the namespace
-	UID       string `json:"uid"`     // of that account
-}
-
 // credential is what the API server says of a token of the same account (serviceaccount.UserInfo in Kubernetes).
-func (m Minted) credential() Credential {
+func credential(m artifact.MintedKey) Credential {
 	return Credential{Secret: m.SecretKey, Owner: m.Namespace, User: access.User{
 		Name:   "system:serviceaccount:" + m.Namespace + ":" + m.Account,
 		UID:    m.UID,
@@ -98,11 +91,11 @@ func (k *SecretKeys) load(ctx context.Context) (map[string]Credential, error) {
 
 	keys := map[string]Credential{}
 	for id, text := range secret.Data {
-		var m Minted
+		var m artifact.MintedKey
 		if err := json.Unmarshal(text, &m); err != nil || m.SecretKey == "" {
 			continue // the daemon wrote none of that
 		}
-		keys[id] = m.credential()
+		keys[id] = credential(m)
 	}
 	return keys, nil
 }

@@ -169,7 +169,7 @@ func (s *Server) listUploads(w http.ResponseWriter, r *http.Request, c call) err
 		IsTruncated    bool
 		Upload         []listed
 	}{Bucket: c.bucket, Prefix: prefix, MaxUploads: maxKeys}
-	for _, u := range s.Parts.pending(c.Collection, c.Owner) {
+	for _, u := range s.Parts.uploadsOf(c.Collection, c.Owner) {
 		if strings.HasPrefix(u.key.Object(), prefix) {
 			answer.Upload = append(answer.Upload, listed{u.key.Object(), u.id, u.begun.UTC().Format(isoTime), storageClass})
 		}

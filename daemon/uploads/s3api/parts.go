@@ -121,8 +121,21 @@ func (p *Parts) load(id string) (*partial, error) {
 	return u, err
 }
 
-// Staged is how many octets an owner has in parts.
-func (p *Parts) Staged(owner string) (n int64) {
+// Discard removes all uploads: S3 is served no more.
+func (p *Parts) Discard() error {
+	found, err := os.ReadDir(p.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	for _, f := range found {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(p.Dir, f.Name())))
+	}
+	return err
+}
+
+// Octets is how many octets an owner has in parts.
+func (p *Parts) Octets(owner string) (n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, u := range p.uploads {
@@ -182,8 +195,8 @@ func (p *Parts) find(id string, k artifact.Key) (*partial, error) {
 	return nil, newFailure(http.StatusNotFound, "NoSuchUpload", "there is no such upload of this object; it was completed, aborted, or waited too long")
 }
 
-// pending lists the uploads of an owner and a collection, by object.
-func (p *Parts) pending(c artifact.Collection, owner string) (all []partial) {
+// uploadsOf lists the uploads of an owner and a collection, by object.
+func (p *Parts) uploadsOf(c artifact.Collection, owner string) (all []partial) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, u := range p.uploads {

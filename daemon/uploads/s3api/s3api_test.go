@@ -101,7 +101,7 @@ func (l *lab) start() {
 	l.client = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool.TLSClientConfig.RootCAs, ServerName: "example.com"}}
 	l.parts = &s3api.Parts{Dir: filepath.Join(l.dir, "parts"), Expiry: time.Hour, Log: slog.New(slog.DiscardHandler)}
 	require.NoError(l.t, l.parts.Open())
-	l.config.Staged = l.parts.Staged
+	l.config.Staged = l.parts.Octets
 	var err error
 	l.store, err = blobs.Open(l.t.Context(), l.config)
 	require.NoError(l.t, err)
@@ -330,7 +330,7 @@ func TestTheQuotaHoldsForPartsToo(t *testing.T) {
 	require.NoError(t, err)
 	one, err := send(1, 16<<20)
 	require.NoError(t, err)
-	assert.EqualValues(t, 31<<20, l.parts.Staged("alpha"))
+	assert.EqualValues(t, 31<<20, l.parts.Octets("alpha"))
 	_, err = send(3, 10<<20)
 	assert.Equal(t, "QuotaExceeded", code(err))
 	_, err = put(l, l.alpha(), "alpha/beta/more", noise(10<<20, 1), minio.PutObjectOptions{DisableMultipart: true})
@@ -345,7 +345,7 @@ func TestTheQuotaHoldsForPartsToo(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, digest(append(noise(16<<20, 1), noise(15<<20, 2)...)), done.ETag)
 	}
-	assert.EqualValues(t, 0, l.parts.Staged("alpha"))
+	assert.EqualValues(t, 0, l.parts.Octets("alpha"))
 }
 
 func TestAnUploadByPartsOutlivesARestart(t *testing.T) {
@@ -361,7 +361,7 @@ func TestAnUploadByPartsOutlivesARestart(t *testing.T) {
 	l.stop()
 	l.start()
 	core = minio.Core{Client: l.alpha()}
-	assert.EqualValues(t, 6<<20, l.parts.Staged("alpha"))
+	assert.EqualValues(t, 6<<20, l.parts.Octets("alpha"))
 	assert.NoFileExists(t, filepath.Join(l.dir, "parts", id, "tmp-cut"))
 	assert.NoDirExists(t, filepath.Join(l.dir, "parts", "cut"))
 	parts, err := core.ListObjectParts(t.Context(), "binary", "alpha/beta/parts", id, 0, 10)
