@@ -26,14 +26,27 @@ const (
 // lastStage is the last of all stages: after it an appliance only waits.
 const lastStage = "packages-ready"
 
-// BenchmarkIdle measures what an appliance takes of the processor natively: from its start until it is Ready, by
-// process, in seconds; and while it waits, in percent of one core. One has a simulated server. The other has none, so
-// that what follows Ready comes at once, Cluster API's managers above all.
+// BenchmarkIdle measures an appliance with one simulated server.
 //
 // What an idle appliance takes is what its servers lack where all of them share the two cores of one rack.
-func BenchmarkIdle(b *testing.B) {
+func BenchmarkIdle(b *testing.B) { idle{name: "idle", servers: 1, until: "hosts-guarded"}.run(b) }
+
+// BenchmarkIdleAllStages measures one that has no servers, so that what follows Ready comes at once: Cluster API's
+// managers above all.
+func BenchmarkIdleAllStages(b *testing.B) { idle{name: "idle-all-stages", until: lastStage}.run(b) }
+
+// idle is an appliance that waits once it has reached a stage.
+type idle struct {
+	name    string
+	servers int
+	until   string
+}
+
+// run measures what the appliance takes of the processor natively: from its start until that stage, by process, in
+// seconds; and while it waits, in percent of one core.
+func (a idle) run(b *testing.B) {
 	dir := b.TempDir()
-	bench.Run(b, "idle", func(ctx context.Context) ([]bench.Row, error) {
+	bench.Run(b, a.name, func(ctx context.Context) ([]bench.Row, error) {
 		root, err := sandbox.RootTree()
 		if err != nil {
 			return nil, err
@@ -42,31 +55,15 @@ func BenchmarkIdle(b *testing.B) {
 		if err != nil {
 			return nil, err
 		}
-
-		var rows []bench.Row
-		for _, a := range []idle{{name: "idle", servers: 1, until: "hosts-guarded"}, {name: "idle-all-stages", until: lastStage}} {
-			measured, err := a.measure(ctx, scenario.Config{
-				Name:     "bench-idle",
-				Dir:      filepath.Join(dir, a.name),
-				Root:     root,
-				Programs: programs,
-				Log:      os.Stderr,
-				Servers:  simulator.Config{Hosts: a.servers},
-			})
-			rows = append(rows, measured...)
-			if err != nil {
-				return rows, err
-			}
-		}
-		return rows, nil
+		return a.measure(ctx, scenario.Config{
+			Name:     "bench-" + a.name,
+			Dir:      filepath.Join(dir, "data"),
+			Root:     root,
+			Programs: programs,
+			Log:      os.Stderr,
+			Servers:  simulator.Config{Hosts: a.servers},
+		})
 	})
-}
-
-// idle is an appliance that waits once it has reached a stage.
-type idle struct {
-	name    string
-	servers int
-	until   string
 }
 
 func (a idle) measure(ctx context.Context, c scenario.Config) (rows []bench.Row, err error) {
