@@ -173,14 +173,18 @@ func (c *clusters) OwnerAt(addr netip.Addr) string {
 // node that is proven gets "true", one that is being installed anew loses it, and one without a system whose pre-flight
 // and inspection passed gets label.VerifiedHardware.
 func verifiedLabelChanges(nodes []status.Node, hosts []metal3api.BareMetalHost) map[string]string {
+	byName := map[string]*metal3api.BareMetalHost{}
+	for i := range hosts {
+		byName[hosts[i].Name] = &hosts[i]
+	}
+
 	changes := map[string]string{}
 	for _, n := range nodes {
-		i := slices.IndexFunc(hosts, func(h metal3api.BareMetalHost) bool { return h.Name == n.Name })
-		if i < 0 {
+		h := byName[n.Name]
+		if h == nil {
 			continue
 		}
 
-		h := &hosts[i]
 		value := h.Labels[label.Verified]
 		switch {
 		case n.Verified:

@@ -203,6 +203,7 @@ type Artifacts struct {
 	Quota  Amount          `yaml:"quota" default:"what DATA has room for" doc:"What each owner may announce in all, such as 50Gi."`
 	Owners []ArtifactOwner `yaml:"owners" doc:"Owners with their own quota, in place of quota."`
 	Expiry Duration        `yaml:"expiry" default:"72h" doc:"An upload that is not continued for this long is removed; at least 1h."`
+	S3     bool            `yaml:"s3" default:"false" doc:"Serve uploads by the protocol of S3, too: port 9000, TLS, keys that each owner mints (docs/artifacts.md, By S3). Not with store."`
 	Store  *ArtifactStore  `yaml:"store" default:"on DATA" doc:"Another S3 store. What is kept there is not offered to nodes: no OS images, no packages, no container images."`
 }
 
