@@ -74,7 +74,7 @@ func (a *artifacts) pod() (serving.Pod, error) {
 		return serving.Pod{}, err
 	}
 
-	digest, err := binaryDigest()
+	digest, err := programID()
 	if err != nil {
 		return serving.Pod{}, err
 	}

@@ -97,6 +97,7 @@ type Node struct {
 	RootDevice *RootDevice       `yaml:"rootDevice" default:"the only disk" doc:"The disk to install on. All hints given must hold, and for exactly one disk; otherwise nothing is written."`
 	Overwrite  Consent           `yaml:"overwrite" default:"false" doc:"Consent to lose what is on the disk: the fingerprint that firstlightd status names, for just that; true for any data an inspection sees before the first installation, never for a disk that an appliance installed."`
 	Links      []Link            `yaml:"links" default:"DHCP on every NIC, gateway and dns of networks.baremetal" doc:"Network configuration of the installed system."`
+	IOMMU      bool              `yaml:"iommu" default:"true if a cluster of this file names it with sriov" doc:"Start the installed system with its IOMMU on, so that SR-IOV's virtual functions can be given to virtual machines."`
 	Labels     map[string]string `yaml:"labels" doc:"Labels of its BareMetalHost."`
 }
 
