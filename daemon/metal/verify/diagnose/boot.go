@@ -70,6 +70,19 @@ var bootRules = []rule{
 		sentence: fixedSentence("is switched on and has not asked for an address yet: its firmware starts"),
 	},
 	{
+		name:    "bmc-unnamed",
+		meaning: "a node without a MAC was switched on, and for ten minutes no inventory named its BMC",
+		percent: 12,
+		fails:   true,
+		since:   hostSince,
+		matches: func(v View) bool {
+			return isBooting(v) && currentBoot(v) == nil && v.Node != nil && v.Node.BootMAC == "" && len(v.Node.MACs) == 0
+		},
+		sentence: fixedSentence("was switched on, and no machine that booted said that its BMC is this one"),
+		next: fixedNext("look at firstlightd unknown: if its server is there, its system sees no BMC; give bootMAC in site.yaml, " +
+			"or spec.bootMACAddress of its BareMetalHost. If it is not: at its cable, the switch port's VLAN and its boot order"),
+	},
+	{
 		name:     "never-seen",
 		meaning:  "switched on, and for ten minutes nothing was heard on the wire",
 		percent:  12,

@@ -225,6 +225,7 @@ func cases() map[string]View {
 		"dhcp-silent":    change(host("inspecting", 1), func(v *View) { v.Foreign = "DHCP server 172.22.0.250 answers on eth1: staying silent" }),
 		"firmware":       host("inspecting", 4),
 		"never-seen":     host("inspecting", 11),
+		"bmc-unnamed":    change(host("inspecting", 11), func(v *View) { v.Node.BootMAC, v.Node.MACs = "", nil }),
 		"dhcp-refused":   wire("inspecting", 0, boottrace.Mark{Step: boottrace.StepDiscover, Refused: "no address is left in 172.22.0.10-172.22.0.100"}),
 		"no-request":     wire("inspecting", 4, discover, offer),
 		"no-tftp":        wire("inspecting", 4, discover, offer, lease),
