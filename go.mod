@@ -3,6 +3,7 @@ module firstlight.dev/firstlight
 go 1.26.0
 
 require (
+	filippo.io/age v1.3.2
 	github.com/ProtonMail/go-crypto v1.3.0
 	github.com/beevik/ntp v1.6.0
 	github.com/bougou/go-ipmi v0.9.1
@@ -64,7 +65,6 @@ require (
 
 require (
 	cel.dev/expr v0.25.2 // indirect
-	filippo.io/age v1.3.2 // indirect
 	filippo.io/hpke v0.4.0 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.0 // indirect
 	github.com/stoewer/go-strcase v1.3.0 // indirect

@@ -57,6 +57,7 @@ type Daemon struct {
 	cluster     *clusters
 	uploads     *artifacts
 	page        *page.Server
+	copier      *Copier
 	runner      *bringup.Runner
 	journal     *bringup.Journal
 	started     time.Time
@@ -74,6 +75,7 @@ func New(log *slog.Logger) *Daemon {
 		log:      log,
 		host:     &host.Host{Log: log},
 		kube:     kube.New(kube.Defaults()),
+		copier:   NewCopier(),
 		started:  time.Now(),
 		bootID:   bootID(),
 		version:  stick.ImageVersion(stick.BootInfoFile),
@@ -172,6 +174,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
+	if err := d.resume(); err != nil {
+		return err
+	}
 
 	linksUp := d.stageReady("links-up")
 	parts := []struct {
@@ -228,6 +233,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"discovery", d.finder.Run},
 		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
+		{"away copies", d.awayCopies},
 		{"page", func(ctx context.Context) error { return d.page.Serve(ctx, d.stageReady("clock-set")) }},
 		{"metrics", func(ctx context.Context) error {
 			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts), d.log)

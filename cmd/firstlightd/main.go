@@ -71,6 +71,8 @@ func newRootCommand() *cobra.Command {
 		newBMCCommand(),
 		newKubeconfigCommand(),
 		newBundleCommand(),
+		newBackupCommand(),
+		newRestoreCommand(),
 	)
 	commandline.AddGroup(
 		root,

@@ -147,9 +147,8 @@ func TestAnotherStickTakesOver(t *testing.T) {
 	assert.NotContains(t, string(text), "authority", "it is not sealed")
 
 	p := write(t, blank())
-	h, document, err := p.Unpack(bytes.NewReader(text), []age.Identity{newKey(t), key}, "rack")
+	h, err := p.Unpack(bytes.NewReader(text), []age.Identity{newKey(t), key}, "rack", nil)
 	require.NoError(t, err)
-	assert.Equal(t, "name: rack\n", string(document))
 	want := header
 	want.Format, want.Hosts, want.Clusters = Format, 1, 1
 	assert.Equal(t, want, h)
@@ -174,7 +173,7 @@ func TestAnotherStickTakesOver(t *testing.T) {
 	done, err = p.Resume()
 	require.NoError(t, err)
 	assert.False(t, done, "it was restored twice")
-	_, _, err = p.Unpack(bytes.NewReader(text), []age.Identity{key}, "rack")
+	_, err = p.Unpack(bytes.NewReader(text), []age.Identity{key}, "rack", nil)
 	assert.ErrorIs(t, err, ErrNotBlank, "it has servers in service now")
 }
 
@@ -186,7 +185,7 @@ func TestCutsOfARestore(t *testing.T) {
 	n := len(Place{}.steps())
 	for cut := range n + 1 {
 		p := write(t, blank())
-		_, _, err := p.Unpack(bytes.NewReader(text), []age.Identity{key}, "rack")
+		_, err := p.Unpack(bytes.NewReader(text), []age.Identity{key}, "rack", nil)
 		require.NoError(t, err)
 		reboot(t, p)
 		for _, s := range p.steps()[:cut] {
@@ -226,7 +225,7 @@ func TestCutsOfUnpacking(t *testing.T) {
 	done, err := p.Resume()
 	require.NoError(t, err)
 	assert.False(t, done)
-	_, _, err = p.Unpack(bytes.NewReader(text), []age.Identity{key}, "rack")
+	_, err = p.Unpack(bytes.NewReader(text), []age.Identity{key}, "rack", nil)
 	require.NoError(t, err)
 	reboot(t, p)
 	_, err = p.Resume()
@@ -280,7 +279,7 @@ func TestWhatIsRefused(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			p := write(t, blank())
-			_, _, err := p.Unpack(bytes.NewReader(c.text), []age.Identity{key}, c.site)
+			_, err := p.Unpack(bytes.NewReader(c.text), []age.Identity{key}, c.site, nil)
 			require.ErrorIs(t, err, c.reason)
 			assert.ErrorContains(t, err, c.says)
 			assert.Equal(t, None, p.State())
@@ -309,6 +308,21 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrDamaged)
 }
 
+// TestAStickWithoutASiteGetsThatOfTheCopy, before the rest counts.
+func TestAStickWithoutASiteGetsThatOfTheCopy(t *testing.T) {
+	key := newKey(t)
+	text := copyOf(t, write(t, state()), header, key)
+	p := write(t, blank())
+	_, err := p.Unpack(bytes.NewReader(text), []age.Identity{key}, "", func([]byte) error { return fs.ErrPermission })
+	require.ErrorIs(t, err, fs.ErrPermission)
+	assert.Equal(t, blank(), tree(t, p))
+
+	var saved string
+	_, err = p.Unpack(bytes.NewReader(text), []age.Identity{key}, "", func(b []byte) error { saved = string(b); return nil })
+	require.NoError(t, err)
+	assert.Equal(t, "name: rack\n", saved)
+}
+
 func TestOnlyABlankStickIsRestoredOnto(t *testing.T) {
 	key := newKey(t)
 	text := copyOf(t, write(t, state()), header, key)
@@ -322,7 +336,7 @@ func TestOnlyABlankStickIsRestoredOnto(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := write(t, map[string]string{c.file: c.text})
-			_, _, err := p.Unpack(bytes.NewReader(text), []age.Identity{key}, "")
+			_, err := p.Unpack(bytes.NewReader(text), []age.Identity{key}, "", nil)
 			require.ErrorIs(t, err, ErrNotBlank)
 			assert.ErrorContains(t, err, c.says)
 			assert.Equal(t, map[string]string{c.file: c.text}, tree(t, p))

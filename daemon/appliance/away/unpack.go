@@ -134,29 +134,34 @@ func Check(r io.Reader, keys []age.Identity) (Header, error) {
 }
 
 // Unpack writes an away copy next to the state, all of it or nothing; Resume puts it in place when the machine has
-// started again. site is the name of the site that this stick has a document of; "" if it has none. It returns the
-// document of the copy, nil if that has none.
-func (p Place) Unpack(r io.Reader, keys []age.Identity, site string) (h Header, document []byte, err error) {
+// started again. site is the name of the site that this stick has a document of. If it has none, "", saveSite
+// gets that of the copy before anything counts.
+func (p Place) Unpack(
+	r io.Reader, keys []age.Identity, site string, saveSite func([]byte) error,
+) (h Header, err error) {
 	if err := p.checkBlank(); err != nil {
-		return h, nil, err
+		return h, err
 	}
 
 	a, err := open(r, keys)
 	if err != nil {
-		return h, nil, err
+		return h, err
 	}
 	if site != "" && site != a.header.Site {
-		return h, nil, &Refusal{ErrForeign, fmt.Sprintf(
+		return h, &Refusal{ErrForeign, fmt.Sprintf(
 			"it is of site %s, and site.yaml of this stick is of %s: a stick takes over its own site only; flash it with that site's document, or with none",
 			a.header.Site, site)}
 	}
 
-	document, err = p.unpackFiles(a)
+	document, err := p.unpackFiles(a)
+	if err == nil && site == "" && document != nil {
+		err = saveSite(document)
+	}
 	if err != nil {
-		return h, nil, err
+		return h, errors.Join(err, p.Tidy())
 	}
 
-	return a.header, document, p.commit()
+	return a.header, p.commit()
 }
 
 // unpackFiles writes all entries into partialDir.
@@ -179,7 +184,7 @@ func (p Place) unpackFiles(a *reader) (document []byte, err error) {
 		case errors.Is(err, io.EOF):
 			return document, nil
 		case err != nil:
-			return nil, errors.Join(err, os.RemoveAll(p.path(partialDir)))
+			return nil, err
 		case name == siteName:
 			document = data
 			continue
@@ -188,7 +193,7 @@ func (p Place) unpackFiles(a *reader) (document []byte, err error) {
 		}
 
 		if err := writeFile(filepath.Join(p.path(partialDir), treeName, name), data, mode); err != nil {
-			return nil, errors.Join(fmt.Errorf("unpack away copy: %w", err), os.RemoveAll(p.path(partialDir)))
+			return nil, fmt.Errorf("unpack away copy: %w", err)
 		}
 	}
 }
