@@ -71,6 +71,7 @@ func newRootCommand() *cobra.Command {
 		newBMCCommand(),
 		newKubeconfigCommand(),
 		newBundleCommand(),
+		newSecretsCommand(),
 		newBackupCommand(),
 		newRestoreCommand(),
 	)
