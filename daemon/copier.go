@@ -232,7 +232,7 @@ func (d *Daemon) resume() error {
 		return err
 	}
 	if restored {
-		h, _ := d.copier.place.Restored()
+		h, _ := d.copier.place.LastRestore()
 		d.log.Info("restored from an away copy", "site", h.Site, "made", h.Made, "hosts", h.Hosts, "clusters", h.Clusters)
 	}
 	return nil

@@ -166,7 +166,7 @@ func TestAnotherStickTakesOver(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, done)
 	assert.Equal(t, restored(), tree(t, p))
-	was, ok := p.Restored()
+	was, ok := p.LastRestore()
 	assert.True(t, ok)
 	assert.Equal(t, want, was)
 

@@ -56,7 +56,7 @@ type step struct {
 // steps are in order: the unpacked copy is given up last, when all of it is in place and on the medium.
 func (p Place) steps() []step {
 	var all []step
-	for _, dir := range cleared() {
+	for _, dir := range clearedFolders() {
 		all = append(all, step{"clear " + dir, func() error { return p.clear(dir) }})
 	}
 	for _, part := range Parts() {
@@ -148,8 +148,8 @@ func (p Place) remember() error {
 	return atomicfile.Write(p.path(RestoredFile), header, 0o600)
 }
 
-// Restored is the header of what was put in place last; false if this appliance was never restored.
-func (p Place) Restored() (h Header, ok bool) {
+// LastRestore is the header of what was put in place last; false if this appliance was never restored.
+func (p Place) LastRestore() (h Header, ok bool) {
 	text, err := os.ReadFile(p.path(RestoredFile))
 	return h, err == nil && json.Unmarshal(text, &h) == nil
 }
