@@ -27,10 +27,12 @@ type Copier struct{ place away.Place }
 // NewCopier returns the appliance's.
 func NewCopier() *Copier { return &Copier{} }
 
+func (c *Copier) path(name string) string { return filepath.Join("/", c.place.Root, name) }
+
 // site is the document that counts now, as it is and read; nil and none if there is no document.
 func (c *Copier) site() (text []byte, s *site.Site, err error) {
 	for _, path := range []string{filepath.Join(stick.SiteDir, host.SiteName), host.BakedSite} {
-		text, err = os.ReadFile(path)
+		text, err = os.ReadFile(c.path(path))
 		if os.IsNotExist(err) {
 			continue
 		}
@@ -80,7 +82,7 @@ func (c *Copier) Write(w io.Writer, recipients []age.Recipient) error {
 		return err
 	}
 
-	id, err := os.ReadFile(filepath.Join(stick.DataDir, stick.MachineIDName))
+	id, err := os.ReadFile(c.path(filepath.Join(stick.DataDir, stick.MachineIDName)))
 	if err != nil {
 		return fmt.Errorf("make away copy: %w; has this appliance come up?", err)
 	}
@@ -177,8 +179,8 @@ func (c *Copier) send(ctx context.Context, a *site.AwayCopy) (to string, err err
 		SecretKey: a.Store.SecretKey.Reveal(),
 	}
 	if a.Store.CA != "" {
-		config.CAFile = caFile
-		if err := atomicfile.Write(caFile, []byte(a.Store.CA), 0o644); err != nil {
+		config.CAFile = c.path(caFile)
+		if err := atomicfile.Write(config.CAFile, []byte(a.Store.CA), 0o644); err != nil {
 			return "", err
 		}
 	}

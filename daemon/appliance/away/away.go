@@ -83,7 +83,9 @@ func Parts() []Part {
 
 // clearedFolders are folders that an appliance makes again from what is restored. What a blank stick has there would
 // contradict it.
-func clearedFolders() []string { return []string{"/var/lib/etcd", "/var/lib/ironic", "/etc/kubernetes"} }
+func clearedFolders() []string {
+	return []string{"/var/lib/etcd", "/var/lib/ironic", "/etc/kubernetes"}
+}
 
 // isPart reports whether a path may be in an away copy.
 func isPart(path string) bool {
