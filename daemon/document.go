@@ -36,6 +36,9 @@ func (d *Daemon) Document() status.Document {
 	d.networkDHCP.AddStatus(&doc)
 	doc.Notes = append(doc.Notes, d.boot.Notes()...)
 	doc.Notes = append(doc.Notes, d.metal.UnknownNotes()...)
+	if note := d.loginKey.Note(); note != "" {
+		doc.Notes = append(doc.Notes, note)
+	}
 	doc.Notes = append(doc.Notes, d.copier.notes(d.host.Site().AwayCopy)...)
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started

@@ -72,6 +72,7 @@ func newRootCommand() *cobra.Command {
 		newKubeconfigCommand(),
 		newBundleCommand(),
 		newSecretsCommand(),
+		newRotateCommand(),
 		newBackupCommand(),
 		newRestoreCommand(),
 	)

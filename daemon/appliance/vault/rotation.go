@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -41,6 +42,15 @@ func (k *Keys) Next() (ssh.Signer, error) { return k.readSigner(k.AccessFile() +
 
 // Former is the log-in that is being taken from nodes; nil if none is.
 func (k *Keys) Former() (ssh.Signer, error) { return k.readSigner(k.AccessFile() + formerSuffix) }
+
+// FormerSince is when the former log-in became that.
+func (k *Keys) FormerSince() (time.Time, error) {
+	info, err := os.Stat(k.AccessFile() + formerSuffix)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read SSH key: %w", err)
+	}
+	return info.ModTime(), nil
+}
 
 // readSigner reads a key; nil if there is none.
 func (k *Keys) readSigner(path string) (ssh.Signer, error) {

@@ -5,6 +5,7 @@ package loginkey
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -24,6 +25,7 @@ type Node struct {
 	Name      string
 	Addresses []netip.Addr // the first that answers is taken
 	HostKey   string       // as in authorized_keys; "": it cannot be logged in to
+	Busy      string       // why it is not logged in to now, and waited for; "": it is
 }
 
 // Rotation replaces the log-in when somebody has asked for it.
@@ -32,6 +34,10 @@ type Rotation struct {
 	Nodes func() ([]Node, error) // that are in service
 	Port  uint16                 // 22 if zero
 	Log   *slog.Logger
+
+	// Settle is how long the former key is kept at least: what was being installed when the next came into use may
+	// have the former one.
+	Settle time.Duration
 
 	mu      sync.Mutex
 	waiting []string // nodes, each with what it is waited for
@@ -80,6 +86,9 @@ func (r *Rotation) Round(ctx context.Context) error {
 		return err
 	}
 	if err := r.take(ctx, former); err != nil || len(r.Waiting()) > 0 {
+		return err
+	}
+	if since, err := r.Keys.FormerSince(); err != nil || time.Since(since) < r.Settle {
 		return err
 	}
 	r.Log.Info("the former log-in to nodes lets nobody in")
@@ -150,8 +159,12 @@ func (r *Rotation) onAll(ctx context.Context, halfway bool, do func(context.Cont
 
 // at runs a script on a node as root, by one key alone; it must print done.
 func (r *Rotation) at(ctx context.Context, n Node, key ssh.Signer, script string) error {
+	if n.Busy != "" {
+		return errors.New(n.Busy)
+	}
+
 	shell := remote.Shell{Signer: key, Port: r.Port}
-	failed := fmt.Errorf("no address of it is known")
+	failed := errors.New("no address of it is known")
 	for _, addr := range n.Addresses {
 		out, said, err := shell.Run(ctx, addr, n.HostKey, script)
 		switch {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -145,6 +146,29 @@ func TestANodeThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 	assert.True(t, r.opens(1, r.current()))
 	assert.ErrorIs(t, r.keys.BeginRotation(), vault.ErrRotating)
 	r.away[1] = false
+	r.finish(old)
+}
+
+// TestANodeThatIsBeingInstalledIsWaitedFor: its system may let in the former key alone.
+func TestANodeThatIsBeingInstalledIsWaitedFor(t *testing.T) {
+	r := newRack(t, "127.0.0.1")
+	old := r.current()
+	require.NoError(t, r.keys.BeginRotation())
+	rotation := r.start()
+	nodes := rotation.Nodes
+	rotation.Nodes = func() ([]Node, error) {
+		all, err := nodes()
+		return append(all, Node{Name: "node9", Busy: "it is being installed"}), err
+	}
+	require.NoError(t, rotation.Round(t.Context()))
+	assert.Contains(t, rotation.Note(), "it is waited for 1: node9: it is being installed")
+	assert.Equal(t, blob(old), blob(r.current()))
+
+	rotation.Nodes, rotation.Settle = nodes, time.Hour
+	require.NoError(t, rotation.Round(t.Context()))
+	former, err := r.keys.Former()
+	require.NoError(t, err)
+	assert.NotNil(t, former, "it is forgotten before what was being installed can have shown itself")
 	r.finish(old)
 }
 
