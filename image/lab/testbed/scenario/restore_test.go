@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/image/lab/testbed/sandbox/secretscan"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
 )
 
@@ -32,6 +33,7 @@ func takesOver(t *testing.T, name string, n int) {
 	ctx, d := start(t, name, n, 80*time.Minute)
 	provision(t, ctx, d, n)
 	site := d.Servers.SiteDocument("eth0", scenario.OS(scenario.ImageA, scenario.ImageSum(scenario.ImageA)))
+	secretscan.Check(t, ctx, d.Sandbox, "authority", "log-in to nodes", "password of Ironic", "key of packages")
 	sealed, key := awayCopy(t, ctx, d)
 	authority := digestOf(t, d, "/var/lib/firstlight/ca/ca.crt")
 
