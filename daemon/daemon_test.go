@@ -14,7 +14,7 @@ func TestTheScreenSaysWhereToLogIn(t *testing.T) {
 	assert.NotContains(t, nextAction(d, true), "Log in")
 	d.Addresses = []status.Address{{Role: "provisioning", Addresses: []string{"172.22.0.1/24"}}, {Role: "baremetal"}}
 	assert.Equal(t, "Log in: ssh root@172.22.0.1", nextAction(d, true), "there is no page on provisioning")
-	d.Addresses[1].Addresses = []string{"10.10.110.20/24"}
+	d.Addresses[1].Addresses, d.Page = []string{"10.10.110.20/24"}, "https://10.10.110.20/"
 	assert.Equal(t, "Log in: ssh root@10.10.110.20; page: https://10.10.110.20/", nextAction(d, true))
 }
 

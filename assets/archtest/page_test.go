@@ -4,10 +4,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -170,5 +172,33 @@ func TestReferencesAreSeen(t *testing.T) {
 		"`daemon.setVerifiedLabel` is not exported": {{name: "daemon.setVerifiedLabel"}},
 	} {
 		assert.Equal(t, want, references(text), text)
+	}
+}
+
+// TestSecurityNamesTestsThatAreThere: each finding of docs/security.md names the tests that hold it closed.
+func TestSecurityNamesTestsThatAreThere(t *testing.T) {
+	_, table, _ := strings.Cut(readPage(t, "security.md"), "\n| finding |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("`([Tt]est[A-Z]\\w+)`").FindAllStringSubmatch(table, -1) {
+		named[m[1]] = false
+	}
+	require.Greater(t, len(named), 50, "the table was not read")
+
+	declaration := regexp.MustCompile(`(?m)^func (?:\(\w+ \*?\w+\) )?([Tt]est[A-Z]\w+)\(`)
+	require.NoError(t, filepath.WalkDir("../..", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(p, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(p)
+		for _, m := range declaration.FindAllStringSubmatch(string(text), -1) {
+			if _, ok := named[m[1]]; ok {
+				named[m[1]] = true
+			}
+		}
+		return err
+	}))
+	for name, isThere := range named {
+		assert.True(t, isThere, "docs/security.md names %s, which is no test", name)
 	}
 }

@@ -38,11 +38,12 @@ const (
 	installer = "./daemon/clusters/installer"
 	operator  = "./daemon/clusters/bpa/operator"
 	bringup   = "./daemon/engine/bringup"
+	gate      = "./daemon/metal/agentgate"
 )
 
 const top = "../.."
 
-func all() []Mutant { return slices.Concat(Network(), Metal(), Clusters(), Appliance()) }
+func all() []Mutant { return slices.Concat(Network(), Metal(), Clusters(), Appliance(), Security()) }
 
 // mutate is the file with its fault.
 func mutate(t *testing.T, m Mutant) string {

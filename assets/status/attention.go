@@ -38,3 +38,23 @@ func (d Document) Attention() (a Attention) {
 	a.Launch = d.Launch.State == LaunchFailed
 	return a
 }
+
+// Level is how something stands, for its colour.
+type Level string
+
+const (
+	LevelBad  Level = "bad"  // it needs a person
+	LevelBusy Level = "busy" // it is on its way
+	LevelGood Level = "good"
+)
+
+// Level is how the whole appliance stands: what needs a person comes first.
+func (d Document) Level() Level {
+	switch {
+	case d.State == StateFailed, !d.Attention().None():
+		return LevelBad
+	case d.State != StateReady, d.Launch.State == LaunchRunning:
+		return LevelBusy
+	}
+	return LevelGood
+}

@@ -26,10 +26,11 @@ type Document struct {
 	BootID    string    `json:"bootID"`  // /proc/sys/kernel/random/boot_id
 	MachineID string    `json:"machineID,omitempty"`
 	State     State     `json:"state"`
-	Since     time.Time `json:"since"`   // State has been so since
-	Started   time.Time `json:"started"` // the daemon
-	Summary   string    `json:"summary"` // one sentence: what it does or waits for
-	Next      string    `json:"next"`    // one sentence: what a person can do now
+	Since     time.Time `json:"since"`          // State has been so since
+	Started   time.Time `json:"started"`        // the daemon
+	Summary   string    `json:"summary"`        // one sentence: what it does or waits for
+	Next      string    `json:"next"`           // one sentence: what a person can do now
+	Page      string    `json:"page,omitempty"` // address of the page for browsers; "" while there is none
 	Stages    []Stage   `json:"stages"`
 	Addresses []Address `json:"addresses"`
 	Notes     []string  `json:"notes,omitempty"` // what a person should know though nothing waits for it

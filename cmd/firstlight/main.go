@@ -48,6 +48,7 @@ func newRootCommand() *cobra.Command {
 	}
 	root.AddCommand(
 		newArtifactCommand(),
+		newPackCommand(),
 		newSiteCommand(),
 		newBootCommand(),
 		newLabCommand(),

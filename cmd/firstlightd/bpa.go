@@ -18,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
+	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
 	"firstlight.dev/firstlight/daemon/clusters/installer"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
 )
@@ -137,8 +138,14 @@ func readKubeconfig(dir, cluster string) ([]byte, error) {
 	}
 
 	text, err := os.ReadFile(filepath.Join(dir, cluster, contract.FileKubeconfig))
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return text, err
+	if err == nil {
+		if err := kubeconfig.Check(text); err != nil {
+			return nil, fmt.Errorf("the kubeconfig of cluster %s is not handed out: %w", cluster, err)
+		}
+		return text, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 
 	names := listInstalled(dir)

@@ -26,6 +26,10 @@ func TestKubeconfig(t *testing.T) {
 	text, err := readKubeconfig(dir, "edge")
 	require.NoError(t, err)
 	assert.Equal(t, "of edge", string(text))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "edge", "artifacts", "admin.conf"),
+		[]byte("{apiVersion: v1, kind: Config, users: [{name: u, user: {tokenFile: /etc/shadow}}]}"), 0o600))
+	_, err = readKubeconfig(dir, "edge")
+	assert.ErrorContains(t, err, "is not handed out: it names a file")
 	_, err = readKubeconfig(dir, "egde")
 	assert.ErrorContains(t, err, "installed are: edge, rim")
 	for _, name := range []string{"../edge", "/edge", "a/b", ""} {

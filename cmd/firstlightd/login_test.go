@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/console"
 )
 
 func TestLoginSaysWhereACodeIsUsed(t *testing.T) {
@@ -26,4 +28,20 @@ It can be used once, until 14:32:05 UTC. Whoever uses it sees the page and can c
 Your browser will not know the certificate. Compare its SHA-256 fingerprint before you continue:
 7A:10
 `, out.String())
+}
+
+// TestLoginCanBeScanned: the code is that of the link, in colours that do not depend on the terminal's.
+func TestLoginCanBeScanned(t *testing.T) {
+	var out strings.Builder
+	writeQR(&out, status.Login{URLs: []string{"https://10.10.110.20/"}, Code: "k3vd-7pqa-m2xe-wz4u"})
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	want := console.RenderQR("https://10.10.110.20/login?code=k3vd-7pqa-m2xe-wz4u")
+	require.Len(t, lines, len(want))
+	for i, line := range lines {
+		assert.Equal(t, "\x1b[37;40m"+want[i]+"\x1b[0m", line)
+	}
+
+	out.Reset()
+	writeQR(&out, status.Login{})
+	assert.Empty(t, out.String(), "there is nothing to scan")
 }

@@ -70,11 +70,14 @@ func newRootCommand() *cobra.Command {
 		newApproveCommand(),
 		newBMCCommand(),
 		newKubeconfigCommand(),
+		newManifestsCommand(),
+		newUploaderCommand(),
 		newBundleCommand(),
 		newSecretsCommand(),
 		newRotateCommand(),
 		newBackupCommand(),
 		newRestoreCommand(),
+		newDocsCommand(),
 	)
 	commandline.AddGroup(
 		root,

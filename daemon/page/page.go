@@ -183,11 +183,17 @@ func (s *Server) Login() (status.Login, error) {
 	code, expires := s.logins.mint()
 	digest := sha256.Sum256(certificate.Certificate[0])
 	login := status.Login{Code: code, Expires: expires, Fingerprint: formatFingerprint(digest[:])}
-	for _, addr := range addrs {
-		login.URLs = append(login.URLs, "https://"+hostOf(addr)+"/")
-	}
-
+	login.URLs = s.URLs()
 	return login, nil
+}
+
+// URLs are where the page is served; none while the appliance has no address for it.
+func (s *Server) URLs() []string {
+	var urls []string
+	for _, addr := range s.addresses() {
+		urls = append(urls, "https://"+hostOf(addr)+"/")
+	}
+	return urls
 }
 
 // hostOf is an address as it is in a URL.

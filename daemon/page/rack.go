@@ -8,14 +8,14 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/console"
 )
 
-// level is how something stands, for its colour and its mark.
+// level is how something stands, for its colour and its mark: one of status.Level, or idle.
 type level string
 
 const (
-	bad  level = "bad"  // it needs a person
-	busy level = "busy" // it is on its way
-	good level = "good"
-	idle level = "idle" // it waits its turn, or no one asked for it
+	bad  = level(status.LevelBad)
+	busy = level(status.LevelBusy)
+	good = level(status.LevelGood)
+	idle = level("idle") // it waits its turn, or no one asked for it
 )
 
 // Word says in words what the colour says.
@@ -32,18 +32,7 @@ type headline struct {
 }
 
 func newHeadline(d status.Document) headline {
-	return headline{Level: levelOf(d), Text: console.Headline(d), Summary: d.Summary, Next: d.Next}
-}
-
-// levelOf finds the colour of the whole: what needs a person comes first.
-func levelOf(d status.Document) level {
-	switch {
-	case d.State == status.StateFailed, !d.Attention().None():
-		return bad
-	case d.State != status.StateReady, d.Launch.State == status.LaunchRunning:
-		return busy
-	}
-	return good
+	return headline{Level: level(d.Level()), Text: console.Headline(d), Summary: d.Summary, Next: d.Next}
 }
 
 // card is one node in the rack.

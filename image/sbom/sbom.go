@@ -4,6 +4,7 @@
 package sbom
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"encoding/hex"
 	"encoding/json"
@@ -32,7 +33,9 @@ type Image struct {
 	Name    string
 	Version string
 	SHA256  string
-	Epoch   int64 // seconds since 1970
+	Epoch   int64  // seconds since 1970
+	Tool    string // version of firstlight; Version if ""
+	Purpose string // what it is to SPDX; OPERATING-SYSTEM if ""
 }
 
 // DebianPackage makes the entry of a Debian package.
@@ -55,6 +58,18 @@ func ModulePackage(path, version, license, note string) Package {
 		PURL:    "pkg:golang/" + path + "@" + escape(version),
 		License: license,
 		Note:    note,
+	}
+}
+
+// ImagePackage makes the entry of a container image; digest is sha256:HEX, of its manifest.
+func ImagePackage(name, digest, tag string) Package {
+	base := name[strings.LastIndex(name, "/")+1:]
+	return Package{
+		Name:    name,
+		Version: tag,
+		PURL:    "pkg:oci/" + base + "@" + escape(digest) + "?arch=amd64&repository_url=" + name + "&tag=" + escape(tag),
+		License: NoAssertion,
+		Note:    digest,
 	}
 }
 
@@ -136,7 +151,7 @@ func Encode(image Image, packages []Package) ([]byte, error) {
 		Namespace:   "https://firstlight.internal/spdx/" + image.Name + "-" + image.SHA256,
 		Creation: creation{
 			Created:  time.Unix(image.Epoch, 0).UTC().Format(time.RFC3339),
-			Creators: []string{"Tool: firstlight-" + image.Version},
+			Creators: []string{"Tool: firstlight-" + cmp.Or(image.Tool, image.Version)},
 		},
 	}
 	doc.Packages = append(doc.Packages, entry{
@@ -147,7 +162,7 @@ func Encode(image Image, packages []Package) ([]byte, error) {
 		Concluded: NoAssertion,
 		Declared:  NoAssertion,
 		Copyright: NoAssertion,
-		Purpose:   "OPERATING-SYSTEM",
+		Purpose:   cmp.Or(image.Purpose, "OPERATING-SYSTEM"),
 		Checksums: []checksum{{"SHA256", image.SHA256}},
 	})
 	doc.Relationships = append(doc.Relationships, relationship{doc.ID, "DESCRIBES", root})
@@ -157,8 +172,11 @@ func Encode(image Image, packages []Package) ([]byte, error) {
 	refs := map[string]bool{}
 	for _, p := range sorted {
 		kind := "Deb"
-		if strings.HasPrefix(p.PURL, "pkg:golang/") {
+		switch {
+		case strings.HasPrefix(p.PURL, "pkg:golang/"):
 			kind = "Go"
+		case strings.HasPrefix(p.PURL, "pkg:oci/"):
+			kind = "Image"
 		}
 
 		e := entry{

@@ -53,6 +53,13 @@ const (
 	defaultMaxHeader   = 64 << 10
 )
 
+// How many TLS connections one address may begin. Each costs a signature here and next to nothing there: one machine
+// would have the appliance sign and do nothing else. A node that pulls its first images begins some dozens.
+const (
+	handshakesPerSecond = 32
+	handshakesAtOnce    = 256
+)
+
 // orDefault is a value, or what stands for zero.
 func orDefault[T int | time.Duration](value, usual T) T {
 	if value <= 0 {
@@ -79,21 +86,19 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		// answer must move within Stall; see conn.
 	}
 	server.Protocols.SetHTTP1(true)
+	handshakes := &Senders{Every: time.Second / handshakesPerSecond, Burst: handshakesAtOnce}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { stopped <- s.stop(server) })
 	var group errgroup.Group
 	for _, l := range listeners {
 		group.Go(func() error {
-			limited := net.Listener(&listener{Listener: l, shares: shares, inside: s.Inside, stall: stall})
-			if s.TLS != nil {
-				limited = tls.NewListener(limited, s.TLS)
+			limited := &listener{Listener: l, shares: shares, inside: s.Inside, stall: stall}
+			if s.TLS == nil {
+				return end(server, server.Serve(limited))
 			}
 
-			err := server.Serve(limited)
-			if !errors.Is(err, http.ErrServerClosed) { // then the others must not go on alone
-				return errors.Join(err, server.Close())
-			}
-			return nil
+			limited.handshakes = handshakes
+			return end(server, server.Serve(tls.NewListener(limited, s.TLS)))
 		})
 	}
 
@@ -105,6 +110,14 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		return fmt.Errorf("serve HTTP: %w", err)
 	}
 
+	return nil
+}
+
+// end is why a listener is not served any more; nil if all end.
+func end(server *http.Server, err error) error {
+	if !errors.Is(err, http.ErrServerClosed) { // then the others must not go on alone
+		return errors.Join(err, server.Close())
+	}
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -98,6 +99,55 @@ func TestHalfIsKeptForKnownMachines(t *testing.T) {
 	assert.Len(t, connect(s, "10.0.0.5", 1), 1, "one more stranger is served, too")
 	own := &conn{Conn: &machine{}, shares: s}
 	assert.True(t, s.admit(own), "what runs here is never refused")
+}
+
+// comers is a listener to which connections come from given addresses, one after the other.
+type comers struct {
+	net.Listener
+	from []string
+}
+
+func (c *comers) Accept() (net.Conn, error) {
+	if len(c.from) == 0 {
+		return nil, net.ErrClosed
+	}
+	next := &comer{from: &net.TCPAddr{IP: net.ParseIP(c.from[0]), Port: 1024}}
+	c.from = c.from[1:]
+	return next, nil
+}
+
+// comer is one of them.
+type comer struct {
+	machine
+	from net.Addr
+}
+
+func (c *comer) RemoteAddr() net.Addr { return c.from }
+func (c *comer) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443} }
+
+// TestAMachineThatConnectsWithoutEndIsSentAway: what it ends at once it may begin again, but not as often as it can.
+func TestAMachineThatConnectsWithoutEndIsSentAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &listener{shares: newShares(1024, 64, nil, quiet), handshakes: &Senders{Every: time.Second / handshakesPerSecond, Burst: handshakesAtOnce}}
+		begun := func(from ...string) map[string]int {
+			l.Listener = &comers{from: from}
+			accepted := map[string]int{}
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return accepted
+				}
+				accepted[addrOf(c.RemoteAddr()).String()]++
+				_ = c.Close()
+			}
+		}
+		loop := slices.Repeat([]string{"10.0.0.66"}, 5000)
+		assert.Equal(t, map[string]int{"10.0.0.66": handshakesAtOnce, "10.0.0.7": 1}, begun(append(loop, "10.0.0.7")...))
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]int{"10.0.0.66": handshakesPerSecond}, begun(loop...))
+		own := slices.Repeat([]string{"10.0.0.1"}, 5000)
+		assert.Equal(t, map[string]int{"10.0.0.1": 5000}, begun(own...), "programs here wait for nobody")
+	})
 }
 
 // serve runs a server until the test ends and returns its address.

@@ -14,6 +14,8 @@ type listener struct {
 	shares *shares
 	inside func(netip.Addr) bool // nil: no other machine's address is
 	stall  time.Duration
+
+	handshakes *Senders // nil: connections are in clear, and cost little
 }
 
 // Accept returns the next connection that has a place.
@@ -27,6 +29,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		client := remoteClient(raw)
 		if l.inside != nil && client.IsValid() && l.inside(client) {
 			client = netip.Addr{}
+		}
+
+		if l.handshakes != nil && client.IsValid() && !l.handshakes.allow(client) {
+			_ = raw.Close()
+			continue
 		}
 
 		c := &conn{Conn: raw, shares: l.shares, client: client, stall: l.stall}

@@ -35,6 +35,10 @@ func (s *Senders) Allow(r *http.Request) bool {
 		return true // it runs on this machine
 	}
 
+	return s.allow(addr)
+}
+
+func (s *Senders) allow(addr netip.Addr) bool {
 	bits := addr.BitLen()
 	if addr.Is6() {
 		bits = 64 // one machine has as many addresses below as it likes

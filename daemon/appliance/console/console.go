@@ -6,7 +6,6 @@ package console
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -58,7 +57,7 @@ func (c *Console) Run(ctx context.Context) error {
 			d := c.Document()
 			for _, f := range sFiles {
 				width, height := size(f)
-				c.write(f, frameScreen(RenderScreen(d, time.Now(), height), width, height))
+				c.write(f, frame(composeScreen(d, time.Now(), width, height)))
 			}
 
 			if text := RenderChanges(last, d); text != "" {
@@ -139,28 +138,4 @@ func size(f *os.File) (width, height int) {
 		return 80, 25
 	}
 	return int(ws.Col), int(ws.Row)
-}
-
-// frameScreen is text placed on a terminal without clearing it first: every line is written
-// over the old one and its rest erased, so that nothing flickers.
-func frameScreen(text string, width, height int) string {
-	var b strings.Builder
-	b.WriteString("\x1b[?25l\x1b[H")
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	if over := len(lines) - height; over > 0 {
-		lines = append(lines[:height-1:height-1], fmt.Sprintf("… %d more lines: firstlightd status", over+1))
-	}
-
-	for i, line := range lines {
-		if i > 0 {
-			b.WriteString("\r\n")
-		}
-		if r := []rune(line); len(r) > width {
-			line = string(r[:width-1]) + "…"
-		}
-		b.WriteString(line + "\x1b[K")
-	}
-
-	b.WriteString("\x1b[J")
-	return b.String()
 }

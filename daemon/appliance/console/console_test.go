@@ -111,7 +111,7 @@ func TestScreenThatIsTooSmall(t *testing.T) {
 		d.Nodes = append(d.Nodes, status.Node{Name: fmt.Sprintf("more-%d", i), Verified: true})
 	}
 	golden(t, "small.screen", RenderScreen(d, now, 25))
-	shown := frameScreen(RenderScreen(d, now, 25), 80, 25)
+	shown := frame(composeScreen(d, now, 80, 25))
 	for _, part := range []string{d.Next, "24 of 24 stages", "launch ", "node node-2", "node node-3", "cluster edge", "29 of 31 are installed and proven"} {
 		assert.Contains(t, shown, part)
 	}
@@ -137,7 +137,7 @@ func TestChanges(t *testing.T) {
 
 func TestFrameFitsAndNeverClears(t *testing.T) {
 	text := strings.Repeat("a line that is longer than the screen\n", 40)
-	got := frameScreen(text, 20, 10)
+	got := frame(fit(text, 20, 10))
 	assert.NotContains(t, got, "\x1b[2J", "clearing first flickers")
 	lines := strings.Split(got, "\r\n")
 	require.Len(t, lines, 10)

@@ -15,18 +15,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/crd"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
-	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/engine/daemonpod"
 )
 
 // Names of the operator's objects; ICN's but for the namespace.
@@ -34,13 +32,6 @@ const (
 	Namespace = "bpa"
 	Name      = "bpa-operator"
 )
-
-// Image is what the pod is named after. It holds nothing but a place to mount the daemon's
-// own binary, which the appliance's root has anyway.
-const Image = assets.ImageDomain + "/firstlight:" + assets.Version
-
-// binary is the daemon on the appliance, and in the pod.
-const binary = "/usr/bin/firstlightd"
 
 // Operator is what the pod is made from.
 type Operator struct {
@@ -143,75 +134,26 @@ const health = 8384
 
 // deployment is one pod on the appliance's own network: it logs in to nodes.
 func (o Operator) deployment() *appsv1.Deployment {
-	labels := map[string]string{"app.kubernetes.io/name": Name}
-	directory := func(name, path string, kind corev1.HostPathType) corev1.Volume {
-		return corev1.Volume{
-			Name:         name,
-			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}},
-		}
-	}
 	args := []string{
 		"--namespace", Namespace, "--lease-file", o.LeaseFile, "--site", o.Site, "--proposal", o.Proposal,
-		"--installer-image", o.Installer, "--health", fmt.Sprintf("127.0.0.1:%d", health), "--agent", o.Agent,
+		"--installer-image", o.Installer, "--agent", o.Agent,
 	}
 	for _, image := range o.Allowed {
 		args = append(args, "--allowed-image", image)
 	}
 
-	return &appsv1.Deployment{
-		TypeMeta: typeMeta(
-			"apps/v1", "Deployment",
-		), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To[int32](1),
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{label.Binary: o.Digest}},
-				Spec: apply.MakeCritical(corev1.PodSpec{
-					ServiceAccountName: Name,
-					HostNetwork:        true,
-					DNSPolicy:          corev1.DNSDefault,
-					EnableServiceLinks: ptr.To(false),
-					Containers: []corev1.Container{{
-						Name:            "manager",
-						Image:           Image,
-						ImagePullPolicy: corev1.PullNever,
-						Command:         []string{binary, "bpa"},
-						Args:            args,
-						ReadinessProbe: &corev1.Probe{
-							ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-								Host: "127.0.0.1",
-								Path: "/readyz",
-								Port: intstr.FromInt32(health),
-							}},
-							PeriodSeconds: 5, TimeoutSeconds: 10,
-						},
-						SecurityContext: &corev1.SecurityContext{
-							RunAsUser:                ptr.To[int64](0),
-							RunAsGroup:               ptr.To[int64](0),
-							AllowPrivilegeEscalation: ptr.To(false),
-							ReadOnlyRootFilesystem:   ptr.To(true),
-							Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-							SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-						},
-						VolumeMounts: []corev1.VolumeMount{
-							{Name: "binary", MountPath: binary, ReadOnly: true},
-							{Name: "clusters", MountPath: contract.Dir},
-							{Name: "leases", MountPath: o.LeaseDir, ReadOnly: true},
-							{Name: "agent", MountPath: path.Dir(o.Agent)},
-						},
-					}},
-					Volumes: []corev1.Volume{
-						directory("binary", binary, corev1.HostPathFile),
-						directory("clusters", contract.Dir, corev1.HostPathDirectoryOrCreate),
-						directory("leases", o.LeaseDir, corev1.HostPathDirectoryOrCreate),
-						directory("agent", path.Dir(o.Agent), corev1.HostPathDirectoryOrCreate),
-					},
-				}),
-			},
+	manager := daemonpod.Manager{
+		Command: "bpa",
+		Args:    args,
+		Health:  health,
+		Folders: []daemonpod.Folder{
+			{Name: "clusters", Path: contract.Dir},
+			{Name: "leases", Path: o.LeaseDir, ReadOnly: true},
+			{Name: "agent", Path: path.Dir(o.Agent)},
 		},
 	}
+	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
+	return daemonpod.NewDeployment(meta, map[string]string{label.Binary: o.Digest}, manager.Spec())
 }
 
 // ProposalMode is what is done with proposed clusters on a site: nothing if it names its own. An empty list

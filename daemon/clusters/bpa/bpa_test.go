@@ -19,6 +19,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/installer"
+	"firstlight.dev/firstlight/daemon/engine/daemonpod"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -76,7 +77,7 @@ func TestObjects(t *testing.T) {
 	assert.Equal(t, "firstlight.internal/firstlight:0.1.0", pod.Spec.Containers[0].Image)
 	recipe, err := os.ReadFile("../../../assets/recipe.yaml")
 	require.NoError(t, err)
-	_, tag, _ := strings.Cut(Image, ":")
+	_, tag, _ := strings.Cut(daemonpod.Image, ":")
 	assert.Contains(t, string(recipe), "name: firstlight, tags: ["+tag+"]", "the image is not on the stick")
 }
 

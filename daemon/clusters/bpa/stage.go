@@ -6,10 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/status"
@@ -31,101 +29,42 @@ func Stages(
 	clusters func() []v1alpha1.Provisioning,
 	api func() (client.Client, error),
 ) []bringup.Stage {
-	operator := objects{api, owner, func() ([]client.Object, error) {
-		o, err := o()
-		if err != nil {
-			return nil, err
-		}
-		return o.Objects()
-	}, &apply.Cache{}}
-	handover := objects{api, siteOwner, func() ([]client.Object, error) {
-		var all []client.Object
-		for _, p := range clusters() {
-			all = append(all, &p)
-		}
-		return all, nil
-	}, &apply.Cache{}}
-	return []bringup.Stage{
-		{
-			Name: "bpa-ready",
-			Fact: "the operator of clusters runs",
-			Why:  "It claims hosts, so it comes after all that makes and guards them.",
-			Done: func(ctx context.Context) error {
-				c, err := operator.checkCurrent(ctx)
-				if err != nil {
-					return err
-				}
-
-				var d appsv1.Deployment
-				if err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: Name}, &d); err != nil {
-					return fmt.Errorf("read deployment %s: %w", Name, err)
-				}
-				if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas == 0 || d.Status.AvailableReplicas == 0 {
-					return bringup.Wait("the pod of %s to be ready", Name)
-				}
-
-				return nil
-			},
-			Do:      operator.apply("applying the operator of clusters"),
-			Recheck: 30 * time.Second,
+	operator := apply.Stage{
+		Name:  "bpa-ready",
+		Fact:  "the operator of clusters runs",
+		Why:   "It claims hosts, so it comes after all that makes and guards them.",
+		Owner: owner,
+		Objects: func() ([]client.Object, error) {
+			o, err := o()
+			if err != nil {
+				return nil, err
+			}
+			return o.Objects()
 		},
-		{
-			Name: "clusters-handed-over",
-			Fact: "every cluster of the site is a Provisioning",
-			Why:  "From here on the operator owns the clusters, and nothing of the appliance waits for them.",
-			Done: func(ctx context.Context) error { _, err := handover.checkCurrent(ctx); return err },
-			Do:   handover.apply("creating Provisionings"),
-
-			Recheck: 30 * time.Second,
+		API:       api,
+		Doing:     "applying the operator of clusters",
+		StaleOnly: true,
+		Ready: func(ctx context.Context, c client.Client) error {
+			return apply.CheckRolledOut(ctx, c, client.ObjectKey{Namespace: Namespace, Name: Name}, "the pod of "+Name)
 		},
 	}
-}
-
-// objects is a set that is made anew at each look.
-type objects struct {
-	api   func() (client.Client, error)
-	owner string
-	make  func() ([]client.Object, error)
-
-	memory *apply.Cache
-}
-
-func (o objects) build() (apply.Set, client.Client, error) {
-	all, err := o.make()
-	if err != nil {
-		return apply.Set{}, nil, err
+	registration := apply.Stage{
+		Name:  "clusters-handed-over",
+		Fact:  "every cluster of the site is a Provisioning",
+		Why:   "From here on the operator owns the clusters, and nothing of the appliance waits for them.",
+		Owner: siteOwner,
+		Objects: func() ([]client.Object, error) {
+			var all []client.Object
+			for _, p := range clusters() {
+				all = append(all, &p)
+			}
+			return all, nil
+		},
+		API:       api,
+		Doing:     "creating Provisionings",
+		StaleOnly: true,
 	}
-
-	set, err := apply.New(o.owner, all...)
-	if err != nil {
-		return apply.Set{}, nil, err
-	}
-
-	c, err := o.api()
-	return set, c, err
-}
-
-func (o objects) checkCurrent(ctx context.Context) (client.Client, error) {
-	set, c, err := o.build()
-	if err != nil {
-		return nil, err
-	}
-	return c, o.memory.CheckCurrent(ctx, set, c)
-}
-
-func (o objects) apply(doing string) func(context.Context, bringup.Report) error {
-	return func(ctx context.Context, report bringup.Report) error {
-		set, c, err := o.build()
-		if err != nil {
-			return err
-		}
-		if set = set.StaleSubset(ctx, c); len(set.Objects) == 0 {
-			return nil
-		}
-
-		report(doing)
-		return set.Apply(ctx, c)
-	}
+	return []bringup.Stage{operator.Bringup(), registration.Bringup()}
 }
 
 // Owners are whose uploads the nodes of clusters get.

@@ -18,10 +18,10 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
+	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
@@ -54,12 +54,11 @@ func (c *cluster) firstControlPlane() *node {
 
 // api is a way to the cluster's API with the administrator's rights.
 type api struct {
-	from       *node  // the control plane that it was made by, and that answers
-	kubeconfig []byte // as kubeadm wrote it
-	config     *rest.Config
-	set        *kubernetes.Clientset
-	client     client.Client
-	authority  []byte // the cluster's root certificate, PEM
+	from      *node // the control plane that it was made by, and that answers
+	config    *rest.Config
+	set       *kubernetes.Clientset
+	client    client.Client
+	authority []byte // the cluster's root certificate, PEM
 }
 
 // connect returns a way to an API server that answers, or says what is missing.
@@ -161,15 +160,15 @@ func (n *node) openAPI(ctx context.Context) (*api, error) {
 	return newAPI([]byte(text), netip.AddrPortFrom(n.Addr, apiPort))
 }
 
-func newAPI(kubeconfig []byte, server netip.AddrPort) (*api, error) {
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+func newAPI(text []byte, server netip.AddrPort) (*api, error) {
+	config, err := kubeconfig.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("read the administrator's kubeconfig: %w", err)
 	}
 
 	config.Host, config.UserAgent = "https://"+server.String(), "firstlight-installer"
 	config.QPS, config.Burst = 100, 200
-	a := &api{kubeconfig: kubeconfig, config: config, authority: config.CAData}
+	a := &api{config: config, authority: config.CAData}
 	if a.set, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}

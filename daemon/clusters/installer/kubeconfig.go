@@ -17,9 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
+	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
@@ -35,21 +37,21 @@ const (
 func (c *cluster) kubeconfigPath() string { return filepath.Join(c.dir, contract.FileKubeconfig) }
 
 // kubeconfigFor makes the administrator's kubeconfig for use from outside: by the addresses of the control
-// planes instead of the nodes' own proxies. Each control plane is a context; the first is the current one.
+// planes instead of the nodes' own proxies. Each control plane is a context; the first is the current one. It was made on
+// a node, which is its owner's: certificates and key are taken from it and nothing else, because whoever uses it would
+// run the programs and read the files that it names.
 func kubeconfigFor(cluster string, made []byte, servers []inventory.Node) ([]byte, error) {
 	config, err := clientcmd.Load(made)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
 
-	current := config.Contexts[config.CurrentContext]
-	if current == nil || config.Clusters[current.Cluster] == nil || config.AuthInfos[current.AuthInfo] == nil {
-		return nil, errors.New("read kubeconfig: it has no current context")
+	theirs, user, err := kubeconfig.Current(config)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
 
-	template, user := config.Clusters[current.Cluster], config.AuthInfos[current.AuthInfo]
-	out := *config
-	out.Clusters, out.Contexts, out.AuthInfos = nil, nil, nil
+	out := clientcmdapi.NewConfig()
 	out.CurrentContext = cluster
 	for i, s := range servers {
 		name := cluster
@@ -57,28 +59,23 @@ func kubeconfigFor(cluster string, made []byte, servers []inventory.Node) ([]byt
 			name += "-" + s.Label
 		}
 
-		one := template.DeepCopy()
-		one.Server = "https://" + netip.AddrPortFrom(s.Addr, 6443).String()
-		context := current.DeepCopy()
-		context.Cluster, context.AuthInfo = name, cluster+"-admin"
-		add(&out.Clusters, name, one)
-		add(&out.Contexts, name, context)
+		out.Clusters[name] = &clientcmdapi.Cluster{
+			Server:                   "https://" + netip.AddrPortFrom(s.Addr, 6443).String(),
+			CertificateAuthorityData: theirs.CertificateAuthorityData,
+		}
+		out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: cluster + "-admin"}
 	}
 
-	add(&out.AuthInfos, cluster+"-admin", user)
-	text, err := clientcmd.Write(out)
+	out.AuthInfos[cluster+"-admin"] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: user.ClientCertificateData,
+		ClientKeyData:         user.ClientKeyData,
+	}
+	text, err := clientcmd.Write(*out)
 	if err != nil {
 		return nil, fmt.Errorf("write kubeconfig: %w", err)
 	}
 
 	return text, nil
-}
-
-func add[V any](m *map[string]V, key string, v V) {
-	if *m == nil {
-		*m = map[string]V{}
-	}
-	(*m)[key] = v
 }
 
 // adminUser is the user of a kubeconfig that this installer made, if it can still be handed out: for
@@ -92,9 +89,9 @@ func adminUser(text []byte, cluster string, servers []inventory.Node, authority 
 		return "", errors.New("the kubeconfig is not for these control planes")
 	}
 
-	config, err := clientcmd.RESTConfigFromKubeConfig(text)
+	config, err := kubeconfig.Parse(text)
 	if err != nil {
-		return "", fmt.Errorf("read kubeconfig: %w", err)
+		return "", err
 	}
 	if string(config.CAData) != string(authority) {
 		return "", errors.New("the kubeconfig is of another cluster")
@@ -157,10 +154,10 @@ func (c *cluster) kubeconfigDone(ctx context.Context) error {
 }
 
 // checkAdmin tries what only an administrator may.
-func checkAdmin(ctx context.Context, kubeconfig []byte) error {
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+func checkAdmin(ctx context.Context, text []byte) error {
+	config, err := kubeconfig.Parse(text)
 	if err != nil {
-		return fmt.Errorf("read kubeconfig: %w", err)
+		return err
 	}
 
 	set, err := kubernetes.NewForConfig(config)

@@ -10,12 +10,19 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
 )
 
 const madeByKubeadm = `apiVersion: v1
@@ -48,6 +55,31 @@ func TestKubeconfigForOutside(t *testing.T) {
 		_, err := kubeconfigFor("edge", []byte(wrong), servers)
 		assert.Error(t, err, "%q", wrong)
 	}
+}
+
+// TestAClustersOwnerRunsNothingOnTheAppliance: a node's administrator has kubeadm and its files. What they name as a
+// program or a file is neither run nor read by the installer, nor handed to whoever uses the kubeconfig.
+func TestAClustersOwnerRunsNothingOnTheAppliance(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "mark")
+	run := fmt.Sprintf(`exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, args: [%q], interactiveMode: Never}`, mark)
+	hostile := strings.Replace(madeByKubeadm, "client-certificate-data: Y2VydA==, client-key-data: a2V5", run, 1)
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	hostile = strings.Replace(hostile, "certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true", 1)
+
+	a, err := newAPI([]byte(hostile), netip.MustParseAddrPort(server.Listener.Addr().String()))
+	if err == nil {
+		_ = a.checkReady(t.Context())
+	}
+	assert.NoFileExists(t, mark, "it runs what a node's kubeconfig names")
+	assert.ErrorContains(t, err, "it names a program (exec)")
+
+	servers := valuesOf(made("m-1", "172.22.0.11", true, true), usual).ControlPlanes
+	text, err := kubeconfigFor("edge", []byte(hostile), servers)
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "touch")
+	assert.NotContains(t, string(text), "insecure")
+	assert.NoError(t, kubeconfig.Check(text))
 }
 
 // kubeconfigOf is the kubeconfig of a user whose certificate ends at some time.

@@ -7,26 +7,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/crd"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/engine/daemonpod"
 )
 
 // Names of the operator's objects. It is in the namespace of the operator of clusters, where pods may have files of the
@@ -44,12 +40,6 @@ const ownersRole = Name + "-owners"
 
 // folder holds the sources of Components that are folders, on the appliance and in the pod.
 const folder = "/var/lib/firstlight/components"
-
-// binary is the daemon on the appliance, and in the pod; image is what the pod is named after.
-const (
-	binary = "/usr/bin/firstlightd"
-	image  = assets.ImageDomain + "/firstlight:" + assets.Version
-)
 
 // health is the port of the readiness probe, on the loopback.
 const health = 8385
@@ -82,7 +72,7 @@ func Objects(digest string) ([]client.Object, error) {
 		&rbacv1.ClusterRole{
 			TypeMeta: typeMeta(rbacVersion, "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: ownersRole}, Rules: owners,
 		},
-		deployment(digest),
+		daemonpod.NewDeployment(meta, map[string]string{label.Binary: digest}, manager().Spec()),
 	}, nil
 }
 
@@ -109,121 +99,40 @@ func newBinding(namespace, name, kind, of string) *rbacv1.RoleBinding {
 	}
 }
 
-func deployment(digest string) *appsv1.Deployment {
-	labels := map[string]string{"app.kubernetes.io/name": Name}
-	directory := func(name, path string, kind corev1.HostPathType) corev1.Volume {
-		return corev1.Volume{
-			Name:         name,
-			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}},
-		}
-	}
-	return &appsv1.Deployment{
-		TypeMeta:   typeMeta("apps/v1", "Deployment"),
-		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To[int32](1),
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{label.Binary: digest}},
-				Spec: apply.MakeCritical(corev1.PodSpec{
-					ServiceAccountName: Name,
-					HostNetwork:        true, // the way to the nodes of clusters
-					DNSPolicy:          corev1.DNSDefault,
-					EnableServiceLinks: ptr.To(false),
-					Containers:         []corev1.Container{container()},
-					Volumes: []corev1.Volume{
-						directory("binary", binary, corev1.HostPathFile),
-						directory("folder", folder, corev1.HostPathDirectoryOrCreate),
-					},
-				}),
-			},
-		},
-	}
-}
-
-func container() corev1.Container {
-	return corev1.Container{
-		Name:            "manager",
-		Image:           image,
-		ImagePullPolicy: corev1.PullNever,
-		Command:         []string{binary, "kpa"},
-		Args: []string{
-			"--namespace", Namespace, "--folder", folder, "--health", fmt.Sprintf("127.0.0.1:%d", health),
-		},
-		ReadinessProbe: &corev1.Probe{
-			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-				Host: "127.0.0.1",
-				Path: "/readyz",
-				Port: intstr.FromInt32(health),
-			}},
-			PeriodSeconds: 5, TimeoutSeconds: 10,
-		},
-		SecurityContext: &corev1.SecurityContext{
-			RunAsUser:                ptr.To[int64](65532),
-			RunAsGroup:               ptr.To[int64](65532),
-			AllowPrivilegeEscalation: ptr.To(false),
-			ReadOnlyRootFilesystem:   ptr.To(true),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		VolumeMounts: []corev1.VolumeMount{
-			{Name: "binary", MountPath: binary, ReadOnly: true},
-			{Name: "folder", MountPath: folder, ReadOnly: true},
-		},
+// manager is the operator's pod.
+func manager() daemonpod.Manager {
+	return daemonpod.Manager{
+		Command: "kpa",
+		Args:    []string{"--namespace", Namespace, "--folder", folder},
+		User:    65532,
+		Health:  health,
+		Folders: []daemonpod.Folder{{Name: "folder", Path: folder, ReadOnly: true}},
 	}
 }
 
 // Stage is the fact that the operator runs. digest is that of the daemon's binary.
 func Stage(digest func() (string, error), api func() (client.Client, error)) bringup.Stage {
-	memory := &apply.Cache{}
-	build := func() (apply.Set, client.Client, error) {
-		d, err := digest()
-		if err != nil {
-			return apply.Set{}, nil, err
-		}
-		objects, err := Objects(d)
-		if err != nil {
-			return apply.Set{}, nil, err
-		}
-		set, err := apply.New(owner, objects...)
-		if err != nil {
-			return apply.Set{}, nil, err
-		}
-		c, err := api()
-		return set, c, err
-	}
-
-	return bringup.Stage{
-		Name: "kpa-ready",
-		Fact: "the operator of what runs on clusters runs",
-		Why:  "It follows Ready: what runs on clusters needs a cluster first, and no node waits for it.",
-		Done: func(ctx context.Context) error {
-			set, c, err := build()
+	stage := apply.Stage{
+		Name:  "kpa-ready",
+		Fact:  "the operator of what runs on clusters runs",
+		Why:   "It follows Ready: what runs on clusters needs a cluster first, and no node waits for it.",
+		Owner: owner,
+		Objects: func() ([]client.Object, error) {
+			d, err := digest()
 			if err != nil {
-				return err
+				return nil, err
 			}
-			if err := memory.CheckCurrent(ctx, set, c); err != nil {
-				return err
-			}
+			return Objects(d)
+		},
+		API:       api,
+		Doing:     "applying the operator of components",
+		StaleOnly: true,
+		Ready: func(ctx context.Context, c client.Client) error {
 			return apply.CheckRolledOut(ctx, c, client.ObjectKey{Namespace: Namespace, Name: Name}, "the pod of "+Name)
 		},
-		Do: func(ctx context.Context, report bringup.Report) error {
-			set, c, err := build()
-			if err != nil {
-				return err
-			}
-			if set = set.StaleSubset(ctx, c); len(set.Objects) == 0 {
-				return nil
-			}
-
-			report("applying the operator of components")
-			return set.Apply(ctx, c)
-		},
-
-		AfterReady: true,
-		Recheck:    30 * time.Second,
-	}
+	}.Bringup()
+	stage.AfterReady = true
+	return stage
 }
 
 // GrantNamespaces gives the operator its rights in each namespace that has a Component. One where that fails, such as

@@ -124,7 +124,7 @@ func (b *bed) secret(cluster string, kubeconfig []byte) {
 func (b *bed) operate() (stop func()) {
 	ctx, cancel := context.WithCancel(b.whole.Context())
 	ended := make(chan error, 1)
-	c := operator.Config{Namespace: Namespace, Folder: b.folder, Health: "0"}
+	c := operator.Config{Namespace: Namespace, Folder: b.folder, Health: "0", Own: true}
 	go func() { ended <- operator.Run(ctx, b.rights, c, slog.New(slog.NewTextHandler(b.whole.Output(), nil))) }()
 	return sync.OnceFunc(func() {
 		cancel()

@@ -3,7 +3,6 @@ package metal3provider
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider/providerid"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider/v1beta2"
 )
@@ -147,12 +146,9 @@ func (w *Workloads) Client(ctx context.Context, cluster types.NamespacedName) (c
 		return had.client, nil
 	}
 
-	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
+	config, err := kubeconfig.Parse(secret.Data["value"])
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig of Secret %s: %w", name.Name, err)
-	}
-	if config.ExecProvider != nil || config.AuthProvider != nil || strings.HasPrefix(config.Host, "unix:") {
-		return nil, fmt.Errorf("Secret %s: a kubeconfig that runs a program is not used", name.Name)
+		return nil, fmt.Errorf("kubeconfig of Secret %s is not used: %w", name.Name, err)
 	}
 	config.Timeout = workloadTimeout
 

@@ -91,12 +91,15 @@ func (n *Node) run(ctx context.Context, stdin io.Reader, secret bool, words []st
 	var out, both bytes.Buffer
 	var guard sync.Mutex
 	session.Stdin = stdin
-	session.Stdout = &tee{&guard, []*bytes.Buffer{&out, &both}}
-	session.Stderr = &tee{&guard, []*bytes.Buffer{&both}}
+	session.Stdout = &tee{&guard, []*bytes.Buffer{&out, &both}, n.disconnect}
+	session.Stderr = &tee{&guard, []*bytes.Buffer{&both}, n.disconnect}
 	began := time.Now()
 	err = session.Run(command)
 	guard.Lock()
 	defer guard.Unlock()
+	if both.Len() > maxPrinted {
+		return "", fmt.Errorf("run %s on %s: it printed more than %d MiB", shortCommand(words), n.Name, maxPrinted>>20)
+	}
 	said := both.String()
 	if secret && err == nil {
 		said = "(not shown)"
@@ -133,16 +136,24 @@ func (n *Node) RunScript(ctx context.Context, text string, args ...string) (stri
 	return n.Run(ctx, nil, "sh", append([]string{"-euc", text, "sh"}, args...)...)
 }
 
-// tee copies what is written; ssh writes from two goroutines.
+// maxPrinted is how much a command may print, in bytes: the node is its owner's, who may have it print without end.
+const maxPrinted = 16 << 20
+
+// tee copies what is written, up to maxPrinted; ssh writes from two goroutines.
 type tee struct {
-	guard *sync.Mutex
-	to    []*bytes.Buffer
+	guard   *sync.Mutex
+	to      []*bytes.Buffer
+	tooMuch func() // ends the connection: the node may not end the command
 }
 
 func (t *tee) Write(p []byte) (int, error) {
 	t.guard.Lock()
 	defer t.guard.Unlock()
 	for _, b := range t.to {
+		if b.Len() > maxPrinted {
+			t.tooMuch()
+			return 0, io.ErrShortWrite
+		}
 		b.Write(p)
 	}
 

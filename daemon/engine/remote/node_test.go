@@ -174,6 +174,21 @@ func TestRun(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
+// TestANodeThatPrintsWithoutEndIsLeft: whoever has the node has its shell, and the memory of the appliance is for all.
+func TestANodeThatPrintsWithoutEndIsLeft(t *testing.T) {
+	user := newKey(t)
+	s := newServer(t, newKey(t), user.PublicKey())
+	n := s.node(user, knownFile(t, s.addr(), s.host))
+	for _, command := range []string{"yes", "yes >&2"} {
+		out, err := n.RunScript(t.Context(), command)
+		assert.ErrorContains(t, err, "printed more than 16 MiB", command)
+		assert.Empty(t, out)
+	}
+	out, err := n.Run(t.Context(), nil, "head", "-c", "10000000", "/dev/zero")
+	require.NoError(t, err)
+	assert.Len(t, out, 10000000)
+}
+
 func TestAConnectionThatBrokeIsMadeAnew(t *testing.T) {
 	user := newKey(t)
 	s := newServer(t, newKey(t), user.PublicKey())

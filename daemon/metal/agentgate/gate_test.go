@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -277,17 +279,34 @@ func TestWhatIsTooLargeIsNotRead(t *testing.T) {
 func TestSilentConnectionsShutNobodyOut(t *testing.T) {
 	b := newBed(t)
 	base := b.boot(t, 11)
-	for i := range 101 + maxConnections {
-		octet := byte(66)
-		if i > 101 {
-			octet = byte(100 + i%150)
-		}
+	open := func(octet byte) net.Conn {
 		conn, err := b.dialer(octet).Dial("tcp4", b.addr)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
+		return conn
 	}
-	code, said := b.ask(t, 11, "GET", base+"/", nil)
-	assert.Equal(t, 200, code, said)
+	served := func() {
+		code, said := b.ask(t, 11, "GET", base+"/", nil)
+		assert.Equal(t, 200, code, said)
+	}
+	var first []net.Conn
+	for range 101 {
+		first = append(first, open(66))
+	}
+	served()
+
+	held := 0
+	for _, conn := range first {
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			held++
+		}
+	}
+	assert.LessOrEqual(t, held, maxPerAddress, "one machine holds more than its share")
+	for i := range maxConnections {
+		open(byte(100 + i%150))
+	}
+	served()
 }
 
 // TestProgramsOfTheApplianceReachAllOfIronic, which asks them for its password.

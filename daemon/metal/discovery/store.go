@@ -101,13 +101,25 @@ func (s *saved) keys(logins []site.Login) (keys []string) {
 // begin notes a try before it is made, so that a cut counts as one. It reports whether there is room for one.
 func (s *saved) begin(bmc string, now time.Time) bool {
 	t, had := s.Tries[bmc]
-	if !had && len(s.Tries) >= maxBMCs {
+	if !had && len(s.Tries) >= maxBMCs && !s.forgetSilent(now) {
 		return false
 	}
 	t.At = append(slices.Clone(t.At[max(0, len(t.At)-triesPerHour+1):]), now)
 	t.Off, t.Silent = false, true // until it has answered
 	s.Tries[bmc] = t
 	return true
+}
+
+// forgetSilent makes room where machines have claimed addresses at which nothing is: one that was silent and may be
+// asked again by now is forgotten, without the loss of a bound. It reports whether there was one.
+func (s *saved) forgetSilent(now time.Time) bool {
+	for bmc, t := range s.Tries {
+		if t.Silent && len(t.Refused) == 0 && now.Sub(t.At[len(t.At)-1]) > tryWindow {
+			delete(s.Tries, bmc)
+			return true
+		}
+	}
+	return false
 }
 
 // put keeps a machine in place of what was kept of its MAC.

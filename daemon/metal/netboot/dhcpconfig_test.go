@@ -151,3 +151,10 @@ func TestStaticAddressIsReservedOnce(t *testing.T) {
 		assert.False(t, isFree(netip.MustParseAddr(ours), n), ours)
 	}
 }
+
+// TestTheSiteSaysWhatAForeignServerDoes: who answers our probes silences us, unless the site's owner says that the
+// network is the appliance's alone.
+func TestTheSiteSaysWhatAForeignServerDoes(t *testing.T) {
+	assert.Equal(t, dhcp.ForeignSilent, foreignPolicy(site.DHCP{Foreign: "silent"}))
+	assert.Equal(t, dhcp.ForeignIgnoreUnknown, foreignPolicy(site.DHCP{Foreign: "ignore-unknown"}))
+}

@@ -267,6 +267,7 @@ func (p *Provisioner) reconciler() (metal3.Reconciler, error) {
 		Backups:       p.Hosts.Backups,
 		Log:           p.Log,
 		Contents:      p.found.Contents,
+		BootMode:      p.found.BootMode,
 		AgentsDue:     p.api.AgentsDue,
 		PreflightGate: p.PreflightGate,
 		PermitWipe:    p.permitWipe,

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,10 +15,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/label"
-	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/engine/daemonpod"
 )
 
 // Names of the pod's objects.
@@ -28,16 +26,11 @@ const (
 	Name      = "artifacts"
 )
 
-// Image is that of all pods whose program is the daemon's own binary, which the appliance's root has anyway; it is
-// mounted.
-const Image = assets.ImageDomain + "/firstlight:" + assets.Version
-
 // User is who the agent runs as, and who owns its folder.
 const User = 65532
 
 // Paths in the pod.
 const (
-	binary  = "/usr/bin/firstlightd"
 	dataDir = "/artifacts"
 	tlsDir  = "/etc/artifacts-tls"
 )
@@ -62,7 +55,6 @@ type Pod struct {
 // Objects describes the pod: one, never two at a time (the agent believes to be alone with its folder), on the
 // appliance's own network, so that every network of the appliance reaches the API.
 func (p Pod) Objects() []client.Object {
-	labels := map[string]string{"app.kubernetes.io/name": Name}
 	named := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
 	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: Namespace, Name: Name}}
 	binding := func(name, role string) *rbacv1.ClusterRoleBinding {
@@ -95,23 +87,11 @@ func (p Pod) Objects() []client.Object {
 			"write.key": p.WriteKey,
 		}),
 		p.newSecret("artifacts-store", p.storeSecret()),
-		&appsv1.Deployment{
-			TypeMeta: typeMeta(
-				"apps/v1", "Deployment",
-			), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Labels: labels},
-			Spec: appsv1.DeploymentSpec{
-				Replicas: ptr.To[int32](1),
-				Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
-				Selector: &metav1.LabelSelector{MatchLabels: labels},
-				Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{
-						Labels:      labels,
-						Annotations: map[string]string{label.Binary: p.Digest, label.Keys: p.storeSecretDigest()},
-					},
-					Spec: apply.MakeCritical(p.spec()),
-				},
-			},
-		},
+		daemonpod.NewDeployment(
+			named,
+			map[string]string{label.Binary: p.Digest, label.Keys: p.storeSecretDigest()},
+			p.spec(),
+		),
 	}, p.services()...)
 }
 
@@ -121,17 +101,7 @@ func (p Pod) spec() corev1.PodSpec {
 			LocalObjectReference: corev1.LocalObjectReference{Name: "artifacts-store"}, Key: key}}}
 	}
 	keys := []corev1.EnvVar{env("STORE_ACCESS_KEY", "access"), env("STORE_SECRET_KEY", "secret")}
-	folder := func(name, path string, kind corev1.HostPathType) corev1.Volume {
-		return corev1.Volume{
-			Name:         name,
-			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}},
-		}
-	}
 	return corev1.PodSpec{
-		ServiceAccountName: Name,
-		HostNetwork:        true,
-		DNSPolicy:          corev1.DNSDefault,
-		EnableServiceLinks: ptr.To(false),
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot:   ptr.To(true),
 			RunAsUser:      ptr.To[int64](User),
@@ -142,11 +112,11 @@ func (p Pod) spec() corev1.PodSpec {
 		// Uploads under way are cut and what came of them is brought into the store.
 		TerminationGracePeriodSeconds: ptr.To[int64](40),
 		Containers: []corev1.Container{{
-			Name: "agent", Image: Image, ImagePullPolicy: corev1.PullNever, SecurityContext: restrictedSecurityContext(), Env: keys,
-			Command: slices.Concat([]string{binary, "artifacts", "--listen", fmt.Sprintf(":%d", artifact.Port),
+			Name: "agent", Image: daemonpod.Image, ImagePullPolicy: corev1.PullNever, SecurityContext: restrictedSecurityContext(), Env: keys,
+			Command: slices.Concat([]string{daemonpod.Binary, "artifacts", "--listen", fmt.Sprintf(":%d", artifact.Port),
 				"--cert", tlsDir + "/tls.crt", "--key", tlsDir + "/tls.key", "--client-ca", tlsDir + "/ca.crt"}, p.storeFlags(), p.Limits.flags()),
 			VolumeMounts: []corev1.VolumeMount{
-				{Name: "binary", MountPath: binary, ReadOnly: true},
+				daemonpod.BinaryMount,
 				// Not the three folders one by one: a file has two names only within one mount.
 				{Name: "folder", MountPath: dataDir},
 				{Name: "tls", MountPath: tlsDir, ReadOnly: true},
@@ -161,8 +131,8 @@ func (p Pod) spec() corev1.PodSpec {
 			Resources:      memoryRequest("64Mi"),
 		}},
 		Volumes: []corev1.Volume{
-			folder("binary", binary, corev1.HostPathFile),
-			folder("folder", p.Dir, corev1.HostPathDirectory),
+			daemonpod.BinaryVolume(),
+			daemonpod.HostPath("folder", p.Dir, corev1.HostPathDirectory),
 			{
 				Name:         "tls",
 				VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-tls"}},

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -194,7 +195,7 @@ func (r *rig) end(cluster string, code int32, said string) {
 	if code == 0 {
 		j.Status.Conditions = []batchv1.JobCondition{condition(batchv1.JobSuccessCriteriaMet), condition(batchv1.JobComplete)}
 		j.Status.Succeeded, j.Status.CompletionTime = 1, &now
-		require.NoError(r.t, r.clusterDir(cluster).write(contract.FileKubeconfig, []byte("kubeconfig of "+cluster), 0o600))
+		require.NoError(r.t, r.clusterDir(cluster).write(contract.FileKubeconfig, []byte(cmp.Or(r.left, "kubeconfig of "+cluster)), 0o600))
 	} else {
 		j.Status.Conditions = []batchv1.JobCondition{condition(batchv1.JobFailureTarget), condition(batchv1.JobFailed)}
 		j.Status.Failed = 1

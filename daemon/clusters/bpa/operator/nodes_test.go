@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -215,6 +216,20 @@ func testInstallerNotAllowed(t *testing.T, r *rig) {
 	assert.Empty(t, r.holder(1))
 	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}\ninstallerImage: "+r.Installer))
 	assert.Equal(t, v1alpha1.PhaseInstalling, r.settle("edge").Status.Phase, "the stick's own by its name")
+}
+
+// testKubeconfigOfANode: what a node made for whoever uses its cluster is handed to nobody if it has programs run.
+func testKubeconfigOfANode(t *testing.T, r *rig) {
+	r.host(1)
+	r.left = `{apiVersion: v1, kind: Config, users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}}}]}`
+	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
+	require.Equal(t, v1alpha1.PhaseInstalling, r.settle("edge").Status.Phase)
+	r.end("edge", 0, "")
+	p := r.settle("edge")
+	assert.Contains(t, p.Status.Message, "the kubeconfig that the installer left is not handed out: it names a program (exec)")
+	assert.Empty(t, p.Status.Kubeconfig)
+	err := r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: kubeconfigName("edge")}, &corev1.Secret{})
+	assert.True(t, apierrors.IsNotFound(err), "%v", err)
 }
 
 // testJobOfNoProvisioning: an installer does not outlive its Provisioning, whoever took the finalizer away, and one

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,24 +26,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/ctrlmanager"
 )
 
 // Config is what the operator is told.
@@ -81,8 +75,6 @@ func Scheme() (*runtime.Scheme, error) {
 
 // Run runs all controllers until ctx ends.
 func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) error {
-	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	klog.SetSlogLogger(log)
 	scheme, err := Scheme()
 	if err != nil {
 		return err
@@ -97,28 +89,24 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	}
 
 	ofCluster := cache.ByObject{Label: labels.NewSelector().Add(*named)}
-	m, err := manager.New(api, manager.Options{
-		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()),
-		Metrics: server.Options{BindAddress: c.Metrics}, HealthProbeBindAddress: c.Health,
-		LeaderElection: c.Elect, LeaderElectionID: "bpa-operator-lock", LeaderElectionNamespace: c.Namespace, LeaderElectionReleaseOnCancel: true,
-		// A machine under load is slow, not lost: by default it would give up after ten seconds of silence.
-		LeaseDuration: ptr.To(time.Minute), RenewDeadline: ptr.To(40 * time.Second), RetryPeriod: ptr.To(10 * time.Second),
-		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject: map[client.Object]cache.ByObject{
-				&metal3api.BareMetalHost{}: {Transform: trimForCache},
-				&batchv1.Job{}: {
-					Label:      ofCluster.Label,
-					Namespaces: map[string]cache.Config{c.Namespace: {}},
-				},
-				&corev1.ConfigMap{}: ofCluster,
+	m, err := ctrlmanager.New(api, ctrlmanager.Options{
+		Name:      FieldManager,
+		Namespace: c.Namespace,
+		Elect:     c.Elect,
+		Metrics:   c.Metrics,
+		Health:    c.Health,
+		Scheme:    scheme,
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&metal3api.BareMetalHost{}: {Transform: trimForCache},
+			&batchv1.Job{}: {
+				Label:      ofCluster.Label,
+				Namespaces: map[string]cache.Config{c.Namespace: {}},
 			},
-		},
-		// Names of controllers are for metrics; tests run several operators in one process.
-		Controller: config.Controller{SkipNameValidation: ptr.To(true), CacheSyncTimeout: 10 * time.Minute},
-	})
+			&corev1.ConfigMap{}: ofCluster,
+		}},
+	}, log)
 	if err != nil {
-		return fmt.Errorf("make manager: %w", err)
+		return err
 	}
 
 	set, err := kubernetes.NewForConfig(api)
@@ -133,7 +121,7 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 		Config:   c,
 		Client:   m.GetClient(),
 		Reader:   m.GetAPIReader(),
-		Recorder: m.GetEventRecorder("bpa-operator"),
+		Recorder: m.GetEventRecorder(FieldManager),
 		Logs:     logs,
 		Now:      time.Now,
 		Log:      log,
@@ -181,10 +169,6 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 			return err
 		}
 	}
-	if err := m.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("add readiness check: %w", err)
-	}
-
 	return m.Start(ctx)
 }
 

@@ -51,7 +51,7 @@ func cases() []testCase {
 		{"ImageThatIsNotThere", testImageThatIsNotThere}, {"NoInstaller", testNoInstaller}, {"FixedOnceInstalled", testFixedOnceInstalled}, {"HostsInServiceMayFail", testHostsInServiceMayFail},
 		{"Deleted", testDeleted}, {"DeletedWhileTheJobRuns", testDeletedWhileTheJobRuns}, {"Recreated", testRecreated}, {"Renamed", testRenamed},
 		{"EtcdLost", testEtcdLost}, {"ObjectsDeletedByHand", testObjectsDeletedByHand}, {"KilledAtEveryWrite", testKilledAtEveryWrite},
-		{"Credentials", testCredentials}, {"KeyOfTheNamespace", testKeyOfTheNamespace}, {"KeysOfClusters", testKeysOfClusters}, {"InstallerNotAllowed", testInstallerNotAllowed}, {"JobOfNoProvisioning", testJobOfNoProvisioning},
+		{"Credentials", testCredentials}, {"KeyOfTheNamespace", testKeyOfTheNamespace}, {"KeysOfClusters", testKeysOfClusters}, {"InstallerNotAllowed", testInstallerNotAllowed}, {"KubeconfigOfANode", testKubeconfigOfANode}, {"JobOfNoProvisioning", testJobOfNoProvisioning},
 		{"Software", testSoftware}, {"SoftwareKeys", testSoftwareKeys}, {"SoftwareRefusals", testSoftwareRefusals}, {"SoftwareOfAnotherNamespace", testSoftwareOfAnotherNamespace}, {"Proposal", testProposal},
 		{"Verified", testVerified}, {"HostTakenMeanwhile", testHostTakenMeanwhile}, {"PodsOfAJobAreWaitedFor", testPodsOfAJobAreWaitedFor},
 	}
@@ -71,6 +71,7 @@ type rig struct {
 	now    time.Time
 	events []string
 	fatal  func() error // asked before each write; an error is a crash
+	left   string       // the kubeconfig that an installer leaves; "": one that is none
 }
 
 func newRig(t *testing.T, api client.Client, real *rest.Config) *rig {

@@ -25,6 +25,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
+	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
 )
 
 // clusterState is all that is looked at for one Provisioning.
@@ -51,6 +52,7 @@ type clusterState struct {
 	outcome      kud.Outcome
 	pods         []corev1.Pod
 	config       []byte                 // the kubeconfig that the installer left
+	refusal      string                 // why that is not handed out; ""
 	verification *contract.Verification // of the cluster, the last that the installer wrote down; nil if there is none
 	logins       map[string]string      // of nodes that the appliance's key was brought to just now
 }
@@ -118,6 +120,9 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 	}
 	if w.config, err = w.dir.read(contract.FileKubeconfig); err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if err := kubeconfig.Check(w.config); err != nil { // it comes from a node, which is its owner's
+		w.config, w.refusal = nil, err.Error()
 	}
 
 	text, err := w.dir.read(contract.FileVerification)

@@ -210,6 +210,9 @@ func runText(w *clusterState, d decision, progress contract.Progress) string {
 		why := w.outcome.Message
 		if w.outcome.Succeeded {
 			why = "the installer ended well, but left no " + w.dir.path(contract.FileKubeconfig)
+			if w.refusal != "" {
+				why = "the kubeconfig that the installer left is not handed out: " + w.refusal
+			}
 		}
 		return fmt.Sprintf(
 			"Job %s: %s, attempt %d failed: %s; the next begins at %s, at once if the Job is deleted; %s%s", name,

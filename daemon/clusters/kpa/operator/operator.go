@@ -9,30 +9,22 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/ctrlmanager"
 )
 
 // Config is what the operator is given.
@@ -41,9 +33,10 @@ type Config struct {
 	Folder    string // of sources that are folders; may be missing
 	Elect     bool   // wait until no other operator runs
 	Health    string // address of /readyz; "0" for none
+	Own       bool   // clusters may be on this very machine, as those of tests are
 }
 
-// FieldManager has the fields of Components that the operator writes.
+// FieldManager is the operator's name; it has the fields of Components that the operator writes.
 const FieldManager = "kpa-operator"
 
 // Kinds of which clusters are: a Provisioning is BPA's, a Cluster is of Cluster API. Only their labels are read.
@@ -78,39 +71,27 @@ type Components struct {
 
 // Run runs the controller until ctx ends.
 func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) error {
-	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	klog.SetSlogLogger(log)
 	scheme, err := Scheme()
 	if err != nil {
 		return err
 	}
 
-	m, err := manager.New(api, manager.Options{
-		Scheme:                        scheme,
-		Logger:                        logr.FromSlogHandler(log.Handler()),
-		Metrics:                       server.Options{BindAddress: "0"},
-		HealthProbeBindAddress:        c.Health,
-		LeaderElection:                c.Elect,
-		LeaderElectionID:              "kpa-operator-lock",
-		LeaderElectionNamespace:       c.Namespace,
-		LeaderElectionReleaseOnCancel: true,
-		// A machine under load is slow, not lost.
-		LeaseDuration: ptr.To(time.Minute),
-		RenewDeadline: ptr.To(40 * time.Second),
-		RetryPeriod:   ptr.To(10 * time.Second),
-		Cache:         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
-		// Names of controllers are for metrics; tests run several operators in one process.
-		Controller: config.Controller{SkipNameValidation: ptr.To(true), CacheSyncTimeout: 10 * time.Minute},
-	})
+	m, err := ctrlmanager.New(api, ctrlmanager.Options{
+		Name:      FieldManager,
+		Namespace: c.Namespace,
+		Elect:     c.Elect,
+		Health:    c.Health,
+		Scheme:    scheme,
+	}, log)
 	if err != nil {
-		return fmt.Errorf("make manager: %w", err)
+		return err
 	}
 
 	r := &Components{
 		Config:   c,
 		Client:   m.GetClient(),
 		Reader:   m.GetAPIReader(),
-		Recorder: m.GetEventRecorder("kpa-operator"),
+		Recorder: m.GetEventRecorder(FieldManager),
 		API:      api,
 		Now:      time.Now,
 		Log:      log,
@@ -131,10 +112,6 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	if err != nil {
 		return fmt.Errorf("make controller: %w", err)
 	}
-	if err := m.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("add readiness check: %w", err)
-	}
-
 	return m.Start(ctx)
 }
 

@@ -119,7 +119,13 @@ func (r *Components) connect(
 
 	text := s.Data["value"]
 	c := r.targets.get(namespace+"/"+cluster, now)
-	parse := func() (*rest.Config, error) { return engine.ParseKubeconfig(text) }
+	parse := func() (*rest.Config, error) {
+		config, err := engine.ParseKubeconfig(text)
+		if err == nil && !r.Config.Own {
+			config.Dial = engine.DialOthers
+		}
+		return config, err
+	}
 	target, err = c.connect(ctx, engine.Digest(text), parse, now)
 	return target, false, err
 }

@@ -173,6 +173,11 @@ func TestUploadsToTheAppliance(t *testing.T) {
 	t.Logf("\n%s", out)
 	inOrder(t, prints[0], out)
 
+	granted := u.run("firstlightd", "uploader", "delta")
+	pushed := u.must(granted + "firstlight artifact push app.tar container/app-2 --owner delta --cluster beta")
+	t.Logf("\n%s", pushed)
+	assert.Contains(t, pushed, "complete")
+
 	u.strangers()
 	u.deploy()
 	status := u.run("firstlightd", "status")

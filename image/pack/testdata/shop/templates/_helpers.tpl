@@ -1,0 +1,3 @@
+{{- define "shop.image" -}}
+{{ .root.Values.registry }}/shop/{{ .name }}:{{ .root.Values.tag }}
+{{- end -}}
