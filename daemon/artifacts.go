@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,7 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/mirror"
 	"firstlight.dev/firstlight/daemon/metal/provisioning"
@@ -51,11 +53,12 @@ func (a *artifacts) pod() (serving.Pod, error) {
 	}
 
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	addr, service := a.metal.Site().Networks.Provisioning.Address, serviceAddr(a.metal.Site().Appliance.ServiceCIDR)
+	addr, network := a.metal.Site().Networks.Provisioning.Address, a.metal.Site().Appliance.ServiceCIDR
+	service, s3 := serviceAddr(network, serving.ServiceHost), serviceAddr(network, serving.S3Host)
 	names := ca.Names{
 		CommonName: "artifacts",
 		DNS:        append([]string{"localhost"}, serving.ServiceNames()...),
-		Addrs:      append(hostAddrs(a.addresses()), addr, service, loopback),
+		Addrs:      append(hostAddrs(a.addresses()), addr, service, s3, loopback),
 	}
 	if name := a.hostname(); name != "" {
 		names.DNS = append(names.DNS, name)
@@ -71,7 +74,7 @@ func (a *artifacts) pod() (serving.Pod, error) {
 		return serving.Pod{}, err
 	}
 
-	digest, err := binaryDigest()
+	digest, err := programID()
 	if err != nil {
 		return serving.Pod{}, err
 	}
@@ -90,16 +93,56 @@ func (a *artifacts) pod() (serving.Pod, error) {
 		WriteKey:    writer.Key,
 		Addr:        addr,
 		ServiceAddr: service,
+		S3:          a.metal.Site().Artifacts.S3,
+		S3Addr:      s3,
 	}, nil
 }
 
-// serviceAddr is the address of the Service by which pods reach the API.
-func serviceAddr(network netip.Prefix) netip.Addr {
+// serviceAddr is the address of a Service by which pods reach what the agent serves.
+func serviceAddr(network netip.Prefix, host int) netip.Addr {
 	a := network.Masked().Addr()
-	for range serving.ServiceHost {
+	for range host {
 		a = a.Next()
 	}
 	return a
+}
+
+// mintInterval is how often it is looked which keys to uploads by S3 are asked for, if the site has S3 served.
+const mintInterval = 5 * time.Second
+
+// mintKeys mints keys until ctx ends.
+func (a *artifacts) mintKeys(ctx context.Context, up func() bool) error {
+	if !rerun.Await(ctx, up) {
+		return nil
+	}
+	for {
+		if a.metal.Site().Artifacts.S3 {
+			if err := a.mintOnce(ctx); err != nil {
+				return err
+			}
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(mintInterval):
+		}
+	}
+}
+
+func (a *artifacts) mintOnce(ctx context.Context) error {
+	api, err := a.metal.Client()
+	if err != nil {
+		return err
+	}
+
+	authority, err := a.metal.Vault.Authority()
+	if err != nil {
+		return err
+	}
+
+	host := net.JoinHostPort(a.metal.Site().Networks.Provisioning.Address.String(), fmt.Sprint(artifact.PortS3))
+	return serving.Minter{API: api, Endpoint: "https://" + host, CA: authority.PEM()}.Mint(ctx)
 }
 
 // artifactConfig is what the site says of uploads, for the pod.

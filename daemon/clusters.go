@@ -2,9 +2,7 @@ package daemon
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -14,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +20,7 @@ import (
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -57,14 +55,14 @@ func (c *clusters) stages() []bringup.Stage {
 	provisionings := func() []v1alpha1.Provisioning { return bpa.Provisionings(c.metal.Site()) }
 	return append(
 		bpa.Stages(c.operator, provisionings, c.metal.Client),
-		kpa.Stage(binaryDigest, c.metal.Client),
+		kpa.Stage(programID, c.metal.Client),
 		clusterapi.Stage(c.metal.Vault.Authority, c.metal.Client),
 	)
 }
 
 // operator is what its pod is made from.
 func (c *clusters) operator() (bpa.Operator, error) {
-	digest, err := binaryDigest()
+	digest, err := programID()
 	if err != nil {
 		return bpa.Operator{}, err
 	}
@@ -175,14 +173,18 @@ func (c *clusters) OwnerAt(addr netip.Addr) string {
 // node that is proven gets "true", one that is being installed anew loses it, and one without a system whose pre-flight
 // and inspection passed gets label.VerifiedHardware.
 func verifiedLabelChanges(nodes []status.Node, hosts []metal3api.BareMetalHost) map[string]string {
+	byName := map[string]*metal3api.BareMetalHost{}
+	for i := range hosts {
+		byName[hosts[i].Name] = &hosts[i]
+	}
+
 	changes := map[string]string{}
 	for _, n := range nodes {
-		i := slices.IndexFunc(hosts, func(h metal3api.BareMetalHost) bool { return h.Name == n.Name })
-		if i < 0 {
+		h := byName[n.Name]
+		if h == nil {
 			continue
 		}
 
-		h := &hosts[i]
 		value := h.Labels[label.Verified]
 		switch {
 		case n.Verified:
@@ -281,20 +283,19 @@ func namesHost(p *v1alpha1.Provisioning, h *metal3api.BareMetalHost) bool {
 	return false
 }
 
-// binaryDigest tells one daemon's binary from another. It is calculated once: the binary has tens of megabytes.
-var binaryDigest = remember(func() (string, error) {
-	f, err := os.Open("/proc/self/exe")
+// programID tells one daemon's program from another, without reading it: it has tens of megabytes. On an appliance it
+// is the hash of the root that it is on, elsewhere what the file system knows of its file.
+var programID = remember(func() (string, error) {
+	if boot, err := stick.Load[stick.BootInfo](stick.BootInfoFile); err == nil && len(boot.Verity.RootHash) >= 16 {
+		return boot.Verity.RootHash[:16], nil
+	}
+
+	info, err := os.Stat("/proc/self/exe")
 	if err != nil {
-		return "", fmt.Errorf("read the daemon's own binary: %w", err)
-	}
-	defer f.Close()
-
-	h := xxhash.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("read the daemon's own binary: %w", err)
+		return "", fmt.Errorf("look at the daemon's own program: %w", err)
 	}
 
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return fmt.Sprintf("%x-%x", info.Size(), info.ModTime().UnixNano()), nil
 })
 
 // remember asks until there is an answer, and gives that one from then on.

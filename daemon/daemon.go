@@ -36,6 +36,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/provisioning"
 	"firstlight.dev/firstlight/daemon/metal/verify"
 	"firstlight.dev/firstlight/daemon/page"
+	"firstlight.dev/firstlight/daemon/uploads/serving"
 	"firstlight.dev/firstlight/pxe"
 )
 
@@ -220,6 +221,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 			return d.metal.Reconcile(ctx, d.stageReady("site-handed-over"))
 		}},
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
+		{"keys of uploads", func(ctx context.Context) error {
+			return d.uploads.mintKeys(ctx, d.stageReady(serving.StageName))
+		}},
 		{"stand-in BMC", d.metal.StandIn.Serve},
 		{"forwarder to BMCs", d.metal.Forwarder.Serve},
 		{"unknown machines", func(ctx context.Context) error {

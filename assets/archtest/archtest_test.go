@@ -133,6 +133,8 @@ var pairs = map[string][]string{
 	"daemon/metal/discovery": {"daemon/metal/verify"},
 	// The API serves what the store holds.
 	"daemon/uploads/api": {"daemon/uploads/blobs"},
+	// The same artifacts by another protocol, to the same people.
+	"daemon/uploads/s3api": {"daemon/uploads/blobs", "daemon/uploads/api"},
 	// The registry gets what is complete in the store, which is told what became of it.
 	"daemon/uploads/containers": {"daemon/uploads/blobs"},
 	// An uploaded package has the name that the repository reads from it.

@@ -17,6 +17,7 @@ var renames = map[string]string{
 	"cmd/firstlightd/bundle.go":                "for whoever asked for it, who asks again after a power cut; it is written piece by piece",
 	"daemon/uploads/client/transfer.go":        "what was fetched before a cut is gone on with",
 	"daemon/uploads/blobs/folder.go":           "whatever lies in a bucket is an artifact, so what is written lies elsewhere until it is whole; and the file of an upload becomes the object",
+	"daemon/uploads/s3api/parts.go":            "named by its digest, which is known when all of it is there; two may come at once",
 	"daemon/uploads/publish/publish.go":        "a link to the store's own file; and whatever lies in the store's folder is an artifact, but for the scratch folder",
 	"daemon/engine/bringup/journal.go":         "sets a file aside",
 	"daemon/clusters/installer/installer.go":   "sets a long log aside",

@@ -13,6 +13,9 @@ import (
 // Port is where the API is served, by TLS.
 const Port = 9015
 
+// PortS3 is where the same artifacts are served by S3, by TLS, if the site says so. It is MinIO's.
+const PortS3 = 9000
+
 // Base is the first part of every path of the API.
 const Base = "/v1/baremetalcluster"
 

@@ -15,6 +15,7 @@ const Dir = stick.DataDir + "/artifacts"
 // image is served to nodes by a second name of the very file that the store keeps.
 const (
 	StoreDir    = "store"        // the artifacts: a folder for each bucket
+	PartsDir    = "parts"        // the agent's, of multipart uploads by S3
 	ScratchDir  = "scratch"      // the agent's, empty after a restart
 	ImagesDir   = "images"       // OWNER/CLUSTER/NAME of every complete OS image
 	PackagesDir = "packages"     // OWNER.CLUSTER.NAME.deb of every complete binary image that is a Debian package

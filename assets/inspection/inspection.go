@@ -49,7 +49,17 @@ type Mark struct {
 type Report struct {
 	Disks   map[string]Disk // by device name; nil: nothing was reported of them
 	Devices []Device        // nil: the same
+	Booted  Boot            // how the ramdisk was started
 }
+
+// Boot is how firmware started the ramdisk, in the agent's words.
+type Boot string
+
+// BIOS and UEFI are what an agent says; "" if it said nothing.
+const (
+	BIOS Boot = "bios"
+	UEFI Boot = "uefi"
+)
 
 // ReadReport reads both parts of a report. plugins is what Ironic keeps beside the inventory (its plugin_data).
 func ReadReport(plugins map[string]json.RawMessage) (r Report, err error) {

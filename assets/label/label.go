@@ -54,6 +54,9 @@ const VerifiedHardware = "hardware"
 // installed, in one sentence. It is for people.
 const Why = "firstlight.dev/why"
 
+// Problem is an annotation on a Secret that asks for a key to uploads: why it has none.
+const Problem = "firstlight.dev/problem"
+
 // ProviderIDFormat is an annotation on a Metal3Cluster, from the owner: "name", or "uid" for providerIDs that hold the
 // UID of the host.
 const ProviderIDFormat = "firstlight.dev/provider-id-format"

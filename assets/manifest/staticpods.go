@@ -58,7 +58,7 @@ func StaticPodPatch(part string, threads int) (name string, text []byte) {
   containers:
     - name: %s
       startupProbe: {periodSeconds: 10, timeoutSeconds: 30, failureThreshold: 180}
-      livenessProbe: {periodSeconds: 15, timeoutSeconds: 30, failureThreshold: 20}
+      livenessProbe: {periodSeconds: 60, timeoutSeconds: 30, failureThreshold: 5}
 %s%s%s%s`, part, env, readiness, resources, security)
 }
 

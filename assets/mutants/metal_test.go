@@ -27,6 +27,14 @@ func Metal() []Mutant {
 			Package: metal3,
 		},
 		{
+			Name:    "a host with a BIOS is installed for UEFI",
+			File:    "daemon/metal/metal3/applied.go",
+			Old:     "spec[\"bootMode\"] = string(mode)",
+			New:     "_ = mode",
+			Package: metal3,
+			Run:     "TestAnAppliedHostBootsAsItsInspectionDid",
+		},
+		{
 			Name:    "a checksum without a type is taken for MD5",
 			File:    "daemon/metal/metal3/applied.go",
 			Old:     "if image.Checksum != \"\" && image.ChecksumType == \"\" {",

@@ -79,6 +79,13 @@ func (r *reader) checkArtifacts(a *Artifacts) {
 		r.Report("artifacts.expiry", "an upload that pauses would be removed at once; use 1h or more")
 	}
 
+	if a.S3 && a.Store != nil {
+		r.Report(
+			"artifacts.s3",
+			"uploads are in a store elsewhere, which serves S3 itself; remove store, or this line",
+		)
+	}
+
 	if a.Store == nil || a.Store.Endpoint == "" {
 		return
 	}

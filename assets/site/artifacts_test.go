@@ -19,6 +19,7 @@ func TestArtifactsThatDoNotHold(t *testing.T) {
 		{"artifacts: {owners: [{name: alpha}]}", "artifacts.owners[0]: quota is missing"},
 		{"artifacts: {owners: [{name: a, quota: 1Gi}, {name: a, quota: 2Gi}]}", `owner "a" is already that of artifacts.owners[0].name`},
 		{"artifacts: {expiry: 5m}", "artifacts.expiry: an upload that pauses would be removed at once; use 1h or more"},
+		{"artifacts: {s3: true, store: {endpoint: 'http://s3', accessKey: a, secretKey: b}}", "artifacts.s3: uploads are in a store elsewhere, which serves S3 itself; remove store, or this line"},
 		{"artifacts: {store: {endpoint: 'http://s3'}}", "accessKey is missing"},
 		{"artifacts: {store: {endpoint: 'http://s3/x', accessKey: a, secretKey: b}}", `"http://s3/x" has a path`},
 		{"artifacts: {store: {endpoint: 'https://s3', accessKey: a, secretKey: b}}", "nothing tells whose certificate to trust; add ca"},

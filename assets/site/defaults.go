@@ -40,7 +40,20 @@ func (s *Site) WithDefaults() *Site {
 		d.Clusters[i] = d.Clusters[i].withDefaults()
 	}
 
+	for i, n := range d.Nodes {
+		d.Nodes[i].IOMMU = n.IOMMU || d.asksSRIOV(n)
+	}
+
 	return &d
+}
+
+// asksSRIOV reports whether a cluster names a node, and requires SR-IOV of it.
+func (s *Site) asksSRIOV(n Node) bool {
+	return slices.ContainsFunc(s.Clusters, func(c Cluster) bool {
+		return slices.ContainsFunc(slices.Concat(c.ControlPlane, c.Workers), func(w NodeSelector) bool {
+			return w.SRIOV && (w.Node == n.Name || w.MAC != "" && (w.MAC == n.BootMAC || slices.Contains(n.MACs, w.MAC)))
+		})
+	})
 }
 
 func (ns Networks) withDefaults() Networks {

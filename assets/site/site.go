@@ -97,6 +97,7 @@ type Node struct {
 	RootDevice *RootDevice       `yaml:"rootDevice" default:"the only disk" doc:"The disk to install on. All hints given must hold, and for exactly one disk; otherwise nothing is written."`
 	Overwrite  Consent           `yaml:"overwrite" default:"false" doc:"Consent to lose what is on the disk: the fingerprint that firstlightd status names, for just that; true for any data an inspection sees before the first installation, never for a disk that an appliance installed."`
 	Links      []Link            `yaml:"links" default:"DHCP on every NIC, gateway and dns of networks.baremetal" doc:"Network configuration of the installed system."`
+	IOMMU      bool              `yaml:"iommu" default:"true if a cluster of this file names it with sriov" doc:"Start the installed system with its IOMMU on, so that SR-IOV's virtual functions can be given to virtual machines."`
 	Labels     map[string]string `yaml:"labels" doc:"Labels of its BareMetalHost."`
 }
 
@@ -203,6 +204,7 @@ type Artifacts struct {
 	Quota  Amount          `yaml:"quota" default:"what DATA has room for" doc:"What each owner may announce in all, such as 50Gi."`
 	Owners []ArtifactOwner `yaml:"owners" doc:"Owners with their own quota, in place of quota."`
 	Expiry Duration        `yaml:"expiry" default:"72h" doc:"An upload that is not continued for this long is removed; at least 1h."`
+	S3     bool            `yaml:"s3" default:"false" doc:"Serve uploads by the protocol of S3, too: port 9000, TLS, keys that each owner mints (docs/artifacts.md, By S3). Not with store."`
 	Store  *ArtifactStore  `yaml:"store" default:"on DATA" doc:"Another S3 store. What is kept there is not offered to nodes: no OS images, no packages, no container images."`
 }
 

@@ -22,6 +22,13 @@ const (
 	GrubConfigPath = "/EFI/debian/grub.cfg" // compiled into Debian's signed GRUB; our BIOS core uses the same
 )
 
+// IOMMUMark is a file of an installed node, in its root: the boot loader of the stick's node images starts a system that
+// has it with IOMMUParameters.
+const (
+	IOMMUMark       = "/etc/firstlight-iommu"
+	IOMMUParameters = "intel_iommu=on iommu=pt"
+)
+
 // Placeholders stand in overlays/esp's grub.cfg where the builder puts a value.
 const (
 	VerityPlaceholder  = "@VERITY@"  // root hash of ROOT-A: 64 lower-case hexadecimal digits

@@ -53,6 +53,7 @@ and may be interrupted and asked again at any time.`,
 		&u.want.Gateway, "gateway", false, "add an owner's network with a gateway and a resolver; they lead nowhere",
 	)
 	flags.IntVar(&u.want.Appliance, "appliance-memory", u.want.Appliance, "memory of the appliance, MiB")
+	flags.IntVar(&u.want.CPUs, "appliance-cpus", u.want.CPUs, "processors of the appliance")
 	flags.IntVar(&u.want.StickGiB, "stick", u.want.StickGiB, "size of the stick, GiB")
 	flags.BoolVar(&u.want.Capture, "capture", false, "write what passes the switch to *.pcap; of TCP only the headers")
 	flags.BoolVar(&u.want.Cluster, "cluster", u.want.Cluster, "install one Kubernetes of all nodes")
@@ -209,7 +210,8 @@ func labOrder(dir string, want virtualrack.Order, changed func(flag string) bool
 		"image": func() { have.Image = want.Image }, "nodes": func() { have.Nodes = want.Nodes }, "firmware": func() { have.Firmware = want.Firmware },
 		"memory": func() { have.MiB = want.MiB }, "disk": func() { have.DiskGiB = want.DiskGiB }, "disks": func() { have.Disks = want.Disks },
 		"nics": func() { have.NICs = want.NICs }, "gateway": func() { have.Gateway = want.Gateway }, "appliance-memory": func() { have.Appliance = want.Appliance },
-		"cluster": func() { have.Cluster = want.Cluster }, "stick": func() { have.StickGiB = want.StickGiB }, "capture": func() { have.Capture = want.Capture },
+		"appliance-cpus": func() { have.CPUs = want.CPUs },
+		"cluster":        func() { have.Cluster = want.Cluster }, "stick": func() { have.StickGiB = want.StickGiB }, "capture": func() { have.Capture = want.Capture },
 		"empty-site": func() { have.EmptySite = want.EmptySite },
 	} {
 		if changed(flag) {

@@ -35,7 +35,8 @@ func command(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 func TestSiteValidate(t *testing.T) {
 	out, _, err := command(t, "", "site", "validate", siteData+"testdata/valid/full.yaml", siteData+"testdata/valid/small.yaml")
 	require.NoError(t, err)
-	assert.Equal(t, siteData+"testdata/valid/full.yaml: ok: 4 nodes, 2 clusters\n"+siteData+"testdata/valid/small.yaml: ok: 1 node, 1 cluster\n", out)
+	assert.Equal(t, siteData+"testdata/valid/full.yaml: ok: 4 nodes, 2 clusters\n"+
+		siteData+"testdata/valid/full.yaml: without a BMC: node-4: a person switches each on, twice in all\n"+siteData+"testdata/valid/small.yaml: ok: 1 node, 1 cluster\n", out)
 
 	wrong := siteData + "testdata/wrong/05-bmc.yaml"
 	out, _, err = command(t, "", "site", "validate", wrong)
@@ -68,6 +69,21 @@ func TestTheReadmeShowsAMistake(t *testing.T) {
 	assert.Empty(t, complaints)
 	page.Check(t, readme, "validate",
 		"$ bin/firstlight site validate site.yaml\n"+out+"firstlight site validate: "+err.Error()+"\n", *update)
+}
+
+// TestSiteValidateNamesWhoNeedsAPerson: a server without a BMC is accepted, and its owner should know what that means.
+func TestSiteValidateNamesWhoNeedsAPerson(t *testing.T) {
+	var nodes strings.Builder
+	nodes.WriteString("nodes:\n")
+	for i := range 5 {
+		fmt.Fprintf(&nodes, "- {name: dark-%d, macs: ['52:54:00:00:00:0%d']}\n", i, i)
+	}
+	nodes.WriteString("- {name: plain, bmc: {address: 'ipmi://10.0.0.1', username: a, password: b}}\n")
+	out, _, err := command(t, nodes.String(), "site", "validate", "-")
+	require.NoError(t, err)
+	assert.Contains(t, out, ": ok: 6 nodes, 0 clusters\n")
+	assert.Contains(t, out, ": without a BMC: dark-0, dark-1, dark-2 and 2 more: a person switches each on, twice in all\n")
+	assert.Contains(t, out, ": without a MAC: plain: found by the address of its BMC\n")
 }
 
 // TestSiteValidateLooksAtEveryFile: one that cannot be read hides no other.

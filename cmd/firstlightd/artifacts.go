@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -48,6 +47,8 @@ type artifactFlags struct {
 	quota          string
 	quotas         []string
 	expiry         time.Duration
+	s3Listen       string
+	s3Keys         string
 }
 
 func newArtifactsCommand() *cobra.Command {
@@ -75,7 +76,7 @@ docs/artifacts.md walks through all of it.`,
 				c.Log.Warn("memory is larger than need be", "error", err)
 			}
 
-			return serveArtifacts(cmd.Context(), c)
+			return f.serve(cmd.Context(), c)
 		},
 	}
 	flags := cmd.Flags()
@@ -109,6 +110,8 @@ docs/artifacts.md walks through all of it.`,
 	)
 	flags.StringVar(&f.quota, "quota", "", "what an owner may announce in all, such as 200Gi (default any)")
 	flags.StringArrayVar(&f.quotas, "quota-of", nil, "another quota for one owner: OWNER=500Gi; may be repeated")
+	flags.StringVar(&f.s3Listen, "s3-listen", "", "address to serve S3, by TLS (default it is not served); needs --publish")
+	flags.StringVar(&f.s3Keys, "s3-keys", "", "NAMESPACE/NAME of the Secret with the keys to it")
 	flags.DurationVar(&f.expiry, "expiry", blobs.Expiry, "after which an upload that nobody continued is removed")
 	return cmd
 }
@@ -122,6 +125,8 @@ func (f artifactFlags) check() error {
 		return errors.New("--publish and --withdraw exclude each other")
 	case f.publish == "" && f.registry != "":
 		return errors.New("--registry needs --publish")
+	case f.s3Listen != "" && (f.publish == "" || !strings.Contains(f.s3Keys, "/")):
+		return errors.New("--s3-listen needs --publish and --s3-keys NAMESPACE/NAME")
 	}
 	return nil
 }
@@ -268,13 +273,4 @@ func parseQuotas(all string, each []string) (func(owner string) int64, error) {
 		}
 		return general
 	}, nil
-}
-
-// serveArtifacts serves until ctx ends.
-func serveArtifacts(ctx context.Context, c api.Config) error {
-	a, err := api.New(c)
-	if err != nil {
-		return err
-	}
-	return a.Run(ctx, func(addr net.Addr) { c.Log.Info("artifacts served", "address", addr.String()) })
 }

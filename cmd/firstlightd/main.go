@@ -70,7 +70,10 @@ func newRootCommand() *cobra.Command {
 		newApproveCommand(),
 		newBMCCommand(),
 		newKubeconfigCommand(),
+		newManifestsCommand(),
+		newUploaderCommand(),
 		newBundleCommand(),
+		newDocsCommand(),
 	)
 	commandline.AddGroup(
 		root,

@@ -70,5 +70,6 @@ func main() {
 		fmt.Fprintf(os.Stderr, "usage: %s %s [argument ...]\n", called, strings.Join(names, "|"))
 		os.Exit(2)
 	}
+	collectFrom(startHeap(list[i].name))
 	os.Exit(list[i].run())
 }

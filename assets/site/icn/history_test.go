@@ -114,6 +114,7 @@ func TestEveryPairIsInstallableOrSaysWhyNot(t *testing.T) {
 			assert.Regexp(t, `(?m)^.*: (bmc|IRONIC_IPMI_INTERFACE(_IP)?): `, lines(notes), "%s: nothing says how BMCs are reached", p.since)
 		}
 	}
+	t.Log("\n" + got.String())
 	if updating() {
 		require.NoError(t, os.WriteFile("testdata/history.txt", []byte(got.String()), 0o644))
 	}

@@ -47,10 +47,30 @@ func TestDocsShowTheListeners(t *testing.T) {
 	assert.Equal(t, want, string(b), "run go test ./daemon/appliance/firewall -update")
 }
 
+// TestS3IsReachedIfTheSiteSaysSo: where uploads are.
+func TestS3IsReachedIfTheSiteSaysSo(t *testing.T) {
+	reached := func(text string) (networks []string) {
+		s, problems := site.Load("site.yaml", []byte(text))
+		require.Empty(t, problems)
+		for _, o := range newRules(s.WithDefaults()).open {
+			if o.port == artifact.PortS3 {
+				networks = append(networks, o.network)
+			}
+		}
+		return networks
+	}
+	assert.Empty(t, reached("networks: {bmc: {allow: [uploads], cidr: 10.0.0.0/24}}"))
+	assert.Equal(t, []string{provisioning, baremetal}, reached("artifacts: {s3: true}"))
+	assert.Equal(t, []string{provisioning, bmc}, reached("artifacts: {s3: true}\nnetworks: {bmc: {allow: [uploads], cidr: 10.0.0.0/24}}"))
+	assert.Equal(t, []string{provisioning, baremetal, bmc}, reached(
+		"artifacts: {s3: true}\nnetworks: {bmc: {allow: [uploads], cidr: 10.0.0.0/24}, baremetal: {cidr: 10.0.1.0/24}}",
+	))
+}
+
 func TestListenersAreEachOnce(t *testing.T) {
 	names, ports := map[string]bool{}, map[string]bool{}
 	for _, l := range Listeners() {
-		assert.Regexp(t, "^[a-z]+(-[a-z]+)*$", l.Name)
+		assert.Regexp(t, "^[a-z][a-z0-9]*(-[a-z]+)*$", l.Name)
 		assert.False(t, names[l.Name], l.Name)
 		port := fmt.Sprint(l.Protocol, l.Port, l.At == OnLoopback) // the gate and Ironic have one port, each at its address
 		assert.False(t, ports[port], "%d/%s", l.Port, l.Protocol)
@@ -74,6 +94,7 @@ func TestListenersAreEachOnce(t *testing.T) {
 	}
 	assert.EqualValues(t, assets.RegistryPort, at("registry"))
 	assert.EqualValues(t, artifact.Port, at("uploads"))
+	assert.EqualValues(t, artifact.PortS3, at("s3"))
 }
 
 // sockets are the files of the product that open a socket for others, and the listeners that these are; none is what
@@ -96,6 +117,7 @@ var sockets = map[string][]string{
 	"daemon/metal/provisioning/gate.go":              {"ironic"},
 	"daemon/metal/registry/registry.go":              {"registry"},
 	"daemon/uploads/api/api.go":                      {"uploads"},
+	"daemon/uploads/s3api/s3api.go":                  {"s3"},
 	"daemon/page/page.go":                            {"page"},
 	"pxe/bootserver/bootserver.go":                   {"boot"},
 	"pxe/dhcp/packetconn.go":                         {"dhcp", "pxe"},

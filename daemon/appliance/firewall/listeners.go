@@ -61,6 +61,8 @@ func Listeners() []Listener {
 			"the API server", "client certificate, rights by RBAC"},
 		{"uploads", "tcp", 9015, Everywhere, []string{provisioning, owner},
 			"users of the upload API", "token or client certificate, rights by RBAC; bounded per address"},
+		{"s3", "tcp", 9000, Everywhere, []string{provisioning, owner},
+			"users of uploads by S3, if the site says so", "signature with a minted key, rights by RBAC; bounded per address"},
 		{"page", "tcp", 443, OnReached, []string{baremetal},
 			"people with a browser: they see, and change nothing",
 			"code of `firstlightd login`, then a session's cookie; bounded per address"},

@@ -33,6 +33,9 @@ type rules struct {
 func newRules(s *site.Site) rules {
 	r := rules{address: s.Networks.Provisioning.Address, networks: site.Roles()}
 	for _, l := range Listeners() {
+		if !isServed(l, s) {
+			continue
+		}
 		for _, network := range l.Networks {
 			if network == owner {
 				network = ownerNetwork(s)
@@ -43,17 +46,30 @@ func newRules(s *site.Site) rules {
 
 	for _, role := range site.Roles() {
 		if n := s.Networks.Role(role); n != nil {
-			r.allow(role, n)
+			r.allow(s, role, n)
 		}
 	}
 
 	return r
 }
 
+// uploadsByS3 is the listener that a site has only if it says so. It is where uploads are.
+const uploadsByS3 = "s3"
+
+func isServed(l Listener, s *site.Site) bool { return l.Name != uploadsByS3 || s.Artifacts.S3 }
+
+// allowedAs is what a site calls a listener that it allows.
+func allowedAs(l Listener) string {
+	if l.Name == uploadsByS3 {
+		return "uploads"
+	}
+	return l.Name
+}
+
 // allow adds what the site allows on one network.
-func (r *rules) allow(role string, n *site.Network) {
+func (r *rules) allow(s *site.Site, role string, n *site.Network) {
 	for _, l := range Listeners() {
-		if !slices.Contains(n.Allow, l.Name) {
+		if !isServed(l, s) || !slices.Contains(n.Allow, allowedAs(l)) {
 			continue
 		}
 

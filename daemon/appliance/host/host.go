@@ -38,15 +38,26 @@ type Host struct {
 
 	mu    sync.Mutex
 	site  *site.Site
-	stale bool // read the site again
+	whole *site.Site // site with its defaults
+	raw   *site.Site // that whole was made of
+	stale bool       // read the site again
 	notes map[string]string
 	clock clock
 	nets  networks
 }
 
 // Site is what the owner wants, as last read and with defaults filled in. Before the site
-// was read it is the site that says nothing.
-func (h *Host) Site() *site.Site { return h.rawSite().WithDefaults() }
+// was read it is the site that says nothing. Whoever asks gets the same one, and changes nothing in it: it is asked for
+// at every packet, and to fill in a thousand nodes takes a thousand allocations.
+func (h *Host) Site() *site.Site {
+	raw := h.rawSite()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.raw != raw {
+		h.whole, h.raw = raw.WithDefaults(), raw
+	}
+	return h.whole
+}
 
 func (h *Host) rawSite() *site.Site {
 	h.mu.Lock()

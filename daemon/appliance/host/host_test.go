@@ -288,3 +288,16 @@ func TestASilentServerKeepsItsLease(t *testing.T) {
 	assert.True(t, l.mayAskOthers(silent, given.Add(7*time.Hour)))
 	assert.True(t, l.mayAskOthers(fmt.Errorf("renew: %w", taken), given.Add(time.Hour)))
 }
+
+// TestTheSiteIsFilledInOnce: parts ask for it at every packet and for every node.
+func TestTheSiteIsFilledInOnce(t *testing.T) {
+	h, _ := newHost(t)
+	assert.Equal(t, site.Name("firstlight"), h.Site().Name, "before it was read")
+	h.site = &site.Site{Name: "rack-7"}
+	first := h.Site()
+	assert.Equal(t, site.Name("rack-7"), first.Appliance.Hostname)
+	assert.Same(t, first, h.Site())
+	h.site = &site.Site{Name: "rack-8"}
+	assert.Equal(t, site.Name("rack-8"), h.Site().Appliance.Hostname, "the site was read again")
+	assert.Equal(t, site.Name("rack-7"), first.Appliance.Hostname)
+}

@@ -146,6 +146,7 @@ func TestFilesOfICN(t *testing.T) {
 		fmt.Fprintf(&got, "%s\n  %s\n", what, outcome)
 		b.remove(name)
 	}
+	t.Logf("%d files, of which %d become a cluster:\n%s", len(documents), installed, got.String())
 	assert.Equal(t, 39, installed, "files that become a cluster")
 	golden(t, "testdata/icn-provisionings.txt", got.String())
 }

@@ -34,6 +34,9 @@ func adaptDeployment(p Provider, d *appsv1.Deployment) {
 	if c.ReadinessProbe != nil {
 		c.ReadinessProbe.PeriodSeconds = 5
 	}
+	if c.LivenessProbe != nil {
+		c.LivenessProbe.PeriodSeconds, c.LivenessProbe.FailureThreshold = 60, 5
+	}
 
 	if c.SecurityContext != nil {
 		c.SecurityContext.ReadOnlyRootFilesystem = ptr.To(true)

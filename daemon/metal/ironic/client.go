@@ -43,7 +43,7 @@ type Client struct {
 	service *gophercloud.ServiceClient
 }
 
-// Inspection is what a node's last inspection found of its disks and devices; nothing if the node was not inspected,
+// Inspection is what a node's last inspection found of its disks, devices and firmware; nothing if the node was not inspected,
 // or by a ramdisk that does not tell (Ironic API, GET /v1/nodes/NODE/inventory).
 func (c *Client) Inspection(ctx context.Context, node string) (inspection.Report, error) {
 	service, err := c.connect()
@@ -55,7 +55,12 @@ func (c *Client) Inspection(ctx context.Context, node string) (inspection.Report
 	defer cancel()
 
 	var inventory struct {
-		Plugins map[string]json.RawMessage `json:"plugin_data"`
+		Plugins   map[string]json.RawMessage `json:"plugin_data"`
+		Inventory struct {
+			Boot struct {
+				Mode inspection.Boot `json:"current_boot_mode"`
+			} `json:"boot"`
+		} `json:"inventory"`
 	}
 	err = nodes.GetInventory(ctx, service, url.PathEscape(node)).ExtractInto(&inventory)
 	switch {
@@ -70,6 +75,7 @@ func (c *Client) Inspection(ctx context.Context, node string) (inspection.Report
 		return inspection.Report{}, fmt.Errorf("read the inventory of node %s: %w", node, err)
 	}
 
+	report.Booted = inventory.Inventory.Boot.Mode
 	return report, nil
 }
 

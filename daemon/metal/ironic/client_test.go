@@ -54,7 +54,7 @@ func fakeIronic(t *testing.T, answers map[string]string) (*Client, *Access, *ato
 
 func TestInspection(t *testing.T) {
 	client, access, _ := fakeIronic(t, map[string]string{
-		"/v1/nodes/one/inventory": `{"inventory": {"disks": []}, "plugin_data": {"firstlight_contents":` +
+		"/v1/nodes/one/inventory": `{"inventory": {"disks": [], "boot": {"current_boot_mode": "bios"}}, "plugin_data": {"firstlight_contents":` +
 			` {"/dev/vda": {"kinds": []}, "/dev/vdb": {"kinds": ["gpt"], "fingerprint": "data-00000000000a",` +
 			` "mark": {"site": "a", "node": "b", "id": "c", "time": ""}}}, "firstlight_devices": [{"address": "0000:3b:00.0", "class": "020000"}], "root_disk": {"name": "/dev/vda"}}}%.0s`,
 		"/v1/nodes/before/inventory": `{"inventory": {}, "plugin_data": {"firstlight_disks":` +
@@ -80,6 +80,7 @@ func TestInspection(t *testing.T) {
 			got, err := client.Inspection(t.Context(), c.node)
 			assert.Equal(t, c.want, got.Disks)
 			assert.Equal(t, c.node == "one", len(got.Devices) == 1)
+			assert.Equal(t, c.node == "one", got.Booted == inspection.BIOS)
 			if c.err == "" {
 				require.NoError(t, err)
 			} else {

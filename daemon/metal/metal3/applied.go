@@ -212,7 +212,15 @@ func newAppliedSecret(host, suffix, key, value string) *corev1.Secret {
 // patchApplied does a step on a host that other people's field managers own: it writes what the step needs and
 // nothing else, in one request.
 func (s Reconciler) patchApplied(ctx context.Context, step Step, n NodeObjects, have *metal3api.BareMetalHost) error {
-	patch, err := appliedPatch(step, n, have)
+	var mode metal3api.BootMode
+	if s.BootMode != nil && step == StepImage && have.Spec.BootMode == "" {
+		var err error
+		if mode, err = s.BootMode(ctx, have); err != nil {
+			return fmt.Errorf("ask how %s was started: %w", have.Name, err)
+		}
+	}
+
+	patch, err := appliedPatch(step, n, have, mode)
 	if err != nil || patch == nil {
 		return err
 	}
@@ -234,8 +242,9 @@ func (s Reconciler) patchApplied(ctx context.Context, step Step, n NodeObjects, 
 
 type fields = map[string]any
 
-// appliedPatch is the merge patch (RFC 7396) of a step; nil if there is nothing to write. It is pure.
-func appliedPatch(step Step, n NodeObjects, have *metal3api.BareMetalHost) (fields, error) {
+// appliedPatch is the merge patch (RFC 7396) of a step; nil if there is nothing to write. mode is how the host is to
+// boot its image, if that is to be written. It is pure.
+func appliedPatch(step Step, n NodeObjects, have *metal3api.BareMetalHost, mode metal3api.BootMode) (fields, error) {
 	annotations := fields{annotationPaused: nil}
 	metadata := fields{"annotations": annotations}
 	if n.Applied && step != StepRelease {
@@ -269,6 +278,9 @@ func appliedPatch(step Step, n NodeObjects, have *metal3api.BareMetalHost) (fiel
 		}
 		if mac := BootMAC(have); have.Spec.BootMACAddress == "" && mac != "" {
 			spec["bootMACAddress"] = mac
+		}
+		if mode != "" {
+			spec["bootMode"] = string(mode)
 		}
 	case StepApply:
 		mac := BootMAC(have)

@@ -117,7 +117,7 @@ func TestAChecksumWithoutATypeIsNotTakenForMD5(t *testing.T) {
 		have.Spec.Image.Checksum, have.Spec.Image.ChecksumType = sum, ""
 		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have}, keysOnly())
 		require.NoError(t, err)
-		p, err := appliedPatch(StepImage, n, have)
+		p, err := appliedPatch(StepImage, n, have, "")
 		require.NoError(t, err)
 		text, err := yaml.Marshal(p["spec"].(fields)["image"])
 		require.NoError(t, err)
@@ -170,7 +170,7 @@ func TestAppliedPatches(t *testing.T) {
 	patch := func(step Step, have *metal3api.BareMetalHost) string {
 		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have, UserData: []byte("#!/bin/sh\n")}, keysOnly())
 		require.NoError(t, err)
-		p, err := appliedPatch(step, n, have)
+		p, err := appliedPatch(step, n, have, "")
 		require.NoError(t, err)
 		text, err := yaml.Marshal(p)
 		require.NoError(t, err)

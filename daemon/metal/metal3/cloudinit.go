@@ -64,6 +64,10 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 			[]string{"sh", "-c", `test ! -e "$0" || cat "$1" >>"$0"`, "/etc/ssl/certs/ca-certificates.crt", authorityPath},
 		},
 	}
+	if commands := bootCommands(n); commands != nil {
+		config["bootcmd"] = commands
+	}
+
 	out, err := yaml.Marshal(config)
 	if err != nil {
 		return "", fmt.Errorf("encode: %w", err)

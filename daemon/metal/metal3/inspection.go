@@ -33,7 +33,17 @@ func (i *Inspections) Contents(ctx context.Context, h *metal3api.BareMetalHost) 
 	return report.Disks, err
 }
 
-// Report is Contents with the devices.
+// BootMode is how the host's firmware started the ramdisk that inspected it; "" if that is Metal3's default, or not
+// known.
+func (i *Inspections) BootMode(ctx context.Context, h *metal3api.BareMetalHost) (metal3api.BootMode, error) {
+	report, err := i.Report(ctx, h)
+	if err != nil || report.Booted != inspection.BIOS {
+		return "", err
+	}
+	return metal3api.Legacy, nil
+}
+
+// Report is all that the host's last inspection found.
 func (i *Inspections) Report(ctx context.Context, h *metal3api.BareMetalHost) (inspection.Report, error) {
 	node, ended := h.Status.Provisioning.ID, h.Status.OperationHistory.Inspect.End.Time
 	if node == "" {

@@ -166,13 +166,13 @@ func (o Operator) secrets() []client.Object {
 
 func (o Operator) deployment() *appsv1.Deployment {
 	labels := map[string]string{"control-plane": "controller-manager", "webhook": "metal3-io-v1alpha1-baremetalhost"}
-	probe := func(path string, every int32) *corev1.Probe {
+	probe := func(path string, every, failures int32) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 				Path: path,
 				Port: intstr.FromInt32(9440),
 			}},
-			PeriodSeconds: every, TimeoutSeconds: 30, FailureThreshold: 30,
+			PeriodSeconds: every, TimeoutSeconds: 30, FailureThreshold: failures,
 		}
 	}
 	volume := func(name, secret string) corev1.Volume {
@@ -229,8 +229,8 @@ func (o Operator) deployment() *appsv1.Deployment {
 							ContainerPort: 9443,
 							Protocol:      corev1.ProtocolTCP,
 						}},
-						LivenessProbe:  probe("/healthz", 10),
-						ReadinessProbe: probe("/readyz", 2), // hosts wait for it after a loss
+						LivenessProbe:  probe("/healthz", 60, 5),
+						ReadinessProbe: probe("/readyz", 2, 30), // hosts wait for it after a loss
 						SecurityContext: &corev1.SecurityContext{
 							AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 							Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

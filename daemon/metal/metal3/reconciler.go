@@ -32,6 +32,9 @@ type Reconciler struct {
 	// Contents is what the last inspection of a host found on its disks; nil if it found nothing out. See
 	// Inspections.
 	Contents func(ctx context.Context, h *metal3api.BareMetalHost) (Contents, error)
+	// BootMode is how the last inspection of a host was started, for a host that does not say how it boots; "": as
+	// Metal3 takes it for granted. Nil: nobody asks.
+	BootMode func(ctx context.Context, h *metal3api.BareMetalHost) (metal3api.BootMode, error)
 	// PermitWipe notes that the owner of a host has given up what is on its disk for an image, before AllowWipe is taken
 	// off. Nil: nobody asks.
 	PermitWipe func(h *metal3api.BareMetalHost, image string) error

@@ -209,11 +209,15 @@ func (p *Provisioner) knownHosts() ([]metal3api.BareMetalHost, map[string]metal3
 
 // discoverMACs are the MACs from which nodes boot that the site gives none.
 func discoverMACs(s *site.Site, hosts []metal3api.BareMetalHost) map[site.Name]site.MAC {
+	byName := map[site.Name]*metal3api.BareMetalHost{}
+	for i := range hosts {
+		byName[site.Name(hosts[i].Name)] = &hosts[i]
+	}
+
 	found := map[site.Name]site.MAC{}
 	for _, n := range s.Nodes {
-		i := slices.IndexFunc(hosts, func(h metal3api.BareMetalHost) bool { return h.Name == string(n.Name) })
-		if n.BootMAC == "" && len(n.MACs) == 0 && i >= 0 {
-			if mac := metal3.BootMAC(&hosts[i]); mac != "" {
+		if h := byName[n.Name]; h != nil && n.BootMAC == "" && len(n.MACs) == 0 {
+			if mac := metal3.BootMAC(h); mac != "" {
 				found[n.Name] = site.MAC(mac)
 			}
 		}
@@ -267,6 +271,7 @@ func (p *Provisioner) reconciler() (metal3.Reconciler, error) {
 		Backups:       p.Hosts.Backups,
 		Log:           p.Log,
 		Contents:      p.found.Contents,
+		BootMode:      p.found.BootMode,
 		AgentsDue:     p.api.AgentsDue,
 		PreflightGate: p.PreflightGate,
 		PermitWipe:    p.permitWipe,

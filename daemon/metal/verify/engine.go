@@ -173,9 +173,10 @@ func (e *Engine) Recheck() {
 // was asked of the node as the site describes it now.
 func (e *Engine) Gate(name string) (bool, string) {
 	var now *site.Node
-	for _, n := range e.Site().Nodes {
-		if string(n.Name) == name {
-			now = &n
+	nodes := e.Site().Nodes
+	for i := range nodes {
+		if string(nodes[i].Name) == name {
+			now = &nodes[i]
 		}
 	}
 
@@ -251,6 +252,7 @@ func (e *Engine) step(ctx context.Context) {
 		e.nodes = map[site.Name]*state{}
 	}
 
+	around := sync.OnceValue(func() surroundings { return e.lookAround(list) })
 	named := map[site.Name]bool{}
 	for _, n := range s.Nodes {
 		named[n.Name] = true
@@ -271,7 +273,7 @@ func (e *Engine) step(ctx context.Context) {
 			continue
 		}
 
-		e.startPreflight(ctx, st, h, has, list, now)
+		e.startPreflight(ctx, st, h, has, around, now)
 		e.startVerification(ctx, st, h, has, now)
 	}
 

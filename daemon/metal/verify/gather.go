@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"errors"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -23,34 +22,6 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/verify/shell"
 )
 
-// Network is the questions that are put to the networks from here.
-type Network interface {
-	LocalAddrs() ([]netprobe.LocalAddr, error)
-	AddressUser(ctx context.Context, ifname string, addr netip.Addr) (mac string, err error)
-	CheckResolver(ctx context.Context, server netip.Addr) error
-	OwnMACs() []string // MACs of this machine
-}
-
-// localNetwork asks as package ask does.
-type localNetwork struct{}
-
-func (localNetwork) LocalAddrs() ([]netprobe.LocalAddr, error) { return netprobe.LocalAddrs() }
-func (localNetwork) AddressUser(ctx context.Context, ifname string, addr netip.Addr) (string, error) {
-	return netprobe.AddressUser(ctx, ifname, addr)
-}
-func (localNetwork) CheckResolver(ctx context.Context, server netip.Addr) error {
-	return netprobe.CheckResolver(ctx, server)
-}
-func (localNetwork) OwnMACs() []string {
-	interfaces, _ := net.Interfaces() // without them nothing works, and other parts say so
-	var all []string
-	for _, i := range interfaces {
-		all = append(all, i.HardwareAddr.String())
-	}
-
-	return all
-}
-
 // asksLately is how long a machine that asked what to boot is taken to wait for the answer: it asks every ten seconds,
 // and its firmware starts anew when that takes too long.
 const asksLately = 5 * time.Minute
@@ -61,7 +32,7 @@ func (e *Engine) startPreflight(
 	st *state,
 	h metal3api.BareMetalHost,
 	has bool,
-	hosts []metal3api.BareMetalHost,
+	around func() surroundings,
 	now time.Time,
 ) {
 	if has && !metal3.MaySwitchOn(&h) || st.busy || now.Before(st.due) {
@@ -69,7 +40,7 @@ func (e *Engine) startPreflight(
 	}
 	st.busy = true
 	e.asking.Go(func() {
-		f := e.gatherFacts(ctx, st, h, has, hosts)
+		f := e.gatherFacts(ctx, st, h, has, around())
 		checks := Preflight(f)
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -105,21 +76,17 @@ func (e *Engine) gatherFacts(
 	st *state,
 	h metal3api.BareMetalHost,
 	has bool,
-	hosts []metal3api.BareMetalHost,
+	around surroundings,
 ) Facts {
-	n := st.node
-	network := e.Network
-	if network == nil {
-		network = localNetwork{}
-	}
-
+	n, network := st.node, e.network()
+	traces := around.tracesOf(n)
 	f := Facts{
 		Node:          n,
 		Registered:    has,
 		Recorded:      !has && e.Recorded != nil && e.Recorded(n.Name),
-		Netbooted:     isNetbooted(n, e.Records()),
-		Leased:        e.leasedTo(n),
-		DuplicateMACs: duplicateMACs(n, hosts, network.OwnMACs()),
+		Netbooted:     isNetbooted(n, traces),
+		Leased:        around.leasedTo(n),
+		DuplicateMACs: around.duplicateMACs(n),
 		Users:         map[netip.Addr]Reply{},
 		Routers:       map[netip.Addr]Reply{},
 		Resolvers:     map[netip.Addr]Reply{},
@@ -128,19 +95,14 @@ func (e *Engine) gatherFacts(
 		f.Disk = e.Disk(n, h)
 	}
 
-	for _, r := range e.Records() {
-		f.Asks = f.Asks || slices.Contains(nodeMACs(n), site.MAC(r.MAC)) && time.Since(r.Last.Time) < asksLately
-	}
-
-	legs, err := network.LocalAddrs()
-	if err != nil {
-		e.Logger.Warn("addresses not read", "error", err)
+	for _, t := range traces {
+		f.Asks = f.Asks || time.Since(t.Last.Time) < asksLately
 	}
 
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	arp := func(into map[netip.Addr]Reply, addr netip.Addr) {
-		leg := netprobe.InterfaceFor(legs, addr)
+		leg := netprobe.InterfaceFor(around.local, addr)
 		if leg == "" || !addr.Is4() {
 			return
 		}
@@ -152,7 +114,7 @@ func (e *Engine) gatherFacts(
 				r.From = mac
 			}
 
-			if netprobe.IsLocal(legs, addr) {
+			if netprobe.IsLocal(around.local, addr) {
 				r = Reply{From: "the appliance"}
 			}
 
@@ -205,34 +167,6 @@ func (e *Engine) change(n site.Node) bmctrust.Change {
 
 	c, _ := e.Pins.Change(*n.BMC)
 	return c
-}
-
-// leasedTo are the addresses that the appliance has leased to a node.
-func (e *Engine) leasedTo(n site.Node) []netip.Addr {
-	var all []netip.Addr
-	leases := e.Leases()
-	for _, m := range nodeMACs(n) {
-		if a, ok := leases[m]; ok {
-			all = append(all, a)
-		}
-	}
-	return all
-}
-
-// duplicateMACs are MACs of the node that a host of another name, or this machine, has as well.
-func duplicateMACs(n site.Node, hosts []metal3api.BareMetalHost, own []string) map[site.MAC]string {
-	same := map[site.MAC]string{}
-	for _, m := range nodeMACs(n) {
-		if slices.Contains(own, string(m)) {
-			same[m] = "the appliance itself"
-		}
-		for i := range hosts {
-			if h := fact.HostOf(&hosts[i]); h.Name != string(n.Name) && slices.Contains(h.MACs, string(m)) {
-				same[m] = "host " + h.Name
-			}
-		}
-	}
-	return same
 }
 
 // checkBMC asks the BMC, unless it is known what it would say: a refusal stands until user,

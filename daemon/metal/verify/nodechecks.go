@@ -29,6 +29,7 @@ var verificationChecks = []check[Findings]{
 	{"gateway", "it has the default router that it was given, and that one answers it", routerFromNode},
 	{"dns", "its resolvers answer it", resolversFromNode},
 	{"clock", "its clock agrees with the appliance's within five seconds", clockRight},
+	{"iommu", "its IOMMU is on, if it is asked for (`iommu`)", iommuOn},
 }
 
 // VerifyNode answers every check of an installed node.
@@ -61,6 +62,27 @@ func checkLogin(f Findings) status.Check {
 		return failedCheck("look at the node's console for what cloud-init says; the image must have cloud-init with the data sources ConfigDrive or NoCloud", "%s", a.Text)
 	}
 	return failedCheck("the image must be a Linux with a POSIX shell and iproute2", "%s", a.Text)
+}
+
+// iommuOn looks whether devices have groups, which they have only with an IOMMU at work.
+func iommuOn(f Findings) status.Check {
+	r := f.Answer.Report
+	switch {
+	case !f.Node.IOMMU:
+		return skippedCheck("it is not asked for")
+	case f.Answer.Verdict != shell.Reached:
+		return waitingCheck("not asked yet")
+	case r.IOMMUGroups > 0:
+		return okCheck("%d groups of devices", r.IOMMUGroups)
+	case !slices.Contains(r.CmdLine, "intel_iommu=on"):
+		return failedCheck(
+			"its boot loader does not give intel_iommu=on iommu=pt; an image of your own needs them in its configuration",
+			"the IOMMU is off: it was started without intel_iommu=on",
+		)
+	}
+	return failedCheck(
+		"turn on VT-d (Intel) or AMD-Vi and SVM (AMD) in the server's setup, then restart it", "it has no IOMMU",
+	)
 }
 
 // nodeLinks are the site's links of a node. One that names none asks DHCP on every NIC; only the

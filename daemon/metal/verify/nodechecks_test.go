@@ -113,6 +113,11 @@ func TestProve(t *testing.T) {
 		{"a slow answer is no wrong clock", "clock", func(f *Findings) {
 			f.Answer.Report.Time, f.Answer.Doubt = noon.Add(6*time.Second), 2*time.Second
 		}, status.CheckOK, "right"},
+		{"an IOMMU", "iommu", func(f *Findings) { f.Node.IOMMU, f.Answer.Report.IOMMUGroups = true, 14 }, status.CheckOK, "14 groups of devices"},
+		{"a boot loader that says nothing of it", "iommu", func(f *Findings) { f.Node.IOMMU, f.Answer.Report.CmdLine = true, []string{"quiet"} }, status.CheckFailed, "it was started without intel_iommu=on"},
+		{"a server without one", "iommu", func(f *Findings) {
+			f.Node.IOMMU, f.Answer.Report.CmdLine = true, []string{"quiet", "intel_iommu=on", "iommu=pt"}
+		}, status.CheckFailed, "it has no IOMMU"},
 		{"no clock", "clock", func(f *Findings) { f.Answer.Report.Time = time.Time{} }, status.CheckFailed, "does not tell"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

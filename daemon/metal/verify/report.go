@@ -48,8 +48,9 @@ func (e *Engine) updateNodes(
 	held := e.Blocked()
 	var all []status.Node
 	var stands []NodeStanding
-	known := map[string]bool{}
+	known, named := map[string]bool{}, map[string]bool{}
 	for _, n := range s.Nodes {
+		named[string(n.Name)] = true
 		st := e.nodes[n.Name]
 		var h *fact.Host
 		if api, ok := hosts[string(n.Name)]; ok {
@@ -92,7 +93,7 @@ func (e *Engine) updateNodes(
 			known[m] = true
 		}
 
-		if slices.ContainsFunc(s.Nodes, func(n site.Node) bool { return string(n.Name) == name }) {
+		if named[name] {
 			continue
 		}
 

@@ -87,7 +87,7 @@ func New(c Config) (*Agent, error) {
 // into the store, and their clients go on with the next agent. ready, which may be nil, is told the address as soon as
 // connections are taken; requests are answered 503 until the store was read.
 func (a *Agent) Run(ctx context.Context, ready func(net.Addr)) error {
-	config, err := a.TLS.config()
+	config, err := a.TLS.Config()
 	if err != nil {
 		return err
 	}
@@ -121,6 +121,9 @@ func (a *Agent) Run(ctx context.Context, ready func(net.Addr)) error {
 	<-done
 	return err
 }
+
+// Store is what the agent serves; nil until it was read.
+func (a *Agent) Store() *blobs.Store { return a.blobs.Load() }
 
 // openBlobs opens the store, however long that takes, and looks after it.
 func (a *Agent) openBlobs(ctx context.Context) {

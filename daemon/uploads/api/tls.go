@@ -19,8 +19,8 @@ type Files struct {
 // lookEvery is how often the files are looked at, at most.
 const lookEvery = time.Second
 
-// config reads the files, so that a mistake is told at the start.
-func (f Files) config() (*tls.Config, error) {
+// Config reads the files, so that a mistake is told at the start.
+func (f Files) Config() (*tls.Config, error) {
 	first, err := f.read()
 	if err != nil {
 		return nil, err

@@ -45,6 +45,7 @@ type Config struct {
 	Disk      func() (free, size int64, err error)                  // octets of that file system; nil: it is asked
 	Pushed    bool                                                  // container images go to a registry on it: they need their room twice
 	Quota     func(owner string) int64                              // octets that an owner may announce in all; 0, or nil: any
+	Staged    func(owner string) int64                              // octets of an owner that count besides, on the disk but not in the store; may be nil
 	InUse     func(context.Context, artifact.Key) ([]string, error) // who uses an artifact now; nil: nobody
 	Changed   func()                                                // called, and not to be kept waiting, after an artifact was completed, given up or removed; may be nil
 	Expiry    time.Duration                                         // 0 is Expiry
@@ -62,6 +63,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	entries map[artifact.Key]*entry
+	wholes  map[*whole]bool
 	swept   time.Duration // Uptime at the last Sweep
 }
 
@@ -86,7 +88,7 @@ type entry struct {
 // Open reads what the store holds. It waits for a store that is down as long as the store
 // was told to, and removes what a kill left behind.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	d := &Store{Config: c, entries: map[artifact.Key]*entry{}}
+	d := &Store{Config: c, entries: map[artifact.Key]*entry{}, wholes: map[*whole]bool{}}
 	if d.Expiry == 0 {
 		d.Expiry = Expiry
 	}

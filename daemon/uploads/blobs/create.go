@@ -290,6 +290,16 @@ func (d *Store) withinQuota(owner string, length, givenUp int64) error {
 		}
 	}
 
+	for w := range d.wholes {
+		if w.key.Owner == owner {
+			sum += w.record.ImageLength - w.staged
+		}
+	}
+
+	if d.Staged != nil {
+		sum += d.Staged(owner)
+	}
+
 	if sum+length > quota {
 		return &Error{
 			Kind: TooLarge,

@@ -90,6 +90,11 @@ func (d *Store) loadRecord(ctx context.Context, k artifact.Key, o Object, there 
 		return false, nil
 	}
 
+	replaced, err := d.settleReplacing(ctx, k, &kp)
+	if err != nil || replaced {
+		return err != nil, err
+	}
+
 	return true, d.admit(ctx, newEntry(k, kp), o, there)
 }
 

@@ -36,6 +36,12 @@ func (d *Store) checkRoom(k artifact.Key, length, givenUp int64) error {
 		need += r.ImageLength - r.ImageOffset + d.registryOverhead(e.key, r)
 	}
 
+	d.mu.Lock()
+	for w := range d.wholes {
+		need += w.record.ImageLength + d.registryOverhead(w.key, w.record)
+	}
+	d.mu.Unlock()
+
 	if own := length + d.registryOverhead(k, artifact.Metadata{ImageLength: length}); need+own > free {
 		return &Error{
 			Kind: Full,

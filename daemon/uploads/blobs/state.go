@@ -34,6 +34,9 @@ type entryState struct {
 	Record  artifact.Metadata `json:"record"`           // ImageOffset: octets that a kill leaves
 	Upload  *upload           `json:"upload,omitempty"` // nil once complete
 	Removed bool              `json:"removed,omitempty"`
+
+	// Replacing is the serial of a whole upload that is taking the name: if the object is of that one, it has it.
+	Replacing string `json:"replacing,omitempty"`
 }
 
 // upload is the state of an unfinished upload at the record's offset.

@@ -107,6 +107,12 @@ func (d *Store) sweepBucket(ctx context.Context, c artifact.Collection) error {
 		}
 	}
 
+	d.mu.Lock()
+	for w := range d.wholes {
+		serials[w.upload.Serial], ids[w.upload.ID] = true, true
+	}
+	d.mu.Unlock()
+
 	named := func(serial, id string) bool { return serials[serial] || id != "" && ids[id] }
 	return d.Backend.Sweep(ctx, c.Bucket(), named, d.Now(), max(d.Expiry, SweepAge))
 }

@@ -31,15 +31,25 @@ const managedBy = "app.kubernetes.io/managed-by"
 // out last, next to the resolver's 10.
 const ServiceHost = 15
 
-// ServiceNames are the DNS names by which pods reach the API.
-func ServiceNames() []string {
-	name := ServiceName + "." + ServiceNamespace
-	return []string{ServiceName, name, name + ".svc", name + ".svc.cluster.local"}
+// S3Host is that of StoreServiceName, if it leads to the appliance's own uploads.
+const S3Host = 16
+
+// ServiceNames are the DNS names by which pods reach the API, and uploads by S3.
+func ServiceNames() (all []string) {
+	for _, short := range []string{ServiceName, StoreServiceName} {
+		name := short + "." + ServiceNamespace
+		all = append(all, short, name, name+".svc", name+".svc.cluster.local")
+	}
+	return all
 }
 
-// services are those of ICN's names: the API's, and the store's if the site names one.
+// services are those of ICN's names: the API's, and the S3 server's, which is the appliance's own or that of the site,
+// if there is one.
 func (p Pod) services() []client.Object {
 	all := newService(ServiceName, p.ServiceAddr.String(), p.Addr.String(), artifact.Port)
+	if p.S3 {
+		all = append(all, newService(StoreServiceName, p.S3Addr.String(), p.Addr.String(), artifact.PortS3)...)
+	}
 	if p.Store == nil {
 		return all
 	}

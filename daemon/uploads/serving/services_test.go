@@ -1,6 +1,8 @@
 package serving
 
 import (
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -36,6 +38,12 @@ func TestServicesHaveICNsNames(t *testing.T) {
 	api := []any{"10.96.0.15", int32(9015), "172.22.0.1", int32(9015)}
 	p := pod()
 	assert.Equal(t, map[string][]any{ServiceName: api}, describeServices(t, p))
+	p.S3, p.S3Addr = true, netip.MustParseAddr("10.96.0.16")
+	assert.Equal(t, map[string][]any{
+		ServiceName: api, StoreServiceName: {"10.96.0.16", int32(9000), "172.22.0.1", int32(9000)},
+	}, describeServices(t, p))
+	assert.Contains(t, strings.Join(command(p, "agent"), " "), "--s3-listen :9000 --s3-keys artifacts/artifacts-s3-keys")
+	p.S3 = false
 	for endpoint, want := range map[string][]any{
 		"https://s3.example:9000": {"s3.example", int32(9000)},
 		"http://10.0.0.9:9000":    {"", int32(9000), "10.0.0.9", int32(9000)},

@@ -46,10 +46,12 @@ type Pod struct {
 	WriteCert, WriteKey []byte // of who may push there, PEM; the registry's own is of CA
 
 	Limits Limits
+	S3     bool   // uploads are served by S3, too
 	Store  *Store // nil: the folder
 
 	Addr        netip.Addr // of the appliance, at which pods reach the API
 	ServiceAddr netip.Addr // of ServiceName
+	S3Addr      netip.Addr // of StoreServiceName, if S3 is served
 }
 
 // Objects describes the pod: one, never two at a time (the agent believes to be alone with its folder), on the
@@ -79,6 +81,19 @@ func (p Pod) Objects() []client.Object {
 			},
 		},
 		binding("artifacts-users", "artifacts-users"),
+		&rbacv1.Role{
+			TypeMeta:   typeMeta("rbac.authorization.k8s.io/v1", "Role"),
+			ObjectMeta: named,
+			Rules: []rbacv1.PolicyRule{{
+				APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{artifact.KeysSecret}, Verbs: []string{"get"},
+			}},
+		},
+		&rbacv1.RoleBinding{
+			TypeMeta:   typeMeta("rbac.authorization.k8s.io/v1", "RoleBinding"),
+			ObjectMeta: named,
+			RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: Name},
+			Subjects:   subject,
+		},
 		p.newSecret("artifacts-tls", map[string][]byte{
 			"tls.crt":   p.Cert,
 			"tls.key":   p.Key,
@@ -114,7 +129,7 @@ func (p Pod) spec() corev1.PodSpec {
 		Containers: []corev1.Container{{
 			Name: "agent", Image: daemonpod.Image, ImagePullPolicy: corev1.PullNever, SecurityContext: restrictedSecurityContext(), Env: keys,
 			Command: slices.Concat([]string{daemonpod.Binary, "artifacts", "--listen", fmt.Sprintf(":%d", artifact.Port),
-				"--cert", tlsDir + "/tls.crt", "--key", tlsDir + "/tls.key", "--client-ca", tlsDir + "/ca.crt"}, p.storeFlags(), p.Limits.flags()),
+				"--cert", tlsDir + "/tls.crt", "--key", tlsDir + "/tls.key", "--client-ca", tlsDir + "/ca.crt"}, p.storeFlags(), p.Limits.flags(), p.s3Flags()),
 			VolumeMounts: []corev1.VolumeMount{
 				daemonpod.BinaryMount,
 				// Not the three folders one by one: a file has two names only within one mount.

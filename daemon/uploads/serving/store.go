@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"time"
+
+	"firstlight.dev/firstlight/assets/artifact"
 )
 
 // storeDir is where the pod has the authority of a store elsewhere.
@@ -69,6 +71,14 @@ func (p Pod) storeFlags() []string {
 	}
 
 	return all
+}
+
+// s3Flags have the agent serve S3.
+func (p Pod) s3Flags() []string {
+	if !p.S3 {
+		return nil
+	}
+	return []string{"--s3-listen", fmt.Sprintf(":%d", artifact.PortS3), "--s3-keys", Namespace + "/" + artifact.KeysSecret}
 }
 
 // storeSecret is what the pod must know of its store, and nobody else.

@@ -107,7 +107,8 @@ func grubConfig(t *tree.Tree, rootUUID, cmdline string) ([]byte, error) {
 		archives = firmware.MicrocodePath + " " + archives
 	}
 
-	return fmt.Appendf([]byte(text), "linux %s root=UUID=%s %s\ninitrd %s\nboot\n",
+	text += fmt.Sprintf("set iommu=\nif [ -e ($root)%s ]; then set iommu=\"%s\"; fi\n", stick.IOMMUMark, stick.IOMMUParameters)
+	return fmt.Appendf([]byte(text), "linux %s root=UUID=%s %s $iommu\ninitrd %s\nboot\n",
 		path.Join("/", kernel), rootUUID, cmdline, archives), nil
 }
 

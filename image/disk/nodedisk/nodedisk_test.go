@@ -18,7 +18,13 @@ func TestGrubConfig(t *testing.T) {
 	require.NoError(t, tr.File("/boot/initrd.img-6", 0o644, nil, "t"))
 	text, err := grubConfig(tr, "u", "quiet")
 	require.NoError(t, err)
-	assert.Equal(t, "search --no-floppy --fs-uuid --set=root u\nlinux /boot/vmlinuz-6 root=UUID=u quiet\ninitrd /boot/initrd.img-6\nboot\n", string(text))
+	assert.Equal(t, `search --no-floppy --fs-uuid --set=root u
+set iommu=
+if [ -e ($root)/etc/firstlight-iommu ]; then set iommu="intel_iommu=on iommu=pt"; fi
+linux /boot/vmlinuz-6 root=UUID=u quiet $iommu
+initrd /boot/initrd.img-6
+boot
+`, string(text))
 	require.NoError(t, tr.File(firmware.MicrocodePath, 0o644, nil, "t"))
 	text, err = grubConfig(tr, "u", "quiet")
 	require.NoError(t, err)

@@ -125,6 +125,9 @@ func TestTwoObjectsAndAMACBecomeACluster(t *testing.T) {
 	verified := `kubectl get bpa provisioning-sample -o jsonpath='{.status.conditions[?(@.type=="Verified")].status}{"\n"}'`
 	assert.Equal(t, "True\n", s.record(verified))
 
+	// A generator of systemd's found no vsock, and said so on the console as an error.
+	assert.NotContains(t, c.run("console", node.Name), "AF_VSOCK")
+
 	t.Log("\n" + s.text.String())
 	if *update && !t.Failed() {
 		page.Check(t, "../../../docs/metal.md", "two objects", s.text.String(), true)

@@ -5,6 +5,7 @@
 package virtualrack
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -15,15 +16,16 @@ import (
 
 // Order is what a rack is asked to be.
 type Order struct {
-	Image     string   `json:"image"`     // of the stick; absolute
-	Nodes     int      `json:"nodes"`     // 1 to MaxNodes
-	Firmware  Firmware `json:"firmware"`  // of the nodes
-	MiB       int      `json:"mib"`       // memory of a node
-	DiskGiB   int      `json:"diskGiB"`   // of each disk of a node
-	Disks     int      `json:"disks"`     // of a node; 1 or more
-	NICs      int      `json:"nics"`      // of a node; the second and further ones are on a network of their own
-	Gateway   bool     `json:"gateway"`   // a network of the owner, with a gateway and a resolver that lead nowhere
-	Appliance int      `json:"appliance"` // memory of the appliance, MiB
+	Image     string   `json:"image"`          // of the stick; absolute
+	Nodes     int      `json:"nodes"`          // 1 to MaxNodes
+	Firmware  Firmware `json:"firmware"`       // of the nodes
+	MiB       int      `json:"mib"`            // memory of a node
+	DiskGiB   int      `json:"diskGiB"`        // of each disk of a node
+	Disks     int      `json:"disks"`          // of a node; 1 or more
+	NICs      int      `json:"nics"`           // of a node; the second and further ones are on a network of their own
+	Gateway   bool     `json:"gateway"`        // a network of the owner, with a gateway and a resolver that lead nowhere
+	Appliance int      `json:"appliance"`      // memory of the appliance, MiB
+	CPUs      int      `json:"cpus,omitempty"` // of the appliance; 0, in racks of before: applianceCPUs
 	StickGiB  int      `json:"stickGiB"`
 	Cluster   bool     `json:"cluster"`             // one Kubernetes of all nodes, its control plane on the first that is free
 	Capture   bool     `json:"capture"`             // everything on the wire, to files
@@ -52,6 +54,7 @@ func DefaultOrder() Order {
 		Disks:     1,
 		NICs:      1,
 		Appliance: 6144,
+		CPUs:      applianceCPUs,
 		StickGiB:  8,
 		Cluster:   true,
 	}
@@ -69,6 +72,7 @@ func (o Order) Check() error {
 		{"disks for a node", o.Disks, 1, 8},
 		{"NICs for a node", o.NICs, 1, 8},
 		{"MiB of memory for the appliance", o.Appliance, 2048, 1 << 20},
+		{"processors of the appliance", o.CPUs, 0, 64},
 		{"GiB for the stick", o.StickGiB, 4, 1 << 20},
 	} {
 		if c.value < c.low || c.value > c.high {
@@ -261,7 +265,7 @@ func (r Rack) config(c MachineSpec, dir string, port func(computer string, card 
 		Disks:    r.disks(c),
 	}
 	if c.Name == Appliance {
-		m.CPUs, m.MiB = applianceCPUs, r.Order.Appliance
+		m.CPUs, m.MiB = cmp.Or(r.Order.CPUs, applianceCPUs), r.Order.Appliance
 	} else {
 		m.Nice = nodesNice
 		if c.Name == r.Nodes[0].Name {

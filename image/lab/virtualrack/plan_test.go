@@ -56,6 +56,7 @@ func TestOrdersAreChecked(t *testing.T) {
 		`firmware "efi"; want bios, uefi or mixed`:           func(o *Order) { o.Firmware = "efi" },
 		"512 MiB of memory for a node; want 1024 to 1048576": func(o *Order) { o.MiB = 512 },
 		"0 disks for a node; want 1 to 8":                    func(o *Order) { o.Disks = 0 },
+		"65 processors of the appliance; want 0 to 64":       func(o *Order) { o.CPUs = 65 },
 	} {
 		o := DefaultOrder()
 		spoil(&o)
@@ -80,6 +81,18 @@ func TestBootOrder(t *testing.T) {
 	assert.Equal(t, []int{1, 0, 2, 3}, order(m))
 	m.BootFrom(false)
 	assert.Equal(t, []int{3, 0, 1, 2}, order(m))
+}
+
+// TestApplianceProcessors: as many as were asked for, and two in racks of before anyone could ask.
+func TestApplianceProcessors(t *testing.T) {
+	for asked, want := range map[int]int{0: 2, 1: 1, 4: 4} {
+		o := DefaultOrder()
+		o.CPUs = asked
+		r := Plan(o)
+		port := func(string, int) string { return "port" }
+		assert.Equal(t, want, r.config(r.Appliance, "dir", port).CPUs)
+		assert.Equal(t, 1, r.config(r.Nodes[0], "dir", port).CPUs)
+	}
 }
 
 // order is the place of each NIC and disk.

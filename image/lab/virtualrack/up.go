@@ -156,7 +156,7 @@ func describeDifferences(have, want Order) string {
 	}{
 		{"image", have.Image, want.Image}, {"nodes", have.Nodes, want.Nodes}, {"firmware", have.Firmware, want.Firmware}, {"memory", have.MiB, want.MiB},
 		{"disk", have.DiskGiB, want.DiskGiB}, {"disks", have.Disks, want.Disks}, {"nics", have.NICs, want.NICs}, {"gateway", have.Gateway, want.Gateway},
-		{"appliance memory", have.Appliance, want.Appliance}, {"stick", have.StickGiB, want.StickGiB}, {"cluster", have.Cluster, want.Cluster},
+		{"appliance memory", have.Appliance, want.Appliance}, {"appliance processors", have.CPUs, want.CPUs}, {"stick", have.StickGiB, want.StickGiB}, {"cluster", have.Cluster, want.Cluster},
 		{"empty site", have.EmptySite, want.EmptySite},
 	} {
 		if d.have != d.want {

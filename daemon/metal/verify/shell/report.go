@@ -12,13 +12,15 @@ import (
 
 // Report is what a node says of itself.
 type Report struct {
-	Hostname  string
-	Time      time.Time
-	NICs      []NIC
-	Defaults  []Route // default routes, IPv4 first
-	Resolvers []netip.Addr
-	Routers   map[netip.Addr]string // that were asked: "echo" (answers ping), "neighbour" (is there), or "" (does not answer)
-	DNS       map[netip.Addr][]byte // that were asked: what came back; nil if nothing did
+	CmdLine     []string // the kernel's parameters
+	IOMMUGroups int
+	Hostname    string
+	Time        time.Time
+	NICs        []NIC
+	Defaults    []Route // default routes, IPv4 first
+	Resolvers   []netip.Addr
+	Routers     map[netip.Addr]string // that were asked: "echo" (answers ping), "neighbour" (is there), or "" (does not answer)
+	DNS         map[netip.Addr][]byte // that were asked: what came back; nil if nothing did
 }
 
 // NIC is one network interface.
@@ -55,6 +57,8 @@ func (r Report) NIC(name string) (NIC, bool) {
 const script = `LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin; export LC_ALL PATH
 echo "time $(date +%s.%N)"
 echo "host $(cat /proc/sys/kernel/hostname)"
+echo "cmdline $(cat /proc/cmdline)"
+echo "iommu $(ls /sys/kernel/iommu_groups 2>/dev/null | wc -l)"
 for d in /sys/class/net/*; do
 	m=; [ -e "$d/master" ] && m=$(readlink "$d/master") && m=${m##*/}
 	echo "nic ${d##*/} $(cat "$d/address") $(cat "$d/carrier" 2>/dev/null || echo 0) $(cat "$d/mtu") ${m:--} $(cat "$d/bonding_slave/perm_hwaddr" 2>/dev/null || echo -)"
@@ -124,7 +128,9 @@ var words = map[string]struct {
 		ns, _ := strconv.ParseInt((part + "000000000")[:9], 10, 64) // "%N" where date knows no fractions: 0
 		r.Time = time.Unix(s, ns)
 	}},
-	"host": {1, func(r *Report, f []string) { r.Hostname = f[0] }},
+	"host":    {1, func(r *Report, f []string) { r.Hostname = f[0] }},
+	"cmdline": {1, func(r *Report, f []string) { r.CmdLine = f }},
+	"iommu":   {1, func(r *Report, f []string) { r.IOMMUGroups, _ = strconv.Atoi(f[0]) }},
 	"nic": {6, func(r *Report, f []string) {
 		n := NIC{Name: f[0], MAC: strings.ToLower(f[1]), Up: f[2] == "1", Master: f[4]}
 		n.MTU, _ = strconv.Atoi(f[3])

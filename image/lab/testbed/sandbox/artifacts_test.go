@@ -74,7 +74,7 @@ func (u *uploads) begin(nodes string) {
 
 func (u *uploads) site(nodes string) {
 	u.t.Helper()
-	require.NoError(u.t, u.bed.WriteSite("name: bed\nnetworks: {provisioning: {interface: eth0}}\nnodes: "+nodes+"\n"))
+	require.NoError(u.t, u.bed.WriteSite("name: bed\nartifacts: {s3: true}\nnetworks: {provisioning: {interface: eth0}}\nnodes: "+nodes+"\n"))
 }
 
 func (u *uploads) await() {
@@ -166,12 +166,18 @@ func TestUploadsToTheAppliance(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(sampleLength), info.Size(), "the object in the store")
 
+	u.s3(helper)
 	u.scriptOfICN()
 	commands, prints = page(t, "By `firstlight artifact`")
 	require.Len(t, commands, 1)
 	out := u.must(commands[0])
 	t.Logf("\n%s", out)
 	inOrder(t, prints[0], out)
+
+	granted := u.run("firstlightd", "uploader", "delta")
+	pushed := u.must(granted + "firstlight artifact push app.tar container/app-2 --owner delta --cluster beta")
+	t.Logf("\n%s", pushed)
+	assert.Contains(t, pushed, "complete")
 
 	u.strangers()
 	u.deploy()
@@ -183,6 +189,33 @@ func TestUploadsToTheAppliance(t *testing.T) {
 		assert.Contains(t, metrics, name)
 	}
 	t.Log("\n" + u.run("kubectl", "-n", "artifacts", "get", "pods", "-o", "wide"))
+}
+
+// s3 runs the page's commands by S3: a key is minted, used, and revoked.
+func (u *uploads) s3(helper string) {
+	u.t.Helper()
+	commands, prints := page(u.t, "By S3")
+	require.Len(u.t, commands, 3)
+	require.Len(u.t, prints, 2)
+	key := u.run("sh", "-c", commands[0]+"\nprintf %s \"$S3KEY\"")
+	key = strings.TrimSpace(key[strings.LastIndex(strings.TrimSpace(key), "\n")+1:])
+	require.Regexp(u.t, "^FL[A-Z2-7]{18}:.{43}$", key)
+	u.env = append(u.env, "S3KEY="+key)
+	out := u.must(helper + "\n" + commands[1])
+	u.t.Logf("\n%s", out)
+	inOrder(u.t, prints[0], out)
+
+	u.t.Log("\n" + u.run("kubectl", "get", "service", "minio-service", "-o", "wide"))
+	revoke, rest, _ := strings.Cut(commands[2], "\nsleep 15\n")
+	u.run("sh", "-c", revoke)
+	time.Sleep(15 * time.Second) // as the page has its reader wait
+	define, _, _ := strings.Cut(commands[1], "\ns3 ")
+	out = u.must(define + "\n" + rest)
+	u.t.Logf("\n%s", out)
+	inOrder(u.t, prints[1], out)
+
+	_, secret, _ := strings.Cut(key, ":")
+	assert.NotContains(u.t, u.run("kubectl", "-n", "artifacts", "logs", "deployment/artifacts"), secret)
 }
 
 // scriptOfICN runs the page's script by the names of ICN's Services, as a pod would reach them: by the address that the

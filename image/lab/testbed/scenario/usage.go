@@ -61,7 +61,10 @@ func partOf(args []string) string {
 	for _, p := range []struct{ part, mark string }{
 		{"ironic", "/usr/bin/ironic --config-file"}, {"operator", "/baremetal-operator"}, {"apiserver", "kube-apiserver"},
 		{"etcd", "etcd "}, {"controller-manager", "kube-controller-manager"}, {"scheduler", "kube-scheduler"},
-		{"firstlightd", "firstlightd"}, {"kubelet", "kubelet"}, {"containerd", "containerd"},
+		{"kube-proxy", "kube-proxy"}, {"coredns", "coredns"},
+		{"bpa", "firstlightd bpa"}, {"kpa", "firstlightd kpa"}, {"artifacts", "firstlightd artifacts"}, {"firstlightd", "firstlightd"},
+		{"cluster-api", "/cluster-api "},
+		{"kubelet", "kubelet"}, {"shims", "containerd-shim"}, {"containerd", "containerd"},
 	} {
 		if strings.Contains(line, p.mark) {
 			return p.part

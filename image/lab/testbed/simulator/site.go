@@ -28,7 +28,10 @@ func (f *Simulator) SiteDocument(nic string, more ...string) string {
 	if len(f.hosts) > 91 { // the default range
 		room = ", cidr: 172.22.0.0/20, dhcp: {range: 172.22.1.0-172.22.15.250}"
 	}
-	fmt.Fprintf(&out, "name: fleet\nnetworks: {provisioning: {interface: %s%s}}\nnodes:\n", nic, room)
+	fmt.Fprintf(&out, "name: fleet\nnetworks: {provisioning: {interface: %s%s}}\n", nic, room)
+	if len(f.hosts) > 0 {
+		out.WriteString("nodes:\n")
+	}
 	for _, h := range f.hosts {
 		out.WriteString(h.SiteEntry(more...))
 	}

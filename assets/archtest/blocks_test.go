@@ -1,0 +1,63 @@
+package archtest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// printedBy is the line before a block of output that no test writes into its page: which test printed it, and when if
+// it differs from run to run.
+var printedBy = regexp.MustCompile("^<!-- printed by (Test[A-Za-z0-9]+|make demo)( on 20[0-9]{2}-[0-9]{2}-[0-9]{2})? -->$")
+
+// TestOutputInPagesWasPrinted: a block of a page is input, which has its language; or a test writes it, between begin
+// and end; or it says which test that exists printed it. `make demo` is no test, and must say when.
+func TestOutputInPagesWasPrinted(t *testing.T) {
+	tests := testNames(t)
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	marked := 0
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		before, inside, generated := "", false, false
+		for i, line := range strings.Split(string(text), "\n") {
+			generated = (generated || strings.HasPrefix(line, "<!-- begin ")) && !strings.HasPrefix(line, "<!-- end")
+			if language, isFence := strings.CutPrefix(line, "```"); isFence && !generated {
+				if inside = !inside; inside && (language == "" || language == "text") {
+					source := printedBy.FindStringSubmatch(before)
+					if assert.NotNil(t, source, "%s:%d: output without `<!-- printed by TEST -->`, or input without its language", page, i+1) {
+						marked++
+						assert.True(t, tests[source[1]] || source[1] == "make demo" && source[2] != "", "%s:%d: %s", page, i+1, before)
+					}
+				}
+			}
+			before = line
+		}
+		assert.False(t, inside, page)
+	}
+	assert.Greater(t, marked, 10, "the pages were not read")
+}
+
+// testNames are the tests of the tree.
+func testNames(t *testing.T) map[string]bool {
+	names, test := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	for _, room := range []string{"assets", "cmd", "daemon", "image", "pxe", "docs"} {
+		require.NoError(t, filepath.WalkDir("../../"+room, func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, found := range test.FindAllStringSubmatch(string(text), -1) {
+				names[found[1]] = true
+			}
+			return err
+		}))
+	}
+	return names
+}
