@@ -71,7 +71,7 @@ func (r *Rotation) Round(ctx context.Context) error {
 		return err
 	}
 	if next != nil {
-		if err := r.bring(ctx, next); err != nil || len(r.Waiting()) > 0 {
+		if err := r.admit(ctx, next); err != nil || len(r.WaitingNodes()) > 0 {
 			return err
 		}
 		if err := r.Keys.Switch(); err != nil {
@@ -85,7 +85,7 @@ func (r *Rotation) Round(ctx context.Context) error {
 		r.setWaiting(nil, false)
 		return err
 	}
-	if err := r.take(ctx, former); err != nil || len(r.Waiting()) > 0 {
+	if err := r.take(ctx, former); err != nil || len(r.WaitingNodes()) > 0 {
 		return err
 	}
 	if since, err := r.Keys.FormerSince(); err != nil || time.Since(since) < r.Settle {
@@ -96,8 +96,8 @@ func (r *Rotation) Round(ctx context.Context) error {
 	return r.Keys.ForgetFormer()
 }
 
-// bring lets the next key in wherever the current one is let in.
-func (r *Rotation) bring(ctx context.Context, next ssh.Signer) error {
+// admit lets the next key in wherever the current one is let in.
+func (r *Rotation) admit(ctx context.Context, next ssh.Signer) error {
 	current, err := r.Keys.AccessSigner()
 	if err != nil {
 		return err
@@ -185,8 +185,8 @@ func (r *Rotation) setWaiting(nodes []string, halfway bool) {
 	r.waiting, r.halfway = nodes, halfway
 }
 
-// Waiting are the nodes that a rotation waits for, each with the reason.
-func (r *Rotation) Waiting() []string {
+// WaitingNodes are the nodes that a rotation waits for, each with the reason.
+func (r *Rotation) WaitingNodes() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.waiting)

@@ -138,7 +138,7 @@ func TestANodeThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 	r.away[1] = false
 	bring, err := r.keys.Next()
 	require.NoError(t, err)
-	require.NoError(t, rotation.bring(t.Context(), bring))
+	require.NoError(t, rotation.admit(t.Context(), bring))
 	require.NoError(t, r.keys.Switch())
 	r.away[1] = true
 	require.NoError(t, rotation.Round(t.Context()))
@@ -189,7 +189,7 @@ func TestThePowerFailsInARotation(t *testing.T) {
 		"all have it": func(r *rack, _ ssh.Signer) {
 			next, err := r.keys.Next()
 			require.NoError(r.t, err)
-			require.NoError(r.t, r.start().bring(r.t.Context(), next))
+			require.NoError(r.t, r.start().admit(r.t.Context(), next))
 		},
 		"the former is written, the next not in use": func(r *rack, old ssh.Signer) {
 			text, err := os.ReadFile(r.keys.AccessFile())
@@ -199,7 +199,7 @@ func TestThePowerFailsInARotation(t *testing.T) {
 		"the next is in use, and is still the next": func(r *rack, _ ssh.Signer) {
 			next, err := r.keys.Next()
 			require.NoError(r.t, err)
-			require.NoError(r.t, r.start().bring(r.t.Context(), next))
+			require.NoError(r.t, r.start().admit(r.t.Context(), next))
 			text, err := os.ReadFile(r.keys.AccessFile() + ".next")
 			require.NoError(r.t, err)
 			require.NoError(r.t, r.keys.Switch())
@@ -208,7 +208,7 @@ func TestThePowerFailsInARotation(t *testing.T) {
 		"the former is taken from one node": func(r *rack, old ssh.Signer) {
 			next, err := r.keys.Next()
 			require.NoError(r.t, err)
-			require.NoError(r.t, r.start().bring(r.t.Context(), next))
+			require.NoError(r.t, r.start().admit(r.t.Context(), next))
 			require.NoError(r.t, r.keys.Switch())
 			r.away[1] = true
 			require.NoError(r.t, r.start().Round(r.t.Context()))
@@ -217,7 +217,7 @@ func TestThePowerFailsInARotation(t *testing.T) {
 		"a node was installed with the former meanwhile": func(r *rack, old ssh.Signer) {
 			next, err := r.keys.Next()
 			require.NoError(r.t, err)
-			require.NoError(r.t, r.start().bring(r.t.Context(), next))
+			require.NoError(r.t, r.start().admit(r.t.Context(), next))
 			require.NoError(r.t, r.keys.Switch())
 			r.nodes[1].Put("root/.ssh/authorized_keys", line(old)+"\n"+theirs+"\n")
 			r.nodes[1].Put("home/firstlight/.ssh/authorized_keys", line(old)+"\n")
