@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,6 +41,7 @@ type Config struct {
 	Password string
 	Device   string         // it boots from; "": BootNone
 	Front    net.PacketConn // where it is asked; closed with the BMC
+	Inside   netip.Addr     // what the system inside is told is the BMC's address (Args); invalid: it sees no BMC
 	Changed  func(device string)
 	Report   func(error) // an order that the machine did not follow; nil: only whoever gave it is told
 }
@@ -55,15 +57,16 @@ type BMC struct {
 	mu     sync.Mutex
 	device string
 	writes []string
+	inside int // port at which the machine's own interface to the BMC is answered; 0: none
 }
 
 // simulated is ipmi_sim's configuration (ipmi_lan(5)): one BMC, one user, buttons that are a
 // program.
 const simulated = `name %q
 set_working_mc 0x20
-  startlan 1
+%s  startlan 1
     addr 127.0.0.1 %d
-    priv_limit admin
+%s    priv_limit admin
     allowed_auths_callback none md2 md5 straight
     allowed_auths_user none md2 md5 straight
     allowed_auths_operator none md2 md5 straight
@@ -118,11 +121,14 @@ func (b *BMC) start() error {
 	script := fmt.Sprintf(
 		"#!/bin/sh\ncd '%s' && exec curl -sf --unix-socket buttons --data-urlencode \"do=$*\" http://bmc/\n", dir,
 	)
+	system, lan, err := b.insideConfig(dir)
+	if err != nil {
+		return err
+	}
 	for name, text := range map[string]string{
-		"chassis": script, "sim.emu": controller,
-		"lan.conf": fmt.Sprintf(
-			simulated, b.config.Name, port, filepath.Join(dir, "chassis"), b.config.User, b.config.Password,
-		),
+		"chassis": script, "sim.emu": controller, "lan": fmt.Sprintf(lanProgram, b.config.Inside),
+		"lan.conf": fmt.Sprintf(simulated, b.config.Name, system, port, lan, filepath.Join(dir, "chassis"),
+			b.config.User, b.config.Password),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
 			return err

@@ -221,7 +221,12 @@ func (s *supervisor) addMachine(ctx context.Context, what MachineSpec) error {
 		return err
 	}
 
+	var inside netip.Addr
+	if s.rack.Order.EmptySite { // hosts without a MAC are found by what their inventory says of their BMC
+		inside = what.BMC
+	}
 	c.bmc, err = bmc.Start(bmc.Config{
+		Inside:   inside,
 		Name:     what.Name,
 		Dir:      filepath.Join(c.dir, "bmc"),
 		User:     bmcUser,
@@ -235,7 +240,11 @@ func (s *supervisor) addMachine(ctx context.Context, what MachineSpec) error {
 		},
 		Report: s.logError,
 	}, c)
-	return err
+	if err != nil {
+		return err
+	}
+	c.machine.Reconfigure(func(m *lab.Config) { m.Extra = append(m.Extra, c.bmc.Args()...) })
+	return nil
 }
 
 // run switches on what was on and watches until ctx ends. It answers only then: who started the

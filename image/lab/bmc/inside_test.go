@@ -1,0 +1,56 @@
+package bmc
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestABMCTellsItsAddress, which the simulator is told by a program; with an interface for the system inside, at which
+// QEMU is connected, its buttons are as ever.
+func TestABMCTellsItsAddress(t *testing.T) {
+	for _, program := range []string{Program, "ipmitool", "curl", "qemu-system-x86_64"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed; scripts/deps lab installs it", program)
+		}
+	}
+	front, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	machine := &fake{}
+	b, err := Start(Config{
+		Name: "node1", Dir: t.TempDir(), User: "admin", Password: "secret", Front: front, Inside: netip.MustParseAddr("172.23.0.101"),
+	}, machine)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, b.Close()) })
+	ipmitool := func(args ...string) string {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		port := strconv.Itoa(front.LocalAddr().(*net.UDPAddr).Port)
+		out, err := exec.CommandContext(ctx, "ipmitool", append([]string{"-C", "3", "-I", "lanplus", "-H", "127.0.0.1", "-p", port,
+			"-U", "admin", "-P", "secret"}, args...)...).CombinedOutput()
+		require.NoError(t, err, string(out))
+		return string(out)
+	}
+
+	args := append([]string{"-machine", "q35", "-accel", "tcg", "-m", "64", "-display", "none", "-nodefaults", "-S"}, b.Args()...)
+	qemu := exec.CommandContext(t.Context(), "qemu-system-x86_64", args...)
+	require.NoError(t, qemu.Start())
+	t.Cleanup(func() {
+		_ = qemu.Process.Kill()
+		_ = qemu.Wait()
+	})
+
+	assert.Regexp(t, `IP Address +: 172\.23\.0\.101`, ipmitool("lan", "print", "1"))
+	ipmitool("power", "on")
+	ipmitool("chassis", "bootdev", "pxe")
+	ipmitool("power", "off")
+	assert.Equal(t, []string{"on none", "off"}, machine.seen())
+	assert.Equal(t, BootNetwork, b.Device())
+}
