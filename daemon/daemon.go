@@ -30,6 +30,7 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/discovery"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
+	"firstlight.dev/firstlight/daemon/metal/loginkey"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/mirror"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
@@ -58,6 +59,8 @@ type Daemon struct {
 	cluster     *clusters
 	uploads     *artifacts
 	page        *page.Server
+	copier      *Copier
+	loginKey    *loginkey.Rotation
 	runner      *bringup.Runner
 	journal     *bringup.Journal
 	started     time.Time
@@ -75,6 +78,7 @@ func New(log *slog.Logger) *Daemon {
 		log:      log,
 		host:     &host.Host{Log: log},
 		kube:     kube.New(kube.Defaults()),
+		copier:   NewCopier(),
 		started:  time.Now(),
 		bootID:   bootID(),
 		version:  stick.ImageVersion(stick.BootInfoFile),
@@ -102,6 +106,7 @@ func New(log *slog.Logger) *Daemon {
 	d.mirror.Owners, d.mirror.OwnerAt = d.cluster.Owners, d.cluster.OwnerAt
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.page = d.newPage(secrets)
+	d.loginKey = d.newLoginRotation(secrets)
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{
 		Plan:       waitForLaunch(d.plan(), d.verifier.Launch),
@@ -173,6 +178,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
+	if err := d.resume(); err != nil {
+		return err
+	}
 
 	linksUp := d.stageReady("links-up")
 	parts := []struct {
@@ -193,6 +201,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Approve:  d.finder.Approve,
 			TrustBMC: d.metal.TrustBMC,
 			Login:    d.page.Login,
+			Rotate:   d.rotate,
 			Unknown:  d.metal.UnknownMachines,
 			Ready:    d.notifyReady,
 			Log:      d.log,
@@ -232,6 +241,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"discovery", d.finder.Run},
 		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
+		{"away copies", d.awayCopies},
+		{"log-in to nodes", d.loginKey.Run},
 		{"page", func(ctx context.Context) error { return d.page.Serve(ctx, d.stageReady("clock-set")) }},
 		{"metrics", func(ctx context.Context) error {
 			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts), d.log)

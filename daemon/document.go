@@ -30,10 +30,15 @@ func (d *Daemon) Document() status.Document {
 		Components: d.cluster.Components(),
 		Artifacts:  d.uploads.status(s.Stages),
 		Firewall:   d.firewall.Status(),
+		AwayCopy:   d.copier.status(d.host.Site().AwayCopy),
 	}
 	d.networkDHCP.AddStatus(&doc)
 	doc.Notes = append(doc.Notes, d.boot.Notes()...)
 	doc.Notes = append(doc.Notes, d.metal.UnknownNotes()...)
+	if note := d.loginKey.Note(); note != "" {
+		doc.Notes = append(doc.Notes, note)
+	}
+	doc.Notes = append(doc.Notes, d.copier.notes(d.host.Site().AwayCopy)...)
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started
 	}

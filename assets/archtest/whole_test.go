@@ -23,6 +23,8 @@ var renames = map[string]string{
 	"daemon/clusters/installer/installer.go":   "sets a long log aside",
 	"daemon/clusters/installer/progress.go":    "worth nothing after a power cut, and written at every step",
 	"daemon/metal/packages/kubernetes/pool.go": "a file with holes; in memory",
+	"daemon/appliance/away/unpack.go":          "gives a folder its name when all in it is on the medium",
+	"daemon/appliance/away/resume.go":          "takes that folder's name away",
 	"image/cache/cache.go":                     "folders too; what is torn is built again",
 	"image/disk/reuse.go":                      "an image loses its name while it is changed",
 	"image/disk/write.go":                      "gigabytes, which a build need not wait for",

@@ -56,7 +56,7 @@ func replace(path string, from io.Reader, mode os.FileMode, sync func(*os.File) 
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 
-	return syncDir(dir)
+	return SyncDir(dir)
 }
 
 // openTemporary opens the temporary file for one writer, empty: another one of the same path waits until this one
@@ -100,8 +100,8 @@ func hasName(f *os.File) bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// syncDir brings a folder's names to the medium.
-func syncDir(dir string) error {
+// SyncDir brings a folder's names to the medium.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

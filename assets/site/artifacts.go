@@ -5,7 +5,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
@@ -86,21 +85,7 @@ func (r *reader) checkArtifacts(a *Artifacts) {
 		)
 	}
 
-	if a.Store == nil || a.Store.Endpoint == "" {
-		return
-	}
-
-	u, err := url.Parse(string(a.Store.Endpoint))
-	switch {
-	case err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		r.Report(
-			"artifacts.store.endpoint",
-			"%s has a path; write the store's host and port alone, such as https://s3.example:9000",
-			yamldoc.Quote(string(a.Store.Endpoint)),
-		)
-	case u.Scheme == "https" && a.Store.CA == "":
-		r.Report("artifacts.store", "nothing tells whose certificate to trust; add ca")
-	case u.Scheme == "http" && a.Store.CA != "":
-		r.Report("artifacts.store.ca", "there is no certificate with http; use https, or remove the line")
+	if a.Store != nil {
+		r.checkStore("artifacts.store", a.Store.Endpoint, a.Store.CA)
 	}
 }

@@ -26,6 +26,7 @@ func (s *Site) WithDefaults() *Site {
 		d.Artifacts.Store.Region = cmp.Or(d.Artifacts.Store.Region, "us-east-1")
 	}
 
+	d.AwayCopy = d.AwayCopy.withDefaults()
 	d.Networks = d.Networks.withDefaults()
 	d.BMC.VerifyCertificate = cmp.Or(d.BMC.VerifyCertificate, CheckPin)
 	d.Nodes = slices.Clone(d.Nodes)
@@ -42,6 +43,21 @@ func (s *Site) WithDefaults() *Site {
 
 	for i, n := range d.Nodes {
 		d.Nodes[i].IOMMU = n.IOMMU || d.asksSRIOV(n)
+	}
+
+	return &d
+}
+
+func (a *AwayCopy) withDefaults() *AwayCopy {
+	if a == nil {
+		return nil
+	}
+
+	d := *a
+	d.Every = cmp.Or(d.Every, Duration(24*time.Hour))
+	if d.Store != nil {
+		d.Store = cloneOrZero(d.Store)
+		d.Store.Region = cmp.Or(d.Store.Region, "us-east-1")
 	}
 
 	return &d

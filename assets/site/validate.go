@@ -25,6 +25,7 @@ func (r *reader) validate(s *Site) {
 	r.checkIdentity(s.Nodes)
 	r.checkClusters(s)
 	r.checkArtifacts(&s.Artifacts)
+	r.checkAwayCopy(s.AwayCopy)
 	r.checkOverlaps(s)
 }
 

@@ -42,6 +42,15 @@ type Document struct {
 
 	Artifacts *Artifacts `json:"artifacts,omitempty"` // nil until there is a place for them
 	Firewall  *Firewall  `json:"firewall,omitempty"`
+	AwayCopy  *AwayCopy  `json:"awayCopy,omitempty"` // nil before there was one or the site wants some
+}
+
+// AwayCopy is how copies of what cannot be made again stand.
+type AwayCopy struct {
+	Made  time.Time `json:"made,omitzero"` // the last whole one; zero: none yet
+	To    string    `json:"to,omitempty"`  // where it went
+	Tried time.Time `json:"tried,omitzero"`
+	Error string    `json:"error,omitempty"` // of the try since then
 }
 
 // Firewall is the appliance's packet filter.

@@ -59,6 +59,7 @@ func newRootCommand() *cobra.Command {
 		newReleaseCommand(),
 		newFlashCommand(),
 		newVerifyCommand(),
+		newKeysCommand(),
 		newVersionCommand(),
 	)
 	return commandline.MarkUsageErrors(root)

@@ -30,7 +30,7 @@ down and with the daemon dead. FILE is firstlight-TIME.tar.gz here unless given;
 			c := daemon.NewCollector(cmd.Context(), socket)
 			if len(args) == 1 && args[0] == "-" {
 				if isTerminal(cmd.OutOrStdout()) {
-					return errors.New("bundle: an archive is not for a screen; redirect it (firstlightd bundle - > bundle.tar.gz), or name a file")
+					return errors.New("an archive is not for a screen; redirect it (firstlightd bundle - > bundle.tar.gz), or name a file")
 				}
 				return c.Write(cmd.Context(), cmd.OutOrStdout())
 			}
@@ -70,17 +70,17 @@ func isTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-// checkAbsent refuses a file that exists: what it holds may be the only bundle of an earlier fault.
+// checkAbsent refuses a file that exists: it may be the only one of its kind.
 func checkAbsent(name string) error {
 	if _, err := os.Lstat(name); err == nil {
-		return fmt.Errorf("bundle: %s exists; name another file, or remove it", name)
+		return fmt.Errorf("%s exists; name another file, or remove it", name)
 	}
 	return nil
 }
 
 // writeAtomically writes a file for its owner's eyes, whole or not at all.
 func writeAtomically(name string, write func(io.Writer) error) (int64, error) {
-	f, err := os.CreateTemp(filepath.Dir(name), ".bundle-*")
+	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
 		return 0, fmt.Errorf("write %s: %w", name, err)
 	}

@@ -73,6 +73,10 @@ func newRootCommand() *cobra.Command {
 		newManifestsCommand(),
 		newUploaderCommand(),
 		newBundleCommand(),
+		newSecretsCommand(),
+		newRotateCommand(),
+		newBackupCommand(),
+		newRestoreCommand(),
 		newDocsCommand(),
 	)
 	commandline.AddGroup(

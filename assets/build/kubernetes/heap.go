@@ -12,7 +12,7 @@ import (
 func startHeap(program string) int64 {
 	switch program {
 	case "kube-apiserver":
-		return 160 << 20
+		return 64 << 20
 	case "kubectl":
 		return 0
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 // Server answers GET /v1/status, GET /v1/why, GET /v1/records, GET /v1/unknown, POST /v1/reload, POST /v1/adopt,
-// POST /v1/approve, POST /v1/bmc/trust and POST /v1/login.
+// POST /v1/approve, POST /v1/bmc/trust, POST /v1/rotate and POST /v1/login.
 type Server struct {
 	Socket   string                 // path; status.SocketPath on the appliance
 	Document func() status.Document // must not block
@@ -41,6 +41,8 @@ type Server struct {
 	// TrustBMC accepts the certificate that the BMC of a node shows in place of the pinned one, if it has this
 	// fingerprint or if none is given. It returns the one before and the one that is trusted now.
 	TrustBMC func(node, fingerprint string) (before, now string, err error)
+	// Rotate begins to replace a secret, and says what happens from then on; the error is for people.
+	Rotate func(secret string) (string, error)
 	// Login mints a code that lets one browser see the page; the error is for people.
 	Login func() (status.Login, error)
 	Log   *slog.Logger
@@ -123,6 +125,16 @@ func (s *Server) handler() http.Handler {
 			return
 		}
 		writeJSON(w, Trust{before, now})
+	})
+	mux.HandleFunc("POST /v1/rotate", func(w http.ResponseWriter, r *http.Request) {
+		secret := r.URL.Query().Get("secret")
+		s.Log.Info("rotation asked", "secret", secret)
+		text, err := s.Rotate(secret)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		writeJSON(w, text)
 	})
 	mux.HandleFunc("POST /v1/login", func(w http.ResponseWriter, _ *http.Request) {
 		login, err := s.Login()
@@ -247,6 +259,19 @@ func (c Client) TrustBMC(ctx context.Context, node, fingerprint string) (Trust, 
 	}
 
 	return t, nil
+}
+
+// Rotate has the daemon replace a secret, and returns what happens from then on.
+func (c Client) Rotate(ctx context.Context, secret string) (text string, err error) {
+	body, err := c.do(ctx, http.MethodPost, "/v1/rotate?"+url.Values{"secret": {secret}}.Encode())
+	if err != nil {
+		return "", err
+	}
+	if err := json.Unmarshal(body, &text); err != nil {
+		return "", fmt.Errorf("read what the daemon replaces: %w", err)
+	}
+
+	return text, nil
 }
 
 // Login has the daemon mint a code for the page.

@@ -63,6 +63,10 @@ func RenderText(d status.Document, now time.Time) string {
 		writeArtifacts(&b, d.Artifacts)
 	}
 
+	if c := d.AwayCopy; c != nil && !c.Made.IsZero() {
+		fmt.Fprintf(&b, "away copy     %s to %s\n", c.Made.UTC().Format("2006-01-02 15:04 UTC"), c.To)
+	}
+
 	if len(d.Notes) > 0 {
 		b.WriteByte('\n')
 	}

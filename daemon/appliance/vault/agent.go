@@ -61,26 +61,28 @@ type signing struct{ keys *Keys }
 
 var errOnlySigns = errors.New("this agent only signs")
 
-func (s signing) List() ([]*agent.Key, error) {
-	signer, err := s.keys.AccessSigner()
-	if err != nil {
-		return nil, err
+func (s signing) List() (keys []*agent.Key, err error) {
+	all, err := s.keys.Signers()
+	for _, signer := range all {
+		key := signer.PublicKey()
+		keys = append(keys, &agent.Key{Format: key.Type(), Blob: key.Marshal(), Comment: "appliance"})
 	}
-
-	key := signer.PublicKey()
-	return []*agent.Key{{Format: key.Type(), Blob: key.Marshal(), Comment: "appliance"}}, nil
+	return keys, err
 }
 
 func (s signing) Sign(key ssh.PublicKey, data []byte) (*ssh.Signature, error) {
-	signer, err := s.keys.AccessSigner()
+	all, err := s.keys.Signers()
 	if err != nil {
 		return nil, err
 	}
-	if string(key.Marshal()) != string(signer.PublicKey().Marshal()) {
-		return nil, errors.New("this agent has another key")
+
+	for _, signer := range all {
+		if string(key.Marshal()) == string(signer.PublicKey().Marshal()) {
+			return signer.Sign(nil, data) // ed25519 needs no source of randomness
+		}
 	}
 
-	return signer.Sign(nil, data) // ed25519 needs no source of randomness
+	return nil, errors.New("this agent has another key")
 }
 
 func (s signing) Signers() ([]ssh.Signer, error) { return nil, errOnlySigns }

@@ -37,7 +37,7 @@ func (c Credentials) String() string { return c.Username + ":[redacted]" }
 // OpenCredentials reads the credentials in dir, minting them if they are absent or torn.
 // Password and hash stand in one file, so that a power cut cannot part them.
 func OpenCredentials(dir string) (Credentials, error) {
-	path := filepath.Join(dir, "ironic.credentials")
+	path := credentialsFile(dir)
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Credentials{}, fmt.Errorf("read ironic's credentials: %w", err)
@@ -49,12 +49,25 @@ func OpenCredentials(dir string) (Credentials, error) {
 		return Credentials{User, password, htpasswd}, nil
 	}
 
+	return mintCredentials(path)
+}
+
+// RotateCredentials mints others in their place. Whoever speaks to Ironic gets them when it next opens them; Ironic
+// itself when its pod is made of them.
+func RotateCredentials(dir string) error {
+	_, err := mintCredentials(credentialsFile(dir))
+	return err
+}
+
+func credentialsFile(dir string) string { return filepath.Join(dir, "ironic.credentials") }
+
+func mintCredentials(path string) (Credentials, error) {
 	random := make([]byte, passwordBytes)
 	if _, err := rand.Read(random); err != nil {
 		return Credentials{}, err
 	}
 
-	password = base64.RawURLEncoding.EncodeToString(random)
+	password := base64.RawURLEncoding.EncodeToString(random)
 	sum, err := bcrypt.GenerateFromPassword([]byte(password), bcryptCost)
 	if err != nil {
 		return Credentials{}, fmt.Errorf("hash ironic's password: %w", err)

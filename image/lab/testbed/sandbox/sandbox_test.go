@@ -18,6 +18,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
+	"firstlight.dev/firstlight/image/lab/testbed/sandbox/secretscan"
 )
 
 // last is the stage after which Kubernetes can be used.
@@ -142,6 +143,7 @@ func TestNothingToReadyAndAgain(t *testing.T) {
 	t.Log("\n" + b.run("kubectl", "get", "nodes,pods", "-A", "-o", "wide"))
 	checkListeners(t, b.run("ss", "--no-header", "--listening", "--numeric", "--tcp", "--udp", "--processes"))
 	assert.Contains(t, b.run("nft", "list", "table", "inet", "firstlight"), "hook input priority filter; policy drop;")
+	secretscan.Check(t, b.ctx, b.bed, "authority", "Kubernetes' authorities", "Kubernetes' certificates")
 	identity := b.identity()
 
 	b.run("systemctl", "restart", "firstlightd")

@@ -226,7 +226,7 @@ func minted(t *testing.T, d *scenario.Scenario) []string {
 func TestARackIsInstalledBesideStrangers(t *testing.T) {
 	third, patience := 2, 40*time.Minute
 	if isFleet() {
-		third, patience = 20, 90*time.Minute
+		third, patience = 10, 90*time.Minute
 	}
 	ctx, d := startFleet(t, "hostile", simulator.Config{Hosts: 3*third + 1, BootTime: bootTime}, patience)
 	bmc, err := d.AddNetwork(ctx, "eth1")
