@@ -29,17 +29,31 @@ type Node struct {
 
 // Nodes asks Ironic for its nodes, with the appliance's own password and root; by the host's name.
 func (d *Scenario) Nodes(ctx context.Context) (map[string]Node, error) {
+	password, err := d.IronicPassword()
+	if err != nil {
+		return nil, err
+	}
+	return d.NodesBy(ctx, password)
+}
+
+// IronicPassword is what DATA has as the password of Ironic's API now.
+func (d *Scenario) IronicPassword() (string, error) {
+	credentials, err := os.ReadFile(d.Sandbox.DataPath("/var/lib/firstlight/secret/ironic.credentials"))
+	if err != nil {
+		return "", fmt.Errorf("read Ironic's password: %w", err)
+	}
+
+	password, _, _ := strings.Cut(string(credentials), "\n")
+	return password, nil
+}
+
+// NodesBy asks as Nodes does, with a password.
+func (d *Scenario) NodesBy(ctx context.Context, password string) (map[string]Node, error) {
 	root, err := os.ReadFile(d.Sandbox.DataPath("/var/lib/firstlight/ca/ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 
-	credentials, err := os.ReadFile(d.Sandbox.DataPath("/var/lib/firstlight/secret/ironic.credentials"))
-	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
-	}
-
-	password, _, _ := strings.Cut(string(credentials), "\n")
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(root)
 	c, err := httpbasic.NewBareMetalHTTPBasic(httpbasic.EndpointOpts{
