@@ -234,8 +234,8 @@ func (u *uploads) scriptOfICN() {
 	out := u.must(commands[0])
 	u.t.Logf("\n%s", out)
 	inOrder(u.t, prints[0], out)
-	_, err := u.bed.Run(u.ctx, "kubectl", "get", "service", "minio-service")
-	assert.ErrorContains(u.t, err, "not found", "the site names no store")
+	store := u.run("kubectl", "get", "service", "minio-service", "-o", "jsonpath={.spec.clusterIP}:{.spec.ports[0].port}")
+	assert.Equal(u.t, "10.96.0.16:9000", strings.TrimSpace(store), "the site serves S3")
 }
 
 // metrics gives the token the right to read metrics, and reads them.
