@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
@@ -97,11 +98,13 @@ func hasNode(s *site.Site, name string) bool {
 	return slices.ContainsFunc(s.Nodes, func(n site.Node) bool { return string(n.Name) == name })
 }
 
-// appliedHosts are the hosts that someone applied, with what their Secrets say. What cannot be read of one is an error
-// of that host; it is among the hosts all the same.
+// appliedHosts are the hosts that someone applied, with what their Secrets say. What one's Secrets lack is an error of
+// that host; it is among the hosts all the same. The last error is of an API server that did not answer, which says
+// nothing of any host.
 func (p *Provisioner) appliedHosts(
-	ctx context.Context, s *site.Site, hosts []metal3api.BareMetalHost, records map[string]metal3.HostBackup,
-) ([]metal3.AppliedHost, map[string]error) {
+	ctx context.Context, api func() (client.Client, error),
+	s *site.Site, hosts []metal3api.BareMetalHost, records map[string]metal3.HostBackup,
+) ([]metal3.AppliedHost, map[string]error, error) {
 	errs := map[string]error{}
 	var all []metal3.AppliedHost
 	for i := range hosts {
@@ -113,16 +116,16 @@ func (p *Provisioner) appliedHosts(
 		a := metal3.AppliedHost{Host: h, SameBMC: sameBMC(s, hosts, h), Default: s.BMC.VerifyCertificate}
 		if metal3.InService(h) {
 			a.UseCredentials(p.hostSecrets.Read(h.Name))
-		} else {
-			if err := p.readSecrets(ctx, &a); err != nil {
-				errs[h.Name] = err
-			}
+		} else if err := p.readSecrets(ctx, api, &a); apply.IsUnanswered(err) {
+			return nil, nil, err
+		} else if err != nil {
+			errs[h.Name] = err
 		}
 
 		all = append(all, a)
 	}
 
-	return all, errs
+	return all, errs, nil
 }
 
 // sameBMC is another host or node that has the BMC of h; of two the younger one has to wait. "": none.
@@ -147,8 +150,10 @@ func sameBMC(s *site.Site, hosts []metal3api.BareMetalHost, h *metal3api.BareMet
 }
 
 // readSecrets completes an applied host by what its Secrets say.
-func (p *Provisioner) readSecrets(ctx context.Context, a *metal3.AppliedHost) error {
-	c, err := p.Client()
+func (p *Provisioner) readSecrets(
+	ctx context.Context, api func() (client.Client, error), a *metal3.AppliedHost,
+) error {
+	c, err := api()
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package provisioning
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -9,8 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
@@ -39,5 +43,36 @@ func TestUserDataThatDoesNotExistIsAwaited(t *testing.T) {
 		require.NoError(t, new(Provisioner).readUserData(t.Context(), c, w.host), w.host.Host.Name)
 		assert.Equal(t, w.awaited, w.host.AwaitedSecret, w.host.Host.Name)
 		assert.Equal(t, w.data, string(w.host.UserData), w.host.Host.Name)
+	}
+}
+
+// TestASecretThatIsNotAnsweredHoldsNoHost: a busy API server says nothing of a host, a Secret that is not there does.
+func TestASecretThatIsNotAnsweredHoldsNoHost(t *testing.T) {
+	hosts := []metal3api.BareMetalHost{{
+		ObjectMeta: metav1.ObjectMeta{Name: "compute-1", Namespace: metal3.Namespace},
+		Spec:       metal3api.BareMetalHostSpec{BMC: metal3api.BMCDetails{Address: "ipmi://10.0.0.9", CredentialsName: "bmc"}},
+	}}
+	late := interceptor.Funcs{Get: func(
+		context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption,
+	) error {
+		return context.DeadlineExceeded
+	}}
+	for _, c := range []struct {
+		name   string
+		client client.Client
+		late   bool
+	}{
+		{"no answer", fake.NewClientBuilder().WithInterceptorFuncs(late).Build(), true},
+		{"no Secret", fake.NewClientBuilder().Build(), false},
+	} {
+		api := func() (client.Client, error) { return c.client, nil }
+		all, unfit, err := new(Provisioner).appliedHosts(t.Context(), api, &site.Site{}, hosts, nil)
+		if c.late {
+			require.ErrorIs(t, err, context.DeadlineExceeded, c.name)
+			continue
+		}
+		require.NoError(t, err, c.name)
+		assert.Len(t, all, 1, c.name)
+		require.ErrorIs(t, unfit["compute-1"], errNoSecret, c.name)
 	}
 }

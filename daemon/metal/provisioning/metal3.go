@@ -123,7 +123,11 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 
 	s := p.Site()
 	var all []metal3.NodeObjects
-	applied, unfit := p.appliedHosts(context.Background(), s, hosts, records)
+	applied, unfit, err := p.appliedHosts(context.Background(), p.Client, s, hosts, records)
+	if err != nil {
+		return nil, err
+	}
+
 	discovered := discoverMACs(s, hosts)
 	for _, n := range s.Nodes {
 		if mac := discovered[n.Name]; mac != "" {
