@@ -24,18 +24,14 @@ func RenderScreen(d status.Document, now time.Time, height int) string {
 	}
 
 	b.WriteByte('\n')
-	ready := 0
 	for _, s := range d.Stages {
-		if s.State == status.StateReady {
-			ready++
-			continue
-		}
-		if s.State != status.StateWaiting { // those that wait for their turn say nothing
+		if s.State != status.StateReady && s.State != status.StateWaiting { // those that wait for their turn say nothing
 			writeStage(&b, s, now)
 		}
 	}
 
-	fmt.Fprintf(&b, "[%s] %d of %d stages\n", stateMark(status.StateReady), ready, len(d.Stages))
+	ready, all := countStages(d.Stages)
+	fmt.Fprintf(&b, "[%s] %d of %d stages\n", stateMark(status.StateReady), ready, all)
 	for _, a := range d.Addresses {
 		writeAddress(&b, a)
 	}
