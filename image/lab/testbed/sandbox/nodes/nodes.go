@@ -169,12 +169,20 @@ func (r *Rack) start(ctx context.Context) (err error) {
 		return err
 	}
 
-	return run(ctx, r.Appliance,
+	err = run(ctx, r.Appliance,
 		"ip link add "+others+" type bridge", // without a cable
 		"ip link set "+others+" up",
 		"ip address add "+Address.String()+" dev provisioning",
 		"ip address add "+Baremetal.String()+" dev baremetal",
 		"systemctl start mirror")
+	if err != nil {
+		return err
+	}
+
+	// It makes packages before it serves them.
+	const served = "until (exec 3<>/dev/tcp/%s/6180) 2>/dev/null; do sleep 0.2; done"
+	_, err = r.Appliance.Run(ctx, "bash", "-c", fmt.Sprintf(served, Address.Addr()))
+	return err
 }
 
 // site is that of the whole appliance: no clusters but those that are asked for.
