@@ -44,20 +44,47 @@ func TestOutputInPagesWasPrinted(t *testing.T) {
 	assert.Greater(t, marked, 10, "the pages were not read")
 }
 
+// written is a block that a test compares or writes: the path of the page, and the block's name.
+var written = regexp.MustCompile(`page\.Check(?:Table)?\(t, "([^"]+)", "([^"]+)"`)
+
+// TestBlocksThatTestsWriteAreOnTheirPages: a test that runs for hours finds at its end where its output belongs.
+func TestBlocksThatTestsWriteAreOnTheirPages(t *testing.T) {
+	seen := 0
+	forEachTestFile(t, func(path, text string) {
+		for _, block := range written.FindAllStringSubmatch(text, -1) {
+			seen++
+			page, err := os.ReadFile(filepath.Join(filepath.Dir(path), block[1]))
+			if assert.NoError(t, err, path) {
+				begin := "<!-- begin " + block[2] + " -->\n```\n"
+				assert.True(t, strings.Contains(string(page), begin), "%s: %s has no block %s", path, block[1], block[2])
+			}
+		}
+	})
+	assert.Greater(t, seen, 4, "the tests were not read")
+}
+
 // testNames are the tests of the tree.
 func testNames(t *testing.T) map[string]bool {
 	names, test := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	forEachTestFile(t, func(_, text string) {
+		for _, found := range test.FindAllStringSubmatch(text, -1) {
+			names[found[1]] = true
+		}
+	})
+	return names
+}
+
+// forEachTestFile calls read with the path and the text of every test file of the tree.
+func forEachTestFile(t *testing.T, read func(path, text string)) {
+	t.Helper()
 	for _, room := range []string{"assets", "cmd", "daemon", "image", "pxe", "docs"} {
 		require.NoError(t, filepath.WalkDir("../../"+room, func(path string, _ os.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err
 			}
 			text, err := os.ReadFile(path)
-			for _, found := range test.FindAllStringSubmatch(string(text), -1) {
-				names[found[1]] = true
-			}
+			read(path, string(text))
 			return err
 		}))
 	}
-	return names
 }

@@ -64,7 +64,8 @@ func cut(text, block string) (before, was, after string, err error) {
 	begin := "<!-- begin " + block + " -->\n" + fence
 	head, rest, found := strings.Cut(text, begin)
 	if !found {
-		return "", "", "", fmt.Errorf("it has no block %s", block)
+		return "", "", "", fmt.Errorf("it has no block %s: put it where its output belongs, empty, and run the test with "+
+			"-update:\n%s%s", block, begin, end)
 	}
 
 	was, tail, found := strings.Cut(rest, end)

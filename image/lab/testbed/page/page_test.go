@@ -24,6 +24,9 @@ func TestABlockIsWrittenAndCompared(t *testing.T) {
 	}
 	_, _, _, err := cut("<!-- begin x -->\n```\nno end", "x")
 	assert.Error(t, err)
+
+	_, _, _, err = cut(text, "two words")
+	assert.ErrorContains(t, err, "run the test with -update:\n<!-- begin two words -->\n```\n```\n<!-- end -->")
 }
 
 func TestATableIsComparedWithoutAgesAndWidths(t *testing.T) {
