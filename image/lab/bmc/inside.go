@@ -43,13 +43,14 @@ func (b *BMC) insideConfig(dir string) (system, lan string, err error) {
 }
 
 // Args are QEMU's arguments for the machine's own interface to its BMC, by which the system inside learns the BMC's
-// address: a keyboard controller style interface (IPMI 2.0, chapter 9), as servers have.
+// address: a keyboard controller style interface (IPMI 2.0, chapter 9), as servers have. QEMU connects when its machine
+// is complete (reconnect): a controller that is connected before it has its interface is a segmentation fault of QEMU 7.2.
 func (b *BMC) Args() []string {
 	if b.inside == 0 {
 		return nil
 	}
 	return []string{
-		"-chardev", fmt.Sprintf("socket,id=ipmi,host=127.0.0.1,port=%d", b.inside),
+		"-chardev", fmt.Sprintf("socket,id=ipmi,host=127.0.0.1,port=%d,reconnect=1", b.inside),
 		"-device", "ipmi-bmc-extern,id=bmc,chardev=ipmi",
 		"-device", "isa-ipmi-kcs,bmc=bmc",
 	}

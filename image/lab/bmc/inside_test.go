@@ -2,9 +2,12 @@ package bmc
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -42,9 +45,11 @@ func TestABMCTellsItsAddress(t *testing.T) {
 	args := append([]string{"-machine", "q35", "-accel", "tcg", "-m", "64", "-display", "none", "-nodefaults", "-S"}, b.Args()...)
 	qemu := exec.CommandContext(t.Context(), "qemu-system-x86_64", args...)
 	require.NoError(t, qemu.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- qemu.Wait() }()
 	t.Cleanup(func() {
 		_ = qemu.Process.Kill()
-		_ = qemu.Wait()
+		<-ended
 	})
 
 	assert.Regexp(t, `IP Address +: 172\.23\.0\.101`, ipmitool("lan", "print", "1"))
@@ -53,4 +58,14 @@ func TestABMCTellsItsAddress(t *testing.T) {
 	ipmitool("power", "off")
 	assert.Equal(t, []string{"on none", "off"}, machine.seen())
 	assert.Equal(t, BootNetwork, b.Device())
+	require.Eventually(t, func() bool { return len(ended) > 0 || isConnected(t, b.inside) }, 5*time.Minute, 100*time.Millisecond, "QEMU does not connect")
+	assert.Empty(t, ended, "QEMU has ended")
+}
+
+// isConnected tells whether a connection to this port of loopback is established (proc_net_tcp(5)).
+func isConnected(t *testing.T, port int) bool {
+	t.Helper()
+	table, err := os.ReadFile("/proc/net/tcp")
+	require.NoError(t, err)
+	return regexp.MustCompile(fmt.Sprintf(`(?m)^ *\d+: 0100007F:%04X 0100007F:[0-9A-F]{4} 01 `, port)).Match(table)
 }
