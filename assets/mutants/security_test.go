@@ -36,6 +36,21 @@ func Security() []Mutant {
 			Run:     "TestWhatRunsIsNotReset",
 		},
 		{
+			Name:    "who names a server in a path is a witness of what it boots",
+			File:    "daemon/metal/verify/running.go",
+			Old:     "if i < 0 || t.Marks[i].ByAnother ||",
+			New:     "if i < 0 ||",
+			Package: "./daemon/metal/verify",
+			Run:     "TestWhoBootsFromTheNetwork",
+		},
+		{
+			Name:    "a script that another machine asked for is taken for the machine's own",
+			File:    "pxe/bootserver/script.go",
+			Old:     "\t\tByAnother: byAnother,\n",
+			New:     "",
+			Package: "./pxe/bootserver",
+		},
+		{
 			Name:    "a disk is written to whatever is on it by then",
 			File:    "daemon/metal/metal3/write.go",
 			Old:     "\tcase w.Holds.IsBlank(),\n",

@@ -34,12 +34,19 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, id string)
 
 	machine.Firmware = pxe.FirmwareIPXE
 	boot := s.Booter.Boot(r.Context(), machine)
-	note := boottrace.Event{MAC: mac, Addr: caller.Addr, Step: boottrace.StepScript, Detail: boot.Action.String()}
+	byAnother := s.Machines != nil && !bytes.Equal(caller.MAC, mac)
+	note := boottrace.Event{
+		MAC:       mac,
+		Addr:      caller.Addr,
+		Step:      boottrace.StepScript,
+		Detail:    boot.Action.String(),
+		ByAnother: byAnother,
+	}
 	var text []byte
 	switch {
-	case (boot.Token != "" || boot.Mint) && s.Machines != nil && !bytes.Equal(caller.MAC, mac):
+	case (boot.Token != "" || boot.Mint) && byAnother:
 		// The token proves a machine to the services behind: nobody else may read it.
-		note.Refused = "a script with a token goes to the machine's own address only"
+		note.Detail, note.Refused = pxe.ActionRefuse.String(), "a script with a token goes to the machine's own address only"
 		text, err = ipxe.Render(s.Base, mac, pxe.Boot{Action: pxe.ActionRefuse, Reason: note.Refused})
 	case boot.Action == pxe.ActionRefuse || boot.Action == pxe.ActionWait:
 		note.Refused = boot.Reason

@@ -34,6 +34,10 @@ func TestTokenGoesToItsMachineOnly(t *testing.T) {
 		stolen := b.get("/ipxe/52-54-00-00-00-01")
 		assert.NotContains(t, stolen.Body.String(), token.Reveal())
 		assert.Contains(t, stolen.Body.String(), "a script with a token goes to the machine`s own address only")
+		kept, ok := b.Record.Get(mac1)
+		require.True(t, ok)
+		assert.Equal(t, "refuse", kept.Last.Detail)
+		assert.True(t, kept.Last.ByAnother)
 	}
 	b.rack.leases[here] = mac1
 	own := b.get("/ipxe/52-54-00-00-00-01")
@@ -43,6 +47,32 @@ func TestTokenGoesToItsMachineOnly(t *testing.T) {
 	kept, ok := b.Record.Get(mac1)
 	require.True(t, ok)
 	assert.Equal(t, boottrace.StepScript, kept.Last.Step)
+	assert.False(t, kept.Last.ByAnother)
+}
+
+// TestWhatAnotherAsksSaysNothingOfAMachine: whoever asks in its name is answered, and is no witness of what it boots.
+func TestWhatAnotherAsksSaysNothingOfAMachine(t *testing.T) {
+	for _, action := range []pxe.Action{pxe.ActionInspect, pxe.ActionWait, pxe.ActionDisk, pxe.ActionRefuse} {
+		b := newBed(t)
+		b.rack.boots[mac1.String()] = pxe.Boot{Action: action, Kernel: "k", Reason: "it waits"}
+		b.rack.leases[here] = net.HardwareAddr{0x52, 0x54, 0, 0, 0, 2}
+		b.get("/ipxe/52-54-00-00-00-01")
+		kept, ok := b.Record.Get(mac1)
+		require.True(t, ok, action)
+		require.Len(t, kept.Marks, 1, action)
+		assert.True(t, kept.Marks[0].ByAnother, action)
+		assert.False(t, kept.Addr.IsValid(), "%s: its address is another's", action)
+
+		b.rack.leases[here] = mac1
+		b.get("/ipxe/52-54-00-00-00-01")
+		delete(b.rack.leases, here)
+		b.get("/ipxe/52-54-00-00-00-01")
+		kept, _ = b.Record.Get(mac1)
+		require.Len(t, kept.Marks, 1, action)
+		assert.False(t, kept.Marks[0].ByAnother, "%s: what it asked itself is lost", action)
+		assert.Equal(t, kept.Marks[0], kept.Last, action)
+		assert.Equal(t, here, kept.Addr)
+	}
 }
 
 // TestFinishedScript: the conductor's file is sent as it is; until it is there, and

@@ -1,6 +1,7 @@
 // Package boottrace remembers, per machine, where it last was on its way from firmware to
 // kernel: the first answer to "why is this node stuck". It lives in memory only: the
-// machines themselves repeat the way, and nothing decides by it.
+// machines themselves repeat the way. One thing decides by it, whether a server of which
+// nothing is known may be reset, so what others say in a machine's name is marked as that.
 package boottrace
 
 import (
@@ -42,6 +43,10 @@ type Event struct {
 	Total   int64
 	Refused string
 	Error   string
+
+	// ByAnother means that a machine with another MAC asked, or one whose MAC is unknown: it says nothing of what this
+	// one does.
+	ByAnother bool
 }
 
 // Trace is the state of one machine. Times are of the server's clock.
@@ -66,6 +71,8 @@ type Mark struct {
 	Total   int64     `json:"total,omitempty"`
 	Refused string    `json:"refused,omitempty"`
 	Error   string    `json:"error,omitempty"`
+
+	ByAnother bool `json:"byAnother,omitempty"` // as in Event
 }
 
 // Recorder holds the records. The zero value is ready to use and keeps DefaultLimit machines.
@@ -99,7 +106,10 @@ func (b *Recorder) Add(e Event) {
 	}
 
 	r := b.traceOf(e.MAC.String(), now)
-	if e.Addr.IsValid() {
+	if e.ByAnother && slices.ContainsFunc(r.Marks, func(m Mark) bool { return m.Step == e.Step && !m.ByAnother }) {
+		return // the machine itself is the better witness
+	}
+	if e.Addr.IsValid() && !e.ByAnother {
 		r.Addr = e.Addr
 	}
 
@@ -116,6 +126,8 @@ func (b *Recorder) Add(e Event) {
 		Total:   e.Total,
 		Refused: e.Refused,
 		Error:   e.Error,
+
+		ByAnother: e.ByAnother,
 	}
 	i := slices.IndexFunc(r.Marks, func(old Mark) bool { return old.Step == e.Step })
 	if i >= 0 {

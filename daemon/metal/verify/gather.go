@@ -96,7 +96,7 @@ func (e *Engine) gatherFacts(
 	}
 
 	for _, t := range traces {
-		f.Asks = f.Asks || time.Since(t.Last.Time) < asksLately
+		f.Asks = f.Asks || !t.Last.ByAnother && time.Since(t.Last.Time) < asksLately
 	}
 
 	var mu sync.Mutex

@@ -51,12 +51,13 @@ func runningAddress(f Facts) string {
 }
 
 // isNetbooted reports whether the last that a machine of the node got from the appliance keeps it there: ramdisk, or
-// the wait for one. A machine that was sent on to its disk runs what is on it.
+// the wait for one. A machine that was sent on to its disk runs what is on it. What another machine asked for in its
+// name, and was served or refused, says nothing of it.
 func isNetbooted(n site.Node, traces []boottrace.Trace) bool {
 	own := nodeMACs(n)
 	for _, t := range traces {
 		i := slices.IndexFunc(t.Marks, func(m boottrace.Mark) bool { return m.Step == boottrace.StepScript })
-		if i < 0 || !slices.Contains(own, site.MAC(t.MAC)) {
+		if i < 0 || t.Marks[i].ByAnother || !slices.Contains(own, site.MAC(t.MAC)) {
 			continue
 		}
 		switch t.Marks[i].Detail {

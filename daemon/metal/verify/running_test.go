@@ -67,6 +67,8 @@ func TestWhoBootsFromTheNetwork(t *testing.T) {
 		assert.Equal(t, want, isNetbooted(n, []boottrace.Trace{trace}), detail)
 		trace.MAC = "52:54:00:00:00:02"
 		assert.False(t, isNetbooted(n, []boottrace.Trace{trace}), "another machine")
+		trace.MAC, trace.Marks[1].ByAnother = "52:54:00:00:00:01", true
+		assert.False(t, isNetbooted(n, []boottrace.Trace{trace}), "%s: another machine asked in its name", detail)
 	}
 	assert.False(t, isNetbooted(n, []boottrace.Trace{{MAC: "52:54:00:00:00:01", Marks: []boottrace.Mark{{Step: boottrace.StepLease}}}}),
 		"a system that runs asks for its lease, too")

@@ -369,9 +369,9 @@ func diskScript(v View) boottrace.Mark {
 		return boottrace.Mark{}
 	}
 
-	i := slices.IndexFunc(
-		v.BootTrace.Marks, func(m boottrace.Mark) bool { return m.Step == boottrace.StepScript && m.Detail == "disk" },
-	)
+	i := slices.IndexFunc(v.BootTrace.Marks, func(m boottrace.Mark) bool {
+		return m.Step == boottrace.StepScript && m.Detail == "disk" && !m.ByAnother
+	})
 	if i < 0 {
 		return boottrace.Mark{}
 	}

@@ -71,8 +71,21 @@ func untouched(t *testing.T, d *scenario.Scenario, when string) {
 	onDisk(t, d, scenario.ImageA)
 }
 
+// askForAll has a stranger ask for the script of every server, as if it were each of them.
+func askForAll(t *testing.T, ctx context.Context, d *scenario.Scenario) {
+	t.Helper()
+	s, err := d.NewStranger(ctx)
+	require.NoError(t, err)
+	defer s.Close()
+	for _, h := range d.Servers.Hosts() {
+		status, said := s.Ask(ctx, "GET", scenario.Boot+"/ipxe/"+strings.ReplaceAll(h.MAC, ":", "-"), "")
+		assert.Equal(t, 200, status, said)
+	}
+}
+
 // TestAFreshStickLeavesServersInServiceAlone: what a new stick with the same site does to 51 servers that it knows
-// nothing of, half of which were not blank once; and what one torn record among 51 does.
+// nothing of, half of which were not blank once, while a stranger asks for their scripts; and what one torn record among
+// 51 does.
 func TestAFreshStickLeavesServersInServiceAlone(t *testing.T) {
 	need(t)
 	const n = 51
@@ -96,6 +109,7 @@ func TestAFreshStickLeavesServersInServiceAlone(t *testing.T) {
 			require.NoError(t, d.PowerCutWith(ctx, c.loss, c.damage, site))
 			guarded(t, ctx, d)
 			saysOf(t, ctx, d, c.held, c.says)
+			askForAll(t, ctx, d)
 			time.Sleep(soak)
 			saysOf(t, ctx, d, c.held, c.says)
 			untouched(t, d, "held")
