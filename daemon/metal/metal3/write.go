@@ -32,11 +32,20 @@ type Permit struct {
 	Begun *WriteDisk `json:"begun,omitempty"` // that was written to: what is on it now is of this installation
 }
 
-// covers reports whether a permit is for a disk of a host as it is being installed. One with half of another image on it
-// is covered, too: its owner has corrected which image it is to have.
-func (p Permit) covers(h *metal3api.BareMetalHost, d WriteDisk) bool {
+// covers reports whether a permit is for a disk of a host as it is being installed, with what it holds now. One with
+// half of another image on it is covered, too: its owner has corrected which image it is to have. A disk that was marked
+// by another installation was not begun by this one, whoever said so: that a try had begun is the word of whoever had
+// the token of that boot.
+func (p Permit) covers(h *metal3api.BareMetalHost, d WriteDisk, holds inspection.Disk) bool {
 	image := imageURL(h.Spec.Image)
-	return p.Host == string(h.UID) && (p.Wipe == image && image != "" || p.Begun != nil && *p.Begun == d)
+	isOwn := holds.Mark == nil || holds.Mark.ID == string(h.UID)
+	switch {
+	case p.Host != string(h.UID):
+		return false
+	case p.Wipe == image && image != "":
+		return true
+	}
+	return p.Begun != nil && *p.Begun == d && isOwn
 }
 
 // CheckWrite decides, right before the first byte, whether a disk may be written to; the error is for people. Between
@@ -70,7 +79,7 @@ func CheckWrite(w Write) error {
 	case w.Holds.Unreadable != "":
 		return fmt.Errorf("disk %s cannot be read: %s; replace it", w.Disk.Name, w.Holds.Unreadable)
 	case w.Holds.IsBlank(),
-		w.Permit.covers(w.Host, w.Disk),
+		w.Permit.covers(w.Host, w.Disk, w.Holds),
 		allowsWipe(w.Host, imageURL(w.Host.Spec.Image)),
 		w.Holds.Fingerprint != "" && w.Holds.Fingerprint == seen.Fingerprint:
 		return nil

@@ -49,6 +49,13 @@ func TestTheDiskIsAskedAgainBeforeItIsWritten(t *testing.T) {
 			h.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1/corrected.raw"}
 		}), Disk: disk, Holds: other, Seen: Contents{"/dev/sda": blank}, Permit: begun}, ""},
 
+		"an earlier try wrote all of it, with its mark": {Write{Host: host(), Disk: disk, Holds: inspection.Disk{
+			Kinds:       []string{"gpt"},
+			Fingerprint: "data-222222222222",
+			Mark:        &inspection.Mark{Node: "node1", ID: "uid-1"},
+		}, Seen: Contents{"/dev/sda": blank}, Permit: begun}, ""},
+		"begun, as another machine said, on an installed system": {Write{Host: host(), Disk: disk, Holds: installed, Seen: Contents{"/dev/sda": blank}, Permit: begun}, "is not as inspection saw it"},
+
 		"data where inspection saw none": {Write{Host: host(), Disk: disk, Holds: data, Seen: Contents{"/dev/sda": blank}}, "is not as inspection saw it, it holds: gpt, ext4"},
 		"other data than inspection saw": {Write{Host: host(), Disk: disk, Holds: other, Seen: Contents{"/dev/sda": data}}, "allow-wipe=" + image},
 		"an installed system":            {Write{Host: host(), Disk: disk, Holds: installed, Seen: Contents{"/dev/sda": data}}, "is not as inspection saw it"},
