@@ -1,6 +1,8 @@
 package metal3
 
 import (
+	"slices"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -12,13 +14,14 @@ import (
 // Names of the admission policies for hosts that are not in service yet, and of their bindings.
 const (
 	NamespacePolicyName = "hosts-namespace.firstlight.dev"
+	DisksPolicyName     = "hosts-disks.firstlight.dev"
 	HoldPolicyName      = "hosts-checked.firstlight.dev"
 )
 
 // AdmissionPolicies are the rules by which any host enters, whoever applies it: hosts have one namespace, nothing is
-// powered on or installed before it was checked, and no disk is cleaned that nobody named.
+// powered on or installed before it was checked, and no disk is cleaned or written to that nobody named.
 func AdmissionPolicies() []client.Object {
-	return append(namespacePolicy(), holdPolicy()...)
+	return slices.Concat(namespacePolicy(), disksPolicy(), holdPolicy())
 }
 
 // admissionKind is the type of a policy or of its binding.
@@ -62,6 +65,51 @@ func namespacePolicy() []client.Object {
 			ObjectMeta: metav1.ObjectMeta{Name: NamespacePolicyName},
 			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 				PolicyName:        NamespacePolicyName,
+				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			},
+		},
+	}
+}
+
+// isSet is whether a request sets a field of a host's spec. One that was set before may stay: other edits of such a
+// host, its removal among them, are not in its way.
+func isSet(field string) string {
+	f := `object.spec.` + field
+	old := `oldObject.spec.` + field
+	return `has(` + f + `) && !(oldObject != null && has(` + old + `) && ` + f + ` == ` + old + `)`
+}
+
+// disksPolicy refuses what erases or writes disks without write_image, before which alone the ramdisk asks: RAID, for
+// which Metal3 first erases what the disks say of themselves (its raid.go, BuildRAIDCleanSteps), and deploy steps of
+// one's own.
+func disksPolicy() []client.Object {
+	return []client.Object{
+		&admissionv1.ValidatingAdmissionPolicy{
+			TypeMeta:   admissionKind("ValidatingAdmissionPolicy"),
+			ObjectMeta: metav1.ObjectMeta{Name: DisksPolicyName},
+			Spec: admissionv1.ValidatingAdmissionPolicySpec{
+				FailurePolicy:    ptr.To(admissionv1.Fail),
+				MatchConstraints: hostRule(admissionv1.Create, admissionv1.Update),
+				Validations: []admissionv1.Validation{
+					{
+						Expression: `!(` + isSet("raid") + `)`,
+						Message: "this appliance configures no RAID: disks would be erased for it, and nobody asked whether what " +
+							"is on them may be lost; configure it with the controller's own tool, remove raid, and name the disk " +
+							"in rootDeviceHints",
+					},
+					{
+						Expression: `!(` + isSet("customDeploy") + `)`,
+						Message: "this appliance installs images: a custom deploy step would write to disks, and nobody asked " +
+							"whether what is on them may be lost; remove customDeploy and name an image",
+					},
+				},
+			},
+		},
+		&admissionv1.ValidatingAdmissionPolicyBinding{
+			TypeMeta:   admissionKind("ValidatingAdmissionPolicyBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: DisksPolicyName},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        DisksPolicyName,
 				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 			},
 		},

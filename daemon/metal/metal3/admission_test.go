@@ -1,6 +1,7 @@
 package metal3
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,4 +169,37 @@ spec: {online: true, automatedCleaningMode: metadata}}`), 0o600))
 	a.must("-n", "metal3", "annotate", "bmh", "later", AllowWipe+"=http://172.22.0.1/other")
 	patch(`{"spec":{"image":{"url":"http://172.22.0.1/other"}}}`)
 	assert.True(t, held(), "another image is installed unchecked")
+}
+
+// TestNoDiskIsErasedPastTheQuestion: what would write to disks without asking is refused, as it comes and later, and
+// says what to do instead; all else of a host may be edited.
+func TestNoDiskIsErasedPastTheQuestion(t *testing.T) {
+	a := newHostAPI(t)
+	const host = `{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost, metadata: {name: disks, namespace: metal3}, spec: {online: true%s}}`
+	file := filepath.Join(t.TempDir(), "host.yaml")
+	apply := func(with string) (string, error) {
+		require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, host, with), 0o600))
+		return a.run("apply", "-f", file)
+	}
+	bad := map[string]string{
+		`, raid: {softwareRAIDVolumes: [{level: "1"}]}`: "configure it with the controller's own tool",
+		`, raid: {hardwareRAIDVolumes: []}`:             "configure it with the controller's own tool",
+		`, customDeploy: {method: install_other}`:       "remove customDeploy and name an image",
+	}
+	for with, want := range bad {
+		out, err := apply(with)
+		require.Error(t, err, "%s: a new host", with)
+		assert.Contains(t, out, want)
+	}
+
+	out, err := apply("")
+	require.NoError(t, err, out)
+	for with, want := range bad {
+		out, err := apply(with)
+		require.Error(t, err, "%s: a host that is there", with)
+		assert.Contains(t, out, want)
+	}
+
+	out, err = apply(`, description: "x", rootDeviceHints: {deviceName: /dev/sda}`)
+	assert.NoError(t, err, out)
 }
