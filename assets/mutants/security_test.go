@@ -59,6 +59,22 @@ func Security() []Mutant {
 			Run:     "TestTheDiskIsAskedAgainBeforeItIsWritten",
 		},
 		{
+			Name:    "a try that was said to have begun covers another installation",
+			File:    "daemon/metal/metal3/write.go",
+			Old:     "*p.Begun == d && isOwn",
+			New:     "*p.Begun == d && (isOwn || true)",
+			Package: metal3,
+			Run:     "TestTheDiskIsAskedAgainBeforeItIsWritten",
+		},
+		{
+			Name:    "the operator of hosts reads the Secrets of all namespaces",
+			File:    "daemon/metal/metal3/operator.go",
+			Old:     "\tunstructured.RemoveNestedField(nobody.Object, \"subjects\")\n",
+			New:     "",
+			Package: metal3,
+			Run:     "TestOperatorReadsSecretsOfItsNamespaceAlone",
+		},
+		{
 			Name:    "a boot's token is good from any address",
 			File:    "daemon/metal/agentgate/decide.go",
 			Old:     "case q.From != b.Addr && v.Lease != b.MAC:",

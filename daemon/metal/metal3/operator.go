@@ -99,6 +99,8 @@ func (o Operator) Objects() ([]client.Object, error) {
 		switch {
 		case kind == "ValidatingWebhookConfiguration":
 			webhook = u // last: it refuses everything until the operator answers
+		case kind == "ClusterRoleBinding":
+			objects = append(objects, bindHere(u), bindNobody(u))
 		case kind == "Service" && u.GetName() == WebhookService, usedKinds[kind]:
 			objects = append(objects, u)
 		}
@@ -117,6 +119,22 @@ func (o Operator) Objects() ([]client.Object, error) {
 	}
 
 	return append(objects, webhook), nil
+}
+
+// bindHere gives in Namespace what a binding of the manifest gives in all: the operator watches that one alone, and
+// Secrets of clusters and tenants are in others.
+func bindHere(everywhere *unstructured.Unstructured) client.Object {
+	here := everywhere.DeepCopy()
+	here.SetKind("RoleBinding")
+	here.SetNamespace(Namespace)
+	return here
+}
+
+// bindNobody is that binding without anyone in it: what an earlier version applied stays in the API.
+func bindNobody(everywhere *unstructured.Unstructured) client.Object {
+	nobody := everywhere.DeepCopy()
+	unstructured.RemoveNestedField(nobody.Object, "subjects")
+	return nobody
 }
 
 // injectCA puts our authority in the place where the manifest asks for one to be injected.

@@ -48,7 +48,7 @@ func TestOperatorTakesFromItsManifestWhatHoldsHere(t *testing.T) {
 		assert.NotEqual(t, manifestNamespace, o.GetNamespace())
 	}
 	assert.Equal(t, map[string]int{
-		"Namespace": 1, "CustomResourceDefinition": 8, "ServiceAccount": 1, "Role": 1, "ClusterRole": 3, "RoleBinding": 1,
+		"Namespace": 1, "CustomResourceDefinition": 8, "ServiceAccount": 1, "Role": 1, "ClusterRole": 3, "RoleBinding": 3,
 		"ClusterRoleBinding": 2, "Service": 1, "Secret": 3, "Deployment": 1, "ValidatingWebhookConfiguration": 1,
 	}, kinds)
 
@@ -63,6 +63,32 @@ func TestOperatorTakesFromItsManifestWhatHoldsHere(t *testing.T) {
 	}
 	_, err = apply.New("test", objects...)
 	assert.NoError(t, err)
+}
+
+// TestOperatorReadsSecretsOfItsNamespaceAlone: what it may do is bound where hosts are, and nothing everywhere.
+func TestOperatorReadsSecretsOfItsNamespaceAlone(t *testing.T) {
+	objects, err := testOperator(t).Objects()
+	require.NoError(t, err)
+	bound := map[string]string{} // roles by where they are bound
+	for _, o := range objects {
+		u, ok := o.(*unstructured.Unstructured)
+		if !ok {
+			continue
+		}
+		subjects, _, err := unstructured.NestedSlice(u.Object, "subjects")
+		require.NoError(t, err)
+		role, _, err := unstructured.NestedString(u.Object, "roleRef", "name")
+		require.NoError(t, err)
+		switch u.GetKind() {
+		case "ClusterRoleBinding":
+			assert.Empty(t, subjects, "%s binds everywhere", u.GetName())
+		case "RoleBinding":
+			require.Len(t, subjects, 1)
+			assert.Equal(t, map[string]any{"kind": "ServiceAccount", "name": OperatorName, "namespace": Namespace}, subjects[0])
+			bound[role] = u.GetNamespace()
+		}
+	}
+	assert.Equal(t, Namespace, bound["baremetal-operator-manager-role"], "it could do nothing at all")
 }
 
 func TestOperatorIsToldNoSecretInItsEnvironment(t *testing.T) {
