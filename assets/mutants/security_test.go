@@ -90,6 +90,22 @@ func Security() []Mutant {
 			Package: gate,
 		},
 		{
+			Name:    "pods ask Ironic what agents ask",
+			File:    "daemon/metal/agentgate/handler.go",
+			Old:     "if g.IsInside(from) && !isPublic(r.URL.Path) {",
+			New:     "if g.IsInside(from) {",
+			Package: gate,
+			Run:     "TestAPodIsNoAgent",
+		},
+		{
+			Name:    "a host does not hear who calls in its name",
+			File:    "daemon/metal/agentgate/handler.go",
+			Old:     "named == \"\" || named == own.host",
+			New:     "named == \"\" || named != \"\"",
+			Package: gate,
+			Run:     "TestAHostSaysWhoCallsInItsName",
+		},
+		{
 			Name:    "one address may hold every connection of the gate",
 			File:    "daemon/metal/agentgate/agentgate.go",
 			Old:     "PerClient:   maxPerAddress,",

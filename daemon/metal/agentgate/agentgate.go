@@ -59,6 +59,10 @@ type Gate struct {
 	Host func(mac string) (host *Host, current bool)
 	// Owner is the host that boots from a MAC; "" if there is none.
 	Owner func(mac string) string
+	// NodeOwner is the host of one of Ironic's nodes; "" if there is none.
+	NodeOwner func(uuid string) string
+	// Refused gets what is told of a refusal, once an hour, with the host that it concerns. It does not wait.
+	Refused func(host, sentence string)
 	// WithoutMAC reports whether a host that has no MAC yet has its BMC at an address: Ironic finds such a host by it.
 	WithoutMAC func(bmc string) bool
 	// Inspected gets the inventory of a machine that no host stands for, by the MAC that it booted from.
@@ -93,6 +97,9 @@ func (g *Gate) Mint(m pxe.Machine, _ pxe.Boot) (pxe.Secret, error) {
 
 // LastRefusal is why an agent of a host was refused last, as a sentence, if none was let through since.
 func (g *Gate) LastRefusal(host string) (sentence string, at time.Time) { return g.refusals.last(host) }
+
+// LastClaim is what another machine last said in a host's name and was refused, as a sentence.
+func (g *Gate) LastClaim(host string) (sentence string, at time.Time) { return g.refusals.claim(host) }
 
 // Serve answers on a listener, with TLS and the certificate that is asked for at each handshake, until ctx ends. It
 // closes the listener.

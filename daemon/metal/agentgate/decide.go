@@ -115,6 +115,12 @@ func (r Refusal) Sentence() string {
 	return "its agent sent what agents do not send: " + r.Detail
 }
 
+// isOfHost reports whether a refusal says something of the host that it concerns. An agent that is early is not refused
+// for long, and what is on a disk Ironic says of its host.
+func (r Refusal) isOfHost() bool {
+	return r.Reason != ReasonNotYet && r.Reason != ReasonBusy && r.Reason != ReasonDisk
+}
+
 // Decide says what a request is, or why it is refused.
 func Decide(q Request, v View) (Route, *Refusal) {
 	route := routeOf(q)
@@ -177,6 +183,16 @@ func routeOf(q Request) Route {
 		return RouteWrite
 	}
 	return 0
+}
+
+// isPublic reports whether Ironic answers a path to agents, without a password (ironic.api.app, public_api_routes; the
+// middleware takes a slash and a suffix at its end for nothing).
+func isPublic(path string) bool {
+	path = strings.TrimRight(path, "/")
+	for _, suffix := range []string{".json", ".xml"} {
+		path = strings.TrimSuffix(path, suffix)
+	}
+	return path == lookupPath || path == inventoryPath || strings.HasPrefix(path+"/", heartbeatPath)
 }
 
 // clean makes what came from elsewhere fit for a sentence.

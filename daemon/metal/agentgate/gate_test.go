@@ -43,6 +43,7 @@ type bed struct {
 	hosts  map[string]*Host // by MAC
 	bmc    string           // of a host without a MAC
 	seen   []string         // unknown machines whose inventory was shown
+	events []string         // host and sentence
 	inside netip.Addr
 }
 
@@ -100,6 +101,12 @@ func newBed(t *testing.T) *bed {
 				return h.Name
 			}
 			return ""
+		},
+		NodeOwner: func(node string) string { return map[string]string{uuid: "node1", other: "node2"}[node] },
+		Refused: func(host, sentence string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.events = append(b.events, host+": "+sentence)
 		},
 		WithoutMAC: func(bmc string) bool { return bmc == b.bmc && bmc != "" },
 		Inspected: func(mac string, said map[string]any) {
@@ -226,7 +233,7 @@ func TestAStrangerIsRefused(t *testing.T) {
 	}
 	assert.Empty(t, b.requests())
 	lines := strings.Count(b.log.String(), "agent refused")
-	assert.Equal(t, 4, lines, b.log.String())
+	assert.Equal(t, 5, lines, b.log.String())
 	assert.NotContains(t, b.log.String(), strings.TrimPrefix(base, "/b/"))
 	sentence, at := b.LastRefusal("node1")
 	assert.NotEmpty(t, sentence)
@@ -236,6 +243,53 @@ func TestAStrangerIsRefused(t *testing.T) {
 	require.Equal(t, 200, code)
 	sentence, _ = b.LastRefusal("node1")
 	assert.Empty(t, sentence, "its agent was let through since")
+}
+
+// TestAHostSaysWhoCallsInItsName: by a MAC or a node that is not the caller's, without a token or with its own.
+func TestAHostSaysWhoCallsInItsName(t *testing.T) {
+	for name, c := range map[string]struct {
+		octet        byte
+		method, path string
+		hasToken     bool
+		host         string // that hears of it; "": none
+	}{
+		"a lookup by its MAC":             {66, "GET", "/v1/lookup?addresses=" + macOf(67) + "," + macOf(11), false, "node1"},
+		"a lookup by its node":            {66, "GET", "/v1/lookup?node_uuid=" + other, false, "node2"},
+		"an inventory for its node":       {66, "POST", "/v1/continue_inspection?node_uuid=" + uuid, false, "node1"},
+		"a heartbeat":                     {66, "POST", "/v1/heartbeat/" + uuid, false, "node1"},
+		"a heartbeat with another token":  {66, "POST", "/v1/heartbeat/" + uuid, true, "node1"},
+		"a heartbeat of another host":     {12, "POST", "/v1/heartbeat/" + uuid, true, "node1"},
+		"its MAC behind more than it has": {66, "GET", "/v1/lookup?addresses=" + strings.Repeat(macOf(67)+",", maxNamed) + macOf(11), false, ""},
+		"a node that is no host's":        {66, "POST", "/v1/heartbeat/5a0b9f3e-0000-4000-8000-000000000003", false, ""},
+		"nothing":                         {66, "POST", "/v1/continue_inspection", false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			path := c.path
+			if c.hasToken {
+				path = b.boot(t, c.octet) + path
+			}
+			for range 2 {
+				code, _ := b.ask(t, c.octet, c.method, path, beatFrom(c.octet))
+				assert.GreaterOrEqual(t, code, 400)
+			}
+			for _, host := range []string{"node1", "node2"} {
+				sentence, at := b.LastClaim(host)
+				if host != c.host {
+					assert.Empty(t, sentence, host)
+					continue
+				}
+				assert.Contains(t, sentence, fmt.Sprintf("172.22.0.%d called in its name and was refused: ", c.octet))
+				assert.WithinDuration(t, time.Now(), at, patience)
+				assert.Equal(t, 1, strings.Count(strings.Join(b.events, "\n"), host+": "+sentence), "once")
+				own, _ := b.LastRefusal(host)
+				assert.Empty(t, own, "its own agent was not refused")
+			}
+			if c.host == "" {
+				assert.Empty(t, b.events)
+			}
+		})
+	}
 }
 
 // TestAnUnknownMachinePostsItsInventoryAlone, and Ironic reads it only where a host without a MAC has its BMC.
@@ -316,6 +370,33 @@ func TestProgramsOfTheApplianceReachAllOfIronic(t *testing.T) {
 	code, _ := b.ask(t, 5, "GET", "/v1/nodes?fields=uuid", nil)
 	assert.Equal(t, 200, code)
 	assert.Equal(t, []string{"GET /v1/nodes?fields=uuid 1.96 0"}, b.requests())
+}
+
+// TestAPodIsNoAgent: what Ironic answers without a password is for agents, which no pod is. A header proves nothing
+// where no one asks for it.
+func TestAPodIsNoAgent(t *testing.T) {
+	b := newBed(t)
+	b.inside = farAddr(5)
+	for _, path := range []string{
+		"/v1/lookup?addresses=" + macOf(11),
+		"/v1/lookup/?node_uuid=" + uuid,
+		"/v1/lookup.json?addresses=" + macOf(11),
+		"/v1/lookup.json/?addresses=" + macOf(11),
+		"/v1/lookup%2Ejson?addresses=" + macOf(11),
+		"/v1/heartbeat/" + uuid,
+		"/v1/heartbeat/" + uuid + ".xml",
+		"/v1/heartbeat",
+		"/v1/continue_inspection",
+		"/v1/continue_inspection/",
+	} {
+		for _, method := range []string{"GET", "POST"} {
+			code, said := b.ask(t, 5, method, path, beatFrom(5))
+			assert.Equal(t, 403, code, "%s %s: %s", method, path, said)
+		}
+	}
+	assert.Empty(t, b.requests())
+	sentence, _ := b.LastClaim("node1")
+	assert.Contains(t, sentence, "172.22.0.5 called in its name")
 }
 
 // TestNothingIsMintedBeforeTheHostsAreKnown: a node would be taken for an unknown machine.

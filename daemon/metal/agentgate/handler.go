@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// ServeHTTP lets a request through, or says why not. Programs of the appliance reach all of Ironic's API, which asks
-// them for its password.
+// ServeHTTP lets a request through, or says why not. Programs of the appliance reach all of Ironic's API that asks for
+// its password. What agents ask for is public there, so a pod that asks for it is refused like any other machine.
 func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -26,7 +26,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	from := peer.Addr().Unmap()
-	if g.IsInside(from) {
+	if g.IsInside(from) && !isPublic(r.URL.Path) {
 		g.proxy(w, r)
 		return
 	}
@@ -51,7 +51,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	if refusal != nil {
-		g.refuse(w, q, v, *refusal)
+		g.refuse(w, r, q, v, *refusal)
 		return
 	}
 
@@ -287,21 +287,72 @@ func (g *Gate) proxy(w http.ResponseWriter, r *http.Request) {
 	}).ServeHTTP(w, r)
 }
 
-// refuse answers an agent, and notes why.
-func (g *Gate) refuse(w http.ResponseWriter, q Request, v View, why Refusal) {
-	if g.refusals.note(q, v, why) {
-		host := ""
-		if v.Host != nil {
-			host = v.Host.Name
+// refuse answers an agent, and notes why: on the host of its machine, and on the one that it named.
+func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, q Request, v View, why Refusal) {
+	for _, c := range g.concerned(r, q, v, why) {
+		if !g.refusals.note(q.From, c, why) {
+			continue
 		}
 
-		g.Log.Warn("agent refused", "from", q.From, "lease", v.Lease, "host", host, "reason", string(why.Reason),
-			"method", clean(q.Method), "path", clean(q.Path), "why", why.Sentence())
+		g.Log.Warn("agent refused", "from", q.From, "lease", v.Lease, "host", c.host, "reason", string(why.Reason),
+			"method", clean(q.Method), "path", clean(q.Path), "why", c.sentence)
+		if c.host != "" && why.isOfHost() {
+			g.Refused(c.host, c.sentence)
+		}
 	}
 
 	// What follows on this connection is none of ours: a body that was not read is not read now.
 	w.Header().Set("Connection", "close")
 	writeError(w, why.status(), why.Sentence())
+}
+
+// concerned are the hosts that a refusal is noted of: the machine's own, and one in whose name it called. Where there is
+// neither, the host is "".
+func (g *Gate) concerned(r *http.Request, q Request, v View, why Refusal) []concern {
+	own := concern{sentence: why.Sentence()}
+	if v.Host != nil {
+		own.host = v.Host.Name
+	}
+
+	named := g.namedHost(q, r.URL.Query())
+	if named == "" || named == own.host {
+		return []concern{own}
+	}
+
+	claim := concern{
+		host:     named,
+		isClaim:  true,
+		sentence: q.From.String() + " called in its name and was refused: " + own.sentence,
+	}
+	if own.host == "" {
+		return []concern{claim}
+	}
+
+	return []concern{own, claim}
+}
+
+// maxNamed is how many MACs of one request are looked up: an agent names the few that its machine has.
+const maxNamed = 32
+
+// namedHost is the host that a request names by a MAC or by Ironic's node; "" if it names none. Nothing is read for it
+// but the address that was asked for.
+func (g *Gate) namedHost(q Request, query url.Values) string {
+	macs := strings.Split(query.Get("addresses"), ",")
+	for _, mac := range macs[:min(len(macs), maxNamed)] {
+		if host, _ := g.Host(strings.ToLower(strings.TrimSpace(mac))); host != nil {
+			return host.Name
+		}
+	}
+
+	node := query.Get("node_uuid")
+	if after, ok := strings.CutPrefix(q.Path, heartbeatPath); ok {
+		node = after
+	}
+	if node == "" {
+		return ""
+	}
+
+	return g.NodeOwner(node)
 }
 
 // writeError answers as Ironic does, so that the agent logs the sentence (ironic_api_client.py, _error_from_response).

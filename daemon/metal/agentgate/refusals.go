@@ -15,11 +15,13 @@ const (
 	tellBurst    = 20
 )
 
-// refusals remembers what was refused, so that each is told once, and why a host's agent was refused last.
+// refusals remembers what was refused, so that each is told once, why a host's agent was refused last, and what another
+// machine said last in a host's name.
 type refusals struct {
 	mu     sync.Mutex
 	told   map[toldKey]time.Time
 	byHost map[string]hostRefusal
+	claims map[string]hostRefusal
 	limit  *rate.Limiter
 }
 
@@ -34,21 +36,30 @@ type hostRefusal struct {
 	at       time.Time
 }
 
+// concern is what a refusal says of one host.
+type concern struct {
+	host     string // "": of none
+	isClaim  bool   // another machine called in the host's name
+	sentence string
+}
+
 // note remembers a refusal and reports whether it is to be told.
-func (r *refusals) note(q Request, v View, why Refusal) bool {
+func (r *refusals) note(from netip.Addr, c concern, why Refusal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, key := time.Now(), toldKey{from: q.From, reason: why.Reason}
+	now, key := time.Now(), toldKey{from: from, reason: why.Reason}
 	if r.told == nil {
-		r.told, r.byHost = map[toldKey]time.Time{}, map[string]hostRefusal{}
+		r.told, r.byHost, r.claims = map[toldKey]time.Time{}, map[string]hostRefusal{}, map[string]hostRefusal{}
 		r.limit = rate.NewLimiter(tellRate, tellBurst)
 	}
 
-	// Hosts are as many as the API has. An agent that is early is not refused for long, and what is on a disk Ironic
-	// says of its host.
-	if v.Host != nil && why.Reason != ReasonNotYet && why.Reason != ReasonBusy && why.Reason != ReasonDisk {
-		key.host = v.Host.Name
-		r.byHost[key.host] = hostRefusal{why.Sentence(), now}
+	if c.host != "" && why.isOfHost() { // hosts are as many as the API has
+		key.host = c.host
+		last := r.byHost
+		if c.isClaim {
+			last = r.claims
+		}
+		last[c.host] = hostRefusal{c.sentence, now}
 	}
 
 	if now.Sub(r.told[key]) < tellInterval || !r.limit.AllowN(now, 1) {
@@ -68,6 +79,14 @@ func (r *refusals) clear(host string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byHost, host)
+}
+
+// claim outlives an agent that was let through: that says nothing of the other machine.
+func (r *refusals) claim(host string) (sentence string, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	claim := r.claims[host]
+	return claim.sentence, claim.at
 }
 
 func (r *refusals) last(host string) (sentence string, at time.Time) {

@@ -39,6 +39,8 @@ func (p *Provisioner) newGate() *agentgate.Gate {
 		Ironic:     p.ironicHTTP,
 		Host:       p.gateHost,
 		Owner:      p.bootOwner,
+		NodeOwner:  p.nodeOwner,
+		Refused:    p.reportRefusal,
 		WithoutMAC: p.hasHostWithoutMAC,
 		Inspected:  func(mac string, said map[string]any) { p.Unknown.Add(mac, said, time.Now()) },
 		MayWrite:   p.mayWrite,
@@ -80,6 +82,15 @@ func (p *Provisioner) gateHost(mac string) (*agentgate.Host, bool) {
 // between BMC and system of all their servers.
 func (p *Provisioner) bootOwner(mac string) string {
 	h := p.Hosts.FindHost(func(h *metal3api.BareMetalHost) bool { return metal3.BootMAC(h) == mac })
+	if h == nil {
+		return ""
+	}
+	return h.Name
+}
+
+// nodeOwner is the host that one of Ironic's nodes stands for.
+func (p *Provisioner) nodeOwner(uuid string) string {
+	h := p.Hosts.FindHost(func(h *metal3api.BareMetalHost) bool { return h.Status.Provisioning.ID == uuid })
 	if h == nil {
 		return ""
 	}

@@ -39,6 +39,7 @@ func (p *Provisioner) Sources() verify.Sources {
 		Ironic:   p.IronicNodes,
 		Log:      logs.LastError,
 		Refusal:  p.Gate.LastRefusal,
+		Claim:    p.Gate.LastClaim,
 	}
 }
 

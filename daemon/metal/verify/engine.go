@@ -47,6 +47,8 @@ type Sources struct {
 	Log    func(host string) string // the last error in its ramdisk's log
 	// Refusal is why what spoke for a host was not let through to Ironic; nil or "": it was.
 	Refusal func(host string) (sentence string, at time.Time)
+	// Claim is what another machine said in a host's name and was refused; nil or "": nothing.
+	Claim func(host string) (sentence string, at time.Time)
 
 	// What asks the network; nil: as package ask, bmc and shell do.
 	Network Network

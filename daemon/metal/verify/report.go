@@ -247,6 +247,10 @@ func (e *Engine) buildView(
 		v.Refusal.Sentence, v.Refusal.Time = e.Refusal(v.Name)
 	}
 
+	if e.Claim != nil {
+		v.Claim.Sentence, v.Claim.Time = e.Claim(v.Name)
+	}
+
 	if d := e.DHCP(); d.Enabled && d.Phase == "silent" {
 		v.Foreign = d.Text
 	}

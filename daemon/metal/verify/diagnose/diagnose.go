@@ -49,6 +49,7 @@ type View struct {
 	Foreign   string           // what the DHCP server says of a foreign one; "": there is none
 	Log       string           // the last error in the log of its ramdisk
 	Refusal   Refusal          // of its agent, if none was let through since
+	Claim     Refusal          // of another machine that called in its name
 
 	Answer   shell.Verdict  // of the installed system
 	Checks   []status.Check // of the installed system
@@ -109,6 +110,11 @@ func Explain(v View) Diagnosis {
 
 		if isRetry(v) && !r.Fails {
 			r.Sentence = oneLine(r.Sentence + "; it is tried again, before that it failed: " + firstSentence(v.LastError))
+		}
+
+		// Noise of another machine makes no node fail, and hides nothing that does.
+		if isBooting(v) && !r.Fails && v.Claim.Time.After(startedAt(v)) {
+			r.Sentence = oneLine(r.Sentence + "; " + v.Claim.Sentence)
 		}
 
 		return r

@@ -343,6 +343,22 @@ func TestWhatFailedBeforeIsSaidInTheNextTry(t *testing.T) {
 	assert.Equal(t, "loads its ramdisk, 12 of 80 MB", Explain(v).Sentence, "no failure of the machine's")
 }
 
+// TestANodeSaysWhoCallsInItsName, next to what it does: noise of another machine makes no node fail.
+func TestANodeSaysWhoCallsInItsName(t *testing.T) {
+	claim := Refusal{"172.22.0.66 called in its name and was refused: x", ago(0)}
+	v := wire("provisioning", 0, script, kernel, part)
+	v.Claim = claim
+	r := Explain(v)
+	assert.Equal(t, "loading", r.Rule)
+	assert.Equal(t, "loads its ramdisk, 12 of 80 MB; 172.22.0.66 called in its name and was refused: x", r.Sentence)
+	assert.False(t, r.Fails)
+	v.Claim.Time = ago(9)
+	assert.Equal(t, "loads its ramdisk, 12 of 80 MB", Explain(v).Sentence, "it called before this try began")
+	done := host("provisioned", 60)
+	done.Verified, done.Claim = true, claim
+	assert.NotContains(t, Explain(done).Sentence, "in its name")
+}
+
 // TestOldHostsAreNotToldAsOfNow, whatever they were.
 func TestOldHostsAreNotToldAsOfNow(t *testing.T) {
 	at := time.Date(2026, 3, 1, 10, 4, 5, 0, time.UTC)
