@@ -52,7 +52,7 @@ func attack(t *testing.T, ctx context.Context, s *scenario.Stranger, h *simulato
 
 // TestAStrangerGetsNothing: while a host is inspected and installed, a machine on the provisioning network without
 // credentials tries to be that host. Nothing it says is believed and nothing it hears is secret; the appliance outlives
-// its silence and its noise; and the host is installed.
+// its silence and its noise; the host says who calls in its name, and is installed.
 func TestAStrangerGetsNothing(t *testing.T) {
 	need(t)
 	ctx, d := start(t, "stranger", 1, 30*time.Minute)
@@ -97,6 +97,8 @@ func TestAStrangerGetsNothing(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 		}
 	}()
+	claimed := s.Addr.String() + " called in its name and was refused"
+	t.Log(says(t, ctx, d, host.Name, claimed))
 	follow(t, ctx, d, began, scenario.HostInState(host.Name, metal3api.StateProvisioning))
 
 	silent, err := s.Connect(ctx, scenario.Address+":6385", 101)
@@ -137,4 +139,7 @@ func TestAStrangerGetsNothing(t *testing.T) {
 	refused := strings.Count(log, "agent refused")
 	assert.Positive(t, refused)
 	assert.Less(t, refused, 20, "each is told once")
+	events := run(t, ctx, d, "kubectl", "-n", "metal3", "get", "events", "--field-selector", "reason=AgentRefused")
+	assert.Contains(t, events, "baremetalhost/"+host.Name)
+	assert.Contains(t, events, claimed)
 }
