@@ -1,6 +1,6 @@
 package mutants
 
-// Security are faults by which a finding of docs/security.md is open again: a mend that is taken out.
+// Security are faults by which a finding of docs/security.md is open again: a fix that is taken out.
 func Security() []Mutant {
 	return []Mutant{
 		{
@@ -299,6 +299,22 @@ func Security() []Mutant {
 			Old:     "\t\t\treturn ReasonBMCShared, o.MAC\n",
 			New:     "\t\t\tcontinue\n",
 			Package: "./daemon/metal/discovery",
+		},
+		{
+			Name:    "made-up BMCs take the room of all for three days",
+			File:    "daemon/metal/discovery/store.go",
+			Old:     "now.Sub(t.At[len(t.At)-1]) > tryWindow {",
+			New:     "now.Sub(t.At[len(t.At)-1]) > maxAge {",
+			Package: "./daemon/metal/discovery",
+			Run:     "TestMadeUpBMCsKeepNoMachineFromBeingFound",
+		},
+		{
+			Name:    "a host does not show the key that its ramdisk made",
+			File:    "daemon/metal/provisioning/hostkeys.go",
+			Old:     "value = fmt.Appendf(nil, \"%q\", key)",
+			New:     "_ = value",
+			Package: "./daemon/metal/provisioning",
+			Run:     "TestAHostIsKnownByWhatItsRamdiskTold",
 		},
 		{
 			Name:    "a try of a login is made before it is noted",
