@@ -187,6 +187,9 @@ func newBoot(t boottrace.Trace) boot {
 			Text:  m.Detail,
 			Error: cmp.Or(m.Refused, m.Error),
 		}
+		if m.ByAnother {
+			s.Title = "Another machine asked for its boot script"
+		}
 		if m.Total > 0 {
 			s.Progress = formatBytes(m.Bytes) + " of " + formatBytes(m.Total)
 		}
