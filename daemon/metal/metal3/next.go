@@ -126,6 +126,9 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 		return holdFor(ReasonDecision, "it is externally provisioned: the appliance never installs it")
 	case state == metal3api.StateUnmanaged && have.Spec.BMC.Address != want.Spec.BMC.Address:
 		return Decision{Step: StepApply}
+	case state == metal3api.StateUnmanaged && n.Applied:
+		return holdFor(ReasonDecision, "its BareMetalHost has no BMC: Metal3 does nothing with it; "+
+			"give it spec.bmc, or delete it and name the server with its MAC in site.yaml")
 	case state == metal3api.StateUnmanaged:
 		return holdFor(ReasonDecision, "it has no BMC in site.yaml: the appliance cannot switch it on")
 	case !isIdle(state):

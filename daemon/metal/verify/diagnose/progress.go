@@ -22,12 +22,12 @@ func imageElsewhere(v View) bool { return v.Node != nil && v.Node.OS.URL != "" }
 var progressRules = []rule{
 	{
 		name:     "unmanaged",
-		meaning:  "its BareMetalHost has no BMC, so that Metal3 does nothing with it",
+		meaning:  "its BareMetalHost has no BMC",
 		percent:  5,
 		fails:    true,
 		matches:  func(v View) bool { return hostState(v, "unmanaged") },
-		sentence: fixedSentence("has no BMC in its BareMetalHost: Metal3 does nothing with it"),
-		next:     fixedNext("give it spec.bmc, or add the server to site.yaml with its MAC"),
+		sentence: fixedSentence("is not switched on: its BareMetalHost has no BMC, so that Metal3 does nothing with it"),
+		next:     fixedNext("give it spec.bmc, or delete it and name the server with its MAC in site.yaml"),
 	},
 	{
 		name:     "delayed",
