@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -16,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/image/lab/testbed/page"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox/nodes"
 )
@@ -28,6 +31,8 @@ type bench struct {
 }
 
 const cluster = "edge"
+
+var update = flag.Bool("update", false, "write the blocks of pages")
 
 // patience only ends a test that hangs.
 const patience = 20 * time.Minute
@@ -168,8 +173,13 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	v := b.verified()
 	assert.True(t, v.Passed)
 	assert.Equal(t, []string{"node-1", "node-2"}, v.Nodes)
+	var answers strings.Builder
 	for _, q := range v.Questions {
-		t.Logf("from %s, %s: %s", q.From, q.What, q.Got)
+		fmt.Fprintf(&answers, "from %s, %s: %s\n", q.From, q.What, q.Got)
+	}
+	t.Log("\n" + answers.String())
+	if *update {
+		page.Check(t, "../../../../../docs/tests.md", "questions", answers.String(), true)
 	}
 	assert.Equal(t, []string{"node-1", "node-2"}, b.ready())
 	for _, s := range b.Servers {
