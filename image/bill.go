@@ -159,7 +159,7 @@ func (b *build) moduleParts(ctx context.Context, from Made) ([]sbom.Package, err
 		var in []string
 		for _, p := range programs {
 			if slices.ContainsFunc(p.Patches, func(mend recipe.Patch) bool { return mend.Module == m.Path }) {
-				in = append(in, p.Name+" (mended)")
+				in = append(in, p.Name+" (patched)")
 			} else {
 				in = append(in, p.Name)
 			}

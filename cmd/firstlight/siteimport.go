@@ -65,7 +65,7 @@ how the appliance reaches the BMCs; it is written nevertheless.`,
 			_, problems := site.Load(name, text)
 			if len(problems) > 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), problems)
-				return fmt.Errorf("check imported site: %s, correct what was written", amount(len(problems), "problem"))
+				return fmt.Errorf("check imported site: %s, correct what was written", commandline.Amount(len(problems), "problem"))
 			}
 			if i := slices.IndexFunc(notes, func(n icn.Note) bool { return n.IsMissing }); i >= 0 {
 				return fmt.Errorf("check imported site: its nodes cannot be installed before %s is completed", notes[i].Subject)

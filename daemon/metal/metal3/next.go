@@ -149,7 +149,7 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 	}
 	if rec.Host.UID != have.UID && !wipe {
 		if rec.IsLive() {
-			return holdFor(ReasonDecision, "it was in service before its BareMetalHost was made anew; "+
+			return holdFor(ReasonDecision, "it was in service before its BareMetalHost was made again; "+
 				"to install it again and lose what is on its disk, run: %s", wipeCommand(have, want))
 		}
 		// Once it is in service the record may be all that is left of it.

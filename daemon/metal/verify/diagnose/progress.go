@@ -123,7 +123,7 @@ var progressRules = []rule{
 			}
 			return s
 		},
-		next: fixedNext("look at its power, its console and its cable; it goes on when the agent calls again, and is begun anew when Ironic's time for it is up"),
+		next: fixedNext("look at its power, its console and its cable; it goes on when the agent calls again, and is begun again when Ironic's time for it is up"),
 	},
 	{
 		name:    "switching-on",

@@ -195,7 +195,7 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	kubelet := b.on(b.Servers[1], "systemctl show kubelet")
 	config := b.file("artifacts/admin.conf")
 	b.installed()
-	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started anew")
+	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started again")
 	assert.Equal(t, config, b.file("artifacts/admin.conf"))
 
 	// Packages of Kubernetes, for machines that install themselves, are not put beside what the installer brought.
@@ -204,7 +204,7 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	assert.Contains(t, err.Error(), "this machine has Kubernetes from the appliance's installer", out)
 	assert.Empty(t, b.on(b.Servers[1], "ls /usr/bin/kubelet /usr/lib/firstlight 2>/dev/null || true; dpkg --audit"))
 	b.installed()
-	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started anew")
+	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started again")
 
 	// Its Provisioning was deleted and is created again: the cluster lives on, with the networks that it has.
 	require.NoError(t, os.Remove(b.Path(cluster, "cluster.json")))
@@ -212,7 +212,7 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	assert.Equal(t, 2, code)
 	assert.Contains(t, out, "the cluster has the networks 10.244.64.0/18 for pods")
 	b.installed()
-	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started anew")
+	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started again")
 	assert.Contains(t, b.file("cluster.json"), `"born": true`, "its control plane might be made again")
 }
 
