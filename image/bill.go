@@ -67,6 +67,11 @@ func (b *build) debianParts(from Made) ([]sbom.Package, error) {
 		}
 	}
 
+	return b.listDebs(licenses), nil
+}
+
+// listDebs lists the Debian packages of what is shipped. licenses are by package; one that is not there has none.
+func (b *build) listDebs(licenses map[string]string) []sbom.Package {
 	var parts []sbom.Package
 	for _, p := range b.l.Packages() {
 		roots := slices.DeleteFunc(
@@ -82,7 +87,7 @@ func (b *build) debianParts(from Made) ([]sbom.Package, error) {
 		}
 	}
 
-	return parts, nil
+	return parts
 }
 
 // readLicenses writes a root's packages and their licences as JSON.
