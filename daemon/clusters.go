@@ -249,7 +249,12 @@ func (c *clusters) loginSecret(ctx context.Context, h *metal3api.BareMetalHost) 
 	if err != nil {
 		return "", "", err
 	}
+	return findLoginSecret(ctx, api, h)
+}
 
+func findLoginSecret(
+	ctx context.Context, api client.Reader, h *metal3api.BareMetalHost,
+) (namespace, secret string, err error) {
 	var all v1alpha1.ProvisioningList
 	if err := api.List(ctx, &all); err != nil {
 		return "", "", fmt.Errorf("list Provisionings: %w", err)

@@ -2,12 +2,15 @@ package daemon
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/status"
@@ -93,6 +96,22 @@ func TestAClustersLoginIsOfItsOwnHosts(t *testing.T) {
 	assert.True(t, namesHost(p, host("node-2", "")))
 	assert.False(t, namesHost(p, host("node-3", "52:54:00:00:00:0c")))
 	assert.False(t, namesHost(p, host("node-4", "")))
+
+	// Of the clusters that the API has, the first that names the host and a Secret: in that cluster's namespace.
+	scheme := runtime.NewScheme()
+	require.NoError(t, v1alpha1.AddToScheme(scheme))
+	silent, edge := p.DeepCopy(), p.DeepCopy()
+	silent.Namespace, silent.Name = "default", "a"
+	edge.Namespace, edge.Name, edge.Spec.CredentialsSecret = "edge", "b", "image-login"
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(silent, edge).Build()
+	namespace, secret, err := findLoginSecret(t.Context(), api, host("node-2", ""))
+	require.NoError(t, err)
+	assert.Equal(t, "edge/image-login", namespace+"/"+secret)
+	namespace, secret, err = findLoginSecret(t.Context(), api, host("node-4", ""))
+	require.NoError(t, err)
+	assert.Equal(t, "/", namespace+"/"+secret, "a password for a host that no cluster names")
+
+	assert.NotNil(t, New(slog.New(slog.DiscardHandler)).metal.ClusterLogin, "no one asks the clusters")
 }
 
 func TestAnErrorIsNotRemembered(t *testing.T) {

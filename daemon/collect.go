@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"time"
 
 	"firstlight.dev/firstlight/assets/site"
@@ -54,10 +55,14 @@ func NewCollector(ctx context.Context, socket string) *supportbundle.Collector {
 		{Name: "wire.json", Get: raw("/v1/records")},
 	}}
 	h := &host.Host{Log: slog.New(slog.DiscardHandler)}
-	if err := h.SiteDo(ctx, func(string) {}); err != nil {
+	unread := checkState()
+	if unread == nil {
+		unread = h.SiteDo(ctx, func(string) {})
+	}
+	if unread != nil {
 		c.Sources = append(
 			c.Sources,
-			supportbundle.Source{Name: "nodes", Get: func(context.Context) ([]byte, error) { return nil, err }},
+			supportbundle.Source{Name: "nodes", Get: func(context.Context) ([]byte, error) { return nil, unread }},
 		)
 		return c
 	}
@@ -84,6 +89,15 @@ func NewCollector(ctx context.Context, socket string) *supportbundle.Collector {
 	}
 
 	return c
+}
+
+// checkState refuses a machine without an appliance's secrets: they would be made to ask Ironic and nodes that are
+// another machine's, if there are any.
+func checkState() error {
+	if _, err := os.Stat(vault.SecretDir); err != nil {
+		return fmt.Errorf("the state of no appliance is here: %w", err)
+	}
+	return nil
 }
 
 // nodeLog asks an installed node for its log. One that was never installed has no host key.

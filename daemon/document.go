@@ -79,7 +79,7 @@ func nextAction(d status.Document, hasKeys bool) string {
 				return "Correct site.yaml on the stick's SITE partition, then restart this machine."
 			}
 		}
-		return "Mend what is named above, then restart this machine."
+		return "Fix what is named above, then restart this machine."
 	case status.StateReady:
 		login := ""
 		if hasKeys {

@@ -67,6 +67,11 @@ func (b *build) debianParts(from Made) ([]sbom.Package, error) {
 		}
 	}
 
+	return b.listDebs(licenses), nil
+}
+
+// listDebs lists the Debian packages of what is shipped. licenses are by package; one that is not there has none.
+func (b *build) listDebs(licenses map[string]string) []sbom.Package {
 	var parts []sbom.Package
 	for _, p := range b.l.Packages() {
 		roots := slices.DeleteFunc(
@@ -82,7 +87,7 @@ func (b *build) debianParts(from Made) ([]sbom.Package, error) {
 		}
 	}
 
-	return parts, nil
+	return parts
 }
 
 // readLicenses writes a root's packages and their licences as JSON.
@@ -159,7 +164,7 @@ func (b *build) moduleParts(ctx context.Context, from Made) ([]sbom.Package, err
 		var in []string
 		for _, p := range programs {
 			if slices.ContainsFunc(p.Patches, func(mend recipe.Patch) bool { return mend.Module == m.Path }) {
-				in = append(in, p.Name+" (mended)")
+				in = append(in, p.Name+" (patched)")
 			} else {
 				in = append(in, p.Name)
 			}

@@ -16,7 +16,8 @@ import (
 var printedBy = regexp.MustCompile("^<!-- printed by (Test[A-Za-z0-9]+|make demo)( on 20[0-9]{2}-[0-9]{2}-[0-9]{2})? -->$")
 
 // TestOutputInPagesWasPrinted: a block of a page is input, which has its language; or a test writes it, between begin
-// and end; or it says which test that exists printed it. `make demo` is no test, and must say when.
+// and end; or it says which test printed it, and that test's package reads the page. `make demo` is no test, and must
+// say when. Lines of a log that someone copied have the language log, and a sentence that says whose they are.
 func TestOutputInPagesWasPrinted(t *testing.T) {
 	tests := testNames(t)
 	pages, err := filepath.Glob("../../docs/*.md")
@@ -33,7 +34,9 @@ func TestOutputInPagesWasPrinted(t *testing.T) {
 					source := printedBy.FindStringSubmatch(before)
 					if assert.NotNil(t, source, "%s:%d: output without `<!-- printed by TEST -->`, or input without its language", page, i+1) {
 						marked++
-						assert.True(t, tests[source[1]] || source[1] == "make demo" && source[2] != "", "%s:%d: %s", page, i+1, before)
+						reads := strings.Contains(tests[source[1]], filepath.Base(page))
+						assert.True(t, reads || source[1] == "make demo" && source[2] != "",
+							"%s:%d: %s: no such test, or it does not read the page", page, i+1, before)
 					}
 				}
 			}
@@ -63,14 +66,19 @@ func TestBlocksThatTestsWriteAreOnTheirPages(t *testing.T) {
 	assert.Greater(t, seen, 4, "the tests were not read")
 }
 
-// testNames are the tests of the tree.
-func testNames(t *testing.T) map[string]bool {
-	names, test := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	forEachTestFile(t, func(_, text string) {
+// testNames are the tests of the tree, each with the text of the test files of its package.
+func testNames(t *testing.T) map[string]string {
+	names, packages := map[string]string{}, map[string]string{}
+	test := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	forEachTestFile(t, func(path, text string) {
+		packages[filepath.Dir(path)] += text
 		for _, found := range test.FindAllStringSubmatch(text, -1) {
-			names[found[1]] = true
+			names[found[1]] = filepath.Dir(path)
 		}
 	})
+	for name, dir := range names {
+		names[name] = packages[dir]
+	}
 	return names
 }
 

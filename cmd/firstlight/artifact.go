@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -30,6 +32,9 @@ type artifactFlags struct {
 	output                           commandline.Format
 	timeout                          time.Duration
 }
+
+// artifactKinds are the words before the slash of an artifact's name.
+var artifactKinds = []string{"os", "container", "binary"}
 
 func newArtifactCommand() *cobra.Command {
 	f := &artifactFlags{}
@@ -96,24 +101,23 @@ func (f *artifactFlags) newPush() *cobra.Command {
 
 func (f *artifactFlags) newList() *cobra.Command {
 	return &cobra.Command{
-		Use:   "list [KIND]",
-		Short: "List the artifacts of an owner's cluster",
-		Args:  cobra.MaximumNArgs(1),
+		Use:       "list [KIND]",
+		Short:     "List the artifacts of an owner's cluster",
+		Args:      cobra.MaximumNArgs(1),
+		ValidArgs: artifactKinds,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kinds := []string{"os", "container", "binary"}
+			kinds := artifactKinds
 			if len(args) == 1 {
 				kinds = args
 			}
 
 			all := map[artifact.Collection][]artifact.Metadata{}
 			for _, kind := range kinds {
-				c, k, err := f.open(kind + "/x")
+				collection, have, err := f.list(cmd.Context(), kind)
 				if err != nil {
 					return err
 				}
-				if all[k.Collection], err = c.List(cmd.Context(), k.Collection, k.Owner, k.Cluster); err != nil {
-					return fmt.Errorf("list %s: %w", kind, err)
-				}
+				all[collection] = have
 			}
 
 			if f.output == commandline.JSON {
@@ -125,11 +129,27 @@ func (f *artifactFlags) newList() *cobra.Command {
 	}
 }
 
+// list returns the artifacts of one kind, and their collection.
+func (f *artifactFlags) list(ctx context.Context, kind string) (artifact.Collection, []artifact.Metadata, error) {
+	c, k, err := f.open(kind + "/x")
+	if err != nil {
+		return "", nil, err
+	}
+
+	have, err := c.List(ctx, k.Collection, k.Owner, k.Cluster)
+	if err != nil {
+		return "", nil, fmt.Errorf("list %s: %w", kind, err)
+	}
+
+	return k.Collection, have, nil
+}
+
 func (f *artifactFlags) newShow() *cobra.Command {
 	return &cobra.Command{
-		Use:   "show KIND/NAME",
-		Short: "Show one artifact's record",
-		Args:  cobra.ExactArgs(1),
+		Use:               "show KIND/NAME",
+		Short:             "Show one artifact's record",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completeArtifacts(1, cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, k, err := f.open(args[0])
 			if err != nil {
@@ -152,6 +172,8 @@ func (f *artifactFlags) newGet() *cobra.Command {
 		Use:   "get KIND/NAME [FILE]",
 		Short: "Fetch an artifact and check it; the same command again goes on after a cut",
 		Args:  cobra.RangeArgs(1, 2),
+		// After the artifact comes a file.
+		ValidArgsFunction: f.completeArtifacts(1, cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, k, err := f.open(args[0])
 			if err != nil {
@@ -174,9 +196,10 @@ func (f *artifactFlags) newGet() *cobra.Command {
 
 func (f *artifactFlags) newRemove() *cobra.Command {
 	return &cobra.Command{
-		Use:   "rm KIND/NAME...",
-		Short: "Remove artifacts that nobody uses",
-		Args:  cobra.MinimumNArgs(1),
+		Use:               "rm KIND/NAME...",
+		Short:             "Remove artifacts that nobody uses",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: f.completeArtifacts(math.MaxInt, cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
 				c, k, err := f.open(name)
@@ -308,7 +331,7 @@ func (f *artifactFlags) print(w io.Writer, r artifact.Metadata) error {
 	line := func(name string, value any) { fmt.Fprintf(t, "%s\t%v\n", name, value) }
 	line("name", r.ImageName)
 	line("owner, cluster", r.Owner+", "+r.ClusterName)
-	line("octets", fmt.Sprintf("%d of %d", r.ImageOffset, r.ImageLength))
+	line("bytes", fmt.Sprintf("%d of %d", r.ImageOffset, r.ImageLength))
 	line("state", artifactState(r))
 	if r.SHA256 != "" {
 		line("sha256", r.SHA256)

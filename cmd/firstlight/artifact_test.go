@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"encoding/pem"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -105,12 +106,32 @@ func TestArtifactListAndShow(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, out, "os/debian-13  640.0 MiB  complete   abababababab")
 	assert.Contains(t, out, "os/half       0.0 MiB    50 % sent")
+	complete := func(words ...string) string {
+		t.Helper()
+		last := len(words) - 1
+		args := append([]string{"__complete"}, words[:last]...)
+		args = append(args, "--server", s.URL, "--ca", certificateOf(t, s), "--token-file", token, "--owner", "alpha", "--cluster", "beta")
+		cmd := newArtifactCommand()
+		var out strings.Builder
+		cmd.SetOut(&out)
+		cmd.SetErr(io.Discard)
+		cmd.SetArgs(append(args, words[last]))
+		require.NoError(t, cmd.ExecuteContext(t.Context()))
+		return out.String()
+	}
+	assert.Equal(t, "os/debian-13\nos/half\n:4\n", complete("show", "os/"))
+	assert.Equal(t, "os/debian-13\nos/half\n:4\n", complete("rm", "os/half", "os/"))
+	assert.Equal(t, ":4\n", complete("show", "os/half", ""))
+	assert.Equal(t, ":0\n", complete("get", "os/half", ""), "a file")
+	assert.Equal(t, ":4\n", complete("show", "container/"), "an appliance that refuses has none")
+	assert.Contains(t, complete("list", ""), "container\n")
+
 	out, err = say("list", "os", "-o", "json")
 	require.NoError(t, err)
 	assert.Contains(t, out, `"image_name": "debian-13"`)
 	out, err = say("show", "os/half")
 	require.NoError(t, err)
-	assert.Contains(t, out, "octets          50 of 100")
+	assert.Contains(t, out, "bytes           50 of 100")
 	assert.Contains(t, out, "repo            icn\ntag             2")
 	assert.NotContains(t, out, "served")
 	out, err = say("show", "container/served")

@@ -180,7 +180,8 @@ func (f *flasher) readSite() ([]byte, error) {
 		return nil, fmt.Errorf("read site: %w", err)
 	}
 	if _, problems := site.Load(f.site, document); len(problems) > 0 {
-		return nil, fmt.Errorf("check site %s: %d problems, nothing is written:\n%w", f.site, len(problems), problems.Err())
+		return nil, fmt.Errorf("check site %s: %s, nothing is written:\n%w",
+			f.site, commandline.Amount(len(problems), "problem"), problems.Err())
 	}
 
 	return document, nil

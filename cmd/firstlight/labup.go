@@ -121,7 +121,7 @@ func (u upFlags) start(cmd *cobra.Command, f *labFlags) error {
 		say = "The rack was on already"
 	}
 
-	fmt.Fprintf(out, "%s: an appliance and %d nodes, in %s.\n", say, order.Nodes, shorten(c.Dir))
+	fmt.Fprintf(out, "%s: an appliance and %s, in %s.\n", say, commandline.Amount(order.Nodes, "node"), shorten(c.Dir))
 	if !fresh || !u.fit { // else it is said
 		fmt.Fprintf(out, "%s.\n", run.Accel)
 	}
@@ -129,7 +129,7 @@ func (u upFlags) start(cmd *cobra.Command, f *labFlags) error {
 	if virtualrack.IsOutdated(c.Dir, order) {
 		fmt.Fprintf(
 			out,
-			"It keeps the stick it was made with; %s was built anew since. For the new one: down --remove, then up.\n",
+			"It keeps the stick it was made with; %s was built again since. For the new one: down --remove, then up.\n",
 			shorten(order.Image),
 		)
 	}

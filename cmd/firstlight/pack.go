@@ -87,6 +87,6 @@ func printBundle(w io.Writer, b bundle.Bundle, archive string) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "%s: %d images, %.1f MiB in %s\n", b.Title(), len(b.Images), float64(info.Size())/(1<<20), archive)
+	_, err = fmt.Fprintf(w, "%s: %s, %.1f MiB in %s\n", b.Title(), commandline.Amount(len(b.Images), "image"), float64(info.Size())/(1<<20), archive)
 	return err
 }

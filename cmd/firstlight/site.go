@@ -63,7 +63,7 @@ func newSiteValidateCommand() *cobra.Command {
 			}
 
 			if len(problems) > 0 {
-				unread = errors.Join(unread, fmt.Errorf("%s in %s", amount(len(problems), "problem"), amount(len(files), "file")))
+				unread = errors.Join(unread, fmt.Errorf("%s in %s", commandline.Amount(len(problems), "problem"), commandline.Amount(len(files), "file")))
 			}
 
 			return unread
@@ -75,7 +75,7 @@ func newSiteValidateCommand() *cobra.Command {
 
 // describeSite says that a site is sound, what it asks for, and which nodes need a person or one more boot.
 func describeSite(name string, s *site.Site) string {
-	text := fmt.Sprintf("%s: ok: %s, %s", name, amount(len(s.Nodes), "node"), amount(len(s.Clusters), "cluster"))
+	text := fmt.Sprintf("%s: ok: %s, %s", name, commandline.Amount(len(s.Nodes), "node"), commandline.Amount(len(s.Clusters), "cluster"))
 	var noBMC, noMAC []string
 	for _, n := range s.Nodes {
 		switch {
@@ -102,14 +102,6 @@ func firstNames(names []string) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
-// amount is a number with what it counts.
-func amount(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 func newSiteShowCommand() *cobra.Command {

@@ -152,7 +152,8 @@ func TestSiteImport(t *testing.T) {
 	t.Setenv("IRONIC_INTERFACE", "eth7")
 	later := siteData + "icn/testdata/2021."
 	_, notes, err = command(t, "", "site", "import", "--nodes", later+"nodes.json", "--out", file)
-	require.NoError(t, err)
+	require.EqualError(t, err, "check imported site: its nodes cannot be installed before bmc is completed")
+	assert.Contains(t, notes, "nothing says by which NIC the appliance reaches the BMCs")
 	assert.Contains(t, notes, "environment: IRONIC_INTERFACE: taken from the environment")
 	info, err := os.Stat(file)
 	require.NoError(t, err)
@@ -164,7 +165,7 @@ func TestSiteImport(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "nodes.json")
 	require.NoError(t, os.WriteFile(bad, []byte(`{"nodes":[{"name":"a","ipmi_driver_info":{"address":"10.0.0.300:99999"}}]}`), 0o600))
 	out, notes, err = command(t, "", "site", "import", "--nodes", bad)
-	require.ErrorContains(t, err, "check imported site: 1 problems")
+	require.ErrorContains(t, err, "check imported site: 1 problem, correct")
 	assert.Contains(t, out, "ipmi://10.0.0.300:99999")
 	assert.Contains(t, notes, "site.yaml:5: nodes[0].bmc.address: ")
 }

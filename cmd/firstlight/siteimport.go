@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,12 +19,12 @@ func newSiteImportCommand() *cobra.Command {
 		Use:   "import [--user-config FILE] [--nodes FILE] [--out FILE]",
 		Short: "Make a site file of ICN's user_config.sh and nodes.json",
 		Long: `Make a site file of ICN's user_config.sh and nodes.json and print it.
-The shell file is parsed, never executed. What could not be carried over is told
-on standard error, one line each, with the reason. The site file holds the
+The shell file is parsed, never executed. What could not be carried over is on
+standard error, one line each, with the reason. The site file holds the
 passwords of BMCs in clear and those of users as hashes. ICN's variables in the
 environment count as they did for ICN's scripts: below what the file assigns.
-Exit code 1 if the site that results has problems, or a node that cannot be
-installed yet; it is written nevertheless.`,
+Exit code 1 if the site that results has problems, or if the files do not say
+how the appliance reaches the BMCs; it is written nevertheless.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if userConfig == "" && nodes == "" {
@@ -64,9 +65,10 @@ installed yet; it is written nevertheless.`,
 			_, problems := site.Load(name, text)
 			if len(problems) > 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), problems)
-				return fmt.Errorf(
-					"check imported site: %d problems, correct them in the file that was written", len(problems),
-				)
+				return fmt.Errorf("check imported site: %s, correct what was written", commandline.Amount(len(problems), "problem"))
+			}
+			if i := slices.IndexFunc(notes, func(n icn.Note) bool { return n.IsMissing }); i >= 0 {
+				return fmt.Errorf("check imported site: its nodes cannot be installed before %s is completed", notes[i].Subject)
 			}
 
 			return nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"filippo.io/age"
 	"github.com/spf13/cobra"
@@ -195,12 +194,5 @@ func readKeys(in io.Reader, name string) ([]age.Identity, error) {
 
 func describeCopy(h away.Header) string {
 	return fmt.Sprintf("away copy of site %s, made %s by Firstlight %s: %s, %s", h.Site,
-		h.Made.UTC().Format("2006-01-02 15:04 UTC"), h.Version, count(h.Hosts, "host"), count(h.Clusters, "cluster"))
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, strings.TrimSuffix(what, "s"))
+		h.Made.UTC().Format("2006-01-02 15:04 UTC"), h.Version, commandline.Amount(h.Hosts, "host"), commandline.Amount(h.Clusters, "cluster"))
 }

@@ -87,7 +87,7 @@ func runForever(ctx context.Context, log *slog.Logger, pause time.Duration, run 
 			return
 		}
 
-		log.Error("the operator starts anew", "error", err, "in", pause)
+		log.Error("the operator starts again", "error", err, "in", pause)
 		select {
 		case <-ctx.Done():
 			return

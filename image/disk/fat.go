@@ -52,7 +52,7 @@ func (f FAT) write(ctx context.Context, image *os.File, at, size int64) error {
 
 	region := fat.Region{ReaderAt: io.NewSectionReader(image, at, size), WriterAt: io.NewOffsetWriter(image, at)}
 	if err := fat.Repair(region, f.VolumeID); err != nil {
-		return fmt.Errorf("mend FAT32: %w", err)
+		return fmt.Errorf("repair FAT32: %w", err)
 	}
 
 	return nil

@@ -32,7 +32,7 @@ func patchKey(mends []recipe.Patch) string {
 func apply(m recipe.Patch, text string) (string, error) {
 	if n := strings.Count(text, m.Old); n != 1 {
 		return "", m.Errorf(
-			"%s of module %s has the text to mend %d times and not once: %q", m.File, m.Module, n, m.Old,
+			"%s of module %s has the text to patch %d times and not once: %q", m.File, m.Module, n, m.Old,
 		)
 	}
 	return strings.Replace(text, m.Old, m.New, 1), nil

@@ -206,8 +206,8 @@ func TestMendsThatDoNotApply(t *testing.T) {
 		mend recipe.Patch
 		want string
 	}{
-		{gone, `greet.go of module example.org/greet has the text to mend 0 times and not once: "good evening"`},
-		{twice, `twice.go of module example.org/greet has the text to mend 2 times and not once: "old"`},
+		{gone, `greet.go of module example.org/greet has the text to patch 0 times and not once: "good evening"`},
+		{twice, `twice.go of module example.org/greet has the text to patch 2 times and not once: "old"`},
 		{noFile, "read file of module example.org/greet v1.2.0: open "},
 		{near, "module example.org/near is a directory of this repository; change near.go there"},
 		{unknown, "find module example.org/unknown: go list: exit status 1: go: "},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -20,6 +21,7 @@ import (
 
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/accelerator"
+	"firstlight.dev/firstlight/image/lab/testbed/page"
 )
 
 // Lines by which a boot is followed; the programs that print them have golden tests.
@@ -50,7 +52,8 @@ func TestFirstBoots(t *testing.T) {
 	}})
 	first := startsFrom(t, m)
 	assert.Equal(t, "minted", first.idSource)
-	assert.Regexp(t, `action=make`, see(t, m, lineDecided))
+	made := see(t, m, lineDecided)
+	assert.Regexp(t, `action=make`, made)
 	see(t, m, lineData)
 	see(t, m, lineUp)
 	powerOff(t, m)
@@ -59,10 +62,17 @@ func TestFirstBoots(t *testing.T) {
 	assert.Equal(t, "data", second.idSource)
 	assert.Equal(t, first.id, second.id, "machine-id of the second boot")
 	assert.Equal(t, first.disk, second.disk)
-	assert.Regexp(t, `action=keep`, see(t, m, lineDecided))
-	see(t, m, lineData)
+	kept := see(t, m, lineDecided)
+	assert.Regexp(t, `action=keep`, kept)
+	data := see(t, m, lineData)
 	powerOff(t, m)
 	assert.Equal(t, before, digest(t, foreign), "the other disk has been written to")
+
+	// The flag is of the tests inside the package.
+	if flag.Lookup("update").Value.String() == "true" && !t.Failed() {
+		lines := []string{first.line, made, "...", second.line, kept, data}
+		page.Check(t, "../../docs/tests.md", "first boots", strings.Join(lines, "\n")+"\n", true)
+	}
 }
 
 // TestKilledDuringFirstBoot cuts the power at five moments of the first boot of one

@@ -5,10 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
+
+	"firstlight.dev/firstlight/assets/commandline"
 )
 
 // Console is a machine's serial port: everything it printed since the machine was made,
@@ -28,9 +29,6 @@ type Console struct {
 func newConsole(log io.Writer) *Console {
 	return &Console{log: log, changed: make(chan struct{})}
 }
-
-// escapes matches what terminals are told besides text: colours, cursor moves, OSC and charsets.
-var escapes = regexp.MustCompile(`\x1b(\[[0-9;?=]*[a-zA-Z]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][A-Z0-9]|[=>c78])`)
 
 // Write takes what the guest printed; it is the reader's end of the serial port.
 func (c *Console) Write(p []byte) (int, error) {
@@ -52,7 +50,7 @@ func (c *Console) Write(p []byte) (int, error) {
 }
 
 func (c *Console) addLine(raw []byte) {
-	line := strings.TrimRight(escapes.ReplaceAllString(string(raw), ""), " \x00")
+	line := strings.TrimRight(commandline.StripEscapes(string(raw)), " \x00")
 	if line == "" {
 		return
 	}

@@ -158,7 +158,7 @@ func (r *resolver) fetch(n reference.Named) (v1.Image, error) {
 		ref, remote.WithContext(r.ctx), remote.WithPlatform(platform), remote.WithAuthFromKeychain(authn.DefaultKeychain),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("it is in none of the archives (--from), and not to be had from its registry: %w", err)
+		return nil, fmt.Errorf("it is in none of the archives (--from), and unavailable from its registry: %w", err)
 	}
 	return image, checkPlatform(image)
 }

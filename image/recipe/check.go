@@ -135,7 +135,7 @@ func (c *checker) checkProgram(p *Program) {
 		}
 
 		if m.Why == "" {
-			c.report(m.Pos, "why is empty; say what the mend is for")
+			c.report(m.Pos, "why is empty; say what the patch is for")
 		}
 	}
 }

@@ -140,7 +140,7 @@ func TestFault13OneClientManyPorts(t *testing.T) {
 		other.send(rrq("boot.efi"))
 		require.Equal(t, "DATA 1, 512 bytes", show(other.receive(patience)))
 	}
-	assert.Equal(t, "ERROR 0 the client began anew or made no answer while others waited", show(first.receive(patience)))
+	assert.Equal(t, "ERROR 0 the client began again or made no answer while others waited", show(first.receive(patience)))
 }
 
 // TestFault13BusyStrangers: machines that are not there begin transfers, answer once and leave the rest, from ever new

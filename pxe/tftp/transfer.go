@@ -67,7 +67,7 @@ type transfer struct {
 
 // How a transfer ends before its time.
 var (
-	errSuperseded = errors.New("the client began anew or made no answer while others waited")
+	errSuperseded = errors.New("the client began again or made no answer while others waited")
 	errStopped    = errors.New("the server is being stopped")
 	errSilent     = errors.New("the client fell silent")
 )

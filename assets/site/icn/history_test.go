@@ -3,6 +3,7 @@ package icn
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,8 +104,11 @@ func TestEveryPairIsInstallableOrSaysWhyNot(t *testing.T) {
 		s, problems := site.Load("site.yaml", text)
 		require.Empty(t, problems.String(), "%s:\n%s", p.since, text)
 		verdict := fmt.Sprintf("installable, %d nodes", len(s.Nodes))
-		if len(s.Nodes) == 0 {
+		switch {
+		case len(s.Nodes) == 0:
 			verdict = "names no servers"
+		case slices.ContainsFunc(notes, func(n Note) bool { return n.IsMissing }):
+			verdict = fmt.Sprintf("not installable before the way to the BMCs is given, %d nodes", len(s.Nodes))
 		}
 		fmt.Fprintf(&got, "%s: %s\n", p.since, verdict)
 		for _, n := range notes {
@@ -121,6 +125,22 @@ func TestEveryPairIsInstallableOrSaysWhyNot(t *testing.T) {
 	want, err := os.ReadFile("testdata/history.txt")
 	require.NoError(t, err)
 	assert.Equal(t, string(want), got.String())
+}
+
+// TestBMCsBeyondTheFilesNetworksNeedARouter: a note that leaves nothing to do costs no installation.
+func TestBMCsBeyondTheFilesNetworksNeedARouter(t *testing.T) {
+	nodes := &File{"nodes.json", []byte(`{"nodes": [{"name": "a", "ipmi_driver_info": {"address": "10.99.0.1"}}]}`)}
+	const own = "IRONIC_IPMI_INTERFACE=eno1\nIRONIC_IPMI_INTERFACE_IP=10.30.0.2/24\n"
+	for config, missing := range map[string]bool{
+		"": true, // nor does it say by which NIC
+		"IRONIC_IPMI_INTERFACE=eno1\nIRONIC_IPMI_INTERFACE_IP=10.99.0.2/24\n": false,
+		own: true,
+		own + "PROVIDER_NETWORK_GATEWAY=10.10.110.1\n": false,
+	} {
+		_, notes, err := Import(Input{UserConfig: &File{"user_config.sh", []byte(config)}, Nodes: nodes})
+		require.NoError(t, err)
+		assert.Equal(t, missing, slices.ContainsFunc(notes, func(n Note) bool { return n.IsMissing }), "%s: %s", config, lines(notes))
+	}
 }
 
 // TestTheServersOwnNetworkMayHoldTheBMCs: networks A and C of ICN are one, whoever says so.

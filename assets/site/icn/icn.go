@@ -27,6 +27,8 @@ type Note struct {
 	Line    int    `json:"line"` // from 1; 0 if the whole file is meant
 	Subject string `json:"subject"`
 	Message string `json:"message"`
+	// IsMissing says that nodes cannot be installed before the site is given what the message names.
+	IsMissing bool `json:"isMissing,omitempty"`
 }
 
 // String is the note in one line: FILE:LINE: SUBJECT: MESSAGE.
@@ -97,7 +99,12 @@ type importer struct {
 }
 
 func (im *importer) addNote(file string, line int, subject, format string, args ...any) {
-	im.notes = append(im.notes, Note{file, line, subject, oneLine(fmt.Sprintf(format, args...))})
+	im.notes = append(im.notes, Note{
+		File:    file,
+		Line:    line,
+		Subject: subject,
+		Message: oneLine(fmt.Sprintf(format, args...)),
+	})
 }
 
 func oneLine(s string) string {
@@ -136,6 +143,16 @@ func put(m, value *yaml.Node, keys ...string) {
 	}
 
 	m.Content = append(m.Content, key, value)
+}
+
+// has reports whether there is something at a path of keys.
+func has(m *yaml.Node, keys ...string) bool {
+	for i := 0; i < len(m.Content); i += 2 {
+		if m.Content[i].Value == keys[0] {
+			return len(keys) == 1 || has(m.Content[i+1], keys[1:]...)
+		}
+	}
+	return false
 }
 
 func list(values ...string) *yaml.Node {

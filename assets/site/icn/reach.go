@@ -76,11 +76,18 @@ func (im *importer) noteReach(file string) {
 	case im.outerRole == "":
 		im.addNote(file, 0, "bmc", "nothing says by which NIC the appliance reaches the BMCs (%s): give networks.bmc, or "+
 			"networks.baremetal if they are in the servers' own network, an interface and an address", list)
+		im.markMissing()
 	case !im.outer.IsValid():
 		im.addNote(file, 0, "bmc", "the BMCs (%s) are reached by networks.%s, whose address is not given: the appliance asks for "+
 			"one by DHCP; write networks.%s.address and cidr if no DHCP server is there", list, im.outerRole, im.outerRole)
 	case len(beyond) > 0:
 		im.addNote(file, 0, "bmc", "%s: in no network of this file, so reached by the router of baremetal, else of bmc; write "+
 			"its gateway, or correct networks.%s.cidr", list, im.outerRole)
+		if !has(im.doc, "networks", "baremetal", "gateway") {
+			im.markMissing()
+		}
 	}
 }
+
+// markMissing says of the last note that nodes cannot be installed before.
+func (im *importer) markMissing() { im.notes[len(im.notes)-1].IsMissing = true }

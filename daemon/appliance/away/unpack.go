@@ -231,7 +231,7 @@ func (p Place) checkBlank() error {
 		more, holds = fmt.Sprintf(" and %d more", n-3), holds[:3]
 	}
 	return &Refusal{ErrNotBlank, fmt.Sprintf(
-		"this stick is not blank: it has records of %s%s, which would be lost; restore onto a stick that was flashed anew (firstlight flash, with --forget if it is this one)",
+		"this stick is not blank: it has records of %s%s, which would be lost; restore onto a stick that was flashed again (firstlight flash, with --forget if it is this one)",
 		strings.Join(holds, ", "), more)}
 }
 

@@ -17,7 +17,7 @@ func Headline(d status.Document) string {
 		}
 		return "Ready"
 	case status.StateDegraded:
-		return "Something broke and is being mended"
+		return "Something broke and is being repaired"
 	case status.StateFailed:
 		return "Stopped: needs you"
 	default:

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/status"
 )
 
@@ -357,7 +358,7 @@ func oneBlock(s, separator string) string {
 			return '?'
 		}
 		return r
-	}, strings.TrimRight(s, "\n"))
+	}, commandline.StripEscapes(strings.TrimRight(s, "\n")))
 	return strings.ReplaceAll(clean, "\n", separator)
 }
 

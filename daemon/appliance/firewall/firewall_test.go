@@ -23,23 +23,44 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/security.md")
-
-const page = "../../../docs/security.md"
+var update = flag.Bool("update", false, "write the tables of docs/security.md and docs/hardware.md")
 
 // TestDocsShowTheListeners holds docs/security.md to the list.
 func TestDocsShowTheListeners(t *testing.T) {
-	b, err := os.ReadFile(page)
-	require.NoError(t, err)
-	part := regexp.MustCompile(`(?s)<!-- begin listeners -->\n.*?<!-- end -->`)
-	require.Regexp(t, part, string(b))
 	var rows strings.Builder
 	rows.WriteString("| port | service | bound to | reached from | who may ask | how that is known |\n|---|---|---|---|---|---|\n")
 	for _, l := range Listeners() {
 		from := cmp.Or(strings.Join(l.Networks, ", "), "the appliance")
 		fmt.Fprintf(&rows, "| %d/%s | %s | %s | %s | %s | %s |\n", l.Port, l.Protocol, l.Name, l.At, from, l.Who, l.Known)
 	}
-	want := part.ReplaceAllLiteralString(string(b), "<!-- begin listeners -->\n"+rows.String()+"<!-- end -->")
+	checkTable(t, "../../../docs/security.md", "listeners", rows.String())
+}
+
+// TestDocsShowThePortsOfEachNetwork holds docs/hardware.md to the list: who sets up a firewall around the appliance
+// asks by network.
+func TestDocsShowThePortsOfEachNetwork(t *testing.T) {
+	var rows strings.Builder
+	rows.WriteString("| from | ports of the appliance |\n|---|---|\n")
+	for _, network := range []string{provisioning, bmc, baremetal, owner} {
+		var ports []string
+		for _, l := range Listeners() {
+			if slices.Contains(l.Networks, network) {
+				ports = append(ports, fmt.Sprintf("%d/%s %s", l.Port, l.Protocol, l.Name))
+			}
+		}
+		fmt.Fprintf(&rows, "| %s | %s |\n", network, strings.Join(ports, ", "))
+	}
+	checkTable(t, "../../../docs/hardware.md", "ports", rows.String())
+}
+
+// checkTable compares a table of a page with what it should be, or writes it.
+func checkTable(t *testing.T, page, name, rows string) {
+	t.Helper()
+	b, err := os.ReadFile(page)
+	require.NoError(t, err)
+	part := regexp.MustCompile(`(?s)<!-- begin ` + name + ` -->\n.*?<!-- end -->`)
+	require.Regexp(t, part, string(b))
+	want := part.ReplaceAllLiteralString(string(b), "<!-- begin "+name+" -->\n"+rows+"<!-- end -->")
 	if *update {
 		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
 		return

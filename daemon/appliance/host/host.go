@@ -142,7 +142,7 @@ func (h *Host) DataDone(context.Context) error {
 		return err
 	case record.State == stick.StorageBroken:
 		return bringup.Permanent(fmt.Errorf(
-			"data partition %s cannot be used: %s; what was done before is on it: try the stick in another machine, or write it anew to begin from nothing", record.Device, record.Reason))
+			"data partition %s cannot be used: %s; what was done before is on it: try the stick in another machine, or write it again to begin from nothing", record.Device, record.Reason))
 	case record.State == stick.StorageVolatile:
 		h.setNote("storage", "State is kept in memory and lost at power off: "+record.Reason)
 	default:

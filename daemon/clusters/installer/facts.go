@@ -229,7 +229,7 @@ func checkAddress(f facts, at netip.Addr, controlPlane bool) error {
 // checkOwner says whether a node may be made part of the cluster m.Cluster with the id m.ID as m.Label: nil if
 // it is free or that already. Nothing that another cluster may need is ever taken away here.
 func checkOwner(f facts, m marker, authority string) error {
-	const way = "; if what is on it may go, install its system anew (docs/clusters.md, \"A node of another cluster\")"
+	const way = "; if what is on it may go, install its system again (docs/clusters.md, \"A node of another cluster\")"
 	switch {
 	case f.Marker == nil && !f.Kubernetes:
 		return nil

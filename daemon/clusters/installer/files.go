@@ -149,7 +149,7 @@ func (n *node) start(ctx context.Context, u unit) error {
 		return err
 	}
 	_, err := n.runLocked(ctx, `
-systemctl enable --quiet "$1" # reads all units anew, as daemon-reload does
+systemctl enable --quiet "$1" # reads all units again, as daemon-reload does
 systemctl restart "$1"
 mkdir -p /run/firstlight
 echo "$3" >"$2"

@@ -56,7 +56,7 @@ func (c *cluster) loadIdentity(f *facts) (*clusterIdentity, error) {
 
 	if r.Pods != c.Pods || r.Services != c.Services {
 		c.refused = bringup.Permanent(fmt.Errorf("the cluster has the networks %s for pods and %s for Services since it was made; %s and %s are asked for now; "+
-			"ask for its own, or delete its Provisioning, install every node's system anew and create it again",
+			"ask for its own, or delete its Provisioning, install every node's system again and create it again",
 			r.Pods, r.Services, c.Pods, c.Services))
 		return nil, c.refused
 	}

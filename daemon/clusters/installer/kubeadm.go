@@ -77,7 +77,7 @@ func (n *node) initDo(ctx context.Context, report bringup.Report) error {
 	// What a cut left half written stops kubeadm. Nothing was ever stored in a control plane that was
 	// never whole: it is cleared away, and the next try begins with nothing.
 	_, err = n.runLocked(ctx, `
-systemctl enable --quiet kubelet.service # reads all units anew
+systemctl enable --quiet kubelet.service # reads all units again
 kubeadm init --config "$1" --skip-token-print --ignore-preflight-errors all || { code=$?; kubeadm reset --force >/dev/null 2>&1; exit $code; }
 `, initPath)
 	return err
@@ -87,7 +87,7 @@ kubeadm init --config "$1" --skip-token-print --ignore-preflight-errors all || {
 func (n *node) restartControlPlane(ctx context.Context, report bringup.Report) error {
 	if f := n.facts(); !f.Kubernetes {
 		return bringup.Permanent(fmt.Errorf("the control plane was on this node and is gone; if the cluster may go with it, "+
-			"delete its Provisioning, or remove %s, and install every node's system anew", filepath.Join(
+			"delete its Provisioning, or remove %s, and install every node's system again", filepath.Join(
 			n.dir, contract.FileIdentity,
 		)))
 	}
@@ -226,7 +226,7 @@ func (n *node) joinDo(ctx context.Context, report bringup.Report) error {
 	// A node that has its certificate is a member: its kubelet needs only to be started. Before that
 	// nothing is lost by clearing away what a cut left; kubeadm takes back its member of etcd.
 	_, err = n.runLocked(ctx, `
-systemctl enable --quiet kubelet.service # reads all units anew
+systemctl enable --quiet kubelet.service # reads all units again
 if test -s /etc/kubernetes/kubelet.conf && test -s /var/lib/kubelet/pki/kubelet-client-current.pem && { test "$2" = worker || test -s /etc/kubernetes/manifests/etcd.yaml; }; then
 	systemctl restart kubelet.service
 else

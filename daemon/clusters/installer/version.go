@@ -40,7 +40,7 @@ func checkSkew(cluster, stick string, controlPlane bool) error {
 	if controlPlane {
 		way = "add it with a stick of " + cluster
 	}
-	return fmt.Errorf("the cluster runs Kubernetes %s and this stick has %s: %s, or install the cluster's nodes anew "+
+	return fmt.Errorf("the cluster runs Kubernetes %s and this stick has %s: %s, or install the cluster's nodes again "+
 		"with this one (docs/clusters.md)", cluster, stick, way)
 }
 

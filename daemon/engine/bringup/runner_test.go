@@ -349,7 +349,7 @@ func TestAQuestionWithoutAnAnswerIsNoReasonToAct(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, status.StateReady, r.Snapshot().State)
-		assert.Equal(t, 1, later, "what stands on a stage that only did not answer was asked anew")
+		assert.Equal(t, 1, later, "what stands on a stage that only did not answer was asked again")
 	})
 }
 

@@ -217,7 +217,7 @@ func TestHostKeys(t *testing.T) {
 	var changed *HostKeyChangedError
 	err := run(s.node(user, knownFile(t, s.addr(), second)))
 	require.ErrorAs(t, err, &changed)
-	assert.ErrorContains(t, err, "known_hosts:1; if the machine was installed anew, remove that line")
+	assert.ErrorContains(t, err, "known_hosts:1; if the machine was installed again, remove that line")
 
 	unknown := s.node(user, filepath.Join(t.TempDir(), "absent"))
 	require.NoError(t, run(unknown), "a node that is not known is believed once")

@@ -35,12 +35,12 @@ type HostKeyChangedError struct {
 func (e *HostKeyChangedError) Error() string {
 	if e.File != "" {
 		return fmt.Sprintf(
-			"host key of %s is not the one in %s:%d; if the machine was installed anew, remove that line", e.Addr,
+			"host key of %s is not the one in %s:%d; if the machine was installed again, remove that line", e.Addr,
 			e.File, e.Line,
 		)
 	}
 	return fmt.Sprintf(
-		"it shows the host key %s, known is %s: another machine has this address, or it was installed anew", e.Shown,
+		"it shows the host key %s, known is %s: another machine has this address, or it was installed again", e.Shown,
 		e.Known,
 	)
 }

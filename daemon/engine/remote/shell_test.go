@@ -35,7 +35,7 @@ func TestRunRefusesAnotherHost(t *testing.T) {
 	s := shell(n)
 	n.AuthorizeKey(s.Signer)
 	_, _, err := s.Run(t.Context(), local, sshtest.AuthorizedKey(sshtest.NewKey(t)), "touch ran\n")
-	assert.ErrorContains(t, err, "another machine has this address, or it was installed anew")
+	assert.ErrorContains(t, err, "another machine has this address, or it was installed again")
 	_, _, err = s.Run(t.Context(), local, "", "touch ran\n")
 	assert.ErrorIs(t, err, remote.ErrUnknownHost)
 	_, _, err = s.Run(t.Context(), local, "ssh-ed25519 x", "touch ran\n")

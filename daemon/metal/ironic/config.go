@@ -138,7 +138,7 @@ ramdisk_heartbeat_timeout = 60
 
 [conductor]
 automated_clean = true
-# An agent gets its token once per boot. One that lost it calls in vain until these end.
+# An agent gets its token once per boot. One that lost it calls without an answer until these end.
 deploy_callback_timeout = {{.Boot}}
 clean_callback_timeout = {{.Boot}}
 inspect_timeout = {{.Boot}}

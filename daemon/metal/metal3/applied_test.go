@@ -67,6 +67,10 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 	}
 	noImage := func(h *metal3api.BareMetalHost) { h.Spec.Image = nil }
 	live := func(h *metal3api.BareMetalHost) { h.Status.Provisioning.State = metal3api.StateProvisioned }
+	unmanaged := func(h *metal3api.BareMetalHost) {
+		h.Spec.BMC, h.Spec.BootMACAddress = metal3api.BMCDetails{}, "52:54:00:00:00:01"
+		h.Status.Provisioning.State = metal3api.StateUnmanaged
+	}
 	for name, c := range map[string]struct {
 		have    *metal3api.BareMetalHost
 		found   Contents
@@ -74,6 +78,7 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 		awaited string
 		step    Step
 		reason  Reason
+		says    string // part of its sentence
 	}{
 		"new":                         {have: applied(true, nil), step: StepRegister},
 		"new, without image":          {have: applied(true, noImage), step: StepRegister},
@@ -89,7 +94,10 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 		"user data that does not exist": {have: applied(true, nil), awaited: "metal3/x", step: StepRegister},
 		"user data that does not exist yet": {have: applied(true, inspectedWith(oneDisk)), found: blank, awaited: "metal3/x",
 			step: StepHold, reason: ReasonDecision},
-		"in service": {have: applied(false, both(inspectedWith(oneDisk), live)), step: StepApply},
+		"a MAC, an image and no BMC": {have: applied(false, both(unmanaged, wanted)), step: StepHold, reason: ReasonDecision,
+			says: "its BareMetalHost has no BMC: Metal3 does nothing with it; give it spec.bmc"},
+		"a MAC, no BMC, and no image yet": {have: applied(false, both(unmanaged, noImage)), step: StepApply},
+		"in service":                      {have: applied(false, both(inspectedWith(oneDisk), live)), step: StepApply},
 		"another image for it": {have: applied(true, both(inspectedWith(oneDisk), live, func(h *metal3api.BareMetalHost) {
 			h.Annotations[AllowWipe] = appliedImage.URL
 		})), found: full, step: StepImage},
@@ -100,6 +108,7 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 		d := decide(n, c.have, rec, c.found)
 		assert.Equal(t, c.step, d.Step, "%s: %s", name, d.Sentence)
 		assert.Equal(t, c.reason, d.Reason, "%s: %s", name, d.Sentence)
+		assert.Contains(t, d.Sentence, c.says, name)
 	}
 }
 

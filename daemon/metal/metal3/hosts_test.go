@@ -113,7 +113,7 @@ func TestRecords(t *testing.T) {
 		live  bool
 	}{
 		{"unchanged", live, true},
-		{"made anew without its status", anew, true},
+		{"made again without its status", anew, true},
 		{"its image was taken away", emptied, false},
 		{"removed by its owner", removed, false},
 	} {

@@ -126,6 +126,9 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 		return holdFor(ReasonDecision, "it is externally provisioned: the appliance never installs it")
 	case state == metal3api.StateUnmanaged && have.Spec.BMC.Address != want.Spec.BMC.Address:
 		return Decision{Step: StepApply}
+	case state == metal3api.StateUnmanaged && n.Applied:
+		return holdFor(ReasonDecision, "its BareMetalHost has no BMC: Metal3 does nothing with it; "+
+			"give it spec.bmc, or delete it and name the server with its MAC in site.yaml")
 	case state == metal3api.StateUnmanaged:
 		return holdFor(ReasonDecision, "it has no BMC in site.yaml: the appliance cannot switch it on")
 	case !isIdle(state):
@@ -146,7 +149,7 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 	}
 	if rec.Host.UID != have.UID && !wipe {
 		if rec.IsLive() {
-			return holdFor(ReasonDecision, "it was in service before its BareMetalHost was made anew; "+
+			return holdFor(ReasonDecision, "it was in service before its BareMetalHost was made again; "+
 				"to install it again and lose what is on its disk, run: %s", wipeCommand(have, want))
 		}
 		// Once it is in service the record may be all that is left of it.

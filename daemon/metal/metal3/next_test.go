@@ -36,7 +36,7 @@ func TestNext(t *testing.T) {
 		return func(h *metal3api.BareMetalHost) { h.Annotations = map[string]string{key: value} }
 	}
 	failed := func(h *metal3api.BareMetalHost) { h.Status.ErrorMessage = "Image provisioning failed" }
-	anew := func(h *metal3api.BareMetalHost) { h.UID = "made anew" }
+	anew := func(h *metal3api.BareMetalHost) { h.UID = "made again" }
 	blank := Contents{"/dev/sda": {}}
 	live := HostBackup{Host: *has(metal3api.StateProvisioned, image, func(h *metal3api.BareMetalHost) { h.UID = "before" })}
 	adopted := HostBackup{Host: *has(metal3api.StateProvisioned, image)}
@@ -79,7 +79,7 @@ func TestNext(t *testing.T) {
 		{"available, its record not written", has(metal3api.StateAvailable, "", anew), HostBackup{}, blank, StepWait, ReasonBackup,
 			"host node-1 has no record on DATA yet, and gets no image before; is DATA full or read-only?"},
 		{"available, in service before", has(metal3api.StateAvailable, "", anew), live, blank, StepHold, ReasonDecision,
-			"it was in service before its BareMetalHost was made anew; to install it again and lose what is on its disk, run: kubectl -n metal3 annotate --overwrite bmh node-1 firstlight.dev/allow-wipe=" + image},
+			"it was in service before its BareMetalHost was made again; to install it again and lose what is on its disk, run: kubectl -n metal3 annotate --overwrite bmh node-1 firstlight.dev/allow-wipe=" + image},
 		{"available, adopted", has(metal3api.StateAvailable, "", anew), adopted, dataOn("/dev/sda"), StepForget, "", ""},
 		{"being installed, adopted", has(metal3api.StateProvisioning, image, anew), adopted, nil, StepApply, "", ""},
 		{"adopted", nil, adopted, nil, StepRestore, "", ""},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
@@ -15,12 +16,19 @@ import (
 
 // Logins lets the verification in at hosts whose image came with a default user.
 func (p *Provisioner) Logins() *verify.Logins {
-	return &verify.Logins{Dir: vault.SecretDir + "/logins", Credentials: p.loginCredentials}
+	return &verify.Logins{
+		Dir: vault.SecretDir + "/logins",
+		Credentials: func(ctx context.Context, host string) (verify.Credentials, bool, error) {
+			return p.loginCredentials(ctx, p.Client, host)
+		},
+	}
 }
 
 // loginCredentials are the default user and password of a host's image: of the Secret that its annotation names, or
 // of the one that a cluster names for its nodes and this host is one of them.
-func (p *Provisioner) loginCredentials(ctx context.Context, name string) (c verify.Credentials, ok bool, err error) {
+func (p *Provisioner) loginCredentials(
+	ctx context.Context, connect func() (client.Client, error), name string,
+) (c verify.Credentials, ok bool, err error) {
 	hosts, _ := p.Hosts.List()
 	var h *metal3api.BareMetalHost
 	for i := range hosts {
@@ -40,7 +48,7 @@ func (p *Provisioner) loginCredentials(ctx context.Context, name string) (c veri
 		}
 	}
 
-	api, err := p.Client()
+	api, err := connect()
 	if err != nil {
 		return c, false, err
 	}

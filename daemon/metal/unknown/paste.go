@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/status"
 )
 
@@ -114,7 +115,7 @@ func Summary(u status.UnknownMachine) string {
 	for _, d := range u.Disks {
 		bytes += min(d.Bytes, 1<<50)
 	}
-	parts = append(parts, fmt.Sprintf("%d disks of %d GB", len(u.Disks), bytes/1e9), fmt.Sprintf("%d NICs", len(u.NICs)))
+	parts = append(parts, fmt.Sprintf("%s of %d GB", commandline.Amount(len(u.Disks), "disk"), bytes/1e9), commandline.Amount(len(u.NICs), "NIC"))
 	return strings.Join(parts, ", ")
 }
 

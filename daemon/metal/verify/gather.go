@@ -82,6 +82,7 @@ func (e *Engine) gatherFacts(
 	traces := around.tracesOf(n)
 	f := Facts{
 		Node:          n,
+		Applied:       e.Applied != nil && e.Applied(string(n.Name)),
 		Registered:    has,
 		Recorded:      !has && e.Recorded != nil && e.Recorded(n.Name),
 		Netbooted:     isNetbooted(n, traces),

@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -65,4 +66,48 @@ func TestAHostWithADefaultPasswordIsVerified(t *testing.T) {
 	assert.Equal(t, logins, n.Logins.Load(), "a refused password was tried again at once")
 	given = Credentials{}
 	assert.True(t, errors.Is(l.adopt(t.Context(), &refused, "image@1"), errNoCredentials))
+}
+
+// TestTheEngineLogsInWithADefaultPassword: what the appliance's keys do not open is opened by what its owner names, is
+// asked again, and is met by that host key from then on.
+func TestTheEngineLogsInWithADefaultPassword(t *testing.T) {
+	n := sshtest.New(t)
+	access, minted := sshtest.NewKey(t), sshtest.NewKey(t)
+	given := Credentials{}
+	e := &Engine{
+		Logger: slog.New(slog.DiscardHandler),
+		Logins: &Logins{
+			Dir:  t.TempDir(),
+			Port: n.Port,
+			Credentials: func(_ context.Context, host string) (Credentials, bool, error) {
+				return given, given.User != "" && host == "node-1", nil
+			},
+		},
+	}
+	target := shell.Target{
+		Name:      "node-1",
+		Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
+		Port:      n.Port,
+		User:      "firstlight",
+		Key:       access,
+		HostKey:   minted.PublicKey(),
+	}
+
+	assert.Equal(t, shell.OtherMachine, e.ask(t.Context(), shell.Ask, target, "image@1").Verdict, "no one named a password")
+	assert.Equal(t, "ubuntu", n.Get("shadow"))
+
+	given = Credentials{Password: remote.Password{User: "ubuntu", Password: "wrong"}, From: "Secret metal3/image-login"}
+	refused := e.ask(t.Context(), shell.Ask, target, "image@1")
+	assert.Equal(t, shell.Locked, refused.Verdict)
+	assert.Contains(t, refused.Text, "user ubuntu of Secret metal3/image-login does not get in")
+
+	given.Password.Password = "ubuntu"
+	e.Logins.later = nil
+	assert.NotContains(t, []shell.Verdict{shell.OtherMachine, shell.Locked}, e.ask(t.Context(), shell.Ask, target, "image@1").Verdict)
+	assert.Equal(t, "*", n.Get("shadow"), "the default password still opens it")
+
+	given = Credentials{}
+	assert.NotContains(t, []shell.Verdict{shell.OtherMachine, shell.Locked}, e.ask(t.Context(), shell.Ask, target, "image@1").Verdict,
+		"the host key that was met is forgotten")
+	assert.Equal(t, n.HostKey(), e.Logins.HostKey("node-1", "image@1"))
 }

@@ -32,6 +32,9 @@ func Preflight(f Facts) []status.Check { return runChecks(preflight, f) }
 
 func bmcAnswers(f Facts) status.Check {
 	switch {
+	case f.Node.BMC == nil && f.Applied && !f.Registered:
+		return failedCheck("give it spec.bmc, or delete it and name the server with its MAC in site.yaml",
+			"its BareMetalHost has no BMC: Metal3 does nothing with it")
 	case f.Node.BMC == nil && f.Registered:
 		return skippedCheck("there is no BMC in site.yaml: a person must switch it on")
 	case f.Node.BMC == nil && f.Asks:

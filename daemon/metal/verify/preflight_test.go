@@ -69,6 +69,9 @@ func TestPreflight(t *testing.T) {
 		{"BMC was not asked", "bmc", func(f *Facts) { f.BMC = bmc.Answer{} }, status.CheckWaiting, "not asked"},
 		{"no BMC", "bmc", func(f *Facts) { f.Node.BMC, f.BMC = nil, bmc.Answer{} }, status.CheckFailed, "does not ask on the provisioning network"},
 		{"no BMC, and it boots", "bmc", func(f *Facts) { f.Node.BMC, f.BMC, f.Asks = nil, bmc.Answer{}, true }, status.CheckOK, "asks on the provisioning network"},
+		{"no BMC, applied to the API, and it boots", "bmc", func(f *Facts) {
+			f.Node.BMC, f.BMC, f.Asks, f.Applied = nil, bmc.Answer{}, true, true
+		}, status.CheckFailed, "its BareMetalHost has no BMC"},
 		{"no BMC, registered", "bmc", func(f *Facts) { f.Node.BMC, f.BMC, f.Registered = nil, bmc.Answer{}, true }, status.CheckSkipped, "a person must switch it on"},
 		{"no MAC, Redfish", "macs", func(f *Facts) {
 			*f = withoutMACs(*f, "redfish://10.0.0.1/redfish/v1/Systems/1")

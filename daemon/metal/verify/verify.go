@@ -23,6 +23,7 @@ import (
 // Facts is what was found out about a node before it is switched on.
 type Facts struct {
 	Node          site.Node           // with its defaults
+	Applied       bool                // it was made from a BareMetalHost that someone applied
 	Registered    bool                // it has its BareMetalHost: Ironic speaks to its BMC
 	Recorded      bool                // a backup on DATA has it, or it is named there by one that cannot be read
 	Netbooted     bool                // it was last seen booting from the network since the appliance started

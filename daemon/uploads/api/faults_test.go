@@ -68,7 +68,7 @@ func TestUploadCutGoesOnAtTheOctet(t *testing.T) {
 			at += n
 			assert.Equal(t, at, l.offset(path), "what arrived before the cut is kept, to the octet")
 			l.restart()
-			assert.Equal(t, at, l.offset(path), "also by an agent that starts anew")
+			assert.Equal(t, at, l.offset(path), "also by an agent that starts again")
 		}
 		last := l.patch(path, at, image[at:])
 		require.Equal(t, http.StatusNoContent, last.status, last.body)
@@ -156,7 +156,7 @@ func TestUploadKilledThreeTimesEndsVerified(t *testing.T) {
 			<-ended
 			l.start()
 			now := l.offset(path)
-			t.Logf("kill %d: from %d on %d octets were sent, the upload goes on at %d", round+1, at, body.sent, now)
+			t.Logf("kill %d: from %d on %d bytes were sent, the upload goes on at %d", round+1, at, body.sent, now)
 			assert.LessOrEqual(t, now, at+body.sent)
 			assert.GreaterOrEqual(t, now, at, "what was answered for stays")
 			at = now
@@ -164,7 +164,7 @@ func TestUploadKilledThreeTimesEndsVerified(t *testing.T) {
 		last := l.patch(path, at, image[at:])
 		require.Equal(t, http.StatusNoContent, last.status, last.body)
 		r := l.do("GET", path, nil).record(t)
-		t.Logf("complete: %v, %d octets, sha256 %s", r.Complete, r.ImageOffset, r.SHA256)
+		t.Logf("complete: %v, %d bytes, sha256 %s", r.Complete, r.ImageOffset, r.SHA256)
 		assert.True(t, r.Complete)
 		assert.Equal(t, digest(image), digest([]byte(l.do("GET", path+"/content", nil).body)))
 	})

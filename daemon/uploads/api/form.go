@@ -60,7 +60,7 @@ func (f *form) readPart(part *multipart.Part) (err error) {
 		f.metadata, err = io.ReadAll(io.LimitReader(part, artifact.MaxMetadata+1))
 		if err == nil && len(f.metadata) > artifact.MaxMetadata {
 			err = newProblem(
-				http.StatusRequestEntityTooLarge, "the metadata have more than %d octets", artifact.MaxMetadata,
+				http.StatusRequestEntityTooLarge, "the metadata have more than %d bytes", artifact.MaxMetadata,
 			)
 		}
 	case "file":
@@ -86,7 +86,7 @@ func formError(err error) error {
 	case errors.As(err, &large):
 		return newProblem(
 			http.StatusRequestEntityTooLarge,
-			"the form has more than %d octets; the bytes of an image are sent by PATCH", large.Limit,
+			"the form has more than %d bytes; the bytes of an image are sent by PATCH", large.Limit,
 		)
 	}
 

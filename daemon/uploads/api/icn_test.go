@@ -119,7 +119,7 @@ func TestICNVerbs(t *testing.T) {
 			{"no number", "five", bytes.NewReader(image), 400, "not a number", ""},
 			{"a negative number", "-1", bytes.NewReader(image), 400, "not a number", ""},
 			{"beyond what is there", "1", bytes.NewReader(image[1:]), 409, "Expected Offset 0, actual offset 1", ""},
-			{"one octet too many", "0", bytes.NewReader(append(image, 'x')), 400, "Content length doesn't match upload length. Expected content length 5000 got 5001", ""},
+			{"one byte too many", "0", bytes.NewReader(append(image, 'x')), 400, "Content length doesn't match upload length. Expected content length 5000 got 5001", ""},
 			{"length not announced, too many", "0", struct{ io.Reader }{bytes.NewReader(append(image, 'x'))}, 400, "Content length doesn't match upload length. Expected content length 5000 got more", "500"},
 			{"length not announced", "0", struct{ io.Reader }{bytes.NewReader(image[:10])}, 204, "", "500"},
 			{"fewer than remain", "10", bytes.NewReader(image[10:20]), 204, "", "400"},
@@ -166,7 +166,7 @@ func TestICNSampleFlow(t *testing.T) {
 
 			o, err := objects.Stat(t.Context(), artifact.Collection(collection).Bucket(), "alpha/beta/qwerty123")
 			require.NoError(t, err)
-			assert.Equal(t, int64(len(image)), o.Size, "the object has exactly the octets announced")
+			assert.Equal(t, int64(len(image)), o.Size, "the object has exactly the bytes announced")
 
 			again := l.patch(path, 0, image)
 			assert.Equal(t, http.StatusUnprocessableEntity, again.status)

@@ -138,7 +138,7 @@ func TestContent(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, l.patch(base+"binary_images/half", 0, image[:50]).status)
 		got := l.do("GET", base+"binary_images/half/content", nil)
 		assert.Equal(t, http.StatusConflict, got.status)
-		assert.Contains(t, got.problem(t).Detail, "50 of 100 octets")
+		assert.Contains(t, got.problem(t).Detail, "50 of 100 bytes")
 	})
 }
 

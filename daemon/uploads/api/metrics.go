@@ -26,11 +26,11 @@ func newCounters(r *prometheus.Registry) *counters {
 		}, []string{"method", "status"}),
 		received: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "firstlight_artifact_received_bytes_total",
-			Help: "Octets of artifacts received.",
+			Help: "Bytes of artifacts received.",
 		}),
 		sent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "firstlight_artifact_sent_bytes_total",
-			Help: "Octets of artifacts sent.",
+			Help: "Bytes of artifacts sent.",
 		}),
 	}
 	r.MustRegister(c.requests, c.received, c.sent)
@@ -46,10 +46,10 @@ func usageDescs() []*prometheus.Desc {
 		prometheus.NewDesc("firstlight_artifacts", "Artifacts, complete or not.", labels, nil),
 		prometheus.NewDesc("firstlight_artifacts_complete", "Complete artifacts.", labels, nil),
 		prometheus.NewDesc(
-			"firstlight_artifact_stored_bytes", "Octets received of the artifacts that there are.", labels, nil,
+			"firstlight_artifact_stored_bytes", "Bytes received of the artifacts that there are.", labels, nil,
 		),
 		prometheus.NewDesc(
-			"firstlight_artifact_announced_bytes", "Octets announced of the artifacts that there are.", labels, nil,
+			"firstlight_artifact_announced_bytes", "Bytes announced of the artifacts that there are.", labels, nil,
 		),
 		prometheus.NewDesc("firstlight_artifact_transfers", "Uploads and downloads under way.", nil, nil),
 		prometheus.NewDesc(
@@ -58,7 +58,7 @@ func usageDescs() []*prometheus.Desc {
 		prometheus.NewDesc(
 			"firstlight_artifact_disk_bytes", "Size of the file system of store and scratch files.", nil, nil,
 		),
-		prometheus.NewDesc("firstlight_artifact_disk_free_bytes", "Octets that are free on it.", nil, nil),
+		prometheus.NewDesc("firstlight_artifact_disk_free_bytes", "Bytes that are free on it.", nil, nil),
 	}
 }
 

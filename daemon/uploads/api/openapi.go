@@ -59,7 +59,7 @@ func appendHeader() []parameter {
 }
 
 func rangeHeader() []parameter {
-	return []parameter{{"Range", "One range of octets (RFC 9110).", false, object{"type": "string"}}}
+	return []parameter{{"Range", "One range of bytes (RFC 9110).", false, object{"type": "string"}}}
 }
 
 func octetsSchema() object { return object{"type": "integer", "format": "int64", "minimum": 0} }

@@ -91,7 +91,7 @@ func routeTable() []route {
 			method:   "PUT",
 			path:     imagePath,
 			id:       "replace",
-			summary:  "Replace an artifact's record; with another length or sha256 its content is given up and the upload begins anew.",
+			summary:  "Replace an artifact's record; with another length or sha256 its content is given up and the upload begins again.",
 			verb:     "update",
 			handle:   (*Agent).serveReplace,
 			takes:    formBody,

@@ -253,5 +253,5 @@ func TestQuotaIsSaidBeforeTheFirstOctet(t *testing.T) {
 	l := newLab(t, inFolder(t), func(c *api.Config) { c.Blobs.Quota = func(string) int64 { return 100 } })
 	got := l.announce("os_images", sample("large", 101, nil))
 	assert.Equal(t, http.StatusRequestEntityTooLarge, got.status)
-	assert.Contains(t, got.problem(t).Detail, "owner alpha may have 100 octets")
+	assert.Contains(t, got.problem(t).Detail, "owner alpha may have 100 bytes")
 }

@@ -78,7 +78,7 @@ func parseOffset(values []string) (int64, error) {
 
 	n, err := strconv.ParseUint(values[0], 10, 63)
 	if err != nil {
-		return 0, newProblem(http.StatusBadRequest, "%s %q is not a number of octets", artifact.HeaderOffset, values[0])
+		return 0, newProblem(http.StatusBadRequest, "%s %q is not a number of bytes", artifact.HeaderOffset, values[0])
 	}
 
 	return int64(n), nil
@@ -199,7 +199,7 @@ func (a *Agent) serveContent(w http.ResponseWriter, r *http.Request, c call) err
 		return nil
 	case http.StatusRequestedRangeNotSatisfiable:
 		return newProblem(
-			paced.failed, "there are %d octets; none of them is in the range %q", have.ImageLength,
+			paced.failed, "there are %d bytes; none of them is in the range %q", have.ImageLength,
 			r.Header.Get("Range"),
 		)
 	case http.StatusPreconditionFailed:

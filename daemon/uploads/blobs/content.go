@@ -31,7 +31,7 @@ func (d *Store) Content(ctx context.Context, k artifact.Key) (*Content, artifact
 	if !r.Complete {
 		return nil, r, &Error{
 			Kind:   Unfinished,
-			Text:   fmt.Sprintf("%s is not complete: %d of %d octets are there", k.Name, r.ImageOffset, r.ImageLength),
+			Text:   fmt.Sprintf("%s is not complete: %d of %d bytes are there", k.Name, r.ImageOffset, r.ImageLength),
 			Offset: r.ImageOffset,
 		}
 	}

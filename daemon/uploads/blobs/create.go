@@ -270,7 +270,7 @@ func (d *Store) withinRecords(k artifact.Key, r artifact.Metadata) error {
 	case text > artifact.MaxRecordBytes:
 		return &Error{
 			Kind: TooLarge,
-			Text: fmt.Sprintf("the types and descriptions of owner %s have %d octets with this one, and %d are allowed; shorten them, or remove artifacts", k.Owner, text, artifact.MaxRecordBytes),
+			Text: fmt.Sprintf("the types and descriptions of owner %s have %d bytes with this one, and %d are allowed; shorten them, or remove artifacts", k.Owner, text, artifact.MaxRecordBytes),
 		}
 	}
 
@@ -304,7 +304,7 @@ func (d *Store) withinQuota(owner string, length, givenUp int64) error {
 		return &Error{
 			Kind: TooLarge,
 			Text: fmt.Sprintf(
-				"owner %s may have %d octets and has %d; %d more are too many", owner, quota, sum, length,
+				"owner %s may have %d bytes and has %d; %d more are too many", owner, quota, sum, length,
 			),
 		}
 	}

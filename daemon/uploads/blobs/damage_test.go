@@ -38,7 +38,7 @@ func TestDamageInTheStoreIsFound(t *testing.T) {
 		{"fragment torn",
 			func(ctx context.Context, s client, f string) error { return s.Put(ctx, "binary", f, content[:1000]) },
 			func(file string) error { return os.Truncate(file, partBegin+1000) }, partBegin},
-		{"fragment of other octets",
+		{"fragment of other bytes",
 			func(ctx context.Context, s client, f string) error {
 				return s.Put(ctx, "binary", f, make([]byte, at-partBegin))
 			},

@@ -108,7 +108,7 @@ func (f *Folder) Get(ctx context.Context, bucket, object string, limit int64) ([
 
 	data, err := io.ReadAll(body)
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("it has more than %d octets", limit)
+		err = fmt.Errorf("it has more than %d bytes", limit)
 	}
 
 	return data, folderError("read "+object, err)

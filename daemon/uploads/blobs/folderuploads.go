@@ -76,7 +76,7 @@ func (f *Folder) LostParts(_ context.Context, u Upload, n int64) (string, error)
 	}
 
 	if want := min(n*u.PartSize, u.Length); size < want {
-		return fmt.Sprintf("its file has %d octets, not %d", size, want), nil
+		return fmt.Sprintf("its file has %d bytes, not %d", size, want), nil
 	}
 
 	return "", nil

@@ -76,7 +76,7 @@ func (d *Store) loadRecord(ctx context.Context, k artifact.Key, o Object, there 
 	case errors.Is(err, ErrNotExist):
 		return false, nil // it went meanwhile
 	case err != nil && there && !errors.Is(err, ErrDown) && ctx.Err() == nil:
-		d.Log.Error("record cannot be read; it is made anew of its object", "artifact", k.String(), "error", err)
+		d.Log.Error("record cannot be read; it is made again of its object", "artifact", k.String(), "error", err)
 		return false, nil
 	case err != nil:
 		return true, err
@@ -85,7 +85,7 @@ func (d *Store) loadRecord(ctx context.Context, k artifact.Key, o Object, there 
 	var kp entryState
 	if err := json.Unmarshal(data, &kp); err != nil || !kp.isValid(k) {
 		d.Log.Error(
-			"record cannot be read; it is made anew if its object is there", "artifact", k.String(), "error", err,
+			"record cannot be read; it is made again if its object is there", "artifact", k.String(), "error", err,
 		)
 		return false, nil
 	}

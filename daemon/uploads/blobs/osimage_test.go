@@ -61,7 +61,7 @@ func TestOSImageThatCameByS3IsLookedAt(t *testing.T) {
 		assert.Equal(t, artifact.OSImage{Owner: "alpha", Cluster: "beta", Name: "disk", SHA256: digest(rawDisk(1 << 20)), Format: "raw", Length: 1 << 20, VirtualSize: 1 << 20}, all[0])
 		r, err := b.Get(text)
 		require.NoError(t, err)
-		assert.Equal(t, "this is no OS image that can be installed: it has 14 octets, less than a sector, and is not qcow2", r.NotServed)
+		assert.Equal(t, "this is no OS image that can be installed: it has 14 bytes, less than a sector, and is not qcow2", r.NotServed)
 		assert.NotEmpty(t, r.SHA256)
 		b.Sweep(t.Context())
 		again, err := b.Get(text)

@@ -118,7 +118,7 @@ func (d *Store) receiveWhole(ctx context.Context, w *whole, body io.Reader) erro
 	}
 
 	if n, err := io.ReadFull(body, make([]byte, 1)); n > 0 {
-		return &Error{Kind: WrongLength, Text: fmt.Sprintf("the body has more than the %d octets that were announced", s.length)}
+		return &Error{Kind: WrongLength, Text: fmt.Sprintf("the body has more than the %d bytes that were announced", s.length)}
 	} else if !errors.Is(err, io.EOF) {
 		return &Error{Kind: Cut, Text: "the request ended early; nothing is kept", Err: err}
 	}

@@ -46,7 +46,7 @@ func (d *Store) checkRoom(k artifact.Key, length, givenUp int64) error {
 		return &Error{
 			Kind: Full,
 			Text: fmt.Sprintf(
-				"the disk has room for %d octets; %s needs %d, and unfinished uploads and their scratch files need %d",
+				"the disk has room for %d bytes; %s needs %d, and unfinished uploads and their scratch files need %d",
 				max(free, 0), k.Name, own, need,
 			),
 		}
@@ -75,7 +75,7 @@ func (d *Store) roomFor(octets int64) error {
 		return err
 	}
 	if least := artifact.ReservedSpace(size); free-octets < least {
-		return fmt.Errorf("%w: %d octets are free, and %d of them are the appliance's own", ErrFull, free, least)
+		return fmt.Errorf("%w: %d bytes are free, and %d of them are the appliance's own", ErrFull, free, least)
 	}
 
 	return nil

@@ -77,7 +77,7 @@ func (d *Store) resume(ctx context.Context, e *entry) (*session, error) {
 		return nil, err
 	}
 	if lost != "" {
-		d.Log.Error("store lost parts; the upload begins anew", "artifact", e.key.String(), "lost", lost)
+		d.Log.Error("store lost parts; the upload begins again", "artifact", e.key.String(), "lost", lost)
 		return d.restart(ctx, e)
 	}
 	if s.hash, err = hashFrom(s.upload.Hash); err != nil {

@@ -100,7 +100,7 @@ func (d *Store) save(ctx context.Context, k artifact.Key, kp entryState) error {
 		return &Error{
 			Kind: TooLarge,
 			Text: fmt.Sprintf(
-				"the record of %s would have %d octets; %d are the most", k.Name, len(data), maxStateSize,
+				"the record of %s would have %d bytes; %d are the most", k.Name, len(data), maxStateSize,
 			),
 		}
 	}

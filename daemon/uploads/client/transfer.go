@@ -64,7 +64,7 @@ func (c Client) Push(
 	have, err = c.Metadata(ctx, k)
 	if err == nil && (!have.Complete || have.SHA256 != sum) {
 		err = fmt.Errorf(
-			"the appliance has %d of %d octets with sha256 %q, not %s", have.ImageOffset, length, have.SHA256, sum,
+			"the appliance has %d of %d bytes with sha256 %q, not %s", have.ImageOffset, length, have.SHA256, sum,
 		)
 	}
 
@@ -116,7 +116,7 @@ func (c Client) begin(
 		return c.announce(ctx, k, r, true) // the same, and now with its digest
 	case !replace:
 		return have, fmt.Errorf(
-			"there is another %s already, of %d octets with sha256 %s; replace it or use another name", k.Name,
+			"there is another %s already, of %d bytes with sha256 %s; replace it or use another name", k.Name,
 			have.ImageLength, have.SHA256,
 		)
 	}
@@ -190,7 +190,7 @@ func (c Client) Fetch(ctx context.Context, k artifact.Key, path string, progress
 	}
 	if !have.Complete {
 		return have, fmt.Errorf(
-			"%s is not complete: %d of %d octets are there", k.Name, have.ImageOffset, have.ImageLength,
+			"%s is not complete: %d of %d bytes are there", k.Name, have.ImageOffset, have.ImageLength,
 		)
 	}
 	if have.SHA256 == "" {

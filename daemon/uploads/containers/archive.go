@@ -54,7 +54,7 @@ func (n Name) String() string { return n.Domain + "/" + n.Path + ":" + n.Tag }
 // parseName completes a name as containerd does.
 func parseName(text string) (Name, error) {
 	if len(text) > maxName {
-		return Name{}, fmt.Errorf("a name of an image has %d octets, more than %d", len(text), maxName)
+		return Name{}, fmt.Errorf("a name of an image has %d bytes, more than %d", len(text), maxName)
 	}
 
 	ref, err := reference.ParseDockerRef(text)
@@ -159,7 +159,7 @@ func indexOf(ctx context.Context, file string) (*archive, error) {
 			return nil, fmt.Errorf("it has more than %d files, so it is no container image", maxFiles)
 		case len(h.Name) > maxPath || len(h.Linkname) > maxPath:
 			return nil, fmt.Errorf(
-				"the name of a file in it has more than %d octets, so it is no container image", maxPath,
+				"the name of a file in it has more than %d bytes, so it is no container image", maxPath,
 			)
 		case isSparse(h):
 			return nil, fmt.Errorf(
@@ -234,7 +234,7 @@ func (a *archive) readText(name string) ([]byte, error) {
 	defer r.Close()
 
 	if size > maxText {
-		return nil, fmt.Errorf("%q has %d octets, more than %d", shorten(name), size, maxText)
+		return nil, fmt.Errorf("%q has %d bytes, more than %d", shorten(name), size, maxText)
 	}
 
 	text, err := io.ReadAll(r)

@@ -93,9 +93,9 @@ func TestHostileArchives(t *testing.T) {
 		{"layers without end", [][]byte{manifest("c", "["+strings.Repeat(`"l",`, maxLayers)+`"l"]`, one), regular(t, "c", "{}")}, "501 layers, more than 500"},
 		{"one layer again and again", [][]byte{manifest("c", `["l"]`, one), regular(t, "c", `{"rootfs":{"diff_ids":["l"`+strings.Repeat(`,"l"`, maxLayers)+`]}}`)}, "501 layers, more than 500"},
 		{"names without end", [][]byte{manifest("c", "[]", names(maxNames+1)), regular(t, "c", "{}")}, "501 names of images, more than 500"},
-		{"name without end", [][]byte{manifest("c", "[]", `["registry.example/web:1","`+strings.Repeat("x", 900000)+`"]`), regular(t, "c", "{}")}, "a name of an image has 900000 octets"},
+		{"name without end", [][]byte{manifest("c", "[]", `["registry.example/web:1","`+strings.Repeat("x", 900000)+`"]`), regular(t, "c", "{}")}, "a name of an image has 900000 bytes"},
 		{"configuration with a name without end", [][]byte{manifest(strings.Repeat("x", 900000), "[]", one)}, "the archive lacks"},
-		{"file name without end", [][]byte{raw(t, "x", tar.TypeXHeader, int64(len(pax("path", strings.Repeat("y", 90000)))), pax("path", strings.Repeat("y", 90000))), regular(t, "y", "y")}, "more than 4096 octets"},
+		{"file name without end", [][]byte{raw(t, "x", tar.TypeXHeader, int64(len(pax("path", strings.Repeat("y", 90000)))), pax("path", strings.Repeat("y", 90000))), regular(t, "y", "y")}, "more than 4096 bytes"},
 		{"two images of one name", [][]byte{regular(t, "manifest.json", `[{"Config":"c","RepoTags":`+one+`},{"Config":"d","RepoTags":`+one+`}]`), regular(t, "c", "{}"), regular(t, "d", `{"os":"x"}`)}, "is the name of two images of it"},
 	} {
 		b := newBed(t)

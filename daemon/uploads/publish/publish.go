@@ -183,7 +183,7 @@ func (f Folder) link(k artifact.Key, length int64, name string) error {
 		return fmt.Errorf("publish %s: %w", k, err)
 	}
 	if have.Size() != length {
-		return fmt.Errorf("publish %s: the store's file has %d octets, not %d", k, have.Size(), length)
+		return fmt.Errorf("publish %s: the store's file has %d bytes, not %d", k, have.Size(), length)
 	}
 	if now, err := os.Stat(path); err == nil && os.SameFile(have, now) {
 		return nil

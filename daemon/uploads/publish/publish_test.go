@@ -105,7 +105,7 @@ func TestAnImageThatIsNotWhatItsRecordSaysKeepsNoOtherBack(t *testing.T) {
 	absent.ImageName = "absent"
 	c, err := b.sync(absent, good, short)
 	assert.ErrorContains(t, err, "publish os_images/alpha/beta/absent: ")
-	assert.ErrorContains(t, err, "publish os_images/alpha/beta/short: the store's file has 5 octets, not 6")
+	assert.ErrorContains(t, err, "publish os_images/alpha/beta/short: the store's file has 5 bytes, not 6")
 	require.Len(t, c.Images, 1)
 	assert.Equal(t, "good", c.Images[0].Name)
 	assert.Equal(t, "good", b.images()["alpha/beta/good"])
@@ -140,7 +140,7 @@ func TestBinariesAreGivenByDigestAndPackagesByTheRepository(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "a tool", string(text))
 	sync(twin)
-	assert.Equal(t, []string{"digests/" + digest}, names(), "one of two with the same octets is still there")
+	assert.Equal(t, []string{"digests/" + digest}, names(), "one of two with the same bytes is still there")
 	sync()
 	assert.Empty(t, names())
 }

@@ -312,7 +312,7 @@ func (c *chunkReader) end() error {
 func (c *chunkReader) line() (string, error) {
 	text, err := c.from.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
-		return "", malformedError("a chunk's head is longer than %d octets", maxLine)
+		return "", malformedError("a chunk's head is longer than %d bytes", maxLine)
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF

@@ -245,7 +245,7 @@ func (c call) readXML(into any) error {
 		return err
 	}
 	if len(text) > maxDocument {
-		return newFailure(http.StatusRequestEntityTooLarge, "EntityTooLarge", "the document has more than %d octets", maxDocument)
+		return newFailure(http.StatusRequestEntityTooLarge, "EntityTooLarge", "the document has more than %d bytes", maxDocument)
 	}
 	if err := xml.Unmarshal(text, into); err != nil {
 		return newFailure(http.StatusBadRequest, "MalformedXML", "the document cannot be read: %v", err)

@@ -39,7 +39,7 @@ func (s *Server) getObject(w http.ResponseWriter, r *http.Request, c call) error
 	case 0:
 		return nil
 	case http.StatusRequestedRangeNotSatisfiable:
-		return newFailure(held.status, "InvalidRange", "there are %d octets; none of them is in the range", have.ImageLength)
+		return newFailure(held.status, "InvalidRange", "there are %d bytes; none of them is in the range", have.ImageLength)
 	case http.StatusPreconditionFailed:
 		return newFailure(held.status, "PreconditionFailed", "the object is another one than the request's condition says")
 	}
@@ -115,9 +115,9 @@ func (c call) checkLength(most int64) error {
 	case n < 0:
 		return newFailure(http.StatusLengthRequired, "MissingContentLength", "say how long the body is")
 	case n == 0:
-		return newFailure(http.StatusBadRequest, "EntityTooSmall", "an artifact has at least one octet")
+		return newFailure(http.StatusBadRequest, "EntityTooSmall", "an artifact has at least one byte")
 	case n > most:
-		return newFailure(http.StatusRequestEntityTooLarge, "EntityTooLarge", "the body has %d octets; %d are the most", n, most)
+		return newFailure(http.StatusRequestEntityTooLarge, "EntityTooLarge", "the body has %d bytes; %d are the most", n, most)
 	}
 	return nil
 }

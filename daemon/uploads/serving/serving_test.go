@@ -60,7 +60,7 @@ func TestThePodIsStartedAnewForWhatItReadsOnlyOnce(t *testing.T) {
 	}
 	p.Cert, p.Key = []byte("renewed"), []byte("renewed")
 	_, after := deployment(t, p)
-	assert.Equal(t, before, after, "a certificate is read anew while it runs")
+	assert.Equal(t, before, after, "a certificate is read again while it runs")
 	p.Digest = "d2"
 	_, after = deployment(t, p)
 	assert.NotEqual(t, before, after)

@@ -68,6 +68,6 @@ func DescribeStuck(s virtualrack.Status, long time.Duration) string {
 		all = append(all, "cluster "+cluster.Name+" is "+cluster.Phase)
 	}
 
-	return fmt.Sprintf(`the rack does not get on: nothing has changed for %.0f min (%s). It is on still: "firstlight lab why" says what each machine waits for. If this computer is too slow or busy, end what else runs and look on with "firstlight lab up --wait", or begin anew with one node: "firstlight lab down --remove", "firstlight lab up --nodes 1 --wait"`,
+	return fmt.Sprintf(`the rack does not get on: nothing has changed for %.0f min (%s). It is on still: "firstlight lab why" says what each machine waits for. If this computer is too slow or busy, end what else runs and look on with "firstlight lab up --wait", or begin again with one node: "firstlight lab down --remove", "firstlight lab up --nodes 1 --wait"`,
 		long.Minutes(), strings.Join(all, ", "))
 }

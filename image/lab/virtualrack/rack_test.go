@@ -154,7 +154,7 @@ const askBMC = `timeout 60 bash -c 'exec 3<>/dev/udp/172.23.0.101/623 && printf 
 func TestOneServerBecomesACluster(t *testing.T) {
 	c := newCommand(t, "chain")
 	out := c.run("up", "--image", c.image(), "--nodes", "1")
-	assert.Contains(t, out, "The rack is on: an appliance and 1 nodes, in ")
+	assert.Contains(t, out, "The rack is on: an appliance and 1 node, in ")
 	assert.Contains(t, c.run("up"), "The rack was on already")
 
 	// The appliance itself is asked, through the station: stages are known from its own words only.
@@ -189,6 +189,8 @@ func TestOneServerBecomesACluster(t *testing.T) {
 		assert.Empty(t, c.run("ssh", m, "ip", "route", "show", "default"), "%s has a way out", m)
 	}
 	assert.Equal(t, 1, strings.Count(c.nodesReady(), " condition met\n"))
+	assert.Equal(t, "True", strings.TrimSpace(c.run("ssh", Appliance,
+		`kubectl get bpa -o jsonpath='{.items[*].status.conditions[?(@.type=="Verified")].status}'`)))
 	s = c.status()
 	assert.True(t, s.Over && !s.Failed, s.Text)
 	assert.Empty(t, s.Faults)

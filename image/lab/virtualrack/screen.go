@@ -148,7 +148,7 @@ func clip(line string, width int) string {
 			return ' '
 		}
 		return r
-	}, line))
+	}, commandline.StripEscapes(line)))
 	if len(r) > width {
 		r = append(r[:width-1], '…')
 	}

@@ -146,7 +146,7 @@ const (
 
 // GiveUp is the other way out of what cannot be changed. The nodes know their cluster: without their systems
 // anew the one that is created again would be the old one.
-const GiveUp = "or give the cluster up: delete this Provisioning, install its nodes' systems anew (docs/clusters.md, \"A node of another cluster\"), create it again"
+const GiveUp = "or give the cluster up: delete this Provisioning, install its nodes' systems again (docs/clusters.md, \"A node of another cluster\"), create it again"
 
 // ImmutableError says that something of an installed cluster cannot be changed.
 type ImmutableError struct{ Reason, Sentence string }

@@ -284,7 +284,7 @@ func testDeleted(t *testing.T, r *rig) {
 	assert.Equal(t, v1alpha1.PhaseInstalling, r.settle("next").Status.Phase)
 	r.changeHost(1, func(b *host) { b.Status.OperationHistory.Provision.End = metav1.NewTime(time.Unix(1_800_000_000, 0)) })
 	r.apply(provisioning("third", "masters:\n- m: {cpu: 1}"))
-	assert.Equal(t, v1alpha1.PhaseInstalling, r.settle("third").Status.Phase, "it was installed anew since")
+	assert.Equal(t, v1alpha1.PhaseInstalling, r.settle("third").Status.Phase, "it was installed again since")
 }
 
 func testDeletedWhileTheJobRuns(t *testing.T, r *rig) {

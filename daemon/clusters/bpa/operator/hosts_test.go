@@ -65,7 +65,7 @@ func TestFact(t *testing.T) {
 			b.Status.OperationHistory.Provision.End = end
 			b.Annotations = map[string]string{label.Installed: "edge@2023-11-14T22:13:20Z"}
 		}), with(func(h *match.Host) { h.PreviousCluster = "edge" })},
-		"held one before it was installed anew": {aHost(func(b *host) {
+		"held one before it was installed again": {aHost(func(b *host) {
 			b.Status.OperationHistory.Provision.End = end
 			b.Annotations = map[string]string{label.Installed: "edge@2022-11-14T22:13:20Z"}
 		}), whole},

@@ -25,7 +25,7 @@ func TestKeysOfSystemsThatAreNoMore(t *testing.T) {
 	}{
 		{"nothing is known yet", nil, map[netip.Addr]system{one: {Is: "h1@1"}}, map[netip.Addr]system{one: {Is: "h1@1"}}, nil},
 		{"as before", map[netip.Addr]system{one: {Is: "h1@1"}}, map[netip.Addr]system{one: {Is: "h1@1"}}, map[netip.Addr]system{one: {Is: "h1@1"}}, nil},
-		{"provisioned anew", map[netip.Addr]system{one: {Is: "h1@1"}, two: {Is: "h2@1"}}, map[netip.Addr]system{one: {Is: "h1@2"}},
+		{"provisioned again", map[netip.Addr]system{one: {Is: "h1@1"}, two: {Is: "h2@1"}}, map[netip.Addr]system{one: {Is: "h1@2"}},
 			map[netip.Addr]system{one: {Is: "h1@2", Renewed: true}, two: {Is: "h2@1"}}, []netip.Addr{one}},
 		{"it was renewed before", map[netip.Addr]system{one: {Is: "h1@2", Renewed: true}}, map[netip.Addr]system{one: {Is: "h1@2"}},
 			map[netip.Addr]system{one: {Is: "h1@2", Renewed: true}}, nil},
@@ -61,7 +61,7 @@ func testSoftwareKeys(t *testing.T, r *rig) {
 	learned()
 	r.apply(softwareText("masterSoftware: [jq]\nworkerSoftware: [jq, htop]"))
 	sw := r.software("tools")
-	assert.Contains(t, sw.Status.Message, "another machine has this address, or it was installed anew; if that is meant, remove the lines of 127.0.7.2 from")
+	assert.Contains(t, sw.Status.Message, "another machine has this address, or it was installed again; if that is meant, remove the lines of 127.0.7.2 from")
 	r.now = r.now.Add(kud.RetryDelay(1))
 	sw = r.software("tools")
 	assert.Equal(t, int32(2), sw.Status.Attempt)

@@ -81,7 +81,7 @@ type Leftover struct {
 // Sentence says what is wrong and what to do.
 func (l Leftover) Sentence() string {
 	return fmt.Sprintf("host %s was taken out of cluster %s without being cleared: %s; switched on, it comes back as a node of it: "+
-		"install its system anew, or name it by its MAC in a Provisioning, whose installer clears it first", l.Host, l.Cluster, l.Why)
+		"install its system again, or name it by its MAC in a Provisioning, whose installer clears it first", l.Host, l.Cluster, l.Why)
 }
 
 // FindLeftovers returns a cluster's leftovers on hosts that nobody has claimed since, by the name of the host.

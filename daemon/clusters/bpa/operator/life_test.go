@@ -230,11 +230,11 @@ func testDeadWorker(t *testing.T, r *rig) {
 	p := r.settle("edge")
 	assert.Equal(t, v1alpha1.PhaseFailed, p.Status.Phase, p.Status.Message)
 	assert.Equal(t, "2/3", p.Status.NodesReady)
-	assert.Contains(t, p.Status.Message, "2 of 3 nodes are installed, not x: mend it, or take it out of this Provisioning")
+	assert.Contains(t, p.Status.Message, "2 of 3 nodes are installed, not x: fix it, or take it out of this Provisioning")
 	for i, want := range []string{v1alpha1.NodeInstalled, v1alpha1.NodeInstalled, v1alpha1.NodeFailed} {
 		assert.Equal(t, want, p.Status.Nodes[i].State, p.Status.Nodes[i].Name)
 	}
-	assert.Equal(t, "reached: no route to host; the other nodes are installed: mend it and it is joined, or take x out of this Provisioning", p.Status.Nodes[2].Reason)
+	assert.Equal(t, "reached: no route to host; the other nodes are installed: fix it and it is joined, or take x out of this Provisioning", p.Status.Nodes[2].Reason)
 	assert.Equal(t, "edge-kubeconfig", p.Status.Kubeconfig)
 	assert.Contains(t, r.configMap("edge"), "WORKER_w")
 	assert.NotContains(t, r.configMap("edge"), "WORKER_x")

@@ -316,7 +316,7 @@ func testSoftware(t *testing.T, r *rig) {
 	r.icnSamples(machines)
 	r.apply(softwareText("masterSoftware: []\nworkerSoftware: [jq: {version: '2.0'}]"))
 	sw = r.software("tools")
-	assert.Contains(t, sw.Status.Message, "node w: jq: version 2.0 is not to be had; there are: 1.6, 1.7")
+	assert.Contains(t, sw.Status.Message, "node w: jq: version 2.0 is unavailable; there are: 1.6, 1.7")
 }
 
 // testSoftwareOfAnotherNamespace: who may write in one namespace installs nothing on the nodes of a cluster of another,

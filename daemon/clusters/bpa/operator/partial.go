@@ -63,6 +63,6 @@ func (w *clusterState) partText() string {
 		dead = append(dead, m.Label)
 	}
 
-	return fmt.Sprintf("%d of %d nodes are installed, not %s: mend it, or take it out of this Provisioning; ",
+	return fmt.Sprintf("%d of %d nodes are installed, not %s: fix it, or take it out of this Provisioning; ",
 		len(w.record.Members), len(w.record.Members)+len(dead), strings.Join(dead, ", "))
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -153,9 +154,7 @@ func conditions(
 	case len(a.spec) > 0:
 		claimed.Status, claimed.Reason, claimed.Message = metav1.ConditionUnknown, "NotLooked", "hosts are looked for when what is asked makes sense"
 	case d.step == stepClaim:
-		claimed.Status, claimed.Reason, claimed.Message = metav1.ConditionFalse, Claiming, fmt.Sprintf(
-			"claiming %d hosts", len(d.claim),
-		)
+		claimed.Status, claimed.Reason, claimed.Message = metav1.ConditionFalse, Claiming, "claiming "+commandline.Amount(len(d.claim), "host")
 	}
 
 	switch {
@@ -373,7 +372,7 @@ func nodeStatus(w *clusterState, a resolution, d decision, m kud.Node, progress 
 		if w.isUnready(m) {
 			s.Reason = strings.TrimPrefix(
 				s.Reason+"; ", "; ",
-			) + "the other nodes are installed: mend it and it is joined, or take " + m.Label + " out of this Provisioning"
+			) + "the other nodes are installed: fix it and it is joined, or take " + m.Label + " out of this Provisioning"
 		}
 	case claimed || w.virtlet && len(a.hosts) == 0 && m.Address.IsValid():
 		s.State = v1alpha1.NodeClaimed

@@ -186,10 +186,10 @@ func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
 		case short && len(missing) > 1:
 			s.Missing = p.Name + "=" + missing[0]
 			s.Error = fmt.Sprintf(
-				"version %s is not to be had; there are: %s", missing[0], strings.Join(missing[1:], ", "),
+				"version %s is unavailable; there are: %s", missing[0], strings.Join(missing[1:], ", "),
 			)
 		case short && stale:
-			s.Error = "not to be had; the index of packages could not be renewed: " + lastError(said)
+			s.Error = "unavailable; the index of packages could not be renewed: " + lastError(said)
 		case short:
 			s.Missing = p.Name
 			if p.Version != "" {
@@ -197,7 +197,7 @@ func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
 			}
 			s.Error = "there is no such package in the node's repositories"
 		case len(lacks) > 0:
-			s.Error = "not installed, because of the others that are not to be had"
+			s.Error = "not installed, because of the others that are unavailable"
 		case failed:
 			s.Error = "not installed: " + lastError(said)
 		case s.Installed != "":

@@ -97,8 +97,8 @@ func TestANameAloneIsTheNewest(t *testing.T) {
 func TestScriptRefusesWhatIsNotToBeHad(t *testing.T) {
 	n := sshtest.New(t).SimulateDebian()
 	assert.Equal(t, []v1alpha1.PackageStatus{
-		{Name: "htop", Error: "not installed, because of the others that are not to be had"},
-		{Name: "jq", Missing: "jq=2.0", Error: "version 2.0 is not to be had; there are: 1.6, 1.7"},
+		{Name: "htop", Error: "not installed, because of the others that are unavailable"},
+		{Name: "jq", Missing: "jq=2.0", Error: "version 2.0 is unavailable; there are: 1.6, 1.7"},
 		{Name: "nautilus", Missing: "nautilus", Error: "there is no such package in the node's repositories"},
 	}, run(n, Package{"htop", ""}, Package{"jq", "2.0"}, Package{"nautilus", ""}))
 	assert.Zero(t, n.InstallCount())
@@ -115,7 +115,7 @@ func TestScriptSaysWhyAptFailed(t *testing.T) {
 func TestAnIndexThatCannotBeReadIsTheReason(t *testing.T) {
 	const out = "firstlight: index failed\nfirstlight: lacks jq any\nfirstlight: has jq \n"
 	got := Read([]Package{{"jq", ""}}, out, "Get:1 InRelease\nE: The repository is not signed.\n")
-	assert.Equal(t, "not to be had; the index of packages could not be renewed: The repository is not signed.", got[0].Error)
+	assert.Equal(t, "unavailable; the index of packages could not be renewed: The repository is not signed.", got[0].Error)
 }
 
 func TestScriptOfNothing(t *testing.T) {

@@ -211,7 +211,7 @@ func CheckCondition(h *metal3api.BareMetalHost) *Rejection {
 	case h.Spec.ExternallyProvisioned:
 		return reject(h, ReasonExternal, "is externally provisioned")
 	case unhealthy || unhealthyBefore:
-		return reject(h, ReasonUnhealthy, "was given up as unhealthy; once it is mended remove the annotation %s",
+		return reject(h, ReasonUnhealthy, "was given up as unhealthy; once it is repaired remove the annotation %s",
 			AnnotationUnhealthy)
 	case detached || h.Status.OperationalStatus == metal3api.OperationalStatusDetached:
 		return reject(h, ReasonDetached, "is detached")

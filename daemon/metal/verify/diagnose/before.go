@@ -183,7 +183,7 @@ var preflightRules = []rule{
 				(v.Host == nil || !v.Host.Paused)
 		},
 		sentence: func(v View) string { return "is held back: " + v.Blocked.Sentence },
-		next:     fixedNext("mend what is named, in site.yaml or on the server"),
+		next:     fixedNext("fix what is named, in site.yaml or on the server"),
 	},
 	controllerBroken,
 	{

@@ -100,7 +100,7 @@ var bootRules = []rule{
 		since:    lastSeen,
 		matches:  func(v View) bool { return stuckAt(v, 0, boottrace.StepDiscover) && furthestMark(v).Refused != "" },
 		sentence: func(v View) string { return "asks for an address and is given none: " + furthestMark(v).Refused },
-		next:     fixedNext("make room in networks.provisioning.dhcp.range of site.yaml, or mend what is named"),
+		next:     fixedNext("make room in networks.provisioning.dhcp.range of site.yaml, or fix what is named"),
 	},
 	{
 		name:     "no-request",

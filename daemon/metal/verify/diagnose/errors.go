@@ -74,7 +74,7 @@ var errorRules = []rule{
 		matches: func(v View) bool { return v.Host != nil && isInterrupted(v.Host.Error) },
 		sentence: func(v View) string {
 			return fmt.Sprintf(
-				"was %s when the appliance was started again, which ended that; it is begun anew in some minutes",
+				"was %s when the appliance was started again, which ended that; it is begun again in some minutes",
 				stateName(v),
 			)
 		},
@@ -113,7 +113,7 @@ var errorRules = []rule{
 		matches:  func(v View) bool { return v.Ironic != nil && v.Ironic.Maintenance != "" },
 		sentence: func(v View) string { return "is in maintenance in Ironic: " + v.Ironic.Maintenance },
 		next: func(v View) string {
-			return fmt.Sprintf("when it is mended, run: baremetal node maintenance unset metal3~%s", v.Name)
+			return fmt.Sprintf("when it is repaired, run: baremetal node maintenance unset metal3~%s", v.Name)
 		},
 	},
 	failure{
@@ -217,7 +217,7 @@ var errorRules = []rule{
 	},
 	{
 		name:     "boot-timeout",
-		meaning:  "Ironic waited in vain for its agent, and it had not come so far on the wire",
+		meaning:  "Ironic waited without an answer for its agent, and it had not come so far on the wire",
 		fails:    true,
 		percent:  15,
 		since:    hostSince,

@@ -22,12 +22,12 @@ func imageElsewhere(v View) bool { return v.Node != nil && v.Node.OS.URL != "" }
 var progressRules = []rule{
 	{
 		name:     "unmanaged",
-		meaning:  "its BareMetalHost has no BMC, so that Metal3 does nothing with it",
+		meaning:  "its BareMetalHost has no BMC",
 		percent:  5,
 		fails:    true,
 		matches:  func(v View) bool { return hostState(v, "unmanaged") },
-		sentence: fixedSentence("has no BMC in its BareMetalHost: Metal3 does nothing with it"),
-		next:     fixedNext("give it spec.bmc, or add the server to site.yaml with its MAC"),
+		sentence: fixedSentence("is not switched on: its BareMetalHost has no BMC, so that Metal3 does nothing with it"),
+		next:     fixedNext("give it spec.bmc, or delete it and name the server with its MAC in site.yaml"),
 	},
 	{
 		name:     "delayed",
@@ -123,7 +123,7 @@ var progressRules = []rule{
 			}
 			return s
 		},
-		next: fixedNext("look at its power, its console and its cable; it goes on when the agent calls again, and is begun anew when Ironic's time for it is up"),
+		next: fixedNext("look at its power, its console and its cable; it goes on when the agent calls again, and is begun again when Ironic's time for it is up"),
 	},
 	{
 		name:    "switching-on",

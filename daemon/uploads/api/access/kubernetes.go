@@ -103,7 +103,7 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r *http.Request) (User, e
 		return User{}, errNone
 	}
 	if len(token) > maxToken {
-		return User{}, fmt.Errorf("%w: the token has %d octets", ErrAnonymous, len(token))
+		return User{}, fmt.Errorf("%w: the token has %d bytes", ErrAnonymous, len(token))
 	}
 
 	key := sha256.Sum256([]byte(token))

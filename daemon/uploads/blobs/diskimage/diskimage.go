@@ -68,15 +68,15 @@ func unusableKinds() []signature {
 func checkRaw(head []byte, length int64) (Info, error) {
 	switch {
 	case len(head) < 512:
-		return Info{}, fmt.Errorf("it has %d octets, less than a sector, and is not qcow2", length)
+		return Info{}, fmt.Errorf("it has %d bytes, less than a sector, and is not qcow2", length)
 	case head[510] != 0x55 || head[511] != 0xaa:
 		return Info{}, fmt.Errorf(
-			"it is neither qcow2 nor a raw disk: octets 510 and 511 are %02x %02x, not the boot signature 55 aa",
+			"it is neither qcow2 nor a raw disk: bytes 510 and 511 are %02x %02x, not the boot signature 55 aa",
 			head[510], head[511],
 		)
 	case length%512 != 0:
 		return Info{}, fmt.Errorf(
-			"it is a raw disk of %d octets, which are not whole sectors of 512: it was cut off", length,
+			"it is a raw disk of %d bytes, which are not whole sectors of 512: it was cut off", length,
 		)
 	}
 	return Info{Format: "raw", VirtualSize: length}, nil
@@ -96,14 +96,14 @@ func checkQCOW2(head []byte, length int64) (Info, error) {
 	be32 := func(at int) uint32 { return binary.BigEndian.Uint32(head[at:]) }
 	be64 := func(at int) uint64 { return binary.BigEndian.Uint64(head[at:]) }
 	if len(head) < 72 {
-		return Info{}, fmt.Errorf("it is a qcow2 image of %d octets, less than its header", length)
+		return Info{}, fmt.Errorf("it is a qcow2 image of %d bytes, less than its header", length)
 	}
 
 	version, bits, size := be32(4), be32(20), be64(24)
 	var features uint64
 	switch {
 	case version == 3 && len(head) < 104:
-		return Info{}, fmt.Errorf("it is a qcow2 image of %d octets, less than its header", length)
+		return Info{}, fmt.Errorf("it is a qcow2 image of %d bytes, less than its header", length)
 	case version == 3:
 		features = be64(72)
 	case version != 2:
@@ -122,9 +122,9 @@ func checkQCOW2(head []byte, length int64) (Info, error) {
 	case features&^(featureDirty|featureCorrupt|featureData|featureCompression|featureExtendedL2) != 0:
 		return Info{}, fmt.Errorf("it needs features %#x that are unknown here", features)
 	case bits < 9 || bits > 21:
-		return Info{}, fmt.Errorf("its clusters are of 2^%d octets; 2^9 to 2^21 are allowed", bits)
+		return Info{}, fmt.Errorf("its clusters are of 2^%d bytes; 2^9 to 2^21 are allowed", bits)
 	case size == 0 || size > 1<<60:
-		return Info{}, fmt.Errorf("its disk has %d octets", size)
+		return Info{}, fmt.Errorf("its disk has %d bytes", size)
 	}
 
 	cluster, entry := uint64(1)<<bits, uint64(8)
@@ -136,14 +136,14 @@ func checkQCOW2(head []byte, length int64) (Info, error) {
 	entries, table := uint64(be32(36)), be64(40)
 	switch {
 	case entries < (size+covers-1)/covers:
-		return Info{}, fmt.Errorf("its first table has %d entries, too few for a disk of %d octets", entries, size)
+		return Info{}, fmt.Errorf("its first table has %d entries, too few for a disk of %d bytes", entries, size)
 	case !isWithin(table, entries*8, cluster, length):
 		return Info{}, fmt.Errorf(
-			"its first table is at %d, beyond the %d octets of the file: it was cut off", table, length,
+			"its first table is at %d, beyond the %d bytes of the file: it was cut off", table, length,
 		)
 	case !isWithin(be64(48), uint64(be32(56))*cluster, cluster, length):
 		return Info{}, fmt.Errorf(
-			"its reference counts are at %d, beyond the %d octets of the file: it was cut off", be64(48), length,
+			"its reference counts are at %d, beyond the %d bytes of the file: it was cut off", be64(48), length,
 		)
 	}
 

@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 		{"feature of the future", header(func(h []byte) { h[79] = 0x20 }), fileLength, Info{}, "unknown"},
 		{"clusters too small", header(func(h []byte) { be.PutUint32(h[20:], 8) }), fileLength, Info{}, "clusters"},
 		{"clusters beyond reason", header(func(h []byte) { be.PutUint32(h[20:], 0xffffffff) }), fileLength, Info{}, "clusters"},
-		{"no disk", header(func(h []byte) { be.PutUint64(h[24:], 0) }), fileLength, Info{}, "0 octets"},
+		{"no disk", header(func(h []byte) { be.PutUint64(h[24:], 0) }), fileLength, Info{}, "0 bytes"},
 		{"table too short", header(func(h []byte) { be.PutUint32(h[36:], 19) }), fileLength, Info{}, "too few"},
 		{"table beyond the end", header(nil), 3 << 16, Info{}, "cut off"},
 		{"table that wraps around", header(func(h []byte) { be.PutUint64(h[40:], 0xffffffffffff0000) }), fileLength, Info{}, "cut off"},

@@ -120,7 +120,7 @@ func checkParts(parts []minio.ObjectPart, u blobs.Upload, n int64) (all []minio.
 	}
 	for i, p := range parts[:n] {
 		if size := min(u.PartSize, u.Length-int64(i)*u.PartSize); p.PartNumber != i+1 || p.Size != size {
-			return nil, fmt.Sprintf("part %d has %d octets, not %d", p.PartNumber, p.Size, size)
+			return nil, fmt.Sprintf("part %d has %d bytes, not %d", p.PartNumber, p.Size, size)
 		}
 		all = append(all, minio.CompletePart{PartNumber: p.PartNumber, ETag: p.ETag})
 	}

@@ -137,7 +137,7 @@ func (s *Client) Get(ctx context.Context, bucket, object string, limit int64) (d
 
 		data, err = io.ReadAll(io.LimitReader(body, limit+1))
 		if err == nil && int64(len(data)) > limit {
-			return fmt.Errorf("it has more than %d octets", limit)
+			return fmt.Errorf("it has more than %d bytes", limit)
 		}
 
 		return err

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -46,10 +47,16 @@ func TestCollectorTellsWhichDevicesNothingDrives(t *testing.T) {
 	write("bin/modprobe", "#!/bin/sh\n[ \"$2\" = pci:10770001 ] && echo qla2xxx\n")
 	write("bin/modinfo", "#!/bin/sh\necho firstlight-test-of-no-firmware.bin\n")
 
-	cmd := exec.Command("python3", filepath.FromSlash(filepath.Dir(collector)+"/firstlight_devices.py"), filepath.Join(dir, "pci"))
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
-	out, err := cmd.Output()
-	require.NoError(t, err)
+	run := func(args ...string) []byte {
+		t.Helper()
+		args = append([]string{filepath.FromSlash(filepath.Dir(collector) + "/firstlight_devices.py")}, args...)
+		cmd := exec.Command("python3", append(args, filepath.Join(dir, "pci"))...)
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		return out
+	}
+	out := run()
 	got, err := inspection.ReadDevices(map[string]json.RawMessage{inspection.DevicesKey: out})
 	require.NoError(t, err)
 	assert.Equal(t, []inspection.Device{
@@ -62,4 +69,14 @@ func TestCollectorTellsWhichDevicesNothingDrives(t *testing.T) {
 	assert.Equal(t, inspection.Features{SRIOV: true, QAT: true}, inspection.FindFeatures(got))
 	assert.Equal(t, inspection.NoFirmware, inspection.Broken(got)[0].Fault())
 	assert.Equal(t, inspection.NoDriver, inspection.Broken(got)[1].Fault())
+
+	// A ramdisk that gets no address says the same on its console.
+	var said []string
+	for _, d := range inspection.Broken(got) {
+		said = append(said, d.Describe())
+	}
+	assert.ElementsMatch(t, said, strings.Split(strings.TrimSpace(string(run("--broken"))), "\n"))
+	init, err := os.ReadFile("../../../../overlays/ramdisk/init")
+	require.NoError(t, err)
+	assert.Contains(t, string(init), "firstlight_devices.py --broken")
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -93,6 +94,11 @@ spec: {masterSoftware: [greeting], workerSoftware: [greeting]}}`)
 		assert.Equal(t, "hello from a package\n", b.on(s, "jq -r .greeting /usr/share/greeting/greeting.json"))
 		t.Log("\n" + b.on(s, "dpkg-query --list greeting jq | tail -2; apt-cache policy greeting"))
 	}
+
+	const refusal = "greeting_1.0_all.deb is in use by Software default/greeting; it cannot be removed"
 	_, err = operator.Artifact(b.ctx, "rm", "binary/greeting_1.0_all.deb")
-	assert.ErrorContains(t, err, "greeting_1.0_all.deb is in use by Software default/greeting; it cannot be removed")
+	assert.ErrorContains(t, err, refusal)
+	guide, err := os.ReadFile("../../../../../docs/artifacts.md")
+	require.NoError(t, err)
+	assert.True(t, strings.Contains(string(guide), "```text\n"+refusal+"\n```"), "docs/artifacts.md shows another sentence")
 }

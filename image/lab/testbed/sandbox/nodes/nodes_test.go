@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -16,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/image/lab/testbed/page"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox/nodes"
 )
@@ -28,6 +31,8 @@ type bench struct {
 }
 
 const cluster = "edge"
+
+var update = flag.Bool("update", false, "write the blocks of pages")
 
 // patience only ends a test that hangs.
 const patience = 20 * time.Minute
@@ -168,8 +173,13 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	v := b.verified()
 	assert.True(t, v.Passed)
 	assert.Equal(t, []string{"node-1", "node-2"}, v.Nodes)
+	var answers strings.Builder
 	for _, q := range v.Questions {
-		t.Logf("from %s, %s: %s", q.From, q.What, q.Got)
+		fmt.Fprintf(&answers, "from %s, %s: %s\n", q.From, q.What, q.Got)
+	}
+	t.Log("\n" + answers.String())
+	if *update {
+		page.Check(t, "../../../../../docs/tests.md", "questions", answers.String(), true)
 	}
 	assert.Equal(t, []string{"node-1", "node-2"}, b.ready())
 	for _, s := range b.Servers {
@@ -185,7 +195,7 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	kubelet := b.on(b.Servers[1], "systemctl show kubelet")
 	config := b.file("artifacts/admin.conf")
 	b.installed()
-	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started anew")
+	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started again")
 	assert.Equal(t, config, b.file("artifacts/admin.conf"))
 
 	// Packages of Kubernetes, for machines that install themselves, are not put beside what the installer brought.
@@ -194,7 +204,7 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	assert.Contains(t, err.Error(), "this machine has Kubernetes from the appliance's installer", out)
 	assert.Empty(t, b.on(b.Servers[1], "ls /usr/bin/kubelet /usr/lib/firstlight 2>/dev/null || true; dpkg --audit"))
 	b.installed()
-	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started anew")
+	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started again")
 
 	// Its Provisioning was deleted and is created again: the cluster lives on, with the networks that it has.
 	require.NoError(t, os.Remove(b.Path(cluster, "cluster.json")))
@@ -202,7 +212,7 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	assert.Equal(t, 2, code)
 	assert.Contains(t, out, "the cluster has the networks 10.244.64.0/18 for pods")
 	b.installed()
-	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started anew")
+	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started again")
 	assert.Contains(t, b.file("cluster.json"), `"born": true`, "its control plane might be made again")
 }
 

@@ -77,5 +77,22 @@ def collect(data, failures):
     data["firstlight_devices"] = devices()
 
 
+def describe(one):
+    """What is wrong with a device, in half a sentence, in the words of the appliance (assets/inspection); "" if nothing is."""
+    if "modules" not in one:
+        return ""
+    what = "{} {}:{} at {} ".format(
+        "NIC" if one["class"][:2] == "02" else "disk controller", one["vendor"], one["device"], one["address"])
+    if not one["modules"]:
+        return what + "has no driver"
+    if one["missing"]:
+        return what + "has no firmware " + one["missing"][0]
+    return what + "is not driven by " + ", ".join(one["modules"])
+
+
 if __name__ == "__main__":
-    print(json.dumps(devices(*sys.argv[1:])))
+    if sys.argv[1:2] == ["--broken"]:  # for the console of a machine that reaches no one
+        for text in filter(None, map(describe, devices(*sys.argv[2:]))):
+            print(text)
+    else:
+        print(json.dumps(devices(*sys.argv[1:])))
