@@ -289,7 +289,7 @@ func (g *Gate) proxy(w http.ResponseWriter, r *http.Request) {
 
 // refuse answers an agent, and notes why: on the host of its machine, and on the one that it named.
 func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, q Request, v View, why Refusal) {
-	for _, c := range g.concerned(r, q, v, why) {
+	for _, c := range g.listConcerns(r, q, v, why) {
 		if !g.refusals.note(q.From, c, why) {
 			continue
 		}
@@ -306,9 +306,9 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, q Request, v View,
 	writeError(w, why.status(), why.Sentence())
 }
 
-// concerned are the hosts that a refusal is noted of: the machine's own, and one in whose name it called. Where there is
+// listConcerns returns the hosts that a refusal is noted of: the machine's own, and one in whose name it called. Where there is
 // neither, the host is "".
-func (g *Gate) concerned(r *http.Request, q Request, v View, why Refusal) []concern {
+func (g *Gate) listConcerns(r *http.Request, q Request, v View, why Refusal) []concern {
 	own := concern{sentence: why.Sentence()}
 	if v.Host != nil {
 		own.host = v.Host.Name
