@@ -110,3 +110,25 @@ func (d *Scenario) Vanish(ctx context.Context, times int) error {
 	}
 	return nil
 }
+
+// AskUploads asks the upload API as somebody with a token does on the appliance itself.
+func (d *Scenario) AskUploads(ctx context.Context, path, token string) (status int, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+Address+":9015"+path, nil)
+	if err != nil {
+		return 0, err
+	}
+
+	request.Header.Set("Authorization", "Bearer "+token)
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		DialContext:       dialerIn(d.Sandbox.PID()),
+		DisableKeepAlives: true,
+		TLSClientConfig:   believing(),
+	}}
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("ask the upload API: %w", err)
+	}
+	defer answer.Body.Close()
+
+	return answer.StatusCode, nil
+}

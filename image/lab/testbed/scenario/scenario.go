@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -284,8 +285,17 @@ func (d *Scenario) Kill(ctx context.Context, part string) error {
 
 // dialerIn connects to addresses in the network of a process.
 func dialerIn(pid int) func(context.Context, string, string) (net.Conn, error) {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, FallbackDelay: -1}
+	return dialerFrom(pid, netip.Addr{})
+}
+
+// dialerFrom is dialerIn from one of the process's addresses; zero: any.
+func dialerFrom(pid int, from netip.Addr) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, family, addr string) (conn net.Conn, err error) {
+		dialer := &net.Dialer{Timeout: 10 * time.Second, FallbackDelay: -1}
+		if from.IsValid() {
+			dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
+		}
+
 		err = netns.Do(netns.PathOf(pid), func() (err error) {
 			conn, err = dialer.DialContext(ctx, family, addr)
 			return err

@@ -3,7 +3,7 @@ package scenario_test
 import (
 	"context"
 	"fmt"
-	"os"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +27,7 @@ func forged(mac string) string {
 }
 
 // attack tries all that a stranger can say to become a host, by its MAC alone or with a path of its own, and returns how
-// often it was told no. It may get no answer at all: it has too many connections.
+// often it was told no. It may get no answer at all, or be told to ask again: it has too many connections.
 func attack(t *testing.T, ctx context.Context, s *scenario.Stranger, h *simulator.Server, uuid, base string) (refused int) {
 	t.Helper()
 	beat := fmt.Sprintf(`{"callback_url": "https://%s:9999", "agent_token": %q, "agent_version": "10.2.0"}`, s.Addr, strings.Repeat("x", 32))
@@ -41,7 +41,7 @@ func attack(t *testing.T, ctx context.Context, s *scenario.Stranger, h *simulato
 		{"GET", "/v1/nodes", ""},
 	} {
 		status, said := s.Ask(ctx, c.method, ironicURL+base+c.path, c.body)
-		if status == 0 {
+		if status == 0 || status == http.StatusServiceUnavailable {
 			continue
 		}
 		assert.True(t, status >= 400 && status < 500, "%s %s: %d %s", c.method, c.path, status, said)
@@ -126,13 +126,11 @@ func TestAStrangerGetsNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "DISK1", hosts[host.Name].Status.HardwareDetails.Storage[0].SerialNumber)
 
-	heard := s.Heard()
 	for _, secret := range []string{"PRIVATE KEY", "hashed_passwd", "user_data", "agent_token", "configdrive", d.Servers.Password()} {
-		assert.NotContains(t, heard, secret)
+		assert.False(t, s.HasHeard(secret), secret)
 	}
-	if credentials, err := os.ReadFile(d.Sandbox.DataPath("/var/lib/firstlight/secret/ironic.credentials")); assert.NoError(t, err) {
-		password, _, _ := strings.Cut(string(credentials), "\n")
-		assert.NotContains(t, heard, password)
+	if password, err := d.IronicPassword(); assert.NoError(t, err) {
+		assert.False(t, s.HasHeard(password), "the password of Ironic")
 	}
 
 	log := d.Sandbox.UnitLog("firstlightd.service")

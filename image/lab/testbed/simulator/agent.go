@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,6 +61,8 @@ func (h *Server) runRamdisk(r *powerOnPeriod, args map[string]string, trust *x50
 		client:  h.httpClient(trust),
 		force:   make(chan struct{}, 1),
 	}
+	h.addToken(bootToken(a.api))
+	h.addToken(bootToken(a.inspect))
 	if !h.setState(r, Ramdisk, a) || h.currentFaults().Mute {
 		return
 	}
@@ -149,8 +152,9 @@ func (a *agent) lookup(ctx context.Context, uuid string) (heartbeat time.Duratio
 				a.token = said.Config.Token
 			}
 
-			has := a.token != ""
+			has, token := a.token != "", a.token
 			a.mu.Unlock()
+			a.server.addToken(token)
 			a.server.logEvent("agent: found as %s, token=%v", said.Node.UUID, has)
 			if !has && said.Config.Token == tokenHidden {
 				return 0, errNoToken
@@ -268,6 +272,43 @@ func (h *Server) Identity() (uuid, token string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.uuid, a.token
+}
+
+// bootPath is what the appliance puts before the token of a boot in the path of what an agent asks for.
+const bootPath = "/b/"
+
+// bootToken is the token of a boot in an address of Ironic's that an agent was given; "": there is none.
+func bootToken(url string) string {
+	_, after, _ := strings.Cut(url, bootPath)
+	token, _, _ := strings.Cut(after, "/")
+	return token
+}
+
+func (h *Server) addToken(token string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if token != "" && !slices.Contains(h.tokens, token) {
+		h.tokens = append(h.tokens, token)
+	}
+}
+
+// ReceivedTokens are all tokens that the host's ramdisks were given: of their boots, and of their agents.
+func (h *Server) ReceivedTokens() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.tokens)
+}
+
+// BootToken is the token of the boot that the host's ramdisk runs of; "": none runs.
+func (h *Server) BootToken() string {
+	a := h.agent()
+	if a == nil {
+		return ""
+	}
+	if token := bootToken(a.api); token != "" {
+		return token
+	}
+	return bootToken(a.inspect)
 }
 
 func (h *Server) agent() *agent {

@@ -28,6 +28,7 @@ type Server struct {
 	faults   Faults
 	disks    []Disk
 	drives   [][]byte
+	tokens   []string // that its ramdisks were given: of their boots, and of their agents
 	seen     Counters
 	events   []Event
 	running  *powerOnPeriod // nil: switched off
