@@ -145,6 +145,7 @@ func poseAsBMC(t *testing.T, v *visitor) *poser {
 func (s *strangers) begin(ctx context.Context, targets []*simulator.Server) {
 	s.targets = targets
 	ctx, s.stop = context.WithCancel(ctx)
+	s.t.Cleanup(s.end)
 	for _, v := range s.all {
 		for _, do := range []func(context.Context, *visitor){s.pose, s.talk, s.hold, s.sendPackets} {
 			s.work.Go(func() {
@@ -158,6 +159,7 @@ func (s *strangers) begin(ctx context.Context, targets []*simulator.Server) {
 	}
 }
 
+// end waits until all of them are still.
 func (s *strangers) end() {
 	s.stop()
 	s.work.Wait()

@@ -2,6 +2,7 @@ package scenario_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
@@ -21,18 +23,24 @@ import (
 // machine does not prove that there is none.
 const rounds = 8
 
-// podPort is where a pod of the appliance listens, the operator's webhook.
-var podPort = firewall.Listener{Name: "webhook", Protocol: "tcp", Port: 9443}
+// podPorts are where pods of the appliance listen: the operator's webhook, and CoreDNS with its health and metrics.
+var podPorts = []firewall.Listener{
+	{Protocol: "tcp", Port: 9443}, {Protocol: "tcp", Port: 53}, {Protocol: "tcp", Port: 8080}, {Protocol: "tcp", Port: 9153},
+}
 
 // podAddress is the address of a pod of the appliance's that has one of its own.
 func podAddress(t *testing.T, ctx context.Context, d *scenario.Scenario) netip.Addr {
 	t.Helper()
-	said := run(t, ctx, d, "kubectl", "-n", "metal3", "get", "pod", "-o", "jsonpath={.items[?(@.spec.hostNetwork!=true)].status.podIP}")
-	words := strings.Fields(said)
-	require.NotEmpty(t, words, "no pod has an address")
-	addr, err := netip.ParseAddr(words[0])
-	require.NoError(t, err)
-	return addr
+	var list corev1.PodList
+	require.NoError(t, json.Unmarshal([]byte(run(t, ctx, d, "kubectl", "get", "pods", "-A", "-o", "json")), &list))
+	for _, p := range list.Items {
+		if addr, err := netip.ParseAddr(p.Status.PodIP); err == nil && !p.Spec.HostNetwork && p.Status.Phase == corev1.PodRunning {
+			t.Logf("%s/%s is at %s", p.Namespace, p.Name, addr)
+			return addr
+		}
+	}
+	require.Fail(t, "no pod has an address of its own")
+	return netip.Addr{}
 }
 
 // try asks for listeners at addresses from one stranger, all at once: where packets are dropped, each takes its whole
@@ -61,7 +69,7 @@ func (s *strangers) reach(ctx context.Context, pod netip.Addr) map[string][]stri
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	for _, v := range s.all {
-		elsewhere := map[netip.Addr][]firewall.Listener{pod: append(firewall.Listeners(), podPort)}
+		elsewhere := map[netip.Addr][]firewall.Listener{pod: append(firewall.Listeners(), podPorts...)}
 		for _, other := range s.all {
 			if other != v {
 				elsewhere[other.appliance] = firewall.Listeners()
