@@ -172,7 +172,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (s *strangers) note(what string, times int) {
+func (s *strangers) count(what string, times int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[what] += times
@@ -186,7 +186,7 @@ func (s *strangers) ask(ctx context.Context, v *visitor, what string, q scenario
 		return
 	}
 	if assert.True(s.t, status >= 300, "%s from %s: %s %s: %d %.200s", what, v.network, q.Method, q.URL, status, said) {
-		s.note(what+" from "+v.network, 1)
+		s.count(what+" from "+v.network, 1)
 	}
 }
 
@@ -239,7 +239,7 @@ func (s *strangers) pose(ctx context.Context, v *visitor) {
 			tokens["a stolen token"] = "/b/" + stolen
 		}
 		for what, base := range tokens {
-			s.note(what, attack(s.t, ctx, v.Stranger, h, uuid, base))
+			s.count(what, attack(s.t, ctx, v.Stranger, h, uuid, base))
 			status, _ := v.Ask(ctx, "POST", gate+base+"/disk", `{"disk": {"name": "/dev/sda"}, "holds": {"kinds": []},
 				"hostKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOTicil2/UyYeag2/WrQMJkCnL85l6nMEnZ3of+UBuBn"}`)
 			assert.NotEqual(s.t, http.StatusNoContent, status, "a stranger may have a disk written to, with %s", what)
@@ -256,7 +256,7 @@ func (s *strangers) browse(ctx context.Context, v *visitor, boot string) {
 	for _, h := range s.targets {
 		status, script := v.Ask(ctx, "GET", boot+"/ipxe/"+strings.ReplaceAll(h.MAC, ":", "-"), "")
 		if status != 0 && assert.NotContains(s.t, script, "/b/", "another's script") {
-			s.note("another's script from "+v.network, 1)
+			s.count("another's script from "+v.network, 1)
 		}
 	}
 	for _, path := range []string{
@@ -299,9 +299,9 @@ func (s *strangers) bringTokens(ctx context.Context, v *visitor, uploads string)
 	for once := true; ctx.Err() == nil && (once || left.Load() > 0); once = false {
 		status, err := s.d.AskUploads(ctx, "/v1/baremetalcluster/alpha/beta/os_images", s.right)
 		if ctx.Err() == nil { // 403: it is known who asks, and that is all that the token is for
-			s.note("the right token asked", 1)
+			s.count("the right token asked", 1)
 			if err == nil && status == http.StatusForbidden {
-				s.note("the right token answered", 1)
+				s.count("the right token answered", 1)
 			}
 		}
 	}
@@ -321,22 +321,22 @@ func (s *strangers) hold(ctx context.Context, v *visitor) {
 			_ = conn.Close()
 		}
 	}()
-	keep := func(more []net.Conn, _ error) { open = append(open, more...) }
+	add := func(more []net.Conn, _ error) { open = append(open, more...) }
 
 	if at, isOpen := v.listener("boot"); isOpen {
 		for _, from := range v.made {
-			keep(v.ConnectFrom(ctx, from, at, 64))
+			add(v.ConnectFrom(ctx, from, at, 64))
 		}
 	}
 	for i, name := range []string{"ironic", "registry", "uploads", "s3", "page", "ssh"} {
 		if at, isOpen := v.listener(name); isOpen {
-			keep(v.ConnectFrom(ctx, v.made[2*i], at, 101))
+			add(v.ConnectFrom(ctx, v.made[2*i], at, 101))
 			if name != "ssh" {
-				keep(v.ConnectTLS(ctx, v.made[2*i+1], at, 64))
+				add(v.ConnectTLS(ctx, v.made[2*i+1], at, 64))
 			}
 		}
 	}
-	s.note("connections opened from "+v.network, len(open)) // most are closed by the other side before long
+	s.count("connections opened from "+v.network, len(open)) // most are closed by the other side before long
 	pause(ctx, 15*time.Second)
 }
 
@@ -353,7 +353,7 @@ func (s *strangers) sendPackets(ctx context.Context, v *visitor) {
 	v.taken += taken
 	offered, err := v.MakeUp(ctx, v.appliance, 101, taken)
 	assert.NoError(s.t, err)
-	s.note("offers of addresses on "+v.network, offered)
+	s.count("offers of addresses on "+v.network, offered)
 
 	var ports []uint16
 	for _, l := range firewall.Listeners() {

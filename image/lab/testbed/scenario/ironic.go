@@ -122,7 +122,7 @@ func (d *Scenario) AskUploads(ctx context.Context, path, token string) (status i
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DialContext:       dialerIn(d.Sandbox.PID()),
 		DisableKeepAlives: true,
-		TLSClientConfig:   believing(),
+		TLSClientConfig:   clientTLS(),
 	}}
 	answer, err := client.Do(request)
 	if err != nil {

@@ -136,7 +136,7 @@ func (s *Stranger) Send(ctx context.Context, q Question) (status int, text strin
 		Transport: &http.Transport{
 			DialContext:       s.dialer(q.From),
 			DisableKeepAlives: true,
-			TLSClientConfig:   believing(),
+			TLSClientConfig:   clientTLS(),
 		},
 	}
 	answer, err := client.Do(request)
@@ -148,19 +148,19 @@ func (s *Stranger) Send(ctx context.Context, q Question) (status int, text strin
 	said, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	var head bytes.Buffer
 	_ = answer.Header.Write(&head) // to memory
-	s.note(append(head.Bytes(), said...))
+	s.addAnswer(append(head.Bytes(), said...))
 	return answer.StatusCode, string(said)
 }
 
-// believing is TLS that believes every certificate.
-func believing() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
+// clientTLS is TLS of a client that believes every certificate.
+func clientTLS() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
 
 // dialer connects from one of its addresses.
 func (s *Stranger) dialer(from netip.Addr) func(context.Context, string, string) (net.Conn, error) {
 	return dialerFrom(s.machine.PID(), from)
 }
 
-func (s *Stranger) note(said []byte) {
+func (s *Stranger) addAnswer(said []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.said.add(said)
@@ -198,7 +198,7 @@ func (s *Stranger) ConnectTLS(ctx context.Context, from netip.Addr, addr string,
 
 		open = append(open, plain)
 		_ = plain.SetDeadline(time.Now().Add(10 * time.Second))
-		conn := tls.Client(plain, believing())
+		conn := tls.Client(plain, clientTLS())
 		if err := conn.HandshakeContext(ctx); err != nil {
 			return open, err
 		}
@@ -208,7 +208,7 @@ func (s *Stranger) ConnectTLS(ctx context.Context, from netip.Addr, addr string,
 
 		said := make([]byte, 4096)
 		n, err := conn.Read(said)
-		s.note(said[:n])
+		s.addAnswer(said[:n])
 		if err != nil {
 			return open, err
 		}
