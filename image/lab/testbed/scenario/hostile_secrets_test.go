@@ -140,10 +140,18 @@ func heardNoSecret(t *testing.T, ctx context.Context, d *scenario.Scenario, s *s
 		for _, w := range []string{"PRIVATE KEY", "hashed_passwd", "user_data", "agent_token", "configdrive"} {
 			assert.False(t, v.HasHeard(w), "%s heard %s", v.network, w)
 		}
+		if _, open := v.listener("boot"); open { // only its ear has lines of status: that it hears nothing is no chance
+			assert.True(t, v.HasHeard("HTTP/1.1 404"), "%s does not hear what comes by the wire", v.network)
+		}
 		bytes, frames, missed := v.Heard()
 		t.Logf("the stranger on %s heard %d bytes, %d frames and answers by TLS; it missed %d frames", v.network, bytes, frames, missed)
 		assert.Positive(t, frames, "it has no ear")
 	}
+	own := s.all[0]
+	_, script := own.Ask(ctx, "GET", scenario.Boot+"/ipxe/"+strings.ReplaceAll(own.MAC, ":", "-"), "")
+	_, after, _ := strings.Cut(script, "/b/")
+	token, _, _ := strings.Cut(after, "/")
+	assert.True(t, len(token) > 40 && own.HasHeard(token), "the token of its own boot is not found in what a stranger heard")
 	t.Logf("%d secret values are in nothing that strangers heard: %v", len(values), places)
 	assert.Positive(t, hashes, "the password of nodes is nowhere as a hash")
 	for _, place := range []string{
