@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -50,6 +51,14 @@ func secretWords(text string) (all []string) {
 		}
 	}
 	return all
+}
+
+// secretsIn are the values of a file: its words, or all of it if it is no text.
+func secretsIn(file []byte) []string {
+	if utf8.Valid(file) {
+		return secretWords(string(file))
+	}
+	return []string{string(file)}
 }
 
 // minted are all secret values that the appliance has, and where each was found first: in files that the list of its
@@ -96,7 +105,7 @@ func findMinted(t *testing.T, ctx context.Context, d *scenario.Scenario) minted 
 				return nil
 			}
 			if text, err := os.ReadFile(path); err == nil && !strings.HasSuffix(name, ".crt") && !strings.HasSuffix(name, ".pub") {
-				m.add(secret.Name, secretWords(string(text))...)
+				m.add(secret.Name, secretsIn(text)...)
 			}
 			return nil
 		}))
