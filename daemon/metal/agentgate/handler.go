@@ -306,8 +306,8 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, q Request, v View,
 	writeError(w, why.status(), why.Sentence())
 }
 
-// listConcerns returns the hosts that a refusal is noted of: the machine's own, and one in whose name it called. Where there is
-// neither, the host is "".
+// listConcerns returns the hosts that a refusal is noted of: the machine's own, and one in whose name it called. Where
+// there is neither, the host is "".
 func (g *Gate) listConcerns(r *http.Request, q Request, v View, why Refusal) []concern {
 	own := concern{sentence: why.Sentence()}
 	if v.Host != nil {
