@@ -67,7 +67,7 @@ func TestICNVerbs(t *testing.T) {
 				{"another's owner", []string{meta(func(m map[string]any) { m["owner"] = "gamma" }), file}, 422, "gamma", "path ignored"},
 				{"another's cluster", []string{meta(func(m map[string]any) { m["cluster_name"] = "gamma" }), file}, 422, "gamma", "path ignored"},
 				{"odd digest", []string{meta(func(m map[string]any) { m["image_name"] = "open"; m["sha256"] = "abc" }), file}, 422, "64 hexadecimal", "no digest"},
-				{"metadata too large", []string{meta(func(m map[string]any) { m["type"] = strings.Repeat("x", artifact.MaxMetadata) }), file}, 413, "octets", "16 MiB in memory"},
+				{"metadata too large", []string{meta(func(m map[string]any) { m["type"] = strings.Repeat("x", artifact.MaxMetadata) }), file}, 413, "bytes", "16 MiB in memory"},
 				{"form too large", []string{meta(nil), "name=\"file\"; filename=\"x\"\r\n\r\n" + strings.Repeat("x", artifact.MaxForm)}, 413, "by PATCH", "read whole"},
 			} {
 				t.Run(v.method+" "+line.name, func(t *testing.T) {
