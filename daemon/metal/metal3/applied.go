@@ -176,6 +176,10 @@ func NewAppliedObjects(s *site.Site, a AppliedHost, ap Appliance) (NodeObjects, 
 		n.Meta = newAppliedSecret(h.Name, markSuffix, "metaData", metaData(s))
 	}
 
+	if u := h.Spec.UserData; u != nil && u.Name == h.Name+mergedSuffix {
+		return n, nil // it has the keys; put into it twice, they would hide the place of the host key
+	}
+
 	keys, err := keyData(ap)
 	if err != nil {
 		return n, fmt.Errorf("host %s: user data: %w", h.Name, err)

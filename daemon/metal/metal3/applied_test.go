@@ -13,6 +13,7 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets/hostkey"
@@ -218,6 +219,23 @@ spec:
     namespace: metal3
 `, patch(StepImage, applied(true, inspectedWith(oneDisk))))
 	assert.Equal(t, "null\n", patch(StepApply, applied(false, func(h *metal3api.BareMetalHost) { h.Spec.BootMACAddress = "52:54:00:00:00:01" })))
+}
+
+// TestUserDataGetsItsKeysOnce: a host without user data of its own is given some; from then on that is what it has, and
+// a second copy of the keys would hide the place of the host key from the ramdisk.
+func TestUserDataGetsItsKeysOnce(t *testing.T) {
+	have := &metal3api.BareMetalHost{}
+	have.Name, have.Namespace = "compute-1", Namespace
+	have.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/a.raw"}
+	first, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have}, keysOnly())
+	require.NoError(t, err)
+	require.NotNil(t, first.User)
+
+	have.Spec.UserData = &corev1.SecretReference{Name: first.User.Name, Namespace: first.User.Namespace}
+	given := AppliedHost{Host: have, UserData: first.User.Data["userData"]}
+	again, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, given, keysOnly())
+	require.NoError(t, err)
+	assert.Nil(t, again.User)
 }
 
 // TestTheAppliancesKeysFollowAHostsOwnUserData reads what is merged as cloud-init does: as a MIME message, whose parts
