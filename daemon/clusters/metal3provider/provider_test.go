@@ -30,6 +30,7 @@ func cases() []testCase {
 	return []testCase{
 		{"OrderOfEvents", testOrderOfEvents},
 		{"NoEndpoint", testNoEndpoint},
+		{"EndpointFromPool", testEndpointFromPool},
 		{"Deleted", testDeleted},
 		{"DeletedAtAnyTime", testDeletedAtAnyTime},
 		{"HostBreaksWhileChosen", testHostBreaksWhileChosen},
@@ -161,11 +162,11 @@ func testOrderOfEvents(t *testing.T, r *rig) {
 // that got around that is told.
 func testNoEndpoint(t *testing.T, _ *rig) {
 	for _, e := range []v1beta2.APIEndpoint{{}, {Host: "10.0.0.1"}, {Port: 6443}} {
-		v := endpointVerdict(e)
+		v := endpointVerdict(e, "")
 		assert.False(t, v.Holds)
 		assert.Equal(t, "ControlPlaneEndpointFailed", v.Reason)
 	}
-	assert.True(t, endpointVerdict(v1beta2.APIEndpoint{Host: "10.0.0.1", Port: 6443}).Holds)
+	assert.True(t, endpointVerdict(v1beta2.APIEndpoint{Host: "10.0.0.1", Port: 6443}, "").Holds)
 }
 
 // install brings a cluster with machines to Nodes.
