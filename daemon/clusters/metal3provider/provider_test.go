@@ -37,6 +37,7 @@ func cases() []testCase {
 		{"TwoClustersTooFewHosts", testTwoClustersTooFewHosts},
 		{"HostsOfOthers", testHostsOfOthers},
 		{"ProviderIDs", testProviderIDs},
+		{"LabelSync", testLabelSync},
 		{"Pause", testPause},
 		{"NodeReuse", testNodeReuse},
 		{"Blocks", testBlocks},
