@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -9,14 +10,48 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
+	"firstlight.dev/firstlight/daemon/clusters/clusterapi/nodesetup"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
+	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/metal/mirror"
 )
 
 // serveClusterAPI gives the infrastructure provider of Cluster API its kinds and rights, and does what it has no
-// rights for. Without Cluster API it asks one question and does nothing.
+// rights for; it gives machines what they become nodes by. Without Cluster API it asks one question and does nothing.
 func (c *clusters) serveClusterAPI(ctx context.Context, api client.Client, hosts []metal3api.BareMetalHost) error {
 	c.clusterAPI.Account = metal3provider.Account{Namespace: bpa.Namespace, Name: bpa.Name}
-	return c.clusterAPI.Serve(ctx, api, hosts, blocks(c.nodes()))
+	isThere, err := c.clusterAPI.Serve(ctx, api, hosts, blocks(c.nodes()))
+	if isThere {
+		err = errors.Join(err, c.serveNodeSetup(ctx, api))
+	}
+	return err
+}
+
+// serveNodeSetup keeps the Secret as the appliance is now: its addresses follow the site.
+func (c *clusters) serveNodeSetup(ctx context.Context, api client.Client) error {
+	certificate, key, err := c.mirror.Trust()
+	if err != nil {
+		return err
+	}
+
+	secret, err := nodesetup.Secret(nodesetup.Appliance{
+		Addresses:   mirror.Addrs(mirror.ServiceAddresses(c.metal.Site())),
+		Authority:   certificate,
+		PackagesKey: key,
+	})
+	if err != nil {
+		return err
+	}
+
+	set, err := apply.New("firstlight-node-setup", secret)
+	if err != nil {
+		return err
+	}
+	if c.nodeSetup.CheckCurrent(ctx, set, api) == nil {
+		return nil
+	}
+
+	return set.Apply(ctx, api)
 }
 
 // blocks are what keeps nodes, in one sentence each with what to do, by name.

@@ -27,22 +27,26 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/clusterapi"
 	"firstlight.dev/firstlight/daemon/clusters/kpa"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
+	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/mirror"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
 	"firstlight.dev/firstlight/daemon/metal/provisioning"
 )
 
 // clusters is the part of the plan that makes the nodes of metal into workload clusters.
 type clusters struct {
-	log   *slog.Logger
-	metal *provisioning.Provisioner
-	nodes func() []status.Node // of the site, each with whether it is proven
+	log    *slog.Logger
+	metal  *provisioning.Provisioner
+	mirror *mirror.Mirror       // what nodes of clusters are made of
+	nodes  func() []status.Node // of the site, each with whether it is proven
 	// hostKey is the SSH host key of a verified node, as in authorized_keys, and whether a default user was logged in to.
 	hostKey func(node string) (key string, adopted bool)
 
 	clusterAPI metal3provider.Installation
+	nodeSetup  apply.Cache // of the Secret that machines of Cluster API become nodes by
 
 	mu     sync.Mutex
 	all    []status.Cluster

@@ -101,7 +101,13 @@ func New(log *slog.Logger) *Daemon {
 	d.metal.FoundMAC = d.verifier.FoundMAC
 	d.metal.Pins.Changed = d.metal.ReportCertificate
 	d.metal.Forwarder.Register(d.metricParts.NewRegistry("bmc"))
-	d.cluster = &clusters{log: d.log, metal: d.metal, nodes: d.verifier.Nodes, hostKey: d.verifier.HostKeyOf}
+	d.cluster = &clusters{
+		log:     d.log,
+		metal:   d.metal,
+		mirror:  d.mirror,
+		nodes:   d.verifier.Nodes,
+		hostKey: d.verifier.HostKeyOf,
+	}
 	d.metal.ClusterLogin = d.cluster.loginSecret
 	d.mirror.Owners, d.mirror.OwnerAt = d.cluster.Owners, d.cluster.OwnerAt
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}

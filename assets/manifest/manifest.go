@@ -28,15 +28,17 @@ type CoreDNS struct {
 func (CoreDNS) Image() string { return assets.ImageDomain + "/coredns:" + assets.CoreDNSVersion }
 
 // YAML is its objects, as one stream.
-func (c CoreDNS) YAML() ([]byte, error) {
-	t, err := template.New("coredns.yaml").Parse(coreDNS)
+func (c CoreDNS) YAML() ([]byte, error) { return fill("coredns.yaml", coreDNS, c) }
+
+func fill(name, text string, v any) ([]byte, error) {
+	t, err := template.New(name).Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("parse manifest of CoreDNS: %w", err)
+		return nil, fmt.Errorf("parse manifest %s: %w", name, err)
 	}
 
 	var b bytes.Buffer
-	if err := t.Execute(&b, c); err != nil {
-		return nil, fmt.Errorf("fill manifest of CoreDNS: %w", err)
+	if err := t.Execute(&b, v); err != nil {
+		return nil, fmt.Errorf("fill manifest %s: %w", name, err)
 	}
 
 	return b.Bytes(), nil

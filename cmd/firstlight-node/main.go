@@ -25,6 +25,7 @@ const usage = `usage:
   firstlight-node network --node NAME --pods CIDR --services CIDR
                                                                  routes to the pods of other nodes
   firstlight-node certificates --dir DIR                         renew what ends, on a control plane
+  firstlight-node float --endpoint ADDR:PORT                     the API's address, on one node that serves it
   firstlight-node probe --listen ADDR:PORT                       answer and ask, for the verification
 `
 
@@ -68,6 +69,7 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // command tells
 	listen := flags.String("listen", "", "where to listen")
+	endpoint := flags.String("endpoint", "", "where the control plane is reached")
 	to := flags.String("to", "", "API servers, commas between")
 	node := flags.String("node", "", "this node's name")
 	pods := flags.String("pods", "", "addresses of all pods of the cluster")
@@ -90,6 +92,12 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 			return usageError{err}
 		}
 		return (&noderuntime.Endpoint{Servers: servers, Log: log}).Run(ctx, *listen)
+	case "float":
+		at, err := netip.ParseAddrPort(*endpoint)
+		if err != nil || !at.Addr().Is4() {
+			return usageError{fmt.Errorf("--endpoint %q is no IPv4 address with a port", *endpoint)}
+		}
+		return (&noderuntime.Float{Endpoint: at, Log: log}).Run(ctx)
 	case "network":
 		allPods, err := netip.ParsePrefix(*pods)
 		allServices, err2 := netip.ParsePrefix(*services)

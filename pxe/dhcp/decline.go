@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"firstlight.dev/firstlight/pxe/arp"
 	"firstlight.dev/firstlight/pxe/lease"
 )
 
@@ -46,7 +47,7 @@ func (s *Server) checkDeclined(ctx context.Context, r Request, bad lease.Lease) 
 			wait = declineWait
 		}
 
-		user, err := InUse(ctx, s.conf.Interface, bad.Addr, wait)
+		user, err := arp.InUse(ctx, s.conf.Interface, bad.Addr, wait)
 		switch {
 		case err != nil:
 			s.deps.Log.Warn("check declined address", "addr", bad.Addr, "err", err)

@@ -57,7 +57,7 @@ func Secrets() []Secret {
 			Used: "salted digests: what a BMC refused is not tried again", Rotated: withWhole},
 		{Name: "logins of images", Owner: "who applied the host", Files: []string{data + "/secret/logins/"}, Away: true,
 			Used: "first SSH to an image with a default user", Rotated: "edit the Secret"},
-		{Name: "user data of nodes", Owner: "site", Objects: []string{"metal3/*-user-data", "metal3/*-network-data", "metal3/*-meta-data"},
+		{Name: "user data of nodes", Owner: "site", Objects: []string{"metal3/*-user-data", "metal3/*-network-data", "metal3/*-meta-data", "metal3/firstlight-node"},
 			Used: "config drives: hashes of passwords, public keys", Rotated: bySite},
 		{Name: "site", Owner: "owner", Files: []string{"/run/firstlight/site/site.yaml", "/usr/share/firstlight/site.yaml"}, Away: true,
 			Used: "logins of BMCs, users of nodes, keys of stores", Rotated: bySite},

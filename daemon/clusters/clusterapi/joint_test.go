@@ -2,6 +2,7 @@ package clusterapi
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
 	"os"
 	"strconv"
@@ -9,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/daemon/clusters/clusterapi/nodesetup"
 )
 
 // pool gives the machines of the cluster addresses.
@@ -29,15 +33,17 @@ func (r *rack) generate(flavor string, controlPlane, workers int) string {
 	}, "generate", "cluster", "edge", "-n", "metal3", "--flavor", flavor, "--kubernetes-version", "v1.36.3",
 		"--control-plane-machine-count", strconv.Itoa(controlPlane), "--worker-machine-count", strconv.Itoa(workers))
 	for at, add := range map[string]string{
-		"kubeadmConfigSpec:\n": "  clusterConfiguration: {etcd: {external: {endpoints: [\"https://127.0.0.1:9\"], caFile: /a, certFile: /b, keyFile: /c}}}\n",
-		"metaData:\n":          "  ipAddressesFromPool: [{key: address, name: edge, apiGroup: ipam.metal3.io, kind: IPPool}]\n",
+		"metaData:\n": "  ipAddressesFromPool: [{key: address, name: edge, apiGroup: ipam.metal3.io, kind: IPPool}]\n",
 	} {
 		before, after, found := strings.Cut(text, at)
 		require.True(r.t, found, text)
 		indent := before[strings.LastIndex(before, "\n")+1:]
 		text = before + at + indent + add + after
 	}
-	return text + "\n---\n" + pool
+	const external = `etcd: {external: {endpoints: ["https://127.0.0.1:9"], caFile: /a, certFile: /b, keyFile: /c}}`
+	local := "etcd: {local: {imageTag: " + assets.EtcdVersion + "}}"
+	require.Contains(r.t, text, local)
+	return strings.Replace(text, local, external, 1) + "\n---\n" + pool
 }
 
 // The managers and the provider meet, on a rack of simulated hosts that boot with the data they get: a cluster is applied
@@ -47,6 +53,7 @@ func (r *rack) generate(flavor string, controlPlane, workers int) string {
 func TestAClusterOnTheRack(t *testing.T) {
 	r := newRack(t, 5)
 	r.prepareWorkload()
+	r.prepareNodeSetup()
 	r.apply(r.generate("", 1, 1))
 	r.killSome(4)
 	r.settles(1, 1)
@@ -83,6 +90,17 @@ func (r *rack) prepareWorkload() {
 		r.apply(fmt.Sprintf(`{apiVersion: v1, kind: Secret, type: cluster.x-k8s.io/secret, stringData: {tls.crt: %q, tls.key: %q},
 metadata: {name: edge-%s, namespace: metal3, labels: {cluster.x-k8s.io/cluster-name: edge}}}`, cert, key, name))
 	}
+}
+
+// prepareNodeSetup is the daemon's part.
+func (r *rack) prepareNodeSetup() {
+	secret, err := nodesetup.Secret(nodesetup.Appliance{
+		Addresses:   []netip.Addr{netip.MustParseAddr("172.22.0.1")},
+		Authority:   []byte("certificate"),
+		PackagesKey: []byte("key"),
+	})
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.full.Create(r.t.Context(), secret))
 }
 
 // testDeletion deletes a cluster of one control plane machine and one worker.

@@ -174,7 +174,8 @@ func (r *rack) serve(ctx context.Context, i *metal3provider.Installation) error 
 	if err := r.full.List(ctx, &hosts); err != nil {
 		return err
 	}
-	return i.Serve(ctx, r.full, hosts.Items, nil)
+	_, err := i.Serve(ctx, r.full, hosts.Items, nil)
+	return err
 }
 
 // operate is the daemon, the operator of hosts and the kubelets, until ctx ends.

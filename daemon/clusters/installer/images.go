@@ -9,6 +9,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
@@ -17,7 +18,7 @@ import (
 func imagesOf(controlPlane bool) []string {
 	at := func(name, tag string) string { return assets.ImageDomain + "/" + name + ":" + tag }
 	images := []string{
-		nodeImage, // the largest layer: kube-proxy and the control plane have it too
+		manifest.NodeImage, // the largest layer: kube-proxy and the control plane have it too
 		at("kube-proxy", assets.KubernetesVersion),
 		at("pause", assets.PauseVersion),
 		at("coredns", assets.CoreDNSVersion),
@@ -171,7 +172,7 @@ func (n *node) release(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimPrefix(supply.digests[nodeImage], "sha256:")[:12], nil
+	return strings.TrimPrefix(supply.digests[manifest.NodeImage], "sha256:")[:12], nil
 }
 
 // Links that a release of the programs has: where to what below its directory.
@@ -237,7 +238,7 @@ if test ! -d "$to"; then
 	sync --file-system "$1"
 	mv "$to.part" "$to"
 fi
-`, libDir, release, nodeImage)
+`, libDir, release, manifest.NodeImage)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"text/template"
 
 	"firstlight.dev/firstlight/assets"
@@ -29,9 +30,6 @@ const (
 	ownerPath       = "/etc/apt/sources.list.d/firstlight-owner.sources" // of the owner's uploads
 	preferencesPath = "/etc/apt/preferences.d/firstlight"
 )
-
-// nodeImage has the programs of a node, in the layer of Kubernetes.
-const nodeImage = assets.ImageDomain + "/node:v" + assets.Version
 
 // values are what the templates may use.
 type values struct {
@@ -66,7 +64,7 @@ func newValues(s Settings, inv inventory.Inventory) values {
 		Version:        assets.KubernetesVersion,
 		Etcd:           assets.EtcdVersion,
 		Pause:          assets.PauseVersion,
-		NodeImage:      nodeImage,
+		NodeImage:      manifest.NodeImage,
 		InstallerImage: assets.InstallerImage,
 		Patches:        patchDir,
 		ControlPlanes:  inv.ControlPlanes(),
@@ -175,7 +173,12 @@ func kubeletFiles(v values) ([]file, error) {
 
 // systemManifest is what every cluster has besides kubeadm's own: the pods' network and the name server.
 func systemManifest(v values, nameservers []netip.Addr, replicas int) ([]byte, error) {
-	network, err := render("network.yaml", v)
+	network, err := manifest.Network{
+		Pods:     v.Pods.String(),
+		Services: v.Services.String(),
+		APIHost:  v.Endpoint.Addr().String(), // the node's own proxy
+		APIPort:  strconv.Itoa(int(v.Endpoint.Port())),
+	}.YAML()
 	if err != nil {
 		return nil, err
 	}

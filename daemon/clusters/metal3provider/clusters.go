@@ -17,7 +17,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider/v1beta2"
 )
 
-// Clusters reconciles Metal3Clusters: nothing is set up for a cluster, so it is ready once it is complete.
+// Clusters reconciles Metal3Clusters: nothing is set up for a cluster, so it is ready once it has an endpoint.
 type Clusters struct{ *Provider }
 
 // Reasons of BaremetalInfrastructureReady.
@@ -69,7 +69,12 @@ func (r *Clusters) step(ctx context.Context, c *v1beta2.Metal3Cluster) (reconcil
 	}
 	c.ObjectMeta = after.ObjectMeta
 
-	v := endpointVerdict(c.Spec.ControlPlaneEndpoint)
+	why, err := r.claimEndpoint(ctx, c)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+
+	v := endpointVerdict(c.Spec.ControlPlaneEndpoint, why)
 	setCondition(&c.Status.Conditions, c.Generation, v)
 	c.Status.Initialization.Provisioned = ptr.To(v.Holds)
 	summarize(&c.Status.Conditions, c.Generation, v1beta2.ConditionInfrastructureReady)
@@ -77,11 +82,16 @@ func (r *Clusters) step(ctx context.Context, c *v1beta2.Metal3Cluster) (reconcil
 	return reconcile.Result{}, nil
 }
 
-// endpointVerdict is all that a Metal3Cluster can lack.
-func endpointVerdict(e v1beta2.APIEndpoint) verdict {
+// endpointVerdict is all that a Metal3Cluster can lack. why says what keeps its pool from giving an address; "" without
+// a pool.
+func endpointVerdict(e v1beta2.APIEndpoint, why string) verdict {
 	v := verdict{Type: v1beta2.ConditionInfrastructureReady, Holds: true, Reason: v1beta2.ReasonReady}
-	if e.Host == "" || e.Port == 0 {
-		v.Holds, v.Reason = false, reasonEndpoint
+	if e.Host != "" && e.Port != 0 {
+		return v
+	}
+
+	v.Holds, v.Reason, v.Message = false, reasonEndpoint, why
+	if why == "" {
 		v.Message = "spec.controlPlaneEndpoint has no host or no port: name the address at which the nodes of the control " +
 			"plane will serve, and that they set up themselves"
 	}

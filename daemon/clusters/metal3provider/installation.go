@@ -36,35 +36,35 @@ const (
 	rightsName = "metal3-provider"
 )
 
-// Serve makes all that hold, as long as the API server knows Cluster API's Machines; else it does nothing. blocks says
-// by name what keeps a host, in one sentence.
-func (i *Installation) Serve(ctx context.Context, api client.Client, hosts []host, blocks map[string]string) error {
+// Serve makes all that hold, as long as the API server knows Cluster API's Machines; else it does nothing, and isThere is
+// false. blocks says by name what keeps a host, in one sentence.
+func (i *Installation) Serve(ctx context.Context, api client.Client, hosts []host, blocks map[string]string) (isThere bool, err error) {
 	definition := newMetadata("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-	err := api.Get(ctx, types.NamespacedName{Name: "machines.cluster.x-k8s.io"}, definition)
+	err = api.Get(ctx, types.NamespacedName{Name: "machines.cluster.x-k8s.io"}, definition)
 	if apierrors.IsNotFound(err) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("look for Cluster API: %w", err)
+		return false, fmt.Errorf("look for Cluster API: %w", err)
 	}
 
 	kinds, err := apply.Read(fieldOwner, crd.Metal3Provider)
 	if err != nil {
-		return err
+		return true, err
 	}
 	if i.memory.CheckCurrent(ctx, kinds, api) != nil {
 		if err := kinds.Apply(ctx, api); err != nil {
-			return err
+			return true, err
 		}
 	}
 
 	rights, err := i.rights(ctx, api)
 	if err != nil {
-		return err
+		return true, err
 	}
 	if rights.CheckCurrent(ctx, api) != nil {
 		if err := rights.Apply(ctx, api); err != nil {
-			return err
+			return true, err
 		}
 	}
 
@@ -73,7 +73,7 @@ func (i *Installation) Serve(ctx context.Context, api client.Client, hosts []hos
 		failed = append(failed, markHost(ctx, api, &hosts[n], blocks[hosts[n].Name]), labelSecret(ctx, api, &hosts[n]))
 	}
 
-	return errors.Join(failed...)
+	return true, errors.Join(failed...)
 }
 
 func newMetadata(version, kind string) *metav1.PartialObjectMetadata {

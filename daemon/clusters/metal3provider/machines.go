@@ -197,7 +197,7 @@ func (r *Machines) install(ctx context.Context, m *machine, s surroundings, h *h
 	}
 	if m.Spec.ProviderID != "" && ptr.Deref(m.Status.Initialization.Provisioned, false) && s.machine.Status.NodeRef.IsDefined() {
 		r.set(m, v)
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, r.syncLabels(ctx, s, h)
 	}
 
 	return r.findNode(ctx, m, s, h)

@@ -30,12 +30,14 @@ func cases() []testCase {
 	return []testCase{
 		{"OrderOfEvents", testOrderOfEvents},
 		{"NoEndpoint", testNoEndpoint},
+		{"EndpointFromPool", testEndpointFromPool},
 		{"Deleted", testDeleted},
 		{"DeletedAtAnyTime", testDeletedAtAnyTime},
 		{"HostBreaksWhileChosen", testHostBreaksWhileChosen},
 		{"TwoClustersTooFewHosts", testTwoClustersTooFewHosts},
 		{"HostsOfOthers", testHostsOfOthers},
 		{"ProviderIDs", testProviderIDs},
+		{"LabelSync", testLabelSync},
 		{"Pause", testPause},
 		{"NodeReuse", testNodeReuse},
 		{"Blocks", testBlocks},
@@ -161,11 +163,11 @@ func testOrderOfEvents(t *testing.T, r *rig) {
 // that got around that is told.
 func testNoEndpoint(t *testing.T, _ *rig) {
 	for _, e := range []v1beta2.APIEndpoint{{}, {Host: "10.0.0.1"}, {Port: 6443}} {
-		v := endpointVerdict(e)
+		v := endpointVerdict(e, "")
 		assert.False(t, v.Holds)
 		assert.Equal(t, "ControlPlaneEndpointFailed", v.Reason)
 	}
-	assert.True(t, endpointVerdict(v1beta2.APIEndpoint{Host: "10.0.0.1", Port: 6443}).Holds)
+	assert.True(t, endpointVerdict(v1beta2.APIEndpoint{Host: "10.0.0.1", Port: 6443}, "").Holds)
 }
 
 // install brings a cluster with machines to Nodes.

@@ -29,7 +29,8 @@ func testValidation(t *testing.T, api client.Client) {
 		says       string // "": it is accepted
 	}{
 		{"a cluster", infra + "kind: Metal3Cluster\nspec: {controlPlaneEndpoint: {host: 10.0.0.1}}", ""},
-		{"no endpoint", infra + "kind: Metal3Cluster\nspec: {}", "spec.controlPlaneEndpoint: Required value"},
+		{"no endpoint", infra + "kind: Metal3Cluster\nspec: {}", "name controlPlaneEndpoint, or a pool"},
+		{"an endpoint from a pool", infra + "kind: Metal3Cluster\nspec: {controlPlaneEndpointFromPool: {name: a}}", ""},
 		{"an empty endpoint", infra + "kind: Metal3Cluster\nspec: {controlPlaneEndpoint: {host: ''}}", "spec.controlPlaneEndpoint.host"},
 		{"a machine", infra + "kind: Metal3Machine\nspec: {image: {url: http://x, checksum: abc}}", ""},
 		{"a machine by customDeploy", infra + "kind: Metal3Machine\nspec: {customDeploy: {method: x}}", ""},

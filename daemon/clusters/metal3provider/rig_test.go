@@ -291,7 +291,7 @@ func (r *rig) operate() {
 }
 
 // addCluster makes a Cluster and its Metal3Cluster, with the reference that Cluster API sets.
-func (r *rig) addCluster(name string) {
+func (r *rig) addCluster(name string, f ...func(*v1beta2.Metal3Cluster)) {
 	r.t.Helper()
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
@@ -303,6 +303,9 @@ func (r *rig) addCluster(name string) {
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(c, clusterv1.GroupVersion.WithKind("Cluster"))},
 	}}
 	i.Spec.ControlPlaneEndpoint = v1beta2.APIEndpoint{Host: "10.0.0.100", Port: 6443}
+	for _, f := range f {
+		f(i)
+	}
 	require.NoError(r.t, r.api.Create(r.t.Context(), i))
 }
 

@@ -78,6 +78,7 @@ func isServed(mapper meta.RESTMapper) bool {
 func addControllers(m manager.Manager, p *Provider) error {
 	err := builder.ControllerManagedBy(m).Named("metal3cluster").
 		For(&v1beta2.Metal3Cluster{}).
+		Owns(&ipamv1.IPAddressClaim{}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(infraOfCluster)).
 		Complete(&Clusters{p})
 	if err != nil {

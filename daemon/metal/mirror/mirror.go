@@ -145,13 +145,28 @@ func (m *Mirror) ServeTime(ctx context.Context, up func() bool, source func() ti
 	})
 }
 
+// Trust is what nodes know the appliance by: its certificate, PEM, and the key of its packages, armored.
+func (m *Mirror) Trust() (certificate, key []byte, err error) {
+	authority, err := m.Vault.Authority()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	signing, err := packages.OpenKey(packagesKey)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	return authority.PEM(), signing.Public(), nil
+}
+
 func (m *Mirror) newRegistry(at []netip.Prefix) (*registry.Server, error) {
 	authority, err := m.Vault.Authority()
 	if err != nil {
 		return nil, err
 	}
 
-	key, err := packages.OpenKey(packagesKey)
+	certificate, key, err := m.Trust()
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +181,7 @@ func (m *Mirror) newRegistry(at []netip.Prefix) (*registry.Server, error) {
 		Registry: m.Metrics.NewRegistry("registry"),
 		Log:      limit.Log(m.Log.With("part", "registry")),
 		Known:    m.Known,
-		Public:   map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()},
+		Public:   map[string][]byte{"/ca.crt": certificate, "/packages.asc": key},
 		Certificate: func() (tls.Certificate, error) {
 			pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: Addrs(at)})
 			if err != nil {

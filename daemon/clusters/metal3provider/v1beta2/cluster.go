@@ -20,7 +20,7 @@ const (
 
 // APIEndpoint is where a cluster's API server is reached.
 type APIEndpoint struct {
-	// Host is a name or an address. It is given by the owner: nothing is set up for it.
+	// Host is a name or an address, given by the owner or taken from a pool. The nodes of the control plane set it up.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Host string `json:"host"`
@@ -46,10 +46,30 @@ type FailureDomain struct {
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
+// EndpointPool is a pool that the endpoint's address is taken from.
+type EndpointPool struct {
+	// Name of the pool.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// APIGroup of the pool. Without it ipam.metal3.io.
+	// +optional
+	APIGroup string `json:"apiGroup,omitempty"`
+	// Kind of the pool. Without it IPPool.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+}
+
 // Metal3ClusterSpec is what the owner asks for.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.controlPlaneEndpoint) || has(self.controlPlaneEndpointFromPool)",message="name controlPlaneEndpoint, or a pool to take it from in controlPlaneEndpointFromPool"
 type Metal3ClusterSpec struct {
-	// ControlPlaneEndpoint is where the cluster's API server is reached.
-	ControlPlaneEndpoint APIEndpoint `json:"controlPlaneEndpoint"`
+	// ControlPlaneEndpoint is where the cluster's API server is reached. Without it, it is taken from a pool.
+	// +optional
+	ControlPlaneEndpoint APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
+	// ControlPlaneEndpointFromPool is where the endpoint's address comes from if none is given.
+	// +optional
+	ControlPlaneEndpointFromPool *EndpointPool `json:"controlPlaneEndpointFromPool,omitempty"`
 	// CloudProviderEnabled is true if an external cloud provider gives Nodes their providerID.
 	// +kubebuilder:default=false
 	// +optional

@@ -37,6 +37,7 @@ func stick() fstest.MapFS {
 			"annotations":{"org.opencontainers.image.ref.name":"%s/node:v%s"}}]}`, manifestDigest, assets.ImageDomain, assets.Version)},
 		imagesDir + "/blobs/sha256/" + manifestDigest: {Data: fmt.Appendf(nil, `{"layers":[{"digest":"sha256:%s"}]}`, layerDigest)},
 		in + "usr/bin/kubernetes":                     program(strings.Repeat("kubernetes ", 1000)),
+		in + "usr/bin/firstlight-node":                program("firstlight-node"),
 		in + "usr/lib/firstlight/cni/host-local":      program("host-local"),
 		in + "usr/lib/firstlight/cni/loopback":        program("loopback"),
 		in + "usr/lib/firstlight/cni/portmap":         program("portmap"),

@@ -108,6 +108,19 @@ func list(from nodeLayer) []debian {
 			from:    ours,
 			holder:  ourAuthors,
 		},
+		{
+			name:  "firstlight-node",
+			about: "what a node of Kubernetes runs besides\n Its service lets the address of a control plane float.",
+			files: []packages.File{{
+				Path:   "/usr/bin/firstlight-node",
+				Mode:   0o755,
+				Source: from.path("usr/bin/firstlight-node"),
+			}},
+			texts:   map[string]string{"/usr/lib/systemd/system/firstlight-float.service": "float.service"},
+			scripts: map[string]string{"postinst": "node.postinst", "prerm": "node.prerm"},
+			from:    ours,
+			holder:  ourAuthors,
+		},
 	}
 }
 

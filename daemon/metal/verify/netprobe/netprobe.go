@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"firstlight.dev/firstlight/pxe/dhcp"
+	"firstlight.dev/firstlight/pxe/arp"
 )
 
 // LocalAddr is an address of this machine on one of its interfaces.
@@ -71,7 +71,7 @@ func IsLocal(legs []LocalAddr, addr netip.Addr) bool {
 // answers within about three seconds.
 func AddressUser(ctx context.Context, ifname string, addr netip.Addr) (string, error) {
 	for range 3 {
-		mac, err := dhcp.InUse(ctx, ifname, addr, time.Second)
+		mac, err := arp.InUse(ctx, ifname, addr, time.Second)
 		if err != nil || ctx.Err() != nil {
 			return "", errors.Join(err, ctx.Err())
 		}
