@@ -20,6 +20,7 @@ const (
 	ImagesDir   = "images"       // OWNER/CLUSTER/NAME of every complete OS image
 	PackagesDir = "packages"     // OWNER.CLUSTER.NAME.deb of every complete binary image that is a Debian package
 	DigestsDir  = "digests"      // the sha256, in hex, of every complete binary image
+	BundlesDir  = "bundles"      // OWNER/NAME/VERSION of every bundle, see assets/bundle
 	CatalogFile = "catalog.json" // see Catalog
 	PushedFile  = "pushed.json"  // which container images are in the registry, for the agent alone
 )

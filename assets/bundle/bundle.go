@@ -21,11 +21,9 @@ const (
 	BillType     = "application/spdx+json"
 )
 
-// Files of a bundle on the appliance, in a folder OWNER/NAME/VERSION.
-const (
-	DescriptionFile = "bundle.json"
-	ObjectsFile     = "objects.yaml"
-)
+// DescriptionFile is the file of a bundle on the appliance that says all of it but its objects, in a folder
+// OWNER/NAME/VERSION. It is written last, and whole.
+const DescriptionFile = "bundle.json"
 
 // MaxObjects bounds the objects of a bundle, in bytes of YAML; MaxDescription what is said of it.
 const (
@@ -41,8 +39,9 @@ type Bundle struct {
 	Images    []Image `json:"images,omitempty"`
 
 	// What the appliance adds.
-	Archive string   `json:"archive,omitempty"` // sha256 of the archive that it came in
-	Missing []string `json:"missing,omitempty"` // images that another archive brings and none has yet
+	Objects   string   `json:"objects,omitempty"`   // digest of the objects: sha256:…
+	Missing   []string `json:"missing,omitempty"`   // images that another archive brings and none has yet
+	NotServed string   `json:"notServed,omitempty"` // why no node can pull its images, a sentence
 }
 
 // Image is an image that the objects name.
@@ -77,6 +76,13 @@ func (b Bundle) Check() error {
 
 // Title names a bundle to people.
 func (b Bundle) Title() string { return b.Name + " " + b.Version }
+
+// Dir is the folder of a bundle among those of its owner.
+func (b Bundle) Dir() string { return b.Name + "/" + b.Version }
+
+// ObjectsFile is the file next to DescriptionFile that has the objects. Its name is their digest, so that a bundle that
+// takes the place of another one never has the other's objects.
+func (b Bundle) ObjectsFile() string { return strings.TrimPrefix(b.Objects, "sha256:") + ".yaml" }
 
 // Pin is how objects name an image of a digest, and the tag under which the archive has it. A registry with a port
 // cannot be served by another one: its port becomes part of a name below ownDomain.

@@ -201,6 +201,7 @@ func (f artifactFlags) config() (api.Config, error) {
 			Registry: f.registry,
 			State:    filepath.Join(f.publish, artifact.PushedFile),
 			File:     folder.ObjectPath,
+			Bundles:  filepath.Join(f.publish, artifact.BundlesDir),
 		}
 		c.Push = func(ctx context.Context, d *blobs.Store) error { return p.PushComplete(ctx, f.registryWriter, d) }
 		c.Blobs.Pushed = true

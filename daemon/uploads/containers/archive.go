@@ -26,6 +26,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"firstlight.dev/firstlight/assets/bundle"
 )
 
 // Limits of what is believed of an archive: whoever may upload may send any.
@@ -80,37 +82,43 @@ func parseName(text string) (Name, error) {
 // errNone says that an archive does not say what its image is called.
 var errNone = errors.New("the archive names no image; write it with: docker save -o FILE NAME:TAG, or skopeo copy … docker-archive:FILE:NAME:TAG")
 
-// open reads which images an archive has and their names. Layers are read when they are asked for, and no
-// further than until ctx ends. What it says of an archive that is none is meant for who brought it; an
+// contents is what an archive has.
+type contents struct {
+	images []archiveImage
+	bundle *packedBundle // nil if it has none
+}
+
+// open reads which images an archive has and their names, and which bundle. Layers are read when they are asked for, and
+// no further than until ctx ends. What it says of an archive that is none is meant for who brought it; an
 // archive that could not be read is an fs.PathError.
-func open(ctx context.Context, file string) ([]archiveImage, error) {
+func open(ctx context.Context, file string) (contents, error) {
 	a, err := indexOf(ctx, file)
 	if err != nil {
-		return nil, err
+		return contents{}, err
 	}
 
-	var all []archiveImage
+	var all contents
 	switch {
 	case a.files["manifest.json"].exists():
-		all, err = a.dockerImages()
+		all.images, err = a.dockerImages()
 	case a.files["index.json"].exists():
-		all, err = a.ociImages()
+		all, err = a.ociContents()
 	default:
 		err = errors.New("it is a tar archive without manifest.json and index.json, so it is no container image")
 	}
 
 	count := 0
-	for _, n := range all {
+	for _, n := range all.images {
 		count += len(n.names)
 	}
 
 	switch {
 	case err != nil:
-		return nil, err
-	case count == 0:
-		return nil, errNone
+		return contents{}, err
+	case count == 0 && all.bundle == nil:
+		return contents{}, errNone
 	case count > maxNames:
-		return nil, fmt.Errorf("it has %d names of images, more than %d; make several archives of it", count, maxNames)
+		return contents{}, fmt.Errorf("it has %d names of images, more than %d; make several archives of it", count, maxNames)
 	}
 
 	return all, nil
@@ -226,15 +234,18 @@ func (a *archive) open(name string) (io.ReadCloser, int64, error) {
 	}{io.NewSectionReader(f, s.at, s.size), f}, s.size, nil
 }
 
-func (a *archive) readText(name string) ([]byte, error) {
+func (a *archive) readText(name string) ([]byte, error) { return a.readUpTo(name, maxText) }
+
+// readUpTo reads a file of the archive whole, if it has no more than so many bytes.
+func (a *archive) readUpTo(name string, limit int64) ([]byte, error) {
 	r, size, err := a.open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
 
-	if size > maxText {
-		return nil, fmt.Errorf("%q has %d bytes, more than %d", shorten(name), size, maxText)
+	if size > limit {
+		return nil, fmt.Errorf("%q has %d bytes, more than %d", shorten(name), size, limit)
 	}
 
 	text, err := io.ReadAll(r)
@@ -315,17 +326,26 @@ func (a *archive) readImageID(d tarball.Descriptor) (id string, err error) {
 // annotations).
 var nameAnnotations = []string{"io.containerd.image.name", "org.opencontainers.image.ref.name"}
 
-func (a *archive) ociImages() (all []archiveImage, err error) {
+func (a *archive) ociContents() (all contents, err error) {
 	var index v1.IndexManifest
 	if err := a.decode("index.json", &index); err != nil {
-		return nil, err
+		return contents{}, err
 	}
 
+	if all.images, err = a.ociImages(index); err != nil {
+		return contents{}, err
+	}
+
+	all.bundle, err = a.findBundle(index, all.images)
+	return all, err
+}
+
+func (a *archive) ociImages(index v1.IndexManifest) (all []archiveImage, err error) {
 	for _, d := range index.Manifests {
 		i := slices.IndexFunc(
 			nameAnnotations, func(key string) bool { return strings.ContainsAny(d.Annotations[key], ":/") },
 		)
-		if i < 0 {
+		if i < 0 || d.ArtifactType == bundle.ArtifactType {
 			continue // a tag alone names nothing
 		}
 

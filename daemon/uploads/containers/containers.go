@@ -30,6 +30,7 @@ type Pusher struct {
 	Transport http.RoundTripper // with a certificate that may push
 	State     string            // a file that knows what was pushed
 	File      func(artifact.Key) string
+	Bundles   string // folder that gets the bundles: OWNER/NAME/VERSION, see assets/bundle
 
 	// Report is told under which names an artifact is served, or why it is not.
 	Report func(ctx context.Context, k artifact.Key, sha256 string, names []string, why string) error
@@ -55,6 +56,7 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Metadata) error {
 	}
 
 	taken := map[string]string{} // names, and of which image
+	packed := newClaims()
 	listed := map[artifact.Key]bool{}
 	var failed []error
 	// Of two of an owner with one name the older one has it.
@@ -67,7 +69,7 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Metadata) error {
 			continue // it came by S3 itself and is still being read
 		}
 
-		names, why, err := p.syncArchive(ctx, r, state, taken)
+		names, why, err := p.syncArchive(ctx, r, state, taken, packed)
 		if ctx.Err() != nil {
 			return errors.Join(append(failed, ctx.Err())...)
 		}
@@ -76,6 +78,7 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Metadata) error {
 			failed = append(failed, err)
 		}
 
+		packed.conclude(keyOf(r), p.memory[keyOf(r)], why, err)
 		// A registry that does not answer takes nothing away.
 		for _, n := range names {
 			served := artifact.ServedImage(r.Owner, n)
@@ -91,7 +94,9 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Metadata) error {
 	}
 
 	maps.DeleteFunc(p.memory, func(k artifact.Key, _ *archiveInfo) bool { return !listed[k] })
-	return errors.Join(append(failed, p.withdraw(ctx, state, taken))...)
+	// Bundles say which images there are, so they come after those that go.
+	failed = append(failed, p.withdraw(ctx, state, taken))
+	return errors.Join(append(failed, p.publishBundles(ctx, packed, taken))...)
 }
 
 // imageID is of which image an archive says a name; "" if it is not known.
@@ -117,6 +122,7 @@ func (p *Pusher) syncArchive(
 	r artifact.Metadata,
 	state map[string]servedImage,
 	taken map[string]string,
+	packed *claims,
 ) (names []string, why string, err error) {
 	k := keyOf(r)
 	m, err := p.inspect(ctx, k, r.SHA256)
@@ -125,6 +131,10 @@ func (p *Pusher) syncArchive(
 	}
 	if m.why != "" {
 		return nil, m.why, nil
+	}
+
+	if why := packed.add(k, m); why != "" {
+		return nil, why, nil
 	}
 
 	own := map[string]bool{}
@@ -171,12 +181,12 @@ func (p *Pusher) push(
 	own map[string]bool,
 	state map[string]servedImage,
 ) (why string, err error) {
-	images, err := open(ctx, p.File(k))
+	all, err := open(ctx, p.File(k))
 	if err != nil {
 		return "", err // it could be read before
 	}
 
-	for _, i := range images {
+	for _, i := range all.images {
 		i.names = slices.DeleteFunc(i.names, func(n string) bool { return !own[n] || p.imageID(k, n) != i.id })
 		if len(i.names) == 0 {
 			continue

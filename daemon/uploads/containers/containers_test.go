@@ -259,7 +259,7 @@ func FuzzArchive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, n := range all {
+		for _, n := range all.images {
 			assert.NotEmpty(t, n.names)
 			if i, err := n.image(); err == nil {
 				_, _ = i.Digest()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/bundle"
 )
 
 // How long until what failed is tried again although nothing changed that we know of.
@@ -21,7 +22,8 @@ const (
 type archiveInfo struct {
 	sha256 string
 	images []imageEntry
-	why    string // it can never be served; "" if it can
+	bundle *bundle.Bundle // nil if it has none
+	why    string         // it can never be served; "" if it can
 
 	refused string // what the registry said of it
 	failed  error  // of the last push
@@ -42,7 +44,7 @@ func (p *Pusher) inspect(ctx context.Context, k artifact.Key, sha256 string) (*a
 	}
 
 	m := &archiveInfo{sha256: sha256}
-	images, err := open(ctx, p.File(k))
+	all, err := open(ctx, p.File(k))
 	if isLocalFailure(ctx, err) {
 		return nil, err
 	}
@@ -51,8 +53,12 @@ func (p *Pusher) inspect(ctx context.Context, k artifact.Key, sha256 string) (*a
 		m.why = err.Error()
 	}
 
+	if all.bundle != nil {
+		m.bundle = &all.bundle.Bundle
+	}
+
 	given := map[string]string{} // of which image
-	for _, i := range images {
+	for _, i := range all.images {
 		s := imageEntry{id: i.id}
 		for _, n := range i.names {
 			if id, twice := given[n]; twice {

@@ -111,7 +111,14 @@ func makeFolders(dir string, user int) error {
 	defer root.Close()
 
 	for _, d := range []string{
-		".", artifact.StoreDir, artifact.ScratchDir, artifact.PartsDir, artifact.ImagesDir, artifact.PackagesDir, artifact.DigestsDir,
+		".",
+		artifact.StoreDir,
+		artifact.ScratchDir,
+		artifact.PartsDir,
+		artifact.ImagesDir,
+		artifact.PackagesDir,
+		artifact.DigestsDir,
+		artifact.BundlesDir,
 	} {
 		err := root.MkdirAll(d, 0o750)
 		if err == nil {
