@@ -25,6 +25,10 @@ const (
 	PushedFile  = "pushed.json"  // which container images are in the registry, for the agent alone
 )
 
+// StickArchives is the folder of the stick with archives of container images and bundles that a recipe has put there,
+// OWNER/FILE. They are served as uploads are.
+const StickArchives = "/usr/share/firstlight/bundles"
+
 // Where the boot server shows ImagesDir and DigestsDir to nodes.
 const (
 	ImagesPath  = "/artifacts/"

@@ -41,6 +41,7 @@ type artifactFlags struct {
 	scratch        string
 	publish        string
 	withdraw       string
+	stick          string
 	registry       string
 	registryWriter containers.Writer
 	kubeconfig     string
@@ -102,6 +103,7 @@ docs/artifacts.md walks through all of it.`,
 	flags.StringVar(
 		&f.registry, "registry", "", "HOST:PORT of the registry that gets container images; needs --publish",
 	)
+	flags.StringVar(&f.stick, "stick", "", "folder with more archives of container images, OWNER/FILE; needs --registry")
 	flags.StringVar(&f.registryWriter.Cert, "registry-cert", "", "certificate that may push there, PEM")
 	flags.StringVar(&f.registryWriter.Key, "registry-key", "", "its key, PEM")
 	flags.StringVar(&f.registryWriter.CA, "registry-ca", "", "authority of the registry's certificate, PEM")
@@ -201,6 +203,8 @@ func (f artifactFlags) config() (api.Config, error) {
 			Registry: f.registry,
 			State:    filepath.Join(f.publish, artifact.PushedFile),
 			File:     folder.ObjectPath,
+			Stick:    f.stick,
+			Log:      log,
 			Bundles:  filepath.Join(f.publish, artifact.BundlesDir),
 		}
 		c.Push = func(ctx context.Context, d *blobs.Store) error { return p.PushComplete(ctx, f.registryWriter, d) }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,6 +137,51 @@ func TestABundleIsPublished(t *testing.T) {
 	left, err := os.ReadDir(b.pusher.Bundles)
 	require.NoError(t, err)
 	assert.Empty(t, left)
+}
+
+// What a recipe has put on the stick is there before anything that is uploaded.
+func TestABundleOfTheStick(t *testing.T) {
+	b := newBed(t)
+	b.pusher.Bundles, b.pusher.Stick = filepath.Join(t.TempDir(), "bundles"), t.TempDir()
+	var log bytes.Buffer
+	b.pusher.Log = slog.New(slog.NewTextHandler(&log, nil))
+	require.NoError(t, os.Mkdir(filepath.Join(b.pusher.Stick, "alpha"), 0o755))
+	b.dir = filepath.Join(b.pusher.Stick, "alpha")
+	packed := b.pods("pods.tar", "1", "one", image(t))
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "wrong.tar"), emptyIndex(t), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "noise"), bytes.Repeat([]byte("noise"), 1000), 0o644))
+	b.dir = t.TempDir()
+	b.pusher.File = func(k artifact.Key) string { return filepath.Join(b.dir, k.Name) }
+	b.pods("mine", "1", "two", image(t))
+
+	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Metadata{b.record("mine", "1", 0)}))
+	found, objects := b.published("alpha/pods/1")
+	assert.Equal(t, packed.Images, found.Images)
+	assert.Contains(t, objects, "command: [one]")
+	for _, i := range packed.Images {
+		if !i.Absent {
+			assert.Equal(t, i.Digest, b.has(i.Tag))
+		}
+	}
+	assert.Contains(t, b.told["mine"].NotServed, "bundle pods 1 is that of pods.tar")
+	assert.NotContains(t, b.told, "pods.tar", "it has no record")
+	assert.Contains(t, log.String(), "alpha/wrong.tar why=\"the archive names no image")
+	assert.Contains(t, log.String(), "alpha/noise why=\"it is no tar archive")
+	said := log.String()
+	require.NoError(t, b.pusher.Sync(t.Context(), nil))
+	assert.Equal(t, said, log.String(), "it is said once")
+}
+
+// emptyIndex is an OCI archive without images.
+func emptyIndex(t *testing.T) []byte {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	text := []byte(`{"schemaVersion":2,"manifests":[]}`)
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: "index.json", Mode: 0o644, Size: int64(len(text))}))
+	_, err := w.Write(text)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return out.Bytes()
 }
 
 // Whoever may upload may send any archive.

@@ -133,7 +133,7 @@ func (p *Pusher) publishBundle(ctx context.Context, dir string, c *claim, served
 
 // writeObjects writes the objects of an archive's bundle.
 func (p *Pusher) writeObjects(ctx context.Context, k artifact.Key, file string) error {
-	all, err := open(ctx, p.File(k))
+	all, err := open(ctx, p.path(k))
 	if err != nil {
 		return err
 	}

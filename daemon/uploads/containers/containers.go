@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -30,6 +31,7 @@ type Pusher struct {
 	Transport http.RoundTripper // with a certificate that may push
 	State     string            // a file that knows what was pushed
 	File      func(artifact.Key) string
+	Stick     string // folder of the stick with archives, OWNER/FILE; "" or missing: none
 	Bundles   string // folder that gets the bundles: OWNER/NAME/VERSION, see assets/bundle
 
 	// Report is told under which names an artifact is served, or why it is not.
@@ -37,7 +39,12 @@ type Pusher struct {
 
 	Now func() time.Time // nil is time.Now
 
+	Log *slog.Logger
+
 	memory map[artifact.Key]*archiveInfo
+	stick  []artifact.Metadata // nil until it was read
+
+	toldStick map[artifact.Key]string // what the log has of its archives
 }
 
 // servedImage is an image in the registry.
@@ -55,13 +62,18 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Metadata) error {
 		return err
 	}
 
+	stick, err := p.listStick(ctx)
+	if err != nil {
+		return err
+	}
+
 	taken := map[string]string{} // names, and of which image
 	packed := newClaims()
 	listed := map[artifact.Key]bool{}
 	var failed []error
 	// Of two of an owner with one name the older one has it.
 	records := slices.SortedFunc(
-		slices.Values(complete), func(a, b artifact.Metadata) int { return a.Created.Compare(b.Created) },
+		slices.Values(slices.Concat(stick, complete)), func(a, b artifact.Metadata) int { return a.Created.Compare(b.Created) },
 	)
 	for _, r := range records {
 		listed[keyOf(r)] = true
@@ -88,6 +100,10 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Metadata) error {
 		}
 
 		why = cutText(why, maxWhy)
+		if r.ClusterName == onStick {
+			p.logStick(r, why)
+			continue
+		}
 		if err == nil && (!slices.Equal(names, r.ServedAs) || why != r.NotServed) {
 			failed = append(failed, p.Report(ctx, keyOf(r), r.SHA256, names, why))
 		}
@@ -181,7 +197,7 @@ func (p *Pusher) push(
 	own map[string]bool,
 	state map[string]servedImage,
 ) (why string, err error) {
-	all, err := open(ctx, p.File(k))
+	all, err := open(ctx, p.path(k))
 	if err != nil {
 		return "", err // it could be read before
 	}

@@ -44,7 +44,7 @@ func (p *Pusher) inspect(ctx context.Context, k artifact.Key, sha256 string) (*a
 	}
 
 	m := &archiveInfo{sha256: sha256}
-	all, err := open(ctx, p.File(k))
+	all, err := open(ctx, p.path(k))
 	if isLocalFailure(ctx, err) {
 		return nil, err
 	}

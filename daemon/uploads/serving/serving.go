@@ -134,6 +134,7 @@ func (p Pod) spec() corev1.PodSpec {
 				daemonpod.BinaryMount,
 				// Not the three folders one by one: a file has two names only within one mount.
 				{Name: "folder", MountPath: dataDir},
+				{Name: "stick", MountPath: artifact.StickArchives, ReadOnly: true},
 				{Name: "tls", MountPath: tlsDir, ReadOnly: true},
 				{Name: "keys", MountPath: storeDir, ReadOnly: true},
 			},
@@ -148,6 +149,7 @@ func (p Pod) spec() corev1.PodSpec {
 		Volumes: []corev1.Volume{
 			daemonpod.BinaryVolume(),
 			daemonpod.HostPath("folder", p.Dir, corev1.HostPathDirectory),
+			daemonpod.HostPath("stick", artifact.StickArchives, corev1.HostPathDirectoryOrCreate),
 			{
 				Name:         "tls",
 				VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "artifacts-tls"}},

@@ -102,7 +102,7 @@ func TestStoreElsewhere(t *testing.T) {
 	assert.Contains(t, agent, "--store https://s3.example:9000 --withdraw /artifacts --store-region eu-central-1 --store-ca /etc/artifacts-store/ca.crt")
 	assert.NotContains(t, agent, "--publish")
 	assert.NotContains(t, agent, "--registry")
-	assert.Contains(t, strings.Join(command(pod(), "agent"), " "), "--publish /artifacts --registry")
+	assert.Contains(t, strings.Join(command(pod(), "agent"), " "), "--publish /artifacts --stick /usr/share/firstlight/bundles --registry")
 	assert.NotContains(t, text, "whisper")
 	assert.NotEqual(t, before, after)
 	assert.Equal(t, map[string][]byte{"access": []byte("site"), "secret": []byte("whisper"), "ca": []byte("authority")}, p.storeSecret())

@@ -57,7 +57,7 @@ type Store struct {
 // the boot server, the repository or the registry could have.
 func (p Pod) storeFlags() []string {
 	if p.Store == nil {
-		return []string{"--publish", dataDir,
+		return []string{"--publish", dataDir, "--stick", artifact.StickArchives,
 			"--registry", p.Registry, "--registry-cert", tlsDir + "/write.crt", "--registry-key", tlsDir + "/write.key", "--registry-ca", tlsDir + "/ca.crt"}
 	}
 
