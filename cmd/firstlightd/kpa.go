@@ -39,6 +39,7 @@ func newKPACommand() *cobra.Command {
 	f.StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API; in a pod nothing is needed")
 	f.StringVar(&c.Namespace, "namespace", "bpa", "the operator's own namespace, with the lock")
 	f.StringVar(&c.Folder, "folder", "", "where sources that are folders are")
+	f.StringVar(&c.Bundles, "bundles", "", "where uploaded bundles are, OWNER/NAME/VERSION")
 	f.BoolVar(&c.Elect, "elect", true, "wait until no other operator runs")
 	f.StringVar(&c.Health, "health", "0", "address to serve /readyz at; 0 for none")
 	return cmd

@@ -16,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/crd"
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/apply"
@@ -38,8 +40,11 @@ const owner = "firstlight-kpa"
 // ownersRole is what the operator may do in namespaces that have Components.
 const ownersRole = Name + "-owners"
 
-// folder holds the sources of Components that are folders, on the appliance and in the pod.
-const folder = "/var/lib/firstlight/components"
+// Sources of Components, on the appliance and in the pod: folders, and what was uploaded.
+const (
+	folder  = stick.DataDir + "/components"
+	bundles = artifact.Dir + "/" + artifact.BundlesDir
+)
 
 // health is the port of the readiness probe, on the loopback.
 const health = 8385
@@ -103,10 +108,13 @@ func newBinding(namespace, name, kind, of string) *rbacv1.RoleBinding {
 func manager() daemonpod.Manager {
 	return daemonpod.Manager{
 		Command: "kpa",
-		Args:    []string{"--namespace", Namespace, "--folder", folder},
-		User:    65532,
+		Args:    []string{"--namespace", Namespace, "--folder", folder, "--bundles", bundles},
+		User:    65532, // who owns the uploads, too
 		Health:  health,
-		Folders: []daemonpod.Folder{{Name: "folder", Path: folder, ReadOnly: true}},
+		Folders: []daemonpod.Folder{
+			{Name: "folder", Path: folder, ReadOnly: true},
+			{Name: "bundles", Path: bundles, ReadOnly: true},
+		},
 	}
 }
 

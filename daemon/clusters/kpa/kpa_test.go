@@ -42,12 +42,15 @@ type bed struct {
 	api, edge client.Client
 	rights    *rest.Config // the operator's
 	folder    string
-	kubectl   func(args ...string) string
+	bundles   string
+
+	edgeConfig string // kubeconfig of edge
+	kubectl    func(args ...string) string
 }
 
 func newBed(t *testing.T) *bed {
 	appliance, edge := sandbox.APIServer(t), sandbox.APIServer(t)
-	b := &bed{whole: t, t: t, folder: t.TempDir()}
+	b := &bed{whole: t, t: t, folder: t.TempDir(), bundles: t.TempDir(), edgeConfig: edge.Kubeconfig}
 	connect := func(kubeconfig string) (*rest.Config, client.Client) {
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 		require.NoError(t, err)
@@ -124,7 +127,7 @@ func (b *bed) secret(cluster string, kubeconfig []byte) {
 func (b *bed) operate() (stop func()) {
 	ctx, cancel := context.WithCancel(b.whole.Context())
 	ended := make(chan error, 1)
-	c := operator.Config{Namespace: Namespace, Folder: b.folder, Health: "0", Own: true}
+	c := operator.Config{Namespace: Namespace, Folder: b.folder, Bundles: b.bundles, Health: "0", Own: true}
 	go func() { ended <- operator.Run(ctx, b.rights, c, slog.New(slog.NewTextHandler(b.whole.Output(), nil))) }()
 	return sync.OnceFunc(func() {
 		cancel()
@@ -245,6 +248,13 @@ func TestComponentsOnTwoAPIs(t *testing.T) {
 	t.Run("selected clusters and a folder", func(t *testing.T) { testSelector(t, b) })
 	t.Run("add-ons of a Provisioning", func(t *testing.T) { testAddOns(t, b) })
 	t.Run("two with one object", func(t *testing.T) { testOwners(t, b) })
+	t.Run("a bundle without its image", func(t *testing.T) { testMissingImage(t, b) })
+	t.Run("a packed chart with hooks", func(t *testing.T) {
+		testPackedChart(t, b, func() {
+			stop()
+			stop = b.operate()
+		})
+	})
 	t.Run("killed between apply and wait", func(t *testing.T) {
 		b.t = t
 		b.apply("web", "timeout: 10m\n"+inline(deployment1("web", "web")))

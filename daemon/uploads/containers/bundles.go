@@ -157,7 +157,7 @@ func (p *Pusher) hasImage(ctx context.Context, owner, full string, served map[st
 	}
 
 	for _, repository := range []string{artifact.ServedImage(owner, full), strings.TrimPrefix(full, assets.ImageDomain+"/")} {
-		ref, err := parseHere(p.Registry, repository)
+		ref, err := parseServed(p.Registry, repository)
 		if err != nil {
 			return false, nil // the registry can have none of such a name
 		}
@@ -174,8 +174,8 @@ func (p *Pusher) hasImage(ctx context.Context, owner, full string, served map[st
 	return false, nil
 }
 
-// parseHere is a name in the appliance's registry. Of one with tag and digest the digest counts.
-func parseHere(host, repository string) (name.Reference, error) {
+// parseServed is a name in the appliance's registry. Of one with tag and digest the digest counts.
+func parseServed(host, repository string) (name.Reference, error) {
 	n, err := reference.ParseNamed(host + "/" + repository)
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ type Pusher struct {
 	memory map[artifact.Key]*archiveInfo
 	stick  []artifact.Metadata // nil until it was read
 
-	toldStick map[artifact.Key]string // what the log has of its archives
+	logged map[artifact.Key]string // what the log has of its archives
 }
 
 // servedImage is an image in the registry.

@@ -78,11 +78,11 @@ func (p *Pusher) path(k artifact.Key) string {
 // logStick says what keeps an archive of the stick from being served; there is no record of it to say so.
 func (p *Pusher) logStick(r artifact.Metadata, why string) {
 	k := keyOf(r)
-	if why != "" && why != p.toldStick[k] {
+	if why != "" && why != p.logged[k] {
 		p.Log.Warn("archive of the stick is not served", "archive", p.path(k), "why", why)
 	}
-	if p.toldStick == nil {
-		p.toldStick = map[artifact.Key]string{}
+	if p.logged == nil {
+		p.logged = map[artifact.Key]string{}
 	}
-	p.toldStick[k] = why
+	p.logged[k] = why
 }

@@ -43,13 +43,13 @@ func (h Health) Verdict() *plan.Verdict {
 
 // Check looks at everything that a Component has on the target, by its inventory.
 func (t *Target) Check(ctx context.Context, id ID) (Health, error) {
-	all, err := t.readInventory(ctx, id)
+	known, err := t.readRecord(ctx, id)
 	if err != nil {
 		return Health{}, err
 	}
 
-	h := Health{All: len(all)}
-	for _, e := range all {
+	h := Health{All: len(known.objects)}
+	for _, e := range known.objects {
 		o := e.object()
 		err := t.client.Get(ctx, client.ObjectKeyFromObject(o), o)
 		switch {
@@ -114,6 +114,10 @@ func explainPod(p unstructured.Unstructured) string {
 			message, _, _ := unstructured.NestedString(container, "state", "waiting", "message")
 			if reason != "" && reason != "ContainerCreating" && reason != "PodInitializing" {
 				return strings.TrimSpace(reason + " " + message)
+			}
+			if code, _, _ := unstructured.NestedInt64(container, "state", "terminated", "exitCode"); code != 0 {
+				message, _, _ := unstructured.NestedString(container, "state", "terminated", "message")
+				return strings.TrimSpace(fmt.Sprintf("%v ended with exit code %d %s", container["name"], code, message))
 			}
 		}
 	}

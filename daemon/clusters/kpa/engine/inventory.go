@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,9 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 )
 
 // inventoryNamespace is where a target keeps what it was given. It is on the target, so that a new appliance, or one
@@ -152,6 +150,18 @@ var bornWith = []string{
 	inventoryNamespace,
 }
 
+// What Helm's annotation of an object says that stays when all else is removed (helm.sh/helm/v4, pkg/kube).
+const (
+	annotationPolicy = "helm.sh/resource-policy"
+	policyKeep       = "keep"
+)
+
+// disown takes the Component's labels from an object that stays, so that another one may have it.
+func (t *Target) disown(ctx context.Context, o *metav1.PartialObjectMetadata) error {
+	text := fmt.Sprintf(`{"metadata":{"labels":{%q:null,%q:null}}}`, labelNamespace, labelName)
+	return client.IgnoreNotFound(t.client.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(text))))
+}
+
 // removeOne deletes an object if it is still the Component's, and reports whether it is gone, or another's. What is deleted
 // is what was read: one that someone created again in between has another UID.
 func (t *Target) removeOne(ctx context.Context, id ID, o *unstructured.Unstructured) (bool, error) {
@@ -164,6 +174,8 @@ func (t *Target) removeOne(ctx context.Context, id ID, o *unstructured.Unstructu
 		return false, err
 	case ownerOf(have) != id:
 		return true, nil // another's stays
+	case have.GetAnnotations()[annotationPolicy] == policyKeep:
+		return true, t.disown(ctx, have)
 	case !have.GetDeletionTimestamp().IsZero():
 		return false, nil
 	}
@@ -185,54 +197,4 @@ func (t *Target) removeOne(ctx context.Context, id ID, o *unstructured.Unstructu
 func inventoryKey(id ID) client.ObjectKey {
 	sum := sha256.Sum256([]byte(id.Namespace + "/" + id.Name))
 	return client.ObjectKey{Namespace: inventoryNamespace, Name: "component-" + hex.EncodeToString(sum[:8])}
-}
-
-func (t *Target) readInventory(ctx context.Context, id ID) (inventory, error) {
-	var c corev1.ConfigMap
-	err := t.client.Get(ctx, inventoryKey(id), &c)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read inventory: %w", err)
-	}
-
-	var all inventory
-	if err := json.Unmarshal([]byte(c.Data["objects"]), &all); err != nil {
-		return nil, fmt.Errorf("read inventory: ConfigMap %s/%s: %w", c.Namespace, c.Name, err)
-	}
-	return all, nil
-}
-
-func (t *Target) writeInventory(ctx context.Context, id ID, all inventory) error {
-	if err := t.ensureNamespace(ctx, inventoryNamespace); err != nil {
-		return err
-	}
-	text, err := json.Marshal(all)
-	if err != nil {
-		return err
-	}
-
-	key := inventoryKey(id)
-	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{
-			"namespace": key.Namespace, "name": key.Name,
-			"annotations": map[string]any{v1alpha1.GroupVersion.Group + "/component": id.Namespace + "/" + id.Name},
-		},
-		"data": map[string]any{"objects": string(text)},
-	}}
-	err = t.client.Apply(
-		ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership,
-	)
-	if err != nil {
-		return fmt.Errorf("write inventory: %w", err)
-	}
-	return nil
-}
-
-func (t *Target) deleteInventory(ctx context.Context, id ID) error {
-	key := inventoryKey(id)
-	err := t.client.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
-	return client.IgnoreNotFound(err)
 }

@@ -66,8 +66,10 @@ func isNamespace(o *unstructured.Unstructured) bool {
 	return o.GetAPIVersion() == "v1" && o.GetKind() == "Namespace"
 }
 
-// splitStages divides what is applied: the rest can only be asked for when kinds and namespaces are there.
+// splitStages divides what is applied, each in its order: the rest can only be asked for when kinds and namespaces are
+// there.
 func splitStages(objects []*unstructured.Unstructured) (first, rest []*unstructured.Unstructured) {
+	sortForApply(objects)
 	for _, o := range objects {
 		if isKind(o) || isNamespace(o) {
 			first = append(first, o)

@@ -21,26 +21,36 @@ const maxSource = 16 << 20
 
 // Content is what a source holds.
 type Content struct {
-	Revision string // digest of it, short
+	Revision string // digest of it, short; of a bundle with its version
 	Objects  []*unstructured.Unstructured
+	Bundle   *Bundle // nil of another source
+
+	hooks []hook
 }
 
-// Copy shares no object with its original: installing changes them.
-func (c Content) Copy() []*unstructured.Unstructured {
-	all := make([]*unstructured.Unstructured, len(c.Objects))
-	for i, o := range c.Objects {
-		all[i] = o.DeepCopy()
+// copy shares no object with its original: installing changes them.
+func (c Content) copy() (objects []*unstructured.Unstructured, hooks []hook) {
+	for _, o := range c.Objects {
+		objects = append(objects, o.DeepCopy())
 	}
-	return all
+	for _, h := range c.hooks {
+		h.object = h.object.DeepCopy()
+		hooks = append(hooks, h)
+	}
+	return objects, hooks
 }
 
 // NewContent reads YAML documents.
 func NewContent(text []byte) (Content, error) {
-	objects, err := ReadObjects(text)
+	all, err := ReadObjects(text)
 	if err != nil {
 		return Content{}, err
 	}
-	return Content{Revision: Digest(text), Objects: objects}, nil
+	objects, hooks, err := splitHooks(all)
+	if err != nil {
+		return Content{}, err
+	}
+	return Content{Revision: Digest(text), Objects: objects, hooks: hooks}, nil
 }
 
 // Digest is a short sha256 of texts.
@@ -99,7 +109,8 @@ func explainFolder(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return newFault(
 			v1alpha1.PhaseWaiting, plan.ReasonSourceMissing,
-			"folder %s is not among the folders of components on the appliance", name,
+			"folder %s is not among the folders of components on the appliance; bring it, or pack it with firstlight pack and "+
+				"name the bundle in spec.source", name,
 		)
 	}
 	return newFault(v1alpha1.PhaseWaiting, plan.ReasonSourceMissing, "folder %s cannot be read: %v", name, err)

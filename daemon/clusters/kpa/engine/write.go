@@ -19,21 +19,8 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 )
 
-// write applies all objects: kinds and namespaces first, then, as soon as those are served, the rest. Each stage is tried
-// without effect before any of it is written, so that one refused object leaves nothing half done.
-func (t *Target) write(ctx context.Context, objects []*unstructured.Unstructured, force bool) error {
-	sortForApply(objects)
-	first, rest := splitStages(objects)
-	if err := t.writeStage(ctx, first, force); err != nil {
-		return err
-	}
-	if err := t.awaitServed(ctx, first); err != nil {
-		return err
-	}
-
-	return t.writeStage(ctx, rest, force)
-}
-
+// writeStage applies objects. All are tried without effect before any is written, so that one that is refused leaves
+// nothing half done.
 func (t *Target) writeStage(ctx context.Context, objects []*unstructured.Unstructured, force bool) error {
 	recreate := map[*unstructured.Unstructured]bool{}
 	for _, o := range objects {

@@ -80,7 +80,10 @@ func (r *Components) uninstall(
 	var done bool
 	v := plan.Verdict{}
 	if err == nil {
-		done, v, err = target.Remove(ctx, engine.ID{Namespace: c.Namespace, Name: c.Name})
+		done, v, err = target.Remove(
+			ctx, engine.ID{Namespace: c.Namespace, Name: c.Name},
+			engine.Options{NoHooks: c.Annotations[v1alpha1.AnnotationNoHooks] == "true"},
+		)
 	}
 	switch {
 	case err == nil && done, err != nil && c.Annotations[v1alpha1.AnnotationAbandon] == "true":

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,9 +35,21 @@ func (r *Components) load(_ context.Context, c *v1alpha1.Component) (engine.Cont
 		return engine.NewContent([]byte(s.Inline))
 	case s.Folder != "":
 		return engine.ReadFolder(r.Config.Folder, s.Folder)
+	case s.Bundle != nil:
+		owner := cmp.Or(s.Bundle.Owner, c.Namespace)
+		if owner != c.Namespace && c.Namespace != siteNamespace {
+			return engine.Content{}, refuseSource(
+				"spec.source.bundle.owner: only Components of the namespace %s may name another owner", siteNamespace,
+			)
+		}
+		return engine.ReadBundle(r.Config.Bundles, owner, *s.Bundle)
 	}
-	return engine.Content{}, &engine.Fault{Verdict: plan.Verdict{
-		Phase: v1alpha1.PhaseRefused, Reason: plan.ReasonSourceRefused, Message: "spec.source is empty",
+	return engine.Content{}, refuseSource("spec.source is empty")
+}
+
+func refuseSource(format string, args ...any) error {
+	return &engine.Fault{Verdict: plan.Verdict{
+		Phase: v1alpha1.PhaseRefused, Reason: plan.ReasonSourceRefused, Message: fmt.Sprintf(format, args...),
 	}}
 }
 
@@ -56,6 +69,15 @@ func (r *Components) look(
 	isNew := s.Applied != content.Revision
 	if isNew || edited {
 		if v := plan.CheckDependencies(dependenciesOf(c, all, s.Name)); v != nil {
+			return plan.Conclude(s, settings, *v, now)
+		}
+	}
+	if isNew && content.Bundle != nil {
+		owner, err := r.findOwner(ctx, c.Namespace, s.Name)
+		if err != nil {
+			return conclude(s, settings, engine.VerdictOf(err), now)
+		}
+		if v := content.CheckImages(s.Name, owner); v != nil {
 			return plan.Conclude(s, settings, *v, now)
 		}
 	}
@@ -142,8 +164,11 @@ type step struct {
 }
 
 func (s *step) namespace() string {
-	if s.c.Spec.TargetNamespace != "" {
+	switch {
+	case s.c.Spec.TargetNamespace != "":
 		return s.c.Spec.TargetNamespace
+	case s.content.Bundle != nil:
+		return s.content.Bundle.Namespace
 	}
 	return metav1.NamespaceDefault
 }
@@ -186,6 +211,9 @@ func (s *step) run(ctx context.Context) (plan.Verdict, error) {
 	if v, err := s.target.CheckExprs(ctx, s.c.Spec.HealthExpr); v != nil || err != nil {
 		return valueOf(v), err
 	}
+	if err := s.target.Finish(ctx, s.id, s.namespace(), s.content, s.options()); err != nil {
+		return plan.Verdict{}, err
+	}
 	if v, err := s.test(ctx); v != nil || err != nil {
 		return valueOf(v), err
 	}
@@ -215,16 +243,24 @@ func skipOrWait(q *v1alpha1.Requires) plan.Verdict {
 	return v
 }
 
+func (s *step) options() engine.Options {
+	return engine.Options{
+		Prune:     s.c.Spec.Prune == nil || *s.c.Spec.Prune,
+		Force:     s.c.Spec.Force,
+		NoHooks:   s.c.Annotations[v1alpha1.AnnotationNoHooks] == "true",
+		RetryHook: s.status.Reason == plan.ReasonHookFailed, // which ended the attempt before
+	}
+}
+
 // apply writes the objects, and notes in the status that it did.
 func (s *step) apply(ctx context.Context) error {
-	options := engine.Options{Prune: s.c.Spec.Prune == nil || *s.c.Spec.Prune, Force: s.c.Spec.Force}
 	if s.c.Spec.SelfTest != nil && s.status.Reason == plan.ReasonTestFailed {
 		if err := s.target.ForgetTest(ctx, s.id, s.namespace()); err != nil {
 			return err
 		}
 	}
 
-	err := s.target.Apply(ctx, s.id, s.namespace(), s.content.Copy(), options)
+	err := s.target.Apply(ctx, s.id, s.namespace(), s.content, s.options())
 	var fault *engine.Fault
 	if err != nil && !(errors.As(err, &fault) && fault.Reason == plan.ReasonPruning) {
 		return err

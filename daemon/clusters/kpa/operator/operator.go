@@ -31,6 +31,7 @@ import (
 type Config struct {
 	Namespace string // the operator's own: its lock is there
 	Folder    string // of sources that are folders; may be missing
+	Bundles   string // that were uploaded, OWNER/NAME/VERSION; may be missing
 	Elect     bool   // wait until no other operator runs
 	Health    string // address of /readyz; "0" for none
 	Own       bool   // clusters may be on this very machine, as those of tests are

@@ -28,7 +28,11 @@ const (
 	pingLasts    = 30 * time.Second // how long an answer, or its absence, is believed
 	targetLasts  = 10 * time.Minute // how long the connection to a cluster that no one asks for is kept
 	labelCluster = "cluster"        // of a Provisioning: the cluster's name; without it its own
+	labelOwner   = "owner"          // of a Provisioning in siteNamespace: whose uploads its nodes get
 )
+
+// siteNamespace has the site's clusters, of any owner; whoever writes there administers the rack.
+const siteNamespace = metav1.NamespaceDefault
 
 // targets keeps connections: what a cluster's API serves is asked once, and a cluster that does not answer is asked by
 // one Component for all.
@@ -182,4 +186,23 @@ func clusterName(kind schema.GroupVersionKind, o metav1.PartialObjectMetadata) s
 		return name
 	}
 	return o.Name
+}
+
+// findOwner is whose uploads the nodes of a cluster get (docs/decisions/0022).
+func (r *Components) findOwner(ctx context.Context, namespace, cluster string) (string, error) {
+	if namespace != siteNamespace || cluster == v1alpha1.ApplianceTarget {
+		return namespace, nil
+	}
+
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(provisionings.GroupVersion().WithKind(provisionings.Kind + "List"))
+	if err := r.Reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return "", fmt.Errorf("list clusters: %w", err)
+	}
+	for _, o := range list.Items {
+		if name := o.Labels[labelOwner]; clusterName(provisionings, o) == cluster && name != "" {
+			return name, nil
+		}
+	}
+	return namespace, nil
 }

@@ -32,6 +32,7 @@ func (c *Component) DeepCopy() *Component {
 func (s ComponentSpec) deepCopy() ComponentSpec {
 	s.Clusters = slices.Clone(s.Clusters)
 	s.ClusterSelector = s.ClusterSelector.DeepCopy()
+	s.Source.Bundle = copyPointer(s.Source.Bundle)
 	s.DependsOn = slices.Clone(s.DependsOn)
 	s.HealthExpr = slices.Clone(s.HealthExpr)
 	s.Prune, s.Retries = copyPointer(s.Prune), copyPointer(s.Retries)

@@ -55,10 +55,21 @@ type ComponentSpec struct {
 	Retries       *int32           `json:"retries,omitempty"` // nil: no limit
 }
 
-// Source is where the objects come from: one of the two.
+// AnnotationNoHooks with the value "true" has no hooks run, as helm's --no-hooks does.
+const AnnotationNoHooks = "kpa.akraino.org/no-hooks"
+
+// Source is where the objects come from: one of the three.
 type Source struct {
-	Inline string `json:"inline,omitempty"` // YAML documents
-	Folder string `json:"folder,omitempty"` // below the folder of bundles on the appliance
+	Inline string        `json:"inline,omitempty"` // YAML documents
+	Folder string        `json:"folder,omitempty"` // below the folder of components on the appliance
+	Bundle *BundleSource `json:"bundle,omitempty"`
+}
+
+// BundleSource is what firstlight pack made, uploaded or on the stick.
+type BundleSource struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Owner   string `json:"owner,omitempty"` // of the upload; "": the namespace. Only the site's namespace may name others
 }
 
 // Dependency is a Component of the same namespace that is ready before.

@@ -20,7 +20,7 @@ spec:
   clusters: [edge]
   clusterSelector: {matchLabels: {a: b}}
   appliance: true
-  source: {inline: x, folder: f}
+  source: {inline: x, folder: f, bundle: {name: w, version: "1", owner: o}}
   targetNamespace: ns
   dependsOn: [{name: o}]
   requires: {nodeLabels: {a: b}, onMissing: Wait}
@@ -58,7 +58,7 @@ func TestEveryFieldIsReadAndCopied(t *testing.T) {
 	list := (&v1alpha1.ComponentList{Items: []v1alpha1.Component{c}}).DeepCopyObject().(*v1alpha1.ComponentList)
 	o := &list.Items[0]
 	o.Spec.Clusters[0], o.Spec.ClusterSelector.MatchLabels["a"] = "changed", "changed"
-	o.Spec.DependsOn[0].Name = "changed"
+	o.Spec.DependsOn[0].Name, o.Spec.Source.Bundle.Name = "changed", "changed"
 	o.Spec.Requires.NodeLabels["a"], o.Spec.HealthExpr[0].Expr, o.Spec.SelfTest.Job.Raw[0] = "changed", "changed", 'X'
 	*o.Spec.Prune, *o.Spec.Retries, o.Spec.Interval.Duration, o.Spec.Timeout.Duration = true, 9, 0, 0
 	o.Status.Conditions[0].Reason, o.Status.Clusters[0].Phase = "changed", "changed"

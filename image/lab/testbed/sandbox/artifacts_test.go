@@ -105,9 +105,13 @@ const setCLI = "export FIRSTLIGHT_SERVER=$H FIRSTLIGHT_CA=$CA FIRSTLIGHT_TOKEN=$
 
 // page returns the blocks of a section of docs/artifacts.md: commands and what they print.
 func page(t *testing.T, section string) (commands, prints []string) {
+	return pageOf(t, "artifacts.md", section)
+}
+
+func pageOf(t *testing.T, name, section string) (commands, prints []string) {
 	top, err := bench.FindTop()
 	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(top, "docs", "artifacts.md"))
+	text, err := os.ReadFile(filepath.Join(top, "docs", name))
 	require.NoError(t, err)
 	_, part, found := strings.Cut(string(text), "\n## "+section+"\n")
 	require.True(t, found, section)
@@ -181,6 +185,7 @@ func TestUploadsToTheAppliance(t *testing.T) {
 
 	u.strangers()
 	u.deploy()
+	u.bundle()
 	status := u.run("firstlightd", "status")
 	t.Logf("\n%s", status)
 	assert.Contains(t, status, "artifacts              https://172.22.0.1:9015: ")
