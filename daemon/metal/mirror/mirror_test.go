@@ -31,6 +31,7 @@ func TestPackagesOfKubernetesAreServed(t *testing.T) {
 			"org.opencontainers.image.ref.name":"%s/node:v%s"}}]}`, digest, assets.ImageDomain, assets.Version)},
 		images + "blobs/sha256/" + digest: {Data: fmt.Appendf(nil, `{"layers":[{"digest":"sha256:%s"}]}`, digest)},
 		layer + "bin/kubernetes":          {Data: make([]byte, 1<<20)},
+		layer + "bin/firstlight-node":     {Data: []byte("firstlight-node")},
 		"usr/lib/firstlight/cni/bridge":   {Data: []byte("bridge")},
 	}
 	for _, plugin := range []string{"host-local", "loopback", "portmap", "ptp"} {
