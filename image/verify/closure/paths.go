@@ -32,7 +32,7 @@ func findLinks(t *Tree) ([]Miss, error) {
 
 // isRuntimePath says whether a path comes into being only on the running machine.
 func isRuntimePath(name string) bool {
-	for _, top := range []string{"/run", "/var", "/proc", "/sys", "/dev", "/tmp", "/mnt", "/root", "/home", "/etc/kubernetes", "/etc/cni", "/opt/cni"} {
+	for _, top := range []string{"/run", "/var", "/proc", "/sys", "/dev", "/tmp", "/mnt", "/root", "/home", "/etc/firstlight", "/etc/kubernetes", "/etc/cni", "/opt/cni"} {
 		if name == top || strings.HasPrefix(name, top+"/") {
 			return true
 		}
