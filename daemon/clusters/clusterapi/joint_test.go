@@ -41,9 +41,9 @@ func (r *rack) generate(flavor string, controlPlane, workers int) string {
 		text = before + at + indent + add + after
 	}
 	const external = `etcd: {external: {endpoints: ["https://127.0.0.1:9"], caFile: /a, certFile: /b, keyFile: /c}}`
-	local := "etcd: {local: {imageTag: " + assets.EtcdVersion + "}}"
+	local := "etcd:\n        local:\n          imageTag: " + assets.EtcdVersion + "\n" // clusterctl writes it in block style
 	require.Contains(r.t, text, local)
-	return strings.Replace(text, local, external, 1) + "\n---\n" + pool
+	return strings.Replace(text, local, external+"\n", 1) + "\n---\n" + pool
 }
 
 // The managers and the provider meet, on a rack of simulated hosts that boot with the data they get: a cluster is applied
