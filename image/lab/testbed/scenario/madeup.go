@@ -9,9 +9,11 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/image/lab/testbed/netns"
 )
@@ -153,11 +155,24 @@ func (s *Stranger) Shout(to netip.Addr, ports []uint16, datagrams ...[]byte) err
 	return nil
 }
 
-// listenUDP makes a socket of the stranger's; port 0: any.
+// listenUDP makes a socket of the stranger's; port 0: any. A socket of the same port that was closed does not stand in
+// its way: a program that was just forked holds a copy of it until it is executed.
 func (s *Stranger) listenUDP(port int) (conn *net.UDPConn, err error) {
-	err = netns.Do(s.machine.Path(), func() (err error) {
-		conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4zero, Port: port})
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		if failed := c.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		}); failed != nil {
+			return failed
+		}
 		return err
+	}}
+	err = netns.Do(s.machine.Path(), func() error {
+		c, err := config.ListenPacket(context.Background(), "udp4", fmt.Sprintf(":%d", port))
+		if err != nil {
+			return err
+		}
+		conn = c.(*net.UDPConn)
+		return nil
 	})
 	return conn, err
 }
