@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/image/lab"
+	"firstlight.dev/firstlight/image/lab/testbed/page"
 )
 
 // nobody is the user that a rack is run as when the test is root: it needs no rights at all.
@@ -103,15 +105,17 @@ func (c command) image() string {
 	return near
 }
 
-// up waits until the rack has come to its end; what it prints goes to the test's log. The
+// up waits until the rack has come to its end, and returns what was printed, which goes to the test's log, too. The
 // deadline only ends a hung run.
-func (c command) up(args ...string) {
+func (c command) up(args ...string) string {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 100*time.Minute)
 	defer cancel()
+	var printed bytes.Buffer
 	cmd := c.exec(ctx, append([]string{"up", "--image", c.image(), "--wait"}, args...)...)
-	cmd.Stdout, cmd.Stderr = c.t.Output(), c.t.Output()
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&printed, c.t.Output()), c.t.Output()
 	require.NoError(c.t, cmd.Run())
+	return printed.String()
 }
 
 func (c command) status() Status {
@@ -200,10 +204,22 @@ func TestOneServerBecomesACluster(t *testing.T) {
 	c.remove(all)
 }
 
-// TestTwoNodes installs a BIOS and a UEFI server at once, and makes a cluster of them.
+// TestTwoNodes installs a BIOS and a UEFI server at once, and makes a cluster of them, as make demo does with N=2.
 func TestTwoNodes(t *testing.T) {
 	c := newCommand(t, "qemu-all")
-	c.up("--nodes", "2", "--firmware", "mixed")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	screens := make(chan string, 1)
+	go func() { screens <- c.watchInstallation(ctx) }()
+	printed := c.up("--nodes", "2", "--firmware", "mixed")
+	stop()
+	screen := <-screens
+	assert.NotEmpty(t, screen, "no cluster was being installed")
+	if *update {
+		require.NoError(t, os.WriteFile("../../../docs/lab-screen.svg", []byte(drawScreen(screen)), 0o644))
+		page.Check(t, "../../../README.md", "make demo", chooseLines(printed), true)
+		page.Check(t, "../../../docs/performance.md", "phases of make demo", phaseLines(printed), true)
+	}
 	c.installed("node-1", "node-2")
 	assert.Contains(t, c.run("ssh", "node-2", "ls", "/sys/firmware"), "efi")
 	assert.NotContains(t, c.run("ssh", "node-1", "ls", "/sys/firmware"), "efi")
