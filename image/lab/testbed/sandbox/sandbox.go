@@ -86,7 +86,7 @@ func Start(ctx context.Context, c Config) (*Sandbox, error) {
 		c.Keep = DataDirs()
 	}
 
-	cgroup := "firstlight-" + c.Name
+	cgroup := cgroupName(c.Name)
 	if err := removeCgroups(cgroup); err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func (b *Sandbox) Close() error {
 		}
 
 		<-b.ended
-		err = errors.Join(err, removeCgroups("firstlight-"+b.config.Name))
+		err = errors.Join(err, removeCgroups(cgroupName(b.config.Name)))
 	})
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -87,27 +88,30 @@ func TestARackIsInstalledBesideStrangers(t *testing.T) {
 		_, err = d.Sandbox.AwaitStage(ctx, stage, t.Output())
 		require.NoError(t, err)
 	}
-	install := func(upTo int) time.Duration {
-		began := time.Now()
+	require.NoError(t, d.Sandbox.ComeFirst()) // strangers have processors of their own elsewhere
+	install := func(upTo int) (took, busy time.Duration) {
+		began, used := time.Now(), processorTime(t, d)
 		require.NoError(t, d.EditSite(ctx, site(rack[:upTo])))
 		follow(t, ctx, d, began, areInstalled(rack[:upTo]))
-		return time.Since(began)
+		return time.Since(began), processorTime(t, d) - used
 	}
-	before := install(third)
+	before, busyBefore := install(third)
 
 	s := plugInStrangers(t, ctx, d, bmc, owner)
 	foreign.Power(true)
 	s.begin(ctx, rack[third:2*third])
-	beside := install(2 * third)
+	beside, busyBeside := install(2 * third)
 	pod := podAddress(t, ctx, d)
 	reached := s.reach(ctx, pod)
 	s.end()
 	own := s.reachOwn(ctx)
 
-	after := install(3 * third)
+	after, busyAfter := install(3 * third)
 	peace := (before + after) / 2
 	t.Logf("%d hosts: %.0f s and %.0f s in peace, %.0f s beside strangers (%.2f times)",
 		third, before.Seconds(), after.Seconds(), beside.Seconds(), beside.Seconds()/peace.Seconds())
+	t.Logf("processor seconds of the appliance: %.0f and %.0f in peace, %.0f beside strangers, on %d processors",
+		busyBefore.Seconds(), busyAfter.Seconds(), busyBeside.Seconds(), runtime.NumCPU())
 	assert.Less(t, beside, 3*max(before, after), "strangers hold a rack up")
 	assert.Empty(t, reached, "a network does not end at the appliance; its pod is at %s", pod)
 	s.checkOwn(own)
@@ -127,6 +131,14 @@ func TestARackIsInstalledBesideStrangers(t *testing.T) {
 	keptHostKeys(t, ctx, d, rack)
 	heardNoSecret(t, ctx, d, s)
 	s.checkWithoutFilter(ctx, pod)
+}
+
+// processorTime is what the appliance took of the processors until now.
+func processorTime(t *testing.T, d *scenario.Scenario) time.Duration {
+	t.Helper()
+	used, err := d.Sandbox.ProcessorTime()
+	require.NoError(t, err)
+	return used
 }
 
 // areInstalled tells whether each of some hosts is installed, whatever others there are.
