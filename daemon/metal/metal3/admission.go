@@ -29,6 +29,27 @@ func admissionKind(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind}
 }
 
+// denyPolicy is a policy by which the API server refuses requests, and what puts it into effect. A request that it
+// cannot judge is refused, too.
+func denyPolicy(name string, spec admissionv1.ValidatingAdmissionPolicySpec) []client.Object {
+	spec.FailurePolicy = ptr.To(admissionv1.Fail)
+	return []client.Object{
+		&admissionv1.ValidatingAdmissionPolicy{
+			TypeMeta:   admissionKind("ValidatingAdmissionPolicy"),
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       spec,
+		},
+		&admissionv1.ValidatingAdmissionPolicyBinding{
+			TypeMeta:   admissionKind("ValidatingAdmissionPolicyBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        name,
+				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			},
+		},
+	}
+}
+
 func hostRule(operations ...admissionv1.OperationType) *admissionv1.MatchResources {
 	return &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
 		RuleWithOperations: admissionv1.RuleWithOperations{
@@ -45,30 +66,15 @@ func hostRule(operations ...admissionv1.OperationType) *admissionv1.MatchResourc
 // namespacePolicy refuses hosts where the operator does not look: it watches one namespace, and Ironic and the backups
 // on DATA know hosts by their names alone.
 func namespacePolicy() []client.Object {
-	return []client.Object{
-		&admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta:   admissionKind("ValidatingAdmissionPolicy"),
-			ObjectMeta: metav1.ObjectMeta{Name: NamespacePolicyName},
-			Spec: admissionv1.ValidatingAdmissionPolicySpec{
-				FailurePolicy:    ptr.To(admissionv1.Fail),
-				MatchConstraints: hostRule(admissionv1.Create),
-				Validations: []admissionv1.Validation{{
-					Expression: `request.namespace == '` + Namespace + `'`,
-					MessageExpression: `'this appliance installs the hosts of namespace ` + Namespace +
-						` only, and no one would look at this one in ' + request.namespace + ': ` +
-						`apply it and the Secrets that it names with kubectl -n ` + Namespace + ` apply'`,
-				}},
-			},
-		},
-		&admissionv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta:   admissionKind("ValidatingAdmissionPolicyBinding"),
-			ObjectMeta: metav1.ObjectMeta{Name: NamespacePolicyName},
-			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName:        NamespacePolicyName,
-				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			},
-		},
-	}
+	return denyPolicy(NamespacePolicyName, admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: hostRule(admissionv1.Create),
+		Validations: []admissionv1.Validation{{
+			Expression: `request.namespace == '` + Namespace + `'`,
+			MessageExpression: `'this appliance installs the hosts of namespace ` + Namespace +
+				` only, and no one would look at this one in ' + request.namespace + ': ` +
+				`apply it and the Secrets that it names with kubectl -n ` + Namespace + ` apply'`,
+		}},
+	})
 }
 
 // isSet is whether a request sets a field of a host's spec. One that was set before may stay: other edits of such a
@@ -83,37 +89,22 @@ func isSet(field string) string {
 // which Metal3 first erases what the disks say of themselves (its raid.go, BuildRAIDCleanSteps), and deploy steps of
 // one's own.
 func disksPolicy() []client.Object {
-	return []client.Object{
-		&admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta:   admissionKind("ValidatingAdmissionPolicy"),
-			ObjectMeta: metav1.ObjectMeta{Name: DisksPolicyName},
-			Spec: admissionv1.ValidatingAdmissionPolicySpec{
-				FailurePolicy:    ptr.To(admissionv1.Fail),
-				MatchConstraints: hostRule(admissionv1.Create, admissionv1.Update),
-				Validations: []admissionv1.Validation{
-					{
-						Expression: `!(` + isSet("raid") + `)`,
-						Message: "this appliance configures no RAID: disks would be erased for it, and nobody asked whether what " +
-							"is on them may be lost; configure it with the controller's own tool, remove raid, and name the disk " +
-							"in rootDeviceHints",
-					},
-					{
-						Expression: `!(` + isSet("customDeploy") + `)`,
-						Message: "this appliance installs images: a custom deploy step would write to disks, and nobody asked " +
-							"whether what is on them may be lost; remove customDeploy and name an image",
-					},
-				},
+	return denyPolicy(DisksPolicyName, admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: hostRule(admissionv1.Create, admissionv1.Update),
+		Validations: []admissionv1.Validation{
+			{
+				Expression: `!(` + isSet("raid") + `)`,
+				Message: "this appliance configures no RAID: disks would be erased for it, and nobody asked whether what " +
+					"is on them may be lost; configure it with the controller's own tool, remove raid, and name the disk " +
+					"in rootDeviceHints",
+			},
+			{
+				Expression: `!(` + isSet("customDeploy") + `)`,
+				Message: "this appliance installs images: a custom deploy step would write to disks, and nobody asked " +
+					"whether what is on them may be lost; remove customDeploy and name an image",
 			},
 		},
-		&admissionv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta:   admissionKind("ValidatingAdmissionPolicyBinding"),
-			ObjectMeta: metav1.ObjectMeta{Name: DisksPolicyName},
-			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName:        DisksPolicyName,
-				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			},
-		},
-	}
+	})
 }
 
 // CEL of the hold policy. Status is read from the old object: what a request says of the status is dropped later.

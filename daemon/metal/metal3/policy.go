@@ -2,8 +2,6 @@ package metal3
 
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -58,62 +56,47 @@ func Policy() []client.Object {
 		update = `request.operation != 'UPDATE' || !variables.live || `
 		remove = `request.operation != 'DELETE' || !variables.live || `
 	)
-	return []client.Object{
-		&admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta:   admissionKind("ValidatingAdmissionPolicy"),
-			ObjectMeta: metav1.ObjectMeta{Name: PolicyName},
-			Spec: admissionv1.ValidatingAdmissionPolicySpec{
-				FailurePolicy:    ptr.To(admissionv1.Fail),
-				MatchConstraints: liveHosts(),
-				Variables: []admissionv1.Variable{
-					{Name: "live", Expression: live},
-					{Name: "image", Expression: nextImage},
-					{Name: "allowed", Expression: noted},
-					{Name: "detached", Expression: detached},
-				},
-				Validations: []admissionv1.Validation{
-					{
-						Expression: update + `variables.allowed || (` + sameImage + `)`,
-						Message:    "this host is in service: changing or removing its image would erase its disk" + consents,
-					},
-					{
-						Expression: update + `variables.allowed || (` + sameDeploy + `)`,
-						Message:    "this host is in service: changing customDeploy would erase its disk" + consents,
-					},
-					{
-						Expression: update + `variables.allowed || (` + sameExternal + `)`,
-						Message:    "this host is in service: changing externallyProvisioned would erase its disk" + consents,
-					},
-					{
-						Expression: update + `variables.detached || (` + sameBMC + `)`,
-						Message:    "this host is in service: another BMC address would be another server" + detaches,
-					},
-					{
-						Expression: update + `variables.allowed || ` + isOperator + ` || (` + sameState + `)`,
-						Message:    "this host is in service: its status is the operator's, and another one would erase its disk" + consents,
-					},
-					{
-						Expression: remove + `variables.allowed || variables.detached`,
-						Message:    "this host is in service: deleting it would switch it off" + detaches + consents,
-					},
-					{
-						Expression: `!(` + afresh + `)`,
-						Message: "a new host with an image is installed at once, also when it is in service already: create " +
-							"it without image and add that after its inspection, or restore it with its status in the " +
-							"annotation " + annotationStatus,
-					},
-				},
+	return denyPolicy(PolicyName, admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: liveHosts(),
+		Variables: []admissionv1.Variable{
+			{Name: "live", Expression: live},
+			{Name: "image", Expression: nextImage},
+			{Name: "allowed", Expression: noted},
+			{Name: "detached", Expression: detached},
+		},
+		Validations: []admissionv1.Validation{
+			{
+				Expression: update + `variables.allowed || (` + sameImage + `)`,
+				Message:    "this host is in service: changing or removing its image would erase its disk" + consents,
+			},
+			{
+				Expression: update + `variables.allowed || (` + sameDeploy + `)`,
+				Message:    "this host is in service: changing customDeploy would erase its disk" + consents,
+			},
+			{
+				Expression: update + `variables.allowed || (` + sameExternal + `)`,
+				Message:    "this host is in service: changing externallyProvisioned would erase its disk" + consents,
+			},
+			{
+				Expression: update + `variables.detached || (` + sameBMC + `)`,
+				Message:    "this host is in service: another BMC address would be another server" + detaches,
+			},
+			{
+				Expression: update + `variables.allowed || ` + isOperator + ` || (` + sameState + `)`,
+				Message:    "this host is in service: its status is the operator's, and another one would erase its disk" + consents,
+			},
+			{
+				Expression: remove + `variables.allowed || variables.detached`,
+				Message:    "this host is in service: deleting it would switch it off" + detaches + consents,
+			},
+			{
+				Expression: `!(` + afresh + `)`,
+				Message: "a new host with an image is installed at once, also when it is in service already: create " +
+					"it without image and add that after its inspection, or restore it with its status in the " +
+					"annotation " + annotationStatus,
 			},
 		},
-		&admissionv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta:   admissionKind("ValidatingAdmissionPolicyBinding"),
-			ObjectMeta: metav1.ObjectMeta{Name: PolicyName},
-			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName:        PolicyName,
-				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			},
-		},
-	}
+	})
 }
 
 // liveHosts are the requests that the policy looks at.
