@@ -301,7 +301,7 @@ var programID = remember(func() (string, error) {
 
 	info, err := os.Stat("/proc/self/exe")
 	if err != nil {
-		return "", fmt.Errorf("look at the daemon's own program: %w", err)
+		return "", fmt.Errorf("read the daemon's own program: %w", err)
 	}
 
 	return fmt.Sprintf("%x-%x", info.Size(), info.ModTime().UnixNano()), nil

@@ -101,7 +101,7 @@ func nextAction(d status.Document, hasKeys bool) string {
 		}
 		return "Power on the servers on the provisioning network."
 	default:
-		return "Nothing to do: it comes up by itself."
+		return "Nothing to do: it comes up automatically."
 	}
 }
 

@@ -111,15 +111,15 @@ func TestSummaryAndNext(t *testing.T) {
 		summary, next string
 	}{
 		{"first moment", status.Document{State: status.StateWorking, Stages: []status.Stage{{Name: "data-mounted", State: status.StateWorking}}}, false,
-			"data-mounted: looking", "Nothing to do: it comes up by itself."},
+			"data-mounted: looking", "Nothing to do: it comes up automatically."},
 		{"what it does comes before what went wrong", status.Document{State: status.StateWorking, Stages: []status.Stage{ready, {Name: "images-present", State: status.StateWorking, Waiting: "importing", Error: "no space"}}}, false,
-			"images-present: importing", "Nothing to do: it comes up by itself."},
+			"images-present: importing", "Nothing to do: it comes up automatically."},
 		{"wrong site", status.Document{State: status.StateFailed, Stages: []status.Stage{failed}}, false,
 			"site-read: site.yaml:2: a", "Correct site.yaml on the stick's SITE partition, then restart this machine."},
 		{"ready, with a stage that follows", status.Document{State: status.StateReady, Stages: []status.Stage{ready, {Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking, Waiting: "applying"}}}, false,
 			"Ready; cluster-api-ready: applying", "Power on the servers on the provisioning network."},
 		{"broken, before what follows", status.Document{State: status.StateDegraded, Stages: []status.Stage{{Name: "links-up", State: status.StateDegraded, Waiting: "a link"}, {Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking}}}, false,
-			"links-up: a link", "Nothing to do: it comes up by itself."},
+			"links-up: a link", "Nothing to do: it comes up automatically."},
 		{"ready, with keys: the owner's network comes first", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address}, true,
 			"Ready", "Log in: ssh root@10.0.0.7; page: https://10.0.0.7/"},
 		{"ready, without keys", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address}, false,

@@ -69,7 +69,7 @@ func (b *build) writeOutputs(ctx context.Context, from Made) (stamp, error) {
 	bill := strings.TrimSuffix(name, ".img") + ".spdx.json"
 	names := []string{name, name + media.SuffixZstd, name + media.SuffixBmap, bill}
 	var published media.PublishResult
-	err = b.runTimed("stick, what lies beside it", func() error {
+	err = b.runTimed("stick, and the files next to it", func() error {
 		var parts []sbom.Package
 		group, groupCtx := errgroup.WithContext(ctx)
 		group.Go(func() (err error) {

@@ -59,7 +59,7 @@ func (s *Secret) ParseText(text string) error {
 		return errors.New(`"[redacted]" stands for a secret that was hidden when this file was written; put the secret itself here`)
 	}
 	if !yamldoc.IsPrintable(text) {
-		return errors.New("a secret is one line of printable characters; look at its quotes")
+		return errors.New("a secret is one line of printable characters; check its quotes")
 	}
 
 	*s = NewSecret(text)

@@ -158,7 +158,7 @@ func (r *reader) checkDHCP(role string, n, d *Network, path string) {
 			r.Report(path+".dhcp", "the appliance cannot answer DHCP on a network where it has no address; add address")
 		}
 		if n.Bond == nil && n.Interface.IsZero() {
-			r.Report(path+".dhcp", "a network without a DHCP server of its own is not detected; add interface or bond")
+			r.Report(path+".dhcp", "a network without its own DHCP server is not detected; add interface or bond")
 		}
 	}
 
@@ -181,7 +181,7 @@ func (r *reader) dhcpRange(n, d *Network, path string) {
 		// The default range is only as good as the addresses beside it.
 		for _, a := range []netip.Addr{n.Address, n.Gateway} {
 			if d.DHCP.Range.Contains(a) {
-				r.Report(path, "%s lies in the default DHCP range %s; add dhcp.range without it", a, d.DHCP.Range)
+				r.Report(path, "%s is in the default DHCP range %s; add dhcp.range without it", a, d.DHCP.Range)
 			}
 		}
 		return
@@ -388,7 +388,7 @@ func (r *reader) checkLink(l *Link, networks Networks, path string, own map[MAC]
 		)
 	case n.DHCP.Range.Contains(p.Addr()):
 		r.Report(
-			path+".address", "%s lies in the DHCP range %s and could be given twice; use one outside", p.Addr(),
+			path+".address", "%s is in the DHCP range %s and could be given twice; use one outside", p.Addr(),
 			n.DHCP.Range,
 		)
 	case p.Addr() == n.Gateway:

@@ -149,7 +149,7 @@ func (d *Document) wrongType(n *yaml.Node, t reflect.Type, path string) {
 	case expectedType(t) == "text" && n.Kind == yaml.ScalarNode:
 		hint = "; put it in quotes"
 	case t.Kind() == reflect.Slice:
-		hint = "; write each item in a line of its own after '- '"
+		hint = "; write each item on its own line after '- '"
 	case t.Kind() == reflect.Bool:
 		hint = "; write true or false without quotes"
 	case t.Kind() == reflect.Int:

@@ -112,7 +112,7 @@ func (d *Document) addSyntaxError(data []byte, err error) {
 		return
 	}
 
-	d.add(line, "", "this is not YAML: "+message+"; look at indentation, colons and quotes here and in the line above")
+	d.add(line, "", "this is not YAML: "+message+"; check the indentation, colons and quotes here and in the line above")
 }
 
 // tabbedLine is the number of the line indented with a tab that makes line, or the one after it, no YAML; 0 if there is

@@ -72,7 +72,7 @@ func (f *artifactFlags) newPush() *cobra.Command {
 	var replace bool
 	cmd := &cobra.Command{
 		Use:   "push FILE KIND/NAME",
-		Short: "Send a file; the same command again goes on after a cut",
+		Short: "Send a file; the same command again continues after an interruption",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, k, err := f.open(args[1])
@@ -170,7 +170,7 @@ func (f *artifactFlags) newGet() *cobra.Command {
 	var replace bool
 	cmd := &cobra.Command{
 		Use:   "get KIND/NAME [FILE]",
-		Short: "Fetch an artifact and check it; the same command again goes on after a cut",
+		Short: "Fetch an artifact and check it; the same command again continues after an interruption",
 		Args:  cobra.RangeArgs(1, 2),
 		// After the artifact comes a file.
 		ValidArgsFunction: f.completeArtifacts(1, cobra.ShellCompDirectiveDefault),

@@ -30,7 +30,7 @@ func newLabCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(
-		&f.dir, "dir", "build/lab", "where the rack lies; another directory is another rack",
+		&f.dir, "dir", "build/lab", "where the rack is; another directory is another rack",
 	)
 	cmd.AddCommand(
 		newLabUpCommand(&f), newLabStatusCommand(&f), newLabConsoleCommand(&f), newLabWhyCommand(&f),
@@ -77,7 +77,7 @@ on from them as servers do after a power cut; --remove removes them.`,
 			}
 			if !remove {
 				fmt.Fprintf(
-					cmd.OutOrStdout(), "The rack in %s is down; `firstlight lab up` goes on from its disks.\n",
+					cmd.OutOrStdout(), "The rack in %s is down; `firstlight lab up` continues from its disks.\n",
 					shorten(c.Dir),
 				)
 				return nil
@@ -143,7 +143,7 @@ type waitFlags struct {
 
 func (w *waitFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(
-		&w.timeout, "timeout", 0, "with --wait: give up looking after this long (0: never); the rack goes on",
+		&w.timeout, "timeout", 0, "with --wait: give up looking after this long (0: never); the rack continues",
 	)
 }
 
@@ -165,7 +165,7 @@ func (w *waitFlags) run(cmd *cobra.Command, c virtualrack.Client, run virtualrac
 	if err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf(
-				"stopped looking: %w; the rack goes on: firstlight lab status --watch", context.Cause(ctx),
+				"stopped looking: %w; the rack continues: firstlight lab status --watch", context.Cause(ctx),
 			)
 		}
 		return err

@@ -89,7 +89,7 @@ func newReloadCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "reload",
-		Short: "Read the site again and look at every stage again",
+		Short: "Read the site again and check every stage again",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return api.Client{Socket: socket}.Reload(cmd.Context())

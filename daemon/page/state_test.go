@@ -177,7 +177,7 @@ func begun() *state {
 	s := ready()
 	s.doc = status.Document{
 		Name: "firstlight-ab12", Version: "0.1.0", State: status.StateWorking,
-		Summary: "links-up: waits for a link", Next: "Nothing to do: it comes up by itself.",
+		Summary: "links-up: waits for a link", Next: "Nothing to do: it comes up automatically.",
 		Stages: []status.Stage{
 			{Name: "links-up", Fact: "Every network role has a bridge.", State: status.StateWorking, Waiting: "waits for a link",
 				Error: errors.New("no NIC has a link").Error()},

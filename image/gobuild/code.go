@@ -34,7 +34,7 @@ func (b Builder) ReadCode(ctx context.Context, dir string) (Code, error) {
 	const fields = "-json=ImportPath,Dir,GoFiles,EmbedFiles,Imports,Standard,Module"
 	out, err := b.goCommand(ctx, &recipe.Program{}, "list", "-mod=readonly", "-deps", fields, "./"+dir)
 	if err != nil {
-		return nil, fmt.Errorf("look at the builder's code: %w", err)
+		return nil, fmt.Errorf("read the builder's code: %w", err)
 	}
 
 	code := Code{}
@@ -43,7 +43,7 @@ func (b Builder) ReadCode(ctx context.Context, dir string) (Code, error) {
 		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
 			return code, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("look at the builder's code: %w", err)
+			return nil, fmt.Errorf("read the builder's code: %w", err)
 		}
 		if !p.Standard {
 			code[p.ImportPath] = p
@@ -58,7 +58,7 @@ func (c Code) Digest(dirs ...string) (string, error) {
 	for _, dir := range dirs {
 		path := c.importPath(dir)
 		if path == "" {
-			return "", fmt.Errorf("look at the builder's code: no package in %s makes any part", dir)
+			return "", fmt.Errorf("read the builder's code: no package in %s makes any part", dir)
 		}
 		c.reach(path, reached)
 	}
@@ -74,7 +74,7 @@ func (c Code) Digest(dirs ...string) (string, error) {
 		for _, name := range slices.Concat(p.GoFiles, p.EmbedFiles) {
 			text, err := os.ReadFile(filepath.Join(p.Dir, name))
 			if err != nil {
-				return "", fmt.Errorf("look at the builder's code: %w", err)
+				return "", fmt.Errorf("read the builder's code: %w", err)
 			}
 			parts = append(parts, string(text))
 		}

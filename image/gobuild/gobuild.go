@@ -48,12 +48,12 @@ func (b Builder) moduleDir(p *recipe.Program) string {
 func (b Builder) Key(p *recipe.Program) (string, error) {
 	dir, err := filepath.Abs(b.moduleDir(p))
 	if err != nil {
-		return "", fmt.Errorf("look at program %s: %w", p.Name, err)
+		return "", fmt.Errorf("read program %s: %w", p.Name, err)
 	}
 
 	sources, err := sourceDigest(dir, filepath.Join(dir, p.Package), map[string]bool{})
 	if err != nil {
-		return "", fmt.Errorf("look at program %s: %w", p.Name, err)
+		return "", fmt.Errorf("read program %s: %w", p.Name, err)
 	}
 
 	parts := []string{"go program 2", b.Toolchain, p.Module, p.Package, strings.Join(

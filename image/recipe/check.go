@@ -257,7 +257,7 @@ func (c *checker) checkLayer(image *Image, before []Image) {
 	case i < 0:
 		c.report(image.Pos, "layer %q is not an image before this one; move or add it", image.Layer)
 	case before[i].Layer != "" || before[i].Reference != "":
-		c.report(image.Pos, "layer %q has no layer of its own; name the image that has", image.Layer)
+		c.report(image.Pos, "layer %q has no layer; name the image that has one", image.Layer)
 	case len(image.Links)+len(image.Dirs)+len(image.Overlays) > 0:
 		c.report(image.Pos, "links, dirs and overlays belong to image %q, whose layer this one shares", image.Layer)
 	}

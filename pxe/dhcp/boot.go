@@ -38,7 +38,7 @@ func (d *decision) boot() bootAnswer {
 	case pxe.ActionDisk:
 		return bootAnswer{
 			reason: ReasonBootDisk,
-			text:   "boots its own disk: no boot file is offered, so firmware goes on to the next device",
+			text:   "boots its own disk: no boot file is offered, so firmware continues with the next device",
 		}
 	case pxe.ActionInspect, pxe.ActionRamdisk, pxe.ActionWait:
 	}

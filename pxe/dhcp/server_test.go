@@ -70,7 +70,7 @@ func TestSilentSaysWhy(t *testing.T) {
 	assert.Equal(t, 1.0, value(t, m.DHCPRefusals.WithLabelValues("silent")))
 	r, ok := book.Get(mustMAC(stranger))
 	require.True(t, ok)
-	assert.Equal(t, "DHCP server 172.22.0.250 (MAC 02:00:00:00:00:aa) answers on srv0: staying silent; switch it off or unplug it, service resumes by itself", r.Refused)
+	assert.Equal(t, "DHCP server 172.22.0.250 (MAC 02:00:00:00:00:aa) answers on srv0: staying silent; switch it off or unplug it, service resumes automatically", r.Refused)
 }
 
 // TestSilentUntilItServes: while the network is probed, and wherever else the server does not serve, nothing is

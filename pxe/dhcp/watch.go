@@ -197,7 +197,7 @@ func (s *Server) judgeProbe(found []Foreign) Status {
 		return Status{
 			Phase:   PhaseProxy,
 			Foreign: others,
-			Text:    "offering boot files on " + dev + " beside the DHCP server there",
+			Text:    "offering boot files on " + dev + " next to the DHCP server there",
 		}
 	}
 	if len(others) == 0 {
@@ -249,7 +249,7 @@ func (s *Server) judgeProbe(found []Foreign) Status {
 		Phase:   PhaseSilent,
 		Foreign: others,
 		Text: fmt.Sprintf(
-			"%s answers on %s: staying silent; switch it off or unplug it, service resumes by itself", who, dev,
+			"%s answers on %s: staying silent; switch it off or unplug it, service resumes automatically", who, dev,
 		),
 	}
 }

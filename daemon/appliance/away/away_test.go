@@ -272,9 +272,9 @@ func TestWhatIsRefused(t *testing.T) {
 		{"a later format", sealed(file{headerName, 0o600, []byte(`{"format":2,"version":"9.1","site":"rack"}`)}), "rack", ErrNewer,
 			"it was made by Firstlight 9.1, in format 2; this stick knows formats up to 1: flash a stick of that version, or a newer one"},
 		{"no header", sealed(file{"var/lib/firstlight/ca/ca.key", 0o600, nil}), "rack", ErrDamaged, "it is no away copy"},
-		{"a file of another place", sealed(head, file{"etc/shadow", 0o600, nil}), "rack", ErrDamaged, `entry "etc/shadow" is none of its own`},
-		{"a way out", sealed(head, file{"var/lib/firstlight/ca/../../../../etc/shadow", 0o600, nil}), "rack", ErrDamaged, "is none of its own"},
-		{"an absolute path", sealed(head, file{"/var/lib/firstlight/ca/ca.key", 0o600, nil}), "rack", ErrDamaged, "is none of its own"},
+		{"a file of another place", sealed(head, file{"etc/shadow", 0o600, nil}), "rack", ErrDamaged, `entry "etc/shadow" does not belong to one`},
+		{"a way out", sealed(head, file{"var/lib/firstlight/ca/../../../../etc/shadow", 0o600, nil}), "rack", ErrDamaged, "does not belong to one"},
+		{"an absolute path", sealed(head, file{"/var/lib/firstlight/ca/ca.key", 0o600, nil}), "rack", ErrDamaged, "does not belong to one"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

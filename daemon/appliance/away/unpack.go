@@ -106,7 +106,7 @@ func (a *reader) next() (name string, mode fs.FileMode, data []byte, err error) 
 	isOwn := head.Name == headerName || head.Name == siteName ||
 		path.Clean("/"+head.Name) == "/"+head.Name && isPart("/"+head.Name)
 	if head.Typeflag != tar.TypeReg || head.Size > maxFile || a.files > maxFiles || !isOwn {
-		return "", 0, nil, &Refusal{ErrDamaged, fmt.Sprintf("it is no away copy: entry %q is none of its own", head.Name)}
+		return "", 0, nil, &Refusal{ErrDamaged, fmt.Sprintf("it is no away copy: entry %q does not belong to one", head.Name)}
 	}
 
 	data, err = io.ReadAll(a.archive)

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the golden files")
 var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 func documents() map[string]status.Document {
-	first := status.Document{Version: "0.1.0", Name: "firstlight", BootID: "b007", State: status.StateWorking, Next: "Nothing to do: it comes up by itself.",
+	first := status.Document{Version: "0.1.0", Name: "firstlight", BootID: "b007", State: status.StateWorking, Next: "Nothing to do: it comes up automatically.",
 		Stages: []status.Stage{{Name: "data-mounted", State: status.StateWorking, Since: now}, {Name: "links-up", State: status.StateWaiting, Since: now}}}
 	waiting := first
 	waiting.Name = "firstlight-ab12"

@@ -50,7 +50,7 @@ func searchScreen(why error, p params, disks []disk, waited time.Duration) strin
 			"                  "+tableText(d, p.esp))
 	}
 
-	lines = append(lines, "", "What to do: "+adviceFor(why), "Nothing is written to any disk. The search goes on.")
+	lines = append(lines, "", "What to do: "+adviceFor(why), "Nothing is written to any disk. The search continues.")
 	return frameLines(lines...)
 }
 

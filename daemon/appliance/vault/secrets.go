@@ -19,7 +19,7 @@ type Secret struct {
 
 // Ways in which a secret is replaced that several have in common.
 const (
-	renewed   = "by itself, a year at most after it was made"
+	renewed   = "automatically, a year at most after it was made"
 	bySite    = "edit site.yaml, firstlightd reload"
 	withWhole = "with what it is part of"
 	never     = "not without a new appliance"

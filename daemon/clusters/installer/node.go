@@ -72,7 +72,7 @@ func (n *node) stages() []bringup.Stage {
 	if n.ControlPlane {
 		list = append(list, bringup.Stage{
 			Name:    "certificates-kept",
-			Fact:    "the node renews its certificates by itself before they end",
+			Fact:    "the node renews its certificates automatically before they end",
 			Why:     "Before there are any: from here on nobody has to remember.",
 			Done:    n.certificatesDone,
 			Do:      n.certificatesDo,

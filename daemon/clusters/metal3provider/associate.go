@@ -16,7 +16,7 @@ import (
 )
 
 // associate is the host of a machine; nil if there is none yet, which its condition says. The annotation of the
-// machine comes first and the claim on the host second, each only if nobody wrote in between: whenever it is cut off,
+// machine comes first and the claim on the host second, each only if nobody wrote in between: whenever it is interrupted,
 // a machine names one host at most, and a host is claimed once.
 func (r *Machines) associate(ctx context.Context, m *machine, s surroundings) (*host, error) {
 	name := hostName(m)

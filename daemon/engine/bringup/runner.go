@@ -180,7 +180,7 @@ func (r *Runner) checkStage(ctx context.Context, i int) error {
 	}
 
 	if ctx.Err() != nil {
-		return ctx.Err() // whatever it said, it was cut off
+		return ctx.Err() // whatever it said, it is interrupted
 	}
 
 	r.recordResult(i, err)

@@ -16,10 +16,10 @@ func (f Finding) Text() (text, fix string) {
 		return fmt.Sprintf("its BMC %s is in no network of discover.bmcs", m.BMC),
 			"correct discover.bmcs in site.yaml, or " + name
 	case ReasonBMCKnown:
-		return fmt.Sprintf("its BMC %s is that of %s", m.BMC, f.Other), "look at which of the two has that BMC, and " + name
+		return fmt.Sprintf("its BMC %s is that of %s", m.BMC, f.Other), "check which of the two has that BMC, and " + name
 	case ReasonBMCShared:
 		return fmt.Sprintf("its BMC %s is named by the machine with MAC %s, too", m.BMC, f.Other),
-			"look at which of the two has that BMC, and " + name
+			"check which of the two has that BMC, and " + name
 	case ReasonSerialNone:
 		return fmt.Sprintf("its serial number %q makes no name", m.Serial), "use {number} in discover.names, or " + name
 	case ReasonSerialShared:
@@ -38,7 +38,7 @@ func (f Finding) Text() (text, fix string) {
 		return fmt.Sprintf("its BMC %s is asked again at %s: %s", m.BMC, clock(f.Due), f.Other), name + ", which is tried at once"
 	case ReasonOff:
 		return fmt.Sprintf("it runs, and the BMC %s says that its server is off: it is another server's; it is asked again at %s",
-			m.BMC, clock(f.Due)), "look at the cable and address of its BMC"
+			m.BMC, clock(f.Due)), "check the cable and address of its BMC"
 	case ReasonApproval:
 		return fmt.Sprintf("its BMC %s takes the login of %q; it awaits approval", m.BMC, m.Username),
 			"run: firstlightd approve " + string(m.Name)

@@ -24,7 +24,7 @@ func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.S
 	return apply.Stage{
 		Name:  "ironic-ready",
 		Fact:  "Ironic answers on the provisioning network, by TLS and with a password",
-		Why:   "It drives the BMCs and the deploy ramdisk for the operator. It was begun beside system-pods, and is waited for before the first node is handed over.",
+		Why:   "It drives the BMCs and the deploy ramdisk for the operator. It is started with system-pods, and is awaited before the first node is handed over.",
 		Owner: owner,
 		API:   api,
 		Doing: "applying Ironic's pod",

@@ -131,7 +131,7 @@ func (s *Server) updateReservations(ctx context.Context, d *dhcp.Server, had *si
 
 		conf = next
 		if err := d.SetReservations(next.Reservations, next.Subnets); err != nil {
-			s.Log.Error("DHCP goes on with the nodes it knew", "error", err)
+			s.Log.Error("DHCP continues with the nodes it knew", "error", err)
 		}
 
 		return false

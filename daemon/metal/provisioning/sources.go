@@ -89,7 +89,7 @@ func (p *Provisioner) imageFacts(ctx context.Context, n site.Node) verify.Image 
 		return verify.Image{
 			Name:    name,
 			Problem: fmt.Sprintf("image %s cannot be had: %v", name, err),
-			Fix:     "look at whether its server answers, or correct os in site.yaml",
+			Fix:     "check whether its server answers, or correct os in site.yaml",
 		}
 	}
 

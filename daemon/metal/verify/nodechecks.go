@@ -57,9 +57,9 @@ func checkLogin(f Findings) status.Check {
 	case shell.Reached:
 		return okCheck("at %s", a.Address)
 	case shell.OtherMachine:
-		return failedCheck("look at which machine has that address; if this server was installed by other means, remove it from site.yaml", "%s", a.Text)
+		return failedCheck("check which machine has that address; if this server was installed by other means, remove it from site.yaml", "%s", a.Text)
 	case shell.Locked:
-		return failedCheck("look at the node's console for what cloud-init says; the image must have cloud-init with the data sources ConfigDrive or NoCloud", "%s", a.Text)
+		return failedCheck("check the node's console for what cloud-init says; the image must have cloud-init with the data sources ConfigDrive or NoCloud", "%s", a.Text)
 	}
 	return failedCheck("the image must be a Linux with a POSIX shell and iproute2", "%s", a.Text)
 }
@@ -152,7 +152,7 @@ func findCarrier(l site.Link, r shell.Report) (on shell.NIC, problem string) {
 	return r.NICs[i], ""
 }
 
-const linkFix = "look at the cable, the switch port and its VLANs, or correct links in site.yaml"
+const linkFix = "check the cable, the switch port and its VLANs, or correct links in site.yaml"
 
 func linksUp(f Findings) status.Check {
 	if f.Answer.Verdict != shell.Reached {
@@ -211,16 +211,16 @@ func addressesMatch(f Findings) status.Check {
 
 		switch {
 		case l.Address.Method == "static" && !slices.Contains(has, l.Address.Prefix):
-			return failedCheck("look at what cloud-init says on the node's console; an image without network configuration by cloud-init cannot be used with static addresses",
+			return failedCheck("check what cloud-init reports on the node's console; an image without network configuration by cloud-init cannot be used with static addresses",
 				"link %s: %s has %s, site.yaml says %s", linkLabel(l), on.Name, text, l.Address.Prefix)
 		case l.Address.Method == "dhcp" && len(v4) == 0:
 			return failedCheck(
-				"look at whether the DHCP server of that network answers this MAC",
+				"check whether the DHCP server of that network answers this MAC",
 				"link %s: %s got no address by DHCP", linkLabel(l), on.Name,
 			)
 		case l.Address.Method == "none" && len(v4) > 0:
 			return failedCheck(
-				"look at what configures it on the node, or correct links in site.yaml",
+				"check what configures it on the node, or correct links in site.yaml",
 				"link %s: %s has %s, site.yaml says none", linkLabel(l), on.Name, text,
 			)
 		case l.Address.Method == "static":
@@ -247,7 +247,7 @@ func routerFromNode(f Findings) status.Check {
 	for _, gateway := range wanted {
 		if !slices.ContainsFunc(r.Defaults, func(d shell.Route) bool { return d.Via == gateway }) {
 			return failedCheck(
-				"look at what cloud-init says on the node's console", "it has no default route through %s", gateway,
+				"check what cloud-init reports on the node's console", "it has no default route through %s", gateway,
 			)
 		}
 	}
@@ -267,7 +267,7 @@ func routerFromNode(f Findings) status.Check {
 			return fmt.Errorf("router %s does not answer it", a)
 		}
 		return nil
-	}, "look at the router and at the network between; correct gateway in site.yaml if it is another one")
+	}, "check the router and the network between; correct gateway in site.yaml if it is another one")
 }
 
 func resolversFromNode(f Findings) status.Check {
@@ -290,7 +290,7 @@ func resolversFromNode(f Findings) status.Check {
 		}
 
 		return nil
-	}, "look at the resolver and at the way to it; correct dns in site.yaml if it is another one")
+	}, "check the resolver and the way to it; correct dns in site.yaml if it is another one")
 }
 
 // fromNode judges things of which every one must answer.
@@ -333,7 +333,7 @@ func clockRight(f Findings) status.Check {
 	}
 
 	return failedCheck(
-		"the node asks the appliance for the time (NTP); look at whether an NTP client runs on it",
+		"the node asks the appliance for the time (NTP); check whether an NTP client runs on it",
 		"it is %s %s of the appliance", by.Round(time.Second), where,
 	)
 }

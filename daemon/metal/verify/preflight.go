@@ -41,7 +41,7 @@ func bmcAnswers(f Facts) status.Check {
 		return okCheck("there is none in site.yaml, and the node asks on the provisioning network what to boot")
 	case f.Node.BMC == nil:
 		return failedCheck("switch it on, with the network first in its boot order, or add bmc to it in site.yaml; "+
-			"it goes on from there", "it has no BMC in site.yaml, and does not ask on the provisioning network what to boot")
+			"it continues from there", "it has no BMC in site.yaml, and does not ask on the provisioning network what to boot")
 	case f.Certificate != bmctrust.Change{}:
 		return failedCheck(f.Certificate.Fix(string(f.Node.Name)), "%s", f.Certificate.Text())
 	case f.Registered:
@@ -80,7 +80,7 @@ func macsUnique(f Facts) status.Check {
 
 	if len(same) > 0 {
 		return failedCheck(
-			"look at the servers' labels, and correct macs in site.yaml or remove what else claims it", "MAC %s",
+			"check the servers' labels, and correct macs in site.yaml or remove what else claims it", "MAC %s",
 			strings.Join(same, "; "),
 		)
 	}
@@ -109,7 +109,7 @@ func addressesFree(f Facts) status.Check {
 			away = append(away, a.String())
 		case r.Problem != "":
 			return failedCheck(
-				"look at the appliance's own links", "whether %s is free cannot be asked: %s", a, r.Problem,
+				"check the appliance's own links", "whether %s is free cannot be asked: %s", a, r.Problem,
 			)
 		case r.From == "":
 			free = append(free, a.String())
@@ -163,7 +163,7 @@ func judgeReplies(wanted []netip.Addr, replies map[netip.Addr]Reply, what, field
 		return skippedCheck("it is given none")
 	case len(bad) > 0:
 		return failedCheck(
-			fmt.Sprintf("switch it on and look at its cable, or correct %s in site.yaml", field), "%s",
+			fmt.Sprintf("switch it on and check its cable, or correct %s in site.yaml", field), "%s",
 			strings.Join(bad, "; "),
 		)
 	case len(good) == 0:
@@ -180,9 +180,9 @@ func dhcpAlone(f Facts) status.Check {
 	case f.DHCP.Phase == "serving", f.DHCP.Phase == "proxy":
 		return okCheck("%s", f.DHCP.Text)
 	case f.DHCP.Phase == "silent":
-		return failedCheck("switch that server off or unplug it; service resumes by itself", "%s", f.DHCP.Text)
+		return failedCheck("switch that server off or unplug it; service resumes automatically", "%s", f.DHCP.Text)
 	case f.DHCP.Phase == "broken":
-		return failedCheck("look at the appliance's provisioning NIC and its cable", "%s", f.DHCP.Text)
+		return failedCheck("check the appliance's provisioning NIC and its cable", "%s", f.DHCP.Text)
 	}
 	return waitingCheck("the network is being listened to")
 }

@@ -135,7 +135,7 @@ func (f *Folder) Stat(_ context.Context, bucket, object string) (Object, error) 
 	}
 
 	if err != nil {
-		return Object{}, folderError("look at "+object, err)
+		return Object{}, folderError("stat "+object, err)
 	}
 
 	o := Object{Name: object, Size: info.Size(), Modified: info.ModTime(), Meta: map[string]string{}}
@@ -145,7 +145,7 @@ func (f *Folder) Stat(_ context.Context, bucket, object string) (Object, error) 
 		return o, nil
 	}
 	if err != nil {
-		return Object{}, folderError("look at "+object, err)
+		return Object{}, folderError("stat "+object, err)
 	}
 
 	var meta map[string]string

@@ -55,7 +55,7 @@ func (f *Folder) PutFragment(_ context.Context, u Upload, t Fragment, file *os.F
 // LoadFragment implements Uploads.
 func (f *Folder) LoadFragment(_ context.Context, u Upload, t Fragment, file *os.File, at int64) (bool, error) {
 	info, err := file.Stat()
-	return err == nil && info.Size() >= at+t.Length, folderError("look at file of "+u.Object, err)
+	return err == nil && info.Size() >= at+t.Length, folderError("stat "+u.Object, err)
 }
 
 // RemoveFragments implements Uploads: they are of the file.
@@ -72,7 +72,7 @@ func (f *Folder) LostParts(_ context.Context, u Upload, n int64) (string, error)
 	if err == nil {
 		size = info.Size()
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return "", folderError("look at file of "+u.Object, err)
+		return "", folderError("stat "+u.Object, err)
 	}
 
 	if want := min(n*u.PartSize, u.Length); size < want {

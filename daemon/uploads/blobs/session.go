@@ -96,7 +96,7 @@ func (d *Store) resume(ctx context.Context, e *entry) (*session, error) {
 
 	if s.savedTo != s.offset || s.sum != s.upload.TailSum {
 		d.Log.Error(
-			"store damaged what was received of a part; the upload goes on before it", "artifact", e.key.String(),
+			"store damaged what was received of a part; the upload continues before it", "artifact", e.key.String(),
 			"offset", s.part,
 		)
 		if err := d.rewind(ctx, e, s); err != nil {

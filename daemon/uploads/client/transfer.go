@@ -84,7 +84,7 @@ func serialize(progress Progress) Progress {
 func hashFile(f *os.File, progress Progress) (sum string, length int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return "", 0, fmt.Errorf("look at file: %w", err)
+		return "", 0, fmt.Errorf("read file: %w", err)
 	}
 
 	h := sha256.New()
@@ -257,7 +257,7 @@ func fileMatches(path string, have artifact.Metadata, progress Progress) (bool, 
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look at file: %w", err)
+		return false, fmt.Errorf("read file: %w", err)
 	}
 	if !info.Mode().IsRegular() {
 		return false, fmt.Errorf("%s is no file; name one", path)
@@ -302,7 +302,7 @@ func (c Client) fetchRest(
 	}
 
 	if err != nil {
-		return false, localError{fmt.Errorf("look at file: %w", err)}
+		return false, localError{fmt.Errorf("read file: %w", err)}
 	}
 	if *at = begun; begun == have.ImageLength {
 		return true, nil

@@ -190,7 +190,7 @@ func indexOf(ctx context.Context, file string) (*archive, error) {
 			return nil, fmt.Errorf("read archive: %w", err)
 		}
 		if s.size > end-s.at {
-			return nil, fmt.Errorf("it ends within %q; it was cut off", shorten(h.Name))
+			return nil, fmt.Errorf("it ends within %q; it is truncated", shorten(h.Name))
 		}
 
 		if _, twice := a.files[path.Clean(h.Name)]; !twice {

@@ -89,7 +89,7 @@ func TestHostileArchives(t *testing.T) {
 		{"index without end", [][]byte{regular(t, "index.json", "{"+spaces)}, "more than 1048576"},
 		{"old sparse file", [][]byte{raw(t, "manifest.json", tar.TypeGNUSparse, 0, "")}, "is a sparse file"},
 		{"new sparse file", [][]byte{raw(t, "x", tar.TypeXHeader, int64(len(sparse)), sparse), regular(t, "manifest.json", "1\n0\n0\n"+strings.Repeat("\x00", 506))}, "is a sparse file"},
-		{"longer than the archive", [][]byte{raw(t, "manifest.json", tar.TypeReg, 1<<40, "[")}, `it ends within "manifest.json"; it was cut off`},
+		{"longer than the archive", [][]byte{raw(t, "manifest.json", tar.TypeReg, 1<<40, "[")}, `it ends within "manifest.json"; it is truncated`},
 		{"layers without end", [][]byte{manifest("c", "["+strings.Repeat(`"l",`, maxLayers)+`"l"]`, one), regular(t, "c", "{}")}, "501 layers, more than 500"},
 		{"one layer again and again", [][]byte{manifest("c", `["l"]`, one), regular(t, "c", `{"rootfs":{"diff_ids":["l"`+strings.Repeat(`,"l"`, maxLayers)+`]}}`)}, "501 layers, more than 500"},
 		{"names without end", [][]byte{manifest("c", "[]", names(maxNames+1)), regular(t, "c", "{}")}, "501 names of images, more than 500"},

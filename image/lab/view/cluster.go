@@ -20,7 +20,7 @@ func ShowCluster(ctx context.Context, w io.Writer, c virtualrack.Client, name st
 
 		out, err := exec.CommandContext(ctx, args[0], append(args[1:], command)...).Output()
 		if err != nil {
-			return nil, fmt.Errorf("look at cluster %s: %w", name, err)
+			return nil, fmt.Errorf("ask cluster %s: %w", name, err)
 		}
 
 		return out, nil

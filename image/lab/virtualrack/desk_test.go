@@ -285,7 +285,7 @@ func TestAMachineThatDies(t *testing.T) {
 	s, err := c.Status(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"node-1: " + noMemory}, s.Faults)
-	assert.False(t, s.Over, "the rest of the rack goes on")
+	assert.False(t, s.Over, "the rest of the rack continues")
 
 	require.NoError(t, os.Remove(trouble("no-memory")))
 	require.NoError(t, os.WriteFile(trouble("no-room"), nil, 0o600))

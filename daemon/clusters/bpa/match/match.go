@@ -337,7 +337,7 @@ func (m *matcher) reportUnplaced(i int) {
 	if counts[unready] > 0 {
 		m.addProblem(
 			n, NoHostFits, true,
-			"node %s: waits for a host with %s to be ready: %s; it goes on by itself, see status.rejected", n.Label,
+			"node %s: waits for a host with %s to be ready: %s; it continues automatically, see status.rejected", n.Label,
 			n.requirements(), of,
 		)
 		return

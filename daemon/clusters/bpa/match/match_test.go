@@ -83,7 +83,7 @@ func TestHostRefusals(t *testing.T) {
 		{"no QAT", []Node{{Label: "m", MAC: h.MACs[0], QAT: true}}, []Host{h}, HostTooSmall, "has no QAT", false},
 		{"not provisioned", pin, []Host{changed(h, func(h *Host) { h.UnusableReason = "is inspecting, not provisioned yet" })}, HostNotReady, "is inspecting, not provisioned yet", true},
 		{"nothing fits", []Node{{Label: "m", CPU: 9, SRIOV: true}}, []Host{h, changed(host(8), func(h *Host) { h.Claim = other; h.SRIOV = true })}, NoHostFits, "no host is left with 9 CPUs, SR-IOV: of 2 hosts 1 are too small, 1 belong to other clusters", false},
-		{"what would fit is not ready", []Node{{Label: "m", CPU: 1}}, []Host{changed(h, func(h *Host) { h.UnusableReason = "is inspecting" })}, NoHostFits, "node m: waits for a host with 1 CPUs to be ready: of 1 hosts 1 are not ready; it goes on by itself", true},
+		{"what would fit is not ready", []Node{{Label: "m", CPU: 1}}, []Host{changed(h, func(h *Host) { h.UnusableReason = "is inspecting" })}, NoHostFits, "node m: waits for a host with 1 CPUs to be ready: of 1 hosts 1 are not ready; it continues automatically", true},
 		{"not inspected yet", []Node{{Label: "m", CPU: 1}}, []Host{{Name: "metal3/h2", MACs: h.MACs, UnusableReason: "is registering"}}, NoHostFits, "of 1 hosts 1 are not ready", true},
 		{"not inspected yet, by MAC", []Node{{Label: "m", MAC: h.MACs[0], CPU: 1}}, []Host{{Name: "metal3/h2", MACs: h.MACs, UnusableReason: "is registering"}}, HostNotReady, "is registering", true},
 		{"named elsewhere", []Node{{Label: "m", CPU: 1}}, []Host{changed(h, func(h *Host) { h.PinnedBy = "default/x" })}, NoHostFits, "1 belong to other clusters", false},

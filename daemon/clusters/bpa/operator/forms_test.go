@@ -61,7 +61,7 @@ func testForms(t *testing.T, r *rig) {
 		}
 		assert.Equal(t, c.want, strings.Join(got, " "), c.name)
 		if strings.HasPrefix(c.name, "2 masters") {
-			assert.Equal(t, []string{"2 control planes bear the loss of 0, no more than 1 would: etcd goes on with more than half; list one, three or five"}, p.Status.Warnings)
+			assert.Equal(t, []string{"2 control planes bear the loss of 0, no more than 1 would: etcd continues with more than half; list one, three or five"}, p.Status.Warnings)
 			r.said("Warning EvenControlPlanes 2 control planes bear the loss of 0")
 		} else {
 			assert.Empty(t, p.Status.Warnings, c.name)

@@ -131,7 +131,7 @@ func (r *Provisionings) readProgress(w *clusterState, d decision) contract.Progr
 	return contract.ReadProgress(text)
 }
 
-// finalize lets go of everything, in the order in which nothing is lost when it is cut off: first
+// finalize lets go of everything, in the order in which nothing is lost when it is interrupted: first
 // the installer stops, last the hosts are free for others.
 func (r *Provisionings) finalize(ctx context.Context, cr *v1alpha1.Provisioning) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(cr, Finalizer) {

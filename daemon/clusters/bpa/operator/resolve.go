@@ -250,7 +250,7 @@ func specWarnings(s v1alpha1.ProvisioningSpec) []warning {
 
 	if masters > 0 && masters%2 == 0 {
 		all = append(all, warning{EvenControlPlanes, fmt.Sprintf("%d control planes bear the loss of %d, no more than %d would: "+
-			"etcd goes on with more than half; list one, three or five", masters, masters/2-1, masters-1)})
+			"etcd continues with more than half; list one, three or five", masters, masters/2-1, masters-1)})
 	}
 
 	if text := match.UnlabelledWarning(s); text != "" {

@@ -283,7 +283,7 @@ func (f *file) addLine(section, kind, line string) error {
 
 	name := words[0]
 	if strings.ContainsAny(name, "[]") {
-		return fmt.Errorf("host %q is a range; write each host on a line of its own", name)
+		return fmt.Errorf("host %q is a range; write each host on its own line", name)
 	}
 
 	if f.hosts[name] == nil {

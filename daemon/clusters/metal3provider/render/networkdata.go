@@ -74,7 +74,7 @@ func addParameters(l fields, b v1beta2.LinkBond) error {
 	for _, p := range b.Parameters {
 		name := "bond_" + p.Name
 		if _, taken := l[name]; taken {
-			return fmt.Errorf("bond %s: parameter %s has a field of its own", b.ID, p.Name)
+			return fmt.Errorf("bond %s: parameter %s has its own field", b.ID, p.Name)
 		}
 		var value any
 		if len(p.Value.Raw) > 0 {

@@ -124,7 +124,7 @@ func TestWhatCannotBeRendered(t *testing.T) {
 		{"metaData: k: there is no address of IPPool red yet", &v1beta2.MetaData{GatewaysFromPool: []v1beta2.FromPool{{Key: "k", Name: "red"}}}, nil},
 		{`networkData.links: e: macAddress "52:54" is not six pairs`, nil, ethernet(v1beta2.LinkMAC{String: value("52:54")})},
 		{"networkData.links: e: baremetalhost host-1 has no annotation none", nil, ethernet(v1beta2.LinkMAC{FromAnnotation: &v1beta2.AnnotationReference{Object: "baremetalhost", Annotation: "none"}})},
-		{"networkData.links: bond b: parameter mode has a field of its own", nil, &v1beta2.NetworkData{Links: v1beta2.NetworkLinks{Bonds: []v1beta2.LinkBond{bond}}}},
+		{"networkData.links: bond b: parameter mode has its own field", nil, &v1beta2.NetworkData{Links: v1beta2.NetworkLinks{Bonds: []v1beta2.LinkBond{bond}}}},
 	} {
 		var err error
 		if c.metaData != nil {

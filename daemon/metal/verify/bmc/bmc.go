@@ -80,7 +80,7 @@ func refusedAnswer(b site.BMC, why string) Answer {
 func unreachableAnswer(b site.BMC, protocol string, err error) Answer {
 	a := Answer{
 		Verdict: Silent,
-		Fix:     "look at the BMC's cable, its power and its address, and that this appliance has a way to it",
+		Fix:     "check the BMC's cable, its power and its address, and that this appliance has a way to it",
 	}
 	var dns *net.DNSError
 	var timeout net.Error

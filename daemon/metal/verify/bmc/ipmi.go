@@ -116,7 +116,7 @@ func judgeIPMIError(b site.BMC, err error) Answer {
 		return refusedAnswer(b, fmt.Sprintf("the password of user %q", b.Username))
 	case types.RmcpStatusCodeNoResToCreateSess, types.RmcpStatusCodeNoResToCreateSessAtRole:
 		return Answer{Verdict: Busy, Text: fmt.Sprintf("the BMC %s has no room for one more session", addressText(b)),
-			Fix: "end other sessions of this BMC; it is asked again by itself"}
+			Fix: "end other sessions of this BMC; it is asked again automatically"}
 	default:
 		a := Answer{
 			Verdict: Unfit,

@@ -149,7 +149,7 @@ func judgeStatus(b site.BMC, r reply, path string) Answer {
 		return Answer{
 			Verdict: Busy,
 			Text:    fmt.Sprintf("the BMC %s is busy (it says %d)", addressText(b), r.status),
-			Fix:     "wait: it is asked again by itself",
+			Fix:     "wait: it is asked again automatically",
 		}
 	}
 	return Answer{
@@ -173,7 +173,7 @@ func judgeTransportError(b site.BMC, err error) Answer {
 		return Answer{
 			Verdict: Unfit,
 			Text:    fmt.Sprintf("the BMC %s is told nothing: %s", addressText(b), oneLine(err)),
-			Fix:     "look at whether the stick has room and can be written to; it is asked again by itself",
+			Fix:     "check whether the stick has room and can be written to; it is asked again automatically",
 		}
 	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
 		return Answer{

@@ -47,7 +47,7 @@ var staleRules = []rule{
 				v.Silent.UTC().Format("2006-01-02 15:04:05 UTC"),
 			)
 		},
-		next:  fixedNext("look at firstlightd status and at the API server's log below /var/log/pods; it goes on by itself when that answers, and running nodes are left alone"),
+		next:  fixedNext("check firstlightd status and the API server's log below /var/log/pods; it continues automatically when that answers, and running nodes are left alone"),
 		since: func(v View) time.Time { return v.Silent },
 		progress: func(v View) int {
 			if v.Verified {
@@ -202,7 +202,7 @@ var preflightRules = []rule{
 		percent:  40,
 		matches:  func(v View) bool { return isBlockedFor(v, metal3.ReasonDiskNotEmpty) },
 		sentence: func(v View) string { return "is not written to: " + v.Blocked.Sentence },
-		next:     fixedNext("look at what is on that disk; if it may be lost, give the consent that is named, in site.yaml, then run firstlightd reload"),
+		next:     fixedNext("check what is on that disk; if it may be lost, give the consent that is named, in site.yaml, then run firstlightd reload"),
 	},
 	{
 		name:     "installed-before",
@@ -224,7 +224,7 @@ var preflightRules = []rule{
 				v.Now.Sub(v.PreflightSince) >= handing && v.Now.Sub(v.HandingSince) >= handing
 		},
 		sentence: fixedSentence("is in site.yaml and has no BareMetalHost"),
-		next:     fixedNext("look at firstlightd status and journalctl -u firstlightd for what keeps it from being made"),
+		next:     fixedNext("check firstlightd status and journalctl -u firstlightd for what keeps it from being made"),
 	},
 	{
 		name:     "handing-over",
@@ -271,7 +271,7 @@ var serviceRules = []rule{
 		sentence: func(v View) string {
 			return "is in service and left alone, but it cannot be switched on or off: " + firstSentence(hostError(v))
 		},
-		next: fixedNext("look at the BMC's cable, address and password")},
+		next: fixedNext("check the BMC's cable, address and password")},
 	{
 		name:     "off",
 		meaning:  "installed, and its BMC says that the power is off",
@@ -293,7 +293,7 @@ var serviceRules = []rule{
 			return isSilent(v) && m.Count > 2 && m.Time.After(v.Host.Deployed)
 		},
 		sentence: fixedSentence("is installed, but its firmware does not start the disk: it asks the network again and again what to boot"),
-		next:     fixedNext("look at bootMode in site.yaml (UEFI or legacy must be what the firmware does) and at the firmware's boot order"),
+		next:     fixedNext("check bootMode in site.yaml (UEFI or legacy must be what the firmware does) and the firmware's boot order"),
 	},
 	{
 		name:    "switch-on",
@@ -319,7 +319,7 @@ var serviceRules = []rule{
 			c, _ := firstProblem(v.Checks)
 			return "is installed and does not answer: " + c.Text
 		},
-		next: fixedNext("look at its console; look at links in site.yaml: does the appliance have a way to one of its addresses?"),
+		next: fixedNext("check its console; check links in site.yaml: does the appliance have a way to one of its addresses?"),
 	},
 	{name: "starting", meaning: "installed; its system starts", percent: 92, since: deployedAt,
 		matches: isSilent, sentence: fixedSentence("is installed and starts its own system")},

@@ -59,7 +59,7 @@ var bootRules = []rule{
 			return isBooting(v) && v.Foreign != "" && (currentBoot(v) == nil || stuckAt(v, 0, boottrace.StepDiscover))
 		},
 		sentence: func(v View) string { return "cannot boot: " + v.Foreign },
-		next:     fixedNext("switch that DHCP server off or unplug it; everything goes on by itself"),
+		next:     fixedNext("switch that DHCP server off or unplug it; everything continues automatically"),
 	},
 	{
 		name:     "firmware",
@@ -79,7 +79,7 @@ var bootRules = []rule{
 			return isBooting(v) && currentBoot(v) == nil && v.Node != nil && v.Node.BootMAC == "" && len(v.Node.MACs) == 0
 		},
 		sentence: fixedSentence("was switched on, and no machine that booted said that its BMC is this one"),
-		next: fixedNext("look at firstlightd unknown: if its server is there, its system sees no BMC; give bootMAC in site.yaml, " +
+		next: fixedNext("check firstlightd unknown: if its server is there, its system sees no BMC; give bootMAC in site.yaml, " +
 			"or spec.bootMACAddress of its BareMetalHost. If it is not: at its cable, the switch port's VLAN and its boot order"),
 	},
 	{
@@ -90,7 +90,7 @@ var bootRules = []rule{
 		since:    hostSince,
 		matches:  func(v View) bool { return isBooting(v) && currentBoot(v) == nil },
 		sentence: fixedSentence("was switched on and never heard on the provisioning network"),
-		next:     fixedNext("look at the cable of its boot NIC and the switch port's VLAN, at bootMAC in site.yaml, and whether its firmware boots from the network (IPv4)"),
+		next:     fixedNext("check the cable of its boot NIC and the switch port's VLAN, bootMAC in site.yaml, and whether its firmware boots from the network (IPv4)"),
 	},
 	{
 		name:     "dhcp-refused",
@@ -133,7 +133,7 @@ var bootRules = []rule{
 
 			return s
 		},
-		next: fixedNext("look at its console and its boot mode; a firewall between it and the appliance must let TFTP (UDP 69) and HTTP through"),
+		next: fixedNext("check its console and its boot mode; a firewall between it and the appliance must let TFTP (UDP 69) and HTTP through"),
 	},
 	{
 		name:    "no-script",
@@ -145,7 +145,7 @@ var bootRules = []rule{
 		sentence: func(v View) string {
 			return fmt.Sprintf("loaded %s and asks for no script", furthestMark(v).Detail)
 		},
-		next: fixedNext("look at its console: iPXE may lack a driver for the NIC, or the switch port is slow to forward (make it an edge port)"),
+		next: fixedNext("check its console: iPXE may lack a driver for the NIC, or the switch port is slow to forward (make it an edge port)"),
 	},
 	{
 		name:     "script-refused",
@@ -163,7 +163,7 @@ var bootRules = []rule{
 		since:    lastSeen,
 		matches:  func(v View) bool { return stuckAt(v, step, boottrace.StepScript) },
 		sentence: fixedSentence("got its script and loads no kernel"),
-		next:     fixedNext("look at its console for what iPXE says"),
+		next:     fixedNext("check its console for what iPXE says"),
 	},
 	{
 		name:    "load-stalled",
@@ -177,7 +177,7 @@ var bootRules = []rule{
 		sentence: func(v View) string {
 			return fmt.Sprintf("stopped loading %s at %s", furthestMark(v).Detail, formatMegabytes(furthestMark(v)))
 		},
-		next: fixedNext("look at the cable and the switch: something loses packets; it boots again by itself when Ironic's time is up"),
+		next: fixedNext("check the cable and the switch: something loses packets; it boots again automatically when Ironic's time is up"),
 	},
 	{
 		name:     "loading",

@@ -63,5 +63,5 @@ func nextForBroken(d inspection.Device) string {
 	case inspection.NoFirmware:
 		return "put another card in; the image does not have what its driver loads into it"
 	}
-	return "look at what its driver says on the server's console; update its own firmware, or put another card in"
+	return "check what its driver reports on the server's console; update its own firmware, or put another card in"
 }

@@ -106,7 +106,7 @@ func cases() map[string]View {
 		}),
 		"no-bmc":      refusedBy("bmc", "it has no BMC in site.yaml, and does not ask on the provisioning network what to boot", "switch it on", ""),
 		"switch-on":   change(host("provisioned", 5), func(v *View) { v.Node, v.Answer = &site.Node{}, "" }),
-		"bmc-silent":  refusedBy("bmc", "the BMC 10.30.0.101:623 does not answer", "look at the BMC's cable", bmc.Silent),
+		"bmc-silent":  refusedBy("bmc", "the BMC 10.30.0.101:623 does not answer", "check the BMC's cable", bmc.Silent),
 		"bmc-refused": refusedBy("bmc", `the BMC 10.30.0.101:623 refuses the password of user "admin"`, "correct bmc.password", bmc.Refused),
 		"bmc-unfit":   refusedBy("bmc", "the BMC 10.30.0.101:443 has no /redfish/v1/Systems/9", "correct the path of bmc.address", bmc.Unfit),
 		"bmc-changed": change(refusedBy("bmc", "its certificate is another one", "", bmc.Changed), func(v *View) {
@@ -119,7 +119,7 @@ func cases() map[string]View {
 			}
 		}),
 		"running":         refusedBy("running", "it runs, and this appliance has no record of it: its BMC says that it is on", "if it is in service, adopt it with: firstlightd adopt node-1; if it may be installed, switch it off", bmc.OK),
-		"mac-twice":       refusedBy("macs", "MAC 52:54:00:00:00:01 is also that of host other", "look at the servers' labels", bmc.OK),
+		"mac-twice":       refusedBy("macs", "MAC 52:54:00:00:00:01 is also that of host other", "check the servers' labels", bmc.OK),
 		"address-taken":   refusedBy("addresses", "address 10.10.110.21 is used by 52:54:00:99:99:99", "take the address away from that machine", bmc.OK),
 		"router-silent":   refusedBy("gateway", "router 10.10.110.1 does not answer", "switch it on", bmc.OK),
 		"resolver-silent": refusedBy("dns", "resolver 10.10.110.2 does not answer", "switch it on", bmc.OK),
@@ -163,16 +163,16 @@ func cases() map[string]View {
 		}),
 		"booted-silent": change(checks(host("provisioned", 21), "login", status.CheckWaiting, "nothing answers SSH at 10.10.110.21", ""), func(v *View) { v.Answer = "silent" }),
 		"starting":      change(host("provisioned", 1), func(v *View) { v.Answer = "silent" }),
-		"stranger": change(checks(host("provisioned", 1), "login", status.CheckFailed, "at 10.10.110.21 another machine answers", "look at which machine has that address"), func(v *View) {
+		"stranger": change(checks(host("provisioned", 1), "login", status.CheckFailed, "at 10.10.110.21 another machine answers", "check which machine has that address"), func(v *View) {
 			v.Answer = "stranger"
 		}),
-		"locked-out": change(checks(host("provisioned", 1), "login", status.CheckFailed, "it does not let the appliance's key in", "look at the node's console"), func(v *View) { v.Answer = "locked" }),
+		"locked-out": change(checks(host("provisioned", 1), "login", status.CheckFailed, "it does not let the appliance's key in", "check the node's console"), func(v *View) { v.Answer = "locked" }),
 		"odd-system": change(checks(host("provisioned", 1), "login", status.CheckFailed, "its shell does not answer as Linux does", "the image must be a Linux"), func(v *View) { v.Answer = "odd" }),
 		"nic-broken": change(checks(host("provisioned", 1), "links", status.CheckFailed, "it has no link eno2", "look at the link"), func(v *View) {
 			v.Host.Broken = []inspection.Device{{Address: "0000:3c:00.0", Class: "020000", Vendor: "14e4", Device: "164e"}}
 		}),
-		"wrong-network": checks(host("provisioned", 1), "gateway", status.CheckFailed, "router 10.10.110.1 does not answer it", "look at the router"),
-		"wrong-clock":   checks(host("provisioned", 1), "clock", status.CheckFailed, "it is 1h0m0s behind of the appliance", "look at whether an NTP client runs on it"),
+		"wrong-network": checks(host("provisioned", 1), "gateway", status.CheckFailed, "router 10.10.110.1 does not answer it", "check the router"),
+		"wrong-clock":   checks(host("provisioned", 1), "clock", status.CheckFailed, "it is 1h0m0s behind of the appliance", "check whether an NTP client runs on it"),
 		"checking":      checks(host("provisioned", 1), "links", status.CheckWaiting, "not asked yet", ""),
 		"bmc-gone": change(host("provisioning", 5), func(v *View) {
 			v.Ironic = &fact.Ironic{Maintenance: "During sync_power_state, max retries exceeded for node 4298, node state None does not match expected state 'power on'."}

@@ -103,7 +103,7 @@ var errorRules = []rule{
 			) || mentions(v, "redfish connection failed")
 		},
 		sentence: fixedSentence("cannot go on: its BMC does not answer Ironic any more, or refuses it"),
-		next:     fixedNext("look at the BMC's cable, address, user and password; it goes on by itself some minutes after the BMC answers"),
+		next:     fixedNext("check the BMC's cable, address, user and password; it continues automatically some minutes after the BMC answers"),
 	},
 	{
 		name:     "maintenance",
@@ -120,7 +120,7 @@ var errorRules = []rule{
 		name:     "disk-changed",
 		meaning:  "right before the image was written, the disk was not what inspection had seen",
 		sentence: "was not written to",
-		next:     "look at which disk it is; firstlightd why says how to give up what is on it; or put the right disk back, it is tried again by itself",
+		next:     "check which disk it is; firstlightd why says how to give up what is on it; or put the right disk back, it is retried automatically",
 		words:    []string{"refused by the appliance:"},
 	}.rule(),
 	failure{
@@ -175,13 +175,13 @@ var errorRules = []rule{
 				writing && mentions(v, "cannot be reached:", "read timed out", "connection aborted")
 		},
 		sentence: func(v View) string { return "could not load its image: " + errorDetail(v) },
-		next:     fixedNext("look at whether the image's address answers from the provisioning network"),
+		next:     fixedNext("check whether the image's address answers from the provisioning network"),
 	},
 	failure{
 		name:     "boot-loader",
 		meaning:  "the image was written and cannot be made to boot",
 		sentence: "was written, but cannot be made to boot",
-		next:     "look at whether the image boots by bootMode (UEFI needs an EFI system partition)",
+		next:     "check whether the image boots by bootMode (UEFI needs an EFI system partition)",
 		words:    []string{"bootloader", "efibootmgr", "efi system partition"},
 	}.rule(),
 	{
@@ -213,7 +213,7 @@ var errorRules = []rule{
 			}
 			return "loaded its ramdisk, but the agent in it never called"
 		},
-		next: fixedNext("look at its console: does the ramdisk find its NIC and get an address? A NIC without a driver in Debian's kernel shows there"),
+		next: fixedNext("check its console: does the ramdisk find its NIC and get an address? A NIC without a driver in Debian's kernel shows there"),
 	},
 	{
 		name:     "boot-timeout",
@@ -223,7 +223,7 @@ var errorRules = []rule{
 		since:    hostSince,
 		matches:  isCallbackTimeout,
 		sentence: func(v View) string { return "did not boot in time: " + bootProgressText(v) },
-		next:     fixedNext("look at its console, at its boot order (network first, IPv4) and at the cable of its boot NIC; it is tried again by itself"),
+		next:     fixedNext("check its console, its boot order (network first, IPv4) and the cable of its boot NIC; it is retried automatically"),
 	},
 	{
 		name:    "power-refused",
@@ -237,7 +237,7 @@ var errorRules = []rule{
 			) || mentions(v, "failed to set node power state")
 		},
 		sentence: func(v View) string { return "cannot be switched on or off: " + errorDetail(v) },
-		next:     fixedNext("look at the BMC: restart it, or press the server's power button"),
+		next:     fixedNext("check the BMC: restart it, or press the server's power button"),
 	},
 	{
 		name:    "registration",
@@ -251,7 +251,7 @@ var errorRules = []rule{
 			)
 		},
 		sentence: func(v View) string { return "cannot be registered: " + errorDetail(v) },
-		next:     fixedNext("look at the BMC's cable, address and password; it is tried again by itself"),
+		next:     fixedNext("check the BMC's cable, address and password; it is retried automatically"),
 	},
 	{
 		name:     "error",
@@ -261,7 +261,7 @@ var errorRules = []rule{
 		since:    hostSince,
 		matches:  func(v View) bool { return hostError(v) != "" && !isTimeout(v) },
 		sentence: func(v View) string { return fmt.Sprintf("failed while %s: %s", stateName(v), errorDetail(v)) },
-		next:     fixedNext("it is tried again by itself, more and more rarely; firstlightd bundle collects what is needed to find out"),
+		next:     fixedNext("it is retried automatically, more and more rarely; firstlightd bundle collects what is needed to find out"),
 	},
 }
 

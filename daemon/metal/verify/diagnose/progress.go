@@ -80,7 +80,7 @@ var progressRules = []rule{
 		since:    hostSince,
 		matches:  func(v View) bool { return imageNotRead(v) && !imageElsewhere(v) && v.Now.Sub(startedAt(v)) >= ramdisk },
 		sentence: func(v View) string { return "runs its agent, but that does not load the image" },
-		next:     fixedNext("look at whether the image's address answers from the provisioning network, and at the server's console"),
+		next:     fixedNext("check whether the image's address answers from the provisioning network, and the server's console"),
 	},
 	{
 		name:     "writing-unseen",
@@ -123,7 +123,7 @@ var progressRules = []rule{
 			}
 			return s
 		},
-		next: fixedNext("look at its power, its console and its cable; it goes on when the agent calls again, and is begun again when Ironic's time for it is up"),
+		next: fixedNext("check its power, its console and its cable; it continues when the agent calls again, and is started again when Ironic's time for it is up"),
 	},
 	{
 		name:    "switching-on",
@@ -146,7 +146,7 @@ var progressRules = []rule{
 			return isBooting(v) && powerState(v) == "off" && currentBoot(v) == nil && v.Now.Sub(startedAt(v)) >= step
 		},
 		sentence: func(v View) string { return fmt.Sprintf("is to be %s, but its power is off", v.Host.State) },
-		next:     fixedNext("look at whether the server has mains power and can be switched on by its button; Ironic goes on by itself"),
+		next:     fixedNext("check whether the server has mains power and can be switched on by its button; Ironic continues automatically"),
 	},
 }
 

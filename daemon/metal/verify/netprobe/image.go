@@ -65,7 +65,7 @@ func virtualSize(header []byte, format string, length int64) (int64, error) {
 	case !isQCOW2:
 		return length, nil
 	case len(header) < headerSize:
-		return 0, errors.New("it is cut off")
+		return 0, errors.New("it is truncated")
 	case binary.BigEndian.Uint64(header[8:]) != 0:
 		return 0, errors.New("it needs another file (a backing file) and cannot be installed by itself")
 	}

@@ -42,7 +42,7 @@ func TestImage(t *testing.T) {
 		{"/backed", "qcow2", 0, "backing file"},
 		{"/raw", "qcow2", 0, "no qcow2"},
 		{"/qcow2", "raw", 0, "said to be raw"},
-		{"/short", "qcow2", 0, "cut off"},
+		{"/short", "qcow2", 0, "truncated"},
 		{"/empty", "raw", 0, ""},
 		{"/none", "raw", 0, "404"},
 	} {

@@ -105,7 +105,7 @@ func parse(text string) (Report, error) {
 	}
 
 	if !complete {
-		return r, fmt.Errorf("what the node said of itself is cut off: %q", tail(text, 200))
+		return r, fmt.Errorf("what the node reported is truncated: %q", tail(text, 200))
 	}
 
 	return r, nil

@@ -65,7 +65,7 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, map[netip.Addr]string{addr("10.10.110.1"): "echo", addr("10.10.110.9"): "neighbour", addr("10.10.110.8"): ""}, r.Routers)
 	assert.Equal(t, map[netip.Addr][]byte{addr("10.10.110.2"): {0, 7, 0x81, 0, 0, 0, 0, 0}, addr("10.10.110.3"): nil}, r.DNS)
 	_, err = parse(strings.TrimSuffix(said, "end\n"))
-	assert.ErrorContains(t, err, "cut off")
+	assert.ErrorContains(t, err, "truncated")
 }
 
 func FuzzParse(f *testing.F) {

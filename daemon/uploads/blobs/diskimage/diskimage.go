@@ -76,7 +76,7 @@ func checkRaw(head []byte, length int64) (Info, error) {
 		)
 	case length%512 != 0:
 		return Info{}, fmt.Errorf(
-			"it is a raw disk of %d bytes, which are not whole sectors of 512: it was cut off", length,
+			"it is a raw disk of %d bytes, which are not whole sectors of 512: it is truncated", length,
 		)
 	}
 	return Info{Format: "raw", VirtualSize: length}, nil
@@ -139,11 +139,11 @@ func checkQCOW2(head []byte, length int64) (Info, error) {
 		return Info{}, fmt.Errorf("its first table has %d entries, too few for a disk of %d bytes", entries, size)
 	case !isWithin(table, entries*8, cluster, length):
 		return Info{}, fmt.Errorf(
-			"its first table is at %d, beyond the %d bytes of the file: it was cut off", table, length,
+			"its first table is at %d, beyond the %d bytes of the file: it is truncated", table, length,
 		)
 	case !isWithin(be64(48), uint64(be32(56))*cluster, cluster, length):
 		return Info{}, fmt.Errorf(
-			"its reference counts are at %d, beyond the %d bytes of the file: it was cut off", be64(48), length,
+			"its reference counts are at %d, beyond the %d bytes of the file: it is truncated", be64(48), length,
 		)
 	}
 

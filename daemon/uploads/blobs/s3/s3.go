@@ -162,7 +162,7 @@ func (s *Client) Open(ctx context.Context, bucket, object string, offset, length
 
 // Stat asks for one object.
 func (s *Client) Stat(ctx context.Context, bucket, object string) (o blobs.Object, err error) {
-	err = s.retry(ctx, "look at "+object, tryTime, func(ctx context.Context) error {
+	err = s.retry(ctx, "stat "+object, tryTime, func(ctx context.Context) error {
 		i, err := s.core.StatObject(ctx, bucket, object, minio.StatObjectOptions{})
 		o = blobs.Object{Name: object, Size: i.Size, Modified: i.LastModified, Meta: i.UserMetadata}
 		return err
