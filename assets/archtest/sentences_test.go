@@ -23,6 +23,12 @@ var unwanted = map[string]*regexp.Regexp{
 	"not to be had": regexp.MustCompile(`(?i)\b(not|never) to be had\b`),
 	"in vain":       regexp.MustCompile(`(?i)\bin vain\b`),
 	"for ever":      regexp.MustCompile(`(?i)\bfor ever\b`),
+	"by itself":     regexp.MustCompile(`(?i)\bby itself\b`),
+	"goes on":       regexp.MustCompile(`(?i)\bgoes on\b`),
+	"look at":       regexp.MustCompile(`(?i)\blooks? at\b`),
+	"cut off":       regexp.MustCompile(`(?i)\bcut off\b`),
+	"beside":        regexp.MustCompile(`(?i)\bbeside\b`),
+	"lies in":       regexp.MustCompile(`(?i)\blies in\b`),
 	"octet":         regexp.MustCompile(`(?i)\boctets\b`), // one alone is a mode of TFTP
 }
 

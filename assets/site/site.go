@@ -78,7 +78,7 @@ type DHCP struct {
 	Range Range    `yaml:"range" default:"provisioning: the 10th to the 100th address" doc:"Addresses to give, first-last (172.22.0.10-172.22.0.100). Its end is reserved for the nodes listed."`
 	Lease Duration `yaml:"lease" default:"1h" doc:"How long a lease lasts: 2m to 720h."`
 
-	Foreign string `yaml:"foreign" enum:"silent|ignore-unknown" default:"silent" doc:"While another DHCP server answers on the network. silent: ours gives nothing until it is gone. ignore-unknown: ours goes on and names it, unless it is another appliance; for a network that is the appliance's alone."`
+	Foreign string `yaml:"foreign" enum:"silent|ignore-unknown" default:"silent" doc:"While another DHCP server answers on the network. silent: ours gives nothing until it is gone. ignore-unknown: ours continues and names it, unless it is another appliance; for a network that is the appliance's alone."`
 }
 
 // Access is who may log in to the appliance and the nodes.

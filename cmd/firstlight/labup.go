@@ -29,7 +29,7 @@ func newLabUpCommand(f *labFlags) *cobra.Command {
 		Use:   "up",
 		Short: "Make a rack and switch it on, or switch the one that is there on again",
 		Long: `Make a rack and switch it on. A rack that is there is kept: what was on when it went
-down is switched on again and goes on from its disks. The rack runs in the background;
+down is switched on again and continues from its disks. The rack runs in the background;
 --wait stays until every node is installed and proven and the cluster of them is ready,
 and may be interrupted and asked again at any time.`,
 		Args: cobra.NoArgs,

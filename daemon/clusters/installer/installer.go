@@ -180,7 +180,7 @@ func (i *Installer) Close() {
 }
 
 // errGoesOn is a run that is not over.
-var errGoesOn = errors.New("the installation goes on")
+var errGoesOn = errors.New("the installation continues")
 
 // Install makes the whole inventory true, whatever it finds. It returns nil when everything holds, a
 // bringup.Permanent error when only a person can mend what does not, and any other when nothing came

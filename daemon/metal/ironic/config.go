@@ -158,7 +158,7 @@ http_url = {{.Files}}
 http_root = {{.HTTPRoot}}
 default_boot_option = local
 default_boot_mode = uefi
-# An agent that is up goes on to the next step without another boot.
+# An agent that is up continues with the next step without another boot.
 fast_track = true
 fast_track_timeout = {{.FastTrack}}
 # Cleaning removes partition tables and file system signatures, it does not overwrite disks.
@@ -207,7 +207,7 @@ driver = noop
 [pxe]
 tftp_server = {{.Addr}}
 tftp_root = {{.StateDir}}/tftp
-# Beside what is served, because a machine's kernel and ramdisk are hard links to it.
+# Next to what is served, because a machine's kernel and ramdisk are hard links to it.
 tftp_master_path = {{.HTTPRoot}}/master
 images_path = {{.StateDir}}/images
 instance_master_path = {{.StateDir}}/master_images

@@ -71,7 +71,7 @@ func namespacePolicy() []client.Object {
 		Validations: []admissionv1.Validation{{
 			Expression: `request.namespace == '` + Namespace + `'`,
 			MessageExpression: `'this appliance installs the hosts of namespace ` + Namespace +
-				` only, and no one would look at this one in ' + request.namespace + ': ` +
+				` only, and no one would install this one in ' + request.namespace + ': ` +
 				`apply it and the Secrets that it names with kubectl -n ` + Namespace + ` apply'`,
 		}},
 	})

@@ -158,7 +158,7 @@ var ironicActs = []string{"inspecting", "deploying", "cleaning"}
 var rest = []rule{
 	{
 		name:     "inspecting",
-		meaning:  "its agent looks at the hardware",
+		meaning:  "its agent examines the hardware",
 		percent:  30,
 		since:    hostSince,
 		matches:  func(v View) bool { return hostState(v, "inspecting") },

@@ -67,7 +67,7 @@ func virtualSize(header []byte, format string, length int64) (int64, error) {
 	case len(header) < headerSize:
 		return 0, errors.New("it is truncated")
 	case binary.BigEndian.Uint64(header[8:]) != 0:
-		return 0, errors.New("it needs another file (a backing file) and cannot be installed by itself")
+		return 0, errors.New("it needs another file (a backing file) and cannot be installed alone")
 	}
 	return int64(binary.BigEndian.Uint64(header[24:]) & (1<<62 - 1)), nil
 }
