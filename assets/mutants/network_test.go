@@ -4,6 +4,14 @@ package mutants
 func Network() []Mutant {
 	return []Mutant{
 		{
+			Name:    "what unknown machines were offered keeps nodes waiting",
+			File:    "pxe/lease/table.go",
+			Old:     "if a, ok := t.endOffer(s, q, now); ok {",
+			New:     "if a, ok := t.endOffer(s, q, now); ok && false {",
+			Package: lease,
+			Run:     "TestAnOfferToAnUnknownMachineKeepsNoKnownOneWaiting",
+		},
+		{
 			Name:    "a lease is acknowledged before it is on the disk",
 			File:    "pxe/lease/journal.go",
 			Old:     "err = j.file.syncData()",

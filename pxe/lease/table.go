@@ -102,7 +102,8 @@ type Query struct {
 }
 
 // Pick finds the address for a machine: its own reserved one, the one it has or had, the
-// one it wishes for, the longest free one. False means there is none.
+// one it wishes for, the longest free one; for a known machine also one that an unknown machine was offered and did not
+// take; the one that rests for longest. False means there is none.
 func (t *Table) Pick(q Query, now Tick) (netip.Addr, bool) {
 	s, ok := t.spaces[q.Subnet]
 	if !ok {
@@ -131,7 +132,42 @@ func (t *Table) Pick(q Query, now Tick) (netip.Addr, bool) {
 		return a, true
 	}
 
+	if known {
+		if a, ok := t.endOffer(s, q, now); ok {
+			return a, true
+		}
+	}
+
 	return t.endQuarantine(s, q, known, now)
+}
+
+// endOffer gives a known machine the address that was offered to an unknown one longest ago and not taken since.
+// Nobody has it, and who makes up machines without end would have all of them under offer.
+func (t *Table) endOffer(s *space, q Query, now Tick) (netip.Addr, bool) {
+	var oldest netip.Addr
+	for addr, h := range t.holds {
+		if _, known := s.ByMAC[h.mac]; known || !s.Known.Contains(addr) && !s.Pool.Contains(addr) {
+			continue
+		}
+		if l, leased := t.leases[addr]; leased && l.State != Free && now < l.End() {
+			continue
+		}
+		if _, reserved := s.Fixed[addr]; reserved || s.Never[addr] {
+			continue
+		}
+		until := t.holds[oldest].until
+		if !oldest.IsValid() || h.until < until || h.until == until && addr.Less(oldest) {
+			oldest = addr
+		}
+	}
+
+	if !oldest.IsValid() {
+		return netip.Addr{}, false
+	}
+
+	t.Unhold(Query{MAC: t.holds[oldest].mac, Subnet: q.Subnet})
+	delete(t.holds, oldest)
+	return oldest, true
 }
 
 // endQuarantine gives the machine the address that rests for longest, where nothing else is free: whoever used it may

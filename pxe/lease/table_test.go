@@ -169,3 +169,44 @@ func TestTheOldestQuarantineEnds(t *testing.T) {
 	}
 	assert.Equal(t, []string{"172.22.0.11", "172.22.0.13", "172.22.0.10"}, got)
 }
+
+// TestAnOfferToAnUnknownMachineKeepsNoKnownOneWaiting: a site that grows takes addresses from the pool for its nodes. What
+// made-up machines were offered of them, and did not take, is theirs at once; what a machine has or a node was offered is
+// not.
+func TestAnOfferToAnUnknownMachineKeepsNoKnownOneWaiting(t *testing.T) {
+	table := NewTable([]Space{spaceOf("172.22.0.20", "172.22.0.23")}, nil)
+	now := Tick(time.Hour)
+	var offered []netip.Addr
+	for i := range 4 {
+		q := Query{MAC: MAC{1, byte(i)}, Subnet: subnet}
+		addr, ok := table.Pick(q, now+Tick(i))
+		require.True(t, ok)
+		table.Hold(q, addr, now+Tick(i))
+		offered = append(offered, addr)
+	}
+	taken := Query{MAC: MAC{1, 0}, Subnet: subnet}
+	table.Put(Lease{Addr: offered[0], MAC: taken.MAC, Subnet: subnet, Start: now, Duration: time.Hour})
+
+	nodes := []MAC{{2, 0}, {2, 1}, {2, 2}}
+	grown := spaceOf("172.22.0.20", "172.22.0.21")
+	grown.Known = Range{netip.MustParseAddr("172.22.0.22"), netip.MustParseAddr("172.22.0.23")}
+	grown.ByMAC = map[MAC]netip.Addr{nodes[0]: {}, nodes[1]: {}, nodes[2]: {}}
+	table.SetSpaces([]Space{grown})
+	now += Tick(time.Second)
+
+	_, ok := table.Pick(Query{MAC: MAC{1, 9}, Subnet: subnet}, now)
+	assert.False(t, ok, "an unknown machine gets what another was offered")
+	for i, mac := range nodes {
+		q := Query{MAC: mac, Subnet: subnet}
+		addr, ok := table.Pick(q, now)
+		require.True(t, ok, "node %d", i)
+		assert.Equal(t, offered[i+1], addr, "not the oldest offer")
+		table.Hold(q, addr, now)
+		assert.False(t, table.IsFor(Query{MAC: MAC{1, byte(i + 1)}, Subnet: subnet}, addr, now))
+		again, ok := table.Pick(q, now)
+		assert.True(t, ok && again == addr)
+	}
+	table.spaces[subnet].ByMAC[MAC{2, 3}] = netip.Addr{}
+	_, ok = table.Pick(Query{MAC: MAC{2, 3}, Subnet: subnet}, now)
+	assert.False(t, ok, "a node gets what another node was offered, or what a machine has")
+}
