@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -28,12 +29,12 @@ const (
 type entry struct {
 	children []string // of a directory: their whole paths, sorted
 	file     string   // the blob in the layout, or
-	layer    string   // the directory of an unpacked layer, or
+	layer    fs.FS    // the directory of an unpacked layer, or
 	content  []byte   // the text of a link
 	size     int64
 }
 
-func (e *entry) isDir() bool { return e.file == "" && e.layer == "" && e.content == nil }
+func (e *entry) isDir() bool { return e.file == "" && e.layer == nil && e.content == nil }
 
 // imageLayout shows the OCI layout of the stick in the registry library's own storage format, so that
 // nothing of it is stored twice. It is read once: the layout lies on a read-only file system.
@@ -42,6 +43,7 @@ type imageLayout struct {
 	made    time.Time
 	entries map[string]*entry
 	images  map[string]digest.Digest // repository:tag
+	layers  *os.File                 // the directory of unpacked layers; nil: there are none
 }
 
 // openLayout reads the layout in dir. A layout that is not there is an empty bundle: the appliance may
@@ -61,6 +63,10 @@ func openLayout(dir string) (*imageLayout, error) {
 
 	if info, err := os.Stat(name); err == nil {
 		b.made = info.ModTime()
+	}
+
+	if b.layers, err = os.Open(filepath.Join(dir, layer.Dir)); err != nil && !os.IsNotExist(err) {
+		return nil, fmt.Errorf("read image bundle: %w", err)
 	}
 
 	var index imagespec.Index
@@ -163,13 +169,16 @@ func (b *imageLayout) addBlob(d imagespec.Descriptor) error {
 		return nil
 	}
 
-	dir := filepath.Join(b.dir, layer.Dir, hex)
-	l, unpacked := layer.Open(os.DirFS(dir))
+	if b.layers == nil {
+		return err
+	}
+
+	dir, size, unpacked := openLayer(b.layers, hex)
 	if unpacked != nil {
 		return errors.Join(err, unpacked)
 	}
 
-	b.add(as, &entry{layer: dir, size: l.Size()})
+	b.add(as, &entry{layer: dir, size: size})
 	return nil
 }
 
