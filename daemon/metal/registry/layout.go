@@ -43,7 +43,6 @@ type imageLayout struct {
 	made    time.Time
 	entries map[string]*entry
 	images  map[string]digest.Digest // repository:tag
-	layers  *os.File                 // the directory of unpacked layers; nil: there are none
 }
 
 // openLayout reads the layout in dir. A layout that is not there is an empty bundle: the appliance may
@@ -63,10 +62,6 @@ func openLayout(dir string) (*imageLayout, error) {
 
 	if info, err := os.Stat(name); err == nil {
 		b.made = info.ModTime()
-	}
-
-	if b.layers, err = os.Open(filepath.Join(dir, layer.Dir)); err != nil && !os.IsNotExist(err) {
-		return nil, fmt.Errorf("read image bundle: %w", err)
 	}
 
 	var index imagespec.Index
@@ -169,11 +164,7 @@ func (b *imageLayout) addBlob(d imagespec.Descriptor) error {
 		return nil
 	}
 
-	if b.layers == nil {
-		return err
-	}
-
-	dir, size, unpacked := openLayer(b.layers, hex)
+	dir, size, unpacked := openLayer(filepath.Join(b.dir, layer.Dir, hex))
 	if unpacked != nil {
 		return errors.Join(err, unpacked)
 	}

@@ -14,17 +14,23 @@ import (
 
 // layerDir is the directory of an unpacked layer. It is what a container runs from, so that its files have the modes
 // that they have there, and some are root's alone. Those were opened when the layout was read, and stay open: the
-// process that serves them has given up the right to open them by then.
+// process that serves them has given up the right to open them by then. So does the directory itself, which lies in
+// one of root's.
 type layerDir struct {
 	fs.FS
+	top     *os.File
 	private map[string]*os.File
 }
 
-// openLayer opens one of the directories in layers, and returns the size of its archive.
-func openLayer(layers *os.File, name string) (layerDir, int64, error) {
-	// By its descriptor: layers is a directory of root's, too.
-	dir := fmt.Sprintf("/proc/self/fd/%d/%s", layers.Fd(), name)
-	d := layerDir{FS: os.DirFS(dir), private: map[string]*os.File{}}
+// openLayer opens the directory of a layer, and returns the size of its archive.
+func openLayer(at string) (layerDir, int64, error) {
+	top, err := os.Open(at)
+	if err != nil {
+		return layerDir{}, 0, fmt.Errorf("open layer: %w", err)
+	}
+
+	dir := fmt.Sprintf("/proc/self/fd/%d", top.Fd())
+	d := layerDir{FS: os.DirFS(dir), top: top, private: map[string]*os.File{}}
 	l, err := layer.Open(d.FS)
 	if err != nil {
 		return layerDir{}, 0, err

@@ -28,8 +28,7 @@ func TestWhatRootAloneReadsStaysOpen(t *testing.T) {
 		{"root/deep/er", 0o644, true},
 		{"usr/bin/sudo", 0o755, false},
 	}
-	top := t.TempDir()
-	dir := filepath.Join(top, "abc")
+	dir := t.TempDir()
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	for _, f := range files {
@@ -50,10 +49,7 @@ func TestWhatRootAloneReadsStaysOpen(t *testing.T) {
 		os.Chmod(filepath.Join(dir, layer.Files, "root"), 0o700),
 	))
 
-	layers, err := os.Open(top)
-	require.NoError(t, err)
-	defer layers.Close()
-	d, size, err := openLayer(layers, "abc")
+	d, size, err := openLayer(dir)
 	require.NoError(t, err)
 	assert.EqualValues(t, archive.Len(), size)
 	for _, f := range files {
