@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -166,11 +167,11 @@ func (c *clusters) Owners() []string {
 	return slices.Clone(c.owners.Names)
 }
 
-// OwnerAt is that of the cluster whose node has an address; "" if none has.
-func (c *clusters) OwnerAt(addr netip.Addr) string {
+// OwnersAt are those of the clusters whose nodes have addresses; nil before they were asked for.
+func (c *clusters) OwnersAt() map[netip.Addr]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.owners.At[addr]
+	return maps.Clone(c.owners.At)
 }
 
 // verifiedLabelChanges are the hosts whose label differs from what was found out about them, with what it is to be: a

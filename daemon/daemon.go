@@ -35,6 +35,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/mirror"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
 	"firstlight.dev/firstlight/daemon/metal/provisioning"
+	"firstlight.dev/firstlight/daemon/metal/registry"
 	"firstlight.dev/firstlight/daemon/metal/verify"
 	"firstlight.dev/firstlight/daemon/page"
 	"firstlight.dev/firstlight/daemon/uploads/serving"
@@ -109,7 +110,7 @@ func New(log *slog.Logger) *Daemon {
 		hostKey: d.verifier.HostKeyOf,
 	}
 	d.metal.ClusterLogin = d.cluster.loginSecret
-	d.mirror.Owners, d.mirror.OwnerAt = d.cluster.Owners, d.cluster.OwnerAt
+	d.mirror.Owners, d.mirror.OwnersAt = d.cluster.Owners, d.cluster.OwnersAt
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.page = d.newPage(secrets)
 	d.loginKey = d.newLoginRotation(secrets)
@@ -129,9 +130,9 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 		Log:        d.log,
 		Site:       d.host.Site,
 		Vault:      secrets,
-		Metrics:    &d.metricParts,
 		Kubernetes: mirror.KubernetesPool(),
 	}
+	d.metricParts.Set("registry", metrics.Remote{Socket: registry.MetricsSocket})
 	d.boot = &netboot.Server{
 		Log:     d.log,
 		Site:    d.finder.Site,
@@ -146,7 +147,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 		},
 		Booter: func() pxe.Booter { return d.metal.Booter() },
 	}
-	d.mirror.Known = d.boot.IsKnown
+	d.mirror.Known, d.mirror.KnownAddrs = d.boot.IsKnown, d.boot.KnownAddrs
 	d.metal = provisioning.New(provisioning.Deps{
 		Log:     d.log,
 		Site:    d.finder.Site,

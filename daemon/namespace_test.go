@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,6 +30,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/api"
 	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/metal/registry"
 )
 
 // box says which part this process plays: "" the test itself, "test" inside the
@@ -65,6 +67,14 @@ func TestDaemonOfBox(t *testing.T) {
 	_ = New(slog.New(slog.NewTextHandler(os.Stderr, nil))).Run(context.Background())
 }
 
+// TestRegistryOfBox is the registry's process, which its unit runs on an appliance.
+func TestRegistryOfBox(t *testing.T) {
+	if os.Getenv(box) != "registry" {
+		t.Skip("run by TestBox in namespaces of its own")
+	}
+	_ = registry.NewProcess(slog.New(slog.NewTextHandler(os.Stderr, nil))).Run(context.Background())
+}
+
 type boxed struct {
 	t      *testing.T
 	dir    string
@@ -80,6 +90,7 @@ func TestBox(t *testing.T) {
 	b := &boxed{t: t, dir: t.TempDir(), client: api.Client{Socket: status.SocketPath}}
 	b.mounts()
 	t.Cleanup(b.kill)
+	b.serveImages()
 	b.comesUp()
 	b.isKilledAtAnyMoment()
 	b.takesUpAnEdit()
@@ -114,13 +125,27 @@ func (b *boxed) mounts() {
 	require.NoError(b.t, unix.Mount(active, "/sys/class/tty/console/active", "", unix.MS_BIND, ""))
 }
 
-func (b *boxed) start() {
-	b.cmd = inBox("daemon", "TestDaemonOfBox")
+func (b *boxed) start() { b.cmd = b.spawn("daemon", "TestDaemonOfBox") }
+
+// serveImages starts the registry's process, as there is no systemd to do it, and makes its group.
+func (b *boxed) serveImages() {
+	groups, err := os.OpenFile("/etc/group", os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(b.t, err)
+	_, err = fmt.Fprintf(groups, "%s:x:590:\n", registry.User)
+	require.NoError(b.t, errors.Join(err, groups.Close()))
+	cmd := b.spawn("registry", "TestRegistryOfBox")
+	b.t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+}
+
+// spawn starts one of the processes of the box.
+func (b *boxed) spawn(part, run string) *exec.Cmd {
+	cmd := inBox(part, run)
 	log, err := os.OpenFile(filepath.Join(b.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	require.NoError(b.t, err)
 	defer log.Close()
-	b.cmd.Stdout, b.cmd.Stderr = log, log
-	require.NoError(b.t, b.cmd.Start())
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(b.t, cmd.Start())
+	return cmd
 }
 
 func (b *boxed) kill() {

@@ -179,6 +179,17 @@ func inOrder(yes bool) error {
 // Size is how many bytes the archive has.
 func (l *Layer) Size() int64 { return l.size }
 
+// Names are the files below the layer's directory whose contents the archive has.
+func (l *Layer) Names() []string {
+	var names []string
+	for _, p := range l.pieces {
+		if p.file != Headers {
+			names = append(names, p.file)
+		}
+	}
+	return names
+}
+
 // Reader reads the archive from an offset on.
 func (l *Layer) Reader(offset int64) io.ReadCloser {
 	next := sort.Search(len(l.pieces), func(i int) bool { return l.pieces[i].at+l.pieces[i].size > offset })

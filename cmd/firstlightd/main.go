@@ -84,6 +84,7 @@ func newRootCommand() *cobra.Command {
 		"Run by its units and pods",
 		newRunCommand(),
 		newStorageCommand(),
+		newRegistryCommand(),
 		newBPACommand(),
 		newKPACommand(),
 		newArtifactsCommand(),

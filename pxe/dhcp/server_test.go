@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,37 @@ func TestAnEndedLeaseNamesNobody(t *testing.T) {
 	s.table.Put(l)
 	_, ok = s.MachineAt(l.Addr)
 	assert.False(t, ok, "it was released")
+}
+
+// TestKnownAddrsAreThoseThatAreKnown: the list says what the question for one address says.
+func TestKnownAddrsAreThoseThatAreKnown(t *testing.T) {
+	up := time.Minute
+	s := newServer(t, Deps{Clock: lease.Clock{Uptime: func() time.Duration { return up }}})
+	reserved := s.KnownAddrs()
+	require.NotEmpty(t, reserved)
+	leased := map[string]netip.Addr{unpinned: netip.MustParseAddr("172.22.2.7"), stranger: netip.MustParseAddr("172.22.1.7")}
+	for mac, addr := range leased {
+		own, _ := lease.MACFrom(mustMAC(mac))
+		s.table.Put(lease.Lease{
+			Addr:     addr,
+			MAC:      own,
+			Subnet:   s.plan.Subnets[0].Prefix,
+			State:    lease.Active,
+			Start:    s.now(),
+			Duration: time.Hour,
+		})
+	}
+
+	all := s.KnownAddrs()
+	assert.ElementsMatch(t, append(slices.Clone(reserved), leased[unpinned]), all)
+	assert.True(t, slices.IsSortedFunc(all, netip.Addr.Compare))
+	for _, addr := range all {
+		assert.True(t, s.IsKnown(addr), addr)
+	}
+	assert.False(t, s.IsKnown(leased[stranger]))
+
+	up += time.Hour
+	assert.Equal(t, reserved, s.KnownAddrs(), "its lease ended")
 }
 
 func TestYieldsTo(t *testing.T) {

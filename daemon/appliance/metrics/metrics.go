@@ -22,22 +22,27 @@ import (
 // Address is where they are read: on the appliance itself, since they need no log-in.
 const Address = "127.0.0.1:9100"
 
-// Parts are registries of counters by part. A part that begins anew begins with none.
+// Parts are the counters of each part. A part that begins anew begins with none.
 type Parts struct {
 	mu  sync.Mutex
-	all map[string]*prometheus.Registry
+	all map[string]prometheus.Gatherer
 }
 
 // NewRegistry is an empty registry for a part, in place of the one that it had.
 func (p *Parts) NewRegistry(name string) prometheus.Registerer {
+	r := prometheus.NewRegistry()
+	p.Set(name, r)
+	return r
+}
+
+// Set makes what g gathers the counters of a part.
+func (p *Parts) Set(name string, g prometheus.Gatherer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil {
-		p.all = map[string]*prometheus.Registry{}
+		p.all = map[string]prometheus.Gatherer{}
 	}
-
-	p.all[name] = prometheus.NewRegistry()
-	return p.all[name]
+	p.all[name] = g
 }
 
 // Gather implements prometheus.Gatherer.

@@ -1,14 +1,19 @@
 package metrics
 
 import (
+	"io"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -62,6 +67,41 @@ func TestAPartThatBeginsAnewBeginsWithNothing(t *testing.T) {
 	parts.NewRegistry("pxe").MustRegister(other)
 	text := read(t, parts)
 	assert.Contains(t, text, "firstlight_registry_sent_bytes_total 7\n")
+	assert.Contains(t, text, "firstlight_pxe_panics_total 0\n")
+}
+
+// TestARemotePartIsOneOfThem: another process counts under its own words and labels, and one that is not there, or says
+// something else, takes nothing from the others.
+func TestARemotePartIsOneOfThem(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "metrics.sock")
+	parts := &Parts{}
+	parts.Set("registry", Remote{Socket: socket})
+	own := prometheus.NewCounter(prometheus.CounterOpts{Name: "firstlight_pxe_panics_total", Help: "p"})
+	parts.NewRegistry("pxe").MustRegister(own)
+	assert.NotContains(t, read(t, parts), "firstlight_registry")
+
+	remote := prometheus.NewRegistry()
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "firstlight_registry_requests_total", Help: "r"}, []string{"method", "code"})
+	remote.MustRegister(c)
+	c.WithLabelValues("GET", "200").Add(3)
+	var answer http.Handler = promhttp.HandlerFor(remote, promhttp.HandlerOpts{})
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	require.NoError(t, err)
+	server := &httptest.Server{Listener: listener, Config: &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer.ServeHTTP(w, r) }),
+	}}
+	server.Start()
+	defer server.Close()
+	text := read(t, parts)
+	assert.Contains(t, text, "# TYPE firstlight_registry_requests_total counter\n")
+	assert.Contains(t, text, `firstlight_registry_requests_total{code="200",method="GET"} 3`+"\n")
+	assert.Contains(t, text, "firstlight_pxe_panics_total 0\n")
+
+	answer = http.NotFoundHandler()
+	assert.NotContains(t, read(t, parts), "firstlight_registry")
+	answer = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "no metrics {") })
+	text = read(t, parts)
+	assert.NotContains(t, text, "firstlight_registry")
 	assert.Contains(t, text, "firstlight_pxe_panics_total 0\n")
 }
 

@@ -31,7 +31,7 @@ func Secrets() []Secret {
 	return []Secret{
 		{Name: "authority", Owner: "appliance", Files: []string{data + "/ca/ca.key"}, Away: true,
 			Used: "signs the certificates of all that the appliance serves by TLS; nodes trust it", Rotated: never},
-		{Name: "certificates", Owner: "appliance", Files: []string{data + "/ca/*.key"}, Away: true,
+		{Name: "certificates", Owner: "appliance", Files: []string{data + "/ca/*.key", "/run/firstlight/registry/server.pem"}, Away: true,
 			Objects: []string{"metal3/ironic-tls", "metal3/operator-ironic-ca", "metal3/operator-webhook-cert",
 				"metal3/*-webhook-service-cert", "artifacts/*",
 				"capi-system/*-webhook-service-cert", "capi-kubeadm-bootstrap-system/*-webhook-service-cert",

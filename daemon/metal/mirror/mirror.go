@@ -22,26 +22,20 @@ import (
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/host/timeserver"
-	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
 	"firstlight.dev/firstlight/daemon/metal/packages"
 	"firstlight.dev/firstlight/daemon/metal/packages/kubernetes"
-	"firstlight.dev/firstlight/daemon/metal/registry"
 	"firstlight.dev/firstlight/pxe/bootfile"
 	"firstlight.dev/firstlight/pxe/bootserver"
-	"firstlight.dev/firstlight/pxe/limit"
 	"firstlight.dev/firstlight/pxe/server"
 )
 
 const (
-	imagesDir    = "/usr/share/firstlight/images"
 	packagesDir  = "/usr/share/firstlight/packages"
-	pushedDir    = stick.DataDir + "/registry"               // container images that were pushed to the appliance
 	broughtDir   = artifact.Dir + "/" + artifact.PackagesDir // .deb files that were brought to it
 	digestsDir   = artifact.Dir + "/" + artifact.DigestsDir
 	packagesKey  = vault.SecretDir + "/packages.key"
@@ -52,15 +46,16 @@ const (
 
 // Mirror serves at the appliance's own addresses, which move when the site is edited.
 type Mirror struct {
-	Log     *slog.Logger
-	Site    func() *site.Site // with its defaults
-	Vault   *vault.Vault
-	Metrics *metrics.Parts // gets the registry's counters
+	Log   *slog.Logger
+	Site  func() *site.Site // with its defaults
+	Vault *vault.Vault
 
-	// Known reports whether an address is that of a node of the site, which is served whatever others do.
-	Known func(netip.Addr) bool
-	// OwnerAt says whose uploaded container images the machine at an address gets; "": nobody's. May be nil.
-	OwnerAt func(netip.Addr) string
+	// Known reports whether an address is that of a node of the site, which is served whatever others do; KnownAddrs
+	// are all of them.
+	Known      func(netip.Addr) bool
+	KnownAddrs func() []netip.Addr
+	// OwnersAt says whose uploaded container images the machines at addresses get; nil: it is not known yet.
+	OwnersAt func() map[netip.Addr]string
 
 	// Kubernetes are the packages of which machines become nodes.
 	Kubernetes *kubernetes.Pool
@@ -119,19 +114,6 @@ func (m *Mirror) RegistryAddr() netip.AddrPort {
 	return netip.AddrPortFrom(m.Site().Networks.Provisioning.Address, registryPort)
 }
 
-// ServeImages gives nodes their container images from the moment that their networks have the appliance's
-// addresses, and begins anew when the site changes those.
-func (m *Mirror) ServeImages(ctx context.Context, up func() bool) error {
-	addresses := func() ([]netip.Prefix, bool) { return ServiceAddresses(m.Site()), true }
-	return rerun.OnChange(ctx, up, addresses, func(ctx context.Context, at []netip.Prefix) error {
-		s, err := m.newRegistry(at)
-		if err != nil {
-			return err
-		}
-		return s.Run(ctx)
-	})
-}
-
 // ServeTime answers time requests wherever nodes get images and packages, with source's opinion of our clock.
 func (m *Mirror) ServeTime(ctx context.Context, up func() bool, source func() timeserver.Source) error {
 	addresses := func() ([]netip.Prefix, bool) { return ServiceAddresses(m.Site()), true }
@@ -158,38 +140,6 @@ func (m *Mirror) Trust() (certificate, key []byte, err error) {
 	}
 
 	return authority.PEM(), signing.Public(), nil
-}
-
-func (m *Mirror) newRegistry(at []netip.Prefix) (*registry.Server, error) {
-	authority, err := m.Vault.Authority()
-	if err != nil {
-		return nil, err
-	}
-
-	certificate, key, err := m.Trust()
-	if err != nil {
-		return nil, err
-	}
-
-	return registry.New(registry.Config{
-		Addrs:    at,
-		Port:     registryPort,
-		Layout:   imagesDir,
-		Store:    pushedDir,
-		Owner:    m.OwnerAt,
-		Writers:  authority.Pool(),
-		Registry: m.Metrics.NewRegistry("registry"),
-		Log:      limit.Log(m.Log.With("part", "registry")),
-		Known:    m.Known,
-		Public:   map[string][]byte{"/ca.crt": certificate, "/packages.asc": key},
-		Certificate: func() (tls.Certificate, error) {
-			pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: Addrs(at)})
-			if err != nil {
-				return tls.Certificate{}, err
-			}
-			return tls.X509KeyPair(pair.Cert, pair.Key)
-		},
-	})
 }
 
 // Stage is the fact that nodes can fetch what they are made of.

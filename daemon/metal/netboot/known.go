@@ -1,7 +1,9 @@
 package netboot
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +20,18 @@ func (s *Server) IsKnown(addr netip.Addr) bool {
 	return serving != nil && serving.DHCP() != nil && serving.DHCP().IsKnown(addr)
 }
 
+// KnownAddrs are all addresses of which IsKnown holds, in their order.
+func (s *Server) KnownAddrs() []netip.Addr {
+	var all []netip.Addr
+	if serving := s.serving.Load(); serving != nil && serving.DHCP() != nil {
+		all = serving.DHCP().KnownAddrs()
+	}
+
+	all = append(all, s.static.list(s.Site)...)
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
 // staticAddresses are those that the site gives its nodes. They are looked up again after a while: the site may have
 // been edited, and it takes too long to read it for every connection.
 type staticAddresses struct {
@@ -32,6 +46,19 @@ const staticValidity = 5 * time.Second
 func (s *staticAddresses) has(addr netip.Addr, current func() *site.Site) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.refresh(current)
+	return s.all[addr]
+}
+
+func (s *staticAddresses) list(current func() *site.Site) []netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refresh(current)
+	return slices.Collect(maps.Keys(s.all))
+}
+
+// refresh looks them up if that is due.
+func (s *staticAddresses) refresh(current func() *site.Site) {
 	if s.all == nil || time.Since(s.read) > staticValidity {
 		s.all, s.read = map[netip.Addr]bool{}, time.Now()
 		for _, n := range current().Nodes {
@@ -42,5 +69,4 @@ func (s *staticAddresses) has(addr netip.Addr, current func() *site.Site) bool {
 			}
 		}
 	}
-	return s.all[addr]
 }

@@ -47,7 +47,7 @@ func (s *storageDriver) GetContent(ctx context.Context, name string) ([]byte, er
 		return s.StorageDriver.GetContent(ctx, name)
 	case e.content != nil:
 		return bytes.Clone(e.content), nil
-	case e.layer != "":
+	case e.layer != nil:
 		r, err := s.Reader(ctx, name, 0)
 		if err != nil {
 			return nil, err
@@ -71,8 +71,8 @@ func (s *storageDriver) Reader(ctx context.Context, name string, offset int64) (
 	if e.content != nil {
 		return io.NopCloser(bytes.NewReader(e.content[min(offset, e.size):])), nil
 	}
-	if e.layer != "" {
-		l, err := layer.Open(os.DirFS(e.layer))
+	if e.layer != nil {
+		l, err := layer.Open(e.layer)
 		if err != nil {
 			return nil, err
 		}

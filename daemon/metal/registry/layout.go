@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -28,12 +29,12 @@ const (
 type entry struct {
 	children []string // of a directory: their whole paths, sorted
 	file     string   // the blob in the layout, or
-	layer    string   // the directory of an unpacked layer, or
+	layer    fs.FS    // the directory of an unpacked layer, or
 	content  []byte   // the text of a link
 	size     int64
 }
 
-func (e *entry) isDir() bool { return e.file == "" && e.layer == "" && e.content == nil }
+func (e *entry) isDir() bool { return e.file == "" && e.layer == nil && e.content == nil }
 
 // imageLayout shows the OCI layout of the stick in the registry library's own storage format, so that
 // nothing of it is stored twice. It is read once: the layout lies on a read-only file system.
@@ -163,13 +164,12 @@ func (b *imageLayout) addBlob(d imagespec.Descriptor) error {
 		return nil
 	}
 
-	dir := filepath.Join(b.dir, layer.Dir, hex)
-	l, unpacked := layer.Open(os.DirFS(dir))
+	dir, size, unpacked := openLayer(filepath.Join(b.dir, layer.Dir, hex))
 	if unpacked != nil {
 		return errors.Join(err, unpacked)
 	}
 
-	b.add(as, &entry{layer: dir, size: l.Size()})
+	b.add(as, &entry{layer: dir, size: size})
 	return nil
 }
 

@@ -87,7 +87,11 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newServer(c, b)
+}
 
+// newServer serves a bundle that was read.
+func newServer(c Config, b *imageLayout) (*Server, error) {
 	store, err := newStorage(b, c.Store)
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func BuildPrograms(ctx context.Context, dir string) (p Programs, err error) {
 	return p, err
 }
 
-// StartAppliance starts a sandbox with the daemon of the sources at hand in place of the tree's.
+// StartAppliance starts a sandbox with the daemon of the sources at hand, its units and users in place of the tree's.
 func (p Programs) StartAppliance(ctx context.Context, c Config) (*Sandbox, error) {
 	c.Manager = p.Manager
 	c.Add = maps.Clone(c.Add)
@@ -80,7 +80,35 @@ func (p Programs) StartAppliance(ctx context.Context, c Config) (*Sandbox, error
 	}
 
 	c.Add["/usr/bin/firstlightd"] = p.Daemon
+	own, err := findOwnFiles()
+	if err != nil {
+		return nil, err
+	}
+
+	maps.Copy(c.Add, own)
 	return Start(ctx, c)
+}
+
+// findOwnFiles are the units and users of the sources at hand, by their place in the root.
+func findOwnFiles() (map[string]string, error) {
+	top, err := bench.FindTop()
+	if err != nil {
+		return nil, err
+	}
+
+	overlay := filepath.Join(top, "overlays", "appliance")
+	found := map[string]string{}
+	for _, pattern := range []string{"usr/lib/systemd/system/*.service", "usr/lib/sysusers.d/*.conf"} {
+		files, err := filepath.Glob(filepath.Join(overlay, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			found[strings.TrimPrefix(file, overlay)] = file
+		}
+	}
+
+	return found, nil
 }
 
 // StartAppliance starts an appliance for a test: the root of RequireRoot, in dir.
@@ -94,7 +122,9 @@ func StartAppliance(t testing.TB, root string, p Programs, name, dir string) *Sa
 
 	t.Cleanup(func() {
 		if t.Failed() {
-			for _, unit := range []string{"containerd.service", "kubelet.service", "firstlightd.service"} {
+			for _, unit := range []string{
+				"containerd.service", "kubelet.service", "firstlightd.service", "firstlight-registry.service",
+			} {
 				t.Logf("%s, the end of its log:\n%s", unit, lastBytes(bed.UnitLog(unit), 3000))
 			}
 			t.Log("Kubernetes, as it was then:\n" + bed.diagnostics(context.WithoutCancel(t.Context())))

@@ -39,14 +39,19 @@ type box struct {
 }
 
 func newBox(t *testing.T, name string) *box {
+	b := newCold(t, name)
+	b.power()
+	return b
+}
+
+// newCold is a box before its first power.
+func newCold(t *testing.T, name string) *box {
 	root := sandbox.RequireRoot(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	programs, err := sandbox.BuildPrograms(ctx, t.TempDir())
 	require.NoError(t, err)
-	b := &box{t: t, ctx: ctx, root: root, name: name, dir: t.TempDir(), programs: programs}
-	b.power()
-	return b
+	return &box{t: t, ctx: ctx, root: root, name: name, dir: t.TempDir(), programs: programs}
 }
 
 // power starts a bed on the box's DATA, and the daemon in it.

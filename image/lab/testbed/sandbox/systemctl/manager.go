@@ -260,6 +260,7 @@ func (m *manager) spawn(u *unit, words, env []string, log *os.File) (int, chan s
 		if attr.Sys.Credential, err = credentialOf(u.user); err != nil {
 			return 0, nil, err
 		}
+		attr.Sys.AmbientCaps = u.ambient
 	}
 
 	path := words[0]

@@ -29,6 +29,53 @@ func credentialOf(name string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
+// makeDirs makes the unit's directories and gives them to its user, with all that is in them if they are another's.
+func (u *unit) makeDirs() error {
+	for _, dir := range u.dirs {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+
+		for top, mode := range u.dirModes {
+			if strings.HasPrefix(dir, top+"/") {
+				if err := os.Chmod(dir, mode); err != nil {
+					return err
+				}
+			}
+		}
+
+		if u.user == "" || u.user == "root" {
+			continue
+		}
+
+		who, err := credentialOf(u.user)
+		if err != nil {
+			return err
+		}
+		if err := giveTo(dir, who); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// giveTo makes a directory somebody's with all that is in it, itself last; one that is that already stays as it is.
+func giveTo(dir string, who *syscall.Credential) error {
+	var now syscall.Stat_t
+	if err := syscall.Lstat(dir, &now); err != nil || now.Uid == who.Uid && now.Gid == who.Gid {
+		return err
+	}
+
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		return os.Lchown(path, int(who.Uid), int(who.Gid))
+	})
+	return errorsFirst(err, os.Lchown(dir, int(who.Uid), int(who.Gid)))
+}
+
 func exitCode(s syscall.WaitStatus) int {
 	if s.Signaled() {
 		return 128 + int(s.Signal())

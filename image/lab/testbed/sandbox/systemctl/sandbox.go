@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -68,6 +69,9 @@ func runSandbox(stage, file string) error {
 	}
 
 	setSysctls()
+	if err := makeUsers(); err != nil {
+		return err
+	}
 	// The parent holds the other end: when it is gone, so is the bed.
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
@@ -334,6 +338,21 @@ func setSysctls() {
 			}
 		}
 	}
+}
+
+// ownUsers are the users that the appliance has beside Debian's.
+const ownUsers = "/usr/lib/sysusers.d/firstlight.conf"
+
+// makeUsers makes them as systemd does at every boot: the root's /etc is as the image has it.
+func makeUsers() error {
+	if _, err := os.Stat(ownUsers); os.IsNotExist(err) {
+		return nil
+	}
+	if out, err := exec.Command("/usr/bin/systemd-sysusers", ownUsers).CombinedOutput(); err != nil {
+		return fmt.Errorf("make users of %s: %w: %s", ownUsers, err, out)
+	}
+
+	return nil
 }
 
 func errorsFirst(all ...error) error {

@@ -67,10 +67,8 @@ func (m *manager) runService(ctx context.Context, s *service, u *unit, ready fun
 	}
 	defer log.Close()
 
-	for _, d := range u.dirs {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return 1, err
-		}
+	if err := u.makeDirs(); err != nil {
+		return 1, err
 	}
 
 	env, err := u.environment()

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // unit is a service as its file and drop-ins say (systemd.service(5), systemd.exec(5)).
@@ -26,9 +28,11 @@ type unit struct {
 	killMode   string
 	slack      time.Duration // of timers; 0: that of this manager
 	remain     bool
-	requires   []string // Requires=, Wants=, BindsTo=: started first
-	dirs       []string // absolute: RuntimeDirectory=, StateDirectory=, …
-	notKnown   []string // directives this manager does not follow
+	requires   []string               // Requires=, Wants=, BindsTo=: started first
+	dirs       []string               // absolute: RuntimeDirectory=, StateDirectory=, …
+	dirModes   map[string]os.FileMode // of those below /run, /var/lib, …
+	ambient    []uintptr              // AmbientCapabilities=
+	notKnown   []string               // directives this manager does not follow
 }
 
 // unitDirs are searched in systemd's order.
@@ -55,6 +59,7 @@ func load(name string, dirs []string) (*unit, error) {
 			restart:    "no",
 			restartSec: 100 * time.Millisecond,
 			killMode:   "control-group",
+			dirModes:   map[string]os.FileMode{},
 		}
 		texts := []string{string(text)}
 		var dropIns []string
@@ -172,7 +177,21 @@ func (u *unit) set(key, value string) error {
 		below("/var/cache")
 	case "LogsDirectory":
 		below("/var/log")
-	case "Description", "Documentation", "After", "Before", "TimeoutStartSec", "TimeoutStopSec", "StartLimitIntervalSec":
+	case "RuntimeDirectoryMode", "StateDirectoryMode":
+		mode, err := strconv.ParseUint(value, 8, 12)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		u.dirModes[map[string]string{"RuntimeDirectoryMode": "/run", "StateDirectoryMode": "/var/lib"}[key]] = os.FileMode(mode)
+	case "AmbientCapabilities":
+		for _, name := range strings.Fields(value) {
+			number, known := capabilities[name]
+			if !known {
+				return fmt.Errorf("AmbientCapabilities: the sandbox does not know %s", name)
+			}
+			u.ambient = append(u.ambient, number)
+		}
+	case "Description", "Documentation", "After", "Before", "TimeoutStartSec", "TimeoutStopSec", "StartLimitIntervalSec", "Group":
 		// An order among units that are started one by one, by hand, is the caller's.
 	default:
 		u.notKnown = append(u.notKnown, key)
@@ -180,6 +199,9 @@ func (u *unit) set(key, value string) error {
 
 	return nil
 }
+
+// capabilities are those that the appliance's units ask for.
+var capabilities = map[string]uintptr{"CAP_DAC_READ_SEARCH": unix.CAP_DAC_READ_SEARCH}
 
 // parseSpan reads a time span: a number of seconds, or with a unit.
 func parseSpan(value string) (time.Duration, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func write(t *testing.T, path, text string) {
@@ -29,6 +30,8 @@ ExecStart=/usr/bin/a \
 RestartSec=5
 KillMode=process
 RuntimeDirectory=a
+RuntimeDirectoryMode=0700
+AmbientCapabilities=CAP_DAC_READ_SEARCH
 ProtectSystem=strict
 `)
 	write(t, lib+"/a.service.d/10-more.conf", "[Service]\nRestartSec=1min 500ms\n")
@@ -45,6 +48,8 @@ ProtectSystem=strict
 	assert.Equal(t, "process", u.killMode)
 	assert.Equal(t, []string{"b.service"}, u.requires)
 	assert.Equal(t, []string{"/run/a"}, u.dirs)
+	assert.Equal(t, map[string]os.FileMode{"/run": 0o700}, u.dirModes)
+	assert.Equal(t, []uintptr{unix.CAP_DAC_READ_SEARCH}, u.ambient)
 	assert.Equal(t, []string{"ProtectSystem"}, u.notKnown)
 	assert.Equal(t, [][]string{{"-/sbin/modprobe", "overlay"}}, u.pre)
 	assert.Equal(t, [][]string{{"/usr/bin/b", "$ARGS", "${X}"}}, u.start)

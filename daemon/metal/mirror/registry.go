@@ -1,0 +1,120 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
+	"firstlight.dev/firstlight/daemon/metal/registry"
+)
+
+// How often the registry is told what changed, how often its certificate is looked at, and how long is waited before
+// its unit is started again after that failed.
+const (
+	tellInterval        = time.Second
+	certificateInterval = time.Hour
+	startInterval       = 10 * time.Second
+	startTimeout        = 2 * time.Minute // a unit that hangs must not keep anything from being told
+)
+
+// ServeImages has the registry's process give nodes their container images, from the moment that their networks have
+// the appliance's addresses: it writes what the process serves, starts its unit, and goes on writing what changes.
+// What runs then is systemd's to look after, and goes on without us.
+func (m *Mirror) ServeImages(ctx context.Context, up func() bool) error {
+	if !rerun.Await(ctx, up) {
+		return nil
+	}
+
+	group, err := findGroup(registry.User)
+	if err != nil {
+		return err
+	}
+
+	t := teller{mirror: m, dir: registry.SettingsDir, group: group}
+	for running, tried := false, (time.Time{}); ; {
+		if err := t.tell(time.Now()); err != nil {
+			return err
+		}
+
+		if !running && time.Since(tried) >= startInterval {
+			tried = time.Now()
+			if err := startUnit(ctx, registry.Unit); err != nil && ctx.Err() == nil {
+				m.Log.Warn("registry is not started", "error", err, "again", startInterval)
+			} else {
+				running = true
+			}
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(tellInterval):
+		}
+	}
+}
+
+// teller keeps the registry's settings as they ought to be.
+type teller struct {
+	mirror *Mirror
+	dir    string
+	group  int // who reads them
+
+	settings registry.Settings
+	issued   time.Time // when the certificate was looked at
+}
+
+// tell writes what changed.
+func (t *teller) tell(now time.Time) error {
+	m := t.mirror
+	addrs := ServiceAddresses(m.Site())
+	if !slices.Equal(addrs, t.settings.Addrs) || now.Sub(t.issued) >= certificateInterval {
+		authority, err := m.Vault.Authority()
+		if err != nil {
+			return err
+		}
+
+		pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: Addrs(addrs)})
+		if err != nil {
+			return err
+		}
+
+		certificate, key, err := m.Trust()
+		if err != nil {
+			return err
+		}
+
+		t.settings.Addrs, t.settings.Pair = addrs, slices.Concat(pair.Cert, pair.Key)
+		t.settings.Authority, t.settings.Packages, t.issued = certificate, key, now
+	}
+
+	t.settings.Known, t.settings.Owners = m.KnownAddrs(), m.OwnersAt()
+	return t.settings.Write(t.dir, t.group)
+}
+
+// findGroup is the number of a group.
+func findGroup(name string) (int, error) {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, fmt.Errorf("find who runs the registry: %w", err)
+	}
+	return strconv.Atoi(g.Gid)
+}
+
+// startUnit starts a unit that does not run.
+func startUnit(ctx context.Context, unit string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "systemctl", "start", unit).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("start %s: %w: %s", unit, err, strings.TrimSpace(string(out)))
+	}
+
+	return nil
+}
