@@ -22,6 +22,7 @@ const clusters = "/opt/kud/multi-cluster"
 // collected are files and folders, below the root, that are taken as they are; a * is any name.
 var collected = []string{
 	"/run/firstlight/boot.json", "/run/firstlight/storage.json", "/run/firstlight/damage", "/run/firstlight/wire.json",
+	"/run/firstlight/registry/addresses", "/run/firstlight/registry/known", "/run/firstlight/registry/owners",
 	"/var/lib/firstlight/journal.json", "/var/lib/firstlight/journal.json.unreadable", "/var/lib/firstlight/networks.json",
 	"/var/lib/firstlight/hosts", "/var/lib/firstlight/dhcp",
 	clusters + "/*/log", clusters + "/*/progress.json", clusters + "/*/hosts.ini", clusters + "/*/cluster.json", clusters + "/*/installed.json",
