@@ -117,16 +117,16 @@ func ClassStage(image func() (Image, error), api func() (client.Client, error)) 
 			if err != nil {
 				return nil, err
 			}
-			return Class{Repository: Repository, Image: i}.wanted(context.Background(), c)
+			return Class{Repository: Repository, Image: i}.objectsToApply(context.Background(), c)
 		},
 	}.Bringup()
 	s.AfterReady = true
 	return s
 }
 
-// wanted are the objects to apply. A class that clusters have been made of is left as it is, if a newer stick has another
+// objectsToApply are the objects to apply. A class that clusters have been made of is left as it is, if a newer stick has another
 // one: to change it would be to install all of their nodes again.
-func (c Class) wanted(ctx context.Context, api client.Reader) ([]client.Object, error) {
+func (c Class) objectsToApply(ctx context.Context, api client.Reader) ([]client.Object, error) {
 	all, err := c.Objects()
 	if err != nil {
 		return nil, err

@@ -169,13 +169,13 @@ func TestAClassInUseIsLeftAsItIs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.have...).Build()
-			got, err := testClass(t).wanted(t.Context(), api)
+			got, err := testClass(t).objectsToApply(t.Context(), api)
 			require.NoError(t, err)
 			assert.Len(t, got, c.want)
 		})
 	}
 
-	_, err := testClass(t).wanted(t.Context(), fake.NewClientBuilder().WithScheme(scheme).Build())
+	_, err := testClass(t).objectsToApply(t.Context(), fake.NewClientBuilder().WithScheme(scheme).Build())
 	assert.True(t, bringup.IsWait(err))
 	assert.ErrorContains(t, err, "the kinds of provider metal3")
 }
