@@ -10,6 +10,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
+	"firstlight.dev/firstlight/daemon/clusters/clusterapi"
 	"firstlight.dev/firstlight/daemon/clusters/clusterapi/nodesetup"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
 	"firstlight.dev/firstlight/daemon/engine/apply"
@@ -52,6 +53,12 @@ func (c *clusters) serveNodeSetup(ctx context.Context, api client.Client) error 
 	}
 
 	return set.Apply(ctx, api)
+}
+
+// classImage is the image of the stick, as the ClusterClass names it.
+func (c *clusters) classImage() (clusterapi.Image, error) {
+	image, err := c.metal.StickImage()
+	return clusterapi.Image{URL: image.URL, SHA256: image.SHA256, Format: image.Format}, err
 }
 
 // blocks are what keeps nodes, in one sentence each with what to do, by name.

@@ -62,6 +62,7 @@ func (c *clusters) stages() []bringup.Stage {
 		bpa.Stages(c.operator, provisionings, c.metal.Client),
 		kpa.Stage(programID, c.metal.Client),
 		clusterapi.Stage(c.metal.Vault.Authority, c.metal.Client),
+		clusterapi.ClassStage(c.classImage, c.metal.Client),
 	)
 }
 

@@ -49,7 +49,7 @@ func (d *Daemon) plan() []bringup.Stage {
 		},
 		d.metal.Stages(),                          // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
 		d.uploads.stages(),                        // artifacts-ready
-		d.cluster.stages(),                        // bpa-ready, clusters-handed-over, kpa-ready, cluster-api-ready
+		d.cluster.stages(),                        // bpa-ready, clusters-handed-over, kpa-ready, cluster-api-ready, cluster-class-ready
 		[]bringup.Stage{d.mirror.PackagesStage()}, // packages-ready
 	)
 }

@@ -61,6 +61,10 @@ const Problem = "firstlight.dev/problem"
 // UID of the host.
 const ProviderIDFormat = "firstlight.dev/provider-id-format"
 
+// Class is an annotation on the appliance's ClusterClass: digest of all that makes nodes what they are. A class that
+// clusters use keeps it.
+const Class = "firstlight.dev/class"
+
 // On the appliance's other objects.
 const (
 	SiteName = "firstlight.dev/site-name" // label of every Launch: name of its site

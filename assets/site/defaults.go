@@ -132,6 +132,9 @@ func nthAddress(cidr netip.Prefix, n int) netip.Addr {
 	return a
 }
 
+// StickImage is the name of the image that the stick brings.
+const StickImage = "debian-13"
+
 // Roles lists the roles a network can have, in the order of the document.
 func Roles() []string { return []string{"provisioning", "bmc", "baremetal"} }
 
@@ -155,7 +158,7 @@ func (n Node) withDefaults(networks Networks) Node {
 
 	n.BootMode = cmp.Or(n.BootMode, "UEFI")
 	if n.OS.URL == "" {
-		n.OS.Image = cmp.Or(n.OS.Image, "debian-13")
+		n.OS.Image = cmp.Or(n.OS.Image, StickImage)
 	} else {
 		n.OS.Format = cmp.Or(n.OS.Format, "qcow2")
 	}

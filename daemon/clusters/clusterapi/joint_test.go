@@ -25,10 +25,8 @@ spec: {clusterName: edge, namePrefix: edge, prefix: 24, pools: [{start: 10.9.0.1
 // generate is what `clusterctl generate cluster` prints, and a pool. The etcd of the cluster is not its own, so that its
 // control plane can grow without one that runs, and its machines get addresses.
 func (r *rack) generate(flavor string, controlPlane, workers int) string {
-	at, err := url.Parse(r.api.URL)
-	require.NoError(r.t, err)
 	text := r.clusterctlWith([]string{
-		"CONTROL_PLANE_ENDPOINT_HOST=" + at.Hostname(), "CONTROL_PLANE_ENDPOINT_PORT=" + at.Port(),
+		"CONTROL_PLANE_ENDPOINT_HOST=" + r.host(), "CONTROL_PLANE_ENDPOINT_PORT=" + r.port(),
 		"IMAGE_URL=http://172.22.0.1/images/debian-13.raw", "IMAGE_CHECKSUM=abc",
 	}, "generate", "cluster", "edge", "-n", "metal3", "--flavor", flavor, "--kubernetes-version", "v1.36.3",
 		"--control-plane-machine-count", strconv.Itoa(controlPlane), "--worker-machine-count", strconv.Itoa(workers))
@@ -46,13 +44,23 @@ func (r *rack) generate(flavor string, controlPlane, workers int) string {
 	return strings.Replace(text, local, external+"\n", 1) + "\n---\n" + pool
 }
 
+// host and port are the endpoint of the cluster.
+func (r *rack) host() string { return r.endpoint().Hostname() }
+func (r *rack) port() string { return r.endpoint().Port() }
+
+func (r *rack) endpoint() *url.URL {
+	at, err := url.Parse(r.api.URL)
+	require.NoError(r.t, err)
+	return at
+}
+
 // The managers and the provider meet, on a rack of simulated hosts that boot with the data they get: a cluster is applied
 // all at once, grows, shrinks and is deleted, and managers and provider are killed at random and all together. The
 // history of all objects says that each step came after what it needs, and that no host, index or address was ever used
 // twice.
 func TestAClusterOnTheRack(t *testing.T) {
 	r := newRack(t, 5)
-	r.prepareWorkload()
+	r.prepareWorkload("edge")
 	r.prepareNodeSetup()
 	r.apply(r.generate("", 1, 1))
 	r.killSome(4)
@@ -80,15 +88,15 @@ func TestAClusterOnTheRack(t *testing.T) {
 	r.history.assertInvariants()
 }
 
-// prepareWorkload makes the API server pass for that of the cluster: with its authority.
-func (r *rack) prepareWorkload() {
+// prepareWorkload makes the API server pass for that of a cluster: with its authority.
+func (r *rack) prepareWorkload(cluster string) {
 	cert, err := os.ReadFile(r.api.CAFile)
 	require.NoError(r.t, err)
 	key, err := os.ReadFile(r.api.CAKeyFile)
 	require.NoError(r.t, err)
 	for _, name := range []string{"ca", "etcd", "apiserver-etcd-client"} {
 		r.apply(fmt.Sprintf(`{apiVersion: v1, kind: Secret, type: cluster.x-k8s.io/secret, stringData: {tls.crt: %q, tls.key: %q},
-metadata: {name: edge-%s, namespace: metal3, labels: {cluster.x-k8s.io/cluster-name: edge}}}`, cert, key, name))
+metadata: {name: %s-%s, namespace: metal3, labels: {cluster.x-k8s.io/cluster-name: %[3]s}}}`, cert, key, cluster, name))
 	}
 }
 

@@ -187,10 +187,23 @@ func inventory(p Provider) client.Object {
 }
 
 // variable is one that clusterctl would fill in from the environment, with its default.
-var variable = regexp.MustCompile(`\$\{[A-Z0-9_]+:=([^}]*)\}`)
+var variable = regexp.MustCompile(`\$\{([A-Z0-9_]+):=([^}]*)\}`)
 
-// expandDefaults gives every variable of a manifest its default.
-func expandDefaults(text []byte) []byte { return variable.ReplaceAll(text, []byte("$1")) }
+// values are those of variables that differ from their defaults.
+var values = map[string]string{
+	"CLUSTER_TOPOLOGY": "true", // ClusterClasses, and the Clusters that are made of them
+}
+
+// expandDefaults gives every variable of a manifest its default, or the appliance's value.
+func expandDefaults(text []byte) []byte {
+	return variable.ReplaceAllFunc(text, func(found []byte) []byte {
+		parts := variable.FindSubmatch(found)
+		if value, ok := values[string(parts[1])]; ok {
+			return []byte(value)
+		}
+		return parts[2]
+	})
+}
 
 // readObjects reads a file of YAML documents, after edit if there is one.
 func readObjects(file string, edit func([]byte) []byte) ([]*unstructured.Unstructured, error) {

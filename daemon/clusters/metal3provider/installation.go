@@ -93,8 +93,12 @@ func (i *Installation) rights(ctx context.Context, api client.Client) (apply.Set
 			return apply.Set{}, fmt.Errorf("list %s: %w", kind, err)
 		}
 		for n := range list.Items {
+			name := list.Items[n].Name
+			if cluster := list.Items[n].Labels[labelCluster]; kind == "Metal3ClusterList" && cluster != "" {
+				name = cluster // a Metal3Cluster of a ClusterClass has a name of its own
+			}
 			for _, suffix := range suffixes {
-				names = append(names, list.Items[n].Name+suffix)
+				names = append(names, name+suffix)
 			}
 		}
 	}

@@ -268,6 +268,15 @@ func (p *Provisioner) images() (map[string]metal3.Image, error) {
 	return brought, nil
 }
 
+// StickImage is the image that nodes are installed with of which no one says otherwise.
+func (p *Provisioner) StickImage() (metal3.Image, error) {
+	images, err := p.images()
+	if err != nil {
+		return metal3.Image{}, err
+	}
+	return metal3.FindImage(site.Node{OS: site.OS{Image: site.StickImage}}, images)
+}
+
 func (p *Provisioner) reconciler() (metal3.Reconciler, error) {
 	c, err := p.Client()
 	return metal3.Reconciler{

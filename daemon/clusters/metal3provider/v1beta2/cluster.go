@@ -61,8 +61,6 @@ type EndpointPool struct {
 }
 
 // Metal3ClusterSpec is what the owner asks for.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.controlPlaneEndpoint) || has(self.controlPlaneEndpointFromPool)",message="name controlPlaneEndpoint, or a pool to take it from in controlPlaneEndpointFromPool"
 type Metal3ClusterSpec struct {
 	// ControlPlaneEndpoint is where the cluster's API server is reached. Without it, it is taken from a pool.
 	// +optional
@@ -117,7 +115,8 @@ type Metal3Cluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the owner asks for.
+	// Spec is what the owner asks for. A template of a ClusterClass has no endpoint: each cluster brings its own.
+	// +kubebuilder:validation:XValidation:rule="has(self.controlPlaneEndpoint) || has(self.controlPlaneEndpointFromPool)",message="name controlPlaneEndpoint, or a pool to take it from in controlPlaneEndpointFromPool"
 	Spec Metal3ClusterSpec `json:"spec"`
 	// Status is what the provider says.
 	// +optional

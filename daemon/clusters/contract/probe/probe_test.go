@@ -1,6 +1,7 @@
-package installer
+package probe
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
@@ -24,7 +26,7 @@ func TestQuestions(t *testing.T) {
 	all := questionsFor([]corev1.Pod{pod("a", "probe-a", "10.0.0.2"), pod("b", "probe-b", "fd00::2")}, "10.1.0.9")
 	require.Len(t, all, 8)
 	assert.Equal(t, question{From: "a", What: "pod b", Want: "probe-b", pod: "probe-a", verb: "ask", key: "url", value: "http://[fd00::2]:8080/who"}, all[0])
-	assert.Equal(t, question{From: "a", What: "name", Want: "10.1.0.9", pod: "probe-a", verb: "resolve", key: "name", value: probeName}, all[2])
+	assert.Equal(t, question{From: "a", What: "name", Want: "10.1.0.9", pod: "probe-a", verb: "resolve", key: "name", value: serviceName}, all[2])
 	assert.Len(t, questionsFor([]corev1.Pod{pod("a", "probe-a", "10.0.0.2")}, "10.1.0.9"), 3, "a cluster of one has a Service and names too")
 
 	var many []corev1.Pod
@@ -78,23 +80,20 @@ func TestVerdict(t *testing.T) {
 }
 
 func TestProbesOfEveryNode(t *testing.T) {
-	nodes := []*node{{Node: made("b", "172.22.0.12", false, true)}, {Node: made("a", "172.22.0.11", true, true)}}
+	nodes := []string{"b", "a"}
 	old := pod("a", "probe-old", "10.0.0.1")
 	old.DeletionTimestamp = &metav1.Time{}
 	starting := pod("b", "probe-b", "")
 	starting.Status.Conditions[0].Status = corev1.ConditionFalse
-	_, err := probesVerdict(nodes, []corev1.Pod{old, pod("a", "probe-a", "10.0.0.2"), starting})
+	_, err := podsOf(nodes, []corev1.Pod{old, pod("a", "probe-a", "10.0.0.2"), starting})
 	assert.EqualError(t, err, "no pod of the verification runs on b yet")
-	pods, err := probesVerdict(nodes, []corev1.Pod{old, pod("b", "probe-b", "10.0.1.2"), pod("a", "probe-a", "10.0.0.2"), pod("c", "probe-c", "10.0.2.2")})
+	pods, err := podsOf(nodes, []corev1.Pod{old, pod("b", "probe-b", "10.0.1.2"), pod("a", "probe-a", "10.0.0.2"), pod("c", "probe-c", "10.0.2.2")})
 	require.NoError(t, err)
 	require.Len(t, pods, 2)
 	assert.Equal(t, "probe-a", pods[0].Name)
 }
 
 func TestChecksOfAVerification(t *testing.T) {
-	nodes := []*node{{Node: made("a", "172.22.0.11", true, true)}, {Node: made("b", "172.22.0.12", false, true)}}
-	worker := map[string]string{workerRole: ""}
-	have := []corev1.Node{object("a", "True", worker), object("b", "True", worker)}
 	lines := func(all []contract.Check) (text []string) {
 		for _, k := range all {
 			text = append(text, fmt.Sprintf("%s %t: %s", k.Name, k.Passed, k.Message))
@@ -104,18 +103,31 @@ func TestChecksOfAVerification(t *testing.T) {
 	asked := []question{{From: "a", What: "pod b", Got: "p"}, {From: "a", What: "service", Got: "p"}, {From: "a", What: "name", Got: "1"}, {From: "a", What: "service by name", Err: "timeout"}}
 	for _, c := range []struct {
 		what  string
-		have  []corev1.Node
+		ready error
 		pods  error
 		asked []question
 		want  []string
 	}{
-		{"all but one name", have, nil, asked, []string{"nodes Ready true: all 2 nodes", "a pod on every node true: on all 2 nodes", "pod to pod true: 1 of 1 questions answered",
+		{"all but one name", nil, nil, asked, []string{"nodes Ready true: all 2 nodes", "a pod on every node true: on all 2 nodes", "pod to pod true: 1 of 1 questions answered",
 			"Service true: 1 of 1 questions answered", "DNS false: 1 of 2 questions were not answered: from a, service by name: timeout"}},
-		{"no pod on b, which is not Ready", []corev1.Node{have[0], object("b", "False", worker)}, errors.New("no pod of the verification runs on b yet"), nil,
+		{"no pod on b, which is not Ready", errors.New("b is not Ready: container network is not ready"), errors.New("no pod of the verification runs on b yet"), nil,
 			[]string{"nodes Ready false: b is not Ready: container network is not ready", "a pod on every node false: no pod of the verification runs on b yet"}},
-		{"one node has no other", have, nil, asked[1:3], []string{"nodes Ready true: all 2 nodes", "a pod on every node true: on all 2 nodes", "pod to pod true: not asked: there is one node",
+		{"one node has no other", nil, nil, asked[1:3], []string{"nodes Ready true: all 2 nodes", "a pod on every node true: on all 2 nodes", "pod to pod true: not asked: there is one node",
 			"Service true: 1 of 1 questions answered", "DNS true: 1 of 1 questions answered"}},
 	} {
-		assert.Equal(t, c.want, lines(checksOf(nodes, c.have, c.pods, c.asked)), c.what)
+		assert.Equal(t, c.want, lines(checksOf(2, c.ready, c.pods, c.asked)), c.what)
 	}
+}
+
+func TestWhatAClusterIsTriedWith(t *testing.T) {
+	set, err := Objects("test")
+	require.NoError(t, err)
+	var kinds []string
+	for _, o := range set.Objects {
+		kinds = append(kinds, o.GetKind())
+	}
+	assert.Equal(t, []string{"Namespace", "Service", "DaemonSet"}, kinds)
+	text, err := json.Marshal(set.Objects[2])
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"image":"`+manifest.NodeImage+`"`)
 }
