@@ -310,6 +310,7 @@ func Security() []Mutant {
 			Old:     "\t\tif isOther && !isLink {",
 			New:     "\t\tif isOther && !isLink && false {",
 			Package: "./daemon/page",
+			Run:     "TestOtherSitesAreRefused",
 		},
 		{
 			Name:    "two machines with one BMC get it both",
