@@ -19,6 +19,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
@@ -39,6 +40,7 @@ import (
 // clusters is the part of the plan that makes the nodes of metal into workload clusters.
 type clusters struct {
 	log    *slog.Logger
+	site   func() *site.Site // with its defaults, and with the nodes that metal leaves to Cluster API
 	metal  *provisioning.Provisioner
 	mirror *mirror.Mirror       // what nodes of clusters are made of
 	nodes  func() []status.Node // of the site, each with whether it is proven
@@ -59,9 +61,11 @@ func (c *clusters) stages() []bringup.Stage {
 	provisionings := func() []v1alpha1.Provisioning { return bpa.Provisionings(c.metal.Site()) }
 	return append(
 		bpa.Stages(c.operator, provisionings, c.metal.Client),
+		clusterapi.SiteHostsStage(c.site, c.metal.Client),
 		kpa.Stage(programID, c.metal.Client),
 		clusterapi.Stage(c.metal.Vault.Authority, c.metal.Client),
 		clusterapi.ClassStage(c.classImage, c.metal.Client),
+		clusterapi.SiteClustersStage(c.site, c.nodeImage, c.metal.Client),
 	)
 }
 
@@ -127,6 +131,12 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		if err != nil {
 			return err
 		}
+
+		machines, err := clusterapi.ListClusters(ctx, api, hosts)
+		if err != nil {
+			return err
+		}
+		all = append(all, machines...)
 
 		if err := bpa.GrantNamespaces(ctx, api); err != nil {
 			c.log.Warn("the operator of clusters has not its rights everywhere", "error", err)

@@ -103,6 +103,7 @@ func New(log *slog.Logger) *Daemon {
 	d.metal.Forwarder.Register(d.metricParts.NewRegistry("bmc"))
 	d.cluster = &clusters{
 		log:     d.log,
+		site:    d.finder.Site,
 		metal:   d.metal,
 		mirror:  d.mirror,
 		nodes:   d.verifier.Nodes,
@@ -115,7 +116,7 @@ func New(log *slog.Logger) *Daemon {
 	d.loginKey = d.newLoginRotation(secrets)
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{
-		Plan:       waitForLaunch(d.plan(), d.verifier.Launch),
+		Plan:       waitForLaunch(d.plan(), d.verifier.Launch, d.needsClusterAPI),
 		Log:        log,
 		Changed:    d.notifyChange,
 		Unanswered: apply.IsUnanswered,
@@ -148,8 +149,9 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 	}
 	d.mirror.Known = d.boot.IsKnown
 	d.metal = provisioning.New(provisioning.Deps{
-		Log:     d.log,
-		Site:    d.finder.Site,
+		Log: d.log,
+		// Nodes of Cluster API are hosts like those that someone applies: it decides when they are installed.
+		Site:    func() *site.Site { return d.finder.Site().WithoutClusterAPI() },
 		Vault:   secrets,
 		Kube:    d.kube,
 		Boot:    d.boot,

@@ -65,6 +65,19 @@ const ProviderIDFormat = "firstlight.dev/provider-id-format"
 // clusters use keeps it.
 const Class = "firstlight.dev/class"
 
+// On BareMetalHosts of nodes that the site gives to Cluster API: labels by which the machines of that cluster, and no
+// others, take them.
+const (
+	Cluster = "firstlight.dev/cluster" // name of the cluster
+	Role    = "firstlight.dev/role"    // RoleControlPlane or RoleWorker
+)
+
+// Values of Role.
+const (
+	RoleControlPlane = "control-plane"
+	RoleWorker       = "worker"
+)
+
 // On the appliance's other objects.
 const (
 	SiteName = "firstlight.dev/site-name" // label of every Launch: name of its site
