@@ -48,6 +48,7 @@ type clusters struct {
 	hostKey func(node string) (key string, adopted bool)
 
 	clusterAPI metal3provider.Installation
+	verifier   clusterapi.Verifier
 	nodeSetup  apply.Cache // of the Secret that machines of Cluster API become nodes by
 
 	mu     sync.Mutex
@@ -137,6 +138,10 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 			return err
 		}
 		all = append(all, machines...)
+
+		if err := c.verifier.Follow(ctx, api); err != nil {
+			return err
+		}
 
 		if err := bpa.GrantNamespaces(ctx, api); err != nil {
 			c.log.Warn("the operator of clusters has not its rights everywhere", "error", err)

@@ -25,6 +25,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/clusterapi"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
@@ -108,6 +109,8 @@ func New(log *slog.Logger) *Daemon {
 		mirror:  d.mirror,
 		nodes:   d.verifier.Nodes,
 		hostKey: d.verifier.HostKeyOf,
+
+		verifier: clusterapi.Verifier{Log: d.log.With("part", "clusters")},
 	}
 	d.metal.ClusterLogin = d.cluster.loginSecret
 	d.mirror.Owners, d.mirror.OwnerAt = d.cluster.Owners, d.cluster.OwnerAt

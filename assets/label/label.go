@@ -61,6 +61,9 @@ const Problem = "firstlight.dev/problem"
 // UID of the host.
 const ProviderIDFormat = "firstlight.dev/provider-id-format"
 
+// Verification is an annotation on Clusters of Cluster API: what was seen when the cluster was last tried, as JSON.
+const Verification = "firstlight.dev/verification"
+
 // Class is an annotation on the appliance's ClusterClass: digest of all that makes nodes what they are. A class that
 // clusters use keeps it.
 const Class = "firstlight.dev/class"

@@ -1,10 +1,13 @@
 package clusterapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
@@ -13,11 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
@@ -140,8 +145,8 @@ func TestAHostThatTheApplianceInstalledIsNotGivenAway(t *testing.T) {
 	assert.ErrorContains(t, err, "kubectl -n metal3 delete bmh node-2")
 }
 
-// The site's cluster on the real managers: its machines take exactly the hosts that the site names, and it grows with
-// the site.
+// The site's cluster on the real managers: its machines take exactly the hosts that the site names, it is verified, and it
+// grows with the site.
 func TestAClusterOfTheSiteOnTheRack(t *testing.T) {
 	r := newRack(t, 2) // which anybody may have
 	r.prepareWorkload("edge")
@@ -151,15 +156,30 @@ func TestAClusterOfTheSiteOnTheRack(t *testing.T) {
 	r.applySite(2)
 	r.settles(1, 1)
 	assert.Equal(t, map[string]string{"node-1": "control-plane", "node-2": "worker"}, r.roles())
-	r.stands("2/2")
+	verifier := &Verifier{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), run: func(
+		_ context.Context, _ client.Reader, _ clusterv1.Cluster, nodes []string,
+	) contract.Verification {
+		return contract.Verification{Time: time.Now(), Nodes: nodes, Passed: true, Checks: []contract.Check{{Name: "DNS", Passed: true}}}
+	}}
+	r.verified(verifier, "2/2")
 
 	generation := field(r.object("kubeadmcontrolplane", r.in("clusters", "edge", ".spec.controlPlaneRef.name")), ".metadata.generation")
 	r.applySite(3)
 	r.settles(1, 2)
 	assert.Equal(t, map[string]string{"node-1": "control-plane", "node-2": "worker", "node-3": "worker"}, r.roles())
-	r.stands("3/3")
+	r.verified(verifier, "3/3")
 	assert.Equal(t, generation, field(r.object("kubeadmcontrolplane", r.in("clusters", "edge", ".spec.controlPlaneRef.name")),
 		".metadata.generation"), "a worker more is no change of the control plane")
+
+	// Nothing runs pods here: the real verification says so. It is not repeated at once.
+	clusters, machines, err := listClusters(t.Context(), r.full)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	seen := tryCluster(ctx, r.full, clusters[0], nodesOf(&clusters[0], machines))
+	assert.False(t, seen.Passed)
+	assert.Contains(t, verificationText(&seen), "checks failed")
+	t.Log(verificationText(&seen))
 
 	r.run("delete", "cluster", "edge", "-n", "metal3", "--wait=false")
 	r.testNothingIsLeft()
@@ -221,9 +241,11 @@ func (r *rack) roles() map[string]string {
 	return all
 }
 
-// stands waits until the cluster is ready with so many nodes.
-func (r *rack) stands(nodes string) {
-	r.until("the cluster is ready", func() error {
+// verified follows the cluster until it is ready with so many nodes.
+func (r *rack) verified(v *Verifier, nodes string) {
+	r.until("the cluster is verified", func() error {
+		require.NoError(r.t, v.Follow(r.t.Context(), r.full))
+		v.tasks.Wait()
 		clusters, err := ListClusters(r.t.Context(), r.full, nil)
 		require.NoError(r.t, err)
 		if c := clusters[0]; c.State != "ready" || c.Nodes != nodes {

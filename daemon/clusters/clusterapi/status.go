@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -106,6 +107,7 @@ func describe(c *clusterv1.Cluster, machines []clusterv1.Machine, hosts []metal3
 		s.Percent = 100 * running / wanted
 	}
 
+	v := readVerification(c)
 	topology := meta.FindStatusCondition(c.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
 	switch {
 	case !c.DeletionTimestamp.IsZero():
@@ -118,9 +120,13 @@ func describe(c *clusterv1.Cluster, machines []clusterv1.Machine, hosts []metal3
 			"Cluster API has made no machine of it yet")
 	case running < wanted:
 		s.State, s.Text = stateInstalling, cmp.Or(firstReason(s.Members), "its machines become nodes, one of the control plane at a time")
+	case v == nil || !reflect.DeepEqual(v.Nodes, nodesOf(c, machines)):
+		s.State, s.Text = stateInstalling, "all nodes are there; its pods, Services and DNS are being verified"
+	case !v.Passed:
+		s.State, s.Error = stateFailed, "its verification did not pass, and is repeated: "+verificationText(v)
 	default:
 		s.State = stateReady
-		s.Text = fmt.Sprintf("cluster %s is there; kubeconfig: Secret %s-kubeconfig in namespace %s", c.Name, c.Name, c.Namespace)
+		s.Text = fmt.Sprintf("cluster %s is there and verified; kubeconfig: Secret %s-kubeconfig in namespace %s", c.Name, c.Name, c.Namespace)
 	}
 	return s
 }
