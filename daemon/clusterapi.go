@@ -8,6 +8,7 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
 	"firstlight.dev/firstlight/daemon/clusters/clusterapi"
@@ -57,8 +58,18 @@ func (c *clusters) serveNodeSetup(ctx context.Context, api client.Client) error 
 
 // classImage is the image of the stick, as the ClusterClass names it.
 func (c *clusters) classImage() (clusterapi.Image, error) {
-	image, err := c.metal.StickImage()
+	return c.nodeImage(site.Node{OS: site.OS{Image: site.StickImage}})
+}
+
+// nodeImage is what a node of the site is to be installed with.
+func (c *clusters) nodeImage(n site.Node) (clusterapi.Image, error) {
+	image, err := c.metal.FindImage(n)
 	return clusterapi.Image{URL: image.URL, SHA256: image.SHA256, Format: image.Format}, err
+}
+
+// needsClusterAPI reports whether the site gives nodes to Cluster API.
+func (d *Daemon) needsClusterAPI() bool {
+	return len(d.finder.Site().ClustersBy(site.ByClusterAPI)) > 0
 }
 
 // blocks are what keeps nodes, in one sentence each with what to do, by name.

@@ -20,6 +20,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
@@ -40,6 +41,7 @@ import (
 // clusters is the part of the plan that makes the nodes of metal into workload clusters.
 type clusters struct {
 	log    *slog.Logger
+	site   func() *site.Site // with its defaults, and with the nodes that metal leaves to Cluster API
 	metal  *provisioning.Provisioner
 	mirror *mirror.Mirror       // what nodes of clusters are made of
 	nodes  func() []status.Node // of the site, each with whether it is proven
@@ -47,6 +49,7 @@ type clusters struct {
 	hostKey func(node string) (key string, adopted bool)
 
 	clusterAPI metal3provider.Installation
+	verifier   clusterapi.Verifier
 	nodeSetup  apply.Cache // of the Secret that machines of Cluster API become nodes by
 
 	mu     sync.Mutex
@@ -60,9 +63,11 @@ func (c *clusters) stages() []bringup.Stage {
 	provisionings := func() []v1alpha1.Provisioning { return bpa.Provisionings(c.metal.Site()) }
 	return append(
 		bpa.Stages(c.operator, provisionings, c.metal.Client),
+		clusterapi.SiteHostsStage(c.site, c.metal.Client),
 		kpa.Stage(programID, c.metal.Client),
 		clusterapi.Stage(c.metal.Vault.Authority, c.metal.Client),
 		clusterapi.ClassStage(c.classImage, c.metal.Client),
+		clusterapi.SiteClustersStage(c.site, c.nodeImage, c.metal.Client),
 	)
 }
 
@@ -126,6 +131,16 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 
 		all, err := bpa.ListClusters(ctx, api, hosts)
 		if err != nil {
+			return err
+		}
+
+		machines, err := clusterapi.ListClusters(ctx, api, hosts)
+		if err != nil {
+			return err
+		}
+		all = append(all, machines...)
+
+		if err := c.verifier.Follow(ctx, api); err != nil {
 			return err
 		}
 

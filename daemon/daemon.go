@@ -25,6 +25,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/clusterapi"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
@@ -104,10 +105,13 @@ func New(log *slog.Logger) *Daemon {
 	d.metal.Forwarder.Register(d.metricParts.NewRegistry("bmc"))
 	d.cluster = &clusters{
 		log:     d.log,
+		site:    d.finder.Site,
 		metal:   d.metal,
 		mirror:  d.mirror,
 		nodes:   d.verifier.Nodes,
 		hostKey: d.verifier.HostKeyOf,
+
+		verifier: clusterapi.Verifier{Log: d.log.With("part", "clusters")},
 	}
 	d.metal.ClusterLogin = d.cluster.loginSecret
 	d.mirror.Owners, d.mirror.OwnersAt = d.cluster.Owners, d.cluster.OwnersAt
@@ -116,7 +120,7 @@ func New(log *slog.Logger) *Daemon {
 	d.loginKey = d.newLoginRotation(secrets)
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{
-		Plan:       waitForLaunch(d.plan(), d.verifier.Launch),
+		Plan:       waitForLaunch(d.plan(), d.verifier.Launch, d.needsClusterAPI),
 		Log:        log,
 		Changed:    d.notifyChange,
 		Unanswered: apply.IsUnanswered,
@@ -149,8 +153,9 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 	}
 	d.mirror.Known, d.mirror.KnownAddrs = d.boot.IsKnown, d.boot.KnownAddrs
 	d.metal = provisioning.New(provisioning.Deps{
-		Log:     d.log,
-		Site:    d.finder.Site,
+		Log: d.log,
+		// Nodes of Cluster API are hosts like those that someone applies: it decides when they are installed.
+		Site:    func() *site.Site { return d.finder.Site().WithoutClusterAPI() },
 		Vault:   secrets,
 		Kube:    d.kube,
 		Boot:    d.boot,

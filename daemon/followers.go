@@ -9,8 +9,9 @@ import (
 )
 
 // waitForLaunch has stages that follow Ready begin when the launch is over, whichever way: the servers that are being
-// inspected and installed come first. What has held once no longer waits.
-func waitForLaunch(plan []bringup.Stage, launch func() status.Launch) []bringup.Stage {
+// inspected and installed come first. What has held once no longer waits, and nothing does where the launch itself needs
+// them: of a site that gives nodes to Cluster API.
+func waitForLaunch(plan []bringup.Stage, launch func() status.Launch, needed func() bool) []bringup.Stage {
 	for i, s := range plan {
 		if !s.AfterReady {
 			continue
@@ -18,7 +19,7 @@ func waitForLaunch(plan []bringup.Stage, launch func() status.Launch) []bringup.
 
 		var held atomic.Bool
 		plan[i].Done = func(ctx context.Context) error {
-			if !held.Load() && launch().State == status.LaunchRunning {
+			if !held.Load() && !needed() && launch().State == status.LaunchRunning {
 				return bringup.Wait("the servers that are being inspected and installed")
 			}
 

@@ -13,17 +13,22 @@ import (
 
 // TestServersComeBeforeWhatFollowsReady: a stage after Ready is asked when the launch is over, and from then on always.
 func TestServersComeBeforeWhatFollowsReady(t *testing.T) {
-	state, missing := status.LaunchRunning, errors.New("missing")
+	state, missing, needed := status.LaunchRunning, errors.New("missing"), false
 	answer := missing
 	done := func(context.Context) error { return answer }
 	plan := waitForLaunch(
 		[]bringup.Stage{{Name: "needed", Done: done}, {Name: "follower", AfterReady: true, Done: done}},
 		func() status.Launch { return status.Launch{State: state} },
+		func() bool { return needed },
 	)
 	assert.Equal(t, missing, plan[0].Done(t.Context()))
 	err := plan[1].Done(t.Context())
 	assert.True(t, bringup.IsWait(err), "%v", err)
 	assert.NotErrorIs(t, err, missing, "it was asked")
+
+	needed = true
+	assert.Equal(t, missing, plan[1].Done(t.Context()), "the launch itself needs it")
+	needed = false
 
 	for _, over := range []status.LaunchState{status.LaunchNothing, status.LaunchFailed, status.LaunchSucceeded} {
 		state = over

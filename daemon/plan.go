@@ -47,9 +47,11 @@ func (d *Daemon) plan() []bringup.Stage {
 			d.boot.Stage(),   // wire-serving
 			d.mirror.Stage(), // supplies-served
 		},
-		d.metal.Stages(),                          // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
-		d.uploads.stages(),                        // artifacts-ready
-		d.cluster.stages(),                        // bpa-ready, clusters-handed-over, kpa-ready, cluster-api-ready, cluster-class-ready
+		d.metal.Stages(),   // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
+		d.uploads.stages(), // artifacts-ready
+		// bpa-ready, clusters-handed-over, cluster-hosts-applied, kpa-ready, cluster-api-ready, cluster-class-ready,
+		// site-clusters-applied
+		d.cluster.stages(),
 		[]bringup.Stage{d.mirror.PackagesStage()}, // packages-ready
 	)
 }

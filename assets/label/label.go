@@ -61,9 +61,25 @@ const Problem = "firstlight.dev/problem"
 // UID of the host.
 const ProviderIDFormat = "firstlight.dev/provider-id-format"
 
+// Verification is an annotation on Clusters of Cluster API: what was seen when the cluster was last tried, as JSON.
+const Verification = "firstlight.dev/verification"
+
 // Class is an annotation on the appliance's ClusterClass: digest of all that makes nodes what they are. A class that
 // clusters use keeps it.
 const Class = "firstlight.dev/class"
+
+// On BareMetalHosts of nodes that the site gives to Cluster API: labels by which the machines of that cluster, and no
+// others, take them.
+const (
+	Cluster = "firstlight.dev/cluster" // name of the cluster
+	Role    = "firstlight.dev/role"    // RoleControlPlane or RoleWorker
+)
+
+// Values of Role.
+const (
+	RoleControlPlane = "control-plane"
+	RoleWorker       = "worker"
+)
 
 // On the appliance's other objects.
 const (

@@ -207,6 +207,7 @@ func (l Link) withDefaults(networks Networks) Link {
 }
 
 func (c Cluster) withDefaults() Cluster {
+	c.By = cmp.Or(c.By, ByOperator)
 	c.PodCIDR = cmp.Or(c.PodCIDR, netip.MustParsePrefix("10.244.64.0/18"))
 	c.ServiceCIDR = cmp.Or(c.ServiceCIDR, netip.MustParsePrefix("10.244.0.0/18"))
 	c.ControlPlane, _ = expandSelectors(c.controlPlane(), "master")

@@ -29,7 +29,7 @@ func mustRead(t testing.TB, name string) []byte {
 func TestDocs(t *testing.T) {
 	text := string(mustRead(t, docsFile))
 	parts := regexp.MustCompile(`(?s)<!-- begin (.*?) -->\n(.*?)<!-- end -->`)
-	require.Len(t, parts.FindAllString(text, -1), 6)
+	require.Len(t, parts.FindAllString(text, -1), 7)
 	got := parts.ReplaceAllStringFunc(text, func(part string) string {
 		m := parts.FindStringSubmatch(part)
 		body := m[2]

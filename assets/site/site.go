@@ -179,6 +179,8 @@ type NodeBond struct {
 // Cluster is one workload cluster.
 type Cluster struct {
 	Name         Name           `yaml:"name" required:"true" doc:"Name of the cluster."`
+	By           string         `yaml:"by" enum:"bpa|cluster-api" default:"bpa" doc:"Who makes it: the operator of clusters, by SSH on nodes that are installed and verified; or Cluster API, which installs them itself. For the latter each entry of controlPlane and workers is a node alone."`
+	Endpoint     netip.Addr     `yaml:"endpoint" doc:"Address of its API server, which no machine has; needed with by: cluster-api, and only there. It floats between the nodes of the control plane."`
 	ControlPlane []NodeSelector `yaml:"controlPlane" default:"one node" doc:"The nodes that run the control plane. Without workers they run the workload as well."`
 	Workers      []NodeSelector `yaml:"workers" doc:"The nodes that run the workload. A node may be in both lists; the name of a control-plane entry alone means that node."`
 	PodCIDR      netip.Prefix   `yaml:"podCIDR" default:"10.244.64.0/18" doc:"Addresses of the pods."`

@@ -35,7 +35,7 @@ func wrongFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/wrong/*.yaml")
 	require.NoError(t, err)
-	require.Len(t, files, 16)
+	require.Len(t, files, 17)
 	return files
 }
 
@@ -282,4 +282,22 @@ func TestARouterOfIPv6MayBeLinkLocal(t *testing.T) {
 			assert.Contains(t, problems.String(), says, text)
 		}
 	}
+}
+
+// Nodes of clusters that Cluster API makes are not those of whoever installs nodes by itself.
+func TestNodesOfClusterAPIAreLeftToIt(t *testing.T) {
+	s, problems := Load("site.yaml", readFile(t, "testdata/valid/full.yaml"))
+	require.Empty(t, problems.String())
+	s = s.WithDefaults()
+	require.Len(t, s.ClustersBy(ByClusterAPI), 1)
+	assert.Equal(t, Name("machines"), s.ClustersBy(ByClusterAPI)[0].Name)
+	assert.Len(t, s.ClustersBy(ByOperator), 2)
+
+	rest := s.WithoutClusterAPI()
+	assert.Equal(t, s.ClustersBy(ByOperator), rest.Clusters)
+	assert.Len(t, rest.Nodes, len(s.Nodes)-1)
+	for _, n := range rest.Nodes {
+		assert.NotEqual(t, Name("node-5"), n.Name)
+	}
+	assert.Same(t, rest, rest.WithoutClusterAPI())
 }

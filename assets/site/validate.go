@@ -24,6 +24,7 @@ func (r *reader) validate(s *Site) {
 	r.checkRoom(s)
 	r.checkIdentity(s.Nodes)
 	r.checkClusters(s)
+	r.checkClusterAPI(s, u)
 	r.checkArtifacts(&s.Artifacts)
 	r.checkAwayCopy(s.AwayCopy)
 	r.checkOverlaps(s)

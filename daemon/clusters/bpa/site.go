@@ -11,10 +11,10 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 )
 
-// Provisionings are the clusters of a site with its defaults filled in.
+// Provisionings are the clusters that the operator makes, of a site with its defaults filled in.
 func Provisionings(s *site.Site) []v1alpha1.Provisioning {
 	var all []v1alpha1.Provisioning
-	for _, c := range s.Clusters {
+	for _, c := range s.ClustersBy(site.ByOperator) {
 		p := v1alpha1.Provisioning{
 			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Provisioning"},
 			ObjectMeta: metav1.ObjectMeta{

@@ -134,6 +134,7 @@ func (r *Machines) request(ctx context.Context, m *machine, s surroundings) (cho
 	q := choice.Request{
 		Namespace:     m.Namespace,
 		Name:          m.Name,
+		Cluster:       clusterName(m, s.machine),
 		UID:           string(m.UID),
 		Selector:      s.selector,
 		FailureDomain: m.Spec.FailureDomain,

@@ -113,6 +113,23 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 	}
 }
 
+// TestWhereOverwriteOfAHostIsSaid: of one that the site gives to Cluster API, in site.yaml.
+func TestWhereOverwriteOfAHostIsSaid(t *testing.T) {
+	full := Contents{"/dev/sda": {Kinds: []string{"gpt", "ext4"}, Fingerprint: "data-00000000000a"}}
+	for cluster, isAnnotation := range map[string]bool{"": true, "edge": false} {
+		have := applied(true, inspectedWith(oneDisk))
+		if cluster != "" {
+			have.Labels = map[string]string{label.Cluster: cluster}
+		}
+		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have}, keysOnly())
+		require.NoError(t, err)
+		d := decide(n, have, HostBackup{Host: *have}, full)
+		assert.Equal(t, ReasonDiskNotEmpty, d.Reason)
+		assert.Contains(t, d.Sentence, "for it in site.yaml")
+		assert.Equal(t, isAnnotation, strings.Contains(d.Sentence, "this host is not in site.yaml"), d.Sentence)
+	}
+}
+
 // TestAChecksumWithoutATypeIsNotTakenForMD5: Metal3 takes every one for that, and the document gives none.
 func TestAChecksumWithoutATypeIsNotTakenForMD5(t *testing.T) {
 	for sum, want := range map[string]string{

@@ -71,7 +71,8 @@ func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found 
 		return holdFor(ReasonDecision, "its spec.userData names Secret %s, which does not exist; apply it: "+
 			"%s after this host was applied it is installed without", n.AwaitedSecret, AwaitSecrets)
 	}
-	if n.Applied && (d.Reason == ReasonDiskNotEmpty || d.Reason == ReasonInstalled) {
+	named := n.Host.Labels[label.Cluster] != "" // the site gives it to Cluster API, and says overwrite itself
+	if n.Applied && !named && (d.Reason == ReasonDiskNotEmpty || d.Reason == ReasonInstalled) {
 		d.Sentence += fmt.Sprintf("; this host is not in site.yaml: give that value of overwrite to its annotation %s",
 			Overwrite)
 	}

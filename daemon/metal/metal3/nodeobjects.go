@@ -103,7 +103,7 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 				BootMACAddress:        string(n.BootMAC),
 				BootMode:              metal3api.BootMode(n.BootMode),
 				AutomatedCleaningMode: metal3api.CleaningModeDisabled, // cleaning would erase every disk of the node, also those nobody named
-				RootDeviceHints:       rootDeviceHints(n.RootDevice),
+				RootDeviceHints:       RootDeviceHints(n.RootDevice),
 				Image: &metal3api.Image{
 					URL: image.URL, Checksum: image.SHA256, ChecksumType: metal3api.SHA256, DiskFormat: &image.Format,
 				},
@@ -202,9 +202,9 @@ func uploadedAs(name, sha256 string, images map[string]Image) (Image, bool) {
 	return Image{}, false
 }
 
-// rootDeviceHints copies the site's description of the disk. Metal3 takes the first disk that fits;
+// RootDeviceHints copies the site's description of the disk. Metal3 takes the first disk that fits;
 // that it is the only one is checked before anything is written (OneDisk).
-func rootDeviceHints(d *site.RootDevice) *metal3api.RootDeviceHints {
+func RootDeviceHints(d *site.RootDevice) *metal3api.RootDeviceHints {
 	if d == nil {
 		return nil
 	}

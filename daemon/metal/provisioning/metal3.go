@@ -268,13 +268,13 @@ func (p *Provisioner) images() (map[string]metal3.Image, error) {
 	return brought, nil
 }
 
-// StickImage is the image that nodes are installed with of which no one says otherwise.
-func (p *Provisioner) StickImage() (metal3.Image, error) {
+// FindImage is what a node is to be installed with, as this appliance serves it now.
+func (p *Provisioner) FindImage(n site.Node) (metal3.Image, error) {
 	images, err := p.images()
 	if err != nil {
 		return metal3.Image{}, err
 	}
-	return metal3.FindImage(site.Node{OS: site.OS{Image: site.StickImage}}, images)
+	return metal3.FindImage(n, images)
 }
 
 func (p *Provisioner) reconciler() (metal3.Reconciler, error) {

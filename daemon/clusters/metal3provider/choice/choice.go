@@ -34,6 +34,7 @@ type Reason string
 const (
 	ReasonDeleting    Reason = "Deleting"
 	ReasonReserved    Reason = "ReservedForReuse"
+	ReasonNamed       Reason = "NamedForAnotherCluster"
 	ReasonClaimed     Reason = "Claimed"
 	ReasonExternal    Reason = "ExternallyProvisioned"
 	ReasonUnhealthy   Reason = "Unhealthy"
@@ -57,6 +58,7 @@ type Rejection struct {
 type Request struct {
 	Namespace     string // of the Metal3Machine, and of the hosts
 	Name          string // of the Metal3Machine
+	Cluster       string // of the Metal3Machine
 	UID           string // of the Metal3Machine: of equal hosts, two machines prefer different ones
 	Selector      labels.Selector
 	FailureDomain string          // preferred; "": none
@@ -84,6 +86,8 @@ func Choose(hosts []metal3api.BareMetalHost, r Request) Outcome {
 		case IsConsumedBy(h, r.Namespace, r.Name):
 			return Outcome{Host: h.Name, Own: true}
 		case r.Taken[h.Name], !r.Selector.Matches(labels.Set(h.Labels)):
+		case h.Labels[label.Cluster] != "" && h.Labels[label.Cluster] != r.Cluster:
+			out.Rejected = append(out.Rejected, *reject(h, ReasonNamed, "is named by site.yaml for cluster %s", h.Labels[label.Cluster]))
 		case IsKeptFor(h, r.Reuse):
 			kept = append(kept, h)
 		default:

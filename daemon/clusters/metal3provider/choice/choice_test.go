@@ -201,3 +201,15 @@ func BenchmarkHundredMachinesOfAThousandHosts(b *testing.B) {
 		}
 	}
 }
+
+// A host that the site names for a cluster is for the machines of that cluster, and for no other's.
+func TestAHostThatIsNamedForACluster(t *testing.T) {
+	hosts := []metal3api.BareMetalHost{newHost("h", setLabel(label.Cluster, "edge"))}
+	request := Request{Namespace: "metal3", Name: "m", Selector: labels.Everything()}
+	out := Choose(hosts, request)
+	assert.Empty(t, out.Host)
+	assert.Equal(t, []Rejection{{Host: "h", Reason: ReasonNamed, Sentence: "is named by site.yaml for cluster edge"}}, out.Rejected)
+
+	request.Cluster = "edge"
+	assert.Equal(t, "h", Choose(hosts, request).Host)
+}

@@ -1,0 +1,207 @@
+package clusterapi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/status"
+)
+
+// States of a cluster and of its nodes: the words that clusters of the operator have, too.
+const (
+	stateWaiting    = "waiting"
+	stateInstalling = "installing"
+	stateReady      = "ready"
+	stateFailed     = "failed"
+	stateDeleting   = "deleting"
+)
+
+// ListClusters reads how every cluster of Cluster API stands, for the appliance's status; none while the API server does
+// not know Clusters.
+func ListClusters(ctx context.Context, api client.Reader, hosts []metal3api.BareMetalHost) ([]status.Cluster, error) {
+	clusters, machines, err := listClusters(ctx, api)
+	if err != nil {
+		return nil, err
+	}
+
+	var all []status.Cluster
+	for i := range clusters {
+		c := &clusters[i]
+		var of []clusterv1.Machine
+		for _, m := range machines {
+			if m.Namespace == c.Namespace && m.Spec.ClusterName == c.Name {
+				of = append(of, m)
+			}
+		}
+		all = append(all, describe(c, of, hosts))
+	}
+	return all, nil
+}
+
+// listClusters reads the clusters, and if there are any their machines.
+func listClusters(ctx context.Context, api client.Reader) ([]clusterv1.Cluster, []clusterv1.Machine, error) {
+	clusters, err := list[clusterv1.Cluster](ctx, api, "Cluster")
+	if err != nil || len(clusters) == 0 {
+		return nil, nil, err
+	}
+	machines, err := list[clusterv1.Machine](ctx, api, "Machine")
+	return clusters, machines, err
+}
+
+// list reads all objects of one of Cluster API's kinds in the namespace of hosts.
+func list[T any](ctx context.Context, api client.Reader, kind string) ([]T, error) {
+	found := &unstructured.UnstructuredList{}
+	found.SetGroupVersionKind(newObject(kind + "List").GroupVersionKind())
+	err := api.List(ctx, found, client.InNamespace(Infrastructure().Namespace))
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %ss: %w", kind, err)
+	}
+
+	all := make([]T, len(found.Items))
+	for i := range found.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Items[i].Object, &all[i]); err != nil {
+			return nil, fmt.Errorf("read %s %s: %w", kind, found.Items[i].GetName(), err)
+		}
+	}
+	return all, nil
+}
+
+// describe says how a cluster stands. It is pure.
+func describe(c *clusterv1.Cluster, machines []clusterv1.Machine, hosts []metal3api.BareMetalHost) status.Cluster {
+	s := status.Cluster{Name: c.Name}
+	running, claimed := 0, 0
+	for i := range machines {
+		n := describeMachine(&machines[i], hosts)
+		if n.State == stateReady {
+			running++
+		}
+		if n.Host != "" {
+			claimed++
+		}
+		s.Members = append(s.Members, n)
+	}
+	slices.SortFunc(s.Members, func(a, b status.ClusterNode) int {
+		return cmp.Or(cmp.Compare(a.Roles[0], b.Roles[0]), cmp.Compare(a.Name, b.Name))
+	})
+
+	wanted := max(replicas(c), len(machines))
+	s.Nodes = fmt.Sprintf("%d/%d", running, wanted)
+	if wanted > 0 {
+		s.Percent = 100 * running / wanted
+	}
+
+	v := readVerification(c)
+	topology := meta.FindStatusCondition(c.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
+	switch {
+	case !c.DeletionTimestamp.IsZero():
+		s.State, s.Text = stateDeleting, "its machines give their hosts back"
+	case topology != nil && topology.Status == metav1.ConditionFalse &&
+		topology.Reason == clusterv1.ClusterTopologyReconciledFailedReason:
+		s.State, s.Error = stateFailed, firstLine(topology.Message)
+	case claimed+running == 0:
+		s.State, s.Text = stateWaiting, cmp.Or(firstReason(s.Members), conditionText(c, clusterv1.ClusterInfrastructureReadyCondition),
+			"Cluster API has made no machine of it yet")
+	case running < wanted:
+		s.State, s.Text = stateInstalling, cmp.Or(firstReason(s.Members), "its machines become nodes, one of the control plane at a time")
+	case v == nil || !reflect.DeepEqual(v.Nodes, nodesOf(c, machines)):
+		s.State, s.Text = stateInstalling, "all nodes are there; its pods, Services and DNS are being verified"
+	case !v.Passed:
+		s.State, s.Error = stateFailed, "its verification did not pass, and is repeated: "+verificationText(v)
+	default:
+		s.State = stateReady
+		s.Text = fmt.Sprintf("cluster %s is there and verified; kubeconfig: Secret %s-kubeconfig in namespace %s", c.Name, c.Name, c.Namespace)
+	}
+	return s
+}
+
+// replicas is how many machines a topology asks for; 0 for a cluster without one.
+func replicas(c *clusterv1.Cluster) (n int) {
+	if p := c.Spec.Topology.ControlPlane.Replicas; p != nil {
+		n += int(*p)
+	}
+	for _, w := range c.Spec.Topology.Workers.MachineDeployments {
+		if w.Replicas != nil {
+			n += int(*w.Replicas)
+		}
+	}
+	return n
+}
+
+// describeMachine says how a machine stands, by the name of its node once it is one.
+func describeMachine(m *clusterv1.Machine, hosts []metal3api.BareMetalHost) status.ClusterNode {
+	n := status.ClusterNode{
+		Name:  cmp.Or(m.Status.NodeRef.Name, m.Name),
+		Roles: []string{label.RoleWorker},
+		State: stateInstalling,
+	}
+	if _, ok := m.Labels[clusterv1.MachineControlPlaneLabel]; ok {
+		n.Roles = []string{label.RoleControlPlane}
+	}
+
+	for i := range hosts {
+		h := &hosts[i]
+		if c := h.Spec.ConsumerRef; c != nil && c.Kind == "Metal3Machine" && c.Name == m.Spec.InfrastructureRef.Name {
+			n.Host = h.Namespace + "/" + h.Name
+		}
+	}
+	for _, a := range m.Status.Addresses {
+		if a.Type == clusterv1.MachineInternalIP && n.Address == "" {
+			n.Address = a.Address
+		}
+	}
+
+	ready := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineReadyCondition)
+	switch {
+	case !m.DeletionTimestamp.IsZero():
+		n.State = stateDeleting
+	case m.Status.Phase == string(clusterv1.MachinePhaseRunning) && ready != nil && ready.Status == metav1.ConditionTrue:
+		n.State = stateReady
+		return n
+	case n.Host == "":
+		n.State = stateWaiting
+	}
+	if ready != nil && ready.Status != metav1.ConditionTrue {
+		n.Reason = firstLine(ready.Message)
+	}
+	return n
+}
+
+// firstReason is why the first node that says so is not further.
+func firstReason(all []status.ClusterNode) string {
+	for _, n := range all {
+		if n.State != stateReady && n.Reason != "" {
+			return n.Name + ": " + n.Reason
+		}
+	}
+	return ""
+}
+
+func conditionText(c *clusterv1.Cluster, kind string) string {
+	if found := meta.FindStatusCondition(c.Status.Conditions, kind); found != nil && found.Status != metav1.ConditionTrue {
+		return firstLine(found.Message)
+	}
+	return ""
+}
+
+// firstLine is the first item of a summary of Cluster API, "* TYPE: MESSAGE" in each line.
+func firstLine(message string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(message), "\n")
+	return strings.TrimPrefix(strings.TrimSpace(line), "* ")
+}
