@@ -101,6 +101,7 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		return nil
 	}
 	cleaned := false
+	var machines clusterapi.Clusters
 	for {
 		api, err := c.metal.Client()
 		if err != nil {
@@ -134,15 +135,13 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 			return err
 		}
 
-		machines, err := clusterapi.ListClusters(ctx, api, hosts)
-		if err != nil {
-			return err
+		if read, err := clusterapi.ReadClusters(ctx, api); err != nil {
+			c.log.Warn("clusters of Cluster API are shown as they were", "error", err)
+		} else {
+			machines = read
+			c.verifier.Follow(ctx, api, machines)
 		}
-		all = append(all, machines...)
-
-		if err := c.verifier.Follow(ctx, api); err != nil {
-			return err
-		}
+		all = append(all, machines.Status(hosts)...)
 
 		if err := bpa.GrantNamespaces(ctx, api); err != nil {
 			c.log.Warn("the operator of clusters has not its rights everywhere", "error", err)

@@ -172,11 +172,10 @@ func TestAClusterOfTheSiteOnTheRack(t *testing.T) {
 		".metadata.generation"), "a worker more is no change of the control plane")
 
 	// Nothing runs pods here: the real verification says so. It is not repeated at once.
-	clusters, machines, err := listClusters(t.Context(), r.full)
-	require.NoError(t, err)
+	read := r.clusters()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	seen := tryCluster(ctx, r.full, clusters[0], nodesOf(&clusters[0], machines))
+	seen := tryCluster(ctx, r.full, read.clusters[0], nodesOf(&read.clusters[0], read.machines))
 	assert.False(t, seen.Passed)
 	assert.Contains(t, verificationText(&seen), "checks failed")
 	t.Log(verificationText(&seen))
@@ -232,8 +231,7 @@ func (r *rack) roles() map[string]string {
 	all := map[string]string{}
 	var hosts metal3api.BareMetalHostList
 	require.NoError(r.t, r.full.List(r.t.Context(), &hosts))
-	clusters, err := ListClusters(r.t.Context(), r.full, hosts.Items)
-	require.NoError(r.t, err)
+	clusters := r.clusters().Status(hosts.Items)
 	require.Len(r.t, clusters, 1)
 	for _, n := range clusters[0].Members {
 		all[strings.TrimPrefix(n.Host, "metal3/")] = n.Roles[0]
@@ -241,14 +239,20 @@ func (r *rack) roles() map[string]string {
 	return all
 }
 
+// clusters are those of Cluster API, as they stand.
+func (r *rack) clusters() Clusters {
+	r.t.Helper()
+	all, err := ReadClusters(r.t.Context(), r.full)
+	require.NoError(r.t, err)
+	return all
+}
+
 // verified follows the cluster until it is ready with so many nodes.
 func (r *rack) verified(v *Verifier, nodes string) {
 	r.until("the cluster is verified", func() error {
-		require.NoError(r.t, v.Follow(r.t.Context(), r.full))
+		v.Follow(r.t.Context(), r.full, r.clusters())
 		v.tasks.Wait()
-		clusters, err := ListClusters(r.t.Context(), r.full, nil)
-		require.NoError(r.t, err)
-		if c := clusters[0]; c.State != "ready" || c.Nodes != nodes {
+		if c := r.clusters().Status(nil)[0]; c.State != "ready" || c.Nodes != nodes {
 			return fmt.Errorf("it is %+v", c)
 		}
 		return nil

@@ -30,36 +30,36 @@ const (
 	stateDeleting   = "deleting"
 )
 
-// ListClusters reads how every cluster of Cluster API stands, for the appliance's status; none while the API server does
-// not know Clusters.
-func ListClusters(ctx context.Context, api client.Reader, hosts []metal3api.BareMetalHost) ([]status.Cluster, error) {
-	clusters, machines, err := listClusters(ctx, api)
-	if err != nil {
-		return nil, err
-	}
+// Clusters are the clusters of Cluster API as they stood when they were read, with their machines.
+type Clusters struct {
+	clusters []clusterv1.Cluster
+	machines []clusterv1.Machine
+}
 
+// ReadClusters reads the clusters, and if there are any their machines; none while the API server does not know Clusters.
+func ReadClusters(ctx context.Context, api client.Reader) (all Clusters, err error) {
+	all.clusters, err = list[clusterv1.Cluster](ctx, api, "Cluster")
+	if err != nil || len(all.clusters) == 0 {
+		return Clusters{}, err
+	}
+	all.machines, err = list[clusterv1.Machine](ctx, api, "Machine")
+	return all, err
+}
+
+// Status is how each of them stands, for the appliance's status.
+func (s Clusters) Status(hosts []metal3api.BareMetalHost) []status.Cluster {
 	var all []status.Cluster
-	for i := range clusters {
-		c := &clusters[i]
+	for i := range s.clusters {
+		c := &s.clusters[i]
 		var of []clusterv1.Machine
-		for _, m := range machines {
+		for _, m := range s.machines {
 			if m.Namespace == c.Namespace && m.Spec.ClusterName == c.Name {
 				of = append(of, m)
 			}
 		}
 		all = append(all, describe(c, of, hosts))
 	}
-	return all, nil
-}
-
-// listClusters reads the clusters, and if there are any their machines.
-func listClusters(ctx context.Context, api client.Reader) ([]clusterv1.Cluster, []clusterv1.Machine, error) {
-	clusters, err := list[clusterv1.Cluster](ctx, api, "Cluster")
-	if err != nil || len(clusters) == 0 {
-		return nil, nil, err
-	}
-	machines, err := list[clusterv1.Machine](ctx, api, "Machine")
-	return clusters, machines, err
+	return all
 }
 
 // list reads all objects of one of Cluster API's kinds in the namespace of hosts.

@@ -44,14 +44,9 @@ const (
 )
 
 // Follow begins to try the clusters that are to be tried now, each by itself, and does not wait for them.
-func (v *Verifier) Follow(ctx context.Context, api client.Client) error {
-	clusters, machines, err := listClusters(ctx, api)
-	if err != nil {
-		return err
-	}
-
-	for _, c := range clusters {
-		nodes := nodesOf(&c, machines)
+func (v *Verifier) Follow(ctx context.Context, api client.Client, all Clusters) {
+	for _, c := range all.clusters {
+		nodes := nodesOf(&c, all.machines)
 		if !isDue(&c, nodes, time.Now()) || !v.begin(c.Name) {
 			continue
 		}
@@ -63,7 +58,6 @@ func (v *Verifier) Follow(ctx context.Context, api client.Client) error {
 			}
 		})
 	}
-	return nil
 }
 
 // begin reports whether a cluster is not being tried yet; from now on it is.

@@ -132,7 +132,7 @@ func clearAnnotations(h *host) {
 	h.Annotations[metal3api.InspectAnnotationPrefix] = ""
 }
 
-// confirm says that a machine has its host, also after it is interrupted before it could say so.
+// confirm says that a machine has its host, also after it was interrupted before it could say so.
 func (r *Machines) confirm(m *machine) {
 	r.set(m, verdict{Type: v1beta2.ConditionAssociate, Holds: true, Reason: associatedReason(m)})
 }
