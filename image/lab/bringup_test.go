@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
 
+	"firstlight.dev/firstlight/assets/freeport"
 	"firstlight.dev/firstlight/image/lab"
 )
 
@@ -53,7 +54,8 @@ func newNetworked(t *testing.T, kind string, mib int) *networked {
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
-	port := freePort(t)
+	port, err := freeport.FindTCP()
+	require.NoError(t, err)
 	n := &networked{t: t, ssh: fmt.Sprint("127.0.0.1:", port), login: &ssh.ClientConfig{User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
 		HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: time.Minute}} // the key is minted by this very machine, on loopback
 	var extra []string
@@ -76,13 +78,6 @@ func newNetworked(t *testing.T, kind string, mib int) *networked {
 	n.conf = lab.Config{Dir: filepath.Join(dir, "machine"), MiB: mib, Disks: []lab.Disk{{Image: image, Bus: lab.USB, Bytes: 8 * gib}}, Extra: extra}
 	n.Machine = newMachine(t, n.conf)
 	return n
-}
-
-func freePort(t *testing.T) int {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // shell runs a command on the appliance by SSH; it tries until the command succeeds.

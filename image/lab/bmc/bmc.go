@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"firstlight.dev/firstlight/assets/freeport"
 	"firstlight.dev/firstlight/image/lab/process"
 )
 
@@ -113,7 +114,7 @@ func (b *BMC) start() error {
 		return err
 	}
 
-	port, err := freePort()
+	port, err := freeport.FindUDP()
 	if err != nil {
 		return err
 	}
@@ -182,17 +183,6 @@ func (b *BMC) listen(dir string) error {
 	b.server = &http.Server{Handler: http.HandlerFunc(b.serveChassis), ReadHeaderTimeout: time.Minute}
 	go func() { _ = b.server.Serve(listener) }() // until it is closed
 	return nil
-}
-
-// freePort finds a UDP port of loopback that nobody has.
-func freePort() (int, error) {
-	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return 0, fmt.Errorf("find a port: %w", err)
-	}
-	defer conn.Close()
-
-	return conn.LocalAddr().(*net.UDPAddr).Port, nil
 }
 
 // serveChassis answers one call of the chassis program (ipmi_lan(5), chassis_control): "get power

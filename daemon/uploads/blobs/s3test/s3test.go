@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,6 +25,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/bench"
+	"firstlight.dev/firstlight/assets/freeport"
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
 	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
@@ -199,13 +199,12 @@ func StartGateway(ctx context.Context, dir string) (*Gateway, error) {
 		return nil, fmt.Errorf("make folder of store: %w", err)
 	}
 
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.FindTCP()
 	if err != nil {
-		return nil, fmt.Errorf("find free port: %w", err)
+		return nil, err
 	}
 
-	listen := l.Addr().String()
-	l.Close()
+	listen := fmt.Sprintf("127.0.0.1:%d", port)
 	file, err := os.OpenFile(dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open log of store: %w", err)

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/bench"
+	"firstlight.dev/firstlight/assets/freeport"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/gobuild"
@@ -374,17 +375,15 @@ func (p *process) kill() {
 	}
 }
 
-// freePorts finds TCP ports of the loopback that nobody listens on at this moment.
-func freePorts(n int) ([]int, error) {
-	var ports []int
+// freePorts finds TCP ports of the loopback.
+func freePorts(n int) (ports []int, err error) {
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := freeport.FindTCP()
 		if err != nil {
-			return nil, fmt.Errorf("find free port: %w", err)
+			return nil, err
 		}
-		defer l.Close()
 
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, port)
 	}
 	return ports, nil
 }

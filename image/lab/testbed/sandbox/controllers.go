@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"firstlight.dev/firstlight/assets/freeport"
 )
 
 // RunControllers runs controllers of Kubernetes' own beside the API, by the names that kube-controller-manager has for
@@ -14,14 +16,14 @@ func (a *API) RunControllers(ctx context.Context, names ...string) error {
 		return err
 	}
 
-	ports, err := freePorts(1)
+	port, err := freeport.FindTCP()
 	if err != nil {
 		return err
 	}
 
 	controllers, err := startProcess(ctx, a.dir+"/controllers.log", kubernetes, "kube-controller-manager",
 		"--kubeconfig", a.Kubeconfig, "--controllers", strings.Join(names, ","), "--leader-elect=false",
-		"--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[0]), "--cert-dir", a.dir)
+		"--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(port), "--cert-dir", a.dir)
 	if err != nil {
 		return err
 	}
