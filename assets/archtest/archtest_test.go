@@ -38,6 +38,16 @@ type source struct {
 // walk shows every Go file of the module, by where it is and by its name below the root; files of tests are
 // left out.
 func walk(t *testing.T, do func(p, rel string) error) {
+	walkWithTests(t, func(p, rel string) error {
+		if strings.HasSuffix(p, "_test.go") {
+			return nil
+		}
+		return do(p, rel)
+	})
+}
+
+// walkWithTests is walk with the files of tests.
+func walkWithTests(t *testing.T, do func(p, rel string) error) {
 	root := "../.."
 	require.FileExists(t, filepath.Join(root, "go.mod"))
 	require.NoError(t, filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -52,7 +62,7 @@ func walk(t *testing.T, do func(p, rel string) error) {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
+		if !strings.HasSuffix(p, ".go") {
 			return nil
 		}
 		return do(p, filepath.ToSlash(rel))
@@ -150,7 +160,7 @@ var pairs = map[string][]string{
 }
 
 // isTestCode reports whether a package stands with the tests although its files are not called _test.go, because
-// tests of several packages share it: the rigs of the lab's testbed, what is named *test, and the harness of
+// tests of several packages share it: the fixtures of the lab's testbed, what is named *test, and the harness of
 // benchmarks. It may import testing and the daemon, and only tests and other test code import it.
 func isTestCode(dir string) bool {
 	return strings.HasPrefix(dir, "image/lab/testbed/") || strings.HasSuffix(dir, "test") || dir == "assets/bench"
@@ -268,7 +278,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// A package that no command reaches is dead, or it is a rig and belongs to the tests.
+// A package that no command reaches is dead, or it is test code and belongs to the tests.
 func TestEveryPackageIsShippedOrTestCode(t *testing.T) {
 	all := map[string]source{}
 	var next []string

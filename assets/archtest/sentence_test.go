@@ -74,7 +74,7 @@ func TestNoCodeReadsASentence(t *testing.T) {
 	read := map[string]bool{}
 	walk(t, func(p, rel string) error {
 		if isTestCode(path.Dir(rel)) {
-			return nil // the rigs of tests may look at what people see
+			return nil // the fixtures of tests may look at what people see
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
 		if err != nil {

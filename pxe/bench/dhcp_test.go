@@ -43,7 +43,7 @@ func dhcpServers() []dhcpServer {
 }
 
 // BenchmarkDHCP finds, for each server, the rate of DISCOVER-OFFER-REQUEST-ACK exchanges it
-// keeps up with at no more than dhcpDrops per cent lost on either leg. The servers take
+// keeps up with at no more than dhcpDrops per cent lost on either way. The servers take
 // turns, so that other load on the machine hits all of them.
 func BenchmarkDHCP(b *testing.B) {
 	dir := bench.TempDir(b)
@@ -135,7 +135,7 @@ func searchDHCP(ctx context.Context, p pair, rate int, step float64, limit *int)
 
 type dhcpResult struct {
 	rate  float64 // finished exchanges per second of sending
-	drops float64 // per cent, the worse of the two legs
+	drops float64 // per cent, the worse of the two ways
 }
 
 var (

@@ -27,7 +27,7 @@ import (
 const patience = 10 * time.Second // ends a hung run; nothing takes that long
 
 // start serves on a real socket and returns its address.
-func start(t testing.TB, b *bed) string {
+func start(t testing.TB, b *fixture) string {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -58,7 +58,7 @@ func raw(t testing.TB, addr, target string) (int, string) {
 
 // TestFault11HTTPPathsCannotEscape: what would lead out of the served directories.
 func TestFault11HTTPPathsCannotEscape(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	top := filepath.Dir(b.web)
 	require.NoError(t, os.WriteFile(filepath.Join(top, "secret"), []byte("secret"), 0o644))
 	require.NoError(t, os.Symlink("../secret", filepath.Join(b.web, "link")))
@@ -97,7 +97,7 @@ func TestFault11HTTPPathsCannotEscape(t *testing.T) {
 
 // TestFault12HTTPIsReadOnly: no method changes anything.
 func TestFault12HTTPIsReadOnly(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	addr := start(t, b)
 	for _, method := range []string{"PUT", "POST", "DELETE", "PATCH", "MKCOL", "TRACE"} {
 		r, err := http.NewRequest(method, "http://"+addr+"/new", strings.NewReader("data"))
@@ -114,7 +114,7 @@ func TestFault12HTTPIsReadOnly(t *testing.T) {
 
 // TestFault17DoubledSlashesAreNotRedirected: UEFI HTTP boot gives up on a 301.
 func TestFault17DoubledSlashesAreNotRedirected(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.write(t, "images/node.raw", []byte("image"))
 	require.NoError(t, os.WriteFile(filepath.Join(b.boot, "snponly.efi"), []byte("efi"), 0o644))
 	addr := start(t, b)
@@ -127,7 +127,7 @@ func TestFault17DoubledSlashesAreNotRedirected(t *testing.T) {
 
 // TestFault17Ranges: right ones are honoured, wrong ones refused, abuse gets the whole file.
 func TestFault17Ranges(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.write(t, "f", []byte("0123456789"))
 	many := "bytes=" + strings.Repeat("0-9,", 2000) + "0-9"
 	for ranges, want := range map[string]struct {
@@ -154,7 +154,7 @@ func TestFault17Ranges(t *testing.T) {
 // time is that of the bubble, so no load on this machine makes a slow client slower.
 func TestFault17SlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newFixture(t)
 		b.Stall = time.Minute
 		const size = 4 << 20
 		b.write(t, "f", make([]byte, size))
@@ -226,7 +226,7 @@ func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net:
 
 // TestFault17StuckOnASocket: the kernel, which sends files itself, keeps to the same limit.
 func TestFault17StuckOnASocket(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.Stall = 300 * time.Millisecond
 	mac := net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}
 	b.rack.leases[netip.MustParseAddr("127.0.0.1")] = mac
@@ -247,7 +247,7 @@ func TestFault17StuckOnASocket(t *testing.T) {
 
 // TestFault17GoneAtTheEnd: a client that leaves at 99 % is noted as such.
 func TestFault17GoneAtTheEnd(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	mac := net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}
 	b.rack.leases[netip.MustParseAddr("127.0.0.1")] = mac
 	const size = 64 << 20
@@ -270,7 +270,7 @@ func TestFault17GoneAtTheEnd(t *testing.T) {
 
 // TestManyMachinesAtOnce: a rack that is switched on asks at the same moment.
 func TestManyMachinesAtOnce(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.Log = discard()
 	addr := start(t, b)
 	var all sync.WaitGroup
@@ -292,7 +292,7 @@ func TestManyMachinesAtOnce(t *testing.T) {
 // TestSendfileIsKept: the connection's ReadFrom is what sends a file; a wrapper that
 // hides it would copy every byte through this program.
 func TestSendfileIsKept(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.write(t, "f", bytes.Repeat([]byte("x"), 3<<20))
 	w := &readerFrom{header: http.Header{}}
 	r, err := http.NewRequest("GET", "/f", nil)

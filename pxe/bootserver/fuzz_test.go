@@ -12,7 +12,7 @@ func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"/", "//f", "/f", "/../f", "/./f", "/boot/", "/ipxe/", "/ipxe/52-54-00-00-00-01", "/\x00", "/f/", "/a\\..\\b", "/" + strings.Repeat("../", 50), "/dir/..;/f"} {
 		f.Add(seed)
 	}
-	b := newBed(f)
+	b := newFixture(f)
 	b.Log = discard()
 	b.write(f, "f", []byte("the file"))
 	f.Fuzz(func(t *testing.T, path string) {

@@ -34,7 +34,7 @@ func (r *rack) MachineAt(addr netip.Addr) (pxe.Machine, bool) {
 	return pxe.Machine{MAC: mac, Addr: addr}, ok
 }
 
-type bed struct {
+type fixture struct {
 	*bootserver.Server
 	rack *rack
 	log  *bytes.Buffer
@@ -42,9 +42,9 @@ type bed struct {
 	boot string // directory of boot programs
 }
 
-// newBed is a server over two empty directories; clients are at 192.0.2.1 (httptest).
-func newBed(t testing.TB) *bed {
-	b := &bed{rack: &rack{boots: map[string]pxe.Boot{}, leases: map[netip.Addr]net.HardwareAddr{}}, log: &bytes.Buffer{}, web: t.TempDir(), boot: t.TempDir()}
+// newFixture is a server over two empty directories; clients are at 192.0.2.1 (httptest).
+func newFixture(t testing.TB) *fixture {
+	b := &fixture{rack: &rack{boots: map[string]pxe.Boot{}, leases: map[netip.Addr]net.HardwareAddr{}}, log: &bytes.Buffer{}, web: t.TempDir(), boot: t.TempDir()}
 	files, err := bootfile.OpenSet([]string{b.boot}, nil)
 	require.NoError(t, err)
 	root, err := os.OpenRoot(b.web)
@@ -61,14 +61,14 @@ func newBed(t testing.TB) *bed {
 	return b
 }
 
-func (b *bed) write(t testing.TB, name string, data []byte) {
+func (b *fixture) write(t testing.TB, name string, data []byte) {
 	path := filepath.Join(b.web, name)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path, data, 0o644))
 }
 
 // get asks for a raw request target, as it would stand on the wire.
-func (b *bed) get(target string, header ...string) *httptest.ResponseRecorder {
+func (b *fixture) get(target string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("GET", "http://server/", nil)
 	r.RequestURI = target
 	u, err := r.URL.Parse("/")

@@ -37,7 +37,7 @@ func (farConn) LocalAddr() net.Addr {
 }
 
 // startFar serves machines of a rack.
-func startFar(t *testing.T, b *bed) string {
+func startFar(t *testing.T, b *fixture) string {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -98,7 +98,7 @@ func closes(t *testing.T, want int, open []net.Conn) {
 // TestFault13SilentConnections: one machine opens more connections than there are for all,
 // says nothing, and opens new ones for those that are closed. Another gets its script.
 func TestFault13SilentConnections(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	addr := startFar(t, b)
 	var open []net.Conn
 	for range 1100 {
@@ -115,7 +115,7 @@ func TestFault13SilentConnections(t *testing.T) {
 // TestFault13OneClientManyConnections: what an address may have it gets again when it gives
 // some back, and what it may not have takes nothing from the others.
 func TestFault13OneClientManyConnections(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.MaxConnections, b.MaxPerClient = 8, 3
 	addr := startFar(t, b)
 	var open []net.Conn
@@ -132,7 +132,7 @@ func TestFault13OneClientManyConnections(t *testing.T) {
 // TestFault13AllConnections: when all together have as many as there are, a machine that has fewer than another gets
 // one of that one's, and only that.
 func TestFault13AllConnections(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.MaxConnections, b.MaxPerClient = 4, 2
 	addr := startFar(t, b)
 	silent := []net.Conn{dialFrom(t, addr, 2), dialFrom(t, addr, 2), dialFrom(t, addr, 3), dialFrom(t, addr, 3)}
@@ -146,7 +146,7 @@ func TestFault13AllConnections(t *testing.T) {
 // and do not end their requests. A node of the site gets its script before any deadline ends one of them, and so does
 // a machine that nobody knows.
 func TestFault13ManyAddresses(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.rack.leases[netip.MustParseAddr("172.22.0.200")] = net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}
 	b.MaxConnections, b.MaxPerClient = 128, 8
 	addr := startFar(t, b)
@@ -164,7 +164,7 @@ func TestFault13ManyAddresses(t *testing.T) {
 // TestOwnConnectionsHaveNoLimitOfTheirOwn: the conductor and what else runs on this machine
 // share one address.
 func TestOwnConnectionsHaveNoLimitOfTheirOwn(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.MaxPerClient = 2
 	addr := start(t, b)
 	var open []net.Conn

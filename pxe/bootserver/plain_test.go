@@ -13,7 +13,7 @@ import (
 
 // A server without a Booter has files, and nothing that a machine could boot by.
 func TestWithoutABooterNothingIsBooted(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	require.NoError(t, os.WriteFile(filepath.Join(b.web, "a.deb"), []byte("package"), 0o644))
 	b.Booter, b.Machines, b.Files, b.Record = nil, nil, nil, nil
 	for path, code := range map[string]int{

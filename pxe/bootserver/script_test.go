@@ -25,7 +25,7 @@ var (
 
 // TestTokenGoesToItsMachineOnly, and into no log, record or refusal.
 func TestTokenGoesToItsMachineOnly(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.rack.boots[mac1.String()] = pxe.Boot{Action: pxe.ActionRamdisk, Kernel: "k", Args: []string{"agent=${token}"}, Token: token}
 	for _, mac := range []net.HardwareAddr{nil, {0x52, 0x54, 0, 0, 0, 2}} {
 		if mac != nil {
@@ -53,7 +53,7 @@ func TestTokenGoesToItsMachineOnly(t *testing.T) {
 // TestWhatAnotherAsksSaysNothingOfAMachine: whoever asks in its name is answered, and is no witness of what it boots.
 func TestWhatAnotherAsksSaysNothingOfAMachine(t *testing.T) {
 	for _, action := range []pxe.Action{pxe.ActionInspect, pxe.ActionWait, pxe.ActionDisk, pxe.ActionRefuse} {
-		b := newBed(t)
+		b := newFixture(t)
 		b.rack.boots[mac1.String()] = pxe.Boot{Action: action, Kernel: "k", Reason: "it waits"}
 		b.rack.leases[here] = net.HardwareAddr{0x52, 0x54, 0, 0, 0, 2}
 		b.get("/ipxe/52-54-00-00-00-01")
@@ -78,7 +78,7 @@ func TestWhatAnotherAsksSaysNothingOfAMachine(t *testing.T) {
 // TestFinishedScript: the conductor's file is sent as it is; until it is there, and
 // whole, the machine waits and says for what.
 func TestFinishedScript(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.rack.boots[mac1.String()] = pxe.Boot{Action: pxe.ActionRamdisk, Script: "pxelinux.cfg/52-54-00-00-00-01"}
 	assert.Contains(t, b.get("/ipxe/52-54-00-00-00-01").Body.String(), "waits: its script is not written yet: there is no such file here")
 	b.write(t, "pxelinux.cfg/52-54-00-00-00-01", []byte(""))
@@ -89,7 +89,7 @@ func TestFinishedScript(t *testing.T) {
 
 // TestBootProgramOfRefusedMachine: the reason is the body.
 func TestBootProgramOfRefusedMachine(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	require.NoError(t, os.WriteFile(filepath.Join(b.boot, "snponly.efi"), []byte("efi"), 0o644))
 	b.rack.leases[here] = mac1
 	b.rack.boots[mac1.String()] = pxe.Boot{Action: pxe.ActionRefuse, Reason: "two machines use this address"}
@@ -101,7 +101,7 @@ func TestBootProgramOfRefusedMachine(t *testing.T) {
 
 // TestUnfitBootIsShown: what cannot be put in a script is named to the machine, not sent to it.
 func TestUnfitBootIsShown(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.rack.boots[mac1.String()] = pxe.Boot{Action: pxe.ActionInspect, Kernel: "k", Args: []string{"a=b ; shell"}}
 	text := b.get("/ipxe/52-54-00-00-00-01").Body.String()
 	assert.Contains(t, text, "waits: ")
@@ -111,7 +111,7 @@ func TestUnfitBootIsShown(t *testing.T) {
 
 // TestStepsAndDigest: kernel and ramdisk are told apart from images; a known digest is the ETag.
 func TestStepsAndDigest(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.rack.leases[here] = mac1
 	b.rack.boots[mac1.String()] = pxe.Boot{Action: pxe.ActionInspect, Kernel: "/agent/k", Initrd: []string{"agent/r"}}
 	digest := "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
@@ -141,7 +141,7 @@ func (m *minter) Mint(machine pxe.Machine, _ pxe.Boot) (pxe.Secret, error) {
 // TestEachScriptGetsItsOwnToken: one is made when a script goes to its machine, the conductor's or ours, and for
 // nobody else.
 func TestEachScriptGetsItsOwnToken(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	made := &minter{}
 	b.Minter = made
 	finished := pxe.Boot{Action: pxe.ActionRamdisk, Script: "pxelinux.cfg/52-54-00-00-00-01", Mint: true}

@@ -208,15 +208,15 @@ func TestScreens(t *testing.T) {
 	w := watcher{device: "/dev/dm-0", disk: "/dev/sda"}
 	w.handleEvent(uevent{"SUBSYSTEM": "block", "DEVNAME": "dm-0", "DM_VERITY_ERR_BLOCK_NR": "0,4711"})
 	for name, got := range map[string]string{
-		"search-nothing": searchScreen(errNotSeen, p, nil, 8*time.Second),
-		"search-others":  searchScreen(errNotSeen, p, disks, 93*time.Second),
-		"search-reading": searchScreen(errNotSeen, p, []disk{{name: "sda", bytes: 1 << 33, reading: true}, {name: "sdb", bytes: 1 << 41, err: io.ErrUnexpectedEOF}}, 8*time.Second),
-		"search-twins":   searchScreen(fmt.Errorf("%w: sda and sdb", errDuplicateGUID), p, []disk{{name: "sda", bytes: 1 << 33, table: stickTable(espA)}}, 8*time.Second),
-		"failure":        failureScreen(boot, errors.New("mount /run/firstlight/root: input/output error")),
-		"stuck":          stuckScreen(noParam),
-		"damage":         w.screen(),
-		"gone":           removedScreen("/dev/sda"),
-		"handover":       handoverLine(boot),
+		"search-nothing":    searchScreen(errNotSeen, p, nil, 8*time.Second),
+		"search-others":     searchScreen(errNotSeen, p, disks, 93*time.Second),
+		"search-reading":    searchScreen(errNotSeen, p, []disk{{name: "sda", bytes: 1 << 33, reading: true}, {name: "sdb", bytes: 1 << 41, err: io.ErrUnexpectedEOF}}, 8*time.Second),
+		"search-duplicates": searchScreen(fmt.Errorf("%w: sda and sdb", errDuplicateGUID), p, []disk{{name: "sda", bytes: 1 << 33, table: stickTable(espA)}}, 8*time.Second),
+		"failure":           failureScreen(boot, errors.New("mount /run/firstlight/root: input/output error")),
+		"stuck":             stuckScreen(noParam),
+		"damage":            w.screen(),
+		"gone":              removedScreen("/dev/sda"),
+		"handover":          handoverLine(boot),
 	} {
 		got = strings.ReplaceAll(got, assets.Version, "VERSION")
 		path := filepath.Join("testdata", name+".txt")

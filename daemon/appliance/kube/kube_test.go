@@ -40,9 +40,9 @@ func TestWrittenFiles(t *testing.T) {
 		config Config
 		world  HostTraits
 	}{
-		"defaults": {Defaults(), HostTraits{Systemd: true, Unified: true, Processors: 4}},
-		"other":    {other(), HostTraits{Systemd: true, Unified: true, Processors: 3}},
-		"bed":      {Defaults(), HostTraits{Processors: 2}},
+		"defaults":  {Defaults(), HostTraits{Systemd: true, Unified: true, Processors: 4}},
+		"other":     {other(), HostTraits{Systemd: true, Unified: true, Processors: 3}},
+		"two cores": {Defaults(), HostTraits{Processors: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder

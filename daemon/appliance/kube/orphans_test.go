@@ -59,7 +59,7 @@ func TestStrays(t *testing.T) {
 	}
 }
 
-// memoryRuntime is a container runtime without containers: it keeps the book that strays are found in,
+// memoryRuntime is a container runtime without containers: it keeps the book that orphans are found in,
 // with the rule of the real one that a pod is stopped before it is removed.
 type memoryRuntime struct {
 	cri.UnimplementedRuntimeServiceServer

@@ -40,9 +40,9 @@ import (
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
-// bed is a real API with the operator's objects applied, and operators that run against it
+// fixture is a real API with the operator's objects applied, and operators that run against it
 // with no more rights than their own.
-type bed struct {
+type fixture struct {
 	t                   *testing.T
 	api                 client.Client
 	config              *rest.Config
@@ -54,12 +54,12 @@ type bed struct {
 	warned              []string
 }
 
-func newBed(t *testing.T) *bed {
+func newFixture(t *testing.T) *fixture {
 	server := sandbox.APIServer(t)
 	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
 	require.NoError(t, err)
 	config.QPS, config.Burst = 500, 500
-	b := &bed{t: t, config: config, dir: t.TempDir()}
+	b := &fixture{t: t, config: config, dir: t.TempDir()}
 	config.WarningHandler = b
 	scheme, err := operator.Scheme()
 	require.NoError(t, err)
@@ -93,13 +93,13 @@ func newBed(t *testing.T) *bed {
 }
 
 // HandleWarningHeader hears what the API server warns of.
-func (b *bed) HandleWarningHeader(_ int, _, text string) {
+func (b *fixture) HandleWarningHeader(_ int, _, text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.warned = append(b.warned, text)
 }
 
-func (b *bed) apply(text string) {
+func (b *fixture) apply(text string) {
 	b.t.Helper()
 	u := &unstructured.Unstructured{}
 	require.NoError(b.t, yaml.Unmarshal([]byte(text), &u.Object))
@@ -107,7 +107,7 @@ func (b *bed) apply(text string) {
 	require.NoError(b.t, err)
 }
 
-func (b *bed) host(n int) {
+func (b *fixture) host(n int) {
 	h := &metal3api.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: fmt.Sprintf("node-%d", n), Labels: map[string]string{label.Verified: "true"}},
 		Spec:       metal3api.BareMetalHostSpec{Online: true, BootMACAddress: fmt.Sprintf("52:54:00:00:00:%02x", n)},
@@ -120,7 +120,7 @@ func (b *bed) host(n int) {
 }
 
 // operate runs an operator until the returned function is called, which waits for its end.
-func (b *bed) operate(log string) (stop func()) {
+func (b *fixture) operate(log string) (stop func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	ended := make(chan error, 1)
 	c := operator.Config{Namespace: Namespace, Dir: b.dir, Installer: "example/installer:1", Plugins: installer.Plugins(), Proposal: "off", Elect: true, Metrics: "0", Health: "0"}
@@ -134,7 +134,7 @@ func (b *bed) operate(log string) (stop func()) {
 	})
 }
 
-func (b *bed) until(name string, ok func(*v1alpha1.Provisioning) bool) *v1alpha1.Provisioning {
+func (b *fixture) until(name string, ok func(*v1alpha1.Provisioning) bool) *v1alpha1.Provisioning {
 	b.t.Helper()
 	p := &v1alpha1.Provisioning{}
 	require.Eventually(b.t, func() bool {
@@ -152,7 +152,7 @@ func phaseIs(phase string) func(*v1alpha1.Provisioning) bool {
 }
 
 // finish ends the Job of a cluster well, as its controller and an installer would.
-func (b *bed) finish(cluster string) {
+func (b *fixture) finish(cluster string) {
 	j := &batchv1.Job{}
 	require.Eventually(b.t, func() bool {
 		return b.api.Get(b.t.Context(), client.ObjectKey{Namespace: Namespace, Name: kud.JobName(cluster)}, j) == nil
@@ -173,7 +173,7 @@ func document(name, spec string) string {
 }
 
 // event waits until a Provisioning has an Event of a reason.
-func (b *bed) event(reason string) {
+func (b *fixture) event(reason string) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
 		var all eventsv1.EventList
@@ -190,7 +190,7 @@ func (b *bed) event(reason string) {
 // TestTheOperatorWithItsOwnRights runs the whole operator: watches, leader lock, Events and
 // logs, with the rights of its ServiceAccount and no others; two at once, one killed.
 func TestTheOperatorWithItsOwnRights(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	for n := 1; n <= 4; n++ {
 		b.host(n)
 	}
@@ -281,7 +281,7 @@ var changeTime = regexp.MustCompile(`^ +[A-Za-z ]+: +"?\d{4}-\d\d-\d\dT`)
 
 // TestStagesOnARealAPIServer: the daemon's two stages, as far as they go without a node.
 func TestStagesOnARealAPIServer(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	s := readSite(t, "name: rack-7\nnodes:\n- {name: a, macs: ['52:54:00:00:00:01']}\nclusters:\n- {name: edge, controlPlane: [{node: a}]}\n")
 	stages := Stages(func() (Operator, error) {
 		return Operator{Site: "rack-7", Proposal: "off", LeaseFile: "/run/x/l", LeaseDir: "/run/x", Agent: "/run/y/ssh.sock", Digest: "other"}, nil
@@ -313,7 +313,7 @@ func TestStagesOnARealAPIServer(t *testing.T) {
 
 // TestTheOperatorReadsNoOtherSecrets asks the real API server what the operator's account may not.
 func TestTheOperatorReadsNoOtherSecrets(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	require.NoError(t, b.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "alpha"}}))
 	for _, s := range []client.ObjectKey{
 		{Namespace: "metal3", Name: "n-user-data"}, {Namespace: "metal3", Name: "n-bmc-secret"}, {Namespace: "alpha", Name: "login"},

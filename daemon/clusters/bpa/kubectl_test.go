@@ -28,7 +28,7 @@ import (
 )
 
 // applyFile is `kubectl apply -f` of a file, as its owner would: what kubectl says, and whether it was content.
-func (b *bed) applyFile(text string) (string, error) {
+func (b *fixture) applyFile(text string) (string, error) {
 	b.t.Helper()
 	file := filepath.Join(b.t.TempDir(), "file.yaml")
 	require.NoError(b.t, os.WriteFile(file, []byte(text), 0o600))
@@ -37,12 +37,12 @@ func (b *bed) applyFile(text string) (string, error) {
 }
 
 // command is the real kubectl with arguments.
-func (b *bed) command(args ...string) *exec.Cmd {
+func (b *fixture) command(args ...string) *exec.Cmd {
 	return exec.CommandContext(b.t.Context(), b.program, append([]string{"kubectl", "--kubeconfig", b.kubeconfig}, args...)...)
 }
 
 // outcome is what the operator makes of a Provisioning: the inventory and the installer's command, or why not.
-func (b *bed) outcome(name string) (installs bool, text string) {
+func (b *fixture) outcome(name string) (installs bool, text string) {
 	b.t.Helper()
 	p := b.until(name, func(p *v1alpha1.Provisioning) bool {
 		switch p.Status.Phase {
@@ -75,7 +75,7 @@ func (b *bed) outcome(name string) (installs bool, text string) {
 }
 
 // remove deletes a Provisioning and waits until nothing of it is left, on its hosts neither.
-func (b *bed) remove(name string) {
+func (b *fixture) remove(name string) {
 	b.t.Helper()
 	require.NoError(b.t, client.IgnoreNotFound(b.api.Delete(b.t.Context(), &v1alpha1.Provisioning{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})))
 	require.Eventually(b.t, func() bool {
@@ -92,7 +92,7 @@ func (b *bed) remove(name string) {
 }
 
 // vm is a running pod of virtlet.
-func (b *bed) vm(n int) {
+func (b *fixture) vm(n int) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("vm-%d", n), Annotations: map[string]string{
 		"kubernetes.io/target-runtime":       "virtlet.cloud",
 		"k8s.v1.cni.cncf.io/networks-status": fmt.Sprintf(`[{"name":"cbr0","mac":"52:54:00:00:aa:%02x"}]`, n),
@@ -116,7 +116,7 @@ func (b *bed) vm(n int) {
 // TestFilesOfICN applies, with the real kubectl, a file of every shape that a Provisioning had in ICN's history: 42
 // files, and two that its scripts wrote. What becomes of each is in testdata/icn-provisionings.txt.
 func TestFilesOfICN(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	for n := 1; n <= 5; n++ {
 		b.host(n)
 		b.vm(n)
@@ -165,7 +165,7 @@ func golden(t *testing.T, file, got string) {
 // TestProposalsAreAppliedByKubectl: what the operator writes for kubectl, the real kubectl takes, and again after an
 // edit, for one host to seven.
 func TestProposalsAreAppliedByKubectl(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	stop := b.operate("proposal.log")
 	defer stop()
 	for n := 1; n <= 7; n++ {
@@ -193,7 +193,7 @@ func TestProposalsAreAppliedByKubectl(t *testing.T) {
 }
 
 // awaitAnswer asks kubectl until it prints a text: the API server serves a definition's objects before its schema.
-func (b *bed) awaitAnswer(want string, args ...string) {
+func (b *fixture) awaitAnswer(want string, args ...string) {
 	b.t.Helper()
 	require.EventuallyWithT(b.t, func(t *assert.CollectT) {
 		out, err := b.command(args...).CombinedOutput()

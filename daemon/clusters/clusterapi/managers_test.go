@@ -179,10 +179,10 @@ func (m *management) writeLogin(account *corev1.ServiceAccount, file string) {
 	require.NoError(m.t, m.client.SubResource("token").Create(m.t.Context(), account, request))
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
-clusters: [{name: bed, cluster: {server: %q, certificate-authority: %q}}]
+clusters: [{name: test, cluster: {server: %q, certificate-authority: %q}}]
 users: [{name: manager, user: {token: %q}}]
-contexts: [{name: bed, context: {cluster: bed, user: manager}}]
-current-context: bed
+contexts: [{name: test, context: {cluster: test, user: manager}}]
+current-context: test
 `, m.api.URL, m.api.CAFile, request.Status.Token)
 	require.NoError(m.t, os.WriteFile(file, []byte(text), 0o600))
 }

@@ -39,7 +39,7 @@ func made(label, addr string, controlPlane, worker bool) inventory.Node {
 
 var (
 	usual = facts{Systemd: true, Unified: true, Resolv: "/run/systemd/resolve/resolv.conf", Arch: "x86_64", MachineID: "m", Memory: 4 << 20, Free: 9 << 20, Apt: true, CPUs: 4}
-	bed   = facts{Resolv: "/etc/resolv.conf", CPUs: 2}
+	plain = facts{Resolv: "/etc/resolv.conf", CPUs: 2}
 )
 
 // valuesOf is a node of a cluster with three control planes of which the first works as well.
@@ -62,7 +62,7 @@ func TestWhatIsWrittenOnANode(t *testing.T) {
 		"first":         valuesOf(made("m-1", "172.22.0.11", true, true), usual),
 		"control-plane": join(valuesOf(made("m-2", "172.22.0.12", true, false), usual)),
 		"worker":        join(valuesOf(made("w-1", "172.22.0.14", false, true), usual)),
-		"bed":           valuesOf(made("m-1", "172.22.0.11", true, true), bed),
+		"plain":         valuesOf(made("m-1", "172.22.0.11", true, true), plain),
 	} {
 		t.Run(name, func(t *testing.T) {
 			files, err := hostFiles(v, &appliance{authority: []byte("root certificate\n"), packagesKey: []byte("key\n")})

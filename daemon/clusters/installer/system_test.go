@@ -119,7 +119,7 @@ func TestNameServersAreNotGuessed(t *testing.T) {
 	_, err := c.systemObjects()
 	require.ErrorContains(t, err, "m-1 to say which name servers it uses")
 	assert.False(t, bringup.IsPermanent(err))
-	n.known = bed
+	n.known = plain
 	_, err = c.systemObjects()
 	require.NoError(t, err)
 }

@@ -47,14 +47,14 @@ const chart = "../../../image/pack/testdata/shop"
 
 // uploads are archives that someone brings, and the registry that gets their images.
 type uploads struct {
-	b       *bed
+	b       *fixture
 	dir     string
 	host    string
 	pusher  *containers.Pusher
 	records []artifact.Metadata
 }
 
-func newUploads(b *bed) *uploads {
+func newUploads(b *fixture) *uploads {
 	server := httptest.NewServer(registry.New())
 	b.t.Cleanup(server.Close)
 	u := &uploads{b: b, dir: b.t.TempDir(), host: strings.TrimPrefix(server.URL, "http://")}
@@ -114,7 +114,7 @@ func (u *uploads) upload(file string) {
 	require.NoError(u.b.t, u.pusher.Sync(u.b.t.Context(), u.records))
 }
 
-func testMissingImage(t *testing.T, b *bed) {
+func testMissingImage(t *testing.T, b *fixture) {
 	b.t = t
 	u := newUploads(b)
 	manifest := filepath.Join(u.dir, "lone.yaml")
@@ -147,7 +147,7 @@ func testMissingImage(t *testing.T, b *bed) {
 }
 
 // job waits for a Job of the shop that is not the one of before, ends it, and returns its UID.
-func (b *bed) job(name, before string, ends ...batchv1.JobConditionType) (uid string) {
+func (b *fixture) job(name, before string, ends ...batchv1.JobConditionType) (uid string) {
 	b.t.Helper()
 	require.EventuallyWithT(b.t, func(t *assert.CollectT) {
 		var j batchv1.Job
@@ -169,18 +169,18 @@ func (b *bed) job(name, before string, ends ...batchv1.JobConditionType) (uid st
 	return uid
 }
 
-func (b *bed) succeed(name, before string) string {
+func (b *fixture) succeed(name, before string) string {
 	b.t.Helper()
 	return b.job(name, before, batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)
 }
 
-func (b *bed) fail(name, before string) string {
+func (b *fixture) fail(name, before string) string {
 	b.t.Helper()
 	return b.job(name, before, batchv1.JobFailureTarget, batchv1.JobFailed)
 }
 
 // runShop says of the shop's workloads what their controllers would once the pods run.
-func (b *bed) runShop(replicas int32) {
+func (b *fixture) runShop(replicas int32) {
 	b.t.Helper()
 	require.EventuallyWithT(b.t, func(t *assert.CollectT) {
 		var s appsv1.StatefulSet
@@ -218,7 +218,7 @@ func (b *bed) runShop(replicas int32) {
 
 // transcript is what a person would see of a Component.
 type transcript struct {
-	*bed
+	*fixture
 	strings.Builder
 }
 
@@ -245,7 +245,7 @@ func (r *transcript) see(phase, reason string) *v1alpha1.Component {
 	return c
 }
 
-func testPackedChart(t *testing.T, b *bed, restart func()) {
+func testPackedChart(t *testing.T, b *fixture, restart func()) {
 	b.t = t
 	u := newUploads(b)
 	var names []string
@@ -260,7 +260,7 @@ func testPackedChart(t *testing.T, b *bed, restart func()) {
 
 	manifest := filepath.Join(t.TempDir(), "shop.yaml")
 	require.NoError(t, os.WriteFile(manifest, []byte(component("shop", "retryInterval: 5s\nsource: {bundle: {name: shop, version: 1.0.0}}")), 0o644))
-	r := &transcript{bed: b}
+	r := &transcript{fixture: b}
 	b.kubectl("apply", "-f", manifest)
 	require.NoError(t, GrantNamespaces(t.Context(), b.api))
 	fmt.Fprint(r, "$ kubectl apply -f shop.yaml\n")

@@ -21,7 +21,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 )
 
-func testImmutable(t *testing.T, b *bed) {
+func testImmutable(t *testing.T, b *fixture) {
 	b.t = t
 	b.apply("fixed", inline(deployment1("fixed", "old")))
 	b.until("fixed", v1alpha1.PhaseHealth, plan.ReasonNotHealthy)
@@ -60,7 +60,7 @@ spec:
 ---
 `
 
-func testKindAndResource(t *testing.T, b *bed) {
+func testKindAndResource(t *testing.T, b *fixture) {
 	b.t = t
 	lamp := "apiVersion: example.org/v1\nkind: Lamp\nmetadata: {name: red}\nspec: {lit: %s}\n---\n"
 	b.apply("early", "retries: 0\n"+inline(fmt.Sprintf(lamp, "true")))
@@ -77,7 +77,7 @@ func testKindAndResource(t *testing.T, b *bed) {
 	b.remove("lamps")
 }
 
-func testRequires(t *testing.T, b *bed) {
+func testRequires(t *testing.T, b *fixture) {
 	b.t = t
 	b.apply("sriov", "requires: {nodeLabels: {sriov: capable}}\n"+inline(configMap("sriov", "1")))
 	b.apply("after", "dependsOn: [{name: sriov}]\n"+inline(configMap("after", "1")))
@@ -90,7 +90,7 @@ func testRequires(t *testing.T, b *bed) {
 	b.remove("after", "sriov")
 }
 
-func testBrokenCluster(t *testing.T, b *bed) {
+func testBrokenCluster(t *testing.T, b *fixture) {
 	b.t = t
 	text := `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: u, user: {%s}}]}`
@@ -119,7 +119,7 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: 
 	b.remove("both")
 }
 
-func testSelfTest(t *testing.T, b *bed) {
+func testSelfTest(t *testing.T, b *fixture) {
 	b.t = t
 	spec := "retryInterval: 1s\nselfTest: {job: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{name: t, image: example.org/t:1}]}}}}\n"
 	b.apply("tested", spec+inline(configMap("tested", "1")))
@@ -155,7 +155,7 @@ func testSelfTest(t *testing.T, b *bed) {
 	b.remove("tested")
 }
 
-func testAppliance(t *testing.T, b *bed) {
+func testAppliance(t *testing.T, b *fixture) {
 	b.t = t
 	b.apply("here", "appliance: true\n"+inline(configMap("here", "1")))
 	b.until("here", v1alpha1.PhaseWaiting, plan.ReasonNoRights)
@@ -166,7 +166,7 @@ func testAppliance(t *testing.T, b *bed) {
 	b.remove("here")
 }
 
-func testSelector(t *testing.T, b *bed) {
+func testSelector(t *testing.T, b *fixture) {
 	b.t = t
 	require.NoError(t, os.MkdirAll(filepath.Join(b.folder, "brought"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(b.folder, "brought", "a.yaml"), []byte(configMap("brought", "1")), 0o644))
@@ -181,7 +181,7 @@ labels: {cluster: edge, site: north}}, spec: {masters: [{m: {mac-address: "52:54
 	b.remove("brought")
 }
 
-func testAddOns(t *testing.T, b *bed) {
+func testAddOns(t *testing.T, b *fixture) {
 	b.t = t
 	for _, name := range []string{"nfd", "qat"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(b.folder, name), 0o755))
@@ -233,7 +233,7 @@ spec: {masters: [{m: {mac-address: "52:54:00:00:00:02"}}]}}`))
 	b.kubectl("delete", "bpa", "p2")
 }
 
-func testOwners(t *testing.T, b *bed) {
+func testOwners(t *testing.T, b *fixture) {
 	b.t = t
 	b.apply("first", inline(configMap("shared", "1")))
 	b.until("first", v1alpha1.PhaseReady, plan.ReasonReady)

@@ -35,8 +35,8 @@ import (
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
-// bed is two real APIs, the appliance's and that of the cluster edge, and an operator with no more rights than its own.
-type bed struct {
+// fixture is two real APIs, the appliance's and that of the cluster edge, and an operator with no more rights than its own.
+type fixture struct {
 	whole     *testing.T
 	t         *testing.T // the part that runs
 	api, edge client.Client
@@ -48,9 +48,9 @@ type bed struct {
 	kubectl    func(args ...string) string
 }
 
-func newBed(t *testing.T) *bed {
+func newFixture(t *testing.T) *fixture {
 	appliance, edge := sandbox.APIServer(t), sandbox.APIServer(t)
-	b := &bed{whole: t, t: t, folder: t.TempDir(), bundles: t.TempDir(), edgeConfig: edge.Kubeconfig}
+	b := &fixture{whole: t, t: t, folder: t.TempDir(), bundles: t.TempDir(), edgeConfig: edge.Kubeconfig}
 	connect := func(kubeconfig string) (*rest.Config, client.Client) {
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 		require.NoError(t, err)
@@ -115,7 +115,7 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-func (b *bed) secret(cluster string, kubeconfig []byte) {
+func (b *fixture) secret(cluster string, kubeconfig []byte) {
 	b.t.Helper()
 	require.NoError(b.t, b.api.Create(b.t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: cluster + "-kubeconfig"},
@@ -124,7 +124,7 @@ func (b *bed) secret(cluster string, kubeconfig []byte) {
 }
 
 // operate runs an operator until the returned function is called, which waits for its end.
-func (b *bed) operate() (stop func()) {
+func (b *fixture) operate() (stop func()) {
 	ctx, cancel := context.WithCancel(b.whole.Context())
 	ended := make(chan error, 1)
 	c := operator.Config{Namespace: Namespace, Folder: b.folder, Bundles: b.bundles, Health: "0", Own: true}
@@ -144,20 +144,20 @@ func component(name, spec string) string {
 		strings.ReplaceAll(spec, "\n", "\n  ")
 }
 
-func (b *bed) try(text string) error {
+func (b *fixture) try(text string) error {
 	u := &unstructured.Unstructured{}
 	require.NoError(b.t, yaml.Unmarshal([]byte(text), &u.Object), text)
 	return b.api.Apply(b.t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("test"), client.ForceOwnership)
 }
 
-func (b *bed) apply(name, spec string) {
+func (b *fixture) apply(name, spec string) {
 	b.t.Helper()
 	require.NoError(b.t, b.try(component(name, spec)))
 	require.NoError(b.t, GrantNamespaces(b.t.Context(), b.api))
 }
 
 // until waits until a Component's status is about what it asks for and is as wanted.
-func (b *bed) until(name, phase, reason string) *v1alpha1.Component {
+func (b *fixture) until(name, phase, reason string) *v1alpha1.Component {
 	b.t.Helper()
 	c := &v1alpha1.Component{}
 	require.EventuallyWithT(b.t, func(t *assert.CollectT) {
@@ -170,7 +170,7 @@ func (b *bed) until(name, phase, reason string) *v1alpha1.Component {
 	return c
 }
 
-func (b *bed) remove(names ...string) {
+func (b *fixture) remove(names ...string) {
 	b.t.Helper()
 	for _, name := range names {
 		b.kubectl("delete", "kc", name, "--wait=false", "--ignore-not-found")
@@ -183,7 +183,7 @@ func (b *bed) remove(names ...string) {
 }
 
 // data is what a ConfigMap of the cluster edge says; "" if it is not there.
-func (b *bed) data(name string) string {
+func (b *fixture) data(name string) string {
 	var m corev1.ConfigMap
 	if err := b.edge.Get(b.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &m); err != nil {
 		return ""
@@ -214,7 +214,7 @@ spec:
 }
 
 // run says of a Deployment of edge what its controller would once its pods run.
-func (b *bed) run(name string) {
+func (b *fixture) run(name string) {
 	b.t.Helper()
 	require.EventuallyWithT(b.t, func(t *assert.CollectT) {
 		var d appsv1.Deployment
@@ -232,7 +232,7 @@ func (b *bed) run(name string) {
 
 // Two real APIs, one operator with its own rights; nothing runs pods, so what controllers would say is said by hand.
 func TestComponentsOnTwoAPIs(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	stop := b.operate()
 	defer func() { stop() }()
 	t.Run("refusals of the API", func(t *testing.T) { testRefusals(t, b) })
@@ -274,7 +274,7 @@ func TestComponentsOnTwoAPIs(t *testing.T) {
 	})
 }
 
-func testRefusals(t *testing.T, b *bed) {
+func testRefusals(t *testing.T, b *fixture) {
 	b.t = t
 	for want, spec := range map[string]string{
 		"say where: one of":          "clusters: [edge]\nappliance: true\n" + inline(configMap("a", "1")),
@@ -299,7 +299,7 @@ func testRefusals(t *testing.T, b *bed) {
 	b.remove("bad", "bad2")
 }
 
-func testDiamond(t *testing.T, b *bed) {
+func testDiamond(t *testing.T, b *fixture) {
 	b.t = t
 	b.apply("top", "dependsOn: [{name: left}, {name: right}]\n"+inline(configMap("top", "1")))
 	b.until("top", v1alpha1.PhaseWaiting, plan.ReasonDependencyMissing)
@@ -326,7 +326,7 @@ func testDiamond(t *testing.T, b *bed) {
 	assert.Empty(t, b.data("left")+b.data("right")+b.data("top"))
 }
 
-func testCycle(t *testing.T, b *bed) {
+func testCycle(t *testing.T, b *fixture) {
 	b.t = t
 	b.apply("hen", "dependsOn: [{name: egg}]\n"+inline(configMap("hen", "1")))
 	b.apply("egg", "dependsOn: [{name: hen}]\n"+inline(configMap("egg", "1")))
@@ -337,7 +337,7 @@ func testCycle(t *testing.T, b *bed) {
 	b.remove("hen", "egg")
 }
 
-func testDriftAndPrune(t *testing.T, b *bed) {
+func testDriftAndPrune(t *testing.T, b *fixture) {
 	b.t = t
 	b.apply("pair", "interval: 10s\n"+inline(configMap("one", "1"), configMap("two", "2")))
 	b.until("pair", v1alpha1.PhaseReady, plan.ReasonReady)

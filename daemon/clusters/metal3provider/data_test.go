@@ -17,7 +17,7 @@ import (
 )
 
 // addTemplate makes a pool of n addresses, and a template that uses it.
-func (r *rig) addTemplate(n int) {
+func (r *fixture) addTemplate(n int) {
 	start, end := v1alpha1.Address("10.9.0.1"), v1alpha1.Address(fmt.Sprintf("10.9.0.%d", n))
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nodes"}}
 	p.Spec.NamePrefix, p.Spec.Prefix, p.Spec.DNSServers = "nodes", 24, []v1alpha1.Address{"10.9.0.254"}
@@ -36,14 +36,14 @@ func (r *rig) addTemplate(n int) {
 	require.NoError(r.t, r.api.Create(r.t.Context(), t))
 }
 
-func (r *rig) data() (all []v1beta2.Metal3Data) {
+func (r *fixture) data() (all []v1beta2.Metal3Data) {
 	var list v1beta2.Metal3DataList
 	require.NoError(r.t, r.api.List(r.t.Context(), &list))
 	return list.Items
 }
 
 // dataInvariants hold at all times: an index and an address are given once.
-func (r *rig) dataInvariants() {
+func (r *fixture) dataInvariants() {
 	r.t.Helper()
 	indexes := map[string]string{}
 	for _, d := range r.data() {
@@ -62,7 +62,7 @@ func (r *rig) dataInvariants() {
 
 // testData: a machine with a template gets an index, addresses and Secrets before its host gets an image; all of it is
 // free again once the machine is gone, and the lowest index is used first.
-func testData(t *testing.T, r *rig) {
+func testData(t *testing.T, r *fixture) {
 	r.addTemplate(2)
 	r.addCluster("edge")
 	r.provisionCluster("edge")

@@ -14,7 +14,7 @@ import (
 
 // testEndpointFromPool: of two clusters that take their endpoints from a pool of one address, one has it, and keeps it
 // when all is looked at again; the other says what it waits for, and gets one when there are more.
-func testEndpointFromPool(t *testing.T, r *rig) {
+func testEndpointFromPool(t *testing.T, r *fixture) {
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "endpoints"}}
 	p.Spec.NamePrefix = "endpoints"
 	address := func(a v1alpha1.Address) *v1alpha1.Address { return &a }

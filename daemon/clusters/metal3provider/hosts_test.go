@@ -18,7 +18,7 @@ import (
 )
 
 // testHostBreaksWhileChosen: before anything was written to it, another one is taken; afterwards it is told.
-func testHostBreaksWhileChosen(t *testing.T, r *rig) {
+func testHostBreaksWhileChosen(t *testing.T, r *fixture) {
 	r.addCluster("edge")
 	r.provisionCluster("edge")
 	r.addHost("host-1")
@@ -48,7 +48,7 @@ func testHostBreaksWhileChosen(t *testing.T, r *rig) {
 }
 
 // invariants hold at all times.
-func (r *rig) invariants() {
+func (r *fixture) invariants() {
 	r.t.Helper()
 	named := map[string]string{}
 	for _, m := range r.machines() {
@@ -72,7 +72,7 @@ func (r *rig) invariants() {
 
 // testTwoClustersTooFewHosts: whenever the provider is killed, no host has two machines and no machine two hosts, and
 // in the end all hosts are used.
-func testTwoClustersTooFewHosts(t *testing.T, r *rig) {
+func testTwoClustersTooFewHosts(t *testing.T, r *fixture) {
 	const hosts = 5
 	for i := range hosts {
 		r.addHost(fmt.Sprintf("host-%d", i))
@@ -124,7 +124,7 @@ func testTwoClustersTooFewHosts(t *testing.T, r *rig) {
 }
 
 // testHostsOfOthers: what belongs to a Provisioning, to the site, or to nobody that says so, is left as it is.
-func testHostsOfOthers(t *testing.T, r *rig) {
+func testHostsOfOthers(t *testing.T, r *fixture) {
 	r.addHost("host-1", func(h *host) {
 		h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Provisioning", Namespace: "default", Name: "edge", APIVersion: "bpa.akraino.org/v1alpha1"}
 	})
@@ -161,7 +161,7 @@ func testHostsOfOthers(t *testing.T, r *rig) {
 }
 
 // testProviderIDs: the UID's format by annotation, and a Node that its kubelet or a cloud provider gave an ID.
-func testProviderIDs(t *testing.T, r *rig) {
+func testProviderIDs(t *testing.T, r *fixture) {
 	for i, c := range []struct {
 		name   string
 		node   string // its providerID; UID and NAME are replaced
@@ -202,7 +202,7 @@ func testProviderIDs(t *testing.T, r *rig) {
 }
 
 // testPause: a paused Cluster's machines do nothing, and their hosts are ready to be moved.
-func testPause(t *testing.T, r *rig) {
+func testPause(t *testing.T, r *fixture) {
 	r.addHost("host-1")
 	r.install("edge", "cp0")
 	assert.Contains(t, r.host("host-1").Annotations, annotationBlockMove)
@@ -231,7 +231,7 @@ func testPause(t *testing.T, r *rig) {
 }
 
 // testNodeReuse: the host of a deleted machine goes to the next of the same control plane, and to no other.
-func testNodeReuse(t *testing.T, r *rig) {
+func testNodeReuse(t *testing.T, r *fixture) {
 	template := &v1beta2.Metal3MachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "control"}}
 	template.Spec.NodeReuse = ptr.To(true)
 	template.Spec.Template.Spec.Image = &v1beta2.Image{URL: "http://x", Checksum: "y"}
@@ -268,7 +268,7 @@ func testNodeReuse(t *testing.T, r *rig) {
 }
 
 // testBlocks: what keeps a machine's host is a sentence in the machine's condition, and goes once the host is installed.
-func testBlocks(t *testing.T, r *rig) {
+func testBlocks(t *testing.T, r *fixture) {
 	r.addHost("host-1")
 	r.addHost("host-2")
 	r.addCluster("edge")

@@ -31,7 +31,7 @@ func TestLabelChanges(t *testing.T) {
 }
 
 // testLabelSync: labels of a host get onto the Node, and off it again; those that the Node has from elsewhere stay.
-func testLabelSync(t *testing.T, r *rig) {
+func testLabelSync(t *testing.T, r *fixture) {
 	r.addHost("host-1", func(h *host) { h.Labels["rack.example/row"] = "7" })
 	r.install("edge", "cp0")
 	change(r, "edge", &v1beta2.Metal3Cluster{}, func(c *v1beta2.Metal3Cluster) {

@@ -49,12 +49,12 @@ func cases() []testCase {
 
 type testCase struct {
 	name string
-	run  func(*testing.T, *rig)
+	run  func(*testing.T, *fixture)
 }
 
 func TestOnTheFake(t *testing.T) {
 	for _, c := range cases() {
-		t.Run(c.name, func(t *testing.T) { c.run(t, newRig(t, newFake(t), false)) })
+		t.Run(c.name, func(t *testing.T) { c.run(t, newFixture(t, newFake(t), false)) })
 	}
 }
 
@@ -62,13 +62,13 @@ func TestOnARealAPIServer(t *testing.T) {
 	api := newReal(t)
 	t.Run("Validation", func(t *testing.T) { testValidation(t, api) })
 	for _, c := range cases() {
-		t.Run(c.name, func(t *testing.T) { c.run(t, newRig(t, api, true)) })
+		t.Run(c.name, func(t *testing.T) { c.run(t, newFixture(t, api, true)) })
 	}
-	t.Run("Guard", func(t *testing.T) { testGuard(t, newRig(t, api, true)) })
+	t.Run("Guard", func(t *testing.T) { testGuard(t, newFixture(t, api, true)) })
 }
 
 // testOrderOfEvents: what must be true before what, from the Metal3Cluster to the Node.
-func testOrderOfEvents(t *testing.T, r *rig) {
+func testOrderOfEvents(t *testing.T, r *fixture) {
 	r.addCluster("edge")
 	r.addMachine("edge", "cp0", func(_ *clusterv1.Machine, m *machine) {
 		m.Spec.HostSelector.MatchLabels = map[string]string{"rack": "1"}
@@ -161,7 +161,7 @@ func testOrderOfEvents(t *testing.T, r *rig) {
 
 // testNoEndpoint: a cluster without an endpoint never becomes ready. The API server refuses one without a host; one
 // that got around that is told.
-func testNoEndpoint(t *testing.T, _ *rig) {
+func testNoEndpoint(t *testing.T, _ *fixture) {
 	for _, e := range []v1beta2.APIEndpoint{{}, {Host: "10.0.0.1"}, {Port: 6443}} {
 		v := endpointVerdict(e, "")
 		assert.False(t, v.Holds)
@@ -171,7 +171,7 @@ func testNoEndpoint(t *testing.T, _ *rig) {
 }
 
 // install brings a cluster with machines to Nodes.
-func (r *rig) install(cluster string, names ...string) {
+func (r *fixture) install(cluster string, names ...string) {
 	r.t.Helper()
 	r.addCluster(cluster)
 	r.provisionCluster(cluster)
@@ -200,7 +200,7 @@ func (r *rig) install(cluster string, names ...string) {
 	})
 }
 
-func hostOrAny(r *rig, name string) string {
+func hostOrAny(r *fixture, name string) string {
 	if h := hostName(r.machine(name)); h != "" {
 		return h
 	}
@@ -208,13 +208,13 @@ func hostOrAny(r *rig, name string) string {
 }
 
 // deleteMachine is what Cluster API does when a Machine is deleted.
-func (r *rig) deleteMachine(name string) {
+func (r *fixture) deleteMachine(name string) {
 	r.t.Helper()
 	require.NoError(r.t, r.api.Delete(r.t.Context(), r.machine(name)))
 }
 
 // testDeleted: the claim goes last, and the host is free for others.
-func testDeleted(t *testing.T, r *rig) {
+func testDeleted(t *testing.T, r *fixture) {
 	r.addHost("host-1")
 	r.install("edge", "cp0")
 	r.deleteMachine("cp0")
@@ -249,7 +249,7 @@ func testDeleted(t *testing.T, r *rig) {
 }
 
 // testDeletedAtAnyTime: a machine goes whatever it had come to, and whatever is missing around it.
-func testDeletedAtAnyTime(t *testing.T, r *rig) {
+func testDeletedAtAnyTime(t *testing.T, r *fixture) {
 	for i, c := range []struct {
 		name string
 		do   func(name, host string)

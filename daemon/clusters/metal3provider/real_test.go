@@ -18,7 +18,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
-func (r *rig) ctx() context.Context { return context.WithoutCancel(r.t.Context()) }
+func (r *fixture) ctx() context.Context { return context.WithoutCancel(r.t.Context()) }
 
 // testValidation: what can be wrong in the text of an object is refused by the API server itself.
 func testValidation(t *testing.T, api client.Client) {
@@ -83,7 +83,7 @@ func testValidation(t *testing.T, api client.Client) {
 
 // testGuard: with the appliance's admission policies, a host that a machine gives an image is held until it was
 // checked, also when the same image was checked on it before, and a deleted machine's host leaves service.
-func testGuard(t *testing.T, r *rig) {
+func testGuard(t *testing.T, r *fixture) {
 	for _, o := range append(metal3.Policy(), metal3.AdmissionPolicies()...) {
 		require.NoError(t, r.api.Create(t.Context(), o))
 		t.Cleanup(func() { require.NoError(t, r.api.Delete(r.ctx(), o)) })

@@ -57,7 +57,7 @@ func TestNextRemedy(t *testing.T) {
 }
 
 // remediate is a MachineHealthCheck that found a machine unhealthy.
-func (r *rig) remediate(name string) *remediation {
+func (r *fixture) remediate(name string) *remediation {
 	r.t.Helper()
 	owner := &clusterv1.Machine{}
 	r.get(name, owner)
@@ -72,7 +72,7 @@ func (r *rig) remediate(name string) *remediation {
 }
 
 // power switches hosts as the operator of hosts does, and kubelets say what that makes of their Nodes.
-func (r *rig) power(ready bool) func() {
+func (r *fixture) power(ready bool) func() {
 	return func() {
 		for _, h := range r.hosts() {
 			_, off := h.Annotations[rebootPrefix+string(r.remediation("cp0").UID)]
@@ -87,16 +87,20 @@ func (r *rig) power(ready bool) func() {
 	}
 }
 
-func (r *rig) remediation(name string) *remediation { m := &remediation{}; r.get(name, m); return m }
+func (r *fixture) remediation(name string) *remediation {
+	m := &remediation{}
+	r.get(name, m)
+	return m
+}
 
-func (r *rig) node(name string) *corev1.Node {
+func (r *fixture) node(name string) *corev1.Node {
 	n := &corev1.Node{}
 	require.NoError(r.t, r.nodes.Get(r.t.Context(), types.NamespacedName{Name: name}, n))
 	return n
 }
 
 // testRemediation: a host is switched off, its Node emptied, and both come back; the provider is killed at random.
-func testRemediation(t *testing.T, r *rig) {
+func testRemediation(t *testing.T, r *fixture) {
 	r.addHost("host-1")
 	r.install("edge", "cp0")
 	r.remediate("cp0")
@@ -126,7 +130,7 @@ func testRemediation(t *testing.T, r *rig) {
 
 // testRemediationGivesUp: if the Node does not come back in time, twice, the Machine's owner is told to replace it, and
 // the host is not chosen again.
-func testRemediationGivesUp(t *testing.T, r *rig) {
+func testRemediationGivesUp(t *testing.T, r *fixture) {
 	r.addHost("host-1")
 	r.install("edge", "cp0")
 	r.remediate("cp0")

@@ -29,9 +29,9 @@ import (
 
 const patience = time.Minute
 
-// bed is a gate before an Ironic that remembers what it was asked. Machines are at 172.22.0.N, with the MAC
+// fixture is a gate before an Ironic that remembers what it was asked. Machines are at 172.22.0.N, with the MAC
 // 52:54:00:00:00:N; hosts are node1 and node2, at 11 and 12.
-type bed struct {
+type fixture struct {
 	*Gate
 	addr  string
 	roots *x509.CertPool
@@ -73,13 +73,13 @@ func (farConn) LocalAddr() net.Addr {
 
 func macOf(octet byte) string { return net.HardwareAddr{0x52, 0x54, 0, 0, 0, octet}.String() }
 
-func (b *bed) MachineAt(addr netip.Addr) (pxe.Machine, bool) {
+func (b *fixture) MachineAt(addr netip.Addr) (pxe.Machine, bool) {
 	mac, _ := net.ParseMAC(macOf(addr.As4()[3]))
 	return pxe.Machine{MAC: mac, Addr: addr}, addr.As4()[3] != 99
 }
 
-func newBed(t *testing.T) *bed {
-	b := &bed{log: &bytes.Buffer{}, hosts: map[string]*Host{
+func newFixture(t *testing.T) *fixture {
+	b := &fixture{log: &bytes.Buffer{}, hosts: map[string]*Host{
 		macOf(11): {Name: "node1", UUID: uuid},
 		macOf(12): {Name: "node2", UUID: other},
 	}}
@@ -136,19 +136,19 @@ func newBed(t *testing.T) *bed {
 }
 
 // boot gives a machine its script and returns the path that its agent begins with.
-func (b *bed) boot(t *testing.T, octet byte) string {
+func (b *fixture) boot(t *testing.T, octet byte) string {
 	machine, _ := b.MachineAt(farAddr(octet))
 	token, err := b.Mint(machine, pxe.Boot{})
 	require.NoError(t, err)
 	return "/b/" + token.Reveal()
 }
 
-func (b *bed) dialer(octet byte) *net.Dialer {
+func (b *fixture) dialer(octet byte) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, octet)}}
 }
 
 // ask speaks as the machine with that last octet.
-func (b *bed) ask(t *testing.T, octet byte, method, path string, body io.Reader) (int, string) {
+func (b *fixture) ask(t *testing.T, octet byte, method, path string, body io.Reader) (int, string) {
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext:       b.dialer(octet).DialContext,
@@ -166,7 +166,7 @@ func (b *bed) ask(t *testing.T, octet byte, method, path string, body io.Reader)
 	return answer.StatusCode, string(text)
 }
 
-func (b *bed) requests() []string {
+func (b *fixture) requests() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.asked
@@ -187,7 +187,7 @@ func beatFrom(octet byte) io.Reader {
 
 // TestAnAgentGetsThrough with all that it asks for, and Ironic is asked for this node alone.
 func TestAnAgentGetsThrough(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	base := b.boot(t, 11)
 	for _, c := range []struct {
 		method, path string
@@ -213,7 +213,7 @@ func TestAnAgentGetsThrough(t *testing.T) {
 // TestAStrangerIsRefused whatever it says: Ironic is asked nothing, each refusal is told once, and the node it concerns
 // says why.
 func TestAStrangerIsRefused(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	base := b.boot(t, 11)
 	for range 3 {
 		for _, path := range []string{"/v1/continue_inspection", "/b/" + strings.Repeat("A", 43) + "/v1/continue_inspection", base + "/v1/continue_inspection", "/b//v1/continue_inspection"} {
@@ -264,7 +264,7 @@ func TestAHostSaysWhoCallsInItsName(t *testing.T) {
 		"nothing":                         {66, "POST", "/v1/continue_inspection", false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newFixture(t)
 			path := c.path
 			if c.hasToken {
 				path = b.boot(t, c.octet) + path
@@ -294,7 +294,7 @@ func TestAHostSaysWhoCallsInItsName(t *testing.T) {
 
 // TestAnUnknownMachinePostsItsInventoryAlone, and Ironic reads it only where a host without a MAC has its BMC.
 func TestAnUnknownMachinePostsItsInventoryAlone(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	base := b.boot(t, 40)
 	code, _ := b.ask(t, 40, "POST", base+"/v1/continue_inspection", inventoryOf(macOf(40)))
 	assert.Equal(t, 404, code)
@@ -312,7 +312,7 @@ func TestAnUnknownMachinePostsItsInventoryAlone(t *testing.T) {
 
 // TestWhatIsTooLargeIsNotRead: a stranger's body not at all, a node's to its limit.
 func TestWhatIsTooLargeIsNotRead(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	base := b.boot(t, 11)
 	huge := bytes.Repeat([]byte(" "), 60<<20)
 	b.ask(t, 66, "POST", "/v1/continue_inspection", bytes.NewReader(huge))
@@ -331,7 +331,7 @@ func TestWhatIsTooLargeIsNotRead(t *testing.T) {
 
 // TestSilentConnectionsShutNobodyOut: of one address, and of as many addresses as there are.
 func TestSilentConnectionsShutNobodyOut(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	base := b.boot(t, 11)
 	open := func(octet byte) net.Conn {
 		conn, err := b.dialer(octet).Dial("tcp4", b.addr)
@@ -365,7 +365,7 @@ func TestSilentConnectionsShutNobodyOut(t *testing.T) {
 
 // TestProgramsOfTheApplianceReachAllOfIronic, which asks them for its password.
 func TestProgramsOfTheApplianceReachAllOfIronic(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.inside = farAddr(5)
 	code, _ := b.ask(t, 5, "GET", "/v1/nodes?fields=uuid", nil)
 	assert.Equal(t, 200, code)
@@ -375,7 +375,7 @@ func TestProgramsOfTheApplianceReachAllOfIronic(t *testing.T) {
 // TestAPodIsNoAgent: what Ironic answers without a password is for agents, which no pod is. A header proves nothing
 // where no one asks for it.
 func TestAPodIsNoAgent(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.inside = farAddr(5)
 	for _, path := range []string{
 		"/v1/lookup?addresses=" + macOf(11),
@@ -408,7 +408,7 @@ func TestNothingIsMintedBeforeTheHostsAreKnown(t *testing.T) {
 
 // TestOneMachineDoesNotTakeTheRoomOfAll: it announces inventories and does not send them.
 func TestOneMachineDoesNotTakeTheRoomOfAll(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	slow := b.boot(t, 12)
 	for range 8 {
 		conn, err := tls.DialWithDialer(b.dialer(12), "tcp4", b.addr, &tls.Config{RootCAs: b.roots, ServerName: "example.com"})

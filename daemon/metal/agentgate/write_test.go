@@ -35,7 +35,7 @@ func TestTheRamdiskAsksBeforeItWrites(t *testing.T) {
 	if exec.CommandContext(t.Context(), "python3", "-c", "import cryptography").Run() != nil {
 		t.Skip("needs the modules that the ramdisk has: python3-cryptography")
 	}
-	b := newBed(t)
+	b := newFixture(t)
 	b.hosts[macOf(1)] = &Host{Name: "node9", UUID: uuid} // where the program runs is 127.0.0.1
 	top := t.TempDir()
 	disk, ca := filepath.Join(top, "disk"), filepath.Join(top, "ca.pem")
@@ -112,7 +112,7 @@ func TestTheRamdiskAsksBeforeItWrites(t *testing.T) {
 
 // TestAnUnknownMachineAsksForNoDisk, and neither does one without a token.
 func TestAnUnknownMachineAsksForNoDisk(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.MayWrite = func(context.Context, string, WriteRequest) (string, error) { panic("asked") }
 	question := `{"disk": {"name": "/dev/sda"}, "holds": {"kinds": []}}`
 	code, _ := b.ask(t, 40, "POST", b.boot(t, 40)+"/disk", strings.NewReader(question))
@@ -125,7 +125,7 @@ func TestAnUnknownMachineAsksForNoDisk(t *testing.T) {
 
 // TestWhatIsNoHostKeyIsRefused before anything is written down.
 func TestWhatIsNoHostKeyIsRefused(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.MayWrite = func(context.Context, string, WriteRequest) (string, error) { panic("asked") }
 	for _, key := range []string{"x", "ssh-rsa AAAA", "ssh-ed25519 AAAA\nssh-ed25519 BBBB"} {
 		text, err := json.Marshal(map[string]any{"disk": map[string]string{"name": "/dev/sda"}, "hostKey": key})

@@ -29,8 +29,8 @@ discover:
     - {username: root, password: third}
 `
 
-// rig is a Finder with simulated BMCs, whose DATA and clock outlive it.
-type rig struct {
+// fixture is a Finder with simulated BMCs, whose DATA and clock outlive it.
+type fixture struct {
 	*Finder
 	text    string                  // site.yaml
 	booted  []status.UnknownMachine // machines that booted
@@ -47,7 +47,7 @@ type rig struct {
 }
 
 // site is site.yaml, with its defaults.
-func (r *rig) site(t *testing.T) *site.Site {
+func (r *fixture) site(t *testing.T) *site.Site {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.read != r.text {
@@ -58,14 +58,14 @@ func (r *rig) site(t *testing.T) *site.Site {
 	return r.sound
 }
 
-func newRig(t *testing.T, text string) *rig {
-	r := &rig{text: text, logins: map[string]string{}, off: map[string]bool{}, tried: map[string][]string{}, clock: now}
+func newFixture(t *testing.T, text string) *fixture {
+	r := &fixture{text: text, logins: map[string]string{}, off: map[string]bool{}, tried: map[string][]string{}, clock: now}
 	r.start(t, filepath.Join(t.TempDir(), "secret", "discovered.json"))
 	return r
 }
 
 // start makes the Finder, as the daemon does at its start.
-func (r *rig) start(t *testing.T, path string) {
+func (r *fixture) start(t *testing.T, path string) {
 	r.Finder = &Finder{
 		Path:  path,
 		Ready: func() bool { return true },
@@ -91,7 +91,7 @@ func (r *rig) start(t *testing.T, path string) {
 	}
 }
 
-func (r *rig) login(_ context.Context, b site.BMC) bmc.Answer {
+func (r *fixture) login(_ context.Context, b site.BMC) bmc.Answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	host := b.Address.Host()
@@ -106,7 +106,7 @@ func (r *rig) login(_ context.Context, b site.BMC) bmc.Answer {
 }
 
 // rounds does what is decided, so many times.
-func (r *rig) rounds(t *testing.T, n int) {
+func (r *fixture) rounds(t *testing.T, n int) {
 	t.Helper()
 	for range n {
 		var logins sync.WaitGroup
@@ -115,7 +115,7 @@ func (r *rig) rounds(t *testing.T, n int) {
 	}
 }
 
-func (r *rig) reason(t *testing.T, mac string) Reason {
+func (r *fixture) reason(t *testing.T, mac string) Reason {
 	t.Helper()
 	for _, f := range r.Findings() {
 		if f.Machine.MAC == mac {
@@ -127,7 +127,7 @@ func (r *rig) reason(t *testing.T, mac string) Reason {
 
 // TestAMachineBecomesANodeOfTheSite when a person says so, with what nodes have in common, and stays one over restarts.
 func TestAMachineBecomesANodeOfTheSite(t *testing.T) {
-	r, u := newRig(t, rack), machine(1)
+	r, u := newFixture(t, rack), machine(1)
 	r.booted, r.logins[u.BMC] = []status.UnknownMachine{u}, "second"
 	r.rounds(t, 3)
 	assert.Empty(t, r.Site().Nodes, "nobody approved it")
@@ -180,7 +180,7 @@ func TestAMachineBecomesANodeOfTheSite(t *testing.T) {
 
 // TestNoBMCIsAskedMoreThanTwiceAnHour whatever it answers, however often the daemon starts, and whatever its clock does.
 func TestNoBMCIsAskedMoreThanTwiceAnHour(t *testing.T) {
-	r := newRig(t, rack)
+	r := newFixture(t, rack)
 	wrong, silent := machine(1), machine(2)
 	r.booted, r.logins[wrong.BMC] = []status.UnknownMachine{wrong, silent}, "none of them"
 	limit := func(most int) {
@@ -222,7 +222,7 @@ func TestNoBMCIsAskedMoreThanTwiceAnHour(t *testing.T) {
 
 // TestACutWhileABMCIsAskedCountsAsATry: what was begun and has no answer was a login as far as the BMC is concerned.
 func TestACutWhileABMCIsAskedCountsAsATry(t *testing.T) {
-	r, u := newRig(t, rack), machine(1)
+	r, u := newFixture(t, rack), machine(1)
 	r.booted = []status.UnknownMachine{u}
 	require.Equal(t, ReasonTrying, r.reason(t, u.MAC))
 	require.True(t, r.beginLogin(u.BMC)) // and nothing more: the power is cut
@@ -239,7 +239,7 @@ func TestACutWhileABMCIsAskedCountsAsATry(t *testing.T) {
 
 // TestNothingIsAskedThatCannotBeNoted: a full or broken DATA stops the logins, not the daemon.
 func TestNothingIsAskedThatCannotBeNoted(t *testing.T) {
-	r, u := newRig(t, rack), machine(1)
+	r, u := newFixture(t, rack), machine(1)
 	r.booted, r.logins[u.BMC] = []status.UnknownMachine{u}, "first"
 	require.NoError(t, os.WriteFile(filepath.Dir(r.Path), nil, 0o600)) // no folder can be made there
 	r.rounds(t, 3)
@@ -248,7 +248,7 @@ func TestNothingIsAskedThatCannotBeNoted(t *testing.T) {
 
 // TestATornFileIsPutAside: nothing is a node by it, and it is said.
 func TestATornFileIsPutAside(t *testing.T) {
-	r := newRig(t, rack)
+	r := newFixture(t, rack)
 	require.NoError(t, os.MkdirAll(filepath.Dir(r.Path), 0o700))
 	require.NoError(t, os.WriteFile(r.Path, []byte(`{"machines": [{"na`), 0o600))
 	assert.Empty(t, r.Site().Nodes)
@@ -257,7 +257,7 @@ func TestATornFileIsPutAside(t *testing.T) {
 
 // TestABMCThatSaysOffIsAnothers: the machine runs, or it would have said nothing.
 func TestABMCThatSaysOffIsAnothers(t *testing.T) {
-	r, u := newRig(t, strings.Replace(rack, "count: 250", "count: 250\n  approve: none", 1)), machine(1)
+	r, u := newFixture(t, strings.Replace(rack, "count: 250", "count: 250\n  approve: none", 1)), machine(1)
 	r.booted, r.logins[u.BMC], r.off[u.BMC] = []status.UnknownMachine{u}, "first", true
 	r.rounds(t, 3)
 	assert.Equal(t, ReasonOff, r.reason(t, u.MAC))
@@ -267,7 +267,7 @@ func TestABMCThatSaysOffIsAnothers(t *testing.T) {
 // TestARackWithoutAList: sixty servers, some of them strange, and nobody there. What contradicts itself becomes no
 // node, everything else does, each once.
 func TestARackWithoutAList(t *testing.T) {
-	r := newRig(t, strings.Replace(rack, "count: 250", "count: 250\n  approve: none", 1))
+	r := newFixture(t, strings.Replace(rack, "count: 250", "count: 250\n  approve: none", 1))
 	for i := range 60 {
 		u := machine(i + 1)
 		switch i {

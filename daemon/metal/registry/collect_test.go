@@ -26,7 +26,7 @@ import (
 )
 
 // blobs are how many blobs lie in the store on DATA, and their octets.
-func (b *bed) blobs() (count int, octets int64) {
+func (b *fixture) blobs() (count int, octets int64) {
 	err := filepath.WalkDir(filepath.Join(b.config.Store, "docker/registry/v2/blobs"), func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -40,7 +40,7 @@ func (b *bed) blobs() (count int, octets int64) {
 }
 
 func TestWhatNoNameLeadsToIsRemoved(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	s, host := b.serve()
 	require.NoError(t, s.Collect(t.Context()), "nothing was ever pushed")
 	writer := remote.WithTransport(b.client(Writer))
@@ -125,7 +125,7 @@ func TestNothingIsRemovedUnderAPush(t *testing.T) {
 
 // The agent looks twice a minute whether what it serves is still there. That is no push.
 func TestTheAgentsLookingKeepsNobodyAway(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	s, host := b.serve()
 	dir := t.TempDir()
 	var records []artifact.Metadata
@@ -184,7 +184,7 @@ func TestWhatAPushReliesOn(t *testing.T) {
 }
 
 func TestACollectionWaitsForNobodyWhoPulls(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	s, host := b.serve()
 	s.pushes.gate.Lock() // as Collect has it
 	_, err := remote.Image(reference(t, host+"/pause:3.10.2"), remote.WithTransport(b.client("")))

@@ -38,8 +38,8 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 )
 
-// bed is a registry of a test with one image on the stick.
-type bed struct {
+// fixture is a registry of a test with one image on the stick.
+type fixture struct {
 	t       *testing.T
 	stick   v1.Image
 	config  Config
@@ -47,7 +47,7 @@ type bed struct {
 	metrics *prometheus.Registry
 }
 
-func newBed(t *testing.T) *bed {
+func newFixture(t *testing.T) *fixture {
 	dir := t.TempDir()
 	stick, err := random.Image(3000, 2)
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func newBed(t *testing.T) *bed {
 		"org.opencontainers.image.ref.name": "firstlight.internal/pause:3.10.2"})))
 	unpack(t, filepath.Join(dir, "bundle"), archive)
 	own := newAuthority(t)
-	return &bed{t: t, stick: stick, ca: own, metrics: prometheus.NewRegistry(),
+	return &fixture{t: t, stick: stick, ca: own, metrics: prometheus.NewRegistry(),
 		config: Config{Layout: filepath.Join(dir, "bundle"), Store: filepath.Join(dir, "store"), Log: slog.New(slog.DiscardHandler)}}
 }
 
@@ -109,13 +109,13 @@ func (a authority) certificate(commonName string, addrs ...netip.Addr) tls.Certi
 }
 
 // start serves the registry as Run would, on a port of the test's, and returns its host:port.
-func (b *bed) start() string {
+func (b *fixture) start() string {
 	b.t.Helper()
 	_, host := b.serve()
 	return host
 }
 
-func (b *bed) serve() (*Server, string) {
+func (b *fixture) serve() (*Server, string) {
 	b.t.Helper()
 	s, err := New(b.config)
 	require.NoError(b.t, err)
@@ -130,7 +130,7 @@ func (b *bed) serve() (*Server, string) {
 }
 
 // client has a certificate with a common name, or none.
-func (b *bed) client(commonName string) http.RoundTripper {
+func (b *fixture) client(commonName string) http.RoundTripper {
 	c := &tls.Config{RootCAs: b.ca.Pool()}
 	if commonName != "" {
 		c.Certificates = []tls.Certificate{b.ca.certificate(commonName)}
@@ -151,7 +151,7 @@ func digestOf(t *testing.T, i v1.Image) string {
 }
 
 func TestTheSticksImagesArePulledByAnybody(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.config.Registry, b.config.Public = b.metrics, map[string][]byte{"/ca.crt": b.ca.PEM()}
 	host := b.start()
 	for _, ref := range []string{host + "/pause:3.10.2", host + "/pause@" + digestOf(t, b.stick)} {
@@ -191,7 +191,7 @@ func TestTheSticksImagesArePulledByAnybody(t *testing.T) {
 
 // A download that was cut off goes on where it ended.
 func TestABlobIsServedFromItsMiddle(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	host := b.start()
 	layers, err := b.stick.Layers()
 	require.NoError(t, err)
@@ -217,7 +217,7 @@ func TestABlobIsServedFromItsMiddle(t *testing.T) {
 }
 
 func TestWhatIsPushedIsKeptUnderItsOwnName(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	pushed, err := random.Image(2000, 1)
 	require.NoError(t, err)
 	ref := "/registry.example/library/hello:v1"
@@ -245,7 +245,7 @@ func TestWhatIsPushedIsKeptUnderItsOwnName(t *testing.T) {
 
 // A name means what the owner of the asking node's cluster uploaded, and the stick's image where it has one.
 func TestUploadedImagesAreTheirOwners(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	owner := ""
 	b.config.Owner = func(from netip.Addr) string {
 		assert.True(t, from.IsLoopback(), "%s", from)
@@ -294,7 +294,7 @@ func TestUploadedImagesAreTheirOwners(t *testing.T) {
 }
 
 func TestWhoMayNotPush(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	host := b.start()
 	other, err := random.Image(100, 1)
 	require.NoError(t, err)
@@ -351,7 +351,7 @@ func TestBundleThatIsNone(t *testing.T) {
 }
 
 func TestRunServesByTLSUntilItsContextEnds(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	// An address of its own and a port below the range the kernel hands out: nobody else has them.
 	addr, other := netip.MustParseAddrPort("127.38.81.1:15000"), netip.MustParseAddrPort("127.38.82.1:15000")
 	b.config.Addrs = []netip.Prefix{netip.MustParsePrefix("127.38.81.1/24"), netip.MustParsePrefix("127.38.82.1/24")}

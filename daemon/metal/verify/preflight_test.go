@@ -83,7 +83,7 @@ func TestPreflight(t *testing.T) {
 		}, status.CheckFailed, "no MAC is known: none"},
 		{"no MAC, IPMI", "macs", func(f *Facts) { *f = withoutMACs(*f, "ipmi://10.0.0.1") }, status.CheckSkipped, "the BMC's address says which server it is"},
 		{"Ironic has it", "bmc", func(f *Facts) { f.Registered, f.BMC = true, bmc.Answer{} }, status.CheckOK, "Ironic"},
-		{"a twin", "macs", func(f *Facts) { f.DuplicateMACs = map[site.MAC]string{"52:54:00:12:34:02": "host other"} }, status.CheckFailed, "52:54:00:12:34:02 is also that of host other"},
+		{"a duplicate MAC", "macs", func(f *Facts) { f.DuplicateMACs = map[site.MAC]string{"52:54:00:12:34:02": "host other"} }, status.CheckFailed, "52:54:00:12:34:02 is also that of host other"},
 		{"address taken", "addresses", func(f *Facts) { f.Users[address] = Reply{From: "52:54:00:99:99:99"} }, status.CheckFailed, "10.10.110.21 is used by 52:54:00:99:99:99"},
 		{"address used by itself", "addresses", func(f *Facts) { f.Recorded = true; f.Users[address] = Reply{From: "52:54:00:12:34:02"} }, status.CheckOK, "its present system has it"},
 		{"address out of reach", "addresses", func(f *Facts) { f.Users = nil }, status.CheckSkipped, "cannot be asked from here"},

@@ -231,7 +231,7 @@ func (b *fixture) await(ctx context.Context, url string) error {
 	return fmt.Errorf("wait for %s: no answer; see %s", url, b.dir)
 }
 
-// curl runs curl with the bed's authority and a token.
+// curl runs curl with the fixture's authority and a token.
 func (b *fixture) curl(ctx context.Context, args ...string) (string, error) {
 	common := []string{"--silent", "--show-error", "--cacert", filepath.Join(b.dir, "pki/bench.crt"), "--header", "Authorization: Bearer bench"}
 	out, err := exec.CommandContext(ctx, "curl", append(common, args...)...).CombinedOutput()

@@ -42,8 +42,8 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// bed is a store and its backend.
-type bed struct {
+// fixture is a store and its backend.
+type fixture struct {
 	t      *testing.T
 	config blobs.Config
 	now    time.Time
@@ -64,8 +64,8 @@ func server(t *testing.T, c s3.Config) *s3.Client {
 	return s
 }
 
-func newBed(t *testing.T, s blobs.Backend, change func(*blobs.Config)) *bed {
-	b := &bed{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+func newFixture(t *testing.T, s blobs.Backend, change func(*blobs.Config)) *fixture {
+	b := &fixture{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	b.config = blobs.Config{Backend: s, Scratch: t.TempDir(), PartSize: blobs.MinPart, Now: func() time.Time { return b.now }, Uptime: func() time.Duration { return b.up }, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&b.config)
@@ -75,13 +75,13 @@ func newBed(t *testing.T, s blobs.Backend, change func(*blobs.Config)) *bed {
 }
 
 // wait has so much time pass for an agent that sweeps now and then.
-func (b *bed) wait(d time.Duration) {
+func (b *fixture) wait(d time.Duration) {
 	b.Sweep(b.t.Context())
 	b.now, b.up = b.now.Add(d), b.up+d
 }
 
 // open is what a start of the agent does.
-func (b *bed) open() {
+func (b *fixture) open() {
 	var err error
 	b.Store, err = blobs.Open(b.t.Context(), b.config)
 	require.NoError(b.t, err)
@@ -97,7 +97,7 @@ func record(k artifact.Key, length int) artifact.Metadata {
 }
 
 // bring announces and sends a whole artifact.
-func (b *bed) bring(k artifact.Key, content []byte) artifact.Metadata {
+func (b *fixture) bring(k artifact.Key, content []byte) artifact.Metadata {
 	b.t.Helper()
 	_, err := b.Create(b.t.Context(), k, record(k, len(content)))
 	require.NoError(b.t, err)
@@ -109,7 +109,7 @@ func (b *bed) bring(k artifact.Key, content []byte) artifact.Metadata {
 	return r
 }
 
-func (b *bed) read(k artifact.Key) []byte {
+func (b *fixture) read(k artifact.Key) []byte {
 	b.t.Helper()
 	c, _, err := b.Content(b.t.Context(), k)
 	require.NoError(b.t, err)
@@ -120,14 +120,14 @@ func (b *bed) read(k artifact.Key) []byte {
 }
 
 // names lists the objects of the bucket.
-func (b *bed) names(prefix string) []string {
+func (b *fixture) names(prefix string) []string {
 	names := []string{}
 	require.NoError(b.t, b.config.Backend.List(b.t.Context(), "binary", prefix, func(o blobs.Object) error { names = append(names, o.Name); return nil }))
 	return names
 }
 
 // pending lists the unfinished uploads of the bucket.
-func (b *bed) pending() (ids []string) {
+func (b *fixture) pending() (ids []string) {
 	ids, err := s3test.PendingUploads(b.t.Context(), b.config.Backend, "binary")
 	require.NoError(b.t, err)
 	return ids
@@ -142,7 +142,7 @@ func kind(t *testing.T, err error) blobs.Kind {
 
 func TestRecordIsMadeOfItsObject(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		content := image(6 << 20)
 		before := b.bring(key("tool"), content)
 		require.NoError(t, b.config.Backend.Remove(t.Context(), "binary", ".firstlight/records/alpha/beta/tool"))
@@ -165,7 +165,7 @@ func TestRecordIsMadeOfItsObject(t *testing.T) {
 
 func TestObjectThatCameByS3IsAnArtifact(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		require.NoError(t, b.config.Backend.Put(t.Context(), "binary", "alpha/beta/foreign", []byte("by another client")))
 		require.NoError(t, b.config.Backend.Put(t.Context(), "binary", "not/ours", []byte("x")))
 		require.NoError(t, b.config.Backend.Put(t.Context(), "binary", "Not/a/label", []byte("x")))
@@ -184,7 +184,7 @@ func TestObjectThatCameByS3IsAnArtifact(t *testing.T) {
 // was sent is not taken for that artifact.
 func TestAnUploadReplacesAnObjectAsLongAsItself(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		content := image(6 << 20)
 		_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 		require.NoError(t, err)
@@ -204,7 +204,7 @@ func TestAnUploadReplacesAnObjectAsLongAsItself(t *testing.T) {
 
 func TestObjectThatIsLostIsAskedForAgain(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		content := image(6 << 20)
 		b.bring(key("tool"), content)
 		require.NoError(t, b.config.Backend.Remove(t.Context(), "binary", "alpha/beta/tool"))
@@ -221,7 +221,7 @@ func TestObjectThatIsLostIsAskedForAgain(t *testing.T) {
 
 func TestUploadThatNobodyContinuesExpires(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		b.bring(key("whole"), image(1000))
 		for _, name := range []string{"begun", "continued", "announced"} {
 			_, err := b.Create(t.Context(), key(name), record(key(name), 11<<20))
@@ -249,7 +249,7 @@ func TestUploadThatNobodyContinuesExpires(t *testing.T) {
 
 func TestQuota(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, func(c *blobs.Config) {
+		b := newFixture(t, s, func(c *blobs.Config) {
 			c.Quota = func(owner string) int64 { return map[string]int64{"alpha": 1000}[owner] }
 		})
 		b.bring(key("first"), image(600))
@@ -276,7 +276,7 @@ func TestQuota(t *testing.T) {
 func TestWhatIsInUseStays(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
 		users := []string{"BareMetalHost metal3/node-1"}
-		b := newBed(t, s, func(c *blobs.Config) {
+		b := newFixture(t, s, func(c *blobs.Config) {
 			c.InUse = func(_ context.Context, k artifact.Key) ([]string, error) {
 				if k.Name == "outage" {
 					return nil, errors.New("the API server is down")
@@ -315,7 +315,7 @@ func TestRemovalCutOff(t *testing.T) {
 		})
 	})
 	config.RetryTimeout = 50 * time.Millisecond
-	b := newBed(t, server(t, config), nil)
+	b := newFixture(t, server(t, config), nil)
 	b.bring(key("tool"), image(100))
 	broken.Store(true)
 	require.NoError(t, b.Remove(t.Context(), key("tool")), "it is gone for everybody")
@@ -331,7 +331,7 @@ func TestRemovalCutOff(t *testing.T) {
 
 func TestRecordsOfOthersMakingAreLeftAlone(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		put := func(name, text string) {
 			require.NoError(t, b.config.Backend.Put(t.Context(), "binary", ".firstlight/records/alpha/beta/"+name, []byte(text)))
 		}
@@ -350,7 +350,7 @@ func TestRecordsOfOthersMakingAreLeftAlone(t *testing.T) {
 }
 
 func TestPartsGrowWithTheArtifact(t *testing.T) {
-	b := newBed(t, server(t, s3test.StartInMemory(t, nil)), nil)
+	b := newFixture(t, server(t, s3test.StartInMemory(t, nil)), nil)
 	k := key("huge")
 	_, err := b.Create(t.Context(), k, record(k, artifact.MaxLength))
 	require.NoError(t, err)
@@ -362,7 +362,7 @@ func TestPartsGrowWithTheArtifact(t *testing.T) {
 // An appliance whose clock stood is set right while an upload waits, or while it is off.
 func TestClockThatIsSetThrowsNoUploadAway(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		content := image(6 << 20)
 		_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 		require.NoError(t, err)
@@ -391,7 +391,7 @@ func TestClockThatIsSetThrowsNoUploadAway(t *testing.T) {
 
 func TestWaitingBeginsAnewWhenAnUploadGoesOn(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		content := image(6 << 20)
 		_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 		require.NoError(t, err)

@@ -58,7 +58,7 @@ func TestDamageInTheStoreIsFound(t *testing.T) {
 		{"more written than was answered for", nil, func(file string) error { return os.Truncate(file, at+5) }, at},
 		{"nothing", func(context.Context, client, string) error { return nil }, func(string) error { return nil }, at},
 	} {
-		goesOn := func(b *bed) {
+		goesOn := func(b *fixture) {
 			b.open()
 			if c.goesOn != at {
 				_, err := b.Append(t.Context(), key("tool"), at, -1, octets(content[at:]))
@@ -70,7 +70,7 @@ func TestDamageInTheStoreIsFound(t *testing.T) {
 			assert.True(t, bytes.Equal(content, b.read(key("tool"))))
 			assert.Empty(t, b.pending())
 		}
-		begun := func(b *bed) *bed {
+		begun := func(b *fixture) *fixture {
 			_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 			require.NoError(t, err)
 			_, err = b.Append(t.Context(), key("tool"), 0, at, octets(content[:at]))
@@ -79,7 +79,7 @@ func TestDamageInTheStoreIsFound(t *testing.T) {
 		}
 		t.Run("folder: "+c.name, func(t *testing.T) {
 			f := &blobs.Folder{Dir: t.TempDir()}
-			b := begun(newBed(t, f, nil))
+			b := begun(newFixture(t, f, nil))
 			require.Len(t, b.pending(), 1)
 			require.NoError(t, c.folder(filepath.Join(f.Dir, "binary", ".firstlight", "uploads", b.pending()[0])))
 			goesOn(b)
@@ -89,7 +89,7 @@ func TestDamageInTheStoreIsFound(t *testing.T) {
 				t.Skip("a folder's own")
 			}
 			s := server(t, s3test.StartInMemory(t, nil))
-			b := begun(newBed(t, s, nil))
+			b := begun(newFixture(t, s, nil))
 			fragments := b.names(".firstlight/fragments/")
 			require.Len(t, fragments, 1)
 			require.NoError(t, c.server(t.Context(), s, fragments[0]))
@@ -126,8 +126,8 @@ func TestCompletionCutOff(t *testing.T) {
 			}
 		}},
 	} {
-		completionCutOff(t, c.name+", then swept", c.noticed, c.cut(), func(b *bed) { b.Sweep(t.Context()) })
-		completionCutOff(t, c.name+", then asked for", c.noticed, c.cut(), func(b *bed) {
+		completionCutOff(t, c.name+", then swept", c.noticed, c.cut(), func(b *fixture) { b.Sweep(t.Context()) })
+		completionCutOff(t, c.name+", then asked for", c.noticed, c.cut(), func(b *fixture) {
 			r, err := b.Get(key("tool"))
 			require.NoError(t, err)
 			if !r.Complete {
@@ -138,7 +138,7 @@ func TestCompletionCutOff(t *testing.T) {
 	}
 }
 
-func completionCutOff(t *testing.T, name string, noticed bool, cut func(*http.Request) (before, after bool), goOn func(*bed)) {
+func completionCutOff(t *testing.T, name string, noticed bool, cut func(*http.Request) (before, after bool), goOn func(*fixture)) {
 	content := image(11 << 20)
 	t.Run(name, func(t *testing.T) {
 		var broken atomic.Bool
@@ -158,7 +158,7 @@ func completionCutOff(t *testing.T, name string, noticed bool, cut func(*http.Re
 			})
 		})
 		config.RetryTimeout = 100 * time.Millisecond
-		b := newBed(t, server(t, config), nil)
+		b := newFixture(t, server(t, config), nil)
 		_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 		require.NoError(t, err)
 		_, err = b.Append(t.Context(), key("tool"), 0, 10<<20, octets(content[:10<<20]))
@@ -210,7 +210,7 @@ func TestPartThatFindsNoRoomLeavesNoGap(t *testing.T) {
 		})
 	})
 	full.Store(true)
-	b := newBed(t, server(t, config), nil)
+	b := newFixture(t, server(t, config), nil)
 	content := image(18 << 20)
 	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 	require.NoError(t, err)
@@ -229,7 +229,7 @@ func TestPartThatFindsNoRoomLeavesNoGap(t *testing.T) {
 // not take it away.
 func TestPartThatArrivedIsKeptWhileTheNextIsAwaited(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		content := image(12 << 20)
 		_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 		require.NoError(t, err)

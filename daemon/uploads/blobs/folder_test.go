@@ -18,7 +18,7 @@ import (
 )
 
 // gatewayState is the record that an appliance with an S3 server over the folder wrote of an unfinished upload.
-func gatewayState(b *bed, name, id string, change func(upload map[string]any)) (serial string) {
+func gatewayState(b *fixture, name, id string, change func(upload map[string]any)) (serial string) {
 	file := filepath.Join(b.config.Backend.(*blobs.Folder).Dir, "binary", ".firstlight", "records", "alpha", "beta", name)
 	text, err := os.ReadFile(file)
 	require.NoError(b.t, err)
@@ -51,7 +51,7 @@ func TestUploadOfAnEarlierApplianceGoesOn(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := &blobs.Folder{Dir: t.TempDir()}
-			b := newBed(t, f, nil)
+			b := newFixture(t, f, nil)
 			_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 			require.NoError(t, err)
 			_, err = b.Append(t.Context(), key("tool"), 0, c.at, octets(content[:c.at]))
@@ -103,7 +103,7 @@ func notFragments(names []string) (others []string) {
 // A complete artifact of an earlier appliance is found by its record, or without one by what its file's attribute says.
 func TestObjectOfAnEarlierApplianceIsThere(t *testing.T) {
 	f := &blobs.Folder{Dir: t.TempDir()}
-	b := newBed(t, f, nil)
+	b := newFixture(t, f, nil)
 	before := b.bring(key("tool"), image(100))
 	file := filepath.Join(f.Dir, "binary", "alpha", "beta", "tool")
 	text := make([]byte, 4096)
@@ -127,7 +127,7 @@ func TestObjectOfAnEarlierApplianceIsThere(t *testing.T) {
 // An upload of an older appliance that nobody knows any more is swept after its time, ours after an hour.
 func TestWhatNoUploadNamesIsSwept(t *testing.T) {
 	f := &blobs.Folder{Dir: t.TempDir()}
-	b := newBed(t, f, nil)
+	b := newFixture(t, f, nil)
 	bucket := filepath.Join(f.Dir, "binary")
 	for _, name := range []string{".firstlight/uploads/gone", ".firstlight/uploads/put-1", ".firstlight/fragments/gone/0", ".sgwtmp/multipart/ab/1b2c/object"} {
 		file := filepath.Join(bucket, name)
@@ -180,7 +180,7 @@ func TestCompletionOfAFolderCutOff(t *testing.T) {
 	for name, c := range map[string]*cutOff{"before the file is the object": {before: true}, "before the record says so": {after: true}} {
 		t.Run(name, func(t *testing.T) {
 			c.Folder = &blobs.Folder{Dir: t.TempDir()}
-			b := newBed(t, c, nil)
+			b := newFixture(t, c, nil)
 			_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 			require.NoError(t, err)
 			_, err = b.Append(t.Context(), key("tool"), 0, -1, octets(content))

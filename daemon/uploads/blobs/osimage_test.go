@@ -26,7 +26,7 @@ func osKey(name string) artifact.Key {
 func TestOSImageWhoseRecordIsLostIsOfferedAgain(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
 		for _, announced := range []string{"", digest(rawDisk(6 << 20))} {
-			b := newBed(t, s, nil)
+			b := newFixture(t, s, nil)
 			k, content := osKey("disk"), rawDisk(6<<20)
 			r := record(k, len(content))
 			r.SHA256 = announced
@@ -50,7 +50,7 @@ func TestOSImageWhoseRecordIsLostIsOfferedAgain(t *testing.T) {
 
 func TestOSImageThatCameByS3IsLookedAt(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		disk, text := osKey("disk"), osKey("text")
 		require.NoError(t, b.config.Backend.Put(t.Context(), disk.Collection.Bucket(), disk.Object(), rawDisk(1<<20)))
 		require.NoError(t, b.config.Backend.Put(t.Context(), text.Collection.Bucket(), text.Object(), []byte("no disk at all")))

@@ -17,13 +17,13 @@ import (
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
 )
 
-func (b *bed) put(k artifact.Key, content []byte) (artifact.Metadata, error) {
+func (b *fixture) put(k artifact.Key, content []byte) (artifact.Metadata, error) {
 	return b.Put(b.t.Context(), k, artifact.Metadata{ImageLength: int64(len(content))}, 0, bytes.NewReader(content))
 }
 
 func TestAWholeArtifactTakesThePlaceOfWhatHasItsName(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		first, second := image(11<<20+7), image(3<<20)
 		r, err := b.put(key("tool"), first)
 		require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestAWholeArtifactTakesThePlaceOfWhatHasItsName(t *testing.T) {
 
 func TestWhatIsRefusedOfAWholeArtifactLeavesTheOldOne(t *testing.T) {
 	used := []string(nil)
-	b := newBed(t, &blobs.Folder{Dir: t.TempDir()}, func(c *blobs.Config) {
+	b := newFixture(t, &blobs.Folder{Dir: t.TempDir()}, func(c *blobs.Config) {
 		c.Quota = func(string) int64 { return 20 << 20 }
 		c.InUse = func(context.Context, artifact.Key) ([]string, error) { return used, nil }
 	})
@@ -83,7 +83,7 @@ func TestWhatIsRefusedOfAWholeArtifactLeavesTheOldOne(t *testing.T) {
 }
 
 func TestTwoWholeArtifactsTogetherStayBelowTheQuota(t *testing.T) {
-	b := newBed(t, &blobs.Folder{Dir: t.TempDir()}, func(c *blobs.Config) {
+	b := newFixture(t, &blobs.Folder{Dir: t.TempDir()}, func(c *blobs.Config) {
 		c.Quota = func(string) int64 { return 10 << 20 }
 	})
 	reader, writer := io.Pipe()
@@ -153,14 +153,14 @@ func (p *powerCut) Discard(ctx context.Context, u blobs.Upload) error {
 // what was answered for is there.
 func TestAPowerCutLeavesTheOldOrTheNewArtifact(t *testing.T) {
 	old, fresh := image(6<<20), append(image(6<<20-1), 'x') // of one length: only the digest tells
-	befores := map[string]func(b *bed) [][]byte{
-		"nothing": func(*bed) [][]byte { return [][]byte{nil, fresh} },
-		"an artifact": func(b *bed) [][]byte {
+	befores := map[string]func(b *fixture) [][]byte{
+		"nothing": func(*fixture) [][]byte { return [][]byte{nil, fresh} },
+		"an artifact": func(b *fixture) [][]byte {
 			_, err := b.put(key("tool"), old)
 			require.NoError(t, err)
 			return [][]byte{old, fresh}
 		},
-		"an upload": func(b *bed) [][]byte {
+		"an upload": func(b *fixture) [][]byte {
 			_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(old)))
 			require.NoError(t, err)
 			_, err = b.Append(t.Context(), key("tool"), 0, 5<<20, octets(old[:5<<20]))
@@ -172,7 +172,7 @@ func TestAPowerCutLeavesTheOldOrTheNewArtifact(t *testing.T) {
 		for at, finished := 1, false; !finished; at++ {
 			for _, after := range []bool{false, true} {
 				folder := &blobs.Folder{Dir: t.TempDir()}
-				b := newBed(t, folder, nil)
+				b := newFixture(t, folder, nil)
 				may := before(b)
 				cut := &powerCut{Folder: folder, at: at, after: after}
 				b.config.Backend = cut

@@ -16,7 +16,7 @@ import (
 
 func TestRecordsOfAnOwnerAreNotWithoutEnd(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		note := func(name string, n int) artifact.Metadata {
 			r := record(key(name), 10)
 			r.Description = artifact.Description{ImageRecords: []map[string]string{{"note": strings.Repeat("x", n)}}}
@@ -58,7 +58,7 @@ func TestRecordsOfAnOwnerAreNotWithoutEnd(t *testing.T) {
 }
 
 func TestNumberOfArtifactsOfAnOwner(t *testing.T) {
-	b := newBed(t, server(t, s3test.StartInMemory(t, nil)), nil)
+	b := newFixture(t, server(t, s3test.StartInMemory(t, nil)), nil)
 	for i := range artifact.MaxRecords {
 		k := key(fmt.Sprint("tool-", i))
 		_, err := b.Create(t.Context(), k, artifact.Metadata{Owner: k.Owner, ClusterName: k.Cluster, ImageName: k.Name, ImageLength: 1})

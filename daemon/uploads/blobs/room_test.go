@@ -30,7 +30,7 @@ func TestReserve(t *testing.T) {
 func TestTheAppliancesOwnRoomIsNotForUploads(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
 		var free atomic.Int64
-		b := newBed(t, s, onDisk(&free))
+		b := newFixture(t, s, onDisk(&free))
 		free.Store(1<<30 + scratchRoom + 99)
 		_, err := b.Create(t.Context(), key("tool"), record(key("tool"), 100))
 		assert.Equal(t, blobs.Full, kind(t, err))
@@ -63,7 +63,7 @@ func TestAnUploadStopsAtTheAppliancesOwnRoom(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
 		var free atomic.Int64
 		free.Store(9 << 30)
-		b := newBed(t, s, onDisk(&free))
+		b := newFixture(t, s, onDisk(&free))
 		content := image(12 << 20)
 		_, err := b.Create(t.Context(), key("tool"), record(key("tool"), len(content)))
 		require.NoError(t, err)

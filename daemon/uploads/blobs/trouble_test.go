@@ -35,7 +35,7 @@ func TestRemovalFromAFullStore(t *testing.T) {
 		})
 	})
 	config.RetryTimeout = 50 * time.Millisecond
-	b := newBed(t, server(t, config), nil)
+	b := newFixture(t, server(t, config), nil)
 	b.bring(key("whole"), image(100))
 	_, err := b.Create(t.Context(), key("begun"), record(key("begun"), 11<<20))
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestRecordThatCannotBeReadClosesNothing(t *testing.T) {
 		})
 	})
 	config.RetryTimeout = 50 * time.Millisecond
-	b := newBed(t, server(t, config), nil)
+	b := newFixture(t, server(t, config), nil)
 	for _, name := range []string{"whole", "fine"} {
 		b.bring(key(name), image(100))
 	}
@@ -117,7 +117,7 @@ func TestRecordThatCannotBeReadClosesNothing(t *testing.T) {
 
 func TestRecordThatCouldNotBeReadIsNotWritten(t *testing.T) {
 	backends(t, func(t *testing.T, s blobs.Backend) {
-		b := newBed(t, s, nil)
+		b := newFixture(t, s, nil)
 		r := b.bring(key("tool"), image(100))
 		err := b.SetServed(t.Context(), key("tool"), r.SHA256, nil, strings.Repeat("x", 1<<20))
 		assert.Equal(t, blobs.TooLarge, kind(t, err))
@@ -140,7 +140,7 @@ func TestWhatTheStoreDidNotDoIsSaid(t *testing.T) {
 		})
 	})
 	config.RetryTimeout = 50 * time.Millisecond
-	b := newBed(t, server(t, config), nil)
+	b := newFixture(t, server(t, config), nil)
 	_, err := b.Create(t.Context(), key("tool"), record(key("tool"), 100))
 	require.NoError(t, err)
 	for what, do := range map[string]func() error{

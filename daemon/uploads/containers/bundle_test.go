@@ -25,7 +25,7 @@ import (
 )
 
 // pods packs a pod of two images, of which another archive brings the second, and writes the archive.
-func (b *bed) pods(file, version, command string, web v1.Image) bundle.Bundle {
+func (b *fixture) pods(file, version, command string, web v1.Image) bundle.Bundle {
 	b.t.Helper()
 	dir := b.t.TempDir()
 	tag, err := name.NewTag("registry.example/web:1")
@@ -61,7 +61,7 @@ spec:
 }
 
 // published is a bundle as the operator of components finds it; its objects are "" if there is none.
-func (b *bed) published(dir string) (d bundle.Bundle, objects string) {
+func (b *fixture) published(dir string) (d bundle.Bundle, objects string) {
 	b.t.Helper()
 	text, err := os.ReadFile(filepath.Join(b.pusher.Bundles, dir, bundle.DescriptionFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -78,7 +78,7 @@ func (b *bed) published(dir string) (d bundle.Bundle, objects string) {
 }
 
 func TestABundleIsPublished(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.pusher.Bundles = filepath.Join(t.TempDir(), "bundles")
 	web := image(t)
 	packed := b.pods("pods", "1", "one", web)
@@ -141,7 +141,7 @@ func TestABundleIsPublished(t *testing.T) {
 
 // What a recipe has put on the stick is there before anything that is uploaded.
 func TestABundleOfTheStick(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.pusher.Bundles, b.pusher.Stick = filepath.Join(t.TempDir(), "bundles"), t.TempDir()
 	var log bytes.Buffer
 	b.pusher.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -186,7 +186,7 @@ func emptyIndex(t *testing.T) []byte {
 
 // Whoever may upload may send any archive.
 func TestABundleThatDoesNotFitTogether(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.pusher.Bundles = filepath.Join(t.TempDir(), "bundles")
 	b.pods("pods", "1", "one", image(t))
 	whole, err := os.ReadFile(filepath.Join(b.dir, "pods"))

@@ -29,8 +29,8 @@ import (
 	"firstlight.dev/firstlight/assets/artifact"
 )
 
-// bed is a registry and a folder of archives.
-type bed struct {
+// fixture is a registry and a folder of archives.
+type fixture struct {
 	t      *testing.T
 	dir    string
 	host   string
@@ -43,8 +43,8 @@ type bed struct {
 	told   map[string]artifact.Metadata // by name
 }
 
-func newBed(t *testing.T) *bed {
-	b := &bed{t: t, dir: t.TempDir(), now: created, told: map[string]artifact.Metadata{}}
+func newFixture(t *testing.T) *fixture {
+	b := &fixture{t: t, dir: t.TempDir(), now: created, told: map[string]artifact.Metadata{}}
 	real := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -78,7 +78,7 @@ func newBed(t *testing.T) *bed {
 var created = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // record describes an archive; what was told of it is in it, as the store keeps it.
-func (b *bed) record(name, sha256 string, age time.Duration) artifact.Metadata {
+func (b *fixture) record(name, sha256 string, age time.Duration) artifact.Metadata {
 	r := artifact.Metadata{Owner: "alpha", ClusterName: "beta", ImageName: name, Complete: true, SHA256: sha256, Created: created.Add(age)}
 	if told := b.told[name]; told.SHA256 == sha256 {
 		r.ServedAs, r.NotServed = told.ServedAs, told.NotServed
@@ -86,7 +86,7 @@ func (b *bed) record(name, sha256 string, age time.Duration) artifact.Metadata {
 	return r
 }
 
-func (b *bed) docker(file string, images map[string]v1.Image) {
+func (b *fixture) docker(file string, images map[string]v1.Image) {
 	b.t.Helper()
 	all := map[name.Tag]v1.Image{}
 	for text, image := range images {
@@ -98,7 +98,7 @@ func (b *bed) docker(file string, images map[string]v1.Image) {
 }
 
 // oci writes an OCI layout as a tar.
-func (b *bed) oci(file string, index v1.ImageIndex) {
+func (b *fixture) oci(file string, index v1.ImageIndex) {
 	b.t.Helper()
 	dir := b.t.TempDir()
 	_, err := layout.Write(dir, index)
@@ -118,7 +118,7 @@ func image(t *testing.T) v1.Image {
 }
 
 // has is the digest of an image in the registry, "" if it is not there.
-func (b *bed) has(ref string) string {
+func (b *fixture) has(ref string) string {
 	b.t.Helper()
 	tag, err := name.NewTag(b.host + "/owners/alpha/" + ref)
 	require.NoError(b.t, err)
@@ -144,7 +144,7 @@ func digest(t *testing.T, i v1.Image) string {
 }
 
 func TestImagesAreServedUnderTheirNames(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	web, db := image(t), image(t)
 	b.docker("both", map[string]v1.Image{"registry.example/web/front:1": web, "registry.example/db:2": db})
 	other := image(t)
@@ -186,7 +186,7 @@ func TestImagesAreServedUnderTheirNames(t *testing.T) {
 }
 
 func TestARegistryThatIsAwayTakesNothingAway(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.docker("web", map[string]v1.Image{"registry.example/web:1": image(t)})
 	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Metadata{b.record("web", "1", 0)}))
 	told := b.told["web"]
@@ -199,7 +199,7 @@ func TestARegistryThatIsAwayTakesNothingAway(t *testing.T) {
 }
 
 func TestWhatIsNotServedSaysWhy(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.docker("first", map[string]v1.Image{"registry.example/web:1": image(t)})
 	b.docker("second", map[string]v1.Image{"registry.example/web:1": image(t)})
 	b.docker("port", map[string]v1.Image{"registry.example:5000/web:1": image(t)})

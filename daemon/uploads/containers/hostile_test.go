@@ -98,7 +98,7 @@ func TestHostileArchives(t *testing.T) {
 		{"file name without end", [][]byte{raw(t, "x", tar.TypeXHeader, int64(len(pax("path", strings.Repeat("y", 90000)))), pax("path", strings.Repeat("y", 90000))), regular(t, "y", "y")}, "more than 4096 bytes"},
 		{"two images of one name", [][]byte{regular(t, "manifest.json", `[{"Config":"c","RepoTags":`+one+`},{"Config":"d","RepoTags":`+one+`}]`), regular(t, "c", "{}"), regular(t, "d", `{"os":"x"}`)}, "is the name of two images of it"},
 	} {
-		b := newBed(t)
+		b := newFixture(t)
 		require.NoError(t, os.WriteFile(filepath.Join(b.dir, "bad"), append(bytes.Join(c.files, nil), make([]byte, 1024)...), 0o644))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -112,7 +112,7 @@ func TestHostileArchives(t *testing.T) {
 
 // An agent that is stopped does not read a large archive to its end, and takes nothing away.
 func TestReadingEndsWithItsContext(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.docker("web", map[string]v1.Image{"registry.example/web:1": image(t)})
 	b.docker("other", map[string]v1.Image{"registry.example/other:1": image(t)})
 	require.NoError(t, b.pusher.Sync(t.Context(), []artifact.Metadata{b.record("web", "1", 0)}))

@@ -12,7 +12,7 @@ import (
 )
 
 // reading is how often archives are opened by some rounds of Sync.
-func (b *bed) reading(rounds int, records func() []artifact.Metadata) int {
+func (b *fixture) reading(rounds int, records func() []artifact.Metadata) int {
 	b.t.Helper()
 	before := b.reads
 	for range rounds {
@@ -24,7 +24,7 @@ func (b *bed) reading(rounds int, records func() []artifact.Metadata) int {
 
 // What is served or never can be is not read again.
 func TestAnArchiveIsNotReadForNothing(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.docker("first", map[string]v1.Image{"registry.example/web:1": image(t)})
 	b.docker("second", map[string]v1.Image{"registry.example/web:1": image(t)})
 	b.docker("port", map[string]v1.Image{"registry.example:5000/web:1": image(t)})
@@ -58,7 +58,7 @@ func TestAnArchiveIsNotReadForNothing(t *testing.T) {
 
 // The same image under the same name is no quarrel, whoever brings it.
 func TestOneImageInTwoArchives(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	shared, more := image(t), image(t)
 	b.docker("first", map[string]v1.Image{"registry.example/web:1": shared})
 	b.docker("second", map[string]v1.Image{"registry.example/web:1": shared, "registry.example/more:1": more})
@@ -81,7 +81,7 @@ func TestOneImageInTwoArchives(t *testing.T) {
 // A registry that does not answer, or has no room, costs no reading of gigabytes every half a minute; and it
 // is left alone for long enough to make room.
 func TestAPushThatBreaksOffIsTriedLessAndLess(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.docker("web", map[string]v1.Image{"registry.example/web:1": image(t)})
 	records := func() []artifact.Metadata { return []artifact.Metadata{b.record("web", "1", 0)} }
 	hour := func() int {
@@ -105,7 +105,7 @@ func TestAPushThatBreaksOffIsTriedLessAndLess(t *testing.T) {
 
 // What one owner calls an image is no matter of another's.
 func TestTwoOwnersMayHaveOneName(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.docker("first", map[string]v1.Image{"docker.io/library/nginx:1": image(t)})
 	b.docker("second", map[string]v1.Image{"docker.io/library/nginx:1": image(t)})
 	second := b.record("second", "2", 1)

@@ -12,14 +12,14 @@ import (
 	"firstlight.dev/firstlight/daemon/uploads/publish"
 )
 
-// bed is a folder with a store in which objects can be put.
-type bed struct {
+// fixture is a folder with a store in which objects can be put.
+type fixture struct {
 	t   *testing.T
 	dir string
 }
 
-func newBed(t *testing.T) bed {
-	b := bed{t, t.TempDir()}
+func newFixture(t *testing.T) fixture {
+	b := fixture{t, t.TempDir()}
 	for _, dir := range []string{artifact.ScratchDir, artifact.ImagesDir} {
 		require.NoError(t, os.Mkdir(filepath.Join(b.dir, dir), 0o755))
 	}
@@ -27,11 +27,11 @@ func newBed(t *testing.T) bed {
 }
 
 // put stores an object as the S3 server does: a new file takes the name.
-func (b bed) put(owner, name, text string) artifact.Metadata {
+func (b fixture) put(owner, name, text string) artifact.Metadata {
 	return b.store(artifact.OS, owner, name, text)
 }
 
-func (b bed) store(c artifact.Collection, owner, name, text string) artifact.Metadata {
+func (b fixture) store(c artifact.Collection, owner, name, text string) artifact.Metadata {
 	r := artifact.Metadata{Owner: owner, ClusterName: "beta", ImageName: name, ImageLength: int64(len(text)), ImageOffset: int64(len(text)),
 		Complete: true, SHA256: "of " + text, Format: "raw", VirtualSize: int64(len(text))}
 	path := filepath.Join(b.dir, artifact.StoreDir, c.Bucket(), owner, "beta", name)
@@ -41,14 +41,14 @@ func (b bed) store(c artifact.Collection, owner, name, text string) artifact.Met
 	return r
 }
 
-func (b bed) sync(records ...artifact.Metadata) (artifact.Catalog, error) {
+func (b fixture) sync(records ...artifact.Metadata) (artifact.Catalog, error) {
 	failed := publish.Folder(b.dir).Sync(map[artifact.Collection][]artifact.Metadata{artifact.OS: records}, map[artifact.Collection]artifact.Usage{artifact.OS: {Artifacts: len(records)}})
 	c, err := publish.Read(filepath.Join(b.dir, artifact.CatalogFile))
 	require.NoError(b.t, err)
 	return c, failed
 }
 
-func (b bed) images() map[string]string {
+func (b fixture) images() map[string]string {
 	all := map[string]string{}
 	top := filepath.Join(b.dir, artifact.ImagesDir)
 	require.NoError(b.t, filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
@@ -68,7 +68,7 @@ func (b bed) images() map[string]string {
 }
 
 func TestImagesComeChangeAndGo(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	first, other := b.put("alpha", "disk", "first"), b.put("gamma", "disk", "other")
 	half := b.put("alpha", "half", "h")
 	half.Complete = false
@@ -98,7 +98,7 @@ func TestImagesComeChangeAndGo(t *testing.T) {
 }
 
 func TestAnImageThatIsNotWhatItsRecordSaysKeepsNoOtherBack(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	good, short := b.put("alpha", "good", "good"), b.put("alpha", "short", "short")
 	short.ImageLength++
 	absent := good
@@ -112,13 +112,13 @@ func TestAnImageThatIsNotWhatItsRecordSaysKeepsNoOtherBack(t *testing.T) {
 }
 
 func TestBinariesAreGivenByDigestAndPackagesByTheRepository(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	const digest = "5e9c0b6f0a1d"
 	tool := b.store(artifact.Binary, "alpha", "tool", "a tool")
-	twin := b.store(artifact.Binary, "gamma", "tool", "a tool")
+	second := b.store(artifact.Binary, "gamma", "tool", "a tool")
 	deb := b.store(artifact.Binary, "alpha", "hello_2.10_amd64", "!<arch>\ndebian-binary   1700000000  0     0     100644  4")
 	unread := b.store(artifact.Binary, "alpha", "unread", "x")
-	tool.SHA256, twin.SHA256, deb.SHA256, unread.SHA256 = digest, digest, "77", ""
+	tool.SHA256, second.SHA256, deb.SHA256, unread.SHA256 = digest, digest, "77", ""
 	sync := func(records ...artifact.Metadata) {
 		t.Helper()
 		require.NoError(t, publish.Folder(b.dir).Sync(map[artifact.Collection][]artifact.Metadata{artifact.Binary: records}, nil))
@@ -134,19 +134,19 @@ func TestBinariesAreGivenByDigestAndPackagesByTheRepository(t *testing.T) {
 		return all
 	}
 	sync() // before there ever were any
-	sync(tool, twin, deb, unread)
+	sync(tool, second, deb, unread)
 	assert.Equal(t, []string{"digests/" + digest, "digests/77", "packages/alpha.beta.hello_2.10_amd64.deb"}, names())
 	text, err := os.ReadFile(filepath.Join(b.dir, artifact.DigestsDir, digest))
 	require.NoError(t, err)
 	assert.Equal(t, "a tool", string(text))
-	sync(twin)
+	sync(second)
 	assert.Equal(t, []string{"digests/" + digest}, names(), "one of two with the same bytes is still there")
 	sync()
 	assert.Empty(t, names())
 }
 
 func TestAStoreElsewhereOffersNothing(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	r := b.put("alpha", "disk", "first")
 	_, err := b.sync(r)
 	require.NoError(t, err)

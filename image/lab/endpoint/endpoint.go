@@ -41,7 +41,7 @@ const (
 	waiting  = 1024 // frames on their way out
 )
 
-// Attach puts a station on a switch. It has the first address, with its network, and answers to
+// Attach puts an endpoint on a switch. It has the first address, with its network, and answers to
 // the others too, which are of the same network.
 func Attach(
 	s *vswitch.Switch,
@@ -150,7 +150,7 @@ func (st *Endpoint) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, erro
 	return conn, nil
 }
 
-// Listen accepts TCP connections to one of the station's addresses.
+// Listen accepts TCP connections to one of the endpoint's addresses.
 func (st *Endpoint) Listen(at netip.AddrPort) (net.Listener, error) {
 	l, err := gonet.ListenTCP(st.stack, fullAddress(at), ipv4.ProtocolNumber)
 	if err != nil {
@@ -159,7 +159,7 @@ func (st *Endpoint) Listen(at netip.AddrPort) (net.Listener, error) {
 	return l, nil
 }
 
-// ListenPacket gets the UDP datagrams to one of the station's addresses.
+// ListenPacket gets the UDP datagrams to one of the endpoint's addresses.
 func (st *Endpoint) ListenPacket(at netip.AddrPort) (net.PacketConn, error) {
 	local := fullAddress(at)
 	conn, err := gonet.DialUDP(st.stack, &local, nil, ipv4.ProtocolNumber)
@@ -173,7 +173,7 @@ func (st *Endpoint) ListenPacket(at netip.AddrPort) (net.PacketConn, error) {
 // Port is where it is plugged in.
 func (st *Endpoint) Port() *vswitch.Port { return st.port }
 
-// Close unplugs the station; its connections end.
+// Close unplugs the endpoint; its connections end.
 func (st *Endpoint) Close() error {
 	st.end()
 	<-st.gone

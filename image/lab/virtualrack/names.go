@@ -12,7 +12,7 @@ import (
 // zone is the rack's own; every other name does not exist, since nothing else can be reached.
 const zone = "lab."
 
-// serveNames answers DNS until the station is unplugged.
+// serveNames answers DNS until the endpoint is unplugged.
 func serveNames(st *endpoint.Endpoint, at netip.AddrPort) error {
 	conn, err := st.ListenPacket(at)
 	if err != nil {

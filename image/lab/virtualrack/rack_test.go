@@ -161,7 +161,7 @@ func TestOneServerBecomesACluster(t *testing.T) {
 	assert.Contains(t, out, "The rack is on: an appliance and 1 node, in ")
 	assert.Contains(t, c.run("up"), "The rack was on already")
 
-	// The appliance itself is asked, through the station: stages are known from its own words only.
+	// The appliance itself is asked, through the endpoint: stages are known from its own words only.
 	var s Status
 	begun := time.Now()
 	for {

@@ -14,7 +14,7 @@ import (
 
 // testAppliedHost: a host of kubectl and the Provisioning that names its MAC are applied together. The host is on hold,
 // no one knows its MAC, and no site names it: the cluster waits, and says for what, until the host is verified.
-func testAppliedHost(t *testing.T, r *rig) {
+func testAppliedHost(t *testing.T, r *fixture) {
 	r.host(1, func(b *host) {
 		b.Labels, b.Annotations = nil, map[string]string{metal3api.PausedAnnotation: label.Hold}
 		b.Spec.BootMACAddress, b.Status = "", metal3api.BareMetalHostStatus{}

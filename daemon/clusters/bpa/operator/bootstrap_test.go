@@ -13,7 +13,7 @@ import (
 
 // testBootstrapNIC: Provisionings of ICN named a server by its NIC on the bootstrap network. The site gives that NIC
 // no network: the server is found by it, and reached at its own address.
-func testBootstrapNIC(t *testing.T, r *rig) {
+func testBootstrapNIC(t *testing.T, r *fixture) {
 	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: "h1-network-data"}, Data: map[string][]byte{"networkData": []byte(
 		`{"links":[{"id":"a","ethernet_mac_address":"` + mac(1, 0) + `"}],"networks":[{"link":"a","type":"ipv4","ip_address":"10.10.110.21"}]}`)}})
 	r.host(1, func(b *host) {

@@ -25,7 +25,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
-func testWorkerAddedAndRemoved(t *testing.T, r *rig) {
+func testWorkerAddedAndRemoved(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	r.host(3)
@@ -62,7 +62,7 @@ func testWorkerAddedAndRemoved(t *testing.T, r *rig) {
 
 // testWorkerLeftUncleared: a server that did not answer when it was taken out goes to no cluster by chance,
 // is seen, and is cleared by the first one that names it.
-func testWorkerLeftUncleared(t *testing.T, r *rig) {
+func testWorkerLeftUncleared(t *testing.T, r *fixture) {
 	for n := 1; n <= 4; n++ {
 		r.host(n)
 	}
@@ -109,7 +109,7 @@ func testWorkerLeftUncleared(t *testing.T, r *rig) {
 }
 
 // testWorkerMoves: the same label on another host is one out, then one in.
-func testWorkerMoves(t *testing.T, r *rig) {
+func testWorkerMoves(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	r.host(3)
@@ -129,7 +129,7 @@ func testWorkerMoves(t *testing.T, r *rig) {
 }
 
 // testEditWhileTheJobRuns: the run ends, what it did is recorded, then the edit is done.
-func testEditWhileTheJobRuns(t *testing.T, r *rig) {
+func testEditWhileTheJobRuns(t *testing.T, r *fixture) {
 	for n := 1; n <= 4; n++ {
 		r.host(n)
 	}
@@ -158,11 +158,11 @@ func testEditWhileTheJobRuns(t *testing.T, r *rig) {
 }
 
 // changeRunning makes the Job's pod run.
-func (r *rig) changeRunning(cluster string) {
+func (r *fixture) changeRunning(cluster string) {
 	r.podState(cluster, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 }
 
-func (r *rig) podState(cluster string, s corev1.ContainerState) {
+func (r *fixture) podState(cluster string, s corev1.ContainerState) {
 	name := kud.JobName(cluster)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bpa", Name: name + "-running", Labels: map[string]string{batchv1.JobNameLabel: name}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kud", Image: "x"}}}}
@@ -172,7 +172,7 @@ func (r *rig) podState(cluster string, s corev1.ContainerState) {
 }
 
 // testImageThatIsNotThere: a Job that never starts is no run that must be waited for.
-func testImageThatIsNotThere(t *testing.T, r *rig) {
+func testImageThatIsNotThere(t *testing.T, r *fixture) {
 	r.host(1)
 	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}\ninstallerImage: example/kud:1"))
 	r.settle("edge")
@@ -185,7 +185,7 @@ func testImageThatIsNotThere(t *testing.T, r *rig) {
 	assert.Equal(t, r.Installer, r.job("edge").Spec.Template.Spec.Containers[0].Image)
 }
 
-func testNoInstaller(t *testing.T, r *rig) {
+func testNoInstaller(t *testing.T, r *fixture) {
 	r.host(1)
 	r.Installer = ""
 	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
@@ -196,7 +196,7 @@ func testNoInstaller(t *testing.T, r *rig) {
 	assert.Equal(t, v1alpha1.PhaseInstalling, r.settle("edge").Status.Phase)
 }
 
-func testFixedOnceInstalled(t *testing.T, r *rig) {
+func testFixedOnceInstalled(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	r.host(3)
@@ -223,7 +223,7 @@ func testFixedOnceInstalled(t *testing.T, r *rig) {
 }
 
 // testHostsInServiceMayFail: what happens to the hosts of an installed cluster starts no run.
-func testHostsInServiceMayFail(t *testing.T, r *rig) {
+func testHostsInServiceMayFail(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	lease := func(ip, state string) {
@@ -249,7 +249,7 @@ func testHostsInServiceMayFail(t *testing.T, r *rig) {
 	assert.Contains(t, r.file("edge", contract.FileInventory), "10.0.0.78")
 }
 
-func gone(t *testing.T, r *rig, name string) {
+func gone(t *testing.T, r *fixture, name string) {
 	err := r.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &v1alpha1.Provisioning{})
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
 	err = r.api.Get(t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.JobName(name)}, &batchv1.Job{})
@@ -262,7 +262,7 @@ func gone(t *testing.T, r *rig, name string) {
 	}
 }
 
-func testDeleted(t *testing.T, r *rig) {
+func testDeleted(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	p := r.installed("edge", edge)
@@ -287,7 +287,7 @@ func testDeleted(t *testing.T, r *rig) {
 	assert.Equal(t, v1alpha1.PhaseInstalling, r.settle("third").Status.Phase, "it was installed again since")
 }
 
-func testDeletedWhileTheJobRuns(t *testing.T, r *rig) {
+func testDeletedWhileTheJobRuns(t *testing.T, r *fixture) {
 	r.host(1)
 	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
 	r.settle("edge")
@@ -303,7 +303,7 @@ func testDeletedWhileTheJobRuns(t *testing.T, r *rig) {
 	assert.Empty(t, r.holder(1))
 }
 
-func testRecreated(t *testing.T, r *rig) {
+func testRecreated(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	r.installed("edge", edge)
@@ -321,7 +321,7 @@ func testRecreated(t *testing.T, r *rig) {
 	assert.Equal(t, p.UID, r.bmh(1).Spec.ConsumerRef.UID)
 }
 
-func testRenamed(t *testing.T, r *rig) {
+func testRenamed(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	r.installed("edge", edge)
@@ -345,7 +345,7 @@ func testRenamed(t *testing.T, r *rig) {
 
 // testEtcdLost: everything of the API is gone but the hosts, which were restored without
 // their annotations; a Provisioning that is created again finds its cluster in service.
-func testEtcdLost(t *testing.T, r *rig) {
+func testEtcdLost(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	r.host(3)
@@ -365,7 +365,7 @@ func testEtcdLost(t *testing.T, r *rig) {
 	assert.Equal(t, "edge-kubeconfig", p.Status.Kubeconfig)
 }
 
-func testObjectsDeletedByHand(t *testing.T, r *rig) {
+func testObjectsDeletedByHand(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	r.installed("edge", edge)

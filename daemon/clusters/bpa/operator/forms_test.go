@@ -20,7 +20,7 @@ import (
 )
 
 // testForms applies each form that ICN's samples have, whole files as ICN's users wrote them.
-func testForms(t *testing.T, r *rig) {
+func testForms(t *testing.T, r *fixture) {
 	for n := 1; n <= 5; n++ {
 		r.host(n)
 	}
@@ -86,7 +86,7 @@ type refusal struct {
 
 // refuse checks that a Provisioning is refused: by a condition, an Event, and by nothing
 // having been done.
-func (r *rig) refuse(i int, c refusal) {
+func (r *fixture) refuse(i int, c refusal) {
 	t := r.t
 	name := fmt.Sprintf("r%d", i)
 	text := provisioning(name, c.spec)
@@ -119,7 +119,7 @@ func (r *rig) refuse(i int, c refusal) {
 }
 
 // testRefusals: what is wrong with the resource itself.
-func testRefusals(t *testing.T, r *rig) {
+func testRefusals(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	for i, c := range []refusal{
@@ -168,7 +168,7 @@ func testRefusals(t *testing.T, r *rig) {
 }
 
 // testHostRefusals: what is wrong with the hosts that are asked for.
-func testHostRefusals(t *testing.T, r *rig) {
+func testHostRefusals(t *testing.T, r *fixture) {
 	for n := 1; n <= 9; n++ {
 		r.host(n)
 	}
@@ -211,7 +211,7 @@ func testHostRefusals(t *testing.T, r *rig) {
 }
 
 // testVirtlet: virtual machines are running pods of virtlet's, by the first network's MAC.
-func testVirtlet(t *testing.T, r *rig) {
+func testVirtlet(t *testing.T, r *fixture) {
 	vm := func(name, mac, ip string, phase corev1.PodPhase) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: name, Annotations: map[string]string{
 			annotationRuntime: runtimeVirtlet, annotationNetworks: `[{"name":"a","mac":"` + mac + `"},{"name":"b","mac":"52:54:00:00:aa:99"}]`,
@@ -261,7 +261,7 @@ func testVirtlet(t *testing.T, r *rig) {
 	assert.Equal(t, map[string]string{"MASTER_m": "10.9.0.1", "WORKER_w": "10.9.0.2"}, r.configMap("vms"))
 }
 
-func testOldFields(t *testing.T, r *rig) {
+func testOldFields(t *testing.T, r *fixture) {
 	r.host(1)
 	r.apply(provisioning("old", "masters:\n- m: {cpu: 1}\nhostfile: /x\ndhcpLeaseFile: /var/lib/dhcp/dhcpd.leases"))
 	p := r.settle("old")

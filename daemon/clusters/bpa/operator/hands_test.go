@@ -27,7 +27,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
-func (r *rig) create(o client.Object) {
+func (r *fixture) create(o client.Object) {
 	r.t.Helper()
 	if o.GetNamespace() == "" {
 		o.SetNamespace("default")
@@ -37,7 +37,7 @@ func (r *rig) create(o client.Object) {
 
 // host makes a proven host in service: its number is in its name, MACs and addresses, it has
 // n CPUs and n GiB. change is applied to what the API is given.
-func (r *rig) host(n int, change ...func(*host)) {
+func (r *fixture) host(n int, change ...func(*host)) {
 	r.t.Helper()
 	b := &host{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: fmt.Sprintf("h%d", n), Labels: map[string]string{label.Verified: "true"}},
@@ -62,12 +62,12 @@ func mac(n, nic int) string { return fmt.Sprintf("52:54:00:00:%02x:%02x", n, nic
 func addr(n int) string     { return fmt.Sprintf("10.0.0.%d", n) }
 
 // apply makes or edits a resource from text, as a person would.
-func (r *rig) apply(text string) {
+func (r *fixture) apply(text string) {
 	r.t.Helper()
 	require.NoError(r.t, r.tryApply(text))
 }
 
-func (r *rig) tryApply(text string) error {
+func (r *fixture) tryApply(text string) error {
 	u := &unstructured.Unstructured{}
 	require.NoError(r.t, yaml.Unmarshal([]byte(text), &u.Object))
 	if u.GetNamespace() == "" {
@@ -93,14 +93,14 @@ func provisioning(name, spec string) string {
 	return fmt.Sprintf("apiVersion: bpa.akraino.org/v1alpha1\nkind: Provisioning\nmetadata:\n  name: %s\n  labels: {cluster: %s}\nspec:\n  %s\n", name, name, strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  "))
 }
 
-func (r *rig) get(name string) *v1alpha1.Provisioning {
+func (r *fixture) get(name string) *v1alpha1.Provisioning {
 	r.t.Helper()
 	p := &v1alpha1.Provisioning{}
 	require.NoError(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, p))
 	return p
 }
 
-func (r *rig) bmh(n int) *host {
+func (r *fixture) bmh(n int) *host {
 	r.t.Helper()
 	b := &host{}
 	require.NoError(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "metal3", Name: fmt.Sprintf("h%d", n)}, b))
@@ -108,7 +108,7 @@ func (r *rig) bmh(n int) *host {
 }
 
 // changeHost edits a host and its status.
-func (r *rig) changeHost(n int, change func(*host)) {
+func (r *fixture) changeHost(n int, change func(*host)) {
 	r.t.Helper()
 	b := r.bmh(n)
 	change(b)
@@ -119,18 +119,18 @@ func (r *rig) changeHost(n int, change func(*host)) {
 }
 
 // holder is who has claimed a host, and as which node.
-func (r *rig) holder(n int) string {
+func (r *fixture) holder(n int) string {
 	c := claimOf(r.bmh(n).Spec.ConsumerRef)
 	return strings.TrimSpace(c.Owner + " " + c.Node)
 }
 
 // step reconciles once.
-func (r *rig) step(name string) (reconcile.Result, error) {
+func (r *fixture) step(name string) (reconcile.Result, error) {
 	return r.Reconcile(r.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}})
 }
 
 // settle reconciles until the operator would wait, and returns what is there then.
-func (r *rig) settle(name string) *v1alpha1.Provisioning {
+func (r *fixture) settle(name string) *v1alpha1.Provisioning {
 	r.t.Helper()
 	for range 30 {
 		result, err := r.step(name)
@@ -155,7 +155,7 @@ func ready(p *v1alpha1.Provisioning) metav1.Condition {
 	return metav1.Condition{}
 }
 
-func (r *rig) job(cluster string) *batchv1.Job {
+func (r *fixture) job(cluster string) *batchv1.Job {
 	r.t.Helper()
 	j := &batchv1.Job{}
 	require.NoError(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.JobName(cluster)}, j))
@@ -163,7 +163,7 @@ func (r *rig) job(cluster string) *batchv1.Job {
 }
 
 // runs the installer would do, as its Job says.
-func (r *rig) run(cluster string) kud.Run {
+func (r *fixture) run(cluster string) kud.Run {
 	r.t.Helper()
 	run, ours := kud.RunOf(r.job(cluster))
 	require.True(r.t, ours)
@@ -172,7 +172,7 @@ func (r *rig) run(cluster string) kud.Run {
 
 // end ends a cluster's Job as the Job controller does: with a pod that exited with a code.
 // The installer leaves a kubeconfig if that is 0.
-func (r *rig) end(cluster string, code int32, said string) {
+func (r *fixture) end(cluster string, code int32, said string) {
 	r.t.Helper()
 	j := r.job(cluster)
 	now := metav1.NewTime(r.now)
@@ -204,7 +204,7 @@ func (r *rig) end(cluster string, code int32, said string) {
 }
 
 // installed makes a Provisioning and takes it to Ready.
-func (r *rig) installed(name, spec string) *v1alpha1.Provisioning {
+func (r *fixture) installed(name, spec string) *v1alpha1.Provisioning {
 	r.t.Helper()
 	r.apply(provisioning(name, spec))
 	p := r.settle(name)
@@ -215,20 +215,20 @@ func (r *rig) installed(name, spec string) *v1alpha1.Provisioning {
 	return p
 }
 
-func (r *rig) configMap(cluster string) map[string]string {
+func (r *fixture) configMap(cluster string) map[string]string {
 	c := &corev1.ConfigMap{}
 	require.NoError(r.t, client.IgnoreNotFound(r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "default", Name: configMapName(cluster)}, c)))
 	return c.Data
 }
 
-func (r *rig) file(cluster, name string) string {
+func (r *fixture) file(cluster, name string) string {
 	text, err := r.clusterDir(cluster).read(name)
 	require.NoError(r.t, err)
 	return string(text)
 }
 
 // said looks for a text in the Events.
-func (r *rig) said(text string) {
+func (r *fixture) said(text string) {
 	r.t.Helper()
 	assert.True(r.t, slices.ContainsFunc(r.events, func(e string) bool { return strings.Contains(e, text) }), "no Event says %q:\n%s", text, strings.Join(r.events, "\n"))
 }

@@ -40,7 +40,7 @@ func TestKeysOfSystemsThatAreNoMore(t *testing.T) {
 
 // testSoftwareKeys: Software knows the keys that the installer met; a changed one is refused with what to do,
 // until the host was provisioned anew; an edit begins to count anew.
-func testSoftwareKeys(t *testing.T, r *rig) {
+func testSoftwareKeys(t *testing.T, r *fixture) {
 	key, machines := r.access(), r.machines(2)
 	r.installed("edge", "masters:\n- m: {cpu: 1}\nworkers:\n- w: {cpu: 2}")
 	keys := map[netip.Addr]string{}

@@ -25,7 +25,7 @@ var errKilled = errors.New("killed")
 // taken out, the end, with the operator killed before its first write, then before its
 // second, and so on. Each time it must end as if it had never been killed, with no Job made
 // twice and no run forgotten.
-func testKilledAtEveryWrite(t *testing.T, r *rig) {
+func testKilledAtEveryWrite(t *testing.T, r *fixture) {
 	writes := 0
 	r.fatal = func() error { writes++; return nil }
 	want := r.life(t, "life")
@@ -49,7 +49,7 @@ func testKilledAtEveryWrite(t *testing.T, r *rig) {
 }
 
 // life tells what was run in one cluster's life and what was left.
-func (r *rig) life(t *testing.T, name string) []string {
+func (r *fixture) life(t *testing.T, name string) []string {
 	for n := 1; n <= 3; n++ {
 		r.host(n)
 	}
@@ -111,7 +111,7 @@ func (r *rig) life(t *testing.T, name string) []string {
 }
 
 func TestStoryOfALife(t *testing.T) {
-	onFake(t, func(t *testing.T, r *rig) {
+	onFake(t, func(t *testing.T, r *fixture) {
 		story := strings.Join(r.life(t, "edge"), "\n")
 		for _, want := range []string{"install [] attempt 1 of 2 nodes", "install [] attempt 2 of 2 nodes", "add [x] attempt 1 of 3 nodes", "remove [x] attempt 1 of 3 nodes", "3/3", "2/2"} {
 			assert.Contains(t, story, want)

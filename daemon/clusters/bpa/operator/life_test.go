@@ -24,7 +24,7 @@ import (
 const edge = "masters:\n- m: {mac-address: '52:54:00:00:01:00'}\nworkers:\n- w: {cpu: 2}"
 
 // testOneCluster follows one cluster from its hosts to its kubeconfig.
-func testOneCluster(t *testing.T, r *rig) {
+func testOneCluster(t *testing.T, r *fixture) {
 	r.host(1, func(b *host) { b.Status.Provisioning.State = metal3api.StateInspecting })
 	r.host(2)
 	r.host(3)
@@ -81,7 +81,7 @@ func testOneCluster(t *testing.T, r *rig) {
 }
 
 // testTwoForOneHost: whoever claims first has it; the other is told who.
-func testTwoForOneHost(t *testing.T, r *rig) {
+func testTwoForOneHost(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	r.apply(provisioning("first", "masters:\n- m: {mac-address: '52:54:00:00:01:00'}"))
@@ -102,7 +102,7 @@ func testTwoForOneHost(t *testing.T, r *rig) {
 
 // testNoHalfClaims: two clusters of two nodes and three hosts; neither holds what keeps the
 // other from being installed.
-func testNoHalfClaims(t *testing.T, r *rig) {
+func testNoHalfClaims(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	r.host(3, func(b *host) { b.Labels = nil })
@@ -132,24 +132,24 @@ func testNoHalfClaims(t *testing.T, r *rig) {
 	assert.Empty(t, r.holder(3))
 }
 
-func testSameName(t *testing.T, r *rig) {
+func testSameName(t *testing.T, r *fixture) {
 	r.host(1)
 	r.host(2)
 	r.installed("edge", "masters:\n- m: {mac-address: '52:54:00:00:01:00'}")
-	text := provisioning("twin", "masters:\n- m: {mac-address: '52:54:00:00:02:00'}")
-	r.apply(replace(text, "{cluster: twin}", "{cluster: edge}"))
-	p := r.settle("twin")
+	text := provisioning("second", "masters:\n- m: {mac-address: '52:54:00:00:02:00'}")
+	r.apply(replace(text, "{cluster: second}", "{cluster: edge}"))
+	p := r.settle("second")
 	assert.Equal(t, ClusterNameTaken, ready(p).Reason)
 	assert.Contains(t, p.Status.Message, "cluster edge is that of Provisioning default/edge already")
 	assert.Equal(t, v1alpha1.PhaseReady, r.settle("edge").Status.Phase)
-	require.NoError(t, r.api.Delete(t.Context(), r.get("twin")))
-	r.settle("twin")
-	assert.Equal(t, addr(1), r.configMap("edge")["MASTER_m"], "the twin took the cluster's objects with it")
+	require.NoError(t, r.api.Delete(t.Context(), r.get("second")))
+	r.settle("second")
+	assert.Equal(t, addr(1), r.configMap("edge")["MASTER_m"], "the second took the cluster's objects with it")
 	assert.NotEmpty(t, r.file("edge", contract.FileInstalled))
 }
 
 // testFailsTwiceThenSucceeds: attempts, pauses, logs.
-func testFailsTwiceThenSucceeds(t *testing.T, r *rig) {
+func testFailsTwiceThenSucceeds(t *testing.T, r *fixture) {
 	r.host(1)
 	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
 	r.settle("edge")
@@ -180,7 +180,7 @@ func testFailsTwiceThenSucceeds(t *testing.T, r *rig) {
 	r.said("Warning InstallFailed Job kud-edge: installing, attempt 2 failed")
 }
 
-func testInstallerRefuses(t *testing.T, r *rig) {
+func testInstallerRefuses(t *testing.T, r *fixture) {
 	r.host(1)
 	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
 	r.settle("edge")
@@ -199,7 +199,7 @@ func testInstallerRefuses(t *testing.T, r *rig) {
 	assert.Equal(t, int32(1), r.run("edge").Attempt)
 }
 
-func testNoKubeconfig(t *testing.T, r *rig) {
+func testNoKubeconfig(t *testing.T, r *fixture) {
 	r.host(1)
 	require.NoError(t, r.clusterDir("edge").write(contract.FileKubeconfig, []byte("of an older attempt"), 0o600))
 	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
@@ -217,7 +217,7 @@ func testNoKubeconfig(t *testing.T, r *rig) {
 
 // testDeadWorker: one dead worker of a first installation keeps nobody else from being installed; taken out,
 // it goes by a run of its own, and the rest is done.
-func testDeadWorker(t *testing.T, r *rig) {
+func testDeadWorker(t *testing.T, r *fixture) {
 	for n := 1; n <= 3; n++ {
 		r.host(n)
 	}

@@ -35,7 +35,7 @@ import (
 )
 
 // access is the appliance's log-in, which an agent signs with, as the daemon's does.
-func (r *rig) access() ssh.Signer {
+func (r *fixture) access() ssh.Signer {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(r.t, err)
 	signer, err := ssh.NewSignerFromKey(key)
@@ -62,7 +62,7 @@ func (r *rig) access() ssh.Signer {
 }
 
 // clusterKey is what is let in on the nodes of a cluster.
-func (r *rig) clusterKey(cluster string) *corev1.Secret {
+func (r *fixture) clusterKey(cluster string) *corev1.Secret {
 	s := &corev1.Secret{}
 	err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "bpa", Name: kud.KeySecret(cluster)}, s)
 	require.NoError(r.t, client.IgnoreNotFound(err))
@@ -70,7 +70,7 @@ func (r *rig) clusterKey(cluster string) *corev1.Secret {
 }
 
 // machines are hosts 1 to n that can be logged in to.
-func (r *rig) machines(count int) []*sshtest.Node {
+func (r *fixture) machines(count int) []*sshtest.Node {
 	var all []*sshtest.Node
 	port := uint16(0)
 	for n := 1; n <= count; n++ {
@@ -83,7 +83,7 @@ func (r *rig) machines(count int) []*sshtest.Node {
 }
 
 // testCredentials: an image with a default user and password.
-func testCredentials(t *testing.T, r *rig) {
+func testCredentials(t *testing.T, r *fixture) {
 	machines := r.machines(2)
 	spec := "masters:\n- m: {cpu: 1}\nworkers:\n- w: {cpu: 2}\ncredentialsSecret: login"
 	r.apply(provisioning("edge", spec))
@@ -119,7 +119,7 @@ func testCredentials(t *testing.T, r *rig) {
 
 // testKeyOfTheNamespace: host keys and addresses that the site gave come to the installer, and somebody's own log-in
 // too; what an operator of before gave away does not.
-func testKeyOfTheNamespace(t *testing.T, r *rig) {
+func testKeyOfTheNamespace(t *testing.T, r *fixture) {
 	user, err := yaml.Marshal(map[string]any{"ssh_keys": map[string]string{"ed25519_public": "ssh-ed25519 AAAAkey h1"}})
 	require.NoError(t, err)
 	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: "h1-user-data"}, Data: map[string][]byte{"userData": append([]byte("#cloud-config\n"), user...)}})
@@ -161,7 +161,7 @@ func testKeyOfTheNamespace(t *testing.T, r *rig) {
 
 // testKeysOfClusters: nodes let in a key of their cluster, and no longer that of the cluster before. The appliance's is
 // in no object, and a namespace with a Provisioning has no key at all.
-func testKeysOfClusters(t *testing.T, r *rig) {
+func testKeysOfClusters(t *testing.T, r *fixture) {
 	key, machines := r.access(), r.machines(2)
 	for _, m := range machines {
 		m.AuthorizeKey(key)
@@ -206,7 +206,7 @@ func testKeysOfClusters(t *testing.T, r *rig) {
 }
 
 // testInstallerNotAllowed: what runs as root on the appliance is not for whoever may write a Provisioning to say.
-func testInstallerNotAllowed(t *testing.T, r *rig) {
+func testInstallerNotAllowed(t *testing.T, r *fixture) {
 	r.host(1)
 	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}\ninstallerImage: mallory/shell:1"))
 	p := r.settle("edge")
@@ -219,7 +219,7 @@ func testInstallerNotAllowed(t *testing.T, r *rig) {
 }
 
 // testKubeconfigOfANode: what a node made for whoever uses its cluster is handed to nobody if it has programs run.
-func testKubeconfigOfANode(t *testing.T, r *rig) {
+func testKubeconfigOfANode(t *testing.T, r *fixture) {
 	r.host(1)
 	r.left = `{apiVersion: v1, kind: Config, users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}}}]}`
 	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
@@ -234,7 +234,7 @@ func testKubeconfigOfANode(t *testing.T, r *rig) {
 
 // testJobOfNoProvisioning: an installer does not outlive its Provisioning, whoever took the finalizer away, and one
 // that is created again under that name does not take the Job for its own.
-func testJobOfNoProvisioning(t *testing.T, r *rig) {
+func testJobOfNoProvisioning(t *testing.T, r *fixture) {
 	r.host(1)
 	for _, again := range []bool{true, false} {
 		r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
@@ -263,9 +263,9 @@ func testJobOfNoProvisioning(t *testing.T, r *rig) {
 	}
 }
 
-func (r *rig) software(name string) *v1alpha1.Software { return r.softwareIn("default", name) }
+func (r *fixture) software(name string) *v1alpha1.Software { return r.softwareIn("default", name) }
 
-func (r *rig) softwareIn(namespace, name string) *v1alpha1.Software {
+func (r *fixture) softwareIn(namespace, name string) *v1alpha1.Software {
 	s := &Softwares{Config: r.Config, Client: r.Client, Reader: r.Reader, Recorder: r.Recorder, Now: r.Now}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	_, err := s.Reconcile(r.t.Context(), reconcile.Request{NamespacedName: key})
@@ -280,7 +280,7 @@ func softwareText(spec string) string {
 }
 
 // testSoftware: waits for the cluster, installs by role, says what is there, tries again.
-func testSoftware(t *testing.T, r *rig) {
+func testSoftware(t *testing.T, r *fixture) {
 	key, machines := r.access(), r.machines(2)
 	r.apply(softwareText("masterSoftware: [htop, jq: {version: '1.6'}]\nworkerSoftware:\n- jq"))
 	sw := r.software("tools")
@@ -321,7 +321,7 @@ func testSoftware(t *testing.T, r *rig) {
 
 // testSoftwareOfAnotherNamespace: who may write in one namespace installs nothing on the nodes of a cluster of another,
 // whatever the labels and ConfigMaps there say.
-func testSoftwareOfAnotherNamespace(t *testing.T, r *rig) {
+func testSoftwareOfAnotherNamespace(t *testing.T, r *fixture) {
 	key, machines := r.access(), r.machines(1)
 	r.installed("edge", "masters:\n- m: {cpu: 1}")
 	machines[0].AuthorizeKey(key)
@@ -342,7 +342,7 @@ func testSoftwareOfAnotherNamespace(t *testing.T, r *rig) {
 	assert.Zero(t, machines[0].Logins.Load(), "it logged in")
 }
 
-func testSoftwareRefusals(t *testing.T, r *rig) {
+func testSoftwareRefusals(t *testing.T, r *fixture) {
 	r.host(1)
 	r.installed("edge", "masters:\n- m: {cpu: 1}")
 	for spec, says := range map[string]string{
@@ -358,7 +358,7 @@ func testSoftwareRefusals(t *testing.T, r *rig) {
 }
 
 // testProposal: clusters without being told, applied once when all hosts are proven.
-func testProposal(t *testing.T, r *rig) {
+func testProposal(t *testing.T, r *fixture) {
 	for n := 2; n <= 6; n++ {
 		r.host(n)
 	}
@@ -425,7 +425,7 @@ func testProposal(t *testing.T, r *rig) {
 
 // icnSamples applies what both of ICN's samples ask for: first without the packages that no stick has, then as if they
 // had been uploaded.
-func (r *rig) icnSamples(machines []*sshtest.Node) {
+func (r *fixture) icnSamples(machines []*sshtest.Node) {
 	t := r.t
 	for _, m := range machines {
 		_ = os.Remove(filepath.Join(m.Dir, "broken"))

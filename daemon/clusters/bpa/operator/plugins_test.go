@@ -14,7 +14,7 @@ import (
 
 // testPluginsThatAreMissing: names of KUD's plugins that the stick does not carry, as ICN's files have them, are left
 // out. The cluster is installed with the others, and says for each that it is missing.
-func testPluginsThatAreMissing(t *testing.T, r *rig) {
+func testPluginsThatAreMissing(t *testing.T, r *fixture) {
 	r.host(1)
 	spec := "masters:\n- m: {mac-address: '52:54:00:00:01:00'}\nKUDPlugins: [emco, metrics-server, onap4k8s, emco]"
 	p := r.installed("edge", spec)
@@ -49,7 +49,7 @@ func testPluginsThatAreMissing(t *testing.T, r *rig) {
 }
 
 // testPluginsOfAnotherInstaller: what its plugins are called, only that installer knows.
-func testPluginsOfAnotherInstaller(t *testing.T, r *rig) {
+func testPluginsOfAnotherInstaller(t *testing.T, r *fixture) {
 	r.host(1)
 	r.apply(provisioning("edge", fmt.Sprintf(
 		"masters:\n- m: {mac-address: '%s'}\ninstallerImage: example/kud:1\nKUDPlugins: [emco, our-own]", mac(1, 0),

@@ -14,7 +14,7 @@ import (
 )
 
 // testHostTakenMeanwhile: a host that somebody else claims after it was looked at stays theirs.
-func testHostTakenMeanwhile(t *testing.T, r *rig) {
+func testHostTakenMeanwhile(t *testing.T, r *fixture) {
 	r.host(1)
 	r.apply(provisioning("edge", "masters:\n- m: {cpu: 1}"))
 	read := r.bmh(1)
@@ -29,7 +29,7 @@ func testHostTakenMeanwhile(t *testing.T, r *rig) {
 }
 
 // testPodsOfAJobAreWaitedFor: a Job is gone when its pods are, since a pod that ends slowly still changes nodes.
-func testPodsOfAJobAreWaitedFor(t *testing.T, r *rig) {
+func testPodsOfAJobAreWaitedFor(t *testing.T, r *fixture) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:  "bpa",

@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "write golden files")
 // TestStatusGolden: what a Provisioning says of itself from its refusal to its kubeconfig, as
 // its owner reads it.
 func TestStatusGolden(t *testing.T) {
-	onFake(t, func(t *testing.T, r *rig) {
+	onFake(t, func(t *testing.T, r *fixture) {
 		r.now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 		r.host(1)
 		r.host(2, func(b *host) { b.Status.Provisioning.State = metal3api.StateProvisioning })
@@ -78,14 +78,14 @@ func TestRandomLives(t *testing.T) {
 	}
 	for seed := range lives {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			onFake(t, func(t *testing.T, r *rig) { (&chance{rig: r, Rand: rand.New(rand.NewPCG(seed, 11))}).live() })
+			onFake(t, func(t *testing.T, r *fixture) { (&chance{fixture: r, Rand: rand.New(rand.NewPCG(seed, 11))}).live() })
 		})
 	}
 }
 
-// chance is a rig to which things happen.
+// chance is a fixture to which things happen.
 type chance struct {
-	*rig
+	*fixture
 	*rand.Rand
 }
 

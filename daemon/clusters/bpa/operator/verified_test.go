@@ -40,7 +40,7 @@ func TestVerificationAsACondition(t *testing.T) {
 }
 
 // testVerified: what the installer saw is in the status that the API server keeps.
-func testVerified(t *testing.T, r *rig) {
+func testVerified(t *testing.T, r *fixture) {
 	r.host(1)
 	p := r.installed("edge", "masters:\n- m: {mac-address: '52:54:00:00:01:00'}")
 	assert.Equal(t, "Unknown", string(meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionVerified).Status))

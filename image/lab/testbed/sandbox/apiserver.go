@@ -122,7 +122,7 @@ func BuildProgram(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 
-	item, err := store.Do("bed program", key, func(path string) error { return builder.Build(ctx, p, path) })
+	item, err := store.Do("program for tests", key, func(path string) error { return builder.Build(ctx, p, path) })
 	return item.Path, err
 }
 
@@ -266,7 +266,7 @@ func (a *API) writeFiles() error {
 
 	ca := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "bed"},
+		Subject:               pkix.Name{CommonName: "test"},
 		NotBefore:             time.Now().Add(-time.Hour),
 		NotAfter:              time.Now().Add(24 * time.Hour),
 		IsCA:                  true,
@@ -318,10 +318,10 @@ func (a *API) writeFiles() error {
 	}
 	kubeconfig := fmt.Sprintf(`apiVersion: v1
 kind: Config
-clusters: [{name: bed, cluster: {server: %q, certificate-authority: %q}}]
+clusters: [{name: test, cluster: {server: %q, certificate-authority: %q}}]
 users: [{name: admin, user: {client-certificate: %q, client-key: %q}}]
-contexts: [{name: bed, context: {cluster: bed, user: admin}}]
-current-context: bed
+contexts: [{name: test, context: {cluster: test, user: admin}}]
+current-context: test
 `, a.URL, a.CAFile, a.CertFile, a.KeyFile)
 	return errors.Join(
 		leaf("server", 2, pkix.Name{CommonName: "kube-apiserver"}, x509.ExtKeyUsageServerAuth),

@@ -17,7 +17,7 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 )
 
-// Kind is what FIRSTLIGHT_TEST must contain for tests on the bed.
+// Kind is what FIRSTLIGHT_TEST must contain for tests on the sandbox.
 const Kind = "native"
 
 // RootTree is the tree that tests use: $FIRSTLIGHT_ROOT (a directory, squashfs or image), else the image
@@ -40,7 +40,7 @@ func RootTree() (string, error) {
 	return image, nil
 }
 
-// RequireRoot skips a test, with the reason, unless beds were asked for and are possible here.
+// RequireRoot skips a test, with the reason, unless sandboxes were asked for and are possible here.
 func RequireRoot(t testing.TB) (root string) {
 	t.Helper()
 	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+Kind+",") {
@@ -59,7 +59,7 @@ func RequireRoot(t testing.TB) (root string) {
 	return root
 }
 
-// Programs are what a bed needs that is compiled from the sources at hand.
+// Programs are what a sandbox needs that is compiled from the sources at hand.
 type Programs struct{ Manager, Daemon string }
 
 // BuildPrograms compiles them into dir.
@@ -115,7 +115,7 @@ func findOwnFiles() (map[string]string, error) {
 // It is closed with the test; if the test failed, the units' logs are in the test's.
 func StartAppliance(t testing.TB, root string, p Programs, name, dir string) *Sandbox {
 	t.Helper()
-	bed, err := p.StartAppliance(t.Context(), Config{Name: name, Root: root, Dir: dir, Log: t.Output()})
+	appliance, err := p.StartAppliance(t.Context(), Config{Name: name, Root: root, Dir: dir, Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,15 +125,15 @@ func StartAppliance(t testing.TB, root string, p Programs, name, dir string) *Sa
 			for _, unit := range []string{
 				"containerd.service", "kubelet.service", "firstlightd.service", "firstlight-registry.service",
 			} {
-				t.Logf("%s, the end of its log:\n%s", unit, lastBytes(bed.UnitLog(unit), 3000))
+				t.Logf("%s, the end of its log:\n%s", unit, lastBytes(appliance.UnitLog(unit), 3000))
 			}
-			t.Log("Kubernetes, as it was then:\n" + bed.diagnostics(context.WithoutCancel(t.Context())))
+			t.Log("Kubernetes, as it was then:\n" + appliance.diagnostics(context.WithoutCancel(t.Context())))
 		}
-		if err := bed.Close(); err != nil {
+		if err := appliance.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return bed
+	return appliance
 }
 
 // diagnostics is what kubectl knows of what runs, and the end of what the pods say. It is for a person who reads
@@ -174,7 +174,7 @@ func (b *Sandbox) Status(ctx context.Context) (status.Document, error) {
 		return d, err
 	}
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
-		return d, fmt.Errorf("read status of bed %s: %w", b.Name(), err)
+		return d, fmt.Errorf("read status of sandbox %s: %w", b.Name(), err)
 	}
 
 	return d, nil
@@ -186,7 +186,7 @@ func (b *Sandbox) AwaitStage(ctx context.Context, stage string, log io.Writer) (
 	said, last := "", errors.New("never asked")
 	for ; ; time.Sleep(100 * time.Millisecond) {
 		if ctx.Err() != nil {
-			return status.Stage{}, fmt.Errorf("await %s in bed %s: %w: %s %w", stage, b.Name(), ctx.Err(), said, last)
+			return status.Stage{}, fmt.Errorf("await %s in sandbox %s: %w: %s %w", stage, b.Name(), ctx.Err(), said, last)
 		}
 
 		var d status.Document

@@ -26,8 +26,8 @@ import (
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
-// uploads is an appliance on a bed that takes uploads, and a workstation beside it: programs of
-// this machine in the bed's network.
+// uploads is an appliance on a sandbox that takes uploads, and a workstation beside it: programs of
+// this machine in the sandbox's network.
 type uploads struct {
 	*box
 	dir string   // the workstation's
@@ -60,32 +60,32 @@ func newUploads(t *testing.T, name string) *uploads {
 // until uploads are taken.
 func (u *uploads) begin(nodes string) {
 	u.t.Helper()
-	u.bed = sandbox.StartAppliance(u.t, u.root, u.programs, u.name, u.box.dir)
+	u.appliance = sandbox.StartAppliance(u.t, u.root, u.programs, u.name, u.box.dir)
 	for _, args := range []string{"link add eth0 type veth peer name far0", "link set far0 up", "link set eth0 up"} {
 		u.run("ip", strings.Fields(args)...)
 	}
 	u.site(nodes)
 	u.run("systemctl", "start", "firstlightd")
 	u.await()
-	authority, err := os.ReadFile(u.bed.DataPath("/var/lib/firstlight/ca/ca.crt"))
+	authority, err := os.ReadFile(u.appliance.DataPath("/var/lib/firstlight/ca/ca.crt"))
 	require.NoError(u.t, err)
 	require.NoError(u.t, os.WriteFile(filepath.Join(u.dir, "ca.crt"), authority, 0o644))
 }
 
 func (u *uploads) site(nodes string) {
 	u.t.Helper()
-	require.NoError(u.t, u.bed.WriteSite("name: bed\nartifacts: {s3: true}\nnetworks: {provisioning: {interface: eth0}}\nnodes: "+nodes+"\n"))
+	require.NoError(u.t, u.appliance.WriteSite("name: sandbox\nartifacts: {s3: true}\nnetworks: {provisioning: {interface: eth0}}\nnodes: "+nodes+"\n"))
 }
 
 func (u *uploads) await() {
 	u.t.Helper()
-	_, err := u.bed.AwaitStage(u.ctx, uploadsReady, u.t.Output())
+	_, err := u.appliance.AwaitStage(u.ctx, uploadsReady, u.t.Output())
 	require.NoError(u.t, err)
 }
 
 // sh runs a script on the workstation and returns all that it printed.
 func (u *uploads) sh(script string) (string, error) {
-	cmd := exec.CommandContext(u.ctx, "nsenter", "--target", strconv.Itoa(u.bed.PID()), "--net", "sh", "-c", script)
+	cmd := exec.CommandContext(u.ctx, "nsenter", "--target", strconv.Itoa(u.appliance.PID()), "--net", "sh", "-c", script)
 	cmd.Dir = u.dir
 	cmd.Env = append(os.Environ(), "H=https://172.22.0.1:9015", "CA=ca.crt", "PATH="+u.dir+":"+os.Getenv("PATH"))
 	cmd.Env = append(cmd.Env, u.env...)
@@ -146,7 +146,7 @@ func (u *uploads) login(commands string) {
 
 // object is the file in which the store keeps an artifact.
 func (u *uploads) object(bucket, name string) string {
-	return u.bed.DataPath(artifactsKept + "/" + artifact.StoreDir + "/" + bucket + "/" + name)
+	return u.appliance.DataPath(artifactsKept + "/" + artifact.StoreDir + "/" + bucket + "/" + name)
 }
 
 // TestUploadsToTheAppliance does what docs/artifacts.md tells its readers to do, as it stands
@@ -297,7 +297,7 @@ func (u *uploads) deploy() {
 		u.site("[{name: node-1, bootMAC: '52:54:00:00:00:01', rootDevice: {deviceName: /dev/vda}, bmc: {address: 'ipmi://192.0.2.1', username: a, password: b}, os: {image: " + name + "}}]")
 		u.run("firstlightd", "reload")
 		assert.Eventually(t, func() bool {
-			d, err := u.bed.Status(u.ctx)
+			d, err := u.appliance.Status(u.ctx)
 			if err != nil || len(d.Nodes) != 1 {
 				return false
 			}
@@ -328,7 +328,7 @@ func (u *uploads) deploy() {
 
 func (u *uploads) apply(text string) {
 	u.t.Helper()
-	cmd := u.bed.Command(u.ctx, "kubectl", "apply", "-f", "-")
+	cmd := u.appliance.Command(u.ctx, "kubectl", "apply", "-f", "-")
 	cmd.Stdin = strings.NewReader(text)
 	out, err := cmd.CombinedOutput()
 	require.NoError(u.t, err, "%s", out)
@@ -342,7 +342,7 @@ func (u *uploads) slowUpload(offset int64) (wait func() string) {
 	u.t.Cleanup(func() { file.Close() })
 	_, err = file.Seek(offset, io.SeekStart)
 	require.NoError(u.t, err)
-	cmd := exec.CommandContext(u.ctx, "nsenter", "--target", strconv.Itoa(u.bed.PID()), "--net", "curl", "--silent", "--show-error", "--include", "--cacert", "ca.crt",
+	cmd := exec.CommandContext(u.ctx, "nsenter", "--target", strconv.Itoa(u.appliance.PID()), "--net", "curl", "--silent", "--show-error", "--include", "--cacert", "ca.crt",
 		"--limit-rate", "10M", "--header", "Authorization: Bearer "+strings.TrimPrefix(u.env[0], "TOKEN="), "--header", fmt.Sprintf("Upload-Offset: %d", offset),
 		"--request", "PATCH", "--upload-file", "-", "https://172.22.0.1:9015/v1/baremetalcluster/alpha/beta/binary_images/sample")
 	var out bytes.Buffer

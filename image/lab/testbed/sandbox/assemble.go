@@ -12,7 +12,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 )
 
-// Assemble writes a file of the bed, which may be kept without its shared extents, to a file of this machine.
+// Assemble writes a file of the sandbox, which may be kept without its shared extents, to a file of this machine.
 // Where it has zeros the file has holes.
 func (b *Sandbox) Assemble(inside, to string) error {
 	file, err := extent.Open(os.DirFS(b.Path(stick.LowerDir)), strings.TrimPrefix(inside, "/"))

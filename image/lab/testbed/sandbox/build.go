@@ -26,7 +26,7 @@ func Build(ctx context.Context, module, pkg, dir string) (string, error) {
 
 	out := filepath.Join(dir, name)
 	if name == "systemctl" {
-		out = filepath.Join(dir, "bed-systemctl") // by its own name it would be the client
+		out = filepath.Join(dir, "sandbox-systemctl") // by its own name it would be the client
 	}
 
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, pkg)

@@ -44,7 +44,7 @@ spec: {containers: [{name: web, image: "registry.example/shop/web:1"}]}
 
 	component := "{apiVersion: kpa.akraino.org/v1alpha1, kind: Component, metadata: {namespace: alpha, name: web}, " +
 		"spec: {clusters: [beta], source: {bundle: {name: web, version: '1'}}}}"
-	_, err = u.bed.AwaitStage(u.ctx, "kpa-ready", t.Output())
+	_, err = u.appliance.AwaitStage(u.ctx, "kpa-ready", t.Output())
 	require.NoError(t, err)
 	u.apply(component)
 	u.says("BundleMissing", "bundle web 1 is not on the appliance; bring the archive")
@@ -53,7 +53,7 @@ spec: {containers: [{name: web, image: "registry.example/shop/web:1"}]}
 	inOrder(t, prints[0], out)
 	u.says("NoKubeconfig", "cluster beta is not installed yet")
 
-	objects, err := filepath.Glob(u.bed.DataPath(artifactsKept+"/bundles/alpha/web/1") + "/*.yaml")
+	objects, err := filepath.Glob(u.appliance.DataPath(artifactsKept+"/bundles/alpha/web/1") + "/*.yaml")
 	require.NoError(t, err)
 	require.Len(t, objects, 1)
 	text, err := os.ReadFile(objects[0])

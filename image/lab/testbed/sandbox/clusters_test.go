@@ -80,11 +80,11 @@ func foreign(t *testing.T, file string) {
 	require.NoError(t, sandbox.WriteImage(file, foreignImage, layer.Bytes(), v1.Config{WorkingDir: "/", Env: []string{"PATH=/bin"}}))
 }
 
-// rack is an appliance on a bed with hosts that are said to be in service.
+// rack is an appliance on a sandbox with hosts that are said to be in service.
 type rack struct {
-	t   *testing.T
-	ctx context.Context
-	bed *sandbox.Sandbox
+	t         *testing.T
+	ctx       context.Context
+	appliance *sandbox.Sandbox
 }
 
 func newRack(t *testing.T, hosts int) *rack {
@@ -93,7 +93,7 @@ func newRack(t *testing.T, hosts int) *rack {
 	t.Cleanup(cancel)
 	programs, err := sandbox.BuildPrograms(ctx, t.TempDir())
 	require.NoError(t, err)
-	r := &rack{t: t, ctx: ctx, bed: sandbox.StartAppliance(t, root, programs, "clusters", t.TempDir())}
+	r := &rack{t: t, ctx: ctx, appliance: sandbox.StartAppliance(t, root, programs, "clusters", t.TempDir())}
 	for _, args := range []string{"link add eth0 type veth peer name far0", "link set far0 up", "link set eth0 up"} {
 		r.run("ip", strings.Fields(args)...)
 	}
@@ -114,11 +114,11 @@ func newRack(t *testing.T, hosts int) *rack {
 // come to the end of its plan. It returns how often the stages of the operator had to act.
 func (r *rack) begin(clusters string) (attempts map[string]int) {
 	r.t.Helper()
-	require.NoError(r.t, r.bed.WriteSite("name: bed\nappliance: {installerImages: ["+foreignImage+"]}\nnetworks: {provisioning: {interface: eth0}}\nclusters: "+clusters+"\n"))
+	require.NoError(r.t, r.appliance.WriteSite("name: sandbox\nappliance: {installerImages: ["+foreignImage+"]}\nnetworks: {provisioning: {interface: eth0}}\nclusters: "+clusters+"\n"))
 	r.run("systemctl", "restart", "firstlightd")
-	_, err := r.bed.AwaitStage(r.ctx, lastOfAll, r.t.Output())
+	_, err := r.appliance.AwaitStage(r.ctx, lastOfAll, r.t.Output())
 	require.NoError(r.t, err)
-	d, err := r.bed.Status(r.ctx)
+	d, err := r.appliance.Status(r.ctx)
 	require.NoError(r.t, err)
 	require.Equal(r.t, lastOfAll, d.Stages[len(d.Stages)-1].Name, "another stage is the last one")
 	attempts = map[string]int{}
@@ -136,14 +136,14 @@ const (
 
 func (r *rack) run(name string, args ...string) string {
 	r.t.Helper()
-	out, err := r.bed.Run(r.ctx, name, args...)
+	out, err := r.appliance.Run(r.ctx, name, args...)
 	require.NoError(r.t, err)
 	return out
 }
 
 func (r *rack) apply(text string) {
 	r.t.Helper()
-	cmd := r.bed.Command(r.ctx, "kubectl", "apply", "-f", "-")
+	cmd := r.appliance.Command(r.ctx, "kubectl", "apply", "-f", "-")
 	cmd.Stdin = strings.NewReader(text)
 	out, err := cmd.CombinedOutput()
 	require.NoError(r.t, err, "%s", out)
@@ -160,7 +160,7 @@ func (r *rack) until(cluster string) {
 		}
 	}
 	for said := ""; r.ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
-		out, err := r.bed.Run(r.ctx, "kubectl", "get", "bpa", cluster, "-o", "json")
+		out, err := r.appliance.Run(r.ctx, "kubectl", "get", "bpa", cluster, "-o", "json")
 		if err != nil || json.Unmarshal([]byte(out), &p) != nil {
 			continue
 		}
@@ -190,7 +190,7 @@ func TestAForeignInstaller(t *testing.T) {
 	f, err := os.Open(archive)
 	require.NoError(t, err)
 	defer f.Close()
-	load := r.bed.Command(r.ctx, "ctr", "-n", "k8s.io", "images", "import", "-")
+	load := r.appliance.Command(r.ctx, "ctr", "-n", "k8s.io", "images", "import", "-")
 	load.Stdin = f
 	out, err := load.CombinedOutput()
 	require.NoError(t, err, "%s", out)

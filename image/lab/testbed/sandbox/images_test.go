@@ -16,7 +16,7 @@ const snapshots = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/sn
 // links are the layers that are links into the root: where they are, and where they lead.
 func (b *box) links() map[string]string {
 	b.t.Helper()
-	all, err := filepath.Glob(b.bed.DataPath(snapshots + "/*/fs"))
+	all, err := filepath.Glob(b.appliance.DataPath(snapshots + "/*/fs"))
 	require.NoError(b.t, err)
 	links := map[string]string{}
 	for _, at := range all {
@@ -35,7 +35,7 @@ func (b *box) names() []string {
 // another stick or an earlier version can, and wants Kubernetes to come up with it.
 func TestImagesAreRunFromWhereTheyLie(t *testing.T) {
 	b := newBox(t, "images")
-	made, err := b.bed.AwaitStage(b.ctx, "images-present", t.Output())
+	made, err := b.appliance.AwaitStage(b.ctx, "images-present", t.Output())
 	require.NoError(t, err)
 	t.Logf("images-present took %.2f s", made.Seconds)
 	b.run("systemctl", "stop", "firstlightd")
@@ -67,7 +67,7 @@ func TestImagesAreRunFromWhereTheyLie(t *testing.T) {
 	again := b.links()
 	assert.GreaterOrEqual(t, len(again), len(links))
 	for at, to := range again {
-		assert.DirExists(t, b.bed.Path(to), at)
+		assert.DirExists(t, b.appliance.Path(to), at)
 	}
 	t.Log("\n" + b.run("kubectl", "get", "pods", "-A"))
 
@@ -78,7 +78,7 @@ func TestImagesAreRunFromWhereTheyLie(t *testing.T) {
 		}
 	}
 	for _, to := range links {
-		entries, err := os.ReadDir(b.bed.Path(to))
+		entries, err := os.ReadDir(b.appliance.Path(to))
 		require.NoError(t, err)
 		assert.NotEmpty(t, entries, to)
 	}

@@ -22,7 +22,7 @@ const registryURL = "https://172.22.0.1:5000"
 
 // curl asks from beside the appliance, in its network.
 func (b *box) curl(args ...string) (string, error) {
-	enter := []string{"--target", strconv.Itoa(b.bed.PID()), "--net", "curl", "--silent", "--show-error", "--fail", "--insecure"}
+	enter := []string{"--target", strconv.Itoa(b.appliance.PID()), "--net", "curl", "--silent", "--show-error", "--fail", "--insecure"}
 	out, err := exec.CommandContext(b.ctx, "nsenter", append(enter, args...)...).CombinedOutput()
 	return string(out), err
 }
@@ -51,7 +51,7 @@ func (b *box) mainPID(unit string) string {
 // asUser runs a command as the registry's user.
 func (b *box) asUser(name string, args ...string) (string, error) {
 	own := []string{"--reuid", registry.User, "--regid", registry.User, "--clear-groups", "--", name}
-	return b.bed.Run(b.ctx, "setpriv", append(own, args...)...)
+	return b.appliance.Run(b.ctx, "setpriv", append(own, args...)...)
 }
 
 // TestTheRegistryIsAProcessOfItsOwn that has no right which a client could misuse, and that neither takes the daemon
@@ -92,13 +92,13 @@ func TestTheRegistryIsAProcessOfItsOwn(t *testing.T) {
 	assert.Contains(t, said, "PRIVATE KEY")
 	_, err = b.asUser("touch", registry.SettingsDir+"/more")
 	assert.ErrorContains(t, err, "Permission denied")
-	_, err = b.bed.Run(b.ctx, "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--", "ls", registry.SettingsDir)
+	_, err = b.appliance.Run(b.ctx, "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--", "ls", registry.SettingsDir)
 	assert.ErrorContains(t, err, "Permission denied")
 	b.readsWhatRootAloneReads()
 
 	// The daemon begins anew, and is away.
 	b.run("systemctl", "restart", "firstlightd")
-	_, err = b.bed.AwaitStage(b.ctx, "clock-set", t.Output())
+	_, err = b.appliance.AwaitStage(b.ctx, "clock-set", t.Output())
 	require.NoError(t, err)
 	b.run("systemctl", "stop", "firstlightd")
 	for range 20 {
@@ -106,7 +106,7 @@ func TestTheRegistryIsAProcessOfItsOwn(t *testing.T) {
 		assert.NoError(t, err, "without a daemon: %s", said)
 	}
 	b.run("systemctl", "start", "firstlightd")
-	_, err = b.bed.AwaitStage(b.ctx, "clock-set", t.Output())
+	_, err = b.appliance.AwaitStage(b.ctx, "clock-set", t.Output())
 	require.NoError(t, err)
 	assert.Equal(t, pid, b.mainPID(registry.Unit), "it began anew with the daemon")
 
@@ -130,11 +130,11 @@ func TestTheRegistryIsAProcessOfItsOwn(t *testing.T) {
 // readsWhatRootAloneReads pulls a layer in which there are such files.
 func (b *box) readsWhatRootAloneReads() {
 	b.t.Helper()
-	found, err := filepath.Glob(b.bed.Path("/usr/share/firstlight/images/layers/*/fs/etc/shadow"))
+	found, err := filepath.Glob(b.appliance.Path("/usr/share/firstlight/images/layers/*/fs/etc/shadow"))
 	require.NoError(b.t, err)
 	require.NotEmpty(b.t, found, "no image has a file of root's")
 	layer := filepath.Base(filepath.Dir(filepath.Dir(filepath.Dir(found[0]))))
-	text, err := os.ReadFile(b.bed.Path("/usr/share/firstlight/images/index.json"))
+	text, err := os.ReadFile(b.appliance.Path("/usr/share/firstlight/images/index.json"))
 	require.NoError(b.t, err)
 	var index struct {
 		Manifests []struct{ Annotations map[string]string }

@@ -1,22 +1,22 @@
-// Package sandbox is the bed: the appliance's (or a node's) own root tree, brought to life in Linux
-// namespaces in a fraction of a second, where a virtual machine would need a minute. The programs in
-// it are the real ones with their real units; what is not real is the kernel's boot and systemd.
+// Package sandbox runs the appliance's (or a node's) own root tree in Linux namespaces. It is up in a fraction of a
+// second, where a virtual machine would need a minute. The programs in it are the real ones with their real units; what
+// is not real is the kernel's boot and systemd.
 //
-//	bed, err := native.Start(ctx, native.Config{Name: "one", Root: root, Dir: t.TempDir()})
-//	defer bed.Close()
-//	out, err := bed.Run(ctx, "systemctl", "start", "containerd")
-//	text, err := os.ReadFile(bed.Path("/etc/kubernetes/admin.conf"))
+//	appliance, err := sandbox.Start(ctx, sandbox.Config{Name: "one", Root: root, Dir: t.TempDir()})
+//	defer appliance.Close()
+//	out, err := appliance.Run(ctx, "systemctl", "start", "containerd")
+//	text, err := os.ReadFile(appliance.Path("/etc/kubernetes/admin.conf"))
 //
-// A bed has its own mounts, network, processes, host name, IPC and cgroups, and needs root. Its root is
+// A sandbox has its own mounts, network, processes, host name, IPC and cgroups, and needs root. Its root is
 // read-only below an overlay in memory; the directories of Config.Keep lie in Config.Dir and outlive
-// it: closing a bed and starting another in the same Dir is a power cut, as far as that can be had
+// it: closing a sandbox and starting another in the same Dir is a power cut, as far as that can be had
 // without a kernel that dies (what was not synced is still there). Its first process is the small
 // service manager of package systemctl beside this one, which is also bound over the tree's systemctl.
 //
-// Its network holds a loopback and nothing else: Connect joins beds by veth pairs, and Run("ip", …)
+// Its network holds a loopback and nothing else: Connect joins sandboxes by veth pairs, and Run("ip", …)
 // makes what a test needs. There is no default route, like on an appliance without cables.
 //
-// Not in a bed: a wall clock of its own (Linux has namespaces for the monotonic and the boot clock
+// Not in a sandbox: a wall clock of its own (Linux has namespaces for the monotonic and the boot clock
 // only), udev, the journal, dbus, kernel modules and sysctls outside net.*. The kernel is this
 // machine's; with cgroup version 1 the kubelet makes pods' cgroups itself.
 package sandbox
@@ -42,18 +42,18 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 )
 
-// Config is what a bed is made of.
+// Config is what a sandbox is made of.
 type Config struct {
-	Name string // host name; unique on this machine among beds that live at once
+	Name string // host name; unique on this machine among sandboxes that live at once
 	// Root is an unpacked tree, a squashfs file, or a disk image of the product (its ROOT partition).
 	Root string
 	// DiskImage is a disk image of this machine whose root is used instead: the nodes' system.
 	DiskImage string
-	// Disk lets the whole root outlive the bed, as on a machine with a disk. What holds an overlay itself,
+	// Disk lets the whole root outlive the sandbox, as on a machine with a disk. What holds an overlay itself,
 	// such as /var/lib/containerd, must be in Keep all the same.
 	Disk bool
 	Dir  string            // working directory: DATA, mount points, logs; absolute, made if absent
-	Keep []string          // directories of the root that outlive the bed; nil: those that the appliance keeps
+	Keep []string          // directories of the root that outlive the sandbox; nil: those that the appliance keeps
 	Add  map[string]string // path in the root: host's file or directory shown there, read-only
 	// Manager is the program image/lab/testbed/sandbox/systemctl, see Build.
 	Manager string
@@ -75,11 +75,11 @@ type Sandbox struct {
 	ended  chan struct{}
 }
 
-// Start makes a bed and returns when its service manager answers. Leftovers of a bed of the same name
+// Start makes a sandbox and returns when its service manager answers. Leftovers of a sandbox of the same name
 // whose owner crashed are removed first.
 func Start(ctx context.Context, c Config) (*Sandbox, error) {
 	if os.Geteuid() != 0 {
-		return nil, errors.New("start bed: needs root")
+		return nil, errors.New("start sandbox: needs root")
 	}
 
 	if c.Keep == nil {
@@ -113,32 +113,32 @@ func Start(ctx context.Context, c Config) (*Sandbox, error) {
 		"Add":       add,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encode plan of bed: %w", err)
+		return nil, fmt.Errorf("encode plan of sandbox: %w", err)
 	}
 
-	file := filepath.Join(c.Dir, "bed.json")
+	file := filepath.Join(c.Dir, "sandbox.json")
 	if err := errors.Join(
 		os.MkdirAll(filepath.Join(c.Dir, "mount"), 0o755), os.WriteFile(file, plan, 0o644),
 	); err != nil {
-		return nil, fmt.Errorf("write plan of bed: %w", err)
+		return nil, fmt.Errorf("write plan of sandbox: %w", err)
 	}
 
 	b := &Sandbox{config: c, ended: make(chan struct{})}
-	b.cmd = exec.Command(c.Manager, "bed", file)
+	b.cmd = exec.Command(c.Manager, "sandbox", file)
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS |
 		syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET}
 	if b.alive, err = b.cmd.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("start bed: %w", err)
+		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 
 	out, err := b.cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start bed: %w", err)
+		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 
 	b.cmd.Stderr = c.Log
 	if err := b.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start bed: %w", err)
+		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 
 	ready := make(chan struct{})
@@ -147,7 +147,7 @@ func Start(ctx context.Context, c Config) (*Sandbox, error) {
 	case <-ready:
 	case <-b.ended:
 		return nil, errors.Join(
-			fmt.Errorf("start bed %s: its first process ended: %s", c.Name, b.cmd.ProcessState), removeCgroups(cgroup),
+			fmt.Errorf("start sandbox %s: its first process ended: %s", c.Name, b.cmd.ProcessState), removeCgroups(cgroup),
 		)
 	case <-ctx.Done():
 		return nil, errors.Join(ctx.Err(), b.Close())
@@ -163,7 +163,7 @@ func Start(ctx context.Context, c Config) (*Sandbox, error) {
 // followOutput copies what the first process says and notes when it is ready and when it is gone.
 func (b *Sandbox) followOutput(out io.Reader, ready chan struct{}) {
 	for s := bufio.NewScanner(out); s.Scan(); {
-		if s.Text() == "bed: ready" {
+		if s.Text() == "sandbox: ready" {
 			close(ready)
 		} else if b.config.Log != nil {
 			fmt.Fprintln(b.config.Log, s.Text())
@@ -173,14 +173,14 @@ func (b *Sandbox) followOutput(out io.Reader, ready chan struct{}) {
 	close(b.ended)
 }
 
-// PID is the bed's first process as this machine numbers it.
+// PID is the sandbox's first process as this machine numbers it.
 func (b *Sandbox) PID() int { return b.cmd.Process.Pid }
 
-// Name is the bed's name.
+// Name is the sandbox's name.
 func (b *Sandbox) Name() string { return b.config.Name }
 
-// Path is where a path of the bed is on this machine, while the bed lives. Links inside are not
-// followed as the bed would.
+// Path is where a path of the sandbox is on this machine, while the sandbox lives. Links inside are not
+// followed as the sandbox would.
 func (b *Sandbox) Path(inside string) string {
 	return filepath.Join("/proc", strconv.Itoa(b.PID()), "root", inside)
 }
@@ -198,7 +198,7 @@ func (b *Sandbox) WriteFile(inside string, data []byte, mode os.FileMode) error 
 	return nil
 }
 
-// DataPath is where a kept directory of the bed, or a path below it, is on this machine, also when the bed
+// DataPath is where a kept directory of the sandbox, or a path below it, is on this machine, also when the sandbox
 // is gone.
 func (b *Sandbox) DataPath(inside string) string { return filepath.Join(b.config.Dir, "data", inside) }
 
@@ -218,7 +218,7 @@ func (b *Sandbox) Run(ctx context.Context, name string, args ...string) (string,
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
 		return out.String(), fmt.Errorf(
-			"run %s %s in bed %s: %w: %s%s", name, strings.Join(args, " "), b.config.Name, err, out.String(),
+			"run %s %s in sandbox %s: %w: %s%s", name, strings.Join(args, " "), b.config.Name, err, out.String(),
 			said.String(),
 		)
 	}
@@ -226,7 +226,7 @@ func (b *Sandbox) Run(ctx context.Context, name string, args ...string) (string,
 	return out.String(), nil
 }
 
-// UnitLog is what a unit printed, in this bed and in those before it in the same Dir.
+// UnitLog is what a unit printed, in this sandbox and in those before it in the same Dir.
 func (b *Sandbox) UnitLog(unit string) string {
 	text, err := os.ReadFile(b.DataPath("/var/log/units/" + unit + ".log"))
 	if err != nil {
@@ -235,14 +235,14 @@ func (b *Sandbox) UnitLog(unit string) string {
 	return string(text)
 }
 
-// Close kills the first process, with it everything in the bed, and removes the bed's cgroups. What
+// Close kills the first process, with it everything in the sandbox, and removes the sandbox's cgroups. What
 // was kept stays in Dir.
 func (b *Sandbox) Close() error {
 	var err error
 	b.once.Do(func() {
 		b.alive.Close()
 		if killing := b.cmd.Process.Kill(); killing != nil && !errors.Is(killing, os.ErrProcessDone) {
-			err = fmt.Errorf("end bed %s: %w", b.config.Name, killing)
+			err = fmt.Errorf("end sandbox %s: %w", b.config.Name, killing)
 		}
 
 		<-b.ended
@@ -288,7 +288,7 @@ func locateTree(root string) (path string, offset int64, err error) {
 	return "", 0, fmt.Errorf("find root tree in %s: no partition holds a squashfs", path)
 }
 
-// removeCgroups removes a bed's cgroups, deepest first. Processes that were just killed leave theirs a
+// removeCgroups removes a sandbox's cgroups, deepest first. Processes that were just killed leave theirs a
 // little later.
 func removeCgroups(name string) error {
 	var left error

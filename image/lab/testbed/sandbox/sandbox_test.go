@@ -27,15 +27,15 @@ const last = "system-pods"
 // patience only ends a test that hangs.
 const patience = 10 * time.Minute
 
-// box is an appliance of a test: its bed may be ended and made anew on the same DATA.
+// box is an appliance of a test: its sandbox may be ended and made anew on the same DATA.
 type box struct {
-	t        *testing.T
-	ctx      context.Context
-	root     string
-	name     string
-	dir      string
-	programs sandbox.Programs
-	bed      *sandbox.Sandbox
+	t         *testing.T
+	ctx       context.Context
+	root      string
+	name      string
+	dir       string
+	programs  sandbox.Programs
+	appliance *sandbox.Sandbox
 }
 
 func newBox(t *testing.T, name string) *box {
@@ -54,18 +54,18 @@ func newCold(t *testing.T, name string) *box {
 	return &box{t: t, ctx: ctx, root: root, name: name, dir: t.TempDir(), programs: programs}
 }
 
-// power starts a bed on the box's DATA, and the daemon in it.
+// power starts a sandbox on the box's DATA, and the daemon in it.
 func (b *box) power() {
-	b.bed = sandbox.StartAppliance(b.t, b.root, b.programs, b.name, b.dir)
+	b.appliance = sandbox.StartAppliance(b.t, b.root, b.programs, b.name, b.dir)
 	b.run("systemctl", "start", "firstlightd")
 }
 
 // cut ends everything at once.
-func (b *box) cut() { require.NoError(b.t, b.bed.Close()) }
+func (b *box) cut() { require.NoError(b.t, b.appliance.Close()) }
 
 func (b *box) run(name string, args ...string) string {
 	b.t.Helper()
-	out, err := b.bed.Run(b.ctx, name, args...)
+	out, err := b.appliance.Run(b.ctx, name, args...)
 	require.NoError(b.t, err)
 	return out
 }
@@ -74,14 +74,14 @@ func (b *box) run(name string, args ...string) string {
 func (b *box) ready() time.Duration {
 	b.t.Helper()
 	began := time.Now()
-	_, err := b.bed.AwaitStage(b.ctx, last, b.t.Output())
+	_, err := b.appliance.AwaitStage(b.ctx, last, b.t.Output())
 	require.NoError(b.t, err)
 	return time.Since(began).Round(10 * time.Millisecond)
 }
 
 func (b *box) stages() []status.Stage {
 	b.t.Helper()
-	d, err := b.bed.Status(b.ctx)
+	d, err := b.appliance.Status(b.ctx)
 	require.NoError(b.t, err)
 	return d.Stages
 }
@@ -91,7 +91,7 @@ func (b *box) stages() []status.Stage {
 func (b *box) upTo(stage string) string {
 	b.t.Helper()
 	for b.ctx.Err() == nil {
-		d, err := b.bed.Status(b.ctx)
+		d, err := b.appliance.Status(b.ctx)
 		if err != nil {
 			continue
 		}
@@ -112,7 +112,7 @@ func (b *box) upTo(stage string) string {
 func (b *box) identity() map[string]string {
 	b.t.Helper()
 	all := map[string]string{}
-	top := b.bed.DataPath("/etc/kubernetes")
+	top := b.appliance.DataPath("/etc/kubernetes")
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -148,7 +148,7 @@ func TestNothingToReadyAndAgain(t *testing.T) {
 	t.Log("\n" + b.run("kubectl", "get", "nodes,pods", "-A", "-o", "wide"))
 	checkListeners(t, b.run("ss", "--no-header", "--listening", "--numeric", "--tcp", "--udp", "--processes"))
 	assert.Contains(t, b.run("nft", "list", "table", "inet", "firstlight"), "hook input priority filter; policy drop;")
-	secretscan.Check(t, b.ctx, b.bed, "authority", "Kubernetes' authorities", "Kubernetes' certificates")
+	secretscan.Check(t, b.ctx, b.appliance, "authority", "Kubernetes' authorities", "Kubernetes' certificates")
 	identity := b.identity()
 
 	b.run("systemctl", "restart", "firstlightd")
@@ -246,10 +246,10 @@ const restrictedPod = `{"spec": {"securityContext": {"runAsNonRoot": true, "runA
 func (b *box) served(name string) {
 	b.t.Helper()
 	for b.ctx.Err() == nil {
-		_, err := b.bed.Run(b.ctx, "kubectl", "run", "probe-"+name, "--image=firstlight.internal/pause:3.10.2", "--image-pull-policy=Never",
+		_, err := b.appliance.Run(b.ctx, "kubectl", "run", "probe-"+name, "--image=firstlight.internal/pause:3.10.2", "--image-pull-policy=Never",
 			"--restart=Never", "--request-timeout=10s", "--overrides", restrictedPod)
 		if err == nil || strings.Contains(err.Error(), "AlreadyExists") {
-			if _, err = b.bed.Run(b.ctx, "kubectl", "wait", "--for=condition=Ready", "pod/probe-"+name, "--timeout=60s"); err == nil {
+			if _, err = b.appliance.Run(b.ctx, "kubectl", "wait", "--for=condition=Ready", "pod/probe-"+name, "--timeout=60s"); err == nil {
 				return
 			}
 		}

@@ -132,7 +132,7 @@ func (b *box) restarts() int {
 func (b *box) answers() {
 	b.t.Helper()
 	for b.ctx.Err() == nil {
-		if _, err := b.bed.Run(b.ctx, "kubectl", "get", "--raw=/readyz", "--request-timeout=30s"); err == nil {
+		if _, err := b.appliance.Run(b.ctx, "kubectl", "get", "--raw=/readyz", "--request-timeout=30s"); err == nil {
 			return
 		}
 		time.Sleep(time.Second)
@@ -140,18 +140,18 @@ func (b *box) answers() {
 	require.NoError(b.t, b.ctx.Err(), "the API server does not answer")
 }
 
-// storm begins the storm inside the bed; calm ends it.
+// storm begins the storm inside the sandbox; calm ends it.
 func (b *box) storm(token string) (calm func()) {
 	b.t.Helper()
 	self, err := os.Executable()
 	require.NoError(b.t, err)
-	program := b.bed.DataPath("/var/lib/firstlight/storm")
+	program := b.appliance.DataPath("/var/lib/firstlight/storm")
 	text, err := os.ReadFile(self)
 	require.NoError(b.t, err)
 	require.NoError(b.t, os.WriteFile(program, text, 0o755))
 
 	ctx, cancel := context.WithCancel(b.ctx)
-	cmd := b.bed.Command(ctx, "env", stormServer+"=https://172.22.0.1:6443", stormToken+"="+token, "/var/lib/firstlight/storm")
+	cmd := b.appliance.Command(ctx, "env", stormServer+"=https://172.22.0.1:6443", stormToken+"="+token, "/var/lib/firstlight/storm")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(b.t, cmd.Start())
@@ -163,7 +163,7 @@ func (b *box) storm(token string) (calm func()) {
 	})
 }
 
-// throttle holds a program of the bed to a share of a processor, also when it is started anew.
+// throttle holds a program of the sandbox to a share of a processor, also when it is started anew.
 func (b *box) throttle(name string, share float64) (free func()) {
 	b.t.Helper()
 	network := strings.TrimSpace(b.run("readlink", "/proc/self/ns/net"))

@@ -32,12 +32,12 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: uploader}, subj
 
 // NewUploader compiles the command into dir, an empty directory, and gives it the rights on the
 // appliance, which must take uploads already.
-func NewUploader(ctx context.Context, bed *Sandbox, dir, owner string) (*Uploader, error) {
+func NewUploader(ctx context.Context, appliance *Sandbox, dir, owner string) (*Uploader, error) {
 	if _, err := Build(ctx, ".", "./cmd/firstlight", dir); err != nil {
 		return nil, err
 	}
 
-	authority, err := os.ReadFile(bed.DataPath("/var/lib/firstlight/ca/ca.crt"))
+	authority, err := os.ReadFile(appliance.DataPath("/var/lib/firstlight/ca/ca.crt"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "ca.crt"), authority, 0o644)
 	}
@@ -46,14 +46,14 @@ func NewUploader(ctx context.Context, bed *Sandbox, dir, owner string) (*Uploade
 		return nil, fmt.Errorf("take the appliance's authority: %w", err)
 	}
 
-	apply := bed.Command(ctx, "kubectl", "apply", "-f", "-")
+	apply := appliance.Command(ctx, "kubectl", "apply", "-f", "-")
 	apply.Stdin = strings.NewReader(fmt.Sprintf(rights, owner))
 	if out, err := apply.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("give the uploader its rights: %w: %s", err, out)
 	}
 
-	token, err := bed.Run(ctx, "kubectl", "create", "token", "--namespace", owner, "--duration", "2h", "uploader")
-	return &Uploader{sandbox: bed, dir: dir, owner: owner, kubeconfig: strings.TrimSpace(token)}, err
+	token, err := appliance.Run(ctx, "kubectl", "create", "token", "--namespace", owner, "--duration", "2h", "uploader")
+	return &Uploader{sandbox: appliance, dir: dir, owner: owner, kubeconfig: strings.TrimSpace(token)}, err
 }
 
 // Artifact runs `firstlight artifact` in the appliance's network, for the owner's cluster "edge",

@@ -64,12 +64,12 @@ cloud_final_modules: [scripts_user]
 
 // systems are the installed systems of simulated servers: each is a sandbox that its own cloud-init makes a node.
 type systems struct {
-	t     *testing.T
-	ctx   context.Context
-	d     *scenario.Scenario
-	image string // the servers' system
-	root  string // see sandbox.RootTree
-	beds  map[string]*sandbox.Sandbox
+	t      *testing.T
+	ctx    context.Context
+	d      *scenario.Scenario
+	image  string // the servers' system
+	root   string // see sandbox.RootTree
+	booted map[string]*sandbox.Sandbox
 
 	manager string // the first process of each
 }
@@ -77,12 +77,12 @@ type systems struct {
 // newSystems gives the appliance the program for nodes of the sources at hand, before it makes packages of it.
 func newSystems(t *testing.T, ctx context.Context, d *scenario.Scenario) *systems {
 	s := &systems{
-		t:     t,
-		ctx:   ctx,
-		d:     d,
-		image: filepath.Join(t.TempDir(), "system.raw"),
-		root:  sandbox.RequireRoot(t),
-		beds:  map[string]*sandbox.Sandbox{},
+		t:      t,
+		ctx:    ctx,
+		d:      d,
+		image:  filepath.Join(t.TempDir(), "system.raw"),
+		root:   sandbox.RequireRoot(t),
+		booted: map[string]*sandbox.Sandbox{},
 	}
 	require.NoError(t, d.Sandbox.Assemble(nodes.System, s.image))
 	var err error
@@ -96,17 +96,17 @@ func newSystems(t *testing.T, ctx context.Context, d *scenario.Scenario) *system
 	run(t, ctx, d, "sh", "-euc", "for f in "+stick.LowerDir+"/usr/share/firstlight/images/layers/*/fs/usr/bin/firstlight-node; do "+
 		"mount --bind /usr/local/bin/firstlight-node $f; done")
 	t.Cleanup(func() {
-		for name, bed := range s.beds {
+		for name, server := range s.booted {
 			if t.Failed() {
 				for _, file := range []string{"/var/log/cloud-init.log", "/var/log/node.log"} {
-					text, _ := os.ReadFile(bed.Path(file))
+					text, _ := os.ReadFile(server.Path(file))
 					t.Logf("%s of %s:\n%s", file, name, end(string(text), 8000))
 				}
 				for _, unit := range []string{"kubelet.service", "containerd.service", "firstlight-float.service"} {
-					t.Logf("%s of %s:\n%s", unit, name, end(bed.UnitLog(unit), 3000))
+					t.Logf("%s of %s:\n%s", unit, name, end(server.UnitLog(unit), 3000))
 				}
 			}
-			assert.NoError(t, bed.Close())
+			assert.NoError(t, server.Close())
 		}
 	})
 	return s
@@ -115,13 +115,13 @@ func newSystems(t *testing.T, ctx context.Context, d *scenario.Scenario) *system
 // follow starts the system of each server that boots from its disk, and ends that of each that is switched off.
 func (s *systems) follow() {
 	for i, h := range s.d.Servers.Hosts() {
-		bed := s.beds[h.Name]
+		server := s.booted[h.Name]
 		switch on := h.State() == simulator.OnDisk; {
-		case on && bed == nil:
+		case on && server == nil:
 			s.boot(h, fmt.Sprintf("172.22.0.%d/24", 211+i))
-		case !on && bed != nil && h.State() == simulator.Off:
-			require.NoError(s.t, bed.Close())
-			delete(s.beds, h.Name)
+		case !on && server != nil && h.State() == simulator.Off:
+			require.NoError(s.t, server.Close())
+			delete(s.booted, h.Name)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (s *systems) follow() {
 func (s *systems) boot(h *simulator.Server, addr string) {
 	drives := h.ReceivedDrives()
 	user, meta := readDrive(s.t, drives[len(drives)-1])
-	bed, err := sandbox.Start(s.ctx, sandbox.Config{
+	server, err := sandbox.Start(s.ctx, sandbox.Config{
 		Name:      "objects-" + h.Name,
 		Root:      s.root,
 		DiskImage: s.image,
@@ -141,24 +141,24 @@ func (s *systems) boot(h *simulator.Server, addr string) {
 		Keep:      []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd", "/var/log"},
 	})
 	require.NoError(s.t, err)
-	s.beds[h.Name] = bed
-	require.NoError(s.t, s.d.Wire().Connect(s.ctx, bed.PID(), "port-"+h.Name, "eth0"))
-	_ = os.Remove(bed.Path("/etc/resolv.conf")) // of a resolver that does not run here
+	s.booted[h.Name] = server
+	require.NoError(s.t, s.d.Wire().Connect(s.ctx, server.PID(), "port-"+h.Name, "eth0"))
+	_ = os.Remove(server.Path("/etc/resolv.conf")) // of a resolver that does not run here
 	for path, text := range map[string]string{
 		"/etc/resolv.conf":                      "",
-		"/etc/machine-id":                       fmt.Sprintf("%032d\n", len(s.beds)),
+		"/etc/machine-id":                       fmt.Sprintf("%032d\n", len(s.booted)),
 		"/etc/in-sandbox":                       inSandbox,
 		"/etc/cloud/cloud.cfg.d/99-sandbox.cfg": cloudConfig,
 		"/var/lib/cloud/seed/nocloud/user-data": user,
 		"/var/lib/cloud/seed/nocloud/meta-data": meta,
 	} {
-		require.NoError(s.t, bed.WriteFile(path, []byte(text), 0o755))
+		require.NoError(s.t, server.WriteFile(path, []byte(text), 0o755))
 	}
 
-	_, err = bed.Run(s.ctx, "sh", "-euc", "ip address add "+addr+" dev eth0; systemctl start containerd")
+	_, err = server.Run(s.ctx, "sh", "-euc", "ip address add "+addr+" dev eth0; systemctl start containerd")
 	require.NoError(s.t, err)
 	s.t.Logf("%s boots", h.Name)
-	init := bed.Command(s.ctx, "sh", "-c", "exec >/var/log/node.log 2>&1; cloud-init init --local; cloud-init init; "+
+	init := server.Command(s.ctx, "sh", "-c", "exec >/var/log/node.log 2>&1; cloud-init init --local; cloud-init init; "+
 		"cloud-init modules --mode=config; cloud-init modules --mode=final")
 	require.NoError(s.t, init.Start())
 	go func() { _ = init.Wait() }()
@@ -290,5 +290,5 @@ bmc: {address: %[5]q, credentialsName: %[1]s-bmc, disableCertificateVerification
 		return s.ask("kubectl", "-n", "metal3", "get", "clusters,machines,ipaddresses.ipam.cluster.x-k8s.io", "-o", "name", "--ignore-not-found") == "" &&
 			s.ask("kubectl", "get", "ns", "metal3", "-o", "name") != ""
 	})
-	assert.Empty(t, s.beds, "servers of a cluster that is gone run")
+	assert.Empty(t, s.booted, "servers of a cluster that is gone run")
 }

@@ -17,7 +17,7 @@ import (
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
-// api is the bed's Kubernetes API, spoken to from here: kubectl in the bed would cost more than what it
+// api is the sandbox's Kubernetes API, spoken to from here: kubectl in the sandbox would cost more than what it
 // looks at.
 type api struct {
 	sandbox *sandbox.Sandbox
@@ -26,7 +26,7 @@ type api struct {
 	client client.Client
 }
 
-func newAPI(bed *sandbox.Sandbox) *api { return &api{sandbox: bed} }
+func newAPI(appliance *sandbox.Sandbox) *api { return &api{sandbox: appliance} }
 
 func (a *api) get() (client.Client, error) {
 	a.mu.Lock()
@@ -40,7 +40,7 @@ func (a *api) get() (client.Client, error) {
 		return nil, fmt.Errorf("speak to the API: %w", err)
 	}
 
-	// Its paths are the bed's.
+	// Its paths are the sandbox's.
 	for _, c := range file.Clusters {
 		c.CertificateAuthority = a.sandbox.Path(c.CertificateAuthority)
 	}

@@ -110,7 +110,7 @@ func (d *Scenario) AddNetwork(ctx context.Context, nic string) (*netns.Bridge, e
 
 // startSandbox starts a sandbox on the scenario's Dir.
 func (d *Scenario) startSandbox(ctx context.Context) error {
-	bed, err := d.config.Programs.StartAppliance(ctx, sandbox.Config{
+	appliance, err := d.config.Programs.StartAppliance(ctx, sandbox.Config{
 		Name: d.config.Name,
 		Root: d.config.Root,
 		Dir:  d.config.Dir,
@@ -121,11 +121,11 @@ func (d *Scenario) startSandbox(ctx context.Context) error {
 	}
 
 	// The BMCs are in the sandbox's own network, because fifty of them should cost little.
-	if err := d.wire.Connect(ctx, bed.PID(), "appliance", "eth0"); err != nil {
-		return errors.Join(err, bed.Close())
+	if err := d.wire.Connect(ctx, appliance.PID(), "appliance", "eth0"); err != nil {
+		return errors.Join(err, appliance.Close())
 	}
 
-	d.Sandbox, d.api = bed, newAPI(bed)
+	d.Sandbox, d.api = appliance, newAPI(appliance)
 	return nil
 }
 

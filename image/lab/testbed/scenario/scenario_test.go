@@ -18,7 +18,7 @@ import (
 	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )
 
-// Kind is what FIRSTLIGHT_TEST must contain, beside native, for the drills that take minutes.
+// Kind is what FIRSTLIGHT_TEST must contain, beside native, for the scenarios that take minutes.
 const kind = "fleet"
 
 func isFleet() bool { return slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), kind) }
@@ -140,7 +140,7 @@ func outlivesVanishing(t *testing.T, ctx context.Context, d *scenario.Scenario) 
 	}
 }
 
-// TestOneHostOutlivesWhatIsKnownOfIt is the short drill: one host comes into service, and
+// TestOneHostOutlivesWhatIsKnownOfIt is the short scenario: one host comes into service, and
 // stays there when all that the appliance knew of it is lost but its record.
 func TestOneHostOutlivesWhatIsKnownOfIt(t *testing.T) {
 	need(t)

@@ -59,7 +59,7 @@ const (
 
 // Faults are what is wrong with a host; the zero value is a sound one.
 type Faults struct {
-	Password    string // the BMC's, instead of the fleet's
+	Password    string // the BMC's, instead of the simulator's
 	Hang        bool   // the BMC takes requests and never answers
 	Status      int    // the BMC answers every request with it, e.g. 500
 	StuckPower  bool   // the BMC accepts a reset and nothing happens

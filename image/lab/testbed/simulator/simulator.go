@@ -3,9 +3,9 @@
 // makes the requests of ironic-python-agent, and disks that remember what was written to them. Fifty
 // fit into one process, so that what fifty hosts do to Ironic and to the operator is seen in minutes.
 //
-//	f, err := fleet.Start(fleet.Config{Hosts: 50, Boot: "http://172.22.0.1:6180", Namespace: "/proc/4711/ns/net"})
+//	f, err := simulator.Start(simulator.Config{Hosts: 50, Boot: "http://172.22.0.1:6180", Namespace: "/proc/4711/ns/net"})
 //	defer f.Close()
-//	f.Hosts()[6].Break(fleet.Faults{Hang: true})
+//	f.Hosts()[6].Break(simulator.Faults{Hang: true})
 //	fmt.Println(f.Total().BMCWrites, f.Total().DiskWrites)
 //
 // What is real: the network (each host has two addresses of its own, one of them from DHCP), TLS on both sides, the trust in
@@ -31,7 +31,7 @@ const (
 	AgentPort = 9999 // ironic-python-agent's own
 )
 
-// Config is what a fleet is made of. Hosts and Boot are required.
+// Config sets a simulator up. Hosts and Boot are required.
 type Config struct {
 	Hosts int
 	Boot  string // the boot server, http://ADDR:PORT

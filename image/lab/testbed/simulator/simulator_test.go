@@ -193,7 +193,7 @@ func TestAMuteAgentNeverCalls(t *testing.T) {
 	assert.Empty(t, a.posted)
 }
 
-// TestFirmwareUnderstandsTheScripts holds the fleet and package pxe/ipxe together.
+// TestFirmwareUnderstandsTheScripts holds the simulator and package pxe/ipxe together.
 func TestFirmwareUnderstandsTheScripts(t *testing.T) {
 	mac, err := net.ParseMAC("52:54:01:00:00:01")
 	require.NoError(t, err)

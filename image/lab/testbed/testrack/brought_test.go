@@ -27,12 +27,12 @@ func TestServerIsInstalledFromAnUploadedImage(t *testing.T) {
 	r.nodes[0].extra = "    os: {image: alpha.edge.brought}\n"
 	r.power()
 	r.until("node1", r.status, func(s string) bool { return strings.Contains(s, "is not on this appliance") })
-	_, err := r.bed.AwaitStage(r.ctx, "artifacts-ready", r.t.Output())
+	_, err := r.appliance.AwaitStage(r.ctx, "artifacts-ready", r.t.Output())
 	require.NoError(t, err)
 
 	image := filepath.Join(t.TempDir(), "brought.qcow2")
 	r.customized(image)
-	operator, err := sandbox.NewUploader(r.ctx, r.bed, t.TempDir(), "alpha")
+	operator, err := sandbox.NewUploader(r.ctx, r.appliance, t.TempDir(), "alpha")
 	require.NoError(t, err)
 	out, err := operator.Artifact(r.ctx, "push", image, "os/brought")
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func (r *room) customized(file string) {
 		require.NoError(r.t, err, "%s %v: %s", name, args, said.String())
 		return out
 	}
-	require.NoError(r.t, r.bed.Assemble(nodes.System, raw))
+	require.NoError(r.t, r.appliance.Assemble(nodes.System, raw))
 	var table struct {
 		PartitionTable struct {
 			SectorSize int64

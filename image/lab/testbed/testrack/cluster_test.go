@@ -59,7 +59,7 @@ func (r *room) roomy() {
 // phase gives a function that says how a resource of the operator's is.
 func (r *room) phase(kind, name string) func() string {
 	return func() string {
-		out, err := r.bed.Run(r.ctx, "kubectl", "get", kind, name, "-o", "jsonpath={.status.phase}: {.status.message}")
+		out, err := r.appliance.Run(r.ctx, "kubectl", "get", kind, name, "-o", "jsonpath={.status.phase}: {.status.message}")
 		if err != nil {
 			return "no answer"
 		}
@@ -80,12 +80,12 @@ func (r *room) ready(name string, n int) {
 		if !strings.HasPrefix(now, "Ready") {
 			return false
 		}
-		nodes, err := r.bed.Run(r.ctx, "kubectl", "--kubeconfig", config(name), "get", "nodes", "-o", "name")
+		nodes, err := r.appliance.Run(r.ctx, "kubectl", "--kubeconfig", config(name), "get", "nodes", "-o", "name")
 		return err == nil && len(strings.Fields(nodes)) == n
 	})
 	r.kubectl(name, "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=5m")
 	r.t.Log("\n" + r.kubectl(name, "get", "nodes", "-o", "wide"))
-	asked, err := os.ReadFile(r.bed.DataPath("/opt/kud/multi-cluster/" + name + "/artifacts/verification.json"))
+	asked, err := os.ReadFile(r.appliance.DataPath("/opt/kud/multi-cluster/" + name + "/artifacts/verification.json"))
 	require.NoError(r.t, err)
 	r.t.Logf("\n%s", asked)
 	assert.Contains(r.t, string(asked), `"passed": true`)
@@ -105,7 +105,7 @@ func (r *room) kubectl(cluster string, args ...string) string {
 // apply applies an object to the appliance.
 func (r *room) apply(object string) {
 	r.t.Helper()
-	cmd := r.bed.Command(r.ctx, "kubectl", "apply", "-f", "-")
+	cmd := r.appliance.Command(r.ctx, "kubectl", "apply", "-f", "-")
 	cmd.Stdin = strings.NewReader(object)
 	out, err := cmd.CombinedOutput()
 	require.NoError(r.t, err, "%s", out)

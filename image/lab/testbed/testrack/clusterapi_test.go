@@ -33,7 +33,7 @@ func TestObjectsBecomeACluster(t *testing.T) {
 	r.nodes = nil // the site names none
 	r.switchOn()
 	for _, stage := range []string{"cluster-api-ready", "packages-ready"} {
-		_, err := r.bed.AwaitStage(r.ctx, stage, t.Output())
+		_, err := r.appliance.AwaitStage(r.ctx, stage, t.Output())
 		require.NoError(t, err)
 	}
 
@@ -45,20 +45,20 @@ bootMode: %[5]s, bmc: {address: "ipmi://%[6]s:%[7]d", credentialsName: %[1]s-bmc
 `, n.name(), testrack.User, testrack.Password, n.mac(), n.mode, testrack.BMCAddr, n.port()))
 	}
 	r.until("what nodes are set up by", func() string {
-		out, _ := r.bed.Run(r.ctx, "kubectl", "-n", "metal3", "get", "secret", "firstlight-node", "-o", "name")
+		out, _ := r.appliance.Run(r.ctx, "kubectl", "-n", "metal3", "get", "secret", "firstlight-node", "-o", "name")
 		return out
 	}, func(s string) bool { return s != "" })
 
 	began := time.Now()
 	r.apply(r.generate())
 	r.until("machines", func() string {
-		out, _ := r.bed.Run(r.ctx, "kubectl", "-n", "metal3", "get", "machines,bmh", "-o",
+		out, _ := r.appliance.Run(r.ctx, "kubectl", "-n", "metal3", "get", "machines,bmh", "-o",
 			"custom-columns=NAME:.metadata.name,PHASE:.status.phase,NODE:.status.nodeRef.name,HOST:.status.provisioning.state")
 		return "\n" + out
 	}, func(s string) bool { return strings.Count(s, "Running") == len(servers) })
 
 	config := r.run("clusterctl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "kubeconfig", "edge", "-n", "metal3")
-	require.NoError(t, r.bed.WriteFile("/root/edge.conf", []byte(config), 0o600))
+	require.NoError(t, r.appliance.WriteFile("/root/edge.conf", []byte(config), 0o600))
 	workload := func(args ...string) string {
 		return r.run("kubectl", append([]string{"--kubeconfig", "/root/edge.conf"}, args...)...)
 	}
@@ -79,9 +79,9 @@ func (r *room) generate() string {
 	require.NoError(r.t, err)
 	changed := pullPolicy.ReplaceAllString(string(text), "$0\n${1}ignorePreflightErrors: [NumCPU]")
 	require.NotEqual(r.t, string(text), changed)
-	require.NoError(r.t, r.bed.WriteFile("/root/template.yaml", []byte(changed), 0o644))
+	require.NoError(r.t, r.appliance.WriteFile("/root/template.yaml", []byte(changed), 0o644))
 	system := filepath.Join(r.t.TempDir(), "system.raw")
-	require.NoError(r.t, r.bed.Assemble(nodes.System, system))
+	require.NoError(r.t, r.appliance.Assemble(nodes.System, system))
 	return r.run("env", "CONTROL_PLANE_ENDPOINT_HOST=172.22.0.200", "IMAGE_URL=http://172.22.0.1:6180/images/debian-13.raw",
 		"IMAGE_CHECKSUM="+sum(r.t, system), "clusterctl", "--kubeconfig", "/etc/kubernetes/admin.conf", "generate", "cluster", "edge",
 		"-n", "metal3", "--from", "/root/template.yaml", "--kubernetes-version", assets.KubernetesVersion,

@@ -47,7 +47,7 @@ func TestImagesThatAreNotWhatTheSiteSays(t *testing.T) {
 	r.until("node1's pre-flight", r.imageCheck, func(s string) bool { return strings.Contains(s, "it needs another file") })
 
 	system := at("system.raw")
-	require.NoError(t, r.bed.Assemble(nodes.System, system))
+	require.NoError(t, r.appliance.Assemble(nodes.System, system))
 	r.make("qemu-img", "convert", "-f", "raw", "-O", "qcow2", system, at("system.qcow2"))
 	r.publish(at("system.qcow2"))
 	r.offer(at("system.qcow2"), "qcow2", sum(t, at("system.qcow2")))
@@ -55,7 +55,7 @@ func TestImagesThatAreNotWhatTheSiteSays(t *testing.T) {
 	r.run("firstlightd", "reload")
 	r.installed(box)
 
-	logs, err := filepath.Glob(r.bed.DataPath("/var/lib/ironic/log/deploy/*.tar.gz"))
+	logs, err := filepath.Glob(r.appliance.DataPath("/var/lib/ironic/log/deploy/*.tar.gz"))
 	require.NoError(t, err)
 	require.NotEmpty(t, logs, "no logs of the deployments that failed")
 	kept := r.make("tar", "-tzf", logs[0])
@@ -77,7 +77,7 @@ func (r *room) fails(word string) {
 
 // imageCheck is what the pre-flight says of node1's image.
 func (r *room) imageCheck() string {
-	d, err := r.bed.Status(r.ctx)
+	d, err := r.appliance.Status(r.ctx)
 	if err != nil {
 		return err.Error()
 	}
@@ -99,7 +99,7 @@ func (r *room) offer(file, format, sha string) {
 // publish puts a file where the appliance serves it.
 func (r *room) publish(file string) {
 	r.t.Helper()
-	http := r.bed.Path("/var/lib/firstlight/http/test")
+	http := r.appliance.Path("/var/lib/firstlight/http/test")
 	require.NoError(r.t, os.MkdirAll(http, 0o755))
 	r.make("cp", file, http)
 }

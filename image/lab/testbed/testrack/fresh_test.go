@@ -35,13 +35,13 @@ func TestAFreshStickLeavesARealServerAlone(t *testing.T) {
 	}{
 		{"a fresh stick", func() {
 			for _, dir := range sandbox.DataDirs() {
-				require.NoError(t, os.RemoveAll(r.bed.DataPath(dir)))
+				require.NoError(t, os.RemoveAll(r.appliance.DataPath(dir)))
 			}
 		}, "it runs, and this appliance has no record of it"},
 		{"a torn record", func() {
-			require.NoError(t, os.RemoveAll(r.bed.DataPath("/var/lib/etcd")))
-			require.NoError(t, os.RemoveAll(r.bed.DataPath("/var/lib/ironic")))
-			require.NoError(t, os.Truncate(filepath.Join(r.bed.DataPath("/var/lib/firstlight/hosts"), "node1.json"), 99))
+			require.NoError(t, os.RemoveAll(r.appliance.DataPath("/var/lib/etcd")))
+			require.NoError(t, os.RemoveAll(r.appliance.DataPath("/var/lib/ironic")))
+			require.NoError(t, os.Truncate(filepath.Join(r.appliance.DataPath("/var/lib/firstlight/hosts"), "node1.json"), 99))
 		}, "its record on DATA cannot be read"},
 	} {
 		told, head, began := box.BMC().Writes(), headOf(t, box), len(box.Console())

@@ -64,15 +64,15 @@ func need(t *testing.T, kind string) {
 
 // room is a rack with its appliance, which may be cut off and started again.
 type room struct {
-	t        *testing.T
-	ctx      context.Context
-	root     string
-	dir      string // the appliance's DATA
-	programs sandbox.Programs
-	rack     *testrack.Rack
-	bed      *sandbox.Sandbox
-	nodes    []*node
-	clusters string // as in site.yaml
+	t         *testing.T
+	ctx       context.Context
+	root      string
+	dir       string // the appliance's DATA
+	programs  sandbox.Programs
+	rack      *testrack.Rack
+	appliance *sandbox.Sandbox
+	nodes     []*node
+	clusters  string // as in site.yaml
 }
 
 // newRoom makes a rack for nodes with these firmwares; racks of several tests may live at once. patience
@@ -137,7 +137,7 @@ func (r *room) power() {
 	r.t.Helper()
 	r.switchOn()
 	began := time.Now()
-	_, err := r.bed.AwaitStage(r.ctx, "site-handed-over", r.t.Output())
+	_, err := r.appliance.AwaitStage(r.ctx, "site-handed-over", r.t.Output())
 	require.NoError(r.t, err)
 	r.t.Logf("site handed over after %s", time.Since(began).Round(time.Second))
 }
@@ -145,14 +145,14 @@ func (r *room) power() {
 // switchOn starts the appliance on its DATA.
 func (r *room) switchOn() {
 	r.t.Helper()
-	r.bed = sandbox.StartAppliance(r.t, r.root, r.programs, r.rack.Name(), r.dir)
-	require.NoError(r.t, r.rack.Connect(r.ctx, r.bed))
+	r.appliance = sandbox.StartAppliance(r.t, r.root, r.programs, r.rack.Name(), r.dir)
+	require.NoError(r.t, r.rack.Connect(r.ctx, r.appliance))
 	r.site()
 	r.run("systemctl", "start", "firstlightd")
 }
 
 // cut ends the appliance at once. The servers go on.
-func (r *room) cut() { require.NoError(r.t, r.bed.Close()) }
+func (r *room) cut() { require.NoError(r.t, r.appliance.Close()) }
 
 // site writes site.yaml.
 func (r *room) site() {
@@ -162,19 +162,19 @@ func (r *room) site() {
 		text += n.entry()
 	}
 	text += "clusters: " + r.clusters + "\n"
-	require.NoError(r.t, r.bed.WriteSite(text))
+	require.NoError(r.t, r.appliance.WriteSite(text))
 }
 
 func (r *room) run(name string, args ...string) string {
 	r.t.Helper()
-	out, err := r.bed.Run(r.ctx, name, args...)
+	out, err := r.appliance.Run(r.ctx, name, args...)
 	require.NoError(r.t, err)
 	return out
 }
 
 // host is one field of node1 as the API has it; "" while it cannot be asked.
 func (r *room) host(field string) string {
-	out, err := r.bed.Run(r.ctx, "kubectl", "-n", "metal3", "get", "bmh", "node1", "-o", "jsonpath={."+field+"}")
+	out, err := r.appliance.Run(r.ctx, "kubectl", "-n", "metal3", "get", "bmh", "node1", "-o", "jsonpath={."+field+"}")
 	if err != nil {
 		return ""
 	}
@@ -209,7 +209,7 @@ func (r *room) provisioned() {
 
 // status is what the daemon says of node1.
 func (r *room) status() string {
-	d, err := r.bed.Status(r.ctx)
+	d, err := r.appliance.Status(r.ctx)
 	if err != nil {
 		return err.Error()
 	}
@@ -237,7 +237,7 @@ printf '%s %s\n' "$1" "$(cat $dir/known/$1.pub)" >/tmp/known-$1
 exec ssh -i $dir/id_ed25519 -o UserKnownHostsFile=/tmp/known-$1 -o HostKeyAlias=$1 -o StrictHostKeyChecking=yes \
 	-o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 firstlight@$2 "$0"`
 	for {
-		out, err := r.bed.Run(r.ctx, "sh", "-c", script, command, n.name(), n.address())
+		out, err := r.appliance.Run(r.ctx, "sh", "-c", script, command, n.name(), n.address())
 		if err == nil {
 			return out
 		}

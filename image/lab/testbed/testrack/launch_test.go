@@ -210,7 +210,7 @@ func (r *room) document(so func(status.Document) bool) status.Document {
 		}
 	}
 	for ; ; time.Sleep(500 * time.Millisecond) {
-		d, err := r.bed.Status(r.ctx)
+		d, err := r.appliance.Status(r.ctx)
 		require.NoError(r.t, r.ctx.Err(), "%v", said)
 		if err != nil {
 			continue // it starts, or starts again

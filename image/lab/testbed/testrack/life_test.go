@@ -47,8 +47,8 @@ func TestServerInServiceStaysInService(t *testing.T) {
 	r.agree()
 
 	r.cut()
-	require.NoError(t, os.RemoveAll(r.bed.DataPath("/var/lib/etcd")))
-	require.NoError(t, os.RemoveAll(r.bed.DataPath("/var/lib/ironic")))
+	require.NoError(t, os.RemoveAll(r.appliance.DataPath("/var/lib/etcd")))
+	require.NoError(t, os.RemoveAll(r.appliance.DataPath("/var/lib/ironic")))
 	r.power()
 	r.served()
 	t.Log("the databases of Kubernetes and of Ironic were lost")
@@ -67,7 +67,7 @@ func (r *room) guarded() {
 		{"changing externallyProvisioned would erase its disk", `kubectl -n metal3 patch bmh node1 --type=merge -p {"spec":{"externallyProvisioned":true}}`},
 	} {
 		words := strings.Fields(c.command)
-		_, err := r.bed.Run(r.ctx, words[0], words[1:]...)
+		_, err := r.appliance.Run(r.ctx, words[0], words[1:]...)
 		if assert.Error(r.t, err, c.command) {
 			r.t.Logf("refused: %s", err)
 			assert.ErrorContains(r.t, err, c.what)
@@ -88,11 +88,11 @@ func (r *room) guarded() {
 // served waits until node1 is known as in service, by Ironic too.
 func (r *room) served() {
 	r.t.Helper()
-	_, err := r.bed.AwaitStage(r.ctx, "site-handed-over", r.t.Output())
+	_, err := r.appliance.AwaitStage(r.ctx, "site-handed-over", r.t.Output())
 	require.NoError(r.t, err)
 	r.provisioned()
 	ask := func() string {
-		out, err := r.bed.Run(r.ctx, "baremetal", "node", "show", "metal3~node1", "-f", "value", "-c", "provision_state", "-c", "power_state")
+		out, err := r.appliance.Run(r.ctx, "baremetal", "node", "show", "metal3~node1", "-f", "value", "-c", "provision_state", "-c", "power_state")
 		if err != nil {
 			return "no answer"
 		}
@@ -151,7 +151,7 @@ func TestPowerCutWhileTheDiskIsWritten(t *testing.T) {
 	require.NotEqual(t, "provisioned", r.host("status.provisioning.state"))
 	t.Logf("power cut with %s on the disk", mebibytes(written(t, box)))
 	r.installed(box)
-	logs, err := filepath.Glob(r.bed.DataPath("/var/lib/ironic/log/deploy/*"))
+	logs, err := filepath.Glob(r.appliance.DataPath("/var/lib/ironic/log/deploy/*"))
 	require.NoError(t, err)
 	t.Logf("deploy logs: %q", logs)
 }

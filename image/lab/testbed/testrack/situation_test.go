@@ -116,7 +116,7 @@ func TestServersThatAreStuckAreTold(t *testing.T) {
 			r.site()
 			r.run("firstlightd", "reload")
 		}
-		d, err := r.bed.Status(r.ctx)
+		d, err := r.appliance.Status(r.ctx)
 		if err != nil {
 			continue
 		}

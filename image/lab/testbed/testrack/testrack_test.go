@@ -78,7 +78,7 @@ func (r *room) installed(box *testrack.Server) {
 // refuses asks Ironic without a password and without TLS.
 func (r *room) refuses() {
 	r.t.Helper()
-	ca := r.bed.Path("/var/lib/firstlight/ca/ca.crt")
+	ca := r.appliance.Path("/var/lib/firstlight/ca/ca.crt")
 	assert.Contains(r.t, r.curl("--cacert", ca, "https://172.22.0.1:6385/v1/nodes"), " 401 ", "Ironic answers without a password")
 	assert.Contains(r.t, r.curl("http://172.22.0.1:6385/v1/nodes"), " 400 ", "it answers without TLS")
 }
@@ -86,7 +86,7 @@ func (r *room) refuses() {
 // curl asks from the appliance's network, and logs the answer or why there is none.
 func (r *room) curl(args ...string) string {
 	r.t.Helper()
-	words := append([]string{fmt.Sprintf("--net=/proc/%d/ns/net", r.bed.PID()), "curl", "-sSi", "-m", "60"}, args...)
+	words := append([]string{fmt.Sprintf("--net=/proc/%d/ns/net", r.appliance.PID()), "curl", "-sSi", "-m", "60"}, args...)
 	out, _ := exec.CommandContext(r.ctx, "nsenter", words...).CombinedOutput()
 	r.t.Logf("curl %s\n%s", strings.Join(args, " "), out)
 	return string(out)

@@ -256,7 +256,7 @@ func (s *Server) Label() string { return fmt.Sprintf("node-%d", s.nr) }
 
 // PowerOn starts the server on its disk.
 func (s *Server) PowerOn(ctx context.Context) error {
-	bed, err := sandbox.Start(ctx, sandbox.Config{
+	node, err := sandbox.Start(ctx, sandbox.Config{
 		Name:      fmt.Sprintf("%s-server-%d", s.rack.Name, s.nr),
 		Root:      s.rack.Root,
 		DiskImage: s.rack.system,
@@ -270,15 +270,15 @@ func (s *Server) PowerOn(ctx context.Context) error {
 		return err
 	}
 
-	s.Sandbox = bed
-	if err := s.rack.bridge.Connect(ctx, bed.PID(), fmt.Sprintf("port%d", s.nr), "eth0"); err != nil {
+	s.Sandbox = node
+	if err := s.rack.bridge.Connect(ctx, node.PID(), fmt.Sprintf("port%d", s.nr), "eth0"); err != nil {
 		return err
 	}
 	if err := s.install(); err != nil {
 		return fmt.Errorf("install %s: %w", s.Label(), err)
 	}
 
-	return run(ctx, bed,
+	return run(ctx, node,
 		"ip address add "+s.Addr.String()+"/24 dev eth0",
 		"systemctl start ssh containerd",
 		"systemctl default firstlight-endpoint kubelet")

@@ -35,7 +35,7 @@ func trusted(b *bench) map[string]string {
 	}
 }
 
-// first is what CABPK writes for the machine that makes the control plane, and what a bed wants besides: it has
+// first is what CABPK writes for the machine that makes the control plane, and what a sandbox wants besides: it has
 // neither systemd nor, on every machine, the second version of cgroups.
 func first(s *nodes.Server) string {
 	return fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4
@@ -71,14 +71,14 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 `, assets.KubernetesVersion, assets.ImageDomain, s.Addr, assets.CoreDNSVersion, assets.EtcdVersion, s.Label())
 }
 
-// A bed is no machine of its own: its kernel, its modules and its cgroups are this machine's.
+// A sandbox is no machine of its own: its kernel, its modules and its cgroups are this machine's.
 const inBeds = "SystemVerification,Swap,FileContent--proc-sys-net-bridge-bridge-nf-call-iptables"
 
 // forBeds is containerd's configuration where there is no systemd.
 const forBeds = `
 mkdir -p /etc/containerd/conf.d
 sed '/^imports/d; s/SystemdCgroup = true/SystemdCgroup = false/
-	/sandbox_image/a restrict_oom_score_adj = true' /usr/lib/firstlight/containerd.toml >/etc/containerd/conf.d/bed.toml
+	/sandbox_image/a restrict_oom_score_adj = true' /usr/lib/firstlight/containerd.toml >/etc/containerd/conf.d/sandbox.toml
 systemctl restart containerd
 `
 

@@ -1,4 +1,4 @@
-// Command systemctl is the bed's service manager: the first process of a bed (package native), which
+// Command systemctl is the sandbox's service manager: the first process of a sandbox (package sandbox), which
 // mounts its file systems and then starts and watches the appliance's real units; and, called by any
 // other process as systemctl, the client that asks it. So the daemon uses plain systemctl everywhere,
 // on machines where systemd cannot run. It knows the directives that the appliance's services use and
@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	socketPath = "/run/bed/systemctl.sock"
+	socketPath = "/run/sandbox/systemctl.sock"
 	logDir     = "/var/log/units"
 )
 
@@ -28,9 +28,9 @@ type reply struct {
 }
 
 func main() {
-	if filepath.Base(os.Args[0]) != "systemctl" && len(os.Args) == 3 && (os.Args[1] == "bed" || os.Args[1] == "bed-unshared") {
+	if filepath.Base(os.Args[0]) != "systemctl" && len(os.Args) == 3 && (os.Args[1] == "sandbox" || os.Args[1] == "sandbox-unshared") {
 		if err := runSandbox(os.Args[1], os.Args[2]); err != nil {
-			fmt.Fprintln(os.Stderr, "bed:", err)
+			fmt.Fprintln(os.Stderr, "sandbox:", err)
 			os.Exit(1)
 		}
 		return
@@ -49,17 +49,17 @@ func main() {
 func sendRequest(args []string) (int, error) {
 	conn, err := net.Dial("unix", socketPath)
 	if err != nil {
-		return 1, fmt.Errorf("ask the bed's first process: %w", err)
+		return 1, fmt.Errorf("ask the sandbox's first process: %w", err)
 	}
 	defer conn.Close()
 
 	if err := json.NewEncoder(conn).Encode(request{args}); err != nil {
-		return 1, fmt.Errorf("ask the bed's first process: %w", err)
+		return 1, fmt.Errorf("ask the sandbox's first process: %w", err)
 	}
 
 	var r reply
 	if err := json.NewDecoder(conn).Decode(&r); err != nil {
-		return 1, fmt.Errorf("ask the bed's first process: %w", err)
+		return 1, fmt.Errorf("ask the sandbox's first process: %w", err)
 	}
 
 	io.WriteString(os.Stdout, r.Out)

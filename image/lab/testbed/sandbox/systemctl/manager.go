@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// manager holds the services and reaps every process of the bed.
+// manager holds the services and reaps every process of the sandbox.
 type manager struct {
 	mu       sync.Mutex
 	services map[string]*service
@@ -36,7 +36,7 @@ type service struct {
 	status string             // STATUS= of sd_notify
 }
 
-// serve is the bed's life: it answers systemctl until it is killed.
+// serve is the sandbox's life: it answers systemctl until it is killed.
 func serve() error {
 	m := &manager{services: map[string]*service{}, exits: map[int]chan syscall.WaitStatus{}}
 	if err := errorsFirst(os.MkdirAll(filepath.Dir(socketPath), 0o755), os.MkdirAll(logDir, 0o755)); err != nil {
@@ -49,7 +49,7 @@ func serve() error {
 	}
 
 	go m.reap()
-	fmt.Println("bed: ready") // package native waits for this line
+	fmt.Println("sandbox: ready") // package sandbox waits for this line
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -146,7 +146,7 @@ func (m *manager) handleCall(args []string) (string, int) {
 	case "daemon-reload", "reset-failed":
 		// Files are read at every start, and nothing is remembered of failures.
 	case "poweroff", "reboot", "halt":
-		os.Exit(0) // and everything in the bed with it
+		os.Exit(0) // and everything in the sandbox with it
 	default:
 		return fmt.Sprintf("Unknown command verb %s.\n", verb), 1
 	}
@@ -176,8 +176,8 @@ func setEnabled(name string, enable bool) error {
 	return fmt.Errorf("Unit %s does not exist.", name)
 }
 
-// startWanted starts a service if it is one that every boot starts. The bed's owner says which to look
-// at: what else a boot of systemd would bring up has no place in a bed.
+// startWanted starts a service if it is one that every boot starts. The sandbox's owner says which to look
+// at: what else a boot of systemd would bring up has no place in a sandbox.
 func (m *manager) startWanted(name string) error {
 	if _, err := os.Lstat(filepath.Join(wantsDir, name)); err != nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 )
 
-// plan is what package native asks for; it writes the same fields.
+// plan is what package sandbox asks for; it writes the same fields.
 type plan struct {
 	Name      string            // host name, and the name of the cgroups
 	Lower     string            // directory or squashfs file that holds the root tree
@@ -29,7 +29,7 @@ type plan struct {
 	Add       map[string]string // path in the root: file or directory of the host, read-only
 }
 
-// runSandbox becomes the first process of a bed. The namespaces but the cgroups' exist already: that one can
+// runSandbox becomes the first process of a sandbox. The namespaces but the cgroups' exist already: that one can
 // only be made once the process is in the cgroups that shall be its root, so it starts itself again.
 func runSandbox(stage, file string) error {
 	text, err := os.ReadFile(file)
@@ -41,7 +41,7 @@ func runSandbox(stage, file string) error {
 	if err := json.Unmarshal(text, &p); err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
-	if stage == "bed" {
+	if stage == "sandbox" {
 		runtime.LockOSThread()
 		if err := enterCgroups(p.Name); err != nil {
 			return err
@@ -49,12 +49,12 @@ func runSandbox(stage, file string) error {
 		if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 			return fmt.Errorf("unshare cgroups: %w", err)
 		}
-		// The wall clock is this machine's and nobody's in the bed to set.
+		// The wall clock is this machine's and nobody's in the sandbox to set.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_TIME, 0, 0, 0); err != nil {
 			return fmt.Errorf("give up setting the clock: %w", err)
 		}
 
-		return unix.Exec("/proc/self/exe", []string{os.Args[0], "bed-unshared", file}, os.Environ())
+		return unix.Exec("/proc/self/exe", []string{os.Args[0], "sandbox-unshared", file}, os.Environ())
 	}
 
 	root, err := p.mount()
@@ -72,7 +72,7 @@ func runSandbox(stage, file string) error {
 	if err := makeUsers(); err != nil {
 		return err
 	}
-	// The parent holds the other end: when it is gone, so is the bed.
+	// The parent holds the other end: when it is gone, so is the sandbox.
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
@@ -317,7 +317,7 @@ func bind(source, target string, flags uintptr) error {
 	return nil
 }
 
-// setSysctls applies what the root's sysctl.d says of the network: that alone is this bed's own.
+// setSysctls applies what the root's sysctl.d says of the network: that alone is this sandbox's own.
 func setSysctls() {
 	files, _ := filepath.Glob("/usr/lib/sysctl.d/*.conf")
 	for _, file := range files {
@@ -334,7 +334,7 @@ func setSysctls() {
 
 			path := "/proc/sys/" + strings.ReplaceAll(key, ".", "/")
 			if err := os.WriteFile(path, []byte(strings.TrimSpace(value)), 0); err != nil {
-				fmt.Fprintln(os.Stderr, "bed: sysctl:", err)
+				fmt.Fprintln(os.Stderr, "sandbox: sysctl:", err)
 			}
 		}
 	}

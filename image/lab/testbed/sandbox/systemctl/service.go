@@ -78,7 +78,7 @@ func (m *manager) runService(ctx context.Context, s *service, u *unit, ready fun
 
 	var notify *net.UnixConn
 	if u.kind == "notify" || u.kind == "notify-reload" {
-		path := "/run/bed/notify-" + u.name
+		path := "/run/sandbox/notify-" + u.name
 		os.Remove(path)
 		if notify, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}); err != nil {
 			return 1, err

@@ -87,7 +87,7 @@ func measureDisk(ctx context.Context, s *bench.Series, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	bed, err := sandbox.Start(ctx, sandbox.Config{
+	appliance, err := sandbox.Start(ctx, sandbox.Config{
 		Name:    "bench-disk",
 		Root:    root,
 		Dir:     filepath.Join(dir, "disk"),
@@ -97,10 +97,10 @@ func measureDisk(ctx context.Context, s *bench.Series, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bed.Close()) }()
+	defer func() { err = errors.Join(err, appliance.Close()) }()
 	const system = "/usr/share/firstlight/images/os/debian-13.raw"
 	ramdisk, image := filepath.Join(dir, "initramfs"), filepath.Join(dir, "system.raw")
-	if err := errors.Join(bed.Assemble("/usr/share/firstlight/ramdisk/initramfs", ramdisk), bed.Assemble(system, image)); err != nil {
+	if err := errors.Join(appliance.Assemble("/usr/share/firstlight/ramdisk/initramfs", ramdisk), appliance.Assemble(system, image)); err != nil {
 		return err
 	}
 	info, err := os.Stat(ramdisk)
@@ -108,7 +108,7 @@ func measureDisk(ctx context.Context, s *bench.Series, dir string) (err error) {
 		return err
 	}
 	s.Add("size", float64(info.Size())/(1<<20))
-	sum, err := os.ReadFile(bed.Path(system + ".sha256"))
+	sum, err := os.ReadFile(appliance.Path(system + ".sha256"))
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,10 @@
-// Command fakeservers is a fleet to play with: fake servers for an appliance that runs somewhere, for
-// instance in a bed. It prints what happens to them.
+// Command fakeservers runs fake servers for an appliance that runs somewhere, for
+// instance in a sandbox. It prints what happens to them.
 //
 //	fakeservers -n 10 -netns /proc/4711/ns/net -boot http://172.22.0.1:6180 -site >site.yaml
 //	fakeservers -n 10 -netns /proc/4711/ns/net -boot http://172.22.0.1:6180 -control 127.0.0.1:8100
 //	curl 127.0.0.1:8100                                        # each host, what was done to it
-//	curl 127.0.0.1:8100/node3/faults -d '{"Hang": true}'       # see fleet.Faults
+//	curl 127.0.0.1:8100/node3/faults -d '{"Hang": true}'       # see simulator.Faults
 //	curl 127.0.0.1:8100/node3/power -d true                    # its button
 package main
 

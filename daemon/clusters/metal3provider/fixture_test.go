@@ -46,8 +46,8 @@ import (
 // namespace of all that the tests make: hosts have one.
 const namespace = "metal3"
 
-// rig is an API and the provider's controllers, stepped by hand. What Cluster API and the operator of hosts do, it does.
-type rig struct {
+// fixture is an API and the provider's controllers, stepped by hand. What Cluster API and the operator of hosts do, it does.
+type fixture struct {
 	*Provider
 	t        *testing.T
 	api      client.Client // the test's own
@@ -59,8 +59,8 @@ type rig struct {
 
 var errKilled = errors.New("killed")
 
-func newRig(t *testing.T, api client.Client, isReal bool) *rig {
-	r := &rig{t: t, api: api, real: isReal}
+func newFixture(t *testing.T, api client.Client, isReal bool) *fixture {
+	r := &fixture{t: t, api: api, real: isReal}
 	r.nodes = newFake(t)
 	r.restart()
 	for _, name := range []string{namespace} {
@@ -73,7 +73,7 @@ func newRig(t *testing.T, api client.Client, isReal bool) *rig {
 }
 
 // restart forgets all that the provider remembers.
-func (r *rig) restart() {
+func (r *fixture) restart() {
 	ask := func() error {
 		if r.fatal != nil {
 			return r.fatal()
@@ -122,7 +122,7 @@ func (withWatch) Watch(context.Context, client.ObjectList, ...client.ListOption)
 }
 
 // round reconciles everything once. A crash ends it, and the provider begins anew.
-func (r *rig) round() {
+func (r *fixture) round() {
 	r.t.Helper()
 	for _, c := range r.controllers() {
 		require.NoError(r.t, r.api.List(r.t.Context(), c.list, client.InNamespace(namespace)))
@@ -144,7 +144,7 @@ type controllerOf struct {
 	list client.ObjectList
 }
 
-func (r *rig) controllers() []controllerOf {
+func (r *fixture) controllers() []controllerOf {
 	return []controllerOf{
 		{&Clusters{r.Provider}, &v1beta2.Metal3ClusterList{}},
 		{&Machines{r.Provider}, &v1beta2.Metal3MachineList{}},
@@ -156,7 +156,7 @@ func (r *rig) controllers() []controllerOf {
 }
 
 // until makes rounds until something holds.
-func (r *rig) until(what string, holds func() bool, between ...func()) {
+func (r *fixture) until(what string, holds func() bool, between ...func()) {
 	r.t.Helper()
 	for range 200 {
 		if holds() {
@@ -171,7 +171,7 @@ func (r *rig) until(what string, holds func() bool, between ...func()) {
 }
 
 // describe is how the machines and hosts stand.
-func (r *rig) describe() (text string) {
+func (r *fixture) describe() (text string) {
 	for _, m := range r.machines() {
 		text += fmt.Sprintf("%s -> %q %v\n", m.Name, m.Annotations[v1beta2.AnnotationHost], m.DeletionTimestamp)
 		for _, c := range m.Status.Conditions {
@@ -184,32 +184,32 @@ func (r *rig) describe() (text string) {
 	return text
 }
 
-func (r *rig) get(name string, o client.Object) {
+func (r *fixture) get(name string, o client.Object) {
 	r.t.Helper()
 	require.NoError(r.t, r.api.Get(r.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, o))
 }
 
-func (r *rig) machine(name string) *machine { m := &machine{}; r.get(name, m); return m }
-func (r *rig) host(name string) *host       { h := &host{}; r.get(name, h); return h }
+func (r *fixture) machine(name string) *machine { m := &machine{}; r.get(name, m); return m }
+func (r *fixture) host(name string) *host       { h := &host{}; r.get(name, h); return h }
 
-func (r *rig) machines() []machine {
+func (r *fixture) machines() []machine {
 	var all v1beta2.Metal3MachineList
 	require.NoError(r.t, r.api.List(r.t.Context(), &all))
 	return all.Items
 }
 
-func (r *rig) hosts() []host {
+func (r *fixture) hosts() []host {
 	var all metal3api.BareMetalHostList
 	require.NoError(r.t, r.api.List(r.t.Context(), &all))
 	return all.Items
 }
 
-func (r *rig) isGone(name string, o client.Object) bool {
+func (r *fixture) isGone(name string, o client.Object) bool {
 	err := r.api.Get(r.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, o)
 	return apierrors.IsNotFound(err)
 }
 
-func (r *rig) condition(m *machine, kind string) metav1.Condition {
+func (r *fixture) condition(m *machine, kind string) metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, kind)
 	if c == nil {
 		return metav1.Condition{}
@@ -218,7 +218,7 @@ func (r *rig) condition(m *machine, kind string) metav1.Condition {
 }
 
 // change patches an object as its owner.
-func change[T client.Object](r *rig, name string, o T, f func(T)) T {
+func change[T client.Object](r *fixture, name string, o T, f func(T)) T {
 	r.t.Helper()
 	r.get(name, o)
 	before := o.DeepCopyObject().(T)
@@ -230,7 +230,7 @@ func change[T client.Object](r *rig, name string, o T, f func(T)) T {
 	return o
 }
 
-func changeStatus[T client.Object](r *rig, name string, o T, f func(T)) T {
+func changeStatus[T client.Object](r *fixture, name string, o T, f func(T)) T {
 	r.t.Helper()
 	r.get(name, o)
 	f(o)
@@ -239,7 +239,7 @@ func changeStatus[T client.Object](r *rig, name string, o T, f func(T)) T {
 }
 
 // addHost makes a host that is proven and waits.
-func (r *rig) addHost(name string, f ...func(*host)) {
+func (r *fixture) addHost(name string, f ...func(*host)) {
 	r.t.Helper()
 	h := &host{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{label.Verified: label.VerifiedHardware}}}
 	h.Spec.BMC.CredentialsName, h.Spec.Online = name+"-bmc", true
@@ -254,7 +254,7 @@ func (r *rig) addHost(name string, f ...func(*host)) {
 	require.NoError(r.t, r.api.Create(r.t.Context(), secret))
 }
 
-func (r *rig) setState(name string, state metal3api.ProvisioningState) {
+func (r *fixture) setState(name string, state metal3api.ProvisioningState) {
 	r.t.Helper()
 	changeStatus(r, name, &host{}, func(h *host) {
 		h.Status.Provisioning.State = state
@@ -271,7 +271,7 @@ func (r *rig) setState(name string, state metal3api.ProvisioningState) {
 
 // operate does what the operator of hosts does: a host with an image is installed, one without is given up, and one
 // that is to be inspected is.
-func (r *rig) operate() {
+func (r *fixture) operate() {
 	for _, h := range r.hosts() {
 		_, paused := h.Annotations[metal3api.PausedAnnotation]
 		state := h.Status.Provisioning.State
@@ -291,7 +291,7 @@ func (r *rig) operate() {
 }
 
 // addCluster makes a Cluster and its Metal3Cluster, with the reference that Cluster API sets.
-func (r *rig) addCluster(name string, f ...func(*v1beta2.Metal3Cluster)) {
+func (r *fixture) addCluster(name string, f ...func(*v1beta2.Metal3Cluster)) {
 	r.t.Helper()
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
@@ -310,14 +310,14 @@ func (r *rig) addCluster(name string, f ...func(*v1beta2.Metal3Cluster)) {
 }
 
 // provisionCluster is Cluster API when it has seen the Metal3Cluster.
-func (r *rig) provisionCluster(name string) {
+func (r *fixture) provisionCluster(name string) {
 	changeStatus(r, name, &clusterv1.Cluster{}, func(c *clusterv1.Cluster) {
 		c.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	})
 }
 
 // addMachine makes a Machine and its Metal3Machine, as a control plane does.
-func (r *rig) addMachine(cluster, name string, f ...func(*clusterv1.Machine, *machine)) {
+func (r *fixture) addMachine(cluster, name string, f ...func(*clusterv1.Machine, *machine)) {
 	r.t.Helper()
 	o := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{labelCluster: cluster}}}
 	o.Spec.ClusterName = cluster
@@ -338,19 +338,19 @@ func (r *rig) addMachine(cluster, name string, f ...func(*clusterv1.Machine, *ma
 }
 
 // bootstrap is the bootstrap provider when it has written its Secret.
-func (r *rig) bootstrap(name string) {
+func (r *fixture) bootstrap(name string) {
 	change(r, name, &clusterv1.Machine{}, func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = ptr.To(name) })
 }
 
 // addNode is the kubelet of a host.
-func (r *rig) addNode(name, hostName, providerID string) {
+func (r *fixture) addNode(name, hostName, providerID string) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"metal3.io/uuid": string(r.host(hostName).UID)}}}
 	n.Spec.ProviderID = providerID
 	require.NoError(r.t, r.nodes.Create(r.t.Context(), n))
 }
 
 // sweep removes what a test made.
-func (r *rig) sweep() {
+func (r *fixture) sweep() {
 	ctx := context.Background()
 	for _, list := range []client.ObjectList{
 		&clusterv1.MachineList{}, &clusterv1.ClusterList{}, &v1beta2.Metal3MachineList{}, &v1beta2.Metal3ClusterList{},
@@ -472,7 +472,7 @@ func clusterAPI(t *testing.T) string {
 }
 
 // killRandomly has every nth write of the provider be its last, on average.
-func (r *rig) killRandomly(n int, seed uint64) {
+func (r *fixture) killRandomly(n int, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, seed))
 	r.fatal = func() error {
 		if random.IntN(n) == 0 {

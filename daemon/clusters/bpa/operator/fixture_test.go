@@ -59,11 +59,11 @@ func cases() []testCase {
 
 type testCase struct {
 	name string
-	run  func(*testing.T, *rig)
+	run  func(*testing.T, *fixture)
 }
 
-// rig is an API, a directory of clusters, and the operator's parts, stepped by hand.
-type rig struct {
+// fixture is an API, a directory of clusters, and the operator's parts, stepped by hand.
+type fixture struct {
 	*Provisionings
 	t      *testing.T
 	real   *rest.Config // nil: the fake
@@ -74,8 +74,8 @@ type rig struct {
 	left   string       // the kubeconfig that an installer leaves; "": one that is none
 }
 
-func newRig(t *testing.T, api client.Client, real *rest.Config) *rig {
-	r := &rig{t: t, api: api, real: real, now: time.Now().Truncate(time.Second)}
+func newFixture(t *testing.T, api client.Client, real *rest.Config) *fixture {
+	r := &fixture{t: t, api: api, real: real, now: time.Now().Truncate(time.Second)}
 	cached, direct := &calls{}, &calls{}
 	t.Cleanup(func() { used.add(cached, direct) })
 	guarded := interceptor.NewClient(cached.client(watchless{api}), interceptor.Funcs{
@@ -127,7 +127,7 @@ func newRig(t *testing.T, api client.Client, real *rest.Config) *rig {
 	return r
 }
 
-func (r *rig) write() error {
+func (r *fixture) write() error {
 	if r.fatal != nil {
 		return r.fatal()
 	}
@@ -141,7 +141,7 @@ func (watchless) Watch(context.Context, client.ObjectList, ...client.ListOption)
 	return nil, errors.New("not watched here")
 }
 
-type recorder struct{ r *rig }
+type recorder struct{ r *fixture }
 
 func (e recorder) Eventf(o, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	e.r.events = append(e.r.events, kind+" "+reason+" "+fmt.Sprintf(note, args...))
@@ -159,7 +159,7 @@ func memoryDir(t *testing.T) string {
 
 // onFake runs a test against the fake. It looks through its whole scheme at every request, so
 // it gets a small one.
-func onFake(t *testing.T, run func(*testing.T, *rig)) {
+func onFake(t *testing.T, run func(*testing.T, *fixture)) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, batchv1.AddToScheme, metal3api.AddToScheme, v1alpha1.AddToScheme} {
 		require.NoError(t, add(scheme))
@@ -177,7 +177,7 @@ func onFake(t *testing.T, run func(*testing.T, *rig)) {
 			mu.Unlock()
 			return c.Create(ctx, o, opts...)
 		}}).Build()
-	run(t, newRig(t, c, nil))
+	run(t, newFixture(t, c, nil))
 }
 
 func TestOnTheFake(t *testing.T) {
@@ -200,7 +200,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	require.NoError(t, err)
 	applyCRDs(t, c)
 	for _, one := range cases() {
-		t.Run(one.name, func(t *testing.T) { one.run(t, newRig(t, c, config)) })
+		t.Run(one.name, func(t *testing.T) { one.run(t, newFixture(t, c, config)) })
 	}
 }
 
@@ -229,7 +229,7 @@ func applyCRDs(t *testing.T, c client.Client) {
 }
 
 // sweep removes what a test made.
-func (r *rig) sweep() {
+func (r *fixture) sweep() {
 	ctx := context.Background()
 	for _, list := range []client.ObjectList{&v1alpha1.ProvisioningList{}, &v1alpha1.SoftwareList{}, &batchv1.JobList{}, &corev1.PodList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &metal3api.BareMetalHostList{}} {
 		require.NoError(r.t, r.api.List(ctx, list))
