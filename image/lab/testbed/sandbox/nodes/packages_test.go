@@ -72,10 +72,10 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 }
 
 // A sandbox is no machine of its own: its kernel, its modules and its cgroups are this machine's.
-const inBeds = "SystemVerification,Swap,FileContent--proc-sys-net-bridge-bridge-nf-call-iptables"
+const inSandbox = "SystemVerification,Swap,FileContent--proc-sys-net-bridge-bridge-nf-call-iptables"
 
-// forBeds is containerd's configuration where there is no systemd.
-const forBeds = `
+// containerdInSandbox is containerd's configuration where there is no systemd.
+const containerdInSandbox = `
 mkdir -p /etc/containerd/conf.d
 sed '/^imports/d; s/SystemdCgroup = true/SystemdCgroup = false/
 	/sandbox_image/a restrict_oom_score_adj = true' /usr/lib/firstlight/containerd.toml >/etc/containerd/conf.d/sandbox.toml
@@ -110,9 +110,9 @@ func TestAMachineBecomesANodeByPackages(t *testing.T) {
 	assert.Contains(t, b.on(s, "cat /proc/$(pidof containerd)/cmdline | tr '\\0' ' '"), "/usr/lib/firstlight/containerd.toml",
 		"containerd runs from another configuration")
 
-	b.on(s, forBeds)
+	b.on(s, containerdInSandbox)
 	require.NoError(t, s.WriteFile("/run/kubeadm/kubeadm.yaml", []byte(first(s)), 0o600))
-	b.on(s, "kubeadm init --config /run/kubeadm/kubeadm.yaml --skip-token-print --ignore-preflight-errors "+inBeds)
+	b.on(s, "kubeadm init --config /run/kubeadm/kubeadm.yaml --skip-token-print --ignore-preflight-errors "+inSandbox)
 	const ask = "kubectl --kubeconfig /etc/kubernetes/admin.conf "
 	assert.Equal(t, "node-1 "+assets.KubernetesVersion, b.on(s, ask+"get nodes -o jsonpath='{.items[*].metadata.name} {.items[*].status.nodeInfo.kubeletVersion}'"))
 	b.await(s, ask+"-n kube-system rollout status ds/kube-proxy --timeout=10s", "successfully rolled out")
