@@ -70,6 +70,7 @@ func serve() error {
 
 // handleCall is one systemctl command line; exit codes are systemctl's.
 func (m *manager) handleCall(args []string) (string, int) {
+	now := slices.Contains(args, "--now")
 	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-") })
 	if len(args) == 0 {
 		args = []string{"list-units"}
@@ -131,8 +132,20 @@ func (m *manager) handleCall(args []string) (string, int) {
 		for _, n := range names {
 			fmt.Fprintln(&out, m.describe(n))
 		}
-	case "enable", "disable":
-		each(func(n string) error { return setEnabled(n, verb == "enable") })
+	case "enable":
+		each(func(n string) error {
+			if err := setEnabled(n, true); err != nil || !now {
+				return err
+			}
+			return m.start(n)
+		})
+	case "disable":
+		each(func(n string) error {
+			if err := setEnabled(n, false); err != nil || !now {
+				return err
+			}
+			return m.stop(n)
+		})
 	case "is-enabled":
 		for _, n := range names {
 			state := "enabled"
