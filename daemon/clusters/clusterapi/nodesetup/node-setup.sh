@@ -118,7 +118,7 @@ names() {
 			break
 		fi
 	done
-	config=$(kubectl -n kube-system get configmap coredns --ignore-not-found -o yaml)
+	config=$(kubectl -n kube-system get configmap coredns --ignore-not-found -o yaml) || return 1
 	[ -z "$config" ] || echo "$config" | sed '/forward \. /,/}/d' | kubectl replace -f -
 }
 

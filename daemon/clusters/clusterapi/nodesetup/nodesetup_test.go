@@ -172,6 +172,23 @@ esac`
 	assert.NotContains(t, m.read("calls"), "configmap", "names are asked of the name server that there is")
 }
 
+// The API server begins to answer between two questions: what the first one would have led to is not left out.
+func TestTheNameServerIsAskedUntilThereIsAnAnswer(t *testing.T) {
+	m := newMachine(t, map[string]string{"sleep": "", "kubectl": `case "$*" in
+*"get configmap"*)
+	[ -e $0.tried ] || { touch $0.tried; exit 1; }
+	printf 'data:\n  Corefile: |\n    .:53 {\n        forward . /etc/resolv.conf {\n        }\n    }\n'
+	;;
+*) cat >>$0.stdin ;;
+esac`})
+	m.write("etc/resolv.conf", "search lab\n")
+	m.write("run/kubeadm/kubeadm.yaml", initFile)
+	out, err := m.run("network")
+	require.NoError(t, err, out)
+	assert.Contains(t, m.read("calls"), "kubectl replace -f -\n")
+	assert.NotContains(t, m.read("bin/kubectl.stdin"), "forward")
+}
+
 func TestRefusals(t *testing.T) {
 	m := newMachine(t, nil)
 	out, err := m.run("dance")
