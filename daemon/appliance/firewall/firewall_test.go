@@ -122,6 +122,7 @@ func TestListenersAreEachOnce(t *testing.T) {
 // is not a port of the appliance, with the reason.
 var sockets = map[string][]string{
 	"daemon/appliance/initrd/uevent.go":              nil,         // hears the kernel's netlink
+	"assets/freeport/freeport.go":                    nil,         // closed at once: of the workstation's lab
 	"pxe/arp/arp.go":                                 nil,         // asks by ARP
 	"pxe/dhcp/probe.go":                              nil,         // asks as a DHCP client; a filter leaves it nothing but answers
 	"pxe/tftp/socket.go":                             {"tftp"},    // one socket for each transfer, which only its client reaches

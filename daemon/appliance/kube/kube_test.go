@@ -42,7 +42,7 @@ func TestWrittenFiles(t *testing.T) {
 	}{
 		"defaults":  {Defaults(), HostTraits{Systemd: true, Unified: true, Processors: 4}},
 		"other":     {other(), HostTraits{Systemd: true, Unified: true, Processors: 3}},
-		"two cores": {Defaults(), HostTraits{Processors: 2}},
+		"two-cores": {Defaults(), HostTraits{Processors: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
