@@ -279,7 +279,7 @@ bmc: {address: %[5]q, credentialsName: %[1]s-bmc, disableCertificateVerification
 	}
 	s.until("all nodes are Ready", func() bool { return strings.Count(workload("get", "nodes", "--no-headers"), " Ready ") == servers })
 	s.until("all pods run", func() bool {
-		return workload("-n", "kube-system", "wait", "--for=condition=Ready", "pods", "--all", "--timeout=1s") != ""
+		return workload("-n", "kube-system", "wait", "--for=condition=Ready", "pods", "--all", "--timeout=30s") != ""
 	})
 	t.Log("\n" + run(t, ctx, d, "clusterctl", "--kubeconfig", "/etc/kubernetes/admin.conf", "describe", "cluster", "edge", "-n", "metal3"))
 	t.Log("\n" + workload("get", "nodes", "-o", "wide"))
