@@ -17,6 +17,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/lab/testbed/page"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox/nodes"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
@@ -233,6 +234,8 @@ func (s *systems) generate(controlPlane, workers int) string {
 		"--control-plane-machine-count", fmt.Sprint(controlPlane), "--worker-machine-count", fmt.Sprint(workers))
 }
 
+var lineEnd = regexp.MustCompile(`(?m) +$`)
+
 // TestAClusterBootsFromItsObjects: nothing but objects is applied. Ironic installs simulated servers, the system on
 // each reads its config drive with its own cloud-init, and by that alone they become a cluster: its endpoint floats,
 // its packages and images are the appliance's, its pods have a network.
@@ -281,9 +284,14 @@ bmc: {address: %[5]q, credentialsName: %[1]s-bmc, disableCertificateVerification
 	s.until("all pods run", func() bool {
 		return workload("-n", "kube-system", "wait", "--for=condition=Ready", "pods", "--all", "--timeout=30s") != ""
 	})
-	t.Log("\n" + run(t, ctx, d, "clusterctl", "--kubeconfig", "/etc/kubernetes/admin.conf", "describe", "cluster", "edge", "-n", "metal3"))
-	t.Log("\n" + workload("get", "nodes", "-o", "wide"))
-	t.Log("\n" + workload("-n", "kube-system", "get", "pods", "-o", "wide"))
+	printed := "$ clusterctl describe cluster edge -n metal3\n" +
+		lineEnd.ReplaceAllString(run(t, ctx, d, "clusterctl", "--kubeconfig", "/etc/kubernetes/admin.conf", "describe", "cluster", "edge", "-n", "metal3"), "") +
+		"$ kubectl --kubeconfig edge.conf get nodes\n" + workload("get", "nodes") +
+		"$ kubectl --kubeconfig edge.conf -n kube-system get pods\n" + workload("-n", "kube-system", "get", "pods")
+	t.Log("\n" + printed)
+	if *update {
+		page.Check(t, "../../../../docs/cluster-api.md", "boots", printed, true)
+	}
 
 	run(t, ctx, d, "kubectl", "-n", "metal3", "delete", "cluster", "edge", "--wait=false")
 	s.until("the cluster is gone", func() bool {
@@ -291,4 +299,6 @@ bmc: {address: %[5]q, credentialsName: %[1]s-bmc, disableCertificateVerification
 			s.ask("kubectl", "get", "ns", "metal3", "-o", "name") != ""
 	})
 	assert.Empty(t, s.booted, "servers of a cluster that is gone run")
+	const state = "jsonpath={range .items[*]}{.status.provisioning.state}{.spec.consumerRef.name} {end}"
+	assert.Equal(t, strings.Repeat("available ", servers), s.ask("kubectl", "-n", "metal3", "get", "bmh", "-o", state), "hosts are not free")
 }
