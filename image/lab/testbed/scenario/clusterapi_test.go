@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
@@ -217,16 +218,9 @@ var pullPolicy = regexp.MustCompile(`(?m)^( *)imagePullPolicy: IfNotPresent$`)
 func (s *systems) generate(controlPlane, workers int) string {
 	text, err := os.ReadFile(template)
 	require.NoError(s.t, err)
-	changed := pullPolicy.ReplaceAllString(string(text), "$0\n"+
-		"${1}ignorePreflightErrors: [SystemVerification, Swap, FileContent--proc-sys-net-bridge-bridge-nf-call-iptables]")
-	for was, is := range map[string]string{
-		`controlPlaneEndpoint: {host: "${CONTROL_PLANE_ENDPOINT_HOST}", port: ${CONTROL_PLANE_ENDPOINT_PORT:=6443}}`: "controlPlaneEndpointFromPool: {name: endpoints}",
-		"node-setup install": "node-setup install, /etc/in-sandbox",
-	} {
-		require.Contains(s.t, changed, was)
-		changed = strings.ReplaceAll(changed, was, is)
-	}
-
+	const given = `controlPlaneEndpoint: {host: "${CONTROL_PLANE_ENDPOINT_HOST}", port: ${CONTROL_PLANE_ENDPOINT_PORT:=6443}}`
+	require.Contains(s.t, string(text), given)
+	changed := strings.ReplaceAll(s.forSandboxes(string(text)), given, "controlPlaneEndpointFromPool: {name: endpoints}")
 	require.NoError(s.t, s.d.Sandbox.WriteFile("/root/template.yaml", []byte(changed+endpointPool), 0o644))
 	return run(s.t, s.ctx, s.d, "env", "IMAGE_URL="+scenario.Boot+"/"+scenario.ImageA+".raw", "IMAGE_CHECKSUM="+scenario.ImageSum(scenario.ImageA),
 		"clusterctl", "--kubeconfig", "/etc/kubernetes/admin.conf", "generate", "cluster", "edge", "-n", "metal3", "--from", "/root/template.yaml",
@@ -301,4 +295,60 @@ bmc: {address: %[5]q, credentialsName: %[1]s-bmc, disableCertificateVerification
 	assert.Empty(t, s.booted, "servers of a cluster that is gone run")
 	const state = "jsonpath={range .items[*]}{.status.provisioning.state}{.spec.consumerRef.name} {end}"
 	assert.Equal(t, strings.Repeat("available ", servers), s.ask("kubectl", "-n", "metal3", "get", "bmh", "-o", state), "hosts are not free")
+}
+
+// TestASiteIsMadeByClusterAPI: a site names its nodes, and a cluster by Cluster API of them. Nothing is applied. From
+// power on, the appliance registers and inspects the servers, writes the Cluster, and verifies what they became.
+func TestASiteIsMadeByClusterAPI(t *testing.T) {
+	need(t)
+	ctx, d := start(t, "site-cluster-api", 2, 40*time.Minute)
+	s := newSystems(t, ctx, d)
+	s.changeClass()
+	var site strings.Builder
+	site.WriteString("name: edge-site\nnetworks: {provisioning: {interface: eth0}}\nnodes:\n")
+	for _, h := range d.Servers.Hosts() {
+		site.WriteString(h.SiteEntry(scenario.OS(scenario.ImageA, scenario.ImageSum(scenario.ImageA))))
+	}
+	fmt.Fprintf(&site, "clusters:\n- name: edge\n  by: cluster-api\n  endpoint: %s\n  controlPlane: [{node: node1}]\n  workers: [{node: node2}]\n", endpoint)
+	require.NoError(t, d.Begin(ctx, site.String()))
+
+	began := time.Now()
+	var cluster status.Cluster
+	said := ""
+	s.until("the cluster is ready", func() bool {
+		document, err := d.Sandbox.Status(ctx)
+		if err != nil || len(document.Clusters) != 1 {
+			return false
+		}
+		cluster = document.Clusters[0]
+		if now := strings.TrimSpace(cluster.State + " " + cluster.Nodes + " " + cluster.Text + " " + cluster.Error); now != said {
+			said = now
+			t.Logf("%.0f s  %s", time.Since(began).Seconds(), now)
+		}
+		return cluster.State == "ready"
+	})
+	assert.Equal(t, "2/2", cluster.Nodes)
+	t.Log("\n" + run(t, ctx, d, "firstlightd", "status"))
+	t.Log("\n" + run(t, ctx, d, "kubectl", "-n", "metal3", "get", "cluster", "edge", "-o", `jsonpath={.metadata.annotations.firstlight\.dev/verification}`))
+	t.Log("\n" + run(t, ctx, d, "clusterctl", "--kubeconfig", "/etc/kubernetes/admin.conf", "describe", "cluster", "edge", "-n", "metal3"))
+}
+
+// changeClass has the appliance's class give machines in sandboxes what they want.
+func (s *systems) changeClass() {
+	const file = "clusterclass-firstlight.yaml"
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(template), file))
+	require.NoError(s.t, err)
+	changed := s.forSandboxes(string(text))
+	path := strings.TrimSpace(run(s.t, s.ctx, s.d, "sh", "-euc", "ls /usr/share/firstlight/cluster-api/infrastructure-metal3/*/"+file))
+	require.NoError(s.t, s.d.Sandbox.WriteFile(path, []byte(changed), 0o644))
+}
+
+// forSandboxes has templates of machines install what a sandbox wants besides, and not refuse it.
+func (s *systems) forSandboxes(text string) string {
+	const install = "node-setup install"
+	require.Contains(s.t, text, install)
+	require.Regexp(s.t, pullPolicy, text)
+	text = pullPolicy.ReplaceAllString(text, "$0\n"+
+		"${1}ignorePreflightErrors: [SystemVerification, Swap, FileContent--proc-sys-net-bridge-bridge-nf-call-iptables]")
+	return strings.ReplaceAll(text, install, install+", /etc/in-sandbox")
 }
