@@ -294,11 +294,14 @@ bmc: {address: %[5]q, credentialsName: %[1]s-bmc, disableCertificateVerification
 	})
 	assert.Empty(t, s.booted, "servers of a cluster that is gone run")
 	const state = "jsonpath={range .items[*]}{.status.provisioning.state}{.spec.consumerRef.name} {end}"
-	assert.Equal(t, strings.Repeat("available ", servers), s.ask("kubectl", "-n", "metal3", "get", "bmh", "-o", state), "hosts are not free")
+	s.until("the hosts are inspected and free", func() bool {
+		return s.ask("kubectl", "-n", "metal3", "get", "bmh", "-o", state) == strings.Repeat("available ", servers)
+	})
 }
 
 // TestASiteIsMadeByClusterAPI: a site names its nodes, and a cluster by Cluster API of them. Nothing is applied. From
-// power on, the appliance registers and inspects the servers, writes the Cluster, and verifies what they became.
+// power on, the appliance registers and inspects the servers, writes the Cluster, and verifies what they became. Its power
+// fails while the first of them becomes a control plane.
 func TestASiteIsMadeByClusterAPI(t *testing.T) {
 	need(t)
 	ctx, d := start(t, "site-cluster-api", 2, 40*time.Minute)
@@ -314,7 +317,7 @@ func TestASiteIsMadeByClusterAPI(t *testing.T) {
 
 	began := time.Now()
 	var cluster status.Cluster
-	said := ""
+	said, cut := "", false
 	s.until("the cluster is ready", func() bool {
 		document, err := d.Sandbox.Status(ctx)
 		if err != nil || len(document.Clusters) != 1 {
@@ -325,9 +328,18 @@ func TestASiteIsMadeByClusterAPI(t *testing.T) {
 			said = now
 			t.Logf("%.0f s  %s", time.Since(began).Seconds(), now)
 		}
+		if !cut && len(s.booted) == 1 {
+			cut = true
+			t.Log("power cut")
+			require.NoError(t, d.PowerCut(ctx, scenario.Nothing, site.String()))
+		}
 		return cluster.State == "ready"
 	})
 	assert.Equal(t, "2/2", cluster.Nodes)
+	assert.True(t, cut, "the power did not fail")
+	for _, h := range d.Servers.Hosts() {
+		assert.Len(t, h.ReceivedDrives(), 1, "%s was installed more than once", h.Name)
+	}
 	t.Log("\n" + run(t, ctx, d, "firstlightd", "status"))
 	t.Log("\n" + run(t, ctx, d, "kubectl", "-n", "metal3", "get", "cluster", "edge", "-o", `jsonpath={.metadata.annotations.firstlight\.dev/verification}`))
 	t.Log("\n" + run(t, ctx, d, "clusterctl", "--kubeconfig", "/etc/kubernetes/admin.conf", "describe", "cluster", "edge", "-n", "metal3"))
