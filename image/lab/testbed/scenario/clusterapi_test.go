@@ -332,6 +332,7 @@ func TestASiteIsMadeByClusterAPI(t *testing.T) {
 			cut = true
 			t.Log("power cut")
 			require.NoError(t, d.PowerCut(ctx, scenario.Nothing, site.String()))
+			s.changeClass()
 		}
 		return cluster.State == "ready"
 	})
