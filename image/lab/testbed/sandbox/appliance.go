@@ -17,7 +17,7 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 )
 
-// Kind is what FIRSTLIGHT_TEST must contain for tests on the sandbox.
+// Kind is what FIRSTLIGHT_TEST must contain for tests in the sandbox.
 const Kind = "native"
 
 // RootTree is the tree that tests use: $FIRSTLIGHT_ROOT (a directory, squashfs or image), else the image

@@ -26,7 +26,7 @@ import (
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
-// uploads is an appliance on a sandbox that takes uploads, and a workstation beside it: programs of
+// uploads is an appliance in a sandbox that takes uploads, and a workstation beside it: programs of
 // this machine in the sandbox's network.
 type uploads struct {
 	*box

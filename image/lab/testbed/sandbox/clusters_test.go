@@ -80,7 +80,7 @@ func foreign(t *testing.T, file string) {
 	require.NoError(t, sandbox.WriteImage(file, foreignImage, layer.Bytes(), v1.Config{WorkingDir: "/", Env: []string{"PATH=/bin"}}))
 }
 
-// rack is an appliance on a sandbox with hosts that are said to be in service.
+// rack is an appliance in a sandbox with hosts that are said to be in service.
 type rack struct {
 	t         *testing.T
 	ctx       context.Context

@@ -132,19 +132,16 @@ func (m *manager) handleCall(args []string) (string, int) {
 		for _, n := range names {
 			fmt.Fprintln(&out, m.describe(n))
 		}
-	case "enable":
+	case "enable", "disable":
+		enable, act := verb == "enable", m.stop
+		if enable {
+			act = m.start
+		}
 		each(func(n string) error {
-			if err := setEnabled(n, true); err != nil || !now {
+			if err := setEnabled(n, enable); err != nil || !now {
 				return err
 			}
-			return m.start(n)
-		})
-	case "disable":
-		each(func(n string) error {
-			if err := setEnabled(n, false); err != nil || !now {
-				return err
-			}
-			return m.stop(n)
+			return act(n)
 		})
 	case "is-enabled":
 		for _, n := range names {
