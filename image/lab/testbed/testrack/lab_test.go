@@ -157,7 +157,10 @@ func (r *room) cut() { require.NoError(r.t, r.appliance.Close()) }
 // site writes site.yaml.
 func (r *room) site() {
 	r.t.Helper()
-	text := "name: rack\nnetworks: {provisioning: {interface: eth0}}\nnodes:\n"
+	text := "name: rack\nnetworks: {provisioning: {interface: eth0}}\n"
+	if len(r.nodes) > 0 {
+		text += "nodes:\n"
+	}
 	for _, n := range r.nodes {
 		text += n.entry()
 	}
