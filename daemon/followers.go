@@ -2,16 +2,17 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
-// waitForLaunch has stages that follow Ready begin when the launch is over, whichever way: the servers that are being
-// inspected and installed come first. What has held once no longer waits, and nothing does where the launch itself needs
-// them: of a site that gives nodes to Cluster API.
-func waitForLaunch(plan []bringup.Stage, launch func() status.Launch, needed func() bool) []bringup.Stage {
+// holdFollowers has stages that follow Ready begin when nothing is left that precedes them: precedes says what that is,
+// or "". What has held once no longer waits.
+func holdFollowers(plan []bringup.Stage, precedes func() string) []bringup.Stage {
 	for i, s := range plan {
 		if !s.AfterReady {
 			continue
@@ -19,8 +20,10 @@ func waitForLaunch(plan []bringup.Stage, launch func() status.Launch, needed fun
 
 		var held atomic.Bool
 		plan[i].Done = func(ctx context.Context) error {
-			if !held.Load() && !needed() && launch().State == status.LaunchRunning {
-				return bringup.Wait("the servers that are being inspected and installed")
+			if !held.Load() {
+				if what := precedes(); what != "" {
+					return bringup.Wait("%s", what)
+				}
 			}
 
 			err := s.Done(ctx)
@@ -30,4 +33,40 @@ func waitForLaunch(plan []bringup.Stage, launch func() status.Launch, needed fun
 	}
 
 	return plan
+}
+
+// precedesFollowers is what the site asked for and comes before Cluster API, packages and add-ons, which would take the
+// processors from it: its servers, then its clusters, whichever way each ends. Nothing precedes where the launch itself
+// needs Cluster API.
+func (d *Daemon) precedesFollowers() string {
+	if d.needsClusterAPI() {
+		return ""
+	}
+	return precedingWork(d.verifier.Launch().State, d.finder.Site().ClustersBy(site.ByOperator), d.cluster.Clusters())
+}
+
+func precedingWork(launch status.LaunchState, wanted []site.Cluster, clusters []status.Cluster) string {
+	if launch == status.LaunchRunning {
+		return "the servers that are being inspected and installed"
+	}
+
+	for _, c := range wanted {
+		state := status.ClusterNew
+		if i := slices.IndexFunc(clusters, func(s status.Cluster) bool { return s.Name == string(c.Name) }); i >= 0 {
+			state = clusters[i].State
+		}
+
+		switch state {
+		case status.ClusterInstalling:
+		case status.ClusterNew, status.ClusterWaiting: // of servers that are proven it takes them in a moment; of others nobody knows when
+			if launch != status.LaunchSucceeded {
+				continue
+			}
+		default:
+			continue
+		}
+		return "the installation of the site's cluster " + string(c.Name)
+	}
+
+	return ""
 }

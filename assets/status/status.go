@@ -146,10 +146,20 @@ const (
 	LaunchSucceeded LaunchState = "launched" // every node is proven
 )
 
+// States of a cluster, whichever way it is made. A Provisioning has more of them.
+const (
+	ClusterNew        = "new"        // nobody has looked at it yet
+	ClusterWaiting    = "waiting"    // for what comes by itself
+	ClusterInstalling = "installing" // its hosts are claimed
+	ClusterReady      = "ready"
+	ClusterFailed     = "failed"
+	ClusterDeleting   = "deleting"
+)
+
 // Cluster is one workload Kubernetes.
 type Cluster struct {
 	Name    string `json:"name"`
-	State   string `json:"state"`             // phase of its Provisioning, in lower case
+	State   string `json:"state"`             // one of the above, or another phase of its Provisioning in lower case
 	Percent int    `json:"percent,omitempty"` // of its installation
 	Nodes   string `json:"nodes,omitempty"`   // installed of all, 2/3
 	Text    string `json:"text,omitempty"`    // one sentence: what it does or waits for

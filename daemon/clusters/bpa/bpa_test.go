@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -82,8 +83,9 @@ func TestObjects(t *testing.T) {
 }
 
 func TestStateOfACluster(t *testing.T) {
-	assert.Equal(t, "new", stateOf(""))
-	assert.Equal(t, "installing", stateOf(v1alpha1.PhaseInstalling))
+	assert.Equal(t, status.ClusterNew, stateOf(""))
+	assert.Equal(t, status.ClusterWaiting, stateOf(v1alpha1.PhaseWaiting))
+	assert.Equal(t, status.ClusterInstalling, stateOf(v1alpha1.PhaseInstalling))
 }
 
 // TestDocs: docs/bpa.md explains every reason, and every test of the operator that docs/tests.md names is there.

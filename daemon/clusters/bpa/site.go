@@ -7,6 +7,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 )
@@ -67,7 +68,7 @@ func nodeBody(m site.NodeSelector) *v1alpha1.Body {
 // stateOf is a phase as the appliance's status says it.
 func stateOf(phase string) string {
 	if phase == "" {
-		phase = "new"
+		return status.ClusterNew
 	}
 	return strings.ToLower(phase)
 }

@@ -21,15 +21,6 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 )
 
-// States of a cluster and of its nodes: the words that clusters of the operator have, too.
-const (
-	stateWaiting    = "waiting"
-	stateInstalling = "installing"
-	stateReady      = "ready"
-	stateFailed     = "failed"
-	stateDeleting   = "deleting"
-)
-
 // Clusters are the clusters of Cluster API as they stood when they were read, with their machines.
 type Clusters struct {
 	clusters []clusterv1.Cluster
@@ -89,7 +80,7 @@ func describe(c *clusterv1.Cluster, machines []clusterv1.Machine, hosts []metal3
 	running, claimed := 0, 0
 	for i := range machines {
 		n := describeMachine(&machines[i], hosts)
-		if n.State == stateReady {
+		if n.State == status.ClusterReady {
 			running++
 		}
 		if n.Host != "" {
@@ -111,21 +102,21 @@ func describe(c *clusterv1.Cluster, machines []clusterv1.Machine, hosts []metal3
 	topology := meta.FindStatusCondition(c.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
 	switch {
 	case !c.DeletionTimestamp.IsZero():
-		s.State, s.Text = stateDeleting, "its machines give their hosts back"
+		s.State, s.Text = status.ClusterDeleting, "its machines give their hosts back"
 	case topology != nil && topology.Status == metav1.ConditionFalse &&
 		topology.Reason == clusterv1.ClusterTopologyReconciledFailedReason:
-		s.State, s.Error = stateFailed, firstLine(topology.Message)
+		s.State, s.Error = status.ClusterFailed, firstLine(topology.Message)
 	case claimed+running == 0:
-		s.State, s.Text = stateWaiting, cmp.Or(firstReason(s.Members), conditionText(c, clusterv1.ClusterInfrastructureReadyCondition),
+		s.State, s.Text = status.ClusterWaiting, cmp.Or(firstReason(s.Members), conditionText(c, clusterv1.ClusterInfrastructureReadyCondition),
 			"Cluster API has made no machine of it yet")
 	case running < wanted:
-		s.State, s.Text = stateInstalling, cmp.Or(firstReason(s.Members), "its machines become nodes, one of the control plane at a time")
+		s.State, s.Text = status.ClusterInstalling, cmp.Or(firstReason(s.Members), "its machines become nodes, one of the control plane at a time")
 	case v == nil || !reflect.DeepEqual(v.Nodes, nodesOf(c, machines)):
-		s.State, s.Text = stateInstalling, "all nodes are there; its pods, Services and DNS are being verified"
+		s.State, s.Text = status.ClusterInstalling, "all nodes are there; its pods, Services and DNS are being verified"
 	case !v.Passed:
-		s.State, s.Error = stateFailed, "its verification did not pass, and is repeated: "+verificationText(v)
+		s.State, s.Error = status.ClusterFailed, "its verification did not pass, and is repeated: "+verificationText(v)
 	default:
-		s.State = stateReady
+		s.State = status.ClusterReady
 		s.Text = fmt.Sprintf("cluster %s is there and verified; kubeconfig: Secret %s-kubeconfig in namespace %s", c.Name, c.Name, c.Namespace)
 	}
 	return s
@@ -149,7 +140,7 @@ func describeMachine(m *clusterv1.Machine, hosts []metal3api.BareMetalHost) stat
 	n := status.ClusterNode{
 		Name:  cmp.Or(m.Status.NodeRef.Name, m.Name),
 		Roles: []string{label.RoleWorker},
-		State: stateInstalling,
+		State: status.ClusterInstalling,
 	}
 	if _, ok := m.Labels[clusterv1.MachineControlPlaneLabel]; ok {
 		n.Roles = []string{label.RoleControlPlane}
@@ -170,12 +161,12 @@ func describeMachine(m *clusterv1.Machine, hosts []metal3api.BareMetalHost) stat
 	ready := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineReadyCondition)
 	switch {
 	case !m.DeletionTimestamp.IsZero():
-		n.State = stateDeleting
+		n.State = status.ClusterDeleting
 	case m.Status.Phase == string(clusterv1.MachinePhaseRunning) && ready != nil && ready.Status == metav1.ConditionTrue:
-		n.State = stateReady
+		n.State = status.ClusterReady
 		return n
 	case n.Host == "":
-		n.State = stateWaiting
+		n.State = status.ClusterWaiting
 	}
 	if ready != nil && ready.Status != metav1.ConditionTrue {
 		n.Reason = firstLine(ready.Message)
@@ -186,7 +177,7 @@ func describeMachine(m *clusterv1.Machine, hosts []metal3api.BareMetalHost) stat
 // firstReason is why the first node that says so is not further.
 func firstReason(all []status.ClusterNode) string {
 	for _, n := range all {
-		if n.State != stateReady && n.Reason != "" {
+		if n.State != status.ClusterReady && n.Reason != "" {
 			return n.Name + ": " + n.Reason
 		}
 	}

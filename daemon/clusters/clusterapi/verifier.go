@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
 	"firstlight.dev/firstlight/daemon/clusters/contract/probe"
@@ -185,7 +186,7 @@ func nodesOf(c *clusterv1.Cluster, machines []clusterv1.Machine) (nodes []string
 		if m.Namespace != c.Namespace || m.Spec.ClusterName != c.Name {
 			continue
 		}
-		if describeMachine(m, nil).State != stateReady || m.Status.NodeRef.Name == "" {
+		if describeMachine(m, nil).State != status.ClusterReady || m.Status.NodeRef.Name == "" {
 			return nil
 		}
 		running++
