@@ -141,7 +141,11 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 			machines = read
 			c.verifier.Follow(ctx, api, machines)
 		}
-		all = append(all, machines.Status(hosts)...)
+		asked, err := clusterapi.SiteClusters(c.site(), c.nodeImage)
+		if err != nil {
+			c.log.Debug("what the site asks of its clusters is not compared", "error", err)
+		}
+		all = append(all, machines.Status(hosts, asked)...)
 
 		if err := bpa.GrantNamespaces(ctx, api); err != nil {
 			c.log.Warn("the operator of clusters has not its rights everywhere", "error", err)

@@ -18,6 +18,10 @@ const (
 	Hold    = "firstlight-checks"           // value of baremetalhost.metal3.io/paused: paused until its checks passed
 )
 
+// VerifyCertificate is an annotation on a BareMetalHost that is not of the site, from its owner: how its BMC's certificate
+// is checked, by the words of site.yaml.
+const VerifyCertificate = "firstlight.dev/verify-certificate"
+
 // Login is an annotation on a BareMetalHost, from the owner: the Secret in its namespace with the user and password
 // that its image came with. HostKey is the appliance's: the SSH host key that it has, as in authorized_keys.
 const (

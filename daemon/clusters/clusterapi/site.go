@@ -2,16 +2,11 @@ package clusterapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets"
@@ -44,46 +39,13 @@ func SiteHosts(s *site.Site) []client.Object {
 }
 
 // siteHost is the Secret of a node's BMC, then its host.
-func siteHost(n site.Node, cluster, role string) []client.Object {
-	name := string(n.Name)
-	labels := map[string]string{label.Cluster: cluster, label.Role: role}
-	for key, value := range n.Labels {
-		labels[key] = value
+func siteHost(n site.Node, cluster, role string) (all []client.Object) {
+	host, bmc := metal3.NewHost(n, map[string]string{label.Cluster: cluster, label.Role: role})
+	if bmc != nil {
+		host.Annotations[label.VerifyCertificate] = string(n.BMC.VerifyCertificate)
+		all = append(all, bmc)
 	}
-
-	secret := &corev1.Secret{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metal3.Namespace,
-			Name:      name + "-bmc-secret",
-			Labels:    map[string]string{label.Node: name},
-		},
-		Type: corev1.SecretTypeOpaque,
-	}
-	host := &metal3api.BareMetalHost{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: metal3.Namespace, Name: name, Labels: labels},
-		Spec: metal3api.BareMetalHostSpec{
-			Online:                true,
-			BootMACAddress:        string(n.BootMAC),
-			BootMode:              metal3api.BootMode(n.BootMode),
-			AutomatedCleaningMode: metal3api.CleaningModeDisabled,
-			RootDeviceHints:       metal3.RootDeviceHints(n.RootDevice),
-		},
-	}
-	if n.Overwrite.IsGranted() {
-		host.Annotations = map[string]string{label.Overwrite: string(n.Overwrite)}
-	}
-	if n.BMC != nil {
-		secret.Data = map[string][]byte{"username": []byte(n.BMC.Username), "password": []byte(n.BMC.Password.Reveal())}
-		host.Spec.BMC = metal3api.BMCDetails{
-			Address:                        string(n.BMC.Address),
-			CredentialsName:                secret.Name,
-			DisableCertificateVerification: n.BMC.VerifyCertificate != site.CheckCA,
-		}
-	}
-
-	return []client.Object{secret, host}
+	return append(all, host)
 }
 
 // SiteClusters are the clusters that a site gives to Cluster API, each of the class, with machines for exactly the hosts
@@ -234,76 +196,4 @@ func SiteClustersStage(
 	}.Bringup()
 	s.AfterReady = true
 	return s
-}
-
-// keepInstalled leaves clusters that are there as they were created, but that they may grow: another version, image, key
-// or network would install their nodes again, and of fewer machines nobody says which go. That is up to their owners.
-func keepInstalled(ctx context.Context, api client.Reader, all []client.Object) error {
-	for _, o := range all {
-		want := o.(*unstructured.Unstructured)
-		have := newObject("Cluster")
-		err := api.Get(ctx, client.ObjectKeyFromObject(want), have)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("read Cluster %s: %w", want.GetName(), err)
-		}
-		if err := keepCluster(want, have); err != nil {
-			return fmt.Errorf("Cluster %s: %w", want.GetName(), err)
-		}
-	}
-	return nil
-}
-
-func keepCluster(want, have *unstructured.Unstructured) error {
-	if !usesClass(have) {
-		return errors.New("somebody applied one of that name that is not of the appliance's class; give the site's another name")
-	}
-
-	for _, path := range [][]string{
-		{"spec", "clusterNetwork"}, {"spec", "topology", "version"}, {"spec", "topology", "variables"},
-	} {
-		value, found, err := unstructured.NestedFieldCopy(have.Object, path...)
-		if err != nil || !found {
-			return fmt.Errorf("it has no %s", strings.Join(path, "."))
-		}
-		if err := unstructured.SetNestedField(want.Object, value, path...); err != nil {
-			return err
-		}
-	}
-
-	n, _, _ := unstructured.NestedInt64(have.Object, "spec", "topology", "controlPlane", "replicas")
-	if err := grow(want.Object, n, "spec", "topology", "controlPlane"); err != nil {
-		return err
-	}
-
-	workers, _, _ := unstructured.NestedSlice(have.Object, "spec", "topology", "workers", "machineDeployments")
-	wanted, _, _ := unstructured.NestedSlice(want.Object, "spec", "topology", "workers", "machineDeployments")
-	if len(wanted) == 0 && len(workers) > 0 {
-		return unstructured.SetNestedSlice(want.Object, workers, "spec", "topology", "workers", "machineDeployments")
-	}
-	for _, w := range workers {
-		w, ok := w.(map[string]any)
-		if !ok || len(wanted) == 0 || w["name"] != wanted[0].(map[string]any)["name"] {
-			continue
-		}
-		n, _, _ := unstructured.NestedInt64(w, "replicas")
-		if err := grow(wanted[0].(map[string]any), n); err != nil {
-			return err
-		}
-		return unstructured.SetNestedSlice(want.Object, wanted, "spec", "topology", "workers", "machineDeployments")
-	}
-
-	return nil
-}
-
-// grow has at least so many replicas.
-func grow(object map[string]any, least int64, path ...string) error {
-	path = append(path, "replicas")
-	n, _, err := unstructured.NestedInt64(object, path...)
-	if err != nil {
-		return err
-	}
-	return unstructured.SetNestedField(object, max(n, least), path...)
 }

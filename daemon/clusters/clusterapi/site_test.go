@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
 // machinesSite gives so many of its four nodes to Cluster API, the first as the control plane, and one to nobody.
@@ -66,12 +68,19 @@ func TestNodesOfTheSiteAreHostsWithoutImage(t *testing.T) {
 	assert.Equal(t, map[string][]byte{"username": []byte("admin"), "password": []byte("secret")}, secret.Data)
 	assert.Equal(t, "node-2", host.Name)
 	assert.Equal(t, map[string]string{label.Cluster: "edge", label.Role: label.RoleWorker, "rack": "7"}, host.Labels)
-	assert.Equal(t, map[string]string{label.Overwrite: "true"}, host.Annotations)
+	assert.Equal(t, map[string]string{label.Overwrite: "true", label.VerifyCertificate: "pin"}, host.Annotations)
 	assert.Nil(t, host.Spec.Image)
 	assert.Equal(t, metal3api.CleaningModeDisabled, host.Spec.AutomatedCleaningMode)
 	assert.Equal(t, "node-2-bmc-secret", host.Spec.BMC.CredentialsName)
-	assert.True(t, host.Spec.BMC.DisableCertificateVerification, "the appliance pins it")
+	assert.False(t, host.Spec.BMC.DisableCertificateVerification, "the appliance pins it")
 	assert.Equal(t, label.RoleControlPlane, all[1].GetLabels()[label.Role])
+
+	for _, check := range []site.CertificateCheck{site.CheckPin, site.CheckCA, site.CheckNone} {
+		s := machinesSite(t, 2)
+		s.Nodes[1].BMC.VerifyCertificate = check
+		host := SiteHosts(s)[3].(*metal3api.BareMetalHost)
+		assert.Equal(t, check, metal3.AppliedHost{Host: host}.Node().BMC.VerifyCertificate)
+	}
 }
 
 func variables(t testing.TB, cluster client.Object) map[string]any {
@@ -133,6 +142,52 @@ func TestAClusterThatIsThereStaysAsItWasCreated(t *testing.T) {
 	assert.ErrorContains(t, keepInstalled(t.Context(), api, []client.Object{made(2)}), "not of the appliance's class")
 	empty := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()
 	assert.NoError(t, keepInstalled(t.Context(), empty, []client.Object{made(2)}))
+}
+
+// What the site asks and does not get is told, and nothing else.
+func TestWhatAClusterKeepsIsTold(t *testing.T) {
+	asked := func(change func(*site.Site)) *clusterv1.Cluster {
+		s := machinesSite(t, 3)
+		change(s)
+		all, err := SiteClusters(s, func(n site.Node) (Image, error) {
+			return Image{URL: "http://172.22.0.1/images/" + n.OS.Image, SHA256: testImage.SHA256}, nil
+		})
+		require.NoError(t, err)
+		c, err := typed(all[0])
+		require.NoError(t, err)
+		return c
+	}
+	have := asked(func(*site.Site) {})
+	have.Spec.Topology.Version = "v1.30.0" // of the stick that made it
+
+	for _, c := range []struct {
+		name   string
+		change func(*site.Site)
+		want   string // begins the only sentence; "": none
+	}{
+		{"nothing", func(*site.Site) {}, ""},
+		{"another endpoint", func(s *site.Site) { s.Clusters[0].Endpoint = netip.MustParseAddr("172.22.0.201") },
+			"site.yaml: endpoint: it is 172.22.0.201 there, and this cluster keeps 172.22.0.200, because its nodes would be installed again;"},
+		{"another network of pods", func(s *site.Site) { s.Clusters[0].PodCIDR = netip.MustParsePrefix("10.99.0.0/16") },
+			"site.yaml: podCIDR: it is 10.99.0.0/16 there,"},
+		{"another network of Services", func(s *site.Site) { s.Clusters[0].ServiceCIDR = netip.MustParsePrefix("10.99.0.0/16") },
+			"site.yaml: serviceCIDR: it is 10.99.0.0/16 there,"},
+		{"another image", func(s *site.Site) { s.Nodes[0].OS.Image = "mine" },
+			"site.yaml: os of its nodes: it is http://172.22.0.1/images/mine there,"},
+		{"no keys", func(s *site.Site) { s.Access.SSHKeys = nil }, "site.yaml: access.sshKeys: it is nothing there,"},
+		{"fewer workers", func(s *site.Site) { s.Clusters[0].Workers = s.Clusters[0].Workers[:1] },
+			"site.yaml: workers: it names 1 there, and this cluster keeps 2, because nobody says which go;"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := keptDifferences(asked(c.change), have)
+			if c.want == "" {
+				assert.Empty(t, got)
+				return
+			}
+			require.Len(t, got, 1)
+			assert.True(t, strings.HasPrefix(got[0], c.want), got[0])
+		})
+	}
 }
 
 func TestAHostThatTheApplianceInstalledIsNotGivenAway(t *testing.T) {
@@ -231,7 +286,7 @@ func (r *rack) roles() map[string]string {
 	all := map[string]string{}
 	var hosts metal3api.BareMetalHostList
 	require.NoError(r.t, r.full.List(r.t.Context(), &hosts))
-	clusters := r.clusters().Status(hosts.Items)
+	clusters := r.clusters().Status(hosts.Items, nil)
 	require.Len(r.t, clusters, 1)
 	for _, n := range clusters[0].Members {
 		all[strings.TrimPrefix(n.Host, "metal3/")] = n.Roles[0]
@@ -252,7 +307,7 @@ func (r *rack) verified(v *Verifier, nodes string) {
 	r.until("the cluster is verified", func() error {
 		v.Follow(r.t.Context(), r.full, r.clusters())
 		v.tasks.Wait()
-		if c := r.clusters().Status(nil)[0]; c.State != "ready" || c.Nodes != nodes {
+		if c := r.clusters().Status(nil, nil)[0]; c.State != "ready" || c.Nodes != nodes {
 			return fmt.Errorf("it is %+v", c)
 		}
 		return nil

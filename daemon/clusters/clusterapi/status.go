@@ -37,8 +37,8 @@ func ReadClusters(ctx context.Context, api client.Reader) (all Clusters, err err
 	return all, err
 }
 
-// Status is how each of them stands, for the appliance's status.
-func (s Clusters) Status(hosts []metal3api.BareMetalHost) []status.Cluster {
+// Status is how each of them stands, for the appliance's status. site are the Clusters as the site asks for them.
+func (s Clusters) Status(hosts []metal3api.BareMetalHost, site []client.Object) []status.Cluster {
 	var all []status.Cluster
 	for i := range s.clusters {
 		c := &s.clusters[i]
@@ -48,7 +48,13 @@ func (s Clusters) Status(hosts []metal3api.BareMetalHost) []status.Cluster {
 				of = append(of, m)
 			}
 		}
-		all = append(all, describe(c, of, hosts))
+		one := describe(c, of, hosts)
+		for _, o := range site {
+			if want, err := typed(o); err == nil && want.Namespace == c.Namespace && want.Name == c.Name {
+				one.Warnings = keptDifferences(want, c)
+			}
+		}
+		all = append(all, one)
 	}
 	return all
 }
@@ -123,17 +129,7 @@ func describe(c *clusterv1.Cluster, machines []clusterv1.Machine, hosts []metal3
 }
 
 // replicas is how many machines a topology asks for; 0 for a cluster without one.
-func replicas(c *clusterv1.Cluster) (n int) {
-	if p := c.Spec.Topology.ControlPlane.Replicas; p != nil {
-		n += int(*p)
-	}
-	for _, w := range c.Spec.Topology.Workers.MachineDeployments {
-		if w.Replicas != nil {
-			n += int(*w.Replicas)
-		}
-	}
-	return n
-}
+func replicas(c *clusterv1.Cluster) int { return int(controlPlanes(c) + workers(c)) }
 
 // describeMachine says how a machine stands, by the name of its node once it is one.
 func describeMachine(m *clusterv1.Machine, hosts []metal3api.BareMetalHost) status.ClusterNode {

@@ -84,12 +84,14 @@ func (a AppliedHost) Node() site.Node {
 	return n
 }
 
-// certificateCheck is how the certificate of the BMC is checked: as Metal3 would, or where its owner has switched that
-// off, as that of a node of the site which says nothing.
+// certificateCheck is how the certificate of the BMC is checked: as an annotation says, else as Metal3 would, or where its
+// owner has switched that off, as that of a node of the site which says nothing.
 func (a AppliedHost) certificateCheck() site.CertificateCheck {
-	switch {
+	switch said := site.CertificateCheck(a.Host.Annotations[label.VerifyCertificate]); {
 	case !BMCAddress(a.Host.Spec.BMC.Address).HasTLS():
 		return ""
+	case said == site.CheckPin, said == site.CheckCA, said == site.CheckNone:
+		return said
 	case !a.Host.Spec.BMC.DisableCertificateVerification:
 		return site.CheckCA
 	case a.Default == site.CheckNone:

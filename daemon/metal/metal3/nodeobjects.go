@@ -86,50 +86,74 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 	}
 
 	name := string(n.Name)
-	labels := map[string]string{}
-	maps.Copy(labels, n.Labels)
-	labels[LabelSite] = string(s.Name)
-	h := NodeObjects{
+	host, bmc := NewHost(n, map[string]string{LabelSite: string(s.Name)})
+	host.Annotations[artifact.ImageAnnotation] = image.URL
+	host.Spec.Image = &metal3api.Image{
+		URL:          image.URL,
+		Checksum:     image.SHA256,
+		ChecksumType: metal3api.SHA256,
+		DiskFormat:   &image.Format,
+	}
+	host.Spec.UserData = &corev1.SecretReference{Name: name + "-user-data", Namespace: Namespace}
+	host.Spec.NetworkData = &corev1.SecretReference{Name: name + "-network-data", Namespace: Namespace}
+	host.Spec.MetaData = &corev1.SecretReference{Name: name + "-meta-data", Namespace: Namespace}
+
+	secret := func(suffix string, data map[string]string) *corev1.Secret {
+		sec := newSecret(name+suffix, name, data)
+		sec.Labels[LabelSite] = string(s.Name)
+		return sec
+	}
+	if bmc != nil {
+		bmc.Labels[LabelSite] = string(s.Name)
+	}
+
+	return NodeObjects{
 		Need:    image.Size,
 		Own:     ownMAC(n, a.MACs),
-		User:    newSecret(s, name, "-user-data", map[string]string{"userData": user}),
-		Network: newSecret(s, name, "-network-data", map[string]string{"networkData": network}),
-		Meta:    newSecret(s, name, "-meta-data", map[string]string{"metaData": metaData(s)}),
-		Host: &metal3api.BareMetalHost{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: labels},
-			Spec: metal3api.BareMetalHostSpec{
-				Online:                true,
-				BootMACAddress:        string(n.BootMAC),
-				BootMode:              metal3api.BootMode(n.BootMode),
-				AutomatedCleaningMode: metal3api.CleaningModeDisabled, // cleaning would erase every disk of the node, also those nobody named
-				RootDeviceHints:       RootDeviceHints(n.RootDevice),
-				Image: &metal3api.Image{
-					URL: image.URL, Checksum: image.SHA256, ChecksumType: metal3api.SHA256, DiskFormat: &image.Format,
-				},
-				UserData:    &corev1.SecretReference{Name: name + "-user-data", Namespace: Namespace},
-				NetworkData: &corev1.SecretReference{Name: name + "-network-data", Namespace: Namespace},
-				MetaData:    &corev1.SecretReference{Name: name + "-meta-data", Namespace: Namespace},
-			},
+		BMC:     bmc,
+		User:    secret("-user-data", map[string]string{"userData": user}),
+		Network: secret("-network-data", map[string]string{"networkData": network}),
+		Meta:    secret("-meta-data", map[string]string{"metaData": metaData(s)}),
+		Host:    host,
+	}, nil
+}
+
+// NewHost is the host that a node of a site with its defaults filled in is, without an image, and the Secret of its BMC;
+// nil if it has none. It has the node's labels and, before these, own.
+func NewHost(n site.Node, own map[string]string) (*metal3api.BareMetalHost, *corev1.Secret) {
+	name := string(n.Name)
+	labels := map[string]string{}
+	maps.Copy(labels, n.Labels)
+	maps.Copy(labels, own)
+	host := &metal3api.BareMetalHost{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: labels, Annotations: map[string]string{}},
+		Spec: metal3api.BareMetalHostSpec{
+			Online:                true,
+			BootMACAddress:        string(n.BootMAC),
+			BootMode:              metal3api.BootMode(n.BootMode),
+			AutomatedCleaningMode: metal3api.CleaningModeDisabled, // cleaning would erase every disk of the node, also those nobody named
+			RootDeviceHints:       RootDeviceHints(n.RootDevice),
 		},
 	}
-	h.Host.Annotations = map[string]string{artifact.ImageAnnotation: image.URL}
 	if n.Overwrite.IsGranted() {
-		h.Host.Annotations[Overwrite] = string(n.Overwrite)
+		host.Annotations[Overwrite] = string(n.Overwrite)
 	}
 
-	if n.BMC != nil {
-		h.BMC = newSecret(s, name, "-bmc-secret", map[string]string{
-			"username": n.BMC.Username, "password": n.BMC.Password.Reveal(),
-		})
-		h.Host.Spec.BMC = metal3api.BMCDetails{
-			Address:                        string(n.BMC.Address),
-			CredentialsName:                h.BMC.Name,
-			DisableCertificateVerification: n.BMC.VerifyCertificate != site.CheckCA && n.BMC.VerifyCertificate != site.CheckPin,
-		}
+	if n.BMC == nil {
+		return host, nil
 	}
-
-	return h, nil
+	bmc := newSecret(name+"-bmc-secret", name, map[string]string{
+		"username": n.BMC.Username,
+		"password": n.BMC.Password.Reveal(),
+	})
+	check := n.BMC.VerifyCertificate
+	host.Spec.BMC = metal3api.BMCDetails{
+		Address:                        string(n.BMC.Address),
+		CredentialsName:                bmc.Name,
+		DisableCertificateVerification: check != site.CheckCA && check != site.CheckPin,
+	}
+	return host, bmc
 }
 
 // metaData is the mark of the disk (package inspection): the operator adds it to the metadata that it makes itself,
@@ -148,12 +172,13 @@ func ownMAC(n site.Node, macs []string) string {
 	return ""
 }
 
-func newSecret(s *site.Site, node, suffix string, data map[string]string) *corev1.Secret {
+func newSecret(name, node string, data map[string]string) *corev1.Secret {
 	sec := &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: node + suffix, Namespace: Namespace,
-			Labels: map[string]string{LabelSite: string(s.Name), LabelNode: node},
+			Name:      name,
+			Namespace: Namespace,
+			Labels:    map[string]string{LabelNode: node},
 		},
 		Type: corev1.SecretTypeOpaque,
 		Data: map[string][]byte{},
