@@ -273,6 +273,8 @@ func (d *Scenario) Kill(ctx context.Context, part string) error {
 		"operator":    {"pkill", "-KILL", "-f", "^/baremetal-operator"},
 		"apiserver":   {"pkill", "-KILL", "-f", "^kube-apiserver"},
 		"etcd":        {"pkill", "-KILL", "-x", "etcd"},
+		"bpa":         {"pkill", "-KILL", "-f", "^[^ ]*firstlightd bpa "},
+		"cluster-api": {"pkill", "-KILL", "-f", "^[^ ]*cluster-api (cluster-api|bootstrap-kubeadm|control-plane-kubeadm) "},
 	}
 	command := commands[part]
 	if command == nil {
