@@ -24,14 +24,14 @@ import (
 
 // revision is the number in the names of the class's templates, and digests are those of their content. Templates cannot
 // be changed where they are used: who changes one counts up the number, and writes the digests that the test prints.
-const revision = "firstlight-1"
+const revision = "firstlight-2"
 
 var digests = map[string]string{
-	"KubeadmConfigTemplate":       "dea8b93e4d75acf9",
-	"KubeadmControlPlaneTemplate": "efd83f691ee936e7",
+	"KubeadmConfigTemplate":       "d3d63cbb1ec9b689",
+	"KubeadmControlPlaneTemplate": "7c335e5f463aa155",
 	"Metal3ClusterTemplate":       "761fd0f649bee45b",
 	"Metal3DataTemplate":          "a2f59387c2f7d3e0",
-	"Metal3MachineTemplate":       "8391000b80c9d7dc",
+	"Metal3MachineTemplate":       "0c185675f32d7ec9",
 }
 
 var testImage = Image{URL: "http://172.22.0.1/images/debian-13.raw", SHA256: "abc", Format: "raw"}

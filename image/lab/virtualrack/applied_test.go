@@ -52,12 +52,12 @@ spec:
         mac-address: %s
 `
 
-// newEmptyRack is a rack of one node whose site names networks only, and whose BMC has the document's password. It is
-// not on.
-func newEmptyRack(t *testing.T, c command) Rack {
+// newEmptyRack is a rack of so many nodes, BIOS and UEFI in turn, whose site names networks only, and whose BMCs have the
+// document's password. It is not on.
+func newEmptyRack(t *testing.T, c command, nodes int) Rack {
 	t.Helper()
 	o := DefaultOrder()
-	o.Image, o.Nodes, o.EmptySite = c.image(), 1, true
+	o.Image, o.Nodes, o.Firmware, o.EmptySite = c.image(), nodes, Mixed, true
 	require.NoError(t, writeRack(c.dir, c.path, o))
 	var doc rackDoc
 	require.NoError(t, readJSON(filepath.Join(c.dir, rackFile), &doc))
@@ -100,7 +100,7 @@ func (s *transcript) record(typed string) string {
 // and a Provisioning of ICN's that names the server's MAC; nothing else is typed, and the cluster is verified.
 func TestTwoObjectsAndAMACBecomeACluster(t *testing.T) {
 	c := newCommand(t, "qemu-all")
-	rack := newEmptyRack(t, c)
+	rack := newEmptyRack(t, c, 1)
 	c.run("up")
 	c.until(Appliance, PhaseReady)
 	names, err := os.ReadFile(filepath.Join(c.dir, siteFile))

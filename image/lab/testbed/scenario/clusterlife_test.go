@@ -152,7 +152,9 @@ func (l *life) testReboot() {
 	drives, boots := len(server.ReceivedDrives()), server.Counters().Boots
 	l.step("a worker that stands still is switched off and on", "cluster-api", 5, func() {
 		l.hang(server.Name)
-		l.until("its node is lost", func() bool { return strings.Contains(l.workload("get", "node", machines[0], "--no-headers"), "NotReady") })
+		l.until("its node is lost", func() bool {
+			return strings.Contains(l.workload("get", "node", machines[0], "--no-headers"), "NotReady")
+		})
 	}, func() bool {
 		return server.Counters().Boots > boots &&
 			l.ask("kubectl", "-n", "metal3", "get", "metal3remediations,clusters", "-o", "name") == "cluster.cluster.x-k8s.io/edge\n"
@@ -168,7 +170,9 @@ func (l *life) testReplacement() (broken string) {
 	server := l.serverOf(machines[0])
 	l.step("a worker that does not come back is replaced", "apiserver", 2, func() {
 		l.destroy(server.Name)
-		l.until("its node is lost", func() bool { return strings.Contains(l.workload("get", "node", machines[0], "--no-headers"), "NotReady") })
+		l.until("its node is lost", func() bool {
+			return strings.Contains(l.workload("get", "node", machines[0], "--no-headers"), "NotReady")
+		})
 	}, func() bool { return l.areNone(machines, workers) })
 	assert.NotEmpty(l.t, l.unhealthy(server.Name), "it may be chosen again")
 	assert.NotEqual(l.t, server.Name, l.serverOf(l.machines(workers)[0]).Name)

@@ -2,9 +2,7 @@ package testrack_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,14 +15,8 @@ import (
 	"firstlight.dev/firstlight/image/lab/testbed/testrack"
 )
 
-// What clusterctl makes a cluster of, and the line of it in each registration of a node by kubeadm.
-const template = "../../../../assets/build/cluster-api/cluster-template.yaml"
-
-var pullPolicy = regexp.MustCompile(`(?m)^( *)imagePullPolicy: IfNotPresent$`)
-
 // Two blank servers, one with BIOS and one with UEFI, become a cluster of Cluster API: nothing is applied but objects,
-// and nothing logs in to make a node of them. The server of the control plane has one processor, which kubeadm is told
-// to bear. No frame is for somebody outside.
+// and nothing logs in to make a node of them. No frame is for somebody outside.
 func TestObjectsBecomeACluster(t *testing.T) {
 	need(t, "rack-all")
 	r := newRoom(t, 3*time.Hour, "legacy", "UEFI")
@@ -75,15 +67,10 @@ bootMode: %[5]s, bmc: {address: "ipmi://%[6]s:%[7]d", credentialsName: %[1]s-bmc
 // generate is what clusterctl prints for one control plane node and one worker with the stick's own system.
 func (r *room) generate() string {
 	r.t.Helper()
-	text, err := os.ReadFile(template)
-	require.NoError(r.t, err)
-	changed := pullPolicy.ReplaceAllString(string(text), "$0\n${1}ignorePreflightErrors: [NumCPU]")
-	require.NotEqual(r.t, string(text), changed)
-	require.NoError(r.t, r.appliance.WriteFile("/root/template.yaml", []byte(changed), 0o644))
 	system := filepath.Join(r.t.TempDir(), "system.raw")
 	require.NoError(r.t, r.appliance.Assemble(nodes.System, system))
 	return r.run("env", "CONTROL_PLANE_ENDPOINT_HOST=172.22.0.200", "IMAGE_URL=http://172.22.0.1:6180/images/debian-13.raw",
 		"IMAGE_CHECKSUM="+sum(r.t, system), "clusterctl", "--kubeconfig", "/etc/kubernetes/admin.conf", "generate", "cluster", "edge",
-		"-n", "metal3", "--from", "/root/template.yaml", "--kubernetes-version", assets.KubernetesVersion,
+		"-n", "metal3", "--kubernetes-version", assets.KubernetesVersion,
 		"--control-plane-machine-count", "1", "--worker-machine-count", "1")
 }
