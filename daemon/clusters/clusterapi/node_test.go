@@ -221,7 +221,10 @@ func register(ctx context.Context, c client.Client, k kubeadmConfig) error {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.NodeRegistration.Name, Labels: map[string]string{}}}
 	n.Spec.Taints = k.NodeRegistration.Taints
 	for _, arg := range k.NodeRegistration.KubeletExtraArgs {
-		if arg.Name == "node-labels" {
+		switch arg.Name {
+		case "provider-id":
+			n.Spec.ProviderID = arg.Value
+		case "node-labels":
 			for pair := range strings.SplitSeq(arg.Value, ",") {
 				name, value, _ := strings.Cut(pair, "=")
 				n.Labels[name] = value

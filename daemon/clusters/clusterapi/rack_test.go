@@ -161,7 +161,11 @@ func (r *rack) setState(ctx context.Context, h *metal3api.BareMetalHost, state m
 	h.Status.HardwareProfile, h.Status.OperationalStatus = "unknown", metal3api.OperationalStatusOK
 	h.Status.OperationHistory = metal3api.OperationHistory{}
 	h.Status.HardwareDetails = &metal3api.HardwareDetails{
-		Hostname: h.Name, NIC: []metal3api.NIC{{Name: "eth0", MAC: "52:54:00:00:00:01", IP: "10.0.0." + h.Name[len(h.Name)-1:]}},
+		Hostname: h.Name, NIC: []metal3api.NIC{
+			{Name: "eth0", MAC: "52:54:00:00:00:01", IP: "10.0.0." + h.Name[len(h.Name)-1:]},
+			{Name: "enp1s0", MAC: "52:54:00:00:00:02"},
+			{Name: "enp2s0", MAC: "52:54:00:00:00:03"},
+		},
 	}
 	if err := r.full.Status().Update(ctx, h); err != nil {
 		r.t.Logf("host %s: %v", h.Name, err)

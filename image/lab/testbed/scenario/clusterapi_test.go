@@ -13,6 +13,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/image/lab/testbed/machines"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
 )
@@ -35,7 +36,9 @@ func (s *systems) generate(controlPlane, workers int) string {
 	require.NoError(s.t, err)
 	const given = `controlPlaneEndpoint: {host: "${CONTROL_PLANE_ENDPOINT_HOST}", port: ${CONTROL_PLANE_ENDPOINT_PORT:=6443}}`
 	require.Contains(s.t, string(text), given)
-	changed := strings.ReplaceAll(s.forSandboxes(string(text)), given, "controlPlaneEndpointFromPool: {name: endpoints}")
+	changed, err := machines.ForSandboxes(string(text))
+	require.NoError(s.t, err)
+	changed = strings.ReplaceAll(changed, given, "controlPlaneEndpointFromPool: {name: endpoints}")
 	require.NoError(s.t, s.d.Sandbox.WriteFile("/root/template.yaml", []byte(changed+endpointPool), 0o644))
 	return run(s.t, s.ctx, s.d, "env", "IMAGE_URL="+scenario.Boot+"/"+scenario.ImageA+".raw", "IMAGE_CHECKSUM="+scenario.ImageSum(scenario.ImageA),
 		"clusterctl", "--kubeconfig", "/etc/kubernetes/admin.conf", "generate", "cluster", "edge", "-n", "metal3", "--from", "/root/template.yaml",
@@ -52,16 +55,7 @@ func (s *systems) applyHosts() {
 		require.NoError(s.t, err)
 	}
 
-	var hosts strings.Builder
-	for _, h := range s.d.Servers.Hosts() {
-		fmt.Fprintf(&hosts, `---
-{apiVersion: v1, kind: Secret, metadata: {name: %[1]s-bmc}, stringData: {username: %[2]s, password: %[3]s}}
----
-{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost, metadata: {name: %[1]s}, spec: {online: true, bootMACAddress: %[4]q,
-bmc: {address: %[5]q, credentialsName: %[1]s-bmc, disableCertificateVerification: true}}}
-`, h.Name, s.d.Servers.Username(), s.d.Servers.Password(), h.MAC, h.BMC())
-	}
-	kubectlApply(s.t, s.ctx, s.d, hosts.String())
+	kubectlApply(s.t, s.ctx, s.d, machines.Hosts(s.d))
 	s.until("there is what nodes are set up by", func() bool {
 		return s.ask("kubectl", "-n", "metal3", "get", "secret", "firstlight-node", "-o", "name") != ""
 	})
@@ -137,7 +131,7 @@ func (s *systems) deleteCluster() {
 		return s.ask("kubectl", "-n", "metal3", "get", "clusters,machines,ipaddresses.ipam.cluster.x-k8s.io", "-o", "name", "--ignore-not-found") == "" &&
 			s.ask("kubectl", "get", "ns", "metal3", "-o", "name") != ""
 	})
-	assert.Empty(s.t, s.booted, "servers of a cluster that is gone run")
+	assert.Empty(s.t, s.Running(), "servers of a cluster that is gone run")
 }
 
 // areFree reports whether all hosts are inspected and nobody's.
@@ -175,7 +169,7 @@ func TestASiteIsMadeByClusterAPI(t *testing.T) {
 			said = now
 			t.Logf("%.0f s  %s", time.Since(began).Seconds(), now)
 		}
-		if !cut && len(s.booted) == 1 {
+		if !cut && len(s.Running()) == 1 {
 			cut = true
 			t.Log("power cut")
 			require.NoError(t, d.PowerCut(ctx, scenario.Nothing, site.String()))

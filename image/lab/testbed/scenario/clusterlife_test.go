@@ -151,7 +151,7 @@ func (l *life) testReboot() {
 	server := l.serverOf(machines[0])
 	drives, boots := len(server.ReceivedDrives()), server.Counters().Boots
 	l.step("a worker that stands still is switched off and on", "cluster-api", 5, func() {
-		l.hang(server.Name)
+		require.NoError(l.t, l.Hang(server.Name))
 		l.until("its node is lost", func() bool {
 			return strings.Contains(l.workload("get", "node", machines[0], "--no-headers"), "NotReady")
 		})
@@ -169,7 +169,7 @@ func (l *life) testReplacement() (broken string) {
 	machines := l.machines(workers)
 	server := l.serverOf(machines[0])
 	l.step("a worker that does not come back is replaced", "apiserver", 2, func() {
-		l.destroy(server.Name)
+		require.NoError(l.t, l.Destroy(server.Name))
 		l.until("its node is lost", func() bool {
 			return strings.Contains(l.workload("get", "node", machines[0], "--no-headers"), "NotReady")
 		})
