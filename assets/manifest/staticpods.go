@@ -17,6 +17,13 @@ var shares = map[string]string{
 	"kube-scheduler":          "25m",
 }
 
+// PatientKubelet is what is changed in a kubelet's configuration on a node of a cluster: a pod that ended is started again
+// within ten seconds, and a runtime that is slow is not lost.
+const PatientKubelet = `crashLoopBackOff: {maxContainerRestartPeriod: 10s}
+runtimeRequestTimeout: 15m0s
+evictionHard: {memory.available: 100Mi, nodefs.available: 5%, imagefs.available: 5%, nodefs.inodesFree: 5%}
+`
+
 // StaticPodPatch is what is changed in kubeadm's manifest of a part: the name and the text of a file for
 // the directory of patches of kubeadm's configuration (kubeadm.k8s.io/v1beta4, Patches).
 //

@@ -27,8 +27,8 @@ import (
 const revision = "firstlight-2"
 
 var digests = map[string]string{
-	"KubeadmConfigTemplate":       "d3d63cbb1ec9b689",
-	"KubeadmControlPlaneTemplate": "7c335e5f463aa155",
+	"KubeadmConfigTemplate":       "e47ed024fc8a02ed",
+	"KubeadmControlPlaneTemplate": "29589dbced681763",
 	"Metal3ClusterTemplate":       "761fd0f649bee45b",
 	"Metal3DataTemplate":          "a2f59387c2f7d3e0",
 	"Metal3MachineTemplate":       "0c185675f32d7ec9",

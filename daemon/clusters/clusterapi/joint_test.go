@@ -5,13 +5,13 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/daemon/clusters/clusterapi/nodesetup"
 )
 
@@ -38,11 +38,13 @@ func (r *rack) generate(flavor string, controlPlane, workers int) string {
 		indent := before[strings.LastIndex(before, "\n")+1:]
 		text = before + at + indent + add + after
 	}
-	const external = `etcd: {external: {endpoints: ["https://127.0.0.1:9"], caFile: /a, certFile: /b, keyFile: /c}}`
-	local := "etcd:\n        local:\n          imageTag: " + assets.EtcdVersion + "\n" // clusterctl writes it in block style
-	require.Contains(r.t, text, local)
-	return strings.Replace(text, local, external+"\n", 1) + "\n---\n" + pool
+	require.Regexp(r.t, localEtcd, text)
+	return localEtcd.ReplaceAllString(text, `etcd: {external: {endpoints: ["https://127.0.0.1:9"], caFile: /a, certFile: /b, keyFile: /c}}`+"\n") +
+		"\n---\n" + pool
 }
+
+// localEtcd is the cluster's own, in the block style that clusterctl writes.
+var localEtcd = regexp.MustCompile(`etcd:\n {8}local:\n(?: {10}.*\n)+`)
 
 // host and port are the endpoint of the cluster.
 func (r *rack) host() string { return r.endpoint().Hostname() }

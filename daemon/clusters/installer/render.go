@@ -39,6 +39,7 @@ type values struct {
 	Domain, Version, Etcd, Pause string
 	NodeImage, InstallerImage    string
 	Patches                      string
+	Kubelet                      string // what is the same of every one
 	ControlPlanes                []inventory.Node
 	NodeBits                     int
 	Endpoint                     netip.AddrPort
@@ -67,6 +68,7 @@ func newValues(s Settings, inv inventory.Inventory) values {
 		NodeImage:      manifest.NodeImage,
 		InstallerImage: assets.InstallerImage,
 		Patches:        patchDir,
+		Kubelet:        manifest.PatientKubelet,
 		ControlPlanes:  inv.ControlPlanes(),
 		NodeBits:       nodeBits(s.Pods),
 		Endpoint:       Endpoint,

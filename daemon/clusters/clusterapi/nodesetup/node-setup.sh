@@ -84,6 +84,13 @@ address() {
 	done
 }
 
+# patches is what kubeadm lays over what it writes: a machine under load is slow, not lost.
+patches() {
+	mkdir -p $own/patches
+{{range .Patches}}	cat >$own/patches/{{.Name}} <<'END'
+{{.Text}}END
+{{end}}}
+
 # proxy is kube-proxy as its image can be: by nftables. Cluster API has no field for it.
 proxy() {
 	if [ ! -e $init ] || grep -q 'kind: KubeProxyConfiguration' $init; then
@@ -135,6 +142,7 @@ install)
 	appliance=$(appliance)
 	trust "$appliance"
 	address "$appliance"
+	patches
 	proxy
 	get kubelet kubeadm kubectl
 	;;

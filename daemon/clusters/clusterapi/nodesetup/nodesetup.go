@@ -38,6 +38,19 @@ type Appliance struct {
 //go:embed node-setup.sh
 var script string
 
+// patch is a file of kubeadm's directory of patches (kubeadm.k8s.io/v1beta4, Patches).
+type patch struct{ Name, Text string }
+
+// patches are those of the control plane, and what is the same of every kubelet.
+func patches() []patch {
+	all := []patch{{"kubeletconfiguration+merge.yaml", manifest.PatientKubelet}}
+	for _, part := range manifest.StaticPods() {
+		name, text := manifest.StaticPodPatch(part, 0)
+		all = append(all, patch{name, endLine(text)})
+	}
+	return all
+}
+
 // Render is the script. It has none of the marks of Jinja, through which cloud-init passes it.
 func Render(a Appliance) ([]byte, error) {
 	if len(a.Addresses) == 0 || len(a.Authority) == 0 || len(a.PackagesKey) == 0 {
@@ -63,6 +76,7 @@ func Render(a Appliance) ([]byte, error) {
 		"HTTPPort":     netboot.HTTPPort,
 		"RegistryPort": assets.RegistryPort,
 		"Suite":        packages.Suite,
+		"Patches":      patches(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("render setup of nodes: %w", err)
