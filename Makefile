@@ -110,7 +110,8 @@ bench-artifact: ## Measure uploads and downloads beside an S3 server and nginx, 
 	$(BENCH) . ./daemon/uploads/bench
 
 .PHONY: bench-clusters
-bench-clusters: ## Measure clusters of 1, 2 and 3 nodes by SSH beside kubeadm by hand, natively (needs root and a built image; half an hour)
+bench-clusters: ## Measure clusters of 1, 2 and 3 nodes by SSH and by Cluster API beside kubeadm by hand, natively (needs root and a built image; an hour)
+	$(BENCH) Hundred ./daemon/clusters/metal3provider/choice
 	$(BENCH) . ./image/lab/testbed/sandbox/nodes/bench
 
 .PHONY: bench

@@ -132,10 +132,10 @@ func (h *history) machines() []string {
 var looked = map[string][]string{
 	"nodes":          {".spec.providerID"},
 	"clusters":       {".status.initialization.controlPlaneInitialized"},
-	"machines":       {".metadata.deletionTimestamp", ".status.nodeRef.name"},
+	"machines":       {".spec.clusterName", ".metadata.deletionTimestamp", ".status.nodeRef.name"},
 	"kubeadmconfigs": {".status.dataSecretName"},
 	"metal3machines": {annotationHost},
-	"metal3datas":    {".spec.index", ".spec.claim.name"},
+	"metal3datas":    {".metadata.name", ".spec.claim.name"}, // the name is that of the template, with the index
 	"ipaddresses":    {".spec.address"},
 	"baremetalhosts": {".spec.consumerRef.name", ".spec.image.url", ".status.provisioning.state"},
 }
@@ -190,7 +190,7 @@ func (s state) broken() []string {
 	}
 	twice("host", "metal3machines", annotationHost)
 	twice("machine", "baremetalhosts", ".spec.consumerRef.name")
-	twice("index", "metal3datas", ".spec.index")
+	twice("index", "metal3datas", ".metadata.name")
 	twice("claim", "metal3datas", ".spec.claim.name")
 	twice("address", "ipaddresses", ".spec.address")
 	twice("ID", "nodes", ".spec.providerID")
@@ -213,20 +213,23 @@ func (s state) broken() []string {
 
 // brokenGrowth is what does not hold of the order in which machines come.
 func (s state) brokenGrowth() (out []string) {
-	cluster, exists := s["clusters"]["edge"]
-	initialized := cluster[".status.initialization.controlPlaneInitialized"] == "true"
-	coming := 0
+	coming := map[string]int{} // by cluster
 	for name, fields := range s["machines"] {
+		of := fields[".spec.clusterName"]
+		cluster, exists := s["clusters"][of]
+		initialized := cluster[".status.initialization.controlPlaneInitialized"] == "true"
 		isWorker := strings.Contains(name, "-md-")
 		if !isWorker && fields[".metadata.deletionTimestamp"] == "" && fields[".status.nodeRef.name"] == "" {
-			coming++
+			coming[of]++
 		}
 		if isWorker && exists && !initialized && s["kubeadmconfigs"][name][".status.dataSecretName"] != "" {
 			out = append(out, "worker "+name+" has its data before there is a control plane")
 		}
 	}
-	if coming > 1 {
-		out = append(out, fmt.Sprintf("%d machines of the control plane come at once", coming))
+	for of, n := range coming {
+		if n > 1 {
+			out = append(out, fmt.Sprintf("%d machines of the control plane of %s come at once", n, of))
+		}
 	}
 	return out
 }

@@ -25,13 +25,18 @@ spec: {clusterName: edge, namePrefix: edge, prefix: 24, pools: [{start: 10.9.0.1
 // generate is what `clusterctl generate cluster` prints, and a pool. The etcd of the cluster is not its own, so that its
 // control plane can grow without one that runs, and its machines get addresses.
 func (r *rack) generate(flavor string, controlPlane, workers int) string {
+	return r.generateCluster("edge", flavor, controlPlane, workers, "edge") + "\n---\n" + pool
+}
+
+// generateCluster is generate for a cluster of any name, and for addresses from a pool that is there.
+func (r *rack) generateCluster(name, flavor string, controlPlane, workers int, pool string) string {
 	text := r.clusterctlWith([]string{
 		"CONTROL_PLANE_ENDPOINT_HOST=" + r.host(), "CONTROL_PLANE_ENDPOINT_PORT=" + r.port(),
 		"IMAGE_URL=http://172.22.0.1/images/debian-13.raw", "IMAGE_CHECKSUM=abc",
-	}, "generate", "cluster", "edge", "-n", "metal3", "--flavor", flavor, "--kubernetes-version", "v1.36.3",
+	}, "generate", "cluster", name, "-n", "metal3", "--flavor", flavor, "--kubernetes-version", "v1.36.3",
 		"--control-plane-machine-count", strconv.Itoa(controlPlane), "--worker-machine-count", strconv.Itoa(workers))
 	for at, add := range map[string]string{
-		"metaData:\n": "  ipAddressesFromPool: [{key: address, name: edge, apiGroup: ipam.metal3.io, kind: IPPool}]\n",
+		"metaData:\n": "  ipAddressesFromPool: [{key: address, name: " + pool + ", apiGroup: ipam.metal3.io, kind: IPPool}]\n",
 	} {
 		before, after, found := strings.Cut(text, at)
 		require.True(r.t, found, text)
@@ -39,8 +44,7 @@ func (r *rack) generate(flavor string, controlPlane, workers int) string {
 		text = before + at + indent + add + after
 	}
 	require.Regexp(r.t, localEtcd, text)
-	return localEtcd.ReplaceAllString(text, `etcd: {external: {endpoints: ["https://127.0.0.1:9"], caFile: /a, certFile: /b, keyFile: /c}}`+"\n") +
-		"\n---\n" + pool
+	return localEtcd.ReplaceAllString(text, `etcd: {external: {endpoints: ["https://127.0.0.1:9"], caFile: /a, certFile: /b, keyFile: /c}}`+"\n")
 }
 
 // localEtcd is the cluster's own, in the block style that clusterctl writes.

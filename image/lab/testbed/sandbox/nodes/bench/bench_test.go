@@ -4,6 +4,10 @@
 // configuration, commands without any question in between, all nodes at once where that is possible. Its rows are
 // build/bench/clusters.json.
 //
+// The same nodes are made by Cluster API, too: from the objects that are applied to a cluster whose nodes and system pods
+// are Ready, but for the time in which Ironic installs a server, which by hand has been installed before. There all of the
+// appliance runs, and it idles while the others are measured.
+//
 // What each guarantees: ours asks every node how it is before and after each step, flushes disks, and ends
 // with questions from a pod on every node; by hand ends when nodes and system pods are Ready.
 package bench_test
@@ -52,6 +56,11 @@ func measureClusters(ctx context.Context, s *bench.Series, dir string, runs int,
 		return err
 	}
 	defer func() { err = errors.Join(err, rack.Close()) }()
+	objects, err := newMachines(ctx, root, dir, programs, slices.Max(sizes))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, objects.Close()) }()
 	for _, size := range sizes {
 		for len(rack.Servers) < size {
 			if _, err := rack.Add(ctx); err != nil {
@@ -61,6 +70,9 @@ func measureClusters(ctx context.Context, s *bench.Series, dir string, runs int,
 		for range runs {
 			if err := measureOnce(ctx, s, rack, rack.Servers[:size]); err != nil {
 				return err
+			}
+			if err := objects.measure(ctx, s, size); err != nil {
+				return fmt.Errorf("make cluster by Cluster API: %w", err)
 			}
 		}
 	}
@@ -73,9 +85,17 @@ func rows(s *bench.Series, runs int) []bench.Row {
 	var all []bench.Row
 	for _, name := range s.Names() {
 		r := bench.Row{Name: "clusters/" + name, Unit: "s", Ours: s.Median(name), Note: note}
-		if size, verified := strings.CutSuffix(name, "/verified"); verified {
+		size, step, _ := strings.Cut(name, "/")
+		switch step {
+		case "verified":
 			r = r.Less("kubeadm-by-hand", s.Median(size+"/by-hand"), 1/1.3)
 			r.Note += "; ours ends with a verified cluster, by hand with nodes and system pods that are Ready"
+		case "cluster-api":
+			r = r.Less("kubeadm-by-hand", s.Median(size+"/by-hand"), 1/1.3)
+			r.Note += "; from the objects, without Ironic's time, to nodes and system pods that are Ready"
+		case "memory":
+			r = bench.Row{Name: "clusters/cluster-api-memory", Unit: "MiB", Ours: s.Median(name), Note: "the managers together, idle (Pss)"}
+			r = r.Less("limit", 250, 1)
 		}
 		all = append(all, r)
 	}

@@ -1,0 +1,220 @@
+package bench_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/bench"
+	"firstlight.dev/firstlight/image/lab/testbed/machines"
+	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
+	"firstlight.dev/firstlight/image/lab/testbed/scenario"
+	"firstlight.dev/firstlight/image/lab/testbed/simulator"
+)
+
+// template is what clusterctl makes a cluster of.
+const template = "assets/build/cluster-api/cluster-template.yaml"
+
+// machineEndpoint is the address of the clusters of Cluster API.
+const machineEndpoint = "172.22.0.200"
+
+// objects are an appliance that makes clusters by Cluster API, and its servers.
+type objects struct {
+	scenario *scenario.Scenario
+	machines *machines.Machines
+}
+
+// newMachines brings up an appliance with servers that are inspected and free.
+func newMachines(ctx context.Context, root, dir string, programs sandbox.Programs, servers int) (o *objects, err error) {
+	o = &objects{}
+	o.scenario, err = scenario.Start(ctx, scenario.Config{
+		Name:     "bench-objects",
+		Root:     root,
+		Dir:      filepath.Join(dir, "objects"),
+		Programs: programs,
+		Servers:  simulator.Config{Hosts: servers, BootTime: time.Second},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := o.begin(ctx, root, dir); err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	return o, nil
+}
+
+func (o *objects) begin(ctx context.Context, root, dir string) (err error) {
+	systems := filepath.Join(dir, "systems")
+	if err := os.MkdirAll(systems, 0o755); err != nil {
+		return err
+	}
+	if o.machines, err = machines.New(ctx, o.scenario, machines.Config{Root: root, Dir: systems}); err != nil {
+		return err
+	}
+
+	if err := o.scenario.Begin(ctx, "name: objects\nnetworks: {provisioning: {interface: eth0}}\nclusters: []\n"); err != nil {
+		return err
+	}
+	for _, stage := range []string{"cluster-api-ready", "packages-ready"} {
+		if _, err := o.scenario.Sandbox.AwaitStage(ctx, stage, os.Stderr); err != nil {
+			return err
+		}
+	}
+	if err := o.apply(ctx, machines.Hosts(o.scenario)); err != nil {
+		return err
+	}
+	if err := o.awaitFree(ctx); err != nil {
+		return err
+	}
+
+	top, err := bench.FindTop()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(top, template))
+	if err != nil {
+		return err
+	}
+	changed, err := machines.ForSandboxes(string(text))
+	if err != nil {
+		return err
+	}
+	return o.scenario.Sandbox.WriteFile("/root/template.yaml", []byte(changed), 0o644)
+}
+
+func (o *objects) Close() error {
+	if o.machines == nil {
+		return o.scenario.Close()
+	}
+	return errors.Join(o.machines.Close(), o.scenario.Close())
+}
+
+func (o *objects) apply(ctx context.Context, text string) error {
+	cmd := o.scenario.Sandbox.Command(ctx, "kubectl", "-n", "metal3", "apply", "-f", "-")
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("kubectl apply: %w: %s", err, out)
+	}
+	return nil
+}
+
+// awaitFree waits until all servers are inspected, proven and nobody's.
+func (o *objects) awaitFree(ctx context.Context) error {
+	for ; ; time.Sleep(time.Second) {
+		if err := errors.Join(ctx.Err(), o.machines.Follow(ctx)); err != nil {
+			return err
+		}
+		out, err := o.scenario.Sandbox.Run(ctx, "kubectl", "-n", "metal3", "get", "bmh", "-o", "jsonpath={range .items[*]}"+
+			`{.status.provisioning.state}/{.metadata.labels.firstlight\.dev/verified}/{.spec.consumerRef.name} {end}`)
+		if err == nil && out == strings.Repeat("available/hardware/ ", len(o.scenario.Servers.Hosts())) {
+			return nil
+		}
+	}
+}
+
+// measure makes a cluster of so many nodes, and gives its servers back.
+func (o *objects) measure(ctx context.Context, s *bench.Series, size int) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Minute)
+	defer cancel()
+	memory, err := o.memory(ctx)
+	if err != nil {
+		return err
+	}
+	s.Add("0/memory", memory)
+
+	text, err := o.scenario.Sandbox.Run(ctx, "env", "CONTROL_PLANE_ENDPOINT_HOST="+machineEndpoint,
+		"IMAGE_URL="+scenario.Boot+"/"+scenario.ImageA+".raw", "IMAGE_CHECKSUM="+scenario.ImageSum(scenario.ImageA),
+		"clusterctl", "--kubeconfig", "/etc/kubernetes/admin.conf", "generate", "cluster", cluster, "-n", "metal3", "--from", "/root/template.yaml",
+		"--kubernetes-version", assets.KubernetesVersion, "--control-plane-machine-count", "1", "--worker-machine-count", fmt.Sprint(size-1))
+	if err != nil {
+		return err
+	}
+
+	began := time.Now()
+	if err := o.apply(ctx, text); err != nil {
+		return err
+	}
+	installing, err := o.awaitBoots(ctx, size, began)
+	if err != nil {
+		return err
+	}
+	if err := o.awaitReady(ctx, size); err != nil {
+		return err
+	}
+	s.Add(fmt.Sprintf("%d/cluster-api", size), (time.Since(began) - installing).Seconds())
+	s.Add(fmt.Sprintf("%d/installing-servers", size), installing.Seconds())
+
+	if _, err := o.scenario.Sandbox.Run(ctx, "kubectl", "-n", "metal3", "delete", "cluster", cluster); err != nil {
+		return err
+	}
+	return o.awaitFree(ctx)
+}
+
+// awaitBoots waits until so many servers have booted what was installed since then, and returns for how long some server
+// was being installed: from its image in the host to its system.
+func (o *objects) awaitBoots(ctx context.Context, size int, since time.Time) (installing time.Duration, err error) {
+	last := time.Now()
+	for ; ; time.Sleep(100 * time.Millisecond) {
+		if err := errors.Join(ctx.Err(), o.machines.Follow(ctx)); err != nil {
+			return 0, err
+		}
+		hosts, err := o.scenario.Hosts(ctx)
+		if err != nil {
+			continue
+		}
+
+		booted, coming := 0, false
+		for name, h := range hosts {
+			switch disk := o.machines.Disk(name); {
+			case disk != nil && disk.Booted.After(since):
+				booted++
+			case h.Spec.Image != nil:
+				coming = true
+			}
+		}
+		if coming {
+			installing += time.Since(last)
+		}
+		last = time.Now()
+		if booted == size {
+			return installing, nil
+		}
+	}
+}
+
+// awaitReady waits as by hand: for the nodes, and for the system's pods.
+func (o *objects) awaitReady(ctx context.Context, size int) error {
+	const ready = `set -e
+cd /root
+clusterctl --kubeconfig /etc/kubernetes/admin.conf get kubeconfig -n metal3 "$1" >bench.conf
+export KUBECONFIG=/root/bench.conf
+[ "$(kubectl get nodes -o name | wc -l)" = "$2" ]
+kubectl wait nodes --all --for=condition=Ready --timeout=10m >/dev/null
+for w in ds/kube-proxy ds/firstlight-network deployment/coredns; do kubectl -n kube-system rollout status $w --timeout=10m >/dev/null; done`
+	for {
+		_, err := o.scenario.Sandbox.Run(ctx, "sh", "-c", ready, "sh", cluster, fmt.Sprint(size))
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// memory is that of Cluster API's managers, in MiB, each with its share of what others have, too.
+func (o *objects) memory(ctx context.Context) (mebibytes float64, err error) {
+	out, err := o.scenario.Sandbox.Run(ctx, "sh", "-c",
+		`for p in $(pgrep -f '^/cluster-api '); do cat /proc/$p/smaps_rollup; done | awk '/^Pss:/ {n += $2} END {print n / 1024}'`)
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Sscan(out, &mebibytes)
+	return mebibytes, err
+}
