@@ -158,8 +158,8 @@ func shorten(value string) string {
 	return cmp.Or(value, "nothing")
 }
 
-// typed reads a Cluster of the site's as Cluster API's own type.
-func typed(cluster client.Object) (*clusterv1.Cluster, error) {
+// readCluster reads a Cluster of the site's as Cluster API's own type.
+func readCluster(cluster client.Object) (*clusterv1.Cluster, error) {
 	u, ok := cluster.(*unstructured.Unstructured)
 	if !ok {
 		return nil, fmt.Errorf("%T is no Cluster", cluster)

@@ -153,7 +153,7 @@ func TestWhatAClusterKeepsIsTold(t *testing.T) {
 			return Image{URL: "http://172.22.0.1/images/" + n.OS.Image, SHA256: testImage.SHA256}, nil
 		})
 		require.NoError(t, err)
-		c, err := typed(all[0])
+		c, err := readCluster(all[0])
 		require.NoError(t, err)
 		return c
 	}

@@ -50,7 +50,7 @@ func (s Clusters) Status(hosts []metal3api.BareMetalHost, site []client.Object) 
 		}
 		one := describe(c, of, hosts)
 		for _, o := range site {
-			if want, err := typed(o); err == nil && want.Namespace == c.Namespace && want.Name == c.Name {
+			if want, err := readCluster(o); err == nil && want.Namespace == c.Namespace && want.Name == c.Name {
 				one.Warnings = keptDifferences(want, c)
 			}
 		}

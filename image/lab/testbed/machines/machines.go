@@ -103,8 +103,8 @@ func (m *Machines) Close() error {
 	return errors.Join(all...)
 }
 
-// Running are the systems that run, by server.
-func (m *Machines) Running() map[string]*sandbox.Sandbox { return m.running }
+// Systems are those that run, by server.
+func (m *Machines) Systems() map[string]*sandbox.Sandbox { return m.running }
 
 // Disk is what was installed on a server last; nil: nothing.
 func (m *Machines) Disk(server string) *Disk { return m.disks[server] }

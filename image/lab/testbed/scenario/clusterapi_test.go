@@ -131,7 +131,7 @@ func (s *systems) deleteCluster() {
 		return s.ask("kubectl", "-n", "metal3", "get", "clusters,machines,ipaddresses.ipam.cluster.x-k8s.io", "-o", "name", "--ignore-not-found") == "" &&
 			s.ask("kubectl", "get", "ns", "metal3", "-o", "name") != ""
 	})
-	assert.Empty(s.t, s.Running(), "servers of a cluster that is gone run")
+	assert.Empty(s.t, s.Systems(), "servers of a cluster that is gone run")
 }
 
 // areFree reports whether all hosts are inspected and nobody's.
@@ -169,7 +169,7 @@ func TestASiteIsMadeByClusterAPI(t *testing.T) {
 			said = now
 			t.Logf("%.0f s  %s", time.Since(began).Seconds(), now)
 		}
-		if !cut && len(s.Running()) == 1 {
+		if !cut && len(s.Systems()) == 1 {
 			cut = true
 			t.Log("power cut")
 			require.NoError(t, d.PowerCut(ctx, scenario.Nothing, site.String()))

@@ -29,7 +29,7 @@ func newSystems(t *testing.T, ctx context.Context, d *scenario.Scenario) *system
 	m, err := machines.New(ctx, d, machines.Config{Root: sandbox.RequireRoot(t), Dir: t.TempDir(), Log: t.Output()})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		for server := range m.Running() {
+		for server := range m.Systems() {
 			if t.Failed() {
 				t.Log(m.Logs(server))
 			}
