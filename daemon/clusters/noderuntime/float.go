@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"time"
@@ -24,7 +25,7 @@ type Float struct {
 	Log      *slog.Logger
 }
 
-// probeTimeout is how long the node's API server may take to answer. A machine under load is slow, not lost.
+// probeTimeout is how long one question to the node's API server may take.
 const probeTimeout = 5 * time.Second
 
 // Run holds the address whenever it is this node's turn, until ctx ends. Then somebody else has it at once.
@@ -178,17 +179,14 @@ func (f *Float) watchServer(ctx context.Context, out chan<- bool) {
 		},
 	}
 	url := fmt.Sprintf("https://127.0.0.1:%d/livez", f.Endpoint.Port())
-	for failed := failuresBefore; ; {
-		if err := askServer(ctx, client, url); err != nil {
-			failed++
-		} else {
-			failed = 0
-		}
+	server := &serverRecord{failed: failuresBefore}
+	for {
+		server.note(askServer(ctx, client, url), time.Now())
 
 		select {
 		case <-ctx.Done():
 			return
-		case out <- failed < failuresBefore:
+		case out <- server.serves():
 		}
 
 		select {
@@ -199,9 +197,36 @@ func (f *Float) watchServer(ctx context.Context, out chan<- bool) {
 	}
 }
 
-// failuresBefore is how many answers in a row must be missing until a server counts as gone. At the start the first
-// one does: an address that leads nowhere helps nobody.
-const failuresBefore = 3
+// failuresBefore is how many refusals in a row there must be until a server counts as gone. At the start the first
+// answer counts. silenceBefore is for how long it may say nothing: a machine under load is slow, and to take the address
+// off it makes it slower.
+const (
+	failuresBefore = 3
+	silenceBefore  = time.Minute
+)
+
+// serverRecord is what an API server answered.
+type serverRecord struct {
+	failed     int       // refusals since it answered last
+	answeredAt time.Time // last
+	silent     bool      // it has said nothing for too long
+}
+
+// note takes what became of a question: an answer, a refusal or nothing.
+func (s *serverRecord) note(err error, now time.Time) {
+	var silence net.Error
+	switch {
+	case err == nil:
+		*s = serverRecord{answeredAt: now}
+	case errors.As(err, &silence) && silence.Timeout():
+		s.silent = now.Sub(s.answeredAt) > silenceBefore
+	default:
+		s.failed++
+	}
+}
+
+// serves reports whether the server is there.
+func (s *serverRecord) serves() bool { return s.failed < failuresBefore && !s.silent }
 
 func askServer(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
