@@ -3,6 +3,7 @@ package clusterapi
 import (
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"log/slog"
@@ -24,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -33,9 +35,11 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -113,6 +117,10 @@ func newRack(t *testing.T, hosts int) *rack {
 
 	definition, err := sandbox.HostDefinition(t.Context())
 	require.NoError(t, err)
+	hosted := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal(definition, &hosted.Object))
+	definition, err = yaml.Marshal(metal3.LabelForMove(hosted).Object)
+	require.NoError(t, err)
 	r.apply(string(definition))
 
 	r.until("hosts are served", func() error { return r.full.List(t.Context(), &metal3api.BareMetalHostList{}) })
@@ -152,6 +160,9 @@ func (r *rack) addHost(name string, change func(*metal3api.BareMetalHost)) {
 	require.NoError(r.t, r.full.Create(r.t.Context(), h))
 	r.setState(r.t.Context(), h, metal3api.StateAvailable)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: name + "-bmc"}}
+	secret.OwnerReferences = []metav1.OwnerReference{{ // the operator of hosts sees to that
+		APIVersion: metal3api.GroupVersion.String(), Kind: "BareMetalHost", Name: h.Name, UID: h.UID,
+	}}
 	require.NoError(r.t, r.full.Create(r.t.Context(), secret))
 }
 
@@ -204,6 +215,14 @@ func (r *rack) operate(ctx context.Context, i *metal3provider.Installation) {
 
 // operateHost installs a host that has an image, and gives up and inspects one that had.
 func (r *rack) operateHost(ctx context.Context, h *metal3api.BareMetalHost) {
+	if _, paused := h.Annotations[metal3api.PausedAnnotation]; paused {
+		return
+	}
+	if kept := h.Annotations[metal3api.StatusAnnotation]; kept != "" && h.Status.Provisioning.State == "" {
+		r.restore(ctx, h, kept)
+		return
+	}
+
 	_, inspect := h.Annotations[metal3api.InspectAnnotationPrefix]
 	state := h.Status.Provisioning.State
 	switch {
@@ -224,6 +243,22 @@ func (r *rack) operateHost(ctx context.Context, h *metal3api.BareMetalHost) {
 	case state == metal3api.StateDeprovisioning:
 		r.setState(ctx, h, metal3api.StateAvailable)
 	}
+}
+
+// restore gives a host that was moved here the status that it had.
+func (r *rack) restore(ctx context.Context, h *metal3api.BareMetalHost, kept string) {
+	status := h.DeepCopy()
+	if err := json.Unmarshal([]byte(kept), &status.Status); err != nil {
+		r.t.Errorf("host %s: its status: %v", h.Name, err)
+		return
+	}
+	if err := r.full.Status().Update(ctx, status); err != nil {
+		r.t.Logf("host %s: %v", h.Name, err)
+		return
+	}
+	before := status.DeepCopy()
+	delete(status.Annotations, metal3api.StatusAnnotation)
+	_ = r.full.Patch(ctx, status, client.MergeFrom(before))
 }
 
 // endPods is the kubelets' part of the deletion of pods.

@@ -101,6 +101,8 @@ func (o Operator) Objects() ([]client.Object, error) {
 			webhook = u // last: it refuses everything until the operator answers
 		case kind == "ClusterRoleBinding":
 			objects = append(objects, bindHere(u), bindNobody(u))
+		case kind == "CustomResourceDefinition":
+			objects = append(objects, LabelForMove(u))
 		case kind == "Service" && u.GetName() == WebhookService, usedKinds[kind]:
 			objects = append(objects, u)
 		}
@@ -119,6 +121,27 @@ func (o Operator) Objects() ([]client.Object, error) {
 	}
 
 	return append(objects, webhook), nil
+}
+
+// LabelForMove labels the definition of hosts and of what belongs to them, so that `clusterctl move` takes a host along
+// with the machine that has it, and with the host what it owns (contract of providers, "Move").
+func LabelForMove(definition *unstructured.Unstructured) *unstructured.Unstructured {
+	const known = "clusterctl.cluster.x-k8s.io"
+	how := map[string]string{
+		"baremetalhosts.metal3.io": "/move-hierarchy",
+		"hardwaredata.metal3.io":   "/move",
+	}[definition.GetName()]
+	if how == "" {
+		return definition
+	}
+
+	labels := definition.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[known], labels[known+how] = "", ""
+	definition.SetLabels(labels)
+	return definition
 }
 
 // bindHere gives in Namespace what a binding of the manifest gives in all: the operator watches that one alone, and
