@@ -29,13 +29,19 @@ type install struct {
 	Site    string              // that names the host
 	Disk    metal3api.Storage   // that is written to
 	Disks   []metal3api.Storage // all that the server has
-	Consent string              // "", "true", or the fingerprint of what may be lost
+	Consent string              // "", "true", Released, or the fingerprint of what may be lost
 	Before  bool                // the host was in service once: consent without a fingerprint was for that installation
+	Machine bool                // it is for a machine of Cluster API
 }
+
+// Released is consent to what machines of Cluster API leave on a host, each time that one has given it back: this
+// appliance installed the host itself, and its record on DATA says so. A fresh stick has no record, and is given none.
+const Released = "released"
 
 // checkConsent decides whether what inspection found may be overwritten; nil if so. In this order:
 //
 //   - nothing is written to a disk that was not seen whole;
+//   - what a machine of Cluster API left may be lost with consent to that;
 //   - a server that an appliance installed, whatever disk says so, needs consent to just that: the fingerprint;
 //   - data that nobody marked may be lost with consent to whatever there is, before the first installation only.
 func checkConsent(found Contents, want install) *Decision {
@@ -57,6 +63,8 @@ func checkConsent(found Contents, want install) *Decision {
 	fingerprint := joinFingerprints(append(prints, disk.Fingerprint))
 	switch {
 	case disk.IsBlank() && mark == nil, fingerprint != "" && want.Consent == fingerprint:
+		return nil
+	case want.Consent == Released && want.Before && want.Machine:
 		return nil
 	case mark != nil:
 		return refuse(ReasonInstalled, "its disk %s was installed by %s; to take it back as it is, run: firstlightd "+

@@ -28,30 +28,37 @@ func TestConsentCoversWhatItNames(t *testing.T) {
 		sdb     inspection.Disk
 		consent string
 		before  bool
+		machine bool
 		reason  Reason // "": it may be written to
 		says    string
 	}{
-		{"blank", blank, data, "", false, "", ""},
-		{"data", data, blank, "", false, ReasonDiskNotEmpty, "its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: data-00000000000a for it in site.yaml and run: firstlightd reload"},
-		{"data, any may be lost", data, blank, "true", false, "", ""},
-		{"data, any might have been lost before the first installation", data, blank, "true", true, ReasonDiskNotEmpty, "overwrite: data-00000000000a"},
-		{"data, this may be lost", data, blank, "data-00000000000a", true, "", ""},
-		{"data, other data may be lost", data, blank, "data-00000000000c", false, ReasonDiskNotEmpty, "overwrite: data-00000000000a"},
-		{"installed by this site, any data may be lost", installed(mark), blank, "true", false, ReasonInstalled,
+		{"blank", blank, data, "", false, false, "", ""},
+		{"data", data, blank, "", false, false, ReasonDiskNotEmpty, "its disk /dev/sda is not empty, it holds: gpt, ext4; if that may be lost, set overwrite: data-00000000000a for it in site.yaml and run: firstlightd reload"},
+		{"data, any may be lost", data, blank, "true", false, false, "", ""},
+		{"data, any might have been lost before the first installation", data, blank, "true", true, false, ReasonDiskNotEmpty, "overwrite: data-00000000000a"},
+		{"data, this may be lost", data, blank, "data-00000000000a", true, false, "", ""},
+		{"data, other data may be lost", data, blank, "data-00000000000c", false, false, ReasonDiskNotEmpty, "overwrite: data-00000000000a"},
+		{"installed by this site, any data may be lost", installed(mark), blank, "true", false, false, ReasonInstalled,
 			"its disk /dev/sda was installed by this site on 2026-11-26 11:22 as node-1; to take it back as it is, run: firstlightd adopt node-1; to install it again and lose that, set overwrite: data-00000000000b for it in site.yaml and run: firstlightd reload"},
-		{"installed by this site, this may be lost", installed(mark), blank, "data-00000000000b", false, "", ""},
-		{"installed by another site", installed(of("other")), blank, "true", false, ReasonInstalled, `was installed by site "other" on 2026-11-26 11:22 as node-1; `},
-		{"installed by an appliance of before", installed(of("")), blank, "true", false, ReasonInstalled, `was installed by an appliance on 2026-11-26 11:22 as node-1; `},
-		{"installed on its other disk", blank, installed(mark), "true", false, ReasonInstalled, "its disk /dev/sdb was installed by this site on 2026-11-26 11:22 as node-1; "},
-		{"installed on its other disk, this may be lost", blank, installed(mark), "data-00000000000b", false, "", ""},
-		{"installed on its other disk, data on the first, only one of them may be lost", data, installed(mark), "data-00000000000b", false, ReasonInstalled, "its disk /dev/sdb"},
-		{"unreadable", inspection.Disk{Unreadable: "input/output error"}, blank, "true", false, ReasonDiskNotEmpty, "its disk /dev/sda cannot be read: input/output error; "},
-		{"seen by a ramdisk that knew no marks", inspection.Disk{Kinds: []string{"gpt"}}, blank, "true", false, ReasonDiskNotEmpty, "an earlier version inspected it"},
+		{"installed by this site, this may be lost", installed(mark), blank, "data-00000000000b", false, false, "", ""},
+		{"installed by another site", installed(of("other")), blank, "true", false, false, ReasonInstalled, `was installed by site "other" on 2026-11-26 11:22 as node-1; `},
+		{"installed by an appliance of before", installed(of("")), blank, "true", false, false, ReasonInstalled, `was installed by an appliance on 2026-11-26 11:22 as node-1; `},
+		{"installed on its other disk", blank, installed(mark), "true", false, false, ReasonInstalled, "its disk /dev/sdb was installed by this site on 2026-11-26 11:22 as node-1; "},
+		{"installed on its other disk, this may be lost", blank, installed(mark), "data-00000000000b", false, false, "", ""},
+		{"installed on its other disk, data on the first, only one of them may be lost", data, installed(mark), "data-00000000000b", false, false, ReasonInstalled, "its disk /dev/sdb"},
+		{"installed by this site, for a machine that gave it back", installed(mark), blank, "released", true, true, "", ""},
+		{"data that a machine left", data, blank, "released", true, true, "", ""},
+		{"data of before the first machine", data, blank, "released", false, true, ReasonDiskNotEmpty, "overwrite: data-00000000000a"},
+		{"data that a machine left, for something else", data, blank, "released", true, false, ReasonDiskNotEmpty, "overwrite: data-00000000000a"},
+		{"data that a machine left on a disk that fails", inspection.Disk{Unreadable: "input/output error"}, blank, "released", true, true,
+			ReasonDiskNotEmpty, "cannot be read"},
+		{"unreadable", inspection.Disk{Unreadable: "input/output error"}, blank, "true", false, false, ReasonDiskNotEmpty, "its disk /dev/sda cannot be read: input/output error; "},
+		{"seen by a ramdisk that knew no marks", inspection.Disk{Kinds: []string{"gpt"}}, blank, "true", false, false, ReasonDiskNotEmpty, "an earlier version inspected it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			disks := []metal3api.Storage{{Name: "/dev/disk/by-path/1", AlternateNames: []string{"/dev/sda"}}, {Name: "/dev/sdb"}}
 			no := checkConsent(Contents{"/dev/sda": c.sda, "/dev/sdb": c.sdb}, install{
-				Host: "node-1", Site: "fleet", Disk: disks[0], Disks: disks, Consent: c.consent, Before: c.before,
+				Host: "node-1", Site: "fleet", Disk: disks[0], Disks: disks, Consent: c.consent, Before: c.before, Machine: c.machine,
 			})
 			if c.reason == "" {
 				assert.Nil(t, no)

@@ -166,11 +166,17 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 		Disks:   have.Status.HardwareDetails.Storage,
 		Consent: want.Annotations[Overwrite],
 		Before:  rec.Installed,
+		Machine: isMachines(have),
 	}); no != nil {
 		return *no
 	}
 
 	return Decision{Step: StepImage}
+}
+
+// isMachines reports whether a machine of Cluster API has claimed a host.
+func isMachines(h *metal3api.BareMetalHost) bool {
+	return h.Spec.ConsumerRef != nil && h.Spec.ConsumerRef.Kind == "Metal3Machine"
 }
 
 // MaySwitchOn reports whether the next step of a node may be one that has it switched on, whatever its backup and its

@@ -101,7 +101,7 @@ func TestAClusterIsScaledUpgradedAndMended(t *testing.T) {
 	l := &life{systems: newSystems(t, ctx, d)}
 	require.NoError(t, d.Begin(ctx, "name: life\nnetworks: {provisioning: {interface: eth0}}\nclusters: []\n"))
 	l.applyHosts()
-	l.kubectl("annotate", "bmh", "--all", "firstlight.dev/overwrite=true") // machines come and go: what a former one left may be lost
+	l.kubectl("annotate", "bmh", "--all", "firstlight.dev/overwrite=released")
 	yes := func() bool { return true }
 	kubectlApply(t, ctx, d, l.generate(1, 1))
 	l.await("two machines run", 2, yes)
