@@ -15,6 +15,7 @@ import (
 func TestFiftyHostsBecomeTenClusters(t *testing.T) {
 	const clusters, workers = 10, 4
 	r := newRack(t, clusters*(1+workers))
+	r.prepareNodeSetup()
 	const shared = `apiVersion: ipam.metal3.io/v1alpha1
 kind: IPPool
 metadata: {name: shared, namespace: metal3}
