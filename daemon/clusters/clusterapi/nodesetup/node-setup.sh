@@ -91,6 +91,12 @@ patches() {
 {{.Text}}END
 {{end}}}
 
+# weight puts pods before services on a small machine, as the installer does on its nodes: an API server that starts
+# beside services that always find something to do does not meet its own deadlines.
+weight() {
+	[ "$(nproc)" -gt 2 ] || systemctl set-property system.slice CPUWeight=20 || true
+}
+
 # proxy is kube-proxy as its image can be: by nftables. Cluster API has no field for it.
 proxy() {
 	if [ ! -e $init ] || grep -q 'kind: KubeProxyConfiguration' $init; then
@@ -143,6 +149,7 @@ install)
 	trust "$appliance"
 	address "$appliance"
 	patches
+	weight
 	proxy
 	get kubelet kubeadm kubectl
 	;;

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/manifest"
 )
 
 var appliance = Appliance{
@@ -92,6 +94,7 @@ func TestInstallPointsAMachineAtTheAppliance(t *testing.T) {
 		"systemctl": "",
 		"apt-get":   `[ -e ` + "$0.tried" + ` ] || { touch $0.tried; exit 100; }`,
 		"sleep":     "",
+		"nproc":     "echo 2",
 		"ip":        `case "$*" in *"get 10.10.110.1") echo "10.10.110.1 dev eth0 src 10.10.110.17 uid 0" ;; esac`,
 	})
 	m.write("run/kubeadm/kubeadm.yaml", initFile)
@@ -112,6 +115,11 @@ func TestInstallPointsAMachineAtTheAppliance(t *testing.T) {
 	calls := m.read("calls")
 	assert.Equal(t, 2, strings.Count(calls, only+"-o DPkg::Lock::Timeout=600 update\n"), "it gave up, or asked elsewhere: %s", calls)
 	assert.Contains(t, calls, " install kubelet kubeadm kubectl\n")
+	assert.Contains(t, calls, "systemctl set-property system.slice CPUWeight=20\n")
+	assert.Equal(t, manifest.PatientKubelet, m.read("etc/firstlight/patches/kubeletconfiguration+merge.yaml"))
+	for _, part := range manifest.StaticPods() {
+		assert.Contains(t, m.read("etc/firstlight/patches/"+part+"+strategic.yaml"), "livenessProbe: {periodSeconds: 60,")
+	}
 
 	_, err = m.run("install")
 	require.NoError(t, err)
@@ -121,13 +129,14 @@ func TestInstallPointsAMachineAtTheAppliance(t *testing.T) {
 // With a default route kubeadm and the kubelet find their address as everywhere.
 func TestInstallLeavesAddressesToADefaultRoute(t *testing.T) {
 	m := newMachine(t, map[string]string{
-		"timeout": "", "systemctl": "", "apt-get": "", "ip": `echo default via 172.22.0.1 dev eth0`,
+		"timeout": "", "systemctl": "", "apt-get": "", "nproc": "echo 8", "ip": `echo default via 172.22.0.1 dev eth0`,
 	})
 	m.write("run/kubeadm/kubeadm-join-config.yaml", joinFile)
 	out, err := m.run("install")
 	require.NoError(t, err, out)
 	assert.Equal(t, joinFile, m.read("run/kubeadm/kubeadm-join-config.yaml"))
 	assert.NoFileExists(t, filepath.Join(m.root, "etc/default/kubelet"))
+	assert.NotContains(t, m.read("calls"), "CPUWeight", "it has processors for all")
 }
 
 func TestFloatTakesTheEndpointThatKubeadmHas(t *testing.T) {
