@@ -28,7 +28,7 @@ func claim(h *host, m *machine, cluster string) {
 	if h.Labels == nil {
 		h.Labels = map[string]string{}
 	}
-	h.Labels[clusterv1.ClusterNameLabel] = cluster
+	h.Labels[clusterv1.ClusterNameLabel], h.Labels[labelMove] = cluster, ""
 	delete(h.Labels, choice.LabelNodeReuse)
 }
 
@@ -37,6 +37,7 @@ func unclaim(h *host, cluster string) {
 	h.Spec.ConsumerRef = nil
 	if h.Labels[clusterv1.ClusterNameLabel] == cluster {
 		delete(h.Labels, clusterv1.ClusterNameLabel)
+		delete(h.Labels, labelMove)
 	}
 }
 

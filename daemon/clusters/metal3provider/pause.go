@@ -15,6 +15,9 @@ import (
 const (
 	pausedByProvider    = "metal3.io/capm3"                        // value of metal3api.PausedAnnotation
 	annotationBlockMove = "clusterctl.cluster.x-k8s.io/block-move" // of a host that is not ready to be moved
+
+	// labelMove has `clusterctl move` take a host along, with what it owns: those of machines, and no others.
+	labelMove = "clusterctl.cluster.x-k8s.io/move-hierarchy"
 )
 
 // pauseHost pauses the host of a machine whose Cluster is paused, with what its status says, so that clusterctl can

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -123,15 +124,10 @@ func (o Operator) Objects() ([]client.Object, error) {
 	return append(objects, webhook), nil
 }
 
-// LabelForMove labels the definition of hosts and of what belongs to them, so that `clusterctl move` takes a host along
-// with the machine that has it, and with the host what it owns (contract of providers, "Move").
+// LabelForMove labels the definition of hosts and of what belongs to them, so that `clusterctl move` knows them. Which
+// hosts it takes is said by their own labels.
 func LabelForMove(definition *unstructured.Unstructured) *unstructured.Unstructured {
-	const known = "clusterctl.cluster.x-k8s.io"
-	how := map[string]string{
-		"baremetalhosts.metal3.io": "/move-hierarchy",
-		"hardwaredata.metal3.io":   "/move",
-	}[definition.GetName()]
-	if how == "" {
+	if !slices.Contains([]string{"baremetalhosts.metal3.io", "hardwaredata.metal3.io"}, definition.GetName()) {
 		return definition
 	}
 
@@ -139,7 +135,7 @@ func LabelForMove(definition *unstructured.Unstructured) *unstructured.Unstructu
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[known], labels[known+how] = "", ""
+	labels["clusterctl.cluster.x-k8s.io"] = ""
 	definition.SetLabels(labels)
 	return definition
 }
