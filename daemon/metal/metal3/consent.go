@@ -64,7 +64,7 @@ func checkConsent(found Contents, want install) *Decision {
 	switch {
 	case disk.IsBlank() && mark == nil, fingerprint != "" && want.Consent == fingerprint:
 		return nil
-	case want.Consent == Released && want.Before && want.Machine:
+	case want.Consent == Released && want.Before && want.Machine && (mark == nil || mark.Site == "" || mark.Site == want.Site):
 		return nil
 	case mark != nil:
 		return refuse(ReasonInstalled, "its disk %s was installed by %s; to take it back as it is, run: firstlightd "+

@@ -47,6 +47,7 @@ func TestConsentCoversWhatItNames(t *testing.T) {
 		{"installed on its other disk, this may be lost", blank, installed(mark), "data-00000000000b", false, false, "", ""},
 		{"installed on its other disk, data on the first, only one of them may be lost", data, installed(mark), "data-00000000000b", false, false, ReasonInstalled, "its disk /dev/sdb"},
 		{"installed by this site, for a machine that gave it back", installed(mark), blank, "released", true, true, "", ""},
+		{"installed by another site since", installed(of("other")), blank, "released", true, true, ReasonInstalled, `installed by site "other"`},
 		{"data that a machine left", data, blank, "released", true, true, "", ""},
 		{"data of before the first machine", data, blank, "released", false, true, ReasonDiskNotEmpty, "overwrite: data-00000000000a"},
 		{"data that a machine left, for something else", data, blank, "released", true, false, ReasonDiskNotEmpty, "overwrite: data-00000000000a"},
