@@ -2,6 +2,7 @@ package clusterapi
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,9 @@ import (
 // host of its own and an address of its own from one pool that all share, and each cluster's control plane precedes its
 // workers.
 func TestFiftyHostsBecomeTenClusters(t *testing.T) {
+	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ",fleet,") {
+		t.Skip("makes ten clusters, for minutes; set FIRSTLIGHT_TEST=native,fleet")
+	}
 	const clusters, workers = 10, 4
 	r := newRack(t, clusters*(1+workers))
 	r.prepareNodeSetup()
