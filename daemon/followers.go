@@ -36,8 +36,8 @@ func holdFollowers(plan []bringup.Stage, precedes func() string) []bringup.Stage
 }
 
 // precedesFollowers is what the site asked for and comes before Cluster API, packages and add-ons, which would take the
-// processors from it: its servers, then its clusters, whichever way each ends. Nothing precedes where the launch itself
-// needs Cluster API.
+// processors from it: its servers, then the clusters of servers that are proven, whichever way each ends. Nothing precedes
+// where the launch itself needs Cluster API.
 func (d *Daemon) precedesFollowers() string {
 	if d.needsClusterAPI() {
 		return ""
@@ -50,6 +50,10 @@ func precedingWork(launch status.LaunchState, wanted []site.Cluster, clusters []
 		return "the servers that are being inspected and installed"
 	}
 
+	if launch != status.LaunchSucceeded {
+		return "" // nobody knows when such a cluster gets its servers
+	}
+
 	for _, c := range wanted {
 		state := status.ClusterNew
 		if i := slices.IndexFunc(clusters, func(s status.Cluster) bool { return s.Name == string(c.Name) }); i >= 0 {
@@ -57,15 +61,9 @@ func precedingWork(launch status.LaunchState, wanted []site.Cluster, clusters []
 		}
 
 		switch state {
-		case status.ClusterInstalling:
-		case status.ClusterNew, status.ClusterWaiting: // of servers that are proven it takes them in a moment; of others nobody knows when
-			if launch != status.LaunchSucceeded {
-				continue
-			}
-		default:
-			continue
+		case status.ClusterNew, status.ClusterWaiting, status.ClusterInstalling:
+			return "the installation of the site's cluster " + string(c.Name)
 		}
-		return "the installation of the site's cluster " + string(c.Name)
 	}
 
 	return ""

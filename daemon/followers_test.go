@@ -53,7 +53,8 @@ func TestWhatPrecedesFollowers(t *testing.T) {
 		{"it failed", status.LaunchSucceeded, "failed", ""},
 		{"it was refused", status.LaunchSucceeded, "refused", ""},
 		{"a server failed, and the cluster waits for it", status.LaunchFailed, "waiting", ""},
-		{"a server failed, and the cluster is installed without it", status.LaunchFailed, "installing", "the installation of the site's cluster edge"},
+		{"a server failed, and the cluster is installed without it", status.LaunchFailed, "installing", ""},
+		{"the site names no server, and its cluster takes others", status.LaunchNothing, "installing", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clusters := []status.Cluster{{Name: "of-objects", State: "installing"}}
