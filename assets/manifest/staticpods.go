@@ -17,6 +17,13 @@ var shares = map[string]string{
 	"kube-scheduler":          "25m",
 }
 
+// On a node with so many processors or fewer, services have this weight against the pods, which want the processors at the
+// same time (CPUWeight, systemd.resource-control(5)).
+const (
+	SmallNode     = 2
+	ServiceWeight = "20"
+)
+
 // PatientKubelet is what is changed in a kubelet's configuration on a node of a cluster: a pod that ended is started again
 // within ten seconds, and a runtime that is slow is not lost.
 const PatientKubelet = `crashLoopBackOff: {maxContainerRestartPeriod: 10s}

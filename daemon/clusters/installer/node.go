@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
@@ -276,10 +277,10 @@ test -z "$1" || systemctl set-property system.slice CPUWeight="$1"
 // small node an API server that starts beside services that always find something to do gets a quarter
 // of a processor, does not meet its own deadlines, and begins anew.
 func systemWeight(f facts) string {
-	if !f.Systemd || f.CPUs < 1 || f.CPUs > 2 {
+	if !f.Systemd || f.CPUs < 1 || f.CPUs > manifest.SmallNode {
 		return ""
 	}
-	return "20"
+	return manifest.ServiceWeight
 }
 
 // install takes packages from the appliance and from nowhere else.

@@ -94,7 +94,7 @@ patches() {
 # weight puts pods before services on a small machine, as the installer does on its nodes: an API server that starts
 # beside services that always find something to do does not meet its own deadlines.
 weight() {
-	[ "$(nproc)" -gt 2 ] || systemctl set-property system.slice CPUWeight=20 || true
+	[ "$(nproc)" -gt {{.SmallNode}} ] || systemctl set-property system.slice CPUWeight={{.ServiceWeight}} || true
 }
 
 # proxy is kube-proxy as its image can be: by nftables. Cluster API has no field for it.

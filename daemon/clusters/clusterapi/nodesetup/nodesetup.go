@@ -77,6 +77,9 @@ func Render(a Appliance) ([]byte, error) {
 		"RegistryPort": assets.RegistryPort,
 		"Suite":        packages.Suite,
 		"Patches":      patches(),
+
+		"SmallNode":     manifest.SmallNode,
+		"ServiceWeight": manifest.ServiceWeight,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("render setup of nodes: %w", err)
