@@ -23,7 +23,8 @@ type Provider struct {
 	Components   string // its file in the repository
 	Image        string // its container image
 	Namespace    string
-	Prefix       string // of its Deployment, Service and Secret
+	Prefix       string   // of its Deployment, Service and Secret
+	Args         []string // besides those of its manifest
 }
 
 // Providers are the managers of the appliance, the one that the others need first.
@@ -55,6 +56,8 @@ func Providers() []Provider {
 			Image:        "kubeadm-control-plane-controller",
 			Namespace:    "capi-kubeadm-control-plane-system",
 			Prefix:       "capi-kubeadm-control-plane",
+			// A control plane on a slow machine answers late; one that is given up is looked at again after ten minutes.
+			Args: []string{"--etcd-dial-timeout-duration=1m", "--etcd-call-timeout-duration=1m"},
 		},
 	}
 }

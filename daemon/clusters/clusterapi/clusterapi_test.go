@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -185,6 +186,7 @@ func TestManagersRunFromTheStickAndWriteNoLease(t *testing.T) {
 		assert.NotContains(t, c.Args, "--leader-elect")
 		assert.Contains(t, strings.Join(c.Args, " "), "--feature-gates=", "upstream's own arguments stay")
 		assert.Contains(t, strings.Join(c.Args, " "), "--diagnostics-address=:8443")
+		assert.Equal(t, c.Command[1] == "control-plane-kubeadm", slices.Contains(c.Args, "--etcd-dial-timeout-duration=1m"))
 		assert.EqualValues(t, "Never", c.ImagePullPolicy)
 		assert.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
 	}

@@ -23,6 +23,7 @@ func adaptDeployment(p Provider, d *appsv1.Deployment) {
 	pod := &d.Spec.Template.Spec
 	c := &pod.Containers[0]
 	c.Args = slices.DeleteFunc(c.Args, func(arg string) bool { return arg == "--leader-elect" })
+	c.Args = append(c.Args, p.Args...)
 	c.Image, c.ImagePullPolicy = p.image(), corev1.PullNever
 	c.Command = []string{program, p.Name}
 	c.Env = append(c.Env, corev1.EnvVar{Name: "GOGC", Value: "50"}) // what it holds is small and changes seldom
