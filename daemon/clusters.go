@@ -64,11 +64,17 @@ func (c *clusters) stages() []bringup.Stage {
 	return append(
 		bpa.Stages(c.operator, provisionings, c.metal.Client),
 		clusterapi.SiteHostsStage(c.site, c.metal.Client),
+	)
+}
+
+// followers are the stages that follow Ready.
+func (c *clusters) followers() []bringup.Stage {
+	return []bringup.Stage{
 		kpa.Stage(programID, c.metal.Client),
 		clusterapi.Stage(c.metal.Vault.Authority, c.metal.Client),
 		clusterapi.ClassStage(c.classImage, c.metal.Client),
 		clusterapi.SiteClustersStage(c.site, c.nodeImage, c.metal.Client),
-	)
+	}
 }
 
 // operator is what its pod is made from.
@@ -130,7 +136,7 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 			c.log.Warn("the provider of Cluster API has not all that it needs", "error", err)
 		}
 
-		all, err := bpa.ListClusters(ctx, api, hosts)
+		provisionings, err := bpa.ListProvisionings(ctx, api)
 		if err != nil {
 			return err
 		}
@@ -145,24 +151,19 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		if err != nil {
 			c.log.Debug("what the site asks of its clusters is not compared", "error", err)
 		}
-		all = append(all, machines.Status(hosts, asked)...)
+		all := append(bpa.StatusOf(provisionings, hosts), machines.Status(hosts, asked)...)
 
-		if err := bpa.GrantNamespaces(ctx, api); err != nil {
+		if err := bpa.GrantNamespaces(ctx, api, provisionings); err != nil {
 			c.log.Warn("the operator of clusters has not its rights everywhere", "error", err)
 		}
 
-		components, err := c.serveComponents(ctx, api)
-		if err != nil {
-			return err
-		}
-
-		owners, err := bpa.ListOwners(ctx, api)
+		components, err := c.serveComponents(ctx, api, provisionings)
 		if err != nil {
 			return err
 		}
 
 		c.mu.Lock()
-		c.all, c.owners, c.components = all, owners, components
+		c.all, c.owners, c.components = all, bpa.OwnersOf(provisionings), components
 		c.mu.Unlock()
 		select {
 		case <-ctx.Done():

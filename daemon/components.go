@@ -15,16 +15,14 @@ import (
 
 // serveComponents gives the operator of components its rights, asks for what Provisionings want beyond the stick's
 // plugins, and returns how all components stand. Before their kind exists there are none.
-func (c *clusters) serveComponents(ctx context.Context, api client.Client) ([]status.Component, error) {
+func (c *clusters) serveComponents(
+	ctx context.Context, api client.Client, provisionings []v1alpha1.Provisioning,
+) ([]status.Component, error) {
 	if err := kpa.GrantNamespaces(ctx, api); err != nil {
 		c.log.Warn("the operator of components has not its rights everywhere", "error", err)
 	}
 
-	var list v1alpha1.ProvisioningList
-	if err := api.List(ctx, &list); err != nil {
-		return nil, err
-	}
-	if err := kpa.RequestAddOns(ctx, api, addOns(list.Items, installer.Plugins())); err != nil {
+	if err := kpa.RequestAddOns(ctx, api, addOns(provisionings, installer.Plugins())); err != nil {
 		c.log.Warn("not every add-on of a Provisioning is a Component yet", "error", err)
 	}
 

@@ -299,8 +299,9 @@ func TestStagesOnARealAPIServer(t *testing.T) {
 		Name:        "node-1",
 		Annotations: map[string]string{label.Installed: "edge@", label.Dirty: "edge: worker-1: it did not answer"},
 	}}
-	all, err := ListClusters(t.Context(), b.api, []metal3api.BareMetalHost{left, {}})
+	provisionings, err := ListProvisionings(t.Context(), b.api)
 	require.NoError(t, err)
+	all := StatusOf(provisionings, []metal3api.BareMetalHost{left, {}})
 	require.Len(t, all, 1)
 	require.Len(t, all[0].Leftovers, 1)
 	assert.Equal(t, "metal3/node-1", all[0].Leftovers[0].Host)
@@ -349,6 +350,8 @@ func TestTheOperatorReadsNoOtherSecrets(t *testing.T) {
 	assert.True(t, apierrors.IsForbidden(account.Create(t.Context(), job)), "it makes Jobs where tenants are")
 
 	b.apply(strings.Replace(document("x", "{masters: [{m: {cpu: 1}}]}"), "namespace: default", "namespace: alpha", 1))
-	require.NoError(t, GrantNamespaces(t.Context(), b.api))
+	provisionings, err := ListProvisionings(t.Context(), b.api)
+	require.NoError(t, err)
+	require.NoError(t, GrantNamespaces(t.Context(), b.api, provisionings))
 	require.Eventually(t, func() bool { return read("alpha", "login") == nil }, time.Minute, 50*time.Millisecond)
 }

@@ -19,22 +19,18 @@ import (
 )
 
 func TestOwnersOfClustersAndNodes(t *testing.T) {
-	scheme, err := operator.Scheme()
-	require.NoError(t, err)
-	provisioning := func(namespace, name, owner string, nodes ...v1alpha1.NodeStatus) *v1alpha1.Provisioning {
-		return &v1alpha1.Provisioning{
+	provisioning := func(namespace, name, owner string, nodes ...v1alpha1.NodeStatus) v1alpha1.Provisioning {
+		return v1alpha1.Provisioning{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"owner": owner}},
 			Status:     v1alpha1.ProvisioningStatus{Nodes: nodes},
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+	owners := OwnersOf([]v1alpha1.Provisioning{
 		provisioning("default", "edge", "alpha", v1alpha1.NodeStatus{Name: "m", Address: "10.0.0.1", State: v1alpha1.NodeInstalling}),
 		provisioning("default", "lab", "Not a label"),
 		provisioning("beta", "x", "alpha", v1alpha1.NodeStatus{Name: "m", Address: "10.0.0.2", State: v1alpha1.NodeInstalled},
 			v1alpha1.NodeStatus{Name: "w", Address: "10.0.0.1", State: v1alpha1.NodeWaiting}, v1alpha1.NodeStatus{Name: "v", State: v1alpha1.NodeClaimed}),
-	).Build()
-	owners, err := ListOwners(t.Context(), c)
-	require.NoError(t, err)
+	})
 	assert.Equal(t, []string{"alpha", "beta", "default"}, owners.Names, "a label made somebody the owner of another's")
 	assert.Equal(t, map[netip.Addr]string{netip.MustParseAddr("10.0.0.1"): "alpha", netip.MustParseAddr("10.0.0.2"): "beta"}, owners.At)
 }

@@ -51,16 +51,11 @@ func (o Operator) rights() []client.Object {
 
 // GrantNamespaces gives the operator its rights in each namespace that has a Provisioning. One where that fails, such as
 // one that is being deleted, keeps no other waiting.
-func GrantNamespaces(ctx context.Context, c client.Client) error {
-	var list v1alpha1.ProvisioningList
-	if err := c.List(ctx, &list); err != nil {
-		return fmt.Errorf("list Provisionings: %w", err)
-	}
-
+func GrantNamespaces(ctx context.Context, c client.Client, provisionings []v1alpha1.Provisioning) error {
 	var failed []error
 	done := map[string]bool{v1alpha1.SiteNamespace: true}
-	for i := range list.Items {
-		namespace := list.Items[i].Namespace
+	for i := range provisionings {
+		namespace := provisionings[i].Namespace
 		if done[namespace] {
 			continue
 		}

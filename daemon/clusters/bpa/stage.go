@@ -73,16 +73,11 @@ type Owners struct {
 	At    map[netip.Addr]string // by the address of a node
 }
 
-// ListOwners reads them.
-func ListOwners(ctx context.Context, c client.Client) (Owners, error) {
-	var list v1alpha1.ProvisioningList
-	if err := c.List(ctx, &list); err != nil {
-		return Owners{}, fmt.Errorf("list Provisionings: %w", err)
-	}
-
+// OwnersOf are those of Provisionings.
+func OwnersOf(provisionings []v1alpha1.Provisioning) Owners {
 	owners := Owners{At: map[netip.Addr]string{}}
-	for i := range list.Items {
-		p := &list.Items[i]
+	for i := range provisionings {
+		p := &provisionings[i]
 		owner := v1alpha1.OwnerOf(p)
 		owners.Names = append(owners.Names, owner)
 		for _, n := range p.Status.Nodes {
@@ -95,19 +90,24 @@ func ListOwners(ctx context.Context, c client.Client) (Owners, error) {
 
 	slices.Sort(owners.Names)
 	owners.Names = slices.Compact(owners.Names)
-	return owners, nil
+	return owners
 }
 
-// ListClusters reads how every cluster stands, for the appliance's status. The hosts tell what clusters left on them.
-func ListClusters(ctx context.Context, c client.Client, hosts []metal3api.BareMetalHost) ([]status.Cluster, error) {
+// ListProvisionings reads all of them.
+func ListProvisionings(ctx context.Context, c client.Client) ([]v1alpha1.Provisioning, error) {
 	var list v1alpha1.ProvisioningList
 	if err := c.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list Provisionings: %w", err)
 	}
+	return list.Items, nil
+}
 
-	all := make([]status.Cluster, 0, len(list.Items))
-	for i := range list.Items {
-		p := &list.Items[i]
+// StatusOf is how the cluster of each Provisioning stands, for the appliance's status. The hosts tell what clusters left
+// on them.
+func StatusOf(provisionings []v1alpha1.Provisioning, hosts []metal3api.BareMetalHost) []status.Cluster {
+	all := make([]status.Cluster, 0, len(provisionings))
+	for i := range provisionings {
+		p := &provisionings[i]
 		s := status.Cluster{
 			Name:      v1alpha1.ClusterOf(p),
 			State:     stateOf(p.Status.Phase),
@@ -137,7 +137,7 @@ func ListClusters(ctx context.Context, c client.Client, hosts []metal3api.BareMe
 		all = append(all, s)
 	}
 
-	return all, nil
+	return all
 }
 
 func listLeftovers(cluster string, hosts []metal3api.BareMetalHost) []status.Leftover {
