@@ -12,11 +12,12 @@ import (
 )
 
 // keyData is the cloud-config that lets the appliance in as root and has the place of the SSH host key that the host's
-// own ramdisk makes (package hostkey). merge_how (cloud-init, "Merging user-data sections") adds to lists, and leaves every other value that the
-// host's own user data has.
+// own ramdisk makes (package hostkey). merge_how (cloud-init, "Merging user-data sections") adds to lists, and leaves every
+// other value that the host's own user data has. The commands stand before the host's own, which may take long or fail:
+// the appliance can look there meanwhile.
 func keyData(a Appliance) (string, error) {
 	out, err := yaml.Marshal(map[string]any{
-		"merge_how": "list(append)+dict(no_replace,recurse_list)+str()",
+		"merge_how": "list(prepend)+dict(no_replace,recurse_list)+str()",
 		"ssh_keys":  map[string]string{"ed25519_private": hostkey.Place()},
 		"runcmd": []any{
 			[]string{"install", "-d", "-m", "700", "/root/.ssh"},
