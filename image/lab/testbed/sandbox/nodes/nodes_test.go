@@ -206,6 +206,13 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	b.installed()
 	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started again")
 
+	// A proxy that starts again, as one does that looks at all rules each hour, leaves those that hold.
+	services := b.services(b.Servers[1])
+	assert.Contains(t, services, " . tcp . 443 : goto ")
+	b.on(b.Servers[1], "pkill -f '^/usr/local/bin/kube-proxy '")
+	b.await(b.Servers[1], `bash -c "exec 3<>/dev/tcp/127.0.0.1/10256; printf 'GET /healthz HTTP/1.0\r\n\r\n' >&3; cat <&3"`, " 200 OK")
+	assert.Equal(t, services, b.services(b.Servers[1]))
+
 	// Its Provisioning was deleted and is created again: the cluster lives on, with the networks that it has.
 	require.NoError(t, os.Remove(b.Path(cluster, "cluster.json")))
 	code, out := b.install("--network", "10.9.0.0/16")
@@ -214,6 +221,12 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	b.installed()
 	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started again")
 	assert.Contains(t, b.file("cluster.json"), `"born": true`, "its control plane might be made again")
+}
+
+// services are the elements of a node's map of Services, in order.
+func (b *bench) services(s *nodes.Server) string {
+	b.t.Helper()
+	return b.on(s, `nft list map ip kube-proxy service-ips | sed -n 's/.*\(10\.[^,]* goto [^ ,]*\).*/\1/p' | sort`)
 }
 
 // TestANewerStickLeavesNodesInServiceAsTheyAre: a cluster was installed by another stick, with other programs and
