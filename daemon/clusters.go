@@ -64,11 +64,17 @@ func (c *clusters) stages() []bringup.Stage {
 	return append(
 		bpa.Stages(c.operator, provisionings, c.metal.Client),
 		clusterapi.SiteHostsStage(c.site, c.metal.Client),
+	)
+}
+
+// followers are the stages that follow Ready.
+func (c *clusters) followers() []bringup.Stage {
+	return []bringup.Stage{
 		kpa.Stage(programID, c.metal.Client),
 		clusterapi.Stage(c.metal.Vault.Authority, c.metal.Client),
 		clusterapi.ClassStage(c.classImage, c.metal.Client),
 		clusterapi.SiteClustersStage(c.site, c.nodeImage, c.metal.Client),
-	)
+	}
 }
 
 // operator is what its pod is made from.

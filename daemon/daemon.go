@@ -120,7 +120,7 @@ func New(log *slog.Logger) *Daemon {
 	d.loginKey = d.newLoginRotation(secrets)
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{
-		Plan:       holdFollowers(d.plan(), d.precedesFollowers),
+		Plan:       d.plan(),
 		Log:        log,
 		Changed:    d.notifyChange,
 		Unanswered: apply.IsUnanswered,

@@ -10,16 +10,12 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
-// holdFollowers has stages that follow Ready begin when nothing is left that precedes them: precedes says what that is,
+// holdFollowers has stages begin when nothing is left that precedes them: precedes says what that is,
 // or "". What has held once no longer waits.
-func holdFollowers(plan []bringup.Stage, precedes func() string) []bringup.Stage {
-	for i, s := range plan {
-		if !s.AfterReady {
-			continue
-		}
-
+func holdFollowers(stages []bringup.Stage, precedes func() string) []bringup.Stage {
+	for i, s := range stages {
 		var held atomic.Bool
-		plan[i].Done = func(ctx context.Context) error {
+		stages[i].Done = func(ctx context.Context) error {
 			if !held.Load() {
 				if what := precedes(); what != "" {
 					return bringup.Wait("%s", what)
@@ -32,10 +28,10 @@ func holdFollowers(plan []bringup.Stage, precedes func() string) []bringup.Stage
 		}
 	}
 
-	return plan
+	return stages
 }
 
-// precedesFollowers is what the site asked for and comes before Cluster API, packages and add-ons, which would take the
+// precedesFollowers is what the site asked for and comes before Cluster API and add-ons, which would take the
 // processors from it: its servers, then the clusters of servers that are proven, whichever way each ends. Nothing precedes
 // where the launch itself needs Cluster API.
 func (d *Daemon) precedesFollowers() string {

@@ -47,11 +47,11 @@ func (d *Daemon) plan() []bringup.Stage {
 			d.boot.Stage(),   // wire-serving
 			d.mirror.Stage(), // supplies-served
 		},
-		d.metal.Stages(),   // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
-		d.uploads.stages(), // artifacts-ready
-		// bpa-ready, clusters-handed-over, cluster-hosts-applied, kpa-ready, cluster-api-ready, cluster-class-ready,
-		// site-clusters-applied
-		d.cluster.stages(),
+		d.metal.Stages(),                          // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
+		d.uploads.stages(),                        // artifacts-ready
+		d.cluster.stages(),                        // bpa-ready, clusters-handed-over, cluster-hosts-applied
 		[]bringup.Stage{d.mirror.PackagesStage()}, // packages-ready
+		// kpa-ready, cluster-api-ready, cluster-class-ready, site-clusters-applied
+		holdFollowers(d.cluster.followers(), d.precedesFollowers),
 	)
 }

@@ -77,7 +77,7 @@ func TestWhatOnlyClustersNeedFollowsReady(t *testing.T) {
 			followers = append(followers, s.Name)
 		}
 	}
-	assert.Equal(t, []string{"kpa-ready", "cluster-api-ready", "cluster-class-ready", "site-clusters-applied", "packages-ready"}, followers)
+	assert.Equal(t, []string{"packages-ready", "kpa-ready", "cluster-api-ready", "cluster-class-ready", "site-clusters-applied"}, followers)
 }
 
 func TestNodesLoadFromTheBootServer(t *testing.T) {

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	_ "embed"
+	"strings"
 
 	"firstlight.dev/firstlight/assets"
 )
@@ -11,6 +12,12 @@ var network string
 
 // NodeImage has the programs of a node, in the layer of Kubernetes.
 const NodeImage = assets.ImageDomain + "/node:v" + assets.Version
+
+// PackageVersion is the version of the Debian packages that are made of the one layer of NodeImage, by the digits of its
+// digest. It names what they are made of: other programs are another version.
+func PackageVersion(layer string) string {
+	return strings.TrimPrefix(assets.KubernetesVersion, "v") + "-0firstlight" + assets.Version + "+" + layer[:min(12, len(layer))]
+}
 
 // Network is what makes the pods' network of a workload cluster, on every node, in the namespace kube-system. Fields
 // are texts, because a script may fill them in.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,10 @@ import (
 	"strings"
 	"time"
 
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
@@ -23,6 +27,7 @@ type appliance struct {
 	authority   []byte            // PEM of the appliance's root certificate
 	packagesKey []byte            // by which its packages are signed, for apt
 	digests     map[string]string // image to digest
+	programs    string            // version of the packages of Kubernetes
 	served      []netip.Prefix    // where nodes are supplied, see near
 }
 
@@ -110,12 +115,18 @@ func (c *cluster) loadAppliance(ctx context.Context, local netip.Addr) (*applian
 
 	for _, image := range imagesOf(true) {
 		repository, tag, _ := strings.Cut(strings.TrimPrefix(image, assets.ImageDomain+"/"), ":")
-		_, header, err := fetchText(ctx, trusting, base+"/v2/"+repository+"/manifests/"+tag)
+		text, header, err := fetchText(ctx, trusting, base+"/v2/"+repository+"/manifests/"+tag)
 		if err != nil {
 			return nil, fmt.Errorf("ask the appliance's registry for %s: %w", image, err)
 		}
 
 		a.digests[image] = header.Get("Docker-Content-Digest")
+		if image != manifest.NodeImage {
+			continue
+		}
+		if a.programs, err = parsePackageVersion(text); err != nil {
+			return nil, fmt.Errorf("read the manifest of %s: %w", image, err)
+		}
 	}
 
 	c.appliance = a
@@ -166,6 +177,19 @@ func parseServed(text string) (served []netip.Prefix, err error) {
 		return nil, errors.New("no address is named")
 	}
 	return served, nil
+}
+
+// parsePackageVersion is the version of the packages that are made of the one layer of an image, by its manifest.
+func parsePackageVersion(text []byte) (string, error) {
+	var m imagespec.Manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return "", err
+	}
+	if len(m.Layers) != 1 {
+		return "", fmt.Errorf("it has %d layers, not one", len(m.Layers))
+	}
+
+	return manifest.PackageVersion(m.Layers[0].Digest.Encoded()), nil
 }
 
 func fetchText(ctx context.Context, c *http.Client, url string) ([]byte, http.Header, error) {

@@ -31,16 +31,16 @@ resolv=/run/systemd/resolve/resolv.conf
 test -e $resolv || resolv=/etc/resolv.conf
 echo "resolv=$resolv"
 echo "nameservers=$(sed -n 's/^nameserver *//p' $resolv 2>/dev/null | tr '\n' ' ')"
-for program in containerd runc nft mount; do command -v $program >/dev/null || echo "missing=$program"; done
 if command -v apt-get >/dev/null; then echo apt=yes; fi
 for conf in /etc/kubernetes/*.conf; do test ! -e "$conf" || echo kubernetes=yes; done
 if test -e /etc/kubernetes/admin.conf; then
 	sed -n 's/^ *- --cluster-cidr=/pods=/p; s/^ *- --service-cluster-ip-range=/services=/p' /etc/kubernetes/manifests/kube-controller-manager.yaml 2>/dev/null || true
 	grep -qs '^ *client-certificate: ' /etc/kubernetes/kubelet.conf || echo halfMade=yes # kubeadm sets it among its last steps
 fi
-if test -s /etc/kubernetes/kubelet.conf && test -s /var/lib/kubelet/pki/kubelet-client-current.pem && test -x /usr/local/bin/kubelet; then
-	readlink /usr/local/bin/kubelet | sed -n 's,^` + libDir + `/\([0-9a-f]*\)/kubernetes$,release=\1,p'
+if test -s /etc/kubernetes/kubelet.conf && test -s /var/lib/kubelet/pki/kubelet-client-current.pem; then
+	dpkg-query --show --showformat='${db:Status-Abbrev}${Version}\n' kubelet 2>/dev/null | sed -n 's/^ii */programs=/p'
 fi
+test ! -e /usr/local/lib/firstlight || echo linked=yes
 sed -n 's/.*--node-ip=\([^ "]*\).*/nodeIP=\1/p' ` + kubeletFlags + ` 2>/dev/null || true
 test ! -e /etc/kubernetes/pki/ca.crt || echo "authority=$(sha256sum </etc/kubernetes/pki/ca.crt | cut -d ' ' -f 1)"
 test ! -e ` + markerPath + ` || echo "marker=$(base64 -w 0 ` + markerPath + `)"
@@ -66,13 +66,13 @@ type facts struct {
 	CloudInit   bool  // is still at work
 	Resolv      string
 	Nameservers []netip.Addr // none of them of this node only
-	Missing     []string     // programs
 	Apt         bool         // packages are Debian's
 	Kubernetes  bool         // there is one, whoever made it
 	Authority   string       // digest of its root certificate
 	Marker      *marker
 	NodeIP      netip.Addr // that its kubelet is told; invalid if there is none
-	Release     string     // of the programs of a node that is part of a cluster; "" if it is not, or they are not there
+	Programs    string     // version of the packages of a node that is part of a cluster; "" if it is not, or they are not there
+	Linked      bool       // it has programs of an earlier version, which were no packages
 
 	// Of a control plane.
 	HalfMade     bool         // it was begun and never whole
@@ -129,16 +129,16 @@ func parseFacts(text string) (facts, error) {
 					f.Nameservers = append(f.Nameservers, a)
 				}
 			}
-		case "missing":
-			f.Missing = append(f.Missing, value)
 		case "apt":
 			f.Apt = true
 		case "kubernetes":
 			f.Kubernetes = true
 		case "authority":
 			f.Authority = value
-		case "release":
-			f.Release = value
+		case "programs":
+			f.Programs = value
+		case "linked":
+			f.Linked = true
 		case "nodeIP":
 			f.NodeIP, _ = netip.ParseAddr(value)
 		case "halfMade":
@@ -205,11 +205,11 @@ func checkFit(f facts, controlPlane bool) error {
 		return bringup.Permanent(fmt.Errorf("its processor is %s; the stick carries programs for x86_64", f.Arch))
 	case f.Memory < least:
 		return bringup.Permanent(fmt.Errorf("it has %d MiB of memory; its role needs %d MiB", f.Memory>>10, least>>10))
-	case len(f.Missing) > 0 && !f.Apt:
-		return bringup.Permanent(fmt.Errorf(
-			"it lacks %s and has no apt to install them; use an image of Debian or Ubuntu, or one that has them",
-			strings.Join(f.Missing, ", "),
-		))
+	case !f.Apt:
+		return bringup.Permanent(errors.New("it has no apt, by which it gets Kubernetes; use an image of Debian 13"))
+	case f.Linked:
+		return bringup.Permanent(errors.New("its Kubernetes is from an earlier version of the appliance, which kept it in " +
+			"/usr/local/lib/firstlight; use a stick of that version, or install the node's system again"))
 	case f.Free < leastFree && !f.Kubernetes:
 		return fmt.Errorf("%d MiB are free in its /var/lib, %d MiB are needed; free some", f.Free>>10, leastFree>>10)
 	}

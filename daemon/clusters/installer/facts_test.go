@@ -25,7 +25,7 @@ systemd=yes
 unified=yes
 resolv=/run/systemd/resolve/resolv.conf
 nameservers=10.1.1.53 127.0.0.53 fe80::1%eth0 
-missing=runc
+apt=yes
 `
 
 func TestFacts(t *testing.T) {
@@ -33,7 +33,7 @@ func TestFacts(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, facts{OS: "debian 13", Arch: "x86_64", MachineID: "0123456789abcdef0123456789abcdef", Time: time.Unix(1795276800, 0), CPUs: 2, Memory: 4012345,
 		Free: 8123456, Systemd: true, Unified: true, Resolv: "/run/systemd/resolve/resolv.conf", Nameservers: []netip.Addr{netip.MustParseAddr("10.1.1.53")},
-		Missing: []string{"runc"}}, f)
+		Apt: true}, f)
 
 	mark := base64.StdEncoding.EncodeToString([]byte(`{"cluster":"edge","id":"A","label":"w-1"}`))
 	f, err = parseFacts(saidByANode + "kubernetes=yes\nkubernetes=yes\nauthority=00\ncloudInit=running\nmarker=" + mark + "\nfuture=thing\n")
@@ -41,11 +41,12 @@ func TestFacts(t *testing.T) {
 	assert.True(t, f.Kubernetes && f.CloudInit)
 	assert.Equal(t, &marker{Cluster: "edge", ID: "A", Label: "w-1"}, f.Marker)
 
-	f, err = parseFacts(saidByANode + "kubernetes=yes\npods=10.244.64.0/18\nservices=10.244.0.0/18\nhalfMade=yes\nnodeIP=172.22.0.14\n")
+	f, err = parseFacts(saidByANode + "kubernetes=yes\npods=10.244.64.0/18\nservices=10.244.0.0/18\nhalfMade=yes\nnodeIP=172.22.0.14\nprograms=1.36.3-0firstlight0.1.0+77198038ab19\nlinked=yes\n")
 	require.NoError(t, err)
 	assert.Equal(t, edge.Pods, f.PodsWere)
 	assert.Equal(t, edge.Services, f.ServicesWere)
-	assert.True(t, f.HalfMade)
+	assert.True(t, f.HalfMade && f.Linked)
+	assert.Equal(t, "1.36.3-0firstlight0.1.0+77198038ab19", f.Programs)
 	assert.Equal(t, "172.22.0.14", f.NodeIP.String())
 
 	f, err = parseFacts(saidByANode + "marker=\n")
@@ -97,12 +98,12 @@ func TestFit(t *testing.T) {
 	err := checkFit(change(func(f *facts) { f.Arch = "aarch64" }), false)
 	assert.True(t, bringup.IsPermanent(err))
 	assert.ErrorContains(t, err, "aarch64")
-	bare := change(func(f *facts) { f.Missing, f.Apt = []string{"containerd", "nft"}, false })
-	assert.ErrorContains(t, checkFit(bare, false), "it lacks containerd, nft and has no apt")
-	assert.True(t, bringup.IsPermanent(checkFit(bare, false)))
-	bare.Apt = true
-	assert.NoError(t, checkFit(bare, false))
-	assert.Equal(t, []string{"containerd", "nftables"}, packagesOf(bare.Missing))
+	other := checkFit(change(func(f *facts) { f.Apt = false }), false)
+	assert.ErrorContains(t, other, "it has no apt")
+	assert.True(t, bringup.IsPermanent(other))
+	earlier := checkFit(change(func(f *facts) { f.Linked = true }), false)
+	assert.ErrorContains(t, earlier, "use a stick of that version")
+	assert.True(t, bringup.IsPermanent(earlier))
 	full := change(func(f *facts) { f.Free = 100 << 10 })
 	assert.EqualError(t, checkFit(full, false), "100 MiB are free in its /var/lib, 2048 MiB are needed; free some")
 	assert.False(t, bringup.IsPermanent(checkFit(full, false)), "somebody frees some while the installer waits")

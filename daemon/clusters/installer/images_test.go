@@ -41,11 +41,12 @@ func TestANodeInServiceKeepsWhatItHas(t *testing.T) {
 	assert.Equal(t, want[1:2], torn)
 	assert.Equal(t, "sha256:new", stick[want[0]], "the other nodes' were changed")
 
-	n := &node{known: facts{Release: "0123456789ab"}}
-	release, err := n.release(t.Context())
+	n := &node{known: facts{Programs: "1.36.3-0firstlight0.1.0+0123456789ab"}}
+	assert.True(t, n.inService())
+	version, err := n.programsVersion(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, "0123456789ab", release)
-	assert.False(t, (&node{known: facts{Release: "0123456789ab", HalfMade: true}}).inService(), "a control plane that was never whole")
+	assert.Empty(t, version, "a node in service is to have the stick's programs")
+	assert.False(t, (&node{known: facts{Programs: "1.36.3", HalfMade: true}}).inService(), "a control plane that was never whole")
 	assert.False(t, (&node{}).inService())
 }
 

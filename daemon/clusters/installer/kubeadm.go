@@ -65,11 +65,8 @@ func (n *node) initDo(ctx context.Context, report bringup.Report) error {
 		return bringup.Permanent(err)
 	}
 
-	files, err := kubeletFiles(n.values())
-	if err != nil {
-		return bringup.Permanent(err)
-	}
-	if err := n.put(ctx, append(files, file{initPath, 0o600, text})); err != nil {
+	files := append(timerSlackFiles("kubelet.service", n.facts()), file{initPath, 0o600, text})
+	if err := n.put(ctx, files); err != nil {
 		return err
 	}
 
@@ -279,7 +276,7 @@ func readyCondition(object *corev1.Node) corev1.ConditionStatus {
 	return corev1.ConditionUnknown
 }
 
-// joinFiles are the kubelet's unit, kubeadm's configuration with a token of an hour, and for a control
+// joinFiles are what the kubelet's unit is given besides, kubeadm's configuration with a token of an hour, and for a control
 // plane the cluster's keys.
 func (n *node) joinFiles(ctx context.Context, a *api) ([]file, error) {
 	v := n.values()
@@ -301,12 +298,7 @@ func (n *node) joinFiles(ctx context.Context, a *api) ([]file, error) {
 		return nil, bringup.Permanent(err)
 	}
 
-	files, err := kubeletFiles(v)
-	if err != nil {
-		return nil, bringup.Permanent(err)
-	}
-
-	files = append(files, file{joinPath, 0o600, text})
+	files := append(timerSlackFiles("kubelet.service", v.facts), file{joinPath, 0o600, text})
 	if !n.ControlPlane {
 		return files, nil
 	}

@@ -48,8 +48,8 @@ func (n *node) stages() []bringup.Stage {
 			Done: n.clockDone, Do: n.clockDo, Recheck: time.Minute},
 		{
 			Name:    "host-prepared",
-			Fact:    "it has the kernel's settings and the programs that Kubernetes needs, and trusts the appliance",
-			Why:     "Before containerd, which takes its images from the appliance.",
+			Fact:    "it trusts the appliance, and says which cluster it is part of",
+			Why:     "Before packages and images, which it takes from the appliance.",
 			Done:    n.hostDone,
 			Do:      n.hostDo,
 			Recheck: time.Minute,
@@ -57,15 +57,15 @@ func (n *node) stages() []bringup.Stage {
 		{Name: "address-kept", Fact: "its address does not end with the appliance's lease",
 			Why:  "Before the cluster, which is to live on when the appliance is switched off.",
 			Done: n.leaseDone, Do: n.leaseDo, Recheck: time.Minute},
+		{Name: "programs-installed", Fact: "the packages of Kubernetes are those of the stick, with what they need",
+			Why:  "Before containerd, which is one of them.",
+			Done: n.programsDone, Do: n.programsDo, Recheck: time.Minute},
 		{Name: "runtime-ready", Fact: "containerd runs with our configuration",
 			Why:  "Before images, which it keeps.",
 			Done: n.runtimeDone, Do: n.runtimeDo, Recheck: time.Minute},
 		{Name: "images-present", Fact: "the images of its role are in containerd, whole and on the disk",
-			Why:  "Before the programs, which are in one of them, and so that the appliance may be switched off later.",
+			Why:  "Before Kubernetes, and so that the appliance may be switched off later.",
 			Done: n.imagesDone, Do: n.imagesDo, Recheck: time.Minute},
-		{Name: "programs-installed", Fact: "kubelet, kubeadm, kubectl and the network plugins are those of the stick",
-			Why:  "From the image, so that they cross the network once and are checked by its digest.",
-			Done: n.programsDone, Do: n.programsDo, Recheck: time.Minute},
 		{Name: "endpoint-serving", Fact: "the API servers are reached at one address on the node itself",
 			Why:  "Before kubeadm, which writes that address everywhere.",
 			Done: n.endpointDone, Do: n.endpointDo, Recheck: time.Minute},
@@ -207,24 +207,14 @@ func (n *node) hostDone(ctx context.Context) error {
 		return errors.New("it does not say which cluster it is part of")
 	}
 
-	out, err := n.shell.RunScript(ctx, `
-cat /proc/sys/net/ipv4/ip_forward
-grep -c overlay /proc/filesystems || true
-test -z "$1" || systemctl show --property CPUWeight --value system.slice
-`, systemWeight(f))
+	weight, err := n.shell.RunScript(
+		ctx, `test -z "$1" || systemctl show --property CPUWeight --value system.slice`, systemWeight(f),
+	)
 	if err != nil {
 		return err
 	}
-
-	weight, ok := strings.CutPrefix(out, "1\n1\n")
-	if !ok {
-		return fmt.Errorf("the kernel's settings are not in effect")
-	}
 	if strings.TrimSpace(weight) != systemWeight(f) {
-		return fmt.Errorf("its services go before its pods")
-	}
-	if len(f.Missing) > 0 {
-		return fmt.Errorf("it lacks %s", strings.Join(f.Missing, ", "))
+		return errors.New("its services go before its pods")
 	}
 
 	return nil
@@ -250,21 +240,11 @@ func (n *node) hostDo(ctx context.Context, report bringup.Report) error {
 		return err
 	}
 
-	// The setting that matters is written even where sysctl is not allowed the others.
-	_, err = n.runLocked(ctx, `
-modprobe overlay 2>/dev/null || true
-sysctl --load=/etc/sysctl.d/60-firstlight.conf >/dev/null 2>&1 || echo 1 >/proc/sys/net/ipv4/ip_forward
-test -z "$1" || systemctl set-property system.slice CPUWeight="$1"
-`, systemWeight(n.facts()))
+	_, err = n.runLocked(
+		ctx, `test -z "$1" || systemctl set-property system.slice CPUWeight="$1"`, systemWeight(n.facts()),
+	)
 	if err != nil {
 		return err
-	}
-
-	if missing := n.facts().Missing; len(missing) > 0 {
-		report("installing " + strings.Join(missing, ", "))
-		if _, err := n.runLocked(ctx, install, packagesOf(missing)...); err != nil {
-			return n.explainFetch(ctx, err)
-		}
 	}
 
 	_, err = n.collectFacts(ctx)
@@ -281,26 +261,6 @@ func systemWeight(f facts) string {
 		return ""
 	}
 	return manifest.ServiceWeight
-}
-
-// install takes packages from the appliance and from nowhere else.
-const install = `
-export DEBIAN_FRONTEND=noninteractive
-only="-o Dir::Etc::sourcelist=` + sourcesPath + ` -o Dir::Etc::sourceparts=- -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold"
-apt-get --quiet $only update
-apt-get --quiet --yes --no-install-recommends $only install "$@"
-`
-
-// packagesOf are the Debian packages that bring programs.
-func packagesOf(programs []string) (all []string) {
-	names := map[string]string{"nft": "nftables"}
-	for _, p := range programs {
-		if name := names[p]; name != "" {
-			p = name
-		}
-		all = append(all, p)
-	}
-	return all
 }
 
 func (n *node) runtimeDone(ctx context.Context) error {
@@ -321,18 +281,8 @@ func (n *node) runtimeDo(ctx context.Context, report bringup.Report) error {
 	return n.start(ctx, u)
 }
 
-func (n *node) certificateFiles(ctx context.Context) ([]file, error) {
-	v := n.values()
-	var err error
-	if v.Release, err = n.release(ctx); err != nil {
-		return nil, err
-	}
-
-	return certificateFiles(v)
-}
-
 func (n *node) certificatesDone(ctx context.Context) error {
-	files, err := n.certificateFiles(ctx)
+	files, err := certificateFiles(n.values())
 	if err != nil {
 		return err
 	}
@@ -347,7 +297,7 @@ func (n *node) certificatesDone(ctx context.Context) error {
 }
 
 func (n *node) certificatesDo(ctx context.Context, _ bringup.Report) error {
-	files, err := n.certificateFiles(ctx)
+	files, err := certificateFiles(n.values())
 	if err != nil {
 		return err
 	}
@@ -359,19 +309,8 @@ func (n *node) certificatesDo(ctx context.Context, _ bringup.Report) error {
 	return err
 }
 
-func (n *node) endpointUnit(ctx context.Context) (unit, error) {
-	release, err := n.release(ctx)
-	if err != nil {
-		return unit{}, err
-	}
-
-	v := n.values()
-	v.Release = release
-	return endpointUnit(v)
-}
-
 func (n *node) endpointDone(ctx context.Context) error {
-	u, err := n.endpointUnit(ctx)
+	u, err := endpointUnit(n.values())
 	if err != nil {
 		return err
 	}
@@ -379,7 +318,7 @@ func (n *node) endpointDone(ctx context.Context) error {
 }
 
 func (n *node) endpointDo(ctx context.Context, _ bringup.Report) error {
-	u, err := n.endpointUnit(ctx)
+	u, err := endpointUnit(n.values())
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,6 @@ var Endpoint = netip.MustParseAddrPort("127.0.0.1:7443")
 
 // Where things are on a node.
 const (
-	libDir        = "/usr/local/lib/firstlight" // a directory for each release of the programs
 	patchDir      = "/etc/firstlight/patches"
 	authorityPath = "/etc/firstlight/ca.crt"
 
@@ -45,7 +44,6 @@ type values struct {
 	Endpoint                     netip.AddrPort
 	Registry                     netip.AddrPort
 	Appliance                    netip.Addr
-	Release                      string // of the programs, see install
 
 	Join                 bool
 	Token, AuthorityHash string
@@ -115,15 +113,12 @@ func renderFiles(v values, list []file) ([]file, error) {
 // hostFiles are what a node needs before Kubernetes; data names the template.
 func hostFiles(v values, a *appliance) ([]file, error) {
 	list := []file{
-		{"/etc/sysctl.d/60-firstlight.conf", 0o644, []byte("sysctl.conf")},
 		{"/etc/containerd/certs.d/" + assets.ImageDomain + "/hosts.toml", 0o644, []byte("hosts.toml")},
 		{"/etc/containerd/certs.d/_default/hosts.toml", 0o644, []byte("hosts.toml")},
 		{patchDir + "/kubeletconfiguration+merge.yaml", 0o644, []byte("kubelet-patch.yaml")},
+		{sourcesPath, 0o644, []byte("firstlight.sources")},
 	}
-	if v.Apt {
-		list = append(list, file{sourcesPath, 0o644, []byte("firstlight.sources")})
-	}
-	if v.Apt && v.Owner != "" {
+	if v.Owner != "" {
 		list = append(
 			list, file{ownerPath, 0o644, []byte("owner.sources")},
 			file{preferencesPath, 0o644, []byte("apt-preferences")},
@@ -139,8 +134,15 @@ func hostFiles(v values, a *appliance) ([]file, error) {
 	return append(files, file{authorityPath, 0o644, a.authority}, file{packagesKeyPath, 0o644, a.packagesKey}), err
 }
 
+// containerdUnit is configured by the package firstlight-containerd, which is for machines with systemd and version 2 of
+// cgroups. On others a file takes the place of what it says of Kubernetes.
 func containerdUnit(v values) (unit, error) {
-	files, err := renderFiles(v, []file{{"/etc/containerd/config.toml", 0o644, []byte("containerd.toml")}})
+	var list []file
+	if !v.Systemd || !v.Unified {
+		list = []file{{"/etc/containerd/conf.d/60-firstlight.toml", 0o644, []byte("containerd.toml")}}
+	}
+
+	files, err := renderFiles(v, list)
 	return unit{"containerd.service", append(files, timerSlackFiles("containerd.service", v.facts)...)}, err
 }
 
@@ -166,11 +168,6 @@ func certificateFiles(v values) ([]file, error) {
 		{"/etc/systemd/system/firstlight-certificates.service", 0o644, []byte("certificates.service")},
 		{"/etc/systemd/system/" + certificatesTimer, 0o644, []byte("certificates.timer")},
 	})
-}
-
-func kubeletFiles(v values) ([]file, error) {
-	files, err := renderFiles(v, []file{{"/etc/systemd/system/kubelet.service", 0o644, []byte("kubelet.service")}})
-	return append(files, timerSlackFiles("kubelet.service", v.facts)...), err
 }
 
 // systemManifest is what every cluster has besides kubeadm's own: the pods' network and the name server.

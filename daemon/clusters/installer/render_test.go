@@ -47,7 +47,7 @@ func valuesOf(n inventory.Node, f facts) values {
 	inv := inventory.Inventory{Nodes: []inventory.Node{made("m-1", "172.22.0.11", true, true), made("m-2", "172.22.0.12", true, false),
 		made("m-3", "172.22.0.13", true, false), made("w-1", "172.22.0.14", false, true)}}
 	v := newValues(edge, inv)
-	v.Node, v.facts, v.Release = n, f, "0123456789ab"
+	v.Node, v.facts = n, f
 	v.Appliance = netip.MustParseAddr("172.22.0.1")
 	v.Registry = netip.AddrPortFrom(v.Appliance, assets.RegistryPort)
 	return v
@@ -72,8 +72,7 @@ func TestWhatIsWrittenOnANode(t *testing.T) {
 				require.NoError(t, err)
 				files = append(files, u.files...)
 			}
-			kubelet, err := kubeletFiles(v)
-			require.NoError(t, err)
+			kubelet := timerSlackFiles("kubelet.service", v.facts)
 			certificates, err := certificateFiles(v)
 			require.NoError(t, err)
 			kubelet = append(kubelet, certificates...)

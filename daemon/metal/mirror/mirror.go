@@ -157,8 +157,8 @@ func (m *Mirror) Stage() bringup.Stage {
 func (m *Mirror) PackagesStage() bringup.Stage {
 	return bringup.Stage{
 		Name: "packages-ready",
-		Fact: "Kubernetes is in the repository of packages, for machines that install themselves",
-		Why:  "After Ready: all of it is read for its digests, and no server of the rack waits for it.",
+		Fact: "Kubernetes is in the repository of packages, of which nodes of all clusters are made",
+		Why:  "After Ready: all of it is read for its digests, while the servers are being inspected.",
 		Done: func(ctx context.Context) error {
 			if !m.Kubernetes.Made() {
 				return errors.New("the packages of Kubernetes are not made")

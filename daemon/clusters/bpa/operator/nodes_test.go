@@ -305,7 +305,7 @@ func testSoftware(t *testing.T, r *fixture) {
 	assert.Equal(t, []v1alpha1.PackageStatus{{Name: "htop", Installed: "3.4"}, {Name: "jq", Installed: "1.6"}}, sw.Status.Nodes[0].Packages)
 	assert.Contains(t, sw.Status.Message, "node w: jq: not installed: Unable to correct problems, you have held broken packages.; tried again at")
 	r.said("Warning NotInstalled node w: jq")
-	machines[1].Put("has/jq", "1.6\n") // somebody mends it
+	machines[1].Put("has/jq", "1.7\n") // somebody mends it
 	sw = r.software("tools")
 	assert.Equal(t, v1alpha1.PhaseFailed, sw.Status.Phase, "tried again before its time")
 	r.now = r.now.Add(kud.RetryDelay(2))

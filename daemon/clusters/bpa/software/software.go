@@ -142,7 +142,7 @@ want() {
 	all=$(versions "$1")
 	case " $all " in
 	"  ") lacking=yes; echo "firstlight: lacks $1 ${2:-any}" ;;
-	*" ${2:-${all%% *}} "*) todo="$todo $1${2:+=$2}" ;;
+	*" ${2:-${all%% *}} "*) todo="$todo $1${2:+=$2}"; echo "firstlight: installs $1" ;;
 	*) lacking=yes; echo "firstlight: lacks $1 $2 $all" ;;
 	esac
 }
@@ -157,7 +157,8 @@ fi
 // Read turns what the script said into the state of each package. said is what it printed
 // on standard error, whose end explains a failure.
 func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
-	has, lacks, failed, stale := map[string]string{}, map[string][]string{}, false, false
+	has, lacks := map[string]string{}, map[string][]string{}
+	begun, failed, stale := map[string]bool{}, false, false
 	for line := range strings.Lines(out) {
 		words := strings.Fields(line)
 		if len(words) < 3 || words[0] != "firstlight:" {
@@ -170,6 +171,8 @@ func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
 			}
 		case "lacks":
 			lacks[words[2]] = words[3:]
+		case "installs":
+			begun[words[2]] = true
 		case "failed":
 			failed = true
 		case "index":
@@ -182,6 +185,8 @@ func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
 		s := v1alpha1.PackageStatus{Name: p.Name, Installed: has[p.Name]}
 		missing, short := lacks[p.Name]
 		switch {
+		case failed && begun[p.Name] && p.Version == "" && s.Installed != "":
+			s.Error = "has version " + s.Installed + ", and the newest is not installed: " + lastError(said)
 		case s.Installed != "" && (p.Version == "" || p.Version == s.Installed):
 		case short && len(missing) > 1:
 			s.Missing = p.Name + "=" + missing[0]
@@ -212,11 +217,11 @@ func Read(packages []Package, out, said string) []v1alpha1.PackageStatus {
 	return all
 }
 
-// lastError is what apt complained of, else the end of what it said.
+// lastError is what apt complained of, but for headings of what follows, else the end of what it said.
 func lastError(said string) string {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	for _, l := range slices.Backward(lines) {
-		if strings.HasPrefix(l, "E: ") {
+		if strings.HasPrefix(l, "E: ") && !strings.HasSuffix(l, ":") {
 			return strings.TrimPrefix(l, "E: ")
 		}
 	}

@@ -139,3 +139,12 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A package that is there in another version, and could not be brought to the newest, is no success.
+func TestANewestThatIsNotInstalledIsAnError(t *testing.T) {
+	packages := []Package{{Name: "kubelet"}, {Name: "jq"}}
+	const out = "firstlight: installs kubelet\nfirstlight: failed 100\nfirstlight: has kubelet 1.36.2\nfirstlight: has jq 1.7\n"
+	all := Read(packages, out, "E: Unable to correct problems\nE: The following may help:\n1. a\n")
+	assert.Equal(t, "has version 1.36.2, and the newest is not installed: Unable to correct problems", all[0].Error)
+	assert.Empty(t, all[1].Error)
+}

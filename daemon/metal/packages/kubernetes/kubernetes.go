@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strings"
 
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/layer"
+	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon/metal/packages"
 )
 
@@ -37,7 +37,7 @@ func Build(root fs.FS) ([]*packages.Built, error) {
 
 	var all []*packages.Built
 	for _, p := range list(from) {
-		b, err := p.build(from.version(), made.ModTime())
+		b, err := p.build(manifest.PackageVersion(from.digest), made.ModTime())
 		if err != nil {
 			return nil, fmt.Errorf("make packages of Kubernetes: %w", err)
 		}
@@ -60,11 +60,6 @@ func (l nodeLayer) path(name string) string {
 	return path.Join(imagesDir, layer.Dir, l.digest, layer.Files, name)
 }
 
-// version is that of the packages. It names what they are made of: other programs are another version.
-func (l nodeLayer) version() string {
-	return strings.TrimPrefix(assets.KubernetesVersion, "v") + "-0firstlight" + assets.Version + "+" + l.digest[:12]
-}
-
 // findLayer asks the image layout for the layer of the image of nodes.
 func findLayer(root fs.FS) (nodeLayer, error) {
 	var index imagespec.Index
@@ -78,15 +73,15 @@ func findLayer(root fs.FS) (nodeLayer, error) {
 			continue
 		}
 
-		var manifest imagespec.Manifest
-		if err := readJSON(root, path.Join("blobs/sha256", d.Digest.Encoded()), &manifest); err != nil {
+		var m imagespec.Manifest
+		if err := readJSON(root, path.Join("blobs/sha256", d.Digest.Encoded()), &m); err != nil {
 			return nodeLayer{}, err
 		}
-		if len(manifest.Layers) != 1 {
-			return nodeLayer{}, fmt.Errorf("image %s has %d layers, not one", name, len(manifest.Layers))
+		if len(m.Layers) != 1 {
+			return nodeLayer{}, fmt.Errorf("image %s has %d layers, not one", name, len(m.Layers))
 		}
 
-		return nodeLayer{manifest.Layers[0].Digest.Encoded()}, nil
+		return nodeLayer{m.Layers[0].Digest.Encoded()}, nil
 	}
 
 	return nodeLayer{}, fmt.Errorf("/%s has no image %s", imagesDir, name)

@@ -57,8 +57,8 @@ func TestPackagesAreUpstreams(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"kubelet":        "firstlight-containerd",
-		"kubeadm":        "kubelet (= " + version + ")",
-		"kubectl":        "firstlight-kubernetes (= " + version + ")",
+		"kubeadm":        "kubelet (>= " + version + ")",
+		"kubectl":        "firstlight-kubernetes (>= " + version + ")",
 		"kubernetes-cni": "",
 	} {
 		require.Contains(t, depends, name)
@@ -171,7 +171,6 @@ func TestScriptsAreShell(t *testing.T) {
 	for _, d := range list(nodeLayer{layerDigest}) {
 		b, err := d.build("1", time.Now())
 		require.NoError(t, err)
-		assert.Contains(t, b.Scripts, "preinst", "%s is installed over what an installer brought", d.name)
 		for script, text := range b.Scripts {
 			cmd := exec.Command("sh", "-n")
 			cmd.Stdin = strings.NewReader(text)

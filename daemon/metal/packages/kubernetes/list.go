@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"bytes"
 	"embed"
-	"maps"
 	"strings"
 	"text/template"
 	"time"
@@ -42,24 +41,26 @@ const (
 // hostPrograms are Debian's packages with what kubeadm's preflight, the kubelet and kube-proxy call.
 var hostPrograms = []string{"conntrack", "ethtool", "iproute2", "iptables", "mount", "nftables", "util-linux"}
 
-// list lists the packages. "=" after a name stands for the same version.
+// list lists the packages. ">" after a name stands for this version or a later one: each can be brought to another stick's
+// on its own. With the very same version asked for, apt would rather remove the others.
 func list(from nodeLayer) []debian {
 	command := func(name string) []packages.File {
 		return []packages.File{{Path: "/usr/bin/" + name, Link: "../lib/firstlight/kubernetes"}}
 	}
 	return []debian{
 		{
-			name:   "firstlight-kubernetes",
-			about:  "Kubernetes as one program\n Each of its commands is a package of its own.",
-			files:  []packages.File{{Path: program, Mode: 0o755, Source: from.path("usr/bin/kubernetes")}},
-			from:   upstream,
-			holder: authors,
+			name:    "firstlight-kubernetes",
+			about:   "Kubernetes as one program\n Each of its commands is a package of its own.",
+			files:   []packages.File{{Path: program, Mode: 0o755, Source: from.path("usr/bin/kubernetes")}},
+			scripts: map[string]string{"postinst": "kubernetes.postinst"},
+			from:    upstream,
+			holder:  authors,
 		},
 		{
 			name:  "kubelet",
 			about: "Kubernetes' agent on a node",
 			depends: append(
-				[]string{"firstlight-kubernetes=", "firstlight-containerd", "kubernetes-cni"}, hostPrograms...,
+				[]string{"firstlight-kubernetes>", "firstlight-containerd", "kubernetes-cni"}, hostPrograms...,
 			),
 			files: command("kubelet"),
 			texts: map[string]string{
@@ -74,7 +75,7 @@ func list(from nodeLayer) []debian {
 		{
 			name:    "kubeadm",
 			about:   "makes a machine a node of Kubernetes",
-			depends: []string{"firstlight-kubernetes=", "kubelet=", "kubectl="},
+			depends: []string{"firstlight-kubernetes>", "kubelet>", "kubectl>"},
 			files:   command("kubeadm"),
 			texts:   map[string]string{"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": "10-kubeadm.conf"},
 			scripts: map[string]string{"postinst": "kubeadm.postinst"},
@@ -84,7 +85,7 @@ func list(from nodeLayer) []debian {
 		{
 			name:    "kubectl",
 			about:   "asks and changes what the API of Kubernetes holds",
-			depends: []string{"firstlight-kubernetes="},
+			depends: []string{"firstlight-kubernetes>"},
 			files:   command("kubectl"),
 			from:    upstream,
 			holder:  authors,
@@ -100,9 +101,10 @@ func list(from nodeLayer) []debian {
 			name:    "firstlight-containerd",
 			about:   "containerd's configuration on a node of Kubernetes",
 			depends: []string{"containerd"},
+			// A file of the installer's in /etc is named 60-firstlight.conf; systemd would read that one alone.
 			texts: map[string]string{
 				"/usr/lib/firstlight/containerd.toml":                             "containerd.toml",
-				"/usr/lib/systemd/system/containerd.service.d/60-firstlight.conf": "containerd.conf",
+				"/usr/lib/systemd/system/containerd.service.d/10-kubernetes.conf": "containerd.conf",
 			},
 			scripts: map[string]string{"postinst": "containerd.postinst"},
 			from:    ours,
@@ -139,8 +141,8 @@ func (d debian) build(version string, made time.Time) (packages.Build, error) {
 	b := packages.Build{Files: d.files, Scripts: map[string]string{}, Time: made}
 	var depends []string
 	for _, name := range d.depends {
-		if same, ok := strings.CutSuffix(name, "="); ok {
-			name = same + " (= " + version + ")"
+		if other, ok := strings.CutSuffix(name, ">"); ok {
+			name = other + " (>= " + version + ")"
 		}
 		depends = append(depends, name)
 	}
@@ -164,9 +166,7 @@ func (d debian) build(version string, made time.Time) (packages.Build, error) {
 		b.Files = append(b.Files, packages.File{Path: to, Mode: 0o644, Data: text})
 	}
 
-	scripts := map[string]string{"preinst": "preinst"}
-	maps.Copy(scripts, d.scripts)
-	for script, name := range scripts {
+	for script, name := range d.scripts {
 		text, err := d.fill(name)
 		if err != nil {
 			return b, err

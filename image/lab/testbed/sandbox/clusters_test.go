@@ -130,7 +130,7 @@ func (r *rack) begin(clusters string) (attempts map[string]int) {
 
 // lastOfAll is the plan's last stage, handedOver the one after which the site's clusters are Provisionings.
 const (
-	lastOfAll  = "packages-ready"
+	lastOfAll  = "site-clusters-applied"
 	handedOver = "clusters-handed-over"
 )
 

@@ -115,6 +115,17 @@ func TestAProvisioningBecomesACluster(t *testing.T) {
 	_, err = b.Servers[0].Run(b.ctx, "jq", "--version")
 	assert.Error(t, err, "a worker's package on the control plane")
 
+	// A worker of an earlier stick is brought to this one's Kubernetes.
+	const version = `dpkg-query --show kubelet kubeadm kubectl firstlight-kubernetes firstlight-node`
+	stick := b.on(b.Servers[1], version)
+	b.on(b.Servers[1], olderPackages)
+	require.NotEqual(t, stick, b.on(b.Servers[1], version))
+	b.apply(`{apiVersion: bpa.akraino.org/v1alpha1, kind: Software, metadata: {name: kubernetes, namespace: default, labels: {cluster: edge}},
+spec: {workerSoftware: [kubelet, kubeadm, kubectl, kubernetes-cni, firstlight-containerd, firstlight-node]}}`)
+	b.until("sw", "kubernetes")
+	assert.Equal(t, stick, b.on(b.Servers[1], version))
+	assert.Equal(t, []string{"master-1", "worker-2"}, b.ready())
+
 	b.provisioning(2, 3)
 	b.until("bpa", "edge")
 	assert.Equal(t, "master-1 worker-2 worker-3", b.nodeNames())

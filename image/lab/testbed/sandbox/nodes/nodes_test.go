@@ -198,12 +198,9 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started again")
 	assert.Equal(t, config, b.file("artifacts/admin.conf"))
 
-	// Packages of Kubernetes, for machines that install themselves, are not put beside what the installer brought.
-	out, err := b.Servers[1].Run(b.ctx, "sh", "-euc", "apt-get -qq update; apt-get -qq install --yes kubelet")
-	require.Error(t, err)
-	assert.Contains(t, err.Error(), "this machine has Kubernetes from the appliance's installer", out)
-	assert.Empty(t, b.on(b.Servers[1], "ls /usr/bin/kubelet /usr/lib/firstlight 2>/dev/null || true; dpkg --audit"))
-	b.installed()
+	// Its packages are whole, and the newest that the appliance has.
+	assert.Empty(t, b.on(b.Servers[1], "dpkg --audit; dpkg --verify kubelet kubeadm kubectl kubernetes-cni firstlight-kubernetes firstlight-node"))
+	assert.Empty(t, b.on(b.Servers[1], "apt-get -qq update; apt-get -qq install --yes kubelet kubeadm kubectl"))
 	assert.Equal(t, kubelet, b.on(b.Servers[1], "systemctl show kubelet"), "the kubelet was started again")
 
 	// A proxy that starts again, as one does that looks at all rules each hour, leaves those that hold.
@@ -229,6 +226,12 @@ func (b *bench) services(s *nodes.Server) string {
 	return b.on(s, `nft list map ip kube-proxy service-ips | sed -n 's/.*\(10\.[^,]* goto [^ ,]*\).*/\1/p' | grep -v firstlight-verify | sort`)
 }
 
+// olderPackages has a node believe that its packages of Kubernetes are those of an earlier patch release.
+const olderPackages = `
+version=$(dpkg-query --show --showformat='${Version}' kubelet)
+sed -i "s/$version/1.36.2-0firstlight0.1.0+0123456789ab/g" /var/lib/dpkg/status
+`
+
 // TestANewerStickLeavesNodesInServiceAsTheyAre: a cluster was installed by another stick, with other programs and
 // images of another patch release. A worker that this stick adds gets this stick's; nobody else does.
 func TestANewerStickLeavesNodesInServiceAsTheyAre(t *testing.T) {
@@ -236,18 +239,9 @@ func TestANewerStickLeavesNodesInServiceAsTheyAre(t *testing.T) {
 	b.inventory(1, b.Servers[0])
 	b.installed()
 	first, second := b.Servers[0], b.Servers[1]
-	const links = `readlink /usr/local/bin/kubelet /usr/local/bin/kubeadm /usr/local/bin/kubectl /opt/cni/bin/ptp`
-	stick := b.on(first, links)
-	b.on(first, `
-cd /usr/local/lib/firstlight
-release=$(basename "$(dirname "$(readlink /usr/local/bin/kubelet)")")
-mv "$release" 0123456789ab
-for link in /usr/local/bin/* /opt/cni/bin/*; do
-	to=$(readlink "$link" || true)
-	case $to in */$release/*) ln -sfn "${to%%/"$release"/*}/0123456789ab/${to#*/"$release"/}" "$link" ;; esac
-done
-sed -i "s/$release/0123456789ab/" /etc/systemd/system/*.service
-systemctl daemon-reload
+	const versions = `dpkg-query --show kubelet kubeadm kubectl kubernetes-cni firstlight-kubernetes firstlight-containerd firstlight-node`
+	stick := b.on(first, versions)
+	b.on(first, olderPackages+`
 image=firstlight.internal/etcd:`+assets.EtcdVersion+` # it runs already
 ctr -n k8s.io images tag --force firstlight.internal/pause:`+assets.PauseVersion+` $image
 ctr -n k8s.io images label $image firstlight.dev/synced=true io.cri-containerd.pinned=pinned
@@ -255,7 +249,7 @@ ctr -n k8s.io images tag firstlight.internal/kube-proxy:`+assets.KubernetesVersi
 `)
 	b.kubectl("-n", "kube-system", "set", "image", "daemonset/kube-proxy", "kube-proxy=firstlight.internal/kube-proxy:v1.36.0")
 	b.kubectl("-n", "kube-system", "rollout", "status", "daemonset/kube-proxy", "--timeout=3m")
-	before := b.on(first, links)
+	before := b.on(first, versions)
 	require.NotEqual(t, stick, before)
 	kubelet := b.on(first, "systemctl show kubelet")
 	images := b.on(first, "ctr -n k8s.io images list | sort")
@@ -263,14 +257,21 @@ ctr -n k8s.io images tag firstlight.internal/kube-proxy:`+assets.KubernetesVersi
 	b.inventory(1, b.Servers...)
 	b.installed()
 	assert.Equal(t, []string{"node-1", "node-2"}, b.ready())
-	assert.Equal(t, stick, b.on(second, links), "the node that was added")
-	assert.Equal(t, before, b.on(first, links), "a node in service was given other programs")
+	assert.Equal(t, stick, b.on(second, versions), "the node that was added")
+	assert.Equal(t, before, b.on(first, versions), "a node in service was given other programs")
 	assert.Equal(t, images, b.on(first, "ctr -n k8s.io images list | sort"), "a node in service was given other images")
 	assert.Equal(t, kubelet, b.on(first, "systemctl show kubelet"))
+
+	// Its owner asks for the stick's, as a Software does.
+	b.on(first, "export DEBIAN_FRONTEND=noninteractive; apt-get -qq install --yes --only-upgrade $(dpkg-query --show --showformat='${Package}\n' 'kube*' 'firstlight-*')")
+	assert.Equal(t, stick, b.on(first, versions))
+	assert.NotEqual(t, kubelet, b.on(first, "systemctl show kubelet"), "the kubelet still runs from the former program")
+	b.installed()
+	assert.Equal(t, []string{"node-1", "node-2"}, b.ready())
 }
 
 // stages are those of nodes and of the cluster, each of which a run may be killed in.
-var stages = []string{"reached", "host-prepared", "runtime-ready", "images-present", "programs-installed", "endpoint-serving", "certificates-kept",
+var stages = []string{"reached", "host-prepared", "programs-installed", "runtime-ready", "images-present", "endpoint-serving", "certificates-kept",
 	"control-plane-made", "joined", "api-answers", "kubeconfig-kept", "system-applied", "nodes-ready", "system-running", "cluster-verified"}
 
 // TestKilledAtEveryStage kills each run in the first stage in which none was killed before, until one comes to
@@ -301,7 +302,7 @@ func TestKilledAtEveryStage(t *testing.T) {
 		left = slices.DeleteFunc(left, func(s string) bool { return s == stage })
 	}
 	t.Logf("not seen: %s", strings.Join(left, ", "))
-	for _, takesTime := range []string{"images-present", "control-plane-made", "joined", "nodes-ready"} {
+	for _, takesTime := range []string{"programs-installed", "images-present", "control-plane-made", "joined", "nodes-ready"} {
 		assert.NotContains(t, left, takesTime)
 	}
 	b.installed()

@@ -24,7 +24,7 @@ const (
 )
 
 // lastStage is the last of all stages: after it an appliance only waits.
-const lastStage = "packages-ready"
+const lastStage = "site-clusters-applied"
 
 // BenchmarkIdle measures an appliance with one simulated server.
 //

@@ -25,10 +25,10 @@ type preparedFiles struct {
 
 // Files that are the same on every node of a cluster.
 var common = []string{
-	"/etc/containerd/config.toml", "/etc/containerd/certs.d/_default/hosts.toml",
+	"/etc/containerd/conf.d/60-firstlight.toml", "/etc/containerd/certs.d/_default/hosts.toml",
 	"/etc/containerd/certs.d/firstlight.internal/hosts.toml", "/etc/firstlight/ca.crt",
-	"/etc/firstlight/patches/kubeletconfiguration+merge.yaml", "/etc/sysctl.d/60-firstlight.conf",
-	"/etc/systemd/system/kubelet.service",
+	"/etc/firstlight/packages.asc", "/etc/apt/sources.list.d/firstlight.sources",
+	"/etc/firstlight/patches/kubeletconfiguration+merge.yaml",
 }
 
 // timers are of small machines alone (manifest.TimerSlack).
@@ -110,20 +110,14 @@ func plainList(lists ...string) ([]byte, error) {
 	return []byte(strings.NewReplacer(`"value":"127.0.0.1"`, `"value":"172.22.0.11"`, `"value":"7443"`, `"value":"6443"`).Replace(string(text))), err
 }
 
-// prepare is done on every node: the runtime, the images, the programs.
+// prepare is done on every node: the programs, the runtime, the images.
 const prepare = `
-sysctl -q --load=/etc/sysctl.d/60-firstlight.conf 2>/dev/null || echo 1 >/proc/sys/net/ipv4/ip_forward
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq update
+apt-get -qq install --yes --no-install-recommends kubelet kubeadm kubectl
+echo 1 >/proc/sys/net/ipv4/ip_forward
 systemctl restart containerd
 for image; do ctr -n k8s.io images pull --hosts-dir /etc/containerd/certs.d "$image" >/dev/null; done
-from=/run/image
-mkdir -p $from /opt/cni/bin /usr/local/bin
-ctr -n k8s.io images mount firstlight.internal/node:v0.1.0 $from >/dev/null
-cp $from/usr/bin/kubernetes /usr/local/bin/kubernetes
-cp $from/usr/lib/firstlight/cni/* /opt/cni/bin/
-ctr -n k8s.io images unmount --rm $from >/dev/null
-for name in kubelet kubeadm kubectl; do ln -s kubernetes /usr/local/bin/$name; done
-systemctl daemon-reload
-systemctl enable --quiet kubelet.service
 `
 
 // byHand makes a cluster of new machines as a person does who has everything at hand.
