@@ -26,6 +26,7 @@ const usage = `usage:
                                                                  routes to the pods of other nodes
   firstlight-node certificates --dir DIR                         renew what ends, on a control plane
   firstlight-node float --endpoint ADDR:PORT                     the API's address, on one node that serves it
+  firstlight-node features --node NAME [--root DIR]              labels of what the machine has; --remove: take them away
   firstlight-node probe --listen ADDR:PORT                       answer and ask, for the verification
 `
 
@@ -74,6 +75,8 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 	node := flags.String("node", "", "this node's name")
 	pods := flags.String("pods", "", "addresses of all pods of the cluster")
 	services := flags.String("services", "", "addresses of all Services of the cluster")
+	root := flags.String("root", "/", "where the machine's root is")
+	remove := flags.Bool("remove", false, "take the labels from all nodes")
 	dir := flags.String("dir", "/etc/kubernetes", "where kubeadm keeps what it made")
 	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
 		return err
@@ -109,6 +112,14 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 		return n.Run(ctx)
 	case "certificates":
 		return noderuntime.RenewCertificates(ctx, *dir, time.Now(), log)
+	case "features":
+		if *remove {
+			return noderuntime.RemoveFeatures(ctx)
+		}
+		if *node == "" {
+			return usageError{errors.New("features needs --node")}
+		}
+		return noderuntime.Features{Node: *node, Root: *root, Log: log}.Run(ctx)
 	case "probe":
 		return noderuntime.RunProbe(ctx, *listen)
 	}

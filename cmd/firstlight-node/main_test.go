@@ -13,7 +13,7 @@ var quiet = slog.New(slog.DiscardHandler)
 func TestCommandLine(t *testing.T) {
 	for _, args := range [][]string{{}, {"dance"}, {"endpoint", "--to", "nowhere"}, {"network", "--pods", "10.0.0.0/8"},
 		{"network", "--node", "a", "--pods", "all"}, {"probe", "now"}, {"probe", "--no"},
-		{"float"}, {"float", "--endpoint", "172.22.0.100"}, {"float", "--endpoint", "[fd00::1]:6443"}} {
+		{"features"}, {"float"}, {"float", "--endpoint", "172.22.0.100"}, {"float", "--endpoint", "[fd00::1]:6443"}} {
 		var wrong usageError
 		assert.ErrorAs(t, run(t.Context(), args, quiet), &wrong, "%v", args)
 	}

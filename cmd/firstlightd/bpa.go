@@ -20,6 +20,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
 	"firstlight.dev/firstlight/daemon/clusters/installer"
+	"firstlight.dev/firstlight/daemon/clusters/kpa/builtin"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
 )
 
@@ -67,6 +68,7 @@ func newBPACommand() *cobra.Command {
 	f.StringSliceVar(
 		&c.Plugins, "plugins", installer.Plugins(), "plugins that the appliance's own installer has",
 	)
+	f.StringSliceVar(&c.AddOns, "add-ons", builtin.Names(), "plugins that Components install, from the stick")
 	f.StringVar(&c.Site, "site", "firstlight", "name of proposed clusters")
 	f.StringVar(
 		&c.Proposal, "proposal", operator.ProposalOff,

@@ -193,9 +193,17 @@ func applyEvents(stream io.Reader, all map[string]node, send func(map[string]nod
 }
 
 func (n *nodes) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.base+path+"?"+query.Encode(), nil)
+	return n.do(ctx, http.MethodGet, path+"?"+query.Encode(), "", nil)
+}
+
+// do sends a request; content is the type of its body, if it has one.
+func (n *nodes) do(ctx context.Context, method, path, content string, text io.Reader) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, method, n.base+path, text)
 	if err != nil {
 		return nil, err
+	}
+	if content != "" {
+		request.Header.Set("Content-Type", content)
 	}
 
 	token, err := n.token()

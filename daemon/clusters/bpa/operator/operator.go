@@ -50,6 +50,7 @@ type Config struct {
 	Installer string   // image, for Provisionings that name none
 	Allowed   []string // images that Provisionings may name
 	Plugins   []string // that Installer has; a cluster is installed without the others
+	AddOns    []string // that the stick has besides, as Components
 	SSHPort   uint16   // of nodes; 22 if zero
 
 	Site     string // its name: that of proposed clusters

@@ -105,6 +105,18 @@ func ReadFolder(root, name string) (Content, error) {
 	return NewContent([]byte(all.String()))
 }
 
+// HasFolder reports whether there is a folder, or something else of its name, below root.
+func HasFolder(root, name string) bool {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+
+	_, err = r.Stat(name)
+	return err == nil
+}
+
 func explainFolder(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return newFault(

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/daemon/clusters/kpa/builtin"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/engine"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/plan"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
@@ -34,7 +35,7 @@ func (r *Components) load(_ context.Context, c *v1alpha1.Component) (engine.Cont
 	case s.Inline != "":
 		return engine.NewContent([]byte(s.Inline))
 	case s.Folder != "":
-		return engine.ReadFolder(r.Config.Folder, s.Folder)
+		return r.loadFolder(s.Folder)
 	case s.Bundle != nil:
 		owner := cmp.Or(s.Bundle.Owner, c.Namespace)
 		if owner != c.Namespace && c.Namespace != siteNamespace {
@@ -45,6 +46,18 @@ func (r *Components) load(_ context.Context, c *v1alpha1.Component) (engine.Cont
 		return engine.ReadBundle(r.Config.Bundles, owner, *s.Bundle)
 	}
 	return engine.Content{}, refuseSource("spec.source is empty")
+}
+
+// loadFolder reads a folder that was brought to the appliance, else the stick's add-on of that name.
+func (r *Components) loadFolder(name string) (engine.Content, error) {
+	text, ok, err := builtin.Read(name)
+	if err != nil {
+		return engine.Content{}, err
+	}
+	if !ok || engine.HasFolder(r.Config.Folder, name) {
+		return engine.ReadFolder(r.Config.Folder, name)
+	}
+	return engine.NewContent(text)
 }
 
 func refuseSource(format string, args ...any) error {

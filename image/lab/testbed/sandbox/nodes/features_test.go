@@ -1,0 +1,57 @@
+package nodes_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestFeaturesLabelNodes: a Provisioning asks for nfd, which the stick carries. Every node gets the labels of what it has;
+// what a file on it says comes and goes; what somebody else wrote stays; and all of it goes with the plugin.
+func TestFeaturesLabelNodes(t *testing.T) {
+	long(t)
+	b := newWhole(t, "features", 2)
+	for i, s := range b.Servers {
+		b.host(i+1, s)
+	}
+	provision := func(plugins string) {
+		b.apply(`{apiVersion: bpa.akraino.org/v1alpha1, kind: Provisioning, metadata: {name: edge, namespace: default, labels: {cluster: edge, owner: alpha}},
+spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{worker-2: {mac-address: '52:54:00:00:00:02'}}], KUDPlugins: [` + plugins + `]}}`)
+		b.until("bpa", "edge")
+	}
+	provision("nfd")
+	b.appliance("kubectl", "wait", "kc/edge-nfd", "--for=condition=Ready", "--timeout=10m")
+	t.Log("\n" + b.appliance("kubectl", "get", "kc", "-o", "wide"))
+
+	const labels = "kubectl --kubeconfig /etc/kubernetes/admin.conf get node worker-2 -o jsonpath={.metadata.labels}"
+	first, worker := b.Servers[0], b.Servers[1]
+	kernel := strings.TrimSpace(b.on(worker, "uname -r"))
+	b.await(first, labels, `"feature.node.kubernetes.io/kernel-version.full":"`+kernel+`"`)
+	t.Log("\n" + b.kubectl("get", "nodes", "-L", "feature.node.kubernetes.io/kernel-version.full,feature.node.kubernetes.io/system-os_release.ID"))
+	assert.Contains(t, b.on(first, labels), `"feature.node.kubernetes.io/system-os_release.ID":"debian"`)
+
+	b.kubectl("label", "node", "worker-2", "feature.node.kubernetes.io/by-hand=true")
+	const local = "/etc/kubernetes/node-feature-discovery/features.d/rack"
+	b.on(worker, "echo rack=7 >"+local)
+	b.await(first, labels, `"feature.node.kubernetes.io/rack":"7"`)
+	b.on(worker, "rm "+local)
+	b.await(first, labels+" | grep -c /rack || true", "^0\n")
+
+	// The pod of one node writes nothing of another.
+	for node, says := range map[string]string{"worker-2": "", "master-1": "the pod of one node writes no other node's labels"} {
+		_, err := b.Kubectl(b.ctx, cluster, "--as=system:serviceaccount:kube-system:node-feature-discovery",
+			"--as-user-extra=authentication.kubernetes.io/node-name=worker-2", "annotate", "node", node, "x.example/y=1")
+		if says == "" {
+			require.NoError(t, err)
+			continue
+		}
+		assert.ErrorContains(t, err, says)
+	}
+
+	provision("")
+	b.await(first, labels+" | grep -c kernel-version || true", "^0\n")
+	assert.Contains(t, b.on(first, labels), `"feature.node.kubernetes.io/by-hand":"true"`)
+	assert.Empty(t, b.kubectl("get", "clusterrole,serviceaccount,daemonset,job,validatingadmissionpolicy", "-A", "-o", "name", "--ignore-not-found", "-l", "kpa.akraino.org/component=edge-nfd"))
+}
