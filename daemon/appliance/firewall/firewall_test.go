@@ -157,7 +157,7 @@ func TestEveryListenerIsOnTheList(t *testing.T) {
 		names[l.Name] = true
 	}
 	found := map[string]bool{}
-	for _, room := range []string{"cmd/firstlightd", "cmd/firstlight-node", "cmd/firstlight-init", "daemon", "pxe", "assets"} {
+	for _, room := range []string{"cmd/firstlightd", "cmd/firstlight-node", "cmd/firstlight-addons", "cmd/firstlight-init", "daemon", "pxe", "assets"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join("../../..", room), func(p string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
