@@ -282,7 +282,8 @@ func loginAt(ctx context.Context, t Target, address netip.Addr) (*ssh.Client, An
 		)
 	case strings.Contains(err.Error(), "unable to authenticate"):
 		a.Verdict, a.Text = Locked, fmt.Sprintf(
-			"at %s it does not let the appliance's key in as user %s: cloud-init did not do its work", address, t.User,
+			"at %s it does not let the appliance's key in as user %s: cloud-init is still at work, or failed (see its console)",
+			address, t.User,
 		)
 	default:
 		a.Verdict, a.Text = Silent, fmt.Sprintf("at %s something listens that does not answer as SSH does", address)
