@@ -56,8 +56,8 @@ func Providers() []Provider {
 			Image:        "kubeadm-control-plane-controller",
 			Namespace:    "capi-kubeadm-control-plane-system",
 			Prefix:       "capi-kubeadm-control-plane",
-			// A control plane on a slow machine answers late; one that is given up is looked at again after ten minutes.
-			Args: []string{"--etcd-dial-timeout-duration=1m", "--etcd-call-timeout-duration=1m"},
+			// A control plane on a slow machine answers late, and one that did not is asked again soon, not after ten minutes.
+			Args: []string{"--etcd-dial-timeout-duration=1m", "--etcd-call-timeout-duration=1m", "--sync-period=2m"},
 		},
 	}
 }
