@@ -131,6 +131,7 @@ var sockets = map[string][]string{
 	"daemon/appliance/vault/agent.go":                nil,         // a Unix socket of root's: keys for the installers
 	"daemon/appliance/host/timeserver/timeserver.go": {"time"},
 	"daemon/appliance/metrics/metrics.go":            {"metrics"},
+	"daemon/clusters/addons/policy/agent.go":         nil, // loopback of a cluster node
 	"daemon/clusters/noderuntime/endpoint.go":        nil, // loopback of a cluster node
 	"daemon/clusters/noderuntime/network.go":         nil, // the same
 	"daemon/clusters/noderuntime/probe.go":           nil, // a pod of a workload cluster
