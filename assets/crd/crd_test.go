@@ -45,8 +45,10 @@ func (s schema) undescribed(path string) (missing []string) {
 func TestEveryFieldIsExplained(t *testing.T) {
 	launch, err := os.ReadFile("../../daemon/metal/verify/launch.yaml")
 	require.NoError(t, err)
+	tenant, err := os.ReadFile("../../daemon/clusters/kpa/builtin/tenants/definition.yaml")
+	require.NoError(t, err)
 	shortNames := map[string]string{}
-	for _, text := range []string{string(BPA), string(KPA), string(launch)} {
+	for _, text := range []string{string(BPA), string(KPA), string(launch), string(tenant)} {
 		d := yaml.NewDecoder(strings.NewReader(text))
 		for {
 			var definition struct {
@@ -84,5 +86,6 @@ func TestEveryFieldIsExplained(t *testing.T) {
 		"Software":     "sw",
 		"Component":    "kc",
 		"Launch":       "ln",
+		"Tenant":       "tn",
 	}, shortNames)
 }

@@ -28,6 +28,6 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(newPolicyCommand())
+	c.AddCommand(newPolicyCommand(), newTenantsCommand())
 	return c
 }
