@@ -9,11 +9,19 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/daemon/clusters/addons/multus"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
+	// The same program is called by a node's container runtime, by the name of the plugin.
+	if multus.IsPlugin(os.Args[0]) {
+		multus.RunPlugin(ctx)
+		return
+	}
 
 	if err := newCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "firstlight-addons:", err)
@@ -28,6 +36,6 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(newPolicyCommand(), newTenantsCommand())
+	c.AddCommand(newPolicyCommand(), newTenantsCommand(), newMultusCommand())
 	return c
 }

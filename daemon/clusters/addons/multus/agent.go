@@ -1,0 +1,211 @@
+package multus
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Options are what the owner of a cluster may decide.
+type Options struct {
+	Isolation        bool   // as upstream's namespaceIsolation
+	GlobalNamespaces string // as upstream's; "default" if empty
+}
+
+// Agent keeps the plugin on one node.
+type Agent struct {
+	Node    string
+	Dirs    Dirs   // of the node, as this pod has them mounted
+	Image   string // folder of the plugins that the image has
+	Self    string // this program
+	Options Options
+	Log     *slog.Logger
+
+	files programFiles
+	said  string // the last fault, to say each once
+}
+
+const (
+	// repairEvery is how often what is on the node is compared with what belongs there, the token included.
+	repairEvery = 10 * time.Second
+	// removalTimeout is within the pod's grace period.
+	removalTimeout = 20 * time.Second
+)
+
+// Install installs all of it once, the runtime's configuration last. It waits for the default network's.
+func (a *Agent) Install(ctx context.Context) error {
+	for !a.ensure() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	return nil
+}
+
+// Run repairs what is on the node until ctx ends. If it ends because the DaemonSet was removed, it takes the plugin out
+// of service; after a mere restart of the pod it stays.
+func (a *Agent) Run(ctx context.Context) error {
+	for {
+		a.ensure()
+		select {
+		case <-ctx.Done():
+			return a.leave(context.WithoutCancel(ctx))
+		case <-time.After(repairEvery):
+		}
+	}
+}
+
+// ensure reports whether all is there.
+func (a *Agent) ensure() bool {
+	err := a.install()
+	switch {
+	case err == nil && a.said != "installed":
+		a.said = "installed"
+		a.Log.Info("the plugin is installed", "node", a.Node)
+	case err != nil && a.said != err.Error():
+		a.said = err.Error()
+		a.Log.Warn("the plugin is not installed as it should be", "node", a.Node, "error", err)
+	}
+	return err == nil
+}
+
+func (a *Agent) install() error {
+	if err := a.files.install(a.Dirs, a.Self, a.Image); err != nil {
+		return err
+	}
+
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("read the pod's account: %w", err)
+	}
+	text, err := encodeKubeconfig(config)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(a.Dirs.kubeconfig()), 0o700); err != nil {
+		return fmt.Errorf("write the plugin's access: %w", err)
+	}
+	if err := writeChanged(a.Dirs.kubeconfig(), text, 0o600); err != nil {
+		return err
+	}
+
+	if text, err = encodeConf(a.Dirs, a.Options, false); err != nil {
+		return err
+	}
+	return writeChanged(filepath.Join(a.Dirs.Conf, confFile), text, 0o600)
+}
+
+// encodeConf is the configuration that the runtime reads: the default network's version and capabilities, and that
+// plugin alone.
+func encodeConf(d Dirs, options Options, draining bool) ([]byte, error) {
+	cluster, err := readDefault(d.Conf)
+	if err != nil {
+		return nil, err
+	}
+
+	able := map[string]bool{"portMappings": true}
+	for _, p := range cluster.Plugins {
+		maps.Copy(able, p.Network.Capabilities)
+	}
+	global := options.GlobalNamespaces
+	if global == "" {
+		global = "default"
+	}
+
+	// Runtimes with an older libcni read cniVersion alone, and know no 1.1.0.
+	text, err := json.MarshalIndent(map[string]any{
+		"cniVersion": cluster.CNIVersion, "cniVersions": []string{cluster.CNIVersion, "1.1.0"}, "name": networkName,
+		"plugins": []Conf{{
+			Type: Name, Capabilities: able, Draining: draining, Isolation: options.Isolation, GlobalNamespaces: global,
+		}},
+	}, "", "  ")
+	return append(text, '\n'), err
+}
+
+// encodeKubeconfig is a file with all that is in it: the pod's folders are not the node's.
+func encodeKubeconfig(c *rest.Config) ([]byte, error) {
+	ca, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster's authority: %w", err)
+	}
+
+	const name = "multus"
+	return clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: c.Host, CertificateAuthorityData: ca}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: c.BearerToken}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	})
+}
+
+// leave is what a pod does that is ending.
+func (a *Agent) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
+	defer cancel()
+
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("read the pod's account: %w", err)
+	}
+	config.Timeout = 5 * time.Second
+	sets, err := appsv1client.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+
+	removed, err := a.isRemoved(ctx, func(ctx context.Context) error {
+		set, err := sets.DaemonSets(systemNamespace).Get(ctx, Name, metav1.GetOptions{})
+		if err == nil && set.DeletionTimestamp != nil {
+			return apierrors.NewNotFound(definitions.GroupResource(), Name)
+		}
+		return err
+	})
+	if err != nil {
+		a.Log.Warn("the plugin stays: whether it was removed is unknown", "error", err)
+		return nil
+	}
+	if !removed {
+		return nil
+	}
+
+	a.Log.Info("the add-on was removed; new pods get the default network alone", "node", a.Node)
+	return startDraining(a.Dirs, a.Options)
+}
+
+// isRemoved asks whether the DaemonSet is there. Its rights may go at the same time as it: an account that may not ask
+// any more, three times, was removed as well. A server that does not answer decides nothing.
+func (a *Agent) isRemoved(ctx context.Context, ask func(context.Context) error) (bool, error) {
+	const tries = 3
+	for try := 1; ; try++ {
+		err := ask(ctx)
+		refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+		switch {
+		case err == nil:
+			return false, nil
+		case apierrors.IsNotFound(err), refused && try == tries:
+			return true, nil
+		case try == tries:
+			return false, err
+		}
+
+		select {
+		case <-ctx.Done():
+			return false, err
+		case <-time.After(time.Second):
+		}
+	}
+}
