@@ -53,5 +53,5 @@ spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{wor
 	provision("")
 	b.await(first, labels+" | grep -c kernel-version || true", "^0\n")
 	assert.Contains(t, b.on(first, labels), `"feature.node.kubernetes.io/by-hand":"true"`)
-	assert.Empty(t, b.kubectl("get", "clusterrole,serviceaccount,daemonset,job,validatingadmissionpolicy", "-A", "-o", "name", "--ignore-not-found", "-l", "kpa.akraino.org/component=edge-nfd"))
+	assert.Empty(t, b.kubectl("get", "clusterrole,serviceaccount,daemonset,job,validatingadmissionpolicy", "-A", "-o", "name", "--ignore-not-found", "-l", "kpa.akraino.org/name=edge-nfd"))
 }
