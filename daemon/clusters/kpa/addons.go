@@ -27,8 +27,8 @@ type AddOns struct {
 }
 
 // order names before what each add-on of ICN can only run, if both are asked for: networks before what attaches to
-// them, what labels nodes before what looks for labels, and nodes that are drained for virtual functions before
-// machines run on them.
+// them, what labels nodes before what looks for labels, nodes that are drained for virtual functions before
+// machines run on them, and what enforces isolation before tenants.
 var order = map[string][]string{
 	"ovn4nfv":  {"multus", "ovn"},
 	"sriov":    {"multus", "nfd"},
@@ -38,12 +38,14 @@ var order = map[string][]string{
 	"cdi":      {"sriov"},
 	"virtlet":  {"multus", "ovn4nfv", "sriov", "qat"},
 	"kubevirt": {"multus", "ovn4nfv", "sriov", "qat", "cdi"},
+	"tenants":  {"network-policy"},
 }
 
-// known are the add-ons of ICN. They run side by side but for their order; any other name waits for the one before it,
+// known are the add-ons of ICN and of the stick. They run side by side but for their order; any other name waits for the one before it,
 // as ICN's installer had it.
 var known = []string{
-	"cdi", "cmk", "istio", "kata", "kubevirt", "multus", "nfd", "optane", "ovn", "ovn4nfv", "qat", "sriov", "virtlet",
+	"cdi", "cmk", "istio", "kata", "kubevirt", "multus", "network-policy", "nfd", "optane", "ovn", "ovn4nfv", "qat", "sriov",
+	"tenants", "virtlet",
 }
 
 // orchestrators come after everything else that is known: they are told of what a cluster has.
