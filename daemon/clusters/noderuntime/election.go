@@ -30,8 +30,9 @@ type election struct {
 	holding bool       // this node has the address
 	holder  netip.Addr // who said last that it has it; invalid: nobody ever did
 	heardAt time.Time  // when; at first, when this node began to listen
-	resigns bool       // it said that it gives it up
+	resigns bool       // it said that another may take it
 	saidAt  time.Time  // when this node said so last
+	offered bool       // this node said that another may take it
 }
 
 // step is what a node does next.
@@ -41,8 +42,8 @@ const (
 	stepWait step = iota
 	stepTake
 	stepAdvertise
-	stepResign // nobody has the address
-	stepYield  // another node has it
+	stepOffer // another may take it; until one does, it stays
+	stepYield // another node has it
 )
 
 // hear updates it by what another node says.
@@ -50,15 +51,17 @@ func (e *election) hear(a advert, now time.Time) {
 	e.holder, e.heardAt, e.resigns = a.from, now, a.priority == priorityResigned
 }
 
-// next decides. It is pure.
+// next decides. It is pure. A node whose server does not answer keeps the address as long as no other takes it: the server
+// of a control plane that has one node, and is only slow, would be cut off besides.
 func (e *election) next(now time.Time) step {
 	silent := now.Sub(e.heardAt)
 	switch {
-	case e.holding && !e.healthy:
-		return stepResign
-	case e.holding && !e.resigns && e.self.Less(e.holder) && silent < advertInterval:
+	case e.holding && e.isHeld() && silent < advertInterval && (!e.healthy || e.self.Less(e.holder)):
 		return stepYield
 	case e.holding && now.Sub(e.saidAt) >= advertInterval:
+		if !e.healthy {
+			return stepOffer
+		}
 		return stepAdvertise
 	case e.holding || !e.healthy:
 		return stepWait
@@ -70,6 +73,9 @@ func (e *election) next(now time.Time) step {
 
 	return stepWait
 }
+
+// isHeld reports whether another said last that it has the address.
+func (e *election) isHeld() bool { return e.holder.IsValid() && !e.resigns }
 
 // skew parts nodes that would otherwise take the address at one time, by the end of their own addresses.
 func (e *election) skew() time.Duration {

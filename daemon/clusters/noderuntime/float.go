@@ -80,15 +80,20 @@ func (f *Float) act(ctx context.Context, e *election, link netlink.Link, socket 
 	case stepTake:
 		return f.acquire(ctx, e, link, socket)
 	case stepAdvertise:
-		e.saidAt = time.Now()
+		if e.offered {
+			f.Log.Info("the endpoint's address stays: the API server of this node answers again")
+		}
+		e.saidAt, e.offered = time.Now(), false
 		return errors.Join(f.hold(link), socket.send(f.Endpoint.Addr(), priorityEqual))
-	case stepResign:
-		f.Log.Info("the endpoint's address is given up: the API server of this node does not answer")
-		err := f.resign(e, socket)
-		return errors.Join(err, f.drop(link))
+	case stepOffer:
+		if !e.offered {
+			f.Log.Info("the endpoint's address may be another node's: the API server of this node does not answer")
+		}
+		e.saidAt, e.offered = time.Now(), true
+		return errors.Join(f.hold(link), socket.send(f.Endpoint.Addr(), priorityResigned))
 	case stepYield:
 		f.Log.Info("the endpoint's address is another node's", "node", e.holder)
-		e.holding = false
+		e.holding, e.offered = false, false
 		return f.drop(link)
 	}
 

@@ -149,4 +149,10 @@ func TestAnAddressFloats(t *testing.T) {
 	b.serve(true)
 	a.end(syscall.SIGTERM)
 	becomes("another has it when a node is shut down", b, a)
+
+	b.serve(false)
+	time.Sleep(6 * time.Second)
+	assert.True(t, b.has(), "no other node takes it, and its own is cut off")
+	a.start()
+	becomes("the first that answers has it", a, b)
 }
