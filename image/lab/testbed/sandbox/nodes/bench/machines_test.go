@@ -37,7 +37,7 @@ func newMachines(ctx context.Context, root, dir string, programs sandbox.Program
 		Root:     root,
 		Dir:      filepath.Join(dir, "objects"),
 		Programs: programs,
-		Servers:  simulator.Config{Hosts: servers, BootTime: time.Second},
+		Servers:  simulator.Config{Hosts: servers},
 	})
 	if err != nil {
 		return nil, err
