@@ -126,7 +126,7 @@ func (k *preparedFiles) byHand(ctx context.Context, servers []*nodes.Server) err
 	for _, s := range servers {
 		group.Go(func() error {
 			for path, text := range k.files {
-				if err := s.WriteFile(path, text, 0o600); err != nil {
+				if err := s.WriteFile(path, text, 0o644); err != nil {
 					return err
 				}
 			}
