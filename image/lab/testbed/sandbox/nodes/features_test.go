@@ -12,18 +12,7 @@ import (
 // what a file on it says comes and goes; what somebody else wrote stays; and all of it goes with the plugin.
 func TestFeaturesLabelNodes(t *testing.T) {
 	long(t)
-	b := newWhole(t, "features", 2)
-	for i, s := range b.Servers {
-		b.host(i+1, s)
-	}
-	provision := func(plugins string) {
-		b.apply(`{apiVersion: bpa.akraino.org/v1alpha1, kind: Provisioning, metadata: {name: edge, namespace: default, labels: {cluster: edge, owner: alpha}},
-spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{worker-2: {mac-address: '52:54:00:00:00:02'}}], KUDPlugins: [` + plugins + `]}}`)
-		b.until("bpa", "edge")
-	}
-	provision("nfd")
-	b.appliance("kubectl", "wait", "kc/edge-nfd", "--for=condition=Ready", "--timeout=10m")
-	t.Log("\n" + b.appliance("kubectl", "get", "kc", "-o", "wide"))
+	b := newWithPlugin(t, "features", "nfd")
 
 	const labels = "kubectl --kubeconfig /etc/kubernetes/admin.conf get node worker-2 -o jsonpath={.metadata.labels}"
 	first, worker := b.Servers[0], b.Servers[1]
@@ -50,7 +39,7 @@ spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{wor
 		assert.ErrorContains(t, err, says)
 	}
 
-	provision("")
+	b.provisionPlugins("")
 	b.await(first, labels+" | grep -c kernel-version || true", "^0\n")
 	assert.Contains(t, b.on(first, labels), `"feature.node.kubernetes.io/by-hand":"true"`)
 	assert.Empty(t, b.kubectl("get", "clusterrole,serviceaccount,daemonset,job,validatingadmissionpolicy", "-A", "-o", "name", "--ignore-not-found", "-l", "kpa.akraino.org/name=edge-nfd"))

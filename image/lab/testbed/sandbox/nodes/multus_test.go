@@ -97,18 +97,7 @@ func (b *bench) ask(pod, addr string) string {
 // when it is removed, pods go on with the default network and old ones are deleted cleanly.
 func TestMultus(t *testing.T) {
 	long(t)
-	b := newWhole(t, "multus", 2)
-	for i, s := range b.Servers {
-		b.host(i+1, s)
-	}
-	provision := func(plugins string) {
-		b.apply(`{apiVersion: bpa.akraino.org/v1alpha1, kind: Provisioning, metadata: {name: edge, namespace: default, labels: {cluster: edge, owner: alpha}},
-spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{worker-2: {mac-address: '52:54:00:00:00:02'}}], KUDPlugins: [` + plugins + `]}}`)
-		b.until("bpa", "edge")
-	}
-	provision("multus")
-	b.appliance("kubectl", "wait", "kc/edge-multus", "--for=condition=Ready", "--timeout=10m")
-	t.Log("\n" + b.appliance("kubectl", "get", "kc", "-o", "wide"))
+	b := newWithPlugin(t, "multus", "multus")
 
 	first, worker := b.Servers[0], b.Servers[1]
 	t.Log("\n" + b.on(worker, "ls -l /opt/cni/bin /etc/cni/net.d /etc/cni/net.d/multus.d; cat /etc/cni/net.d/00-multus.conflist"))
@@ -161,7 +150,7 @@ spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{wor
 	assert.Contains(t, b.networkStatus("later"), `"interface": "more"`)
 
 	b.checkRights(t)
-	b.checkRemoval(t, func() { provision("") })
+	b.checkRemoval(t, func() { b.provisionPlugins("") })
 }
 
 // checkRights: the plugin of one node writes one annotation, on pods of its node.

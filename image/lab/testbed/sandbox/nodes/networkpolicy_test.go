@@ -135,18 +135,7 @@ func (p *policed) expectAll(isAnswered bool, paths []string) {
 // agents; without a policy, and without the add-on, everything is open as before.
 func TestNetworkPolicies(t *testing.T) {
 	long(t)
-	b := newWhole(t, "policies", 2)
-	for i, s := range b.Servers {
-		b.host(i+1, s)
-	}
-	provision := func(plugins string) {
-		b.apply(`{apiVersion: bpa.akraino.org/v1alpha1, kind: Provisioning, metadata: {name: edge, namespace: default, labels: {cluster: edge, owner: alpha}},
-spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{worker-2: {mac-address: '52:54:00:00:00:02'}}], KUDPlugins: [` + plugins + `]}}`)
-		b.until("bpa", "edge")
-	}
-	provision("network-policy")
-	b.appliance("kubectl", "wait", "kc/edge-network-policy", "--for=condition=Ready", "--timeout=10m")
-	t.Log("\n" + b.appliance("kubectl", "get", "kc", "-o", "wide"))
+	b := newWithPlugin(t, "policies", "network-policy")
 
 	p := &policed{bench: b, place: map[string]*nodes.Server{}, addr: map[string]string{}}
 	first, worker := b.Servers[0], b.Servers[1]
@@ -218,7 +207,7 @@ spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{wor
 	// Without the add-on, too, and nothing of it is on any node.
 	p.policy("shut", "{podSelector: {}, policyTypes: [Ingress, Egress]}")
 	p.misses("front>back", "till>back")
-	provision("")
+	b.provisionPlugins("")
 	for _, s := range b.Servers {
 		b.await(s, table, "^0\n")
 	}
