@@ -9,18 +9,15 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/image/lab/testbed/netns"
@@ -42,22 +39,14 @@ type topology struct {
 	spoofed  chan netip.Addr // sources of what came to the port of time
 }
 
-func namespace(t *testing.T) int {
-	cmd := exec.Command("sleep", "infinity")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return cmd.Process.Pid
-}
-
 // newTopology makes the networks, with the forwarding and the route check that the overlay asks for, and answers on
 // every port of the list as it is bound on the appliance.
 func newTopology(t *testing.T) *topology {
-	r := &topology{t: t, pid: namespace(t), spoofed: make(chan netip.Addr, 64), networks: []*wired{
-		{provisioning, netip.MustParsePrefix("172.22.0.1/24"), netip.MustParseAddr("172.22.0.66"), namespace(t)},
-		{bmc, netip.MustParsePrefix("10.30.0.2/24"), netip.MustParseAddr("10.30.0.101"), namespace(t)},
-		{baremetal, netip.MustParsePrefix("10.10.110.20/24"), netip.MustParseAddr("10.10.110.66"), namespace(t)},
-		{pods, netip.MustParsePrefix("10.244.0.1/16"), netip.MustParseAddr("10.244.0.5"), namespace(t)},
+	r := &topology{t: t, pid: netns.New(t), spoofed: make(chan netip.Addr, 64), networks: []*wired{
+		{provisioning, netip.MustParsePrefix("172.22.0.1/24"), netip.MustParseAddr("172.22.0.66"), netns.New(t)},
+		{bmc, netip.MustParsePrefix("10.30.0.2/24"), netip.MustParseAddr("10.30.0.101"), netns.New(t)},
+		{baremetal, netip.MustParsePrefix("10.10.110.20/24"), netip.MustParseAddr("10.10.110.66"), netns.New(t)},
+		{pods, netip.MustParsePrefix("10.244.0.1/16"), netip.MustParseAddr("10.244.0.5"), netns.New(t)},
 	}}
 	ip := func(pid int, commands ...string) { require.NoError(t, netns.IP(t.Context(), pid, commands...)) }
 	ip(r.pid, "link set lo up")
@@ -386,7 +375,7 @@ func TestNetworksEndAtTheAppliance(t *testing.T) {
 // TestTheTableStays: what is loaded outlives the daemon, what somebody changes is put right, other tables are left.
 func TestTheTableStays(t *testing.T) {
 	needsNamespaces(t)
-	r := &topology{t: t, pid: namespace(t)}
+	r := &topology{t: t, pid: netns.New(t)}
 	s := siteOf(t, "")
 	root := t.TempDir()
 	start := func() *Firewall { return &Firewall{Site: func() *site.Site { return s }, Root: root} }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,7 +28,7 @@ type realNode struct {
 }
 
 func newRealNode(t *testing.T, bridge *netns.Bridge, plugins string, number int) *realNode {
-	pid := startNamespace(t)
+	pid := netns.New(t)
 	require.NoError(t, bridge.Connect(t.Context(), pid, fmt.Sprintf("port%d", number), "eth0"))
 	require.NoError(t, netns.IP(t.Context(), pid, "link set lo up", fmt.Sprintf("addr add 172.22.0.%d/24 dev eth0", number)))
 
@@ -53,14 +52,6 @@ func (n *realNode) do(t *testing.T, networks string, pid int, command func(*skel
 	c.ContainerID, c.Netns = fmt.Sprintf("sandbox%d", pid), netns.PathOf(pid)
 	c.StdinData = []byte(`{"cniVersion":"1.0.0","name":"multus-cni-network","type":"multus"}`)
 	require.NoError(t, netns.Do(n.path, func() error { return command(c) }))
-}
-
-func startNamespace(t *testing.T) int {
-	cmd := exec.Command("sleep", "infinity")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return cmd.Process.Pid
 }
 
 // TestRealPlugins: pods of two nodes meet on the nodes' own network by macvlan, at addresses that they ask for. One of
@@ -89,7 +80,7 @@ func TestRealPlugins(t *testing.T) {
 	}
 	left.api.definitions, right.api.definitions = definitions, definitions
 
-	pods := []int{startNamespace(t), startNamespace(t)}
+	pods := []int{netns.New(t), netns.New(t)}
 	add := func(n *realNode) func(*skel.CmdArgs) error {
 		return func(c *skel.CmdArgs) error {
 			_, err := n.Add(t.Context(), c)
@@ -111,7 +102,7 @@ func TestRealPlugins(t *testing.T) {
 		return err
 	}))
 	// Upstream's quickstart, a second default route included.
-	start := startNamespace(t)
+	start := netns.New(t)
 	right.api.definitions["blue/macvlan-conf"] = strings.Replace(quickstart, `"host-local",`,
 		fmt.Sprintf(`"host-local", "dataDir": %q,`, local), 1)
 	right.do(t, "macvlan-conf", start, add(right))

@@ -9,13 +9,11 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
@@ -49,17 +47,9 @@ const wiredPods = `
   status: {phase: Running, podIP: 10.244.2.2, podIPs: [{ip: 10.244.2.2}, {ip: "fd00:2::2"}]}
 `
 
-func namespace(t *testing.T) int {
-	cmd := exec.Command("sleep", "infinity")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return cmd.Process.Pid
-}
-
 // newNode connects them, and has everybody answer at ports 8080 and 9090 by TCP, and at 5353 by UDP.
 func newNode(t *testing.T) *node {
-	n := &node{t: t, pid: namespace(t), pids: map[string]int{}, got: make(chan string, 64)}
+	n := &node{t: t, pid: netns.New(t), pids: map[string]int{}, got: make(chan string, 64)}
 	ip := func(pid int, commands ...string) { require.NoError(t, netns.IP(t.Context(), pid, commands...)) }
 	ip(n.pid, "link set lo up")
 	n.within(func() error {
@@ -68,7 +58,7 @@ func newNode(t *testing.T) *node {
 	})
 	n.pids["node"] = n.pid
 	for name, addrs := range machines {
-		pid, link := namespace(t), "veth"+name
+		pid, link := netns.New(t), "veth"+name
 		if name == "c" {
 			link = "eth0"
 		}
@@ -311,7 +301,7 @@ func TestTheKernelObeys(t *testing.T) {
 // TestTheTableIsKept: what somebody changes is put right, other tables are left, and a removed add-on leaves nothing.
 func TestTheTableIsKept(t *testing.T) {
 	needsNamespaces(t)
-	n := &node{t: t, pid: namespace(t)}
+	n := &node{t: t, pid: netns.New(t)}
 	n.nft("add table ip kube-proxy")
 	var table *Table
 	start := func() { n.within(func() (err error) { table, err = NewTable(); return err }) }
