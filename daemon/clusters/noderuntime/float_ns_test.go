@@ -66,11 +66,7 @@ type floater struct {
 }
 
 func newFloater(t *testing.T, bridge *netns.Bridge, addr netip.Addr) *floater {
-	holder := exec.Command("sleep", "infinity")
-	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, holder.Start())
-	t.Cleanup(func() { _ = holder.Process.Kill(); _ = holder.Wait() })
-	n := &floater{t: t, pid: holder.Process.Pid, alive: filepath.Join(t.TempDir(), "alive")}
+	n := &floater{t: t, pid: netns.New(t), alive: filepath.Join(t.TempDir(), "alive")}
 	require.NoError(t, bridge.Connect(t.Context(), n.pid, fmt.Sprintf("port%d", addr.As4()[3]), "eth0"))
 	require.NoError(t, netns.IP(t.Context(), n.pid, "link set lo up", fmt.Sprintf("address add %s/24 dev eth0", addr)))
 	n.serve(true)
