@@ -46,9 +46,14 @@ const (
 	stepYield // another node has it
 )
 
-// hear updates it by what another node says.
+// hear updates it by what another node says. An offer that is repeated is as old as it was: whoever waits to take the
+// address would wait again each time.
 func (e *election) hear(a advert, now time.Time) {
-	e.holder, e.heardAt, e.resigns = a.from, now, a.priority == priorityResigned
+	resigns := a.priority == priorityResigned
+	if resigns && e.resigns && a.from == e.holder {
+		return
+	}
+	e.holder, e.heardAt, e.resigns = a.from, now, resigns
 }
 
 // next decides. It is pure. A node whose server does not answer keeps the address as long as no other takes it: the server

@@ -46,6 +46,20 @@ func TestNextStepOfAnElection(t *testing.T) {
 	}
 }
 
+func TestARepeatedOfferIsTakenAsSoonAsTheFirst(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	e := election{self: lower, healthy: true, heardAt: begin}
+	e.hear(advert{higher, priorityEqual}, begin)
+	for at := time.Duration(0); at < time.Second; at += time.Second / 4 {
+		e.hear(advert{higher, priorityResigned}, begin.Add(at))
+		require.Equal(t, stepWait, e.next(begin.Add(at)), at)
+	}
+	assert.Equal(t, stepTake, e.next(begin.Add(time.Second)))
+
+	e.hear(advert{higher, priorityEqual}, begin.Add(time.Second))
+	assert.Equal(t, stepWait, e.next(begin.Add(time.Second)), "it is not offered any more")
+}
+
 // packet is a message as it arrives.
 func packet(from netip.Addr, ttl byte, message []byte) []byte {
 	header := make([]byte, ipv4Length)
