@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"firstlight.dev/firstlight/daemon/clusters/addons/removal"
 )
 
 // Options are what the owner of a cluster may decide.
@@ -37,12 +37,8 @@ type Agent struct {
 	said  string // the last fault, to say each once
 }
 
-const (
-	// repairEvery is how often what is on the node is compared with what belongs there, the token included.
-	repairEvery = 10 * time.Second
-	// removalTimeout is within the pod's grace period.
-	removalTimeout = 20 * time.Second
-)
+// repairEvery is how often what is on the node is compared with what belongs there, the token included.
+const repairEvery = 10 * time.Second
 
 // Install installs all of it once, the runtime's configuration last. It waits for the default network's.
 func (a *Agent) Install(ctx context.Context) error {
@@ -154,26 +150,16 @@ func encodeKubeconfig(c *rest.Config) ([]byte, error) {
 
 // leave is what a pod does that is ending.
 func (a *Agent) leave(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
-	defer cancel()
-
 	config, err := rest.InClusterConfig()
 	if err != nil {
 		return fmt.Errorf("read the pod's account: %w", err)
 	}
-	config.Timeout = 5 * time.Second
 	sets, err := appsv1client.NewForConfig(config)
 	if err != nil {
 		return err
 	}
 
-	removed, err := a.isRemoved(ctx, func(ctx context.Context) error {
-		set, err := sets.DaemonSets(systemNamespace).Get(ctx, Name, metav1.GetOptions{})
-		if err == nil && set.DeletionTimestamp != nil {
-			return apierrors.NewNotFound(definitions.GroupResource(), Name)
-		}
-		return err
-	})
+	removed, err := removal.IsRemoved(ctx, sets.DaemonSets(systemNamespace), Name)
 	if err != nil {
 		a.Log.Warn("the plugin stays: whether it was removed is unknown", "error", err)
 		return nil
@@ -184,28 +170,4 @@ func (a *Agent) leave(ctx context.Context) error {
 
 	a.Log.Info("the add-on was removed; new pods get the default network alone", "node", a.Node)
 	return startDraining(a.Dirs, a.Options)
-}
-
-// isRemoved asks whether the DaemonSet is there. Its rights may go at the same time as it: an account that may not ask
-// any more, three times, was removed as well. A server that does not answer decides nothing.
-func (a *Agent) isRemoved(ctx context.Context, ask func(context.Context) error) (bool, error) {
-	const tries = 3
-	for try := 1; ; try++ {
-		err := ask(ctx)
-		refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
-		switch {
-		case err == nil:
-			return false, nil
-		case apierrors.IsNotFound(err), refused && try == tries:
-			return true, nil
-		case try == tries:
-			return false, err
-		}
-
-		select {
-		case <-ctx.Done():
-			return false, err
-		case <-time.After(time.Second):
-		}
-	}
 }

@@ -6,14 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
-
-	"context"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -135,30 +131,4 @@ func TestAnInstallationEndsTheDraining(t *testing.T) {
 	write(t, conf, string(text))
 	require.NoError(t, finishDraining(n.Dirs))
 	assert.FileExists(t, conf)
-}
-
-func TestARestartIsNoRemoval(t *testing.T) {
-	resource := definitions.GroupResource()
-	for name, c := range map[string]struct {
-		answers []error
-		removed bool
-		unknown bool
-	}{
-		"it is there":         {[]error{nil}, false, false},
-		"it is gone":          {[]error{apierrors.NewNotFound(resource, Name)}, true, false},
-		"its rights are gone": {[]error{apierrors.NewForbidden(resource, Name, nil), apierrors.NewUnauthorized(""), apierrors.NewUnauthorized("")}, true, false},
-		"rights come back":    {[]error{apierrors.NewForbidden(resource, Name, nil), nil}, false, false},
-		"no answer":           {[]error{errors.New("a"), errors.New("b"), errors.New("c")}, false, true},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			asked := 0
-			removed, err := new(Agent).isRemoved(t.Context(), func(context.Context) error {
-				asked++
-				return c.answers[asked-1]
-			})
-			assert.Equal(t, c.removed, removed, name)
-			assert.Equal(t, c.unknown, err != nil, name)
-			assert.Len(t, c.answers, asked, name)
-		})
-	}
 }

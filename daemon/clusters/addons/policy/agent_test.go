@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"log/slog"
 	"net"
@@ -17,10 +16,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/knftables"
@@ -143,24 +140,6 @@ func TestAgentFollowsTheCluster(t *testing.T) {
 	require.NoError(t, c.client.AppsV1().DaemonSets(Namespace).Delete(t.Context(), Name, metav1.DeleteOptions{}))
 	stop()
 	assert.Empty(t, c.nft.Dump())
-}
-
-func TestWhetherTheAddOnRemains(t *testing.T) {
-	daemonSets := schema.GroupResource{Group: "apps", Resource: "daemonsets"}
-	for _, c := range []struct {
-		err  error
-		want answer
-	}{
-		{nil, answerStays},
-		{apierrors.NewNotFound(daemonSets, Name), answerGoes},
-		{errDeleted, answerGoes},
-		{apierrors.NewForbidden(daemonSets, Name, nil), answerRefused},
-		{apierrors.NewUnauthorized("x"), answerRefused},
-		{errors.New("connection refused"), answerUnknown},
-		{apierrors.NewServiceUnavailable("x"), answerUnknown},
-	} {
-		assert.Equal(t, c.want, readAnswer(c.err), "%v", c.err)
-	}
 }
 
 // TestUnimportantChangesAreNone: a heartbeat of a node or a restart of a container makes no new table.
