@@ -19,6 +19,20 @@ func Write(path string, data []byte, mode os.FileMode) error {
 	return Copy(path, bytes.NewReader(data), mode)
 }
 
+// WriteChanged is Write of a file that does not have that content and mode yet. Its folder is made.
+func WriteChanged(path string, data []byte, mode os.FileMode) error {
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode() == mode {
+		if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) {
+			return nil
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return Write(path, data, mode)
+}
+
 // Copy is Write of all that from holds.
 func Copy(path string, from io.Reader, mode os.FileMode) error {
 	if err := replace(path, from, mode, (*os.File).Sync); err != nil {

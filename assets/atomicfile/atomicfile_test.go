@@ -44,6 +44,38 @@ func TestWriteReplacesWithTheModeAsked(t *testing.T) {
 	}
 }
 
+func TestOnlyWhatDiffersIsWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "file")
+	inode := func() uint64 {
+		info, err := os.Lstat(path)
+		require.NoError(t, err)
+		return info.Sys().(*syscall.Stat_t).Ino
+	}
+	write := func(text string, mode os.FileMode) uint64 {
+		require.NoError(t, WriteChanged(path, []byte(text), mode))
+		have, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, text, string(have))
+		return inode()
+	}
+
+	first := write("a", 0o600)
+	assert.Equal(t, first, write("a", 0o600))
+	for _, change := range []func() uint64{
+		func() uint64 { return write("b", 0o600) },
+		func() uint64 { return write("b", 0o644) },
+		func() uint64 {
+			require.NoError(t, os.Rename(path, path+"2"))
+			require.NoError(t, os.Symlink(path+"2", path))
+			return write("b", 0o644)
+		},
+	} {
+		before := first
+		first = change()
+		assert.NotEqual(t, before, first)
+	}
+}
+
 func TestAReaderOfTheOldFileKeepsIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, Write(path, []byte("old"), 0o644))

@@ -131,9 +131,8 @@ var sockets = map[string][]string{
 	"daemon/appliance/vault/agent.go":                nil,         // a Unix socket of root's: keys for the installers
 	"daemon/appliance/host/timeserver/timeserver.go": {"time"},
 	"daemon/appliance/metrics/metrics.go":            {"metrics"},
-	"daemon/clusters/addons/policy/agent.go":         nil, // loopback of a cluster node
+	"daemon/engine/nodehealth/nodehealth.go":         nil, // loopback of a cluster node, for the kubelet
 	"daemon/clusters/noderuntime/endpoint.go":        nil, // loopback of a cluster node
-	"daemon/clusters/noderuntime/network.go":         nil, // the same
 	"daemon/clusters/noderuntime/probe.go":           nil, // a pod of a workload cluster
 	"daemon/metal/standinbmc/standinbmc.go":          {"standin-bmc"},
 	"daemon/metal/bmctrust/forwarder.go":             {"bmc-forwarder"},

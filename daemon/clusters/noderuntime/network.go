@@ -7,20 +7,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
-	"firstlight.dev/firstlight/pxe/limit"
+	"firstlight.dev/firstlight/daemon/engine/nodehealth"
 )
 
 // The pods' network: every node has a part of the pods' addresses, given by the control plane, and a
@@ -120,27 +117,21 @@ type Network struct {
 	Node           string       // this node's name
 	Pods, Services netip.Prefix // of the whole cluster, masked
 	Log            *slog.Logger
-
-	mu    sync.Mutex
-	state error // of the last try
 }
 
 // Run follows the nodes and answers at healthAddr how the network stands, until ctx ends. It needs a pod's account.
 func (n *Network) Run(ctx context.Context) error {
-	n.state = errors.New("not looked yet")
 	nodes, err := newNodes(os.Getenv)
 	if err != nil {
 		return err
 	}
 
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", healthAddr)
+	health := nodehealth.New("pods' network", n.Log)
+	failed, err := health.Serve(ctx, healthAddr)
 	if err != nil {
-		return fmt.Errorf("listen for questions of health: %w", err)
+		return err
 	}
 
-	health := &limit.Server{Handler: http.HandlerFunc(n.serveHealth), Log: n.Log}
-	failed := make(chan error, 1)
-	go func() { failed <- health.Serve(ctx, listener) }()
 	changed := nodes.follow(ctx, n.Log)
 	var last []node
 	for {
@@ -155,29 +146,9 @@ func (n *Network) Run(ctx context.Context) error {
 		case <-time.After(resync): // somebody may have flushed routes or rules
 		}
 		if last != nil {
-			n.setState(n.apply(ctx, last))
+			health.Set(n.apply(ctx, last))
 		}
 	}
-}
-
-func (n *Network) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.state != nil {
-		http.Error(w, n.state.Error(), http.StatusServiceUnavailable)
-	}
-}
-
-func (n *Network) setState(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err != nil && (n.state == nil || n.state.Error() != err.Error()) {
-		n.Log.Error("pods' network is not as wanted", "error", err)
-	} else if err == nil && n.state != nil {
-		n.Log.Info("pods' network is as wanted")
-	}
-
-	n.state = err
 }
 
 // apply makes routes, rules and configuration as the nodes want them. The configuration comes last: it
@@ -202,7 +173,7 @@ func (n *Network) apply(ctx context.Context, nodes []node) error {
 		return fmt.Errorf("set rules for pods' packets: %w: %s", err, bytes.TrimSpace(out))
 	}
 
-	return replace(confFile, cniConfig(w.own, mtu))
+	return atomicfile.WriteChanged(confFile, cniConfig(w.own, mtu), 0o644)
 }
 
 // setRoutes makes our routes those wanted, and one to Services: what runs on the node itself addresses
@@ -314,15 +285,4 @@ func enableForwarding() error {
 		}
 	}
 	return nil
-}
-
-// replace writes a file as a whole, if it differs.
-func replace(path string, data []byte) error {
-	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return atomicfile.Write(path, data, 0o644)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/daemon/clusters/addons/removal"
 )
 
@@ -95,14 +96,14 @@ func (a *Agent) install() error {
 	if err := os.MkdirAll(filepath.Dir(a.Dirs.kubeconfig()), 0o700); err != nil {
 		return fmt.Errorf("write the plugin's access: %w", err)
 	}
-	if err := writeChanged(a.Dirs.kubeconfig(), text, 0o600); err != nil {
+	if err := atomicfile.WriteChanged(a.Dirs.kubeconfig(), text, 0o600); err != nil {
 		return err
 	}
 
 	if text, err = encodeConf(a.Dirs, a.Options, false); err != nil {
 		return err
 	}
-	return writeChanged(filepath.Join(a.Dirs.Conf, confFile), text, 0o600)
+	return atomicfile.WriteChanged(filepath.Join(a.Dirs.Conf, confFile), text, 0o600)
 }
 
 // encodeConf is the configuration that the runtime reads: the default network's version and capabilities, and that

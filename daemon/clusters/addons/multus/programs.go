@@ -105,7 +105,7 @@ func (p *programFiles) ensure(d Dirs, from, name string, required bool) error {
 		if err := os.MkdirAll(d.State, 0o700); err != nil {
 			return fmt.Errorf("write the list of plugins: %w", err)
 		}
-		if err := writeChanged(list, text, 0o600); err != nil {
+		if err := atomicfile.WriteChanged(list, text, 0o600); err != nil {
 			return err
 		}
 	}

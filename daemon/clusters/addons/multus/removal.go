@@ -1,7 +1,6 @@
 package multus
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +26,7 @@ func startDraining(d Dirs, options Options) error {
 		if err != nil {
 			return err
 		}
-		err = writeChanged(filepath.Join(d.Conf, confFile), text, 0o600)
+		err = atomicfile.WriteChanged(filepath.Join(d.Conf, confFile), text, 0o600)
 		if err != nil {
 			return err
 		}
@@ -81,18 +80,4 @@ func removeFile(path string) error {
 		return fmt.Errorf("remove %s: %w", path, err)
 	}
 	return nil
-}
-
-// writeChanged writes a file whole, if it is not so already.
-func writeChanged(path string, text []byte, mode os.FileMode) error {
-	info, err := os.Lstat(path)
-	if err == nil && info.Mode() == mode {
-		if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, text) {
-			return nil
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return atomicfile.Write(path, text, mode)
 }

@@ -2,13 +2,9 @@ package policy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
-	"firstlight.dev/firstlight/pxe/limit"
+	"firstlight.dev/firstlight/daemon/engine/nodehealth"
 )
 
 const (
@@ -42,9 +38,7 @@ type Agent struct {
 	Events record.EventRecorder
 	Log    *slog.Logger
 
-	mu    sync.Mutex
-	state error // of the last try
-
+	health   *nodehealth.Health
 	reported map[types.UID]string // problems of policies that there is an Event for
 }
 
@@ -56,14 +50,11 @@ type lists struct {
 // Run follows the cluster until ctx ends. Until everything was listed once, the table stays as it was. At the end it
 // stays, too, unless the add-on is being removed from the cluster.
 func (a *Agent) Run(ctx context.Context) error {
-	a.state, a.reported = errors.New("not looked yet"), map[types.UID]string{}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.Health)
+	a.health, a.reported = nodehealth.New("table of policies", a.Log), map[types.UID]string{}
+	failed, err := a.health.Serve(ctx, a.Health)
 	if err != nil {
-		return fmt.Errorf("listen for questions of health: %w", err)
+		return err
 	}
-	health := &limit.Server{Handler: http.HandlerFunc(a.serveHealth), Log: a.Log}
-	failed := make(chan error, 1)
-	go func() { failed <- health.Serve(ctx, listener) }()
 
 	changed := make(chan struct{}, 1)
 	all, err := a.follow(ctx, changed)
@@ -208,7 +199,7 @@ func (a *Agent) apply(ctx context.Context, all lists) {
 		a.Log.Info("table is written", "pods", plan.String(), "took", time.Since(began).Round(time.Millisecond))
 	}
 	if ctx.Err() == nil {
-		a.setState(err)
+		a.health.Set(err)
 	}
 }
 
@@ -237,23 +228,4 @@ func (a *Agent) addEvents(problems []Problem) {
 		a.Log.Warn("policy is not enforced as a whole", "policy", p.Policy.Namespace+"/"+p.Policy.Name, "problem", p.Sentence)
 		a.Events.Event(p.Policy, corev1.EventTypeWarning, "NotEnforced", p.Sentence+"; this part allows nothing")
 	}
-}
-
-func (a *Agent) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.state != nil {
-		http.Error(w, a.state.Error(), http.StatusServiceUnavailable)
-	}
-}
-
-func (a *Agent) setState(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err != nil && (a.state == nil || a.state.Error() != err.Error()) {
-		a.Log.Error("policies are not enforced as wanted", "error", err)
-	} else if err == nil && a.state != nil {
-		a.Log.Info("policies are enforced")
-	}
-	a.state = err
 }
