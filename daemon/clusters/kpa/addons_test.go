@@ -13,6 +13,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/installer"
+	"firstlight.dev/firstlight/daemon/clusters/kpa/builtin"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/plan"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 )
@@ -44,11 +45,12 @@ func TestAddOnsComeInICNsOrder(t *testing.T) {
 	}
 }
 
-func TestASiteMayNameAllAddOnsOfICN(t *testing.T) {
+func TestASiteMayNameAllAddOns(t *testing.T) {
 	field, found := reflect.TypeFor[site.Cluster]().FieldByName("AddOns")
 	require.True(t, found)
 	names := strings.Split(field.Tag.Get("enum"), "|")[len(installer.Plugins()):]
 	assert.ElementsMatch(t, append(slices.Clone(known), orchestrators...), names)
+	assert.Subset(t, known, builtin.Names(), "the stick has them")
 }
 
 func TestAnAddOnWithoutItsHardwareIsSkipped(t *testing.T) {

@@ -17,11 +17,8 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/packages"
 )
 
-// Where the root of the stick has what packages are made of; paths from its top.
-const (
-	imagesDir = "usr/share/firstlight/images"
-	bridge    = "usr/lib/firstlight/cni/bridge" // the appliance's own, and in no image
-)
+// imagesDir is where the root of the stick has what packages are made of; a path from its top.
+const imagesDir = "usr/share/firstlight/images"
 
 // Build lays out the packages from the files of the stick's root. Equal roots give equal packages.
 func Build(root fs.FS) ([]*packages.Built, error) {

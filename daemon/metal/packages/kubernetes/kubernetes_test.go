@@ -38,11 +38,11 @@ func stick() fstest.MapFS {
 		imagesDir + "/blobs/sha256/" + manifestDigest: {Data: fmt.Appendf(nil, `{"layers":[{"digest":"sha256:%s"}]}`, layerDigest)},
 		in + "usr/bin/kubernetes":                     program(strings.Repeat("kubernetes ", 1000)),
 		in + "usr/bin/firstlight-node":                program("firstlight-node"),
+		in + "usr/lib/firstlight/cni/bridge":          program("bridge"),
 		in + "usr/lib/firstlight/cni/host-local":      program("host-local"),
 		in + "usr/lib/firstlight/cni/loopback":        program("loopback"),
 		in + "usr/lib/firstlight/cni/portmap":         program("portmap"),
 		in + "usr/lib/firstlight/cni/ptp":             program("ptp"),
-		bridge:                                        program("bridge"),
 	}
 }
 
@@ -63,6 +63,16 @@ func TestPackagesAreUpstreams(t *testing.T) {
 	} {
 		require.Contains(t, depends, name)
 		assert.Contains(t, depends[name], want, name)
+	}
+}
+
+// The installer has files of a name of its own in /etc/systemd (daemon/clusters/installer). Of two drop-ins of one name
+// systemd reads that in /etc alone (systemd.unit(5)).
+func TestNoDropInIsHiddenByTheInstallers(t *testing.T) {
+	for _, d := range list(nodeLayer{}) {
+		for path := range d.texts {
+			assert.False(t, strings.HasSuffix(path, ".d/60-firstlight.conf"), "%s of %s", path, d.name)
+		}
 	}
 }
 

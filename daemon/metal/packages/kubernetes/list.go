@@ -128,8 +128,8 @@ func list(from nodeLayer) []debian {
 
 // plugins are the network plugins, where upstream's package and kubeadm's networks have them.
 func plugins(from nodeLayer) []packages.File {
-	all := []packages.File{{Path: "/opt/cni/bin/bridge", Mode: 0o755, Source: bridge}}
-	for _, name := range []string{"host-local", "loopback", "portmap", "ptp"} {
+	var all []packages.File
+	for _, name := range []string{"bridge", "host-local", "loopback", "portmap", "ptp"} {
 		source := from.path("usr/lib/firstlight/cni/" + name)
 		all = append(all, packages.File{Path: "/opt/cni/bin/" + name, Mode: 0o755, Source: source})
 	}
