@@ -32,9 +32,8 @@ func TestPackagesOfKubernetesAreServed(t *testing.T) {
 		images + "blobs/sha256/" + digest: {Data: fmt.Appendf(nil, `{"layers":[{"digest":"sha256:%s"}]}`, digest)},
 		layer + "bin/kubernetes":          {Data: make([]byte, 1<<20)},
 		layer + "bin/firstlight-node":     {Data: []byte("firstlight-node")},
-		"usr/lib/firstlight/cni/bridge":   {Data: []byte("bridge")},
 	}
-	for _, plugin := range []string{"host-local", "loopback", "portmap", "ptp"} {
+	for _, plugin := range []string{"bridge", "host-local", "loopback", "portmap", "ptp"} {
 		stick[layer+"lib/firstlight/cni/"+plugin] = &fstest.MapFile{Data: []byte(plugin)}
 	}
 	m := &Mirror{Log: slog.New(slog.DiscardHandler), Kubernetes: &kubernetes.Pool{Root: stick, Dir: t.TempDir()}}
