@@ -36,6 +36,6 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(newPolicyCommand(), newTenantsCommand(), newMultusCommand())
+	c.AddCommand(newPolicyCommand(), newTenantsCommand(), newMultusCommand(), newChainCommand())
 	return c
 }

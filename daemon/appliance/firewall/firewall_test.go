@@ -132,6 +132,8 @@ var sockets = map[string][]string{
 	"daemon/appliance/host/timeserver/timeserver.go": {"time"},
 	"daemon/appliance/metrics/metrics.go":            {"metrics"},
 	"daemon/engine/nodehealth/nodehealth.go":         nil, // loopback of a cluster node, for the kubelet
+	"daemon/clusters/addons/chain/page.go":           nil, // a pod of a workload cluster
+	"daemon/clusters/addons/chain/sink.go":           nil, // the same
 	"daemon/clusters/noderuntime/endpoint.go":        nil, // loopback of a cluster node
 	"daemon/clusters/noderuntime/probe.go":           nil, // a pod of a workload cluster
 	"daemon/metal/standinbmc/standinbmc.go":          {"standin-bmc"},

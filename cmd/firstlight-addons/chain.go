@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+
+	"firstlight.dev/firstlight/daemon/clusters/addons/chain"
+)
+
+func newChainCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "chain",
+		Short: "The parts of the sample of a service function chain, each in a pod of its own",
+		Args:  cobra.NoArgs,
+	}
+	c.AddCommand(newGenerateCommand(), newFilterCommand(), newSinkCommand())
+	return c
+}
+
+// addPageFlags adds the flags that all parts of the chain have.
+func addPageFlags(c *cobra.Command, listen *string, interval *time.Duration) {
+	c.Flags().StringVar(listen, "listen", ":8080", "where it answers at /, /metrics and /ready: ADDRESS:PORT")
+	c.Flags().DurationVar(interval, "interval", 5*time.Second, "time between two lines in the log")
+}
+
+func newGenerateCommand() *cobra.Command {
+	g := chain.Generator{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	c := &cobra.Command{
+		Use:   "generate --to ADDRESS:PORT",
+		Short: "Send UDP packets at a given rate",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return g.Run(c.Context()) },
+	}
+	c.Flags().StringVar(&g.To, "to", "", "where to: ADDRESS:PORT")
+	c.Flags().IntVar(&g.Rate, "rate", 500, "packets per second")
+	c.Flags().IntVar(&g.Size, "size", 64, "bytes of each packet, without headers")
+	addPageFlags(c, &g.Listen, &g.Interval)
+	_ = c.MarkFlagRequired("to") // it is there
+	return c
+}
+
+func newSinkCommand() *cobra.Command {
+	s := chain.Sink{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	c := &cobra.Command{
+		Use:   "sink --at ADDRESS:PORT",
+		Short: "Count UDP packets",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return s.Run(c.Context()) },
+	}
+	c.Flags().StringVar(&s.At, "at", "", "where they come to: ADDRESS:PORT")
+	addPageFlags(c, &s.Listen, &s.Interval)
+	_ = c.MarkFlagRequired("at") // it is there
+	return c
+}
+
+func newFilterCommand() *cobra.Command {
+	f := chain.Filter{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	var in, out string
+	c := &cobra.Command{
+		Use:   "filter --in INTERFACE --out INTERFACE",
+		Short: "Forward between two interfaces of this pod by the rules of a ConfigMap",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			config, err := rest.InClusterConfig()
+			if err != nil {
+				return fmt.Errorf("find the cluster: %w", err)
+			}
+			if f.Client, err = kubernetes.NewForConfig(config); err != nil {
+				return fmt.Errorf("find the cluster: %w", err)
+			}
+			if f.Table, err = chain.NewTable(in, out); err != nil {
+				return err
+			}
+			f.Open = func() error { return chain.OpenForwarding(in, out) }
+
+			events := record.NewBroadcaster(record.WithContext(c.Context()))
+			events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: f.Client.CoreV1().Events("")})
+			defer events.Shutdown()
+			f.Events = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "service-chain"})
+			return f.Run(c.Context())
+		},
+	}
+	c.Flags().StringVar(&in, "in", "", "the interface on the generator's network")
+	c.Flags().StringVar(&out, "out", "", "the interface on the sink's network")
+	c.Flags().StringVar(&f.Namespace, "namespace", "", "the namespace of the ConfigMap")
+	c.Flags().StringVar(&f.ConfigMap, "configmap", "chain", "the ConfigMap; its key rules has the rules")
+	addPageFlags(c, &f.Listen, &f.Interval)
+	for _, name := range []string{"in", "out", "namespace"} {
+		_ = c.MarkFlagRequired(name) // it is there
+	}
+	return c
+}
