@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/daemon/clusters/addons/multus"
+	"firstlight.dev/firstlight/daemon/clusters/addons/sriov"
 )
 
 func main() {
@@ -18,8 +19,12 @@ func main() {
 	defer stop()
 
 	// The same program is called by a node's container runtime, by the name of the plugin.
-	if multus.IsPlugin(os.Args[0]) {
+	switch {
+	case multus.IsPlugin(os.Args[0]):
 		multus.RunPlugin(ctx)
+		return
+	case sriov.IsPlugin(os.Args[0]):
+		sriov.RunPlugin(ctx)
 		return
 	}
 
@@ -36,6 +41,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(newPolicyCommand(), newTenantsCommand(), newMultusCommand(), newChainCommand())
+	c.AddCommand(newPolicyCommand(), newTenantsCommand(), newMultusCommand(), newChainCommand(), newDevicesCommand(),
+		newSRIOVCommand())
 	return c
 }

@@ -134,6 +134,7 @@ var sockets = map[string][]string{
 	"daemon/engine/nodehealth/nodehealth.go":         nil, // loopback of a cluster node, for the kubelet
 	"daemon/clusters/addons/chain/page.go":           nil, // a pod of a workload cluster
 	"daemon/clusters/addons/chain/sink.go":           nil, // the same
+	"daemon/clusters/addons/devices/plugin.go":       nil, // Unix sockets of root's: the kubelet's folder on a cluster node
 	"daemon/clusters/noderuntime/endpoint.go":        nil, // loopback of a cluster node
 	"daemon/clusters/noderuntime/probe.go":           nil, // a pod of a workload cluster
 	"daemon/metal/standinbmc/standinbmc.go":          {"standin-bmc"},

@@ -21,10 +21,16 @@ import (
 // API is what the plugin asks of the API server.
 type API interface {
 	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
-	// Definition returns spec.config of a NetworkAttachmentDefinition.
-	Definition(ctx context.Context, namespace, name string) (string, error)
+	// Definition returns what a NetworkAttachmentDefinition says.
+	Definition(ctx context.Context, namespace, name string) (Definition, error)
 	// WriteStatus sets a pod's annotation StatusKey. A pod of that name with another UID is left alone.
 	WriteStatus(ctx context.Context, pod *corev1.Pod, status []NetworkStatus) error
+}
+
+// Definition is a NetworkAttachmentDefinition.
+type Definition struct {
+	Config   string // spec.config
+	Resource string // its annotation ResourceKey
 }
 
 var definitions = schema.GroupVersionResource{
@@ -72,20 +78,20 @@ func (c client) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, e
 	return pod, nil
 }
 
-func (c client) Definition(ctx context.Context, namespace, name string) (string, error) {
+func (c client) Definition(ctx context.Context, namespace, name string) (Definition, error) {
 	object, err := c.definitions.Resource(definitions).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("NetworkAttachmentDefinition %s/%s does not exist; create it, or take it out of the "+
+		return Definition{}, fmt.Errorf("NetworkAttachmentDefinition %s/%s does not exist; create it, or take it out of the "+
 			"pod's annotation", namespace, name)
 	}
 	if err != nil {
-		return "", explain(fmt.Sprintf("read NetworkAttachmentDefinition %s/%s", namespace, name), err)
+		return Definition{}, explain(fmt.Sprintf("read NetworkAttachmentDefinition %s/%s", namespace, name), err)
 	}
 	config, _, err := unstructured.NestedString(object.Object, "spec", "config")
 	if err != nil {
-		return "", fmt.Errorf("NetworkAttachmentDefinition %s/%s: spec.config is no string", namespace, name)
+		return Definition{}, fmt.Errorf("NetworkAttachmentDefinition %s/%s: spec.config is no string", namespace, name)
 	}
-	return config, nil
+	return Definition{Config: config, Resource: object.GetAnnotations()[ResourceKey]}, nil
 }
 
 func (c client) WriteStatus(ctx context.Context, pod *corev1.Pod, status []NetworkStatus) error {

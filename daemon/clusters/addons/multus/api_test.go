@@ -29,7 +29,7 @@ func TestWhatThePluginAsksOfTheAPI(t *testing.T) {
 			written = r.Header.Get("Content-Type") + " " + string(text)
 			fmt.Fprint(w, pod)
 		case what == "GET /apis/k8s.cni.cncf.io/v1/namespaces/blue/network-attachment-definitions/a":
-			fmt.Fprint(w, `{"apiVersion":"k8s.cni.cncf.io/v1","kind":"NetworkAttachmentDefinition","metadata":{"name":"a"},"spec":{"config":"{}"}}`)
+			fmt.Fprint(w, `{"apiVersion":"k8s.cni.cncf.io/v1","kind":"NetworkAttachmentDefinition","metadata":{"name":"a","annotations":{"k8s.v1.cni.cncf.io/resourceName":"intel.com/nic"}},"spec":{"config":"{}"}}`)
 		default:
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","message":"not found","reason":"NotFound","code":404}`)
@@ -41,9 +41,9 @@ func TestWhatThePluginAsksOfTheAPI(t *testing.T) {
 	require.NoError(t, err)
 	pod, err := api.Pod(t.Context(), "blue", "web")
 	require.NoError(t, err)
-	config, err := api.Definition(t.Context(), "blue", "a")
+	definition, err := api.Definition(t.Context(), "blue", "a")
 	require.NoError(t, err)
-	assert.Equal(t, "{}", config)
+	assert.Equal(t, Definition{Config: "{}", Resource: "intel.com/nic"}, definition)
 	_, err = api.Definition(t.Context(), "blue", "b")
 	assert.EqualError(t, err, "NetworkAttachmentDefinition blue/b does not exist; create it, or take it out of the pod's annotation")
 

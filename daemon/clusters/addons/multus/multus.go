@@ -40,6 +40,7 @@ type Dirs struct {
 	Networks string // configurations that definitions without spec.config name
 	State    string // what was added to which pod
 	Results  string // libcni's own, shared with the runtime, for the cluster's default network
+	Kubelet  string // its socket that says which devices pods have
 }
 
 // NodeDirs are the folders below root.
@@ -50,6 +51,7 @@ func NodeDirs(root string) Dirs {
 		Networks: filepath.Join(root, "/etc/cni/multus/net.d"),
 		State:    filepath.Join(root, "/var/lib/cni/multus"),
 		Results:  filepath.Join(root, "/var/lib/cni"),
+		Kubelet:  filepath.Join(root, "/var/lib/kubelet/pod-resources/kubelet.sock"),
 	}
 }
 

@@ -146,6 +146,9 @@ func (p *Plugin) clusterAttachment(conf Conf, device string) (Attachment, error)
 func (p *Plugin) planPod(
 	ctx context.Context, api API, conf Conf, pod *corev1.Pod, cluster Attachment,
 ) ([]Attachment, error) {
+	devices := &podDevices{read: func() (map[string][]string, error) {
+		return readDevices(ctx, p.Dirs.Kubelet, pod.Namespace, pod.Name)
+	}}
 	plan := []Attachment{cluster}
 	if text := pod.Annotations[DefaultNetworkKey]; strings.TrimSpace(text) != "" {
 		s, err := ParseDefaultNetwork(text)
@@ -153,7 +156,7 @@ func (p *Plugin) planPod(
 			return nil, err
 		}
 		s.Interface = cluster.Interface
-		if plan[0], err = p.planOne(ctx, api, conf, pod.Namespace, s); err != nil {
+		if plan[0], err = p.planOne(ctx, api, conf, pod.Namespace, s, devices); err != nil {
 			return nil, err
 		}
 		plan[0].IsDefault = true
@@ -169,7 +172,7 @@ func (p *Plugin) planPod(
 		return nil, err
 	}
 	for _, s := range selected {
-		a, err := p.planOne(ctx, api, conf, pod.Namespace, s)
+		a, err := p.planOne(ctx, api, conf, pod.Namespace, s, devices)
 		if err != nil {
 			return nil, err
 		}
@@ -178,19 +181,33 @@ func (p *Plugin) planPod(
 	return plan, nil
 }
 
-func (p *Plugin) planOne(ctx context.Context, api API, conf Conf, namespace string, s Selection) (Attachment, error) {
+func (p *Plugin) planOne(
+	ctx context.Context, api API, conf Conf, namespace string, s Selection, devices *podDevices,
+) (Attachment, error) {
 	if err := conf.checkNamespace(namespace, s.Namespace); err != nil {
 		return Attachment{}, fmt.Errorf("network %s: %w", s, err)
 	}
-	text, err := api.Definition(ctx, s.Namespace, s.Name)
+	definition, err := api.Definition(ctx, s.Namespace, s.Name)
 	if err != nil {
 		return Attachment{}, err
 	}
-	config, err := readDefinition(s, text, p.Dirs.Networks)
+	config, err := readDefinition(s, definition.Config, p.Dirs.Networks)
+	if err != nil {
+		return Attachment{}, err
+	}
+	if definition.Resource != "" {
+		id, err := devices.claim(definition.Resource, s.DeviceID)
+		if err == nil {
+			config, err = addDevice(config, id)
+		}
+		if err != nil {
+			return Attachment{}, fmt.Errorf("network %s: %w", s, err)
+		}
+	}
 	return Attachment{
 		Network: s.String(), Interface: s.Interface,
 		Config: config, Capabilities: s.capabilities(), DefaultRoute: s.DefaultRoute,
-	}, err
+	}, nil
 }
 
 func (p *Plugin) addAll(

@@ -68,18 +68,19 @@ func (f *fakePlugins) take() []string {
 type fakeAPI struct {
 	pod         corev1.Pod
 	definitions map[string]string
+	resources   map[string]string // of definitions
 	status      []NetworkStatus
 	fault       error // of writing
 }
 
 func (f *fakeAPI) Pod(context.Context, string, string) (*corev1.Pod, error) { return &f.pod, nil }
 
-func (f *fakeAPI) Definition(_ context.Context, namespace, name string) (string, error) {
+func (f *fakeAPI) Definition(_ context.Context, namespace, name string) (Definition, error) {
 	config, ok := f.definitions[namespace+"/"+name]
 	if !ok {
-		return "", fmt.Errorf("NetworkAttachmentDefinition %s/%s does not exist", namespace, name)
+		return Definition{}, fmt.Errorf("NetworkAttachmentDefinition %s/%s does not exist", namespace, name)
 	}
-	return config, nil
+	return Definition{Config: config, Resource: f.resources[namespace+"/"+name]}, nil
 }
 
 func (f *fakeAPI) WriteStatus(_ context.Context, _ *corev1.Pod, status []NetworkStatus) error {

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+
+	"firstlight.dev/firstlight/daemon/clusters/addons/cniprogram"
+	"firstlight.dev/firstlight/daemon/clusters/addons/devices"
+	"firstlight.dev/firstlight/daemon/clusters/addons/sriov"
+	"firstlight.dev/firstlight/daemon/clusters/addons/sriovnodes"
+)
+
+func newSRIOVCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "sriov",
+		Short: "Set up virtual functions of network devices, and make networks of them",
+		Args:  cobra.NoArgs,
+	}
+	c.AddCommand(newSRIOVNodeCommand(), newSRIOVOperatorCommand())
+	return c
+}
+
+func newSRIOVNodeCommand() *cobra.Command {
+	var node, host, resources string
+	c := &cobra.Command{
+		Use:   "node --node NAME",
+		Short: "Keep this node's virtual functions as SriovNetworkNodePolicies say, and its CNI plugin",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			client, objects, err := connect()
+			if err != nil {
+				return err
+			}
+			report, stop, err := reportAtNode(c, node)
+			if err != nil {
+				return err
+			}
+			defer stop()
+
+			agent := &sriovnodes.Agent{
+				Node: node,
+				Machine: sriovnodes.Machine{
+					Sysfs:      devices.Sysfs(filepath.Join(host, "sys")),
+					Configured: filepath.Join(host, "var/lib/cni/sriov/configured.json"),
+				},
+				Resources: resources,
+				Kubelet:   filepath.Join(host, "var/lib/kubelet/pod-resources/kubelet.sock"),
+				CNI:       sriov.NodeDirs(host),
+				Routed:    devices.FindRouted,
+				Self:      self,
+				Installer: &cniprogram.Installer{
+					Programs: filepath.Join(host, "opt/cni/bin"),
+					State:    filepath.Join(host, "var/lib/cni/sriov"),
+				},
+				Nodes:   client.CoreV1(),
+				Objects: objects,
+				Report:  report,
+				Log:     slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)).With("node", node),
+			}
+			return agent.Run(c.Context())
+		},
+	}
+	c.Flags().StringVar(&node, "node", "", "this node's name")
+	c.Flags().StringVar(&host, "host", "/host", "where the node's folders are")
+	c.Flags().StringVar(&resources, "resources", "/run/sriov/policies.json", "file for the device plugin")
+	_ = c.MarkFlagRequired("node") // it is there
+	return c
+}
+
+func newSRIOVOperatorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "operator",
+		Short: "Write the definitions of SriovNetworks, and drain nodes whose virtual functions must change",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, objects, err := connect()
+			if err != nil {
+				return err
+			}
+			events := record.NewBroadcaster(record.WithContext(c.Context()))
+			events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+			defer events.Shutdown()
+
+			o := &sriovnodes.Operator{
+				Client:  client,
+				Objects: objects,
+				Events:  events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "firstlight-sriov"}),
+				Log:     slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)),
+			}
+			return o.Run(c.Context())
+		},
+	}
+}
+
+// connect returns clients of the cluster that this pod is on.
+func connect() (kubernetes.Interface, dynamic.Interface, error) {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	return client, objects, nil
+}

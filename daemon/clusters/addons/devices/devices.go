@@ -1,0 +1,170 @@
+// Package devices offers the virtual functions of a node's devices to pods as resources that they request. It is
+// compatible with the SR-IOV network device plugin, by that one's configuration and the variables that containers get,
+// and with Intel's QAT device plugin, by its names of resources.
+//
+// The other side is the kubelet's device plugin API, v1beta1 (k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1).
+package devices
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// Resource is what pods request by PREFIX/NAME, and which virtual functions it has.
+type Resource struct {
+	Prefix          string // as intel.com
+	Name            string
+	Classes         []string   // beginnings of the classes that devices may have; none: any
+	Selectors       []Selector // one of them fits; none: any does
+	ExcludeTopology bool       // the kubelet is not told of NUMA nodes
+	VhostNet        bool       // containers get /dev/vhost-net and /dev/net/tun
+	Numbered        string     // containers get each address in a variable of this name and a number, from 0; "": not
+}
+
+// String is what pods request.
+func (r Resource) String() string { return r.Prefix + "/" + r.Name }
+
+// Selector is a set of conditions, all of which hold. An empty one holds for all.
+type Selector struct {
+	Vendors, Devices, Drivers, Addresses, LinkTypes []string
+	PFNames, RootDevices                            []PFSelector
+}
+
+// PFSelector has a physical function, and which virtual ones of it.
+type PFSelector struct {
+	Name   string // of a network interface, or an address
+	Ranges []Range
+}
+
+// Range is from First to Last, both included.
+type Range struct{ First, Last int }
+
+func (p PFSelector) fits(names []string, index int) bool {
+	if !slices.Contains(names, p.Name) {
+		return false
+	}
+	in := func(r Range) bool { return r.First <= index && index <= r.Last }
+	return len(p.Ranges) == 0 || slices.ContainsFunc(p.Ranges, in)
+}
+
+func (s Selector) fits(f VirtualFunction) bool {
+	hasOne := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
+	anyPF := func(list []PFSelector, names ...string) bool {
+		fits := func(p PFSelector) bool { return p.fits(names, f.Index) }
+		return len(list) == 0 || slices.ContainsFunc(list, fits)
+	}
+	return hasOne(s.Vendors, f.Vendor) && hasOne(s.Devices, f.Device) && hasOne(s.Drivers, f.Driver) &&
+		hasOne(s.Addresses, f.Address) && hasOne(s.LinkTypes, f.LinkType) &&
+		anyPF(s.PFNames, f.PFNames...) && anyPF(s.RootDevices, f.PF)
+}
+
+// Fits reports whether a virtual function is one of the resource.
+func (r Resource) Fits(f VirtualFunction) bool {
+	hasClass := func(class string) bool { return strings.HasPrefix(f.Class, class) }
+	if len(r.Classes) > 0 && !slices.ContainsFunc(r.Classes, hasClass) {
+		return false
+	}
+	return len(r.Selectors) == 0 || slices.ContainsFunc(r.Selectors, func(s Selector) bool { return s.fits(f) })
+}
+
+// keeps reports whether a virtual function that was one of the resource still is. One that changes its driver has none
+// for a moment.
+func (r Resource) keeps(f VirtualFunction) bool {
+	if f.Driver != "" {
+		return r.Fits(f)
+	}
+	r.Selectors = slices.Clone(r.Selectors)
+	for i := range r.Selectors {
+		r.Selectors[i].Drivers = nil
+	}
+	return r.Fits(f)
+}
+
+// Assign returns the virtual functions of each resource, by String. One that fits several is the first one's. What the
+// node itself uses is nobody's: ports of bonds and bridges, and interfaces by which a default route goes.
+func Assign(all []Resource, functions []VirtualFunction, routed map[string]bool) map[string][]VirtualFunction {
+	assigned := map[string][]VirtualFunction{}
+	for _, f := range functions {
+		isRouted := func(name string) bool { return routed[name] }
+		if f.IsEnslaved || slices.ContainsFunc(f.Interfaces, isRouted) {
+			continue
+		}
+		if i := slices.IndexFunc(all, func(r Resource) bool { return r.Fits(f) }); i >= 0 {
+			assigned[all[i].String()] = append(assigned[all[i].String()], f)
+		}
+	}
+	return assigned
+}
+
+// variable is the name of the variable with a container's addresses, as upstream's.
+func (r Resource) variable() string {
+	return strings.ToUpper(strings.ReplaceAll("PCIDEVICE_"+r.Prefix+"_"+r.Name, ".", "_"))
+}
+
+const (
+	vfioDir  = "/dev/vfio"
+	vhostNet = "/dev/vhost-net"
+	tun      = "/dev/net/tun"
+)
+
+// info is what the variable PCIDEVICE_…_INFO says of one address, as upstream's.
+type info struct {
+	Generic struct {
+		DeviceID string `json:"deviceID"`
+	} `json:"generic"`
+	VFIO *vfioInfo `json:"vfio,omitempty"`
+}
+
+type vfioInfo struct {
+	Group     string `json:"dev-mount"`
+	Container string `json:"mount"`
+}
+
+// allocate is what a container gets with virtual functions.
+func (r Resource) allocate(functions []VirtualFunction) (*pluginapi.ContainerAllocateResponse, error) {
+	var addresses, files []string
+	infos := map[string]info{}
+	for _, f := range functions {
+		addresses = append(addresses, f.Address)
+		var i info
+		i.Generic.DeviceID = f.Address
+		if f.Driver == VFIODriver {
+			if f.Group == "" {
+				return nil, fmt.Errorf("virtual function %s of %s has no IOMMU group; start the node with its IOMMU on",
+					f.Address, r)
+			}
+			i.VFIO = &vfioInfo{Group: path.Join(vfioDir, f.Group), Container: path.Join(vfioDir, "vfio")}
+			files = append(files, i.VFIO.Group, i.VFIO.Container)
+		}
+		infos[f.Address] = i
+	}
+	if r.VhostNet {
+		files = append(files, vhostNet, tun)
+	}
+
+	text, err := json.Marshal(infos)
+	if err != nil {
+		return nil, fmt.Errorf("encode what %s is: %w", r, err)
+	}
+	answer := &pluginapi.ContainerAllocateResponse{Envs: map[string]string{
+		r.variable(): strings.Join(addresses, ","), r.variable() + "_INFO": string(text),
+	}}
+	if r.Numbered != "" {
+		for i, a := range addresses {
+			answer.Envs[fmt.Sprintf("%s%d", r.Numbered, i)] = a
+		}
+	}
+
+	slices.Sort(files)
+	for _, file := range slices.Compact(files) {
+		answer.Devices = append(answer.Devices, &pluginapi.DeviceSpec{
+			HostPath: file, ContainerPath: file, Permissions: "rw",
+		})
+	}
+	return answer, nil
+}
