@@ -98,3 +98,6 @@ const (
 // Synced is a label of images in containerd, "true": the image's content and its unpacked files are known to be on
 // the disk. containerd syncs its database and what it downloads, but not what it unpacks.
 const Synced = "firstlight.dev/synced"
+
+// Instance is an annotation on the pods of virtual machines: the instance that its launcher runs, as JSON.
+const Instance = "firstlight.dev/instance"

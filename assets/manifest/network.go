@@ -13,6 +13,9 @@ var network string
 // NodeImage has the programs of a node, in the layer of Kubernetes.
 const NodeImage = assets.ImageDomain + "/node:v" + assets.Version
 
+// MachinesImage has QEMU, for the pods of virtual machines.
+const MachinesImage = assets.ImageDomain + "/machines:v" + assets.Version
+
 // PackageVersion is the version of the Debian packages that are made of the one layer of NodeImage, by the digits of its
 // digest. It names what they are made of: other programs are another version.
 func PackageVersion(layer string) string {

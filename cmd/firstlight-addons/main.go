@@ -42,6 +42,6 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	c.AddCommand(newPolicyCommand(), newTenantsCommand(), newMultusCommand(), newChainCommand(), newDevicesCommand(),
-		newSRIOVCommand())
+		newSRIOVCommand(), newMachinesCommand(), newMachineCommand())
 	return c
 }

@@ -62,7 +62,9 @@ type heldImage struct {
 }
 
 // ofNodes are images that only nodes of clusters run: they are served to them.
-func ofNodes() []string { return []string{"node", "metrics-server", "local-path-provisioner"} }
+func ofNodes() []string {
+	return []string{"node", "metrics-server", "local-path-provisioner", "machines"}
+}
 
 // isOfNodes tells whether an image is none of those that the appliance runs.
 func isOfNodes(name string) bool {

@@ -39,7 +39,8 @@ func Read(name string) (text []byte, ok bool, err error) {
 			return nil, true, err
 		}
 		b.WriteString("\n---\n")
-		if err := t.Execute(&b, struct{ NodeImage string }{manifest.NodeImage}); err != nil {
+		images := struct{ NodeImage, MachinesImage string }{manifest.NodeImage, manifest.MachinesImage}
+		if err := t.Execute(&b, images); err != nil {
 			return nil, true, err
 		}
 	}

@@ -1,0 +1,239 @@
+package v1_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	v1 "firstlight.dev/firstlight/daemon/clusters/addons/machines/v1"
+	"firstlight.dev/firstlight/daemon/clusters/kpa/builtin"
+)
+
+// instanceSpec has every field of an instance.
+const instanceSpec = `
+  domain:
+    cpu: {cores: 2}
+    memory: {guest: 512Mi}
+    resources: {requests: {cpu: 100m, memory: 1Gi}, limits: {cpu: "1", memory: 2Gi}}
+    firmware: {bootloader: {bios: {}, efi: {secureBoot: false}}}
+    devices:
+      disks:
+      - {name: system, disk: {bus: virtio, readonly: true}, bootOrder: 1, serial: s}
+      - {name: seed, cdrom: {bus: sata}}
+      interfaces:
+      - {name: default, masquerade: {}, model: virtio, macAddress: "02:00:00:00:00:01", ports: [{name: ssh, port: 22, protocol: TCP}]}
+      rng: {}
+  networks: [{name: default, pod: {}}]
+  volumes:
+  - {name: system, persistentVolumeClaim: {claimName: c, readOnly: true}}
+  - name: seed
+    cloudInitNoCloud: {userData: u, userDataBase64: dQ==, secretRef: {name: s}, networkData: net, networkDataBase64: bg==, networkDataSecretRef: {name: net}}
+  - {name: empty, emptyDisk: {capacity: 1Gi}}
+  - {name: image, firstlightImage: {url: "http://x/y", checksum: "sha256:00", capacity: 1Gi, claimName: d}}
+  hostname: h
+  nodeSelector: {a: b}
+  tolerations: [{key: k, operator: Equal, value: v, effect: NoExecute, tolerationSeconds: 5}]
+  priorityClassName: p
+  terminationGracePeriodSeconds: 5
+`
+
+const conditions = `[{type: Ready, status: "True", reason: r, message: m, observedGeneration: 1, lastTransitionTime: "2026-11-20T12:00:00Z"}]`
+
+const instance = `
+apiVersion: kubevirt.io/v1
+kind: VirtualMachineInstance
+metadata: {name: web, namespace: default}
+spec:` + instanceSpec + `
+status:
+  phase: Running
+  reason: r
+  nodeName: n1
+  activePods: {uid: n1}
+  interfaces: [{name: default, ipAddress: 10.0.0.1, ipAddresses: [10.0.0.1], mac: "02:00:00:00:00:01"}]
+  conditions: ` + conditions
+
+const machine = `
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: web, namespace: default}
+spec:
+  running: true
+  runStrategy: Always
+  template:
+    metadata: {labels: {a: b}, annotations: {c: d}}
+    spec: {domain: {memory: {guest: 1Gi}, resources: {}, devices: {}}}
+status:
+  created: true
+  ready: true
+  printableStatus: Running
+  observedGeneration: 3
+  startFailure: {consecutiveFailCount: 2, lastFailedVMIUID: u, retryAfterTimestamp: "2026-11-20T12:00:00Z"}
+  conditions: ` + conditions
+
+// Every field survives reading, copying and writing, and a copy shares nothing with its original.
+func TestEveryFieldIsReadAndCopied(t *testing.T) {
+	var i v1.VirtualMachineInstance
+	require.NoError(t, yaml.UnmarshalStrict([]byte(instance), &i))
+	require.Empty(t, i.Spec.Unknown)
+	list := (&v1.VirtualMachineInstanceList{Items: []v1.VirtualMachineInstance{i}}).DeepCopyObject().(*v1.VirtualMachineInstanceList)
+	assertText(t, instance, list.Items[0])
+
+	s := &list.Items[0].Spec
+	s.Domain.CPU.Cores = 9
+	s.Domain.Memory.Guest.Set(9)
+	delete(s.Domain.Resources.Requests, "cpu")
+	delete(s.Domain.Resources.Limits, "cpu")
+	*s.Domain.Firmware.Bootloader.EFI.SecureBoot, s.Domain.Firmware.Bootloader.BIOS = true, nil
+	d := s.Domain.Devices
+	d.Disks[0].Name, d.Disks[0].Disk.Bus, *d.Disks[0].BootOrder, d.Disks[1].CDROM.Bus = "x", "x", 9, "x"
+	d.Interfaces[0].Name, d.Interfaces[0].Ports[0].Name = "x", "x"
+	s.Networks[0].Name, s.NodeSelector["a"], *s.Tolerations[0].TolerationSeconds, *s.TerminationGracePeriodSeconds = "x", "x", 9, 9
+	s.Volumes[0].PersistentVolumeClaim.ClaimName = "x"
+	s.Volumes[1].CloudInitNoCloud.UserDataSecret.Name, s.Volumes[1].CloudInitNoCloud.NetworkDataSecret.Name = "x", "x"
+	s.Volumes[2].EmptyDisk.Capacity.Set(9)
+	s.Volumes[3].FirstlightImage.Capacity.Set(9)
+	is := &list.Items[0].Status
+	is.ActivePods["uid"], is.Interfaces[0].IPAddresses[0], is.Conditions[0].Reason = "x", "x", "x"
+	assertText(t, instance, i)
+
+	var m v1.VirtualMachine
+	require.NoError(t, yaml.UnmarshalStrict([]byte(machine), &m))
+	require.Empty(t, m.Spec.Unknown)
+	machines := (&v1.VirtualMachineList{Items: []v1.VirtualMachine{m}}).DeepCopyObject().(*v1.VirtualMachineList)
+	assertText(t, machine, machines.Items[0])
+	o := &machines.Items[0]
+	*o.Spec.Running, o.Spec.Template.Metadata.Labels["a"], o.Spec.Template.Metadata.Annotations["c"] = false, "x", "x"
+	o.Spec.Template.Spec.Domain.Memory.Guest.Set(9)
+	o.Status.StartFailure.ConsecutiveFailCount, o.Status.Conditions[0].Reason = 9, "x"
+	o.Status.StartFailure.RetryAfterTimestamp.Time = o.Status.StartFailure.RetryAfterTimestamp.AddDate(1, 0, 0)
+	assertText(t, machine, m)
+}
+
+func assertText(t *testing.T, want string, have any) {
+	t.Helper()
+	text, err := json.Marshal(have)
+	require.NoError(t, err)
+	wanted, err := yaml.YAMLToJSON([]byte(want))
+	require.NoError(t, err)
+	assert.JSONEq(t, string(wanted), string(text))
+}
+
+func TestUnknownFieldsAreRecorded(t *testing.T) {
+	var m v1.VirtualMachine
+	require.NoError(t, yaml.Unmarshal([]byte(`
+spec:
+  running: true
+  updateVolumesStrategy: Migration
+  template:
+    metadata: {creationTimestamp: null}
+    spec:
+      evictionStrategy: LiveMigrate
+      domain:
+        cpu: {cores: 1, sockets: 2}
+        devices: {disks: [{name: a, disk: {}, cache: none}]}
+`), &m))
+	assert.Equal(t, []string{`unknown field "updateVolumesStrategy"`}, m.Spec.Unknown)
+	assert.ElementsMatch(t, []string{
+		`unknown field "evictionStrategy"`, `unknown field "domain.cpu.sockets"`, `unknown field "domain.devices.disks[0].cache"`,
+	}, m.Spec.Template.Spec.Unknown)
+	assert.Equal(t, m.Spec.Unknown, m.DeepCopy().Spec.Unknown)
+	assert.EqualValues(t, 1, m.Spec.Template.Spec.Domain.CPU.Cores)
+}
+
+func TestStrategies(t *testing.T) {
+	for text, want := range map[string]v1.RunStrategy{
+		"{}": v1.Halted, "{running: false}": v1.Halted, "{running: true}": v1.Always, "{runStrategy: Manual}": v1.Manual,
+	} {
+		var s v1.MachineSpec
+		require.NoError(t, yaml.Unmarshal([]byte(text), &s))
+		assert.Equal(t, want, s.Strategy(), text)
+	}
+}
+
+// definition is what the API server is told of a kind.
+type definition struct {
+	Metadata struct {
+		Name        string            `json:"name"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		Group    string `json:"group"`
+		Versions []struct {
+			Name   string `json:"name"`
+			Schema struct {
+				OpenAPIV3Schema map[string]any `json:"openAPIV3Schema"`
+			} `json:"schema"`
+		} `json:"versions"`
+	} `json:"spec"`
+}
+
+// The API server has a place for every field that Go reads, and keeps those of a spec that it has none for.
+func TestSchemaHasEveryField(t *testing.T) {
+	text, _, err := builtin.Read("virtual-machines")
+	require.NoError(t, err)
+	var definitions []definition
+	for _, one := range strings.Split(string(text), "\n---\n") {
+		var d definition
+		require.NoError(t, yaml.Unmarshal([]byte(one), &d))
+		if d.Spec.Group == v1.GroupVersion.Group {
+			definitions = append(definitions, d)
+		}
+	}
+	require.Len(t, definitions, 2)
+
+	for n, object := range []string{instance, machine} {
+		d := definitions[n]
+		assert.Equal(t, "keep", d.Metadata.Annotations["helm.sh/resource-policy"], "objects would go with the add-on")
+		assert.Equal(t, v1.GroupVersion.Version, d.Spec.Versions[0].Name)
+		var value map[string]any
+		require.NoError(t, yaml.Unmarshal([]byte(object), &value))
+		delete(value, "metadata")
+		checkSchema(t, d.Metadata.Name, d.Spec.Versions[0].Schema.OpenAPIV3Schema, value)
+	}
+
+	spec := definitions[0].Spec.Versions[0].Schema.OpenAPIV3Schema["properties"].(map[string]any)["spec"].(map[string]any)
+	checkOpen(t, "spec", spec)
+}
+
+func checkSchema(t *testing.T, path string, schema map[string]any, value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		properties, _ := schema["properties"].(map[string]any)
+		additional, open := schema["additionalProperties"].(map[string]any)
+		for key, of := range v {
+			next, ok := properties[key].(map[string]any)
+			if open {
+				next, ok = additional, true
+			}
+			if assert.True(t, ok, "%s.%s is not in the schema", path, key) {
+				checkSchema(t, path+"."+key, next, of)
+			}
+		}
+	case []any:
+		items, _ := schema["items"].(map[string]any)
+		for _, of := range v {
+			checkSchema(t, path+"[]", items, of)
+		}
+	}
+}
+
+// checkOpen holds that unknown fields reach the controller, which refuses them. Tolerations are Kubernetes' own.
+func checkOpen(t *testing.T, path string, schema map[string]any) {
+	if path == "spec.tolerations[]" {
+		return
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	if schema["type"] == "object" && schema["additionalProperties"] == nil {
+		assert.Equal(t, true, schema["x-kubernetes-preserve-unknown-fields"], path)
+	}
+	for name, of := range properties {
+		checkOpen(t, path+"."+name, of.(map[string]any))
+	}
+	if items, ok := schema["items"].(map[string]any); ok {
+		checkOpen(t, path+"[]", items)
+	}
+}
