@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -51,6 +52,7 @@ type clusters struct {
 	clusterAPI metal3provider.Installation
 	verifier   clusterapi.Verifier
 	nodeSetup  apply.Cache // of the Secret that machines of Cluster API become nodes by
+	hostRights apply.Cache // of what the operator may read of hosts
 
 	mu     sync.Mutex
 	all    []status.Cluster
@@ -84,7 +86,6 @@ func (c *clusters) operator() (bpa.Operator, error) {
 		return bpa.Operator{}, err
 	}
 
-	hosts, _ := c.metal.Hosts.List()
 	s := c.metal.Site()
 	return bpa.Operator{
 		Installer: assets.InstallerImage,
@@ -95,8 +96,7 @@ func (c *clusters) operator() (bpa.Operator, error) {
 		Digest:    digest,
 		Agent:     vault.AgentSocket,
 
-		Allowed:     s.Appliance.InstallerImages,
-		HostSecrets: bpa.HostSecrets(hosts),
+		Allowed: s.Appliance.InstallerImages,
 	}, nil
 }
 
@@ -153,7 +153,8 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		}
 		all := append(bpa.StatusOf(provisionings, hosts), machines.Status(hosts, asked)...)
 
-		if err := bpa.GrantNamespaces(ctx, api, provisionings); err != nil {
+		err = errors.Join(bpa.GrantNamespaces(ctx, api, provisionings), c.grantHosts(ctx, api, hosts))
+		if err != nil {
 			c.log.Warn("the operator of clusters has not its rights everywhere", "error", err)
 		}
 
@@ -171,6 +172,16 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		case <-time.After(10 * time.Second):
 		}
 	}
+}
+
+// grantHosts lets the operator read what the hosts' systems were given. A host that comes is no fault of the operator, so
+// no stage of the plan asks for this.
+func (c *clusters) grantHosts(ctx context.Context, api client.Client, hosts []metal3api.BareMetalHost) error {
+	set, err := bpa.HostRights(hosts)
+	if err != nil || c.hostRights.CheckCurrent(ctx, set, api) == nil {
+		return err
+	}
+	return set.Apply(ctx, api)
 }
 
 // Clusters is how they stood when last asked; never nil.

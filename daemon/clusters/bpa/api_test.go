@@ -322,12 +322,16 @@ func TestTheOperatorReadsNoOtherSecrets(t *testing.T) {
 	} {
 		require.NoError(t, b.api.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}))
 	}
-	objects, err := Operator{Site: "rack-7", Proposal: "off", LeaseFile: "/run/x/l", LeaseDir: "/run/x", Agent: "/run/y/ssh.sock",
-		HostSecrets: map[string][]string{"metal3": {"n-user-data"}}}.Objects()
+	objects, err := Operator{Site: "rack-7", Proposal: "off", LeaseFile: "/run/x/l", LeaseDir: "/run/x", Agent: "/run/y/ssh.sock"}.Objects()
 	require.NoError(t, err)
 	set, err := apply.New(owner, objects...)
 	require.NoError(t, err)
 	require.NoError(t, set.Apply(t.Context(), b.api))
+	host := metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: "n"}}
+	host.Spec.UserData = &corev1.SecretReference{Name: "n-user-data"}
+	granted, err := HostRights([]metal3api.BareMetalHost{host})
+	require.NoError(t, err)
+	require.NoError(t, granted.Apply(t.Context(), b.api))
 	scheme, err := operator.Scheme()
 	require.NoError(t, err)
 	account, err := client.New(b.rights, client.Options{Scheme: scheme})

@@ -43,8 +43,7 @@ type Operator struct {
 	Digest    string // of the daemon's binary: another one starts another pod
 	Agent     string // socket of the SSH agent that has the appliance's log-in to nodes, in a directory of its own
 
-	Allowed     []string            // installers that Provisionings may name
-	HostSecrets map[string][]string // by namespace: names of the Secrets that the hosts' systems were given, see HostSecrets
+	Allowed []string // installers that Provisionings may name
 }
 
 // Objects is all the operator needs, in the order of application.

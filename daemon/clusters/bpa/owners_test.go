@@ -48,7 +48,7 @@ func TestSecretsOfHosts(t *testing.T) {
 			},
 		}
 	}
-	assert.Equal(t, map[string][]string{"metal3": {"a-network-data", "a-user-data", "b-user-data"}}, HostSecrets([]metal3api.BareMetalHost{
+	assert.Equal(t, map[string][]string{"metal3": {"a-network-data", "a-user-data", "b-user-data"}}, hostSecrets([]metal3api.BareMetalHost{
 		host("b", ref("", "b-user-data"), nil),
 		host("a", ref("metal3", "a-user-data"), ref("", "a-network-data")),
 		host("c", ref("kube-system", "token"), ref("", "")),

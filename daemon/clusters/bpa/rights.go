@@ -22,6 +22,9 @@ import (
 // ownersRole is what the operator may do in namespaces that have Provisionings.
 const ownersRole = Name + "-owners"
 
+// hostsRole is what the operator may do in namespaces that have hosts.
+const hostsRole = Name + "-hosts"
+
 // rights are the operator's rights as objects.
 func (o Operator) rights() []client.Object {
 	r := operator.NewRights()
@@ -37,16 +40,24 @@ func (o Operator) rights() []client.Object {
 		newRole(v1alpha1.SiteNamespace, r.Site), newBinding(v1alpha1.SiteNamespace, Name, "Role", Name),
 		newClusterRole(ownersRole, r.Owners), newBinding(v1alpha1.SiteNamespace, ownersRole, "ClusterRole", ownersRole),
 	}
-
-	for _, namespace := range slices.Sorted(maps.Keys(o.HostSecrets)) {
-		rules := slices.Clone(r.Hosts)
-		for i := range rules {
-			rules[i].ResourceNames = o.HostSecrets[namespace]
-		}
-		objects = append(objects, newRole(namespace, rules), newBinding(namespace, Name, "Role", Name))
-	}
-
 	return objects
+}
+
+// HostRights are the operator's rights to read what hosts' installed systems were given, as a set of its own: they change
+// whenever a host comes or goes.
+func HostRights(hosts []metal3api.BareMetalHost) (apply.Set, error) {
+	var objects []client.Object
+	secrets := hostSecrets(hosts)
+	for _, namespace := range slices.Sorted(maps.Keys(secrets)) {
+		rules := operator.NewRights().Hosts
+		for i := range rules {
+			rules[i].ResourceNames = secrets[namespace]
+		}
+		role := newRole(namespace, rules)
+		role.Name = hostsRole
+		objects = append(objects, role, newBinding(namespace, hostsRole, "Role", hostsRole))
+	}
+	return apply.New(owner, objects...)
 }
 
 // GrantNamespaces gives the operator its rights in each namespace that has a Provisioning. One where that fails, such as
@@ -94,8 +105,8 @@ func RemoveFormerKeys(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// HostSecrets are the Secrets with what hosts' installed systems were given: addresses and host keys.
-func HostSecrets(hosts []metal3api.BareMetalHost) map[string][]string {
+// hostSecrets are the Secrets with what hosts' installed systems were given: addresses and host keys. By namespace, sorted.
+func hostSecrets(hosts []metal3api.BareMetalHost) map[string][]string {
 	names := map[string][]string{}
 	for i := range hosts {
 		for _, ref := range []*corev1.SecretReference{hosts[i].Spec.UserData, hosts[i].Spec.NetworkData} {

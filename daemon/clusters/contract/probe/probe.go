@@ -250,8 +250,12 @@ func Objects(owner string) (apply.Set, error) {
 	return apply.Read(owner, b.Bytes())
 }
 
-// podsWithin is how long pods may take to run on all nodes.
-const podsWithin = 3 * time.Minute
+// How long pods may take to run on all nodes, and rules, routes and names to be everywhere: on a slow node, whose
+// controller manager starts again under load, they take minutes.
+const (
+	podsWithin    = 3 * time.Minute
+	answersWithin = 3 * time.Minute
+)
 
 // waitForPods waits for a ready pod on every node.
 func (c Cluster) waitForPods(ctx context.Context, report func(string)) ([]corev1.Pod, error) {
@@ -300,8 +304,7 @@ func podReady(p *corev1.Pod) bool {
 	})
 }
 
-// askAll asks everything, and again what was not answered, for up to a minute: rules and routes of a
-// pod that has just started take a moment to be everywhere.
+// askAll asks everything, and again what was not answered, for up to answersWithin.
 func (c Cluster) askAll(ctx context.Context, all []question) ([]question, error) {
 	var err error
 	for began := time.Now(); ; {
@@ -327,7 +330,7 @@ func (c Cluster) askAll(ctx context.Context, all []question) ([]question, error)
 
 		close(todo)
 		wg.Wait()
-		if err = checkAnswers(all); err == nil || ctx.Err() != nil || time.Since(began) > time.Minute {
+		if err = checkAnswers(all); err == nil || ctx.Err() != nil || time.Since(began) > answersWithin {
 			return all, err
 		}
 
